@@ -16,7 +16,7 @@ namespace athanor {
 namespace {
 
 constexpr int64_t kHugePage = int64_t{2} << 20;
-// Below this, rounding up to huge pages would waste more than it gains.
+// Below this size, rounding up to huge pages wastes more than it gains.
 constexpr int64_t kHugeArena = 4 * kHugePage;
 
 int64_t PageBytes() {
@@ -73,7 +73,7 @@ void Arena::Decommit() { madvise(mapping_, mapped_bytes_, MADV_DONTNEED); }
 void Arena::Decommit(int64_t offset, int64_t bytes) {
   const int64_t page = PageBytes();
   const int64_t first = (offset + page - 1) / page * page;
-  // Nothing lies behind the end, so its page goes with what is before it.
+  // The last page holds nothing behind the end, so it goes with what is before it.
   const int64_t end =
       offset + bytes == bytes_ ? (bytes_ + page - 1) / page * page : (offset + bytes) / page * page;
   if (end > first) madvise(data_ + first, end - first, MADV_DONTNEED);

@@ -1,5 +1,5 @@
-// Address space reserved at its maximum and committed page by page on use:
-// what an execution context computes in.
+// Address space reserved at its maximum size and committed page by page on use: the memory that an
+// execution context computes in.
 //
 //   absl::StatusOr<Arena> arena = Arena::Reserve(1 << 30);
 //   char* base = arena->data();  // touching a page commits it
@@ -13,13 +13,13 @@
 
 namespace athanor {
 
-// Movable, not copyable; unmapped on destruction. Not thread-safe, but disjoint
-// ranges of its memory may be used by several threads.
+// Movable, not copyable; unmapped on destruction. Not thread-safe, but several threads may use
+// disjoint ranges of its memory.
 class Arena {
  public:
-  // REQUIRES: bytes >= 0. Memory is page-aligned and reads as zero until first
-  // written. Large arenas are aligned to huge pages and ask for them.
-  // RESOURCE_EXHAUSTED if the address space is used up.
+  // Returns page-aligned memory that reads as zero until it is written. Large arenas are aligned to
+  // huge pages and ask for them. RESOURCE_EXHAUSTED if the address space is used up. REQUIRES:
+  // bytes >= 0.
   static absl::StatusOr<Arena> Reserve(int64_t bytes);
 
   Arena(Arena&& other) noexcept { *this = std::move(other); }
@@ -28,12 +28,12 @@ class Arena {
 
   char* data() const { return data_; }
   int64_t bytes() const { return bytes_; }
-  // The size of a page: the least that a touched byte commits.
+  // Bytes of a page: the least that touching a byte commits.
   int64_t granularity() const { return granularity_; }
 
   // Gives all pages back to the system; everything reads as zero again.
   void Decommit();
-  // The same for the pages, of the system's size, that lie whole in [offset, offset + bytes).
+  // Does the same for the system's pages that lie entirely in [offset, offset + bytes).
   void Decommit(int64_t offset, int64_t bytes);
 
  private:

@@ -14,7 +14,7 @@
 namespace athanor {
 namespace {
 
-// Pages of [data, data + bytes) that are in memory.
+// Returns how many pages of [data, data + bytes) are in memory.
 int64_t ResidentPages(char* data, int64_t bytes) {
   const int64_t page = sysconf(_SC_PAGESIZE);
   std::vector<unsigned char> resident((bytes + page - 1) / page);
@@ -45,7 +45,7 @@ TEST(ArenaTest, DecommitsWholePagesOfARange) {
   EXPECT_EQ(ResidentPages(arena.data(), arena.bytes()), 8);
   arena.Decommit(4 * page + 1, page - 1);  // none
   EXPECT_EQ(ResidentPages(arena.data(), arena.bytes()), 8);
-  arena.Decommit(8 * page, 100);  // the last one, of which there is no more
+  arena.Decommit(8 * page, 100);  // the last page, whose rest holds nothing
   EXPECT_EQ(ResidentPages(arena.data(), arena.bytes()), 7);
   for (const int64_t i : {page - 1, 2 * page, 8 * page - 1}) EXPECT_EQ(arena.data()[i], 1);
   EXPECT_EQ(arena.data()[page], 0);

@@ -47,7 +47,7 @@ void Executable::Context::FillTable() {
       input_patches_.push_back(patch);
     } else if (buffer.kind == v1::Buffer::OUTPUT) {
       output_patches_.push_back(patch);
-    } else if (buffer.kind != v1::Buffer::WINDOW) {  // those move
+    } else if (buffer.kind != v1::Buffer::WINDOW) {  // windows move
       table_[i] = const_cast<void*>(AddressOf(index));
     }
   }
@@ -112,8 +112,8 @@ absl::Status Executable::Context::BindSizes(absl::Span<const int64_t> dims) {
   return absl::OkStatus();
 }
 
-// The plan comes from outside this layer: it may cost a call, never a write
-// outside the arena.
+// The plan comes from outside this layer: a wrong one may fail a call, but must never write outside
+// the arena.
 absl::Status Executable::Context::CheckSizes() const {
   const Program& program = executable_->program_;
   const auto broken = [&](absl::string_view what) {
@@ -192,7 +192,7 @@ int64_t Executable::Context::TouchedArenaBytes() const {
 void Executable::Context::Poison() {
   for (const int index : executable_->program_.arena_buffers) {
     const int64_t place = executable_->program_.buffers[index].place;
-    // Every bit set is a NaN in each float type, and -1.
+    // All bits set is a NaN in each float type, and -1 in integers.
     std::memset(static_cast<char*>(arena_->data()) + place, 0xFF, BytesOf(index));
   }
 }

@@ -1,5 +1,5 @@
-// What a backend implements so that the executor can run plans on it. A backend
-// is a folder with the same file names as cpu/: device.h, module.h, ...
+// The interface that a backend implements so that the executor can run plans on it. A backend is a
+// folder with the same file names as cpu/: device.h, module.h, ...
 //
 //   absl::StatusOr<std::unique_ptr<CpuDevice>> device =
 //       CpuDevice::Create({.threads = 2});
@@ -28,11 +28,11 @@ class DeviceMemory {
   virtual ~DeviceMemory() = default;
   void* data() const { return data_; }  // 64-byte aligned
   int64_t bytes() const { return bytes_; }
-  // Smallest amount by which memory is committed.
+  // Smallest amount of memory that is committed at once, in bytes.
   virtual int64_t granularity() const { return 1; }
   // Gives unused pages back to the system; contents are undefined afterwards.
   virtual void Decommit() {}
-  // The same for what lies in [offset, offset + bytes) as whole pages.
+  // Does the same for the whole pages in [offset, offset + bytes).
   virtual void Decommit(int64_t offset, int64_t bytes) {}
 
  protected:
@@ -43,27 +43,26 @@ class DeviceMemory {
   const int64_t bytes_;
 };
 
-// A loaded kernel. Immutable: launched by any number of queues at once. Dies
-// before its device.
+// A loaded kernel. Immutable: any number of queues may launch it at once. Must die before its
+// device.
 class DeviceKernel {
  public:
   virtual ~DeviceKernel() = default;
 };
 
-// One launch. What it points to lives until the queue's next Wait() returns.
+// Arguments of one launch. What they point to must live until the queue's next Wait() returns.
 struct LaunchArguments {
   void* const* buffers = nullptr;
   const int64_t* sizes = nullptr;
   int64_t grid = 0;         // work items [0, grid); at least 1
-  int64_t work = 0;         // flops and moved bytes: small launches are not shared out
+  int64_t work = 0;         // flops plus moved bytes; small launches stay on one thread
   bool one_thread = false;  // debugging: work items in order on one thread
-  // Required, code 0 before: takes the error of the lowest failed item.
+  // Required, with code 0 before the launch: receives the error of the lowest failed item.
   KernelError* error = nullptr;
 };
 
-// Launches in order: each one sees what those before it wrote. Used by one
-// thread at a time; any number of queues run side by side. Dies before its
-// device.
+// Runs launches in order: each sees what those before it wrote. Used by one thread at a time; any
+// number of queues run side by side. Must die before its device.
 class DeviceQueue {
  public:
   virtual ~DeviceQueue() = default;
@@ -75,23 +74,23 @@ class DeviceQueue {
 
 struct DeviceCapability {
   bool host_memory = false;  // kernels read and write host pointers directly
-  int threads = 1;           // ways a launch is shared; each has own scratch
+  int threads = 1;           // threads that share a launch; each has its own scratch
 };
 
-// Thread-safe. Outlives all that came from it.
+// Thread-safe. Must outlive everything that came from it.
 class Device {
  public:
   virtual ~Device() = default;
   virtual absl::string_view name() const = 0;  // "cpu"
   virtual DeviceCapability capability() const = 0;
-  // Address space for `bytes`, committed on use and zero at first; at least 1
-  // byte. RESOURCE_EXHAUSTED if there is none.
+  // Reserves address space for `bytes`, committed on use and zero at first; at least 1 byte.
+  // RESOURCE_EXHAUSTED if there is none.
   virtual absl::StatusOr<std::unique_ptr<DeviceMemory>> Allocate(MemoryKind kind,
                                                                  int64_t bytes) = 0;
-  // A finished kernel object, copied. INVALID_ARGUMENT or FAILED_PRECONDITION
-  // if it does not load here.
+  // Loads a copy of a finished kernel object. INVALID_ARGUMENT or FAILED_PRECONDITION if it does
+  // not load here.
   virtual absl::StatusOr<std::unique_ptr<DeviceKernel>> LoadKernel(absl::string_view object) = 0;
-  // `scratch_bytes` per thread: the most any launch in this queue needs.
+  // `scratch_bytes` per thread: the most that any launch in this queue needs.
   virtual absl::StatusOr<std::unique_ptr<DeviceQueue>> NewQueue(int64_t scratch_bytes) = 0;
 };
 

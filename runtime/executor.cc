@@ -67,7 +67,7 @@ absl::Status Executable::ReserveMemory(const v1::Plan& plan,
   for (const ParameterView& parameter : parameters) {
     hashes[parameter.name] = parameter.hash;
   }
-  // What `prepare` works in, and the first context after it.
+  // Scratch for `prepare`, and then for the first context.
   absl::Status status = scratch->Raise(program_.scratch_bytes * device_->capability().threads);
   if (!status.ok()) {
     return absl::Status(
@@ -144,7 +144,7 @@ absl::Status Executable::Prepare() {
     const int64_t grid = program_.sizes.range(step.grid_size).min;
     if (grid <= 0) continue;
     KernelError error;
-    // Whatever its work is said to be, there is time to share it out.
+    // Always shares the launch out, whatever work the plan declares: loading is not urgent.
     (*queue)->Launch(*kernels_[step.kernel], {.buffers = buffers.data(),
                                               .sizes = sizes.data(),
                                               .grid = grid,
@@ -301,7 +301,7 @@ absl::Status Executable::RunLoop(Context& context, const RunOptions& options, in
   for (int64_t turn = 0; turn < count; ++turn) {
     context.MoveWindows(index, turn);
     absl::Status status = RunSpan(context, options, loop.inside, loop.first, loop.end);
-    // The table, and what its windows hold, changes with the next turn.
+    // The next iteration changes the table and the contents of its windows.
     context.queue_->Wait();
     if (!status.ok()) return status;
     for (int i = loop.first; i < loop.end; ++i) {

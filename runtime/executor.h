@@ -1,11 +1,10 @@
-// Runs plans: an Executable is a loaded plan with its kernels, parameters and
-// prepared weights; an execution context is what one call at a time needs.
+// Runs plans. An Executable is a loaded plan with its kernels, parameters and prepared weights; an
+// execution context holds what one call at a time needs.
 //
-//   auto model = Executable::Load(plan, objects, parameters, device,
-//   {}).value(); auto context = model->NewContext().value();  // reuse it for
-//   many calls absl::Status status = model->Run(context.get(), /*dims=*/{4,
-//   128},
-//                                    {x_bytes}, {absl::MakeSpan(y_bytes)}, {});
+//   auto model = Executable::Load(plan, objects, parameters, device, {}).value();
+//   auto context = model->NewContext().value();  // reuse it for many calls
+//   absl::Status status = model->Run(context.get(), /*dims=*/{4, 128}, {x_bytes},
+//                                    {absl::MakeSpan(y_bytes)}, {});
 #ifndef ATHANOR_RUNTIME_EXECUTOR_H_
 #define ATHANOR_RUNTIME_EXECUTOR_H_
 
@@ -30,18 +29,18 @@
 
 namespace athanor {
 
-// A weight as uploaded. Its bytes need no alignment and do not change while
-// `owner`, which the Executable keeps, is alive.
+// A weight as uploaded. Its bytes need no alignment and must not change while `owner`, which the
+// Executable keeps, is alive.
 struct ParameterView {
   std::string name;
   absl::string_view data;
   std::shared_ptr<const void> owner;
-  // Of `data`: equal hashes are equal bytes. Empty: what is prepared from it is
-  // the Executable's own.
+  // Hash of `data`: equal hashes mean equal bytes. Empty: what is prepared from it is not shared
+  // with other Executables.
   std::string hash = {};
 };
 
-// What a debugger sees after a step: everything the step could touch.
+// A step as a debugger sees it after it ran: everything that the step could touch.
 struct StepView {
   struct Buffer {
     int index;  // in plan.buffers
@@ -56,31 +55,31 @@ struct StepView {
 };
 
 struct RunOptions {
-  // Looked at before every step: DEADLINE_EXCEEDED, CANCELLED.
+  // Checked before every step: DEADLINE_EXCEEDED, CANCELLED.
   std::chrono::steady_clock::time_point deadline = std::chrono::steady_clock::time_point::max();
   const std::atomic<bool>* cancelled = nullptr;
-  // One element per step of plan.run, or empty: how long each took, all turns
-  // of a loop together.
+  // Receives the nanoseconds of each step, over all iterations of a loop; empty, or one element per
+  // step of plan.run.
   absl::Span<int64_t> step_nanoseconds;
-  // Measuring: only this many steps of plan.run, from first_step on; -1: all
-  // behind it. Loops are not cut.
+  // For measuring: runs only this many steps of plan.run, from first_step on; -1: all from there.
+  // Must not cut a loop.
   int first_step = 0, steps = -1;
-  // Debugging: one thread, called after every step; an error ends the run. The
+  // For debugging: runs on one thread and calls this after every step; an error ends the run. The
   // only mode that allocates.
   const std::function<absl::Status(const StepView&)>* check = nullptr;
 };
 
 struct LoadOptions {
-  MemoryLedger* ledger = nullptr;  // outlives the Executable and its contexts
-  // Where constants and prepared weights are shared with other plans, which it
-  // charges to a ledger of its own; outlives the Executable. Null: no sharing.
+  MemoryLedger* ledger = nullptr;  // must outlive the Executable and its contexts
+  // Pool in which constants and prepared weights are shared with other plans. The pool charges them
+  // to a ledger of its own; it must outlive the Executable. Null: no sharing.
   PreparedPool* pool = nullptr;
-  // Tests: before every run the arena is filled with what computes to NaN.
+  // For tests: fills the arena with NaNs before every run.
   bool poison = false;
 };
 
-// Whether a run ended because a kernel found an index out of range, and not for
-// another INVALID_ARGUMENT.
+// Reports whether a run ended because a kernel found an index out of range, and not with another
+// INVALID_ARGUMENT.
 bool IsIndexError(const absl::Status& status);
 
 // Immutable after Load, used by any number of threads at once.
@@ -88,33 +87,31 @@ class Executable : public std::enable_shared_from_this<Executable> {
  public:
   class Context;
 
-  // Checks the plan, loads objects[i] for plan.kernels[i], and runs `prepare`.
-  // `parameters` may hold more than the plan wants, in any order. The device
-  // outlives the Executable and its contexts.
+  // Checks the plan, loads objects[i] for plan.kernels[i], and runs `prepare`. `parameters` may
+  // hold more than the plan needs, in any order. The device must outlive the Executable and its
+  // contexts.
   //
-  // INVALID_ARGUMENT names what is wrong in the plan, or the parameter that is
-  // missing or has a wrong byte count. FAILED_PRECONDITION if a kernel does not
-  // load on this machine. RESOURCE_EXHAUSTED, with what the plan needs, before
-  // anything is loaded: its prepared weights or scratch do not fit.
+  // INVALID_ARGUMENT names what is wrong in the plan, or the parameter that is missing or has a
+  // wrong byte count. FAILED_PRECONDITION: a kernel does not load on this machine.
+  // RESOURCE_EXHAUSTED, before anything is loaded, names what the plan needs: its prepared weights
+  // or scratch do not fit.
   static absl::StatusOr<std::shared_ptr<const Executable>> Load(
       const v1::Plan& plan, absl::Span<const absl::string_view> objects,
       absl::Span<const ParameterView> parameters, Device* device, const LoadOptions& options);
   ~Executable();
 
-  // Used by one thread at a time, and keeps the Executable alive. Reserves
-  // address space for the bucket's largest sizes; pages are committed, and
-  // charged to the ledger, as runs touch them.
+  // Returns a context, which is used by one thread at a time and keeps the Executable alive.
+  // Reserves address space for the bucket's largest sizes; pages are committed, and charged to the
+  // ledger, as runs touch them.
   absl::StatusOr<std::unique_ptr<Context>> NewContext() const;
 
-  // Computes outputs from inputs. `dims` are values in the order of plan.dims;
-  // `inputs` follow plan.buffers of kind INPUT, `outputs` plan.outputs. They
-  // have exactly input_bytes() and output_bytes(), need no alignment, and
-  // outputs overlap nothing. Allocates nothing.
+  // Computes outputs from inputs. `dims` are values in the order of plan.dims; `inputs` follow
+  // plan.buffers of kind INPUT, `outputs` plan.outputs. They have exactly input_bytes() and
+  // output_bytes() and need no alignment; outputs overlap nothing. Allocates nothing.
   //
-  // INVALID_ARGUMENT: a dim outside the plan's range, a wrong byte count, or an
-  // index that a kernel found out of range (names step, index and extent).
-  // FAILED_PRECONDITION: the plan is wrong about its own sizes. On any error
-  // the outputs' contents are undefined; the context stays usable.
+  // INVALID_ARGUMENT: a dim outside the plan's range, a wrong byte count, or an index that a kernel
+  // found out of range (names step, index and extent). FAILED_PRECONDITION: the plan is wrong about
+  // its own sizes. After an error the outputs' contents are undefined; the context stays usable.
   absl::Status Run(Context* context, absl::Span<const int64_t> dims,
                    absl::Span<const absl::string_view> inputs,
                    absl::Span<const absl::Span<char>> outputs, const RunOptions& options) const;
@@ -147,8 +144,8 @@ class Executable : public std::enable_shared_from_this<Executable> {
   const std::vector<SizeDim>& dims() const { return program_.sizes.dims(); }
   int steps() const { return program_.run.size(); }
   const std::string& step_label(int i) const { return program_.run[i].label; }
-  // Constants and prepared weights, held as long as this lives: all of them, and
-  // block by block, of which other plans may hold some too.
+  // Constants and prepared weights, held as long as this lives: the bytes of all, and the blocks,
+  // some of which other plans may hold too.
   int64_t fixed_bytes() const { return fixed_.bytes(); }
   const std::vector<PreparedPool::Block>& fixed_blocks() const { return fixed_.blocks(); }
 
@@ -171,8 +168,8 @@ class Executable : public std::enable_shared_from_this<Executable> {
                             absl::Span<const absl::Span<char>> outputs) const;
   static int64_t Work(const Context& context, const Program::Step& step);
   absl::Status RunSteps(Context& context, const RunOptions& options) const;
-  // Steps [first, end), the loops among them turn by turn. `loops` are those
-  // inside the same loop.
+  // Runs steps [first, end), with the loops among them. `loops` are those directly inside the same
+  // loop.
   absl::Status RunSpan(Context& context, const RunOptions& options, absl::Span<const int> loops,
                        int64_t first, int64_t end) const;
   absl::Status RunLoop(Context& context, const RunOptions& options, int loop) const;
@@ -185,8 +182,8 @@ class Executable : public std::enable_shared_from_this<Executable> {
   Device* const device_;
   const LoadOptions options_;
   std::vector<std::unique_ptr<DeviceKernel>> kernels_;
-  std::vector<ParameterView> parameters_;   // by Program::parameters
-  std::unique_ptr<PreparedPool> own_pool_;  // without one that is shared
+  std::vector<ParameterView> parameters_;   // in the order of Program::parameters
+  std::unique_ptr<PreparedPool> own_pool_;  // if no pool is shared; else null
   FixedBuffers fixed_;
 };
 
@@ -197,17 +194,17 @@ class Executable::Context {
   Context(const Context&) = delete;
   Context& operator=(const Context&) = delete;
 
-  // Gives the arena's pages back; the next run commits them again.
+  // Gives the arena's pages back to the system; the next run commits them again.
   void Trim();
-  // Arena pages that this context's runs have touched, at most.
+  // Upper bound of the arena bytes that this context's runs have touched.
   int64_t charged_bytes() const { return arena_charge_.bytes(); }
 
  private:
   friend class Executable;
-  // One use of the caller's memory by a step.
+  // A step's use of the caller's memory.
   struct Patch {
-    int position;  // in table_
-    int place;     // which input or output
+    int position;  // index in table_
+    int place;     // index of the input or output
   };
 
   explicit Context(std::shared_ptr<const Executable> executable);
@@ -220,23 +217,23 @@ class Executable::Context {
   const void* AddressOf(int buffer) const;
   int64_t BytesOf(int buffer) const;
   absl::Status CheckLoops() const;
-  // Where the loop's windows lie in a turn.
+  // Points the loop's windows to their places in iteration `turn`.
   void MoveWindows(int loop, int64_t turn);
 
   const std::shared_ptr<const Executable> executable_;
   MemoryCharge arena_charge_, scratch_charge_;
   std::unique_ptr<DeviceMemory> arena_;
   std::unique_ptr<DeviceQueue> queue_;
-  std::vector<void*> table_;  // by Program::buffer_refs
+  std::vector<void*> table_;  // in the order of Program::buffer_refs
   std::vector<Patch> input_patches_, output_patches_;
-  std::vector<int64_t> dims_;  // that the values below are for
+  std::vector<int64_t> dims_;  // for which the values below were computed
   bool bound_ = false;
-  std::vector<int64_t> values_;      // by Program::sizes
-  std::vector<int64_t> size_table_;  // by Program::size_refs
+  std::vector<int64_t> values_;      // in the order of Program::sizes
+  std::vector<int64_t> size_table_;  // in the order of Program::size_refs
   std::vector<KernelError> errors_;  // by step
-  std::vector<void*> windows_;       // by buffer: where a WINDOW lies now
-  std::vector<int64_t> turns_;       // by loop
-  // Of the current run only.
+  std::vector<void*> windows_;       // by buffer: present address of a WINDOW
+  std::vector<int64_t> turns_;       // by loop: number of the iteration
+  // Valid during a run.
   absl::Span<const absl::string_view> inputs_;
   absl::Span<const absl::Span<char>> outputs_;
 };

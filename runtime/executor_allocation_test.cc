@@ -1,4 +1,4 @@
-// A run allocates nothing: counted at operator new, so in a program of its own.
+// Tests that a run allocates nothing. Counts at operator new, so it needs a program of its own.
 #include <atomic>
 #include <cstdlib>
 #include <new>

@@ -99,7 +99,7 @@ TEST_F(ExecutorTest, UnalignedTensors) {
   EXPECT_EQ(g[0], '?');
 }
 
-// Every kind of buffer as an output, and one twice.
+// Every kind of buffer as an output, and one buffer twice.
 TEST_F(ExecutorTest, OutputsOfEveryKind) {
   v1::Plan plan = RowPlan();
   for (int buffer : {0, 1, 2, 3, 4, 5}) {
@@ -156,7 +156,7 @@ TEST_F(ExecutorTest, WrongByteCounts) {
   ExpectStatus(few, absl::StatusCode::kInvalidArgument, {"0 inputs"});
 }
 
-// Whatever thread finds which error first, the lowest item's is reported.
+// The lowest item's error is reported, whichever thread finds which error first.
 TEST_F(ExecutorTest, IndexOutOfRangeNamesTheStep) {
   auto executable = LoadOrDie(RowPlan());
   auto context = executable->NewContext().value();
@@ -243,7 +243,7 @@ TEST_F(ExecutorTest, CheckSeesEveryStep) {
   const std::function<absl::Status(const StepView&)> check = [&](const StepView& step) {
     labels.push_back(std::string(step.label));
     if (step.step == 0) {
-      // The arena is poison but for what the step wrote.
+      // The arena holds NaNs except for what the step wrote.
       EXPECT_EQ(step.grid, 2);
       const StepView::Buffer& t = step.buffers[2];
       EXPECT_EQ(t.index, 4);
@@ -259,8 +259,8 @@ TEST_F(ExecutorTest, CheckSeesEveryStep) {
   EXPECT_THAT(labels, ::testing::ElementsAre("add", "mul"));
 }
 
-// A plan that reads what no step of this run wrote gives NaN, also when the
-// run before it left good values there.
+// A plan that reads a value which no step of this run wrote gives NaN, even if the previous run
+// left a good value there.
 TEST_F(ExecutorTest, PoisonShowsReadsOfNothing) {
   v1::Plan plan = RowPlan();
   auto executable = LoadOrDie(plan);

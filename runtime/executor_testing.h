@@ -48,7 +48,7 @@ inline void AddRowKernel(void* const* buffers, const int64_t* sizes, int64_t beg
                          void* scratch, KernelError*) {
   for (int64_t i = begin * sizes[0]; i < end * sizes[0]; ++i) {
     const int64_t column = i % sizes[0];
-    // By way of scratch: shared scratch would show under ThreadSanitizer.
+    // Goes through scratch: scratch shared by threads would show under ThreadSanitizer.
     StoreAt(scratch, column, LoadAt<float>(buffers[1], column));
     StoreAt(buffers[2], i, LoadAt<float>(buffers[0], i) + LoadAt<float>(scratch, column));
   }
@@ -97,8 +97,8 @@ inline std::vector<absl::string_view> RowPlanObjects() {
   return {"double", "add_row", "mul_row", "gather"};
 }
 
-// b in 0..64, each step's work `work` flops, which decides whether it is
-// shared among threads.
+// b is in 0..64. Each step's work is `work` flops, which decides whether it is shared among
+// threads.
 inline v1::Plan RowPlan(int64_t work = 1 << 20) {
   const std::string row = "bytes { terms { coefficient: 32 } } ";
   const std::string rows =
@@ -140,7 +140,7 @@ inline v1::Plan RowPlan(int64_t work = 1 << 20) {
   return plan;
 }
 
-// The bytes of one call of RowPlan and what it should give.
+// Tensors of a call of RowPlan, and the expected results.
 struct RowCall {
   explicit RowCall(int64_t b, float seed = 0.25f)
       : rows(b), x(b * kWidth), idx(b), y(b * kWidth), g(b) {

@@ -39,8 +39,8 @@ absl::Status FixedBuffers::Reserve(const v1::Plan& plan, const Program& program,
   return absl::OkStatus();
 }
 
-// Constants are there before any step; of prepared weights the first is the one made first, so that
-// it is there for whoever reads one of the others.
+// Finds equal buffers. Constants come first, because they are there before any step; of prepared
+// weights the one made first counts, so that it is there when a step reads one of the others.
 void FixedBuffers::FindSame(const Program& program) {
   std::vector<int> order(keys_.size());
   for (size_t i = 0; i < order.size(); ++i) order[i] = static_cast<int>(i);

@@ -1,5 +1,5 @@
 // The constants and prepared weights of one Executable: which of them other plans hold already,
-// which steps of `prepare` are left to run, and memory for what these make.
+// which steps of `prepare` still have to run, and memory for the results of these.
 //
 //   FixedBuffers fixed(pool);
 //   absl::Status s = fixed.Reserve(plan, program, hashes);      // takes memory, runs nothing
@@ -19,23 +19,24 @@
 
 namespace athanor {
 
-// Filled by one thread; after Keep() read by any number.
+// Filled by one thread; after Keep(), read by any number.
 class FixedBuffers {
  public:
-  // `pool` outlives it. Without `shares` it neither looks for blocks there nor leaves any.
+  // `pool` must outlive it. Without `shares` it neither looks for blocks in the pool nor publishes
+  // any.
   FixedBuffers(PreparedPool* pool, bool shares) : pool_(*pool), shares_(shares) {}
 
-  // Memory for what is not there yet, and the constants in it. RESOURCE_EXHAUSTED says what the
-  // plan needs, how much of it others hold, and what the ledger says.
+  // Allocates memory for what nobody holds yet, and fills in the constants. RESOURCE_EXHAUSTED says
+  // what the plan needs, how much of it others hold, and what the ledger says.
   absl::Status Reserve(const v1::Plan& plan, const Program& program, const ParameterHashes& hashes);
-  // Of program.prepare, in order.
+  // Steps of program.prepare to run, in order.
   const std::vector<int>& steps() const { return steps_; }
-  // Null: only steps of `prepare` use it, and it is gone or was not needed.
+  // Returns null for a buffer that only steps of `prepare` use, if it was released or not needed.
   void* data(int64_t place) const { return blocks_[place] ? blocks_[place].data() : nullptr; }
-  // After the steps have run: leaves what runs use for other plans to find, takes theirs where
-  // they were faster, and lets go of what only the steps needed.
+  // Ends loading, after the steps have run: publishes what runs use for other plans, takes theirs
+  // if they were faster, and releases what only the steps needed.
   void Keep();
-  // Of blocks, each once; those that other plans hold too are counted.
+  // Bytes of the blocks, each counted once, also if other plans hold it too.
   int64_t bytes() const;
   const std::vector<PreparedPool::Block>& blocks() const { return blocks_; }
 
@@ -46,12 +47,12 @@ class FixedBuffers {
 
   PreparedPool& pool_;
   const bool shares_;
-  // By position in program.fixed.
+  // By index in program.fixed.
   std::vector<PreparedKey> keys_;
-  std::vector<int> first_;    // the first made that is equal; itself where there is none
-  std::vector<bool> needed_;  // by a run, or by a step that is left
+  std::vector<int> first_;    // first equal buffer to be made; itself if there is none
+  std::vector<bool> needed_;  // by a run, or by a step that still has to run
   std::vector<bool> kept_;    // by runs
-  std::vector<bool> made_;    // here, into a block of this load's own
+  std::vector<bool> made_;    // by this load, into a block of its own
   std::vector<PreparedPool::Block> blocks_;
   std::vector<int> steps_;
 };

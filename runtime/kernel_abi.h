@@ -1,10 +1,10 @@
-// How the runtime calls a kernel: the one C function each CPU kernel object exports.
+// The calling convention of kernels: the one C function that each CPU kernel object exports.
 //
 //   auto* kernel = reinterpret_cast<CpuKernel>(module->Symbol(kCpuKernelSymbol).value());
 //   kernel(buffers, sizes, /*begin=*/0, /*end=*/grid, scratch, &error);
 //
-// Work items [begin, end) of the step's grid are computed; disjoint ranges may run at the same time
-// on different threads, each with its own scratch and its own error record.
+// A call computes work items [begin, end) of the step's grid. Disjoint ranges may run at the same
+// time on different threads, each with its own scratch and its own error record.
 #ifndef ATHANOR_RUNTIME_KERNEL_ABI_H_
 #define ATHANOR_RUNTIME_KERNEL_ABI_H_
 
@@ -18,7 +18,7 @@ struct KernelError {
   int64_t code = 0;    // 0: none; 1: index out of range
   int64_t index = 0;   // the offending index
   int64_t extent = 0;  // valid indices are [0, extent)
-  int64_t item = 0;    // work item: tells the row
+  int64_t item = 0;    // work item; tells the row
 };
 
 using CpuKernel = void (*)(void* const* buffers, const int64_t* sizes, int64_t begin, int64_t end,
@@ -26,10 +26,10 @@ using CpuKernel = void (*)(void* const* buffers, const int64_t* sizes, int64_t b
 inline constexpr char kCpuKernelSymbol[] = "athanor_kernel";
 
 // A matrix product by a library: result = left * right, of `rows` x `columns` elements, each a sum
-// of `sums` products; what the result held before is not read. Element (i, j) of a matrix is at [i
-// * stride + j], or, transposed, at [j * stride + i]. The result is not transposed and shares no
-// memory with the operands. A kernel that calls one defines a variable of the symbol's name, which
-// the loader sets (runtime/cpu/blas.h). REQUIRES: extents and strides below 2^31.
+// of `sums` products. The result's former contents are not read. Element (i, j) of a matrix is at
+// [i * stride + j] or, if transposed, at [j * stride + i]. The result is not transposed and shares
+// no memory with the operands. A kernel that calls a product defines a variable of the symbol's
+// name, which the loader sets (runtime/cpu/blas.h). REQUIRES: extents and strides below 2^31.
 using CpuGemm = void (*)(int64_t rows, int64_t columns, int64_t sums, const void* left,
                          int64_t left_stride, int64_t left_transposed, const void* right,
                          int64_t right_stride, int64_t right_transposed, void* result,

@@ -1,4 +1,4 @@
-// Loops of plans, over kernels written here.
+// Tests of loops in plans, with kernels written here.
 #include <atomic>
 #include <functional>
 #include <map>
@@ -26,7 +26,7 @@ void Mix(void* const* buffers, const int64_t*, int64_t begin, int64_t end, void*
   }
 }
 
-// out = a + turn
+// out = a + the iteration's number
 void Number(void* const* buffers, const int64_t*, int64_t begin, int64_t end, void*, KernelError*) {
   for (int64_t i = begin; i < end; ++i) {
     StoreAt(buffers[0], i,
@@ -145,7 +145,8 @@ class PlanMaker {
   v1::Plan plan;
 };
 
-// h' = 2 * h + x, y = h' + turn over n turns; x a slice, y an element. m means nothing.
+// h' = 2 * h + x, y = h' + the iteration's number, over n iterations; x is a slice, y an element. m
+// is not used.
 v1::Plan Running(bool reverse) {
   PlanMaker p;
   const uint32_t h = p.Add(v1::Buffer::INPUT, "h"), x = p.Add(v1::Buffer::INPUT, "x", {"n"});
@@ -172,7 +173,7 @@ class LoopTest : public ::testing::Test {
     const std::vector<absl::string_view> objects = {"mix", "number", "checked"};
     return Executable::Load(plan, objects, {}, device_.get(), {.poison = true});
   }
-  // Outputs by the plan's order, for inputs of any number of elements.
+  // Returns the outputs in the plan's order, for inputs of any number of elements.
   absl::StatusOr<std::vector<std::vector<float>>> Run(const Executable& e,
                                                       Executable::Context* context,
                                                       const std::vector<int64_t>& dims,
@@ -231,7 +232,8 @@ TEST_F(LoopTest, StatesSlicesAndElementsAtAnyNumberOfTurns) {
   }
 }
 
-// n turns, each of m: rows of x run on through the inner state, which the outer one keeps.
+// n iterations of m iterations each: rows of x pass through the inner state, which the outer loop
+// keeps.
 v1::Plan Nested() {
   PlanMaker p;
   const uint32_t h = p.Add(v1::Buffer::INPUT, "h"), x = p.Add(v1::Buffer::INPUT, "x", {"n", "m"});

@@ -1,10 +1,8 @@
-// Who pays for the runtime's memory: asked before bytes are taken, told when
-// they are given back. The server implements it; without one nothing is
-// limited.
+// Accounts for the runtime's memory: asked before bytes are taken, told when they are given back.
+// The server implements it; without one nothing is limited.
 //
 //   MemoryCharge charge(ledger, MemoryKind::kArena);
-//   absl::Status status = charge.Raise(bytes);  // RESOURCE_EXHAUSTED if
-//   refused
+//   absl::Status status = charge.Raise(bytes);  // RESOURCE_EXHAUSTED if refused
 //   // ...given back when `charge` dies
 #ifndef ATHANOR_RUNTIME_MEMORY_LEDGER_H_
 #define ATHANOR_RUNTIME_MEMORY_LEDGER_H_
@@ -16,8 +14,8 @@
 namespace athanor {
 
 enum class MemoryKind : uint8_t {
-  kPrepared,  // constants and prepared weights: as long as an Executable has them
-  kArena,     // values between steps: as long as their execution context
+  kPrepared,  // constants and prepared weights: held as long as an Executable holds them
+  kArena,     // values between steps: held as long as their execution context
   kScratch,   // per-thread working space of kernels
 };
 
@@ -25,13 +23,12 @@ enum class MemoryKind : uint8_t {
 class MemoryLedger {
  public:
   virtual ~MemoryLedger() = default;
-  // RESOURCE_EXHAUSTED, with what is held and the limit, if refused.
+  // Returns RESOURCE_EXHAUSTED, with what is held and the limit, if refused.
   virtual absl::Status Reserve(MemoryKind kind, int64_t bytes) = 0;
   virtual void Release(MemoryKind kind, int64_t bytes) = 0;
 };
 
-// Bytes held at a ledger, which may be null and outlives the charge. Not
-// thread-safe.
+// Bytes held at a ledger, which may be null and must outlive the charge. Not thread-safe.
 class MemoryCharge {
  public:
   MemoryCharge(MemoryLedger* ledger, MemoryKind kind) : ledger_(ledger), kind_(kind) {}
@@ -39,7 +36,7 @@ class MemoryCharge {
   MemoryCharge& operator=(const MemoryCharge&) = delete;
   ~MemoryCharge() { Clear(); }
 
-  // Holds at least `bytes` afterwards, or as much as before if refused.
+  // Raises the held bytes to at least `bytes`; if refused, they stay as they were.
   absl::Status Raise(int64_t bytes) {
     if (bytes <= bytes_) return absl::OkStatus();
     if (ledger_ != nullptr) {
@@ -55,7 +52,7 @@ class MemoryCharge {
     bytes_ = 0;
   }
 
-  // What was held is somebody else's to release.
+  // Leaves the release of the held bytes to somebody else.
   void HandOver() { bytes_ = 0; }
 
   int64_t bytes() const { return bytes_; }

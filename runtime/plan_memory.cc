@@ -9,7 +9,7 @@
 namespace athanor {
 namespace {
 
-// Parts follow each other with their lengths, so that no two lists of parts are the same bytes.
+// Adds a part after its length, so that no two lists of parts hash the same bytes.
 void Add(Sha256& hash, absl::string_view part) {
   hash.Update(absl::StrCat(part.size(), ":"));
   hash.Update(part);
@@ -21,7 +21,7 @@ class KeyMaker {
       : plan_(plan), program_(program), hashes_(hashes), keys_(program.fixed.size()) {}
 
   std::vector<PreparedKey> Make() {
-    // Steps that make several buffers, or change one, are not to be left out for one of them.
+    // Steps that make several buffers, or change one, must not be left out for one of these.
     if (!program_.prepares_once) return std::move(keys_);
     for (size_t i = 0; i < keys_.size(); ++i) {
       const Program::Fixed& fixed = program_.fixed[i];
@@ -37,7 +37,7 @@ class KeyMaker {
   }
 
  private:
-  // Of what a step reads; empty: it has none.
+  // Returns the key of what a step reads; empty: it has none.
   std::string OperandKey(const Program::Buffer& buffer) const {
     if (buffer.kind != v1::Buffer::PARAMETER) return keys_[buffer.place];
     const auto hash = hashes_.find(buffer.name);

@@ -1,12 +1,12 @@
-// What loading a plan takes, known before anything is loaded, and the keys by which its weights are
-// shared with other plans.
+// Memory that loading a plan takes, known before anything is loaded, and the keys by which its
+// weights are shared with other plans.
 //
 //   PlanMemory memory = MemoryOf(plan, {{"w", content_hash}}).value();
 //   memory.NewPrepared(pool)   // bytes of prepared weights that no other plan holds
 //
 // A key is the SHA-256 over the chain of steps that make a buffer: the kernel's source, its size
-// arguments and grid, the keys of what it reads. A parameter's is the hash of its contents, a
-// constant's that of its bytes. So equal keys are equal bytes, and no plan has to carry them.
+// arguments and grid, and the keys of what it reads. A parameter's key is the hash of its contents,
+// a constant's that of its bytes. So equal keys mean equal bytes, and no plan has to carry keys.
 #ifndef ATHANOR_RUNTIME_PLAN_MEMORY_H_
 #define ATHANOR_RUNTIME_PLAN_MEMORY_H_
 
@@ -22,25 +22,27 @@
 
 namespace athanor {
 
-// Content hashes of parameters, by name. What is made from one that has none is shared with nobody.
+// Content hashes of parameters, by name. Buffers made from a parameter without a hash are not
+// shared.
 using ParameterHashes = absl::flat_hash_map<std::string, std::string>;
 
-// By position in program.fixed; empty: not shared. REQUIRES: `program` was built from `plan`.
+// Returns the keys by index in program.fixed; empty: not shared. REQUIRES: `program` was built from
+// `plan`.
 std::vector<PreparedKey> PreparedKeys(const v1::Plan& plan, const Program& program,
                                       const ParameterHashes& hashes);
 
 struct PlanMemory {
   struct Weight {
-    PreparedKey key;  // empty: the plan's own
+    PreparedKey key;  // empty: not shared
     int64_t bytes = 0;
   };
-  // Constants and prepared weights that runs use; of each key one.
+  // Constants and prepared weights that runs use, each key once.
   std::vector<Weight> prepared;
-  int64_t arena = 0;    // of one call at the bucket's largest sizes; committed on use
-  int64_t scratch = 0;  // of one call, per thread
+  int64_t arena = 0;    // per call, at the bucket's largest sizes; committed on use
+  int64_t scratch = 0;  // per call and thread
 
   int64_t Prepared() const;
-  // Without what the pool holds already.
+  // Returns the bytes of prepared weights that the pool does not hold yet.
   int64_t NewPrepared(const PreparedPool& pool) const;
 };
 

@@ -29,7 +29,7 @@ class Ledger final : public MemoryLedger {
   int64_t limit = int64_t{1} << 40, held = 0;
 };
 
-// RowPlan, as the compiler has it: kernels have hashes.
+// RowPlan with hashes of kernels, as the compiler makes it.
 v1::Plan HashedPlan() {
   v1::Plan plan = RowPlan();
   for (v1::Kernel& kernel : *plan.mutable_kernels())
@@ -42,7 +42,7 @@ std::vector<PreparedKey> Keys(const v1::Plan& plan, const ParameterHashes& hashe
   return PreparedKeys(plan, program, hashes);
 }
 
-// A second prepared buffer: twice the first.
+// RowPlan with a second prepared buffer: twice the first.
 v1::Plan ChainPlan() {
   v1::Plan plan = HashedPlan();
   *plan.add_buffers() = plan.buffers(kPrepared);
@@ -61,7 +61,7 @@ TEST(PreparedKeysTest, SayWhatMakesTheBytes) {
   EXPECT_EQ(keys[1].size(), 32);
   EXPECT_NE(keys[0], keys[1]);
   EXPECT_EQ(Keys(plan), keys);
-  // Neither names, nor labels, nor the bucket matter.
+  // Names, labels and the bucket do not matter.
   v1::Plan other = plan;
   other.set_plan_id("p-1");
   other.mutable_dims(0)->set_max(7);
@@ -108,7 +108,7 @@ TEST(PreparedKeysTest, NoneWhereTheBytesAreNotKnownByWhatMadeThem) {
   EXPECT_EQ(Keys(ChainPlan(), {})[2], "");
   EXPECT_EQ(Keys(RowPlan())[1], "");  // kernels without hashes
   v1::Plan twice = HashedPlan();
-  *twice.add_prepare() = twice.prepare(0);  // changes what was made
+  *twice.add_prepare() = twice.prepare(0);  // changes the buffer that was made
   EXPECT_EQ(Keys(twice), std::vector<PreparedKey>(2));
 }
 
@@ -118,14 +118,15 @@ TEST(PlanMemoryTest, CountsEachKeyOnce) {
   EXPECT_EQ(memory.Prepared(), 128);
   EXPECT_EQ(memory.arena, 2112);
   EXPECT_EQ(memory.scratch, 32);
-  // The same weight, prepared the same way into a second buffer that runs use.
+  // Prepares the same weight the same way into a second buffer, which runs use.
   *plan.add_buffers() = plan.buffers(kPrepared);
   v1::Step* step = plan.add_prepare();
   *step = plan.prepare(0);
   step->set_buffers(1, plan.buffers_size() - 1);
   plan.mutable_run(1)->set_buffers(1, plan.buffers_size() - 1);
   memory = MemoryOf(plan, {{"w", "W"}}).value();
-  EXPECT_EQ(memory.Prepared(), 64);  // the constant is used no more, the weight is one
+  // the constant is not used any more, and the weight counts once
+  EXPECT_EQ(memory.Prepared(), 64);
   EXPECT_EQ(MemoryOf(plan, {}).value().Prepared(), 128);
   plan.set_format(9);
   EXPECT_FALSE(MemoryOf(plan, {}).ok());
@@ -167,7 +168,7 @@ TEST_F(SharedPlansTest, EqualWeightsAreHeldOnce) {
   auto second = Load(box, 1);
   EXPECT_EQ(ledger_.held, 128);
   EXPECT_EQ(second->fixed_bytes(), 128);
-  // Another weight: the constant is shared, what is prepared is not.
+  // With another weight, the constant is shared and the prepared buffer is not.
   auto third = Load(plan, 2);
   EXPECT_EQ(ledger_.held, 128 + 64);
   ExpectRight(*first, 1);
@@ -186,16 +187,16 @@ TEST_F(SharedPlansTest, EqualWeightsAreHeldOnce) {
 
 TEST_F(SharedPlansTest, WhatOnlyStepsNeedIsGivenBack) {
   v1::Plan plan = ChainPlan();
-  // Runs use the last of the chain: twice two times w is what they took for p.
+  // Runs use the last buffer of the chain: twice two times w in place of p.
   plan.mutable_run(0)->set_buffers(1, plan.buffers_size() - 1);
   auto executable = Load(plan, 1);
-  EXPECT_EQ(ledger_.held, 128);  // the constant, the last of the chain
+  EXPECT_EQ(ledger_.held, 128);  // the constant and the last of the chain
   ExpectRight(*executable, 2);   // 4 * 1
-  // The next one finds the last, and makes nothing.
+  // The next load finds the last buffer, and makes nothing.
   auto again = Load(plan, 1);
   EXPECT_EQ(ledger_.held, 128);
   ExpectRight(*again, 2);
-  // One that wants the first of the chain makes only that.
+  // A load that needs the first buffer makes only that.
   auto first = Load(HashedPlan(), 1);
   EXPECT_EQ(ledger_.held, 192);
   ExpectRight(*first, 1);
@@ -203,7 +204,7 @@ TEST_F(SharedPlansTest, WhatOnlyStepsNeedIsGivenBack) {
 
 TEST_F(SharedPlansTest, OneWeightPreparedTwiceInOnePlan) {
   v1::Plan plan = HashedPlan();
-  // The first by number is made last, and read before.
+  // The first buffer by number is made last, and read before.
   *plan.add_buffers() = plan.buffers(kPrepared);
   const int added = plan.buffers_size() - 1;
   v1::Step first = plan.prepare(0);
@@ -224,7 +225,7 @@ TEST_F(SharedPlansTest, StepsThatFailLeaveNothing) {
   v1::Plan plan = HashedPlan();
   *plan.add_buffers() = plan.buffers(kPrepared);
   v1::Step* step = plan.add_prepare();
-  step->set_kernel(3);  // gather, with floats for indices
+  step->set_kernel(3);  // gather, with floats as indices
   for (int buffer : {kConstant, kConstant, plan.buffers_size() - 1}) step->add_buffers(buffer);
   step->add_sizes()->add_terms()->set_coefficient(1);
   step->mutable_grid()->add_terms()->set_coefficient(1);
@@ -236,7 +237,7 @@ TEST_F(SharedPlansTest, StepsThatFailLeaveNothing) {
 
 TEST_F(SharedPlansTest, WhatDoesNotFitIsRefusedBeforeItIsLoaded) {
   auto first = Load(HashedPlan(), 1);
-  ledger_.limit = 128 + 64 + 63;  // room for the scratch of two threads, not for the weight beside
+  ledger_.limit = 128 + 64 + 63;  // room for the scratch of two threads, but not for the weight too
   std::vector<absl::string_view> objects = RowPlanObjects();
   objects[0] = "garbage";  // would be refused if it were loaded
   ParameterView parameter = RowParameter(2);
@@ -254,7 +255,7 @@ TEST_F(SharedPlansTest, WhatDoesNotFitIsRefusedBeforeItIsLoaded) {
               HasSubstr("plan 'p-0' needs 32 bytes of scratch for each of 2 threads: held and"));
   EXPECT_EQ(ledger_.held, 128);
   ledger_.limit = 128 + 64;
-  EXPECT_TRUE(TryLoad(HashedPlan(), 1).ok());  // nothing of it is new
+  EXPECT_TRUE(TryLoad(HashedPlan(), 1).ok());  // all of it is shared
 }
 
 class LockedLedger final : public MemoryLedger {

@@ -11,7 +11,7 @@
 
 namespace athanor {
 
-// What blocks need once the pool may be gone.
+// State that blocks need even after the pool is gone.
 struct PreparedPool::State {
   State(Device* device, MemoryLedger* ledger, Device* large)
       : device(device), ledger(ledger), large(large) {}
@@ -27,7 +27,7 @@ struct PreparedPool::State {
 struct PreparedPool::Slab {
   explicit Slab(std::unique_ptr<DeviceMemory> memory) : memory(std::move(memory)) {}
 
-  // Gives back the pages that no other block has a part of.
+  // Gives back the pages that no other block shares.
   void Drop(int64_t offset) {
     MutexLock lock(mu);
     const auto gone = live.find(offset);
@@ -53,7 +53,7 @@ struct PreparedPool::Block::Memory {
     if (!key.empty()) {
       MutexLock lock(state->mu);
       const auto found = state->by_key.find(key);
-      // Another may have taken its place since nobody holds this one.
+      // Another block may have taken the key since the last copy of this one was released.
       if (found != state->by_key.end() && found->second.expired()) state->by_key.erase(found);
     }
     slab->Drop(offset);

@@ -9,13 +9,13 @@
 //     block = pool.Publish(key, made[0]);
 //   }
 //
-// What is allocated together lies together, in order, in one slab of device memory: a plan's
-// weights follow each other on huge pages, as steps walk through them. A block that dies gives its
-// pages back while the rest of its slab stays.
+// Blocks that are allocated together are adjacent, in order, in one slab of device memory: a plan's
+// weights follow each other on huge pages, as steps walk through them. A block that is freed gives
+// its pages back while the rest of its slab stays.
 //
 // Rejected: a mapping per block (weights of one to eight megabytes would lie on small pages, or
-// waste part of a huge one); waiting for a loader that makes the same block (a failed or cancelled
-// load would have to wake the others; two copies for the time of a load cost less).
+// waste part of a huge one); waiting for another loader that makes the same block (a failed or
+// cancelled load would have to wake the others; two copies during a load cost less).
 #ifndef ATHANOR_RUNTIME_PREPARED_POOL_H_
 #define ATHANOR_RUNTIME_PREPARED_POOL_H_
 
@@ -32,16 +32,16 @@
 
 namespace athanor {
 
-// SHA-256 of what makes the bytes (plan_memory.h); empty: shared with nobody.
+// SHA-256 of what makes the bytes (plan_memory.h); empty: not shared.
 using PreparedKey = std::string;
 
-// Thread-safe. Its device and ledger outlive it and its blocks; blocks may outlive the pool.
+// Thread-safe. Its device and ledger must outlive it and its blocks; blocks may outlive the pool.
 class PreparedPool {
  public:
-  // A block, shared by its copies. Given back, and off the ledger, with the last of them.
+  // A block, shared by its copies. The last copy gives the memory back, also to the ledger.
   class Block {
    public:
-    Block() = default;  // none
+    Block() = default;  // holds nothing
     void* data() const;
     int64_t bytes() const;  // a multiple of kAlignment
     explicit operator bool() const { return memory_ != nullptr; }
@@ -53,24 +53,26 @@ class PreparedPool {
     std::shared_ptr<Memory> memory_;
   };
 
-  // `ledger` may be null. Blocks of kLargeBlock bytes or more come from `large`, each by itself,
-  // if there is one: where their pages lie is for that device to say. It outlives the blocks too.
+  // `ledger` may be null. If `large` is given, blocks of kLargeBlock bytes or more are allocated
+  // there, each by itself: that device decides where their pages lie. It must outlive the blocks
+  // too.
   PreparedPool(Device* device, MemoryLedger* ledger, Device* large = nullptr);
   PreparedPool(const PreparedPool&) = delete;
   PreparedPool& operator=(const PreparedPool&) = delete;
 
-  // nullopt: nobody holds it, or the key is empty.
+  // Returns the block of `key`; nullopt if nobody holds it or the key is empty.
   std::optional<Block> Find(const PreparedKey& key) const;
-  // New memory, charged as MemoryKind::kPrepared, a block for each of `bytes`; nobody finds it yet.
-  // RESOURCE_EXHAUSTED from the ledger or the system: nothing is held.
+  // Returns a new block for each of `bytes`, charged as MemoryKind::kPrepared; Find does not see
+  // them yet. RESOURCE_EXHAUSTED from the ledger or the system: nothing is held.
   absl::StatusOr<std::vector<Block>> Allocate(absl::Span<const int64_t> bytes);
-  // From now on `key` finds it; the contents change no more. If another was published meanwhile,
-  // that one is returned, to be used instead. REQUIRES: !key.empty()
+  // Makes `block` the one that Find returns for `key`; its contents must not change any more. If
+  // another block was published meanwhile, returns that one, to be used instead. REQUIRES:
+  // !key.empty()
   Block Publish(const PreparedKey& key, Block block);
-  // Of all blocks that live.
+  // Bytes of all blocks that are held.
   int64_t bytes() const;
 
-  // What a block of so many bytes takes.
+  // Returns the bytes that a block of so many bytes takes.
   static int64_t Rounded(int64_t bytes);
   static constexpr int64_t kAlignment = 64;
   static constexpr int64_t kLargeBlock = int64_t{8} << 20;
@@ -79,7 +81,7 @@ class PreparedPool {
   struct State;
   struct Slab;
 
-  // A block for each of `bytes`, in one slab of `device`'s memory.
+  // Adds a block for each of `bytes`, in one slab of `device`'s memory.
   absl::Status AllocateSlab(Device* device, absl::Span<const int64_t> bytes,
                             std::vector<Block>* blocks);
 

@@ -88,7 +88,7 @@ TEST_F(PreparedPoolTest, LargeBlocksComeFromTheDeviceForThem) {
   EXPECT_EQ(ledger_.held(), 2 * large + 128);
   blocks.clear();
   EXPECT_EQ(ledger_.held(), 0);
-  // All of them, or none: the large one does not fit into the ledger.
+  // All blocks or none: the large one exceeds the ledger's limit.
   Ledger tight(large);
   PreparedPool bounded(device_.get(), &tight, other.get());
   EXPECT_FALSE(bounded.Allocate({64, large}).ok());
@@ -115,7 +115,7 @@ TEST_F(PreparedPoolTest, TheFirstOfTwoThatArePublishedRemains) {
   second = pool_->Publish("k", std::move(second));
   EXPECT_EQ(first.data(), second.data());
   EXPECT_EQ(ledger_.held(), 64);
-  // The key is free again once both are gone, and only then.
+  // The key is free again once both copies are gone, and only then.
   first = Block();
   EXPECT_TRUE(pool_->Find("k").has_value());
   second = Block();
@@ -140,7 +140,7 @@ TEST_F(PreparedPoolTest, BlocksOutliveThePool) {
   EXPECT_EQ(ledger_.held(), 0);
 }
 
-// Pages of [data, data + bytes) that are in memory.
+// Returns how many pages of the block are in memory.
 int64_t ResidentPages(const Block& block) {
   const int64_t page = sysconf(_SC_PAGESIZE);
   auto* const data = static_cast<char*>(block.data());
@@ -154,7 +154,7 @@ int64_t ResidentPages(const Block& block) {
 
 TEST_F(PreparedPoolTest, ABlockThatDiesGivesItsPagesBack) {
   const int64_t page = sysconf(_SC_PAGESIZE);
-  // Small ones that meet inside of pages, and one that begins inside of one.
+  // Small blocks that meet inside a page, and a block that begins inside one.
   std::vector<Block> blocks =
       pool_->Allocate({100, 20 * page, page / 4, page / 4, 10 * page}).value();
   for (const Block& block : blocks) std::memset(block.data(), 5, block.bytes());
@@ -170,14 +170,14 @@ TEST_F(PreparedPoolTest, ABlockThatDiesGivesItsPagesBack) {
   EXPECT_EQ(count(), 19);
   blocks[1] = Block();
   EXPECT_EQ(count(), 0);
-  // Its neighbours are as they were.
+  // Its neighbours are unchanged.
   for (int i : {0, 2, 3, 4}) {
     const std::string wanted(blocks[i].bytes(), 5);
     EXPECT_EQ(std::memcmp(blocks[i].data(), wanted.data(), wanted.size()), 0) << i;
   }
   EXPECT_EQ(ResidentPages(blocks[4]), 11);
   EXPECT_EQ(ledger_.held(), pool_->bytes());
-  // Pages that several shared go with the last of these.
+  // A page that several blocks share goes with the last of them.
   blocks[2] = Block();
   blocks[0] = Block();
   blocks[3] = Block();
@@ -188,7 +188,7 @@ TEST_F(PreparedPoolTest, ABlockThatDiesGivesItsPagesBack) {
   EXPECT_EQ(ledger_.held(), 0);
 }
 
-// Threads that load, share and drop a few weights at once: bytes are never wrong, and none remain.
+// Threads load, share and drop a few weights at once: no bytes are ever wrong, and none remain.
 TEST_F(PreparedPoolTest, ManyLoadersAtOnce) {
   constexpr int kThreads = 4, kRounds = 300, kKeys = 5;
   std::vector<std::thread> threads;

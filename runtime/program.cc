@@ -14,7 +14,7 @@ namespace {
 constexpr uint32_t kFormat = 1;
 constexpr uint32_t kFormatWithLoops = 2;
 constexpr int64_t kAlignment = 64;
-// More than any address space; keeps sums of two far from overflow.
+// More than any address space; sums of two are far from overflow.
 constexpr int64_t kMaxBytes = int64_t{1} << 56;
 
 class Builder {
@@ -107,7 +107,7 @@ class Builder {
         program_.inputs.push_back(index);
         return absl::OkStatus();
       case v1::Buffer::OUTPUT:
-        return absl::OkStatus();  // Outputs() finds its place
+        return absl::OkStatus();  // Outputs() sets its place
       case v1::Buffer::PARAMETER:
         to.place = program_.parameters.size();
         program_.parameters.push_back(index);
@@ -116,7 +116,7 @@ class Builder {
       case v1::Buffer::PREPARED:
         return PlaceFixed(from, index, to);
       case v1::Buffer::WINDOW:
-        return absl::OkStatus();  // Loops() finds its place
+        return absl::OkStatus();  // Loops() sets its place
       case v1::Buffer::ARENA:
         to.place = from.arena_offset();
         program_.arena_buffers.push_back(index);
@@ -213,7 +213,7 @@ class Builder {
     return to;
   }
 
-  // Prepare runs once, before any call: nothing of a call is there yet.
+  // Prepare runs once, before any call, so no buffer of a call exists yet.
   absl::Status CheckPrepare(const Program::Step& step, absl::string_view where) {
     for (int i = 0; i < step.buffers; ++i) {
       const int buffer = program_.buffer_refs[step.first_buffer + i];
@@ -276,7 +276,7 @@ class Builder {
     return absl::OkStatus();
   }
 
-  // What a loop lies in: no window but of a loop around it.
+  // Checks a buffer that a loop slices or carries: a WINDOW must be that of a loop around it.
   absl::Status Around(uint32_t buffer, const Program::Loop& loop, bool written,
                       const std::string& where) {
     if (buffer >= static_cast<uint32_t>(plan_.buffers_size())) {
@@ -302,7 +302,7 @@ class Builder {
   }
 
   absl::Status Loops() {
-    std::vector<int> around;  // the loops that are open
+    std::vector<int> around;  // indices of the open loops
     for (int l = 0; l < plan_.loops_size(); ++l) {
       const v1::Loop& from = plan_.loops(l);
       const std::string where = absl::StrCat("loop ", l);
@@ -354,7 +354,8 @@ class Builder {
     return absl::OkStatus();
   }
 
-  // Which of the steps' buffers move with each loop. A window is there for its loop's steps only.
+  // Finds the steps' buffers that move with each loop, and checks that windows are used by their
+  // loop's steps only.
   absl::Status LoopUses() {
     std::set<int> written;
     for (size_t i = 0; i < program_.run.size(); ++i) {
@@ -388,7 +389,7 @@ class Builder {
     return absl::OkStatus();
   }
 
-  // Who makes the fixed buffers, and which of them outlive `prepare`.
+  // Finds the steps that make the fixed buffers, and the buffers that outlive `prepare`.
   void Uses() {
     for (size_t s = 0; s < program_.prepare.size(); ++s) {
       int made = 0;

@@ -1,5 +1,4 @@
-// A plan message, checked and flattened into the tables the executor walks.
-// Needs no device.
+// A plan message, checked and flattened into the tables that the executor walks. Needs no device.
 //
 //   absl::StatusOr<Program> program = BuildProgram(plan);
 //   program->run[0].label
@@ -16,7 +15,7 @@
 
 namespace athanor {
 
-// Numbers that end in `_size` are ids of Program::sizes.
+// Fields that end in `_size` are ids of Program::sizes.
 struct Program {
   struct Buffer {
     v1::Buffer::Kind kind;
@@ -24,16 +23,16 @@ struct Program {
     std::string dtype;
     std::vector<int> shape_sizes;
     int bytes_size;
-    // INPUT: position among inputs. OUTPUT: the output whose memory it is.
-    // PARAMETER: position among parameters. CONSTANT, PREPARED: position in
-    // `fixed`. ARENA: offset in the arena. WINDOW: the loop it is of.
+    // INPUT: index among inputs. OUTPUT: index of the output whose memory it is. PARAMETER: index
+    // among parameters. CONSTANT, PREPARED: index in `fixed`. ARENA: offset in the arena. WINDOW:
+    // its loop.
     int64_t place;
   };
   // A constant or prepared buffer.
   struct Fixed {
     int buffer;
     int64_t bytes;
-    int step = -1;      // of prepare: the first that names it, which makes it
+    int step = -1;      // of prepare: the first that names the buffer, which makes it
     bool kept = false;  // a step of run or an output uses it
   };
   struct Step {
@@ -52,22 +51,22 @@ struct Program {
     struct Carry {
       int initial, read, next, last, other;
     };
-    // A use of one of its windows by a step, in buffer_refs.
+    // A step's use of one of the loop's windows, in buffer_refs.
     struct Use {
       int position, buffer;
     };
     int first, end;  // steps of run
     int count_size;
-    int turn = -1;  // buffer; -1: no step reads the turn's number
+    int turn = -1;  // buffer with the iteration's number; -1: no step reads it
     std::vector<Slice> slices;
     std::vector<Carry> carries;
     std::vector<Use> uses;
-    std::vector<int> inside;  // loops directly inside it, by first
+    std::vector<int> inside;  // loops directly inside it, sorted by `first`
   };
   struct Output {
     std::string name;
     int buffer;
-    bool copied;  // not itself the memory of an OUTPUT buffer
+    bool copied;  // its buffer is not the caller's memory, so it is copied out
   };
 
   std::string plan_id;
@@ -76,13 +75,13 @@ struct Program {
   std::vector<Buffer> buffers;
   std::vector<int> inputs;         // buffers
   std::vector<int> parameters;     // buffers
-  std::vector<int> arena_buffers;  // by offset
+  std::vector<int> arena_buffers;  // sorted by offset
   std::vector<Fixed> fixed;
   std::vector<Step> prepare, run;
   std::vector<Loop> loops;
-  std::vector<int> outer_loops;  // those inside none, by first
-  // Each step of prepare makes one buffer and reads the others, as plans of the
-  // compiler do. Else none of its steps may be left out.
+  std::vector<int> outer_loops;  // loops inside no other, sorted by `first`
+  // Each step of prepare makes one buffer and reads the others, as in plans of the compiler. If
+  // false, none of its steps may be left out.
   bool prepares_once = true;
   std::vector<int> buffer_refs;  // of all steps: buffers
   std::vector<int> size_refs;    // of all steps: ids

@@ -11,8 +11,8 @@
 namespace athanor {
 namespace {
 
-// A sum holds one value below the operand at hand, a product one more, and each
-// level of nesting one first argument.
+// A sum holds one value below the current operand, a product one more, and each level of nesting
+// one first argument.
 constexpr int kStackDepth = 3 * (SizeTable::kMaxNesting + 1);
 
 int64_t FloorDivide(int64_t a, int64_t b) {
@@ -50,7 +50,7 @@ absl::StatusOr<SizeRange> Divide(const SizeRange& a, const SizeRange& b) {
 
 }  // namespace
 
-// Appends one expression's instructions; on failure the caller takes them back.
+// Appends one expression's instructions; on failure the caller removes them.
 class SizeTable::Compiler {
  public:
   explicit Compiler(SizeTable& table) : table_(table) {}
@@ -171,7 +171,7 @@ absl::StatusOr<int> SizeTable::Add(const v1::SizeExpr& expr) {
 }
 
 int64_t SizeTable::Execute(const Entry& entry, const int64_t* dims) const {
-  int64_t stack[kStackDepth + 1];  // the first one is never used
+  int64_t stack[kStackDepth + 1];  // the first element is never used
   int64_t* top = stack;
   for (int i = entry.begin; i < entry.end; ++i) {
     const Instruction& instruction = code_[i];

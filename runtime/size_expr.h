@@ -1,13 +1,13 @@
-// The sizes of a plan, compiled once: SizeExprs over the plan's dims become one
-// flat program that is evaluated without allocation.
+// The sizes of a plan, compiled once: SizeExprs over the plan's dims become one flat program that
+// is evaluated without allocation.
 //
 //   SizeTable sizes({{"b", 1, 64}, {"s", 1, 512}});
 //   int bytes = sizes.Add(plan.buffers(0).bytes()).value();
 //   sizes.EvaluateOne(bytes, {4, 128});
 //
-// Overflow is excluded when an expression is added, by interval arithmetic over
-// all sizes that the dims' ranges allow, for every intermediate result in the
-// order in which it is computed. Evaluation then checks nothing.
+// Adding an expression excludes overflow, by interval arithmetic over all sizes that the dims'
+// ranges allow, for every intermediate result in the order in which it is computed. Evaluation then
+// checks nothing.
 #ifndef ATHANOR_RUNTIME_SIZE_EXPR_H_
 #define ATHANOR_RUNTIME_SIZE_EXPR_H_
 
@@ -42,9 +42,9 @@ class SizeTable {
   // REQUIRES: min <= max for each dim.
   explicit SizeTable(std::vector<SizeDim> dims) : dims_(std::move(dims)) {}
 
-  // The expression's id; equal expressions share one. INVALID_ARGUMENT says
-  // what is wrong: an unknown dim, an overflow, a divisor that is never
-  // positive, a factor of no kind, nesting beyond kMaxNesting.
+  // Returns the expression's id; equal expressions share one. INVALID_ARGUMENT says what is wrong:
+  // an unknown dim, an overflow, a divisor that is never positive, a factor without a kind, nesting
+  // beyond kMaxNesting.
   absl::StatusOr<int> Add(const v1::SizeExpr& expr);
 
   const std::vector<SizeDim>& dims() const { return dims_; }
@@ -52,9 +52,9 @@ class SizeTable {
   SizeRange range(int id) const { return entries_[id].range; }
   bool constant(int id) const { return entries_[id].constant; }
 
-  // Writes the value of expression i to values[i]. Dividing by a size of zero
-  // gives zero: it only happens where a dim is 0 and there is nothing to do.
-  // REQUIRES: dims within their ranges, in order; values.size() == size().
+  // Writes the value of expression i to values[i]. Division by a size of zero gives zero: it only
+  // happens if a dim is 0, when there is nothing to compute. REQUIRES: dims within their ranges, in
+  // order; values.size() == size().
   void Evaluate(absl::Span<const int64_t> dims, absl::Span<int64_t> values) const;
   int64_t EvaluateOne(int id, absl::Span<const int64_t> dims) const;
 

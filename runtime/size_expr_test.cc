@@ -124,7 +124,7 @@ TEST(SizeTableTest, OverflowIsFoundWhenAdded) {
   ExpectRefused({{"n", 0, big}}, Dim("n", big), "64 bits");
   ExpectRefused({{"n", 0, 1}}, Sum(Constant(std::numeric_limits<int64_t>::max()), Dim("n")),
                 "64 bits");
-  // An intermediate result that overflows counts, even if the end would fit.
+  // An intermediate result that overflows counts, even if the result would fit.
   v1::SizeExpr back =
       Sum(Sum(Constant(std::numeric_limits<int64_t>::max()), Dim("n")), Dim("n", -1));
   ExpectRefused({{"n", 0, 1}}, back, "64 bits");

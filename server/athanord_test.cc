@@ -1,4 +1,4 @@
-// The program itself: exit codes, signals, and a real model compiled, run and kept across restarts.
+// Tests the program: exit codes, signals, and a real model compiled, run and kept across restarts.
 #include <grpcpp/grpcpp.h>
 #include <sys/resource.h>
 
@@ -38,7 +38,7 @@ std::vector<pid_t> ChildrenOf(pid_t parent) {
   return found;
 }
 
-// SIGKILL to every child process of `parent`; how many there were.
+// Sends SIGKILL to every child process of `parent`; returns how many there were.
 int KillChildren(pid_t parent) {
   int killed = 0;
   for (const pid_t child : ChildrenOf(parent)) killed += kill(child, SIGKILL) == 0 ? 1 : 0;
@@ -59,7 +59,7 @@ class AthanordTest : public testing::Test {
     flags.insert(flags.begin(), "server/athanord");
     return std::make_unique<TestProcess>(flags, directory_ + "/log-" + std::to_string(++logs_));
   }
-  // `log`: where --log_file has it, if it does.
+  // `log` is the file of --log_file, if set.
   std::unique_ptr<TestProcess> Serve(std::vector<std::string> flags = {},
                                      const std::string& log = "") {
     flags.push_back("--listen=127.0.0.1:0");
@@ -101,7 +101,7 @@ class AthanordTest : public testing::Test {
 
   std::string directory_;
   int logs_ = 0;
-  int port_ = 0;  // of the server that Serve started last
+  int port_ = 0;  // port of the server that Serve started last
   std::shared_ptr<grpc::Channel> channel_;
 };
 
@@ -117,7 +117,7 @@ TEST_F(AthanordTest, WrongFlagsEndWithTwo) {
   }
 }
 
-// A file can be opened of a directory too; what reading it threw was caught by nobody.
+// Opening a directory as a file succeeds; the exception that reading it threw was not caught.
 TEST_F(AthanordTest, CertificatesThatCannotBeReadEndWithTwo) {
   const std::string missing = directory_ + "/missing.pem", empty = directory_ + "/empty.pem";
   std::ofstream(empty).flush();
@@ -171,8 +171,8 @@ TEST_F(AthanordTest, SignalsThatDrainEndWithZero) {
   }
 }
 
-// Every signal that can be caught and is no sign of a broken process, whether the table has it or
-// not; those that stop a process are undone by SIGCONT.
+// Sends every signal that can be caught and does not indicate a broken process, whether or not it
+// is in the table. Signals that stop a process are followed by SIGCONT.
 TEST_F(AthanordTest, OtherSignalsDoNotEndIt) {
   auto server = Serve();
   Send("m", ScaleModel({2}));
@@ -191,7 +191,8 @@ TEST_F(AthanordTest, OtherSignalsDoNotEndIt) {
   EXPECT_EQ(server->Stop(SIGTERM), 0);
 }
 
-// What the server ignores and blocks is its own affair. Signals 32 and 33 are the C library's.
+// Child processes must not inherit ignored or blocked signals. Signals 32 and 33 belong to the C
+// library.
 TEST_F(AthanordTest, TunersHaveSignalsAsAnyProcess) {
   auto server = Serve();
   Send("m", ScaleModel({2}));
@@ -218,7 +219,7 @@ TEST_F(AthanordTest, AnotherSignalEndsTheDrainAtOnce) {
   v1::UploadModelResponse reply;
   std::unique_ptr<grpc::ClientContext> context;
   std::unique_ptr<grpc::ClientWriter<v1::UploadModelRequest>> held;
-  // An upload that does not end; that it is there, another one is told.
+  // Starts an upload that does not end; the refusal of a second one shows that it has begun.
   grpc::Status told;
   while (told.error_code() != grpc::StatusCode::RESOURCE_EXHAUSTED) {
     if (held != nullptr) {
@@ -238,14 +239,14 @@ TEST_F(AthanordTest, AnotherSignalEndsTheDrainAtOnce) {
   while (!absl::StrContains(server->Output(), "draining")) {
     std::this_thread::sleep_for(std::chrono::milliseconds(1));
   }
-  kill(server->pid(), SIGXCPU);  // comes every second; a drain is all that it asks for
+  kill(server->pid(), SIGXCPU);  // comes every second, and only asks for a drain
   EXPECT_EQ(server->Stop(SIGQUIT), 1);
   EXPECT_THAT(server->Output(), HasSubstr("msg=\"ended at once\" signal=SIGQUIT"));
   context->TryCancel();
   held->Finish();
 }
 
-// A write beyond the limit of a file's size is a full disk, not the end.
+// A write beyond the limit on file size is treated as a full disk and does not end the process.
 TEST_F(AthanordTest, AFileThatMayNotGrowIsAFullDisk) {
   auto server = Serve();
   Send("m", ScaleModel({2}));
@@ -288,7 +289,7 @@ TEST_F(AthanordTest, HangupOpensTheLogAndReadsTheCertificateAgain) {
   };
   EXPECT_TRUE(trusts(before));
   EXPECT_THAT(server->Output(), IsEmpty());
-  // What moves logs away moves them first.
+  // Rotates the log: programs that do so rename the file first.
   std::filesystem::rename(log, log + ".1");
   after.WriteTo(cert, key);
   kill(server->pid(), SIGHUP);
@@ -299,7 +300,7 @@ TEST_F(AthanordTest, HangupOpensTheLogAndReadsTheCertificateAgain) {
   kill(server->pid(), SIGHUP);
   AwaitText(log, "msg=\"certificate kept\" reason=\"--tls_cert: '");
   EXPECT_TRUE(trusts(after));
-  // A log that cannot be opened any more goes on where it went.
+  // If the log file cannot be opened again, logging goes on where it went.
   std::filesystem::rename(log, log + ".2");
   std::filesystem::create_directory(log);
   kill(server->pid(), SIGHUP);
@@ -355,7 +356,7 @@ TEST_F(AthanordTest, ALostTunerCostsNothingButTime) {
   auto server = Serve({"--compile_workers=1"});
   Send("a", ScaleModel({2}));
   EXPECT_THAT(Infer(FloatRequest("a", {4})), ElementsAre(8));
-  // Whatever ends the child between two jobs, the next job has another one.
+  // If the child dies between two jobs, the next job gets a new one.
   ASSERT_GT(KillChildren(server->pid()), 0);
   Send("b", ReluModel());
   inference::ModelInferRequest request = FloatRequest("b", {-1, 2, -3, 4});
@@ -365,7 +366,7 @@ TEST_F(AthanordTest, ALostTunerCostsNothingButTime) {
   EXPECT_THAT(Infer(request), ElementsAre(0, 2, 0, 4));
 }
 
-// y = x, by way of many layers that take a while to lower and share two kernels.
+// Makes y = x, through many layers that take a while to lower and share two kernels.
 TestModel DeepModel(int layers) {
   Graph graph;
   graph.name = "deep";
@@ -385,7 +386,7 @@ TEST_F(AthanordTest, ATunerLostWhileLoweringCostsNothingButTime) {
   auto server = Serve({"--compile_workers=1"});
   Send("a", ScaleModel({2}));
   EXPECT_THAT(Infer(FloatRequest("a", {4})), ElementsAre(8));
-  // Each time another graph, because this test may be too slow to meet the lowering.
+  // Uses a new graph each time, because this test may be too slow to hit the lowering.
   for (int layers = 1'000; !absl::StrContains(server->Output(), "graph lowered once more");
        ++layers) {
     Send("b", DeepModel(layers));

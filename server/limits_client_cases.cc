@@ -1,4 +1,4 @@
-// The cases of limits_test about how clients come, and how they send.
+// Cases of limits_test about how clients connect and send.
 #include <grpcpp/grpcpp.h>
 #include <netinet/in.h>
 #include <sys/socket.h>
@@ -37,7 +37,7 @@ void UploadIdle() {
   ExpectRefused(writer->Finish(), grpc::StatusCode::DEADLINE_EXCEEDED, {"50 ms", "--upload_idle"});
 }
 
-// At a byte a second nothing that follows the header is read in time.
+// At a byte per second the server does not read what follows the header in time.
 void UploadRate() {
   TestServer fast({.upload_rate = 1 << 30});
   fast.Upload("m", Weights(3));
@@ -53,7 +53,7 @@ void UploadRate() {
   EXPECT_FALSE(slow.server->core().registry().Find("m", "").ok());
 }
 
-// A byte now and then is no upload.
+// A single byte from time to time does not keep an upload alive.
 void UploadLeastRate() {
   TestServer test({.upload_idle_ms = 1'000, .upload_least_rate = 1 << 30});
   test.Upload("m", Weights(3));
@@ -78,7 +78,7 @@ void UploadTime() {
                 {"300 ms", "--upload_time", "offset 0 of 12"});
 }
 
-// Of uploads; connections_test and upload_places_test have those of several peers.
+// Tests uploads of one peer; connections_test and upload_places_test test several peers.
 void PeerPercent() {
   TestServer test({.max_uploads = 3, .max_peer_percent = 40});
   struct Open {
@@ -100,7 +100,7 @@ void PeerPercent() {
   }
 }
 
-// Of a message of one letter, compressed.
+// Sends a compressed message that repeats one letter.
 void MaxInflation() {
   const auto send = [](const ServerOptions& options) {
     TestServer test(options);
@@ -126,7 +126,7 @@ int Connect(int port) {
   return end;
 }
 
-// What is read until it is closed.
+// Returns what is read until the connection is closed.
 std::string ReadAll(int end) {
   std::string all;
   char bytes[256];
@@ -134,7 +134,7 @@ std::string ReadAll(int end) {
   return all;
 }
 
-// A client that says what HTTP/2 clients say first, and then nothing, until it is closed.
+// Sends the preface of an HTTP/2 client, then nothing, and waits until the server closes.
 void AwaitClose(int port) {
   const int end = Connect(port);
   const std::string hello =
@@ -150,13 +150,13 @@ grpc::StatusCode Ask(inference::GRPCInferenceService::Stub& stub) {
   return stub.ModelInfer(&context, FloatRequest("m", {1}), &reply).error_code();
 }
 
-// One connection is the test's own, for its calls.
+// The test itself uses one of the connections for its calls.
 void MaxConnections() {
   TestServer test({.max_connections = 2, .connection_quiet_ms = 3'600'000});
   test.Upload("m", Weights(1));
   const int held = Connect(test.server->port());
   char first = 0;
-  EXPECT_EQ(read(held, &first, 1), 1);  // gRPC's settings: it has been taken
+  EXPECT_EQ(read(held, &first, 1), 1);  // gRPC's settings: the connection was accepted
   const int refused = Connect(test.server->port());
   EXPECT_EQ(ReadAll(refused), "");
   close(refused);
@@ -165,24 +165,24 @@ void MaxConnections() {
   EXPECT_GE(metrics.value(Metric::kRefusals, static_cast<int>(Refusal::kConnections)), 1);
   EXPECT_EQ(Ask(*OtherConnection(test)), grpc::StatusCode::UNAVAILABLE);
   close(held);
-  // Its place is free once gRPC has seen that it is closed.
+  // Its place is free once gRPC has noticed that it is closed.
   while (Ask(*OtherConnection(test)) != grpc::StatusCode::OK) {
   }
 }
 
 void Keepalive() {
-  TestServer test({.keepalive_ms = 1000});  // which our own client meets
+  TestServer test({.keepalive_ms = 1000});  // our own client complies with it
   test.Upload("m", Weights(1));
   AwaitClose(test.server->port());
   EXPECT_THAT(test.Infer("m", {2}), testing::ElementsAre(2));
 }
 
-// A connection that says nothing gives its place to one that does.
+// A connection without calls is replaced by a new one.
 void ConnectionQuiet() {
   TestServer test({.max_connections = 1, .connection_quiet_ms = 1});
   const int silent = Connect(test.server->port());
   char first = 0;
-  EXPECT_EQ(read(silent, &first, 1), 1);  // gRPC's settings: it has been taken
+  EXPECT_EQ(read(silent, &first, 1), 1);  // gRPC's settings: the connection was accepted
   const auto lives = [&] {
     grpc::ClientContext context;
     inference::ServerLiveResponse reply;

@@ -1,4 +1,4 @@
-// Cases of limits_test: what a graph may be.
+// Cases of limits_test about graphs.
 #include <map>
 #include <string>
 #include <vector>
@@ -26,7 +26,7 @@ void Nodes() {
               {"nodes; the limit is 3", "--max_nodes"});
 }
 
-// y = relu(x) of x f32 with `sizes`, under `name`.
+// Makes y = relu(x) of x f32 with `sizes`, under `name`.
 TestModel ReluOf(std::vector<Dim> dims, Shape sizes, const std::string& name = "clamp") {
   Graph graph;
   graph.dims = std::move(dims);
@@ -53,7 +53,7 @@ void NameBytes() {
               {"\"clamps\"", "6 bytes long; the limit is 5", "--max_name_bytes"});
 }
 
-// y = x + literal, of so many elements.
+// Makes y = x + literal, with `elements` elements.
 TestModel AddLiteral(int64_t elements) {
   Graph graph;
   GraphBuilder builder(&graph);
@@ -68,7 +68,7 @@ void AttrBytes() {
               {"literal has 20 bytes; the limit is 16", "--max_attr_bytes"});
 }
 
-// y = relu(z) of z f32 [size], where a second input tells b.
+// Makes y = relu(z) of z f32 [size]; a second input determines b.
 TestModel ReluOfSize(const Expr& size) {
   Graph graph;
   graph.dims = {{"b", 1, 8}};

@@ -1,6 +1,6 @@
-// Every flag that limits something: what is within it is taken, what is beyond is refused with a
-// code, the numbers and, where the limit is the server's own, the flag. A row of the flag table
-// marked as a limit without a case here is a failure.
+// Tests every flag that limits something: what is within the limit is accepted; what exceeds it is
+// refused with a code, the numbers and, if the server itself enforces it, the flag. Fails if the
+// flag table marks a row as a limit and there is no case for it here.
 #include <algorithm>
 #include <atomic>
 #include <chrono>
@@ -27,7 +27,7 @@ using ::testing::HasSubstr;
 void MemoryLimit() {
   ExpectBound({.memory_limit = 1 << 20, .max_chunk_bytes = 1 << 10}, Weights(1), Weights(1 << 18),
               kExhausted, {"1048576 bytes for parameters", "limit of 1048576", "--memory_limit"});
-  // What an import works with.
+  // Memory that an import works with counts too.
   TestServer test({.memory_limit = 1 << 20, .max_chunk_bytes = 1 << 10});
   OnnxFiles model = OnnxModelOf({});
   EXPECT_TRUE(test.Send(OnnxMessages("m", model)).ok());
@@ -39,7 +39,7 @@ void MemoryLimit() {
 void MessageBytes() {
   TestServer test({.max_message_bytes = 64 << 10, .max_chunk_bytes = 32 << 10});
   test.Upload("m", ReluModel());
-  // gRPC's own words: it never gets as far as ours.
+  // gRPC's own message: our code never sees the call.
   ExpectRefused(test.Infer(FloatRequest("m", std::vector<float>(32 << 10))), kExhausted, {"65536"});
 }
 
@@ -104,7 +104,7 @@ void OnnxCount() {
                 {"3 files; at most 2", "--max_onnx_files"});
 }
 
-// Calls that run or wait, until the destructor lets them end.
+// Holds calls that run or wait, until the destructor lets them end.
 class Held {
  public:
   explicit Held(const ServerOptions& options) : test(options), contexts_(options.contexts) {
@@ -117,7 +117,8 @@ class Held {
     for (std::thread& call : calls_) call.join();
   }
 
-  // One more call, through `stub`; returns once it runs, or waits behind as many as can run.
+  // Makes one more call, through `stub`; returns once it runs, or waits because all contexts are
+  // busy.
   void Call(inference::GRPCInferenceService::Stub* stub) {
     calls_.emplace_back([this, stub] {
       grpc::ClientContext context;
@@ -131,7 +132,7 @@ class Held {
     while (ended_ == 0 && (Running() != running || Waiting() != calls - running)) {
       std::this_thread::yield();
     }
-    ASSERT_EQ(ended_, 0);  // what is held ends when it is released
+    ASSERT_EQ(ended_, 0);  // held calls end when they are released
   }
 
   TestServer test;
@@ -155,7 +156,7 @@ void Pending() {
   ExpectRefused(held.test.Infer(FloatRequest("m", {1})), kExhausted, {"2 calls", "--max_pending"});
 }
 
-// What is more never leaves the client, and keeps nobody else out.
+// Calls above the limit do not leave the client, and other clients are not affected.
 void ConnectionCalls() {
   Held held({.threads = 2, .max_connection_calls = 2, .contexts = 2});
   for (int i = 0; i < 2; ++i) held.Call(held.test.inference_stub.get());
@@ -186,7 +187,7 @@ void ClientPercent() {
                 {"1 requests of this client", "25 %", "--max_client_percent"});
 }
 
-// A run is predicted to take 1 ms (testing.cc).
+// The test backend predicts a run of 1 ms (testing.cc).
 void QueueDelay() {
   Held held({.threads = 1, .max_queue_delay_ms = 1, .contexts = 1});
   for (int i = 0; i < 6; ++i) held.Call(held.test.inference_stub.get());
@@ -272,7 +273,7 @@ void Wait() {
   ExpectRefused(test.Infer(FloatRequest("m", {2})), grpc::StatusCode::DEADLINE_EXCEEDED, {"m"});
 }
 
-// Watchers that have been told once.
+// Watchers that have received one state.
 class Watchers {
  public:
   explicit Watchers(TestServer& test, std::string job) : test_(test), job_(std::move(job)) {}
@@ -305,7 +306,7 @@ class Watchers {
   std::vector<Watch> watches_;
 };
 
-// And they keep no request out.
+// Streams do not displace requests either.
 void Streams() {
   TestServer test({.max_pending = 1, .max_streams = 3});
   test.Upload("served", Weights(1));

@@ -1,4 +1,4 @@
-// What the cases of limits_test share: a case is a function by the flag whose limit it holds.
+// Shared parts of the cases of limits_test. Each case is a function, found by the flag it tests.
 #ifndef ATHANOR_SERVER_LIMITS_TESTING_H_
 #define ATHANOR_SERVER_LIMITS_TESTING_H_
 
@@ -16,9 +16,9 @@
 namespace athanor {
 
 using LimitCases = std::map<std::string, void (*)()>;
-// Of what a graph may be.
+// Cases about graphs.
 const LimitCases& GraphLimitCases();
-// Of how clients come, and how they send.
+// Cases about how clients connect and send.
 const LimitCases& ClientLimitCases();
 
 inline constexpr auto kExhausted = grpc::StatusCode::RESOURCE_EXHAUSTED;
@@ -32,7 +32,7 @@ inline void ExpectRefused(const grpc::Status& status, grpc::StatusCode code,
   }
 }
 
-// Uploads `good`, and is refused `bad`, with the message for it.
+// Uploads `good` and expects that `bad` is refused with the given code and message.
 inline void ExpectBound(const ServerOptions& options, const TestModel& good, const TestModel& bad,
                         grpc::StatusCode code, const std::vector<std::string>& parts) {
   TestServer test(options);

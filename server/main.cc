@@ -1,4 +1,4 @@
-// athanord: flags, log, server, and the wait for the signal that ends it.
+// athanord: reads flags, opens the log, runs the server and waits for the signal that ends it.
 #include <fcntl.h>
 #include <grpc/support/log.h>
 #include <unistd.h>
@@ -23,7 +23,7 @@
 namespace athanor {
 namespace {
 
-// gRPC's own lines, for those who look for trouble below us.
+// Logs gRPC's own lines, for those who look for trouble below our code.
 void LogGrpc(gpr_log_func_args* args) {
   LogDebug("grpc", {{"text", args->message}, {"file", args->file}, {"line", args->line}});
 }
@@ -33,8 +33,8 @@ int Fail(const absl::Status& status, int code) {
   return code;
 }
 
-// What standard error was before the log took it: whoever starts a server that does not come up is
-// told there, not in the log alone.
+// Standard error as it was before the log took it over. Whoever starts a server that fails to start
+// sees the error there too, not only in the log.
 class Console {
  public:
   explicit Console(bool needed) : fd_(needed ? fcntl(STDERR_FILENO, F_DUPFD_CLOEXEC, 3) : -1) {}
@@ -75,7 +75,8 @@ int Serve(const ServerOptions& options, Console& console) {
       TunerBackends::Create(options, std::move(tuner));
   if (!backends.ok()) return console.Fail(backends.status(), 1);
   absl::StatusOr<std::unique_ptr<Server>> server = Server::Start(options, *backends);
-  // What only turns out when it is used: a flag's file or address that is none.
+  // Invalid values of flags that show up only on use, such as a file or an address, also exit with
+  // 2.
   if (!server.ok()) {
     return console.Fail(server.status(), absl::IsInvalidArgument(server.status()) ? 2 : 1);
   }
@@ -111,13 +112,13 @@ int Main(int argc, char** argv) {
   }
   absl::StatusOr<ServerOptions> options = ParseOptions(args, getenv);
   if (!options.ok()) return Fail(options.status(), 2);
-  TakeSignals();  // before there are threads, so that all inherit it
+  TakeSignals();  // before any thread starts, so that all inherit it
   Console console(!options->log_file.empty());
   if (absl::Status s = OpenLogFile(options->log_file); !s.ok()) return Fail(s, 2);
-  BlasVersion();  // loaded before there are threads that its loading could disturb
+  BlasVersion();  // loaded before any thread starts that loading could disturb
   InitLog(options->log_level, options->log_format);
-  // What does not parse is answered and logged with its field; protobuf's own lines would say it
-  // again.
+  // Silences protobuf's own log: messages that do not parse are answered and logged with their
+  // field.
   google::protobuf::SetLogHandler(nullptr);
   gpr_set_log_function(LogGrpc);
   return Serve(*options, console);

@@ -20,7 +20,7 @@
 namespace athanor {
 namespace {
 
-// Clients that went without a word hold a connection, and what their calls hold.
+// Detects clients that vanished: they hold a connection and the resources of their calls.
 void SetKeepalive(int64_t milliseconds, grpc::ServerBuilder* builder) {
   if (milliseconds == 0) return;
   const int time = static_cast<int>(milliseconds);
@@ -28,7 +28,7 @@ void SetKeepalive(int64_t milliseconds, grpc::ServerBuilder* builder) {
   builder->AddChannelArgument(GRPC_ARG_KEEPALIVE_TIMEOUT_MS, time);
   builder->AddChannelArgument(GRPC_ARG_KEEPALIVE_PERMIT_WITHOUT_CALLS, 1);
   builder->AddChannelArgument(GRPC_ARG_HTTP2_MAX_PINGS_WITHOUT_DATA, 0);
-  // One that never says that it speaks HTTP/2; gRPC's own bound is two minutes.
+  // Limits connections that never speak HTTP/2; gRPC's own limit is two minutes.
   builder->AddChannelArgument(GRPC_ARG_SERVER_HANDSHAKE_TIMEOUT_MS,
                               static_cast<int>(std::min<int64_t>(2 * milliseconds, 20'000)));
 }
@@ -56,7 +56,7 @@ absl::StatusOr<std::unique_ptr<Server>> Server::Start(const ServerOptions& optio
   if (!core.ok()) return core.status();
   std::unique_ptr<Server> server(new Server(*std::move(core)));
   if (absl::Status s = server->ReadCertificate(); !s.ok()) return s;
-  // No call is taken by a server that ends because of its other address.
+  // Listens for HTTP first, so that a server that fails on that address has accepted no call.
   if (absl::Status s = server->ListenForHttp(); !s.ok()) return s;
   if (absl::Status s = server->Listen(); !s.ok()) return s;
   return server;
@@ -92,9 +92,9 @@ absl::Status Server::Listen() {
       grpc::ServerBuilder::experimental_type::ExternalConnectionType::FROM_FD, credentials_);
   builder.SetMaxReceiveMessageSize(static_cast<int>(options.max_message_bytes));
   builder.SetMaxSendMessageSize(-1);
-  // gRPC would inflate before any limit; rpc/inflate.h does it under ours.
+  // Disabled, since gRPC would inflate before any limit; rpc/inflate.h inflates under our limits.
   builder.AddChannelArgument(GRPC_ARG_ENABLE_PER_MESSAGE_DECOMPRESSION, 0);
-  // What is more waits at the client, not in gRPC's memory here.
+  // Makes further calls wait at the client, not in gRPC's memory here.
   builder.AddChannelArgument(GRPC_ARG_MAX_CONCURRENT_STREAMS,
                              static_cast<int>(options.max_connection_calls));
   SetKeepalive(options.keepalive_ms, &builder);
@@ -154,7 +154,7 @@ bool Server::Drain() {
   core_->StartDraining();
   health_.TellAll();
   LogInfo("draining", {{"calls", core_->active_calls()}});
-  // Jobs first: calls that wait for a plan would hold the drain up for nothing.
+  // Stops jobs first: calls that wait for a plan would only delay the drain.
   core_->workers().Stop();
   while (core_->active_calls() > 0 && std::chrono::steady_clock::now() < limit) {
     std::this_thread::sleep_for(std::chrono::milliseconds(5));
@@ -162,7 +162,7 @@ bool Server::Drain() {
   const int64_t left = core_->active_calls();
   core_->registry().SetServingHook(nullptr);
   connections_.reset();
-  // Calls that are still there are cancelled.
+  // Cancels calls that still run.
   grpc_->Shutdown(std::chrono::system_clock::now() + std::chrono::milliseconds(left > 0 ? 0 : 100));
   grpc_->Wait();
   while (core_->active_calls() > 0) std::this_thread::sleep_for(std::chrono::milliseconds(1));

@@ -1,8 +1,8 @@
-// The server: the core behind its gRPC services, health per model, reflection, and the HTTP side.
+// The server: the core with its gRPC services, health per model, reflection, and the HTTP side.
 //
 //   std::unique_ptr<Server> server = Server::Start(options, factory).value();
 //   server->port();
-//   server->Drain();     // what runs finishes, what comes is refused; then it is down
+//   server->Drain();     // refuses new calls, lets running ones finish, and stops
 #ifndef ATHANOR_SERVER_SERVER_H_
 #define ATHANOR_SERVER_SERVER_H_
 
@@ -34,16 +34,17 @@ class Server {
   ~Server() { Drain(); }
 
   int port() const { return port_; }
-  // Of --http_listen; 0 without.
+  // Returns the port of --http_listen, 0 without one.
   int http_port() const { return http_ == nullptr ? 0 : http_->port(); }
   ServerCore& core() { return *core_; }
 
-  // Reads --tls_cert and --tls_key again for clients who connect from here on; until when what they
-  // hold is valid, empty without TLS. Where they are wrong, the old ones stay.
+  // Reads --tls_cert and --tls_key again for clients that connect from now on. Returns until when
+  // the certificate is valid, empty without TLS. If the files are wrong, keeps the old certificate.
   absl::StatusOr<std::string> ReloadCertificate();
 
-  // Health turns NOT_SERVING, new calls get UNAVAILABLE, running ones finish within --drain,
-  // compile jobs stop. True if all of them did finish. Once. The HTTP side tells of it until then.
+  // Stops the server: health turns NOT_SERVING, new calls get UNAVAILABLE, running ones may finish
+  // within --drain, and compile jobs stop. The HTTP side serves until the end. Returns true if all
+  // calls finished. Does this once.
   bool Drain();
 
  private:
@@ -63,7 +64,7 @@ class Server {
   HealthService health_;
   std::unique_ptr<grpc::experimental::ExternalConnectionAcceptor> acceptor_;
   std::unique_ptr<grpc::Server> grpc_;
-  std::unique_ptr<Connections> connections_;  // uses the acceptor while gRPC's server runs
+  std::unique_ptr<Connections> connections_;  // uses the acceptor while the gRPC server runs
   std::unique_ptr<HttpServer> http_;
   int port_ = 0;
   bool drained_ = false;

@@ -1,4 +1,4 @@
-// The server as a whole: draining, health, reflection, its state directory.
+// Tests the server as a whole: draining, health, reflection, its state directory.
 #include "server/server.h"
 
 #include <grpcpp/impl/codegen/client_unary_call.h>
@@ -23,7 +23,7 @@ namespace {
 
 using ::testing::HasSubstr;
 
-// grpc.health.v1.Health/Check by hand: the message is one string field in, one enum out.
+// Calls grpc.health.v1.Health/Check by hand: the request is one string field, the reply one enum.
 std::string Health(TestServer& test, const std::string& service) {
   std::string bytes;
   if (!service.empty()) bytes = "\x0a" + std::string(1, char(service.size())) + service;
@@ -67,7 +67,7 @@ TEST(ServerTest, AfterARestartOldVersionsAreBuiltAfterEverythingElse) {
   v1::UploadModelResponse uploaded;
   ASSERT_TRUE(test.Send(UploadMessages("n", ScaleModel({4})), &uploaded).ok());
   test.control->ReleaseCompiles();
-  // Microseconds at which a version's job began.
+  // Returns when a version's job began, in microseconds.
   auto began = [&](const std::string& name, const std::string& version) {
     const v1::CompileJob job = test.WaitForJob(test.Get(name, version).compile_job_id());
     return job.started().seconds() * 1'000'000 + job.started().nanos() / 1000;
@@ -116,7 +116,7 @@ TEST(ServerTest, DrainGivesUpOnRunningCallsAfterItsTime) {
   grpc::Status status;
   std::thread running([&] { status = test.Infer(FloatRequest("m", {2})); });
   while (test.control->runs_waiting() == 0) std::this_thread::yield();
-  // Its client has heard the end before the run ends.
+  // The run ends only after its client has been told of the cancellation.
   std::thread release([&] {
     running.join();
     test.control->ReleaseRuns();
@@ -139,7 +139,7 @@ TEST(ServerTest, DrainWakesThoseWhoWaitForAPlanAndEndsJobs) {
   request.set_id(uploaded.compile_job_id());
   auto reader = test.compile->WatchCompileJob(&context, request);
   v1::CompileJob job;
-  // A call is counted before it is admitted; what it is told first shows that it was.
+  // A call is counted before it is admitted; the first state it receives shows that it was.
   ASSERT_TRUE(reader->Read(&job));
   std::thread watching([&] {
     while (reader->Read(&job)) {
@@ -152,7 +152,7 @@ TEST(ServerTest, DrainWakesThoseWhoWaitForAPlanAndEndsJobs) {
   EXPECT_TRUE(reader->Finish().ok());
   EXPECT_EQ(waited.error_code(), grpc::StatusCode::UNAVAILABLE);
   EXPECT_EQ(job.stop_reason(), v1::CompileJob::STOP_SHUTDOWN);
-  // It is taken up again.
+  // The job is taken up again after a restart.
   test.control->ReleaseCompiles();
   test.Restart();
   EXPECT_THAT(test.Infer("m", {2}), testing::ElementsAre(6));
@@ -201,7 +201,7 @@ TEST(ServerTest, TlsAnswersThoseWhoTrustItsCertificate) {
   EXPECT_TRUE(answered.ok()) << answered.error_message();
   EXPECT_FALSE(trusting(after).ok());
   EXPECT_FALSE(live(grpc::InsecureChannelCredentials()).ok());
-  // Another certificate, of those who connect from here on; a wrong one changes nothing.
+  // New clients get the reloaded certificate; a wrong one changes nothing.
   SelfSigned(-7200, -3600).WriteTo(options.tls_cert, options.tls_key);
   EXPECT_THAT(std::string((*server)->ReloadCertificate().status().message()),
               HasSubstr("has expired"));
@@ -213,7 +213,7 @@ TEST(ServerTest, TlsAnswersThoseWhoTrustItsCertificate) {
   EXPECT_FALSE(trusting(before).ok());
 }
 
-// A page of the HTTP side; empty unless it answers with 200.
+// Returns a page of the HTTP side; empty unless it answers 200.
 std::string Page(TestServer& test, const std::string& path) {
   const httplib::Result page = httplib::Client("127.0.0.1", test.server->http_port()).Get(path);
   return page && page->status == 200 ? page->body : "";
@@ -235,7 +235,7 @@ TEST(ServerTest, MetricsOfCalls) {
     labels["code"] = code;
     return labels;
   };
-  // One that waits for the plan, two that do not, one that is wrong, one for nothing.
+  // One call that waits for the plan, two that do not wait, one invalid one, and one for no model.
   test.control->HoldCompiles();
   ASSERT_TRUE(test.Send(UploadMessages(name, ScaleModel({3}))).ok());
   while (test.server->core().active_calls() > 0) std::this_thread::yield();
@@ -256,7 +256,7 @@ TEST(ServerTest, MetricsOfCalls) {
   EXPECT_EQ(families.at("athanor_exec_seconds").Value(labels, "_count"), 3);
   EXPECT_EQ(families.at("athanor_stall_seconds").Value(labels, "_count"), 1);
   EXPECT_EQ(families.at("athanor_uploads_total").Value({{"code", "OK"}}), 1);
-  // What a call waited for the plan is part of its queue, and both of the whole.
+  // The wait for a plan is part of the queue time, and both are part of the request time.
   const auto sum = [&](const std::string& family) {
     return families.at(family).Value(labels, "_sum").value_or(-1);
   };
@@ -297,14 +297,14 @@ TEST(ServerTest, TheHttpSideIsOffUnlessAskedFor) {
   ServerOptions options;
   options.state_dir = FreshDirectory();
   options.http_listen = "127.0.0.1:" + std::to_string(test.server->port());
-  options.listen = options.http_listen;  // it is not come to
+  options.listen = options.http_listen;  // its turn to be opened never comes
   auto taken = Server::Start(options, EvaluatorFactory(test.control));
   ASSERT_FALSE(taken.ok());
   EXPECT_THAT(std::string(taken.status().message()),
               HasSubstr("--http_listen=" + options.http_listen));
 }
 
-thread_local int statements = 0;  // of SQL, that this thread began
+thread_local int statements = 0;  // SQL statements that this thread began
 
 int CountStatement(unsigned, void*, void*, void*) {
   ++statements;
@@ -315,7 +315,7 @@ int CountStatementsOf(sqlite3* db, char**, const sqlite3_api_routines*) {
   return sqlite3_trace_v2(db, SQLITE_TRACE_STMT, CountStatement, nullptr);
 }
 
-// Whoever asks every second would keep those who look plans up waiting.
+// Metrics are read every second, and queries on tables would make plan look-ups wait.
 TEST(ServerTest, MetricsAndStatusAskNoTable) {
   const auto watch = reinterpret_cast<void (*)()>(CountStatementsOf);
   ASSERT_EQ(sqlite3_auto_extension(watch), SQLITE_OK);

@@ -8,13 +8,13 @@
 namespace athanor::bench {
 namespace {
 
-// By value of the enum.
+// Indexed by the value of the enum.
 constexpr absl::string_view kNames[] = {"closed", "fixed", "poisson", "gamma"};
 
 double CallsOf(const Phase& phase) { return phase.seconds * (phase.rate + phase.rate_end) / 2; }
 
-// Seconds into the phase when so many calls are due: the root of rate t + slope t^2 / 2 = calls, in
-// the form that loses no digits when the slope is small.
+// Returns the seconds into the phase at which `calls` calls are due: the root of rate t + slope t^2
+// / 2 = calls, in the form that loses no digits when the slope is small.
 double TimeOf(double calls, const Phase& phase) {
   if (calls <= 0) return 0;
   const double slope = (phase.rate_end - phase.rate) / phase.seconds;
@@ -63,7 +63,7 @@ std::optional<Arrivals::Due> Arrivals::Next() {
   return Due{begin_ + TimeOf(calls_, phases_[phase_]), static_cast<int>(phase_)};
 }
 
-// With a mean of one.
+// Draws a gap with a mean of one.
 double Arrivals::Gap() {
   const bool first = std::exchange(first_, false);
   if (arrival_ == Arrival::kFixed) return first ? 0 : 1;

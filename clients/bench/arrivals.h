@@ -1,10 +1,10 @@
-// When calls are due: a schedule by rate, phase after phase, the same for the same seed.
+// Schedules when calls are due: by rate, phase after phase, always the same for the same seed.
 //
 //   Arrivals arrivals(Arrival::kPoisson, 1, {{.seconds = 60, .rate = 100, .rate_end = 500}}, seed);
 //   while (std::optional<Arrivals::Due> due = arrivals.Next()) ...
 //
-// Gaps are drawn at a rate of one and stretched by the rate of their moment (the time change of an
-// inhomogeneous renewal process), so that a ramp keeps the kind of its arrivals. Not thread-safe.
+// Draws gaps at a rate of one and stretches each by the rate at its time (the time change of an
+// inhomogeneous renewal process), so that a ramp keeps its kind of arrivals. Not thread-safe.
 #ifndef ATHANOR_CLIENTS_BENCH_ARRIVALS_H_
 #define ATHANOR_CLIENTS_BENCH_ARRIVALS_H_
 
@@ -19,10 +19,10 @@
 namespace athanor::bench {
 
 enum class Arrival : uint8_t {
-  kClosed,   // no schedule: each caller calls again when it was answered
+  kClosed,   // no schedule: each caller sends its next call when the last one is answered
   kFixed,    // equal gaps, the first call at 0
   kPoisson,  // exponential gaps
-  kGamma,  // gaps of the gamma distribution with shape `burstiness`: below 1 burstier than Poisson
+  kGamma,  // gamma-distributed gaps with shape `burstiness`; below 1 they are burstier than Poisson
 };
 
 absl::string_view ArrivalName(Arrival arrival);  // "closed"
@@ -30,13 +30,13 @@ std::optional<Arrival> FindArrival(absl::string_view name);
 
 struct Phase {
   double seconds = 10;
-  // Open loop: calls per second at the beginning and the end, linear between; 0 is a pause.
+  // Open loop: calls per second at the beginning and at the end, linear in between; 0 is a pause.
   double rate = 0, rate_end = 0;
-  int concurrency = 1;  // closed loop: callers
+  int concurrency = 1;  // closed loop: number of callers
 };
 
 double TotalSeconds(absl::Span<const Phase> phases);
-// How many calls the rates make.
+// Returns how many calls the phases' rates come to.
 double ExpectedCalls(absl::Span<const Phase> phases);
 
 class Arrivals {
@@ -45,10 +45,10 @@ class Arrivals {
   Arrivals(Arrival arrival, double burstiness, std::vector<Phase> phases, uint64_t seed);
 
   struct Due {
-    double seconds;  // since the beginning of the first phase
+    double seconds;  // since the first phase began
     int phase;
   };
-  // The next call, in order; nothing after the last.
+  // Returns the next call, in order of time; nullopt after the last one.
   std::optional<Due> Next();
 
  private:
@@ -60,8 +60,8 @@ class Arrivals {
   std::gamma_distribution<double> gamma_;
   bool first_ = true;
   size_t phase_ = 0;
-  double begin_ = 0;  // of the phase, seconds
-  double calls_ = 0;  // due at a rate of one, since the beginning of the phase
+  double begin_ = 0;  // start of the current phase, in seconds
+  double calls_ = 0;  // calls due since the phase began, at a rate of one
 };
 
 }  // namespace athanor::bench

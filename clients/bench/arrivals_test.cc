@@ -29,8 +29,8 @@ TEST(ArrivalsTest, FixedGapsAreEqualFromTheFirstOn) {
   for (double gap : Gaps(all)) EXPECT_NEAR(gap, 0.02, 1e-9);
 }
 
-// Of gamma gaps with shape k the mean is 1 / rate and the coefficient of variation 1 / sqrt(k);
-// Poisson is k = 1. Two seeds each, so that none was chosen to fit.
+// Gamma gaps with shape k have the mean 1 / rate and the coefficient of variation 1 / sqrt(k);
+// Poisson is k = 1. Uses two seeds, so that neither was chosen to fit.
 TEST(ArrivalsTest, GapsHaveTheMeanAndSpreadOfTheirDistribution) {
   for (double shape : {0.25, 1.0, 4.0}) {
     for (uint64_t seed : {1u, 2u}) {
@@ -38,14 +38,15 @@ TEST(ArrivalsTest, GapsHaveTheMeanAndSpreadOfTheirDistribution) {
       const auto all = All(arrival, shape, {{200, 500, 500}}, seed);
       const std::vector<double> gaps = Gaps(all);
       const double spread = 1 / std::sqrt(shape);
-      // Five standard errors.
+      // The tolerance is five standard errors.
       EXPECT_NEAR(Mean(gaps) * 500, 1, 5 * spread / std::sqrt(gaps.size())) << shape;
       EXPECT_NEAR(StandardDeviation(gaps) * 500 / spread, 1, 0.05) << shape;
     }
   }
 }
 
-// A Poisson gap is longer than its mean with probability 1 / e, whatever came before.
+// A Poisson gap is longer than its mean with probability 1 / e, independently of the gaps before
+// it.
 TEST(ArrivalsTest, PoissonForgets) {
   const std::vector<double> gaps = Gaps(All(Arrival::kPoisson, 1, {{100, 1000, 1000}}));
   int after_long = 0, long_after_long = 0, longer = 0;
@@ -69,12 +70,12 @@ TEST(ArrivalsTest, TheSeedDecides) {
   EXPECT_NE(one[0].seconds, other[0].seconds);
 }
 
-// A ramp from 0 to 100 in 10 s has made 5 t^2 calls at t.
+// A ramp from 0 to 100 per second over 10 s has made 5 t^2 calls at time t.
 TEST(ArrivalsTest, ARampIsLinearInItsRate) {
   const auto all = All(Arrival::kFixed, 1, {{10, 0, 100}});
   ASSERT_EQ(all.size(), 500u);
   for (size_t i = 0; i < all.size(); ++i) EXPECT_NEAR(all[i].seconds, std::sqrt(i / 5.0), 1e-9);
-  // And falling: the same, mirrored.
+  // A falling ramp is its mirror image.
   const auto falling = All(Arrival::kFixed, 1, {{10, 100, 0}});
   ASSERT_EQ(falling.size(), 500u);
   for (size_t i = 1; i < falling.size(); ++i) {

@@ -1,4 +1,4 @@
-// athanor-bench report FILE...: one HTML file about runs that were kept.
+// athanor-bench report FILE...: writes one HTML file about stored runs.
 #include <cstdio>
 #include <memory>
 #include <string>
@@ -27,7 +27,7 @@ absl::StatusOr<ExitCode> Report(const Options& options) {
     absl::StatusOr<Results> results = ReadResults(file);
     if (!results.ok()) return Usage(results.status());
     for (nlohmann::json& run : results->runs) all.runs.push_back(std::move(run));
-    // A comparison belongs to the runs beside it alone.
+    // Stored comparisons refer to runs of their own file, so they are only used for a single file.
     if (options.files.size() == 1) all.comparisons = std::move(results->comparisons);
   }
   absl::Status s = client::WriteFile(options.html, ReportHtml(all.runs, all.comparisons));
@@ -56,7 +56,7 @@ absl::StatusOr<ExitCode> CompareFiles(const Options& options) {
     for (const nlohmann::json& run : runs) std::fputs(SummaryText(run).c_str(), stdout);
     std::fputs(ComparisonText(comparison).c_str(), stdout);
   }
-  // All that can be written, whatever becomes of the other.
+  // Writes every output it can, even if one fails.
   absl::Status s;
   if (!options.html.empty()) {
     s.Update(client::WriteFile(options.html, ReportHtml(runs, {comparison})));

@@ -1,4 +1,4 @@
-// athanor-bench run: measures a model on one server, or on two in turns.
+// athanor-bench run: measures a model on one server, or on two servers in alternation.
 #include <cstdio>
 #include <memory>
 #include <string>
@@ -27,7 +27,7 @@ struct Options {
   std::string tls_ca, label;
 };
 
-// One server's part of a run.
+// The part of a run that concerns one server.
 struct Side {
   std::unique_ptr<Load> load;
   LoadResult result;
@@ -61,7 +61,7 @@ json OptionsJson(const RunFlags& flags, const LoadOptions& load) {
           {"slo_share", flags.slo_share}};
 }
 
-// Asks the server what the model takes, and sends the warm-up calls.
+// Asks the server which inputs the model takes, and sends the warm-up calls.
 absl::StatusOr<Side> Connect(const Options& options, LoadOptions load) {
   client::CallOptions call;
   call.timeout = load.timeout;
@@ -91,7 +91,7 @@ absl::StatusOr<Side> Connect(const Options& options, LoadOptions load) {
   return side;
 }
 
-// The summary, with what was measured where.
+// Makes a side's summary: its figures, label, server, environment and options.
 void Finish(const Options& options, const RunPlan& plan, const std::string& label,
             const std::vector<Phase>& phases, Side* side) {
   LoadOptions load = side->load->options();
@@ -107,7 +107,7 @@ void Finish(const Options& options, const RunPlan& plan, const std::string& labe
   side->summary = std::move(summary);
 }
 
-// kMissed when a service level was missed, kFailed when nothing was answered.
+// Returns kMissed when a service level was missed, kFailed when no call was answered.
 ExitCode Judge(const RunPlan& plan, const std::vector<Side*>& sides) {
   ExitCode code = kOk;
   for (const Side* side : sides) {
@@ -118,7 +118,8 @@ ExitCode Judge(const RunPlan& plan, const std::vector<Side*>& sides) {
   return code;
 }
 
-// Figures go to people, or to a program, and then what makes them doubtful to people.
+// With `figures`, prints them to stdout. Otherwise stdout is for a program: prints only the
+// warnings, to stderr.
 void Print(bool figures, const std::vector<Side*>& sides, const json& comparison) {
   if (figures) {
     for (const Side* side : sides) std::fputs(SummaryText(side->summary).c_str(), stdout);

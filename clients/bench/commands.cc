@@ -38,7 +38,7 @@ absl::StatusOr<Results> ReadStore(const std::string& path, int64_t id) {
   return results;
 }
 
-// "results.db:3" as its path and the run's id; -1: all.
+// Splits "results.db:3" into the path and the run's id; -1: all runs.
 std::pair<std::string, int64_t> SplitId(const std::string& path) {
   const size_t colon = path.rfind(':');
   int64_t id = -1;

@@ -15,15 +15,16 @@
 
 namespace athanor::bench {
 
-// What the process ends with; scripts may rely on it.
+// Exit codes of the process. Scripts rely on them: never renumber.
 enum ExitCode {
   kOk = 0,
-  kFailed = 1,  // the server refused or was not there, or no call was answered
-  kUsage = 2,   // the command line or a file is wrong; nothing was sent
-  kMissed = 3,  // measured, and a service level was missed
+  kFailed = 1,  // the server refused or did not answer, or no call was answered
+  kUsage = 2,   // the command line or a file is wrong; no call was sent
+  kMissed = 3,  // the run finished, and a service level was missed
 };
 
-// A command's callback sets it; an error with the payload kUsagePayload ends with kUsage.
+// Set by a command's callback. An error with the payload kUsagePayload ends the process with
+// kUsage.
 using Command = std::function<absl::StatusOr<ExitCode>()>;
 inline constexpr char kUsagePayload[] = "usage";
 absl::Status Usage(absl::Status status);
@@ -32,12 +33,12 @@ void AddRun(CLI::App* app, Command* command);
 void AddReport(CLI::App* app, Command* command);
 void AddCompare(CLI::App* app, Command* command);
 
-// What was read of a file of --out or --db: the runs in it, and what is kept of comparisons.
+// Runs and comparisons read from a file of --out or --db.
 struct Results {
   std::vector<nlohmann::json> runs;
   std::vector<nlohmann::json> comparisons;
 };
-// "run.json"; "results.db", all runs; "results.db:3", one. Errors name the file.
+// Reads "run.json"; "results.db", all its runs; or "results.db:3", one run. Errors name the file.
 absl::StatusOr<Results> ReadResults(const std::string& path);
 
 int RunBench(int argc, char** argv);

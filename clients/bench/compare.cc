@@ -16,10 +16,10 @@ namespace {
 
 using nlohmann::json;
 
-constexpr int kFewestPairs = 5;  // for an interval
+constexpr int kFewestPairs = 5;  // fewest pairs that give an interval
 constexpr int kRounds = 1000;
-constexpr double kNormal = 1.959964;  // 97.5 % of the normal distribution lie below
-// Figures of which 0 is one like any other: nothing was answered, or nothing in time.
+constexpr double kNormal = 1.959964;  // 97.5 % quantile of the normal distribution
+// Figures for which 0 is an ordinary value: no call was answered, or none in time.
 constexpr absl::string_view kRates[] = {"request_throughput", "request_goodput"};
 
 double FigureAt(const json& summary, const std::string& key) {
@@ -31,7 +31,7 @@ bool IsRate(absl::string_view key) { return absl::c_linear_search(kRates, key); 
 
 bool IsRatio(double a, double b) { return a > 0 && b > 0 && std::isfinite(a) && std::isfinite(b); }
 
-// The standard error of the figure's logarithm; NaN without an interval.
+// Returns the standard error of the figure's logarithm; NaN without an interval.
 double LogError(const json& summary, const std::string& key) {
   const auto intervals = summary.find("ci95");
   if (intervals == summary.end() || !intervals->is_object()) return kNone;
@@ -44,13 +44,13 @@ double LogError(const json& summary, const std::string& key) {
   return IsRatio(low, high) ? std::log(high / low) / (2 * kNormal) : kNone;
 }
 
-// What is compared, by its key, in those pairs of slices that have it.
+// The figures to compare, by key, from the pairs of slices that have them.
 struct Compared {
   struct Figure {
     std::vector<double> first, second;
   };
   std::map<std::string, Figure> figures;
-  std::map<std::string, int> left_out;  // pairs that were answered and yet have no ratio
+  std::map<std::string, int> left_out;  // pairs that were answered but have no ratio
   int pairs = 0;
   int first_silent = 0, second_silent = 0;  // slices without an answer
 };
@@ -73,7 +73,7 @@ void AddPair(const json& first, const json& second, Compared* compared) {
   }
 }
 
-// JSON has no infinity: null.
+// JSON has no infinity, so it becomes null.
 json Number(double value) { return std::isfinite(value) ? json(value) : json(); }
 
 Resamples DrawsOf(size_t pairs) {
@@ -97,7 +97,8 @@ json RatioOfPairs(const Compared::Figure& figure) {
   return ratio;
 }
 
-// Of the sums: the median of the pairs would be 1 for a server that was dead for a third of them.
+// Divides the sums: the median over pairs would be 1 for a server that was dead for a third of
+// them.
 json RatioOfRates(const Compared::Figure& figure) {
   std::vector<double> ratios;
   for (size_t i = 0; i < figure.first.size(); ++i) {
@@ -116,7 +117,7 @@ json RatioOfRates(const Compared::Figure& figure) {
   return ratio;
 }
 
-// What the ratios do not show, a sentence each.
+// Returns a sentence about each thing that the ratios leave out.
 json LeftOut(const Compared& compared) {
   json warnings = json::array();
   for (const auto& [side, slices] :

@@ -16,7 +16,7 @@ using nlohmann::json;
 using testing::HasSubstr;
 using testing::Not;
 
-// A slice of 100 calls of `ms` each in 2 s.
+// Makes a slice of 100 calls in 2 s, each taking `ms`.
 LoadResult Slice(double ms, const char* plan = "p-1") {
   LoadResult result;
   result.seconds = 2;
@@ -56,7 +56,7 @@ TEST(CompareTest, RatiosArePairByPairSoDriftCancels) {
   EXPECT_NEAR(ratio["ci95"][1].get<double>(), 1.5, 1e-9);
   EXPECT_EQ(ratio["pairs"], 5);
   EXPECT_NEAR(comparison["ratios"]["mean_exec_ms"]["value"].get<double>(), 1, 1e-9);
-  // A queue of 0 ms has no ratio, nor has a goodput that nobody asked for.
+  // A queue of 0 ms has no ratio; neither has a goodput without service levels.
   EXPECT_FALSE(comparison["ratios"].contains("mean_queue_ms"));
   EXPECT_FALSE(comparison["ratios"].contains("request_goodput"));
   EXPECT_THAT(ComparisonText(comparison), HasSubstr("1.5 [1.5, 1.5]"));
@@ -79,7 +79,7 @@ LoadResult Refused(LoadResult slice) {
   return slice;
 }
 
-// A server that dies halfway is not as good as one that lives: the median of the pairs is 1.
+// A server that dies halfway is worse than one that lives, although the median over pairs is 1.
 TEST(CompareTest, SlicesWithoutAnAnswerCount) {
   Interleaved slices{{Options().phases[0], 20}};
   for (int pair = 0; pair < 20; ++pair) {
@@ -95,7 +95,7 @@ TEST(CompareTest, SlicesWithoutAnAnswerCount) {
     EXPECT_EQ(ratio["q1"], 0);
     EXPECT_EQ(ratio["pairs"], 20);
   }
-  // Who does not answer has no latency: said, not counted.
+  // A server that does not answer has no latency: a warning says so, the ratio leaves it out.
   const json& latency = comparison["ratios"]["p99_e2el_ms"];
   EXPECT_NEAR(latency["value"].get<double>(), 2, 1e-9);
   EXPECT_EQ(latency["pairs"], 13);
@@ -135,7 +135,7 @@ TEST(CompareTest, AFirstServerThatWasDeadMakesQuartilesInfiniteAndAtLastNoRatio)
   EXPECT_THAT(ComparisonText(comparison), HasSubstr("request_throughput has no ratio: the first"));
 }
 
-// Answered, and yet without a ratio: 0 ms in a queue.
+// Answered calls that still have no ratio: 0 ms in a queue.
 TEST(CompareTest, WhatHasNoRatioIsSaid) {
   Interleaved slices{{Options().phases[0], 3}, {Slice(1), Slice(1), Slice(1)}, {}};
   slices.second = slices.first;
@@ -169,7 +169,7 @@ TEST(CompareTest, SlicesJoinedAreOneRun) {
   EXPECT_TRUE(Join({}).calls.empty());
 }
 
-// Two servers that tell of themselves: each slice's calls are all of one server, in turns.
+// Two servers that send their names: each slice's calls all go to one server, in alternation.
 TEST(CompareTest, TurnsAreABBA) {
   FakeServer one, two;
   two.service().plan_id = "p-2";

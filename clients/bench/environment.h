@@ -1,4 +1,4 @@
-// What a figure was measured on: goes into every result.
+// Describes the machine that measures; every result holds it.
 //
 //   json environment = Environment();   // {"host": ..., "cpu": ..., "cores": 2, "load": 0.3, ...}
 #ifndef ATHANOR_CLIENTS_BENCH_ENVIRONMENT_H_
@@ -10,9 +10,9 @@
 
 namespace athanor::bench {
 
-// Of the machine that this runs on, which need not be the server's.
+// Describes this machine, which need not be the server's.
 nlohmann::json Environment();
-// "2026-01-31T12:00:00Z"
+// Returns the current time: "2026-01-31T12:00:00Z".
 std::string NowText();
 
 }  // namespace athanor::bench

@@ -1,4 +1,4 @@
-// An inference server whose behaviour a test chooses, in this process.
+// An in-process inference server whose behaviour the test chooses.
 //
 //   FakeServer server;
 //   server.service().delay = absl::Milliseconds(2);
@@ -21,7 +21,7 @@
 
 namespace athanor::bench {
 
-// Set what is not atomic before the first call.
+// Fields that are not atomic must be set before the first call.
 class FakeInference final : public inference::GRPCInferenceService::Service {
  public:
   grpc::Status ModelInfer(grpc::ServerContext* context, const inference::ModelInferRequest* request,
@@ -49,7 +49,7 @@ class FakeInference final : public inference::GRPCInferenceService::Service {
   std::string plan_id = "p-1";
   std::atomic<int64_t> delay_us = 0;
   std::atomic<bool> fail = false, stuck = false;
-  std::atomic<int64_t> fail_call = 0;  // this one alone, from 1
+  std::atomic<int64_t> fail_call = 0;  // fails only this call, counted from 1
   std::atomic<int64_t> calls = 0;
   std::atomic<int> running = 0, most_running = 0;
 };
@@ -66,7 +66,7 @@ class FakeServer {
   }
   ~FakeServer() { Stop(); }
 
-  // Calls that run end with an error, later ones find nobody.
+  // Running calls end with an error; later calls find no server.
   void Stop() {
     if (server_ == nullptr) return;
     server_->Shutdown(std::chrono::system_clock::now());
@@ -82,7 +82,7 @@ class FakeServer {
   std::string address_;
 };
 
-// A load of small requests to it: one closed-loop caller for 0.2 s.
+// Makes a load of small requests to the server: one closed-loop caller for 0.2 s.
 inline LoadOptions LoadOf(const FakeServer& server) {
   LoadOptions options;
   options.address = server.address();

@@ -14,7 +14,8 @@
 namespace athanor::bench {
 namespace {
 
-// Shorter turns hold too few calls to compare; each pair is kept and drawn again and again.
+// Shorter slices hold too few calls to compare. Pairs are limited because each is kept and
+// resampled.
 constexpr double kFewestSliceSeconds = 0.05, kMostPairs = 10'000;
 
 absl::Status Bad(absl::string_view flag, absl::string_view text, absl::string_view what) {
@@ -59,7 +60,7 @@ absl::StatusOr<Phase> ParsePhase(const std::string& text, bool* open) {
   return phase;
 }
 
-// The phases, and whether they have a rate.
+// Parses the phases and reports whether they have a rate.
 absl::StatusOr<std::vector<Phase>> ParsePhases(const RunFlags& flags, bool* open) {
   *open = !flags.rate.empty();
   if (flags.phases.empty()) {
@@ -111,7 +112,8 @@ absl::StatusOr<Arrival> ParseArrival(const RunFlags& flags, bool open) {
   return *arrival;
 }
 
-// How many slices fit, whole; 0.3 s has three of 0.1 s though its quotient is just below 3.
+// Returns how many whole slices fit. 0.3 s holds three of 0.1 s though the quotient is just below
+// 3.
 double SlicesIn(double seconds, double slice) { return std::floor(seconds / slice + 1e-9); }
 
 absl::Status CheckComparison(const RunFlags& flags, const RunPlan& plan) {
@@ -204,7 +206,7 @@ absl::StatusOr<RunPlan> ParseRunFlags(const RunFlags& flags) {
   plan.load.address = flags.servers[0];
   if (flags.servers.size() == 2) plan.second_server = flags.servers[1];
   if (absl::Status s = ParseMetadata(flags, &plan); !s.ok()) return s;
-  // The rest as the load itself sees it; what it sends is not known yet.
+  // Checks the rest as the load will; the requests are not known yet.
   LoadOptions checked = plan.load;
   checked.requests = {client::InferRequest{plan.load.model}};
   if (absl::Status s = CheckLoadOptions(checked); !s.ok()) return s;

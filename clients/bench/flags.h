@@ -1,4 +1,4 @@
-// The flags of `athanor-bench run` as text, and what they mean.
+// Parses the flags of `athanor-bench run`.
 //
 //   absl::StatusOr<RunPlan> plan = ParseRunFlags(flags);
 #ifndef ATHANOR_CLIENTS_BENCH_FLAGS_H_
@@ -17,30 +17,31 @@
 
 namespace athanor::bench {
 
-// As given; empty or absent: the default.
+// The flags as given; an empty or absent one has its default.
 struct RunFlags {
-  std::vector<std::string> servers;  // one, or two to compare
+  std::vector<std::string> servers;  // one address, or two to compare
   std::string model;                 // NAME or NAME/VERSION
   InputFlags inputs;
-  std::string arrival;  // closed, fixed, poisson, gamma; poisson where there is a rate
-  std::string rate;     // "500" or "500..2500", calls per second
+  std::string
+      arrival;  // closed, fixed, poisson or gamma; default poisson if there is a rate, else closed
+  std::string rate;  // "500" or "500..2500", calls per second
   double burstiness = 1;
   std::optional<int> concurrency;
-  std::string duration;             // "60s", "2m"; 10s
+  std::string duration;             // "60s", "2m"; default 10s
   std::vector<std::string> phases;  // "10s:rate=500..2500", "10s:concurrency=64"
-  std::string slice;                // of a comparison; 2s
+  std::string slice;                // length of a slice of a comparison; default 2s
   int64_t warmups = 50;
-  std::string timeout;  // 60s
+  std::string timeout;  // default 60s
   int connections = 1;
   std::optional<int> max_outstanding;
   uint64_t seed = 0;
   std::string slo;                    // "e2el:5,queue:2"
-  double slo_share = 0.99;            // of the calls due, that must meet them
+  double slo_share = 0.99;            // share of the due calls that must meet the levels
   std::vector<std::string> metadata;  // "commit=1a2b3c"
 };
 
 struct RunPlan {
-  LoadOptions load;  // for the first server; without requests, which need the model
+  LoadOptions load;  // for the first server; without requests, which depend on the model
   std::string second_server;
   double slice_seconds = 2;
   std::vector<Slo> slos;
@@ -51,7 +52,7 @@ struct RunPlan {
 // INVALID_ARGUMENT names the flag, what is wrong, and what would be right.
 absl::StatusOr<RunPlan> ParseRunFlags(const RunFlags& flags);
 
-// How many pairs of slices the plan's duration makes, 2 to 10,000.
+// Returns how many pairs of slices fit into the plan's duration, from 2 to 10,000.
 int Pairs(const RunPlan& plan);
 
 }  // namespace athanor::bench

@@ -27,7 +27,7 @@ absl::Status Bad(absl::string_view flag, absl::string_view text, absl::string_vi
   return absl::InvalidArgumentError(absl::StrCat(flag, " ", text, ": ", what));
 }
 
-// "name=text" by name; each name once.
+// Splits each "name=text"; each name may occur once.
 absl::StatusOr<std::map<std::string, std::string>> ByName(absl::string_view flag,
                                                           const std::vector<std::string>& texts) {
   std::map<std::string, std::string> found;
@@ -59,7 +59,7 @@ bool OrderedIntegers(const Range& range) {
   return absl::SimpleAtoi(range.low, &low) && absl::SimpleAtoi(range.high, &high) && low <= high;
 }
 
-// Whether the ends are numbers, the first not above the second.
+// Reports whether both ends are numbers and the first is not above the second.
 bool Ordered(const Range& range, client::NumberKind kind) {
   if (kind == client::NumberKind::kSigned) return OrderedIntegers<int64_t>(range);
   if (kind == client::NumberKind::kUnsigned) return OrderedIntegers<uint64_t>(range);
@@ -88,7 +88,7 @@ absl::StatusOr<std::map<std::string, Dim>> ParseDims(const std::vector<std::stri
   return dims;
 }
 
-// How the elements of one input are drawn.
+// Describes how the elements of one input are drawn.
 struct Values {
   std::optional<client::Tensor> file;
   std::optional<Range> range;
@@ -173,7 +173,7 @@ absl::StatusOr<Values> ValuesOf(const Metadata& input, const client::ClientDType
   return values;
 }
 
-// `bytes` is reserved by the caller.
+// REQUIRES: the caller has reserved `bytes`.
 void AppendBits(uint64_t bits, int width, std::string* bytes) {
   bytes->append(reinterpret_cast<const char*>(&bits), width);  // little-endian, as tensors are
 }
@@ -254,7 +254,7 @@ absl::StatusOr<client::Tensor> Draw(const Input& input, const std::map<std::stri
   return tensor;
 }
 
-// A flag that names no input of the model is a mistake, not a wish.
+// Refuses a flag that names no input of the model, instead of ignoring it.
 absl::Status CheckNames(absl::string_view flag, const std::map<std::string, std::string>& given,
                         const inference::ModelMetadataResponse& model) {
   for (const auto& [name, text] : given) {
@@ -276,7 +276,7 @@ const std::string* Find(const std::map<std::string, std::string>& given, const s
   return found == given.end() ? nullptr : &found->second;
 }
 
-// A file is sent as it is, so a shape given beside it must be the file's in every request.
+// A file is sent unchanged, so a shape given for its input must be the file's in every request.
 absl::Status CheckFileShape(const Input& input, const std::map<std::string, Dim>& dims) {
   const std::vector<int64_t>& sizes = input.values.file->shape;
   bool same = input.shape.size() == sizes.size();
@@ -296,7 +296,7 @@ absl::Status CheckFileShape(const Input& input, const std::map<std::string, Dim>
                           "=", absl::StrJoin(sizes, "x")));
 }
 
-// A range that no shape draws from is a mistake too.
+// Refuses a range that no shape uses, instead of ignoring it.
 absl::Status CheckDims(const std::map<std::string, Dim>& dims, const std::vector<Input>& inputs) {
   for (const auto& [name, dim] : dims) {
     int64_t number;

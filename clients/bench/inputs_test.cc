@@ -94,7 +94,7 @@ TEST(InputsTest, AFileIsSentAsItIs) {
   }
 }
 
-// It is sent as it is: a shape that says otherwise would be a wish that nobody hears.
+// The file is sent unchanged, so another shape is refused instead of ignored.
 TEST(InputsTest, AShapeBesideAFileIsTheFiles) {
   const client::Tensor ids{"i32", {3}, std::string(12, '\1')};
   const std::string path = testing::TempDir() + "/ids_shape.npy";

@@ -16,17 +16,17 @@
 namespace athanor::bench {
 namespace {
 
-// A closed loop's caller that was refused waits so long: a dead server is not called a million
+// Pause of a closed-loop caller after a failure, so that a dead server is not called a million
 // times.
 constexpr auto kPauseAfterFailure = std::chrono::milliseconds(10);
-// What was due before the end is still sent so long after it.
+// Calls due before the end may still be sent this long after it.
 constexpr int64_t kEndGraceNs = 100'000'000;
 constexpr int kMostConnections = 1024, kMostCallers = 100'000;
 constexpr double kMostSeconds = 7 * 86'400.0, kMostRate = 1e6;
 
 int64_t ToNs(double seconds) { return static_cast<int64_t>(std::llround(seconds * 1e9)); }
 
-// Sends what is due when it is due, whatever the answers do.
+// Sends calls when they are due, independently of the answers.
 class OpenLoop {
  public:
   OpenLoop(Sender* sender, int most_outstanding)
@@ -34,7 +34,7 @@ class OpenLoop {
 
   // Returns how many calls of each phase were not sent.
   std::vector<int64_t> Run(Arrivals arrivals, absl::Span<const Phase> phases) {
-    prctl(PR_SET_TIMERSLACK, 1);  // nanosecond; 50 microseconds else
+    prctl(PR_SET_TIMERSLACK, 1);  // 1 ns; the default is 50 us
     std::vector<int64_t> not_sent(phases.size());
     const int64_t end_ns = ToNs(TotalSeconds(phases)) + kEndGraceNs;
     while (std::optional<Arrivals::Due> due = arrivals.Next()) {
@@ -52,7 +52,7 @@ class OpenLoop {
   }
 
  private:
-  // Waits while as many calls are out as may be; null once it is `end_ns`.
+  // Waits while the limit of outstanding calls is reached; null once it is `end_ns`.
   Slot* Acquire(int64_t end_ns) {
     MutexLock lock(mu_);
     while (out_ == most_outstanding_) {
@@ -88,7 +88,7 @@ class ClosedLoop {
  public:
   ClosedLoop(Sender* sender, int64_t most_calls) : sender_(sender), most_calls_(most_calls) {}
 
-  // False when it ended because of `most_calls`.
+  // Returns false when it ended because of `most_calls`.
   bool Run(absl::Span<const Phase> phases) {
     double end = 0;
     for (size_t i = 0; i < phases.size(); ++i) {
@@ -132,7 +132,7 @@ class ClosedLoop {
     for (int caller : begin) CallOrStop(caller);
   }
 
-  // Wakes those whose pause is over until `end`, or until nobody calls any more.
+  // Wakes callers whose pause is over, until `end` or until no caller is left.
   void CallUntil(Clock::time_point end) {
     MutexLock lock(mu_);
     while (Clock::now() < end && !(full_ && running_ == 0)) {
@@ -150,12 +150,12 @@ class ClosedLoop {
     EndPauses();
   }
 
-  // The next phase begins their callers anew.
+  // Drops the pauses: the next phase starts its callers anew.
   void EndPauses() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) {
     for (; !pauses_.empty(); pauses_.pop_front()) Stop(pauses_.front().caller);
   }
 
-  // The caller's next call, unless there is none.
+  // Sends the caller's next call, unless the phase is over or the limit is reached.
   void CallOrStop(int caller) {
     Slot* slot;
     int phase;
@@ -173,7 +173,7 @@ class ClosedLoop {
       pauses_.push_back({Clock::now() + kPauseAfterFailure, caller});
       changed_.NotifyOne();
     };
-    // Due now, so there is time left.
+    // Due now, so its time cannot be over yet.
     if (!sender_->Send(slot, sender_->Now(), phase, done)) {
       MutexLock lock(mu_);
       Stop(caller);
@@ -196,7 +196,7 @@ class ClosedLoop {
   bool stopped_ ABSL_GUARDED_BY(mu_) = false;
   bool full_ ABSL_GUARDED_BY(mu_) = false;
   std::deque<Caller> callers_ ABSL_GUARDED_BY(mu_);
-  std::deque<Pause> pauses_ ABSL_GUARDED_BY(mu_);  // by their end
+  std::deque<Pause> pauses_ ABSL_GUARDED_BY(mu_);  // ordered by end
 };
 
 absl::Status Bad(absl::string_view flag, absl::string_view what) {

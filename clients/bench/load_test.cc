@@ -1,5 +1,5 @@
-// Loads against a server in this process. What is checked is counted or ordered, never timed: a
-// slow machine makes calls late, and the records say so.
+// Runs loads against a server in this process. Checks counts and orders, never times: a slow
+// machine makes calls late, and the records say so.
 #include "clients/bench/load.h"
 
 #include <algorithm>
@@ -64,19 +64,19 @@ TEST(LoadTest, AnOpenLoopSendsWhatIsDueWhateverTheAnswersDo) {
   ASSERT_TRUE(result.ok()) << result.status();
   ASSERT_EQ(result->calls.size() + result->not_sent[0], 100u);
   ExpectOrdered(*result);
-  // The schedule itself, not when somebody got to it.
+  // Due times follow the schedule exactly, independently of when the thread was ready to send.
   for (size_t i = 1; i < result->calls.size(); ++i) {
     const int64_t gap = result->calls[i].due_ns - result->calls[i - 1].due_ns;
     EXPECT_EQ(gap % 5'000'000, 0);
   }
 }
 
-// A server that stands still is waited for by every call that was due meanwhile.
+// Every call that was due during a stall shows the wait.
 TEST(LoadTest, AStallIsSeenByEveryCallDueInIt) {
   FakeServer server;
   server.service().stuck = true;
   LoadOptions options = Open(server, 50, 2);
-  options.most_outstanding = 5;  // the rest waits on our side: late, not hidden
+  options.most_outstanding = 5;  // the other calls wait in the generator: late, not hidden
   std::thread release([&] {
     while (server.service().calls < 5) std::this_thread::sleep_for(std::chrono::milliseconds(1));
     std::this_thread::sleep_for(std::chrono::milliseconds(300));
@@ -87,8 +87,8 @@ TEST(LoadTest, AStallIsSeenByEveryCallDueInIt) {
   ASSERT_TRUE(result.ok()) << result.status();
   EXPECT_EQ(result->calls.size() + result->not_sent[0], 100u);
   EXPECT_EQ(result->most_outstanding, 5);
-  // The fifth is due at 80 ms, so nothing was answered before 380 ms; the eleventh is due at 200 ms
-  // and could not be sent before that.
+  // The fifth call is due at 80 ms, so nothing is answered before 380 ms; the eleventh is due at
+  // 200 ms and cannot be sent before that.
   for (const CallRecord& record : result->calls) EXPECT_GE(record.done_ns, 380'000'000);
   ASSERT_GT(result->calls.size(), 10u);
   EXPECT_GE(result->calls[10].sent_ns - result->calls[10].due_ns, 180'000'000);
@@ -134,7 +134,7 @@ TEST(LoadTest, AllCallsMayFail) {
     EXPECT_EQ(record.code, code);
     EXPECT_EQ(record.plan, -1);
   }
-  // A refused caller pauses: it does not hammer.
+  // A refused caller pauses before it calls again.
   EXPECT_LE(result->calls.size(), 2u * 25);
 }
 
@@ -148,7 +148,7 @@ TEST(LoadTest, PhasesChangeTheCallers) {
   const auto result = RunLoad(options);
   ASSERT_TRUE(result.ok()) << result.status();
   EXPECT_EQ(result->most_outstanding, 5);
-  // How many calls were out when one was sent, those of the phase before that still run left out.
+  // Counts the calls that were out when one was sent, except those of the phase before.
   for (int phase = 0; phase < 3; ++phase) {
     int most = 0;
     for (const CallRecord& a : result->calls) {

@@ -1,4 +1,4 @@
-// What is told of each call, one row a metric; summaries, service levels and reports go by this
+// The metrics of a call, one row each. Summaries, service levels and reports are derived from this
 // table.
 //
 //   for (const Metric& metric : Metrics()) std::optional<double> ms = metric.ms(record);
@@ -20,21 +20,21 @@ namespace athanor::bench {
 
 struct Metric {
   absl::string_view name;     // "e2el"
-  absl::string_view formula;  // of one call
-  // Milliseconds, of an answered call; nothing when its reply does not say.
+  absl::string_view formula;  // of one call, as text
+  // Returns milliseconds for an answered call; nullopt when its reply does not report them.
   std::optional<double> (*ms)(const CallRecord& record);
 };
 
 absl::Span<const Metric> Metrics();
 const Metric* FindMetric(absl::string_view name);
 
-// A service level: a call meets it when it was answered and `metric` is at most `ms`.
+// A service level: a call meets it if it was answered and `metric` is at most `ms`.
 struct Slo {
   std::string metric;
   double ms = 0;
 };
 
-// "e2el:5,queue:2"; "" is none. INVALID_ARGUMENT names the part that is wrong.
+// Parses "e2el:5,queue:2"; "" is no level. INVALID_ARGUMENT names the part that is wrong.
 absl::StatusOr<std::vector<Slo>> ParseSlos(absl::string_view text);
 bool MeetsAll(const CallRecord& record, absl::Span<const Slo> slos);
 

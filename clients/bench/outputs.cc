@@ -49,8 +49,8 @@ absl::Status CheckFlags(const Outputs& outputs) {
   return absl::OkStatus();
 }
 
-// By opening it, as nothing else knows of full and read-only file systems; a pipe is left alone,
-// its reader would take the end of this for the end of all.
+// Checks by opening the file, since nothing else detects full and read-only file systems. Leaves a
+// pipe alone: its reader would take the close for the end of the data.
 absl::Status CheckPath(absl::string_view flag, const std::string& path) {
   if (path.empty() || (flag == "--out" && path == "-")) return absl::OkStatus();
   struct stat there;

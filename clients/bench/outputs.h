@@ -1,4 +1,4 @@
-// Where the figures of a run go: JSON, a page, a results file.
+// Writes the figures of a run: to JSON, an HTML page, a results file.
 //
 //   absl::Status s = CheckOutputs(outputs);               // before minutes of measuring
 //   Kept kept = Keep(outputs, {{&summary, &result}}, json());
@@ -16,11 +16,11 @@
 
 namespace athanor::bench {
 
-// Paths as given; "" is not asked for. `out` may be "-", stdout.
+// Paths as given; "": not asked for. `out` may be "-" for stdout.
 struct Outputs {
   std::string out, html, db;
-  bool detailed = false;    // every call in `out`
-  bool save_calls = false;  // and in `db`
+  bool detailed = false;    // store every call in `out`
+  bool save_calls = false;  // store every call in `db`
 };
 
 struct Measured {
@@ -29,20 +29,20 @@ struct Measured {
 };
 
 struct Kept {
-  std::vector<std::string> names;  // "results.db:3", as `compare` wants it, a run each
-  absl::Status status;             // of the first that could not be written
+  std::vector<std::string> names;  // "results.db:3", as `compare` takes it, one per run
+  absl::Status status;             // error of the first output that could not be written
 };
 
-// INVALID_ARGUMENT names a flag that does nothing or a path that another one has too; what the
-// system says of a file that cannot be written. Leaves files as they are; a results file that is
-// not there yet is made.
+// Checks the outputs before a run. INVALID_ARGUMENT names a flag without effect or a path used
+// twice; otherwise returns the system's error for a file that cannot be written. Changes no file;
+// creates a missing results file.
 absl::Status CheckOutputs(const Outputs& outputs);
 
-// Writes all that it can. `comparison` of the two runs that there are then, or null.
+// Writes every output it can. `comparison` is of the two runs if there are two, else null.
 Kept Keep(const Outputs& outputs, const std::vector<Measured>& runs,
           const nlohmann::json& comparison);
 
-// Pretty JSON; bytes that are no UTF-8 are replaced. "-" is stdout.
+// Writes indented JSON; bytes that are not UTF-8 are replaced. "-" is stdout.
 absl::Status WriteJson(const std::string& path, const nlohmann::json& value);
 
 }  // namespace athanor::bench

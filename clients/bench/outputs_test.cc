@@ -88,7 +88,7 @@ TEST_F(OutputsTest, ARunIsKeptWhereItWasAskedFor) {
   EXPECT_FALSE((*store)->Run(1)->contains("detailed"));
 }
 
-// Minutes of measuring are not lost over one bad path.
+// One bad path must not lose minutes of measuring.
 TEST_F(OutputsTest, OneThatCannotBeWrittenCostsNoOther) {
   const std::string nowhere = Path("gone/x");
   const json comparison = {{"ratios", {{"p50_e2el_ms", {{"value", 2}}}}}};

@@ -67,7 +67,7 @@ std::vector<double> Numbers(const json& values) {
   return numbers;
 }
 
-// "3: batch-on, mlp"
+// Names a run: "3: batch-on, mlp".
 std::string RunName(const json& run, size_t index) {
   std::string name = At(run, "id").is_number() ? ValueText(At(run, "id")) : absl::StrCat(index + 1);
   for (const char* key : {"label", "model_id"}) {
@@ -129,7 +129,7 @@ class Report {
     }
   }
 
-  // "4: on, m" of the run with this id; "second" where the comparison has none.
+  // Returns "4: on, m" for the run with this id; "second" if the comparison has no ids.
   std::string SideName(const json& comparison, const std::string& side) const {
     const json& id = At(comparison, side);
     if (!id.is_number()) return side;
@@ -226,7 +226,7 @@ class Report {
     }
     for (const Metric& metric : Metrics()) {
       for (absl::string_view statistic : StatisticNames()) {
-        if (statistic == "p50") continue;  // the median
+        if (statistic == "p50") continue;  // p50 is the median
         const std::string key = FigureKey(statistic, metric.name);
         Row(key, key);
       }
@@ -270,7 +270,7 @@ class Report {
   void AddFormulas() {
     absl::StrAppend(&out_, "<h2>How the figures come about</h2>\n");
     for (size_t i = 0; i < runs_.size(); ++i) {
-      // One table where all say the same, which they do when one version measured them.
+      // One table serves all runs with equal formulas; runs of one version always have these.
       if (i > 0 && At(runs_[i], "formula") == At(runs_[0], "formula")) continue;
       AddTable(absl::StrCat("formulas of ", names_[i]), At(runs_[i], "formula"));
     }

@@ -1,6 +1,6 @@
-// One HTML file about one or several runs: figures with intervals and formulas, plots of latency
-// and throughput over time and of the distribution. Nothing is loaded from elsewhere; reads on a
-// light and on a dark screen.
+// Makes one HTML file about one or more runs: figures with intervals and formulas, plots of latency
+// and throughput over time and of the distribution. Loads nothing from elsewhere; readable on light
+// and dark screens.
 //
 //   std::string html = ReportHtml({summary, other}, {Compare(...)});
 #ifndef ATHANOR_CLIENTS_BENCH_REPORT_H_
@@ -13,9 +13,9 @@
 
 namespace athanor::bench {
 
-// `runs` are summaries, whatever they lack is left out. A comparison's "first" and "second" are ids
-// of runs; without them it is of the first two. Of more than kColors runs the last ones are drawn,
-// all are in the table.
+// Draws summaries and leaves out what they lack. A comparison's "first" and "second" are ids of
+// runs; without them it is of the first two runs. The table holds all runs; plots draw only the
+// last kColors of them.
 std::string ReportHtml(const std::vector<nlohmann::json>& runs,
                        const std::vector<nlohmann::json>& comparisons);
 

@@ -17,7 +17,7 @@ using testing::ElementsAre;
 using testing::HasSubstr;
 using testing::Not;
 
-// Every tag that opens closes in its turn, and text holds no stray sign: what XML asks of a page.
+// Checks XML's rules for a page: every opened tag is closed in order, and text is escaped.
 std::string Unbalanced(const std::string& html) {
   std::vector<std::string> open;
   for (size_t at = html.find('<'); at != std::string::npos; at = html.find('<', at)) {
@@ -82,7 +82,7 @@ TEST(SvgTest, LinesAreBrokenWhereNothingWasMeasured) {
   EXPECT_EQ(Count(svg, "<circle"), 4);
   EXPECT_EQ(Count(svg, "alone"), 0);
   EXPECT_EQ(Unbalanced(svg), "");
-  // 1 is half of 2: half way up between the axis and the top.
+  // The value 1 is half of 2, so it lies half way between the axis and the top.
   EXPECT_THAT(svg, HasSubstr("M64.0 126.0L204.0 36.0"));
 }
 
@@ -111,7 +111,7 @@ TEST(ReportTest, AReportHasItsFiguresFormulasAndPlots) {
                            "prefers-color-scheme: dark", "0.7 to 0.9"}) {
     EXPECT_THAT(html, HasSubstr(part));
   }
-  // Self-contained: nothing is asked of anybody.
+  // The page loads nothing.
   for (const char* part : {"src=", "href=", "@import", "url("})
     EXPECT_THAT(html, Not(HasSubstr(part)));
 }

@@ -1,4 +1,4 @@
-// The calls of one run: begins them, takes their answers, keeps a record of each.
+// Sends the calls of one run, takes their answers and keeps a record of each.
 //
 //   Sender sender({&messages, &clients, timeout}, start);
 //   Slot* slot = sender.NewSlot();
@@ -27,14 +27,15 @@ namespace athanor::bench {
 
 using Clock = std::chrono::steady_clock;
 
-// What one call at a time uses, and the records of those it has been used for. Belongs to whoever
-// got it until Send, then to the call until its callback.
+// State of one call at a time, and the records of all calls that used it. Owned by the caller of
+// NewSlot until Send, then by the call until its callback.
 struct Slot {
   int index = 0;
   CallRecord record;
   inference::ModelInferResponse response;
   std::vector<CallRecord> records;
-  std::string plan_id;  // the latest, to look its number up only when it changes
+  std::string
+      plan_id;  // of the latest call; a new plan's number is only looked up when this changes
   int32_t plan = -1;
 };
 
@@ -49,14 +50,14 @@ class Sender {
   using Done = std::function<void(Slot* slot, bool answered)>;
 
   Sender(const Target& target, Clock::time_point start) : target_(target), start_(start) {}
-  // A call may be over while the thread that began it still leaves its client: waits for that.
+  // Waits until every thread that began a call has left its client; a call may be over before that.
   // REQUIRES: no call is out.
   ~Sender();
 
-  // Lives as long as this; not while calls are out that another thread collects.
+  // Returns a slot that lives as long as this sender. Must not run concurrently with Collect.
   Slot* NewSlot();
-  // `done` runs on one of gRPC's threads and must not block. False, and nothing is sent, when the
-  // call's time is over already.
+  // Begins a call. `done` runs on one of gRPC's threads and must not block. Returns false, and
+  // sends nothing, if the call's time is already over.
   [[nodiscard]] bool Send(Slot* slot, int64_t due_ns, int phase, const Done& done);
 
   int64_t Now() const {
@@ -65,7 +66,7 @@ class Sender {
   Clock::time_point TimeOf(int64_t ns) const { return start_ + std::chrono::nanoseconds(ns); }
   int64_t sent() const { return sent_; }
 
-  // REQUIRES: no call is out. All records by due time.
+  // Returns all records by due time. REQUIRES: no call is out.
   LoadResult Collect();
 
  private:
@@ -76,7 +77,7 @@ class Sender {
   const Clock::time_point start_;
   std::atomic<int64_t> sent_ = 0;
   std::atomic<int> outstanding_ = 0, most_outstanding_ = 0;
-  std::atomic<int> beginning_ = 0;  // threads in a client
+  std::atomic<int> beginning_ = 0;  // threads that are inside a client
   Mutex mu_;
   std::deque<Slot> slots_ ABSL_GUARDED_BY(mu_);
   std::vector<std::string> plan_ids_ ABSL_GUARDED_BY(mu_);

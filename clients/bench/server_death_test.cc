@@ -1,4 +1,4 @@
-// A server that is gone while calls are out and due.
+// The server dies while some calls are out and others due.
 #include <algorithm>
 #include <thread>
 

@@ -16,7 +16,8 @@ Interval Around(double value, std::vector<double> drawn) {
   return {value, Percentile(drawn, kLow), Percentile(drawn, kHigh)};
 }
 
-// The percentiles of the values, each as often as its block is drawn; false of none.
+// Computes percentiles with each value repeated as often as its block was drawn; false without
+// values.
 bool WeightedPercentiles(absl::Span<const Sample> sorted, absl::Span<const double> ps,
                          absl::Span<const uint32_t> weights, std::vector<double>* out) {
   uint64_t total = 0;
@@ -24,14 +25,15 @@ bool WeightedPercentiles(absl::Span<const Sample> sorted, absl::Span<const doubl
   if (total == 0) return false;
   out->clear();
   size_t at = 0;
-  uint64_t passed = weights[sorted[0].block];  // of sorted[0..at]
+  uint64_t passed = weights[sorted[0].block];  // number of drawn values in sorted[0..at]
   for (double p : ps) {
     const double position = p * static_cast<double>(total - 1);
     const uint64_t below = static_cast<uint64_t>(position);
     while (passed <= below) passed += weights[sorted[++at].block];
     double value = sorted[at].value;
     if (below + 1 < total) {
-      // The next in the draw: the same value again, or the next whose block is drawn at all.
+      // Finds the draw's next value: the same one if it repeats, else the next one whose block was
+      // drawn.
       size_t next = at;
       for (uint64_t reached = passed; reached <= below + 1;)
         reached += weights[sorted[++next].block];
@@ -50,7 +52,7 @@ double Percentile(absl::Span<const double> sorted, double p) {
   const size_t below = static_cast<size_t>(position);
   if (below + 1 >= sorted.size()) return sorted.back();
   const double part = position - static_cast<double>(below);
-  if (part == 0 || sorted[below] == sorted[below + 1]) return sorted[below];  // also if infinite
+  if (part == 0 || sorted[below] == sorted[below + 1]) return sorted[below];  // avoids inf - inf
   return sorted[below] + part * (sorted[below + 1] - sorted[below]);
 }
 

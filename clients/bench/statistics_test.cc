@@ -10,7 +10,8 @@
 namespace athanor::bench {
 namespace {
 
-// The definition, slowly: interpolation over the values written out.
+// Implements the definition directly: interpolates over a list in which repeated values stand
+// repeatedly.
 double PercentileByDefinition(std::vector<double> values, double p) {
   std::sort(values.begin(), values.end());
   const double position = p * (values.size() - 1);
@@ -56,7 +57,7 @@ TEST(StatisticsTest, EveryDrawHasAsManyBlocksAsThereAre) {
   EXPECT_EQ(Resamples(1, 50, 3).rounds(), 0);
 }
 
-// Each draw written out and sorted, against the one pass over weights.
+// Compares the single pass over weights with draws that are written out and sorted.
 TEST(StatisticsTest, PercentilesOfDrawsAreThoseOfTheDrawsWrittenOut) {
   constexpr int kBlocks = 9, kRounds = 300;
   const std::vector<double> ps = {0, 0.3, 0.5, 0.95, 0.999, 1};
@@ -85,7 +86,7 @@ TEST(StatisticsTest, PercentilesOfDrawsAreThoseOfTheDrawsWrittenOut) {
   }
 }
 
-// The normal approximation: half the interval of a mean of n independent blocks is 1.96 s /
+// By the normal approximation, half the interval of a mean of n independent blocks is 1.96 s /
 // sqrt(n).
 TEST(StatisticsTest, TheIntervalOfAMeanIsTheNormalOne) {
   constexpr int kBlocks = 400;
@@ -100,7 +101,7 @@ TEST(StatisticsTest, TheIntervalOfAMeanIsTheNormalOne) {
   EXPECT_NEAR(interval.value - interval.low, half, 0.15 * half);
 }
 
-// Intervals that say 95 % hold the truth about that often, also where calls come in slow blocks.
+// 95 % intervals contain the true value about that often, even if slow calls come in blocks.
 TEST(StatisticsTest, IntervalsHoldTheTruthAsOftenAsTheySay) {
   constexpr int kBlocks = 60, kPerBlock = 20, kRuns = 300;
   std::mt19937_64 random(4);

@@ -17,7 +17,7 @@ using nlohmann::json;
 constexpr int kBusyMilliseconds = 5000;
 constexpr int64_t kApplication = 0x41426e63;  // "ABnc"
 
-// Step i leads from schema version i to i + 1. Never changed once released, only added to.
+// Step i leads from schema version i to i + 1. Released steps never change; new ones are appended.
 constexpr const char* kMigrations[] = {
     "CREATE TABLE runs (id INTEGER PRIMARY KEY, date TEXT NOT NULL, host TEXT NOT NULL,"
     " label TEXT NOT NULL, model TEXT NOT NULL, commit_id TEXT NOT NULL, options TEXT NOT NULL,"
@@ -32,7 +32,7 @@ constexpr const char* kMigrations[] = {
     " PRIMARY KEY (first, second)) STRICT, WITHOUT ROWID;",
 };
 constexpr int64_t kSchemaVersion = std::size(kMigrations);
-constexpr int64_t kWithComparisons = 2;  // the first version that keeps them
+constexpr int64_t kWithComparisons = 2;  // first schema version that stores comparisons
 
 class Statement {
  public:
@@ -52,7 +52,7 @@ class Statement {
     if (code_ == SQLITE_OK || code_ == SQLITE_ROW) code_ = sqlite3_step(statement_);
     return code_;
   }
-  // For the next row of values.
+  // Prepares the statement for the next row of values.
   void Reset() {
     code_ = sqlite3_reset(statement_);
     bound_ = 0;
@@ -79,7 +79,7 @@ std::string TextAt(const json& object, const char* key) {
   return found != object.end() && found->is_string() ? found->get<std::string>() : "";
 }
 
-// Text of another encoding in a label is replaced, not refused.
+// Replaces bytes that are not UTF-8 (in a label) instead of refusing them.
 std::string Dump(const json& value) {
   return value.dump(-1, ' ', false, json::error_handler_t::replace);
 }
@@ -119,11 +119,11 @@ absl::StatusOr<std::unique_ptr<Store>> Store::Open(const std::string& path, Acce
   return store;
 }
 
-// One transaction, so that two processes that open a new file together make its tables once.
+// Makes the tables in one transaction, so that two processes that open a new file do it only once.
 absl::Status Store::Prepare(Access access) {
   int64_t application = 0, version = 0, tables = 0;
   const auto look = [&] {
-    // In one statement: another process may be making it.
+    // Asks both in one statement, since another process may be making the tables.
     Statement statement(db_,
                         "SELECT a.application_id, v.user_version, (SELECT count(*) FROM "
                         "sqlite_schema) FROM pragma_application_id a, pragma_user_version v");
@@ -165,7 +165,8 @@ absl::Status Store::CheckWritable() {
   const absl::Cleanup rollback = [this] {
     sqlite3_exec(db_, "ROLLBACK", nullptr, nullptr, nullptr);
   };
-  // Of a file that is only for reading, BEGIN alone begins a transaction that reads.
+  // Rewrites the same version, because on a read-only file BEGIN alone succeeds as a read
+  // transaction.
   return Execute(absl::StrCat("PRAGMA user_version = ", version_));
 }
 

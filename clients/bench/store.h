@@ -1,11 +1,11 @@
-// Runs in a SQLite file, to be compared and reported later.
+// Stores runs in a SQLite file, to compare and report them later.
 //
 //   absl::StatusOr<std::unique_ptr<Store>> store = Store::Open("results.db");
 //   absl::StatusOr<int64_t> id = (*store)->Add(summary, &result);
 //
-// Tables: runs(id, date, host, label, model, commit_id, options, summary), the last two JSON;
-// calls(run, ...), a row per call where they are kept; comparisons(first, second, json) of two runs
-// that were measured in turns. Writes are transactions: a run is there whole or not at all.
+// Tables: runs(id, date, host, label, model, commit_id, options, summary), the last two as JSON;
+// calls(run, ...), a row per stored call; comparisons(first, second, json), of two runs measured in
+// alternation. A run is written in one transaction, so it is there completely or not at all.
 // Several processes may write one file. Not thread-safe.
 #ifndef ATHANOR_CLIENTS_BENCH_STORE_H_
 #define ATHANOR_CLIENTS_BENCH_STORE_H_
@@ -29,33 +29,33 @@ enum class Access { kWrite, kRead };
 
 struct NewRun {
   const nlohmann::json* summary;
-  const LoadResult* calls;  // null: only the summary is kept
+  const LoadResult* calls;  // null: store only the summary
 };
 
 class Store {
  public:
-  // To write: makes the file if there is none, and the tables that an older one lacks. To read:
-  // changes nothing. FAILED_PRECONDITION, the file untouched: it is no file of this program, or of
-  // a newer version of it.
+  // For writing: creates the file, or the tables that an older file lacks. For reading: changes
+  // nothing. FAILED_PRECONDITION: the file was not made by this program, or by a newer version of
+  // it; it stays unchanged.
   static absl::StatusOr<std::unique_ptr<Store>> Open(const std::string& path,
                                                      Access access = Access::kWrite);
   ~Store();
 
-  // Whether a run could be added now; adds nothing.
+  // Checks that a run could be added now; adds nothing.
   absl::Status CheckWritable();
 
-  // The new run's id. `calls` may be null: only the summary is kept.
+  // Adds a run and returns its id. `calls` may be null: then only the summary is stored.
   absl::StatusOr<int64_t> Add(const nlohmann::json& summary, const LoadResult* calls);
-  // The new ids, in the order of `runs`, all of them kept or none. `comparison` is of the two that
-  // there are then, or null.
+  // Adds all runs or none and returns their ids, in the order of `runs`. `comparison` is of the two
+  // runs if there are two, else null.
   absl::StatusOr<std::vector<int64_t>> AddAll(const std::vector<NewRun>& runs,
                                               const nlohmann::json& comparison);
-  // Every run's summary, oldest first, with its "id".
+  // Returns the summary of every run, oldest first, with its "id".
   absl::StatusOr<std::vector<nlohmann::json>> Runs();
-  // NOT_FOUND names the ids that there are.
+  // Returns one run's summary. NOT_FOUND lists the ids that exist.
   absl::StatusOr<nlohmann::json> Run(int64_t id);
   absl::StatusOr<std::vector<CallRecord>> Calls(int64_t id);
-  // Oldest first, each with the ids of its runs as "first" and "second".
+  // Returns the comparisons, oldest first, each with the ids of its runs as "first" and "second".
   absl::StatusOr<std::vector<nlohmann::json>> Comparisons();
 
  private:
@@ -68,11 +68,11 @@ class Store {
   absl::StatusOr<nlohmann::json> ParseSummary(int64_t id, const std::string& text);
 
   const std::string path_;
-  int64_t version_ = 0;  // of the schema
+  int64_t version_ = 0;  // schema version of the file
   sqlite3* db_ = nullptr;
 };
 
-// Whether the file begins as a SQLite file does; false for one that cannot be read.
+// Reports whether the file starts like a SQLite file; false if it cannot be read.
 bool IsStore(const std::string& path);
 
 }  // namespace athanor::bench

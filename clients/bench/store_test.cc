@@ -107,7 +107,7 @@ TEST(StoreTest, ASummaryThatIsNoJsonIsNamed) {
   EXPECT_EQ((*store)->Runs().status().code(), absl::StatusCode::kDataLoss);
 }
 
-// Each opens the new file itself: one makes the tables, all of them add their runs.
+// Each thread opens the new file itself: one makes the tables, and all add their runs.
 TEST(StoreTest, SeveralWriteOneFile) {
   const std::string path = Path("several");
   std::vector<std::thread> writers;
@@ -130,7 +130,7 @@ TEST(StoreTest, LabelsOfAnotherEncodingAreKept) {
   EXPECT_EQ((*(*store)->Run(1))["label"], "caf\xef\xbf\xbd");
 }
 
-// Each as it was, and neither without the other.
+// Both runs are unchanged, and neither is stored without the other.
 TEST(StoreTest, TwoRunsAndTheirComparisonAreKeptTogether) {
   const std::string path = Path("compared");
   const json one = Summary("one"), two = Summary("two");
@@ -159,7 +159,7 @@ TEST(StoreTest, TwoRunsAndTheirComparisonAreKeptTogether) {
   EXPECT_EQ((*store)->Runs()->size(), 3u);
 }
 
-// A file of the first schema: reading leaves it as it is, writing adds what it lacks.
+// Reading a file of the first schema leaves it unchanged; writing adds the missing tables.
 TEST(StoreTest, AnOlderFileIsReadAsItIsAndTakenOverByAWriter) {
   const std::string path = Path("older");
   ASSERT_TRUE((*Store::Open(path))->Add(Summary("old"), nullptr).ok());
@@ -172,7 +172,8 @@ TEST(StoreTest, AnOlderFileIsReadAsItIsAndTakenOverByAWriter) {
     EXPECT_FALSE((*store)->Add(Summary("new"), nullptr).ok());
     EXPECT_FALSE((*store)->CheckWritable().ok());
   }
-  Execute(path, "CREATE TABLE comparisons (x); DROP TABLE comparisons");  // was not made above
+  Execute(path, "CREATE TABLE comparisons (x); DROP TABLE comparisons");  // this program did not
+                                                                          // make the table above
   auto store = Store::Open(path);
   ASSERT_TRUE(store.ok()) << store.status();
   EXPECT_TRUE((*store)->CheckWritable().ok());
@@ -203,7 +204,7 @@ TEST(StoreTest, StoresAreToldByTheirFirstBytes) {
   EXPECT_FALSE(IsStore(path));
   std::ofstream(path) << "{\"model_id\": 1, \"label\": \"long\"}";
   EXPECT_FALSE(IsStore(path));
-  // More than there is memory for: only the first bytes are read.
+  // The file is larger than memory, and only its first bytes are read.
   std::ofstream(path) << std::string("SQLite format 3\0", 16);
   ASSERT_EQ(truncate(path.c_str(), int64_t{1} << 40), 0);
   EXPECT_TRUE(IsStore(path));

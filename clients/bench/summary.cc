@@ -26,23 +26,24 @@ constexpr Quantile kQuantiles[] = {
 constexpr absl::string_view kStatistics[] = {"mean", "median", "std", "p50",
                                              "p90",  "p95",    "p99", "p999"};
 constexpr double kBlockSeconds = 1;
-// Shorter runs are cut into so many, longer ones into longer blocks.
+// Runs are cut into at least kFewestBlocks blocks of time; long runs into at most kMostBlocks
+// longer ones.
 constexpr int kFewestBlocks = 10, kMostBlocks = 3600;
-constexpr int kFewestFilled = 5;  // blocks with calls, for an interval
+constexpr int kFewestFilled = 5;  // fewest non-empty blocks that give an interval
 constexpr uint64_t kBootstrapSeed = 1;
 constexpr int kWindows = 3;
 constexpr double kSteady = 1.10;
 
 double Seconds(int64_t ns) { return static_cast<double>(ns) / 1e9; }
 
-// What is no number is null.
+// NaN and infinity become null.
 json Number(double value) { return std::isfinite(value) ? json(value) : json(); }
 
 std::string CodeName(int32_t code) {
   return absl::StatusCodeToString(static_cast<absl::StatusCode>(code));
 }
 
-// One run's calls cut into blocks of time by when they were due.
+// Cuts a run's calls into blocks of time by when they were due.
 class Blocks {
  public:
   explicit Blocks(const LoadResult& result)
@@ -58,7 +59,8 @@ class Blocks {
   int Of(const CallRecord& record) const {
     return std::clamp(static_cast<int>(Seconds(record.due_ns) / seconds_), 0, count_ - 1);
   }
-  // Per second, of calls that `counts`; scaled so that its value is `total` / `duration`.
+  // Rate per second of the calls that `counts` selects, scaled so that its value is `total` /
+  // `duration`.
   template <typename Counts>
   Interval Rate(const LoadResult& result, double duration, Counts counts) const {
     std::vector<double> calls(count_), seconds(count_, seconds_);
@@ -199,7 +201,7 @@ class Summary {
     AddCdf(metric, samples);
   }
 
-  // Points at equal steps of nines, as far as there are calls beyond.
+  // Adds points at equal steps of nines, as long as calls lie beyond them.
   void AddCdf(const Metric& metric, absl::Span<const Sample> sorted) {
     if (sorted.empty()) return;
     json shares = json::array(), ms = json::array();
@@ -275,7 +277,7 @@ class Summary {
     out_["generator"] = {{"kept_up", kept_up}, {"reason", reason}};
   }
 
-  // Of thirds of the run; only where the load itself is meant to be the same all the time.
+  // Compares the thirds of the run; only for a load that is constant over time.
   void AddSteady() {
     out_["steady"] = json();
     const Phase& phase = options_.phases[0];
@@ -334,7 +336,7 @@ class Summary {
     }
   }
 
-  // For the plots: what was due, answered and failed per second, and latencies, over time.
+  // Adds series over time for the plots: calls due, answered and failed per second, and latencies.
   void AddSeries() {
     const double length = std::max(result_.seconds, duration_);
     const int bins = std::clamp(static_cast<int>(length / 0.1), 1, 120);

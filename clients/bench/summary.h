@@ -1,11 +1,11 @@
-// A run in figures, as JSON. Keys are those that serving benchmarks share (vLLM's `bench serve`)
-// with tensors for tokens, and "formula" says how each one comes about.
+// Computes the figures of a run as JSON. The keys are those shared by serving benchmarks (vLLM's
+// `bench serve`), with tensors instead of tokens; "formula" says how each figure is computed.
 //
 //   nlohmann::json summary = Summarise(result, options, slos);
 //   summary["p99_e2el_ms"], summary["ci95"]["p99_e2el_ms"], summary["formula"]["p99_e2el_ms"]
 //
-// Figures that do not exist (no call was answered, the reply does not say) are null, never zero.
-// Pure and thread-safe.
+// A figure that does not exist (no call was answered, the reply does not report it) is null, never
+// zero. Pure and thread-safe.
 #ifndef ATHANOR_CLIENTS_BENCH_SUMMARY_H_
 #define ATHANOR_CLIENTS_BENCH_SUMMARY_H_
 
@@ -23,14 +23,15 @@ namespace athanor::bench {
 absl::Span<const absl::string_view> StatisticNames();
 std::string FigureKey(absl::string_view statistic, absl::string_view metric);  // "p99_e2el_ms"
 
-// A generator that sent more than this share of its calls more than kLateMs late did not keep up.
+// A generator did not keep up if more than kLateShare of its calls were sent more than kLateMs
+// late.
 inline constexpr double kLateMs = 1, kLateShare = 0.01;
 
 nlohmann::json Summarise(const LoadResult& result, const LoadOptions& options,
                          absl::Span<const Slo> slos);
 
-// vLLM's detailed arrays, call by call: "latencies" (s), "start_times" (s), "queue_times" (s),
-// "errors" (codes; "" where answered).
+// Returns vLLM's detailed arrays, one value per call: "latencies" (s), "start_times" (s),
+// "queue_times" (s), "errors" (codes; "" for an answered call).
 nlohmann::json Detailed(const LoadResult& result);
 
 }  // namespace athanor::bench

@@ -25,7 +25,8 @@ LoadOptions Options(double seconds, double rate) {
   return options;
 }
 
-// Calls at equal distances; each takes `ms(i)`, of which the server says 1 ms queue and 2 ms exec.
+// Makes evenly spaced calls; each takes `ms(i)`, of which the server reports 1 ms queue and 2 ms
+// exec.
 template <typename Latency>
 LoadResult Result(double seconds, int calls, Latency ms) {
   LoadResult result;
@@ -52,10 +53,10 @@ TEST(SummaryTest, FiguresAreTheirDefinitions) {
   EXPECT_EQ(summary["num_prompts"], 1000);
   EXPECT_EQ(summary["failed"], 0);
   EXPECT_DOUBLE_EQ(summary["request_rate"], 100);
-  // The last of them is due at 9.99 s and takes 14 ms.
+  // The last call is due at 9.99 s and takes 14 ms.
   EXPECT_NEAR(summary["duration"].get<double>(), 10.004, 1e-9);
   EXPECT_NEAR(summary["request_throughput"].get<double>(), 1000 / 10.004, 1e-9);
-  // 5 ... 10 ms meet the level: six of ten.
+  // Calls of 5 to 10 ms meet the level: six of ten.
   EXPECT_NEAR(summary["request_goodput"].get<double>(), 600 / 10.004, 1e-9);
   EXPECT_DOUBLE_EQ(summary["slo_share"], 0.6);
   EXPECT_NEAR(summary["mean_e2el_ms"].get<double>(), 9.5, 1e-9);
@@ -184,7 +185,7 @@ TEST(SummaryTest, AGeneratorThatIsLateSaysSo) {
   summary = Summarise(cut, Options(10, 20), {{"e2el", 60}});
   EXPECT_FALSE(summary["generator"]["kept_up"]);
   EXPECT_EQ(summary["num_prompts"], 200);
-  // What was not sent met nothing.
+  // A call that was not sent meets no level.
   EXPECT_DOUBLE_EQ(summary["slo_share"], 0.5);
 }
 
@@ -250,7 +251,7 @@ TEST(SummaryTest, ServiceLevelsAreReadOrRefusedByName) {
     const absl::Status status = ParseSlos(text).status();
     EXPECT_THAT(std::string(status.message()), HasSubstr(std::string("--slo ") + text));
   }
-  // A level of what no reply says is met by none.
+  // No call meets a level for a metric that its reply does not report.
   CallRecord record;
   EXPECT_FALSE(MeetsAll(record, {{"batch", 5}}));
   EXPECT_TRUE(MeetsAll(record, {{"e2el", 5}}));

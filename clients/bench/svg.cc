@@ -28,7 +28,7 @@ double Transform(double value, Scale scale) {
   return value;
 }
 
-// Values of an axis and where they lie.
+// Range of an axis's values, and where it lies in the drawing.
 struct Range {
   double low = std::numeric_limits<double>::infinity();
   double high = -std::numeric_limits<double>::infinity();
@@ -144,7 +144,8 @@ class Drawing {
                           series.dashed ? " dashed" : "", path);
   }
 
-  // A name and a value under the pointer; one with no neighbour is seen without it.
+  // Draws points that show a name and a value under the pointer. A point without neighbours is
+  // visible by itself, since no line runs through it.
   void DrawPoints(const Series& series) {
     const size_t count = std::min(series.x.size(), series.y.size());
     const auto drawn = [&](size_t i) {
@@ -193,7 +194,7 @@ std::vector<double> Ticks(double low, double high, Scale scale, int count) {
     if (digit * decade >= rough) step = digit * decade;
   }
   for (double i = std::ceil(low / step - 1e-9); i * step <= high * (1 + 1e-12); ++i) {
-    ticks.push_back(i * step + 0.0);  // no negative zero
+    ticks.push_back(i * step + 0.0);  // + 0.0 turns negative zero into zero
   }
   return ticks;
 }

@@ -1,5 +1,5 @@
-// Line plots as inline SVG: colours and fonts come from the page around it (report.cc), so that one
-// drawing fits a light and a dark page.
+// Draws line plots as inline SVG. Colours and fonts come from the page around it (report.cc), so
+// that one drawing fits a light and a dark page.
 //
 //   Plot plot{"p99 of e2el", {"s"}, {"ms", Scale::kLog}, {{"run 1", t, p99}}};
 //   html += PlotSvg(plot);
@@ -19,8 +19,8 @@ namespace athanor::bench {
 
 enum class Scale : uint8_t {
   kLinear,  // from 0
-  kLog,     // of values above 0
-  kNines,   // shares: 0, 90 %, 99 %, 99.9 % at equal distances
+  kLog,     // only values above 0
+  kNines,   // shares, with 0, 90 %, 99 % and 99.9 % at equal distances
 };
 
 struct Axis {
@@ -30,8 +30,8 @@ struct Axis {
 
 struct Series {
   std::string name;
-  std::vector<double> x, y;  // where either is NaN the line is broken
-  int color = 0;             // class s0 ... s5
+  std::vector<double> x, y;  // a NaN in either breaks the line
+  int color = 0;             // CSS class s0 ... s5
   bool dashed = false;
 };
 
@@ -43,14 +43,14 @@ struct Plot {
 
 inline constexpr int kColors = 6;
 
-// One <svg> element; says so where there is nothing to draw.
+// Returns one <svg> element; an empty plot says that it has nothing to draw.
 std::string PlotSvg(const Plot& plot);
 
-// Positions at round values within [low, high], at most about `count`. REQUIRES: low <= high, both
-// above 0 for kLog.
+// Returns about `count` positions at most, at round values within [low, high]. REQUIRES: low <=
+// high; for kLog both above 0.
 std::vector<double> Ticks(double low, double high, Scale scale, int count);
 
-// & < > " ' as entities; control characters, which XML forbids, as U+FFFD.
+// Escapes & < > " ' as entities, and replaces control characters, which XML forbids, by U+FFFD.
 std::string Escape(absl::string_view text);
 
 }  // namespace athanor::bench

@@ -13,7 +13,7 @@ constexpr absl::string_view kMagic = "ATHANOR1";
 constexpr size_t kHashBytes = 32;
 constexpr size_t kRowBytes = kHashBytes + 8;
 
-// Takes pieces off the front and remembers where it is.
+// Takes pieces off the front of a file and keeps the current offset.
 class Reader {
  public:
   explicit Reader(absl::string_view file) : file_(file) {}

@@ -25,14 +25,14 @@ struct BundleTensor {
   absl::string_view bytes;
 };
 
-// Views into the bytes that were parsed, which must outlive it.
+// Views into the parsed bytes, which must outlive this struct.
 struct Bundle {
   absl::string_view graph;
   std::vector<BundleTensor> tensors;
 };
 
-// INVALID_ARGUMENT says where the file ends early, goes on too long, or a tensor is not what its
-// hash says.
+// Parses a bundle without copying. INVALID_ARGUMENT names the place where the file ends too early
+// or goes on too long, or the tensor whose bytes do not match its hash.
 absl::StatusOr<Bundle> ParseBundle(absl::string_view file);
 
 }  // namespace athanor::client

@@ -1,5 +1,5 @@
-// The server's cache in words and numbers, for the command cache: lines for people, or JSON with
-// every field.
+// Formats the server's cache for the `cache` command: as lines for people, or as JSON with every
+// field.
 //
 //   for (const std::string& line : CacheStatLines(stat)) out.Line(line);
 #ifndef ATHANOR_CLIENTS_CPP_CACHE_TEXT_H_
@@ -20,7 +20,7 @@ std::string BytesText(int64_t bytes);
 std::vector<std::string> CacheStatLines(const v1::CacheStat& stat);
 std::vector<std::string> CacheExplanationLines(const v1::BucketExplanation& bucket);
 std::vector<std::string> CacheVerificationLines(const v1::CacheVerification& found);
-// `dry_run`: nothing went.
+// With `dry_run`, the lines say what would be deleted; nothing was.
 std::vector<std::string> CacheGarbageLines(const v1::CollectGarbageReply& reply, bool dry_run);
 std::string ImportText(const v1::ImportCacheReply& reply);
 

@@ -15,16 +15,18 @@
 namespace athanor::client {
 namespace {
 
-// The server sees whole messages only: at its least rate (--upload_least_rate, 8 KiB a second) this
-// comes within its --upload_idle.
+// Chunk size of uploads. The server counts an upload's progress by whole messages; at the lowest
+// rate it accepts (--upload_least_rate, 8 KiB/s by default) a chunk of this size arrives within
+// --upload_idle.
 constexpr size_t kChunkBytes = size_t{256} << 10;
-// Of the metadata that refusals of an ONNX model come in, and what is asked for of it.
+// Limit on a reply's metadata, which carries an ONNX model's refusals; kRefusalBytes is how many
+// bytes of these the client asks for.
 constexpr int kMetadataBytes = 1 << 20;
 constexpr char kRefusalsKey[] = "athanor-refusals-bin";
 constexpr char kRefusalBytesKey[] = "athanor-max-refusal-bytes";
 constexpr char kRefusalBytes[] = "524288";
 
-// Which of a model's tensors are sent, and that the client has the others.
+// The tensors to send, and proofs that the client has the others.
 struct Division {
   std::vector<UploadTensor> sent;
   std::string nonce;
@@ -63,7 +65,7 @@ v1::UploadHeader MakeHeader(const UploadRequest& request, const Division& divisi
   return header;
 }
 
-// As WriteTensors.
+// Sends the files in chunks, like WriteTensors.
 bool WriteFiles(const std::vector<UploadBytes>& files, const Client::Progress& sent,
                 grpc::ClientWriter<v1::UploadModelRequest>* writer) {
   int64_t total = 0, done = 0;
@@ -84,7 +86,7 @@ bool WriteFiles(const std::vector<UploadBytes>& files, const Client::Progress& s
   return true;
 }
 
-// False when the stream is broken: Finish knows why.
+// Returns false when the stream is broken; Finish then returns the reason.
 bool WriteTensors(const std::vector<UploadTensor>& tensors, const Client::Progress& sent,
                   grpc::ClientWriter<v1::UploadModelRequest>* writer) {
   int64_t total = 0, done = 0;
@@ -114,7 +116,7 @@ std::vector<UploadTensor> EachOnce(const std::vector<UploadTensor>& tensors) {
   return once;
 }
 
-// What the server holds of `tensors` and takes for proved is not sent.
+// Decides which tensors to send: those the server lacks or does not accept a proof for.
 absl::StatusOr<Division> Divide(v1::ModelService::Stub* models,
                                 const std::vector<UploadTensor>& tensors,
                                 const CallOptions& options) {
@@ -126,7 +128,7 @@ absl::StatusOr<Division> Divide(v1::ModelService::Stub* models,
   auto reply = Call(models, &v1::ModelService::Stub::MissingTensors, ask, options, /*retry=*/true);
   if (!reply.ok()) return reply.status();
   division.nonce = reply->nonce();
-  if (!division.nonce.empty()) {  // else the server wants no proofs
+  if (!division.nonce.empty()) {  // an empty nonce means that the server wants no proofs
     ask.set_nonce(division.nonce);
     for (const UploadTensor& tensor : EachOnce(tensors)) {
       v1::TensorProof* proof = ask.add_proofs();
@@ -297,7 +299,7 @@ absl::StatusOr<v1::UploadModelResponse> Client::Upload(const UploadRequest& requ
   left.timeout = end - absl::Now();
   auto stored = Send(models_.get(), request, *division, left, sent, refusals);
   if (division->proofs.empty() || !absl::IsFailedPrecondition(stored.status())) return stored;
-  // What the server took for proved may be gone since: a tensor, or with a restart the nonce.
+  // A tensor that the server accepted as proved may have gone since; after a restart the nonce has.
   left.timeout = end - absl::Now();
   return Send(models_.get(), request, {.sent = EachOnce(request.tensors)}, left, sent, refusals);
 }
@@ -419,8 +421,9 @@ void Client::InferAsync(const inference::ModelInferRequest& request,
   inference_->async()->ModelInfer(
       context, &request, response,
       [scope = std::move(scope), done = std::move(done)](grpc::Status status) mutable {
-        // The context holds the channel, which must not be let go of last on this thread: it joins
-        // the thread that it ends on.
+        // Releases the context before `done`, after which the client may be destroyed. The context
+        // holds the channel; if this thread released it last, the channel would join the very
+        // thread it runs on.
         scope.reset();
         done(ToStatus(status));
       });

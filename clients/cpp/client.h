@@ -36,8 +36,8 @@
 
 namespace athanor::client {
 
-// Cancels calls from another thread: every call that runs with it, and every later one. Outlives
-// them.
+// Cancels calls from another thread: every call that runs with it now, and every later one. Must
+// outlive those calls.
 class Cancellation {
  public:
   void Cancel();
@@ -59,8 +59,8 @@ struct CallOptions {
 
 struct ClientOptions {
   bool tls = false;
-  std::string root_certificates;  // PEM; with `tls`, empty: the system's
-  // Clients of one address share a connection unless they ask for one of their own.
+  std::string root_certificates;  // PEM; used with `tls`; empty: the system's certificates
+  // Clients of one address share a connection unless this asks for a separate one.
   bool own_connection = false;
 };
 
@@ -70,39 +70,40 @@ struct UploadTensor {
 };
 
 struct UploadBytes {
-  std::string path;  // by which the model names it; empty: the model itself
+  std::string path;  // the name by which the model refers to the file; empty: the model itself
   absl::string_view bytes;
 };
 
-// What its views point to outlives the call.
+// The caller keeps alive what the views point to until the call returns.
 struct UploadRequest {
   std::string name;
   std::string format;  // "athanor" or "onnx"
   absl::string_view graph;
   std::vector<UploadTensor>
-      tensors;                // all of the graph's; those that the server holds are not sent
-  std::string search_budget;  // as UploadHeader has it
+      tensors;                // every tensor of the graph; the client sends those the server lacks
+  std::string search_budget;  // same format as in UploadHeader
   std::vector<std::string> disable_rules;
   bool approximate = false;
   bool deterministic = false;
   std::vector<v1::DimBuckets> buckets;
-  // The dim by which requests may be joined into one call; empty: none.
+  // Name of the dim along which requests may be batched; empty: no batching.
   std::string batch_dim;
-  // Of format "onnx", as UploadHeader has them: the model is `graph`, or the first of the files.
+  // Used with format "onnx", with the meaning UploadHeader gives them. The model is `graph`, or the
+  // first file if `graph` is empty.
   std::vector<UploadBytes> files;
   std::vector<v1::DimGiven> dims;
   std::vector<v1::NamedLiteral> values;
   std::optional<uint64_t> random_seed;
-  bool dry_run = false;  // everything is checked, nothing is kept
+  bool dry_run = false;  // check everything, keep nothing
 };
 
 struct InferRequest {
   std::string model;
   std::string version;  // empty: the version that serves
   std::map<std::string, Tensor> inputs;
-  std::vector<std::string> outputs;  // none: all
-  // Those of type string: "wait"; "taps", names of nodes with commas between, whose values follow
-  // the outputs.
+  std::vector<std::string> outputs;  // empty: all outputs
+  // The request's string parameters: "wait", and "taps": names of nodes, separated by commas, whose
+  // values follow the outputs.
   std::map<std::string, std::string> parameters;
   int64_t priority = 0;
 };
@@ -111,28 +112,30 @@ struct InferReply {
   std::vector<std::pair<std::string, Tensor>> outputs;  // in the server's order
   std::string plan_id, bucket, compile_state;
   int64_t queue_us = 0, exec_us = 0;
-  // Where requests may share calls: what this one waited for company, and the rows of its call.
+  // Set for models whose requests are batched: time this request waited for others to join, and
+  // rows of the batch it ran in.
   int64_t batch_us = 0, batch_rows = 0;
 };
 
-// The protocol's message; INVALID_ARGUMENT names an input whose bytes do not fit its shape.
+// Builds the protocol's message. INVALID_ARGUMENT names an input whose bytes do not fit its shape.
 absl::StatusOr<inference::ModelInferRequest> MakeInferRequest(const InferRequest& request);
 
 class Client {
  public:
   explicit Client(const std::string& address, const ClientOptions& options = {});
 
-  // Whether the server takes requests.
+  // Reports whether the server takes requests.
   absl::StatusOr<bool> Ready(const CallOptions& options = {});
   absl::StatusOr<inference::ServerMetadataResponse> Metadata(const CallOptions& options = {});
   absl::StatusOr<inference::ModelMetadataResponse> ModelMetadata(const std::string& name,
                                                                  const std::string& version = "",
                                                                  const CallOptions& options = {});
 
-  // Sends the tensors that the server lacks; of the others it proves that it has them. Where the
-  // server has forgotten one meanwhile, all are sent. `sent(bytes, total)` is called as they go,
-  // from the start again then. OK means that the model is on the server's disk. Where an ONNX model
-  // is refused, `refusals`, if given, has every reason.
+  // Stores a model. Sends only the tensors that the server lacks, and proves possession of the
+  // others; if the server has meanwhile lost one of those, sends all of them. Calls `sent(bytes,
+  // total)` as bytes are sent; after such a restart it counts from 0 again. OK means that the model
+  // is on the server's disk. If an ONNX model is refused, `refusals`, if not null, receives every
+  // reason.
   using Progress = std::function<void(int64_t bytes, int64_t total)>;
   absl::StatusOr<v1::UploadModelResponse> Upload(const UploadRequest& request,
                                                  const CallOptions& options = {},
@@ -147,7 +150,7 @@ class Client {
                                                       const CallOptions& options = {});
   absl::StatusOr<v1::PlanDetails> GetPlan(const v1::GetPlanRequest& request,
                                           const CallOptions& options = {});
-  // The region's picture in Graphviz' language.
+  // Returns the e-graph of a region, with a drawing in Graphviz's DOT language.
   absl::StatusOr<v1::EGraph> GetEGraph(const v1::GetEGraphRequest& request,
                                        const CallOptions& options = {});
   absl::StatusOr<v1::Model> PinPlan(const v1::PinPlanRequest& request,
@@ -163,8 +166,8 @@ class Client {
       const v1::ListCompileJobsRequest& request = {}, const CallOptions& options = {});
   absl::StatusOr<v1::CompileJob> CancelCompileJob(const std::string& id,
                                                   const CallOptions& options = {});
-  // Calls `seen` with the job as it is and after each change, until it is finished or `seen`
-  // returns false. Returns the last one seen.
+  // Calls `seen` with the job's current state and after each change, until the job is finished or
+  // `seen` returns false. Returns the last state seen.
   absl::StatusOr<v1::CompileJob> WatchCompileJob(
       const std::string& id, absl::FunctionRef<bool(const v1::CompileJob&)> seen,
       const CallOptions& options = {});
@@ -176,23 +179,23 @@ class Client {
                                                     const CallOptions& options = {});
   absl::StatusOr<v1::CollectGarbageReply> CollectCacheGarbage(
       const v1::CollectGarbageRequest& request, const CallOptions& options = {});
-  // Gives each chunk of the bundle to `take`, until that returns an error, which is returned then.
+  // Passes each chunk of the bundle to `take`. Stops at the first error of `take` and returns it.
   absl::Status ExportCache(const v1::ExportCacheRequest& request,
                            absl::FunctionRef<absl::Status(const v1::CacheBundleChunk&)> take,
                            const CallOptions& options = {});
-  // Sends what `next` gives, until that is nullopt: the end, or an error, with which nothing is
-  // imported.
+  // Sends the chunks that `next` returns until it returns nullopt, which ends the bundle. If `next`
+  // returns an error, nothing is imported and the error is returned.
   absl::StatusOr<v1::ImportCacheReply> ImportCache(
       absl::FunctionRef<absl::StatusOr<std::optional<v1::CacheBundleChunk>>()> next,
       const CallOptions& options = {});
 
   absl::StatusOr<InferReply> Infer(const InferRequest& request, const CallOptions& options = {});
-  // The protocol's own messages, for callers that keep them between calls.
+  // Takes the protocol's own messages, for callers that reuse them between calls.
   absl::Status Infer(const inference::ModelInferRequest& request,
                      inference::ModelInferResponse* response, const CallOptions& options = {});
-  // Begins a call and returns; `done` runs once, on a thread of gRPC's, which it must not block,
-  // and may begin another. `request`, `response` and this client live until then; `done` itself
-  // must not destroy the client.
+  // Begins a call and returns at once. `done` runs once, on one of gRPC's threads: it must not
+  // block, may begin another call, and must not destroy the client. `request`, `response` and this
+  // client must live until `done` has run.
   void InferAsync(const inference::ModelInferRequest& request,
                   inference::ModelInferResponse* response, const CallOptions& options,
                   std::function<void(absl::Status)> done);
@@ -205,7 +208,7 @@ class Client {
   std::unique_ptr<inference::GRPCInferenceService::Stub> inference_;
 };
 
-// Whether the job has stopped, in whatever way.
+// Reports whether the job has stopped: done, failed or cancelled.
 bool IsFinished(const v1::CompileJob& job);
 
 }  // namespace athanor::client

@@ -51,7 +51,7 @@ absl::StatusOr<v1::ImportCacheReply> Client::ImportCache(
   for (;;) {
     absl::StatusOr<std::optional<v1::CacheBundleChunk>> chunk = next();
     given = chunk.status();
-    // Finish knows why it is not taken any more.
+    // A failed write means that the server stopped reading; Finish returns the reason.
     if (!given.ok() || !chunk->has_value() || !writer->Write(**chunk)) break;
   }
   if (given.ok()) {

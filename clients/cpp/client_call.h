@@ -1,4 +1,4 @@
-// How the client makes its calls: deadlines, cancellation, retries. For the files of the client.
+// Helpers of the client's source files to make calls: deadlines, cancellation, retries.
 #ifndef ATHANOR_CLIENTS_CPP_CLIENT_CALL_H_
 #define ATHANOR_CLIENTS_CPP_CLIENT_CALL_H_
 
@@ -11,7 +11,8 @@
 
 namespace athanor::client {
 
-// One call's context: its deadline, and its place among what a Cancellation reaches.
+// One call's context. Sets the deadline, and registers the call with its Cancellation while it
+// runs.
 class CallScope {
  public:
   explicit CallScope(const CallOptions& options) : cancellation_(options.cancellation) {
@@ -30,12 +31,12 @@ class CallScope {
   Cancellation* const cancellation_;
 };
 
-// gRPC's codes are absl's.
+// Converts a status; gRPC and absl use the same codes.
 inline absl::Status ToStatus(const grpc::Status& status) {
   return absl::Status(static_cast<absl::StatusCode>(status.error_code()), status.error_message());
 }
 
-// A unary call; with `retry`, again while the server cannot be reached and time is left.
+// Makes a unary call. With `retry`, tries again while the server is unreachable and time is left.
 template <typename Stub, typename Request, typename Reply>
 absl::StatusOr<Reply> Call(Stub* stub,
                            grpc::Status (Stub::*method)(grpc::ClientContext*, const Request&,

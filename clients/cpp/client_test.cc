@@ -1,4 +1,4 @@
-// The client against services of its own making, so that every answer can be chosen.
+// Tests the client against services implemented here, so that the test chooses every answer.
 #include "clients/cpp/client.h"
 
 #include <atomic>
@@ -61,8 +61,8 @@ class Models final : public v1::ModelService::Service {
     return {grpc::StatusCode::UNAVAILABLE, "draining"};
   }
 
-  std::string nonce = std::string(32, 'n');  // empty: as a server that wants no proofs
-  int forgotten = 0;                         // uploads that are told so
+  std::string nonce = std::string(32, 'n');  // empty: the server wants no proofs
+  int forgotten = 0;                         // number of uploads to answer with "tensor missing"
   int uploads = 0;
   v1::UploadHeader header;
   std::string received;
@@ -174,7 +174,7 @@ TEST_F(ClientTest, ErrorsAreTheServers) {
   EXPECT_EQ(models_.gets, 1);
 }
 
-// Of two tensors, of which the server holds "held".
+// A request with two tensors, of which the server already holds "held".
 UploadRequest RequestWith(absl::string_view other) {
   UploadRequest request{"m", "athanor", "graph", {}, "0", {}};
   request.batch_dim = "rows";
@@ -271,7 +271,7 @@ TEST_F(ClientTest, CancellationReachesRunningAndLaterCalls) {
   EXPECT_TRUE(client_->GetModel("m").ok());
 }
 
-// From inside its callback a call begins the next one; the test ends when all of them have.
+// Each callback begins the next call; the test ends when all calls have.
 TEST_F(ClientTest, AsyncCallsCallBackOnceAndMayBeginAnother) {
   const auto message = MakeInferRequest(Request("m"));
   ASSERT_TRUE(message.ok()) << message.status();
@@ -290,7 +290,8 @@ TEST_F(ClientTest, AsyncCallsCallBackOnceAndMayBeginAnother) {
   EXPECT_EQ(inference_.calls, 5);
 }
 
-// The client may go as soon as its last call has called back, while gRPC's thread still leaves it.
+// The client may be destroyed once its last call has called back, even while gRPC's thread is still
+// inside it.
 TEST_F(ClientTest, AClientMayGoOnceItsCallsHaveCalledBack) {
   const auto message = MakeInferRequest(Request("m"));
   ClientOptions own;

@@ -1,5 +1,5 @@
-// athanor explain MODEL --ablate: what families of rules, and the rules that led to the best
-// genome, are worth on this model and machine.
+// athanor explain MODEL --ablate: measures the worth of each rule family, and of each rule behind
+// the best genome, on this model and machine.
 #include <set>
 #include <string>
 #include <vector>
@@ -14,8 +14,8 @@
 namespace athanor::client {
 namespace {
 
-// Families whose rules the model's search applied or whose implementations it found best; fusion
-// decides about every plan.
+// Returns the families whose rules fired in the model's search or whose implementations it chose;
+// always includes fusion, which takes part in every plan.
 std::vector<std::string> FiredFamilies(const v1::SearchProgress& search) {
   std::set<std::string> families = {"fuse"};
   for (const v1::SearchRegion& region : search.regions()) {
@@ -23,25 +23,27 @@ std::vector<std::string> FiredFamilies(const v1::SearchProgress& search) {
       if (rule.fired() > 0) families.insert(rule.family());
     }
   }
-  // Where its product is the best of a kernel's schedules.
+  // The library family counts if its product is a kernel's best schedule.
   for (const v1::SearchTask& task : search.tasks()) {
     if (absl::StrContains(task.schedule(), " openblas ")) families.insert("library");
   }
   return {families.begin(), families.end()};
 }
 
-// Nothing, each family, and each rule by which the best genome's graph was made.
+// Returns what to switch off, one run each: "" (nothing), each family, and each rule on the way to
+// the best genome's graph.
 std::vector<std::string> Switches(const v1::SearchProgress& search) {
   std::vector<std::string> switches = {""};
   for (std::string& family : FiredFamilies(search)) switches.push_back(std::move(family));
   std::set<std::string> rules;
-  // What follows in brackets says where it was applied.
+  // The text in brackets names the place where the rule was applied.
   for (const std::string& rule : search.rules()) rules.insert(rule.substr(0, rule.find('(')));
   switches.insert(switches.end(), rules.begin(), rules.end());
   return switches;
 }
 
-// A search from the baseline with `disabled` left out ("" for nothing), compared with what serves.
+// Starts a search from the baseline with `disabled` switched off ("" for nothing) and compares its
+// result with the serving plan.
 absl::StatusOr<v1::CompileJob> Search(Context* context, const v1::Model& model,
                                       const std::string& disabled, const std::string& budget) {
   v1::StartCompileRequest request;

@@ -1,4 +1,4 @@
-// athanor cache stat|explain|verify|gc|export|import: what the server remembers between its runs.
+// athanor cache stat|explain|verify|gc|export|import: shows and manages the server's cache.
 #include <filesystem>
 #include <fstream>
 #include <memory>
@@ -102,7 +102,8 @@ void ShowExported(Context* context, const Options& options, const Exported& all)
        {"signed", all.is_signed}});
 }
 
-// Into a file beside it first: what is cut off leaves nothing behind.
+// Writes to a temporary file next to the target first, so that an interrupted export leaves
+// nothing.
 absl::Status Export(Context* context, const Options& options) {
   const ModelName model = ParseModelName(options.model);
   v1::ExportCacheRequest request;

@@ -1,4 +1,5 @@
-// athanor explain: what serves a model, and what its search found out about each kernel.
+// athanor explain: shows the plan that serves a model, and what its search learned about each
+// kernel.
 #include <memory>
 #include <optional>
 #include <string>
@@ -38,7 +39,7 @@ std::string PlanText(const v1::Model& model) {
   return text;
 }
 
-// A job is not kept for ever: none is no error.
+// Returns a model's latest job; nullopt if the server no longer keeps one, which is no error.
 absl::StatusOr<std::optional<v1::CompileJob>> LatestJob(Context* context, const v1::Model& model) {
   if (model.compile_job_id().empty()) return std::nullopt;
   absl::StatusOr<v1::CompileJob> job =
@@ -51,10 +52,10 @@ absl::StatusOr<std::optional<v1::CompileJob>> LatestJob(Context* context, const 
 struct Options {
   std::string model, out, budget;
   bool ablate = false, rules = false;
-  int egraph = -1;  // a region
+  int egraph = -1;  // a region's number; -1: not asked for
 };
 
-// Nothing where no plan serves yet.
+// Returns nullopt while no plan serves.
 absl::StatusOr<std::optional<v1::PlanDetails>> ServingDetails(Context* context,
                                                               const v1::Model& model) {
   if (model.plan_id().empty()) return std::nullopt;
@@ -102,7 +103,7 @@ void PrintText(Printer& out, const v1::Model& model, const std::optional<v1::Com
   for (const std::string& line : table) out.Line(line);
 }
 
-// The picture alone, to be piped.
+// Prints only the DOT text, so that it can be piped.
 absl::Status ShowEGraph(Context* context, const ModelName& model, int region) {
   v1::GetEGraphRequest request;
   request.set_name(model.name);
@@ -149,7 +150,8 @@ absl::Status Explain(Context* context, const Options& options) {
   const v1::SearchProgress none;
   const v1::SearchProgress& search = job->has_value() ? (*job)->search() : none;
   std::string budget = options.budget;
-  // What serves is compared with: it and the others get the same.
+  // Every switched-off search gets the budget that the serving plan's search had, so that they
+  // compare.
   if (budget.empty() && job->has_value()) budget = (*job)->search_options().budget();
   return Ablate(context, *model, search, budget == "0" ? "" : budget);
 }

@@ -1,4 +1,4 @@
-// athanor fsck: whether what a state directory holds is whole. Works without a server.
+// athanor fsck: checks that a state directory is undamaged. Works without a server.
 #include <cstdint>
 #include <memory>
 #include <string>

@@ -27,7 +27,7 @@ absl::Status Usage(absl::Status status) {
   return status;
 }
 
-// Fills in the outputs wanted and, by name, the files that some of them, or taps, go to.
+// Fills in the names of the wanted outputs and, by name, the files to write outputs and taps to.
 absl::Status ParseOutputs(const Options& options, InferRequest* request,
                           std::map<std::string, std::string>* files) {
   const std::vector<std::string> taps = absl::StrSplit(options.taps, ',');

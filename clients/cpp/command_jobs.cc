@@ -43,7 +43,7 @@ absl::Status Compile(Context* context, const Options& options) {
   return FollowJob(context, job->id());
 }
 
-// A model's latest job, or a job by its id.
+// Watches a model's latest job, or a job given by its id.
 absl::Status Watch(Context* context, const std::string& text) {
   const ModelName model = ParseModelName(text);
   absl::StatusOr<v1::Model> found =

@@ -1,4 +1,5 @@
-// athanor models, athanor delete, athanor status: what is on the server.
+// athanor models, athanor delete, athanor status: shows and deletes models, shows the server's
+// status.
 #include <memory>
 #include <string>
 

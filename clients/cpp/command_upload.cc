@@ -18,7 +18,7 @@
 namespace athanor::client {
 namespace {
 
-// A model of at most this travels in the header, a larger one in pieces.
+// Largest model that is sent inside the header; a larger one is sent in chunks.
 constexpr size_t kHeaderBytes = size_t{32} << 20;
 
 struct Options {
@@ -28,7 +28,7 @@ struct Options {
   bool no_wait = false, deterministic = false, approximate = false, check = false;
 };
 
-// What a request's views point to.
+// Owns the bytes that an UploadRequest's views point to.
 struct Source {
   std::string bytes;
   OnnxFile onnx;
@@ -119,7 +119,7 @@ absl::StatusOr<UploadRequest> MakeRequest(const Options& options, Source* source
   return request;
 }
 
-// A line for each: "sum (ReduceSum-13): its axes are ...; give --value axes=..."
+// Prints one line per refusal: "sum (ReduceSum-13): its axes are ...; give --value axes=..."
 void ShowRefusals(const v1::Refusals& refusals, Printer* out) {
   for (const v1::Refusals::Refusal& refusal : refusals.refusals()) {
     if (out->json()) {

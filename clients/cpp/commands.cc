@@ -28,7 +28,7 @@ ExitCode ExitCodeOf(const absl::Status& status) {
   }
 }
 
-// CLI11's own names a bound of 309 digits.
+// Replaces CLI11's own validator, whose message prints the upper bound with 309 digits.
 const CLI::Validator kNotNegative(
     [](const std::string& text) -> std::string {
       double seconds = -1;
@@ -111,7 +111,7 @@ int RunCli(int argc, char** argv) {
       ->check(kNotNegative);
   app.add_flag("--json", context.json, "one JSON object per line");
   app.require_subcommand(1);
-  app.fallthrough();  // the options above may follow the command too
+  app.fallthrough();  // the options above may also follow the command
   app.footer(kFooter);
   AddUpload(&app, &context);
   AddModels(&app, &context);
@@ -136,7 +136,7 @@ int RunCli(int argc, char** argv) {
   } else {
     std::fprintf(stderr, "athanor: %s: %s\n", code.c_str(), std::string(status.message()).c_str());
   }
-  // What was wrong before any call is marked by its command.
+  // The payload "usage" marks errors found before any call was made.
   return status.GetPayload("usage").has_value() ? kUsage : ExitCodeOf(status);
 }
 

@@ -2,8 +2,8 @@
 //
 //   return RunCli(argc, argv);
 //
-// To add one: a function AddX in command_x.cc that makes a subcommand whose callback sets
-// Context::run, and its line in commands.cc.
+// To add a command: write AddX in command_x.cc, which makes a subcommand whose callback sets
+// Context::run, and add its line to commands.cc.
 #ifndef ATHANOR_CLIENTS_CPP_COMMANDS_H_
 #define ATHANOR_CLIENTS_CPP_COMMANDS_H_
 
@@ -19,25 +19,25 @@
 
 namespace athanor::client {
 
-// What the process ends with; scripts may rely on it.
+// Exit codes of the process. Scripts rely on them: never renumber.
 enum ExitCode {
   kOk = 0,
-  kRefused = 1,      // the server refused, or the job or model failed
+  kRefused = 1,      // the server refused the call, or the job or model failed
   kUsage = 2,        // the command line or a file is wrong; nothing was changed
-  kUnreachable = 3,  // no server there, or it is draining
+  kUnreachable = 3,  // no server answers, or it is draining
   kDeadline = 4,     // --timeout passed
 };
 
-// What all commands share; lives as long as the parsed command line.
+// State shared by all commands. Lives as long as the parsed command line.
 struct Context {
   std::string address = "127.0.0.1:50051";
-  std::string tls_ca;  // a file; empty: no TLS
+  std::string tls_ca;  // path of a PEM file; empty: no TLS
   bool json = false;
-  double timeout_s = 0;  // 0: none
-  // Set by the subcommand that was given.
+  double timeout_s = 0;  // 0: no limit
+  // Set by the subcommand that was given on the command line.
   std::function<absl::Status()> run;
 
-  // Made on first use, after parsing.
+  // Connects on first use; call only after parsing.
   Client& client();
   Printer& out();
   CallOptions call() const;
@@ -64,12 +64,12 @@ void AddStatus(CLI::App* app, Context* context);
 void AddDelete(CLI::App* app, Context* context);
 void AddFsck(CLI::App* app, Context* context);
 
-// What each family of rules is worth to `model`, whose latest search is `search`.
+// Measures and prints the worth of each rule family for `model`, whose latest search is `search`.
 absl::Status Ablate(Context* context, const v1::Model& model, const v1::SearchProgress& search,
                     const std::string& budget);
-// Shows a job until it has ended; its error if it failed or was cancelled.
+// Shows a job until it ends. Returns its error if it failed or was cancelled.
 absl::Status FollowJob(Context* context, const std::string& id);
-// "b=1-1,2-64" as ranges of the dim b.
+// Parses "b=1-1,2-64" as ranges of the dim b.
 absl::StatusOr<v1::DimBuckets> ParseBuckets(const std::string& text);
 
 int RunCli(int argc, char** argv);

@@ -3,7 +3,7 @@
 #include "clients/cpp/commands.h"
 
 int main(int argc, char** argv) {
-  // Debian's Abseil looks for deadlocks at every lock, gRPC's too.
+  // Debian's Abseil checks for deadlocks at every lock, also at gRPC's; this switches it off.
   absl::SetMutexDeadlockDetectionMode(absl::OnDeadlockCycle::kIgnore);
   return athanor::client::RunCli(argc, argv);
 }

@@ -17,7 +17,7 @@ namespace {
 
 constexpr char kMagic[] = "\x93NUMPY";
 constexpr size_t kMagicBytes = 6;
-// The header's start up to the dictionary: magic, two bytes of version, its length.
+// The file starts with magic, two version bytes and the length of the dictionary that follows.
 constexpr size_t kAlignment = 64;
 
 struct Header {
@@ -30,7 +30,7 @@ absl::Status Bad(absl::string_view what) {
   return absl::InvalidArgumentError(absl::StrCat(".npy: ", what));
 }
 
-// The text after `'key':`, up to where `end` begins.
+// Returns the text between `'key':` and `end`.
 absl::StatusOr<absl::string_view> Field(absl::string_view dict, absl::string_view key, char end) {
   const std::string quoted = absl::StrCat("'", key, "'");
   size_t at = dict.find(quoted);
@@ -60,7 +60,7 @@ absl::StatusOr<Header> ParseHeader(absl::string_view dict) {
   if (!absl::ConsumePrefix(&*shape, "(")) return Bad("shape must be a tuple");
   for (absl::string_view part : absl::StrSplit(*shape, ',')) {
     part = absl::StripAsciiWhitespace(part);
-    if (part.empty()) continue;  // "(3,)" and "()"
+    if (part.empty()) continue;  // the empty part of "(3,)" and "()"
     int64_t size;
     if (!absl::SimpleAtoi(part, &size) || size < 0) {
       return Bad(
@@ -71,7 +71,7 @@ absl::StatusOr<Header> ParseHeader(absl::string_view dict) {
   return header;
 }
 
-// Takes the header off `file`.
+// Takes the header off `file` and returns its dictionary.
 absl::StatusOr<absl::string_view> TakeDict(absl::string_view* file) {
   if (!absl::ConsumePrefix(file, absl::string_view(kMagic, kMagicBytes))) {
     return Bad("this is no .npy file (numpy.save makes one; .npz archives are not read)");
@@ -100,7 +100,7 @@ absl::Status CheckDescr(const Header& header, const ClientDType& wanted) {
   if (absl::StrContains(descr, 'O')) {
     return Bad("holds Python objects, which would need pickle; save an array of plain numbers");
   }
-  // One byte has no order, whatever the file says.
+  // Single bytes have no byte order, even if the file names one.
   const bool big = !descr.empty() && descr[0] == '>' && wanted.bytes > 1;
   if (big) {
     return Bad(
@@ -137,7 +137,7 @@ std::string FormatNpy(const Tensor& tensor) {
   std::string dict = absl::StrCat("{'descr': '", FindDType(tensor.dtype)->npy,
                                   "', 'fortran_order': False, 'shape': (", sizes,
                                   tensor.shape.size() == 1 ? "," : "", "), }");
-  // The data begin at a multiple of 64 bytes, after a line end.
+  // The format wants the data at a multiple of 64 bytes, after a newline.
   const size_t before = kMagicBytes + 4;
   dict.append(kAlignment - 1 - (before + dict.size()) % kAlignment, ' ');
   dict.push_back('\n');

@@ -1,5 +1,5 @@
-// numpy's .npy files: one array of plain numbers. What would need pickle or a copy in another order
-// is refused with a message that says how to save it instead.
+// Reads and writes numpy's .npy files that hold one array of plain numbers. Refuses an array that
+// needs pickle or a copy into another order, with a message that says how to save it instead.
 //
 //   absl::StatusOr<Tensor> image = ParseNpy(bytes, "f32");
 //   std::string file = FormatNpy(tensor);
@@ -14,11 +14,11 @@
 
 namespace athanor::client {
 
-// `dtype` is the one that is wanted; an array of another is refused, never converted. For bf16,
-// which numpy lacks, the elements are two plain bytes (`V2`, as ml_dtypes saves it) or `u2`.
+// Parses an array of the wanted `dtype`; refuses one of another dtype rather than convert it. numpy
+// lacks bf16: its elements are two plain bytes (`V2`, as ml_dtypes saves them) or `u2`.
 absl::StatusOr<Tensor> ParseNpy(absl::string_view file, absl::string_view dtype);
 
-// REQUIRES: CheckTensor(tensor) is OK.
+// Returns the tensor as an .npy file. REQUIRES: CheckTensor(tensor) is OK.
 std::string FormatNpy(const Tensor& tensor);
 
 }  // namespace athanor::client

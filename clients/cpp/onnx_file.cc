@@ -21,17 +21,17 @@
 namespace athanor::client {
 namespace {
 
-// The message of an ONNX file that a field holds, as far as tensors or inputs are inside.
+// The ONNX message that a field holds, as far as it can contain tensors or inputs.
 enum class Part : uint8_t {
   kModel,
-  kGraph,  // the model's: its inputs are the model's
+  kGraph,  // the model's graph, whose inputs are the model's
   kSubgraph,
   kFunction,
   kNode,
   kAttribute,
   kSparse,
   kTensor,
-  kEntry,  // of external data
+  kEntry,  // an entry of external data
   kInput,
 };
 
@@ -55,18 +55,18 @@ constexpr Inside kInside[] = {
     {Part::kTensor, 13, Part::kEntry},
 };
 
-// TensorProto.DataType as it travels; codes of types that no dtype is travel as u8.
+// Wire dtype of each TensorProto.DataType; types without a dtype are sent as u8.
 constexpr absl::string_view kTravelsAs[] = {
     "",    "f32", "u8",  "i8",  "u16", "i16", "i32",  "i64", "",   "bool",
     "f16", "f64", "u32", "u64", "",    "",    "bf16", "u8",  "u8", "u8",
     "u8",  "u8",  "i8",  "u8",  "u8",  "u8",  "i8",   "u8",  "u8"};
 
-// Fields of a message, one after the other.
+// Iterates over the fields of a message.
 class Fields {
  public:
   explicit Fields(absl::string_view bytes) : bytes_(bytes) {}
 
-  // False at the end, and where the bytes are malformed.
+  // Returns false at the end and where the bytes are malformed.
   bool Next() {
     uint64_t tag = 0;
     if (bytes_.empty() || !Varint(&tag)) return false;
@@ -93,8 +93,8 @@ class Fields {
   }
 
   uint64_t number = 0;
-  uint64_t value = 0;        // of a varint
-  absl::string_view inside;  // of one with a length
+  uint64_t value = 0;        // of a varint field
+  absl::string_view inside;  // of a length-delimited field
 
  private:
   bool Skip(size_t count) {
@@ -116,7 +116,7 @@ class Fields {
   absl::string_view bytes_;
 };
 
-// The first field of that number; empty if there is none.
+// Returns the first field of that number; empty if there is none.
 absl::string_view FieldOf(absl::string_view message, uint64_t number) {
   for (Fields fields(message); fields.Next();) {
     if (fields.number == number) return fields.inside;
@@ -156,13 +156,14 @@ bool LeavesFolder(const std::string& location) {
   return std::find(parts.begin(), parts.end(), "..") != parts.end();
 }
 
-// Whether a link leads what lies at `location` out of the model's folder, and out of the one where
-// the model itself is, if it is a link: caches of model hubs link both to one folder.
+// Reports whether links lead from `location` out of the model's folder. If the model is itself a
+// link, its target's folder is allowed too: caches of model hubs link the model and its data to one
+// folder.
 bool LinksElsewhere(const std::filesystem::path& model, const std::string& location) {
   namespace fs = std::filesystem;
   std::error_code error;
   const fs::path file = fs::canonical(model.parent_path() / location, error);
-  if (error) return false;  // said when it is opened
+  if (error) return false;  // reported when the file is opened
   const auto below = [&](const fs::path& folder) {
     const fs::path whole = fs::canonical(folder.empty() ? "." : folder, error);
     return !error &&

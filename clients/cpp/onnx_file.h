@@ -1,6 +1,5 @@
-// What a client has to know of an ONNX file before it sends it: its inputs, and the files beside it
-// that hold its tensors. Found by walking the message over the tensors' bytes: the file is mapped,
-// not read.
+// Reads what a client needs of an ONNX file before it sends it: the inputs, and the files beside it
+// that hold tensors. Maps the file and skips over the tensors' bytes instead of reading them.
 //
 //   OnnxFile model = OnnxFile::Open("model.onnx").value();
 //   model.bytes();  model.files();          // as UploadRequest takes them
@@ -19,11 +18,11 @@
 
 namespace athanor::client {
 
-// Of a serialised ModelProto; of bytes that are none, what was found before the place where they
-// go wrong: the server says where that is.
+// Outline of a serialised ModelProto. If the bytes are malformed, holds what comes before the
+// error; the server reports where the error is.
 struct OnnxOutline {
-  std::vector<std::string> locations;  // of external data, each once
-  // Name, dtype as it travels, and shape, of inputs that have a tensor's type.
+  std::vector<std::string> locations;  // paths of external data, each once
+  // Name, dtype as sent on the wire, and shape of each input of tensor type.
   std::vector<v1::ModelTensor> inputs;
 };
 OnnxOutline OutlineOf(absl::string_view model);
@@ -31,7 +30,7 @@ OnnxOutline OutlineOf(absl::string_view model);
 // A file mapped for reading.
 class MappedFile {
  public:
-  // NOT_FOUND, PERMISSION_DENIED and so on name the path.
+  // Opens and maps a file. NOT_FOUND, PERMISSION_DENIED and other errors name the path.
   static absl::StatusOr<std::unique_ptr<MappedFile>> Open(const std::string& path);
   ~MappedFile();
   MappedFile(const MappedFile&) = delete;
@@ -47,17 +46,17 @@ class MappedFile {
 class OnnxFile {
  public:
   struct Beside {
-    std::string path;  // as the model names it
+    std::string path;  // the name by which the model refers to the file
     std::unique_ptr<MappedFile> file;
   };
 
-  // INVALID_ARGUMENT: external data outside the model's folder; what lies there is sent to no
-  // server because a model says so. NOT_FOUND: external data that is not there.
+  // INVALID_ARGUMENT: external data outside the model's folder; a model must not make the client
+  // send other files. NOT_FOUND: missing external data.
   static absl::StatusOr<OnnxFile> Open(const std::string& path);
 
   absl::string_view bytes() const { return model_->bytes(); }
   const std::vector<Beside>& files() const { return files_; }
-  // As far as a command line needs it: the name and the inputs.
+  // Returns the name and the inputs, which is all that a command line needs.
   const v1::Model& model() const { return described_; }
 
  private:
@@ -66,9 +65,9 @@ class OnnxFile {
   v1::Model described_;
 };
 
-// "axes=1,2" or any form of text_input.h, by the types of the model's inputs.
+// Parses "axes=1,2" or any form of text_input.h, by the types of the model's inputs.
 absl::StatusOr<v1::NamedLiteral> ParseValue(absl::string_view text, const OnnxFile& model);
-// "batch=1:64", "batch=:64" (from 1), "seq=128", "total=past + seq".
+// Parses "batch=1:64", "batch=:64" (from 1), "seq=128" or "total=past + seq".
 absl::StatusOr<v1::DimGiven> ParseDim(const std::string& text);
 
 }  // namespace athanor::client

@@ -23,7 +23,7 @@ void MakeExternal(const std::string& location, ::onnx::TensorProto* tensor) {
   }
 }
 
-// Locations in an initialiser, a sub-graph's constant, a function and a sparse tensor.
+// Holds locations in an initialiser, a sub-graph's constant, a function and a sparse tensor.
 ::onnx::ModelProto TestModel() {
   ::onnx::ModelProto model;
   ::onnx::GraphProto* graph = model.mutable_graph();
@@ -160,7 +160,7 @@ TEST_F(OnnxFileTest, LinksLeadNowhereElse) {
   EXPECT_THAT(std::string(outside.message()), HasSubstr("outside its folder"));
   EXPECT_FALSE(open("/etc/passwd", "m.onnx").ok());
   EXPECT_TRUE(open("inside", "m.onnx").ok());
-  // As a model hub's cache links both.
+  // The cache of a model hub links both.
   EXPECT_TRUE(open("../blobs/2", "linked.onnx").ok());
   EXPECT_FALSE(open("../blobs/2", "m.onnx").ok());
   EXPECT_FALSE(open("../other/secret", "linked.onnx").ok());

@@ -1,6 +1,6 @@
-// The picture of a plan: a column of boxes in the order they run. An edge between neighbours is a
-// line between their boxes; any other leaves its box on the right and runs down a lane of its own,
-// so that no two edges share a piece of a lane and none crosses a box.
+// Draws a plan: a column of boxes in execution order. An edge between neighbours is a line between
+// their boxes; any other edge leaves its box on the right and runs down a lane, so that no two
+// edges overlap and none crosses a box.
 #include <algorithm>
 #include <map>
 #include <string>
@@ -21,13 +21,13 @@ constexpr size_t kTitle = 58, kLabel = 74;  // characters that fit into a box
 
 struct Box {
   std::string title, label;
-  double share = -1;  // of the time; below 0: it is an end of the plan, or was not measured
+  double share = -1;  // share of the time; below 0: an input or output box, or not measured
   std::string tooltip;
-  bool end = false;  // the inputs above, the outputs below
+  bool end = false;  // the inputs box at the top or the outputs box at the bottom
 };
 
 struct Edge {
-  int from, to;  // boxes
+  int from, to;  // numbers of boxes
   std::string text;
 };
 
@@ -38,7 +38,7 @@ std::string Escaped(const std::string& text) {
                              {{"&", "&amp;"}, {"<", "&lt;"}, {">", "&gt;"}, {"\"", "&quot;"}});
 }
 
-// What fits, without cutting a character of UTF-8 in two.
+// Cuts text to `length` without splitting a UTF-8 character.
 std::string Cut(const std::string& text, size_t length) {
   if (text.size() <= length) return text;
   size_t end = length - 3;
@@ -98,9 +98,9 @@ class Picture {
     boxes_.push_back(std::move(box));
   }
 
-  // A step's first buffer is what it writes (compiler/plan).
+  // Relies on compiler/plan: a step's first buffer is the one it writes.
   void FindEdges() {
-    std::map<uint32_t, int> writer;  // buffer to box
+    std::map<uint32_t, int> writer;  // box that wrote each buffer last
     for (int b = 0; b < plan_.buffers_size(); ++b) {
       if (plan_.buffers(b).kind() == v1::Buffer::INPUT) writer[static_cast<uint32_t>(b)] = 0;
     }
@@ -113,7 +113,7 @@ class Picture {
     for (const v1::PlanOutput& output : plan_.outputs()) AddEdge(writer, output.buffer(), end);
   }
 
-  // Weights and constants come from no step: they are no edges.
+  // Weights and constants are written by no step, so they get no edge.
   void AddEdge(const std::map<uint32_t, int>& writer, uint32_t buffer, int to) {
     auto from = writer.find(buffer);
     if (from == writer.end() || static_cast<int>(buffer) >= plan_.buffers_size()) return;
@@ -128,7 +128,8 @@ class Picture {
 
   bool BetweenNeighbours(const Edge& edge) const { return edge.to == edge.from + 1; }
 
-  // By edge; -1 for those between neighbours. Shorter edges are nearer to the boxes.
+  // Lane of each edge; -1 for edges between neighbours. Shorter edges get lanes nearer to the
+  // boxes.
   std::vector<int> Lanes() const {
     std::vector<size_t> order;
     for (size_t e = 0; e < edges_.size(); ++e) {
@@ -139,7 +140,7 @@ class Picture {
              std::pair(edges_[b].to - edges_[b].from, b);
     });
     std::vector<int> lanes(edges_.size(), -1);
-    std::vector<std::vector<size_t>> taken;  // edges by lane
+    std::vector<std::vector<size_t>> taken;  // edges in each lane
     for (size_t e : order) {
       size_t lane = 0;
       auto meets = [&](size_t other) {
@@ -158,7 +159,7 @@ class Picture {
   void DrawEdge(const Edge& edge, int lane, std::string* svg) const {
     if (lane < 0) {
       const int x = kMargin + kWidth / 4, top = Top(edge.from) + kHeight, bottom = Top(edge.to);
-      // The neighbours' buffers share the line; their names stand in one row.
+      // Neighbours share one line for all their buffers; the names stand in one row.
       std::string text;
       for (const Edge& other : edges_) {
         if (other.from == edge.from && other.to == edge.to) {
@@ -189,7 +190,7 @@ class Picture {
     return nullptr;
   }
 
-  // A frame around the boxes of its steps, inside those of the loops around it.
+  // Draws a frame around the boxes of the loop's steps, inside the frames of enclosing loops.
   void DrawLoop(const v1::Loop& loop, std::string* svg) const {
     const int first = static_cast<int>(loop.first()) + 1;
     const int last = first + static_cast<int>(loop.steps()) - 1;

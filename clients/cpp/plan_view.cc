@@ -36,7 +36,7 @@ std::string FactorText(const v1::SizeExpr::Factor& factor) {
   }
 }
 
-// 1.5e9 as "1.50 G".
+// Formats 1.5e9 as "1.50 G".
 std::string CountText(double count) {
   constexpr const char* kUnits[] = {"", " k", " M", " G", " T"};
   int unit = 0;
@@ -62,7 +62,7 @@ std::string KernelName(const v1::Plan& plan, const v1::Step& step) {
   return kernel < plan.kernels_size() ? plan.kernels(kernel).name() : "?";
 }
 
-// "loop of s turns: steps 2 to 4"; of one inside others, indented below them.
+// Adds "loop of s turns: steps 2 to 4" for each loop that starts here; inner loops are indented.
 void AddLoopLines(const v1::Plan& plan, int step, std::vector<std::string>* lines) {
   std::string indent;
   for (const v1::Loop& loop : plan.loops()) {

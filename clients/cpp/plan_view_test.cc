@@ -44,7 +44,8 @@ void AddStep(uint32_t kernel, const std::string& label, std::vector<uint32_t> bu
   for (uint32_t b : buffers) step->add_buffers(b);
 }
 
-// x -> h -> a, b(h), y = a + b + x: neighbours, and edges over one and over three boxes.
+// x -> h -> a, b(h), y = a + b + x: has edges between neighbours and edges that skip one and three
+// boxes.
 v1::PlanDetails Diamond() {
   v1::PlanDetails details;
   details.mutable_info()->set_plan_id("p-1");
@@ -119,14 +120,15 @@ std::vector<std::vector<int>> Matches(const std::string& text, const char* patte
 
 TEST(PlanView, PictureHasNoOverlap) {
   const std::string svg = PlanSvg(Diamond());
-  // x, y, width, height of the boxes, from top to bottom.
+  // Matches x, y, width and height of the boxes, from top to bottom.
   const auto boxes =
       Matches(svg, R"re(<rect x="(\d+)" y="(\d+)" width="(\d+)" height="(\d+)" rx)re");
   ASSERT_EQ(boxes.size(), 6u);
   for (size_t b = 1; b < boxes.size(); ++b) {
     EXPECT_GT(boxes[b][1], boxes[b - 1][1] + boxes[b - 1][3]);
   }
-  // inputs-h, h-a, a-b share no line; h-b and a-y skip one box, x-y skips three.
+  // The edges inputs-h, h-a and a-b run between neighbours; h-b and a-y skip one box, x-y skips
+  // three.
   const auto lanes = Matches(svg, R"re(<path d="M(\d+) (\d+) H(\d+) V(\d+) H)re");
   ASSERT_EQ(lanes.size(), 3u);
   for (size_t i = 0; i < lanes.size(); ++i) {
@@ -192,7 +194,7 @@ TEST(PlanView, LoopsAreMarked) {
   const std::string svg = PlanSvg(details);
   EXPECT_THAT(svg, HasSubstr("<title>loop of s turns</title>"));
   EXPECT_THAT(svg, HasSubstr("4 turns</text>"));
-  // x, y, width, height of the frames and of the boxes: each around its own.
+  // Matches x, y, width and height of frames and boxes; each frame must surround its own boxes.
   const auto frames =
       Matches(svg, R"re(<rect x="(\d+)" y="(\d+)" width="(\d+)" height="(\d+)" rx="8")re");
   const auto boxes =

@@ -70,7 +70,7 @@ void Printer::Line(absl::string_view text) {
 }
 
 void Printer::Object(const nlohmann::json& object) {
-  // Names are UTF-8 by the server's rules; anything else is shown, not thrown about.
+  // The server only accepts names in UTF-8; other bytes are replaced instead of throwing.
   Line(object.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace));
 }
 
@@ -216,7 +216,7 @@ void Printer::Model(const v1::Model& model) {
   if (json_) return Object(ModelJson(model));
   const std::string types =
       absl::StrCat(TensorsText(model.inputs()), " -> ", TensorsText(model.outputs()));
-  if (model.version().empty()) {  // of a dry run
+  if (model.version().empty()) {  // a dry run stores no version
     Line(absl::StrCat(model.name(), ": ", types));
   } else {
     Line(absl::StrCat(model.name(), "/", model.version(), model.serving() ? " (serving)" : "", ": ",

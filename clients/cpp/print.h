@@ -1,4 +1,4 @@
-// How the command line shows things: text for people, or with --json one object per line.
+// Prints results of the command line tool: text for people, or with --json one object per line.
 //
 //   Printer out(stdout, /*json=*/false);
 //   out.Model(model);
@@ -33,19 +33,20 @@ class Printer {
 };
 
 nlohmann::json ModelJson(const v1::Model& model);
-// Whether requests share calls; null and empty where no dim was named to join them by.
+// Tells how requests are batched; null and empty for a model without a batch dim.
 nlohmann::json BatchingJson(const v1::Batching& batching);
 std::string BatchingText(const v1::Batching& batching);
 nlohmann::json PlanJson(const v1::PlanInfo& plan);
-// "b=1..1 s=1..128: plan p-12ab", or why the full range's serves it; a line for each bucket.
+// Returns one line per bucket: "b=1..1 s=1..128: plan p-12ab", or why the full-range plan serves
+// it.
 std::vector<std::string> BucketLines(const v1::Model& model);
-// Every field; "search" is null before there is one.
+// Holds every field; "search" is null before there is one.
 nlohmann::json JobJson(const v1::CompileJob& job);
-// Values as numbers in one flat list; those that JSON lacks (nan, inf) as text.
+// Holds the values in one flat list of numbers; nan and inf, which JSON lacks, are text.
 nlohmann::json TensorJson(const std::string& name, const Tensor& tensor);
 
-// "job c1 digits/2: COMPILING_KERNELS, kernel 3 of 12, 45 %", or at its end
-// "job c1 digits/2: DONE, nothing left to try promises a gain: a plan serves ..."
+// Formats a job: "job c1 digits/2: COMPILING_KERNELS, kernel 3 of 12, 45 %", or at its end "job c1
+// digits/2: DONE, nothing left to try promises a gain: a plan serves ..."
 std::string JobText(const v1::CompileJob& job);
 
 }  // namespace athanor::client

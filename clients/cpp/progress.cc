@@ -47,7 +47,7 @@ std::vector<std::string> ProgressLines(const v1::CompileJob& job, int columns, i
       lines.push_back(std::move(line));
     }
   }
-  // The cursor stays in the last column's place, and one row is left for what follows.
+  // The last column is left for the cursor, and one row for the output that follows.
   const size_t width = std::max(columns - 1, 1);
   for (std::string& line : lines) {
     if (line.size() > width) line.resize(width);
@@ -61,7 +61,7 @@ JobProgress::JobProgress(Printer* out)
     : out_(out), terminal_(!out->json() && isatty(STDERR_FILENO) != 0) {}
 
 JobProgress::~JobProgress() {
-  // A watch that broke off: what follows starts on a line of its own.
+  // If watching broke off, later output starts on a new line.
   if (drawn_lines_ > 0 && !IsFinished(shown_)) std::fputc('\n', stderr);
 }
 

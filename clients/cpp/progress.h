@@ -1,4 +1,4 @@
-// A compile job while it runs: redrawn in place on a terminal, lines otherwise.
+// Shows a compile job while it runs: redrawn in place on a terminal, as lines otherwise.
 //
 //   JobProgress progress(&out);
 //   progress.Show(job);       // for each state of the job, the final one included
@@ -12,10 +12,10 @@
 
 namespace athanor::client {
 
-// Follows one job; used by one thread. On a terminal (stderr): a bar and, once there is one, the
-// search; each state, for the next may be seconds away. Otherwise: a line per phase; while
-// SEARCHING one per plan taken and one per kSearchLineSeconds of the budget. JSON: every state. The
-// last line says why the job ended.
+// Follows one job; used by one thread. On a terminal (stderr) draws every state: a bar and, once
+// there is one, the search. Otherwise prints a line per phase and, while SEARCHING, one per adopted
+// plan and one per kSearchLineSeconds of the budget. As JSON prints every state. The last line says
+// why the job ended.
 class JobProgress {
  public:
   static constexpr double kSearchLineSeconds = 5;
@@ -34,7 +34,7 @@ class JobProgress {
   v1::CompileJob shown_;
 };
 
-// What a terminal of `columns` x `rows` shows: lines that fit.
+// Returns the lines for a terminal of `columns` x `rows`, cut to fit.
 std::vector<std::string> ProgressLines(const v1::CompileJob& job, int columns, int rows);
 
 }  // namespace athanor::client

@@ -20,7 +20,7 @@ json Numbers(const google::protobuf::RepeatedField<double>& numbers) {
   return std::vector<double>(numbers.begin(), numbers.end());
 }
 
-// Of the baseline's time; 0 is not known yet.
+// Formats a time as a share of the baseline's; 0 means not known yet.
 std::string ShareText(double share) {
   return share > 0 ? absl::StrFormat("%.1f %%", 100 * share) : "?";
 }
@@ -54,7 +54,7 @@ std::string SharesText(const v1::SearchProgress& search) {
                       ShareText(search.predicted()), ", roofline ", ShareText(search.roofline()));
 }
 
-// What did not go as it should: "14 refused, 2 times over a budget, 1 error"; empty where all did.
+// Lists problems: "14 refused, 2 times over a budget, 1 error"; empty without any.
 std::string TroubleText(const v1::SearchProgress& search) {
   int64_t refused = 0, bans = 0, errors = 0;
   for (const v1::SearchRegion& region : search.regions()) {
@@ -95,7 +95,7 @@ std::string RegionsText(const v1::SearchProgress& search) {
       trouble);
 }
 
-// "1 of 12 forms taken, by contracts_share_operand"; empty where the rules made none.
+// "1 of 12 forms taken, by contracts_share_operand"; empty if the rules made no forms.
 std::string FormsText(const v1::SearchProgress& search) {
   if (!search.forms_error().empty()) {
     return absl::StrCat("no forms by rules: ", search.forms_error());
@@ -111,7 +111,7 @@ void AddRules(const v1::SearchProgress& search, std::vector<std::string>* lines)
   }
 }
 
-// Adds what the rule did in another region.
+// Adds the rule's counts in another region.
 void AddRule(const v1::SearchRule& rule, v1::SearchRule* all) {
   v1::SearchRule sum = rule;
   sum.set_fired(all->fired() + rule.fired());
@@ -136,7 +136,7 @@ std::string RegionText(const v1::SearchRegion& region) {
   return text;
 }
 
-// One value of a list by size, or "-" where it is not known.
+// Formats the list's value at one size, or "-" if it is not known.
 std::string At(const google::protobuf::RepeatedField<double>& seconds, int size) {
   return size < seconds.size() ? SecondsText(seconds[size]) : "-";
 }
@@ -251,14 +251,14 @@ std::string StopReasonText(v1::CompileJob::StopReason reason) {
     case v1::CompileJob::STOP_REASON_UNSPECIFIED:
       return "not finished";
     default:
-      return v1::CompileJob::StopReason_Name(reason);  // of a newer server
+      return v1::CompileJob::StopReason_Name(reason);  // a reason that only a newer server knows
   }
 }
 
 std::string SecondsText(double seconds) {
   constexpr const char* kUnits[] = {"s", "ms", "us", "ns"};
   int unit = 0;
-  // What would be rounded up to 1000 belongs to the larger unit.
+  // A value that would round up to 1000 is shown in the larger unit.
   while (unit < 3 && seconds < 0.9995) {
     seconds *= 1000;
     ++unit;

@@ -239,12 +239,12 @@ TEST(SearchText, RulesAsATable) {
   contracts_share_operand  algebra    exact               40     24       3      2      1     1.00
     last error: c7 is f32[4], c9 is f32[5]
 )");
-  // Whoever watches is told, too.
+  // `watch` shows them too.
   const std::string shown = Joined(ProgressLines(job, 200, 24));
   EXPECT_NE(shown.find("1 rules fired 24 times, 3 refused, 2 times over a budget, 1 error\n"),
             std::string::npos)
       << shown;
-  // What did not fire is in the table only.
+  // Rules that did not fire are only in the table.
   EXPECT_EQ(Joined(SearchReport(job.search())).find("views_rise"), std::string::npos);
 }
 

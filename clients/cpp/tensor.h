@@ -1,4 +1,4 @@
-// A tensor on the client's side, and the dtypes as one table.
+// A tensor on the client's side, and the table of dtypes.
 //
 //   Tensor t{"f32", {2, 3}, std::string(24, '\0')};
 //   CheckTensor(t);                         // bytes fit the shape
@@ -28,29 +28,31 @@ struct Tensor {
 enum class NumberKind : uint8_t { kBool, kSigned, kUnsigned, kFloat };
 
 struct ClientDType {
-  absl::string_view name;      // ours
-  absl::string_view datatype;  // the protocol's
+  absl::string_view name;      // Athanor's name
+  absl::string_view datatype;  // the protocol's name
   absl::string_view npy;       // numpy's descr
   int bytes;
   NumberKind kind;
 };
 
-// Every dtype that can travel in a request.
+// Returns every dtype that can be sent in a request.
 absl::Span<const ClientDType> ClientDTypes();
-const ClientDType* FindDType(absl::string_view name);         // by ours; null if there is none
-const ClientDType* FindDatatype(absl::string_view datatype);  // by the protocol's
+const ClientDType* FindDType(absl::string_view name);  // by Athanor's name; null if there is none
+const ClientDType* FindDatatype(
+    absl::string_view datatype);  // by the protocol's name; null if there is none
 
-// Number of elements; INVALID_ARGUMENT for negative sizes and products beyond int64.
+// Returns the number of elements. INVALID_ARGUMENT for negative sizes and for products beyond
+// int64.
 absl::StatusOr<int64_t> ElementCount(absl::Span<const int64_t> shape);
-// Known dtype, and exactly the bytes that the shape needs.
+// Checks that the dtype is known and that the bytes are exactly as many as the shape needs.
 absl::Status CheckTensor(const Tensor& tensor);
 
-// "f32[2, 3]"
+// Formats a type: "f32[2, 3]".
 std::string TensorTypeText(absl::string_view dtype, absl::Span<const int64_t> shape);
-// Element `i` as text that reads back as the same value: "1.5", "-3", "true", "nan".
+// Returns element `i` as text that parses back to the same value: "1.5", "-3", "true", "nan".
 std::string ElementText(const Tensor& tensor, int64_t i);
-// Appends the number that `text` says to `tensor->bytes`. Floats round to nearest even; an integer
-// outside its dtype is INVALID_ARGUMENT.
+// Parses `text` as a number and appends it to `tensor->bytes`. Floats round to nearest even; an
+// integer out of the dtype's range is INVALID_ARGUMENT.
 absl::Status AppendElement(absl::string_view text, Tensor* tensor);
 
 }  // namespace athanor::client

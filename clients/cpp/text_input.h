@@ -1,8 +1,8 @@
-// Inputs as they are written on a command line.
+// Parses inputs given on a command line.
 //
-//   x=1,2,3          the model's dtype; the one size that is not fixed follows from the count
-//   x[2,2]=1,2,3,4   the sizes said
-//   x=@image.npy     a file of numpy's
+//   x=1,2,3          values; the dtype is the model's, a single free size follows from the count
+//   x[2,2]=1,2,3,4   values with their shape
+//   x=@image.npy     an .npy file
 #ifndef ATHANOR_CLIENTS_CPP_TEXT_INPUT_H_
 #define ATHANOR_CLIENTS_CPP_TEXT_INPUT_H_
 
@@ -16,17 +16,18 @@
 
 namespace athanor::client {
 
-// The input's name and its tensor. INVALID_ARGUMENT names the input and what would be right.
+// Returns the input's name and its tensor. INVALID_ARGUMENT names the input and what would be
+// right.
 absl::StatusOr<std::pair<std::string, Tensor>> ParseInput(absl::string_view text,
                                                           const v1::Model& model);
 
-// "digits", "digits/2", "org/digits" or "org/digits/2": digits behind the last slash are a version.
+// "digits", "digits/2", "org/digits" or "org/digits/2": digits after the last slash are a version.
 struct ModelName {
   std::string name, version;
 };
 ModelName ParseModelName(const std::string& text);
 
-// The bytes of a file; NOT_FOUND, PERMISSION_DENIED and so on with its path.
+// Returns the bytes of a file. NOT_FOUND, PERMISSION_DENIED and other errors name the path.
 absl::StatusOr<std::string> ReadFile(const std::string& path);
 absl::Status WriteFile(const std::string& path, absl::string_view bytes);
 

@@ -34,7 +34,7 @@ void Add(uint64_t number, Sha256* hash) {
 
 std::string DigestOf(const Message& message);
 
-// `index`: of a repeated field, -1 of another one.
+// `index`: the element of a repeated field, else -1.
 void AddValue(const Message& message, const FieldDescriptor& field, int index, Sha256* hash) {
   const Reflection& get = *message.GetReflection();
   const auto number = [&](auto one, auto element) {
@@ -79,7 +79,7 @@ void AddValue(const Message& message, const FieldDescriptor& field, int index, S
 
 std::string DigestOf(const Message& message) {
   Sha256 hash;
-  std::vector<const FieldDescriptor*> fields;  // by number
+  std::vector<const FieldDescriptor*> fields;  // sorted by number
   message.GetReflection()->ListFields(message, &fields);
   for (const FieldDescriptor* field : fields) {
     const int count =
@@ -100,7 +100,7 @@ std::string SealOf(absl::string_view link, int64_t records) {
   return LinkOf(link, counted);
 }
 
-// Fields that have no name here: of a newer format, or smuggled past LinkOf.
+// Finds fields that are unknown here: of a newer format, or smuggled past LinkOf.
 bool HasUnknownFields(const Message& message) {
   const Reflection& get = *message.GetReflection();
   if (!get.GetUnknownFields(message).empty()) return true;
@@ -215,7 +215,7 @@ absl::Status CheckPlanKey(const v1::CachedPlanKey& key) {
 
 bool IsShare(double share) { return std::isfinite(share) && share > 0; }
 
-// What a plan does is read by whoever loads it, which refuses what does not fit together.
+// Checks only the record's own fields. Loading the plan checks that its parts fit together.
 absl::Status CheckPlan(const v1::CachedPlan& plan) {
   if (plan.kernel_keys_size() != plan.plan().kernels_size()) {
     return Invalid("kernel_keys: ", plan.kernel_keys_size(), "; the plan has ",

@@ -1,4 +1,4 @@
-// Plans and ended searches in bundles.
+// Tests of plans and ended searches in bundles.
 #include <functional>
 #include <string>
 
@@ -47,7 +47,7 @@ v1::CacheBundleRecord SearchRecord() {
   return record;
 }
 
-// One record in a bundle that is signed and trusted.
+// Reads a record in a bundle that is signed and trusted.
 absl::Status ReadOne(const v1::CacheBundleRecord& record) {
   BundleWriter writer = BundleWriter::Create(HeaderOf(true), KeyOf(kSeed)).value();
   Chunks chunks = {writer.Header(), writer.Record(record).value()};
@@ -90,7 +90,7 @@ TEST(BundlePlansTest, PlansAndSearchesAreReadFieldByField) {
   EXPECT_THAT(std::string(ReadOne(record).message()), HasSubstr("neither is negative"));
 }
 
-// They hold code: kernels' sources.
+// Plans hold code: kernels' sources.
 TEST(BundlePlansTest, PlansTravelAsBinariesOnly) {
   BundleWriter writer = BundleWriter::Create(HeaderOf(false), std::nullopt).value();
   EXPECT_EQ(writer.Record(PlanRecord()).status().code(), StatusCode::kFailedPrecondition);

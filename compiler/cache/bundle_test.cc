@@ -51,7 +51,7 @@ TEST(BundleTest, AnEmptyBundleIsOne) {
   EXPECT_TRUE(Read({writer.Header(), writer.Trailer().value()}, Terms()).ok());
 }
 
-// A signature of a key that is not trusted gives recipes nothing and takes nothing from them.
+// A signature by a key that is not trusted neither helps nor harms recipes.
 TEST(BundleTest, RecipesOfAnUnknownSigner) {
   BundleReader reader(Terms());
   ASSERT_TRUE(Read(Bundle(false, kSeed), &reader).ok());
@@ -71,7 +71,7 @@ TEST(BundleTest, BinariesOfNobodyTrusted) {
   ExpectRefused(unsigned_bundle, Terms({kSeed}), StatusCode::kPermissionDenied,
                 "bundle: it holds binaries and is not signed");
 
-  // Another one's records under the name of a trusted key.
+  // Records of another writer under the name of a trusted key.
   Chunks forged = Bundle(true, kOtherSeed);
   v1::CacheBundleHeader header = forged[0].header();
   header.set_public_key(KeyOf(kSeed).public_key());
@@ -91,7 +91,7 @@ TEST(BundleTest, BinariesOfNobodyTrusted) {
   trailer->set_signature(KeyOf(kOtherSeed).Sign(signed_text).value());
   ExpectRefused(forged, Terms({kSeed}), StatusCode::kPermissionDenied,
                 "trailer: signature: it is not by the header's key");
-  // The same with the right signature is a bundle: nothing else was wrong with it.
+  // With the right signature it is a bundle: nothing else was wrong with it.
   trailer->set_signature(KeyOf(kSeed).Sign(signed_text).value());
   EXPECT_TRUE(Read(forged, Terms({kSeed})).ok());
 }
@@ -103,7 +103,7 @@ TEST(BundleTest, WritersKeepThePromises) {
   EXPECT_EQ(writer.Record(Kernel(0)).status().code(), StatusCode::kFailedPrecondition);
 }
 
-// Changes one field after the other of the message, of any kind, and says which.
+// Changes the fields of the message one after the other, of any kind, and names each.
 void ForEachChange(Message* message, const std::string& place,
                    const std::function<void(const std::string& place)>& changed) {
   const google::protobuf::Reflection& set = *message->GetReflection();
@@ -126,7 +126,7 @@ void ForEachChange(Message* message, const std::string& place,
         set.SetDouble(message, &field, std::nextafter(set.GetDouble(*message, &field), 1e9));
         break;
       case FieldDescriptor::CPPTYPE_STRING: {
-        // The last character, so that hashes stay hashes.
+        // Changes the last character, so that hashes stay hashes.
         std::string text = set.GetString(*message, &field);
         if (text.empty()) text = "0";
         text.back() = text.back() == '0' ? '1' : '0';
@@ -156,7 +156,7 @@ TEST(BundleTest, EveryFieldIsCovered) {
       ForEachChange(&chunks[i], absl::StrCat("chunk ", i), [&](const std::string& place) {
         const absl::Status status = Read(chunks, terms);
         EXPECT_FALSE(status.ok()) << place;
-        // Its own record is named, whatever follows.
+        // The error names the changed record, whatever follows it.
         if (chunks[i].has_record()) {
           EXPECT_THAT(std::string(status.message()), HasSubstr(absl::StrCat("record ", i - 1)))
               << place;
@@ -173,7 +173,7 @@ TEST(BundleTest, LinksDistinguishMessages) {
   std::set<std::string> links = {LinkOf("", Recipe(0)), LinkOf("x", Recipe(0))};
   v1::CacheBundleRecord record;
   links.insert(LinkOf("", record));
-  record.mutable_recipe();  // empty, but there
+  record.mutable_recipe();  // empty, but set
   links.insert(LinkOf("", record));
   record.mutable_kernel();
   links.insert(LinkOf("", record));
@@ -190,7 +190,7 @@ TEST(BundleTest, LinksDistinguishMessages) {
   EXPECT_EQ(LinkOf("", Recipe(7)), LinkOf("", Recipe(7)));
 }
 
-// LinkOf knows no order for the entries of a map.
+// LinkOf has no order for the entries of a map.
 TEST(BundleTest, NoPartOfABundleIsAMap) {
   std::vector<const Descriptor*> left = {v1::CacheBundleChunk::descriptor()};
   std::set<const Descriptor*> seen;

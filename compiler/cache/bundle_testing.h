@@ -1,4 +1,4 @@
-// Bundles as the tests of this folder write and read them.
+// Writes and reads bundles for the tests of this folder.
 #ifndef ATHANOR_COMPILER_CACHE_BUNDLE_TESTING_H_
 #define ATHANOR_COMPILER_CACHE_BUNDLE_TESTING_H_
 
@@ -62,7 +62,7 @@ inline v1::KernelBinary Kernel(int i) {
   return kernel;
 }
 
-// Three recipes, and two kernels if it is of binaries; signed by `seed` if there is one.
+// Returns three recipes, and two kernels if `binaries`; signed by `seed` unless it is empty.
 inline Chunks Bundle(bool binaries, const std::string& seed) {
   std::optional<Ed25519Key> key;
   if (!seed.empty()) key = KeyOf(seed);

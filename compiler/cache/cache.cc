@@ -41,13 +41,13 @@ int64_t FileBytes(const std::string& path) {
   return bytes;
 }
 
-// What was only to be read is tried again.
+// Also reopens a file that was only readable.
 void OpenIfNeeded(SqliteFile& file) {
   file.Refresh();
   if (file.db() == nullptr || file.state() == FileState::kReadOnly) file.Open();
 }
 
-// How a tier's rows are added up; checks have no bytes of their own.
+// Returns SQL that sums a tier's rows; checks have no bytes of their own.
 std::string SumOf(Tier tier) {
   return absl::StrCat("SELECT COALESCE(SUM(", tier == Tier::kChecks ? "length(key) + 16" : "bytes",
                       "), 0) FROM ", TierName(tier));
@@ -147,7 +147,7 @@ CacheCounts Cache::Counts() const {
 }
 
 void Cache::FlushBeforeMaintenance() {
-  // Rows that cannot be written now are no concern of what is in the file.
+  // Rows that cannot be written now do not matter for the rows in the file.
   Flush(kFlushBeforeMaintenance).IgnoreError();
 }
 

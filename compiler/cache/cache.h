@@ -1,15 +1,15 @@
-// What is remembered between runs: plans, recipes, timings, kernels, passed checks, failures; one
-// SQLite file for all processes of a machine.
+// Memory between runs: plans, recipes, timings, kernels, passed checks, failures.
+// One SQLite file serves all processes of a machine.
 //
 //   std::unique_ptr<Cache> cache = Cache::Open({.path = path}, [](absl::string_view m) { ... });
 //   if (std::optional<PlanRow> row = cache->FindPlan(key)) return row->stored;
 //   ... make it ...
 //   cache->PutPlan(key, row);      // returns at once: the writer thread writes
 //
-// Finds neither write nor fail: without a usable file all is a miss. A row is believed only if its
-// checksum fits; any other is a miss and goes to quarantine. Puts are queued (64 MiB; then the
-// caller waits up to 1 s and the row is dropped and counted), and what is queued is found by this
-// process. A damaged file is moved aside and begun anew. Thread-safe.
+// Finds neither write nor fail: without a usable file everything is a miss. A row whose checksum
+// does not fit is a miss and goes to quarantine. Puts are queued, and queued rows are found by this
+// process. If the queue holds 64 MiB, a Put waits up to 1 s; then the row is dropped and counted. A
+// damaged file is moved aside and a new one begun. Thread-safe.
 #ifndef ATHANOR_COMPILER_CACHE_CACHE_H_
 #define ATHANOR_COMPILER_CACHE_CACHE_H_
 
@@ -40,39 +40,40 @@
 namespace athanor {
 
 struct CacheOptions {
-  std::string path;                        // empty: a cache that holds nothing
-  int64_t limit_bytes = int64_t{2} << 30;  // of the file; 0: none
-  LeaseOptions leases;                     // `wake` is set here
+  std::string path;                        // empty: the cache holds nothing
+  int64_t limit_bytes = int64_t{2} << 30;  // of the file; 0: no limit
+  LeaseOptions leases;                     // Cache sets `wake`
 };
 
 struct PlanRow {
   internal::StoredPlan stored;
-  bool incumbent = false;        // the best of its key and conditions so far
-  double share_of_baseline = 1;  // its time by the baseline's, with 95 % bounds
+  bool incumbent = false;        // the best plan of its key and conditions so far
+  double share_of_baseline = 1;  // its time as a share of the baseline's, with 95 % bounds
   double low = 1;
   double high = 1;
   std::string compared_with;     // how it was verified: "kernels", "f64 plan", ...
-  bool conditions_equal = true;  // of a found row: no search is due
+  bool conditions_equal = true;  // set by Find; true: no search is due
 };
 
 struct TimingRow {
   std::vector<double> seconds, low, high;  // by size
   int32_t rounds = 0;
-  bool checked = false;  // else it may not serve
+  bool checked = false;  // false: it may not serve
 };
 
 struct FailureRow {
   absl::Status status;
-  std::string about;  // FailureAbout, where Explain is to show it
+  std::string about;  // FailureAbout, if Explain should show it
 };
-// "graph 12ab...: kernel 7"
+// Returns "graph 12ab...: kernel 7".
 std::string FailureAbout(absl::string_view graph_hash, absl::string_view what);
 enum class FailureKind : uint8_t { kLower, kCompile, kCheck, kMeasure, kPlanCheck, kLoad };
 absl::string_view FailureKindName(FailureKind kind);  // "plan_check"
-// How long a failure is believed, in microseconds; 0: it is not remembered.
+// Returns how long a failure is remembered, in microseconds; 0: not at all.
 int64_t FailureLifetime(absl::StatusCode code);
 
-// Of one search of all that may be made for a plan's key, its conditions included; 32 bytes.
+// Returns the key of one of the searches that can be made for a plan's key under its conditions; 32
+// bytes.
 std::string SearchKeyOf(const PlanKey& key, const v1::SearchOptions& options);
 
 struct SearchState {
@@ -83,9 +84,9 @@ struct SearchState {
 
 enum class MissReason : uint8_t { kAbsent, kGate, kBadRow, kExpired, kNoCache, kBusy };
 inline constexpr int kMissReasonCount = 6;
-absl::string_view MissReasonName(MissReason reason);  // a word for metrics: "bad_row"
+absl::string_view MissReasonName(MissReason reason);  // for metrics: "bad_row"
 
-// What this process has counted since it opened the cache, and the size of the file.
+// Counters of this process since it opened the cache, and the size of the file.
 struct CacheCounts {
   struct Tier {
     absl::string_view name;  // as in CacheStat
@@ -100,25 +101,25 @@ struct CacheCounts {
 
 enum class ExportStage : uint8_t { kRecipes, kPlans, kSearches, kKernels, kEnd };
 
-// What is exported, and how far that has come.
+// Selection of what to export, and the progress of the export.
 struct ExportCursor {
-  int64_t semantics_version = 0;  // recipes of others mean something else
+  int64_t semantics_version = 0;  // recipes of other versions have another meaning
   int64_t recipe_format = 0;
-  bool binaries = false;  // kernels and plans, too
-  // Only what these name: the best plan under each condition and the baselines, the searches that
-  // have ended, and the plans' kernels. REQUIRES: binaries.
+  bool binaries = false;  // also exports kernels and plans
+  // Exports only what these keys name: the best plan under each condition and the baselines, the
+  // searches that have ended, and the plans' kernels. REQUIRES: binaries.
   std::optional<std::vector<PlanKey>> of = std::nullopt;
-  // Moved on by Cache::Export.
+  // Progress, advanced by Cache::Export.
   ExportStage stage = ExportStage::kRecipes;
-  int64_t rowid = 0;                      // of everything
-  size_t next = 0;                        // of `of` and `kernels`
+  int64_t rowid = 0;                      // in the stage's table, if everything is exported
+  size_t next = 0;                        // index in `of` or `kernels`
   std::vector<std::string> kernels = {};  // KernelKey::Hash, each once
 };
 
 struct BundleOrigin {
   int64_t semantics_version = 0;
   std::string origin;  // for people
-  std::string digest;  // 32 bytes, the bundle's name
+  std::string digest;  // 32 bytes; identifies the bundle
 };
 
 class CacheReader;
@@ -126,27 +127,29 @@ class CacheWriter;
 
 class Cache {
  public:
-  using Report = SqliteFile::Report;  // from any thread
+  using Report = SqliteFile::Report;  // called from any thread
 
   static std::unique_ptr<Cache> Open(CacheOptions options, Report report);
-  ~Cache();  // writes what is queued
+  ~Cache();  // writes the queued rows
   Cache(const Cache&) = delete;
   Cache& operator=(const Cache&) = delete;
 
-  // Of equal conditions first, of those the incumbent; `why`, if given, is set on a miss.
+  // Returns the best row: equal conditions first, then the incumbent. Sets `why`, if given, on a
+  // miss.
   std::optional<PlanRow> FindPlan(const PlanKey& key, MissReason* why = nullptr);
   std::optional<PlanRow> FindPlanById(const PlanKey& key, absl::string_view plan_id);
-  std::vector<PlanRow> Plans(const PlanKey& key);  // in the order of FindPlan
-  // As Plans, without their bodies: of `stored` only plan_id, kind, how.disabled_rules and
-  // kernel_keys. No checksum is looked at and nothing counted: to see whether to look further.
+  std::vector<PlanRow> Plans(const PlanKey& key);  // all, in the order of FindPlan
+  // As Plans, without bodies: `stored` has only plan_id, kind, how.disabled_rules and kernel_keys.
+  // Checks no checksum and counts nothing; for deciding whether to look further.
   std::vector<PlanRow> PlanHeads(const PlanKey& key);
-  // With `row.incumbent` the one before is none any more. A plan of the same id is replaced.
+  // Adds a plan, replacing one with the same id. With `row.incumbent` it replaces the incumbent.
   void PutPlan(const PlanKey& key, const PlanRow& row);
-  // Puts all rows of this plan aside, whatever they were made under: it is wrong. OK once no Find
-  // of any process gives it.
+  // Puts all rows of a wrong plan into quarantine, whatever conditions they were made under.
+  // Returns OK once no Find of any process returns it.
   absl::Status QuarantinePlan(const PlanKey& key, absl::string_view plan_id, absl::string_view why);
 
-  // This key's first, and of those `machine`'s; then the same region's in other boxes.
+  // Returns at most `most` recipes: those of this key first, of those `machine`'s first; then those
+  // of the same region in other boxes.
   std::vector<v1::RegionRecipe> FindRecipes(const RecipeKey& key, const v1::Target& machine,
                                             size_t most);
   void PutRecipe(const RecipeKey& key, const v1::RegionRecipe& recipe,
@@ -155,18 +158,18 @@ class Cache {
   std::optional<TimingRow> FindTiming(const TimingKey& key, MissReason* why = nullptr);
   void PutTiming(const TimingKey& key, const TimingRow& row);
 
-  // The bytes of a compiled kernel, at most 256 MiB of which are kept.
+  // Returns the bytes of a compiled kernel. Objects above 256 MiB are not kept.
   std::optional<std::string> FindKernel(const KernelKey& key, MissReason* why = nullptr);
   void PutKernel(const KernelKey& key, absl::string_view object);
-  bool HasKernel(absl::string_view key);  // KernelKey::Hash; counts nothing
+  bool HasKernel(absl::string_view key);  // `key`: KernelKey::Hash; counts nothing
 
-  // Whether the check with this CheckKey has passed before.
+  // Reports whether the check with this CheckKey has passed before.
   bool HasPassed(absl::string_view check_key);
   void PutPassed(absl::string_view check_key);
 
   std::optional<FailureRow> FindFailure(absl::string_view key, FailureKind kind,
                                         MissReason* why = nullptr);
-  // When it expires follows from the code; some are not kept at all.
+  // Remembers a failure for FailureLifetime of its code.
   void PutFailure(absl::string_view key, FailureKind kind, const FailureRow& row);
 
   std::optional<SearchState> FindSearch(const PlanKey& key, const v1::SearchOptions& options);
@@ -177,31 +180,31 @@ class Cache {
   void PutTarget(absl::string_view machine, absl::string_view tuner,
                  const internal::TargetReply& reply);
 
-  // OK once everything queued before is in the file, else why not.
+  // Returns OK once everything queued before is in the file, else the reason why not.
   absl::Status Flush(std::chrono::milliseconds limit);
-  // Who makes what, of all processes: so that it is done once. No Lease outlives the cache.
+  // Leases, by which processes avoid doing the same work twice. No Lease may outlive the cache.
   LeaseTable& leases() { return leases_; }
   int64_t data_version();  // changes when another process has written; -1 without a file
 
-  // Adds up all rows of all tiers, while Finds wait: for those who ask once.
+  // Sums up all rows of all tiers, while Finds wait: for occasional callers.
   v1::CacheStat Stat();
-  // Asks no table, so whoever asks every second disturbs nobody.
+  // Reads no table, so it can be called every second.
   CacheCounts Counts() const;
-  // Why FindPlan hits or misses, and what searches of its graph do not try since it failed;
-  // `bucket` is left to the caller.
+  // Explains why FindPlan hits or misses, and what searches of its graph leave out after failures.
+  // The caller sets `bucket`.
   v1::BucketExplanation Explain(const PlanKey& key);
-  // These four look at what this process has still to write, too. FAILED_PRECONDITION: no usable
+  // The next four first write the rows that this process has queued. FAILED_PRECONDITION: no usable
   // file.
   absl::StatusOr<v1::CacheVerification> Verify(bool quarantine);
   absl::StatusOr<v1::CollectGarbageReply> CollectGarbage(const v1::CollectGarbageRequest& request);
-  // The next records for a bundle, without links, some MiB of them: recipes, then plans, searches
-  // and kernels where they are wanted; none: the end. Bad rows are left out.
+  // Returns the next records for a bundle, without links, some MiB of them: recipes, then plans,
+  // searches and kernels if they are wanted. Empty: the end. Leaves out bad rows.
   absl::StatusOr<std::vector<v1::CacheBundleRecord>> Export(ExportCursor* at);
-  // All of a bundle's records, or none. What is here already stays.
+  // Imports all of a bundle's records, or none. Existing rows stay.
   absl::StatusOr<v1::ImportCacheReply> Import(absl::Span<const v1::CacheBundleRecord> records,
                                               const BundleOrigin& from);
 
-  // Counted by whoever compiles and measures, for Stat.
+  // Counters for Stat, updated by the callers that compile and measure.
   struct Work {
     std::atomic<int64_t> kernels_compiled{0};
     std::atomic<int64_t> candidates_measured{0};
@@ -214,7 +217,8 @@ class Cache {
  private:
   Cache(CacheOptions options, const Report& report);
 
-  // At most `most` in the order of FindPlan; of `plan_id` only, where it is not empty.
+  // Returns at most `most` rows in the order of FindPlan, only those of `plan_id` unless it is
+  // empty.
   std::vector<PlanRow> ReadPlans(const PlanKey& key, absl::string_view plan_id, size_t most,
                                  MissReason* why);
   v1::BucketExplanation ExplainPlan(const PlanKey& key);
@@ -226,13 +230,13 @@ class Cache {
   LeaseOptions WithWake();
 
   const CacheOptions options_;
-  // Taking a lease must not wait for the queue of writes.
+  // For leases: taking one must not wait for the queue of writes.
   Mutex lease_mu_;
   SqliteFile lease_file_ ABSL_GUARDED_BY(lease_mu_);
   LeaseTable leases_;
   const std::unique_ptr<CacheWriter> writer_;
   const std::unique_ptr<CacheReader> reader_;
-  // For what takes long: neither Finds nor Puts wait for it.
+  // For long operations: neither Finds nor Puts wait for them.
   Mutex maintenance_mu_;
   SqliteFile maintenance_ ABSL_GUARDED_BY(maintenance_mu_);
   Work work_;

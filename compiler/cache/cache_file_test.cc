@@ -1,4 +1,4 @@
-// Files of before and of later, damaged, deleted, full, or none at all.
+// Tests of files of other schemas, and of files that are damaged, deleted, full or missing.
 #include <sqlite3.h>
 #include <sys/mount.h>
 
@@ -105,7 +105,7 @@ TEST_F(CacheFileTest, AFullQueueDropsAndCounts) {
   ASSERT_EQ(sqlite3_open(path_.c_str(), &other), SQLITE_OK);
   ASSERT_EQ(sqlite3_exec(other, "BEGIN IMMEDIATE", nullptr, nullptr, nullptr), SQLITE_OK);
   const std::string object(std::size_t{30} << 20, 'x');
-  // Some are in flight, some queued; the rest does not fit.
+  // Some are being written, some are queued; the others do not fit.
   for (int i = 0; i < 5; ++i) cache->PutKernel(TestKernelKey(i), object);
   ASSERT_EQ(sqlite3_exec(other, "COMMIT", nullptr, nullptr, nullptr), SQLITE_OK);
   sqlite3_close(other);
@@ -126,7 +126,7 @@ TEST_F(CacheFileTest, ARowThatCannotBeWrittenCostsNoOther) {
   cache->PutPassed(std::string(32, 'c'));
   cache->PutTiming(TestTimingKey(1), {{1}, {1}, {1}, 1, true});
   EXPECT_EQ(cache->Flush(kLong).code(), absl::StatusCode::kFailedPrecondition);
-  EXPECT_TRUE(cache->Flush(kLong).ok());  // nothing was lost since
+  EXPECT_TRUE(cache->Flush(kLong).ok());  // nothing was lost since then
   EXPECT_EQ(cache->Stat().writes_dropped(), 1);
   EXPECT_EQ(cache->FindKernel(TestKernelKey(1)), TestObject(1));
   EXPECT_EQ(cache->FindKernel(TestKernelKey(2)), std::nullopt);
@@ -134,7 +134,7 @@ TEST_F(CacheFileTest, ARowThatCannotBeWrittenCostsNoOther) {
   EXPECT_EQ(Number("SELECT count(*) FROM timings"), 1);
 }
 
-// Damage of every kind, found on opening or only on the way: never a crash, never a wrong object.
+// Damage of every kind, found when the file is opened or later: never a crash or a wrong object.
 TEST_F(CacheFileTest, DamageAnywhere) {
   for (int round = 0; round < 60; ++round) {
     SCOPED_TRACE(round);
@@ -159,7 +159,7 @@ TEST_F(CacheFileTest, DamageAnywhere) {
         const std::optional<std::string> object = cache->FindKernel(TestKernelKey(i));
         if (object) EXPECT_EQ(*object, TestObject(i));
       }
-      // Found as it was put, or not at all.
+      // The plan is found as it was put, or not at all.
       const std::optional<PlanRow> plan = cache->FindPlan(TestPlanKey(1));
       if (plan) EXPECT_EQ(plan->stored.plan().plan_id(), "p-1");
     };
@@ -173,7 +173,7 @@ TEST_F(CacheFileTest, DamageAnywhere) {
     if (mended.ok()) {
       EXPECT_EQ(mended->database(), "ok");
       EXPECT_EQ(mended->bad_size(), 0) << mended->ShortDebugString();
-    } else {  // it is no cache any more
+    } else {  // the file is no cache any more
       EXPECT_NE(cache->Stat().state(), v1::CacheStat::USABLE) << mended.status();
     }
   }
@@ -222,7 +222,7 @@ TEST_F(CacheFileTest, AFullDiskLosesNoRowThatWasWritten) {
             "");
 }
 
-// Looks until it is there; what cannot be read is tried again every two seconds.
+// Looks until the kernel is found; a file that cannot be read is tried again every two seconds.
 bool FindsAgain(Cache& cache, int i) {
   for (int tries = 0; tries < 3000; ++tries) {
     if (cache.FindKernel(TestKernelKey(i)) == TestObject(i)) return true;
@@ -313,7 +313,7 @@ TEST_F(CacheFileTest, AFileOfAnotherProgramIsLeftAlone) {
   Execute("PRAGMA application_id=0");
   EXPECT_EQ(Open()->Stat().state(), v1::CacheStat::USABLE);
   EXPECT_GT(Number("PRAGMA application_id"), 0);
-  // As those that were made before files had ids.
+  // A file made before files had ids.
   Execute("PRAGMA application_id=0");
   EXPECT_EQ(Open()->Stat().state(), v1::CacheStat::USABLE);
 }

@@ -1,4 +1,4 @@
-// What the tests of Cache share: a cache in a folder of its own, and a row of each tier.
+// Fixture for the tests of Cache: a cache in a folder of its own, and a row of each tier.
 #ifndef ATHANOR_COMPILER_CACHE_CACHE_FIXTURE_H_
 #define ATHANOR_COMPILER_CACHE_CACHE_FIXTURE_H_
 
@@ -21,7 +21,7 @@
 
 namespace athanor {
 
-inline constexpr std::chrono::seconds kLong{60};  // of a Flush that nothing holds up
+inline constexpr std::chrono::seconds kLong{60};  // for a Flush that nothing delays
 
 class CacheTest : public ::testing::Test {
  protected:
@@ -41,7 +41,7 @@ class CacheTest : public ::testing::Test {
     MutexLock lock(mu_);
     return reports_;
   }
-  // On the file, beside the cache.
+  // Runs SQL on the file through a connection of its own.
   void Execute(const std::string& sql) {
     sqlite3* db = nullptr;
     ASSERT_EQ(sqlite3_open(path_.c_str(), &db), SQLITE_OK);
@@ -89,12 +89,12 @@ inline internal::TargetReply TestReply() {
   return reply;
 }
 
-// One row of each tier: how it is put, whether it is found as it was put, which bytes can go bad.
+// A row of each tier: how to put it, whether it is found as it was put, and damages to it.
 struct TierCase {
   std::string tier;
   std::function<void(Cache&)> put;
   std::function<bool(Cache&)> found;
-  std::vector<std::string> damages;  // SET clauses
+  std::vector<std::string> damages;  // SET clauses, each of which makes the row bad
 };
 
 inline const std::vector<TierCase>& TierCases() {

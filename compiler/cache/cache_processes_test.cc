@@ -1,4 +1,4 @@
-// Several processes on one cache file, and processes that are killed while they write.
+// Tests of several processes on one cache file, and of processes that are killed while they write.
 #include <signal.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -44,7 +44,7 @@ PlanRow PlanOf(int i, int thread) {
   return row;
 }
 
-// Puts rows of several tiers and finds them again; false: one was not as it was put.
+// Puts rows of several tiers and finds them again. Returns false if one was not as it was put.
 bool WriteAndRead(Cache& cache, int thread, int rounds) {
   for (int round = 0; round != rounds; ++round) {
     for (int n = 0; n < kKeys; ++n) {
@@ -65,7 +65,7 @@ bool WriteAndRead(Cache& cache, int thread, int rounds) {
   return true;
 }
 
-// Of a child process: 0 if all was as it was put and in the file at the end.
+// Runs in a child process. Returns 0 if all rows were as they were put, and in the file at the end.
 int RunThreads(const std::string& path, int rounds) {
   int reports = 0;
   std::atomic<bool> right = true;
@@ -113,7 +113,7 @@ TEST_F(CacheProcessesTest, TwoProcessesOfEightThreadsShareAFile) {
 
 TEST_F(CacheProcessesTest, ThreadsShareACache) { EXPECT_EQ(RunThreads(path_, 2), 0); }
 
-// What another process wrote is noticed without reading it.
+// A write of another process is noticed without reading the row.
 TEST_F(CacheProcessesTest, AnotherProcessesRowsChangeTheDataVersion) {
   int reports = 0;
   auto cache = OpenQuiet(path_, &reports);
@@ -146,7 +146,7 @@ TEST_F(CacheProcessesTest, KilledAtTwoHundredPointsWhileWriting) {
     ASSERT_TRUE(found.ok()) << found.status();
     EXPECT_EQ(found->bad_size(), 0) << found->DebugString();
     EXPECT_EQ(found->database(), "ok");
-    // What was in the file before the kill still is.
+    // Rows that were in the file before the kill are still there.
     if (round > 0) {
       EXPECT_EQ(cache->FindKernel(TestKernelKey(1000 + round - 1)), TestObject(round - 1));
     }

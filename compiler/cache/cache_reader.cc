@@ -51,7 +51,7 @@ CacheReader::Outcome CacheReader::Select(Tier tier, absl::string_view where,
   }
   outcome.bad = static_cast<int64_t>(bad.size());
   counts_[static_cast<size_t>(tier)].bad_rows += outcome.bad;
-  // Outside the lock: where the queue of writes is full this waits.
+  // Without the lock: Quarantine waits while the queue of writes is full.
   for (BadRow& row : bad) writer_.Quarantine(std::move(row));
   return outcome;
 }

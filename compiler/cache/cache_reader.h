@@ -1,4 +1,4 @@
-// The connection that Finds read through, and what they count. For the files of this folder.
+// The connection that Finds read through, and their counters. For the files of this folder.
 #ifndef ATHANOR_COMPILER_CACHE_CACHE_READER_H_
 #define ATHANOR_COMPILER_CACHE_CACHE_READER_H_
 
@@ -19,36 +19,36 @@
 
 namespace athanor {
 
-// Thread-safe. Writes nothing itself: bad rows and what was used go to `writer`.
+// Thread-safe. Writes nothing itself: hands bad rows and use marks to `writer`.
 class CacheReader {
  public:
-  // Opens nothing while the writer finds no usable file: that has been reported.
+  // Opens nothing while the writer has no usable file: the writer has reported that.
   CacheReader(std::string path, CacheWriter* writer, SqliteFile::Report report);
 
   struct Outcome {
     bool readable = false;
     bool busy = false;
     int64_t bad = 0;  // rows whose checksums did not fit
-    // Of a miss; kAbsent where the file was read and had nothing.
+    // Returns the reason of a miss; kAbsent if the file was read and had no row.
     MissReason Reason() const;
   };
-  // Rows `where` (see SelectRows) with fitting checksums, until `take` says false; the others go to
-  // quarantine. Those that were taken count as used.
+  // Reads the rows `where` (see SelectRows) whose checksums fit, until `take` returns false. Rows
+  // that are read count as used; bad rows go to quarantine.
   Outcome Select(Tier tier, absl::string_view where, absl::Span<const Value> bound,
                  absl::FunctionRef<bool(const RowView&)> take);
-  // The rows of `sql`, a SELECT, as they are: no checksum is looked at.
+  // Reads the rows of `sql`, a SELECT, without checking checksums.
   Outcome Read(absl::string_view sql, absl::Span<const Value> bound,
                absl::FunctionRef<void(const Statement&)> take);
-  // Whether `sql`, a SELECT, gives a row.
+  // Reports whether `sql`, a SELECT, gives a row.
   bool Exists(absl::string_view sql, absl::Span<const Value> bound);
-  // The first column of its first row; nullopt without one.
+  // Returns the first column of the first row; nullopt if there is none.
   std::optional<int64_t> Integer(absl::string_view sql, absl::Span<const Value> bound);
 
-  // One lookup of a tier; on a miss its reason goes to `why`, if given.
+  // Count one lookup of a tier. A miss sets `why`, if given, to its reason.
   void CountHit(Tier tier);
   void CountMiss(Tier tier, MissReason reason, MissReason* why);
-  void CountBad(Tier tier, int64_t rows);  // found wrong by others than the checksum
-  // hits, misses by reason, bad rows.
+  void CountBad(Tier tier, int64_t rows);  // bad in another way than by checksum
+  // Adds hits, misses by reason, and bad rows.
   void AddCounts(Tier tier, v1::CacheStat::TierStat* stat) const;
   CacheCounts::Tier TierCounts(Tier tier) const;  // takes no lock
 
@@ -56,7 +56,7 @@ class CacheReader {
   absl::Status Execute(const std::string& sql);
 
  private:
-  // Whether the file can be read now; opens it when the writer has.
+  // Reports whether the file can be read now; opens it if the writer has reopened it.
   bool Readable() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
 
   struct Counts {
@@ -68,7 +68,7 @@ class CacheReader {
   CacheWriter& writer_;
   Mutex mu_;
   SqliteFile file_ ABSL_GUARDED_BY(mu_);
-  int64_t opened_ ABSL_GUARDED_BY(mu_) = 0;  // what the writer's opened() was then
+  int64_t opened_ ABSL_GUARDED_BY(mu_) = 0;  // writer_.opened() at that time
   std::array<Counts, kTierCount> counts_;
 };
 

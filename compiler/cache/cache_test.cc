@@ -1,4 +1,4 @@
-// What each tier remembers, what it does not believe, and how little a hit costs.
+// Tests of what each tier remembers and what it refuses, and of the cost of a hit.
 #include "compiler/cache/cache.h"
 
 #include <sqlite3.h>
@@ -95,13 +95,13 @@ TEST_F(CacheTest, ABadByteIsAMissAndARowInQuarantine) {
   }
 }
 
-// The write-ahead log and the file are the bytes they were.
+// Neither the write-ahead log nor the file changes by a byte.
 TEST_F(CacheTest, AHitWritesNothing) {
   auto cache = Open();
   for (const TierCase& tier : TierCases()) tier.put(*cache);
   cache->PutPassed(std::string(32, 'c'));
   ASSERT_TRUE(cache->Flush(kLong).ok());
-  // Rows of long ago: also the wish to say that they were used must wait.
+  // Rows used long ago: even their use marks must wait.
   for (const TierCase& tier : TierCases()) Execute("UPDATE " + tier.tier + " SET used_us = 7");
   Execute("UPDATE checks SET used_us = 7");
   const auto bytes = [this] {
@@ -126,7 +126,7 @@ TEST_F(CacheTest, AHitWritesNothing) {
   EXPECT_EQ(cache->data_version(), version);
   EXPECT_EQ(bytes(), before);
   EXPECT_EQ(time(), time_before);
-  // With the next row it is said.
+  // The marks are written with the next row.
   cache->PutPassed(std::string(32, 'd'));
   ASSERT_TRUE(cache->Flush(kLong).ok());
   for (const TierCase& tier : TierCases()) {
@@ -162,7 +162,7 @@ TEST_F(CacheTest, APlanOfEqualConditionsGoesFirstAndOfThoseTheIncumbent) {
     cache->PutPlan(here, best);
     settle();
     cache->PutPlan(here, TestPlan("p-slower"));
-    cache->PutPlan(here, TestPlan("p-best"));  // once more: it stays the incumbent
+    cache->PutPlan(here, TestPlan("p-best"));  // put again: it stays the incumbent
     settle();
     EXPECT_EQ(cache->FindPlan(here)->stored.plan().plan_id(), "p-best");
     EXPECT_TRUE(cache->FindPlan(here)->incumbent);
@@ -266,7 +266,7 @@ TEST_F(CacheTest, RecipesOfThisKeyAndMachineComeFirst) {
     EXPECT_THAT(genomes, ElementsAre("fast", "slow", "elsewhere", "other box"));
     EXPECT_EQ(cache->FindRecipes(TestRecipeKey(1), TestTarget(), 2).size(), 2u);
   }
-  // What another machine says of a recipe of ours changes nothing.
+  // Another machine's time of a recipe of ours changes nothing.
   cache->PutRecipe(TestRecipeKey(1), TestRecipe("fast", 0.99), "bundle 12");
   ASSERT_TRUE(cache->Flush(kLong).ok());
   EXPECT_EQ(cache->FindRecipes(TestRecipeKey(1), TestTarget(), 1)[0].share_of_baseline(), 0.4);
@@ -288,7 +288,7 @@ TEST_F(CacheTest, FailuresExpireAndAClockThatWasWrongKeepsNone) {
   EXPECT_EQ(Number("SELECT expires_us - created_us BETWEEN 86399000000 AND 86401000000"
                    " FROM failures"),
             1);
-  // As they would be read 400 days later and 400 days earlier: the rows move, not the clock.
+  // Reads the failure as 400 days later and 400 days earlier: moves the rows, not the clock.
   constexpr int64_t kDays = int64_t{400} * 86400 * 1000000;
   for (const int64_t shift : {-kDays, kDays}) {
     CacheRow row{.tier = Tier::kFailures, .key = ""};
@@ -325,7 +325,7 @@ TEST_F(CacheTest, SearchesAreKnownByTheirOptionsAndConditions) {
 
 TEST_F(CacheTest, LeasesAreHeldThroughTheFileAndShown) {
   CacheOptions options{.path = path_};
-  options.leases.timeout = std::chrono::seconds(5);  // a busy machine beats late
+  options.leases.timeout = std::chrono::seconds(5);  // a busy machine may beat late
   auto one = Cache::Open(options, [](absl::string_view) {});
   auto two = Cache::Open(options, [](absl::string_view) {});
   absl::StatusOr<Lease> lease = one->leases().Take("key", "plan", "model m");
@@ -340,7 +340,7 @@ TEST_F(CacheTest, LeasesAreHeldThroughTheFileAndShown) {
   EXPECT_TRUE(stat.leases(0).ours());
   ASSERT_EQ(others.leases_size(), 1);
   EXPECT_FALSE(others.leases(0).ours());
-  // The writer thread says that it is still wanted.
+  // The writer thread renews the lease.
   while (Number("SELECT count(*) FROM leases WHERE beat_boot_us > taken_boot_us") == 0)
     usleep(1000);
   EXPECT_TRUE(lease->valid());

@@ -1,4 +1,4 @@
-// What the tests of this folder share: rows that follow from a number.
+// Rows for the tests of this folder, derived from a number.
 #ifndef ATHANOR_COMPILER_CACHE_CACHE_TESTING_H_
 #define ATHANOR_COMPILER_CACHE_CACHE_TESTING_H_
 
@@ -34,7 +34,7 @@ inline KernelKey TestKernelKey(int i) {
   return MakeKernelKey(absl::StrCat("void k", i, "(void) {}"), TestTarget(), "-O3", "clang 19.1.7");
 }
 
-// Bytes that follow from i, of a size that spreads over several pages.
+// Returns bytes derived from i, of a size that spreads over several pages.
 inline std::string TestObject(int i) {
   std::string object(5000 + 777 * (i % 40), '\0');
   uint32_t state = static_cast<uint32_t>(i) * 2654435761u + 1;
@@ -53,7 +53,7 @@ inline PlanKey TestPlanKey(int graph) {
   return key;
 }
 
-// A plan that names the kernels `first` and `first` + 1.
+// Returns a plan that names the kernels `first` and `first` + 1.
 inline PlanRow TestPlan(const std::string& id, int first = 0) {
   PlanRow row;
   row.stored.mutable_plan()->set_plan_id(id);

@@ -10,10 +10,10 @@
 namespace athanor {
 namespace {
 
-// A transaction of at most this much: others may want to write, too.
+// Limits of a transaction, so that other processes can write too.
 constexpr size_t kMostBatch = 256;
 constexpr int64_t kMostBatchBytes = int64_t{16} << 20;
-constexpr int kMostTries = 5;  // while another process writes; each waits busy_milliseconds
+constexpr int kMostTries = 5;  // while another process writes; each try waits busy_milliseconds
 constexpr size_t kMostMarks = 100000;
 
 }  // namespace
@@ -100,7 +100,7 @@ void CacheWriter::Enqueue(Job job, int64_t bytes) {
 
 void CacheWriter::Used(Tier tier, int64_t rowid, int64_t used_us) {
   const int64_t now = WallMicroseconds();
-  // Also where the clock was set back since.
+  // Also marks the row if the clock was set back since.
   if (used_us <= now && now - used_us < kUsedMicroseconds) return;
   MutexLock lock(mu_);
   if (used_.size() < kMostMarks) used_[{tier, rowid, ""}] = now;
@@ -178,7 +178,7 @@ void CacheWriter::WaitForWork(MutexLock& lock) {
       lock.Unlock();
       const std::optional<std::chrono::milliseconds> next = options_.beat();
       lock.Lock();
-      // A Wake meanwhile is sooner.
+      // Keeps the time of a Wake that came meanwhile: it is sooner.
       if (next && !beat_at_) beat_at_ = std::chrono::steady_clock::now() + *next;
       continue;
     }
@@ -224,7 +224,7 @@ std::pair<int64_t, absl::Status> CacheWriter::Write(const Batch& batch, const Ma
   if (absl::IsDataLoss(status)) status = WriteOnce(batch, marks);  // into the new file
   if (status.ok()) return {0, status};
   if (absl::IsUnavailable(status) || batch.size() < 2) return {batch.size(), status};
-  // One row must not cost the others.
+  // Writes row by row, so that a row which fails does not cost the others.
   int64_t dropped = 0;
   absl::Status last;
   for (const Job& job : batch) {
@@ -265,9 +265,10 @@ absl::Status CacheWriter::WriteMarks(const Marks& marks) {
 void CacheWriter::KeepToLimit() {
   if (options_.limit_bytes <= 0 || file_.db() == nullptr) return;
   if (UsedBytes(file_) <= options_.limit_bytes) return;
-  // With room for what comes, so that this is seldom.
+  // Leaves room for the next rows, so that this is rare.
   GarbageOptions options{.limit_bytes = options_.limit_bytes - options_.limit_bytes / 10};
-  // What does not fit now is over the limit until the next batch; Failed has reported why.
+  // Rows that could not be removed stay above the limit until the next batch; Failed has reported
+  // the reason.
   CollectGarbage(file_, options).status().IgnoreError();
 }
 

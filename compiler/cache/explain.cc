@@ -1,4 +1,4 @@
-// Why a plan was found or not: what is in the file beside what was asked for; what searches of its
+// Explains why a plan was found or not: the nearest rows in the file, and what searches of its
 // graph leave out.
 #include <algorithm>
 #include <string>
@@ -21,7 +21,7 @@ constexpr int64_t kMinute = int64_t{60} * 1000 * 1000;
 struct Nearest {
   std::string plan_id;
   std::vector<KeyDifference> differences;
-  int64_t gates = 0;  // of the differences
+  int64_t gates = 0;  // number of differences that gate
   std::string kernel_keys;
 
   bool NearerThan(const Nearest& other) const {

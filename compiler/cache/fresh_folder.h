@@ -1,4 +1,4 @@
-// A folder for one test, empty.
+// An empty folder for one test.
 #ifndef ATHANOR_COMPILER_CACHE_FRESH_FOLDER_H_
 #define ATHANOR_COMPILER_CACHE_FRESH_FOLDER_H_
 
@@ -13,7 +13,7 @@
 
 namespace athanor {
 
-// Named after the test that runs and its process, which removes it.
+// Returns a new folder named after the running test and its process; the caller removes it.
 inline std::string FreshFolder() {
   const auto* info = ::testing::UnitTest::GetInstance()->current_test_info();
   std::string name = absl::StrCat(info->test_suite_name(), info->name(), getpid());

@@ -19,10 +19,10 @@ namespace {
 
 struct Stage {
   Tier tier;
-  const char* where;  // SQL: which rows may go, those used longest ago first
+  const char* where;  // SQL: rows that may be removed
 };
 
-// Which kernels are still named is in temp.named, see NameKernels.
+// Matches kernels that no plan names. NameKernels fills temp.named.
 constexpr char kUnnamed[] = "key NOT IN (SELECT key FROM temp.named)";
 constexpr Stage kBeforePlans[] = {
     {Tier::kTimings, "kernel NOT IN (SELECT source_hash FROM kernels)"},
@@ -35,28 +35,29 @@ constexpr Stage kRest[] = {
     {Tier::kKernels, kUnnamed}, {Tier::kTimings, "1"}, {Tier::kSearches, "1"},
     {Tier::kChecks, "1"},       {Tier::kTargets, "1"},
 };
-// Of one transaction: others write in between. At least so many, lest its cost be that of the file.
+// Rows per transaction, between which others write. A transaction may cost a scan of the file, so
+// it removes no fewer than the least.
 constexpr size_t kMostRows = 500;
 constexpr size_t kLeastRows = 8;
 
-// A tier's rows as DELETE sees them; checks have no rowid and no bytes of their own.
+// SQL for a tier's rows; checks have no rowid and no bytes of their own.
 const char* IdOf(Tier tier) { return tier == Tier::kChecks ? "key" : "rowid"; }
 const char* BytesOf(Tier tier) { return tier == Tier::kChecks ? "length(key) + 16" : "bytes"; }
 const char* AgeOf(Tier tier) { return tier == Tier::kQuarantine ? "found_us" : "used_us"; }
 
 struct Row {
   int64_t rowid = 0;
-  std::string key;  // of a tier without
+  std::string key;  // for a tier without rowid
   int64_t bytes = 0;
 };
 
-// One run over a file.
+// A run over a file.
 class Collector {
  public:
   Collector(SqliteFile& file, const GarbageOptions& options) : file_(file), options_(options) {}
 
   absl::Status Run() {
-    // Also those of a clock that was wrong.
+    // Includes rows written under a wrong clock.
     const std::string expired = options_.failures
                                     ? "1"
                                     : absl::StrCat("expires_us <= ", WallMicroseconds(),
@@ -83,18 +84,18 @@ class Collector {
   v1::CollectGarbageReply& reply() { return reply_; }
 
  private:
-  // Bytes that are too many.
+  // Returns the bytes above the limit.
   int64_t Excess() {
     return options_.limit_bytes > 0 ? std::max<int64_t>(UsedBytes(file_) - options_.limit_bytes, 0)
                                     : 0;
   }
 
-  // A dry run is one transaction, which is given up in the end.
+  // A dry run is one transaction, which CollectGarbage rolls back.
   absl::Status Transaction(absl::FunctionRef<absl::Status()> body) {
     return options_.dry_run ? body() : file_.Transaction(body);
   }
 
-  // Fills temp.named with what plans name.
+  // Fills temp.named with the kernels that plans name.
   absl::Status NameKernels() {
     absl::Status created = file_.Execute(
         "CREATE TEMP TABLE IF NOT EXISTS named (key BLOB PRIMARY KEY NOT NULL) WITHOUT ROWID;"
@@ -144,7 +145,8 @@ class Collector {
     return absl::OkStatus();
   }
 
-  // The incumbent used longest ago, and the kernels only it named. False: there is none.
+  // Removes the incumbent used longest ago, and the kernels that only it named. Returns false if
+  // there is none.
   absl::StatusOr<bool> EvictServing() {
     const Stage any = {Tier::kPlans, "1"};
     absl::StatusOr<std::vector<Row>> rows = Choose(any, 0);
@@ -156,7 +158,7 @@ class Collector {
     return status.ok() ? absl::StatusOr<bool>(true) : status;
   }
 
-  // Those of a stage, used longest ago first, until they make up `bytes`.
+  // Returns a stage's rows, used longest ago first, until they add up to `bytes`.
   absl::StatusOr<std::vector<Row>> Choose(const Stage& stage, int64_t bytes) {
     const absl::string_view table = TierName(stage.tier);
     Statement read(file_.db(),
@@ -180,7 +182,7 @@ class Collector {
     return rows;
   }
 
-  // Those of `rows` that may still go.
+  // Removes those of `rows` that still match the stage.
   absl::Status Remove(const Stage& stage, absl::Span<const Row> rows) {
     const absl::string_view table = TierName(stage.tier);
     int64_t removed = 0, bytes = 0;
@@ -257,7 +259,7 @@ absl::StatusOr<v1::CollectGarbageReply> CollectGarbage(SqliteFile& file,
   }
   const absl::Status status = collector.Run();
   if (collector.reply().rows() > 0) {
-    // The rows are gone already; that the file cannot shrink now is no failure.
+    // The rows are removed already: it is no failure if the file cannot shrink now.
     file.Execute("PRAGMA incremental_vacuum").IgnoreError();
     file.Execute("PRAGMA wal_checkpoint(TRUNCATE)").IgnoreError();
   }

@@ -1,5 +1,6 @@
-// What goes from a cache file that is to hold less: first what is of least use, then what was used
-// longest ago. Plans that serve (incumbents) and the kernels they name go last.
+// Removes rows until a cache file is within its limit: the least useful kinds first, and the rows
+// used longest ago first within a kind. Serving plans (incumbents) and the kernels they name go
+// last.
 //
 //   CollectGarbage(file, {.limit_bytes = 1 << 30}).value().rows();
 #ifndef ATHANOR_COMPILER_CACHE_GARBAGE_H_
@@ -14,18 +15,18 @@
 namespace athanor {
 
 struct GarbageOptions {
-  int64_t limit_bytes = 0;  // of the rows' pages; 0: none
-  bool failures = false;    // forget all of them, not only the expired
-  bool quarantine = false;  // forget what was quarantined
-  bool dry_run = false;     // only say what would go
+  int64_t limit_bytes = 0;  // for the pages that rows occupy; 0: no limit
+  bool failures = false;    // removes all of them, not only the expired
+  bool quarantine = false;  // removes quarantined rows
+  bool dry_run = false;     // only counts what would be removed
 };
 
-// Bytes of the pages that hold something. REQUIRES: file.db().
+// Returns the bytes of the pages in use. REQUIRES: file.db().
 int64_t UsedBytes(SqliteFile& file);
 
-// In transactions of some hundred rows, between which others write; then the file shrinks. A dry
-// run is one, given up in the end. What an error leaves is a whole cache. Errors are
-// SqliteFile::Failed's. REQUIRES: file.db(), a cache file.
+// Removes rows in transactions of some hundred, between which others can write; then shrinks the
+// file. A dry run is one transaction, rolled back at the end. An error leaves a consistent cache;
+// errors are those of SqliteFile::Failed. REQUIRES: file.db(), a cache file.
 absl::StatusOr<v1::CollectGarbageReply> CollectGarbage(SqliteFile& file,
                                                        const GarbageOptions& options);
 

@@ -1,4 +1,4 @@
-// What goes when there is too much, and what a look at every row finds.
+// Tests of garbage collection and of verification.
 #include "compiler/cache/garbage.h"
 
 #include <sqlite3.h>
@@ -43,7 +43,7 @@ TEST_F(GarbageTest, VerifyFindsWhatIsBadAndQuarantinesOnlyIfAsked) {
   EXPECT_EQ(cache->Verify(false).value().rows(), 0);
 }
 
-// An index that another order of columns was said of: what SQLite calls a malformed one.
+// An index whose columns were declared in another order: SQLite calls it malformed.
 TEST_F(GarbageTest, VerifyMakesIndexesAnewIfAsked) {
   auto cache = Open();
   for (const TierCase& tier : TierCases()) tier.put(*cache);
@@ -64,7 +64,7 @@ TEST_F(GarbageTest, VerifyMovesADamagedFileAsideIfAsked) {
   auto cache = Open();
   for (const TierCase& tier : TierCases()) tier.put(*cache);
   ASSERT_TRUE(cache->Flush(kLong).ok());
-  // A page that is nobody's.
+  // A page that belongs to nothing.
   Execute(
       "CREATE TABLE extra (a); INSERT INTO extra VALUES (zeroblob(9000));"
       "PRAGMA writable_schema = 1; DELETE FROM sqlite_master WHERE name = 'extra'");
@@ -90,7 +90,7 @@ TEST_F(GarbageTest, GarbageLeavesWhatIncumbentsName) {
   cache->PutRecipe(TestRecipeKey(1), TestRecipe("tile 4"));
   cache->PutFailure("k", FailureKind::kCheck, {absl::InternalError("wrong"), "kernel 9"});
   ASSERT_TRUE(cache->Flush(kLong).ok());
-  Execute("UPDATE kernels SET used_us = 1");  // those of the plans are the oldest, too
+  Execute("UPDATE kernels SET used_us = 1");  // the plans' kernels are among the oldest
   v1::CollectGarbageRequest request;
   request.set_limit_bytes(500000);
   request.set_dry_run(true);
@@ -102,11 +102,11 @@ TEST_F(GarbageTest, GarbageLeavesWhatIncumbentsName) {
   const v1::CollectGarbageReply done = cache->CollectGarbage(request).value();
   EXPECT_EQ(done.rows(), dry.rows());
   EXPECT_EQ(done.bytes(), dry.bytes());
-  EXPECT_FALSE(cache->FindTiming(TestTimingKey(1000)).has_value());  // of no kernel that is here
+  EXPECT_FALSE(cache->FindTiming(TestTimingKey(1000)).has_value());  // its kernel is not here
   EXPECT_TRUE(cache->FindPlanById(TestPlanKey(1), "p-before").has_value());
   for (int i : {0, 1, 38, 39}) EXPECT_EQ(cache->FindKernel(TestKernelKey(i)), TestObject(i)) << i;
   EXPECT_LT(std::filesystem::file_size(path_), 600000u);
-  // Tighter, until what does not serve goes, too: what serves is still there.
+  // Lowers the limit until plans that do not serve are removed: the serving one stays.
   for (int64_t limit = 400000; cache->FindPlanById(TestPlanKey(1), "p-before"); limit -= 8000) {
     ASSERT_GT(limit, 0);
     request.set_limit_bytes(limit);
@@ -114,7 +114,7 @@ TEST_F(GarbageTest, GarbageLeavesWhatIncumbentsName) {
     ASSERT_TRUE(cache->FindPlan(TestPlanKey(1)).has_value());
     for (int i : {0, 1}) ASSERT_EQ(cache->FindKernel(TestKernelKey(i)), TestObject(i)) << limit;
   }
-  // A limit that nothing fits under: it ends, with nothing left.
+  // Under a limit that nothing fits, collection ends with nothing left.
   request.set_limit_bytes(1);
   ASSERT_TRUE(cache->CollectGarbage(request).ok());
   EXPECT_EQ(TierOf(*cache, "plans").rows() + TierOf(*cache, "kernels").rows(), 0);
@@ -137,14 +137,14 @@ TEST_F(GarbageTest, GarbageForgetsFailuresAndQuarantineOnRequest) {
   ASSERT_EQ(done.tiers_size(), 2);
   EXPECT_EQ(done.tiers(0).tier(), "failures");
   EXPECT_EQ(done.tiers(1).tier(), "quarantine");
-  // Expired ones go anyway.
+  // Expired failures are always removed.
   cache->PutFailure("k", FailureKind::kCheck, {absl::InternalError("wrong"), "kernel 9"});
   ASSERT_TRUE(cache->Flush(kLong).ok());
   Execute("UPDATE failures SET expires_us = 1");
   EXPECT_EQ(cache->CollectGarbage({}).value().rows(), 1);
 }
 
-// Small rows by the thousand: others write between the transactions, of which none is long.
+// Thousands of small rows: others write between the transactions, none of which is long.
 TEST_F(GarbageTest, ManyRowsGoInManyTransactions) {
   constexpr int kRows = 20'000;
   Open();
@@ -168,7 +168,7 @@ TEST_F(GarbageTest, ManyRowsGoInManyTransactions) {
   EXPECT_GT(done.rows(), kRows / 4);
   EXPECT_LT(done.rows(), kRows);
   EXPECT_GE(commits, done.rows() / 500);
-  // Those used longest ago.
+  // The rows used longest ago are gone.
   EXPECT_EQ(Number("SELECT min(used_us) FROM checks"), done.rows() + 1);
 }
 

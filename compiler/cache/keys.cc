@@ -13,7 +13,7 @@
 namespace athanor {
 namespace {
 
-constexpr bool kCondition = false;  // of KeyField::gates
+constexpr bool kCondition = false;  // for KeyField::gates
 
 std::string HashWhere(const KeyFields& fields, bool gates) {
   std::vector<absl::string_view> values;
@@ -133,7 +133,7 @@ std::string InterfaceHash(absl::Span<const std::string> inputs,
                           absl::Span<const std::string> dims) {
   std::vector<std::string> counts;
   std::vector<absl::string_view> fields;
-  counts.reserve(4);  // views of its strings are taken
+  counts.reserve(4);  // `fields` holds views of these strings
   for (absl::Span<const std::string> names : {inputs, parameters, outputs, dims}) {
     fields.push_back(counts.emplace_back(absl::StrCat(names.size())));
     fields.insert(fields.end(), names.begin(), names.end());

@@ -1,5 +1,5 @@
-// What each tier of the cache is keyed by. A field that gates decides whether a row may be used at
-// all; the others, its conditions, only whether a new search is due.
+// Keys of the cache's tiers. A field that gates decides whether a row may be used at all; the other
+// fields, its conditions, only decide whether a new search is due.
 //
 //   PlanKey key{.semantics_version = 1, .graph_hash = hash, .dim_box = "d0=1..64", ...};
 //   GateHash(key.Fields());        // the row's key
@@ -32,19 +32,19 @@ struct KeyField {
 };
 using KeyFields = std::vector<KeyField>;
 
-// SHA-256, 32 bytes, over the fields that gate, in order and each with its length.
+// Returns SHA-256, 32 bytes, over the fields that gate, in order and each with its length.
 std::string GateHash(const KeyFields& fields);
-// Over the others.
+// Returns the same over the conditions.
 std::string ConditionHash(const KeyFields& fields);
 
-// What a plan or a time was made under.
+// The machine and software that a plan or a time was made under.
 struct MachineConditions {
-  v1::Target target;  // with threads
+  v1::Target target;  // includes threads
   std::string compiler_version;
   std::string rule_set;   // hash of the rules
   std::string libraries;  // with versions: "OpenBLAS 0.3.21"
   std::string driver;     // of a GPU; empty for the CPU
-  std::string clocks;     // nominal, and the governor
+  std::string clocks;     // nominal clock rate, and the governor
 };
 
 struct PlanKey {
@@ -52,20 +52,20 @@ struct PlanKey {
   int64_t plan_format = 0;
   int64_t codegen_version = kCodegenVersion;
   std::string graph_hash;      // hex
-  std::string interface_hash;  // hex: see InterfaceHash
+  std::string interface_hash;  // hex, InterfaceHash
   std::string dim_box;         // "d0=1..64 d1=1..512", canonical names
   bool approximate = false;
-  std::vector<std::string> disabled_rules;  // a condition; any order
+  std::vector<std::string> disabled_rules;  // a condition; in any order
   MachineConditions made_under;
 
   KeyFields Fields() const;
 };
 
-// Portable between machines: no target in it.
+// Key of a recipe. It has no target: recipes are portable between machines.
 struct RecipeKey {
   std::string region_hash;  // hex
   std::string dim_box;
-  std::string facts;  // known of what the region imports
+  std::string facts;  // known about the region's inputs and weights
   int64_t semantics_version = 0;
   int64_t recipe_format = 0;
 
@@ -76,14 +76,14 @@ struct TimingKey {
   std::string kernel;   // SHA-256 of the C text, 64 hex digits, as in KernelKey
   std::string sizes;    // of the step: its size arguments and its grid, not the model's dims
   std::string flags;    // of the compiler
-  std::string context;  // what lay in the caches: bytes of weights and of activations
+  std::string context;  // contents of the caches: bytes of weights and of activations
   int64_t measure_version = 0;
   MachineConditions made_under;
 
-  KeyFields Fields() const;  // all gate: a time means nothing elsewhere
+  KeyFields Fields() const;  // all gate: a time is valid nowhere else
 };
 
-// All that a kernel object depends on.
+// Everything that a kernel object depends on.
 struct KernelKey {
   std::string source_hash;  // SHA-256 of the C text, 64 hex digits
   std::string flags;        // of the compiler, as text
@@ -94,18 +94,18 @@ struct KernelKey {
   int64_t codegen_version = 0;
 
   KeyFields Fields() const;
-  std::string Hash() const;  // GateHash of all of them; 32 bytes
+  std::string Hash() const;  // GateHash of all fields; 32 bytes
 };
 
 KernelKey MakeKernelKey(absl::string_view source, const v1::Target& target, absl::string_view flags,
                         absl::string_view compiler_version);
 
-// SHA-256, 32 bytes, over the whole request, objects included. `check_version` says what a passed
-// check means: the checker's, raised when it finds more.
+// Returns SHA-256, 32 bytes, over the whole request, objects included. `check_version` is that of
+// the checker; it is raised when the checker finds more.
 std::string CheckKey(const internal::CheckRequest& request, int64_t check_version);
 
-// Of the names that plan messages hold and a graph's hash drops: equal graphs with other names
-// cannot share a plan. In canonical order; 64 hex digits.
+// Returns a hash of the names that plan messages hold and a graph's hash drops: equal graphs with
+// other names cannot share a plan. Names in canonical order; 64 hex digits.
 std::string InterfaceHash(absl::Span<const std::string> inputs,
                           absl::Span<const std::string> parameters,
                           absl::Span<const std::string> outputs,
@@ -119,7 +119,8 @@ struct KeyDifference {
 
   bool operator==(const KeyDifference&) const = default;
 };
-// In the order of `wanted`; a column that `found` lacks is found empty.
+// Returns the fields that differ, in the order of `wanted`; a column that `found` lacks is found
+// empty.
 std::vector<KeyDifference> Differences(const KeyFields& wanted, const KeyFields& found);
 
 }  // namespace athanor

@@ -79,7 +79,7 @@ TEST(KeysTest, EveryComponentIsPartOfAKernelsKey) {
   std::set<std::string> hashes;
   for (const KernelKey& key : keys) hashes.insert(key.Hash());
   EXPECT_EQ(hashes.size(), keys.size());
-  // Where one component ends and the next begins matters.
+  // The border between two components matters.
   KernelKey moved = base;
   moved.flags = base.flags + base.triple[0];
   moved.triple = base.triple.substr(1);

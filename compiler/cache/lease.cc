@@ -34,7 +34,8 @@ std::string ReadFile(const std::string& path) {
   return {std::istreambuf_iterator<char>(file), {}};
 }
 
-// proc_pid_stat(5): "pid (name) state ...", the start is field 22; names may hold any character.
+// Parses proc_pid_stat(5): "pid (name) state ...", the start is field 22; names may hold any
+// character.
 std::optional<int64_t> StartOf(int pid) {
   constexpr size_t kState = 0, kStart = 19;
   const std::string text = ReadFile(absl::StrCat("/proc/", pid, "/stat"));
@@ -73,7 +74,7 @@ ProcessTable ProcessTable::OfThisMachine() {
 
 struct Lease::Held {
   std::string key, kind, owner;
-  bool in_file = false;  // else nobody shares it
+  bool in_file = false;  // false: no other process can see it
   std::atomic<bool> lost{false};
 };
 
@@ -159,20 +160,20 @@ absl::StatusOr<std::vector<LeaseTable::Row>> LeaseTable::Read(SqliteFile& file, 
   return rows;
 }
 
-// Whether a row keeps nobody from taking its lease. Must be asked inside the transaction that then
-// writes: the clock is read after the row.
+// Reports whether a row lets anybody take its lease. Call it inside the transaction that then
+// writes: the clock must be read after the row.
 bool LeaseTable::IsFree(const Row& row) const {
   if (row.boot_id != processes_.boot_id) return true;
   if (absl::StartsWith(row.owner, absl::StrCat(id_, "."))) {
     MutexLock lock(mu_);
-    return held_.count(row.owner) == 0;  // one whose release did not reach the file
+    return held_.count(row.owner) == 0;  // not held: its release did not reach the file
   }
   if (row.pid_namespace == processes_.pid_namespace && row.pid_namespace != 0 &&
       row.pid_start != 0) {
     const std::optional<int64_t> start = processes_.start_of(row.pid);
     if (start && *start != row.pid_start) return true;
   }
-  // A beat that lies ahead is of a boot without an id.
+  // A beat in the future belongs to a boot without an id.
   const int64_t since_us = boot_microseconds_() - row.beat_us;
   return since_us < 0 || since_us >= std::chrono::microseconds(timeout_).count();
 }
@@ -205,13 +206,13 @@ absl::Status LeaseTable::Insert(SqliteFile& file, const Held& held, absl::string
   return code == SQLITE_DONE ? absl::OkStatus() : file.Failed(code, "write a lease");
 }
 
-// The holder that is in the way; else `held` has a row.
+// Returns the holder that is in the way; if there is none, writes a row for `held`.
 absl::StatusOr<std::optional<LeaseTable::Holder>> LeaseTable::TryTake(
     SqliteFile& file, const std::shared_ptr<Held>& held, absl::string_view about, bool* first) {
   const absl::StatusOr<std::vector<Row>> rows = Read(file, held.get());
   if (!rows.ok()) return rows.status();
   if (!rows->empty() && !IsFree(rows->front())) return HolderFrom(rows->front());
-  // Before the row can be seen: one of this table's that is not held is free.
+  // Remembers it before the row can be seen: a row of this table that is not held counts as free.
   *first = Remember(held);
   if (absl::Status status = Insert(file, *held, about); !status.ok()) return status;
   return std::nullopt;
@@ -228,7 +229,7 @@ absl::StatusOr<Lease> LeaseTable::Take(absl::string_view key, absl::string_view 
                       if (taken.ok()) holder = *std::move(taken);
                       return taken.status();
                     });
-                    // While nobody else uses the file: a Beat must not see what has no row.
+                    // While nobody else uses the file: a Beat must not see a lease that has no row.
                     if (!status.ok()) Forget(held->owner);
                     return status;
                   }).ok();
@@ -242,7 +243,8 @@ absl::StatusOr<Lease> LeaseTable::Take(absl::string_view key, absl::string_view 
 }
 
 void LeaseTable::Release(const std::shared_ptr<Held>& held) {
-  // First: from here on the row is free, even if it cannot be deleted. A lost one has no row.
+  // Forgets it first: from here on the row counts as free, even if it cannot be deleted. A lost
+  // lease has no row.
   if (!Forget(held->owner)) return;
   file_([&](SqliteFile& file) {
     Statement remove(file.db(), "DELETE FROM leases WHERE key = ? AND kind = ? AND owner = ?");
@@ -298,11 +300,11 @@ std::optional<std::chrono::milliseconds> LeaseTable::Beat() {
   };
   const absl::Status status =
       file_([&](SqliteFile& file) { return file.Transaction([&] { return beat(file); }); });
-  // Several beats fit into the timeout: one may fail, or come late.
+  // Several beats fit into the timeout, so one may fail or come late.
   constexpr int kBeats = 5, kBeatsAfterFailure = 20;
   if (!status.ok()) return timeout_ / kBeatsAfterFailure;
   for (const std::shared_ptr<Held>& one : lost) {
-    // Not one that was released meanwhile.
+    // Leaves out leases that were released meanwhile.
     if (Forget(one->owner)) one->lost = true;
   }
   return timeout_ / kBeats;

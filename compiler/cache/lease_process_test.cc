@@ -1,4 +1,4 @@
-// Leases between real processes, under the real clocks.
+// Tests of leases between real processes, under the real clocks.
 #include <signal.h>
 #include <sys/syscall.h>
 #include <sys/time.h>
@@ -22,8 +22,8 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 
-// The wall clock of this program, SQLite included: the system's, and a jump. Every other clock is
-// the system's.
+// Replaces the wall clock of this program, SQLite included, by the system's plus a jump. Every
+// other clock is the system's.
 static std::atomic<int64_t> wall_clock_jump_seconds{0};
 
 extern "C" int clock_gettime(clockid_t id, timespec* now) {
@@ -87,13 +87,13 @@ TEST_F(LeaseProcessTest, JumpsOfTheWallClockDoNothing) {
     EXPECT_THAT(first.Beat(), Optional(milliseconds(2000)));
     EXPECT_TRUE(lease.valid()) << days;
     lease.Release();
-    lease = second.Take("k", "plan", "k").value();  // and once it is free, it can be had
+    lease = second.Take("k", "plan", "k").value();  // a free lease can be taken
     lease = Lease();
     lease = first.Take("k", "plan", "k").value();
   }
 }
 
-// On four keys, with somebody who beats: never two holders of one.
+// Takes four keys from many threads, with a thread that beats: no key ever has two holders.
 TEST_F(LeaseProcessTest, ManyThreads) {
   LeaseTestFile files[2] = {LeaseTestFile(path_), LeaseTestFile(path_)};
   LeaseTable tables[2] = {{files[0].Access(), {.timeout = kHour}},
@@ -133,8 +133,8 @@ TEST_F(LeaseProcessTest, ManyThreads) {
   EXPECT_EQ(files[0].Rows(), 0);
 }
 
-// A process that takes the lease of "k", says by a byte how that went, and then answers each byte
-// of its input: 'b' beats and says whether the lease is still valid, 'r' releases it.
+// A process that takes the lease of "k" and tells the result by a byte. It then answers each byte
+// of its input: 'b' beats and tells whether the lease is still valid, 'r' releases it.
 class Child {
  public:
   explicit Child(const std::string& path) {
@@ -163,7 +163,7 @@ class Child {
     return read(from_, &c, 1) == 1 ? c : '!';
   }
   char Ask(char c) { return write(to_, &c, 1) == 1 ? Hear() : '!'; }
-  // Waits for the end, but leaves a zombie.
+  // Waits for the child's end, but leaves it a zombie.
   void WaitForEnd() {
     siginfo_t info;
     waitid(P_PID, static_cast<id_t>(pid_), &info, WEXITED | WNOWAIT);
@@ -234,10 +234,10 @@ TEST_F(LeaseProcessTest, AStoppedHolderLosesItAfterTheTimeout) {
   ahead = 0;
 
   kill(child.pid(), SIGCONT);
-  EXPECT_EQ(child.Ask('b'), 'n');  // it finds out
+  EXPECT_EQ(child.Ask('b'), 'n');  // it notices
   EXPECT_EQ(child.Ask('r'), 'r');  // and its late release
   table.Beat();
-  EXPECT_TRUE(taken.valid());  // is harmless
+  EXPECT_TRUE(taken.valid());  // does no harm
   EXPECT_EQ(table.HolderOf("k", "plan")->about, "mine");
 }
 

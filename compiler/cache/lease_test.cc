@@ -27,7 +27,7 @@ using ::testing::Optional;
 
 constexpr int64_t kSecond = 1000000;
 
-// A boot clock that only moves when told.
+// A boot clock that moves only when told to.
 struct FakeClock {
   std::atomic<int64_t> now{1000 * kSecond};
   std::function<int64_t()> Function() {
@@ -35,7 +35,7 @@ struct FakeClock {
   }
 };
 
-// A process of a machine on which `alive` says who runs.
+// Returns a process of a machine on which the processes in `alive` run.
 ProcessTable FakeProcess(int pid, const std::map<int, int64_t>* alive) {
   ProcessTable table;
   table.boot_id = "boot 1";
@@ -151,15 +151,15 @@ TEST_F(LeaseTest, ABeatKeepsItAndSilenceLosesIt) {
   EXPECT_TRUE(lease.valid());  // it does not know yet
   first.Beat();
   EXPECT_FALSE(lease.valid());
-  EXPECT_TRUE(other.valid());  // nobody took that one
-  lease.Release();             // is the other's now
+  EXPECT_TRUE(other.valid());  // nobody took it
+  lease.Release();             // now belongs to the other
   EXPECT_TRUE(taken.valid());
   EXPECT_EQ(CodeOfTake(first, "k"), absl::StatusCode::kUnavailable);
   EXPECT_THAT(second.Beat(), Optional(milliseconds(2000)));
   EXPECT_TRUE(taken.valid());
 }
 
-// Even where the same process took it again in between.
+// This holds even if the same process took the lease again meanwhile.
 TEST_F(LeaseTest, ALateReleaseOfALostLeaseTouchesNoOther) {
   LeaseTestFile file(path_);
   LeaseTable first(file.Access(), FakeOptions(71)), second(file.Access(), FakeOptions(72));
@@ -179,7 +179,7 @@ TEST_F(LeaseTest, WhoIsGoneLosesItAtOnce) {
   const auto left_by_71 = [&](absl::string_view sql) {
     LeaseTable first(file.Access(), FakeOptions(71));
     Lease lease = first.Take("k", "plan", "k").value();
-    file.CutOff(true);  // it dies without a release
+    file.CutOff(true);  // it ends without a release
     lease.Release();
     file.CutOff(false);
     if (!sql.empty()) ASSERT_TRUE(file.Execute(std::string(sql)).ok());
@@ -198,14 +198,14 @@ TEST_F(LeaseTest, WhoIsGoneLosesItAtOnce) {
   left_by_71("UPDATE leases SET boot_id = 'boot 0'");
   EXPECT_EQ(CodeOfTake(second, "k"), absl::StatusCode::kOk);
 
-  // Of another pid namespace the pid says nothing: that one has its time.
+  // In another pid namespace the pid tells nothing: such a lease is free only after the timeout.
   left_by_71("UPDATE leases SET pid_namespace = 1");
   alive_.erase(71);
   EXPECT_EQ(CodeOfTake(second, "k"), absl::StatusCode::kUnavailable);
   clock_.now += 10 * kSecond;
   EXPECT_EQ(CodeOfTake(second, "k"), absl::StatusCode::kOk);
 
-  // A beat of the future is of a boot that had no id.
+  // A beat in the future belongs to a boot without an id.
   alive_[71] = 500;
   left_by_71("UPDATE leases SET beat_boot_us = beat_boot_us + 1000000000");
   EXPECT_EQ(CodeOfTake(second, "k"), absl::StatusCode::kOk);
@@ -274,7 +274,7 @@ TEST_F(LeaseTest, AFailedBeatIsTriedAgainSoon) {
   EXPECT_TRUE(lease.valid());
 }
 
-// Without a file to share, nobody is kept from his work.
+// Without a file to share, every Take succeeds.
 TEST_F(LeaseTest, NoFile) {
   LeaseTestFile file(folder_);  // a folder: no database
   ASSERT_NE(file.state(), FileState::kUsable);
@@ -303,7 +303,7 @@ TEST_F(LeaseTest, ReadOnlyFile) {
   EXPECT_EQ(writer.Rows(), 1);
 }
 
-// Looking writes nothing, and neither does a Take that is refused.
+// Looking at leases writes nothing, and neither does a refused Take.
 TEST_F(LeaseTest, RefusalsWriteNothing) {
   LeaseTestFile file(path_);
   LeaseTable first(file.Access(), FakeOptions(71)), second(file.Access(), FakeOptions(72));

@@ -1,4 +1,4 @@
-// For tests of leases: a cache's file, as its owner gives it to a LeaseTable.
+// A cache's file for tests of leases, as its owner gives it to a LeaseTable.
 //
 //   LeaseTestFile file(path);
 //   LeaseTable table(file.Access(), {});
@@ -20,7 +20,7 @@
 
 namespace athanor {
 
-// One connection. Thread-safe.
+// A single connection. Thread-safe.
 class LeaseTestFile {
  public:
   explicit LeaseTestFile(const std::string& path) : file_(path, CacheSchema(), nullptr) {
@@ -51,7 +51,7 @@ class LeaseTestFile {
     MutexLock lock(mu_);
     return file_.state();
   }
-  // While it is, nothing reaches the file.
+  // While cut off, nothing reaches the file.
   void CutOff(bool cut_off) { cut_off_ = cut_off; }
 
  private:

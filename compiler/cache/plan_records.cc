@@ -13,7 +13,8 @@ namespace {
 using google::protobuf::FieldDescriptor;
 
 const FieldDescriptor& FieldOf(const v1::CachedPlanKey& key, absl::string_view column) {
-  return *key.GetDescriptor()->FindFieldByName(std::string(column));  // plan_records_test has all
+  // plan_records_test checks that all columns have a field
+  return *key.GetDescriptor()->FindFieldByName(std::string(column));
 }
 
 std::string JoinedKeys(const internal::StoredPlan& stored) {

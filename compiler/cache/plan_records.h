@@ -1,8 +1,8 @@
-// Plans and ended searches as rows, and as the records of bundles. For the files of this folder.
+// Converts plans and ended searches to rows, and to the records of bundles. For the files of this
+// folder.
 //
-//   CacheRow row = PlanCacheRow(key.Fields(), plan);          // on its way to the file
-//   *record.mutable_plan() = CachedPlanOf(view).value();      // read, on its way to another
-//   machine
+//   CacheRow row = PlanCacheRow(key.Fields(), plan);        // to be written to the file
+//   *record.mutable_plan() = CachedPlanOf(view).value();    // read, to be sent to another machine
 #ifndef ATHANOR_COMPILER_CACHE_PLAN_RECORDS_H_
 #define ATHANOR_COMPILER_CACHE_PLAN_RECORDS_H_
 
@@ -17,18 +17,18 @@
 
 namespace athanor {
 
-// A key's columns as a message, whose fields have their names, and back.
+// Convert a key's columns to a message with fields of their names, and back.
 v1::CachedPlanKey KeyMessageOf(const KeyFields& fields);
 KeyFields PlanFieldsOf(const v1::CachedPlanKey& key);
 
 CacheRow PlanCacheRow(const KeyFields& fields, const PlanRow& plan);
 CacheRow PlanCacheRow(const v1::CachedPlan& record);
-// `options`: their hash.
+// `options`: the hash of the options.
 CacheRow SearchCacheRow(const KeyFields& fields, absl::string_view options,
                         const SearchState& state);
 CacheRow SearchCacheRow(const v1::EndedSearch& record);
 
-// nullopt: the row's body is no plan.
+// Returns nullopt if the row's body is no plan.
 std::optional<v1::CachedPlan> CachedPlanOf(const RowView& row);
 v1::EndedSearch EndedSearchOf(const RowView& row, const PlanKey& key);
 

@@ -12,7 +12,7 @@
 namespace athanor {
 namespace {
 
-constexpr int kFirstColumn = 6;  // of a SELECT of SelectRows
+constexpr int kFirstColumn = 6;  // index in a SELECT of SelectRows
 
 std::vector<TierTable>* MakeTables() {
   return new std::vector<TierTable>{
@@ -100,7 +100,8 @@ std::vector<TierTable>* MakeTables() {
   };
 }
 
-// As Statement::ValueAt gives it back. Numbers of keys come as text and become integers.
+// Returns the value as Statement::ValueAt gives it back. A key's numbers come as text and are
+// stored as integers.
 std::string Canonical(const Value& value) {
   if (const int64_t* number = std::get_if<int64_t>(&value)) return absl::StrCat(*number);
   if (const double* real = std::get_if<double>(&value)) {
@@ -116,7 +117,7 @@ int64_t SizeOf(const Value& value) {
   return sizeof(int64_t);
 }
 
-// Kernels of schema 1 have their checksum over key and object; every other column is in the key.
+// Hashes only key and object of kernels, as schema 1 did; every other column is part of the key.
 std::string ChecksumOf(Tier tier, std::vector<std::string> values) {
   if (tier == Tier::kKernels) return HashOfFields({values.front(), values.back()});
   return HashOfFields(std::vector<absl::string_view>(values.begin(), values.end()));
@@ -140,11 +141,11 @@ absl::Status InsertCheck(SqliteFile& file, const CacheRow& row) {
   return Done(file, insert, "write checks");
 }
 
-// A plan that is the incumbent stays it until another one is: a second Put only repeats. One of a
-// bundle's takes the place of a slower one only.
+// A plan stays the incumbent until another one becomes it: putting it again changes nothing. A
+// bundle's plan replaces only a slower incumbent.
 absl::Status SetIncumbent(SqliteFile& file, const CacheRow& row) {
   if (row.imported && row.incumbent) {
-    if (sqlite3_changes(file.db()) == 0) return absl::OkStatus();  // it was here
+    if (sqlite3_changes(file.db()) == 0) return absl::OkStatus();  // the plan was here before
     Statement better(file.db(),
                      "SELECT 1 FROM plans WHERE key = ?1 AND conditions = ?2 AND plan_id != ?3 AND"
                      " incumbent = 1 AND share_of_baseline <= (SELECT share_of_baseline FROM plans"
@@ -222,7 +223,7 @@ absl::Status InsertRow(SqliteFile& file, const CacheRow& row) {
                    TierName(row.tier), " (", absl::StrJoin(table.columns, ", "),
                    ", checksum, used_us", plans ? ", incumbent" : "", ") VALUES (");
   for (size_t i = 0; i < table.columns.size() + 2; ++i) absl::StrAppend(&sql, i ? ", ?" : "?");
-  // What is there under the same primary key is read before it goes.
+  // Reads the old row's mark before the row is replaced.
   absl::StrAppend(&sql, plans ? ", COALESCE((SELECT incumbent FROM plans WHERE key = ?1 AND"
                                 " conditions = ?2 AND plan_id = ?3), 0))"
                               : ")");
@@ -270,14 +271,14 @@ BadRow BadRowOf(Tier tier, const RowView& row, absl::string_view why) {
 
 absl::Status QuarantineRow(SqliteFile& file, const BadRow& bad) {
   {
-    // As the row was read: a checksum that is damaged may be of another type, or missing.
+    // Compares the checksum as it was read: a damaged one may have another type, or be NULL.
     Statement remove(file.db(),
                      absl::StrCat("DELETE FROM ", TierName(bad.tier),
                                   " WHERE rowid = ? AND ifnull(CAST(checksum AS BLOB), x'') = ?"));
     remove.Int(bad.rowid).Blob(bad.checksum);
     if (absl::Status s = Done(file, remove, "remove a bad row"); !s.ok()) return s;
   }
-  // Another process may have been first, and have put a good one there.
+  // Another process may have removed the row first, and put a good one there.
   if (sqlite3_changes(file.db()) == 0) return absl::OkStatus();
   Statement keep(file.db(),
                  "INSERT OR REPLACE INTO quarantine (tier, key, found_us, why, about, bytes)"

@@ -1,8 +1,8 @@
-// Rows of the cache's tables: their columns, their checksums, the way into the file and out of it.
-// For the files of this folder.
+// Rows of the cache's tables: columns, checksums, writing and reading. For the files of this
+// folder.
 //
-// A checksum is over all columns a tier lists here, so a row with any other byte is a bad one; what
-// changes without the row (used_us, incumbent) is not listed.
+// A checksum covers all columns that a tier lists here, so a row with any other byte is bad.
+// Columns that change after the row was written (used_us, incumbent) are not listed.
 #ifndef ATHANOR_COMPILER_CACHE_ROWS_H_
 #define ATHANOR_COMPILER_CACHE_ROWS_H_
 
@@ -28,15 +28,14 @@ struct Bytes {
 };
 using Value = std::variant<int64_t, double, std::string, Bytes>;  // a string is text
 
-// The next value of the statement; `value` must live as it does.
+// Binds the statement's next value; `value` must live as long as the binding.
 void BindValue(Statement& statement, const Value& value);
 
 struct TierTable {
   Tier tier;
-  std::vector<absl::string_view>
-      columns;              // in the order of a row's values; `checksum` is over them
-  absl::string_view key;    // SQL: what quarantine calls the row
-  absl::string_view about;  // SQL: what it was for, for people
+  std::vector<absl::string_view> columns;  // in the order of a row's values; `checksum` covers them
+  absl::string_view key;                   // SQL: the row's name in quarantine
+  absl::string_view about;                 // SQL: description for people
 };
 // REQUIRES: a tier of rows with checksums: neither checks nor quarantine.
 const TierTable& TableOf(Tier tier);
@@ -45,34 +44,35 @@ inline constexpr Tier kTiersWithChecksums[] = {
     Tier::kFailures, Tier::kSearches, Tier::kTargets,
 };
 
-// A row on its way to the file.
+// A row to be written.
 struct CacheRow {
   Tier tier = Tier::kKernels;
-  std::string key;            // under which Gets of this process find it meanwhile
+  std::string key;            // finds the row in this process until it is written
   std::vector<Value> values;  // by TableOf(tier).columns; of checks: key, created_us
-  std::any value;             // what they find
+  std::any value;             // the result of such a find
   bool incumbent = false;     // of plans
-  bool imported = false;      // one that is there already stays
+  bool imported = false;      // an existing row stays
 
   int64_t bytes() const;  // of its values
 };
 
-// "key" columns and others as values, by TableOf(tier).columns: `fields` by their names, the rest
-// from `more`. REQUIRES: every column is in one of them.
+// Returns a row's values by TableOf(tier).columns: from `fields` by name, the rest from `more`.
+// REQUIRES: every column is in one of them, except "bytes" and "created_us".
 struct NamedValue {
   absl::string_view column;
   Value value;
 };
 std::vector<Value> ValuesOf(Tier tier, const KeyFields& fields, std::vector<NamedValue> more);
 
-// Of origin "search" it takes the place of another; of a bundle's, an other stays.
+// A recipe of origin "search" replaces an existing one; a bundle's leaves it.
 CacheRow RecipeRow(const RecipeKey& key, const v1::RegionRecipe& recipe, absl::string_view origin);
 CacheRow KernelRow(const KernelKey& key, absl::string_view object);
 
-// INSERT, in the place of a row with the same primary key. REQUIRES: inside a transaction.
+// Inserts the row, replacing one with the same primary key unless row.imported. REQUIRES: inside a
+// transaction.
 absl::Status InsertRow(SqliteFile& file, const CacheRow& row);
 
-// A row that was read, its checksum found to fit. Views live until the next row.
+// A row that was read. Views live until the next row.
 class RowView {
  public:
   RowView(const Statement& statement, const TierTable& table)
@@ -84,7 +84,7 @@ class RowView {
   absl::string_view Text(absl::string_view column) const { return statement_.BytesAt(At(column)); }
   int64_t Int(absl::string_view column) const { return statement_.IntAt(At(column)); }
   double Real(absl::string_view column) const { return statement_.RealAt(At(column)); }
-  // Columns of keys, of the same names as `like`.
+  // Returns the columns of a key, with the names of `like`.
   KeyFields Fields(const KeyFields& like) const;
   bool ChecksumFits() const;
   bool incumbent() const { return statement_.IntAt(3) != 0; }
@@ -104,19 +104,19 @@ v1::RegionRecipe RecipeOf(const RowView& row);  // REQUIRES: a row of that tier
 struct BadRow {
   Tier tier = Tier::kKernels;
   int64_t rowid = 0;
-  std::string checksum;  // as the row has it: another one may have taken its place since
+  std::string checksum;  // as stored: the row may have been replaced since
   std::string key;
   std::string about;
   std::string why;
   int64_t bytes = 0;
 };
 BadRow BadRowOf(Tier tier, const RowView& row, absl::string_view why);
-// Moves it to the table of that name. REQUIRES: inside a transaction.
+// Moves the row to the quarantine table. REQUIRES: inside a transaction.
 absl::Status QuarantineRow(SqliteFile& file, const BadRow& bad);
 
-// Rows of a tier `where` ("key = ? ORDER BY ...", with `bound`), until `take` says false: also
-// those whose checksums do not fit. SQLite's code, SQLITE_DONE if all went well. REQUIRES:
-// file.db().
+// Reads the rows of a tier `where` ("key = ? ORDER BY ...", with `bound`) until `take` returns
+// false, also those whose checksums do not fit. Returns SQLite's code, SQLITE_DONE if all went
+// well. REQUIRES: file.db().
 int SelectRows(SqliteFile& file, Tier tier, absl::string_view where, absl::Span<const Value> bound,
                absl::FunctionRef<bool(const RowView&)> take);
 

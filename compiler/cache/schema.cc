@@ -8,7 +8,7 @@
 namespace athanor {
 namespace {
 
-// Kernels and passed checks, before anything else was kept.
+// Schema 1: kernels and passed checks.
 constexpr char kSchema1[] = R"(
 CREATE TABLE kernels (key BLOB PRIMARY KEY NOT NULL, source_hash TEXT NOT NULL,
   flags TEXT NOT NULL, triple TEXT NOT NULL, cpu TEXT NOT NULL, features TEXT NOT NULL,
@@ -18,8 +18,8 @@ CREATE INDEX kernels_by_source ON kernels (source_hash);
 CREATE TABLE checks (key BLOB PRIMARY KEY NOT NULL, created_us INTEGER NOT NULL) WITHOUT ROWID;
 )";
 
-// Columns of keys have the names of KeyFields (keys.h). `bytes` is what a row counts against the
-// limit, `used_us` when it was last of use, give or take an hour.
+// Schema 2: all other tables. Columns of keys have the names of KeyFields (keys.h). `bytes` is the
+// row's size towards the limit; `used_us` is when the row was last used, to an hour.
 constexpr char kSchema2[] = R"(
 ALTER TABLE kernels ADD COLUMN used_us INTEGER NOT NULL DEFAULT 0;
 ALTER TABLE checks ADD COLUMN used_us INTEGER NOT NULL DEFAULT 0;

@@ -1,4 +1,4 @@
-// The tables of a cache file, as numbered steps; SqliteFile applies those a file lacks.
+// The tables of a cache file as numbered steps; SqliteFile applies those that a file lacks.
 //
 //   SqliteFile file(path, CacheSchema(), report);
 #ifndef ATHANOR_COMPILER_CACHE_SCHEMA_H_
@@ -15,8 +15,7 @@ namespace athanor {
 
 SqliteSchema CacheSchema();
 
-// What is kept, from the top: a lookup asks an earlier tier first. The words of Stat and metrics
-// are the tables' names.
+// Tables of the cache. A lookup asks an earlier tier first. Stat and metrics use the tables' names.
 enum class Tier : uint8_t {
   kPlans,
   kRecipes,
@@ -31,11 +30,11 @@ enum class Tier : uint8_t {
 inline constexpr int kTierCount = 9;
 absl::string_view TierName(Tier tier);
 
-// SHA-256, 32 bytes, over the fields in order, each with its length: no two lists of fields have
-// the same bytes.
+// Returns SHA-256, 32 bytes, over the fields in order, each with its length: no two lists of fields
+// hash the same bytes.
 std::string HashOfFields(absl::Span<const absl::string_view> fields);
 
-int64_t WallMicroseconds();  // since 1970: for people and for order only
+int64_t WallMicroseconds();  // since 1970; only for people and for ordering rows
 
 }  // namespace athanor
 

@@ -1,4 +1,4 @@
-// A disk of 1 MiB, for tests of full ones.
+// A disk of 1 MiB, for tests of full disks.
 //
 //   EXPECT_EQ(OnASmallDisk(folder, [&]() -> std::string { ...; return ""; }), "");
 #ifndef ATHANOR_COMPILER_CACHE_SMALL_DISK_H_
@@ -18,8 +18,8 @@
 
 namespace athanor {
 
-// Runs `body` in a process of its own on a disk of 1 MiB mounted at `folder`, and returns what that
-// says is wrong; empty: nothing. Also says so where such a disk cannot be had.
+// Runs `body` in a process of its own with a disk of 1 MiB mounted at `folder`. Returns the fault
+// that `body` returns, or says why no such disk can be mounted; empty: no fault.
 inline std::string OnASmallDisk(const std::string& folder,
                                 const std::function<std::string()>& body) {
   const auto mounted = [&]() -> std::string {

@@ -47,7 +47,7 @@ int RunSql(sqlite3* db, const std::string& sql) {
   return sqlite3_exec(db, sql.c_str(), nullptr, nullptr, nullptr);
 }
 
-// Of a statement that gives one number; -1 on failure.
+// Returns the number that a statement gives; -1 on failure.
 int64_t NumberOf(sqlite3* db, absl::string_view sql) {
   Statement statement(db, sql);
   return statement.Step() == SQLITE_ROW ? statement.IntAt(0) : -1;
@@ -63,7 +63,7 @@ bool IsOnReadOnly(const std::string& path) {
   return statvfs(path.c_str(), &about) == 0 && (about.f_flag & ST_RDONLY) != 0;
 }
 
-// Full disks come as I/O errors, too, where a shared memory file cannot grow.
+// A full disk can also show as an I/O error, if a shared memory file cannot grow.
 bool IsFull(int code) { return (code & 0xff) == SQLITE_FULL || (code & 0xff) == SQLITE_IOERR; }
 
 }  // namespace
@@ -71,7 +71,7 @@ bool IsFull(int code) { return (code & 0xff) == SQLITE_FULL || (code & 0xff) == 
 std::string FileSystemOf(const std::string& path) {
   struct statfs about;
   std::filesystem::path at = std::filesystem::absolute(path);
-  // What is not there yet will lie where its nearest folder does.
+  // A path that does not exist yet will lie on the file system of its nearest parent.
   while (statfs(at.c_str(), &about) != 0) {
     if (at == at.parent_path()) return "none";
     at = at.parent_path();
@@ -111,7 +111,7 @@ Statement& Statement::Bound(int code) {
   return *this;
 }
 
-// An empty view may have no address, which SQLite would take for NULL.
+// The data of an empty view may be null, which SQLite would take for NULL.
 Statement& Statement::Blob(absl::string_view bytes) {
   return Bound(sqlite3_bind_blob64(statement_, ++bound_, bytes.data() ? bytes.data() : "",
                                    bytes.size(), SQLITE_STATIC));
@@ -171,7 +171,7 @@ SqliteFile::SqliteFile(std::string path, SqliteSchema schema, Report report)
 SqliteFile::~SqliteFile() { Close(); }
 
 void SqliteFile::Close() {
-  // A statement that somebody still holds keeps the connection, and with it the lock of a write.
+  // A Statement that is still alive keeps the connection open, and with it a write lock.
   if (db_ != nullptr && sqlite3_get_autocommit(db_) == 0) RunSql(db_, "ROLLBACK");
   sqlite3_close_v2(db_);
   db_ = nullptr;
@@ -209,7 +209,7 @@ FileState SqliteFile::Open() {
     SetState(FileState::kReadOnly, "its file system is read-only");
     return state_;
   }
-  // A message ends with its handle.
+  // The message is freed with the handle.
   std::string reason = !reason_.empty() ? reason_
                        : db_ == nullptr ? "out of memory"
                                         : sqlite3_errmsg(db_);
@@ -232,31 +232,32 @@ int SqliteFile::TryOpen() {
       nullptr);
   if (code == SQLITE_OK) sqlite3_busy_timeout(db_, schema_.busy_milliseconds);
   if (code == SQLITE_OK) code = CheckVersion();
-  // Only heard before a file has its first page; later it would be a write.
+  // Takes effect only before a file has its first page; later it would be a write.
   if (code == SQLITE_OK && schema_.gives_back && NumberOf(db_, "PRAGMA page_count") == 0) {
     code = RunSql(db_, "PRAGMA auto_vacuum=INCREMENTAL");
   }
   if (code == SQLITE_OK) code = RunSql(db_, "PRAGMA journal_mode=WAL");
-  // Without full_sync the last commits may be lost with the power, their order never.
+  // Without full_sync a power loss may lose the last commits, but never reorders them.
   if (code == SQLITE_OK) {
     code = RunSql(db_, schema_.full_sync ? "PRAGMA synchronous=FULL" : "PRAGMA synchronous=NORMAL");
   }
   if (code == SQLITE_OK) code = RunSql(db_, "PRAGMA foreign_keys=ON");
   if (code == SQLITE_OK) code = RunSql(db_, "PRAGMA temp_store=MEMORY");
-  // KiB that each connection may keep; the pages are in the system's cache anyway.
+  // Limits each connection's page cache to 128 KiB; the system caches the pages anyway.
   if (code == SQLITE_OK) code = RunSql(db_, "PRAGMA cache_size=-128");
   if (code == SQLITE_OK) code = Migrate();
   return code == SQLITE_OK && schema_.gives_back ? SetGivesBack() : code;
 }
 
-// SQLITE_MISMATCH: of a newer schema; SQLITE_ERROR: not ours. Not a byte of the file changes then.
+// Returns SQLITE_MISMATCH for a newer schema, SQLITE_ERROR for another program's file. Leaves every
+// byte of such a file unchanged.
 int SqliteFile::CheckVersion() {
-  // The last connection to close would write the log's pages into the file.
+  // Otherwise the last connection to close would write the log's pages into the file.
   std::error_code none;
   const auto logged = std::filesystem::file_size(path_ + "-wal", none);
   const int keeps_log = !none && logged > 0 ? 1 : 0;
   sqlite3_db_config(db_, SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, keeps_log, nullptr);
-  // In one statement: another process may be making it.
+  // Reads all in one statement: another process may be creating the file.
   Statement read(db_,
                  "SELECT v.user_version, a.application_id, (SELECT count(*) FROM sqlite_schema), "
                  "EXISTS (SELECT 1 FROM sqlite_schema WHERE name = ?) "
@@ -306,7 +307,7 @@ int SqliteFile::OpenImmutable() {
   return SQLITE_READONLY;
 }
 
-// SQLITE_MISMATCH: of a newer schema.
+// Returns SQLITE_MISMATCH for a newer schema.
 int SqliteFile::Migrate() {
   int64_t current = NumberOf(db_, "PRAGMA user_version");
   if (current < 0) return sqlite3_extended_errcode(db_);
@@ -314,7 +315,7 @@ int SqliteFile::Migrate() {
   if (current == schema_.version()) return SQLITE_OK;
   int code = RunSql(db_, "BEGIN IMMEDIATE");
   if (code != SQLITE_OK) return code;
-  // Another process may have been first, and be newer.
+  // Another process may have migrated the file meanwhile, even to a newer schema.
   current = NumberOf(db_, "PRAGMA user_version");
   if (current > schema_.version()) code = SQLITE_MISMATCH;
   for (; code == SQLITE_OK && current < schema_.version(); ++current) {
@@ -325,13 +326,14 @@ int SqliteFile::Migrate() {
     code = RunSql(db_, absl::StrCat("PRAGMA application_id=", schema_.application_id));
   }
   if (code == SQLITE_OK) code = RunSql(db_, "COMMIT");
-  if (code != SQLITE_OK) reason_ = sqlite3_errmsg(db_);  // the next statement has its own
+  // the next statement overwrites the message
+  if (code != SQLITE_OK) reason_ = sqlite3_errmsg(db_);
   if (sqlite3_get_autocommit(db_) == 0) RunSql(db_, "ROLLBACK");
   return code;
 }
 
-// A file of before is written anew once. Where that is not possible now (no space, in use) it
-// only does not shrink.
+// Rewrites a file of before this setting once. If that is not possible now (no space, in use), the
+// file just does not shrink.
 int SqliteFile::SetGivesBack() {
   constexpr int64_t kIncremental = 2;
   if (NumberOf(db_, "PRAGMA auto_vacuum") == kIncremental) return SQLITE_OK;
@@ -339,7 +341,7 @@ int SqliteFile::SetGivesBack() {
   return IsDamage(code) ? code : SQLITE_OK;
 }
 
-// Under a lock file, because the other processes of the machine may find the same damage: the
+// Works under a lock file, because other processes of the machine may find the same damage: the
 // second one must not move the new file away.
 void SqliteFile::MoveAside() {
   Close();
@@ -358,8 +360,8 @@ void SqliteFile::MoveAside() {
   if (!IsDamage(code)) return;
   Close();
   const std::string aside = absl::StrCat(path_, ".damaged-", NowMicroseconds());
-  // The log goes first: one that belongs to the old file must not be replayed into the new one,
-  // and the new one's must not be taken away.
+  // Moves the log first: the old file's log must not be replayed into the new file, and the new
+  // file's log must not be moved away.
   for (const char* suffix : {"-wal", "-shm"}) {
     std::rename((path_ + suffix).c_str(), (aside + suffix).c_str());
   }
@@ -394,7 +396,7 @@ absl::Status SqliteFile::Failed(int code, absl::string_view what) {
     }
     return absl::DataLossError(message);
   }
-  // Another process holds the file for long: not worth a word.
+  // Another process holds the file: not reported.
   if ((code & 0xff) == SQLITE_BUSY || (code & 0xff) == SQLITE_LOCKED) {
     return absl::UnavailableError(message);
   }
@@ -418,7 +420,7 @@ absl::Status SqliteFile::Transaction(absl::FunctionRef<absl::Status()> body) {
   if (absl::Status s = Execute("BEGIN IMMEDIATE"); !s.ok()) return s;
   absl::Status status = body();
   if (status.ok()) status = Execute("COMMIT");
-  // The connection is another one after damage, or gone.
+  // After damage the connection is another one, or null.
   if (!status.ok() && db_ != nullptr && sqlite3_get_autocommit(db_) == 0) RunSql(db_, "ROLLBACK");
   if (status.ok()) SetState(FileState::kUsable, "");
   return status;

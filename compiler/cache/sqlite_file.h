@@ -1,4 +1,4 @@
-// One SQLite file that processes of a machine share: opened in WAL mode, migrated to the schema
+// A SQLite file shared by the processes of a machine: opened in WAL mode, migrated to the schema
 // this program knows, and moved aside when it is damaged.
 //
 //   SqliteFile file(path, CacheSchema(), [](absl::string_view m) { LOG << m; });
@@ -27,38 +27,39 @@ struct sqlite3_stmt;
 namespace athanor {
 
 struct SqliteSchema {
-  absl::string_view what;               // "cache", for messages
-  absl::Span<const char* const> steps;  // step i leads from schema i to i + 1; only added to
-  int32_t application_id = 0;           // of such files; 0: any SQLite file is taken
-  absl::string_view table;              // by which one from before it had the id is known
-  bool full_sync = false;               // a commit survives the loss of power
-  bool begin_anew = true;               // a damaged file is moved aside; else it stays, unusable
-  bool gives_back = false;              // freed pages can go back (PRAGMA incremental_vacuum)
-  int busy_milliseconds = 2000;         // waited for another process's write
+  absl::string_view what;  // for messages: "cache"
+  // SQL; step i migrates schema i to i + 1. Only ever appended to
+  absl::Span<const char* const> steps;
+  int32_t application_id = 0;  // in the file's header; 0: any SQLite file is accepted
+  absl::string_view table;     // identifies a file written before application_id was
+  bool full_sync = false;      // a commit survives a power loss
+  bool begin_anew = true;      // moves a damaged file aside; else it stays, unusable
+  bool gives_back = false;     // returns freed pages to the file system (PRAGMA incremental_vacuum)
+  int busy_milliseconds = 2000;  // to wait for another process's write
 
   int version() const { return static_cast<int>(steps.size()); }
 };
 
 enum class FileState : uint8_t {
   kUsable,
-  kNewerSchema,  // left alone, not read
-  kReadOnly,     // read, as far as that is possible without writing, not written
+  kNewerSchema,  // left alone and not read
+  kReadOnly,     // not written; read as far as that is possible without writing
   kFull,         // read; writes are tried again
   kUnusable,
 };
 
-// The name of a path's file system, by statfs: "ext4", "nfs", or the type in hex.
+// Returns the name of a path's file system, by statfs: "ext4", "nfs", or the type in hex.
 std::string FileSystemOf(const std::string& path);
 using FileSystemName = std::function<std::string(const std::string& path)>;
 
-// FAILED_PRECONDITION names the path and its file system if that is one of a network or of FUSE:
-// WAL needs memory that all processes share and locks that hold. `name`: FileSystemOf.
+// Returns FAILED_PRECONDITION, naming path and file system, for a network file system or FUSE: WAL
+// needs memory that all processes share, and locks that hold. `name`: FileSystemOf if null.
 absl::Status CheckLocal(const std::string& path, const FileSystemName& name = nullptr);
 
-bool IsDamage(int code);  // SQLite's code says that the file is no database, or a broken one
+bool IsDamage(int code);  // SQLite's code means a broken file, or one that is no database
 
-// A prepared statement, finalised with its scope. Values are bound in order; bound bytes must live
-// until the next Reset or the end.
+// A prepared statement, finalised with its scope. Values are bound in order. Bound bytes must live
+// until the next Reset or the statement's end.
 class Statement {
  public:
   Statement(sqlite3* db, absl::string_view sql);
@@ -72,16 +73,17 @@ class Statement {
   Statement& Real(double value);
   Statement& Null();
 
-  // SQLite's code: SQLITE_ROW, SQLITE_DONE or the first failure, also of preparing and binding.
+  // Returns SQLite's code: SQLITE_ROW, SQLITE_DONE, or the first failure, that of preparing and
+  // binding included.
   int Step();
-  void Reset();  // values are bound anew, from the first
+  void Reset();  // binding starts again at the first value
 
-  // Of the row of the last Step. Bytes live until the next Step or Reset.
+  // Columns of the row of the last Step. Bytes live until the next Step or Reset.
   absl::string_view BytesAt(int column) const;
   int64_t IntAt(int column) const;
   double RealAt(int column) const;
   bool IsNull(int column) const;
-  // Whatever type it has: an integer as decimal digits, a float as its 8 bytes.
+  // Returns a value of any type: an integer as decimal digits, a float as its 8 bytes.
   std::string ValueAt(int column) const;
 
  private:
@@ -92,40 +94,40 @@ class Statement {
   int bound_ = 0;
 };
 
-// One connection. Not thread-safe: its owner locks. Every thread or object that may wait for
-// another should have a connection of its own; WAL lets one write beside many that read.
+// A connection. Not thread-safe: its owner locks. Give each thread or object that must not wait
+// for another a connection of its own; WAL allows one writer beside many readers.
 class SqliteFile {
  public:
   using Report = std::function<void(absl::string_view message)>;
 
-  // Opens nothing yet. What goes wrong is reported once until it went well again.
+  // Opens nothing yet. `report` is told of a failure once, until opening or writing succeeds again.
   SqliteFile(std::string path, SqliteSchema schema, Report report);
   ~SqliteFile();
   SqliteFile(const SqliteFile&) = delete;
   SqliteFile& operator=(const SqliteFile&) = delete;
 
-  // Creates folder and file where they are missing, migrates, moves a damaged file aside. Not a
-  // file of another program: that is kUnusable, and left alone. Also opens again.
+  // Opens or reopens the file. Creates a missing folder and file, migrates, and moves a damaged
+  // file aside. Another program's file is kUnusable and left alone.
   FileState Open();
   void Close();
 
   FileState state() const { return state_; }
-  const std::string& reason() const { return reason_; }  // why it is not kUsable
+  const std::string& reason() const { return reason_; }  // why it is not kUsable; else empty
   const std::string& path() const { return path_; }
-  sqlite3* db() const { return db_; }  // null where nothing can be read
+  sqlite3* db() const { return db_; }  // null if nothing can be read
 
-  // BEGIN IMMEDIATE, `body`, COMMIT; ROLLBACK where one failed. REQUIRES: db().
+  // Runs BEGIN IMMEDIATE, `body`, COMMIT; ROLLBACK if one of them failed. REQUIRES: db().
   absl::Status Transaction(absl::FunctionRef<absl::Status()> body);
-  // One or more statements without values or rows. REQUIRES: db().
+  // Runs one or more statements without values or rows. REQUIRES: db().
   absl::Status Execute(const std::string& sql);
 
-  // Opens the file of this path anew where another one moved or deleted it; one stat call.
+  // Reopens the path if its file was moved or deleted. Costs one stat call.
   void Refresh();
 
-  // A failed statement as a status that names the file: RESOURCE_EXHAUSTED full or no memory,
-  // UNAVAILABLE busy or without a usable file, FAILED_PRECONDITION not writable, DATA_LOSS damaged.
-  // With begin_anew a damaged file is a new one, or db() null, once this returns: a Transaction's
-  // body must end then.
+  // Converts a failed statement to a status that names the file: RESOURCE_EXHAUSTED (disk full, no
+  // memory), UNAVAILABLE (busy, or no usable file), FAILED_PRECONDITION (not writable), DATA_LOSS
+  // (damaged). With begin_anew, damage replaces the file: db() then is a new file's or null, so the
+  // body of a Transaction must return at once.
   absl::Status Failed(int code, absl::string_view what);
 
   // Changes when another connection has committed; -1 without a usable file.
@@ -134,7 +136,7 @@ class SqliteFile {
  private:
   int TryOpen();
   int CheckVersion();
-  // For a file system that nobody writes to.
+  // Opens a file on a read-only file system, to which nobody writes.
   int OpenImmutable();
   int Migrate();
   int SetGivesBack();

@@ -140,7 +140,7 @@ TEST_F(SqliteFileTest, ANewerSchemaIsLeftAlone) {
   EXPECT_EQ(Damaged(), 0);
 }
 
-// By name, without the memory that connections share.
+// Returns file contents by name, without the memory that connections share.
 std::map<std::string, std::string> FilesOf(const std::string& folder) {
   std::map<std::string, std::string> files;
   for (const auto& entry : std::filesystem::directory_iterator(folder)) {
@@ -158,7 +158,7 @@ TEST_F(SqliteFileTest, ANewerFileStaysByteForByte) {
   SqliteFile newer(path_, schema, Report());
   ASSERT_EQ(newer.Open(), FileState::kUsable);
   ASSERT_TRUE(Insert(newer, "theirs").ok());
-  // As a server leaves it that was killed: some of it in the log.
+  // A file as a killed server leaves it, with some rows in the log only.
   const std::string killed = folder_ + "/killed", closed = folder_ + "/closed",
                     other = folder_ + "/other";
   for (const std::string& folder : {killed, closed, other}) {
@@ -188,7 +188,7 @@ TEST_F(SqliteFileTest, ANewerFileStaysByteForByte) {
       EXPECT_EQ(file.Open(), FileState::kNewerSchema);
     }
     EXPECT_EQ(FilesOf(folder), before);
-    // Whose it is finds all of it.
+    // The program that owns the file finds all rows.
     SqliteFile again(folder + "/items.db", schema, Report());
     ASSERT_EQ(again.Open(), FileState::kUsable);
     EXPECT_EQ(Number(again, "SELECT count(*) FROM items WHERE name = 'theirs'"), 1);
@@ -355,7 +355,7 @@ TEST_F(SqliteFileTest, ACacheOfSchema1BecomesOneOfToday) {
   EXPECT_THAT(reports_, IsEmpty());
 }
 
-// What is wrong with a file on a full disk; empty: nothing.
+// Returns the fault of a file on a full disk; empty: none.
 std::string FillADisk(const std::string& folder, const SqliteSchema& schema) {
   std::vector<std::string> reports;
   SqliteFile file(folder + "/items.db", schema,

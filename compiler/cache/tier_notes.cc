@@ -1,5 +1,5 @@
-// What saves work without being the result of it: failures, how far searches went, what the
-// compiler says of machines.
+// Notes that save work: failures, how far searches went, and the compiler's description of
+// machines.
 #include <utility>
 
 #include "compiler/cache/cache.h"
@@ -61,7 +61,7 @@ int64_t FailureLifetime(absl::StatusCode code) {
       return 30 * kDay;
     case absl::StatusCode::kInternal:
       return kDay;
-    default:  // what may be otherwise when the machine is less busy
+    default:  // may succeed when the machine is less busy
       return kHour;
   }
 }
@@ -81,7 +81,7 @@ std::optional<FailureRow> Cache::FindFailure(absl::string_view key, FailureKind 
   const CacheReader::Outcome outcome = reader_->Select(
       Tier::kFailures, "key = ? AND kind = ?", {Bytes{std::string(key)}, name},
       [&](const RowView& row) {
-        // A row of the future was written by a clock that was wrong.
+        // A row from the future was written under a wrong clock.
         expired = row.Int("expires_us") <= now || row.Int("created_us") > now;
         if (expired) return false;
         found = FailureRow{

@@ -1,4 +1,4 @@
-// Plans: rows are added by plan id, and of each key and conditions one is the incumbent.
+// Plans: rows are added by plan id; each key and conditions has one incumbent.
 #include <algorithm>
 #include <chrono>
 #include <functional>
@@ -17,7 +17,7 @@
 namespace athanor {
 namespace {
 
-constexpr std::chrono::seconds kQuarantineWait{10};  // for the writer thread
+constexpr std::chrono::seconds kQuarantineWait{10};  // to wait for the writer thread
 
 struct QueuedPlan {
   std::string conditions;
@@ -37,7 +37,7 @@ std::optional<PlanRow> PlanRowOf(const RowView& view, absl::string_view conditio
   return row;
 }
 
-// Of the columns that PlanHeads reads.
+// Makes a row from the columns that PlanHeads reads.
 PlanRow HeadOf(const Statement& at, absl::string_view conditions) {
   PlanRow row;
   row.stored.mutable_plan()->set_plan_id(at.ValueAt(1));
@@ -54,7 +54,7 @@ PlanRow HeadOf(const Statement& at, absl::string_view conditions) {
   return row;
 }
 
-// Those of equal conditions first, then incumbents; among equals the order stays.
+// Sorts rows by equal conditions, then incumbents first; the order among equals stays.
 void InOrder(std::vector<PlanRow>& rows) {
   std::multimap<std::pair<bool, bool>, PlanRow, std::greater<>> ordered;
   for (PlanRow& row : rows) {
@@ -64,8 +64,8 @@ void InOrder(std::vector<PlanRow>& rows) {
   for (auto& [rank, row] : ordered) rows.push_back(std::move(row));
 }
 
-// Plans that are queued, newest first, as they will be in the file: of each key and conditions the
-// newest incumbent is one, also where it is put again without saying so.
+// Queued plans, newest first, as they will be in the file: the newest incumbent of each key and
+// conditions stays incumbent, even if it is put again without the mark.
 class Queued {
  public:
   Queued(CacheWriter& writer, absl::string_view hash, absl::string_view conditions) {
@@ -83,8 +83,8 @@ class Queued {
     }
   }
 
-  // What is read from the file, unless a queued row takes its place; `make` may find that it is
-  // none.
+  // Adds a plan that the file holds, unless a queued row replaces it. `make` returns nullopt for a
+  // row that is no plan.
   void Add(std::string made_under, std::string plan_id, bool incumbent,
            absl::FunctionRef<std::optional<PlanRow>()> make) {
     incumbent = incumbent && !incumbents_.contains(made_under);
@@ -114,7 +114,7 @@ std::vector<PlanRow> Cache::ReadPlans(const PlanKey& key, absl::string_view plan
   const std::string conditions = ConditionHash(fields);
   Queued queued(*writer_, hash, conditions);
   size_t read = 0;
-  // One more than are wanted for each that a queued row may take the place of.
+  // Reads one more row for each queued row, as that may replace one.
   const size_t most_read = most == SIZE_MAX ? most : most + queued.rows().size();
   const CacheReader::Outcome outcome = reader_->Select(
       Tier::kPlans,
@@ -179,7 +179,8 @@ std::vector<PlanRow> Cache::PlanHeads(const PlanKey& key) {
 
 absl::Status Cache::QuarantinePlan(const PlanKey& key, absl::string_view plan_id,
                                    absl::string_view why) {
-  // What is still to be written would come after it; what cannot be written does not.
+  // Rows still queued would be written after the quarantine. Rows that cannot be written do no
+  // harm.
   Flush(kQuarantineWait).IgnoreError();
   std::vector<BadRow> bad;
   const CacheReader::Outcome outcome =

@@ -1,4 +1,4 @@
-// Recipes: choices for a region that any machine may try.
+// Recipes: choices for a region, which any machine may try.
 #include <algorithm>
 #include <tuple>
 #include <utility>
@@ -16,7 +16,7 @@ struct QueuedRecipe {
   v1::RegionRecipe recipe;
 };
 
-// How near a recipe is to what is asked for; smaller is nearer.
+// Returns the distance of a recipe from the key and machine asked for; smaller is nearer.
 auto Distance(const v1::RegionRecipe& recipe, const RecipeKey& key, const v1::Target& machine) {
   return std::tuple(recipe.dim_box() != key.dim_box || recipe.facts() != key.facts,
                     recipe.device() != machine.device(), recipe.cpu() != machine.cpu(),
@@ -91,7 +91,7 @@ std::vector<v1::RegionRecipe> Cache::FindRecipes(const RecipeKey& key, const v1:
 
 CacheRow RecipeRow(const RecipeKey& key, const v1::RegionRecipe& recipe, absl::string_view origin) {
   const KeyFields fields = key.Fields();
-  // An imported recipe's share was another machine's: what was found here stays.
+  // An imported recipe's share was measured on another machine: a row found here stays.
   CacheRow out{.tier = Tier::kRecipes, .key = key.region_hash, .imported = origin != "search"};
   out.values = ValuesOf(Tier::kRecipes, fields,
                         {{"key", Bytes{GateHash(fields)}},

@@ -1,4 +1,4 @@
-// Timings: what a kernel's calls took, measured or refused.
+// Timings of kernels' calls: measured, and whether they were checked.
 #include <cstring>
 #include <utility>
 

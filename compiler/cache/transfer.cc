@@ -1,4 +1,4 @@
-// Rows on their way into bundles, and those of bundles on their way in (bundle.h).
+// Moves rows into bundles, and records of bundles into rows (bundle.h).
 #include <sqlite3.h>
 
 #include <algorithm>
@@ -16,7 +16,7 @@
 namespace athanor {
 namespace {
 
-constexpr size_t kPageBytes = size_t{4} << 20;  // and one row more
+constexpr size_t kPageBytes = size_t{4} << 20;  // a page ends with the row that exceeds it
 
 v1::KernelBinary BinaryOf(const RowView& row) {
   v1::KernelBinary kernel;
@@ -59,7 +59,7 @@ CacheRow RowOf(const v1::CacheBundleRecord& record, const BundleOrigin& from) {
                       .facts = recipe.facts(),
                       .semantics_version = from.semantics_version,
                       .recipe_format = recipe.format()};
-  // No name of a bundle's is taken for a search of this server's.
+  // The prefix keeps a bundle from naming its origin "search".
   return RecipeRow(key, recipe, "import " + from.origin);
 }
 
@@ -102,15 +102,15 @@ absl::StatusOr<v1::ImportCacheReply> KeepAll(SqliteFile& file,
   return reply;
 }
 
-// Of a bundle: what serves, and what is gone back to.
+// Plans that a bundle takes: those that serve, and baselines, which servers fall back to.
 constexpr char kServing[] = "(incumbent = 1 OR kind = 'baseline')";
 
-// One page of an export.
+// A page of an export.
 class Page {
  public:
   Page(SqliteFile& file, ExportCursor* at) : file_(file), at_(*at) {}
 
-  // Until the page is full or the stage has no more; SQLite's code.
+  // Reads until the page is full or the stage has no more; returns SQLite's code.
   int Fill() { return at_.of.has_value() ? FillOfKeys() : FillOfAll(); }
   std::vector<v1::CacheBundleRecord>& records() { return records_; }
 
@@ -170,7 +170,7 @@ class Page {
       case ExportStage::kKernels:
         return Select(Tier::kKernels, "rowid > ?1 AND codegen_version = ?2 ORDER BY rowid",
                       {at_.rowid, kCodegenVersion});
-      default:  // whose a search is, its row does not say in words
+      default:  // an ended search's row does not hold its key's fields
         return SQLITE_DONE;
     }
   }
@@ -198,7 +198,7 @@ class Page {
       return Select(Tier::kSearches, "key = ? AND conditions = ? ORDER BY rowid",
                     {gate, Bytes{ConditionHash(fields)}}, /*whole=*/true);
     }
-    return SQLITE_DONE;  // recipes are not kept by plan
+    return SQLITE_DONE;  // recipes are not stored by plan
   }
 
   SqliteFile& file_;
@@ -207,7 +207,8 @@ class Page {
   size_t bytes_ = 0;
 };
 
-// Kernels that several plans name, and keys: by what gates, so that equal ones are neighbours.
+// Removes duplicates of kernels that several plans name, and of keys. Sorts keys by their gates, so
+// that keys with equal gates are neighbours.
 void KeepEachOnce(ExportCursor* at) {
   if (at->stage == ExportStage::kPlans && at->of.has_value()) {
     std::map<std::string, PlanKey> keys;
@@ -250,7 +251,7 @@ absl::StatusOr<v1::ImportCacheReply> Cache::Import(absl::Span<const v1::CacheBun
   absl::StatusOr<v1::ImportCacheReply> reply = KeepAll(maintenance_, records, from);
   if (!reply.ok()) return reply;
   if (options_.limit_bytes > 0 && UsedBytes(maintenance_) > options_.limit_bytes) {
-    // What does not go now, goes with what the writer writes next.
+    // If this fails, the writer collects garbage after its next batch.
     athanor::CollectGarbage(maintenance_, {.limit_bytes = options_.limit_bytes})
         .status()
         .IgnoreError();

@@ -1,4 +1,5 @@
-// Rows into bundles and out of them: all of a bundle or nothing, and nothing that is here goes.
+// Tests of export and import: a bundle is imported as a whole or not at all, and existing rows
+// stay.
 #include <filesystem>
 #include <optional>
 #include <string>
@@ -22,7 +23,7 @@ using Records = std::vector<v1::CacheBundleRecord>;
 const BundleOrigin kFrom{
     .semantics_version = 1, .origin = "elsewhere", .digest = std::string(32, 'b')};
 
-// All pages; `pages`, if given, is how many there were.
+// Returns all pages; `pages`, if given, receives their number.
 Records ExportAll(Cache& cache, bool kernels, int* pages = nullptr) {
   ExportCursor at{.semantics_version = 1, .recipe_format = 1, .binaries = kernels};
   Records all;
@@ -46,7 +47,7 @@ v1::CacheBundleRecord RecipeRecord(int region, const std::string& genome, double
   return record;
 }
 
-// Of some plans only.
+// Exports some plans only.
 Records ExportOf(Cache& cache, std::vector<PlanKey> keys) {
   ExportCursor at{
       .semantics_version = 1, .recipe_format = 1, .binaries = true, .of = std::move(keys)};
@@ -59,7 +60,7 @@ Records ExportOf(Cache& cache, std::vector<PlanKey> keys) {
   }
 }
 
-// "plan p-1", "search", "kernel 2": what travels, in order.
+// Returns the exported records in order: "plan p-1", "search", "kernel 2".
 std::vector<std::string> Names(const Records& records) {
   std::vector<std::string> names;
   for (const v1::CacheBundleRecord& record : records) {
@@ -71,7 +72,7 @@ std::vector<std::string> Names(const Records& records) {
   return names;
 }
 
-// A plan of kernels `kernels` (TestKernelKey).
+// Returns a plan with the kernels `kernels` (TestKernelKey).
 PlanRow PlanOf(const std::string& id, std::vector<int> kernels, double share, bool incumbent) {
   PlanRow row;
   v1::Plan& plan = *row.stored.mutable_plan();
@@ -112,7 +113,7 @@ TEST_F(TransferTest, WhatOneCacheExportsAnotherFinds) {
   KernelKey old = TestKernelKey(3);
   old.codegen_version = kCodegenVersion + 1;
   here->PutKernel(old, "calls otherwise");
-  EXPECT_EQ(ExportAll(*here, false).size(), 2u);  // what is only queued, too
+  EXPECT_EQ(ExportAll(*here, false).size(), 2u);  // queued rows are exported too
   const Records records = ExportAll(*here, true);
   ASSERT_EQ(records.size(), 5u);
   EXPECT_EQ(records[1].recipe().genome(), "tile 8");
@@ -129,7 +130,7 @@ TEST_F(TransferTest, WhatOneCacheExportsAnotherFinds) {
   ASSERT_EQ(found.size(), 1u);
   EXPECT_EQ(found[0].genome(), "tile 8");
   EXPECT_THAT(there->Verify(false)->bad(), IsEmpty());
-  // The same records leave it again.
+  // The other cache exports the same records.
   const Records again = ExportAll(*there, true);
   ASSERT_EQ(again.size(), records.size());
   for (size_t i = 0; i < again.size(); ++i) {
@@ -185,7 +186,7 @@ TEST_F(TransferTest, APlanTravelsWithItsKernelsAndItsSearch) {
   ASSERT_TRUE(kept.ok()) << kept.status();
   EXPECT_EQ(kept->plans_added(), 0);
   EXPECT_EQ(kept->plans_known(), 2);
-  // Under other conditions it is served, and searched for again.
+  // Under other conditions the plan is served, and searched for again.
   PlanKey more_threads = mine;
   more_threads.made_under.target.set_threads(64);
   EXPECT_FALSE(there->FindPlan(more_threads)->conditions_equal);
@@ -267,7 +268,7 @@ TEST_F(TransferTest, AnOriginIsNeverASearchOfThisServers) {
 
 TEST_F(TransferTest, AllOrNothing) {
   auto cache = Open();
-  // The third row is refused by the file.
+  // The file refuses the third row.
   Execute(
       "CREATE TRIGGER no BEFORE INSERT ON recipes WHEN NEW.genome = 'bad'"
       " BEGIN SELECT RAISE(ABORT, 'no'); END");

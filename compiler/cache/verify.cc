@@ -14,7 +14,7 @@
 namespace athanor {
 namespace {
 
-// What is wrong with a row; empty: nothing.
+// Returns the fault of a row; empty: none.
 std::string Fault(Tier tier, const RowView& row) {
   if (!row.ChecksumFits()) return "its checksum does not fit";
   if (tier == Tier::kPlans) {
@@ -28,9 +28,9 @@ std::string Fault(Tier tier, const RowView& row) {
   return "";
 }
 
-constexpr int kMostQuarantined = 100;  // of those that are told of
+constexpr int kMostQuarantined = 100;  // most quarantined rows to list
 
-// What was put aside before, and why.
+// Lists the rows that are in quarantine, with the reason.
 absl::Status AddQuarantined(SqliteFile& file, v1::CacheVerification& found) {
   Statement read(file.db(),
                  "SELECT tier, key, about, why FROM quarantine ORDER BY found_us DESC LIMIT ?");
@@ -68,7 +68,7 @@ absl::Status VerifyTier(SqliteFile& file, Tier tier, v1::CacheVerification& foun
                              : file.Failed(code, absl::StrCat("read ", TierName(tier)));
 }
 
-// Checks are nothing but their keys.
+// Rows of checks are nothing but their keys.
 absl::Status VerifyChecks(SqliteFile& file, bool quarantine, v1::CacheVerification& found) {
   {
     Statement count(file.db(), "SELECT count(*) FROM checks");
@@ -94,7 +94,7 @@ absl::Status VerifyChecks(SqliteFile& file, bool quarantine, v1::CacheVerificati
                    "; DELETE FROM checks WHERE ", bad));
 }
 
-// "ok", or SQLite's words.
+// Returns "ok", or SQLite's description of the damage.
 absl::StatusOr<std::string> CheckDatabase(SqliteFile& file) {
   Statement check(file.db(), "PRAGMA integrity_check");
   const int code = check.Step();
@@ -102,11 +102,11 @@ absl::StatusOr<std::string> CheckDatabase(SqliteFile& file) {
   return std::string(check.BytesAt(0));
 }
 
-// Indexes that do not fit their rows are made anew; any other damage moves the file aside. A file
-// that is busy or cannot be written stays as it is.
+// Rebuilds indexes that do not fit their rows; moves the file aside for any other damage. Leaves
+// a file that is busy or cannot be written as it is.
 void Mend(SqliteFile& file, absl::string_view fault) {
   const absl::Status reindexed = file.Execute("REINDEX");
-  if (reindexed.code() == absl::StatusCode::kDataLoss) return;  // by then it was moved
+  if (reindexed.code() == absl::StatusCode::kDataLoss) return;  // the file was moved aside
   if (!reindexed.ok() && !absl::IsFailedPrecondition(reindexed)) return;
   const absl::StatusOr<std::string> left = CheckDatabase(file);
   if (left.ok() && *left != "ok") file.Failed(SQLITE_CORRUPT, fault).IgnoreError();
@@ -129,10 +129,10 @@ absl::StatusOr<v1::CacheVerification> VerifyRows(SqliteFile& file, bool quaranti
     }
     return VerifyChecks(file, quarantine, found);
   };
-  // A file that cannot be written can still be looked at.
+  // A file that cannot be written can still be verified: only quarantining writes.
   const absl::Status status = quarantine ? file.Transaction(verify) : verify();
   absl::StatusOr<std::string> database = status.ok() ? CheckDatabase(file) : status;
-  if (absl::IsDataLoss(database.status())) {  // the file was moved aside, as always then
+  if (absl::IsDataLoss(database.status())) {  // the file was moved aside
     found.set_database(std::string(database.status().message()));
     return found;
   }

@@ -1,4 +1,4 @@
-// Looks at every row of a cache file.
+// Verifies every row of a cache file.
 //
 //   v1::CacheVerification found = VerifyRows(file, /*quarantine=*/true).value();
 //   found.bad_size() == 0 && found.database() == "ok"
@@ -11,9 +11,10 @@
 
 namespace athanor {
 
-// Every checksum, that bodies parse, that keys have their length, and SQLite's own check of the
-// file. With `quarantine` bad rows go there, indexes that do not fit are made anew, and a file that
-// is damaged otherwise is moved aside and begun anew. REQUIRES: file.db(), a cache file.
+// Checks that checksums fit, bodies parse and keys have their length, and runs SQLite's own check
+// of the file. With `quarantine`, moves bad rows to the quarantine table, rebuilds indexes that do
+// not fit their rows, and replaces a file with any other damage by a new one, moving the old one
+// aside. REQUIRES: file.db(), a cache file.
 absl::StatusOr<v1::CacheVerification> VerifyRows(SqliteFile& file, bool quarantine);
 
 }  // namespace athanor

@@ -52,7 +52,7 @@ class AttentionLowering {
   std::optional<Expr> QueryCount(int vector) const {
     return LanesBelow(e_, q0_ + vector * lanes_, queries_, lanes_);
   }
-  // Element (row, vector) of a scratch matrix whose rows are `width_` queries.
+  // Returns the index of element (row, vector) in a scratch matrix whose rows are `width_` queries.
   Expr Cell(const Expr& row, int vector) const {
     return row * width_ + vector * lanes_ + Expr::Symbol(kir::kLane);
   }
@@ -65,7 +65,7 @@ class AttentionLowering {
   Var Fill(double value) { return e_.Broadcast(e_.Float(accumulator_, value), lanes_); }
   Var Op2(Op op, Var a, Var b) { return e_.Compute(op, accumulator_, {a, b}); }
 
-  double Lowest() const {  // only -inf is below
+  double Lowest() const {  // only -inf is smaller
     return accumulator_ == DType::kF64 ? std::numeric_limits<double>::lowest()
                                        : std::numeric_limits<float>::lowest();
   }
@@ -118,13 +118,15 @@ absl::Status AttentionLowering::Lower() {
   batch_.pop_back();
   PackQueries();
   Expr keys = keys_;
+  // Later keys are hidden from all queries of the item.
   if (causal_) keys = MaxOf(0, MinOf(keys_, q0_ + width_ + keys_ - queries_));
   e_.For(0, keys, s_.key_block, [&](const Expr& k0) { KeyBlock(k0); });
   Finish();
   return status_;
 }
 
-// Queries go to scratch transposed and scaled; the running maximum, sum and values start empty.
+// Copies queries to scratch, transposed and scaled. The running maximum, sum and values start
+// empty.
 void AttentionLowering::PackQueries() {
   double scale = GetAttrOr<double>(node_.attrs, "scale",
                                    1.0 / std::sqrt(static_cast<double>(*depth_.constant())));
@@ -186,6 +188,7 @@ Var AttentionLowering::Masked(Var score, const Expr& key, int vector) {
     }
   }
   if (causal_) {
+    // The last query sees the last key.
     Var last = e_.Index(Query(vector) + keys_ - queries_, lanes_);
     Var beyond = e_.Compute(Op::kLessThan, DType::kBool, {last, e_.Index(key, 1)});
     score = e_.Compute(Op::kSelect, accumulator_, {beyond, hidden, score});
@@ -208,13 +211,15 @@ void AttentionLowering::Softmax(const Expr& k0, const Expr& keys) {
       e_.Assign(peak, Op2(Op::kMax, peak, score));
     });
     Write(peak_, 0, v, peak);
-    // Where every key so far is hidden the maximum is -inf; subtracting zero keeps exp(-inf) = 0.
+    // If every key so far is hidden the maximum is -inf; subtracting zero instead keeps exp(-inf) =
+    // 0.
     Var none = e_.Compute(Op::kLessThan, DType::kBool, {peak, Fill(Lowest())});
     Var base = e_.Compute(Op::kSelect, accumulator_, {none, Fill(0), peak});
     Var minus = Op2(Op::kMul, base, Fill(-1));
     auto exp_from_base = [&](Var x) {
       return e_.Compute(Op::kExp, accumulator_, {Op2(Op::kAdd, x, minus)});
     };
+    // Rescales what was summed under the former maximum to the new one.
     Var shrink = exp_from_base(before);
     Var total = e_.Mutable(Op2(Op::kMul, Read(total_, 0, v), shrink));
     e_.For(0, keys, 1, [&](const Expr& k) {
@@ -245,11 +250,11 @@ void AttentionLowering::Values(const Expr& k0, const Expr& keys) {
 void AttentionLowering::Finish() {
   for (int v = 0; v < s_.nv; ++v) {
     const std::optional<Expr> below = QueryCount(v);
-    if (below && below->constant().value_or(1) <= 0) continue;  // no queries here for any size
+    if (below && below->constant().value_or(1) <= 0) continue;  // no queries at any size
     BoundLanes(e_, below, lanes_);
     PointLowering::Context context(&b_.at, lanes_, below);
     Var total = Read(total_, 0, v);
-    // Rows with every key hidden are zero by definition (op table).
+    // A row with every key hidden is zero by definition (op table).
     Var none =
         e_.Compute(Op::kNot, DType::kBool,
                    {e_.Compute(Op::kOr, DType::kBool,

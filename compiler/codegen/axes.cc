@@ -24,15 +24,15 @@ std::vector<Expr> IndexExpressions(const LowerInput& in, NodeId root, const Coor
     indices.push_back(
         bounds.Simplify(RowMajorOffset(in.graph.node(load.node).type.shape, load.coordinates)));
   }
-  // Bags walk their rows with scalar bounds.
+  // EmbeddingBags walk their rows with scalar bounds.
   for (const Access& r : a.reductions) {
     if (in.graph.node(r.node).op == Op::kEmbeddingBag) indices.push_back(r.coordinates[0]);
   }
   return indices;
 }
 
-// Merges axes i and i+1 into one if every index expression stays affine in it; `bounds` are those
-// of the axes' symbols, and the merged axis's afterwards.
+// Merges axes i and i+1 into one if every index expression stays affine in it. `bounds` are those
+// of the axes' symbols, and then also of the merged axis.
 void TryMerge(const LowerInput& in, NodeId root, Axes& axes, size_t i, Bounds& bounds) {
   const std::string& symbol = axes.symbols[i];
   Expr f = Expr::Symbol(symbol);
@@ -83,6 +83,7 @@ void MergeAxes(const LowerInput& in, NodeId root, Axes& axes, Bounds bounds) {
   for (size_t i = 0; i < axes.symbols.size(); ++i)
     bounds.SetExtent(axes.symbols[i], axes.extents[i]);
   if (HasBag(in, root, axes, bounds)) return;
+  // From the last axis outwards: the lanes run along it, so it should be long.
   for (size_t i = axes.extents.size(); i-- > 1;) {
     if (i < axes.extents.size()) TryMerge(in, root, axes, i - 1, bounds);
   }

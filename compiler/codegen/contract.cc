@@ -1,12 +1,12 @@
-// Contractions: a grid of (batch, column panels, row blocks); inside a work item, pieces of the
-// reduction, for each piece the item's column panels, for each panel register tiles over the rows;
-// the sums go through scratch to the epilogue. Panels are packed ahead, packed in scratch, or read
-// where they lie. The scheme is that of packed register-tiled products (Goto and van de Geijn,
+// Contractions: a grid of (batch, column panels, row blocks). A work item loops over pieces of the
+// reduction, for each piece over its column panels, and for each panel over register tiles of the
+// rows. The sums go through scratch to the epilogue. Panels are packed ahead, packed in scratch, or
+// read in place. The scheme is that of packed register-tiled products (Goto and van de Geijn,
 // 2008), without a packed row operand: rows are read as broadcast scalars, so their layout matters
 // to the caches only, and then they are copied.
 //
-// Where the column operand is contiguous along the sums, tiles of dot products read both operands
-// in vectors along the sums.
+// If the column operand is contiguous along the sums, tiles of dot products read both operands in
+// vectors along the sums.
 #include <algorithm>
 #include <optional>
 #include <set>
@@ -30,8 +30,8 @@ namespace {
 
 constexpr int kCacheLineBytes = 64;
 
-// Whether an epilogue is so short that written out for each of a tile's vectors it is less than
-// the stores and loads of the sums.
+// Reports whether an epilogue is so short that writing it out for each of a tile's vectors costs
+// less than storing and loading the sums.
 bool IsShort(const KernelBuilder& b) {
   constexpr size_t kMostNodes = 8;
   std::set<NodeId> seen;
@@ -87,20 +87,22 @@ class ContractLowering {
     Expr begin, end;
   };
 
-  // Whether the last panel is a large part of them: tiles for each number of its vectors are worth
-  // compiling. Of a size that calls choose a quarter of the most is expected.
+  // Reports whether the last panel is a large part of all panels, so that tiles for each number of
+  // its vectors are worth compiling. A size that calls choose is expected to be a quarter of its
+  // maximum.
   bool HasFewPanels() const {
     constexpr int64_t kExpected = 4, kFew = 4;
     const std::optional<int64_t> most = e_.bounds().Maximum(n_);
     return most && *most <= kExpected * kFew * width_;
   }
-  // The item's panels; one that is cut off apart from the whole ones if they are split.
+  // Runs `body` for the item's panels; if they are split, separately for whole panels and for the
+  // partial one.
   void ForPanels(absl::FunctionRef<void(const Expr& panel)> body);
-  // Runs `body` for tiles of as many vectors as the panel has columns for, where that is told
-  // apart.
+  // Runs `body` for tiles of as many vectors as the panel has columns for, if counts_ is set; else
+  // once.
   void ForVectors(const Expr& panel, absl::FunctionRef<void()> body);
-  // Registers for the item's place in the batch: what is known of them needs no proof where they
-  // are used.
+  // Puts the item's batch coordinates into registers: their ranges need no proof where they are
+  // used.
   void BindBatch();
   void Panels();
   void VisitPiece(const Piece& k);
@@ -111,23 +113,24 @@ class ContractLowering {
   void DotPanel(const Expr& panel);
   void DotTile(const Expr& n0, const Expr& first, int columns, const Expr& m0, int rows);
   void Epilogue(const Expr& panel, const Expr& m0, int rows);
-  // Of one vector: what the root's elements are made of is `sum()`.
+  // Computes the epilogue of one vector, whose sums are `sum()`.
   void EpilogueOf(const Expr& panel, const Expr& m, int vector, absl::FunctionRef<Var()> sum);
-  // Asks for the operand's element at these coordinates, if it is read from memory as it is.
+  // Prefetches the operand's element at these coordinates, if it is read from memory as it is.
   void Prefetch(NodeId operand, Coordinates at);
 
-  // Coordinates of an operand or of the result where the flattened indices are m, n, k.
+  // Returns the coordinates of an operand or of the result at the flattened indices m, n, k.
   Coordinates At(const std::string& letters, const Expr& m, const Expr& n, const Expr& k) const;
   Expr LaneIndex(const Expr& n0, int vector) const {
     return n0 + vector * lanes_ + Expr::Symbol(kir::kLane);
   }
-  // Where the sums of row m lie between the tile, whose first row is m0, and its epilogue.
+  // Returns the scratch index of row m's sums, from the tile, whose first row is m0, to its
+  // epilogue.
   Expr SumIndex(const Expr& panel, const Expr& m, const Expr& m0, int vector) const {
     Expr row = keeps_rows_ ? m - m_begin_ : m - m0;
     if (blocked_) row += (panel - first_) * s_.rows_per_item;
     return row * width_ + vector * lanes_ + Expr::Symbol(kir::kLane);
   }
-  // The columns that the vector of a panel from n0 on has; all if absent.
+  // Returns how many columns a vector has of the panel that begins at n0; nullopt: all lanes.
   std::optional<Expr> Below(const Expr& n0, int vector) const {
     if (vector < full_vectors_) return std::nullopt;
     return LanesBelow(e_, n0 + vector * lanes_, n_, lanes_);
@@ -145,13 +148,13 @@ class ContractLowering {
   int lanes_;
   int vectors_;           // of a panel
   int width_;             // of a panel, in elements
-  int tile_vectors_;      // of the panel at hand
-  int full_vectors_ = 0;  // of those, known to have all their columns
-  bool split_ = false;    // whole panels have code of their own
-  bool counts_ = false;   // the panel at hand is cut off, after a number of vectors not known ahead
-  bool direct_ = false;   // the epilogue takes the sums from their registers
+  int tile_vectors_;      // vectors of the current panel
+  int full_vectors_ = 0;  // vectors among them known to have all their columns
+  bool split_ = false;    // whole panels get code of their own
+  bool counts_ = false;   // the current panel is cut off, after a number of vectors not known ahead
+  bool direct_ = false;   // the epilogue takes the sums from registers
   bool windows_ = false;  // panels are packed from windows
-  int64_t kc_ = 0;        // of the schedule, in whole windows
+  int64_t kc_ = 0;        // s_.kc, in whole windows
   Expr m_, n_, k_;
   bool blocked_ = false;     // the reduction is visited in pieces of kc
   bool keeps_rows_ = false;  // scratch has sums of all the item's rows
@@ -159,7 +162,7 @@ class ContractLowering {
   Expr m_begin_, m_end_;
   Expr first_, last_;  // the item's panels
   int sums_ = -1, pack_ = -1, rows_ = -1;
-  int64_t row_stride_ = 0;  // between the copied rows
+  int64_t row_stride_ = 0;  // distance of the copied rows
   absl::Status status_;
 };
 
@@ -182,9 +185,10 @@ absl::Status ContractLowering::Lower() {
   const int64_t piece = std::min(k_max.value_or(kc_), kc_);
   blocked_ = !dots && (!k_max || *k_max > kc_);
   keeps_rows_ = dots || blocked_;
-  // Where panels lie packed, no vector needs a mask but those that are stored.
+  // Panels packed ahead need no masks but for stores, so whole ones need no code of their own.
   split_ = s_.columns == ColumnAccess::kPack || s_.columns == ColumnAccess::kInPlace;
-  // Of longer sums the way through memory is a small part, and writing out is dear to compile.
+  // For longer sums the way through memory costs little, and writing the epilogue out is slow to
+  // compile.
   constexpr int64_t kShortSums = 128;
   direct_ = !keeps_rows_ && piece <= kShortSums && IsShort(b_);
   if (s_.columns == ColumnAccess::kPack) pack_ = e_.Scratch(accumulator_, piece * width_);
@@ -193,6 +197,7 @@ absl::Status ContractLowering::Lower() {
                                          : s_.mr;
   if (!direct_) sums_ = e_.Scratch(accumulator_, sum_rows * width_);
   if (s_.copy_rows) {
+    // A cache line longer than the piece, so that rows do not share the same sets of the cache.
     row_stride_ = piece + kCacheLineBytes / DTypeBytes(accumulator_);
     rows_ = e_.Scratch(accumulator_, s_.rows_per_item * row_stride_);
   }
@@ -271,7 +276,7 @@ void ContractLowering::ForVectors(const Expr& panel, absl::FunctionRef<void()> b
 
 void ContractLowering::Panels() {
   if (!blocked_) return VisitPiece({0, k_});
-  // An empty reduction still has its one visit: the epilogue reads the sums.
+  // An empty reduction still gets one visit, because the epilogue reads the sums.
   e_.For(0, MaxOf(k_, 1), kc_, [&](const Expr& k0) { VisitPiece({k0, MinOf(k_, k0 + kc_)}); });
   ForPanels([&](const Expr& panel) {
     ForVectors(panel,
@@ -346,6 +351,7 @@ Var ContractLowering::ColumnVector(const Expr& panel, int v, const Expr& k, cons
   const std::string& letters = roles_.letters[roles_.column_operand];
   const Expr n0 = panel * width_ + v * lanes_;
   const int bytes = lanes_ * DTypeBytes(b_.input.graph.node(operand).type.dtype);
+  // Prefetches each cache line once, a visit of kc elements ahead.
   if (s_.prefetch && v * bytes % kCacheLineBytes == 0) {
     Prefetch(operand, At(letters, 0, n0, k + s_.kc));
   }
@@ -357,7 +363,7 @@ Var ContractLowering::ColumnVector(const Expr& panel, int v, const Expr& k, cons
 void ContractLowering::Tile(const Expr& panel, const Expr& m0, int rows, const Piece& piece) {
   PointLowering::Context context(&b_.at, 1, std::nullopt);
   NodeId row_operand = node_.inputs[roles_.row_operand];
-  kir::Mask later;  // sums of an earlier piece exist
+  kir::Mask later;  // true if sums of an earlier piece exist
   if (blocked_) {
     Var zero = e_.Const(Scalar::Signed(DType::kI64, 0));
     later.predicate = e_.Compute(Op::kLessThan, DType::kBool, {zero, e_.Index(piece.begin, 1)});
@@ -405,14 +411,14 @@ void ContractLowering::DotTile(const Expr& n0, const Expr& first, int columns, c
     const Expr k = i + Expr::Symbol(kir::kLane);
     auto vector = [&](NodeId operand, const Coordinates& at) {
       Var value = e_.Broadcast(e_.Cast(b_.at.At(operand, at), accumulator_), lanes_);
-      // Beyond the last element is anything, infinities included.
+      // Lanes beyond the last element may hold anything, infinities included.
       return count
                  ? e_.Compute(Op::kSelect, accumulator_, {e_.LaneMask(*count, lanes_), value, zero})
                  : value;
     };
     std::vector<Var> column;
     for (int c = 0; c < columns; ++c) {
-      // The next tile's columns, while this one's are read.
+      // Prefetches the next tile's columns while this tile's are read.
       if (s_.prefetch) Prefetch(column_operand, At(letters, 0, first + c + columns, i));
       column.push_back(vector(column_operand, At(letters, 0, first + c, k)));
     }
@@ -455,7 +461,7 @@ void ContractLowering::EpilogueOf(const Expr& panel, const Expr& m, int v,
                                   absl::FunctionRef<Var()> sum) {
   const Expr n0 = panel * width_;
   std::optional<Expr> below = Below(n0, v);
-  if (below && below->constant().value_or(1) <= 0) return;  // no columns for any size
+  if (below && below->constant().value_or(1) <= 0) return;  // no columns at any size
   BoundLanes(e_, below, lanes_);
   PointLowering::Context context(&b_.at, lanes_, std::move(below));
   Coordinates anchor = At(roles_.result, m, n0 + v * lanes_ + Expr::Symbol(kir::kLane), 0);

@@ -227,7 +227,7 @@ void Emitter::Scope(std::vector<Stmt>* block, absl::FunctionRef<void()> body) {
 void Emitter::For(const Expr& begin, const Expr& end, int64_t step,
                   absl::FunctionRef<void(const Expr&)> body, AxisRole role) {
   std::string loop = absl::StrCat("i", loops_++);
-  // The body is built apart: statements move as the enclosing block grows.
+  // Builds the body in a block of its own: statements move as the enclosing block grows.
   std::vector<Stmt> inner;
   bounds_.Set(loop, begin, end - 1);
   depth_[loop] = blocks_.size() + 1;
@@ -259,6 +259,8 @@ void Emitter::Narrow(const std::string& loop, const Expr& lower, const Expr& upp
   depth_[loop] = depth;
 }
 
+// Inner blocks are built apart and appended when they close, so statements added to an outer block
+// now come before them.
 void Emitter::Hoist(const Expr& e, absl::FunctionRef<void()> body) {
   std::set<std::string> symbols;
   e.CollectSymbols(&symbols);
@@ -306,14 +308,14 @@ void Emitter::VectorFor(
   Expr whole = Simplify(FloorDiv(extent, lanes) * lanes);
   if (!whole.IsConstant(0)) {
     For(begin, begin + whole, lanes, [&](const Expr& i) {
-      // What the last lane needs to be known below `end`.
+      // Proves that the last lane is below `end`.
       bounds_.Set(*i.symbol(), begin, end - lanes);
       body(i, std::nullopt);
     });
   }
   Expr rest = Simplify(extent - whole);
   if (rest.IsConstant(0)) return;
-  // A loop of one step or none: nothing is computed where nothing remains.
+  // A loop of at most one step: nothing is computed if nothing remains.
   For(begin + whole, end, lanes, [&](const Expr& i) {
     bounds_.Set(kLane, 0, rest.constant() ? rest - 1 : end - 1 - i);
     body(i, rest);
@@ -331,7 +333,7 @@ void Emitter::VectorFor(
     bounds_.Set(kLane, 0, lanes - 1);
     rest = Simplify(begin + whole);
     For(begin, rest, step, [&](const Expr& i) {
-      // What the last part's lanes need to be known below `end`.
+      // Proves that the lanes of the step's last vector are below `end`.
       bounds_.Set(*i.symbol(), begin, rest - step);
       for (int part = 0; part < unroll; ++part) body(i + part * lanes, std::nullopt, part);
     });
@@ -373,7 +375,7 @@ void RenumberBuffers(std::vector<Stmt>& block, const std::vector<int>& to) {
   }
 }
 
-// Kernels list global buffers first; here they come as they are met.
+// Puts global buffers first, as kernels list them; the emitter numbers buffers as they are met.
 void GlobalsFirst(Kernel* kernel) {
   std::vector<int> to(kernel->buffers.size());
   std::vector<Buffer> ordered;
@@ -389,8 +391,8 @@ void GlobalsFirst(Kernel* kernel) {
 }
 
 // Numbers dims in the order of their first use, the same for equal kernels whatever their dims are
-// called. Of dims that one expression uses first, the one goes first that it or a later one can
-// tell from the others.
+// called. If several dims are first used by one expression, the first number goes to the one that
+// this or a later expression tells from the others.
 class DimOrder {
  public:
   DimOrder(std::vector<const Expr*> uses, const std::set<std::string>& own)
@@ -427,7 +429,8 @@ class DimOrder {
     }
     return false;
   }
-  // The expression without names: of the dims to be numbered only `dim` is told from the others.
+  // Returns the expression without names: among the dims not yet numbered, only `dim` differs from
+  // the others.
   std::string SeenFrom(const std::string& dim, const Expr& e) const {
     std::map<std::string, Expr, std::less<>> roles;
     for (const std::string& d : unnumbered_) roles[d] = Expr::Symbol(d == dim ? "_this" : "_other");
@@ -447,7 +450,7 @@ class DimOrder {
 Kernel Emitter::Finish(std::string name, const Expr& grid) && {
   kernel_.name = std::move(name);
   kernel_.grid = grid;
-  // Dims have names of the graph; everything else was made here.
+  // Dims have names of the graph; all other symbols were made here.
   std::set<std::string> own = {kLane, kGrid};
   for (int i = 0; i < loops_; ++i) own.insert(absl::StrCat("i", i));
   for (int i = 0; i < kernel_.vars; ++i) own.insert(absl::StrCat("v", i));

@@ -25,7 +25,8 @@ TEST(EmitterTest, ConstantsAndIndicesAreOneInAScope) {
   EXPECT_NE(one, e.Float(DType::kF64, 1));
   EXPECT_NE(e.Float(DType::kF32, 0.0), e.Float(DType::kF32, -0.0));
   Var x = e.Load(a, 3, 1, {});
-  EXPECT_NE(x, e.Load(a, 3, 1, {}));  // memory may have changed: whoever knows better remembers
+  // memory may have changed; callers that know better use Remember
+  EXPECT_NE(x, e.Load(a, 3, 1, {}));
   Var sum = e.Compute(Op::kAdd, DType::kF32, {x, one});
   EXPECT_EQ(e.Index(Expr::Symbol("g") + 4, 1), e.Index(Expr::Symbol("g") + 4, 1));
   EXPECT_EQ(e.Broadcast(sum, 8), e.Broadcast(sum, 8));
@@ -53,7 +54,7 @@ TEST(EmitterTest, ValuesOfALoopStayInIt) {
   EXPECT_TRUE(Verify(k).ok()) << Verify(k);
 }
 
-// What uses nothing of a loop goes before it, and is found again inside.
+// A load that uses nothing of a loop moves before it, and is found again inside.
 TEST(EmitterTest, HoistsOutOfLoops) {
   Emitter e{Bounds()};
   const int out = e.Global(DType::kF32, true), a = e.Global(DType::kF32, false);
@@ -87,7 +88,8 @@ TEST(EmitterTest, HoistsOutOfLoops) {
   EXPECT_FALSE(e.IsPlace(e.Symbol(data)));
   const Kernel k = std::move(e).Finish("k", 8);
   EXPECT_TRUE(Verify(k).ok()) << Verify(k);
-  // The row's load before all loops, the outer loop's in it, what the condition knows inside.
+  // The row's load is before all loops, the outer loop's load in that loop, and the load that the
+  // condition guards inside.
   const auto loads = [](const std::vector<Stmt>& block) {
     return std::count_if(block.begin(), block.end(),
                          [](const Stmt& s) { return s.opcode == Opcode::kLoad; });
@@ -96,7 +98,7 @@ TEST(EmitterTest, HoistsOutOfLoops) {
     return std::find_if(block.begin(), block.end(), [](const Stmt& s) { return !s.body.empty(); });
   };
   const auto outer = loop(k.body), inner = loop(outer->body), inside = loop(inner->body);
-  EXPECT_EQ(loads(k.body), 2);  // and that of `data`
+  EXPECT_EQ(loads(k.body), 2);  // and the load of `data`
   EXPECT_EQ(loads(outer->body), 1);
   EXPECT_EQ(loads(inner->body), 0);
   EXPECT_EQ(loads(inside->body), 1);
@@ -146,7 +148,7 @@ TEST(EmitterTest, RemaindersOfVectorLoops) {
   }
 }
 
-// out[h * stride + w] for all h, w: three dims that meet in one expression first.
+// out[h * stride + w] for all h, w: one expression uses three dims first.
 Kernel Strided(const std::string& height, const std::string& width, const std::string& stride) {
   Bounds bounds;
   for (const std::string& d : {height, width, stride}) bounds.Set(d, 1, 10);
@@ -167,7 +169,7 @@ TEST(EmitterTest, TextIsTheSameWhateverDimsAreCalled) {
     const Kernel other = Strided(names[0], names[1], names[2]);
     EXPECT_EQ(ToText(other), ToText(k)) << names[0] << names[1] << names[2];
     EXPECT_EQ(KirHash(other), KirHash(k));
-    // At launch each argument is the dim that plays its part.
+    // At launch each argument is the dim that plays the same role.
     for (size_t s = 0; s < k.sizes.size(); ++s) {
       const std::string& role = k.sizes[s];
       EXPECT_EQ(other.sizes[s], role == "h" ? names[0] : role == "w" ? names[1] : names[2]);

@@ -1,6 +1,6 @@
 // The kernel IR: one kernel as structured loops over three-address statements on scalars and
 // explicit vectors. Lowering writes it, the printers turn it into C, CUDA C++ or MSL, and it prints
-// and parses as text (kir_text.h).
+// and parses as text (kir_text.cc).
 //
 //   kernel exp(s0) grid floordiv(s0 + 4095, 4096)
 //     b0: f32 global in; b1: f32 global out
@@ -12,7 +12,7 @@
 //   "i0"..     loop variables
 //   "v0"..     registers of dtype i64, so that computed indices address memory
 //   "lane"     the lane of the vector being computed
-// Every register is assigned once, but those declared by kMutable, which kAssign may change.
+// Every register is assigned once, except those declared by kMutable, which kAssign may change.
 #ifndef ATHANOR_COMPILER_CODEGEN_KIR_H_
 #define ATHANOR_COMPILER_CODEGEN_KIR_H_
 
@@ -50,7 +50,7 @@ enum class Space : uint8_t {
 struct Buffer {
   DType dtype = DType::kF32;
   Space space = Space::kGlobal;
-  bool written = false;  // kGlobal: an output (else read only)
+  bool written = false;  // kGlobal: an output; else it is only read
   int64_t elements = 0;  // kScratch: its size
 };
 
@@ -76,18 +76,19 @@ enum class Opcode : uint8_t {
   kAssign,      // the kMutable register `result` takes the value args[0]
   kFor,         // for (loop = begin; loop < end; loop += step) body
   kIf,          // if (args[0], a bool scalar) body
-  kGemm,        // matrices[0] = matrices[1] * matrices[2], of extents rows, columns and sums, by a
-                // library; f32 or f64. The result is not read, not transposed, and in no buffer of
-                // the operands'
-  kSort,        // the first extents[0] elements of matrices[0], unsigned integers, in ascending
-                // order; those of matrices[1], i32 or i64, move with them, of equal ones as they
-                // were. matrices[2] and [3] hold as many of either and are undefined afterwards
+  // matrices[0] = matrices[1] * matrices[2] by a library, in f32 or f64. extents: rows, columns and
+  // sums. The result is not read, not transposed, and in neither operand's buffer.
+  kGemm,
+  // sorts the first extents[0] elements of matrices[0], unsigned integers, in ascending order;
+  // those of matrices[1], i32 or i64, move with them. Equal keys keep their order. matrices[2] and
+  // [3] are scratch of the same sizes, undefined afterwards.
+  kSort,
 };
 
 enum class AxisRole : uint8_t { kSerial, kUnroll };
 
-// Element (i, j) is buffer[index + i * stride + j] or, transposed, buffer[index + j * stride + i].
-// Of kSort it is one row, without a stride.
+// Element (i, j) is buffer[index + i * stride + j] or, if transposed, buffer[index + j * stride +
+// i]. A row of kSort has no stride.
 struct Matrix {
   int buffer = -1;
   Expr index;
@@ -118,8 +119,9 @@ struct Stmt {
 };
 
 struct Kernel {
-  std::string name;                // for people; in no hash
-  std::vector<std::string> sizes;  // dim names whose values are s0, s1, ...; in no text and no hash
+  std::string name;  // for people; not hashed
+  // dim names whose values are s0, s1, ...; neither printed nor hashed
+  std::vector<std::string> sizes;
   std::vector<Buffer> buffers;  // globals in the order of the launch's buffer table, then scratch
   Expr grid = 1;                // over s0, s1, ...
   int vars = 0;                 // registers v0 .. v<vars-1>
@@ -128,18 +130,19 @@ struct Kernel {
   int64_t ScratchBytes() const;  // each scratch buffer rounded up to 64 bytes, in order
 };
 
-// What printers rely on: registers defined before use and in scope, types of operands as the opcode
-// says, symbols of index expressions known, stores only to written or scratch buffers, positive
-// steps. The error names the statement's result or loop.
+// Verifies what printers rely on: registers are defined before use and in scope, operands have the
+// types the opcode says, symbols of index expressions are known, stores go to written or scratch
+// buffers only, steps are positive. The error names the statement's result or loop.
 absl::Status Verify(const Kernel& kernel);
 
-// The text form without the name; equal text means equal kernels. SHA-256 of it, 64 hex digits.
+// ToText returns the text form without the name; equal text means equal kernels. KirHash is its
+// SHA-256, 64 hex digits.
 std::string ToText(const Kernel& kernel);
 absl::StatusOr<Kernel> ParseKernel(std::string_view text);
 std::string KirHash(const Kernel& kernel);
 
-// Whether `index` is the same in all lanes, or advances by one per lane, or anything else.
-// `vectors` are the i64 registers that differ by lane.
+// Tells whether `index` is the same in all lanes, advances by one per lane, or neither. `vectors`:
+// the i64 registers that differ by lane.
 enum class LanePattern : uint8_t { kUniform, kContiguous, kScattered };
 LanePattern LanePatternOf(const Expr& index, const std::vector<std::string>& vectors);
 

@@ -1,4 +1,4 @@
-// Reads the text form of kernels (kir_text.cc).
+// Parses the text form of kernels (kir_text.cc).
 #include <algorithm>
 #include <cctype>
 #include <cstdlib>
@@ -17,7 +17,7 @@ namespace {
 
 constexpr int kMaxNesting = 256;
 
-// Reads one line at a time with a cursor into it; the first error stops everything.
+// Reads one line at a time with a cursor into it; the first error ends the parse.
 class Reader {
  public:
   explicit Reader(std::string_view text) : rest_(text) {}
@@ -33,7 +33,7 @@ class Reader {
   }
 
  private:
-  // The next line that is not empty, without its indentation.
+  // Moves to the next line that is not empty, without its indentation. Returns false at the end.
   bool NextLine() {
     more_ = false;
     while (!rest_.empty() && status_.ok()) {
@@ -102,7 +102,7 @@ class Reader {
     if (!e.ok()) Fail(Cat("an index expression (", std::string(e.status().message()), ")"));
     return e.ok() ? *e : Expr();
   }
-  // The end of an expression: where "count", "if" or the line ends.
+  // Reads an expression, which ends where "count", "if" or the end of the line begins.
   Expr IndexToMask() {
     const size_t end = std::min({line_.find(" count "), line_.find(" if "), line_.size()});
     const std::string_view text = line_.substr(0, end);
@@ -159,7 +159,7 @@ class Reader {
     if (!line_.empty()) Fail("the end of the line");
   }
 
-  // Up to the line that closes the block, or the end of the text at depth 0.
+  // Reads up to the line that closes the block, or to the end of the text at depth 0.
   void Block(std::vector<Stmt>* body, int depth) {
     if (depth > kMaxNesting) return Fail(Cat("at most ", kMaxNesting, " nested blocks"));
     while (status_.ok() && more_ && line_ != "}") {
@@ -194,7 +194,7 @@ class Reader {
     Expect("]");
   }
 
-  // Whether a block follows.
+  // Returns true if a block follows.
   bool Statement(Stmt* s) {
     if (Take("for ")) return For(s);
     if (Take("if ")) {
@@ -285,7 +285,7 @@ class Reader {
     return true;
   }
 
-  // The comma between a loop's bounds is the first outside parentheses.
+  // Returns the place of the comma between a loop's bounds: the first outside parentheses.
   size_t BoundsComma() const {
     int depth = 0;
     for (size_t i = 0; i < line_.size(); ++i) {

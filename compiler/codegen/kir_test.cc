@@ -12,7 +12,7 @@ namespace {
 
 using ::testing::HasSubstr;
 
-// Every statement, every spelling.
+// Every statement in every spelling.
 constexpr char kEverything[] = R"(kernel(s0, s1) grid floordiv(s0 + 15, 16)
 b0: f32 in
 b1: bool out

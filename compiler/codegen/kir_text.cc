@@ -32,7 +32,7 @@ std::string TypeText(Type t) {
   return t.lanes == 1 ? std::string(DTypeName(t.dtype)) : Cat(DTypeName(t.dtype), "x", t.lanes);
 }
 
-// Floats by their bits: exact, and the same for equal values only.
+// Writes floats by their bits: exact, and the same for equal values only.
 std::string ConstantText(const Scalar& s) {
   if (IsFloat(s.dtype)) {
     const uint64_t bits = EncodeFloat(s.dtype, s.f);

@@ -1,4 +1,4 @@
-// What printers rely on. A walk in program order with the set of registers in scope.
+// Verifies what printers rely on, in one walk in program order with the set of registers in scope.
 #include <set>
 #include <string>
 #include <vector>
@@ -163,7 +163,7 @@ class Verifier {
     return status;
   }
 
-  // Index, count, predicate and buffer.
+  // Checks index, count, predicate and buffer.
   absl::Status Access(const Stmt& s) {
     const bool memory =
         s.opcode == Opcode::kLoad || s.opcode == Opcode::kStore || s.opcode == Opcode::kPrefetch;
@@ -349,7 +349,7 @@ class Verifier {
     return Elementwise(s.op, types, s.type, s.type.dtype, s.shift_left);
   }
 
-  // The op table's own rule for dtypes, asked with scalars.
+  // Applies the op table's own rule for dtypes, with scalars.
   static absl::Status Elementwise(Op op, const std::vector<Type>& args, Type result, DType cast_to,
                                   bool left) {
     const OpRow& row = OpInfo(op);

@@ -1,5 +1,5 @@
-// Contractions by the target's library: a grid of (batch, column blocks, row blocks); a work item
-// has the library multiply its block, into the result itself or, where something follows, into
+// Contractions by the target's library: a grid of (batch, column blocks, row blocks). A work item
+// lets the library multiply its block into the result itself or, if something follows, into
 // scratch, from which the epilogue reads it while it is in the cache.
 #include <functional>
 #include <map>
@@ -51,7 +51,7 @@ class LibraryLowering {
   absl::Status status_;
 };
 
-// A product is as it was with both operands transposed and in the other order.
+// The transpose of a product is the product of the transposed operands in the other order.
 kir::Matrix Transposed(kir::Matrix m) {
   m.transposed = !m.transposed;
   return m;

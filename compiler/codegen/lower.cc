@@ -16,10 +16,10 @@ namespace athanor {
 
 namespace {
 
-// Rows up to this many elements keep their intermediate values in scratch.
+// Longest row that keeps its intermediate values in scratch.
 constexpr int64_t kMaxCachedRow = 16384;
 
-// Tells whether all coordinates lie inside `shape`. Behind a map with `fill` they may not; such a
+// Reports whether all coordinates lie inside `shape`. Behind a map with `fill` they may not; such a
 // node must be read only where the map tests it.
 bool IsInside(const Shape& shape, const Coordinates& at, const Bounds& bounds) {
   for (size_t i = 0; i < shape.size(); ++i) {
@@ -28,7 +28,7 @@ bool IsInside(const Shape& shape, const Coordinates& at, const Bounds& bounds) {
   return true;
 }
 
-// Reductions whose place does not depend on the element within the row are computed before the row.
+// Computes reductions that do not depend on the element within the row before the row.
 void HoistReductions(KernelBuilder& b, const Axes& axes, const Coordinates& outer) {
   Coordinates at = outer;
   const std::string inner = axes.symbols.back();
@@ -37,7 +37,7 @@ void HoistReductions(KernelBuilder& b, const Axes& axes, const Coordinates& oute
   bounds.SetExtent(inner, axes.extents.back());
   Accesses a =
       CollectAccesses(b.input.graph, b.input.has_memory, b.choice.root, Place(axes, at), bounds);
-  // By node, so that a row's maximum comes before the sum that needs it.
+  // Sorted by node, so that a row's maximum comes before the sum that needs it.
   std::map<NodeId, Coordinates> hoisted;
   for (const Access& r : a.reductions) {
     std::set<std::string> symbols;
@@ -51,7 +51,8 @@ void HoistReductions(KernelBuilder& b, const Axes& axes, const Coordinates& oute
   for (const auto& [node, coordinates] : hoisted) b.at.At(node, coordinates);
 }
 
-// Nodes worth keeping between passes: of the root's shape, costly, and used more than once.
+// Returns scratch for the nodes worth keeping between passes: of the root's shape, costly, and used
+// more than once.
 std::map<NodeId, int> RowScratch(KernelBuilder& b, const Expr& length) {
   std::map<NodeId, int> scratch;
   std::optional<int64_t> elements = b.emitter.bounds().Maximum(length);
@@ -117,7 +118,7 @@ absl::Status LowerPoint(KernelBuilder& b) {
   return absl::OkStatus();
 }
 
-// Copies the operand, then applies the updates in order; items own disjoint slices across the
+// Copies the operand, then applies the updates in order. Items own disjoint slices across the
 // indexed axis, so that duplicates need no atomics.
 absl::Status LowerScatter(KernelBuilder& b) {
   const Graph& graph = b.input.graph;
@@ -236,7 +237,7 @@ LoweredKernel KernelBuilder::Finish() && {
 
 namespace {
 
-// The op that a kind's kernel is about, if it is one op.
+// Returns the op that a kind's kernels are built around, if it is one op.
 std::optional<Op> AnchorOp(KernelKind kind) {
   switch (kind) {
     case KernelKind::kContract:
@@ -250,7 +251,7 @@ std::optional<Op> AnchorOp(KernelKind kind) {
   }
 }
 
-// Whether the choice's kind is about the op that the choice is about.
+// Reports whether the choice's kind fits the op that the choice names.
 bool IsAbout(const Graph& graph, const KernelChoice& choice) {
   if (choice.kind == KernelKind::kSort) {
     const Op op = graph.node(choice.root).op;

@@ -1,4 +1,4 @@
-// From a graph and one kernel choice to KIR.
+// Lowers a graph and one kernel choice to KIR.
 //
 //   absl::StatusOr<LoweredKernel> k = LowerKernel({graph, has_memory, target}, choice);
 //   // k->kernel is the program; k->buffers[i] is the node behind global buffer i, the root first
@@ -24,18 +24,18 @@ struct LoweredKernel {
   std::vector<NodeId> buffers;
 };
 
-// What lowering needs to know beside the choice; borrowed for the call.
+// Input of lowering besides the choice; borrowed for the call.
 struct LowerInput {
   const Graph& graph;
-  const std::vector<bool>& has_memory;  // leaves and the roots of all kernels
+  const std::vector<bool>& has_memory;  // true for leaves and the roots of all kernels
   const v1::Target& target;
 };
 
 // INTERNAL if the choice is impossible for this graph (a search must not offer it).
-// RESOURCE_EXHAUSTED: sorting an axis of that many elements takes more scratch than there can be.
+// RESOURCE_EXHAUSTED if sorting an axis would take more scratch than there can be.
 absl::StatusOr<LoweredKernel> LowerKernel(const LowerInput& input, const KernelChoice& choice);
 
-// One kernel under construction: what the lowerings of the kinds share.
+// A kernel under construction, shared by the lowerings of all kinds.
 struct KernelBuilder {
   KernelBuilder(const LowerInput& input, const KernelChoice& choice);
 
@@ -44,31 +44,31 @@ struct KernelBuilder {
   const Node& root;
   kir::Emitter emitter;
   PointLowering at;
-  int out;  // global buffer 0
+  int out;  // the root's buffer: global buffer 0
 
   int LanesFor(int bytes) const { return input.target.vector_bytes() / bytes; }
   Expr Item() const { return Expr::Symbol(kir::kGrid); }
-  // Sets the number of work items, known to all index expressions from here on.
+  // Sets the number of work items; all index expressions from here on know it.
   void SetGrid(const Expr& items) {
     grid = items;
     emitter.bounds().SetExtent(kir::kGrid, items);
   }
-  // root[coordinates] = value of the root there.
+  // Stores the root's value at `coordinates`.
   void StoreRoot(const Coordinates& coordinates);
   LoweredKernel Finish() &&;
 
   Expr grid = 1;
 };
 
-// `flat` in [0, product of extents) as coordinates, first extent slowest.
+// Returns `flat`, in [0, product of extents), as coordinates; the first extent is the slowest.
 Coordinates Delinearize(const Expr& flat, const std::vector<Expr>& extents);
 
-// The kinds; kRow, kPoint and kScatter are in lower.cc.
+// Lower one kind each; kRow, kPoint and kScatter are in lower.cc.
 absl::Status LowerMap(KernelBuilder& b);
 absl::Status LowerContract(KernelBuilder& b);
 absl::Status LowerAttention(KernelBuilder& b);
 absl::Status LowerSort(KernelBuilder& b);
-// A contraction whose schedule says ColumnAccess::kLibrary.
+// Lowers a contraction whose schedule says ColumnAccess::kLibrary.
 absl::Status LowerLibraryProduct(KernelBuilder& b);
 
 }  // namespace athanor

@@ -1,5 +1,5 @@
 // Kernels as text: a graph through the baseline's choice and lowering, against testdata/<name>.kir.
-// A change of these files is a change of kernels, for review. To write them anew run the test with
+// A change of these files is a change of kernels, for review. To rewrite them, run the test with
 // ATHANOR_GOLDEN_DIR set to the folder.
 #include "compiler/codegen/lower.h"
 
@@ -102,7 +102,7 @@ TEST(LowerTest, ContractWithBias) {
   })"));
 }
 
-// Few of many: what is not below the last of the best so far is left out.
+// Few of many: elements that are not below the last of the best so far are skipped.
 TEST(LowerTest, TopKOfMany) {
   ExpectGolden("top_k", Lowered(R"(graph "" {
     dim b in [1, 64]
@@ -130,7 +130,7 @@ TEST(LowerTest, SortNeedsABound) {
   EXPECT_NE(status.message().find("(Sort): axis 0 of n elements takes 32 bytes of scratch"),
             absl::string_view::npos)
       << status;
-  // One of as many needs little room.
+  // TopK of a single element needs little scratch.
   choice.root = 2;
   const absl::StatusOr<LoweredKernel> one = LowerKernel({*g, memory, target}, choice);
   ASSERT_TRUE(one.ok()) << one.status();
@@ -139,7 +139,7 @@ TEST(LowerTest, SortNeedsABound) {
   EXPECT_EQ(LowerKernel({*g, memory, target}, choice).status().code(), absl::StatusCode::kInternal);
 }
 
-// Two rows side by side; tests only at borders; weights read once.
+// Two rows side by side; tests at borders only; weights read once.
 TEST(LowerTest, WindowsInRows) {
   const absl::StatusOr<Graph> g = ParseGraph(R"(graph "" {
     dim w in [1, 500]
@@ -162,8 +162,8 @@ TEST(LowerTest, WindowsInRows) {
   ExpectGolden("map_windows", kir::ToText(k->kernel));
 }
 
-// Channels of two images side by side: rows of either are read as they lie, with no test, no mask
-// and no division; where the size is a quotient of a dim too.
+// Channels of two images side by side: rows of either are read in place, without test, mask or
+// division, even if the size is a quotient of a dim.
 TEST(LowerTest, PiecesOfAConcatAreRowsOfTheirOwn) {
   ExpectGolden("map_concat", Lowered(R"(graph "" {
     dim n in [1, 8]
@@ -184,7 +184,8 @@ TEST(LowerTest, PiecesOfAConcatAreRowsOfTheirOwn) {
   })"));
 }
 
-// A group's mean at each of its elements: the place is divided once, and what is read is inside.
+// A group's mean at each of its elements: the position is divided once, and reads are proved
+// inside.
 TEST(LowerTest, PiecesOfLongRowsDivideOnce) {
   const std::string kernel = Lowered(R"(graph "" {
     dim n in [1, 4]
@@ -202,7 +203,7 @@ TEST(LowerTest, PiecesOfLongRowsDivideOnce) {
   EXPECT_EQ(kernel.find(" if "), std::string::npos) << kernel;
 }
 
-// One kernel of a contraction by a library, in blocks of 32 rows and 2 vectors of columns.
+// Lowers a contraction by a library, in blocks of 32 rows and 2 vectors of columns.
 absl::StatusOr<std::string> ByLibrary(const std::string& text, bool swap = false,
                                       const std::string& blas = "OpenBLAS 0.3.21") {
   absl::StatusOr<Graph> g = ParseGraph(absl::StrCat("graph \"\" {\n", text, "}"));
@@ -239,7 +240,7 @@ gemm b0[-1520*floordiv(g, 2) + 768*g] stride 24 = b1[-1280*floordiv(g, 2) + 640*
 )");
 }
 
-// Batches, a transposed operand, and a result that is transposed on its way out.
+// Batches, a transposed operand, and a result that is transposed when it is written.
 TEST(LowerTest, LibraryThroughViews) {
   EXPECT_EQ(ByLibrary(R"(%0 = Input "x" : f64[3, 30, 20] %1 = Input "w" : f64[3, 16, 20]
     %2 = Contract(%0, %1) {spec="bmk,bnk->bmn"}
@@ -283,26 +284,26 @@ TEST(LowerTest, LibrariesRefuseWhatTheyCannotRead) {
        "not a product of matrices"},
       {R"(%0 = Input "x" : i32[4, 4] %1 = Contract(%0, %0) {spec="mk,kn->mn"} output "y" = %1)",
        "not a product of matrices"},
-      // Computed on the way.
+      // An operand is computed when it is read.
       {R"(%0 = Input "x" : f32[4, 4] %1 = Exp(%0) %2 = Contract(%1, %0) {spec="mk,kn->mn"}
          output "y" = %2)",
        "not a product of matrices"},
-      // Padded on the way.
+      // An operand is padded when it is read.
       {R"(%0 = Input "x" : f32[4, 4] %1 = IndexMap(%0) {fill=f32[] {0.5}, map=map[4, 4]($0, $1 - 2)}
          %2 = Contract(%1, %0) {spec="mk,kn->mn"} output "y" = %2)",
        "not a product of matrices"},
-      // No axis whose elements lie side by side.
+      // No axis has adjacent elements.
       {R"(%0 = Input "x" : f32[4, 4, 2] %1 = IndexMap(%0) {map=map[4, 4]($0, $1, 1)}
          %2 = Input "w" : f32[4, 4] %3 = Contract(%1, %2) {spec="mk,kn->mn"} output "y" = %3)",
        "not a product of matrices"},
-      // Rows that overlap, and rows that are one.
+      // Rows overlap, or are all the same.
       {R"(%0 = Input "x" : f32[40] %1 = IndexMap(%0) {map=map[8, 16]($0 + $1)}
          %2 = Input "w" : f32[16, 4] %3 = Contract(%1, %2) {spec="mk,kn->mn"} output "y" = %3)",
        "not a product of matrices"},
       {R"(%0 = Input "x" : f32[16] %1 = IndexMap(%0) {map=map[8, 16]($1)}
          %2 = Input "w" : f32[16, 4] %3 = Contract(%1, %2) {spec="mk,kn->mn"} output "y" = %3)",
        "not a product of matrices"},
-      // More than a 32-bit integer counts.
+      // An extent exceeds 32 bits.
       {R"(%0 = Input "x" : f32[1, 3000000000] %1 = Input "w" : f32[3000000000, 4]
          %2 = Contract(%0, %1) {spec="mk,kn->mn"} output "y" = %2)",
        "not a product of matrices"},

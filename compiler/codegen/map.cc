@@ -1,5 +1,5 @@
-// A map kernel: lanes along the root's last axis, every value of its own. Where neighbouring axes
-// do not merge, as under windows and padding, an item walks over several rows.
+// A map kernel: lanes run along the root's last axis, each with an element of its own. If
+// neighbouring axes cannot merge, as under windows and padding, an item walks over several rows.
 #include <algorithm>
 #include <cstddef>
 #include <optional>
@@ -19,8 +19,8 @@ namespace {
 
 using kir::Var;
 
-// Where along an axis all conditions of filled maps that move with it hold, as far as they are
-// linear in it; `tested`: there are such conditions.
+// Range of an axis in which all conditions of filled maps hold that are linear in it. `tested`:
+// there are such conditions.
 struct Interior {
   Expr begin = 0, end;
   bool tested = false;
@@ -39,13 +39,13 @@ Interior InteriorOf(const Accesses& a, const std::string& symbol, const Expr& ex
     interior.end = MinOf(interior.end, FloorDiv(c.extent - 1 - *most, stride) + 1);
     interior.tested = true;
   }
-  // Nowhere, as where more pieces are joined than have rows of their own.
+  // The range is empty, as where more pieces are joined than have rows of their own.
   if (a.bounds.NonNegative(interior.begin - interior.end)) return {0, extent, false};
   return interior;
 }
 
-// Where along an axis Selects by the place change: the first places of its pieces but the first, in
-// order, as far as that is proved.
+// Positions along an axis where Selects by position change: the first positions of all pieces but
+// the first, in order, as far as that is proved.
 using Cuts = std::vector<Expr>;
 
 constexpr size_t kMostCuts = 7;
@@ -75,7 +75,7 @@ Cuts CutsOf(const Accesses& a, const Axes& axes, size_t axis) {
   return cuts;
 }
 
-// What a map kernel is made from.
+// Input of a map kernel.
 struct Map {
   KernelBuilder& b;
   const Axes& axes;
@@ -88,19 +88,19 @@ struct Map {
   }
 };
 
-// An item's place: coordinates of the outer axes, and where it begins and ends along the next.
+// An item's position: coordinates of the outer axes, and its range along the next.
 struct Item {
   Coordinates outer;
   Expr begin, end;
 };
 
-// A place along an axis, as a register.
+// Puts a position along an axis into a register.
 Expr Limit(kir::Emitter& e, const Expr& value, const Expr& extent) {
   return e.Coordinate(e.Simplify(value), extent + 1);
 }
 
-// Items of all axes before `axis` and `step` of that one: the place is divided out of the item's
-// number once.
+// Makes items of all axes before `axis` and `step` elements of that one. The position is divided
+// out of the item's number only once.
 Item MakeItems(KernelBuilder& b, const Axes& axes, size_t axis, const Expr& step) {
   kir::Emitter& e = b.emitter;
   const Expr& extent = axes.extents[axis];
@@ -118,7 +118,7 @@ Item MakeItems(KernelBuilder& b, const Axes& axes, size_t axis, const Expr& step
   return item;
 }
 
-// `body` for each piece of the outer axes, where the item lies in it, with bounds that say so.
+// Runs `body` for each piece of the outer axes that the item lies in, with bounds that say so.
 void ForEachPiece(const Map& map, const Coordinates& outer, Bounds bounds,
                   absl::FunctionRef<void(const Bounds& bounds)> body, size_t axis = 0,
                   size_t known = 0) {
@@ -159,8 +159,8 @@ class RowsMap {
 
   void Lower() {
     const WalkSchedule& walk = b_.choice.walk;
-    // Rows of an item: as many as have its elements, in whole blocks.
-    const Expr width = e_.Simplify(MaxOf(width_, 1));  // rows of nothing are rows
+    // Rows per item: as many as have walk.elements, in whole blocks.
+    const Expr width = e_.Simplify(MaxOf(width_, 1));  // empty rows are rows too
     const Expr rows = MaxOf(FloorDiv(walk.elements, width * walk.rows), 1) * walk.rows;
     const size_t axis = axes_.extents.size() - 2;
     const Item item = MakeItems(b_, axes_, axis, rows);
@@ -186,14 +186,14 @@ class RowsMap {
   }
 
  private:
-  // What is inside where the axes have these bounds.
+  // Finds the interiors for these bounds of the axes.
   void Find(const Bounds& bounds) {
     const Accesses a = map_.accesses.choices.empty() ? map_.accesses : map_.Collect(bounds);
     down_ = InteriorOf(a, axes_.symbols[axes_.symbols.size() - 2], height_);
     along_ = InteriorOf(a, axes_.symbols.back(), width_);
   }
 
-  // The rows [begin, end) of the piece [first, last), where they are that.
+  // Computes the rows [begin, end), which lie in the piece [first, last).
   void Blocks(const Expr& begin, const Expr& end, const Expr& first, const Expr& last) {
     const int64_t block = b_.choice.walk.rows;
     const Expr whole =
@@ -209,7 +209,7 @@ class RowsMap {
     });
   }
 
-  // True where [i, i + count) is inside.
+  // Returns a bool that is true if [i, i + count) is inside.
   Var IsInside(const Interior& interior, const Expr& i, int64_t count) {
     const auto less = [&](const Expr& x, const Expr& y) {
       return e_.Compute(Op::kLessThan, DType::kBool, {e_.Index(x, 1), e_.Index(y, 1)});
@@ -218,7 +218,7 @@ class RowsMap {
     return interior.begin.IsConstant(0) ? below : e_.And(less(interior.begin - 1, i), below);
   }
 
-  // `body` twice: for a step that is inside, of which the tests then know it, and for any other.
+  // Emits `body` twice: for steps that are inside, with bounds that say so, and for all others.
   void Split(const Interior& interior, const Expr& i, int64_t count,
              absl::FunctionRef<void(bool inside)> body) {
     const Var inside = IsInside(interior, i, count);
@@ -233,7 +233,7 @@ class RowsMap {
     Split(down_, y, rows, [&](bool inside) { Columns(y, rows, inside); });
   }
 
-  // `split`: the columns' interior is worth code of its own.
+  // `split`: gives the columns' interior code of its own.
   void Columns(const Expr& y, int64_t rows, bool split) {
     const int unroll = b_.choice.walk.unroll;
     if (!along_.tested) {
@@ -259,7 +259,7 @@ class RowsMap {
     });
   }
 
-  // Columns of which any may be outside of what is read.
+  // Computes columns that may lie outside of what is read.
   void Partial(const Expr& y, int64_t rows, const Expr& begin, const Expr& end) {
     e_.For(begin, end, lanes_, [&](const Expr& x) {
       e_.bounds().Set(*x.symbol(), 0, width_ - 1);
@@ -292,7 +292,8 @@ class RowsMap {
   Coordinates outer_;
 };
 
-// Whether rows take so little that an item has several: no reduction of more than a few elements.
+// Reports whether rows are so cheap that an item has several: no reduction of more than a few
+// elements.
 bool IsLight(const LowerInput& in, const Accesses& accesses) {
   return std::all_of(accesses.reductions.begin(), accesses.reductions.end(), [&](const Access& r) {
     const Node& node = in.graph.node(r.node);
@@ -300,7 +301,7 @@ bool IsLight(const LowerInput& in, const Accesses& accesses) {
   });
 }
 
-// The whole of the only axis, or rows that take long.
+// Walks over the only axis, or over rows that take long.
 void LowerLine(KernelBuilder& b, const Axes& axes, int lanes, bool chunked) {
   const Expr length = axes.extents.back();
   std::vector<Expr> outer(axes.extents.begin(), axes.extents.end() - 1);
@@ -324,7 +325,7 @@ void LowerLine(KernelBuilder& b, const Axes& axes, int lanes, bool chunked) {
                       });
 }
 
-// Pieces of long rows.
+// Walks over pieces of long rows.
 void LowerPieces(const Map& map) {
   KernelBuilder& b = map.b;
   kir::Emitter& e = b.emitter;
@@ -368,7 +369,7 @@ absl::Status LowerMap(KernelBuilder& b) {
   map.accesses = map.Collect(map.bounds);
   map.lanes = b.LanesFor(map.accesses.widest_bytes);
   const std::optional<int64_t> longest = map.bounds.Maximum(axes.extents.back());
-  // So that one long axis can be shared out.
+  // Lets several items share one long axis.
   const bool chunked = !longest || *longest > 2 * b.choice.walk.elements;
   if (axes.extents.size() > 1 && chunked) {
     LowerPieces(map);

@@ -14,13 +14,13 @@ namespace {
 
 using kir::Var;
 
-// Up to so many taps are written out in the loop over channels: what is known of each is used (most
-// windows of an image's inside reach over no edge), and an image's lines are read while they are
-// near.
+// Most taps that are written out inside the loop over channels. Written out, each tap uses what is
+// known of it (most inner windows of an image cross no edge), and an image's lines are read while
+// they are near.
 constexpr int64_t kMostWritten = 16;
-// Elements of so many channels are packed for all of a panel's columns before the next channels':
-// planes a power of two apart share few places of the caches. Enough for what is found out about
-// edges once for each vector.
+// Elements (channels x taps) that are packed for all of a panel's columns before the next channels,
+// because planes a power of two apart share few sets of the caches. Large enough to pay for the
+// edge tests, which are made once per vector.
 constexpr int64_t kElementsTogether = 36;
 
 class WindowPacking {
@@ -40,12 +40,12 @@ class WindowPacking {
  private:
   void ClearBeyond();
   void Runs(const Expr& end);
-  // The columns of the panel in [from, from + run_).
+  // Packs the panel's columns in [from, from + run_).
   void Run(const Expr& from, const Expr& end);
-  // The vector of columns `column`, at `place` of a panel's row.
+  // Packs the vector of columns `column` at `place` of a panel's row.
   void Columns(const Expr& column, const Expr& place, const std::optional<Expr>& count);
   void Element(const Expr& k, const Expr& place, const std::optional<Expr>& count);
-  // A loop variable or a register in [0, extent).
+  // Bounds a loop variable or register to [0, extent).
   Expr Below(const Expr& symbol, const Expr& extent) {
     e_.bounds().Set(*symbol.symbol(), 0, extent - 1);
     return symbol;
@@ -61,7 +61,7 @@ class WindowPacking {
   const std::string columns_;
   const Expr n_, run_;
   std::map<char, Expr> at_;                    // coordinates by letter
-  Expr first_channel_ = 0, last_channel_ = 0;  // of the first of the sums' axes
+  Expr first_channel_ = 0, last_channel_ = 0;  // range along the first of the sums' axes
 };
 
 void WindowPacking::Pack() {
@@ -101,7 +101,7 @@ void WindowPacking::ClearBeyond() {
   if (p_.whole || !LanesBelow(e_, p_.first, n_, p_.vectors * p_.lanes)) return;
   const Var zero = e_.Broadcast(e_.Const(IdentityOf(Op::kAdd, p_.dtype)), p_.lanes);
   const Expr whole = e_.Simplify(FloorDiv(n_ - p_.first, p_.lanes) * p_.lanes);
-  // Nobody reads a vector without columns.
+  // Vectors without any column are never read.
   const Expr end = e_.Simplify(CeilDiv(n_ - p_.first, p_.lanes) * p_.lanes);
   e_.For(whole, end, p_.lanes, [&](const Expr& place) {
     e_.For(0, p_.k_end - p_.k_begin, 1, [&](const Expr& k) {
@@ -115,7 +115,7 @@ void WindowPacking::Run(const Expr& from, const Expr& end) {
   const Expr stop = Bound(MinOf(end - from, run_), run_ + 1);
   const Expr whole = Bound(FloorDiv(stop - begin, p_.lanes) * p_.lanes, run_ + 1);
   const Expr rest = Bound(stop - begin - whole, p_.lanes);
-  // Registers hold the ends, so that of a run's lanes it is known that they are in it.
+  // The ends are registers, so that a run's lanes are known to be inside it.
   const auto vectors = [&](const Expr& first, const Expr& last, const std::optional<Expr>& count) {
     const Expr lanes = count.value_or(p_.lanes);
     e_.For(first, last, p_.lanes, [&](const Expr& i) {
@@ -138,7 +138,7 @@ void WindowPacking::Columns(const Expr& column, const Expr& place,
   const std::string letters = sums.substr(1);
   const std::optional<int64_t> taps = p_.roles.SizeOf(letters).constant();
   if (!taps) {
-    // Of windows whose size is not known there may be parts.
+    // If a window's size is not known, a piece may hold parts of windows.
     const std::vector<Expr> extents = p_.roles.ExtentsOf(sums);
     e_.For(p_.k_begin, p_.k_end, 1, [&](const Expr& k) {
       const Coordinates places = Delinearize(Below(k, p_.roles.SizeOf(sums)), extents);

@@ -1,5 +1,5 @@
-// Panels of a contraction's column operand that are windows of an image (IsWindows): a vector of
-// them is as many runs of neighbouring columns as the last of their axes is cut into, so that at
+// Packs panels of a contraction's column operand that are windows of an image (IsWindows). A vector
+// of a panel is cut into runs of neighbouring columns along the last of their axes, so that at
 // stride 1 a run is loads of whole vectors. Beyond the image are the map's fills.
 #ifndef ATHANOR_COMPILER_CODEGEN_PACK_WINDOWS_H_
 #define ATHANOR_COMPILER_CODEGEN_PACK_WINDOWS_H_
@@ -11,18 +11,18 @@ namespace athanor {
 
 struct WindowPanel {
   const ContractRoles& roles;
-  NodeId operand;            // without memory of its own
-  const Coordinates& batch;  // of roles.batch
+  NodeId operand;            // node without memory of its own
+  const Coordinates& batch;  // coordinates of roles.batch
   DType dtype;               // of the panel
-  int lanes, vectors;        // packed
-  bool whole;                // all of them are the operand's
+  int lanes, vectors;        // size and number of the vectors that are packed
+  bool whole;                // the operand has all their columns
   int width;                 // of a panel's row, in elements
-  int scratch;               // element (k, n) of the panel is at (k - k_begin) * width + n - first
-  Expr first;                // the first column
-  Expr k_begin, k_end;       // of the sums, flattened; of whole windows where TapsOf is known
+  int scratch;  // buffer; element (k, n) of the panel is at (k - k_begin) * width + n - first
+  Expr first;   // column of the panel
+  Expr k_begin, k_end;  // range of the flattened sums; whole windows if TapsOf is known
 };
 
-// Columns beyond the operand's are zeros.
+// Packs the panel. Columns beyond the operand's are zeros.
 void PackWindows(KernelBuilder& b, const WindowPanel& panel);
 
 }  // namespace athanor

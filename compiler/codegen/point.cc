@@ -25,10 +25,10 @@ std::string Key(NodeId node, const Coordinates& coordinates, int lanes, const ki
                       }));
 }
 
-// Few enough terms of a reduction to be written one after the other.
+// Most terms of a reduction that are written one after the other.
 constexpr int64_t kMostUnrolled = 32;
 
-// Not -0.
+// -0 is not zero here.
 bool IsZero(const Scalar& value) {
   return IsFloat(value.dtype) ? value.f == 0 && !std::signbit(value.f) : value.u == 0;
 }
@@ -54,7 +54,7 @@ Var PointLowering::At(NodeId node, const Coordinates& given) {
   coordinates.reserve(given.size());
   for (const Expr& c : given) coordinates.push_back(e_.Simplify(c));
   if (auto it = provided_.find(node); it != provided_.end()) return it->second(coordinates);
-  // A value that is the same in all lanes is the same for any number of them: a row's maximum is
+  // A value that is uniform across lanes is the same for any number of lanes: a row's maximum is
   // not computed again for the row's last, partial vector.
   const bool uniform =
       mask_.predicate == kNoVar && std::none_of(coordinates.begin(), coordinates.end(),
@@ -120,7 +120,7 @@ Var PointLowering::Inside(const Expr& coordinate, const Expr& extent) {
   const std::optional<Expr::Affine> affine = coordinate.AsAffine(kir::kLane);
   const bool along = affine && !e_.UsesLane(affine->base) && affine->stride.constant() > 0;
   if (along && e_.UsesLane(coordinate) && lanes_ > 1) {
-    // From a first lane to a last.
+    // Active lanes reach from a first to a last one.
     const auto first = [&](const Expr& at) {
       return e_.LaneMask(e_.Simplify(CeilDiv(at - affine->base, affine->stride)), lanes_);
     };
@@ -159,6 +159,7 @@ Var PointLowering::Movement(const Node& node, const Coordinates& coordinates) {
       inside = e_.And(inside, Inside(source[i], operand.shape[i]));
     }
   }
+  // Every coordinate is proved to be inside: no test is needed.
   if (inside == kNoVar) return At(node.inputs[0], source);
   Var outer = mask_.predicate;
   mask_.predicate = e_.And(outer, inside);
@@ -185,7 +186,7 @@ Var PointLowering::Gather(const Node& node, const Coordinates& coordinates) {
   mask_.predicate = e_.And(outer, inside);
   Var value = At(node.inputs[0], source);
   mask_.predicate = outer;
-  // A predicated load is already zero where the index is outside.
+  // A predicated load gives zero already if the index is outside.
   if (has_memory_[node.inputs[0]]) return value;
   Scalar zero = IdentityOf(Op::kAdd, node.type.dtype);
   return e_.Compute(Op::kSelect, node.type.dtype, {inside, value, e_.Const(zero)});
@@ -207,7 +208,7 @@ Var PointLowering::Combine(Op op, DType accumulator, const std::vector<Expr>& ex
   }
   const int lanes = lanes_;
   const bool vectors =
-      free_lanes && lanes > 1;  // else the coordinates have the lanes, or there are none
+      free_lanes && lanes > 1;  // else the coordinates use the lanes, or there are none
   std::vector<Var> sums;
   for (int i = 0; i < (vectors ? unroll_ : 1); ++i) {
     sums.push_back(e_.Mutable(e_.Broadcast(e_.Const(IdentityOf(op, accumulator)), lanes)));
@@ -348,7 +349,7 @@ Var PointLowering::Bag(const Node& node, const Coordinates& coordinates) {
     e_.bounds().Set(e_.Symbol(v).ToString(), 0, ids[0]);
     return v;
   };
-  // The bag ends where the next begins; the last one at the end of `ids`. Both ends are checked, so
+  // A bag ends where the next begins, the last one at the end of `ids`. Both ends are checked, so
   // that no offset from outside reaches memory.
   Var first = bound(bag);
   Var ok = e_.CheckIndex(first, ids[0] + 1, always);

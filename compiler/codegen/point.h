@@ -1,13 +1,15 @@
-// The value of a graph node at a point, as KIR: inlines every node that has no memory of its own.
+// Lowers the value of a graph node at a point to KIR, inlining every node that has no memory of its
+// own.
 //
 //   PointLowering at(graph, has_memory, &emitter);
 //   kir::Var v = at.At(node, {Expr::Symbol("i0"), Expr::Symbol("i1") + Expr::Symbol(kir::kLane)});
 //
 // This one recursion is the whole of element-wise fusion: views compose into index expressions,
-// unary and binary ops into statements, reductions into loops. Kernel shapes (map, row, contract,
-// ...) differ only in the loops they put around it.
+// unary and binary ops become statements, reductions become loops. Kernel kinds (map, row,
+// contract, ...) differ only in the loops they put around it.
 //
-// A coordinate may use loop variables, registers and "lane"; the value is a vector where it does.
+// A coordinate may use loop variables, registers and "lane"; if it uses "lane", the value is a
+// vector.
 #ifndef ATHANOR_COMPILER_CODEGEN_POINT_H_
 #define ATHANOR_COMPILER_CODEGEN_POINT_H_
 
@@ -28,13 +30,13 @@ using Coordinates = std::vector<Expr>;
 
 class PointLowering {
  public:
-  // `has_memory[n]`: node n is read from a buffer. Neither is owned.
+  // `has_memory[n]`: node n is read from a buffer. Borrows all three.
   PointLowering(const Graph& graph, const std::vector<bool>& has_memory, kir::Emitter* emitter)
       : graph_(graph), has_memory_(has_memory), e_(*emitter) {}
 
   kir::Var At(NodeId node, const Coordinates& coordinates);
 
-  // Sets what the values computed next are for; restores the former on destruction.
+  // Sets the lanes and the mask of the values computed next; restores the former on destruction.
   class Context {
    public:
     Context(PointLowering* at, int lanes, std::optional<Expr> count)
@@ -55,26 +57,27 @@ class PointLowering {
     kir::Mask mask_;
   };
 
-  // From here on what all steps of a loop read is read before it, where that is sure to lie inside.
+  // From now on, hoists loop-invariant loads whose address is provably in bounds, and unrolls
+  // reductions of few terms.
   void SetHoists() { hoists_ = true; }
-  // Sums that a reduction along vectors has side by side.
+  // Sets how many vectors of partial sums a reduction along vectors has.
   void SetUnroll(int unroll) { unroll_ = unroll; }
-  // `node` is being computed: it is not read from its own memory.
+  // Sets the node that is being computed: it is not read from its own memory.
   void SetRoot(NodeId node) { root_ = node; }
-  // `node` is `value(coordinates)`: a tile's element inside its epilogue.
+  // Provides the value of `node`, for example of a tile's element inside its epilogue.
   using Provider = std::function<kir::Var(const Coordinates&)>;
   void Provide(NodeId node, Provider value) { provided_[node] = std::move(value); }
-  // A kernel that works on one row at a time: the root's coordinates before the last, the row's
-  // length, and the nodes (of the root's shape) whose values are kept in scratch from the first
-  // pass over the row that computes them to the later ones.
+  // Sets up a kernel that works on one row at a time: the root's coordinates before the last, the
+  // row's length, and the scratch of nodes (of the root's shape) whose values the first pass over
+  // the row keeps for the later ones.
   void SetRow(Coordinates prefix, Expr length, std::map<NodeId, int> scratch_of);
-  // Runs `body` as a pass over the row whose lane 0 is element `r`.
+  // Begins a pass over the row; lane 0 is element `r`.
   void BeginRowPass(const Expr& r) { row_.index = r; }
   void EndRowPass();
 
-  // The buffer of a node read or written by this kernel; created on first use.
+  // Returns the buffer of a node that this kernel reads or writes; creates it on first use.
   int BufferOf(NodeId node, bool written);
-  // Row-major element offset.
+  // Returns the row-major element offset.
   Expr Offset(NodeId node, const Coordinates& coordinates) const;
   // Nodes behind the kernel's global buffers, in order.
   const std::vector<NodeId>& buffers() const { return buffer_nodes_; }
@@ -93,21 +96,21 @@ class PointLowering {
   kir::Var FromMemory(NodeId node, const Coordinates& coordinates);
   kir::Var FromRowCache(NodeId node, const Coordinates& coordinates);
 
-  // Combines `term(indices)` over the box `extents` with kAdd or kMax, in `accumulator`'s dtype;
-  // lanes run along the last extent where the coordinates leave the lanes free.
+  // Combines `term(indices)` over the box `extents` with `op`, in dtype `accumulator`. Lanes run
+  // along the last extent if the coordinates leave them free.
   kir::Var Combine(Op op, DType accumulator, const std::vector<Expr>& extents, bool free_lanes,
                    const std::function<kir::Var(const Coordinates& indices)>& term);
-  // The same where there are few elements, their number known: without a loop, so that results side
-  // by side share what they read. `term` adds a term to a sum.
+  // Does the same for few elements, whose number is known, without a loop, so that adjacent results
+  // share what they read. `term` adds a term to a sum.
   kir::Var Unrolled(Op op, DType accumulator, const std::vector<Expr>& extents,
                     const std::function<kir::Var(const Coordinates& indices, kir::Var sum)>& term);
-  // Whether the coordinates are inside the node whatever its data or the lanes.
+  // Reports whether the coordinates are inside the node, whatever the data or the lanes.
   bool IsInsideAlways(NodeId node, const Coordinates& coordinates) const;
-  // Whether a node computed under a predicate is zero where that is false.
+  // Reports whether a node computed under a predicate is zero where the predicate is false.
   bool IsZeroOutside(NodeId node) const;
-  // Whether nothing in `coordinates` or the predicate differs by lane.
+  // Reports whether neither `coordinates` nor the predicate differs by lane.
   bool LanesFree(const Coordinates& coordinates) const;
-  // True where 0 <= coordinate < extent; kNoVar where proved.
+  // Returns a bool that is true where 0 <= coordinate < extent; kNoVar if that is proved.
   kir::Var Inside(const Expr& coordinate, const Expr& extent);
 
   const Graph& graph_;
@@ -131,7 +134,7 @@ class PointLowering {
   std::vector<NodeId> buffer_nodes_;
 };
 
-// The identity of a reduction or a maximum in `dtype`.
+// Returns the identity of a reduction by `op` in `dtype`.
 Scalar IdentityOf(Op op, DType dtype);
 
 }  // namespace athanor

@@ -16,7 +16,7 @@ bool ComputesVectors(const std::vector<Stmt>& body) {
 }
 
 std::string Literal(int64_t value) {
-  // The most negative literal has no positive counterpart.
+  // The most negative value has no positive literal to negate.
   if (value == INT64_MIN) return "(-9223372036854775807L - 1)";
   return value < 0 ? Cat("(", value, "L)") : Cat(value, "L");
 }
@@ -25,7 +25,7 @@ class Printer {
  public:
   Printer(const Kernel& kernel, Dialect* dialect)
       : kernel_(kernel), d_(*dialect), types_(kernel.vars), constants_(kernel.vars) {
-    // A size has no upper bound: its end is a symbol of which nothing is known.
+    // A size has no upper bound: its end is a symbol without bounds.
     for (size_t i = 0; i < kernel.sizes.size(); ++i) {
       bounds_.Set(Cat("s", i), 0, Expr::Symbol(Cat("$end", i)));
     }
@@ -71,7 +71,7 @@ class Printer {
     }
     types_[s.result] = s.type;
     std::string value = Value(s);
-    // Lanes that differ make every index that uses them scattered.
+    // Every index that uses such a register is scattered.
     if (s.type.dtype == DType::kI64 && s.type.lanes > 1) vectors_.push_back(Name(s.result));
     Line(indent, Cat(d_.TypeName(s.type), " ", Name(s.result), " = ", value, ";"));
   }
@@ -126,7 +126,7 @@ class Printer {
   }
 
   void For(const Stmt& s, int indent) {
-    // Both ends are those on entry, whatever the body assigns.
+    // Evaluates both ends on entry, so that the body may assign to what they use.
     const std::string loop = SymbolText(s.loop), begin = Scalar(s.begin), end = Scalar(s.end);
     const std::string last = Cat(loop, "_end");
     bounds_.Set(s.loop, s.begin, s.end - 1);
@@ -138,7 +138,7 @@ class Printer {
     Line(indent, "}");
   }
 
-  // Loop variables i8 to i64 would hide the types of these names.
+  // Loop variables are renamed: i8 to i64 would hide the types of these names.
   static std::string SymbolText(const std::string& symbol) {
     return symbol[0] == 'i' ? Cat("x", symbol.substr(1)) : symbol;
   }
@@ -182,7 +182,7 @@ class Printer {
 
   bool IsVector(const Expr& e) const { return LanePatternOf(e, vectors_) != LanePattern::kUniform; }
 
-  // `e` as an i64 of `lanes` lanes, in parentheses unless it is a single name or literal.
+  // Returns `e` as an i64 of `lanes` lanes, in parentheses unless it is a single name or literal.
   std::string Index(const Expr& e, int lanes) {
     if (lanes == 1) return Scalar(e);
     if (!IsVector(e))
@@ -232,7 +232,7 @@ class Printer {
   std::string AtomText(const Atom& atom, int lanes) {
     if (atom.kind == Atom::Kind::kSymbol)
       return atom.symbol == kLane ? d_.Lane(lanes) : SymbolText(atom.symbol);
-    // A division by an empty extent has no value, and nothing uses it; it must not trap either.
+    // A division by an empty extent has no user, but must not trap: the divisor is at least 1.
     const bool divides =
         atom.kind == Atom::Kind::kFloorDiv && !bounds_.NonNegative(atom.args[1] - 1);
     const Expr second = divides ? MaxOf(atom.args[1], 1) : atom.args[1];

@@ -6,7 +6,7 @@
 //   std::string body = PrintBody(kernel, &dialect, /*indent=*/2);
 //
 // The text names register N "vN", buffer N "bN", size N "sN", the work item "g" and loop variable
-// iN "xN". It depends on nothing else but the kernel.
+// iN "xN". It depends on the kernel and the dialect alone.
 #ifndef ATHANOR_COMPILER_CODEGEN_PRINTER_H_
 #define ATHANOR_COMPILER_CODEGEN_PRINTER_H_
 
@@ -23,10 +23,10 @@ namespace athanor::kir {
 struct Operand {
   std::string text;
   Type type;
-  const Scalar* constant = nullptr;  // its value in every lane, where known
+  const Scalar* constant = nullptr;  // its value in every lane, if known
 };
 
-// One load or store.
+// A load or store.
 struct Access {
   Type type;  // of the register
   int buffer = -1;
@@ -38,20 +38,20 @@ struct Access {
   } pattern = Pattern::kUniform;
   std::string index;   // i64: a vector if scattered, else a scalar
   std::string stride;  // i64 scalar
-  int64_t step = 0;    // the stride where it is known
-  std::string count;   // i64 scalar, lanes below it are active; empty: all
+  int64_t step = 0;    // the stride, if known; else 0
+  std::string count;   // i64 scalar: lanes below it are active; empty: all
   std::optional<Operand> predicate;
 };
 
-// One matrix of a product, or row of a sort; see kir::Matrix.
+// A matrix of a product, or a row of a sort; see kir::Matrix.
 struct MatrixOperand {
   int buffer = -1;
   std::string index, stride;  // i64 scalars
   bool transposed = false;
 };
 
-// How one language spells a kernel. Texts are expressions unless said otherwise; operands are names
-// of registers or expressions in parentheses, safe to repeat.
+// Spelling of kernels in one language. Functions return expressions unless said otherwise. Operands
+// are names of registers or expressions in parentheses, safe to repeat.
 class Dialect {
  public:
   virtual ~Dialect() = default;
@@ -65,29 +65,31 @@ class Dialect {
   virtual std::string Load(const Access& access) = 0;
   virtual std::string Store(const Access& access,
                             const Operand& value) = 0;  // a statement without ';'
-  // Likewise. The address may lie outside the buffer.
+  // Returns a statement. The address may lie outside the buffer.
   virtual std::string Prefetch(int buffer, const std::string& index) = 0;
-  // Likewise: the result and the operands, and rows, columns and sums as i64 scalars.
+  // Returns a statement. `matrices`: the result and the operands. `extents`: rows, columns and sums
+  // as i64 scalars.
   virtual std::string Gemm(Type type, absl::Span<const MatrixOperand> matrices,
                            absl::Span<const std::string> extents) = 0;
-  // Likewise: keys, what moves with them, and room for as many of each; see kir::Opcode::kSort.
+  // Returns a statement. `rows`: keys, positions that move with them, and scratch for as many of
+  // each; see kir::Opcode::kSort.
   virtual std::string Sort(Type key, absl::Span<const MatrixOperand> rows,
                            const std::string& elements) = 0;
   virtual std::string LaneMask(const std::string& count, int lanes) = 0;
-  // `extent` is an i64 of as many lanes as the index; `active` as in Access.
+  // `extent` is an i64 with as many lanes as the index; active lanes as in Access.
   virtual std::string CheckIndex(const Operand& index, const std::string& extent,
                                  const std::string& count,
                                  const std::optional<Operand>& predicate) = 0;
   virtual std::string RandomBits(const Operand& index, const Operand& seed) = 0;
 
-  // Index arithmetic in i64 with `lanes` lanes. `lane` is 0, 1, 2, ... by lane.
+  // Index arithmetic, in i64 with `lanes` lanes. Lane is 0, 1, 2, ... by lane.
   virtual std::string Lane(int lanes) = 0;
-  // `divisor` is the value of `b` where known; `natural`: `a` is never negative.
+  // `divisor`: the value of `b`, if known. `natural`: `a` is never negative.
   virtual std::string FloorDivide(const std::string& a, const std::string& b, int lanes,
                                   std::optional<int64_t> divisor, bool natural) = 0;
   virtual std::string Extreme(bool max, const std::string& a, const std::string& b, int lanes) = 0;
 
-  // The line before a loop, or nothing. `vectors`: its body computes with vectors.
+  // Returns the line before a loop, or nothing. `vectors`: the loop's body computes with vectors.
   virtual std::string LoopHint(AxisRole role, bool vectors) = 0;
 };
 

@@ -1,7 +1,7 @@
-// Sort and TopK: a work item per row. A row's elements become unsigned keys of their order, which
-// are sorted in scratch together with their positions. Where few of many are wanted, room for
-// twice as many and some is enough: what is not below the last of the best so far is left out, and
-// full room is sorted and cut off.
+// Sort and TopK: one work item per row. A row's elements become unsigned keys of the same order,
+// which are sorted in scratch together with their positions. If few of many are wanted, scratch has
+// room for a little more than twice as many: an element that is not below the last of the best so
+// far is skipped, and full scratch is sorted and cut off.
 #include <algorithm>
 #include <limits>
 #include <optional>
@@ -17,10 +17,10 @@ using kir::Var;
 
 namespace {
 
-// Up to so many have little room, which is sorted by insertion; for more a sort has its price, and
-// so that there are few of them, more room than twice what is wanted.
+// Up to kFew wanted elements get little room, which is sorted by insertion. For more, each sort has
+// a fixed price, so there is kMoreRoom beyond twice the wanted number, to sort less often.
 constexpr int64_t kFew = 8, kRoomOfFew = 32, kMoreRoom = 512;
-// Of a thread's scratch, in bytes.
+// Bytes per thread.
 constexpr int64_t kMostScratch = int64_t{1} << 40;
 
 DType Unsigned(int bytes) {
@@ -48,7 +48,7 @@ class SortLowering {
         wanted_(b.root.type.shape[axis_]),
         bytes_(DTypeBytes(type_.dtype)),
         key_(Unsigned(bytes_)),
-        // Positions are vectors beside the keys: not of too many registers.
+        // Positions are vectors too: lanes of at least 4 bytes limit the registers that these take.
         lanes_(b.LanesFor(std::max(4, bytes_))) {}
 
   absl::Status Lower();
@@ -60,7 +60,7 @@ class SortLowering {
   Var OrderOfFloats(Var v);
   Var Position(const Expr& at, int lanes) { return e_.Cast(e_.Index(at, lanes), position_); }
   void Sort(const Expr& count) { e_.Sort(keys_, places_, other_keys_, other_places_, count); }
-  // The key of the last that is wanted; of none, some key.
+  // Returns the key of the last wanted element; any key if none is wanted.
   Var Limit() { return e_.Load(keys_, e_.Simplify(MaxOf(wanted_, 1) - 1), 1, {}); }
   void Fill();
   void Scan();
@@ -79,7 +79,7 @@ class SortLowering {
   const Expr lane_ = Expr::Symbol(kir::kLane);
   DType position_ = DType::kI64;
   Expr room_;
-  Coordinates row_;  // without the axis
+  Coordinates row_;  // without the sorted axis
   int keys_ = -1, places_ = -1, other_keys_ = -1, other_places_ = -1;
 };
 
@@ -148,8 +148,8 @@ Var SortLowering::Key(const Expr& at) {
   return e_.Compute(Op::kXor, key_, {key, e_.Const(Scalar::Unsigned(key_, flipped))});
 }
 
-// Signed integers in the order of the floats: a magnitude's bits with its sign, which are equal for
-// both zeros; of NaN the largest.
+// Returns signed integers in the order of the floats: a magnitude's bits with its sign. Both zeros
+// are equal, and NaN is the largest.
 Var SortLowering::OrderOfFloats(Var v) {
   const DType t = Signed(bytes_);
   const auto number = [&](int64_t n) { return e_.Const(Scalar::Signed(t, n)); };
@@ -185,11 +185,11 @@ void SortLowering::Scan() {
     const Var key = Key(i + lane_);
     Var below = e_.Compute(Op::kLessThan, DType::kBool, {key, limit});
     if (count) below = e_.And(below, e_.LaneMask(*count, lanes_));
-    // Equal ones come too late: a lower position goes first.
+    // Equal keys are left out: the lower position goes first.
     e_.If(e_.Reduce(Op::kOr, below), [&] {
       e_.Store(block, lane_, key, {});
       e_.For(0, count ? *count : Expr(lanes_), 1, [&](const Expr& l) {
-        // What is not below is written over by the next.
+        // Stores every element; one that is not below is overwritten by the next.
         const Var one = e_.Load(block, l, 1, {});
         e_.Store(keys_, end, one, {});
         e_.Store(places_, end, Position(i + l, 1), {});

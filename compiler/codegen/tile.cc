@@ -37,7 +37,7 @@ void ForRowTiles(kir::Emitter& e, const Expr& begin, const Expr& end, int rows,
     if (whole.IsConstant(0)) continue;
     Expr last = e.Simplify(first + whole);
     e.For(first, last, step, [&](const Expr& r) {
-      // The loop variable is at most last - step: what the tile's rows need to be known below
+      // The loop variable is at most last - step, which proves that the tile's rows are below
       // `end`.
       e.bounds().Set(*r.symbol(), first, last - step);
       body(r, step);

@@ -1,6 +1,6 @@
-// The register tile both contractions and attention are made of: rows x vectors of accumulators in
-// registers, one broadcast scalar per row and one vector per column block each step of the
-// reduction.
+// The register tile that contractions and attention are made of: rows x vectors of accumulators in
+// registers. Each step of the reduction reads one broadcast scalar per row and one vector per
+// column block.
 #ifndef ATHANOR_COMPILER_CODEGEN_TILE_H_
 #define ATHANOR_COMPILER_CODEGEN_TILE_H_
 
@@ -28,12 +28,13 @@ void EmitRegisterTile(kir::Emitter& e, const RegisterTile& tile);
 void ForRowTiles(kir::Emitter& e, const Expr& begin, const Expr& end, int rows,
                  absl::FunctionRef<void(const Expr& first, int rows)> body);
 
-// Lanes of vector `first` (its lane 0) below `end`, as a count for masks; all lanes if proved.
+// Returns how many lanes of the vector whose lane 0 is `first` are below `end`, as a count for
+// masks; nullopt if all are proved to be.
 std::optional<Expr> LanesBelow(const kir::Emitter& e, const Expr& first, const Expr& end,
                                int lanes);
 
-// What an epilogue knows of its lanes: those beyond `below` (of LanesBelow) are masked, so they
-// need no place of their own and must not be told from those of the next row.
+// Bounds "lane" to the lanes that an epilogue uses. Lanes beyond `below` (of LanesBelow) are
+// masked, so index expressions need not hold for them.
 void BoundLanes(kir::Emitter& e, const std::optional<Expr>& below, int lanes);
 
 }  // namespace athanor

@@ -1,5 +1,5 @@
-// Reads what DotText writes back: the part of Graphviz' language that it uses, and nothing that is
-// not well-formed.
+// Parses the output of DotText: accepts the part of Graphviz' language that DotText uses, and
+// nothing that is malformed.
 //
 //   DotPicture picture = ParseDot(DotText(graph)).value();
 //   picture.clusters["cluster_3"];                   // nodes of the e-class 3
@@ -26,7 +26,7 @@ struct DotPicture {
     std::map<std::string, std::string> attributes;
   };
   std::map<std::string, std::set<std::string>> clusters;  // nodes by cluster
-  std::map<std::string, std::string> labels;              // of nodes and clusters
+  std::map<std::string, std::string> labels;              // labels of nodes and clusters
   std::vector<Edge> edges;
 };
 
@@ -48,7 +48,8 @@ class DotReader {
   }
 
  private:
-  // Sets token_: a name, a quoted text without its quotes, "->" or one character; empty at the end.
+  // Sets token_ to the next token: a name, a quoted text without its quotes, "->" or one character;
+  // empty at the end.
   void Next() {
     token_.clear();
     quoted_ = false;
@@ -101,7 +102,7 @@ class DotReader {
     Next();
     return true;
   }
-  // A name or a text.
+  // Takes a name or a text.
   bool Take(std::string* into = nullptr) {
     if (!quoted_ && (token_.empty() || !IsName(token_[0]))) return Fail("a name");
     if (into != nullptr) *into = token_;
@@ -109,7 +110,7 @@ class DotReader {
     return true;
   }
 
-  // Up to the brace that ends them, and it.
+  // Reads up to and including the closing brace.
   bool Statements(const std::string& cluster) {
     while (error_.empty() && !Is("}")) Statement(cluster);
     return error_.empty() && Expect("}");
@@ -137,7 +138,7 @@ class DotReader {
       return true;
     }
     if (!Attributes(&attributes)) return false;
-    if (name == "node") return true;  // what all nodes have
+    if (name == "node") return true;  // default attributes of nodes
     if (!nodes_.insert(name).second) return Fail("another node");
     picture_.clusters[cluster].insert(name);
     picture_.labels[name] = attributes["label"];
@@ -162,7 +163,8 @@ class DotReader {
   DotPicture picture_;
 };
 
-// INVALID_ARGUMENT: braces or quotes without an end, an edge to what is no node, two of one name.
+// Returns INVALID_ARGUMENT for unclosed braces or quotes, an edge to something that is no node, and
+// duplicate names.
 inline absl::StatusOr<DotPicture> ParseDot(std::string_view text) { return DotReader(text).Read(); }
 
 }  // namespace athanor::egraph

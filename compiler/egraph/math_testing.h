@@ -102,8 +102,8 @@ class Math {
   Language language_;
 };
 
-// The number a class is, where it is one; two different numbers do not merge. `fold` adds the
-// number to its class.
+// The number that a class equals, if there is one; two different numbers do not merge. `fold` adds
+// the number to its class.
 class MathConstants : public TypedAnalysis<std::optional<int64_t>> {
  public:
   explicit MathConstants(const Math* math, bool fold = true) : math_(*math), fold_(fold) {}

@@ -1,4 +1,4 @@
-// An e-graph too simple to be wrong: nodes in a list, matching by trying every node everywhere,
+// A deliberately simple e-graph: nodes in a list, matching by trying every node everywhere,
 // congruence by comparing all pairs until nothing changes. Tests compare the engine with it.
 //
 //   NaiveEGraph naive(&language);
@@ -29,11 +29,11 @@ class NaiveEGraph {
     std::vector<int> children;
     auto operator<=>(const Node&) const = default;
   };
-  // Class of each class variable, payload of each payload variable.
+  // Maps class variables to classes and payload variables to payloads.
   using Binding = std::map<uint32_t, int>;
 
   NaiveEGraph() = default;
-  // The nodes and classes of an e-graph, to compare two of them.
+  // Copies the nodes and classes of an e-graph, to compare two of them.
   explicit NaiveEGraph(const EGraph& graph) {
     for (uint32_t i = 0; i < graph.class_bound(); ++i) {
       parents_.push_back(static_cast<int>(graph.Find(ClassId{i}).value));
@@ -94,7 +94,7 @@ class NaiveEGraph {
     for (auto& [node, id] : nodes_) id = Find(id);
   }
 
-  // All bindings of `pattern` in class `id` that agree with `binding`.
+  // Returns all bindings of `pattern` in class `id` that agree with `binding`.
   std::vector<Binding> Matches(const Pattern& pattern, size_t index, int id,
                                const Binding& binding) const {
     const PatternNode& wanted = pattern.nodes[index];
@@ -123,7 +123,7 @@ class NaiveEGraph {
     return found;
   }
 
-  // All bindings of several equations at once.
+  // Returns all bindings of several equations at once.
   std::set<Binding> Matches(const std::vector<Equation>& premises) const {
     std::set<Binding> bindings = {Binding{}};
     for (const Equation& e : premises) {
@@ -161,7 +161,7 @@ class NaiveEGraph {
     return classes.back();
   }
 
-  // One iteration of rules, each given as premises and conclusions over the same variables.
+  // A rule, given as premises and conclusions over the same variables.
   struct NaiveRule {
     std::vector<Equation> premises;
     std::vector<Equation> conclusions;  // with roots
@@ -206,8 +206,8 @@ class NaiveEGraph {
   std::vector<int> parents_;
 };
 
-// "" if both hold the same nodes in the same classes, else the first difference. Classes are
-// matched up from the leaves; in cycles, from the classes already matched.
+// Returns "" if both hold the same nodes in the same classes, else the first difference. Classes
+// are matched up from the leaves; in cycles, from classes that are matched already.
 inline std::string Difference(const NaiveEGraph& naive, const EGraph& graph) {
   if (naive.nodes().size() != graph.num_nodes() || naive.Classes().size() != graph.num_classes()) {
     return "naive: " + std::to_string(naive.nodes().size()) + " nodes in " +

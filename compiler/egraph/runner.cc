@@ -9,7 +9,7 @@
 namespace athanor::egraph {
 namespace {
 
-// `value` doubled so many times, or the largest number.
+// Returns `value` doubled `times` times, or the largest number if that overflows.
 uint64_t Doubled(uint64_t value, uint32_t times) {
   if (times >= static_cast<uint32_t>(std::countl_zero(value))) {
     return std::numeric_limits<uint64_t>::max();
@@ -68,7 +68,7 @@ std::optional<StopReason> Runner::Iterate(IterationReport* iteration) {
     const uint32_t since = states_[ran[i]].since;
     CollectMatches(ran[i], outcome.lists[i], epoch);
     stop = ApplyRule(ran[i], outcome.lists[i], iteration);
-    // What a stop left unapplied is to be found again.
+    // After a stop, matches that were not applied must be found again.
     if (stop) states_[ran[i]].since = since;
   }
   watch.AddTo(&iteration->apply_us);
@@ -111,7 +111,7 @@ std::optional<StopReason> Runner::MatchRules(std::vector<size_t>* ran, MatchOutc
   return stop;
 }
 
-// Takes the report of a search, and bans the rule if it found too much.
+// Adds a search to the report, and bans the rule if it exceeded its budget.
 void Runner::CollectMatches(size_t rule, const MatchList& matches, uint32_t epoch) {
   RuleReport& report = report_.rules[rule];
   RuleState& state = states_[rule];
@@ -172,13 +172,13 @@ std::optional<StopReason> Runner::CheckClock() const {
   return std::nullopt;
 }
 
-// In this iteration, the bans it brought included.
+// Reports whether a rule is banned in this iteration, including new bans.
 bool Runner::AnyBanned() const {
   return std::any_of(states_.begin(), states_.end(),
                      [this](const RuleState& s) { return s.banned_until > iteration_; });
 }
 
-// Nothing happens until a ban ends, so the next iteration is the one in which the earliest does.
+// Every rule waits for a ban to end, so skips to the iteration in which the earliest ban ends.
 void Runner::EndEarliestBan() {
   size_t earliest = std::numeric_limits<size_t>::max();
   for (const RuleState& s : states_) {

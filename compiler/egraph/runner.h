@@ -1,17 +1,17 @@
-// Equality saturation: matches all rules, applies what they found, rebuilds, and again, until
-// nothing new comes or a limit is reached.
+// Equality saturation: repeatedly matches all rules, applies the matches and rebuilds, until no
+// rule adds anything or a limit is reached.
 //
 //   Runner runner(&graph, rules, {.limits = {.nodes = 50000, .time = absl::Seconds(1)}});
 //   Report report = runner.Run();
 //   report.reason == StopReason::kSaturated;
 //
-// A rule that finds more than its budget in one iteration gets nothing applied and is banned for
-// some iterations, with budget and ban doubling each time (the back-off of egg's scheduler): rules
-// that explode do not starve the others. Matching is incremental: a rule is only asked about rows
-// that changed since it last had its matches applied.
+// A rule that exceeds its budget of matches in one iteration gets none of them applied and is
+// banned for some iterations. Budget and ban double each time (the back-off of egg's scheduler), so
+// that exploding rules do not starve the others. Matching is incremental: a rule is matched only
+// against rows that changed since its matches were last applied.
 //
 // The same e-graph, rules and options give the same e-graph, with the same ids, unless wall time or
-// the cancel callback stops the run: then it is one of the states on the way, rebuilt and sound.
+// the cancel callback stops the run. Then it is one of the intermediate states, rebuilt and sound.
 #ifndef ATHANOR_COMPILER_EGRAPH_RUNNER_H_
 #define ATHANOR_COMPILER_EGRAPH_RUNNER_H_
 
@@ -34,40 +34,41 @@ namespace athanor::egraph {
 
 struct Limits {
   size_t iterations = 30;
-  // Crossed by what one match adds, and by what Analysis::Modify adds in the last rebuild.
+  // May be exceeded by the additions of one match, and by those of Analysis::Modify in the last
+  // rebuild.
   size_t nodes = 50'000;
-  // Of the e-graph and the list of matches. Arrays double, so a large one may cross this by its
-  // own size.
+  // Bytes of the e-graph and the list of matches. Arrays double, so a large one may exceed this by
+  // its own size.
   size_t bytes = size_t{1} << 30;
-  // Looked at every few thousand rows and every few matches, not within a rebuild.
+  // Checked every few thousand rows and every few matches, but not within a rebuild.
   absl::Duration time = absl::InfiniteDuration();
 };
 
 struct RunOptions {
   Limits limits;
-  uint64_t match_limit = 1000;   // matches of a rule in one iteration, see Rule::match_limit
-  uint32_t ban_length = 5;       // iterations
+  uint64_t match_limit = 1000;   // matches of a rule in one iteration; see Rule::match_limit
+  uint32_t ban_length = 5;       // in iterations
   bool incremental = true;       // false: every iteration matches everything
-  bool share = true;             // see MatchOptions
-  std::function<bool()> cancel;  // asked as often as the time; true stops the run
+  bool share = true;             // see MatchOptions::share
+  std::function<bool()> cancel;  // called as often as the time is checked; true stops the run
 };
 
 class Runner {
  public:
-  // Borrows both for its life.
+  // Borrows both, which must outlive the runner.
   Runner(EGraph* graph, absl::Span<const Rule> rules, RunOptions options = {});
 
-  // Leaves the e-graph clean. May be called again, to go on where it stopped under the same limits
-  // (those of iterations and time start afresh) with what was added to the e-graph meanwhile.
+  // Leaves the e-graph clean. May be called again to continue after a stop, with additions to the
+  // e-graph made meanwhile. The limits stay the same; iterations and time count from zero again.
   Report Run() { return Run(options_.limits); }
-  // The same under other limits.
+  // Same, with other limits.
   Report Run(const Limits& limits);
 
  private:
   struct RuleState {
     uint32_t since = 0;         // epoch up to which all its matches were applied
-    uint32_t times_banned = 0;  // over the budget
-    size_t banned_until = 0;    // iteration
+    uint32_t times_banned = 0;  // number of times over the budget
+    size_t banned_until = 0;    // first iteration after the ban
   };
 
   // Each returns the reason to stop, if there is one.
@@ -89,10 +90,10 @@ class Runner {
   const RunOptions options_;
   std::vector<RuleState> states_;
   std::vector<uint64_t> refused_before_;
-  size_t iteration_ = 0;    // over all runs
-  size_t match_bytes_ = 0;  // of the matches at hand
-  Limits limits_;           // of this run
-  Stopwatch watch_;         // of the run
+  size_t iteration_ = 0;    // counted over all runs
+  size_t match_bytes_ = 0;  // bytes of the current matches
+  Limits limits_;           // limits of this run
+  Stopwatch watch_;         // time of the run
   Report report_;
 };
 

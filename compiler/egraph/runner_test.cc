@@ -14,7 +14,7 @@ using ::testing::HasSubstr;
 
 // --- start => goal ---
 
-// The rules find that `start` equals each goal, in every way of running them.
+// Checks that the rules find `start` equal to each goal, with all combinations of options.
 void Proves(const std::string& start, const std::vector<std::string>& goals,
             RunOptions options = {}) {
   for (const bool incremental : {true, false}) {
@@ -78,7 +78,7 @@ TEST(Math, WhatIsNotEqualStaysApart) {
 class Explosion : public ::testing::Test {
  protected:
   Explosion() { root_ = math_.Add(&graph_, "(+ a (+ b (+ c (+ e (+ f (+ g (+ h k)))))))"); }
-  // Associativity and commutativity of eight terms: about 6000 nodes, when it is let.
+  // Associativity and commutativity of eight terms: about 6000 nodes if nothing stops it.
   Report Run(RunOptions options) {
     Report report = Runner(&graph_, rules_, options).Run();
     EXPECT_TRUE(graph_.clean());
@@ -151,7 +151,7 @@ TEST_F(Explosion, Cancel) {
   EXPECT_EQ(report.reason, StopReason::kCancelled);
   EXPECT_EQ(questions, 20);
   EXPECT_LT(graph_.num_nodes(), 6058u);
-  // And goes on from there, to the same end.
+  // A second run continues from there, to the same end.
   EXPECT_EQ(Run({.match_limit = 1'000'000}).reason, StopReason::kSaturated);
   EXPECT_EQ(graph_.num_nodes(), 6058u);
 }
@@ -183,7 +183,7 @@ TEST_F(Explosion, BansGrowAndEnd) {
   EXPECT_EQ(graph_.num_nodes(), 6058u + 2);
   EXPECT_GT(report.rules[1].bans, 2u);
   EXPECT_GT(report.rules[1].banned_iterations, 0u);
-  EXPECT_LT(report.iterations.size(), 100u);  // bans are not waited out when nothing else happens
+  EXPECT_LT(report.iterations.size(), 100u);  // bans are skipped when nothing else happens
 }
 
 TEST_F(Explosion, ARuleThatExplodesDoesNotStarveOthers) {
@@ -241,9 +241,9 @@ TEST(RuleReport, RunsOfARuleAddUp) {
   EXPECT_EQ(all.last_error, "second");
 }
 
-// --- Sameness ---
+// --- determinism
 
-// Everything of an e-graph, ids included.
+// Returns the whole contents of an e-graph, including ids.
 std::string Everything(bool incremental, bool share) {
   const Math math;
   MathConstants constants(&math);

@@ -1,4 +1,4 @@
-// Time passed since a moment, whatever becomes of the machine's clock meanwhile.
+// Measures elapsed time with a steady clock, so that changes of the machine's clock do not matter.
 //
 //   Stopwatch watch;
 //   if (watch.Elapsed() > limits.time) ...
@@ -17,7 +17,7 @@ class Stopwatch {
     return absl::FromChrono(std::chrono::steady_clock::now() - start_);
   }
 
-  // Adds the time to a counter of microseconds, and starts anew.
+  // Adds the elapsed time to a counter of microseconds, and restarts.
   void AddTo(double* microseconds) {
     *microseconds += absl::ToDoubleMicroseconds(Elapsed());
     *this = Stopwatch();

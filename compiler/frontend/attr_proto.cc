@@ -14,7 +14,7 @@ namespace {
 
 using Kind = v1::AttrValue::KindCase;
 
-// The kind of message that holds each type of attribute.
+// The message's field for each type of attribute.
 constexpr std::pair<AttrType, Kind> kKinds[] = {
     {AttrType::kBool, Kind::kB},        {AttrType::kInt, Kind::kI},
     {AttrType::kFloat, Kind::kF},       {AttrType::kString, Kind::kS},
@@ -63,7 +63,7 @@ absl::StatusOr<AttrValue> TensorFrom(std::string_view what, const v1::TensorLite
   return Tensor{*dtype, {message.shape().begin(), message.shape().end()}, message.data()};
 }
 
-// From StatusOr of one alternative to StatusOr of the variant.
+// Converts a StatusOr of one alternative to a StatusOr of the variant.
 template <typename T>
 absl::StatusOr<AttrValue> Lift(absl::StatusOr<T> value) {
   if (!value.ok()) return value.status();

@@ -1,11 +1,11 @@
-// Attributes, shapes and dtypes between their messages and the IR.
+// Converts attributes, shapes and dtypes between their messages and the IR.
 //
 //   AttrFromProto("axis", AttrType::kInt, message, limits)   // an AttrValue that holds an int64_t
 //   AttrToProto(AttrValue(int64_t{1})).i() == 1
 //
-// Only what the message form adds is checked here: the kind, names of dtypes, expressions, sizes of
-// lists. That values make sense for a graph and an op is checked by GraphBuilder (compiler/ir).
-// Errors are INVALID_ARGUMENT, name the attribute, and leave the node to the caller.
+// Checks only what the message form adds: the kind, names of dtypes, expressions, sizes of lists.
+// GraphBuilder (compiler/ir) checks whether values make sense for a graph and an op. Errors are
+// INVALID_ARGUMENT and name the attribute; the caller adds the node.
 #ifndef ATHANOR_COMPILER_FRONTEND_ATTR_PROTO_H_
 #define ATHANOR_COMPILER_FRONTEND_ATTR_PROTO_H_
 
@@ -26,7 +26,7 @@ struct MessageLimits {
   int max_nesting = kMaxNesting;
 };
 
-// The dtype of that name; `what` says whose it is.
+// Returns the dtype of that name; `what` names its owner in messages.
 absl::StatusOr<DType> DTypeFromProto(std::string_view what, std::string_view name);
 
 absl::StatusOr<Shape> ShapeFromProto(std::string_view what, const SizeExprs& messages,
@@ -35,8 +35,8 @@ absl::StatusOr<Shape> ShapeFromProto(std::string_view what, const SizeExprs& mes
 absl::StatusOr<AttrValue> AttrFromProto(std::string_view name, AttrType type,
                                         const v1::AttrValue& message, const MessageLimits& limits);
 
-// A graph inside a graph. Its nodes stand as stated; what they hold is checked with the node whose
-// attribute it is.
+// Reads a nested graph with its nodes as stated. They are checked with the node whose attribute the
+// graph is.
 absl::StatusOr<SubGraph> BodyFromProto(std::string_view what, const v1::Graph& message,
                                        const MessageLimits& limits);
 void BodyToProto(const Graph& body, v1::Graph* message);

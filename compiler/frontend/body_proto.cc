@@ -1,4 +1,4 @@
-// Graphs inside graphs between their messages and the IR.
+// Converts nested graphs between their messages and the IR.
 #include <algorithm>
 #include <string>
 #include <utility>
@@ -60,7 +60,7 @@ class BodyReader {
     absl::StatusOr<Shape> shape = ShapeFromProto("shape", message.shape(), limits_);
     if (!shape.ok()) return shape.status();
     Node node{*op, {}, {}, {*dtype, *std::move(shape)}, ""};
-    // Names of computed nodes say nothing but who reads whom.
+    // Names of computed nodes are dropped: in the message they only link operands.
     if (*op == Op::kInput) node.name = message.name();
     for (const std::string& input : message.inputs()) {
       const auto id = ids_.find(input);

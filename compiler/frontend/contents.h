@@ -1,4 +1,4 @@
-// The elements of an input tensor in the fields of InferTensorContents.
+// Reads the elements of an input tensor from the fields of InferTensorContents.
 //
 //   std::vector<std::unique_ptr<char[]>> owned;
 //   ContentsBytes(tensor.contents(), *FindDatatype("INT8"), /*elements=*/4, &owned)   // 4 bytes
@@ -19,10 +19,10 @@ namespace athanor {
 
 bool HasContents(const inference::InferTensorContents& contents);
 
-// The bytes of exactly `elements` elements. Where the field holds the datatype's own width they
+// Returns the bytes of exactly `elements` elements. If the field has the datatype's own width, they
 // view the message; INT8, INT16, UINT8 and UINT16 are narrowed into a buffer added to `owned`.
 // INVALID_ARGUMENT: another field is filled, the number of elements is not `elements`, a value does
-// not fit its narrow type, or the datatype travels raw only.
+// not fit its narrow type, or the datatype can only be sent raw.
 absl::StatusOr<std::string_view> ContentsBytes(const inference::InferTensorContents& contents,
                                                const DatatypeRow& datatype, int64_t elements,
                                                std::vector<std::unique_ptr<char[]>>* owned);

@@ -1,10 +1,10 @@
-// The datatypes of the Open Inference Protocol against our dtypes, as one table.
+// Table of the Open Inference Protocol's datatypes and our dtypes.
 //
 //   DatatypeOf(DType::kF32)->name == "FP32"
 //   FindDatatype("INT8")->dtype == DType::kI8; FindDatatype("INT8")->contents == Contents::kInt
 //
 // The f8 types have no row: the protocol cannot carry them, so no input or output has one. BYTES
-// has none either: it stands for strings, which no tensor of ours holds.
+// has none either: it means strings, and our tensors hold no strings.
 #ifndef ATHANOR_COMPILER_FRONTEND_DATATYPE_H_
 #define ATHANOR_COMPILER_FRONTEND_DATATYPE_H_
 
@@ -15,7 +15,7 @@
 
 namespace athanor {
 
-// The field of InferTensorContents that holds a datatype's elements.
+// Field of InferTensorContents that holds a datatype's elements.
 enum class Contents : uint8_t { kRawOnly, kBool, kInt, kInt64, kUint, kUint64, kFp32, kFp64 };
 
 struct DatatypeRow {
@@ -34,7 +34,7 @@ inline constexpr DatatypeRow kDatatypes[] = {
     {"FP64", DType::kF64, Contents::kFp64},
 };
 
-// nullptr where there is no row.
+// Returns nullptr if there is no row.
 constexpr const DatatypeRow* FindDatatype(std::string_view name) {
   for (const DatatypeRow& row : kDatatypes) {
     if (row.name == name) return &row;
@@ -48,7 +48,7 @@ constexpr const DatatypeRow* DatatypeOf(DType dtype) {
   return nullptr;
 }
 
-// "fp32_contents"; "raw_input_contents" for kRawOnly.
+// Returns the field's name, such as "fp32_contents"; "raw_input_contents" for kRawOnly.
 constexpr std::string_view ContentsField(Contents contents) {
   switch (contents) {
     case Contents::kRawOnly:

@@ -26,8 +26,8 @@ int DimBinding::DimIndex(const std::string& name) const {
   return -1;
 }
 
-// Finds an axis with exactly one unsolved dim, in which it is affine with a stride that is never 0;
-// or just that dim if `simple`.
+// Finds an axis with exactly one unsolved dim, in which it is affine with a stride that is never 0.
+// If `simple`, finds only an axis that is just that dim.
 bool DimBinding::SolveNext(bool simple, const Bounds& bounds, std::vector<bool>* solved) {
   for (size_t i = 0; i < inputs_.size(); ++i) {
     for (size_t a = 0; a < inputs_[i].axes.size(); ++a) {

@@ -1,12 +1,11 @@
-// From the shapes of a request's inputs to the values of the model's dims. The order in which dims
-// are solved is found once per model; a request costs a few comparisons.
+// Solves the model's dims from the shapes of a request's inputs. The order in which dims are solved
+// is determined once per model; a request costs a few comparisons.
 //
 //   // inputs: "ids" [b, s], "mask" [b, s]
 //   DimBinding binding = DimBinding::Create(graph).value();
 //   std::vector<int64_t> dims;
 //   binding.Bind({{2, 128}, {2, 128}}, &dims);   // dims == {2, 128}
-//   binding.Bind({{2, 128}, {3, 128}}, &dims);   // refused: input "mask": axis 0 is 3; it must be
-//   b
+//   binding.Bind({{2, 128}, {3, 128}}, &dims);   // input "mask": axis 0 is 3; it must be b
 //
 // Immutable after Create, so thread-safe.
 #ifndef ATHANOR_COMPILER_FRONTEND_DIM_BINDING_H_
@@ -26,23 +25,24 @@ namespace athanor {
 
 class DimBinding {
  public:
-  // INVALID_ARGUMENT names a dim that nodes use but no input's shape determines. A dim that nothing
-  // uses is bound to its min.
+  // Returns INVALID_ARGUMENT naming a dim that nodes use but no input's shape determines. A dim
+  // that is not used at all is bound to its min.
   static absl::StatusOr<DimBinding> Create(const Graph& graph);
 
-  // `shapes` are the inputs', in the order of graph.InputIds(). On success every axis has the size
-  // that its expression has under `dims` (in the order of graph.dims), and every dim is in bounds.
+  // `shapes` are those of the inputs, in the order of graph.InputIds(). On success every axis has
+  // the size that its expression has under `dims` (in the order of graph.dims), and every dim is in
+  // bounds.
   absl::Status Bind(absl::Span<const absl::Span<const int64_t>> shapes,
                     std::vector<int64_t>* dims) const;
 
  private:
-  // How one axis of one input is checked.
+  // Check of one axis of one input.
   struct Axis {
     Expr size;
-    std::optional<int64_t> constant;  // of `size`
-    int dim = -1;                     // if `size` is just that dim
+    std::optional<int64_t> constant;  // value of `size`, if constant
+    int dim = -1;                     // the dim, if `size` is just a dim
   };
-  // dims[dim] = (shape[input][axis] - base) / stride
+  // Equation dims[dim] = (shape[input][axis] - base) / stride.
   struct Solution {
     int dim;
     int input;

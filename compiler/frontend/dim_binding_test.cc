@@ -7,7 +7,7 @@
 namespace athanor {
 namespace {
 
-// Inputs x0, x1, ... of those shapes.
+// A graph with inputs x0, x1, ... of those shapes.
 Graph GraphOf(std::vector<Dim> dims, const std::vector<std::vector<std::string>>& shapes) {
   Graph graph;
   graph.dims = std::move(dims);
@@ -78,7 +78,7 @@ TEST(DimBindingTest, ChecksCompoundSizesThatSolveNothing) {
 
 TEST(DimBindingTest, RefusesDimsThatNoInputDetermines) {
   for (const char* size : {"floordiv(s, 2)", "s*s", "b*s"}) {
-    // With b allowed to be 0, b*s does not give s.
+    // With b = 0 allowed, b*s does not determine s.
     const Graph graph = GraphOf({{"b", 0, 4}, {"s", 1, 64}}, {{"b"}, {size}});
     const absl::Status status = DimBinding::Create(graph).status();
     EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument) << size;

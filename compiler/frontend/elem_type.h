@@ -1,11 +1,11 @@
-// ONNX's element types, and what carries each in our graphs and in requests: one table.
+// Table of ONNX's element types and of the dtype that carries each in our graphs and in requests.
 //
 //   ElemOf(10) == Elem::kFloat16;  Row(Elem::kInt4).carrier == DType::kI8
 //   Row(Elem::kFloat8E4M3FNUZ).carry == Carry::kCode    // u8: only casts know what a code means
 //
-// Types that neither our graphs nor the protocol have are never converted silently: an input or
-// output of one is declared with its carrier, and its `element` says what the carrier's values
-// mean.
+// Types that neither our graphs nor the protocol have are never converted silently. An input or
+// output of such a type is declared with its carrier, and its `element` names the meaning of the
+// carrier's values.
 #ifndef ATHANOR_COMPILER_FRONTEND_ELEM_TYPE_H_
 #define ATHANOR_COMPILER_FRONTEND_ELEM_TYPE_H_
 
@@ -18,8 +18,8 @@
 namespace athanor::onnx {
 
 enum class Carry : uint8_t {
-  kSame,    // our dtype is the type
-  kBits,    // our dtype is the type, but cannot travel: the wire has its bits as u8
+  kSame,    // our dtype is the same type
+  kBits,    // our dtype is the type, but cannot be sent: requests carry its bits as u8
   kCode,    // u8 codes; Cast, QuantizeLinear and DequantizeLinear encode and decode them
   kNarrow,  // values of a wider integer, all within [low, high]
   kNone,    // refused by name
@@ -64,12 +64,12 @@ enum class Elem : uint8_t {
 
 struct ElemRow {
   Elem elem;
-  int32_t number;         // TensorProto.DataType
-  std::string_view name;  // also the `element` of inputs and outputs; those of kSame have none
-  DType carrier;          // in graphs
+  int32_t number;         // value in TensorProto.DataType
+  std::string_view name;  // also the `element` of inputs and outputs; kSame types have none
+  DType carrier;          // dtype in graphs
   Carry carry;
-  int bits;       // of one element in raw_data; below 8, packed from the lowest bits up
-  int low, high;  // of kCode and kNarrow: the carrier's values
+  int bits;       // bits of one element in raw_data; below 8, packed from the lowest bits up
+  int low, high;  // range of the carrier's values, for kCode and kNarrow
 };
 
 inline constexpr ElemRow kElems[] = {
@@ -82,7 +82,7 @@ inline constexpr ElemRow kElems[] = {
 constexpr const ElemRow& Row(Elem e) { return kElems[static_cast<int>(e)]; }
 constexpr DType CarrierOf(Elem e) { return Row(e).carrier; }
 constexpr std::string_view ElemName(Elem e) { return Row(e).name; }
-// What a request carries: u8 for kBits and kCode, the carrier else.
+// Returns the dtype in requests: u8 for kBits and kCode, otherwise the carrier.
 constexpr DType WireOf(Elem e) {
   return Row(e).carry == Carry::kBits ? DType::kU8 : Row(e).carrier;
 }
@@ -92,7 +92,7 @@ constexpr std::optional<Elem> ElemOf(int64_t number) {
   }
   return std::nullopt;
 }
-// The type that a dtype of ours is in ONNX.
+// Returns the ONNX type of one of our dtypes.
 constexpr Elem ElemOf(DType dtype) {
   for (const ElemRow& row : kElems) {
     const bool same = row.carry == Carry::kSame || row.carry == Carry::kBits;

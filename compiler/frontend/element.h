@@ -1,5 +1,5 @@
-// Elements of inputs and outputs that no dtype of ours is: "int4", "float8e4m3fnuz". Their values
-// travel as those of a dtype, which alone says too little.
+// Element types of inputs and outputs that are not our dtypes: "int4", "float8e4m3fnuz". Their
+// values are sent as those of a dtype, which alone does not tell their meaning.
 #ifndef ATHANOR_COMPILER_FRONTEND_ELEMENT_H_
 #define ATHANOR_COMPILER_FRONTEND_ELEMENT_H_
 
@@ -9,7 +9,7 @@
 
 namespace athanor {
 
-// nullptr: no such element, or a dtype says all of it.
+// Returns nullptr if there is no such element type, or if a dtype of ours is that type.
 constexpr const onnx::ElemRow* FindElement(std::string_view name) {
   for (const onnx::ElemRow& row : onnx::kElems) {
     const bool carried = row.carry != onnx::Carry::kSame && row.carry != onnx::Carry::kNone;

@@ -1,4 +1,4 @@
-// ir graph → proto graph.
+// Converts an IR graph to its message.
 #include <string>
 #include <vector>
 
@@ -11,7 +11,7 @@
 namespace athanor {
 namespace {
 
-// One name per node, unique: its own, or one made from its id.
+// Returns a unique name per node: its own, or one made from its id.
 std::vector<std::string> NodeNames(const Graph& graph) {
   absl::flat_hash_set<std::string> taken;
   for (const Node& node : graph.nodes) taken.insert(node.name);
@@ -53,7 +53,7 @@ v1::Graph GraphToProto(const Graph& graph, absl::Span<const std::string> paramet
     out->set_op(std::string(OpName(node.op)));
     for (NodeId input : node.inputs) out->add_inputs(names[input]);
     for (const auto& [name, value] : node.attrs) {
-      // Whoever reads the message finds it from the contents.
+      // Omitted: the reader of the message finds it from the contents.
       if (node.op == Op::kParameter && name == kMagnitude) continue;
       (*out->mutable_attrs())[name] = AttrToProto(value);
     }

@@ -1,4 +1,4 @@
-// Size expressions between their message (proto/athanor/v1/graph.proto) and
+// Converts size expressions between their message (proto/athanor/v1/graph.proto) and
 // compiler/ir/expr/expr.h.
 //
 //   v1::SizeExpr message = ExprToProto(2 * Expr::Symbol("b") + 3);
@@ -15,13 +15,13 @@
 namespace athanor {
 
 struct ExprLimits {
-  int max_depth = 16;      // floor_div, min and max inside each other
-  int64_t max_size = 256;  // terms and factors, nested ones counted
+  int max_depth = 16;      // nesting depth of floor_div, min and max
+  int64_t max_size = 256;  // number of terms and factors, nested ones included
 };
 
-// INVALID_ARGUMENT: deeper or larger than the limits, a factor without a kind, a name that no
-// symbol can have, a coefficient that leaves 64 bits. Which symbols may be used is the caller's to
-// check.
+// Returns INVALID_ARGUMENT for an expression deeper or larger than the limits, a factor without a
+// kind, a name that no symbol can have, or a coefficient outside 64 bits. The caller checks which
+// symbols may be used.
 absl::StatusOr<Expr> ExprFromProto(const v1::SizeExpr& message, const ExprLimits& limits = {});
 
 // REQUIRES: !expr.overflow()

@@ -1,5 +1,5 @@
-// The edge where graphs come in: everything a user can get wrong about a graph is refused here, so
-// that later stages meet none of it.
+// Imports uploaded graphs. Refuses every mistake a user can make in a graph, so that later stages
+// meet none.
 //
 //   absl::StatusOr<ImportedGraph> imported = ImportGraph(uploaded_bytes, limits);
 //   if (!imported.ok()) return imported.status();
@@ -25,27 +25,27 @@ struct ImportedGraph {
   Graph graph;
   // SHA-256 (32 bytes) of each parameter's bytes, in the order of graph.ParameterIds().
   std::vector<std::string> parameter_hashes;
-  // What values mean where that is no dtype (element.h), in the order of graph.InputIds() and of
-  // graph.outputs; empty: themselves. Part of no hash.
+  // Element types of values that are not of a dtype (element.h), in the order of graph.InputIds()
+  // and of graph.outputs; an empty string if the dtype says it all. Not part of any hash.
   std::vector<std::string> input_elements, output_elements;
 };
 
-constexpr int kMaxNesting = 16;  // of floor_div, min and max in a size of a message, at most
+constexpr int kMaxNesting = 16;  // nesting depth of floor_div, min and max in a message's sizes
 
-// From a serialised athanor.v1.Graph. Bytes that are no such message are INVALID_ARGUMENT with the
-// field where they go wrong.
+// Imports a serialised athanor.v1.Graph. Bytes that are no such message are INVALID_ARGUMENT, which
+// names the field that is wrong.
 absl::StatusOr<ImportedGraph> ImportGraph(std::string_view bytes, const GraphLimits& limits = {},
                                           int max_nesting = kMaxNesting);
-// Nodes may come in any order; the result is ordered, and an order that is valid already is kept.
+// Nodes may come in any order. The result is in topological order; a valid order is kept.
 absl::StatusOr<ImportedGraph> ImportGraph(const v1::Graph& message, const GraphLimits& limits = {},
                                           int max_nesting = kMaxNesting);
-// The graph alone.
+// Returns only the graph.
 absl::StatusOr<Graph> GraphFromProto(const v1::Graph& message, const GraphLimits& limits = {});
 
-// Nodes without a name get one. `parameter_hashes` as in ImportedGraph; empty leaves the hashes
-// out, and then ImportGraph refuses the message if there are parameters.
+// Nodes without a name get one. `parameter_hashes` is that of ImportedGraph; if it is empty, the
+// message has no hashes, and ImportGraph refuses it if there are parameters.
 v1::Graph GraphToProto(const Graph& graph, absl::Span<const std::string> parameter_hashes = {});
-// With what is known beside the graph; ImportGraph gives it back.
+// Includes the hashes and element types; ImportGraph returns them.
 v1::Graph GraphToProto(const ImportedGraph& imported);
 
 }  // namespace athanor

@@ -1,4 +1,4 @@
-// What the edge costs: binding a small request, importing a graph of n nodes.
+// Cost of the frontend: binding a small request, importing a graph of n nodes.
 #include <string>
 
 #include "benchmark/benchmark.h"

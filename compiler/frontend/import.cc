@@ -1,4 +1,4 @@
-// proto graph → ir graph.
+// Converts a graph's message to an IR graph.
 #include <algorithm>
 #include <functional>
 #include <optional>
@@ -27,7 +27,7 @@ namespace {
 constexpr size_t kHashBytes = 32;
 constexpr size_t kShownCycle = 16;
 
-// Whether `dtype` is what carries the values of `element`.
+// Checks that `dtype` is the carrier of the values of `element`.
 absl::Status CheckElement(const std::string& element, DType dtype) {
   if (element.empty()) return absl::OkStatus();
   const onnx::ElemRow* row = FindElement(element);
@@ -39,7 +39,7 @@ absl::Status CheckElement(const std::string& element, DType dtype) {
                  ", not as ", DTypeName(dtype));
 }
 
-// Imports one message. Positions are indices into message.nodes(), ids those of the graph.
+// Imports one message. Positions are indices into message.nodes(); ids are those of the graph.
 class Importer {
  public:
   Importer(const v1::Graph& message, const MessageLimits& limits)
@@ -82,14 +82,14 @@ class Importer {
     const v1::GraphNode& node = message_.nodes(position);
     return Cat("node ", Quoted(node.name()), " (", Printable(node.op()), "): ");
   }
-  // An op's name without quotes, unless it needs them.
+  // Returns an op's name, in quotes if it is unknown.
   static std::string Printable(const std::string& op) { return ParseOp(op) ? op : Quoted(op); }
 
   const v1::Graph& message_;
   const GraphLimits limits_;
   const MessageLimits message_limits_;
   Graph graph_;
-  Bounds bounds_;  // of the dims
+  Bounds bounds_;  // bounds of the dims
   std::vector<std::string> hashes_;
   std::vector<std::string> input_elements_, output_elements_;
   absl::flat_hash_map<std::string, int> positions_;  // by name
@@ -193,7 +193,7 @@ absl::Status Importer::ResolveOperands() {
   return absl::OkStatus();
 }
 
-// Of all nodes whose operands are placed, the first in the message comes next.
+// Takes, among the nodes whose operands are placed, the first in the message.
 absl::Status Importer::Sort() {
   const int count = message_.nodes_size();
   std::vector<int> missing(count, 0);  // operands not yet placed
@@ -215,8 +215,8 @@ absl::Status Importer::Sort() {
   return static_cast<int>(order_.size()) == count ? absl::OkStatus() : Cycle(missing);
 }
 
-// Every node that is not placed has an operand that is not placed: following them must close a
-// cycle.
+// Every node that is not placed has an operand that is not placed. Following these operands must
+// therefore close a cycle.
 absl::Status Importer::Cycle(const std::vector<int>& missing) const {
   std::vector<int> visited_at(missing.size(), -1);
   std::vector<int> path;
@@ -281,7 +281,8 @@ absl::StatusOr<Node> Importer::ReadDeclared(const v1::GraphNode& node, Op op,
 }
 
 absl::StatusOr<Attrs> Importer::ReadAttrs(const v1::GraphNode& node, const OpRow& row) const {
-  // The message's map has no order of its own; errors come in that of the names.
+  // The message's map has no order of its own. Visiting the names in order makes errors
+  // deterministic.
   std::vector<const std::string*> given;
   for (const auto& [name, value] : node.attrs()) given.push_back(&name);
   std::sort(given.begin(), given.end(), [](const auto* a, const auto* b) { return *a < *b; });

@@ -9,7 +9,7 @@ namespace {
 
 using absl::StatusCode;
 
-// y = relu(x + bias), over a dim.
+// y = relu(x + bias), with a dim.
 GraphMessage Good() {
   GraphMessage m;
   m.graph.set_name("good");
@@ -96,7 +96,7 @@ TEST(ImportTest, NodesComeInAnyOrder) {
   for (int i = 0; i < nodes->size() / 2; ++i) nodes->SwapElements(i, nodes->size() - 1 - i);
   const Graph graph = GraphFromProto(reversed.graph).value();
   EXPECT_EQ(CanonicalHash(graph), CanonicalHash(GraphFromProto(Good().graph).value()));
-  // Ready nodes keep the order of the message: bias and wide before x.
+  // Nodes that are ready keep the order of the message: bias and wide come before x.
   EXPECT_EQ(graph.nodes[0].name, "bias");
   EXPECT_EQ(graph.nodes[1].name, "wide");
   EXPECT_EQ(graph.nodes[2].name, "x");
@@ -239,7 +239,7 @@ TEST(BadGraphTest, AttributesOfInputsAndParameters) {
   GraphMessage m = Good();
   (*NodeOf(m, "x").mutable_attrs())["axis"].set_i(0);
   ExpectInvalid(m, "node \"x\" (Input): Input has no attribute \"axis\"");
-  // What is found from the contents is not for users to say.
+  // Users may not state attributes that are found from the contents.
   m = Good();
   (*NodeOf(m, "bias").mutable_attrs())["magnitude"].set_i(20);
   ExpectInvalid(m, "node \"bias\" (Parameter): has attribute magnitude, which is found from");
@@ -323,11 +323,11 @@ TEST(BadGraphTest, SizesWhoseProductOverflows) {
   GraphMessage m = Good();
   m.Input("big", "f64", {"4294967296", "4294967296"});
   ExpectInvalid(m, "node \"big\" (Input): type f64[4294967296, 4294967296] takes more than 2^63");
-  // Zero does not hide it.
+  // A size of 0 does not hide the overflow.
   GraphMessage zero = Good();
   zero.Input("big", "u8", {"0", "9223372036854775807", "3"});
   ExpectInvalid(zero, "node \"big\" (Input)");
-  // Over the dims' bounds, not only for constants.
+  // Overflow is checked over the dims' bounds, not only for constants.
   GraphMessage dims;
   dims.Dim("n", 1, int64_t{1} << 40).Input("x", "f32", {"n", "n"}).Output("y", "x");
   ExpectInvalid(dims, "node \"x\" (Input): type f32[n, n] takes more than 2^63");

@@ -8,7 +8,7 @@
 namespace athanor {
 namespace {
 
-// Nodes that some output needs.
+// Returns the nodes that some output needs.
 std::vector<bool> LiveNodes(const Graph& graph) {
   std::vector<bool> live(graph.nodes.size(), false);
   for (const Output& output : graph.outputs) live[output.node] = true;
@@ -19,7 +19,7 @@ std::vector<bool> LiveNodes(const Graph& graph) {
   return live;
 }
 
-// An element as its exact value; u64 above the range of int64 is out of every range.
+// Returns an element's exact value; nullopt for a u64 outside int64, which is out of every range.
 template <typename T>
 std::optional<int64_t> ElementAt(std::string_view bytes, size_t i) {
   T value;
@@ -35,7 +35,7 @@ std::string ElementText(std::string_view bytes, size_t i) {
   return Cat("element ", i, " is ", +value);
 }
 
-// What is wrong with indices of type T, or nothing.
+// Returns what is wrong with indices of type T, or an empty string.
 template <typename T>
 std::string WrongIndex(std::string_view bytes, int64_t size) {
   for (size_t i = 0; i < bytes.size() / sizeof(T); ++i) {

@@ -1,6 +1,6 @@
-// Inputs whose values are indices: which nodes select with them, and whether a request's values
-// stay inside. Only inputs that are an index operand themselves are checked here, where it is
-// cheap; indices that are computed are guarded in the kernels.
+// Checks the values of inputs that are indices: finds the nodes that use them to select, and tests
+// whether a request's values are inside. Covers only inputs that are an index operand themselves,
+// where the check is cheap; kernels guard computed indices.
 //
 //   IndexChecks checks(graph);              // "g" = Gather(table [30522, 384], ids)
 //   checks.Check(dims, inputs);             // input "ids": element 7 is 30522; it must be in ...
@@ -24,8 +24,9 @@ class IndexChecks {
  public:
   explicit IndexChecks(const Graph& graph);
 
-  // `dims` as graph.dims; `inputs` the bytes of each input in the order of graph.InputIds(), of the
-  // sizes that `dims` give. INVALID_ARGUMENT names the input, the element and the node.
+  // `dims` are in the order of graph.dims; `inputs` are the bytes of each input in the order of
+  // graph.InputIds(), with the sizes that `dims` gives. INVALID_ARGUMENT names the input, the
+  // element and the node.
   absl::Status Check(absl::Span<const int64_t> dims,
                      absl::Span<const std::string_view> inputs) const;
 
@@ -35,8 +36,8 @@ class IndexChecks {
     std::string name;
     DType dtype;
     Expr size;         // indices are in [0, size); bag offsets in [0, size]
-    bool offsets;      // of an EmbeddingBag: start with 0 and never decrease
-    std::string node;  // that selects, as messages name it
+    bool offsets;      // EmbeddingBag's offsets, which start with 0 and never decrease
+    std::string node;  // selecting node, as messages name it
   };
   std::vector<std::string> dims_;
   std::vector<Row> rows_;

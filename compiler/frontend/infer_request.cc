@@ -69,7 +69,7 @@ std::vector<std::string_view> ViewsOf(absl::Span<const std::string> names) {
   return {names.begin(), names.end()};
 }
 
-// The name that numpy and others give the dtype of a row.
+// Returns the name of the row's dtype in numpy and similar libraries.
 std::string CastHint(const DatatypeRow& row) {
   switch (row.dtype) {
     case DType::kBool:
@@ -92,7 +92,7 @@ absl::Status CheckBools(std::string_view bytes) {
   return absl::OkStatus();
 }
 
-// Of a carrier of one byte.
+// REQUIRES: the carrier has one byte.
 absl::Status CheckElements(const onnx::ElemRow& row, std::string_view bytes) {
   for (size_t i = 0; i < bytes.size(); ++i) {
     const int value =
@@ -153,7 +153,7 @@ absl::Status RequestBinder::CheckDatatype(const InputTensor& tensor, const Input
                  ": cast the array to ", CastHint(*input.datatype), " before sending it");
 }
 
-// For each input of the model, the position of its tensor in the request.
+// Returns the index of each model input's tensor in the request.
 absl::StatusOr<std::vector<int>> RequestBinder::MatchInputs(
     const ModelInferRequest& request) const {
   std::vector<int> tensor_of(inputs_.size(), -1);
@@ -213,7 +213,7 @@ absl::Status RequestBinder::BindBytes(const ModelInferRequest& request,
   for (size_t i = 0; i < inputs_.size(); ++i) {
     const InputTensor& tensor = request.inputs(tensor_of[i]);
     const DatatypeRow& datatype = *inputs_[i].datatype;
-    // The sizes are those of the model's type under dims within bounds: the product cannot
+    // The sizes are those of the model's type with dims within bounds, so the product cannot
     // overflow.
     int64_t elements = 1;
     for (int64_t size : tensor.shape()) elements *= size;
@@ -287,7 +287,7 @@ absl::Status RequestBinder::BindOutputs(const ModelInferRequest& request,
 absl::Status RequestBinder::AddTap(const std::string& name, RequestOptions* options) const {
   auto it = nodes_.find(name);
   if (it == nodes_.end()) {
-    std::vector<std::string_view> names;  // in the graph's order
+    std::vector<std::string_view> names;  // in the order of the graph
     for (const auto& [known, inner] : nodes_) {
       names.resize(std::max<size_t>(names.size(), inner.node + 1));
       names[inner.node] = known;
@@ -311,7 +311,7 @@ absl::Status RequestBinder::AddTap(const std::string& name, RequestOptions* opti
   return absl::OkStatus();
 }
 
-// Names separated by commas; a backslash makes a comma or a backslash part of a name.
+// Reads names separated by commas; a backslash makes a comma or a backslash part of a name.
 absl::Status RequestBinder::ReadTaps(std::string_view names, const RequestLimits& limits,
                                      RequestOptions* options) const {
   std::string name;

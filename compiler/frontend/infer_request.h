@@ -1,5 +1,5 @@
-// A ModelInfer request against a model: everything a user can get wrong about a request is refused
-// here, and what is left is ready for the executor. Knows the messages, not gRPC.
+// Binds a ModelInfer request to a model. Refuses every mistake a user can make in a request and
+// prepares the rest for the executor. Depends on the messages, not on gRPC.
 //
 //   RequestBinder binder = RequestBinder::Create(graph).value();   // once per model version
 //   absl::StatusOr<BoundRequest> bound = binder.Bind(request);
@@ -28,27 +28,28 @@
 
 namespace athanor {
 
-// The request's parameters (proto/README.md says what they mean).
+// The request's parameters (see proto/README.md).
 struct RequestOptions {
   enum class Wait : uint8_t { kBaseline, kNone };
   Wait wait = Wait::kBaseline;
-  int64_t timeout_us = 0;    // 0: none
-  int64_t priority = 0;      // 0: the server's default; else 1 is served first
-  std::vector<NodeId> taps;  // in the order asked for, each once; their dtypes can travel
+  int64_t timeout_us = 0;  // 0: no timeout
+  int64_t priority = 0;    // 1 is served first; 0: the server's default
+  // In the order asked for, each once; the protocol can carry their dtypes.
+  std::vector<NodeId> taps;
 };
 
-// Limits on what a request may ask for.
+// Limits on a request.
 struct RequestLimits {
   int64_t max_taps = 64;
 };
 
-// Valid as long as the request it was made from lives unchanged.
+// Valid as long as the request lives unchanged.
 struct BoundRequest {
   std::vector<int64_t> dims;  // in the order of graph.dims
-  // Dense little-endian bytes of each input, in the order of graph.InputIds(); no alignment is
-  // promised. They view the request where its bytes are already right, else `converted`.
+  // Dense little-endian bytes of each input, in the order of graph.InputIds(), at any alignment.
+  // They view the request if its bytes are usable as they are, otherwise `converted`.
   std::vector<std::string_view> inputs;
-  std::vector<int> outputs;  // positions in graph.outputs, in the order asked for
+  std::vector<int> outputs;  // indices into graph.outputs, in the order asked for
   RequestOptions options;
   std::vector<std::unique_ptr<char[]>> converted;
 };
@@ -56,12 +57,13 @@ struct BoundRequest {
 // Immutable after Create, so thread-safe.
 class RequestBinder {
  public:
-  // `graph` as ImportGraph gives it; it is not kept.
-  // `elements` as in ImportedGraph::input_elements, or none.
+  // `graph` is as ImportGraph returns it, and is not kept. `elements` is that of
+  // ImportedGraph::input_elements, or empty.
   static absl::StatusOr<RequestBinder> Create(const Graph& graph,
                                               absl::Span<const std::string> elements = {});
 
-  // Besides INVALID_ARGUMENT: UNIMPLEMENTED names a tap whose dtype cannot travel.
+  // Besides INVALID_ARGUMENT, returns UNIMPLEMENTED naming a tap whose dtype the protocol cannot
+  // carry.
   absl::StatusOr<BoundRequest> Bind(const inference::ModelInferRequest& request,
                                     const RequestLimits& limits = {}) const;
 
@@ -71,8 +73,8 @@ class RequestBinder {
   struct Input {
     std::string name;
     const DatatypeRow* datatype;
-    const onnx::ElemRow* element = nullptr;  // whose values not all of the datatype's are
-    std::optional<athanor::Tensor> fixed;    // the only contents it takes
+    const onnx::ElemRow* element = nullptr;  // set if only some of the datatype's values are valid
+    std::optional<athanor::Tensor> fixed;    // the only contents the input accepts
   };
   struct Inner {
     NodeId node;

@@ -15,7 +15,7 @@ std::string Bytes(const std::vector<T>& values) {
   return {reinterpret_cast<const char*>(values.data()), values.size() * sizeof(T)};
 }
 
-// x f32 [b, 2] and ids i32 [b] → y = x with rows chosen by ids, z = ids.
+// x f32 [b, 2] and ids i32 [b] → y = rows of x chosen by ids, z = ids.
 Graph ModelGraph() {
   Graph graph;
   graph.dims = {{"b", 1, 8}};
@@ -32,7 +32,7 @@ Graph ModelGraph() {
 
 RequestBinder Binder(const Graph& graph) { return RequestBinder::Create(graph).value(); }
 
-// A graph that returns its one input.
+// A graph that returns its only input.
 Graph Identity(DType dtype, Shape shape) {
   Graph graph;
   GraphBuilder builder(&graph);
@@ -122,7 +122,7 @@ TEST(InferRequestTest, WrongShapes) {
   EXPECT_NE(ErrorOf(m).find("it must be in [1, 8]"), std::string::npos);
 }
 
-// A graph that returns its one input, which takes one value only.
+// A graph that returns its only input, which accepts one value only.
 Graph Pinned(Tensor value) {
   Graph graph;
   GraphBuilder builder(&graph);
@@ -139,7 +139,7 @@ TEST(InferRequestTest, AnInputWithAValueTakesNoOtherContents) {
   m.request.set_raw_input_contents(0, Bytes<int64_t>({0}));
   EXPECT_EQ(ErrorOf(graph, m.request),
             "input \"axes\": is [0]; this version was uploaded with values that make it [1]");
-  // In typed contents too, which are converted first; a scalar has no brackets.
+  // Applies to typed contents too, after their conversion; messages show a scalar without brackets.
   const Graph scalar = Pinned(Tensor::Of<uint8_t>(DType::kBool, {}, {1}));
   RequestMessage typed;
   typed.Tensor("axes", "BOOL", {});
@@ -148,7 +148,7 @@ TEST(InferRequestTest, AnInputWithAValueTakesNoOtherContents) {
   typed.tensor().mutable_contents()->set_bool_contents(0, false);
   EXPECT_EQ(ErrorOf(scalar, typed.request),
             "input \"axes\": is false; this version was uploaded with values that make it true");
-  // Of many elements the first that differs; a wrong shape is refused as ever.
+  // Names the first of many elements that differs; a wrong shape is still refused.
   std::vector<int64_t> many(40, 3);
   const Graph large = Pinned(Tensor::Of<int64_t>(DType::kI64, {40}, many));
   many[33] = 4;
@@ -159,7 +159,7 @@ TEST(InferRequestTest, AnInputWithAValueTakesNoOtherContents) {
       "input \"axes\": element 33 is 4; this version was uploaded with values that make it 3");
   l.request.mutable_inputs(0)->set_shape(0, 39);
   EXPECT_NE(ErrorOf(large, l.request).find("axis 0 is 39; it must be 40"), std::string::npos);
-  // Nothing is a value as well.
+  // An empty tensor is a value too.
   RequestMessage none;
   none.Tensor("axes", "INT64", {0}).Raw("");
   EXPECT_TRUE(Binder(Pinned(Tensor::Zeros(DType::kI64, {0}))).Bind(none.request).ok());
@@ -386,7 +386,7 @@ TEST(InferRequestTest, AFixedInputTakesItsOneValue) {
   EXPECT_EQ(error({1, 2}),
             "input \"x\": is [1, 2]; this version was uploaded with values that make it [1, -2]");
   EXPECT_NE(error({1}), "no error");
-  // Typed contents are held against it too.
+  // Typed contents are checked against it too.
   RequestMessage m;
   m.Tensor("x", "INT64", {2}).tensor().mutable_contents()->add_int64_contents(1);
   m.tensor().mutable_contents()->add_int64_contents(-2);
@@ -425,7 +425,7 @@ void Fill(inference::InferTensorContents* c, const DatatypeRow& row, const std::
   }
 }
 
-// Typed contents of `values` give exactly the bytes of a dense array of T.
+// Checks that typed contents of `values` give exactly the bytes of a dense array of T.
 template <typename T>
 void ExpectContents(DType dtype, const std::vector<T>& values) {
   const DatatypeRow& row = *DatatypeOf(dtype);

@@ -16,7 +16,8 @@ constexpr size_t kMaxMessage = 2048;
 
 char Lower(char c) { return static_cast<char>(std::tolower(static_cast<unsigned char>(c))); }
 
-// Levenshtein distance, ignoring case; any value above `limit` once it is known to be above.
+// Returns the Levenshtein distance, ignoring case; any value above `limit` if the distance exceeds
+// it.
 size_t EditDistance(std::string_view a, std::string_view b, size_t limit) {
   std::vector<size_t> row(b.size() + 1);
   for (size_t j = 0; j <= b.size(); ++j) row[j] = j;
@@ -68,7 +69,7 @@ std::string JoinNames(absl::Span<const std::string_view> names) {
 absl::Status Shortened(const absl::Status& status) {
   if (status.message().size() <= kMaxMessage) return status;
   size_t end = kMaxMessage;
-  // Not inside a character.
+  // Does not cut inside a character.
   while (end > 0 && (static_cast<unsigned char>(status.message()[end]) & 0xc0) == 0x80) --end;
   return absl::Status(status.code(), Cat(std::string(status.message().substr(0, end)), "..."));
 }

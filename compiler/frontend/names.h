@@ -1,4 +1,4 @@
-// What messages about user input share: suggestions for names that do not exist, lists, length.
+// Helpers of messages about user input: suggestions for unknown names, lists, length.
 //
 //   NearestName("Softmx", {"Softmax", "Silu"}) == "Softmax"
 #ifndef ATHANOR_COMPILER_FRONTEND_NAMES_H_
@@ -12,17 +12,18 @@
 
 namespace athanor {
 
-// The candidate with the fewest edits from `name`, ignoring case; empty if none is close. Looks at
-// the first few thousand candidates only, so its time is bounded whatever a user sends.
+// Returns the candidate with the fewest edits from `name`, ignoring case; empty if none is close.
+// Looks at the first few thousand candidates only, so its time is bounded for any input.
 std::string NearestName(std::string_view name, absl::Span<const std::string_view> candidates);
 
-// `; did you mean "Softmax"?`, or nothing.
+// Returns `; did you mean "Softmax"?`, or an empty string.
 std::string DidYouMean(std::string_view name, absl::Span<const std::string_view> candidates);
 
-// "b, s, t": at most 16 of them, then "...".
+// Returns names as "b, s, t": at most 16 of them, then "...".
 std::string JoinNames(absl::Span<const std::string_view> names);
 
-// The status with its message cut to 2 KiB: a reply's status travels in headers, which gRPC limits.
+// Returns the status with its message cut to 2 KiB: a reply's status is sent in headers, whose size
+// gRPC limits.
 absl::Status Shortened(const absl::Status& status);
 
 }  // namespace athanor

@@ -20,16 +20,16 @@ using google::protobuf::io::CodedInputStream;
 
 constexpr int kMaxNesting = 100;  // protobuf's own limit
 
-// Reads the wire form without building anything, to find the field that the parser refused.
+// Reads the wire form without building a message, to find the field that the parser refused.
 class Finder {
  public:
-  // What is wrong below `path`, or nullopt.
+  // Returns what is wrong below `path`, or nullopt.
   std::optional<std::string> Find(std::string_view bytes, const Descriptor& type,
                                   const std::string& path, int depth) {
     if (depth > kMaxNesting) return Cat(path, " is nested deeper than ", kMaxNesting, " levels");
     CodedInputStream in(reinterpret_cast<const uint8_t*>(bytes.data()),
                         static_cast<int>(bytes.size()));
-    std::map<int, int> seen;  // of repeated fields
+    std::map<int, int> seen;  // number of occurrences, by repeated field
     while (in.CurrentPosition() < static_cast<int>(bytes.size())) {
       const uint32_t tag = in.ReadTag();
       const FieldDescriptor* field = type.FindFieldByNumber(WireFormatLite::GetTagFieldNumber(tag));

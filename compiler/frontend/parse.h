@@ -1,4 +1,4 @@
-// Parsing of messages that come as bytes, with errors that say where they go wrong.
+// Parses messages from bytes. Errors name the field that is wrong.
 //
 //   v1::Graph graph;
 //   absl::Status s = ParseMessage(bytes, &graph);
@@ -13,8 +13,8 @@
 
 namespace athanor {
 
-// INVALID_ARGUMENT names the field whose bytes are cut off, malformed, nested too deeply, or not
-// valid UTF-8 though they should be text.
+// Returns INVALID_ARGUMENT naming the field whose bytes are cut off, malformed, nested too deeply,
+// or not valid UTF-8 in a text field.
 absl::Status ParseMessage(std::string_view bytes, google::protobuf::Message* message);
 
 }  // namespace athanor

@@ -1,4 +1,4 @@
-// Messages for tests, written briefly.
+// Short builders of messages for tests.
 //
 //   GraphMessage m;
 //   m.Dim("b", 1, 64).Input("x", "f32", {"b", "16"}).Node("y", "Relu", {"x"}).Output("y", "y");
@@ -18,7 +18,7 @@
 
 namespace athanor {
 
-// Each method returns the object; node() is the last one added, for what the methods lack.
+// Each method returns the object. node() is the last node added, for changes that no method makes.
 struct GraphMessage {
   using Names = std::vector<std::string>;
 
@@ -41,7 +41,7 @@ struct GraphMessage {
     for (const std::string& input : inputs) node->add_inputs(input);
     return *this;
   }
-  // States the type of the last node; sizes are texts of expressions.
+  // States the type of the last node; sizes are expressions as text.
   GraphMessage& Typed(const std::string& dtype, const Names& sizes) {
     node().set_dtype(dtype);
     for (const std::string& size : sizes) {

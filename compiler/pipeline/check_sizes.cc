@@ -17,15 +17,15 @@
 namespace athanor {
 namespace {
 
-using Sizes = std::vector<int64_t>;  // of graph.dims
+using Sizes = std::vector<int64_t>;  // in the order of graph.dims
 
-// What comparing every element may cost, in operations of some 5 ns, at the smallest sizes, of
-// which there is no choice, and at others.
+// Budgets for comparing every element, in operations of some 5 ns: at the smallest sizes, which are
+// always checked, and at others.
 constexpr int64_t kSmallestCost = 20'000'000;
 constexpr int64_t kSmallCost = 4'000'000;
-// Of an element that is drawn, bounded and compared.
+// Cost of an element that is drawn, bounded and compared.
 constexpr int64_t kElementCost = 16;
-// Of one run of the kernel at real sizes.
+// Budget of one run of the kernel at real sizes.
 constexpr int64_t kRealFlops = 100'000'000;
 constexpr int64_t kRealBytes = int64_t{16} << 20;
 
@@ -35,7 +35,7 @@ int64_t ValueOf(const Expr& e, const Graph& graph, const Sizes& sizes) {
   return e.Evaluate(env).value_or(INT64_MAX);
 }
 
-// The graph with dims that mean nothing to it fixed to their smallest: kernels of weights have
+// Returns the graph with dims that it does not use fixed to their smallest: kernels of weights use
 // none.
 Graph WithFixedDims(Graph graph) {
   std::set<std::string> used;
@@ -49,8 +49,8 @@ Graph WithFixedDims(Graph graph) {
   return graph;
 }
 
-// Values of all dims near `wanted`, inside their bounds; different dims get different ones, so that
-// swapped sizes are noticed.
+// Returns values of all dims near `wanted`, inside their bounds. Different dims get different
+// values, so that swapped sizes are noticed.
 Sizes SizesNear(const Graph& graph, int64_t wanted) {
   Sizes sizes;
   for (size_t d = 0; d < graph.dims.size(); ++d) {
@@ -60,7 +60,7 @@ Sizes SizesNear(const Graph& graph, int64_t wanted) {
   return sizes;
 }
 
-// The sizes that lie at `part`, 0 to 1, between the bounds' logarithms.
+// Returns the sizes at `part`, 0 to 1, between the logarithms of the bounds.
 Sizes SizesAt(const Graph& graph, double part) {
   Sizes sizes;
   for (size_t d = 0; d < graph.dims.size(); ++d) {
@@ -68,7 +68,7 @@ Sizes SizesAt(const Graph& graph, double part) {
     const auto high = static_cast<double>(std::max<int64_t>(graph.dims[d].max, 1));
     auto size = static_cast<int64_t>(low * std::pow(high / low, part));
     if (part >= 1) size = graph.dims[d].max;
-    // Equal bounds should not give equal sizes.
+    // Gives dims with equal bounds different sizes.
     if (part > 0 && part < 1) size += static_cast<int64_t>(d);
     sizes.push_back(std::clamp(size, graph.dims[d].min, graph.dims[d].max));
   }
@@ -77,7 +77,7 @@ Sizes SizesAt(const Graph& graph, double part) {
 
 bool IsOperand(const Node& node) { return node.op == Op::kInput || node.op == Op::kParameter; }
 
-// Bytes of operands, but of those of which a few rows are read, and of outputs.
+// Returns the bytes of outputs and operands, without operands of which only a few rows are read.
 Expr BytesMoved(const Graph& graph) {
   std::vector<bool> read(graph.nodes.size());
   for (const Node& node : graph.nodes) {
@@ -92,7 +92,7 @@ Expr BytesMoved(const Graph& graph) {
   return bytes;
 }
 
-// Elements of operands and outputs.
+// Returns the number of elements of operands and outputs.
 Expr ElementsHeld(const Graph& graph) {
   Expr elements = 0;
   for (const Node& node : graph.nodes) {
@@ -102,8 +102,8 @@ Expr ElementsHeld(const Graph& graph) {
   return elements;
 }
 
-// What the reference evaluator takes for the steps of loops beside what they compute; launches of
-// a kernel take less.
+// Returns the reference evaluator's overhead for the steps of loops. Launches of a kernel take
+// less.
 Expr CostOfSteps(const Graph& graph) {
   constexpr int64_t kNodeCost = 2000;
   Expr cost = 0;
@@ -148,19 +148,20 @@ class SizeChoice {
     if (!set->sampled()) compared_.push_back(std::move(sizes));
   }
 
-  // Whether sizes at least as large are compared by every element.
+  // Reports whether sizes at least as large are compared by every element.
   bool Compared(const Sizes& sizes) const {
     return std::any_of(compared_.begin(), compared_.end(), [&](const Sizes& other) {
       return std::equal(sizes.begin(), sizes.end(), other.begin(), std::less_equal<>());
     });
   }
 
-  // By every element.
+  // Reports whether every element can be compared within the budget.
   bool Comparable(const Sizes& sizes) const {
     return ValueOf(cost_, graph_, sizes) <= (sizes == smallest_ ? kSmallestCost : kSmallCost);
   }
 
-  // Beyond what the smallest sizes take, of which there is no choice.
+  // Reports whether a run fits the budget. Bytes that the smallest sizes move do not count: they
+  // cannot be avoided.
   bool Affordable(const Sizes& sizes) const {
     return ValueOf(flops_, graph_, sizes) <= kRealFlops &&
            ValueOf(moved_, graph_, sizes) - ValueOf(moved_, graph_, smallest_) <= kRealBytes;

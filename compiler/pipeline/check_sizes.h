@@ -1,5 +1,5 @@
-// At which sizes a kernel is checked: small ones where every element is compared with the reference
-// evaluator, and real ones where some are.
+// Chooses the sizes at which a kernel is checked: small ones, at which every element is compared
+// with the reference evaluator, and real ones, at which some are.
 //
 //   AddCheckSizes(part, flops, &request);   // request.sizes: {1, 1}, {17, 19}, {5, 201} sampled
 #ifndef ATHANOR_COMPILER_PIPELINE_CHECK_SIZES_H_
@@ -10,14 +10,15 @@
 
 namespace athanor {
 
-// `graph` is what the kernel computes, at `flops` operations, both over graph.dims. In this order:
+// Adds sizes to `request`. `graph` is what the kernel computes, at `flops` operations, both over
+// graph.dims. In this order:
 //   the smallest sizes;
 //   the largest affordable of a few small ones that no tile divides;
 //   real ones, sampled: the largest, in proportion to the logarithms of the dims' bounds, that run
 //   in a few milliseconds and write a few MB, and some half way there; unless larger ones are
 //   among the first two and compared whole.
-// The first two are sampled too where the reference evaluator would take long or the operands much
-// memory, as kernels of large constant shapes do.
+// The first two are sampled too if the reference evaluator would take long or the operands much
+// memory, as for kernels of large constant shapes.
 void AddCheckSizes(const Graph& graph, const Expr& flops, internal::CheckRequest* request);
 
 }  // namespace athanor

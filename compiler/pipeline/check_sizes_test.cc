@@ -10,7 +10,7 @@
 namespace athanor {
 namespace {
 
-// "1,1 17,19 ~4,200": the sizes in order, sampled ones with a ~.
+// Returns "1,1 17,19 ~4,200": the sizes in order, sampled ones with a ~.
 std::string SizesOf(const char* text, const Expr& flops) {
   const Graph graph = ParseGraph(text).value();
   internal::CheckRequest request;
@@ -34,7 +34,7 @@ TEST(CheckSizesTest, SmallRangesAreComparedWhole) {
 }
 
 TEST(CheckSizesTest, LargeRangesAreSampledHalfWayAndAtTheLargestThatIsQuick) {
-  // 2 * 16 MiB / 8 bytes are the most elements.
+  // At most 2 * 16 MiB / 8 bytes elements.
   EXPECT_EQ(SizesOf(R"(graph "g" { dim b in [1, 1000000000] %0 = Input "x" : f32[b] %1 = Exp(%0)
     output "y" = %1 })",
                     kB),
@@ -52,7 +52,7 @@ TEST(CheckSizesTest, LargeConstantsAreSampledEverywhere) {
   EXPECT_EQ(sizes, "~1 ~2");
 }
 
-// A kernel that packs weights is the same whatever the model's dims are.
+// A kernel that packs weights is the same for all sizes of the model's dims.
 TEST(CheckSizesTest, DimsThatMeanNothingAreNotVaried) {
   EXPECT_EQ(
       SizesOf(R"(graph "g" { dim b in [2, 8] dim s in [1, 512] %0 = Parameter "w" : f32[90, 90]
@@ -61,7 +61,7 @@ TEST(CheckSizesTest, DimsThatMeanNothingAreNotVaried) {
       "2,1");
 }
 
-// A table of which rows are gathered may have any size.
+// A table may have any size if only some rows are gathered.
 TEST(CheckSizesTest, TablesAreNotMoved) {
   EXPECT_EQ(SizesOf(R"(graph "g" { dim b in [1, 100] %0 = Parameter "t" : f32[2000000000, 64]
     %1 = Input "i" : i64[b] %2 = Gather(%0, %1) {axis=0} output "y" = %2 })",

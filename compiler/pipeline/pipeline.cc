@@ -24,7 +24,7 @@ absl::StatusOr<CheckedPlan> BuildFrom(const Graph& source, const Prepared& prepa
   return CheckedPlan{std::move(built->plan), *std::move(checks), ""};
 }
 
-// Each op but movement in a kernel of its own, element by element.
+// Puts each op except movement into a kernel of its own, element by element.
 constexpr FusionRules kPlain = {
     .producers = false, .reductions = false, .epilogues = false, .again = false, .tiles = false};
 

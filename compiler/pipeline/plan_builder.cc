@@ -25,7 +25,7 @@ std::string Label(const Graph& graph, const KernelChoice& choice) {
   return label;
 }
 
-// A task's kernel, its buffers as nodes of the scheduled task.
+// A task's kernel; its buffers are nodes of the scheduled task.
 struct LoweredTask {
   KernelTask task;
   LoweredKernel lowered;
@@ -40,34 +40,34 @@ absl::StatusOr<LoweredTask> LowerTask(KernelTask task, const v1::Target& target)
   return LoweredTask{std::move(task), *std::move(lowered)};
 }
 
-// The same kernel with its buffers as nodes of the graph that `task` was cut from.
+// Returns the same kernel with its buffers as nodes of the graph that `task` was cut from.
 LoweredKernel In(const KernelTask& task, const KernelChoice& choice, const LoweredKernel& lowered) {
   LoweredKernel in{lowered.kernel, {}};
   for (NodeId n : lowered.buffers) {
-    // Beyond the task's own nodes is what WithSchedule added: its packed weight.
+    // A node behind the task's own is the packed weight that WithSchedule added.
     const bool own = n < static_cast<NodeId>(task.nodes.size());
     in.buffers.push_back(own ? task.nodes[n] : choice.contract.packed);
   }
   return in;
 }
 
-// What the graph and the graphs inside it have in common.
+// State shared by the graph and the graphs inside it.
 struct Whole {
   Whole(const v1::Target& t, const FusionRules& r) : target(t), rules(r) {}
 
   const v1::Target& target;
-  const FusionRules rules;  // of graphs inside
+  const FusionRules rules;  // for graphs inside
   PlanInput in;
-  std::vector<NodeId> nodes;                   // by value; -1: of a graph inside
+  std::vector<NodeId> nodes;                   // by value; -1: a value of a graph inside
   std::map<std::string, LoweredTask> lowered;  // by task and schedule
-  // Loops as tasks, with what their results' last kernel is.
+  // Loops as tasks, each with the hash of the kernel that makes its results last.
   std::vector<std::pair<KernelTask, std::string>> loops;
 };
 
-// Values and launches of a genome; values are added as they are met.
+// Collects values and launches of a genome; adds values as they are met.
 class Assembly {
  public:
-  // `given`: values of the graph's Inputs and Parameters, of a graph inside another.
+  // `given`: values of the Inputs and Parameters, for a graph inside another.
   Assembly(const ScheduledGraph& scheduled, Whole* whole, std::map<NodeId, int> given = {},
            bool inside = false)
       : scheduled_(scheduled),
@@ -138,8 +138,8 @@ class Assembly {
   }
 
   absl::Status AddLoop(const KernelChoice& choice);
-  // The loop's body with those of its outputs that are wanted, ready to be lowered; `scan` is of
-  // one of `results`, the nodes of this graph by output of its body.
+  // Returns the loop's body, ready to be lowered, with only those of its outputs that are wanted.
+  // `results`: nodes of this graph by output of the body; `node` is one of their Scans.
   ScheduledGraph BodyFor(const Node& node, const std::map<int, NodeId>& results,
                          const FusionRules& rules);
   absl::Status AddBody(const KernelChoice& choice, const std::map<int, NodeId>& results,
@@ -151,7 +151,7 @@ class Assembly {
   Whole& whole_;
   std::map<NodeId, int> value_of_;
   const bool inside_;
-  std::set<std::string> loops_;  // that are there already, by LoopKey
+  std::set<std::string> loops_;  // loops added so far, by LoopKey
 };
 
 ScheduledGraph Assembly::BodyFor(const Node& node, const std::map<int, NodeId>& results,
@@ -159,7 +159,7 @@ ScheduledGraph Assembly::BodyFor(const Node& node, const std::map<int, NodeId>& 
   const ScanView scan = ViewScan(node);
   Graph body = BodyOf(scan, graph_.dims);
   const std::vector<NodeId> inputs = body.InputIds();
-  // What is a weight around is one inside: its layouts are prepared once.
+  // A weight outside the loop is a weight inside too, so its layouts are prepared once.
   for (int i = scan.states + scan.scanned; i < static_cast<int>(node.inputs.size()); ++i) {
     if (weights_[node.inputs[i]]) body.nodes[inputs[scan.InputOf(i)]].op = Op::kParameter;
   }
@@ -171,7 +171,7 @@ ScheduledGraph Assembly::BodyFor(const Node& node, const std::map<int, NodeId>& 
     const Op op = body.node(output.node).op;
     const bool leaf = op == Op::kInput || op == Op::kParameter || op == Op::kConstant;
     if (leaf || !written.insert(output.node).second) {
-      // Each output has memory of its own, which some kernel of the body writes.
+      // Each output needs memory of its own, written by some kernel of the body.
       const TensorType type = body.node(output.node).type;
       IndexMap same{type.shape, {}};
       for (size_t a = 0; a < type.shape.size(); ++a) {
@@ -215,7 +215,7 @@ absl::Status Assembly::AddBody(const KernelChoice& choice, const std::map<int, N
       loop.carries.push_back({operand, given[inside], -1, -1, -1});
     }
   }
-  size_t place = 0;  // in the outputs that are left
+  size_t place = 0;  // index in the remaining outputs
   for (int o = 0; o < static_cast<int>(scan.body.outputs.size()); ++o) {
     const auto result = results.find(o);
     if (o >= scan.states && result == results.end()) continue;
@@ -260,7 +260,7 @@ absl::Status Assembly::AddLoop(const KernelChoice& choice) {
   const size_t plan_loops = in.loops.size(), loops = whole_.loops.size();
   FusionRules rules = whole_.rules;
   absl::Status added = AddBody(choice, results, rules);
-  if (absl::IsInternal(added)) {  // slower and always possible
+  if (absl::IsInternal(added)) {  // slower, but always possible
     in.values.erase(in.values.begin() + values, in.values.end());
     in.launches.erase(in.launches.begin() + launches, in.launches.end());
     in.loops.erase(in.loops.begin() + plan_loops, in.loops.end());
@@ -276,10 +276,10 @@ absl::Status Assembly::AddLoop(const KernelChoice& choice) {
   return absl::OkStatus();
 }
 
-// Literals as text are several times their bytes, and this text is only for people.
+// Literals as text take several times their bytes, and this text is only for people.
 constexpr size_t kMostLiteralBytes = size_t{64} << 10;
 
-// The kernels in the order they run, then the graph whose nodes they name.
+// Returns the kernels in execution order, then the graph whose nodes they name.
 std::string GenomeText(const ScheduledGraph& scheduled) {
   std::string text;
   size_t literals = 0;

@@ -1,12 +1,12 @@
-// From a graph with its genome to a plan, and to the checks its kernels have to pass. Whole models
-// and single tasks of the search go the same way.
+// Turns a graph with its genome into a plan, and into the checks that its kernels have to pass.
+// Whole models and single tasks of the search use the same code.
 //
 //   PlanBuilder builder(target);
 //   BuiltPlan built = builder.Build(scheduled, {.kind = "baseline"}).value();
 //   std::vector<internal::KernelCheck> checks = builder.Checks(built).value();
 //
-// Kernels are lowered as tasks (search/task.h), equal ones once: a model of more equal layers takes
-// longer to write down, not to lower.
+// Kernels are lowered as tasks (search/task.h), equal ones once: more equal layers take longer to
+// write down, not to lower.
 #ifndef ATHANOR_COMPILER_PIPELINE_PLAN_BUILDER_H_
 #define ATHANOR_COMPILER_PIPELINE_PLAN_BUILDER_H_
 
@@ -26,18 +26,18 @@ namespace athanor {
 
 struct PlanNames {
   std::string kind;                    // Plan.kind
-  std::string graph_hash;              // of the user's graph; empty: of the scheduled one
-  std::vector<std::string> dim_names;  // by graph.dims; empty: theirs
-  bool describe = true;                // with KIR and genome as text
-  FusionRules rules = {};              // of loops' bodies
+  std::string graph_hash;              // of the user's graph; empty: that of the scheduled one
+  std::vector<std::string> dim_names;  // in the order of graph.dims; empty: their own names
+  bool describe = true;                // adds KIR and genome as text
+  FusionRules rules = {};              // for loops' bodies
 };
 
 struct BuiltPlan {
   v1::Plan plan;
-  // A task for each distinct kernel of `plan`, with that kernel's index; and one for each loop as a
-  // whole, with the index of its last kernel.
+  // A task for each distinct kernel of `plan`, with that kernel's index; and a task for each loop
+  // as a whole, with the index of its last kernel.
   std::vector<std::pair<KernelTask, int>> tasks;
-  // By plan.buffers: the node of the scheduled graph whose value each holds; -1 inside loops.
+  // By plan.buffers: the node of the scheduled graph whose value the buffer holds; -1 inside loops.
   std::vector<NodeId> nodes;
 };
 
@@ -49,11 +49,11 @@ class PlanBuilder {
   // INTERNAL if codegen cannot lower a choice.
   absl::StatusOr<BuiltPlan> Build(const ScheduledGraph& scheduled, const PlanNames& names) const;
 
-  // One for each distinct kernel: it alone, as a plan, against the reference evaluator on the part
-  // of the graph it computes.
+  // Returns a check for each distinct kernel: the kernel alone, as a plan, against the reference
+  // evaluator on the part of the graph it computes.
   absl::StatusOr<std::vector<internal::KernelCheck>> Checks(const BuiltPlan& built) const;
 
-  // The check of a task's kernel under one schedule.
+  // Returns the check of a task's kernel under one schedule.
   absl::StatusOr<internal::CheckRequest> Check(const KernelTask& task,
                                                const KernelChoice& choice) const;
 

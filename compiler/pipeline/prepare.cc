@@ -15,7 +15,7 @@
 namespace athanor {
 namespace {
 
-// Composites without kernels of their own as their decompositions.
+// Replaces composites without kernels of their own by their decompositions.
 absl::StatusOr<Graph> ToPrimitives(const Graph& graph, bool plain) {
   return Decompose(graph, [&](const Node& node) {
     if (plain && node.op == Op::kAttention) return true;
@@ -25,7 +25,7 @@ absl::StatusOr<Graph> ToPrimitives(const Graph& graph, bool plain) {
   });
 }
 
-// The same of a graph inside `graph`, over the dims of that one.
+// Prepares a graph inside `graph`, over the dims of the latter.
 absl::StatusOr<Graph> PrepareBody(const ScanView& scan, const Graph& graph, bool plain) {
   absl::StatusOr<Prepared> prepared = Prepare(BodyOf(scan, graph.dims), plain);
   if (!prepared.ok()) return prepared.status();
@@ -48,7 +48,7 @@ absl::Status PrepareBodies(Graph* graph, bool plain) {
   return absl::OkStatus();
 }
 
-// The stages between two canonical forms.
+// Runs the stages between the two canonical forms.
 absl::StatusOr<Graph> Rewrite(const Graph& canonical, bool plain) {
   if (plain) return WidenScatters(canonical);
   absl::StatusOr<Graph> graph = Recognise(ComposeViews(canonical));
@@ -67,12 +67,13 @@ absl::StatusOr<Prepared> Prepare(const Graph& graph, bool plain) {
   std::vector<std::string> first;
   absl::StatusOr<Graph> rewritten = Rewrite(Canonicalize(*primitives, &first), plain);
   if (!rewritten.ok()) return rewritten.status();
-  // Canonical twice: the dims' names of the second form are d0, d1, ... of the first.
+  // The graph is canonicalized twice: the dims' names of the second form are those of the first,
+  // d0, d1, ...
   std::vector<std::string> second;
   p.graph = Canonicalize(*rewritten, &second);
   for (const std::string& name : second) p.dim_names.push_back(first[std::stoul(name.substr(1))]);
   if (absl::Status s = PrepareBodies(&p.graph, plain); !s.ok()) return s;
-  GuardViews(&p.graph);  // once their dims have these names
+  GuardViews(&p.graph);  // after their dims have these names
   std::vector<NodeId> from = graph.InputIds(), to = p.graph.InputIds();
   for (size_t i = 0; i < to.size(); ++i) p.graph.nodes[to[i]].name = graph.node(from[i]).name;
   from = graph.ParameterIds();

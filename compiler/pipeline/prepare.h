@@ -1,5 +1,5 @@
-// From a user's graph to the one the search chooses from: composites without kernels decomposed,
-// composites in primitives recognised, canonical.
+// Turns a user's graph into the one that the search chooses from: composites without kernels are
+// decomposed, composites in primitives recognised, and the form is canonical.
 //
 //   Prepared prepared = Prepare(graph).value();
 //   // prepared.graph.dims are d0, d1, ...; prepared.dim_names what the user calls them
@@ -15,11 +15,11 @@
 namespace athanor {
 
 struct Prepared {
-  Graph graph;                         // inputs, parameters and outputs have the user's names
-  std::vector<std::string> dim_names;  // of the user, in the order of graph.dims
+  Graph graph;                         // inputs, parameters and outputs keep the user's names
+  std::vector<std::string> dim_names;  // the user's, in the order of graph.dims
 };
 
-// `plain`: every op as primitives or a contraction, as it is written; nothing is recognised, and
+// `plain`: every op as primitives or a contraction, as it is written. Nothing is recognised, and
 // views stay as they are.
 absl::StatusOr<Prepared> Prepare(const Graph& graph, bool plain = false);
 

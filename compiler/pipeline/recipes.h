@@ -18,15 +18,16 @@
 
 namespace athanor {
 
-// The distinct regions that the search of `start` will cut its graph into, each name once. Errors
-// are those of ReadSearchStart.
+// Returns the distinct regions that the search of `start` will cut its graph into, each name once.
+// Errors are those of ReadSearchStart.
 absl::StatusOr<internal::SearchReply> NameRegions(const internal::SearchStart& start);
 
-// Those of `start` that can be read; `refused` receives a line for each of the others.
+// Returns the recipes of `start` that can be read; `refused` receives a line for each of the
+// others.
 std::vector<RegionRecipe> ReadRecipes(const internal::SearchStart& start,
                                       std::vector<std::string>* refused);
 
-// What a cache would not take is left out.
+// Adds recipes to `reply`, without those that are too long for a cache.
 void AddRecipes(const std::vector<RegionRecipe>& recipes, internal::SearchReply* reply);
 
 }  // namespace athanor

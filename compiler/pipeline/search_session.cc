@@ -14,9 +14,10 @@
 namespace athanor {
 namespace {
 
-// A kernel this many times slower than the best of its task is not timed to the end.
+// Timing of a kernel is given up at this multiple of its task's best time.
 constexpr double kGiveUp = 1.25;
-// E-graphs that can be read as a picture, and what the server keeps of all pictures of a search.
+// Limits: e-nodes of an e-graph that can still be read as a picture, and bytes of all pictures of a
+// search, which the server keeps.
 constexpr size_t kDrawnNodes = 300, kPictureBytes = size_t{1} << 20;
 
 void AddSizes(const std::vector<SizePoint>& points,
@@ -55,7 +56,8 @@ void AddRegion(const RegionReport& region, v1::SearchRegion* out) {
   for (const egraph::RuleReport& rule : rules) AddRule(rule, out->add_rules());
 }
 
-// What the rules make of the prepared graph; saturated when the baseline's kernels were measured.
+// Returns the forms that the rules make of the prepared graph. Saturates only after the baseline's
+// kernels were measured.
 std::unique_ptr<FormSpace> FormsOf(const SearchSetup& setup) {
   RegionFormsOptions options{.sizes = setup.options.sizes,
                              .machine = setup.machine,
@@ -119,8 +121,8 @@ void SearchSession::Ask(int id, internal::SearchReply* reply) {
     waiting_.emplace(id, Waiting{"", check.status()});
     return;
   }
-  // Not the source, which tasks over other dims, or with a parameter in an input's place, may
-  // share: what it takes depends on these too.
+  // The key is not the source's: tasks over other dims, or with a parameter in an input's place,
+  // may share a source and still take another time.
   const std::string& key = check->plan().plan_id();
   const bool expected =
       known_.contains(key) || std::any_of(waiting_.begin(), waiting_.end(),
@@ -137,7 +139,7 @@ void SearchSession::Ask(int id, internal::SearchReply* reply) {
     out->add_best_seconds(seconds);
     out->add_give_up_seconds(seconds * kGiveUp);
   }
-  // One that takes longer than the whole baseline serves nowhere.
+  // A kernel that takes longer than the whole baseline is of no use.
   for (size_t s = 0; best.empty() && s < weights.size(); ++s) {
     const double share = weights[s] * static_cast<double>(weights.size());
     out->add_give_up_seconds(share > 0 ? 1 / share : 0);
@@ -161,7 +163,7 @@ absl::Status SearchSession::AskPlan(int id, internal::SearchReply* reply) {
   if (wrong_forms_.contains(candidate.form)) return absl::OkStatus();
   absl::StatusOr<BuiltPlan> built =
       builder_.Build(candidate.scheduled, {"search", graph_hash_, prepared_.dim_names});
-  // Each kernel was lowered alone before: together they may still not be.
+  // Kernels that were lowered alone may still fail to be lowered together.
   if (!built.ok()) return absl::OkStatus();
   plan_id_ = built->plan.plan_id();
   if (plans_known_.contains(plan_id_)) return absl::OkStatus();
@@ -178,8 +180,8 @@ absl::Status SearchSession::AskPlan(int id, internal::SearchReply* reply) {
   return absl::OkStatus();
 }
 
-// A step's outcomes are told together and in order of their ids, whichever of them were known
-// before: a session begun again then makes the same search.
+// Tells a step's outcomes together and in order of their ids, whichever were known before, so that
+// a session begun again makes the same search.
 absl::Status SearchSession::TellStep() {
   for (const auto& [id, waiting] : waiting_) {
     if (!waiting.failed.ok()) {

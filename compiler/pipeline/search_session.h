@@ -1,13 +1,12 @@
-// A search (compiler/search) as messages: lowers what the search asks for, and answers itself what
-// is known already.
+// A search (compiler/search) as messages: lowers what the search asks for, and answers what is
+// known already by itself.
 //
-//   SearchSession session = SearchSession::Create(request.start()).value();
-//   internal::SearchReply step = session.Next(request).value();   // kernels to time, a plan, or
-//   done
+//   auto session = SearchSession::Create(request.start()).value();
+//   internal::SearchReply step = session->Next(request).value();
+//   // step has kernels to time, or a plan, or is done
 //
-// Deterministic: told the same outcomes, another session asks the same. One that was lost is
-// therefore begun again with all outcomes so far in the first request. Used by one thread at a
-// time.
+// Deterministic: with the same outcomes, another session asks the same. A lost session is therefore
+// begun again with all outcomes so far in its first request. Used by one thread at a time.
 #ifndef ATHANOR_COMPILER_PIPELINE_SEARCH_SESSION_H_
 #define ATHANOR_COMPILER_PIPELINE_SEARCH_SESSION_H_
 
@@ -31,11 +30,11 @@ namespace athanor {
 
 class SearchSession {
  public:
-  // As ReadSearchStart.
+  // Errors are those of ReadSearchStart.
   static absl::StatusOr<std::unique_ptr<SearchSession>> Create(const internal::SearchStart& start);
 
-  // Takes in the outcomes of `request` and goes on until something is unknown. Kernels that cannot
-  // be lowered count as failed. INVALID_ARGUMENT: an outcome without a time for each size.
+  // Takes in the outcomes of `request` and continues until an outcome is unknown. Kernels that
+  // cannot be lowered count as failed. INVALID_ARGUMENT: an outcome without a time for each size.
   absl::StatusOr<internal::SearchReply> Next(const internal::SearchRequest& request);
 
  private:
@@ -49,35 +48,35 @@ class SearchSession {
   // Tells the search the outcomes of the last step, all of which are known by now.
   absl::Status TellStep();
   v1::SearchProgress Progress();
-  // Limits that were raised at the step the search has come to, or before.
+  // Reports whether limits were raised at the step that the search has reached, or before.
   bool RaisedByNow() const { return !raised_.empty() && raised_.front().steps() <= steps_; }
   void TellLimits();
-  // Draws the regions' e-graphs once there are some.
+  // Draws the regions' e-graphs once there are any.
   void AddPictures(internal::SearchReply* reply);
 
   const v1::Target target_;
   const PlanBuilder builder_;
   const Prepared prepared_;
   const std::string graph_hash_;
-  const std::vector<SizePoint> sizes_;  // by prepared_.graph.dims, which is every plan's order
+  const std::vector<SizePoint> sizes_;  // in the order of prepared_.graph.dims, as in every plan
   const int64_t weight_bytes_;
   const v1::SearchMode mode_;
-  std::vector<std::string> refused_recipes_;  // not said yet
+  std::vector<std::string> refused_recipes_;  // not reported yet
   Search search_;
   std::map<std::string, absl::StatusOr<Seconds>> known_;      // by kernel key
   std::map<std::string, internal::PlanOutcome> plans_known_;  // by plan id
-  std::set<int> wrong_forms_;  // of plans that do not compute what the graph means
-  // Of the last step, not told yet.
+  std::set<int> wrong_forms_;  // forms whose plans do not compute what the graph means
+  // Kernels of the last step, not told yet.
   struct Waiting {
     std::string key;
     absl::Status failed;  // it could not be lowered, and has no key
   };
-  std::map<int, Waiting> waiting_;             // by kernel
+  std::map<int, Waiting> waiting_;             // by kernel id
   std::deque<internal::RaisedLimits> raised_;  // not told yet
   int64_t steps_ = 0;                          // of search_
   bool drawn_ = false;
   int plan_waiting_ = -1;
-  std::string plan_id_;  // of that; empty: it cannot be made
+  std::string plan_id_;  // of plan_waiting_; empty: the plan cannot be made
 };
 
 }  // namespace athanor

@@ -1,4 +1,5 @@
-// A search as messages, its kernels' times made up: what is asked, and again after a loss.
+// Tests of a search as messages, with made-up times of kernels: its questions, and its repetition
+// after a loss.
 #include "compiler/pipeline/search_session.h"
 
 #include <algorithm>
@@ -36,7 +37,7 @@ internal::SearchStart Start() {
   return start;
 }
 
-// The same for the same kernel: from its key.
+// Derives the outcome from the kernel's key, so that the same kernel always has the same.
 internal::KernelOutcome Outcome(const internal::SearchKernel& kernel) {
   internal::KernelOutcome outcome;
   outcome.set_key(kernel.key());
@@ -58,7 +59,7 @@ struct Driven {
   internal::SearchReply last;
 };
 
-// As if this were measured; `times` as much.
+// Returns rates as if they were measured, multiplied by `times`.
 internal::MachineReply Limits(double times) {
   internal::MachineReply limits;
   limits.set_read_bytes_per_second(times * 2e10);
@@ -68,8 +69,8 @@ internal::MachineReply Limits(double times) {
   return limits;
 }
 
-// Limits are raised, twice, after so many replies; 0: never. Of plans every other one is taken, or
-// all.
+// Drives a session to its end. Limits are raised twice, after so many replies; 0: never. Every
+// second plan is taken, or all.
 Driven Drive(const internal::SearchStart& start, size_t raised_after = 0, bool take_all = false) {
   Driven driven;
   auto session = SearchSession::Create(start);
@@ -113,11 +114,12 @@ TEST(SearchSessionTest, AResumedOneGoesOnWhereTheOtherStopped) {
     internal::SearchRequest all;
     for (size_t lost = 0; lost < driven.asked.size(); ++lost) {
       all.MergeFrom(driven.told[lost]);
-      // Each cut lowers again all that was asked before it.
+      // Beginning again lowers all kernels asked for before the cut, which takes time: tries few
+      // cuts.
       if (lost % 12 != 11 && lost != 1) continue;
       auto again = SearchSession::Create(start);
       ASSERT_TRUE(again.ok()) << again.status();
-      // To the end: what one was told otherwise may show many steps later.
+      // Compares up to the end: a wrong outcome may show many steps later.
       absl::StatusOr<internal::SearchReply> reply = (*again)->Next(all);
       for (size_t step = lost; step < driven.asked.size(); ++step) {
         ASSERT_TRUE(reply.ok()) << reply.status();
@@ -129,7 +131,7 @@ TEST(SearchSessionTest, AResumedOneGoesOnWhereTheOtherStopped) {
   }
 }
 
-// At the largest size, of the kernel with the most of it.
+// Returns the largest roofline of a kernel, at the largest size.
 double MostRoofline(const internal::SearchReply& reply) {
   double most = 0;
   for (const v1::SearchTask& task : reply.progress().tasks()) {
@@ -147,7 +149,7 @@ TEST(SearchSessionTest, OneThatWasDoneLearnsOfRaisedLimits) {
   internal::RaisedLimits* raised = all.add_limits();
   raised->set_steps(driven.last.steps());
   *raised->mutable_machine() = Limits(2);
-  // Begun again: what came when it was done still comes.
+  // Begins again: limits that were raised after the search was done still arrive.
   auto again = SearchSession::Create(start);
   ASSERT_TRUE(again.ok()) << again.status();
   const auto reply = (*again)->Next(all);
@@ -263,7 +265,7 @@ TEST(SearchSessionTest, WithoutRulesThereIsOneForm) {
   EXPECT_EQ(driven.last.progress().rules_size(), 0);
 }
 
-// Kernels of a search that a library multiplies for.
+// Counts the kernels of a search that call the library.
 int CallsOfTheLibrary(const internal::SearchStart& start) {
   auto session = SearchSession::Create(start);
   EXPECT_TRUE(session.ok()) << session.status();
@@ -293,7 +295,8 @@ TEST(SearchSessionTest, TheLibraryCompetesWhereThereIsOne) {
   internal::SearchStart start = Start();
   start.set_graph_text(R"(graph "g" { %0 = Input "x" : f32[512, 512] %1 = Input "w" : f32[512, 512]
     %2 = Contract(%0, %1) {spec="bk,kn->bn"} %3 = Tanh(%2) output "y" = %3 })");
-  // With made-up times the product as a map and a sum would be taken before it is tuned.
+  // With made-up times, a product computed as a map and a sum would be taken before the contraction
+  // is tuned.
   start.add_disabled_rules("decompose");
   EXPECT_EQ(CallsOfTheLibrary(start), 0);
   start.mutable_target()->set_blas("OpenBLAS 0.3.21");
@@ -339,13 +342,13 @@ TEST(SearchStartTest, FuseRowsAreSwitches) {
   EXPECT_EQ(FusionRulesOf({.disabled = {"fuse"}}), none);
 }
 
-// As kModel, over a dim of another name and range.
+// kModel over a dim of another name and range.
 std::string OtherModel() {
   return absl::StrReplaceAll(
       kModel, {{"dim rows in [1, 64]", "dim n in [1, 48]"}, {"f32[rows,", "f32[n,"}});
 }
 
-// What a search of kModel leaves, for the regions of `start`.
+// Gives the recipes of a search of kModel to the regions of `start`.
 void GiveRecipes(const internal::SearchReply& last, internal::SearchStart* start) {
   const auto named = NameRegions(*start);
   ASSERT_TRUE(named.ok()) << named.status();
@@ -379,7 +382,7 @@ TEST(SearchSessionTest, RecipesOfOneAreTriedByAnother) {
     EXPECT_EQ(other.recipes(0).dim_box(), "d0=1..48");
     const Driven driven = Drive(other);
     EXPECT_EQ(driven.last.progress().recipes_tried(), other.recipes_size());
-    // A session that is begun again asks the same.
+    // A session that is begun again asks the same questions.
     internal::SearchRequest all;
     for (size_t lost = 0; lost + 1 < driven.asked.size(); ++lost) {
       all.MergeFrom(driven.told[lost]);

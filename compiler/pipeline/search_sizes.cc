@@ -7,13 +7,14 @@
 namespace athanor {
 namespace {
 
-// Of one call of the whole model, which is made some ten times for each plan that is compared; its
-// kernels, which are many, take a small share each.
+// Most seconds of one call of the whole model. Each compared plan is called some ten times; each of
+// its many kernels takes a small share.
 constexpr double kLargestSeconds = 0.15;
 constexpr double kTypicalSeconds = 0.5;
-// Memory that a check process may well have.
+// Memory that a check process is likely to have.
 constexpr double kMostBytes = 1 << 30;
-// Bounds are declared with room to spare, and most time is spent at the larger sizes.
+// The typical size is below the bound: bounds are declared with room to spare, and most time is
+// spent at the larger sizes.
 constexpr int64_t kTypicalShare = 4;
 
 class Box {
@@ -21,8 +22,8 @@ class Box {
   Box(const Graph& graph, const Expr& flops, const Expr& bytes, const Machine& machine)
       : graph_(graph), flops_(flops), bytes_(bytes), machine_(machine) {}
 
-  // `sizes`, with the dim that is furthest above the smallest halved until a call takes no longer;
-  // none below `least`.
+  // Halves the dim of `sizes` that is furthest above the smallest until a call takes at most
+  // `seconds`. No dim falls below `least`.
   SizePoint Within(double seconds, SizePoint sizes, const SizePoint& low,
                    const SizePoint& least) const {
     while (!Fits(seconds, sizes)) {

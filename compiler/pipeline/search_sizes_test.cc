@@ -12,7 +12,7 @@ namespace {
 
 const Expr kB = Expr::Symbol("b"), kS = Expr::Symbol("s");
 
-// "1,1 2,128": the sizes in order, for the dims given as text.
+// Returns "1,1 2,128": the sizes in order, for the dims given as text.
 std::string SizesOf(const std::string& dims, const Expr& flops, const Expr& bytes,
                     double flops_per_second = 200e9) {
   const Graph graph =
@@ -41,15 +41,15 @@ TEST(SearchSizesTest, SmallestTypicalLargest) {
 TEST(SearchSizesTest, TheLargestIsWhatTheMachineDoesInTime) {
   EXPECT_EQ(SizesOf(kEncoder, kEncoderFlops, 1000 * kB * kS), "1,1 2,128 8,128");
   EXPECT_EQ(SizesOf(kEncoder, kEncoderFlops, 1000 * kB * kS, 2e12), "1,1 2,128 8,512");
-  // 4 ms of 30 GB/s each row of a batch.
+  // Each row of a batch takes 4 ms at 30 GB/s.
   EXPECT_EQ(SizesOf("dim b in [1, 64]", 1000 * kB, 120'000'000 * kB), "1 8");
 }
 
-// What is typical is measured even where a call of it takes longer than one of the largest may.
+// The typical size is measured even if a call of it takes longer than one of the largest size may.
 TEST(SearchSizesTest, TheTypicalIsNotCutForTheSakeOfTheLargest) {
   EXPECT_EQ(SizesOf(kEncoder, 2 * kEncoderFlops, 1000 * kB * kS), "1,1 2,128 4,128");
   EXPECT_EQ(SizesOf(kEncoder, 10 * kEncoderFlops, 1000 * kB * kS), "1,1 2,128");
-  // But no call takes for ever.
+  // But a call that takes far too long is avoided.
   EXPECT_EQ(SizesOf(kEncoder, 10'000 * kEncoderFlops, 1000 * kB * kS), "1,1");
 }
 

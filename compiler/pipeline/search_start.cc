@@ -13,7 +13,7 @@
 namespace athanor {
 namespace {
 
-// Values of the prepared graph's dims, from values of the user's.
+// Converts values of the user's dims to values of the prepared graph's dims.
 absl::StatusOr<SizePoint> PreparedSizes(const Graph& graph, const Prepared& prepared,
                                         const internal::Sizes& given) {
   if (given.values_size() != static_cast<int>(graph.dims.size())) {
@@ -29,7 +29,7 @@ absl::StatusOr<SizePoint> PreparedSizes(const Graph& graph, const Prepared& prep
   return sizes;
 }
 
-// Of the baseline's kernels.
+// Chooses sizes by the cost of the baseline's kernels.
 std::vector<SizePoint> ChooseSizes(const Graph& graph, const v1::Target& target,
                                    const Machine& machine) {
   const Genome genome = ChooseKernels(graph, target);

@@ -1,4 +1,4 @@
-// What a search begins with, from the message that asks for it.
+// Reads the input of a search from the message that asks for it.
 //
 //   SearchSetup setup = ReadSearchStart(start).value();
 //   Search search(SingleForm(setup.prepared.graph), start.target(), setup.machine, setup.options);
@@ -19,24 +19,23 @@ namespace athanor {
 struct SearchSetup {
   std::string graph_hash;  // of the user's graph
   Prepared prepared;
-  Machine machine;  // measured, or typical where nothing is
+  Machine machine;  // measured; typical values where nothing was measured
   RuleChoice rules;
   SearchOptions options;
-  std::vector<std::string> refused_recipes;  // why they are not among the options' recipes
+  std::vector<std::string> refused_recipes;  // reasons why recipes are not among the options'
 };
 
-// INVALID_ARGUMENT: the text is no graph, a rule is unknown, or the sizes are not those of its
-// dims.
+// INVALID_ARGUMENT: the text is no graph, a rule is unknown, or the sizes do not fit its dims.
 absl::StatusOr<SearchSetup> ReadSearchStart(const internal::SearchStart& start);
 
-// What was measured of the machine; the rest as is typical of the target.
+// Returns the measured rates of the machine, and values typical of the target for the others.
 Machine MachineOf(const v1::Target& target, const internal::MachineReply& measured);
 
-// Of the weights that every call of the graph reads from end to end: not of tables that it looks
-// some rows up in.
+// Returns the bytes of the weights that every call reads from end to end; not of tables in which it
+// looks up some rows.
 int64_t WeightBytes(const Graph& graph);
 
-// The switches of family "fuse".
+// Returns the switches of family "fuse".
 FusionRules FusionRulesOf(const RuleChoice& rules);
 
 }  // namespace athanor

@@ -9,7 +9,7 @@ namespace {
 
 constexpr int64_t kAlignment = 64;
 
-// What the places of two values must be to each other.
+// Required relation of the places of two values.
 enum class Relation { kFree, kSameOrApart, kApart };
 
 Relation RelationOf(const std::vector<ArenaValue>& values, int a, int b) {
@@ -26,11 +26,11 @@ Relation RelationOf(const std::vector<ArenaValue>& values, int a, int b) {
 
 struct Taken {
   int64_t begin, end;
-  bool shareable;  // by a value that begins where it begins
+  bool shareable;  // by a value that begins at the same offset
 };
 
-// The lowest place of `bytes` bytes: over a value that may be replaced where that is possible, else
-// free.
+// Returns the lowest place for `bytes` bytes: over a value that may be replaced if possible, else
+// in free space.
 int64_t OffsetFor(int64_t bytes, const std::vector<Taken>& taken) {
   for (const Taken& t : taken) {
     if (!t.shareable) continue;
@@ -62,7 +62,7 @@ int64_t PlaceValues(std::vector<ArenaValue>* values) {
   int64_t total = 0;
   std::vector<int> placed;
   for (int v : order) {
-    std::vector<Taken> taken;  // by values alive at the same time
+    std::vector<Taken> taken;  // places of values alive at the same time
     for (int p : placed) {
       const ArenaValue& other = (*values)[p];
       Relation relation = RelationOf(*values, v, p);

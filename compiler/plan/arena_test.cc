@@ -38,7 +38,7 @@ TEST(ArenaTest, ReplacingNeedsPermissionAndDeath) {
   EXPECT_EQ(PlaceValues(&other_size), 218);
 }
 
-// The one that replaces lies exactly over the one replaced, even where the place before it is free.
+// A value that replaces another lies exactly over it, even if the space before it is free.
 TEST(ArenaTest, ReplacingIsPlaceForPlace) {
   std::vector<ArenaValue> v = {Alive(1000, 0, 1), Alive(500, 1, 2), Alive(500, 2, 3, {1})};
   PlaceValues(&v);
@@ -51,7 +51,7 @@ TEST(ArenaTest, NothingToPlace) {
   EXPECT_EQ(PlaceValues(&v), 0);
 }
 
-// Runs the steps over a memory of values' names: what a step reads must still be what was written.
+// Runs the steps over a memory of values' names: a step must read what was written.
 TEST(ArenaTest, RandomLifetimesBySimulation) {
   std::mt19937 rng(7);
   auto below = [&](int n) { return static_cast<int>(rng() % static_cast<unsigned>(n)); };
@@ -75,7 +75,8 @@ TEST(ArenaTest, RandomLifetimesBySimulation) {
       sum += (v[s].bytes + 63) / 64 * 64;
       EXPECT_EQ(v[s].offset % 64, 0);
       EXPECT_LE(v[s].offset + v[s].bytes, total);
-      // Byte by byte, as a kernel in place does: read the operands' byte, then write the result's.
+      // Works byte by byte, as a kernel in place does: reads the operands' byte, then writes the
+      // result's.
       int64_t longest = v[s].bytes;
       for (int r : reads[s]) longest = std::max(longest, v[r].bytes);
       for (int64_t byte = 0; byte < longest; ++byte) {

@@ -14,7 +14,7 @@ bool BlockAllows(const std::vector<Stmt>& block, int operand) {
     const Stmt& s = block[i];
     if (!BlockAllows(s.body, operand)) return false;
     if (s.opcode == Opcode::kLoad && s.buffer == 0) return false;
-    // Its whole result is there before anything behind it is read.
+    // A matrix product or sort writes its whole result before any later statement reads.
     for (const kir::Matrix& m : s.matrices) {
       if (m.buffer == 0 || m.buffer == operand) return false;
     }

@@ -1,4 +1,4 @@
-// Whether a kernel may write its result over one of its operands.
+// Decides whether a kernel may write its result over one of its operands.
 #ifndef ATHANOR_COMPILER_PLAN_IN_PLACE_H_
 #define ATHANOR_COMPILER_PLAN_IN_PLACE_H_
 
@@ -6,11 +6,11 @@
 
 namespace athanor {
 
-// True only if proved: every load of global buffer `operand` is at the very index, in the same
-// block, at which the same block later stores the result (buffer 0), which is never loaded, and
-// both have elements of one size. Then an element is read only by the lane that overwrites it,
-// before it does. REQUIRES: the kernel stores an element of its result at most once, or loads no
-// operand after the first time.
+// Returns true only if it is proved: every load of global buffer `operand` is at the very index at
+// which the same block later stores the result (buffer 0), the result is never loaded, and both
+// have elements of one size. Then only the lane that overwrites an element reads it, before it
+// does. REQUIRES: the kernel stores an element of its result at most once, or loads no operand
+// after the first time.
 bool MayWriteOver(const kir::Kernel& kernel, int operand);
 
 }  // namespace athanor

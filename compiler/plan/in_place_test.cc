@@ -83,7 +83,7 @@ TEST(InPlaceTest, ResultsReadBack) {
 }
 
 TEST(InPlaceTest, ALibrarysProductIsNoElementForElement) {
-  // The other operand's element is read when its place already holds the product.
+  // The other operand's element is read after the product has overwritten it.
   Kernel k;
   k.e.Gemm({k.out, 0, 4}, {k.a, 0, 4}, {k.a, 0, 4}, 4, 4, 4);
   k.e.For(0, 16, 1, [&](const Expr& i) { k.e.Store(k.out, i, k.e.Load(k.b, i, 1, {}), {}); });
@@ -91,7 +91,7 @@ TEST(InPlaceTest, ALibrarysProductIsNoElementForElement) {
   EXPECT_FALSE(MayWriteOver(kernel, 1));
   EXPECT_FALSE(MayWriteOver(kernel, 2));
 
-  // Behind scratch it is free to do so.
+  // If the product goes to scratch, writing over the operand is allowed.
   Kernel behind;
   const int tile = behind.e.Scratch(DType::kF32, 16);
   behind.e.Gemm({tile, 0, 4}, {behind.a, 0, 4}, {behind.a, 0, 4}, 4, 4, 4);

@@ -42,7 +42,7 @@ class Verifier {
   struct Life {
     bool written = false;
     int first = -1, last = -1;  // steps of `run`, for ARENA
-    int loop = -1;              // of a WINDOW: whose it is
+    int loop = -1;              // WINDOW: its loop
     int made = -1;              // the step that writes it
 
     void Touch(int step) {
@@ -64,10 +64,11 @@ class Verifier {
   absl::StatusOr<Expr> Size(const v1::SizeExpr& size, const std::string& what) const;
   absl::Status CheckBuffer(int b);
   absl::Status Steps(const google::protobuf::RepeatedPtrField<v1::Step>& steps, bool prepare);
-  // Their ranges, and whose each WINDOW is.
+  // Checks the loops' ranges, and finds the loop of each WINDOW.
   absl::Status Loops();
   absl::Status AddWindow(uint32_t buffer, int loop);
-  // What a loop needs when it begins is there; what it fills counts as written, here.
+  // Checks that a loop's operands are there when it begins. Buffers that it fills count as written
+  // from here on.
   absl::Status Begin(const v1::Loop& loop, int index);
   absl::Status CheckEnclosed(uint32_t buffer, int loop) const;
   bool Inside(int step, int loop) const {
@@ -251,7 +252,8 @@ absl::Status Verifier::Loops() {
   return absl::OkStatus();
 }
 
-// A buffer that a loop lies in: not one of its own, nor of a loop inside it or apart.
+// Checks a buffer that a loop slices or carries. It must not be a WINDOW of this loop, of a loop
+// inside it, or of one apart.
 absl::Status Verifier::CheckEnclosed(uint32_t buffer, int loop) const {
   if (buffer >= static_cast<uint32_t>(plan_.buffers_size())) {
     return Broken("loop ", loop, " names buffer ", buffer, " of ", plan_.buffers_size());
@@ -314,7 +316,7 @@ absl::Status Verifier::Begin(const v1::Loop& loop, int index) {
 
 absl::Status Verifier::Steps(const google::protobuf::RepeatedPtrField<v1::Step>& steps,
                              bool prepare) {
-  // Of all steps before any loop looks at them.
+  // Checks all steps before any loop looks at them.
   for (int i = 0; i < steps.size(); ++i) {
     const absl::Status s = CheckStep(steps[i], Name(steps[i], i, prepare));
     if (!s.ok()) return s;
@@ -347,7 +349,8 @@ absl::Status Verifier::Steps(const google::protobuf::RepeatedPtrField<v1::Step>&
   return absl::OkStatus();
 }
 
-// A step's use of a buffer. What a loop has from outside is needed in every turn.
+// Marks a step's use of a buffer. A loop needs values from outside in every iteration, up to its
+// last step.
 void Verifier::Touch(int b, int step) {
   lives_[b].Touch(step);
   for (int l = 0; l < plan_.loops_size(); ++l) {
@@ -377,7 +380,7 @@ absl::Status Verifier::Outputs() {
   return absl::OkStatus();
 }
 
-// The step that makes `born` may write it over `dying`, place for place.
+// Reports whether the step that makes `born` may write it exactly over `dying`.
 bool Verifier::Replaces(int born, int dying) const {
   if (lives_[born].first != lives_[dying].last) return false;
   const v1::Step& step = plan_.run(lives_[born].first);
@@ -388,7 +391,7 @@ bool Verifier::Replaces(int born, int dying) const {
 }
 
 absl::Status Verifier::Arena() const {
-  std::vector<int> live;  // by birth, so that only earlier ones still alive are looked at
+  std::vector<int> live;  // sorted by birth: only earlier values still alive are compared
   for (int b = 0; b < plan_.buffers_size(); ++b) {
     if (plan_.buffers(b).kind() == Buffer::ARENA && lives_[b].first >= 0) live.push_back(b);
   }

@@ -1,11 +1,11 @@
-// What every executor relies on in a plan, checked where plans are made.
+// Checks what every executor relies on in a plan, where plans are made.
 //
-//   absl::Status s = VerifyPlan(plan);   // INTERNAL "run step 3 (\"y\" (Add)) reads buffer 7
-//   (ARENA), ..."
+//   absl::Status s = VerifyPlan(plan);
+//   // INTERNAL "run step 3 (\"y\" (Add)) reads buffer 7 (ARENA), ..."
 //
-// Checked: indices are in range; sizes use the plan's dims only; a step writes its first buffer and
-// reads the others; every buffer is written once, by a step that may write its kind, before it is
-// read; `prepare` reads parameters, constants and what it has prepared; arena values are aligned
+// Checks that indices are in range; sizes use the plan's dims only; a step writes its first buffer
+// and reads the others; every buffer is written once, by a step that may write its kind, before it
+// is read; `prepare` reads parameters, constants and what it has prepared; arena values are aligned
 // and inside the arena, and two that are alive in one step do not overlap, unless the step's result
 // lies exactly over an operand that dies there. Pure function, thread-safe.
 #ifndef ATHANOR_COMPILER_PLAN_PLAN_VERIFY_H_

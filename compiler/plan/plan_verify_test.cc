@@ -193,14 +193,14 @@ TEST(PlanVerifyTest, Arena) {
   ExpectBrokenBy([](v1::Plan& p) { p.set_arena_bytes(383); }, "not inside the arena of 383");
   ExpectBrokenBy([](v1::Plan& p) { p.mutable_buffers(3)->set_arena_offset(100); },
                  "not aligned to 64");
-  // A shift by less than its size; the very place is fine, since buffer 2 dies where buffer 3 is
-  // born.
+  // Shifted by less than its size they overlap; exactly over each other is fine, since buffer 2
+  // dies where buffer 3 is born.
   ExpectBrokenBy([](v1::Plan& p) { p.mutable_buffers(3)->set_arena_offset(64); },
                  "both alive in run step 1");
   v1::Plan over = Good();
   over.mutable_buffers(3)->set_arena_offset(0);
   EXPECT_TRUE(VerifyPlan(over).ok()) << VerifyPlan(over);
-  over.mutable_run(2)->add_buffers(2);  // no longer dying
+  over.mutable_run(2)->add_buffers(2);  // does not die any more
   ExpectBroken(over, "both alive in run step 1");
   // A value that is copied out lives to the end.
   v1::Plan copied = Good();

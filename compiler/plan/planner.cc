@@ -37,9 +37,9 @@ class Planner {
   void TouchLoops(std::vector<ArenaValue>* live) const;
   void AddLoops();
   uint32_t KernelIndex(const kir::Kernel& kernel);
-  // The steps of `run` that a loop's launches are, [first, end).
+  // Returns the steps of `run`, [first, end), that correspond to a loop's launches.
   std::pair<int, int> StepsOf(const PlanLoop& loop) const;
-  // Whether each loop around the launch makes the value anew every turn.
+  // Reports whether each loop around the launch computes the value again in every iteration.
   bool MadeAround(int value, int launch) const;
 
   Expr BytesOf(int value) const {
@@ -64,7 +64,7 @@ class Planner {
   std::map<std::string, uint32_t> kernels_;
 };
 
-// A launch prepares if nothing it reads comes from a request.
+// A launch belongs to `prepare` if nothing it reads comes from a request.
 void Planner::FindPrepared() {
   prepared_launch_.resize(in_.launches.size());
   prepared_value_.resize(in_.values.size());

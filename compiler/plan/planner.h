@@ -1,9 +1,9 @@
-// From lowered kernels to a plan: which values share memory, where each lies in the arena, in which
-// order steps run.
+// Turns lowered kernels into a plan: decides which values share memory, where each lies in the
+// arena, and in which order steps run.
 //
 //   PlanInput in = ...;                                  // values, launches, outputs
-//   absl::StatusOr<v1::Plan> plan = MakePlan(in, [](const kir::Kernel& k) { return PrintCpu(k,
-//   target); });
+//   absl::StatusOr<v1::Plan> plan =
+//       MakePlan(in, [](const kir::Kernel& k) { return PrintCpu(k, target); });
 //
 // Pure function, thread-safe.
 #ifndef ATHANOR_COMPILER_PLAN_PLANNER_H_
@@ -20,10 +20,10 @@
 
 namespace athanor {
 
-// kWindow: part of other values, where a loop says.
+// kWindow: a part of other values, placed by a loop.
 enum class ValueKind : uint8_t { kInput, kParameter, kConstant, kComputed, kWindow };
 
-// Something with memory of its own.
+// A value with memory of its own.
 struct PlanValue {
   ValueKind kind = ValueKind::kComputed;
   TensorType type;
@@ -31,7 +31,7 @@ struct PlanValue {
   Tensor literal;    // kConstant
 };
 
-// One kernel launch; `buffers` are value indices in the order of the kernel's global buffers.
+// A kernel launch; `buffers` are value indices in the order of the kernel's global buffers.
 struct PlanLaunch {
   kir::Kernel kernel;
   std::vector<int> buffers;
@@ -39,7 +39,7 @@ struct PlanLaunch {
   Expr flops, moved_bytes;
 };
 
-// Launches [first, end) that run `count` times; all else is values, as in v1::Loop.
+// Launches [first, end) that run `count` times; the other fields are values, as in v1::Loop.
 struct PlanLoop {
   struct Slice {
     int buffer, of;
@@ -52,26 +52,26 @@ struct PlanLoop {
   Expr count;
   std::vector<Slice> slices;
   std::vector<Carry> carries;
-  int turn = -1;  // -1: no step reads the turn's number
+  int turn = -1;  // value with the iteration's number; -1: no step reads it
 };
 
 struct PlanInput {
   std::string kind;  // Plan.kind
   std::string graph_hash;
   std::vector<Dim> dims;
-  std::vector<std::string> dim_names;  // what requests call them, in the order of `dims`
+  std::vector<std::string> dim_names;  // names in requests, in the order of `dims`
   v1::Target target;
   std::vector<PlanValue> values;
   std::vector<PlanLaunch> launches;  // a topological order
-  std::vector<PlanLoop> loops;       // outer ones before those inside them
+  std::vector<PlanLoop> loops;       // outer loops before those inside them
   std::vector<std::pair<std::string, int>> outputs;
 };
 
-// Launches that need no input go to `prepare`; their results that `run` reads are PREPARED. Arena
-// values whose lifetimes do not meet share memory, offsets fixed at the bucket's largest sizes. A
-// launch may write over an operand that dies in it only where every work item reads no more of it
-// than it writes. What a loop reads from outside, and what it fills, lives through all of its
-// turns.
+// Makes the plan. Launches that need no input go to `prepare`; their results that `run` reads are
+// PREPARED. Arena values whose lifetimes do not overlap share memory, at offsets fixed for the
+// bucket's largest sizes. A launch may write over an operand that dies in it only if every work
+// item reads no more of it than it writes. Values that a loop reads from outside, and values that
+// it fills, live through all of its iterations.
 absl::StatusOr<v1::Plan> MakePlan(const PlanInput& input,
                                   const std::function<std::string(const kir::Kernel&)>& print);
 

@@ -30,7 +30,7 @@ struct Maker {
   PlanInput in;
   Maker() {
     in.dims = {{"b", 1, 8}};
-    in.dim_names = {"batch"};  // as the user called it
+    in.dim_names = {"batch"};  // the user's name
   }
   int Value(ValueKind kind, Shape shape, const std::string& name = "") {
     PlanValue v;
@@ -94,7 +94,7 @@ TEST(PlannerTest, EqualKernelsAreOneAndSizesAreArguments) {
   ASSERT_EQ(p.run(0).sizes_size(), 1);
   EXPECT_EQ(p.run(0).sizes(0).terms(0).factors(0).symbol(), "batch");
   EXPECT_EQ(p.dims(0).name(), "batch");
-  // Each writes over the one before it: one value at the largest size.
+  // Each value lies over the one before it: the arena holds one value of the largest size.
   EXPECT_EQ(p.arena_bytes(), 8 * 4 * 4);
 }
 

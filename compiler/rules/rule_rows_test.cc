@@ -1,4 +1,4 @@
-// Every row of the registry against the reference evaluator.
+// Tests every row of the registry against the reference evaluator.
 #include <algorithm>
 #include <cstdint>
 #include <memory>
@@ -36,13 +36,13 @@ TEST_P(RuleRowsTest, FiresAndIsRight) {
     fired += check.fired;
     compared += check.compared;
   }
-  // Examples are of use when the row fires on them, whatever the sizes.
+  // A useful example makes its row fire for many random sizes.
   EXPECT_GE(fired, kSeeds) << row.name << " fired on " << fired << " of " << 4 * kSeeds
                            << " examples";
   EXPECT_GE(compared, fired / 2) << row.name;
 }
 
-// Rows undo and build on each other; whatever they come to together must be right, too.
+// Rows undo and extend each other, so their combined results must be right too.
 TEST_P(RuleRowsTest, ExampleIsRightUnderAllRows) {
   constexpr int kSeeds = 12, kChoices = 8;
   const RuleRow& row = RuleRows()[GetParam()];
@@ -64,8 +64,8 @@ std::vector<size_t> RowsThatAct() {
 INSTANTIATE_TEST_SUITE_P(Rows, RuleRowsTest, testing::ValuesIn(RowsThatAct()),
                          [](const auto& info) { return std::string(RuleRows()[info.param].name); });
 
-// Integers wrap, so both sides are the same whatever their values are: at the ends of the range and
-// near 2^53, too.
+// Integers wrap, so both sides are equal for all values, also at the ends of the range and near
+// 2^53.
 TEST(IntegerRowsTest, RowsThatTakeIntegersAreRight) {
   for (const char* name :
        {"factors_collect", "terms_collect", "same_terms_add", "sum_of_scaled", "sum_of_sums",
@@ -79,8 +79,8 @@ TEST(IntegerRowsTest, RowsThatTakeIntegersAreRight) {
   }
 }
 
-// What moves a factor or a bias into a weight needs to know that the weight stays finite: nothing
-// is assumed of a weight that is unknown, not finite, or finite and no more.
+// Rows that move a factor or a bias into a weight must know that the weight stays finite. They must
+// not assume so for a weight that is unknown, not finite, or finite without a bound.
 TEST(MagnitudeRowsTest, RowsThatComputeWeightsKeepAwayFromUnboundedOnes) {
   for (const char* name : {"weight_takes_factor", "weight_takes_factor_after",
                            "contract_splits_bias", "biases_add", "weights_contract"}) {
@@ -94,7 +94,7 @@ TEST(MagnitudeRowsTest, RowsThatComputeWeightsKeepAwayFromUnboundedOnes) {
         Graph graph = e.graph();
         fired_before += Fired(row, graph);
         const std::vector<NodeId> weights = graph.ParameterIds();
-        // One of them is enough.
+        // A single weight without a suitable bound is enough.
         SetMagnitude(magnitude, &graph.nodes[weights[seed % weights.size()]]);
         EXPECT_FALSE(Fired(row, graph)) << name << ToText(graph);
       }
@@ -103,7 +103,7 @@ TEST(MagnitudeRowsTest, RowsThatComputeWeightsKeepAwayFromUnboundedOnes) {
   }
 }
 
-// --- The check itself finds what is wrong. ---
+// --- The check itself detects errors. ---
 
 RuleRow Row(RuleRow::Rewrites rewrites, RuleClass rule_class = RuleClass::kExact) {
   return {.name = "tried",
@@ -141,7 +141,7 @@ TEST(CheckRowTest, WrongValuesAreFound) {
   EXPECT_NE(check.status.message().find("tried"), absl::string_view::npos) << check.status;
 }
 
-// x = x / 10 * 10, rounded twice more.
+// The rewrite x = x / 10 * 10 rounds two more times.
 TEST(CheckRowTest, RoundingIsForReassociatingRows) {
   const auto there_and_back = [](const TermLanguage& language, const FactsAnalysis& facts) {
     return std::vector<egraph::RuleSpec>{
@@ -162,7 +162,7 @@ TEST(CheckRowTest, RoundingIsForReassociatingRows) {
 }
 
 TEST(CheckRowTest, InfinitiesMustStayWhereTheyAre) {
-  // x * y + x = x * y + x * x / x, but not where x is infinite or 0.
+  // The rewrite x * y + x = x * y + x * x / x holds except where x is infinite or 0.
   const auto cancel = [](const TermLanguage&, const FactsAnalysis&) {
     return Rule("(Add (Mul ?x ?y) ?x)", "(Add (Mul ?x ?y) (Div (Mul ?x ?x) ?x))");
   };

@@ -18,9 +18,9 @@
 namespace athanor {
 namespace {
 
-constexpr int kMaxAlternatives = 12;  // graphs compared of one example
+constexpr int kMaxAlternatives = 12;  // graphs compared per example
 
-// --- How far apart both sides may be ---
+// --- Allowed difference of both sides ---
 
 bool SumsFloats(const Node& node) {
   switch (node.op) {
@@ -43,7 +43,7 @@ bool SumsFloats(const Node& node) {
   }
 }
 
-// Ops whose results are not fixed bit for bit, and how often.
+// Counts the ops whose results are not determined bit for bit.
 std::map<Op, int> LooseOps(const Graph& graph) {
   std::map<Op, int> ops;
   for (const Node& node : graph.nodes) {
@@ -58,7 +58,7 @@ bool HasAny(const Graph& graph, std::initializer_list<Op> ops) {
   });
 }
 
-// Numbers at the end of a dtype's range stand for infinity, as a maximum's start does.
+// Numbers at the end of a dtype's range count as infinite, such as the start value of a maximum.
 double LargestFinite(const Tensor& t) {
   constexpr double kEnd = 1e30;
   double largest = 0;
@@ -71,7 +71,7 @@ double LargestFinite(const Tensor& t) {
 }
 
 // The scale of rounding errors in a graph, from its values: the coarsest roundoff, the number of
-// roundings in a row, the largest value that one may happen to.
+// successive roundings, the largest value that is rounded.
 struct ErrorScale {
   double roundoff = 0, roundings = 1, magnitude = 0;
   void Join(const ErrorScale& other) {
@@ -81,7 +81,7 @@ struct ErrorScale {
   }
 };
 
-// Its floats are among its operands'.
+// Reports whether the node's floats are copies of its operands' floats.
 bool OnlyChooses(const Node& node) {
   if (node.op == Op::kEmbeddingBag || node.op == Op::kPool)
     return GetAttr<std::string>(node.attrs, "mode") == "max";
@@ -89,7 +89,7 @@ bool OnlyChooses(const Node& node) {
                                     Op::kRelu, Op::kMaxReduce});
 }
 
-// What is only chosen keeps its dtype in a twin.
+// Converts to f64: in a twin graph, values that are only selected keep their dtype.
 Tensor InF64(const Tensor& t) {
   Tensor wide = Tensor::Zeros(DType::kF64, t.shape);
   for (int64_t i = 0; i < t.elements(); ++i) {
@@ -107,7 +107,7 @@ ErrorScale ScaleOf(const Graph& graph, const std::vector<Tensor>& values) {
       const double operand = LargestFinite(values[i]);
       for (const int64_t size : values[i].shape) length = std::max<double>(length, size);
       product *= std::max(operand, 1.0);
-      // A change of an exponent by d changes the power by the factor e^d.
+      // Changing an exponent by d multiplies the power by e^d.
       if (HasAny({.nodes = {node}}, {Op::kExp, Op::kExp2, Op::kPow, Op::kSoftmax})) {
         scale.roundings += operand;
       }
@@ -128,7 +128,7 @@ ErrorScale ScaleOf(const Graph& graph, const std::vector<Tensor>& values) {
   return scale;
 }
 
-// NaN equals NaN; zeros of both signs are one only where an op leaves the sign open.
+// NaN equals NaN. Zeros of different signs are equal only if an op leaves the sign unspecified.
 absl::Status CompareBits(const Tensor& got, const Tensor& want, bool zeros_are_one) {
   if (absl::Status s = CompareTensors(got, want, 0, 0); !s.ok()) return s;
   for (int64_t i = 0; i < want.elements() && IsFloat(want.dtype); ++i) {
@@ -140,7 +140,7 @@ absl::Status CompareBits(const Tensor& got, const Tensor& want, bool zeros_are_o
   return absl::OkStatus();
 }
 
-// `roundoff`: of the numbers in the graphs, where that is coarser than that of their dtypes.
+// `roundoff` applies to the numbers in the graphs, if it is coarser than that of their dtypes.
 absl::Status CompareGraphs(const Graph& want, const Graph& got, RuleClass rule_class,
                            const std::vector<Tensor>& values, const Expr::Env& dims,
                            double roundoff, int* unbounded) {
@@ -158,8 +158,8 @@ absl::Status CompareGraphs(const Graph& want, const Graph& got, RuleClass rule_c
   const double gamma = Gamma(static_cast<int64_t>(scale.roundings), scale.roundoff);
   const double tolerance = kSlack * scale.magnitude * std::min(gamma, 1.0);
   if (!bits && gamma > kBlind) {
-    // So many roundings of few digits say nothing: their twins in f64 must be the same, but for
-    // numbers that a decomposition rounds to f32.
+    // With so many roundings in low precision the comparison has no bound. Instead, the twins in
+    // f64 must be equal, except for numbers that a decomposition rounds to f32.
     const absl::StatusOr<Graph> wide = WidenToF64(want), other = WidenToF64(got);
     if (!wide.ok()) return wide.status();
     if (!other.ok()) return other.status();
@@ -185,10 +185,11 @@ absl::Status CompareGraphs(const Graph& want, const Graph& got, RuleClass rule_c
   return absl::OkStatus();
 }
 
-// --- The graphs that a row leads to ---
+// --- Graphs that a row produces ---
 
-// Each e-node that the example does not have, in the place of the example's: as little else as may
-// be is different. What is left of the example comes first, where values of it became one.
+// Returns graphs that each use one e-node which the example does not have, and otherwise as much of
+// the example as possible. If the row merged values of the example, what is left of the example
+// comes first.
 std::vector<Graph> OtherSides(const TermGraph& terms, absl::Status* status,
                               size_t most = kMaxAlternatives) {
   const egraph::EGraph& e = terms.terms();
@@ -206,7 +207,7 @@ std::vector<Graph> OtherSides(const TermGraph& terms, absl::Status* status,
   add(original);
   if (status->ok() && CanonicalHash(sides[0]) == CanonicalHash(terms.graph())) sides.clear();
   for (const egraph::ClassId id : e.Classes()) {
-    if (!original.Get(id).valid()) continue;  // reached through the nodes of those that have one
+    if (!original.Get(id).valid()) continue;  // reached through the nodes of other classes
     for (const egraph::NodeId n : e.nodes(id)) {
       if (n == original.Get(id) || sides.size() >= most) continue;
       egraph::Choice choice = original;
@@ -219,7 +220,7 @@ std::vector<Graph> OtherSides(const TermGraph& terms, absl::Status* status,
   return sides;
 }
 
-// A program of random e-nodes: what a search may come to.
+// Returns a program of random e-nodes, as a search may produce.
 egraph::Choice RandomChoice(const TermGraph& terms, const egraph::Extractor& extractor,
                             std::mt19937_64& random) {
   const egraph::EGraph& e = terms.terms();
@@ -228,7 +229,7 @@ egraph::Choice RandomChoice(const TermGraph& terms, const egraph::Extractor& ext
     const absl::Span<const egraph::NodeId> nodes = e.nodes(id);
     choice.Set(id, nodes[random() % nodes.size()]);
   }
-  // Every class is a term, so this has an answer.
+  // Every class represents a term, so this always succeeds.
   extractor.EnforceAcyclic(terms.Roots(), &choice).IgnoreError();
   return choice;
 }
@@ -269,8 +270,9 @@ double SpecialValue(uint64_t draw, ExampleEdges edges) {
   return kValues[draw % allowed[static_cast<int>(edges)]];
 }
 
-// Edges of what is known of a weight, and so small that products of two are no subnormals yet: rows
-// leave open what becomes of infinity times a product that underflows.
+// Returns extreme values that a weight's known facts allow. The smallest are large enough that
+// products of two are not subnormal, because rows leave infinity times an underflowing product
+// unspecified.
 double BoundedValue(uint64_t draw, int magnitude) {
   const double most = std::ldexp(1.0, magnitude), least = 0x1p-60;
   const double kValues[] = {most, -most, 0.0, -0.0, least, -least, 1.0};
@@ -307,10 +309,11 @@ uint64_t EndOfIntegers(DType dtype, uint64_t draw) {
   return kValues[draw % std::size(kValues)] + draw / 4 % 3 - 1;
 }
 
-// Like ExampleValues(e, seed, false); but of the floats of an input either one is half the largest
-// number of its dtype, so that whether a sum overflows does not hang on its order, or all are, with
-// one sign, or many are about the smallest normal and subnormal numbers; and integers are at the
-// ends of their range and near 2^53. Weights are as usual: what rows know of them are facts.
+// Same as ExampleValues(e, seed, false), with extreme values. In a float input, either one element
+// is half the largest number of its dtype, so that overflow of a sum does not depend on its order;
+// or all elements are, with one sign; or many are near the smallest normal and subnormal numbers.
+// Integers are at the ends of their range and near 2^53. Weights stay as usual, because rows know
+// facts about them.
 std::vector<Tensor> ValuesAtEnds(const ExampleBuilder& e, uint64_t seed) {
   std::vector<Tensor> values = ExampleValues(e, seed, false);
   std::mt19937_64 random(seed + 0x9e3779b9);
@@ -334,7 +337,8 @@ std::vector<Tensor> ValuesAtEnds(const ExampleBuilder& e, uint64_t seed) {
   return values;
 }
 
-// Where the example is a number the other side is one, the same where the dtype rounds nothing.
+// Checks that the other side is a number wherever the example's result is one, and the same number
+// if the dtype does not round.
 absl::Status CompareAtEnds(const Graph& want, const Graph& got, const std::vector<Tensor>& values,
                            const Expr::Env& dims) {
   const absl::StatusOr<std::vector<Tensor>> a = Evaluate(want, values, &dims);
@@ -388,7 +392,8 @@ absl::Status CheckExample(const RuleRow& row, const ExampleBuilder& e, uint64_t 
       if (!same.ok()) return Prefixed(Cat(ToText(side), special ? "special values: " : ""), same);
     }
     ++check->compared;
-    // Composites round once at the end, their primitives more often; approximate rows may overflow.
+    // Composites round once at the end, but their primitives round more often; approximate rows may
+    // overflow.
     if (row.rewrites == nullptr || row.rule_class == RuleClass::kApproximate) continue;
     const absl::Status ends = CompareAtEnds(e.graph(), side, ValuesAtEnds(e, seed), e.dims());
     if (!ends.ok()) return Prefixed(Cat(ToText(side), "values at the ends: "), ends);
@@ -429,7 +434,7 @@ std::vector<Tensor> ExampleValues(const ExampleBuilder& e, uint64_t seed, bool s
       if (limit != e.index_limits().end()) {
         StoreScalar(t, i, WholeNumber(type.dtype, static_cast<int64_t>(draw % limit->second)));
       } else if (!IsFloat(type.dtype)) {
-        // So large that products of two wrap in narrow dtypes.
+        // Large enough that products of two wrap in narrow dtypes.
         StoreScalar(t, i, WholeNumber(type.dtype, std::llround(v * 50)));
       } else {
         const bool strewn = special && draw % 4 == 0;

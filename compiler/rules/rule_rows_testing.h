@@ -1,5 +1,5 @@
-// Checks a rule row: it must fire on its example, and every graph it leads to must have the values
-// of the example's, by the reference evaluator.
+// Checks a rule row: it must fire on its example, and every graph it produces must have the values
+// of the example's graph, by the reference evaluator.
 //
 //   RowCheck check = CheckRow(row, DType::kF32, /*seeds=*/20);
 //   EXPECT_TRUE(check.status.ok()) << check.status;
@@ -18,36 +18,37 @@
 namespace athanor {
 
 struct RowCheck {
-  absl::Status status;  // the first thing that was wrong, with row, dtype, seed and both graphs
-  int fired = 0;        // examples in which the row added or united anything
-  int compared = 0;     // graphs other than the example's
-  int unbounded = 0;    // comparisons that rounding errors leave without a bound
+  absl::Status status;  // first error, with row, dtype, seed and both graphs
+  int fired = 0;        // number of examples in which the row added or united anything
+  int compared = 0;     // number of graphs other than the example's
+  int unbounded = 0;    // number of comparisons that rounding errors leave without a bound
 };
 
-// Examples with seeds 0 to seeds - 1, each on normal values and on values with NaN and infinities
-// among them; those of rules of the e-graph that are not approximate also on values at the ends of
-// the range, where no result may be infinite or NaN that is a number in the example.
+// Tests examples with seeds 0 to seeds - 1, each on normal values and on values that include NaN
+// and infinities. E-graph rules that are not approximate are also tested on values at the ends of
+// the range; there, no result may be infinite or NaN that is a number in the example.
 RowCheck CheckRow(const RuleRow& row, DType dtype, int seeds);
 
-// Every graph that the rows of `choice` lead to gives each element of the graph's outputs on these
-// values within `relative` of itself, NaN and infinities in their places. How many graphs there
-// were; else what the first wrong one is.
+// Checks that every graph to which the rows of `choice` lead gives each element of the outputs, on
+// these values, within `relative` of itself, with NaN and infinities in the same places. Returns
+// the number of graphs, or an error about the first wrong one.
 absl::StatusOr<int> CheckGraph(const Graph& graph, const std::vector<Tensor>& values,
                                const Expr::Env& dims, double relative,
                                const RuleChoice& choice = {});
 
-// The row's examples under all rows at once: `choices` random choices of e-nodes of each are graphs
-// that Verify accepts and that have the example's values, up to rounding. `fired` counts examples
-// whose e-graph grew.
+// Runs all rows at once on the row's examples. For each example, makes `choices` random choices of
+// e-nodes; their graphs must be accepted by Verify and have the example's values, up to rounding.
+// `fired` counts examples whose e-graph grew.
 RowCheck CheckTogether(const RuleRow& row, DType dtype, int seeds, int choices);
 
-// Values for the example's Inputs and Parameters, in this order; `special` strews NaN, infinities
-// and zeros of both signs among them; in weights of a known magnitude the ends of what that allows.
+// Returns values for the example's Inputs and Parameters, in this order. `special` mixes in NaN,
+// infinities and zeros of both signs, and, in weights of a known magnitude, the largest allowed
+// values.
 std::vector<Tensor> ExampleValues(const ExampleBuilder& e, uint64_t seed, bool special);
 
-// OK if both graphs give the same on these values: as the class of a row demands. Where a row of
-// roundings in low precision bounds nothing, their twins in f64 must be the same besides;
-// comparisons that say nothing even so are counted.
+// Returns OK if both graphs give the same on these values, by the row's class. If a row rounds in
+// low precision and so has no bound, the graphs' twins in f64 must be the same too; comparisons
+// without a result even then are counted.
 absl::Status CompareSides(const Graph& want, const Graph& got, RuleClass rule_class,
                           const std::vector<Tensor>& values, const Expr::Env& dims,
                           int* unbounded = nullptr);

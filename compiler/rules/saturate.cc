@@ -14,8 +14,8 @@ namespace {
 
 using egraph::StopReason;
 
-// An e-graph rule that adds what the row says of each node of its op: right as the row looks at
-// nothing but the node's attributes and the types of its operands.
+// Returns an e-graph rule that adds the row's expansion of each node of its op. It depends only on
+// the node's attributes and the types of its operands.
 egraph::RuleSpec DecompositionRule(const DecompositionRow& row, const TermLanguage& language,
                                    const FactsAnalysis& facts) {
   const OpRow& op = OpInfo(row.op);
@@ -50,7 +50,7 @@ egraph::NodeCost FewestOps(const egraph::EGraph& terms) {
   };
 }
 
-// The row's index in the registry; of rows that are not in it, the index after the last.
+// Returns the row's index in the registry; for rows that are not in it, the registry's size.
 uint32_t TagOf(const RuleRow* row) {
   const absl::Span<const RuleRow> rows = RuleRows();
   for (size_t i = 0; i < rows.size(); ++i) {
@@ -94,7 +94,7 @@ class Saturation {
   }
 
  private:
-  // False if a limit was reached.
+  // Returns false if a limit was reached.
   bool RunRules() {
     egraph::Limits limits = options_.limits;
     limits.iterations -= report_.iterations.size();
@@ -114,14 +114,15 @@ class Saturation {
     return extractor.Extract(terms_.Roots());
   }
 
-  // Each row on what the one before it made of the chosen graph. True if something new came.
+  // Applies the rows in order to the chosen graph, each to the result of the one before. Returns
+  // true if a row found something new.
   absl::StatusOr<bool> Recognise(const egraph::Choice& choice) {
     if (recognitions_.empty()) return false;
     absl::StatusOr<TermGraph::Extracted> at = terms_.ExtractWithClasses(choice);
     if (!at.ok()) return at.status();
     bool any = false;
     for (size_t i = 0; i < recognitions_.size(); ++i) {
-      // The rules' next run finds that it is to stop, and says why.
+      // The next run of the rules detects the stop and reports its reason.
       if (Stopped()) return true;
       const absl::StatusOr<bool> found = ApplyRow(i, &*at);
       if (!found.ok()) return WrongRow(*recognitions_[i], found.status());

@@ -1,5 +1,4 @@
-// Grows the e-graph of a graph by the rules there are, until nothing new comes or a limit is
-// reached.
+// Grows the e-graph of a graph by the rules until no rule adds anything or a limit is reached.
 //
 //   absl::StatusOr<egraph::Report> report =
 //       Saturate(terms.get(), {.disabled = {"layout"}}, {.limits = {.time = absl::Seconds(1)}});
@@ -7,13 +6,13 @@
 //   RuleRows()[report->rules[0].tag].name;                   // the row of a rule
 //   report->rules[static_cast<uint32_t>(terms->terms().added_by(n))];   // the rule that added n
 //
-// Rows of e-graph rules and decomposition rows run in the engine's Runner. Recognition rows look
-// far along a term, so they run between its runs, on graphs taken out of the e-graph: the original
-// first, then the cheapest, until they find nothing new. What they find is imported and united node
-// by node.
+// E-graph rules and decomposition rows run in the engine's Runner. Recognition rows look far along
+// a term, so they run between its runs, on graphs extracted from the e-graph: first the original,
+// then the cheapest, until they find nothing new. Their matches are imported and united node by
+// node.
 //
-// Numbers of rules in `added_by` are those of the last call for this TermGraph; what an earlier one
-// added keeps its own, so give each graph one call.
+// The rule numbers in `added_by` are those of the last call for this TermGraph; nodes of an earlier
+// call keep their own numbers. So call Saturate once per graph.
 //
 // Deterministic, unless the time limit or `cancel` stops it.
 #ifndef ATHANOR_COMPILER_RULES_SATURATE_H_
@@ -35,28 +34,30 @@
 namespace athanor {
 
 struct SaturationOptions {
-  // Over all runs; bytes include the payloads.
+  // Limits over all runs; bytes include the payloads.
   egraph::Limits limits;
-  // Matches of one rule in one iteration, before it is banned for a while.
+  // Number of matches of one rule in one iteration, above which it is banned for a while.
   uint64_t match_limit = 1000;
-  // Asked every few thousand rows and between recognition rows; true stops with kCancelled.
+  // Called every few thousand rows and between recognition rows; true stops with kCancelled.
   std::function<bool()> cancel;
-  // By which the cheapest graph is chosen for recognition; nullptr: fewest ops, views at a tenth.
+  // Cost that selects the cheapest graph for recognition; nullptr: number of ops, with views at a
+  // tenth.
   egraph::NodeCost cost;
 };
 
-// With the rows that `choice` allows. The report has one entry for each rule, several for a row
-// with several rules, and then one for each recognition row, whose matches are the nodes it found;
+// Saturates with the rows that `choice` allows. The report has one entry per rule (several for a
+// row with several rules), then one per recognition row, whose matches are the nodes it found;
 // `tag` is the row's index in RuleRows(). INTERNAL: a row is wrong.
 absl::StatusOr<egraph::Report> Saturate(TermGraph* terms, const RuleChoice& choice,
                                         const SaturationOptions& options);
-// With these rows; switches among them do nothing. Rows that are not in the registry have its size
-// as their tag.
+// Saturates with these rows; switches among them do nothing. A row that is not in the registry gets
+// the registry's size as its tag.
 absl::StatusOr<egraph::Report> SaturateWith(TermGraph* terms, absl::Span<const RuleRow* const> rows,
                                             const SaturationOptions& options);
 
-// The e-graph rules of rewriting and decomposition rows, tagged by the rows' indexes; none for
-// others. INTERNAL names the row that is wrong. The rules borrow the language and the facts.
+// Returns the e-graph rules of rewriting and decomposition rows, tagged by the rows' indexes; other
+// rows have none. INTERNAL names the row that is wrong. The rules borrow the language and the
+// facts.
 absl::StatusOr<std::vector<egraph::Rule>> CompileRules(absl::Span<const RuleRow* const> rows,
                                                        const TermLanguage& language,
                                                        const FactsAnalysis& facts);

@@ -31,7 +31,7 @@ const egraph::RuleReport& Of(const egraph::Report& report, const std::string& na
   return *rule;
 }
 
-// All families but these.
+// Disables all families except these.
 RuleChoice Only(std::initializer_list<std::string_view> families) {
   RuleChoice choice;
   for (const std::string_view family : RuleFamilies()) {
@@ -42,7 +42,7 @@ RuleChoice Only(std::initializer_list<std::string_view> families) {
   return choice;
 }
 
-// The graph with this op wherever it can be had, and the other one nowhere.
+// Extracts the graph with op `wanted` wherever possible and `avoided` nowhere.
 Graph With(const TermGraph& terms, Op wanted, Op avoided) {
   const egraph::Extractor extractor(terms.terms(), [&](egraph::NodeId n) {
     if (terms.terms().op(n) == ToOpId(avoided)) return 1e6;
@@ -68,15 +68,15 @@ TEST(SaturateTest, DecompositionRowsAreRules) {
   const egraph::Report report = Grown(terms.get(), Only({"decompose"}));
   EXPECT_EQ(report.reason, egraph::StopReason::kSaturated);
   EXPECT_EQ(Of(report, "decompose_attention").applied, 1u);
-  // The contractions within it, too.
+  // The contractions inside it are decomposed too.
   EXPECT_EQ(Of(report, "decompose_contract").applied, 2u);
   EXPECT_EQ(RuleRows()[Of(report, "decompose_contract").tag].name, "decompose_contract");
-  // The same as the pass makes of it.
+  // The result equals that of the decomposition pass.
   const absl::StatusOr<Graph> decomposed =
       Decompose(graph, [](const Node& n) { return n.op == Op::kAttention; });
   EXPECT_EQ(CanonicalHash(With(*terms, Op::kContract, Op::kAttention)), CanonicalHash(*decomposed));
   EXPECT_EQ(CanonicalHash(With(*terms, Op::kAttention, Op::kContract)), CanonicalHash(graph));
-  // Who made what.
+  // Checks which rule added each node.
   const egraph::EGraph& e = terms->terms();
   const egraph::ClassId root = terms->Roots()[0];
   for (const egraph::NodeId n : e.nodes(root)) {
@@ -89,7 +89,7 @@ TEST(SaturateTest, DecompositionRowsAreRules) {
 }
 
 TEST(SaturateTest, RecognitionRowsRunOnGraphsTakenOut) {
-  // Contractions, and attention over them: the second row needs what the first one found.
+  // Contractions, then attention over them: the second row needs the first one's matches.
   const Graph graph = Primitives(Attention());
   const std::unique_ptr<TermGraph> terms = Terms(graph);
   const egraph::Report report = Grown(terms.get(), Only({"recognise"}));
@@ -102,7 +102,7 @@ TEST(SaturateTest, RecognitionRowsRunOnGraphsTakenOut) {
 }
 
 TEST(SaturateTest, RecognitionSeesWhatRulesMade) {
-  // A composite is taken apart by a rule, and what is in it found by a recognition row.
+  // A rule decomposes a composite, and a recognition row matches inside the result.
   Build b;
   const Graph graph = b.Done(
       {b.Dot(b.In("p", {3, 4}), b.x.Map(b.In("q", {5, 4}), {4, 5}, {A(1), A(0)}), "mk,kn->mn")});
@@ -125,7 +125,7 @@ TEST(SaturateTest, LimitsAndCancellationAreTyped) {
   const auto reason = [&](const SaturationOptions& options) {
     const std::unique_ptr<TermGraph> terms = Terms(graph);
     const egraph::Report report = Grown(terms.get(), {}, options);
-    // Whatever it was, the graph is still there.
+    // The graph is still there for every stop reason.
     EXPECT_EQ(CanonicalHash(*terms->Extract(terms->Original())), CanonicalHash(graph));
     return report.reason;
   };

@@ -1,9 +1,9 @@
-// How far all rows together grow the e-graph of a model's layers, and how long that takes:
+// Growth of the e-graph of a model's layers under all rows together, and its duration:
 //
 //   bazel run //compiler/rules:saturation_benchmark
 //
-// The counters: nodes of the graph; e-nodes and classes at the end; iterations; most bytes.
-// ATHANOR_REPORT=1 prints what every rule did.
+// The counters are: nodes of the graph; e-nodes and classes at the end; iterations; peak bytes.
+// ATHANOR_REPORT=1 prints the report of every rule.
 #include <algorithm>
 #include <cstdlib>
 #include <iostream>
@@ -36,7 +36,7 @@ void GrowAll(benchmark::State& state, const Graph& graph, const RuleChoice& choi
   if (std::getenv("ATHANOR_REPORT") != nullptr) std::cerr << egraph::ReportText(report);
 }
 
-// The graph into an e-graph, and out of it again.
+// Imports a graph into an e-graph and extracts it again.
 void Import(benchmark::State& state) {
   const Graph graph = EncoderLayers(static_cast<int>(state.range(0)));
   for (auto _ : state) {
@@ -56,7 +56,7 @@ void Decoder(benchmark::State& state) {
 }
 BENCHMARK(Decoder)->Arg(1)->Arg(2)->Arg(4)->Unit(benchmark::kMillisecond);
 
-// Without the rows that take contractions and attention apart and find them again.
+// Leaves out the rows that decompose contractions and attention and recognise them again.
 void EncoderRewrites(benchmark::State& state) {
   GrowAll(state, EncoderLayers(static_cast<int>(state.range(0))),
           {.disabled = {"decompose", "recognise"}});

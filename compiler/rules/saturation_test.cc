@@ -1,4 +1,4 @@
-// All rows together on layers of models: they come to an end, and find what they are for.
+// All rows together on layers of models: saturation ends, and the rows find the intended forms.
 #include <map>
 #include <memory>
 #include <set>
@@ -11,7 +11,8 @@
 namespace athanor {
 namespace {
 
-// The results of `op` that the values of nodes `wanted` are slices of, by number of slices.
+// Returns the results of `op` of which values of the graph's nodes are slices, with the number of
+// slices.
 std::map<egraph::ClassId, int> SlicesOf(const Terms& t, Op op) {
   std::map<egraph::ClassId, std::set<egraph::ClassId>> slices;
   for (NodeId n = 0; n < static_cast<NodeId>(t.graph().nodes.size()); ++n) {
@@ -50,7 +51,7 @@ TEST(SaturationTest, AnEncoderLayersProjectionsAreSlicesOfOne) {
   Terms t(graph);
   ExpectSaturated(t.Run(RewritingRows()), 2000);
   ASSERT_TRUE(t.terms().Verify().ok()) << t.terms().Verify();
-  // Queries, keys and values with their biases, and without.
+  // Merged queries, keys and values, with their biases and without.
   int biased = 0, plain = 0;
   for (const auto& [whole, count] : SlicesOf(t, Op::kAdd)) biased += count == 3;
   for (const auto& [whole, count] : SlicesOf(t, Op::kContract)) plain += count == 3;
@@ -63,15 +64,15 @@ TEST(SaturationTest, ADecoderLayersNormsGoIntoItsWeights) {
   Terms t(graph);
   const egraph::Report report = t.Run(RewritingRows());
   ExpectSaturated(report, 2000);
-  std::map<int, int> wholes;  // by slices
+  std::map<int, int> wholes;  // by number of slices
   for (const auto& [whole, count] : SlicesOf(t, Op::kContract)) ++wholes[count];
   EXPECT_GE(wholes[3], 1);  // queries, keys, values
   EXPECT_GE(wholes[2], 1);  // gate and up
   EXPECT_GT(Unions(report, "weight_takes_factor"), 0u);
-  EXPECT_GT(Unions(report, "contract_gives_factor"), 0u);  // the root mean squares
+  EXPECT_GT(Unions(report, "contract_gives_factor"), 0u);  // root mean squares
 }
 
-// Composites taken apart and found again, too, within what a region may have.
+// Decomposes and recognises composites too, within the limits of a region.
 TEST(SaturationTest, AllFamiliesTogetherComeToAnEnd) {
   for (const Graph& graph : {EncoderLayers(1), DecoderLayers(1), EncoderLayers(2)}) {
     const std::unique_ptr<TermGraph> terms = TermGraph::Create(graph).value();

@@ -1,5 +1,5 @@
-// Graphs in e-graphs, as tests and benchmarks of rows look at them, and the layers of models that
-// rows are for.
+// Helpers for tests and benchmarks of rows: graphs in e-graphs, and layers of models that the rows
+// target.
 //
 //   const Graph layer = EncoderLayer();
 //   Terms t(layer);
@@ -21,7 +21,7 @@
 
 namespace athanor {
 
-// All rows that are rules of the e-graph as they stand.
+// Returns all rows that are e-graph rules.
 inline std::vector<RuleRow> RewritingRows() {
   std::vector<RuleRow> rows;
   for (const RuleRow& row : RuleRows()) {
@@ -30,7 +30,7 @@ inline std::vector<RuleRow> RewritingRows() {
   return rows;
 }
 
-// A graph in an e-graph of its own. Borrows the graph.
+// A graph in its own e-graph. Borrows the graph.
 class Terms {
  public:
   explicit Terms(const Graph& graph)
@@ -61,7 +61,7 @@ class Terms {
   const FactsAnalysis& facts() const { return facts_; }
   const TermLanguage& language() const { return language_; }
   egraph::ClassId class_of(NodeId n) const { return terms_.Find(classes_[n]); }
-  // The nodes of one op in a class.
+  // Returns the nodes of one op in a class.
   std::vector<egraph::NodeId> NodesOf(egraph::ClassId id, Op op) const {
     const auto nodes = terms_.NodesOf(id, ToOpId(op));
     return {nodes.begin(), nodes.end()};
@@ -78,20 +78,20 @@ class Terms {
   std::vector<egraph::ClassId> classes_;
 };
 
-// Layers as the pipeline hands them to the rules: norms and activations in primitives, one view
-// where there were several.
+// Layers in the form in which the pipeline passes them to the rules: norms and activations in
+// primitives, chains of views merged.
 class LayerBuilder {
  public:
   LayerBuilder() : graph_(Empty()), x_(&graph_) {}
 
-  // As of a trained model, whose contents are known.
+  // Adds a parameter of a trained model, with known contents.
   NodeId Parameter(Shape shape) {
     const NodeId n = Declare(Op::kParameter, std::move(shape));
     SetMagnitude(20, &graph_.nodes[n]);
     return n;
   }
   NodeId Input(Shape shape) { return Declare(Op::kInput, std::move(shape)); }
-  // x [b, s, in] times a weight, and a bias where there is one.
+  // Multiplies x [b, s, in] by a weight and adds a bias if `biased`.
   NodeId Linear(NodeId x, int64_t out, bool biased) {
     const Shape shape = x_.Type(x).shape;
     const NodeId w = Parameter({shape[2], out});
@@ -100,7 +100,7 @@ class LayerBuilder {
     const Shape wide = x_.Type(y).shape;
     return x_.Add(Op::kAdd, {y, x_.Map(Parameter({out}), wide, {Expr::Axis(2)})});
   }
-  // Attention over heads of x, and the projection of what it gives.
+  // Attention over heads of x, and the projection of its result.
   NodeId Attention(NodeId x, int64_t heads, bool biased) {
     const Shape shape = x_.Type(x).shape;
     const int64_t width = *shape[2].constant(), head = width / heads;
@@ -150,7 +150,7 @@ class LayerBuilder {
   Expansion x_;
 };
 
-// Layers as in BERT: attention, then a network with gelu, each with a residual and a norm after it.
+// Layers as in BERT: attention, then a network with gelu; after each, a residual and a norm.
 inline Graph EncoderLayers(int layers, int64_t width = 384) {
   LayerBuilder b;
   NodeId x = b.Input({Expr::Symbol("b"), Expr::Symbol("s"), width});
@@ -162,7 +162,7 @@ inline Graph EncoderLayers(int layers, int64_t width = 384) {
   return b.Done(x);
 }
 
-// As in LLaMA, without rotation: norms before, a network with a gate.
+// Layers as in LLaMA, without rotation: norms come first, and the network has a gate.
 inline Graph DecoderLayers(int layers, int64_t width = 384) {
   LayerBuilder b;
   NodeId x = b.Input({Expr::Symbol("b"), Expr::Symbol("s"), width});

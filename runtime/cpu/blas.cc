@@ -14,7 +14,7 @@
 namespace athanor {
 namespace {
 
-// CBLAS's enumerations and functions, as its standard fixes them.
+// CBLAS's enumerations and functions, as its standard defines them.
 constexpr int kRowMajor = 101, kAsItIs = 111, kTransposed = 112;
 
 template <typename T>
@@ -30,7 +30,7 @@ struct Library {
 
 constexpr char kThreads[] = "OPENBLAS_NUM_THREADS";
 
-// The library makes its threads as it is loaded, as many as this variable says.
+// The library creates its threads while it is loaded, as many as this variable says.
 void* OpenWithOneThread() {
   const char* given = std::getenv(kThreads);
   const std::optional<std::string> before =
@@ -59,7 +59,7 @@ Library Load() {
   // "OpenBLAS 0.3.21 NO_LAPACKE DYNAMIC_ARCH ..."
   const std::vector<std::string> words = absl::StrSplit(config(), absl::MaxSplits(' ', 2));
   if (words.size() < 2) return library;
-  set_threads(1);  // where this program had loaded it before
+  set_threads(1);  // in case this program had loaded it before
   library.version = absl::StrCat(words[0], " ", words[1]);
   library.sgemm = sgemm;
   library.dgemm = dgemm;
@@ -74,7 +74,7 @@ const Library& TheLibrary() {
 Gemm<float> FunctionFor(float) { return TheLibrary().sgemm; }
 Gemm<double> FunctionFor(double) { return TheLibrary().dgemm; }
 
-// The library refuses strides shorter than a row even where no second row is read.
+// The library refuses strides shorter than a row even if no second row is read.
 int Stride(int64_t stride, int64_t row) {
   return static_cast<int>(std::max<int64_t>({stride, row, 1}));
 }

@@ -18,7 +18,7 @@ namespace {
 constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
 
-// Matrices of one product with `pad` elements behind each of their rows, as they lie in memory.
+// Matrices of a product, in memory with `pad` elements behind each of their rows.
 template <typename T>
 struct Product {
   Product(int64_t rows, int64_t columns, int64_t sums, int64_t pad, bool left_transposed,
@@ -33,7 +33,7 @@ struct Product {
         result_stride(columns + pad),
         left(left_stride * (flip_left ? sums : rows)),
         right(right_stride * (flip_right ? columns : sums)),
-        // Anything read from here would be seen.
+        // Reading former contents would show.
         result(result_stride * rows, static_cast<T>(kNan)) {
     uint32_t state = 1;
     for (std::vector<T>* values : {&left, &right}) {
@@ -99,7 +99,7 @@ void ExpectAllRight(const char* symbol, double bound) {
         Product<T> p(e.rows, e.columns, e.sums, pad, (flips & 1) != 0, (flips & 2) != 0);
         p.Run(symbol);
         p.ExpectRight(bound);
-        // A zero opposite an infinity or a NaN is a NaN, not nothing.
+        // Zero times infinity or NaN is NaN.
         if (e.rows * e.columns * e.sums == 0) continue;
         p.Left(0, 0) = 0;
         p.Right(0, 0) = static_cast<T>(kInfinity);
@@ -126,7 +126,7 @@ TEST(BlasTest, OffersNothingElse) {
   }
 }
 
-// No operand's stride matters where it has one row.
+// The stride of an operand with one row does not matter.
 TEST(BlasTest, StridesOfSingleRows) {
   const float left[] = {2}, right[] = {3, 4};
   float result[] = {0, 0};

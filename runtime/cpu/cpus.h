@@ -1,4 +1,4 @@
-// Which CPUs of the machine a thread may run on, by the system's numbers.
+// Gets and sets the CPUs on which a thread may run, by the system's numbers.
 #ifndef ATHANOR_RUNTIME_CPU_CPUS_H_
 #define ATHANOR_RUNTIME_CPU_CPUS_H_
 
@@ -10,13 +10,13 @@
 
 namespace athanor {
 
-// Ascending. `thread` as gettid() has it; 0: the calling one; getpid(): the process's first, whose
-// CPUs are those of the process where only other threads were moved. Empty: there is no such
-// thread.
+// Returns CPU numbers in ascending order; empty if there is no such thread. `thread` is a gettid();
+// 0: the calling thread; getpid(): the process's first thread, whose CPUs are the process's unless
+// that thread was moved.
 std::vector<int> UsableCpus(pid_t thread = 0);
 
-// From now on, for threads and processes that begin in it as well. False: refused, as before.
-// A matter of speed where it is used for placement, so a refusal may be passed over.
+// Sets the CPUs of a thread, and of threads and processes that it starts later. Returns false if
+// refused; then nothing changes. Placement only affects speed, so callers may ignore a refusal.
 bool UseCpus(absl::Span<const int> cpus, pid_t thread = 0);
 
 }  // namespace athanor

@@ -13,7 +13,7 @@
 namespace athanor {
 namespace {
 
-// Threads' scratch is kept apart by two lines, which processors fetch in pairs.
+// Keeps threads' scratch two cache lines apart, because processors fetch lines in pairs.
 constexpr int64_t kScratchAlignment = 128;
 
 class CpuMemory : public DeviceMemory {

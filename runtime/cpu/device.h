@@ -1,5 +1,5 @@
-// The CPU as a device: kernels are shared objects in this process, memory is
-// the process's own, launches are shared out over one thread pool.
+// The CPU as a device: kernels are shared objects in this process, memory is the process's own, and
+// one thread pool shares out the launches.
 //
 //   absl::StatusOr<std::unique_ptr<CpuDevice>> device =
 //       CpuDevice::Create({.threads = 2});
@@ -17,7 +17,7 @@
 
 namespace athanor {
 
-// Thread-safe. Launches return when they are done, so Wait() is empty.
+// Thread-safe. Launch returns when it is done, so Wait() is empty.
 class CpuDevice : public Device {
  public:
   // Errors are those of ThreadPool::Create.
@@ -29,11 +29,11 @@ class CpuDevice : public Device {
   absl::StatusOr<std::unique_ptr<DeviceKernel>> LoadKernel(absl::string_view object) override;
   absl::StatusOr<std::unique_ptr<DeviceQueue>> NewQueue(int64_t scratch_bytes) override;
 
-  // A kernel that is linked into this program, for tests and tools.
+  // Wraps a kernel that is linked into this program, for tests and tools.
   static std::unique_ptr<DeviceKernel> WrapKernel(CpuKernel entry);
 
-  // A launch of less work (flops plus moved bytes) stays on the calling thread:
-  // it is over before a second thread would pay.
+  // A launch with less work (flops plus moved bytes) stays on the calling thread: it is over before
+  // a second thread would pay.
   static constexpr int64_t kSharedWork = 64 << 10;
 
  protected:

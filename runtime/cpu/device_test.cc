@@ -88,7 +88,7 @@ TEST(CpuDeviceTest, SmallLaunchesStayOnTheCallingThread) {
   auto queue = device->NewQueue(64).value();
   auto kernel = CpuDevice::WrapKernel(
       [](void* const* buffers, const int64_t*, int64_t begin, int64_t end, void*, KernelError*) {
-        // Unsynchronised on purpose: one call for the whole grid.
+        // Not synchronised on purpose: there must be one call for the whole grid.
         static_cast<int64_t*>(buffers[0])[0] += 1;
         static_cast<int64_t*>(buffers[0])[1] += end - begin;
       });

@@ -17,7 +17,7 @@
 #include "runtime/cpu/blas.h"
 #include "runtime/kernel_abi.h"
 
-// This program's own ELF header, put there by the linker.
+// This program's own ELF header, which the linker puts there.
 extern "C" __attribute__((visibility("hidden"))) const ElfW(Ehdr) __ehdr_start;
 
 namespace athanor {
@@ -31,8 +31,9 @@ bool Fits(uint64_t offset, uint64_t size, size_t total) {
   return offset <= total && size <= total - offset;
 }
 
-// The system's loader maps what the headers announce without looking at the
-// file's length; a page behind its end then ends the process with SIGBUS.
+// Checks that the object holds all that its headers announce. The system's loader maps it without
+// looking at the file's length, and touching a page behind its end then kills the process with
+// SIGBUS.
 absl::Status CheckComplete(absl::string_view object, const ElfW(Ehdr) & header) {
   if (header.e_phentsize != sizeof(ElfW(Phdr))) {
     return Malformed(absl::StrCat("program headers of ", header.e_phentsize, " bytes, expected ",
@@ -81,10 +82,10 @@ absl::Status CheckHeader(absl::string_view object) {
   return CheckComplete(object, header);
 }
 
-// A path to `fd` that no load in this process has used before. The system's
-// loader takes two objects with one path to be the same object, and numbers of
-// file descriptors come back as soon as they are closed. So each path spells a
-// serial number, one bit per component: "/." is 1, "/" is 0.
+// Returns a path to `fd` that no load in this process has used before. The system's loader takes
+// two objects with one path to be the same object, and numbers of file descriptors are reused as
+// soon as they are closed. So each path spells a serial number, one bit per component: "/." is 1,
+// "/" is 0.
 std::string UniquePath(int fd) {
   static std::atomic<uint64_t> serials{0};
   std::string path = "/proc/self/fd";
@@ -138,7 +139,7 @@ absl::StatusOr<std::unique_ptr<CpuModule>> CpuModule::Load(absl::string_view obj
 absl::Status CpuModule::SetLibraryFunctions() {
   for (const char* name : {kCpuSgemmSymbol, kCpuDgemmSymbol}) {
     absl::StatusOr<void*> variable = Symbol(name);
-    if (!variable.ok()) continue;  // not called
+    if (!variable.ok()) continue;  // the kernel does not call it
     CpuGemm gemm = BlasGemm(name);
     if (gemm == nullptr) {
       return absl::FailedPreconditionError(

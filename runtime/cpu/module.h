@@ -14,32 +14,29 @@
 
 namespace athanor {
 
-// One loaded object, unloaded on destruction: no pointer from Symbol() may be
-// used after that. Every Load gives a module of its own, with its own data,
-// also when two objects are equal. Thread-safe.
+// A loaded object, unloaded on destruction: pointers from Symbol() must not be used after that.
+// Every Load gives a module of its own, with its own data, even for equal objects. Thread-safe.
 class CpuModule {
  public:
-  // Copies `object` into the process; it is not needed afterwards. All of the
-  // object's own symbols are bound now, and variables named as CpuGemm's symbols
-  // (runtime/kernel_abi.h) are set.
+  // Copies `object` into the process; it is not needed afterwards. Binds all of the object's own
+  // symbols now, and sets variables named as CpuGemm's symbols (runtime/kernel_abi.h).
   //
-  // INVALID_ARGUMENT if it is no complete ELF shared object for this machine's
-  // architecture. FAILED_PRECONDITION if this machine lacks a library or symbol
-  // the object needs; the message names it. RESOURCE_EXHAUSTED if memory or
-  // file descriptors run out.
+  // INVALID_ARGUMENT if it is no complete ELF shared object for this machine's architecture.
+  // FAILED_PRECONDITION if this machine lacks a library or symbol that the object needs; the
+  // message names it. RESOURCE_EXHAUSTED if memory or file descriptors run out.
   static absl::StatusOr<std::unique_ptr<CpuModule>> Load(absl::string_view object);
 
   CpuModule(const CpuModule&) = delete;
   CpuModule& operator=(const CpuModule&) = delete;
   ~CpuModule();
 
-  // Address of a symbol the object itself defines; NOT_FOUND names it.
+  // Returns the address of a symbol that the object itself defines; NOT_FOUND names it.
   absl::StatusOr<void*> Symbol(const std::string& name) const;
 
  private:
   explicit CpuModule(void* handle) : handle_(handle) {}
 
-  // Of the libraries a kernel may call other than by the system's loader.
+  // Sets the library functions that the system's loader does not bind.
   absl::Status SetLibraryFunctions();
 
   void* const handle_;

@@ -81,8 +81,8 @@ TEST(CpuModuleTest, SetsLibraryFunctions) {
   EXPECT_EQ(reinterpret_cast<float (*)(float, float)>(*times)(6, 7), 42);
 }
 
-// Descriptor numbers are reused at once, so the second object is opened under
-// the number that the first, still loaded, had.
+// Descriptor numbers are reused at once, so the second object is opened under the number that the
+// first one had, which is still loaded.
 TEST(CpuModuleTest, ObjectsNeverAlias) {
   const std::string one = Object("module_one"), two = Object("module_two");
   auto first = LoadOrFail(one);

@@ -18,14 +18,14 @@ using Clock = std::chrono::steady_clock;
 
 // Loops that can be open at once.
 constexpr int kMaxSlots = 16;
-// A thread's part of a loop is taken in this many pieces: the last one taken
-// bounds how long the others wait.
+// Pieces in which a thread's part of a loop is taken: the last piece taken bounds how long the
+// others wait.
 constexpr int64_t kPieces = 8;
 constexpr int64_t kMinSpin = 2'000;    // nanoseconds
-constexpr int64_t kMaxSpin = 100'000;  // a step that is not shared out
+constexpr int64_t kMaxSpin = 100'000;  // nanoseconds; about a step that is not shared out
 constexpr int64_t kFinishSpin = 50'000;
 
-// Slot::state: bits above the number of workers inside.
+// Slot::state: flags above the number of workers inside.
 constexpr uint32_t kTaken = 1u << 31;  // belongs to a caller
 constexpr uint32_t kOpen = 1u << 30;   // workers may enter
 
@@ -52,8 +52,8 @@ bool SpinUntil(int64_t nanoseconds, Condition condition) {
 
 }  // namespace
 
-// One open loop. Plain members are written by the caller before kOpen is set
-// and read by workers that entered while it was.
+// An open loop. The caller writes the plain members before it sets kOpen; workers that entered
+// while it was set read them.
 struct ThreadPool::Slot {
   struct alignas(64) Cursor {
     std::atomic<int64_t> next{0};  // first item of the part not yet taken
@@ -95,10 +95,10 @@ absl::Status ThreadPool::Start(const ThreadPoolOptions& options) {
     const std::optional<int> cpu =
         cpus.empty() ? std::nullopt : std::optional(cpus[cpus.size() - thread]);
     try {
-      // Names and places itself: a sandbox lets a thread do that to no other.
+      // The worker names and places itself: a sandbox allows no thread to do that for another.
       workers_.emplace_back([this, thread, cpu] {
         pthread_setname_np(pthread_self(), absl::StrCat("athanor-", thread).c_str());
-        // Placement only: a refusal costs speed, not correctness.
+        // A refusal costs speed, not correctness.
         if (cpu.has_value()) UseCpus({*cpu});
         WorkerLoop(thread);
       });
@@ -178,7 +178,7 @@ void ThreadPool::Help(Slot& slot, int thread) {
     if ((state & kOpen) == 0) return;
   } while (!slot.state.compare_exchange_weak(state, state + 1));
   Work(slot, *slot.body, thread);
-  // The caller may have stopped spinning for the last worker to leave.
+  // The caller may have stopped spinning and sleep until the last worker leaves.
   if (slot.state.fetch_sub(1) == kTaken + 1) slot.state.notify_all();
 }
 
@@ -214,7 +214,7 @@ bool ThreadPool::SpinForWork(uint32_t seen, int64_t nanoseconds) const {
 void ThreadPool::WorkerLoop(int thread) {
   int64_t spin = kMaxSpin;
   while (true) {
-    // A loop opened after this line moves the epoch on.
+    // A loop that opens after this line advances the epoch.
     const uint32_t seen = epoch_.load();
     if (stop_.load()) return;
     HelpAny(thread);

@@ -1,6 +1,5 @@
-// What it costs to share out a loop. Percentiles of single loops stand beside
-// the mean, because on a machine that is also busy otherwise the mean is made
-// of the moments when a thread had lost its processor.
+// Cost of sharing out a loop. Percentiles of single loops stand beside the mean, because on a busy
+// machine the mean is dominated by the moments when a thread had lost its processor.
 #include <algorithm>
 #include <chrono>
 #include <thread>
@@ -23,9 +22,9 @@ void Spin(int64_t nanoseconds) {
   }
 }
 
-// Loops of 16 items of `item_ns` each, `gap_us` after the one before; the gap
-// is spent asleep (as between requests) or in work (as in a step that is not
-// shared out). The ideal is 16 * item_ns / threads.
+// Runs loops of 16 items of `item_ns` each, `gap_us` apart. The gap is spent asleep (as between
+// requests) or working (as in a step that is not shared out). The ideal time is 16 * item_ns /
+// threads.
 void BM_Loop(benchmark::State& state) {
   auto pool =
       ThreadPool::Create({.threads = static_cast<int>(state.range(0)), .pin = state.range(1) != 0})
@@ -68,7 +67,7 @@ void Arguments(benchmark::internal::Benchmark* b) {
     }
   }
 }
-// A fixed number: manual time does not count the gaps.
+// A fixed number of iterations, because manual time does not count the gaps.
 BENCHMARK(BM_Loop)->Apply(Arguments)->UseManualTime()->Iterations(1000);
 
 }  // namespace

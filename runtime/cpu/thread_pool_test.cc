@@ -19,8 +19,8 @@ std::unique_ptr<ThreadPool> MakePool(int threads) {
   return *std::move(pool);
 }
 
-// Runs one loop and expects every item once. Plain counters: a race or a
-// missing happens-before edge shows under ThreadSanitizer.
+// Runs a loop and expects every item once. The counters are plain, so that a race or a missing
+// happens-before edge shows under ThreadSanitizer.
 void ExpectEachItemOnce(ThreadPool& pool, int64_t grid) {
   std::vector<int> counts(grid, 0);
   pool.ParallelFor(grid, [&](int thread, int64_t begin, int64_t end) {
@@ -54,7 +54,7 @@ TEST(ThreadPoolTest, WorkersTakePart) {
 
 TEST(ThreadPoolTest, ThreadsOwnTheirIndex) {
   auto pool = MakePool(4);
-  std::vector<int> scratch(4 * 64, 0);  // unsynchronised, one line each
+  std::vector<int> scratch(4 * 64, 0);  // not synchronised, a cache line per thread
   for (int round = 0; round < 500; ++round) {
     pool->ParallelFor(64, [&](int thread, int64_t begin, int64_t end) {
       scratch[thread * 64] += static_cast<int>(end - begin);

@@ -1,4 +1,4 @@
-// A chunk of an upload against what it is a piece of.
+// Size checks for the chunks of an upload.
 #ifndef ATHANOR_SERVER_BASE_CHUNK_BYTES_H_
 #define ATHANOR_SERVER_BASE_CHUNK_BYTES_H_
 
@@ -10,15 +10,16 @@
 
 namespace athanor {
 
-// What is announced of it, and what came before.
+// The upload that a chunk belongs to: its announced size and the bytes received before the chunk.
 struct ChunkedBytes {
   std::string_view kind;  // "tensor", "file"
   int64_t bytes = 0;
   int64_t written = 0;
 };
 
-// `got` names the chunk. INVALID_ARGUMENT: it is empty, or longer than what is left of `whole`;
-// RESOURCE_EXHAUSTED: longer than `most`, --max_chunk_bytes.
+// Checks a chunk of `bytes` bytes; `got` names it in messages. Returns INVALID_ARGUMENT if the
+// chunk is empty or longer than what is left of `whole`, and RESOURCE_EXHAUSTED if it is longer
+// than `most` (--max_chunk_bytes).
 inline absl::Status CheckChunkBytes(std::string_view got, int64_t bytes, int64_t most,
                                     const ChunkedBytes& whole) {
   if (bytes == 0) return Invalid(got, " holds no bytes");

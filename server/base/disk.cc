@@ -88,7 +88,7 @@ absl::StatusOr<DirectoryLock> DirectoryLock::Take(const std::string& directory) 
         "); give each server its own --state_dir"));
   }
   const std::string pid = absl::StrCat(getpid(), "\n");
-  // The number only serves the message above; the lock is what counts.
+  // The process id only serves the message above; the lock does the excluding.
   if (ftruncate(fd, 0) != 0 || pwrite(fd, pid.data(), pid.size(), 0) < 0) {
     const int error = errno;
     close(fd);

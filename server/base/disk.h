@@ -1,11 +1,11 @@
-// The few file operations that the state directory is kept with, each failing with a status that
-// names the path and the reason; tests replace them to make a disk full or read-only.
+// The few file operations that the state directory needs. Each fails with a status that names the
+// path and the reason. Tests override them to simulate a full or read-only disk.
 //
 //   absl::StatusOr<int> fd = disk.Create("/state/tmp/1");
 //   if (fd.ok()) status = disk.Write(*fd, bytes, path);
 //
-// Codes: RESOURCE_EXHAUSTED where space or quota is missing, FAILED_PRECONDITION where the
-// directory cannot be written or read. Thread-safe.
+// Codes: RESOURCE_EXHAUSTED if space or quota is missing, FAILED_PRECONDITION if the directory
+// cannot be written or read. Thread-safe.
 #ifndef ATHANOR_SERVER_BASE_DISK_H_
 #define ATHANOR_SERVER_BASE_DISK_H_
 
@@ -21,25 +21,26 @@ class Disk {
  public:
   virtual ~Disk() = default;
 
-  // A new empty file; the caller closes the descriptor with close().
+  // Creates an empty file; the caller closes the descriptor with close().
   virtual absl::StatusOr<int> Create(const std::string& path);
   virtual absl::Status Write(int fd, absl::string_view bytes, const std::string& path);
   virtual absl::Status Sync(int fd, const std::string& path);
   virtual absl::Status Rename(const std::string& from, const std::string& to);
-  // Makes renames and removals in the directory last.
+  // Makes renames and removals in the directory durable.
   virtual absl::Status SyncDirectory(const std::string& path);
-  // With missing parents; an existing one is fine.
+  // Creates the directory and its missing parents; succeeds if it already exists.
   virtual absl::Status MakeDirectory(const std::string& path);
 };
 
-// `what` and `path`: "write", "/state/tmp/1".
+// Returns the status for errno `error`. `what` names the operation: DiskError(errno, "write",
+// "/state/tmp/1").
 absl::Status DiskError(int error, absl::string_view what, absl::string_view path);
 
-// A directory held by this process alone, until destroyed. The lock ends with the process however
-// that ends.
+// An exclusive lock on a directory, held until destroyed. The kernel releases it however the
+// process ends.
 class DirectoryLock {
  public:
-  // FAILED_PRECONDITION names the process that holds it.
+  // Returns FAILED_PRECONDITION, naming the other process, if that holds the lock.
   static absl::StatusOr<DirectoryLock> Take(const std::string& directory);
   DirectoryLock(DirectoryLock&& other) noexcept : fd_(other.fd_) { other.fd_ = -1; }
   DirectoryLock& operator=(DirectoryLock&&) = delete;

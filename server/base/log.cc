@@ -30,7 +30,7 @@ bool IsPlain(absl::string_view text) {
   return !text.empty();
 }
 
-// JSON's escapes; bytes beyond ASCII become \u00XX, so that no line is broken UTF-8.
+// Escapes as JSON does; bytes beyond ASCII become \u00XX, so that a line is always valid UTF-8.
 std::string Escaped(absl::string_view text) {
   std::string out = "\"";
   for (unsigned char c : text) {

@@ -4,7 +4,7 @@
 //   LogInfo("model uploaded", {{"request", id}, {"model", name}, {"bytes", n}});
 //   // 2026-11-21T04:00:00.123456 info msg="model uploaded" request=r-1 model=digits bytes=123
 //
-// Values that others sent are quoted and escaped. Thread-safe; silent below the level.
+// Quotes and escapes values that come from outside. Thread-safe; drops lines below the level.
 #ifndef ATHANOR_SERVER_BASE_LOG_H_
 #define ATHANOR_SERVER_BASE_LOG_H_
 
@@ -35,12 +35,13 @@ struct LogField {
 };
 using LogFields = std::initializer_list<LogField>;
 
-// Levels "debug", "info", "warn", "error"; formats "text", "json". Lines are dropped before it.
+// Sets the level ("debug", "info", "warn", "error") and the format ("text", "json"). Lines logged
+// before this call are dropped.
 void InitLog(absl::string_view level, absl::string_view format);
 bool DebugLogged();
-// Has standard error, and with it the log, go to the end of `path` from here on; the file may have
-// been moved away since it was opened. Empty: it stays where it is. INVALID_ARGUMENT: it cannot be
-// opened; the log goes on where it went.
+// Redirects standard error, and with it the log, to the end of `path`. Call it again to reopen a
+// file that has been rotated away. Does nothing if `path` is empty. Returns INVALID_ARGUMENT if the
+// file cannot be opened; the log then goes on where it went before.
 absl::Status OpenLogFile(const std::string& path);
 
 void LogDebug(absl::string_view message, LogFields fields = {});
@@ -48,7 +49,7 @@ void LogInfo(absl::string_view message, LogFields fields = {});
 void LogWarn(absl::string_view message, LogFields fields = {});
 void LogError(absl::string_view message, LogFields fields = {});
 
-// Lines of one kind, which others can cause as often as they like: so many a second pass.
+// Limits log lines of one kind that clients can trigger at will to `most` a second.
 //
 //   static LogLimit limit;
 //   if (auto held_back = limit.Pass()) LogInfo("refused", {..., {"held_back", *held_back}});
@@ -56,18 +57,19 @@ class LogLimit {
  public:
   explicit LogLimit(int64_t most = 20) : most_(most) {}
 
-  // How many were held back since the last one that passed; nothing: this one is held back too.
+  // Returns how many lines were held back since the last one that passed, or nothing if this line
+  // is held back too.
   std::optional<int64_t> Pass(
       std::chrono::steady_clock::time_point now = std::chrono::steady_clock::now());
 
  private:
   const int64_t most_;
   std::atomic<int64_t> second_{-1};
-  std::atomic<int64_t> passed_{0};  // in that second
+  std::atomic<int64_t> passed_{0};  // in second_
   std::atomic<int64_t> held_back_{0};
 };
 
-// The line without time and level, as InitLog's format would print it.
+// Formats the line without time and level, the way InitLog's format prints it.
 std::string FormatLog(absl::string_view message, LogFields fields, bool json);
 
 }  // namespace athanor

@@ -34,8 +34,8 @@ std::string ReadLine(const std::string& path) {
 }
 
 struct CpuId {
-  std::string name;   // for people
-  std::string facts;  // all of them
+  std::string name;   // for people to read
+  std::string facts;  // everything CPUID reports
 };
 
 #ifdef __x86_64__
@@ -61,7 +61,7 @@ CpuId ReadCpu() {
     if (family == 0xf || family == 6) model |= (a >> 12) & 0xf0;
     if (family == 0xf) family += (a >> 20) & 0xff;
     absl::StrAppend(&id.name, "-", family, "-", model, "-", a & 0xf);
-    // Not b: it says which core is asked.
+    // Leaves out b: it depends on the core that runs this.
     absl::StrAppend(&id.facts, c, " ", d);
     constexpr uint32_t kOsXsave = 1U << 27;
     if ((c & kOsXsave) != 0) absl::StrAppend(&id.facts, " ", SwitchedOn());
@@ -86,7 +86,7 @@ CpuId ReadCpu() {
 
 #endif
 
-// The value of a note NT_GNU_BUILD_ID among `notes`.
+// Returns the value of the NT_GNU_BUILD_ID note among `notes`.
 std::string BuildIdIn(absl::string_view notes) {
   constexpr absl::string_view kOwner("GNU\0", 4);
   const auto padded = [](uint64_t bytes) { return (bytes + 3) / 4 * 4; };

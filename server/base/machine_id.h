@@ -1,5 +1,5 @@
-// Which machine and which compiler this is, without asking the compiler: what it says of them is
-// kept (Cache::FindTarget), so that a start needs no child process.
+// Identifies this machine and this compiler without running the compiler. The cache keeps what the
+// compiler reported under these ids (Cache::FindTarget), so a start needs no child process.
 //
 //   cache.FindTarget(MachineFingerprint(), BuildIdOf(path_of_athanor_tuner));
 #ifndef ATHANOR_SERVER_BASE_MACHINE_ID_H_
@@ -9,16 +9,17 @@
 
 namespace athanor {
 
-// Of the CPU (x86: vendor, family, model, stepping, features, what the system has switched on;
-// others: what the system says), its caches and the BLAS library: "AuthenticAMD-25-97-2 8f3a...".
+// Returns an id of the CPU, its caches and the BLAS library: "AuthenticAMD-25-97-2 8f3a...". On x86
+// the CPU part covers vendor, family, model, stepping, features and what the system has switched
+// on; elsewhere, what the system reports.
 std::string MachineFingerprint();
 
-// The build id of an ELF file, in hex; size and time of change of a file that has none. Empty: it
-// cannot be read.
+// Returns the build id of an ELF file in hex, or the size and change time of a file without one.
+// Empty if the file cannot be read.
 std::string BuildIdOf(const std::string& path);
 
-// The nominal clock of the first CPU and its governor: "3701000 kHz performance". Empty where the
-// system tells neither. What clocks do from moment to moment is not in it.
+// Returns the nominal clock of the first CPU and its governor: "3701000 kHz performance". Empty if
+// the system reports neither. Momentary clock changes are not part of it.
 std::string ClocksText();
 
 }  // namespace athanor

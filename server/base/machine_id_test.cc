@@ -28,7 +28,7 @@ TEST(MachineIdTest, OtherFilesAreKnownBySizeAndTime) {
   const std::string path = ::testing::TempDir() + "/no_binary";
   std::ofstream(path) << "text";
   EXPECT_THAT(BuildIdOf(path), StartsWith("bytes 4 changed "));
-  // The head of a binary alone.
+  // Only the head of a binary.
   std::ifstream self("/proc/self/exe", std::ios::binary);
   std::string head(64, ' ');
   self.read(head.data(), 64);

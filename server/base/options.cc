@@ -317,7 +317,7 @@ absl::Status ReadArgs(const std::vector<std::string>& args, Settings* settings) 
 
 absl::Status ReadConfig(const std::string& path, Settings* settings) {
   std::ifstream file(path);
-  file.peek();  // a file can be opened of a directory too
+  file.peek();  // opening a directory succeeds too; reading it fails
   if (file.fail()) {
     return absl::InvalidArgumentError(absl::StrCat("--config: cannot read '", path, "'"));
   }
@@ -334,13 +334,13 @@ absl::Status ReadConfig(const std::string& path, Settings* settings) {
     if (FindFlag(name) == nullptr || name == "config") {
       return absl::InvalidArgumentError(absl::StrCat(where, ": unknown setting '", name, "'"));
     }
-    if (settings->contains(name)) continue;  // the command line or the environment has spoken
+    if (settings->contains(name)) continue;  // the command line or the environment wins
     (*settings)[name] = {std::string(absl::StripAsciiWhitespace(text.substr(equals + 1))), where};
   }
   return absl::OkStatus();
 }
 
-// Splits "12.." into the number and what follows.
+// Splits "12.." into the leading number and the rest.
 std::optional<int64_t> LeadingNumber(absl::string_view* text) {
   size_t digits = 0;
   while (digits < text->size() && absl::ascii_isdigit((*text)[digits])) ++digits;

@@ -1,10 +1,10 @@
-// What athanord is started with: one table of flags, each also an environment variable and a line
-// of the config file.
+// The options of athanord: one table of flags, each also an environment variable and a line of the
+// config file.
 //
 //   absl::StatusOr<ServerOptions> options = ParseOptions({"--listen=127.0.0.1:0"}, getenv);
 //
-// The command line wins over ATHANOR_<NAME>, that over --config FILE (`name = value` lines, `#`
-// comments), that over the default written here. Plain data.
+// Precedence: command line, then ATHANOR_<NAME>, then --config FILE (`name = value` lines, `#`
+// comments), then the default written here. Plain data.
 #ifndef ATHANOR_SERVER_BASE_OPTIONS_H_
 #define ATHANOR_SERVER_BASE_OPTIONS_H_
 
@@ -31,17 +31,17 @@ struct ServerOptions {
   std::string state_dir;  // empty: $XDG_STATE_HOME/athanor or ~/.local/state/athanor
   bool verify_weights = false;
   std::string cache;                       // empty: <state_dir>/cache.db
-  int64_t cache_limit = int64_t{2} << 30;  // 0: none
+  int64_t cache_limit = int64_t{2} << 30;  // bytes; 0: no limit
   int64_t lease_timeout_ms = 10'000;
   std::string cache_signing_key;   // a PEM file
   std::string cache_trusted_keys;  // PEM files, separated by commas
   std::string device = "auto";
   int64_t threads = 0;  // 0: one per core
   int64_t compile_workers = 1;
-  int64_t search_cores = 0;           // that requests leave to searches
+  int64_t search_cores = 0;           // cores set aside for searches
   std::string search_budget = "30s";  // see search_policy.h
   int64_t search_seed = 1;
-  std::string disable_rules;  // names, separated by commas
+  std::string disable_rules;  // names of rules, separated by commas
   bool deterministic = false;
   int64_t memory_limit = 0;  // bytes; 0: nine tenths of the machine's memory
   std::string config;
@@ -67,9 +67,9 @@ struct ServerOptions {
   int64_t max_models = 10'000;
   int64_t max_uploads = 16;
   int64_t upload_idle_ms = 60'000;
-  int64_t upload_time_ms = 6 * 3'600'000;  // 0: no end
-  int64_t upload_least_rate = 8 << 10;     // bytes a second
-  int64_t upload_rate = 0;                 // bytes a second; 0: no bound
+  int64_t upload_time_ms = 6 * 3'600'000;  // 0: no limit
+  int64_t upload_least_rate = 8 << 10;     // bytes per second
+  int64_t upload_rate = 0;                 // bytes per second; 0: no limit
   int64_t max_connections = 4'096;
   int64_t connection_quiet_ms = 2'000;
   int64_t max_peer_percent = 75;
@@ -82,7 +82,7 @@ struct ServerOptions {
   int64_t max_queue_delay_ms = 100;
   int64_t refusals_per_second = 200;
   int64_t batch_delay_us = 0;
-  int64_t max_batch_rows = 0;  // 0: what the dim's bounds allow
+  int64_t max_batch_rows = 0;  // 0: as many as the bounds of the dim allow
   int64_t max_compile_jobs = 1'000;
   int64_t tap_plans = 4;
   int64_t max_taps = 64;
@@ -95,39 +95,40 @@ struct ServerOptions {
   int64_t drain_ms = 30'000;
 };
 
-// kBytes takes 64MiB, 2GiB, ...; kDuration 30s, 5m, 250ms (a bare 0 is allowed), kept in
-// milliseconds; kShortDuration also 100us, kept in microseconds.
+// kBytes takes 64MiB, 2GiB, ...; kDuration takes 30s, 5m, 250ms (or a bare 0), stored in
+// milliseconds; kShortDuration also takes 100us, stored in microseconds.
 enum class FlagType { kBool, kInt, kBytes, kDuration, kShortDuration, kString };
 
 struct FlagRow {
-  absl::string_view name;  // without dashes; also the config file's key
+  absl::string_view name;  // without dashes; also the key in the config file
   FlagType type;
   std::variant<bool ServerOptions::*, int64_t ServerOptions::*, std::string ServerOptions::*> field;
-  int64_t min;  // of numbers
+  int64_t min;  // numeric flags only
   int64_t max;
   absl::string_view help;
-  bool limit = false;  // refuses or ends what is beyond; limits_test.cc has a case for each
+  bool limit = false;  // refuses or ends whatever exceeds it; limits_test.cc has a case for each
 };
 
 absl::Span<const FlagRow> FlagTable();
 
-// The environment variable of a flag: ATHANOR_STATE_DIR for state_dir.
+// Returns the environment variable of a flag: ATHANOR_STATE_DIR for state_dir.
 std::string FlagVariable(absl::string_view name);
 
-// `args` excludes the program's name. INVALID_ARGUMENT names the flag, its source and what would be
-// right. Runs ValidateOptions. "--help" is not handled here (see HelpText).
+// Parses and validates (ValidateOptions) the options. `args` excludes the program's name. Returns
+// INVALID_ARGUMENT, naming the flag, where the value came from and what is allowed. Does not handle
+// "--help" (see HelpText).
 using Environment = std::function<const char*(const char* name)>;
 absl::StatusOr<ServerOptions> ParseOptions(const std::vector<std::string>& args,
                                            const Environment& environment);
 
-// What no single flag can say: addresses open to others need TLS or --insecure, a device that is
-// not built is refused by name; empty paths get their defaults.
+// Checks rules that span several flags: addresses open to others need TLS or --insecure, and a
+// device that is not built in is refused by name. Fills in defaults of empty paths.
 absl::Status ValidateOptions(ServerOptions* options, const Environment& environment);
 
-// The table as text: name, default, environment variable, meaning.
+// Returns the table as text: name, default, environment variable, meaning.
 std::string HelpText();
 
-// "30s" to milliseconds, "100us" or "2ms" to microseconds, "64MiB" to bytes.
+// Parse "30s" to milliseconds, "100us" or "2ms" to microseconds, "64MiB" to bytes.
 absl::StatusOr<int64_t> ParseDuration(absl::string_view text);
 absl::StatusOr<int64_t> ParseShortDuration(absl::string_view text);
 absl::StatusOr<int64_t> ParseBytes(absl::string_view text);

@@ -1,4 +1,4 @@
-// Checks the values of the flags against each other, and fills in those that follow from others.
+// Checks flags against each other and fills in defaults that depend on other flags.
 #include <algorithm>
 #include <filesystem>
 #include <iterator>

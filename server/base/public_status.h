@@ -1,4 +1,4 @@
-// The codes that leave the server: those of DESIGN §9, whatever a library underneath said.
+// Maps any status to the codes that the server may return (DESIGN §9).
 //
 //   PublicStatus(absl::OutOfRangeError("index 7"))    // INVALID_ARGUMENT: index 7
 #ifndef ATHANOR_SERVER_BASE_PUBLIC_STATUS_H_
@@ -8,8 +8,8 @@
 
 namespace athanor {
 
-// UNKNOWN never comes out; INTERNAL is a defect of ours, never of a request. The message is cut to
-// 2 KiB.
+// Never returns UNKNOWN. INTERNAL means a defect of the server, never a bad request. Cuts the
+// message to 2 KiB.
 absl::Status PublicStatus(const absl::Status& status);
 
 }  // namespace athanor

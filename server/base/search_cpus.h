@@ -1,4 +1,4 @@
-// Which CPUs searches are on.
+// Sets CPUs aside for searches.
 #ifndef ATHANOR_SERVER_BASE_SEARCH_CPUS_H_
 #define ATHANOR_SERVER_BASE_SEARCH_CPUS_H_
 
@@ -9,9 +9,9 @@
 
 namespace athanor {
 
-// Takes the first `cores` of the CPUs that this process may use out of its reach, from this thread
-// and those that begin in it, and returns them. 0: none are set aside, and all are returned.
-// INVALID_ARGUMENT unless one is left to requests.
+// Removes the first `cores` of the CPUs that this process may use from the affinity mask of this
+// thread and of those it starts later, and returns them. If `cores` is 0, sets none aside and
+// returns all. Returns INVALID_ARGUMENT unless at least one CPU is left for requests.
 absl::StatusOr<std::vector<int>> SetSearchCpusAside(int64_t cores);
 
 }  // namespace athanor

@@ -15,7 +15,7 @@ namespace {
 
 using std::chrono::milliseconds;
 
-// Longer than anyone waits; what is far above is a slip of the unit.
+// Longer than anyone waits: a value above it is probably a mistaken unit.
 constexpr milliseconds kMostTime = std::chrono::hours(720);
 constexpr int64_t kMostCandidates = 1'000'000;
 
@@ -26,7 +26,7 @@ absl::Status Wrong(absl::string_view text, absl::string_view why) {
       "such as 200c (up to 1000000c), or fast or exhaust, alone or with a limit as in exhaust:5m"));
 }
 
-// Why `limit` is none; empty if it is one, which `budget` then has.
+// Parses `limit` into `budget`. Returns why it is not a limit, or an empty string.
 std::string ReadLimit(absl::string_view limit, SearchBudget* budget) {
   if (absl::StartsWith(limit, "-")) return absl::StrCat(limit, " is negative");
   absl::string_view digits = limit;

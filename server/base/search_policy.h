@@ -1,10 +1,9 @@
-// What a search for faster plans may do: how long, how thoroughly, with which rules, and what
-// becomes of what it finds.
+// The policy of a search for faster plans: its budget, its rules, and the use of its results.
 //
 //   SearchBudget budget = ParseSearchBudget("exhaust:5m").value();
 //   SearchPolicy policy = ServerPolicy(options);
 //
-// A budget is written in one way everywhere (flag, upload, StartCompile, SDK, command line):
+// A budget has one syntax everywhere (flag, upload, StartCompile, SDK, command line):
 //
 //   0            the baseline only
 //   30s          a time, up to 720h; ms, s, m and h: by the clock on the wall (search_time.h)
@@ -38,28 +37,29 @@ struct SearchBudget {
   bool operator==(const SearchBudget&) const = default;
 };
 
-// INVALID_ARGUMENT says what would be right.
+// Returns INVALID_ARGUMENT, saying what is allowed, if `text` is not a budget.
 absl::StatusOr<SearchBudget> ParseSearchBudget(absl::string_view text);
-// As ParseSearchBudget reads it.
+// Returns the text that ParseSearchBudget parses to `budget`.
 std::string ToText(const SearchBudget& budget);
 
 struct SearchPolicy {
   SearchBudget budget;
   uint64_t seed = 1;
-  std::set<std::string> disabled_rules;  // rules or families
+  std::set<std::string> disabled_rules;  // names of rules or of rule families
   bool approximate = false;
   v1::SearchOptions::Use use = v1::SearchOptions::SERVE;
-  // Nobody asked for this search: none where an equal one has come to its end. Not in ToProto.
+  // Nobody asked for this search: it is skipped if an equal one has already finished. Not in
+  // ToProto.
   bool automatic = false;
 
   v1::SearchOptions ToProto() const;
 };
 
-// Names of rules, separated by commas, as they are stored and as the flag has them.
-// INVALID_ARGUMENT names one that is empty or has other characters than a-z, 0-9 and _.
+// Parses names of rules, separated by commas, as the store and the flag have them. Returns
+// INVALID_ARGUMENT naming one that is empty or has other characters than a-z, 0-9 and _.
 absl::StatusOr<std::set<std::string>> ParseRuleNames(absl::string_view text);
 
-// Of a server's flags, which ValidateOptions has found right.
+// Returns the policy of a server's flags. REQUIRES: ValidateOptions accepted `options`.
 SearchPolicy ServerPolicy(const ServerOptions& options);
 
 }  // namespace athanor

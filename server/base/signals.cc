@@ -52,7 +52,7 @@ sigset_t Awaited() {
   return set;
 }
 
-// The next of them; a row of kNone stands for those that the table does not name.
+// Waits for the next signal. Returns a kNone row for one that the table does not name.
 const SignalRow& Next() {
   static constexpr SignalRow kOther = {0, "a real-time signal", SignalUse::kNone};
   const sigset_t set = Awaited();

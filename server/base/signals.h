@@ -1,12 +1,12 @@
-// What each signal does to athanord: one table. A signal that is not in it does what it does by
-// default, which is nothing, or the end of a process that is broken or is to be killed.
+// The table of what each signal does to athanord. A signal missing from the table keeps its default
+// action: it is ignored, or ends a process that is broken or being killed.
 //
 //   TakeSignals();                                  // before any thread begins
 //   const SignalRow& row = AwaitDrain([&] { ... });  // until a signal asks for the end
 //   EndAtOnceOnAnother();                           // while the server drains
 //
-// Those of kError are ignored, the others blocked and waited for, so that no call is interrupted. A
-// process that this one starts inherits both: TunerProcess gives its children the defaults.
+// kError signals are ignored; the others are blocked and waited for, so that no call is
+// interrupted. Child processes inherit both; TunerProcess resets its children to the defaults.
 #ifndef ATHANOR_SERVER_BASE_SIGNALS_H_
 #define ATHANOR_SERVER_BASE_SIGNALS_H_
 
@@ -20,11 +20,11 @@
 namespace athanor {
 
 enum class SignalUse : uint8_t {
-  kEnd,     // drains; another one ends the process at once
+  kEnd,     // drains; a second one ends the process at once
   kDrain,   // drains
-  kReload,  // certificate and log file are read and opened again
-  kError,   // the call that caused it fails; nothing else
-  kNone,    // is logged
+  kReload,  // reloads the certificates and reopens the log file
+  kError,   // the call that caused it fails; nothing else happens
+  kNone,    // only logged
 };
 
 struct SignalRow {
@@ -33,17 +33,18 @@ struct SignalRow {
   SignalUse use;
 };
 
-// Without the real-time signals, which are all kNone.
+// Leaves out the real-time signals, which are all kNone.
 absl::Span<const SignalRow> SignalTable();
-// For --help.
+// Returns the table as text for --help.
 std::string SignalHelp();
 
-// Of the calling thread and those it starts.
+// Ignores and blocks the table's signals for the calling thread and those it starts.
 void TakeSignals();
-// Waits for a signal that drains, and returns it; `reload` is called for each that reloads.
+// Waits for a signal that drains and returns it. Calls `reload` for each kReload signal before
+// that.
 // REQUIRES: TakeSignals was called by this thread or one that started it
 const SignalRow& AwaitDrain(const std::function<void()>& reload);
-// From here on a thread of its own waits: a signal of kEnd ends the process with 1.
+// Starts a thread that ends the process with status 1 at the next kEnd signal.
 void EndAtOnceOnAnother();
 
 }  // namespace athanor

@@ -24,7 +24,8 @@ Timer::Id Timer::At(Clock::time_point when, absl::AnyInvocable<void()> work) {
 }
 
 bool Timer::Cancel(Id id) {
-  absl::AnyInvocable<void()> work;  // outlives the lock: its captures may be anything
+  // Destroyed after the lock is released: its captures may be anything.
+  absl::AnyInvocable<void()> work;
   MutexLock lock(mu_);
   auto it = when_.find(id);
   if (it == when_.end()) return false;

@@ -1,4 +1,4 @@
-// Functions called at a time, unless cancelled before; one thread for all of them.
+// Calls functions at given times on one thread, unless cancelled before.
 //
 //   Timer::Id id = timer.At(deadline, [=] { ... });
 //   if (timer.Cancel(id)) { /* it will not run */ }
@@ -25,10 +25,10 @@ class Timer {
   using Id = uint64_t;  // never 0
 
   Timer();
-  ~Timer();  // what has not run yet never runs
+  ~Timer();  // functions not yet run never run
 
   Id At(Clock::time_point when, absl::AnyInvocable<void()> work);
-  // False: it has run, is running or was cancelled.
+  // Returns false if the function has run, is running or was cancelled.
   bool Cancel(Id id);
 
  private:

@@ -12,7 +12,7 @@ namespace {
 
 using std::chrono::milliseconds;
 
-// Keeps the timer at work until it is let go, however long this thread takes meanwhile.
+// Keeps the timer's thread busy until let go, however long this thread takes meanwhile.
 class Held {
  public:
   explicit Held(Timer& timer) {

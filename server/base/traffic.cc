@@ -16,7 +16,8 @@ namespace athanor {
 namespace {
 
 constexpr size_t kPage = 4096;
-// Requests that run are counted in the lower bits, those started above: no server runs a million.
+// The lower bits count running requests, the upper ones started requests: no server runs a million
+// requests at once.
 constexpr int kRunningBits = 20;
 constexpr uint64_t kOneRunning = 1;
 constexpr uint64_t kOneStarted = uint64_t{1} << kRunningBits;
@@ -45,7 +46,7 @@ absl::StatusOr<std::unique_ptr<Traffic>> Traffic::Create() {
     return failed("mapping it");
   }
   std::unique_ptr<Traffic> traffic(new Traffic(fd, new (data) std::atomic<uint64_t>(0)));
-  // From now on nobody maps it for writing: a kernel that runs wild in a child cannot reach it.
+  // From here on nobody can map the page for writing: a stray kernel in a child cannot reach it.
   if (fcntl(fd, F_ADD_SEALS, F_SEAL_FUTURE_WRITE | F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL) !=
       0) {
     return failed("sealing it");
@@ -58,7 +59,7 @@ Traffic::~Traffic() {
   close(fd_);
 }
 
-// Nothing is published through the counts, so no order beyond their own is needed.
+// The counts publish no other data, so relaxed order is enough.
 Traffic::Request::Request(Traffic* traffic) : traffic_(traffic) {
   if (traffic_ != nullptr) {
     traffic_->word_->fetch_add(kOneStarted + kOneRunning, std::memory_order_relaxed);

@@ -1,15 +1,15 @@
-// The requests that plans are being run for, in a page of memory that the child processes see too:
-// measuring waits for gaps between them (server/tuner/measure/pacer.h).
+// Counts the requests that plans are running for, in a page of memory shared with the child
+// processes. Measuring waits for gaps between requests (server/tuner/measure/pacer.h).
 //
 //   std::unique_ptr<Traffic> traffic = Traffic::Create().value();
 //   { Traffic::Request running(traffic.get()); ... }            // in the server
 //   TrafficReader reader = TrafficReader::Open(fd).value();     // in a child, of traffic->fd()
 //   TrafficState before = reader.Read();
 //
-// Both counts are one atomic word, so that a read of it is never torn: equal words with nothing
-// running mean that no request ran in between. The two additions of a request cost 5 ns, and 7
-// where another thread does nothing but the same; a call costs tens of microseconds, so counters by
-// thread were not worth their registry. Children can read the page, and never write it.
+// Both counts share one atomic word, so a read is never torn: two equal words with nothing running
+// mean that no request ran in between. A request's two additions cost 5 ns, or 7 ns if another
+// thread keeps doing the same. A call takes tens of microseconds, so per-thread counters would not
+// pay for their registry. Children can read the page but not write it.
 #ifndef ATHANOR_SERVER_BASE_TRAFFIC_H_
 #define ATHANOR_SERVER_BASE_TRAFFIC_H_
 
@@ -28,16 +28,16 @@ struct TrafficState {
   bool operator==(const TrafficState&) const = default;
 };
 
-// Thread-safe. Outlives the requests counted in it; those that children mapped stay theirs.
+// Thread-safe. Must outlive the requests counted in it; a child's mapping outlives it.
 class Traffic {
  public:
-  // UNAVAILABLE: no descriptor or no memory left.
+  // Returns UNAVAILABLE if there is no descriptor or no memory left.
   static absl::StatusOr<std::unique_ptr<Traffic>> Create();
   ~Traffic();
   Traffic(const Traffic&) = delete;
   Traffic& operator=(const Traffic&) = delete;
 
-  // A request for as long as this lives; `traffic` may be null, and then nothing is counted.
+  // Counts a request for as long as it lives; counts nothing if `traffic` is null.
   class Request {
    public:
     explicit Request(Traffic* traffic);
@@ -50,7 +50,7 @@ class Traffic {
   };
 
   TrafficState Read() const;
-  // To be inherited by children, for TrafficReader::Open; close-on-exec.
+  // The descriptor that children inherit for TrafficReader::Open; close-on-exec.
   int fd() const { return fd_; }
 
  private:
@@ -60,12 +60,13 @@ class Traffic {
   std::atomic<uint64_t>* const word_;
 };
 
-// The page as a child sees it. Thread-safe; processes forked later see it too.
+// A child's read-only view of the page. Thread-safe; inherited by processes forked later.
 class TrafficReader {
  public:
-  // Nothing ever runs.
+  // Reads as if no request ever ran.
   TrafficReader() = default;
-  // Maps the page; the descriptor may be closed then. INVALID_ARGUMENT: it is none of Traffic's.
+  // Maps the page; the descriptor may be closed afterwards. Returns INVALID_ARGUMENT if it is not a
+  // descriptor of Traffic's.
   static absl::StatusOr<TrafficReader> Open(int fd);
   ~TrafficReader();
   TrafficReader(TrafficReader&& other) noexcept;

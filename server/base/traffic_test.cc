@@ -75,7 +75,7 @@ TEST(TrafficTest, SeveralProcessesSeeOnePage) {
     const pid_t pid = fork();
     ASSERT_GE(pid, 0);
     if (pid == 0) {
-      // Begins after the request below does.
+      // Reads only after the request below has begun.
       char go;
       while (read(done[0], &go, 1) < 0) {
       }

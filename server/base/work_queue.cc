@@ -23,7 +23,7 @@ WorkQueue::~WorkQueue() {
 }
 
 void WorkQueue::Submit(absl::AnyInvocable<void()> work, int64_t priority) {
-  // Under the lock: once the work has run, its owner may destroy the queue.
+  // Notifies under the lock: once the work has run, its owner may destroy the queue.
   MutexLock lock(mu_);
   pending_.emplace(priority, std::move(work));
   cv_.NotifyOne();
@@ -38,7 +38,7 @@ void WorkQueue::Loop() {
     pending_.erase(pending_.begin());
     lock.Unlock();
     work();
-    work = nullptr;  // what it captured goes outside the lock
+    work = nullptr;  // destroys the captures outside the lock
     lock.Lock();
   }
 }

@@ -1,9 +1,9 @@
-// A fixed number of threads that run functions by priority, equal ones in the order given.
+// A fixed number of threads that run functions by priority, then in order of submission.
 //
 //   WorkQueue disk("disk", 2);
 //   disk.Submit([=] { ... });
 //
-// Thread-safe. Functions must not throw. Destruction runs what was submitted, then joins.
+// Thread-safe. Functions must not throw. The destructor runs all submitted functions, then joins.
 #ifndef ATHANOR_SERVER_BASE_WORK_QUEUE_H_
 #define ATHANOR_SERVER_BASE_WORK_QUEUE_H_
 

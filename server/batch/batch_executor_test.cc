@@ -1,4 +1,4 @@
-// Requests that share calls of a plan that the runtime's executor runs.
+// Tests requests that share calls of a plan run by the runtime's executor.
 #include <atomic>
 #include <cstdint>
 #include <memory>
@@ -55,7 +55,7 @@ class RowRequest final : public QueuedRequest {
   std::vector<std::string_view> inputs_;
   std::vector<RunOutput> outputs_;
 
- public:  // after the runners have ended
+ public:  // read after the runners have ended
   RowCall call;
   absl::Status answer = absl::UnknownError("none");
   int64_t rows = 0;
@@ -72,7 +72,7 @@ class BatchExecutorTest : public ::testing::Test {
     plan_ = std::move(plan);
   }
 
-  // No two have the same rows.
+  // Creates a request; no two have the same rows.
   std::shared_ptr<RowRequest> New(int64_t rows) {
     return std::make_shared<RowRequest>(plan_, rows, static_cast<float>(seed_++));
   }

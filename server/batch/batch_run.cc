@@ -18,10 +18,10 @@ constexpr int64_t kAlignment = 64;
 
 int64_t Aligned(int64_t bytes) { return (bytes + kAlignment - 1) / kAlignment * kAlignment; }
 
-// An output of a call for several: where it is, and what a request's part of it is.
+// An output of a shared call: its place, and the size of each request's part of it.
 struct SharedOutput {
   bool rows = false;
-  int64_t row_bytes = 0;  // of all of it where it has no rows
+  int64_t row_bytes = 0;  // size of the whole output if it has no rows
   int64_t offset = 0;     // in the staging block
 };
 
@@ -35,9 +35,9 @@ class SharedCall {
 
   int64_t rows() const { return dims_[batching_.dim]; }
   absl::Span<const int64_t> dims() const { return dims_; }
-  // Where each part is to be in a block; returns its bytes. Once.
+  // Assigns each part its offset in a block; returns the bytes of the block. Call it once.
   int64_t Place();
-  // REQUIRES: `block` has so many bytes
+  // REQUIRES: `block` has as many bytes as Place returned
   absl::Status Run(const ServedPlan& plan, RunContext& context, char* block);
 
  private:
@@ -48,7 +48,7 @@ class SharedCall {
   const Batching& batching_;
   std::vector<int64_t> dims_;
   std::vector<std::string_view> inputs_;
-  std::vector<int64_t> input_offsets_;  // -1: that of the first request
+  std::vector<int64_t> input_offsets_;  // -1: the first request's input is used in place
   std::map<int, SharedOutput> outputs_;
 };
 
@@ -67,7 +67,8 @@ int64_t SharedCall::Place() {
       SharedOutput& output = outputs_[wanted.output];
       output.rows = batching_.output_rows[wanted.output];
       const int64_t parts = output.rows ? request->ticket().rows() : 1;
-      if (parts > 0) output.row_bytes = wanted.bytes / parts;  // one without rows does not know
+      // A request without rows tells nothing.
+      if (parts > 0) output.row_bytes = wanted.bytes / parts;
     }
   }
   for (auto& [position, output] : outputs_) {
@@ -113,7 +114,7 @@ absl::Status SharedCall::Run(const ServedPlan& plan, RunContext& context, char* 
     outputs.push_back(
         {position, block + output.offset, output.row_bytes * (output.rows ? rows() : 1)});
   }
-  // Until the last of them has no use for it any more.
+  // Runs until the latest of their deadlines.
   RunLimits limits{.deadline = Clock::time_point::min()};
   for (const auto& request : requests_) {
     limits.deadline = std::max(limits.deadline, request->limits().deadline);
@@ -143,7 +144,7 @@ absl::StatusOr<char*> Staging::Block(int64_t bytes) {
 
 namespace {
 
-// A request on its way through a run, in the end with what is to be its answer.
+// A request being run, and its answer once it has run.
 struct Running {
   std::shared_ptr<QueuedRequest> request;
   std::shared_ptr<const ServedPlan> plan;
@@ -155,17 +156,18 @@ int64_t MicrosecondsSince(Clock::time_point start) {
   return std::chrono::duration_cast<std::chrono::microseconds>(Clock::now() - start).count();
 }
 
-// Has the batch a plan that holds `dims`: its own was chosen for more rows than are left of it.
+// Gives the batch a plan that holds `dims`: its own was chosen for more rows than are left of it.
 void Fit(const QueuedRequest& request, absl::Span<const int64_t> dims, Batch& batch,
          RequestQueue& queue) {
   if (batch.plan->Holds(dims)) return;
-  batch.lease = {};  // who waits for one has none
+  batch.lease = {};  // never hold a context while waiting for another
   batch.plan = request.plan(dims);
   batch.lease = queue.AwaitContext(*batch.plan);
 }
 
-// All of them in one call. False leaves them to run alone; `*failed_us` is what was lost. A call
-// that was stopped at the latest of their deadlines answers them all.
+// Runs all requests in one call. Returns false if they must run alone instead; `*failed_us` is then
+// the time that was lost. If the call was stopped at the latest of their deadlines, its status
+// answers them all.
 bool RunTogether(absl::Span<Running* const> running, Batch& batch, RequestQueue& queue,
                  Staging& staging, int64_t* failed_us) {
   Requests requests;
@@ -216,7 +218,7 @@ void RunAlone(Running& one, Batch& batch, RequestQueue& queue) {
 void RunBatch(Batch batch, RequestQueue& queue, Staging& staging) {
   const std::string model = batch.requests.front()->ticket().model;
   std::vector<Running> all;
-  all.reserve(batch.requests.size());  // pointed to
+  all.reserve(batch.requests.size());  // elements are pointed to, so no reallocation
   std::vector<Running*> running;
   int64_t predicted_us = 0;
   for (size_t i = 0; i < batch.requests.size(); ++i) {
@@ -240,10 +242,10 @@ void RunBatch(Batch batch, RequestQueue& queue, Staging& staging) {
       RunAlone(*one, batch, queue);
     }
   }
-  // One cut short says nothing of how long they take.
+  // An interrupted run does not tell how long such runs take.
   for (const Running* one : running) predicted_us *= one->status.ok() ? 1 : 0;
   const Clock::duration took = Clock::now() - began;
-  batch.lease = {};  // the next may run while these are answered
+  batch.lease = {};  // the next batch may run while these are answered
   queue.Ran(model, predicted_us, took);
   for (const Running& one : all) one.request->End(*one.plan, one.status, one.times);
 }
@@ -254,8 +256,8 @@ Runners::Runners(RequestQueue* queue, ServerLedger* ledger, int threads) : queue
       Staging staging(ledger);
       while (std::optional<Batch> batch = queue_.Next()) {
         RunBatch(*std::move(batch), queue_, staging);
-        // Where all cores compute, a thread that reads or answers a call waits for one run, not
-        // for the system's slice of several.
+        // If all cores compute, threads that read or answer calls then wait for one run, not for
+        // the scheduler's time slice of several runs.
         std::this_thread::yield();
       }
     });

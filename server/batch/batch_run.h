@@ -1,10 +1,10 @@
-// Runs calls for requests: alone as they are; several with their rows copied together, run once,
-// and copied apart.
+// Runs calls for requests. A request alone is run as it is. For several, copies their rows
+// together, runs one call and copies the results apart.
 //
 //   Runners runners(&queue, &ledger, /*threads=*/2);
 //
-// A call for several that fails, for whatever reason, says nothing of which of them is at fault:
-// then each runs alone and gets its own status.
+// If a call for several requests fails, it is unknown which of them caused it. Then each runs alone
+// and gets its own status.
 #ifndef ATHANOR_SERVER_BATCH_BATCH_RUN_H_
 #define ATHANOR_SERVER_BATCH_BATCH_RUN_H_
 
@@ -19,13 +19,14 @@
 
 namespace athanor {
 
-// Where rows of several requests meet: one block that grows to what its thread has needed. Used by
-// one thread.
+// Memory in which rows of several requests are joined: one block that grows to the most its thread
+// has needed. Used by one thread.
 class Staging {
  public:
   explicit Staging(ServerLedger* ledger) : ledger_(*ledger) {}
 
-  // `bytes` at a multiple of 64, valid until the next call. RESOURCE_EXHAUSTED: not to be had.
+  // Returns `bytes` aligned to 64, valid until the next call. Returns RESOURCE_EXHAUSTED if the
+  // ledger or the allocator refuses.
   absl::StatusOr<char*> Block(int64_t bytes);
 
  private:
@@ -35,10 +36,11 @@ class Staging {
   int64_t bytes_ = 0;
 };
 
-// Runs and answers the batch's requests; its context is back before they are answered.
+// Runs and answers the batch's requests. Returns its context before answering them.
 void RunBatch(Batch batch, RequestQueue& queue, Staging& staging);
 
-// Threads that run what is in a queue. Destroyed once what was pushed has been answered.
+// Threads that run the requests of a queue. The destructor returns once all pushed requests have
+// been answered.
 class Runners {
  public:
   Runners(RequestQueue* queue, ServerLedger* ledger, int threads);

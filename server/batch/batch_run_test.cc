@@ -72,7 +72,7 @@ TEST_F(BatchRunTest, NoRowsAtAllAreACallToo) {
   EXPECT_TRUE(a->Await().ok() && b->Await().ok());
 }
 
-// Plans of boxes: up to 4 rows, and more.
+// Plans of two boxes: up to 4 rows, and more.
 class BoxesTest : public BatchRunTest {
  protected:
   std::shared_ptr<TestRequest> Boxed(std::vector<float> x) {
@@ -122,7 +122,7 @@ TEST_F(BoxesTest, ThoseSplitOutAreEachRunByThePlanOfTheirOwnRows) {
   EXPECT_EQ(many->bucket(), "b=5..16");
 }
 
-// Who needs another context than it has, waits for it without one.
+// A request that needs another context gives its own back while it waits.
 TEST_F(BoxesTest, ABusyPlanIsWaitedFor) {
   std::vector<std::shared_ptr<TestRequest>> requests;
   for (int i = 0; i < 200; ++i) {

@@ -10,7 +10,7 @@
 namespace athanor {
 namespace {
 
-// Why it is not worth the proof; else `*most_rows` of a call.
+// Returns why sharing calls is not worth the proof; if it is, sets `*most_rows` of a call.
 std::string WhyNot(const Dim& dim, const BatchWish& wish, const BatchLimits& limits,
                    int64_t* most_rows) {
   if (wish.deterministic) {
@@ -66,7 +66,8 @@ v1::Batching VersionBatching::ToProto() const {
   return message;
 }
 
-// Sizes are 8 bytes each and decide those of the inputs, so equal texts have equal parts.
+// Each size takes 8 bytes, and the sizes determine the lengths of the inputs. So equal texts have
+// equal parts.
 std::string GroupOf(const Batching& batching, absl::Span<const int64_t> dims,
                     absl::Span<const std::string_view> inputs) {
   size_t bytes = 0;

@@ -1,11 +1,11 @@
-// Whether requests of a model version may share a call, and which of them may.
+// Decides whether requests of a model version may share a call, and which of them may.
 //
 //   VersionBatching batching = BatchingOf(graph, {.dim = "b"}, {.max_rows = 32});
 //   batching.shared;   // null: each runs alone, and batching.reason says why
 //   ticket.group = GroupOf(*batching.shared, dims, inputs);
 //
-// That rows may be joined is proved of the version's graph (compiler/ir/rows/row_independence.h),
-// once, when the version is created. Pure.
+// Once per version, when it is created, proves on its graph that rows may be joined
+// (compiler/ir/rows/row_independence.h). Pure.
 #ifndef ATHANOR_SERVER_BATCH_BATCHING_H_
 #define ATHANOR_SERVER_BATCH_BATCHING_H_
 
@@ -22,30 +22,30 @@
 
 namespace athanor {
 
-// How requests of a version share a call: their rows, of one dim, follow each other.
+// How requests of a version share a call: by concatenating their rows along one dim.
 struct Batching {
   int dim = -1;  // position in graph.dims
   int64_t most_rows = 0;
-  // By position: whether it has rows, and they come first, or is the same for all requests.
+  // By position: true if it has rows, as its leading dim; false if it is the same for all requests.
   std::vector<bool> input_rows, output_rows;
 };
 
-// What the server allows.
+// The server's limits.
 struct BatchLimits {
-  int64_t max_rows = 0;                // of a call; 0: what the dim's bounds allow
-  std::chrono::microseconds delay{0};  // that a request waits for company
+  int64_t max_rows = 0;                // rows of a call; 0: as many as the bounds of the dim allow
+  std::chrono::microseconds delay{0};  // longest time that a request waits for others to join
 };
 
-// What a version asks for.
+// A version's request for batching.
 struct BatchWish {
-  std::string dim;  // empty: none
+  std::string dim;  // empty: no batching
   bool deterministic = false;
 };
 
 struct VersionBatching {
   std::shared_ptr<const Batching> shared;  // null: each request runs alone
   std::string dim;
-  std::string reason;  // why not, where a dim was named
+  std::string reason;  // if a dim was named: why requests do not share calls
   std::chrono::microseconds delay{0};
 
   v1::Batching ToProto() const;
@@ -54,12 +54,12 @@ struct VersionBatching {
 // REQUIRES: Verify(graph).ok()
 VersionBatching BatchingOf(const Graph& graph, const BatchWish& wish, const BatchLimits& limits);
 
-// Inputs without rows are compared byte for byte with those of each request that waits: more of
-// them than this is not worth it.
+// Limit on the bytes of inputs without rows. They are compared byte for byte with those of each
+// waiting request; beyond this size that is not worth it.
 inline constexpr int64_t kMostSameBytes = 4096;
 
-// All that must be equal for a request to share a call: sizes of the other dims, and the inputs
-// without rows. Empty: it runs alone, as these are too large.
+// Returns everything that must be equal for requests to share a call: the sizes of the other dims
+// and the inputs without rows. Empty: the request runs alone, since these are too large.
 std::string GroupOf(const Batching& batching, absl::Span<const int64_t> dims,
                     absl::Span<const std::string_view> inputs);
 

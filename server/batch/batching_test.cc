@@ -19,7 +19,7 @@ Graph GraphOf(const std::string& body, const std::string& bounds = "[1, 64]") {
       .value();
 }
 
-// An input and an output with rows, and others without.
+// A graph with an input and an output that have rows, and others that have none.
 Graph Scaled(const std::string& bounds = "[1, 64]") {
   return GraphOf(
       R"(%0 = Input "x" : f32[b, s] %1 = Input "f" : f32[s] %2 = IndexMap(%1) {map=map[b, s]($1)}
@@ -91,7 +91,7 @@ TEST(BatchingTest, OfOneGroupIsWhatDiffersInItsRowsOnly) {
   EXPECT_NE(one, group(1, 3, "xxxxxxxx", "ffffffff"));
   EXPECT_EQ(group(1, 2, "x", std::string(kMostSameBytes + 1, 'f')), "") << "runs alone";
   EXPECT_NE(group(1, 2, "x", std::string(kMostSameBytes, 'f')), "");
-  // With rows alone there is a group too.
+  // Without inputs that lack rows there is a group too.
   const Graph plain = ParseGraph(R"(graph "g" { dim b in [1, 4]
                                     %0 = Input "x" : f32[b] %1 = Exp(%0) output "y" = %1 })")
                           .value();

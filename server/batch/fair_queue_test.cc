@@ -1,4 +1,4 @@
-// Who is refused, and who goes first, where one client asks for more than the server can do.
+// Tests who is refused and who runs first when one client asks for more than the server can do.
 #include <chrono>
 #include <string>
 #include <vector>
@@ -17,10 +17,10 @@ using ::testing::HasSubstr;
 
 constexpr auto kExhausted = absl::StatusCode::kResourceExhausted;
 
-// One runner, by hand: a tick is a run.
+// The tests play one runner: each tick is a run.
 class FairQueueTest : public ::testing::Test {
  protected:
-  // Admits and pushes it; null: it was refused, and `refusal_` says why.
+  // Admits and pushes a request. Returns null if it was refused; `refusal_` says why.
   std::shared_ptr<TestRequest> Offer(RequestQueue& queue, const TestTicket& like) {
     auto request = NewRequest(plan_, {1.f}, like);
     refusal_ = queue.Admit(request->ticket());
@@ -28,13 +28,13 @@ class FairQueueTest : public ::testing::Test {
     queue.Push(request);
     return request;
   }
-  // As many as it takes; how many there were.
+  // Offers requests until one is refused; returns how many were offered before.
   int OfferUntilRefused(RequestQueue& queue, const TestTicket& like) {
     int offered = 0;
     while (offered < 10'000 && Offer(queue, like) != nullptr) ++offered;
     return offered;
   }
-  // The client whose request runs next.
+  // Returns the client whose request runs next.
   static std::string Run(RequestQueue& queue) { return queue.Next()->requests[0]->ticket().client; }
   static int64_t WaitingIn(const RequestQueue& queue) {
     int64_t requests = 0;
@@ -46,11 +46,11 @@ class FairQueueTest : public ::testing::Test {
   std::shared_ptr<const ServedPlan> plan_ = DoublingPlan(100);
 };
 
-// The greedy one always has as many requests in the queue as it is let.
+// The greedy client always has as many requests in the queue as are admitted.
 TEST_F(FairQueueTest, WhoAsksForAFifthIsNeverRefusedBesideWhoAsksForAll) {
   for (const QueueOptions& options :
        {QueueOptions{.max_delay = microseconds(1000), .threads = 1},
-        QueueOptions{.max_delay = microseconds(50), .threads = 1},  // less than a run
+        QueueOptions{.max_delay = microseconds(50), .threads = 1},  // shorter than a run
         QueueOptions{.max_queue = 8, .threads = 1}, QueueOptions{.max_queue = 2, .threads = 1}}) {
     RequestQueue queue(options);
     int refused = 0, waits = 0, longest = 0;
@@ -69,7 +69,7 @@ TEST_F(FairQueueTest, WhoAsksForAFifthIsNeverRefusedBesideWhoAsksForAll) {
 }
 
 TEST_F(FairQueueTest, ABurstIsJudgedAsIfItWereAlone) {
-  const QueueOptions options{.max_delay = microseconds(1), .threads = 1};  // runs are longer
+  const QueueOptions options{.max_delay = microseconds(1), .threads = 1};  // shorter than a run
   RequestQueue alone(options), beside(options);
   const int most = OfferUntilRefused(alone, {.client = "modest"});
   EXPECT_EQ(most, RequestQueue::kMostRuns + 1);
@@ -84,7 +84,7 @@ TEST_F(FairQueueTest, AWaitIsTheClientsOwnQueueAndTheTurnsOfOthers) {
   for (const char* client : {"a", "b"}) {
     for (int i = 0; i < 9; ++i) queue.Push(NewRequest(plan_, {1.f}, {.client = client}));
   }
-  // Of each other client one more than of its own.
+  // Before a request of c come one more of each other client than of its own.
   for (int i = 0; i < 3; ++i) {
     EXPECT_NE(Offer(queue, {.client = "c"}), nullptr) << i << ": " << refusal_;
   }
@@ -93,7 +93,7 @@ TEST_F(FairQueueTest, AWaitIsTheClientsOwnQueueAndTheTurnsOfOthers) {
   EXPECT_EQ(Offer(queue, {.client = "a"}), nullptr) << "which waits for its own";
 }
 
-// What it was served counts against it, even while it has nothing in the queue.
+// Service that a client has had counts against it, even while it has nothing in the queue.
 TEST_F(FairQueueTest, WhoHadMoreWaitsForThoseWhoHadLess) {
   RequestQueue queue({.max_delay = microseconds(1000), .threads = 1});
   queue.Push(NewRequest(plan_, {1.f}, {.client = "had much", .predicted_us = 5000}));
@@ -120,7 +120,7 @@ TEST_F(FairQueueTest, AFullQueueRefusesTheNewestOfWhoHasMost) {
   EXPECT_EQ(greedy[2]->Await().code(), kExhausted);
   ASSERT_NE(Offer(queue, {.client = "fourth"}), nullptr) << refusal_;
   EXPECT_EQ(greedy[1]->Await().code(), kExhausted);
-  // Each has one: nobody has more than a fifth would have.
+  // Each client has one request: none has more than a fifth client would have.
   EXPECT_EQ(Offer(queue, {.client = "fifth"}), nullptr);
   EXPECT_THAT(std::string(refusal_.message()), HasSubstr("4 requests wait already"));
   std::vector<std::string> order;
@@ -139,7 +139,7 @@ TEST_F(FairQueueTest, WhatIsLeastUrgentGivesWayFirst) {
   EXPECT_TRUE(later->Take());
 }
 
-// Its deadline or its cancellation came first: that is its answer.
+// The deadline or cancellation came first and is the answer.
 TEST_F(FairQueueTest, WhatHasBeenAnsweredMakesRoomWithoutARefusal) {
   RequestQueue queue({.max_queue = 2, .threads = 1});
   Offer(queue, {.client = "greedy"});
@@ -150,7 +150,7 @@ TEST_F(FairQueueTest, WhatHasBeenAnsweredMakesRoomWithoutARefusal) {
   EXPECT_EQ(WaitingIn(queue), 2);
 }
 
-// Runs without a queue are runs of their model, too.
+// Runs that bypass the queue are charged to their model too.
 TEST_F(FairQueueTest, RunsAtOnceCountBesideWhatWaits) {
   RequestQueue queue({.threads = 1});
   const TestTicket waits{.model = "m", .client = "waits"}, quick{.model = "n", .client = "quick"};

@@ -19,7 +19,7 @@ std::optional<RefusalPace::Clock::time_point> RefusalPace::Hold(const std::strin
   }
   Clock::time_point& paid = it->second;
   const Clock::time_point begin = std::max(paid, now);
-  // Never further ahead than the longest hold, so that a client is soon as good as new.
+  // Limits the debt to the longest hold, so that a client that stops retrying recovers soon.
   paid = std::min(begin + each, now + kBurst + kLongest);
   const Clock::time_point at = std::min(begin - kBurst, now + kLongest);
   if (at <= now || held_ >= most_held_) return std::nullopt;

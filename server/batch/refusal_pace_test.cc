@@ -17,7 +17,7 @@ constexpr int64_t kMostHeld = 200;
 const Clock::time_point kNow = Clock::time_point(std::chrono::hours(1));
 
 TEST(RefusalPaceTest, AnswersAFewAtOnceAndTheRestAtTheRate) {
-  RefusalPace pace(100, kMostHeld);  // 10 in 100 ms
+  RefusalPace pace(100, kMostHeld);  // 10 refusals per 100 ms
   for (int i = 0; i <= 10; ++i) EXPECT_EQ(pace.Hold("a", kNow), std::nullopt) << i;
   for (int i = 1; i <= 50; ++i) EXPECT_EQ(pace.Hold("a", kNow), kNow + i * milliseconds(10));
   EXPECT_EQ(pace.Hold("a", kNow), kNow + milliseconds(500)) << "held no longer";

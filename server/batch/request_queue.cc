@@ -7,21 +7,22 @@
 namespace athanor {
 namespace {
 
-// How much of what is known of a model's pace a run replaces.
+// Weight of the latest run in a model's pace (moving average).
 constexpr double kNewShare = 0.1;
-// Models that nobody asks for any more are forgotten all at once beyond this.
+// Beyond this many models, all paces are forgotten at once, since most models are not used any
+// more.
 constexpr size_t kMostPaces = 4096;
 constexpr double kLeastRatio = 1e-3, kMostRatio = 1e3;
 constexpr std::chrono::milliseconds kLookAgain{20};
 
-// Of two lanes or lines, whether the first has had more.
+// Reports whether `a` has had more service than `b`; both are lanes or both are lines.
 template <typename Iterator>
 bool Later(const Iterator& a, const Iterator& b) {
   return std::tie(a->second.start, a->first) > std::tie(b->second.start, b->first);
 }
 
-// Lanes or lines, each once, those that have had least first. Only what is asked for is put in
-// order.
+// Iterates over lanes or lines, each once, the least served first. A heap: only those that are
+// asked for get sorted.
 template <typename Map>
 class Turns {
  public:
@@ -43,7 +44,7 @@ class Turns {
   std::vector<Iterator> heap_;
 };
 
-// Puts ends of what is empty into `ends`, without those that no longer matter.
+// Removes empty entries, moves their start times to `ends`, and drops end times that have passed.
 template <typename Map, typename Empty>
 void MoveEnds(Map& of, std::map<std::string, double>& ends, double now, Empty empty) {
   for (auto it = of.begin(); it != of.end();) {
@@ -84,7 +85,7 @@ ContextPool::Lease RequestQueue::TryNow(const Ticket& ticket, const ServedPlan& 
   MutexLock lock(mu_);
   if (held_.contains(ticket.model)) return {};
   ContextPool::Lease lease = plan.contexts->TryAcquire();
-  // Others wait meanwhile: its model has had this run, too.
+  // Other models wait meanwhile: charge this run to its model too.
   if (const auto level = levels_.find(ticket.priority); lease && level != levels_.end()) {
     Level& l = level->second;
     l.ends[ticket.model] = StartOf(l.ends, ticket.model, l.now) + Cost(ticket);
@@ -93,7 +94,7 @@ ContextPool::Lease RequestQueue::TryNow(const Ticket& ticket, const ServedPlan& 
 }
 
 ContextPool::Lease RequestQueue::AwaitContext(const ServedPlan& plan) {
-  changed_.NotifyOne();  // there may be use for one that was given back for this
+  changed_.NotifyOne();  // another runner may use a context that was given back for this
   MutexLock lock(mu_);
   for (;;) {
     if (ContextPool::Lease lease = plan.contexts->TryAcquire()) return lease;
@@ -160,14 +161,15 @@ void RequestQueue::DropEmpty() {
     }
     MoveEnds(level->second.lanes, level->second.ends, level->second.now,
              [](const Lane& lane) { return lane.lines.empty(); });
-    // With nothing of it waiting, who had more and who less is forgotten.
+    // A level without waiting requests forgets how much service each model has had.
     level = level->second.lanes.empty() ? levels_.erase(level) : std::next(level);
   }
 }
 
 void RequestQueue::Remove(const QueuedRequest& request) {
   const Ticket& ticket = request.ticket();
-  std::shared_ptr<QueuedRequest> gone;  // may be the last that holds a model
+  // Released after the lock: it may hold the last reference to a model.
+  std::shared_ptr<QueuedRequest> gone;
   MutexLock lock(mu_);
   const auto level = levels_.find(ticket.priority);
   if (level == levels_.end()) return;
@@ -240,10 +242,10 @@ std::vector<RequestQueue::Place> RequestQueue::CompanyOf(Lane& lane, const Place
   int64_t left = wanted.batching->most_rows - wanted.rows();
   const double pace = PaceOf(wanted.model);
   struct Turn {
-    double start;  // the line's, were those chosen so far charged to it
+    double start;  // the line's start, after charging the requests chosen so far
     const std::string* client;
     Line* line;
-    std::list<Entry>::iterator next;  // what was passed over before it never fits
+    std::list<Entry>::iterator next;  // requests before it never fit
   };
   const auto later = [](const Turn& a, const Turn& b) {
     return std::tie(a.start, *a.client) > std::tie(b.start, *b.client);
@@ -312,7 +314,7 @@ std::optional<Batch> RequestQueue::ChooseFrom(Level& level, Lane& lane, Clock::t
       for (const Place& place : company) TakeEntry(lane, *place.line, place.entry, &taken);
       if (taken.empty()) {
         gone_.plans.push_back(std::move(batch.plan));
-        at = line.entries.begin();  // what it pointed to may be gone
+        at = line.entries.begin();  // `at` may point to an erased entry
         continue;
       }
       level.now = std::max(level.now, lane_start);
@@ -346,7 +348,8 @@ std::optional<Batch> RequestQueue::Next() {
     std::optional<Batch> batch = Choose(Clock::now(), &again);
     std::swap(gone, gone_);
     if (batch) {
-      // Another may run beside it: it was pushed to a runner that this one has overtaken.
+      // Another call may run in parallel: its wake-up may have gone to a runner that this one
+      // overtook.
       if (count_ > 0) changed_.NotifyOne();
       return batch;
     }
@@ -355,13 +358,13 @@ std::optional<Batch> RequestQueue::Next() {
       return std::nullopt;
     }
     if (!gone.empty()) {
-      // Before it waits, for who knows how long: a plan may be the last of its model.
+      // Releases them before waiting, for an unknown time: a plan may be the last of its model.
       lock.Unlock();
       gone = {};
       lock.Lock();
       if (changes_ != seen) continue;
     }
-    // A plan with free contexts may have taken the place of one without.
+    // A plan with free contexts may have replaced one without.
     if (count_ > 0) again = std::min<Clock::time_point>(again, Clock::now() + kLookAgain);
     if (again == Clock::time_point::max()) {
       changed_.Wait(lock);
@@ -378,7 +381,7 @@ void RequestQueue::Ran(const std::string& model, int64_t predicted_us, Clock::du
     MutexLock lock(mu_);
     if (paces_.size() > kMostPaces) paces_.clear();
     Pace& pace = paces_[model];
-    // The prediction itself counts as the first run.
+    // The prediction itself has the weight of one run.
     const double share = std::max(kNewShare, 1.0 / static_cast<double>(++pace.runs + 1));
     pace.ratio += share * (std::clamp(ratio, kLeastRatio, kMostRatio) - pace.ratio);
   }

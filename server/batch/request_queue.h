@@ -1,17 +1,18 @@
-// Requests that wait for a run: bounded per model, by priority, fair between models and between the
-// clients of one, coalesced into one call where their version allows it. Runner threads pull.
+// The queue of requests that wait to be run. It is bounded per model, ordered by priority, fair
+// between models and between the clients of a model, and joins requests into one call where their
+// version allows it. Runner threads pull from it.
 //
-//   if (absl::Status s = queue.Admit(ticket); !s.ok()) return s;   // too many, or too long a wait
-//   queue.Push(request);                                           // a runner's, or its own again
+//   if (absl::Status s = queue.Admit(ticket); !s.ok()) return s;   // full, or too long a wait
+//   queue.Push(request);                                           // shared with the queue
 //   while (std::optional<Batch> batch = queue.Next()) {            // a runner
 //     RunBatch(*std::move(batch), queue, staging);                 // ends with queue.Ran(...)
 //   }
 //
-// Lower priority numbers go first. Among equal ones the model that has had least of the machine
-// goes first, and within it the client that has: start-time fair queueing over predicted
-// microseconds (P. Goyal, H. Vin, H. Cheng, "Start-time Fair Queueing", SIGCOMM 1996). A model none
-// of whose contexts is free is passed over. Refusals follow the same order: a client answers for
-// its own requests, not for those of others that go after them. Thread-safe.
+// Lower priority numbers go first. Among equal ones, the model that has had the least run time goes
+// first, and within it the client that has: start-time fair queueing over predicted microseconds
+// (P. Goyal, H. Vin, H. Cheng, "Start-time Fair Queueing", SIGCOMM 1996). A model without a free
+// context is skipped. Refusals follow the same order: a client's admission depends on the requests
+// that would run before its own, not on those of others that would run after. Thread-safe.
 #ifndef ATHANOR_SERVER_BATCH_REQUEST_QUEUE_H_
 #define ATHANOR_SERVER_BATCH_REQUEST_QUEUE_H_
 
@@ -34,11 +35,12 @@
 namespace athanor {
 
 struct QueueOptions {
-  int64_t max_queue = 256;                   // requests of one model that wait
-  int64_t max_client_percent = 50;           // of it, those of one client where there are others
-  std::chrono::microseconds max_delay{0};    // predicted wait of what is admitted; 0: any
-  std::chrono::microseconds batch_delay{0};  // that a request waits for company
-  int threads = 1;                           // that run what is queued
+  int64_t max_queue = 256;          // most waiting requests of one model
+  int64_t max_client_percent = 50;  // share of it for one client while others wait too
+  // Longest predicted wait of an admitted request; 0: no limit.
+  std::chrono::microseconds max_delay{0};
+  std::chrono::microseconds batch_delay{0};  // longest time that a request waits for others to join
+  int threads = 1;                           // number of runner threads
 };
 
 class RequestQueue {
@@ -51,30 +53,34 @@ class RequestQueue {
   RequestQueue(const RequestQueue&) = delete;
   RequestQueue& operator=(const RequestQueue&) = delete;
 
-  // RESOURCE_EXHAUSTED, with the numbers: the model's queue is full and no client has more of it,
-  // the client has its share of it, or its wait is predicted to be longer than `max_delay`. In a
-  // full queue the newest request of the client that has most is refused for one of who has fewer.
+  // Decides whether a request may wait. Returns RESOURCE_EXHAUSTED, with the numbers, if the
+  // model's queue is full and no client has more requests in it, if the client has its share of it,
+  // or if the predicted wait exceeds `max_delay`. If the queue is full, refuses the newest request
+  // of the client with the most, for a client that has fewer.
   absl::Status Admit(const Ticket& ticket);
-  // A context at once, for a request that need not wait: none of its model does, and one is free.
+  // Returns a context at once if the request need not wait: no request of its model waits, and a
+  // context is free. Otherwise returns an empty lease.
   ContextPool::Lease TryNow(const Ticket& ticket, const ServedPlan& plan);
-  // A context for a runner that has none, of a plan that has at least one: waits for it.
+  // Waits for a context of `plan`, which must have at least one. For a runner that holds none.
   ContextPool::Lease AwaitContext(const ServedPlan& plan);
   void Push(std::shared_ptr<QueuedRequest> request);
-  // For who has taken a request that was pushed: it leaves the queue, if it is there still.
+  // Removes a request that was pushed and then taken by its caller, if it is still queued.
   void Remove(const QueuedRequest& request);
-  // The next call, for a runner; waits for one. None: stopped, and nothing waits any more.
+  // Returns the next call for a runner; waits for one. Returns nullopt once the queue is stopped
+  // and empty.
   std::optional<Batch> Next();
-  // A context of the model is free again. Runs that were predicted to take so long took `took`:
-  // what later predictions are multiplied by. 0 predicted: they say nothing of that.
+  // Reports that a context of the model is free again, and that runs predicted to take
+  // `predicted_us` took `took`: later predictions are scaled by the ratio. If `predicted_us` is 0,
+  // the runs do not change predictions.
   void Ran(const std::string& model, int64_t predicted_us, Clock::duration took);
-  // The model is deleted: what Ran has learnt of it goes.
+  // Drops what Ran has learnt of a deleted model.
   void Forget(const std::string& model);
   void Stop();
 
   struct Waiting {
     std::string model;
     int64_t requests = 0;
-    int64_t predicted_us = 0;  // of their runs
+    int64_t predicted_us = 0;  // predicted time of their runs
   };
   std::vector<Waiting> waiting() const;
 
@@ -82,111 +88,114 @@ class RequestQueue {
   struct Entry {
     std::shared_ptr<QueuedRequest> request;
     Clock::time_point pushed;
-    Clock::time_point due;  // from when on it waits for company no more
-    // Since when a runner would have run it, were it not for that.
+    Clock::time_point due;  // the time after which it no longer waits for others to join
+    // Since when a runner was free to run it while it waited for others to join.
     Clock::time_point held = Clock::time_point::max();
   };
-  // Virtual microseconds at which those that have nothing waiting may go on.
+  // Virtual microseconds at which clients or models without waiting requests may resume.
   using Ends = std::map<std::string, double>;
-  struct Line {  // of one client
+  struct Line {  // requests of one client
     std::list<Entry> entries;
     double start = 0;  // virtual microseconds
     int64_t predicted_us = 0;
   };
-  struct Group {  // of requests that may share a call
+  struct Group {  // requests that may share a call
     int64_t requests = 0, rows = 0;
   };
-  struct Lane {                         // of one model, at one priority
-    std::map<std::string, Line> lines;  // none is empty
+  struct Lane {                         // requests of one model at one priority
+    std::map<std::string, Line> lines;  // by client; none is empty
     Ends ends;                          // of clients
-    double start = 0, now = 0;          // among lanes; within it
+    double start = 0, now = 0;          // virtual time among lanes; virtual time within this lane
     int64_t predicted_us = 0;
-    absl::flat_hash_map<std::string, Group> groups;  // of what waits
+    absl::flat_hash_map<std::string, Group> groups;  // groups of the waiting requests
   };
-  using Taken = std::vector<Entry>;     // out of the queue, by who is to run them
-  struct Level {                        // of one priority
-    std::map<std::string, Lane> lanes;  // none is empty
+  using Taken = std::vector<Entry>;     // removed from the queue by the runner that will run them
+  struct Level {                        // requests of one priority
+    std::map<std::string, Lane> lanes;  // by model; none is empty
     Ends ends;                          // of models
     double now = 0;
   };
   struct Pace {        // of one model
-    double ratio = 1;  // what runs took over what was predicted
+    double ratio = 1;  // actual over predicted run time
     int64_t runs = 0;
   };
-  struct Held {  // of one model, at all priorities
+  struct Held {  // waiting requests of one model, at all priorities
     int64_t requests = 0;
     absl::flat_hash_map<std::string, int64_t> by_client;
   };
 
-  // Microseconds of runs that go before a ticket's, on one thread.
+  // Microseconds of runs before a ticket's own, as if on one thread.
   struct Ahead {
     double all = 0;
-    double apart = 0;  // were there no others' runs between those of its client
+    double apart = 0;  // the same if no other client's runs came between those of its client
   };
   Ahead AheadOf(const Ticket& ticket) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
-  // In the lane of its model and priority.
+  // Returns the part of AheadOf within the lane of the ticket's model and priority.
   Ahead AheadIn(const Lane& lane, const Ticket& ticket) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   absl::Status IsSoon(const Ticket& ticket) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
-  // `*evicted` is what left the queue for it, if anything has.
+  // Sets `*evicted` to the request that was removed to make room, if any.
   absl::Status MakeRoom(const Ticket& ticket, std::shared_ptr<QueuedRequest>* evicted)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
-  // The client's newest of the least urgent, out of the queue. REQUIRES: it has one there.
+  // Removes and returns the client's newest request at its least urgent priority. REQUIRES: the
+  // client has a request in the queue.
   std::shared_ptr<QueuedRequest> EraseNewest(const std::string& model, const std::string& client)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
-  // The next that can run at `now`; else `*again` is lowered to when to look again.
+  // Returns the next call that can run at `now`; otherwise lowers `*again` to when to try again.
   std::optional<Batch> Choose(Clock::time_point now, Clock::time_point* again)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   std::optional<Batch> ChooseFrom(Level& level, Lane& lane, Clock::time_point now,
                                   Clock::time_point* again) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
-  // Until when a request that comes now waits for company.
+  // Returns until when a request that is pushed at `now` waits for others to join.
   Clock::time_point DueOf(const Ticket& ticket, Clock::time_point now) const
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
-  // Whether it waits for company still.
+  // Reports whether the entry still waits for others to join.
   static bool Waits(const Lane& lane, const Entry& entry, Clock::time_point now);
-  // Of a call that the ticket's request is in, were it taken now: at most.
+  // Upper bound on the rows of the ticket's call if it were taken now.
   static int64_t RowsOf(const Lane& lane, const Ticket& ticket);
-  // The plan of a call of so many rows, with a context. False: none is free.
+  // Puts the plan of a call of `rows` rows, with a context, into `batch`. Returns false if no
+  // context is free.
   bool ChoosePlan(const QueuedRequest& request, int64_t rows, Batch* batch)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   struct Place {
     Line* line;
     std::list<Entry>::iterator entry;
   };
-  // Those that share a call with the first, which comes first: of its group, as many rows as fit,
-  // clients in turn.
+  // Returns the requests that share a call with `first`, `first` included at the front: requests of
+  // its group, as many rows as fit, least-served clients first.
   std::vector<Place> CompanyOf(Lane& lane, const Place& first) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   static void Fill(const Taken& taken, Clock::time_point now, Batch* batch);
-  // Out of the queue into `taken`. False: it has been answered.
+  // Moves an entry from the queue to `taken`. Returns false if the request has been answered
+  // already.
   bool TakeEntry(Lane& lane, Line& line, std::list<Entry>::iterator entry, Taken* taken)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
-  // A run to its client and its model.
+  // Charges a run to its client and its model.
   void Charge(Lane& lane, Line& line, const Ticket& ticket) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   void Erase(Lane& lane, Line& line, std::list<Entry>::iterator entry)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
-  // What is left empty goes, and leaves behind where it may go on.
+  // Removes empty lines, lanes and levels, and remembers in Ends where they may resume.
   void DropEmpty() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
-  // Where one that comes back may start.
+  // Returns the start for a client or model that comes back.
   static double StartOf(const Ends& ends, const std::string& name, double now);
-  // Microseconds of its run, and of what waits in a lane.
+  // Return the predicted microseconds of a run, and of all waiting requests in a lane.
   double Cost(const Ticket& ticket) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   double Work(const std::string& model, const Lane& lane) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   double PaceOf(const std::string& model) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
 
   const QueueOptions options_;
   mutable Mutex mu_;
-  CondVar changed_, freed_;  // `freed_`: a context, for who waits for nothing else
+  CondVar changed_, freed_;  // `freed_`: a context, for runners that wait in AwaitContext
   std::map<int64_t, Level> levels_ ABSL_GUARDED_BY(mu_);  // by priority; none is empty
   absl::flat_hash_map<std::string, Held> held_ ABSL_GUARDED_BY(mu_);
   absl::flat_hash_map<std::string, Pace> paces_ ABSL_GUARDED_BY(mu_);
-  // What Choose let go of, whose memory is given back without the lock.
+  // Objects that Choose dropped; they are destroyed without the lock.
   struct Gone {
     std::vector<std::shared_ptr<QueuedRequest>> requests;
     std::vector<std::shared_ptr<const ServedPlan>> plans;
     bool empty() const { return requests.empty() && plans.empty(); }
   };
   Gone gone_ ABSL_GUARDED_BY(mu_);
-  std::atomic<int64_t> count_{0};    // that wait, for a look without the lock
-  std::atomic<int64_t> changes_{0};  // requests that came, runs that ended
+  std::atomic<int64_t> count_{0};    // number of waiting requests, to be read without the lock
+  std::atomic<int64_t> changes_{0};  // number of pushed requests and finished runs
   bool stopped_ ABSL_GUARDED_BY(mu_) = false;
 };
 

@@ -1,4 +1,4 @@
-// Who may wait, and who makes room.
+// Decides which requests may wait, and which make room for others.
 #include <algorithm>
 #include <iterator>
 #include <tuple>
@@ -44,7 +44,7 @@ absl::Status RequestQueue::MakeRoom(const Ticket& ticket, std::shared_ptr<Queued
       all.by_client.begin(), all.by_client.end(), [](const auto& a, const auto& b) {
         return std::tie(a.second, a.first) < std::tie(b.second, b.first);
       });
-  // Not for who would then have as many.
+  // Evicts nothing for a client that would then have as many.
   if (most->second <= own + 1) {
     return absl::ResourceExhaustedError(
         absl::StrCat(ticket.model, ": ", all.requests,
@@ -66,7 +66,7 @@ RequestQueue::Ahead RequestQueue::AheadIn(const Lane& lane, const Ticket& ticket
     if (client == ticket.client) continue;
     const double work = static_cast<double>(line.predicted_us) * pace;
     const double turn = Cost(line.entries.front().request->ticket());
-    // Until where the other's runs go first, by virtual time.
+    // Returns the other client's work that goes before virtual time `start`.
     const auto until = [&](double start) {
       return line.start > start ? 0 : std::min(work, start - line.start + turn);
     };
@@ -76,7 +76,8 @@ RequestQueue::Ahead RequestQueue::AheadIn(const Lane& lane, const Ticket& ticket
   return ahead;
 }
 
-// Of another model of the same priority no more runs before the ticket than of its own model.
+// Fair queueing: before the ticket, another model of the same priority runs at most as much work as
+// the ticket's own model.
 RequestQueue::Ahead RequestQueue::AheadOf(const Ticket& ticket) const {
   Ahead ahead;
   for (const auto& [priority, level] : levels_) {
@@ -103,7 +104,8 @@ absl::Status RequestQueue::IsSoon(const Ticket& ticket) const {
   const double wait = ahead.all / options_.threads, apart = ahead.apart / options_.threads;
   const double most = static_cast<double>(options_.max_delay.count());
   const double runs = kMostRuns * Cost(ticket);
-  // Turns of others make a burst's wait longer, and its client's queue no longer than alone.
+  // A burst waits longer because others run in between, but not more of its own client's work is
+  // queued than if it were alone.
   if (wait <= most || apart <= runs) return absl::OkStatus();
   return absl::ResourceExhaustedError(absl::StrFormat(
       "%s: the wait would be %.1f ms, more than the %.1f ms allowed (--max_queue_delay, or four "

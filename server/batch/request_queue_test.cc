@@ -17,7 +17,7 @@ using ::testing::SizeIs;
 
 class RequestQueueTest : public ::testing::Test {
  protected:
-  // What the requests of the next call were made of: the first element of each.
+  // Returns the first element of x of each request in the next call.
   std::vector<float> Next() {
     std::vector<float> firsts;
     std::optional<Batch> batch = queue_.Next();
@@ -47,7 +47,7 @@ TEST_F(RequestQueueTest, ModelsShareTheMachineByWhatTheyTakeNotByHowManyTheyAre)
   for (int i = 10; i < 12; ++i) Push(static_cast<float>(i), {.model = "long", .predicted_us = 400});
   std::vector<float> order;
   for (int i = 0; i < 10; ++i) order.push_back(Next()[0]);
-  // After a long one its model waits until the other has had as much.
+  // After a long run its model waits until the other has had as much run time.
   EXPECT_THAT(order, ElementsAre(10, 0, 1, 2, 3, 11, 4, 5, 6, 7));
 }
 
@@ -81,13 +81,13 @@ TEST_F(RequestQueueTest, ACallIsOfThePlanOfAllItsRowsOrWaitsForIt) {
   std::optional<Batch> two = queue_.Next();
   EXPECT_EQ(two->plan, large);
   EXPECT_THAT(two->requests, SizeIs(2));
-  // The third alone is another box's, whose plan is free.
+  // The third request alone fits the other box, whose plan is free.
   std::optional<Batch> one = queue_.Next();
   EXPECT_EQ(one->plan, small);
   EXPECT_THAT(one->requests, SizeIs(1));
 }
 
-// Not as many rows as there are: what was counted first is another box's.
+// Counts only the rows that fit together: the plan chosen for all of them is another box's.
 TEST_F(RequestQueueTest, RowsThatDoNotFitDoNotCount) {
   const auto small = DoublingPlan(1, 0, 5), large = DoublingPlan(1, 6, 8);
   const TestTicket like{.group = "g", .most_rows = 8};
@@ -141,11 +141,11 @@ TEST_F(RequestQueueTest, TooLongAWaitIsRefusedAndWhatGoesFirstDoesNotWait) {
   EXPECT_EQ(wait.code(), absl::StatusCode::kResourceExhausted);
   EXPECT_THAT(std::string(wait.message()), HasSubstr("would be 1.5 ms, more than the 1.0 ms"));
   EXPECT_TRUE(queue_.Admit(NewRequest(plan_, {1.f}, {.priority = 1})->ticket()).ok());
-  // Another model of the same priority has its turn soon, however much waits here.
+  // Another model of the same priority runs soon, however much waits here.
   EXPECT_TRUE(queue_.Admit(NewRequest(plan_, {1.f}, {.model = "n"})->ticket()).ok());
   EXPECT_FALSE(
       queue_.Admit(NewRequest(plan_, {1.f}, {.model = "n", .priority = 101})->ticket()).ok());
-  // Runs that say nothing of how long they take change nothing; others do.
+  // Runs with prediction 0 do not change predictions; others do.
   queue_.Ran("m", 0, microseconds(1));
   EXPECT_FALSE(queue_.Admit(another->ticket()).ok());
   for (int i = 0; i < 4; ++i) queue_.Ran("m", 1000, microseconds(100));
@@ -157,7 +157,7 @@ TEST_F(RequestQueueTest, TooLongAWaitIsRefusedAndWhatGoesFirstDoesNotWait) {
 TEST_F(RequestQueueTest, ThoseOfOneGroupShareACallAsFarAsTheyFit) {
   const TestTicket like{.group = "7", .most_rows = 4};
   queue_.Push(NewRequest(plan_, {1, 1}, like));
-  queue_.Push(NewRequest(plan_, {2, 2, 2}, like));  // would be five rows
+  queue_.Push(NewRequest(plan_, {2, 2, 2}, like));  // would make five rows
   queue_.Push(NewRequest(plan_, {3}, like));
   queue_.Push(NewRequest(plan_, {4}, {.group = "8", .most_rows = 4}));
   queue_.Push(NewRequest(plan_, {5}, like));
@@ -183,14 +183,14 @@ TEST_F(RequestQueueTest, ARequestWaitsForCompanyUntilItIsDueOrTheCallIsFull) {
   EXPECT_THAT(soon.Next()->requests, SizeIs(1));
 }
 
-// Company comes or not, a request leaves in time for its deadline.
+// A request leaves in time for its deadline, whether others join or not.
 TEST_F(RequestQueueTest, ADeadlineIsNotWaitedOut) {
   RequestQueue queue({.batch_delay = std::chrono::hours(1), .threads = 1});
   const auto now = RequestQueue::Clock::now();
   const TestTicket soon{.group = "7", .deadline = now + std::chrono::milliseconds(20)};
   queue.Push(NewRequest(plan_, {1}, soon));
   EXPECT_THAT(queue.Next()->requests, SizeIs(1));
-  // One whose run takes all the time left does not wait at all.
+  // A request whose run needs all the time left does not wait at all.
   const TestTicket tight{
       .group = "7", .predicted_us = 3'600'000'000, .deadline = now + std::chrono::seconds(3600)};
   queue.Push(NewRequest(plan_, {2}, tight));
@@ -228,7 +228,7 @@ TEST_F(RequestQueueTest, WhoWaitsForCompanyHoldsUpNobodyBehindIt) {
     ASSERT_THAT(batch->requests, SizeIs(1));
     EXPECT_EQ(static_cast<TestRequest&>(*batch->requests[0]).x()[0], first);
   }
-  queue.Stop();  // who waits still, waits no more
+  queue.Stop();  // waiting requests stop waiting for others to join
   EXPECT_THAT(queue.Next()->requests, SizeIs(1));
   EXPECT_FALSE(queue.Next().has_value());
 }
@@ -294,7 +294,7 @@ TEST_F(RequestQueueTest, AModelWithoutAFreeContextIsPassedOver) {
   later.join();
 }
 
-// What it looked at for a call may be the last that holds a model.
+// A plan that the runner examined for a call may hold the last reference to a model.
 TEST_F(RequestQueueTest, ARunnerThatWaitsHoldsNothing) {
   std::shared_ptr<const ServedPlan> plan = DoublingPlan(1);
   const std::weak_ptr<const ServedPlan> held = plan;

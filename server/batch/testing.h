@@ -1,5 +1,5 @@
-// Requests and a plan for tests of the queue: y[b] = 2 * x[b] in f32, an error where x is negative,
-// DEADLINE_EXCEEDED where it is infinite.
+// Requests and a plan for tests of the queue: y[b] = 2 * x[b] in f32. The run returns an error if
+// an x is negative, DEADLINE_EXCEEDED if one is infinite.
 #ifndef ATHANOR_SERVER_BATCH_TESTING_H_
 #define ATHANOR_SERVER_BATCH_TESTING_H_
 
@@ -57,10 +57,10 @@ class DoublingRunner final : public PlanRunner {
 
  private:
   mutable Mutex mu_;
-  std::vector<int64_t> rows_ ABSL_GUARDED_BY(mu_);  // of each call
+  std::vector<int64_t> rows_ ABSL_GUARDED_BY(mu_);  // rows of each call
 };
 
-// With a box it is of so many rows.
+// With `max` > 0 the plan holds only min..max rows.
 inline std::shared_ptr<const ServedPlan> DoublingPlan(int64_t contexts, int64_t min = 0,
                                                       int64_t max = 0) {
   auto plan = std::make_shared<ServedPlan>();
@@ -102,10 +102,10 @@ class TestRequest final : public QueuedRequest {
     ended_.NotifyAll();
   }
 
-  // Another plan for each size of a call; before it is pushed.
+  // Sets a plan by the size of a call. Call it before the request is pushed.
   using PlanOf = std::function<std::shared_ptr<const ServedPlan>(absl::Span<const int64_t>)>;
   void SetPlanOf(PlanOf plan_of) { plan_of_ = std::move(plan_of); }
-  // Of the plan that ran it.
+  // Returns the bucket of the plan that ran it.
   std::string bucket() const {
     MutexLock lock(mu_);
     return bucket_;

@@ -19,7 +19,7 @@ namespace athanor {
 namespace {
 
 constexpr int kInflateNice = 10;
-// Refusals that are held take so much of --max_pending at most.
+// Held refusals may take at most one part in this many of --max_pending.
 constexpr int64_t kShareOfPending = 4;
 
 int64_t MemoryLimit(const ServerOptions& options) {
@@ -27,7 +27,7 @@ int64_t MemoryLimit(const ServerOptions& options) {
 }
 
 UploadLimits LimitsOfUploads(const ServerOptions& options) {
-  // Times beyond would overflow the clock.
+  // Longer times would overflow the clock.
   constexpr int64_t kLongest = int64_t{10} * 365 * 24 * 3'600'000;
   return {.most = options.max_uploads,
           .peer_percent = options.max_peer_percent,
@@ -71,7 +71,7 @@ absl::StatusOr<std::unique_ptr<ServerCore>> ServerCore::Create(
   if (!lock.ok()) return lock.status();
   ServerOptions resolved = options;
   if (resolved.threads == 0) {
-    // Not the machine's: some may be set aside (search_cpus.h).
+    // Not the machine's count: some CPUs may be set aside (search_cpus.h).
     resolved.threads = std::max<int64_t>(1, UsableCpus().size());
   }
   std::unique_ptr<ServerCore> core(new ServerCore(resolved, std::move(backends), *std::move(lock)));
@@ -92,7 +92,7 @@ absl::StatusOr<std::unique_ptr<ServerCore>> ServerCore::Create(
   core->import_queue_ = std::make_unique<WorkQueue>("import", 2);
   core->cache_queue_ = std::make_unique<WorkQueue>("cache", 1);
   core->inflate_queue_ = std::make_unique<WorkQueue>("inflate", 1);
-  // Its one thread gives way to those that answer: what is inflated may come to nothing.
+  // Its one thread yields to threads that answer: inflated messages may be refused in the end.
   core->inflate_queue_->Submit([] { setpriority(PRIO_PROCESS, 0, kInflateNice); });
   core->keeper_ =
       std::make_unique<PlanKeeper>(core->backends_->cache(), core->options_.state_dir, disk);
@@ -116,15 +116,15 @@ absl::StatusOr<std::unique_ptr<ServerCore>> ServerCore::Create(
 void ServerCore::RestoreVersions() {
   const auto begin = std::chrono::steady_clock::now();
   if (const auto machine = backends_->known_machine()) keeper_->SetMachine(*machine);
-  // What serves comes first: its callers are the ones who wait.
+  // Restores serving versions first: callers are waiting for them.
   std::vector<std::shared_ptr<ModelVersion>> serving, old;
   std::vector<std::shared_ptr<ModelVersion>> versions_of_all = registry_->List("");
   keeper_->TakePins(versions_of_all);
-  std::set<std::string> have;  // names with a version that serves, or is to serve
+  std::set<std::string> have;  // names with a version that serves or will serve
   for (const auto& version : versions_of_all) {
     if (registry_->Serves(*version)) have.insert(version->name());
   }
-  for (auto& version : versions_of_all) {  // a name's newest first
+  for (auto& version : versions_of_all) {  // the newest version of each name first
     if (version->state() == v1::Model::FAILED) continue;
     const bool first = registry_->Serves(*version) || have.insert(version->name()).second;
     (first ? serving : old).push_back(std::move(version));
@@ -159,7 +159,7 @@ CallSlot::CallSlot(ServerCore& core, absl::string_view peer, CallKind kind)
 CallSlot::~CallSlot() {
   if (in_share_) core_.stream_shares_.Drop(host_);
   core_.connection_calls().End(port_);
-  counter().fetch_sub(1);  // last: a server that ends waits for none of its calls beyond this
+  counter().fetch_sub(1);  // last: after this, a server that ends does not wait for this call
 }
 
 absl::Status CallSlot::status() const {

@@ -1,6 +1,6 @@
-// What every RPC works on: the server's parts and how many calls it has taken.
+// The parts of the server that all RPCs use, and the counts of running calls.
 //
-//   CallSlot slot(core, context->peer());       // for the time of a call
+//   CallSlot slot(core, context->peer());       // held during a call
 //   if (absl::Status s = slot.status(); !s.ok()) ...   // draining, or too many
 //
 // Parts are destroyed in reverse order: compile workers before the registry they publish to.
@@ -38,8 +38,8 @@ namespace athanor {
 
 class ServerCore {
  public:
-  // Opens the state directory and restores what served (restore/restore.h); every other stored
-  // version has a compile job. `disk` outlives the core; null means the machine's.
+  // Opens the state directory and restores the plans that served (restore/restore.h); every other
+  // stored version gets a compile job. `disk` must outlive the core; null means the machine's disk.
   static absl::StatusOr<std::unique_ptr<ServerCore>> Create(
       const ServerOptions& options, std::shared_ptr<CompileBackends> backends,
       Disk* disk = nullptr);
@@ -53,29 +53,29 @@ class ServerCore {
   CompileWorkers& workers() { return *workers_; }
   CompileBackends& backends() { return *backends_; }
   Timer& timer() { return timer_; }
-  // One that holds nothing where plans are not kept.
+  // An empty cache if plans are not kept.
   Cache& cache() { return no_cache_ != nullptr ? *no_cache_ : *backends_->cache(); }
   PlanKeeper& keeper() { return *keeper_; }
   const CacheKeys& cache_keys() const { return cache_keys_; }
   WorkQueue& disk_queue() { return *disk_queue_; }  // calls that write or wait for the disk
-  // Commits of ONNX models: what they import and hash takes seconds, and no other call waits for
+  // Commits of ONNX models: importing and hashing takes seconds, and no other call should wait for
   // it.
   WorkQueue& import_queue() { return *import_queue_; }
-  // Calls that look at the whole cache: they may take long, and no upload waits for them.
+  // Calls that read the whole cache: they may take long, and no upload should wait for them.
   WorkQueue& cache_queue() { return *cache_queue_; }
-  // Messages that inflate to much: other calls do not wait for that on gRPC's threads.
+  // Messages that inflate to a large size: other calls on gRPC's threads should not wait for that.
   WorkQueue& inflate_queue() { return *inflate_queue_; }
-  RequestQueue& requests() { return *requests_; }  // that wait for a run
-  RefusalPace& refusals() { return refusals_; }    // of requests that may not
+  RequestQueue& requests() { return *requests_; }  // requests that wait to be run
+  RefusalPace& refusals() { return refusals_; }    // pace of answers to refused requests
 
   bool draining() const { return draining_.load(std::memory_order_acquire); }
-  // New calls are refused from here on.
+  // Makes the server refuse new calls.
   void StartDraining() { draining_.store(true, std::memory_order_release); }
   int64_t active_calls() const { return calls_.load() + streams_.load(); }
   int64_t uploads() const { return upload_places_.taken(); }
   UploadPlaces& upload_places() { return upload_places_; }  // imports count too
   ConnectionCalls& connection_calls() { return connection_calls_; }
-  RateLimit& upload_rate() { return upload_rate_; }  // of uploads and imports, in bytes
+  RateLimit& upload_rate() { return upload_rate_; }  // of uploads and imports together, in bytes
 
  private:
   friend class CallSlot;
@@ -85,12 +85,12 @@ class ServerCore {
 
   const ServerOptions options_;
   const std::shared_ptr<CompileBackends> backends_;
-  const std::unique_ptr<Cache> no_cache_;  // where the backends have none
+  const std::unique_ptr<Cache> no_cache_;  // set if the backends have no cache
   DirectoryLock lock_;
   Disk machine_disk_;
   CacheKeys cache_keys_;
   Metrics metrics_;
-  MemoryReturn memory_return_;  // told by the ledger
+  MemoryReturn memory_return_;  // the ledger reports to it
   ServerLedger ledger_;
   std::atomic<bool> draining_{false};
   std::atomic<int64_t> calls_{0};
@@ -113,20 +113,21 @@ class ServerCore {
   std::unique_ptr<WorkQueue> inflate_queue_;
 };
 
-// Streams live as long as who watches: they may not keep requests out.
+// Streams last as long as their watchers stay, so they have a limit of their own and do not
+// displace requests.
 enum class CallKind : uint8_t { kCall, kStream };
 
-// One call being answered.
+// Counts one call while it is being answered.
 class CallSlot {
  public:
-  // `peer` as gRPC has it; without one, of no connection.
+  // `peer` as gRPC writes it; empty: the call belongs to no connection.
   explicit CallSlot(ServerCore& core, absl::string_view peer = "", CallKind kind = CallKind::kCall);
   ~CallSlot();
   CallSlot(const CallSlot&) = delete;
   CallSlot& operator=(const CallSlot&) = delete;
 
-  // UNAVAILABLE while draining, RESOURCE_EXHAUSTED above --max_pending or, of streams,
-  // --max_streams and the peer's share of them. Counts what it refuses: to be asked once.
+  // Returns UNAVAILABLE while draining, RESOURCE_EXHAUSTED above --max_pending or, for streams,
+  // above --max_streams or the peer's share of it. Counts refusals: call it once.
   absl::Status status() const;
 
  private:
@@ -137,7 +138,7 @@ class CallSlot {
   ServerCore& core_;
   const CallKind kind_;
   const int port_;
-  const std::string host_;  // of streams
+  const std::string host_;  // of a stream
   const bool in_share_;
   const int64_t count_;
 };

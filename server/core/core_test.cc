@@ -1,5 +1,5 @@
-// The server without gRPC, so that ThreadSanitizer sees every lock: uploads, compile jobs, lookups,
-// runs and deletions from several threads at once.
+// Tests the server without gRPC, so that ThreadSanitizer sees every lock: uploads, compile jobs,
+// lookups, runs and deletions from several threads at once.
 #include <atomic>
 #include <limits>
 #include <optional>
@@ -17,7 +17,7 @@ namespace {
 
 using ::testing::HasSubstr;
 
-// 20 MB of weights; small models that go cause no trim.
+// 20 MB of weights are returned; deleting a small model causes no trim.
 TEST_F(CoreTest, MemoryOfADeletedModelIsReturned) {
   std::shared_ptr<ModelVersion> small = Store("small", ScaleModel({2}));
   std::shared_ptr<ModelVersion> large =
@@ -26,7 +26,7 @@ TEST_F(CoreTest, MemoryOfADeletedModelIsReturned) {
   EXPECT_EQ(core_->memory_return().trims(), 0);
   ASSERT_TRUE(core_->registry().Delete("large", "").ok());
   large.reset();
-  // A test that waits for ever has failed.
+  // If this never ends, the test fails by its time limit.
   while (core_->memory_return().trims() == 0) std::this_thread::yield();
 }
 
@@ -91,8 +91,8 @@ TEST_F(CoreTest, EverythingAtOnce) {
   for (std::thread& thread : threads) thread.join();
 }
 
-// Calls with other sets of taps than there may be plans for, beside calls without, while jobs are
-// cancelled, started again, and at last the model goes.
+// Calls with more sets of taps than there may be tap plans, next to calls without taps, while jobs
+// are cancelled and started again, and finally the model is deleted.
 TEST_F(CoreTest, TapsOfManyThreads) {
   std::shared_ptr<ModelVersion> version = Store("m", ChainModel({3}));
   ASSERT_TRUE(core_->workers().Start(version).ok());
@@ -119,7 +119,7 @@ TEST_F(CoreTest, TapsOfManyThreads) {
       const std::vector<std::vector<NodeId>> sets = {{0}, {1}, {2}, {3}, {0, 1}, {2, 3}};
       for (int i = t; !stop; ++i) {
         const absl::Status s = tap(sets[i % sets.size()]);
-        // All places taken, cancelled, or deleted at the end.
+        // All tap plans are in use, the job was cancelled, or the model was deleted.
         ASSERT_TRUE(s.ok() || absl::IsResourceExhausted(s) || absl::IsFailedPrecondition(s) ||
                     (stop && absl::IsNotFound(s)))
             << s;
@@ -166,8 +166,8 @@ TEST_F(CoreTest, TwoUploadsOfTheSameTensorAtOnce) {
   }
 }
 
-// What is known of a parameter's contents is found when they are stored, is part of what is
-// compiled, and goes with the version that has them.
+// Magnitudes of parameters are found when they are stored, are part of the compiled graph, and are
+// deleted with the version.
 TEST_F(CoreTest, AVersionKnowsTheMagnitudesOfItsParameters) {
   const auto magnitude = [](const ModelVersion& version) {
     return MagnitudeOf(version.graph().node(version.graph().ParameterIds()[0]));
@@ -183,8 +183,8 @@ TEST_F(CoreTest, AVersionKnowsTheMagnitudesOfItsParameters) {
   EXPECT_NE(small->graph_hash(), infinite->graph_hash());
   const std::vector<std::string> hashes = {small->graph_hash(), large->graph_hash(),
                                            infinite->graph_hash()};
-  // After a restart they are known without a look at the contents, and found again where the file
-  // does not say them.
+  // After a restart they are known without reading the contents; if the database lost them, they
+  // are found again.
   for (const bool forget : {false, true}) {
     if (forget) {
       ASSERT_TRUE(core_->registry().db().Execute("DELETE FROM tensor_magnitudes").ok());
@@ -201,7 +201,7 @@ TEST_F(CoreTest, AVersionKnowsTheMagnitudesOfItsParameters) {
   EXPECT_EQ(core_->registry().db().ReadMagnitudes()->size(), 1u);
 }
 
-// A tensor that an upload relies on stays while its last model is deleted.
+// A tensor that an upload refers to stays even if its last model is deleted.
 TEST_F(CoreTest, AnUploadPinsTheTensorsItReliesOn) {
   const TestModel model = ScaleModel({4});
   Store("first", model);

@@ -115,7 +115,7 @@ Connection::Wants Connection::Receive() {
                             ? SSL_read(tls_.get(), buffer.data(), static_cast<int>(most))
                             : recv(fd_, buffer.data(), most, 0);
     if (got > 0) {
-      // The end may have begun in what was there.
+      // The end marker may have begun in the bytes before.
       const size_t from = request_.size() - std::min(request_.size(), kHeaderEnd.size() - 1);
       request_.append(buffer.data(), static_cast<size_t>(got));
       if (!absl::StrContains(absl::string_view(request_).substr(from), kHeaderEnd)) continue;
@@ -149,7 +149,8 @@ Connection::Wants Connection::Send() {
   return BeginLinger();
 }
 
-// A connection closed with bytes unread is reset, and the answer lost on the way.
+// If a connection is closed with bytes unread, it is reset and the answer is lost on the way. So
+// stop sending, then read until the client closes.
 Connection::Wants Connection::BeginLinger() {
   std::string().swap(answer_);
   ERR_clear_error();

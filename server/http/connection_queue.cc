@@ -45,7 +45,7 @@ bool ConnectionQueue::Push(std::unique_ptr<Connection>& connection) {
   {
     MutexLock lock(mu_);
     if (ready_.size() >= limits_.most_waiting) return false;
-    // That thread waits for no client.
+    // The wait is short: the thread that empties `came_` never blocks on a client.
     while (came_.size() >= limits_.most_waiting) taken_in_.Wait(lock);
     came_.push_back({std::move(connection), Wants::kRead});
   }

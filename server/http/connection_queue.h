@@ -1,15 +1,14 @@
-// The threads that go on with connections, and the thread that waits for clients meanwhile: a
-// connection has a thread only while there is something to be done at once, so that clients who say
-// nothing, or do not read, hold none. There are so many connections and no more, because each holds
-// a descriptor that the rest of the server may need.
+// Threads that serve connections, and one thread that waits for clients. A connection occupies a
+// thread only while there is work to do at once, so clients that send nothing or do not read occupy
+// none. The number of connections is limited, because each holds a descriptor that the rest of the
+// server may need.
 //
 //   ConnectionQueue queue(limits, eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK), [](Connection& whole) {
-//     ... makes the answer to a request that is whole ...
+//     ... makes the answer to a complete request ...
 //   });
 //   if (!queue.Push(connection)) ... refuse ...
 //
-// Requests that are whole when it is destroyed are answered still, as far as that needs no wait.
-// Thread-safe.
+// The destructor still answers complete requests, as far as that needs no waiting. Thread-safe.
 #ifndef ATHANOR_SERVER_HTTP_CONNECTION_QUEUE_H_
 #define ATHANOR_SERVER_HTTP_CONNECTION_QUEUE_H_
 
@@ -28,13 +27,14 @@ class ConnectionQueue {
  public:
   using Answer = std::function<void(Connection& whole)>;
 
-  // `limits` outlive it. Closes `wake_fd`, a non-blocking eventfd of its own.
+  // `limits` must outlive it. Takes ownership of `wake_fd`, a non-blocking eventfd used by nobody
+  // else.
   ConnectionQueue(const HttpLimits& limits, int wake_fd, Answer answer);
   ~ConnectionQueue();
   ConnectionQueue(const ConnectionQueue&) = delete;
   ConnectionQueue& operator=(const ConnectionQueue&) = delete;
 
-  // False: too many wait for a thread; `connection` stays the caller's.
+  // Returns false, and leaves `connection` to the caller, if too many wait for a thread.
   bool Push(std::unique_ptr<Connection>& connection);
 
  private:
@@ -43,12 +43,13 @@ class ConnectionQueue {
     Connection::Wants wants;
   };
 
-  // The thread that waits for clients, and alone has `waiting`.
+  // Runs on the thread that waits for clients; only that thread uses `waiting`.
   void Await();
-  // False: it ends.
+  // Moves new connections to `waiting`. Returns false when the thread must end.
   bool TakeIn(std::vector<Waiting>* waiting);
   void CloseBeyondLimits(std::vector<Waiting>* waiting) const;
-  // Those that are ready, or told that their time is up; the others whose time is up are closed.
+  // Waits, then removes and returns the connections that are ready or have something to send on
+  // expiry; closes other expired ones.
   std::vector<std::unique_ptr<Connection>> TakeReady(std::vector<Waiting>* waiting) const;
   void Wake() const;
 
@@ -63,7 +64,7 @@ class ConnectionQueue {
   CondVar taken_in_;
   bool stopping_ ABSL_GUARDED_BY(mu_) = false;
   std::deque<std::unique_ptr<Connection>> ready_ ABSL_GUARDED_BY(mu_);
-  std::vector<Waiting> came_ ABSL_GUARDED_BY(mu_);  // for the thread that waits
+  std::vector<Waiting> came_ ABSL_GUARDED_BY(mu_);  // for the thread that waits for clients
   std::vector<std::thread> threads_;
 };
 

@@ -24,7 +24,7 @@ bool IsAddress(int family, const std::string& text) {
   return inet_pton(family, text.c_str(), address.data()) == 1;
 }
 
-// Case does not matter, nor the dot that ends a full name.
+// Ignores case and the dot that ends a full name.
 std::string Folded(absl::string_view name) {
   return absl::AsciiStrToLower(absl::StripSuffix(name, "."));
 }
@@ -36,7 +36,8 @@ std::string OwnName() {
 
 bool IsNameByte(char c) { return absl::ascii_isalnum(c) || c == '-' || c == '.' || c == '_'; }
 
-// "name", "name:port", "[::1]:port" without the port, folded; nothing where it is none of them.
+// Returns the host of "name", "name:port" or "[::1]:port" without the port, folded; nullopt if the
+// header is none of these.
 std::optional<std::string> HostOf(absl::string_view header) {
   const size_t bracket = header.rfind(']'), colon = header.rfind(':');
   const bool ported =

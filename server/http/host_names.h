@@ -1,13 +1,13 @@
-// By which names a server may be asked for. A page of another site can have its own name lead to
-// this machine once the browser trusts it (DNS rebinding), and would read what this server tells;
-// but the browser then says that name in the request.
+// Checks the Host names by which clients may address the server. A page of another site can make
+// its own name resolve to this machine once the browser trusts it (DNS rebinding) and would read
+// the server's pages. But the browser then sends that other name in the request.
 //
 //   HostNames hosts("127.0.0.1:8080", {"box.example"});
 //   if (auto refused = hosts.Check({"evil.example:8080"}, /*needed=*/true)) ... refused->status ...
 //
-// Known are: the host of the address it listens at, localhost and names below it, this machine's
-// name, any numeric address (no name leads there), and those it is given. Ports do not matter, for
-// they are forwarded. Immutable.
+// Accepts the host of the listening address, localhost and names under it, this machine's name, any
+// numeric address (no name is involved), and the given names. Ignores ports, because they may be
+// forwarded. Immutable.
 #ifndef ATHANOR_SERVER_HTTP_HOST_NAMES_H_
 #define ATHANOR_SERVER_HTTP_HOST_NAMES_H_
 
@@ -29,14 +29,14 @@ class HostNames {
     int status;
     std::string text;
   };
-  // Of a request's Host headers, of which there is one: 400 where there is another number of them
-  // or it is no host, 421 where it is another one. Without `needed` there may be none.
+  // Checks a request's Host headers. Refuses with 400 if there is more than one, none although
+  // `needed`, or it is not a host; with 421 if it is an unknown host.
   std::optional<Refused> Check(absl::Span<const std::string> headers, bool needed) const;
 
  private:
   bool Knows(absl::string_view host) const;
 
-  absl::flat_hash_set<std::string> names_;  // in lower case
+  absl::flat_hash_set<std::string> names_;  // lower case
 };
 
 }  // namespace athanor

@@ -11,7 +11,7 @@
 namespace athanor {
 namespace {
 
-// The status that refuses, or 0.
+// Returns the status of the refusal, 0 if accepted.
 int StatusOf(const HostNames& hosts, const std::string& header) {
   const auto refused = hosts.Check({header}, /*needed=*/true);
   return refused ? refused->status : 0;
@@ -28,7 +28,7 @@ TEST(HostNamesTest, NamesOfThisServer) {
         std::string("[fe80::1]"), std::string(own)}) {
     EXPECT_EQ(StatusOf(hosts, name), 0) << name;
     EXPECT_EQ(StatusOf(hosts, name + ":8080"), 0) << name;
-    EXPECT_EQ(StatusOf(hosts, name + ":1"), 0) << name;  // forwarded
+    EXPECT_EQ(StatusOf(hosts, name + ":1"), 0) << name;  // a forwarded port
     EXPECT_EQ(StatusOf(hosts, name + ":"), 0) << name;
   }
 }

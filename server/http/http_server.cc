@@ -17,7 +17,8 @@
 
 namespace athanor {
 
-// Derived, because what parses and answers over a stream of one's own is protected.
+// Derived from httplib::Server, because its function that answers over a custom stream is
+// protected.
 class HttpServer::Impl final : private httplib::Server {
  public:
   Impl(const HttpOptions& options, HostNames hosts, std::vector<HttpPage> pages,
@@ -33,7 +34,7 @@ class HttpServer::Impl final : private httplib::Server {
       Answer(request, &response);
       return HandlerResponse::Handled;
     });
-    // cpp-httplib says to HEAD alone that there are byte ranges.
+    // cpp-httplib announces byte ranges, for HEAD only.
     set_post_routing_handler([](const httplib::Request&, httplib::Response& response) {
       response.headers.erase("Accept-Ranges");
     });
@@ -109,7 +110,7 @@ class HttpServer::Impl final : private httplib::Server {
   const std::shared_ptr<TlsCertificate> tls_;
   const std::unique_ptr<Listener> listener_;
   const int stop_fd_;
-  const int wake_fd_;  // closed by the queue
+  const int wake_fd_;  // owned by queue_
   std::thread thread_;
 };
 

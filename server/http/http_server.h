@@ -1,17 +1,17 @@
-// The server's HTTP side: a few pages to be read, made anew for each who asks.
+// The server's HTTP side: a few read-only pages, made anew for each request.
 //
 //   HttpOptions options{.listen = "127.0.0.1:8080"};
 //   auto http = HttpServer::Start(options, {{"/metrics", "text/plain", [] { return text; }}});
 //   (*http)->port();
 //
-// GET and HEAD of the pages; other paths are 404, other methods 405, other hosts 421. cpp-httplib
-// parses and answers; every connection is one request with a limit of time and size (connection.h).
-// It comes to one of a few threads of the server's own when its request is whole, and leaves it for
-// as long as the answer is not read (connection_queue.h): whoever is slow, silent or floods it
-// disturbs neither calls nor others who ask. Rejected: keep-alive, because idle connections would
-// take the places of others; compression and byte ranges, because they let a request of a few bytes
-// cost much. Stopped by the destructor, which waits for nobody. Thread-safe; pages are made on its
-// threads.
+// Serves GET and HEAD of the pages; other paths are 404, other methods 405, other hosts 421.
+// cpp-httplib parses and answers; every connection carries one request with a limit of time and
+// size (connection.h). A connection occupies one of a few threads only when its request is complete
+// and until its answer must wait for the client (connection_queue.h): slow, silent or flooding
+// clients disturb neither calls nor other clients. Rejected: keep-alive, because idle connections
+// would take the places of others; compression and byte ranges, because they let a request of a few
+// bytes cost much. The destructor stops it and waits for no client. Thread-safe; pages are made on
+// its threads.
 #ifndef ATHANOR_SERVER_HTTP_HTTP_SERVER_H_
 #define ATHANOR_SERVER_HTTP_HTTP_SERVER_H_
 
@@ -35,16 +35,16 @@ struct HttpPage {
 };
 
 struct HttpOptions {
-  std::string listen;                   // "host:port", "[::1]:port"; port 0 is any free one
-  std::shared_ptr<TlsCertificate> tls;  // null: without
-  std::vector<std::string> hosts;       // names of this server's that host_names.h does not know
+  std::string listen;                   // "host:port", "[::1]:port"; port 0 is any free port
+  std::shared_ptr<TlsCertificate> tls;  // null: no TLS
+  std::vector<std::string> hosts;       // further names of this server (host_names.h)
   HttpLimits limits;
 };
 
 class HttpServer {
  public:
-  // INVALID_ARGUMENT: the address is none. FAILED_PRECONDITION: it cannot listen there. Both name
-  // the flag.
+  // Returns INVALID_ARGUMENT if the address is malformed, FAILED_PRECONDITION if listening there
+  // fails. Both name the flag.
   static absl::StatusOr<std::unique_ptr<HttpServer>> Start(const HttpOptions& options,
                                                            std::vector<HttpPage> pages);
   ~HttpServer();

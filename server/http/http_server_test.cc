@@ -22,14 +22,14 @@
 namespace athanor {
 namespace {
 
-constexpr size_t kHuge = size_t{16} << 20;  // more than the sockets' buffers take
+constexpr size_t kHuge = size_t{16} << 20;  // more than the sockets' buffers hold
 
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 using ::testing::Not;
 using ::testing::StartsWith;
 
-// A connection that says exactly what a test wants said.
+// A raw connection that sends exactly the bytes of a test.
 class Wire {
  public:
   explicit Wire(int port) : fd_(socket(AF_INET, SOCK_STREAM, 0)) {
@@ -44,7 +44,7 @@ class Wire {
   Wire& operator=(const Wire&) = delete;
 
   int fd() const { return fd_; }
-  // False once the other side has had enough.
+  // Returns false once the server has closed the connection.
   bool Say(const std::string& bytes) {
     size_t sent = 0;
     while (sent < bytes.size()) {
@@ -54,12 +54,12 @@ class Wire {
     }
     return true;
   }
-  // Until nothing that is said arrives any more; nothing is read.
+  // Sends bytes until the server has closed; reads nothing.
   void AwaitClosed() {
     while (Say("x")) std::this_thread::sleep_for(std::chrono::milliseconds(1));
   }
   void EndSaying() { shutdown(fd_, SHUT_WR); }
-  // All that comes until the other side closes.
+  // Returns everything that arrives until the server closes.
   std::string Hear() {
     std::string heard;
     char buffer[4096];
@@ -86,7 +86,7 @@ class HttpServerTest : public testing::Test {
     return {{"/", "text/html", [] { return std::string("<p>page</p>"); }, {{"X-Own", "yes"}}},
             {"/numbers", "text/plain", [this] { return absl::StrCat("n ", ++asked_, "\n"); }},
             {"/large", "text/plain", [] { return std::string(4 << 20, 'x'); }},
-            // More than sockets hold by themselves.
+            // More than the sockets' buffers hold.
             {"/huge", "text/plain", [] { return std::string(kHuge, 'x'); }}};
   }
 
@@ -148,7 +148,7 @@ TEST_F(HttpServerTest, OtherMethodsAre405WhateverTheySend) {
     EXPECT_THAT(answer, StartsWith("HTTP/1.1 405 ")) << method;
     EXPECT_THAT(answer, HasSubstr("Allow: GET, HEAD\r\n")) << method;
   }
-  // A body is not waited for, of whatever size it claims to be.
+  // The server does not wait for a body, whatever its announced size.
   EXPECT_THAT(Exchange("POST /numbers HTTP/1.1\r\nHost: a\r\nContent-Length: 99999999999\r\n\r\n"),
               StartsWith("HTTP/1.1 405 "));
   EXPECT_EQ(asked_, 0);
@@ -162,7 +162,7 @@ TEST_F(HttpServerTest, WhatIsNoRequestIs400) {
         std::string(64, '\0') + "\r\n\r\n", std::string("\x16\x03\x01\x02\n\r\n\r\n")}) {
     EXPECT_THAT(Exchange(wrong), StartsWith("HTTP/1.1 400 ")) << wrong;
   }
-  // Cut off: nothing is owed.
+  // Requests that are cut off need no answer.
   for (const char* part : {"", "G", "GET / HT", "GET / HTTP/1.1\r\nHost:"}) {
     Wire wire(server_->port());
     wire.Say(part);
@@ -181,14 +181,14 @@ TEST_F(HttpServerTest, RequestsThatAreTooLargeAreRefused) {
   EXPECT_THAT(Get("/numbers", many), StartsWith("HTTP/1.1 431 "));
   EXPECT_THAT(Get("/numbers", "H: " + std::string(1 << 20, 'v') + "\r\n"),
               StartsWith("HTTP/1.1 431 "));
-  // No line ever ends.
+  // The line never ends.
   EXPECT_THAT(Exchange(std::string(1 << 20, 'G')), StartsWith("HTTP/1.1 431 "));
   EXPECT_EQ(asked_, 0);
 }
 
 TEST_F(HttpServerTest, FewBytesDoNotCostMuch) {
   Start();
-  // Byte ranges would send the page once per range, compression would cost its time.
+  // Byte ranges would send the page once per range; compression would cost time.
   std::string ranges = "Range: bytes=0-";
   for (int i = 0; i < 1'000; ++i) absl::StrAppend(&ranges, ",0-");
   const std::string answer = Get("/large", ranges + "\r\nAccept-Encoding: gzip, br\r\n");
@@ -203,7 +203,7 @@ TEST_F(HttpServerTest, WhoIsTooSlowIsTold) {
   options.limits.read = std::chrono::milliseconds(200);
   Start(options);
   Wire slow(server_->port());
-  // Each byte would start a limit per byte anew.
+  // Each byte would restart a limit that is per byte.
   const std::string request = "GET /numbers HTTP/1.1\r\nHost: " + std::string(10'000, 'a');
   size_t said = 0;
   while (said < request.size() && slow.Say(request.substr(said, 1))) {
@@ -214,7 +214,7 @@ TEST_F(HttpServerTest, WhoIsTooSlowIsTold) {
   EXPECT_EQ(asked_, 0);
   Wire silent(server_->port());
   EXPECT_THAT(silent.Hear(), IsEmpty());
-  // Each time again, because this thread may be too slow itself.
+  // Tries again, because this thread may be too slow itself.
   std::string answer;
   while (answer.empty()) {
     Wire half(server_->port());
@@ -225,8 +225,7 @@ TEST_F(HttpServerTest, WhoIsTooSlowIsTold) {
   while (!absl::StrContains(answer, "200 OK")) answer = Get("/numbers");
 }
 
-// Clients who say nothing, or half of what they have to say: as many as there are threads, and
-// more.
+// Clients that send nothing, or half a request: as many as there are threads, and more.
 TEST_F(HttpServerTest, WhoSaysNothingHoldsNoThread) {
   HttpOptions options;
   options.limits.read = std::chrono::hours(1);
@@ -239,7 +238,7 @@ TEST_F(HttpServerTest, WhoSaysNothingHoldsNoThread) {
     silent.back()->Say(said);
   }
   EXPECT_THAT(Get("/numbers"), HasSubstr("\r\n\r\nn 1\n"));
-  // They are still listened to.
+  // The server still reads from them.
   silent[1]->Say("ET /numbers HTTP/1.1\r\nHost: a\r\n\r\n");
   EXPECT_THAT(silent[1]->Hear(), HasSubstr("\r\n\r\nn 2\n"));
   silent[2]->Say("\r\n");
@@ -258,10 +257,10 @@ TEST_F(HttpServerTest, WhoDoesNotReadHoldsNoThread) {
   for (int i = 0; i < 3; ++i) {
     deaf.push_back(std::make_unique<Wire>(server_->port()));
     deaf.back()->Say("GET /huge HTTP/1.1\r\nHost: a\r\n\r\n");
-    // Its answer is made: the one thread makes them in turn.
+    // Proves that its answer is made: the one thread makes answers in order.
     EXPECT_THAT(Get("/numbers"), HasSubstr(absl::StrCat("\r\n\r\nn ", i + 1, "\n")));
   }
-  // Too many answers are held: the oldest is given up, the others are sent to their end.
+  // Too many answers are held: the oldest is dropped, the others are sent completely.
   deaf[0]->AwaitClosed();
   for (int i : {1, 2}) EXPECT_GT(deaf[i]->Hear().size(), kHuge);
 }
@@ -284,11 +283,11 @@ TEST_F(HttpServerTest, OfAFloodTheOldestAreClosed) {
   constexpr int kSilent = 50;
   std::vector<std::unique_ptr<Wire>> silent;
   for (int i = 0; i < kSilent; ++i) silent.push_back(std::make_unique<Wire>(server_->port()));
-  // In the order they came, and told so.
+  // The oldest are closed first, with an answer.
   for (int i = 0; i < kSilent - 4; ++i) {
     EXPECT_THAT(silent[i]->Hear(), StartsWith("HTTP/1.1 503 ")) << i;
   }
-  // The last ones are here still, and so is the server.
+  // The last ones are still connected, and the server still answers.
   EXPECT_THAT(Get("/numbers"), HasSubstr("200 OK"));
   silent.back()->Say("GET /numbers HTTP/1.1\r\nHost: a\r\n\r\n");
   EXPECT_THAT(silent.back()->Hear(), HasSubstr("200 OK"));
@@ -324,7 +323,7 @@ TEST_F(HttpServerTest, AddressesThatCannotBeListenedOnAreNamed) {
   }
 }
 
-// What a client under TLS is answered; `cert` is whom it trusts.
+// Returns the answer to a TLS client that trusts `cert`.
 std::string AskUnderTls(int port, const std::string& path, const std::string& cert) {
   SSL_CTX* context = SSL_CTX_new(TLS_client_method());
   BIO* bio = BIO_new_mem_buf(cert.data(), static_cast<int>(cert.size()));
@@ -360,21 +359,21 @@ TEST_F(HttpServerTest, UnderTls) {
   options.limits.read = std::chrono::hours(1);
   options.limits.threads = 1;
   Start(options);
-  // In plain, there is no answer that could be read.
+  // A plain client gets no readable answer.
   EXPECT_THAT(Get("/numbers"), Not(HasSubstr("200 OK")));
-  Wire silent(server_->port());  // says nothing, and holds no thread
+  Wire silent(server_->port());  // sends nothing, and occupies no thread
   const std::string answer = AskUnderTls(server_->port(), "/large", before.cert);
   EXPECT_THAT(answer.substr(0, 20), StartsWith("HTTP/1.1 200 OK\r\n"));
   EXPECT_GT(answer.size(), size_t{4} << 20);
   EXPECT_EQ(AskUnderTls(server_->port(), "/", after.cert), "");
-  // Another certificate, of those who come from here on.
+  // New connections get the reloaded certificate.
   after.WriteTo(cert_file, key_file);
   ASSERT_TRUE(options.tls->Reload().ok());
   EXPECT_THAT(AskUnderTls(server_->port(), "/", after.cert), StartsWith("HTTP/1.1 200 OK\r\n"));
   EXPECT_EQ(AskUnderTls(server_->port(), "/", before.cert), "");
 }
 
-// A page of another site whose name was made to lead here says that name.
+// A page of another site whose name resolves to this server sends that name.
 TEST_F(HttpServerTest, OtherHostsAreMisdirected) {
   Start();
   const auto get = [&](const std::string& lines, const std::string& version = "1.1") {

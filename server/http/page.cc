@@ -53,12 +53,12 @@ std::string BytesText(double value) {
   return absl::StrFormat("%.1f %s", value, kUnits[unit]);
 }
 
-// "compile_job" from "COMPILE_JOB", with spaces.
+// Returns the name in lower case with spaces: "compile job" for "COMPILE_JOB".
 std::string Words(absl::string_view name) {
   return absl::StrReplaceAll(absl::AsciiStrToLower(name), {{"_", " "}});
 }
 
-// Draws one page. Fields name where their number is in the status, so that the script finds it.
+// Draws one page. Fields carry the path of their number in the status, so that the script finds it.
 class Page {
  public:
   explicit Page(const Json& status) : status_(status) {}
@@ -257,8 +257,8 @@ class Page {
     return cell;
   }
 
-  // The boxes by their ranges: the plan of each, or why the full range's serves it. Beyond a few
-  // they are folded away.
+  // Lists the boxes by their ranges: the plan of each, or why the full range's plan serves it. A
+  // long list is collapsed.
   std::string BucketList(const std::string& m) const {
     const Json& buckets = At(m + "buckets");
     if (buckets.empty()) return "";

@@ -141,7 +141,7 @@ TEST(PageTest, NothingFromUsersIsMarkup) {
   EXPECT_THAT(page, HasSubstr("&lt;script&gt;alert(&#39;1&#39;)&lt;/script&gt;&quot;&gt;"));
   EXPECT_THAT(page, Not(HasSubstr("<img")));
   EXPECT_THAT(page, Not(HasSubstr("alert('1')")));
-  // Its own script, once.
+  // The page has exactly one script, its own.
   const size_t first = page.find("<script");
   EXPECT_EQ(page.find("<script", first + 1), std::string::npos);
 }

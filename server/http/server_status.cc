@@ -45,7 +45,7 @@ Json Requests(const MetricCells& cells) {
   return {{"ok", ok}, {"failed", failed}, {"all", ok + failed}};
 }
 
-// Of a version that named a dim to join requests by.
+// Returns the batching of a version that named a dim to join requests by, null for others.
 Json Sharing(const VersionBatching& batching, const MetricCells& cells) {
   if (batching.dim.empty()) return nullptr;
   const HistogramCounts rows = cells.histogram(Metric::kBatchRows);
@@ -86,7 +86,7 @@ Json Job(const v1::CompileJob& job) {
           {"search", Search(job)}};
 }
 
-// "b=1..64 s=1..128"
+// Returns "b=1..64 s=1..128".
 template <typename Dims>
 std::string DimsText(const Dims& dims) {
   std::string text;
@@ -96,7 +96,7 @@ std::string DimsText(const Dims& dims) {
   return text;
 }
 
-// The boxes beside the full range.
+// Returns the boxes other than the full range.
 Json Buckets(const v1::Model& model) {
   Json buckets = Json::array();
   for (const v1::BucketState& bucket : model.buckets()) {
@@ -190,7 +190,7 @@ Json Refusals(const MetricCells& cells) {
   return refusals;
 }
 
-// FNV-1a over all that is no number: what the page cannot bring up to date by itself.
+// Hashes (FNV-1a) everything but numbers: what the page cannot update by itself.
 void HashShape(const Json& value, uint64_t* hash) {
   const auto add = [hash](absl::string_view text) {
     for (unsigned char c : text) *hash = (*hash ^ c) * 0x100000001b3;
@@ -215,7 +215,7 @@ double StartOf(const std::vector<MetricSample>& samples) {
   return SecondsNow();
 }
 
-// Look-ups by tier and answer.
+// Returns the look-ups by tier and result.
 Json CacheStatus(const std::vector<MetricSample>& samples) {
   Json tiers = Json::object();
   for (const MetricSample& sample : samples) {

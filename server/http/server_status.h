@@ -1,12 +1,12 @@
-// The server in numbers and names: as JSON for the status page and whoever reads along, and as
-// samples for its metrics.
+// The state of the server: as JSON for the status page and other programs, and as samples for its
+// metrics.
 //
 //   ServerStatus(core).dump();
 //   core.metrics().AddCollector([&core, started](std::vector<MetricSample>* samples) {
 //     AddCoreSamples(core, started, samples);
 //   });
 //
-// Reads what the parts of the core say of themselves; from any thread, beside everything else.
+// Reads the parts of the core. May run on any thread, concurrently with everything else.
 #ifndef ATHANOR_SERVER_HTTP_SERVER_STATUS_H_
 #define ATHANOR_SERVER_HTTP_SERVER_STATUS_H_
 
@@ -21,17 +21,17 @@
 
 namespace athanor {
 
-// Versions listed, by name, the newest first; the others are only counted.
+// Most versions listed, by name, the newest first; the others are only counted.
 inline constexpr size_t kMostVersionsListed = 200;
-// And of each version; as many as it may have unless --max_buckets says more.
+// Most buckets listed per version: as many as a version may have by default (--max_buckets).
 inline constexpr int kMostBucketsListed = 64;
 
-// Times in seconds, sizes in bytes, shares as parts of 1; null where nothing is known yet. Counts
-// begin when the server starts, latencies are of all calls since. Texts are of users as they are:
-// whoever shows them escapes them. README.md lists the fields.
+// Times are in seconds, sizes in bytes, shares are parts of 1; null means not known yet. Counts
+// begin when the server starts, latencies cover all calls since then. User texts are returned
+// unescaped: callers that show them must escape them. README.md lists the fields.
 nlohmann::json ServerStatus(ServerCore& core);
 
-// As text; what is not UTF-8 is replaced.
+// Returns ServerStatus as text; replaces bytes that are not UTF-8.
 std::string ServerStatusText(ServerCore& core);
 
 void AddCoreSamples(ServerCore& core, std::chrono::system_clock::time_point started,

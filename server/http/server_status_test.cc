@@ -74,7 +74,7 @@ TEST_F(ServerStatusTest, FollowsASearchStepByStep) {
   EXPECT_NE(model["plan"]["id"], baseline);
   EXPECT_EQ(model["plan_swaps"], 2);
   EXPECT_EQ(model["job"]["search"]["plans_taken"], 1);
-  // The page has to be drawn anew; for numbers alone it has not.
+  // The page must be drawn anew; a change of numbers alone does not require that.
   const std::string found = Shape();
   EXPECT_NE(found, shape);
   version->metrics().cells.Count(Metric::kRequests, absl::StatusCode::kOk);
@@ -85,7 +85,7 @@ TEST_F(ServerStatusTest, FollowsASearchStepByStep) {
   model = Model("<script>");
   EXPECT_EQ(model["job"]["finished"], true);
   EXPECT_EQ(model["job"]["stop_reason"], "STOP_EXHAUSTED");
-  // A job's end is counted after its watchers know of it.
+  // A job's end is counted after its watchers are told.
   while (Parsed().at("athanor_compile_jobs_total").Value({{"reason", "exhausted"}}) != 1) {
   }
   const Families families = Parsed();
@@ -179,7 +179,8 @@ TEST_F(ServerStatusTest, MetricsOfTheCore) {
   EXPECT_EQ(families.at("athanor_memory_bytes").samples.begin()->second.size(),
             static_cast<size_t>(kHeldKinds));
   EXPECT_EQ(families.at("athanor_info").samples.begin()->second.size(), 1u);
-  // Deleted: its job is stopped, its labels leave with the last who holds it.
+  // After a deletion: the job is stopped, and the version's labels disappear when its last
+  // reference is dropped.
   core_->workers().CancelFor(*version);
   AwaitEnd(*job);
   ASSERT_TRUE(core_->registry().Delete("a\"b\\c", "").ok());

@@ -1,5 +1,5 @@
-// What the HTTP side shows: the status page at "/", the same as JSON at "/status.json", metrics at
-// "/metrics".
+// The pages of the HTTP side: the status page at "/", the same as JSON at "/status.json", and
+// metrics at "/metrics".
 #ifndef ATHANOR_SERVER_HTTP_STATUS_PAGES_H_
 #define ATHANOR_SERVER_HTTP_STATUS_PAGES_H_
 
@@ -10,7 +10,7 @@
 
 namespace athanor {
 
-// `core` outlives whoever asks for them.
+// `core` must outlive the users of the pages.
 std::vector<HttpPage> StatusPages(ServerCore& core);
 
 }  // namespace athanor

@@ -1,5 +1,5 @@
-// Searches of boxes, after that of the full range: what they begin at, what they leave serving, and
-// what a restart finds of it.
+// Tests searches of boxes after that of the full range: where they begin, what they leave serving,
+// and what a restart finds.
 #include <chrono>
 #include <memory>
 #include <string>
@@ -35,7 +35,7 @@ TEST_F(BoxSearchesTest, EachIsSearchedForAfterTheFullRange) {
   EXPECT_EQ(ServedBy(*version), "found-1");
   EXPECT_EQ(ServedAt(*version, 1), "found-2");
   EXPECT_EQ(ServedAt(*version, 2), "found-3");
-  // What was found for the full range is where those of boxes begin.
+  // Searches of boxes begin at the plan found for the full range.
   EXPECT_THAT(Searches(), ElementsAre(HasSubstr("p-"), "found-1", "found-1"));
   const v1::Model model = version->ToProto(true);
   EXPECT_EQ(model.buckets(0).plan_id(), "found-2");
@@ -55,7 +55,7 @@ TEST_F(BoxSearchesTest, TheJobSaysWhichItSearchesFor) {
   core_->workers().Cancel(job, Job::STOP_CANCELLED);
   EXPECT_EQ(AwaitEnd(*job).stop_reason(), Job::STOP_CANCELLED);
   EXPECT_EQ(job->state().buckets_searched(), 0);
-  // One whose full range has nothing to search for.
+  // A version whose full range has nothing to search for.
   control_->Search({});
   const auto next = StartWith(version, "30c");
   control_->AwaitSearch();
@@ -97,7 +97,7 @@ TEST_F(BoxSearchesTest, WhatABudgetLeavesIsForTheOthers) {
   EXPECT_EQ(some.Text(), "b=2..64");
 }
 
-// A search has found a plan for the full range, and none for the boxes.
+// The search found a plan for the full range and none for the boxes.
 TEST_F(BoxSearchesTest, ABoxIsServedByTheFasterOfItsBaselineAndTheFullRangesPlan) {
   for (const double full_by_own : {0.5, 2.0}) {
     control_->Search({.plans = 1});
@@ -125,7 +125,7 @@ TEST_F(BoxSearchesTest, ABoxIsServedByTheFasterOfItsBaselineAndTheFullRangesPlan
       EXPECT_EQ(model.buckets(0).plan_id(), own);
       EXPECT_THAT(Searches(), Contains(own)) << "begun again from the faster";
     }
-    // The next start knows it.
+    // The result is known after a restart.
     const std::string large = ServedAt(*version, 64);
     Restart();
     const auto restored = Find();
@@ -159,8 +159,8 @@ TEST_F(BoxSearchesTest, OnlyThoseThatHadNotEndedGoOnAfterARestart) {
   control_->Search({.plans = 1});
   const auto version = StoreBoxes();
   StartSearching(version);
-  Steps(2);  // the full range's
-  Steps(2);  // the first box's
+  Steps(2);  // steps of the full range
+  Steps(2);  // steps of the first box
   EXPECT_EQ(ServedAt(*version, 1), "found-2");
   Restart();
   control_->ReleaseSearches();
@@ -187,7 +187,7 @@ TEST_F(BoxSearchesTest, WhatIsFoundToBeKeptLeavesWhatServes) {
   for (const char* found : {"found-1", "found-2", "found-3"}) {
     EXPECT_THAT(PlanIds(model), Contains(found));
   }
-  // What is only compared is the full range's.
+  // A search that only compares searches only the full range.
   const size_t before = Searches().size();
   AwaitEnd(*StartWith(version, "1h", v1::SearchOptions::COMPARE));
   EXPECT_EQ(Searches().size(), before + 1);
@@ -199,7 +199,7 @@ TEST_F(BoxSearchesTest, OneThatFailsCostsTheOthersNothing) {
   const auto job = StartSearching(version);
   Steps(1);
   control_->Search({.error = absl::InternalError("the tuner has no answer")});
-  Steps(1);  // ends the full range's, and the first box's search begins
+  Steps(1);  // ends the full range's search, and the first box's begins
   control_->Search({.plans = 1});
   control_->ReleaseSearches();
   const Job end = AwaitEnd(*job);
@@ -216,7 +216,7 @@ TEST_F(BoxSearchesTest, WithoutGapsToCompareInItEndsWithItsTime) {
   control_->HoldSearches();
   const auto job = StartWith(version, "300ms");
   control_->AwaitSearch();
-  control_->Search({.first = 1, .crowded = 1 << 30});  // of the boxes
+  control_->Search({.first = 1, .crowded = 1 << 30});  // searches of the boxes
   control_->ReleaseSearches();
   const Job end = AwaitEnd(*job);
   EXPECT_EQ(end.phase(), Job::DONE);
@@ -236,7 +236,7 @@ TEST_F(BoxSearchesTest, PinnedOrDeletedMeanwhileNothingIsSearchedForAnyMore) {
   EXPECT_THAT(control_->events(), Not(Contains("taken found-2")));
 }
 
-// The full range's plan answers at its sizes, and faster than a plain one.
+// The full range's plan serves its sizes, and is faster than a plain plan.
 TEST_F(BoxSearchesTest, ABoxWhoseKernelIsWrongIsNotMadePlain) {
   const auto alone = Store(UploadMessages("alone", ReluModel()));
   EXPECT_EQ(AwaitEnd(*StartWith(alone, "0")).phase(), Job::DONE);

@@ -16,10 +16,10 @@
 namespace athanor {
 namespace {
 
-// What a baseline is thought to save by narrower bounds, where nothing was measured; and what any
-// plan of a box's own is.
+// Saving assumed for a baseline with narrower bounds if nothing was measured; least saving assumed
+// for any plan of a box.
 constexpr double kNarrower = 0.05, kLeastGain = 0.01;
-constexpr double kPinnedGain = 1e6;  // it is loaded before all others
+constexpr double kPinnedGain = 1e6;  // so that it is loaded before all others
 
 // Of the full range's plan at the box's sizes, where it was measured there.
 std::optional<double> ShareOf(const std::vector<BucketPlan>& plans, const std::string& full_id) {
@@ -40,7 +40,7 @@ class Builder {
     if (absl::Status s = ChooseGrid(); !s.ok()) return s;
     job_.Update([&](v1::CompileJob& state) { state.set_buckets_total(grid_->size() - 1); });
     made_.resize(grid_->size());
-    // A plan that the version is pinned to serves all other sizes.
+    // The plan that the version is pinned to serves all other sizes.
     const bool only_pinned = !version_->pinned_plan().empty() && !job_.buckets().has_value();
     for (int bucket = 1; bucket < grid_->size(); ++bucket) {
       const bool wanted = !only_pinned || !boxes_[bucket].pinned.empty();
@@ -65,7 +65,7 @@ class Builder {
                      " and not among the buckets asked for; unpin it first, or ask for it too"));
   }
 
-  // The boxes to be, with the plans they have already.
+  // Determines the new boxes, with the plans they already have.
   absl::Status ChooseGrid() {
     const PlanTable::View now = version_->plans().view();
     grid_ = now.grid;
@@ -142,7 +142,7 @@ class Builder {
     return candidate;
   }
 
-  // Into `plans_` and `input`, by position; what saves nothing is left out.
+  // Adds to `plans_` and `input`, by position; leaves out plans that save nothing.
   void AddCandidates(int bucket, BucketChoiceInput* input) {
     for (const BucketPlan& plan : made_[bucket]) {
       BucketCandidate candidate = CandidateOf(bucket, plan);

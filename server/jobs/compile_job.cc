@@ -28,7 +28,7 @@ bool IsFinal(v1::CompileJob::Phase phase) {
 
 namespace {
 
-// A plan serves that the job need not stop for.
+// Reports whether a plan serves after a job that ends for this reason.
 bool EndsWell(v1::CompileJob::StopReason reason) {
   switch (reason) {
     case v1::CompileJob::STOP_BASELINE_ONLY:
@@ -96,7 +96,7 @@ std::shared_ptr<ModelVersion> CompileJob::version() const {
 }
 
 void CompileJob::LetGoOfVersion() {
-  std::shared_ptr<ModelVersion> last;  // goes without the lock
+  std::shared_ptr<ModelVersion> last;  // released after the lock
   MutexLock lock(mu_);
   if (version_ == nullptr) return;
   let_go_ = version_;
@@ -156,7 +156,7 @@ void CompileJob::Enter(v1::CompileJob::Phase phase, float percent, std::string m
 }
 
 void CompileJob::Finish(const absl::Status& status, v1::CompileJob::StopReason reason) {
-  std::shared_ptr<TapPlan> done;  // goes without the lock
+  std::shared_ptr<TapPlan> done;  // released after the lock
   MutexLock lock(mu_);
   if (IsFinal(state_.phase())) return;
   done = std::move(tapped_);

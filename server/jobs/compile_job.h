@@ -1,9 +1,9 @@
-// One compile job: its state as clients see it, and those who watch it.
+// A compile job: its state as clients see it, and its watchers.
 //
 //   job->Update([](v1::CompileJob& state) { state.set_phase(v1::CompileJob::CHECKING); });
 //   uint64_t id = job->Watch([=] { /* something changed: read job->state() when convenient */ });
 //
-// A watcher is only told that there is something new, never waited for. Thread-safe.
+// Watchers are only notified that something is new; the job never waits for them. Thread-safe.
 #ifndef ATHANOR_SERVER_JOBS_COMPILE_JOB_H_
 #define ATHANOR_SERVER_JOBS_COMPILE_JOB_H_
 
@@ -25,49 +25,50 @@ namespace athanor {
 
 class CompileJob {
  public:
-  // Makes the plan that serves `version`, or `tapped`, one of its plans with taps.
-  // `policy` is what it searches with.
+  // Makes the plan that serves `version`, or, if `tapped` is set, one of its plans with taps.
+  // `policy` is that of its search.
   CompileJob(std::string id, std::shared_ptr<ModelVersion> version,
              std::shared_ptr<TapPlan> tapped = nullptr, SearchPolicy policy = {},
              std::optional<BucketGrid::Ranges> buckets = std::nullopt);
 
   const std::string& id() const { return id_; }
   const std::string& model() const { return model_; }
-  // Null once it was let go and is deleted.
+  // Null once the job has released the version and that was deleted.
   std::shared_ptr<ModelVersion> version() const;
-  // A job that is only remembered keeps no deleted version alive: its graph may be large.
-  // REQUIRES: it has finished, and its worker is done with it.
+  // Releases the version: a finished job must not keep a deleted version alive, whose graph may be
+  // large. REQUIRES: the job has finished, and its worker is done with it.
   void LetGoOfVersion();
   const SearchPolicy& policy() const { return policy_; }
-  // What the version's buckets are to be from now on; nullopt: what they are.
+  // The version's new buckets; nullopt: buckets stay as they are.
   const std::optional<BucketGrid::Ranges>& buckets() const { return buckets_; }
   bool for_taps() const { return for_taps_; }
-  // The plan with taps it makes; null if it makes another, and once it has finished: a job that is
-  // remembered holds no plan.
+  // The plan with taps that the job makes; null for other jobs and once the job has finished, since
+  // finished jobs hold no plans.
   std::shared_ptr<TapPlan> tapped() const;
-  // Where the plan goes; null once a job for taps has finished, or with the version.
+  // The slot for the plan; null once a job for taps has finished, or once the version is gone.
   std::shared_ptr<PlanSlot> slot() const;
 
-  // `sequence` counts changes.
+  // Sets `*sequence` to the number of changes so far.
   v1::CompileJob state(uint64_t* sequence = nullptr) const;
   bool finished() const;
 
-  // Percent never falls; a finished job does not change.
+  // Changes the state. Percent never falls; a finished job does not change.
   void Update(absl::FunctionRef<void(v1::CompileJob&)> change);
   void Enter(v1::CompileJob::Phase phase, float percent, std::string message);
-  // `status` says why, where the reason is STOP_ERROR or STOP_SEARCH_FAILED.
+  // `status` is the error for STOP_ERROR or STOP_SEARCH_FAILED.
   void Finish(const absl::Status& status, v1::CompileJob::StopReason reason);
 
-  // Why something had to be compiled that was there before: a part of its last message.
+  // Notes why something had to be compiled although it was stored: becomes part of the last
+  // message.
   void NoteWhy(std::string why);
-  // Its plan was there, and nothing is searched for.
+  // Ends the job with its plan restored and no search.
   void FinishRestored(const ServedPlan& plan);
 
-  // The first reason counts; the job ends at its next step.
+  // Asks the job to stop, which it does at its next step. The first reason counts.
   void RequestStop(v1::CompileJob::StopReason reason);
   std::optional<v1::CompileJob::StopReason> stop_requested() const;
 
-  // `changed` is short and does not call back into the job. It is not called after Unwatch
+  // `changed` must be short and must not call back into the job. It is not called after Unwatch has
   // returned.
   uint64_t Watch(absl::AnyInvocable<void()> changed);
   void Unwatch(uint64_t id);
@@ -81,7 +82,7 @@ class CompileJob {
   const SearchPolicy policy_;
   const std::optional<BucketGrid::Ranges> buckets_;
   mutable Mutex mu_;
-  std::shared_ptr<ModelVersion> version_ ABSL_GUARDED_BY(mu_);  // null: let go
+  std::shared_ptr<ModelVersion> version_ ABSL_GUARDED_BY(mu_);  // null: released
   std::weak_ptr<ModelVersion> let_go_ ABSL_GUARDED_BY(mu_);
   std::shared_ptr<TapPlan> tapped_ ABSL_GUARDED_BY(mu_);
   v1::CompileJob state_ ABSL_GUARDED_BY(mu_);

@@ -18,12 +18,12 @@
 namespace athanor {
 namespace {
 
-// Ids of an earlier process mean nothing to this one, and must not name another job.
+// Ids of an earlier process are unknown to this one, and must not name a different job.
 std::string NewIdPrefix() {
   return absl::StrFormat("job-%06x-", std::random_device()() & 0xffffff);
 }
 
-// Jobs of deleted models are remembered for who watches their end, not for as long as others.
+// Jobs of deleted models are kept only for those who watch their end, so fewer than of others.
 constexpr int64_t kMostOfDeleted = 50;
 
 }  // namespace
@@ -117,7 +117,7 @@ void CompileWorkers::StartAll(const std::vector<std::shared_ptr<ModelVersion>>& 
 
 void CompileWorkers::AddRestored(const std::shared_ptr<ModelVersion>& version) {
   const std::shared_ptr<const ServedPlan> plan = version->plan();
-  if (plan == nullptr) return;  // it was deleted
+  if (plan == nullptr) return;  // the version was deleted
   std::shared_ptr<CompileJob> job;
   {
     MutexLock lock(mu_);
@@ -207,7 +207,7 @@ void CompileWorkers::Cancel(const std::shared_ptr<CompileJob>& job,
       }
     }
   }
-  cv_.NotifyAll();  // a search that only waits for its turn ends now
+  cv_.NotifyAll();  // wakes a worker with a search that waits for its step, so that it ends now
   if (queued || (parked_ != nullptr && parked_->Remove(job))) {
     EndWithoutPlan(*job, absl::OkStatus(), 0);
     Release(job);
@@ -221,7 +221,7 @@ void CompileWorkers::CancelFor(const ModelVersion& version) {
   std::vector<std::string> pinned = version.plans().pinned();
   pinned.push_back(version.pinned_plan());
   {
-    MutexLock one(pin_mu_);  // what is being pinned to is known then
+    MutexLock one(pin_mu_);  // pins in progress are complete once this is locked
     for (const std::string& plan_id : pinned) keeper_.Unpin(version, plan_id);
   }
   for (const auto& job : List(version.name())) {
@@ -254,9 +254,10 @@ void CompileWorkers::Stop() {
 std::deque<std::shared_ptr<CompileJob>>::iterator CompileWorkers::Eligible() {
   auto job = queue_.begin();
   for (; job != queue_.end(); ++job) {
-    if ((*job)->for_taps()) break;  // their plans have slots of their own
+    if ((*job)->for_taps()) break;  // jobs for taps have their own slots
     const auto busy = busy_.find((*job)->version().get());
-    if (busy == busy_.end() || busy->second == *job) break;  // itself: it was parked
+    // Busy with this job itself, which was parked.
+    if (busy == busy_.end() || busy->second == *job) break;
   }
   return job;
 }
@@ -279,7 +280,7 @@ std::shared_ptr<CompileJob> CompileWorkers::NextJob(int index) {
   at_work_[index].building = job;
   RemoveQueued(next);
   if (!job->for_taps()) busy_[job->version().get()] = job;
-  cv_.NotifyAll();  // searches of other workers waited for it to be taken
+  cv_.NotifyAll();  // searches of other workers waited until it was taken
   return job;
 }
 
@@ -314,7 +315,7 @@ void CompileWorkers::BuildLoop(int index) {
 
 void CompileWorkers::SearchLoop(int index) {
   while (AwaitSearch(index)) {
-    // Its child process holds what the searches remember, and ends with the last of them.
+    // Its child process holds the state of the searches, and ends with the last of them.
     const std::unique_ptr<CompileBackend> backend = backends_.New();
     WorkerSearches searches(registry_, backend.get(), &keeper_, &loader_, backends_.cache());
     for (Turn turn; (turn = NextTurn(index, &searches, backend.get())).job != nullptr;) {
@@ -359,7 +360,7 @@ CompileWorkers::Turn CompileWorkers::NextTurn(int index, WorkerSearches* searche
   } else {
     return turn;
   }
-  backend->ClearInterrupt();  // what was asked to stop before is seen without it
+  backend->ClearInterrupt();  // earlier requests to stop are detected without it
   worker.searching = turn.job;
   worker.search_backend = backend;
   return turn;

@@ -1,4 +1,4 @@
-// What a worker does with a job: a plan for its version, boxes, then a search.
+// Runs a job on a worker: builds a plan for its version, then boxes, then starts a search.
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -10,7 +10,7 @@
 namespace athanor {
 namespace {
 
-// Why calls get no plan after someone has cancelled its job.
+// Returns the error of calls whose job somebody has cancelled.
 absl::Status WasCancelled(const CompileJob& job, const TapPlan* tapped) {
   return absl::FailedPreconditionError(absl::StrCat(
       job.version()->Describe(), " has no ", tapped == nullptr ? "plan" : tapped->Describe(),
@@ -37,7 +37,8 @@ bool CompileWorkers::RunJob(int index, const std::shared_ptr<CompileJob>& job) {
   slot->SetJob(job->id(), /*compiling=*/true);
   job->Update([](v1::CompileJob& state) { state.clear_waits_for(); });
   Stopwatch watch;
-  // Nothing is made of a graph or of weights that are damaged; many bytes take their time.
+  // Damaged graphs and weights must not be built from. Checking many bytes takes time, so the check
+  // can be stopped.
   const absl::Status whole =
       registry_->Verify(version, [&] { return job->stop_requested().has_value(); });
   if (!whole.ok()) {
@@ -47,15 +48,15 @@ bool CompileWorkers::RunJob(int index, const std::shared_ptr<CompileJob>& job) {
   if (std::optional<StoredChoice> better = TakePostponed(*job)) {
     return RunPostponed(index, job, *std::move(better));
   }
-  // A plan that a search found is not given up for the baseline: the new search goes on from it.
-  // What a version is pinned to is given up for nothing, and nothing is for a search whose plans
-  // will not serve, or for one that nobody asked for.
+  // A plan found by a search is not replaced by the baseline: the new search goes on from it. The
+  // plan that a version is pinned to is never replaced. No plan is replaced for a search whose
+  // plans will not serve, or for one that nobody asked for.
   if (tapped == nullptr && before != nullptr &&
       (before->info.kind() == kSearchedPlan || !version.pinned_plan().empty() ||
        job->policy().use != v1::SearchOptions::SERVE ||
        (job->policy().automatic && !BetterKept(version, job->policy())))) {
     if (!MakeBuckets(index, job)) return false;
-    // A start makes such a job for the boxes alone.
+    // At start such a job is made for the boxes alone.
     const bool boxes = version.plans().view().grid->size() > 1;
     if (!boxes || !job->policy().automatic ||
         WorkerSearches::Due(keeper_, version, job->policy())) {
@@ -93,8 +94,8 @@ bool CompileWorkers::ServeAndGoOn(int index, const std::shared_ptr<CompileJob>& 
   const bool serves = served.ok();
   LetOthersFind(std::move(lease));
   if (absl::IsFailedPrecondition(served)) {
-    // Its weights are damaged. The slot says so since that was found, or waits for the job of who
-    // healed them.
+    // Its weights are damaged. The slot has reported that since it was detected, or waits for the
+    // job of the upload that replaced them.
     LogError("plan made, not served", {{"job", job->id()},
                                        {"model", version.name()},
                                        {"version", version.version()},
@@ -142,7 +143,8 @@ bool CompileWorkers::Postpone(const std::shared_ptr<CompileJob>& job, StoredChoi
   });
   {
     MutexLock lock(mu_);
-    // Whoever stops it from here on finds it. Behind those whose callers wait for a first plan.
+    // Whoever stops the job from here on finds it in the queue, behind jobs whose callers wait for
+    // a first plan.
     if (!stopping_ && !job->stop_requested().has_value()) {
       postponed_.emplace(job.get(), std::move(better));
       queue_.insert(queue_.end() - static_cast<std::ptrdiff_t>(old_), job);
@@ -187,7 +189,7 @@ bool CompileWorkers::RunPostponed(int index, const std::shared_ptr<CompileJob>& 
 
 bool CompileWorkers::MakeBuckets(int index, const std::shared_ptr<CompileJob>& job) {
   const ModelVersion& version = *job->version();
-  // What it is pinned to serves all its sizes, but for boxes that are pinned themselves.
+  // The pinned plan serves all sizes, except boxes that are pinned themselves.
   if (!version.pinned_plan().empty() && !job->buckets().has_value() &&
       version.plans().pinned().empty()) {
     return true;
@@ -235,7 +237,7 @@ bool CompileWorkers::HandOver(int index, const std::shared_ptr<CompileJob>& job,
   job->Enter(v1::CompileJob::SEARCHING, 96, "waits for its search to begin");
   {
     MutexLock lock(mu_);
-    // Whoever stops it from here on finds it.
+    // Whoever stops the job from here on finds it.
     if (!stopping_ && !job->stop_requested().has_value()) {
       AtWork* least = &at_work_[index];
       for (AtWork& worker : at_work_) {

@@ -1,4 +1,5 @@
-// Jobs whose plan another job makes or searches for, of a server on the same cache.
+// Jobs that wait for a plan that another job, of this or another server on the same cache, makes or
+// searches for.
 #include <chrono>
 #include <utility>
 
@@ -44,7 +45,7 @@ void CompileWorkers::ResumeSearch(const std::shared_ptr<CompileJob>& job) {
   } else if (HandOver(0, job, plan->made)) {
     cv_.NotifyAll();
   }
-  Release(job);  // if it has ended
+  Release(job);  // does nothing unless it has ended
 }
 
 void CompileWorkers::Resume(const std::shared_ptr<CompileJob>& job) {
@@ -60,7 +61,7 @@ void CompileWorkers::Resume(const std::shared_ptr<CompileJob>& job) {
     }
   }
   if (stopping) {
-    job->RequestStop(v1::CompileJob::STOP_SHUTDOWN);  // unless there is a reason already
+    job->RequestStop(v1::CompileJob::STOP_SHUTDOWN);  // keeps an earlier reason
     job->slot()->Refuse(absl::UnavailableError("the server is draining"));
   }
   EndWithoutPlan(*job, absl::OkStatus(), 0);
@@ -69,9 +70,9 @@ void CompileWorkers::Resume(const std::shared_ptr<CompileJob>& job) {
 
 void CompileWorkers::LetOthersFind(Lease lease) {
   if (!lease.valid()) return;
-  // Who waits for it looks for the plan as soon as the lease is free.
+  // Servers that wait for the lease look for the plan as soon as it is free.
   constexpr std::chrono::seconds kMostWait{1};
-  backends_.cache()->Flush(kMostWait).IgnoreError();  // else they make it again
+  backends_.cache()->Flush(kMostWait).IgnoreError();  // if that fails, they make the plan again
   lease.Release();
 }
 

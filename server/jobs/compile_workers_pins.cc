@@ -1,4 +1,4 @@
-// Boxes of a version that are pinned to plans of their own.
+// Pins boxes of a version to plans of their own.
 #include <algorithm>
 #include <memory>
 #include <string>
@@ -28,7 +28,7 @@ absl::Status CompileWorkers::PinBox(ModelVersion& version, const PlanTable::Plac
   const PlanTable::View view = version.plans().view();
   PlanTable::BoxPlan box;
   if (view.grid == place.grid) box = view.box(place.bucket);  // else it is refused below
-  // Before it is promised: the cache may be deleted, a pin may not.
+  // Stores the pin before it is acknowledged: the cache may be deleted, a pin must last.
   if (keeper_.ready()) {
     const auto details = box.kept == nullptr ? std::nullopt : box.kept->Describe(id);
     absl::Status kept =

@@ -1,4 +1,4 @@
-// What a version's searches may do, and which of its plans it is pinned to.
+// Determines the policy of a version's searches, and pins its plan.
 #include <algorithm>
 #include <memory>
 #include <set>
@@ -30,7 +30,7 @@ absl::Status CompileWorkers::CheckRules(absl::string_view what,
 SearchPolicy CompileWorkers::PolicyOf(const ModelVersion& version) const {
   SearchPolicy policy = ServerPolicy(options_);
   const VersionRow& row = version.row();
-  // Both were checked when they were uploaded.
+  // Both were checked at the upload.
   if (!row.search_budget.empty()) {
     policy.budget = ParseSearchBudget(row.search_budget).value_or(policy.budget);
   }

@@ -1,4 +1,4 @@
-// Compile jobs: which plan serves and which are kept, and many jobs at once.
+// Tests compile jobs: which plan serves, which plans are kept, and many jobs at once.
 #include "server/jobs/compile_workers.h"
 
 #include <atomic>
@@ -52,7 +52,8 @@ TEST_F(SearchTest, ARememberedJobKeepsNoDeletedVersion) {
   const std::weak_ptr<ModelVersion> deleted = version;
   ASSERT_TRUE(core_->registry().Delete("m", "").ok());
   version.reset();
-  // Its worker lets go of it a little after its end is seen: a test that waits for ever has failed.
+  // Its worker releases the version a little after its end is visible; if this never ends, the test
+  // fails by its time limit.
   while (!deleted.expired()) std::this_thread::sleep_for(std::chrono::milliseconds(1));
   EXPECT_EQ(job->version(), nullptr);
   EXPECT_EQ(job->slot(), nullptr);
@@ -74,7 +75,7 @@ TEST_F(SearchTest, APreviousPlanServesWhilePinned) {
   for (const std::string& id : {std::string("found-1"), baseline}) {
     ASSERT_TRUE(core_->workers().PinPlan("m", "", id).ok());
     EXPECT_EQ(ServedBy(*version), id);
-    // What does not serve holds no prepared weights, once the search has let go of it.
+    // A plan that does not serve holds no prepared weights, once the search has released it.
     while (!third.expired()) std::this_thread::yield();
     EXPECT_TRUE(version->ToProto(true).pinned());
     EXPECT_EQ(PlanIds(version->ToProto(true)), all);
@@ -119,7 +120,7 @@ TEST_F(SearchTest, AReadyVersionHasItsPlanAmongThoseKept) {
   EXPECT_THAT(kept, ElementsAre(ServedBy(*version)));
 }
 
-// Pins and unpins beside calls and a search that swaps without end.
+// Pins and unpins during calls and a search that swaps endlessly.
 TEST_F(SearchTest, PinsBesideSwaps) {
   control_->Search({.plans = 1'000'000'000});
   std::shared_ptr<ModelVersion> version = StoreScale("m", 2);
@@ -137,7 +138,7 @@ TEST_F(SearchTest, PinsBesideSwaps) {
     const std::vector<std::string> ids = PlanIds(version->ToProto(true));
     const std::string wanted = ids[ids.size() / 2];
     const absl::Status pinned = core_->workers().PinPlan("m", "", wanted).status();
-    // Swaps may have pushed it out meanwhile.
+    // Swaps may have removed the plan meanwhile.
     if (!absl::IsNotFound(pinned)) {
       ASSERT_TRUE(pinned.ok()) << pinned;
       EXPECT_EQ(ServedBy(*version), wanted);
@@ -155,7 +156,7 @@ TEST_F(SearchTest, PinsBesideSwaps) {
   for (std::thread& thread : threads) thread.join();
 }
 
-// A version as an upload with `deterministic` makes it.
+// Returns the messages of an upload with `deterministic`.
 std::vector<v1::UploadModelRequest> Deterministic(const std::string& name) {
   std::vector<v1::UploadModelRequest> messages = UploadMessages(name, ScaleModel({2}));
   for (v1::UploadModelRequest& message : messages) {
@@ -170,7 +171,7 @@ TEST_F(SearchTest, ADeterministicVersionKeepsItsPlan) {
   EXPECT_EQ(AwaitEnd(*Start(version)).stop_reason(), Job::STOP_BASELINE_ONLY);
   const std::string baseline = ServedBy(*version);
   EXPECT_TRUE(version->ToProto(true).deterministic());
-  // Asked for, it searches, and leaves what serves alone.
+  // It searches on request, and the serving plan stays.
   const SearchPolicy policy = core_->workers().PolicyOf(*version);
   EXPECT_EQ(policy.use, v1::SearchOptions::KEEP);
   const std::shared_ptr<const ServedPlan> serving = version->plan();
@@ -238,7 +239,7 @@ TEST_F(SearchTest, ComparingBeginsAtTheBaselineAndKeepsNothing) {
   EXPECT_EQ(end.search_options().SerializeAsString(), policy.ToProto().SerializeAsString());
 }
 
-// Two workers, so that nothing but the rule keeps the second from overwriting the first's plan.
+// Uses two workers, so that only this rule keeps the second from overwriting the first's plan.
 TEST_F(SearchTest, AVersionHasOneJobAtATime) {
   Begin(2);
   control_->Search({.plans = 1, .endless = true});
@@ -246,7 +247,7 @@ TEST_F(SearchTest, AVersionHasOneJobAtATime) {
   std::shared_ptr<CompileJob> first = StartSearching(version);
   std::shared_ptr<CompileJob> second = Start(version);
   std::shared_ptr<CompileJob> third = Start(version);
-  // Another version's job passes the two that wait.
+  // Another version's job overtakes the two that wait.
   std::shared_ptr<CompileJob> other = Start(Store("other", ScaleModel({1, 2})));
   control_->LetSearch(8);
   ASSERT_TRUE(Await(*other->version()).ok());
@@ -265,7 +266,7 @@ TEST_F(SearchTest, AVersionHasOneJobAtATime) {
   AwaitEnd(*other);
 }
 
-// Many jobs of one version on several workers: never two at once, and all come to their end.
+// Many jobs of one version on several workers: never two run at once, and all end.
 TEST_F(SearchTest, ManyJobsOfOneVersion) {
   Begin(3);
   control_->Search({.plans = 2});
@@ -280,7 +281,7 @@ TEST_F(SearchTest, ManyJobsOfOneVersion) {
     });
   }
   for (std::thread& thread : threads) thread.join();
-  // A search goes on from the plan that the one before it left: none was lost.
+  // Each search goes on from the plan of the one before: none was lost.
   std::string serving;
   for (const std::string& event : control_->events()) {
     if (event.rfind("search from ", 0) == 0 && !serving.empty()) {
@@ -291,7 +292,7 @@ TEST_F(SearchTest, ManyJobsOfOneVersion) {
   EXPECT_EQ(ServedBy(*version), serving);
 }
 
-// Many searches of several workers, ended in every way at once.
+// Many searches of several workers, ended in different ways at once.
 TEST_F(SearchTest, ManyAtOnce) {
   Begin(2);
   control_->Search({.plans = 3, .endless = true});

@@ -79,8 +79,8 @@ absl::Status CompileMissing(const JobTools& tools, CompileJob& job, PlanSearch::
   return Stopped(job);
 }
 
-// Verifies a plan that was found and completed: the next start finds a right one whole, and a wrong
-// one no more.
+// Verifies a plan that was found and completed: the next start finds a correct one complete, and a
+// wrong one not at all.
 absl::Status VerifyFound(const JobTools& tools, const ModelVersion& version, const Graph& graph,
                          const PlanKey& key, const PlanKeeper::Kept& found, bool pinned) {
   const std::string& id = found.made->plan.plan_id();
@@ -189,7 +189,7 @@ absl::StatusOr<BuiltPlan> BuildStored(const JobTools& tools, CompileJob& job, Bu
 
 using MadePlan = absl::StatusOr<std::shared_ptr<PlanSearch::Found>>;
 
-// `make(plain)`, and once more the plain way where that goes wrong.
+// Calls `make(plain)`; if that goes wrong, once more for a plain plan.
 MadePlan MakeOrMakePlain(CompileJob& job, absl::FunctionRef<MadePlan(bool plain)> make) {
   PlanWay way;
   MadePlan made = make(way.plain());
@@ -239,7 +239,7 @@ absl::StatusOr<std::shared_ptr<const ServedPlan>> BuildLowered(const JobTools& t
   return served;
 }
 
-// Puts a baseline where the next start, and uploads of the same graph, find it.
+// Stores a baseline for the next start and for uploads of the same graph.
 void KeepBaseline(const JobTools& tools, const ModelVersion& version,
                   const PlanSearch::Found& made) {
   const absl::StatusOr<internal::TargetReply> machine = tools.backend.Machine();
@@ -248,7 +248,7 @@ void KeepBaseline(const JobTools& tools, const ModelVersion& version,
   tools.keeper.PutBaseline(tools.keeper.KeyOf(version, version.graph(), {}), made);
 }
 
-// What the version's baseline is kept under; empty where it is not kept.
+// Returns the key under which the version's baseline is kept; empty if it is not kept.
 std::string LeaseKeyOf(const JobTools& tools, const ModelVersion& version) {
   if (tools.cache == nullptr || !tools.keeper.ready()) return "";
   return GateHash(tools.keeper.KeyOf(version, version.graph(), {}).Fields());
@@ -293,7 +293,7 @@ namespace {
 std::vector<BucketPlan> FindWhole(const JobTools& tools, CompileJob& job, const Graph& graph) {
   constexpr size_t kMost = 3;
   SearchPolicy policy = job.policy();
-  // Its plans are not to change with what others found.
+  // The plans of a deterministic version must not change with what others found.
   if (job.version()->row().deterministic) policy.budget.search = false;
   const PlanKey key = tools.keeper.KeyOf(*job.version(), graph, policy.ToProto());
   std::vector<BucketPlan> plans;
@@ -320,7 +320,8 @@ absl::StatusOr<std::vector<BucketPlan>> MakePlans(const JobTools& tools, Compile
     std::vector<BucketPlan> plans = FindWhole(tools, job, graph);
     if (!plans.empty()) return plans;
   }
-  // Not plain where that is wrong: the full range's plan, which is, if it has to be, is faster.
+  // Does not fall back to a plain plan: the full range's plan serves these sizes,
+  // and is faster.
   absl::StatusOr<v1::Plan> plan = tools.backend.Lower(graph, /*plain=*/false);
   if (!plan.ok()) return plan.status();
   auto made = std::make_shared<PlanSearch::Found>();
@@ -412,7 +413,8 @@ absl::StatusOr<BuiltPlan> BuildPlan(const JobTools& tools, CompileJob& job, Buil
       built.key = key;
       return built;
     }
-    // It may have been made since it was looked up; what there was no time or memory for stays so.
+    // The plan may have been made since the lookup. If time or memory was missing, that has not
+    // changed.
     const bool again =
         !absl::IsDeadlineExceeded(stored.status()) && !absl::IsResourceExhausted(stored.status());
     if (again) stored = BuildStored(tools, job, times);

@@ -10,7 +10,7 @@ namespace athanor {
 namespace {
 
 constexpr std::chrono::milliseconds kAskEvery{50};
-constexpr std::chrono::milliseconds kLookEvery{500};  // also where nothing was written
+constexpr std::chrono::milliseconds kLookEvery{500};  // even if nothing was written
 
 }  // namespace
 
@@ -50,7 +50,7 @@ void ParkedJobs::Run() {
     lock.Unlock();
     for (const Parked& free : TakeFree()) wake_(free.job);
     lock.Lock();
-    // A job that is parked meanwhile is looked at with the others.
+    // A job parked meanwhile is checked with the others.
     const auto next = Clock::now() + kAskEvery;
     while (!stop_ && !parked_.empty() && changed_.WaitUntil(lock, next)) {
     }
@@ -58,8 +58,8 @@ void ParkedJobs::Run() {
 }
 
 std::vector<ParkedJobs::Parked> ParkedJobs::TakeFree() {
-  std::set<std::pair<std::string, std::string>> keys;  // with their kinds
-  bool added;  // its lease may have been released before it was parked
+  std::set<std::pair<std::string, std::string>> keys;  // keys with their kinds
+  bool added;  // a new job's lease may have been released before it was parked
   {
     MutexLock lock(mu_);
     for (const Parked& parked : parked_) keys.emplace(parked.key, parked.kind);

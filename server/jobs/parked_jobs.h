@@ -1,12 +1,12 @@
-// Compile jobs whose plan another job is making, or searching for, of another process on the same
-// cache or of this one: they hold no worker meanwhile.
+// Holds compile jobs whose plan another job is making or searching for, in this process or in
+// another one on the same cache. Parked jobs occupy no worker.
 //
 //   ParkedJobs parked(&cache, [&](const std::shared_ptr<CompileJob>& job) { ... });
 //   parked.Park(job, key, kPlanLease);   // leases().Take(key, kPlanLease, ...) was refused
 //
-// A job is woken once nobody holds that lease: its plan is in the cache then, or who made it has
-// failed or died. Asked every 50 ms whether anything was written, and every half second whether
-// the holder lives, as long as a job is parked; else it costs nothing. Thread-safe.
+// Wakes a job once nobody holds its lease: then its plan is in the cache, or the job that made it
+// has failed or died. While jobs are parked, checks every 50 ms whether anything was written to the
+// cache, and every half second whether holders are alive; otherwise costs nothing. Thread-safe.
 #ifndef ATHANOR_SERVER_JOBS_PARKED_JOBS_H_
 #define ATHANOR_SERVER_JOBS_PARKED_JOBS_H_
 
@@ -25,24 +25,24 @@
 
 namespace athanor {
 
-// LeaseTable::Holder.kind: of a baseline, and of a search.
+// Values of LeaseTable::Holder.kind: for a baseline, and for a search.
 inline constexpr absl::string_view kPlanLease = "plan";
 inline constexpr absl::string_view kSearchLease = "search";
 
 class ParkedJobs {
  public:
-  // From its own thread, which holds no lock.
+  // Called on the thread of ParkedJobs, without locks.
   using Wake = std::function<void(const std::shared_ptr<CompileJob>& job)>;
 
-  // `cache` outlives it.
+  // `cache` must outlive it.
   ParkedJobs(Cache* cache, Wake wake);
-  ~ParkedJobs();  // wakes nobody
+  ~ParkedJobs();  // wakes no job
   ParkedJobs(const ParkedJobs&) = delete;
   ParkedJobs& operator=(const ParkedJobs&) = delete;
 
-  // Until nobody holds the lease of `key`.
+  // Parks the job until nobody holds the lease of `key`.
   void Park(std::shared_ptr<CompileJob> job, std::string key, absl::string_view kind);
-  // False: it is not parked, or is being woken.
+  // Returns false if the job is not parked, or is just being woken.
   bool Remove(const std::shared_ptr<CompileJob>& job);
 
  private:
@@ -53,7 +53,7 @@ class ParkedJobs {
   };
 
   void Run();
-  // Takes out those whose lease is free.
+  // Removes and returns jobs whose lease is free.
   std::vector<Parked> TakeFree();
 
   Cache& cache_;
@@ -61,9 +61,9 @@ class ParkedJobs {
   Mutex mu_;
   CondVar changed_;
   std::vector<Parked> parked_ ABSL_GUARDED_BY(mu_);
-  bool added_ ABSL_GUARDED_BY(mu_) = false;  // since they were looked at
+  bool added_ ABSL_GUARDED_BY(mu_) = false;  // since the last check
   bool stop_ ABSL_GUARDED_BY(mu_) = false;
-  // Of the thread.
+  // Used by the thread only.
   int64_t seen_version_ = -1;
   Clock::time_point looked_;
   std::thread thread_;

@@ -13,7 +13,7 @@
 namespace athanor {
 namespace {
 
-// A cache's file, as this server and another one have it open.
+// A cache file opened by this server and by another one.
 class ParkedJobsTest : public CoreTest {
  protected:
   void SetUp() override {
@@ -22,7 +22,7 @@ class ParkedJobsTest : public CoreTest {
     path_ = FreshDirectory() + "/cache.db";
     ours_ = Cache::Open(Options(), [](absl::string_view) {});
     CacheOptions other = Options();
-    // Another process, which lives until the test says otherwise.
+    // Acts as another process, which lives until the test ends it.
     other.leases.processes->pid = kTheirs;
     theirs_ = Cache::Open(other, [](absl::string_view) {});
     parked_ = std::make_unique<ParkedJobs>(ours_.get(), [this](const auto& job) {
@@ -46,7 +46,7 @@ class ParkedJobsTest : public CoreTest {
   std::shared_ptr<CompileJob> Job(const std::string& id) {
     return std::make_shared<CompileJob>(id, version_);
   }
-  // Refused, since the other server makes it.
+  // Parks a job whose lease is refused, since the other server holds it.
   std::shared_ptr<CompileJob> Park(const std::string& id, const std::string& key) {
     EXPECT_EQ(ours_->leases().Take(key, kPlanLease, "m").status().code(),
               absl::StatusCode::kUnavailable);
@@ -60,7 +60,7 @@ class ParkedJobsTest : public CoreTest {
     EXPECT_EQ(woken_, ids);
   }
 
-  static constexpr int kTheirs = 1 << 29;  // above any pid
+  static constexpr int kTheirs = 1 << 29;  // above any process id
   std::atomic<bool> they_live_{true};
   std::shared_ptr<ModelVersion> version_;
   std::string path_;

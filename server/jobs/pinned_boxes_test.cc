@@ -1,4 +1,4 @@
-// Boxes of a version that are pinned to plans of their own.
+// Tests boxes of a version that are pinned to plans of their own.
 #include <filesystem>
 #include <memory>
 #include <string>
@@ -16,7 +16,7 @@ using ::testing::Contains;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 
-// Each part has a found plan: found-1 of the full range, found-2 of b=1..1, found-3 of b=2..64.
+// Each part has a found plan: found-1 for the full range, found-2 for b=1..1, found-3 for b=2..64.
 class PinnedBoxesTest : public BoxTest {
  protected:
   void SetUp() override {
@@ -49,7 +49,7 @@ class PinnedBoxesTest : public BoxTest {
   }
 
   std::shared_ptr<ModelVersion> version_;
-  std::string own_;  // the baseline of b=1..1
+  std::string own_;  // id of the baseline of b=1..1
 };
 
 TEST_F(PinnedBoxesTest, APlanOfABoxServesThatBoxAlone) {
@@ -64,7 +64,7 @@ TEST_F(PinnedBoxesTest, APlanOfABoxServesThatBoxAlone) {
   EXPECT_EQ(model.buckets(0).reason(), "");
   EXPECT_FALSE(model.buckets(1).pinned());
   EXPECT_TRUE(HasFile(own_));
-  // Another in its place.
+  // Pins another plan instead.
   ASSERT_TRUE(Pin("found-2").ok());
   EXPECT_EQ(ServedAt(*version_, 1), "found-2");
   EXPECT_FALSE(HasFile(own_));
@@ -105,7 +105,7 @@ TEST_F(PinnedBoxesTest, APinIsThereAfterARestart) {
   EXPECT_THAT(version_->plans().pinned(), IsEmpty());
 }
 
-// The cache may be deleted, a pin may not: its kernels are compiled again.
+// The cache may be deleted, a pin must last: its kernels are compiled again.
 TEST_F(PinnedBoxesTest, APinOutlivesTheCache) {
   ASSERT_TRUE(Pin("found-2").ok());
   core_.reset();
@@ -128,12 +128,12 @@ TEST_F(PinnedBoxesTest, NothingIsSearchedForIt) {
   EXPECT_EQ(ServedAt(*version_, 2), "found-5");
 }
 
-// Pinned while its search is under way.
+// The box is pinned while its search runs.
 TEST_F(PinnedBoxesTest, WhatIsFoundMeanwhileDoesNotServeIt) {
   control_->HoldSearches();
   const auto job = StartWith(version_, "1h");
   control_->AwaitSearch();
-  Steps(3);  // the full range's: found-4
+  Steps(3);  // steps of the full range: found-4
   Steps(1);
   EXPECT_EQ(job->state().search_bucket(), "b=1..1");
   ASSERT_TRUE(Pin(own_).ok());

@@ -23,7 +23,7 @@ SearchParts::SearchParts(const ModelVersion& version, const SearchPolicy& policy
 SearchBudget SearchParts::share() const {
   SearchBudget share = budget_;
   const auto parts = static_cast<int64_t>(left_.size());
-  // 0 would be no limit.
+  // A time of 0 would mean no limit.
   if (share.time.count() > 0) {
     share.time = std::max(share.time / parts, std::chrono::milliseconds(1));
   }

@@ -1,4 +1,4 @@
-// Compile jobs of a server whose cache another server uses, too.
+// Tests compile jobs of a server that shares its cache with another server.
 #include <functional>
 #include <memory>
 #include <optional>
@@ -29,10 +29,10 @@ class SharedCacheTest : public CoreTest {
   }
   void TearDown() override {
     control_->ReleaseCompiles();
-    lease_.reset();  // before its table
+    lease_.reset();  // before its table is destroyed
   }
 
-  // The other server begins to make what `version` would be served by.
+  // Makes the other server begin to make the plan of `version`.
   void TheyBegin(const ModelVersion& version) {
     const PlanKey key = core_->keeper().KeyOf(version, version.graph(), {});
     absl::StatusOr<Lease> lease =
@@ -40,7 +40,7 @@ class SharedCacheTest : public CoreTest {
     ASSERT_TRUE(lease.ok()) << lease.status();
     lease_.emplace(*std::move(lease));
   }
-  // A job that waits for the other server.
+  // Starts a job that waits for the other server.
   std::shared_ptr<CompileJob> StartParked(const std::shared_ptr<ModelVersion>& version) {
     std::shared_ptr<CompileJob> job = core_->workers().Start(version).value();
     AwaitState(*job, [](const Job& state) { return !state.waits_for().empty(); });
@@ -53,8 +53,8 @@ class SharedCacheTest : public CoreTest {
       MutexLock lock(mu);
       cv.NotifyAll();
     });
-    // Without the lock, which the job's watcher takes under the job's; what comes between the look
-    // and the wait is seen a little later.
+    // Calls `reached` without the lock, which the job's watcher takes while holding the job's own.
+    // A change between the check and the wait is seen a little later.
     while (!reached(job.state())) {
       MutexLock lock(mu);
       cv.WaitFor(lock, std::chrono::milliseconds(20));
@@ -76,7 +76,7 @@ TEST_F(SharedCacheTest, WaitsAndGoesOnOnceTheOtherHasGivenUp) {
   auto job = StartParked(version);
   EXPECT_EQ(job->state().phase(), Job::QUEUED);
   EXPECT_THAT(job->state().waits_for(), HasSubstr("theirs"));
-  lease_->Release();  // they failed: it is made here
+  lease_->Release();  // the other server failed: the plan is made here
   AwaitEnd(*job);
   EXPECT_EQ(job->state().phase(), Job::DONE);
   EXPECT_EQ(job->state().waits_for(), "");
@@ -108,7 +108,7 @@ TEST_F(SharedCacheTest, TheWorkerIsFreeMeanwhile) {
   AwaitEnd(*others);
   EXPECT_EQ(others->state().phase(), Job::DONE);
   EXPECT_FALSE(job->finished());
-  // Of one version, a second job waits for the first.
+  // A second job of the same version waits for the first.
   auto again = core_->workers().Start(version).value();
   lease_->Release();
   AwaitEnd(*job);
@@ -143,7 +143,7 @@ TEST_F(SharedCacheTest, AParkedJobIsCancelled) {
   AwaitEnd(*job);  // its worker may have been about to park it
   EXPECT_EQ(job->state().phase(), Job::CANCELLED);
   EXPECT_EQ(Await(*version).code(), absl::StatusCode::kFailedPrecondition);
-  // The version is not busy with it any more.
+  // The version can have another job.
   lease_->Release();
   auto again = core_->workers().Start(version).value();
   AwaitEnd(*again);

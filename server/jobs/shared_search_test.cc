@@ -1,4 +1,4 @@
-// Equal searches on one cache: one is made, the others wait for it and take over what it found.
+// Tests equal searches on one cache: one runs, and the others wait for it and take over its plan.
 #include <chrono>
 #include <functional>
 #include <memory>
@@ -32,10 +32,10 @@ class SharedSearchTest : public SearchTest {
   }
   void TearDown() override {
     SearchTest::TearDown();
-    lease_.reset();  // before its table
+    lease_.reset();  // before its table is destroyed
   }
 
-  // The other server begins to search for what `version`'s upload would.
+  // Makes the other server begin the search that an upload of `version` would start.
   void TheyBegin(const ModelVersion& version) {
     const v1::SearchOptions how = core_->workers().AutomaticPolicy(version).ToProto();
     const PlanKey key = core_->keeper().KeyOf(version, version.graph(), how);
@@ -44,7 +44,7 @@ class SharedSearchTest : public SearchTest {
     ASSERT_TRUE(lease.ok()) << lease.status();
     lease_.emplace(*std::move(lease));
   }
-  // Until it waits, or has ended.
+  // Waits until the job waits or has ended.
   Job AwaitWaiting(CompileJob& job) {
     Mutex mu;
     CondVar cv;
@@ -80,7 +80,7 @@ TEST_F(SharedSearchTest, GoesOnOnceTheOtherIsGone) {
   EXPECT_THAT(waits.waits_for(), HasSubstr("theirs"));
   EXPECT_EQ(Run(*version, 2).value(), 6);  // the baseline serves meanwhile
   EXPECT_EQ(Searches(), 0);
-  lease_->Release();  // it was killed: nothing was found
+  lease_->Release();  // it was killed and found nothing
   const Job end = AwaitEnd(*job);
   EXPECT_EQ(end.stop_reason(), Job::STOP_ROOFLINE);
   EXPECT_EQ(end.waits_for(), "");
@@ -103,7 +103,7 @@ TEST_F(SharedSearchTest, WhatOneFindsServesTheOthers) {
   EXPECT_EQ(Searches(), 1);
 }
 
-// It was asked for: it waits, takes over what was found, and goes on from there.
+// The search was requested: it waits, takes over what the other found, and goes on from there.
 TEST_F(SharedSearchTest, StartCompileSearchesAfterTheOther) {
   control_->Search({.plans = 1});
   auto one = StoreScale("one", 3), two = StoreScale("two", 3);
@@ -126,7 +126,7 @@ TEST_F(SharedSearchTest, OtherOptionsAreAnotherSearch) {
   TheyBegin(*version);
   auto job = core_->workers().Start(version, WithBudget("5m")).value();
   EXPECT_EQ(AwaitEnd(*job).stop_reason(), Job::STOP_ROOFLINE);
-  // Nor is what does not serve anybody's concern.
+  // A search whose plans will not serve does not wait for others either.
   job = core_->workers().Start(version, WithBudget("1h", v1::SearchOptions::KEEP)).value();
   EXPECT_EQ(AwaitEnd(*job).stop_reason(), Job::STOP_ROOFLINE);
 }
@@ -140,7 +140,7 @@ TEST_F(SharedSearchTest, AWaitingSearchIsCancelled) {
   core_->workers().Cancel(job, Job::STOP_CANCELLED);
   EXPECT_EQ(AwaitEnd(*job).stop_reason(), Job::STOP_CANCELLED);
   EXPECT_EQ(Run(*version, 2).value(), 6);
-  // The version is not busy with it any more.
+  // The version can have another job.
   lease_->Release();
   auto again = Start(version);
   EXPECT_EQ(AwaitEnd(*again).stop_reason(), Job::STOP_ROOFLINE);

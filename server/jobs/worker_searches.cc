@@ -14,8 +14,8 @@ namespace {
 
 using Clock = SearchTime::Clock;
 
-// What a search gets before it makes room for another that waits in line; with less left it goes on
-// until its end.
+// Time that a search gets before it makes room for one that waits in line. A search with less time
+// left goes on until its end.
 constexpr std::chrono::seconds kShare(60);
 
 double Seconds(std::chrono::steady_clock::duration d) {
@@ -26,7 +26,7 @@ double Seconds(std::chrono::steady_clock::duration d) {
 
 bool WorkerSearches::Wanted(const CompileJob& job) {
   const SearchPolicy& policy = job.policy();
-  // A pinned version is served by the plan it is pinned to, whatever there may be.
+  // A pinned version is served by its pinned plan, whatever the search finds.
   const bool in_vain =
       policy.use == v1::SearchOptions::SERVE && !job.version()->pinned_plan().empty();
   return policy.budget.search && !in_vain;
@@ -53,7 +53,7 @@ std::optional<WorkerSearches::Waits> WorkerSearches::Start(
     job->Finish(absl::OkStatus(), *stop);
     return std::nullopt;
   }
-  // It may have been pinned since it was built.
+  // The version may have been pinned since its plan was built.
   if (!Wanted(*job)) {
     job->Finish(absl::OkStatus(), v1::CompileJob::STOP_BASELINE_ONLY);
     return std::nullopt;
@@ -77,14 +77,14 @@ std::optional<WorkerSearches::Waits> WorkerSearches::Start(
       job->Finish(absl::OkStatus(), *stop);
       return std::nullopt;
     }
-    // A backend without searches is none that failed.
+    // A backend without searches has not failed.
     const bool none = absl::IsUnimplemented(begun);
     LogWarn("no search", {{"model", version.name()}, {"error", begun.ToString()}});
     job->Finish(begun,
                 none ? v1::CompileJob::STOP_BASELINE_ONLY : v1::CompileJob::STOP_SEARCH_FAILED);
     return std::nullopt;
   }
-  // What it finds is kept as what this compiler made, which may be another than before the start.
+  // Plans it finds are stored under this compiler, which may differ from the one before the start.
   if (const auto machine = backend_.Machine(); machine.ok()) keeper_.SetMachine(*machine);
   job->Update([](v1::CompileJob& state) { state.clear_waits_for(); });
   job->Enter(v1::CompileJob::SEARCHING, 96, "looks for a faster plan");
@@ -143,7 +143,7 @@ void WorkerSearches::RememberEnd(const Searching& s, v1::CompileJob::StopReason 
     case v1::CompileJob::STOP_EXHAUSTED:
       break;
     case v1::CompileJob::STOP_BUDGET:
-      // One that others left no time has found out nothing.
+      // A search that got no time, because of others, has no result.
       if (s.search->progress().candidates() > 0) break;
       return;
     default:
@@ -227,7 +227,7 @@ void WorkerSearches::TakeFound(Searching& s, PlanSearch::Found found) {
   const absl::Status taken = Take(s, made);
   s.search->Taken(taken);
   if (!taken.ok()) return;
-  s.contest = {};  // faster than the leader
+  s.contest = {};  // the new plan is faster than the leader
   Remember(s, *made);
   LogInfo("plan taken", {{"job", job.id()},
                          {"model", job.version()->name()},
@@ -246,7 +246,7 @@ std::optional<WorkerSearches::End> WorkerSearches::Step(Searching& s) {
   if (s.time.Over(start)) return over;
   s.search->Until(s.time.end());
   absl::StatusOr<PlanSearch::Step> step = PlanSearch::Step{};
-  // Until requests leave gaps for it, what serves serves on.
+  // Until requests leave gaps to measure in, the serving plan stays.
   const absl::Status contest =
       s.contest.open() && s.begun ? Contest(s, /*at_end=*/false) : absl::OkStatus();
   if (contest.ok()) step = s.search->Next();
@@ -258,11 +258,11 @@ std::optional<WorkerSearches::End> WorkerSearches::Step(Searching& s) {
   s.turns += Clock::now() - start;
   ShowProgress(s);
   if (const auto stop = job.stop_requested()) return End{*stop, {}};
-  // A build may have been in the way, which the next turn waits for: the search says again that it
-  // is at its end.
+  // A build may have interfered, which is finished by the next step; the search then reports its
+  // end again.
   if (at_end && absl::IsAborted(status) && !std::exchange(s.last_try, true)) return std::nullopt;
   if (!status.ok() && !(absl::IsAborted(status) && s.time.Over(Clock::now()))) {
-    // What serves, serves on: the search's end is no failure of the job.
+    // The serving plan stays: an error of the search does not fail the job.
     LogWarn("search ended", {{"model", job.version()->name()}, {"error", status.ToString()}});
     return End{v1::CompileJob::STOP_SEARCH_FAILED, status};
   }
@@ -301,7 +301,7 @@ void WorkerSearches::Step() {
 
 void WorkerSearches::TakeTurns(Searching s) {
   const auto soon = Clock::now() + kShare;
-  // `searches_` is without it here. Those with little time left come first.
+  // `searches_` does not contain this search here. Searches with little time left come first.
   const size_t pressed =
       std::count_if(searches_.begin(), searches_.end(), [&](const Searching& other) {
         return other.time.end() <= soon && other.time.end() <= s.time.end();

@@ -1,18 +1,18 @@
-// The searches of one compile worker: jobs whose baseline serves and whose search for a faster plan
-// (server/plans/plan_search.h) goes on, a step at a time, turn by turn.
+// The searches of one compile worker: jobs whose baseline serves while a search for a faster plan
+// (server/plans/plan_search.h) goes on. The searches advance alternately, one step at a time.
 //
 //   searches.Start(job, served->made);
 //   while (!searches.empty()) searches.Step();
 //
-// Where there are more than the backend holds, which would begin one again with each step, the rest
-// wait in line until one ends or has had its share. A search's time runs from its first step on,
-// also while others have their turns (search_time.h): one that has little left goes on until its
-// end, and the others wait, so that those with little time follow each other.
+// If there are more searches than the backend holds, the rest wait in line until one ends or has
+// used its share; otherwise the backend would begin a search again with each step. A search's time
+// runs from its first step, also during steps of others (search_time.h). A search with little time
+// left goes on until its end while the others wait, so that such searches run one after the other.
 //
-// A job searches for a plan of the full range, then for one of each box (search_parts.h). A plan
-// that is found is loaded and published, or kept, as the job's policy says; a job ends with the
-// reason of its first search. Of equal searches on one cache whose plans serve, one is made at a
-// time: it holds a lease, and the others take over what it found. Used by one thread.
+// A job searches for a plan of the full range, then for one of each box (search_parts.h). A plan it
+// finds is loaded and published, or kept, as the job's policy says. The job ends with the reason of
+// its first search. Of equal searches on one cache whose plans serve, only one runs at a time: it
+// holds a lease, and the others take over its result. Used by one thread.
 #ifndef ATHANOR_SERVER_JOBS_WORKER_SEARCHES_H_
 #define ATHANOR_SERVER_JOBS_WORKER_SEARCHES_H_
 
@@ -35,7 +35,7 @@ namespace athanor {
 
 class WorkerSearches {
  public:
-  // All arguments outlive it. `cache` may be null.
+  // All arguments must outlive it. `cache` may be null.
   WorkerSearches(Registry* registry, CompileBackend* backend, PlanKeeper* keeper,
                  const PlanLoader* loader, Cache* cache)
       : registry_(*registry),
@@ -44,7 +44,8 @@ class WorkerSearches {
         loader_(*loader),
         cache_(cache) {}
 
-  // Whether there is anything to search for: not without a budget, nor for a pinned version.
+  // Reports whether there is anything to search for: not without a budget, nor for a pinned
+  // version.
   static bool Wanted(const CompileJob& job);
   struct Waits {
     std::string waits_for;  // who makes the same search, for people
@@ -60,35 +61,35 @@ class WorkerSearches {
   std::optional<Waits> Start(const std::shared_ptr<CompileJob>& job,
                              std::shared_ptr<const PlanSearch::Found> serving);
   bool empty() const { return searches_.empty(); }
-  // One whose job is asked to stop or whose time is up, if there is any, is next.
+  // Moves a search whose job is asked to stop, or whose time is up, to the front, if there is one.
   bool BringStoppedForward();
-  // When the first of them is over.
+  // Returns the earliest end of the searches' times.
   SearchTime::Clock::time_point FirstEnd() const;
-  // Whose step is next. REQUIRES: not empty().
+  // Returns the job of the next step. REQUIRES: not empty().
   const std::shared_ptr<CompileJob>& next() const { return searches_.front().job; }
-  // That step; a search that ends with it leaves. REQUIRES: not empty().
+  // Runs the next step; a search that ends with it is removed. REQUIRES: not empty().
   void Step();
 
  private:
   struct End {
     v1::CompileJob::StopReason reason;
-    absl::Status error;  // of STOP_SEARCH_FAILED
+    absl::Status error;  // set for STOP_SEARCH_FAILED
   };
   struct Searching {
     std::shared_ptr<CompileJob> job;
     SearchParts parts;
-    std::unique_ptr<PlanSearch> search = nullptr;  // of the present part
+    std::unique_ptr<PlanSearch> search = nullptr;  // of the current part
     std::string from = "";                         // id of the plan it began at
-    BoxContest contest = {};                       // of a box
-    bool begun = false;                            // it knows at which sizes it measures
-    SearchTime time = {};                          // of the present part
-    std::chrono::steady_clock::duration turns{};   // since it became one of those that take turns
-    bool last_try = false;                         // at its end something could not be measured
-    // Of the first part, once that has ended.
+    BoxContest contest = {};                       // for a box
+    bool begun = false;                            // it knows the sizes at which it measures
+    SearchTime time = {};                          // of the current part
+    std::chrono::steady_clock::duration turns{};   // since it became one of those that take steps
+    bool last_try = false;                         // a measurement at its end has failed once
+    // Result of the first part, once that has ended.
     std::optional<End> first_end = {};
     v1::SearchProgress first_progress = {};
     std::string first_bucket = "";
-    Lease lease = {};  // of nothing where none is taken
+    Lease lease = {};  // invalid if no lease is held
   };
 
   static bool PartDue(const PlanKeeper& keeper, const ModelVersion& version,
@@ -97,12 +98,12 @@ class WorkerSearches {
   absl::Status Begin(Searching& s, const PlanSearch::Found& serving);
   // The next part, if there is one; else the first one's end is the job's.
   bool GoOn(Searching& s, const End& end);
-  // Has a box's plans timed beside each other, and the box served by the faster. ABORTED: there
-  // were no gaps to measure in. `at_end`: its search does not go on.
+  // Measures a box's plans against each other, and makes the faster one serve the box. Returns
+  // ABORTED if there were no gaps to measure in. `at_end`: its search does not go on.
   absl::Status Contest(Searching& s, bool at_end);
-  // The plan that serves the present part; null: none does.
+  // Returns the plan that serves the current part, null if there is none.
   static std::shared_ptr<const ServedPlan> Serving(const Searching& s);
-  // What the lease of the job's search is taken for; empty: none is.
+  // Returns the key of the lease for the job's search; empty if it needs none.
   std::string LeaseKeyOf(const CompileJob& job) const;
   // Makes the job's search the one that is made of all equal ones: takes its lease, and what others
   // found before as `serving`; ends the job where that is all that was wanted. Set: another makes
@@ -112,7 +113,7 @@ class WorkerSearches {
   // Has what equal searches found meanwhile serve, if that is better than `serving`; null: not.
   std::shared_ptr<const PlanSearch::Found> Adopt(CompileJob& job, const PlanSearch::Found& serving);
   void LetOthersGoOn(Lease& lease);
-  // Puts back one that goes on.
+  // Puts a search that goes on back into the deque.
   void TakeTurns(Searching s);
   // What its step has found.
   void TakeFound(Searching& s, PlanSearch::Found found);
@@ -127,12 +128,12 @@ class WorkerSearches {
   // Loads and publishes; an error says why it cannot serve.
   absl::Status Swap(const Searching& s, std::shared_ptr<const PlanSearch::Found> found);
   void ShowProgress(const Searching& s);
-  // What is measured once a search has come to its end. ABORTED: something left no time to measure,
-  // and it is worth another turn.
+  // Runs the measurements due at the end of a search. Returns ABORTED if a measurement found no
+  // gaps and should be tried in another step.
   absl::Status AtEnd(Searching& s);
-  // Times what the search came to beside what serves.
+  // Compares the result of the search with the serving plan.
   absl::Status Compare(Searching& s);
-  // Notes what the steps of the plan that serves cost.
+  // Stores the costs of the serving plan's steps.
   absl::Status NoteCosts(Searching& s);
 
   Registry& registry_;
@@ -140,7 +141,7 @@ class WorkerSearches {
   PlanKeeper& keeper_;
   const PlanLoader& loader_;
   Cache* const cache_;
-  // The next first. The first backend_.most_searches() take turns, the others wait in line.
+  // The next one is first. The first backend_.most_searches() take steps, the others wait in line.
   std::deque<Searching> searches_;
 };
 

@@ -34,7 +34,7 @@ absl::Status WorkerSearches::Begin(Searching& s, const PlanSearch::Found& servin
   options.mode = policy.budget.mode;
   options.disabled_rules.assign(policy.disabled_rules.begin(), policy.disabled_rules.end());
   options.approximate = policy.approximate;
-  // One that begins at the baseline does so in all it knows.
+  // A search to be compared with the baseline must not use stored recipes either.
   options.recipes = policy.use != v1::SearchOptions::COMPARE;
   auto search = backend_.NewSearch(s.parts.graph(), serving, options);
   if (!search.ok()) return search.status();
@@ -63,13 +63,13 @@ bool WorkerSearches::GoOn(Searching& s, const End& end) {
     s.time.Begin(s.parts.share().time, now);
     const ModelVersion& version = *s.job->version();
     s.contest = BoxContest(version, s.parts.grid(), s.parts.bucket());
-    if (s.contest.leader() == nullptr) break;  // it was deleted
+    if (s.contest.leader() == nullptr) break;  // the version was deleted
     const absl::Status begun = Begin(s, *s.contest.leader());
     if (begun.ok()) return true;
     LogWarn("no search",
             {{"model", version.name()}, {"bucket", s.parts.Text()}, {"error", begun.ToString()}});
   }
-  // Whoever looks at the job later sees what became of the whole.
+  // A finished job shows the result of the first part.
   if (const auto stop = s.job->stop_requested()) s.first_end = End{*stop, {}};
   if (s.parts.ended() > 0) {
     s.job->Update([&](v1::CompileJob& state) {
@@ -90,7 +90,7 @@ std::shared_ptr<const ServedPlan> WorkerSearches::Serving(const Searching& s) {
 absl::Status WorkerSearches::Contest(Searching& s, bool at_end) {
   ModelVersion& version = *s.job->version();
   if (s.job->policy().use != v1::SearchOptions::SERVE) {
-    s.contest = {};  // what serves stays
+    s.contest = {};  // the serving plan stays
     return absl::OkStatus();
   }
   absl::StatusOr<v1::PlanComparison> times = s.search->CompareWith(*s.contest.rival());

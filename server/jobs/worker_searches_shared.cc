@@ -1,4 +1,4 @@
-// Equal searches on one cache: which of them is made, and what the others take over.
+// Equal searches on one cache: which of them runs, and what the others take over.
 #include <chrono>
 #include <utility>
 
@@ -9,7 +9,7 @@
 namespace athanor {
 
 std::string WorkerSearches::LeaseKeyOf(const CompileJob& job) const {
-  // What is only kept or compared was asked for here, and is nothing to others.
+  // A search whose plans are only kept or compared was requested here, and does not concern others.
   if (job.policy().use != v1::SearchOptions::SERVE) return "";
   if (cache_ == nullptr || !keeper_.ready()) return "";
   const ModelVersion& version = *job.version();
@@ -26,7 +26,7 @@ std::optional<WorkerSearches::Waits> WorkerSearches::TakeLease(
   auto taken = cache_->leases().Take(key, kSearchLease, version.Describe());
   if (!taken.ok()) return Waits{std::string(taken.status().message()), std::move(key)};
   *lease = *std::move(taken);
-  // An equal one may have ended while this one waited, or since its plan was looked up.
+  // An equal search may have ended while this one waited, or since its plan was looked up.
   const SearchPolicy& policy = job->policy();
   const bool waited = !job->state().waits_for().empty();
   const bool ended = policy.automatic && !Due(keeper_, version, policy);
@@ -69,9 +69,9 @@ std::shared_ptr<const PlanSearch::Found> WorkerSearches::Adopt(CompileJob& job,
 
 void WorkerSearches::LetOthersGoOn(Lease& lease) {
   if (!lease.valid()) return;
-  // Who waits for it looks for what was found as soon as the lease is free.
+  // Searches that wait for the lease look for its result as soon as it is free.
   constexpr std::chrono::seconds kMostWait{1};
-  cache_->Flush(kMostWait).IgnoreError();  // else they search, too
+  cache_->Flush(kMostWait).IgnoreError();  // if that fails, they search too
   lease.Release();
 }
 

@@ -1,5 +1,5 @@
-// Searches behind a baseline that serves: what is swapped in under load, how they end, and what
-// goes first.
+// Tests searches while the baseline serves: swaps under load, how searches end, and which work goes
+// first.
 #include "server/jobs/worker_searches.h"
 
 #include <atomic>
@@ -88,7 +88,7 @@ TEST_F(SearchTest, WhatDoesNotFinishIsEndedWhenItsTimeIsUp) {
   EXPECT_EQ(version->plan()->info.kind(), "baseline");
 }
 
-// Its time runs while its steps wait for a build, too.
+// Its time also runs while its steps wait for a build.
 TEST_F(SearchTest, ASearchsTimeIsUpBesideABuild) {
   control_->Search({.endless = true, .deaf = true});
   control_->HoldSearches();
@@ -107,7 +107,7 @@ TEST_F(SearchTest, ASearchsTimeIsUpBesideABuild) {
 
 TEST_F(SearchTest, WhoseTimeIsShortGoesOnUntilItIsUp) {
   control_->Search({.endless = true});
-  StartSearching(Store("a", ScaleModel({1})));  // an hour
+  StartSearching(Store("a", ScaleModel({1})));  // with an hour of time
   auto b = core_->workers().Start(Store("b", ScaleModel({1, 2})), WithBudget("40s"));
   ASSERT_TRUE(b.ok()) << b.status();
   ASSERT_EQ(AwaitPhase(**b, Job::SEARCHING).phase(), Job::SEARCHING);
@@ -146,12 +146,12 @@ TEST_F(SearchTest, CancelledLeavesWhatServes) {
   EXPECT_EQ(Run(*version, 5).value(), 10);
 }
 
-// Cancelled between two of its steps, while the other search's step is under way.
+// Cancels a search between two of its steps, while a step of the other search runs.
 TEST_F(SearchTest, CancelledBetweenItsSteps) {
   control_->Search({.endless = true});
   std::shared_ptr<CompileJob> first = StartSearching(Store("a", ScaleModel({1})));
   std::shared_ptr<CompileJob> second = Start(Store("b", ScaleModel({1, 2})));
-  Steps(4);  // turn by turn, so `second` searches too, and one of them waits for its next
+  Steps(4);  // steps alternate, so `second` searches too, and one of them waits for its next step
   ASSERT_EQ(second->state().phase(), Job::SEARCHING);
   core_->workers().Cancel(first, Job::STOP_CANCELLED);
   control_->ReleaseSearches();
@@ -166,7 +166,7 @@ TEST_F(SearchTest, EndsWithTheModel) {
   std::shared_ptr<ModelVersion> version = StoreScale("m", 2);
   std::shared_ptr<CompileJob> job = StartSearching(version);
   ASSERT_TRUE(core_->registry().Delete("m", "").ok());
-  // The step under way still finds a plan: it does not bring the version back.
+  // The running step still finds a plan, but that does not bring the version back.
   Steps(1);
   EXPECT_THAT(control_->events(), Contains("refused found-1"));
   EXPECT_EQ(version->plan(), nullptr);
@@ -176,8 +176,8 @@ TEST_F(SearchTest, EndsWithTheModel) {
   EXPECT_EQ(end.stop_reason(), Job::STOP_MODEL_DELETED);
 }
 
-// A third model beside two that are searched for: its baseline is made while a step is under way,
-// and the next waits for it.
+// A third model next to two that are searched: its baseline is made while a step runs, and the next
+// step waits for it.
 TEST_F(SearchTest, BaselinesComeFirst) {
   control_->Search({.endless = true});
   std::shared_ptr<CompileJob> a = StartSearching(Store("a", ScaleModel({1})));
@@ -188,7 +188,7 @@ TEST_F(SearchTest, BaselinesComeFirst) {
   control_->HoldCompiles();
   std::shared_ptr<CompileJob> c = Start(third);
   ASSERT_EQ(AwaitPhase(*c, Job::COMPILING_KERNELS).phase(), Job::COMPILING_KERNELS);
-  control_->LetSearch(2);  // the one that waits; one more may not begin yet
+  control_->LetSearch(2);  // the step that waits; another one may not begin yet
   while (control_->events().size() < before + 2) std::this_thread::yield();
   EXPECT_EQ(third->plan(), nullptr);
   control_->ReleaseCompiles();
@@ -204,7 +204,7 @@ TEST_F(SearchTest, BaselinesComeFirst) {
   for (const auto& job : {a, b, c}) EXPECT_FALSE(job->finished());
 }
 
-// There is one worker, and nothing lets the step go that it has begun.
+// There is one worker, and the step that has begun never ends by itself.
 TEST_F(SearchTest, NoBuildWaitsForAStep) {
   control_->Search({.endless = true});
   std::shared_ptr<ModelVersion> a = Store("a", ChainModel({3}));
@@ -227,7 +227,7 @@ TEST_F(SearchTest, NoBuildWaitsForAStep) {
   EXPECT_GE(waiting->state().search().candidates(), 1);
 }
 
-// Neither does the end of a search that has not begun, or waits for its turn.
+// The end of a search that has not begun, or waits for its step, does not wait for a step either.
 TEST_F(SearchTest, AWaitingSearchEndsBesideAStep) {
   control_->Search({.endless = true});
   StartSearching(Store("a", ScaleModel({1})));
@@ -236,7 +236,7 @@ TEST_F(SearchTest, AWaitingSearchEndsBesideAStep) {
   ASSERT_EQ(AwaitPhase(*cancelled, Job::SEARCHING).phase(), Job::SEARCHING);
   core_->workers().Cancel(cancelled, Job::STOP_CANCELLED);
   EXPECT_EQ(AwaitEnd(*cancelled).stop_reason(), Job::STOP_CANCELLED);
-  // The version has room for another job.
+  // The version can have another job.
   std::shared_ptr<CompileJob> deleted = Start(version);
   ASSERT_EQ(AwaitPhase(*deleted, Job::SEARCHING).phase(), Job::SEARCHING);
   ASSERT_TRUE(core_->registry().Delete("b", "").ok());
@@ -271,7 +271,7 @@ TEST_F(SearchTest, DrainingEndsWhatHasNotBegun) {
   }
 }
 
-// Three or more of them on one worker would leave one in line: the backend holds two.
+// Three or more searches on one worker would leave one waiting in line: the backend holds two.
 TEST_F(SearchTest, WorkersShareTheSearches) {
   Begin(2);
   control_->Search({.endless = true});
@@ -290,7 +290,7 @@ TEST_F(SearchTest, WorkersShareTheSearches) {
   for (const auto& job : jobs) AwaitEnd(*job);
 }
 
-// A build may have left no gaps for what a search measures at its end: it has another turn.
+// A build may leave no gaps to measure in at the end of a search, so it gets another step.
 TEST_F(SearchTest, WhatASearchEndsWithIsTriedAgain) {
   control_->Search({.plans = 1, .crowded = 1});
   std::shared_ptr<ModelVersion> version = StoreScale("m", 2);
@@ -301,13 +301,13 @@ TEST_F(SearchTest, WhatASearchEndsWithIsTriedAgain) {
   auto compared = core_->workers().Start(version, WithBudget("1h", v1::SearchOptions::COMPARE));
   ASSERT_TRUE(compared.ok()) << compared.status();
   EXPECT_EQ(AwaitEnd(**compared).comparison().ratio(), 0.5);
-  // But not again and again.
+  // But it is tried again only once.
   control_->Search({.plans = 1, .crowded = 2});
   EXPECT_EQ(AwaitEnd(*Start(version)).stop_reason(), Job::STOP_EXHAUSTED);
   EXPECT_EQ(version->kept().Describe("found-3")->costs.size(), 0u);
 }
 
-// More than the backend holds: the rest wait in line and lose nothing by it.
+// More searches than the backend holds: the rest wait in line and lose nothing.
 TEST_F(SearchTest, NoMoreTakeTurnsThanTheBackendHolds) {
   control_->Search({.endless = true});
   std::vector<std::shared_ptr<CompileJob>> jobs;
@@ -349,7 +349,7 @@ TEST_F(SearchTest, DrainingEndsIt) {
   std::shared_ptr<CompileJob> first = StartSearching(a);
   std::shared_ptr<CompileJob> second = Start(b);
   Steps(3);
-  core_->workers().Stop();  // while a step waits that nothing lets go
+  core_->workers().Stop();  // while a step waits that is never let go
   for (const auto& job : {first, second}) {
     EXPECT_EQ(job->state().phase(), Job::CANCELLED);
     EXPECT_EQ(job->state().stop_reason(), Job::STOP_SHUTDOWN);

@@ -22,7 +22,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr size_t kNameDigits = 32;  // of the hash of a model's name
+constexpr size_t kNameDigits = 32;  // digits taken from the hash of a model's name
 
 absl::Status CheckFileName(const std::string& plan_id) {
   const bool fits = !plan_id.empty() && plan_id.size() <= 128 &&
@@ -39,7 +39,7 @@ std::string FileNameOf(const ModelVersion& version, const std::string& plan_id) 
                       plan_id);
 }
 
-// nullopt: it cannot be read.
+// Returns nullopt if the file cannot be read.
 std::optional<std::string> BytesOf(const std::string& path) {
   std::ifstream file(path, std::ios::binary);
   if (!file) return std::nullopt;
@@ -53,7 +53,7 @@ std::string PinFiles::PathOf(const ModelVersion& version, const std::string& pla
   return absl::StrCat(folder_, "/", FileNameOf(version, plan_id));
 }
 
-// A file: the SHA-256 of the rest, the key's GateHash, the serialised StoredPlan.
+// The file holds the SHA-256 of the rest, the key's GateHash and the serialised StoredPlan.
 absl::Status PinFiles::Write(const ModelVersion& version, const PlanKey& key,
                              const internal::StoredPlan& stored) {
   const std::string& id = stored.plan().plan_id();
@@ -76,7 +76,7 @@ absl::Status PinFiles::WriteBytes(const std::string& path, absl::string_view byt
   if (absl::Status s = disk_.Rename(begun, path); !s.ok()) return s;
   std::move(remove).Cancel();
   if (absl::Status s = disk_.SyncDirectory(folder_); !s.ok()) return s;
-  return disk_.SyncDirectory(fs::path(folder_).parent_path());  // the first pin made the folder
+  return disk_.SyncDirectory(fs::path(folder_).parent_path());  // the first pin created the folder
 }
 
 std::optional<internal::StoredPlan> PinFiles::Read(const ModelVersion& version, const PlanKey& key,
@@ -110,7 +110,8 @@ bool PinFiles::Adopt(const ModelVersion& version, const std::string& plan_id) {
   const std::string path = PathOf(version, plan_id);
   std::error_code error;
   if (fs::exists(path, error)) return true;
-  // A copy for each version: which of them it was made for, only the machine's compiler can tell.
+  // Copies the file for each version: which of them it was made for is only known once the key is,
+  // which needs the machine's compiler.
   const std::optional<std::string> bytes = BytesOf(absl::StrCat(folder_, "/", plan_id));
   if (!bytes.has_value()) return true;
   const absl::Status written = WriteBytes(path, *bytes);
@@ -126,10 +127,10 @@ bool PinFiles::Adopt(const ModelVersion& version, const std::string& plan_id) {
 void PinFiles::Take(absl::Span<const std::shared_ptr<ModelVersion>> versions) {
   std::set<std::string> wanted;
   for (const std::shared_ptr<ModelVersion>& version : versions) {
-    std::vector<std::string> pinned = version->plans().pinned();  // of boxes
+    std::vector<std::string> pinned = version->plans().pinned();  // pinned plans of boxes
     pinned.push_back(version->pinned_plan());
     for (const std::string& plan_id : pinned) {
-      if (!CheckFileName(plan_id).ok()) continue;  // not pinned
+      if (!CheckFileName(plan_id).ok()) continue;  // no valid id: not pinned
       wanted.insert(FileNameOf(*version, plan_id));
       if (!Adopt(*version, plan_id)) wanted.insert(plan_id);  // the next start tries again
     }

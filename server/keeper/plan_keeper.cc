@@ -18,7 +18,7 @@ namespace {
 constexpr absl::string_view kBaseline = "baseline";  // Plan.kind
 constexpr std::chrono::seconds kMostWait{1};         // for the cache's writer
 
-// Of a found plan: it was found without what `policy` leaves out.
+// Reports whether a stored plan was found without the rules that `policy` disables.
 bool Allowed(const internal::StoredPlan& stored, const SearchPolicy& policy) {
   if (stored.plan().kind() == kBaseline) return true;
   if (!policy.budget.search) return false;
@@ -29,7 +29,7 @@ bool Allowed(const internal::StoredPlan& stored, const SearchPolicy& policy) {
                      });
 }
 
-// What was measured here says more than what was measured elsewhere.
+// Prefers measurements made under this machine's conditions.
 bool Faster(const PlanRow& a, const PlanRow& b) {
   if (a.conditions_equal != b.conditions_equal) return a.conditions_equal;
   const auto share = [](const PlanRow& row) {
@@ -68,7 +68,7 @@ PlanKey PlanKeeper::KeyOf(const ModelVersion& version, const Graph& graph,
   for (const Dim& dim : canonical.dims) {
     box.push_back(absl::StrCat(dim.name, "=", dim.min, "..", dim.max));
   }
-  // Plans name also those that no node uses.
+  // Adds dims that no node uses: plans name these too.
   for (const Dim& dim : graph.dims) {
     if (std::find(dims.begin(), dims.end(), dim.name) != dims.end()) continue;
     box.push_back(absl::StrCat("d", dims.size(), "=", dim.min, "..", dim.max));
@@ -116,7 +116,8 @@ PlanKeeper::Kept PlanKeeper::Revived(const internal::StoredPlan& stored) const {
   kept.costs.assign(stored.costs().begin(), stored.costs().end());
   for (int i = 0; i < stored.plan().kernels_size(); ++i) {
     const KernelKey key = KernelKeyOf(stored.plan().kernels(i), machine);
-    // An object is kept before it is checked: one under another key says nothing of this plan.
+    // An object is stored before it is checked. So an object under another key than the verified
+    // one says nothing about this plan.
     const bool verified = i < stored.kernel_keys_size() && stored.kernel_keys(i) == key.Hash();
     std::optional<std::string> object;
     if (verified && cache_ != nullptr) object = cache_->FindKernel(key);
@@ -177,7 +178,7 @@ PlanKeeper::Rows PlanKeeper::Choose(PlanKey key, const SearchPolicy& policy, boo
   for (const bool approximate : {false, true}) {
     if (approximate && !policy.approximate) continue;
     key.approximate = approximate;
-    bool first = true;  // the one to take among these
+    bool first = true;  // the first row that qualifies is taken
     for (const PlanRow& row : bodies ? cache_->Plans(key) : cache_->PlanHeads(key)) {
       const v1::Plan& plan = row.stored.plan();
       if (!Refusal(key, plan.plan_id()).empty()) continue;
@@ -228,7 +229,7 @@ std::vector<PlanKeeper::Choice> PlanKeeper::FindAll(PlanKey key, const SearchPol
   for (const PlanRow& row : rows) {
     const bool is_baseline = row.stored.plan().kind() == kBaseline;
     if (is_baseline ? baseline : choices.size() >= most) continue;
-    // Times of other machines' conditions say nothing beside those of these.
+    // Times measured under other conditions cannot be compared with these.
     if (!is_baseline && row.conditions_equal != rows.front().conditions_equal) continue;
     Kept kept = Revived(row.stored);
     if (!kept.missing.empty()) continue;
@@ -256,7 +257,7 @@ void PlanKeeper::PutBaseline(const PlanKey& key, const PlanSearch::Found& made) 
   TakeBack(exact, made.plan.plan_id());
   const std::optional<PlanRow> before = cache_->FindPlan(exact);
   const bool first = !before.has_value() || !before->conditions_equal;
-  // Again, it would be without what its steps cost.
+  // Writing it again would drop the costs of its steps.
   const std::optional<PlanRow> same = cache_->FindPlanById(exact, made.plan.plan_id());
   if (same.has_value() && same->conditions_equal) return;
   PlanRow row;
@@ -288,7 +289,8 @@ void PlanKeeper::Quarantine(const ModelVersion& version, const PlanKey& key,
     MutexLock lock(mu_);
     refused_[{gate, plan_id}] = why;
   }
-  // Its kernels were kept when they were compiled: the next start would take it for verified.
+  // Its kernels were kept when they were compiled, so the next start would take the plan for
+  // verified.
   pins_.Remove(version, plan_id);
   absl::Status quarantined =
       cache_ == nullptr ? absl::OkStatus() : cache_->QuarantinePlan(key, plan_id, why);
@@ -317,7 +319,7 @@ void PlanKeeper::PutFound(const PlanKey& key, const PlanSearch::Found& made,
   PlanRow row;
   row.stored = Stored(made, {});
   row.share_of_baseline = row.low = row.high = share;
-  // Of a box the full range's plan may be slower than its baseline.
+  // For a box, the full range's plan may be slower than the box's baseline.
   row.incumbent =
       !before.has_value() || !before->conditions_equal || share < before->share_of_baseline;
   row.compared_with = "whole plan";
@@ -342,7 +344,7 @@ void PlanKeeper::PutSearch(const PlanKey& key, const SearchPolicy& policy,
                            const SearchState& state) {
   if (cache_ == nullptr) return;
   cache_->PutSearch(key, policy.ToProto(), state);
-  cache_->Flush(kMostWait).IgnoreError();  // else it is made again
+  cache_->Flush(kMostWait).IgnoreError();  // if it is lost, the search is repeated
 }
 
 absl::Status PlanKeeper::Pin(const ModelVersion& version, const PlanKey& key,

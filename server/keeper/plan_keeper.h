@@ -1,5 +1,5 @@
-// Between the server's plans and the cache: what a plan is kept under, from a plan to its row and
-// back, and which plans are pinned (pin_files.h).
+// Connects the server's plans with the cache: the keys of plans, conversion between plans and cache
+// rows, and pinned plans (pin_files.h).
 //
 //   keeper.SetMachine(machine);
 //   const PlanKey key = keeper.KeyOf(version, version.graph(), policy.ToProto());
@@ -32,81 +32,83 @@
 
 namespace athanor {
 
-// What the object of a kernel is kept under.
+// Returns the key under which the cache keeps the object of a kernel.
 KernelKey KernelKeyOf(const v1::Kernel& kernel, const internal::TargetReply& machine);
 
 class PlanKeeper {
  public:
-  // Both outlive it. `cache` may be null: then only pinned plans are kept. `state_dir` exists.
+  // `cache` and `disk` must outlive it. `cache` may be null: then only pinned plans are kept.
+  // `state_dir` must exist.
   PlanKeeper(Cache* cache, const std::string& state_dir, Disk* disk)
       : cache_(cache), pins_(state_dir, disk) {}
 
-  // What plans are made for. Before it is known none is found or kept.
+  // Sets the machine that plans are made for. Until then no plan is found or kept.
   void SetMachine(const internal::TargetReply& machine);
   bool ready() const;
 
-  // Of a plan of `graph`, which is the version's or that with narrower dims, found with `how`; of a
-  // baseline `how` says nothing. REQUIRES: ready().
+  // Returns the key of a plan of `graph`, found with `how`; an empty `how` means a baseline.
+  // `graph` is the version's own or the same with narrower dims. REQUIRES: ready().
   PlanKey KeyOf(const ModelVersion& version, const Graph& graph,
                 const v1::SearchOptions& how) const;
 
   struct Kept {
     std::shared_ptr<PlanSearch::Found> made;
-    // Kernels whose objects the cache does not have, which are empty, or that were compiled anew
-    // since the plan was verified.
+    // Kernels whose objects are missing from the cache, are empty, or were compiled anew since the
+    // plan was verified.
     std::vector<int> missing;
     std::vector<v1::PlanCost> costs;
   };
-  // NOT_FOUND says what there is instead, and in which column of the key it differs.
+  // Returns NOT_FOUND with what the cache has instead, and which column of the key differs.
   absl::StatusOr<Kept> Find(const ModelVersion& version, const PlanKey& key,
                             const std::string& plan_id) const;
-  // The best plan that `policy` allows: no approximate one, none of disabled rules, and without a
-  // search the baseline. `baseline` is set if that is another plan.
+  // The best plan that `policy` allows: not an approximate one or one of a disabled rule unless
+  // allowed, and only the baseline if the policy has no search. `baseline` is set if it is a
+  // different plan.
   struct Best {
     Kept plan;
     std::optional<Kept> baseline;
   };
   absl::StatusOr<Best> FindBest(PlanKey key, const SearchPolicy& policy) const;
-  // The id of the plan that FindBest would give, if the cache has all its kernels, else empty;
-  // neither bodies nor objects are read.
+  // Returns the id of the plan that FindBest would return if the cache has all its kernels,
+  // otherwise an empty string. Reads neither bodies nor objects.
   std::string BestId(PlanKey key, const SearchPolicy& policy) const;
 
-  // Plans that `policy` allows and whose kernels are all there, the best `most` of them and the
-  // baseline, with what their time is of the baseline's.
+  // Returns plans that `policy` allows and whose kernels are all present: the best `most` of them
+  // and the baseline, each with its time relative to the baseline's.
   struct Choice {
     std::shared_ptr<PlanSearch::Found> made;
     double share_of_baseline = 1;
   };
   std::vector<Choice> FindAll(PlanKey key, const SearchPolicy& policy, size_t most) const;
 
-  // Of a baseline, whose kernels were checked; `key` as of any plan of its graph.
+  // Stores a baseline whose kernels were checked; `key` is that of any plan of its graph.
   void PutBaseline(const PlanKey& key, const PlanSearch::Found& made);
-  // A plan that Find gave was verified with the objects that it has now.
+  // Stores that a plan returned by Find was verified with its present objects.
   absl::Status PutVerified(const ModelVersion& version, const PlanKey& key, const Kept& kept,
                            bool pinned);
-  // A plan that Find or FindBest gave was verified and is wrong. Neither gives it again, here or
-  // after a start, unless it is put once more.
+  // Records that a plan returned by Find or FindBest was verified and is wrong. Neither returns it
+  // again, not even after a restart, unless it is put once more.
   void Quarantine(const ModelVersion& version, const PlanKey& key, const std::string& plan_id,
                   const absl::Status& verdict);
-  // Of a plan that was verified whole and takes `ratio` times as long as plan `from`.
+  // Stores a plan that was verified as a whole and takes `ratio` times as long as plan `from`.
   void PutFound(const PlanKey& key, const PlanSearch::Found& made, const std::string& from,
                 double ratio);
-  // What the steps of a plan that is kept cost.
+  // Stores the costs of the steps of a stored plan.
   void PutCosts(const PlanKey& key, const std::string& plan_id,
                 const std::vector<v1::PlanCost>& costs);
-  // Whether the automatic search of this policy has come to its end, and under the same conditions.
+  // Reports whether an automatic search of this policy has finished under the same conditions.
   bool SearchEnded(const PlanKey& key, const SearchPolicy& policy) const;
-  // Known to a server that is started when this returns.
+  // Stores the state of a search. Once this returns, a restarted server knows it.
   void PutSearch(const PlanKey& key, const SearchPolicy& policy, const SearchState& state);
 
-  // From when it returns OK, Find has the plan for this version also without a cache; kernels may
-  // be missing.
+  // Pins a plan. Once this returns OK, Find returns the plan for this version even without a cache;
+  // kernels may then be missing.
   absl::Status Pin(const ModelVersion& version, const PlanKey& key, const PlanSearch::Found& made,
                    const std::vector<v1::PlanCost>& costs);
   void Unpin(const ModelVersion& version, const std::string& plan_id) {
     pins_.Remove(version, plan_id);
   }
-  // At start, of all versions there are: PinFiles::Take.
+  // Runs at start with all versions: PinFiles::Take.
   void TakePins(absl::Span<const std::shared_ptr<ModelVersion>> versions) { pins_.Take(versions); }
 
  private:
@@ -114,10 +116,10 @@ class PlanKeeper {
                               const std::vector<v1::PlanCost>& costs) const;
   Kept Revived(const internal::StoredPlan& stored) const;
   std::string WhyNot(const PlanKey& key) const;
-  // Why it was quarantined since the start; empty: it was not.
+  // Returns why the plan was quarantined since the start; empty if it was not.
   std::string Refusal(const PlanKey& key, const std::string& plan_id) const;
   void TakeBack(const PlanKey& key, const std::string& plan_id);
-  // The row to be served by, and the baseline, from rows as Plans or PlanHeads give them.
+  // The row to serve and the baseline's row, out of rows that Plans or PlanHeads returned.
   struct Rows {
     std::optional<PlanRow> fastest, baseline;
   };
@@ -128,7 +130,8 @@ class PlanKeeper {
   mutable Mutex mu_;
   std::optional<internal::TargetReply> machine_ ABSL_GUARDED_BY(mu_);
   std::string clocks_ ABSL_GUARDED_BY(mu_);
-  // By key (GateHash) and plan id, why: also where the cache could not be written.
+  // Reasons of quarantines by key (GateHash) and plan id; effective even if the cache cannot be
+  // written.
   std::map<std::pair<std::string, std::string>, std::string> refused_ ABSL_GUARDED_BY(mu_);
 };
 

@@ -22,7 +22,7 @@ using ::testing::IsEmpty;
 
 namespace fs = std::filesystem;
 
-// output = relu(input), f32 [dim, 4]
+// Makes a version with output = relu(input), f32 [dim, 4].
 std::shared_ptr<ModelVersion> Version(const std::string& input = "x", const std::string& dim = "b",
                                       int64_t max = 64, int64_t version = 1) {
   ImportedGraph imported;
@@ -83,7 +83,7 @@ class PlanKeeperTest : public testing::Test {
     }
   }
 
-  // The file of the version's pin.
+  // Returns the path of the version's pin file.
   std::string PinPath(const std::string& plan_id) const {
     for (const auto& entry : fs::directory_iterator(folder_ + "/plans")) {
       const std::string name = entry.path().filename();
@@ -133,7 +133,7 @@ TEST_F(PlanKeeperTest, APlanComesBackWithTheKernelsThereAre) {
   v1::PlanCost cost;
   cost.set_size("b=4");
   keeper_->PutCosts(Key(), "p-1", {cost});
-  keeper_->PutBaseline(Key(), made);  // again: what is known of it stays
+  keeper_->PutBaseline(Key(), made);  // written again: the stored costs stay
   kept = keeper_->Find(*version_, Key(), "p-1");
   EXPECT_THAT(kept->missing, IsEmpty());
   EXPECT_THAT(Objects(*kept), ElementsAre("object of p-1 a", "object of p-1 b"));
@@ -149,7 +149,7 @@ TEST_F(PlanKeeperTest, AnObjectThatWasCompiledAnewIsNotVerified) {
   internal::TargetReply newer = Machine();
   newer.set_compiler_version("clang 20");
   keeper_->SetMachine(newer);
-  // Compilers put objects there before they are checked.
+  // Compilers store objects before these are checked.
   for (const v1::Kernel& kernel : made.plan.kernels()) {
     cache_->PutKernel(KernelKeyOf(kernel, newer), "another object");
   }
@@ -161,7 +161,7 @@ TEST_F(PlanKeeperTest, AnObjectThatWasCompiledAnewIsNotVerified) {
   kept = keeper_->Find(*version_, Key(), "p-1");
   EXPECT_THAT(kept->missing, IsEmpty());
   EXPECT_THAT(Objects(*kept), ElementsAre("another object", "another object"));
-  // The pin's file says so, too.
+  // The pin's file records the new objects too.
   PlanKeeper without(nullptr, folder_, &disk_);
   without.SetMachine(newer);
   EXPECT_TRUE(
@@ -241,7 +241,7 @@ TEST_F(PlanKeeperTest, APinnedPlanOutlivesTheCache) {
   EXPECT_EQ(kept->made->plan.kernels(0).source(), "p-1 a");
   EXPECT_EQ(kept->made->how.budget(), "3s");
   ASSERT_EQ(kept->costs.size(), 1u);
-  // Of another machine, or another graph, it is none.
+  // It is not found for another machine or another graph.
   alone.SetMachine(Machine("zen5"));
   EXPECT_FALSE(alone.Find(*version_, alone.KeyOf(*version_, version_->graph(), {}), "p-1").ok());
   alone.SetMachine(Machine());
@@ -256,7 +256,7 @@ TEST_F(PlanKeeperTest, APinnedPlanOutlivesTheCache) {
 }
 
 TEST_F(PlanKeeperTest, APinIsOneVersions) {
-  // The same graph twice, and one of a plan that is only allowed to one of them.
+  // Two versions of the same graph: the second pins a plan that only it allows.
   const auto second = Version("x", "b", 64, 2);
   PlanSearch::Found exact = Plan("p-1", "3s"), rough = Plan("p-1", "3s");
   rough.how.set_approximate(true);
@@ -308,7 +308,7 @@ TEST_F(PlanKeeperTest, AWrongPlanIsNotGivenAgain) {
   expect_gone(*keeper_);
   EXPECT_THAT(std::string(keeper_->Find(*version_, Key(), "p-2").status().message()),
               HasSubstr("y is off by 3"));
-  // Nor after a start, though its kernels are all there.
+  // It is not found after a restart either, though all its kernels are present.
   PlanKeeper next(cache_.get(), folder_, &disk_);
   next.SetMachine(Machine());
   expect_gone(next);
@@ -318,7 +318,7 @@ TEST_F(PlanKeeperTest, AWrongPlanIsNotGivenAgain) {
   EXPECT_EQ(found.quarantined(0).tier(), "plans");
   EXPECT_THAT(found.quarantined(0).about(), HasSubstr("p-2 of graph"));
   EXPECT_THAT(found.quarantined(0).why(), HasSubstr("y is off by 3"));
-  // Found and verified once more it is a plan like any other.
+  // Once found and verified again it is used like any other plan.
   keeper_->PutFound(Key(), wrong, "p-1", 0.5);
   EXPECT_TRUE(keeper_->Find(*version_, Key(), "p-2").ok());
 }
@@ -390,7 +390,7 @@ TEST_F(PlanKeeperTest, NoPlanIdLeavesItsFolder) {
   }
 }
 
-// A disk that holds only so much.
+// A disk that is full.
 class FullDisk : public Disk {
  public:
   absl::Status Write(int, absl::string_view, const std::string& path) override {
@@ -398,7 +398,7 @@ class FullDisk : public Disk {
   }
 };
 
-// What was done to names, in order.
+// Records renames and directory syncs in order.
 class NotingDisk : public Disk {
  public:
   absl::Status Rename(const std::string& from, const std::string& to) override {

@@ -8,7 +8,7 @@
 namespace athanor {
 namespace {
 
-// Empty: none.
+// Returns an empty id if no plan served.
 std::string ServingId(const std::vector<VersionPlanRow>& rows) {
   std::string last;
   for (const VersionPlanRow& row : rows) {
@@ -45,7 +45,7 @@ absl::StatusOr<Remembered> FindRemembered(const PlanKeeper& keeper, const ModelV
       found.serving = body->made;
       found.missing = body->missing;
     } else if (!body.ok() || !body->missing.empty()) {
-      continue;  // nobody waits for it
+      continue;  // no caller waits for it
     }
     kept.made = std::move(body->made);
     kept.costs = std::move(body->costs);

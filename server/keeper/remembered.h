@@ -1,5 +1,5 @@
-// The plans that a stored version had when the server ended: which they are, the registry says;
-// what they are, the cache.
+// The plans that a stored version had when the server ended. The registry has their ids, the cache
+// their contents.
 //
 //   absl::StatusOr<Remembered> had = FindRemembered(keeper, version);
 //   if (had.ok() && had->missing.empty()) Serve(had->serving);
@@ -17,14 +17,14 @@
 namespace athanor {
 
 struct Remembered {
-  std::shared_ptr<PlanSearch::Found> serving;  // the pinned one, else the last that served
-  std::vector<int> missing;                    // its kernels without objects
-  // All that are there, `serving` among them, the latest last.
+  std::shared_ptr<PlanSearch::Found> serving;  // the pinned plan, else the last one that served
+  std::vector<int> missing;                    // indices of its kernels without objects
+  // All available plans, `serving` among them, the latest last.
   std::vector<KeptPlans::Kept> kept;
 };
 
-// NOT_FOUND: what served is not there, or nothing did. FAILED_PRECONDITION: the machine is not
-// known yet.
+// Returns NOT_FOUND if the plan that served is missing or none served, FAILED_PRECONDITION if the
+// machine is not known yet.
 absl::StatusOr<Remembered> FindRemembered(const PlanKeeper& keeper, const ModelVersion& version);
 
 }  // namespace athanor

@@ -37,7 +37,7 @@ void MemoryReturn::Loop() {
     }
     if (stopping_) return;
     wanted_ = false;
-    // Before the trim: what is freed during it counts for the next.
+    // Resets the count before the trim: memory freed during it counts for the next one.
     freed_.store(0, std::memory_order_relaxed);
     lock.Unlock();
     trim_();

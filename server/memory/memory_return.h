@@ -1,13 +1,12 @@
-// Gives heap memory that models leave behind back to the system; the allocator would keep it for
-// later. On a thread of its own: a trim walks the whole heap, which no request and no upload should
-// wait for.
+// Returns freed heap memory of models to the system; the allocator would keep it for later. Runs on
+// its own thread: a trim walks the whole heap, and no request or upload should wait for that.
 //
 //   MemoryReturn memory({}, &TrimHeap);
-//   memory.Freed(bytes);   // by whoever let go of a model's tensors, prepared weights, uploads
+//   memory.Freed(bytes);   // after freeing a model's tensors, prepared weights, uploads
 //
-// Nothing happens before `least_bytes` were freed together, then once after `settle`, so that
-// deletions in a row, and what goes a little after its reservation, are one trim. Thread-safe;
-// Freed is one atomic addition but for the call that reaches the limit.
+// Trims once `least_bytes` have been freed in total, after a delay of `settle`, so that consecutive
+// deletions, and memory freed a little after its reservation, cause one trim. Thread-safe; Freed is
+// one atomic addition, except for the call that reaches the limit.
 #ifndef ATHANOR_SERVER_MEMORY_MEMORY_RETURN_H_
 #define ATHANOR_SERVER_MEMORY_MEMORY_RETURN_H_
 
@@ -29,12 +28,12 @@ struct MemoryReturnOptions {
 class MemoryReturn {
  public:
   MemoryReturn(const MemoryReturnOptions& options, std::function<void()> trim);
-  ~MemoryReturn();  // a trim under way is waited for
+  ~MemoryReturn();  // waits for a running trim
   MemoryReturn(const MemoryReturn&) = delete;
   MemoryReturn& operator=(const MemoryReturn&) = delete;
 
   void Freed(int64_t bytes);
-  // How often `trim` was called.
+  // Number of calls of `trim`.
   int64_t trims() const { return trims_.load(); }
 
  private:
@@ -51,9 +50,9 @@ class MemoryReturn {
   std::thread thread_;
 };
 
-// Free pages of this process's heap go back to the system.
+// Returns free pages of this process's heap to the system.
 void TrimHeap();
-// Of this process, in memory now.
+// Returns the resident memory of this process in bytes.
 int64_t ResidentBytes();
 
 }  // namespace athanor

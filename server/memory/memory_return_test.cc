@@ -23,7 +23,7 @@ TEST(MemoryReturnTest, LittleIsNotWorthATrim) {
   EXPECT_EQ(trims, 0);
 }
 
-// Also: what is freed during a trim counts for the next.
+// Also checks that memory freed during a trim counts for the next one.
 TEST(MemoryReturnTest, DeletionsInARowAreOneTrim) {
   int trims = 0;
   {

@@ -21,7 +21,7 @@ HeldKind KindOf(MemoryKind kind) {
   return HeldKind::kScratch;
 }
 
-// What comes and goes with models, and not with each request.
+// Reports whether memory of this kind comes and goes with models rather than with each request.
 bool IsOfModels(HeldKind kind) {
   return kind == HeldKind::kParameters || kind == HeldKind::kPrepared || kind == HeldKind::kUploads;
 }

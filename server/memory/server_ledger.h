@@ -1,5 +1,6 @@
-// What the server holds in memory, by kind, under one limit: a reservation is made before memory is
-// taken, and refused before the machine runs out. The runtime's allocations go through it too.
+// Counts the memory that the server holds, by kind, under one limit. Memory is reserved before it
+// is allocated, and refused before the machine runs out. The runtime's allocations go through it
+// too.
 //
 //   ServerLedger ledger(int64_t{8} << 30);
 //   absl::StatusOr<ServerLedger::Reservation> r =
@@ -52,10 +53,10 @@ class ServerLedger final : public MemoryLedger {
     int64_t bytes_ = 0;
   };
 
-  // Told the bytes of each reservation of a model or an upload that is dropped, by whichever thread
-  // drops it: short, thread-safe, and valid as long as the ledger.
+  // Called with the bytes of each dropped reservation of a model or an upload, on the thread that
+  // drops it. Must be short and thread-safe, and valid as long as the ledger.
   using Freed = std::function<void(int64_t bytes)>;
-  // Told of each reservation that is refused, in the same way.
+  // Called for each refused reservation, under the same conditions.
   using Refused = std::function<void()>;
 
   explicit ServerLedger(int64_t limit, Freed freed = nullptr, Refused refused = nullptr)
@@ -63,11 +64,12 @@ class ServerLedger final : public MemoryLedger {
   ServerLedger(const ServerLedger&) = delete;
   ServerLedger& operator=(const ServerLedger&) = delete;
 
-  // RESOURCE_EXHAUSTED says what is needed for `what`, what is held and the limit.
+  // Reserves `bytes`. Returns RESOURCE_EXHAUSTED, with the bytes needed for `what`, the bytes held
+  // and the limit.
   // REQUIRES: bytes >= 0
   absl::StatusOr<Reservation> Reserve(HeldKind kind, int64_t bytes, absl::string_view what);
 
-  // For the runtime.
+  // The runtime's interface.
   absl::Status Reserve(MemoryKind kind, int64_t bytes) override;
   void Release(MemoryKind kind, int64_t bytes) override;
 
@@ -76,7 +78,7 @@ class ServerLedger final : public MemoryLedger {
   int64_t used(HeldKind kind) const {
     return by_kind_[static_cast<int>(kind)].load(std::memory_order_relaxed);
   }
-  // "parameters 10, prepared 0, ..." for messages and logs.
+  // Returns "parameters 10, prepared 0, ..." for messages and logs.
   std::string Describe() const;
 
  private:
@@ -90,7 +92,7 @@ class ServerLedger final : public MemoryLedger {
   std::array<std::atomic<int64_t>, kHeldKinds> by_kind_{};
 };
 
-// Bytes of memory in this machine.
+// Returns the bytes of memory in this machine.
 int64_t MachineMemoryBytes();
 
 }  // namespace athanor

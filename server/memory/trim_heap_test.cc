@@ -1,4 +1,4 @@
-// Not under a sanitizer: its allocator is another.
+// Not run under a sanitizer, which brings its own allocator.
 #include <vector>
 
 #include "gtest/gtest.h"
@@ -7,8 +7,9 @@
 namespace athanor {
 namespace {
 
-// Blocks of all sizes below those that the allocator maps by themselves, every last one kept, as
-// graphs and messages of other models would be: without a trim none of it goes back.
+// Allocates blocks of all sizes below those that the allocator maps separately, and keeps one of
+// each batch, as graphs and messages of other models would be kept: without a trim no page goes
+// back.
 TEST(TrimHeapTest, GivesPagesBack) {
   constexpr int64_t kBytes = int64_t{64} << 20;
   std::vector<std::vector<char>> kept, freed;

@@ -20,12 +20,12 @@ std::string EscapedHelp(absl::string_view help) {
   return absl::StrReplaceAll(help, {{"\\", "\\\\"}, {"\n", "\\n"}});
 }
 
-// A bound or a sum, as the cells have it.
+// Returns the text of a bound or a sum, in the unit of the cells.
 std::string ObservedText(const MetricRow& row, int64_t value) {
   return row.unit == "seconds" ? SecondsText(value) : absl::StrCat(value);
 }
 
-// The shortest text that reads as the same number.
+// Returns the shortest text that parses to the same number.
 std::string NumberText(double value) {
   if (std::isnan(value)) return "NaN";
   if (std::isinf(value)) return value > 0 ? "+Inf" : "-Inf";

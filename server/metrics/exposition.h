@@ -1,4 +1,4 @@
-// Prometheus' text format 0.0.4
+// Writes Prometheus' text format 0.0.4
 // (https://prometheus.io/docs/instrumenting/exposition_formats/#text-based-format).
 //
 //   Exposition text;
@@ -6,8 +6,8 @@
 //   text.AddCounter(row, {"digits", "1", "OK"}, 17);
 //   std::move(text).Take();
 //
-// Label values are whatever users chose: backslashes, quotes and line ends are escaped. Used by one
-// thread.
+// Escapes backslashes, quotes and line ends in label values, which users may choose freely. Used by
+// one thread.
 #ifndef ATHANOR_SERVER_METRICS_EXPOSITION_H_
 #define ATHANOR_SERVER_METRICS_EXPOSITION_H_
 
@@ -22,7 +22,7 @@
 
 namespace athanor {
 
-// A value of a row of MetricScope::kAsked, with a text for each of its labels.
+// A value of a kAsked row, with a text for each of the row's labels.
 struct MetricSample {
   Metric metric;
   std::vector<std::string> labels;
@@ -36,7 +36,7 @@ class Exposition {
   void Begin(const MetricRow& row);
   void AddCounter(const MetricRow& row, const Labels& labels, int64_t value);
   void AddValue(const MetricRow& row, const Labels& labels, double value);
-  // Cumulative buckets, `_sum` in seconds, `_count`.
+  // Adds cumulative buckets, `_sum` in seconds and `_count`.
   void AddHistogram(const MetricRow& row, const Labels& labels, const HistogramCounts& counts);
   std::string Take() && { return std::move(text_); }
 
@@ -47,10 +47,11 @@ class Exposition {
   std::string text_;
 };
 
-// All of them: `model` and `version` first where the row is of versions.
+// Returns the names of all labels of `row`: `model` and `version` come first for a row of a
+// version.
 std::vector<absl::string_view> LabelNames(const MetricRow& row);
 
-// 1'600'000 is "0.0016": exact, as short as possible.
+// Returns nanoseconds as seconds, exactly and as short as possible: 1'600'000 is "0.0016".
 std::string SecondsText(int64_t nanoseconds);
 
 }  // namespace athanor

@@ -30,7 +30,7 @@ struct Sample {
   double value = 0;
 };
 
-// One sample line, taken apart from the front.
+// Parses one sample line from left to right.
 class SampleReader {
  public:
   explicit SampleReader(absl::string_view line) : rest_(line) {}
@@ -52,7 +52,7 @@ class SampleReader {
       *value = (text[0] == '-' ? -1 : 1) * std::numeric_limits<double>::infinity();
       return true;
     }
-    // SimpleAtod would take spaces, "inf" and more.
+    // SimpleAtod would accept spaces, "inf" and more.
     return text.find_first_not_of("0123456789+-.eE") == absl::string_view::npos &&
            absl::SimpleAtod(text, value);
   }

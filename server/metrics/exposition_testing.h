@@ -1,5 +1,5 @@
-// A strict reader of Prometheus' text format 0.0.4: stricter than Prometheus itself, so that what
-// it takes any other reader takes.
+// A strict parser of Prometheus' text format 0.0.4. It is stricter than Prometheus itself, so any
+// other parser accepts what it accepts.
 //
 //   Families families = ParseExposition(metrics.Text()).value();
 //   families.at("athanor_calls").Value({{"model", "digits"}});
@@ -20,17 +20,19 @@ using LabelSet = std::map<std::string, std::string>;
 struct Family {
   std::string type;
   std::string help;
-  // By sample name ("..._bucket" of a histogram), then by labels.
+  // Samples by name ("..._bucket" of a histogram), then by labels.
   std::map<std::string, std::map<LabelSet, double>> samples;
 
-  // Of the sample with exactly these labels; nullopt if there is none. `suffix`: "_count", ...
+  // Returns the value of the sample with exactly these labels, nullopt if there is none. `suffix`:
+  // "_count", ...
   std::optional<double> Value(const LabelSet& labels, const std::string& suffix = "") const;
 };
 using Families = std::map<std::string, Family>;
 
-// INVALID_ARGUMENT names the line. Checked, beside the grammar of each line: every family has HELP,
-// then TYPE, then its samples, once and in one piece; no series twice; counters are whole and not
-// negative; buckets ascend, do not fall, end with +Inf, and that equals the count.
+// Parses `text`. Returns INVALID_ARGUMENT naming the bad line. Beside the grammar of each line,
+// checks that every family has HELP, then TYPE, then its samples, once and in one piece; that no
+// series appears twice; that counters are whole and not negative; and that buckets ascend, do not
+// fall, and end with +Inf, which equals the count.
 absl::StatusOr<Families> ParseExposition(absl::string_view text);
 
 }  // namespace athanor

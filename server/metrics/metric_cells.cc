@@ -11,7 +11,7 @@
 namespace athanor {
 namespace {
 
-// Where each metric's cells begin among those of its scope.
+// Returns the index of each metric's first cell within its scope.
 std::array<int, kMetrics> MakeBegins() {
   std::array<int, kMetrics> begins{};
   std::array<int, 3> used{};

@@ -1,4 +1,4 @@
-// What counting costs a call: alone, and where all threads count in the same cells.
+// Measures the cost of counting per call: alone, and with all threads counting in the same cells.
 #include <chrono>
 
 #include "absl/status/status.h"
@@ -23,7 +23,7 @@ void BM_Observe(benchmark::State& state) {
 }
 BENCHMARK(BM_Observe)->Threads(1)->Threads(2);
 
-// One call that ran: its status, three durations.
+// Counts what one call counts that ran: its status and three durations.
 void BM_Call(benchmark::State& state) {
   for (auto _ : state) {
     Cells().Count(Metric::kRequests, absl::StatusCode::kOk);

@@ -11,7 +11,7 @@ constexpr int64_t kMicrosecond = 1'000;
 constexpr int64_t kMillisecond = 1'000'000;
 constexpr int64_t kSecond = 1'000'000'000;
 
-// Ten parts in 1.6 steps where calls are expected, wider where they are not.
+// Steps of a factor of 1.6 (a fifth of a decade) where calls are expected, wider elsewhere.
 constexpr int64_t kLatencyBounds[] = {
     10 * kMicrosecond,    16 * kMicrosecond,  25 * kMicrosecond,    40 * kMicrosecond,
     63 * kMicrosecond,    100 * kMicrosecond, 160 * kMicrosecond,   250 * kMicrosecond,
@@ -20,7 +20,7 @@ constexpr int64_t kLatencyBounds[] = {
     32 * kMillisecond,    100 * kMillisecond, 320 * kMillisecond,   1 * kSecond,
     3'200 * kMillisecond, 10 * kSecond,
 };
-// What waits for a compiler waits longer.
+// Compilations take longer.
 constexpr int64_t kCompileBounds[] = {
     1 * kMillisecond,   3'200 * kMicrosecond, 10 * kMillisecond, 32 * kMillisecond,
     100 * kMillisecond, 320 * kMillisecond,   1 * kSecond,       3'200 * kMillisecond,
@@ -31,7 +31,7 @@ constexpr int64_t kCompileBounds[] = {
 constexpr int64_t kRowBounds[] = {0, 1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1'024, 4'096, 16'384};
 
 constexpr Text kCode[] = {"code"};
-// By number, as absl and gRPC have them.
+// Indexed by code, as in absl and gRPC.
 constexpr Text kCodes[] = {
     "OK",
     "CANCELLED",
@@ -54,7 +54,7 @@ constexpr Text kCodes[] = {
 constexpr Text kReason[] = {"reason"};
 constexpr Text kRefusals[] = {"draining", "pending",      "queue",   "uploads",
                               "memory",   "compile_jobs", "streams", "connections"};
-// By number of v1::CompileJob::StopReason.
+// Indexed by v1::CompileJob::StopReason.
 constexpr Text kStopReasons[] = {
     "",         "baseline_only", "error",     "cancelled", "model_deleted", "shutdown",
     "roofline", "stagnation",    "exhausted", "budget",    "search_failed", "restored"};

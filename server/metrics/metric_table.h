@@ -1,11 +1,11 @@
-// What the server counts and measures: one row each. Everything else about a metric (its cells, its
-// text, its place on the status page) is read from its row.
+// The table of all metrics, one row each. Everything else about a metric (its cells, its text, its
+// place on the status page) is derived from its row.
 //
 //   const MetricRow& row = RowOf(Metric::kQueueSeconds);
 //   row.name;      // "athanor_queue_seconds"
-//   row.bounds;    // upper bounds of its buckets; nanoseconds where its unit is seconds
+//   row.bounds;    // upper bounds of its buckets; nanoseconds if its unit is seconds
 //
-// Names follow Prometheus: base units in the name, `_total` for what only grows.
+// Names follow Prometheus: base units in the name, `_total` for counters.
 #ifndef ATHANOR_SERVER_METRICS_METRIC_TABLE_H_
 #define ATHANOR_SERVER_METRICS_METRIC_TABLE_H_
 
@@ -17,7 +17,7 @@
 namespace athanor {
 
 enum class Metric : uint8_t {
-  // Of a model version.
+  // Metrics of a model version.
   kRequests,
   kRequestSeconds,
   kQueueSeconds,
@@ -27,12 +27,12 @@ enum class Metric : uint8_t {
   kBatchRows,
   kBatchSplits,
   kPlanSwaps,
-  // Of the server.
+  // Metrics of the server.
   kRefusals,
   kUploads,
   kCompileJobs,
   kCompileSeconds,
-  // Not counted here: asked for when they are read.
+  // Metrics that are not counted here but collected when read.
   kCandidates,
   kKernelsCompiled,
   kCacheHits,
@@ -55,11 +55,11 @@ inline constexpr int kMetrics = static_cast<int>(Metric::kInfo) + 1;
 enum class MetricType : uint8_t { kCounter, kGauge, kHistogram };
 absl::string_view MetricTypeName(MetricType type);
 
-// Where the numbers come from.
+// Source of a metric's values.
 enum class MetricScope : uint8_t {
   kVersion,  // cells of each model version; labels `model` and `version` come first
   kServer,   // cells of the server
-  kAsked,    // a collector, when somebody reads
+  kAsked,    // a collector, at each read
 };
 
 struct MetricRow {
@@ -69,13 +69,14 @@ struct MetricRow {
   MetricScope scope;
   absl::string_view unit;  // "seconds", "bytes", "ratio", "rows", or empty for a plain count
   absl::string_view help;
-  absl::Span<const absl::string_view> labels;  // without `model` and `version` of kVersion
-  // Of the one label that cells may have; an empty one stands for a number that is not in use.
+  absl::Span<const absl::string_view> labels;  // without the `model` and `version` of kVersion
+  // Values of the one label that cells may have; an empty one is a number not in use.
   absl::Span<const absl::string_view> values;
-  // Of a histogram; inclusive, ascending; nanoseconds where the unit is seconds.
+  // Bounds of a histogram: inclusive, ascending, nanoseconds if the unit is seconds.
   absl::Span<const int64_t> bounds;
 
-  // Cells that it takes: one per label value, or per label value and bucket with a sum behind.
+  // Number of cells: one per label value; for a histogram, one per label value and bucket, plus one
+  // for the sum.
   constexpr int cells() const {
     if (scope == MetricScope::kAsked) return 0;
     const int series = values.empty() ? 1 : static_cast<int>(values.size());
@@ -83,11 +84,11 @@ struct MetricRow {
   }
 };
 
-// In the order of Metric.
+// Returns all rows in the order of Metric.
 absl::Span<const MetricRow> MetricTable();
 const MetricRow& RowOf(Metric metric);
 
-// The number of a label value. Those of kRequests and kUploads are absl::StatusCode, those of
+// Label values, by number. The numbers of kRequests and kUploads are absl::StatusCode, those of
 // kCompileJobs v1::CompileJob::StopReason.
 enum class Refusal : uint8_t {
   kDraining,

@@ -54,12 +54,12 @@ void AddSamples(const MetricRow& row, const std::vector<MetricSample>& samples, 
 Metrics::Metrics(int64_t max_versions)
     : max_versions_(max_versions),
       no_version_(std::make_shared<VersionMetrics>("", "")),
-      // No model is named "", and no version "other".
+      // No model is named "" and no version is named "other".
       others_(std::make_shared<VersionMetrics>("", "other")) {}
 
 std::shared_ptr<VersionMetrics> Metrics::ForVersion(const std::string& model, int64_t version) {
   MutexLock lock(mu_);
-  // Often enough that there are never many more than live.
+  // Erases often enough that there are never many more than those alive.
   if (static_cast<int64_t>(versions_.size()) >= erase_at_) {
     std::erase_if(versions_, [](const auto& entry) { return entry.second.expired(); });
     erase_at_ = std::min(max_versions_, 2 * static_cast<int64_t>(versions_.size()) + 16);

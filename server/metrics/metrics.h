@@ -1,4 +1,4 @@
-// Everything the server counts, and its text for Prometheus.
+// All metrics of the server, and their text for Prometheus.
 //
 //   Metrics metrics(/*max_versions=*/1000);
 //   std::shared_ptr<VersionMetrics> digits = metrics.ForVersion("digits", 1);
@@ -9,9 +9,9 @@
 //   });
 //   metrics.Text();   // exposition format 0.0.4
 //
-// Thread-safe. What counts takes no lock (metric_cells.h); reading, and a version's coming and
-// going, take one. Prometheus-cpp was rejected: it locks a mutex per observation and brings a
-// second HTTP server.
+// Thread-safe. Counting takes no lock (metric_cells.h); reading, and adding or removing a version,
+// take one. Prometheus-cpp was rejected: it locks a mutex per observation and brings a second HTTP
+// server.
 #ifndef ATHANOR_SERVER_METRICS_METRICS_H_
 #define ATHANOR_SERVER_METRICS_METRICS_H_
 
@@ -30,8 +30,8 @@
 
 namespace athanor {
 
-// The cells of one model version and the labels they go by. Held by the version: when it goes,
-// they leave the text with it.
+// The cells of one model version and their labels. Owned by the version: when it is destroyed, they
+// disappear from the text.
 struct VersionMetrics {
   VersionMetrics(std::string model, std::string version)
       : model(std::move(model)), version(std::move(version)) {}
@@ -42,26 +42,26 @@ struct VersionMetrics {
 
 class Metrics {
  public:
-  // Adds what it knows to the samples, in any order; from the thread that reads.
+  // Appends its samples, in any order; runs on the thread that reads.
   using Collector = std::function<void(std::vector<MetricSample>*)>;
 
-  // Versions above `max_versions` at a time are counted together, for as long as they live: a
+  // Versions beyond `max_versions` at a time share one set of cells for as long as they live: a
   // counter that moved from one set of labels to another would look like a restart.
   explicit Metrics(int64_t max_versions);
 
-  // Each call makes new cells: once per version.
+  // Makes new cells on each call: call it once per version.
   std::shared_ptr<VersionMetrics> ForVersion(const std::string& model, int64_t version);
-  // Of calls for a model that there is not: empty labels.
+  // Cells of calls for a model that does not exist: their labels are empty.
   MetricCells& no_version() { return no_version_->cells; }
-  // Whether it has labels of its own.
+  // Reports whether `version` has labels of its own.
   bool IsOwn(const VersionMetrics& version) const { return &version != others_.get(); }
   MetricCells& server() { return server_; }
 
   void AddCollector(Collector collector);
-  // What all collectors say now.
+  // Returns the current samples of all collectors.
   std::vector<MetricSample> Ask() const;
-  // All of it. A histogram that has observed nothing and a code that never was are left out for
-  // versions, of which there may be many.
+  // Returns the text of all metrics. For versions, of which there may be many, leaves out
+  // histograms without observations and codes that never occurred.
   std::string Text() const;
 
  private:
@@ -74,7 +74,8 @@ class Metrics {
   mutable Mutex mu_;
   mutable std::map<std::pair<std::string, int64_t>, std::weak_ptr<const VersionMetrics>> versions_
       ABSL_GUARDED_BY(mu_);
-  int64_t erase_at_ ABSL_GUARDED_BY(mu_) = 0;  // size of versions_; at most max_versions_
+  // Erases expired versions at this size of versions_; at most max_versions_.
+  int64_t erase_at_ ABSL_GUARDED_BY(mu_) = 0;
   std::vector<Collector> collectors_ ABSL_GUARDED_BY(mu_);
 };
 

@@ -47,7 +47,7 @@ TEST(MetricTableTest, EveryRowIsComplete) {
     EXPECT_TRUE(absl::EndsWith(row.name, row.unit)) << row.name;
     EXPECT_EQ(row.type == MetricType::kHistogram, !row.bounds.empty()) << row.name;
     EXPECT_TRUE(std::is_sorted(row.bounds.begin(), row.bounds.end())) << row.name;
-    // What is counted has its label values in the row; what is asked for brings them.
+    // A counted metric has its label values in the row; a collector brings its own.
     const bool counted = row.scope != MetricScope::kAsked;
     EXPECT_LE(counted ? row.labels.size() : 0, 1u) << row.name;
     EXPECT_EQ(counted && !row.labels.empty(), !row.values.empty()) << row.name;
@@ -92,7 +92,7 @@ TEST(MetricCellsTest, HistogramsAgainstCountsByHand) {
   EXPECT_EQ(counts.buckets[bounds.size()], 1);
   EXPECT_EQ(counts.count(), 9);
   EXPECT_EQ(counts.sum, 91'000 + 10'001 + 10'000'000'000 + 10'000'000'001);
-  // Others are left alone.
+  // Other metrics do not change.
   EXPECT_EQ(cells.histogram(Metric::kQueueSeconds).count(), 0);
 }
 
@@ -126,7 +126,7 @@ TEST(MetricCellsTest, EachLabelHasItsOwnCells) {
   EXPECT_EQ(sum(CompilePhase::kKernels), 0);
   EXPECT_EQ(sum(CompilePhase::kCheck), 5'000'000);
   EXPECT_EQ(sum(CompilePhase::kLoad), 7'000'000);
-  // A number without a row is not lost, and nothing else is written.
+  // A number without a row is counted under the first label, and no other memory is written.
   cells.Count(Metric::kCompileJobs, 99);
   EXPECT_EQ(cells.value(Metric::kCompileJobs, 0), 1);
 }
@@ -217,7 +217,7 @@ TEST(MetricsTest, VersionsAboveTheMostAreCountedTogether) {
   three->cells.Count(Metric::kPlanSwaps);
   four->cells.Count(Metric::kPlanSwaps);
   EXPECT_EQ(Parsed(metrics).at("athanor_plan_swaps_total").Value(Labels("", "other")), 2);
-  // Place for one more; those that were counted together stay there.
+  // There is room for one more; versions that share cells keep sharing them.
   one.reset();
   auto five = metrics.ForVersion("e", 1);
   EXPECT_TRUE(metrics.IsOwn(*five));
@@ -276,7 +276,7 @@ TEST(ExpositionTest, SecondsAreExactAndShort) {
   EXPECT_EQ(SecondsText(9'000'000'000'000'000'001), "9000000000.000000001");
 }
 
-// The reader is as good as what it refuses.
+// Checks what the parser rejects.
 TEST(ExpositionTest, WrongTextsAreRefused) {
   const std::string begin = "# HELP a Help.\n# TYPE a counter\n";
   const std::string histogram = "# HELP h Help.\n# TYPE h histogram\n";

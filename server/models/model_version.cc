@@ -10,7 +10,7 @@
 namespace athanor {
 namespace {
 
-// They were checked when they were stored; a graph that cannot be read any more has none.
+// Ranges were checked when they were stored; a graph that can no longer be parsed has no grid.
 std::shared_ptr<const BucketGrid> GridOf(const Graph& graph, const std::string& buckets) {
   v1::UploadHeader stored;
   constexpr int64_t kMost = std::numeric_limits<int32_t>::max();
@@ -88,7 +88,7 @@ void ModelVersion::SetDeleted() {
 
 std::shared_ptr<KeptPlans> ModelVersion::KeptOf(const std::shared_ptr<const BucketGrid>& grid,
                                                 int bucket) {
-  // The caller holds the version.
+  // The caller holds the version, so the result may share its lifetime.
   if (bucket == BucketGrid::kFullRange) return {std::shared_ptr<void>(), &kept_};
   const PlanTable::View view = plans_.view();
   std::shared_ptr<KeptPlans> kept = view.grid == grid ? view.box(bucket).kept : nullptr;

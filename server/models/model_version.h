@@ -1,5 +1,4 @@
-// One version of a model while the server knows it: what it is (never changes) and how far it has
-// come (state, plan).
+// A version of a model: its definition (immutable) and its progress (state, plans).
 //
 //   std::shared_ptr<const ServedPlan> plan = version->plan();     // null: nothing serves yet
 //   uint64_t id = version->serving().WhenReady([](absl::Status s) { ... });
@@ -37,77 +36,81 @@ namespace athanor {
 
 class ModelVersion {
  public:
-  // INVALID_ARGUMENT: requests to this graph could not be understood. Proves whether they may share
-  // calls.
+  // Creates a version. Returns INVALID_ARGUMENT if requests to this graph would be ambiguous.
+  // Determines whether its requests may share calls.
   static absl::StatusOr<std::shared_ptr<ModelVersion>> Create(VersionRow row, ImportedGraph graph,
                                                               const BatchLimits& limits = {});
 
   const std::string& name() const { return row_.name; }
   int64_t version() const { return row_.version; }
   const VersionRow& row() const { return row_; }  // without the graph's bytes
-  // Parameters have their magnitudes (compiler/ir/graph/magnitude.h), as far as they are known.
+  // Parameters carry their magnitudes if known (compiler/ir/graph/magnitude.h).
   const Graph& graph() const { return graph_; }
   const std::string& graph_hash() const { return graph_hash_; }
-  // In the order of graph().ParameterIds().
+  // By position in graph().ParameterIds().
   const std::vector<std::string>& parameter_hashes() const { return parameter_hashes_; }
-  // What values mean where that is no dtype, in the order of graph().InputIds() and outputs.
+  // Element types that are not dtypes, by position in graph().InputIds() and outputs; empty for
+  // dtypes.
   const std::vector<std::string>& input_elements() const { return input_elements_; }
   const std::vector<std::string>& output_elements() const { return output_elements_; }
   const RequestBinder& binder() const { return binder_; }
   const OutputShapes& output_shapes() const { return output_shapes_; }
   const VersionBatching& batching() const { return batching_; }
-  // What is known of `row` once it is stored; before anyone else sees the version.
+  // Sets the fields of `row` known only once it is stored. Call it before the version is shared.
   void SetStored(const VersionRow& row) {
     row_.version = row.version;
     row_.created_us = row.created_us;
     row_.tensors = row.tensors;
   }
-  // What is known of the parameters' contents, in the order of graph().ParameterIds(); before
-  // anyone else sees the version. Part of the graph, and so of its hash.
+  // Sets the magnitudes of the parameters, in the order of graph().ParameterIds(). They become part
+  // of the graph and of its hash. Call it before the version is shared.
   void SetMagnitudes(absl::Span<const std::optional<int>> magnitudes);
-  // Where its calls are counted; before anyone else sees the version.
+  // Sets where its calls are counted. Call it before the version is shared.
   void SetMetrics(std::shared_ptr<VersionMetrics> metrics) { metrics_ = std::move(metrics); }
   // REQUIRES: SetMetrics was called.
   VersionMetrics& metrics() const { return *metrics_; }
-  // "model digits, version 1", for messages.
+  // Returns "model digits, version 1" for messages.
   std::string Describe() const;
 
-  // The full range's plan, that requests without taps run, and those with taps. Neither changes the
-  // other.
+  // The slot of the full range's plan, which runs requests without taps. Requests with taps use
+  // taps(); neither affects the other.
   PlanSlot& serving() { return plans_.full(); }
-  // It, and those of the boxes that refine it.
+  // The full range's plan and the plans of the boxes that refine it.
   PlanTable& plans() { return plans_; }
   const PlanTable& plans() const { return plans_; }
   TapPlans& taps() { return taps_; }
-  // The plans without taps that served it.
+  // The plans without taps that have served it.
   KeptPlans& kept() { return kept_; }
   const KeptPlans& kept() const { return kept_; }
-  // Those of a box, or of the full range; of boxes that are no more, none that anybody sees.
+  // Returns the plans of a box or of the full range; for a box that no longer exists, an empty
+  // object that nobody else sees.
   std::shared_ptr<KeptPlans> KeptOf(const std::shared_ptr<const BucketGrid>& grid, int bucket);
   std::shared_ptr<const ServedPlan> plan() const { return plans_.full().plan(); }
   v1::Model::State state() const { return StateOf(plans_.full().view()); }
 
-  // Why it can never be served: what is stored of it is no model. Set before anyone else sees the
-  // version.
+  // Why the version can never be served: its stored data is not a valid model. Set before the
+  // version is shared.
   absl::Status unusable() const { return OwnCopy(unusable_); }
   void SetUnusable(absl::Status why) { unusable_ = std::move(why); }
-  // Drops all plans: what they compute with is damaged. Calls get `damage` until there are others.
+  // Drops all plans, because data they compute with is damaged. Calls get `damage` until there are
+  // new plans.
   void Withdraw(const absl::Status& damage);
-  // How often it was.
+  // Number of calls of Withdraw.
   int64_t withdrawals() const { return withdrawals_.load(std::memory_order_acquire); }
-  // Drops all plans and answers those who wait with NOT_FOUND.
+  // Drops all plans and answers waiting calls with NOT_FOUND.
   void SetDeleted();
-  // The e-graphs of its regions, as the search that used the rules last drew them.
+  // The e-graphs of its regions, drawn by the last search that used the rules.
   using Pictures = std::vector<absl::StatusOr<std::string>>;
   void SetPictures(Pictures pictures);
-  // In Graphviz' language, by index into SearchProgress.regions. NOT_FOUND: there is no such
-  // region. FAILED_PRECONDITION: no search has used the rules yet, or why this one is not drawn.
+  // Returns the e-graph of a region, in the Graphviz language; `region` is an index into
+  // SearchProgress.regions. Returns NOT_FOUND if there is no such region, FAILED_PRECONDITION if no
+  // search has used the rules yet or if this region could not be drawn.
   absl::StatusOr<std::string> Picture(int64_t region) const;
   std::string pinned_plan() const;
   void SetPinnedPlan(const std::string& plan_id);
 
   v1::Model ToProto(bool serving) const;
-  // What is known before it is stored.
+  // Returns the fields that are known before the version is stored.
   v1::Model Interface() const;
 
  private:

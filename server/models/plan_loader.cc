@@ -28,7 +28,7 @@ v1::PlanInfo PlanInfoOf(const PlanSearch::Found& made) {
 
 namespace {
 
-// A plan has its dims in an order of its own.
+// A plan's dims may be in another order than the graph's.
 std::vector<ServedPlan::Range> SizesOf(const Graph& graph, const v1::Plan& plan) {
   std::vector<ServedPlan::Range> sizes;
   for (const Dim& dim : graph.dims) {
@@ -40,7 +40,7 @@ std::vector<ServedPlan::Range> SizesOf(const Graph& graph, const v1::Plan& plan)
   return sizes;
 }
 
-// Says whose plan it is that there is no memory for.
+// Adds whose plan it was to an error of missing memory.
 absl::Status TooLarge(const ModelVersion& version, const v1::Plan& plan, const absl::Status& s) {
   if (!absl::IsResourceExhausted(s)) return s;
   int64_t weights = 0;

@@ -26,7 +26,7 @@ int64_t NowMicroseconds() {
 
 absl::StatusOr<int64_t> ParseVersion(absl::string_view text) {
   int64_t version = 0;
-  // One spelling only: SimpleAtoi reads " 1" and "01" too.
+  // Accepts one spelling only: SimpleAtoi also parses " 1" and "01".
   if (!absl::SimpleAtoi(text, &version) || version < 1 || absl::StrCat(version) != text) {
     return absl::InvalidArgumentError(absl::StrCat("version ", Quoted(std::string(text)),
                                                    ": versions are \"1\", \"2\", ..., or empty"));
@@ -36,7 +36,7 @@ absl::StatusOr<int64_t> ParseVersion(absl::string_view text) {
 
 absl::StatusOr<std::shared_ptr<ModelVersion>> ModelFromRow(const VersionRow& row,
                                                            const ServerOptions& options) {
-  GraphLimits limits;  // what was taken is kept, whatever the flags say now
+  GraphLimits limits;  // stored graphs stay valid whatever the flags say now
   limits.max_nodes = limits.max_tensor_bytes = std::numeric_limits<int64_t>::max();
   absl::StatusOr<ImportedGraph> graph = ImportGraph(row.graph, limits);
   if (!graph.ok()) return graph.status();
@@ -130,7 +130,8 @@ void Registry::LoadVersion(VersionRow row) {
   absl::Status status;
   for (const TensorRow& tensor : row.tensors) {
     TensorEntry& entry = tensor_entries_[tensor.hash];
-    // A damaged row keeps its files where they are, and says nothing of those that others have.
+    // A damaged row keeps its files in place, but does not change the entries of tensors that
+    // others have.
     if (row.damage.empty() || entry.references == 0) entry.bytes = tensor.bytes;
     entry.held = true;
     if (entry.references++ > 0) continue;
@@ -158,7 +159,7 @@ void Registry::LoadVersion(VersionRow row) {
                                             ", is damaged and not served: ", row.damage,
                                             "; upload the model again, and delete this version"));
   if (!version.ok()) {
-    // Still listed, so that it can be seen and deleted.
+    // The version is still listed, so that it can be inspected and deleted.
     status = version.status();
     version = ModelVersion::Create(std::move(row), ImportedGraph{});
     if (version.ok()) (*version)->SetUnusable(status);
@@ -231,7 +232,7 @@ int64_t Registry::TensorBytes(const std::string& hash) const {
 }
 
 absl::StatusOr<Registry::Pins> Registry::Pin(absl::Span<const std::string> hashes) {
-  // One that is found damaged is not held, and can be sent.
+  // A tensor found damaged counts as missing, so a client can send it again.
   for (const std::string& hash : hashes) CheckTensor(hash).IgnoreError();
   SaveVerified();
   Pins pins;
@@ -296,7 +297,7 @@ absl::Status Registry::Add(VersionRow row, const std::shared_ptr<ModelVersion>& 
   Versions healed;
   absl::Status s = Place(tensors, &healed);
   absl::Cleanup tell = [&] { TellHealed(healed); };
-  // Referenced tensors stay: no other change waits while their contents are read.
+  // Referenced tensors cannot be removed, so other changes need not wait while contents are read.
   if (s.ok()) row.magnitudes = FindMagnitudes(version.get());
   if (s.ok()) FindSeals(&row.tensors);
   {
@@ -359,7 +360,7 @@ void Registry::Forget(const std::string& name,
       for (const TensorRow& tensor : version->row().tensors) Unreference(tensor.hash);
     }
     if (entry.versions.empty()) {
-      names_.erase(name);  // its next version's number is in the file
+      names_.erase(name);  // the next version's number is in the database
       return;
     }
     if (entry.row.serving == 0 || entry.versions.contains(entry.row.serving)) return;

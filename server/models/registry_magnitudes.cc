@@ -1,4 +1,4 @@
-// What the registry knows of the contents of tensors: magnitudes, found once per tensor and dtype.
+// The registry's magnitudes of tensors: computed once per tensor and dtype.
 #include <optional>
 #include <string>
 #include <utility>
@@ -25,7 +25,7 @@ absl::Status Registry::LoadMagnitudes() {
       known.emplace(row.hash, row.dtype);
     }
   }
-  // A file written before magnitudes were kept has none: the tensors are read once.
+  // A database from before magnitudes were stored has none: reads the tensors once.
   std::vector<MagnitudeRow> found;
   for (const auto& version : List("")) {
     for (MagnitudeRow& row : FindMagnitudes(version.get())) {

@@ -1,4 +1,4 @@
-// Seals of tensors, by which clients prove that they have them: found once per tensor.
+// Seals of tensors, by which clients prove that they have them: computed once per tensor.
 #include <openssl/crypto.h>
 
 #include <string>
@@ -29,7 +29,7 @@ bool Registry::Proves(const std::string& nonce, const std::string& hash, const s
   const bool known = !seal.empty();
   seal.resize(kSha256Bytes);
   const std::string right = PossessionProof(nonce, hash, seal);
-  // Its time tells nothing of how much of them is equal.
+  // Compares in constant time, so that timing does not reveal how many bytes are equal.
   return proof.size() == right.size() &&
          CRYPTO_memcmp(proof.data(), right.data(), right.size()) == 0 && known &&
          CheckTensor(hash).ok();
@@ -59,7 +59,7 @@ void Registry::FindSeals(std::vector<TensorRow>* rows) {
 }
 
 absl::Status Registry::LoadSeals() {
-  // A file written before seals were kept has none: the tensors are read once.
+  // A database from before seals were stored has none: reads the tensors once.
   std::vector<TensorRow> rows;
   {
     MutexLock lock(mu_);

@@ -1,5 +1,5 @@
-// The tensors of the registry: put into their places, checked before they are relied on, found
-// damaged, and brought again.
+// The registry's tensors: publishes them, checks them before use, and handles damaged and replaced
+// ones.
 #include <algorithm>
 #include <filesystem>
 #include <optional>
@@ -19,7 +19,7 @@
 namespace athanor {
 namespace {
 
-// What is said of a version with a damaged tensor.
+// Returns the error for a version with a damaged tensor.
 absl::Status DamageOf(const ModelVersion& version, const std::string& hash, absl::string_view why) {
   std::string name;
   const std::vector<NodeId> ids = version.graph().ParameterIds();
@@ -146,7 +146,7 @@ absl::Status Registry::CheckHeld(const ModelVersion& version, const ServedPlan& 
   MutexLock lock(mu_);
   for (const std::string& hash : version.parameter_hashes()) {
     const auto it = tensor_entries_.find(hash);
-    // A version that was deleted meanwhile may have none any more.
+    // A version that was deleted meanwhile may have no tensors.
     if (it == tensor_entries_.end() || it->second.held) continue;
     return DamageOf(version, hash, it->second.damage);
   }
@@ -165,7 +165,7 @@ void Registry::SetDamaged(const std::string& hash, const Found& found,
 Registry::Versions Registry::Withdraw(const std::string& hash, const Found& found,
                                       const std::optional<FileStamp>& stamp,
                                       const std::string& why) {
-  // Nothing is put into its place meanwhile.
+  // Holds the lock so that no file is put in its place meanwhile.
   MutexLock change(change_mu_);
   const TensorStore::Location& location = found.location;
   const absl::StatusOr<Found> now = FindTensor(hash);
@@ -213,7 +213,7 @@ Registry::Versions Registry::VersionsWith(const std::string& hash) const {
 
 void Registry::SaveVerified() {
   std::vector<VerifiedRow> rows;
-  std::vector<TensorRow> seals;  // the same pass has found them
+  std::vector<TensorRow> seals;  // found by the same passes
   {
     MutexLock lock(mu_);
     rows.swap(unsaved_);
@@ -241,7 +241,7 @@ void Registry::Reference(const VersionRow& row, std::vector<NewTensor>& tensors)
   }
   for (NewTensor& tensor : tensors) {
     TensorEntry& entry = tensor_entries_[tensor.hash];
-    // Someone else's upload of the same tensor may have brought a reservation already.
+    // Another upload of the same tensor may have brought a reservation already.
     if (entry.reservation.bytes() == 0) entry.reservation = std::move(tensor.reservation);
     if (tensor.blob != nullptr) ++blobs_[tensor.blob->name()];
     if (!tensor.seal.empty()) entry.seal = std::move(tensor.seal);
@@ -253,7 +253,7 @@ void Registry::Reference(const VersionRow& row, std::vector<NewTensor>& tensors)
 
 void Registry::Hold(const NewTensor& published) {
   TensorEntry& entry = tensor_entries_[published.hash];
-  // Where another upload has put it meanwhile, it stays.
+  // If another upload has published it meanwhile, its location stays.
   if (!entry.held) {
     const std::optional<TensorStore::Range> before = std::exchange(entry.range, std::nullopt);
     if (published.blob != nullptr) {
@@ -263,7 +263,7 @@ void Registry::Hold(const NewTensor& published) {
     if (before.has_value()) UnreferenceBlob(before->blob);
     entry.held = true;
     entry.damage.clear();
-    tensors_->Forget(published.hash);  // what a plan still maps may be the damaged file
+    tensors_->Forget(published.hash);  // a plan may still map the damaged file
   }
   const absl::StatusOr<FileStamp> stamp =
       StampOf(tensors_->Locate(published.hash, entry.bytes, entry.range).path);
@@ -281,14 +281,16 @@ absl::Status Registry::PublishTensors(absl::Span<const NewTensor> tensors, Versi
       blobs.push_back(tensor.blob);
     }
   }
-  // One at a time: a directory that another upload makes is on disk before this one relies on it.
+  // Handles one upload at a time, so that a directory made by another upload is durable before this
+  // one relies on it.
   MutexLock change(change_mu_);
   if (absl::Status s = tensors_->Publish(writers); !s.ok()) return s;
   if (absl::Status s = tensors_->PublishBlobs(blobs); !s.ok()) return s;
-  // Before Hold removes what held them: a start finds them wherever this one ends.
+  // Stores the places before Hold removes the old files: a start then finds the tensors however
+  // this process ends.
   if (absl::Status s = StorePlaces(tensors); !s.ok()) return s;
   MutexLock lock(mu_);
-  absl::flat_hash_set<std::string> again;  // that were damaged
+  absl::flat_hash_set<std::string> again;  // tensors that were damaged
   for (const NewTensor& tensor : tensors) {
     if (!tensor_entries_[tensor.hash].damage.empty()) again.insert(tensor.hash);
     Hold(tensor);

@@ -18,7 +18,7 @@ namespace athanor {
 namespace {
 
 constexpr size_t kMaxNameBytes = 256;
-constexpr int64_t kDefaultBuckets = 8;  // of an ONNX model for which none are given
+constexpr int64_t kDefaultBuckets = 8;  // default for ONNX models without buckets
 
 absl::Status CheckModelName(const std::string& name) {
   if (name.empty()) return Invalid("header.name: empty; a model needs a name");
@@ -59,7 +59,7 @@ absl::Status CheckSearchBudget(std::string_view what, const std::string& text) {
 absl::Status CheckRuleNames(std::string_view what,
                             const google::protobuf::RepeatedPtrField<std::string>& names) {
   for (const std::string& name : names) {
-    // A comma separates them where they are stored.
+    // Names are stored separated by commas.
     absl::Status s = name.find(',') == std::string::npos && !name.empty()
                          ? ParseRuleNames(name).status()
                          : Invalid(Quoted(name), " is no name of a rule or a family of rules");
@@ -131,7 +131,8 @@ absl::Status Upload::CheckHeader(const v1::UploadHeader& header) const {
   if (absl::Status s = CheckModelName(header.name()); !s.ok()) return s;
   if (absl::Status s = CheckFormat(header); !s.ok()) return s;
   const bool onnx = header.format() == "onnx";
-  // A model's own limit is --max_onnx_bytes, and this one that of the message without its tensors.
+  // --max_onnx_bytes limits the model as a whole, --max_graph_bytes its message without the
+  // tensors.
   if (!onnx && static_cast<int64_t>(header.graph().size()) > options_.max_graph_bytes) {
     return absl::ResourceExhaustedError(Cat("header.graph: ", header.graph().size(),
                                             " bytes; at most ", options_.max_graph_bytes,
@@ -195,7 +196,7 @@ absl::Status Upload::ReadOnnx() {
   absl::StatusOr<OnnxUpload::Imported> imported = onnx_->Import(cancelled_, &refusals_);
   if (!imported.ok()) return imported.status();
   row_.graph = GraphToProto(imported->graph).SerializeAsString();
-  // As the next start reads it: what that would refuse is refused now.
+  // Parses the graph as the next start will, to refuse now what that would refuse.
   absl::StatusOr<ImportedGraph> stored =
       ImportGraph(row_.graph, GraphLimitsOf(options_), static_cast<int>(options_.max_nesting));
   if (!stored.ok()) return Prefixed("as it would be stored: ", stored.status());
@@ -217,7 +218,7 @@ absl::Status Upload::MakeVersion(ImportedGraph graph, const BucketGrid::Ranges& 
   if (s.ok()) s = CheckBatchDim(row_.batch_dim, graph.graph);
   if (!s.ok()) return s;
   VersionRow row = row_;
-  row.deterministic |= options_.deterministic;  // while the flag is given, it is not stored
+  row.deterministic |= options_.deterministic;  // applies while the flag is set, and is not stored
   absl::StatusOr<std::shared_ptr<ModelVersion>> version =
       ModelVersion::Create(std::move(row), std::move(graph), BatchLimitsOf(options_));
   if (!version.ok()) return version.status();

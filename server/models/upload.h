@@ -1,13 +1,13 @@
-// One upload, message by message: a header, the tensors' chunks in order, a commit. Nothing of it
-// is kept unless the commit was reached and every check passed.
+// An upload, message by message: a header, the tensors' chunks in order, a commit. Nothing is kept
+// unless the commit was reached and every check passed.
 //
 //   Upload upload(&registry, &ledger, options);
 //   status = upload.Take(message);             // for each; the first error ends the upload
-//   if (upload.committed()) upload.version();  // stored, on disk; of a dry run checked only
+//   if (upload.committed()) upload.version();  // stored on disk; only checked in a dry run
 //   else status = upload.CutOff();             // the stream ended early: says where
 //
-// Errors name the tensor, the offset expected and the one got. Used by one thread at a time; its
-// destructor removes what was not committed. Knows the messages, not gRPC.
+// Errors name the tensor, the expected offset and the one received. Used by one thread at a time;
+// the destructor removes everything not committed. Uses the messages but not gRPC.
 #ifndef ATHANOR_SERVER_MODELS_UPLOAD_H_
 #define ATHANOR_SERVER_MODELS_UPLOAD_H_
 
@@ -33,8 +33,8 @@ namespace athanor {
 
 class Upload {
  public:
-  // The arguments outlive the upload.
-  // `cancelled` is asked during long work whether anybody waits for it.
+  // The arguments must outlive the upload. `cancelled` is polled during long work; true if nobody
+  // waits for the result any more.
   Upload(Registry* registry, ServerLedger* ledger, const ServerOptions& options,
          std::function<bool()> cancelled = nullptr)
       : registry_(registry), ledger_(ledger), options_(options), cancelled_(std::move(cancelled)) {}
@@ -42,18 +42,18 @@ class Upload {
   absl::Status Take(const v1::UploadModelRequest& message);
   absl::Status CutOff() const;
 
-  // Its commit imports a model: a matter of seconds.
+  // Reports whether its commit imports a model, which may take seconds.
   bool imports() const { return onnx_.has_value(); }
   bool committed() const { return version_ != nullptr; }
-  // Nothing was kept: `version` has no number.
+  // Reports whether this is a dry run: nothing is stored, and `version` has no number.
   bool dry_run() const { return dry_run_; }
-  // Why an ONNX model was not taken, besides Take's status.
+  // Reasons why an ONNX model was refused, in addition to Take's status.
   const std::vector<onnx::Refusal>& refusals() const { return refusals_; }
   const std::shared_ptr<ModelVersion>& version() const { return version_; }
   const std::string& name() const { return row_.name; }
 
-  // Files and memory of what was not stored go now, so that nothing is left of it when the client
-  // hears of it. Nothing is taken any more.
+  // Frees files and memory of an upload that was not stored, so that nothing is left when its
+  // client is answered. Take must not be called afterwards.
   void LetGo() {
     onnx_.reset();
     tensors_.clear();
@@ -63,8 +63,9 @@ class Upload {
   struct Tensor {
     std::unique_ptr<TensorWriter> writer;
     ServerLedger::Reservation reservation;
-    // It is held already and may not go while the upload is stored. Asked only once all its bytes
-    // have come, so that nothing shows it to who has not got them.
+    // Set if the registry holds the tensor already; keeps it from being removed while the upload is
+    // stored. Looked up only once all its bytes have arrived, so that a client without the bytes
+    // cannot learn whether it is held.
     std::optional<Registry::Pins> held;
   };
 
@@ -73,22 +74,22 @@ class Upload {
   absl::Status CheckFormat(const v1::UploadHeader& header) const;
   void FillRow(const v1::UploadHeader& header);
   absl::Status ReadGraph(const v1::UploadHeader& header);
-  // The version to be, of what `row_` says.
+  // Makes the version described by `row_`.
   absl::Status MakeVersion(ImportedGraph graph, const BucketGrid::Ranges& buckets);
-  // Of a model whose files are all there.
+  // Imports an ONNX model whose files are complete.
   absl::Status ReadOnnx();
   absl::Status ReadParameters();
   absl::Status CheckTensors(const v1::UploadHeader& header);
-  // Of tensors that the upload does not send.
+  // Checks the proofs of tensors that the upload does not send.
   absl::Status CheckProofs(const v1::UploadHeader& header, absl::Span<const std::string> hashes);
   absl::Status BeginTensors(const v1::UploadHeader& header);
   absl::Status TakeChunk(const v1::TensorChunk& chunk);
   absl::Status CheckChunk(const v1::TensorChunk& chunk) const;
-  // Ends tensors that have all their bytes, empty ones too.
+  // Finishes tensors that have all their bytes, including empty ones.
   absl::Status EndTensors();
   absl::Status Commit();
   absl::StatusOr<std::vector<Registry::NewTensor>> NewTensors();
-  // "tensor ab12..., offset 4096 of 8192" or "the commit": what should come next.
+  // Returns the expected next message: "tensor ab12..., offset 4096 of 8192" or "the commit".
   std::string Expected() const;
 
   Registry* const registry_;
@@ -98,8 +99,8 @@ class Upload {
 
   bool has_header_ = false;
   bool dry_run_ = false;
-  BucketGrid::Ranges buckets_;      // as given
-  std::optional<OnnxUpload> onnx_;  // of that format
+  BucketGrid::Ranges buckets_;      // as given by the client
+  std::optional<OnnxUpload> onnx_;  // set for uploads in ONNX format
   std::vector<onnx::Refusal> refusals_;
   VersionRow row_;
   std::shared_ptr<ModelVersion> pending_;
@@ -111,11 +112,11 @@ class Upload {
   std::shared_ptr<ModelVersion> version_;
 };
 
-// Empty, or as search_policy.h has it. `what` names the field.
+// Checks that `text` is empty or a budget (search_policy.h). `what` names the field.
 absl::Status CheckSearchBudget(std::string_view what, const std::string& text);
 absl::Status CheckRuleNames(std::string_view what,
                             const google::protobuf::RepeatedPtrField<std::string>& names);
-// Whether they make a BucketGrid of the graph.
+// Checks that the ranges form a BucketGrid of the graph.
 absl::Status CheckBuckets(std::string_view what, const BucketGrid::Ranges& buckets,
                           const Graph& graph, int64_t max_buckets);
 

@@ -1,4 +1,4 @@
-// Requests of a version that share calls (batch/batching.h), by the server's flags and in its log.
+// Applies the server's flags to the batching of a version (batch/batching.h), and logs it.
 #ifndef ATHANOR_SERVER_MODELS_VERSION_BATCHING_H_
 #define ATHANOR_SERVER_MODELS_VERSION_BATCHING_H_
 
@@ -10,7 +10,7 @@ namespace athanor {
 
 BatchLimits BatchLimitsOf(const ServerOptions& options);
 
-// Of a version that named a dim: that its requests share calls, or why not.
+// Logs, for a version that named a dim, that its requests share calls, or why not.
 void LogBatching(const ModelVersion& version);
 
 }  // namespace athanor

@@ -16,14 +16,14 @@ namespace {
 
 constexpr std::chrono::milliseconds kLookAgain{10};
 
-// 0: not open.
+// Returns 0 if `fd` is not an open socket.
 ino_t InodeOf(int fd) {
   struct stat about{};
   return fstat(fd, &about) == 0 && S_ISSOCK(about.st_mode) ? about.st_ino : 0;
 }
 
-// Its owner finds the connection at its end, and closes it. By a descriptor of our own, since the
-// owner's may become another file's at any time.
+// Shuts the connection down, so that its owner finds it ended and closes it. Works on a duplicate,
+// since the owner's descriptor may become another file's at any time.
 void ShutDown(int fd, ino_t inode) {
   const int own = fcntl(fd, F_DUPFD_CLOEXEC, 0);
   if (own < 0) return;
@@ -54,7 +54,7 @@ void OpenSockets::Forget(ino_t inode) {
 
 OpenSockets::Clock::duration OpenSockets::QuietFor(const Socket& socket,
                                                    Clock::time_point now) const {
-  // Those of a Unix socket have no port, and so no calls of their own.
+  // Peers of a Unix socket have no port, so their calls are not counted.
   if (limits_.calls == nullptr || socket.peer.host.empty()) return {};
   return limits_.calls->QuietFor(socket.peer.port, socket.opened, now);
 }
@@ -84,7 +84,7 @@ void OpenSockets::MakeRoom(const Peer& peer, Clock::time_point now) {
     if (found == sockets_.end()) continue;
     const Socket& socket = found->second;
     if (of_peer && socket.peer.host != peer.host) continue;
-    if (QuietFor(socket, now) < limits_.quiet) continue;  // it has had a call since
+    if (QuietFor(socket, now) < limits_.quiet) continue;  // it has had a call since the last look
     ShutDown(socket.fd, at->inode);
     Forget(at->inode);
     quiet_.erase(at);

@@ -1,18 +1,18 @@
-// The connections of clients: accepted on a thread of its own and handed to gRPC, so many at once
-// at most, because gRPC 1.51 has no such bound.
+// Accepts clients' connections on a thread of its own and hands them to gRPC, up to a limit,
+// because gRPC 1.51 has no such limit.
 //
 //   auto connections = Connections::Start(std::move(listener), {.limits = {4096}, .take = ...});
 //
-// Who is refused is told nothing: to a client that was greeted and then sent away (GOAWAY), gRPC's
-// own connects again at once, and its call never fails; one that is not greeted fails UNAVAILABLE.
+// A refused client gets no greeting, so its call fails UNAVAILABLE. If it were greeted and then
+// sent away (GOAWAY), gRPC's client would reconnect at once and its call would never fail.
 //
-// Where places are short, because all are taken or a peer has its share, a connection that has had
-// no call for a while (`quiet`) gives its place to the new one: of the same peer, or of the one
-// that has most, the one that is quiet the longest.
+// When places run short, because all are taken or a peer holds its share, a new connection replaces
+// one that has had no call for `quiet`. It replaces one of the same peer, or else one of the peer
+// that holds most; among these, the one that has been quiet longest.
 //
-// Whom a socket belongs to once it was handed over, it does not say when it closes it. What was
-// handed over is looked at only when it seems too many: a descriptor that is closed, or another
-// file's by now, counts no more.
+// The owner of a socket that was handed over does not report when it closes it. So the sockets are
+// checked only when they seem too many: a descriptor that is closed, or now belongs to another
+// file, no longer counts.
 #ifndef ATHANOR_SERVER_NET_CONNECTIONS_H_
 #define ATHANOR_SERVER_NET_CONNECTIONS_H_
 
@@ -35,12 +35,12 @@ namespace athanor {
 
 struct ConnectionLimits {
   int64_t most = 1;
-  int64_t peer_percent = 100;  // of them, that one peer may hold
+  int64_t peer_percent = 100;  // share of `most` that one peer may hold
   std::chrono::milliseconds quiet = std::chrono::hours(1);
-  const ConnectionCalls* calls = nullptr;  // null: nothing is known of calls, and none gives way
+  const ConnectionCalls* calls = nullptr;  // null: calls are unknown, and no connection is replaced
 };
 
-// Sockets that somebody else closes. Used by one thread.
+// Counts sockets that their owner closes unannounced. Used by one thread.
 class OpenSockets {
  public:
   using Clock = std::chrono::steady_clock;
@@ -48,8 +48,8 @@ class OpenSockets {
   explicit OpenSockets(const ConnectionLimits& limits)
       : limits_(limits), shares_(limits.most, limits.peer_percent) {}
 
-  // Counts the socket; false: there is no place for it, and none is quiet. Asks which are open and
-  // quiet every 10 ms at most, so that one that is closed may count until then.
+  // Counts the socket. Returns false if all places are taken and no connection is quiet. Checks
+  // which sockets are open and quiet at most every 10 ms, so a closed one may count until then.
   bool Add(int fd, Clock::time_point now);
   int64_t counted() const { return static_cast<int64_t>(sockets_.size()); }
 
@@ -66,31 +66,31 @@ class OpenSockets {
   };
 
   bool Fits(const Peer& peer) const { return counted() < limits_.most && !shares_.full(peer.host); }
-  // Forgets what is closed, and lists what is quiet, first who gives way first.
+  // Forgets closed sockets and lists quiet ones, the first to be replaced first.
   void Look(Clock::time_point now);
   Clock::duration QuietFor(const Socket& socket, Clock::time_point now) const;
-  // Shuts one down, and forgets it, so that there is a place for `peer`, if it can.
+  // Makes room for `peer`, if possible, by shutting down one quiet connection and forgetting it.
   void MakeRoom(const Peer& peer, Clock::time_point now);
   void Forget(ino_t inode);
 
   const ConnectionLimits limits_;
   PeerShares shares_;
-  absl::flat_hash_map<ino_t, Socket> sockets_;  // of each socket another
+  absl::flat_hash_map<ino_t, Socket> sockets_;  // by the inode of the socket
   std::vector<Quiet> quiet_;                    // as of `looked_`
   Clock::time_point looked_{};
 };
 
 struct ConnectionOptions {
   ConnectionLimits limits;
-  std::function<void(int)> take;  // owns the descriptor
-  std::function<void()> refused;  // one more
+  std::function<void(int)> take;  // takes ownership of the descriptor
+  std::function<void()> refused;  // called once per refused connection
 };
 
 class Connections {
  public:
   static absl::StatusOr<std::unique_ptr<Connections>> Start(std::unique_ptr<Listener> listener,
                                                             ConnectionOptions options);
-  ~Connections();  // takes none from here on; those taken stay
+  ~Connections();  // accepts no more; accepted connections stay open
 
   int port() const { return listener_->port(); }
 

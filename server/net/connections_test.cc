@@ -1,4 +1,4 @@
-// Connections that are accepted, refused and counted, without gRPC.
+// Tests how connections are accepted, refused and counted, without gRPC.
 #include "server/net/connections.h"
 
 #include <netinet/in.h>
@@ -47,7 +47,7 @@ int ConnectTo(int family, int port) {
   return -1;
 }
 
-// What the other side says until it closes.
+// Returns everything the other end sends until it closes.
 std::string ReadAll(int end) {
   std::string all;
   char bytes[256];
@@ -64,7 +64,7 @@ TEST(OpenSocketsTest, WhatIsClosedCountsNoMore) {
   EXPECT_TRUE(open.Add(pairs[0][1], now));
   EXPECT_FALSE(open.Add(pairs[1][0], now));
   close(pairs[0][0]);
-  // It has looked just now.
+  // It checked the sockets just now.
   EXPECT_FALSE(open.Add(pairs[1][0], now + std::chrono::milliseconds(1)));
   EXPECT_TRUE(open.Add(pairs[1][0], now + std::chrono::milliseconds(20)));
   EXPECT_EQ(open.counted(), 2);
@@ -98,7 +98,8 @@ TEST(ConnectionsTest, TakesSoManyAndClosesOthers) {
   for (const int fd : {first, second, taken.load()}) close(fd);
 }
 
-// A connection from an address of this machine's own, 127.0.0.`last`, and the server's end of it.
+// A connection from one of this machine's own addresses, 127.0.0.`last`, and the server's end of
+// it.
 struct Link {
   explicit Link(const Listener& listener, int last = 1) {
     client = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
@@ -160,7 +161,7 @@ TEST_F(QuietConnectionsTest, NoPeerHoldsMoreThanItsShare) {
   EXPECT_TRUE(Add(open, a1, 0));
   EXPECT_TRUE(Add(open, a2, 0));
   EXPECT_FALSE(Add(open, a3, 1));
-  // One of its own gives way, and no other's.
+  // A connection of the same peer is replaced, not another peer's.
   EXPECT_TRUE(Add(open, a3, 9));
   EXPECT_FALSE(b1.ended());
   EXPECT_EQ(a1.ended() + a2.ended(), 1);
@@ -177,7 +178,7 @@ TEST_F(QuietConnectionsTest, WhoHoldsMostGivesWay) {
   EXPECT_FALSE(b1.ended());
 }
 
-// Since it was looked at, its descriptor has become another's.
+// The descriptor belongs to another socket since the last look.
 TEST_F(QuietConnectionsTest, OnlyTheSocketItselfIsShutDown) {
   OpenSockets open({.most = 2, .quiet = std::chrono::seconds(2), .calls = &calls_});
   const Link first(*listener_), second(*listener_), other(*listener_), more(*listener_);
@@ -230,7 +231,7 @@ TEST(ListenerTest, WhatIsNoAddressIsRefused) {
 }
 
 TEST(ListenerTest, ASocketFileIsOneServersAndGoesWithIt) {
-  char folder[] = "/tmp/athanor-XXXXXX";  // a path of a socket is short
+  char folder[] = "/tmp/athanor-XXXXXX";  // the path of a socket must be short
   ASSERT_NE(mkdtemp(folder), nullptr);
   const std::string path = std::string(folder) + "/athanor.sock";
   {
@@ -240,7 +241,7 @@ TEST(ListenerTest, ASocketFileIsOneServersAndGoesWithIt) {
               absl::StatusCode::kFailedPrecondition);
   }
   EXPECT_NE(access(path.c_str(), F_OK), 0);
-  // One that a killed server left behind is in nobody's way.
+  // A socket file left by a killed server does not get in the way.
   sockaddr_un left{};
   left.sun_family = AF_UNIX;
   std::strcpy(left.sun_path, path.c_str());

@@ -59,7 +59,7 @@ absl::Status CheckListenAddress(absl::string_view flag, absl::string_view addres
 bool IsLoopback(absl::string_view address) {
   if (absl::StartsWith(address, kUnix)) return true;
   const absl::string_view host = address.substr(0, address.rfind(':'));
-  // A name may begin with 127. too.
+  // Names may begin with 127. too.
   const bool numbers = host.find_first_not_of("0123456789.") == absl::string_view::npos;
   return host == "localhost" || host == "[::1]" || (numbers && absl::StartsWith(host, "127."));
 }

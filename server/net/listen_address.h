@@ -1,4 +1,4 @@
-// What --listen and --http_listen may be, known before anything is opened there.
+// Checks the values of --listen and --http_listen before anything is opened.
 //
 //   absl::Status s = CheckListenAddress("--listen", "127.0.0.1:50051", /*paths=*/true);
 //   IsLoopback("127.0.0.1:50051");   // true: others cannot reach it
@@ -17,14 +17,15 @@ struct HostPort {
   std::string host;  // without brackets
   int port = 0;
 };
-// INVALID_ARGUMENT unless `address` is "host:port" or "[::1]:port".
+// Returns INVALID_ARGUMENT unless `address` is "host:port" or "[::1]:port".
 absl::StatusOr<HostPort> ParseHostPort(absl::string_view flag, absl::string_view address);
 
-// INVALID_ARGUMENT unless `address` is "host:port" or "[::1]:port", port 0 being any free one, or,
-// with `paths`, "unix:path". Whether there is such a host is not asked.
+// Returns INVALID_ARGUMENT unless `address` is "host:port" or "[::1]:port" (port 0: any free port)
+// or, with `paths`, "unix:path". Does not look the host up.
 absl::Status CheckListenAddress(absl::string_view flag, absl::string_view address, bool paths);
 
-// Whether only this machine can reach it, by its form alone. REQUIRES: CheckListenAddress is OK
+// Reports whether `address` can be reached from this machine only, judged by its form alone.
+// REQUIRES: CheckListenAddress is OK
 bool IsLoopback(absl::string_view address);
 
 }  // namespace athanor

@@ -40,14 +40,14 @@ absl::StatusOr<AddressList> Resolve(absl::string_view flag, const std::string& a
   return AddressList(found, &freeaddrinfo);
 }
 
-// -1 with errno.
+// Returns -1 and sets errno on failure.
 int Listen(const sockaddr* address, socklen_t size) {
   const int fd = socket(address->sa_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
   if (fd < 0) return -1;
   const int yes = 1, no = 0;
   if (address->sa_family != AF_UNIX) {
     setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &yes, sizeof(yes));
-    setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &yes, sizeof(yes));  // connections have it from here
+    setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &yes, sizeof(yes));  // accepted connections inherit it
   }
   if (address->sa_family == AF_INET6) {
     setsockopt(fd, IPPROTO_IPV6, IPV6_V6ONLY, &no, sizeof(no));
@@ -71,7 +71,7 @@ int PortOf(int fd) {
   return ntohs(*PortField(reinterpret_cast<sockaddr*>(&name)));
 }
 
-// A socket file that nobody listens at any more.
+// Reports whether `address` is a socket file that nobody listens at any more.
 bool IsLeftOver(const sockaddr_un& address) {
   struct stat there{};
   if (lstat(address.sun_path, &there) != 0 || !S_ISSOCK(there.st_mode)) return false;
@@ -108,7 +108,7 @@ absl::Status Listener::ListenAt(absl::string_view flag, const std::string& addre
   for (addrinfo* each = addresses->get(); each != nullptr; each = each->ai_next) {
     in_port_t* port = PortField(each->ai_addr);
     const bool any_port = *port == 0;
-    if (any_port) *port = htons(static_cast<uint16_t>(port_));  // that of the first
+    if (any_port) *port = htons(static_cast<uint16_t>(port_));  // the port of the first
     const int fd = Listen(each->ai_addr, each->ai_addrlen);
     if (fd >= 0) {
       fds_.push_back(fd);
@@ -116,7 +116,8 @@ absl::Status Listener::ListenAt(absl::string_view flag, const std::string& addre
       continue;
     }
     error = errno;
-    // A machine may lack one kind of address; but a port is ours at all of them or at none.
+    // A machine may lack IPv4 or IPv6. But the server must have the port on all addresses or on
+    // none.
     if (error == EADDRINUSE && !any_port) return CannotListen(flag, address, error);
   }
   return fds_.empty() ? CannotListen(flag, address, error) : absl::OkStatus();
@@ -154,7 +155,7 @@ int Listener::Accept(int stop_fd) const {
       if (waits[i].revents == 0) continue;
       const int fd = accept4(waits[i].fd, nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK);
       if (fd >= 0) return fd;
-      // Whoever was there is gone, or has to wait.
+      // The client may have gone; without descriptors or memory, retry after a pause.
       if (errno == EMFILE || errno == ENFILE || errno == ENOBUFS || errno == ENOMEM) {
         poll(waits.data(), 1, kRetryMs);
       }

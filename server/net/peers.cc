@@ -67,7 +67,7 @@ Peer PeerOfCall(absl::string_view peer) {
   if (!absl::ConsumePrefix(&host, "ipv6:")) return {};
   std::string text =
       absl::StrReplaceAll(host, {{"%5B", ""}, {"%5D", ""}, {"[", ""}, {"]", ""}, {"%3A", ":"}});
-  text = text.substr(0, text.find('%'));  // the name of a network card
+  text = text.substr(0, text.find('%'));  // a zone: the name of a network interface
   in6_addr address{};
   if (inet_pton(AF_INET6, text.c_str(), &address) != 1) return {};
   return {HostOf(address), PortOfCall(peer)};
@@ -120,7 +120,7 @@ ConnectionCalls::Clock::duration ConnectionCalls::QuietFor(int port, Clock::time
                                                            Clock::time_point now) const {
   if (ports_[port].calls.load(std::memory_order_acquire) > 0) return {};
   const uint32_t ended = ports_[port].ended.load(std::memory_order_relaxed);
-  // A call may have ended since `now` was taken, which would count as 49 days ago.
+  // A call may have ended after `now` was taken; the difference would wrap to 49 days.
   const uint32_t at_now = Milliseconds(std::max(now, Clock::now()));
   const auto since_call = std::chrono::milliseconds(uint32_t{at_now - ended});
   return std::max<Clock::duration>(std::min<Clock::duration>(now - opened, since_call), {});

@@ -1,10 +1,10 @@
-// A bound on how much comes a second: who has brought some is told how long to pause.
+// Limits an amount per second: tells the caller how long to pause after each amount.
 //
 //   RateLimit limit(1 << 20);                           // 1 MiB a second
 //   const auto pause = limit.Take(64 << 10, Clock::now());
 //
-// All that come share it: a pause is as long as what was brought since takes at that rate.
-// Thread-safe.
+// All callers share the limit: a pause lasts until everything taken so far would have passed at
+// that rate. Thread-safe.
 #ifndef ATHANOR_SERVER_NET_RATE_LIMIT_H_
 #define ATHANOR_SERVER_NET_RATE_LIMIT_H_
 
@@ -20,9 +20,9 @@ class RateLimit {
  public:
   using Clock = std::chrono::steady_clock;
 
-  explicit RateLimit(int64_t per_second) : per_second_(per_second) {}  // 0: no bound
+  explicit RateLimit(int64_t per_second) : per_second_(per_second) {}  // 0: no limit
 
-  // Never negative, an hour at most.
+  // Returns the pause; never negative, an hour at most.
   Clock::duration Take(int64_t amount, Clock::time_point now) {
     if (per_second_ == 0) return {};
     constexpr double kHour = 3600;
@@ -38,7 +38,8 @@ class RateLimit {
  private:
   const int64_t per_second_;
   Mutex mu_;
-  Clock::time_point paid_ ABSL_GUARDED_BY(mu_) = Clock::time_point::min();  // what came until now
+  // When everything taken so far has passed.
+  Clock::time_point paid_ ABSL_GUARDED_BY(mu_) = Clock::time_point::min();
 };
 
 }  // namespace athanor

@@ -19,7 +19,7 @@ TEST(RateLimitTest, APauseIsWhatItTakesAtThatRate) {
   RateLimit limit(1000);
   EXPECT_EQ(limit.Take(500, kBegin), milliseconds(500));
   EXPECT_EQ(limit.Take(0, kBegin + milliseconds(500)), seconds(0));
-  // What was not used before is not saved up.
+  // Unused capacity is not saved up.
   EXPECT_EQ(limit.Take(100, kBegin + seconds(9)), milliseconds(100));
 }
 

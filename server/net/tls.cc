@@ -34,7 +34,7 @@ absl::Status Wrong(absl::string_view flag, absl::string_view file, const T&... w
 absl::StatusOr<std::string> ReadFile(absl::string_view flag, const std::string& path) {
   std::ifstream file(path, std::ios::binary);
   std::ostringstream text;
-  // Of a directory too a file can be opened; reading it fails.
+  // Opening a directory succeeds too; reading it fails.
   if (!file || !(text << file.rdbuf())) {
     return absl::InvalidArgumentError(
         absl::StrCat(flag, ": cannot read '", path, "'; give a PEM file that is not empty"));
@@ -50,13 +50,13 @@ OwnedBio BioOf(const std::string& pem) {
   return OwnedBio(BIO_new_mem_buf(pem.data(), static_cast<int>(pem.size())));
 }
 
-// Why OpenSSL's latest call failed.
+// Returns why OpenSSL's latest call failed.
 std::string LatestReason() {
   const char* reason = ERR_reason_error_string(ERR_peek_last_error());
   return reason == nullptr ? "unknown" : reason;
 }
 
-// For every key that is encrypted: it is noted that somebody would have been asked.
+// OpenSSL calls it for every encrypted key: notes that and gives no passphrase.
 int NoPassphrase(char* /*buffer*/, int /*size*/, int /*writing*/, void* asked) {
   *static_cast<bool*>(asked) = true;
   return -1;
@@ -75,7 +75,7 @@ std::string NowText() {
   return TimeText(now.get());
 }
 
-// The certificates of a chain, the server's own first.
+// Parses the certificates of a chain, the server's own first.
 absl::StatusOr<std::vector<OwnedCert>> ReadChain(const std::string& pem, const std::string& file) {
   constexpr absl::string_view kFlag = "--tls_cert";
   const OwnedBio bio = BioOf(pem);

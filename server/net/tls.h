@@ -1,10 +1,10 @@
-// The certificate that clients of both listeners see. It is read and checked here once more than
-// gRPC does: with connections that others accept, gRPC finds a wrong one only when the first client
-// comes.
+// The certificate that clients of both listeners see. It is checked when it is read: gRPC, when
+// given accepted connections, finds a bad certificate only when the first client connects.
+//
 //
 //   std::shared_ptr<TlsCertificate> tls = TlsCertificate::Load("cert.pem", "key.pem").value();
 //   SSL* connection = SSL_new(tls->Now()->context.get());
-//   absl::Status s = tls->Reload();  // who connects from here on sees what the files hold now
+//   absl::Status s = tls->Reload();  // new clients see what the files hold now
 //
 // Thread-safe.
 #ifndef ATHANOR_SERVER_NET_TLS_H_
@@ -23,20 +23,20 @@ namespace athanor {
 
 class TlsCertificate {
  public:
-  // What the files held at one time.
+  // Contents of the files at one time.
   struct Loaded {
     std::string chain, key;  // PEM
     std::unique_ptr<SSL_CTX, decltype(&SSL_CTX_free)> context{nullptr, &SSL_CTX_free};
     std::string valid_until;  // "2027-01-31T12:00:00Z": the first of the chain to expire
   };
 
-  // Of PEM files: a chain and its key. INVALID_ARGUMENT names the flag and the file: what cannot be
-  // read, holds none, is encrypted (nobody is asked for a passphrase), has expired, is not valid
-  // yet, or does not belong together.
+  // Loads a certificate chain and its key from PEM files. Returns INVALID_ARGUMENT, naming the flag
+  // and the file, if a file cannot be read, holds no certificate or key, is encrypted (there is no
+  // prompt for a passphrase), has expired, is not valid yet, or if the two do not belong together.
   static absl::StatusOr<std::shared_ptr<TlsCertificate>> Load(std::string cert_file,
                                                               std::string key_file);
 
-  // Reads the files again. Where they are wrong, what was read before stays.
+  // Reads the files again. If they are wrong, keeps what was read before.
   absl::Status Reload();
   std::shared_ptr<const Loaded> Now() const;
 

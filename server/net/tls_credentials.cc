@@ -11,9 +11,9 @@
 namespace athanor {
 namespace {
 
-// gRPC's C++ interface has credentials whose certificate never changes, and such as watch files;
-// its C interface asks a function for the certificate before each handshake. This is the former
-// over the latter.
+// gRPC's C++ interface only has credentials whose certificate never changes and credentials that
+// watch files. Its C interface asks a function for the certificate before each handshake. This
+// class offers the C interface as C++ credentials.
 class FetchedCredentials final : public grpc::ServerCredentials {
  public:
   explicit FetchedCredentials(std::shared_ptr<TlsCertificate> tls) : tls_(std::move(tls)) {
@@ -44,8 +44,8 @@ class FetchedCredentials final : public grpc::ServerCredentials {
     MutexLock lock(mu_);
     if (now == fetched_) return GRPC_SSL_CERTIFICATE_CONFIG_RELOAD_UNCHANGED;
     const grpc_ssl_pem_key_cert_pair pair = {now->key.c_str(), now->chain.c_str()};
-    // gRPC takes no fetched certificate without roots for clients' certificates, though none is
-    // asked of a client.
+    // gRPC requires roots for clients' certificates with a fetched certificate, although no client
+    // is asked for one.
     *config = grpc_ssl_server_certificate_config_create(now->chain.c_str(), &pair, 1);
     if (*config == nullptr) return GRPC_SSL_CERTIFICATE_CONFIG_RELOAD_FAIL;
     fetched_ = std::move(now);

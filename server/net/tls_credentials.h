@@ -1,5 +1,5 @@
-// A certificate as credentials of gRPC's server, which asks for it anew with each client that
-// connects.
+// Makes gRPC server credentials of a certificate. gRPC asks them for the current certificate with
+// each client that connects.
 //
 //   builder.AddListeningPort(address, TlsCredentials(tls));
 #ifndef ATHANOR_SERVER_NET_TLS_CREDENTIALS_H_
@@ -13,7 +13,7 @@
 
 namespace athanor {
 
-// The credentials outlive the server that uses them. Null: gRPC takes none.
+// The result outlives the server that uses it. Returns null if gRPC rejects the certificate.
 std::shared_ptr<grpc::ServerCredentials> TlsCredentials(std::shared_ptr<TlsCertificate> tls);
 
 }  // namespace athanor

@@ -34,7 +34,7 @@ TEST_F(TlsTest, WhatIsRightIsTaken) {
   EXPECT_EQ(tls->Now()->key, pems.key);
   EXPECT_NE(tls->Now()->context, nullptr);
   EXPECT_THAT(tls->Now()->valid_until, MatchesRegex(kTime));
-  // Whatever stands between the blocks of a chain, and behind it.
+  // Text between and after the blocks of a chain is ignored.
   EXPECT_EQ(ErrorOf({"of the server:\n" + pems.cert + "\n" + SelfSigned(-60, 60).cert + "\n\n",
                      pems.key}),
             "");
@@ -57,7 +57,7 @@ TEST_F(TlsTest, FilesThatHoldNoneAreNamed) {
               HasSubstr("is damaged after its certificate 1: "));
 }
 
-// OpenSSL would ask on the terminal, and the server wait for an answer.
+// Without the check, OpenSSL would prompt on the terminal and the server would wait for an answer.
 TEST_F(TlsTest, NobodyIsAskedForAPassphrase) {
   const TestPems pems = SelfSigned();
   for (const bool pkcs8 : {true, false}) {
@@ -95,7 +95,7 @@ TEST_F(TlsTest, WhereTheNewIsWrongTheOldStays) {
   SelfSigned(-7200, -3600).WriteTo(cert_, key_);
   EXPECT_THAT(std::string(tls->Reload().message()), HasSubstr("has expired"));
   EXPECT_EQ(tls->Now(), held);
-  // One file of two is there already.
+  // Only one of the two files has been replaced.
   TestPems{after.cert, before.key}.WriteTo(cert_, key_);
   EXPECT_THAT(std::string(tls->Reload().message()), HasSubstr("is not the key"));
   EXPECT_EQ(tls->Now(), held);

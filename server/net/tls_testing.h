@@ -35,7 +35,8 @@ std::string PemOf(const Write& write) {
   return pem;
 }
 
-// A fresh key and a certificate of "localhost" signed by it, valid between seconds from now.
+// Returns a fresh key and a self-signed certificate of "localhost", valid from `from` to `until`
+// seconds from now.
 inline TestPems SelfSigned(long from = -60, long until = 3600) {
   static long serial = 0;
   EVP_PKEY* key = EVP_EC_gen("P-256");
@@ -57,7 +58,7 @@ inline TestPems SelfSigned(long from = -60, long until = 3600) {
   return pems;
 }
 
-// The key under the passphrase "x", as PKCS #8 or as older programs write it.
+// Returns the key encrypted with the passphrase "x", as PKCS #8 or in the older traditional format.
 inline std::string EncryptedKey(const std::string& pem, bool pkcs8) {
   BIO* bio = BIO_new_mem_buf(pem.data(), static_cast<int>(pem.size()));
   EVP_PKEY* key = PEM_read_bio_PrivateKey(bio, nullptr, nullptr, nullptr);

@@ -96,7 +96,7 @@ bool UploadPlaces::Came(Place& place, int64_t bytes, Clock::time_point now) {
   const std::chrono::duration<double> earned(static_cast<double>(bytes) /
                                              static_cast<double>(limits_.least_rate));
   place.spare -= now - place.waits_since;
-  // What is beyond `idle` would overflow.
+  // Casting more than `idle` would overflow.
   place.spare = earned >= limits_.idle
                     ? limits_.idle
                     : std::min(limits_.idle,
@@ -138,7 +138,7 @@ UploadPlaces::Clock::duration UploadPlaces::SpentBy(const Place& place,
 UploadPlaces::PlacePtr UploadPlaces::WhoGivesWay(const std::string* host,
                                                  Clock::time_point now) const {
   PlacePtr chosen;
-  std::pair<int64_t, Clock::duration> most;  // places of its peer, spent
+  std::pair<int64_t, Clock::duration> most;  // places of its peer, time used up
   for (const PlacePtr& place : places_) {
     if (host != nullptr && place->host != *host) continue;
     const std::pair<int64_t, Clock::duration> is = {shares_.held(place->host),

@@ -19,7 +19,7 @@ using ::testing::IsEmpty;
 class UploadPlacesTest : public testing::Test {
  protected:
   UploadPlaces::Clock::time_point At(int64_t ms) const { return begin_ + milliseconds(ms); }
-  // An upload by `name` of `host`, null if it was refused.
+  // Starts upload `name` of `host`; returns null if it was refused.
   UploadPlaces::PlacePtr Take(UploadPlaces& places, const std::string& name,
                               const std::string& host, int64_t ms) {
     auto place =
@@ -28,7 +28,7 @@ class UploadPlacesTest : public testing::Test {
     return place.ok() ? *place : nullptr;
   }
 
-  // Until when it may wait.
+  // Returns until when the upload may wait.
   UploadPlaces::Clock::time_point Wait(UploadPlaces& places, UploadPlaces::Place& place,
                                        UploadPlaces::Clock::time_point now) {
     turn_ = places.Wait(place, now);
@@ -69,7 +69,7 @@ TEST_F(UploadPlacesTest, WhoKeepsItWaitingGivesWay) {
   EXPECT_NE(Take(places, "new", "b", 2000), nullptr);
   EXPECT_THAT(left_, ElementsAre("slow"));
   EXPECT_EQ(places.taken(), 3);
-  // It is ended once.
+  // An upload is ended only once.
   EXPECT_FALSE(places.Came(*slow, 1, At(2001)));
   EXPECT_EQ(places.Expire(*slow, turn_, At(90'000)), std::nullopt);
   places.Drop(slow);
@@ -85,7 +85,7 @@ TEST_F(UploadPlacesTest, APeerHasItsShare) {
   EXPECT_EQ(Take(places, "a3", "a", 500), nullptr);
   EXPECT_THAT(std::string(refusal_.message()), HasSubstr("2 uploads of a"));
   EXPECT_THAT(std::string(refusal_.message()), HasSubstr("--max_peer_percent"));
-  // Its own gives way, and no other's.
+  // One of its own uploads is ended, not another peer's.
   EXPECT_NE(Take(places, "a3", "a", 2000), nullptr);
   EXPECT_THAT(left_, ElementsAre("a1"));
   EXPECT_NE(Take(places, "c1", "c", 2000), nullptr);
@@ -119,7 +119,7 @@ TEST_F(UploadPlacesTest, TooLittleForTooLong) {
   UploadPlaces places({.least_rate = 1000, .idle = seconds(10)});
   const auto place = Take(places, "p", "a", 0);
   Wait(places, *place, At(0));
-  EXPECT_TRUE(places.Came(*place, 1000, At(4'000)));  // 4 seconds, for which 1 came
+  EXPECT_TRUE(places.Came(*place, 1000, At(4'000)));  // 4 s of waiting used up, 1 s earned
   EXPECT_EQ(Wait(places, *place, At(50'000)), At(57'000));
   EXPECT_TRUE(places.Came(*place, 1 << 30, At(56'000)));
   EXPECT_EQ(Wait(places, *place, At(60'000)), At(70'000));
@@ -137,7 +137,7 @@ TEST_F(UploadPlacesTest, NobodyEndsAWaitBeforeItIsAskedFor) {
   EXPECT_EQ(Take(places, "new", "b", 9'000), nullptr);
   EXPECT_EQ(places.Expire(*place, turn, At(10'000)), std::nullopt);
   EXPECT_TRUE(places.Came(*place, 1, At(10'000)));
-  // What is late means an earlier turn.
+  // A late Asked or Expire belongs to an earlier wait and does nothing.
   const UploadPlaces::Turn next = places.Wait(*place, At(11'000));
   places.Asked(*place, turn);
   EXPECT_EQ(places.Expire(*place, next, At(30'000)), std::nullopt);

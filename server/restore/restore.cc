@@ -18,7 +18,8 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-// More than these take a second and longer to be read: not before the server listens.
+// Verifying more bytes than this takes a second and longer: that is not done before the server
+// listens.
 constexpr int64_t kMostVerifiedBytes = int64_t{1} << 30;
 
 int64_t ParameterBytes(const ModelVersion& version) {
@@ -63,7 +64,7 @@ absl::Status RestoreOne(const std::shared_ptr<ModelVersion>& version, const Rest
 RestoreReport Restore(std::vector<std::shared_ptr<ModelVersion>> serving,
                       const std::vector<std::shared_ptr<ModelVersion>>& old,
                       const RestoreTools& tools, int threads, std::chrono::milliseconds limit) {
-  // What takes longest is begun with first.
+  // Starts the largest first, since they take the longest.
   std::sort(serving.begin(), serving.end(),
             [](const auto& a, const auto& b) { return ParameterBytes(*a) > ParameterBytes(*b); });
   const auto end = Clock::now() + limit;
@@ -88,7 +89,8 @@ RestoreReport Restore(std::vector<std::shared_ptr<ModelVersion>> serving,
     if (!verdicts[i].ok()) {
       ++report.queued;
       jobs.push_back(version);
-      // Without rows it was uploaded and not built yet, or by a server that kept no plans.
+      // A version without rows was uploaded and not built yet, or stored by a server that kept no
+      // plans.
       if (version->row().plans.empty()) continue;
       LogInfo("plan not restored", {{"model", version->name()},
                                     {"version", version->version()},
@@ -101,7 +103,7 @@ RestoreReport Restore(std::vector<std::shared_ptr<ModelVersion>> serving,
       ++report.searched;
       jobs.push_back(version);
     } else if (version->plans().view().grid->size() > 1) {
-      jobs.push_back(version);  // for its buckets
+      jobs.push_back(version);  // to build its buckets
     } else {
       tools.workers.AddRestored(version);
     }

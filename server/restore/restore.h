@@ -1,10 +1,10 @@
-// At start: what served when the server ended serves again, without a compiler.
+// At start, makes the plans that served when the server ended serve again, without a compiler.
 //
 //   RestoreReport report = Restore(serving, old, tools, threads);
 //
-// A version whose plan and kernels the cache has is loaded, run once and published, and has an
-// ended job (STOP_RESTORED). What cannot be restored so, and what is still to be searched for,
-// becomes an ordinary job, which says why.
+// If the cache has a version's plan and kernels, they are loaded, run once and published, and the
+// version gets a finished job (STOP_RESTORED). A version that cannot be restored in this way, or
+// whose search is not finished, gets an ordinary job, whose message says why.
 #ifndef ATHANOR_SERVER_RESTORE_RESTORE_H_
 #define ATHANOR_SERVER_RESTORE_RESTORE_H_
 
@@ -29,14 +29,14 @@ struct RestoreTools {
 };
 
 struct RestoreReport {
-  int64_t restored = 0;  // they serve
-  int64_t searched = 0;  // of these: a search goes on
-  int64_t queued = 0;    // to be built
+  int64_t restored = 0;  // serving again
+  int64_t searched = 0;  // restored versions whose search goes on
+  int64_t queued = 0;    // versions still to be built
 };
 
-// Returns once each of `serving` serves or has a job, with `threads` loaders; those that none has
-// begun with after `limit` become jobs, so that the server answers in time whatever there is. `old`
-// ones, which serve nobody, become jobs at once, behind all others.
+// Restores with `threads` loaders and returns once each of `serving` serves or has a job. Versions
+// that no loader has started after `limit` become jobs, so that the server answers in time however
+// many there are. Versions in `old`, which do not serve, become jobs at once, after all others.
 RestoreReport Restore(std::vector<std::shared_ptr<ModelVersion>> serving,
                       const std::vector<std::shared_ptr<ModelVersion>>& old,
                       const RestoreTools& tools, int threads,

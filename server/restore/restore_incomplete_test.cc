@@ -1,4 +1,4 @@
-// Stored plans whose kernels are not all there: what serves meanwhile, and those that are wrong.
+// Tests stored plans with missing kernels: what serves meanwhile, and plans that are wrong.
 #include <memory>
 #include <string>
 
@@ -16,7 +16,7 @@ using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 using ::testing::Not;
 
-// Its kernels are gone, and compiled again they do not compute what they did.
+// Its kernels are deleted, and when compiled again they compute something else.
 TEST_F(RestoreTest, AStoredPlanThatIsWrongIsQuarantined) {
   MakeSearched(2);
   ASSERT_TRUE(control_->cache()->Flush(std::chrono::seconds(60)).ok());
@@ -33,7 +33,7 @@ TEST_F(RestoreTest, AStoredPlanThatIsWrongIsQuarantined) {
   EXPECT_THAT(Quarantined(),
               Contains(AllOf(HasSubstr("plans found-2 of graph"), HasSubstr("y is off by 3"))));
   version.reset();
-  // All its kernels are in the cache now. It is neither served nor tried again.
+  // All its kernels are in the cache now, but the plan is neither served nor tried again.
   Restart();
   EXPECT_EQ(Find("m")->plan()->info.kind(), "baseline");
   EXPECT_THAT(Events(), Not(Contains("verify found-2")));
@@ -71,7 +71,7 @@ TEST_F(RestoreTest, ACheckThatHadNoTimeSaysNothingOfThePlan) {
   AwaitEnd(*JobOf(*Find("m")));
   EXPECT_THAT(Events(), Contains("verify found-1"));
   EXPECT_THAT(Quarantined(), IsEmpty());
-  // Compiled again its kernels are, byte for byte, those it was verified with before.
+  // The recompiled kernels are byte for byte those that it was verified with.
   EXPECT_EQ(ServedBy(*Find("m")), "found-1");
 }
 
@@ -132,7 +132,7 @@ TEST_F(RestoreTest, WhatWaitsForItsSecondPlanCanBeCancelled) {
   EXPECT_EQ(AwaitEnd(*first).stop_reason(), Job::STOP_CANCELLED);
   EXPECT_EQ(Run(*one, 2).value(), 10) << "what serves goes on";
   control_->ReleaseCompiles();
-  // The version is free for another job.
+  // The version can have another job.
   EXPECT_EQ(AwaitEnd(*Start(one)).phase(), Job::DONE);
 }
 

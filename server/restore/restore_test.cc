@@ -1,4 +1,4 @@
-// Servers that end and start again.
+// Tests servers that end and start again.
 #include "server/restore/restore.h"
 
 #include <filesystem>
@@ -43,7 +43,7 @@ TEST_F(RestoreTest, WhatServedServesAgainAndNothingIsCompiled) {
   EXPECT_EQ(job.kernels_from_cache(), 1);
   EXPECT_EQ(version->kept().first()->plan.kind(), "baseline");
   EXPECT_EQ(version->kept().Describe("found-2")->costs.size(), 1u);
-  // And once more: what was restored is as good as what was made.
+  // A second restart works as well on the restored plans.
   Restart();
   EXPECT_EQ(ServedBy(*Find("m")), "found-2");
   EXPECT_THAT(Events(), IsEmpty());
@@ -211,7 +211,7 @@ TEST_F(RestoreTest, AnotherMachineMakesItsOwnPlanAndSaysWhy) {
   ASSERT_TRUE(Await(*version).ok());
   EXPECT_EQ(version->plan()->info.kind(), "baseline");
   EXPECT_THAT(Events(), Contains("lower " + ServedBy(*version)));
-  Restart();  // of it, too, it is known that its search has ended
+  Restart();  // the state of this search is stored too
   EXPECT_EQ(Find("m")->plan()->info.kind(), "baseline");
 }
 
@@ -227,7 +227,7 @@ TEST_F(RestoreTest, TheReasonIsInTheJobsMessage) {
   EXPECT_THAT(job.message(), HasSubstr("cpu \"test cpu\" is not \"other cpu\""));
 }
 
-// A pin's row keeps what finds its plan, also over a start that could not serve it.
+// A pin's row keeps what is needed to find its plan, even over a start that could not serve it.
 TEST_F(RestoreTest, APinOutlivesAStartThatCouldNotServeIt) {
   control_->Search({.plans = 1});
   auto messages = UploadMessages("m", ScaleModel({3}));
@@ -239,7 +239,7 @@ TEST_F(RestoreTest, APinOutlivesAStartThatCouldNotServeIt) {
   Create();
   ASSERT_TRUE(Await(*Find("m")).ok());
   ASSERT_EQ(Find("m")->plan()->info.kind(), "baseline");
-  // What serves was written with the version's rows.
+  // The ids of the serving plans were written with the version's rows.
   End();
   control_->RememberIn(FreshDirectory() + "/cache.db");
   Create();
@@ -252,7 +252,7 @@ TEST_F(RestoreTest, APinOutlivesAStartThatCouldNotServeIt) {
 TEST_F(RestoreTest, VersionsThatServeNobodyAreMadeLast) {
   options_.search_budget = "0";
   Begin(1);
-  // "m" is served; a newer one of it, and two of "n", were stored and not built.
+  // "m" serves; a newer version of "m" and two of "n" were stored and not built.
   AwaitEnd(*Start(Store("m", ScaleModel({1}))));
   const std::string newer = "lower " + LoweredId(Store("m", ScaleModel({1, 2})));
   const std::string older = "lower " + LoweredId(Store("n", ScaleModel({1, 2, 3})));
@@ -298,7 +298,7 @@ TEST_F(RestoreTest, VersionsThatServeNobodyComeBackTheSameWay) {
 TEST_F(RestoreTest, AnUploadOfAKnownGraphIsServedFromTheCache) {
   MakeSearched(2);
   seen_ = control_->events().size();
-  // The same graph with other weights.
+  // Stores the same graph with other weights.
   const auto other = StoreScale("other", 5);
   const Job job = AwaitEnd(*Start(other));
   EXPECT_EQ(ServedBy(*other), "found-2");
@@ -306,13 +306,13 @@ TEST_F(RestoreTest, AnUploadOfAKnownGraphIsServedFromTheCache) {
   EXPECT_EQ(job.stop_reason(), Job::STOP_RESTORED) << "its search has ended for another version";
   EXPECT_EQ(other->kept().first()->plan.kind(), "baseline");
   EXPECT_THAT(Events(), IsEmpty());
-  // Whoever wants the baseline gets it.
+  // A job that asks for the baseline gets it.
   const auto still = StoreScale("still", 6);
   auto started = core_->workers().Start(still, WithBudget("0"));
   EXPECT_EQ(AwaitEnd(**started).stop_reason(), Job::STOP_BASELINE_ONLY);
   EXPECT_EQ(still->plan()->info.kind(), "baseline");
   EXPECT_THAT(Events(), IsEmpty());
-  // What somebody asks for is searched for.
+  // An explicitly requested search runs.
   started = core_->workers().Start(other, WithBudget("1h"));
   AwaitEnd(**started);
   EXPECT_THAT(Events(), Contains("search from found-2"));
@@ -336,7 +336,7 @@ TEST_F(RestoreTest, ABaselineGivesWayToWhatWasFoundForItsGraph) {
 TEST_F(RestoreTest, WhatDoesNotLoadIsMadeAnew) {
   MakeSearched(1);
   End();
-  // Not what this plan is loaded with: the runtime refuses it.
+  // Replaces the object of the plan's kernel, so that the runtime refuses to load it.
   v1::Kernel kernel;
   kernel.set_source("found-1");
   control_->cache()->PutKernel(KernelKeyOf(kernel, control_->machine()), "object of another");

@@ -1,5 +1,4 @@
-// Servers that end and start again, with a scripted search and without gRPC, as the fixture of
-// tests.
+// Fixture of tests that end and start servers, with a scripted search and without gRPC.
 #ifndef ATHANOR_SERVER_RESTORE_RESTORE_TESTING_H_
 #define ATHANOR_SERVER_RESTORE_RESTORE_TESTING_H_
 
@@ -27,7 +26,7 @@ class RestoreTest : public SearchTest {
     SearchTest::SetUp();
   }
 
-  // As if the process had ended and come back.
+  // Ends and starts the server, as if the process had ended and come back.
   void Restart() {
     End();
     Create();
@@ -38,7 +37,7 @@ class RestoreTest : public SearchTest {
   }
   void Create() { core_ = ServerCore::Create(options_, EvaluatorFactory(control_)).value(); }
 
-  // Since the last end.
+  // Returns the events since the last end.
   std::vector<std::string> Events() const {
     std::vector<std::string> events = control_->events();
     events.erase(events.begin(), events.begin() + static_cast<std::ptrdiff_t>(seen_));
@@ -49,12 +48,12 @@ class RestoreTest : public SearchTest {
     return core_->registry().Find(name, "").value();
   }
 
-  // The job that the version names.
+  // Returns the job that the version names.
   std::shared_ptr<CompileJob> JobOf(ModelVersion& version) {
     return core_->workers().Find(version.serving().view().job_id).value();
   }
 
-  // The files of pins to `plan_id`.
+  // Returns the number of pin files for `plan_id`.
   int Pins(const std::string& plan_id) const {
     int files = 0;
     std::error_code none;
@@ -71,7 +70,7 @@ class RestoreTest : public SearchTest {
     return "";
   }
 
-  // As an operator sees what was put aside.
+  // Returns quarantined entries as an operator sees them.
   std::vector<std::string> Quarantined() {
     std::vector<std::string> rows;
     const v1::CacheVerification found = control_->cache()->Verify(false).value();
@@ -81,7 +80,7 @@ class RestoreTest : public SearchTest {
     return rows;
   }
 
-  // Stores y = 3 x, and searches until `plans` faster plans were found.
+  // Stores y = 3 x and searches until `plans` faster plans were found.
   void MakeSearched(int plans) {
     control_->Search({.plans = plans});
     const auto version = StoreScale("m", 3);
@@ -98,7 +97,8 @@ class RestoreTest : public SearchTest {
                     .ok());
   }
 
-  // Both wait for the one worker before either begins; nothing is compiled until it is released.
+  // Starts both jobs so that both wait for the one worker before either begins; compiles are held
+  // until released.
   std::pair<std::shared_ptr<CompileJob>, std::shared_ptr<CompileJob>> StartBoth(
       const std::shared_ptr<ModelVersion>& one, const std::shared_ptr<ModelVersion>& two) {
     control_->HoldCompiles();
@@ -109,7 +109,7 @@ class RestoreTest : public SearchTest {
     return jobs;
   }
 
-  // As the test's backend names the plan of a graph without dims.
+  // Returns the id that the test's backend gives the plan of a graph without dims.
   static std::string LoweredId(const std::shared_ptr<ModelVersion>& version) {
     return "p-" + Sha256Hex(CanonicalHash(version->graph())).substr(0, 16);
   }

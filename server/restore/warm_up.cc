@@ -12,16 +12,16 @@
 namespace athanor {
 namespace {
 
-// A run that is estimated to take longer is not made at the largest sizes.
+// Runs estimated to take longer are not made at the largest sizes.
 constexpr int64_t kMostMicroseconds = 50'000;
-constexpr int64_t kMostBytes = int64_t{64} << 20;  // of inputs and outputs
-constexpr std::chrono::seconds kPatience{1};       // with an estimate that was wrong
+constexpr int64_t kMostBytes = int64_t{64} << 20;  // of inputs and outputs together
+constexpr std::chrono::seconds kPatience{1};       // deadline in case the estimate is wrong
 
 struct Buffers {
   std::vector<std::string> inputs, outputs;
 };
 
-// nullopt: they would be too large.
+// Returns nullopt if the buffers would be too large.
 std::optional<Buffers> BuffersFor(const ModelVersion& version, absl::Span<const int64_t> dims) {
   const Graph& graph = version.graph();
   Expr::Env env;
@@ -75,7 +75,7 @@ absl::Status WarmUp(const ModelVersion& version, const ServedPlan& plan) {
   }
   if (!buffers.has_value()) return absl::OkStatus();
   ContextPool::Lease lease = plan.contexts->TryAcquire();
-  if (!lease) return absl::OkStatus();  // somebody runs it already
+  if (!lease) return absl::OkStatus();  // the plan is running already
   std::vector<std::string_view> inputs(buffers->inputs.begin(), buffers->inputs.end());
   std::vector<RunOutput> outputs;
   for (size_t i = 0; i < buffers->outputs.size(); ++i) {

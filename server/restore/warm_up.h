@@ -1,5 +1,5 @@
-// What the first run of a plan pays, paid before anybody waits for it: pages of weights and of the
-// arena, instructions, the threads' first wake.
+// Pays the extra cost of a plan's first run before any caller waits: page faults for weights and
+// arena, instruction cache misses, the first wake-up of threads.
 #ifndef ATHANOR_SERVER_RESTORE_WARM_UP_H_
 #define ATHANOR_SERVER_RESTORE_WARM_UP_H_
 
@@ -9,8 +9,8 @@
 
 namespace athanor {
 
-// Runs it once on zeros, which are valid inputs everywhere, at the largest sizes if that takes some
-// milliseconds only, else at the smallest, else not at all. Nothing is measured or counted.
+// Runs the plan once on zeros, which are always valid inputs. Uses the largest sizes if that takes
+// only some milliseconds, otherwise the smallest, or skips the run. Measures and counts nothing.
 absl::Status WarmUp(const ModelVersion& version, const ServedPlan& plan);
 
 }  // namespace athanor

@@ -17,7 +17,7 @@ using std::chrono::steady_clock;
 using ::testing::ElementsAre;
 using ::testing::IsEmpty;
 
-// y = relu(x), f32 [b, 4], b in [2, max]
+// Makes a version with y = relu(x), f32 [b, 4], b in [2, max].
 std::shared_ptr<ModelVersion> Version(int64_t max) {
   ImportedGraph imported;
   imported.graph.dims = {{"b", 2, max}};
@@ -30,7 +30,7 @@ std::shared_ptr<ModelVersion> Version(int64_t max) {
   return ModelVersion::Create(std::move(row), std::move(imported)).value();
 }
 
-// Notes what it is asked to run.
+// Records what it is asked to run.
 class NotingRunner final : public PlanRunner {
  public:
   explicit NotingRunner(int64_t microseconds_per_row) : per_row_(microseconds_per_row) {}
@@ -54,7 +54,7 @@ class NotingRunner final : public PlanRunner {
     return dims[0] * per_row_;
   }
 
-  std::vector<int64_t> rows;  // of each run
+  std::vector<int64_t> rows;  // rows of each run
   bool zeros = false;
   int64_t input_bytes = 0, output_bytes = 0;
   steady_clock::time_point deadline;
@@ -84,7 +84,7 @@ TEST(WarmUpTest, RunsOnceOnZerosAtTheLargestSizes) {
   EXPECT_TRUE(c.runner->zeros);
   EXPECT_EQ(c.runner->input_bytes, 64 * 4 * 4);
   EXPECT_EQ(c.runner->output_bytes, 64 * 4 * 4);
-  // An estimate that was wrong costs a second, no more.
+  // A wrong estimate costs at most a second.
   EXPECT_GE(c.runner->deadline, before);
   EXPECT_LE(c.runner->deadline, steady_clock::now() + std::chrono::seconds(1));
 }

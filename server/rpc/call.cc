@@ -33,7 +33,7 @@ std::string RequestId(const grpc::CallbackServerContext& context) {
 }
 
 grpc::Status SerializeReply(const google::protobuf::Message& message, grpc::ByteBuffer* bytes) {
-  bytes->Clear();  // a stream gives the same buffer again
+  bytes->Clear();  // a stream passes the same buffer again
   bool own = false;
   return grpc::GenericSerialize<grpc::ProtoBufferWriter, google::protobuf::Message>(message, bytes,
                                                                                     &own);
@@ -45,7 +45,7 @@ grpc::Status EndCall(absl::string_view method, grpc::CallbackServerContext& cont
   const std::string id = RequestId(context);
   context.AddTrailingMetadata(kRequestIdKey, id);
   const grpc::Status sent = ToGrpc(status);
-  // By code, so that what is refused in an overload hides nothing else.
+  // Uses one limit per code, so that refusals in an overload hide no other failures.
   static LogLimit limits[kStatusCodes];
   const auto held_back = limits[static_cast<int>(status.code()) % kStatusCodes].Pass();
   if (!held_back.has_value()) return sent;
@@ -66,7 +66,8 @@ void UnaryCall::Begin(const grpc::ByteBuffer& bytes, absl::AnyInvocable<absl::St
   }
   auto work = [this, answer = std::move(answer)]() mutable {
     const absl::Status status = answer();
-    // The context may go as soon as Finish is called, so the answer's captures must not need it.
+    // The context may be gone as soon as Finish is called, so the answer's captures must not need
+    // it.
     Finish(EndCall(traits_.name, *context_, status));
   };
   if (traits_.uses_disk) {

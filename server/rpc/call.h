@@ -1,11 +1,11 @@
-// What the calls share: parsing (parse_request.h), replies, request ids, log lines.
+// Shared parts of all calls: parsing (parse_request.h), replies, request ids, log lines.
 //
 //   return AnswerUnary<v1::GetModelRequest, v1::Model>(
 //       core, {"GetModel"}, context, request, reply,
 //       [&core](const v1::GetModelRequest& request, v1::Model* reply) { ...; return status; });
 //
-// Methods take and give bytes (gRPC's raw methods), because gRPC answers a message that does not
-// parse with a code and text of its own that say nothing.
+// Methods take and return bytes (gRPC's raw methods), because gRPC itself answers a message that
+// does not parse with an uninformative code and text.
 #ifndef ATHANOR_SERVER_RPC_CALL_H_
 #define ATHANOR_SERVER_RPC_CALL_H_
 
@@ -26,30 +26,30 @@
 
 namespace athanor {
 
-// The caller's x-request-id if it is short and printable, else one made here. In log lines, and in
-// the trailing metadata of calls that fail.
+// Returns the caller's x-request-id if it is short and printable, otherwise a new id. It appears in
+// log lines and in the trailing metadata of failed calls.
 std::string RequestId(const grpc::CallbackServerContext& context);
 
 grpc::Status SerializeReply(const google::protobuf::Message& message, grpc::ByteBuffer* bytes);
 
-// Logs a call that failed and marks its reply with the request id. To be called before Finish.
+// Logs a failed call and adds the request id to its trailing metadata. Call it before Finish.
 grpc::Status EndCall(absl::string_view method, grpc::CallbackServerContext& context,
                      const absl::Status& status);
 
 struct MethodTraits {
   absl::string_view name;
-  bool while_draining = false;  // answered also then
+  bool while_draining = false;  // also answered while draining
   bool uses_disk = false;       // runs on the disk queue
   bool uses_cache = false;      // runs on the cache's queue
 };
 
-// A call whose handler answers at once, or on a queue.
+// A unary call whose handler runs at once or on a queue.
 class UnaryCall final : public grpc::ServerUnaryReactor {
  public:
   UnaryCall(ServerCore& core, MethodTraits traits, grpc::CallbackServerContext* context)
       : slot_(core, context->peer()), core_(core), traits_(traits), context_(context) {}
 
-  // `answer` parses `bytes`, works and serialises.
+  // `answer` parses `bytes`, does the work and serialises the reply.
   void Begin(const grpc::ByteBuffer& bytes, absl::AnyInvocable<absl::Status()> answer);
   void OnDone() override { delete this; }
 

@@ -30,7 +30,7 @@ void ChunkReads::Begin() {
 
 void ChunkReads::OnReadDone(bool ok) {
   const auto bytes = ok ? static_cast<int64_t>(bytes_.Length()) : 0;
-  // Else the call is ended: too little came, or another has its place.
+  // On false the upload has been ended: it was too slow, or another upload took its place.
   if (!core_.upload_places().Came(*place_, bytes, UploadPlaces::Clock::now())) return;
   core_.timer().Cancel(timer_);
   queue_.Submit([this, ok] { Work(ok); });
@@ -46,7 +46,7 @@ void ChunkReads::FinishUpload(const grpc::Status& status) {
   Finish(status);
 }
 
-// A pause is cut short when the call is cancelled: reading ends it.
+// A pause ends early when the call is cancelled: the read then ends the call.
 void ChunkReads::ReadAt(Timer::Clock::time_point when) {
   const Timer::Clock::time_point now = Timer::Clock::now();
   if (now >= when || context_->IsCancelled()) return ReadNow();
@@ -58,14 +58,14 @@ void ChunkReads::ReadNow() {
   Timer& timer = core_.timer();
   const UploadPlaces::PlacePtr place = place_;
   const UploadPlaces::Turn turn = places.Wait(*place, Timer::Clock::now());
-  // The call is there as long as the turn lasts.
+  // The call exists as long as the wait lasts.
   const auto expire = [this, &places, place, turn] {
     const auto why = places.Expire(*place, turn, Timer::Clock::now());
     if (why.has_value()) GiveUp(*why);
   };
   timer_ = timer.At(turn.until, expire);
   StartRead(&bytes_);
-  // From here on the call may be over.
+  // From here on the call may have ended.
   places.Asked(*place, turn);
   if (Timer::Clock::now() >= turn.until) timer.At(turn.until, expire);
 }

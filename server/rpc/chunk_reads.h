@@ -1,5 +1,6 @@
-// What calls share to which clients stream chunks: a place (upload_places.h), one read at a time
-// and no faster than --upload_rate, an end for those that say nothing or too little.
+// Base of calls to which clients stream chunks. Such a call holds a place (upload_places.h), reads
+// one chunk at a time and no faster than --upload_rate, and ends if its client sends nothing or too
+// little.
 #ifndef ATHANOR_SERVER_RPC_CHUNK_READS_H_
 #define ATHANOR_SERVER_RPC_CHUNK_READS_H_
 
@@ -13,29 +14,30 @@
 
 namespace athanor {
 
-// Each chunk is worked on by `queue`, so that a slow disk slows its own upload only. What keeps the
-// call from ending twice: at any time either a read, a piece of work, a pause or nothing is
-// outstanding, and only its end goes on.
+// Each chunk is processed on `queue`, so that a slow disk slows down its own upload only. The call
+// cannot end twice: at any time at most one of a read, a piece of work and a pause is outstanding,
+// and only its completion continues the call.
 class ChunkReads : public grpc::ServerReadReactor<grpc::ByteBuffer> {
  public:
-  // Counts the call among the uploads; one too many is refused.
+  // Counts the call as an upload; refuses it if there are too many.
   void Begin();
   void OnReadDone(bool ok) final;
 
  protected:
-  // `what` is being sent, for errors: "upload".
+  // `what` names the call in errors: "upload".
   ChunkReads(ServerCore& core, grpc::CallbackServerContext* context, WorkQueue& queue,
              const char* what)
       : slot_(core, context->peer()), core_(core), context_(context), queue_(queue), what_(what) {}
 
-  // On the queue: bytes_ has come, or, without `ok`, the client is done or gone. Reads on, or ends.
+  // Runs on the queue once bytes_ has arrived or, if `ok` is false, once the client has finished or
+  // gone. Must call Read or end the call.
   virtual void Work(bool ok) = 0;
   virtual void End(const absl::Status& status) = 0;
-  // What is said to who sends nothing, behind the reason.
+  // Returns text to append to the error of a client that sends nothing.
   virtual std::string WhatIsMissing() const { return ""; }
   void Read();
-  // The end of the call, which is no upload any more once its client hears of it: the next one of
-  // the same client is not one too many.
+  // Ends the call. Gives its place back before the client hears of it, so that the client's next
+  // upload is not one too many.
   void FinishUpload(const grpc::Status& status);
 
   CallSlot slot_;
@@ -46,7 +48,7 @@ class ChunkReads : public grpc::ServerReadReactor<grpc::ByteBuffer> {
  private:
   void ReadAt(Timer::Clock::time_point when);
   void ReadNow();
-  // While it waits for its client: whoever ended the wait.
+  // Ends the call while it waits for its client; called by whoever ended the wait.
   void GiveUp(const absl::Status& why);
 
   WorkQueue& queue_;

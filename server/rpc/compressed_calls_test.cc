@@ -1,5 +1,5 @@
-// Calls whose messages come compressed: served with the same answers, and refused, every method
-// alike, where they would take more memory than the server may.
+// Tests calls with compressed messages: the answers are the same, and every method refuses those
+// that would take more memory than the server may use.
 #include <grpcpp/generic/generic_stub.h>
 
 #include <fstream>
@@ -23,12 +23,12 @@ using ::testing::AnyOf;
 using ::testing::HasSubstr;
 
 constexpr int64_t kMiB = int64_t{1} << 20;
-// Clients hold their messages in this process too, and gRPC what has come; what a server holds
-// that does not look at what it inflates is 2 GiB.
+// Allowance for the clients' messages, which are in this process too, and for bytes received by
+// gRPC. A server that did not limit inflating would use 2 GiB.
 constexpr int64_t kClients = 128 * kMiB;
 constexpr grpc_compression_algorithm kAlgorithms[] = {GRPC_COMPRESS_GZIP, GRPC_COMPRESS_DEFLATE};
 
-// "/inference.GRPCInferenceService/ModelInfer" and all others.
+// Returns "/inference.GRPCInferenceService/ModelInfer" and all other methods.
 std::vector<std::string> Methods() {
   std::vector<std::string> methods;
   for (const char* name :
@@ -44,7 +44,7 @@ std::vector<std::string> Methods() {
   return methods;
 }
 
-// The most memory that this process had since the last call.
+// Returns the peak memory of this process since the last call.
 int64_t TakePeakBytes() {
   int64_t peak = 0;
   std::ifstream status("/proc/self/status");
@@ -70,7 +70,7 @@ class CompressedCallsTest : public testing::Test {
     return options;
   }
 
-  // One message to any method, whose bytes are compressed already; how the call ends.
+  // Sends one message, already compressed, to any method; returns the status of the call.
   grpc::Status Send(const std::string& method, const std::string& bytes,
                     grpc_compression_algorithm how) {
     grpc::ClientContext context;
@@ -114,7 +114,7 @@ TEST_F(CompressedCallsTest, ABombIsRefusedByEveryMethodWithinTheLimit) {
     }
   }
   while (test_.server->core().active_calls() > 0) std::this_thread::yield();
-  EXPECT_LT(ResidentBytes() - before, kClients);  // what was inflated is given back at once
+  EXPECT_LT(ResidentBytes() - before, kClients);  // inflated memory is returned at once
 }
 
 TEST_F(CompressedCallsTest, BombsBesideEachOtherShareTheLimit) {
@@ -170,7 +170,7 @@ TEST_F(CompressedCallsTest, AnUploadAndARequestAreServed) {
   }
 }
 
-// More than a thread of gRPC inflates.
+// A message too large to be inflated on a thread of gRPC.
 TEST_F(CompressedCallsTest, ALongOneIsServed) {
   test_.Upload("m", ScaleModel({3}));
   inference::ModelInferRequest request = FloatRequest("m", {2});
@@ -186,7 +186,7 @@ TEST_F(CompressedCallsTest, ALongOneIsServed) {
   EXPECT_EQ(reply.id(), id);
 }
 
-// Names a model that there is not, in a message that is worth compressing.
+// Names a model that does not exist, in a message large enough to be compressed.
 TEST_F(CompressedCallsTest, AnAnswerIsTheSame) {
   const std::string name(500, 'm');
   for (const grpc_compression_algorithm how : kAlgorithms) {

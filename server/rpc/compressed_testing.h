@@ -11,7 +11,7 @@
 #include <utility>
 
 namespace grpc::internal {
-// gRPC's own name for the tests that reach into its buffers.
+// The name that gRPC befriends for tests that access its buffers.
 class GrpcByteBufferPeer {
  public:
   static grpc_byte_buffer** Of(ByteBuffer* buffer) { return buffer->c_buffer_ptr(); }
@@ -20,7 +20,8 @@ class GrpcByteBufferPeer {
 
 namespace athanor {
 
-// `text` as a stream of zlib, flushed after each of its `times` repetitions, which are equal.
+// Returns `text` compressed as a zlib stream. It is repeated `times` times, flushed after each
+// repetition, so that equal repetitions compress to equal bytes.
 inline std::string Deflated(const std::string& text, int times = 1, bool gzip = true) {
   z_stream stream{};
   deflateInit2(&stream, Z_BEST_COMPRESSION, Z_DEFLATED, 15 + (gzip ? 16 : 0), 8,
@@ -46,10 +47,10 @@ inline std::string Deflated(const std::string& text, int times = 1, bool gzip = 
   return all;
 }
 
-// Inflates to 2 GiB of zeros; about 2 MB.
+// Returns about 2 MB that inflate to 2 GiB of zeros.
 inline std::string GzipBomb() { return Deflated(std::string(1 << 20, '\0'), 2048); }
 
-// As it comes from the wire, or is sent: `bytes` are compressed already.
+// Returns a buffer as received or sent on the wire; `bytes` are already compressed.
 inline grpc::ByteBuffer CompressedBuffer(const std::string& bytes, grpc_compression_algorithm how) {
   const grpc::Slice slice(bytes);
   grpc_slice raw = slice.c_slice();

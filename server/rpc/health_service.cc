@@ -36,7 +36,7 @@ absl::Status CheckOne(ServerCore& core, const grpc::ByteBuffer& bytes, grpc::Byt
 
 }  // namespace
 
-// Writes the state, and again whenever it is another; ends with the server.
+// Writes the state, and again whenever it changes; ends with the server.
 class HealthWatch final : public WatchStream {
  public:
   HealthWatch(HealthService& service, ServerCore& core, grpc::CallbackServerContext* context)
@@ -46,7 +46,7 @@ class HealthWatch final : public WatchStream {
     HealthCheckRequest request;
     absl::Status status = admitted();
     if (status.ok()) status = ParseSmallRequest(core(), bytes, &request);
-    // A name is held as long as it is watched, and no model has a longer one.
+    // Limits the name, which is held as long as it is watched: no model has a longer one.
     const int64_t longest = core().options().max_name_bytes;
     if (status.ok() && static_cast<int64_t>(request.service().size()) > longest) {
       status = Invalid("service has ", request.service().size(),
@@ -75,7 +75,7 @@ class HealthWatch final : public WatchStream {
 
   HealthService& service_;
   std::string name_;
-  HealthCheckResponse::ServingStatus sent_ = HealthCheckResponse::UNKNOWN;  // of Look
+  HealthCheckResponse::ServingStatus sent_ = HealthCheckResponse::UNKNOWN;  // used by Look
 };
 
 void HealthService::Add(const std::string& name, const std::shared_ptr<WatchStream::Link>& link) {

@@ -1,5 +1,5 @@
-// grpc.health.v1.Health: of the server (the empty name) and of each model. gRPC's own would keep a
-// row for every name that ever was; here answers come from the registry.
+// grpc.health.v1.Health for the server (the empty name) and for each model. gRPC's own service
+// would keep a row for every name ever used; this one answers from the registry.
 #ifndef ATHANOR_SERVER_RPC_HEALTH_SERVICE_H_
 #define ATHANOR_SERVER_RPC_HEALTH_SERVICE_H_
 
@@ -29,13 +29,13 @@ class HealthService final : public internal::RawHealthService {
 
   using Context = grpc::CallbackServerContext;
   using Bytes = grpc::ByteBuffer;
-  // Takes no slot: a server with more calls than it takes is not down.
+  // Takes no call slot: a server with too many calls is not down.
   grpc::ServerUnaryReactor* Check(Context* context, const Bytes* request, Bytes* reply) override;
   grpc::ServerWriteReactor<Bytes>* Watch(Context* context, const Bytes* request) override;
 
-  // Those who watch the model look at it again. Short, by any thread.
+  // Makes the watchers of the model check its state again. Short; any thread may call it.
   void Tell(const std::string& name);
-  // Those who watch anything: draining has begun.
+  // The same for all watchers: draining has begun.
   void TellAll();
 
  private:

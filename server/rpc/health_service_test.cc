@@ -24,7 +24,7 @@ struct Watch {
     request.set_service(name);
     reader = stub.Watch(&context, request);
   }
-  // UNKNOWN: it has ended.
+  // Returns UNKNOWN if the stream has ended.
   HealthCheckResponse::ServingStatus Next() {
     HealthCheckResponse reply;
     return reader->Read(&reply) ? reply.status() : HealthCheckResponse::UNKNOWN;
@@ -98,7 +98,7 @@ TEST(HealthServiceTest, AWatcherIsToldOfEachChange) {
   EXPECT_EQ(server.Next(), HealthCheckResponse::SERVING);
   test.Upload("other", ReluModel());
   test.Upload("m", ReluModel());
-  // That it is there without a plan may be over before it is looked at.
+  // The state without a plan may have passed before the watch looks.
   HealthCheckResponse::ServingStatus next = model.Next();
   if (next == HealthCheckResponse::NOT_SERVING) next = model.Next();
   EXPECT_EQ(next, HealthCheckResponse::SERVING);
@@ -145,7 +145,7 @@ TEST(HealthServiceTest, WatchersLearnOfTheDrainAndDoNotHoldItUp) {
   EXPECT_TRUE(finished);
 }
 
-// Were it refused, an overloaded server would be taken for one that is down.
+// A refusal would make an overloaded server look as if it were down.
 TEST(HealthServiceTest, CheckIsAnsweredAboveMaxPending) {
   TestServer test({.max_pending = 1});
   const auto stub = Health::NewStub(test.channel);

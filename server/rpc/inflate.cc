@@ -17,7 +17,7 @@ constexpr int kLargestWindow = 15;  // log2 of bytes
 constexpr int kWithGzipHeader = 16;
 constexpr int64_t kFirstStep = int64_t{16} << 10;
 constexpr int64_t kLargestStep = int64_t{1} << 20;
-// Inflated without giving way: some 30 us.
+// Bytes inflated between two yields: some 30 us.
 constexpr int64_t kPiece = int64_t{64} << 10;
 
 grpc_compression_algorithm AlgorithmOf(const grpc::ByteBuffer& bytes) {
@@ -30,7 +30,7 @@ absl::Status Broken(absl::string_view why) {
       absl::StrCat("the compressed message cannot be inflated: ", why));
 }
 
-// One byte came that is beyond `limits`.
+// Returns the error for a message that exceeds `limits`.
 absl::Status Beyond(int64_t compressed, const InflateLimits& limits, bool by_times) {
   if (!by_times) {
     return absl::ResourceExhaustedError(
@@ -59,7 +59,7 @@ absl::StatusOr<InflatedBytes> InflatedBytes::Of(const grpc::ByteBuffer& compress
   const int64_t by_times = std::max(kFreeInflation, length * limits.times);
   InflatedBytes inflated;
   inflated.capacity_ = std::min(limits.most, by_times) + 1;
-  // Addresses only: a page is taken when it is written.
+  // Reserves addresses only: a page is allocated when it is first written.
   void* pages = mmap(nullptr, static_cast<size_t>(inflated.capacity_), PROT_READ | PROT_WRITE,
                      MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
   if (pages == MAP_FAILED) {
@@ -76,7 +76,7 @@ absl::StatusOr<InflatedBytes> InflatedBytes::Of(const grpc::ByteBuffer& compress
   return inflated;
 }
 
-// Stops at the first byte too many.
+// Stops at the first byte beyond the limit.
 absl::Status InflatedBytes::Inflate(const grpc::ByteBuffer& compressed, bool gzip,
                                     ServerLedger* ledger) {
   std::vector<grpc::Slice> slices;
@@ -102,7 +102,7 @@ absl::Status InflatedBytes::Inflate(const grpc::ByteBuffer& compressed, bool gzi
       stream.avail_out = room;
       state = inflate(&stream, Z_NO_FLUSH);
       size_ += room - stream.avail_out;
-      // A thread that answers a call waits for no more than a piece, whatever its core does.
+      // A thread that answers a call waits for one piece at most, whichever core it is on.
       std::this_thread::yield();
       if (state != Z_OK && state != Z_STREAM_END && state != Z_BUF_ERROR) {
         return Broken(stream.msg != nullptr ? stream.msg : "it is damaged");

@@ -1,12 +1,12 @@
-// The bytes of a message that its client compressed (gzip or deflate), inflated under limits and in
-// the ledger. gRPC 1.51 would inflate before any limit and before our code hears of the call, so it
-// is told not to (server.cc), and hands over what lay on the wire.
+// Inflates a message that its client compressed (gzip or deflate), under limits and with its memory
+// in the ledger. gRPC 1.51 would inflate it before any limit and before our code learns of the
+// call. So inflating is switched off in gRPC (server.cc), and it hands over the bytes of the wire.
 //
 //   WireReader reader(&bytes);
 //   if (reader.algorithm() != GRPC_COMPRESS_NONE) {
 //     auto inflated = InflatedBytes::Of(bytes, {.most = 64 << 20, .times = 100}, &ledger);
 //     ... inflated->view() ...
-//   }                                                // its memory is the system's again
+// }                                                // its memory is returned to the system
 #ifndef ATHANOR_SERVER_RPC_INFLATE_H_
 #define ATHANOR_SERVER_RPC_INFLATE_H_
 
@@ -26,14 +26,14 @@ namespace athanor {
 
 struct InflateLimits {
   int64_t most = 0;  // bytes
-  // Its compressed size (--max_inflation), where that is more than kFreeInflation.
+  // Limit as a multiple of the compressed size (--max_inflation); applies above kFreeInflation.
   int64_t times = 1;
-  const char* most_by = "--max_message_bytes";  // who says so, for errors
+  const char* most_by = "--max_message_bytes";  // the flag that sets `most`, for errors
 };
-// So much a message may inflate to whatever its size: a few milliseconds of work.
+// Every message may inflate to this many bytes, whatever its size: a few milliseconds of work.
 inline constexpr int64_t kFreeInflation = int64_t{1} << 20;
 
-// Reads what lay on the wire. How that is compressed, gRPC tells to readers only.
+// Reads the bytes of the wire. gRPC tells the compression algorithm only to readers.
 class WireReader final : public grpc::ProtoBufferReader {
  public:
   using ProtoBufferReader::ProtoBufferReader;
@@ -42,14 +42,15 @@ class WireReader final : public grpc::ProtoBufferReader {
   }
 };
 
-// It may inflate to more than kFreeInflation, which is too much for a thread of gRPC.
+// Reports whether it may inflate to more than kFreeInflation, which takes too long for one of
+// gRPC's threads.
 bool InflatesLong(const grpc::ByteBuffer& bytes);
 
-// Pages of their own, given back to the system, and to the ledger, by the destructor.
+// Memory pages of its own, which the destructor returns to the system and to the ledger.
 class InflatedBytes {
  public:
-  // RESOURCE_EXHAUSTED beyond the limits, and where the ledger is; INVALID_ARGUMENT: the bytes are
-  // not what they say they are.
+  // Returns RESOURCE_EXHAUSTED beyond the limits or if the ledger has no room, INVALID_ARGUMENT if
+  // the bytes are not valid compressed data.
   static absl::StatusOr<InflatedBytes> Of(const grpc::ByteBuffer& compressed,
                                           const InflateLimits& limits, ServerLedger* ledger);
   InflatedBytes(InflatedBytes&& other) noexcept
@@ -69,7 +70,7 @@ class InflatedBytes {
   absl::Status MakeRoom(ServerLedger* ledger);
 
   char* data_ = nullptr;
-  int64_t capacity_ = 0;  // what may come, and a byte more
+  int64_t capacity_ = 0;  // the most it may inflate to, plus one byte
   int64_t size_ = 0;
   int64_t reserved_ = 0;
   std::vector<ServerLedger::Reservation> held_;

@@ -80,7 +80,7 @@ TEST_F(InflateTest, WhatIsNoStreamIsRefused) {
   }
   Refused(whole + "x", {kMiB, 100}, absl::StatusCode::kInvalidArgument, "bytes follow its end");
   std::string damaged = whole;
-  damaged[whole.size() - 6] ^= 1;  // its checksum
+  damaged[whole.size() - 6] ^= 1;  // damages its checksum
   Refused(damaged, {kMiB, 100}, absl::StatusCode::kInvalidArgument, "incorrect data check");
   Refused("no stream at all", {kMiB, 100}, absl::StatusCode::kInvalidArgument,
           "incorrect header check");

@@ -24,23 +24,23 @@ using google::protobuf::internal::WireFormatLite;
 using google::protobuf::io::ArrayInputStream;
 using google::protobuf::io::CodedInputStream;
 
-// Below, no message of ours is looked at: it cannot take much.
+// Smaller messages are not sized: they cannot take much.
 constexpr int64_t kSmall = int64_t{64} << 10;
-// Of heap, no less than protobuf takes, for lists that have grown by doubling: a number, a piece of
-// text, what a message takes beside its own bytes, an entry of a map beside its key and value.
+// Heap bytes, never less than protobuf's use, for lists grown by doubling: of a number, a piece of
+// text, the overhead of a message, an entry of a map beside its key and value.
 constexpr int64_t kNumber = 16;
 constexpr int64_t kText = 64;
 constexpr int64_t kBeside = 32;
 constexpr int64_t kMapEntry = 96;
-constexpr int kDeepest = 100;  // protobuf's own bound
+constexpr int kDeepest = 100;  // protobuf's own limit
 
 int64_t BytesOf(const Descriptor& type) {
-  if (type.options().map_entry()) return kMapEntry;  // no message of its own
+  if (type.options().map_entry()) return kMapEntry;  // a map entry is not allocated as a message
   const Message* empty = google::protobuf::MessageFactory::generated_factory()->GetPrototype(&type);
   return empty == nullptr ? kText : static_cast<int64_t>(empty->SpaceUsedLong());
 }
 
-// Of a list of numbers in `length` bytes.
+// Returns the bytes of a list of numbers that takes `length` bytes on the wire.
 int64_t PackedBytes(const FieldDescriptor& field, int64_t length) {
   int64_t size = 8;
   switch (field.cpp_type()) {
@@ -65,7 +65,7 @@ int64_t PackedBytes(const FieldDescriptor& field, int64_t length) {
     case FieldDescriptor::TYPE_SFIXED64:
       return 2 * length;
     default:
-      return 2 * length * size;  // a byte each
+      return 2 * length * size;  // one byte on the wire per number
   }
 }
 
@@ -73,8 +73,8 @@ class Sizer {
  public:
   Sizer(CodedInputStream* in, int64_t most) : in_(*in), most_(most) {}
 
-  // False: the message is broken, or it is more than `most`. Ends behind its last field, or its
-  // group's end.
+  // Adds a message. Returns false if it is broken or larger than `most`. Stops after its last field
+  // or its group's end.
   bool Add(const Descriptor* type, int depth) {
     if (type != last_) last_bytes_ = type == nullptr ? kText : BytesOf(*type);
     last_ = type;
@@ -121,7 +121,7 @@ class Sizer {
   CodedInputStream& in_;
   const int64_t most_;
   int64_t bytes_ = 0;
-  const Descriptor* last_ = nullptr;  // the type of the message before, and its bytes
+  const Descriptor* last_ = nullptr;  // type of the previous message; its size is last_bytes_
   int64_t last_bytes_ = kText;
 };
 
@@ -161,7 +161,7 @@ absl::Status Parse(ServerCore& core, const grpc::ByteBuffer& bytes, const Inflat
     WireReader first(&copy);
     const int64_t limit = core.ledger().limit();
     const int64_t parsed = ParsedBytes(&first, *message->GetDescriptor(), limit);
-    // Callers count the bytes once more where they keep the message.
+    // Callers reserve the bytes once more if they keep the message.
     const int64_t beyond = parsed > limit ? parsed : parsed - length - kSmall;
     if (absl::Status s = Reserve(core, *message, beyond, held); !s.ok()) return s;
   }

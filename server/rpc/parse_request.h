@@ -1,8 +1,8 @@
-// Messages from bytes on the wire, with errors that name the field. What a message takes beyond its
-// bytes is in the ledger before it is taken: what it inflates to, and what it parses to, which of
-// many small parts is many times their bytes.
+// Parses messages from bytes on the wire, with errors that name the field. Memory beyond the
+// message's own bytes is reserved in the ledger before it is allocated: for inflating, and for the
+// parsed message, which takes many times its bytes if it has many small parts.
 //
-//   ServerLedger::Reservation held;                  // as long as `request`
+//   ServerLedger::Reservation held;                  // lives as long as `request`
 //   absl::Status s = ParseRequest(core, bytes, &request, &held);
 #ifndef ATHANOR_SERVER_RPC_PARSE_REQUEST_H_
 #define ATHANOR_SERVER_RPC_PARSE_REQUEST_H_
@@ -18,16 +18,16 @@
 
 namespace athanor {
 
-// RESOURCE_EXHAUSTED: it is compressed and inflates beyond --max_message_bytes or --max_inflation,
-// or the ledger has no room for it.
+// Parses `bytes`. Returns RESOURCE_EXHAUSTED if the message is compressed and inflates beyond
+// --max_message_bytes or --max_inflation, or if the ledger has no room for it.
 absl::Status ParseRequest(ServerCore& core, const grpc::ByteBuffer& bytes,
                           google::protobuf::Message* message, ServerLedger::Reservation* held);
-// For threads of gRPC, and messages that are small: a compressed one inflates to a MiB at most.
+// The same for small messages, on gRPC's threads: a compressed one may inflate to at most a MiB.
 absl::Status ParseSmallRequest(ServerCore& core, const grpc::ByteBuffer& bytes,
                                google::protobuf::Message* message);
 
-// What the message in `bytes` takes once it is parsed, no less; where that is more than `most`,
-// something that is. Looks at the message's parts, not at what lies in them.
+// Returns an upper bound on the memory of the parsed message. Stops above `most` and then returns
+// some number above it. Reads only the structure of the message, not the contents of its fields.
 int64_t ParsedBytes(google::protobuf::io::ZeroCopyInputStream* bytes,
                     const google::protobuf::Descriptor& type, int64_t most);
 

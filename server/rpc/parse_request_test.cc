@@ -23,7 +23,7 @@ int64_t ParsedBytesOf(const google::protobuf::Message& type, const std::string& 
   return ParsedBytes(&stream, *type.GetDescriptor(), most);
 }
 
-// What is told is no less than what is taken, and not much more.
+// Expects that ParsedBytes is at least the memory used, and not much more.
 void ExpectSized(const google::protobuf::Message& message) {
   const std::string bytes = message.SerializeAsString();
   std::unique_ptr<google::protobuf::Message> parsed(message.New());
@@ -70,7 +70,7 @@ TEST(ParsedBytesTest, WhatIsBrokenOrDeepHasAnEnd) {
   EXPECT_GT(ParsedBytesOf(type, std::string(100'000, '\x53')), 0);  // groups in groups
 }
 
-// 600 kB that would take some 60 MB.
+// A message of 600 kB that would take some 60 MB when parsed.
 TEST(ParseRequestTest, ManySmallPartsAreInTheLedger) {
   TestServer test({.memory_limit = 16 << 20});
   inference::ModelInferRequest request;

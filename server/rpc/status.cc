@@ -9,7 +9,7 @@ namespace athanor {
 grpc::Status ToGrpc(const absl::Status& status) {
   if (status.ok()) return grpc::Status::OK;
   const absl::Status sent = PublicStatus(status);
-  // The numbers are the same: both are google.rpc.Code.
+  // Both use the numbers of google.rpc.Code.
   return grpc::Status(static_cast<grpc::StatusCode>(sent.code()), std::string(sent.message()));
 }
 

@@ -1,8 +1,8 @@
-// absl::Status to grpc::Status, the one place where they cross.
+// Converts absl::Status to grpc::Status, in this one place.
 //
 //   reactor->Finish(ToGrpc(status));
 //
-// Codes are those of PublicStatus (server/base/public_status.h).
+// The codes are those of PublicStatus (server/base/public_status.h).
 #ifndef ATHANOR_SERVER_RPC_STATUS_H_
 #define ATHANOR_SERVER_RPC_STATUS_H_
 

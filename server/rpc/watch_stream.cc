@@ -29,7 +29,7 @@ void WatchStream::Open() {
 }
 
 void WatchStream::Refuse(const absl::Status& status) {
-  // Its client may go away meanwhile.
+  // Locked, because the client may cancel meanwhile.
   MutexLock lock(link_->mu_);
   End(status);
 }

@@ -1,6 +1,6 @@
-// A call that is told of a state until it ends: what watchers of jobs and of health share. Others
-// reach it through its link, which outlives it; all that it writes is written by the timer's thread
-// or when a write is done, under the link's lock.
+// Base of calls that report a state until it ends: watchers of jobs and of health. Other threads
+// reach the call through its link, which outlives it. All writes are started under the link's lock,
+// by the timer's thread or when the previous write has completed.
 #ifndef ATHANOR_SERVER_RPC_WATCH_STREAM_H_
 #define ATHANOR_SERVER_RPC_WATCH_STREAM_H_
 
@@ -23,8 +23,8 @@ class WatchStream : public grpc::ServerWriteReactor<grpc::ByteBuffer> {
   class Link : public std::enable_shared_from_this<Link> {
    public:
     explicit Link(Timer& timer) : timer_(timer) {}
-    // The call looks at its state soon, once for all who asked by then. By any thread, with any
-    // lock but the call's own held.
+    // Makes the call look at its state soon, once for all requests until then. Any thread may call
+    // it, holding any lock but the call's own.
     void Ask();
     void AskAt(Timer::Clock::time_point when);
 
@@ -44,23 +44,24 @@ class WatchStream : public grpc::ServerWriteReactor<grpc::ByteBuffer> {
   // `method` names the call in log lines; a literal.
   WatchStream(ServerCore& core, grpc::CallbackServerContext* context, const char* method);
 
-  // Why the call is not admitted, if it is not.
+  // Returns why the call is not admitted; OK if it is.
   absl::Status admitted() const { return slot_.status(); }
   ServerCore& core() { return core_; }
   const std::shared_ptr<Link>& link() const { return link_; }
 
-  // From here on what the link is asked reaches Look.
+  // Opens the call: from now on requests to the link reach Look.
   void Open();
-  // Ends a call that was never opened.
+  // Ends a call that was not opened.
   void Refuse(const absl::Status& status);
 
-  // Writes what is new, if anything is. Under the link's lock; no write is under way, and the call
-  // has not ended.
+  // Writes the state if it has changed. Called under the link's lock, with no write pending, before
+  // the call has ended.
   virtual void Look() = 0;
-  // The call is over: whatever knows its link forgets it. No lock is held.
+  // Called without locks once the call has ended: must remove the link from wherever it is
+  // registered.
   virtual void Leave() = 0;
 
-  // For Look.
+  // To be called by Look.
   void Write(const google::protobuf::Message& state);
   void WriteLast(const google::protobuf::Message& state);
   void End(const absl::Status& status);
@@ -75,7 +76,7 @@ class WatchStream : public grpc::ServerWriteReactor<grpc::ByteBuffer> {
   grpc::CallbackServerContext* const context_;
   const char* const method_;
   const std::shared_ptr<Link> link_;
-  // Under the link's lock.
+  // Guarded by the link's lock.
   grpc::ByteBuffer bytes_;
   bool writing_ = false;
   bool ended_ = false;

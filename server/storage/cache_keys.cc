@@ -30,13 +30,13 @@ absl::StatusOr<std::string> ReadKeyFile(absl::string_view flag, const std::strin
   return text.str();
 }
 
-// Each block by itself: what OpenSSL reads of a file is its first.
+// Parses each PEM block separately: OpenSSL reads only the first block of a file.
 absl::Status AddPublicKeys(const std::string& path, std::vector<std::string>* keys) {
   constexpr absl::string_view kFlag = "cache_trusted_keys";
   absl::StatusOr<std::string> text = ReadKeyFile(kFlag, path);
   if (!text.ok()) return text.status();
   size_t at = text->find(std::string(kBegin));
-  if (at == std::string::npos) at = 0;  // says what is wrong with it
+  if (at == std::string::npos) at = 0;  // without a block, the parser reports what is wrong
   while (at != std::string::npos) {
     const size_t next = text->find(std::string(kBegin), at + 1);
     absl::StatusOr<std::string> key =

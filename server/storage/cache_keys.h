@@ -1,4 +1,4 @@
-// The keys that sign what leaves the cache, and those whose signatures are believed.
+// The key that signs exported cache entries, and the public keys whose signatures are trusted.
 //
 //   absl::StatusOr<CacheKeys> keys = ReadCacheKeys(options);
 #ifndef ATHANOR_SERVER_STORAGE_CACHE_KEYS_H_
@@ -19,8 +19,8 @@ struct CacheKeys {
   std::vector<std::string> trusted;  // public keys, 32 bytes each
 };
 
-// Of the files that --cache_signing_key and --cache_trusted_keys name; a file of the latter may
-// hold several keys. INVALID_ARGUMENT names the flag and the file.
+// Reads the files that --cache_signing_key and --cache_trusted_keys name; a file of the latter may
+// hold several keys. Returns INVALID_ARGUMENT naming the flag and the file.
 absl::StatusOr<CacheKeys> ReadCacheKeys(const ServerOptions& options);
 
 }  // namespace athanor

@@ -68,7 +68,7 @@ TEST(CacheKeysTest, ErrorsNameTheFlagAndTheFile) {
   EXPECT_THAT(Error(options), HasSubstr("cannot be read"));
   options.cache_trusted_keys = Write("empty.pem", "");
   EXPECT_THAT(Error(options), HasSubstr("--cache_trusted_keys: '"));
-  // The second of a file is looked at, too.
+  // The second key of a file is checked too.
   options.cache_trusted_keys =
       Write("private.pem", absl::StrCat(PublicPem('a'), Ed25519PrivatePem(std::string(32, 'b'))));
   EXPECT_THAT(Error(options), HasSubstr("private.pem': "));

@@ -1,4 +1,4 @@
-// What the cache counts, as samples of the server's metrics.
+// Turns the cache's counters into samples of the server's metrics.
 //
 //   std::vector<MetricSample> samples;
 //   AddCacheSamples(core.cache().Counts(), &samples);
@@ -12,7 +12,7 @@
 
 namespace athanor {
 
-// The same series each time: every tier with every MissReason, also those at 0.
+// Adds the same series each time: every tier with every MissReason, even those at 0.
 void AddCacheSamples(const CacheCounts& counts, std::vector<MetricSample>* samples);
 
 }  // namespace athanor

@@ -57,7 +57,7 @@ TEST(CacheSamplesTest, HitsAndMissesByReason) {
   EXPECT_EQ(misses.at({"plans", "absent"}), 0);
 }
 
-// A series that goes when another comes is a gap in every graph of it.
+// If a series disappeared when another appeared, every graph of it would have a gap.
 TEST(CacheSamplesTest, TheFirstHitsAndMissesBringNoSeriesAndTakeNone) {
   const auto cache = Cache::Open({}, [](absl::string_view) {});
   const std::vector<Labels> before = Series(cache->Counts());

@@ -40,7 +40,7 @@ absl::StatusOr<FileStamp> StampOf(const std::string& path) {
 
 absl::StatusOr<HashedFile> HashFile(const std::string& path, const FileRange& range,
                                     absl::FunctionRef<bool()> stop) {
-  // Nobody waits for the writer of a pipe that lies in a tensor's place.
+  // O_NONBLOCK: never wait for the writer of a pipe in a tensor's place.
   const int fd = open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
   if (fd < 0) return DiskError(errno, "open", path);
   absl::Cleanup close_file = [fd] { close(fd); };

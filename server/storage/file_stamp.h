@@ -1,7 +1,7 @@
-// What is in a file, and whether it may have changed since that was looked at.
+// Hashes files, and tells whether a file may have changed since it was hashed.
 //
 //   absl::StatusOr<HashedFile> read = HashFile(path, {.offset = 4096, .bytes = 1024}, never);
-//   ... later: StampOf(path) == read->stamp: nobody has written it
+//   ... later: if StampOf(path) == read->stamp, nobody has written the file
 #ifndef ATHANOR_SERVER_STORAGE_FILE_STAMP_H_
 #define ATHANOR_SERVER_STORAGE_FILE_STAMP_H_
 
@@ -14,9 +14,9 @@
 
 namespace athanor {
 
-// Another one when a file is written, replaced, renamed or copied: nobody can set `changed_ns`, the
-// time of the inode itself, which goes in steps of the kernel's clock (some milliseconds). What a
-// disk loses by itself changes no stamp.
+// Changes when a file is written, replaced, renamed or copied. Nobody can set `changed_ns`, the
+// change time of the inode, which advances with the kernel's clock (in steps of some milliseconds).
+// Bytes that the disk itself corrupts do not change the stamp.
 struct FileStamp {
   int64_t inode = 0;
   int64_t bytes = 0;
@@ -26,10 +26,10 @@ struct FileStamp {
   bool operator==(const FileStamp&) const = default;
 };
 
-// FAILED_PRECONDITION: it is missing, or no file.
+// Returns FAILED_PRECONDITION if the file is missing or not a regular file.
 absl::StatusOr<FileStamp> StampOf(const std::string& path);
 
-// Where in a file something lies; `whole`: it is all that the file may hold.
+// A range of a file. `whole`: the file must hold nothing else.
 struct FileRange {
   int64_t offset = 0;
   int64_t bytes = 0;
@@ -38,13 +38,13 @@ struct FileRange {
 
 struct HashedFile {
   std::string hash;  // SHA-256, 32 bytes
-  std::string seal;  // of the same bytes (deploy/bazel/libs/possession.h)
-  FileStamp stamp;   // from before it was read
+  std::string seal;  // hash of the same bytes with a suffix (deploy/bazel/libs/possession.h)
+  FileStamp stamp;   // taken before the file was read
 };
 
-// Reads the range in pieces, none of which stays in memory. FAILED_PRECONDITION: the file is
-// missing, is none, cannot be read or has another size. CANCELLED: `stop`, asked for each piece,
-// said so. RESOURCE_EXHAUSTED: there is no descriptor for it.
+// Hashes the range piece by piece, without keeping any in memory. Returns FAILED_PRECONDITION if
+// the file is missing, is not a regular file, cannot be read or has another size; CANCELLED if
+// `stop`, called for each piece, returns true; RESOURCE_EXHAUSTED if there is no free descriptor.
 absl::StatusOr<HashedFile> HashFile(const std::string& path, const FileRange& range,
                                     absl::FunctionRef<bool()> stop);
 

@@ -71,14 +71,14 @@ class Fsck {
   using Verdict = FsckFinding::Verdict;
   struct Tensor {
     TensorRow row;
-    std::set<std::string> users;  // models and versions
+    std::set<std::string> users;  // versions that use it, "model version"
   };
 
   void Tell(Verdict verdict, std::string kind, std::string name, std::string detail) {
     report_({verdict, std::move(kind), std::move(name), std::move(detail)});
   }
 
-  // Whether it says which models there are.
+  // Reads the registry. Returns whether it could list the models.
   bool ReadRegistry() {
     const std::string path = state_dir_ + "/registry.db";
     std::error_code error;
@@ -165,7 +165,7 @@ class Fsck {
     }
   }
 
-  // A file: the SHA-256 of the rest, then the rest (restore/pin_files.cc).
+  // Checks pin files: each holds the SHA-256 of the rest, then the rest (keeper/pin_files.cc).
   void CheckPins() {
     for (const std::string& path : FilesBelow(state_dir_ + "/plans").paths) {
       std::ifstream file(path, std::ios::binary);

@@ -1,4 +1,4 @@
-// What a state directory is found to be without a server.
+// Tests the check of a state directory without a server.
 #include "server/storage/fsck.h"
 
 #include <filesystem>
@@ -33,7 +33,7 @@ class FsckTest : public CoreTest {
   }
 
   std::string Path(const std::string& name) const { return options_.state_dir + "/" + name; }
-  // "damaged tensor ab12: why", a line for each.
+  // Returns a line such as "damaged tensor ab12: why" for each finding.
   std::vector<std::string> Check() {
     core_.reset();
     std::vector<std::string> lines;

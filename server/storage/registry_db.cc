@@ -23,7 +23,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// Step i brings a file of schema i to schema i + 1. Steps are never changed, only added.
+// Step i migrates a file of schema i to schema i + 1. Steps are never changed, only added.
 constexpr const char* kSchemaSteps[] = {
     R"(CREATE TABLE versions(
          name TEXT NOT NULL, version INTEGER NOT NULL, format TEXT NOT NULL, graph BLOB NOT NULL,
@@ -51,12 +51,13 @@ constexpr const char* kSchemaSteps[] = {
          FROM versions WHERE pinned_plan != '';
        ALTER TABLE versions DROP COLUMN pinned_plan;)",
     "ALTER TABLE versions ADD COLUMN batch_dim TEXT NOT NULL DEFAULT '';",
-    // Of tensors that are ranges of a file.
+    // Locations of tensors that are ranges of a file.
     R"(CREATE TABLE tensor_blobs(
          hash BLOB NOT NULL PRIMARY KEY, blob BLOB NOT NULL, blob_offset INTEGER NOT NULL)
          STRICT, WITHOUT ROWID;
        ALTER TABLE versions ADD COLUMN notes BLOB NOT NULL DEFAULT x'';)",
-    // ChecksumOf each row, empty until ReadVersions found it so; files whose bytes were hashed.
+    // `checksum` is ChecksumOf the row, empty until ReadVersions fills it in; verified_tensors
+    // holds stamps of files whose bytes were hashed.
     R"(ALTER TABLE versions ADD COLUMN checksum BLOB NOT NULL DEFAULT x'';
        CREATE TABLE verified_tensors(
          hash BLOB NOT NULL PRIMARY KEY, inode INTEGER NOT NULL, bytes INTEGER NOT NULL,
@@ -65,7 +66,7 @@ constexpr const char* kSchemaSteps[] = {
          STRICT, WITHOUT ROWID;)",
 };
 constexpr absl::string_view kFullRange = "";
-// What was acknowledged is neither lost with the power nor begun anew.
+// A write that was acknowledged survives the loss of power, and the file is never created anew.
 constexpr SqliteSchema kSchema = {.what = "registry",
                                   .steps = kSchemaSteps,
                                   .application_id = 0x41745265,  // "AtRe"
@@ -74,13 +75,13 @@ constexpr SqliteSchema kSchema = {.what = "registry",
                                   .begin_anew = false,
                                   .busy_milliseconds = 5000};
 
-// Callers tell a full disk from a file that cannot be used; why not, the message says.
+// Callers only tell a full disk from a file that cannot be used; the message says why.
 absl::Status AsPrecondition(const absl::Status& status) {
   if (status.ok() || absl::IsResourceExhausted(status)) return status;
   return absl::FailedPreconditionError(status.message());
 }
 
-// SQLite deletes the log of a file that is missing or empty; it may be all that is left of it.
+// SQLite deletes the log of a file that is missing or empty, though it may be all that is left.
 absl::Status KeepLog(const std::string& path) {
   std::error_code none;
   if (fs::file_size(path, none) > 0 && !none) return absl::OkStatus();
@@ -437,7 +438,7 @@ absl::Status RegistryDb::InsertPlans(const std::string& name, int64_t version,
                                      const std::vector<VersionPlanRow>& rows) {
   for (size_t place = 0; place < rows.size(); ++place) {
     const VersionPlanRow& row = rows[place];
-    // Nothing of a version that was deleted meanwhile.
+    // Inserts nothing if the version was deleted meanwhile.
     Statement insert(file_.db(),
                      "INSERT INTO version_plans SELECT ?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9 "
                      "FROM versions WHERE name=?1 AND version=?2");

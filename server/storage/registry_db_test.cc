@@ -1,4 +1,4 @@
-// The registry's file over versions of its schema.
+// Tests the registry's file and the migrations of its schema.
 #include "server/storage/registry_db.h"
 
 #include <sqlite3.h>
@@ -30,7 +30,7 @@ void Execute(const std::string& path, const std::string& sql) {
   sqlite3_close(db);
 }
 
-// As the server wrote it before searches had rules and modes.
+// The schema of servers before searches had rules and modes.
 constexpr char kSchema1[] = R"(
   CREATE TABLE versions(
     name TEXT NOT NULL, version INTEGER NOT NULL, format TEXT NOT NULL, graph BLOB NOT NULL,
@@ -124,14 +124,14 @@ TEST(RegistryDbTest, KeepsSealsAsLongAsAVersionHasTheTensor) {
     return all;
   };
   EXPECT_THAT(seals(), testing::UnorderedElementsAre(a + seal, b));
-  // What comes later was found out of the bytes later.
+  // A later seal replaces an earlier one: it was computed from the bytes later.
   row.tensors[0].seal = std::string(32, 'x');
   row.tensors[1].seal = std::string(32, 't');
   ASSERT_TRUE(db->SetSeals(row.tensors).ok());
   const auto found =
       testing::UnorderedElementsAre(a + std::string(32, 'x'), b + std::string(32, 't'));
   EXPECT_THAT(seals(), found);
-  // Nothing is said of those without one.
+  // A tensor without a seal keeps the one stored.
   ASSERT_TRUE(db->SetSeals({{a, 4}}).ok());
   EXPECT_THAT(seals(), found);
   ASSERT_TRUE(db->DeleteVersions("m", {1}).ok());
@@ -160,14 +160,14 @@ TEST(RegistryDbTest, KeepsWhereTensorsAreAsLongAsAVersionHasThem) {
   EXPECT_EQ(rows[0].tensors[0].blob, blob);
   EXPECT_EQ(rows[0].tensors[0].blob_offset, int64_t{5} << 32);
   EXPECT_EQ(rows[0].tensors[1].blob, "");
-  // Damaged ones come to lie elsewhere for every version that has them.
+  // Damaged tensors are relocated for every version that has them.
   const std::string other(32, 'o');
   ASSERT_TRUE(db->SetPlaces({{a, 4}, {b, 8, other, 7}}).ok());
   const std::vector<VersionRow> moved = db->ReadVersions().value();
   EXPECT_EQ(moved[0].tensors[0].blob, "");
   EXPECT_EQ(moved[0].tensors[1].blob, other);
   EXPECT_EQ(moved[0].tensors[1].blob_offset, 7);
-  // Once no version has it, a tensor of the same bytes may come to lie elsewhere.
+  // Once no version has it, a tensor of the same bytes may be stored elsewhere.
   ASSERT_TRUE(db->DeleteVersions("m", {2}).ok());
   row.version = 3;
   row.tensors = {{a, 4}};
@@ -225,7 +225,7 @@ TEST(RegistryDbTest, ARowFromBeforeThereWereChecksumsGetsItsOwn) {
   const std::vector<VersionRow> rows = RegistryDb::Open(path).value()->ReadVersions().value();
   EXPECT_THAT(rows[0].damage, testing::HasSubstr(path));
   EXPECT_THAT(rows[0].damage, testing::HasSubstr("expected"));
-  // It stays what it is.
+  // The row stays damaged.
   EXPECT_NE(RegistryDb::Open(path).value()->ReadVersions().value()[0].damage, "");
 }
 
@@ -276,7 +276,7 @@ TEST(RegistryDbTest, KeepsThePlansOfAVersionInTheirOrder) {
                               {.plan_id = "p-5", .served = true}})
                     .ok());
     ASSERT_TRUE(db->SetPlans("m", 2, {{.plan_id = "p-9", .served = true}}).ok());
-    // Of a version that is gone nothing stays behind.
+    // Nothing is stored for a version that does not exist.
     ASSERT_TRUE(db->SetPlans("m", 3, {{.plan_id = "p-9", .served = true}}).ok());
   }
   const auto db = RegistryDb::Open(path).value();

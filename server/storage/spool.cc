@@ -77,7 +77,7 @@ absl::Status SpooledFile::Append(absl::string_view data) {
 }
 
 absl::Status SpooledFile::Finish() {
-  if (fd_ < 0) {  // an empty file has seen no Append
+  if (fd_ < 0) {  // no Append was called for an empty file
     if (absl::Status s = Append(""); !s.ok()) return s;
   }
   close(std::exchange(fd_, -1));

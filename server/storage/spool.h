@@ -1,11 +1,11 @@
-// A file on its way in: written as its bytes come, the parts that are tensors hashed and their
-// magnitudes found meanwhile, then mapped where it lies. It is gone with its object unless
-// TensorStore::PublishBlobs named it.
+// A file being received. It is written as its bytes arrive; the parts that are tensors are hashed
+// and their magnitudes found on the way. Then it is mapped in place. The file is deleted with its
+// object unless TensorStore::PublishBlobs has named it.
 //
 //   std::unique_ptr<SpooledFile> file = store.BeginSpool(bytes);
 //   file->ReadParts({{4096, 1024, DType::kF32}});
 //   file->Append(chunk);  ...  file->Finish();
-//   std::string_view all = file->view();   // page cache, no memory of the process's own
+//   std::string_view all = file->view();   // page cache, no heap memory
 //   file->ContentsOf(4096, 1024)->hash;    // SHA-256 of these bytes
 #ifndef ATHANOR_SERVER_STORAGE_SPOOL_H_
 #define ATHANOR_SERVER_STORAGE_SPOOL_H_
@@ -26,59 +26,60 @@
 
 namespace athanor {
 
-// Used by one thread at a time, but for view(), which any may read after Finish.
+// Used by one thread at a time, except that any thread may read view() after Finish.
 class SpooledFile {
  public:
   ~SpooledFile();
   SpooledFile(const SpooledFile&) = delete;
   SpooledFile& operator=(const SpooledFile&) = delete;
 
-  int64_t bytes() const { return bytes_; }      // announced
-  int64_t written() const { return written_; }  // so far
+  int64_t bytes() const { return bytes_; }      // announced size
+  int64_t written() const { return written_; }  // bytes received so far
 
   struct Part {
     int64_t offset = 0, bytes = 0;
-    DType dtype = DType::kU8;  // of its elements
+    DType dtype = DType::kU8;  // element type
   };
-  // Which parts are looked at as they come. One that overlaps another is left out, as one of no
-  // bytes. REQUIRES: written() == 0
+  // Sets the parts to examine as they arrive. Skips empty parts and parts that overlap another.
+  // REQUIRES: written() == 0
   void ReadParts(std::vector<Part> parts);
   // REQUIRES: written() + data.size() <= bytes()
   absl::Status Append(absl::string_view data);
   // Ends the writing. REQUIRES: written() == bytes()
   absl::Status Finish();
-  // After Finish, as long as the object: all bytes.
+  // Returns all bytes. Valid after Finish, as long as this object.
   std::string_view view() const { return {static_cast<const char*>(map_), size_t(bytes_)}; }
   struct Contents {
     std::string hash;  // SHA-256
-    std::string seal;  // known to who has the bytes (deploy/bazel/libs/possession.h)
+    std::string seal;  // known only to those who have the bytes (deploy/bazel/libs/possession.h)
     DType dtype;
     std::optional<int> magnitude;  // as elements of this dtype (compiler/ir/graph/magnitude.h)
   };
-  // Of a part; null: it was not looked at.
+  // Returns the contents of a part, null if it was not examined.
   const Contents* ContentsOf(int64_t offset, int64_t bytes) const;
-  // As a blob: 32 bytes, equal only where every tensor of the file is. Empty until it was set.
+  // Its name as a blob: 32 bytes, equal for two files only if all their tensors are equal. Empty
+  // until set.
   const std::string& name() const { return name_; }
   void SetName(std::string name) { name_ = std::move(name); }
-  // Makes the bytes last. REQUIRES: Finish() passed
+  // Makes the bytes durable. REQUIRES: Finish() passed
   absl::Status Sync();
 
  private:
   friend class TensorStore;
   SpooledFile(Disk* disk, std::string path, int64_t bytes);
-  // What comes behind written().
+  // Examines the bytes that follow written().
   void Read(absl::string_view data);
 
   Disk* const disk_;
   const std::string path_;
   const int64_t bytes_;
-  int fd_ = -1;  // made by the first Append, closed by Finish
+  int fd_ = -1;  // opened by the first Append, closed by Finish
   int64_t written_ = 0;
   const void* map_ = nullptr;
   bool published_ = false;
   std::string name_;
-  std::vector<Part> parts_;  // in the file's order, without overlaps
-  size_t next_ = 0;          // the part that is read, or comes next
+  std::vector<Part> parts_;  // in file order, without overlaps
+  size_t next_ = 0;          // index of the part being read, or of the next one
   std::optional<Sha256> sha256_;
   std::optional<MagnitudeFinder> magnitude_;
   std::map<std::pair<int64_t, int64_t>, Contents> contents_;  // by offset and bytes

@@ -1,4 +1,4 @@
-// What tests do to the files of a state directory, and to the disk below them.
+// Helpers for tests that change the files of a state directory or the disk under it.
 #ifndef ATHANOR_SERVER_STORAGE_STORAGE_TESTING_H_
 #define ATHANOR_SERVER_STORAGE_STORAGE_TESTING_H_
 
@@ -24,7 +24,7 @@ inline std::string ReadFile(const std::string& path) {
   return {std::istreambuf_iterator<char>(file), {}};
 }
 
-// With the folders that it lies in.
+// Also creates the parent directories.
 inline void WriteFile(const std::string& path, const std::string& bytes) {
   std::filesystem::create_directories(std::filesystem::path(path).parent_path());
   std::ofstream(path, std::ios::binary | std::ios::trunc) << bytes;
@@ -39,13 +39,12 @@ inline std::vector<std::string> FilesBelow(const std::string& root) {
   return files;
 }
 
-// Of a tensor with a file of its own.
+// Returns the path of a tensor with a file of its own.
 inline std::string TensorPath(const std::string& state_dir, const std::string& hash) {
   return TensorStore::Locate(state_dir, hash, 0, std::nullopt).path;
 }
 
-// Another byte at `offset`; the file stays where it is, and as long as it is. Ends once the clock
-// that files are stamped with has gone on.
+// Changes the byte at `offset` in place. Returns once the clock of file stamps has advanced.
 inline void DamageFile(const std::string& path, int64_t offset = 3) {
   const FileStamp before = StampOf(path).value();
   const char changed = static_cast<char>(ReadFile(path)[static_cast<size_t>(offset)] ^ 0x40);
@@ -56,7 +55,8 @@ inline void DamageFile(const std::string& path, int64_t offset = 3) {
   } while (StampOf(path).value() == before);
 }
 
-// Calls `before` once, when the next file is about to get its name; an error of it is the disk's.
+// Calls `before` once, when the next file is about to be renamed; its error is returned as the
+// disk's.
 class PausedDisk final : public Disk {
  public:
   std::function<absl::Status()> before;

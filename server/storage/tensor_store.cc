@@ -23,17 +23,17 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// What an empty tensor points to: mmap takes no empty range.
+// Data of an empty tensor: mmap accepts no empty range.
 alignas(64) constexpr char kEmpty[64] = {};
 
 std::string PathBelow(const std::string& root, const std::string& hash) {
   const std::string hex = absl::BytesToHexString(hash);
-  // A damaged row may hold none.
+  // A damaged row may hold an empty hash.
   return absl::StrCat(root, "/", hex.substr(0, 2), "/",
                       hex.substr(std::min<size_t>(2, hex.size())));
 }
 
-// The files below `root`, with the bytes that their names are in hex; of other names none.
+// Returns the files under `root` whose names are hex, with the bytes that the names encode.
 std::vector<std::pair<std::string, std::string>> FilesBelow(const std::string& root) {
   std::vector<std::pair<std::string, std::string>> files;
   std::error_code error;
@@ -52,7 +52,7 @@ std::vector<std::pair<std::string, std::string>> FilesBelow(const std::string& r
   return files;
 }
 
-// A name that nothing has: "PREFIX20261122T104500Z", "PREFIX20261122T104500Z-1", ...
+// Returns a name not yet in use: "PREFIX20261122T104500Z", "PREFIX20261122T104500Z-1", ...
 std::string NewName(const std::string& prefix) {
   const std::string name =
       absl::StrCat(prefix, absl::FormatTime("%Y%m%dT%H%M%SZ", absl::Now(), absl::UTCTimeZone()));
@@ -97,7 +97,7 @@ absl::Status TensorWriter::Append(absl::string_view data) {
 }
 
 absl::Status TensorWriter::Verify() {
-  if (absl::Status s = OpenFile(); !s.ok()) return s;  // an empty tensor has seen no Append
+  if (absl::Status s = OpenFile(); !s.ok()) return s;  // no Append was called for an empty tensor
   CloseFile();
   seal_ = sha256_.With(kSealSuffix);
   const std::string found = sha256_.Finish();

@@ -1,13 +1,14 @@
-// Tensors on disk, each a file named by the SHA-256 of its bytes, tensors/ab/cdef..., or a range of
-// a blob, an uploaded file named in the same way: blobs/ab/cdef...
+// Tensors on disk. Each is a file named by the SHA-256 of its bytes, tensors/ab/cdef..., or a range
+// of a blob, which is an uploaded file stored as blobs/ab/cdef...
 //
 //   std::unique_ptr<TensorWriter> writer = store.Begin(hash, bytes);
 //   writer->Append(chunk);  ...  writer->Verify();  writer->Sync();
-//   store.Publish({writer.get()});                   // named, and the name lasts
+//   store.Publish({writer.get()});                   // named, and the name is durable
 //   std::shared_ptr<const MappedTensor> t = store.Map(hash, bytes).value();
 //
-// A file under its name is whole: writing happens under tmp/, which is emptied at start. Mapped
-// tensors are read-only, shared by everyone who asks, and stay readable after Remove. What no model
+// A file under its final name is complete: files are written under tmp/, which is emptied at start.
+// Mapped tensors are read-only, shared by all users, and stay readable after Remove. Files that no
+// model names are moved to aside/TIME/tensors/ab/cdef..., never deleted. Thread-safe.
 // names is put aside, aside/TIME/tensors/ab/cdef..., never deleted. Thread-safe.
 #ifndef ATHANOR_SERVER_STORAGE_TENSOR_STORE_H_
 #define ATHANOR_SERVER_STORAGE_TENSOR_STORE_H_
@@ -34,7 +35,7 @@ namespace athanor {
 
 class MappedTensor {
  public:
-  // The bytes behind the first `skip` of a map of its own.
+  // Owns `map` and gives access to `bytes` bytes after the first `skip`.
   MappedTensor(const void* map, int64_t bytes, std::string hash, int64_t skip = 0)
       : map_(map), skip_(skip), bytes_(bytes), hash_(std::move(hash)) {}
   ~MappedTensor();
@@ -52,7 +53,7 @@ class MappedTensor {
   std::string hash_;
 };
 
-// One tensor on its way in; used by one thread at a time. Removes its file unless published.
+// A tensor being received; used by one thread at a time. Removes its file unless published.
 class TensorWriter {
  public:
   ~TensorWriter();
@@ -60,17 +61,18 @@ class TensorWriter {
   TensorWriter& operator=(const TensorWriter&) = delete;
 
   const std::string& hash() const { return hash_; }
-  int64_t bytes() const { return bytes_; }      // announced
-  int64_t written() const { return written_; }  // so far
-  // Known to who has the bytes (deploy/bazel/libs/possession.h). REQUIRES: Verify() passed
+  int64_t bytes() const { return bytes_; }      // announced size
+  int64_t written() const { return written_; }  // bytes received so far
+  // Known only to those who have the bytes (deploy/bazel/libs/possession.h). REQUIRES: Verify()
+  // passed
   const std::string& seal() const { return seal_; }
 
   // REQUIRES: written() + data.size() <= bytes()
   absl::Status Append(absl::string_view data);
-  // Ends the writing; the file is closed, so that thousands of tensors need no descriptors.
-  // INVALID_ARGUMENT names both hashes where they differ. REQUIRES: written() == bytes()
+  // Ends the writing and closes the file, so that thousands of tensors need no descriptors. Returns
+  // INVALID_ARGUMENT, naming both hashes, if they differ. REQUIRES: written() == bytes()
   absl::Status Verify();
-  // Makes the bytes last. REQUIRES: Verify() passed
+  // Makes the bytes durable. REQUIRES: Verify() passed
   absl::Status Sync();
 
  private:
@@ -83,7 +85,7 @@ class TensorWriter {
   const std::string path_;
   const std::string hash_;
   const int64_t bytes_;
-  int fd_ = -1;  // made by the first Append
+  int fd_ = -1;  // opened by the first Append
   int64_t written_ = 0;
   bool published_ = false;
   Sha256 sha256_;
@@ -92,21 +94,21 @@ class TensorWriter {
 
 class TensorStore {
  public:
-  // Makes the directories and removes what an earlier process left half-written. `disk` outlives
-  // the store.
+  // Creates the directories and removes files that an earlier process left half-written. `disk`
+  // must outlive the store.
   static absl::StatusOr<std::unique_ptr<TensorStore>> Open(const std::string& state_dir,
                                                            Disk* disk);
 
   std::unique_ptr<TensorWriter> Begin(const std::string& hash, int64_t bytes);
   std::unique_ptr<SpooledFile> BeginSpool(int64_t bytes);
-  // REQUIRES: Sync() of each passed
+  // Gives the files their final names. REQUIRES: Sync() of each passed
   absl::Status Publish(absl::Span<TensorWriter* const> writers);
-  // Under the names of their hashes. REQUIRES: Sync() of each passed
+  // Names the files by their names as blobs. REQUIRES: Sync() of each passed
   absl::Status PublishBlobs(absl::Span<SpooledFile* const> files);
 
-  // Where a tensor is that has no file of its own.
+  // The location of a tensor without a file of its own.
   struct Range {
-    std::string blob;  // its SHA-256
+    std::string blob;  // name of the blob
     int64_t offset = 0;
   };
   struct Location {
@@ -118,33 +120,34 @@ class TensorStore {
   }
   static Location Locate(const std::string& state_dir, const std::string& hash, int64_t bytes,
                          const std::optional<Range>& range);
-  // Moves a damaged tensor's file to quarantine/, under a name of its own, which is returned. A
-  // blob gets a second name there and stays where it is: other tensors lie in it.
+  // Moves a damaged tensor's file to quarantine/ under a new name, and returns that name. A blob
+  // gets a second name there and stays in place: other tensors lie in it.
   absl::StatusOr<std::string> Quarantine(const Location& location);
-  // The next Map of it looks at the file anew.
+  // Forgets the map, so that the next Map of the tensor opens the file again.
   void Forget(const std::string& hash);
-  // Of bytes that nobody has looked at (see Registry::Map). FAILED_PRECONDITION if the file is
-  // missing or has another size.
+  // Maps a tensor without checking its bytes (see Registry::Map). Returns FAILED_PRECONDITION if
+  // the file is missing or has another size.
   absl::StatusOr<std::shared_ptr<const MappedTensor>> Map(const std::string& hash, int64_t bytes,
                                                           const std::optional<Range>& range = {});
-  // Missing is fine: what cannot be removed now is put aside at the next start.
+  // Does nothing if the file is missing. A file that cannot be removed now is put aside at the next
+  // start.
   void Remove(const std::string& hash);
-  // The same of a blob. A tensor that is mapped stays readable.
+  // Removes a blob in the same way. Mapped tensors stay readable.
   void RemoveBlob(const std::string& hash);
 
-  // Hashes of all files that models name.
+  // Hashes of all files that models use.
   struct Named {
     absl::flat_hash_set<std::string> tensors, blobs;
   };
   struct Aside {
     int64_t files = 0, bytes = 0;
-    std::string folder;   // empty: there was nothing to be put aside
-    absl::Status status;  // why the rest stays where it is
+    std::string folder;   // empty: nothing was moved
+    absl::Status status;  // why files that were not moved stay in place
   };
-  // Moves every file that is not one of these to a new folder below aside/. At start only.
+  // Moves every file that is not in `named` to a new folder under aside/. Only at start.
   Aside PutAside(const Named& named);
-  // Those of them that are missing, and that an earlier start put aside, get their places back;
-  // returns how many. At start only.
+  // Moves missing files of `named` that an earlier start put aside back into place; returns how
+  // many. Only at start.
   int64_t TakeBack(const Named& named);
 
   std::string PathOf(const std::string& hash) const;
@@ -160,13 +163,13 @@ class TensorStore {
         quarantine_(state_dir + "/quarantine"),
         disk_(disk) {}
   std::string NewTemporary();
-  // Gives each file the name it is to have below `root`, and makes the names last.
+  // Renames each file to its final name under `root`, and makes the names durable.
   struct Publishing {
     std::string from, to;
     bool* published;
   };
   absl::Status PublishAll(const std::string& root, absl::Span<const Publishing> files);
-  // Moves what lies in `from` below `root` to the same place below `folder`, which is made first.
+  // Moves `from`, a path under `root`, to the same place under `folder`, creating directories.
   absl::Status Move(const std::string& from, const std::string& root, const std::string& folder);
 
   const std::string state_dir_;

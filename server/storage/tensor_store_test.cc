@@ -1,4 +1,4 @@
-// Tensors that are ranges of a stored file; those with files of their own are in upload_test.cc.
+// Tests tensors that are ranges of a blob; upload_test.cc tests those with files of their own.
 #include "server/storage/tensor_store.h"
 
 #include <cstring>
@@ -67,7 +67,7 @@ TEST_F(TensorStoreTest, LooksAtThePartsThatAreWantedAsTheyCome) {
   const std::string bytes = Whole();
   for (const size_t piece : {1, 7, 1'000, 20'000}) {
     auto file = store_->BeginSpool(20'000);
-    // Out of order, next to each other, twice, of no bytes, across others.
+    // Parts out of order, adjacent, repeated, empty, and overlapping others.
     file->ReadParts({{19'999, 1},
                      {0, 5},
                      {5, 995},
@@ -85,7 +85,7 @@ TEST_F(TensorStoreTest, LooksAtThePartsThatAreWantedAsTheyCome) {
       const SpooledFile::Contents* contents = file->ContentsOf(offset, length);
       ASSERT_NE(contents, nullptr) << offset;
       EXPECT_EQ(contents->hash, Sha256Of(bytes.substr(offset, length))) << offset;
-      EXPECT_EQ(contents->magnitude, std::nullopt);  // of u8
+      EXPECT_EQ(contents->magnitude, std::nullopt);  // u8 has no magnitude
     }
     EXPECT_EQ(file->ContentsOf(4'499, 10), nullptr);
     EXPECT_EQ(file->ContentsOf(4'500, 0), nullptr);
@@ -117,7 +117,7 @@ TEST_F(TensorStoreTest, FindsMagnitudesOfPartsAsTheyCome) {
   }
 }
 
-// One pass over a tensor of before seals were kept finds both.
+// For a tensor stored before seals were, one pass finds hash and seal.
 TEST_F(TensorStoreTest, HashingARangeFindsItsSeal) {
   const std::string bytes = Whole();
   const auto file = Spooled(bytes);

@@ -1,4 +1,4 @@
-// A version in two boxes whose searches go step by step, with a cache, as the fixture of tests.
+// Test fixture: a version in two boxes, with searches that go step by step, and a cache.
 #ifndef ATHANOR_SERVER_TESTING_BOX_TESTING_H_
 #define ATHANOR_SERVER_TESTING_BOX_TESTING_H_
 
@@ -19,7 +19,7 @@ class BoxTest : public SearchTest {
     SearchTest::SetUp();
   }
 
-  // y = relu(x), x f32 [b, 4], b in 1..64, in boxes 1..1 and 2..64.
+  // Stores y = relu(x), x f32 [b, 4], b in 1..64, in the boxes 1..1 and 2..64.
   std::shared_ptr<ModelVersion> StoreBoxes(bool deterministic = false) {
     auto messages = UploadMessages("m", ReluModel());
     v1::UploadHeader* header = messages[0].mutable_header();

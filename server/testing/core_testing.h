@@ -1,4 +1,4 @@
-// The server without gRPC, so that ThreadSanitizer sees every lock, as the fixture of tests.
+// Test fixture: the server without gRPC, so that ThreadSanitizer sees every lock.
 #ifndef ATHANOR_SERVER_TESTING_CORE_TESTING_H_
 #define ATHANOR_SERVER_TESTING_CORE_TESTING_H_
 
@@ -41,7 +41,7 @@ class CoreTest : public testing::Test {
 
   absl::Status Await(ModelVersion& version) { return Await(version.serving()); }
 
-  // Waits for the slot's verdict.
+  // Waits until the slot has a plan or an error; returns its status.
   absl::Status Await(PlanSlot& slot) {
     Mutex mu;
     CondVar cv;
@@ -56,12 +56,12 @@ class CoreTest : public testing::Test {
     return *verdict;
   }
 
-  // y = x * w of a ScaleModel of one element.
+  // Runs a ScaleModel of one element: y = x * w.
   absl::StatusOr<float> Run(const ModelVersion& version, float x) {
     return Run(version.plan(), x, 0);
   }
 
-  // An output of a plan that takes one element.
+  // Returns output `wanted` of a plan that takes one element.
   absl::StatusOr<float> Run(const std::shared_ptr<const ServedPlan>& plan, float x, int wanted) {
     if (plan == nullptr) return absl::NotFoundError("no plan");
     ContextPool::Lease lease;

@@ -1,5 +1,5 @@
 // ONNX models and their uploads for tests. The models have no nodes: their outputs are inputs and
-// initialisers, so that what is tested is how a model comes in, not what ops mean.
+// initialisers, so they test how models are uploaded, not what ops mean.
 //
 //   OnnxFiles files = OnnxModelOf({{"w", {1, 2, 3}}});
 //   test.Send(OnnxMessages("m", files));
@@ -20,7 +20,7 @@ namespace athanor {
 struct OnnxFiles {
   ::onnx::ModelProto model;
   std::vector<std::pair<std::string, std::string>> files = {};  // path and bytes
-  bool model_as_file = false;                                   // else in the header
+  bool model_as_file = false;                                   // else the model is in the header
 };
 
 inline std::string FloatBytes(const std::vector<float>& values) {
@@ -43,7 +43,8 @@ inline ::onnx::ValueInfoProto OnnxValue(const std::string& name, int elem,
   return value;
 }
 
-// f32 input x [b], output x, and an output for each of `weights`, f32 [n], raw in the model.
+// Returns a model with f32 input x [b], output x, and an output for each of `weights`, f32 [n],
+// stored raw in the model.
 inline OnnxFiles OnnxModelOf(const std::map<std::string, std::vector<float>>& weights) {
   OnnxFiles made;
   made.model.set_ir_version(9);
@@ -64,7 +65,7 @@ inline OnnxFiles OnnxModelOf(const std::map<std::string, std::vector<float>>& we
   return made;
 }
 
-// The tensor's bytes become those of `path` from `offset` on.
+// Makes the tensor's data external: `length` bytes of `path` from `offset` on.
 inline void MakeExternal(::onnx::TensorProto* tensor, const std::string& path, int64_t offset,
                          int64_t length) {
   tensor->clear_raw_data();
@@ -79,7 +80,7 @@ inline void MakeExternal(::onnx::TensorProto* tensor, const std::string& path, i
   add("length", std::to_string(length));
 }
 
-// Header, pieces of at most `chunk` bytes, commit; dim b in [1, 64].
+// Returns the header, file chunks of at most `chunk` bytes, and the commit; dim b is in [1, 64].
 inline std::vector<v1::UploadModelRequest> OnnxMessages(const std::string& name,
                                                         const OnnxFiles& model,
                                                         size_t chunk = 1 << 20) {

@@ -1,4 +1,4 @@
-// A server's compile jobs whose searches go step by step, as the fixture of tests.
+// Test fixture: a server's compile jobs, with searches that go step by step.
 #ifndef ATHANOR_SERVER_TESTING_SEARCH_TESTING_H_
 #define ATHANOR_SERVER_TESTING_SEARCH_TESTING_H_
 
@@ -51,7 +51,7 @@ class SearchTest : public CoreTest {
     return Store(name, ScaleModel({w}));
   }
 
-  // Its search has begun and its first step waits.
+  // Starts a job; returns once its search has begun and its first step waits.
   std::shared_ptr<CompileJob> StartSearching(const std::shared_ptr<ModelVersion>& version) {
     control_->HoldSearches();
     std::shared_ptr<CompileJob> job = Start(version);
@@ -60,7 +60,8 @@ class SearchTest : public CoreTest {
     return job;
   }
 
-  // `steps` more of one worker's searches are done, the swaps they brought too.
+  // Lets one worker's searches do `steps` more steps, and waits until these and the resulting plan
+  // swaps are done.
   void Steps(int steps) {
     control_->LetSearch(steps);
     control_->AwaitSearch();
@@ -68,7 +69,7 @@ class SearchTest : public CoreTest {
 
   Job AwaitEnd(CompileJob& job) { return AwaitPhase(job, Job::DONE); }
 
-  // Until it is in `phase`, or has ended.
+  // Waits until the job is in `phase` or has ended.
   Job AwaitPhase(CompileJob& job, Job::Phase phase) {
     Mutex mu;
     CondVar cv;
@@ -91,7 +92,7 @@ class SearchTest : public CoreTest {
     return plan == nullptr ? "" : plan->info.plan_id();
   }
 
-  // Newest first.
+  // Returns the plans' ids, the newest first.
   static std::vector<std::string> PlanIds(const v1::Model& model) {
     std::vector<std::string> ids;
     for (const v1::PlanInfo& plan : model.plans()) ids.push_back(plan.plan_id());

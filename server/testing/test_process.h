@@ -1,4 +1,4 @@
-// A program that a test starts, reads the output of, signals and waits for.
+// A program that a test starts, signals and waits for, and whose output it reads.
 //
 //   TestProcess server({"server/athanord", "--listen=127.0.0.1:0"}, directory + "/log");
 //   const int port = server.WaitForPort();
@@ -26,10 +26,10 @@ extern char** environ;
 
 namespace athanor {
 
-// Killed when destroyed. Used by one thread.
+// The destructor kills the process. Used by one thread.
 class TestProcess {
  public:
-  // Both outputs go to the end of the file `output`.
+  // Appends both outputs to the file `output`.
   TestProcess(const std::vector<std::string>& command, std::string output)
       : output_(std::move(output)) {
     std::vector<char*> argv;
@@ -50,7 +50,7 @@ class TestProcess {
 
   pid_t pid() const { return pid_; }
   void Kill() { Stop(SIGKILL); }
-  // The exit code, or minus the signal that ended it.
+  // Returns the exit code, or minus the signal that ended the process.
   int Stop(int signal) {
     if (pid_ > 0) kill(pid_, signal);
     return Wait();
@@ -63,8 +63,8 @@ class TestProcess {
   }
 
   std::string Output() const { return TextOf(output_); }
-  // Of athanord, once it says that it serves; 0 after a minute without. `log`: where it says it, if
-  // that is not its output.
+  // Returns athanord's port once it reports that it serves; 0 if it does not within a minute. `log`
+  // is the file of its log if that is not its output.
   int WaitForPort(const std::string& log = "") const {
     for (int i = 0; i < 6000; ++i) {
       const std::string output = TextOf(log.empty() ? output_ : log);

@@ -1,5 +1,5 @@
-// What the server's tests share: a backend that answers with the reference evaluator, small graphs,
-// and a server on a free port with clients.
+// Shared parts of the server's tests: a backend that answers with the reference evaluator, small
+// graphs, and a server on a free port with clients.
 //
 //   TestServer test;                                     // listens on a free port
 //   test.Upload("m", ScaleGraph("w", {1, 2, 3}));
@@ -28,67 +28,71 @@
 
 namespace athanor {
 
-// What a search that needs no measuring finds: `plans` plans, one a step, ids "found-1", "found-2",
-// ... over all searches, kind "search". What comes after them:
+// A scripted search that measures nothing: it finds `plans` plans, one per step, with ids
+// "found-1", "found-2", ... counted over all searches, and kind "search". The fields say how it
+// goes on.
 struct TestSearch {
-  int first = 0;  // steps before the first plan
+  int first = 0;  // steps without a plan before the first one
   int plans = 0;
   v1::CompileJob::StopReason stop = v1::CompileJob::STOP_EXHAUSTED;
-  absl::Status error;     // instead of `stop`, unless OK
-  bool endless = false;   // instead: steps that find nothing, until its time is up
-  bool deaf = false;      // to Finish and Until
-  int crowded = 0;        // first comparisons or costs that find no gaps to be measured in
-  double compared = 0.5;  // time of its best plan by that of any other
-  std::vector<absl::StatusOr<std::string>> pictures = {};  // of regions, after the first step
+  absl::Status error;  // the search fails with it unless OK
+  // After the plans, takes steps without finding anything until its time is up.
+  bool endless = false;
+  bool deaf = false;  // ignores Finish and Until
+  // Number of first comparisons or costs that find no gap between requests to measure in.
+  int crowded = 0;
+  double compared = 0.5;  // its best plan's time relative to any other plan's
+  // Pictures of regions, available after the first step.
+  std::vector<absl::StatusOr<std::string>> pictures = {};
 };
 
-// What a test does to the compiling, searching and running that goes on behind its back.
-// Thread-safe.
+// Controls the compiling, searching and running in the background of a test. Thread-safe.
 class TestControl {
  public:
-  static constexpr size_t kMostSearches = 2;  // that the backend holds
+  static constexpr size_t kMostSearches = 2;  // most searches that the backend holds
 
-  // For the searches that begin from now on; without one the backend has none.
+  // Sets the script of searches that begin from now on; without a script the backend has no search.
   void Search(TestSearch search);
-  // Of the search that began last.
+  // Returns the options of the search that began last.
   PlanSearchOptions search_options();
   void SetSearchOptions(PlanSearchOptions options);
-  // Steps wait before they begin, until interrupted or let go.
+  // Makes steps wait before they begin, until interrupted or let go.
   void HoldSearches();
   void LetSearch(int steps);
   void ReleaseSearches();
-  // Until a step waits and none that was let go is under way.
+  // Waits until a step waits and all steps that were let go are done.
   void AwaitSearch();
-  // "lower p-1", "search from p-1", "step p-1", "taken found-1", "refused found-1": what the
-  // backend was asked, by plan; a step by the plan its search began with.
+  // Returns what the backend was asked to do, by plan: "lower p-1", "search from p-1", "step p-1",
+  // "taken found-1", "refused found-1". A step has the id of the plan its search began with.
   std::vector<std::string> events();
 
-  // Plans and kernels are kept in the file from here on, for servers that are started then. The
-  // same machine again may be another.
+  // Keeps plans and kernels in the file, for servers started from now on. Another `cpu` makes it a
+  // different machine.
   void RememberIn(const std::string& path, const std::string& cpu = "test cpu");
   Cache* cache() { return cache_.get(); }
   const internal::TargetReply& machine() { return machine_; }
-  // The compiled kernel of `plan`: "compile p-1" where it is kept.
+  // Keeps the compiled kernel of `plan`: "compile p-1".
   void Keep(const v1::Plan& plan, const KernelObject& object);
-  // The machine is known only once a compiler was asked.
+  // Makes the machine unknown until a compiler is asked.
   void ForgetMachine() { machine_known_ = false; }
   bool machine_known() const { return machine_known_; }
   void AskMachine() { machine_known_ = true; }
 
-  // Compiling stops before its kernel until opened again.
+  // Makes compiles wait before their kernel until released.
   void HoldCompiles() { Set(&hold_compiles_, true); }
   void ReleaseCompiles() { Set(&hold_compiles_, false); }
   void HoldRuns() { Set(&hold_runs_, true); }
   void ReleaseRuns() { Set(&hold_runs_, false); }
-  // DATA_LOSS: kernels are wrong, but for those of plans that are made plain.
+  // Makes compiles fail. DATA_LOSS: kernels are wrong, except those of plans made without
+  // optimization.
   void FailCompiles(absl::Status error);
-  // What plans are found to be that are verified again.
+  // Sets the result of verifying stored plans.
   void SetVerdict(absl::Status verdict);
   absl::Status verdict();
-  // `interrupted` is a backend's, and used by nobody else.
+  // `interrupted` must belong to one backend and be used by no other thread.
   void SetInterrupted(bool* interrupted, bool value) { Set(interrupted, value); }
 
-  // CANCELLED if the backend is interrupted.
+  // Return CANCELLED if the backend is interrupted.
   absl::Status PassCompile(const bool* interrupted);
   absl::Status PassSearch(const bool* interrupted);
   std::optional<TestSearch> search();
@@ -114,19 +118,19 @@ class TestControl {
   absl::Status error_, verdict_;
   std::atomic<int> runs_waiting_{0};
   std::atomic<bool> machine_known_{true};
-  std::unique_ptr<Cache> cache_;  // while no server runs it may change
+  std::unique_ptr<Cache> cache_;  // may only change while no server runs
   internal::TargetReply machine_;
 };
 
-// Keeps plans where `control` remembers them, else nowhere.
+// Returns backends that keep plans in the file of `control`, if it has one.
 std::shared_ptr<CompileBackends> EvaluatorFactory(std::shared_ptr<TestControl> control);
 
-// A graph with the bytes of its parameters.
+// A graph, and the bytes of its parameters.
 struct TestModel {
   v1::Graph graph;
   std::map<std::string, std::string> tensors;  // by hash
 };
-// `parameters`: bytes, in the order of graph.ParameterIds().
+// `parameters` holds bytes in the order of graph.ParameterIds().
 TestModel ModelOf(const Graph& graph, const std::vector<std::string>& parameters);
 // hidden = x * w, doubled = hidden + hidden, clamped = relu(doubled); output y = clamped, f32 [n]
 TestModel ChainModel(const std::vector<float>& w);
@@ -137,10 +141,11 @@ TestModel ReluModel();
 // y = table[ids] of i32 ids [b], b in [1, 8]; table f32 [rows]
 TestModel GatherModel(const std::vector<float>& table);
 
-// The messages of an upload, chunks of at most `chunk` bytes; tests change them.
+// Returns the messages of an upload, in chunks of at most `chunk` bytes, for tests to modify.
 std::vector<v1::UploadModelRequest> UploadMessages(const std::string& name, const TestModel& model,
                                                    size_t chunk = 1 << 20);
-// Those of one that sends no tensor, but proofs made of a nonce of the server's.
+// Returns the messages of an upload that sends no tensor, but proofs made with a nonce of the
+// server.
 std::vector<v1::UploadModelRequest> ProvedMessages(const std::string& name, const TestModel& model,
                                                    const std::string& nonce);
 inference::ModelInferRequest FloatRequest(const std::string& model, const std::vector<float>& x);
@@ -149,21 +154,21 @@ std::string FreshDirectory();
 
 class TestServer {
  public:
-  // With a cache only where `options` name its file.
+  // Starts a server. It has a cache only if `options` name the file.
   explicit TestServer(ServerOptions options = {}, Disk* disk = nullptr);
   ~TestServer();
 
-  // As if the process had died and come back.
+  // Ends and starts the server, as if the process had died and come back.
   void Restart();
 
   grpc::Status Send(const std::vector<v1::UploadModelRequest>& messages,
                     v1::UploadModelResponse* reply = nullptr);
-  // Uploads, and waits until the version serves.
+  // Uploads the model and waits until the version serves.
   v1::UploadModelResponse Upload(const std::string& name, const TestModel& model);
   v1::Model Get(const std::string& name, const std::string& version = "");
   grpc::Status Infer(const inference::ModelInferRequest& request,
                      inference::ModelInferResponse* reply = nullptr);
-  // The only output of a model of one f32 input.
+  // Returns the only output of a model with one f32 input.
   std::vector<float> Infer(const std::string& model, const std::vector<float>& x);
   v1::CompileJob WaitForJob(const std::string& id);
 

@@ -1,4 +1,4 @@
-// The backends of tests: plans are run by the reference evaluator, searches follow a script.
+// Backends for tests: plans run in the reference evaluator, searches follow a script.
 #include <cstring>
 #include <utility>
 
@@ -59,7 +59,7 @@ class EvaluatorRunner final : public PlanRunner {
 
 constexpr char kPlainKernel[] = "plain reference";
 
-// Compiled code as far as this backend knows it: loaded with another plan it is an error.
+// Returns the compiled code as this backend sees it; loading it with another plan is an error.
 std::string ObjectOf(const v1::Plan& plan) { return "object of " + plan.plan_id(); }
 
 void SetDims(const Graph& graph, v1::Plan* plan) {
@@ -74,7 +74,7 @@ void SetDims(const Graph& graph, v1::Plan* plan) {
 
 class ScriptedSearch final : public PlanSearch {
  public:
-  // `interrupted` is the backend's.
+  // `interrupted` belongs to the backend.
   ScriptedSearch(const Graph& graph, Found from, TestSearch script,
                  std::shared_ptr<TestControl> control, const bool* interrupted)
       : graph_(graph),
@@ -224,7 +224,7 @@ class EvaluatorBackend final : public CompileBackend {
 
  private:
   const std::shared_ptr<TestControl> control_;
-  bool interrupted_ = false;  // under the control's lock
+  bool interrupted_ = false;  // guarded by the control's lock
 };
 
 class EvaluatorBackends final : public CompileBackends {

@@ -1,5 +1,5 @@
-// Calls that wait for a plan, as a test that lets them go must know of them: that a call is counted
-// says only that it came.
+// Waits for calls that wait for a plan, for tests that release such calls. The count of running
+// calls only tells that a call has arrived.
 #ifndef ATHANOR_SERVER_TESTING_WAITERS_TESTING_H_
 #define ATHANOR_SERVER_TESTING_WAITERS_TESTING_H_
 
@@ -11,11 +11,11 @@
 
 namespace athanor {
 
-// Until as many have begun to wait since the slot was made. REQUIRES: its plan is held up
-// meanwhile.
+// Waits until `waiters` calls have begun to wait since the slot was made. REQUIRES: its plan is
+// held up meanwhile.
 inline void AwaitWaiters(PlanSlot& slot, uint64_t waiters) {
   for (uint64_t looks = 1;; ++looks) {
-    // Places are numbered in the order they were taken.
+    // WhenReady numbers waiters in order.
     const uint64_t place = slot.WhenReady([](const absl::Status&) {});
     slot.StopWaiting(place);
     if (place >= waiters + looks) return;

@@ -58,8 +58,8 @@ class KernelTrials {
   InputMemory inputs_;
 };
 
-// Gives back what compiling and searching left free in the heap, before others want memory: plans
-// that run, and copies of the pages that a forked process writes.
+// Returns heap memory left free by compiling and searching to the system, since running plans, and
+// copies of pages that a forked process writes, need memory.
 void TrimHeap();
 
 }  // namespace athanor

@@ -1,5 +1,5 @@
-// Lowers a graph in the child process: from the server's request to the plan and the checks of its
-// kernels.
+// Lowers a graph in the child process: turns the server's request into the plan and the checks of
+// its kernels.
 //
 //   absl::StatusOr<internal::LowerReply> lowered = LowerGraph(request, 64 << 20);
 #ifndef ATHANOR_SERVER_TUNER_LOWER_H_
@@ -12,8 +12,8 @@
 
 namespace athanor {
 
-// INTERNAL: the text is no graph. RESOURCE_EXHAUSTED: the reply has more than `max_bytes`. Besides
-// these, the pipeline's errors.
+// Returns INTERNAL if the text is not a graph, RESOURCE_EXHAUSTED if the reply is larger than
+// `max_bytes`, and otherwise the pipeline's errors.
 absl::StatusOr<internal::LowerReply> LowerGraph(const internal::LowerRequest& request,
                                                 int64_t max_bytes);
 

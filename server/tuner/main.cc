@@ -1,8 +1,8 @@
 // athanor-tuner: the child process of one thread of a compile worker. It lowers graphs, searches
 // for faster plans, compiles kernels with Clang, runs them for the first time and measures them, so
-// that what goes wrong there goes wrong here.
+// that failures there affect only this process.
 //
-// Started by server/search/tuner_process.h, never by hand: it speaks tuner.proto over descriptor 3
+// Started by server/search/tuner_process.h, never by hand. It speaks tuner.proto over descriptor 3
 // and ends when the other end closes or dies.
 #include <malloc.h>
 #include <sys/types.h>
@@ -60,7 +60,7 @@ struct Flags {
   int64_t kernel_ms = 0;
   int64_t max_reply_bytes = 0;
   bool traffic = false;  // there is a page of running requests
-  bool scratch = false;  // there is a file for what is large
+  bool scratch = false;  // there is a file for large memory
   std::vector<int> search_cpus;
 };
 
@@ -98,7 +98,7 @@ bool ParseFlags(int argc, char** argv, Flags* flags) {
   return true;
 }
 
-// A message may quote a source of any bytes, and proto strings are UTF-8.
+// Makes the text valid UTF-8 for a proto string: a message may quote a source of any bytes.
 std::string ValidText(std::string text) {
   return IsValidUtf8(text) ? text : absl::CHexEscape(text);
 }
@@ -141,13 +141,13 @@ int ThreadsOf(const internal::TunerRequest& request) {
   }
 }
 
-// Serves requests, and keeps what lasts from one to the next.
+// State that lasts from one request to the next.
 class Child {
  public:
   Child(const Flags& flags, TrafficReader traffic, Scratch scratch)
       : flags_(flags), traffic_(std::move(traffic)), scratch_(std::move(scratch)) {}
 
-  // Serves a request in the background, or one that somebody waits for.
+  // Serves one request, in the background or while somebody waits for it.
   absl::Status Serve(const internal::TunerRequest& request, internal::TunerReply* reply);
 
  private:
@@ -163,11 +163,12 @@ class Child {
   Scratch scratch_;
   YieldingWork yielding_{&traffic_, flags_.search_cpus};
   KernelTrials trials_;
-  // The search asked for last is the last.
+  // The most recently used search is last.
   std::vector<std::pair<uint64_t, std::unique_ptr<SearchSession>>> searches_;
 };
 
-// What decides which plans are found: another one, and a search may find others.
+// Returns a hash of everything that decides which plans are found: if it changes, a search may find
+// others.
 std::string RuleSet() {
   Sha256 hash;
   hash.Update(absl::StrCat(kPipelineVersion));
@@ -202,7 +203,7 @@ absl::StatusOr<internal::SearchReply> Child::Search(const internal::SearchReques
     if (search != searches_.end()) searches_.erase(search);
     absl::StatusOr<std::unique_ptr<SearchSession>> session = SearchSession::Create(request.start());
     if (!session.ok()) return session.status();
-    // One that is forgotten is begun again when its turn comes.
+    // A dropped search is started again when it is continued.
     if (searches_.size() >= kMaxTunerSearches) searches_.erase(searches_.begin());
     searches_.emplace_back(request.session(), *std::move(session));
   } else if (search == searches_.end()) {
@@ -232,7 +233,6 @@ absl::Status Child::Serve(const internal::TunerRequest& request, internal::Tuner
 }
 
 absl::Status Child::Answer(const internal::TunerRequest& request, internal::TunerReply* reply) {
-  // The parent's clock ends whatever takes too long; Clang has a limit of its own besides.
   const int patience = request.background() ? kBackgroundPatience : 1;
   const IsolationLimits kernels{.timeout = std::chrono::milliseconds(flags_.kernel_ms) * patience,
                                 .memory_bytes = flags_.memory_limit,
@@ -274,7 +274,7 @@ absl::Status Child::Answer(const internal::TunerRequest& request, internal::Tune
   return absl::InvalidArgumentError("a request of no kind");
 }
 
-// LLVM builds its tables on first use; better before the first request than during it.
+// LLVM builds its tables on first use: do it now rather than during the first request.
 void WarmUp() {
   CompileToSharedObject(
       "void athanor_warm_up(float* x) { for (int i = 0; i < 64; ++i) x[i] *= 2; }", HostCpuTarget(),
@@ -310,7 +310,7 @@ int main(int argc, char** argv) {
                  athanor::kTunerFd);
     return 2;
   }
-  // Those set aside from requests too, and then, for work of many threads, those of requests.
+  // Puts the CPUs set aside for searches first, then, for work of many threads, those of requests.
   for (int cpu : athanor::UsableCpus()) {
     if (!absl::c_linear_search(flags.search_cpus, cpu)) flags.search_cpus.push_back(cpu);
   }
@@ -333,8 +333,7 @@ int main(int argc, char** argv) {
     traffic = *std::move(page);
     close(athanor::kTrafficFd);
   }
-  // Work in the background has threads that come and go: one heap for all keeps no memory of
-  // theirs.
+  // Background work creates and ends threads: with a single arena no memory is kept for ended ones.
   mallopt(M_ARENA_MAX, 1);
   std::set_new_handler([] { _exit(athanor::kTunerExitMemory); });
   athanor::WarmUp();

@@ -1,10 +1,10 @@
-// The smallest call through the server against a bare gRPC echo of the same bytes: adding 16
+// Compares the smallest call through the server with a bare gRPC echo of the same bytes: adds 16
 // floats, one call outstanding, C++ client. Both servers use gRPC's callback API (echo_server.cc).
 //
 //   add_latency --server=127.0.0.1:50051 --echo=127.0.0.1:50070 --calls=20000
 //
-// Calls alternate, so that whatever else the machine does hits both. Values are checked before
-// timing. Prints one line of JSON; times are microseconds, ratio is p50 over p50.
+// Calls alternate, so that other load on the machine affects both. Values are checked before
+// timing. Prints one line of JSON; times are in microseconds, ratio is p50 over p50.
 #include <grpcpp/grpcpp.h>
 
 #include <algorithm>
@@ -74,7 +74,7 @@ bool RightSum(const client::InferReply& reply) {
   return true;
 }
 
-// What the client sends, for its size.
+// Returns the bytes that the client would send, to echo the same number of bytes.
 std::string SameBytes(const client::InferRequest& request) {
   inference::ModelInferRequest message;
   message.set_model_name(request.model);

@@ -1,12 +1,12 @@
-// Whether the sum of a plan's kernels measured alone, as a search measures them, is what the plan
-// takes whole: a search chooses by such sums.
+// Compares a plan's time with the sum of its kernels' times, each measured alone as a search does:
+// a search chooses by such sums.
 //
 //   alone_whole --graph graph.pb --sizes "1,128;8,128" [--threads N] [--rounds N] [--tuner FILE]
 //
-// `graph.pb` is a serialised athanor.v1.Graph; no weights are needed. Of the baseline plan, prints
-// a line of JSON per size: the microseconds of each kernel alone and of a step of it in the plan,
-// medians over the rounds, how often the plan runs it, and the sums beside the whole plan. Sizes
-// are values of the plan's dims, in its order.
+// `graph.pb` is a serialised athanor.v1.Graph; no weights are needed. Prints a line of JSON per
+// size for the baseline plan: microseconds of each kernel alone and of its step in the plan
+// (medians over the rounds), how often the plan runs it, and both sums beside the whole plan's
+// time. Sizes are values of the plan's dims, in its order.
 #include <algorithm>
 #include <chrono>
 #include <cstdint>
@@ -38,7 +38,7 @@ struct Arguments {
   int rounds = 5;
 };
 
-// "1,128;8,128": dims of a point after commas, points after semicolons.
+// Parses "1,128;8,128": values of dims separated by commas, points by semicolons.
 bool ToSizes(const std::string& value, std::vector<std::vector<int64_t>>* sizes) {
   bool right = true;
   for (absl::string_view point : absl::StrSplit(value, ';')) {
@@ -86,8 +86,8 @@ class Comparison {
   const Arguments& arguments_;
   TunerProcess& tuner_;
   v1::Target target_;
-  std::map<std::string, std::string> objects_;  // by source hash
-  // By size; of steps and kernels then by their number, then by round.
+  std::map<std::string, std::string> objects_;  // keyed by source hash
+  // Seconds, indexed by size; for steps and kernels then by number, then by round.
   std::vector<std::vector<double>> wholes_;
   std::vector<std::vector<std::vector<double>>> steps_, kernels_;
 };
@@ -141,7 +141,7 @@ absl::Status Comparison::Round(const internal::LowerReply& lowered,
 
 void Comparison::Print(const internal::LowerReply& lowered, size_t size) {
   const v1::Plan& plan = lowered.plan();
-  std::map<uint32_t, std::pair<int, double>> in_plan;  // calls, seconds of all
+  std::map<uint32_t, std::pair<int, double>> in_plan;  // calls, and seconds of all of them
   double steps = 0, alone = 0;
   for (int i = 0; i < plan.run_size(); ++i) {
     const double seconds = Median(steps_[size][i]);
@@ -208,7 +208,7 @@ absl::Status Main(const Arguments& arguments) {
   if (!graph.ok()) return graph.status();
   TunerOptions options;
   options.binary = arguments.tuner;
-  options.check_timeout = std::chrono::minutes(5);  // large sizes, on machines that are busy
+  options.check_timeout = std::chrono::minutes(5);  // for large sizes on busy machines
   auto tuner = TunerProcess::Start(options);
   if (!tuner.ok()) return tuner.status();
   return Comparison(arguments, tuner->get()).Run(*graph);

@@ -1,4 +1,4 @@
-// What the programs of this folder are called with: pairs of a name and a value.
+// Parses the arguments of this folder's programs: pairs of a name and a value.
 //
 //   absl::Status s = ReadArguments(argc, argv, {
 //       {"--graph", {.set = AsText(&graph), .needed = true}},
@@ -20,7 +20,7 @@
 namespace athanor {
 
 struct Argument {
-  // False: it cannot have this value.
+  // Stores the value; returns false if it is invalid.
   std::function<bool(const std::string& value)> set;
   bool needed = false;
 };
@@ -32,19 +32,19 @@ inline auto AsText(std::string* to) {
   };
 }
 
-// An integer of `least` or more.
+// Accepts an integer of at least `least`.
 template <typename Int>
 auto AsNumber(Int* to, Int least = std::numeric_limits<Int>::min()) {
   return
       [to, least](const std::string& value) { return absl::SimpleAtoi(value, to) && *to >= least; };
 }
 
-// INVALID_ARGUMENT, and says which: a name that there is not or that has no value, a value that
-// cannot be, an argument that is needed and not given.
+// Parses argv. INVALID_ARGUMENT names an unknown name, a name without a value, an invalid value, or
+// a missing argument.
 absl::Status ReadArguments(int argc, const char* const* argv,
                            const std::map<std::string, Argument>& arguments);
 
-// Of main(): an error is written to standard error.
+// Returns main()'s exit status; writes an error to standard error.
 int ExitStatus(const char* program, const absl::Status& status);
 
 }  // namespace athanor

@@ -1,13 +1,14 @@
-// f32 contractions against OpenBLAS, in turns in one process, values compared first.
+// Compares f32 contractions with OpenBLAS, alternating in one process. Checks values first.
 //
 //   contraction_bench [--json] [--rounds N] [--search SECONDS] [--threads N] [--only MxNxK]
 //
-// One row per size, kind and number of threads (one and all): "inputs" takes both operands in every
-// call, as sgemm does; "weight" has the right one known ahead. Ours is the baseline plan; with
-// --search also the best that a search of so many seconds finds (search_plan beside this binary). A
-// product of one row is compared with sgemv where that is the faster of the two. In the rounds the
-// machine's limits are measured too: the multiply-add peak, for few rows the bandwidth of memory.
-// Times of one thread are processor time, of more threads the wall's (machine_limits.h).
+// One row per size, kind and number of threads (one and all). Kind "inputs" takes both operands in
+// every call, as sgemm does; in kind "weight" the right operand is known ahead. Our side runs the
+// baseline plan; with --search also the best plan that a search of that many seconds finds
+// (search_plan, which lies beside this binary). A product of one row is compared with the faster of
+// sgemm and sgemv. Each round also measures the machine's limits: the multiply-add peak, and for
+// few rows the memory bandwidth. Times are processor time for one thread, wall time for more
+// (machine_limits.h).
 #include <cblas.h>
 
 #include <algorithm>
@@ -48,10 +49,10 @@ namespace {
 struct Arguments {
   bool json = false;
   int rounds = 15;
-  double search = 0;  // seconds; 0: none
-  int threads = 0;    // 0: one, then all
+  double search = 0;  // seconds; 0: no search
+  int threads = 0;    // 0: with one thread, then with all
   std::string only;
-  std::filesystem::path folder;  // of this binary
+  std::filesystem::path folder;  // folder of this binary
 };
 
 struct Case {
@@ -65,10 +66,11 @@ struct Case {
   std::string name() const { return absl::StrCat(m, "x", n, "x", k); }
 };
 
-// What the server would find of weights of such values (compiler/ir/graph/magnitude.h).
+// Magnitude that the server would find for weights with such values
+// (compiler/ir/graph/magnitude.h).
 constexpr int kMagnitude = 20;
 
-// Values in [-1, 1), reproducible.
+// Fills with reproducible values in [-1, 1).
 void Fill(const HugeBuffer& buffer, uint64_t state) {
   for (int64_t i = 0; i < buffer.bytes() / 4; ++i) {
     state = state * 6364136223846793005 + 1442695040888963407;
@@ -76,7 +78,7 @@ void Fill(const HugeBuffer& buffer, uint64_t state) {
   }
 }
 
-// The operands and each side's own result; all sides read the same memory.
+// The operands, read by all sides, and a result of each side.
 struct Operands {
   explicit Operands(const Case& c) : a(4 * c.m * c.k), b(4 * c.k * c.n) {
     Fill(a, 1);
@@ -101,10 +103,10 @@ v1::Graph GraphOf(const Case& c, const Operands& operands) {
   return GraphToProto(g, hashes);
 }
 
-// A plan of ours on the operands.
+// One of our plans, bound to the operands.
 class Ours {
  public:
-  // `plan`: a folder; nullptr: the baseline.
+  // `plan` is a folder; nullptr: the baseline plan.
   Ours(const Case& c, const std::string& graph, const Operands& operands, const char* plan)
       : result_(4 * c.m * c.n) {
     const char* name = "b";
@@ -142,8 +144,8 @@ class Ours {
   std::vector<size_t> bytes_;
 };
 
-// What search_plan says of its search, a JSON object; its plan lies in `folder` then. Nothing if it
-// failed, and why is on stderr.
+// Runs search_plan, which leaves its plan in `folder`. Returns the JSON object that it prints;
+// nullopt if it failed, with the reason on stderr.
 std::optional<std::string> Search(const Arguments& arguments, const Case& c,
                                   const std::string& graph, const std::string& folder) {
   std::ofstream(folder + "/graph.pb", std::ios::binary) << graph;
@@ -161,7 +163,7 @@ std::optional<std::string> Search(const Arguments& arguments, const Case& c,
   return said;
 }
 
-// An empty folder for as long as it lives.
+// An empty folder, deleted with this object.
 class TemporaryFolder {
  public:
   TemporaryFolder() {
@@ -184,7 +186,7 @@ double Median(std::vector<double> v) {
   return v[v.size() / 2];
 }
 
-// sgemm, or for one row the faster of sgemm and sgemv, with its name.
+// Returns sgemm, or for one row the faster of sgemm and sgemv, with its name.
 std::pair<std::string, Call> FasterPeer(const Case& c, const Operands& operands, float* d) {
   const float *a = operands.a.floats(), *b = operands.b.floats();
   Call gemm = [=] {
@@ -216,15 +218,16 @@ void CheckParity(const Case& c, const float* ours, const float* theirs) {
 struct Row {
   Case size;
   std::string peer;
-  std::string search;                              // what search_plan says; empty: there was none
+  std::string search;                              // JSON from search_plan; empty: no search
   std::vector<double> baseline, searched, theirs;  // seconds per call, by round
   std::vector<double> peak;                        // flops per second
   std::vector<double> read;                        // bytes per second; few rows only
 };
 
-// Seconds of one call, of some 20 ms of them.
+// Returns the seconds per call, from about 20 ms of calls.
 double Turn(const Call& call, int calls, int threads) {
-  // OpenBLAS's threads spin for some 30 ms after a call: not into another side's turn.
+  // OpenBLAS's threads spin for some 30 ms after a call; this keeps them out of the next side's
+  // measurement.
   if (threads > 1) std::this_thread::sleep_for(std::chrono::milliseconds(40));
   call();
   const double start = Now(threads);
@@ -232,7 +235,7 @@ double Turn(const Call& call, int calls, int threads) {
   return (Now(threads) - start) / calls;
 }
 
-// Peak and bandwidth with the threads of the row.
+// Measures peak and bandwidth with the row's number of threads.
 struct Limits {
   explicit Limits(int threads) : peak(threads), memory(threads) {}
   ArithmeticPeak peak;
@@ -255,7 +258,7 @@ Row Measure(const Arguments& arguments, const Case& c, const Limits& limits) {
   openblas_set_num_threads(c.threads);
   Call product;
   std::tie(row.peer, product) = FasterPeer(c, operands, d.floats());
-  // A plan of ours may call the same library, a thread each.
+  // One of our plans may call the same library, with one thread each.
   const Call theirs = [&] {
     openblas_set_num_threads(c.threads);
     product();
@@ -281,10 +284,10 @@ Row Measure(const Arguments& arguments, const Case& c, const Limits& limits) {
   return row;
 }
 
-// How one side of ours did, round by round beside what it is held against.
+// One of our sides, round by round next to what it is compared with.
 struct Standing {
   double us;
-  std::vector<double> ratio;  // of time to OpenBLAS's, sorted, as are the next
+  std::vector<double> ratio;  // time relative to OpenBLAS's; sorted, like the next ones
   std::vector<double> percent_of_peak, percent_of_read;
 };
 
@@ -305,7 +308,7 @@ double At(const std::vector<double>& sorted, double part) {
   return sorted[static_cast<size_t>(part * (sorted.size() - 1))];
 }
 
-// Members of a JSON object, their names after `prefix`.
+// Formats members of a JSON object, with `prefix` before their names.
 std::string Json(const Row& row, const Standing& s, const std::string& prefix) {
   std::string text = absl::StrFormat(",\"%sus\":%.2f,\"%sgflops\":%.1f", prefix, s.us, prefix,
                                      row.size.flops() / s.us / 1e3);
@@ -377,7 +380,7 @@ std::vector<Case> Cases(int threads) {
   };
   for (int64_t size : {512, 1024, 2048}) add(size, size, size);
   for (int64_t m : {1, 4, 16}) add(m, 4096, 4096);
-  // The last-level cache holds no part of the weight until the next call.
+  // The weight is larger than the last-level cache, so the next call finds none of it there.
   for (int64_t m : {1, 4, 16}) cases.push_back({m, 16384, 8192, true, threads});
   cases.push_back({128, 1536, 384, true, threads});
   cases.push_back({128, 384, 1536, true, threads});

@@ -1,6 +1,6 @@
-// A gRPC server that returns what it gets and does nothing else: the floor under the time of any
-// call through athanord, which uses the same API (--api=callback). The other APIs are here so that
-// the choice among them stays a measurement.
+// A gRPC server that only returns what it gets. It bounds from below the time of any call through
+// athanord, which uses the same API (--api=callback). The other APIs are here so that the choice
+// among them stays a measurement.
 //
 //   echo_server --listen=127.0.0.1:50070 --api=callback|sync|async --reflection
 //
@@ -38,7 +38,7 @@ class SyncEcho final : public EchoService::Service {
   }
 };
 
-// One call at a time per object; a finished one is replaced by the next.
+// Serves one call at a time; a finished call is replaced by the next.
 struct AsyncCall {
   grpc::ServerContext context;
   EchoMessage request;

@@ -1,4 +1,4 @@
-// A user's graph from a file, as the programs of this folder take it.
+// Reads a user's graph from a file, for the programs of this folder.
 #ifndef ATHANOR_TESTS_BENCH_GRAPH_FILE_H_
 #define ATHANOR_TESTS_BENCH_GRAPH_FILE_H_
 
@@ -9,7 +9,7 @@
 
 namespace athanor {
 
-// INVALID_ARGUMENT: the file is no serialised athanor.v1.Graph, or the graph is refused.
+// INVALID_ARGUMENT: the file is not a serialised athanor.v1.Graph, or the graph is refused.
 absl::StatusOr<Graph> ReadGraph(const std::string& path);
 
 }  // namespace athanor

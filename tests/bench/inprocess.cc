@@ -30,7 +30,7 @@ struct Model {
   double plan_seconds = 0, compile_seconds = 0, load_seconds = 0;
 };
 
-// Seconds since the last call, or since it was made.
+// Measures seconds since the last call, or since construction.
 class Stopwatch {
  public:
   double Lap() {
@@ -57,7 +57,7 @@ absl::StatusOr<SavedPlan> Baseline(const Graph& graph, int threads) {
   return SavedPlan{*std::move(plan), std::move(objects)};
 }
 
-// The plan in `folder`, which must be one of this graph for so many threads.
+// Reads the plan in `folder`, which must be one for this graph and number of threads.
 absl::StatusOr<SavedPlan> FromFolder(const std::string& folder, const Graph& graph, int threads) {
   absl::StatusOr<SavedPlan> saved = ReadPlan(folder);
   if (!saved.ok()) return saved.status();
@@ -94,7 +94,8 @@ absl::StatusOr<std::unique_ptr<Model>> Load(const v1::Graph& message,
   Stopwatch watch;
   absl::StatusOr<ImportedGraph> imported = ImportGraph(message);
   if (!imported.ok()) return imported.status();
-  // As the server knows them: a plan that was found with other contents is refused.
+  // The importer's facts about weights, as the server has them: a plan found for other contents is
+  // refused.
   for (const NodeId id : imported->graph.ParameterIds()) {
     Node& node = imported->graph.nodes[id];
     for (const ParameterView& p : parameters) {
@@ -124,7 +125,7 @@ absl::StatusOr<std::unique_ptr<Model>> Load(const v1::Graph& message,
   return model;
 }
 
-// The caller's pointers as the executor takes them.
+// Wraps the caller's pointers for the executor.
 struct Tensors {
   std::vector<absl::string_view> in;
   std::vector<absl::Span<char>> out;

@@ -10,7 +10,7 @@
 namespace athanor {
 namespace {
 
-// y[b] = x[b, 4] w[4] + v[b], or with another op in the place of the sum.
+// y[b] = x[b, 4] w[4] + v[b], with `last` as the last op.
 std::string Serialised(const std::string& last = "Add") {
   const std::string b = "shape { terms { coefficient: 1 factors { symbol: 'b' } } }";
   const std::string four = "shape { terms { coefficient: 4 } }";
@@ -47,7 +47,7 @@ class InProcess : public testing::Test {
                         sizeof error_);
   }
 
-  // y of two rows.
+  // Runs the model on two rows and returns y.
   std::vector<float> Run(void* model) {
     const std::vector<float> x = {1, 2, 3, 4, 5, 6, 7, 8}, v = {0.5, 0.25};
     std::vector<float> y(2, -1);
@@ -95,7 +95,7 @@ TEST_F(InProcess, RunsTheBaselineAndThePlanOfAFolder) {
   EXPECT_EQ(athanor_plan_id(again), id);
   athanor_free(again);
 
-  // A plan of another graph or for other threads would be timed as what it is not.
+  // A plan of another graph or number of threads is refused; timing it would mislead.
   EXPECT_EQ(Load(Serialised("Mul"), 2, folder.c_str()), nullptr);
   EXPECT_NE(std::string(error_).find("the plan is for the graph"), std::string::npos) << error_;
   EXPECT_EQ(Load(Serialised(), 1, folder.c_str()), nullptr);

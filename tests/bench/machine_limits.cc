@@ -19,7 +19,7 @@ constexpr int64_t kMemory = int64_t{512} << 20;
 constexpr int64_t kVector = 64;
 constexpr int64_t kSums = 24;
 constexpr int64_t kStretches = 4;
-// Of what is timed, for each thread: one that is late does fewer.
+// Pieces of work per thread; a thread that starts late does fewer.
 constexpr int64_t kPieces = 16;
 
 constexpr char kPeakSource[] = R"(
@@ -37,7 +37,7 @@ void peak(float* out, long n) {
   for (int i = 0; i < 16; ++i) out[i] = s[i];
 })";
 
-// Four stretches of n vectors each.
+// Sums four stretches of n vectors each.
 constexpr char kSumSource[] = R"(
 typedef float V __attribute__((ext_vector_type(16)));
 void sum(const V* x, long n, float* out) {
@@ -63,7 +63,8 @@ std::unique_ptr<ThreadPool> Threads(int count) {
 
 int64_t Pieces(const ThreadPool& pool) { return pool.threads() * kPieces; }
 
-// Seconds until all pieces are done. Some, the last, are done once before, which wakes the threads.
+// Returns the seconds until all pieces are done. Runs the last few once before, which wakes the
+// threads.
 double Seconds(ThreadPool* pool, absl::FunctionRef<void(int64_t piece)> work) {
   const int64_t pieces = Pieces(*pool), before = 2 * pool->threads();
   const auto range = [&](int64_t offset) {
@@ -98,7 +99,7 @@ ArithmeticPeak::ArithmeticPeak(int threads)
       run_(reinterpret_cast<Run>(module_->Symbol("peak").value())) {}
 
 double ArithmeticPeak::FlopsPerSecond() const {
-  constexpr int64_t kSteps = 80'000;  // of a piece
+  constexpr int64_t kSteps = 80'000;  // per piece
   const double seconds = Seconds(pool_.get(), [&](int64_t) {
     float out[16] = {0.999f, 0.001f};
     run_(out, kSteps);

@@ -1,5 +1,5 @@
-// What the machine reaches at the moment: measured in turn with what is held against it, since on a
-// shared machine it changes.
+// Measures the machine's current limits. Call it alternately with what is compared: on a shared
+// machine limits change.
 //
 //   ArithmeticPeak peak(/*threads=*/2);
 //   MemoryReader memory(/*threads=*/2);
@@ -16,12 +16,12 @@
 
 namespace athanor {
 
-// Seconds of the clock that so many threads are timed by. One thread's is its processor time, which
-// others on the machine do not stretch; of more it would count their spinning, so theirs is the
-// wall's.
+// Returns seconds of the clock for timing `threads` threads. For one thread it is processor time,
+// which other processes do not stretch. For more it is wall time, since processor time would count
+// their spinning.
 double Now(int threads);
 
-// Pages of 2 MiB where the system gives them, as the server's own memory has; zeros.
+// Zeroed memory in pages of 2 MiB where the system gives them, like the server's own.
 class HugeBuffer {
  public:
   explicit HugeBuffer(int64_t bytes);
@@ -34,12 +34,12 @@ class HugeBuffer {
   std::unique_ptr<void, void (*)(void*)> memory_;
 };
 
-// f32 multiply-adds on 24 independent vectors of 64 bytes: as many as the units can take. Its
-// threads are there, awake and at speed before the clock starts.
+// Computes f32 multiply-adds on 24 independent vectors of 64 bytes, which keeps all units busy. Its
+// threads run at full clock speed before timing starts.
 class ArithmeticPeak {
  public:
   explicit ArithmeticPeak(int threads);
-  // Of some 10 ms.
+  // Measures for about 10 ms.
   double FlopsPerSecond() const;
 
  private:
@@ -49,12 +49,12 @@ class ArithmeticPeak {
   Run run_;
 };
 
-// Sums more floats than any cache holds, in pieces of four stretches side by side, which is faster
-// than one after the other where memory can follow. Threads as of ArithmeticPeak.
+// Sums more floats than any cache holds, in pieces of four stretches side by side; that is faster
+// than one after the other if the memory keeps up. Threads as in ArithmeticPeak.
 class MemoryReader {
  public:
   explicit MemoryReader(int threads);
-  // Of one pass over 512 MiB.
+  // Measures one pass over 512 MiB.
   double BytesPerSecond() const;
 
  private:

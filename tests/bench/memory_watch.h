@@ -1,11 +1,12 @@
-// What a process and those below it hold while something goes on.
+// Watches the memory of a process and its descendants.
 //
 //   MemoryWatch watch(tuner.pid());
 //   ...
 //   int64_t peak = watch.Stop();   // bytes
 //
-// Anonymous and shared memory, by proportional shares (Pss of /proc/PID/smaps_rollup): pages of
-// several processes or mappings count once. Mapped files are page cache and not counted.
+// Counts anonymous and shared memory by proportional shares (Pss of /proc/PID/smaps_rollup), so
+// that pages of several processes or mappings count once. Leaves out mapped files, which are page
+// cache.
 #ifndef ATHANOR_TESTS_BENCH_MEMORY_WATCH_H_
 #define ATHANOR_TESTS_BENCH_MEMORY_WATCH_H_
 
@@ -23,7 +24,7 @@
 
 namespace athanor {
 
-// 0 of a process that is gone.
+// Returns 0 for a process that has ended.
 inline int64_t HeldBelow(pid_t pid) {
   const std::string folder = "/proc/" + std::to_string(pid);
   std::ifstream file(folder + "/smaps_rollup");
@@ -41,7 +42,7 @@ inline int64_t HeldBelow(pid_t pid) {
   return held;
 }
 
-// Samples in a thread of its own. A share takes milliseconds to find in a large process: not often.
+// Samples in a thread of its own. Samples rarely, since one takes milliseconds for a large process.
 class MemoryWatch {
  public:
   explicit MemoryWatch(pid_t pid) : pid_(pid), thread_([this] { Run(); }) {}
@@ -49,7 +50,7 @@ class MemoryWatch {
   MemoryWatch(const MemoryWatch&) = delete;
   MemoryWatch& operator=(const MemoryWatch&) = delete;
 
-  // The peak, in bytes.
+  // Returns the peak, in bytes.
   int64_t Stop() {
     stop_ = true;
     if (thread_.joinable()) thread_.join();

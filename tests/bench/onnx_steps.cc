@@ -1,11 +1,11 @@
-// What the steps of an ONNX model's baseline plan take, in this process, with random weights.
+// Measures the steps of an ONNX model's baseline plan, in this process, with random weights.
 //
 //   onnx_steps --model model.onnx --dims "batch:1:8,height:32:320" --sizes "batch=1,height=224"
 //              [--threads N] [--rounds N] [--sources FOLDER]
 //
-// Prints a line per step: the least and the median of its microseconds, GFLOP/s of the least, its
-// work items, its kernel's number and its label; then their sums and the time of whole runs, which
-// take turns with timed ones. `--sources` writes each kernel's source and object there.
+// Prints a line per step: least and median microseconds, GFLOP/s at the least, number of work
+// items, number of the kernel, label; then the sums, and the time of whole runs, which alternate
+// with timed ones. `--sources` writes each kernel's source and object to a folder.
 #include <algorithm>
 #include <chrono>
 #include <cstdint>
@@ -133,7 +133,7 @@ absl::StatusOr<std::vector<std::string>> ObjectsOf(const v1::Plan& plan,
   return objects;
 }
 
-// Of a size that `sizes` say.
+// Makes a random tensor of the size given by `sizes`.
 Tensor RandomOf(const Node& node, const std::map<std::string, int64_t>& sizes, double scale,
                 std::mt19937& rng) {
   std::vector<int64_t> shape;
@@ -175,7 +175,7 @@ absl::StatusOr<Times> Measure(const Executable& e, const Graph& graph, const Arg
   if (!context.ok()) return context.status();
   Times times{.steps = std::vector<std::vector<double>>(e.steps()), .whole = {}};
   std::vector<int64_t> nanoseconds(e.steps());
-  for (int round = -1; round < a.rounds; ++round) {  // the first is not counted
+  for (int round = -1; round < a.rounds; ++round) {  // round -1 is not counted
     for (const bool timed : {true, false}) {
       RunOptions options;
       if (timed) options.step_nanoseconds = absl::MakeSpan(nanoseconds);

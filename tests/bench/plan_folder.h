@@ -1,4 +1,4 @@
-// A plan on disk, for benchmarks that run what was made elsewhere: `plan.pb`, a serialised
+// Stores a plan on disk, for benchmarks that run plans made elsewhere: `plan.pb`, a serialised
 // athanor.v1.Plan, and beside it `<source_hash>.so` for each of its kernels.
 //
 //   WritePlan("/tmp/p", plan, objects);
@@ -19,15 +19,16 @@ namespace athanor {
 
 struct SavedPlan {
   v1::Plan plan;
-  std::vector<std::string> objects;  // by plan.kernels; empty where the folder has none
+  std::vector<std::string>
+      objects;  // in the order of plan.kernels; empty for an object that the folder lacks
 };
 
-// Makes the folder if need be. INVALID_ARGUMENT unless there is one object per kernel; UNAVAILABLE
-// names the file that cannot be written.
+// Writes the plan; creates the folder if needed. INVALID_ARGUMENT unless there is one object per
+// kernel; UNAVAILABLE names a file that cannot be written.
 absl::Status WritePlan(const std::string& folder, const v1::Plan& plan,
                        absl::Span<const std::string> objects);
 
-// NOT_FOUND if the folder has no plan.pb, DATA_LOSS if that is no plan.
+// Reads a plan. NOT_FOUND if the folder has no plan.pb, DATA_LOSS if that is no plan.
 absl::StatusOr<SavedPlan> ReadPlan(const std::string& folder);
 
 }  // namespace athanor

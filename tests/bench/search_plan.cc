@@ -1,14 +1,14 @@
-// Searches a plan for a graph as the server does, without a server, and writes the best to a folder
-// (plan_folder.h): what models_bench.py runs with --plan search.
+// Searches a plan for a graph as the server does, but without a server, and writes the best one to
+// a folder (plan_folder.h). models_bench.py runs it for --plan search.
 //
 //   search_plan --graph graph.pb --out FOLDER [--threads N] [--budget SECONDS] [--seed N]
 //               [--mode budget|fast|exhaust] [--disable_rules A,B] [--cache FILE] [--magnitude N]
 //
-// `graph.pb` is a serialised athanor.v1.Graph; no weights are needed. With --magnitude the weights
-// are taken to have it (compiler/ir/graph/magnitude.h); inprocess.h refuses the plan where they
-// have another. Prints one line of JSON: the plan, why the search stopped, the seconds it took, and
-// its SearchProgress without tasks. Kernels are kept in the cache (none: in memory), so that a
-// second search goes on faster.
+// `graph.pb` is a serialised athanor.v1.Graph; no weights are needed. --magnitude states the
+// magnitude of the weights (compiler/ir/graph/magnitude.h); inprocess.h refuses the plan for
+// weights of another magnitude. Prints one line of JSON: the plan, why the search stopped, its
+// seconds, and its SearchProgress without tasks. The cache keeps kernels (without --cache: in
+// memory), so that a second search gets further in the same time.
 #include <chrono>
 #include <cstdio>
 #include <cstdlib>
@@ -77,7 +77,7 @@ absl::StatusOr<Arguments> Parse(int argc, char** argv) {
   return a;
 }
 
-// The baseline plan, compiled and checked.
+// Returns the baseline plan, compiled and checked.
 absl::StatusOr<PlanSearch::Found> Baseline(CompileBackend& backend, const Graph& graph) {
   absl::StatusOr<v1::Plan> plan = backend.Lower(graph, /*plain=*/false);
   if (!plan.ok()) return plan.status();

@@ -1,12 +1,12 @@
-// What a search itself costs: its own steps on a graph, with nothing compiled and nothing measured.
-// Every kernel it asks for "takes" what the cost model predicts for it, times a number between one
-// and two drawn from the kernel's text, so that schedules, forms and fusions have something to win.
+// Measures the cost of the search itself: its steps on a graph, with nothing compiled or measured.
+// Every kernel "takes" the time that the cost model predicts, times a number between one and two
+// drawn from the kernel's text, so that schedules, forms and fusions can win.
 //
 //   search_steps --graph graph.pb [--kernels N]
 //
-// `graph.pb` is a serialised athanor.v1.Graph; no weights are needed. Prints one line of JSON: the
+// `graph.pb` is a serialised athanor.v1.Graph; no weights are needed. Prints one line of JSON:
 // milliseconds of CPU time to prepare the graph and to begin, of all steps together and of the
-// longest, and what the search did in them.
+// longest one, and what the search did.
 #include <time.h>
 
 #include <algorithm>
@@ -26,7 +26,7 @@
 namespace athanor {
 namespace {
 
-// Of this process's CPU time.
+// Returns this process's CPU time.
 double Milliseconds() {
   timespec now{};
   clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &now);
@@ -43,7 +43,7 @@ v1::Target ServerCore() {
   return t;
 }
 
-// FNV-1a: the same on every machine.
+// Draws from a FNV-1a hash of the text, which is the same on every machine.
 double Drawn(std::string_view text) {
   uint64_t hash = 1469598103934665603u;
   for (unsigned char c : text) hash = (hash ^ c) * 1099511628211u;

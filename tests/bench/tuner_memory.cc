@@ -1,14 +1,14 @@
-// What a tuner's child and the processes it forks hold while a graph's plans are measured and
+// Measures the memory of a tuner's child and the processes it forks while plans are measured and
 // checked as in a search, without a server and without weights.
 //
 //   tuner_memory --graph graph.pb [--scratch FOLDER] [--tuner FILE] [--threads N] [--seed N]
 //
-// `graph.pb` is a serialised athanor.v1.Graph. With --scratch checks have a file there, as a
-// server's in its state directory (server/tuner/run/scratch.h). The baseline is lowered and
-// compiled, its twin in f64 as well; then two plans, both the baseline, are measured against each
-// other and one is checked against the other, at the smallest sizes, an eighth of the way and,
-// checked only, at the largest. Prints one line of JSON a phase: its seconds, the peak of the phase
-// and what is left at its end, in MB: proportional shares of anonymous and shared memory (Pss of
+// `graph.pb` is a serialised athanor.v1.Graph. With --scratch, checks keep a file there, as a
+// server's do in its state directory (server/tuner/run/scratch.h). Phases: the baseline is lowered
+// and compiled, then its f64 twin; two plans, both the baseline, are measured against each other,
+// and one is checked against the other, at the smallest sizes, at an eighth of the range, and (only
+// checked) at the largest. Prints one line of JSON per phase: its seconds, its peak, and the memory
+// left at its end, in MB. Memory is the proportional share of anonymous and shared memory (Pss of
 // /proc/PID/smaps_rollup), so that pages of several processes or mappings count once.
 #include <chrono>
 #include <cstdint>
@@ -34,7 +34,7 @@ class Phases {
  public:
   explicit Phases(TunerProcess* tuner) : tuner_(*tuner) {}
 
-  // `about` is asked once the phase is over: more of its line.
+  // Calls `about` after the phase for more members of its line.
   template <typename Work, typename About>
   absl::Status Run(const char* name, Work&& work, About&& about) {
     const auto start = std::chrono::steady_clock::now();
@@ -61,7 +61,7 @@ std::string About(const v1::Plan& plan) {
                       ",\"arena_mb\":", memory->arena / 1'000'000);
 }
 
-// With every dim at its smallest, an eighth of the way, at its largest.
+// Returns the sizes with every dim at its smallest, at an eighth of its range, and at its largest.
 std::vector<internal::Sizes> SizesOf(const v1::Plan& plan) {
   std::vector<internal::Sizes> sizes(3);
   for (const v1::DimRange& dim : plan.dims()) {
@@ -94,7 +94,7 @@ absl::Status Main(const Arguments& a) {
   v1::Target target = found->target();
   target.set_threads(a.threads);
   Phases phases(&tuner);
-  internal::MeasuredPlan plans[2];  // the baseline, its twin
+  internal::MeasuredPlan plans[2];  // the baseline and its twin
   for (const bool exact : {false, true}) {
     internal::MeasuredPlan& plan = plans[exact ? 1 : 0];
     const auto lower = [&]() -> absl::Status {
@@ -121,7 +121,7 @@ absl::Status Main(const Arguments& a) {
   measure.set_graph_text(text);
   check.set_graph_text(text);
   for (const internal::Sizes& sizes : SizesOf(plans[0].plan())) {
-    // Rounds of the others would take minutes, and no other memory.
+    // One size is enough: rounds at the others would take minutes and use no other memory.
     if (measure.sizes().empty()) *measure.add_sizes() = sizes;
     *check.add_sizes() = sizes;
   }

@@ -1,4 +1,4 @@
-// Composites without kernels of their own, by their decompositions: through pipeline, Clang and
+// Runs composites without kernels of their own, through their decompositions: pipeline, Clang and
 // executor against the reference evaluator.
 #include <random>
 #include <string>
@@ -16,7 +16,7 @@ constexpr DType kFloats[] = {DType::kF32, DType::kF64, DType::kF16, DType::kBF16
 
 constexpr char kB[] = "dim b in [0, 16] ", kS[] = "dim s in [1, 1000] ";
 
-// Of a graph's dims and body, $0 being the dtype.
+// Parses a graph with these dims and body; $0 stands for the dtype.
 Graph Parsed(DType dtype, std::string_view dims, std::string_view body) {
   const std::string text = absl::StrCat(
       "graph \"g\" { ", absl::string_view(dims.data(), dims.size()),
@@ -73,7 +73,7 @@ TEST(CompositesTest, Rotary) {
   }
 }
 
-// A weight that a contraction reads, by blocks, and an activation, by rows.
+// Dequantizes a weight that a contraction reads, by blocks, and an activation, by rows.
 TEST(CompositesTest, Dequantize) {
   std::mt19937 rng(19);
   for (DType q : {DType::kU8, DType::kI8}) {

@@ -1,4 +1,4 @@
-// Concatenations, which are Selects by the place between filled maps, through pipeline, Clang and
+// Runs concatenations (Selects by position between filled maps) through pipeline, Clang and
 // executor against the reference evaluator: the pieces of an axis are ranges of rows.
 #include <algorithm>
 #include <random>
@@ -24,7 +24,8 @@ class Text {
     return Add(absl::StrCat("Input \"x", next_, "\" : f32[", shape, "]"));
   }
 
-  // Along axis 1 of [n, ., height, width], or of [n, .] where they are empty: `parts` of `sizes`.
+  // Concatenates `parts` of `sizes` along axis 1 of [n, ., height, width], or of [n, .] if both are
+  // empty.
   std::string Concat(const std::vector<std::string>& parts, const std::vector<int>& sizes,
                      const std::string& inner) {
     int total = 0;
@@ -55,7 +56,7 @@ class Text {
     }
     return result;
   }
-  // Extents after the second axis each begin with ';', as extents may have commas.
+  // Extents after the second axis each begin with ';', because an extent may contain commas.
   static std::string Shape(std::string text) {
     for (char& c : text) c = c == ';' ? ',' : c;
     return text;
@@ -95,7 +96,8 @@ void Check(const Graph& graph) {
   }
 }
 
-// Short rows, long ones that are cut up, rows of quotients of dims; one, two and many channels.
+// Covers short rows, long rows that are cut up, rows of quotients of dims; one, two and many
+// channels.
 TEST(ConcatTest, ChannelsOfImages) {
   for (const std::string inner :
        {";h;w", ";floordiv(h + 1, 2);floordiv(w + 1, 2)", ";floordiv(h, 3);w", ";h;3*w", ";w",
@@ -108,14 +110,14 @@ TEST(ConcatTest, ChannelsOfImages) {
         parts.push_back(t.Input(Text::Shape(absl::StrCat("n, ", size, inner))));
       const std::string all = t.Concat(parts, sizes, inner);
       SCOPED_TRACE(absl::StrCat(inner, " ", absl::StrJoin(sizes, " ")));
-      // Quotients and products tell no dims.
+      // No dim can be read off a quotient or a product.
       const std::string dims = t.Add(absl::StrCat("Floor(", t.Input("n, h, w"), ")"));
       Check(t.Parse({t.Add(absl::StrCat("Mul(", all, ", ", all, ")")), dims}));
     }
   }
 }
 
-// More pieces than have code of their own, and one above another.
+// Covers more pieces than get code of their own, and a concatenation inside another.
 TEST(ConcatTest, ManyPiecesAndNested) {
   Text t;
   std::vector<std::string> parts;
@@ -128,14 +130,14 @@ TEST(ConcatTest, ManyPiecesAndNested) {
                  t.Add(absl::StrCat("Mul(", nested, ", ", nested, ")"))}));
 }
 
-// Nobody's rows: pieces of two axes of pairs, and along the last, where lanes differ.
+// Along the last axis pieces are no ranges of rows, and the lanes of one vector differ.
 TEST(ConcatTest, TheLastAxis) {
   Text t;
   const std::string a = t.Input("n, 3"), b = t.Input("n, 40"), c = t.Input("n, 1");
   Check(t.Parse({t.Concat({a, b, c}, {3, 40, 1}, "")}));
 }
 
-// Two kernels tell their pieces apart by one condition; windows read another's rows.
+// Two kernels distinguish their pieces by one condition; windows read another one's rows.
 TEST(ConcatTest, SharedConditionsAndWindows) {
   Text t;
   const std::string a = t.Input("n, 4, h, w"), b = t.Input("n, 4, h, w");
@@ -158,7 +160,7 @@ TEST(ConcatTest, SharedConditionsAndWindows) {
   Check(t.Parse(outputs));
 }
 
-// Pieces that begin where dims say; the first or the last may be empty.
+// Pieces begin at places given by dims; the first or the last may be empty.
 TEST(ConcatTest, PiecesAlongADim) {
   Text t;
   const std::string a = t.Input("n, h, 5, 9"), b = t.Input("n, w, 5, 9");
@@ -167,7 +169,7 @@ TEST(ConcatTest, PiecesAlongADim) {
                                                shape, "]($0, $1, $2, $3)}")),
                     second = t.Add(absl::StrCat("IndexMap(", b, ") {fill=f32[] {0.0}, map=map[",
                                                 shape, "]($0, $1 - h, $2, $3)}"));
-  // The place in the concatenation and the place where the second begins, of one Iota.
+  // One Iota gives both the place in the concatenation and the place where the second piece begins.
   const std::string place =
                         t.Add(absl::StrCat("Iota {axis=1, dtype=i64, shape=shape[", shape, "]}")),
                     ends = t.Add("Iota {axis=0, dtype=i64, shape=shape[h + 1]}"),

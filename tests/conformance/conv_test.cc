@@ -1,5 +1,5 @@
-// Convolutions of known sizes, whose windows are packed into panels, against the reference
-// evaluator: sizes, strides and padding that cut panels, runs and pieces of the sums off.
+// Runs convolutions of known sizes, whose windows are packed into panels, against the reference
+// evaluator: sizes, strides and padding that cut off panels, runs and pieces of the sums.
 #include <limits>
 #include <random>
 #include <string>
@@ -13,7 +13,7 @@
 namespace athanor {
 namespace {
 
-// A graph's body over dims c and k.
+// Parses a graph with this body over dims c and k.
 Graph GraphOf(const std::string& body) {
   const std::string text =
       absl::StrCat("graph \"g\" {\n dim c in [0, 40]\n dim k in [1, 4]\n", body, "}");
@@ -46,7 +46,7 @@ struct Case {
 };
 
 constexpr Case kCases[] = {
-    // Several pieces of the sums, row blocks, and one panel that is cut off.
+    // Covers several pieces of the sums, row blocks, and one panel that is cut off.
     {"Deep", "1, 300, 7, 7", "206, 300, 3, 3", "1, 1", "1, 1", "1, 1", "7, 7"},
     {"Primes", "3, 5, 13, 17", "7, 5, 3, 3", "1, 1", "1, 1", "2, 0", "14, 15"},
     {"Many", "1, 3, 31, 37", "20, 3, 7, 7", "2, 2", "1, 1", "3, 3", "16, 19"},
@@ -79,7 +79,7 @@ TEST_P(ConvTest, MatchesTheReference) {
 INSTANTIATE_TEST_SUITE_P(Sizes, ConvTest, testing::ValuesIn(kCases),
                          [](const auto& info) { return std::string(info.param.name); });
 
-// Kernels that calls choose, and of sizes that calls choose.
+// Calls choose the kernels, and the sizes.
 TEST(ConvTest, KernelsThatAreInputs) {
   Check(R"(%0 = Input "x" : f32[2, 5, 9, 9] %1 = Input "w" : f32[9, 5, 3, 3]
            %2 = Conv(%0, %1) {strides=[1, 1], dilations=[1, 1], begin=shape[1, 1], out=shape[9, 9]}
@@ -92,8 +92,8 @@ TEST(ConvTest, KernelsThatAreInputs) {
   }
 }
 
-// The last panel of an image whose size calls choose has tiles of as many vectors as it has columns
-// for: none, one, all of them, and after a whole panel.
+// The last panel of an image whose size the call chooses has tiles of as many vectors as it has
+// columns for: none, one, all of them, and the same after a whole panel.
 TEST(ConvTest, ImagesOfSizesThatCallsChoose) {
   const auto check = [](const std::string& dtype, absl::string_view activation, int64_t c) {
     Check(absl::StrCat("%0 = Input \"x\" : ", dtype, "[2, 5, 2, c] %1 = Parameter \"w\" : ", dtype,
@@ -104,13 +104,13 @@ TEST(ConvTest, ImagesOfSizesThatCallsChoose) {
           40, {{"c", c}, {"k", 1}});
   };
   for (const int64_t c : {0, 1, 8, 9, 17, 24, 31, 32, 33, 40}) {
-    check("f32", "Relu", c);  // out of registers
+    check("f32", "Relu", c);  // an epilogue on registers
     if (c % 8 == 1) check("f32", "Tanh", c);
   }
   for (const int64_t c : {1, 17, 40}) {
     for (const char* dtype : {"f64", "f16", "bf16"}) check(dtype, "Relu", c);
   }
-  // Pieces of the sums.
+  // Sums are computed in several pieces.
   for (const int64_t c : {17, 40}) {
     Check(R"(%0 = Input "x" : f32[1, 130, 2, c] %1 = Parameter "w" : f32[19, 130, 3, 3]
              %2 = Conv(%0, %1) {strides=[1, 1], dilations=[1, 1], begin=shape[1, 1],
@@ -119,7 +119,7 @@ TEST(ConvTest, ImagesOfSizesThatCallsChoose) {
   }
 }
 
-// Of one element: images are packed, or read where they lie by few maps.
+// Kernels of one element: images are packed, or read in place by few maps.
 TEST(ConvTest, PointwiseOfSizesThatCallsChoose) {
   for (const char* dtype : {"f32", "f16", "i32", "i64"}) {
     for (const int maps : {1, 16, 61}) {
@@ -133,7 +133,7 @@ TEST(ConvTest, PointwiseOfSizesThatCallsChoose) {
   }
 }
 
-// Bias, what skipped the convolution, and an activation are its epilogue.
+// The epilogue is bias, skip connection and activation.
 TEST(ConvTest, ResidualBlock) {
   Check(R"(%0 = Input "x" : f32[2, 20, 9, 9] %1 = Parameter "w" : f32[20, 20, 3, 3]
            %2 = Conv(%0, %1) {strides=[1, 1], dilations=[1, 1], begin=shape[1, 1], out=shape[9, 9]}
@@ -151,8 +151,7 @@ TEST(ConvTest, WindowsOfTwoConvolutions) {
            output "y" = %3 output "z" = %4)");
 }
 
-// Where a window reaches beyond x its elements are zeros, and a zero times an infinity is no
-// number.
+// Elements of a window beyond x are zeros, and zero times infinity is NaN.
 TEST(ConvTest, InfiniteWeightsMeetPadding) {
   const Graph graph = GraphOf(
       R"(%0 = Input "x" : f32[1, 2, 5, 19] %1 = Parameter "w" : f32[3, 2, 3, 3]

@@ -1,5 +1,5 @@
-// Movement as the epilogue of contractions and attention: one kernel, whatever sizes divide or do
-// not, with the reference evaluator's values.
+// Movement as the epilogue of contractions and attention: one kernel with the reference evaluator's
+// values, for sizes that a vector divides or does not.
 #include <random>
 #include <string>
 #include <utility>
@@ -12,13 +12,13 @@
 namespace athanor {
 namespace {
 
-// Sizes of the dims b, s and t for one call.
+// Sizes of the dims b, s and t in one call.
 struct Sizes {
   int64_t b, s, t;
 };
 constexpr Sizes kSizes[] = {{1, 1, 1}, {2, 7, 3}, {1, 16, 17}, {3, 33, 16}, {2, 40, 64}};
 
-// `text` computes one value; it must be one kernel.
+// Expects that `text`, which computes one value, becomes one kernel.
 void ExpectOneKernel(const std::string& text) {
   absl::StatusOr<Graph> g = ParseGraph(
       "graph \"\" {\n  dim b in [1, 4]\n  dim s in [1, 64]\n"
@@ -67,7 +67,7 @@ TEST(EpilogueTest, HeadsOfAProjection) {
     %6 = IndexMap(%5) {map=map[b, 4, D, s]($0, $3, D*$1 + $2)}
     output "y" = %6
   )";
-  // Heads that a vector divides, is divided by, and neither.
+  // Covers heads that are a multiple of a vector, a divisor of it, and neither.
   for (int d : {32, 8, 12, 5}) {
     for (const std::string& split : {in_place, in_front, turned}) {
       ExpectOneKernel(absl::StrReplaceAll(
@@ -77,7 +77,7 @@ TEST(EpilogueTest, HeadsOfAProjection) {
 }
 
 TEST(EpilogueTest, ColumnsMergedWithRows) {
-  // Fewer columns than a vector has lanes, and any number of them.
+  // Covers fewer columns than a vector has lanes, and any number of them.
   for (const char* columns : {"5", "t"}) {
     ExpectOneKernel(absl::StrReplaceAll(R"(
       %0 = Input "x" : f32[b, s, 12]

@@ -187,7 +187,8 @@ Tensor RandomIndices(DType dtype, std::vector<int64_t> shape, int64_t extent, st
 
 namespace {
 
-// Elements alone (compiler/ir/sample/evaluate_at.h) are bit for bit what they are among all.
+// Evaluating elements alone (compiler/ir/sample/evaluate_at.h) must give the same bits as
+// evaluating all.
 void ExpectElementsAlone(const Graph& graph, const std::vector<Tensor>& inputs,
                          const std::vector<Tensor>& want) {
   std::vector<std::vector<int64_t>> shapes;

@@ -1,5 +1,5 @@
-// Runs a graph as the server would (pipeline, Clang, executor) and as the reference evaluator does,
-// in one process, for tests that cross folders.
+// Runs a graph in one process both as the server would (pipeline, Clang, executor) and with the
+// reference evaluator, for tests that cross folders.
 //
 //   Compiled model = Compile(graph).value();
 //   std::vector<Tensor> y = model.Run(inputs).value();
@@ -19,14 +19,14 @@
 
 namespace athanor {
 
-// The machine at hand with `vector_bytes` wide vectors; 0: the widest it has.
+// Describes this machine with vectors of `vector_bytes`; 0: the widest it has.
 v1::Target HostTarget(int vector_bytes = 0);
 
 class Compiled {
  public:
-  // `inputs` are the graph's Inputs in order; sizes may differ from call to call.
+  // `inputs` are the graph's Inputs in order; sizes may differ between calls.
   absl::StatusOr<std::vector<Tensor>> Run(const std::vector<Tensor>& inputs);
-  // The same into outputs of the right size.
+  // Runs into given outputs, which have the right sizes.
   absl::Status RunInto(const std::vector<Tensor>& inputs, const std::vector<Tensor*>& outputs);
   const v1::Plan& plan() const { return plan_; }
 
@@ -49,32 +49,32 @@ class Compiled {
   std::unique_ptr<Executable::Context> context_;
 };
 
-// `parameters` are the graph's Parameters in order. Objects are remembered by source for the
-// process. INTERNAL: the plan can only be made plain.
+// Compiles a graph. `parameters` are its Parameters in order. Keeps objects by source for the life
+// of the process. INTERNAL: only a plain plan is possible.
 absl::StatusOr<Compiled> Compile(const Graph& graph, const std::vector<Tensor>& parameters = {},
                                  const v1::Target& target = HostTarget(), int threads = 2,
                                  bool poison = true);
 
-// The plan that is made plain (compiler/pipeline/pipeline.h).
+// Compiles the plan in plain form (compiler/pipeline/pipeline.h).
 absl::StatusOr<Compiled> CompilePlain(const Graph& graph,
                                       const std::vector<Tensor>& parameters = {},
                                       const v1::Target& target = HostTarget());
 
-// Under the schedules given, instead of the baseline's.
+// Compiles with the given schedules instead of the baseline's.
 absl::StatusOr<Compiled> CompileScheduled(const ScheduledGraph& scheduled,
                                           const std::vector<Tensor>& parameters,
                                           const v1::Target& target, int threads = 2);
 
-// Normal values (integers small, bools fair), reproducible.
+// Makes reproducible normal values (small integers, fair bools).
 Tensor RandomTensor(DType dtype, std::vector<int64_t> shape, std::mt19937& rng, double scale = 1);
-// Integers in [0, extent).
+// Makes integers in [0, extent).
 Tensor RandomIndices(DType dtype, std::vector<int64_t> shape, int64_t extent, std::mt19937& rng);
 
-// Compiles the graph, runs it and the reference, expects outputs equal within relative + absolute
-// bounds that suit the dtype (times `slack`).
+// Compiles the graph, runs it and the reference, and expects equal outputs within relative +
+// absolute bounds that suit the dtype (times `slack`).
 void ExpectMatchesReference(const Graph& graph, const std::vector<Tensor>& inputs,
                             const std::vector<Tensor>& parameters = {}, double slack = 1);
-// The same of the plan that is made plain.
+// Does the same with the plain plan.
 void ExpectPlainMatchesReference(const Graph& graph, const std::vector<Tensor>& inputs,
                                  const std::vector<Tensor>& parameters = {}, double slack = 1);
 

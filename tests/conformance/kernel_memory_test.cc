@@ -1,6 +1,6 @@
-// Loads, stores and everything else of KIR that is no elementwise op, as the CPU dialect prints it:
-// every pattern of lanes and mask for every dtype, reductions, checked indices, random bits, index
-// arithmetic. Inputs lie before a page that may not be touched.
+// Runs everything of KIR that is no elementwise op, as the CPU dialect prints it: loads and stores
+// with every pattern of lanes and mask for every dtype, reductions, checked indices, random bits,
+// index arithmetic. Inputs end at a page that may not be touched.
 #include <cmath>
 #include <cstring>
 #include <functional>
@@ -30,15 +30,15 @@ class KernelMemory : public testing::TestWithParam<Machine> {};
 
 Scalar Signed(int64_t v) { return Scalar::Signed(DType::kI64, v); }
 
-// The element that each pattern's output has at `i`: an element of x, zero, or what was there.
+// The expected element of a pattern's output at `i`: an element of x, zero, or the old value.
 constexpr int64_t kZero = -1, kKept = -2;
 struct Pattern {
   const char* name;
-  int64_t stretch;  // the output has that many times n elements
+  int64_t stretch;  // the output has `stretch` times n elements
   std::function<int64_t(int64_t i)> source;
 };
 
-// x has 5n elements; `order` is a permutation of [0, n); `on` says which elements are on.
+// x has 5n elements; `order` is a permutation of [0, n); `on` selects elements.
 TEST_P(KernelMemory, PatternsAndMasks) {
   const int lanes = GetParam().lanes;
   for (int64_t n : {int64_t{3 * lanes + lanes / 2 + 1}, int64_t{2 * lanes}, int64_t{1}}) {
@@ -51,7 +51,7 @@ TEST_P(KernelMemory, PatternsAndMasks) {
       std::iota(order.data<int64_t>(), order.data<int64_t>() + n, 0);
       std::shuffle(order.data<int64_t>(), order.data<int64_t>() + n, random);
       for (int64_t i = 0; i < n; ++i) on.bytes[i] = random() % 3 != 0;
-      std::vector<int64_t> place(n);  // the inverse of `order`
+      std::vector<int64_t> place(n);  // inverse of `order`
       for (int64_t i = 0; i < n; ++i) place[order.data<int64_t>()[i]] = i;
       auto is_on = [&](int64_t i) { return on.bytes[i] != 0; };
       auto first = [&](int64_t i) { return i / lanes * lanes; };
@@ -75,7 +75,7 @@ TEST_P(KernelMemory, PatternsAndMasks) {
           {"load if the first is on", 1, [&](int64_t i) { return is_on(first(i)) ? i : kZero; }},
           {"store if the first is on", 1, [&](int64_t i) { return is_on(first(i)) ? i : kKept; }},
       };
-      // So that the last one is the last element of x.
+      // Chosen so that the last element read is the last element of x.
       const size_t strided = patterns.size();
       constexpr int kSteps[] = {2, 3, 4, 5};
       for (const int step : kSteps) {
@@ -140,7 +140,7 @@ TEST_P(KernelMemory, PatternsAndMasks) {
   }
 }
 
-// Every reduction of every dtype: one vector in, one element out, per row.
+// Covers every reduction of every dtype: one vector in, one element out, per row.
 TEST_P(KernelMemory, Reductions) {
   const int lanes = GetParam().lanes;
   constexpr int64_t kRows = 40;
@@ -149,7 +149,7 @@ TEST_P(KernelMemory, Reductions) {
     SCOPED_TRACE(std::string(row.name));
     Tensor x = Tensor::Zeros(row.dtype, {kRows, lanes});
     std::mt19937 random(1);
-    // Small integers: sums and products are exact in any order.
+    // Small integers make sums and products exact in any order.
     for (int64_t i = 0; i < x.elements(); ++i) {
       const int v = static_cast<int>(random() % 5) - (IsUnsigned(row.dtype) ? 0 : 2);
       StoreScalar(x, i,
@@ -197,7 +197,7 @@ TEST_P(KernelMemory, Reductions) {
   }
 }
 
-// a * b + c rounded once. Products and sums of f16 and bf16 are exact in long double.
+// Expects a * b + c, rounded once. Products and sums of f16 and bf16 are exact in long double.
 TEST_P(KernelMemory, FusedMultiplyAdd) {
   for (const DTypeRow& row : kDTypes) {
     if (!row.computes || row.dtype == DType::kBool) continue;
@@ -235,7 +235,7 @@ TEST_P(KernelMemory, FusedMultiplyAdd) {
           r.f =
               std::fmaf(static_cast<float>(a.f), static_cast<float>(b.f), static_cast<float>(c.f));
         } else if (IsFloat(row.dtype)) {
-          r.f = a.f * b.f + c.f;  // exact: at most 50 bits apart
+          r.f = a.f * b.f + c.f;  // exact: the terms are at most 50 bits apart
         }
         StoreScalar(want, i, r);
       }
@@ -245,7 +245,8 @@ TEST_P(KernelMemory, FusedMultiplyAdd) {
   }
 }
 
-// The first failing lane of the first failing item is recorded; the rest of the row is unharmed.
+// The kernel records the first failing lane of the first failing item and computes the rest of the
+// row.
 TEST_P(KernelMemory, CheckedIndices) {
   for (int lanes : {1, GetParam().lanes}) {
     constexpr int64_t kRows = 6;
@@ -262,7 +263,7 @@ TEST_P(KernelMemory, CheckedIndices) {
     const Expr g = Expr::Symbol(kir::kGrid);
     const Expr at = lanes * g + (lanes > 1 ? Expr::Symbol(kLane) : Expr(0));
     const Var i = e.Load(in, at, lanes, {});
-    // Item 1 is switched off altogether.
+    // Item 1 is masked off completely.
     const Var on = e.Compute(Op::kNot, DType::kBool,
                              {e.Compute(Op::kLessThan, DType::kBool,
                                         {e.Index((g - 1) * (g - 1), 1), e.Const(Signed(1))})});
@@ -312,7 +313,7 @@ TEST_P(KernelMemory, RandomBitsEqualTheReference) {
   }
 }
 
-// Index expressions of every kind, by lane and alike, against Expr::Evaluate.
+// Compares index expressions of every kind, by lane and uniform, with Expr::Evaluate.
 TEST_P(KernelMemory, IndexArithmetic) {
   const int lanes = GetParam().lanes;
   constexpr int64_t kItems = 50, kSize = 7;
@@ -331,7 +332,7 @@ TEST_P(KernelMemory, IndexArithmetic) {
   const Expr g = Expr::Symbol(kir::kGrid);
   std::vector<Tensor> got;
   for (const Expr& expr : expressions) {
-    // "s0" is the kernel's own name of its first size.
+    // The kernel names its first size "s0".
     const Var v = e.Broadcast(e.Index(expr.Substitute({{"s0", Expr::Symbol("n")}}), lanes), lanes);
     e.Store(e.Global(DType::kI64, true), lanes * g + Expr::Symbol(kLane), v, {});
     got.push_back(Tensor::Zeros(DType::kI64, {kItems, lanes}));

@@ -1,7 +1,7 @@
-// Every elementwise op of the op table, for every dtype it takes, as the CPU dialect prints it,
-// against the reference evaluator: whole vectors, a masked tail, and scalars, on every kind of
-// target this machine can run. All ops of a dtype are one kernel, since compiling is what takes
-// time.
+// Compares every elementwise op of the op table, for every dtype it takes, as the CPU dialect
+// prints it, with the reference evaluator: whole vectors, a masked tail, and scalars, on every kind
+// of target this machine can run. All ops of a dtype are one kernel, since most of the time goes
+// into compiling.
 #include <cmath>
 #include <cstring>
 #include <limits>
@@ -39,7 +39,7 @@ std::string NameOf(const Case& c) {
   return Cat(name, " -> ", DTypeName(c.result));
 }
 
-// Every form of every elementwise op whose last operand is `dtype`.
+// Returns every form of every elementwise op whose last operand is `dtype`.
 std::vector<Case> CasesOf(DType dtype) {
   std::vector<Case> cases;
   auto add = [&](const OpRow& row, Attrs attrs, std::vector<DType> operands) {
@@ -75,7 +75,7 @@ std::vector<uint64_t> EdgeBits(DType dtype) {
       bits.push_back(EncodeFloat(dtype, v));
       bits.push_back(EncodeFloat(dtype, -v));
     }
-    // The smallest and largest subnormal and normal values, and NaN.
+    // Adds the smallest and largest subnormal and normal values, and NaN.
     const int width = 8 * DTypeBytes(dtype);
     bits.push_back(1);
     bits.push_back(EncodeFloat(dtype, inf) - 1);
@@ -90,15 +90,15 @@ std::vector<uint64_t> EdgeBits(DType dtype) {
     bits.push_back(0 - v);
   }
   for (uint64_t v : {top, top - 1, top + 1, top >> 1, top / 3}) bits.push_back(v);
-  if (DTypeBytes(dtype) == 8) {  // what rounds to a float's tie, nearly
+  if (DTypeBytes(dtype) == 8) {  // values that nearly round to a tie of a float
     for (uint64_t v : {(1ull << 53) + 1, (1ull << 60) + 1, (1ull << 24) + 1, (0x180ull << 50) + 1})
       bits.push_back(v);
   }
   return bits;
 }
 
-// Operand number `which` of two: all pairs of edges, then random values; never a whole number of
-// vectors.
+// Returns operand number `which` of two: all pairs of edge values, then random values. The length
+// is never a multiple of the vector length.
 Tensor Operand(DType dtype, int which) {
   const std::vector<uint64_t> edges = EdgeBits(dtype);
   const size_t pairs = edges.size() * edges.size();
@@ -111,7 +111,7 @@ Tensor Operand(DType dtype, int which) {
     if (i < pairs) {
       bits = edges[which == 0 ? i / edges.size() : i % edges.size()];
     } else if (IsFloat(dtype) && i % 2 == 0) {
-      // Of every second the domain of arcsine and its like.
+      // Every second value lies in the domain of arcsine and the like.
       bits = EncodeFloat(dtype, uniform(random) / (i % 4 == 0 ? 16 : 1));
     }
     if (dtype == DType::kBool) bits &= 1;
@@ -120,7 +120,7 @@ Tensor Operand(DType dtype, int which) {
   return t;
 }
 
-// Reads conditions as long as the other operands.
+// Returns a condition per element of the other operands.
 Tensor Conditions(int64_t n) {
   Tensor t = Tensor::Zeros(DType::kBool, {n});
   for (int64_t i = 0; i < n; ++i) t.bytes[i] = i % 3 == 0 || i % 7 == 1;
@@ -129,7 +129,7 @@ Tensor Conditions(int64_t n) {
 
 class KernelOps : public testing::TestWithParam<Machine> {
  protected:
-  // Buffers: condition, a, b, then each case's result.
+  // Buffers are: the condition, a, b, then each case's result.
   static kir::Kernel Write(const std::vector<Case>& cases, DType dtype, int lanes) {
     const Expr n = Expr::Symbol("n");
     Bounds bounds;
@@ -190,7 +190,7 @@ TEST_P(KernelOps, Vectors) {
   for (const DTypeRow& row : kDTypes) Check(row.dtype, GetParam().lanes);
 }
 
-// Short vectors share their target's scalars.
+// Short vectors share the scalar code of their target.
 TEST_P(KernelOps, Scalars) {
   for (const DTypeRow& row : kDTypes) Check(row.dtype, GetParam().name == "avx512_short" ? 2 : 1);
 }

@@ -19,8 +19,8 @@ namespace {
 constexpr size_t kPage = 4096;
 constexpr char kPattern = 0x5a;
 
-// A tensor's bytes at an odd address, at most one byte before a page that may not be touched, and
-// after a page filled with a pattern.
+// Holds a tensor's bytes at an odd address, at most one byte before a page that may not be touched,
+// and after a page filled with a pattern.
 class Guarded {
  public:
   explicit Guarded(const Tensor& t)
@@ -85,7 +85,7 @@ std::vector<Machine> Machines() {
     machines.back().lanes = 4;
   }
   if (all(avx2)) machines.push_back(MachineOf("avx2", "x86-64", avx2, 32));
-  // The triple's baseline.
+  // Adds the baseline of the target triple.
   machines.push_back(MachineOf("generic", "x86-64", {}, 16));
   return machines;
 }
@@ -100,7 +100,7 @@ absl::StatusOr<KernelError> RunKernel(const kir::Kernel& kernel, const Machine& 
   ClangOptions options;
   options.opt_level = 1;
   const std::string source = PrintCpuKernel(kernel, t);
-  // Kernels run over several sizes are compiled once.
+  // Keeps objects, so that a kernel that runs at several sizes is compiled once.
   static std::map<std::string, std::string>& objects = *new std::map<std::string, std::string>;
   std::string& known = objects[Cat(machine.name, source)];
   if (known.empty()) {

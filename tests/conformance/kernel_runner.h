@@ -25,11 +25,11 @@ struct Machine {
 
 inline std::ostream& operator<<(std::ostream& out, const Machine& m) { return out << m.name; }
 
-// Every kind of target that this machine can run, the widest first.
+// Returns every kind of target that this machine can run, the widest first.
 std::vector<Machine> Machines();
 
-// `inputs` are the first global buffers, `outputs` the others, filled before with a pattern.
-// INTERNAL if the kernel wrote outside its outputs. Sizes are s0, s1, ...
+// Runs a kernel. `inputs` are the first global buffers; `outputs` are the others, filled with a
+// pattern before. INTERNAL if the kernel wrote outside its outputs. Sizes are s0, s1, ...
 absl::StatusOr<KernelError> RunKernel(const kir::Kernel& kernel, const Machine& machine,
                                       const std::vector<const Tensor*>& inputs,
                                       const std::vector<int64_t>& sizes, int64_t grid,

@@ -1,4 +1,5 @@
-// Scans through pipeline, Clang and executor against the reference evaluator: loops in plans.
+// Runs scans, which are loops in plans, through pipeline, Clang and executor against the reference
+// evaluator.
 #include <functional>
 #include <random>
 #include <string>
@@ -17,7 +18,7 @@ namespace {
 
 using ::testing::HasSubstr;
 
-// Of a graph's text, T being the dtype.
+// Parses a graph; T stands for the dtype.
 Graph Parsed(DType dtype, absl::string_view text) {
   absl::StatusOr<Graph> graph = ParseGraph(
       absl::StrReplaceAll(text, {{"T[", absl::StrCat(std::string(DTypeName(dtype)), "[")},
@@ -26,7 +27,8 @@ Graph Parsed(DType dtype, absl::string_view text) {
   return graph.ok() ? *std::move(graph) : Graph();
 }
 
-// Two states that swap, a stack of each, and the first state as it was: h' = c * w + x, c' = h.
+// Two states that swap, a stack of each, and the first state of the step before: h' = c * w + x, c'
+// = h.
 constexpr char kSwapping[] = R"(graph "g" { dim n in [0, 40] dim b in [1, 9]
   %0 = Input "h" : T[b, 3] %1 = Input "c" : T[b, 3] %2 = Input "x" : T[n, b, 3] %3 = Input "w" : T[b, 3]
   %4 = Scan(%0, %1, %2, %3) {body=BODY, length=shape[n], result=0, scanned=1, states=2}
@@ -61,11 +63,11 @@ TEST(LoopsTest, ResultsOfOneLoopAreOneLoop) {
   const Graph graph =
       Parsed(DType::kF32, absl::StrReplaceAll(kSwapping, {{"BODY", kSwappingBody}}));
   const Compiled compiled = Compile(graph).value();
-  EXPECT_EQ(compiled.plan().loops_size(), 2);  // and the one in reverse
+  EXPECT_EQ(compiled.plan().loops_size(), 2);  // forward and in reverse
   EXPECT_EQ(compiled.plan().format(), 2u);
 }
 
-// A recurrent layer: weights inside the body, what precedes and follows the loop, a carried state.
+// A recurrent layer: weights inside the body, ops before and after the loop, a carried state.
 constexpr char kLayer[] = R"(graph "g" { dim n in [0, 64] dim b in [1, 8]
   %0 = Input "x" : T[n, b, 5] %1 = Parameter "w" : T[5, 16] %2 = Parameter "r" : T[16, 16]
   %3 = Parameter "h" : T[16] %4 = IndexMap(%3) {map=map[b, 16]($1)}
@@ -112,7 +114,7 @@ TEST(LoopsTest, WeightsInsideArePreparedOnce) {
   }
 }
 
-// Running sums of rows, each going on where the one before ended; the count of elements as well.
+// Running sums of rows, each continuing the one before, and a count of elements.
 TEST(LoopsTest, OneLoopInsideAnother) {
   const char* const inner = R"(graph "i" {%0 = Input "step" : i64[] %1 = Input "h" : T[2]
     %2 = Input "x" : T[2] %3 = Input "k" : T[2] %4 = Add(%1, %2) : T[2] %5 = Mul(%4, %3) : T[2]
@@ -145,7 +147,7 @@ TEST(LoopsTest, OneLoopInsideAnother) {
   }
 }
 
-// Elements that are captured, constant, the step, one output twice; a state that nothing changes.
+// Outputs that are captured, constant, the step or another output; a state that never changes.
 TEST(LoopsTest, OutputsThatNoStepComputes) {
   const char* const body = R"(graph "b" {%0 = Input "step" : i64[] %1 = Input "h" : T[2]
     %2 = Input "k" : T[2] %3 = Constant {value=T[2] {1.0, 2.0}} : T[2] %4 = Add(%2, %1) : T[2]
@@ -168,7 +170,7 @@ TEST(LoopsTest, OutputsThatNoStepComputes) {
   }
 }
 
-// Two loops one after the other, the second over what the first has stacked; composites, an index.
+// Two loops in sequence, the second over the first one's stacked output; composites, an index.
 TEST(LoopsTest, OneLoopAfterAnother) {
   const char* const first = R"(graph "b" {%0 = Input "step" : i64[] %1 = Input "h" : T[4]
     %2 = Input "x" : T[4] %3 = Add(%1, %2) : T[4] %4 = Softmax(%3) {axis=0} : T[4]
@@ -227,7 +229,7 @@ TEST(LoopsTest, WhatIsWrongWithALoopIsNamed) {
   broken([](v1::Plan& p, v1::Loop& l) { p.mutable_outputs(0)->set_buffer(l.turn()); },
          "which nothing writes");
   broken([](v1::Plan& p, v1::Loop&) { *p.add_loops() = p.loops(0); }, "of two loops");
-  // What the loop reads from outside must outlive all of its turns.
+  // Whatever the loop reads from outside must live until its last iteration.
   broken(
       [](v1::Plan& p, v1::Loop& l) {
         const auto other = static_cast<int>(l.carries(0).other());

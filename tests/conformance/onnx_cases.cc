@@ -1,12 +1,12 @@
-// ONNX's backend test cases through the importer and the reference evaluator, without codegen: says
-// whether a wrong result is the importer's. tests/onnx/cases.py writes the cases.
+// Runs ONNX's backend test cases through the importer and the reference evaluator, without codegen,
+// to tell whether a wrong result is the importer's. tests/onnx/cases.py writes the cases.
 //
 //   onnx_cases DIR [--filter 'test_softmax*']... [--kind node] [--quiet]
 //
-// A line per case: right, pinned (right with the values of inputs given, as a user gives them at
-// upload), drawn (other random numbers than expected, of the right type, shape and range), refused
-// (by name), wrong, error; then sums by op. Exit status 0 unless a case is wrong
-// or an error. The real models are imported only: the evaluator is too slow for them.
+// Prints a line per case: right, pinned (right with values of inputs given, as a user gives them at
+// upload), drawn (random numbers that differ from the expected ones but have the right type, shape
+// and range), refused (with the reason), wrong, error; then sums by op. The exit status is 0 unless
+// a case is wrong or an error. Real models are only imported: the evaluator is too slow for them.
 #include <fnmatch.h>
 
 #include <algorithm>
@@ -30,14 +30,14 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr double kBf16Tolerance = 1.0 / 64;  // the package's, 2^-6
+constexpr double kBf16Tolerance = 1.0 / 64;  // the tolerance of ONNX's own runner, 2^-6
 
 struct Case {
   std::string kind, name, excluded;
   double rtol = 0, atol = 0;
 };
 
-// Bounds of dims, where a case has some.
+// Reads bounds of dims, for cases that have some.
 std::vector<DimGiven> ReadDims(const fs::path& folder) {
   std::vector<DimGiven> dims;
   std::ifstream table(folder / "dims.tsv");
@@ -52,11 +52,11 @@ std::vector<DimGiven> ReadDims(const fs::path& folder) {
 struct Outcome {
   std::string word;  // right, pinned, imported, refused, wrong, error
   std::string text;
-  std::set<std::string> ops;  // that were refused
+  std::set<std::string> ops;  // ops that were refused
 };
 
 struct DataSet {
-  std::vector<Tensor> inputs, outputs;  // of the carriers' dtypes
+  std::vector<Tensor> inputs, outputs;  // of the dtypes that carry them
   std::vector<std::string> output_elements;
 };
 
@@ -110,7 +110,7 @@ double Number(const Tensor& tensor, int64_t i) {
   return IsSigned(tensor.dtype) ? static_cast<double>(s.i) : static_cast<double>(s.u);
 }
 
-// As the package's runner compares.
+// Compares like ONNX's own runner.
 bool Close(const Tensor& got, const Tensor& expected, int64_t i, const Case& one) {
   const auto bytes = static_cast<size_t>(DTypeBytes(got.dtype));
   if (got.bytes.compare(i * bytes, bytes, expected.bytes, i * bytes, bytes) == 0) return true;
@@ -130,7 +130,7 @@ std::string Difference(const Tensor& got, const Tensor& expected, const Case& on
   };
   if (got.shape != expected.shape) return Cat("is ", text(got), ", expected ", text(expected));
   Case within = one;
-  if (one.kind == "zoo") {  // in units of the largest value
+  if (one.kind == "zoo") {  // relative to the largest value
     double largest = 1;
     for (int64_t i = 0; i < expected.elements(); ++i) {
       largest = std::max(largest, std::abs(Number(expected, i)));
@@ -147,7 +147,7 @@ std::string Difference(const Tensor& got, const Tensor& expected, const Case& on
              ", expected ", Number(expected, first));
 }
 
-// A carrier's tensor as the wire has it.
+// Converts a tensor to its form on the wire.
 Tensor OnWire(Tensor tensor, std::string_view element) {
   for (const ElemRow& row : kElems) {
     if (row.name == element) tensor.dtype = WireOf(row.elem);
@@ -175,7 +175,7 @@ Outcome RunSet(const TestImport& import, const DataSet& set, const Case& one) {
     const Tensor& expected = set.outputs[i];
     if (DTypeBytes(got.dtype) == DTypeBytes(expected.dtype) &&
         !imported.output_elements[i].empty()) {
-      got.dtype = expected.dtype;  // codes and bits
+      got.dtype = expected.dtype;  // same codes and bits
     }
     const std::string difference = Difference(got, expected, one);
     if (!difference.empty()) {
@@ -200,7 +200,8 @@ Outcome Refused(const TestImport& import) {
   return outcome;
 }
 
-// The inputs that would settle all refusals; empty where one is not settled by values.
+// Returns the inputs whose values would settle all refusals; empty if values cannot settle one of
+// them.
 std::set<std::string> Wanted(const TestImport& import) {
   std::set<std::string> wanted;
   for (const Refusal& refusal : import.refusals) {
@@ -222,8 +223,8 @@ std::vector<std::string> InputNames(const std::string& model) {
   return names;
 }
 
-// Imports with the values of one data set for what is refused without; again, as what is known then
-// may ask for more.
+// Imports with the values of one data set for inputs that a refusal asks for; repeats, since the
+// next import may ask for more.
 TestImport ImportPinned(const std::string& model, ImportOptions options, const DataSet& set,
                         bool* pinned) {
   const std::vector<std::string> names = InputNames(model);
@@ -250,7 +251,7 @@ bool Draws(const std::string& model) {
   });
 }
 
-// Which numbers are drawn is left to who implements ONNX; all cases draw 0 or 1.
+// ONNX leaves the random numbers to implementations; all cases draw either 0 or 1.
 bool IsDrawnLike(const TestImport& import, const DataSet& set) {
   std::vector<Tensor> inputs;
   for (size_t i = 0; i < set.inputs.size(); ++i) {

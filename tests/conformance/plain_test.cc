@@ -1,5 +1,5 @@
-// Plans that are made plain, each op by itself: what serves where a kernel of the usual plan turns
-// out wrong has to be right for every op.
+// Runs plans in plain form, with one kernel per op. They serve when a kernel of the usual plan
+// turns out wrong, so they must be right for every op.
 #include <random>
 #include <string>
 #include <vector>

@@ -1,4 +1,4 @@
-// Whole graphs through pipeline, Clang and executor against the reference evaluator.
+// Runs whole graphs through pipeline, Clang and executor against the reference evaluator.
 #include <random>
 #include <string>
 
@@ -8,7 +8,7 @@
 namespace athanor {
 namespace {
 
-// Builds graphs in few words; every Add must succeed.
+// Builds graphs in a few words; every Add must succeed.
 struct Build {
   Graph g;
   GraphBuilder b{&g};
@@ -290,7 +290,7 @@ TEST(PlanTest, ReductionsOverAnyAxes) {
   }
 }
 
-// Of numbers near 1, so that no product of some leaves the range.
+// Values near 1 keep the products in range.
 TEST(PlanTest, ProductsOverAnyAxes) {
   std::mt19937 rng(12);
   for (DType t : {DType::kF32, DType::kF64, DType::kF16, DType::kBF16, DType::kI8, DType::kU64}) {

@@ -29,7 +29,7 @@ class MapWriter {
   explicit MapWriter(uint64_t seed) : rng_(seed) {}
 
   MapCase Write() {
-    Input({Expr::Symbol("m"), Expr::Symbol("n")});  // says how large the dims are
+    Input({Expr::Symbol("m"), Expr::Symbol("n")});  // defines how large the dims are
     Value value = Input(RandomShape());
     const int ops = Below(6) + 1;
     for (int i = 0; i < ops; ++i) value = Step(value);
@@ -86,7 +86,7 @@ class MapWriter {
     return Node(line, std::move(shape));
   }
 
-  // The value itself where the result would be too large.
+  // Adds an IndexMap; returns the operand itself if the result would be too large.
   Value Map(const Value& x, Shape shape, const std::vector<Expr>& at, bool fill) {
     if (!Fits(shape)) return x;
     auto text = [](std::string* out, const Expr& e) { out->append(e.ToString()); };
@@ -181,7 +181,7 @@ class MapWriter {
     return Map(x, std::move(shape), at, false);
   }
 
-  // Padded to a multiple where it is not one.
+  // Splits an axis, after padding it to a multiple if needed.
   Value Split(const Value& x, size_t axis) {
     constexpr int kParts[] = {2, 3, 4, 5, 8, 16};
     const Expr inner = kParts[Below(std::size(kParts))];
@@ -229,7 +229,7 @@ class MapWriter {
     return Map(x, std::move(shape), at, true);
   }
 
-  // Flips, rolls, repeats and tiles.
+  // Flips, rolls, repeats or tiles along an axis.
   Value Along(const Value& x, size_t axis) {
     const Expr extent = x.shape[axis];
     const int times = 2 + Below(2);
@@ -277,7 +277,7 @@ class MapWriter {
     return Map(x, std::move(shape), at, !extent || *extent == 0);
   }
 
-  // Of the first two axes of equal extents.
+  // Takes the diagonal of the first two axes of equal extent.
   Value Diagonal(const Value& x) {
     for (size_t j = 1; j < x.shape.size(); ++j) {
       for (size_t i = 0; i < j; ++i) {
@@ -309,14 +309,14 @@ class MapWriter {
                 std::move(kept));
   }
 
-  // Plus another input, or plus a flipped copy of the same.
+  // Adds another input, or a flipped copy of the value itself.
   Value Sum(const Value& x) {
     const Value other = OneIn(2) || x.shape.empty() ? Input(x.shape) : Along(x, 0);
     if (other.shape != x.shape) return other;
     return Node(absl::StrCat("Add(%", x.id, ", %", other.id, ")"), x.shape);
   }
 
-  // The last axis times a matrix.
+  // Multiplies the last axis by a matrix.
   Value Product(const Value& x) {
     if (x.shape.empty()) return Expand(x);
     const Expr columns = 1 + Below(9);

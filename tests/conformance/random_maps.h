@@ -17,11 +17,11 @@ namespace athanor {
 
 struct MapCase {
   std::string text;              // the graph
-  int maps = 0;                  // how many IndexMaps it has
-  std::vector<Expr::Env> sizes;  // values of its dims to try, the smallest ones first
+  int maps = 0;                  // number of its IndexMaps
+  std::vector<Expr::Env> sizes;  // values of its dims to try, the smallest first
 };
 
-// A pure function of the seed. No value has more than 4,096 elements at any size of the dims.
+// Returns the case of a seed; pure. No value has more than 4,096 elements at any size of the dims.
 MapCase RandomMaps(uint64_t seed);
 
 }  // namespace athanor

@@ -1,7 +1,8 @@
-// Random compositions of index maps through pipeline, Clang and executor against the reference
-// evaluator: whatever the IR takes compiles and is right, at several sizes after one compile.
-// ATHANOR_RANDOM_MAPS says how many maps at least (1,500), ATHANOR_RANDOM_MAPS_SEED where to begin;
-// a failure prints its seed, and one map alone (ATHANOR_RANDOM_MAPS=1) its graph before it runs.
+// Runs random compositions of index maps through pipeline, Clang and executor against the reference
+// evaluator: every graph that the IR accepts compiles and is right, at several sizes after one
+// compilation. ATHANOR_RANDOM_MAPS is the least number of maps (1,500), ATHANOR_RANDOM_MAPS_SEED
+// the first seed. A failure prints its seed; a single map (ATHANOR_RANDOM_MAPS=1) prints its graph
+// before it runs.
 #include "tests/conformance/random_maps.h"
 
 #include <cstdint>
@@ -55,11 +56,13 @@ TEST(RandomMapsTest, ComputeWhatTheReferenceDoes) {
   for (; maps < wanted && !HasFailure(); ++seed) {
     const MapCase c = RandomMaps(seed);
     SCOPED_TRACE(c.text + "seed " + std::to_string(seed));
-    if (wanted == 1) std::fputs(c.text.c_str(), stderr);  // it may end the process
+    if (wanted == 1)
+      std::fputs(c.text.c_str(), stderr);  // printed first, since it may crash the process
     const auto graph = ParseGraph(c.text);
     ++graphs;
     if (!graph.ok()) {
-      // Not proved to stay inside, or to have no negative size; else the generator's mistake.
+      // Refusals allowed: not proved to stay inside, or to have no negative size. Others are
+      // mistakes of the generator.
       const std::string why(graph.status().message());
       EXPECT_TRUE(why.find("is not provably inside") != std::string::npos ||
                   why.find("a size must not be negative") != std::string::npos)

@@ -1,6 +1,6 @@
 // A graph written in primitives compiles to the same kernels as the same graph written in
-// composites: one layer of a transformer encoder both ways, and an encoder as the Python SDK builds
-// it both ways (tests/models/make_testdata.py), kernels compared by the hash of their KIR.
+// composites. Compares the kernels' KIR hashes for one layer of a transformer encoder and for an
+// encoder built with the Python SDK both ways (tests/models/make_testdata.py).
 #include <cmath>
 #include <limits>
 #include <map>
@@ -33,7 +33,7 @@ v1::Target Avx512() {
 
 Expr A(int i) { return Expr::Axis(i); }
 
-// One layer, `primitives` or not, written as a person would.
+// Builds one layer as a person would, with composites or with `primitives`.
 class Layer {
  public:
   Layer(DType dtype, bool primitives, bool causal)
@@ -72,7 +72,7 @@ class Layer {
     NodeId w = Parameter(name + ".w", {from, to}), bias = Parameter(name + ".b", {to});
     NodeId y;
     if (primitives_) {
-      // x[b, s, 1, k] * w[k, n] turned
+      // x[b, s, 1, k] * w[k, n], transposed
       const Shape s = ShapeOf(x);
       const Shape joint = {s[0], s[1], to, from};
       NodeId wide = x_.Map(x_.Map(x, {s[0], s[1], 1, from}, {A(0), A(1), A(3)}), joint,
@@ -180,14 +180,14 @@ TEST_P(RecogniseKirTest, EncoderLayerInPrimitivesHasTheKernelsOfComposites) {
             KernelsOf(Layer(dtype, false, causal).Build()));
 }
 
-// What the decomposition rows make of the composites compiles to the composites' kernels too.
+// The composites' decompositions compile to the composites' kernels too.
 TEST_P(RecogniseKirTest, DecomposedEncoderLayerHasTheKernelsOfComposites) {
   const auto [dtype, causal] = GetParam();
   const Graph composites = Layer(dtype, false, causal).Build();
   auto all = [](const Node& n) { return OpInfo(n.op).composite(); };
   absl::StatusOr<Graph> primitives = Decompose(composites, all);
   ASSERT_TRUE(primitives.ok());
-  primitives = Decompose(*primitives, all);  // the contractions inside attention
+  primitives = Decompose(*primitives, all);  // also the contractions inside attention
   ASSERT_TRUE(primitives.ok());
   EXPECT_EQ(KernelsOf(*primitives), KernelsOf(composites));
 }

@@ -1,5 +1,5 @@
-// Layers of models as rules rewrite them: any choice of e-nodes is a graph that compiles, computes
-// what it says, and what the layer said.
+// Rewrites layers of models with rules: any choice of e-nodes is a graph that compiles, and
+// computes what the layer did.
 #include <algorithm>
 #include <memory>
 #include <random>
@@ -20,7 +20,7 @@ int Contractions(const Graph& graph) {
                                         [](const Node& n) { return n.op == Op::kContract; }));
 }
 
-// Values of the Inputs or Parameters for b = 2, s = 5; weights small, as a model's are.
+// Returns values of the Inputs or Parameters for b = 2, s = 5; weights are as small as a model's.
 std::vector<Tensor> Values(const Graph& graph, const std::vector<NodeId>& ids, double scale) {
   std::mt19937 rng(5);
   std::vector<Tensor> values;
@@ -32,7 +32,7 @@ std::vector<Tensor> Values(const Graph& graph, const std::vector<NodeId>& ids, d
   return values;
 }
 
-// The graph of a choice by random costs, most of which are of contractions.
+// Extracts a graph by random costs, most of them for contractions.
 Graph RandomForm(const TermGraph& terms, unsigned seed) {
   const egraph::NodeCost cost = [&](egraph::NodeId n) {
     std::mt19937 rng(seed * 1000003 + n.value);
@@ -64,10 +64,10 @@ void CheckForms(const Graph& layer, int fewest_contractions) {
   EXPECT_LE(fewest, fewest_contractions);
 }
 
-// Of six contractions three become one.
+// Three of six contractions become one.
 TEST(RewrittenTest, EncoderLayer) { CheckForms(EncoderLayers(1, 64), 4); }
 
-// Of seven, three and two.
+// Of seven contractions, a group of three and a group of two can each become one.
 TEST(RewrittenTest, DecoderLayer) { CheckForms(DecoderLayers(1, 64), 5); }
 
 }  // namespace

@@ -1,7 +1,7 @@
-// Every value of every schedule parameter gives a kernel with the reference evaluator's values: for
-// small graphs of one kernel, schedules of their space until each value has been run with each way
-// to read the columns, at sizes of 0, 1, 2, primes and more than a panel, with NaN and infinities
-// among the operands.
+// Every value of every schedule parameter gives a kernel with the reference evaluator's values.
+// Runs schedules of small one-kernel graphs until each value has run with each way to read the
+// columns, at sizes of 0, 1, 2, primes and more than a panel, with NaN and infinities among the
+// operands.
 #include <algorithm>
 #include <limits>
 #include <random>
@@ -27,11 +27,11 @@ namespace {
 
 struct Case {
   const char* name;
-  const char* dims;  // a letter each
+  const char* dims;  // one letter each
   const char* body;
 };
 
-// Values of the dims b, s and t for one call.
+// Values of the dims b, s and t in one call.
 constexpr int64_t kSizes[][3] = {{1, 1, 1},   {2, 0, 3},     {0, 5, 7},
                                  {5, 67, 83}, {17, 18, 128}, {40, 100, 211}};
 
@@ -97,7 +97,7 @@ constexpr Case kWalks[] = {
        output "y" = %1)"},
 };
 
-// "contract mr=4 nv=2 in_place" as "in_place mr=4", "in_place nv=2".
+// Splits "contract mr=4 nv=2 in_place" into "in_place mr=4", "in_place nv=2".
 std::vector<std::string> ValuesOf(const KernelChoice& choice) {
   const std::string text = ScheduleText(choice);
   std::string columns = "pack";
@@ -111,7 +111,7 @@ std::vector<std::string> ValuesOf(const KernelChoice& choice) {
   return values;
 }
 
-// Schedules that together have all values; those that bring several new ones first.
+// Returns schedules that together cover all values, those that add several new ones first.
 std::vector<KernelChoice> Covering(std::vector<KernelChoice> all, std::mt19937& rng) {
   std::shuffle(all.begin(), all.end(), rng);
   std::set<std::string> covered;
@@ -131,7 +131,7 @@ std::vector<KernelChoice> Covering(std::vector<KernelChoice> all, std::mt19937& 
 
 class SchedulesTest : public testing::TestWithParam<Case> {
  protected:
-  // Random values, some of them special.
+  // Makes random values, some of them special.
   Tensor Random(const Node& node, const int64_t (&sizes)[3]) {
     const Expr::Env env = {{"b", sizes[0]}, {"s", sizes[1]}, {"t", sizes[2]}};
     std::vector<int64_t> shape;
@@ -148,7 +148,7 @@ class SchedulesTest : public testing::TestWithParam<Case> {
     return t;
   }
 
-  // One schedule of the graph's only kernel, at all sizes.
+  // Runs one schedule of the graph's only kernel at all sizes.
   void Run(const Graph& graph, const KernelTask& task, const KernelChoice& choice,
            const v1::Target& target) {
     SCOPED_TRACE(ScheduleText(choice));
@@ -194,7 +194,7 @@ TEST_P(SchedulesTest, GiveTheSameValues) {
   v1::Target targets[] = {HostTarget(), HostTarget(32)};
   for (v1::Target& target : targets) target.set_blas(BlasVersion());
   const Genome genome = ChooseKernels(*graph, targets[0], fusion);
-  // Of several, that of the contraction; else the one that the others are for.
+  // Of several kernels takes the contraction's; else the one for which the others prepare.
   auto kernel = std::find_if(genome.kernels.begin(), genome.kernels.end(),
                              [](const KernelChoice& k) { return k.anchor >= 0; });
   if (kernel == genome.kernels.end()) --kernel;

@@ -1,5 +1,5 @@
-// The kernel of Sort and TopK through pipeline, Clang and executor: against the reference evaluator
-// at every dtype and edge, and against the standard library's sort of long rows.
+// Runs the kernel of Sort and TopK through pipeline, Clang and executor: against the reference
+// evaluator for every dtype and edge value, and against the standard library's sort for long rows.
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
@@ -25,7 +25,7 @@ constexpr DType kDTypes[] = {DType::kBool, DType::kI8,  DType::kI16, DType::kI32
                              DType::kU8,   DType::kU16, DType::kU32, DType::kU64, DType::kF16,
                              DType::kBF16, DType::kF32, DType::kF64};
 
-// T stands for the dtype.
+// Parses a graph; T stands for the dtype.
 Graph GraphOf(std::string body, DType dtype, const std::string& dims = "") {
   absl::StrReplaceAll({{"T[", absl::StrCat(std::string(DTypeName(dtype)), "[")}}, &body);
   const std::string text = absl::StrCat("graph \"g\" {\n", dims, body, "}");
@@ -34,8 +34,8 @@ Graph GraphOf(std::string body, DType dtype, const std::string& dims = "") {
   return graph.ok() ? *graph : Graph();
 }
 
-// Bits at random, a share of them of few values, and the dtype's edges: NaN of both signs and any
-// content, infinities, both zeros, the ends of integers.
+// Makes random bits with repeated values, and the dtype's edge values: NaN of both signs with any
+// payload, infinities, both zeros, the ends of the integers.
 Tensor AnyBits(DType dtype, std::vector<int64_t> shape, std::mt19937& rng) {
   Tensor t = Tensor::Zeros(dtype, std::move(shape));
   for (char& byte : t.bytes) byte = static_cast<char>(rng());
@@ -59,7 +59,8 @@ Tensor AnyBits(DType dtype, std::vector<int64_t> shape, std::mt19937& rng) {
   return t;
 }
 
-// Lengths around where another way is taken: few elements, whole vectors, what room there is.
+// Lengths around those at which the algorithm changes: few elements, whole vectors, the size of the
+// buffer.
 TEST(SortTest, EveryDTypeAtEveryLength) {
   std::mt19937 rng(1);
   for (DType t : kDTypes) {
@@ -77,7 +78,7 @@ TEST(SortTest, EveryDTypeAtEveryLength) {
 TEST(SortTest, TheFirstOfEveryDType) {
   std::mt19937 rng(2);
   for (DType t : kDTypes) {
-    // The ways to take depend on the key's width.
+    // The algorithm depends on the key's width.
     const bool each = t == DType::kU8 || t == DType::kF32 || t == DType::kI64;
     for (int64_t n : each ? std::vector<int64_t>{1, 17, 530, 1999} : std::vector<int64_t>{1999}) {
       std::string body = absl::StrCat("%0 = Input \"x\" : T[b, ", n, "] "), outputs;
@@ -96,7 +97,7 @@ TEST(SortTest, TheFirstOfEveryDType) {
   }
 }
 
-// How many are wanted, and of how many, is known when it runs.
+// Both k and the number of elements are only known at run time.
 TEST(SortTest, KIsADim) {
   std::mt19937 rng(3);
   for (DType t : {DType::kF32, DType::kI64, DType::kU8}) {
@@ -174,7 +175,7 @@ TEST(SortTest, NothingAndOneElement) {
   }
 }
 
-// What computes the operand, and what uses the positions.
+// Kernels that compute the operand, and that use the positions.
 TEST(SortTest, BesideOtherKernels) {
   std::mt19937 rng(5);
   const Graph graph = GraphOf(R"(
@@ -189,7 +190,7 @@ TEST(SortTest, BesideOtherKernels) {
   }
 }
 
-// Of a weight and of a literal, before any call.
+// Sorts a weight and a literal, which are known before any call.
 TEST(SortTest, OfWhatIsKnownAhead) {
   std::mt19937 rng(6);
   const Graph graph = GraphOf(R"(
@@ -200,7 +201,7 @@ TEST(SortTest, OfWhatIsKnownAhead) {
                          {RandomTensor(DType::kF32, {3, 900}, rng)});
 }
 
-// The statement by itself, on every kind of machine, all its memory guarded.
+// Runs the kernel by itself on every kind of machine, with all its memory guarded.
 TEST(SortTest, TheStatementStaysInItsMemory) {
   std::mt19937 rng(8);
   for (const Machine& machine : Machines()) {
@@ -249,7 +250,7 @@ std::vector<int64_t> StableOrder(const T* x, int64_t n, bool descending) {
   return order;
 }
 
-// Rows as they make the most or the least of what is left out, by two threads.
+// Rows that maximise or minimise what can be skipped, with two threads.
 template <typename T>
 void ExpectLongRows(DType dtype, int vector_bytes = 0) {
   constexpr int64_t kRows = 5, kLength = 60'001, kK = 300;

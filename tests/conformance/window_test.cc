@@ -1,5 +1,5 @@
-// Conv and Pool through pipeline, Clang and executor against the reference evaluator, at sizes and
-// dtypes of every kind.
+// Runs Conv and Pool through pipeline, Clang and executor against the reference evaluator, for all
+// kinds of sizes and dtypes.
 #include <random>
 #include <string>
 #include <utility>
@@ -13,7 +13,7 @@
 namespace athanor {
 namespace {
 
-// A graph's body over dims n, h and w in [0, 40], in which T stands for a dtype.
+// Parses a graph with this body over dims n, h and w in [0, 40]; T stands for the dtype.
 Graph GraphOf(const std::string& body, DType dtype) {
   const std::string text = absl::StrReplaceAll(
       absl::StrCat("graph \"g\" {\n dim n in [0, 9]\n dim h in [0, 40]\n dim w in [0, 40]\n", body,
@@ -49,7 +49,7 @@ const std::vector<Expr::Env> kSizes = {{{"n", 1}, {"h", 1}, {"w", 1}},
                                        {{"n", 2}, {"h", 7}, {"w", 0}},
                                        {{"n", 3}, {"h", 17}, {"w", 31}}};
 
-// Every spatial axis and the batch are dims; as an input and as a weight.
+// Every spatial axis and the batch are dims; the kernel is an input or a weight.
 TEST(WindowTest, ConvolutionsOfDynamicSizes) {
   Check(R"(%0 = Input "x" : T[n, 3, h, w] %1 = Parameter "k" : T[8, 3, 3, 3]
            %2 = Conv(%0, %1) {strides=[1, 1], dilations=[1, 1], begin=shape[1, 1], out=shape[h, w]}
@@ -88,8 +88,8 @@ TEST(WindowTest, GroupsAndDepthwise) {
         DType::kF32, kSizes);
 }
 
-// Lanes along the last axis at every step and dilation, beside borders on all sides, with windows
-// that are larger than what they read.
+// Lanes run along the last axis at every step and dilation, with borders on all sides and windows
+// that are larger than the input.
 TEST(WindowTest, DepthwiseStepsAndBorders) {
   const std::vector<Expr::Env> sizes = {
       {{"n", 1}, {"h", 1}, {"w", 1}},  {{"n", 2}, {"h", 2}, {"w", 2}},

@@ -23,7 +23,7 @@ const Ed25519Key& Key() {
   return key;
 }
 
-// `error`: of the chunk that was refused, or of the end.
+// Reads a bundle. `error` is that of the refused chunk, or of the end.
 BundleReader Read(const BundleChunks& chunks, absl::Status* error) {
   BundleReader reader({.semantics_version = kSemantics,
                        .recipe_format = kRecipeFormat,
@@ -37,8 +37,8 @@ BundleReader Read(const BundleChunks& chunks, absl::Status* error) {
   return reader;
 }
 
-// A bundle of the header and the records, with links and a trailer that fit; signed where the
-// header names a key. Nothing if a writer refuses them.
+// Makes a bundle of the header and the records, with fitting links and trailer; signs it if the
+// header names a key. nullopt if a writer refuses them.
 std::optional<BundleChunks> Seal(const v1::CacheBundleHeader& header,
                                  const std::vector<v1::CacheBundleRecord>& records) {
   std::optional<Ed25519Key> key;
@@ -64,7 +64,8 @@ std::string CheckRefusal(const absl::Status& error) {
                             absl::StatusCode::kResourceExhausted});
 }
 
-// What was accepted is, byte for byte, what a writer makes of it, and nothing less is accepted.
+// Checks that an accepted bundle is, byte for byte, what a writer makes of it, and that no shorter
+// one is accepted.
 std::string CheckAccepted(const BundleChunks& chunks, const BundleReader& reader) {
   if (reader.header().public_key().empty() || reader.header().public_key() == Key().public_key()) {
     const std::optional<BundleChunks> again = Seal(reader.header(), reader.records());

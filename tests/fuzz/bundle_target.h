@@ -1,4 +1,4 @@
-// Bundles as inputs: chunks, each after its length, as in a file.
+// Fuzzes bundles of the cache. An input holds the chunks, each after its length, as in a file.
 //
 //   std::string problem = FuzzBundle(SeedBundles()[0], &stats);
 #ifndef ATHANOR_TESTS_FUZZ_BUNDLE_TARGET_H_
@@ -14,18 +14,18 @@ namespace athanor {
 
 using BundleChunks = std::vector<v1::CacheBundleChunk>;
 
-// The chunks up to the first that is none.
+// Returns the chunks before the first malformed one.
 BundleChunks ParseBundle(const std::string& bytes);
 std::string SerializeBundle(const BundleChunks& chunks);
 
-// Valid ones: with and without kernels, signed and not.
+// Returns valid bundles: with and without kernels, signed and unsigned.
 std::vector<std::string> SeedBundles();
 
-// Reads the bundle as it is: what is accepted must be what a writer makes of its records. Then its
-// records in a bundle with links of their own, which gets past the digests: what is accepted must
-// come out as it went in, and must not be accepted with a record less or two in another order.
-// Counts as parsed what has a chunk, as accepted and as evaluated what the first and the second
-// reading accept.
+// Reads the bundle as it is: an accepted one must equal what a writer makes of its records. Then
+// reads a bundle with the same records and correct links, which gets past the digests: its records
+// must come out unchanged, and a bundle with a record missing or two exchanged must be refused.
+// Counts an input with a chunk as parsed, one that the first reading accepts as accepted, and one
+// that the second accepts as evaluated.
 std::string FuzzBundle(const std::string& bytes, FuzzStats* stats);
 
 }  // namespace athanor

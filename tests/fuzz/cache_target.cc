@@ -21,13 +21,13 @@ namespace {
 
 constexpr std::chrono::seconds kLong{60};
 constexpr size_t kPage = 4096;
-constexpr size_t kHeader = 100;   // bytes of a database's own
-constexpr size_t kVersions = 18;  // two of them: 2 in WAL mode, 1 else
+constexpr size_t kHeader = 100;   // bytes of the database's own header
+constexpr size_t kVersions = 18;  // place of two version bytes: 2 in WAL mode, else 1
 constexpr size_t kLargest = size_t{1} << 20;
 constexpr char kMagic[] = "SQLite format 3";
 
-// A folder in memory where there is one, so that a run does not wait for a disk; with its files it
-// goes with this.
+// A folder, deleted with its files by the destructor; in memory where possible, so that a run does
+// not wait for a disk.
 class Folder {
  public:
   Folder() {
@@ -76,7 +76,7 @@ void PutAll(Cache& cache) {
   cache.PutTarget("zen4", "build 1", Reply());
 }
 
-// What is found and is not what was put; "" if nothing is. `found` counts rows.
+// Returns a row that is found but differs from what was put; "" if none. `found` counts rows.
 std::string FindAll(Cache& cache, int* found) {
   if (const auto row = cache.FindPlan(TestPlanKey(1))) {
     ++*found;
@@ -124,7 +124,7 @@ std::string Refusal(const char* what, const absl::Status& status) {
   return bad.empty() ? "" : Cat(what, ": ", bad);
 }
 
-// Every call that looks at the whole file.
+// Makes every call that reads the whole file.
 std::string LookAtAll(Cache& cache, bool* usable) {
   *usable = cache.Stat().state() == v1::CacheStat::USABLE;
   (void)cache.Explain(TestPlanKey(1));
@@ -144,7 +144,7 @@ std::string LookAtAll(Cache& cache, bool* usable) {
   return collected.ok() ? "" : Refusal("CollectGarbage", collected.status());
 }
 
-// It goes on: what is put now is found, if it can be kept at all.
+// Checks that the cache still works: a row put now is found, if it can be kept at all.
 std::string Use(Cache& cache) {
   cache.PutKernel(TestKernelKey(9), TestObject(9));
   const absl::Status written = cache.Flush(kLong);
@@ -154,14 +154,15 @@ std::string Use(Cache& cache) {
   return "";
 }
 
-// `bytes` as a database in memory; null if it is none, or of a size that SQLite takes for damage.
+// Opens `bytes` as a database in memory; null if it is none, or if SQLite takes its size for
+// damage.
 class InMemory {
  public:
   explicit InMemory(const std::string& bytes) {
     if (sqlite3_open(":memory:", &db_) != SQLITE_OK) return;
     auto* copy = static_cast<unsigned char*>(sqlite3_malloc64(bytes.size()));
     std::copy(bytes.begin(), bytes.end(), copy);
-    copy[kVersions] = copy[kVersions + 1] = 1;  // no WAL in memory
+    copy[kVersions] = copy[kVersions + 1] = 1;  // a database in memory has no WAL
     const auto size = static_cast<sqlite3_int64>(bytes.size());
     sqlite3_deserialize(db_, "main", copy, size, size,
                         SQLITE_DESERIALIZE_FREEONCLOSE | SQLITE_DESERIALIZE_RESIZEABLE);
@@ -172,7 +173,7 @@ class InMemory {
 
   void Run(const std::string& sql) { sqlite3_exec(db_, sql.c_str(), nullptr, nullptr, nullptr); }
 
-  // Values of the first column.
+  // Returns the values of the first column.
   std::vector<std::string> Read(const std::string& sql) {
     std::vector<std::string> values;
     sqlite3_stmt* statement = nullptr;
@@ -203,7 +204,7 @@ std::string AnyOf(const std::vector<std::string>& of, Mutator* mutator) {
   return of.empty() ? "kernels" : of[mutator->Below(of.size())];
 }
 
-// An expression that is another value than `column`'s.
+// Returns an SQL expression whose value differs from that of `column`.
 std::string AnotherValue(const std::string& column, Mutator* mutator) {
   switch (mutator->Below(6)) {
     case 0:
@@ -270,7 +271,7 @@ void MutatePages(std::string* bytes, Mutator* mutator) {
     case 3:
       (*bytes)[mutator->Below(kHeader)] = static_cast<char>(mutator->Below(256));
       break;
-    // Where pages say what they are.
+    // Changes a byte where pages hold their type.
     default:
       (*bytes)[at + mutator->Below(64)] = static_cast<char>(mutator->Below(256));
   }
@@ -284,7 +285,7 @@ std::vector<std::string> SeedCacheFiles() {
     const Folder folder;
     std::unique_ptr<Cache> cache = Open(folder);
     if (full) PutAll(*cache);
-    cache.reset();  // writes it, and the log into the file
+    cache.reset();  // writes the database, and the log into the file
     std::ifstream file(folder.cache(), std::ios::binary);
     seeds.emplace_back(std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>());
   }
@@ -320,7 +321,7 @@ std::string FuzzCacheFile(const std::string& bytes, FuzzStats* stats) {
     if (std::string problem = FindAll(*cache, &found); !problem.empty()) return problem;
     if (first) stats->evaluated += found > 0 ? 1 : 0;
     bool usable = true;
-    // Most of an input's time; what was mended by it is looked at again for some of them.
+    // Takes most of an input's time, so only some inputs are checked again after repair.
     if (first || std::accumulate(bytes.begin(), bytes.end(), 0u) % 4 == 0) {
       if (std::string problem = LookAtAll(*cache, &usable); !problem.empty()) return problem;
     }

@@ -1,4 +1,4 @@
-// Cache files as inputs: the bytes of the SQLite file of compiler/cache.
+// Fuzzes cache files: the bytes of the SQLite file of compiler/cache.
 //
 //   std::string changed = MutateCacheFile(SeedCacheFiles()[0], &mutator);
 //   std::string problem = FuzzCacheFile(changed, &stats);
@@ -13,16 +13,16 @@
 
 namespace athanor {
 
-// One with a row of each tier, one that is empty.
+// Returns two files: one with a row of each tier, and an empty one.
 std::vector<std::string> SeedCacheFiles();
 
-// Bytes, pages, or, by SQL, values, rows, tables and the schema's number.
+// Changes bytes or pages; or, by SQL, values, rows, tables or the schema's number.
 std::string MutateCacheFile(const std::string& bytes, Mutator* mutator);
 
-// Opens a Cache on the file, finds a row of each tier, looks at all, evicts, writes and opens it
-// again: what is found must be what was put into the seed, refusals must say why, and what was
-// verified and put to quarantine must be clean. Counts as parsed what has the header of a database,
-// as accepted what the cache uses, as evaluated files of which a row was found.
+// Opens a Cache on the file, finds a row of each tier, reads everything, evicts, writes and opens
+// it again. A row that is found must be the seed's, a refusal must say why, and after verification
+// and quarantine the file must be clean. Counts a file with a database's header as parsed, one that
+// the cache uses as accepted, and one with a row that was found as evaluated.
 std::string FuzzCacheFile(const std::string& bytes, FuzzStats* stats);
 
 }  // namespace athanor

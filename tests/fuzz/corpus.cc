@@ -52,7 +52,7 @@ void Corpus::AddOnnx(::onnx::ModelProto model) {
 }
 
 void Corpus::AddOnnxFolder(const std::string& folder) {
-  std::vector<std::string> paths;  // in one order on all machines
+  std::vector<std::string> paths;  // sorted, so that all machines use one order
   for (const auto& entry : std::filesystem::directory_iterator(folder)) {
     paths.push_back(entry.path().string());
   }
@@ -66,7 +66,7 @@ void Corpus::AddOnnxFolder(const std::string& folder) {
   }
 }
 
-// With raw and with typed contents, with and without parameters.
+// Adds requests with raw and with typed contents, with and without parameters.
 void Corpus::AddRequests(size_t graph) {
   for (bool raw : {true, false}) {
     inference::ModelInferRequest request;
@@ -82,7 +82,7 @@ void Corpus::AddRequests(size_t graph) {
   }
 }
 
-// One chunk is changed, or chunks are moved, left out or repeated.
+// Changes one chunk, or moves, drops or repeats chunks.
 std::string Corpus::MutateBundle(const std::string& bytes, Mutator* mutator) const {
   BundleChunks chunks = ParseBundle(bytes);
   if (chunks.empty()) return bytes;

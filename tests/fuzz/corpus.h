@@ -1,4 +1,4 @@
-// Inputs of the fuzz targets: valid ones to start from, and changed copies.
+// Inputs of the fuzz targets: valid seeds, and changed copies of them.
 //
 //   Corpus corpus;
 //   Mutator mutator(/*seed=*/7);
@@ -25,8 +25,8 @@ inline constexpr uint8_t kCacheTarget = 254;
 inline constexpr uint8_t kOnnxTarget = 253;
 
 // Target 0 is FuzzGraph, kBundleTarget FuzzBundle, kCacheTarget FuzzCacheFile, kOnnxTarget
-// FuzzOnnx; target 1 + i is FuzzRequest for seed graph i.
-// Saved inputs are the target as one byte, then the bytes.
+// FuzzOnnx; target 1 + i is FuzzRequest for seed graph i. A saved input is the target in one byte,
+// then the bytes.
 struct Input {
   uint8_t target = 0;
   std::string bytes;
@@ -39,7 +39,7 @@ struct Input {
 
 class Corpus {
  public:
-  // `onnx_folder`: saved inputs of ONNX models besides our own, as onnx_corpus.py writes them.
+  // `onnx_folder` holds saved inputs of further ONNX models, as onnx_corpus.py writes them.
   explicit Corpus(const std::string& onnx_folder = "");
 
   const std::vector<Graph>& graphs() const { return graphs_; }
@@ -68,7 +68,7 @@ class Corpus {
   std::vector<std::unique_ptr<google::protobuf::Message>> graph_messages_;
   std::vector<std::unique_ptr<google::protobuf::Message>> request_messages_;
   std::vector<std::unique_ptr<google::protobuf::Message>> bundle_messages_;  // chunks
-  std::vector<std::unique_ptr<::onnx::ModelProto>> onnx_models_;             // of onnx_inputs_
+  std::vector<std::unique_ptr<::onnx::ModelProto>> onnx_models_;  // parsed from onnx_inputs_
 };
 
 }  // namespace athanor

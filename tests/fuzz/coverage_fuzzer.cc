@@ -1,5 +1,6 @@
-// The same targets under libFuzzer, which keeps inputs that reach new code. Built and run by hand,
-// for hours rather than minutes: README.md says how. Its crash files are inputs for fuzz_test.
+// Runs the same targets under libFuzzer, which keeps inputs that reach new code. Built and run by
+// hand, for hours rather than minutes: README.md says how. Its crash files are inputs for
+// fuzz_test.
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>
@@ -13,7 +14,7 @@
 namespace athanor {
 namespace {
 
-// ATHANOR_FUZZ_TARGET=253 keeps to inputs of that target.
+// ATHANOR_FUZZ_TARGET=253 selects only inputs of that target.
 int OnlyTarget() {
   static const char* const text = std::getenv("ATHANOR_FUZZ_TARGET");
   return text == nullptr ? -1 : std::atoi(text);
@@ -71,7 +72,7 @@ extern "C" size_t LLVMFuzzerCustomMutator(uint8_t* data, size_t size, size_t max
   const athanor::Corpus& corpus = athanor::TheCorpus();
   athanor::Mutator mutator(seed);
   const std::vector<athanor::Input>& seeds = athanor::SeedsOf(corpus, &mutator);
-  // libFuzzer starts from a made-up input of one byte: replace it by a seed.
+  // libFuzzer starts from a made-up input of one byte, which is replaced by a seed.
   const athanor::Input from = size < 2 || mutator.OneIn(200) ? seeds[mutator.Below(seeds.size())]
                                                              : athanor::LoadInput(data, size);
   const std::string saved = corpus.Mutate(from, &mutator).Save();

@@ -1,8 +1,8 @@
-// Mutates valid graphs, requests, bundles, cache files and ONNX models for ATHANOR_FUZZ_SECONDS (4
-// by default), or ATHANOR_FUZZ_RUNS of each, and runs the targets on them. An input that crashes,
-// hangs or fails is written to a file, whose path is printed; ATHANOR_FUZZ_INPUT=<file> runs only
-// that one. ATHANOR_FUZZ_FIRST=<number> takes other inputs, ATHANOR_FUZZ_ONNX=<folder> more ONNX
-// models to start from (onnx_corpus.py).
+// Mutates valid graphs, requests, bundles, cache files and ONNX models and runs the targets on
+// them, for ATHANOR_FUZZ_SECONDS (default 4) or for ATHANOR_FUZZ_RUNS of each. Writes an input that
+// crashes, hangs or fails to a file and prints the path; ATHANOR_FUZZ_INPUT=<file> runs only that
+// input. ATHANOR_FUZZ_FIRST=<number> starts from another input; ATHANOR_FUZZ_ONNX=<folder> adds
+// ONNX models as seeds (onnx_corpus.py).
 #include <pthread.h>
 #include <sys/resource.h>
 
@@ -30,14 +30,14 @@ extern "C" __attribute__((weak)) void __sanitizer_set_death_callback(void (*call
 namespace athanor {
 namespace {
 
-constexpr double kMaxCpuSeconds = 10;  // for one input; typical ones take less than a millisecond
-// What one input may add to the largest memory so far; AddressSanitizer keeps what was freed.
+constexpr double kMaxCpuSeconds = 10;  // for one input; most take less than a millisecond
+// Limit on what one input adds to the peak memory so far. AddressSanitizer keeps freed memory.
 constexpr int64_t kMaxMiB = 512;
 
 std::atomic<uint64_t> current_number{0};
-std::string current_input;  // as Input::Save gives it
+std::string current_input;  // in the format of Input::Save
 
-// Called by a sanitizer or the watchdog just before the program ends.
+// A sanitizer or the watchdog calls it just before the program ends.
 void SaveInput() {
   const char* folder = std::getenv("TEST_UNDECLARED_OUTPUTS_DIR");
   if (folder == nullptr) folder = std::getenv("TEST_TMPDIR");
@@ -64,7 +64,7 @@ int64_t PeakMiB() {
   return usage.ru_maxrss >> 10;
 }
 
-// Ends the program when one input takes longer than kMaxCpuSeconds of the thread's processor time.
+// Ends the program if one input takes more than kMaxCpuSeconds of the thread's processor time.
 class Watchdog {
  public:
   Watchdog() {
@@ -99,7 +99,7 @@ class Watchdog {
   std::thread thread_;
 };
 
-// Runs changed copies of `seeds`, so many or until the time is over, which five tests share.
+// Runs changed copies of `seeds`: a fixed number, or until the time that five tests share is over.
 FuzzStats RunInputs(const Corpus& corpus, const std::vector<Input>& seeds) {
   const int64_t seconds = FromEnvironment("ATHANOR_FUZZ_SECONDS", 4);
   const auto end = std::chrono::steady_clock::now() + std::chrono::milliseconds(1000 * seconds / 5);
@@ -131,7 +131,7 @@ FuzzStats RunInputs(const Corpus& corpus, const std::vector<Input>& seeds) {
       static_cast<long long>(stats.accepted), static_cast<long long>(stats.evaluated),
       static_cast<long long>(stats.independent), static_cast<long long>(stats.unproved),
       static_cast<long long>(stats.prepared), static_cast<long long>(stats.unstable));
-  // A rare weakness, see README.md.
+  // Unproved graphs are a known, rare weakness; see README.md.
   EXPECT_LE(stats.unproved, 3 + stats.accepted / 1000);
   return stats;
 }
@@ -164,7 +164,8 @@ TEST(FuzzTest, SeedsPassUnchanged) {
   EXPECT_EQ(stats.evaluated, graphs + bundles + 1);
 }
 
-// Each is taken and computes what it did before Prepare, or is refused as an upload would be.
+// Each seed is accepted and computes the same before and after Prepare, or is refused as an upload
+// would be.
 TEST(FuzzTest, OnnxSeedsPassUnchanged) {
   const Corpus corpus;
   for (const Input& input : corpus.onnx_inputs()) {
@@ -239,7 +240,7 @@ TEST(FuzzTest, CacheFiles) {
   EXPECT_GT(stats.evaluated, 1);
 }
 
-// Runs the saved input again.
+// Runs a saved input again.
 int Replay(const char* path) {
   std::ifstream file(path, std::ios::binary);
   const std::string saved{std::istreambuf_iterator<char>(file), {}};
@@ -260,7 +261,7 @@ int Replay(const char* path) {
 
 int main(int argc, char** argv) {
   testing::InitGoogleTest(&argc, argv);
-  google::protobuf::SetLogHandler(nullptr);  // it reports each malformed input
+  google::protobuf::SetLogHandler(nullptr);  // protobuf would log each malformed input
   if (__sanitizer_set_death_callback != nullptr) __sanitizer_set_death_callback(athanor::SaveInput);
   const char* input = std::getenv("ATHANOR_FUZZ_INPUT");
   return input != nullptr ? athanor::Replay(input) : RUN_ALL_TESTS();

@@ -25,7 +25,7 @@ constexpr const char* kStrings[] = {
     "mul",   "max",  "tanh",   "left", "set",   "\xff", "a b",  "axis",      "map",   "fill",
     "value", "spec", "causal", "FP32", "INT64", "BF16", "BOOL", "wait",      "taps"};
 
-// Every message in the tree below `root`, itself included.
+// Collects every message in the tree rooted at `root`, including `root`.
 void Collect(Message* root, std::vector<Message*>* out) {
   out->push_back(root);
   std::vector<const FieldDescriptor*> fields;
@@ -124,7 +124,7 @@ std::string Mutator::AnyString(const Field& field, const std::string& old) {
   }
 }
 
-// Element `index` of a repeated field, or the field itself for -1.
+// Changes element `index` of a repeated field, or the field itself for -1.
 void Mutator::SetScalar(const Field& field, int index, Message* message) {
   const Reflection& r = *message->GetReflection();
 #define ATHANOR_SET(Type, value)                                     \
@@ -246,7 +246,7 @@ void Mutator::MutateOnce(absl::Span<const Message* const> donors, Message* root)
   Message* message = messages[Below(messages.size())];
   const Descriptor& type = *message->GetDescriptor();
   if (type.field_count() == 0) return;
-  // Fields that are set count twice: empty ones of a union would clear the one that is set.
+  // Set fields count twice: setting another member of a oneof would clear the one that is set.
   std::vector<const FieldDescriptor*> fields;
   message->GetReflection()->ListFields(*message, &fields);
   const FieldDescriptor* field = fields.empty() || OneIn(3)

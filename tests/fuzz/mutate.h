@@ -1,11 +1,11 @@
-// Changes to messages that keep their structure mostly valid, so that they get past the parser and
-// deep into what is under test.
+// Changes messages but keeps their structure mostly valid, so that they get past the parser and
+// deep into the code under test.
 //
 //   Mutator mutator(/*seed=*/7);
 //   mutator.Mutate(donor_graphs, &graph);     // one to a few changes, found by reflection
 //   mutator.MutateBytes(&serialised);         // and some on the wire
 //
-// The same seed and calls make the same changes.
+// Equal seeds and calls make equal changes.
 #ifndef ATHANOR_TESTS_FUZZ_MUTATE_H_
 #define ATHANOR_TESTS_FUZZ_MUTATE_H_
 
@@ -24,12 +24,12 @@ class Mutator {
  public:
   explicit Mutator(uint64_t seed) : random_(seed) {}
 
-  // Parts of `donors` (messages of the same type) may be copied into `message`.
+  // Changes `message`; may copy parts of `donors` (messages of the same type) into it.
   void Mutate(absl::Span<const google::protobuf::Message* const> donors,
               google::protobuf::Message* message);
   void MutateBytes(std::string* bytes);
 
-  // Uniform in [0, n); n > 0.
+  // Returns a number uniform in [0, n). REQUIRES: n > 0.
   uint64_t Below(uint64_t n) { return random_() % n; }
   bool OneIn(uint64_t n) { return Below(n) == 0; }
   int64_t AnyInteger(int64_t old);
@@ -48,7 +48,7 @@ class Mutator {
   std::string AnyString(const Field& field, const std::string& old);
 
   std::mt19937_64 random_;
-  std::vector<std::string> strings_;  // of the message and its donors
+  std::vector<std::string> strings_;  // strings of the message and its donors
 };
 
 }  // namespace athanor

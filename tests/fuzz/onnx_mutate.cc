@@ -76,7 +76,7 @@ constexpr std::string_view kTexts[] = {"NOTSET",
                                        "bhwc,hkc->bhwk",
                                        "i,j"};
 
-// All graphs of a model, sub-graphs included; functions' bodies are apart.
+// Collects all graphs of a model, including sub-graphs; bodies of functions are separate.
 void CollectGraphs(GraphProto* graph, std::vector<GraphProto*>* graphs) {
   graphs->push_back(graph);
   for (NodeProto& node : *graph->mutable_node()) {
@@ -150,7 +150,7 @@ class Changer {
     }
     return names.empty() ? "x" : names[random_.Below(names.size())];
   }
-  // The tensors of initialisers and attributes.
+  // Picks a tensor of the initialisers and attributes.
   TensorProto* AnyTensor() {
     std::vector<TensorProto*> tensors;
     for (TensorProto& tensor : *graph_->mutable_initializer()) tensors.push_back(&tensor);
@@ -176,7 +176,7 @@ class Changer {
     NodeProto* node = AnyNode();
     if (node == nullptr) return;
     if (node->input_size() == 0 || random_.OneIn(6)) return node->add_input(AnyName());
-    *Any(node->mutable_input()) = AnyName();  // its own result too
+    *Any(node->mutable_input()) = AnyName();  // may be the node's own result
   }
 
   void Rename() {
@@ -253,7 +253,7 @@ class Changer {
   }
   std::string AnyText() { return std::string(kTexts[random_.Below(std::size(kTexts))]); }
 
-  // One that the schema has.
+  // Adds an attribute that the op's schema has.
   void AddAttribute() {
     NodeProto* node = AnyNode();
     if (node == nullptr) return;
@@ -290,7 +290,7 @@ class Changer {
         return raw.resize(random_.Below(raw.size() + 9));
       case 3:
         return random_.MutateBytes(&raw);
-      case 4:  // more or fewer elements of it
+      case 4:  // adds or removes elements
         if (tensor->dims_size() == 1 && tensor->dims(0) > 0 && tensor->dims(0) < 64) {
           const size_t each = raw.size() / static_cast<size_t>(tensor->dims(0));
           tensor->set_dims(0, static_cast<int64_t>(random_.Below(6)));
@@ -331,7 +331,7 @@ class Changer {
     if (random_.OneIn(10)) add("athanor.payload", number());
   }
 
-  // A donor's node, on values of this graph.
+  // Copies a donor's node and gives it values of this graph.
   void Splice() {
     if (donors_.empty()) return;
     const ModelProto& donor = *donors_[random_.Below(donors_.size())];
@@ -360,7 +360,7 @@ class Changer {
     *graph_->add_node() = std::move(node);
   }
 
-  // The graph inside itself, or a node as a call of a function.
+  // Puts the graph inside itself, or turns a node into a call of a function.
   void Nest() {
     NodeProto* node = AnyNode();
     if (node == nullptr) return;
@@ -378,7 +378,7 @@ class Changer {
     if (random_.OneIn(2)) node->clear_attribute();
   }
 
-  // An input becomes an initialiser of small numbers, known or a parameter.
+  // Turns an input into an initialiser with small numbers: a literal or a parameter.
   void Fix() {
     auto* input = Any(graph_->mutable_input());
     if (input == nullptr) return;
@@ -429,7 +429,7 @@ class Changer {
 
 void MutateOnnx(absl::Span<const ModelProto* const> donors, Mutator* mutator, ModelProto* model) {
   const uint64_t changes = 1 + (mutator->OneIn(2) ? 0 : mutator->Below(6));
-  // Mutator goes through all it is given.
+  // Takes few donors, because Mutator visits all messages it is given.
   std::vector<const google::protobuf::Message*> messages;
   for (int i = 0; i < 3 && !donors.empty(); ++i) {
     messages.push_back(donors[mutator->Below(donors.size())]);

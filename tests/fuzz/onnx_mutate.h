@@ -1,5 +1,5 @@
-// Changes to ONNX models that mean something: ops swapped, values rewired, sizes and versions
-// changed, names that collide; what is left over to chance is Mutator's.
+// Makes meaningful changes to ONNX models: swaps ops, rewires values, changes sizes and versions,
+// makes names collide. Mutator makes the random ones.
 #ifndef ATHANOR_TESTS_FUZZ_ONNX_MUTATE_H_
 #define ATHANOR_TESTS_FUZZ_ONNX_MUTATE_H_
 
@@ -11,7 +11,7 @@
 
 namespace athanor {
 
-// One to a few changes. Nodes, tensors and attributes of `donors` may be copied into `model`.
+// Makes one to a few changes. May copy nodes, tensors and attributes of `donors` into `model`.
 void MutateOnnx(absl::Span<const ::onnx::ModelProto* const> donors, Mutator* mutator,
                 ::onnx::ModelProto* model);
 

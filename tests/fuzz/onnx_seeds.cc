@@ -52,7 +52,7 @@ double Number(std::string_view seed, const std::string& text) {
   return value;
 }
 
-// "=1,2" or "=*" as bytes; elements of less than a byte packed from the lowest bits up.
+// Returns "=1,2" or "=*" as bytes; elements of less than a byte are packed from the lowest bits up.
 Tensor Contents(std::string_view seed, Elem elem, std::vector<int64_t> shape,
                 const std::string& text) {
   Tensor tensor = Tensor::Zeros(onnx::CarrierOf(elem), std::move(shape));
@@ -77,7 +77,7 @@ Tensor Contents(std::string_view seed, Elem elem, std::vector<int64_t> shape,
   return tensor;
 }
 
-// "f[n,3]", "l[2]=1,2"
+// Adds an operand written as "f[n,3]" or "l[2]=1,2".
 void AddOperand(std::string_view seed, const std::string& text, const std::string& name,
                 TestModel* model) {
   const size_t open = text.find('['), close = text.find(']');
@@ -172,7 +172,7 @@ Tensor Scalar64(int64_t value) {
   return scalar;
 }
 
-// What exporters write: sizes computed from a shape.
+// Exporters write sizes computed from a shape.
 ModelProto ShapeChain() {
   TestModel m(17);
   m.Input("x", Elem::kFloat, {"b", "2*s", 4}).Input("y", Elem::kFloat, {"s", ""});
@@ -214,7 +214,7 @@ ModelProto Loop() {
   return m.Model();
 }
 
-// The trips and the end by data.
+// Data decide the trip count and the end.
 ModelProto LoopWhile() {
   TestGraph body;
   body.Input("i", Elem::kInt64, {}).Input("on", Elem::kBool, {}).Input("a", Elem::kFloat, {});
@@ -247,7 +247,7 @@ ModelProto Scan(int64_t opset) {
   return m.Model();
 }
 
-// A function with an attribute, called in a function.
+// A function with an attribute is called inside another function.
 ModelProto Functions() {
   TestModel m(21);
   m.Input("x", Elem::kFloat, {"n", 2}).Node("Twice", {"x"}, {"y"}, {{"by", 0.5F}}, "own");
@@ -279,7 +279,8 @@ ModelProto Functions() {
   return model;
 }
 
-// Weights in files beside the model, in the message, and of less than a byte.
+// Holds weights in files beside the model, inside the message, and with elements of less than a
+// byte.
 ModelProto Weights() {
   TestModel m(21);
   m.Input("x", Elem::kFloat, {"n", 20});
@@ -318,7 +319,7 @@ ModelProto Weights() {
   return m.Model();
 }
 
-// A layer as a quantising exporter writes it.
+// A layer as quantising exporters write it.
 ModelProto Quantised() {
   TestModel m(19);
   m.Input("x", Elem::kFloat, {"n", 4});

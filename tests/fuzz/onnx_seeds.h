@@ -1,5 +1,5 @@
-// Small ONNX models that together hold every op that is served, and what makes models more than
-// nodes: sub-graphs, functions, external data, dims, types of less than a byte.
+// Small ONNX models that together hold every op that is served, and everything besides nodes:
+// sub-graphs, functions, external data, dims, types of less than a byte.
 #ifndef ATHANOR_TESTS_FUZZ_ONNX_SEEDS_H_
 #define ATHANOR_TESTS_FUZZ_ONNX_SEEDS_H_
 
@@ -9,7 +9,7 @@
 
 namespace athanor {
 
-// A line of onnx_seed_nodes.inc that does not parse is a bug of that file and ends the program.
+// Ends the program if a line of onnx_seed_nodes.inc does not parse, which is a bug of that file.
 std::vector<::onnx::ModelProto> OnnxSeeds();
 
 }  // namespace athanor

@@ -27,8 +27,8 @@ constexpr std::initializer_list<absl::StatusCode> kRefusals = {
 
 constexpr int64_t kMaxMessageBytes = 1 << 20;
 constexpr int64_t kMaxValueElements = 64;
-constexpr int kMaxRounds = 3;          // of imports with more values each
-constexpr uint64_t kCancelledOf = 16;  // one in so many is cancelled
+constexpr int kMaxRounds = 3;          // imports, each with more values given
+constexpr uint64_t kCancelledOf = 16;  // one import in this many is cancelled
 
 onnx::ImportLimits Limits() {
   onnx::ImportLimits limits;
@@ -42,7 +42,7 @@ onnx::ImportLimits Limits() {
   return limits;
 }
 
-// Remembers whether it was asked for what no file has.
+// Serves files and remembers whether a read went beyond a file.
 class Reader final : public onnx::PayloadReader {
  public:
   explicit Reader(std::string_view model) : model_(model) {
@@ -81,7 +81,7 @@ onnx::FileTable TableOf(const std::string& model) {
   return table;
 }
 
-// Bounds for each name that a user could give.
+// Returns bounds for each name that a user could give.
 std::vector<onnx::DimGiven> DimsOf(const ::onnx::GraphProto& graph) {
   std::set<std::string_view> weights;
   for (const auto& tensor : graph.initializer()) weights.insert(tensor.name());
@@ -113,7 +113,7 @@ std::vector<onnx::DimGiven> DimsOf(const ::onnx::GraphProto& graph) {
   return given;
 }
 
-// Contents for an input of constant shape: small ascending numbers.
+// Makes contents for an input of constant shape: small ascending numbers.
 std::optional<Tensor> ValueFor(const ::onnx::GraphProto& graph, const std::string& name) {
   for (const auto& input : graph.input()) {
     if (input.name() != name) continue;
@@ -159,7 +159,7 @@ std::string Refused(const absl::Status& status, absl::Span<const onnx::Refusal> 
   return BadRefusal(status, kRefusals);
 }
 
-// Each parameter's bytes are there and as many as its type needs.
+// Checks that each parameter has as many bytes as its type needs.
 std::string CheckParameters(const onnx::OnnxImported& imported, const Reader& reader) {
   const std::vector<NodeId> ids = imported.graph.ParameterIds();
   if (ids.size() != imported.parameters.size()) return "wrong number of parameters";
@@ -182,7 +182,7 @@ std::string CheckParameters(const onnx::OnnxImported& imported, const Reader& re
 
 double ToleranceOf(DType dtype) { return std::clamp(UnitRoundoff(dtype) * 4096, 1e-6, 0.1); }
 
-// A value that differs beyond rounding, as text; "" if none does.
+// Returns a value that differs beyond rounding, as text; "" if there is none.
 std::string Differs(const std::vector<Tensor>& got, const std::vector<Tensor>& want) {
   for (size_t i = 0; i < want.size(); ++i) {
     double largest = 1;
@@ -198,7 +198,7 @@ std::string Differs(const std::vector<Tensor>& got, const std::vector<Tensor>& w
   return "";
 }
 
-// The tensor with each float moved by a few roundings.
+// Changes each float by a few roundings.
 Tensor Moved(const Tensor& tensor, std::mt19937* random) {
   Tensor moved = tensor;
   if (!IsFloat(tensor.dtype) || !Computes(tensor.dtype)) return moved;
@@ -211,7 +211,7 @@ Tensor Moved(const Tensor& tensor, std::mt19937* random) {
   return moved;
 }
 
-// True if roundings of inputs and literals change the results beyond what is taken for rounding.
+// Reports whether roundings of inputs and literals change the results beyond the allowed rounding.
 bool IsUnstable(const Graph& graph, const SmallInputs& inputs, const std::vector<Tensor>& values) {
   std::mt19937 random(5);
   for (int trial = 0; trial < 8; ++trial) {
@@ -230,12 +230,12 @@ bool IsUnstable(const Graph& graph, const SmallInputs& inputs, const std::vector
   return false;
 }
 
-// What the compiler makes of a graph first computes the same.
+// Checks that the graph computes the same after Prepare.
 std::string CheckPrepared(const Graph& graph, FuzzStats* stats) {
   const std::optional<SmallInputs> inputs = SmallInputsOf(graph);
   if (!inputs) return "";
   const absl::StatusOr<std::vector<Tensor>> values = Evaluate(graph, inputs->arguments);
-  if (!values.ok()) return "";  // CheckImported has looked at it
+  if (!values.ok()) return "";  // CheckImported covers graphs that cannot be evaluated
   const absl::StatusOr<Prepared> prepared = Prepare(graph);
   if (!prepared.ok()) return "not prepared: " + prepared.status().ToString();
   Expr::Env dims;
@@ -256,7 +256,7 @@ std::string CheckPrepared(const Graph& graph, FuzzStats* stats) {
   return "";
 }
 
-// Once told to end, after so many questions, it does.
+// Checks that an import that is cancelled after some number of questions stops.
 std::string CheckCancelled(const onnx::OnnxModel& model, const Reader& reader,
                            onnx::ImportOptions options, uint64_t after) {
   uint64_t asked = 0;
@@ -291,7 +291,7 @@ std::string CheckAccepted(onnx::OnnxImported imported, const Reader& reader, Fuz
 std::string FuzzOnnx(const std::string& bytes, FuzzStats* stats) {
   onnx::LiftLimits lift;
   lift.max_message_bytes = kMaxMessageBytes;
-  lift.inline_bytes = 64;  // so that small models have payloads too
+  lift.inline_bytes = 64;  // gives small models payloads too
   absl::StatusOr<onnx::Lifted> lifted = onnx::LiftPayloads(bytes, lift);
   if (!lifted.ok()) return Refused(lifted.status(), {}, stats);
   if (static_cast<int64_t>(lifted->message.size()) > kMaxMessageBytes) return "a large message";

@@ -1,5 +1,5 @@
-// What is proved of the rows of whole graphs, and whether it holds on values: the seeds, the small
-// graphs of tests/tuner, the models of tests/models. FuzzGraph asks the same of changed seeds.
+// Checks proofs of row independence of whole graphs on values: the seeds, the small graphs of
+// tests/tuner, the models of tests/models. FuzzGraph checks the same for changed seeds.
 #include "compiler/ir/rows/row_independence.h"
 
 #include <algorithm>
@@ -20,7 +20,8 @@
 namespace athanor {
 namespace {
 
-// The proof, tried on random values with valid indices if it is one. The dim has 4 rows, others 3.
+// Returns the proof for a dim; if it is one, checks it on random values with valid indices. The dim
+// has 4 rows, the other dims 3.
 RowProof Proved(const Graph& graph, const std::string& dim) {
   const RowProof proof = ProveRowIndependent(graph, dim);
   if (!proof.independent) return proof;
@@ -82,7 +83,7 @@ TEST(RowIndependenceTest, Seeds) {
 }
 
 TEST(RowIndependenceTest, SmallGraphs) {
-  std::map<std::string, int> verdicts;  // by dim, or by reason without the node
+  std::map<std::string, int> verdicts;  // by dim, or by reason without the node's name
   for (const char* body : kSmallGraphs) {
     const absl::StatusOr<Graph> graph = ParseSmallGraph(body);
     ASSERT_TRUE(graph.ok()) << graph.status();

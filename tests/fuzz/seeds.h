@@ -1,5 +1,5 @@
-// The valid graphs from which fuzzing starts: together they hold every op of the table, every dtype
-// and every kind of attribute.
+// Valid graphs from which fuzzing starts. Together they hold every op of the table, every dtype and
+// every kind of attribute.
 #ifndef ATHANOR_TESTS_FUZZ_SEEDS_H_
 #define ATHANOR_TESTS_FUZZ_SEEDS_H_
 
@@ -9,7 +9,7 @@
 
 namespace athanor {
 
-// REQUIRES: nothing; a seed that does not parse is a bug of this file and ends the program.
+// Ends the program if a seed does not parse, which is a bug of this file.
 std::vector<Graph> SeedGraphs();
 
 }  // namespace athanor

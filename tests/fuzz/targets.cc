@@ -17,18 +17,19 @@
 namespace athanor {
 namespace {
 
-constexpr int64_t kMaxElements = 2048;  // of one tensor that is evaluated
-constexpr int64_t kMaxWork = 1 << 21;   // of one node: no op does more than its result's elements
-                                        // times those of its two largest operands
-constexpr int64_t kMaxSteps = 32;       // of a loop
-constexpr int64_t kMaxRowWork = kMaxWork / 64;  // where a graph is evaluated many times
-constexpr size_t kMaxDims = 4;                  // of a graph, whose rows are tried
+constexpr int64_t kMaxElements = 2048;  // per tensor that is evaluated
+// Per node: an op takes at most as many steps as its result has elements, times the elements of its
+// two largest operands.
+constexpr int64_t kMaxWork = 1 << 21;
+constexpr int64_t kMaxSteps = 32;               // per loop
+constexpr int64_t kMaxRowWork = kMaxWork / 64;  // for a graph that is evaluated many times
+constexpr size_t kMaxDims = 4;                  // per graph whose rows are checked
 constexpr size_t kMaxMessage = 2048 + 16;
 
 constexpr std::initializer_list<absl::StatusCode> kRefusals = {absl::StatusCode::kInvalidArgument,
                                                                absl::StatusCode::kUnimplemented};
 
-// The dims as small as their bounds allow, preferring 3 so that sizes differ from 0 and 1.
+// Chooses the dims as small as their bounds allow, but 3 if possible, to differ from 0 and 1.
 Expr::Env SmallDims(const Graph& graph) {
   Expr::Env env;
   int64_t size = 3;
@@ -55,7 +56,7 @@ int64_t ElementsOf(const std::vector<int64_t>& shape) {
   return elements;
 }
 
-// True if every value is small and every node's work bounded at these dims.
+// Reports whether every tensor is small and every node's work is bounded at these dims.
 bool IsSmall(const Graph& graph, const Expr::Env& env, int64_t max_work) {
   std::vector<int64_t> elements;
   for (const Node& node : graph.nodes) {
@@ -76,7 +77,7 @@ bool IsSmall(const Graph& graph, const Expr::Env& env, int64_t max_work) {
   return graph.nodes.size() <= 200;
 }
 
-// Small ascending values from 0: often valid as indices and as offsets of bags.
+// Makes small ascending values from 0: often valid as indices and as offsets of bags.
 Tensor SmallTensor(DType dtype, const std::vector<int64_t>& shape, std::mt19937* random) {
   Tensor tensor = Tensor::Zeros(dtype, shape);
   uint32_t value = 0;
@@ -105,7 +106,7 @@ std::vector<Tensor> SmallArguments(const Graph& graph, const Expr::Env& env) {
   return arguments;
 }
 
-// The graph and its canonical form on the same small inputs.
+// Evaluates the graph and its canonical form on the same small inputs.
 std::string CompareEvaluations(const Graph& graph, const Graph& canonical, FuzzStats* stats) {
   const Expr::Env env = SmallDims(graph);
   if (!IsSmall(graph, env, kMaxWork)) return "";
@@ -113,7 +114,8 @@ std::string CompareEvaluations(const Graph& graph, const Graph& canonical, FuzzS
   const absl::StatusOr<std::vector<Tensor>> values = Evaluate(graph, arguments);
   const absl::StatusOr<std::vector<Tensor>> others = Evaluate(canonical, arguments);
   if (!values.ok()) {
-    // Out of range, and its copies: a value that a kernel would flag. Anything else was promised.
+    // OUT_OF_RANGE is allowed, also for its copies: a kernel would flag the value. Other errors are
+    // not.
     if (values.status().code() == absl::StatusCode::kOutOfRange && !others.ok()) return "";
     return "does not evaluate: " + values.status().ToString();
   }
@@ -148,7 +150,7 @@ std::string CheckRoundTrips(const ImportedGraph& imported) {
   return "";
 }
 
-// What Verify says of a size or coordinate that it finds no proof for.
+// Recognises Verify's message about a size or coordinate for which it finds no proof.
 bool IsUnproved(const std::string& message) {
   for (const char* part : {"not prov", "which can be", "is not bounded"}) {
     if (message.find(part) != std::string::npos) return true;
@@ -160,7 +162,8 @@ std::string CheckCanonical(const Graph& graph, FuzzStats* stats) {
   const Graph canonical = Canonicalize(graph);
   const absl::Status valid = Verify(canonical, FuzzLimits());
   if (!valid.ok() && IsUnproved(std::string(valid.message()))) {
-    // It is true, as the graph was proved; the proof depends on the order of the dims' names.
+    // The bound holds, since the original graph was proved; the proof depends on the order of the
+    // dims' names.
     ++stats->unproved;
   } else if (!valid.ok()) {
     return "canonical graph is not valid: " + valid.ToString();
@@ -169,7 +172,7 @@ std::string CheckCanonical(const Graph& graph, FuzzStats* stats) {
   return CompareEvaluations(graph, canonical, stats);
 }
 
-// What is proved of the rows of a dim holds on small values.
+// Checks on small values that rows proved independent are.
 std::string CheckRows(const Graph& graph, FuzzStats* stats) {
   const Expr::Env env = SmallDims(graph);
   const bool small = IsSmall(graph, env, kMaxRowWork);
@@ -197,7 +200,7 @@ std::string CheckRequests(const Graph& graph) {
     if (!MakeRequest(graph, raw, &request)) return "";
     const absl::StatusOr<BoundRequest> bound = binder->Bind(request);
     if (bound.ok()) continue;
-    // Index operands may not like the values.
+    // Ops may refuse the values as indices.
     if (std::string(bound.status().message()).find("selects with it") != std::string::npos)
       continue;
     return "a valid request is refused: " + bound.status().ToString();
@@ -285,7 +288,7 @@ bool MakeRequest(const Graph& graph, bool raw, inference::ModelInferRequest* req
     const std::optional<std::vector<int64_t>> shape = ShapeAt(type.shape, env);
     if (!shape) return false;
     const Tensor* value = ValueOf(graph.node(id));
-    // A number of another type may carry other bits of a NaN.
+    // Typed contents of another type may change the bits of a NaN.
     if (value != nullptr && !raw && IsFloat(type.dtype)) return false;
     const Tensor tensor = value != nullptr ? *value : SmallTensor(type.dtype, *shape, &random);
     auto* out = request->add_inputs();

@@ -1,6 +1,6 @@
-// Graphs that an upload took and that no plan could be made of: every call of them was INTERNAL.
-// A proof was missing that a view of a view reads inside its operand, or a limit of uploads was
-// asked of what the compiler makes of an accepted graph.
+// Uploads accepted graphs for which no plan could be made, so that every call was INTERNAL. Either
+// a proof was missing that a view of a view reads inside its operand, or a limit for uploads was
+// applied to what the compiler makes of an accepted graph.
 #include <algorithm>
 #include <cmath>
 #include <random>
@@ -20,8 +20,8 @@ namespace {
 Expr S(const std::string& name) { return Expr::Symbol(name); }
 Expr A(int i) { return Expr::Axis(i); }
 
-// A strided convolution, its places as tokens, a product of each, an image again, and a
-// convolution of `window` by steps of `window`: an efficient attention over images.
+// An efficient attention over images: a strided convolution, its positions as tokens, a product of
+// each, an image again, and a convolution of `window` with stride `window`.
 Graph TokensOfAnImage(const std::string& height, const std::string& width, int64_t window) {
   Graph g;
   g.dims = {{"b", 1, 4}, {height, 16, 256}, {width, 16, 256}};
@@ -71,7 +71,7 @@ TEST(AcceptedThenInternalTest, WindowsOfTokensOfAnImage) {
         ExpectMatchesReference(g, {RandomTensor(DType::kF32, {2, 3, rows, columns}, rng)}, weights,
                                /*slack=*/10);
       }
-      // No view needs a test of its place but the one over the first image's edges.
+      // Only the view over the first image's edges needs a bounds test.
       const Graph prepared = Prepare(g)->graph;
       EXPECT_EQ(std::count_if(prepared.nodes.begin(), prepared.nodes.end(),
                               [](const Node& node) { return node.attrs.contains("fill"); }),
@@ -81,7 +81,8 @@ TEST(AcceptedThenInternalTest, WindowsOfTokensOfAnImage) {
   }
 }
 
-// What is inside without a proof is read with a test, and each kernel's check is a graph.
+// A coordinate inside without a proof is read with a bounds test, and each kernel's check is a
+// graph.
 TEST(AcceptedThenInternalTest, AMapWithoutAProof) {
   Graph g;
   g.dims = {{"n", 1, 64}};
@@ -120,7 +121,7 @@ TEST(AcceptedThenInternalTest, AMapWithoutAProof) {
   }
 }
 
-// Windows of a large image are more elements than a tensor may have; none of them is in memory.
+// Windows of a large image have more elements than a tensor may have, but are never stored.
 TEST(AcceptedThenInternalTest, WindowsOfALargeImage) {
   Graph g;
   g.dims = {{"b", 1, 16}, {"h", 8, 60'000}, {"w", 8, 60'000}};

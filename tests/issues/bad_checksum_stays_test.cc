@@ -1,5 +1,5 @@
-// A row whose checksum was damaged into another type of value, or into none, was found bad and
-// could not be put to quarantine: it was read, and refused, again and again.
+// A row whose checksum was damaged into a value of another type, or into none, was found bad but
+// could not be quarantined: it was read and refused again and again.
 #include "compiler/cache/cache_fixture.h"
 
 namespace athanor {

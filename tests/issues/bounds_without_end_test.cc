@@ -1,6 +1,6 @@
-// Proving that a coordinate stays inside took minutes, or recursed without end, for small index
-// maps: ranges that use each other were followed in both directions without a budget. Found by
-// tests/fuzz. The answer matters less than that there is one before the test's time limit.
+// The proof that a coordinate stays inside took minutes, or recursed forever, for small index maps:
+// ranges that use each other were followed in both directions without a budget. Found by
+// tests/fuzz. The test passes with any answer before its time limit.
 #include <string>
 
 #include "compiler/frontend/frontend.h"

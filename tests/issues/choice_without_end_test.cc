@@ -1,5 +1,5 @@
-// The baseline's choice once walked from a kernel's root to the inputs of the whole graph, once per
-// path and reduction: a dozen softmax layers in primitives took all memory. And lowering recursed
+// The baseline's extraction walked from a kernel's root to the inputs of the whole graph, once per
+// path and reduction: a dozen softmax layers in primitives took all memory. Lowering recursed
 // through chains of any length.
 #include <random>
 #include <string>

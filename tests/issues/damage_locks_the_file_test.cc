@@ -1,5 +1,5 @@
-// Damage that was found by a statement inside a transaction: the statement kept the old connection,
-// and with it the lock, so that the same process could not write to the file for many seconds.
+// A statement inside a transaction found damage, and kept the old connection with its lock: for
+// many seconds the same process could not write to the file.
 #include <sqlite3.h>
 
 #include <string>
@@ -14,7 +14,7 @@ constexpr const char* kSteps[] = {"CREATE TABLE items (name TEXT PRIMARY KEY NOT
 
 TEST(DamageLocksTheFileTest, TheNextWriteFindsTheFileFree) {
   const std::string path = ::testing::TempDir() + "/damage_locks_the_file.db";
-  // A lock that is never given up makes this fail at once.
+  // With this timeout, a lock that is never released fails the test at once.
   SqliteFile file(path, {.what = "item file", .steps = kSteps, .busy_milliseconds = 0}, nullptr);
   ASSERT_EQ(file.Open(), FileState::kUsable) << file.reason();
   const absl::Status status = file.Transaction([&]() -> absl::Status {

@@ -1,6 +1,6 @@
-// Weights whose file had changed were served as they were, and uploading the right bytes again did
-// nothing, because they were "there already". A graph whose bytes had changed in registry.db was
-// served, too.
+// Weights whose file had changed were served unchecked, and uploading the right bytes again did
+// nothing, because the tensor was "there already". A graph whose bytes had changed in registry.db
+// was served, too.
 #include <sqlite3.h>
 #include <sys/stat.h>
 
@@ -42,13 +42,13 @@ class DamagedWeightsTest : public testing::Test {
   std::string PathOf(const TestModel& model) const {
     return TensorPath(test_.options.state_dir, model.tensors.begin()->first);
   }
-  // What an upload of it that has proved to have the bytes would have to send.
+  // Returns the tensors that an upload would have to send after proving that it has the bytes.
   std::vector<std::string> Missing(const TestModel& model) {
     const std::string& hash = model.tensors.begin()->first;
     if (test_.server->core().registry().Pin({hash}).ok()) return {};
     return {hash};
   }
-  // Once its job has ended.
+  // Waits until the version's job has ended.
   v1::Model Settled(const std::string& name, const std::string& version = "") {
     test_.WaitForJob(test_.Get(name, version).compile_job_id());
     return test_.Get(name, version);
@@ -74,7 +74,7 @@ class DamagedWeightsTest : public testing::Test {
     ASSERT_TRUE(status.ok()) << status.error_message();
     EXPECT_EQ(reply.raw_output_contents(0), FloatBytes({y}));
   }
-  // While no server runs.
+  // Executes SQL while no server runs.
   void Execute(const std::string& sql) {
     sqlite3* db = nullptr;
     ASSERT_EQ(sqlite3_open(Path("registry.db").c_str(), &db), SQLITE_OK);
@@ -118,7 +118,7 @@ TEST_F(DamagedWeightsTest, AreRefusedByNameAndHealedByAnUpload) {
   ExpectServes("m", "2", 3, 6);
 }
 
-// The client sends bytes that the server believed to have.
+// A client sends bytes that the server believed to have.
 TEST_F(DamagedWeightsTest, OfAModelThatServesAreHealedByAnUpload) {
   test_.Upload("m", model_);
   DamageFile(PathOf(model_));
@@ -209,7 +209,7 @@ TEST_F(DamagedWeightsTest, AFileThatIsAsItWasIsNotReadAgain) {
     test_.Restart();
     ExpectServes("m", "1", 3, 6);
   }
-  // A copy has another inode: it is read once.
+  // A copy has another inode, so it is read once.
   test_.server.reset();
   fs::copy_file(path, path + "x");
   fs::rename(path + "x", path);
@@ -219,7 +219,7 @@ TEST_F(DamagedWeightsTest, AFileThatIsAsItWasIsNotReadAgain) {
   EXPECT_EQ(verified[0].stamp, StampOf(path).value());
 }
 
-// What a disk loses by itself: here the row says of the damaged file that it was looked at.
+// The disk damages a file by itself: its row still says that the file was checked.
 TEST_F(DamagedWeightsTest, UnderAStampThatDidNotChangeAreFoundByTheFlag) {
   test_.Upload("m", model_);
   test_.server.reset();
@@ -237,7 +237,7 @@ TEST_F(DamagedWeightsTest, UnderAStampThatDidNotChangeAreFoundByTheFlag) {
   ExpectServes("m", "1", 3, 6);
 }
 
-// A server that was killed after it moved the file, and before anything else.
+// The server was killed just after it had moved the file.
 TEST_F(DamagedWeightsTest, AQuarantineThatWasCutOffIsGoneOnWith) {
   test_.Upload("m", model_);
   test_.server.reset();
@@ -249,7 +249,7 @@ TEST_F(DamagedWeightsTest, AQuarantineThatWasCutOffIsGoneOnWith) {
   ExpectServes("m", "1", 3, 6);
 }
 
-// One that was killed when the right bytes had their name, and their upload was not acknowledged.
+// The server was killed when the right bytes had their name, but before it acknowledged the upload.
 TEST_F(DamagedWeightsTest, AHealingThatWasCutOffHasHealed) {
   test_.Upload("m", model_);
   const std::string right = ReadFile(PathOf(model_));
@@ -316,7 +316,8 @@ class DamagedBlobsTest : public DamagedWeightsTest {
     }
   }
 
-  // Models "m" of both, and "a" of the first alone, in one file; the second is damaged.
+  // Stores models "m" of both tensors and "a" of the first alone in one file, and damages the
+  // second tensor.
   void DamageTheSecond(size_t first, size_t second) {
     const std::vector<float> a = Numbers(first, 1), b = Numbers(second, 50'000);
     Upload("m", OnnxModelOf({{"a", a}, {"b", b}}));
@@ -345,7 +346,7 @@ class DamagedBlobsTest : public DamagedWeightsTest {
   }
 };
 
-// Most of the file is what was damaged, so that it comes as a range of the file again.
+// Most of the file is damaged, so the replacement becomes a range of the file again.
 TEST_F(DamagedBlobsTest, AreReplacedWhereTheyLie) {
   DamageTheSecond(1'000, 7'000);
   EXPECT_THAT(FilesBelow(Path("tensors")), IsEmpty());
@@ -357,8 +358,8 @@ TEST_F(DamagedBlobsTest, OfAFewOfTheirBytesGetAFileOfTheirOwn) {
   EXPECT_EQ(FilesBelow(Path("blobs")).size(), 1u);
 }
 
-// The right bytes are in their new place, and the row of the upload that brought them is not
-// written: the start after it is one after a kill at that moment.
+// The right bytes are in their new place, but the row of the upload that brought them is not
+// written: a start now is one after a kill at that moment.
 class CutOffHealingTest : public DamagedBlobsTest {
  protected:
   void Heal(const std::vector<v1::UploadModelRequest>& messages) {
@@ -376,7 +377,7 @@ class CutOffHealingTest : public DamagedBlobsTest {
   const std::vector<float> w_ = Numbers(2'000, 1);
 };
 
-// Nothing else lies in the file that was damaged: it is removed.
+// The file holds nothing but the damaged tensor, so it is removed.
 TEST_F(CutOffHealingTest, FromAFileOfSeveralToOneOfItsOwn) {
   Upload("m", OnnxModelOf({{"w", w_}}));
   ASSERT_EQ(FilesBelow(Path("blobs")).size(), 1u);
@@ -407,7 +408,7 @@ TEST_F(DamagedGraphTest, IsRefusedByName) {
   test_.Upload("m", model_);
   test_.Upload("doubled", ChainModel({2}));
   test_.server.reset();
-  // Another graph that could be served: y = relu(2 x * w).
+  // Another valid graph: y = relu(2 x * w).
   Execute(
       "UPDATE versions SET graph=(SELECT graph FROM versions WHERE name='doubled') "
       "WHERE name='m'");
@@ -422,7 +423,7 @@ TEST_F(DamagedGraphTest, IsRefusedByName) {
   EXPECT_EQ(status.error_code(), grpc::StatusCode::FAILED_PRECONDITION);
   EXPECT_THAT(status.error_message(), named);
   ExpectServes("doubled", "1", 3, 12);
-  // A job makes no plan of it.
+  // A job does not compile it.
   grpc::ClientContext context;
   v1::StartCompileRequest request;
   request.set_model("m");
@@ -434,7 +435,7 @@ TEST_F(DamagedGraphTest, IsRefusedByName) {
   ExpectServes("m", "", 3, 6);
 }
 
-// What is said of a tensor in a damaged row is not believed of the others that have it.
+// A damaged row's statement about a tensor is not applied to other versions that have the tensor.
 TEST_F(DamagedGraphTest, SoIsAVersionWhoseTensorsChanged) {
   test_.Upload("m", model_);
   test_.Upload("a", model_);

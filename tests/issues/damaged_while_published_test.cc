@@ -1,6 +1,6 @@
-// A plan that was loaded when a tensor of its model was found damaged was published all the same,
-// and served the damaged weights. And who watched the model's health was not told that it had
-// stopped serving.
+// If a plan was being loaded when a tensor of its model was found damaged, the plan was published
+// all the same and served the damaged weights; and watchers of the model's health were not told
+// that it had stopped serving.
 #include <memory>
 #include <string>
 #include <thread>
@@ -20,7 +20,7 @@ using ::testing::AllOf;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
-// A version in two boxes that serves, and its plan, as who has loaded it holds it.
+// Sets up a version that serves in two boxes, and its plan as a loader holds it.
 class DamagedWhilePublishedTest : public CoreTest {
  protected:
   void SetUp() override {
@@ -47,7 +47,7 @@ class DamagedWhilePublishedTest : public CoreTest {
     while (job.ok() && !(*job)->finished()) std::this_thread::yield();
     return version;
   }
-  // Found by who names the tensor in an upload.
+  // Finds the damage as an upload that names the tensor does.
   void FindDamage() {
     DamageFile(TensorPath(options_.state_dir, hash_));
     EXPECT_FALSE(core_->registry().Pin({hash_}).ok());
@@ -96,7 +96,7 @@ TEST_F(DamagedWhilePublishedTest, APlanThatABoxIsUnpinnedToIsRefused) {
   ExpectRefused(core_->registry().UnpinBoxes(*version_, {nullptr, plan_, plan_}));
 }
 
-// A plan from before maps the damaged file still.
+// A plan loaded before still maps the damaged file.
 TEST_F(DamagedWhilePublishedTest, OfAHealedVersionOnlyWhatWasLoadedSinceServes) {
   FindDamage();
   Store(messages_);

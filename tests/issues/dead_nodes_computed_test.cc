@@ -1,5 +1,5 @@
-// What no output needs was computed if another such node used it: an index outside its tensor in a
-// dead chain failed a graph that the compiler, which drops the chain, serves.
+// A node that no output needs was computed if another such node used it: an index outside its
+// tensor in a dead chain failed a graph that the compiler, which drops the chain, serves.
 #include "compiler/ir/graph/graph.h"
 #include "gtest/gtest.h"
 

@@ -1,5 +1,5 @@
-// A softmax's rows behind a pad in front: the sums of rows that the pad has and the softmax has not
-// were computed before the row, from memory in front of the input.
+// A softmax is followed by a pad in front of its rows. The sums of the rows that only the pad has
+// were hoisted, and read memory in front of the input.
 #include <random>
 #include <vector>
 

@@ -1,5 +1,5 @@
-// Two kernels of one source were measured once and had one time, although they run over different
-// dims: what one takes at b=1 was taken for what the other takes at s=512.
+// Two kernels with one source were measured once and shared the time, although they run over
+// different dims: the time of one at b=1 was used for the other at s=512.
 #include <set>
 #include <string>
 
@@ -24,7 +24,7 @@ TEST(KernelTimesSharedTest, KernelsOverOtherDimsAreMeasuredForThemselves) {
   start.set_max_kernels(20);
   auto session = SearchSession::Create(start);
   ASSERT_TRUE(session.ok()) << session.status();
-  std::set<std::string> grids, sources;  // asked for at first
+  std::set<std::string> grids, sources;  // requested at the start
   auto reply = (*session)->Next({});
   ASSERT_TRUE(reply.ok()) << reply.status();
   for (const internal::SearchKernel& kernel : reply->kernels()) {

@@ -1,5 +1,5 @@
-// A leading axis that is padded and split, with two or more axes behind it: merging the axes of the
-// loop nest simplified with the extent that an axis had before it was merged, and the pad was lost.
+// A leading axis is padded and split, with two or more axes behind it. Merging the axes of the loop
+// nest simplified with the extent that an axis had before the merge, so the pad was lost.
 #include <random>
 #include <string>
 

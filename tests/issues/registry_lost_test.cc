@@ -1,6 +1,6 @@
-// A start with a registry.db that was missing or empty took every tensor for one that nobody wanted
-// and deleted it. And what a start makes of each file of the state directory that is missing,
-// empty, a directory or garbage.
+// After a start with a missing or empty registry.db, every tensor counted as unused and was
+// deleted. Also tests a start with each file of the state directory missing, empty, a directory or
+// garbage.
 #include <filesystem>
 #include <fstream>
 #include <memory>
@@ -41,9 +41,9 @@ class RegistryLostTest : public CoreTest {
     core_ = *std::move(core);
     return absl::OkStatus();
   }
-  // What the start writes to the log.
+  // Returns what the start writes to the log.
   std::string LogOfStart() {
-    // Once: what a second one replaces is never freed.
+    // Only once: a replaced logger is never freed.
     static const bool logs = (InitLog("info", "text"), true);
     EXPECT_TRUE(logs);
     testing::internal::CaptureStderr();
@@ -97,7 +97,7 @@ TEST_F(RegistryLostTest, ThoseThatTheRegistryNamesAgainAreTakenBack) {
   ExpectServes();
 }
 
-// An older copy of the registry does not know the later models.
+// An older copy of the registry does not hold the later models.
 TEST_F(RegistryLostTest, WeightsOfLaterModelsAreKeptUnderAnOlderRegistry) {
   fs::copy_file(Path("registry.db"), Path("saved.db"));
   ASSERT_TRUE(Start().ok());
@@ -122,7 +122,7 @@ TEST_F(RegistryLostTest, EachStartHasAFolderOfItsOwn) {
   ExpectServes();
 }
 
-// A disk that moves nothing out of the folders of tensors.
+// A disk that refuses to move files out of the folders of tensors.
 class StuckDisk final : public Disk {
  public:
   absl::Status Rename(const std::string&, const std::string& to) override {
@@ -145,7 +145,8 @@ TEST_F(RegistryLostTest, ADamagedOneIsRefusedAndStays) {
       .read(bytes.data(), static_cast<std::streamsize>(size));
   std::string torn = bytes, shuffled = bytes;
   torn.resize(size / 2 / 4096 * 4096);
-  for (size_t at = 4096; at < size; at += 4096) shuffled[at] = '\x7f';  // of each page its kind
+  for (size_t at = 4096; at < size; at += 4096)
+    shuffled[at] = '\x7f';  // changes the type byte of each page
   for (const std::string& damaged : {std::string("no database at all"), torn, shuffled}) {
     RemoveRegistry();
     WriteFile(Path("registry.db"), damaged);
@@ -162,7 +163,7 @@ TEST_F(RegistryLostTest, ADamagedOneIsRefusedAndStays) {
   ExpectServes();
 }
 
-// SQLite deletes the log of a file that is missing.
+// SQLite deletes the log of a missing file.
 TEST_F(RegistryLostTest, ItsLogIsKept) {
   RemoveRegistry();
   WriteFile(Path("registry.db-wal"), "all that is left");

@@ -1,5 +1,5 @@
-// A model that was taken under wide limits did not serve again after a start under narrower ones:
-// what is stored was held against --max_nodes anew, and against the largest tensors of the default.
+// A model accepted under wide limits did not serve after a start under narrower ones: stored models
+// were checked against --max_nodes again, and against the default for the largest tensors.
 #include <memory>
 
 #include "gtest/gtest.h"
@@ -20,7 +20,7 @@ TEST_F(StoredModelsRefusedTest, WhatWasTakenServesUnderNarrowerLimits) {
   ASSERT_TRUE(version.ok()) << version.status();
   ASSERT_TRUE(Await(**version).ok());
   EXPECT_EQ(Run(**version, 3).value(), 6);
-  // New ones are held against them.
+  // New models are checked against them.
   Upload upload(&core_->registry(), &core_->ledger(), core_->options());
   EXPECT_EQ(upload.Take(UploadMessages("n", ScaleModel({2}))[0]).code(),
             absl::StatusCode::kInvalidArgument);

@@ -1,5 +1,5 @@
 // A reduction over no axes, or a contraction that sums nothing, where all lanes of a vector want
-// the same value: each lane counted the one term, and the lanes were summed.
+// the same value: each lane held the one term, and the lanes were added up.
 #include <random>
 #include <string>
 

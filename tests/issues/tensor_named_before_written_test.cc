@@ -1,5 +1,5 @@
-// Two uploads of one tensor: while the first moved its file to its place, the tensor counted as
-// held, so the second neither wrote it nor waited, and its model failed to load; where the first
+// Two uploads share a tensor. While the first moved its file into place, the tensor counted as
+// stored, so the second neither wrote it nor waited, and its model failed to load. If the first
 // then failed, the second was stored without its bytes.
 #include <cerrno>
 #include <memory>
@@ -22,7 +22,7 @@ class TensorNamedBeforeWrittenTest : public CoreTest {
 
   void TearDown() override {
     second_.reset();
-    core_.reset();  // before its disk
+    core_.reset();  // must go before the disk it uses
   }
 
   std::unique_ptr<Upload> Begin(const std::vector<v1::UploadModelRequest>& messages) {
@@ -34,8 +34,8 @@ class TensorNamedBeforeWrittenTest : public CoreTest {
     return upload;
   }
 
-  // Commits an upload of "first"; all of one of "second" but its commit comes before the first's
-  // file is in its place, which ends with `end`. Returns what the first was told.
+  // Commits an upload of "first", whose file is moved with the result `end`. An upload of "second"
+  // does everything but its commit before that move. Returns the first upload's status.
   absl::Status CommitBeside(absl::Status end) {
     std::unique_ptr<Upload> first = Begin(UploadMessages("first", model_));
     disk_.before = [&] {

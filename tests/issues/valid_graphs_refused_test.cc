@@ -1,6 +1,6 @@
-// Graphs that upload accepted and the compiler then refused or trapped on, found by review: loop
+// Graphs that upload accepted but the compiler refused or trapped on, found by review: loop
 // variables named like C types, divisions by the extent of an empty tensor, constants as outputs,
-// literals read by kernels that have no room left.
+// literals read by kernels without room for them.
 #include <random>
 #include <string>
 
@@ -81,7 +81,7 @@ TEST(ValidGraphsRefusedTest, ScalarConstantAsOutput) {
   ExpectMatchesReference(g, {RandomTensor(DType::kF32, {2}, rng)}, {}, 0);
 }
 
-// Some of these chains end the kernel's room exactly at a literal.
+// Some of these chains fill the kernel exactly at a literal.
 TEST(ValidGraphsRefusedTest, LiteralsWhereAKernelIsFull) {
   std::mt19937 rng(6);
   for (int length = 95; length <= 102; ++length) {
@@ -102,7 +102,7 @@ TEST(ValidGraphsRefusedTest, LiteralsWhereAKernelIsFull) {
   }
 }
 
-// A kernel's check has the kernel's operands as inputs; their sizes need not tell every dim.
+// A kernel's check takes the kernel's operands as inputs; their sizes need not determine every dim.
 TEST(ValidGraphsRefusedTest, ChecksHaveTheirDims) {
   Graph g;
   g.dims = {{"b", 1, 16}, {"s", 1, 16}};
@@ -121,7 +121,7 @@ TEST(ValidGraphsRefusedTest, ChecksHaveTheirDims) {
     auto sub = ParseGraph(check.request().graph_text());
     ASSERT_TRUE(sub.ok()) << sub.status();
     for (const auto& sizes : check.request().sizes()) {
-      if (sizes.sampled()) continue;  // too large to evaluate whole
+      if (sizes.sampled()) continue;  // too large to evaluate in full
       Expr::Env dims;
       for (int d = 0; d < check.request().plan().dims_size(); ++d) {
         dims[check.request().plan().dims(d).name()] = sizes.values(d);

@@ -1,5 +1,6 @@
-// A graph could name the weights of others by their hash, and an answer gave them back: who held
-// the name held the weights. MissingTensors said which weights the server held, to anybody.
+// A graph could name other users' weights by their hash, and a reply gave them back: knowing the
+// name was as good as having the weights. MissingTensors told anybody which weights the server
+// held.
 #include <functional>
 #include <string>
 #include <utility>
@@ -18,7 +19,7 @@ using ::testing::ElementsAre;
 using ::testing::IsEmpty;
 using Messages = std::vector<v1::UploadModelRequest>;
 
-// A model whose weights have the given hash, whatever they are, and so many elements.
+// Makes a model whose weight has the given hash and so many elements.
 TestModel ModelNamed(const std::string& hash, size_t elements) {
   TestModel model = ScaleModel(std::vector<float>(elements));
   for (v1::GraphNode& node : *model.graph.mutable_nodes()) {
@@ -31,7 +32,7 @@ TestModel ModelNamed(const std::string& hash, size_t elements) {
 
 class WeightsByHashTest : public testing::Test {
  protected:
-  // An upload of the victim's graph that sends no bytes, as changed by `change`.
+  // Makes an upload of the victim's graph that sends no bytes, changed by `change`.
   Messages WithoutBytes(const std::function<void(v1::UploadHeader*)>& change = nullptr) {
     Messages messages = UploadMessages("thief", victim_);
     messages = {messages.front(), messages.back()};
@@ -56,7 +57,7 @@ class WeightsByHashTest : public testing::Test {
     header->mutable_proofs(header->proofs_size() - 1)->set_proof(proof);
   }
 
-  // As who has the bytes.
+  // Makes the messages of a client that has the bytes.
   Messages Proved(const std::string& nonce) { return ProvedMessages("thief", victim_, nonce); }
 
   void Refused(const Messages& messages) {
@@ -94,7 +95,7 @@ TEST_F(WeightsByHashTest, NeitherDoWrongProofs) {
       AddProof(hash_, PossessionProof(header->nonce(), hash_, seal), header);
     }));
   }
-  // Right but for the nonce, which is the sender's own, or for the tensor.
+  // Proofs that are right except for the nonce, which the sender made up, or for the tensor.
   Refused(Proved(made_up));
   Refused(Proved(""));
   Refused(WithoutBytes([&](v1::UploadHeader* header) {
@@ -102,7 +103,7 @@ TEST_F(WeightsByHashTest, NeitherDoWrongProofs) {
     const std::string other(32, 'h');
     AddProof(other, PossessionProof(header->nonce(), other, SealOf(bytes_)), header);
   }));
-  // What begins as the right one does.
+  // Proofs that begin like the right one.
   Refused(WithoutBytes([&](v1::UploadHeader* header) {
     header->set_nonce(Nonce());
     AddProof(hash_, PossessionProof(header->nonce(), hash_, SealOf(bytes_)).substr(0, 31), header);
@@ -143,7 +144,7 @@ TEST_F(WeightsByHashTest, WhoHasTheBytesNeedNotSendThem) {
   ask.set_nonce(answer.nonce());
   ask.add_proofs()->set_hash(hash_);
   ask.mutable_proofs(0)->set_proof(PossessionProof(ask.nonce(), hash_, SealOf(bytes_)));
-  for (int i = 0; i < 2; ++i) {  // asking does not use the nonce up
+  for (int i = 0; i < 2; ++i) {  // asking does not use up the nonce
     answer = Ask(ask);
     EXPECT_THAT(answer.hashes(), IsEmpty());
     EXPECT_EQ(answer.nonce(), "");
@@ -155,7 +156,7 @@ TEST_F(WeightsByHashTest, WhoHasTheBytesNeedNotSendThem) {
   EXPECT_THAT(test_.Infer("thief", {1, 1, 1, 1}), ElementsAre(1, 2, 3, 4));
 }
 
-// A file of before seals were kept.
+// A tensor file from before the server stored seals.
 TEST_F(WeightsByHashTest, TensorsOfAnOlderServerCanBeProved) {
   test_.Upload("victim", victim_);
   RegistryDb& db = test_.server->core().registry().db();
@@ -169,7 +170,7 @@ TEST_F(WeightsByHashTest, TensorsOfAnOlderServerCanBeProved) {
   for (const VersionRow& row : *rows) EXPECT_EQ(row.tensors[0].seal, SealOf(bytes_));
 }
 
-// A seal that was wrong in the file stayed there, also when its tensor was read again.
+// A wrong seal in the file used to stay, even when its tensor was read again.
 TEST_F(WeightsByHashTest, AWrongSealIsReplacedByThatOfTheBytes) {
   test_.Upload("victim", victim_);
   RegistryDb& db = test_.server->core().registry().db();
@@ -184,7 +185,8 @@ TEST_F(WeightsByHashTest, AWrongSealIsReplacedByThatOfTheBytes) {
   }
 }
 
-// Whatever who has only the hash does, the answers are those of a server without the tensor.
+// A client that has only the hash gets, for every request, the replies of a server without the
+// tensor.
 TEST_F(WeightsByHashTest, NothingShowsWhetherItIsHeld) {
   ServerOptions options;
   options.memory_limit = 1 << 20;
@@ -195,19 +197,19 @@ TEST_F(WeightsByHashTest, NothingShowsWhetherItIsHeld) {
     const grpc::Status held = with.Send(messages), absent = without.Send(messages);
     EXPECT_FALSE(held.ok());
     EXPECT_EQ(held.error_code(), absent.error_code());
-    // What is in use may differ by what the victim's model takes.
+    // The bytes in use may differ by what the victim's model takes.
     EXPECT_EQ(held.error_message().substr(0, 100), absent.error_message().substr(0, 100));
   };
   const std::string nonce(32, 'n');
   same(WithoutBytes());
   same(Proved(nonce));
   same(WithoutBytes([](v1::UploadHeader* header) { header->set_dry_run(true); }));
-  // The tensor with another size, neither sent nor proved.
+  // Announces the tensor with another size, without bytes or proof.
   Messages wrong_size = UploadMessages("thief", ModelNamed(hash_, 5));
   wrong_size = {wrong_size.front(), wrong_size.back()};
   wrong_size[0].mutable_header()->clear_tensors();
   same(wrong_size);
-  // Announced, larger than there is memory for; and with bytes that are others.
+  // Announces more than there is memory for, and sends other bytes.
   same({UploadMessages("thief", ModelNamed(hash_, 1 << 19)).front()});
   Messages others = UploadMessages("thief", victim_, 1 << 10);
   others[1].mutable_chunk()->mutable_data()->front() ^= 1;

@@ -1,5 +1,5 @@
-// Under `late_wakes`, which starts it, each way to wake a thread is now and then followed by a
-// pause: the thread that was woken sees that the other has not done what comes next.
+// Runs under `late_wakes`, which starts it and sometimes pauses a thread after it wakes another:
+// the woken thread sees that the other has not yet done its next step.
 #include <sys/eventfd.h>
 #include <sys/socket.h>
 #include <unistd.h>
@@ -16,11 +16,11 @@
 namespace athanor {
 namespace {
 
-constexpr int kThreads = 100;  // each is one that may be late
+constexpr int kThreads = 100;  // each may be late
 constexpr int kRounds = 20;
 
-// Whether in any of the rounds `wait` returned before what comes after `wake` was done. `wake` is
-// called by other threads.
+// Returns whether in any round `wait` returned before the statement after `wake` had run. Other
+// threads call `wake`.
 template <typename Wake, typename Wait>
 bool SeenLate(Wake wake, Wait wait) {
   bool late = false;

@@ -1,11 +1,11 @@
-// Uploads and servers killed with SIGKILL at random moments: what was acknowledged is listed and
-// byte-equal afterwards, what was not is gone.
+// Kills uploads and servers with SIGKILL at random moments: afterwards an acknowledged model is
+// listed and equal byte for byte, and an unacknowledged one is gone.
 //
 //   uploads_test                      // 8 moments
 //   uploads_test --moments=50 --seed=7
 //
-// An upload runs in a process of its own (this binary with --upload), so that killing it is what a
-// lost client is. One moment in two kills the server instead and starts it again.
+// An upload runs in a process of its own (this binary with --upload), so that killing it acts like
+// a lost client. Every second moment kills the server instead and starts it again.
 #include <grpcpp/grpcpp.h>
 #include <signal.h>
 #include <stdlib.h>
@@ -48,7 +48,7 @@ constexpr int64_t kElements = 48 << 10;
 constexpr int kParameters = 3;
 constexpr size_t kChunk = 32 << 10;
 
-// The model number `number`: y = x * w0 * w1 * w2, weights drawn from the number.
+// Model number `number`: y = x * w0 * w1 * w2, with weights drawn from the number.
 struct NumberedModel {
   explicit NumberedModel(int number) : name(absl::StrCat("model-", number)) {
     std::mt19937 random(number);
@@ -78,7 +78,7 @@ void Say(const char* line) {
   if (write(STDOUT_FILENO, line, std::strlen(line)) < 0) _exit(3);
 }
 
-// Says "commit" before the commit leaves and "stored" once the server has acknowledged it.
+// Prints "commit" before it sends the commit and "stored" once the server has acknowledged it.
 int UploadMain(const std::string& address, int number) {
   const NumberedModel model(number);
   const auto stub =
@@ -140,7 +140,7 @@ class SteadyUploadsTest : public testing::Test {
     channel_ = grpc::CreateChannel(address_, grpc::InsecureChannelCredentials());
   }
 
-  // Uploads a model undisturbed; how long that takes here and now.
+  // Uploads a model undisturbed and returns how long that takes here and now.
   milliseconds UploadWhole() {
     const auto begin = std::chrono::steady_clock::now();
     const int number = next_model_++;
@@ -151,7 +151,7 @@ class SteadyUploadsTest : public testing::Test {
     return std::chrono::duration_cast<milliseconds>(std::chrono::steady_clock::now() - begin);
   }
 
-  // Uploads models until the moment comes; what became of each goes into stored_ and maybe_.
+  // Uploads models until the moment comes; records the outcome of each in stored_ or maybe_.
   void UploadUntilKilled(milliseconds moment, bool kill_server) {
     const auto end = std::chrono::steady_clock::now() + moment;
     bool killed = false;
@@ -196,7 +196,7 @@ class SteadyUploadsTest : public testing::Test {
     return state_ + "/tensors/" + hex.substr(0, 2) + "/" + hex.substr(2);
   }
 
-  // Empty if all is as it should be, else what is not.
+  // Describes an inconsistency; empty if there is none.
   std::string Inconsistency() {
     const std::map<std::string, v1::Model> listed = List();
     std::set<std::string> expected_files, found_files;
@@ -226,8 +226,8 @@ class SteadyUploadsTest : public testing::Test {
     return std::filesystem::is_empty(state_ + "/tmp") ? "" : "temporary files are left";
   }
 
-  // A server that lives on needs a moment to notice that a client is gone, and may be in the middle
-  // of a commit; one that was started anew does not.
+  // Checks consistency. A surviving server needs time to notice that a client has gone, and may be
+  // in the middle of a commit; a restarted one does not.
   void ExpectConsistent(bool at_once) {
     std::string found = Inconsistency();
     for (int i = 0; i < 6000 && !found.empty() && !at_once; ++i) {
@@ -237,7 +237,7 @@ class SteadyUploadsTest : public testing::Test {
     EXPECT_EQ(found, "");
   }
 
-  // The model answers with its own weights.
+  // Checks that the model answers with its own weights.
   void ExpectAnswers(int number) {
     const NumberedModel model(number);
     inference::ModelInferRequest request;
@@ -277,7 +277,7 @@ TEST_F(SteadyUploadsTest, KilledAtRandomMoments) {
   const milliseconds whole = UploadWhole();
   for (int moment = 0; moment < moments; ++moment) {
     const bool kill_server = moment % 2 == 1;
-    // In the first, the second or the third from here on.
+    // The moment falls into one of the next three uploads.
     const milliseconds after(random() % (3 * whole.count() + 1));
     SCOPED_TRACE(absl::StrCat("moment ", moment, ", seed ", seed, ": ",
                               kill_server ? "server" : "upload", " killed after ", after.count(),

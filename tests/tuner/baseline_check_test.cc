@@ -1,5 +1,5 @@
-// The kernels of real baseline plans through a real tuner process: all pass their checks, and a
-// kernel that is wrong in one place does not.
+// Checks the kernels of real baseline plans with a real tuner process: all pass, and a kernel that
+// is wrong in one place fails.
 #include <chrono>
 #include <cmath>
 #include <cstdio>
@@ -59,7 +59,7 @@ const Model kModels[] = {
        output "y" = %6 })"},
 };
 
-// Parameters that no check could hold; and weights of which no size is small.
+// Models with parameters that no check could hold, and with weights that are large at every size.
 const Model kLargeModels[] = {
     {"table of 12 GiB", R"(graph "g" { dim b in [1, 64] %0 = Parameter "t" : f32[402653184, 8]
        %1 = Input "ids" : i64[b] %2 = Gather(%0, %1) {axis=0} %3 = Input "offsets" : i32[4]
@@ -91,7 +91,7 @@ class BaselineCheckTest : public TunerTest {
 
   absl::Status Check(const internal::CheckRequest& request) { return Report(request).status(); }
 
-  std::chrono::steady_clock::time_point start_;  // of the last check
+  std::chrono::steady_clock::time_point start_;  // when the last check began
 };
 
 TEST_F(BaselineCheckTest, KernelsOfBaselinePlansPass) {
@@ -125,8 +125,7 @@ TEST_F(BaselineCheckTest, KernelsOfBaselinePlansPass) {
   EXPECT_EQ(tuner_->starts(), 1);
 }
 
-// One rounding too many is fine, a wrong constant is not: the checks' graphs with one number
-// changed.
+// One extra rounding passes, a wrong constant fails: the check's graph gets one number changed.
 TEST_F(BaselineCheckTest, AKernelForAnotherGraphFails) {
   const struct {
     const char* model;

@@ -1,5 +1,6 @@
-// Every form that the rules make of a graph computes the same: random choices in the e-graphs of
-// small graphs, and the neighbours that a search would look at, by the reference evaluator.
+// Every form that the rules make of a graph computes the same. Evaluates random choices in the
+// e-graphs of small graphs, and the neighbours that a search would try, with the reference
+// evaluator.
 //
 //   ATHANOR_FORMS=10000 bazel-bin/tests/tuner/forms_test    # the long form; 200 by default
 #include <cstdlib>
@@ -27,7 +28,7 @@ struct Space {
   std::unique_ptr<RegionForms> forms;
 };
 
-// Whole graphs as one region, and cut small.
+// Returns whole graphs as one region, and graphs cut into small regions.
 std::vector<Space> Spaces() {
   std::vector<Space> spaces;
   for (const char* body : kSmallGraphs) {

@@ -1,6 +1,6 @@
-// Every genome the search may choose is possible and right, not only the one it takes: random
-// rewrites, random changes of what is fused and random schedules of small graphs, lowered,
-// compiled, and checked as whole plans against the reference evaluator.
+// Every genome that the search may choose is possible and right, not only the chosen one: random
+// rewrites, random fusion decisions and random schedules of small graphs are lowered, compiled, and
+// checked as whole plans against the reference evaluator.
 //
 //   ATHANOR_GENOMES=10000 bazel-bin/tests/tuner/genomes_test    # the long form; 80 by default
 #include <cstdio>
@@ -35,7 +35,7 @@ class GenomesTest : public TunerTest {
     return all[random_() % all.size()];
   }
 
-  // Some decisions other than the rule of thumb's, and any schedule for each kernel.
+  // Changes some decisions of the rule of thumb, and draws a schedule for each kernel.
   ScheduledGraph RandomGenome(const Graph& graph, std::string* about) {
     Fusion fusion;
     for (int change = static_cast<int>(random_() % 4); change > 0; --change) {
@@ -85,7 +85,7 @@ class GenomesTest : public TunerTest {
   }
 
   std::mt19937_64 random_{7};
-  std::map<std::string, std::string> objects_;  // by source
+  std::map<std::string, std::string> objects_;  // keyed by source
 };
 
 TEST_F(GenomesTest, RandomGenomesAreRight) {
@@ -111,7 +111,7 @@ TEST_F(GenomesTest, RandomGenomesAreRight) {
     const RegionForms& forms = *graphs[i % graphs.size()];
     absl::StatusOr<Graph> form = forms.RandomForm(i);
     ASSERT_TRUE(form.ok()) << form.status();
-    // One in four as it was prepared.
+    // One graph in four is the prepared one, unrewritten.
     const Graph& graph = random_() % 4 ? *form : forms.graph(0);
     std::string about = absl::StrCat("genome ", i, ":");
     const ScheduledGraph scheduled = RandomGenome(graph, &about);

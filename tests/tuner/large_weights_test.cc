@@ -1,5 +1,6 @@
-// A weight that is larger than what a check or a measurement may hold in memory, through a real
-// tuner process: values are compared as of any other, and memory is not what the weight has.
+// Measures and checks a plan whose weight is larger than a check or a measurement may hold in
+// memory, with a real tuner process: values are compared as usual, in less memory than the weight
+// has.
 #include <sys/resource.h>
 
 #include <cstdint>
@@ -25,7 +26,8 @@ constexpr char kModel[] = R"(graph "g" { dim b in [1, 4]
   %3 = Constant {value=f32[] {1.25}} %4 = IndexMap(%3) {map=map[b, 52000]()}
   %5 = Mul(%2, %4) output "y" = %5 })";
 constexpr int64_t kWeight = int64_t{4} * 1024 * 52'000;
-// Beyond what the child held before: memory that is walked through, or nothing but small tensors.
+// Limits on memory beyond what the child held before: a measurement walks through the weight, a
+// check holds only small tensors.
 constexpr int64_t kMostMeasured = int64_t{140} << 20, kMostChecked = int64_t{60} << 20;
 
 class LargeWeightsTest : public TunerTest {
@@ -33,8 +35,8 @@ class LargeWeightsTest : public TunerTest {
   void SetUp() override {
     const char* folder = std::getenv("TEST_TMPDIR");
     ASSERT_NE(folder, nullptr);
-    // As of a server that may not have all addresses: what kernels' processes map then, they map
-    // without setting a limit, which would end them.
+    // Limits the address space, as a server's may be: kernel processes then map memory without
+    // setting a limit of their own, which would end them.
     const rlimit addresses{uint64_t{64} << 30, uint64_t{64} << 30};
     ASSERT_EQ(setrlimit(RLIMIT_AS, &addresses), 0);
     TunerOptions options;
@@ -82,7 +84,7 @@ TEST_F(LargeWeightsTest, PlansAreMeasuredInLittleMemory) {
   EXPECT_LT(kMostMeasured, kWeight);
 }
 
-// TEST_TMPDIR lies on a disk: a file system of memory has no scratch files.
+// TEST_TMPDIR must lie on a disk: scratch files do not work on a file system in memory.
 TEST_F(LargeWeightsTest, PlansAreCheckedInF64InLittleMemory) {
   internal::PlanCheckRequest request;
   request.set_graph_text(kModel);
@@ -102,7 +104,7 @@ TEST_F(LargeWeightsTest, PlansAreCheckedInF64InLittleMemory) {
   EXPECT_LT(peak - before, kMostChecked);
   EXPECT_LT(HeldBelow(tuner_->pid()) - before, kMostChecked / 2);
 
-  // One that means something else is found out there as anywhere.
+  // A candidate that computes something else is still found.
   *request.mutable_candidate() = PlanOf(absl::StrReplaceAll(kModel, {{"1.25", "1.2505"}}));
   const absl::Status wrong = tuner_->CheckPlan(request).status();
   EXPECT_EQ(wrong.code(), absl::StatusCode::kDataLoss) << wrong;

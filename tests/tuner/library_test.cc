@@ -1,6 +1,6 @@
-// Contractions that OpenBLAS multiplies for, through a real tuner process: each block size of each
-// task is compiled, loaded and checked in the process that kernels are confined to, its operands
-// against guard pages, at small sizes and sampled at real ones.
+// Runs contractions that call OpenBLAS with a real tuner process: each block size of each task is
+// compiled, loaded and checked in the confined process, with guard pages around its operands, at
+// small sizes and sampled at real ones.
 #include <map>
 #include <string>
 #include <utility>
@@ -19,7 +19,7 @@ namespace {
 
 class LibraryTest : public TunerTest {
  protected:
-  // Of the graph's contraction with all that follows it; returns how many were run.
+  // Checks the graph's contraction with everything after it. Returns how many schedules ran.
   int CheckAll(const std::string& body) {
     auto graph = ParseGraph(absl::StrCat("graph \"g\" { ", body, " }"));
     EXPECT_TRUE(graph.ok()) << graph.status();

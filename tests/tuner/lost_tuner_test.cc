@@ -1,5 +1,5 @@
-// A tuner process that is lost again and again while a graph is lowered: the error says what comes
-// next, and what comes next works.
+// Loses the tuner process again and again while a graph is lowered: the error says what to do next,
+// and doing that works.
 #include <signal.h>
 #include <unistd.h>
 
@@ -21,7 +21,8 @@ namespace {
 
 using ::testing::HasSubstr;
 
-// Takes far longer to lower than a sweep of the killer: forty contractions of forty widths.
+// Takes much longer to lower than the killer needs for one pass: forty contractions of forty
+// widths.
 Graph Model() {
   Graph graph;
   graph.name = "g";

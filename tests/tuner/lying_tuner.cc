@@ -1,15 +1,15 @@
-// A tuner whose searches find plans that are not what they should be; all else it leaves to the
-// real one. For tests of who notices (plan_verify_test.cc).
+// A tuner whose searches find wrong plans; it leaves all else to the real tuner. Tests use it to
+// see that the server notices (plan_verify_test.cc).
 //
-// Graphs hold the factor 2.0. The plans it finds, in this order, one after each outcome:
-//   p-scaled   of the graph with 2.002 in its place
-//   p-special  right, but that a NaN among its inputs is an illegal instruction
-//   p-lost     right; but the process ends when asked to check it
+// Graphs hold the factor 2.0. It finds these plans in this order, one after each outcome:
+//   p-scaled   of the graph with 2.002 instead
+//   p-special  right, but executes an illegal instruction if an input is NaN
+//   p-lost     right, but the process ends when asked to check it
 //   p-right    right
-// The search of a graph "near" asks for nothing: it is near its roofline until the limits rise.
-// Kernels of a baseline are checked between its lowering and the next search or measurement. Those
-// of a graph "wrong" are wrong, those of "wrong unless plain" where it is not made plain; the first
-// check of "late and wrong" has no time left.
+// The search of a graph "near" asks for nothing: it is near its roofline until the limits rise. The
+// kernels of a baseline are checked between its lowering and the next search or measurement. Those
+// of a graph "wrong" are wrong; those of "wrong unless plain" are wrong except in the plain plan;
+// the first check of "late and wrong" has no time left.
 #include <unistd.h>
 
 #include <memory>
@@ -126,7 +126,7 @@ class LyingTuner {
   }
 
   TunerProcess& real_;
-  absl::Status verdict_;  // of the next check, where that is not the real one's
+  absl::Status verdict_;  // of the next check, if it differs from the real one
   internal::SearchStart start_;
   std::set<std::string> told_;
 };

@@ -1,5 +1,5 @@
-// Kernels measured alone as layers of a model (server/tuner/measure/layers.h). What they take is no
-// test's.
+// Measures kernels alone, as layers of a model (server/tuner/measure/layers.h). No test depends on
+// the times.
 #include <string>
 #include <vector>
 
@@ -12,7 +12,7 @@ namespace {
 
 class MeasureTest : public TunerTest {
  protected:
-  // Of the graph's baseline, at the values of its one dim.
+  // Makes a request for the graph's baseline, at the given values of its one dim.
   internal::MeasureRequest Request(const std::string& graph, const std::vector<int64_t>& sizes) {
     internal::MeasureRequest request;
     request.set_graph_text(graph);
@@ -32,7 +32,7 @@ class MeasureTest : public TunerTest {
   }
 };
 
-// A weight of 256 KiB that is packed once, and one that is read where it lies.
+// A weight of 256 KiB that is packed once; the next graph has one that is read in place.
 constexpr char kPacked[] = R"(graph "g" { dim b in [1, 1024]
   %0 = Input "x" : f32[b, 256] %1 = Parameter "w" : f32[256, 256]
   %2 = Contract(%0, %1) {spec="bk,kn->bn"} output "y" = %2 })";
@@ -54,7 +54,7 @@ TEST_F(MeasureTest, AKernelAloneWalksThroughTheModelsWeightsAndActivations) {
   internal::MeasureRequest request = Request(kPacked, {1, 1024});
   ASSERT_GT(request.plans(0).plan().prepare_size(), 0);
   request.set_weight_bytes(20 * kWeight);
-  // Four calls of one row; at the most rows less than one of them.
+  // Covers four calls with one row, but less than one call with the most rows.
   request.add_activation_bytes(4 * 2 * 1024);
   request.add_activation_bytes(1024);
   request.set_steps(true);

@@ -1,6 +1,6 @@
-// Whole plans through a real tuner process: those of graphs that mean something else are refused
-// however right each of their kernels is, those of graphs written otherwise pass, and hostile ones
-// cost themselves alone.
+// Checks whole plans with a real tuner process. Plans of graphs that compute something else are
+// refused even if each kernel is right, plans of equivalent graphs pass, and hostile plans harm
+// only themselves.
 #include <cstdio>
 #include <cstdlib>
 #include <map>
@@ -57,7 +57,7 @@ class PlanCheckTest : public TunerTest {
     return plan;
   }
 
-  // Dims of all models are named b, then s.
+  // All models name their dims b, then s.
   internal::PlanCheckRequest Request(const std::string& graph, const std::string& candidate,
                                      const std::vector<int64_t>& sizes = {1, 12, 150}) {
     internal::PlanCheckRequest request;
@@ -93,7 +93,7 @@ class PlanCheckTest : public TunerTest {
     EXPECT_THAT(std::string(status.message()), HasSubstr(why));
   }
 
-  std::map<std::string, std::string> objects_;  // by source
+  std::map<std::string, std::string> objects_;  // keyed by source
 };
 
 std::string Model(const std::string& body) {
@@ -106,7 +106,7 @@ constexpr char kProduct[] = R"(%0 = Input "x" : f32[b, 96] %1 = Parameter "w" : 
 struct Case {
   const char* name;
   std::string graph, candidate;  // bodies
-  const char* why = "";          // of a refusal; empty: it passes
+  const char* why = "";          // reason of the refusal; empty: it passes
 };
 
 std::string Replaced(std::string text, const char* is, const char* becomes) {
@@ -140,7 +140,7 @@ std::vector<Case> WrongPlans() {
     %3 = Div(%0, %2) output "y" = %3 )";
   const std::string by_reciprocals = divisor + R"(%2 = Recip(%1)
     %3 = IndexMap(%2) {map=map[b, 96]($0)} %4 = Mul(%0, %3) output "y" = %4 )";
-  // The variance of values around 300, in one pass and in two.
+  // Computes the variance of values around 300 in one pass and in two.
   const std::string shifted = R"(%0 = Input "x" : f32[b, 64] %1 = Constant {value=f32[] {300.0}}
     %2 = IndexMap(%1) {map=map[b, 64]()} %3 = Add(%0, %2) %4 = SumReduce(%3) {axes=[1]}
     %5 = Constant {value=f32[] {0.015625}} %6 = IndexMap(%5) {map=map[b]()} %7 = Mul(%4, %6) )";
@@ -246,8 +246,8 @@ TEST_F(PlanCheckTest, PlansOfGraphsWrittenOtherwisePass) {
   }
 }
 
-// The plan of the encoder in primitives for the encoder in composites. What the check of another
-// model costs: its graph and sizes, in the order of its dims, from the environment:
+// Checks the encoder's plan in primitives against the encoder in composites. To see the cost for
+// another model, give its graph and its sizes, in the order of its dims, in the environment:
 //   ATHANOR_MODEL=dlrm.txtpb ATHANOR_SIZES="1 64 2048" bazel-bin/tests/tuner/plan_check_test
 TEST_F(PlanCheckTest, WholeModelsPass) {
   std::string model = "tests/models/testdata/encoder_composites.txtpb";
@@ -326,7 +326,7 @@ TEST_F(PlanCheckTest, WhatIsNotDefinedIsSaidToBeLeftOut) {
   EXPECT_THAT(reply.left_out(1), HasSubstr("a hidden one"));
 }
 
-// The plan's last kernel, with something before it.
+// Returns the plan's last kernel with `body` in front.
 std::string Hostile(const std::string& source, const std::string& body) {
   return absl::StrCat(
       absl::StrReplaceAll(source, {{"void athanor_kernel(", "static void right_kernel("}}),
@@ -357,7 +357,7 @@ TEST_F(PlanCheckTest, HostilePlansCostThemselves) {
        "static char hog[3l << 30]; for (i64 i = 0; i < (3l << 30); i += 4096)"
        " ((volatile char*)hog)[i] = 1;",
        Code::kResourceExhausted, "bytes it may have"},
-      // Everything it can find: its inputs, and what the references left.
+      // Overwrites everything it can find: its inputs, and memory that the references used.
       {"wild writes", "for (i64 i = -4096; i < 4096; ++i) ((volatile f32*)buffers[0])[i] = 1;",
        Code::kInternal, "SIGSEGV"},
       {"writes nothing", "return;", Code::kDataLoss, "error is"},
@@ -393,7 +393,7 @@ TEST_F(PlanCheckTest, RequestsThatDoNotFitAreRefused) {
   const absl::Status dims =
       refused([](internal::PlanCheckRequest* r) { r->mutable_sizes(0)->add_values(1); });
   EXPECT_EQ(dims.code(), Code::kInvalidArgument) << dims;
-  // A baseline that cannot run says nothing about the candidate.
+  // If the baseline cannot run, the candidate is not at fault.
   const absl::Status baseline = refused([](internal::PlanCheckRequest* r) {
     r->mutable_baseline()->mutable_plan()->mutable_buffers(0)->set_name("other");
   });

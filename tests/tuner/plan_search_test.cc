@@ -1,5 +1,5 @@
-// The whole search against real kernels in a real child process: what it finds is right, faster,
-// and survives the loss of its child.
+// Runs the whole search with real kernels in a real child process: it finds a plan that is right
+// and faster, and survives the loss of its child.
 #include <signal.h>
 
 #include <chrono>
@@ -46,7 +46,7 @@ class PlanSearchTest : public TunerTest {
 
   KernelMaker Maker() { return KernelMaker(cache_.get(), tuner_.get(), machine_); }
 
-  // The baseline with every kernel's schedule as it is.
+  // Returns the baseline with every kernel's default schedule.
   PlanSearch::Found Baseline() {
     PlanSearch::Found baseline;
     auto lowered = tuner_->Lower(graph_, machine_.target());
@@ -65,8 +65,8 @@ class PlanSearchTest : public TunerTest {
   }
   std::unique_ptr<PlanSearch> NewSearch(int64_t candidates, MachineLimits* limits,
                                         PlanSearch::Found serving) {
-    // To such limits a contraction in pieces is as good as a whole one: it would be tried, and take
-    // seconds where others have the cores.
+    // Disables the rule by which a contraction in pieces would look as good as a whole one under
+    // such limits; trying it takes seconds while other processes have the cores.
     const PlanSearchOptions options{
         .seed = 1, .max_candidates = candidates, .disabled_rules = {"decompose"}};
     return std::make_unique<TunerPlanSearch>(++searches_, graph_, std::move(serving), Maker(),
@@ -74,7 +74,7 @@ class PlanSearchTest : public TunerTest {
                                              limits == nullptr ? &unreachable_ : limits, options);
   }
 
-  // Out of reach, so that how busy this machine is does not decide when the search ends.
+  // Limits out of reach, so that the machine's load does not decide when the search ends.
   MachineLimits unreachable_{Limits(1e18)};
   std::unique_ptr<Cache> cache_;
   Graph graph_;
@@ -90,7 +90,7 @@ TEST_F(PlanSearchTest, TheMachineIsMeasured) {
   EXPECT_GT(limits->f32_flops_per_second(), 1e8);
 }
 
-// As beside a build: nothing is due, but the first kernels are faster than such limits allow.
+// As on a busy machine: limits are not due to be measured, but the first kernels beat them.
 TEST_F(PlanSearchTest, LimitsThatKernelsBeatAreMeasuredAgain) {
   MachineLimits low([] { return MachineLimits::Clock::time_point(); });
   ASSERT_TRUE(low.Get([] { return Limits(1e5); }).ok());
@@ -106,7 +106,7 @@ TEST_F(PlanSearchTest, LimitsThatKernelsBeatAreMeasuredAgain) {
   const auto known = low.Get([] { return absl::InternalError("not due"); });
   ASSERT_TRUE(known.ok()) << known.status();
   EXPECT_GT(known->f32_flops_per_second(), 1e8);
-  // One kernel's 524,288 multiply-adds for each row: hours by the first limits.
+  // One kernel has 524,288 multiply-adds per row, which the first limits would stretch to hours.
   const v1::SearchProgress& progress = search->progress();
   ASSERT_GT(progress.tasks_size(), 0);
   for (double seconds : progress.tasks(0).roofline_seconds()) EXPECT_LT(seconds, 1);
@@ -125,7 +125,7 @@ TEST_F(PlanSearchTest, PlansFoundAreRight) {
     stopped = step->stop.has_value();
     for (auto& picture : search->TakePictures()) pictures.push_back(std::move(picture));
     if (!step->found) continue;
-    // Against the reference evaluator, as a whole.
+    // Compares the whole plan with the reference evaluator.
     internal::CheckRequest whole;
     *whole.mutable_plan() = step->found->plan;
     for (const KernelObject& object : step->found->objects) whole.add_objects(object.object);
@@ -144,7 +144,7 @@ TEST_F(PlanSearchTest, PlansFoundAreRight) {
   EXPECT_EQ(progress.tasks(0).seconds_size(), 3);
   EXPECT_LE(progress.predicted(), 1);
   EXPECT_LE(progress.best(), 1);
-  // Each region once.
+  // Lists each region once.
   EXPECT_GT(progress.regions_size(), 0);
   ASSERT_EQ(pictures.size(), static_cast<size_t>(progress.regions_size()));
   for (const auto& picture : pictures) {
@@ -153,8 +153,8 @@ TEST_F(PlanSearchTest, PlansFoundAreRight) {
   }
 }
 
-// The second search walks the first one's way, without its recipes, and measures no kernel; what
-// may serve is measured whole again.
+// The second search repeats the first one's steps, without its recipes, and measures no kernel;
+// plans that may serve are measured whole again.
 TEST_F(PlanSearchTest, TimesOfAnEarlierSearchAreNotMeasuredAgain) {
   const std::string path = FreshFolder() + "/cache.db";
   v1::SearchProgress first;
@@ -162,7 +162,7 @@ TEST_F(PlanSearchTest, TimesOfAnEarlierSearchAreNotMeasuredAgain) {
   for (int round = 0; round < 3; ++round) {
     cache_ = Cache::Open({.path = path}, [](absl::string_view) {});
     ASSERT_TRUE(cache_->ExecuteForTest("DELETE FROM recipes").ok());
-    if (round < 2) serving = Baseline();  // then what was found
+    if (round < 2) serving = Baseline();  // round 2 starts from the plan that was found
     std::unique_ptr<PlanSearch> search = NewSearch(24, nullptr, serving);
     bool stopped = false;
     for (int steps = 0; steps < 200 && !stopped; ++steps) {
@@ -207,7 +207,7 @@ TEST_F(PlanSearchTest, ALostChildCostsItsCandidate) {
     if (step->found) search->Taken(absl::OkStatus());
   }
   EXPECT_TRUE(stopped);
-  // How long the search goes on is up to the machine; the first losses always happen.
+  // The machine decides how long the search goes on; the first losses always happen.
   EXPECT_GE(kills, 2);
   EXPECT_GE(tuner_->starts(), 2);
   EXPECT_GE(search->progress().candidates(), 2);
@@ -228,7 +228,7 @@ TEST_F(PlanSearchTest, FinishEndsIt) {
   EXPECT_TRUE(stopped);
 }
 
-// What a step asked for and there is no time for is no failure.
+// Candidates that a step asked for and no time is left for are not failures.
 TEST_F(PlanSearchTest, KernelsThatAreLeftAreNotTried) {
   std::unique_ptr<PlanSearch> search = NewSearch(0);
   ASSERT_TRUE(search->Next().ok());

@@ -1,5 +1,5 @@
-// A search whose plans are faster and wrong: each is put aside with its reason before it serves,
-// and the search goes on to the one that is right (lying_tuner.cc).
+// A search finds plans that are faster but wrong: each is rejected with its reason before it
+// serves, and the search goes on to the right one (lying_tuner.cc).
 #include <map>
 #include <memory>
 #include <optional>
@@ -42,7 +42,7 @@ class PlanVerifyTest : public TunerTest {
 
   KernelMaker Maker() { return KernelMaker(cache_.get(), tuner_.get(), machine_); }
 
-  // What serves: right, and so slow that every plan is faster.
+  // Returns a serving plan that is right, and so slow that every other plan is faster.
   PlanSearch::Found Slow(const Graph& graph) {
     PlanSearch::Found slow;
     auto lowered = tuner_->Lower(graph, machine_.target());
@@ -86,9 +86,9 @@ TEST_F(PlanVerifyTest, OnlyTheRightPlanIsFound) {
   EXPECT_EQ(search.progress().plans_measured(), 4);
   EXPECT_EQ(search.progress().plans_taken(), 1);
   EXPECT_EQ(search.progress().plans_failed(), 3);
-  EXPECT_EQ(tuner_->starts(), 3);  // the one that ends the tuner is checked once more
+  EXPECT_EQ(tuner_->starts(), 3);  // the plan that ends the tuner is checked twice
 
-  std::map<std::string, v1::SearchFailure> failures;  // by plan
+  std::map<std::string, v1::SearchFailure> failures;  // keyed by plan
   for (const v1::SearchFailure& f : search.progress().failures()) failures[f.plan_id()] = f;
   ASSERT_EQ(failures.size(), 3);
   const v1::SearchFailure& scaled = failures["p-scaled"];
@@ -104,12 +104,13 @@ TEST_F(PlanVerifyTest, OnlyTheRightPlanIsFound) {
   EXPECT_THAT(lost.message(), HasSubstr("checking a plan"));
 }
 
-// What failed is not tried again by the next search on the same cache.
+// A plan that failed is not tried again by the next search on the same cache.
 TEST_F(PlanVerifyTest, WhatFailedIsNotTriedAgain) {
   const std::string path = FreshFolder() + "/cache.db";
   const Graph graph = *ParseGraph(kModel);
   for (const bool again : {false, true}) {
-    cache_ = Cache::Open({.path = path}, [](absl::string_view) {});  // as another server has it
+    cache_ =
+        Cache::Open({.path = path}, [](absl::string_view) {});  // opened as another server does
     const int64_t starts = tuner_->starts();
     MachineLimits limits{internal::MachineReply()};
     TunerPlanSearch search(again ? 2 : 1, graph, Slow(graph), Maker(), tuner_.get(), machine_,
@@ -139,7 +140,7 @@ TEST_F(PlanVerifyTest, WhatFailedIsNotTriedAgain) {
   }
 }
 
-// What plans are compared with is made like any baseline: plain, where a kernel of it is wrong.
+// The reference plan is made like any baseline: plain if one of its kernels is wrong.
 TEST_F(PlanVerifyTest, AReferenceWhoseKernelIsWrongIsMadePlain) {
   for (const bool plain_helps : {true, false}) {
     Graph graph = *ParseGraph(kModel);
@@ -161,7 +162,7 @@ TEST_F(PlanVerifyTest, AReferenceWhoseKernelIsWrongIsMadePlain) {
       const v1::SearchProgress& progress = search.progress();
       EXPECT_EQ(progress.plans_failed(), plain_helps ? 3 : 4);
       if (plain_helps) break;
-      // They were not at fault: the next search tries them again.
+      // These plans were not at fault, so the next search tries them again.
       EXPECT_EQ(progress.failures_from_cache(), 0);
       EXPECT_EQ(progress.plans_measured(), 4);
       for (const v1::SearchFailure& failure : progress.failures()) {
@@ -192,7 +193,7 @@ TEST_F(PlanVerifyTest, ACheckThatWasCutShortIsAskedForAgain) {
   EXPECT_EQ(verifier.Verify(plan, sizes).code(), absl::StatusCode::kFailedPrecondition);
 }
 
-// Near limits that were measured too low, and near those that hold.
+// Covers a search near limits that were measured too low, and one near limits that hold.
 TEST_F(PlanVerifyTest, AStopAtTheRooflineIsForLimitsThatHold) {
   const struct {
     double known;

@@ -1,5 +1,5 @@
-// Recipes through the cache and a real child process: what one search leaves, and what comes from
-// another server, the next search tries; nothing is found that was not measured.
+// Tries recipes through the cache and a real child process: the next search tries what one search
+// left, and what comes from another server; a plan is never found without being measured.
 #include <memory>
 #include <string>
 #include <utility>
@@ -30,7 +30,7 @@ constexpr char kModel[] = R"(graph "g" { dim b in [1, 256]
   %4 = Parameter "w1" : f32[512, 512] %5 = Contract(%3, %4) {spec="bk,kn->bn"} %6 = Tanh(%5)
   output "y" = %6 })";
 
-// The same layers over another dim, under other names.
+// Returns the same layers over another dim, with other names.
 std::string OtherModel() {
   return absl::StrReplaceAll(kModel, {{"graph \"g\"", "graph \"h\""},
                                       {"dim b in [1, 256]", "dim rows in [1, 300]"},
@@ -69,15 +69,15 @@ class RecipesTest : public TunerTest {
     return baseline;
   }
 
-  // What is found is measured, and right as a whole.
+  // Runs a search; checks that its plan was measured and is right as a whole.
   v1::SearchProgress Search(const std::string& text, bool recipes = true) {
     const Graph graph = *ParseGraph(text);
-    const PlanSearchOptions options{
-        .seed = 1,
-        .max_candidates = 24,
-        // Blocks of the library hang on the dims' bounds: not those of one graph's are the other's.
-        .disabled_rules = {"decompose", "openblas"},
-        .recipes = recipes};
+    const PlanSearchOptions options{.seed = 1,
+                                    .max_candidates = 24,
+                                    // The library's block sizes depend on the dims' bounds, so one
+                                    // graph's do not fit the other.
+                                    .disabled_rules = {"decompose", "openblas"},
+                                    .recipes = recipes};
     TunerPlanSearch search(++searches_, graph, Baseline(graph),
                            KernelMaker(cache_.get(), tuner_.get(), machine_), tuner_.get(),
                            machine_, &unreachable_, options);
@@ -103,7 +103,7 @@ class RecipesTest : public TunerTest {
     return search.progress();
   }
 
-  // One for each region, with a schedule for each kernel that is not the rule of thumb.
+  // Returns one recipe per region, with a schedule that is not the rule of thumb's for each kernel.
   std::vector<Kept> RecipesFor(const std::string& text) {
     internal::SearchStart start;
     start.set_graph_text(text);
@@ -163,7 +163,7 @@ class RecipesTest : public TunerTest {
     return recipes;
   }
 
-  // Out of reach, so that how busy this machine is does not decide when the search ends.
+  // Limits out of reach, so that the machine's load does not decide when the search ends.
   MachineLimits unreachable_{[] {
     internal::MachineReply limits;
     limits.set_read_bytes_per_second(1e18);
@@ -182,7 +182,7 @@ TEST_F(RecipesTest, ASearchLeavesThoseOfThePlanItTook) {
   EXPECT_EQ(first.recipes_tried(), 0);
   const int64_t rows = Rows();
   EXPECT_EQ(rows > 0, first.plans_taken() > 0) << first.ShortDebugString();
-  // Another plan key, the same regions.
+  // The plan key differs, the regions are the same.
   const v1::SearchProgress second = Search(OtherModel());
   EXPECT_EQ(second.recipes_tried() > 0, rows > 0) << second.ShortDebugString();
 }
@@ -192,7 +192,7 @@ TEST_F(RecipesTest, ThoseOfAnotherModelAreTried) {
   ASSERT_FALSE(kept.empty());
   for (const Kept& k : kept) cache_->PutRecipe(k.key, k.recipe);
   EXPECT_NE(kept[0].key.dim_box, RecipesFor(kModel)[0].key.dim_box);
-  EXPECT_EQ(Search(kModel).recipes_tried(), 1);  // one schedule, whichever region it came with
+  EXPECT_EQ(Search(kModel).recipes_tried(), 1);  // the same schedule from every region
 }
 
 TEST_F(RecipesTest, ThoseOfABundleAreTriedAndMeasured) {
@@ -228,7 +228,7 @@ TEST_F(RecipesTest, WhatCannotBeReadIsLeftOut) {
     cache_->PutRecipe(k.key, k.recipe);
   }
   EXPECT_EQ(Search(kModel).recipes_tried(), 0);
-  EXPECT_EQ(Quarantined(), 0);  // they are as they were written
+  EXPECT_EQ(Quarantined(), 0);  // rows are intact
 }
 
 TEST_F(RecipesTest, ASearchToCompareByReadsAndLeavesNone) {

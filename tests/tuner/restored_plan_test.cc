@@ -1,5 +1,5 @@
-// What a started server does with what one before it kept: the machine is known without a child
-// process, a plan loads without one, and a plan whose kernels were compiled again is verified.
+// A started server uses what an earlier one stored: it knows the machine without a child process,
+// loads a plan without one, and verifies a plan whose kernels were compiled again.
 #include <stdlib.h>
 #include <sys/types.h>
 
@@ -50,7 +50,7 @@ class RestoredPlanTest : public testing::Test {
     return *backends;
   }
 
-  // As a search would have found it.
+  // Makes a plan as a search would have found it.
   static PlanSearch::Found Found(CompileBackend& backend, const Graph& graph) {
     PlanSearch::Found found;
     found.plan = backend.Lower(graph, /*plain=*/false).value();
@@ -97,7 +97,7 @@ TEST_F(RestoredPlanTest, OnlyARightPlanPasses) {
   const Graph graph = Model("Tanh");
   const PlanSearch::Found right = Found(*backend, graph);
   EXPECT_TRUE(backend->Verify(graph, right).ok());
-  // The plan of another function of the same inputs.
+  // A plan that computes another function of the same inputs.
   const PlanSearch::Found wrong = Found(*backend, Model("Exp"));
   EXPECT_EQ(backend->Verify(graph, wrong).code(), absl::StatusCode::kDataLoss);
 }

@@ -1,5 +1,5 @@
-// Whether two graphs with the same inputs, parameters and outputs compute the same, by the
-// reference evaluator.
+// Compares two graphs with equal inputs, parameters and outputs by their values from the reference
+// evaluator.
 #ifndef ATHANOR_TESTS_TUNER_SAME_VALUES_H_
 #define ATHANOR_TESTS_TUNER_SAME_VALUES_H_
 
@@ -17,8 +17,8 @@
 
 namespace athanor {
 
-// How many elements were looked at, and of how many there was a bound to compare with: behind a
-// division by what may be 0, say, there is none.
+// Counts elements, and those among them with an error bound to compare with. There is no bound
+// behind, say, a division by a value that may be 0.
 struct Bounded {
   int64_t elements = 0, bounded = 0;
   double share() const {
@@ -26,12 +26,12 @@ struct Bounded {
   }
 };
 
-// The share that tests over many graphs ask for: 0.84 and 0.92 of theirs.
+// The share of bounded elements that tests over many graphs require; theirs is 0.84 and 0.92.
 inline constexpr double kLeastBounded = 0.8;
 
-// With random inputs of these sizes of the dims. Each graph's values are within its error bounds of
-// the exact ones; so they may differ by the sum of both. DATA_LOSS names the output. Adds to
-// `counted`.
+// Evaluates both graphs with random inputs at these sizes. Each graph's values lie within its error
+// bounds of the exact ones, so the two may differ by the sum of both. DATA_LOSS names the output.
+// Adds to `counted`.
 inline absl::Status SameValues(const Graph& graph, const Graph& other,
                                const std::vector<int64_t>& sizes, uint64_t seed, Bounded* counted) {
   Expr::Env env;

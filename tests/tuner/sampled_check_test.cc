@@ -1,5 +1,6 @@
-// Kernels that are right at small sizes and wrong at large ones, by hand: the tuner's sampled check
-// finds them and names output, element and sizes. And right ones, with parameters of many GiB.
+// Checks hand-written kernels that are right at small sizes and wrong at large ones: the tuner's
+// sampled check finds them and names output, element and sizes. Right kernels pass, with parameters
+// of many GiB.
 #include <cstdint>
 #include <memory>
 #include <string>
@@ -19,7 +20,7 @@ using ::testing::IsEmpty;
 using ::testing::SizeIs;
 using Code = absl::StatusCode;
 
-// buffers and the body of one kernel over work items [begin, end).
+// Returns a kernel with `body` over buffers and work items [begin, end).
 std::string Kernel(const std::string& body) {
   return absl::StrCat(
       "struct error_record { long code, index, extent, item; };\n"
@@ -38,7 +39,8 @@ v1::SizeExpr SizeOf(const Expr& e) {
   return size;
 }
 
-// A plan of one step that reads all inputs and parameters and writes the one output; `grid` items.
+// Makes a plan of one step with `grid` items that reads all inputs and parameters and writes the
+// one output.
 v1::Plan PlanOf(const Graph& graph, const Expr& grid) {
   v1::Plan plan;
   plan.set_format(1);
@@ -78,7 +80,7 @@ v1::Plan PlanOf(const Graph& graph, const Expr& grid) {
 
 class SampledCheckTest : public TunerTest {
  protected:
-  // Whole at `small`, sampled at `large`; either may be empty.
+  // Checks in full at `small` and sampled at `large`; either may be empty.
   absl::StatusOr<internal::CheckReply> Check(const char* graph_text, const Expr& grid,
                                              const std::string& body,
                                              const std::vector<int64_t>& small,
@@ -105,7 +107,7 @@ constexpr char kDouble[] = R"(graph "double" { dim m in [1, 100000] dim n in [1,
   %0 = Input "x" : f32[m, n] %1 = Add(%0, %0) output "y" = %1 })";
 const Expr kRows = Expr::Symbol("m");
 
-// s: n is not passed; the kernel is compiled for the size at which it is run.
+// Returns a kernel for the size s = `n`, since kernels do not receive s.
 std::string Doubling(int64_t n, const std::string& wrong) {
   return absl::StrCat("const float* x = b[0]; float* y = b[1]; const long n = ", n,
                       "; for (long i = begin; i < end; ++i) for (long j = 0; j < n; ++j) {",
@@ -153,7 +155,7 @@ TEST_F(SampledCheckTest, WhatWasComparedIsCounted) {
   EXPECT_EQ(reply->sampled_elements(), 0);
 }
 
-// One element that follows from all others cannot be sampled: then it is said.
+// If one element depends on all others, sampling is impossible, and the check says so.
 TEST_F(SampledCheckTest, WhatCannotBeComparedIsSaid) {
   constexpr char kSum[] = R"(graph "sum" { dim n in [1, 100000000] %0 = Input "x" : i32[n]
     %1 = SumReduce(%0) {axes=[0]} output "y" = %1 })";
@@ -168,7 +170,7 @@ TEST_F(SampledCheckTest, WhatCannotBeComparedIsSaid) {
   EXPECT_THAT(reply->left_out(0), HasSubstr("output \"y\""));
 }
 
-// 20 GiB of rows, more than this process may hold and more than 2^32 elements.
+// 20 GiB of rows: more than this process may hold, and more than 2^32 elements.
 constexpr char kTable[] = R"(graph "table" { dim n in [1, 10000]
   %0 = Input "ids" : i64[n] %1 = Parameter "t" : f32[671088640, 8]
   %2 = Gather(%1, %0) {axis=0} output "y" = %2 })";
@@ -188,9 +190,10 @@ TEST_F(SampledCheckTest, ParametersOfManyGiB) {
   EXPECT_THAT(right->left_out(), IsEmpty());
   const char* wrong[] = {
       "(unsigned)(ids[i] * 8 + j)",                // wraps at 2^32 elements
-      "(unsigned)ids[i] * 8u + j",                 // so does this product
+      "(unsigned)ids[i] * 8u + j",                 // this product wraps too
       "((ids[i] * 8) & 0x7fffffff) + j",           // wraps at 2^31
-      "(ids[i] - (ids[i] == 671088639)) * 8 + j",  // the row before the last for the last
+      "(ids[i] - (ids[i] == 671088639)) * 8 + j",  // reads the row before the last instead of the
+                                                   // last
       "(ids[i] ^ (ids[i] > 500000000)) * 8 + j",
       "(long)(float)ids[i] % 671088640 * 8 + j",  // rounded
   };
@@ -199,7 +202,7 @@ TEST_F(SampledCheckTest, ParametersOfManyGiB) {
     EXPECT_EQ(found.status().code(), Code::kDataLoss) << index << ": " << found.status();
     EXPECT_THAT(std::string(found.status().message()), HasSubstr("n=1000"));
   }
-  // It writes where it must not.
+  // This kernel writes outside its output.
   const auto written =
       Check(kTable, n, Gathering("ids[i] * 8 + j", "((float*)t)[ids[i] * 8 + j] = 0;"), {}, {1000});
   EXPECT_EQ(written.status().code(), Code::kInternal);
@@ -215,7 +218,8 @@ TEST_F(SampledCheckTest, IndicesInRangeAreNotRefused) {
   EXPECT_THAT(std::string(found.status().message()), HasSubstr("every index is in range"));
 }
 
-// Every index is beyond the data: the kernel has to say so, and nothing else counts as saying so.
+// Every index is out of range: the kernel must report that, and no other error counts as the
+// report.
 constexpr char kOutside[] = R"(graph "outside" { dim n in [1, 5000]
   %0 = Input "x" : f32[n] %1 = Iota {shape=shape[n], axis=0, dtype=i32}
   %2 = Add(%1, %1) %3 = Constant {value=i32[] {9999}} %4 = IndexMap(%3) {map=map[n]()}
@@ -234,7 +238,7 @@ TEST_F(SampledCheckTest, IndicesOutOfRangeMustBeNoticedAsSuch) {
     EXPECT_EQ(missed.status().code(), Code::kDataLoss) << missed.status();
     EXPECT_THAT(std::string(missed.status().message()), HasSubstr("goes unnoticed"));
   }
-  // Sizes that the plan does not serve are INVALID_ARGUMENT too, but not that.
+  // Sizes that the plan does not serve are INVALID_ARGUMENT too, but with another message.
   const auto sizes = Check(kOutside, n, noticed, {6000}, {});
   EXPECT_EQ(sizes.status().code(), Code::kInvalidArgument) << sizes.status();
 }

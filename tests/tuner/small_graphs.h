@@ -1,4 +1,4 @@
-// Small graphs of every shape that rewriting, fusion and schedules meet: chains, diamonds,
+// Small graphs of every shape that matters to rewriting, fusion and schedules: chains, diamonds,
 // recurrences, repeated bodies, reductions between maps, contractions, tables, masks, low
 // precision.
 #ifndef ATHANOR_TESTS_TUNER_SMALL_GRAPHS_H_
@@ -12,7 +12,7 @@
 
 namespace athanor {
 
-// Bodies; each has dims b and s, both in [1, 64].
+// Bodies of graphs; each has dims b and s, both in [1, 64].
 inline constexpr const char* kSmallGraphs[] = {
     // A chain, a diamond, and both again with outputs inside.
     R"(%0 = Input "x" : f32[b, s] %1 = Exp(%0) %2 = Tanh(%1) %3 = Sqrt(%1) output "y" = %3
@@ -21,7 +21,7 @@ inline constexpr const char* kSmallGraphs[] = {
        %4 = Sin(%2) %5 = Mul(%3, %0) %6 = Add(%5, %4) output "w" = %6)",
     R"(%0 = Input "x" : f32[b, 19] %1 = Exp(%0) %2 = Add(%1, %0) %3 = Mul(%2, %1) %4 = Max(%3, %0)
        %5 = Mul(%4, %2) output "y" = %5 output "m" = %3)",
-    // Reductions beside their maps.
+    // Reductions next to maps.
     R"(%0 = Input "x" : f32[b, 37] %1 = Softmax(%0) {axis=1} %2 = Tanh(%1) output "y" = %2)",
     R"(%0 = Input "x" : f32[b, s, 24] %1 = Parameter "g" : f32[24] %2 = Parameter "o" : f32[24]
        %3 = LayerNorm(%0, %1, %2) {epsilon=1e-5} %4 = RmsNorm(%3, %1) {epsilon=1e-5}
@@ -30,9 +30,8 @@ inline constexpr const char* kSmallGraphs[] = {
        %4 = IndexMap(%3) {map=map[b, 33]($0)} %5 = Mul(%0, %4) output "y" = %5 output "r" = %3)",
     R"(%0 = Input "x" : f64[b, 9, s] %1 = MaxReduce(%0) {axes=[0, 2]} %2 = Exp(%0)
        %3 = SumReduce(%2) {axes=[2]} output "m" = %1 output "s" = %3)",
-    // Layers that would have their stream with its axes in another order: attention over heads,
-    // with
-    // an output inside; contractions along the wrong axis, of a value that several use.
+    // Layers that would rather have their stream in another order of axes: attention over heads,
+    // with an output inside; contractions along the wrong axis, of a value with several uses.
     R"(%0 = Input "x" : f32[b, s, 4, 8] %1 = IndexMap(%0) {map=map[b, 4, s, 8]($0, $2, $1, $3)}
        %2 = Attention(%1, %1, %1) {scale=0.5} %3 = IndexMap(%2) {map=map[b, s, 4, 8]($0, $2, $1, $3)}
        %4 = Add(%0, %3) %5 = IndexMap(%4) {map=map[b, 4, s, 8]($0, $2, $1, $3)}
@@ -46,7 +45,7 @@ inline constexpr const char* kSmallGraphs[] = {
        %5 = Contract(%1, %4) {spec="bnk,bmk->bmn"} %6 = Add(%5, %4)
        %7 = IndexMap(%6) {map=map[b, s, 1]($0, $2, $1)} %8 = Exp(%7)
        %9 = Contract(%4, %8) {spec="bmk,bkn->bmn"} output "y" = %9 output "t" = %7)",
-    // Contractions with what comes before and after.
+    // Contractions with ops before and after.
     R"(%0 = Input "x" : f32[b, 40] %1 = Parameter "w" : f32[40, 50] %2 = Contract(%0, %1) {spec="bk,kn->bn"}
        %3 = Parameter "o" : f32[50] %4 = IndexMap(%3) {map=map[b, 50]($1)} %5 = Add(%2, %4)
        %6 = Gelu(%5) output "y" = %6)",
@@ -64,11 +63,11 @@ inline constexpr const char* kSmallGraphs[] = {
        output "h" = %3 output "n" = %5)",
     R"(%0 = Input "x" : i32[b, 13] %1 = Input "w" : i32[13, 7] %2 = Contract(%0, %1) {spec="bk,kn->bn"}
        %3 = Mul(%2, %2) %4 = LessThan(%2, %3) %5 = Select(%4, %2, %3) output "y" = %5)",
-    // Attention whole and with its neighbours.
+    // Attention, whole and with its neighbours.
     R"(%0 = Input "q" : f32[b, 2, s, 16] %1 = Input "k" : f32[b, 2, s, 16] %2 = Input "v" : f32[b, 2, s, 16]
        %3 = Attention(%0, %1, %2) {causal=true} %4 = IndexMap(%3) {map=map[b, s, 32]($0, floordiv($2, 16), $1, mod($2, 16))}
        %5 = Tanh(%4) output "y" = %5)",
-    // Movement, tables.
+    // Movement and tables.
     R"(%0 = Parameter "t" : f32[100, 12] %1 = Input "ids" : i64[b] %2 = Gather(%0, %1) {axis=0}
        %3 = Input "p" : f32[b, 12] %4 = Add(%2, %3) %5 = Softmax(%4) {axis=1} output "y" = %5 output "e" = %2)",
     R"(%0 = Input "x" : f32[b, s] %1 = IndexMap(%0) {map=map[s, b]($1, $0)} %2 = Exp(%1)
@@ -153,7 +152,7 @@ inline constexpr const char* kSmallGraphs[] = {
     R"(%0 = Input "x" : i64[b, 8] %1 = MaxReduce(%0) {axes=[1]} %2 = IndexMap(%1) {map=map[b, 8]($0)} %3 = LessThan(%0, %2)
        %4 = Iota {axis=1, dtype=i64, shape=shape[b, 8]} %5 = Constant {value=i64[] {-8}} %6 = IndexMap(%5) {map=map[b, 8]()}
        %7 = Mod(%4, %6) %8 = Select(%3, %6, %7) %9 = MaxReduce(%8) {axes=[1]} output "i" = %9)",
-    // A recommendation model's middle: bags, pairwise products, what follows.
+    // The middle of a recommendation model: bags, pairwise products, and ops after them.
     R"(%0 = Parameter "t" : f32[50, 8] %1 = Input "ids" : i64[s] %2 = Input "offsets" : i32[b]
        %3 = EmbeddingBag(%0, %1, %2) {mode="sum"} %4 = Input "d" : f32[b, 8]
        %5 = IndexMap(%3) {fill=f32[] {0.0}, map=map[b, 2, 8]($0 + 64*$1, $2)}

@@ -1,5 +1,5 @@
-// The debug mode finds the step that goes wrong: plans of a small model, right ones and ones with a
-// fault in one kernel.
+// The debug mode finds the step that goes wrong. Runs plans of a small model, right ones and ones
+// with a fault in one kernel.
 #include "server/tuner/check/step_check.h"
 
 #include <memory>
@@ -62,7 +62,7 @@ class StepCheckTest : public TunerTest {
     return CheckSteps({scheduled_.graph, built, views}, {9}, *inputs, device_.get());
   }
 
-  // Adds something to the first result of the kernel of this step.
+  // Adds a number to the first result of this step's kernel.
   BuiltPlan Faulty(const v1::Step& step) {
     BuiltPlan faulty = built_;
     v1::Kernel* kernel = faulty.plan.mutable_kernels(static_cast<int>(step.kernel()));

@@ -1,5 +1,5 @@
-// Measuring in a real child process beside requests: it waits for them, says when there was no gap,
-// and a child that takes another's place sees the same requests.
+// Measures in a real child process next to requests: measuring waits for them, says when there was
+// no gap, and a replacement child sees the same requests.
 #include "server/base/traffic.h"
 
 #include <signal.h>
@@ -38,7 +38,7 @@ class TrafficTest : public ::testing::Test {
     return *std::move(tuner);
   }
 
-  // Of the model's baseline, with all cores, so that any request is in the way.
+  // Requests a measurement of the model's baseline with all cores, so that any request disturbs it.
   internal::MeasureRequest Request(TunerProcess& tuner) {
     internal::MeasureRequest request;
     request.set_graph_text(kModel);
@@ -141,7 +141,7 @@ TEST_F(TrafficTest, WorkInTheBackgroundGivesTheSameReplies) {
   ASSERT_TRUE(machine.ok()) << machine.status();
   {
     Traffic::Request ran(traffic_.get());
-  }  // lowers the priority of what follows
+  }  // lowers the priority of later work
   auto lowered = tuner->Lower(*ParseGraph(kModel), machine->target());
   ASSERT_TRUE(lowered.ok()) << lowered.status();
   EXPECT_EQ(lowered->plan().kernels_size(), request.plans(0).plan().kernels_size());
@@ -170,7 +170,8 @@ TEST_F(TrafficTest, TheMachineIsMeasuredBesideRequestsToo) {
   EXPECT_GT(machine->read_bytes_per_second(), 1e8);
 }
 
-// So that searches give way to it, and no measurement counts that was taken beside it.
+// Builds count as requests, so that searches yield to them and discard measurements taken next to
+// them.
 TEST_F(TrafficTest, WhatIsBuiltCountsAsARequest) {
   ServerOptions server;
   server.threads = 1;
@@ -208,7 +209,7 @@ TEST_F(TrafficTest, ASearchTriesAgainUntilItsTimeIsUp) {
   for (const std::string& object : baseline.plans(0).objects()) {
     serving.objects.push_back({.object = object});
   }
-  // Out of reach, so that there is always something to measure.
+  // Limits out of reach, so that there is always something to measure.
   internal::MachineReply unreachable;
   unreachable.set_read_bytes_per_second(1e15);
   unreachable.set_cache_bytes_per_second(1e15);
@@ -225,14 +226,14 @@ TEST_F(TrafficTest, ASearchTriesAgainUntilItsTimeIsUp) {
     ASSERT_TRUE(step.ok()) << step.status();
     EXPECT_FALSE(step->stop.has_value());
   }
-  // Not held against what could not be measured.
+  // A candidate that could not be measured has not failed.
   EXPECT_EQ(search.progress().failures_size(), 0);
   running.reset();
   ASSERT_TRUE(search.Next().ok());
   EXPECT_EQ(search.progress().failures_size(), 0);
   running = std::make_unique<Traffic::Request>(traffic_.get());
   search.Finish();
-  // Once more: a build may have been in the way.
+  // Measures again: a build may have disturbed the first time.
   ASSERT_TRUE(search.Next().ok());
   EXPECT_EQ(search.progress().failures_size(), 0);
   bool stopped = false;

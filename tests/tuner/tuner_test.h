@@ -1,4 +1,4 @@
-// A child process athanor-tuner for a test, and the machine as it sees it.
+// Starts a child process athanor-tuner for a test, and describes the machine as the child sees it.
 #ifndef ATHANOR_TESTS_TUNER_TUNER_TEST_H_
 #define ATHANOR_TESTS_TUNER_TUNER_TEST_H_
 

@@ -38,7 +38,7 @@ LLD_HAS_DRIVER(elf)
 namespace athanor {
 namespace {
 
-// Longest diagnostic text put into a Status.
+// Most characters of diagnostics in a Status.
 constexpr size_t kMaxMessage = 4096;
 
 absl::Status Rejected(absl::string_view what, absl::string_view text) {
@@ -50,7 +50,7 @@ bool IsHostArchitecture(const llvm::Triple& triple) {
   return triple.getArch() == llvm::Triple(llvm::sys::getDefaultTargetTriple()).getArch();
 }
 
-// Setting up all of LLVM's targets is only worth its time for a foreign one.
+// Sets up all of LLVM's targets only for a foreign one, because that takes long.
 void InitializeTargets(const llvm::Triple& triple) {
   static const bool native = [] {
     llvm::InitializeNativeTarget();
@@ -70,7 +70,7 @@ void InitializeTargets(const llvm::Triple& triple) {
   (void)all;
 }
 
-// LLVM itself only warns about words it does not know.
+// Checks the names of triple, cpu and features; LLVM itself only warns about unknown ones.
 absl::Status CheckTarget(const CpuTarget& target, const llvm::Triple& triple) {
   std::string error;
   const llvm::Target* found = llvm::TargetRegistry::lookupTarget(triple.str(), error);
@@ -113,7 +113,7 @@ absl::Status CheckOptions(const ClangOptions& options) {
   return absl::OkStatus();
 }
 
-// The frontend's own arguments, as the driver would have derived them.
+// Returns the frontend's own arguments, as the driver would have derived them.
 std::vector<std::string> FrontendArguments(const CpuTarget& target, const ClangOptions& options) {
   std::vector<std::string> args = {
       "-triple", target.triple, "-emit-obj", "-x", "c", "-std=gnu17",
@@ -175,7 +175,7 @@ absl::StatusOr<llvm::SmallVector<char, 0>> CompileToObject(absl::string_view sou
   clang::CompilerInstance compiler;
   compiler.setInvocation(std::move(invocation));
   compiler.setDiagnostics(diagnostics.get());
-  compiler.setVerboseOutputStream(llvm::nulls());  // "2 errors generated."
+  compiler.setVerboseOutputStream(llvm::nulls());  // drops "2 errors generated."
   compiler.createFileManager(files);
   compiler.setOutputStream(std::make_unique<llvm::raw_svector_ostream>(object));
   clang::EmitObjAction action;
@@ -186,8 +186,8 @@ absl::StatusOr<llvm::SmallVector<char, 0>> CompileToObject(absl::string_view sou
   return object;
 }
 
-// Where lld reads or writes by path although nothing has a name on any disk:
-// the open descriptors of this process.
+// An open descriptor with a path, for lld: it reads and writes by path, although nothing here has a
+// name on any disk.
 class Descriptor {
  public:
   explicit Descriptor(int fd) : fd_(fd) {}
@@ -215,9 +215,8 @@ absl::Status WriteAll(int fd, absl::string_view bytes) {
   return absl::OkStatus();
 }
 
-// Reads a pipe to its end on a thread of its own. lld renames a temporary file
-// onto an output that is a regular file, which a memory file does not allow; a
-// pipe it simply writes.
+// Reads a pipe to its end on a thread of its own. lld simply writes to a pipe; onto a regular
+// output file it would rename a temporary one, which a memory file does not allow.
 class PipeReader {
  public:
   explicit PipeReader(int fd) : thread_([this, fd] { Run(fd); }) {}
@@ -250,7 +249,7 @@ class PipeReader {
   std::thread thread_;
 };
 
-// Paths of the libraries kernels may call, as this machine's loader finds them.
+// Returns the paths of the libraries that kernels may call, as this machine's loader finds them.
 // libgcc_s has what the processor lacks, such as f64 to f16.
 const std::vector<std::string>& HostLibraries() {
   static const auto* const paths = [] {
@@ -269,8 +268,8 @@ const std::vector<std::string>& HostLibraries() {
   return *paths;
 }
 
-// Most kernels call no library; reading libm's and libc's tables costs lld more
-// than all its other work.
+// Reports whether the object calls a library. Most kernels call none, and reading libm's and libc's
+// tables costs lld more than all its other work.
 bool NeedsLibraries(const llvm::SmallVector<char, 0>& object) {
   auto file = llvm::object::ObjectFile::createELFObjectFile(
       llvm::MemoryBufferRef(llvm::StringRef(object.data(), object.size()), "kernel.o"));

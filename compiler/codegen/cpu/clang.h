@@ -17,45 +17,42 @@
 
 namespace athanor {
 
-// What to generate code for, in LLVM's words. Part of every kernel's cache key.
+// Target of code generation, in LLVM's words. Part of every kernel's cache key.
 struct CpuTarget {
   std::string triple;                 // "x86_64-pc-linux-gnu"
   std::string cpu;                    // "znver4"
   std::vector<std::string> features;  // "+avx512f", "-amx-tile"; sorted
 };
 
-// The machine this process runs on, as LLVM finds it at run time.
+// Returns the machine this process runs on, as LLVM detects it at run time.
 CpuTarget HostCpuTarget();
 
 struct ClangOptions {
   int opt_level = 3;  // 0 to 3
 
-  // Everything -ffast-math allows. Off, the arithmetic is the source's,
-  // exactly: nothing is reassociated and nothing is contracted, so a kernel
-  // that wants a fused multiply-add says __builtin_elementwise_fma or
-  // __builtin_fmaf.
+  // Allows everything that -ffast-math allows. If false, the arithmetic is exactly the source's:
+  // nothing is reassociated and nothing is contracted, so a kernel that wants a fused multiply-add
+  // says __builtin_elementwise_fma or __builtin_fmaf.
   bool fast_math = false;
 
-  // Widest vector, in bits, that LLVM may choose by itself; vector types in the
-  // source are kept whatever their width.
+  // Widest vector, in bits, that LLVM may choose by itself. Vector types in the source keep their
+  // width.
   int prefer_vector_width = 512;
 
   // Name of the source in diagnostics.
   std::string source_name = "kernel.c";
 };
 
-// Compiles one C (gnu17) translation unit, which includes nothing, and links it
-// to an ELF shared object. The source can read no file and contain no inline
-// assembly. Functions of libm, libmvec (the `_ZGV...` vector functions) and
-// libc may be called once declared when `target` has the host's architecture;
-// other targets have no libraries, not even libgcc. The same arguments give the
-// same bytes.
+// Compiles one C (gnu17) translation unit, which includes nothing, and links it to an ELF shared
+// object. The source can read no file and contain no inline assembly. If `target` has the host's
+// architecture, the source may declare and call functions of libm, libmvec (the `_ZGV...` vector
+// functions) and libc; other targets have no libraries, not even libgcc. The same arguments give
+// the same bytes.
 //
-// INVALID_ARGUMENT with Clang's messages when the source does not compile, with
-// the symbol's name when a symbol is undefined, and with the name of a triple,
-// cpu or option that Clang does not know. May be called from one thread at a
-// time per process. LLVM ends the process on internal errors, as it does when
-// memory runs out: untrusted kernels belong into a child process.
+// INVALID_ARGUMENT with Clang's messages if the source does not compile, with the symbol's name if
+// a symbol is undefined, and with the name of a triple, cpu or option that Clang does not know. May
+// be called from one thread at a time per process. LLVM ends the process on internal errors and
+// when memory runs out: compile untrusted kernels in a child process.
 absl::StatusOr<std::string> CompileToSharedObject(absl::string_view source, const CpuTarget& target,
                                                   const ClangOptions& options);
 

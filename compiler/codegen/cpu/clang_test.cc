@@ -23,7 +23,7 @@ namespace {
 using ::testing::HasSubstr;
 using ::testing::Not;
 
-// Compiles for this machine and loads; the test's own small loader.
+// Compiles a kernel for this machine and loads it with a small loader of the test's own.
 class Kernel {
  public:
   explicit Kernel(absl::string_view source, const ClangOptions& options = {}) {
@@ -93,7 +93,7 @@ TEST(ClangTest, HostTargetIsThisMachine) {
 
 TEST(ClangTest, VersionIsClang19) { EXPECT_EQ(ClangVersion().substr(0, 3), "19."); }
 
-// The register tile every f32 contraction is made of.
+// The register tile that every f32 contraction is made of.
 constexpr char kTile[] = R"(
 typedef float v16 __attribute__((ext_vector_type(16)));
 typedef float v16u __attribute__((ext_vector_type(16), aligned(4)));
@@ -172,7 +172,7 @@ TEST(ClangTest, GeneratedLibcCallsResolve) {
   EXPECT_EQ(text, std::string(99, '\0') + "x");
 }
 
-// Neither has an instruction on every x86-64, so both become library calls.
+// Neither operation has an instruction on every x86-64, so both become library calls.
 TEST(ClangTest, CompilerSupportCallsResolve) {
   for (CpuTarget target : {HostCpuTarget(), CpuTarget{}}) {
     if (target.triple.empty()) target.triple = HostCpuTarget().triple;

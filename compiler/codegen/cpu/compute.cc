@@ -1,4 +1,4 @@
-// The op table's elementwise ops, for scalars and vectors of every dtype.
+// Elementwise ops of the op table, for scalars and vectors of every dtype.
 #include <cmath>
 #include <utility>
 
@@ -86,7 +86,7 @@ std::string CpuDialect::FloatOp(Op op, const std::string& element, int lanes,
       return call("__builtin_elementwise_roundeven");
     case Op::kMin:
     case Op::kMax: {
-      // One instruction, which gives its second operand where either is NaN.
+      // A single instruction: it returns its second operand if either is NaN.
       const std::string &b = args[1].text, o = op == Op::kMin ? " < " : " > ";
       if (NeverNan(args[1])) return Cat("(", b, o, a, " ? ", b, " : ", a, ")");
       if (NeverNan(args[0])) return Cat("(", a, o, b, " ? ", a, " : ", b, ")");
@@ -150,7 +150,7 @@ std::string CpuDialect::Shift(const std::string& element, int lanes, bool left,
   const std::string raw = VectorName(UnsignedOf(element), lanes);
   const int bits = ElementBits(element);
   const bool sign = element[0] == 'i' && !left;
-  // A negative amount is a large unsigned one.
+  // As an unsigned number a negative amount is large.
   const char* text = sign ? "FN $T $n($T a, $T b) {\n"
                             "  const $U most = ($U)$m;\n"
                             "  return ($T)(a >> ($T)(($U)b > most ? most : ($U)b));\n}\n"
@@ -179,7 +179,7 @@ std::string CpuDialect::LessThan(const Operand& a, const Operand& b) {
 std::string CpuDialect::Select(const Stmt& stmt, absl::Span<const Operand> args) {
   const int lanes = stmt.type.lanes;
   if (stmt.type.dtype == DType::kBool) {
-    // Masks have all bits alike; so do scalar bools but for their being 1.
+    // Vector masks have all bits alike, so ~ negates them; a scalar bool is 0 or 1 and takes !.
     const char* zero = lanes == 1 ? "!" : "~";
     return Cat("((", args[0].text, " & ", args[1].text, ") | (", zero, args[0].text, " & ",
                args[2].text, "))");

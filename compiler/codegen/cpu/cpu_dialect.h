@@ -1,12 +1,12 @@
 // The CPU's spelling of KIR; private to dialect.cc and compute.cc.
 //
 //   CpuDialect dialect(CpuFeatures::Of(target), &kernel);
-//   std::string body = PrintBody(kernel, &dialect, 4);       // dialect.prelude() now has its
-//   helpers
+//   std::string body = PrintBody(kernel, &dialect, 4);
+//   // dialect.prelude() now has the helpers that `body` calls
 //
 // Registers hold what memory holds: f16, bf16 and f8 are their bits (u16, u8) and are widened to
 // f32 for arithmetic, so that copies, Select and Bitcast keep every bit. A bool is an i32: 0 or 1,
-// in vectors 0 or -1, which is what comparisons of f32 give and selections take.
+// in vectors 0 or -1, as comparisons of f32 return and selections take.
 #ifndef ATHANOR_COMPILER_CODEGEN_CPU_CPU_DIALECT_H_
 #define ATHANOR_COMPILER_CODEGEN_CPU_CPU_DIALECT_H_
 
@@ -20,7 +20,7 @@
 
 namespace athanor::kir {
 
-// The C element of a register, of memory, and of arithmetic.
+// Return the C element of a register, and of memory.
 std::string RegisterElement(DType dtype);
 std::string MemoryElement(DType dtype);
 inline bool IsNarrow(DType dtype) { return IsFloat(dtype) && DTypeBytes(dtype) < 4; }
@@ -56,7 +56,7 @@ class CpuDialect : public Dialect {
   const Prelude& prelude() const { return prelude_; }
 
  private:
-  // Which lanes of an access are active, in the cheapest form.
+  // Active lanes of an access, in the cheapest form.
   struct Active {
     enum { kAll, kScalar, kCount, kMask } kind = kAll;
     std::string text;  // an i32, an i64 or an i32xN
@@ -67,7 +67,7 @@ class CpuDialect : public Dialect {
   std::string StoreVector(const Access& access, const std::string& element,
                           const std::string& value);
 
-  // dtype's op on registers `a`, `b`.
+  // Applies `op` of dtype to registers.
   std::string Binary(Op op, DType dtype, int lanes, absl::Span<const Operand> args);
   std::string FloatOp(Op op, const std::string& element, int lanes, absl::Span<const Operand> args);
   std::string IntegerOp(Op op, const std::string& element, int lanes,
@@ -83,10 +83,10 @@ class CpuDialect : public Dialect {
   std::string CastToBool(const Operand& arg);
   std::string CastToFloat(DType to, const Operand& arg);
   std::string Convert(const std::string& to, int lanes, const std::string& x);
-  // A comparison's result of `bits` wide lanes as a bool register, and back.
+  // Converts a comparison's result with lanes of `bits` to a bool register, and back.
   std::string AsBool(int bits, int lanes, const std::string& comparison);
   std::string AsMask(int bits, int lanes, const std::string& condition);
-  // An operand as f32 or f64, or a narrow result of it.
+  // Widens an operand to f32 or f64; narrows such a result to `dtype`.
   std::string Widened(const Operand& arg);
   std::string Narrowed(DType dtype, int lanes, const std::string& x);
 

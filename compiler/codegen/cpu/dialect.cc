@@ -65,7 +65,7 @@ std::string CpuDialect::Reduce(Op op, const Operand& vector) {
   const int half = vector.type.lanes / 2;
   const DType dtype = vector.type.dtype;
   if (!prelude_.Has(name)) {
-    // Halves are combined until one lane is left: a tree of the same shape for every target.
+    // Combines halves until one lane is left: the tree has the same shape for every target.
     std::string text = "x";
     std::string body;
     for (int lanes = half; lanes >= 1; lanes /= 2) {
@@ -199,7 +199,7 @@ std::string CpuDialect::StoreVector(const Access& access, const std::string& ele
   const std::string at = Cat("b", access.buffer, " + ", access.index);
   Access::Pattern pattern = access.pattern;
   std::string stride = access.stride;
-  if (pattern == Access::Pattern::kUniform) {  // the last active lane stays
+  if (pattern == Access::Pattern::kUniform) {  // the last active lane wins
     pattern = Access::Pattern::kStrided;
     stride = "0";
   }
@@ -226,7 +226,7 @@ std::string CpuDialect::StoreVector(const Access& access, const std::string& ele
 }
 
 std::string CpuDialect::Prefetch(int buffer, const std::string& index) {
-  // Into the second-level cache: lines a power of two apart share few places in the first.
+  // Prefetches into the second-level cache: lines a power of two apart share few sets of the first.
   return Cat("__builtin_prefetch((const void*)((u64)b", buffer, " + ",
              DTypeBytes(kernel_.buffers[buffer].dtype), "UL * (u64)", index, "), 0, 2)");
 }
@@ -274,6 +274,8 @@ std::string CpuDialect::Lane(int lanes) {
   return text + "}";
 }
 
+// A shift rounds down, as a floor division does, and a dividend that is never negative needs no
+// correction.
 std::string CpuDialect::FloorDivide(const std::string& a, const std::string& b, int lanes,
                                     std::optional<int64_t> divisor, bool natural) {
   if (divisor && *divisor > 0 && (*divisor & (*divisor - 1)) == 0) {
@@ -289,7 +291,7 @@ std::string CpuDialect::Extreme(bool max, const std::string& a, const std::strin
 
 std::string CpuDialect::LoopHint(AxisRole role, bool vectors) {
   if (role == AxisRole::kUnroll) return "#pragma clang loop unroll(full)";
-  // Unrolled, a loop over many accumulators spills them.
+  // Unrolling a loop over many accumulators would spill them.
   return vectors ? "#pragma clang loop unroll(disable)" : "";
 }
 

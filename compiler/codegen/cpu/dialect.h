@@ -1,10 +1,10 @@
-// Prints a kernel as one C translation unit for CPUs: Clang's vector types, nothing included, one
+// Prints a kernel as one C translation unit for CPUs: Clang's vector types, no includes, one
 // exported function `athanor_kernel` with the calling convention of runtime/kernel_abi.h.
 //
 //   std::string source = PrintCpuKernel(kernel, target);
 //   CompileToSharedObject(source, cpu_target, {});           // clang.h
 //
-// Equal kernels (whatever their names) give equal text for equal targets.
+// Equal kernels (names do not count) give equal text for equal targets.
 #ifndef ATHANOR_COMPILER_CODEGEN_CPU_DIALECT_H_
 #define ATHANOR_COMPILER_CODEGEN_CPU_DIALECT_H_
 

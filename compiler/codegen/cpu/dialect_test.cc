@@ -1,5 +1,5 @@
-// Golden kernels: testdata/NAME.kir prints as testdata/NAME.c for an AVX-512 target. After a change
-// that is meant, run the test with ATHANOR_GOLDEN_OUT=<folder> and review the difference.
+// Golden kernels: testdata/NAME.kir prints as testdata/NAME.c for an AVX-512 target. After an
+// intended change, run the test with ATHANOR_GOLDEN_OUT=<folder> and review the difference.
 #include "compiler/codegen/cpu/dialect.h"
 
 #include <cstdlib>
@@ -75,7 +75,7 @@ TEST(PrintCpuKernel, UsesOnlyWhatTheTargetHas) {
   EXPECT_THAT(PrintCpuKernel(kernel, Avx512()), HasSubstr("__builtin_ia32_loadups512_mask"));
 }
 
-// Where an index cannot be negative it is divided as the processor does.
+// An index that cannot be negative is divided as the processor divides.
 TEST(PrintCpuKernel, FloorsOnlyWhatMayBeNegative) {
   const std::string head = "kernel(s0) grid s0\nb0: i64 out\n";
   const std::string natural = PrintCpuKernel(
@@ -87,7 +87,7 @@ TEST(PrintCpuKernel, FloorsOnlyWhatMayBeNegative) {
   EXPECT_THAT(floored, HasSubstr("floor_i64("));
 }
 
-// Through a variable that the loader sets: the object has no undefined symbol.
+// Calls go through a variable that the loader sets: the object has no undefined symbol.
 TEST(PrintCpuKernel, MultipliesByALibrary) {
   const std::string text = PrintCpuKernel(
       Parse("kernel(s0) grid s0\nb0: f64 out\nb1: f64 in\nb2: f64 in\n"

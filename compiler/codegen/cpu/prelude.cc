@@ -9,7 +9,7 @@
 namespace athanor::kir {
 namespace {
 
-// "0, 1, 2" for 3.
+// Returns "0, 1, 2" for 3.
 std::string Count(int n) {
   std::string text;
   for (int i = 0; i < n; ++i) text += Cat(i == 0 ? "" : ", ", i);
@@ -128,7 +128,7 @@ std::string Prelude::LaneByLane(const std::string& name, const std::string& scal
 std::string Prelude::Extreme(Op op, const std::string& element, int lanes) {
   const std::string type = VectorName(element, lanes);
   const std::string name = Cat(op == Op::kMin ? "min_" : "max_", type);
-  // The comparison gives b where either is NaN.
+  // The comparison gives b if either is NaN.
   return Define(name, Fill("FN $T $n($T a, $T b) {\n"
                            "  const $T m = a $o b ? a : b;\n  return a != a ? a : m;\n}\n",
                            {{"T", type}, {"n", name}, {"o", op == Op::kMin ? "<" : ">"}}));
@@ -141,8 +141,8 @@ std::string Prelude::Divide(Op op, const std::string& element, int lanes) {
                            : op == Op::kFloorDiv && is_signed ? "floordiv"
                                                               : "div";
   const std::string name = Cat(kind, "_", type);
-  // The processor divides neither by zero nor the minimum by -1; remainders by 1 are 0 as those
-  // should be.
+  // Divides by 1 where the processor would trap, by zero and the minimum by -1. Remainders by 1 are
+  // 0, as those should be.
   std::string text =
       is_signed ? "FN $T $n($T a, $T b) {\n  const $T d = (b == 0) | (b == -1) ? ($T)1 : b;\n"
                 : "FN $T $n($T a, $T b) {\n  const $T d = b == 0 ? ($T)1 : b;\n";
@@ -161,6 +161,7 @@ std::string Prelude::Divide(Op op, const std::string& element, int lanes) {
       name, Fill(text, {{"T", type}, {"U", VectorName(UnsignedOf(element), lanes)}, {"n", name}}));
 }
 
+// C's division rounds towards zero: a negative remainder lowers the quotient by one.
 std::string Prelude::FloorDivide(int lanes) {
   const std::string type = VectorName("i64", lanes);
   const std::string name = Cat("floor_", type);
@@ -215,7 +216,8 @@ std::string Prelude::CheckIndex(int lanes) {
 
 std::string Prelude::RandomBits(int lanes) {
   const std::string name = Cat("philox_", lanes);
-  // Counter words in the low halves of 64 bits, where one multiplication gives both halves.
+  // Philox4x32-10 (Salmon et al., 2011). Counter words are in the low halves of 64 bits, so that
+  // one multiplication gives both halves of a product.
   const char* text =
       "FN $32 $n($I index, $U seed) {\n"
       "  const $U low = ($U)0xffffffffUL, at = ($U)index;\n"

@@ -1,9 +1,9 @@
-// The C helper functions of a CPU kernel. A dialect asks for a helper by what it does and gets the
-// name to call; the helper, with those it needs, is then part of the kernel's text, once.
+// C helper functions of CPU kernels. A dialect asks for a helper by its purpose and gets the name
+// to call; the helper, with those it needs, is then part of the kernel's text, once.
 //
 //   Prelude prelude(CpuFeatures::Of(target));
 //   std::string call = Cat(prelude.Math(Op::kExp, "f32", 16), "(v3)");   // "exp_f32x16(v3)"
-//   text = prelude.Text() + kernel;
+//   text = prelude.text() + kernel;
 //
 // C types are named by element and lanes: f32, i64, f32x16, u16x8. Masks are i32 vectors of 0 and
 // -1; a scalar bool is an i32 of 0 or 1. Element types of memory end in "u": they may lie at any
@@ -21,7 +21,7 @@
 
 namespace athanor::kir {
 
-// What of a target decides how a kernel is written.
+// Properties of a target that decide how a kernel is written.
 struct CpuFeatures {
   int vector_bytes = 16;  // of the widest register to use
   bool x86 = false, sse41 = false, avx2 = false, fma = false;
@@ -31,20 +31,21 @@ struct CpuFeatures {
   static CpuFeatures Of(const v1::Target& target);
 };
 
-// "f32", 16 -> "f32x16"; one lane is the element itself.
+// Returns "f32x16" for "f32", 16; one lane is the element itself.
 std::string VectorName(const std::string& element, int lanes);
 int ElementBits(const std::string& element);
-// The integer element of the same width, signed or not.
+// Return the integer element of the same width.
 std::string SignedOf(const std::string& element);
 std::string UnsignedOf(const std::string& element);
-// Replaces "$x" for each pair; a C text without them is hard to read.
+// Replaces "$x" for each pair, which keeps C templates readable.
 std::string Fill(std::string text, const std::vector<std::pair<std::string, std::string>>& values);
 
 class Prelude {
  public:
   explicit Prelude(const CpuFeatures& features) : features_(features) {}
 
-  // Each returns the helper's name; the signature follows in C, T being f32xN and so on.
+  // Each function returns the helper's name. The comments give its signature in C, where T is f32xN
+  // and so on.
 
   // T(T x) or, for kPow and kMod, T(T a, T b); element f32 or f64.
   std::string Math(Op op, const std::string& element, int lanes);
@@ -55,7 +56,7 @@ class Prelude {
   // i64(i64 a, i64 b), b > 0.
   std::string FloorDivide(int lanes);
 
-  // The library's product of f32 or f64: CpuGemm of runtime/kernel_abi.h.
+  // The library's product of f32 or f64 matrices: CpuGemm of runtime/kernel_abi.h.
   std::string Gemm(DType dtype);
 
   // void(key* keys, place* places, key*, place*, i64 n): kir::Opcode::kSort.
@@ -64,8 +65,8 @@ class Prelude {
   // u16 bits of f16 or bf16, u8 bits of f8 to f32 and back, rounding to nearest even.
   std::string Widen(DType dtype, int lanes);
   std::string Narrow(DType dtype, int lanes);
-  // f32(f64), rounded to odd where inexact: rounding that once more to a narrower dtype rounds
-  // once.
+  // f32(f64), rounded to odd if inexact: rounding the result to a narrower dtype then gives the
+  // same as rounding once (Boldo and Melquiond, 2008).
   std::string OddF32(int lanes);
   // f32(integer) for a later Narrow to `dtype`.
   std::string IntegerToF32(const std::string& element, DType dtype, int lanes);
@@ -83,15 +84,15 @@ class Prelude {
   // T(const Tu* p, i64 stride) and T(const Tu* p, i64xN index); `masked` ones take a mask after
   // that. Stores take the value after p.
   std::string Gather(const std::string& element, int lanes, bool strided, bool masked);
-  // T(const Tu* p) or T(const Tu* p, i32xN mask): lane l is p[l * step], by whole vectors that hold
-  // nothing before the first or behind the last lane.
+  // T(const Tu* p) or T(const Tu* p, i32xN mask): lane l is p[l * step]. Reads whole vectors, none
+  // of which begins before the first or ends behind the last lane's element.
   static constexpr int kMostStep = 4;
   std::string Every(const std::string& element, int lanes, int step, bool masked);
   std::string Scatter(const std::string& element, int lanes, bool strided, bool masked);
 
   // i32xN(i64 n): lane < n.
   std::string LaneMask(int lanes);
-  // i32(i32xN): whether any lane is set.
+  // i32(i32xN): true if any lane is set.
   std::string AnyLane(int lanes);
   // i32xN(KernelError*, i64 item, index, extent, active).
   std::string CheckIndex(int lanes);
@@ -100,7 +101,7 @@ class Prelude {
   // U(T): the same bits of a scalar, both of one width.
   std::string Bits(const std::string& to, const std::string& from);
 
-  // A helper of the caller's own; `name` must tell all that `text` depends on.
+  // A helper of the caller's own; `name` must identify everything that `text` depends on.
   std::string Define(const std::string& name, const std::string& text);
   bool Has(const std::string& name) const { return names_.contains(name); }
   const std::string& text() const { return text_; }
@@ -112,9 +113,9 @@ class Prelude {
                          const std::string& element, int lanes, bool two);
   std::string VectorMath(Op op, const std::string& element, int lanes);
   std::string InlineMath(Op op, int lanes);
-  // Lanes of a register, if masked moves of `element` exist for that many.
+  // Reports whether masked moves exist for vectors of so many lanes of `element`.
   bool NativeMask(const std::string& element, int lanes) const;
-  // The same bits of a scalar or vector of 32 bits a lane.
+  // The same bits in a scalar or vector of 32 bits per lane.
   std::string Reinterpret(int lanes, const std::string& to, const std::string& from,
                           const std::string& x);
   std::string MaskBits(int lanes);
@@ -125,7 +126,7 @@ class Prelude {
   std::string text_;
 };
 
-// All typedefs that `text` needs: it is scanned for their names.
+// Returns all typedefs that `text` needs, found by scanning it for their names.
 std::string Typedefs(const std::string& text);
 
 }  // namespace athanor::kir

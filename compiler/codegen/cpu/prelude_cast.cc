@@ -13,7 +13,7 @@ Float8 FormatOf(DType dtype) {
   return dtype == DType::kF8E4M3 ? Float8{3, 7, 0x7f, 0x7f} : Float8{2, 15, 0x7c, 0x7e};
 }
 
-// What every text below may name: F f32xN, U u32xN, I i32xN and N, the type at the other end.
+// Names that every text below may use: F f32xN, U u32xN, I i32xN and N, the type at the other end.
 std::vector<std::pair<std::string, std::string>> Values(const std::string& name,
                                                         const std::string& other, int lanes) {
   return {{"F", VectorName("f32", lanes)},
@@ -54,8 +54,8 @@ std::string Prelude::Widen(DType dtype, int lanes) {
   } else {
     const Float8 f = FormatOf(dtype);
     const int shift = 23 - f.mantissa_bits;
-    // A normal code moves into place and takes the other bias; a subnormal one is an integer number
-    // of quanta, which is exact in f32.
+    // A normal code moves into place and takes the other bias. A subnormal code is an integer
+    // number of quanta, which is exact in f32.
     text += Cat("  const $U u = ", wide, ", sign = (u & 0x80u) << 24, m = u & 0x7fu;\n");
     text += Cat("  const $F small = ", lanes == 1 ? "(f32)m" : "__builtin_convertvector(m, $F)",
                 " * 0x1p", 1 - f.bias - f.mantissa_bits, "f;\n");
@@ -98,8 +98,8 @@ std::string Prelude::Narrow(DType dtype, int lanes) {
         "  const $U rounded = (u + 0x7fffu + ((u >> 16) & 1)) >> 16;\n"
         "  const $U r = (u & 0x7fffffffu) > 0x7f800000u ? (u >> 16) | 0x40u : rounded;\n";
   } else if (dtype == DType::kF8E8M0) {
-    // The exponent, one more from 1.5 upwards; below 2^-126 only one tie is left. The sign bit
-    // makes negatives large; -0 is a zero.
+    // The result is the exponent, one more from 1.5 upwards. Below 2^-126 only one tie is left. The
+    // sign bit makes negatives large; -0 is a zero.
     text +=
         "  const $U normal = (u >> 23) + ((u >> 22) & 1), tiny = u >= 0x600000u ? ($U)1u : "
         "($U)0u;\n"
@@ -133,8 +133,7 @@ std::string Prelude::OddF32(int lanes) {
   auto convert = [&](const char* x, const char* to) {
     return lanes == 1 ? Cat("(", to, ")", x) : Cat("__builtin_convertvector(", x, ", ", to, ")");
   };
-  // Where the rounded value has an even last bit and is not exact, its neighbour on x's side is
-  // odd.
+  // If the rounded value is inexact and has an even last bit, its neighbour on x's side is odd.
   std::string text =
       Cat("FN $F $n($N x) {\n  const $F near = ", convert("x", "$F"), ";\n",
           "  const $N back = ", convert("near", "$N"), ";\n",
@@ -175,7 +174,7 @@ std::string Prelude::IntegerToF32(const std::string& element, DType dtype, int l
     values.push_back({"o", OddF32(lanes)});
     text += Cat("  return $o(", convert("x", "f64"), ");\n}\n");
   } else {
-    // 53 bits hold an integer rounded to odd at its twelfth bit.
+    // Rounds to odd at the twelfth bit first, so that the integer fits into 53 bits.
     values.push_back({"o", OddF32(lanes)});
     text += is_signed ? "  const $U m = x < 0 ? 0 - ($U)x : ($U)x;\n" : "  const $U m = x;\n";
     text += "  const $U odd = (m & ~0x7ffUL) | ((m & 0x7ff) != 0 ? ($U)0x800UL : ($U)0UL);\n";
@@ -248,8 +247,8 @@ std::string Prelude::NarrowFma(DType dtype, int lanes) {
     Bits("u64", "f64");
     Bits("f64", "u64");
   }
-  // The product is exact in f64. The sum is rounded to odd with the help of its rounding error, so
-  // that the two conversions that follow round once.
+  // The product is exact in f64. The sum is rounded to odd with the help of its rounding error
+  // (Knuth's TwoSum), so that the two conversions that follow round only once.
   std::string text = Cat("FN $H $n($H a, $H b, $H c) {\n", "  const $D p = ", convert("$w(a)"),
                          " * ", convert("$w(b)"), ", q = ", convert("$w(c)"), ";\n",
                          "  const $D s = p + q, t = s - p, e = (p - (s - t)) + (q - t);\n");

@@ -1,6 +1,6 @@
-// Functions of floats. f32 exponentials and logarithms are polynomials written out, so that an
-// infinite or masked lane costs no more than another; the rest is libm's, through libmvec where its
-// error is within the op table's bound.
+// Functions of floats. f32 exponentials and logarithms are inline polynomials, so that an infinite
+// or masked lane costs no more than another. The others are libm's, through libmvec where its error
+// is within the op table's bound.
 #include "compiler/codegen/cpu/prelude.h"
 #include "compiler/ir/value/message.h"
 
@@ -77,15 +77,16 @@ std::string LibmName(Op op, const std::string& element) {
   return Cat(name, element == "f32" ? "f" : "");
 }
 
-// Whether libmvec's function stays within the op table's bound (measured over all f32, millions of
-// f64).
+// Reports whether libmvec's function stays within the op table's bound (measured over all f32,
+// millions of f64).
 bool LibmvecIsExact(Op op, const std::string& element) {
   if (op == Op::kMod) return false;
   if (element == "f32") return op != Op::kLog && op != Op::kLog2;
   return op != Op::kExp && op != Op::kSin;
 }
 
-// e^x or 2^x: x = n ln 2 + r (or n + r), |r| <= ln(2)/2, a polynomial in r, times 2^n. NaN passes
+// e^x or 2^x: x = n ln 2 + r (or n + r), |r| <= ln(2)/2, a polynomial in r, times 2^n. For e^x,
+// n ln 2 is subtracted in two parts (Cody and Waite), so that r keeps its last bits. NaN passes
 // both clamps; beyond them the result is 0 or infinite.
 constexpr char kExpReduce[] =
     "  const $T n = __builtin_elementwise_roundeven(x * 0x1.715476p+0f);\n"
@@ -102,8 +103,8 @@ constexpr char kExpPolynomial[] =
     "  p = FMA(p, r * r, r) + 1.0f;\n";
 
 // log(x) or log2(x): x = 2^k (1 + f), 1 + f in [sqrt(1/2), sqrt(2)); log(1 + f) = f + g with g =
-// f^2 (f P(f)
-// - 1/2), P a minimax polynomial. g is small beside f, so its rounding hardly counts.
+// f^2 (f P(f) - 1/2), P a minimax polynomial. g is small compared with f, so its rounding hardly
+// counts.
 constexpr char kLog[] =
     "FN $T $n($T x) {\n"
     "  const $I tiny = ($I)(x < 0x1p-126f);\n"
@@ -159,7 +160,7 @@ std::string Prelude::InlineMath(Op op, int lanes) {
     const std::string call = Cat("__builtin_ia32_scalefps", lanes * 32, "_mask(p, n, ($T)0.0f, ");
     text += Cat("  return ", call, lanes == 16 ? "(u16)-1, 4);\n}\n" : "(u8)-1);\n}\n");
   } else {
-    // A NaN has no integer; its p is NaN already.
+    // NaN converts to no integer; its p is NaN already.
     text +=
         "  const $I k = __builtin_convertvector(n == n ? n : ($T)0.0f, $I), h = k >> 1;\n"
         "  p = p * ($T)((h + 127) << 23) * ($T)((k - h + 127) << 23);\n"
@@ -177,7 +178,7 @@ std::string Prelude::VectorMath(Op op, const std::string& element, int lanes) {
   return Define(name, Cat(type, " ", name, "(", type, two ? Cat(", ", type) : "", ");\n"));
 }
 
-// A variable that whoever loads the kernel sets.
+// Declares a variable that the loader of the kernel sets.
 std::string Prelude::Gemm(DType dtype) {
   const std::string name = dtype == DType::kF64 ? "athanor_dgemm" : "athanor_sgemm";
   return Define(name, Cat("void (*", name,

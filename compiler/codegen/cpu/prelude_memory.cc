@@ -7,7 +7,7 @@ namespace {
 
 bool IsFloatElement(const std::string& element) { return element[0] == 'f'; }
 
-// Of the masked moves' builtins: "ups", "upd", "dqusi", ...
+// Returns the suffix of the masked moves' builtins: "ups", "upd", "dqusi", ...
 std::string MoveSuffix(const std::string& element) {
   if (element == "f32") return "ups";
   if (element == "f64") return "upd";
@@ -41,7 +41,7 @@ bool Prelude::NativeMask(const std::string& element, int lanes) const {
   return features_.avx2 && bits <= 256 && width >= 32;
 }
 
-// The mask register for lanes below a count.
+// Defines the mask register for lanes below a count.
 std::string Prelude::CountBits(int lanes) {
   const std::string name = Cat("bits_below_", lanes);
   const std::string type = Cat("u", lanes < 8 ? 8 : lanes);
@@ -181,7 +181,7 @@ std::string Prelude::Gather(const std::string& element, int lanes, bool strided,
   const std::string name = Cat(strided ? "stride_" : "gather_", masked ? "where_" : "", type);
   std::string whole;
   if (masked && !strided) {
-    // A mask of checked positions is mostly full: no branch a lane.
+    // A mask of checked positions is usually full: tests that once instead of branching per lane.
     whole = Cat("  if (__builtin_expect(!", AnyLane(lanes), "(~m), 1)) return ",
                 Gather(element, lanes, strided, /*masked=*/false), "(p, d);\n");
   }
@@ -216,7 +216,7 @@ std::string Prelude::Every(const std::string& element, int lanes, int step, bool
       const bool wanted = (start + k) % step == 0;
       mask += Cat(", ", wanted ? (start + k) / step : lanes);
     }
-    // What the vectors so far hold stays, what this one adds takes its place.
+    // Keeps the lanes that earlier vectors hold; takes from this one the lanes that it adds.
     for (int lane = 0; lane < lanes; ++lane) {
       const int place = lane * step - start;
       const bool here = place >= 0 && place < lanes && lane * step >= part * lanes;

@@ -1,14 +1,14 @@
-// Sorting of integer keys with what belongs to them.
+// Sorting of integer keys with their positions.
 #include "compiler/codegen/cpu/prelude.h"
 #include "compiler/ir/value/message.h"
 
 namespace athanor::kir {
 
-// Digit by digit from the lowest, each pass stable (radix sort), so that equal keys stay as they
-// were; digits that all keys share take no pass. Few elements are inserted one by one instead.
+// Least significant digit radix sort: one stable pass per digit, so that equal keys keep their
+// order. A digit that all keys share takes no pass. Few elements are sorted by insertion instead.
 std::string Prelude::Sort(const std::string& key, const std::string& place) {
   const std::string name = Cat("sort_", key, "_", place);
-  // A function of its own, not inlined: a kernel calls it at several places.
+  // Not inlined, because a kernel calls it at several places.
   const char* text =
       "static __attribute__((noinline)) void $n($ku* restrict k, $pu* restrict p,\n"
       "                                         $ku* restrict k2, $pu* restrict p2, i64 n) {\n"

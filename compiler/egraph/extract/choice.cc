@@ -1,4 +1,4 @@
-// What a choice means: its order, its cycles, its cost, its term.
+// Functions on choices: order, cycles, cost, term.
 #include <string>
 #include <utility>
 
@@ -42,7 +42,8 @@ absl::Status ChoiceWalk::Enter(ClassId id) {
   return absl::OkStatus();
 }
 
-// Goes back to the class that changed. What is done stays done: nothing of it leads to the path.
+// Returns to the class that changed. Finished classes stay finished, because none of them leads to
+// the path.
 absl::Status ChoiceWalk::CloseCycle(ClassId id) {
   size_t first = path_.size() - 1;
   while (path_[first].id != id) --first;

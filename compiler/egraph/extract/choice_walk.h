@@ -1,6 +1,6 @@
-// The walk behind every question about a choice: depth-first along chosen nodes, without recursion,
-// as terms may be deep. What to do about a class without a usable node, or a cycle, is up to the
-// derived class: report it, or repair the choice and go on.
+// Walks along the chosen nodes of a choice, depth-first and without recursion, since terms may be
+// deep. All functions on choices use it. For a class without a usable node, and for a cycle, the
+// derived class decides: it reports an error, or repairs the choice and goes on.
 #ifndef ATHANOR_COMPILER_EGRAPH_EXTRACT_CHOICE_WALK_H_
 #define ATHANOR_COMPILER_EGRAPH_EXTRACT_CHOICE_WALK_H_
 
@@ -19,22 +19,22 @@ namespace athanor::egraph {
 
 class ChoiceWalk {
  public:
-  // The choice may change under the walk, but only for classes that a hook is called with.
+  // The choice may change during the walk, but only for classes that a hook is called with.
   ChoiceWalk(const EGraph& graph, const Choice& choice)
       : graph_(graph), choice_(choice), marks_(graph.class_bound(), Mark::kNew) {}
   virtual ~ChoiceWalk() = default;
 
   absl::Status Visit(absl::Span<const ClassId> roots);
-  // The classes met, children first.
+  // Returns the visited classes, children first.
   const std::vector<ClassId>& order() const { return order_; }
 
  protected:
-  // Whether the chosen node of `id` is one of its nodes.
+  // Reports whether the chosen node of `id` is one of its nodes.
   virtual bool Usable(ClassId id) const;
-  // `id` has no usable node. OK: it has one now.
+  // Called if `id` has no usable node. Returns OK if it has one now.
   virtual absl::Status OnUnusable(ClassId id);
-  // Each class of `cycle` chose the next, the last one the first. OK: the class whose node is
-  // another one now.
+  // Called if each class of `cycle` chose the next one, and the last chose the first. Returns the
+  // class whose node was changed.
   virtual absl::StatusOr<ClassId> OnCycle(const std::vector<ClassId>& cycle);
 
   const EGraph& graph_;
@@ -44,7 +44,7 @@ class ChoiceWalk {
   enum class Mark : uint8_t { kNew, kOnPath, kDone };
   struct Frame {
     ClassId id;
-    size_t next;  // child to look at
+    size_t next;  // next child to visit
   };
 
   absl::Status Enter(ClassId id);

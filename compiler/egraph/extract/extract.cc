@@ -37,8 +37,8 @@ Extractor::Extractor(const EGraph& graph, const NodeCost& cost)
 void Extractor::Settle() {
   using Entry = std::tuple<double, NodeId>;  // tree cost through the node
   std::priority_queue<Entry, std::vector<Entry>, std::greater<>> queue;
-  // Distinct children not settled, and the sum over settled ones, repeated ones as often as they
-  // are.
+  // Per node: the number of distinct children not settled, and the sum of costs of settled
+  // children, repeated ones counted each time.
   std::vector<uint32_t> missing(graph_.node_bound());
   std::vector<double> sums(graph_.node_bound());
   for (const ClassId id : graph_.Classes()) {
@@ -77,9 +77,9 @@ absl::StatusOr<Choice> Extractor::Extract(absl::Span<const ClassId> roots) const
 
 namespace {
 
-// Repairs what it meets, with the nodes that the tree extraction settled on. These lead to lower
-// ranks only. So the class of lowest rank on a cycle has another node, and once it follows the tree
-// it is on none among the same classes: every class changes at most once.
+// Repairs a choice with the nodes that the tree extraction settled on. Their children have lower
+// ranks. So the class of lowest rank on a cycle uses another node, and once it follows the tree it
+// lies on no cycle among the same classes: every class changes at most once.
 class RepairWalk : public ChoiceWalk {
  public:
   RepairWalk(const EGraph& graph, const Extractor& extractor, Choice* choice)

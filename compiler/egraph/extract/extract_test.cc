@@ -21,7 +21,7 @@ class ExtractTest : public ::testing::Test {
     ASSERT_TRUE(graph_.Union(math_.Add(&graph_, a), math_.Add(&graph_, b)).ok());
     graph_.Rebuild();
   }
-  // Costs by the text of a node's head; 1 where there is none.
+  // Costs by the text of a node's head; 1 if it is not listed.
   NodeCost Costs(std::map<std::string, double> costs) {
     return [this, costs](NodeId n) {
       const auto it = costs.find(math_.language().NodeText(graph_.op(n), graph_.payload(n)));
@@ -56,7 +56,7 @@ TEST_F(ExtractTest, CyclesAreNeverChosenEvenForFree) {
   const NodeCost free = [](NodeId) { return 0; };
   const Extractor extractor(graph_, free);
   EXPECT_EQ(Text(*extractor.Extract({x}), x), "x");
-  // The only way out is dear.
+  // The only alternative to the cycle is expensive.
   const Extractor dear(graph_, Costs({{"x", 1000}, {"+", 0}, {"0", 0}}));
   EXPECT_EQ(Text(*dear.Extract({x}), x), "x");
 }
@@ -71,7 +71,7 @@ TEST_F(ExtractTest, WhatIsNoTermIsNamed) {
   EXPECT_FALSE(extractor.Extract({ClassId{}}).ok());
 }
 
-// Each user alone prefers its own dear thing; together they should share.
+// Each user alone prefers its own expensive node; together they should share one.
 TEST_F(ExtractTest, SharingBeatsTreeCost) {
   Unite("(sin a)", "(ln s)");
   Unite("(cos b)", "(list s)");
@@ -88,7 +88,7 @@ TEST_F(ExtractTest, SharingBeatsTreeCost) {
 }
 
 TEST_F(ExtractTest, RefiningTheInputNeverMakesItDearer) {
-  // By tree cost s and t are worse, as their user counts them twice.
+  // By tree cost s is worse than t, because its user counts it twice.
   Unite("(list s s)", "(list t)");
   const ClassId root = math_.Add(&graph_, "(list s s)");
   const NodeCost cost = Costs({{"s", 3}, {"t", 5}});
@@ -148,7 +148,7 @@ TEST_F(ExtractTest, DeepTermsNeedNoDeepStack) {
   EXPECT_EQ(TermText(math_.language(), *term, 2'000'000).size(), 200'000 * 6 + 1);
 }
 
-// --- Properties over a saturated e-graph ---
+// --- properties over a saturated e-graph
 
 class SaturatedTest : public ExtractTest {
  protected:

@@ -1,5 +1,5 @@
-// Refinement of a choice by DAG cost: local search with reference counts, so that a change is
-// priced by what it alone brings in and lets go.
+// Refines a choice by DAG cost: local search with reference counts, which price a change by exactly
+// the classes that it adds and frees.
 #include <utility>
 
 #include "compiler/egraph/extract/choice_walk.h"
@@ -28,7 +28,7 @@ class Refiner {
     return absl::OkStatus();
   }
 
-  // From the roots down. True if any class changed.
+  // Visits the classes from the roots down. Returns true if any class changed.
   bool Pass() {
     bool changed = false;
     const std::vector<ClassId> order = order_;
@@ -42,7 +42,7 @@ class Refiner {
  private:
   static constexpr uint32_t kNowhere = ~uint32_t{0};
 
-  // Order and places of what is needed now.
+  // Computes the order and positions of the currently needed classes.
   absl::Status FindOrder() {
     absl::StatusOr<std::vector<ClassId>> order = ChosenOrder(graph_, choice_, roots_);
     if (!order.ok()) return order.status();
@@ -56,7 +56,7 @@ class Refiner {
 
   double Cost(ClassId id) const { return extractor_.cost(choice_.Get(id)); }
 
-  // One more user of `id`: what that costs.
+  // Adds a user to `id` and returns the additional cost.
   double Acquire(ClassId id) {
     double cost = 0;
     work_ = {id};
@@ -70,7 +70,7 @@ class Refiner {
     return cost;
   }
 
-  // One user less: what that saves.
+  // Removes a user from `id` and returns the saved cost.
   double Release(ClassId id) {
     double cost = 0;
     work_ = {id};
@@ -95,7 +95,8 @@ class Refiner {
     return cost;
   }
 
-  // Lets go of the children of the node in use, prices each node without them, and takes the best.
+  // Releases the children of the current node, prices each node without them, and takes the
+  // cheapest.
   bool Improve(ClassId id) {
     const NodeId current = choice_.Get(id);
     const double now = extractor_.cost(current) + ReleaseChildren(current);
@@ -105,7 +106,7 @@ class Refiner {
       if (n == current || extractor_.cost(n) >= least || LeadsTo(n, id)) continue;
       const double cost = extractor_.cost(n) + AcquireChildren(n);
       ReleaseChildren(n);
-      // Sums in another order differ by rounding: that is no gain.
+      // Sums in another order differ by rounding, which is no gain.
       if (cost >= least - 1e-9 * now) continue;
       best = n;
       least = cost;
@@ -115,8 +116,8 @@ class Refiner {
     return best != current && FindOrder().ok();
   }
 
-  // Whether `id` is needed for `n`, or some class on the way is no term. All choices together have
-  // no cycle, those of classes that are not needed included, and this keeps it so.
+  // Reports whether `n` depends on `id` or on a class without a chosen node. The whole choice is
+  // acyclic, also for classes that are not needed, and this check keeps it so.
   bool LeadsTo(NodeId n, ClassId id) {
     ++walk_;
     work_.assign(graph_.children(n).begin(), graph_.children(n).end());
@@ -124,7 +125,7 @@ class Refiner {
       const ClassId next = work_.back();
       work_.pop_back();
       if (next == id || !choice_.Get(next).valid()) return true;
-      // What comes earlier in the order needs nothing later.
+      // Classes earlier in the order depend on none that come later.
       const bool earlier =
           places_[next.value] != kNowhere && places_[next.value] < places_[id.value];
       if (earlier || seen_[next.value] == walk_) continue;
@@ -138,10 +139,10 @@ class Refiner {
   const Extractor& extractor_;
   Choice& choice_;
   std::vector<ClassId> roots_;
-  std::vector<uint32_t> users_;   // by class: chosen nodes and roots that need it
-  std::vector<ClassId> order_;    // of needed classes, children first
-  std::vector<uint32_t> places_;  // in the order, by class
-  std::vector<uint32_t> seen_;    // by class: the last walk that met it
+  std::vector<uint32_t> users_;   // by class: number of chosen nodes and roots that need it
+  std::vector<ClassId> order_;    // needed classes, children first
+  std::vector<uint32_t> places_;  // by class: index in the order
+  std::vector<uint32_t> seen_;    // by class: the last walk that visited it
   uint32_t walk_ = 0;
   std::vector<ClassId> work_;
 };

@@ -1,5 +1,6 @@
-// Values attached to e-classes: a semilattice element per class that every node of it agrees with
-// (Willsey et al., egg, POPL 2021, section 4). Shapes, bounds, constants, costs are such values.
+// Values attached to e-classes: each class has an element of a semilattice that holds for all of
+// its nodes (Willsey et al., egg, POPL 2021, section 4). Examples are shapes, bounds, constants and
+// costs.
 //
 //   class Bounds : public TypedAnalysis<Interval> {
 //     absl::StatusOr<Interval> Make(const EGraph& g, NodeId n) const override;  // from children
@@ -9,8 +10,8 @@
 //   EGraph graph(&language, &bounds);
 //   bounds.Get(graph, c).low;
 //
-// One e-graph has one analysis; several facts are fields of one value. An analysis belongs to one
-// e-graph, outlives it, and is used from its thread only.
+// An e-graph has one analysis; for several facts, use a value with several fields. An analysis
+// belongs to one e-graph, must outlive it, and is used only from its thread.
 #ifndef ATHANOR_COMPILER_EGRAPH_GRAPH_ANALYSIS_H_
 #define ATHANOR_COMPILER_EGRAPH_GRAPH_ANALYSIS_H_
 
@@ -27,51 +28,55 @@
 
 namespace athanor::egraph {
 
-// What a merge did to its two sides.
+// The effect of a merge on its two sides.
 struct DidMerge {
-  bool into_changed = false;  // the result is not what `into` was
-  bool from_differs = false;  // the result is not what `from` is
+  bool into_changed = false;  // the result differs from the old `into`
+  bool from_differs = false;  // the result differs from `from`
 };
 
-// What the engine calls. Users derive from TypedAnalysis.
+// The interface that the engine calls. Users derive from TypedAnalysis.
 class Analysis {
  public:
   virtual ~Analysis() = default;
 
-  // Sets the value of the class `id`, new and made of `node` alone. An error refuses the node.
+  // Sets the value of the new class `id`, which consists of `node` alone. An error refuses the
+  // node.
   virtual absl::Status MakeClass(const EGraph& graph, NodeId node, ClassId id) = 0;
-  // Merges what `node` says now into the value of its class `id`; true if that changed it.
+  // Merges the current value of `node` into that of its class `id`. Returns true if that changed
+  // it.
   virtual absl::StatusOr<bool> Update(const EGraph& graph, NodeId node, ClassId id) = 0;
-  // Merges the value of `from` into that of `into`; the classes are about to become one. An error
-  // refuses the union, and must leave both values as they were.
+  // Merges the value of `from` into that of `into`, before the classes are united. An error refuses
+  // the union and must leave both values unchanged.
   virtual absl::StatusOr<DidMerge> MergeClasses(ClassId into, ClassId from) = 0;
-  // Called during Rebuild for each class that is new or whose value changed; may add nodes and ask
-  // for unions (cause kAnalysis), as constant folding does. It must come to an end by itself:
-  // limits are looked at between rebuilds.
+  // Called during Rebuild for each class that is new or whose value changed. May add nodes and
+  // request unions (cause kAnalysis), as constant folding does. Must terminate by itself: limits
+  // are checked only between rebuilds.
   virtual void Modify(EGraph* graph, ClassId id) {}
-  // OK if the value of `id` already holds what `node` says.
+  // Returns OK if the value of `id` already includes that of `node`.
   virtual absl::Status CheckFixpoint(const EGraph& graph, NodeId node, ClassId id) const = 0;
-  // Of the values, for the byte limit.
+  // Returns the bytes of the values, for the byte limit.
   virtual size_t Bytes() const = 0;
-  // For pictures; empty for nothing.
+  // Returns text for DotText; empty to omit it.
   virtual std::string ValueText(const EGraph& graph, ClassId id) const { return ""; }
 };
 
-// Keeps one Data per class. Merge must be a semilattice join (associative, commutative, idempotent)
-// and values must not grow for ever, else Rebuild does not end.
+// Keeps one Data per class. Merge must be a semilattice join (associative, commutative,
+// idempotent), and values must not grow for ever; otherwise Rebuild does not terminate.
 template <typename Data>
 class TypedAnalysis : public Analysis {
  public:
-  // The value of a class, whichever of its ids is given; the default value for no class.
+  // Returns the value of a class, given any of its ids; the default value if there is no such
+  // class.
   const Data& Get(const EGraph& graph, ClassId id) const {
     static const Data* const kNothing = new Data();
     const ClassId root = graph.Find(id);
     return root.value < values_.size() ? values_[root.value] : *kNothing;
   }
 
-  // What `node` says by itself, from the values of its children.
+  // Returns the value of `node` alone, computed from the values of its children.
   virtual absl::StatusOr<Data> Make(const EGraph& graph, NodeId node) const = 0;
-  // Joins `from` into `into`. On an error, which says why both cannot be one, `into` is untouched.
+  // Joins `from` into `into`. An error says why the two cannot be joined, and leaves `into`
+  // unchanged.
   virtual absl::StatusOr<DidMerge> Merge(Data* into, const Data& from) const = 0;
 
   absl::Status MakeClass(const EGraph& graph, NodeId node, ClassId id) final {
@@ -107,14 +112,14 @@ class TypedAnalysis : public Analysis {
         absl::StrCat("class ", id.value, " lacks what node ", node.value, " says"));
   }
 
-  // Counts what lies in the values themselves; a Data that owns memory overrides this.
+  // Counts only the values themselves; a Data that owns memory must override this.
   size_t Bytes() const override { return values_.capacity() * sizeof(Data); }
 
  private:
-  std::vector<Data> values_;  // by ClassId; only those of representatives count
+  std::vector<Data> values_;  // by ClassId; only representatives have values
 };
 
-// Merges of common lattices, for the fields of a value.
+// --- merges of common lattices, for the fields of a value ---
 
 template <typename T>
 DidMerge MergeMin(T* into, const T& from) {
@@ -130,7 +135,7 @@ DidMerge MergeMax(T* into, const T& from) {
   return did;
 }
 
-// An optional that, once known, has one value. `what` names it in the error.
+// Merges optionals that have only one possible value once known. `what` names it in the error.
 template <typename Optional>
 absl::StatusOr<DidMerge> MergeKnown(Optional* into, const Optional& from, const std::string& what) {
   if (*into && from && !(**into == *from)) {

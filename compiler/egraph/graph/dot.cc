@@ -8,7 +8,7 @@
 namespace athanor::egraph {
 namespace {
 
-// As it may stand between double quotes, cut where it would fill the page.
+// Returns the text escaped for double quotes, and cut to a readable length.
 std::string Escaped(std::string text) {
   constexpr size_t kMaxLabel = 160;
   if (text.size() > kMaxLabel) {
@@ -43,7 +43,7 @@ std::string ClusterText(const EGraph& graph, ClassId id) {
   return text + "  }\n";
 }
 
-// Edges end at a cluster's border: they point to its first node and are clipped there.
+// Edges point to the first node of a class' cluster and are clipped at its border.
 std::string EdgesText(const EGraph& graph, NodeId n) {
   std::string text;
   const auto children = graph.children(n);

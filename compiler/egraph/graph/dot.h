@@ -1,5 +1,5 @@
-// Pictures of small e-graphs in Graphviz' language: a cluster per class, an edge from a node's
-// child slot to the class it points to.
+// Draws small e-graphs in Graphviz' language: a cluster per class, and an edge from a node's child
+// slot to the child's class.
 //
 //   std::ofstream("graph.dot") << DotText(graph);   // then: dot -Tsvg graph.dot
 #ifndef ATHANOR_COMPILER_EGRAPH_GRAPH_DOT_H_
@@ -12,8 +12,8 @@
 
 namespace athanor::egraph {
 
-// Classes in id order, with their values where there is an analysis. Beyond `max_nodes` a comment
-// in the text says how many nodes are left out; labels end in "..." after 160 bytes. REQUIRES:
+// Returns classes in id order, with their values if there is an analysis. Beyond `max_nodes`, a
+// comment says how many nodes are left out. Labels end in "..." after 160 bytes. REQUIRES:
 // graph.clean().
 std::string DotText(const EGraph& graph, size_t max_nodes = 500);
 

@@ -50,7 +50,7 @@ TEST(Dot, LabelsAreEscaped) {
 }
 
 TEST(Dot, LongLabelsAreCut) {
-  // Two bytes a character, so that a cut could fall within one.
+  // Two bytes per character, so that a cut could fall inside one.
   std::string long_text = "x";
   for (int i = 0; i < 200; ++i) long_text += "\xc3\xa9";
   const PayloadText text{[&](PayloadId) { return long_text; },
@@ -63,7 +63,7 @@ TEST(Dot, LongLabelsAreCut) {
   EXPECT_LT(DotText(graph).size(), 400u);
 }
 
-// Whatever labels hold, a reader finds all classes, nodes and edges.
+// A reader finds all classes, nodes and edges, for any contents of labels.
 TEST(Dot, ReadsBack) {
   const Math math;
   MathConstants constants(&math);

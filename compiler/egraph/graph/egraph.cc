@@ -102,7 +102,7 @@ NodeId EGraph::PushNode(OpId op, PayloadId payload, absl::Span<const ClassId> ch
   return NodeId{static_cast<uint32_t>(nodes_.size() - 1)};
 }
 
-// Enters a node of the arena into every index, as the only one of the new class `cls`.
+// Enters a node of the arena into every index, as the only node of the new class `cls`.
 void EGraph::CommitNode(NodeId n, ClassId cls) {
   clean_ = false;
   Node& node = nodes_[n.value];
@@ -138,7 +138,7 @@ absl::StatusOr<bool> EGraph::Unite(ClassId a, ClassId b, Cause cause, Refusal::K
   a = sets_.FindAndCompress(a);
   b = sets_.FindAndCompress(b);
   if (a == b) return false;
-  // The class that is cheaper to move loses; among equals the younger one.
+  // The class that is cheaper to move is merged into the other; of equal ones, the younger.
   const auto weight = [&](ClassId id) {
     return size_t{classes_[id.value].nodes.size} + classes_[id.value].parents.size;
   };

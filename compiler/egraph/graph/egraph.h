@@ -1,4 +1,4 @@
-// An e-graph: terms and equalities between them, closed under congruence, in little memory.
+// An e-graph: a compact set of terms and equalities between them, closed under congruence.
 //
 //   EGraph graph(&language);
 //   ClassId x = *graph.Add(kSym, x_payload, {});
@@ -10,12 +10,12 @@
 //   graph.Find(sum) == graph.Find(product);
 //
 // An e-node is an operator, a payload and child classes; an e-class is a set of equal nodes. Nodes
-// are hash-consed, classes united in a union-find, and congruence is restored in batches by
-// Rebuild, as in egg (Willsey et al., POPL 2021). In between, Add and Union work as always, but
-// lists are unsorted, `children` may name united classes by old ids, and matching must wait.
+// are hash-consed, classes are united in a union-find, and Rebuild restores congruence in batches,
+// as in egg (Willsey et al., POPL 2021). Before Rebuild, Add and Union work as always, but lists
+// are unsorted, `children` may use old ids of united classes, and matching must wait.
 //
-// Deterministic: the same calls give the same ids and lists, on any machine. Not thread-safe. Not
-// copyable. References and spans are valid until the next call that is not const.
+// Deterministic: the same calls give the same ids and lists on any machine. Not thread-safe. Not
+// copyable. References and spans are valid until the next non-const call.
 #ifndef ATHANOR_COMPILER_EGRAPH_GRAPH_EGRAPH_H_
 #define ATHANOR_COMPILER_EGRAPH_GRAPH_EGRAPH_H_
 
@@ -38,25 +38,25 @@ namespace athanor::egraph {
 
 class Analysis;
 
-// A change that the analysis did not let through. The e-graph stays as it was without it.
+// A change that the analysis refused. The e-graph stays as it was.
 struct Refusal {
   enum class Kind {
     kNode,        // Add: the analysis has no value for the node
     kUnion,       // Union: the values of two classes do not merge
-    kCongruence,  // Rebuild: two nodes became the same, the values of their classes do not merge;
+    kCongruence,  // Rebuild: two nodes became equal, but the values of their classes do not merge;
                   // both nodes stay. An earlier union was wrong.
-    kValue,       // Rebuild: a node's new value does not merge into that of its class
+    kValue,       // Rebuild: a node's new value does not merge into its class's value
   };
   Kind kind;
-  Cause cause;  // who asked, or asked for the union that led to this
+  Cause cause;  // origin of the change, or of the union that led to it
   ClassId a;
-  ClassId b;  // of kUnion and kCongruence
+  ClassId b;  // for kUnion and kCongruence
   std::string message;
 };
 
 class EGraph {
  public:
-  // Neither is owned; both outlive the e-graph. The analysis is this e-graph's alone.
+  // Borrows both, which must outlive the e-graph. The analysis serves only this e-graph.
   explicit EGraph(const Language* language, Analysis* analysis = nullptr);
   EGraph(const EGraph&) = delete;
   EGraph& operator=(const EGraph&) = delete;
@@ -66,17 +66,17 @@ class EGraph {
 
   // --- Building ---
 
-  // The class of the node, which is made where there is none. INVALID_ARGUMENT: the language has no
-  // such node, or a child is no class; RESOURCE_EXHAUSTED: ids are used up; any error of
-  // Analysis::Make, which is also kept as a refusal.
+  // Returns the class of the node, which is added if it is new. INVALID_ARGUMENT: the language has
+  // no such node, or a child is no class. RESOURCE_EXHAUSTED: no ids are left. Other errors come
+  // from Analysis::Make and are also kept as a refusal.
   absl::StatusOr<ClassId> Add(OpId op, PayloadId payload, absl::Span<const ClassId> children,
                               Cause cause = Cause::kUser);
-  // Makes two classes one; false if they were. INVALID_ARGUMENT: one is no class;
+  // Unites two classes; false if they are one already. INVALID_ARGUMENT: one is no class.
   // FAILED_PRECONDITION: the analysis refused, and nothing changed.
   absl::StatusOr<bool> Union(ClassId a, ClassId b, Cause cause = Cause::kUser);
-  // Restores congruence and the analysis' fixpoint, sorts the lists, ends the epoch.
+  // Restores congruence and the analysis' fixpoint, sorts the lists and ends the epoch.
   void Rebuild();
-  // Nothing changed since Rebuild.
+  // Reports whether nothing has changed since Rebuild.
   bool clean() const { return clean_; }
 
   // --- Reading. Node ids and class ids are below these bounds. ---
@@ -85,35 +85,35 @@ class EGraph {
   uint32_t class_bound() const { return static_cast<uint32_t>(sets_.size()); }
   size_t num_nodes() const { return num_nodes_; }
   size_t num_classes() const { return num_classes_; }
-  // Of nodes, classes, lists, indexes and the analysis.
+  // Returns the bytes of nodes, classes, lists, indexes and the analysis.
   size_t Bytes() const;
 
-  // The id that all ids of a class agree on; ids that name no class are returned as they are.
+  // Returns the canonical id of a class; an id that names no class is returned unchanged.
   ClassId Find(ClassId id) const { return sets_.Find(id); }
   bool IsClass(ClassId id) const { return id.value < sets_.size(); }
-  // The class of this node; an invalid id if it is not in the e-graph. Sees through united
-  // children. Between Union and Rebuild it may miss nodes.
+  // Returns the class of this node; an invalid id if it is not in the e-graph. Accepts any ids of
+  // the children. Between Union and Rebuild it may miss nodes.
   ClassId Lookup(OpId op, PayloadId payload, absl::Span<const ClassId> children) const;
-  // The node itself. REQUIRES: the children are canonical.
+  // Returns the node itself. REQUIRES: the children are canonical.
   NodeId LookupNode(OpId op, PayloadId payload, absl::Span<const ClassId> children) const {
     return FindNode(Hash(op, payload, children), op, payload, children);
   }
 
-  // The classes by their ids, in order.
+  // Returns the classes in order of their ids.
   std::vector<ClassId> Classes() const;
-  // Nodes of a class, and nodes with it among their children; without repetition and sorted by
-  // (operator, id) after Rebuild.
+  // Return the nodes of a class, and the nodes that have it as a child. After Rebuild they are
+  // without repetition and sorted by (operator, id).
   absl::Span<const NodeId> nodes(ClassId id) const {
     return lists_.Get(classes_[Find(id).value].nodes);
   }
   absl::Span<const NodeId> parents(ClassId id) const {
     return lists_.Get(classes_[Find(id).value].parents);
   }
-  // Those of one operator. REQUIRES: clean().
+  // Return the nodes of one operator. REQUIRES: clean().
   absl::Span<const NodeId> NodesOf(ClassId id, OpId op) const { return WithOp(nodes(id), op); }
   absl::Span<const NodeId> ParentsOf(ClassId id, OpId op) const { return WithOp(parents(id), op); }
 
-  // False once a node became the same as another one, which stays in its place.
+  // False once the node became equal to another one, which replaces it.
   bool alive(NodeId n) const { return nodes_[n.value].state != State::kDead; }
   OpId op(NodeId n) const { return nodes_[n.value].op; }
   PayloadId payload(NodeId n) const { return nodes_[n.value].payload; }
@@ -121,22 +121,23 @@ class EGraph {
   absl::Span<const ClassId> children(NodeId n) const {
     return {children_.data() + nodes_[n.value].first_child, nodes_[n.value].num_children};
   }
-  // Who added the node first.
+  // Returns who first added the node.
   Cause added_by(NodeId n) const { return nodes_[n.value].added_by; }
-  // "(+ c3 c7)"
+  // Returns text such as "(+ c3 c7)".
   std::string NodeText(NodeId n) const;
 
-  // --- What changed when, for incremental matching (semi-naive evaluation). ---
+  // --- Time of changes, for incremental matching (semi-naive evaluation) ---
 
-  // Rebuilds so far. Changes since epoch e are those stamped later than e.
+  // Returns the number of rebuilds. Changes since epoch e have later stamps than e.
   uint32_t epoch() const { return epoch_ - 1; }
-  // When the node came, or its class or a child became another one.
+  // Returns the epoch in which the node was added, or its class or a child was united into another.
   uint32_t stamp(NodeId n) const { return nodes_[n.value].stamp; }
-  // When the value of its class or of a child last changed otherwise.
+  // Returns the epoch in which the value of its class or of a child last changed for another
+  // reason.
   uint32_t value_stamp(NodeId n) const { return nodes_[n.value].value_stamp; }
   // Stamps of an operator's nodes, oldest first. An entry counts while its node is alive and still
-  // has its stamp; the entries that count hold every node once (`changes`) or those whose value
-  // changed (`value_changes`).
+  // has that stamp. The entries that count contain every node once (`changes`), or every node whose
+  // value changed (`value_changes`).
   struct Change {
     NodeId node;
     uint32_t stamp;
@@ -147,32 +148,32 @@ class EGraph {
 
   // --- Refusals ---
 
-  // The first kMaxRefusals.
+  // Returns the first kMaxRefusals.
   static constexpr size_t kMaxRefusals = 64;
   const std::vector<Refusal>& refusals() const { return refusals_; }
-  // All of them, by cause.
+  // Returns the number of all refusals with this cause.
   uint64_t num_refused(Cause cause) const;
 
-  // OK if every invariant holds, else INTERNAL with the first that does not. For tests: takes time
-  // linear in the e-graph. REQUIRES: clean().
+  // Returns OK if every invariant holds, else INTERNAL with the first that does not. For tests:
+  // takes time linear in the e-graph. REQUIRES: clean().
   absl::Status Verify() const;
 
  private:
   enum class State : uint32_t {
-    kLive,    // in the hash-cons
-    kShadow,  // the same as a live node of another class, and the analysis refused to unite them
+    kLive,    // stored in the hash-cons
+    kShadow,  // equal to a live node of another class with which the analysis refused to unite it
     kDead,
   };
   struct Node {
     OpId op;
     PayloadId payload;
-    ClassId cls;  // canonical when clean
+    ClassId cls;  // id of its class; canonical when clean
     uint32_t first_child;
     uint32_t num_children : 24;
     State state : 2;
     uint32_t repair_queued : 1;
     uint32_t update_queued : 1;
-    uint32_t hash;  // that it is in the hash-cons under
+    uint32_t hash;  // hash under which it is in the hash-cons
     Cause added_by;
     uint32_t stamp;
     uint32_t value_stamp;
@@ -233,17 +234,17 @@ class EGraph {
   Analysis* analysis_;
 
   std::vector<Node> nodes_;
-  std::vector<ClassId> children_;  // of all nodes
+  std::vector<ClassId> children_;  // children of all nodes, one after another
   UnionFind sets_;
-  std::vector<Class> classes_;  // by ClassId; those that lost a union are empty
+  std::vector<Class> classes_;  // by ClassId; classes that were united into another are empty
   ListPool<NodeId> lists_;
   HashCons hash_cons_;
   std::vector<OpIndex> ops_;
   size_t num_nodes_ = 0;
   size_t num_classes_ = 0;
-  uint32_t epoch_ = 1;  // that changes are stamped with
+  uint32_t epoch_ = 1;  // stamp of current changes
 
-  // Work for Rebuild, done first in first out.
+  // Work queues of Rebuild, first in, first out.
   bool clean_ = true;
   std::vector<Work<NodeId>> repairs_;  // children changed: may be congruent to another node now
   std::vector<Work<NodeId>> updates_;  // values of children changed

@@ -1,4 +1,4 @@
-// What the engine's parts cost. README.md has figures.
+// Speed of the engine's parts. README.md has figures.
 #include <memory>
 #include <random>
 #include <string>
@@ -19,7 +19,7 @@ const Math& Shared() {
   return *math;
 }
 
-// Random sums and products over what is there already.
+// Adds random sums and products over existing classes.
 void Grow(EGraph* graph, size_t nodes, std::mt19937* random) {
   Shared().Add(graph, "(+ x (* y (+ z 1)))");
   while (graph->num_nodes() < nodes) {
@@ -63,7 +63,7 @@ void BM_AddWhatIsThere(benchmark::State& state) {
 }
 BENCHMARK(BM_AddWhatIsThere);
 
-// A tenth of the classes united with random others, and the congruence that follows.
+// Unites a tenth of the classes with random others, and rebuilds.
 void BM_UnionAndRebuild(benchmark::State& state) {
   const size_t size = state.range(0);
   size_t repaired = 0;
@@ -111,7 +111,7 @@ BENCHMARK(BM_MatchOneAtom)->Unit(benchmark::kMillisecond);
 BENCHMARK(BM_MatchNested)->Unit(benchmark::kMillisecond);
 BENCHMARK(BM_MatchTwoPremises)->Unit(benchmark::kMillisecond);
 
-// Saturation with associativity and commutativity: 3^n - 2^(n+1) + 1 sums of n terms.
+// Saturates with associativity and commutativity: 3^n - 2^(n+1) + 1 sums of n terms.
 void BM_Saturate(benchmark::State& state) {
   std::string term = "a";
   for (int i = 1; i < state.range(0); ++i) term = "(+ s" + std::to_string(i) + " " + term + ")";
@@ -140,8 +140,8 @@ BENCHMARK(BM_Saturate)
     ->ArgsProduct({{8, 10}, {0, 1}})
     ->Unit(benchmark::kMillisecond);
 
-// All rules of the tests, with values and conditions, for a number of iterations without budgets,
-// so that every way of running them ends with the same e-graph.
+// Runs all rules of the tests, with values and conditions, for a number of iterations without
+// budgets, so that every variant ends with the same e-graph.
 void BM_MathRules(benchmark::State& state) {
   size_t nodes = 0;
   double match_us = 0;

@@ -47,7 +47,7 @@ void Rounds(int count, const std::function<void(Dice&)>& round) {
   }
 }
 
-// A term or, given variables, a pattern over few operators, so that much is equal.
+// Returns a term or, given variables, a pattern over few operators, so that many are equal.
 std::string RandomTerm(Dice& dice, int depth, const std::vector<std::string>& leaves) {
   if (depth == 0 || dice.Below(4) == 0) return dice.Pick(leaves);
   const auto sub = [&] { return RandomTerm(dice, depth - 1, leaves); };
@@ -69,7 +69,7 @@ void ExpectSound(EGraph* graph) {
   ASSERT_TRUE(status.ok()) << status;
 }
 
-// Adds, unions and rebuilds in any order, values included: every invariant holds each time.
+// Adds, unions and rebuilds in any order, with values: every invariant holds each time.
 TEST(EGraphFuzz, InvariantsHold) {
   Rounds(400, [](Dice& dice) {
     const Math math;
@@ -84,7 +84,7 @@ TEST(EGraphFuzz, InvariantsHold) {
           break;
         case 1:
         case 2:
-          // May be refused: that, too, must leave the e-graph sound.
+          // A refused union must leave the e-graph sound too.
           graph.Union(dice.Pick(classes), dice.Pick(classes)).status().IgnoreError();
           break;
         case 3: {
@@ -127,7 +127,7 @@ TEST(EGraphFuzz, CongruenceIsThatOfTheNaive) {
   });
 }
 
-// A rule whose conclusion uses only variables of its premises.
+// Returns a rule whose conclusion uses only variables of its premises.
 RuleSpec RandomRule(Dice& dice, const std::string& name) {
   const std::vector<std::string> variables = {"?a", "?b", "?c", "1"};
   RuleSpec spec{.name = name};
@@ -159,8 +159,8 @@ NaiveEGraph::NaiveRule Naive(const Math& math, const RuleSpec& spec) {
   return rule;
 }
 
-// Random rules over random terms: after every iteration, the classes are those of matching by
-// trying everything, whether matching is incremental and shared or not.
+// Random rules over random terms: after every iteration, the classes equal those of naive matching,
+// whether matching is incremental and shared or not.
 TEST(EGraphFuzz, RulesFindWhatTheNaiveFinds) {
   int compared = 0;
   Rounds(120, [&compared](Dice& dice) {
@@ -203,8 +203,8 @@ TEST(EGraphFuzz, RulesFindWhatTheNaiveFinds) {
   EXPECT_GT(compared, 300);
 }
 
-// Conditions, folding and values that change: incremental matching misses nothing that matching
-// everything finds.
+// With conditions, folding and changing values, incremental matching misses no match that full
+// matching finds.
 TEST(EGraphFuzz, IncrementalFindsWhatFullFinds) {
   Rounds(60, [](Dice& dice) {
     const Math math;
@@ -228,7 +228,7 @@ TEST(EGraphFuzz, IncrementalFindsWhatFullFinds) {
         ASSERT_TRUE(graphs[i].Verify().ok()) << graphs[i].Verify();
       }
       ASSERT_EQ(Difference(NaiveEGraph(graphs[0]), graphs[1]), "") << term << " " << iteration;
-      // A value arrives that no rule could know.
+      // Sets a value that no rule could derive.
       if (iteration != 2) continue;
       for (EGraph& graph : graphs) {
         ASSERT_TRUE(graph.Union(math.Add(&graph, "y"), math.Add(&graph, "3")).ok());

@@ -10,7 +10,7 @@ namespace {
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
-// Rebuilt and sound.
+// Rebuilds and checks all invariants.
 void Settle(EGraph* graph) {
   graph->Rebuild();
   const absl::Status status = graph->Verify();
@@ -45,7 +45,7 @@ TEST(EGraph, CongruenceClimbsToTheTop) {
   Settle(&graph);
   EXPECT_TRUE(graph.clean());
   EXPECT_EQ(graph.Find(with_a), graph.Find(with_b));
-  EXPECT_EQ(graph.num_nodes(), 7u);  // a, b, c and one of each above
+  EXPECT_EQ(graph.num_nodes(), 7u);  // a, b, c and one node of each kind above
   EXPECT_EQ(graph.num_classes(), 6u);
 }
 
@@ -59,7 +59,7 @@ TEST(EGraph, NodesSayWhoAddedThem) {
   const ClassId of_b = *graph.Add(sin, {}, {b}, Cause{5});
   EXPECT_EQ(graph.added_by(graph.nodes(a)[0]), Cause::kUser);
   EXPECT_EQ(graph.added_by(graph.nodes(of_a)[0]), Cause{3});
-  // Of two nodes that become one, the one that is left keeps its cause.
+  // If two nodes become equal, the remaining one keeps its cause.
   ASSERT_TRUE(*graph.Union(a, b, Cause{6}));
   Settle(&graph);
   ASSERT_EQ(graph.nodes(of_b).size(), 1u);
@@ -147,14 +147,14 @@ TEST(EGraph, StampsSayWhatChanged) {
   EXPECT_EQ(epoch, 1u);
   math.Add(&graph, "a");
   Settle(&graph);
-  EXPECT_EQ(graph.epoch(), epoch);  // nothing changed
+  EXPECT_EQ(graph.epoch(), epoch);  // an empty rebuild ends no epoch
   Unite(&graph, b, a);
   Settle(&graph);
   std::vector<std::string> changed;
   for (uint32_t i = 0; i < graph.node_bound(); ++i) {
     if (graph.stamp(NodeId{i}) > epoch) changed.push_back(graph.NodeText(NodeId{i}));
   }
-  // `a` lost: b has a parent. Nodes above (cos b) keep their children's classes.
+  // `a` was merged into b, which has a parent. Nodes above (cos b) keep their children's classes.
   EXPECT_THAT(changed, ElementsAre("a"));
   EXPECT_EQ(graph.changes(OpId{kSin}).size(), 1u);
   EXPECT_TRUE(graph.IsClass(top));
@@ -169,7 +169,7 @@ TEST(EGraph, WrongCallsAreRefused) {
               HasSubstr("sin: child 0 is no class"));
   EXPECT_THAT(graph.Union(x, ClassId{9}).status().ToString(), HasSubstr("class 9"));
   EXPECT_THAT(graph.Union(x, ClassId{}).status().ToString(), HasSubstr("invalid id"));
-  EXPECT_FALSE(graph.Verify().ok());  // not rebuilt
+  EXPECT_FALSE(graph.Verify().ok());  // REQUIRES clean(), so it fails
   Settle(&graph);
   EXPECT_EQ(graph.num_nodes(), 1u);
   EXPECT_TRUE(graph.refusals().empty());
@@ -259,14 +259,14 @@ TEST(Analysis, ARefusedCongruenceKeepsBothNodesAndNamesItsCause) {
   ASSERT_EQ(graph.refusals().size(), 1u);
   EXPECT_EQ(graph.refusals()[0].kind, Refusal::Kind::kCongruence);
   EXPECT_EQ(graph.refusals()[0].cause, Cause{3});
-  // The two nodes stay two while their child's class moves on.
+  // The two nodes stay separate while their child is united with another class.
   Unite(&graph, math.Add(&graph, "(cos z)"), math.Add(&graph, "x"));
   Unite(&graph, math.Add(&graph, "(ln z)"), math.Add(&graph, "x"));
   Settle(&graph);
   EXPECT_NE(graph.Find(fx), graph.Find(fy));
 }
 
-// An analysis that counts on the user: values are what was said of symbols.
+// An analysis with values that the user sets for symbols.
 class Sizes : public TypedAnalysis<int> {
  public:
   absl::StatusOr<int> Make(const EGraph& graph, NodeId n) const override {
@@ -292,7 +292,8 @@ TEST(Analysis, ARefusedNodeLeavesNoTrace) {
   EXPECT_EQ(graph.refusals()[0].kind, Refusal::Kind::kNode);
   EXPECT_EQ(graph.num_nodes(), 4u);
   Settle(&graph);
-  // Smaller now, so the same node is welcome; a cycle does not keep its value from settling.
+  // The value is smaller now, so the same node is accepted; a cycle does not keep its value from
+  // converging.
   Unite(&graph, c, math.Add(&graph, "x"));
   Settle(&graph);
   EXPECT_EQ(sizes.Get(graph, c), 1);

@@ -1,6 +1,7 @@
-// The table that makes every e-node exist once: from a hash of (operator, payload, children) to the
-// node. It stores ids only; the caller compares contents. Linear probing, at most two thirds full,
-// deletion by shifting back (Knuth, volume 3, 6.4 algorithm R), so there are no tombstones.
+// Hash table that makes every e-node unique: maps a hash of (operator, payload, children) to the
+// node. It stores only ids; the caller compares contents. Uses linear probing, at most two thirds
+// full, with deletion by shifting back (Knuth, volume 3, 6.4, algorithm R), so there are no
+// tombstones.
 //
 //   NodeId twin = table.Find(hash, [&](NodeId n) { return SameContent(n, wanted); });
 //   if (!twin.valid()) table.Insert(hash, node);
@@ -19,7 +20,7 @@ class HashCons {
  public:
   HashCons() : slots_(kInitialSlots) {}
 
-  // The node with this hash for which `equal` holds, or an invalid id.
+  // Returns the node with this hash for which `equal` is true, or an invalid id.
   template <typename Equal>
   NodeId Find(uint32_t hash, Equal equal) const {
     for (size_t i = hash & mask(); slots_[i].node.valid(); i = (i + 1) & mask()) {
@@ -35,7 +36,8 @@ class HashCons {
     ++size_;
   }
 
-  // `hash` is the one `node` was inserted under. Does nothing if it is not there.
+  // REQUIRES: `hash` is the one that `node` was inserted with. Does nothing if it is not in the
+  // table.
   void Erase(uint32_t hash, NodeId node) {
     size_t hole = hash & mask();
     while (slots_[hole].node != node) {
@@ -43,7 +45,7 @@ class HashCons {
       hole = (hole + 1) & mask();
     }
     for (size_t i = (hole + 1) & mask(); slots_[i].node.valid(); i = (i + 1) & mask()) {
-      // An entry may move into the hole unless its home lies cyclically behind the hole.
+      // An entry may move into the hole unless its home slot lies cyclically after the hole.
       if (((i - slots_[i].hash) & mask()) >= ((i - hole) & mask())) {
         slots_[hole] = slots_[i];
         hole = i;
@@ -79,7 +81,7 @@ class HashCons {
     }
   }
 
-  std::vector<Slot> slots_;  // a power of two of them
+  std::vector<Slot> slots_;  // size is a power of two
   size_t size_ = 0;
 };
 

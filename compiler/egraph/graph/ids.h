@@ -1,5 +1,5 @@
-// The numbers things go by. Each kind is a type of its own, so that a class cannot be passed for a
-// node; a default-constructed id names nothing.
+// Ids of operators, payloads, classes and nodes. Each kind has its own type, so that a class cannot
+// be passed as a node. A default-constructed id is invalid.
 //
 //   ClassId c = graph.class_of(NodeId{3});
 //   if (c.valid()) costs[c.value] = 1;
@@ -31,7 +31,7 @@ using PayloadId = Id<struct PayloadKind>;  // an interned attribute; equal ids, 
 using ClassId = Id<struct ClassKind>;      // an e-class; several ids may name one class
 using NodeId = Id<struct NodeKind>;        // an e-node; never reused
 
-// Who asked for a change: the number of a rule in its runner, or one of the named values.
+// Origin of a change: the number of a rule in its runner, or one of the named values.
 enum class Cause : uint32_t { kAnalysis = 0xfffffffe, kUser = 0xffffffff };
 
 }  // namespace athanor::egraph

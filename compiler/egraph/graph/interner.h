@@ -1,11 +1,11 @@
-// Attributes of e-nodes as small numbers: the engine compares payload ids and never looks behind
-// them.
+// Maps attributes of e-nodes to small numbers: the engine compares payload ids and never reads the
+// attributes.
 //
 //   Interner<std::string> names;
 //   PayloadId x = names.Intern("x");
 //   names.Get(x) == "x";
 //
-// Ids count from zero in the order values first come. Not thread-safe.
+// Ids count from zero in order of first use. Not thread-safe.
 #ifndef ATHANOR_COMPILER_EGRAPH_GRAPH_INTERNER_H_
 #define ATHANOR_COMPILER_EGRAPH_GRAPH_INTERNER_H_
 
@@ -30,14 +30,14 @@ class Interner {
     return entry->second;
   }
 
-  // REQUIRES: `id` came from Intern. The reference lives as long as the interner.
+  // REQUIRES: `id` came from Intern. The reference is valid as long as the interner.
   const T& Get(PayloadId id) const { return *values_[id.value]; }
 
   size_t size() const { return values_.size(); }
 
  private:
   absl::node_hash_map<T, PayloadId, Hash, Equal> ids_;
-  std::vector<const T*> values_;  // keys of ids_, which do not move
+  std::vector<const T*> values_;  // point to keys of ids_, which do not move
 };
 
 }  // namespace athanor::egraph

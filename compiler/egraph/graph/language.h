@@ -1,4 +1,4 @@
-// The operators that e-nodes are made of, as one table.
+// The table of operators that e-nodes consist of.
 //
 //   enum MathOp { kAdd, kNum };
 //   absl::StatusOr<Language> math = Language::Make({
@@ -7,7 +7,7 @@
 //   });
 //   // "(+ 1 ?x)" now parses as a pattern, and OpId{kAdd} is "+".
 //
-// Immutable once made, so threads may share it.
+// Immutable, so threads may share it.
 #ifndef ATHANOR_COMPILER_EGRAPH_GRAPH_LANGUAGE_H_
 #define ATHANOR_COMPILER_EGRAPH_GRAPH_LANGUAGE_H_
 
@@ -23,7 +23,7 @@
 
 namespace athanor::egraph {
 
-// How the payloads of an operator are written. `parse` refuses a text with nullopt. Both are called
+// Text form of an operator's payloads. `parse` returns nullopt for invalid text. Both are called
 // from the thread that prints or parses.
 struct PayloadText {
   std::function<std::string(PayloadId)> print;
@@ -35,37 +35,38 @@ struct OpSpec {
 
   std::string name;  // without blanks, brackets, quotes or a leading '?'
   int arity = 0;     // or kVariadic
-  // An operator with payload text has a payload on every node, others on none.
+  // If set, every node of the operator has a payload; otherwise none has.
   std::optional<PayloadText> payload = {};
-  // A childless operator whose nodes are written as their payload alone: `3`, not `num[3]`. An
-  // atom that is no operator's name is offered to the literal operators in the table's order.
+  // For an operator without children: its nodes are written as their payload alone, `3` instead of
+  // `num[3]`. An atom that is no operator's name is tried with the literal operators in the table's
+  // order.
   bool literal = false;
 };
 
 class Language {
  public:
-  // The id of an operator is its place in `ops`. INVALID_ARGUMENT names the row that is wrong.
+  // The id of an operator is its index in `ops`. INVALID_ARGUMENT names the row that is wrong.
   static absl::StatusOr<Language> Make(std::vector<OpSpec> ops);
 
   size_t size() const { return ops_.size(); }
   bool Has(OpId op) const { return op.value < ops_.size(); }
-  // REQUIRES for these: Has(op).
+  // REQUIRES: Has(op).
   const OpSpec& spec(OpId op) const { return ops_[op.value]; }
   const std::string& name(OpId op) const { return spec(op).name; }
 
-  // An invalid id where there is no such operator.
+  // Returns an invalid id if there is no such operator.
   OpId Find(const std::string& name) const;
-  // A literal atom as operator and payload.
+  // A literal atom, as operator and payload.
   struct Literal {
     OpId op;
     PayloadId payload;
   };
   std::optional<Literal> ParseLiteral(std::string_view atom) const;
 
-  // OK, or what is wrong with a node of these.
+  // Returns OK, or an error that says what is wrong with such a node.
   absl::Status CheckNode(OpId op, PayloadId payload, size_t num_children) const;
 
-  // "+", "perm[1, 0]" or, for literals, "3".
+  // Returns "+", "perm[1, 0]" or, for literals, "3".
   std::string NodeText(OpId op, PayloadId payload) const;
 
  private:

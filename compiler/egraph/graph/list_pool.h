@@ -1,5 +1,5 @@
-// Many small growing lists in one array: no allocation per list, and the bytes of all of them are
-// one number. A list's block doubles when it is full; blocks left behind are reused by size.
+// Many small growing lists in one array: there is no allocation per list, and their total size is
+// known. A list's block doubles when it is full; free blocks are reused by size.
 //
 //   ListPool<NodeId> pool;
 //   ListPool<NodeId>::List list;
@@ -25,7 +25,7 @@ class ListPool {
   static_assert(std::is_trivially_copyable_v<T>);
 
  public:
-  // A handle; copies name the same list, so only one of them may be changed or freed.
+  // A handle. Copies refer to the same list, so only one of them may be changed or freed.
   struct List {
     uint32_t begin = 0;
     uint32_t size = 0;
@@ -42,7 +42,7 @@ class ListPool {
     items_[list->begin + list->size++] = item;
   }
 
-  // Moves the items of `from` behind those of `to`; `from` becomes empty.
+  // Appends the items of `from` to `to` and empties `from`.
   void Append(List* to, List* from) {
     Reserve(to, to->size + from->size);
     std::copy_n(items_.begin() + from->begin, from->size, items_.begin() + to->begin + to->size);

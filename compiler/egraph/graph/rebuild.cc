@@ -1,4 +1,4 @@
-// Rebuild: congruence, the analysis' fixpoint and tidy lists, from queues of what changed.
+// Rebuild: restores congruence, the analysis' fixpoint and sorted lists, from queues of changes.
 #include <algorithm>
 
 #include "compiler/egraph/graph/analysis.h"
@@ -16,8 +16,8 @@ void EGraph::Rebuild() {
   clean_ = true;
 }
 
-// Congruence before values: a value is computed from canonical children. Modify comes last, when
-// everything it may look at is settled; what it adds goes through the same queues.
+// Restores congruence before values, because a value is computed from canonical children. Modify
+// comes last, when everything it may read is final; its additions go through the same queues.
 void EGraph::DrainQueues() {
   size_t repaired = 0, updated = 0, modified = 0;
   for (;;) {
@@ -41,8 +41,8 @@ void EGraph::DrainQueues() {
   KillNeedlessShadows();
 }
 
-// Brings a node with changed children back under its right hash. Where another node is already
-// there, the two are congruent: their classes unite and this one goes.
+// Re-inserts a node with changed children under its new hash. If an equal node is there already,
+// the two are congruent: unites their classes and removes this node.
 void EGraph::Repair(NodeId n, Cause cause) {
   Node& node = nodes_[n.value];
   node.repair_queued = 0;
@@ -165,7 +165,7 @@ void EGraph::Tidy(ClassId id) {
   }
 }
 
-// Drops entries that no longer count once they are the larger part.
+// Drops entries that no longer count, once they are the majority.
 void EGraph::CompactChanges() {
   constexpr size_t kSmall = 64;
   for (OpIndex& op : ops_) {

@@ -58,7 +58,7 @@ class Reader {
     return absl::OkStatus();
   }
 
-  // The next character that is no blank, '\0' at the end.
+  // Returns the next character that is no blank; '\0' at the end.
   char Peek() {
     at_ = std::min(text_.find_first_not_of(kBlanks, at_), text_.size());
     return at_ < text_.size() ? text_[at_] : '\0';

@@ -1,10 +1,10 @@
-// S-expressions with payloads: the common syntax of terms and patterns, before a language gives it
-// meaning.
+// S-expressions with payloads: the common syntax of terms and patterns, without the meaning that a
+// language gives it.
 //
 //   expression := atom | "(" head expression* ")"
 //   atom, head := text | text "[" payload "]"
 //
-// A payload runs to its matching bracket; brackets inside double quotes do not count.
+// A payload ends at its matching bracket; brackets inside double quotes do not count.
 #ifndef ATHANOR_COMPILER_EGRAPH_GRAPH_SEXPR_H_
 #define ATHANOR_COMPILER_EGRAPH_GRAPH_SEXPR_H_
 
@@ -23,7 +23,7 @@ struct Sexpr {
   std::vector<Sexpr> children;
 };
 
-// INVALID_ARGUMENT says at which character what was expected; so does nesting beyond 500.
+// INVALID_ARGUMENT says at which character what was expected, or that the nesting exceeds 500.
 absl::StatusOr<Sexpr> ParseSexpr(const std::string& text);
 
 }  // namespace athanor::egraph

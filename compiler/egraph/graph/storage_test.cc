@@ -1,4 +1,4 @@
-// What the e-graph is stored in: lists in a pool, the hash-cons table, disjoint sets, payloads.
+// Tests of the e-graph's storage: lists in a pool, the hash-cons table, disjoint sets, payloads.
 #include <map>
 #include <random>
 #include <set>
@@ -61,7 +61,7 @@ TEST(ListPool, BlocksAreReused) {
   EXPECT_LE(pool.Bytes(), bytes + 64);  // the list of free blocks may have grown once
 }
 
-// Hashes from a small range, so that runs of slots are long, wrap around and are torn by erasing.
+// Hashes from a small range, so that runs of slots are long, wrap around and are split by erasing.
 TEST(HashCons, RandomOperationsAgainstAMap) {
   std::mt19937 random(2);
   HashCons table;

@@ -28,7 +28,7 @@ absl::Status AppendNodes(const Language& language, const Sexpr& sexpr, Term* ter
   return absl::OkStatus();
 }
 
-// Without recursion: extracted terms may be deep.
+// Not recursive, because extracted terms may be deep.
 void AppendText(const Language& language, const Term& term, size_t max_chars, std::string* text) {
   struct Frame {
     const TermNode& node;

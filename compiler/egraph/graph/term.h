@@ -1,4 +1,4 @@
-// Terms: what goes into an e-graph and what extraction takes out of it, as values and as text.
+// Terms, which are added to an e-graph and extracted from it, as values and as text.
 //
 //   absl::StatusOr<Term> term = ParseTerm(language, "(* (+ a b) (+ a b))");
 //   absl::StatusOr<ClassId> c = AddTerm(&graph, *term);
@@ -25,27 +25,28 @@ struct TermNode {
   bool operator==(const TermNode&) const = default;
 };
 
-// A DAG, children before parents; the last node is its root. A parsed term is a tree, an extracted
-// one shares what is shared.
+// A DAG, children before parents; the last node is its root. A parsed term is a tree; an extracted
+// one keeps shared parts shared.
 struct Term {
   std::vector<TermNode> nodes;
   bool operator==(const Term&) const = default;
 };
 
-// INVALID_ARGUMENT names what the language does not have, or what is not well formed.
+// INVALID_ARGUMENT names what the language lacks, or what is malformed.
 absl::StatusOr<Term> ParseTerm(const Language& language, const std::string& text);
 
-// As a tree, so what is shared is repeated; ends in "..." after `max_chars`.
+// Returns the term as a tree, so shared parts are repeated; ends in "..." after `max_chars`.
 std::string TermText(const Language& language, const Term& term, size_t max_chars = 100000);
 
-// The class of the whole term. Errors are those of EGraph::Add.
+// Adds the term and returns its class. Errors are those of EGraph::Add.
 absl::StatusOr<ClassId> AddTerm(EGraph* graph, const Term& term, Cause cause = Cause::kUser);
 
-// The same without adding: an invalid id if the e-graph does not hold the term. REQUIRES: clean().
+// Returns the term's class without adding; an invalid id if the e-graph lacks the term. REQUIRES:
+// clean().
 ClassId LookupTerm(const EGraph& graph, const Term& term);
 
-// The operator of an expression's head; of a literal, with its payload. Shared with patterns, where
-// the payload may be a variable, so it is left to the caller where there is one in brackets.
+// The operator of an expression's head; for a literal, with its payload. A payload in brackets is
+// left to the caller, because in patterns it may be a variable.
 struct Head {
   OpId op;
   PayloadId payload;

@@ -1,5 +1,5 @@
-// Disjoint sets of classes with path compression (Tarjan 1975). Who represents a united set is the
-// caller's choice: the e-graph keeps the class that is dearer to move.
+// Disjoint sets of classes with path compression (Tarjan 1975). The caller chooses the
+// representative of a united set: the e-graph keeps the class that is more expensive to move.
 //
 //   UnionFind sets;
 //   ClassId a = sets.Make(), b = sets.Make();
@@ -23,14 +23,14 @@ class UnionFind {
     return parents_.back();
   }
 
-  // The representative of `id`. An id that was never made represents itself.
+  // Returns the representative of `id`. An id that was never made represents itself.
   ClassId Find(ClassId id) const {
     if (id.value >= parents_.size()) return id;
     while (parents_[id.value] != id) id = parents_[id.value];
     return id;
   }
 
-  // The same; on the way every element comes to point at its grandparent.
+  // Same, and makes every element on the path point to its grandparent.
   ClassId FindAndCompress(ClassId id) {
     if (id.value >= parents_.size()) return id;
     while (parents_[id.value] != id) {

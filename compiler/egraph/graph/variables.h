@@ -1,9 +1,9 @@
-// Names in patterns and what they stand for in one match.
+// Variables of patterns, and their values in one match.
 //
 //   [](const Match& m) { return shapes.Get(m.graph(), m.Class("x")).rank == 2; }
 //
-// A variable holds a class (?x), a payload (round[?digits]) or all further children of a node with
-// any number of them (?xs...). Names are without the question mark and the dots.
+// A variable holds a class (?x), a payload (round[?digits]), or all further children of a node with
+// any number of children (?xs...). Names are given without the question mark and the dots.
 #ifndef ATHANOR_COMPILER_EGRAPH_GRAPH_VARIABLES_H_
 #define ATHANOR_COMPILER_EGRAPH_GRAPH_VARIABLES_H_
 
@@ -22,9 +22,9 @@ namespace athanor::egraph {
 enum class VariableKind : uint8_t { kClass, kPayload, kRest };
 
 struct Variable {
-  std::string name;  // empty: nothing refers to it by name
+  std::string name;  // empty: it cannot be referred to by name
   VariableKind kind = VariableKind::kClass;
-  uint32_t rest_begin = 0;  // kRest: how many children come before
+  uint32_t rest_begin = 0;  // kRest: number of children before it
 
   bool operator==(const Variable&) const = default;
 };
@@ -34,13 +34,13 @@ class Variables {
  public:
   static constexpr uint32_t kNone = ~uint32_t{0};
 
-  // The variable of this name, made where there is none. INVALID_ARGUMENT where it is of another
-  // kind already.
+  // Returns the variable of this name, which is added if it is new. INVALID_ARGUMENT if it exists
+  // with another kind.
   absl::StatusOr<uint32_t> Intern(const std::string& name, VariableKind kind);
-  // A new one without a name.
+  // Adds a variable without a name.
   uint32_t AddNameless(VariableKind kind);
 
-  // kNone where there is none.
+  // Returns kNone if there is none.
   uint32_t Find(std::string_view name) const;
   size_t size() const { return variables_.size(); }
   const Variable& operator[](uint32_t i) const { return variables_[i]; }
@@ -51,24 +51,24 @@ class Variables {
   std::vector<Variable> variables_;
 };
 
-// Values for variables. Borrows everything; lives for one call of a condition or applier.
+// Values of variables. Borrows everything; lives for one call of a condition or applier.
 class Match {
  public:
-  // `values` are numbers of classes, of payloads and, for rests, of the node.
+  // `values` are the numbers of classes and of payloads; for rests, of the node.
   Match(const EGraph* graph, const Variables* variables, absl::Span<const uint32_t> values)
       : graph_(graph), variables_(variables), values_(values) {}
 
   const EGraph& graph() const { return *graph_; }
 
-  // By name; an invalid id, or no children, for a name that is no such variable here. Classes are
-  // canonical at the time of the call.
+  // Return values by name; an invalid id, or no children, if there is no such variable of this
+  // kind. Classes are canonical at the time of the call.
   ClassId Class(std::string_view name) const { return Class(variables_->Find(name)); }
   PayloadId Payload(std::string_view name) const { return Payload(variables_->Find(name)); }
   absl::Span<const ClassId> Rest(std::string_view name) const {
     return Rest(variables_->Find(name));
   }
 
-  // By index.
+  // Return values by index.
   ClassId Class(uint32_t i) const;
   PayloadId Payload(uint32_t i) const;
   absl::Span<const ClassId> Rest(uint32_t i) const;

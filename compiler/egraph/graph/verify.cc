@@ -1,4 +1,4 @@
-// The self check of the e-graph, invariant by invariant, from the nodes alone.
+// Self-check of the e-graph: recomputes every invariant from the nodes alone.
 #include <algorithm>
 #include <string>
 #include <utility>
@@ -34,8 +34,8 @@ absl::Status EGraph::Verify() const {
   return VerifyChanges();
 }
 
-// Canonical, found under its own content (so no other node of the hash-cons has the same), and its
-// class' value holds what it says.
+// Checks that a node is canonical, is found under its own content (so no other node of the
+// hash-cons is equal), and that the value of its class includes its own.
 absl::Status EGraph::VerifyNode(NodeId n) const {
   const Node& node = nodes_[n.value];
   const std::string where = absl::StrCat("node ", n.value, " ", NodeText(n), ": ");
@@ -56,14 +56,14 @@ absl::Status EGraph::VerifyNode(NodeId n) const {
   }
   if (!analysis_) return absl::OkStatus();
   const absl::Status fixpoint = analysis_->CheckFixpoint(*this, n, node.cls);
-  // Values that do not merge are known to the refusals; those that would change are not.
+  // Values that do not merge are recorded as refusals; a value that would change is an error.
   if (fixpoint.code() == absl::StatusCode::kInternal || (!fixpoint.ok() && refusals_.empty())) {
     return Broken(where + std::string(fixpoint.message()));
   }
   return absl::OkStatus();
 }
 
-// The lists of every class, against lists made anew.
+// Compares the lists of every class with newly computed lists.
 absl::Status EGraph::VerifyLists() const {
   std::vector<std::vector<NodeId>> nodes(class_bound()), parents(class_bound());
   for (uint32_t i = 0; i < node_bound(); ++i) {
@@ -94,7 +94,8 @@ absl::Status EGraph::VerifyLists() const {
   return absl::OkStatus();
 }
 
-// Every live node counts exactly once in the changes of its operator, which are in order.
+// Checks that every live node counts exactly once in the changes of its operator, and that these
+// are in order.
 absl::Status EGraph::VerifyChanges() const {
   for (uint32_t i = 0; i < ops_.size(); ++i) {
     const OpIndex& index = ops_[i];

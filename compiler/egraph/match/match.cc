@@ -10,7 +10,7 @@
 namespace athanor::egraph {
 namespace {
 
-// Plans that begin alike share their first steps. Node 0 is the root and has no step.
+// Plans with the same beginning share their first steps. Node 0 is the root and has no step.
 struct TrieNode {
   const JoinStep* step = nullptr;
   std::vector<uint32_t> next;
@@ -19,8 +19,8 @@ struct TrieNode {
     const Plan* plan;
   };
   std::vector<Leaf> leaves;
-  std::vector<uint32_t> requests;  // with a leaf here or below
-  size_t open = 0;                 // of these, not over their limit
+  std::vector<uint32_t> requests;  // requests with a leaf here or below
+  size_t open = 0;                 // number of these that are within their limit
   uint64_t work = 0;
 };
 
@@ -53,7 +53,7 @@ class Walker {
     AddPlan(request, query.full_plan(rarest));
   }
 
-  // False if it was stopped.
+  // Returns false if it was stopped.
   bool Run() {
     const auto begin = std::chrono::steady_clock::now();
     for (const uint32_t next : trie_[0].next) Walk(next);
@@ -151,8 +151,8 @@ class Walker {
     if (Bind(step, n)) Descend(node);
   }
 
-  // The rows of an operator that are new: the later entries of its changes that still count. Those
-  // with a new value and an old stamp follow.
+  // Walks the new rows of an operator: first the later entries of its changes that still count,
+  // then the rows with a new value and an old stamp.
   void WalkNew(TrieNode& node) {
     const OpId op = node.step->op;
     const auto later = [this](absl::Span<const EGraph::Change> changes) {
@@ -191,7 +191,7 @@ class Walker {
     }
   }
 
-  // Where everything but the root is known, the one row there can be; nullopt where it is not.
+  // Returns the only possible row, if everything but the root is known; otherwise nullopt.
   std::optional<NodeId> OnlyRow(const JoinStep& step) const {
     const bool payload_known =
         !step.has_payload_column || step.payload_column.use == Column::Use::kKey;
@@ -206,7 +206,7 @@ class Walker {
     return graph_.LookupNode(step.op, payload, children);
   }
 
-  // By a known class; nullopt if none is known.
+  // Returns the shortest list by a known class; nullopt if no class is known.
   std::optional<absl::Span<const NodeId>> ShortestList(const JoinStep& step) const {
     std::optional<absl::Span<const NodeId>> shortest;
     const auto offer = [&](absl::Span<const NodeId> list) {
@@ -222,7 +222,7 @@ class Walker {
     return shortest;
   }
 
-  // Compares the row with what is known and writes the rest of it to the registers.
+  // Compares the row with the known values and writes its other values to registers.
   bool Bind(const JoinStep& step, NodeId n) {
     const absl::Span<const ClassId> children = graph_.children(n);
     const size_t fixed = step.children.size();
@@ -289,7 +289,8 @@ MatchOutcome FindMatches(const EGraph& graph, absl::Span<const MatchRequest> req
                          const MatchOptions& options) {
   MatchOutcome outcome;
   outcome.lists.resize(requests.size());
-  // One walk per group that agrees on which rows are new; all rows are, since the beginning.
+  // Walks once per group of requests with the same new rows; for requests since the beginning, all
+  // rows are new.
   std::map<std::vector<uint32_t>, std::vector<uint32_t>> groups;
   for (uint32_t i = 0; i < requests.size(); ++i) {
     const MatchRequest& r = requests[i];

@@ -1,4 +1,4 @@
-// Finds the matches of many queries in an e-graph, at once.
+// Finds the matches of many queries in an e-graph at once.
 //
 //   std::vector<MatchRequest> requests = {{.query = &q, .since = 0, .limit = 1000}};
 //   MatchOutcome outcome = FindMatches(graph, requests, {});
@@ -6,16 +6,16 @@
 //     Match m(&graph, &q.variables(), outcome.lists[0][i]);
 //   }
 //
-// The plans of all requests are laid over each other as a trie, so that what several rules look for
-// first is looked for once (as in the code trees of de Moura and Bjorner, CADE 2007). Walking the
-// trie is nested loops over rows. A step takes its rows from the shortest list that holds them all:
-// nodes of a class or parents of one of the known children, by operator; one look-up in the
-// hash-cons where all children are known; the operator's whole table only to start from. Choosing
-// the shortest list anew for every binding is what makes generic join good (Ngo et al. 2013); we
-// keep it per atom rather than per variable: patterns are nearly always trees of atoms, for which
-// both visit the same rows, and lists by class need no tries that unions would have to rebuild.
+// The plans of all requests are merged into a trie, so that equal first steps of several rules are
+// executed once (as in the code trees of de Moura and Bjorner, CADE 2007). Walking the trie is
+// nested loops over rows. A step takes its rows from the shortest list that holds them all: the
+// nodes of a class, or the parents of one of the known children, by operator; one look-up in the
+// hash-cons if all children are known; the operator's whole table only at the start. Choosing the
+// shortest list for every binding is what makes generic join efficient (Ngo et al. 2013). We choose
+// per atom instead of per variable: patterns are nearly always trees of atoms, for which both visit
+// the same rows, and lists by class need no tries that unions would have to rebuild.
 //
-// Thread-compatible: reads the e-graph, which is clean throughout.
+// Thread-compatible: only reads the e-graph, which must stay clean.
 #ifndef ATHANOR_COMPILER_EGRAPH_MATCH_MATCH_H_
 #define ATHANOR_COMPILER_EGRAPH_MATCH_MATCH_H_
 
@@ -33,21 +33,23 @@ namespace athanor::egraph {
 
 struct MatchRequest {
   const Query* query;
-  // Only matches with a row that came or changed after this epoch; 0 for all.
+  // Finds only matches with a row that was added or changed after this epoch; 0 for all matches.
   uint32_t since = 0;
-  // Whether a changed value of the analysis makes a row new, too: somebody looks at values.
+  // True if conditions or appliers read values: then a changed value of the analysis makes a row
+  // new too.
   bool reads_values = false;
-  // One match more, and the search for this query stops.
+  // The search for this query stops when it exceeds this number of matches.
   uint64_t limit = std::numeric_limits<uint64_t>::max();
 };
 
-// The matches of one request, in the order they were found.
+// The matches of one request, in the order of discovery.
 struct MatchList {
   size_t num_variables = 0;
   std::vector<uint32_t> values;  // num_variables per match
-  bool over_limit = false;       // then there are none here
-  // Rows and conditions looked at for this request; those looked at for several are divided. Equal
-  // on every machine. The time of the walk is divided in the same proportion.
+  bool over_limit = false;       // if true, the list is empty
+  // Number of rows and conditions examined for this request; work shared by several requests is
+  // divided among them. Equal on every machine. The time of the walk is divided in the same
+  // proportion.
   double work = 0;
   double microseconds = 0;
 
@@ -59,14 +61,14 @@ struct MatchList {
 };
 
 struct MatchOptions {
-  bool share = true;  // false: every request by itself
-  // Asked every few thousand rows, with the bytes of the matches so far; true ends the search.
+  bool share = true;  // false: runs every request by itself
+  // Called every few thousand rows, with the bytes of the matches so far; true ends the search.
   std::function<bool(size_t match_bytes)> stop;
 };
 
 struct MatchOutcome {
   std::vector<MatchList> lists;  // one per request
-  bool stopped = false;          // then the lists are incomplete
+  bool stopped = false;          // if true, the lists are incomplete
 };
 
 // REQUIRES: graph.clean().

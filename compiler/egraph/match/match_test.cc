@@ -22,7 +22,7 @@ class MatchTest : public ::testing::Test {
     return *query;
   }
 
-  // Matches as "x=a y=b", where a class is written as its first node.
+  // Returns matches as "x=a y=b"; a class is written as its first node.
   std::vector<std::string> Texts(const Query& query, uint32_t since = 0,
                                  bool reads_values = false) {
     const MatchOutcome outcome =
@@ -111,7 +111,7 @@ TEST_F(MatchTest, SeveralPremises) {
   Add({"(* x a)", "(* x b)", "(* y a)", "(sin (* x a))"});
   EXPECT_THAT(Texts(Parse({"?p = (* ?x ?y)", "?q = (* ?x ?z)", "(sin ?p)"})),
               UnorderedElementsAre("p=* x=x y=a q=* z=a", "p=* x=x y=a q=* z=b"));
-  // Without a common variable: every pair.
+  // Without a common variable, every pair matches.
   EXPECT_THAT(Texts(Parse({"(* ?a ?b)", "(sin ?c)"})).size(), 3u);
 }
 
@@ -139,7 +139,7 @@ TEST_F(MatchTest, OnlyNewRows) {
   EXPECT_THAT(Texts(query, epoch), ElementsAre("x=p y=u z=v"));
   epoch = graph_.epoch();
   Unite("(+ u v)", "(+ b c)");
-  // Both sums under both of the products that had only one of them, and under p.
+  // Matches both sums under both products that had only one of them, and under p.
   EXPECT_EQ(Texts(query).size(), 6u);
   const size_t fresh = Texts(query, epoch).size();
   EXPECT_GE(fresh, 3u);
@@ -153,7 +153,7 @@ TEST_F(MatchTest, ANewValueIsNewsToThoseWhoReadIt) {
                             })});
   EXPECT_THAT(Texts(query), ElementsAre());
   const uint32_t epoch = graph_.epoch();
-  // x stays: it is the heavier class, so no row of it changes.
+  // The heavier class x stays, so none of its rows changes.
   Add({"(cos x)"});
   const uint32_t later = graph_.epoch();
   Unite("x", "4");
@@ -200,7 +200,8 @@ TEST_F(MatchTest, StopEndsTheSearch) {
   EXPECT_LT(outcome.lists[0].size(), 200u * 200u);
 }
 
-// The shortest list decides, not the order of the pattern: a hub does not make it slow.
+// The shortest list is used, not the order of the pattern, so a node with many parents does not
+// make it slow.
 TEST_F(MatchTest, WorkFollowsTheShortestList) {
   for (int i = 0; i < 1000; ++i) math_.Add(&graph_, "(* hub " + std::to_string(i) + ")");
   Add({"(list hub (* hub 7))"});
@@ -210,9 +211,9 @@ TEST_F(MatchTest, WorkFollowsTheShortestList) {
   EXPECT_LT(outcome.lists[0].work, 10);
 }
 
-// --- Against trying everything, on random e-graphs ---
+// --- compared with naive matching, on random e-graphs
 
-// Terms over few operators, some of them equal, in both.
+// Adds terms over few operators, some of them equal, to both.
 void Fill(const Math& math, std::mt19937& random, EGraph* graph, NaiveEGraph* naive) {
   std::vector<std::string> terms = {"1", "x"};
   const auto pick = [&] { return terms[random() % terms.size()]; };
@@ -236,7 +237,7 @@ void Fill(const Math& math, std::mt19937& random, EGraph* graph, NaiveEGraph* na
   naive->Close();
 }
 
-// How many values the named variables take together. The naive bindings have no others.
+// Returns the number of distinct values of the named variables; the naive matcher binds only these.
 size_t CountMatches(const EGraph& graph, const Query& query) {
   const MatchOutcome outcome = FindMatches(graph, {{.query = &query}}, {});
   std::set<std::vector<uint32_t>> distinct;

@@ -13,7 +13,7 @@ namespace {
 
 constexpr char kAny[] = "_";
 
-// Turns S-expressions into nodes of one pattern.
+// Converts S-expressions to nodes of one pattern.
 class Builder {
  public:
   Builder(const Language& language, Variables* variables)
@@ -100,7 +100,7 @@ class Builder {
   }
 
   absl::Status CheckShape(const PatternNode& node) const {
-    // A variable stands for some payload; any valid id will do for the check.
+    // A variable stands for some payload; any valid id is enough for the check.
     const bool has_variable = node.payload_variable != Variables::kNone;
     return language_.CheckNode(node.op, has_variable ? PayloadId{0} : node.payload,
                                node.children.size());

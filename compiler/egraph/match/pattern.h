@@ -1,4 +1,4 @@
-// Patterns: terms with variables, to look for and to build.
+// Patterns: terms with variables, for matching and for building.
 //
 //   Variables variables;
 //   ParsePattern(language, "(* ?a (+ ?b ?c))", &variables);
@@ -6,7 +6,7 @@
 //   ParsePattern(language, "(round[2] ?_)", &variables);      // a payload; any class
 //   ParsePattern(language, "(list ?x ?xs...)", &variables);   // one child or more
 //
-// A variable that stands twice stands for the same class or payload; `?_` and `[_]` for any.
+// A variable that occurs twice has the same class or payload both times; `?_` and `[_]` match any.
 #ifndef ATHANOR_COMPILER_EGRAPH_MATCH_PATTERN_H_
 #define ATHANOR_COMPILER_EGRAPH_MATCH_PATTERN_H_
 
@@ -24,12 +24,12 @@ namespace athanor::egraph {
 
 // A class variable, or an operator over earlier nodes of the pattern.
 struct PatternNode {
-  uint32_t variable = Variables::kNone;  // then nothing below counts
+  uint32_t variable = Variables::kNone;  // if set, the fields below are unused
   OpId op;
-  PayloadId payload;  // wanted; invalid where there is none or a variable for it
+  PayloadId payload;  // required payload; invalid if there is none or a variable for it
   uint32_t payload_variable = Variables::kNone;
   std::vector<uint32_t> children;
-  uint32_t rest_variable = Variables::kNone;  // for all children after these
+  uint32_t rest_variable = Variables::kNone;  // for all further children
 
   bool is_variable() const { return variable != Variables::kNone; }
 };
@@ -39,14 +39,14 @@ struct Pattern {
   std::vector<PatternNode> nodes;
 };
 
-// `?root = pattern`, where the root may be left out (kNone).
+// The equation `?root = pattern`; root is kNone if it is omitted.
 struct Equation {
   uint32_t root = Variables::kNone;
   Pattern pattern;
 };
 
-// Both add the variables they meet. INVALID_ARGUMENT says what the language does not have, what is
-// not well formed, or which variable is of two kinds.
+// Both add the variables that they meet. INVALID_ARGUMENT says what the language lacks, what is
+// malformed, or which variable is used with two kinds.
 absl::StatusOr<Pattern> ParsePattern(const Language& language, const std::string& text,
                                      Variables* variables);
 absl::StatusOr<Equation> ParseEquation(const Language& language, const std::string& text,
@@ -55,8 +55,8 @@ absl::StatusOr<Equation> ParseEquation(const Language& language, const std::stri
 std::string PatternText(const Language& language, const Pattern& pattern,
                         const Variables& variables);
 
-// The class of the pattern with the match's values, adding the nodes it lacks. Errors are those of
-// EGraph::Add.
+// Returns the class of the pattern with the match's values, adding missing nodes. Errors are those
+// of EGraph::Add.
 absl::StatusOr<ClassId> AddPattern(EGraph* graph, const Pattern& pattern, const Match& match,
                                    Cause cause);
 

@@ -34,7 +34,7 @@ class Planner {
  private:
   bool Known(uint32_t variable) const { return plan_.registers[variable] != Variables::kNone; }
 
-  // How little is known of an atom: from 0, at most one row fits, to 3, all may.
+  // Returns how unknown an atom is: from 0 (at most one row matches) to 3 (all may).
   int Unknown(const Atom& atom) const {
     const auto known = [this](uint32_t v) { return Known(v); };
     const bool payload = atom.payload_variable == Variables::kNone || Known(atom.payload_variable);
@@ -83,7 +83,7 @@ class Planner {
     }
   }
 
-  // nullopt while a variable of it has no value.
+  // Returns nullopt while one of its variables has no value.
   std::optional<JoinStep> ConditionStep(const Condition& condition) const {
     JoinStep step;
     step.condition = std::make_shared<Condition>(condition);

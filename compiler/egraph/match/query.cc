@@ -31,7 +31,8 @@ class QueryBuilder {
       roots[i] = named ? equation->root : query_.variables_.AddNameless(VariableKind::kClass);
     }
     if (query_.root_ == Variables::kNone) query_.root_ = roots.back();
-    // From the root down: patterns that begin alike get plans that begin alike.
+    // From the root down, so that patterns with the same beginning get plans with the same
+    // beginning.
     for (size_t i = pattern.nodes.size(); i-- > 0;) {
       if (pattern.nodes[i].is_variable()) continue;
       if (absl::Status s = AddAtom(pattern.nodes[i], roots, roots[i]); !s.ok()) return s;

@@ -1,4 +1,4 @@
-// What a rule looks for: premises joined over variables, and conditions on what they find.
+// The left-hand side of a rule: premises joined over variables, and conditions on the matches.
 //
 //   Query q = *MakeQuery(language, {"?p = (* ?x ?y)", "?q = (* ?x ?z)"},
 //                        {Condition("different", {"y", "z"}, [](const Match& m) {
@@ -6,9 +6,9 @@
 //                        })});
 //
 // A premise is flattened into atoms, one per operator, as in relational e-matching (Zhang et al.,
-// POPL 2022): (* ?a (+ ?b ?c)) is `?root = *(?a, ?s), ?s = +(?b, ?c)`. Atoms are rows of the
-// operators' tables, so a query is a join. It is planned once: for each atom to start from, the
-// others follow in the order that leaves least to look for.
+// POPL 2022): (* ?a (+ ?b ?c)) is `?root = *(?a, ?s), ?s = +(?b, ?c)`. Atoms match rows of the
+// operators' tables, so a query is a join. It is planned once: for each possible first atom, the
+// others follow in the order with the smallest search.
 #ifndef ATHANOR_COMPILER_EGRAPH_MATCH_QUERY_H_
 #define ATHANOR_COMPILER_EGRAPH_MATCH_QUERY_H_
 
@@ -26,16 +26,16 @@
 
 namespace athanor::egraph {
 
-// A test on some variables of a match, run as soon as these have values. It may look at payloads
-// and at the analysis' values of the classes, and at nothing further away: incremental matching
-// asks again only when one of these changed. (That a class holds a certain node is a premise, not a
-// condition.) Copies share the test; rules that use copies of one
-// condition test it once where their patterns agree so far.
+// A test on some variables of a match, run as soon as these have values. It may read payloads and
+// the analysis' values of the classes, and nothing further away, because incremental matching runs
+// it again only if one of these changed. (To require that a class holds a certain node, use a
+// premise.) Copies share the test; rules that use copies of one condition run it once while their
+// patterns are equal.
 class Condition {
  public:
   using Test = std::function<bool(const Match&)>;
 
-  // Without `variables` it sees all of the rule, last.
+  // Without `variables`, the test runs last and sees all variables of the rule.
   Condition(std::string name, std::vector<std::string> variables, Test test)
       : body_(
             std::make_shared<Body>(Body{std::move(name), std::move(variables), std::move(test)})) {}
@@ -54,7 +54,7 @@ class Condition {
   std::shared_ptr<const Body> body_;
 };
 
-// root = op[payload](children, rest...), over indexes of variables.
+// The atom root = op[payload](children, rest...), over indexes of variables.
 struct Atom {
   OpId op;
   uint32_t root;
@@ -64,14 +64,14 @@ struct Atom {
   uint32_t payload_variable = Variables::kNone;
 };
 
-// Which rows of a table a step may take; "new" is relative to the epoch of a run.
+// Rows of a table that a step may take; "new" is relative to the epoch of a run.
 enum class Window : uint8_t { kAll, kNew, kOld };
 
-// One value of a row and the register it meets.
+// A value of a row, and its register.
 struct Column {
   enum class Use : uint8_t {
     kBind,  // sets the register
-    kKey,   // equals the register, which an earlier step set: rows can be looked up by it
+    kKey,   // equals the register, which an earlier step set; rows can be looked up by it
     kSame,  // equals the register, which this step sets
   };
   Use use;
@@ -80,30 +80,30 @@ struct Column {
   bool operator==(const Column&) const = default;
 };
 
-// One level of nested loops: the rows of a table that agree with what is known, or a condition.
+// A level of the nested loops: the rows of a table that agree with known values, or a condition.
 struct JoinStep {
-  // Rows.
+  // --- for rows
   OpId op;
   Window window = Window::kAll;
   Column root{};
   std::vector<Column> children;
   bool has_rest = false;
-  uint32_t rest_reg = 0;  // receives the node
-  PayloadId payload;      // wanted, where valid
+  uint32_t rest_reg = 0;  // set to the node
+  PayloadId payload;      // required payload, if valid
   bool has_payload_column = false;
   Column payload_column{};
-  // Condition.
+  // --- for a condition
   std::shared_ptr<const Condition> condition;
   Variables condition_variables;
   std::vector<uint32_t> condition_regs;
 
-  // True where both do the same whatever the registers hold, so that two plans may share the step.
+  // True if both do the same for all register values, so that two plans may share the step.
   bool SameAs(const JoinStep& other) const;
 };
 
 struct Plan {
   std::vector<JoinStep> steps;
-  std::vector<uint32_t> registers;  // of each variable
+  std::vector<uint32_t> registers;  // by variable
 };
 
 class Query {
@@ -111,13 +111,13 @@ class Query {
   const Variables& variables() const { return variables_; }
   const std::vector<Atom>& atoms() const { return atoms_; }
   const std::vector<Condition>& conditions() const { return conditions_; }
-  // The variable of the first premise's root.
+  // Returns the variable of the first premise's root.
   uint32_t root() const { return root_; }
 
-  // All matches, starting from this atom.
+  // Returns the plan for all matches that starts with this atom.
   const Plan& full_plan(size_t first) const { return full_plans_[first]; }
-  // The matches whose rows are new in atom `first` and old in those before it. Over all atoms:
-  // every match with a new row, once (semi-naive evaluation).
+  // Returns the plan for matches whose rows are new in atom `first` and old in the atoms before it.
+  // Together, these plans find every match with a new row once (semi-naive evaluation).
   const Plan& delta_plan(size_t first) const { return delta_plans_[first]; }
 
  private:
@@ -133,8 +133,8 @@ class Query {
   std::vector<Plan> delta_plans_;
 };
 
-// INVALID_ARGUMENT: no premise, one without an operator, a rest variable that stands twice, a
-// condition on a variable there is not, or an error of ParseEquation.
+// Returns INVALID_ARGUMENT for no premises, a premise without an operator, a rest variable that
+// occurs twice, a condition on an unknown variable, or an error of ParseEquation.
 absl::StatusOr<Query> MakeQuery(const Language& language, const std::vector<std::string>& premises,
                                 std::vector<Condition> conditions = {});
 

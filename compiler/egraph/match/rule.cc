@@ -14,7 +14,7 @@ absl::Status Wrong(const std::string& rule, const std::string& what) {
 
 absl::StatusOr<Equation> ParseConclusion(const Language& language, const std::string& rule,
                                          const std::string& text, const Query& query) {
-  // A copy: a conclusion may name variables, but not make any.
+  // A copy, because a conclusion may use variables but not add any.
   Variables variables = query.variables();
   absl::StatusOr<Equation> equation = ParseEquation(language, text, &variables);
   if (!equation.ok()) return Wrong(rule, std::string(equation.status().message()));

@@ -1,4 +1,4 @@
-// Rules: what to look for and what to add where it is found.
+// Rules: patterns to match, and nodes and equalities to add for each match.
 //
 //   Rule distribute = *MakeRule(language, {.name = "distribute",
 //                                          .premises = {"(* ?a (+ ?b ?c))"},
@@ -9,7 +9,7 @@
 //                                     .conclusions = {"?p = (first (both ?x ?a ?b))",
 //                                                     "?q = (second (both ?x ?a ?b))"}});
 //
-// A rule only ever adds: nodes, and equalities between classes.
+// A rule only adds: nodes, and equalities between classes.
 #ifndef ATHANOR_COMPILER_EGRAPH_MATCH_RULE_H_
 #define ATHANOR_COMPILER_EGRAPH_MATCH_RULE_H_
 
@@ -27,7 +27,7 @@
 
 namespace athanor::egraph {
 
-// The e-graph as an applier may change it: in the name of its rule.
+// Lets an applier change the e-graph on behalf of its rule.
 class Rewriter {
  public:
   Rewriter(EGraph* graph, Cause cause) : graph_(*graph), cause_(cause) {}
@@ -53,21 +53,21 @@ class Rewriter {
 };
 
 // Called with each match, between matching and rebuilding. An error means that the match was not
-// (fully) applied: it is counted, and the next one follows. May look at the payloads and values of
-// the match's classes; what it adds must depend on nothing further away, else it is not asked again
-// when that changes.
+// (fully) applied: it is counted, and the next match follows. May read the payloads and values of
+// the match's classes. Its additions must not depend on anything further away, because it is not
+// called again when that changes.
 using Applier = std::function<absl::Status(const Match&, Rewriter*)>;
 
 struct RuleSpec {
   std::string name;
   std::vector<std::string> premises;  // "pattern" or "?root = pattern"
-  // Alike; a conclusion without a root is equal to the first premise.
+  // Same form; a conclusion without a root is equal to the first premise.
   std::vector<std::string> conclusions = {};
   std::vector<Condition> conditions = {};
-  Applier apply = nullptr;   // after the conclusions, or instead of them
-  uint32_t tag = 0;          // the user's; the engine only reports it
-  uint64_t match_limit = 0;  // matches per iteration before the rule is banned for a while; 0: the
-                             // runner's
+  Applier apply = nullptr;  // runs after the conclusions, or instead of them
+  uint32_t tag = 0;         // set by the user; the engine only reports it
+  // Matches per iteration before the rule is banned for a while; 0: the runner's limit.
+  uint64_t match_limit = 0;
 };
 
 struct Rule {
@@ -78,15 +78,15 @@ struct Rule {
   uint32_t tag = 0;
   uint64_t match_limit = 0;
 
-  // Whether a changed value of the analysis may change what this rule does.
+  // Reports whether a changed value of the analysis may change what this rule does.
   bool reads_values() const { return apply != nullptr || !query.conditions().empty(); }
 };
 
-// INVALID_ARGUMENT, with the rule's name: an error of MakeQuery or ParseEquation, a conclusion with
-// a variable of no premise, or a rule that concludes nothing.
+// INVALID_ARGUMENT names the rule: an error of MakeQuery or ParseEquation, a conclusion with a
+// variable that no premise has, or a rule that concludes nothing.
 absl::StatusOr<Rule> MakeRule(const Language& language, RuleSpec spec);
 
-// All rows, or the first error; two rules of one name are one.
+// Makes all rules, or returns the first error; two rules with the same name are an error.
 absl::StatusOr<std::vector<Rule>> MakeRules(const Language& language, std::vector<RuleSpec> specs);
 
 // Applies the rule to one of its matches.

@@ -47,7 +47,7 @@ TEST(Rule, SeveralPremisesAndConclusions) {
   ASSERT_TRUE(rules.ok()) << rules.status();
   const Report report = Runner(&graph, *rules).Run();
   EXPECT_EQ(report.reason, StopReason::kSaturated);
-  EXPECT_EQ(report.rules[0].matches, 4u);  // each with itself, too
+  EXPECT_EQ(report.rules[0].matches, 4u);  // including each with itself
   EXPECT_EQ(math.Lookup(graph, "(round[1] (list x a b))"), graph.Find(p));
   EXPECT_EQ(math.Lookup(graph, "(round[2] (list x a b))"), graph.Find(q));
 }
@@ -56,7 +56,7 @@ TEST(Rule, AppliersAddWhatTemplatesCannot) {
   const Math math;
   EGraph graph(&math.language());
   const ClassId sum = math.Add(&graph, "(list a b (sin c))");
-  // A list as nested sums.
+  // Rewrites a list as nested sums.
   const Applier fold = [](const Match& m, Rewriter* rewriter) -> absl::Status {
     ClassId total = m.Class("first");
     const auto rest = m.Rest("rest");

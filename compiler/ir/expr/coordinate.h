@@ -1,5 +1,5 @@
-// One coordinate of an index map, prepared for many evaluations: dims are replaced by their sizes
-// and axes by their positions, so that no name is looked up per element.
+// A coordinate of an index map, prepared for many evaluations: dims are replaced by their sizes and
+// axes by their positions, so that no name is looked up per element.
 //
 //   Coordinate row = Coordinate::Compile(map.coordinates[0], dims, /*rank=*/2).value();
 //   std::optional<int64_t> index = row.Evaluate({3, 7});   // at $0 = 3, $1 = 7
@@ -22,7 +22,7 @@ class Coordinate {
   // INVALID_ARGUMENT names a symbol that is neither a dim nor an axis below `rank`.
   static absl::StatusOr<Coordinate> Compile(const Expr& e, const Expr::Env& dims, int rank);
 
-  // nullopt if a divisor is not positive or the value leaves int64.
+  // Returns nullopt if a divisor is not positive or the value is outside int64.
   std::optional<int64_t> Evaluate(absl::Span<const int64_t> axes) const;
 
  private:

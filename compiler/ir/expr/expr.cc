@@ -14,13 +14,13 @@ using Term = Expr::Term;
 using Monomial = Expr::Monomial;
 
 constexpr size_t kMaxTerms = 4096;
-constexpr size_t kMaxProducts = 1 << 16;  // before equal terms merge
+constexpr size_t kMaxProducts = 1 << 16;  // counted before equal terms are merged
 constexpr size_t kMaxDegree = 64;
 constexpr size_t kMaxKey = 64 << 10;
 constexpr size_t kMaxName = 256;
 
-// Graded lexicographic: multiplying both sides by a monomial keeps the order, which AddScaled and
-// polynomial division rely on.
+// Graded lexicographic order. Multiplying both sides by a monomial keeps the order, which AddScaled
+// and polynomial division rely on.
 int Compare(const Monomial& a, const Monomial& b) {
   if (a.size() != b.size()) return a.size() > b.size() ? -1 : 1;
   for (size_t i = 0; i < a.size(); ++i) {
@@ -238,7 +238,7 @@ std::optional<int64_t> Expr::Evaluate(const Env& env) const {
 
 Expr Expr::Substitute(const std::map<std::string, Expr, std::less<>>& values) const {
   if (overflow_) return *this;
-  // The new value of an atom, or null if it keeps its own.
+  // Returns the atom's value after substitution, or nullopt if it is unchanged.
   auto image = [&](const Atom& atom) -> std::optional<Expr> {
     if (atom.kind == Atom::Kind::kSymbol) {
       auto it = values.find(atom.symbol);

@@ -38,7 +38,7 @@ struct Atom {
   enum class Kind : uint8_t { kSymbol, kFloorDiv, kMin, kMax };
   Kind kind;
   std::string symbol;      // kSymbol
-  std::vector<Expr> args;  // the two arguments of the other kinds
+  std::vector<Expr> args;  // the two arguments of kFloorDiv, kMin and kMax
   std::string key;         // canonical text: the order and the identity of atoms
 };
 using AtomRef = std::shared_ptr<const Atom>;
@@ -57,41 +57,44 @@ class Expr {
   Expr(int value) : Expr(static_cast<int64_t>(value)) {}  // NOLINT
   // `name` must satisfy IsSymbolName; anything else gives an overflowed expression.
   static Expr Symbol(std::string_view name);
-  // A letter, '_' or '$', then letters, digits, '_', '$' and '.'; at most 256 bytes.
+  // Accepts a letter, '_' or '$', then letters, digits, '_', '$' and '.'; at most 256 bytes.
   static bool IsSymbolName(std::string_view name);
-  // The coordinate of output axis `i` of an index map: the symbol "$i".
+  // Returns the coordinate of output axis `i` of an index map: the symbol "$i".
   static Expr Axis(int i);
 
   static Expr Of(AtomRef atom);
   static Expr Of(Term term);
 
-  // Terms ordered by monomial (higher degree first, then by atom keys), no zero coefficients.
+  // Returns the terms, ordered by monomial (higher degree first, then by atom keys), without zero
+  // coefficients.
   const std::vector<Term>& terms() const { return *terms_; }
-  // A coefficient left the int64 range somewhere below, or a size limit (4096 terms, degree 64,
-  // 64 KiB of text in one atom) was passed: the value is meaningless and every expression made
-  // from it overflows too. Validation refuses such expressions.
+  // True if a coefficient left the int64 range, or the expression passed a size limit (4096 terms,
+  // degree 64, 64 KiB of text in one atom). The value is then meaningless, and every expression
+  // made from it overflows too. Validation refuses such expressions.
   bool overflow() const { return overflow_; }
 
   std::optional<int64_t> constant() const;  // nullopt unless the polynomial is a constant
   bool IsConstant(int64_t value) const { return constant() == value; }
-  // The symbol's name if the expression is exactly one symbol.
+  // Returns the symbol's name if the expression is exactly one symbol.
   std::optional<std::string> symbol() const;
   void CollectSymbols(std::set<std::string>* symbols) const;
   bool Uses(std::string_view symbol) const;
 
-  // nullopt if a symbol is missing, a divisor is not positive, or a product of atoms or the result
-  // leaves int64.
+  // Returns nullopt if a symbol is missing, a divisor is not positive, or a product of atoms or the
+  // result is outside int64.
   using Env = std::map<std::string, int64_t, std::less<>>;
   std::optional<int64_t> Evaluate(const Env& env) const;
-  // Simultaneous substitution.
+  // Substitutes all symbols simultaneously.
   Expr Substitute(const std::map<std::string, Expr, std::less<>>& values) const;
 
-  // `a + b*symbol` with a, b free of `symbol`; nullopt if not of that form.
+  // Returns a and b of `a + b*symbol`, which are free of `symbol`; nullopt if the expression has
+  // another form.
   struct Affine;
   std::optional<Affine> AsAffine(std::string_view symbol) const;
 
-  // "2*b + 3", "floordiv($0, 4)"; Parse reads what ToString prints (axes as $i), and besides it
-  // parentheses, mod(a, b) and ceildiv(a, b). At most 16 KiB of text and 64 levels of nesting.
+  // Parse reads what ToString prints ("2*b + 3", "floordiv($0, 4)", axes as $i) and also accepts
+  // parentheses, mod(a, b) and ceildiv(a, b). It takes at most 16 KiB of text and 64 levels of
+  // nesting.
   std::string ToString() const;
   static absl::StatusOr<Expr> Parse(std::string_view text);
 
@@ -109,11 +112,12 @@ class Expr {
 
   static Expr Overflowed();
   static Expr Composite(Atom::Kind kind, const Expr& a, const Expr& b);
-  // Terms already in normal order, merged.
+  // REQUIRES: `terms` are in normal order and merged.
   static Expr FromSorted(std::vector<Term> terms);
-  // Any order, any repetition.
+  // Takes terms in any order, with any repetition.
   static Expr FromTerms(std::vector<Term> terms);
-  // a + coefficient * monomial * b: one merge, since a monomial keeps the order of terms.
+  // Computes a + coefficient * monomial * b in one merge, since a monomial keeps the order of
+  // terms.
   static Expr AddScaled(const Expr& a, int64_t coefficient, const Monomial& monomial,
                         const Expr& b);
 
@@ -134,22 +138,23 @@ Expr MaxOf(const Expr& a, const Expr& b);
 inline Expr Mod(const Expr& a, const Expr& b) { return a - b * FloorDiv(a, b); }
 Expr CeilDiv(const Expr& a, const Expr& b);
 
-// floordiv(a, b) == quotient + floordiv(remainder, divisor), where nothing more can be taken out of
-// the remainder. It is zero if all of `a` could; FloorDiv builds its atom from the other two.
+// floordiv(a, b) == quotient + floordiv(remainder, divisor). No further multiple of the divisor can
+// be moved from the remainder to the quotient. The remainder is zero if all of `a` was moved;
+// otherwise FloorDiv builds its atom from remainder and divisor.
 struct Division {
   Expr quotient, remainder, divisor;
 };
 Division Divide(const Expr& a, const Expr& b);
 
-// What is known about symbols: `lower <= symbol <= upper`, both expressions over other symbols.
-// A loop variable or axis of extent e has [0, e - 1]; a dim has its declared integers. Bounds must
-// not be circular. Where a symbol's range is empty there is no point to be wrong about.
+// Known bounds of symbols: `lower <= symbol <= upper`, both expressions over other symbols. A loop
+// variable or axis of extent e has [0, e - 1]; a dim has its declared integers. Bounds must not be
+// circular. Where a symbol's range is empty, every statement holds.
 class Bounds {
  public:
   void Set(std::string_view symbol, Expr lower, Expr upper);
   void SetExtent(std::string_view symbol, const Expr& extent) { Set(symbol, 0, extent - 1); }
 
-  // True only if proved.
+  // Returns true only if it is proved.
   bool NonNegative(const Expr& e) const;
   bool Less(const Expr& a, const Expr& b) const { return NonNegative(b - a - 1); }
   bool ProvablyEqual(const Expr& a, const Expr& b) const { return Simplify(a - b) == Expr(0); }
@@ -157,8 +162,8 @@ class Bounds {
   // Rewrites FloorDiv, Min and Max atoms that the bounds decide.
   Expr Simplify(const Expr& e) const;
 
-  // An integer that `e` is never below (above) over all symbols' bounds; nullopt where unbounded or
-  // beyond int64. Exact for expressions of degree one in each symbol, sound for all.
+  // Returns an integer that is a lower (upper) bound of `e` over all symbols' bounds; nullopt if
+  // unbounded or outside int64. Exact for expressions of degree one in each symbol, sound for all.
   std::optional<int64_t> Minimum(const Expr& e) const;
   std::optional<int64_t> Maximum(const Expr& e) const;
 
@@ -170,21 +175,24 @@ class Bounds {
   };
   struct Digits;
 
-  // NonNegative and Simplify without splitting symbols into digits.
+  // kShort: without splitting symbols into digits; kLong: with it.
   enum class Search { kShort, kLong };
   bool Proves(const Expr& e, Search search = Search::kLong) const;
   Expr SimplifyAtoms(const Expr& e) const;
-  // Null if no symbol in `e` is divided by anything, or (unless `even_if_plain`) nothing else is.
+  // Returns null if no quotient of a symbol in `e` can be split, or (unless `even_if_plain`) if all
+  // its atoms are symbols and such quotients.
   std::optional<Digits> SplitDigits(const Expr& e, bool even_if_plain) const;
 
-  // A few points within the bounds for the symbols of `e`: what fails there needs no proof.
+  // Returns a few points within the bounds for the symbols of `e`. A claim that fails at one of
+  // them need not be tried by proof.
   std::vector<Expr::Env> Points(const Expr& e) const;
   bool Assign(const Expr& e, uint64_t choice, Expr::Env* env, int depth) const;
 
   std::map<std::string, Range, std::less<>> ranges_;
 };
 
-// Symbols as sums of digit symbols, the digits as expressions over the symbols, and the bounds.
+// Symbols as sums of digit symbols (`split`), the digits as expressions over the symbols (`merge`),
+// and the digits' bounds.
 struct Bounds::Digits {
   std::map<std::string, Expr, std::less<>> split, merge;
   Bounds bounds;

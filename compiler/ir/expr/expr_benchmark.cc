@@ -1,4 +1,4 @@
-// What expressions cost on the compile path.
+// Cost of expressions on the compile path.
 #include "benchmark/benchmark.h"
 #include "compiler/ir/expr/expr.h"
 

@@ -1,4 +1,4 @@
-// What bounds on symbols prove about expressions.
+// Proofs about expressions from the bounds on their symbols.
 #include <algorithm>
 
 #include "compiler/ir/expr/expr.h"
@@ -21,9 +21,9 @@ using expr_internal::Scale;
 using Term = Expr::Term;
 
 constexpr int kMaxDepth = 40;
-constexpr int kMaxSteps = 250;  // of one question
+constexpr int kMaxSteps = 250;  // steps for one question
 constexpr int kShortSearch = 10;
-// Of atoms, in one question: ranges that use each other branch.
+// Number of atom intervals computed in one question: ranges that use each other branch.
 constexpr int kMaxIntervals = 1 << 14;
 
 Interval Times(const Interval& a, const Interval& b) {
@@ -41,7 +41,7 @@ Interval Times(const Interval& a, const Interval& b) {
   return {Fit(lo), Fit(hi)};
 }
 
-// The divisor is at least 1 wherever the quotient has a value.
+// The divisor is at least 1 at every point where the quotient has a value.
 Interval Divide(const Interval& a, const Interval& b) {
   const int64_t lo = std::max<int64_t>(b.lo.value_or(1), 1);
   if (b.hi && *b.hi < lo) return {};
@@ -60,11 +60,12 @@ std::optional<int64_t> Better(std::optional<int64_t> a, std::optional<int64_t> b
   return !a ? b : !b ? a : std::max(*a, *b);
 }
 
-// Which of several composites goes first, where neither is inside the other: the longest as text,
-// or the quotient by the largest number, so that it becomes one of those by its divisors.
+// Order of elimination among composites of which neither is inside the other: the one with the
+// longest text first, or the quotient by the largest number, which then becomes quotients by its
+// divisors.
 enum class Order : uint8_t { kLongest, kCoarsest };
 
-// The number that a quotient divides by, if it is one.
+// Returns the divisor of a quotient, if it is a number.
 std::optional<int64_t> DivisorOf(const Atom& atom) {
   if (atom.kind != Atom::Kind::kFloorDiv) return std::nullopt;
   return atom.args[1].constant();
@@ -76,7 +77,7 @@ bool IsWithin(const Atom& inner, const Atom& outer) {
 
 }  // namespace
 
-// Answers one question; counts its steps, so that every question ends soon.
+// Answers one question. Counts its steps, so that every question ends soon.
 class BoundsProver {
  public:
   explicit BoundsProver(const Bounds& bounds, Order order = Order::kLongest)
@@ -88,10 +89,10 @@ class BoundsProver {
     return lower && *lower >= 0;
   }
   bool exhausted() const { return steps_left_ < 0; }
-  // Whether Order made a difference.
+  // Reports whether Order made a difference.
   bool had_choice() const { return had_choice_; }
 
-  // A number `e` is never below; the search stops at the first that reaches `goal`.
+  // Returns a lower bound of `e`; the search stops at the first bound that reaches `goal`.
   std::optional<int64_t> Lower(const Expr& e, std::optional<int64_t> goal, int depth = 0);
   Interval Of(const Expr& e, int depth = 0);
 
@@ -99,7 +100,7 @@ class BoundsProver {
   using Range = Bounds::Range;
   using Goal = std::optional<int64_t>;
 
-  // base + stride * y with y between two expressions.
+  // The expression base + stride * y, with y between two expressions.
   struct Related {
     Expr::Affine affine;
     Expr lower, upper;
@@ -114,7 +115,7 @@ class BoundsProver {
     return it == ranges_.end() ? nullptr : &it->second;
   }
   static bool IsSymbolic(const Range& r) { return !r.lower.constant() || !r.upper.constant(); }
-  // Whether the atom moves with a symbol whose bounds are no integers.
+  // Reports whether the atom depends on a symbol whose bounds are not integers.
   bool UsesSymbolic(const Atom& atom) const;
 
   // Interval arithmetic is exact for independent symbols with integer bounds.
@@ -169,7 +170,7 @@ bool BoundsProver::IsExact(const Expr& e) const {
   return IsIndependent(e);
 }
 
-// Treats the terms as independent.
+// Bounds each term by itself, as if the terms were independent.
 Interval BoundsProver::Of(const Expr& e, int depth) {
   if (e.overflow()) return {};
   Interval sum{0, 0};
@@ -192,7 +193,7 @@ bool BoundsProver::UsesSymbolic(const Atom& atom) const {
   });
 }
 
-// An atom inside another has the shorter key, and goes after it.
+// An atom inside another one has the shorter key and goes after it.
 bool BoundsProver::IsBefore(const Atom& a, const Atom& b) {
   const std::optional<int64_t> d = DivisorOf(a), other = DivisorOf(b);
   const bool differ =
@@ -204,10 +205,10 @@ bool BoundsProver::IsBefore(const Atom& a, const Atom& b) {
   return a.key.size() > b.key.size();
 }
 
-// The atom to eliminate next. First composites of symbols with symbolic bounds, from the outside
-// in, and those symbols, each before those its bounds use; a quotient of dims is like a dim until
-// then, as bounds may be made of it. Then (unless `symbolic_only`) other composites and those with
-// integer bounds. Null if none can go.
+// Chooses the atom to eliminate next. First come composites of symbols with symbolic bounds, from
+// the outside in, and those symbols, each before the symbols that its bounds use. A quotient of
+// dims counts as a dim until then, because bounds may be made of it. Then (unless `symbolic_only`)
+// come other composites and symbols with integer bounds. Returns null if none can be eliminated.
 AtomRef BoundsProver::Choose(const Expr& e, bool symbolic_only) {
   AtomRef outer, inner, best;
   const auto atoms = AtomsOf(e);
@@ -230,7 +231,8 @@ AtomRef BoundsProver::Choose(const Expr& e, bool symbolic_only) {
   return best || symbolic_only ? best : inner;
 }
 
-// The least value of base + stride * x for x between two expressions: at one of the two ends.
+// Returns the least value of base + stride * x for x between two expressions, which is at one of
+// the two ends.
 std::optional<int64_t> BoundsProver::Between(const Expr::Affine& e, const Expr& lower,
                                              const Expr& upper, Goal goal, int depth) {
   const Interval sign = Of(e.stride);
@@ -244,7 +246,8 @@ std::optional<int64_t> BoundsProver::Between(const Expr::Affine& e, const Expr& 
 std::optional<int64_t> BoundsProver::LowerMinMax(const Expr::Affine& e, const Atom& atom, Goal goal,
                                                  int depth) {
   const Interval sign = Of(e.stride);
-  // Towards its own extreme either argument bounds the atom; otherwise it may be any of the two.
+  // Towards its own extreme, either argument bounds the atom; otherwise the atom may be either of
+  // the two.
   const bool either =
       atom.kind == Atom::Kind::kMin ? sign.hi && *sign.hi <= 0 : sign.lo && *sign.lo >= 0;
   std::optional<int64_t> a = Lower(e.base + e.stride * atom.args[0], goal, depth);
@@ -253,9 +256,9 @@ std::optional<int64_t> BoundsProver::LowerMinMax(const Expr::Affine& e, const At
   return either ? Better(a, b) : Lesser(a, b);
 }
 
-// k * floordiv(a, k*m) is in [floordiv(a, m) - (k - 1), floordiv(a, m)]: exact for mod, and for
-// what is left of a mod after another division. The k tried: the whole divisor, what makes m the
-// divisor of another atom, and what the stride and the divisor share.
+// k * floordiv(a, k*m) is in [floordiv(a, m) - (k - 1), floordiv(a, m)]. This is exact for a mod,
+// and for the rest of a mod after another division. Tries as k: the whole divisor, the k that makes
+// m the divisor of another atom, and the common factor of the stride and the divisor.
 std::vector<BoundsProver::Related> BoundsProver::Relate(const Expr::Affine& e, const Atom& atom) {
   std::vector<Related> related;
   if (atom.kind != Atom::Kind::kFloorDiv || e.stride.IsConstant(0)) return related;
@@ -267,7 +270,7 @@ std::vector<BoundsProver::Related> BoundsProver::Relate(const Expr::Affine& e, c
     tried.push_back(k);
     const std::optional<Expr> stride = ExactQuotient(e.stride, k), m = ExactQuotient(d, k);
     if (!stride || !m) return;
-    // k*m >= 1 wherever the quotient has a value, so k >= 0 is enough for k >= 1.
+    // k*m >= 1 wherever the quotient has a value, so proving k >= 0 is enough for k >= 1.
     if (k != d && Of(k).lo.value_or(-1) < 0) return;
     Expr upper = FloorDiv(a, *m);
     related.push_back({{e.base, *stride}, upper - k + 1, upper});
@@ -304,10 +307,11 @@ std::optional<int64_t> BoundsProver::LowerFloorDiv(const Expr::Affine& e, const 
   return best;
 }
 
-// d * e has no division by d, and e is the first whole number not below its d-th part: with what
-// the division rounds away, floordiv(a, d) is in [(a - d + 1) / d, a / d]. A divisor that is no
-// integer answers only whether the goal is reached: e >= goal where d * e > d * (goal - 1). For a
-// stride of 1 or -1 that is so just where e >= goal: floordiv(a, d) < b where a < b * d.
+// d * e has no division by d, and e is at least the ceiling of its minimum over d. Including the
+// part that the division rounds away, floordiv(a, d) is in [(a - d + 1) / d, a / d]. If the divisor
+// is not an integer, this only answers whether the goal is reached: e >= goal if d * e > d * (goal
+// - 1). For a stride of 1 or -1 the two are equivalent: floordiv(a, d) < b if and only if a < b *
+// d.
 std::optional<int64_t> BoundsProver::LowerScaled(const Expr::Affine& e, const Expr& a,
                                                  const Expr& d, Goal goal, int depth) {
   const std::optional<int64_t> divisor = d.constant(), stride = e.stride.constant();
@@ -327,7 +331,8 @@ std::optional<int64_t> BoundsProver::LowerScaled(const Expr::Affine& e, const Ex
   return whole * *divisor == *bound ? whole : whole + 1;
 }
 
-// An expression over integer-bounded symbols and composites of them that `e` never passes.
+// Returns an upper bound (`maximum`) or lower bound of `e` over integer-bounded symbols and
+// composites of them.
 std::optional<Expr> BoundsProver::Extreme(Expr e, bool maximum) {
   while (const AtomRef atom = Choose(e, /*symbolic_only=*/true)) {
     if (--steps_left_ < 0) return std::nullopt;
@@ -349,8 +354,8 @@ std::optional<Expr> BoundsProver::Extreme(Expr e, bool maximum) {
   return e;
 }
 
-// Writes every symbol as its integer minimum plus something not negative: if no coefficient is
-// negative then, the constant term is the minimum. Needs no upper bounds and takes powers.
+// Writes every symbol as its integer minimum plus a non-negative term. If no coefficient is then
+// negative, the constant term is the minimum. Needs no upper bounds and handles powers.
 std::optional<int64_t> BoundsProver::FromLowest(const Expr& e) {
   std::map<std::string, Expr, std::less<>> shifted;
   for (const auto& [key, atom] : AtomsOf(e)) {

@@ -1,4 +1,5 @@
-// What bounds prove and simplify, and what reshapes and transposes of index maps must cancel to.
+// Proofs and simplifications from bounds, and the cancelling of reshapes and transposes in index
+// maps.
 #include <algorithm>
 #include <optional>
 #include <random>
@@ -91,7 +92,7 @@ TEST(ExprIndexTest, FlattenThenUnflattenGivesTheLoops) {
   EXPECT_EQ(bounds.Simplify(c[3]), k);
   c = whole.Unflatten(heads.Flatten({i, j, h, k}));
   EXPECT_EQ(bounds.Simplify(c[2]), 32 * h + k);
-  // Without the bounds of k nothing of this is known.
+  // Without the bounds of k, none of this can be proved.
   Bounds less = DimBounds();
   less.SetExtent("i", b);
   less.SetExtent("j", s);
@@ -136,7 +137,7 @@ TEST(ExprIndexTest, RandomTransposesCancel) {
   EXPECT_GT(moved, 200);
 }
 
-// The same with one loop per axis: what is read is exactly the loop variable.
+// Same with one loop per axis: the index that is read is exactly the loop variable.
 TEST(ExprIndexTest, RandomReshapesGiveTheLoops) {
   std::mt19937 random(11);
   const std::vector<Expr> kExtents = {S("b"), S("s"), 12, 32, 5, S("s") + 4, 2 * S("b"), 64};
@@ -150,7 +151,7 @@ TEST(ExprIndexTest, RandomReshapesGiveTheLoops) {
       loops.push_back(Expr::Axis(i));
       bounds.SetExtent("$" + std::to_string(i), space.extents[i]);
     }
-    // Merge two neighbours, then split all again.
+    // Merges two neighbours, then splits all axes again.
     const int at = static_cast<int>(random() % (rank - 1));
     Space merged = space;
     std::vector<Expr> coordinates = loops;
@@ -237,7 +238,7 @@ TEST(BoundsTest, EmptyDimsProveNothingWrong) {
   EXPECT_FALSE(bounds.NonNegative(S("e") - 1));
   EXPECT_TRUE(bounds.NonNegative(S("i")));
   EXPECT_TRUE(bounds.Less(S("i"), S("e")));
-  // The divisor is positive where there is anything to divide for.
+  // The divisor is positive at every point that exists.
   EXPECT_EQ(bounds.Simplify(FloorDiv(S("i"), S("e"))), Expr(0));
 }
 

@@ -1,6 +1,6 @@
-// A flat symbol written as its digits in a mixed radix, one variable each: what a chain of
-// floordiv(f, d1), floordiv(f, d1*d2), ... reads of f. In digits, reshapes and transposes of a flat
-// loop are as plain as over one loop per axis.
+// Writes a flat symbol as its digits in a mixed radix, one variable per digit. A chain floordiv(f,
+// d1), floordiv(f, d1*d2), ... reads these digits. In digits, reshapes and transposes of a flat
+// loop simplify as well as those over one loop per axis.
 #include <algorithm>
 
 #include "compiler/ir/expr/expr.h"
@@ -13,7 +13,8 @@ using expr_internal::ExactQuotient;
 
 using Divisors = std::map<std::string, std::vector<Expr>, std::less<>>;
 
-// The divisors each symbol is divided by; true if `e` also has atoms of other forms.
+// Collects the divisors that each symbol is divided by. Returns true if `e` also has atoms of other
+// forms.
 bool CollectDivisors(const Expr& e, Divisors* divisors) {
   bool others = false;
   for (const Expr::Term& term : e.terms()) {
@@ -33,7 +34,7 @@ bool CollectDivisors(const Expr& e, Divisors* divisors) {
   return others;
 }
 
-// 1 and those of the divisors that each divide the next.
+// Returns 1 and those divisors that each divide the next.
 std::vector<Expr> Chain(std::vector<Expr> divisors) {
   auto size = [](const Expr& e) {
     const Expr::Term& lead = e.terms()[0];

@@ -1,4 +1,5 @@
-// Division in normal form: what can be taken out of a quotient, and when two are the same.
+// Division in normal form: takes multiples of the divisor out of a quotient and makes equal
+// quotients identical.
 #include <numeric>
 
 #include "compiler/ir/expr/expr.h"
@@ -13,10 +14,10 @@ using expr_internal::Magnitude;
 using Term = Expr::Term;
 using Monomial = Expr::Monomial;
 
-constexpr size_t kMaxDivisionWork = 1 << 14;  // terms read
+constexpr size_t kMaxDivisionWork = 1 << 14;  // number of terms read
 constexpr int kMaxRounds = 64;
 
-// a / b if every factor of b is one of a.
+// Returns a / b if every factor of b is a factor of a.
 std::optional<Monomial> Quotient(const Monomial& a, const Monomial& b) {
   if (b.size() > a.size()) return std::nullopt;
   Monomial quotient;
@@ -32,8 +33,8 @@ std::optional<Monomial> Quotient(const Monomial& a, const Monomial& b) {
   return quotient;
 }
 
-// The quotient that leaves a remainder in [0, |b|), or if `balanced` in (-|b|/2, |b|/2], where the
-// small negative coefficients of mods and reversals stay as they are; nullopt if zero.
+// Returns the quotient that leaves a remainder in [0, |b|), or, if `balanced`, in (-|b|/2, |b|/2],
+// which keeps the small negative coefficients of mods and reversals. Returns nullopt if it is zero.
 std::optional<int64_t> TakeOut(int64_t a, int64_t b, bool balanced) {
   if (b == INT64_MIN) return std::nullopt;
   __int128 remainder = a % b;
@@ -125,7 +126,7 @@ Division Divide(const Expr& a, const Expr& b) {
     changed |= Unnest(&d);
     if (!changed) break;
   }
-  // A proper fraction.
+  // The remainder is a proper fraction of the divisor.
   const std::optional<int64_t> n = d.remainder.constant(), m = d.divisor.constant();
   if (n && m && *n >= 0 && *n < *m) d.remainder = 0;
   return d;

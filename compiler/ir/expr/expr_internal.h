@@ -1,4 +1,4 @@
-// What the sources of expr.h share. Not for others.
+// Helpers that the sources of expr.h share. Private to expr_*.cc.
 //
 //   ExactQuotient(4 * b * s, 2 * s)  // 2*b
 //   CommonFactor(12 * b, 8 * b * s)  // 4*b
@@ -27,32 +27,37 @@ inline uint64_t Magnitude(int64_t v) {
   return v < 0 ? -static_cast<uint64_t>(v) : static_cast<uint64_t>(v);
 }
 
-// b > 0.
+// REQUIRES: b > 0.
 inline int64_t FloorDivide(int64_t a, int64_t b) { return a / b - (a % b < 0); }
 
-// Atoms of the polynomial itself by key, each once, not those inside other atoms.
+// Returns the atoms of the polynomial itself by key, each once; atoms inside other atoms are left
+// out.
 std::map<std::string_view, AtomRef> AtomsOf(const Expr& e);
-// e == base + stride * atom with neither using it outside of composite atoms.
+// Returns base and stride such that e == base + stride * atom. Neither uses the atom, except inside
+// composite atoms.
 std::optional<Expr::Affine> Isolate(const Expr& e, const AtomRef& atom);
-// The polynomial has an atom that is no symbol.
+// Reports whether the polynomial has an atom that is no symbol.
 bool HasComposite(const Expr& e);
-// Every atom occurs once in `e`, so that treating terms and factors as independent loses nothing.
+// Reports whether every atom occurs once in `e`, so that treating terms and factors as independent
+// loses nothing.
 bool IsIndependent(const Expr& e);
 
-// The largest term that divides both; its coefficient is positive.
+// Returns the largest term that divides both; its coefficient is positive.
 Expr::Term CommonFactor(const Expr::Term& a, const Expr::Term& b);
-// The largest term that divides all terms of `e`, which is not zero.
+// Returns the largest term that divides all terms of `e`. REQUIRES: `e` is not zero.
 Expr::Term CommonFactor(const Expr& e);
-// A common factor of two expressions that are not zero; its leading coefficient is positive.
+// Returns a common factor of two expressions; its leading coefficient is positive. REQUIRES:
+// neither is zero.
 Expr CommonFactor(const Expr& a, const Expr& b);
-// a / b if that is a polynomial.
+// Returns a / b if that is a polynomial.
 std::optional<Expr> ExactQuotient(const Expr& a, const Expr& b);
 
-// One step of Divide: moves multiples of the divisor from the remainder to the quotient by long
-// division. True if the quotient changed; what would overflow or take too long is left as it was.
+// Does one step of Divide: moves multiples of the divisor from the remainder to the quotient by
+// long division. Returns true if the quotient changed. Leaves `d` as it was if the step would
+// overflow or take too long.
 bool TakeOutMultiples(Division* d);
 
-// Integers from lo to hi; a missing end is unbounded or beyond int64.
+// Integers from lo to hi; a missing end is unbounded or outside int64.
 struct Interval {
   std::optional<int64_t> lo, hi;
 };

@@ -1,4 +1,4 @@
-// Points within bounds, to see what cannot be proved before trying.
+// Chooses points within bounds, which refute false claims before a proof is tried.
 #include <algorithm>
 
 #include "compiler/ir/expr/expr.h"
@@ -11,8 +11,9 @@ constexpr int kPoints = 6;
 
 }  // namespace
 
-// Gives every symbol of `e` a value within its bounds, those its bounds use first: the lowest, the
-// highest or one between as `choice` says. False if there is no such value.
+// Gives every symbol of `e` a value within its bounds: the lowest, the highest or one between,
+// selected by `choice`. Symbols that its bounds use get their values first. Returns false if there
+// is no such value.
 bool Bounds::Assign(const Expr& e, uint64_t choice, Expr::Env* env, int depth) const {
   if (depth > kMaxDepth) return false;
   std::set<std::string> symbols;
@@ -33,7 +34,7 @@ bool Bounds::Assign(const Expr& e, uint64_t choice, Expr::Env* env, int depth) c
     const std::optional<int64_t> lo = lower.Evaluate(*env), hi = upper.Evaluate(*env);
     int64_t width;
     if (!lo || !hi || __builtin_sub_overflow(*hi, *lo, &width) || width < 0) return false;
-    width = std::min<int64_t>(width, 1 << 20);  // a dim without a maximum
+    width = std::min<int64_t>(width, 1 << 20);  // keeps values small for a dim without a maximum
     const uint64_t offset = choice == 1 || pick % 4 == 1   ? width
                             : choice == 0 || pick % 4 == 0 ? 0
                                                            : (pick >> 2) % (width + 1);

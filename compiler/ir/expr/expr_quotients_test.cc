@@ -1,5 +1,5 @@
-// Flat loops over axes whose extents are quotients of dims, as images are after strides and pools:
-// what must be proved of them, and that nothing false is, against all small dims.
+// Flat loops over axes whose extents are quotients of dims, such as image sizes after strides and
+// pools. Tests that the necessary facts are proved, and that nothing false is, for all small dims.
 #include <cstdio>
 #include <functional>
 #include <optional>
@@ -47,7 +47,7 @@ Image MakeImage(size_t i, int64_t lo, int64_t hi = 7) {
   return image;
 }
 
-// Calls `visit` for each place of f or g (the other is 0), for all dims.
+// Calls `visit` for each point of f or g (the other is 0), for all dims.
 void ForEachPlace(const Image& image, int64_t lo,
                   const std::function<void(const Expr::Env&)>& visit) {
   for (int64_t h = lo; h <= 7; ++h) {
@@ -91,7 +91,7 @@ TEST(ExprQuotientsTest, CoordinatesOfAFlatImageAreInside) {
   }
 }
 
-// A vector's lanes in a loop over whole vectors and in the rest.
+// The lanes of a vector, in a loop over whole vectors and in the remainder.
 TEST(ExprQuotientsTest, LanesOfAFlatImageAreInside) {
   for (size_t i = 0; i < Images().size(); ++i) {
     const Image image = MakeImage(i, 1, 40);
@@ -129,7 +129,7 @@ TEST(ExprQuotientsTest, QuotientTimesDivisorIsAtMostTheDim) {
   EXPECT_TRUE(bounds.Less(FloorDiv(S("f"), 2 * FloorDiv(w, 2)), h));
 }
 
-// A divisor of which nothing but that it divides is known.
+// The divisor is only known to be positive.
 TEST(ExprQuotientsTest, AQuotientIsBelowWhatTheDividendIsBelowTimesTheDivisor) {
   Bounds bounds;
   bounds.Set("d", 1, INT64_MAX);
@@ -143,8 +143,8 @@ TEST(ExprQuotientsTest, AQuotientIsBelowWhatTheDividendIsBelowTimesTheDivisor) {
   EXPECT_FALSE(bounds.NonNegative(q));
 }
 
-// Windows over an image that is kept as a row of tokens, after layers that each divided its sizes:
-// a window's place along the row is inside it.
+// Windows over an image that is kept as a row of tokens, after layers that each divided its sizes.
+// A window's position along the row is inside it.
 TEST(ExprQuotientsTest, WindowsOfARowOfTokensAreInside) {
   const auto strided = [](const Expr& size, int64_t kernel, int64_t stride, int64_t pads) {
     return FloorDiv(size + pads - kernel, stride) + 1;

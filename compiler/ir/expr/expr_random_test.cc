@@ -18,8 +18,8 @@
 namespace athanor {
 namespace {
 
-// How many expressions the normal form is tried on; the other tests take a share of it, because
-// each of theirs costs more.
+// Returns the number of expressions to try the normal form on. The other tests use a fraction of
+// it, because each of their trials costs more.
 uint32_t Expressions() {
   const char* asked = std::getenv("ATHANOR_EXPRESSIONS");
   return asked == nullptr ? 20'000 : static_cast<uint32_t>(std::max(400, std::atoi(asked)));
@@ -61,7 +61,7 @@ class Generator {
   static constexpr const char* kNames[] = {"b", "s", "i", "j", "k"};
 
  private:
-  // Mostly like real ones, so that rules fire: products of constants and dims, sometimes a sum.
+  // Mostly realistic divisors, so that rules fire: products of constants and dims, sometimes a sum.
   std::unique_ptr<Node> Divisor() {
     auto leaf = [&] {
       auto node = std::make_unique<Node>();
@@ -155,7 +155,7 @@ TEST(ExprPropertyTest, NormalFormHasTheValueOfTheTree) {
       const std::optional<int64_t> expected = Direct(*tree, env);
       if (!expected) continue;
       const std::optional<int64_t> actual = e.Evaluate(env);
-      // Unnesting and products of divisors keep positive divisors positive.
+      // Unnesting and merging divisors keeps positive divisors positive.
       ASSERT_TRUE(actual.has_value()) << text << " seed " << seed;
       ASSERT_EQ(*actual, *expected) << text << " seed " << seed;
       ++compared;
@@ -190,7 +190,7 @@ TEST(ExprPropertyTest, SubstituteAgreesWithEvaluate) {
   }
 }
 
-// Quotients of a flat loop, shuffled: what is split into digits and merged again keeps its value.
+// Shuffled quotients of a flat loop: splitting into digits and merging again keeps the value.
 TEST(ExprPropertyTest, DigitsKeepTheValue) {
   uint32_t changed = 0, proved = 0;
   const uint32_t seeds = Expressions() / 50;

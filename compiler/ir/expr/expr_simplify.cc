@@ -1,4 +1,4 @@
-// Rewriting of FloorDiv, Min and Max atoms that bounds decide.
+// Rewrites FloorDiv, Min and Max atoms that bounds decide.
 #include <algorithm>
 
 #include "compiler/ir/expr/expr.h"
@@ -14,7 +14,7 @@ using expr_internal::HasComposite;
 using expr_internal::Isolate;
 using Term = Expr::Term;
 
-constexpr size_t kMaxSubsetTerms = 5;  // 32 choices of representatives
+constexpr size_t kMaxSubsetTerms = 5;  // gives 32 choices of representatives
 constexpr int kMaxRewrites = 8;
 
 }  // namespace
@@ -94,7 +94,7 @@ class BoundsSimplifier {
 
   std::optional<Expr> Decide(const Expr& a, const Expr& b) {
     if (bounds_.Proves(a, Search::kShort) && bounds_.Proves(b - a - 1, Search::kShort)) return 0;
-    // Without a point to look at, 0 is the best guess.
+    // Without a sample point, 0 is the best guess.
     const std::vector<std::optional<int64_t>> values = Sample(FloorDiv(a, b));
     std::optional<int64_t> k;
     if (AgreeOn(values, &k) && IsProper(a - k.value_or(0) * b, b)) return k.value_or(0);
@@ -106,9 +106,9 @@ class BoundsSimplifier {
     return bounds_.Proves(a) && bounds_.Proves(b - a - 1);
   }
 
-  // The normal form keeps coefficients in (-d/2, d/2]. With some of them moved by d the range may
-  // fit between two multiples of d: floordiv(-4*x + y, 12) is floordiv(8*x + y, 12) - x, which is
-  // -x for x in [0, 1] and y in [0, 3].
+  // The normal form keeps coefficients in (-d/2, d/2]. After moving some of them by d, the range
+  // may fit between two multiples of d: floordiv(-4*x + y, 12) is floordiv(8*x + y, 12) - x, which
+  // is -x for x in [0, 1] and y in [0, 3].
   std::optional<Expr> DecideByRepresentatives(const Expr& a, int64_t d,
                                               const std::vector<std::optional<int64_t>>& values) {
     struct Part {
@@ -142,7 +142,7 @@ class BoundsSimplifier {
     return std::nullopt;
   }
 
-  // The values at a few points within the bounds.
+  // Returns the values at a few points within the bounds.
   std::vector<std::optional<int64_t>> Sample(const Expr& e) {
     if (!points_) points_ = bounds_.Points(whole_);
     std::vector<std::optional<int64_t>> values;
@@ -150,7 +150,8 @@ class BoundsSimplifier {
     return values;
   }
 
-  // Sets `value` to what all known values are; leaves it if there are none.
+  // Sets `value` to the one value that all known values share; leaves it if none is known. Returns
+  // false if they differ.
   static bool AgreeOn(const std::vector<std::optional<int64_t>>& values,
                       std::optional<int64_t>* value) {
     for (const std::optional<int64_t>& v : values) {
@@ -171,7 +172,7 @@ class BoundsSimplifier {
     return true;
   }
 
-  // floordiv(c*x + y, c*z) == floordiv(x, z) where 0 <= y < c is proved.
+  // floordiv(c*x + y, c*z) == floordiv(x, z) if 0 <= y < c is proved.
   bool CancelFactor(Expr* a, Expr* b) {
     const Term common = CommonFactor(*b);
     std::vector<Expr> tried = {1};
@@ -179,7 +180,7 @@ class BoundsSimplifier {
       if (std::find(tried.begin(), tried.end(), c) != tried.end()) return false;
       tried.push_back(c);
       const auto [x, y] = split(c);
-      // c*z >= 1 wherever the quotient has a value, so c >= 0 is enough for c > 0.
+      // c*z >= 1 wherever the quotient has a value, so proving c >= 0 is enough for c > 0.
       const bool proper =
           y.IsConstant(0) ? bounds_.Proves(c) : IsProperAtPoints(y, c) && IsProper(y, c);
       const std::optional<Expr> z = ExactQuotient(*b, c);
@@ -209,7 +210,7 @@ class BoundsSimplifier {
     return false;
   }
 
-  // x and y of e == c*x + y, where c divides no term of y.
+  // Splits e into c*x + y, where c divides no term of y. Returns x and y.
   static std::pair<Expr, Expr> TermsDividedBy(const Expr& e, const Expr& c) {
     Expr x = 0, y = 0;
     for (const Term& term : e.terms()) {

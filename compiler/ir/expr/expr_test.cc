@@ -70,11 +70,11 @@ TEST(ExprTest, FloorDivTakesOutWhatDivides) {
   EXPECT_EQ(FloorDiv(6 * a + 5, 9), FloorDiv(2 * a + 1, 3));
   EXPECT_EQ(FloorDiv(2 * a + 1, 2 * b), FloorDiv(a, b));
   EXPECT_EQ(CeilDiv(a * b, b), a + FloorDiv(b - 1, b));
-  // The same class modulo the divisor has the same remainder.
+  // Arguments that are congruent modulo the divisor have the same remainder.
   EXPECT_EQ(Mod(a - 5 * b, 7), Mod(a + 2 * b, 7));
   EXPECT_EQ(Mod(a + b * c, c), Mod(a, c));
   EXPECT_EQ(Mod(Mod(a, b * c), c), Mod(a, c));
-  // Never cancels what may be zero.
+  // Never cancels a factor that may be zero.
   EXPECT_EQ(FloorDiv(a, a), Expr(1));
   EXPECT_NE(FloorDiv(a * b, a * c), FloorDiv(b, c));
 }

@@ -10,7 +10,7 @@
 
 namespace athanor {
 
-// Readable failures.
+// Makes failures readable.
 inline void PrintTo(const Expr& e, std::ostream* os) { *os << e.ToString(); }
 
 inline Expr S(std::string_view name) { return Expr::Symbol(name); }

@@ -12,10 +12,11 @@ namespace {
 using expr_internal::IsLetter;
 using expr_internal::Magnitude;
 
-// The largest expression that a graph may hold, of the longest names, fits.
+// Long enough for the largest expression that a graph may hold, with the longest names.
 constexpr size_t kMaxText = 128 << 10;
 constexpr int kMaxNesting = 64;
-// Terms all results of one text may have together; honest texts need a few hundred.
+// Number of terms that all intermediate results of one text may have together; real texts need a
+// few hundred.
 constexpr int64_t kMaxWork = 1 << 18;
 
 bool IsDigit(char c) { return c >= '0' && c <= '9'; }

@@ -1,6 +1,6 @@
-// The limits of graphs that are made of one that was accepted: none. What an upload may hold was
-// decided then, by the server's flags; what it becomes has more nodes, axes and elements, few of
-// which are ever in memory.
+// Limits for graphs derived from an accepted graph: none except rank 64. The server's flags limited
+// the upload already. A derived graph has more nodes, axes and elements, few of which are ever in
+// memory.
 //
 //   absl::StatusOr<Graph> task = ParseGraph(text, AcceptedLimits());
 #ifndef ATHANOR_COMPILER_IR_GRAPH_ACCEPTED_LIMITS_H_

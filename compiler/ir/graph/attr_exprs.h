@@ -1,5 +1,5 @@
-// The expressions in a node's attributes: of shapes, of index maps, and of all nodes of a graph
-// inside it.
+// Visits the expressions in a node's attributes: those of shapes, of index maps, and of all nodes
+// of a nested graph.
 //
 //   std::set<std::string> symbols;
 //   ForEachExpr(node.attrs, [&](const Expr& e) { e.CollectSymbols(&symbols); });
@@ -12,8 +12,9 @@
 namespace athanor {
 
 void ForEachExpr(const Attrs& attrs, absl::FunctionRef<void(const Expr&)> visit);
-// Each may be changed, then or as long as the attributes stay as they are: a graph inside is copied
-// first, so what `edit` is given belongs to these attributes alone.
+// Calls `edit` with each expression, which it may change at once or later, as long as the
+// attributes are not changed otherwise. A nested graph is copied first, so the expressions belong
+// to these attributes alone.
 void EditExprs(Attrs* attrs, absl::FunctionRef<void(Expr&)> edit);
 
 }  // namespace athanor

@@ -1,4 +1,4 @@
-// Dims from the concrete shapes of inputs.
+// Solves dims from the concrete shapes of inputs.
 #include <functional>
 #include <map>
 #include <set>
@@ -13,7 +13,7 @@
 namespace athanor {
 namespace {
 
-// "Axis `axis` of node `id` has size `size`."
+// Axis `axis` of node `id` has size `size`.
 struct AxisSize {
   NodeId id;
   int axis;
@@ -29,7 +29,7 @@ std::vector<AxisSize> AxesOf(const Graph& graph, const std::vector<NodeId>& ids)
   return axes;
 }
 
-// The symbols of `e` for which `known` is false.
+// Returns the symbols of `e` for which `known` is false.
 std::vector<std::string> Unknowns(const Expr& e,
                                   const std::function<bool(const std::string&)>& known) {
   std::vector<std::string> unknowns;
@@ -46,7 +46,7 @@ class Binder {
  public:
   explicit Binder(const Graph& graph) : graph_(graph) {}
 
-  // True when the axis is settled, false when it needs dims that are not known yet.
+  // Returns true if the axis is settled, false if it needs dims that are not known yet.
   absl::StatusOr<bool> Settle(const AxisSize& axis, int64_t value) {
     const std::vector<std::string> unknowns =
         Unknowns(*axis.size, [this](const std::string& name) { return env_.contains(name); });
@@ -132,7 +132,7 @@ std::set<std::string> UsedDims(const Graph& graph) {
   return used;
 }
 
-// True if the axis' size, as a value, gives the only dim in it that is not known yet.
+// Reports whether the axis' size, as a value, gives the only dim in it that is not known yet.
 bool Determines(const Expr& size, const std::string& unknown, const Bounds& bounds) {
   const std::optional<Expr::Affine> affine = size.AsAffine(unknown);
   return affine &&

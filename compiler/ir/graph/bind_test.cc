@@ -32,7 +32,7 @@ TEST(BindDims, SolvesSymbolsAndLinearSizes) {
   const absl::StatusOr<Expr::Env> env = BindDims(graph, Shapes{{5, 3}, {11}, {21, 4, 8}});
   ASSERT_TRUE(env.ok()) << env.status();
   EXPECT_EQ(*env, (Expr::Env{{"b", 5}, {"c", 3}, {"d", 7}}));
-  // The first input that holds a dim alone may come last.
+  // The first input whose axis is a dim alone may come last.
   const Graph later = Inputs({"[b + c]", "[c]"});
   EXPECT_EQ(*BindDims(later, Shapes{{9}, {0}}), (Expr::Env{{"b", 9}, {"c", 0}}));
   EXPECT_EQ(*BindDims(Inputs({"[8 - c]"}), Shapes{{6}}), (Expr::Env{{"c", 2}}));
@@ -58,7 +58,7 @@ TEST(BindDims, NamesInputAndAxisThatDoNotFit) {
 TEST(BindDims, SaysWhenADimDoesNotFollow) {
   EXPECT_NE(ErrorOf(Inputs({"[b*c]"}), {{6}}).find("do not follow from the inputs' shapes"),
             std::string::npos);
-  // c = 0 leaves d open.
+  // c = 0 leaves d undetermined.
   EXPECT_NE(ErrorOf(Inputs({"[c, c*d]"}), {{0, 0}}).find("do not follow"), std::string::npos);
   EXPECT_TRUE(BindDims(Inputs({"[c, c*d]"}), Shapes{{2, 6}}).ok());
 }

@@ -9,7 +9,7 @@
 namespace athanor {
 namespace {
 
-// "mk,kn->mn" as "ab,bc->ac".
+// Renames letters: "mk,kn->mn" becomes "ab,bc->ac".
 std::string RenameLetters(const std::string& text) {
   absl::StatusOr<ContractSpec> spec = ContractSpec::Parse(text);
   if (!spec.ok()) return text;
@@ -41,7 +41,7 @@ class Canonicalizer {
     return std::move(result_);
   }
 
-  // Of a graph inside another, whose dims are that one's.
+  // Canonicalizes a nested graph, whose dims are those of the outer one.
   Graph RunInside() {
     Arrange();
     return std::move(result_);
@@ -65,7 +65,7 @@ class Canonicalizer {
     }
   }
 
-  // Depth first, operands in order; on a stack of its own, for graphs are deep.
+  // Depth first, operands in order. Uses its own stack, because graphs can be deep.
   void Visit(NodeId root) {
     std::vector<std::pair<NodeId, size_t>> stack = {{root, 0}};
     while (!stack.empty()) {
@@ -97,7 +97,7 @@ class Canonicalizer {
 
   const Graph& graph_;
   Graph result_;
-  std::vector<NodeId> moved_;  // to the result's nodes
+  std::vector<NodeId> moved_;  // by node: its id in the result
   absl::flat_hash_map<std::string, NodeId> seen_;
 };
 

@@ -1,5 +1,5 @@
-// The parts of the canonical form: what Canonicalize and CanonicalHash share, and what makes the
-// e-graph's payloads equal.
+// The parts of the canonical form that Canonicalize, CanonicalHash and the e-graph's payloads
+// share.
 #ifndef ATHANOR_COMPILER_IR_GRAPH_CANONICAL_H_
 #define ATHANOR_COMPILER_IR_GRAPH_CANONICAL_H_
 
@@ -11,21 +11,21 @@
 
 namespace athanor {
 
-// Defaults written out, the letters of a Contract renamed in order of appearance: equal nodes have
-// equal attributes. Attributes that the op
-// table refuses stay as they are.
+// Returns the attributes in canonical form: defaults are written out, and the letters of a Contract
+// are renamed in order of appearance. Equal nodes then have equal attributes. Attributes that the
+// op table refuses stay as they are.
 Attrs CanonicalAttrs(Op op, const Attrs& given);
 
-// Unambiguous bytes of a node: op, operands, attributes, type; not the name. Literals above a few
-// bytes stand there as their SHA-256.
+// Appends an unambiguous encoding of a node: op, operands, attributes and type, not the name. A
+// literal of more than a few bytes is encoded as its SHA-256.
 void EncodeNode(const Node& node, std::string* bytes);
 
 // Renames the dims to d0, d1, ... in an order that does not depend on their names, and drops those
 // that no node uses. Returns the former names of d0, d1, ...
 std::vector<std::string> RenameDims(Graph* graph);
 
-// As Canonicalize of graph.h; `moved` receives, by node of `graph`, its number there, -1 for those
-// that no output needs.
+// Same as Canonicalize of graph.h. `moved` receives, for each node of `graph`, its id in the
+// result, or -1 if no output needs it.
 Graph Canonicalize(const Graph& graph, std::vector<std::string>* dim_names,
                    std::vector<NodeId>* moved);
 

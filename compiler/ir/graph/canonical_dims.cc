@@ -1,8 +1,8 @@
-// Dims in an order free of their names. Where one symbol of an expression is left without a new
-// name, the place of the expression decides; where several are, as in a first axis of size a + 2*b,
-// what tells them apart is each one's role in the expressions that hold it. Dims with equal roles
-// are symmetric in all but contrived graphs; there the hash may differ and a cache miss is all that
-// costs.
+// Orders dims independently of their names. If one symbol of an expression has no new name yet, the
+// position of the expression decides. If several have none, as in a first axis of size a + 2*b,
+// they are told apart by their roles in the expressions that hold them. Dims with equal roles are
+// symmetric in all but contrived graphs. In those, the hash may differ, which costs only a cache
+// miss.
 #include <algorithm>
 #include <map>
 #include <set>
@@ -19,9 +19,9 @@ namespace {
 
 using Substitution = std::map<std::string, Expr, std::less<>>;
 
-constexpr size_t kMaxCompared = 64;  // expressions that a role is read from
+constexpr size_t kMaxCompared = 64;  // number of expressions that a role is read from
 
-// Every expression of the graph that is not a number, in the order of nodes.
+// Returns every expression of the graph that is not a number, in the order of nodes.
 std::vector<Expr*> Expressions(Graph* graph) {
   std::vector<Expr*> expressions;
   const auto collect = [&](Expr& e) {
@@ -51,14 +51,14 @@ class DimOrder {
     }
   }
 
-  // Old names to symbols d0, d1, ...
+  // Maps old names to symbols d0, d1, ...
   const Substitution& names() const { return names_; }
   const std::vector<std::string>& order() const { return order_; }
 
  private:
   struct Unnamed {
     const Expr* expression;
-    std::set<std::string> symbols;  // without a new name
+    std::set<std::string> symbols;  // symbols that have no new name
   };
 
   void Name(const std::string& symbol) {
@@ -66,7 +66,7 @@ class DimOrder {
     order_.push_back(symbol);
   }
 
-  // True once every symbol has its name.
+  // Returns true once every symbol has its name.
   bool Settle(Unnamed* entry) {
     std::erase_if(entry->symbols, [this](const std::string& symbol) {
       return symbol[0] == '$' || names_.contains(symbol);

@@ -8,11 +8,12 @@
 namespace athanor {
 namespace {
 
-// Part of every hash: changes when the encoding or the canonical form does.
+// Version of the encoding and of the canonical form; part of every hash.
 constexpr std::string_view kVersion = "athanor.graph.1";
 constexpr size_t kShortLiteral = 64;
 
-// Every value is of fixed length or preceded by its length, so no two inputs share their bytes.
+// Encodes values with a fixed length or preceded by their length, so no two inputs have the same
+// bytes.
 class Encoder {
  public:
   explicit Encoder(std::string* bytes) : bytes_(bytes) {}

@@ -92,7 +92,7 @@ TEST(CanonicalHash, IgnoresWhatHasNoMeaning) {
 TEST(CanonicalHash, IgnoresTheOrderOfNodes) {
   const std::string base = HashOf(With({}));
   std::string text = With({});
-  // Independent nodes move to other valid places.
+  // Independent nodes are moved to other valid places.
   for (const std::string& line :
        {std::string("  %12 = Iota {axis=0, dtype=i32, shape=shape[b, s]}\n"),
         std::string("  %7 = Constant {value=f32[2] {1.0, 2.0}}\n")}) {

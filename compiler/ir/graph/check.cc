@@ -14,8 +14,8 @@
 namespace athanor {
 namespace {
 
-// Terms, atoms and arguments of an expression; stops counting beyond `cap`, which also bounds the
-// depth of the recursion.
+// Returns the number of terms, atoms and arguments of an expression. Stops counting beyond `cap`,
+// which also bounds the depth of the recursion.
 int64_t ExprSize(const Expr& e, int64_t cap) {
   int64_t size = 1;
   for (const Expr::Term& term : e.terms()) {
@@ -102,7 +102,7 @@ absl::Status NodeChecker::CheckSize(int axis, const Expr& size, int64_t* bytes) 
     return Invalid("axis ", axis, " has size ", size.ToString(),
                    ", which leaves the 64-bit range or is not bounded; tighten the dims' bounds");
   }
-  // Zero counts as one, so that no product of some of the axes overflows either.
+  // Counts a zero size as one, so that no product of some of the axes overflows either.
   if (__builtin_mul_overflow(*bytes, std::max<int64_t>(*most, 1), bytes)) *bytes = INT64_MAX;
   return absl::OkStatus();
 }
@@ -117,7 +117,7 @@ absl::Status NodeChecker::CheckType(const TensorType& type) const {
   for (size_t i = 0; i < type.shape.size(); ++i) {
     if (absl::Status s = CheckSize(static_cast<int>(i), type.shape[i], &bytes); !s.ok()) return s;
   }
-  // However much is allowed: an empty one of huge axes as well, whose sizes are multiplied later.
+  // Refuses an empty tensor of huge axes too, under any limits: later stages multiply its sizes.
   if (bytes > limits_.max_tensor_bytes || bytes == INT64_MAX) {
     return Invalid("type ", TypeToString(type), " takes ",
                    bytes == INT64_MAX ? std::string("more than 2^63") : Cat(bytes),
@@ -128,7 +128,7 @@ absl::Status NodeChecker::CheckType(const TensorType& type) const {
 }
 
 absl::Status NodeChecker::CheckShapeAttr(const Shape& shape) const {
-  // Sizes are checked with the type that comes of them.
+  // Sizes are checked with the inferred type.
   if (static_cast<int64_t>(shape.size()) > limits_.max_rank) {
     return Invalid("rank ", shape.size(), " is too high; ", LimitIs(limits_.max_rank, "max_rank"));
   }

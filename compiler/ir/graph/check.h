@@ -1,4 +1,4 @@
-// What GraphBuilder and Verify both check of one node: operands, attributes, types, limits.
+// Checks of one node that GraphBuilder and Verify share: operands, attributes, types, limits.
 //
 //   NodeChecker checker(graph.dims, graph.DimBounds(), limits);
 //   absl::StatusOr<TensorType> type = checker.Infer(Op::kAdd, {a, b}, /*attrs=*/{});
@@ -19,20 +19,22 @@ namespace athanor {
 
 class NodeChecker {
  public:
-  // The dims and the bounds outlive the checker.
+  // Borrows the dims and the bounds, which must outlive the checker.
   NodeChecker(const std::vector<Dim>& dims, const Bounds& bounds, const GraphLimits& limits)
       : dims_(dims), bounds_(bounds), limits_(limits) {}
 
-  // Number of operands, attributes, inference, and the result's type against the limits.
+  // Checks the number of operands and the attributes, infers the result's type, and checks that
+  // against the limits.
   absl::StatusOr<TensorType> Infer(Op op, absl::Span<const TensorType> inputs,
                                    const Attrs& attrs) const;
-  // An Input or Parameter of the stated type.
+  // Checks an Input or Parameter of the stated type.
   absl::Status CheckDeclared(Op op, const TensorType& type, const Attrs& attrs) const;
 
  private:
   absl::Status CheckType(const TensorType& type) const;
   absl::Status CheckSize(int axis, const Expr& size, int64_t* bytes) const;
-  // Symbols are dims or $0 to $(axes-1), no overflow, size within the limit.
+  // Checks that symbols are dims or $0 to $(axes-1), that nothing overflowed, and that the size is
+  // within the limit.
   absl::Status CheckExpr(const Expr& expr, int axes) const;
   absl::Status CheckAttrs(const OpRow& row, const Attrs& attrs) const;
   absl::Status CheckAttr(const AttrSpec& spec, const AttrValue& value) const;
@@ -47,7 +49,7 @@ class NodeChecker {
   const GraphLimits& limits_;
 };
 
-// A name of a node, an output or the graph: valid UTF-8 within the limit.
+// Checks the name of a node, an output or the graph: valid UTF-8 within the limit.
 absl::Status CheckName(std::string_view what, std::string_view name, const GraphLimits& limits);
 
 inline bool IsKnown(DType dtype) { return static_cast<size_t>(dtype) < std::size(kDTypes); }

@@ -8,7 +8,7 @@
 namespace athanor {
 namespace {
 
-constexpr int64_t kMaxShown = 8;  // elements
+constexpr int64_t kMaxShown = 8;  // number of elements
 
 std::string Elements(const Tensor& tensor) {
   if (tensor.shape.empty()) return ElementText(tensor, 0);

@@ -1,6 +1,7 @@
-// An Input's attribute `value`: the only contents the input takes. What an importer has read from
-// it is part of the graph (shapes, axes); a request with other contents would get wrong answers, so
-// it is refused. A value is in the graph's text and its canonical hash, and computes nothing.
+// An Input's attribute `value`: the only contents the input accepts. An importer that read a value
+// from an input (axes, a shape) has built it into the graph. A request with other contents would
+// get wrong answers, so it is refused. A value is part of the graph's text and of its canonical
+// hash; it does not change what the graph computes.
 //
 //   %0 = Input "axes" {value=i64[1] {1}} : i64[1]
 //   const Tensor* value = ValueOf(graph.node(0));      // i64[1] {1}
@@ -19,20 +20,21 @@
 
 namespace athanor {
 
-// The attribute of an Input.
+// Name of the attribute.
 inline constexpr std::string_view kInputValue = "value";
 
-// nullptr of a node that is no Input or takes any contents. Lives in the node.
+// Returns nullptr if the node is no Input or accepts any contents. The tensor lives in the node.
 const Tensor* ValueOf(const Node& input);
 
-// INVALID_ARGUMENT: a value whose dtype is not the input's, or a size not provably the input's.
+// Returns INVALID_ARGUMENT if the value's dtype is not the input's or its size is not provably the
+// input's.
 absl::Status CheckInputValue(const TensorType& type, const Attrs& attrs, const Bounds& bounds);
 
 struct ValueDifference {
-  std::string element;  // "element 7", the first that differs; empty where `got` shows all of them
+  std::string element;  // "element 7", the first that differs; empty if `got` shows all elements
   std::string got, wanted;
 };
-// nullopt where dense `bytes`, as many as the value's, are the value's, bit for bit.
+// Compares dense `bytes`, as many as the value has, bit for bit; nullopt if they are equal.
 std::optional<ValueDifference> DifferenceFrom(const Tensor& value, std::string_view bytes);
 
 }  // namespace athanor

@@ -9,15 +9,16 @@
 namespace athanor {
 namespace {
 
-// Wide enough for weights of any model that was trained, narrow enough that a product of two and
-// their sum over an axis are far from f32's end; then products only.
+// The first bound is wide enough for the weights of any trained model, and narrow enough that a
+// product of two and its sum over an axis stay far below the largest f32. The second leaves room
+// for products only.
 constexpr int kBounds[] = {20, 60};
-// An absolute value beyond that of any f64.
+// Exponents in a graph are in [-kMost, kMost], which covers every f64.
 constexpr int kMost = 1100;
 
 struct Format {
-  int digits = 0;  // of the fraction
-  int bias = 0;    // of the exponent, also the largest there is
+  int digits = 0;  // number of bits in the fraction
+  int bias = 0;    // exponent bias, which is also the largest exponent
 };
 
 Format FormatOf(DType dtype) {
@@ -35,10 +36,10 @@ Format FormatOf(DType dtype) {
   }
 }
 
-// The largest pattern without the sign: patterns of absolute values are ordered as they are, an
-// infinity above all numbers and NaN above it. Whole vectors, as the compiler makes none of a loop
-// whose end it does not know; signed, for patterns are never negative and baseline x86-64 compares
-// only signed lanes.
+// Returns the largest bit pattern without the sign. Patterns order as the absolute values do, with
+// infinity above all numbers and NaN above infinity. Works on whole vectors explicitly, because the
+// compiler does not vectorise a loop of unknown length. Patterns are signed, because they are never
+// negative and baseline x86-64 compares only signed lanes.
 template <typename Bits>
 uint64_t LargestPattern(std::string_view contents) {
   using Block [[gnu::vector_size(32)]] = Bits;
@@ -115,7 +116,7 @@ std::optional<int> MagnitudeFinder::Found() const {
   const auto pattern = [&](int exponent) {
     return static_cast<uint64_t>(exponent + format.bias) << format.digits;
   };
-  const int beyond = LargestExponent(dtype_) + 1;  // where an infinity stands
+  const int beyond = LargestExponent(dtype_) + 1;  // exponent of an infinity
   if (most_ >= pattern(beyond)) return std::nullopt;
   for (const int bound : kBounds) {
     if (bound >= beyond || most_ <= pattern(bound)) return bound;

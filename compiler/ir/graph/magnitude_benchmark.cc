@@ -1,4 +1,4 @@
-// The pass over a weight's contents, in bytes a second.
+// Speed of the pass over a weight's contents, in bytes per second.
 #include <string>
 
 #include "benchmark/benchmark.h"
@@ -15,7 +15,7 @@ void BM_MagnitudeOf(benchmark::State& state) {
   state.SetLabel(std::string(DTypeName(dtype)));
 }
 
-// In the caches, and far beyond them.
+// Sizes within the caches and far beyond them.
 BENCHMARK(BM_MagnitudeOf)
     ->ArgsProduct({{static_cast<int64_t>(DType::kBF16), static_cast<int64_t>(DType::kF32),
                     static_cast<int64_t>(DType::kF64)},

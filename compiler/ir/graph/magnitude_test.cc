@@ -14,7 +14,7 @@ namespace {
 constexpr double kInf = std::numeric_limits<double>::infinity();
 constexpr double kNaN = std::numeric_limits<double>::quiet_NaN();
 
-// `count` elements of which the one at `at` is `value`, at an odd address.
+// `count` elements, with `value` at index `at`; the bytes begin at an odd address.
 std::optional<int> WithOne(DType dtype, double value, int64_t count = 1, int64_t at = 0) {
   Tensor t = Tensor::Zeros(dtype, {count});
   StoreScalar(t, at, Scalar::Float(dtype, value));
@@ -69,7 +69,7 @@ TEST(MagnitudeTest, ComesPieceByPieceCutAnywhere) {
   EXPECT_EQ(MagnitudeFinder(DType::kF32).Found(), 20);
 }
 
-// Wherever it stands, in whole vectors and behind them.
+// Tries every position, in whole vectors and in the remainder.
 TEST(MagnitudeTest, OneInfinityOrNaNLeavesNone) {
   for (const DType dtype : {DType::kF16, DType::kBF16, DType::kF32, DType::kF64}) {
     for (const int64_t count : {1, 15, 64, 67, 333}) {
@@ -83,7 +83,7 @@ TEST(MagnitudeTest, OneInfinityOrNaNLeavesNone) {
   }
 }
 
-// Every pattern of the narrow dtypes.
+// Tries every bit pattern of the narrow dtypes.
 TEST(MagnitudeTest, HoldsOfEveryElement) {
   for (const DType dtype : {DType::kF16, DType::kBF16}) {
     for (uint32_t bits = 0; bits < 0x10000; ++bits) {

@@ -26,7 +26,7 @@
 
 namespace athanor {
 
-// Order is part of the canonical hash's meaning only through names, so rows may be reordered.
+// Rows may be reordered: the canonical hash depends on the ops' names, not on their order.
 #define ATHANOR_OPS(X)                                                                             \
   /* leaves */ X(Input) X(Parameter) X(Constant) X(Iota)                                           \
       X(RandomBits) /* elementwise, one operand */                                                 \
@@ -57,7 +57,7 @@ struct TensorType {
 std::string ShapeToString(const Shape& shape);     // "[b, 64]"
 std::string TypeToString(const TensorType& type);  // "f32[b, 64]"
 
-// Every movement: output element $0..$r-1 of shape `shape` is the operand's element at
+// Describes every movement. Output element $0..$r-1 of shape `shape` is the operand's element at
 // `coordinates` (one expression per operand axis, over $i and dims). A coordinate outside the
 // operand gives the node's `fill`; a map without `fill` must be provably inside.
 struct IndexMap {
@@ -66,20 +66,21 @@ struct IndexMap {
   bool operator==(const IndexMap&) const = default;
 };
 
-// A graph inside a graph: the body of a Scan. It has no dims of its own, its sizes are over those
-// of the graph around it (scan.h). Shared and never changed.
+// A nested graph: the body of a Scan. It has no dims of its own; its sizes are over those of the
+// graph around it (scan.h). Shared and immutable.
 struct Graph;
 class SubGraph {
  public:
-  SubGraph() = default;  // none, which no node takes
+  SubGraph() = default;  // empty; no node takes it
   explicit SubGraph(Graph graph);
 
   explicit operator bool() const { return graph_ != nullptr; }
   const Graph& operator*() const { return *graph_; }
   const Graph* operator->() const { return graph_.get(); }
-  // A copy of its own, to be changed while nobody else has it. REQUIRES: there is one.
+  // Replaces the graph by a copy and returns that, to be changed while it is not shared. REQUIRES:
+  // not empty.
   Graph& Edit();
-  // Equal as text.
+  // Compares the graphs' text.
   bool operator==(const SubGraph& other) const;
 
  private:
@@ -108,7 +109,8 @@ struct AttrSpec {
   AttrType type;
   bool required;
   std::string_view doc;
-  // What an absent optional attribute means, where one value says it; the canonical form holds it.
+  // Value that an absent optional attribute stands for, if one value does; the canonical form
+  // writes it out.
   std::optional<AttrValue> otherwise = std::nullopt;
 };
 
@@ -120,16 +122,16 @@ struct OpRow {
   OpClass op_class;
   int min_inputs, max_inputs;
   std::vector<AttrSpec> attrs;
-  // The result type. Errors are INVALID_ARGUMENT or UNIMPLEMENTED and say what would be right,
-  // without the node's name: the caller prefixes it. `bounds` holds the graph's dims.
+  // Returns the result type. Errors are INVALID_ARGUMENT or UNIMPLEMENTED and say what would be
+  // right, without the node's name: the caller prefixes it. `bounds` holds the graph's dims.
   absl::StatusOr<TensorType> (*infer)(absl::Span<const TensorType> inputs, const Attrs& attrs,
                                       const Bounds& bounds);
-  // The slow, obvious implementation of `semantics`. Shapes are concrete; `result` has its dtype
-  // and shape set and zeroed bytes. OUT_OF_RANGE names an index outside its tensor.
+  // Computes `semantics` in the slow, obvious way. Shapes are concrete; `result` has its dtype and
+  // shape set and zeroed bytes. OUT_OF_RANGE names an index outside its tensor.
   absl::Status (*reference)(absl::Span<const Tensor* const> inputs, const Attrs& attrs,
                             const Expr::Env& dims, Tensor* result);
   // Error bound in units in the last place of the result; 0 is the correctly rounded value, bit for
-  // bit. Rows that sum floats have it on top of the reassociation bound gamma(K) * sum |terms|.
+  // bit. For rows that sum floats it is added to the reassociation bound gamma(K) * sum |terms|.
   double ulp;
   std::string_view semantics;  // NaN, infinities, signs, edges, accumulator
 
@@ -150,7 +152,7 @@ struct ContractSpec {
   std::string ToString() const { return lhs + "," + rhs + "->" + result; }
 };
 
-// Typed access to an attribute that validation has already found present.
+// Returns an attribute that validation has already found present and of type T.
 template <typename T>
 const T& GetAttr(const Attrs& attrs, std::string_view name) {
   return std::get<T>(attrs.find(name)->second);

@@ -1,4 +1,4 @@
-// The parts of a Scan, the op that runs a graph once for each step of a length.
+// The parts of a Scan, the op that runs a graph `length` times, carrying states from step to step.
 //
 //   Scan(states..., scanned..., captured...) {body, states, scanned, result, length, reverse}
 //
@@ -10,9 +10,9 @@
 //   ScanView scan = ViewScan(node.attrs, node.inputs.size());
 //   scan.stacked()   // results beyond the states
 //
-// One node has one result, so a loop of several is several nodes, alike but for `result`: one loop
-// when a plan is made. Only axis 0 is scanned and stacked: another one is an IndexMap before or
-// after, as every movement is.
+// A node has one result, so a loop with several results is several nodes that differ only in
+// `result`; a plan merges them into one loop. Only axis 0 is scanned and stacked: other axes take
+// an IndexMap before or after, as every movement does.
 #ifndef ATHANOR_COMPILER_IR_GRAPH_SCAN_H_
 #define ATHANOR_COMPILER_IR_GRAPH_SCAN_H_
 
@@ -33,32 +33,32 @@ struct ScanView {
   bool reverse;
 
   int stacked() const { return static_cast<int>(body.outputs.size()) - states; }
-  // The body's Input of an operand; 0 is the step's number.
+  // Index of the body's Input for an operand; Input 0 is the step's number.
   int InputOf(int operand) const { return operand + 1; }
 };
 
-// REQUIRES: attributes that inference has accepted for so many operands.
+// REQUIRES: attributes that inference has accepted for this number of operands.
 ScanView ViewScan(const Attrs& attrs, size_t operands);
 inline ScanView ViewScan(const Node& node) { return ViewScan(node.attrs, node.inputs.size()); }
 
-// The body as a graph of its own, which has the dims around it.
+// Returns the body as a graph of its own, with the given dims.
 Graph BodyOf(const ScanView& scan, const std::vector<Dim>& dims);
 
-// The same with all sizes as numbers, at these dims.
+// Returns the body with all sizes replaced by numbers.
 Graph BodyAt(const ScanView& scan, const Expr::Env& dims);
 
-// What says which loop a Scan is a result of, among the nodes of its graph: equal for nodes alike
-// but for `result`.
+// Returns a key that is equal for the Scans of one graph that belong to one loop, that is, for
+// nodes that differ only in `result`.
 std::string LoopKey(const Node& node);
 
-// One step of the reference evaluator after another. `operands` as the node's, at the sizes of
-// `dims`. Of each of the body's outputs: the last state, or the elements of all steps in a row
-// (their shape has the length in front).
+// Evaluates the Scan step by step. `operands` are the node's, at the sizes of `dims`. Returns one
+// tensor per output of the body: the last value of a state, or the elements of all steps stacked
+// (their shape begins with the length).
 absl::StatusOr<std::vector<Tensor>> RunScan(const ScanView& scan,
                                             absl::Span<const Tensor* const> operands,
                                             const Expr::Env& dims);
 
-// Slice `at` of a tensor's axis 0.
+// Returns slice `at` of a tensor's axis 0.
 Tensor SliceOf(const Tensor& tensor, int64_t at);
 
 }  // namespace athanor

@@ -1,4 +1,5 @@
-// Scan: its checks, its meaning by loops written out in C++, and every function over whole graphs.
+// Tests of Scan: its checks, its results against loops written out in C++, and every function over
+// whole graphs.
 #include "compiler/ir/graph/scan.h"
 
 #include <algorithm>
@@ -55,7 +56,7 @@ struct Results {
   Values last, stacked;
 };
 
-// The same as a loop.
+// Computes the same with a loop.
 Results Expected(Values h, const Values& x, const Values& w, bool reverse) {
   const size_t n = x.size() / 2;
   Results run{h, Values(2 * n)};
@@ -110,7 +111,7 @@ TEST(ScanTest, OnlyALength) {
 }
 
 TEST(ScanTest, OneInsideAnother) {
-  // Rows of running sums, whose last elements run on from row to row.
+  // Rows of running sums; the last element of each row is the start of the next.
   const Graph graph = Parsed(R"(graph "g" { dim n in [0, 9] dim m in [0, 9]
       %0 = Input "h" : f32[] %1 = Input "x" : f32[n, m]
       %2 = Scan(%0, %1) {body=graph "o" {%0 = Input "step" : i64[] %1 = Input "h" : f32[]
@@ -186,7 +187,8 @@ TEST(ScanTest, TextAndCanonicalForm) {
   EXPECT_EQ(ToText(again), ToText(graph));
   const std::string hash = CanonicalHash(graph);
   EXPECT_EQ(CanonicalHash(again), hash);
-  // Names of dims and nodes, also inside, say nothing; results, lengths and what the body does do.
+  // Names of dims and nodes, inside the body too, do not change the hash. The result's number,
+  // lengths and the body's ops do.
   std::string renamed = Running("f32", 1);
   for (const auto& [from, to] :
        {std::pair("dim n", "dim len"), std::pair("[n, 2]", "[len, 2]"),
@@ -198,7 +200,7 @@ TEST(ScanTest, TextAndCanonicalForm) {
   EXPECT_NE(CanonicalHash(Parsed(Running("f32", 1, ", reverse=true"))), hash);
   EXPECT_EQ(CanonicalHash(Parsed(Running("f32", 1, ", reverse=false"))), hash);
   EXPECT_NE(CanonicalHash(Parsed(With(Running("f32", 1), "= Mul(%1", "= Max(%1"))), hash);
-  // A dim that only the body has is one of the graph, renamed with it.
+  // A dim that only the body uses is a dim of the graph and renamed with it.
   const std::string inner =
       With(With(With(Running("f32", 0), "dim n", "dim k in [1, 4] dim n"), "{map=map[2]()}",
                 "{map=map[2]()}"),

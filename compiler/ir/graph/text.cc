@@ -1,4 +1,4 @@
-// Printing graphs. One statement a line:
+// Prints graphs, one statement per line:
 //
 //   graph "digits" {
 //     dim b in [1, 64]
@@ -8,7 +8,7 @@
 //     output "y" = %2
 //   }
 //
-// A graph inside an attribute is written likewise, without dims, all types stated.
+// A nested graph is written the same way, without dims and with all types stated.
 #include "compiler/ir/graph/text.h"
 
 #include <bit>
@@ -22,11 +22,12 @@
 namespace athanor {
 namespace {
 
-constexpr int64_t kMaxListed = 64;  // elements of a literal; larger ones are in hexadecimal
+// Largest number of elements that are listed; larger literals are hexadecimal.
+constexpr int64_t kMaxListed = 64;
 
 std::string Literal(const std::string& text) { return "\"" + absl::Utf8SafeCEscape(text) + "\""; }
 
-// Appends, since literals can be large.
+// Appends rather than returns, since literals can be large.
 void AppendBody(const Graph& graph, std::string* text);
 
 struct AppendValue {
@@ -102,7 +103,7 @@ void AppendNode(const Node& node, size_t id, std::string* text) {
   *text += Cat(" : ", TypeToString(node.type), "\n");
 }
 
-// A graph as a value: what ToText prints of it.
+// Appends a nested graph in the form that ToText prints.
 void AppendBody(const Graph& graph, std::string* text) {
   *text += Cat("graph ", Literal(graph.name), " {\n");
   for (size_t i = 0; i < graph.nodes.size(); ++i) AppendNode(graph.nodes[i], i, text);
@@ -121,7 +122,7 @@ std::string AttrsText(const Attrs& attrs) {
 }
 
 std::string DeclarationText(const Declaration& declaration) {
-  // An escaped quote would open a quotation for those who count quotes only.
+  // Escapes quotes by their code: a reader that only counts quotes would take \" for one.
   const std::string literal = Literal(declaration.name);
   std::string name;
   for (size_t i = 0; i < literal.size(); ++i) {

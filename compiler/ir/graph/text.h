@@ -1,5 +1,5 @@
-// Parts of the text form of graphs by themselves: attributes and declarations, as the e-graph's
-// payloads are written.
+// Parts of the graph text form, for use on their own: attributes and declarations. The e-graph
+// writes its payloads with them.
 //
 //   AttrsText(node.attrs) == "axis=1, dtype=f32"
 //   DeclarationText({"x", {DType::kF32, {2}}}) == "\"x\" : f32[2]"
@@ -14,15 +14,15 @@
 
 namespace athanor {
 
-// Attributes by name, separated by commas; "" for none. A literal of more than 64 elements is
-// written as hexadecimal bytes.
+// Returns attributes in order of name, separated by commas; "" for none. A literal of more than 64
+// elements is written as hexadecimal bytes.
 std::string AttrsText(const Attrs& attrs);
-// Reads what AttrsText writes. INVALID_ARGUMENT says what was expected; that an op takes these
-// attributes is for the op table to say.
+// Reads what AttrsText writes. INVALID_ARGUMENT says what was expected. Does not check that an op
+// takes these attributes; the op table does.
 absl::StatusOr<Attrs> ParseAttrs(std::string_view text);
 
 // The name, type and attributes of an Input or Parameter, `"w" {magnitude=20} : f32[2]`. Brackets
-// and quotes of the name's text are balanced.
+// and quotes are balanced in the text, even if the name holds some.
 struct Declaration {
   std::string name;
   TensorType type;

@@ -1,5 +1,5 @@
-// Mutates valid graph texts: whatever comes of it is refused with a status or is a graph that every
-// function of this folder handles.
+// Mutates valid graph texts. Each result is refused with a status or is a graph that every function
+// of this folder handles.
 #include <chrono>
 #include <cstdlib>
 #include <random>

@@ -1,6 +1,6 @@
-// Reading graphs: recursive descent without recursion, nodes through GraphBuilder. The form is
-// described in text.cc; besides, the type of a node with operands may be left out, and the numbers
-// of nodes are any that are defined before they are used.
+// Reads graphs: a recursive descent parser without recursion that adds nodes through GraphBuilder.
+// text.cc describes the form. In addition, the type of a node with operands may be omitted, and
+// node numbers may be any that are defined before they are used.
 #include <bit>
 #include <string>
 #include <utility>
@@ -147,7 +147,7 @@ class GraphParser {
     absl::StatusOr<NodeId> id =
         AtLine(op == Op::kInput ? builder->Input(std::move(name), *std::move(type))
                                 : builder->Parameter(std::move(name), *std::move(type)));
-    // Checked with the whole graph.
+    // Attributes are checked with the whole graph.
     if (id.ok()) graph_.nodes[*id].attrs = *std::move(attrs);
     return id;
   }
@@ -234,8 +234,8 @@ class GraphParser {
     return ReadNumber();
   }
 
-  // Nodes as stated: what they hold is checked with the node whose attribute it is, where the dims
-  // are known.
+  // Adds nodes as stated. They are checked with the node that holds the graph as an attribute, once
+  // the dims are known.
   absl::StatusOr<SubGraph> ReadBody() {
     if (++bodies_ > limits_.max_bodies) {
       return in_.Error(Cat("graphs may be ", limits_.max_bodies, " deep inside each other"));
@@ -343,11 +343,11 @@ class GraphParser {
   }
 
   TextCursor in_;
-  size_t statement_ = 0;  // where the node being read began
+  size_t statement_ = 0;  // position where the node being read began
   const GraphLimits limits_;
   Graph graph_;
-  int bodies_ = 0;                            // graphs inside graphs around what is read
-  absl::flat_hash_map<int64_t, NodeId> ids_;  // by the text's numbers
+  int bodies_ = 0;                            // nesting depth of the graph being read
+  absl::flat_hash_map<int64_t, NodeId> ids_;  // from the text's numbers
 };
 
 }  // namespace

@@ -116,7 +116,7 @@ TEST(Text, ValuesReadBackBitForBit) {
   Graph graph;
   GraphBuilder builder(&graph);
   for (const DTypeRow& row : kDTypes) {
-    // Listed and in hexadecimal; NaNs with payloads and signs, subnormals, infinities among them.
+    // Listed and hexadecimal literals, with NaN payloads and signs, subnormals and infinities.
     for (int64_t elements : {64, 65, 1000}) {
       Tensor value = Tensor::Zeros(row.dtype, {elements, 1});
       for (size_t i = 0; i < value.bytes.size(); ++i) {
@@ -189,7 +189,7 @@ TEST(Text, DeclarationsByThemselves) {
   }
 }
 
-// Every bit pattern of the narrow dtypes, and edges of the wide ones.
+// Tries every bit pattern of the narrow dtypes, and edge values of the wide ones.
 TEST(Text, EveryElementReadsBackBitForBit) {
   for (const DTypeRow& row : kDTypes) {
     std::vector<uint64_t> patterns;

@@ -39,7 +39,7 @@ absl::Status CheckDims(const Graph& graph, const GraphLimits& limits) {
   return absl::OkStatus();
 }
 
-// The message for operand `index` of `id`: what a topological order needs of it.
+// Returns the error for operand `index` of node `id`, which breaks the topological order.
 absl::Status BadOperand(NodeId id, size_t index, NodeId operand, size_t nodes) {
   if (operand < 0 || static_cast<size_t>(operand) >= nodes) {
     return Invalid("operand ", index, " is %", operand,

@@ -127,8 +127,8 @@ TEST(Verify, RefusesBrokenAttributesAndDims) {
   for (const Broken& broken : cases) ExpectRefused(broken);
 }
 
-// Whatever is allowed, sizes of a graph that passed can be multiplied: Tensor::elements, in any
-// order.
+// Under any limits, the sizes of a graph that passed can be multiplied in any order
+// (Tensor::elements).
 TEST(Verify, NoLimitAllowsSizesThatCannotBeMultiplied) {
   constexpr int64_t kMost = std::numeric_limits<int64_t>::max();
   const GraphLimits none{.max_nodes = kMost, .max_tensor_bytes = kMost, .max_attr_bytes = kMost};

@@ -1,5 +1,4 @@
-// What things mean that outlive a process: raised where something kept under the old number would
-// be read as something else.
+// Version numbers of stored data. Raise one when data stored under the old number would be misread.
 #ifndef ATHANOR_COMPILER_IR_GRAPH_VERSIONS_H_
 #define ATHANOR_COMPILER_IR_GRAPH_VERSIONS_H_
 
@@ -7,12 +6,12 @@
 
 namespace athanor {
 
-// What the ops compute (op.h), and with it what a graph's hash stands for. Also raised when plans
-// made before may compute something else: those that were kept serve no longer.
+// Version of the ops' semantics (op.h), and so of the meaning of a graph's hash. Also raised when
+// older plans may compute something else: stored plans are then no longer served.
 inline constexpr int64_t kSemanticsVersion = 1;
-// Plan.format.
+// Value of Plan.format.
 inline constexpr int64_t kPlanFormat = 1;
-// What the text of a region's genome says (RegionRecipe.genome).
+// Format of the text of a region's genome (RegionRecipe.genome).
 inline constexpr int32_t kRecipeFormat = 1;
 
 }  // namespace athanor

@@ -9,7 +9,7 @@ namespace {
 
 struct ClassText {
   std::string_view takes;
-  std::string_view cast_to;  // a dtype of the class that holds most values of the others
+  std::string_view cast_to;  // dtype of the class that holds most values of the others
 };
 
 ClassText TextOf(DTypeClass dtype_class) {

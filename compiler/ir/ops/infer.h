@@ -1,5 +1,4 @@
-// Type inference of the ops: the functions behind the op table's `infer` column, and what they
-// share.
+// Type inference of the ops: the functions of the op table's `infer` column, and their helpers.
 //
 //   InferContract({f32[b, 8], f32[8, 3]}, {{"spec", "mk,kn->mn"}}, bounds) is f32[b, 3]
 //
@@ -21,7 +20,7 @@ namespace athanor {
 
 using TypeSpan = absl::Span<const TensorType>;
 
-// The sets of dtypes that rows take.
+// Sets of dtypes that ops accept.
 enum class DTypeClass : uint8_t {
   kFloats,     // f16 bf16 f32 f64
   kIntegers,   // i8 to u64
@@ -31,19 +30,19 @@ enum class DTypeClass : uint8_t {
 };
 bool InClass(DType dtype, DTypeClass dtype_class);
 
-// `what` names the tensor in the message, as in "operand 0" or "ids".
+// `what` names the tensor in messages, as in "operand 0" or "ids".
 absl::Status CheckDType(std::string_view what, DType dtype, DTypeClass dtype_class);
 absl::Status CheckSameDType(std::string_view what_a, DType a, std::string_view what_b, DType b);
 absl::Status CheckRank(std::string_view what, const Shape& shape, int rank);
 absl::Status CheckAxis(std::string_view attr, int64_t axis, const Shape& shape);
-// Two axes, or two whole shapes, must be provably equal.
+// Checks that two axes, or two whole shapes, are provably equal.
 absl::Status CheckSameSize(std::string_view what_a, int axis_a, const Expr& a,
                            std::string_view what_b, int axis_b, const Expr& b,
                            const Bounds& bounds);
 absl::Status CheckSameShape(std::string_view what_a, const Shape& a, std::string_view what_b,
                             const Shape& b, const Bounds& bounds);
 
-// One or more operands of equal shape and dtype, of which the result is one more.
+// Infers for one or more operands of equal shape and dtype; the result has the same type.
 absl::StatusOr<TensorType> InferSame(TypeSpan inputs, const Bounds& bounds, DTypeClass dtype_class);
 template <DTypeClass kClass>
 absl::StatusOr<TensorType> InferElementwise(TypeSpan inputs, const Attrs&, const Bounds& bounds) {
@@ -53,7 +52,7 @@ absl::StatusOr<TensorType> InferElementwise(TypeSpan inputs, const Attrs&, const
 #define ATHANOR_INFER(name) \
   absl::StatusOr<TensorType> Infer##name(TypeSpan inputs, const Attrs& attrs, const Bounds& bounds)
 
-ATHANOR_INFER(Declared);  // Input, Parameter: always an error, their type is stated, not inferred
+ATHANOR_INFER(Declared);  // Input, Parameter: always an error, since their type is stated
 ATHANOR_INFER(Constant);
 ATHANOR_INFER(Iota);
 ATHANOR_INFER(RandomBits);

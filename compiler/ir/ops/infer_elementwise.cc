@@ -1,4 +1,4 @@
-// Inference of leaves and of the elementwise ops that are not simply "all operands alike".
+// Inference of leaves, and of elementwise ops other than those with operands of one type.
 #include <cmath>
 #include <string>
 

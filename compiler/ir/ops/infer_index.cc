@@ -15,11 +15,12 @@ absl::Status CheckFill(const Attrs& attrs, DType dtype) {
   return CheckSameDType("operand 0", dtype, "fill", fill.dtype);
 }
 
-// Every coordinate inside the operand, for every size of the dims and every output element.
+// Checks that every coordinate is inside the operand, for every size of the dims and every output
+// element.
 absl::Status CheckInside(const IndexMap& map, const Shape& operand, const Bounds& dims) {
   Bounds bounds = dims;
   for (size_t i = 0; i < map.shape.size(); ++i) {
-    if (map.shape[i].IsConstant(0)) return absl::OkStatus();  // no output element at all
+    if (map.shape[i].IsConstant(0)) return absl::OkStatus();  // there is no output element
     bounds.SetExtent(Expr::Axis(static_cast<int>(i)).ToString(), map.shape[i]);
   }
   for (size_t i = 0; i < operand.size(); ++i) {

@@ -1,4 +1,4 @@
-// Inference of what transformer models are made of besides attention: Rotary, Dequantize.
+// Inference of ops of transformer models besides attention: Rotary, Dequantize.
 #include <string>
 #include <string_view>
 
@@ -10,7 +10,7 @@ namespace {
 
 constexpr std::string_view kCos = "cos, operand 1,", kSin = "sin, operand 2,";
 
-// Of rank 2, or of x's with leading axes equal to x's or 1.
+// Checks that cos is of rank 2, or of x's rank with leading axes equal to x's or 1.
 absl::Status CheckAngles(const TensorType& cos, const TensorType& x, const Bounds& bounds) {
   const int full = static_cast<int>(x.shape.size()), rank = static_cast<int>(cos.shape.size());
   if (rank != 2 && rank != full) {
@@ -33,7 +33,7 @@ absl::Status CheckAngles(const TensorType& cos, const TensorType& x, const Bound
                  x.shape.back().ToString(), ", the last axis of x");
 }
 
-// The result of Dequantize but for its dtype.
+// Returns the result's shape for Dequantize.
 absl::StatusOr<Shape> UnpackedShape(const TensorType& packed, const Attrs& attrs,
                                     const Bounds& bounds) {
   const int64_t width = 8 * DTypeBytes(packed.dtype);

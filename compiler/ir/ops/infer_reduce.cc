@@ -1,4 +1,4 @@
-// Inference of what sums or reduces: reductions, Contract, softmax, norms, attention.
+// Inference of ops that sum or reduce: reductions, Contract, softmax, norms, attention.
 #include <cmath>
 #include <map>
 #include <string>
@@ -42,7 +42,7 @@ absl::Status CheckEpsilon(const Attrs& attrs) {
   return Invalid("epsilon=", epsilon, " must be finite and not negative");
 }
 
-// x of rank 1 or more; `scale` and `bias` are vectors of x's last axis.
+// x has rank 1 or more; `scale` and `bias` are vectors of the size of x's last axis.
 absl::StatusOr<TensorType> InferNorm(TypeSpan inputs, const Attrs& attrs, const Bounds& bounds) {
   static constexpr std::string_view kNames[] = {"x, operand 0,", "scale, operand 1,",
                                                 "bias, operand 2,"};

@@ -1,4 +1,4 @@
-// Inference of Scan, and its parts.
+// Inference of Scan, and the parts of a Scan.
 #include <map>
 #include <string>
 
@@ -16,7 +16,7 @@ absl::Status CheckCount(std::string_view name, int64_t count, int64_t most, std:
   return Invalid(name, "=", count, " must be in [0, ", most, "], ", of);
 }
 
-// The body's Input for each operand: the same type, of a scanned one without axis 0.
+// Checks the body's Input for each operand: the same type; for a scanned operand, without axis 0.
 absl::Status CheckInputs(TypeSpan inputs, const ScanView& scan, const Bounds& bounds) {
   const std::vector<NodeId> ids = scan.body.InputIds();
   if (ids.size() != inputs.size() + 1) {

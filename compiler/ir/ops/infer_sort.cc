@@ -1,4 +1,4 @@
-// Inference of what runs along one axis in its order: Sort, TopK, Cumulate.
+// Inference of ops that order or accumulate along one axis: Sort, TopK, Cumulate.
 #include <string>
 
 #include "compiler/ir/ops/infer.h"
@@ -7,7 +7,7 @@
 namespace athanor {
 namespace {
 
-// Of Cumulate: its decomposition pairs the axis with itself, as one axis more.
+// Highest rank for Cumulate: its decomposition adds an axis, to pair the axis with itself.
 constexpr size_t kMostAxes = 15;
 
 absl::Status CheckAxisOf(const TensorType& x, const Attrs& attrs) {

@@ -1,4 +1,4 @@
-// Inference of what slides a window over spatial axes: Conv, Pool.
+// Inference of ops that slide a window over spatial axes: Conv, Pool.
 #include <string>
 #include <vector>
 
@@ -9,9 +9,10 @@ namespace athanor {
 namespace {
 
 constexpr int kMaxSpatial = 6;
-// Positions of windows, and every step on the way to them, are far inside 64 bits.
+// Limit on window positions, so that they and every step of their computation fit well inside 64
+// bits.
 constexpr int64_t kMaxPosition = int64_t{1} << 60;
-// Of a pool's window, which no operand's size bounds.
+// Limit on a pool's window, which no operand's size bounds.
 constexpr int64_t kMaxTaps = int64_t{1} << 24;
 
 absl::Status CheckSpatialRank(const Shape& x) {
@@ -44,7 +45,8 @@ absl::Status CheckPosition(std::string_view attr, size_t axis, const Expr& e,
                  ", which can be beyond 2^60; lower it, or tighten the dims' bounds");
 }
 
-// The attributes that Conv and Pool share, of a window of `kernel`; the result's shape.
+// Checks the attributes that Conv and Pool share, for a window of shape `kernel`. Returns the
+// result's shape.
 absl::StatusOr<Shape> InferWindow(const Shape& x, const Shape& kernel, const Expr& channels,
                                   const Attrs& attrs, const Bounds& bounds) {
   const size_t spatial = x.size() - 2;

@@ -12,14 +12,14 @@ namespace {
 using Rows = std::vector<OpRow>;
 using C = DTypeClass;
 
-// As many as the graph has, in effect.
+// In effect no limit.
 constexpr int kAnyOperands = 1 << 20;
 
 AttrSpec Required(std::string_view name, AttrType type, std::string_view doc) {
   return {name, type, true, doc, std::nullopt};
 }
 
-// An optional attribute; `otherwise` is the value that its absence means, if one value says it.
+// An optional attribute. `otherwise` is the value that its absence stands for, if one value does.
 AttrSpec Optional(std::string_view name, AttrType type, std::string_view doc,
                   std::optional<AttrValue> otherwise = std::nullopt) {
   return {name, type, false, doc, std::move(otherwise)};
@@ -68,7 +68,7 @@ void AddLeaves(Rows* rows) {
       "Equal seeds and shapes give equal bits on every backend.");
 }
 
-// As C's functions of the same name; these rows stand between Round and Not.
+// Semantics are those of C's functions of the same name. These rows stand between Round and Not.
 void AddTrigonometry(Rows* rows) {
   ATHANOR_UNARY(Cos, C::kFloats, 4,
                 "Cosine of radians, for the whole range of the dtype (full argument reduction). "

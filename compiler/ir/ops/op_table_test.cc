@@ -16,8 +16,8 @@ constexpr Op kAllOps[] = {
 #undef ATHANOR_X
 };
 
-// One inference: operand types, what follows the operands in the text form, and either the result's
-// type or, after "!", a part of the error.
+// An inference: operand types, the text that follows the operands in the text form, and the
+// expected result type or, after "!", a part of the expected error.
 struct Case {
   Op op;
   std::vector<std::string> operands;
@@ -37,7 +37,7 @@ std::string TextOf(const Case& c) {
   return text + Cat(" ", c.rest, "\n output \"y\" = %", operands.size(), "\n}\n");
 }
 
-// A Scan whose body leaves a state of this type as it is.
+// A Scan whose body leaves a state of this type unchanged.
 std::string Passing(std::string_view type) {
   return Cat("{body=graph \"\" {%0 = Input \"i\" : i64[] %1 = Input \"h\" : ", type,
              " output \"h\" = %1}, length=shape[n], result=0, scanned=0, states=1}");
@@ -369,7 +369,8 @@ const std::vector<Case>& Cases() {
   return cases;
 }
 
-// The ops that take alike operands and no attributes: their class of dtypes says everything.
+// The ops that take operands of one type and no attributes: their class of dtypes is the whole
+// rule.
 struct Alike {
   Op op;
   int operands;
@@ -476,13 +477,13 @@ TEST(OpTable, AttributesAreDescribed) {
   }
 }
 
-// Every case that infers, again with its first operand's dtype as f8e4m3 wherever it stands.
+// Repeats every case that infers, with its first operand's dtype replaced by f8e4m3 everywhere.
 TEST(OpTable, StorageDTypesOnlyMove) {
   const std::set<Op> movers = {Op::kCast, Op::kBitcast, Op::kIndexMap, Op::kGather, Op::kSelect};
   int refused = 0;
   for (Case c : AllCases()) {
     if (c.expected[0] == '!' || c.operands.empty() || movers.contains(c.op)) continue;
-    // A seed is no data; a body's inputs would have to be of the storage dtype too.
+    // Left out: a seed is not data, and a body's inputs would have to have the storage dtype too.
     if (c.op == Op::kRandomBits || c.op == Op::kScan) continue;
     const std::string dtype = c.operands[0].substr(0, c.operands[0].find('['));
     for (std::string& operand : c.operands) {

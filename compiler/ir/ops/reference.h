@@ -26,7 +26,7 @@ namespace athanor {
 ATHANOR_OPS(ATHANOR_X)
 #undef ATHANOR_X
 
-// Element `index` of RandomBits with this seed.
+// Returns element `index` of RandomBits with this seed.
 uint32_t RandomWord(uint64_t seed, int64_t index);
 
 }  // namespace athanor

@@ -60,8 +60,8 @@ TEST(ReferenceCastTest, IntegersWrap) {
   EXPECT_EQ(CastValue(DType::kU8, 200, DType::kI8), -56);
 }
 
-// 2^24 + 1 is halfway between two f32; the others are beside a halfway point by one in the last bit
-// of 64, which a detour through double would lose.
+// 2^24 + 1 is halfway between two f32 values. The others are off a halfway point by one in the last
+// of 64 bits, which an intermediate double would lose.
 TEST(ReferenceCastTest, IntegerToFloatRoundsOnceToNearestEven) {
   EXPECT_EQ(CastValue(DType::kI32, 16777217, DType::kF32), 16777216);
   EXPECT_EQ(CastValue(DType::kI32, 16777219, DType::kF32), 16777220);

@@ -1,4 +1,5 @@
-// Composite ops, each as its definition reads; no decomposition into other ops' rounded results.
+// Composite ops, each written as its definition; none is decomposed into other ops' rounded
+// results.
 #include <algorithm>
 #include <cmath>
 #include <limits>
@@ -25,14 +26,14 @@ absl::Status Map(absl::Span<const Tensor* const> inputs, Tensor* result, Functio
   return absl::OkStatus();
 }
 
-// Gelu and Silu are x times a gate that vanishes at -inf faster than x grows: the limit is -0,
-// where the formula alone would give NaN.
+// Gelu and Silu are x times a gate that vanishes at -inf faster than x grows. The limit is -0, but
+// the formula alone would give NaN.
 template <typename Real>
 Real GateLimit(Real x, Real product) {
   return std::isinf(x) && x < 0 ? static_cast<Real>(-0.0) : product;
 }
 
-// Epsilon as the op sees it: rounded to the dtype in which the norm is accumulated.
+// Returns epsilon rounded to the dtype in which the norm is accumulated.
 double RoundedEpsilon(const Attrs& attrs, DType dtype) {
   const DType accumulator = AccumulatorOf(dtype);
   return DecodeFloat(accumulator, EncodeFloat(accumulator, GetAttr<double>(attrs, "epsilon")));
@@ -50,8 +51,8 @@ void SoftmaxRow(Real* row, int64_t length, int64_t stride) {
   for (int64_t i = 0; i < length; ++i) row[i * stride] /= sum;
 }
 
-// Element strides of a mask over [batch axes..., Lq, Lk]: aligned at the last axis, zero where the
-// mask lacks the axis or has one element.
+// Returns the element strides of a mask over [batch axes..., Lq, Lk]: aligned at the last axis;
+// zero if the mask lacks the axis or has one element.
 std::vector<int64_t> BroadcastStrides(const Tensor& mask, absl::Span<const int64_t> shape) {
   const std::vector<int64_t> own = Strides(mask.shape);
   const size_t missing = shape.size() - mask.shape.size();
@@ -62,8 +63,8 @@ std::vector<int64_t> BroadcastStrides(const Tensor& mask, absl::Span<const int64
   return strides;
 }
 
-// What attention needs to know of one score: whether key j is hidden from query i, and the amount
-// to add otherwise.
+// Attention's mask: tells whether key j is hidden from query i, and otherwise the value to add to
+// their score.
 class AttentionMask {
  public:
   AttentionMask(const Tensor* mask, std::vector<int64_t> score_shape, bool causal)
@@ -92,7 +93,7 @@ class AttentionMask {
   bool causal_;
 };
 
-// Hidden keys take no part at all: neither their scores nor their values are looked at.
+// Hidden keys are skipped entirely: neither their scores nor their values are read.
 template <typename Real>
 void AttendRow(const Real* q, const Real* k, const Real* v, int64_t depth, int64_t value_depth,
                Real scale, const std::vector<std::optional<double>>& addends, Real* out) {
@@ -114,7 +115,7 @@ void AttendRow(const Real* q, const Real* k, const Real* v, int64_t depth, int64
   }
 }
 
-// The ids of bag `bag` are [first, last) of the ids.
+// The ids of one bag are those in [first, last).
 struct Bag {
   int64_t first, last;
 };
@@ -192,7 +193,7 @@ ATHANOR_REFERENCE(Silu) {
 
 ATHANOR_REFERENCE(Gelu) {
   if (GetAttrOr<std::string>(attrs, "approximate", "none") == "tanh") {
-    // x/2 * (1 + tanh(u)) as x / (1 + exp(-2u)), which does not cancel for negative u.
+    // Computes x/2 * (1 + tanh(u)) as x / (1 + exp(-2u)), which does not cancel for negative u.
     return Map(inputs, result, [](auto x) {
       using Real = decltype(x);
       const Real two_over_sqrt_pi = 2 * std::numbers::inv_sqrtpi_v<Real>;
@@ -201,7 +202,7 @@ ATHANOR_REFERENCE(Gelu) {
       return GateLimit(x, x / (1 + std::exp(-2 * u)));
     });
   }
-  // x/2 * (1 + erf(x/sqrt(2))), which does not cancel when written with erfc.
+  // Computes x/2 * (1 + erf(x/sqrt(2))) with erfc, which does not cancel.
   return Map(inputs, result, [](auto x) {
     using Real = decltype(x);
     return GateLimit(x, x / 2 * std::erfc(-x / std::numbers::sqrt2_v<Real>));

@@ -13,8 +13,8 @@ using Values = std::vector<double>;
 constexpr double kInf = std::numeric_limits<double>::infinity();
 constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
 
-// f64 against values computed by numpy in f64, the narrower dtypes against those rounded; operands
-// are exact in all of them.
+// Compares f64 with values computed by numpy in f64, and the narrower dtypes with those values
+// rounded. The operands are exact in all of them.
 void ExpectNear(const Tensor& got, const Values& want) {
   const double relative = got.dtype == DType::kF64 ? 1e-14 : 2 * UnitRoundoff(got.dtype);
   const absl::Status same = CompareTensors(got, Of(got.dtype, got.shape, want), relative, 1e-300);
@@ -60,7 +60,7 @@ TEST(ReferenceCompositeTest, Norms) {
                          1.9537212848015508,   2.7378890331074537,   0.49702363544407846,
                          1.2601790392113368,   -0.05262161506903362, -0.258690856933376,
                          0.0003573551015825238};
-    // epsilon is rounded to f32 for f32, which moves the result by less than 1e-12.
+    // For f32, epsilon is rounded to f32, which moves the result by less than 1e-12.
     const absl::Status same =
         CompareTensors(layer, Of(t, {2, 5}, want), 2 * UnitRoundoff(t), 1e-12);
     EXPECT_TRUE(same.ok()) << same;
@@ -84,7 +84,7 @@ AttentionCase Case(DType t) {
           Of(t, {4, 3}, {1, 2, 3, 4, 5, 6, -1, 0, 1, 0.5, -0.5, 2})};
 }
 
-// Expected values from numpy.
+// Expected values are numpy's.
 TEST(ReferenceCompositeTest, Attention) {
   for (DType t : kFloats) {
     const auto [q, k, v] = Case(t);
@@ -127,7 +127,7 @@ Tensor Expanded(const Tensor& t, Shape leading) {
   return RunOp(Op::kIndexMap, {t}, {{"map", map}});
 }
 
-// A batch of two with three heads, its mask given for all, per batch, or per head.
+// A batch of two with three heads; the mask is shared by all, or given per batch or per head.
 TEST(ReferenceCompositeTest, AttentionMaskBroadcastsItsLeadingAxes) {
   const auto [q, k, v] = Case(DType::kF64);
   const Tensor mask = Of(DType::kBool, {3, 4}, {1, 0, 1, 0, 0, 0, 1, 1, 1, 1, 1, 1});

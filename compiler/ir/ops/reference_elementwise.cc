@@ -14,7 +14,7 @@ namespace {
 
 using Inputs = absl::Span<const Tensor* const>;
 
-// For functions that have no correctly rounded form: computed in the wider type, rounded once.
+// For functions without a correctly rounded form: computes in the wider type and rounds once.
 template <typename Function>
 absl::Status Transcendental(Inputs inputs, Tensor* result, Function function) {
   WithReal(result->dtype, [&](auto zero) {
@@ -26,9 +26,9 @@ absl::Status Transcendental(Inputs inputs, Tensor* result, Function function) {
   return absl::OkStatus();
 }
 
-// For operations that IEEE 754 rounds correctly: in double even for f64, where a wider intermediate
-// would round twice. For the narrower dtypes double is wide enough that the second rounding is
-// harmless.
+// For operations that IEEE 754 rounds correctly. Computes in double even for f64, where a wider
+// intermediate would round twice. For narrower dtypes, double is wide enough that the second
+// rounding is harmless.
 template <typename Function>
 absl::Status Exact1(Inputs inputs, Tensor* result, Function function) {
   for (int64_t i = 0; i < result->elements(); ++i) {
@@ -94,7 +94,8 @@ struct TruncDivFunction {
   uint64_t operator()(uint64_t a, uint64_t b) const { return b == 0 ? 0 : a / b; }
   int64_t operator()(int64_t a, int64_t b) const {
     if (b == 0) return 0;
-    if (b == -1) return static_cast<int64_t>(-static_cast<uint64_t>(a));  // the minimum stays
+    // The integer minimum stays.
+    if (b == -1) return static_cast<int64_t>(-static_cast<uint64_t>(a));
     return a / b;
   }
 };
@@ -134,8 +135,8 @@ struct MaxFunction {
   int64_t operator()(int64_t a, int64_t b) const { return std::max(a, b); }
 };
 
-// The nearest double with its last bit set when anything was dropped ("round to odd"): rounding it
-// again to a format with at most 51 bits is then the same as rounding the integer itself.
+// Returns the nearest double, with its last bit set if anything was dropped ("round to odd").
+// Rounding it again to a format with at most 51 bits gives the same as rounding the integer itself.
 double OddDouble(uint64_t magnitude) {
   const int excess = 64 - std::countl_zero(magnitude) - std::numeric_limits<double>::digits;
   if (excess <= 0) return static_cast<double>(magnitude);
@@ -152,7 +153,7 @@ double IntegerToFloat(const Scalar& value, DType to) {
   return -OddDouble(-static_cast<uint64_t>(value.i));
 }
 
-// Truncates towards zero; what the dtype cannot hold takes its nearest end, NaN gives 0.
+// Truncates towards zero and saturates at the dtype's range; NaN gives 0.
 Scalar FloatToInteger(double value, DType to) {
   if (std::isnan(value)) return Scalar::Unsigned(to, 0);
   const int bits = 8 * DTypeBytes(to);

@@ -15,8 +15,8 @@ namespace {
 constexpr double kInf = std::numeric_limits<double>::infinity();
 constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
 
-// Expected values from mpmath with 400 bits: see testdata/make_tables.py. Narrow dtypes must be
-// correctly rounded; f64 may be one unit off, which no detour through f32 could be.
+// Expected values are mpmath's with 400 bits: see testdata/make_tables.py. Narrow dtypes must be
+// correctly rounded. f64 may be one unit off, which no path through f32 could achieve.
 TEST(ReferenceElementwiseTest, FunctionsAsTheTableSays) {
   std::ifstream table("compiler/ir/testdata/functions.txt");
   int rows = 0;
@@ -123,7 +123,7 @@ TEST(ReferenceElementwiseTest, EdgesOfTrigonometry) {
     EXPECT_EQ(Run1(Op::kExpm1, t, kInf), kInf);
     EXPECT_EQ(Run1(Op::kExpm1, t, 30000), kInf);
   }
-  // What a composition of the older rows would lose.
+  // A composition of other ops would lose these values.
   EXPECT_EQ(Run1(Op::kLog1p, DType::kF32, std::ldexp(1, -40)), std::ldexp(1, -40));
   EXPECT_EQ(Run1(Op::kExpm1, DType::kF64, std::ldexp(1, -80)), std::ldexp(1, -80));
   EXPECT_EQ(Run1(Op::kSinh, DType::kF32, std::ldexp(1, -40)), std::ldexp(1, -40));
@@ -153,13 +153,13 @@ TEST(ReferenceElementwiseTest, IntegersWrapAndAreExact) {
   EXPECT_EQ(Run2(Op::kMul, DType::kU8, 16, 17), 16);
   const Tensor big = Tensor::Of<int64_t>(DType::kI64, {}, {(int64_t{1} << 40) + 1});
   EXPECT_EQ(LoadScalar(RunOp(Op::kMul, {big, big}), 0).i,
-            (int64_t{1} << 41) + 1);  // 2^80 wraps away
+            (int64_t{1} << 41) + 1);  // 2^80 disappears by wrapping
   EXPECT_EQ(LoadScalar(RunOp(Op::kAdd, {big, big}), 0).i, (int64_t{1} << 41) + 2);
   EXPECT_EQ(LoadScalar(RunOp(Op::kNot, {big}), 0).i, -(int64_t{1} << 40) - 2);
   EXPECT_EQ(Run1(Op::kNot, DType::kBool, 0), 1);
 }
 
-// All pairs of i8: quotients and remainders by their defining property.
+// Tests all pairs of i8: quotients and remainders by their defining property.
 TEST(ReferenceElementwiseTest, IntegerDivisionOfEveryPair) {
   std::vector<double> a, b;
   for (int i = -128; i < 128; ++i) {
@@ -200,7 +200,7 @@ TEST(ReferenceElementwiseTest, WideIntegerDivisionEdges) {
   EXPECT_EQ(Run2(Op::kMod, DType::kU8, 7, 0), 0);
 }
 
-// Expected values are Python's `%` where Python has one.
+// Expected values are those of Python's `%` if Python has one.
 TEST(ReferenceElementwiseTest, FloatModHasTheDivisorsSign) {
   for (DType t : {DType::kF16, DType::kF32, DType::kF64}) {
     EXPECT_EQ(Run2(Op::kMod, t, -7, 3), 2);

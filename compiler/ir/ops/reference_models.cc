@@ -1,4 +1,4 @@
-// What transformer models are made of besides attention: Rotary, Dequantize.
+// Ops of transformer models besides attention: Rotary, Dequantize.
 #include <algorithm>
 #include <vector>
 
@@ -8,8 +8,8 @@
 namespace athanor {
 namespace {
 
-// Element strides of cos and sin over x's leading axes and L: aligned at the last axis, zero where
-// they have one element.
+// Returns the element strides of cos and sin over x's leading axes and L: aligned at the last axis;
+// zero if they have one element.
 std::vector<int64_t> AngleStrides(const Tensor& cos, size_t rank) {
   const std::vector<int64_t> own = Strides(cos.shape);
   const size_t missing = rank - cos.shape.size();
@@ -20,7 +20,7 @@ std::vector<int64_t> AngleStrides(const Tensor& cos, size_t rank) {
   return strides;
 }
 
-// Element `index` of `bits` each, lowest first, in the integers of a row.
+// Returns element `index` of a row that packs elements of `bits` bits into integers, lowest first.
 int64_t Unpacked(const Tensor& packed, int64_t row, int64_t index, int64_t bits) {
   const int64_t per = 8 * DTypeBytes(packed.dtype) / bits;
   const Scalar whole = LoadScalar(packed, row + index / per);
@@ -75,7 +75,7 @@ absl::Status ReferenceDequantize(absl::Span<const Tensor* const> inputs, const A
   WithReal(result->dtype, [&](auto zero) {
     using Real = decltype(zero);
     ForEachElement(result->shape, [&](int64_t i, const std::vector<int64_t>& at) {
-      int64_t place = 0;  // of the scale
+      int64_t place = 0;  // position of the scale
       for (size_t a = 0; a < scale.shape.size(); ++a) {
         const bool counted = block > 0 && static_cast<int64_t>(a) == axis;
         place += (block == 0 ? at[axis] : counted ? at[a] / block : at[a]) * strides[a];

@@ -19,9 +19,9 @@ TEST(ReferenceModelsTest, RotatesPairs) {
   for (DType t : {DType::kF16, DType::kBF16, DType::kF32, DType::kF64}) {
     const Tensor x = Of(t, {1, 6}, {1, 2, 3, 4, 5, 6});
     const Tensor cos = Of(t, {1, 2}, {0, 2}), sin = Of(t, {1, 2}, {1, 10});
-    // (1, 3) by (0, 1), (2, 4) by (2, 10); 5 and 6 stay.
+    // Rotates (1, 3) by (0, 1) and (2, 4) by (2, 10); 5 and 6 stay.
     EXPECT_EQ(Rotated(x, cos, sin, false), (Values{-3, -36, 1, 28, 5, 6})) << DTypeName(t);
-    // (1, 2) and (3, 4).
+    // Rotates (1, 2) and (3, 4).
     EXPECT_EQ(Rotated(x, cos, sin, true), (Values{-2, 1, -34, 38, 5, 6})) << DTypeName(t);
   }
 }
@@ -46,7 +46,7 @@ TEST(ReferenceModelsTest, WhatIsNotRotatedStaysBitForBit) {
 }
 
 TEST(ReferenceModelsTest, RotaryRoundsOnce) {
-  // 2049 * 1 - 1 * 1 in f16, where 2049 is no number: from products of numbers that are.
+  // 2049 * 1 - 1 * 1 in f16, which has no 2049: the operands reach it as products of exact values.
   const Tensor x = Of(DType::kF16, {1, 2}, {683, 1}), cos = Of(DType::kF16, {1, 1}, {3}),
                sin = Of(DType::kF16, {1, 1}, {1});
   EXPECT_EQ(Rotated(x, cos, sin, false)[0], 2048);
@@ -68,7 +68,7 @@ TEST(ReferenceModelsTest, UnpacksLowestBitsFirst) {
   EXPECT_EQ(Unpacked({sign, one}, {{"bits", int64_t{2}}}), (Values{0, 1, -2, -1, 1, 0, 0, -2}));
   EXPECT_EQ(Unpacked({sign, one}, {{"bits", int64_t{4}}}), (Values{4, -2, 1, -8}));
   EXPECT_EQ(Unpacked({sign, one}, {{"bits", int64_t{4}}, {"size", Shape{3}}}), (Values{4, -2, 1}));
-  // Each row begins with an element of its own.
+  // Each row starts in a new packed element.
   const Tensor rows = Of(DType::kU8, {2, 1}, {0x21, 0x43});
   EXPECT_EQ(Unpacked({rows, one}, {{"bits", int64_t{4}}, {"size", Shape{1}}}), (Values{1, 3}));
 }
@@ -81,7 +81,7 @@ TEST(ReferenceModelsTest, ScalesAndZeros) {
             (Values{1, 2, 3, -1960, -1950, 550}));
   EXPECT_EQ(Unpacked({q, Of(DType::kF32, {3}, {1, 10, 100})}, {{"axis", int64_t{1}}}),
             (Values{1, 20, 300, 4, 50, 25500}));
-  // Blocks of two, the last of one.
+  // Blocks of two elements; the last block has one.
   EXPECT_EQ(Unpacked({q, Of(DType::kF32, {2, 2}, {1, 10, 100, 1000})},
                      {{"axis", int64_t{1}}, {"block", int64_t{2}}}),
             (Values{1, 2, 30, 400, 500, 255000}));

@@ -15,8 +15,8 @@
 namespace athanor {
 namespace {
 
-// One step of Philox4x32-10 (Salmon, Moraes, Dror and Shaw, "Parallel random numbers: as easy as
-// 1, 2, 3", SC 2011): two 32x32 multiplications, their halves crossed and mixed with the key.
+// A round of Philox4x32-10 (Salmon, Moraes, Dror and Shaw, "Parallel random numbers: as easy as 1,
+// 2, 3", SC 2011): two 32x32 multiplications, their halves crossed and mixed with the key.
 using Block = std::array<uint32_t, 4>;
 Block PhiloxRound(const Block& counter, uint32_t key0, uint32_t key1) {
   const uint64_t product0 = uint64_t{0xd2511f53} * counter[0];
@@ -38,7 +38,7 @@ Block Philox(uint64_t index, uint64_t seed) {
   return block;
 }
 
-// Gather and Scatter see their data as [outer, extent, inner] around the axis, and the gathered or
+// View of Gather and Scatter around their axis: the data as [outer, extent, inner], the gathered or
 // updating tensor as [outer, indices, inner].
 struct AxisView {
   AxisView(const Tensor& data, int64_t axis)
@@ -80,8 +80,8 @@ Value Combined(Combine combine, Value old_value, Value update) {
   return combine == Combine::kMax ? std::max(old_value, update) : std::min(old_value, update);
 }
 
-// Calls element(data_element, update_element) for every updated element, updates in row-major
-// order.
+// Calls element(data_element, update_element) for every updated element, in row-major order of the
+// updates.
 template <typename Element>
 absl::Status ForEachUpdate(absl::Span<const Tensor* const> inputs, int64_t axis, Element element) {
   const AxisView view(*inputs[0], axis);
@@ -116,7 +116,7 @@ absl::Status ScatterCombined(absl::Span<const Tensor* const> inputs, int64_t axi
   }
   std::vector<uint64_t> values = LoadBitPatterns(*inputs[0]);
   const std::vector<uint64_t> updates = LoadBitPatterns(*inputs[2]);
-  // Sums and products of bit patterns wrap as they should.
+  // Sums and products of bit patterns wrap as the semantics require.
   const bool is_signed =
       IsSigned(result->dtype) && (combine == Combine::kMax || combine == Combine::kMin);
   absl::Status status = ForEachUpdate(inputs, axis, [&](int64_t to, int64_t from) {

@@ -37,8 +37,8 @@ TEST(ReferenceMovementTest, IotaCountsAlongItsAxis) {
   EXPECT_EQ(ValuesOf(RunOp(Op::kIota, {}, halves))[2051], 2052);  // 2051 rounds to even
 }
 
-// Philox4x32-10 from an independent implementation, itself held against the known answers published
-// with the algorithm: see testdata/make_tables.py.
+// Expected values are Philox4x32-10 of an independent implementation, which was checked against the
+// published known answers: see testdata/make_tables.py.
 TEST(ReferenceMovementTest, RandomBitsArePhilox) {
   std::ifstream table("compiler/ir/testdata/philox.txt");
   std::string seed, word;
@@ -96,7 +96,7 @@ TEST(ReferenceMovementTest, IndexMapUsesDims) {
             (Values{1, 1, 2, 3, 3}));
 }
 
-// The reference itself guards what inference would have refused.
+// The reference itself refuses a map that inference would have refused.
 TEST(ReferenceMovementTest, IndexMapOutsideWithoutFillIsAnError) {
   const Tensor x = Counting(DType::kF32, {3});
   Tensor result = Tensor::Zeros(DType::kF32, {4});
@@ -163,7 +163,7 @@ TEST(ReferenceMovementTest, ScatterModes) {
   EXPECT_EQ(
       ValuesOf(Scatter(negative, Of(DType::kI32, {1}, {0}), Of(DType::kI8, {1}, {-100}), 0, "mul")),
       (Values{44}));
-  // Beyond f16 on the way, and rounded once.
+  // The intermediate value exceeds f16; the result is rounded once.
   EXPECT_EQ(ValuesOf(Scatter(Of(DType::kF16, {1}, {60000}), Of(DType::kI32, {2}, {0, 0}),
                              Of(DType::kF16, {2}, {2, 0.25}), 0, "mul")),
             (Values{30000}));

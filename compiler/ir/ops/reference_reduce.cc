@@ -10,8 +10,8 @@
 namespace athanor {
 namespace {
 
-// The result element into which each operand element is reduced, as strides over operand axes:
-// zero for reduced axes.
+// Returns strides over operand axes that lead to the result element into which an operand element
+// is reduced: zero for reduced axes.
 std::vector<int64_t> ResultStrides(absl::Span<const int64_t> shape,
                                    absl::Span<const int64_t> reduced) {
   std::vector<int64_t> strides(shape.size(), 1);
@@ -39,7 +39,7 @@ std::vector<Value> Fold(const Tensor& operand, const std::vector<Value>& values,
   return result;
 }
 
-// By an operation on floats and on bit patterns of integers; `initial` is what it does not change.
+// Reduces with an operation on floats and on bit patterns of integers; `initial` is its identity.
 template <typename Function>
 void Accumulate(const Tensor& operand, const Attrs& attrs, int initial, Function function,
                 Tensor* result) {
@@ -58,7 +58,7 @@ void Accumulate(const Tensor& operand, const Attrs& attrs, int initial, Function
   });
 }
 
-// A contraction's letters with their sizes, the result's first, the summed ones behind them.
+// A contraction's letters with their sizes: first the result's, then the summed ones.
 struct Axes {
   std::string result;
   std::string summed;
@@ -84,7 +84,7 @@ Axes AxesOf(const ContractSpec& spec, const Tensor& lhs, const Tensor& rhs) {
   return axes;
 }
 
-// Strides of an operand over `letters`; zero where it lacks the letter.
+// Returns the strides of an operand over `letters`; zero if it lacks the letter.
 std::vector<int64_t> LetterStrides(const std::string& letters, const std::string& operand_letters,
                                    absl::Span<const int64_t> operand_shape) {
   const std::vector<int64_t> own = Strides(operand_shape);
@@ -122,7 +122,7 @@ class PackedOperand {
     });
   }
 
-  // The summed elements for the result element at `at`.
+  // Returns the summed elements of the result element at `at`.
   const Value* Row(const std::vector<int64_t>& at) const {
     int64_t row = 0;
     for (size_t i = 0; i < at.size(); ++i) row += at[i] * row_strides_[i];

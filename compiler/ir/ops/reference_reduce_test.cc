@@ -40,7 +40,7 @@ TEST(ReferenceReduceTest, SumsRoundOnceAndIntegersWrap) {
   const Tensor tenths = Of(DType::kF16, {4099}, Values(4099, 0.1));
   // 4099 times the f16 nearest 0.1, in exact arithmetic 409.79980...; f16 steps by 0.25 there.
   EXPECT_EQ(ValuesOf(Sum(tenths, {0})), (Values{409.75}));
-  // f64: 1 + 2^-53 is a tie that a plain sum drops, four of them are two units.
+  // In f64, 1 + 2^-53 is a tie that a plain sum drops; four of them are two units.
   const double tiny = std::ldexp(1, -53);
   EXPECT_EQ(ValuesOf(Sum(Of(DType::kF64, {5}, {1, tiny, tiny, tiny, tiny}), {0})),
             (Values{1 + 4 * tiny}));
@@ -81,7 +81,8 @@ TEST(ReferenceReduceTest, ProductsOverAnyAxes) {
   const int64_t big = (int64_t{1} << 40) + 1;
   EXPECT_EQ(LoadScalar(product(Tensor::Of<int64_t>(DType::kI64, {2}, {big, big}), {0}), 0).i,
             (int64_t{1} << 41) + 1);
-  // Beyond f16 on the way, rounded once: 1.0009765625^3 is 1.00293254...
+  // The intermediate product exceeds f16; the result is rounded once. 1.0009765625^3 is
+  // 1.00293254...
   EXPECT_EQ(ValuesOf(product(Of(DType::kF16, {3}, {60000, 2, 0.25}), {0})), (Values{30000}));
   const double next = 1 + std::ldexp(1, -10);
   EXPECT_EQ(ValuesOf(product(Of(DType::kF16, {3}, {next, next, next}), {0})),
@@ -96,7 +97,7 @@ Tensor Contract(const Tensor& a, const Tensor& b, const char* spec) {
   return RunOp(Op::kContract, {a, b}, {{"spec", std::string(spec)}});
 }
 
-// ((i * step) mod modulus) - shift at element i.
+// Element i is ((i * step) mod modulus) - shift.
 Tensor Pattern(DType dtype, std::vector<int64_t> shape, int step, int modulus, int shift) {
   Tensor t = Tensor::Zeros(dtype, shape);
   Values values;
@@ -113,7 +114,7 @@ double Weighted(const Tensor& t) {
   return sum;
 }
 
-// Expected values from numpy.einsum.
+// Expected values are those of numpy.einsum.
 TEST(ReferenceReduceTest, ContractsPrimeSizesInEveryDType) {
   for (DType t : {DType::kF16, DType::kBF16, DType::kF32, DType::kF64, DType::kI16, DType::kI64}) {
     const Tensor a = Pattern(t, {2, 7, 13}, 37, 11, 5);
@@ -151,7 +152,7 @@ TEST(ReferenceReduceTest, ContractEdges) {
   EXPECT_EQ(
       ValuesOf(Contract(Of(DType::kI8, {2}, {100, 50}), Of(DType::kI8, {2}, {2, 2}), "k,k->")),
       (Values{44}));
-  // Sums are wider than f32: 1e8 + 1 - 1e8.
+  // Sums are computed in a wider type than f32: 1e8 + 1 - 1e8.
   EXPECT_EQ(ValuesOf(Contract(Of(DType::kF32, {3}, {1e8, 1, -1e8}), Of(DType::kF32, {3}, {1, 1, 1}),
                               "k,k->")),
             (Values{1}));

@@ -1,4 +1,4 @@
-// What runs along one axis in its order: Sort, TopK, Cumulate.
+// Ops that order or accumulate along one axis: Sort, TopK, Cumulate.
 #include <algorithm>
 #include <cmath>
 #include <numeric>
@@ -11,14 +11,15 @@
 namespace athanor {
 namespace {
 
-// The order of Sort: NaN is above all numbers and equal to NaN.
+// Order of Sort: NaN is above all numbers and equal to NaN.
 bool Before(const Scalar& a, const Scalar& b) {
   if (IsFloat(a.dtype)) return std::isnan(a.f) ? false : std::isnan(b.f) || a.f < b.f;
   return IsSigned(a.dtype) ? a.i < b.i : a.u < b.u;
 }
 
-// Calls row(first element of the operand, of a result of `length` along the axis, distance of
-// neighbours) for each row along `axis`.
+// Calls row(operand_start, result_start, stride) for each row along `axis`: the index of its first
+// element in the operand, that in a result of `length` along the axis, and the distance of
+// neighbours.
 template <typename Row>
 void ForEachRow(const Tensor& x, int64_t axis, int64_t length, Row row) {
   const absl::Span<const int64_t> shape = x.shape;
@@ -31,7 +32,7 @@ void ForEachRow(const Tensor& x, int64_t axis, int64_t length, Row row) {
   }
 }
 
-// The first elements of each row's order, as many as the result has along the axis.
+// Writes the first elements of each row's order, as many as the result has along the axis.
 void FirstInOrder(const Tensor& x, int64_t axis, bool descending, Tensor* result) {
   const int64_t length = x.shape[axis], wanted = result->shape[axis];
   ForEachRow(x, axis, wanted, [&](int64_t from, int64_t to, int64_t step) {

@@ -19,7 +19,7 @@ Values Order(const Tensor& x, int64_t axis, bool descending) {
   return ValuesOf(order);
 }
 
-// Expected values are numpy.argsort's, kind="stable".
+// Expected values are those of numpy.argsort with kind="stable".
 TEST(ReferenceSortTest, OrdersAlongAnyAxis) {
   const Tensor x = Of(DType::kF32, {2, 3, 2}, {3, 1, 2, 9, 3, 0, 5, 5, 4, 5, 6, 4});
   EXPECT_EQ(Order(x, 0, false), (Values{0, 0, 0, 1, 0, 0, 1, 1, 1, 0, 1, 1}));
@@ -99,12 +99,12 @@ TEST(ReferenceSortTest, CumulatesInEveryDirection) {
 TEST(ReferenceSortTest, CumulationsWrapRoundOnceAndKeepNanBehind) {
   EXPECT_EQ(Running(Of(DType::kI8, {3}, {100, 100, 1}), 0, "add"), (Values{100, -56, -55}));
   EXPECT_EQ(Running(Of(DType::kU8, {2}, {16, 17}), 0, "mul"), (Values{16, 16}));
-  // f16: 2048 + 1 is a tie, which sums of f16 would drop each time.
+  // In f16, 2048 + 1 is a tie, which sums in f16 would drop each time.
   EXPECT_EQ(Running(Of(DType::kF16, {3}, {2048, 1, 1}), 0, "add"), (Values{2048, 2048, 2050}));
   const Values y = Running(Of(DType::kF32, {4}, {1, kNan, 2, 3}), 0, "add");
   EXPECT_EQ(y[0], 1);
   for (int i = 1; i < 4; ++i) EXPECT_TRUE(std::isnan(y[i]));
-  // What is not included has no influence.
+  // Elements that are not included have no influence.
   const Values other = Running(Of(DType::kF32, {3}, {kInf, 1, 2}), 0, "add", false, true);
   EXPECT_EQ(other, (Values{kInf, 3, 2}));
 }

@@ -13,7 +13,7 @@
 
 namespace athanor {
 
-// A tensor of any dtype from numbers, rounded or wrapped to it.
+// Makes a tensor of any dtype from numbers, rounded or wrapped to it.
 inline Tensor Of(DType dtype, std::vector<int64_t> shape, const std::vector<double>& values) {
   Tensor t = Tensor::Zeros(dtype, std::move(shape));
   EXPECT_EQ(static_cast<size_t>(t.elements()), values.size());

@@ -1,4 +1,4 @@
-// What the reference kernels share: row-major index arithmetic, and tensors as arrays of a wider
+// Helpers of the reference kernels: row-major index arithmetic, and tensors as arrays of a wider
 // floating type. Private to reference_*.cc and compare.cc.
 //
 //   WithReal(x.dtype, [&](auto zero) {
@@ -45,8 +45,8 @@ void StoreReals(const std::vector<Real>& values, Tensor* tensor) {
   for (size_t i = 0; i < values.size(); ++i) StoreReal(tensor, i, values[i]);
 }
 
-// Integers and bools as 64-bit patterns, sign-extended: sums and products of these wrap as the
-// narrow ones do.
+// Returns integers and bools as sign-extended 64-bit patterns: sums and products of these wrap as
+// those of the narrow types do.
 inline std::vector<uint64_t> LoadBitPatterns(const Tensor& tensor) {
   std::vector<uint64_t> values(tensor.elements());
   for (size_t i = 0; i < values.size(); ++i) values[i] = LoadScalar(tensor, i).u;
@@ -59,7 +59,7 @@ inline void StoreBitPatterns(const std::vector<uint64_t>& values, Tensor* tensor
   }
 }
 
-// Min and Max of floats: NaN from either side stays, and -0 is below +0.
+// Min and Max of floats: a NaN on either side is the result, and -0 is below +0.
 template <typename Real>
 Real MinOfReals(Real a, Real b) {
   if (std::isnan(a) || std::isnan(b)) return std::isnan(a) ? a : b;
@@ -73,7 +73,8 @@ Real MaxOfReals(Real a, Real b) {
   return a > b ? a : b;
 }
 
-// An index of any integer dtype; a u64 beyond int64 becomes negative, which no tensor accepts.
+// Reads an index of any integer dtype. A u64 beyond int64 becomes negative, which no tensor
+// accepts.
 inline int64_t LoadIndex(const Tensor& tensor, int64_t position) {
   return static_cast<int64_t>(LoadScalar(tensor, position).u);
 }

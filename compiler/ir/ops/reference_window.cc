@@ -1,4 +1,4 @@
-// Conv and Pool: for each element of the result its window, element by element.
+// Conv and Pool: loops over the elements of each result element's window.
 #include <algorithm>
 #include <limits>
 #include <string>
@@ -11,7 +11,7 @@
 namespace athanor {
 namespace {
 
-// What is outside x is 0, and takes part.
+// Elements outside x are 0 and are multiplied too, so 0 * inf is NaN.
 template <typename Value>
 std::vector<Value> Convolved(const Tensor& x, const Tensor& w, const Tensor& result,
                              const WindowPlaces& places, int64_t group,
@@ -35,7 +35,8 @@ std::vector<Value> Convolved(const Tensor& x, const Tensor& w, const Tensor& res
   return values;
 }
 
-// fold(window's elements in x, how many positions count) for each element of the result.
+// Computes fold(the window's elements in x, the number of positions that count) for each element of
+// the result.
 template <typename Value, typename Fold>
 std::vector<Value> Pooled(const Tensor& x, const Tensor& result, const WindowPlaces& places,
                           const std::vector<Value>& xs, Fold fold) {

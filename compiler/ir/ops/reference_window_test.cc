@@ -39,7 +39,7 @@ Attrs PoolOf(const char* mode, Ints kernel, Attrs window) {
   return With(With(std::move(window), "mode", std::string(mode)), "kernel", std::move(kernel));
 }
 
-// Expected values from ONNX Runtime's Conv, MaxPool and AveragePool in f32, where all are exact.
+// Expected values are those of ONNX Runtime's Conv, MaxPool and AveragePool in f32; all are exact.
 TEST(ReferenceWindowTest, ConvolutionsOfOneToThreeAxes) {
   for (DType t : {DType::kF16, DType::kBF16, DType::kF32, DType::kF64, DType::kI8, DType::kI32,
                   DType::kI64}) {
@@ -94,7 +94,7 @@ TEST(ReferenceWindowTest, PaddingIsZeroTimesTheWeight) {
 }
 
 TEST(ReferenceWindowTest, LowPrecisionSumsRoundOnce) {
-  // 2048 + 1 + 1 is 2050 in f16 only if the ones are not lost one by one.
+  // 2048 + 1 + 1 is 2050 in f16 only if the ones are not rounded away one by one.
   const Tensor x = Of(DType::kF16, {1, 1, 3}, {2048, 1, 1}),
                w = Of(DType::kF16, {1, 1, 3}, {1, 1, 1});
   const Attrs window = Window({1}, {1}, {0}, {1});
@@ -148,7 +148,7 @@ TEST(ReferenceWindowTest, PoolsOfNothing) {
     for (double v : ValuesOf(RunOp(Op::kPool, {x}, PoolOf("mean", {2}, beyond)))) {
       EXPECT_TRUE(std::isnan(v));
     }
-    // All of it counts, none of it is there.
+    // The whole window counts, and none of it is inside x.
     EXPECT_EQ(
         ValuesOf(RunOp(Op::kPool, {x}, With(PoolOf("mean", {2}, beyond), "counted", Shape{10}))),
         (Values{0, 0}));

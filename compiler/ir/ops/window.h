@@ -1,4 +1,4 @@
-// Where the windows of Conv and Pool lie at known sizes. Private to reference_*.cc and
+// Positions of the windows of Conv and Pool at known sizes. Private to reference_*.cc and
 // evaluate_at_*.cc.
 //
 //   WindowPlaces places = WindowPlaces::Of(attrs, /*kernel=*/{3, 3}, dims).value();
@@ -17,24 +17,28 @@ namespace athanor {
 
 struct WindowPlaces {
   std::vector<int64_t> kernel, strides, dilations, begin;  // by spatial axis
-  std::vector<int64_t> counted;                            // likewise, or empty
+  // A mean also counts positions outside x that are below these sizes, measured from where the
+  // padding begins; by spatial axis, or empty.
+  std::vector<int64_t> counted;
 
-  // INVALID_ARGUMENT where a size has no value at these dims.
+  // Returns INVALID_ARGUMENT if a size has no value at these dims.
   static absl::StatusOr<WindowPlaces> Of(const Attrs& attrs, std::vector<int64_t> kernel,
                                          const Expr::Env& dims);
 
-  // The elements of the window at `out`, in row-major order of the kernel: each one's place in a
-  // block of these spatial sizes, -1 outside.
+  // Returns the elements of the window at `out`, in row-major order of the kernel: each as a
+  // position in a block of these spatial sizes, or -1 outside it.
   std::vector<int64_t> Offsets(absl::Span<const int64_t> sizes,
                                absl::Span<const int64_t> out) const;
-  // Those of them that are inside, however many are not.
+  // Returns only the positions inside the block, in time proportional to their number.
   std::vector<int64_t> Inside(absl::Span<const int64_t> sizes, absl::Span<const int64_t> out) const;
-  // How many of them a mean divides by, and which.
+  // Count returns the number of elements that a mean divides by; Counts marks them in the order of
+  // Offsets.
   int64_t Count(absl::Span<const int64_t> sizes, absl::Span<const int64_t> out) const;
   std::vector<bool> Counts(absl::Span<const int64_t> sizes, absl::Span<const int64_t> out) const;
 
  private:
-  // Along one axis, the taps whose position is less than `end`, counted from where x begins.
+  // Returns the number of taps along one axis whose position is less than `end`, counted from where
+  // x begins.
   int64_t TapsBefore(size_t axis, int64_t out, int64_t end) const;
 };
 

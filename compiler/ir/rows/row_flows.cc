@@ -6,7 +6,7 @@
 
 namespace athanor {
 
-// Operands and result alike.
+// Operands and result have the same axes.
 Flow Alike(const Graph& graph, const Node& node) {
   Flow flow;
   for (NodeId input : node.inputs) {
@@ -24,7 +24,7 @@ Flow AcrossAxis(const Graph& graph, const Node& node) {
   return flow;
 }
 
-// The last axis of each operand, which for scale and bias is the only one.
+// Mixes the last axis of each operand, which for scale and bias is the only one.
 Flow AcrossLast(const Graph& graph, const Node& node) {
   Flow flow = Alike(graph, node);
   for (std::vector<int>& axes : flow) axes.back() = kMixed;
@@ -43,7 +43,7 @@ Flow Reduced(const Graph& graph, const Node& node) {
   return {axes};
 }
 
-// result[p, i, s] = data[p, indices[i], s].
+// Computes result[p, i, s] = data[p, indices[i], s].
 Flow Gathered(const Graph& graph, const Node& node) {
   const auto axis = static_cast<int>(GetAttr<int64_t>(node.attrs, "axis"));
   const int selected = static_cast<int>(graph.node(node.inputs[1]).type.shape.size());
@@ -53,8 +53,8 @@ Flow Gathered(const Graph& graph, const Node& node) {
   return flow;
 }
 
-// data[p, indices[i], s] becomes or takes in updates[p, i, s]; of equal places in row-major order,
-// which within a row is the same for any number of rows.
+// data[p, indices[i], s] is replaced by or combined with updates[p, i, s]. Updates of one element
+// are applied in row-major order, which within a row is the same for any number of rows.
 Flow Scattered(const Graph& graph, const Node& node) {
   const auto axis = static_cast<int>(GetAttr<int64_t>(node.attrs, "axis"));
   const int selected = static_cast<int>(graph.node(node.inputs[1]).type.shape.size());
@@ -67,8 +67,8 @@ Flow Scattered(const Graph& graph, const Node& node) {
   return flow;
 }
 
-// x [N, C, D...] and w [M, C/group, K...]; [N, M, out...]. Which group a row of w would be in
-// depends on how many there are.
+// Takes x [N, C, D...] and w [M, C/group, K...] to [N, M, out...]. The group of a row of w depends
+// on the number of rows, so M is mixed.
 Flow Convolved(const Graph& graph, const Node& node) {
   Flow flow = Alike(graph, node);
   for (std::vector<int>& axes : flow) std::fill(axes.begin(), axes.end(), kMixed);
@@ -76,7 +76,7 @@ Flow Convolved(const Graph& graph, const Node& node) {
   return flow;
 }
 
-// x [N, C, D...]; [N, C, out...].
+// Takes x [N, C, D...] to [N, C, out...].
 Flow Pooled(const Graph& graph, const Node& node) {
   Flow flow = Alike(graph, node);
   std::fill(flow[0].begin() + 2, flow[0].end(), kMixed);
@@ -96,11 +96,12 @@ Flow Contracted(const Graph&, const Node& node) {
   return flow;
 }
 
-// q [..., Lq, D], k [..., Lk, D], v [..., Lk, Dv], mask [Lq, Lk] or [..., Lq, Lk]; [..., Lq, Dv].
+// Takes q [..., Lq, D], k [..., Lk, D], v [..., Lk, Dv] and mask [Lq, Lk] or [..., Lq, Lk] to [...,
+// Lq, Dv].
 Flow Attended(const Graph& graph, const Node& node) {
   Flow flow = Alike(graph, node);
   const int rank = static_cast<int>(flow[0].size());
-  // With `causal` a query sees the keys up to its place among all queries.
+  // With `causal`, a query sees the keys up to its position among all queries.
   const int query = GetAttrOr<bool>(node.attrs, "causal", false) ? kMixed : rank - 2;
   flow[0][rank - 2] = query;
   flow[0][rank - 1] = flow[1][rank - 1] = kMixed;
@@ -109,14 +110,14 @@ Flow Attended(const Graph& graph, const Node& node) {
   const Shape& mask = graph.node(node.inputs[3]).type.shape;
   const int leading = static_cast<int>(mask.size()) - 2;
   for (int i = 0; i < leading; ++i) {
-    if (mask[i].IsConstant(1)) flow[3][i] = kMixed;  // for all: no axis of the result
+    if (mask[i].IsConstant(1)) flow[3][i] = kMixed;  // broadcast: no axis of the result
   }
   flow[3][leading] = query;
   flow[3][leading + 1] = kMixed;
   return flow;
 }
 
-// x [..., L, D], cos and sin [L, R/2] or [..., L, R/2]; x's shape.
+// Takes x [..., L, D], cos and sin [L, R/2] or [..., L, R/2] to x's shape.
 Flow Rotated(const Graph& graph, const Node& node) {
   Flow flow = Alike(graph, node);
   const int rank = static_cast<int>(flow[0].size());
@@ -125,7 +126,7 @@ Flow Rotated(const Graph& graph, const Node& node) {
     const Shape& angles = graph.node(node.inputs[operand]).type.shape;
     const int leading = static_cast<int>(angles.size()) - 2;
     for (int i = 0; i < leading; ++i) {
-      if (angles[i].IsConstant(1)) flow[operand][i] = kMixed;  // for all: no axis of the result
+      if (angles[i].IsConstant(1)) flow[operand][i] = kMixed;  // broadcast: no axis of the result
     }
     flow[operand][leading] = rank - 2;
     flow[operand][leading + 1] = kMixed;
@@ -133,8 +134,8 @@ Flow Rotated(const Graph& graph, const Node& node) {
   return flow;
 }
 
-// What is packed lies along the last axis. Of blocks, whose axis holds more than one element each,
-// none may end within a row.
+// Elements are packed along the last axis. If scale blocks hold more than one element each, no
+// block may end within a row.
 Flow Dequantized(const Graph& graph, const Node& node) {
   Flow flow = Alike(graph, node);
   const int64_t width = 8 * DTypeBytes(graph.node(node.inputs[0]).type.dtype);
@@ -153,7 +154,7 @@ Flow Dequantized(const Graph& graph, const Node& node) {
   return flow;
 }
 
-// A bag ends where the next one begins, and begins at a place among the ids of all.
+// Offsets are positions among the ids of all bags, and a bag ends where the next begins.
 Flow Bagged(const Graph&, const Node&) { return {{kMixed, 1}, {kMixed}, {kMixed}}; }
 
 }  // namespace athanor

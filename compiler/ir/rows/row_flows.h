@@ -1,5 +1,5 @@
-// Where the axes of an op's operands are in its result, by what the op means: one function per kind
-// of op. Private to row_independence.cc.
+// Maps the axes of an op's operands to axes of its result: one function per kind of op. Private to
+// row_independence.cc.
 #ifndef ATHANOR_COMPILER_IR_ROWS_ROW_FLOWS_H_
 #define ATHANOR_COMPILER_IR_ROWS_ROW_FLOWS_H_
 
@@ -9,9 +9,11 @@
 
 namespace athanor {
 
-// The result's axis that each operand's axis becomes, position by position: flow[operand][axis].
+// Maps each operand's axis to the result's axis that it becomes, position by position:
+// flow[operand][axis].
 using Flow = std::vector<std::vector<int>>;
-inline constexpr int kMixed = -1;  // its elements meet in the result, or it has no such axis
+// The axis' elements are combined in the result, or it has no such axis.
+inline constexpr int kMixed = -1;
 
 Flow Alike(const Graph& graph, const Node& node);
 Flow AcrossAxis(const Graph& graph, const Node& node);

@@ -15,30 +15,30 @@ namespace {
 
 using Rows = RowProof::Rows;
 
-// A graph on the way from its inputs to its outputs.
+// The state of a walk over a graph from its inputs to its outputs.
 struct Walk {
   const Graph& graph;
   const std::string dim;
-  const Bounds bounds;     // of the dims
-  std::vector<Rows> rows;  // by node, of those walked
-  // Of a Scan's body: those of its Inputs, in order.
+  const Bounds bounds;     // bounds of the dims
+  std::vector<Rows> rows;  // by node, of the visited nodes
+  // Inside a Scan's body: the rows of its Inputs, in order.
   const std::vector<Rows>* given = nullptr;
 
   const Shape& ShapeOf(NodeId node) const { return graph.node(node).type.shape; }
 };
 
-// How an op treats rows. Statuses are refusals: what the op does, without the node's name.
+// An op's effect on rows. Functions return refusals as statuses, which say what the op does,
+// without the node's name.
 struct RowRule {
   Op op;
-  // Of the ops whose attributes hold no sizes but those of their results: all that these ops are
-  // told of sizes is the shapes of their operands, which outside the axis of rows are the same for
-  // any number of rows.
+  // For ops whose attributes hold no sizes except their results'. Such an op learns sizes only from
+  // its operands' shapes, which outside the axis of rows are the same for any number of rows.
   Flow (*flow)(const Graph& graph, const Node& node);
-  std::string_view mixes;  // what the op does across an axis that its flow mixes
+  std::string_view mixes;  // names what the op does across an axis that its flow mixes
   absl::StatusOr<Rows> (*prove)(const Walk& walk, const Node& node, const RowRule& rule);
 };
 
-// The rows that a value of this shape has, if its rows are apart at all.
+// Returns the rows of a value of this shape, provided that its rows are kept apart.
 absl::StatusOr<Rows> RowsOf(const Walk& walk, const Shape& shape) {
   Rows rows;
   for (int axis = 0; axis < static_cast<int>(shape.size()); ++axis) {
@@ -65,7 +65,7 @@ absl::StatusOr<Rows> ProveInput(const Walk& walk, const Node& node, const RowRul
   return Invalid("has dim ", walk.dim, " on axis ", rows->axis, "; rows must be on axis 0");
 }
 
-// Parameters and constants, of constant shape.
+// Parameters and constants have a constant shape, so they have no rows.
 absl::StatusOr<Rows> ProveFixed(const Walk&, const Node&, const RowRule&) { return Rows(); }
 
 absl::StatusOr<Rows> ProveIota(const Walk& walk, const Node& node, const RowRule&) {
@@ -102,7 +102,7 @@ absl::StatusOr<Rows> ProveByFlow(const Walk& walk, const Node& node, const RowRu
                      " of operand ", i);
     }
   }
-  // Whoever has the result's axis of rows must have rows there.
+  // An operand that has the result's axis of rows must have rows there.
   for (int i = 0; i < operands && rows.any(); ++i) {
     if (walk.rows[node.inputs[i]].any()) continue;
     if (std::find(flow[i].begin(), flow[i].end(), rows.axis) == flow[i].end()) continue;
@@ -118,7 +118,7 @@ absl::StatusOr<Rows> ProveByFlow(const Walk& walk, const Node& node, const RowRu
                  walk.dim, " of its operands");
 }
 
-// The coordinates of an IndexMap at a place in a row of its result.
+// The coordinates of an IndexMap, at one position in a row of its result.
 class RowMap {
  public:
   RowMap(const Walk& walk, const IndexMap& map, const Rows& result)
@@ -136,7 +136,8 @@ class RowMap {
     }
   }
 
-  // Whether the coordinate of an axis without rows is the same for each row of any number.
+  // Checks that the coordinate of an axis without rows is the same for each row, for any number of
+  // rows.
   absl::Status CheckAcross(int axis, const Expr& coordinate) const {
     const Expr at = At(coordinate);
     if (!at.Uses(kRow) && !at.Uses(walk_.dim)) return absl::OkStatus();
@@ -144,12 +145,13 @@ class RowMap {
                    at.Uses(kRow) ? "row" : "size", " of dim ", walk_.dim);
   }
 
-  // Whether the coordinate of the axis of rows is at a place of its own row that is the same for
-  // each row. What leaves a row is another row, and only outside all of them is there a fill.
+  // Checks that the coordinate of the axis of rows stays at the same position of its own row, for
+  // each row. A coordinate that leaves its row reads another row; fill occurs only outside all
+  // rows.
   absl::Status CheckAlong(const Rows& operand, const Expr& coordinate, bool fill) const {
     const Expr at = bounds_.Simplify(At(coordinate) - operand.per_row * Expr::Symbol(kRow));
     const bool same = !at.Uses(kRow) && !at.Uses(walk_.dim);
-    // Without fill the coordinate is inside for the first row and the last, so `at` is in [0, q).
+    // Without fill, the coordinate is inside for the first and the last row, so `at` is in [0, q).
     if (same && (!fill || (bounds_.NonNegative(at) && bounds_.Less(at, operand.per_row)))) {
       return absl::OkStatus();
     }
@@ -158,7 +160,7 @@ class RowMap {
   }
 
  private:
-  // No dim has a $ in its name, no axis a letter.
+  // Names of dims have no $, and names of axes no letter.
   static constexpr std::string_view kRow = "$row", kWithin = "$within";
 
   Expr At(const Expr& coordinate) const {
@@ -167,7 +169,7 @@ class RowMap {
   }
 
   const Walk& walk_;
-  Bounds bounds_;  // of dims, axes, kRow and kWithin
+  Bounds bounds_;  // bounds of dims, axes, kRow and kWithin
   std::map<std::string, Expr, std::less<>> places_;
 };
 
@@ -191,7 +193,7 @@ absl::StatusOr<Rows> ProveIndexMap(const Walk& walk, const Node& node, const Row
   return result;
 }
 
-// Sizes in the attributes are those of spatial axes.
+// Sizes in the attributes belong to spatial axes; they must not vary with the dim.
 absl::StatusOr<Rows> ProveWindows(const Walk& walk, const Node& node, const RowRule& rule) {
   for (const auto& [name, value] : node.attrs) {
     const auto* shape = std::get_if<Shape>(&value);
@@ -206,7 +208,7 @@ absl::StatusOr<Rows> ProveWindows(const Walk& walk, const Node& node, const RowR
 
 absl::Status WalkNodes(Walk* walk);
 
-// Rows go through a loop as through its body, if each state keeps them where they are.
+// A loop keeps rows apart if its body does and each state keeps its rows where they are.
 absl::StatusOr<Rows> ProveScan(const Walk& walk, const Node& node, const RowRule&) {
   const ScanView scan = ViewScan(node);
   if (walk.bounds.Simplify(scan.length).Uses(walk.dim)) {
@@ -329,7 +331,8 @@ constexpr bool HoldsEveryOp() {
 }
 static_assert(HoldsEveryOp(), "kRules: one row for each op of ATHANOR_OPS, in its order");
 
-// Nodes that outputs need, and the inputs that none needs: these are part of requests too.
+// Returns the nodes that outputs need, and all inputs, since unused inputs are part of requests
+// too.
 std::vector<bool> Needed(const Graph& graph) {
   std::vector<bool> needed(graph.nodes.size(), false);
   for (const Output& output : graph.outputs) needed[output.node] = true;

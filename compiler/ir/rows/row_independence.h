@@ -1,21 +1,21 @@
-// Whether requests may share a call: row i of every output follows from row i of every input alone,
-// whatever the number of rows.
+// Proves that requests may share a call: row i of every output depends on row i of every input
+// alone, for any number of rows.
 //
 //   RowProof proof = ProveRowIndependent(graph, "b");
 //   proof.independent;             // x f32[b, 64] -> y f32[b, 10]: true, with one element per row
 //   proof.reason;                  // else: `"p" (Softmax): normalises across the rows of dim b`
 //
-// If it is proved, calls whose other dims are equal, and whose inputs without rows are equal byte
-// for byte, may be joined: their inputs with rows one behind another, as long as the sum of their
-// sizes of the dim is within its bounds. The outputs are theirs, one behind another, whatever the
-// rows hold (a NaN stays in its row); those without rows are the same for all. That is bit for bit
-// by the reference evaluator; kernels, which may sum in another order at another size, stay within
+// If it is proved, calls may be joined whose other dims are equal and whose inputs without rows are
+// equal byte for byte. Inputs with rows are concatenated, as long as the sum of the sizes of the
+// dim is within its bounds. The outputs with rows are the calls' outputs, concatenated, whatever
+// the rows hold (a NaN stays in its row); outputs without rows are the same for all. This is exact
+// for the reference evaluator; kernels, which may sum in another order at another size, stay within
 // their error bounds. Only errors are shared: an index outside its tensor fails the whole call.
 //
-// How: a value has rows where one axis has q*dim elements, q free of the dim; element k of the axis
-// belongs to row k / q. Walking from the inputs, each op either keeps rows apart, by the row of its
-// table (row_independence.cc), or is the reason. What is not proved is refused, never guessed: a
-// refusal does not say that rows are mixed at some size.
+// How: a value has rows if one axis has q*dim elements, q free of the dim; element k of the axis
+// belongs to row k / q. The proof walks from the inputs. Each op either keeps rows apart, by the
+// op's row in the table (row_independence.cc), or becomes the reason. Without a proof the answer is
+// no; that does not mean that rows are mixed at some size.
 #ifndef ATHANOR_COMPILER_IR_ROWS_ROW_INDEPENDENCE_H_
 #define ATHANOR_COMPILER_IR_ROWS_ROW_INDEPENDENCE_H_
 
@@ -28,23 +28,23 @@
 namespace athanor {
 
 struct RowProof {
-  // Where a value has its rows.
+  // Place of the rows in a value.
   struct Rows {
-    int axis = -1;     // of per_row * dim elements, those of a row side by side; -1: it has no rows
+    int axis = -1;     // axis of per_row * dim elements, a row's side by side; -1: no rows
     Expr per_row = 1;  // free of the dim; may hold other dims
 
     bool any() const { return axis >= 0; }
   };
 
   bool independent = false;
-  // Empty if independent. Names the node, its op and what it does across rows; or the output, or
+  // Empty if independent. Names the node, its op and what it does across rows, or the output, or
   // the dim.
   std::string reason;
-  // Of graph.InputIds() and graph.outputs, in order; axis is 0 or -1. Empty unless independent.
+  // For graph.InputIds() and graph.outputs, in order; axis is 0 or -1. Empty unless independent.
   std::vector<Rows> inputs, outputs;
 };
 
-// Time is linear in nodes, but for the proofs that IndexMaps need. Pure, thread-safe.
+// Takes time linear in nodes, except for the proofs that IndexMaps need. Pure, thread-safe.
 // REQUIRES: Verify(graph).ok().
 RowProof ProveRowIndependent(const Graph& graph, std::string_view dim);
 

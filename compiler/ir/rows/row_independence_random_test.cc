@@ -1,4 +1,4 @@
-// Graphs of random ops over rows and columns: whatever is proved holds on values.
+// Graphs of random ops over rows and columns: everything that is proved holds on values.
 #include <algorithm>
 #include <cstdio>
 #include <map>
@@ -16,7 +16,7 @@
 namespace athanor {
 namespace {
 
-// Ops and operands picked at random, over rows and columns, mixing rows as often as not.
+// Picks ops and operands at random, over rows and columns; about half of them mix rows.
 class RandomGraph {
  public:
   explicit RandomGraph(uint32_t seed) : rng_(seed), builder_(Start(&graph_)) {
@@ -49,7 +49,7 @@ class RandomGraph {
     values_.push_back(builder_.Input(name, {dtype, std::move(shape)}).value());
   }
 
-  // Values that are valid, f32 and small stay.
+  // Keeps a value if it is valid, f32 and small.
   void Keep(const absl::StatusOr<NodeId>& v) {
     if (!v.ok() || graph_.node(*v).type.dtype != DType::kF32 || RankOf(*v) > 5) return;
     const std::vector<int64_t> sizes = ConcreteShape(ShapeOf(*v), {{"b", 6}, {"s", 3}}).value();
@@ -83,7 +83,7 @@ class RandomGraph {
     return Map(v, shape, at);
   }
 
-  // Two neighbouring axes become one.
+  // Merges two neighbouring axes.
   absl::StatusOr<NodeId> Merge(NodeId v) {
     if (RankOf(v) < 2) return Permute(v);
     const int axis = Below(RankOf(v) - 1);
@@ -104,7 +104,7 @@ class RandomGraph {
     return Map(v, shape, at);
   }
 
-  // An axis whose size is a product becomes two.
+  // Splits an axis whose size is a product.
   absl::StatusOr<NodeId> Split(NodeId v) {
     if (RankOf(v) == 0) return Permute(v);
     const int axis = Below(RankOf(v));
@@ -126,7 +126,7 @@ class RandomGraph {
     return Map(v, shape, at);
   }
 
-  // Along one axis: reversed, shifted, repeated, cut or longer.
+  // Reverses, shifts, repeats, cuts or extends along one axis.
   absl::StatusOr<NodeId> Shift(NodeId v) {
     if (RankOf(v) == 0) return Permute(v);
     const int axis = Below(RankOf(v));

@@ -13,7 +13,7 @@ namespace athanor {
 namespace {
 
 // A graph's body over dims b and s in [1, 64] and f in [4, 4], and a part of the reason why rows of
-// a dim (b) are not independent; none if they are.
+// `dim` are not independent; empty if they are.
 struct Case {
   std::string body;
   std::string reason = "";
@@ -38,7 +38,7 @@ const Case kIndependent[] = {
     {R"(%0 = Input "x" : f32[b, 3] %1 = Cos(%0) %2 = Tan(%0) %3 = Asin(%1) %4 = Acos(%1) %5 = Atan(%2)
         %6 = Sinh(%3) %7 = Cosh(%4) %8 = Asinh(%5) %9 = Acosh(%7) %10 = Atanh(%1) %11 = Log1p(%9)
         %12 = Expm1(%6) output "a" = %8 output "b" = %10 output "c" = %11 output "d" = %12)"},
-    // Along other axes: softmax, norms, reductions.
+    // Softmax, norms and reductions along other axes.
     {R"(%0 = Input "x" : f32[b, s, 6] %1 = Parameter "g" : f32[6] %2 = Softmax(%0) {axis=1}
         %3 = LayerNorm(%2, %1, %1) {epsilon=1e-5} %4 = RmsNorm(%3, %1) {epsilon=1e-5}
         %5 = SumReduce(%4) {axes=[1]} %6 = MaxReduce(%4) {axes=[1, 2]} %7 = MulReduce(%4) {axes=[2]}
@@ -100,7 +100,8 @@ const Case kIndependent[] = {
     {R"(%0 = Input "x" : f32[b, 6, s] %1 = IndexMap(%0) {map=map[6, s, b]($2, $0, $1)} %2 = Constant {value=i32[2] {1, 1}}
         %3 = Gather(%1, %2) {axis=0} %4 = Scatter(%1, %2, %3) {axis=0, mode="max"}
         %5 = IndexMap(%4) {map=map[b, s, 6]($2, $1, $0)} output "y" = %5)"},
-    // Attention over a batch, over heads, with masks for all and for each, along no rows' axis.
+    // Attention over a batch and over heads, with shared and separate masks; rows lie on none of
+    // its axes.
     {R"(%0 = Input "x" : f32[b, s, 8] %1 = IndexMap(%0) {map=map[b, 2, s, 4]($0, $2, 4*$1 + $3)}
         %2 = Attention(%1, %1, %1) {causal=true} %3 = IndexMap(%2) {map=map[b, s, 8]($0, floordiv($2, 4), $1, mod($2, 4))}
         output "y" = %3)"},
@@ -123,13 +124,14 @@ const Case kIndependent[] = {
     {R"(%0 = Input "x" : f32[b, 3, 5] %1 = IndexMap(%0) {map=map[3, b, 5]($1, $0, $2)}
         %2 = Pool(%1) {mode="sum", kernel=[2], strides=[1], dilations=[1], begin=shape[0], out=shape[4]}
         %3 = IndexMap(%2) {map=map[b, 3, 4]($1, $0, $2)} output "y" = %3)"},
-    // Contractions by row and of what has no rows.
+    // Contractions by row, and of values without rows.
     {R"(%0 = Input "x" : f32[b, 4, 5] %1 = Input "z" : f32[b, 5, s] %2 = Contract(%0, %1) {spec="bik,bkj->bij"}
         %3 = Contract(%2, %2) {spec="bij,bkj->bik"} output "y" = %2 output "z" = %3)"},
     {R"(%0 = Input "x" : f32[b, 4] %1 = IndexMap(%0) {map=map[4, b]($1, $0)} %2 = Parameter "w" : f32[4, 3]
         %3 = Contract(%2, %1) {spec="kn,kb->bn"} output "y" = %3)"},
     {R"(%0 = Input "x" : f32[b] %1 = Input "z" : f32[s] %2 = Contract(%0, %1) {spec="b,s->bs"} output "y" = %2)"},
-    // What has no rows may do anything, and be an output; what no output needs too.
+    // Values without rows may take part in any op and be outputs; so may values that no output
+    // needs.
     {R"(%0 = Input "x" : f32[b, 4] %1 = Input "z" : f32[s, 4] %2 = Softmax(%1) {axis=0} %3 = SumReduce(%2) {axes=[0]}
         %4 = IndexMap(%3) {map=map[b, 4]($1)} %5 = Add(%0, %4) %6 = SumReduce(%0) {axes=[0]} output "y" = %5
         output "p" = %2)"},
@@ -253,7 +255,7 @@ const Case kRefused[] = {
      "%2 (IndexMap): coordinate 0, $0, varies with the row of dim b"},
     {R"(%0 = Input "x" : f32[64*b] %1 = IndexMap(%0) {map=map[b](64*$0 + b - 1)} output "y" = %1)",
      "%1 (IndexMap): may read another row of dim b"},
-    // Movement between rows: transposes that stay, slices, flips, shifts, pads, joins, copies.
+    // Movement between rows: transposes, slices, flips, shifts, pads, joins, copies.
     {R"(%0 = Input "x" : f32[b, 4] %1 = IndexMap(%0) {map=map[4, b]($1, $0)} output "y" = %1)",
      "output \"y\": has its rows of dim b on axis 1; they must be on axis 0"},
     {R"(%0 = Input "x" : f32[b, 4] %1 = IndexMap(%0) {map=map[4](0, $0)} output "y" = %1)",
@@ -274,7 +276,7 @@ const Case kRefused[] = {
      "%1 (IndexMap): may read another row of dim b: coordinate 0 is $0"},
     {R"(%0 = Input "x" : f32[b] %1 = IndexMap(%0) {map=map[b, b]($1)} output "y" = %1)",
      "%1 (IndexMap): axes 0 and 1 of [b, b] both have dim b; rows are on one"},
-    // Splits and merges that put elements of one row apart.
+    // Splits and merges that separate elements of one row.
     {R"(%0 = Input "x" : f32[6*b] %1 = IndexMap(%0) {map=map[6, b](b*$0 + $1)} %2 = IndexMap(%1) {map=map[b, 6]($1, $0)}
         output "y" = %2)",
      "%1 (IndexMap): may read another row of dim b"},
@@ -341,7 +343,7 @@ TEST(RowIndependenceTest, EveryOpKeepsRowsApartSomewhereAndWhatCanMixThemIsRefus
     }
   }
   for (const OpRow& row : OpTable()) {
-    // ElementwiseOpsInEveryDType has the others.
+    // The ElementwiseOpsInEveryDType test covers the others.
     const bool elementwise = row.op_class == OpClass::kElementwise || row.op == Op::kSigmoid ||
                              row.op == Op::kGelu || row.op == Op::kSilu || row.op == Op::kRelu;
     const bool fixed = row.op == Op::kParameter || row.op == Op::kConstant;
@@ -363,7 +365,7 @@ TEST(RowIndependenceTest, SaysWhereRowsAre) {
   EXPECT_FALSE(proof.outputs[1].any());
 }
 
-// Each elementwise op in each dtype that it takes, with one and with three elements per row.
+// Tests each elementwise op in each dtype that it takes, with one and with three elements per row.
 TEST(RowIndependenceTest, ElementwiseOpsInEveryDType) {
   std::mt19937 rng(2);
   for (const OpRow& row : OpTable()) {
@@ -400,7 +402,7 @@ TEST(RowIndependenceTest, ElementwiseOpsInEveryDType) {
   }
 }
 
-// The trial that the other tests rely on finds what a wrong proof promises.
+// The trial, which the other tests rely on, detects wrong proofs.
 TEST(RowIndependenceTest, TrialFindsWrongProofs) {
   std::mt19937 rng(3);
   for (

@@ -1,4 +1,4 @@
-// Tries what a proof of row independence promises, on values, by the reference evaluator.
+// Tests a proof of row independence on values, with the reference evaluator.
 //
 //   absl::Status held = TryRows(graph, "b", proof, {{"b", 7}, {"s", 3}}, inputs, rng);
 //   // OK: the rows in several calls, in another order, beside rows of NaN, infinities and copies
@@ -26,7 +26,8 @@
 
 namespace athanor {
 
-// Equal bits, or both NaN: which NaN comes out of two may hang on how a loop was vectorised.
+// Compares bits, but any two NaNs are equal: which NaN two operands give may depend on how a loop
+// was vectorised.
 inline bool SameElements(const Tensor& a, const Tensor& b) {
   if (a.dtype != b.dtype || a.shape != b.shape) return false;
   if (a.bytes == b.bytes) return true;
@@ -41,7 +42,7 @@ inline bool SameElements(const Tensor& a, const Tensor& b) {
 
 class RowTrial {
  public:
-  // `inputs` and then parameters, as for Evaluate, at these sizes of all dims.
+  // `inputs` are the inputs, then the parameters, as for Evaluate, at the sizes `dims`.
   RowTrial(const Graph& graph, std::string_view dim, const RowProof& proof, Expr::Env dims,
            std::vector<Tensor> inputs)
       : graph_(graph),
@@ -70,7 +71,7 @@ class RowTrial {
   using Tensors = std::vector<Tensor>;
   using Spans = std::vector<std::pair<int64_t, int64_t>>;  // rows [first, second)
 
-  // The rows of a value at these spans, one behind another; the value if it has no rows.
+  // Returns the rows of a value in these spans, concatenated; the whole value if it has no rows.
   Tensor Rows(const Tensor& value, const RowProof::Rows& rows, const Spans& spans) const {
     if (!rows.any()) return value;
     Tensor taken{value.dtype, value.shape, {}};
@@ -111,7 +112,7 @@ class RowTrial {
     return Compare(*values, spans, what);
   }
 
-  // A call for each row where the dim may be 1, and random cuts.
+  // Calls once per row if the dim may be 1, and over random cuts.
   absl::Status TryParts(std::mt19937& rng) const {
     const auto dim = std::find_if(graph_.dims.begin(), graph_.dims.end(),
                                   [&](const Dim& d) { return d.name == dim_; });
@@ -149,7 +150,7 @@ class RowTrial {
     }
   }
 
-  // What is in one row changes no other.
+  // Checks that the contents of one row change no other row.
   absl::Status TryOthers(double value, std::mt19937& rng) const {
     const auto row = static_cast<int64_t>(rng() % rows_),
                from = static_cast<int64_t>(rng() % rows_);
@@ -158,7 +159,7 @@ class RowTrial {
       if (proof_.inputs[i].any()) Overwrite(&inputs[i], row, from, value);
     }
     const absl::StatusOr<Tensors> values = Evaluate(graph_, inputs, &dims_);
-    // An index that follows from a float.
+    // The changed float led to an index outside its tensor.
     if (values.status().code() == absl::StatusCode::kOutOfRange) return absl::OkStatus();
     if (!values.ok()) return absl::InternalError(std::string(values.status().message()));
     const Spans others = {{0, row}, {row + 1, rows_}};
@@ -183,7 +184,7 @@ inline absl::Status TryRows(const Graph& graph, std::string_view dim, const RowP
   return RowTrial(graph, dim, proof, std::move(dims), std::move(inputs)).Run(rng);
 }
 
-// Integers in [0, limit), so valid as indices of what has as many elements.
+// Returns integers in [0, limit), valid as indices into that many elements.
 inline Tensor RandomTensor(DType dtype, std::vector<int64_t> shape, int64_t limit,
                            std::mt19937& rng) {
   Tensor t = Tensor::Zeros(dtype, std::move(shape));
@@ -211,7 +212,7 @@ inline absl::Status TryRandomRows(const Graph& graph, std::string_view dim, cons
   return TryRows(graph, dim, proof, dims, std::move(inputs), rng);
 }
 
-// The ops that the outputs follow from.
+// Returns the ops that the outputs depend on.
 inline std::set<Op> OpsOf(const Graph& graph) {
   std::set<Op> ops;
   for (const Node& node : Canonicalize(graph).nodes) ops.insert(node.op);

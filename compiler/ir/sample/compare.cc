@@ -16,8 +16,8 @@ namespace {
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
 
 struct Precision {
-  int digits;        // of the significand, the hidden bit included
-  int min_exponent;  // of the smallest normal value, as in 2^min_exponent
+  int digits;        // bits of the significand, including the hidden bit
+  int min_exponent;  // exponent of the smallest normal value, as in 2^min_exponent
 };
 
 Precision PrecisionOf(DType dtype) {
@@ -41,7 +41,8 @@ Precision PrecisionOf(DType dtype) {
   }
 }
 
-// How far apart two values are; integers as exactly as a double can say, but never 0 when unequal.
+// Returns the distance of two values; of integers as precisely as a double can, but never 0 if they
+// differ.
 double Difference(const Scalar& got, const Scalar& want) {
   if (!IsFloat(want.dtype)) {
     if (got.u == want.u) return 0;
@@ -104,7 +105,8 @@ absl::Status Compare(const Tensor& got, const Tensor& want, Tolerance tolerance)
     if (difference == 0 || (difference <= allowed && difference != kInfinity)) continue;
     ++differing;
     if (first < 0) first = i;
-    // The larger multiple of what is allowed is the worse; where nothing is, the larger difference.
+    // The worst element exceeds its tolerance by the largest factor; for a tolerance of 0, by the
+    // largest difference.
     const double excess =
         allowed > 0 && difference != kInfinity ? difference / allowed : difference;
     if (excess > worst_excess) {

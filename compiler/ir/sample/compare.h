@@ -1,4 +1,4 @@
-// How near a computed tensor must be to the reference evaluator's: error bounds and comparisons.
+// Error bounds and comparisons of computed tensors with those of the reference evaluator.
 //
 //   absl::Status same = CompareTensors(got, want, /*relative=*/1e-6, /*absolute=*/0);
 //   // INVALID_ARGUMENT "f32[2,3]: 1 of 6 elements differs; first [0,1]: got 1.5, ..."
@@ -20,39 +20,41 @@
 
 namespace athanor {
 
-// The unit roundoff u of a float dtype: half the distance from 1 to the next value.
+// Returns the unit roundoff u of a float dtype: half the distance from 1 to the next value.
 double UnitRoundoff(DType dtype);
-// The distance from |value| to the next larger value of the dtype; the smallest subnormal at 0.
+// Returns the distance from |value| to the next larger value of the dtype; the smallest subnormal
+// at 0.
 double UnitInLastPlace(DType dtype, double value);
-// |got - want| in units in the last place of `want`; 0 for two NaNs or equal infinities, infinity
-// if only one is NaN or infinite.
+// Returns |got - want| in units in the last place of `want`; 0 for two NaNs or equal infinities,
+// infinity if only one is NaN or infinite.
 double UlpDistance(DType dtype, double got, double want);
 
-// gamma(K) = K*u / (1 - K*u), which bounds the relative error of K roundings in a row (Higham,
-// "Accuracy and Stability of Numerical Algorithms", section 3.1); infinity once K*u reaches 1.
+// Returns gamma(K) = K*u / (1 - K*u), which bounds the relative error of K successive roundings
+// (Higham, "Accuracy and Stability of Numerical Algorithms", section 3.1); infinity once K*u
+// reaches 1.
 double Gamma(int64_t length, double unit_roundoff);
 
-// The bound on a sum of `length` products in the accumulator of `dtype`, in any order: c * gamma(K)
-// * sum|a*b|, and one unit in the last place of `reference` because both it and the result were
-// rounded to `dtype`. It also covers plain sums, with `magnitude` the sum of |a|.
+// Returns the error bound of a sum of `length` products in the accumulator of `dtype`, in any
+// order: c * gamma(K) * sum|a*b|, plus one unit in the last place of `reference`, because both it
+// and the result were rounded to `dtype`. Also covers plain sums, with `magnitude` the sum of |a|.
 double ContractTolerance(DType dtype, int64_t length, double magnitude, double reference,
                          double c = 1);
-// The same for every element of `want`.
+// Returns the same bound for every element of `want`.
 std::vector<double> ContractTolerances(const Tensor& want, absl::Span<const double> magnitudes,
                                        int64_t length, double c = 1);
-// sum|a*b| for every element of a contraction's result, in row-major order.
+// Returns sum|a*b| for every element of a contraction's result, in row-major order.
 absl::StatusOr<std::vector<double>> ContractMagnitudes(const ContractSpec& spec, const Tensor& lhs,
                                                        const Tensor& rhs);
 
-// OK if dtypes and shapes are equal and every element of `got` is within `absolute + relative *
-// |want|`. NaN equals NaN, an infinity only itself, -0 equals +0; integers and bools must be equal.
-// The message names the first and the worst element that differ.
+// Returns OK if dtypes and shapes are equal and every element of `got` is within `absolute +
+// relative * |want|`. NaN equals NaN, an infinity equals only itself, -0 equals +0; integers and
+// bools must be equal. The error names the first and the worst element that differ.
 absl::Status CompareTensors(const Tensor& got, const Tensor& want, double relative,
                             double absolute);
-// As above with a tolerance of its own for every element.
+// Same, with a tolerance for each element.
 absl::Status CompareTensors(const Tensor& got, const Tensor& want,
                             absl::Span<const double> tolerances);
-// As above with tolerances in units in the last place of each wanted element.
+// Same, with the tolerance in units in the last place of each wanted element.
 absl::Status CompareTensorsUlp(const Tensor& got, const Tensor& want, double ulp);
 
 }  // namespace athanor

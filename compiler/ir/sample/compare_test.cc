@@ -96,7 +96,7 @@ TEST(CompareTest, UlpTolerance) {
   EXPECT_FALSE(CompareTensorsUlp(Of(DType::kF16, {2}, {1.001953125, 0}), want, 1).ok());
 }
 
-// c * gamma(K) * sum|a*b| in the accumulator's roundoff, and one unit of the result.
+// Compares with c * gamma(K) * sum|a*b| in the accumulator's roundoff, plus one unit of the result.
 TEST(CompareTest, ContractToleranceIsItsFormula) {
   const double gamma = 100 / (16777216.0 - 100);
   EXPECT_DOUBLE_EQ(ContractTolerance(DType::kF32, 100, 8, 1), 8 * gamma + std::ldexp(1, -23));
@@ -106,8 +106,8 @@ TEST(CompareTest, ContractToleranceIsItsFormula) {
   EXPECT_EQ(ContractTolerance(DType::kF32, 100, kInf, 1), 0);
 }
 
-// A contraction summed in f32, in order and in reverse, stays within the bound; a wrong element
-// does not, though it is small beside the sum of the magnitudes.
+// A contraction summed in f32, in order and in reverse, stays within the bound. A wrong element
+// does not, even if it is small compared with the sum of the magnitudes.
 TEST(CompareTest, ContractionBoundHoldsForAnyOrderAndRefusesAWrongTerm) {
   const int64_t length = 997;
   std::vector<double> a, b;

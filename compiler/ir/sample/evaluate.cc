@@ -1,4 +1,4 @@
-// The reference evaluator: every node by its op's reference function, in order.
+// The reference evaluator: runs every node's reference function, in order.
 #include <algorithm>
 #include <optional>
 #include <string_view>
@@ -33,7 +33,7 @@ absl::Status AtNode(const Graph& graph, NodeId id, const absl::Status& status) {
                       absl::StrCat(graph.Describe(id), ": ", absl::string_view(status.message())));
 }
 
-// Inputs, then parameters: the order of the caller's tensors.
+// Returns inputs, then parameters: the order of the caller's tensors.
 std::vector<NodeId> ArgumentIds(const Graph& graph) {
   std::vector<NodeId> ids = graph.InputIds();
   const std::vector<NodeId> parameters = graph.ParameterIds();
@@ -70,8 +70,8 @@ absl::Status CheckValue(const Graph& graph, NodeId id, std::string_view bytes) {
                                  other->got, "; its attribute value makes it ", other->wanted)));
 }
 
-// Checks the caller's tensors and solves the dims. Byte counts come last: only a shape that fits
-// its declaration is known to have a count.
+// Checks the caller's tensors and solves the dims. Checks byte counts last, because only a shape
+// that fits its declaration is known to have one.
 absl::StatusOr<Expr::Env> BindArguments(const Graph& graph, absl::Span<const NodeId> ids,
                                         absl::Span<const Tensor> inputs, const Expr::Env* given) {
   if (ids.size() != inputs.size()) {
@@ -123,7 +123,7 @@ class Evaluator {
   const Graph& graph_;
   const Expr::Env dims_;
   std::vector<Tensor> own_;
-  std::vector<const Tensor*> values_;  // into own_ or the caller's tensors
+  std::vector<const Tensor*> values_;  // point into own_ or to the caller's tensors
 };
 
 absl::StatusOr<Evaluator> Prepare(const Graph& graph, absl::Span<const Tensor> inputs,
@@ -143,7 +143,8 @@ absl::StatusOr<std::vector<Tensor>> Evaluate(const Graph& graph, absl::Span<cons
   absl::StatusOr<Evaluator> evaluator = Prepare(graph, inputs, dims);
   if (!evaluator.ok()) return evaluator.status();
   const auto nodes = static_cast<NodeId>(graph.nodes.size());
-  std::vector<NodeId> last_use(nodes, -1);  // by what outputs need; then its memory is given back
+  // By node: its last reader among the nodes that outputs need. Its memory is freed then.
+  std::vector<NodeId> last_use(nodes, -1);
   for (const Output& output : graph.outputs) last_use[output.node] = nodes;
   for (NodeId id = nodes; id-- > 0;) {
     if (last_use[id] < 0) continue;

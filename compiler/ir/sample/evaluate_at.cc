@@ -13,7 +13,7 @@
 namespace athanor {
 namespace {
 
-// Whether the op's float results are rounded, so that another kernel may have others.
+// Reports whether the op rounds its float results, so that another kernel may compute others.
 bool Rounds(Op op) {
   switch (OpInfo(op).op_class) {
     case OpClass::kLeaf:
@@ -24,11 +24,11 @@ bool Rounds(Op op) {
   }
 }
 
-// Where `wanted`, sorted and distinct, has each position.
+// Returns the index of each position in `wanted`, which is sorted and distinct.
 Positions PlacesIn(const Positions& wanted, const Positions& positions) {
   Positions places;
   places.reserve(positions.size());
-  size_t next = 0;  // runs of neighbours are common
+  size_t next = 0;  // checked first, since runs of neighbours are common
   for (int64_t position : positions) {
     if (next >= wanted.size() || wanted[next] != position) {
       next = std::lower_bound(wanted.begin(), wanted.end(), position) - wanted.begin();
@@ -241,7 +241,7 @@ absl::StatusOr<NodeId> Cutter::Guarded(absl::StatusOr<NodeId> node,
   for (Handle index : indices) {
     if (index < 0 || !node.ok()) continue;
     const TensorType type = part_.graph.node(*node).type;
-    // Nothing is less than itself, unless it could be another index.
+    // An index is never less than itself, except where an error analysis treats it as inexact.
     absl::StatusOr<NodeId> largest =
         Add(Op::kMaxReduce, {Get(index)}, {{"axes", std::vector<int64_t>{1}}});
     absl::StatusOr<NodeId> another = Add(Op::kLessThan, {largest, largest});

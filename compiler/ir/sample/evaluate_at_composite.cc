@@ -1,4 +1,4 @@
-// As evaluate_at_rows.cc, for composites.
+// The functions of evaluate_at_rows.cc for composites.
 #include <algorithm>
 #include <limits>
 #include <string>
@@ -17,7 +17,7 @@ void SortDistinct(Positions* positions) {
   positions->erase(std::unique(positions->begin(), positions->end()), positions->end());
 }
 
-// Element strides of an operand over `letters`; zero where it lacks the letter.
+// Returns the element strides of an operand over `letters`; zero if it lacks the letter.
 std::vector<int64_t> LetterStrides(const std::string& letters, const std::string& own,
                                    absl::Span<const int64_t> shape) {
   const std::vector<int64_t> strides = Strides(shape);
@@ -65,7 +65,7 @@ absl::Status Cutter::DependContract(NodeId n) {
 
 absl::Status Cutter::DependRows(NodeId n, int64_t axis) {
   const Node& node = graph_.node(n);
-  // Of TopK the result is shorter than the rows it follows from.
+  // TopK's result is shorter than the rows it depends on.
   const int64_t length = ShapeOf(node.inputs[0])[axis], kept = ShapeOf(n)[axis];
   const int64_t inner = Product(ShapeOf(n).subspan(axis + 1));
   const auto first_of = [&](int64_t p) { return p / inner / kept * length * inner + p % inner; };
@@ -105,7 +105,7 @@ absl::Status Cutter::DependRows(NodeId n, int64_t axis) {
   return absl::OkStatus();
 }
 
-// Each element has a batch of its own: its query, all keys, and its column of their values.
+// Each wanted element has a batch of its own: its query, all keys, and its column of their values.
 absl::Status Cutter::DependAttention(NodeId n) {
   const Node& node = graph_.node(n);
   const absl::Span<const int64_t> q_shape = ShapeOf(node.inputs[0]),
@@ -194,7 +194,9 @@ absl::Status Cutter::DependEmbeddingBag(NodeId n) {
   if (!begins.ok()) return begins.status();
   absl::StatusOr<Positions> ends = IndexValues(node.inputs[2], end_at);
   if (!ends.ok()) return ends.status();
-  Positions members, member_of, offsets;  // in the ids; which wanted element's; in members
+  // members: positions in the ids. member_of: the wanted element of each. offsets: positions in
+  // members.
+  Positions members, member_of, offsets;
   for (int64_t w = 0; w < count; ++w) {
     const int64_t first = (*begins)[w];
     const int64_t last = begin_at[w] + 1 < bags ? (*ends)[w] : ids;

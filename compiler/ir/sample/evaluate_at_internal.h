@@ -1,6 +1,6 @@
-// The machinery of evaluate_at.h: walks a graph from its outputs to its inputs, collecting which
-// elements of each node are wanted (evaluate_at_rows.cc says it op by op), then builds the part in
-// the other direction. Private to evaluate_at*.cc.
+// The implementation of evaluate_at.h. It walks a graph from its outputs to its inputs and collects
+// the wanted elements of each node (evaluate_at_rows.cc has one function per op), then builds the
+// part in the other direction. Private to evaluate_at*.cc.
 #ifndef ATHANOR_COMPILER_IR_SAMPLE_EVALUATE_AT_INTERNAL_H_
 #define ATHANOR_COMPILER_IR_SAMPLE_EVALUATE_AT_INTERNAL_H_
 
@@ -29,7 +29,7 @@ inline int64_t Dot(absl::Span<const int64_t> a, absl::Span<const int64_t> b) {
   return sum;
 }
 
-// Row-major places of all elements of a box with these strides.
+// Returns the row-major positions of all elements of a box with these strides.
 inline Positions OffsetsOf(absl::Span<const int64_t> sizes, absl::Span<const int64_t> strides) {
   Positions offsets;
   offsets.reserve(Product(sizes));
@@ -38,7 +38,7 @@ inline Positions OffsetsOf(absl::Span<const int64_t> sizes, absl::Span<const int
   return offsets;
 }
 
-// [bases, offsets]: every offset from every base.
+// Returns [bases, offsets]: every offset added to every base.
 inline Positions Sums(const Positions& bases, const Positions& offsets) {
   Positions sums;
   sums.reserve(bases.size() * offsets.size());
@@ -62,23 +62,23 @@ inline absl::Status OutsideAxis(int64_t index, int64_t axis, int64_t extent) {
 // Used once, by one thread.
 class Cutter {
  public:
-  // `budget` is shared by the cuts that compute indices for one another.
+  // `budget` is shared with the cuts that compute indices for this one.
   Cutter(const Graph& graph, const Expr::Env& dims, absl::Span<const absl::string_view> inputs,
          int64_t* budget);
 
   absl::StatusOr<PartialGraph> Cut(absl::Span<const Positions> positions);
-  // One output: these elements of one node.
+  // Cuts out these elements of one node, as the only output.
   absl::StatusOr<PartialGraph> CutNode(NodeId node, const Positions& positions);
 
  private:
-  // An operand of a node of the part: elements of `node` arranged in `shape`.
+  // An operand in the part: elements of `node` arranged in `shape`.
   struct Pulled {
     NodeId node;
     std::vector<int64_t> shape;
     Positions positions;
   };
-  using Handle = int;  // of one in pulled_
-  // Adds a node's counterpart to the part: a list of its wanted elements.
+  using Handle = int;  // index into pulled_
+  // Adds a node's counterpart to the part: a list of the node's wanted elements.
   using Recipe = std::function<absl::StatusOr<NodeId>()>;
 
   absl::Status Start();
@@ -87,20 +87,21 @@ class Cutter {
   absl::StatusOr<PartialGraph> Finish(absl::Span<const std::string> names,
                                       absl::Span<const Handle> handles);
 
-  // Both directions. RESOURCE_EXHAUSTED when a * b elements are more than the budget still has.
+  // Charges a * b elements to the budget; RESOURCE_EXHAUSTED if it has fewer left. Used in both
+  // directions.
   absl::Status Spend(NodeId node, int64_t a, int64_t b = 1);
   bool IsLeaf(NodeId node) const;
   absl::Span<const int64_t> ShapeOf(NodeId node) const { return shapes_[node]; }
   Tensor Read(NodeId leaf, std::vector<int64_t> shape, const Positions& positions) const;
-  // The values of an integer node's elements, as LoadIndex gives them.
+  // Returns the values of an integer node's elements, as LoadIndex reads them.
   absl::StatusOr<Positions> IndexValues(NodeId node, const Positions& positions);
 
-  // Towards the inputs.
+  // --- Towards the inputs ---
   Handle Pull(NodeId node, std::vector<int64_t> shape, Positions positions);
-  // What adds them; a position of -1 is `outside`, a scalar.
+  // Pulls an operand and returns the recipe that adds it; position -1 gives `outside`, a scalar.
   Recipe PullOr(NodeId node, std::vector<int64_t> shape, Positions positions,
                 const Tensor& outside);
-  Handle PullIfInexact(NodeId node, const Positions& positions);  // -1 where exact
+  Handle PullIfInexact(NodeId node, const Positions& positions);  // -1 if the node is exact
   absl::Status Depend(NodeId node);
   absl::Status DependIota(NodeId node);
   absl::Status DependRandomBits(NodeId node);
@@ -122,15 +123,16 @@ class Cutter {
   absl::Status DependDequantize(NodeId node);
   absl::Status DependScan(NodeId node);
 
-  // Towards the outputs.
+  // --- Towards the outputs ---
   absl::StatusOr<NodeId> Get(Handle handle);
   absl::StatusOr<NodeId> Literal(Tensor tensor);
   absl::StatusOr<NodeId> IndexLiteral(std::vector<int64_t> shape, const Positions& values);
   absl::StatusOr<NodeId> Add(Op op, std::initializer_list<absl::StatusOr<NodeId>> operands,
                              Attrs attrs = {});
-  // A list of all elements, from `shape`.
+  // Returns `node`, of shape `shape`, as a list of all its elements.
   absl::StatusOr<NodeId> Flatten(absl::StatusOr<NodeId> node, std::vector<int64_t> shape);
-  // `node`, a list, as unknown as the inexact indices it was selected by.
+  // Returns the list `node`, marked as inexact where one of the inexact indices that selected it
+  // is.
   absl::StatusOr<NodeId> Guarded(absl::StatusOr<NodeId> node,
                                  std::initializer_list<Handle> indices);
 
@@ -142,14 +144,14 @@ class Cutter {
 
   std::vector<absl::string_view> leaf_bytes_;  // by node: of Inputs, Parameters, Constants
   std::vector<std::vector<int64_t>> shapes_;   // by node
-  std::vector<bool> inexact_;                  // by node: its value may follow from a rounding
-  std::vector<Positions> wanted_;              // by node; sorted and distinct from its Depend on
+  std::vector<bool> inexact_;                  // by node: its value may depend on a rounding
+  std::vector<Positions> wanted_;              // by node; sorted and distinct once its Depend runs
   std::vector<Recipe> recipes_;                // by node
   std::vector<Pulled> pulled_;
 
   PartialGraph part_;
-  GraphBuilder builder_;      // of part_.graph
-  std::vector<NodeId> made_;  // by node: its counterpart
+  GraphBuilder builder_;      // builds part_.graph
+  std::vector<NodeId> made_;  // by node: its counterpart in the part
 };
 
 }  // namespace athanor

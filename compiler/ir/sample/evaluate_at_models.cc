@@ -1,4 +1,4 @@
-// As evaluate_at_rows.cc, for Rotary and Dequantize.
+// The functions of evaluate_at_rows.cc for Rotary and Dequantize.
 #include <algorithm>
 #include <utility>
 #include <vector>
@@ -8,7 +8,7 @@
 
 namespace athanor {
 
-// Whole rows of x with their angles, as [rows, 1, D] and [rows, 1, R/2].
+// Pulls whole rows of x with their angles, as [rows, 1, D] and [rows, 1, R/2].
 absl::Status Cutter::DependRotary(NodeId n) {
   const Node& node = graph_.node(n);
   const absl::Span<const int64_t> shape = ShapeOf(n), cos = ShapeOf(node.inputs[1]);
@@ -42,7 +42,8 @@ absl::Status Cutter::DependRotary(NodeId n) {
   return absl::OkStatus();
 }
 
-// What an element is packed with, as [count, 1], and its scale and zero, as vectors.
+// Pulls the packed integers that hold each element, as [count, 1], and its scale and zero, as
+// vectors.
 absl::Status Cutter::DependDequantize(NodeId n) {
   const Node& node = graph_.node(n);
   const absl::Span<const int64_t> shape = ShapeOf(n), scale = ShapeOf(node.inputs[1]);

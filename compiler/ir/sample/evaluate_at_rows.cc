@@ -1,6 +1,6 @@
-// Which elements of its operands an element of each op depends on, and the op that computes a list
-// of elements from them: leaves, elementwise ops, movement, reductions. All arithmetic is the op
-// table's.
+// Determines which elements of its operands an element of each op depends on, and the op that
+// computes a list of elements from them: leaves, elementwise ops, movement, reductions. All
+// arithmetic is that of the op table.
 #include <algorithm>
 #include <limits>
 #include <string>
@@ -16,7 +16,7 @@
 namespace athanor {
 namespace {
 
-// Data and its indices around an axis, as [outer, extent, inner] and [outer, count, inner].
+// View of data and its indices around an axis, as [outer, extent, inner] and [outer, count, inner].
 struct AxisView {
   AxisView(absl::Span<const int64_t> data, int64_t axis, int64_t indices)
       : extent(data[axis]), count(indices), inner(Product(data.subspan(axis + 1))) {}
@@ -168,7 +168,7 @@ absl::Status Cutter::DependGather(NodeId n) {
   if (absl::Status s = Spend(n, count); !s.ok()) return s;
   const auto axis = GetAttr<int64_t>(node.attrs, "axis");
   const AxisView view(ShapeOf(node.inputs[0]), axis, Product(ShapeOf(node.inputs[1])));
-  Positions selected;  // positions of the indices
+  Positions selected;  // positions in the indices
   for (int64_t p : wanted_[n]) selected.push_back(p / view.inner % view.count);
   absl::StatusOr<Positions> indices = IndexValues(node.inputs[1], selected);
   if (!indices.ok()) return indices.status();

@@ -1,4 +1,5 @@
-// As evaluate_at_rows.cc, for Scan: any element may follow from all of all operands.
+// The functions of evaluate_at_rows.cc for Scan: any element may depend on all elements of all
+// operands.
 #include <map>
 #include <string>
 #include <utility>
@@ -11,7 +12,7 @@
 namespace athanor {
 namespace {
 
-// Elements that one step computes.
+// Returns the number of elements that one step computes.
 absl::StatusOr<int64_t> ElementsOf(const Graph& body, const Expr::Env& dims) {
   int64_t elements = 0;
   for (const Node& node : body.nodes) {

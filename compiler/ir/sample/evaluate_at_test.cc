@@ -30,7 +30,8 @@ Positions Elements(const Tensor& t) {
   return all;
 }
 
-// Every element of every output, at once, and some, some of them twice: bit for bit as Evaluate.
+// Checks every element of every output at once, then some, with repetitions: bit for bit as
+// Evaluate.
 void ExpectSame(const Graph& graph, const std::vector<Tensor>& inputs, const Expr::Env& dims,
                 std::mt19937& rng) {
   const absl::StatusOr<std::vector<Tensor>> whole = Evaluate(graph, inputs, &dims);
@@ -80,10 +81,10 @@ Tensor Indices(DType dtype, std::vector<int64_t> shape, int64_t limit, std::mt19
   return t;
 }
 
-// One operand: values of the dtype in turn, of another, or given.
+// An operand: by default values of the case's dtype; else of another dtype, or given.
 struct Operand {
   std::vector<int64_t> shape;
-  int64_t index_limit = 0;  // not 0: indices, of i32
+  int64_t index_limit = 0;  // not 0: the operand holds indices, i32
   std::vector<double> given = {};
   std::vector<DType> dtype = {};
 };
@@ -117,7 +118,7 @@ Attrs Pooled(const char* mode, std::vector<int64_t> kernel, Shape begin, Shape c
   return attrs;
 }
 
-// Every op; shapes without meaning to the op are small and uneven.
+// Cases for every op; shapes that the op does not care about are small and uneven.
 std::vector<OpCase> Cases() {
   const Operand x{{3, 5}};
   std::vector<OpCase> cases = {
@@ -220,7 +221,7 @@ std::vector<OpCase> Cases() {
   return cases;
 }
 
-// A state that is replaced by each slice, and stacked.
+// A Scan whose state is replaced by each slice, and stacked.
 Attrs ScanOf(DType dtype) {
   Graph body;
   GraphBuilder builder(&body);
@@ -235,8 +236,8 @@ Attrs ScanOf(DType dtype) {
           {"states", int64_t{1}}};
 }
 
-// The case in one dtype (and for Cast, Bitcast and Iota to another); false where the op has no such
-// dtype. `moved`: no operand is an input.
+// Tries the case in one dtype (and for Cast, Bitcast and Iota, to another). Returns false if the op
+// does not take the dtype. `moved`: no operand is an input.
 bool TryCase(const OpCase& c, DType dtype, DType to, bool moved, std::mt19937& rng) {
   Graph graph;
   GraphBuilder builder(&graph);
@@ -296,10 +297,10 @@ TEST(EvaluateAtTest, EveryOpInEveryDType) {
     const bool leaf = row.op == Op::kInput || row.op == Op::kParameter || row.op == Op::kConstant;
     EXPECT_TRUE(leaf || seen.contains(row.op)) << row.name;
   }
-  EXPECT_GE(seen[Op::kGather].size(), 15u);  // of those with any dtype
+  EXPECT_GE(seen[Op::kGather].size(), 15u);  // among the ops that take any dtype
 }
 
-// A graph of f32[rows, columns] and index nodes, each of an op and operands picked at random.
+// A graph of f32[rows, columns] and index nodes; ops and operands are picked at random.
 class RandomGraph {
  public:
   explicit RandomGraph(uint32_t seed) : rng_(seed), builder_(Start(&graph_)) {
@@ -333,7 +334,7 @@ class RandomGraph {
   NodeId Spread(NodeId vector, int axis) {
     return Add(Op::kIndexMap, {vector}, {{"map", IndexMap{Sizes(), {Expr::Axis(axis)}}}});
   }
-  // Rows by number: |x| truncated, modulo the number of rows, from a rounded value.
+  // Row numbers from a rounded value: |x| truncated, modulo the number of rows.
   NodeId Rows() {
     const NodeId index = Add(Op::kCast, {Add(Op::kExp, {Any()})}, {{"dtype", DType::kI32}});
     const NodeId by_row = Add(Op::kMaxReduce, {index}, {{"axes", std::vector<int64_t>{1}}});
@@ -415,7 +416,7 @@ TEST(EvaluateAtTest, WorkIsCountedAndBounded) {
             std::string::npos);
 }
 
-// 10^11 elements, of which no memory could hold the bytes: only those needed are touched.
+// A tensor of 10^11 elements, too large for any memory: only the needed elements are touched.
 TEST(EvaluateAtTest, SizesBeyondMemory) {
   const Graph graph = ParseGraph(R"(graph "g" { dim n in [1, 100000]
     %0 = Iota {shape=shape[n, 1000000], axis=0, dtype=i64} %1 = Iota {shape=shape[n, 1000000],

@@ -1,4 +1,4 @@
-// As evaluate_at_rows.cc, for what slides a window: each element's window as a list.
+// The functions of evaluate_at_rows.cc for windows: each element's window as a list.
 #include <algorithm>
 #include <limits>
 #include <string>
@@ -79,7 +79,8 @@ absl::Status Cutter::DependPool(NodeId n) {
   const int64_t block = Product(x.subspan(2)), terms = Product(kernel);
   const int64_t count = Count(wanted_[n]);
   if (absl::Status s = Spend(n, count, terms); !s.ok()) return s;
-  Positions sources, bags;  // of a mean only what counts, from where each element's begins
+  // Each element's bag of sources. For a mean, only those positions that count.
+  Positions sources, bags;
   std::vector<bool> empty;
   for (int64_t p : wanted_[n]) {
     const std::vector<int64_t> at = CoordinatesOf(ShapeOf(n), p);
@@ -109,7 +110,7 @@ absl::Status Cutter::DependPool(NodeId n) {
   return absl::OkStatus();
 }
 
-// The mean of a bag is one rounding, as that of a window is; of an empty one it is 0.
+// The mean of a bag is rounded once, as the mean of a window is; the mean of an empty bag is 0.
 Cutter::Recipe Cutter::MeanRecipe(Recipe members, int64_t total, Positions bags,
                                   const std::vector<bool>& empty, DType dtype) {
   const int64_t count = Count(bags);

@@ -43,7 +43,7 @@ TEST(EvaluateTest, ExtremesPassThroughMovement) {
   }
 }
 
-// y = x @ w + c with a dim, a parameter, a constant, and a node that nothing needs.
+// y = x @ w + c with a dim, a parameter, a constant, and a node that no output needs.
 Graph Affine() {
   Graph g;
   g.dims = {{"b", 1, 8}};
@@ -116,14 +116,14 @@ TEST(EvaluateTest, AnInputWithAValueTakesNoOtherContents) {
   b.Output("y", b.Add(Op::kExp, {x}).value());
   EXPECT_TRUE(Evaluate(g, {value}).ok());
   EXPECT_TRUE(EvaluateAll(g, {value}).ok());
-  // Bit for bit: the other zero is another value.
+  // Compared bit for bit: the other zero is a different value.
   const absl::StatusOr<std::vector<Tensor>> y = Evaluate(g, {Of(DType::kF32, {2}, {-0.0, 1})});
   EXPECT_EQ(y.status().code(), absl::StatusCode::kInvalidArgument);
   EXPECT_EQ(MessageOf(y.status()),
             "\"axes\" (Input): is [-0.0, 1.0]; its attribute value makes it [0.0, 1.0]");
   EXPECT_EQ(b.Input("z", {DType::kI64, {}}, value).status().code(),
             absl::StatusCode::kInvalidArgument);
-  // Of many, the first that differs.
+  // The message names the first of many elements that differs.
   Values many(100, 7);
   const NodeId long_one =
       b.Input("long", {DType::kI64, {100}}, Of(DType::kI64, {100}, many)).value();
@@ -148,7 +148,7 @@ TEST(EvaluateTest, AnErrorOfAnOpNamesItsNode) {
   EXPECT_NE(MessageOf(y.status()).find("index 2 at position [0]"), std::string::npos);
 }
 
-// A diamond whose values die at different nodes: freed memory must not be read again.
+// A diamond whose values have different last uses: freed memory must not be read again.
 TEST(EvaluateTest, ValuesLiveUntilTheirLastUse) {
   Graph g;
   GraphBuilder b(&g);

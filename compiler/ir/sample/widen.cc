@@ -14,7 +14,7 @@
 namespace athanor {
 namespace {
 
-// Ops whose floats are among their operands' floats, bit for bit.
+// Ops whose floats are copies of their operands' floats, bit for bit.
 bool OnlyChooses(const Node& node) {
   switch (node.op) {
     case Op::kIndexMap:
@@ -57,7 +57,7 @@ class Widening {
     to_.dims = graph.dims;
   }
 
-  // A graph inside another: its floats come wide, and its outputs are.
+  // Widens a nested graph: its float inputs and outputs are f64.
   absl::StatusOr<Graph> RunInside() {
     inside_ = true;
     absl::StatusOr<Graph> wide = Run();

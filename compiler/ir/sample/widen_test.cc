@@ -46,7 +46,7 @@ TEST(WidenToF64, ComputesInF64FromTheSameInputs) {
   const double* y = (*values)[0].data<double>();
   EXPECT_DOUBLE_EQ(y[0], 1 / (1 + std::exp(0.25)));
   EXPECT_DOUBLE_EQ(y[1], 1 / (1 + std::exp(-0.25)));
-  EXPECT_EQ(y[2], 0.1f);  // the literal is what the graph says, not what it stands for
+  EXPECT_EQ(y[2], 0.1f);  // the literal keeps its f32 value
 }
 
 TEST(WidenToF64, WhatIsOnlyMovedStaysAsItIs) {

@@ -83,7 +83,7 @@ MP = {"Log2": lambda x: mpmath.log(x) / mpmath.log(2), "Exp2": lambda x: mpmath.
       "Sigmoid": lambda x: 1 / (1 + mpmath.exp(-x)), "Silu": lambda x: x / (1 + mpmath.exp(-x)),
       "Gelu": lambda x: x * mpmath.erfc(-x / mpmath.sqrt(2)) / 2, "GeluTanh": gelu_tanh}
 POSITIVE = {"Log2", "Log", "Sqrt"}
-# Written behind the others, each with numbers of its own; where the function is defined.
+# Written after the others, each with its own operands, and with the interval of its domain.
 EVERYWHERE = (-math.inf, math.inf)
 MORE = {"Cos": (mpmath.cos, EVERYWHERE), "Tan": (mpmath.tan, EVERYWHERE),
         "Asin": (mpmath.asin, (-1, 1)), "Acos": (mpmath.acos, (-1, 1)),
@@ -119,7 +119,7 @@ def more_inputs_of(name: str, dtype: str, ends: tuple) -> list:
         values += [2.0 ** (high - 1) * 1.3, 100.7, 12345.0]
     values = [round_fraction(dtype, Fraction(v)) for v in values]
     values += [-v for v in values]
-    # The ends themselves are infinities, or exact.
+    # At the ends, results are infinite or exact.
     inside = (v for v in values if math.isfinite(v) and ends[0] < v < ends[1])
     return list(dict.fromkeys(inside))
 

@@ -1,9 +1,10 @@
-// The element types of tensors, as one table; everything else is derived from it.
+// Table of the element types of tensors; everything else is derived from it.
 //
 //   DTypeName(DType::kF32) == "f32"; DTypeBytes(DType::kF32) == 4;
 //   ParseDType("bf16") == DType::kBF16; AccumulatorOf(DType::kBF16) == DType::kF32;
 //
-// `computes`: arithmetic exists for it. The f8 types are storage: only Cast, Bitcast and movement.
+// `computes` is true if the dtype has arithmetic. The f8 types are storage: only Cast, Bitcast and
+// movement take them.
 #ifndef ATHANOR_COMPILER_IR_VALUE_DTYPE_H_
 #define ATHANOR_COMPILER_IR_VALUE_DTYPE_H_
 
@@ -71,8 +72,8 @@ constexpr std::optional<DType> ParseDType(std::string_view name) {
   return std::nullopt;
 }
 
-// The dtype in which sums and contractions of `t` accumulate: f16 and bf16 in f32, the others in
-// themselves (integers wrap, so a wider accumulator would change nothing).
+// Returns the dtype in which sums and contractions of `t` accumulate: f32 for f16 and bf16,
+// otherwise `t` itself (integers wrap, so a wider accumulator would change nothing).
 constexpr DType AccumulatorOf(DType t) {
   return t == DType::kF16 || t == DType::kBF16 ? DType::kF32 : t;
 }

@@ -1,5 +1,5 @@
-// How it is said that something from outside is beyond a limit: with the server's flag that sets
-// it.
+// Wording of messages about a limit that outside data exceeds: the limit and the server flag that
+// sets it.
 //
 //   return Invalid("rank ", 17, " is too high; ", LimitIs(limits.max_rank, "max_rank"));
 //   // "rank 17 is too high; the limit is 16 (--max_rank)"

@@ -9,8 +9,8 @@ namespace {
 
 constexpr size_t kShown = 80;
 
-// Bytes of the well-formed sequence at the start of `text`, 0 if there is none (overlong forms,
-// surrogates and values beyond U+10FFFF are not well-formed).
+// Returns the number of bytes of the well-formed UTF-8 sequence at the start of `text`, or 0 if
+// there is none (overlong forms, surrogates and values beyond U+10FFFF are not well-formed).
 size_t SequenceLength(std::string_view text) {
   const auto byte = [&](size_t i) { return static_cast<uint8_t>(text[i]); };
   if (byte(0) < 0x80) return 1;
@@ -39,7 +39,7 @@ bool IsValidUtf8(std::string_view text) {
 std::string Quoted(std::string_view text) {
   std::string shown(text.substr(0, kShown));
   if (shown.size() < text.size()) {
-    // Not in the middle of a character.
+    // Does not cut in the middle of a character.
     while (!shown.empty() && (static_cast<uint8_t>(text[shown.size()]) & 0xc0) == 0x80) {
       shown.pop_back();
     }

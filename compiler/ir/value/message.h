@@ -1,9 +1,9 @@
-// Composing error messages from strings and numbers.
+// Composes error messages from strings and numbers.
 //
 //   return Invalid("operand ", 1, " has dtype ", DTypeName(t));
 //
-// Debian's Abseil has a string_view of its own that std::string_view does not convert to; these
-// helpers take both the standard's types and plain numbers.
+// Debian's Abseil has its own string_view, to which std::string_view does not convert. These
+// helpers take the standard's types and plain numbers.
 #ifndef ATHANOR_COMPILER_IR_VALUE_MESSAGE_H_
 #define ATHANOR_COMPILER_IR_VALUE_MESSAGE_H_
 
@@ -43,11 +43,11 @@ absl::Status Unimplemented(const T&... pieces) {
   return absl::UnimplementedError(Cat(pieces...));
 }
 
-// A text from outside as messages show it: in quotes, escaped, shortened, always valid UTF-8.
+// Returns an outside text as messages show it: in quotes, escaped, shortened, always valid UTF-8.
 std::string Quoted(std::string_view text);
 bool IsValidUtf8(std::string_view text);
 
-// The same status with `prefix` before its message.
+// Returns the same status with `prefix` before its message.
 inline absl::Status Prefixed(std::string_view prefix, const absl::Status& status) {
   if (status.ok()) return status;
   const absl::string_view message = status.message();

@@ -10,7 +10,7 @@ namespace athanor {
 namespace {
 
 // A binary floating-point format of at most 16 bits with subnormals. `infinity` is the code of
-// +infinity, or of the only NaN where the format has no infinity (f8e4m3).
+// +infinity, or of the only NaN if the format has no infinity (f8e4m3).
 struct SmallFloat {
   int mantissa_bits;
   int bias;
@@ -68,8 +68,8 @@ uint64_t EncodeSmall(const SmallFloat& format, double value) {
   return sign | std::min(code, format.infinity);
 }
 
-// Powers of two only: no sign, no zero, no infinity. What lies below the smallest takes it, zero
-// too; ties go to the larger.
+// Powers of two only: no sign, no zero, no infinity. Values below the smallest power, zero too,
+// become the smallest. Ties go to the larger.
 uint64_t EncodeF8E8M0(double value) {
   if (std::isnan(value) || std::isinf(value) || value < 0) return kF8E8M0Nan;
   if (value <= std::ldexp(1.0, -kF8E8M0Bias)) return 0;
@@ -165,7 +165,8 @@ Scalar LoadScalar(const Tensor& tensor, int64_t index) {
 }
 
 void StoreScalar(Tensor& tensor, int64_t index, const Scalar& value) {
-  uint64_t bits = value.u;  // signed values too: the low bytes of two's complement are the wrap
+  // Signed values too: the low bytes of two's complement are the wrapped value.
+  uint64_t bits = value.u;
   switch (DTypeInfo(tensor.dtype).kind) {
     case DTypeKind::kFloat:
       bits = EncodeFloat(tensor.dtype, value.f);

@@ -1,4 +1,4 @@
-// A tensor's bytes on the host: literals of graphs, and what the reference evaluator computes with.
+// A tensor's bytes on the host: literals of graphs, and the values of the reference evaluator.
 //
 //   Tensor t = Tensor::Zeros(DType::kF32, {2, 3});
 //   t.data<float>()[4] = 1;        // dense, row-major, little-endian
@@ -47,8 +47,8 @@ struct Tensor {
   bool operator==(const Tensor&) const = default;
 };
 
-// One element of any computing dtype, held without loss: floats (f16 to f64) in `f`, signed
-// integers in `i`, unsigned ones and bool in `u`.
+// An element of any computing dtype, held without loss: floats (f16 to f64) in `f`, signed integers
+// in `i`, unsigned ones and bool in `u`.
 struct Scalar {
   DType dtype = DType::kF32;
   union {
@@ -78,15 +78,16 @@ struct Scalar {
 };
 
 // Reads or writes element `index` (row-major). Writing rounds floats to nearest even and wraps
-// integers: `value.dtype` must be of the tensor's dtype.
+// integers. REQUIRES: `value.dtype` equals the tensor's dtype.
 Scalar LoadScalar(const Tensor& tensor, int64_t index);
 void StoreScalar(Tensor& tensor, int64_t index, const Scalar& value);
 
-// What no value of a computing dtype is below: -inf, the least integer, false.
+// Returns the identity of Max for the dtype: -inf, the least integer, false.
 Scalar LowestScalar(DType dtype);
 
-// Conversions between storage formats and double, exact where representable, else to nearest even;
-// f8e4m3 saturates nowhere: it has no infinity, overflow gives NaN. f8e8m0 holds powers of two.
+// Convert between storage formats and double: exact if representable, otherwise rounded to nearest
+// even. f8e4m3 does not saturate: it has no infinity, and overflow gives NaN. f8e8m0 holds powers
+// of two.
 double DecodeFloat(DType dtype, uint64_t bits);
 uint64_t EncodeFloat(DType dtype, double value);
 

@@ -65,8 +65,8 @@ TEST(TensorTest, EveryCodeSurvivesDecodingAndEncoding) {
   }
 }
 
-// Between every two neighbours of f16: the midpoint goes to the even code, anything beside it to
-// the nearer one, even by the last bit of a double.
+// Between every two neighbours of f16, the midpoint goes to the even code. A value beside it, even
+// by the last bit of a double, goes to the nearer one.
 TEST(TensorTest, F16RoundsToNearestEvenEverywhere) {
   for (uint64_t code = 0; code < 0x7bff; ++code) {
     const double middle = (DecodeFloat(DType::kF16, code) + DecodeFloat(DType::kF16, code + 1)) / 2;
@@ -76,8 +76,8 @@ TEST(TensorTest, F16RoundsToNearestEvenEverywhere) {
   }
 }
 
-// 1 + 2^-8 + 2^-40 is above halfway between two bf16 values; through f32 it would become halfway
-// and then go to the even one below.
+// 1 + 2^-8 + 2^-40 is above halfway between two bf16 values. Rounded to f32 first, it would be
+// halfway and then go to the even value below.
 TEST(TensorTest, NoDoubleRounding) {
   const double above_half = 1 + std::ldexp(1, -8) + std::ldexp(1, -40);
   EXPECT_EQ(EncodeFloat(DType::kBF16, above_half), 0x3f81u);

@@ -17,7 +17,7 @@ uint64_t BitsOf(const Tensor& tensor, int64_t index) {
   return bits;
 }
 
-// All of `text` as a T; hexadecimal with base 16.
+// Parses all of `text` as a T; with base 16 as hexadecimal.
 template <typename T, typename... Base>
 std::optional<T> ParseNumber(std::string_view text, Base... base) {
   T value;
@@ -28,7 +28,7 @@ std::optional<T> ParseNumber(std::string_view text, Base... base) {
 
 bool FitsBytes(uint64_t bits, int bytes) { return bytes == 8 || bits >> (8 * bytes) == 0; }
 
-// "nan(0x7fc00001)"
+// Parses text such as "nan(0x7fc00001)".
 std::optional<uint64_t> ParseNan(DType dtype, std::string_view text) {
   constexpr std::string_view kOpen = "nan(0x";
   if (text.size() <= kOpen.size() || !text.starts_with(kOpen) || text.back() != ')') {

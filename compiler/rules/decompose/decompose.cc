@@ -68,7 +68,7 @@ NodeId Expansion::Repeat(NodeId n, int64_t axis, Shape shape) {
 NodeId Expansion::Size(DType dtype, const Expr& size, Shape shape) {
   if (std::optional<int64_t> c = size.constant())
     return Fill(dtype, static_cast<double>(*c), shape);
-  // Element `size` of 0, 1, 2, ...
+  // Takes element `size` of 0, 1, 2, ...
   NodeId count =
       Add(Op::kIota, {}, {{"shape", Shape{size + 1}}, {"axis", int64_t{0}}, {"dtype", dtype}});
   return Map(count, shape, {size});
@@ -85,7 +85,7 @@ double Lowest(DType dtype) {
                               : static_cast<double>(std::numeric_limits<float>::lowest());
 }
 
-// -inf becomes finite, so that its product with the gate's zero is zero.
+// Makes -inf finite, so that its product with a gate of zero is zero.
 NodeId Finite(Expansion& x, NodeId n) {
   return x.Add(Op::kMax, {n, x.FillLike(n, Lowest(x.Type(n).dtype))});
 }
@@ -142,7 +142,7 @@ NodeId LastAxisMean(Expansion& x, NodeId v) {
   return x.Add(Op::kDiv, {sum, x.Size(x.Type(v).dtype, shape.back(), x.Type(sum).shape)});
 }
 
-// v / sqrt(mean(v^2) + epsilon) * scale over the last axis.
+// Returns v / sqrt(mean(v^2) + epsilon) * scale over the last axis.
 NodeId Normalized(Expansion& x, NodeId v, NodeId scale, double epsilon) {
   const Shape shape = x.Type(v).shape;
   int64_t axis = static_cast<int64_t>(shape.size()) - 1;
@@ -170,7 +170,7 @@ NodeId ExpandLayerNorm(Expansion& x, const Node& node, Inputs in) {
 
 NodeId ExpandContract(Expansion& x, const Node& node, Inputs in) {
   ContractSpec spec = *ContractSpec::Parse(GetAttr<std::string>(node.attrs, "spec"));
-  // The joint axes: the result's, then the summed ones.
+  // The joint axes: first the result's, then the summed ones.
   std::string letters = spec.result;
   std::map<char, Expr> extents;
   for (int side = 0; side < 2; ++side) {
@@ -224,7 +224,7 @@ NodeId ExpandAttention(Expansion& x, const Node& node, Inputs in) {
     if (x.Type(mask).dtype == DType::kBool) {
       scores = x.Add(Op::kSelect, {mask, scores, hidden});
     } else {
-      // -inf hides even a NaN score.
+      // A mask of -inf hides even a NaN score.
       mask = x.Cast(mask, dtype);
       NodeId hides = x.Add(Op::kLessThan, {mask, x.FillLike(mask, Lowest(dtype))});
       scores = x.Add(Op::kSelect, {hides, hidden, x.Add(Op::kAdd, {scores, mask})});
@@ -246,14 +246,14 @@ NodeId ExpandAttention(Expansion& x, const Node& node, Inputs in) {
   NodeId total = x.Reduce(Op::kSumReduce, e, {keys});
   NodeId sum = x.Add(Op::kContract, {e, v}, spec("qk", "kz", "qz"));
   const Shape result = x.Type(sum).shape;
-  // A row with every key hidden is zero.
+  // A row whose keys are all hidden is zero.
   NodeId divided = x.Add(Op::kDiv, {sum, x.Repeat(total, keys, result)});
   NodeId some = x.Add(Op::kSelect, {x.Repeat(none, keys, result), x.FillLike(divided, 0), divided});
   return x.Cast(some, node.type.dtype);
 }
 
-// Every position of `ids` against every bag: a row of the gathered table counts where
-// offsets[bag] <= position < offsets[bag + 1].
+// Pairs every position of `ids` with every bag: a row of the gathered table counts if offsets[bag]
+// <= position < offsets[bag + 1].
 NodeId ExpandEmbeddingBag(Expansion& x, const Node& node, Inputs in) {
   const std::string& mode = GetAttr<std::string>(node.attrs, "mode");
   const Expr bags = node.type.shape[0], width = node.type.shape[1], ids = x.Type(in[1]).shape[0];
@@ -343,7 +343,7 @@ void AttentionExample(ExampleBuilder& e) {
 
 void EmbeddingBagExample(ExampleBuilder& e) {
   const int64_t rows = e.ConstantSize(1), ids = e.ConstantSize(), bags = e.ConstantSize(1);
-  std::vector<int64_t> offsets(bags);  // 0 first, never less, at most all ids
+  std::vector<int64_t> offsets(bags);  // 0 first, then non-decreasing, at most the number of ids
   for (int64_t i = 1; i < bags; ++i) offsets[i] = e.Pick(offsets[i - 1], ids);
   const NodeId table = e.Parameter({rows, e.ConstantSize()}), index = e.Indices({ids}, rows);
   const NodeId at =

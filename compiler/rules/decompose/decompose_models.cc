@@ -23,7 +23,7 @@ NodeId FilledMap(Expansion& x, NodeId n, const Shape& shape, std::vector<Expr> c
                 {"fill", Tensor::Zeros(x.Type(n).dtype, {})}});
 }
 
-// The element `last` along the last axis, of the same row; 0 where there is none.
+// Returns the element at `last` on the last axis, in the same row; 0 if there is none.
 NodeId AlongRow(Expansion& x, NodeId n, const Expr& last) {
   const Shape shape = x.Type(n).shape;
   std::vector<Expr> coordinates = AxesOf(shape.size());
@@ -31,7 +31,7 @@ NodeId AlongRow(Expansion& x, NodeId n, const Expr& last) {
   return FilledMap(x, n, shape, std::move(coordinates));
 }
 
-// The same of cos and sin, at x's rows.
+// Returns the same for cos and sin, at x's rows.
 NodeId Angle(Expansion& x, NodeId n, const Shape& shape, const Expr& last) {
   const Shape& own = x.Type(n).shape;
   std::vector<Expr> coordinates;
@@ -48,7 +48,7 @@ NodeId Positions(Expansion& x, const Shape& shape, int64_t axis, DType dtype) {
   return x.Add(Op::kIota, {}, {{"shape", shape}, {"axis", axis}, {"dtype", dtype}});
 }
 
-// By block of `axis`, by `axis`, or all alike.
+// Broadcasts a scale or zero point: per block of `axis`, per element of `axis`, or one for all.
 NodeId PerBlock(Expansion& x, NodeId n, const Shape& shape, const Attrs& attrs) {
   const int64_t axis = GetAttrOr<int64_t>(attrs, "axis", 0);
   const int64_t block = GetAttrOr<int64_t>(attrs, "block", 0);
@@ -59,7 +59,7 @@ NodeId PerBlock(Expansion& x, NodeId n, const Shape& shape, const Attrs& attrs) 
   return x.Map(n, shape, std::move(coordinates));
 }
 
-// `bits` of each element of u8 or i8, lowest first; a signed one keeps its sign.
+// Unpacks elements of `bits` bits from u8 or i8, lowest first; signed ones keep their sign.
 NodeId Unpack(Expansion& x, NodeId packed, const Shape& shape, int64_t bits) {
   const DType dtype = x.Type(packed).dtype;
   const int64_t per = 8 / bits, last = static_cast<int64_t>(shape.size()) - 1;
@@ -83,8 +83,8 @@ NodeId Unpack(Expansion& x, NodeId packed, const Shape& shape, int64_t bits) {
 
 }  // namespace
 
-// x * cos + partner * sin: the partner of an element of the first half of what is rotated is in the
-// second, and counts negatively.
+// Returns x * cos + partner * sin. The partner of an element in the first half of the rotated part
+// is in the second half, with a negative sign.
 NodeId ExpandRotary(Expansion& x, const Node& node, Inputs in) {
   const Shape shape = node.type.shape;
   const int64_t axis = static_cast<int64_t>(shape.size()) - 1;
@@ -125,7 +125,7 @@ NodeId ExpandDequantize(Expansion& x, const Node& node, Inputs in) {
   const DType packed = x.Type(in[0]).dtype, wide = AccumulatorOf(node.type.dtype);
   const int64_t width = 8 * DTypeBytes(packed);
   const int64_t bits = GetAttrOr<int64_t>(node.attrs, "bits", width);
-  // Differences of 32-bit integers need one bit more.
+  // Differences of 32-bit integers need one more bit.
   const DType exact = width == 32 ? DType::kI64 : DType::kI32;
   NodeId value = x.Cast(bits == width ? in[0] : Unpack(x, in[0], shape, bits), exact);
   if (in.size() > 2) value = x.Sub(value, x.Cast(PerBlock(x, in[2], shape, node.attrs), exact));

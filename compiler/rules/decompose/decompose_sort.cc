@@ -12,13 +12,13 @@ namespace {
 
 using Inputs = absl::Span<const NodeId>;
 
-// An axis of a tensor beside itself: the tensor's shape and, last, the axis again.
+// Pairs the elements along an axis: the tensor's shape and, as last axis, that axis again.
 struct Pairs {
   Pairs(Expansion& x, const Shape& shape, int64_t axis)
       : x(x), axis(static_cast<int>(axis)), last(static_cast<int>(shape.size())), shape(shape) {
     this->shape.push_back(shape[axis]);
   }
-  // By the axis itself, and by its repetition.
+  // Own varies along the axis itself, Other along its repetition.
   NodeId Own(NodeId n) { return x.Repeat(n, last, shape); }
   NodeId Other(NodeId n) {
     std::vector<Expr> coordinates;
@@ -39,11 +39,11 @@ struct Cumulation {
   bool add, exclusive, reverse;
 };
 
-// Of each element all those that count for it, chosen from the whole axis.
+// Combines for each element all elements that count for it, selected from the whole axis.
 NodeId CumulatedByPairs(Expansion& x, const Cumulation& c, NodeId n, int64_t axis) {
   Pairs pairs(x, x.Type(n).shape, axis);
   NodeId terms = pairs.Other(n);
-  // Others before, or all but those behind; the other way round in reverse.
+  // The elements before it count, or all except those behind it; in reverse, the other way round.
   NodeId own = pairs.Position(pairs.axis), other = pairs.Position(pairs.last);
   if (c.reverse != c.exclusive) std::swap(own, other);
   NodeId taken = x.Add(Op::kLessThan, {own, other});
@@ -52,13 +52,13 @@ NodeId CumulatedByPairs(Expansion& x, const Cumulation& c, NodeId n, int64_t axi
   return x.Reduce(c.add ? Op::kSumReduce : Op::kMulReduce, chosen, {pairs.last});
 }
 
-// A block's elements are paired; a lane each.
+// Number of elements in a block, which are paired with each other, one per lane.
 constexpr int64_t kBlock = 16;
-// 16 to the power of that is longer than any axis.
+// 16 to this power exceeds the length of any axis.
 constexpr int kMostLevels = 16;
 
-// A long axis in blocks: what counts in the element's own block, and the blocks before it as a
-// whole, which are cumulated likewise. With n elements 16 n terms instead of n^2.
+// Splits a long axis into blocks: combines the elements within each block, and the whole blocks
+// before it, which are cumulated in the same way. n elements need 16 n terms instead of n^2.
 NodeId Cumulated(Expansion& x, const Cumulation& c, NodeId n, int64_t axis, int level = 0) {
   const Shape shape = x.Type(n).shape;
   const std::optional<int64_t> longest = x.DimBounds().Maximum(shape[axis]);
@@ -116,7 +116,7 @@ void TopKExample(ExampleBuilder& e) {
       e.x().Add(Op::kTopK, {x}, {{"axis", int64_t{1}}, {"k", Shape{k}}, {"largest", e.Coin()}}));
 }
 
-// Products of numbers up to 1: others may leave the range on one side only.
+// Products of numbers up to 1, because larger ones could overflow on one side only.
 void CumulateExample(ExampleBuilder& e) {
   const bool add = e.Coin();
   NodeId x = e.Input({e.Size(), e.Size()});

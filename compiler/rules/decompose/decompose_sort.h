@@ -1,5 +1,5 @@
-// The decomposition rows of what runs along one axis in its order: TopK, Cumulate.
-// Private to decompose*.cc.
+// The decomposition rows of ops that order or accumulate along one axis: TopK, Cumulate. Private to
+// decompose*.cc.
 #ifndef ATHANOR_COMPILER_RULES_DECOMPOSE_DECOMPOSE_SORT_H_
 #define ATHANOR_COMPILER_RULES_DECOMPOSE_DECOMPOSE_SORT_H_
 

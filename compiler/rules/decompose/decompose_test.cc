@@ -34,7 +34,7 @@ Tensor Random(DType dtype, std::vector<int64_t> shape, std::mt19937& rng) {
   return t;
 }
 
-// One composite of the table on given inputs, as itself and decomposed.
+// Compares one composite of the table, on given inputs, with its decomposition.
 void ExpectSame(Op op, const std::vector<Tensor>& inputs, const Attrs& attrs,
                 double relative = 1e-5) {
   Graph g;
@@ -63,7 +63,7 @@ void ExpectSame(Op op, const std::vector<Tensor>& inputs, const Attrs& attrs,
   EXPECT_TRUE(same.ok()) << OpName(op) << " " << DTypeName(dtype) << ": " << same;
 }
 
-// TopK and, of numbers, Cumulate along each axis.
+// Tests TopK and, for numbers, Cumulate along each axis.
 void ExpectOrders(const Tensor& x) {
   for (int64_t axis = 0; axis < static_cast<int64_t>(x.shape.size()); ++axis) {
     for (bool way : {false, true}) {
@@ -82,7 +82,7 @@ void ExpectOrders(const Tensor& x) {
   }
 }
 
-// Axes of one block, of several and of blocks of blocks.
+// Axes of one block, of several blocks, and of blocks of blocks.
 TEST(DecomposeTest, CumulateInBlocks) {
   std::mt19937 rng(9);
   for (int64_t size : {0, 1, 32, 33, 48, 257, 600}) {
@@ -241,8 +241,8 @@ TEST_P(DecomposeFloatTest, OrderAndCumulation) {
   }
 }
 
-// What no size of the dims takes outside is read without a mask; a mean that always counts all of
-// its window divides by a number.
+// Windows that are inside for every size of the dims are read without a mask. A mean that always
+// counts its whole window divides by a number.
 TEST(DecomposeTest, WindowsThatStayInsideNeedNoFill) {
   for (const auto& [begin, out, fills] :
        {std::tuple{"0", "floordiv(s - 3, 2) + 1", 0}, {"1", "floordiv(s - 1, 2) + 1", 1}}) {
@@ -260,7 +260,7 @@ TEST(DecomposeTest, WindowsThatStayInsideNeedNoFill) {
       filled += node.attrs.contains("fill");
       sums += node.op == Op::kSumReduce;
     }
-    EXPECT_EQ(filled, 3 * fills) << ToText(*d);  // of the count too
+    EXPECT_EQ(filled, 3 * fills) << ToText(*d);  // the count is filled too
     EXPECT_EQ(sums, 2 + fills) << ToText(*d);
   }
 }

@@ -10,10 +10,10 @@ namespace {
 
 using Inputs = absl::Span<const NodeId>;
 
-// Letters of a contraction's axes: n, g, m, c, and by spatial axis.
+// Letters of a contraction's axes: n, g, m, c, and these for the spatial axes.
 constexpr std::string_view kOutLetters = "uvwxyz", kKernelLetters = "UVWXYZ";
 
-// A window's geometry; an axis of the kernel that has one element only has no axis of its own.
+// A window's geometry. A kernel axis with only one element gets no axis of its own.
 struct Windows {
   Windows(const Node& node, Shape kernel_sizes)
       : kernel(std::move(kernel_sizes)),
@@ -34,7 +34,7 @@ struct Windows {
     for (int i : taps) sizes.push_back(kernel[i]);
     return sizes;
   }
-  // The kernel's coordinate along each axis, where its own axes of a result are from `first`.
+  // Returns the kernel's coordinate along each axis, if its own axes in a result start at `first`.
   std::vector<Expr> Taps(int first) const {
     std::vector<Expr> coordinates(kernel.size(), Expr(0));
     for (size_t i = 0; i < taps.size(); ++i) {
@@ -42,7 +42,7 @@ struct Windows {
     }
     return coordinates;
   }
-  // The operand's, where the axes of the result's places are from `first_out`.
+  // Returns the operand's coordinates, if the axes of the result's positions start at `first_out`.
   std::vector<Expr> Places(int first_out, int first_tap) const {
     std::vector<Expr> coordinates = Taps(first_tap);
     for (int i = 0; i < static_cast<int>(kernel.size()); ++i) {
@@ -59,7 +59,7 @@ struct Windows {
   Shape kernel;
   std::vector<int64_t> strides, dilations;
   Shape begin, out;
-  std::vector<int> taps;  // axes of the kernel that are kept
+  std::vector<int> taps;  // kernel axes that are kept
 };
 
 template <typename T>
@@ -77,7 +77,7 @@ Scalar Zero(DType dtype) { return LoadScalar(Tensor::Zeros(dtype, {}), 0); }
 
 NodeId Up(Expansion& x, NodeId n) { return x.Cast(n, AccumulatorOf(x.Type(n).dtype)); }
 
-// w without the axes of its kernel that have one element; [M, C/g, K...].
+// Returns w [M, C/g, K...] without the kernel axes that have one element.
 NodeId Weights(Expansion& x, NodeId w, const Windows& windows) {
   if (windows.taps.size() == windows.kernel.size()) return w;
   const Shape own = x.Type(w).shape;
@@ -88,7 +88,7 @@ NodeId Weights(Expansion& x, NodeId w, const Windows& windows) {
   return x.Map(w, std::move(shape), std::move(at));
 }
 
-// One group.
+// Convolves one group.
 NodeId ConvWhole(Expansion& x, const Windows& windows, Inputs in) {
   const Shape own = x.Type(in[0]).shape;
   Shape shape = {own[0], own[1]};
@@ -106,7 +106,8 @@ NodeId ConvWhole(Expansion& x, const Windows& windows, Inputs in) {
                {{"spec", "nc" + taps + outs + ",mc" + taps + "->nm" + outs}});
 }
 
-// Groups of one channel that give one each: nothing is shared between two results of a contraction.
+// Convolves groups of one channel that give one each. A contraction would not pay off, since
+// results share no operand.
 NodeId ConvDepthwise(Expansion& x, const Node& node, const Windows& windows, Inputs in) {
   Shape shape = node.type.shape;
   const int first_tap = static_cast<int>(shape.size());
@@ -149,7 +150,8 @@ NodeId ConvGrouped(Expansion& x, const Node& node, const Windows& windows, Input
   return x.MapOr(y, node.type.shape, std::move(result), zero);
 }
 
-// How many positions of a window count along an axis, by the result's place; nullopt: all of them.
+// Returns how many positions of a window count along an axis, by the result's position; nullopt if
+// all count.
 std::optional<NodeId> Counts(Expansion& x, const Node& node, const Windows& windows, int axis,
                              const Expr& size, DType dtype) {
   const Bounds bounds = x.DimBounds();
@@ -169,7 +171,7 @@ std::optional<NodeId> Counts(Expansion& x, const Node& node, const Windows& wind
   return x.Reduce(Op::kSumReduce, is_counted, {1});
 }
 
-// The number of positions that count in each of the result's windows, in its shape.
+// Returns the number of positions that count in each window, in the result's shape.
 NodeId Counts(Expansion& x, const Node& node, const Windows& windows, const Shape& sizes,
               DType dtype) {
   const Shape& shape = node.type.shape;
@@ -192,7 +194,7 @@ NodeId Counts(Expansion& x, const Node& node, const Windows& windows, const Shap
   return x.Map(product, shape, std::move(at));
 }
 
-// Attributes of a window over `sizes`, all picked at random.
+// Returns random attributes of a window over `sizes`.
 Attrs RandomWindow(ExampleBuilder& e, int rank) {
   std::vector<int64_t> strides, dilations;
   Shape begin, out;
@@ -211,7 +213,8 @@ NodeId ExpandConv(Expansion& x, const Node& node, Inputs in) {
   const Shape w = x.Type(in[1]).shape;
   const Windows windows(node, Shape(w.begin() + 2, w.end()));
   const int64_t group = GetAttrOr<int64_t>(node.attrs, "group", 1);
-  if (w[0].IsConstant(0)) return x.Fill(node.type.dtype, 0, node.type.shape);  // no element
+  // There is no element to sum.
+  if (w[0].IsConstant(0)) return x.Fill(node.type.dtype, 0, node.type.shape);
   if (group == 1) return ConvWhole(x, windows, in);
   if (w[1].IsConstant(1) && w[0].IsConstant(group)) return ConvDepthwise(x, node, windows, in);
   return ConvGrouped(x, node, windows, in, group);

@@ -1,8 +1,8 @@
-// The decomposition rows of what slides a window: Conv, Pool. Private to decompose.cc.
+// The decomposition rows of ops that slide a window: Conv, Pool. Private to decompose.cc.
 //
-// A window is an IndexMap with an axis for each of the kernel's beside each of the result's, at
-// out*stride + kernel*dilation - begin. It is affine, so that a Contract packs it where it lies
-// (an implicit im2col) and a reduction reads it where it is.
+// A window is an IndexMap with the result's axes and the kernel's axes, at out*stride +
+// kernel*dilation - begin. The map is affine, so a Contract packs windows in place (an implicit
+// im2col), and a reduction reads them in place.
 #ifndef ATHANOR_COMPILER_RULES_DECOMPOSE_DECOMPOSE_WINDOW_H_
 #define ATHANOR_COMPILER_RULES_DECOMPOSE_DECOMPOSE_WINDOW_H_
 
@@ -10,11 +10,12 @@
 
 namespace athanor {
 
-// One group: Contract("ncKO,mcK->nmO") of the windows and w; several: with the groups as a batch
-// axis; where each group is one channel that gives one: products summed over K.
+// Several groups: Contract("ncKO,mcK->nmO") of the windows and w with the groups as a batch axis; a
+// single group: without that axis. If each group has one channel in and out: products summed over
+// K.
 NodeId ExpandConv(Expansion& x, const Node& node, absl::Span<const NodeId> inputs);
-// The maximum or sum over K; a mean divides by a product of vectors, one per axis, since whether a
-// position counts is decided axis by axis.
+// Takes the maximum or sum over K. A mean divides by a product of vectors, one per axis, since each
+// axis decides on its own whether a position counts.
 NodeId ExpandPool(Expansion& x, const Node& node, absl::Span<const NodeId> inputs);
 
 void ConvExample(ExampleBuilder& e);

@@ -29,7 +29,7 @@ std::optional<Recognised> MatchContract(const RecognitionSite& site, NodeId n) {
   const Node& sum = site.node(n);
   if (sum.op != Op::kSumReduce) return std::nullopt;
   const Node& mul = site.node(sum.inputs[0]);
-  // Low precision rounds each product before the sum; a contraction does not.
+  // Low precision rounds each product before the sum, but a contraction does not.
   if (mul.op != Op::kMul || !SumsInOwnDType(mul.type.dtype)) return std::nullopt;
   const size_t rank = mul.type.shape.size();
   if (rank > 26) return std::nullopt;
@@ -42,7 +42,7 @@ std::optional<Recognised> MatchContract(const RecognitionSite& site, NodeId n) {
     LetteredView operand{{source.node, std::nullopt}, source.letters};
     if (source.letters.size() == rank) {
       operand = ViewWithoutRepetition(site, given).value_or(std::move(operand));
-      // An operand that fills the whole space is a map of the sum, and better fused as one.
+      // An operand with all axes is elementwise input of the sum, which is better fused as one.
       if (operand.letters.size() == rank) return std::nullopt;
     }
     spec[side] = operand.letters;
@@ -72,7 +72,7 @@ std::optional<Recognised> MatchContractOfView(const RecognitionSite& site, NodeI
   return r;
 }
 
-// `n` as a view of a Cast from `dtype`, the Cast left out.
+// Returns `n` as a view of the operand of a Cast from `dtype`, without the Cast.
 std::optional<RecognisedOperand> CastFrom(const RecognitionSite& site, NodeId n, DType dtype) {
   RecognisedOperand r{n, std::nullopt};
   if (const Node& node = site.node(n); node.op == Op::kIndexMap && !node.attrs.contains("fill")) {
@@ -98,7 +98,7 @@ std::optional<Recognised> MatchRoundsOnce(const RecognitionSite& site, NodeId n)
   const Node& node = site.node(inner);
   if (node.op != Op::kContract && node.op != Op::kAttention) return std::nullopt;
   if (node.type.dtype != AccumulatorOf(dtype)) return std::nullopt;
-  // Computed anyway if it has another user.
+  // With another user, the inner node would be computed anyway.
   if (site.users[inner].size() != 1 || site.is_output[inner]) return std::nullopt;
   r.op = node.op;
   r.attrs = node.attrs;
@@ -112,7 +112,7 @@ std::optional<Recognised> MatchRoundsOnce(const RecognitionSite& site, NodeId n)
   return r;
 }
 
-// The beginning of an order that nothing else needs whole.
+// Matches the beginning of an order that no other node needs as a whole.
 std::optional<Recognised> MatchTopK(const RecognitionSite& site, NodeId n) {
   const Node& node = site.node(n);
   if (node.op != Op::kIndexMap) return std::nullopt;
@@ -141,7 +141,7 @@ std::optional<Recognised> MatchTopK(const RecognitionSite& site, NodeId n) {
   return r;
 }
 
-// The op as its decomposition row says it.
+// Adds the op in the form of its decomposition row.
 NodeId InPrimitives(ExampleBuilder& e, Op op, const std::vector<NodeId>& inputs, Attrs attrs) {
   const NodeId n = e.x().Add(op, inputs, std::move(attrs));
   if (!e.status().ok()) return n;

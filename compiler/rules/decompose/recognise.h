@@ -1,11 +1,11 @@
-// Recognition rows: what a user wrote in primitives, found again as the op it is, so that it gets
-// the same kernels as the same graph written in composites.
+// Recognition rows find ops that a user wrote in primitives, so that the graph gets the same
+// kernels as one written with composites.
 //
 //   absl::StatusOr<Graph> g = Recognise(Canonicalize(graph));
 //
-// Rows are exact: the recognised op has the same value by the op table. A row looks at a graph and
-// says what one node is; the pass below applies all rows, and the e-graph takes the same rows as
-// rewrites. Pure functions, thread-safe.
+// Rows are exact: the recognised op has the same value by the op table. A row is a function from a
+// node of a graph to the op that it is. The pass below applies all rows, and the e-graph uses the
+// same rows as rewrites. Pure functions, thread-safe.
 #ifndef ATHANOR_COMPILER_RULES_DECOMPOSE_RECOGNISE_H_
 #define ATHANOR_COMPILER_RULES_DECOMPOSE_RECOGNISE_H_
 
@@ -22,25 +22,25 @@ namespace athanor {
 
 class ExampleBuilder;
 
-// A graph to look at, with what rows ask of it. Does not own the graph.
+// A graph, with the facts about it that rows use. Does not own the graph.
 struct RecognitionSite {
   explicit RecognitionSite(const Graph& g);
 
   const Graph& graph;
-  Bounds bounds;                           // of the dims
-  std::vector<std::vector<NodeId>> users;  // that some output needs
+  Bounds bounds;                           // bounds of the dims
+  std::vector<std::vector<NodeId>> users;  // by node: its users, among the nodes that outputs need
   std::vector<bool> is_output;
 
   const Node& node(NodeId n) const { return graph.nodes[n]; }
 };
 
-// A node, read through a view where there is one.
+// A node, optionally read through a view.
 struct RecognisedOperand {
   NodeId node = -1;
   std::optional<IndexMap> view;
 };
 
-// What a node is: `view` of `op` of the operands.
+// The op that a node is: `view` of `op` of the operands.
 struct Recognised {
   Op op = Op::kContract;
   std::vector<RecognisedOperand> operands;
@@ -50,22 +50,22 @@ struct Recognised {
 
 struct RecognitionRow {
   std::string_view name;
-  std::string_view algebra;  // what the row says, for people
+  std::string_view algebra;  // the row's equation, for people
   std::optional<Recognised> (*match)(const RecognitionSite& site, NodeId n);
-  void (*example)(ExampleBuilder& e);  // a small graph in which it finds something
+  void (*example)(ExampleBuilder& e);  // builds a small graph in which the row matches
 };
 
-// In the order they are applied: later rows build on what earlier ones found.
+// In the order of application: later rows build on matches of earlier ones.
 absl::Span<const RecognitionRow> RecognitionRows();
 
-// What a row did to a graph.
+// The effect of a row on a graph.
 struct Recognition {
-  std::vector<NodeId> at;     // by node of the graph: the node of the result that is equal to it
+  std::vector<NodeId> at;     // by node of the graph: the equal node of the result
   std::vector<NodeId> found;  // the nodes that the row matched
 };
 absl::StatusOr<Graph> ApplyRecognition(const Graph& graph, const RecognitionRow& row,
                                        Recognition* recognition = nullptr);
-// All rows.
+// Applies all rows.
 absl::StatusOr<Graph> Recognise(const Graph& graph);
 
 }  // namespace athanor

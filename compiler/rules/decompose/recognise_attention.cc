@@ -1,5 +1,5 @@
-// The attention row: a softmax of scores contracted with values, in the forms that the
-// decomposition rows of Softmax and Attention have and that people write.
+// The attention row: matches a softmax of scores contracted with values, in the forms of the
+// decomposition rows of Softmax and Attention, and in forms that people write.
 //
 //   s = scale * contract(q, k)         scale: Mul or Div by a scalar, also of a masked s or
 //                                      s - max(s), of q or k where it is at least 1, or none
@@ -8,9 +8,9 @@
 //   e = exp(s - repeat(max(s)))
 //   contract(e / repeat(sum(e)), v)    or e * recip, or contract(e, v) / repeat(sum(e))
 //
-// Maxima and sums may keep axes of size 1 on the way to where they are repeated.
-// Attention gives zeros for a query with no key left, softmax gives NaN: a mask that may hide every
-// key is recognised only with ExpandAttention's selects around it.
+// Maxima and sums may keep axes of size 1 until they are repeated. Attention gives zeros for a
+// query without visible keys, but softmax gives NaN. So a mask that may hide every key is
+// recognised only with ExpandAttention's selects around it.
 #include <algorithm>
 #include <cmath>
 #include <limits>
@@ -33,7 +33,8 @@ class AttentionMatch {
   const Node& node(const Lettered& v) const { return site_.node(v.node); }
   const Node& node(NodeId n) const { return site_.node(n); }
   Lettered Input(const Lettered& v, int i) const { return {node(v).inputs[i], v.letters}; }
-  // Takes a node into the pattern and goes below its permutations (or repetitions).
+  // Take adds a node to the pattern. Below and Source go below permutations (Source also below
+  // repetitions), and add those.
   Lettered Take(Lettered v) {
     if (v.node != root_) inner_.push_back(v.node);
     return v;
@@ -41,7 +42,7 @@ class AttentionMatch {
   Lettered Below(const Lettered& v) { return PermutedSourceOf(site_, v, &inner_); }
   Lettered Source(const Lettered& v) { return UnitSourceOf(site_, v, &inner_); }
   bool Scalar(NodeId n, double value) const { return ScalarValue(site_, n) == value; }
-  // The operand of a Mul beside the scalar `value`.
+  // Returns the operand that a Mul multiplies by the scalar `value`.
   std::optional<Lettered> Beside(const Lettered& mul, double value);
   double Lowest() const {
     return node(root_).type.dtype == DType::kF64
@@ -85,20 +86,20 @@ class AttentionMatch {
   const NodeId root_;
   std::vector<NodeId> inner_;
   Lettered exps_, values_, scores_, peak_, queries_, keys_, mask_;
-  RecognisedOperand query_source_, key_source_;  // without their scale
+  RecognisedOperand query_source_, key_source_;  // without their scales
   std::string result_;                           // letters of the root
   std::string batch_;
   char q_ = 0, k_ = 0, v_ = 0, d_ = 0;
   std::map<char, Expr> extents_;
-  bool guarded_ = false;  // zeros where no key is left
+  bool guarded_ = false;  // gives zeros for queries without visible keys
   bool divided_last_ = false;
   bool causal_ = false;
   bool finite_mask_ = false;
   double scale_ = 1;
-  int factors_ = 0;  // that scale_ is the product of
+  int factors_ = 0;  // number of factors in scale_
 };
 
-// A factor that moves from where it was written may neither overflow nor vanish on the way.
+// A factor that moves in the expression may neither overflow nor vanish on the way.
 constexpr double kLeastMoved = 0x1p-32, kMostMoved = 0x1p32;
 
 std::optional<Lettered> AttentionMatch::Beside(const Lettered& mul, double value) {
@@ -109,8 +110,8 @@ std::optional<Lettered> AttentionMatch::Beside(const Lettered& mul, double value
   return std::nullopt;
 }
 
-// The operands of a contraction in the letters of its result, `summed` for the one letter it sums
-// over.
+// Returns the operands of a contraction in the letters of its result; `summed` is the one letter
+// that it sums over.
 bool AttentionMatch::RenameContract(const Lettered& contract, char summed, Lettered* lhs,
                                     Lettered* rhs) const {
   const Node& n = node(contract);
@@ -164,7 +165,7 @@ bool AttentionMatch::MatchValueContract(const Lettered& sum) {
   return Has(exps_, k_) && Has(values_, k_);
 }
 
-// a / b, or a * repeat(recip(b))
+// Matches a / b, or a * repeat(recip(b)).
 std::optional<AttentionMatch::Quotient> AttentionMatch::QuotientOf(const Lettered& v) {
   if (node(v).op == Op::kDiv) return Quotient{Input(v, 0), Input(v, 1)};
   if (node(v).op != Op::kMul) return std::nullopt;
@@ -175,7 +176,7 @@ std::optional<AttentionMatch::Quotient> AttentionMatch::QuotientOf(const Lettere
   return std::nullopt;
 }
 
-// contract(e, v) / repeat(sum(e))
+// Matches contract(e, v) / repeat(sum(e)).
 bool AttentionMatch::MatchDivided(const Lettered& top) {
   const std::optional<Quotient> quotient = QuotientOf(top);
   if (!quotient) return false;
@@ -193,7 +194,7 @@ bool AttentionMatch::MatchDivided(const Lettered& top) {
   return false;
 }
 
-// e / repeat(sum(e))
+// Matches e / repeat(sum(e)).
 bool AttentionMatch::MatchWeights(const Lettered& given) {
   const Lettered weights = Take(Below(given));
   const std::optional<Quotient> quotient = QuotientOf(weights);
@@ -202,7 +203,7 @@ bool AttentionMatch::MatchWeights(const Lettered& given) {
   return node(exps_).op == Op::kExp && MatchTotal(quotient->under);
 }
 
-// A SumReduce of exps_ over the keys, repeated along any axis.
+// Matches a SumReduce of exps_ over the keys, repeated along any axis.
 bool AttentionMatch::MatchTotal(const Lettered& v) {
   const Lettered total = Take(Source(v));
   if (node(total).op != Op::kSumReduce) return false;
@@ -225,7 +226,7 @@ bool AttentionMatch::IsPeak(const Lettered& v) {
   return Below(operand) == scores_;
 }
 
-// peak < lowest, which only -inf is
+// Matches peak < lowest, which is true only for -inf.
 bool AttentionMatch::IsNone(const Lettered& v) {
   if (node(v).op != Op::kLessThan || !Scalar(node(v).inputs[1], Lowest())) return false;
   Take(v);
@@ -233,11 +234,11 @@ bool AttentionMatch::IsNone(const Lettered& v) {
   return true;
 }
 
-// exp(s - repeat(max(s))), the maximum replaced by 0 where it is -inf if guarded_
+// Matches exp(s - repeat(max(s))); if guarded_, with the maximum replaced by 0 where it is -inf.
 bool AttentionMatch::MatchExps() {
   Take(exps_);
   Lettered difference = Below(Input(exps_, 0));
-  // exp(f * (s - max(s))); a negative factor would make the maximum the minimum.
+  // Matches exp(f * (s - max(s))). A negative factor would turn the maximum into a minimum.
   scale_ = PassFactors(&difference);
   if (!(scale_ >= kLeastMoved && scale_ <= 1)) return false;
   Take(difference);
@@ -260,13 +261,13 @@ bool AttentionMatch::MatchExps() {
     Take(peak);
     const Lettered expected = peak_;
     if (!IsNone(Input(peak, 0)) || peak_.node != expected.node) continue;
-    // The guard around the result reads the same maximum, without the axis that `v` has.
+    // The guard around the result reads the same maximum, without the axis of the keys.
     if (Source(Input(peak, 2)) == peak_ && peak_ == expected && IsPeak(peak_)) return true;
   }
   return false;
 }
 
-// hidden where key > query + (keys - queries)
+// Reports whether keys are hidden exactly where key > query + (keys - queries).
 bool AttentionMatch::IsCausal(const Lettered& condition, bool hides) const {
   const Node& less = node(condition);
   if (less.op != Op::kLessThan) return false;
@@ -281,12 +282,12 @@ bool AttentionMatch::IsCausal(const Lettered& condition, bool hides) const {
   std::optional<Expr> b = IndexValue(site_, less.inputs[1], at, bounds);
   if (!a || !b) return false;
   const size_t q = condition.letters.find(q_), k = condition.letters.find(k_);
-  // Both are hidden where the expression is not negative.
+  // Both forms hide a key where the expression is not negative.
   const Expr ours = at[k] - at[q] - shape[k] + shape[q] - 1;
   return bounds.ProvablyEqual(ours, hides ? *b - *a - 1 : *a - *b);
 }
 
-// v = f * w: goes to w, and gives f.
+// While v = f * w: replaces v by w. Returns the product of the factors f.
 double AttentionMatch::PassFactors(Lettered* v) {
   double product = 1;
   while (node(*v).op == Op::kMul || node(*v).op == Op::kDiv) {
@@ -302,7 +303,7 @@ double AttentionMatch::PassFactors(Lettered* v) {
   return product;
 }
 
-// From the scores that softmax sees down to those of the contraction.
+// Goes from the scores that softmax sees down to those of the contraction.
 bool AttentionMatch::MatchMasks() {
   while (true) {
     const double factor = PassFactors(&scores_);
@@ -310,7 +311,7 @@ bool AttentionMatch::MatchMasks() {
     const bool masked = op == Op::kSelect || op == Op::kAdd;
     scale_ *= factor;
     if (!masked) return std::isfinite(scale_);
-    // What is hidden must stay so.
+    // A hidden score must stay hidden.
     if (!(factor > 0) || !std::isfinite(factor)) return false;
     if (op == Op::kSelect ? !MatchSelect() : !MatchSum()) return false;
   }
@@ -334,7 +335,7 @@ bool AttentionMatch::MatchSelect() {
     mask_ = Input(inner, 0);
     return true;
   }
-  // A mask that is added, and hides where it is -inf.
+  // A mask that is added, and that hides a key where it is -inf.
   const Node& less = node(condition);
   if (less.op != Op::kLessThan || !Scalar(less.inputs[1], Lowest())) return false;
   mask_ = Input(condition, 0);
@@ -346,7 +347,7 @@ bool AttentionMatch::MatchSelect() {
   return true;
 }
 
-// A mask that is added and never infinite.
+// Matches a mask that is added and never infinite.
 bool AttentionMatch::MatchSum() {
   if (scale_ != 1 || mask_.node >= 0) return false;
   for (int i = 0; i < 2; ++i) {
@@ -359,8 +360,8 @@ bool AttentionMatch::MatchSum() {
   return false;
 }
 
-// `n` without a scale that attention has too. Attention scales sums of products: one below 1 stays
-// where it is, as it keeps sums finite that overflow without it.
+// Returns `n` without a scale that Attention can apply. Attention scales sums of products, so a
+// scale below 1 stays in place: it keeps sums finite that overflow without it.
 RecognisedOperand AttentionMatch::PassScale(NodeId n) {
   std::optional<ScaledOperand> scaled = ScaledOperandOf(site_, n);
   if (!scaled) return {n, std::nullopt};
@@ -382,8 +383,9 @@ bool AttentionMatch::MatchScoreContract() {
          !Has(keys_, q_) && Has(keys_, d_);
 }
 
-// Which letter is what: batch axes weigh and are weighed, v is only in the values, q only in the
-// weights. Of several such axes the last is q; the keys and values repeat along the others.
+// Assigns the letters: batch axes are in the weights and in the values, v only in the values, q
+// only in the weights. If there are several axes like q, the last one is q; keys and values repeat
+// along the others.
 bool AttentionMatch::Sizes() {
   for (char c : result_) {
     if (!Has(exps_, c)) {
@@ -402,9 +404,9 @@ bool AttentionMatch::Sizes() {
 bool AttentionMatch::MayHideAll() const {
   const Expr &queries = extents_.at(q_), &keys = extents_.at(k_);
   if (mask_.node >= 0 && !finite_mask_) return true;
-  // The first query sees the first keys - queries + 1 keys.
+  // The first query sees only the first keys - queries + 1 keys.
   if (causal_ && !site_.bounds.NonNegative(keys - queries)) return true;
-  // Without keys the sum is 0 / 0 if the division comes last.
+  // Without keys, the sum is 0 / 0 if the division comes last.
   return divided_last_ && !site_.bounds.NonNegative(keys - 1);
 }
 
@@ -420,8 +422,8 @@ bool AttentionMatch::OnlyInnerUsers() const {
   return true;
 }
 
-// `v`, which is read from `source`, as a tensor with the axes `letters`: permuted, and repeated
-// along those it lacks.
+// Returns `v`, which is read from `source`, as a tensor with the axes `letters`: permuted, and
+// repeated along those it lacks.
 RecognisedOperand AttentionMatch::View(const Lettered& v, const RecognisedOperand& source,
                                        const std::string& letters) const {
   if (v.letters == letters) return source;
@@ -442,8 +444,8 @@ std::optional<Recognised> AttentionMatch::Result() const {
                 View(keys_, key_source_, batch_ + k_ + d_), View(values_, batch_ + k_ + v_)};
   if (mask_.node >= 0) r.operands.push_back(View(mask_, batch_ + q_ + k_));
   if (causal_) r.attrs["causal"] = true;
-  // The usual scale is left out, as it is where a composite is written; each factor may have been
-  // rounded, and the root below it.
+  // The default scale is omitted, as in a composite. Each factor, and the root, may have been
+  // rounded.
   const double usual = 1 / std::sqrt(static_cast<double>(*extents_.at(d_).constant()));
   const double unit = node(root_).type.dtype == DType::kF32 ? 0x1p-23 : 0x1p-52;
   if (std::abs(scale_ - usual) > std::max(factors_, 1) * unit * usual) r.attrs["scale"] = scale_;

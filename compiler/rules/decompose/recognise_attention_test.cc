@@ -1,4 +1,4 @@
-// The attention row: every way of writing it that is found, and near misses that stay.
+// The attention row: forms that it matches, and near misses that it must not match.
 #include <cmath>
 #include <functional>
 #include <limits>
@@ -12,7 +12,7 @@
 namespace athanor {
 namespace {
 
-// How the softmax of scores is written.
+// Form in which the softmax of scores is written.
 struct Writing {
   bool recip = false;         // e * (1 / sum)
   bool last = false;          // contract(e, v) / sum
@@ -91,7 +91,7 @@ Graph AttentionGraph(const Writing& w, const Spec& s = {}, DType t = DType::kF32
   }
   const int64_t axis = static_cast<int64_t>(sc.result.find('k'));
   if (v_letters == va.rhs) return b.Done({Softmaxed(b, scores, v, axis, w, s.values)});
-  // The values first.
+  // Contracts with the values first.
   Writing plain = w;
   const std::string turned = va.rhs + "," + va.lhs + "->" + va.result;
   return b.Done({Softmaxed(b, scores, v, axis, plain, turned)});
@@ -155,11 +155,11 @@ TEST(RecogniseAttentionTest, AttentionItselfDecomposed) {
   }
 }
 
-// Attention with the keepdims of numpy: maxima, sums and what is done with them as [..., 1].
+// Attention with numpy's keepdims: maxima, sums and values computed from them are [..., 1].
 struct Kept {
   enum Scale { kScores, kDifference, kMasked, kQueries, kKeys, kBoth, kViewedQueries };
   Scale scale = kScores;
-  double factor = 0.5;  // the usual one for heads of 4
+  double factor = 0.5;  // the default for heads of size 4
   bool causal = false;
   bool recip = false;  // * (1 / sum)
   bool last = false;   // after the contraction with the values
@@ -183,7 +183,7 @@ NodeId Times(Build& b, NodeId v, double factor) {
   return b.x.Add(Op::kMul, {v, b.x.FillLike(v, factor)});
 }
 
-// exp(factor * (scores - max)) over its sum, contracted with `v`.
+// Builds exp(factor * (scores - max)) over its sum, contracted with `v`.
 NodeId KeptSoftmax(Build& b, NodeId scores, NodeId v, const Kept& w) {
   Expansion& x = b.x;
   const int64_t axis = static_cast<int64_t>(x.Type(scores).shape.size()) - 1;
@@ -241,7 +241,8 @@ Graph KeptAttention(const Kept& w, bool composite) {
 TEST(RecogniseAttentionTest, AttentionWithKeptAxesAndAnyPlaceOfTheScale) {
   for (Kept::Scale scale : {Kept::kScores, Kept::kDifference, Kept::kMasked, Kept::kQueries,
                             Kept::kKeys, Kept::kBoth, Kept::kViewedQueries}) {
-    const bool before = scale >= Kept::kQueries;  // the contraction: below 1 it stays there
+    // Before the contraction: a factor below 1 stays there.
+    const bool before = scale >= Kept::kQueries;
     for (double factor : before ? std::vector{4.0, 1.3} : std::vector{0.5, 0.3}) {
       const bool exact = factor == 0.5 || factor == 4;
       for (int bits = 0; bits < 8; ++bits) {
@@ -254,15 +255,16 @@ TEST(RecogniseAttentionTest, AttentionWithKeptAxesAndAnyPlaceOfTheScale) {
         if (scale == Kept::kBoth && !exact) continue;  // the factor is rounded twice
         if (scale == Kept::kKeys && !exact) continue;
         Attrs& attrs = const_cast<Graph&>(r).nodes.back().attrs;
-        if (factor != 0.5) attrs["scale"] = factor;  // a double, the written one is a float
+        // A double, though the graph's factor is a float.
+        if (factor != 0.5) attrs["scale"] = factor;
         EXPECT_EQ(CanonicalHash(r), CanonicalHash(KeptAttention(w, true))) << ToText(r);
       }
     }
   }
 }
 
-// A mask of finite numbers hides no row wholly: where all keys have the same, softmax is that of
-// the scores.
+// A mask of finite numbers hides no row completely: if all keys have the same mask value, softmax
+// equals that of the scores.
 Graph PaddingMasked(double hidden, bool composite) {
   Build b;
   b.g.dims = {{"b", 2, 8}, {"s", 1, 64}};
@@ -286,7 +288,7 @@ Graph PaddingMasked(double hidden, bool composite) {
 }
 
 TEST(RecogniseAttentionTest, AttentionWithAFiniteMask) {
-  // In a hidden row the scores are what f32 leaves of them beside the mask.
+  // In a hidden row, f32 keeps only part of the scores beside the mask.
   for (auto [hidden, tolerance] : {std::pair<double, double>{-64, 1e-4},
                                    {-1e4, 5e-3},
                                    {std::numeric_limits<float>::lowest(), 1e-5}}) {
@@ -305,7 +307,7 @@ TEST(RecogniseAttentionTest, AttentionWithAFiniteMask) {
   }
 }
 
-// Graphs that are nearly attention.
+// Builds graphs that are nearly attention.
 Graph NearMiss(const std::function<NodeId(Build&, NodeId scores, NodeId v)>& rest) {
   Build b;
   b.g.dims = {{"b", 2, 8}, {"s", 1, 64}};
@@ -327,14 +329,15 @@ NodeId SoftmaxOf(Build& b, NodeId scores, int64_t axis) {
 
 TEST(RecogniseAttentionTest, NearMissesOfAttention) {
   const std::string values = "bqk,bkd->bqd";
-  // The plain form is found, so that what follows differs only in what it says.
+  // The plain form is recognised, so each of the following graphs fails only because of its
+  // difference.
   Graph plain =
       NearMiss([&](Build& b, NodeId s, NodeId v) { return b.Dot(SoftmaxOf(b, s, 2), v, values); });
   EXPECT_EQ(Count(Recognised(Primitives(plain)), Op::kAttention), 1);
   // Softmax over the queries.
   ExpectNoAttention(
       NearMiss([&](Build& b, NodeId s, NodeId v) { return b.Dot(SoftmaxOf(b, s, 1), v, values); }));
-  // A factor for every query.
+  // A separate factor for every query.
   ExpectNoAttention(NearMiss([&](Build& b, NodeId s, NodeId v) {
     NodeId factor = b.x.Map(b.In("f", {Expr::Symbol("s")}), b.x.Type(s).shape, {A(1)});
     return b.Dot(SoftmaxOf(b, b.x.Add(Op::kMul, {s, factor}), 2), v, values);
@@ -355,7 +358,7 @@ TEST(RecogniseAttentionTest, NearMissesOfAttention) {
     NodeId total = b.x.Repeat(b.x.Reduce(Op::kSumReduce, e, {2}), 1, shape);
     return b.Dot(b.x.Add(Op::kDiv, {e, total}), v, values);
   }));
-  // A mask that may hide whole rows: softmax gives NaN there.
+  // A mask that may hide whole rows, where softmax gives NaN.
   ExpectNoAttention(NearMiss([&](Build& b, NodeId s, NodeId v) {
     NodeId mask = b.In("m", b.x.Type(s).shape, DType::kBool);
     NodeId masked = b.x.Add(Op::kSelect, {mask, s, b.x.FillLike(s, -kInf)});
@@ -378,7 +381,7 @@ TEST(RecogniseAttentionTest, NearMissesOfAttention) {
   // Values summed over the queries.
   ExpectNoAttention(NearMiss(
       [&](Build& b, NodeId s, NodeId v) { return b.Dot(SoftmaxOf(b, s, 2), v, "bqk,bqd->bkd"); }));
-  // Weights and values summed each for itself.
+  // Weights and values summed separately.
   ExpectNoAttention(NearMiss(
       [&](Build& b, NodeId s, NodeId v) { return b.Dot(SoftmaxOf(b, s, 2), v, "bqk,bjd->bqd"); }));
 }
@@ -388,11 +391,11 @@ TEST(RecogniseAttentionTest, NearMissesOfScaleMaskAndKeptAxes) {
     return NearMiss([&](Build& b, NodeId s, NodeId v) { return KeptSoftmax(b, s, v, w); });
   };
   EXPECT_EQ(Count(Recognised(Primitives(kept({}))), Op::kAttention), 1);
-  // Where the maximum would be the minimum, and where scores would overflow that do not.
+  // Factors with which the maximum would become the minimum, or scores would overflow that do not.
   for (double factor : {-0.5, 2.0, 1e-30, 0.0}) {
     ExpectNoAttention(kept({.scale = Kept::kDifference, .factor = factor}));
   }
-  // -inf times a negative number is shown.
+  // A negative factor turns hidden keys (-inf) into visible ones.
   ExpectNoAttention(NearMiss([&](Build& b, NodeId s, NodeId v) {
     auto iota = [&](int64_t axis) {
       return b.x.Add(Op::kIota, {},
@@ -402,7 +405,7 @@ TEST(RecogniseAttentionTest, NearMissesOfScaleMaskAndKeptAxes) {
     NodeId masked = b.x.Add(Op::kSelect, {ahead, b.x.FillLike(s, -kInf), s});
     return KeptSoftmax(b, Times(b, masked, -1), v, {});
   }));
-  // A mask that may be -inf, as an input or as a choice; one that is scaled too.
+  // A mask that may be -inf, as an input or by selection, also scaled.
   ExpectNoAttention(PaddingMasked(-kInf, false));
   ExpectNoAttention(NearMiss([&](Build& b, NodeId s, NodeId v) {
     NodeId mask = b.In("m", b.x.Type(s).shape);
@@ -412,7 +415,7 @@ TEST(RecogniseAttentionTest, NearMissesOfScaleMaskAndKeptAxes) {
     NodeId mask = b.x.Cast(b.In("m", b.x.Type(s).shape, DType::kBool), DType::kF32);
     return KeptSoftmax(b, Times(b, b.x.Add(Op::kAdd, {s, mask}), 0.5), v, {});
   }));
-  // The maximum over the queries, kept.
+  // The maximum over the queries, with keepdims.
   ExpectNoAttention(NearMiss([&](Build& b, NodeId s, NodeId v) {
     const Shape shape = b.x.Type(s).shape;
     NodeId minus = Times(b, ReducedKept(b, Op::kMaxReduce, s, 1), -1);
@@ -420,7 +423,7 @@ TEST(RecogniseAttentionTest, NearMissesOfScaleMaskAndKeptAxes) {
     NodeId total = Wide(b, ReducedKept(b, Op::kSumReduce, e, 2), shape);
     return b.Dot(b.x.Add(Op::kDiv, {e, total}), v, "bqk,bkd->bqd");
   }));
-  // No maximum: overflows where softmax does not.
+  // Without a maximum, it overflows where softmax does not.
   ExpectNoAttention(NearMiss([&](Build& b, NodeId s, NodeId v) {
     NodeId e = b.x.Add(Op::kExp, {s});
     NodeId total = Wide(b, ReducedKept(b, Op::kSumReduce, e, 2), b.x.Type(s).shape);
@@ -428,7 +431,7 @@ TEST(RecogniseAttentionTest, NearMissesOfScaleMaskAndKeptAxes) {
   }));
 }
 
-// Attention's own steps on these values, which the composite's reference computes more widely.
+// Runs Attention's own steps on these values; the composite's reference computes in a wider type.
 std::vector<Tensor> Stepwise(const Graph& g, const std::vector<Tensor>& values) {
   absl::StatusOr<std::vector<Tensor>> outputs = Evaluate(Primitives(g), values);
   EXPECT_TRUE(outputs.ok()) << outputs.status();
@@ -449,7 +452,7 @@ TEST(RecogniseAttentionTest, AFactorBelowOneKeepsScoresFinite) {
         << ToText(r);
     EXPECT_EQ(GetAttr<double>(r.nodes.back().attrs, "scale"), moved ? 0.25 : 1);
     ExpectSame(g, r);
-    // The products' sum is beyond the largest number, a quarter of it is not.
+    // The sum of the products overflows, but a quarter of it does not.
     std::vector<Tensor> values = RandomInputs(g, 1);
     for (size_t i : {0, 1}) {
       for (int64_t n = 0; n < values[i].elements(); ++n) {
@@ -497,7 +500,7 @@ TEST(RecogniseAttentionTest, SymbolicHeadSizeHasNoKernel) {
 
 TEST(RecogniseAttentionTest, DivisionLastNeedsAKey) {
   Spec s;
-  s.length = Expr::Symbol("s") - 1;  // may be none
+  s.length = Expr::Symbol("s") - 1;  // may be 0
   Graph g = AttentionGraph({.last = true}, s);
   EXPECT_EQ(Count(Recognised(Primitives(g)), Op::kAttention), 0);
   EXPECT_EQ(Count(Recognised(Primitives(AttentionGraph({}, s))), Op::kAttention), 1);

@@ -19,8 +19,8 @@ const IndexMap* ViewOf(const Node& node) {
 
 enum class Passed { kPermutations, kRepetitions, kUnitAxes };
 
-// Which axis of `shape` each coordinate is, all of it; nullopt if some is none or one is there
-// twice. With `units`, -1 for an axis of size 1 that is none of them.
+// Returns the axis of `shape` that each coordinate is as a whole; nullopt if a coordinate is none
+// or an axis occurs twice. With `units`, -1 for an axis of size 1 that is none of them.
 std::optional<std::vector<int>> WholeAxes(const std::vector<Expr>& coordinates,
                                           const Shape& operand, const Shape& shape, bool units) {
   std::vector<int> axes;
@@ -28,7 +28,7 @@ std::optional<std::vector<int>> WholeAxes(const std::vector<Expr>& coordinates,
   for (size_t j = 0; j < coordinates.size(); ++j) {
     int found = -1;
     for (size_t i = 0; i < shape.size() && found < 0; ++i) {
-      // The only coordinate of an axis of size 1 is written 0 as often as $i.
+      // The coordinate of an axis of size 1 may be written as 0 or as $i.
       bool only = coordinates[j].IsConstant(0) && operand[j].IsConstant(1);
       bool same = coordinates[j] == Expr::Axis(static_cast<int>(i)) || only;
       if (same && !taken[i] && shape[i] == operand[j]) found = static_cast<int>(i);
@@ -157,7 +157,7 @@ Range RangeOfConstant(const Tensor& value) {
   Range r{std::numeric_limits<double>::infinity(), -std::numeric_limits<double>::infinity()};
   for (int64_t i = 0; i < value.elements(); ++i) {
     const double element = LoadScalar(value, i).f;
-    // A NaN is in no finite range.
+    // A NaN lies in no finite range.
     if (std::isnan(element)) return {element, element};
     r = {std::min(r.low, element), std::max(r.high, element)};
   }
@@ -215,7 +215,7 @@ std::optional<Expr> IndexValue(const RecognitionSite& site, NodeId n,
     if (a && b) value = node.op == Op::kAdd ? *a + *b : *a * *b;
   }
   if (!value) return std::nullopt;
-  // Proved not to wrap, or no value.
+  // Proves that the value does not wrap; otherwise returns no value.
   std::optional<int64_t> low = bounds.Minimum(*value), high = bounds.Maximum(*value);
   if (!low || !high) return std::nullopt;
   if (dtype == DType::kI32 && (*low < INT32_MIN || *high > INT32_MAX)) return std::nullopt;

@@ -24,7 +24,7 @@ TEST(RecogniseTest, ContractionsOfPrimitives) {
       Graph primitives = Primitives(g);
       Graph again = Recognised(primitives);
       EXPECT_EQ(Count(again, Op::kContract), 1) << spec << ToText(again);
-      // Nothing but the operands and the contraction is left.
+      // Only the operands and the contraction are left.
       EXPECT_EQ(again.nodes.size(), 3u) << ToText(again);
       EXPECT_EQ(CanonicalHash(again), CanonicalHash(g)) << ToText(again);
     }
@@ -43,7 +43,8 @@ TEST(RecogniseTest, BroadcastThroughInsertedAxes) {
 }
 
 TEST(RecogniseTest, ViewsComposedWithRepetitions) {
-  // q[b, s, 4*h + d] * k[b, t, 4*h + d] over d, as one view each; the operands are the heads.
+  // Contracts q[b, s, 4*h + d] * k[b, t, 4*h + d] over d, each as one view; the operands become
+  // heads.
   Build b;
   NodeId q = b.In("q", {2, 3, 8}), k = b.In("k", {2, 5, 8});
   const Shape joint = {2, 2, 3, 5, 4};
@@ -58,7 +59,7 @@ TEST(RecogniseTest, ViewsComposedWithRepetitions) {
 
 TEST(RecogniseTest, NoContraction) {
   // A square, a row times a repeated vector, an axis that neither operand has, a product that is
-  // rounded first.
+  // rounded before the sum.
   Build b;
   NodeId p = b.In("p", {4, 4}), w = b.In("w", {4});
   NodeId half = b.In("h", {3, 4}, DType::kF16);
@@ -73,7 +74,8 @@ TEST(RecogniseTest, NoContraction) {
   EXPECT_EQ(Count(Recognised(Canonicalize(g)), Op::kContract), 0);
 }
 
-// What is needed whole, as an output or by another node; not its beginning; along another axis.
+// Not recognised: an order that is needed as a whole, by an output or another node; a part that is
+// not its beginning; a cut along another axis.
 TEST(RecogniseTest, NoBeginningOfAnOrder) {
   const auto top = [](const std::vector<Expr>& shape, const std::vector<Expr>& at, bool output,
                       bool used) {

@@ -1,5 +1,5 @@
-// Graphs for the tests of recognition rows: built briefly, taken apart, found again and compared by
-// the reference evaluator.
+// Helpers for the tests of recognition rows: build small graphs, decompose them, recognise them
+// again, and compare values with the reference evaluator.
 #ifndef ATHANOR_COMPILER_RULES_DECOMPOSE_RECOGNISE_TESTING_H_
 #define ATHANOR_COMPILER_RULES_DECOMPOSE_RECOGNISE_TESTING_H_
 
@@ -44,7 +44,7 @@ inline Graph Recognised(const Graph& g) {
   return Canonicalize(*r);
 }
 
-// Inputs of random normal values, `b` = 2 and every other dim 5.
+// Returns random normal values for the inputs, with `b` = 2 and every other dim 5.
 inline std::vector<Tensor> RandomInputs(const Graph& g, unsigned seed) {
   std::mt19937 rng(seed);
   std::normal_distribution<double> normal(0, 1);

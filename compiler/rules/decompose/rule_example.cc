@@ -19,8 +19,8 @@ int64_t Uniform(std::mt19937_64& random, int64_t low, int64_t high) {
   return low + static_cast<int64_t>(random() % static_cast<uint64_t>(high - low + 1));
 }
 
-// Box and Muller's transform of two uniform numbers: the same on every machine, as the standard
-// library's distributions are not.
+// Box-Muller transform of two uniform numbers. Unlike the standard library's distributions, it
+// gives the same values on every machine.
 double Normal(std::mt19937_64& random) {
   constexpr double kTwoPi = 6.283185307179586;
   const double u = (static_cast<double>(random() >> 11) + 0.5) * 0x1p-53;

@@ -1,5 +1,5 @@
-// Small random graphs to try rules on. The example of a row says what must stand there; which
-// sizes, dtype and values it gets is the test's business.
+// Small random graphs on which rules are tested. A row's example determines the structure; the test
+// chooses sizes, dtype and values.
 //
 //   void Example(ExampleBuilder& e) {
 //     const Expr rows = e.Size(), cols = e.Size();
@@ -24,56 +24,58 @@
 
 namespace athanor {
 
-// What an Input or Parameter may hold besides numbers.
+// Special values that an Input or Parameter may hold besides numbers.
 enum class ExampleEdges : uint8_t { kAll, kNaN, kNone };
 
 class ExampleBuilder {
  public:
-  // `dtype` is what the example computes in, where its row takes any: a float.
+  // `dtype` is a float in which the example computes, if its row accepts any dtype.
   ExampleBuilder(uint64_t seed, DType dtype);
   ExampleBuilder(const ExampleBuilder&) = delete;
   ExampleBuilder& operator=(const ExampleBuilder&) = delete;
 
   DType dtype() const { return dtype_; }
-  // A size: 0, 1, 2 or a prime up to 13, never below `min` (at most 13); a number, or a dim of the
-  // graph that has it.
+  // Returns a size: 0, 1, 2 or a prime up to 13, at least `min` (at most 13). It is a number, or a
+  // dim of the graph with that size.
   Expr Size(int64_t min = 0);
-  // Such a number, never a dim: for weights, and where an op wants one.
+  // Same, but never a dim: for weights, and for ops that need a number.
   int64_t ConstantSize(int64_t min = 0);
-  // Uniform in [low, high].
+  // Returns an integer, uniform in [low, high].
   int64_t Pick(int64_t low, int64_t high);
   bool Coin() { return Pick(0, 1) == 1; }
 
   NodeId Input(Shape shape) { return Input(std::move(shape), dtype_); }
   NodeId Input(Shape shape, DType dtype);
-  // Without infinities, or without NaN too: where ops leave open what comes of them.
+  // Adds an Input without infinities, or also without NaN, for ops whose results for these are
+  // unspecified.
   NodeId Input(Shape shape, ExampleEdges edges);
   NodeId FiniteInput(Shape shape) { return Input(std::move(shape), ExampleEdges::kNone); }
-  // Integers in [0, size): valid indices of an axis of that size, which is at least 1.
+  // Adds integers in [0, size): valid indices of an axis of that size. REQUIRES: size >= 1.
   NodeId Indices(Shape shape, const Expr& size, DType dtype = DType::kI64);
-  // A weight; the shape is constant.
+  // Adds a weight. REQUIRES: the shape is constant.
   NodeId Parameter(Shape shape) { return Parameter(std::move(shape), dtype_); }
   NodeId Parameter(Shape shape, DType dtype);
-  // One whose contents are known to be finite and at most 2^kMagnitude in size.
+  // Adds a weight whose contents are known to be finite, with absolute values of at most
+  // 2^kMagnitude.
   static constexpr int kMagnitude = 20;
   NodeId BoundedParameter(Shape shape, DType dtype);
-  // A literal of normal random values, rounded to integers where the dtype is one.
+  // Adds a literal of normal random values, rounded to integers for integer dtypes.
   NodeId Constant(std::vector<int64_t> shape) { return Constant(std::move(shape), dtype_); }
   NodeId Constant(std::vector<int64_t> shape, DType dtype);
-  // A power of two as a literal of rank 0: products with it round nothing.
+  // Adds a power of two as a scalar literal: products with it are exact.
   NodeId PowerOfTwo();
   void Output(NodeId node);
 
-  // Everything else, by the shorthands of decomposition rows.
+  // Adds all other nodes, by the shorthands of decomposition rows.
   Expansion& x() { return x_; }
 
-  // For the test.
+  // --- for the test
   const Graph& graph() const { return graph_; }
-  // OK, or the first node that could not be added: the example is wrong.
+  // OK, or the error of the first node that could not be added: the example is wrong.
   const absl::Status& status() const { return x_.status(); }
-  // The sizes of the dims.
+  // Returns the sizes of the dims.
   const Expr::Env& dims() const { return dims_; }
-  // Beyond which the values of an Input must stay, if it holds indices.
+  // Returns exclusive upper bounds for the values of Inputs that hold indices.
   const std::map<NodeId, int64_t>& index_limits() const { return index_limits_; }
   ExampleEdges edges(NodeId input) const {
     const auto it = edges_.find(input);
@@ -89,7 +91,7 @@ class ExampleBuilder {
   std::mt19937_64 random_;
   const DType dtype_;
   Expr::Env dims_;
-  Graph graph_;  // with all its dims from the start, as the expansion wants it
+  Graph graph_;  // has all its dims from the start, which the expansion needs
   Expansion x_;
   std::map<NodeId, int64_t> index_limits_;
   std::map<NodeId, ExampleEdges> edges_;

@@ -1,4 +1,4 @@
-// Algebra of element-wise ops and reductions. Contractions are in algebra_contract.cc and
+// Algebra of elementwise ops and reductions. Rows about contractions are in algebra_contract.cc and
 // algebra_share.cc.
 #include "compiler/rules/families/algebra.h"
 
@@ -17,7 +17,7 @@ using Specs = std::vector<egraph::RuleSpec>;
 
 constexpr double kInf = std::numeric_limits<double>::infinity();
 
-// --- Neutral elements and what undoes itself ---
+// --- Neutral elements and inverses ---
 
 Specs TimesOne(const TermLanguage& language, const FactsAnalysis& facts) {
   const RowTerms t(language, facts);
@@ -41,7 +41,7 @@ void TimesOneExample(ExampleBuilder& e) {
                        : e.x().Add(Op::kMul, {one, x}));
 }
 
-// +0 is no neutral element: -0 + 0 is 0.
+// +0 is not neutral, because -0 + 0 is +0.
 Specs PlusZero(const TermLanguage& language, const FactsAnalysis& facts) {
   const RowTerms t(language, facts);
   const egraph::Condition neutral("is neutral", {"s"}, [t](const Match& m) {
@@ -124,9 +124,9 @@ void IntegralOnceExample(ExampleBuilder& e) {
                      {e.x().Add(e.Coin() ? Op::kFloor : Op::kRound, {x})}));
 }
 
-// --- Bounds by numbers ---
+// --- Bounds by constants ---
 
-// What `op` (Min or Max) leaves as it is, by dtype.
+// Returns the neutral element of `op` (Min or Max) in a dtype.
 double Extreme(Op op, DType dtype) {
   const bool max = op == Op::kMax;
   if (IsFloat(dtype)) return max ? -kInf : kInf;
@@ -177,9 +177,10 @@ void BoundsCollectExample(ExampleBuilder& e) {
   e.Output(e.x().Add(op, {x, e.x().FillLike(x, op == Op::kMax ? -kInf : kInf)}));
 }
 
-// --- Numbers collected ---
+// --- Constants combined ---
 
-// At an end of an integer dtype's range, near 2^53, which a double ends at, or any.
+// Returns a number at an end of an integer dtype's range, near 2^53 (the limit of exact doubles),
+// or any.
 NodeId EndOfRange(ExampleBuilder& e, NodeId like) {
   const DType dtype = e.x().Type(like).dtype;
   const int bits = 8 * DTypeBytes(dtype);
@@ -215,14 +216,15 @@ void FactorsCollectExample(ExampleBuilder& e) {
       e.x().Add(Op::kMul, {e.x().FillLike(x, u), e.x().Add(Op::kMul, {x, e.x().FillLike(x, s)})}));
 }
 
-// Of two numbers, in their dtype: integers wrap. nullopt for floats of both signs, which round on
-// purpose ((x + 1.5*2^23) - 1.5*2^23) or cancel, and where their sum is rounded or overflows: x
-// plus it could be further off than what it stands for.
+// Returns the sum of two numbers in their dtype; integers wrap. Returns nullopt if floats have
+// different signs, since they cancel or round on purpose ((x + 1.5*2^23) - 1.5*2^23), or if their
+// sum is rounded or overflows: adding it to x could then have a larger error than the two
+// additions.
 std::optional<Tensor> SumOfNumbers(const Tensor& s, const Tensor& t) {
   const Scalar a = LoadScalar(s, 0), b = LoadScalar(t, 0);
   Tensor sum = Tensor::Zeros(s.dtype, {});
   if (!IsFloat(s.dtype)) {
-    StoreScalar(sum, 0, Scalar::Unsigned(s.dtype, a.u + b.u));  // the low bytes are the wrap
+    StoreScalar(sum, 0, Scalar::Unsigned(s.dtype, a.u + b.u));  // the low bytes are the wrapped sum
     return sum;
   }
   if (!(a.f > 0 && b.f > 0) && !(a.f < 0 && b.f < 0)) return std::nullopt;
@@ -260,7 +262,7 @@ void TermsCollectExample(ExampleBuilder& e) {
   e.Output(e.x().Add(Op::kAdd, {e.x().Add(Op::kAdd, {i, EndOfRange(e, i)}), EndOfRange(e, i)}));
 }
 
-// Factors of one sign: inf*s + inf*t is then what inf*(s + t) is, and nothing cancels.
+// The factors must have one sign: then inf*s + inf*t equals inf*(s + t), and nothing cancels.
 Specs SameTermsAdd(const TermLanguage& language, const FactsAnalysis& facts) {
   const RowTerms t(language, facts);
   const auto build = [t](double implied_s, double implied_u) {
@@ -303,7 +305,8 @@ Specs DivideByPower(const TermLanguage& language, const FactsAnalysis& facts) {
   const RowTerms t(language, facts);
   const auto build = [t](const Match& m, TermExpansion& e) -> std::optional<NodeId> {
     const std::optional<double> s = t.Uniform(m, "s");
-    constexpr int kMaxExponent = 14;  // of an f16 whose reciprocal is one too, without loss
+    // Largest exponent of an f16 power of two with an exact reciprocal.
+    constexpr int kMaxExponent = 14;
     int exponent = 0;
     if (!s || std::fabs(std::frexp(*s, &exponent)) != 0.5) return std::nullopt;
     if (std::abs(exponent - 1) > kMaxExponent) return std::nullopt;
@@ -339,7 +342,7 @@ void DivideByNumberExample(ExampleBuilder& e) {
   e.Output(e.x().Add(Op::kDiv, {x, e.x().FillLike(x, static_cast<double>(e.Pick(3, 99)))}));
 }
 
-// Whether the map repeats what has no axes `gone` along them.
+// Reports whether the map repeats a value without the axes `gone` along these axes.
 bool RepeatsAlong(const IndexMap& map, const std::vector<int64_t>& gone) {
   std::vector<Expr> kept;
   for (size_t i = 0; i < map.shape.size(); ++i) {
@@ -350,9 +353,10 @@ bool RepeatsAlong(const IndexMap& map, const std::vector<int64_t>& gone) {
   return map.coordinates == kept;
 }
 
-// One reciprocal for all elements that are divided by it. Of 0 and of what is below the smallest
-// normal number it is infinite, and infinity times 0 is NaN where 0 divided by it is 0; so the
-// divisor is known to be larger. Softmax's is: the largest term of its sum is exp(0).
+// Computes one reciprocal for all elements that are divided by the same value. The reciprocal of 0,
+// and of numbers below the smallest normal one, is infinite; infinity times 0 is NaN, though 0
+// divided by a small number is 0. So the divisor must be known to be larger. Softmax's divisor is:
+// the largest term of its sum is exp(0).
 Specs DivideByRepeated(const TermLanguage& language, const FactsAnalysis& facts) {
   const RowTerms t(language, facts);
   const auto build = [t](const Match& m, TermExpansion& e) -> std::optional<NodeId> {
@@ -417,7 +421,7 @@ Specs SmallPowers(const TermLanguage& language, const FactsAnalysis& facts) {
     const NodeId x = e.Operand(m.Class("x"));
     if (s == 1.0) return x;
     if (s == -1.0) return e.x().Add(Op::kRecip, {x});
-    if (s == 0.5) {  // of -0 it is 0, of minus infinity infinity
+    if (s == 0.5) {  // -0 gives 0, and -inf gives +inf
       if (!t.FactsOf(m, "x").values.positive) return std::nullopt;
       return e.x().Add(Op::kSqrt, {x});
     }

@@ -1,5 +1,5 @@
-// Algebra that regroups sums of products: it holds where nothing that is taken out of a sum, or
-// added up before it meets a product, is infinite. Facts about the values say where.
+// Algebra that regroups sums of products. It holds if no value that is taken out of a sum, or added
+// before its multiplication, is infinite. The facts about values decide that.
 #include <algorithm>
 #include <string>
 #include <utility>
@@ -18,12 +18,12 @@ bool Has(const std::string& letters, char letter) {
   return letters.find(letter) != std::string::npos;
 }
 
-// The size of a letter of operands with these shapes.
+// Returns the size of a letter for operands of these shapes.
 Expr SizeOf(const ContractSpec& spec, const Shape& lhs, const Shape& rhs, char letter) {
   return Has(spec.lhs, letter) ? lhs[spec.lhs.find(letter)] : rhs[spec.rhs.find(letter)];
 }
 
-// Whether no sum of the contraction is empty: the sum of nothing is 0, whatever it is scaled by.
+// Reports whether no sum of the contraction is empty: an empty sum is 0 under any scale.
 bool SumsSomething(const RowTerms& t, const ContractSpec& spec, const Shape& lhs,
                    const Shape& rhs) {
   for (const char letter : spec.lhs + spec.rhs) {
@@ -33,7 +33,7 @@ bool SumsSomething(const RowTerms& t, const ContractSpec& spec, const Shape& lhs
   return true;
 }
 
-// The number of elements of a weight.
+// Returns the number of elements of a weight.
 int64_t Elements(const Shape& shape) {
   int64_t elements = 1;
   for (const Expr& size : shape) elements *= size.constant().value_or(0);
@@ -42,9 +42,10 @@ int64_t Elements(const Shape& shape) {
 
 // --- Factors ---
 
-// What two rows say of factors that are no numbers holds in exact arithmetic, and is approximate
-// here: a factor of 0 or near it, such as a mask's or the reciprocal of a norm, keeps a sum finite
-// that overflows without it, and then 0 times infinity is NaN. No factor is known to be at least 1.
+// For factors that are not constants, the two rows hold in exact arithmetic but are approximate
+// here. A factor of 0 or near it, such as a mask's or the reciprocal of a norm, keeps a sum finite
+// that overflows without it, and then 0 times infinity is NaN. No fact says that a factor is at
+// least 1.
 Specs ContractGivesFactor(const TermLanguage& language, const FactsAnalysis& facts) {
   const RowTerms t(language, facts);
   const auto build = [t](const Match& m, TermExpansion& e) -> std::optional<NodeId> {
@@ -140,14 +141,14 @@ void WeightTakesFactorAfterExample(ExampleBuilder& e) {
 
 // --- Biases ---
 
-// Approximate: where x is near -b, x + b is small and keeps all of its digits, and what is left of
-// contract(x, w) after contract(b, w) is added has lost them.
+// Approximate: where x is near -b, x + b is small and keeps all of its digits, but contract(x, w) +
+// contract(b, w) loses them by cancellation.
 Specs ContractSplitsBias(const TermLanguage& language, const FactsAnalysis& facts) {
   const RowTerms t(language, facts);
   const auto build = [t](const Match& m, TermExpansion& e) -> std::optional<NodeId> {
     const ContractSpec spec = t.SpecOf(m, "spec");
     const NodeId x = e.Operand(m.Class("x")), w = e.Operand(m.Class("w"));
-    ContractSpec once;  // of the bias along the axes it shares with w
+    ContractSpec once;  // contracts the bias along the axes it shares with w
     Shape shape;
     for (size_t i = 0; i < spec.lhs.size(); ++i) {
       if (!Has(spec.rhs, spec.lhs[i])) {
@@ -194,8 +195,8 @@ void ContractSplitsBiasExample(ExampleBuilder& e) {
                     : e.x().Add(Op::kContract, {w, shifted}, {{"spec", "kn,bmk->nbm"}}));
 }
 
-// What a contraction gives up and the bias it has are one bias. Only of a contraction: where the
-// sum with `a` cancels, `a+b` is rounded by no more than the contraction itself was.
+// Merges the bias that a contraction gives off with its other bias. Only for contractions: if the
+// sum with `a` cancels, rounding `a+b` loses no more than the contraction's own rounding.
 Specs BiasesAdd(const TermLanguage& language, const FactsAnalysis& facts) {
   const RowTerms t(language, facts);
   const auto build = [t](const Match& m, TermExpansion& e) -> std::optional<NodeId> {
@@ -233,8 +234,8 @@ void BiasesAddExample(ExampleBuilder& e) {
 
 // --- Contractions of contractions ---
 
-// The letters of the inner contraction as the outer one calls them: those of its result are the
-// outer's left letters, others get new ones. nullopt if the alphabet is too short.
+// Renames the inner contraction's letters for the outer one: the letters of its result are the
+// outer's left letters, others get new ones. Returns nullopt if the alphabet is too short.
 std::optional<ContractSpec> Renamed(const ContractSpec& inner, const ContractSpec& outer) {
   std::string taken = outer.lhs + outer.rhs;
   ContractSpec renamed;
@@ -291,7 +292,7 @@ Specs WeightsContract(const TermLanguage& language, const FactsAnalysis& facts) 
 void WeightsContractExample(ExampleBuilder& e) {
   const Expr rows = e.Size();
   const int64_t j = e.ConstantSize(1), k = e.ConstantSize(1);
-  const int64_t n = e.Pick(1, k);  // else the joined weight may be the larger
+  const int64_t n = e.Pick(1, k);  // otherwise the joined weight may be larger
   const NodeId a = e.x().Add(Op::kErf, {e.Input({rows, j}, WideDType(e))});
   const NodeId b = e.BoundedParameter({j, k}, WideDType(e));
   const NodeId c =
@@ -302,7 +303,7 @@ void WeightsContractExample(ExampleBuilder& e) {
                     : e.x().Add(Op::kContract, {c, x}, {{"spec", "kn,mk->nm"}}));
 }
 
-// Rows of a table are contracted once per model, where that makes the table no larger.
+// Contracts the rows of a table once per model, if that makes the table no larger.
 Specs TableContracts(const TermLanguage& language, const FactsAnalysis& facts) {
   const RowTerms t(language, facts);
   const auto build = [t](const Match& m, TermExpansion& e) -> std::optional<NodeId> {
@@ -317,7 +318,7 @@ Specs TableContracts(const TermLanguage& language, const FactsAnalysis& facts) {
     for (const char letter : ids) {
       if (Has(spec.rhs, letter)) return std::nullopt;
     }
-    // The first letter of the indices stands for the rows of the table.
+    // The first letter of the indices is used for the rows of the table.
     spec.lhs.replace(axis, rank, ids.substr(0, 1));
     spec.result.replace(place, rank, ids.substr(0, 1));
     const NodeId contracted = Contraction(e, table, w, spec);

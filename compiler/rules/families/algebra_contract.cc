@@ -1,4 +1,4 @@
-// Algebra of one contraction: what scales or shifts it goes into its weight, which is computed once
+// Algebra of one contraction: scales and shifts are moved into its weight, which is computed once
 // per model.
 #include <cmath>
 #include <cstdlib>
@@ -67,7 +67,7 @@ NodeId Scaled(TermExpansion& e, NodeId n, double factor) {
   return e.x().Add(Op::kMul, {n, e.x().FillLike(n, factor)});
 }
 
-// --- Numbers ---
+// --- Constants ---
 
 Specs WeightTakesScale(const TermLanguage& language, const FactsAnalysis& facts) {
   const RowTerms t(language, facts);
@@ -167,8 +167,8 @@ void AttentionTakesScaleExample(ExampleBuilder& e) {
 
 // --- Weights ---
 
-// The factor is within each product, so this holds for all infinities and NaNs of x; but the weight
-// it goes into must not become infinite where x times the factor is a number.
+// The factor is part of each product, so this holds for all infinities and NaNs of x. But the
+// weight that takes it must not become infinite where x times the factor is a number.
 Specs WeightTakesFactor(const TermLanguage& language, const FactsAnalysis& facts) {
   const RowTerms t(language, facts);
   const auto build = [t](const Match& m, TermExpansion& e) -> std::optional<NodeId> {
@@ -203,7 +203,7 @@ void WeightTakesFactorExample(ExampleBuilder& e) {
 
 // --- Operands read through views ---
 
-// A letter that no operand of the spec has.
+// Returns a letter that no operand of the spec has.
 char FreshLetter(const ContractSpec& spec, const std::string& taken) {
   const std::string all = spec.lhs + spec.rhs + taken;
   for (char c = 'a'; c <= 'z'; ++c) {
@@ -212,9 +212,9 @@ char FreshLetter(const ContractSpec& spec, const std::string& taken) {
   return 0;
 }
 
-// Letters of what the operand with `letters` is a view of: axes of size 1 that it lacks get letters
-// of their own, which are summed. nullopt if the result would lose a letter, or a sum that repeats
-// one term.
+// Returns the letters of the operand's source, if the operand with `letters` is a view. Axes of
+// size 1 that the view lacks get new letters, which are summed. Returns nullopt if the result would
+// lose a letter, or if a sum repeats one term.
 std::optional<std::string> LettersBelow(const ContractSpec& spec, const std::vector<int>& axes) {
   std::string below;
   for (const int axis : axes) {

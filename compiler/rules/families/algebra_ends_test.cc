@@ -1,6 +1,6 @@
-// Values that rows of the algebra once made wrong: at the ends of a dtype's range, where adding a
-// number rounds on purpose, and where sums cancel. Whatever the rows a search may use make of these
-// graphs must give what the graph gives.
+// Values that rows of the algebra once got wrong: at the ends of a dtype's range, where adding a
+// number rounds on purpose, and where sums cancel. Every graph that the rows of a search derive
+// from these graphs must give the same values.
 #include <cstdint>
 #include <functional>
 #include <string>
@@ -16,9 +16,9 @@ namespace {
 struct Case {
   std::string name;
   std::function<void(ExampleBuilder&)> make;
-  std::vector<std::vector<double>> values;  // of inputs, then parameters, repeated
-  bool rewritten = false;                   // another way is found
-  bool approximate = false;                 // it is not the same where approximate rows are used
+  std::vector<std::vector<double>> values;  // values of inputs, then parameters, repeated
+  bool rewritten = false;                   // another form is found
+  bool approximate = false;                 // the values differ if approximate rows are used
 };
 
 Tensor Repeated(const TensorType& type, const Expr::Env& dims, const std::vector<double>& values) {
@@ -60,7 +60,7 @@ void Softmax(ExampleBuilder& e) {
   e.Output(e.x().Add(Op::kDiv, {power, e.x().Repeat(sum, 1, {2, 4})}));
 }
 
-// Without the maximum the sum may be subnormal.
+// Without subtracting the maximum, the sum may be subnormal.
 void ExponentialsOverTheirSum(ExampleBuilder& e) {
   const NodeId power = e.x().Add(Op::kExp, {e.Input({2, 4}, DType::kF32)});
   const NodeId sum = e.x().Reduce(Op::kSumReduce, power, {1});
@@ -81,7 +81,7 @@ void GatedContraction(ExampleBuilder& e) {
   e.Output(e.x().Add(Op::kContract, {gated, z}, {{"spec", "mk,kn->mn"}}));
 }
 
-// The mean of numbers whose sum overflows.
+// A mean of numbers whose sum overflows.
 void Mean(ExampleBuilder& e) {
   const NodeId x = e.Input({2, 4}, DType::kF32);
   e.Output(e.x().Reduce(Op::kSumReduce, e.x().Add(Op::kMul, {x, e.x().FillLike(x, 0.25)}), {1}));

@@ -37,7 +37,7 @@ void SumOfScaledExample(ExampleBuilder& e) {
   e.Output(e.x().Reduce(Op::kSumReduce, scaled, e.Coin() ? Axes{0, 2} : Axes{1}));
 }
 
-// Rounding keeps the order, so the largest product is that of the largest.
+// Rounding keeps the order, so the largest product is that of the largest element.
 Specs MaxOfScaled(const TermLanguage& language, const FactsAnalysis& facts) {
   const RowTerms t(language, facts);
   const auto build = [t](const Match& m, TermExpansion& e) -> std::optional<NodeId> {
@@ -59,7 +59,8 @@ void MaxOfScaledExample(ExampleBuilder& e) {
   e.Output(e.x().Reduce(Op::kMaxReduce, scaled, e.Coin() ? Axes{0, 2} : Axes{1}));
 }
 
-// Axes `outer` of what is left of `rank` axes without `inner`, and those, as axes of the whole.
+// Returns the axes of the whole tensor that are reduced: `inner`, and `outer`, which counts the
+// axes left by `inner`.
 Axes JoinedAxes(const Axes& outer, const Axes& inner, size_t rank) {
   Axes kept, all = inner;
   for (int64_t i = 0; i < static_cast<int64_t>(rank); ++i) {

@@ -29,8 +29,8 @@ void SelectByNotExample(ExampleBuilder& e) {
   e.Output(e.x().Add(Op::kSelect, {e.x().Add(Op::kNot, {c}), x, y}));
 }
 
-// Digits of the significand, the hidden bit included, of floats that hold negative numbers and
-// zero; 0 for others.
+// Returns the bits of the significand, including the hidden bit, for floats that hold negative
+// numbers and zero; 0 for others.
 int Digits(DType dtype) {
   switch (dtype) {
     case DType::kF8E5M2:
@@ -50,7 +50,7 @@ int Digits(DType dtype) {
   }
 }
 
-// Whether every value of `from` is one of `to`, which a Cast gives.
+// Reports whether `to` can hold every value of `from`, and a Cast keeps it.
 bool Holds(DType to, DType from) {
   if (from == to) return true;
   if (!Computes(to) || to == DType::kBool) return false;
@@ -63,12 +63,13 @@ bool Holds(DType to, DType from) {
            magnitude <= 8 * DTypeBytes(to) - (IsSigned(to) ? 1 : 0);
   }
   if (!IsFloat(to) || Digits(from) == 0) return false;
-  // The range of exponents grows with the digits but for bf16, which has f32's, and e5m2 has f16's.
+  // The exponent range grows with the digits, except that bf16 has the range of f32, and e5m2 that
+  // of f16.
   if (from == DType::kBF16) return to == DType::kF32 || to == DType::kF64;
   return Digits(from) < Digits(to);
 }
 
-// A float that is no value of the integer dtype gives the nearest, an integer keeps its low bits.
+// A float outside the integer dtype saturates, but an integer keeps its low bits.
 bool CastsAlike(DType from, DType through, DType to) {
   if (!Holds(through, from)) return false;
   return !(IsInteger(from) && IsFloat(through) && IsInteger(to)) || Holds(to, from);

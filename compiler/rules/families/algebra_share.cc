@@ -1,5 +1,6 @@
-// Contractions that share an operand as one contraction with the weights side by side: the operand
-// is read once, and the kernel is as wide as all of them (queries, keys and values; gate and up).
+// Merges contractions that share an operand into one contraction with concatenated weights. The
+// operand is read once, and the kernel is as wide as all of them (queries, keys and values; gate
+// and up).
 #include <algorithm>
 #include <string>
 #include <utility>
@@ -14,12 +15,12 @@ using egraph::ClassId;
 using egraph::Match;
 using Specs = std::vector<egraph::RuleSpec>;
 
-// contract(x, w), or contract(x, w) + a view of b.
+// A contraction contract(x, w), or contract(x, w) + a view of b.
 struct Linear {
   ClassId value;
   ClassId w;
-  ContractSpec spec;  // x at the left, letters in order of appearance
-  ClassId bias;       // b; invalid where there is none
+  ContractSpec spec;  // x at the left; letters in order of appearance
+  ClassId bias;       // b; invalid if there is none
   IndexMap bias_map;
 };
 
@@ -34,13 +35,14 @@ ContractSpec InOrderOfAppearance(ContractSpec spec) {
   return spec;
 }
 
-// Reads what stands around one operand. Between matching and rebuilding: ids are looked up anew.
+// Reads the users of one operand. Runs between matching and rebuilding, so it looks up every id
+// again.
 class Siblings {
  public:
   Siblings(const RowTerms& terms, const egraph::EGraph& graph) : terms_(terms), graph_(graph) {}
 
-  // The contractions of `x` with stored weights, one per weight, in the order they came. Weights
-  // that a rule computed are left out, so this ends.
+  // Returns the contractions of `x` with stored weights, one per weight, in the order of their
+  // creation. Weights that a rule computed are left out, so that this terminates.
   std::vector<Linear> Contractions(ClassId x) const {
     std::vector<Linear> found;
     for (const egraph::NodeId n : ParentsOf(x, Op::kContract)) {
@@ -57,7 +59,7 @@ class Siblings {
     return found;
   }
 
-  // With what is added to it, if that is a view of a weight along axes of w.
+  // Adds the bias, if the value is added to a view of a weight along axes of w.
   void FindBias(Linear* linear) const {
     for (const egraph::NodeId n : ParentsOf(linear->value, Op::kAdd)) {
       const ClassId left = graph_.Find(graph_.children(n)[0]);
@@ -101,11 +103,11 @@ class Siblings {
   const egraph::EGraph& graph_;
 };
 
-// Those of `all` that can stand side by side with that of weight `w` along one axis of the weights:
-// the same letters, and every other axis of the same size. One per weight.
+// Members of `all` whose weights can be concatenated with weight `w` along one axis: they have the
+// same letters, and all other axes have the same size. One member per weight.
 struct Row {
   std::vector<Linear> members;
-  char letter = 0;  // of that axis
+  char letter = 0;  // letter of that axis
 };
 Row SideBySide(const RowTerms& t, const egraph::EGraph& graph, const std::vector<Linear>& all,
                ClassId w) {
@@ -135,7 +137,7 @@ Row SideBySide(const RowTerms& t, const egraph::EGraph& graph, const std::vector
   return {};
 }
 
-// The parts side by side along an axis, each where the others are -0, which adds nothing.
+// Concatenates the parts along an axis as a sum: each part is padded with -0, which is neutral.
 NodeId Concatenated(TermExpansion& e, const std::vector<NodeId>& parts, size_t axis) {
   const DType dtype = e.Type(parts[0]).dtype;
   Shape shape = e.Type(parts[0]).shape;
@@ -158,10 +160,11 @@ NodeId Concatenated(TermExpansion& e, const std::vector<NodeId>& parts, size_t a
   return *joined;
 }
 
-// The biases side by side and repeated to the result; parts without one get what adds nothing.
+// Concatenates the biases and repeats them to the result; parts without a bias get neutral
+// elements.
 std::optional<NodeId> ConcatenatedBias(TermExpansion& e, const Row& row, const Shape& result) {
   const ContractSpec& spec = row.members[0].spec;
-  std::string letters;  // of the weight and the result
+  std::string letters;  // letters of the weight and the result
   for (const char letter : spec.result) {
     if (spec.rhs.find(letter) != std::string::npos) letters += letter;
   }
@@ -187,7 +190,7 @@ std::optional<NodeId> ConcatenatedBias(TermExpansion& e, const Row& row, const S
   return e.x().Map(joined, result, std::move(coordinates));
 }
 
-// Every member as a slice of one contraction, to which `biased` adds the biases.
+// Unites every member with a slice of one contraction, to which `biased` adds the biases.
 absl::Status Share(const RowTerms& t, ClassId x, const Row& row, bool biased,
                    egraph::Rewriter* rewriter) {
   TermExpansion e(t.language(), t.facts(), rewriter);
@@ -218,7 +221,8 @@ absl::Status Share(const RowTerms& t, ClassId x, const Row& row, bool biased,
   return absl::OkStatus();
 }
 
-// A new sibling is a match of its own, so all are seen together whenever one comes.
+// Each new sibling is a match of its own, so the rule sees all siblings together whenever one is
+// added.
 Specs ContractsShareOperand(const TermLanguage& language, const FactsAnalysis& facts) {
   const RowTerms t(language, facts);
   const auto apply = [t](const Match& m, egraph::Rewriter* rewriter) -> absl::Status {

@@ -1,5 +1,5 @@
-// The rows of the families algebra and layout: every equality they bring into an e-graph is
-// evaluated, node by node, and what they are for is found.
+// The rows of the families algebra and layout: evaluates every equality they add to an e-graph,
+// node by node, and checks that they find the intended forms.
 #include <algorithm>
 #include <cmath>
 #include <limits>
@@ -20,7 +20,7 @@ namespace {
 
 constexpr double kInf = std::numeric_limits<double>::infinity();
 
-// Normal values, and where `specials` one in eight NaN, an infinity or a zero.
+// Returns normal values; with `specials`, one in eight is NaN, an infinity or a zero.
 std::vector<Tensor> RandomValues(const ExampleBuilder& e, const Graph& g, bool specials,
                                  uint64_t seed) {
   std::mt19937_64 random(seed);
@@ -54,8 +54,8 @@ std::vector<Tensor> RandomValues(const ExampleBuilder& e, const Graph& g, bool s
   return values;
 }
 
-// How far a node may be from its class, element by element; `exact` leaves only what the op table
-// leaves.
+// Compares a node with its class element by element; `exact` allows only the op table's error
+// bound.
 absl::Status Compare(const Tensor& got, const Tensor& want, bool exact, double ulp) {
   if (exact) return CompareTensorsUlp(got, want, ulp);
   double largest = 1;
@@ -67,13 +67,13 @@ absl::Status Compare(const Tensor& got, const Tensor& want, bool exact, double u
   return CompareTensors(got, want, error, error * largest);
 }
 
-// Evaluates every node of the e-graph on the values of its children's classes and compares it with
+// Evaluates every node of the e-graph on the values of its children's classes, and compares it with
 // the value of its class.
 absl::Status CheckValues(const Terms& t, const std::vector<Tensor>& arguments,
                          const Expr::Env& dims, bool exact) {
   const egraph::EGraph& terms = t.terms();
   std::map<egraph::ClassId, Tensor> values;
-  std::map<egraph::ClassId, double> ulps;  // the loosest bound of a node's op in the class
+  std::map<egraph::ClassId, double> ulps;  // loosest error bound of a node's op in the class
   const std::vector<Tensor> known = EvaluateAll(t.graph(), arguments, &dims).value();
   for (size_t n = 0; n < known.size(); ++n) values.emplace(t.class_of(n), known[n]);
   for (uint32_t n = 0; n < terms.node_bound(); ++n) {

@@ -1,5 +1,5 @@
-// Fusion's rows: switches for what compiler/search decides about each value of a graph. With all of
-// them off every value gets memory and a kernel of its own.
+// Fusion's rows: switches for decisions of compiler/search about each value of a graph. With all of
+// them off, every value gets its own memory and kernel.
 #include "compiler/rules/families/rule_row.h"
 
 namespace athanor {

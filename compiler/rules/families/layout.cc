@@ -1,6 +1,6 @@
-// The family `layout`: views of views, and what views may be moved past. Only permutations,
-// repetitions and axes of size 1 move, so that this ends soon; rows about the letters of
-// contractions are in algebra_contract.cc.
+// The family `layout`: merges views of views and moves views past other ops. It moves only
+// permutations, repetitions and axes of size 1, so that saturation ends soon. Rows about the
+// letters of contractions are in algebra_contract.cc.
 #include <algorithm>
 #include <cmath>
 #include <numeric>
@@ -19,7 +19,8 @@ using Axes = std::vector<int64_t>;
 
 constexpr size_t kMaxCoordinateText = 400;
 
-// Reshapes of reshapes that share no factors grow with every step.
+// Reports whether the map is small: reshapes of reshapes without common factors grow with every
+// step.
 bool IsSimple(const IndexMap& map) {
   return std::all_of(map.coordinates.begin(), map.coordinates.end(),
                      [](const Expr& c) { return c.ToString().size() <= kMaxCoordinateText; });
@@ -30,7 +31,7 @@ Specs ViewOfView(const TermLanguage& language, const FactsAnalysis& facts) {
   const auto build = [t](const Match& m, TermExpansion& e) -> std::optional<NodeId> {
     const NodeId x = e.Operand(m.Class("x"));
     const Shape shape = e.Type(x).shape;
-    // What the inner map fills stays where its coordinates are outside.
+    // The inner map's fill applies wherever its own coordinates are outside.
     Attrs attrs = t.AttrsOf(m, "inner");
     IndexMap map =
         ComposeMaps(*t.View(m, "outer"), GetAttr<IndexMap>(attrs, "map"), t.facts().bounds());
@@ -38,7 +39,7 @@ Specs ViewOfView(const TermLanguage& language, const FactsAnalysis& facts) {
     Attrs inside = {{"map", map}};
     const egraph::PayloadId payload = t.language().Intern(Op::kIndexMap, inside);
     if (!t.facts().Infer(Op::kIndexMap, payload, {e.Type(x)}).ok()) {
-      if (!attrs.contains("fill")) return std::nullopt;  // not proved of both together
+      if (!attrs.contains("fill")) return std::nullopt;  // not proved for both maps together
       attrs.insert_or_assign("map", std::move(map));
       return e.x().Add(Op::kIndexMap, {x}, std::move(attrs));
     }
@@ -83,7 +84,7 @@ void ViewOfAllExample(ExampleBuilder& e) {
   e.Output(e.x().Map(x, {rows, columns, 1}, {Expr::Axis(0), Expr::Axis(1), 0}));
 }
 
-// --- Element-wise ops ---
+// --- Elementwise ops ---
 
 std::string PatternOf(const OpRow& row, const std::string& children) {
   return std::string(row.name) + (row.attrs.empty() ? "" : "[?attrs]") + " " + children;
@@ -93,7 +94,7 @@ Attrs AttrsOrNone(const RowTerms& t, const Match& m) {
   return m.Payload("attrs").valid() ? t.AttrsOf(m, "attrs") : Attrs();
 }
 
-// op(view(x)...) as view(op(x...)); an operand that is one number is that over x's shape.
+// Rewrites op(view(x)...) as view(op(x...)); an operand that is one number is used in x's shape.
 RowTerms::Builder OpBelowView(const RowTerms& t, Op op, std::vector<std::string> operands) {
   return [t, op, operands](const Match& m, TermExpansion& e) -> std::optional<NodeId> {
     const IndexMap map = *t.View(m, "map");
@@ -159,7 +160,7 @@ void ViewsRiseExample(ExampleBuilder& e) {
   e.Output(e.x().Add(Op::kSelect, {wide(c), wide(a), wide(b)}));
 }
 
-// view(op(x...)) as op(view(x)...), for permutations.
+// Rewrites view(op(x...)) as op(view(x)...), for permutations.
 Specs PermutationsSink(const TermLanguage& language, const FactsAnalysis& facts) {
   const RowTerms t(language, facts);
   const egraph::Condition permutes("permutes", {"map", "z"}, [t](const Match& m) {
@@ -218,7 +219,7 @@ Specs ReducePermuted(const TermLanguage& language, const FactsAnalysis& facts) {
     const auto& reduced = GetAttr<Axes>(t.AttrsOf(m, "axes"), "axes");
     const std::optional<std::vector<int>> places = PermutationOfMap(map, e.Type(x).shape);
     if (!places) return std::nullopt;
-    std::vector<int> axis_after(map.shape.size(), -1);  // of each axis of the view, if it is left
+    std::vector<int> axis_after(map.shape.size(), -1);  // for each axis of the view, if it is kept
     Shape shape;
     for (size_t j = 0; j < map.shape.size(); ++j) {
       if (std::find(reduced.begin(), reduced.end(), j) != reduced.end()) continue;
@@ -273,7 +274,7 @@ std::vector<RuleRow> LayoutRows() {
        ReducePermuted<Op::kSumReduce>, nullptr, nullptr, ReducePermutedExample<Op::kSumReduce>},
       {"max_of_permuted", kFamily, kExact, "max(permute(x)) = permute(max(x))",
        ReducePermuted<Op::kMaxReduce>, nullptr, nullptr, ReducePermutedExample<Op::kMaxReduce>},
-      // A switch: compiler/search joins regions at their boundaries.
+      // This row is a switch: compiler/search joins regions at their boundaries.
       {.name = "boundary_layouts",
        .family = kFamily,
        .algebra = "a value between two regions may be stored with its axes in another order"},

@@ -1,6 +1,5 @@
-// The libraries' rows: switches for the implementations that a library competes with. They are
-// schedules of a kernel (compiler/search/kernels/space.cc), and must win their measurement like any
-// other.
+// The libraries' rows: switches for library implementations. These are schedules of a kernel
+// (compiler/search/kernels/space.cc) and must win their measurement like any other.
 #include "compiler/rules/families/rule_row.h"
 
 namespace athanor {

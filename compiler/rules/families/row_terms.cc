@@ -12,7 +12,7 @@
 namespace athanor {
 namespace {
 
-constexpr std::string_view kSwapped = "~";  // ends the payload variable of a swapped operator
+constexpr std::string_view kSwapped = "~";  // suffix of the payload variable of a swapped operator
 
 int CountMarks(const egraph::Sexpr& e) {
   int marks = e.head.back() == '~';
@@ -20,8 +20,8 @@ int CountMarks(const egraph::Sexpr& e) {
   return marks;
 }
 
-// The text of `e`, where bit i of `orders` says whether the i-th marked operator has its operands
-// swapped.
+// Returns the text of `e`. Bit i of `orders` tells whether the i-th marked operator has its
+// operands swapped.
 std::string OrderedText(const egraph::Sexpr& e, uint32_t orders, int* mark) {
   const bool marked = e.head.back() == '~';
   const bool swapped = marked && ((orders >> (*mark)++) & 1) != 0;
@@ -40,7 +40,7 @@ std::string OrderedText(const egraph::Sexpr& e, uint32_t orders, int* mark) {
 }
 
 struct Premise {
-  std::string root;  // "?y = ", or nothing
+  std::string root;  // "?y = ", or empty
   egraph::Sexpr pattern;
 };
 
@@ -129,7 +129,7 @@ std::optional<std::vector<int>> AxesOfMap(const IndexMap& map, const Shape& oper
     if (axis < 0 || taken[axis] || map.shape[axis] != operand[i]) return std::nullopt;
     taken[axis] = true;
   }
-  // Any axis of size 1 is as good as another.
+  // Any axis of size 1 may be used for another.
   size_t j = 0;
   for (size_t i = 0; i < operand.size(); ++i) {
     if (!operand[i].IsConstant(1)) continue;

@@ -1,5 +1,5 @@
-// What rows of the e-graph are written with: facts by the variables of a match, conditions, both
-// orders of operands, index maps by what they do.
+// Helpers that e-graph rows are written with: facts by the variables of a match, conditions, both
+// orders of operands, index maps by their effect.
 //
 //   std::vector<egraph::RuleSpec> Row(const TermLanguage& language, const FactsAnalysis& facts) {
 //     const RowTerms t(language, facts);
@@ -8,7 +8,7 @@
 //                    .conditions = {t.UniformIs("s", 1)}});
 //   }
 //
-// A RowTerms borrows both of its parts and is copied into the functions of a rule.
+// A RowTerms borrows the language and the facts, and is copied into the functions of a rule.
 #ifndef ATHANOR_COMPILER_RULES_FAMILIES_ROW_TERMS_H_
 #define ATHANOR_COMPILER_RULES_FAMILIES_ROW_TERMS_H_
 
@@ -27,39 +27,40 @@
 
 namespace athanor {
 
-// One rule per order of the operands of the operators that are marked with '~' in the premises:
-// "(Add~ (Mul~ ?x ?s) ?y)" gives four. A marked operator's payload variable is called differently
-// where its operands are swapped: see SpecOf. Rules after the first are named "<name>.1" and so on.
-// REQUIRES: a name, and premises that parse.
+// Returns one rule per order of the operands of the operators that the premises mark with '~':
+// "(Add~ (Mul~ ?x ?s) ?y)" gives four. If a marked operator's operands are swapped, its payload
+// variable has another name: see SpecOf. Rules after the first are named "<name>.1" and so on.
+// REQUIRES: the spec has a name, and its premises parse.
 std::vector<egraph::RuleSpec> Orders(egraph::RuleSpec spec);
 std::vector<egraph::RuleSpec> Joined(std::vector<std::vector<egraph::RuleSpec>> parts);
 
-// Whether sums and products of this dtype are rounded to nothing but itself, so that the order of
-// operations changes roundings only: f32, f64 and, without any rounding, integers.
+// Reports whether sums and products of this dtype are rounded to the dtype itself, so that the
+// order of operations changes only roundings: f32, f64 and integers, which do not round.
 bool IsWide(DType dtype);
-// The example's dtype where it is wide, else f32.
+// Returns the example's dtype if it is wide, else f32.
 inline DType WideDType(const ExampleBuilder& e) {
   return IsWide(e.dtype()) ? e.dtype() : DType::kF32;
 }
-// Whether a factor of this size brings nothing near overflow or underflow that was not there.
+// Reports whether a factor of this size cannot cause overflow or underflow by itself.
 bool IsTame(double factor);
 
-// Whether a term of this magnitude makes no sum overflow that did not without it, nor keeps one
-// from it: it is less than the rounding of the largest number.
+// Reports whether a term of this magnitude neither makes a sum overflow nor prevents its overflow,
+// because it is less than the rounding of the largest number.
 bool HasHeadroom(int magnitude, DType dtype);
 
-// --- Index maps by what they do. Maps have no fill. ---
+// --- Index maps by their effect. Maps have no fill. ---
 
-// `inner` read at the coordinates of `outer`: the map of the view of a view. `bounds` holds dims.
+// Returns the map of a view of a view: `inner` read at the coordinates of `outer`. `bounds` holds
+// dims.
 IndexMap ComposeMaps(const IndexMap& outer, const IndexMap& inner, const Bounds& bounds);
 bool IsIdentityMap(const IndexMap& map, const Shape& operand);
-// The axis of the result that each axis of the operand is, of its own; -1 for axes of size 1 that
-// the result has not. nullopt for maps that do more: these are permutations, repetitions, new and
-// dropped axes of size 1.
+// Returns the axis of the result that each axis of the operand becomes; -1 for axes of size 1 that
+// the result does not have. Covers permutations, repetitions, and new or dropped axes of size 1;
+// returns nullopt for other maps.
 std::optional<std::vector<int>> AxesOfMap(const IndexMap& map, const Shape& operand);
-// AxesOfMap of a map that repeats nothing: both sides hold the same elements.
+// Same as AxesOfMap, but only for maps that repeat nothing: both sides hold the same elements.
 std::optional<std::vector<int>> PermutationOfMap(const IndexMap& map, const Shape& operand);
-// The axes of the result that coordinates use.
+// Returns the axes of the result that the coordinates use.
 std::vector<bool> AxesUsed(const IndexMap& map);
 
 class RowTerms {
@@ -70,7 +71,7 @@ class RowTerms {
   const TermLanguage& language() const { return *language_; }
   const FactsAnalysis& facts() const { return *facts_; }
 
-  // Of the class of a variable.
+  // Returns the facts of a variable's class.
   const Facts& FactsOf(const egraph::Match& m, std::string_view variable) const {
     return facts_->Get(m.graph(), m.Class(variable));
   }
@@ -83,17 +84,17 @@ class RowTerms {
   std::optional<double> Uniform(const egraph::Match& m, std::string_view variable) const {
     return facts_->Uniform(m.graph(), m.Class(variable));
   }
-  // Of a payload variable.
+  // Returns the attributes of a payload variable.
   const Attrs& AttrsOf(const egraph::Match& m, std::string_view variable) const {
     return language_->attrs(m.Payload(variable));
   }
-  // The map of an IndexMap's payload; nullptr if it has a fill.
+  // Returns the map of an IndexMap's payload; nullptr if it has a fill.
   const IndexMap* View(const egraph::Match& m, std::string_view variable) const;
-  // The axes of a contraction's payload, the operand that the premise names first at the left,
-  // whichever it is in the node.
+  // Returns the axes of a contraction's payload. The left side belongs to the operand that the
+  // premise names first, whichever it is in the node.
   ContractSpec SpecOf(const egraph::Match& m, const std::string& variable) const;
 
-  // Conditions.
+  // --- conditions
   egraph::Condition IsWeight(std::string variable) const;
   egraph::Condition IsNoWeight(std::string variable) const;
   egraph::Condition IsStored(std::string variable) const;
@@ -102,23 +103,23 @@ class RowTerms {
   egraph::Condition UniformIs(std::string variable, double value) const;
   // A uniform factor that is tame.
   egraph::Condition IsFactor(std::string variable) const;
-  // No element is infinite.
+  // True if no element is infinite.
   egraph::Condition IsBounded(std::string variable) const;
-  // No product of an element of one with one of the other overflows.
+  // True if no product of an element of `a` and an element of `b` overflows.
   egraph::Condition IsProductBounded(std::string a, std::string b) const;
   egraph::Condition HasWideDType(std::string variable) const;
-  // The payload is that of a map without fill.
+  // True if the payload is that of a map without fill.
   egraph::Condition IsView(std::string variable) const;
 
-  // The magnitude of a contraction of operands that have these facts but, as they are read, these
-  // types; ValueFacts::kUnknown where it is unknown or overflow is possible.
+  // Returns the magnitude of a contraction of operands with these facts, read with these types;
+  // ValueFacts::kUnknown if it is unknown or overflow is possible.
   int MagnitudeOfContract(const ValueFacts& lhs, const ValueFacts& rhs,
                           absl::Span<const TensorType> types, const ContractSpec& spec) const;
 
-  // Builds the other side on operands of the match; nullopt where the rule does not apply after
-  // all.
+  // Builds the other side of a rule from operands of the match; nullopt if the rule does not apply
+  // after all.
   using Builder = std::function<std::optional<NodeId>(const egraph::Match&, TermExpansion&)>;
-  // Makes what is built one with the class of `root`.
+  // Unites the built node's class with the class of `root`.
   egraph::Applier Equal(std::string root, Builder builder) const;
 
  private:

@@ -11,7 +11,8 @@ namespace {
 constexpr std::string_view kFamilies[] = {"algebra", "recognise", "decompose",
                                           "fuse",    "layout",    "library"};
 
-// The rows' names with the family's before them, made once and kept as long as the program.
+// Returns the rows' names prefixed with the family's; made once and kept for the life of the
+// program.
 template <typename Rows>
 std::vector<std::string> WithFamily(std::string_view family, const Rows& rows) {
   std::vector<std::string> names;

@@ -1,4 +1,4 @@
-// The registry of rules: one row per rule, of every family.
+// The registry of rules: one row per rule, for all families.
 //
 //   for (const RuleRow& row : RuleRows()) std::cout << row.name << ": " << row.algebra << "\n";
 //   RuleChoice choice{.disabled = {"layout", "recognise_attention"}};
@@ -17,7 +17,7 @@
 //   {.name = "double_not", .family = "algebra", .rule_class = RuleClass::kExact,
 //    .algebra = "not(not(x)) = x", .rewrites = DoubleNot, .example = DoubleNotExample}
 //
-// Where the result's attributes must be computed, a rule applies a function (term_expansion.h).
+// If the result's attributes must be computed, a rule applies a function (term_expansion.h).
 // rule_rows_test runs each row alone on its example and compares both sides with the reference
 // evaluator. Rows are constants; the registry is thread-safe.
 #ifndef ATHANOR_COMPILER_RULES_FAMILIES_RULE_ROW_H_
@@ -40,11 +40,11 @@
 
 namespace athanor {
 
-// How far both sides of a rule may differ.
+// Difference allowed between the two sides of a rule.
 enum class RuleClass : uint8_t {
-  kExact,          // not at all, or within the error bounds that the op table gives their ops
-  kReassociating,  // by rounding: the same sums and products in another order
-  kApproximate,    // by more, as lower precision does; used on request only
+  kExact,          // no difference, or within the error bounds of the ops in the op table
+  kReassociating,  // rounding: the same sums and products in another order
+  kApproximate,    // more than rounding, such as lower precision; used on request only
 };
 std::string_view RuleClassName(RuleClass rule_class);  // "exact", "reassociating", "approximate"
 
@@ -52,45 +52,46 @@ struct RuleRow {
   std::string_view name;    // unique: "contract_takes_scale"
   std::string_view family;  // one of RuleFamilies()
   RuleClass rule_class = RuleClass::kExact;
-  std::string_view algebra;  // what it says, for people
+  std::string_view algebra;  // the row's equation, for people
 
-  // At most one of these says how it acts; without any the row is a switch, read where the decision
-  // is made (families fuse and library).
-  // The rules of the row in an e-graph of this language. Both are borrowed by what is returned. The
-  // first may leave its name empty and gets the row's; others have names that start with it.
+  // At most one of these functions defines the row's action. A row with none is a switch, read
+  // where its decision is made (families fuse and library).
+  // `rewrites` returns the row's rules in an e-graph of this language; they borrow both arguments.
+  // The first rule may leave its name empty and gets the row's; names of others start with the
+  // row's name.
   using Rewrites = std::vector<egraph::RuleSpec> (*)(const TermLanguage&, const FactsAnalysis&);
   Rewrites rewrites = nullptr;
   const RecognitionRow* recognises = nullptr;
   const DecompositionRow* decomposes = nullptr;
 
-  // Builds a small random graph on which the row fires. Needed unless the row is a switch.
+  // Builds a small random graph on which the row fires. Required unless the row is a switch.
   void (*example)(ExampleBuilder& e) = nullptr;
 
   bool is_switch() const { return !rewrites && !recognises && !decomposes; }
 };
 
-// All rows, in the order they are tried.
+// Returns all rows, in the order in which they are tried.
 absl::Span<const RuleRow> RuleRows();
-// nullptr where there is none.
+// Returns nullptr if there is none.
 const RuleRow* FindRule(std::string_view name);
-// "algebra", "recognise", "decompose", "fuse", "layout", "library".
+// Returns "algebra", "recognise", "decompose", "fuse", "layout", "library".
 absl::Span<const std::string_view> RuleFamilies();
 
-// Which rows may be used; part of the key of everything that is found with them.
+// The rows that may be used. Part of the key of all results found with them.
 struct RuleChoice {
   std::set<std::string> disabled;  // names of rows or families
-  bool approximate = false;        // rows of that class, too
+  bool approximate = false;        // also use rows of class kApproximate
 
   bool Allows(const RuleRow& row) const;
-  // Canonical: "all", "-algebra -double_not +approximate".
+  // Returns the canonical text: "all", "-algebra -double_not +approximate".
   std::string ToText() const;
   bool operator==(const RuleChoice&) const = default;
 };
 
-// INVALID_ARGUMENT names what is neither a row nor a family, and the families there are.
+// Returns INVALID_ARGUMENT naming an unknown row or family, and the families there are.
 absl::Status CheckRuleChoice(const RuleChoice& choice);
 
-// The families' rows, which RuleRows() joins.
+// Rows by family; RuleRows() joins them.
 std::vector<RuleRow> AlgebraRows();
 std::vector<RuleRow> RecogniseRows();
 std::vector<RuleRow> DecomposeRows();

@@ -16,7 +16,7 @@ bool IsConstantShape(const Shape& shape) {
                      [](const Expr& e) { return e.constant().has_value(); });
 }
 
-// One NaN stands for all.
+// Replaces any NaN by one canonical NaN.
 Tensor OneNaN(Tensor scalar) {
   if (IsFloat(scalar.dtype) && std::isnan(LoadScalar(scalar, 0).f)) {
     StoreScalar(scalar, 0, Scalar::Float(scalar.dtype, std::numeric_limits<double>::quiet_NaN()));
@@ -24,12 +24,12 @@ Tensor OneNaN(Tensor scalar) {
   return scalar;
 }
 
-// The element that a literal repeats.
+// Returns the element that all elements of a literal equal.
 std::optional<Tensor> RepeatedElement(const Tensor& value) {
   const size_t width = DTypeBytes(value.dtype);
   if (!Computes(value.dtype) || value.bytes.size() < width) return std::nullopt;
   const std::string_view bytes = value.bytes;
-  // Equal to itself one element further on.
+  // All elements are equal if the bytes equal themselves shifted by one element.
   if (bytes.substr(width) != bytes.substr(0, bytes.size() - width)) return std::nullopt;
   return OneNaN({value.dtype, {}, std::string(bytes.substr(0, width))});
 }
@@ -147,7 +147,7 @@ std::optional<Tensor> FactsAnalysis::MakeUniform(const egraph::EGraph& graph, eg
     case Op::kGather:
       return operand(0);
     case Op::kSelect: {
-      // The number on both sides, whatever the condition.
+      // Both sides are the same number, for any condition.
       if (operand(1) && operand(1) == operand(2)) return operand(1);
       return EvaluateUniform(graph, node, type.dtype);
     }
@@ -199,7 +199,7 @@ absl::StatusOr<egraph::DidMerge> FactsAnalysis::Merge(Facts* into, const Facts& 
 }
 
 size_t FactsAnalysis::Bytes() const {
-  // A shape owns a list of sizes, a size a list of terms; equal ones share it.
+  // A shape owns a list of sizes, and a size a list of terms; equal facts share them.
   constexpr size_t kShapeBytes = 96;
   return TypedAnalysis::Bytes() + TypedAnalysis::Bytes() / sizeof(Facts) * kShapeBytes +
          language_.Bytes();

@@ -1,4 +1,4 @@
-// What is known of every value in the e-graph: its type, whether it is a weight, whether all its
+// Facts about every value in the e-graph: its type, whether it is a weight, whether all its
 // elements are one number.
 //
 //   FactsAnalysis facts(&language, graph.dims);
@@ -6,8 +6,9 @@
 //   facts.Get(terms, c).type;                          // f32[b, 64]
 //   if (facts.Uniform(terms, c) == 0.0) ...
 //
-// Nodes that the op table refuses are refused here, with its message; so is a union of classes
-// whose types are not equal (sizes by normal form, never by guess). Facts only ever gain.
+// The analysis refuses nodes that the op table refuses, with the table's message, and unions of
+// classes whose types differ (sizes are compared by normal form, never guessed). Facts only become
+// stronger.
 #ifndef ATHANOR_COMPILER_RULES_TERMS_FACTS_H_
 #define ATHANOR_COMPILER_RULES_TERMS_FACTS_H_
 
@@ -28,26 +29,28 @@ namespace athanor {
 
 struct Facts {
   TensorType type;
-  // It depends on parameters and constants only, and no dim changes its shape: it can be computed
-  // once per model.
+  // True if the value depends on parameters and constants only and no dim changes its shape, so
+  // that it can be computed once per model.
   bool weight = false;
-  // A weight as it was given, or a view of one: no rule computed it.
+  // True for a weight as given, or a view of one: no rule computed it.
   bool stored = false;
-  // What its numbers never are.
+  // Bounds on its numbers.
   ValueFacts values;
-  // Every element is this scalar (rank 0, of the type's dtype), as far as there are elements. Found
-  // from constants through views and elementwise ops.
+  // The scalar (of the type's dtype) that every element equals, if there are elements. Derived from
+  // constants through views and elementwise ops.
   std::optional<Tensor> uniform;
-  // Equal terms gave two such numbers, as sums in different order do: nobody may say which.
+  // True if equal terms gave two different scalars, as sums in different order do; then neither is
+  // used.
   bool uniform_disputed = false;
-  // The Input or Parameter that this value is, invalid for others. Two of them are never one.
+  // The Input or Parameter that this value is; invalid for other values. Two different ones are
+  // never united.
   egraph::PayloadId declared;
 
   bool operator==(const Facts&) const = default;
 };
 
-// How many terms each element of a sum or contraction has at most; nullopt beyond 2^63. 1 of
-// others.
+// Returns the largest number of terms per element of a sum or contraction; nullopt beyond 2^63; 1
+// for other ops.
 std::optional<int64_t> MostTerms(Op op, const Attrs& attrs, absl::Span<const TensorType> operands,
                                  const Bounds& bounds);
 
@@ -63,19 +66,19 @@ class FactsAnalysis : public egraph::TypedAnalysis<Facts> {
   const TensorType& Type(const egraph::EGraph& graph, egraph::ClassId id) const {
     return Get(graph, id).type;
   }
-  // The number that all elements are, where it is known: floats and integers as double where that
-  // loses nothing, bools as 0 and 1.
+  // Returns the number that all elements equal, if it is known: floats and integers as double if
+  // that is exact, bools as 0 and 1.
   std::optional<double> Uniform(const egraph::EGraph& graph, egraph::ClassId id) const;
 
-  // The type of a node over operands of these types; errors are those of the op table, with the
-  // op's name before them.
+  // Returns the type of a node over operands of these types. Errors are those of the op table,
+  // prefixed with the op's name.
   absl::StatusOr<TensorType> Infer(Op op, egraph::PayloadId payload,
                                    absl::Span<const TensorType> operands) const;
 
   absl::StatusOr<Facts> Make(const egraph::EGraph& graph, egraph::NodeId node) const override;
   absl::StatusOr<egraph::DidMerge> Merge(Facts* into, const Facts& from) const override;
   size_t Bytes() const override;
-  // "f32[b, 64] weight =0.5", "f32[64] weight <=2^20"
+  // Returns text such as "f32[b, 64] weight =0.5" or "f32[64] weight <=2^20".
   std::string ValueText(const egraph::EGraph& graph, egraph::ClassId id) const override;
 
  private:

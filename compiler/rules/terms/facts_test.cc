@@ -49,14 +49,14 @@ TEST_F(FactsTest, TypesFollowTheOpTable) {
   const egraph::ClassId x = Declared(Op::kInput, "x", {kB, 4});
   EXPECT_EQ(facts_.Type(terms_, Add(Op::kSumReduce, {x}, {{"axes", std::vector<int64_t>{1}}})),
             (TensorType{DType::kF32, {kB}}));
-  // What the table refuses is no node, whatever made it.
+  // A node that the op table refuses is never added.
   absl::StatusOr<egraph::ClassId> bad = TryAdd(Op::kAdd, {x, Declared(Op::kInput, "y", {kB, 5})});
   ASSERT_FALSE(bad.ok());
   EXPECT_NE(bad.status().message().find("Add: "), absl::string_view::npos) << bad.status();
   EXPECT_FALSE(TryAdd(Op::kSoftmax, {x}, {{"axis", int64_t{2}}}).ok());
   EXPECT_FALSE(TryAdd(Op::kSoftmax, {x}).ok());
   EXPECT_FALSE(TryAdd(Op::kSoftmax, {x}, {{"axis", true}}).ok());
-  // A map that may read outside, and one over a dim that there is not.
+  // A map that may read outside, and a map over an unknown dim.
   EXPECT_FALSE(TryAdd(Op::kIndexMap, {x}, {{"map", IndexMap{{4}, {kB, 0}}}}).ok());
   EXPECT_FALSE(TryAdd(Op::kIndexMap, {x}, {{"map", IndexMap{{Expr::Symbol("c")}, {0, 0}}}}).ok());
   EXPECT_FALSE(terms_.refusals().empty());
@@ -68,7 +68,7 @@ TEST_F(FactsTest, OnlyEqualTypesAreUnited) {
   EXPECT_EQ(terms_.Union(x, other).status().code(), absl::StatusCode::kFailedPrecondition);
   const egraph::ClassId turned = Map(x, {4, kB}, {Expr::Axis(1), Expr::Axis(0)});
   EXPECT_FALSE(terms_.Union(x, turned).ok());
-  // Two inputs are two values; the input and what is equal to it are one.
+  // Two inputs are never united; an input and an equal value are.
   const egraph::ClassId y = Declared(Op::kInput, "y", {kB, 4});
   EXPECT_FALSE(terms_.Union(x, y).ok());
   const egraph::ClassId same = Map(x, {kB, 4}, {Expr::Axis(0), Expr::Axis(1)});
@@ -87,7 +87,7 @@ TEST_F(FactsTest, WeightsDependOnNoInputAndNoDim) {
   const egraph::ClassId sum = Add(Op::kAdd, {x, w});
   EXPECT_FALSE(Weight(x));
   EXPECT_FALSE(Weight(sum));
-  // What is equal to a weight is one, and so is what is made of it.
+  // A value equal to a weight is a weight, and so are values computed from it.
   const egraph::ClassId product = Add(Op::kMul, {sum, w});
   ASSERT_TRUE(*terms_.Union(sum, w));
   terms_.Rebuild();
@@ -124,13 +124,13 @@ TEST_F(FactsTest, UniformThroughViewsAndElementwiseOps) {
   EXPECT_EQ(Uniform(Add(Op::kLessThan, {wide, wide})), 0);
   EXPECT_EQ(Uniform(Map(two, {5}, {Expr::Axis(0) - 1}, 2)), 2);
   EXPECT_FALSE(Uniform(Map(two, {5}, {Expr::Axis(0) - 1}, 0)));
-  // A sum is not one of its elements.
+  // A sum differs from its elements.
   EXPECT_FALSE(Uniform(Add(Op::kSumReduce, {two}, {{"axes", std::vector<int64_t>{0}}})));
   const egraph::ClassId x = Declared(Op::kInput, "y", {3});
   const egraph::ClassId condition = Add(Op::kLessThan, {x, x});
   EXPECT_EQ(Uniform(Add(Op::kSelect, {condition, two, two})), 2);
   EXPECT_FALSE(Uniform(Add(Op::kSelect, {condition, two, x})));
-  // -0 is not 0, and one NaN is all.
+  // -0 differs from 0, and all NaNs are equal.
   EXPECT_FALSE(Uniform(Literal({0.0f, -0.0f})));
   const float nan = std::numeric_limits<float>::quiet_NaN();
   EXPECT_TRUE(Uniform(Literal({nan, nan})).has_value());

@@ -1,5 +1,6 @@
-// The right-hand side of a rule whose attributes must be computed, written as decomposition rows
-// are: operands are classes of the match, what is built on them goes into the e-graph.
+// Builds the right-hand side of a rule whose attributes must be computed, with the shorthands of
+// decomposition rows. Operands are classes of the match; nodes built on them are added to the
+// e-graph.
 //
 //   .apply = [&](const egraph::Match& m, egraph::Rewriter* rewriter) {
 //     TermExpansion t(language, facts, rewriter);
@@ -30,15 +31,15 @@ class TermExpansion {
   TermExpansion(const TermExpansion&) = delete;
   TermExpansion& operator=(const TermExpansion&) = delete;
 
-  // A class as a node to build on: its type is that of the class.
+  // Returns a node for a class, of the class' type, to build on.
   NodeId Operand(egraph::ClassId id);
   Expansion& x() { return x_; }
   const TensorType& Type(NodeId n) const { return graph_.nodes[n].type; }
 
-  // The class of a node, which is added to the e-graph with all below it. Errors are those of the
-  // expansion, and of EGraph::Add.
+  // Adds a node, with all nodes below it, to the e-graph and returns its class. Errors are those of
+  // the expansion and of EGraph::Add.
   absl::StatusOr<egraph::ClassId> ClassOf(NodeId n);
-  // Adds the node and makes its class one with `id`.
+  // Adds the node and unites its class with `id`.
   absl::Status Unite(NodeId n, egraph::ClassId id);
 
  private:
@@ -47,7 +48,7 @@ class TermExpansion {
   egraph::Rewriter& rewriter_;
   Graph graph_;
   Expansion x_;
-  std::vector<egraph::ClassId> classes_;  // of the nodes that are operands or were added
+  std::vector<egraph::ClassId> classes_;  // by node: the class, for operands and added nodes
 };
 
 }  // namespace athanor

@@ -9,7 +9,7 @@
 namespace athanor {
 namespace {
 
-// Marks what the marked nodes are made of.
+// Marks all nodes that the marked nodes depend on.
 void MarkOperands(const Graph& graph, std::vector<bool>* needed) {
   for (NodeId n = static_cast<NodeId>(graph.nodes.size()); n-- > 0;) {
     if (!(*needed)[n]) continue;
@@ -73,7 +73,7 @@ egraph::Choice TermGraph::Original() const {
   std::vector<egraph::ClassId> children;
   for (size_t n = 0; n < graph_.nodes.size(); ++n) {
     const egraph::ClassId id = ClassOf(static_cast<NodeId>(n));
-    // The first node of a class: its operands have nodes that come before it, so there is no cycle.
+    // For the first node of a class, the operands' nodes come before it, so there is no cycle.
     if (!id.valid() || choice.Get(id).valid()) continue;
     const Node& node = graph_.nodes[n];
     children.clear();

@@ -1,4 +1,4 @@
-// A graph inside an e-graph: its values are classes that rules may find other ways to compute.
+// A graph inside an e-graph: its values are classes, for which rules may find other computations.
 //
 //   std::unique_ptr<TermGraph> terms = *TermGraph::Create(graph);
 //   absl::StatusOr<egraph::Report> report = Saturate(terms.get(), {}, {});      // saturate.h
@@ -29,47 +29,47 @@ namespace athanor {
 
 class TermGraph {
  public:
-  // Equal nodes become one, nodes that no output needs stay out, names of nodes other than Inputs
-  // and Parameters are dropped. REQUIRES: Verify(graph).ok(). An error names the node.
+  // Merges equal nodes, leaves out nodes that no output needs, and drops the names of nodes other
+  // than Inputs and Parameters. An error names the node. REQUIRES: Verify(graph).ok().
   static absl::StatusOr<std::unique_ptr<TermGraph>> Create(const Graph& graph);
   TermGraph(const TermGraph&) = delete;
   TermGraph& operator=(const TermGraph&) = delete;
 
-  // As it was given.
+  // Returns the graph given to Create.
   const Graph& graph() const { return graph_; }
   const TermLanguage& language() const { return language_; }
   const FactsAnalysis& facts() const { return facts_; }
-  // To match, extract and rewrite; the e-graph is clean between calls of this class.
+  // For matching, extraction and rewriting. The e-graph is clean between calls of this class.
   egraph::EGraph& terms() { return terms_; }
   const egraph::EGraph& terms() const { return terms_; }
 
-  // The class of a node of graph(); an invalid id for a node that no output needs.
+  // Returns the class of a node of graph(); an invalid id for a node that no output needs.
   egraph::ClassId ClassOf(NodeId n) const;
-  // The classes of the outputs, in their order; the same class more than once if outputs are equal.
+  // Returns the classes of the outputs, in their order; equal outputs repeat the class.
   std::vector<egraph::ClassId> Roots() const;
-  // The choice that is graph() itself; of its values that became one, the first stands for all.
+  // Returns the choice that is graph() itself; for merged values, the first one.
   egraph::Choice Original() const;
 
-  // A chosen program with the name, dims, Inputs, Parameters and outputs of graph(), by name and in
-  // its order, whatever of them is used. Nodes stand in the order of Canonicalize, each class once;
-  // Verify accepts the result.
+  // A chosen program. It has the name, dims, Inputs, Parameters and outputs of graph(), by name and
+  // in its order, also those that are not used. Nodes are in the order of Canonicalize, one per
+  // class. Verify accepts the graph.
   struct Extracted {
     Graph graph;
-    std::vector<egraph::ClassId> classes;  // of the nodes; invalid for unused Inputs and Parameters
+    std::vector<egraph::ClassId> classes;  // by node; invalid for unused Inputs and Parameters
   };
-  // FAILED_PRECONDITION where the choice is no program (CheckChoice).
+  // Returns FAILED_PRECONDITION if the choice is no program (CheckChoice).
   absl::StatusOr<Extracted> ExtractWithClasses(const egraph::Choice& choice) const;
   absl::StatusOr<Graph> Extract(const egraph::Choice& choice) const;
 
-  // Adds the nodes of a graph with the same dims, and Inputs and Parameters among those of graph();
-  // the class of nodes that neither an output nor `equal` needs is invalid. `equal` says what is
-  // known: a node of `other` and the class it belongs to. Rebuilds.
-  // INVALID_ARGUMENT names an Input, Parameter or dim that there is not.
+  // Adds the nodes of a graph with the same dims, whose Inputs and Parameters are among those of
+  // graph(). `equal` lists known equalities: a node of `other` and the class it belongs to. Nodes
+  // that neither an output nor `equal` needs get an invalid class. Rebuilds the e-graph.
+  // INVALID_ARGUMENT names an unknown Input, Parameter or dim.
   struct Imported {
-    std::vector<egraph::ClassId> classes;  // of the nodes of `other`
-    uint64_t nodes = 0;                    // that are new
-    uint64_t unions = 0;                   // that changed something
-    uint64_t refused = 0;                  // unions that the facts did not let through
+    std::vector<egraph::ClassId> classes;  // by node of `other`
+    uint64_t nodes = 0;                    // number of new nodes
+    uint64_t unions = 0;                   // number of unions that changed something
+    uint64_t refused = 0;                  // number of unions that the facts refused
   };
   using Equality = std::pair<NodeId, egraph::ClassId>;
   absl::StatusOr<Imported> Import(const Graph& other, absl::Span<const Equality> equal,
@@ -78,7 +78,7 @@ class TermGraph {
  private:
   explicit TermGraph(const Graph& graph);
 
-  // The classes of the nodes that are `needed`. The error names the node of `other`.
+  // Returns the classes of the `needed` nodes. An error names the node of `other`.
   absl::StatusOr<std::vector<egraph::ClassId>> AddNodes(const Graph& other,
                                                         const std::vector<bool>& needed,
                                                         egraph::Cause cause);
@@ -88,11 +88,11 @@ class TermGraph {
   TermLanguage language_;
   FactsAnalysis facts_;
   egraph::EGraph terms_;
-  std::vector<egraph::ClassId> classes_;  // of graph_'s nodes
+  std::vector<egraph::ClassId> classes_;  // by node of graph_
 };
 
-// Classes with their types and facts, nodes with their attributes, in Graphviz' language. Beyond
-// `max_nodes` e-nodes a comment says how many are left out.
+// Returns classes with their types and facts, and nodes with their attributes, in Graphviz'
+// language. Beyond `max_nodes` e-nodes, a comment says how many are left out.
 std::string ToDot(const TermGraph& terms, size_t max_nodes = 500);
 
 }  // namespace athanor

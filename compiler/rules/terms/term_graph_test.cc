@@ -20,7 +20,7 @@ std::unique_ptr<TermGraph> Terms(const Graph& graph) {
   return terms.ok() ? *std::move(terms) : nullptr;
 }
 
-// The graph that a choice gives; what holds of every one is checked.
+// Returns the graph of a choice, after checks that hold for every such graph.
 Graph Extracted(const TermGraph& terms, const egraph::Choice& choice) {
   absl::StatusOr<Graph> graph = terms.Extract(choice);
   EXPECT_TRUE(graph.ok()) << graph.status();
@@ -45,7 +45,7 @@ void ExpectOriginalComesBack(const Graph& graph) {
   ASSERT_NE(terms, nullptr);
   const Graph again = Extracted(*terms, terms->Original());
   EXPECT_EQ(CanonicalHash(again), CanonicalHash(graph)) << ToText(again);
-  // In canonical order: only names are left to change.
+  // The nodes are in canonical order; Canonicalize would only change names.
   EXPECT_EQ(Canonicalize(again).nodes.size(), again.nodes.size());
   for (size_t i = 0; i < graph.outputs.size(); ++i) {
     EXPECT_EQ(again.outputs[i].name, graph.outputs[i].name);
@@ -141,10 +141,10 @@ TEST(TermGraphTest, AnotherChoiceIsAnotherGraph) {
   const auto imported = terms->Import(other, {{2, terms->ClassOf(2)}});
   ASSERT_TRUE(imported.ok()) << imported.status();
   EXPECT_EQ(imported->unions, 1u);
-  EXPECT_EQ(imported->nodes, 2u);  // the turned Add, and the Exp that became the same
+  EXPECT_EQ(imported->nodes, 2u);  // the swapped Add, and the Exp that became equal
   EXPECT_EQ(terms->terms().Find(imported->classes[3]), terms->ClassOf(3));
   EXPECT_FALSE(imported->classes[4].valid());
-  // The original is found among more, and so is the other one.
+  // The original is still found among the additions, and so is the other graph.
   EXPECT_EQ(CanonicalHash(Extracted(*terms, terms->Original())), CanonicalHash(graph));
   egraph::Choice turned = terms->Original();
   for (const egraph::NodeId n : terms->terms().nodes(terms->ClassOf(2))) {
@@ -155,7 +155,7 @@ TEST(TermGraphTest, AnotherChoiceIsAnotherGraph) {
 }
 
 TEST(TermGraphTest, ValuesThatBecomeInputs) {
-  // x * 1 = x: the output is the input then, and a choice of the product is a cycle.
+  // By x * 1 = x the output is the input, and choosing the product makes a cycle.
   const Graph graph = Parsed(R"(graph "one" {
   %0 = Input "x" : f32[2]
   %1 = Constant {value=f32[2] {1.0, 1.0}}

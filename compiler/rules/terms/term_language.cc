@@ -12,8 +12,8 @@
 
 namespace athanor {
 
-// Found by the canonical encoding of a node without operands, in which large literals stand as
-// their hash.
+// Payloads are keyed by the canonical encoding of a node without operands; large literals are
+// encoded as their hash.
 struct TermLanguage::Payloads {
   struct Payload {
     Attrs attrs;
@@ -77,7 +77,7 @@ TermLanguage::TermLanguage() : payloads_(std::make_unique<Payloads>()) {
     };
     spec.payload = egraph::PayloadText{print, parse};
   }
-  // The op table's names are names of operators: this has a value.
+  // The op table's names are valid operator names, so this has a value.
   operators_ = egraph::Language::Make(std::move(specs)).value();
 }
 

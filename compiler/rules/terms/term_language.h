@@ -1,4 +1,4 @@
-// The ops of the IR as the e-graph sees them: one operator per op, of the same name, with its
+// The ops of the IR as operators of the e-graph: one operator per op, of the same name, with its
 // attributes as payload.
 //
 //   TermLanguage language;
@@ -8,12 +8,13 @@
 //   "(Softmax[axis=1] (Mul ?x ?y))"                // patterns: payloads as the text form has them,
 //   "(IndexMap[?map] (Constant[?value]))"          // or as variables
 //
-// Payloads are canonical (CanonicalAttrs), so equal attributes have one id: defaults written out,
-// the letters of a contraction in order of appearance. A literal is known by its content, an Input
-// or Parameter by its name, type and magnitude. Ops without attributes have no payload.
+// Payloads are canonical (CanonicalAttrs), so equal attributes have one id: defaults are written
+// out, and a contraction's letters are in order of appearance. A literal is identified by its
+// content; an Input or Parameter by its name, type and magnitude. Ops without attributes have no
+// payload.
 //
-// Interning remembers and changes no meaning, so it is const. The same calls in the same order give
-// the same ids. Not thread-safe: a language belongs to one e-graph, and to its thread.
+// Interning only adds ids and changes no meaning, so it is const. The same calls in the same order
+// give the same ids. Not thread-safe: a language belongs to one e-graph and is used by its thread.
 #ifndef ATHANOR_COMPILER_RULES_TERMS_TERM_LANGUAGE_H_
 #define ATHANOR_COMPILER_RULES_TERMS_TERM_LANGUAGE_H_
 
@@ -41,21 +42,21 @@ class TermLanguage {
 
   const egraph::Language& operators() const { return operators_; }
 
-  // The payload of a node of `op` with these attributes; an invalid id for ops that have none. That
-  // the op takes them is checked when a node is made of it (FactsAnalysis::Make).
-  // REQUIRES: `op` is no Input or Parameter.
+  // Returns the payload of a node of `op` with these attributes; an invalid id for ops without
+  // attributes. FactsAnalysis::Make checks that the op accepts them, when a node is made. REQUIRES:
+  // `op` is no Input or Parameter.
   egraph::PayloadId Intern(Op op, const Attrs& attrs) const;
-  // Of an Input or Parameter.
+  // Returns the payload of an Input or Parameter.
   egraph::PayloadId InternDeclaration(Op op, const Declaration& declaration) const;
-  // Of any node; its name counts for Input and Parameter only.
+  // Returns the payload of any node. The name matters only for Input and Parameter.
   egraph::PayloadId Intern(const Node& node) const;
 
-  // The attributes behind a payload; none for an invalid id. Valid as long as the language.
+  // Returns the attributes of a payload; empty for an invalid id. Valid as long as the language.
   const Attrs& attrs(egraph::PayloadId payload) const;
-  // REQUIRES: the payload of an Input or Parameter.
+  // REQUIRES: `payload` is that of an Input or Parameter.
   const Declaration& declaration(egraph::PayloadId payload) const;
 
-  // Of the payloads.
+  // Returns the bytes that the payloads use.
   size_t Bytes() const;
 
  private:

@@ -30,7 +30,7 @@ TEST(TermLanguageTest, EqualAttributesHaveOneId) {
   EXPECT_EQ(language.Intern(Op::kGelu, {}),
             language.Intern(Op::kGelu, {{"approximate", std::string("none")}}));
   EXPECT_FALSE(language.Intern(Op::kAdd, {}).valid());
-  // Sizes by normal form.
+  // Sizes are compared by normal form.
   const Expr b = Expr::Symbol("b");
   const auto map = [](Expr size) {
     return Attrs{{"map", IndexMap{{std::move(size)}, {Expr::Axis(0)}}}};
@@ -78,7 +78,7 @@ TEST(TermLanguageTest, PayloadsReadBack) {
     EXPECT_EQ(text.parse(text.print(payload)), payload) << text.print(payload);
     EXPECT_EQ(language.attrs(payload), attrs);
   }
-  // A name that would confuse whoever counts brackets and quotes.
+  // A name that would confuse a reader that counts brackets and quotes.
   const egraph::PayloadId odd =
       language.InternDeclaration(Op::kInput, {"a\"]b\\", {DType::kF32, {Expr::Symbol("b")}}});
   egraph::Variables variables;

@@ -10,7 +10,7 @@
 namespace athanor {
 namespace {
 
-// What is so of both.
+// Returns the facts that hold for both.
 ValueFacts Common(const ValueFacts& a, const ValueFacts& b) {
   return {.no_plus_infinity = a.no_plus_infinity && b.no_plus_infinity,
           .no_minus_infinity = a.no_minus_infinity && b.no_minus_infinity,
@@ -19,7 +19,8 @@ ValueFacts Common(const ValueFacts& a, const ValueFacts& b) {
           .magnitude = std::max(a.magnitude, b.magnitude)};
 }
 
-constexpr int kLeast = -1100;  // below any float: zero's, and products go no lower
+// Below the exponent of any float; used for zero, and products go no lower.
+constexpr int kLeast = -1100;
 int Shifted(int magnitude, int by) {
   return magnitude == ValueFacts::kUnknown ? magnitude : std::max(magnitude + by, kLeast);
 }
@@ -38,7 +39,7 @@ double SmallestNormal(DType dtype) {
   }
 }
 
-// Of a dtype by itself: integers and bools have no infinity.
+// Returns the facts of a dtype alone: integers and bools have no infinity.
 ValueFacts ValueFactsOf(DType dtype) {
   if (IsFloat(dtype)) return {};
   return {.no_plus_infinity = true,
@@ -59,7 +60,7 @@ ValueFacts OfParameter(const Attrs& attrs, DType dtype) {
 ValueFacts OfCast(const ValueFacts& x, DType from, DType to) {
   if (!IsFloat(to) || !Computes(to)) return {};
   ValueFacts facts{.nonnegative = x.nonnegative, .magnitude = x.magnitude};
-  // f16 alone has a range that others exceed; f64's and f32's are that of no narrower dtype.
+  // Only f16 has a range that other dtypes exceed; no narrower dtype exceeds that of f32 or f64.
   const bool fits = to != DType::kF16 && (!IsFloat(from) || from == to || to == DType::kF64 ||
                                           (from != DType::kF64 && to == DType::kF32));
   if (fits) {
@@ -92,7 +93,8 @@ ValueFacts Joined(const ValueFacts& a, const ValueFacts& b) {
 }
 
 int MagnitudeOfSum(int magnitude, std::optional<int64_t> terms) {
-  // Of so many terms the roundings, in f32 each a part of 2^-24, do not come to a factor of 2.
+  // With at most this many terms, the roundings (in f32 each a part of 2^-24) stay below a factor
+  // of 2.
   constexpr int64_t kMostTerms = int64_t{1} << 22;
   if (!terms || *terms > kMostTerms) return ValueFacts::kUnknown;
   return Shifted(magnitude,
@@ -153,7 +155,7 @@ ValueFacts ValueFactsOf(Op op, const Attrs& attrs, absl::Span<const ValueFacts> 
     case Op::kCos:
     case Op::kAsin:
     case Op::kAtan:
-      facts.magnitude = 1;  // 1 or pi/2, and an error
+      facts.magnitude = 1;  // 1 or pi/2, plus an error
       break;
     case Op::kAcos:
       facts = {.nonnegative = true, .magnitude = 2};

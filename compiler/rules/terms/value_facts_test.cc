@@ -21,7 +21,7 @@ Tensor Literal(DType dtype, const std::vector<double>& values) {
   return t;
 }
 
-// Whether what is said of a value holds for these numbers.
+// Reports whether the stated facts of a value hold for these numbers.
 bool Agrees(const ValueFacts& said, const Tensor& value) {
   return Joined(said, ValueFactsOf(value)) == ValueFactsOf(value);
 }
@@ -41,8 +41,8 @@ TEST(ValueFactsTest, OfLiterals) {
   EXPECT_EQ(ValueFactsOf(Literal(DType::kF16, {-kInf})), (ValueFacts{true, false, false, false}));
 }
 
-// Of every op, over every pair of operands from sets of numbers with the same facts: what is said
-// of the result holds for every result.
+// For every op, over every pair of operands from sets of numbers with the same facts: the facts of
+// the result hold for every result.
 TEST(ValueFactsTest, EveryOpsResultIsWhatIsSaidOfIt) {
   const std::vector<std::vector<double>> kSets = {
       {kInf, -kInf, 0, -0.0, 1.5, -3, kNaN, 1e-40, 3e38},
@@ -116,7 +116,7 @@ ValueFacts OfParameter(DType dtype, int magnitude) {
 TEST(ValueFactsTest, OfParametersByTheirMagnitude) {
   EXPECT_EQ(ValueFactsOf(Op::kParameter, {}, {}, false, DType::kF32, DType::kF32), ValueFacts());
   EXPECT_EQ(OfParameter(DType::kF32, 20), (ValueFacts{true, true, false, false, 20}));
-  // Finite, and no more is known.
+  // Finite; no more is known.
   EXPECT_EQ(OfParameter(DType::kF32, 128), (ValueFacts{true, true, false, false}));
   EXPECT_EQ(OfParameter(DType::kF16, 20), (ValueFacts{true, true, false, false}));
 }
@@ -140,7 +140,7 @@ TEST(ValueFactsTest, ProductsAndSumsKeepOrLoseTheBound) {
   EXPECT_EQ(of(Op::kContract, v, v, 384), ValueFacts::kUnknown);
   EXPECT_EQ(of(Op::kContract, w, w, int64_t{1} << 23), ValueFacts::kUnknown);
   EXPECT_EQ(of(Op::kSumReduce, w, w, 384), 30);
-  // A product of a bounded value with itself is.
+  // The product of a bounded value with itself is bounded.
   EXPECT_EQ(of(Op::kMul, w, w), 40);
   EXPECT_EQ(Joined(w, v).magnitude, 20);
 }

@@ -21,7 +21,7 @@ Bounds BoundsOfAxes(const Graph& graph, const Shape& shape) {
   return bounds;
 }
 
-// `inner` read at the coordinates of `outer`, simplified over the axes of the result.
+// Returns `inner` read at the coordinates of `outer`, simplified over the axes of the result.
 IndexMap Composed(const IndexMap& outer, const IndexMap& inner, const Bounds& bounds) {
   std::map<std::string, Expr, std::less<>> at;
   for (size_t i = 0; i < outer.coordinates.size(); ++i) {
@@ -33,7 +33,7 @@ IndexMap Composed(const IndexMap& outer, const IndexMap& inner, const Bounds& bo
   return map;
 }
 
-// An axis of extent one is read at 0 however that was written.
+// Rewrites the coordinate of an axis of size 1 as 0, in whichever form it was written.
 void ReadUnitAxesAtZero(const Shape& operand, IndexMap* map) {
   for (size_t i = 0; i < operand.size(); ++i) {
     if (operand[i].IsConstant(1)) map->coordinates[i] = 0;
@@ -54,7 +54,7 @@ bool IsIdentity(const IndexMap& map, const Shape& operand) {
 
 Graph ComposeViews(const Graph& graph) {
   Graph result = graph;
-  std::vector<NodeId> same(result.nodes.size());  // the node a node is equal to
+  std::vector<NodeId> same(result.nodes.size());  // by node: the node it equals
   for (size_t n = 0; n < result.nodes.size(); ++n) {
     Node& node = result.nodes[n];
     same[n] = static_cast<NodeId>(n);

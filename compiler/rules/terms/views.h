@@ -1,9 +1,9 @@
-// Views of views as one view.
+// Merges chains of views into one view.
 //
 //   Graph g = ComposeViews(graph);   // reshape after permute after reshape: one IndexMap
 //
-// Exact, and always right to apply: a view costs nothing by itself, and recognition sees through
-// one view, not through chains. Pure functions, thread-safe.
+// Exact, and always worthwhile: a view costs nothing by itself, and recognition sees through one
+// view but not through chains. Pure functions, thread-safe.
 #ifndef ATHANOR_COMPILER_RULES_TERMS_VIEWS_H_
 #define ATHANOR_COMPILER_RULES_TERMS_VIEWS_H_
 
@@ -11,14 +11,15 @@
 
 namespace athanor {
 
-// Every IndexMap without fill over another one reads what that one reads; an IndexMap that changes
-// nothing is its operand. Nodes stay where they are, so some are left without users.
+// Makes every IndexMap without fill that reads another one read that one's operand, and replaces an
+// IndexMap that changes nothing by its operand. Keeps all nodes in place, so some lose their users.
 Graph ComposeViews(const Graph& graph);
 
-// Every IndexMap that reads inside its operand, as those made of an accepted graph do, without a
-// proof of that has a fill, which is never read: Verify accepts the graph, and kernels test the
-// place before they read. A proof for two views need not be found for both in one, nor for other
-// names of dims. Bodies of Scans too, at any depth: they are read over the dims of `graph`.
+// Gives a fill, which is never read, to every IndexMap without a proof that it reads inside its
+// operand. REQUIRES: it does read inside, as in graphs derived from an accepted graph. Then Verify
+// accepts the graph, and kernels test positions before they read. Such a map can lose its proof
+// when two views are merged or dims renamed. Also covers the bodies of Scans, at any depth; they
+// are over the dims of `graph`.
 void GuardViews(Graph* graph);
 
 }  // namespace athanor

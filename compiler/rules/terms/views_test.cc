@@ -25,7 +25,7 @@ struct Views {
         b.Add(Op::kIndexMap, {last}, {{"map", IndexMap{std::move(shape), std::move(coordinates)}}})
             .value();
   }
-  // The composed graph, checked to have the same values.
+  // Returns the composed graph, after checking that it has the same values.
   Graph Composed() {
     g.outputs = {{"y", last}};
     Graph c = ComposeViews(g);
@@ -79,7 +79,7 @@ TEST(ViewsTest, WhatIsInsideWithoutAProofIsGuarded) {
   const Expr b = Expr::Symbol("b");
   Views v;
   v.Map({b, 8, 6}, {A(0), A(2), A(1)});
-  // (b - 1)^2 / b is below b.
+  // (b - 1)^2 / b is less than b.
   const TensorType type = v.g.node(v.last).type;
   v.g.nodes.push_back({Op::kIndexMap,
                        {v.last},
@@ -99,7 +99,7 @@ TEST(ViewsTest, WhatIsInsideWithoutAProofIsGuarded) {
   }
 }
 
-// A loop of one step around `body`, whose result is its output.
+// Wraps `body` in a loop of one step, whose result is the body's output.
 Graph LoopAround(Graph body, const TensorType& type) {
   Graph g;
   g.dims = {{"b", 1, 8}};
@@ -126,7 +126,7 @@ TEST(ViewsTest, LoopsInLoopsAreGuardedToo) {
   body.nodes = {
       {Op::kInput, {}, {}, {DType::kI64, {}}, "step"},
       {Op::kInput, {}, {}, type, "x"},
-      // (b - 1)^2 / b is below b.
+      // (b - 1)^2 / b is less than b.
       {Op::kIndexMap, {1}, {{"map", IndexMap{{b}, {FloorDiv(A(0) * A(0), b)}}}}, type, ""}};
   body.outputs = {{"y", 2}};
   Graph g = LoopAround(LoopAround(std::move(body), type), type);

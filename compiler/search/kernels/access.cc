@@ -47,6 +47,7 @@ class Walk {
 };
 
 void Walk::Visit(NodeId id, const std::vector<Expr>& coordinates, bool root) {
+  // Visits a node once per coordinates; otherwise shared nodes would take exponential time.
   std::string key = absl::StrCat(id, inside_reduction_ ? "r" : "");
   for (const Expr& c : coordinates) absl::StrAppend(&key, ";", c.ToString());
   if (!seen_.insert(key).second) return;
@@ -84,7 +85,7 @@ void Walk::Visit(NodeId id, const std::vector<Expr>& coordinates, bool root) {
     case Op::kScan:
     case Op::kSort:
     case Op::kTopK:
-    case Op::kScatter:  // only ever roots or anchors: what they read is theirs
+    case Op::kScatter:  // can only be roots or anchors: their kernels read the operands themselves
       result_.reductions.push_back({id, coordinates, inside_reduction_});
       return;
     default:
@@ -152,14 +153,14 @@ void Walk::VisitGather(const Node& node, const std::vector<Expr>& coordinates) {
 
 void Walk::VisitSelect(const Node& node, const std::vector<Expr>& coordinates) {
   std::optional<Condition> choice;
-  // What is not decided about may yet have memory.
+  // Nodes that are not decided about yet may still get memory.
   if (first_ == 0) choice = ChoiceOf(graph_, has_memory_, node, coordinates, bounds_);
   if (choice) {
     if (const std::optional<int> taken = Decided(*choice, bounds_)) {
       return Visit(node.inputs[*taken], coordinates, false);
     }
     result_.choices.push_back(*std::move(choice));
-    // Places are computed as indices are, whatever the lanes.
+    // The condition becomes index arithmetic, which no lane's width depends on.
     const int widest = result_.widest_bytes;
     Visit(node.inputs[0], coordinates, false);
     result_.widest_bytes = widest;
@@ -167,7 +168,8 @@ void Walk::VisitSelect(const Node& node, const std::vector<Expr>& coordinates) {
   for (NodeId input : node.inputs) Visit(input, coordinates, false);
 }
 
-// The value of an i64 node that is a function of the place, which cannot overflow.
+// Returns the value of an i64 node that is a function of the position and cannot overflow; nullopt
+// for any other node.
 std::optional<Expr> PlaceValue(const Graph& graph, const std::vector<bool>& has_memory, NodeId id,
                                const std::vector<Expr>& coordinates, const Bounds& bounds) {
   const Node& node = graph.node(id);
@@ -237,16 +239,16 @@ std::vector<Expr> MapCoordinates(const IndexMap& map, const std::vector<Expr>& c
 
 namespace {
 
-// A mixed-radix digit of axis `axis` as a coordinate has it: `place` times $i, $i mod m,
-// floordiv($i, weight) or that mod m.
+// A mixed-radix digit of axis `axis` inside a coordinate: `place` times $i, $i mod m, floordiv($i,
+// weight) or floordiv($i, weight) mod m.
 struct Digit {
   size_t axis;
   Expr place;
   Expr weight;
 };
 
-// The factor of `t` beside its one atom that is $i (weight 1) or floordiv($i, weight); nullopt if
-// it has none, or is subtracted, as what mod takes away is.
+// Reads `t` as a digit: the factor beside its one atom $i (weight 1) or floordiv($i, weight).
+// nullopt if it has no such atom, or is negative, like the term that mod subtracts.
 std::optional<Digit> DigitOf(const Expr::Term& t, size_t axis) {
   if (t.coefficient <= 0) return std::nullopt;
   const Expr whole = Expr::Axis(static_cast<int>(axis));
@@ -268,8 +270,8 @@ bool Divides(const Expr& divisor, const Expr& e) {
   return Divide(e, divisor).quotient * divisor == e;
 }
 
-// The digits that a coordinate of a map is the sum of, the highest place first; empty if it is no
-// such sum. A guess, as its inverse is checked.
+// Returns the digits that sum to the coordinate, the highest place first; empty if it is no such
+// sum. This is a guess: the caller checks the inverse.
 std::vector<Digit> DigitsOf(const Expr& coordinate, size_t rank) {
   std::vector<Digit> digits;
   for (size_t i = 0; i < rank; ++i) {
@@ -292,7 +294,7 @@ std::optional<std::vector<Expr>> InvertMap(const IndexMap& map, const Shape& ope
                                            const std::vector<Expr>& coordinates, Bounds bounds) {
   // Guess: every coordinate of the operand is a number whose digits are digits of axes.
   std::vector<Expr> result(map.shape.size(), Expr(0));
-  std::vector<Expr> at;  // symbols for the operand's coordinates, while the guess is checked
+  std::vector<Expr> at;  // symbols for the operand's coordinates while the guess is checked
   for (size_t j = 0; j < map.coordinates.size(); ++j) {
     std::string name = absl::StrCat("$o", j);
     bounds.SetExtent(name, operand[j]);
@@ -306,8 +308,8 @@ std::optional<std::vector<Expr>> InvertMap(const IndexMap& map, const Shape& ope
       result[digits[d].axis] += digits[d].weight * value;
     }
   }
-  // Proof: reading back gives the operand's coordinates, from places inside the result, and both
-  // sides have as many elements.
+  // Proof: reading at the guessed result coordinates gives the operand's coordinates back, the
+  // guess lies inside the result, and both sides have equally many elements.
   std::vector<Expr> back = MapCoordinates(map, result, bounds);
   Expr operand_elements = 1, result_elements = 1;
   for (size_t j = 0; j < at.size(); ++j) {
@@ -328,8 +330,8 @@ std::optional<std::vector<Expr>> InvertMap(const IndexMap& map, const Shape& ope
 
 namespace {
 
-// Nodes from `root` down to `anchor`, root first; empty if no path leads there. Each node is tried
-// once.
+// Returns the nodes from `root` down to `anchor`, root first; empty if no path leads there. Tries
+// each node once.
 std::vector<NodeId> PathTo(const Graph& graph, const std::vector<bool>& has_memory, NodeId root,
                            NodeId anchor) {
   std::vector<NodeId> from(graph.nodes.size(), -1), open = {root};

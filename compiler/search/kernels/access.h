@@ -1,10 +1,10 @@
-// What a kernel would touch, found without writing it: the same walk as codegen's point lowering,
-// over symbolic coordinates. Search decides with it what may be computed where; codegen which axes
-// may merge.
+// Finds the memory that a kernel would touch without generating the kernel: the same walk as
+// codegen's point lowering, over symbolic coordinates. The search uses it to decide what may be
+// computed where, codegen to decide which axes may merge.
 //
 //   Accesses a = CollectAccesses(graph, has_memory, root, coordinates, bounds);
-//   // a.loads: every buffer read with its coordinates; a.reductions: every reduction met on the
-//   way
+//   // a.loads: every buffer read, with its coordinates
+//   // a.reductions: every reduction met during the walk
 #ifndef ATHANOR_COMPILER_SEARCH_KERNELS_ACCESS_H_
 #define ATHANOR_COMPILER_SEARCH_KERNELS_ACCESS_H_
 
@@ -21,61 +21,65 @@ struct Access {
   bool inside_reduction = false;
 };
 
-// What the condition of a filled map asks of a coordinate: to be in [0, extent).
+// A filled map's condition on a coordinate: it is in [0, extent). A Select's (ChoiceOf): it is
+// below extent.
 struct Condition {
   Expr coordinate, extent;
 };
 
 struct Accesses {
-  std::vector<Access> loads;  // nodes with memory
+  std::vector<Access> loads;  // reads of nodes with memory
   std::vector<Access>
       reductions;  // Sum-, Max-, MulReduce, Contract, EmbeddingBag, Attention computed inline
-  std::vector<Expr> indices;  // other uses of coordinates: Iota, the conditions of filled maps
-  std::vector<Condition> conditions;  // those not proved
-  std::vector<Condition> choices;     // of Selects by the place (ChoiceOf), those not decided
-  Bounds bounds;                      // those given, and of the symbols made on the way
-  int widest_bytes = 1;               // of the dtypes computed with
+  // coordinates used as values: by Iota, RandomBits, conditions of filled maps
+  std::vector<Expr> indices;
+  std::vector<Condition> conditions;  // of filled maps, those not proved
+  std::vector<Condition> choices;     // of Selects by position (ChoiceOf), those not decided
+  Bounds bounds;         // the given ones, and those of the symbols made during the walk
+  int widest_bytes = 1;  // bytes of the widest dtype that is computed with
 };
 
-// Walks from `root` (even if it has memory) at `coordinates`. Reduced axes become symbols "$r0",
-// "$r1", ..., computed indices too, so `bounds` is taken by value and grows on the way. Nodes
-// before `first` are not walked into: a choice made from the outputs back has not decided about
-// them yet.
+// Walks from `root` (even if it has memory) at `coordinates`. Reduced axes and computed indices
+// become symbols "$r0", "$r1", ..., which are added to `bounds`; therefore it is taken by value.
+// Nodes before `first` are not entered but count as loads: a choice that is made from the outputs
+// backwards has not decided about them yet.
 Accesses CollectAccesses(const Graph& graph, const std::vector<bool>& has_memory, NodeId root,
                          const std::vector<Expr>& coordinates, Bounds bounds, NodeId first = 0);
 
-// Where a Select takes its first value because of the place alone, as one made of a Concat does:
-// where the condition's coordinate is below its extent; both may be negative. nullopt for any other
-// node.
+// Returns the condition of a Select that chooses by position alone, as the Selects of a Concat do:
+// it takes its first value where the coordinate is below the extent. Both may be negative. nullopt
+// for any other node.
 std::optional<Condition> ChoiceOf(const Graph& graph, const std::vector<bool>& has_memory,
                                   const Node& select, const std::vector<Expr>& coordinates,
                                   const Bounds& bounds);
 
-// Which of its values such a Select takes: its operand's number; nullopt unless the bounds say.
+// Returns the number of the operand that such a Select takes; nullopt if the bounds do not decide
+// it.
 std::optional<int> Decided(const Condition& choice, const Bounds& bounds);
 
-// Row-major offset of an element, in elements.
+// Returns the row-major offset of an element, in elements.
 Expr RowMajorOffset(const Shape& shape, const std::vector<Expr>& coordinates);
 
-// Coordinates of `node`'s users' operand, through an IndexMap, simplified.
+// Returns the coordinates at which an IndexMap reads its operand for its own `coordinates`,
+// simplified.
 std::vector<Expr> MapCoordinates(const IndexMap& map, const std::vector<Expr>& coordinates,
                                  const Bounds& bounds);
 
-// The coordinates of an IndexMap's result at which it reads its operand's `coordinates`, where the
-// map is one to one; empty optional where that is not proved.
+// Returns the coordinates of an IndexMap's result at which it reads its operand's `coordinates`;
+// nullopt unless the map is proved to be one to one.
 std::optional<std::vector<Expr>> InvertMap(const IndexMap& map, const Shape& operand,
                                            const std::vector<Expr>& coordinates, Bounds bounds);
 
-// The coordinates of `root` at which `anchor` is needed at `coordinates`, along the one path of
-// element-wise nodes and invertible maps between them.
+// Returns the coordinates of `root` at which it needs `anchor` at `coordinates`, along one path of
+// element-wise nodes and invertible maps between them; nullopt if there is no such path.
 std::optional<std::vector<Expr>> RootCoordinates(const Graph& graph,
                                                  const std::vector<bool>& has_memory, NodeId root,
                                                  NodeId anchor,
                                                  const std::vector<Expr>& coordinates,
                                                  const Bounds& bounds);
 
-// Whether `root` needs each element of `anchor` once, at one place of its own, and so can be
-// computed where the anchor's elements are, in any order.
+// Reports whether `root` needs each element of `anchor` once, at one position of its own. The root
+// can then be computed where the anchor's elements are, in any order.
 bool IsEpilogue(const Graph& graph, const std::vector<bool>& has_memory, NodeId root,
                 NodeId anchor);
 

@@ -44,22 +44,22 @@ TEST(InvertMapTest, PermutationsAndMerges) {
 
 TEST(InvertMapTest, Splits) {
   const Expr b = S("b"), s = S("s");
-  // Heads out of a projection, in place and in front.
+  // Attention heads out of a projection, in place and moved to the front.
   EXPECT_EQ(Inverted({{b, s, 4, 16}, {A(0), A(1), 16 * A(2) + A(3)}}, {b, s, 64}),
             "[x0, x1, floordiv(x2, 16), -16*floordiv(x2, 16) + x2]");
   EXPECT_EQ(Inverted({{b, 4, s, 16}, {A(0), A(2), 16 * A(1) + A(3)}}, {b, s, 64}),
             "[x0, floordiv(x2, 16), x1, -16*floordiv(x2, 16) + x2]");
-  // One axis into three, written in any order.
+  // Splits an axis into three, in any order.
   EXPECT_EQ(Inverted({{4, 2, 3}, {A(0) + 12 * A(1) + 4 * A(2)}}, {24}),
             "[-4*floordiv(x0, 4) + x0, floordiv(x0, 12), "
             "-3*floordiv(x0, 12) + floordiv(x0, 4)]");
-  // By a dim.
+  // Splits by a dim.
   EXPECT_EQ(Inverted({{b, s, 8}, {s * A(0) + A(1), A(2)}}, {b * s, 8}),
             "[floordiv(x0, s), -floordiv(x0, s)*s + x0, x1]");
   // A single head.
   EXPECT_EQ(Inverted({{b, 1, 16}, {A(0), 16 * A(1) + A(2)}}, {b, 16}),
             "[x0, floordiv(x1, 16), -16*floordiv(x1, 16) + x1]");
-  // Split here and merged there.
+  // An axis is split and another merged.
   EXPECT_EQ(Inverted({{4, 6}, {2 * A(0) + FloorDiv(A(1), 3), Mod(A(1), 3)}}, {8, 3}),
             "[floordiv(x0, 2), -6*floordiv(x0, 2) + 3*x0 + x1]");
 }
@@ -70,7 +70,7 @@ TEST(InvertMapTest, SplitsThatAreNotOneToOne) {
   EXPECT_EQ(Inverted({{4, 16}, {15 * A(0) + A(1)}}, {64}), "none");       // overlapping
   EXPECT_EQ(Inverted({{4, 16}, {A(0) + A(1)}}, {64}), "none");            // a diagonal
   EXPECT_EQ(Inverted({{4, 16}, {32 * A(0) + 2 * A(1)}}, {64}), "none");   // the even ones
-  EXPECT_EQ(Inverted({{4, 16}, {16 * A(0) + A(1)}}, {65}), "none");       // all but one
+  EXPECT_EQ(Inverted({{4, 16}, {16 * A(0) + A(1)}}, {65}), "none");       // all but one element
   EXPECT_EQ(Inverted({{8, 8}, {16 * A(0) + A(1)}}, {64}), "none");        // beyond the operand
   EXPECT_EQ(Inverted({{b, s}, {b * A(0) + A(1)}}, {b * s}), "none");      // sizes swapped
   EXPECT_EQ(Inverted({{b, s}, {s * A(0) + A(1) + 1}}, {b * s}), "none");  // shifted
@@ -80,7 +80,7 @@ TEST(InvertMapTest, SplitsThatAreNotOneToOne) {
 TEST(InvertMapTest, NotOneToOne) {
   const Expr b = S("b"), s = S("s");
   EXPECT_EQ(Inverted({{b, s}, {A(0)}}, {b}), "none");               // repeated
-  EXPECT_EQ(Inverted({{b, 3}, {A(0), A(1)}}, {b, 4}), "none");      // a part
+  EXPECT_EQ(Inverted({{b, 3}, {A(0), A(1)}}, {b, 4}), "none");      // covers a part only
   EXPECT_EQ(Inverted({{s, s}, {A(0), A(0)}}, {s, s}), "none");      // the diagonal
   EXPECT_EQ(Inverted({{b, 4}, {A(0), 3 - A(1)}}, {b, 4}), "none");  // reversed: not proved
   EXPECT_EQ(Inverted({{b, 4}, {A(0), 0}}, {b, 4}), "none");         // one column
@@ -119,7 +119,7 @@ TEST(CollectAccessesTest, ViewsAndElementwise) {
     %5 = Mul(%4, %2)
     output "y" = %5
   })");
-  ASSERT_EQ(a.loads.size(), 2u);  // the shared view once
+  ASSERT_EQ(a.loads.size(), 2u);  // the shared view is read once
   EXPECT_EQ(LoadText(a.loads[0]), "0[x0, floordiv(x1, 8), -8*floordiv(x1, 8) + x1]");
   EXPECT_EQ(LoadText(a.loads[1]), "1[x1]");
   EXPECT_TRUE(a.reductions.empty());
@@ -144,7 +144,7 @@ TEST(CollectAccessesTest, ReductionsContractionsAndGathers) {
   EXPECT_EQ(LoadText(a.loads[0]), "0[x0, $r0]r");
   EXPECT_EQ(LoadText(a.loads[1]), "1[$r0, x1]r");
   EXPECT_EQ(LoadText(a.loads[2]), "0[x0, $r1]r");
-  EXPECT_EQ(a.widest_bytes, 4);  // f16 sums are f32
+  EXPECT_EQ(a.widest_bytes, 4);  // sums of f16 are in f32
 
   Accesses gather = Collect(R"(graph "" {
     %0 = Input "table" : f32[100, 8]
@@ -171,8 +171,8 @@ TEST(CollectAccessesTest, IndicesAreWhatCoordinatesAreUsedForBesideLoads) {
   EXPECT_EQ(a.indices[1].ToString(), "x0");
 }
 
-// A Concat of [b, 3, h] and [b, 5, h]: which of them is read is known by the place, as far as the
-// bounds say.
+// A Concat of [b, 3, h] and [b, 5, h]: the position decides which one is read, as far as the bounds
+// tell.
 TEST(CollectAccessesTest, SelectsByThePlace) {
   const char* text = R"(graph "" {
     dim b in [1, 64]
@@ -195,7 +195,7 @@ TEST(CollectAccessesTest, SelectsByThePlace) {
   EXPECT_EQ(both.choices[0].coordinate, S("x1"));
   EXPECT_EQ(both.choices[0].extent, Expr(3));
   EXPECT_EQ(both.conditions.size(), 2u);
-  EXPECT_EQ(both.widest_bytes, 4);  // not the place's 8
+  EXPECT_EQ(both.widest_bytes, 4);  // not the 8 of the position
   const absl::StatusOr<Graph> g = ParseGraph(text);
   const std::vector<bool> memory = {true, true, false, false, false, false, false, false, false};
   for (const bool first : {true, false}) {
@@ -206,7 +206,7 @@ TEST(CollectAccessesTest, SelectsByThePlace) {
     EXPECT_TRUE(one.choices.empty());
     EXPECT_TRUE(one.conditions.empty());
   }
-  // Before the condition's memory is decided about, nothing is known of it.
+  // Before it is decided whether the condition has memory, both values are read.
   EXPECT_EQ(CollectAccesses(*g, memory, 8, {S("x0"), S("x1"), S("x2")}, bounds, 7).loads.size(),
             4u);
 }
@@ -254,7 +254,7 @@ TEST(RootCoordinatesTest, ThroughEpilogues) {
   EXPECT_FALSE(RootCoordinates(*g, memory, 6, 0, {S("r"), S("c")}, g->DimBounds()).has_value());
 }
 
-// Whether the output of `rest` is an epilogue of the contraction %2 : f32[b, 8].
+// Reports whether the output of `rest` is an epilogue of the contraction %2 : f32[b, 8].
 bool IsEpilogueOf2(const std::string& rest) {
   absl::StatusOr<Graph> g = ParseGraph(R"(graph "" {
     dim b in [1, 64]
@@ -277,7 +277,7 @@ TEST(IsEpilogueTest, EachElementOnceAtItsOwnPlace) {
   EXPECT_TRUE(
       IsEpilogueOf2("%3 = IndexMap(%2) {map=map[8, b]($1, $0)} %4 = Exp(%3) "
                     "%5 = Mul(%3, %4) output \"y\" = %5"));
-  // A value beside its mirror image, a repeated one, a sum.
+  // A value and its mirror image, a repeated value, a sum.
   EXPECT_FALSE(
       IsEpilogueOf2("%3 = IndexMap(%2) {map=map[b, 8]($0, 7 - $1)} "
                     "%4 = Add(%2, %3) output \"y\" = %4"));

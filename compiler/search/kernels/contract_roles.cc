@@ -43,8 +43,8 @@ std::vector<Expr> ContractRoles::At(const std::string& letters_of_tensor,
 
 namespace {
 
-// Where operand `side`'s elements along `group`, flattened, lie in memory through the views it is
-// read by; nullopt where that is not evenly apart or some have no place.
+// Returns the distance in memory between operand `side`'s elements along the flattened `group`,
+// through the views it is read by; nullopt if they are not evenly spaced or some are padding.
 std::optional<Expr> Step(const Graph& graph, const Node& node, const ContractRoles& roles, int side,
                          const std::string& group, const std::vector<bool>* has_memory) {
   const std::string flat = "$flat";
@@ -75,8 +75,8 @@ std::optional<Expr> Step(const Graph& graph, const Node& node, const ContractRol
   return affine ? std::optional(affine->stride) : std::nullopt;
 }
 
-// Of `columns`, in the result's order, those from the last on that lie side by side there or in the
-// operand; the others go to `apart`.
+// Returns the last letters of `columns`, in the result's order, that are adjacent in the result or
+// in the operand; appends the others to `apart`.
 std::string Together(const std::string& columns, const std::string& result,
                      const std::string& operand, std::string* apart) {
   size_t first = columns.empty() ? 0 : columns.size() - 1;
@@ -123,6 +123,7 @@ ContractRoles FindContractRoles(const Graph& graph, const Node& node, bool swap)
     for (size_t i = 0; i < shape.size(); ++i) r.extents[r.letters[side][i]] = shape[i];
   }
   auto in = [&](int side, char c) { return r.letters[side].find(c) != std::string::npos; };
+  // The operands that have a letter of the result decide its role; all other letters are summed.
   for (char c : r.result) {
     const bool row = in(r.row_operand, c), column = in(r.column_operand, c);
     (row && column ? r.batch : row ? r.rows : r.columns) += c;

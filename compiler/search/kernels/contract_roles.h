@@ -1,4 +1,4 @@
-// The axes of a contraction by what they do, as its kernels see them.
+// The axes of a contraction by the role they play in its kernels.
 //
 //   ContractRoles r = FindContractRoles(graph, node, /*swap=*/false);   // "bmk,kn->bmn"
 //   // r.batch == "", r.rows == "bm", r.columns == "n", r.sums == "k"
@@ -14,41 +14,41 @@
 namespace athanor {
 
 struct ContractRoles {
-  std::string letters[2], result;  // of the operands and of the result, by axis
-  // In both operands and in the result; and axes of the column operand alone that neither it nor
-  // the result has beside its others: no panel spans two of their places.
+  std::string letters[2], result;  // of the operands and of the result, one per axis
+  // Axes of both operands and of the result. Also axes of the column operand that are adjacent to
+  // its other columns neither there nor in the result: a panel never spans two of their positions.
   std::string batch;
-  std::string rows, columns;  // in the result and in that operand alone
-  std::string sums;           // not in the result
+  std::string rows, columns;  // in the result and in that operand only
+  std::string sums;           // summed over: not in the result
   int row_operand = 0, column_operand = 1;
   std::map<char, Expr> extents;
 
-  // Sizes of a group of letters, in its order.
+  // Returns the sizes of the letters in `group`, in its order.
   std::vector<Expr> ExtentsOf(const std::string& group) const;
-  // Their product: the group's size when flattened.
+  // Returns the product of these sizes: the size of the flattened group.
   Expr SizeOf(const std::string& group) const;
-  // Coordinates of a tensor with these letters: those of the batch, and the indices of the rows,
-  // columns and sums flattened.
+  // Returns the coordinates of a tensor with these letters, given those of the batch and the
+  // flattened indices of row, column and sum.
   std::vector<Expr> At(const std::string& letters_of_tensor, const std::vector<Expr>& batch_at,
                        const Expr& row, const Expr& column, const Expr& sum) const;
 };
 
-// Whether operand `side`'s elements lie side by side in memory along `group`, letters of one role
-// flattened; through the views it is read by.
+// Reports whether operand `side`'s elements along the flattened `group`, letters of one role, are
+// adjacent in memory, through the views it is read by.
 bool IsContiguous(const Graph& graph, const Node& node, const ContractRoles& roles, int side,
                   const std::string& group);
 
-// Whether operand `side` is a map whose elements along `columns`, flattened, do not lie evenly
-// apart in memory, or are not all there: windows of an image. A vector of them is read piece by
-// piece. Views are looked through as far as nothing has memory.
+// Reports whether operand `side` is a map whose elements along the flattened `columns` are not
+// evenly spaced in memory or are partly padding: windows of an image. A vector of them is read
+// piece by piece. Looks through views down to the first node that has memory.
 bool IsWindows(const Graph& graph, const Node& node, const ContractRoles& roles, int side,
                const std::string& columns, const std::vector<bool>* has_memory = nullptr);
 
-// The number of taps: what the sums but the first come to, where it is known; of which windows are
-// packed together.
+// Returns the number of taps, whose windows are packed together: the product of the sizes of all
+// sums but the first; 1 if it is not known.
 int64_t TapsOf(const ContractRoles& roles);
 
-// `swap`: the right operand's free axes are the rows.
+// Finds the roles of `node`'s axes. `swap`: the right operand's free axes are the rows.
 ContractRoles FindContractRoles(const Graph& graph, const Node& node, bool swap);
 
 }  // namespace athanor

@@ -11,64 +11,65 @@ namespace athanor {
 
 namespace {
 
-// How well operand `i` carries the lanes along its axes that are in the result alone; 0 if it
-// cannot.
+// Scores how well operand `i` carries the lanes along its axes that the other operand lacks; 0 if
+// it cannot.
 int ColumnScore(const Graph& graph, const Node& node, int i, const std::vector<bool>& is_weight,
                 int64_t lanes) {
   const ContractRoles roles = FindContractRoles(graph, node, /*swap=*/i == 0);
   const std::string& free = roles.columns;
   if (free.empty()) return 0;
-  // One column leaves the lanes empty: anything else is better.
+  // A single column leaves the lanes empty: anything else is better.
   if (roles.SizeOf(free).IsConstant(1)) return 1;
   const bool weight = is_weight[node.inputs[i]];
-  const bool stores = roles.result.back() == free.back();     // contiguous
+  const bool stores = roles.result.back() == free.back();     // contiguously
   const bool reads = roles.letters[i].back() == free.back();  // likewise
   int score = 2;
-  if (weight) score += 8;  // packed once, ahead
+  if (weight) score += 8;  // packed once, by `prepare`
   if (stores) score += 4;
   if (reads) score += 2;
-  // Images: beside packing them a weight's scattered stores, and loads of what is added, are dear;
-  // but for those that leave most lanes empty.
+  // An image: lanes along the weight instead would scatter the stores and the loads of addends,
+  // which costs more than packing the image. Not if the image leaves most lanes empty.
   const bool fills = graph.DimBounds().Maximum(roles.SizeOf(free)).value_or(lanes) >= lanes;
   if (!weight && stores && reads && fills) score += 8;
-  // As rows the elements of windows are looked for one by one.
+  // If windows were the rows, their elements would be addressed one by one.
   if (!weight && stores && IsWindows(graph, node, roles, i, free)) score += 16;
   return score;
 }
 
-// So few rows that bringing the column operand into panels costs more than it gains.
+// Most rows for which packing the column operand into panels costs more than it gains.
 constexpr int64_t kFewRows = 16;
 
-// What a rule of thumb looks at.
+// Sizes that the rules of thumb look at.
 struct Sizes {
-  std::optional<int64_t> m, n, k;  // the most there can be
+  std::optional<int64_t> m, n, k;  // upper bounds
   bool exact_m = false, exact_n = false;
-  int64_t operand_bytes = 0;  // of an element of the column operand
+  int64_t operand_bytes = 0;  // per element of the column operand
   int64_t lanes = 1;
-  bool image = false;  // a weight's rows by columns of an image
+  bool image = false;  // the rows are a weight's, the columns an image's
 };
 
-// `most` columns or half as many until there is room for mr rows of sums, the columns and a row's
-// value.
+// Halves `most` columns until mr rows of sums, the columns and a row's value fit the registers.
 int FittingColumns(int mr, int most, const v1::Target& target) {
   int nv = most;
   while (nv > 1 && mr * nv + nv + 1 > target.vector_registers()) nv /= 2;
   return nv;
 }
 
-// Of the column operand, the most there can be.
+// Returns the largest possible size of the column operand.
 int64_t Bytes(const Sizes& sizes) {
   constexpr int64_t kMost = int64_t{1} << 62;
   return sizes.n && sizes.k ? *sizes.n * *sizes.k * sizes.operand_bytes : kMost;
 }
 
-// Whether the column operand stays in the second-level cache: nothing is gained by asking ahead.
+// Reports whether the column operand stays in the second-level cache, where prefetching gains
+// nothing.
 bool StaysNear(const Sizes& sizes, const v1::Target& target) {
   return Bytes(sizes) <= target.l2_bytes() / 2;
 }
 
-// Rows of the operand are streamed a few at a time, side by side: as long stretches of each as all
-// threads have work for, as the memory wants them, and as the sums fit the first-level cache.
+// Streams rows of the column operand in place, a few at a time side by side. Stretches of each row
+// are long, as memory prefers, but leave work for all threads and let the sums fit the first-level
+// cache.
 void ReadInPlace(const Sizes& sizes, const v1::Target& target, ContractSchedule* s) {
   const int64_t m = *sizes.m;
   s->columns = ColumnAccess::kInPlace;
@@ -80,24 +81,24 @@ void ReadInPlace(const Sizes& sizes, const v1::Target& target, ContractSchedule*
   }
   s->rows_per_item = (std::max<int64_t>(m, 1) + s->mr - 1) / s->mr * s->mr;
   if (StaysNear(sizes, target)) return;
-  // Few streams side by side suit the last-level cache, more of them memory.
+  // Few parallel streams suit the last-level cache, more of them memory.
   const bool cached = Bytes(sizes) <= target.l3_bytes() / 4;
   s->kc = m > 4 ? 32 : m == 1 && cached ? 4 : 8;
   s->copy_rows = m > 4;
   s->prefetch = true;
-  constexpr int64_t kSums = 16384;  // of an item
+  constexpr int64_t kSums = 16384;  // per item
   const int64_t threads = std::max(1, target.threads());
   if (sizes.exact_n && s->nv > 2 && s->nv * sizes.lanes * threads > *sizes.n) s->nv = 2;
   const int64_t width = s->nv * sizes.lanes;
-  // Of a size that calls choose there may be few: shorter stretches leave each thread some.
+  // A size that calls choose may be small: shorter stretches leave work for each thread.
   int64_t columns = sizes.exact_n ? *sizes.n / threads : kSums / 8;
-  // Images have as many columns as an item of those only where they are large.
+  // Only large images have as many columns as such an item.
   if (sizes.image && !sizes.exact_n) columns = kSums / 64;
   s->panels_per_item =
       std::max<int64_t>(1, (std::min(columns, kSums / s->rows_per_item) + width - 1) / width);
 }
 
-// Dot products of a few rows with a few columns at once.
+// Computes dot products of a few rows with a few columns at once.
 void ReadDots(const Sizes& sizes, const v1::Target& target, ContractSchedule* s) {
   const int64_t m = std::max<int64_t>(*sizes.m, 1);
   s->columns = ColumnAccess::kDots;
@@ -110,9 +111,9 @@ void ReadDots(const Sizes& sizes, const v1::Target& target, ContractSchedule* s)
   s->panels_per_item = std::clamp<int64_t>(panels / items, 1, 64);
 }
 
-// Whether panels of four vectors leave next to nothing of the last one empty, and of items of
-// `rows` several for each thread. They have a register tile of 6 x 4, which broadcasts half as many
-// values as one of 12 x 2 for as many multiply-adds.
+// Reports whether panels of four vectors leave next to nothing of the last one empty and items of
+// `rows` rows give each thread several. Such panels have a register tile of 6 x 4, which broadcasts
+// half as many values as one of 12 x 2 for as many multiply-adds.
 bool FillsWidePanels(const Sizes& sizes, int64_t rows, const v1::Target& target) {
   if (!sizes.exact_n || *sizes.n <= 0) return false;
   const int64_t width = 4 * sizes.lanes;
@@ -122,12 +123,12 @@ bool FillsWidePanels(const Sizes& sizes, int64_t rows, const v1::Target& target)
   return (panels * width - *sizes.n) * 16 <= *sizes.n && panels * blocks >= enough;
 }
 
-// Panels of windows, and of images by a weight: packing them is paid once per block of rows, and
-// all of a panel's rows are one item where there are panels for all threads.
+// Blocks for panels of windows, and of images by a weight. Packing is paid once per block of rows,
+// so all rows of a panel are one item if there are panels for all threads.
 void BlockForWindows(const Sizes& sizes, int64_t taps, int bytes, bool many_registers,
                      const v1::Target& target, ContractSchedule* s) {
   constexpr int64_t kUnknownPanels = 4, kUnknownRows = 96;
-  // Packing a row of a panel takes as long as multiplying it with a few rows; windows are dearer.
+  // Packing a row of a panel takes as long as multiplying it with a few rows; windows take longer.
   const int64_t least_rows = taps > 1 ? 96 : 64;
   if (many_registers) s->mr = 6;
   s->nv = many_registers ? 4 : 2;
@@ -135,7 +136,7 @@ void BlockForWindows(const Sizes& sizes, int64_t taps, int bytes, bool many_regi
     while (s->nv > 1 && (s->nv - 1) * sizes.lanes >= *sizes.n) --s->nv;
   }
   const int64_t width = s->nv * sizes.lanes;
-  // Of a size that calls choose, a quarter of the most: an image of half the side.
+  // For a size that calls choose, assumes a quarter of its maximum: an image of half the side.
   const int64_t columns = !sizes.n        ? kUnknownPanels * width
                           : sizes.exact_n ? *sizes.n
                                           : *sizes.n / 4;
@@ -144,30 +145,32 @@ void BlockForWindows(const Sizes& sizes, int64_t taps, int bytes, bool many_regi
   const int64_t threads = std::max(1, target.threads());
   int64_t blocks = std::clamp<int64_t>((4 * threads + panels - 1) / panels, 1,
                                        std::max<int64_t>(1, rows / least_rows));
-  // As many for each thread.
+  // Gives each thread equally many blocks.
   if (blocks > threads && panels < threads) blocks -= blocks % threads;
-  // Rows that no tile takes are dear where there are few: each reads the whole panel.
+  // Leftover rows that fill no tile are expensive where rows are few: each reads the whole panel.
   if (rows <= 64 && rows % 4 == 0 && rows % s->mr % 4 != 0) s->mr = 4;
   s->mr = static_cast<int>(std::min<int64_t>(s->mr, rows));
   s->rows_per_item = ((rows + blocks - 1) / blocks + s->mr - 1) / s->mr * s->mr;
-  // A panel has a quarter of the second-level cache; pieces of the sums are alike, of whole
-  // windows.
+  // Gives a panel a quarter of the second-level cache. The pieces of the sums are equal and hold
+  // whole windows.
   const int64_t most = std::max<int64_t>(256, target.l2_bytes() / 4 / (width * bytes));
   const int64_t k = std::max<int64_t>(1, sizes.k.value_or(most));
   const int64_t pieces = (k + most - 1) / most;
   s->kc = ((k + pieces - 1) / pieces + taps - 1) / taps * taps;
 }
 
-// Rows as long as that leave the second-level cache between two panels, and where their length is a
-// power of two, the first-level cache between two steps: copies of pieces stay, for many panels.
+// Blocks for long rows. They leave the second-level cache between two panels and, if their length
+// is a power of two, the first-level cache between two steps. Copies of row pieces stay cached for
+// many panels.
 void BlockForCaches(const Sizes& sizes, int bytes, const v1::Target& target, ContractSchedule* s) {
-  constexpr int64_t kPieceBytes = 2048;  // of a row
+  constexpr int64_t kPieceBytes = 2048;  // per row
   const bool ahead = s->columns == ColumnAccess::kAhead;
   if (!sizes.exact_m || !sizes.exact_n || *sizes.k * bytes <= 4096) return;
   if (*sizes.m < (ahead ? 240 : 480)) return;
   s->copy_rows = true;
   s->kc = kPieceBytes / bytes;
-  // Packing is paid once per block of rows: those have most of the second-level cache, all alike.
+  // Packing is paid once per block of rows: blocks take most of the second-level cache and are
+  // equal.
   const int64_t most =
       ahead ? 240 : std::max<int64_t>(240, target.l2_bytes() / 10 * 7 / kPieceBytes);
   const int64_t blocks = (*sizes.m + most - 1) / most;
@@ -209,7 +212,7 @@ std::optional<ContractSchedule> ScheduleContract(const Graph& graph, NodeId id,
                     .image = is_weight[node.inputs[roles.row_operand]]};
   if (sizes.n && *sizes.n <= lanes) s.nv = 1;
   const bool ahead = is_weight[node.inputs[roles.column_operand]];
-  // Packing inside a work item is paid once per block of rows, so blocks are taller there.
+  // Packing inside a work item is paid once per block of rows, so its blocks are taller.
   int64_t tiles = ahead ? 8 : 40;
   constexpr int kWideRows = 6;
   const int64_t wide_tiles = ahead ? 8 : 80;
@@ -219,7 +222,7 @@ std::optional<ContractSchedule> ScheduleContract(const Graph& graph, NodeId id,
     tiles = wide_tiles;
   }
   s.rows_per_item = s.mr * tiles;
-  // A panel of the column operand stays in half of the second-level cache.
+  // Keeps a panel of the column operand in half of the second-level cache.
   s.kc = std::max<int64_t>(256, target.l2_bytes() / 2 / (lanes * s.nv * bytes));
   if (ahead) s.columns = ColumnAccess::kAhead;
   const bool windows = IsWindows(graph, node, roles, roles.column_operand, roles.columns);

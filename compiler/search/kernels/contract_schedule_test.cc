@@ -66,13 +66,14 @@ TEST(ScheduleContractTest, TilesFromRegistersAndCaches) {
   EXPECT_EQ(narrow.mr, 6);
   EXPECT_EQ(PanelWidth(c.g, c.node, narrow, Target(32, 16)), 16);
   EXPECT_GE(narrow.kc, 256);
-  Case half = Contraction("mk,kz->mz", true, DType::kF16);  // lanes are of f32, the accumulator
+  // lanes are those of the accumulator, f32
+  Case half = Contraction("mk,kz->mz", true, DType::kF16);
   EXPECT_EQ(PanelWidth(half.g, half.node, wide, Target(64, 32)), 32);
   Case few = Contraction("mk,ka->ma", true);
   EXPECT_EQ(ScheduleContract(few.g, few.node, few.weights, Target(64, 32))->nv, 1);
 }
 
-// m x k by k x n, or by n x k, sizes as text so that they may be dims.
+// Schedules m x k by k x n, or by n x k. Sizes are text, so that they may be dims.
 ContractSchedule ScheduleOf(const std::string& m, const std::string& k, const std::string& n,
                             const std::string& right, const v1::Target& target) {
   const bool turned = right == "nk";
@@ -89,11 +90,11 @@ TEST(ScheduleContractTest, WidePanelsWhereTheLastIsNotMostlyEmpty) {
   const ContractSchedule full = ScheduleOf("64", "64", "256", "kn", many);
   EXPECT_EQ(full.mr, 6);
   EXPECT_EQ(full.nv, 4);
-  EXPECT_EQ(ScheduleOf("64", "64", "1000", "kn", many).nv, 4);  // 24 of 1024 columns are empty
+  EXPECT_EQ(ScheduleOf("64", "64", "1000", "kn", many).nv, 4);  // 24 of 1024 columns stay empty
   EXPECT_EQ(ScheduleOf("64", "64", "96", "kn", many).nv, 2);
   EXPECT_EQ(ScheduleOf("64", "64", "d", "kn", many).nv, 2);
   EXPECT_EQ(ScheduleOf("64", "64", "256", "kn", Target(32, 16)).nv, 2);
-  // Fewer, wider panels would leave threads without work.
+  // Panels that are wider and fewer would leave threads without work.
   v1::Target threads = many;
   threads.set_threads(4);
   EXPECT_EQ(ScheduleOf("64", "64", "256", "kn", threads).nv, 2);
@@ -105,7 +106,7 @@ TEST(ScheduleContractTest, FewRowsReadTheirColumnsInPlace) {
   const ContractSchedule one = ScheduleOf("1", "4096", "4096", "kn", target);
   EXPECT_EQ(one.columns, ColumnAccess::kInPlace);
   EXPECT_EQ(one.mr, 1);
-  // Half the columns a thread, in one stretch.
+  // Each thread has half of the columns, in one stretch.
   EXPECT_EQ(one.panels_per_item * one.nv * 16, 2048);
   EXPECT_TRUE(one.prefetch);
   EXPECT_FALSE(one.copy_rows);
@@ -114,20 +115,20 @@ TEST(ScheduleContractTest, FewRowsReadTheirColumnsInPlace) {
   EXPECT_EQ(some.mr, 16);
   EXPECT_TRUE(some.copy_rows);
   EXPECT_LE(some.rows_per_item * some.panels_per_item * some.nv * 16, 16384);
-  // Few columns: each thread has some.
+  // Few columns: every thread still has some.
   const ContractSchedule narrow = ScheduleOf("1", "4096", "64", "kn", target);
   EXPECT_EQ(narrow.panels_per_item * narrow.nv * 16, 32);
-  // Fewer streams side by side where the last-level cache holds the operand.
+  // Fewer parallel streams if the last-level cache holds the operand.
   target.set_l3_bytes(32 << 20);
   EXPECT_LT(ScheduleOf("1", "1024", "1024", "kn", target).kc, one.kc);
   EXPECT_EQ(ScheduleOf("1", "4096", "4096", "kn", target).kc, one.kc);
-  // An operand that the caches hold is read at once.
+  // An operand that the caches hold is read without prefetching.
   EXPECT_FALSE(ScheduleOf("1", "64", "64", "kn", target).prefetch);
   EXPECT_EQ(ScheduleOf("17", "4096", "4096", "kn", target).columns, ColumnAccess::kPack);
   EXPECT_EQ(ScheduleOf("d", "4096", "4096", "kn", target).columns, ColumnAccess::kPack);
   EXPECT_EQ(ScheduleOf("e", "d", "d", "kn", target).columns, ColumnAccess::kInPlace);
   EXPECT_EQ(ScheduleOf("e", "d", "d", "kn", target).mr, 4);
-  // With few registers there is still room for the sums.
+  // With few registers the sums still fit.
   for (const char* m : {"1", "4", "7", "16"}) {
     const ContractSchedule s = ScheduleOf(m, "4096", "4096", "kn", Target(32, 16));
     EXPECT_LE(s.mr * s.nv + s.nv + 1, 16) << m;
@@ -141,7 +142,7 @@ TEST(ScheduleContractTest, ColumnsContiguousAlongTheSumsAreDotProducts) {
   EXPECT_TRUE(ScheduleOf("1", "4096", "4096", "nk", target).prefetch);
   EXPECT_FALSE(ScheduleOf("1", "64", "64", "nk", target).prefetch);
   EXPECT_EQ(ScheduleOf("17", "4096", "4096", "nk", target).columns, ColumnAccess::kPack);
-  // One column is no place for lanes: the other operand's rows are.
+  // A single column cannot carry the lanes, so the other operand's rows do.
   const ContractSchedule column = ScheduleOf("d", "64", "1", "kn", target);
   EXPECT_TRUE(column.swap);
   EXPECT_EQ(column.columns, ColumnAccess::kDots);
@@ -154,9 +155,9 @@ TEST(ScheduleContractTest, LongRowsAreCopiedInPieces) {
   EXPECT_EQ(large.columns, ColumnAccess::kPack);
   EXPECT_TRUE(large.copy_rows);
   EXPECT_LE(large.rows_per_item * large.kc * 4, target.l2_bytes() * 3 / 4);
-  // No block of a few rows is left over, for which the other operand would be packed once more.
+  // No block of a few rows is left over, which would pack the other operand once more.
   EXPECT_GE(2048 % large.rows_per_item, large.rows_per_item * 9 / 10);
-  // Work for all threads, several items each.
+  // All threads have work, several items each.
   const int64_t items = (2048 + large.rows_per_item - 1) / large.rows_per_item *
                         (2048 / (large.panels_per_item * large.nv * 16));
   EXPECT_GE(items, 8);
@@ -178,7 +179,7 @@ ContractSchedule WindowsOf(const std::string& fill, const std::string& map, int6
   })");
   EXPECT_TRUE(g.ok()) << g.status();
   const ContractRoles roles = FindContractRoles(*g, g->node(3), /*swap=*/true);
-  EXPECT_EQ(roles.columns, "uv");  // maps lie between them and the batch
+  EXPECT_EQ(roles.columns, "uv");  // maps lie between the columns and the batch
   EXPECT_EQ(roles.batch, "n");
   EXPECT_EQ(roles.rows, "m");
   EXPECT_EQ(roles.sums, "cUV");
@@ -208,11 +209,11 @@ TEST(ScheduleContractTest, WindowsAreColumnsInPanels) {
     EXPECT_EQ(s.kc % 9, 0);
     EXPECT_LT(s.kc, 12 * 9 + 9);
     EXPECT_EQ(s.rows_per_item % s.mr, 0);
-    EXPECT_GE(s.rows_per_item, 40);  // seven panels an image are enough items
+    EXPECT_GE(s.rows_per_item, 40);  // seven panels per image are enough items
   }
 }
 
-// A kernel of one element reads the image as it is, and stores side by side.
+// A convolution of one element reads the image in place and stores contiguously.
 TEST(ScheduleContractTest, ImagesAreColumnsOfPointwiseConvolutions) {
   const Case c = Contraction("bedf,me->bmdf", true);
   const ContractSchedule s = *ScheduleContract(c.g, c.node, c.weights, Target(64, 32));
@@ -221,12 +222,12 @@ TEST(ScheduleContractTest, ImagesAreColumnsOfPointwiseConvolutions) {
   EXPECT_EQ(roles.columns, "df");
   EXPECT_EQ(roles.batch, "b");
   EXPECT_FALSE(IsWindows(c.g, c.g.node(c.node), roles, 0, "df"));
-  // Six places would leave ten lanes empty.
+  // Six positions would leave ten lanes empty.
   const Case few = Contraction("ceab,me->cmab", true);
   EXPECT_FALSE(ScheduleContract(few.g, few.node, few.weights, Target(64, 32))->swap);
 }
 
-// `maps` of an image whose side is at most `side`, on two threads.
+// Schedules `maps` of an image whose side is at most `side`, on two threads.
 ContractSchedule PointwiseOf(int maps, int side) {
   auto g = ParseGraph(absl::StrCat(R"(graph "" {
     dim s in [1, )",
@@ -243,8 +244,8 @@ ContractSchedule PointwiseOf(int maps, int side) {
   return *ScheduleContract(*g, 2, {false, true, false}, target);
 }
 
-// Where an image has hardly a panel, its maps are items for all threads, as many for each; where it
-// has many, a panel is packed once.
+// An image with hardly one panel splits its maps into equally many items for each thread; an image
+// with many panels packs each panel once.
 TEST(ScheduleContractTest, FewPanelsShareTheirRows) {
   for (const int maps : {160, 960}) {
     const ContractSchedule small = PointwiseOf(maps, 10);
@@ -257,7 +258,7 @@ TEST(ScheduleContractTest, FewPanelsShareTheirRows) {
   EXPECT_LE(few.panels_per_item * few.nv * 16, 256);
 }
 
-// Columns that lie side by side in one of both stay together.
+// Columns that are adjacent in the operand or in the result stay together.
 TEST(ContractRolesTest, ColumnsApart) {
   const auto roles = [](const std::string& spec, bool swap) {
     const Case c = Contraction(spec, false);
@@ -290,15 +291,15 @@ TEST(ContractRolesTest, ContiguousThroughViews) {
     return IsContiguous(*g, g->node(n), FindContractRoles(*g, g->node(n), false), side, group);
   };
   EXPECT_TRUE(contiguous(3, 0, "kh"));
-  EXPECT_TRUE(contiguous(3, 1, "hk"));  // the view turned it around
+  EXPECT_TRUE(contiguous(3, 1, "hk"));  // the view transposed it
   EXPECT_FALSE(contiguous(3, 1, "kh"));
   EXPECT_FALSE(contiguous(3, 1, "n"));
   EXPECT_TRUE(contiguous(7, 1, "n"));
   EXPECT_FALSE(contiguous(7, 1, "k"));
 }
 
-// Packs the column operand, evaluates it, and finds every element of the operand where panels have
-// it, zeros beyond.
+// Packs the column operand, evaluates it, and checks that each of its elements is where panels have
+// it, and that all else is zero.
 void ExpectPacked(const std::string& spec, bool swap, int width, const std::string& batch,
                   const std::string& sums, const std::string& columns) {
   Case c = Contraction(spec, true);
@@ -349,7 +350,7 @@ void ExpectPacked(const std::string& spec, bool swap, int width, const std::stri
     EXPECT_EQ(panels.data<float>()[place], operand.data<float>()[i]) << spec << " element " << i;
     sum += operand.data<float>()[i];
   }
-  // Everything else is zero: the values are positive, so the sums agree only then.
+  // The values are positive, so the sums agree only if everything else is zero.
   for (int64_t i = 0; i < panels.elements(); ++i) sum -= panels.data<float>()[i];
   EXPECT_EQ(sum, 0) << spec;
 }

@@ -24,8 +24,9 @@ std::vector<bool> OperandsOf(const KernelTask& task) {
   return MemoryOf(task.graph, {{task.choice}});
 }
 
-// What a kernel touches lies where its producer or the call before left it: in the cores' own
-// caches if it fits them, else in the last level's, beyond that in memory.
+// Returns the bandwidth at which a kernel moves `bytes`. They lie where the producer or the call
+// before left them: in the cores' own caches if they fit, else in the last-level cache, else in
+// memory.
 double Bandwidth(double bytes, const v1::Target& target, const Machine& machine) {
   constexpr double kCached = 16e6;
   constexpr double kTypicalNear = 512 << 10;
@@ -35,20 +36,20 @@ double Bandwidth(double bytes, const v1::Target& target, const Machine& machine)
   return std::max(machine.near_bytes_per_second, machine.cache_bytes_per_second);
 }
 
-// Without a register tile each operation waits for its operands to be loaded: it takes so many
-// times the peak's time, at the least and as a rule.
+// Without a register tile each operation waits for its operands to be loaded. Multiples of the
+// peak's time that this takes: at least, and typically.
 constexpr double kLeastUntiled = 2;
 constexpr double kUntiled = 8;
 
-// Work items that threads share: what the last round leaves idle.
+// Returns the factor by which a partly idle last round of work items lengthens the time.
 double Imbalance(double items, int threads) {
   if (items <= 0 || threads <= 1) return 1;
   return std::ceil(items / threads) * threads / items;
 }
 
-// Issue slots of multiply-adds (one vector each) that a tile of `rows` x `vectors` takes for a step
-// of the reduction: one for each multiply-add and for each load, and no fewer than the latency of
-// an addition keeps two pipes waiting for.
+// Returns the issue slots, of one vector multiply-add each, that a tile of `rows` x `vectors` takes
+// per step of the reduction: those of its multiply-adds or of its loads, whichever are more, but no
+// fewer than pass in two pipes during the latency of an addition.
 double SlotsOfTile(double rows, double vectors, double column_load) {
   constexpr double kLatencySlots = 8;
   return std::max({rows * vectors, rows + vectors * column_load, kLatencySlots});
@@ -73,7 +74,7 @@ Machine Machine::Typical(const v1::Target& target) {
   m.read_bytes_per_second = 15e9 * threads;
   m.cache_bytes_per_second = 60e9 * threads;
   m.near_bytes_per_second = 150e9 * threads;
-  // Two pipes, each a vector of f32 multiply-adds a cycle, at 3 GHz.
+  // Two pipes, each with one vector of f32 multiply-adds per cycle, at 3 GHz.
   m.f32_flops_per_second = threads * 3e9 * 2 * 2 * std::max(16, target.vector_bytes()) / 4;
   m.launch_seconds = 1e-7;
   return m;
@@ -145,7 +146,7 @@ double TaskCost::Contract(const ContractSchedule& s) const {
   if (s.columns == ColumnAccess::kLibrary) return Library(e, s, lanes);
   const double width = lanes * s.nv;
   const double kc = std::min<double>(k, static_cast<double>(s.kc));
-  // A panel beyond the first-level cache comes in at about half the speed.
+  // A panel larger than the first-level cache is loaded at about half the speed.
   const double column_load = kc * width * accumulator_bytes_ > 0.75 * l1_bytes_ ? 2 : 1;
   const double blocks = std::ceil(m / static_cast<double>(s.rows_per_item));
   const double panels = std::ceil(n / width);
@@ -154,16 +155,17 @@ double TaskCost::Contract(const ContractSchedule& s) const {
   const double rows = std::min<double>(m, static_cast<double>(s.rows_per_item));
   double slots = (blocks - 1) * SlotsOfRows(rows, s, column_load) * k +
                  SlotsOfRows(m - (blocks - 1) * rows, s, column_load) * k;
-  // Sums go through memory once for each piece of the reduction, and once to the epilogue.
+  // Sums go through memory once per piece of the reduction, and once to the epilogue.
   slots += m * s.nv * 2 * std::ceil(k / kc);
+  // Packing takes slots per vector, most of all if its elements are not contiguous.
   if (s.columns == ColumnAccess::kPack) {
     const double vector = !e.contiguous ? 3 * lanes : e.windows ? 8 : 4;
     slots += blocks * k * s.nv * vector;
   }
   if (s.prefetch) slots += blocks * k * s.nv;
   if (s.copy_rows) slots += m * k / lanes * 2 / static_cast<double>(s.panels_per_item);
-  // Rows that share places in the first-level cache come from the second each time.
-  constexpr double kAliasBytes = 4096;  // between addresses of one set
+  // Rows that share sets of the first-level cache are loaded from the second-level cache each time.
+  constexpr double kAliasBytes = 4096;  // distance of addresses of one set
   constexpr int kWays = 8;
   const bool aliased = std::fmod(k * accumulator_bytes_, kAliasBytes) == 0;
   if (!s.copy_rows && aliased && s.mr > kWays) slots += m * k * 0.5;
@@ -176,12 +178,13 @@ double TaskCost::Contract(const ContractSchedule& s) const {
   return seconds * Imbalance(items, threads_);
 }
 
-// The library copies both operands of a block into panels of its own, and starts slowly.
+// The library copies both operands of a block into panels of its own, and each call has a start-up
+// cost.
 double TaskCost::Library(const Extents& e, const ContractSchedule& s, double lanes) const {
-  constexpr double kPackSlots = 20;     // of a vector of an operand
+  constexpr double kPackSlots = 20;     // per vector of an operand
   constexpr double kEfficiency = 0.85;  // of its inner loops
   constexpr double kCallSeconds = 1e-6;
-  constexpr double kTileRows = 16;  // of its own tile, which few rows leave empty
+  constexpr double kTileRows = 16;  // of its own tile, which few rows leave partly empty
   const double block = static_cast<double>(s.panels_per_item) * s.nv * lanes;
   const double row_blocks = std::ceil(e.rows / static_cast<double>(s.rows_per_item));
   const double items = e.batch * row_blocks * std::ceil(e.columns / block);
@@ -194,7 +197,7 @@ double TaskCost::Library(const Extents& e, const ContractSchedule& s, double lan
 }
 
 double TaskCost::Dots(const Extents& e, const ContractSchedule& s, double lanes) const {
-  constexpr double kReduceSlots = 8;  // the sum over a vector's lanes
+  constexpr double kReduceSlots = 8;  // to sum a vector's lanes
   const double blocks = std::ceil(e.rows / static_cast<double>(s.rows_per_item));
   const double tiles = std::ceil(e.rows / s.mr) * std::ceil(e.columns / s.nv) * e.batch;
   const double slots =
@@ -204,10 +207,10 @@ double TaskCost::Dots(const Extents& e, const ContractSchedule& s, double lanes)
   return Slots(slots) * Imbalance(items, threads_);
 }
 
-// Each stretch starts slowly, less so if it was asked for.
+// Each stretch starts slowly, less so if it is prefetched.
 double TaskCost::Stream(double bytes, double stretch, bool prefetch) const {
   if (bytes <= l2_bytes_) return 0;
-  constexpr double kStartBytes = 2048;  // that could have come while a stretch starts
+  constexpr double kStartBytes = 2048;  // could have been read while a stretch starts
   return bytes / cache_bytes_per_second_ * (1 + kStartBytes / stretch) * (prefetch ? 1 : 1.25);
 }
 
@@ -218,19 +221,18 @@ double TaskCost::Attention(const AttentionSchedule& s) const {
   ContractSchedule tile;
   tile.mr = s.mr;
   tile.nv = s.nv;
-  constexpr double kExpSlots = 12;  // of a vector's exponential and its share of maximum and sum
+  constexpr double kExpSlots = 12;  // per vector: its exponential, its share of maximum and sum
   double slots = SlotsOfRows(e.rows, tile, 1) * e.sums +
                  SlotsOfRows(e.value_depth, tile, 1) * e.rows + e.rows * s.nv * kExpSlots;
-  // Each block of keys corrects the sums so far.
+  // Each block of keys rescales the sums so far.
   slots += std::ceil(e.rows / static_cast<double>(s.key_block)) * e.value_depth * s.nv * 3;
   return Slots(slots * groups * e.batch) * Imbalance(groups * e.batch, threads_);
 }
 
-// Each element is read and compared with what is wanted; what is wanted is sorted, a pair after the
-// other.
+// Each element is read and compared with the selected ones; those are sorted pair by pair.
 double TaskCost::Sort() const {
-  constexpr double kReadSlots = 10;  // of a vector
-  constexpr double kSortSlots = 40;  // of a pair
+  constexpr double kReadSlots = 10;  // per vector
+  constexpr double kSortSlots = 40;  // per pair
   return Slots(moved_bytes_ / vector_bytes_ * kReadSlots + elements_ * kSortSlots) *
          Imbalance(extents_[0].rows, threads_);
 }
@@ -247,14 +249,14 @@ double TaskCost::Predict(const KernelChoice& choice) const {
     seconds = std::max(seconds, Sort());
   } else if (choice.kind == KernelKind::kMap) {
     const double items = std::ceil(elements_ / static_cast<double>(choice.walk.elements));
-    // Of windows, half is what neighbouring rows share.
+    // Half of what windows read is taken to be shared by neighbouring rows.
     if (choice.walk.rows > 1) {
       const double shared = 0.5 + 0.5 / static_cast<double>(choice.walk.rows);
       seconds = std::max(roofline_, seconds * shared);
     }
     seconds *= Imbalance(items, threads_);
   } else if (choice.kind == KernelKind::kRow || choice.kind == KernelKind::kPoint) {
-    // Each of the sums side by side waits for its last addition.
+    // Each of the sums side by side waits for its previous addition.
     constexpr double kLatencySlots = 8;
     seconds = std::max(seconds, Slots(moved_bytes_ / vector_bytes_ *
                                       std::max(1.0, kLatencySlots / choice.walk.unroll)));

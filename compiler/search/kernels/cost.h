@@ -1,5 +1,5 @@
-// What a kernel should cost, before anything is measured. Predictions order what is measured first
-// and bound what can still be gained; they are never mixed with measured times.
+// Predicts what a kernel costs before anything is measured. Predictions order what is measured
+// first and bound what can still be gained; they are never mixed with measured times.
 //
 //   Machine machine = Machine::Typical(target);            // or as the tuner measured it
 //   double seconds = RooflineSeconds(task, sizes, machine);
@@ -18,23 +18,24 @@
 
 namespace athanor {
 
-// What this machine reaches with the threads it serves with.
+// Rates that this machine reaches with the threads it serves with.
 struct Machine {
   double read_bytes_per_second = 0;   // from memory beyond the caches
   double cache_bytes_per_second = 0;  // from the last-level cache
   double near_bytes_per_second = 0;   // from the second-level caches of its cores
   double f32_flops_per_second = 0;    // a multiply-add is two
-  double launch_seconds = 0;          // of one step of a plan
+  double launch_seconds = 0;          // per step of a plan
 
-  // Where nothing is measured: orders of magnitude of a server core, times the threads.
+  // Returns the values of an unmeasured machine: orders of magnitude of a server core, times the
+  // threads.
   static Machine Typical(const v1::Target& target);
 };
 
 // Values of the graph's dims.
 using SizePoint = std::vector<int64_t>;
 
-// One task at one size, its shapes evaluated once: predictions of thousands of schedules share
-// them.
+// Cost of one task at one size. Its shapes are evaluated once, and predictions of thousands of
+// schedules share them.
 //
 //   TaskCost cost(task, sizes, target, machine);
 //   for (const KernelChoice& c : Schedules(task, target)) Rank(c, cost.Predict(c));
@@ -43,40 +44,41 @@ class TaskCost {
   TaskCost(const KernelTask& task, const SizePoint& sizes, const v1::Target& target,
            const Machine& machine);
 
-  // The least time the task can take; 0 where a size has no value.
+  // Least seconds the task can take; 0 if a size has no value.
   double roofline() const { return roofline_; }
-  // What `choice`, of the task's kind, should take: the roofline, for contractions and attention
-  // what their tiles lose, for the others what idle threads and waiting sums do, and the launch.
+  // Returns the seconds that `choice`, of the task's kind, should take: the roofline and the
+  // launch, plus what tiles lose in contractions and attention, or idle threads and waiting sums in
+  // the others.
   double Predict(const KernelChoice& choice) const;
 
  private:
-  // Sizes of the task's anchor: of a contraction for swap = false and true, of attention in [0]; of
-  // a Sort or TopK, in [0], rows alone.
+  // Sizes of the task's anchor. A contraction has one element for swap = false and one for true;
+  // attention uses [0]; Sort and TopK use the rows of [0] only.
   struct Extents {
     double batch = 1, rows = 0, columns = 0, sums = 0;
     bool windows = false;     // the column operand is packed piece by piece (IsWindows)
     bool contiguous = false;  // the column operand's last axis is one of the columns
-    double value_depth = 0;   // of attention, whose rows are keys and whose sums are the depth
+    double value_depth = 0;   // attention only; its rows are keys, its sums the depth
   };
 
   double Contract(const ContractSchedule& s) const;
   double Library(const Extents& e, const ContractSchedule& s, double lanes) const;
   double Dots(const Extents& e, const ContractSchedule& s, double lanes) const;
-  // Reading `bytes` of an operand where they lie, in stretches of so many.
+  // Returns the seconds to read `bytes` of an operand in place, in stretches of `stretch` bytes.
   double Stream(double bytes, double stretch, bool prefetch) const;
   double Attention(const AttentionSchedule& s) const;
   double Sort() const;
-  double Slots(double slots) const;  // to seconds
+  double Slots(double slots) const;  // converts issue slots to seconds
 
   Extents extents_[2];
   double roofline_ = 0, untiled_ = 0, launch_ = 0, slots_per_second_ = 1;
   int threads_ = 1, accumulator_bytes_ = 4;
   double vector_bytes_ = 4, l1_bytes_ = 0, l2_bytes_ = 0;
   double cache_bytes_per_second_ = 1;
-  double moved_bytes_ = 0, elements_ = 1;  // of the kernel, of its result
+  double moved_bytes_ = 0, elements_ = 1;  // moved by the kernel; of its result
 };
 
-// For single questions.
+// For a single prediction.
 double RooflineSeconds(const KernelTask& task, const SizePoint& sizes, const v1::Target& target,
                        const Machine& machine);
 double PredictSeconds(const KernelTask& task, const KernelChoice& choice, const SizePoint& sizes,

@@ -1,4 +1,4 @@
-// How many elements and bytes a type comes to, over the graph's dims.
+// Number of elements and bytes of a type, as expressions over the graph's dims.
 #ifndef ATHANOR_COMPILER_SEARCH_KERNELS_EXTENTS_H_
 #define ATHANOR_COMPILER_SEARCH_KERNELS_EXTENTS_H_
 

@@ -18,13 +18,13 @@ namespace athanor {
 
 namespace {
 
-// Cheap enough to be computed in several kernels: no reduction, no draw of random numbers.
+// Reports whether a node is cheap enough for several kernels: no reduction, no random numbers.
 bool CanRepeat(const Node& node) {
   return OpInfo(node.op).op_class == OpClass::kElementwise || node.op == Op::kIndexMap ||
          node.op == Op::kGather;
 }
 
-// Whose kernel walks its operands in an order of its own, alone.
+// Reports whether an op needs a kernel of its own, which walks the operands in its own order.
 bool IsAlone(Op op) {
   return op == Op::kScatter || op == Op::kEmbeddingBag || op == Op::kSort || op == Op::kTopK;
 }
@@ -32,17 +32,17 @@ bool IsAlone(Op op) {
 // Lowering recurses through a kernel's nodes, and Clang's time grows with them.
 constexpr int kMaxKernelNodes = 200;
 
-// Side by side: their sums and what they read stay in 16 registers.
+// Rows computed side by side: their sums and what they read stay in 16 registers.
 constexpr int64_t kWindowRows = 4;
 
-// What a kernel's root has gathered so far.
+// Properties of a kernel while nodes are added to its root.
 struct Group {
   int nodes = 0;
   NodeId anchor = -1;
   bool row = false;      // reductions over the root's last axis
-  bool inline_ = false;  // other reductions, computed where they are met
-  bool point = false;    // of those, a long one runs along its operand's last axis
-  bool windows = false;  // of those, one is over small windows
+  bool inline_ = false;  // other reductions, computed inline
+  bool point = false;    // one of those is long and runs along its operand's last axis
+  bool windows = false;  // one of those is over small windows
   bool has_reduction() const { return row || inline_; }
 };
 
@@ -52,7 +52,7 @@ void Append(int32_t number, std::string* bytes) {
   bytes->append(raw, sizeof(number));
 }
 
-// What `find` says, or what it said of the same key.
+// Returns the memo's entry for `key`, made by `find` if there is none.
 template <typename Map, typename Find>
 auto Remembered(Map& memo, std::string key, Find find) {
   if (auto known = memo.find(key); known != memo.end()) return known->second;
@@ -78,29 +78,29 @@ class Grouping {
   void Visit(NodeId n);
   void MakeRoot(NodeId n);
   bool CanInline(NodeId n);
-  // Windows that each contraction which reads them packs into panels: they need no memory.
+  // Reports whether `n` is windows that each contraction reading them packs into panels: they need
+  // no memory.
   bool IsPacked(NodeId n) const;
-  // A view that a contraction reads with a division per element: worth memory of its own, best as
-  // the epilogue of what it views.
+  // Reports whether `n` is a view that a contraction would read with a division per element. It is
+  // worth memory of its own, best as the epilogue of the node it views.
   bool NeedsDivision(NodeId n) const;
   bool ReadsWithDivision(NodeId n) const;
   FusionMemo::Reduction ReductionIn(NodeId root, NodeId n) const;
   std::optional<ContractSchedule> ScheduleOf(NodeId n) const;
-  // The memo's keys: what lies between a root and a node; the views below a node; the views below a
-  // contraction's operands.
+  // Keys of the memo: Between for the nodes from root to node, AppendViews for views below a node.
   std::string Between(NodeId root, NodeId n);
   void AppendViews(NodeId n, std::string* key) const;
   bool CanInlineReduction(NodeId n, NodeId root);
   void FindWindows(const Node& reduction, Group* group) const;
   bool CanInlineAnchor(NodeId n, NodeId root);
-  // False if one of the kernels that need `n` has enough nodes already.
+  // False if one of the kernels that need `n` is full.
   bool HasRoom(NodeId n) const;
   KernelChoice ChoiceOf(NodeId root);
-  // The root's coordinates as symbols "x0", ..., known to `bounds`.
+  // Returns the root's coordinates as symbols "x0", ..., and adds these to `bounds`.
   std::vector<Expr> RootSymbols(NodeId root, Bounds& bounds) const;
 
   const Node& node(NodeId n) const { return graph_.nodes[n]; }
-  // Movement that costs nothing where it is read.
+  // Reports whether `n` is movement that costs nothing where it is read.
   bool IsView(NodeId n) const {
     return (node(n).op == Op::kIndexMap && !node(n).attrs.contains("fill")) ||
            node(n).op == Op::kConstant || node(n).op == Op::kIota;
@@ -117,13 +117,13 @@ class Grouping {
   std::vector<std::set<NodeId>> groups_;  // roots whose kernels compute the node
   std::map<NodeId, Group> roots_;
   std::map<NodeId, ContractSchedule> contracts_;
-  // By node: that it is of the key at hand, and its place there.
+  // By node: `at_` is `turn_` if it belongs to the key being built; `place_` is its place in it.
   std::vector<int64_t> at_;
   std::vector<int> place_;
   int64_t turn_ = 0;
 };
 
-// Of what CollectAccesses and RootCoordinates see: nothing behind memory, nor before `n`.
+// Covers the nodes that CollectAccesses and RootCoordinates see: none behind memory or before `n`.
 std::string Grouping::Between(NodeId root, NodeId n) {
   ++turn_;
   std::vector<NodeId> nodes, open = {root};
@@ -232,7 +232,7 @@ void Grouping::Visit(NodeId n) {
     if (is_output_[n] || !users_[n].empty()) groups_[n] = {n};
     return;
   }
-  // A loop reads memory and fills it.
+  // A loop reads its operands from memory and writes its results there.
   const bool looped = std::any_of(users_[n].begin(), users_[n].end(),
                                   [&](NodeId u) { return node(u).op == Op::kScan; });
   if (node(n).op == Op::kScan || (looped && node(n).op != Op::kConstant)) {
@@ -247,12 +247,12 @@ void Grouping::Visit(NodeId n) {
     bool anchor = op == Op::kContract || op == Op::kAttention || IsAlone(op);
     if (anchor || (views_only_[u] && !memory_[u])) views_only_[n] = true;
   }
-  if (groups_[n].empty()) return;  // nobody needs it
+  if (groups_[n].empty()) return;  // no output needs it
   auto asked = fusion_.nodes.find(n);
   const bool repeats = repeats_.Pay(n, users_[n], memory_);
   const bool memory =
       asked == fusion_.nodes.end() ? repeats || NeedsDivision(n) : asked->second == Fuse::kMemory;
-  // No kernel writes a literal, however full those that read it are.
+  // No kernel writes a literal, even if the kernels that read it are full.
   const bool literal = node(n).op == Op::kConstant;
   if (!literal && (memory || !HasRoom(n) || !CanInline(n))) return MakeRoot(n);
   for (NodeId root : groups_[n]) ++roots_[root].nodes;
@@ -264,7 +264,7 @@ bool Grouping::CanInline(NodeId n) {
   if (views_only_[n] || is_weight_[n]) return false;
   if (groups_[n].size() != 1) {
     if (repeats_.IsRowsPlace(n)) return fusion_.rules.producers;
-    // Computed again in each kernel, which only the search asks for.
+    // It would be computed again in each kernel, which only the search asks for.
     auto asked = fusion_.nodes.find(n);
     return fusion_.rules.again && asked != fusion_.nodes.end() && asked->second == Fuse::kInline &&
            CanRepeat(x);
@@ -290,7 +290,7 @@ bool Grouping::IsPacked(NodeId n) const {
   if (node(n).op != Op::kIndexMap || is_weight_[n]) return false;
   return std::all_of(users_[n].begin(), users_[n].end(), [&](NodeId u) {
     const auto contract = contracts_.find(u);
-    if (groups_[u].empty()) return true;  // nobody needs it
+    if (groups_[u].empty()) return true;  // no output needs it
     if (contract == contracts_.end()) return false;
     const auto& [rows, columns] = contract->second.swap
                                       ? std::pair(node(u).inputs[1], node(u).inputs[0])
@@ -418,6 +418,7 @@ KernelChoice Grouping::ChoiceOf(NodeId root) {
 
 Genome Grouping::Choose() {
   FindUsers();
+  // From the outputs backwards: a node's users are decided before it.
   for (NodeId n = static_cast<NodeId>(graph_.nodes.size()); n-- > 0;) Visit(n);
   Genome genome;
   for (const auto& [root, group] : roots_) genome.kernels.push_back(ChoiceOf(root));
@@ -470,6 +471,7 @@ std::vector<bool> WeightsOf(const Graph& graph) {
 
 void PackWeights(Graph* graph, Genome* genome, const v1::Target& target) {
   std::vector<KernelChoice> kernels;
+  // Kernels that read an operand in the same panels share the packed node.
   std::map<std::string, NodeId> packed;
   for (KernelChoice k : genome->kernels) {
     if (k.kind == KernelKind::kContract && k.contract.pack_ahead()) {

@@ -1,13 +1,13 @@
-// Which values get memory and which are computed inside the kernels that use them. Without a say of
-// the search every node is computed where it is used unless that would repeat real work or cannot
-// be expressed as one kernel: the baseline.
+// Decides which values get memory and which are computed inside the kernels that use them. By
+// default, in the baseline, every node is computed where it is used, unless that would repeat real
+// work or cannot be expressed as one kernel. The search overrides this for single nodes.
 //
 //   Genome baseline = ChooseKernels(graph, target);
 //   Genome other = ChooseKernels(graph, target, {.nodes = {{7, Fuse::kMemory}}});
 //   PackWeights(&graph, &other, target);   // then codegen can lower it
 //
-// What cannot be one kernel is never fused, whatever is asked for: every genome is possible by
-// construction. Pure functions, thread-safe but for the memo.
+// Nodes that cannot be one kernel are never fused, whatever is asked for, so every genome is
+// possible by construction. Pure functions; thread-safe except for the memo.
 #ifndef ATHANOR_COMPILER_SEARCH_KERNELS_FUSION_H_
 #define ATHANOR_COMPILER_SEARCH_KERNELS_FUSION_H_
 
@@ -28,13 +28,13 @@ enum class Fuse : uint8_t {
   kInline,  // computed in every kernel that uses it
 };
 
-// What may be fused at all; movement is always computed where it is read.
+// Fusions that are allowed at all. Movement is always computed where it is read.
 struct FusionRules {
-  bool producers = true;   // a value that one kernel uses, inside that kernel
-  bool reductions = true;  // a reduction, in one kernel with what it reads and what reads it
-  bool epilogues = true;   // what follows a contraction or attention, before it writes its result
-  bool again = true;       // a cheap value, in each of several kernels that use it
-  bool tiles = true;       // a contraction by register tiles; else each of its elements by itself
+  bool producers = true;   // of a value into the one kernel that uses it
+  bool reductions = true;  // of a reduction into one kernel with its operands and its users
+  bool epilogues = true;  // of the users of a contraction or attention, before it writes its result
+  bool again = true;      // of a cheap value into each of several kernels that use it
+  bool tiles = true;      // contractions by register tiles; else element by element
 
   bool operator==(const FusionRules&) const = default;
 };
@@ -46,10 +46,12 @@ struct Fusion {
   bool operator==(const Fusion&) const = default;
 };
 
-// What ChooseKernels found of parts of graphs, by what they look like: equal layers, and what the
-// forms of a graph have in common, are looked at once. Of graphs with the same dims and one target.
+// Results of ChooseKernels for parts of graphs, keyed by their structure: equal layers, and parts
+// that several forms of a graph share, are analysed once. Valid for graphs with the same dims and
+// one target.
 struct FusionMemo {
-  // A reduction inside a kernel: needed once per row of the root, or once per element.
+  // Result for a reduction inside a kernel: it is needed once per row of the root (`row`), or once
+  // per element (`same`).
   struct Reduction {
     bool row = false, same = false;
   };
@@ -57,27 +59,29 @@ struct FusionMemo {
   absl::flat_hash_map<std::string, bool> epilogues, divisions;
   absl::flat_hash_map<std::string, std::optional<ContractSchedule>> contracts;
 };
-// A memo with numbers of the graph's nodes, equal where op, attributes and type are (TaskIndex).
+// A memo, and a number for each of the graph's nodes that is equal where op, attributes and type
+// are (TaskIndex).
 struct FusionKnowledge {
   FusionMemo* memo;
   const std::vector<int>* kinds;
 };
 
-// `graph` holds no composites but Contract, Attention (with constant head sizes) and EmbeddingBag.
+// Returns the genome of `graph`. REQUIRES: no composites but Contract, Attention (with constant
+// head sizes) and EmbeddingBag.
 Genome ChooseKernels(const Graph& graph, const v1::Target& target, const Fusion& fusion = {},
                      std::optional<FusionKnowledge> known = std::nullopt);
 
-// The nodes about which the search may have a say other than the one in `genome`, with that say, as
-// far as the rules allow it.
+// Returns the nodes for which the search may decide otherwise than `genome`, each with that other
+// decision; only those that the rules allow.
 std::vector<std::pair<NodeId, Fuse>> FusionFlips(const Graph& graph, const Genome& genome,
                                                  const FusionRules& rules = {});
 
-// Nodes that depend on parameters and constants only, and whose shape no dim changes; no loops,
-// which `prepare` has none of.
+// Reports by node whether it depends on parameters and constants only and its shape on no dim.
+// Never true for loops: `prepare` has none.
 std::vector<bool> WeightsOf(const Graph& graph);
 
-// Adds the packed layouts that contractions want ahead to the graph, equal ones once, and the
-// kernels that compute them in front of the first that reads them.
+// Adds to the graph the packed layouts that contractions read (kAhead), equal ones once, and to the
+// genome the kernels that compute them, before the first kernel that reads them.
 void PackWeights(Graph* graph, Genome* genome, const v1::Target& target);
 
 }  // namespace athanor

@@ -40,7 +40,7 @@ std::string KindName(KernelKind kind) {
   return "?";
 }
 
-// The kernels as they are chosen, with their schedules.
+// Returns the chosen kernels with their schedules.
 std::string Text(const Genome& genome) {
   std::string text;
   for (const KernelChoice& k : genome.kernels) {
@@ -49,8 +49,8 @@ std::string Text(const Genome& genome) {
   return text;
 }
 
-// What is remembered of all graphs of this file, which have the same dims, says nothing wrong about
-// this one, as it is and with every other say about one node.
+// Checks that a memo shared by all graphs of this file, which have the same dims, changes nothing:
+// for the graph as it is, and with every other decision about a single node.
 void ExpectRemembered(const Graph& g, const FusionRules& rules) {
   static auto& numbers = *new NodeNumbers;
   static auto& memo = *new FusionMemo;
@@ -66,7 +66,7 @@ void ExpectRemembered(const Graph& g, const FusionRules& rules) {
   }
 }
 
-// "map 5, contract 7 over 3": the kernels in their order, roots and anchors as nodes of the text.
+// Returns "map 5, contract 7 over 3": the kernels in order; roots and anchors are the text's nodes.
 std::string Kernels(const std::string& text, bool epilogues = true) {
   absl::StatusOr<Graph> g =
       ParseGraph("graph \"\" {\n dim b in [1, 64]\n dim s in [1, 128]\n" + text + "}");
@@ -135,7 +135,7 @@ TEST(FusionTest, WithoutEpiloguesContractionsStandAlone) {
   EXPECT_EQ(Kernels(text, /*epilogues=*/false), "contract 2, map 3");
 }
 
-// A padded window of an image and two convolutions of it, or another use.
+// A padded window of an image read by two convolutions, or by another user.
 std::string Windows(const std::string& other) {
   return Kernels(R"(
     %0 = Input "x" : f32[b, 8, s, 20]
@@ -270,7 +270,7 @@ std::string Replaced(std::string text, const std::string& what, const std::strin
   return text;
 }
 
-// Every unary after every binary: the kernels of `text` with UNARY and BINARY in their places.
+// Expects these kernels of `text` for every unary and binary op in place of UNARY and BINARY.
 void ExpectOfEveryPair(const std::string& text, const std::string& kernels) {
   for (const char* unary : kUnaries) {
     for (const char* binary : kBinaries) {
@@ -289,7 +289,7 @@ TEST(FusionTest, EveryUnaryAfterEveryBinaryIsOneMap) {
     output "y" = %3
   )",
                     "map 3");
-  // Operands permuted, repeated along either axis, of one element, the same twice.
+  // The operand is permuted, repeated along either axis, has one element, or is the same twice.
   for (const char* operand : {R"(f32[s, b] %2 = IndexMap(%1) {map=map[b, s]($1, $0)})",
                               R"(f32[b] %2 = IndexMap(%1) {map=map[b, s]($0)})",
                               R"(f32[s] %2 = IndexMap(%1) {map=map[b, s]($1)})",
@@ -306,7 +306,7 @@ TEST(FusionTest, EveryUnaryAfterEveryBinaryIsOneMap) {
   )",
                       "map 4");
   }
-  // The result permuted.
+  // The result is permuted.
   ExpectOfEveryPair(R"(
     %0 = Input "x" : f32[b, s]
     %1 = Input "z" : f32[b, s]
@@ -319,7 +319,7 @@ TEST(FusionTest, EveryUnaryAfterEveryBinaryIsOneMap) {
 }
 
 TEST(FusionTest, AReductionBetweenBinaryAndUnary) {
-  // Of the last axis: the unary is of the reduction's result, in its kernel.
+  // Reduces the last axis: the unary follows the reduction in its kernel.
   ExpectOfEveryPair(R"(
     %0 = Input "x" : f32[b, s]
     %1 = Input "z" : f32[b, s]
@@ -329,7 +329,7 @@ TEST(FusionTest, AReductionBetweenBinaryAndUnary) {
     output "y" = %4
   )",
                     "point 4");
-  // Of the first.
+  // Reduces the first axis.
   ExpectOfEveryPair(R"(
     %0 = Input "x" : f32[b, s]
     %1 = Input "z" : f32[b, s]
@@ -339,7 +339,7 @@ TEST(FusionTest, AReductionBetweenBinaryAndUnary) {
     output "y" = %4
   )",
                     "map 4");
-  // Over rows and back: one pass over each.
+  // Reduces rows and repeats the result: a kernel passes over each row.
   ExpectOfEveryPair(R"(
     %0 = Input "x" : f32[b, s]
     %1 = SumReduce(%0) {axes=[1]}
@@ -349,7 +349,7 @@ TEST(FusionTest, AReductionBetweenBinaryAndUnary) {
     output "y" = %4
   )",
                     "row 4");
-  // Over columns and back: each sum is read by every row, so it is in memory.
+  // Reduces columns and repeats the result: every row reads each sum, so the sums have memory.
   ExpectOfEveryPair(R"(
     %0 = Input "x" : f32[b, s]
     %1 = SumReduce(%0) {axes=[0]}
@@ -377,8 +377,8 @@ TEST(FusionTest, ReciprocalsOfRootsAndPowersAreOneKernel) {
   }
 }
 
-// Powers as exponentials of logarithms, one layer after the other: the first is a map, the others
-// are epilogues of the contraction before them.
+// Powers as exponentials of logarithms, layer after layer: the first is a map, the others are
+// epilogues of the contraction before them.
 TEST(FusionTest, RepeatedExponentialsAreOneKernelEach) {
   std::string text = R"(%0 = Input "x" : f32[b, 64] %1 = Constant {value=f32[] {1.25}}
     %2 = IndexMap(%1) {map=map[b, 64]()} %3 = Parameter "w" : f32[64, 64] )";
@@ -396,7 +396,7 @@ TEST(FusionTest, RepeatedExponentialsAreOneKernelEach) {
             "contract 26 over 21 packed 28, contract 27 packed 28");
 }
 
-// w = exp2(a + b) * a + sin(a + b), and `a` is used behind it again.
+// w = exp2(a + b) * a + sin(a + b), and a later node uses `a` again.
 TEST(FusionTest, ADiamondIsOneKernel) {
   const std::string diamond = R"(
     %0 = Input "x" : f32[b, s]

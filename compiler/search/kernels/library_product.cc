@@ -18,7 +18,7 @@ bool Fits(const Bounds& bounds, const Expr& e) {
   return most && *most <= kMost;
 }
 
-// Extents of a group of axes and the symbol that stands for them flattened.
+// The extent of a group of axes and the symbol of its flattened index.
 struct Side {
   const char* symbol;
   Expr extent;
@@ -90,6 +90,8 @@ class ProductFinder {
                                  const Side& columns) const {
     const Node& node = graph_.node(n);
     if (node.type.dtype != node_.type.dtype) return std::nullopt;
+    // In a matrix the offset is affine in row and column, and neither stride depends on the other
+    // index.
     const Expr offset = bounds_.Simplify(RowMajorOffset(node.type.shape, at));
     const std::optional<Expr::Affine> by_row = offset.AsAffine(rows.symbol);
     if (!by_row) return std::nullopt;
@@ -102,7 +104,8 @@ class ProductFinder {
     return std::nullopt;
   }
 
-  // Whether runs of `length` elements side by side lie `stride` apart, `count` of them.
+  // Reports whether `count` runs of `length` adjacent elements lie `stride` apart without
+  // overlapping.
   bool Lies(const Expr& step, const Expr& length, const Expr& stride, const Expr& count) const {
     if (!step.IsConstant(1) && !length.IsConstant(1)) return false;
     if (!Fits(bounds_, stride)) return false;

@@ -1,5 +1,5 @@
-// A contraction as the matrix products that a library computes: both operands and, where nothing
-// follows the contraction, its result as they lie in memory.
+// Expresses a contraction as the matrix products that a library computes, reading both operands
+// and, if nothing follows the contraction, writing its result where they lie in memory.
 //
 //   std::optional<LibraryProduct> p = FindLibraryProduct(graph, has_memory, root, anchor, swap);
 //   // p->left.index(b, i, j) = p->left.offset + i * p->left.row_stride + j * p->left.column_stride
@@ -14,12 +14,12 @@
 
 namespace athanor {
 
-// A tensor of which two groups of axes, flattened, are rows and columns at strides of their own.
-// One of the strides is 1: that of the columns, or, `transposed`, that of the rows. The other is no
-// shorter than the row (or column) it steps over, so that none overlap.
+// A tensor seen as a matrix: two groups of its axes, flattened, are rows and columns with a stride
+// each. One stride is 1: that of the columns or, if `transposed`, that of the rows. The other is no
+// shorter than the row (or column) it steps over, so none overlap.
 struct MatrixView {
-  NodeId node = -1;  // with memory
-  Expr offset;       // of element (0, 0), over BatchSymbol of the batch's letters
+  NodeId node = -1;  // has memory
+  Expr offset;       // of element (0, 0), over the BatchSymbols of the batch's letters
   Expr row_stride, column_stride;
   bool transposed = false;
 
@@ -27,18 +27,20 @@ struct MatrixView {
 };
 
 struct LibraryProduct {
-  MatrixView left;                   // rows x sums
-  MatrixView right;                  // sums x columns
-  std::optional<MatrixView> result;  // none: something is computed from the product, or it lies
-                                     // otherwise, so that it needs a place of its own first
+  MatrixView left;   // rows x sums
+  MatrixView right;  // sums x columns
+  // none: the product needs a buffer of its own first, because something is computed from it or its
+  // layout is another
+  std::optional<MatrixView> result;
 };
 
-// "$b" for 'b'.
+// Returns the symbol of a batch letter: "$b" for 'b'.
 std::string BatchSymbol(char letter);
 
-// nullopt where the library cannot: dtypes other than f32 and f64 (it sums f32 in f32, as we do),
-// an operand that is computed or padded on the way, has no axis of stride 1, overlaps itself
-// (windows, broadcasts), or has strides or sums that are not proved to be below 2^31.
+// Returns nullopt if the library cannot compute it: for dtypes other than f32 and f64 (it sums f32
+// in f32, as we do), and for an operand that is computed or padded when it is read, has no axis of
+// stride 1, overlaps itself (windows, broadcasts), or has strides or sums that are not proved to be
+// below 2^31.
 std::optional<LibraryProduct> FindLibraryProduct(const Graph& graph,
                                                  const std::vector<bool>& has_memory, NodeId root,
                                                  NodeId anchor, bool swap);

@@ -10,11 +10,12 @@
 namespace athanor {
 namespace {
 
-constexpr double kMost = 1e12;  // what is counted is no more
-// Computed more often than that, a value pays for being written and read.
+constexpr double kMost = 1e12;  // counts saturate here
+// A value that is computed more often than this pays for being written and read: one read through
+// windows, and any other.
 constexpr double kMostOverlap = 1.5;
 constexpr double kMostRepeats = 4;
-// Of an element's operations, in additions: what many rows should share.
+// Operations per element, in additions, from which on many rows should share them.
 constexpr double kDear = 8;
 
 bool IsArithmetic(const Node& node) {
@@ -34,7 +35,7 @@ double CostOf(const Node& node) {
   }
 }
 
-// Whether one coordinate moves with two axes.
+// Reports whether some coordinate moves with two axes.
 bool MovesWithTwo(const Node& node) {
   if (node.op != Op::kIndexMap) return false;
   const IndexMap& map = GetAttr<IndexMap>(node.attrs, "map");
@@ -45,7 +46,7 @@ bool MovesWithTwo(const Node& node) {
   });
 }
 
-// The axes that a cheap function of the place alone moves with; nullopt for any other node.
+// Axes that a cheap function of the position alone moves with; nullopt for any other node.
 using PlaceAxes = std::optional<std::set<int64_t>>;
 
 PlaceAxes PlaceAxesOf(const Node& node, const std::vector<PlaceAxes>& known) {
@@ -142,7 +143,8 @@ double Repeats::Elements(NodeId n) {
   return elements_[n];
 }
 
-// Whether the user reads what lies around each place: elements are read several times over.
+// Reports whether the user reads the surroundings of each position, so that elements are read
+// several times.
 bool Repeats::IsWindow(NodeId user, NodeId n) {
   const Node& u = graph_.node(user);
   if (u.op == Op::kGather) return u.inputs[0] == n;
@@ -160,12 +162,14 @@ bool Repeats::Pay(NodeId n, absl::Span<const NodeId> users, const std::vector<bo
     if (op == Op::kIndexMap || op == Op::kGather) {
       again += outer * Elements(u) / Elements(n);
     } else {
-      most = std::max(most, outer);  // users at one place share its value
+      most = std::max(most, outer);  // users at one position share its value
     }
   }
   again_[n] = again = std::min(kMost, std::max(again, most));
   window_[n] = window;
   const Node& node = graph_.node(n);
+  // Stores values that windows repeat if they take arithmetic or a lookup, and expensive functions
+  // of the position that many rows repeat.
   if (window && again > kMostOverlap && (IsArithmetic(node) || node.op == Op::kGather)) return true;
   return again >= kMostRepeats && place_cost_[n] >= kDear &&
          OpInfo(node.op).op_class == OpClass::kElementwise;

@@ -9,7 +9,7 @@
 namespace athanor {
 namespace {
 
-// "map 5, contract 7 over 3", by nodes of the text.
+// Returns "map 5, contract 7 over 3", by nodes of the text.
 std::string Kernels(const std::string& text) {
   const absl::StatusOr<Graph> g =
       ParseGraph("graph \"\" {\n dim n in [1, 8]\n dim h in [1, 224]\n" + text + "}");
@@ -33,21 +33,22 @@ std::string Kernels(const std::string& text) {
 constexpr char kWindows[] =
     "IndexMap(%3) {fill=f32[] {0.0}, map=map[n, 4, h, h, 3, 3]($0, $1, $2 + $4 - 1, $3 + $5 - 1)}";
 
-// Activations are computed once, as the epilogue of what comes before, not once in each window.
+// Activations are computed once, as the epilogue of the contraction before, not once in each
+// window.
 TEST(RepeatsTest, WhatWindowsReadHasMemory) {
   EXPECT_EQ(Kernels(absl::StrCat(R"(%0 = Input "x" : f32[n, 8, h, h] %1 = Parameter "w" : f32[4, 8]
       %2 = Contract(%0, %1) {spec="ncij,mc->nmij"} %3 = Tanh(%2) %4 = )",
                                  kWindows, R"( %5 = SumReduce(%4) {axes=[4, 5]}
       output "y" = %5)")),
             "contract 3 over 2, map 5");
-  // Nothing is computed on the way: a cast is as good in each window.
+  // A cast is no arithmetic, so it may be repeated in each window.
   EXPECT_EQ(Kernels(absl::StrCat(R"(%0 = Input "x" : f16[n, h, 4, h] %1 = Cast(%0) {dtype=f32}
       %2 = Constant {value=f32[] {2.0}}
       %3 = IndexMap(%1) {map=map[n, 4, h, h]($0, $2, $1, $3)} %4 = )",
                                  kWindows, R"( %5 = SumReduce(%4) {axes=[4, 5]}
       output "y" = %5)")),
             "map 5");
-  // Windows that do not overlap.
+  // The windows do not overlap.
   EXPECT_EQ(Kernels(R"(%0 = Input "x" : f32[n, 4, 2 * h, 2 * h] %1 = Tanh(%0)
       %2 = IndexMap(%1) {map=map[n, 4, h, h, 2, 2]($0, $1, 2 * $2 + $4, 2 * $3 + $5)}
       %3 = MaxReduce(%2) {axes=[4, 5]} output "y" = %3)"),
@@ -61,8 +62,8 @@ TEST(RepeatsTest, PositionsThatAllRowsShareHaveMemory) {
             "map 6, map 7");
 }
 
-// Conditions of the place that are the same along rows are no tensors, however many read them;
-// those that differ along rows are.
+// Conditions of the position that are the same along rows never become tensors, however many nodes
+// read them; those that differ along rows do.
 TEST(RepeatsTest, ConditionsOfRowsAreComputedWhereTheyAreRead) {
   for (const int axis : {1, 2}) {
     EXPECT_EQ(Kernels(absl::StrCat(R"(%0 = Input "x" : f32[n, 8, h] %1 = Iota {axis=)", axis,

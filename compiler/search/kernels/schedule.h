@@ -1,8 +1,8 @@
-// What the search hands to codegen: which values become buffers and how each kernel computes its
-// own. Plain data, the only thing that crosses from search to codegen.
+// The schedule that the search hands to codegen: which values become buffers and how each kernel
+// computes its own. Plain data; nothing else crosses from search to codegen.
 //
-//   KernelChoice c{.root = 7, .kind = KernelKind::kContract, .anchor = 5, .contract = {.mr = 12,
-//   .nv = 2}};
+//   KernelChoice c{.root = 7, .kind = KernelKind::kContract, .anchor = 5,
+//                  .contract = {.mr = 12, .nv = 2}};
 #ifndef ATHANOR_COMPILER_SEARCH_KERNELS_SCHEDULE_H_
 #define ATHANOR_COMPILER_SEARCH_KERNELS_SCHEDULE_H_
 
@@ -22,43 +22,43 @@ enum class KernelKind : uint8_t {
   kMap,  // lanes along the last axis; reductions inside run per lane
   kRow,  // one work item per row of the last axis; reductions over rows come before the row's loop
   kPoint,      // one element at a time; its reductions run in vectors
-  kContract,   // register-tiled contraction `anchor`, the rest of the group is its epilogue
-  kAttention,  // `anchor` without the whole score matrix
+  kContract,   // register-tiled contraction `anchor`; the rest of the kernel is its epilogue
+  kAttention,  // `anchor` block by block, never with the whole score matrix
   kScatter,    // root is a Scatter
   kSort,       // root is a Sort or TopK
-  kLoop,       // root is a Scan: no kernel of its own, its body's are chosen when it is lowered
+  kLoop,  // root is a Scan: it has no kernel of its own; its body's are chosen when it is lowered
 };
 
 // How a contraction reads its column operand.
 enum class ColumnAccess : uint8_t {
-  kPack,     // brought into panels inside each work item
-  kAhead,    // a weight, brought into panels by `prepare`
-  kInPlace,  // where it lies, lanes along the columns
-  kDots,     // where it lies, lanes along the sums: the tile is one of dot products
-  kLibrary,  // as the target's library does: it multiplies the item's block (library_product.h)
+  kPack,     // copied into panels inside each work item
+  kAhead,    // a weight that `prepare` copies into panels
+  kInPlace,  // read in place, lanes along the columns
+  kDots,     // read in place, lanes along the sums: the tile is one of dot products
+  kLibrary,  // read by the target's library, which multiplies the item's block (library_product.h)
 };
 
-// Tile sizes of a contraction: a register tile is `mr` rows by `nv` vectors of columns; of dot
-// products, `mr` rows by `nv` columns; of a library, whose tile is its own, one by one.
+// Tile sizes of a contraction. A register tile is `mr` rows by `nv` vectors of columns; for kDots,
+// `mr` rows by `nv` columns; for kLibrary, which tiles by itself, 1 by 1.
 struct ContractSchedule {
   bool swap = false;  // the right operand's free axes become rows
   int mr = 12;
   int nv = 2;
   int64_t rows_per_item = 96;  // rows of the result one work item computes, a multiple of mr
-  // Panels one work item computes: of nv vectors of columns; of dot products, of one.
+  // Panels that one work item computes. A panel is nv vectors of columns; for kDots, one vector.
   int64_t panels_per_item = 1;
-  // Length of the reduction between visits of the tile's memory; not of kDots, kLibrary.
+  // Length of the reduction between two visits of the tile's memory. Not used by kDots, kLibrary.
   int64_t kc = 512;
   ColumnAccess columns = ColumnAccess::kPack;
-  // The item's rows are copied kc elements at a time, so that rows a power of two apart do not
-  // share the same few places of the first-level cache; not of kDots.
+  // Copies the item's rows kc elements at a time, so that rows a power of two apart do not compete
+  // for the same few sets of the first-level cache. Not used by kDots.
   bool copy_rows = false;
-  bool prefetch = false;  // kInPlace, kDots: what the next visit reads is asked for ahead
-  NodeId packed = -1;     // the node that holds the panels of kAhead (PackWeights adds it)
+  bool prefetch = false;  // kInPlace, kDots: prefetches what the next visit reads
+  NodeId packed = -1;     // holds the panels of kAhead (PackWeights adds it)
 
   bool pack_ahead() const { return columns == ColumnAccess::kAhead; }
 
-  // As a choice: without the node.
+  // Compares choices: `packed` does not count.
   friend bool operator==(const ContractSchedule& a, const ContractSchedule& b) {
     auto tie = [](const ContractSchedule& s) {
       return std::tie(s.swap, s.mr, s.nv, s.rows_per_item, s.panels_per_item, s.kc, s.columns,
@@ -78,11 +78,12 @@ struct AttentionSchedule {
 
 // How map, row and point kernels walk the root's elements.
 struct WalkSchedule {
-  int64_t elements = 4096;  // kMap: of a long axis or several rows, that one work item computes
-  // Vectors computed side by side: of a map's elements; of a row's or a point's reductions, each
+  // kMap: elements of a long axis or of several rows that one work item computes
+  int64_t elements = 4096;
+  // Vectors computed side by side: of a map's elements, or of a row's or a point's reductions, each
   // with a sum of its own.
   int unroll = 1;
-  // kMap: rows of the last axis computed side by side, which share what windows both read.
+  // kMap: rows of the last axis computed side by side; they share the reads of common windows.
   int64_t rows = 1;
 
   bool operator==(const WalkSchedule&) const = default;
@@ -97,20 +98,21 @@ struct KernelChoice {
   WalkSchedule walk;
 };
 
-// One way to compute a graph: kernels in the order they run. Every node that is not some kernel's
-// root (or a leaf with memory of its own) is computed inside the kernels that need it.
+// A way to compute a graph: kernels in execution order. Every node that is neither some kernel's
+// root nor a leaf with memory of its own is computed inside the kernels that need it.
 struct Genome {
   std::vector<KernelChoice> kernels;
 };
 
-// "contract mr=12 nv=2 rows=96 panels=1 kc=512 ahead", for reports; different for different
-// schedules.
+// Returns the schedule as text for reports, "contract mr=12 nv=2 rows=96 panels=1 kc=512 ahead".
+// Different schedules have different texts.
 std::string ScheduleText(const KernelChoice& choice);
-// The choice with that text; of no node. INVALID_ARGUMENT: it is the text of none.
+// Parses what ScheduleText writes; the choice has no nodes. INVALID_ARGUMENT if it is not such a
+// text.
 absl::StatusOr<KernelChoice> ParseSchedule(absl::string_view text);
 
-// Nodes with memory: inputs, parameters, constants of more than one element, and the kernels'
-// roots.
+// Reports by node whether it has memory: inputs, parameters, constants of more than one element,
+// and the kernels' roots.
 std::vector<bool> MemoryOf(const Graph& graph, const Genome& genome);
 
 }  // namespace athanor

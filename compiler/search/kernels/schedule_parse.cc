@@ -1,4 +1,4 @@
-// Reads what ScheduleText writes.
+// Parses what ScheduleText writes.
 #include <string>
 #include <utility>
 
@@ -11,7 +11,7 @@
 namespace athanor {
 namespace {
 
-// Sets the field that `word`, as "mr=12" or "swap", is about. False: there is none.
+// Sets the field that `word` names, as "mr=12" or "swap" do. Returns false if there is none.
 class ScheduleReader {
  public:
   explicit ScheduleReader(KernelChoice* choice) : choice_(*choice) {}
@@ -99,7 +99,8 @@ absl::StatusOr<KernelChoice> ParseSchedule(absl::string_view text) {
                      " is none of its parameters");
     }
   }
-  // What is missing, twice there, in another order or of another kind of kernel shows.
+  // Writing the schedule again reveals a parameter that is missing, repeated, out of order or of
+  // another kind of kernel.
   if (const std::string read = ScheduleText(choice); read != text) {
     return Invalid("schedule: ", Quoted(std::string(text)),
                    " is not as it is written: ", Quoted(read));

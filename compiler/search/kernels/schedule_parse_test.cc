@@ -1,4 +1,4 @@
-// Every schedule there is, as text and back; what is no schedule's text.
+// Tests that every schedule's text parses back, and that other texts are refused.
 #include <map>
 #include <string>
 
@@ -17,7 +17,7 @@ v1::Target WithLibrary() {
   return target;
 }
 
-// Schedules of all kernels of the graph, by kind, each read back.
+// Parses the texts of all schedules of the graph's kernels; returns their numbers by kind.
 std::map<KernelKind, int> ReadBackAll(const std::string& body) {
   const Graph graph = Parse(body);
   const Genome genome = ChooseKernels(graph, WithLibrary());
@@ -52,7 +52,8 @@ std::map<KernelKind, int> ReadBackAll(const std::string& body) {
 TEST(ScheduleParseTest, ReadsEverySchedule) {
   std::map<KernelKind, int> all;
   for (const std::string& body : {
-           // A weight, packed ahead or not; few rows, in place and as dot products; a library's.
+           // Contractions with a weight, packed ahead or not; with few rows, in place and as dot
+           // products; by a library.
            R"(%0 = Input "x" : f32[b, 256] %1 = Parameter "w" : f32[256, 192]
               %2 = Contract(%0, %1) {spec="mk,kn->mn"} %3 = Tanh(%2) output "y" = %3)",
            R"(%0 = Input "x" : f32[b, 256] %1 = Input "w" : f32[192, 256]

@@ -33,7 +33,7 @@ Point PointOf(const KernelChoice& choice) {
   }
 }
 
-// Accumulators, the column vectors, and one for the broadcast row.
+// Counts the accumulators, the column vectors, and one for the broadcast row.
 bool FitsRegisters(int mr, int nv, const v1::Target& target) {
   return mr * nv + nv + 1 <= target.vector_registers();
 }
@@ -46,7 +46,7 @@ std::vector<Tile> Tiles(const v1::Target& target) {
   std::vector<Tile> tiles;
   for (int mr : {1, 2, 3, 4, 5, 6, 8, 9, 10, 12, 14, 16, 24, 28}) {
     for (int nv : {1, 2, 3, 4, 5, 6, 8, 12}) {
-      // Fewer sums than hide an addition's latency are of use only where there are few rows.
+      // Fewer sums than hide an addition's latency help only where there are few rows.
       if (FitsRegisters(mr, nv, target) && (mr * nv >= 8 || mr <= 4)) tiles.push_back({mr, nv});
     }
   }
@@ -57,13 +57,13 @@ int64_t MaximumOf(const Graph& graph, const Expr& e) {
   return graph.DimBounds().Maximum(e).value_or(int64_t{1} << 40);
 }
 
-// A contraction's sizes, the most there can be, and what its operands allow.
+// Sizes of a contraction (upper bounds) and what its operands allow.
 struct Contraction {
   int64_t m, n, k;
   int lanes;
-  bool weight;            // the column operand is known ahead
-  bool columns_in_place;  // and contiguous along the columns
-  bool sums_in_place;     // and, as the row operand, contiguous along the sums
+  bool weight;            // the column operand can be packed ahead
+  bool columns_in_place;  // it is contiguous along the columns
+  bool sums_in_place;     // both operands are contiguous along the sums
 };
 
 Contraction Describe(const KernelTask& task, bool swap, const v1::Target& target,
@@ -83,7 +83,7 @@ Contraction Describe(const KernelTask& task, bool swap, const v1::Target& target
                            contiguous(roles.row_operand, roles.sums)};
 }
 
-// Panels, packed ahead or in each item.
+// Adds schedules with panels, packed ahead or in each item.
 void AddPanels(const Contraction& c, const Tile& tile, const v1::Target& target,
                std::vector<ContractSchedule>* all) {
   for (int64_t tiles : {1, 2, 4, 8, 20, 40, 80}) {
@@ -99,7 +99,7 @@ void AddPanels(const Contraction& c, const Tile& tile, const v1::Target& target,
                              .panels_per_item = panels,
                              .kc = kc,
                              .copy_rows = copy};
-          // Copies pay where several tiles or panels read them, and stay in the cache.
+          // Copies pay where several tiles or panels read them and they stay in the cache.
           if (copy && (tile.mr < 4 || s.rows_per_item * kc * 4 > target.l2_bytes())) continue;
           if (!copy && panels > 8) continue;
           all->push_back(s);
@@ -111,7 +111,8 @@ void AddPanels(const Contraction& c, const Tile& tile, const v1::Target& target,
   }
 }
 
-// Few rows: the operand is streamed, in pieces of which the sums of all panels are kept.
+// Adds schedules for few rows: the column operand is streamed in pieces, and the sums of all panels
+// are kept in between.
 void AddInPlace(const Contraction& c, const Tile& tile, const v1::Target& target,
                 std::vector<ContractSchedule>* all) {
   for (int64_t tiles : {1, 4, 16}) {
@@ -157,8 +158,8 @@ void AddDots(const Contraction& c, const Tile& tile, std::vector<ContractSchedul
   }
 }
 
-// Sizes of a library's blocks along an axis: a thread's share of it, all of it, or what caches
-// hold; in steps of `unit`.
+// Returns sizes of a library's blocks along an axis: a thread's share of it, all of it, or what
+// caches hold; multiples of `unit`.
 std::set<int64_t> BlockSizes(int64_t extent, int64_t unit, const v1::Target& target) {
   constexpr int64_t kMostUnbounded = 1 << 20;
   std::set<int64_t> sizes;
@@ -172,11 +173,11 @@ std::set<int64_t> BlockSizes(int64_t extent, int64_t unit, const v1::Target& tar
   return sizes;
 }
 
-// Blocks that the library multiplies, where it can and a call is worth its while.
+// Adds blocks that the library multiplies, if it can and a call is worth its cost.
 void AddLibrary(const KernelTask& task, const Contraction& c, bool swap, const v1::Target& target,
                 std::vector<ContractSchedule>* all) {
-  constexpr double kLeastWork = 32 * 32 * 32;  // multiply-adds of a block
-  constexpr int64_t kMostScratch = 4 << 20;    // bytes of a block that an epilogue reads
+  constexpr double kLeastWork = 32 * 32 * 32;  // multiply-adds per block
+  constexpr int64_t kMostScratch = 4 << 20;    // bytes per block that an epilogue reads
   if (target.blas().empty()) return;
   const std::optional<LibraryProduct> product =
       FindLibraryProduct(task.graph, MemoryOf(task.graph, {{task.choice}}), task.choice.root,
@@ -197,7 +198,8 @@ void AddLibrary(const KernelTask& task, const Contraction& c, bool swap, const v
   }
 }
 
-// With more rows, packing once is cheap beside what is computed.
+// Most rows that read an operand in place: with more, packing it once is cheap compared with the
+// products.
 constexpr int64_t kMostRowsInPlace = 128;
 
 std::vector<KernelChoice> ContractSchedules(const KernelTask& task, const v1::Target& target) {
@@ -210,7 +212,7 @@ std::vector<KernelChoice> ContractSchedules(const KernelTask& task, const v1::Ta
     if (IsWindows(task.graph, node, roles, roles.row_operand, roles.rows)) continue;
     const Contraction c = Describe(task, swap, target, weights);
     std::vector<ContractSchedule> schedules;
-    // One of both orders: the product is the same.
+    // Takes the library in one of both orders only: the product is the same.
     if (roles.rows.empty() || roles.columns.back() == roles.result.back() ||
         (!swap && roles.rows.back() != roles.result.back())) {
       AddLibrary(task, c, swap, target, &schedules);
@@ -218,7 +220,7 @@ std::vector<KernelChoice> ContractSchedules(const KernelTask& task, const v1::Ta
     for (const Tile& tile : Tiles(target)) {
       if (tile.mr > std::max<int64_t>(c.m, 1)) continue;
       const bool few = c.m <= kMostRowsInPlace;
-      // A tile of dot products has as many columns as others have vectors of them.
+      // A tile of dot products has nv columns, others nv vectors of columns.
       if (few && c.sums_in_place && tile.nv <= std::max<int64_t>(c.n, 1)) {
         AddDots(c, tile, &schedules);
       }
@@ -255,7 +257,7 @@ std::vector<KernelChoice> WalkSchedules(const KernelTask& task) {
     if (!map && elements != task.choice.walk.elements) continue;
     for (int unroll : {1, 2, 4}) {
       for (int64_t rows : {1, 2, 4, 8}) {
-        // Side by side only rows that read each other's windows.
+        // Computes rows side by side only if they read each other's windows.
         if (rows > 1 && task.choice.walk.rows == 1) continue;
         if (rows * unroll > 8) continue;
         KernelChoice c = task.choice;
@@ -288,7 +290,7 @@ std::vector<KernelChoice> Schedules(const KernelTask& task, const v1::Target& ta
 std::vector<KernelChoice> Neighbours(const KernelChoice& choice,
                                      const std::vector<KernelChoice>& all) {
   const Point at = PointOf(choice);
-  // Per parameter, the nearest values below and above that occur.
+  // Values that occur, per parameter; a step goes to the nearest one below or above.
   std::array<std::set<int64_t>, std::tuple_size_v<Point>> values;
   for (const KernelChoice& c : all) {
     const Point p = PointOf(c);

@@ -1,5 +1,5 @@
-// The schedules one kernel may have: typed parameters, filtered by what the registers and the sizes
-// allow. The search measures the best-predicted few and the neighbours of the best.
+// The space of schedules that one kernel may have: typed parameters, filtered by what the registers
+// and the sizes allow. The search measures the best-predicted few and the neighbours of the best.
 //
 //   std::vector<KernelChoice> all = Schedules(task, target);
 //   std::vector<KernelChoice> near = Neighbours(best, all);
@@ -16,12 +16,13 @@
 
 namespace athanor {
 
-// Every schedule of the task's kind, distinct, task.choice among them; one for kinds that have no
-// parameters. At most a few thousand. Those of the target's library, if it has one, are among a
-// contraction's (rule "openblas").
+// Returns every schedule of the task's kind, distinct, task.choice among them; only that one for
+// kinds that have no parameters. At most a few thousand. A contraction's include those of the
+// target's library, if it has one (rule "openblas").
 std::vector<KernelChoice> Schedules(const KernelTask& task, const v1::Target& target);
 
-// Those of `all` that differ from `choice` in one parameter, by one step of those that occur.
+// Returns the members of `all` that differ from `choice` in one parameter, by one step along the
+// values that occur.
 std::vector<KernelChoice> Neighbours(const KernelChoice& choice,
                                      const std::vector<KernelChoice>& all);
 

@@ -12,7 +12,7 @@
 namespace athanor {
 namespace {
 
-// Nodes that the kernel of `root` computes or reads.
+// Reports by node whether the kernel of `root` computes or reads it.
 std::vector<bool> NodesOf(const Graph& graph, const std::vector<bool>& memory, NodeId root) {
   std::vector<bool> needed(graph.nodes.size());
   needed[root] = true;
@@ -48,7 +48,7 @@ Expr AttentionFlops(const Graph& graph, const Node& node) {
 
 Expr NodeFlops(const Graph& graph, const Node& node);
 
-// All that a step computes, as often as there are steps.
+// Counts what a step computes, times the number of steps.
 Expr ScanFlops(const Node& node) {
   const ScanView scan = ViewScan(node);
   Expr step = 0;
@@ -64,7 +64,7 @@ Expr NodeFlops(const Graph& graph, const Node& node) {
   if (OpInfo(node.op).op_class == OpClass::kReduction) {
     return Product(graph.node(node.inputs[0]).type.shape);
   }
-  // Comparisons: of each element, and of what is wanted among themselves.
+  // Comparisons: one per element, and those that sort the selected ones.
   if (node.op == Op::kSort || node.op == Op::kTopK) {
     constexpr int64_t kLevels = 16;
     return Product(graph.node(node.inputs[0]).type.shape) + kLevels * Product(node.type.shape);
@@ -92,7 +92,8 @@ KernelTask CutTask(const Graph& graph, const std::vector<bool>& memory,
     Node node = graph.node(n);
     node.name.clear();
     if (memory[n] && n != choice.root && !IsSmallLiteral(node)) {
-      // What is computed from weights alone has no `prepare` of its own to put them in.
+      // A task that is computed from weights alone has no `prepare` of its own to pack them in, so
+      // they are inputs.
       const bool parameter = weights[n] && !weights[choice.root];
       node = {.op = parameter ? Op::kParameter : Op::kInput,
               .type = node.type,
@@ -130,7 +131,7 @@ Expr Flops(const Graph& graph, const std::vector<bool>& memory, NodeId root) {
 
 Expr MovedBytes(const Graph& graph, const std::vector<bool>& memory, NodeId root) {
   const std::vector<bool> nodes = NodesOf(graph, memory, root);
-  std::vector<Expr> read(nodes.size(), Expr(0));  // elements, by all users
+  std::vector<Expr> read(nodes.size(), Expr(0));  // elements read, summed over the users
   read[root] = Product(graph.node(root).type.shape);
   Expr bytes = 0;
   for (NodeId n = root; n >= 0; --n) {
@@ -140,6 +141,8 @@ Expr MovedBytes(const Graph& graph, const std::vector<bool>& memory, NodeId root
     const Expr elements = n == root ? size : MinOf(size, read[n]);
     if (memory[n] || n == root) bytes += elements * DTypeBytes(node.type.dtype);
     if (memory[n] && n != root) continue;
+    // A view or Gather reads only as many elements as are read of it; other nodes read operands
+    // whole.
     const bool picks = node.op == Op::kIndexMap || node.op == Op::kGather;
     for (size_t i = 0; i < node.inputs.size(); ++i) {
       const bool by_element = picks && i == 0;

@@ -27,7 +27,7 @@ int NodeNumbers::OfKind(const Node& node) {
   Graph alone;
   alone.nodes.push_back({.op = node.op, .attrs = node.attrs, .type = node.type});
   std::string text = ToText(alone);
-  constexpr size_t kLong = 4096;  // a literal's
+  constexpr size_t kLong = 4096;  // only literals' texts are longer
   return Number(kinds_, text.size() > kLong ? Sha256Bytes(text) : std::move(text));
 }
 

@@ -1,5 +1,5 @@
-// Finds the task of a kernel without cutting it out: a search meets the same few tasks in thousands
-// of genomes.
+// Finds the task of a kernel without cutting it out, because a search meets the same few tasks in
+// thousands of genomes.
 //
 //   NodeNumbers numbers;                              // of all graphs that are compared
 //   TaskIndex index(graph, &numbers);
@@ -21,12 +21,13 @@
 
 namespace athanor {
 
-// Numbers for what nodes are: the same for equal ones, in whatever graph.
+// Numbers nodes so that equal ones, in any graph, have the same number.
 class NodeNumbers {
  public:
-  // Of the op with its attributes and type, without name and operands.
+  // Returns the number of the op with its attributes and type; name and operands do not count.
   int OfKind(const Node& node);
-  // Of the value: `kind` with the values of the operands. Inputs and parameters differ by name.
+  // Returns the number of the value: `kind` and the values of the operands. Inputs and parameters
+  // differ by name.
   int OfValue(int kind, const std::string& name, const std::vector<int>& operands);
 
  private:
@@ -35,7 +36,7 @@ class NodeNumbers {
 
 class TaskIndex {
  public:
-  // Borrows both.
+  // Borrows both arguments.
   TaskIndex(const Graph& graph, NodeNumbers* numbers);
 
   const std::vector<bool>& weights() const { return weights_; }  // as WeightsOf
@@ -49,16 +50,17 @@ class TaskIndex {
   Found Find(const std::vector<bool>& memory, const KernelChoice& choice);
 
  private:
-  // Of an operand of that node's type.
+  // Returns the kind of an Input or a Parameter with that node's type.
   int LeafOf(NodeId n, bool parameter);
 
   const Graph& graph_;
   NodeNumbers& numbers_;
   const std::vector<bool> weights_;
   std::vector<int> kinds_, values_;
-  std::vector<int> leaves_[2];  // by node: as an input, as a parameter; -1: not made yet
-  std::vector<bool> literal_;   // travels with the task
-  std::vector<int> seen_;       // by node: place in the task at hand, if `at_` says it is of it
+  // by node: its LeafOf as an input, as a parameter; -1: not computed yet
+  std::vector<int> leaves_[2];
+  std::vector<bool> literal_;  // by node: it is a small literal, which travels with the task
+  std::vector<int> seen_;  // by node: its place in the current task, if `at_` is `turn_`, the call
   std::vector<int64_t> at_;
   int64_t turn_ = 0;
 };

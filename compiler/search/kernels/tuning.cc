@@ -50,17 +50,18 @@ void Tuning::Rank() {
   ranked_ = true;
   const std::vector<TaskCost> costs = Costs();
   std::vector<KernelChoice> all = Schedules(task_, context_.target);
-  std::vector<std::pair<double, size_t>> order;  // equal ones as they were made
+  std::vector<std::pair<double, size_t>> order;  // ties keep the order of Schedules
   const double start = PredictedStart();
   const std::string text = ScheduleText(task_.choice);
   for (size_t i = 0; i < all.size(); ++i) {
     const double predicted = Predicted(costs, all[i]);
-    // Only what is predicted alike can be the schedule that is there already.
+    // Only a schedule with the same prediction can equal the starting one.
     const bool alike = std::abs(predicted - start) <= 1e-9 * start;
     if (!alike || ScheduleText(all[i]) != text) order.emplace_back(predicted, i);
   }
   std::sort(order.begin(), order.end());
-  // The best of a library's blocks has its turn early: of its insides predictions know little.
+  // Puts the library's best block right behind the best: predictions know little of its inner
+  // loops.
   const auto library = std::find_if(order.begin(), order.end(), [&](const auto& ranked) {
     return all[ranked.second].kind == KernelKind::kContract &&
            all[ranked.second].contract.columns == ColumnAccess::kLibrary;
@@ -121,14 +122,15 @@ std::optional<size_t> Tuning::OpenNeighbour() {
 std::optional<size_t> Tuning::Pick(std::mt19937_64& random) {
   if (Exhausted()) return std::nullopt;
   if (best_schedule_ < 0) return next_unasked_;
-  // Every other one is a neighbour of the best, every eighth a random one.
+  // Every second pick is a neighbour of the best, every eighth a random one.
   const int turn = asked_count_ % 8;
   if (turn == 7) {
     std::vector<size_t> open;
     for (size_t s = 0; s < asked_.size(); ++s) {
       if (!asked_[s]) open.push_back(s);
     }
-    // The better half: what is predicted to be many times slower is not worth its time.
+    // Draws from the better half: a schedule predicted to be many times slower is not worth
+    // measuring.
     return open[random() % (open.size() / 2 + 1)];
   }
   if (turn % 2 == 1) {

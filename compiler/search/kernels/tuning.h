@@ -1,8 +1,11 @@
-// A kernel task in a search: the schedules it may have and what was measured of them.
+// A kernel task in a search: the schedules it may have and the times measured so far.
 //
 //   Tuning t(task, &context);
-//   while (auto schedule = t.Pick(random)) t.Tell(t.Ask(*schedule),
-//   Measure(t.schedule(*schedule))); t.best_schedule();
+//   while (auto s = t.Pick(random)) {
+//     t.Ask(*s);
+//     t.Tell(*s, Measure(t.schedule(*s)));
+//   }
+//   t.best_schedule();
 //
 // Used by one thread at a time.
 #ifndef ATHANOR_COMPILER_SEARCH_KERNELS_TUNING_H_
@@ -23,16 +26,16 @@
 
 namespace athanor {
 
-// Seconds of one call at each of the sizes of a search.
+// Seconds of one call at each of the search's sizes.
 using Seconds = std::vector<double>;
 
-// What all tasks of a search share.
+// Data that all tasks of a search share.
 struct TuningContext {
   v1::Target target;
   Machine machine;
   std::vector<SizePoint> sizes;
-  // What a second counts at each size; empty until the baseline's times are known, and no schedule
-  // but the one a task starts with is looked at until then.
+  // Weight of a second at each size. Empty until the baseline's times are known; until then a task
+  // looks at no schedule but the one it starts with.
   Seconds weights;
 
   double Weighted(const Seconds& seconds) const;
@@ -45,45 +48,45 @@ class Tuning {
 
   const KernelTask& task() const { return task_; }
   const Seconds& roofline() const { return roofline_; }
-  const Seconds& start() const { return start_; }  // predicted, of the schedule it starts with
-  const Seconds& first() const { return first_; }  // of the first that was measured
+  const Seconds& start() const { return start_; }  // predicted for the schedule it starts with
+  const Seconds& first() const { return first_; }  // of the first schedule that was measured
   const Seconds& best() const { return best_; }    // empty: nothing measured
   int measured() const { return measured_; }       // failed ones included
   int failed() const { return failed_; }
   int since_better() const { return since_better_; }
   bool Failed() const { return measured_ > 0 && best_.empty(); }
 
-  // The first is the one the task starts with, the others come by prediction.
+  // Index 0 is the schedule the task starts with; the others are ordered by prediction.
   const KernelChoice& schedule(size_t index) const { return schedules_[index]; }
   bool asked(size_t index) const { return asked_[index]; }
   int best_schedule() const { return best_schedule_; }  // -1: nothing measured
 
-  // What the roofline, the start's and the best predicted schedule weigh.
+  // Weighted seconds of the roofline, of the starting schedule and of the best predicted one.
   double WeightedRoofline() const { return context_.Weighted(roofline_); }
   double PredictedStart() const { return context_.Weighted(start_); }
   double PredictedBest();
-  // That one; of all schedules, the start included.
+  // Returns the index of the schedule with the best prediction, the starting one included.
   size_t BestPredicted();
 
-  // Predictions and rooflines as the context's machine has them now. The order of the schedules
-  // stays.
+  // Computes predictions and rooflines again for the context's present machine. The order of the
+  // schedules stays.
   void Reprice();
 
-  // No schedule is left that was not asked for.
+  // Reports whether every schedule was asked for.
   bool Exhausted();
-  // The next schedule worth measuring; none: nothing left.
+  // Returns the next schedule worth measuring; nullopt if none is left.
   std::optional<size_t> Pick(std::mt19937_64& random);
-  // The schedule of another task's choice, if it is one of this one's.
+  // Returns the schedule that equals another task's choice; nullopt if there is none.
   std::optional<size_t> Find(const KernelChoice& like);
-  // To be answered by Tell.
+  // Marks the schedule as asked for; Tell answers it.
   void Ask(size_t schedule);
-  // True: it is the best so far.
+  // Records an outcome. Returns true if it is the best so far.
   bool Tell(size_t schedule, const absl::StatusOr<Seconds>& outcome);
 
  private:
   void Rank();
   std::vector<TaskCost> Costs() const;  // by size
-  // By `costs`, weighted.
+  // Returns the prediction by `costs`, weighted.
   double Predicted(const std::vector<TaskCost>& costs, const KernelChoice& choice) const;
   std::optional<size_t> OpenNeighbour();
 
@@ -93,7 +96,8 @@ class Tuning {
   std::vector<KernelChoice> schedules_;
   std::vector<double> predicted_;  // by schedule, weighted
   std::vector<bool> asked_;
-  absl::flat_hash_map<std::string, size_t> by_text_;  // of the first `named_`
+  // index by ScheduleText; holds the first `named_`
+  absl::flat_hash_map<std::string, size_t> by_text_;
   size_t named_ = 0;
   bool ranked_ = false;
   size_t next_unasked_ = 0;
@@ -104,7 +108,7 @@ class Tuning {
   std::vector<size_t> near_;  // neighbours of the schedule near_to_
   int near_to_ = -1;
   int measured_ = 0, failed_ = 0;
-  int since_better_ = 0;  // measured since the best was found
+  int since_better_ = 0;  // measurements since the best was found
 };
 
 }  // namespace athanor

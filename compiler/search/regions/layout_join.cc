@@ -10,14 +10,14 @@
 namespace athanor {
 namespace {
 
-// Values with another layout than as they are; ascending.
+// The values with another layout than "as it is", and that layout; ascending.
 using State = std::vector<std::pair<int, int>>;
 
-// A way to a state.
+// A way to reach a state.
 struct Way {
   double cost;
-  int changed;      // values with a layout of their own so far
-  int64_t history;  // in Joiner::taken_, each its own
+  int changed;      // values with another layout so far
+  int64_t history;  // index in Joiner::taken_, unique to this way
   bool operator<(const Way& other) const {
     return std::tie(cost, changed, history) < std::tie(other.cost, other.changed, other.history);
   }
@@ -46,6 +46,7 @@ class Joiner {
     std::vector<LayoutJoin> joins;
     for (const Way& way : states_[{}]) {
       LayoutJoin& join = joins.emplace_back(LayoutJoin{{}, way.cost});
+      // Follows the back pointers from the last step to the first.
       for (int64_t at = way.history; at >= 0; at = taken_[at].before) {
         join.rows.push_back(taken_[at].row);
       }
@@ -61,6 +62,8 @@ class Joiner {
   };
   using States = std::map<State, std::vector<Way>>;
 
+  // Reports whether the row reads the layouts of the state, and changes only outputs with later
+  // uses.
   bool Fits(const State& state, const LayoutStep& step, const LayoutRow& row) const {
     if (!std::isfinite(row.cost)) return false;
     for (size_t i = 0; i < step.inputs.size(); ++i) {
@@ -74,6 +77,7 @@ class Joiner {
     return true;
   }
 
+  // Drops values without a use after step `s`, and adds the row's changed outputs.
   State After(const State& state, size_t s, const LayoutRow& row) const {
     State after;
     for (const auto& entry : state) {
@@ -111,7 +115,7 @@ class Joiner {
     states_ = Pruned(std::move(next));
   }
 
-  // That of no changes leads on whatever comes, so it stays.
+  // Keeps the state without changes, from which every chain can go on.
   States Pruned(States all) const {
     if (all.size() <= beam_) return all;
     std::vector<States::iterator> order;

@@ -13,7 +13,7 @@
 namespace athanor {
 namespace {
 
-// OK if the rows say the same of every value; the sum of their costs, else infinity.
+// Returns the sum of the rows' costs if they agree about every value, else infinity.
 double CostOf(const LayoutChain& chain, const std::vector<int>& rows) {
   constexpr double kWrong = std::numeric_limits<double>::infinity();
   std::map<int, int> layouts;
@@ -38,7 +38,7 @@ double CostOf(const LayoutChain& chain, const std::vector<int>& rows) {
   return cost;
 }
 
-// Costs of all joins there are, ascending.
+// Returns the costs of all possible joins, ascending.
 std::vector<double> AllCosts(const LayoutChain& chain) {
   std::vector<double> costs;
   std::vector<int> rows(chain.steps.size());
@@ -58,12 +58,12 @@ std::vector<double> AllCosts(const LayoutChain& chain) {
   return costs;
 }
 
-// Chains with values that live long, are used more than once, or never, and ports that are fixed;
-// steps share tables. Costs are small whole numbers: sums are exact, and ties abound.
+// Returns chains with values that live long, are used more than once, or never, and with fixed
+// ports; steps share tables. Costs are small integers, so sums are exact and ties are common.
 LayoutChain RandomChain(std::mt19937_64& random) {
   const auto below = [&](size_t n) { return static_cast<int>(random() % n); };
   LayoutChain chain;
-  std::vector<std::pair<int, int>> ports;  // inputs and outputs of tables
+  std::vector<std::pair<int, int>> ports;  // numbers of inputs and outputs, by table
   for (int t = 0, count = 1 + below(3); t < count; ++t) {
     const auto [inputs, outputs] = ports.emplace_back(1 + below(2), 1 + below(2));
     std::vector<LayoutRow>& rows = chain.tables.emplace_back();
@@ -76,13 +76,13 @@ LayoutChain RandomChain(std::mt19937_64& random) {
       rows.push_back(row);
     }
   }
-  std::vector<int> made = {kFixed, 1000};  // 1000: nobody makes it
+  std::vector<int> made = {kFixed, 1000};  // 1000: no step makes it
   int next = 0;
   for (int s = 0, count = 2 + below(4); s < count; ++s) {
     LayoutStep& step = chain.steps.emplace_back();
     step.table = below(ports.size());
     for (int i = 0; i < ports[step.table].first; ++i) {
-      // The newest values more often.
+      // The newest values are used more often.
       step.inputs.push_back(below(2) ? made.back() : made[below(made.size())]);
     }
     for (int i = 0; i < ports[step.table].second; ++i) {
@@ -132,7 +132,7 @@ TEST(LayoutJoinTest, ANarrowBeamGivesJoinsThatAreNoWorseThanNone) {
   }
 }
 
-// Layers that pass on what they get: 0 and 1 are what it may be like.
+// Returns layers that pass a value on; its layout may be 0 or 1.
 LayoutChain Layers(int count, std::vector<LayoutRow> rows) {
   LayoutChain chain;
   chain.tables = {std::move(rows)};

@@ -19,7 +19,7 @@
 namespace athanor {
 namespace {
 
-// Regions have a few hundred nodes, and a form of one may have a few times as many.
+// Bounds a form: a region has a few hundred nodes, its form perhaps a few times as many.
 constexpr int64_t kMaxFormNodes = 4096;
 
 Graph WithoutMagnitudes(Graph graph) {
@@ -27,7 +27,7 @@ Graph WithoutMagnitudes(Graph graph) {
   return graph;
 }
 
-// The dims that a region uses, in canonical order.
+// Returns the dims that a region uses, in canonical order.
 std::vector<Dim> DimsOf(const Graph& region) {
   std::vector<std::string> names;
   Canonicalize(region, &names);
@@ -166,7 +166,7 @@ absl::StatusOr<Graph> FormFor(const Recipe& recipe, const Graph& region) {
     node.attrs = leaf->second->attrs;
   }
   if (absl::Status s = CheckEnds(*form, region); !s.ok()) return s;
-  // Its own bounds were others.
+  // The form was parsed with other bounds of its dims.
   if (absl::Status s = Verify(*form, {.max_nodes = kMaxFormNodes}); !s.ok()) return s;
   return form;
 }
@@ -185,7 +185,7 @@ RecipeSchedules::RecipeSchedules(const std::vector<RegionRecipe>& recipes) {
   for (size_t r = 0; r < recipes.size(); ++r) {
     for (const auto& [kernel, text] : recipes[r].recipe.schedules) {
       const absl::StatusOr<KernelChoice> like = ParseSchedule(text);
-      if (!like.ok()) continue;  // ParseRecipe has refused it
+      if (!like.ok()) continue;  // ParseRecipe refuses such a text
       std::vector<Suggested>& all = by_kernel_[kernel];
       const bool known = std::any_of(
           all.begin(), all.end(), [&](const Suggested& s) { return ScheduleText(s.like) == text; });

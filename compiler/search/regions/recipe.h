@@ -1,15 +1,15 @@
-// A recipe: what a search chose for one distinct region of a graph (region.h), as text that the
-// search for another graph with an equal region, on any machine, tries as a candidate.
+// A recipe: what a search chose for one distinct region of a graph (region.h), as text. A search
+// for another graph with an equal region, on any machine, tries it as a candidate.
 //
 //   RegionName name = NameOf(region.graph);                 // what it is kept under
 //   std::string text = RecipeText(recipe);                  // v1::RegionRecipe.genome
 //   Recipe same = ParseRecipe(text).value();
 //   Graph form = FormFor(same, region.graph).value();       // with the region's own dims
 //
-// It holds nothing of a model but the region's shape: dims are d0, d1, ... of the canonical region,
-// what crosses into it "x0", ..., "p0", ..., and no weight has contents or a magnitude. Whoever
-// reads one believes nothing of it: a form counts only where the region's own e-graph has it, a
-// schedule where it is in its kernel's own space, and both have to win their measurement.
+// A recipe holds nothing of a model but the region's shape: dims are d0, d1, ... of the canonical
+// region, leaves are "x0", ..., "p0", ..., and no weight has contents or a magnitude. Its readers
+// do not trust it: a form counts only if the region's own e-graph contains it, a schedule only if
+// the kernel's own space contains it, and both have to win their measurement.
 //
 // Pure functions, thread-safe.
 #ifndef ATHANOR_COMPILER_SEARCH_REGIONS_RECIPE_H_
@@ -30,60 +30,61 @@
 
 namespace athanor {
 
-// What a region is known by in other graphs; texts as in v1::RegionRecipe.
+// Name of a region in other graphs; texts as in v1::RegionRecipe.
 struct RegionName {
   std::string hash;     // of the canonical graph without magnitudes, 64 hex digits
-  std::string dim_box;  // "d0=1..64": of the dims it uses
-  std::string facts;    // what rules may rely on besides: "p0=20 p2=60", magnitudes of weights
+  std::string dim_box;  // of the dims it uses: "d0=1..64"
+  std::string facts;    // other facts for rules, magnitudes of weights: "p0=20 p2=60"
 
   auto operator<=>(const RegionName&) const = default;
 };
 RegionName NameOf(const Graph& region);
 
 struct Recipe {
-  std::string form;      // IR text of what the region is computed as: FormText
-  std::set<int> memory;  // values with memory: places in FormOrder of the form
-  // By KernelKeyOf, as ScheduleText has them.
+  std::string form;      // IR text of the graph that computes the region: FormText
+  std::set<int> memory;  // values with memory, by place in FormOrder of the form
+  // ScheduleText by KernelKeyOf.
   std::map<std::string, std::string> schedules;
 
   bool operator==(const Recipe&) const = default;
 };
-// More than a cache takes of one.
+// Bytes of the longest recipe that a cache takes.
 inline constexpr size_t kMaxRecipeBytes = size_t{1} << 20;
 
 std::string RecipeText(const Recipe& recipe);
-// INVALID_ARGUMENT names the line and what is wrong with it. That the form is a graph is for
-// FormFor to say.
+// INVALID_ARGUMENT names the line and what is wrong with it. FormFor checks that the form is a
+// graph.
 absl::StatusOr<Recipe> ParseRecipe(absl::string_view text);
 
-// Of a kernel's task, whatever the bounds and names of its dims: 64 hex digits.
+// Returns the key of a kernel's task, the same for any bounds and names of its dims: 64 hex digits.
 std::string KernelKeyOf(const KernelTask& task);
 
-// `form`, which has the dims, Inputs and Parameters of `region`, as a recipe has it.
+// Returns `form` as a recipe holds it. `form` has the dims, Inputs and Parameters of `region`.
 std::string FormText(const Graph& form, const Graph& region);
-// The recipe's form over `region`'s dims, with the magnitudes of its weights. INVALID_ARGUMENT: it
-// is no graph, or has other dims, Inputs, Parameters or outputs than the region.
+// Returns the recipe's form over `region`'s dims, with the magnitudes of its weights.
+// INVALID_ARGUMENT: it is no graph, or has other dims, Inputs, Parameters or outputs than the
+// region.
 absl::StatusOr<Graph> FormFor(const Recipe& recipe, const Graph& region);
-// By node of `form`: its place among those of the canonical form, views composed; -1 for leaves and
-// what is not there.
+// Returns by node of `form` its place in the canonical form, views composed; -1 for leaves and for
+// nodes that are not in it.
 std::vector<int> FormOrder(const Graph& form);
 
-// A recipe with what it is for.
+// A recipe and the region it is for.
 struct RegionRecipe {
   RegionName region;
   Recipe recipe;
 };
 
-// The schedules that recipes have for kernels; used by one thread at a time.
+// Schedules that recipes suggest for kernels. Used by one thread at a time.
 class RecipeSchedules {
  public:
   struct Suggested {
-    size_t recipe;  // in what this was made of
+    size_t recipe;  // index in the recipes this was made from
     KernelChoice like;
   };
   explicit RecipeSchedules(const std::vector<RegionRecipe>& recipes);
 
-  // In the order of the recipes, each schedule once.
+  // Returns the suggestions for a task in the order of the recipes, each schedule once.
   const std::vector<Suggested>& For(const KernelTask& task) const;
   bool empty() const { return by_kernel_.empty(); }
 

@@ -1,4 +1,4 @@
-// Recipes as text, and as forms of the spaces of other graphs.
+// Tests of recipes as text, and as forms in the spaces of other graphs.
 #include "compiler/search/regions/recipe.h"
 
 #include <algorithm>
@@ -27,7 +27,7 @@ Graph Primitive(const Graph& graph) {
   return CanonicalizeLike(*made, graph);
 }
 
-// The same with dims of other names, in another order, and with other bounds.
+// Returns the same graph with dims of other names, in another order, and with other bounds.
 Graph Renamed(Graph graph, int64_t max) {
   std::map<std::string, Expr, std::less<>> names;
   for (Dim& dim : graph.dims) {
@@ -51,7 +51,7 @@ std::unique_ptr<RegionForms> Make(const Graph& graph, std::vector<RegionRecipe> 
   return forms.ok() ? *std::move(forms) : nullptr;
 }
 
-// Of all regions of a form, none of whose values has memory.
+// Returns recipes of all regions of a form, without memory.
 std::vector<RegionRecipe> RecipesOf(const RegionForms& forms, int form) {
   std::vector<RegionRecipe> recipes;
   for (RegionPart& part : forms.Parts(form)) {
@@ -60,7 +60,7 @@ std::vector<RegionRecipe> RecipesOf(const RegionForms& forms, int form) {
   return recipes;
 }
 
-// For regions of other bounds, as a cache finds them.
+// Assigns the recipes to the regions of a graph with other bounds, as a cache does.
 std::vector<RegionRecipe> ForBoxesOf(const Graph& graph, std::vector<RegionRecipe> recipes) {
   for (RegionRecipe& r : recipes) {
     for (const Region& region : CutRegions(graph).distinct) {
@@ -144,7 +144,7 @@ TEST(RecipeTest, FormsAreFoundInAnotherGraph) {
     for (const int form : all) {
       const std::vector<RegionRecipe> recipes = RecipesOf(*from, form);
       ASSERT_FALSE(recipes.empty());
-      // Of regions whose ends lie otherwise there is none.
+      // Regions with other layouts at their ends have no recipe.
       if (from->About(form).find("boundary_layouts") != std::string::npos) continue;
       ++plain;
       const auto to = Make(second, ForBoxesOf(second, recipes));
@@ -196,7 +196,7 @@ TEST(RecipeTest, MemoryIsFoundInAnotherGraph) {
       }
     }
   }
-  std::multiset<std::string> marked;  // what has memory, as the op of the value and its rank
+  std::multiset<std::string> marked;  // values with memory, as op and rank
   for (const NodeId n : nodes_marked) marked.insert(text(from->graph(form), n));
   ASSERT_GT(marked.size(), 5u);
   const Graph second = Renamed(first, 48);
@@ -231,7 +231,7 @@ TEST(RecipeTest, WhatIsNoFormOfTheRegionIsRefused) {
     EXPECT_EQ(refused.code(), absl::StatusCode::kInvalidArgument) << text;
     EXPECT_NE(refused.message().find(why), std::string::npos) << refused;
   }
-  // Right ends, another function: no e-graph has it.
+  // The ends are right, but the function is another: no e-graph contains it.
   RegionRecipe wrong{NameOf(region), {.form = good}};
   const size_t op = wrong.recipe.form.find(" Add(");
   ASSERT_NE(op, std::string::npos) << good;

@@ -15,10 +15,10 @@ namespace {
 
 // A larger literal is known by its type only, like a weight.
 constexpr size_t kMaxLiteralBytes = 64 << 10;
-// A longer chain of views is worth a region.
+// A longer chain of views belongs to a region.
 constexpr int kMaxCopied = 4;
 
-// What a region may know of the contents of a leaf that stands for `node`.
+// Returns what a region may know of the contents of a leaf that stands for `node`.
 Attrs LeafAttrs(const Node& node) {
   if (node.op == Op::kParameter) return node.attrs;
   if (node.op != Op::kConstant) return {};
@@ -28,7 +28,7 @@ Attrs LeafAttrs(const Node& node) {
   return parameter.attrs;
 }
 
-// Numbers for things that are told apart by their bytes.
+// Gives equal byte strings equal numbers.
 class Numbers {
  public:
   int Of(std::string bytes) {
@@ -39,13 +39,13 @@ class Numbers {
   absl::flat_hash_map<std::string, int> numbers_;
 };
 
-// What a region is made of, node by node, before anybody has asked for a graph.
+// A region node by node, before its graph is made.
 struct Draft {
   struct Item {
-    NodeId node;              // what it is a copy or a stand-in of
-    Op leaf;                  // kInput, kParameter; else the node itself
-    bool inside;              // of the interval
-    std::vector<int> inputs;  // places in `items`
+    NodeId node;              // copied, or stood for by a leaf
+    Op leaf;                  // kInput, kParameter; else the node's own op
+    bool inside;              // the node is in the interval
+    std::vector<int> inputs;  // indices in `items`
   };
   std::vector<Item> items;
   std::vector<int> results;
@@ -81,15 +81,16 @@ class RegionCutter {
 
   const Graph& graph_;
   const std::vector<bool> weights_;
-  std::vector<int> copied_;  // 0: not copied; else the length of the chain that is
+  std::vector<int> copied_;  // 0: not copied; else the length of the copied chain
   std::vector<NodeId> order_;
-  std::vector<int> place_;            // in order_; -1: in no region
+  std::vector<int> place_;            // index in order_; -1: in no region
   std::vector<bool> needed_outside_;  // graph outputs
-  std::vector<int> last_use_;         // places, of those that use it
+  std::vector<int> last_use_;         // last place that uses the node
   Numbers numbers_;
-  // Equal numbers: equal op, attributes and type; equal type and what is known of the contents.
+  // Equal payload_: equal op, attributes and type. Equal type_: equal type and known facts about
+  // the contents.
   std::vector<int> payload_, type_;
-  std::vector<Attrs> leaf_attrs_;  // of a stand-in for the node
+  std::vector<Attrs> leaf_attrs_;  // of a leaf that stands for the node
 };
 
 void RegionCutter::FindCopied() {
@@ -109,13 +110,14 @@ void RegionCutter::FindCopied() {
   }
 }
 
+// Walks with a stack of its own, because graphs may be deeper than the call stack allows.
 void RegionCutter::FindOrder() {
   const size_t count = graph_.nodes.size();
   std::vector<int> depth(count, 0);
   for (size_t n = 0; n < count; ++n) {
     for (NodeId i : graph_.nodes[n].inputs) depth[n] = std::max(depth[n], depth[i] + 1);
   }
-  std::vector<std::pair<int, int>> roots;  // depth, and which output
+  std::vector<std::pair<int, int>> roots;  // depth and index of an output
   needed_outside_.assign(count, false);
   for (const Output& o : graph_.outputs) {
     roots.emplace_back(depth[o.node], static_cast<int>(roots.size()));
@@ -160,9 +162,9 @@ void RegionCutter::NumberNodes() {
   }
 }
 
-// Nodes look alike whose op, attributes and type are equal and whose operands are of the same kinds
-// and types. Where operands come from is left to the comparison of regions: the first layer reads
-// an input where the others read a result.
+// Nodes look alike if their op, attributes and type are equal and their operands are of the same
+// kinds and types. The source of an operand is left to the comparison of regions: the first layer
+// reads an input where the others read a result.
 CutSequence RegionCutter::Sequence() const {
   enum Kind { kWeight, kCopy, kValue };
   CutSequence sequence;
@@ -182,11 +184,11 @@ CutSequence RegionCutter::Sequence() const {
   return sequence;
 }
 
-// Items in the order in which they are met: a canonical order for equal intervals.
+// Lists the items in the order in which they are met, which is canonical for equal intervals.
 Draft RegionCutter::MakeDraft(int begin, int end) const {
   Draft draft;
   absl::flat_hash_map<NodeId, int> at;
-  // Depth of recursion is that of chains of views.
+  // Recurses no deeper than a chain of views.
   const auto visit = [&](auto& self, NodeId n) -> int {
     const auto found = at.find(n);
     if (found != at.end()) return found->second;
@@ -213,7 +215,7 @@ Draft RegionCutter::MakeDraft(int begin, int end) const {
   return draft;
 }
 
-// Equal for drafts that give equal graphs.
+// Returns equal numbers for drafts that give equal graphs.
 std::vector<int> RegionCutter::Fingerprint(const Draft& draft) const {
   std::vector<int> numbers;
   for (const Draft::Item& item : draft.items) {
@@ -252,7 +254,7 @@ Graph RegionCutter::MakeGraph(const Draft& draft) const {
   return region;
 }
 
-// Dims of one name are one dim wherever a region lies; their bounds are facts.
+// A dim's name means the same dim in all regions; its bounds are facts.
 std::string KeyOf(const Graph& region) {
   std::vector<std::string> dims;
   Canonicalize(region, &dims);
@@ -271,6 +273,8 @@ Regions RegionCutter::Make(const std::vector<int>& cuts) {
   std::map<std::string, int> by_key;
   for (size_t i = 0; i + 1 < cuts.size(); ++i) {
     Draft draft = MakeDraft(cuts[i], cuts[i + 1]);
+    // Most intervals repeat an earlier one: comparing fingerprints saves making and hashing a
+    // graph.
     const auto [same, fresh] = by_fingerprint.try_emplace(Fingerprint(draft), 0);
     if (fresh) {
       Region region{.graph = MakeGraph(draft), .nodes = cuts[i + 1] - cuts[i]};

@@ -1,5 +1,5 @@
-// Cuts a graph into regions of at most a few hundred nodes, so that each is rewritten by itself and
-// equal ones, as the layers of a transformer, only once.
+// Cuts a graph into regions of at most a few hundred nodes. Each is rewritten by itself, and equal
+// ones, such as the layers of a transformer, only once.
 //
 //   Regions regions = CutRegions(graph);
 //   regions.distinct[0].graph;        // a graph of its own: what crosses into it is an input "x0",
@@ -7,11 +7,11 @@
 //                                     // what leaves it an output "y0", "y1", ...
 //   Graph same = *Stitch(graph, regions, {&other, ...});   // one graph for each distinct region
 //
-// Regions are intervals of one topological order: depth first from the outputs, those of least
-// depth first, so that what hangs on an inner value comes right after it. Intervals of an order are
-// convex, and regions in their order need only what came before. Literals, iotas and views of
-// leaves belong to no region: each that uses one has a copy of its own, and Stitch merges equal
-// ones again.
+// Regions are intervals of one topological order: depth first from the outputs, outputs of least
+// depth first, so that nodes that hang on an inner value come right after it. Intervals of an order
+// are convex, and each region needs earlier ones only. Literals, iotas and views of leaves belong
+// to no region: each region that uses one has a copy of its own, and Stitch merges equal copies
+// again.
 //
 // Pure functions, thread-safe.
 #ifndef ATHANOR_COMPILER_SEARCH_REGIONS_REGION_H_
@@ -29,21 +29,22 @@
 
 namespace athanor {
 
-// What equal parts of the graph have in common.
+// Properties that equal parts of the graph share.
 struct Region {
   Graph graph;  // with the dims of the graph that it was cut from; passes Verify
-  // Of the canonical graph, in which weights have their magnitudes, and the dims it uses.
+  // Identifies equal regions: by the canonical graph, in which weights have their magnitudes, and
+  // by the dims it uses.
   std::string key;
   int instances = 0;
-  int nodes = 0;  // of one instance, copies not counted
+  int nodes = 0;  // of one instance, without copies
 };
 
 struct RegionInstance {
-  int region;                      // in Regions::distinct
-  std::vector<NodeId> nodes;       // of the graph that was cut, in order
-  std::vector<NodeId> inputs;      // bound to the region graph's Inputs in their order
-  std::vector<NodeId> parameters;  // likewise
-  std::vector<NodeId> results;     // what the region graph's outputs are
+  int region;                      // index in Regions::distinct
+  std::vector<NodeId> nodes;       // nodes of the cut graph, in order
+  std::vector<NodeId> inputs;      // nodes bound to the region graph's Inputs, in their order
+  std::vector<NodeId> parameters;  // likewise, to its Parameters
+  std::vector<NodeId> results;     // nodes that the region graph's outputs compute
 };
 
 struct Regions {
@@ -51,17 +52,18 @@ struct Regions {
   std::vector<RegionInstance> instances;  // each uses results of earlier ones only
 };
 
-// REQUIRES: Verify(graph).ok(). Nodes that no output needs are in no region.
+// Cuts `graph`. Nodes that no output needs are in no region. REQUIRES: Verify(graph).ok().
 Regions CutRegions(const Graph& graph, const CutOptions& options = {});
 
-// As `regions`, but each instance of `first` that an instance of `second` follows is one region
-// with it. With `first` == `second` every other one is joined to the next. REQUIRES: `regions` was
-// cut from `graph`.
+// Returns `regions` with each instance of `first` that is followed by one of `second` joined to it
+// as one region. If `first` == `second`, instances are joined in pairs. REQUIRES: `regions` was cut
+// from `graph`.
 Regions JoinRegions(const Graph& graph, const Regions& regions, int first, int second);
 
-// `graph` with forms[i] in the place of every instance of regions.distinct[i]: equal nodes merged,
-// dims, inputs, parameters and outputs as they were. INVALID_ARGUMENT names the form that has other
-// inputs, parameters, outputs or types than its region's graph; its dims are those of the graph.
+// Returns `graph` with forms[i] in place of every instance of regions.distinct[i]: equal nodes
+// merged, dims, inputs, parameters and outputs as they were. A form's dims are those of the graph.
+// INVALID_ARGUMENT names the form that has other inputs, parameters, outputs or types than its
+// region's graph.
 absl::StatusOr<Graph> Stitch(const Graph& graph, const Regions& regions,
                              absl::Span<const Graph* const> forms);
 
@@ -71,14 +73,14 @@ absl::StatusOr<Graph> StitchInstances(const Graph& graph, const Regions& regions
                                       absl::Span<const Graph* const> forms,
                                       std::vector<std::vector<NodeId>>* places = nullptr);
 
-// Canonicalize, but dims and the names of inputs, parameters and outputs are those of `like`, which
-// has as many of each. `moved` as that of Canonicalize (canonical.h).
+// Canonicalizes `graph`, but with the dims and the names of inputs, parameters and outputs of
+// `like`, which has as many of each. `moved` as in Canonicalize (canonical.h).
 Graph CanonicalizeLike(const Graph& graph, const Graph& like, std::vector<NodeId>* moved = nullptr);
 
-// Places of StitchInstances in the graph that its result was moved to.
+// Maps the places of StitchInstances to the graph that `moved` leads to.
 void MovePlaces(const std::vector<NodeId>& moved, std::vector<std::vector<NodeId>>* places);
 
-// Other expressions in the place of dims, all at once, wherever nodes have them; graph->dims stay.
+// Replaces dims by other expressions, all at once, wherever nodes have them; graph->dims stay.
 void SubstituteDims(const std::map<std::string, Expr, std::less<>>& values, Graph* graph);
 
 }  // namespace athanor

@@ -1,4 +1,4 @@
-// What cutting costs; README.md has figures.
+// Benchmarks of cutting and of forms; README.md has figures.
 #include "benchmark/benchmark.h"
 #include "compiler/rules/decompose/decompose.h"
 #include "compiler/rules/terms_testing.h"
@@ -30,7 +30,7 @@ void BM_Stitch(benchmark::State& state) {
 }
 BENCHMARK(BM_Stitch)->Arg(6)->Arg(24)->Arg(48)->Arg(480)->Unit(benchmark::kMillisecond);
 
-// A post-norm encoder of width 384 in composites that have kernels: cut, saturated, extracted.
+// Cuts, saturates and extracts a post-norm encoder of width 384, in composites that have kernels.
 void BM_Forms(benchmark::State& state) {
   const Graph layers = EncoderLayers(static_cast<int>(state.range(0)));
   const Graph graph = *Decompose(
@@ -52,8 +52,8 @@ void BM_Forms(benchmark::State& state) {
 }
 BENCHMARK(BM_Forms)->Arg(1)->Arg(6)->Arg(24)->Arg(48)->Unit(benchmark::kMillisecond);
 
-// The layers that region_joins_test turns: each would have its stream with heads before rows. The
-// space with and without joins, and the choice of joins where all prices are known.
+// The layers of region_joins_test, each of which prefers its stream with heads before rows.
+// Measures the space with and without joins, and the choice of joins when all prices are known.
 Graph AttentionLayers(int count) {
   BodyWriter w;
   int x = w.Node("Input \"x\" : f32[b, s, 4, 8]");

@@ -9,9 +9,9 @@
 namespace athanor {
 namespace {
 
-// Prepared once per model, not per call.
+// Share of a weight's cost that counts: `prepare` computes it once per model.
 constexpr double kWeightShare = 0.01;
-// Of a node that costs nothing, so that of two such ways the shorter wins.
+// Added to each node, so that of two free ways the shorter wins.
 constexpr double kNodeSeconds = 1e-11;
 
 double ValueOf(const Expr& e, const Expr::Env& sizes) {
@@ -29,7 +29,7 @@ double Bytes(const TensorType& type, const Expr::Env& sizes) {
   return Elements(type, sizes) * DTypeBytes(type.dtype);
 }
 
-// Operations of an element-wise op, a multiply-add being two.
+// Returns the operations of an element-wise op; a multiply-add is two.
 double ElementFlops(Op op) {
   switch (op) {
     case Op::kExp:
@@ -90,7 +90,8 @@ double AttentionFlops(absl::Span<const TensorType* const> operands, const Tensor
          (ValueOf(q.back(), sizes) + ValueOf(result.shape.back(), sizes));
 }
 
-// In time of multiply-adds: each element is read and compared, what is wanted sorted.
+// Returns the cost of a sort in multiply-adds: each element is read and compared, the wanted ones
+// are sorted.
 double SortFlops(double elements, double wanted) {
   constexpr double kCompare = 8, kSort = 400;
   return kCompare * elements + kSort * wanted;

@@ -1,12 +1,13 @@
-// What e-nodes cost when nothing is known of the kernels they end up in: the cost that extraction
-// starts from. It orders; the search's own cost of whole graphs decides.
+// Cost of e-nodes while nothing is known of the kernels they end up in: the cost that extraction
+// starts from. It only orders; the search's own cost of whole graphs decides.
 //
 //   NodeCosts costs(graph.dims, sizes, machine);
 //   costs.Of(Op::kContract, attrs, {&x, &w}, result, /*weight=*/false);   // seconds
 //
-// A node takes what it must compute, and what it must move if it is no view and no element-wise
-// node: those are computed where they are used. What depends on weights alone is computed once per
-// model and counts a little, so that of two such ways the cheaper wins. Thread-compatible.
+// A node costs its computation and, unless it is a view or an element-wise node, its memory
+// traffic: those two are computed where they are used. A node that depends on weights alone is
+// computed once per model and counts a little, so that of two such ways the cheaper wins.
+// Thread-compatible.
 #ifndef ATHANOR_COMPILER_SEARCH_REGIONS_REGION_COST_H_
 #define ATHANOR_COMPILER_SEARCH_REGIONS_REGION_COST_H_
 
@@ -20,11 +21,11 @@ namespace athanor {
 
 class NodeCosts {
  public:
-  // `sizes` are values of `dims`; each counts the same. Not empty.
+  // `sizes` are values of `dims`, all with the same weight. Not empty.
   NodeCosts(const std::vector<Dim>& dims, const std::vector<SizePoint>& sizes,
             const Machine& machine);
 
-  // Seconds, the mean over the sizes. Infinite for a composite that no kernel computes.
+  // Returns seconds, the mean over the sizes; infinity for a composite that no kernel computes.
   double Of(Op op, const Attrs& attrs, absl::Span<const TensorType* const> operands,
             const TensorType& result, bool weight) const;
 
@@ -36,7 +37,8 @@ class NodeCosts {
   const Machine machine_;
 };
 
-// Whether a kernel computes a composite with these operands, or its decomposition does.
+// Reports whether a kernel computes `op` with these operands. A composite without one is computed
+// by its decomposition.
 bool HasKernel(Op op, absl::Span<const TensorType* const> operands);
 
 }  // namespace athanor

@@ -41,24 +41,26 @@ class Cutter {
   void Segment(int begin, int end, int depth);
   std::vector<Run> FindRuns(int begin, int end) const;
   std::set<int> FindPeriods(int begin, int end) const;
-  // Clips to what is free; false if too little is left.
+  // Clips the run to what is free. Returns false if too little is left.
   bool Clip(const std::map<int, int>& taken, Run* run) const;
-  // The first place of a whole period, which the run begins with from then on; false if the run is
-  // no good place to cut.
+  // Moves the run's begin to the first whole period at the best phase. Returns false if the run
+  // should not be cut.
   bool Align(Run* run) const;
   bool IsChain(const Run& run) const;
   void CutRun(const Run& run, int depth);
   void CutPlain(int begin, int end);
 
-  // Fewer values are better, then values with more uses: the stream that layers share.
+  // Prefers fewer values, then values with more uses: the stream that layers share.
   std::pair<int, int> Price(int cut) const { return {live_[cut], -uses_[cut]}; }
 
   const CutSequence& sequence_;
   const CutOptions options_;
-  std::vector<int> live_, uses_;  // values and uses that cross the cut before a place
+  std::vector<int> live_, uses_;  // values and uses that cross the cut in front of a place
   std::set<int> cuts_;
 };
 
+// Adds 1 where a value or a use begins to cross cuts and subtracts 1 where it ends; the prefix sums
+// are the numbers that cross each cut.
 void Cutter::CountCrossings() {
   const int size = static_cast<int>(sequence_.symbols.size());
   std::vector<int> last(size, -1);
@@ -82,8 +84,9 @@ void Cutter::CountCrossings() {
   }
 }
 
-// Distances at which equal windows come again, of several lengths: short windows find short
-// periods, long ones tell a layer from what repeats inside it.
+// Returns distances at which equal windows recur. Short windows find short periods, long ones tell
+// a layer from repetitions inside it. Windows are compared by a rolling hash (Karp and Rabin,
+// 1987).
 std::set<int> Cutter::FindPeriods(int begin, int end) const {
   constexpr int kPerWindow = 16;
   constexpr uint64_t kBase = 0x9e3779b97f4a7c15;
@@ -113,6 +116,8 @@ std::set<int> Cutter::FindPeriods(int begin, int end) const {
   return periods;
 }
 
+// Returns the runs of all candidate periods, largest savings first. A period shorter than min_nodes
+// is multiplied until it is long enough.
 std::vector<Run> Cutter::FindRuns(int begin, int end) const {
   std::vector<Run> runs;
   for (int period : FindPeriods(begin, end)) {
@@ -140,7 +145,8 @@ bool Cutter::Clip(const std::map<int, int>& taken, Run* run) const {
   return run->end - run->begin >= 2 * run->period;
 }
 
-// Whether a period uses what the one before it made, as layers do and parallel towers do not.
+// Reports whether a period uses results of the one before it, as layers do and parallel towers do
+// not.
 bool Cutter::IsChain(const Run& run) const {
   const int periods = (run.end - run.begin) / run.period;
   const int middle = run.begin + periods / 2 * run.period;
@@ -154,8 +160,8 @@ bool Cutter::IsChain(const Run& run) const {
 }
 
 bool Cutter::Align(Run* run) const {
-  // Values that cross count first, then whole periods, then uses: means compared exactly, for ties
-  // must be ties.
+  // Compares phases by values that cross, then by whole periods, then by uses. Compares the means
+  // without dividing, so that ties are exact.
   struct Sums {
     int64_t live = 0, uses = 0, cuts = 0;
     bool operator<(const Sums& other) const {
@@ -181,13 +187,13 @@ bool Cutter::Align(Run* run) const {
   }
   run->begin += best_phase;
   run->end = run->begin + (run->end - run->begin) / run->period * run->period;
-  // Parallel parts are better looked at together, as long as they fit: they may share operands.
+  // Parallel parts stay in one region if they fit: they may share operands.
   return run->end - run->begin > options_.max_nodes || IsChain(*run);
 }
 
 void Cutter::CutRun(const Run& run, int depth) {
   const int periods = (run.end - run.begin) / run.period;
-  // A period too long for a region is cut inside, each in the same places as the middle one.
+  // A period too long for a region is cut inside, each one at the same places as the middle one.
   const int middle = run.begin + periods / 2 * run.period;
   std::set<int> outer;
   std::swap(outer, cuts_);
@@ -199,6 +205,8 @@ void Cutter::CutRun(const Run& run, int depth) {
   }
 }
 
+// Cuts where the fewest values cross, but not before half of what a region may hold, so that
+// regions do not get too small.
 void Cutter::CutPlain(int begin, int end) {
   const int max = std::max(1, options_.max_nodes);
   while (end - begin > max) {
@@ -211,6 +219,7 @@ void Cutter::CutPlain(int begin, int end) {
   }
 }
 
+// Cuts the runs that save most first, then the stretches between them.
 void Cutter::Segment(int begin, int end, int depth) {
   std::map<int, int> taken;  // begin to end
   if (depth < kMaxDepth) {

@@ -1,12 +1,12 @@
-// Where to cut a long sequence of nodes so that what repeats is cut alike.
+// Chooses where to cut a long sequence of nodes so that repetitions are cut alike.
 //
 //   // Six equal layers of 20 nodes between a beginning of 3 and an end of 2:
 //   ChooseCuts(sequence, {});   // 0 3 23 43 63 83 103 123 125
 //
-// A run is a stretch that is equal to itself one period later, as in the repetitions of strings.
-// The run that saves most is cut first, at the phase where the fewest values cross; what lies
-// between runs, and what is longer than a region may be, is cut where few values cross. Replaces
-// loop rolling: nothing in the graph is rewritten.
+// A run is a stretch that equals itself one period later, as in the repetitions of strings. The run
+// that saves most is cut first, at the phase where the fewest values cross. Stretches between runs,
+// and periods longer than a region may be, are cut where few values cross. This replaces loop
+// rolling: nothing in the graph is rewritten.
 //
 // Time grows with the sequence times the number of periods tried, which is bounded. Pure function,
 // thread-safe.
@@ -18,18 +18,18 @@
 namespace athanor {
 
 struct CutOptions {
-  int max_nodes = 300;  // of a region; what is copied into it from outside does not count
-  // Shorter periods are taken several at once.
+  int max_nodes = 300;  // per region, without nodes copied into it from outside
+  // Shorter periods are cut several at a time.
   int min_nodes = 8;
 };
 
 struct CutSequence {
   std::vector<int> symbols;                // equal for nodes that look alike
-  std::vector<std::vector<int>> operands;  // earlier places whose values the node uses
+  std::vector<std::vector<int>> operands;  // by node: earlier places whose values it uses
 };
 
-// Ascending, the first is 0 and the last is the length; two neighbours are at most max_nodes apart.
-// Empty for an empty sequence.
+// Returns the cuts in ascending order: the first is 0, the last is the length, and two neighbours
+// are at most max_nodes apart. Empty for an empty sequence.
 std::vector<int> ChooseCuts(const CutSequence& sequence, const CutOptions& options);
 
 }  // namespace athanor

@@ -10,7 +10,7 @@
 namespace athanor {
 namespace {
 
-// One symbol for each letter; each node uses the one before it.
+// Makes a symbol of each letter; each node uses the one before it.
 CutSequence Chain(std::string_view letters) {
   CutSequence s;
   for (size_t i = 0; i < letters.size(); ++i) {
@@ -76,7 +76,7 @@ TEST(RegionCutsTest, CutsWhereFewValuesCross) {
   // Each layer keeps its first value until its last node.
   CutSequence s = Chain(Repeat("abcdefghij", 6));
   for (int i = 9; i < 60; i += 10) s.operands[i].push_back(i - 9);
-  // Rotated, so that the run does not begin with a layer.
+  // Rotates the sequence, so that the run does not begin with a layer.
   CutSequence rotated;
   for (int i = 4; i < 60; ++i) {
     rotated.symbols.push_back(s.symbols[i]);
@@ -88,7 +88,7 @@ TEST(RegionCutsTest, CutsWhereFewValuesCross) {
   EXPECT_EQ(ChooseCuts(rotated, {}), (Cuts{0, 6, 16, 26, 36, 46, 56}));
 }
 
-// Towers side by side share operands more often than not.
+// Parallel towers often share operands.
 TEST(RegionCutsTest, ParallelPartsStayTogetherWhileTheyFit) {
   CutSequence towers;
   for (int tower = 0; tower < 6; ++tower) {

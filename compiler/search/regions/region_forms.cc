@@ -15,9 +15,9 @@
 namespace athanor {
 namespace {
 
-// Of two regions' cost, that one over both must save to be kept: below, it is noise of the model.
+// Least relative saving of one region over two that keeps a join: less is noise of the model.
 constexpr double kLeastSaving = 0.01;
-// The row that a form's text says where values cross otherwise than as they are.
+// Rule row that a form's text names for values that cross in other layouts.
 constexpr char kJoinRow[] = "boundary_layouts";
 
 double Seconds(const Graph& graph, const NodeCosts& costs) {
@@ -33,7 +33,7 @@ double Seconds(const Graph& graph, const NodeCosts& costs) {
   return seconds;
 }
 
-// Of the rules of each row together, those that found anything; by the row's index.
+// Sums the reports of each row's rules. Returns the rows that found anything, by the row's index.
 std::vector<egraph::RuleReport> ByRow(const std::vector<egraph::RuleReport>& rules) {
   std::map<uint32_t, egraph::RuleReport> rows;
   for (const egraph::RuleReport& rule : rules) {
@@ -110,6 +110,7 @@ absl::Status RegionForms::SolveRegions(Regions* regions) {
   return absl::OkStatus();
 }
 
+// Returns the pairs of adjacent regions that fit into one region, the most expensive first.
 std::vector<std::pair<int, int>> RegionForms::PairsInRow() const {
   std::map<std::pair<int, int>, int> counts;
   const std::vector<RegionInstance>& all = regions_.instances;
@@ -130,7 +131,7 @@ std::vector<std::pair<int, int>> RegionForms::PairsInRow() const {
   return pairs;
 }
 
-// One pair at a time, as joining changes what is in a row.
+// Joins one pair at a time, because a join changes which regions are adjacent.
 absl::Status RegionForms::JoinWherePays() {
   std::set<std::string> tried;
   for (int joins = 0; joins < options_.max_joins;) {
@@ -167,7 +168,7 @@ absl::Status RegionForms::Solve() {
     const Region& region = regions_.distinct[i];
     Solved& solved = solved_.emplace_back();
     solved.terms = known_[region.key];
-    // As it was cut out, whatever the e-graph says of it.
+    // Choice 0 is the region as it was cut, whatever the e-graph says of it.
     solved.choices.push_back({{}, region.graph});
     solved.by_hash[CanonicalHash(region.graph)] = 0;
     if (solved.terms == nullptr) continue;
@@ -265,7 +266,7 @@ absl::StatusOr<Graph> RegionForms::Build(const std::vector<const Graph*>& forms,
   const Graph& original = *forms_[0].graph;
   absl::StatusOr<Graph> stitched = StitchInstances(original, regions_, forms, places);
   if (!stitched.ok()) return stitched.status();
-  // Views of both sides of a cut meet here.
+  // Views on both sides of a cut meet here and are composed.
   std::vector<NodeId> moved;
   Graph made = CanonicalizeLike(ComposeViews(*stitched), original, &moved);
   if (places != nullptr) MovePlaces(moved, places);
@@ -284,7 +285,7 @@ int RegionForms::AddForm(FormGenome genome) {
   }
   absl::StatusOr<Graph> graph = Build(GraphsOf(genome));
   const int made = static_cast<int>(forms_.size());
-  // Layouts that no rule made use of are views that cancel.
+  // Layouts that no rule used are views that cancel: the result may be a known form.
   const int form = !graph.ok() ? -1 : genome.joined.empty() ? made : FormOf(*graph);
   form_of_[genome] = form;
   if (form == made) {
@@ -304,7 +305,7 @@ int RegionForms::FormOf(const Graph& graph) const {
   return static_cast<int>(forms_.size());
 }
 
-// Of each distinct region, those that its choice is for.
+// Counts by distinct region the instances that its choice computes.
 std::vector<int> RegionForms::InstancesAsTheyAre(const FormGenome& genome) const {
   std::vector<int> counts(solved_.size());
   for (size_t i = 0; i < regions_.instances.size(); ++i) {
@@ -313,7 +314,7 @@ std::vector<int> RegionForms::InstancesAsTheyAre(const FormGenome& genome) const
   return counts;
 }
 
-// `best` with the layouts that are best together between its regions.
+// Adds `best` with the best combinations of layouts between its regions.
 void RegionForms::AddJoined(const FormGenome& from, const FormGenome& best,
                             std::vector<Candidate>* candidates) const {
   if (joins_ == nullptr || joins_->variants().empty()) return;
@@ -429,7 +430,8 @@ std::vector<RegionReport> RegionForms::Report() const {
     RegionReport& report = reports.emplace_back();
     report.instances = regions_.distinct[r].instances;
     report.graph_nodes = regions_.distinct[r].nodes;
-    report.stop = egraph::StopReason::kTimeLimit;  // of all regions, where this one has no e-graph
+    // the limit of all regions together, if this one has no e-graph
+    report.stop = egraph::StopReason::kTimeLimit;
     if (solved_[r].terms == nullptr) continue;
     const RegionTerms& terms = *solved_[r].terms;
     report.e_nodes = terms.terms().num_nodes();

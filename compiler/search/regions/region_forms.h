@@ -1,20 +1,20 @@
-// What the rules make of a graph, as forms that differ by one choice.
+// The forms that the rules make of a graph; neighbours differ by one choice.
 //
 //   absl::StatusOr<std::unique_ptr<RegionForms>> forms =
 //       RegionForms::Create(prepared, {.sizes = {{1, 128}}, .machine = machine});
 //   Search search(*std::move(forms), target, machine, options);
 //
-// The graph is cut into regions (region.h); each distinct one is saturated once (region_terms.h),
-// those that cost most first. A form has one choice for each distinct region, so equal layers
-// change together. Two regions in a row are looked at as one where their e-graph knows a cheaper
-// way than both together. Where a form stores values between regions otherwise than as they are,
-// instances of a region may differ by the layouts of their ends (region_joins.h).
+// The graph is cut into regions (region.h). Each distinct one is saturated once (region_terms.h),
+// the most expensive first. A form has one choice for each distinct region, so equal layers change
+// together. Two adjacent regions become one if their common e-graph knows a cheaper way than both
+// together. Where a form stores values between regions in other layouts, instances of a region may
+// differ by the layouts of their ends (region_joins.h).
 //
-// Neighbours of a form are, best predicted first: for each region its greedy extraction and
-// choices with another node in one class, all regions' best at once, and these joined over the
-// layouts of the values between them. GraphCost decides the order; it is asked about graphs of
-// regions, whose dims are those of the graph, a bounded number of times. Single-threaded, as the
-// tuner that owns it is.
+// Neighbours of a form are, best predicted first: for each region its greedy extraction and choices
+// with another node in one class; the best choices of all regions at once; and these joined over
+// the layouts of the values between them. GraphCost decides the order. It is asked a bounded number
+// of times, about graphs of regions, whose dims are those of the graph. Single-threaded, like the
+// tuner that owns it.
 #ifndef ATHANOR_COMPILER_SEARCH_REGIONS_REGION_FORMS_H_
 #define ATHANOR_COMPILER_SEARCH_REGIONS_REGION_FORMS_H_
 
@@ -46,31 +46,32 @@ struct RegionFormsOptions {
   Machine machine;
   RuleChoice rules;
   CutOptions cut;
-  // Of one region.
+  // Limits of one region.
   egraph::Limits limits = {
       .iterations = 30, .nodes = 20'000, .bytes = size_t{200} << 20, .time = absl::Seconds(1)};
-  // Of all regions together; one that finds nothing left keeps its form.
+  // For all regions together; a region that is not reached in time keeps its form.
   absl::Duration time = absl::Seconds(10);
-  // Of that, for what layouts of boundaries are found besides; they come last.
+  // Part of `time` that boundary layouts may take; they come last.
   absl::Duration join_time = absl::Seconds(2);
   size_t bytes = size_t{1} << 30;
-  int max_joins = 4;  // pairs of regions that are tried as one
-  // In one call of Neighbours: regions looked at, those that cost most; choices of each that
-  // GraphCost is asked about; forms given.
+  int max_joins = 4;  // pairs of regions tried as one
+  // Per call of Neighbours: regions looked at (the most expensive), choices of each that GraphCost
+  // is asked about, forms returned.
   int max_regions = 24;
   int choices_per_region = 12;
   int max_neighbours = 16;
-  size_t max_joined = 2;  // of those, the best joins over boundary layouts
-  // In the life of the space: forms, and nodes of all of them, about half a kilobyte each.
+  size_t max_joined = 2;  // of these forms: the best joins over boundary layouts
+  // Over the life of the space: forms, and the nodes of all of them, about half a kilobyte each.
   int max_forms = 512;
   size_t max_form_nodes = 500'000;
   JoinOptions join;
-  std::vector<RegionRecipe> recipes = {};  // of one region in the order to be tried
+  std::vector<RegionRecipe> recipes = {};  // recipes of one region are tried in this order
 };
 
 class RegionForms : public FormSpace {
  public:
-  // REQUIRES: Verify(graph).ok(). INTERNAL: a rule is wrong.
+  // Cuts the graph and saturates its regions. REQUIRES: Verify(graph).ok(). INTERNAL: a rule is
+  // wrong.
   static absl::StatusOr<std::unique_ptr<RegionForms>> Create(const Graph& graph,
                                                              RegionFormsOptions options);
 
@@ -83,12 +84,12 @@ class RegionForms : public FormSpace {
   std::vector<RegionPart> Parts(int form) const override;
   void UseCost(GraphCost cost) override { cost_ = std::move(cost); }
 
-  // A form of random choices in every region, every other one with random boundary layouts, for
-  // tests: as right as any other.
+  // Returns a form of random choices in every region, half of the time with random boundary
+  // layouts, for tests: it is as right as any other.
   absl::StatusOr<Graph> RandomForm(uint64_t seed) const;
 
   const Regions& regions() const { return regions_; }
-  // Null where the rules do not allow it.
+  // Null if the rules do not allow other layouts.
   const RegionJoins* joins() const { return joins_.get(); }
 
  private:
@@ -96,19 +97,20 @@ class RegionForms : public FormSpace {
   struct Choice {
     egraph::Choice choice;
     Graph graph;
-    bool searched = false;       // `near` is known
+    bool searched = false;       // `near` is filled in
     std::vector<int> near = {};  // choices that differ from it in one class
   };
   struct Solved {
-    std::shared_ptr<RegionTerms> terms;  // null: there was no room or time
-    std::vector<Choice> choices;         // [0] as it was cut out
-    std::map<std::string, int> by_hash;  // of the graph, canonical
+    std::shared_ptr<RegionTerms> terms;  // null: no memory or time was left for it
+    std::vector<Choice> choices;         // [0] is the region as it was cut
+    std::map<std::string, int> by_hash;  // index in `choices` by hash of the canonical graph
     int cheapest = 0;
   };
-  // Which way each part of the graph is computed.
+  // The choice for each part of the graph.
   struct FormGenome {
-    std::vector<int> choices;  // one for each distinct region
-    std::vector<int> joined;   // by instance: a variant of joins_, or -1; empty: none has one
+    std::vector<int> choices;  // by distinct region
+    // by instance: index in joins_->variants(), or -1; empty: none has one
+    std::vector<int> joined;
     auto operator<=>(const FormGenome&) const = default;
   };
   struct Form {
@@ -126,7 +128,8 @@ class RegionForms : public FormSpace {
   absl::Status JoinWherePays();
   std::vector<std::pair<int, int>> PairsInRow() const;
   absl::Status PrepareJoins();
-  // Until `end` since the space was begun. nullopt: there is no time or no room left.
+  // Returns the limits left until `end`, counted since the space was begun; nullopt if no time or
+  // memory is left.
   std::optional<SaturationOptions> Left(absl::Duration end) const;
   absl::StatusOr<std::shared_ptr<RegionTerms>> TermsOf(const Region& region);
   double OriginalSeconds(const Region& region) const;
@@ -141,26 +144,28 @@ class RegionForms : public FormSpace {
   void AddJoined(const FormGenome& from, const FormGenome& best,
                  std::vector<Candidate>* candidates) const;
   int AddForm(FormGenome genome);
-  // The form with this canonical graph; that to be made next if there is none.
+  // Returns the form with this canonical graph; if there is none, the number of the form to be made
+  // next.
   int FormOf(const Graph& graph) const;
-  // Of each instance; borrowed.
+  // Returns the graph of each instance; borrowed.
   std::vector<const Graph*> GraphsOf(const FormGenome& genome) const;
-  // `places` as StitchInstances gives them.
+  // Stitches `forms`; `places` as StitchInstances gives them.
   absl::StatusOr<Graph> Build(const std::vector<const Graph*>& forms,
                               std::vector<std::vector<NodeId>>* places = nullptr) const;
-  // By instance: the nodes of its graph in graph(form); empty where they are not known.
+  // Returns by instance the nodes of its graph in graph(form); empty if they are not known.
   std::vector<std::vector<NodeId>> PlacesOf(int form) const;
-  // What has the recipe's form; nullopt where the region's e-graph has it not.
+  // Returns the choice that has the recipe's form; nullopt if the region's e-graph does not contain
+  // it.
   std::optional<int> ChoiceOf(int region, const Recipe& recipe);
 
   const RegionFormsOptions options_;
   const NodeCosts costs_;
   Regions regions_;
-  std::set<std::string> cut_;   // keys of regions as the graph was cut
+  std::set<std::string> cut_;   // keys of the regions as the graph was first cut
   std::vector<Solved> solved_;  // by distinct region
-  std::vector<int> dearest_;    // distinct regions that have an e-graph, by what they cost
+  std::vector<int> dearest_;    // distinct regions that have an e-graph, most expensive first
   std::map<std::string, std::shared_ptr<RegionTerms>> known_;  // by the region's key
-  egraph::Stopwatch watch_;                                    // since the space is made
+  egraph::Stopwatch watch_;                                    // runs since the space was begun
   size_t bytes_ = 0;
   std::vector<Form> forms_;
   size_t form_nodes_ = 0;

@@ -16,7 +16,7 @@
 namespace athanor {
 namespace {
 
-// Without the composites that no kernel computes, as graphs are that a search is given.
+// Decomposes composites that no kernel computes, as in graphs that a search is given.
 Graph Primitive(const Graph& graph) {
   absl::StatusOr<Graph> made = Decompose(graph, [&](const Node& n) {
     std::vector<const TensorType*> operands;
@@ -73,7 +73,7 @@ TEST(RegionFormsTest, EqualLayersChangeTogether) {
     EXPECT_TRUE(Verify(other).ok()) << Verify(other);
     EXPECT_EQ(Ops(other)["Contract"] % 6, 0) << forms->About(form);
     EXPECT_NE(CanonicalHash(other), CanonicalHash(graph));
-    // One contraction for queries, keys and values.
+    // Queries, keys and values share one contraction.
     shared |= Ops(other)["Contract"] == Ops(graph)["Contract"] - 12;
   }
   EXPECT_TRUE(shared);
@@ -148,7 +148,7 @@ TEST(RegionFormsTest, FormsOfALargeGraphAreFew) {
 }
 
 TEST(RegionFormsTest, NeighboursAreOneRegionWhereThatIsCheaper) {
-  // Contractions that share an operand are one only if a rule sees both.
+  // Contractions that share an operand are merged only if a rule sees both.
   BodyWriter w;
   const int x = w.Node("Input \"x\" : f32[b, 16]");
   for (int i = 0; i < 4; ++i) {
@@ -194,7 +194,7 @@ TEST(RegionFormsTest, ReportsWhatEachRowDid) {
       EXPECT_EQ(rule.applied + rule.errors, rule.matches) << rule.name;
       EXPECT_EQ(rule.errors, 0u) << rule.name << ": " << rule.last_error;
       EXPECT_GE(rule.match_us + rule.apply_us, 0) << rule.name;
-      // One entry for a row of many rules.
+      // A row of many rules has one entry.
       if (i > 0) {
         EXPECT_LT(region.rules[i - 1].tag, rule.tag);
       }
@@ -221,7 +221,7 @@ TEST(RegionFormsTest, DrawsARegionsEGraph) {
     EXPECT_EQ(drawn, nodes);
     EXPECT_GT(picture->edges.size(), 0u);
     EXPECT_NE(dot->find("Contract["), std::string::npos);
-    // One less, and it is refused with both numbers.
+    // A limit one lower refuses the graph and names both numbers.
     const absl::Status refused = forms->Dot(static_cast<int>(r), nodes - 1).status();
     EXPECT_EQ(refused.code(), absl::StatusCode::kFailedPrecondition);
     for (const size_t number : {r, nodes, nodes - 1}) {

@@ -12,12 +12,12 @@
 namespace athanor {
 namespace {
 
-constexpr size_t kMaxLayouts = 2;  // of a value or an end, besides as it is
-// What a variant may cost by NodeCosts, where a view costs nothing, of what the region does as it
-// was cut: beyond, it is not worth a price.
+constexpr size_t kMaxLayouts = 2;  // per value or end, besides "as it is"
+// Most that a variant may cost by NodeCosts, where a view is free, relative to the region's
+// cheapest choice in the layouts as they are. A costlier one is not worth pricing.
 constexpr double kMostSeconds = 1.25;
 
-// True if there is something new.
+// Returns true if something is new.
 bool Merge(const std::vector<BoundaryLayout>& from, std::vector<BoundaryLayout>* into) {
   bool fresh = false;
   for (const BoundaryLayout& layout : from) {
@@ -54,6 +54,7 @@ absl::StatusOr<std::unique_ptr<RegionJoins>> RegionJoins::Create(const Graph& gr
 void RegionJoins::FindValues(const Graph& graph, const Sources& sources) {
   absl::flat_hash_set<NodeId> fixed, used;
   for (const Output& o : graph.outputs) fixed.insert(o.node);
+  // A value keeps its layout if a region that may have no variants makes or uses it.
   const absl::flat_hash_set<int> may(sources.regions.begin(), sources.regions.end());
   for (const RegionInstance& instance : regions_.instances) {
     fixed.insert(instance.parameters.begin(), instance.parameters.end());
@@ -84,8 +85,8 @@ void RegionJoins::FindValues(const Graph& graph, const Sources& sources) {
   wanted_ = ports_;
 }
 
-// What ends want to their values, and from there to the values' other ends. True if an end has more
-// layouts than before.
+// Passes the layouts that ends want to their values, and from there to the values' other ends.
+// Returns true if an end has more layouts than before.
 bool RegionJoins::Spread() {
   for (const LayoutStep& step : steps_) {
     const PortLayouts& wanted = wanted_[step.table];
@@ -161,7 +162,7 @@ std::vector<RegionJoins::Join> RegionJoins::Best(const std::vector<double>& as_i
                                                  size_t count) const {
   LayoutChain chain;
   chain.steps = steps_;
-  std::vector<std::vector<int>> variants(regions_.distinct.size(), {-1});  // of rows
+  std::vector<std::vector<int>> variants(regions_.distinct.size(), {-1});  // by table and row
   for (size_t r = 0; r < regions_.distinct.size(); ++r) {
     LayoutRow row{std::vector<int>(ports_[r].inputs.size()),
                   std::vector<int>(ports_[r].outputs.size()), as_it_is[r]};
@@ -211,7 +212,7 @@ absl::StatusOr<std::vector<std::optional<Graph>>> RegionJoins::Random(uint64_t s
     const size_t pick = random() % (layouts.size() + 1);
     of_value.push_back(pick == 0 ? BoundaryLayout() : layouts[pick - 1]);
   }
-  // An end without that layout is as it is, and its view stays where it is.
+  // An end without that layout is as it is and keeps its view.
   const auto at = [&](int value, const std::vector<BoundaryLayout>& may) {
     if (value == kFixed) return BoundaryLayout();
     const bool can = std::find(may.begin(), may.end(), of_value[value]) != may.end();

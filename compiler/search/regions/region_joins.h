@@ -1,17 +1,16 @@
-// The layouts that values between regions may have, and which of them are the best together.
+// The layouts that values between regions may have, and the best combinations of them.
 //
 //   RegionJoins joins = *RegionJoins::Create(graph, regions, sources);
 //   joins.variants()[0].stored;            // one region with its ends in a tuple of layouts
 //   RegionJoins::Join best = joins.Best(costs, prices, 1)[0];
 //   best.variants[3];                      // of the fourth region instance; -1: as it is
 //
-// A value gets layouts that an e-node of a region that makes or uses it would rather have, and
-// those that these regions would then rather have of their other ends, a few steps far. Values that
-// the graph takes or gives, weights, and values of rank below 2 stay as they are. Each distinct
-// region has a variant for each tuple of its ends' layouts, at most a few; which instance takes
-// which is found by dynamic programming over the chain of instances (layout_join.h). Equal
-// instances share variants and prices, and may take different ones, as the first and the last of
-// equal layers must.
+// A value may have the layouts that an e-node of a region making or using it prefers, and those
+// that these regions then prefer at their other ends, a few steps far. Values that the graph takes
+// or returns, weights, and values of rank below 2 stay as they are. Each distinct region has a
+// variant for each tuple of its ends' layouts, up to a limit. Dynamic programming over the chain of
+// instances (layout_join.h) finds which instance takes which variant. Equal instances share
+// variants and prices and may take different ones, as the first and the last of equal layers must.
 //
 // Used by one thread at a time.
 #ifndef ATHANOR_COMPILER_SEARCH_REGIONS_REGION_JOINS_H_
@@ -39,22 +38,22 @@
 namespace athanor {
 
 struct JoinOptions {
-  size_t tuples = 16;     // of one region
-  size_t ways = 2;        // of one tuple
-  size_t variants = 128;  // of all regions
-  int rounds = 3;         // that what is wanted of one end leads to what is wanted of others
+  size_t tuples = 16;     // per region
+  size_t ways = 2;        // per tuple
+  size_t variants = 128;  // for all regions
+  int rounds = 3;         // times that layouts wanted at one end spread to other ends
   JoinLimits limits;
 };
 
 class RegionJoins {
  public:
-  // What is known of the regions; borrowed for the time of Create.
+  // Knowledge about the regions; borrowed for the time of Create.
   struct Sources {
-    // Distinct regions that may have variants, those that matter most first.
+    // Distinct regions that may have variants, most important first.
     std::vector<int> regions;
-    // By distinct region; null where there is none.
+    // By distinct region; null if it has no e-graph.
     std::vector<const RegionTerms*> terms;
-    // Null: there is no room or no time left.
+    // Saturates a region with these layouts; null if no memory or time is left.
     std::function<absl::StatusOr<std::unique_ptr<LayoutTerms>>(int region, const PortLayouts&)>
         make;
     std::function<bool()> has_time;
@@ -67,8 +66,9 @@ class RegionJoins {
   struct Variant {
     int region;
     LayoutTuple tuple;
-    Graph stored;    // with the tuple's layouts: what a kernel's cost is asked of
-    Graph as_it_is;  // with the region's ends, to be stitched: views of both sides of a cut cancel
+    Graph stored;  // with the tuple's layouts; kernels are priced on this graph
+    // with the region's own ends, for stitching: views on both sides of a cut cancel
+    Graph as_it_is;
     std::set<std::string> rows;
   };
   const std::vector<Variant>& variants() const { return variants_; }
@@ -77,16 +77,16 @@ class RegionJoins {
     std::vector<int> variants;  // by region instance; -1: as it is
     double cost;
   };
-  // `as_it_is`: what an instance of each distinct region costs without; `prices`: each variant. At
-  // most `count`, cheapest first, of those that cost less than no change.
+  // Returns at most `count` joins, cheapest first, that cost less than no change. `as_it_is`: cost
+  // of an unchanged instance of each distinct region; `prices`: cost of each variant.
   std::vector<Join> Best(const std::vector<double>& as_it_is, const std::vector<double>& prices,
                          size_t count) const;
-  // Where values cross otherwise than as they are: "r0.y1[1,0]x5", the second result of five
-  // instances of the first region; comma between several.
+  // Describes where values cross in other layouts: "r0.y1[1,0]x5" is the second result of five
+  // instances of the first region. Entries are separated by commas.
   std::string About(const std::vector<int>& variants) const;
 
-  // Any layouts for all values, any e-nodes in regions; nullopt for instances that have no
-  // variants. The graphs have the regions' ends. For tests.
+  // Returns graphs with random layouts for all values and random e-nodes in regions, for tests;
+  // nullopt for instances that have no variants. The graphs have the regions' own ends.
   absl::StatusOr<std::vector<std::optional<Graph>>> Random(uint64_t seed) const;
 
  private:
@@ -100,12 +100,13 @@ class RegionJoins {
   const Regions& regions_;
   const JoinOptions options_;
   std::vector<LayoutStep> steps_;  // by instance
-  // Of each value, and of each distinct region's ends.
+  // layouts_: of each value; wanted_, ports_: of each distinct region's ends.
   std::vector<std::vector<BoundaryLayout>> layouts_;
   std::vector<PortLayouts> wanted_, ports_;
   std::vector<std::unique_ptr<LayoutTerms>> terms_;  // by distinct region
   std::vector<Variant> variants_;
-  std::vector<std::pair<std::vector<int>, std::vector<int>>> ids_;  // of variants' layouts
+  // layout ids of each variant's inputs and outputs
+  std::vector<std::pair<std::vector<int>, std::vector<int>>> ids_;
   std::map<BoundaryLayout, int> layout_ids_;
 };
 

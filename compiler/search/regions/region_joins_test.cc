@@ -23,8 +23,8 @@ namespace {
 constexpr char kHeadsOut[] = "IndexMap(@0) {map=map[b, 4, s, 8]($0, $2, $1, $3)}";
 constexpr char kHeadsIn[] = "IndexMap(@0) {map=map[b, s, 4, 8]($0, $2, $1, $3)}";
 
-// Attention over x [b, s, heads, 8], which the op wants as [b, heads, s, 8], and a residual: what
-// views remain depends on how x lies.
+// Appends attention over x [b, s, heads, 8], which the op wants as [b, heads, s, 8], and a
+// residual. The layout of x decides which views remain.
 int AppendAttention(BodyWriter* w, int x) {
   const int heads = w->Node(kHeadsOut, {x});
   const int mixed = w->Node("Attention(@0, @0, @0) {scale=0.5}", {heads});
@@ -155,11 +155,11 @@ TEST(RegionJoinsTest, LayersKeepAStreamAsTheyAllWantIt) {
     EXPECT_EQ(Views(graph), 2 * layers);
     const std::vector<int> near = forms->Neighbours(0);
     ASSERT_FALSE(near.empty());
-    // The graph's own input and output stay as they are; nothing between them is turned.
+    // The graph's own input and output keep their layouts; nothing between them is transposed.
     EXPECT_EQ(Views(forms->graph(near[0])), 2) << ToText(forms->graph(near[0]));
     EXPECT_TRUE(absl::StrContains(forms->About(near[0]), "[0,2,1,3]x")) << forms->About(near[0]);
     EXPECT_TRUE(Verify(forms->graph(near[0])).ok());
-    // From there nothing is left to gain by layouts.
+    // From there layouts gain nothing more.
     for (const int next : forms->Neighbours(near[0])) {
       EXPECT_GE(Views(forms->graph(next)), 2);
     }
@@ -174,7 +174,7 @@ TEST(RegionJoinsTest, AValueThatTheGraphGivesStaysAsItIs) {
   ASSERT_FALSE(near.empty());
   const Graph& best = forms->graph(near[0]);
   EXPECT_TRUE(IsJoined(*forms, near[0]));
-  // Turned back for each output; the second half reads what the first one had before that.
+  // A view remains for each output; the second half reads the value in the layout it had before.
   EXPECT_EQ(Views(best), 3) << ToText(best);
   for (size_t o = 0; o < graph.outputs.size(); ++o) {
     EXPECT_EQ(best.node(best.outputs[o].node).type, graph.node(graph.outputs[o].node).type);
@@ -182,7 +182,7 @@ TEST(RegionJoinsTest, AValueThatTheGraphGivesStaysAsItIs) {
 }
 
 TEST(RegionJoinsTest, ConversionsThatOutweighTheGainAreNotTaken) {
-  // One layer between ends that stay: turned inside, or outside.
+  // A single layer between ends that keep their layouts: views inside, or outside.
   BodyWriter w;
   const int x = w.Node("Exp(@0)", {w.Node("Input \"x\" : f32[b, s, 4, 8]")});
   const int y = AppendAttention(
@@ -192,7 +192,7 @@ TEST(RegionJoinsTest, ConversionsThatOutweighTheGainAreNotTaken) {
   const Graph graph = w.Build();
   const auto forms = Make(graph, Options(graph));
   ASSERT_FALSE(forms->joins()->variants().empty());
-  // What leaves or enters a region turned costs more than all views together.
+  // Ends of a region in another layout cost more than all views together.
   forms->UseCost([](const Graph& g) {
     const bool turned = g.node(g.InputIds()[0]).type.shape[1].IsConstant(4) ||
                         g.node(g.outputs[0].node).type.shape[1].IsConstant(4);
@@ -252,7 +252,7 @@ TEST(RegionJoinsTest, AxesOfSize0And1AndSeveralUses) {
       ASSERT_TRUE(Verify(other).ok()) << Verify(other) << ToText(other);
       const auto got = Evaluate(other, {input}, &dims);
       ASSERT_TRUE(got.ok()) << got.status();
-      // Nothing is added up in another order.
+      // No sum is computed in another order.
       for (size_t o = 0; o < want->size(); ++o) EXPECT_EQ((*got)[o].bytes, (*want)[o].bytes);
     }
   }
@@ -284,7 +284,7 @@ TEST(RegionJoinsTest, EqualLayersHaveAsManyVariantsAsOne) {
   EXPECT_EQ(variants[1], variants[2]);
 }
 
-// What a search by the cost model comes to.
+// Returns the report of a search by the cost model.
 SearchReport Searched(const Graph& graph, RegionFormsOptions options) {
   v1::Target target;
   target.set_vector_bytes(64);
@@ -301,8 +301,8 @@ SearchReport Searched(const Graph& graph, RegionFormsOptions options) {
   return search.Report();
 }
 
-// The second contraction packs y, which it sums along its rows, unless the first one writes it the
-// other way round.
+// The second contraction sums y along its rows and packs it, unless the first one writes it
+// transposed.
 TEST(RegionJoinsTest, ASearchTakesAJoin) {
   const Graph graph = ParseBody(R"(
     %0 = Input "x" : f32[b, 64] %1 = Parameter "w" : f32[64, 128] %2 = Input "q" : f32[256, 128]

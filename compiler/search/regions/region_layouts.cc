@@ -35,12 +35,12 @@ void AddWanted(std::vector<int> axes, std::vector<BoundaryLayout>* wanted) {
   }
 }
 
-// The operand's axes in the order in which the view has them; what it lacks stays behind the axis
-// before it. nullopt for views that do more.
+// Returns the operand's axes in the order in which the view has them; an axis that the view lacks
+// stays behind the axis before it. nullopt for views that do more.
 std::optional<std::vector<int>> OrderOf(const IndexMap& map, const Shape& operand) {
   const std::optional<std::vector<int>> places = AxesOfMap(map, operand);
   if (!places) return std::nullopt;
-  std::vector<std::pair<int, int>> order;  // place, axis
+  std::vector<std::pair<int, int>> order;  // place in the view, axis
   int place = -1;
   for (size_t i = 0; i < places->size(); ++i) {
     if ((*places)[i] >= 0) place = (*places)[i];
@@ -52,8 +52,9 @@ std::optional<std::vector<int>> OrderOf(const IndexMap& map, const Shape& operan
   return axes;
 }
 
-// Axes of an operand of a contraction so that the others of the two groups, what is summed and what
-// is left, lie last: whichever the kernel walks along, one of the two orders has it contiguous.
+// Returns the axes of a contraction's operand ordered so that the other one of its two groups,
+// summed or free axes, lies last. Whichever group the kernel walks along, one of the two orders has
+// it contiguous.
 std::vector<int> OtherWay(const ContractSpec& spec, int side) {
   const std::string& own = side == 0 ? spec.lhs : spec.rhs;
   const std::string& other = side == 0 ? spec.rhs : spec.lhs;
@@ -89,7 +90,7 @@ class WantedFinder {
     for (const ENode n : graph_.ParentsOf(value, ToOpId(Op::kContract))) {
       if (!graph_.alive(n)) continue;
       const auto children = graph_.children(n);
-      // A weight is laid out once as its kernel wants it, and is what the kernel walks along.
+      // A weight is packed once as its kernel wants it, and the kernel walks along it.
       if (IsWeight(children[0]) || IsWeight(children[1])) continue;
       const auto spec = ContractSpec::Parse(GetAttr<std::string>(AttrsOf(n), "spec"));
       for (int side = 0; spec.ok() && side < 2; ++side) {
@@ -107,7 +108,7 @@ class WantedFinder {
       const Shape& below = terms_.facts().Type(graph_, graph_.children(n)[0]).shape;
       const auto places = PermutationOfMap(*map, below);
       if (!places || below.size() != map->shape.size()) continue;
-      // What is below is what would be stored.
+      // The view's operand is the tensor that would be stored.
       std::vector<int> axes = *places;
       if (std::count(axes.begin(), axes.end(), -1) == 0) AddWanted(std::move(axes), &wanted);
     }
@@ -277,8 +278,8 @@ size_t LayoutTerms::OutputAt(size_t output, const BoundaryLayout& layout) const 
   return at + IndexOf(layouts_.outputs[output], layout);
 }
 
-// The region with a leaf for each layout of an input, which nothing reads yet, and a twin for each
-// of an output.
+// Returns the region with an extra leaf for each layout of an input, which nothing reads yet, and a
+// twin for each layout of an output.
 Graph LayoutTerms::WithEnds() const {
   Graph graph = region_;
   const std::vector<NodeId> inputs = region_.InputIds();
@@ -299,6 +300,7 @@ Graph LayoutTerms::WithEnds() const {
   return graph;
 }
 
+// Declares the view of each stored leaf equal to the input, so that the rules may read either.
 absl::Status LayoutTerms::UniteLeaves(TermGraph* terms) const {
   Graph leaves;
   leaves.name = region_.name;
@@ -340,6 +342,7 @@ absl::StatusOr<std::unique_ptr<LayoutTerms>> LayoutTerms::Create(const Graph& re
   return made;
 }
 
+// Makes leaves in other layouts infinitely expensive, so that no choice reads them.
 std::unique_ptr<RegionTerms> LayoutTerms::Under(const LayoutTuple& tuple) const {
   std::set<std::string> there;
   std::vector<size_t> outputs;
@@ -355,7 +358,7 @@ std::unique_ptr<RegionTerms> LayoutTerms::Under(const LayoutTuple& tuple) const 
   return terms->Computable() ? std::move(terms) : nullptr;
 }
 
-// Of the extracted graph, which has all ends, those of the tuple.
+// Reduces the extracted graph, which has all ends, to those of the tuple.
 absl::StatusOr<Graph> LayoutTerms::Stored(const RegionTerms& terms, const egraph::Choice& choice,
                                           const LayoutTuple& tuple) const {
   const absl::StatusOr<Graph> all = terms.Extract(choice);

@@ -6,10 +6,10 @@
 //   way.stored;                                       // its Input "x0" is [n, m]
 //   Graph same = AsItIs(way.stored, region, tuple);   // with the region's Inputs and outputs
 //
-// An input may be read from two leaves that are known to hold the same: the value, and a view of
-// what is stored. An output has a twin, the view that is stored. All are in one e-graph, so the
-// rules that move views find what a region computes more cheaply when its ends lie otherwise; which
-// ends there are is said when a choice is extracted.
+// An input may be read from two leaves that are known to be equal: the value, and a view of the
+// stored tensor. An output has a twin, the view that is stored. All are in one e-graph, so the
+// rules that move views find cheaper ways to compute the region for other layouts of its ends. The
+// tuple of layouts is chosen when a choice is extracted.
 #ifndef ATHANOR_COMPILER_SEARCH_REGIONS_REGION_LAYOUTS_H_
 #define ATHANOR_COMPILER_SEARCH_REGIONS_REGION_LAYOUTS_H_
 
@@ -32,10 +32,10 @@
 
 namespace athanor {
 
-// How a value lies where it crosses from region to region. To add a kind that is no order of axes:
-// a field here, and what it means in StoredMap and ValueMap.
+// Layout of a value that crosses from region to region. To add a kind that is no order of axes, add
+// a field here and its meaning to StoredMap and ValueMap.
 struct BoundaryLayout {
-  std::vector<int> axes;  // axis i of what is stored is axis axes[i] of the value; empty: as it is
+  std::vector<int> axes;  // axis i as stored is axis axes[i] of the value; empty: as it is
 
   bool as_it_is() const { return axes.empty(); }
   auto operator<=>(const BoundaryLayout&) const = default;
@@ -43,40 +43,41 @@ struct BoundaryLayout {
 };
 
 std::string LayoutText(const BoundaryLayout& layout);  // "[1,0]"
-// The view of a value of this shape that is stored, and the view of what is stored that is the
-// value. REQUIRES: layout.axes is an order of the shape's axes, or empty.
+// StoredMap returns the view of a value of this shape that is stored, ValueMap the view of the
+// stored tensor that is the value. REQUIRES: layout.axes is an order of the shape's axes, or empty.
 IndexMap StoredMap(const Shape& shape, const BoundaryLayout& layout);
 IndexMap ValueMap(const Shape& shape, const BoundaryLayout& layout);
 
-// Layouts that ports of a region may have besides as they are, by its Inputs and outputs.
+// Layouts that a region's ports may have besides "as it is", by its Inputs and outputs.
 struct PortLayouts {
   std::vector<std::vector<BoundaryLayout>> inputs, outputs;
   bool empty() const;
   bool operator==(const PortLayouts&) const = default;
 };
 
-// One layout for each port.
+// A layout for each port.
 struct LayoutTuple {
   std::vector<BoundaryLayout> inputs, outputs;
   bool operator==(const LayoutTuple&) const = default;
 };
 
-// At most `limit`: of no port changed to all, in the order of the ports. The first changes nothing,
-// the last, if not all are given, every port that may be.
+// Returns at most `limit` tuples, from none to all ports changed, in the order of the ports. The
+// first changes nothing. If not all fit, the last changes every port that may change.
 std::vector<LayoutTuple> TuplesOf(const PortLayouts& layouts, size_t limit);
 
-// What e-nodes would rather have: inputs that are read through a view that reorders their axes, or
-// by a contraction along the wrong axis; outputs that are such a view of what is computed. `region`
-// is what `terms` began with, whatever was appended to it. At most two for each port.
+// Returns the layouts that e-nodes prefer: for inputs that are read through a view that reorders
+// their axes, or by a contraction along the wrong axis; for outputs that are such a view of what is
+// computed. `region` is the graph that `terms` began with, whatever was appended to it. At most two
+// for each port.
 PortLayouts WantedLayouts(const TermGraph& terms, const Graph& region);
 
-// `stored`, which has the tuple's layouts, as a graph that has the Inputs and outputs of `region`.
+// Returns `stored`, which has the tuple's layouts, with the Inputs and outputs of `region`.
 Graph AsItIs(const Graph& stored, const Graph& region, const LayoutTuple& tuple);
 
 // Used by one thread at a time.
 class LayoutTerms {
  public:
-  // Saturates, as RegionTerms does. Borrows nothing.
+  // Saturates, like RegionTerms. Borrows nothing.
   static absl::StatusOr<std::unique_ptr<LayoutTerms>> Create(const Graph& region,
                                                              const PortLayouts& layouts,
                                                              const RuleChoice& rules,
@@ -85,13 +86,14 @@ class LayoutTerms {
 
   struct Way {
     Graph stored;  // Inputs and outputs named and ordered as the region's, in the tuple's layouts
-    std::set<std::string> rows;  // that led to it
+    std::set<std::string> rows;  // rule rows that led to it
     double seconds;              // by NodeCosts
   };
-  // The cheapest extraction and, cheapest first, what differs from it in one class; fewer than
-  // `limit` if there are no more, none if there is no way. REQUIRES: the tuple is of `layouts`.
+  // Returns the cheapest extraction and, cheapest first, choices that differ from it in one class;
+  // fewer than `limit` if there are no more, none if the region cannot be computed so. REQUIRES:
+  // the tuple is one of `layouts`.
   std::vector<Way> Ways(const LayoutTuple& tuple, size_t limit) const;
-  // Any node in any class.
+  // Returns a random choice of e-nodes; NOT_FOUND if the region cannot be computed so.
   absl::StatusOr<Graph> Random(const LayoutTuple& tuple, uint64_t seed) const;
   PortLayouts Wanted() const { return WantedLayouts(*saturated_->terms, region_); }
 

@@ -1,5 +1,5 @@
-// Recipes in a space of forms: their forms as choices of the regions' e-graphs, and what a form
-// computes each region as.
+// Recipes in a space of forms: finds recipes' forms among the choices of the regions' e-graphs, and
+// tells which graph a form computes each region as.
 #include <algorithm>
 #include <optional>
 #include <utility>
@@ -30,7 +30,7 @@ std::optional<int> RegionForms::ChoiceOf(int region, const Recipe& recipe) {
 std::vector<std::vector<NodeId>> RegionForms::PlacesOf(int form) const {
   std::vector<std::vector<NodeId>> places;
   const absl::StatusOr<Graph> again = Build(GraphsOf(forms_[form].genome), &places);
-  // The first was not built here.
+  // Build did not make the first form.
   if (!again.ok() || ToText(*again) != ToText(*forms_[form].graph)) return {};
   return places;
 }
@@ -46,6 +46,7 @@ std::vector<RecipeForm> RegionForms::FromRecipes() {
     most = std::max(most, of[r].size());
   }
   std::vector<RecipeForm> made;
+  // Each form takes every region's recipe of this rank, or the region's last one.
   for (size_t rank = 0; rank < most; ++rank) {
     FormGenome genome = forms_[0].genome;
     std::vector<const Recipe*> used(solved_.size(), nullptr);

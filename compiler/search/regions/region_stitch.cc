@@ -14,8 +14,7 @@
 namespace athanor {
 namespace {
 
-// OK if `got` and `want`, which are some of the nodes of a form and of its region's graph, have the
-// same types.
+// Returns OK if `got` and `want`, nodes of a form and of its region's graph, have the same types.
 absl::Status CheckTypes(const char* what, const Graph& form, const std::vector<NodeId>& got,
                         const Graph& own, const std::vector<NodeId>& want) {
   if (got.size() != want.size()) {
@@ -44,7 +43,7 @@ absl::Status CheckForm(const Graph& form, const Graph& own) {
   return s;
 }
 
-// Appends to a graph that begins with all leaves of the one that was cut.
+// Builds the stitched graph, beginning with all leaves of the graph that was cut.
 class Stitcher {
  public:
   explicit Stitcher(const Graph& graph) : graph_(graph), at_(graph.nodes.size(), -1) {
@@ -56,7 +55,7 @@ class Stitcher {
     }
   }
 
-  // What the nodes of the form are in what Finish gives, by its `moved`.
+  // Appends an instance's form. Returns what its nodes became; the `moved` of Finish maps them on.
   std::vector<NodeId> Place(const RegionInstance& instance, const Graph& form) {
     std::vector<NodeId> at(form.nodes.size(), -1);
     size_t inputs = 0, parameters = 0;
@@ -88,7 +87,8 @@ class Stitcher {
     made_.nodes.push_back(std::move(node));
     return static_cast<NodeId>(made_.nodes.size()) - 1;
   }
-  // What no region computes is a copy of a literal or of a short chain of views.
+  // Returns the value of `n`. A node that no region computes is a literal or a short chain of
+  // views, and is copied.
   NodeId ValueOf(NodeId n) { return at_[n] >= 0 ? at_[n] : Copy(n); }
   NodeId Copy(NodeId n) {
     Node node = graph_.node(n);
@@ -98,7 +98,7 @@ class Stitcher {
 
   const Graph& graph_;
   Graph made_;
-  std::vector<NodeId> at_;  // values of the graph in the one that is made
+  std::vector<NodeId> at_;  // by node of the cut graph: its value in the new graph
 };
 
 // Gives the dims of a canonical graph their former names.

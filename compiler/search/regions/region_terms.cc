@@ -18,9 +18,9 @@ using egraph::ClassId;
 using ENode = egraph::NodeId;
 
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
-// Changes that are tried, of those there are.
+// Most changes tried per call of Mutations.
 constexpr size_t kMaxTried = 400;
-// Of the descent to the cheapest choice.
+// Steps of the descent to the cheapest choice.
 constexpr int kMaxSteps = 8;
 
 }  // namespace
@@ -86,8 +86,8 @@ std::unique_ptr<RegionTerms> RegionTerms::Over(std::shared_ptr<const SaturatedTe
 void RegionTerms::FindChoices() {
   extractor_ =
       std::make_unique<egraph::Extractor>(terms(), [this](ENode n) { return costs_[n.value]; });
-  // A class of the region that is not needed any more, or whose node has no kernel, follows the
-  // tree; so does all of it where the region itself has no kernels and no rule helped.
+  // Classes of the region that are not needed any more, or whose node has no kernel, follow the
+  // cheapest tree. So does all of it if the region itself has no kernels and no rule helped.
   original_ = term_graph().Original();
   if (!extractor_->EnforceAcyclic(roots_, &original_).ok()) original_ = term_graph().Original();
   original_ = Completed(original_);
@@ -95,7 +95,7 @@ void RegionTerms::FindChoices() {
   const absl::StatusOr<Choice> greedy = extractor_->Extract(roots_);
   if (greedy.ok() && Cost(*greedy) < Cost(cheapest_)) cheapest_ = Completed(*greedy);
   if (!extractor_->Refine(roots_, &cheapest_).ok()) cheapest_ = original_;
-  // Class by class, nobody takes what pays only when several share it.
+  // Class by class, no class takes a node that pays only if several share it; mutations find those.
   for (int step = 0; step < kMaxSteps; ++step) {
     std::vector<Choice> better = Mutations(cheapest_, 1);
     if (better.empty() || Cost(better[0]) >= Cost(cheapest_)) break;
@@ -118,7 +118,7 @@ double RegionTerms::Cost(const Choice& choice) const {
   return cost;
 }
 
-// Of finite cost, and so are its operands in some way.
+// Reports whether the node's cost is finite and its operands can be computed.
 bool RegionTerms::IsUsable(ENode n) const {
   const auto children = terms().children(n);
   return std::isfinite(costs_[n.value]) &&
@@ -132,6 +132,7 @@ Choice RegionTerms::Completed(const Choice& from) const {
   return choice;
 }
 
+// A change gains the difference of the two nodes, less the trees of operands not needed so far.
 std::vector<RegionTerms::Change> RegionTerms::Changes(const Choice& from) const {
   const egraph::EGraph& graph = terms();
   std::vector<bool> needed(graph.class_bound());
@@ -155,7 +156,7 @@ std::vector<RegionTerms::Change> RegionTerms::Changes(const Choice& from) const 
   return changes;
 }
 
-// Classes that are cheaper over what is computed now anyway.
+// Lets other classes take nodes that are cheaper because their operands are computed now anyway.
 void RegionTerms::TakeWhatIsThere(ClassId changed, Choice* choice) const {
   const egraph::EGraph& graph = terms();
   std::vector<bool> needed(graph.class_bound());
@@ -216,6 +217,7 @@ Choice RegionTerms::Random(uint64_t seed) const {
   const egraph::EGraph& graph = terms();
   std::mt19937_64 random(seed);
   Choice choice = Completed(random() % 2 ? original_ : cheapest_);
+  // Changes all classes, or as few as one in sixteen.
   const uint64_t one_in = uint64_t{1} << random() % 5;
   for (const ClassId id : graph.Classes()) {
     if (random() % one_in) continue;

@@ -1,15 +1,15 @@
-// One region in an e-graph: what the rules make of it, and choices among that.
+// A region in an e-graph: the ways to compute it that the rules found, and choices among them.
 //
 //   std::unique_ptr<RegionTerms> terms = *RegionTerms::Create(region, rules, options, costs);
 //   for (const egraph::Choice& c : terms->Mutations(terms->Original(), 20)) {
 //     Graph other = *terms->Extract(c);     // computes what the region does
 //   }
 //
-// A choice is the region's part of a genome. All choices given out are programs: acyclic, and of
+// A choice is the region's part of a genome. All returned choices are programs: acyclic, and of
 // nodes that have kernels. Deterministic unless the time limit stopped the saturation. Used by one
 // thread at a time.
 //
-// Several RegionTerms may look at one e-graph, each with ends of its own: region_layouts.h does.
+// Several RegionTerms may share one e-graph, each with its own ends, as in region_layouts.h.
 #ifndef ATHANOR_COMPILER_SEARCH_REGIONS_REGION_TERMS_H_
 #define ATHANOR_COMPILER_SEARCH_REGIONS_REGION_TERMS_H_
 
@@ -32,31 +32,31 @@
 
 namespace athanor {
 
-// An e-graph that is done, and how it went.
+// A saturated e-graph and its report.
 struct SaturatedTerms {
-  // INTERNAL: a rule is wrong.
+  // Saturates `terms`. INTERNAL: a rule is wrong.
   static absl::StatusOr<std::shared_ptr<const SaturatedTerms>> Of(std::unique_ptr<TermGraph> terms,
                                                                   const RuleChoice& rules,
                                                                   const SaturationOptions& options);
-  // Seconds, by e-node.
+  // Returns the seconds of each e-node.
   std::vector<double> CostsOf(const NodeCosts& costs) const;
 
   std::unique_ptr<TermGraph> terms;
   egraph::Report report;
-  double seconds = 0;  // that saturation took
+  double seconds = 0;  // taken by saturation
 };
 
 class RegionTerms {
  public:
-  // Saturates; a limit that is reached is no error, the report says which. INTERNAL: a rule is
-  // wrong. Borrows nothing but `costs`, for the time of the call.
+  // Saturates the region. A limit that is reached is no error; the report says which. INTERNAL: a
+  // rule is wrong. Borrows only `costs`, for the time of the call.
   static absl::StatusOr<std::unique_ptr<RegionTerms>> Create(const Graph& region,
                                                              const RuleChoice& rules,
                                                              const SaturationOptions& options,
                                                              const NodeCosts& costs);
 
-  // Of an e-graph's graph only these outputs; each e-node costs what `costs` say, infinitely much
-  // if it must not be chosen.
+  // Looks at only these outputs of an e-graph's graph. `costs`: by e-node, infinite if it must not
+  // be chosen.
   static std::unique_ptr<RegionTerms> Over(std::shared_ptr<const SaturatedTerms> saturated,
                                            const std::vector<size_t>& outputs,
                                            std::vector<double> costs);
@@ -64,38 +64,40 @@ class RegionTerms {
   const egraph::Report& report() const { return saturated_->report; }
   const egraph::EGraph& terms() const { return saturated_->terms->terms(); }
   const TermGraph& term_graph() const { return *saturated_->terms; }
-  double seconds() const { return saturated_->seconds; }  // that saturation took
+  double seconds() const { return saturated_->seconds; }  // taken by saturation
 
-  // Whether there is a way to compute the region; without, choices have nodes without kernels.
+  // Reports whether the region can be computed. If not, choices have nodes without kernels.
   bool Computable() const;
-  // The region as it was cut out. Composites without a kernel stand there as what is cheapest.
+  // Returns the region as it was cut out, with the cheapest equivalent of each composite that has
+  // no kernel.
   const egraph::Choice& Original() const { return original_; }
-  // The greedy extraction under `costs`, improved by mutations.
+  // Returns the greedy extraction under `costs`, improved by mutations.
   const egraph::Choice& Cheapest() const { return cheapest_; }
-  // Sum over the nodes, each once.
+  // Returns the sum over the nodes, each once.
   double Cost(const egraph::Choice& choice) const;
 
-  // Choices that have another node in one class, and in those classes that can make use of it for
-  // less: what three contractions share is taken by all three. By cost, at most `limit`.
+  // Returns at most `limit` choices, cheapest first, that have another node in one class, and in
+  // those classes that become cheaper with it: if three contractions can share a node, all three
+  // do.
   std::vector<egraph::Choice> Mutations(const egraph::Choice& from, size_t limit) const;
-  // Any node in any class.
+  // Returns a choice with random nodes in random classes.
   egraph::Choice Random(uint64_t seed) const;
-  // The nodes of `form`, which has the Inputs, Parameters and dims of the region; nullopt where the
-  // e-graph has not all of them as what the region computes. Of values that are one here, the first
-  // stands for all.
+  // Returns the choice of the nodes of `form`, which has the Inputs, Parameters and dims of the
+  // region; nullopt unless the e-graph has all of them as a way to compute the region. If several
+  // values of `form` are equal here, the first stands for all.
   std::optional<egraph::Choice> ChoiceOf(const Graph& form) const;
 
-  // With all outputs of the e-graph's graph, those that are no ends of this one too.
+  // Extracts all outputs of the e-graph's graph, also those that are no ends of this one.
   absl::StatusOr<Graph> Extract(const egraph::Choice& choice) const {
     return saturated_->terms->Extract(choice);
   }
-  // The rows that added what the choice has and the region had not.
+  // Returns the rule rows that added the nodes which the choice has and the region had not.
   std::set<std::string> Rows(const egraph::Choice& choice) const;
 
  private:
-  // A node that a class could have instead.
+  // Another node that a class could take.
   struct Change {
-    double gain;  // as far as it can be told without trying
+    double gain;  // estimated, without applying it
     egraph::ClassId id;
     egraph::NodeId node;
   };
@@ -105,7 +107,7 @@ class RegionTerms {
   std::vector<egraph::ClassId> Order(const egraph::Choice& choice) const;
   bool IsUsable(egraph::NodeId n) const;
   std::vector<Change> Changes(const egraph::Choice& from) const;
-  // What needs no class of `from` follows the cheapest tree.
+  // Returns `from` with the cheapest tree in all classes that it does not need.
   egraph::Choice Completed(const egraph::Choice& from) const;
   std::optional<egraph::Choice> Apply(const egraph::Choice& from, const Change& change) const;
   void TakeWhatIsThere(egraph::ClassId changed, egraph::Choice* choice) const;

@@ -21,7 +21,7 @@ absl::StatusOr<Graph> StitchOwn(const Graph& graph, const Regions& regions) {
   return Stitch(graph, regions, own);
 }
 
-// What holds of every cut.
+// Checks the properties of every cut.
 void ExpectSound(const Graph& graph, const Regions& regions, const CutOptions& options) {
   std::set<NodeId> seen;
   std::vector<int> instances(regions.distinct.size());
@@ -58,7 +58,7 @@ void ExpectSound(const Graph& graph, const Regions& regions, const CutOptions& o
   EXPECT_EQ(names(*same, same->ParameterIds()), names(graph, graph.ParameterIds()));
 }
 
-// "20x6 3x1": nodes and instances of each distinct region.
+// Returns "20x6 3x1": nodes and instances of each distinct region.
 std::string Shape(const Regions& regions) {
   std::string text;
   for (const Region& r : regions.distinct) {
@@ -79,8 +79,8 @@ TEST(RegionTest, EqualLayersAreOneRegion) {
   EXPECT_EQ(CutShape(Layers(48)), "12x48");
 }
 
-// What is known of a layer's weights is part of its key: of one that may be infinite nothing that
-// holds for the others is found.
+// Known magnitudes of a layer's weights are part of its key: facts that hold for other layers do
+// not hold for one whose weight may be infinite.
 TEST(RegionTest, LayersWithOtherMagnitudesAreOtherRegions) {
   Graph graph = Layers(6);
   for (const NodeId p : graph.ParameterIds()) SetMagnitude(20, &graph.nodes[p]);
@@ -90,7 +90,7 @@ TEST(RegionTest, LayersWithOtherMagnitudesAreOtherRegions) {
   for (const NodeId p : known.distinct[0].graph.ParameterIds()) {
     EXPECT_EQ(MagnitudeOf(known.distinct[0].graph.node(p)), 20);
   }
-  // A weight of the third layer.
+  // Changes a weight of the third layer.
   const NodeId other = graph.ParameterIds()[7];
   for (const std::optional<int> magnitude : {std::optional<int>(), std::optional<int>(60)}) {
     SetMagnitude(magnitude, &graph.nodes[other]);
@@ -116,13 +116,13 @@ TEST(RegionTest, ARegionIsAGraphOfItsOwn) {
   EXPECT_EQ(g.ParameterIds().size(), 3);
   ASSERT_EQ(g.outputs.size(), 1);
   EXPECT_EQ(g.outputs[0].name, "y0");
-  // The layer's epsilon and the views of it and of the bias came along.
+  // Copies of the layer's epsilon and of views of it and of the bias belong to the region.
   EXPECT_EQ(g.nodes.size(), 12 + 1 + 3 + 3);
   EXPECT_EQ(regions.instances[1].inputs, regions.instances[0].results);
 }
 
 TEST(RegionTest, ValuesUsedFarAway) {
-  // A mask used in every layer, each layer's result used at the end, as outputs and in a sum.
+  // Every layer uses a mask, and each layer's result is used at the end, as an output and in a sum.
   for (int layers : {6, 24, 48}) {
     BodyWriter w;
     int x = w.Node("Input \"x\" : f32[b, 16]");
@@ -155,7 +155,7 @@ TEST(RegionTest, OutputsBetweenTheStepsOfARecurrence) {
       }
       if (last_first) std::reverse(outputs.begin(), outputs.end());
       for (int o : outputs) w.Output(o);
-      // Nobody goes on from the last step.
+      // The last step has no successor.
       EXPECT_EQ(CutShape(w.Build()), absl::StrCat("8x", steps / 4 - 1, " 8x1"));
     }
   }
@@ -206,7 +206,8 @@ TEST(RegionTest, TiedWeightsAndSharedLiterals) {
   }
 }
 
-// What every layer uses and no leaf is, computed once: the first layer does not differ for it.
+// A value that every layer uses and that is no leaf is computed once: the first layer is not
+// different because of it.
 TEST(RegionTest, ALargeLiteralIsAWeight) {
   Graph g;
   g.dims = {{"b", 1, 8}};
@@ -301,7 +302,7 @@ TEST(RegionTest, StitchTakesOtherFormsAndRefusesStrangeOnes) {
   EXPECT_FALSE(Stitch(g, regions, {}).ok());
 }
 
-// Any op of one type over values before; outputs anywhere.
+// Returns a graph of random ops of one type over earlier values, with outputs anywhere.
 Graph RandomGraph(std::mt19937* random) {
   BodyWriter w;
   std::vector<int> values;
@@ -315,7 +316,7 @@ Graph RandomGraph(std::mt19937* random) {
   }
   const int weight = w.Parameter("f32[16, 16]");
   const int size = 1 + static_cast<int>((*random)() % 120);
-  const bool near = (*random)() % 2;  // operands mostly from the last few
+  const bool near = (*random)() % 2;  // takes operands mostly from the last few values
   const auto any = [&] {
     const size_t reach =
         near && (*random)() % 8 ? std::min<size_t>(4, values.size()) : values.size();
@@ -363,7 +364,7 @@ TEST(RegionTest, RandomGraphsComeBackAsTheyWere) {
 
 TEST(RegionTest, AHundredThousandNodes) {
   EXPECT_EQ(Shape(CutRegions(Layers(5000))), "12x5000");
-  // Nothing repeats.
+  // A graph without repetitions.
   std::mt19937 random(1);
   BodyWriter w;
   std::vector<int> values = {w.Node("Input \"x\" : f32[b, 16]")};

@@ -1,4 +1,4 @@
-// Graphs of equal layers, for tests and figures of regions.
+// Graphs of equal layers, for tests and benchmarks of regions.
 #ifndef ATHANOR_COMPILER_SEARCH_REGIONS_REGION_TESTING_H_
 #define ATHANOR_COMPILER_SEARCH_REGIONS_REGION_TESTING_H_
 
@@ -43,7 +43,8 @@ class BodyWriter {
   int next_ = 0, outputs_ = 0;
 };
 
-// A layer of width 16 as users write it: norm, contraction, bias, silu, contraction, residual.
+// Appends a layer of width 16 as users write it: norm, contraction, bias, silu, contraction,
+// residual.
 inline int AppendLayer(BodyWriter* w, int x) {
   const int squares = w->Node("Mul(@0, @0)", {x});
   const int sum = w->Node("SumReduce(@0) {axes=[1]}", {squares});

@@ -11,10 +11,9 @@ namespace athanor {
 namespace {
 
 constexpr double kNearRoofline = 1.1;
-// A promised gain is kept back until this many kernels were measured, so that plans, which are dear
-// to measure, come seldom.
+// Kernels to measure before a promised gain is proposed as a plan: plans are expensive to measure.
 constexpr int kKernelsPerPlan = 48;
-// Of the cost model's descent in kFast.
+// Most steps of kFast's descent by the cost model.
 constexpr int kMostDescents = 64;
 constexpr size_t kFinalists = 3;
 
@@ -36,7 +35,7 @@ Search::Search(std::unique_ptr<FormSpace> forms, const v1::Target& target, const
 }
 
 size_t Search::Magnitude(double roofline) {
-  constexpr double kLeast = 3e-6;  // seconds, then tenfold
+  constexpr double kLeast = 3e-6;  // seconds; each magnitude is tenfold
   size_t magnitude = 0;
   for (double limit = kLeast; roofline > limit && magnitude + 1 < kMagnitudes; limit *= 10) {
     ++magnitude;
@@ -69,8 +68,8 @@ double Search::RooflineOf(const Tuning& t) const {
     roofline += context_.weights[s] * t.roofline()[s] * slack[Magnitude(t.roofline()[s])];
   }
   if (t.best().empty()) return roofline;
-  // A limit that was beaten is none (small kernels find more in the caches than is modelled): it
-  // may be off by as much again.
+  // A limit that was beaten is none: small kernels find more in the caches than is modelled. The
+  // true one may be lower by as much again.
   const double best = context_.Weighted(t.best()), modelled = t.WeightedRoofline();
   if (best < modelled) return best * best / modelled;
   return std::min(roofline, best);
@@ -78,7 +77,7 @@ double Search::RooflineOf(const Tuning& t) const {
 
 double Search::TimeOf(Tuning& t) const {
   if (!t.best().empty()) return context_.Weighted(t.best());
-  // As the baseline has it: that it cannot be measured says nothing about others.
+  // Assumes the baseline's schedule: its failed measurement says nothing about others.
   if (t.Failed()) return t.PredictedStart();
   return fast() ? t.PredictedBest() : RooflineOf(t);
 }
@@ -113,7 +112,7 @@ bool Search::NearRoofline() {
     return std::any_of(moves.begin(), moves.end(),
                        [&](const Move& m) { return m.gain > options_.least_gain; });
   });
-  // What kernels promise and whole plans do not hold is no nearness.
+  // If whole plans do not hold what their kernels promise, the limit is not near.
   return !promise && unheld_ * TimeOf(best_.calls) <= limit * kNearRoofline;
 }
 
@@ -127,14 +126,14 @@ void Search::TellPlan(int id, bool taken, std::optional<double> ratio) {
     taken_ = id;
     served_ = predicted;
   } else if (ratio && *ratio > 0) {
-    // The sum of kernels is off by as much as the plan did not hold.
+    // The sum of kernels is wrong by as much as the plan fell short.
     served_ = std::min(served_, predicted / *ratio);
   } else {
     served_ = std::min(served_, predicted * (1 + options_.least_gain));
   }
 }
 
-// The baseline's own times are what everything is a share of.
+// All times are shares of the baseline's.
 void Search::SettleBaseline() {
   const double sizes = static_cast<double>(options_.sizes.size());
   Seconds weights;
@@ -162,7 +161,7 @@ std::array<Search::Work, Search::kWorks> Search::Turns() {
   for (size_t w = 1; w < kWorks; ++w) {
     if (!moves_[w].empty()) all += promise[w] = std::max(0.0, moves_[w].back().promise);
   }
-  std::array<double, kWorks> waited;  // the least first
+  std::array<double, kWorks> waited;  // by Work: kernels spent per promise; the least comes first
   for (size_t w = 0; w < kWorks; ++w) {
     waited[w] = promise[w] > 0 ? spent_[w] / std::max(promise[w], kLeastShare * all)
                                : std::numeric_limits<double>::infinity();
@@ -196,15 +195,15 @@ Search::Step Search::Done(SearchStop stop) {
   return Step{.done = true, .stop = stop};
 }
 
-// Descends by the cost model alone, then proposes what it came to with the schedules that the model
-// likes, with those of the rule of thumb, and the graph as it was with the former. What recipes
-// come to is proposed before.
+// Descends by the cost model alone. Then proposes the genome it came to, with the schedules that
+// the model predicts to be best and with those of the rule of thumb, and the original graph with
+// the former. Recipes' genomes are proposed before.
 Search::Step Search::NextFinalist() {
   if (finishing_) return Done(SearchStop::kBudget);
   if (!baseline_known_) {
     SettleBaseline();
     for (int i = 0; i < kMostDescents; ++i) {
-      // Nothing is measured: the first of the turns is what promises most.
+      // Without measurements the most promising work comes first.
       std::optional<Move> move;
       for (Work work : Turns()) {
         if (work != Work::kSchedules && !move) move = NextMove(work);

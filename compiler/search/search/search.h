@@ -1,6 +1,6 @@
 // The search for a faster genome: decides what to measure next from what was measured so far. It
-// measures nothing itself and knows no device: whoever owns it lowers, compiles, checks and times
-// what it asks for and tells it the outcome.
+// measures nothing itself and knows no device. Its owner lowers, compiles, checks and times what it
+// asks for and tells it the outcome.
 //
 //   Search search(SingleForm(graph), target, machine, {.sizes = {{1, 128}, {8, 128}}});
 //   while (true) {
@@ -12,11 +12,12 @@
 //
 // Two levels (DESIGN §6.5). Kernels: each distinct task of the genome has a space of schedules, of
 // which the best predicted, the neighbours of the best, and some random ones are measured. Genomes:
-// which nodes have memory, and which of the equal forms of the graph is used; changed in one place
-// at a time, in all equal layers at once, and scored by the sum of the tasks' best times. Whole
-// plans are proposed when the sum promises enough; only their own measurement counts in the end.
+// which nodes have memory, and which of the equal forms of the graph is used. A genome changes by
+// one decision at a time, in all equal layers at once, and is scored by the sum of its tasks' best
+// times. Whole plans are proposed when the sum promises enough; in the end only their own
+// measurement counts.
 //
-// Deterministic: the same forms, options and outcomes give the same questions, so a search that was
+// Deterministic: the same forms, options and outcomes give the same questions. A search that was
 // lost is resumed by telling a new one what the old one knew. Used by one thread at a time.
 #ifndef ATHANOR_COMPILER_SEARCH_SEARCH_SEARCH_H_
 #define ATHANOR_COMPILER_SEARCH_SEARCH_SEARCH_H_
@@ -58,139 +59,140 @@ class Search {
     SearchStop stop = SearchStop::kNone;
   };
 
-  // `target.threads` is that of the server.
+  // `target.threads` is the number of threads that the server uses.
   Search(std::unique_ptr<FormSpace> forms, const v1::Target& target, const Machine& machine,
          SearchOptions options);
   Search(const Search&) = delete;
   Search& operator=(const Search&) = delete;
 
-  // What is to be done next. REQUIRES: everything asked for before has been told.
+  // Returns what to do next. REQUIRES: everything asked for before has been told.
   Step Next();
-  // The time is up: Next() proposes the best plan if it promises a gain, and then is done.
+  // Says that the time is up: Next() proposes the best plan if it gains, and then is done.
   void Finish() { finishing_ = true; }
 
   const KernelTask& task(int id) const { return tasks_[id].task(); }
   const KernelCandidate& kernel(int id) const { return kernels_[id]; }
   const PlanCandidate& plan(int id) const { return plans_[id]; }
   const FormSpace& forms() const { return *forms_; }
-  // Times of the task's best schedule so far; empty: none is known.
+  // Returns the times of the task's best schedule so far; empty if none is known.
   const Seconds& BestOf(int task) const { return tasks_[task].best(); }
-  // What a second counts at each size; empty until the baseline's times are known. The best is that
-  // of the least sum.
+  // Returns the weight of a second at each size; empty until the baseline's times are known. The
+  // best plan is the one with the least weighted sum.
   const Seconds& size_weights() const { return context_.weights; }
 
-  // An error: it cannot be lowered, compiled, checked or measured; the reason is its text.
+  // Records a kernel's outcome. An error: it cannot be lowered, compiled, checked or measured.
   void TellKernel(int id, const absl::StatusOr<Seconds>& outcome);
-  // True if it serves now: the best genome so far is measured against it from here on. `ratio`: its
-  // time, measured whole, as a share of what served before; none: it was not measured.
+  // Records a plan's outcome. `taken`: it serves now, and later plans have to beat it. `ratio`: its
+  // measured time as a share of that of the plan that served before; nullopt: not measured.
   void TellPlan(int id, bool taken, std::optional<double> ratio = std::nullopt);
-  // The machine reaches more than was known: one that is done may go on. REQUIRES: as Next().
+  // Says that the machine reaches more; a search that is done may go on. REQUIRES: as Next().
   void RaiseLimits(const Machine& machine);
 
   SearchReport Report();
-  // Of the regions of the plan that was taken last; none: none was.
+  // Returns recipes for the regions of the plan that was taken last; empty if none was.
   std::vector<RegionRecipe> Recipes();
 
  private:
-  using Calls = std::map<int, int>;  // by task
-  // A genome to be: what ChooseKernels needs, and the tasks it comes to.
+  using Calls = std::map<int, int>;  // number of calls by task
+  // A genome in short: what ChooseKernels needs, and the tasks that result.
   struct State {
     int form = 0;
     Fusion fusion;
     Calls calls;
   };
-  // What a search can do next; each kind gets its turn.
+  // Kinds of work that a search can do next; each gets a share of the measured kernels.
   enum class Work : uint8_t { kSchedules, kFlips, kForms };
   static constexpr size_t kWorks = 3;
-  // Which schedules kernels that were not measured have in a plan: those that the cost model likes,
-  // those of the rule of thumb, or those of recipes.
+  // Schedules that a plan gives to kernels that were not measured: those that the cost model
+  // predicts to be best, those of the rule of thumb, or those of recipes.
   enum class Schedules : uint8_t { kBest, kStarted, kSuggested };
-  // A change of the best genome that is worth a look.
+  // A change of the best genome that is worth trying.
   struct Move {
-    std::string key;  // equal in equal layers: tried once
+    std::string key;  // equal in equal layers, so that it is tried once
     int form;
     Fusion fusion;
-    double gain;     // predicted share of the baseline's time
-    double promise;  // what is expected of it, by its cost: comparable with TuningGain
+    double gain;     // predicted, as a share of the baseline's time
+    double promise;  // expected gain for its cost: comparable with TuningGain
   };
   static constexpr size_t kKinds = static_cast<size_t>(KernelKind::kLoop) + 1;
-  static constexpr size_t kMagnitudes = 4;  // of rooflines: which caches help is modelled roughly
+  static constexpr size_t kMagnitudes = 4;  // of rooflines; caches are modelled only roughly
 
-  // Shares of the whole time: less is not worth a measurement; what a change of the genome must
-  // gain.
+  // Shares of the whole time: the least gain that is worth a measurement, and the least gain of a
+  // change of the genome.
   static constexpr double kLeastAction = 0.001, kLeastMove = 0.005;
 
-  // search.cc: what is known, and the order of things.
+  // search.cc: state, and the order of work.
   void SettleBaseline();
   std::optional<Step> Improve();
   Step NextFinalist();
   Step Done(SearchStop stop);
   bool NearRoofline();
-  // The least time that may be hoped for.
+  // Returns the least time that may be hoped for.
   double RooflineOf(const Tuning& t) const;
   static size_t Magnitude(double roofline);
-  void NoteSlack(const Tuning& t);  // to slack_
-  // By whose turn it is: a share of the kernels for each that promises anything.
+  void NoteSlack(const Tuning& t);  // updates slack_
+  // Orders the kinds of work so that each that promises a gain gets its share of the kernels.
   std::array<Work, kWorks> Turns();
-  // Weighted best; of what is not measured the least it may take, or in kFast the prediction.
+  // Returns the weighted best time. For a task that is not measured: the least it may take, or in
+  // kFast the prediction.
   double TimeOf(Tuning& t) const;
   double TimeOf(const Calls& calls);
-  // Of what is not measured the prediction, as right as predictions were for its kind.
+  // As TimeOf, but a task that is not measured has its prediction, corrected by its kind's bias.
   double ExpectedOf(const Calls& calls);
-  // Every kernel was measured, or serves in the baseline already and cannot be.
+  // Reports whether every kernel was measured, or serves in the baseline and cannot be measured.
   bool Known(const State& state) const;
   bool fast() const { return options_.mode == SearchMode::kFast; }
   bool exhaust() const { return options_.mode == SearchMode::kExhaust; }
 
-  // search_tuning.cc: which schedules are asked for.
+  // search_tuning.cc: choice of schedules.
   bool MayAsk() const { return static_cast<int64_t>(kernels_.size()) < options_.max_kernels; }
   void AskFor(int task, size_t schedule, Step* step);
-  // Asks for what a state's tasks lack before they can be compared.
+  // Asks for the kernels that a state's tasks lack before it can be compared.
   void AskForState(const State& state, Step* step);
   double TuningGain(int task, int calls);
   std::optional<Step> Tune(const Calls& calls, double least);
   std::optional<Step> TuneRest();
   std::optional<size_t> Inherited(int task);
 
-  // search_recipes.cc: what recipes have for this graph.
-  // Asks for the schedules that they suggest. False: there are none.
+  // search_recipes.cc: use of recipes.
+  // Asks for the schedules that recipes suggest. Returns false if there are none.
   bool AskForSuggested(int task, Step* step);
   size_t LikedBest(int task, Schedules which);
-  // The rules of thumb, but memory as `form` has it where the search may have a say.
+  // Returns the rule of thumb's fusion, with memory as `form` has it where there is a choice.
   Fusion FusionOf(const RecipeForm& form);
   std::optional<State> NextFromRecipes();
-  // For the best genome what they suggest; then, one after another, the genomes they come to.
+  // Asks for the schedules suggested for the best genome; then tries the recipes' genomes.
   std::optional<Step> TryRecipes();
 
-  // search_moves.cc: which genomes are compared.
+  // search_moves.cc: choice of genomes.
   State MakeState(int form, Fusion fusion);
   Genome GenomeOf(const Graph& graph, const TaskIndex& index, const Fusion& fusion);
   Calls CallsOf(const Graph& graph, TaskIndex& index, const Fusion& fusion);
   TaskIndex& IndexOf(int form);
   int TaskOf(const Graph& graph, TaskIndex& index, const std::vector<bool>& memory,
              const KernelChoice& kernel, std::vector<NodeId>* nodes = nullptr);
-  // GraphCost: of the rule of thumb's genome.
+  // Implements GraphCost: the cost of the rule of thumb's genome.
   double CostOf(const Graph& graph);
-  // The same say over the same values of another form.
+  // Returns `from`'s decisions for the same values of another form.
   Fusion Carried(const State& from, int form);
   void FindMoves();
   void SettleBias();
-  // Between what a change may bring and what it should: `less` and `more` are the kernels it takes
-  // the place of, and its own.
+  // Returns the mean of the gain that a change may bring and the gain it should bring. `less`: the
+  // kernels that it replaces; `more`: its own.
   double GainOf(const Calls& less, const Calls& more);
   void AddFlips(const State& from);
   void AddForms(const State& from);
-  // `more`: its kernels, or those that are new.
+  // `more`: its kernels, or only the new ones.
   void AddMove(Work work, std::string key, int form, Fusion fusion, double gain, const Calls& more);
-  // The most promising one left, taken out.
+  // Removes and returns the most promising move left.
   std::optional<Move> NextMove(Work work);
   State Try(Move move);
   std::optional<Step> TryMove(Work work);
   std::optional<Step> GoOnTrying();
   bool Take(State state);
-  // A state put aside before that looks best by now.
+  // Takes the state put aside before that looks best by now. Returns false if there is none.
   bool Reconsider();
-  Genome Scheduled(const State& state, Schedules which);  // of the form's graph
+  Genome Scheduled(const State& state, Schedules which);  // over the form's graph
   ScheduledGraph Packed(int form, Genome genome);
   std::optional<Step> Propose(const State& state, Schedules which = Schedules::kBest);
   void RememberBaseline();
@@ -206,37 +208,38 @@ class Search {
   std::map<int, TaskIndex> indexes_;  // by form
   std::deque<Tuning> tasks_;
   absl::flat_hash_map<std::string, int> task_of_;  // by signature
-  std::map<std::string, int> tuned_;               // by anchor: the task that was made faster last
+  std::map<std::string, int> tuned_;               // by anchor: the task that got faster last
   std::vector<KernelCandidate> kernels_;
-  std::vector<size_t> schedule_of_;  // by kernel: in its task's schedules
+  std::vector<size_t> schedule_of_;  // by kernel: index in its task's schedules
   std::deque<PlanCandidate> plans_;
   std::set<std::string> proposed_;  // texts of genomes
 
-  // By kind of kernel: the least share of rooflines seen, by magnitude; time over the predicted.
+  // By kind of kernel. slack_: least measured time as a share of the roofline, by magnitude. bias_:
+  // measured time over predicted.
   std::array<std::array<double, kMagnitudes>, kKinds> slack_;
   std::array<double, kKinds> bias_;
   State baseline_, best_;
   bool baseline_known_ = false;
   const RecipeSchedules suggested_;
-  std::optional<std::deque<RecipeForm>> recipe_forms_;  // left; none: not asked for yet
-  bool recipes_left_ = true;                            // to be tried
-  std::set<size_t> recipes_tried_;                      // by place in options_.recipes
+  std::optional<std::deque<RecipeForm>> recipe_forms_;  // left; nullopt: not asked for yet
+  bool recipes_left_ = true;                            // some are still to be tried
+  std::set<size_t> recipes_tried_;                      // by index in options_.recipes
   std::optional<State> trying_;
-  std::vector<State> aside_;  // tried and not taken, or left
-  // What flips change and forms come to, by key: met again, they are not made again to be ranked.
+  std::vector<State> aside_;  // tried and not taken, or replaced by a better one
+  // Calls that a change replaces and adds, by its key. The same change is ranked many times.
   std::map<std::string, std::pair<Calls, Calls>> changes_;
-  std::array<std::vector<Move>, kWorks> moves_;  // by work; least promising first
-  Work working_ = Work::kSchedules;              // what kernels are asked for now
-  std::array<double, kWorks> spent_{};           // kernels asked for of late
+  std::array<std::vector<Move>, kWorks> moves_;  // by Work; least promising first
+  Work working_ = Work::kSchedules;              // work that kernels are asked for now
+  std::array<double, kWorks> spent_{};           // by Work: kernels asked for lately
   std::set<std::string> moved_;                  // keys of moves made
-  double served_ = 1;         // predicted share at which a plan would be as fast as what serves
-  double serving_share_ = 1;  // of the baseline's time, measured whole, of what serves
-  double unheld_ = 1;         // of the last plan: its time over its kernels' sum, at least 1
-  int taken_ = -1;            // the plan that was taken last
+  double served_ = 1;         // predicted share at which a plan would be as fast as the serving one
+  double serving_share_ = 1;  // measured time of what serves, as a share of the baseline's
+  double unheld_ = 1;         // time of the last plan over the sum of its kernels, at least 1
+  int taken_ = -1;            // plan that was taken last; -1: none
   int kernels_since_plan_ = 0, trying_steps_ = 0;
   int genomes_tried_ = 0, genomes_taken_ = 0, forms_tried_ = 0, forms_taken_ = 0;
   int64_t failed_ = 0;
-  size_t finalists_ = 0;  // asked for, in kFast
+  size_t finalists_ = 0;  // proposed so far, in kFast
   bool finishing_ = false;
   SearchStop stop_ = SearchStop::kNone;
 };

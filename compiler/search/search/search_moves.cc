@@ -1,4 +1,4 @@
-// Which genomes a search compares: other fusions of a graph, other forms of it.
+// Chooses the genomes that a search compares: other fusions of a graph, other forms of it.
 #include <algorithm>
 #include <array>
 #include <set>
@@ -12,7 +12,7 @@
 namespace athanor {
 namespace {
 
-// A change that could still win by tuning its own kernels gets so many steps of it.
+// Tuning steps for a change that could still win by tuning its own kernels.
 constexpr int kTryingSteps = 4;
 constexpr size_t kMaxAside = 256;
 
@@ -87,13 +87,13 @@ double Search::GainOf(const Calls& less, const Calls& more) {
   return TimeOf(less) - (TimeOf(more) + ExpectedOf(more)) / 2;
 }
 
-// Changes of the best genome by one decision, the same in all places that look the same.
+// Adds changes of the best genome by one decision, made alike in all places that look alike.
 void Search::AddFlips(const State& from) {
   const Graph& graph = forms_->graph(from.form);
   TaskIndex& index = IndexOf(from.form);
   const Genome genome = GenomeOf(graph, index, from.fusion);
   const std::vector<bool> memory = MemoryOf(graph, genome);
-  // A node's places: kernels that compute it, as (task, position in the task).
+  // Kernels that compute a node, as (task, position in the task).
   std::vector<std::set<std::pair<int, int>>> places(graph.nodes.size());
   for (const KernelChoice& kernel : genome.kernels) {
     if (index.weights()[kernel.root]) continue;
@@ -114,6 +114,7 @@ void Search::AddFlips(const State& from) {
     auto& [less, more] = change->second;
     if (is_new) {
       more = CallsOf(graph, index, fusion);
+      // Reduces both sides to the calls that the flip changes.
       for (const auto& [task, calls] : from.calls) {
         const int left = more.contains(task) ? more[task] - calls : -calls;
         if (left >= 0) more.erase(task);
@@ -130,7 +131,7 @@ void Search::AddFlips(const State& from) {
   }
 }
 
-// Other graphs, each tried once.
+// Adds other forms, each tried once.
 void Search::AddForms(const State& from) {
   for (int form : forms_->Neighbours(from.form)) {
     std::string key = absl::StrCat("form ", form);
@@ -147,9 +148,10 @@ void Search::AddForms(const State& from) {
 void Search::AddMove(Work work, std::string key, int form, Fusion fusion, double gain,
                      const Calls& more) {
   if (gain < kLeastAction && !exhaust()) return;
-  constexpr double kLikely = 0.25;  // that a move holds what it promises
-  double kernels = 0;               // until it is decided
+  constexpr double kLikely = 0.25;  // probability that a move holds its promise
+  double kernels = 0;               // to be measured until it is decided
   for (const auto& [task, calls] : more) {
+    // AskForState asks for two schedules of a new task.
     if (!fast() && tasks_[task].measured() == 0) kernels += 2;
   }
   if (kernels > 0) kernels += options_.batch;
@@ -158,6 +160,7 @@ void Search::AddMove(Work work, std::string key, int form, Fusion fusion, double
       {std::move(key), form, std::move(fusion), gain, promise});
 }
 
+// Corrects later predictions by what measurements took, for each kind of kernel.
 void Search::SettleBias() {
   std::array<double, kKinds> measured{}, predicted{};
   for (Tuning& t : tasks_) {
@@ -181,7 +184,7 @@ void Search::FindMoves() {
   }
 }
 
-// True: it is the best genome now.
+// Makes `state` the best genome if it is better, and puts the other one aside. Returns true if so.
 bool Search::Take(State state) {
   const bool other_form = state.form != best_.form;
   const bool better = Known(state) && TimeOf(state.calls) < TimeOf(best_.calls) - kLeastMove;
@@ -195,6 +198,7 @@ bool Search::Take(State state) {
   return better;
 }
 
+// A state put aside may be the best by now, because its tasks got faster since.
 bool Search::Reconsider() {
   size_t chosen = aside_.size();
   double least = TimeOf(best_.calls) - kLeastMove;
@@ -243,8 +247,8 @@ std::optional<Search::Step> Search::TryMove(Work work) {
   return std::nullopt;
 }
 
-// More schedules for the kernels of a change that is not far from winning; and, before it wins,
-// those found on the way for the kernels that it would replace.
+// Asks for more schedules for a change that is close to winning. Before it wins, also asks for the
+// schedules found on the way, for the kernels that it would replace.
 std::optional<Search::Step> Search::GoOnTrying() {
   if (!trying_) return std::nullopt;
   const double behind = TimeOf(trying_->calls) - TimeOf(best_.calls);
@@ -308,7 +312,7 @@ std::optional<Search::Step> Search::Propose(const State& state, Schedules which)
   return Step{.plan = static_cast<int>(plans_.size()) - 1};
 }
 
-// It serves already.
+// Marks the baseline as proposed: it serves already.
 void Search::RememberBaseline() {
   proposed_.insert(TextOf(0, Packed(0, Scheduled(baseline_, Schedules::kStarted))));
 }

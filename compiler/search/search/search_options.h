@@ -1,4 +1,4 @@
-// What a search is asked for, and what it asks for.
+// Options of a search, and the candidates that it asks to be measured.
 #ifndef ATHANOR_COMPILER_SEARCH_SEARCH_SEARCH_OPTIONS_H_
 #define ATHANOR_COMPILER_SEARCH_SEARCH_SEARCH_OPTIONS_H_
 
@@ -13,25 +13,25 @@
 
 namespace athanor {
 
-// How far a search goes.
+// Effort of a search.
 enum class SearchMode : uint8_t {
-  kFast,     // forms, fusions and schedules as the cost model has them; a few plans are measured
-  kBudget,   // until nothing left promises a gain
-  kExhaust,  // until all schedules and all changes within reach were measured
+  kFast,     // takes forms, fusions and schedules from the cost model; measures a few plans
+  kBudget,   // goes on until nothing left promises a gain
+  kExhaust,  // goes on until all schedules and all changes within reach are measured
 };
 
 struct SearchOptions {
-  // At which sizes everything is measured; each counts the same. Not empty.
+  // Sizes at which everything is measured, all with the same weight. Not empty.
   std::vector<SizePoint> sizes;
   uint64_t seed = 1;
   SearchMode mode = SearchMode::kBudget;
   int64_t max_kernels = 1 << 20;  // measured candidates, failed ones included
   int batch = 4;                  // kernels asked for at once
-  double least_gain = 0.02;       // of the whole time, that makes a plan worth proposing
-  FusionRules fusion;             // what genomes may fuse
+  double least_gain = 0.02;       // least share of the whole time that makes a plan worth proposing
+  FusionRules fusion;             // fusions that genomes may have
   bool library = true;            // schedules may call the target's library
-  // Tried before what the search makes up itself; of one region in the order to be tried. A space
-  // of forms that is to know them is given the same.
+  // Recipes to try before the search's own candidates; those of one region in the order to be
+  // tried. Give the same ones to the space of forms that should know them.
   std::vector<RegionRecipe> recipes = {};
 };
 
@@ -45,7 +45,7 @@ struct PlanCandidate {
   Fusion fusion;
   ScheduledGraph scheduled;
   double predicted = 1;  // time as a share of the baseline's, by the sum of its tasks
-  Genome genome = {};    // of the form's graph, nothing packed
+  Genome genome = {};    // over the form's graph, nothing packed
 };
 
 }  // namespace athanor

@@ -1,4 +1,4 @@
-// Recipes in a search: what it tries of those it was given, and those of what it found.
+// Recipes in a search: tries those it was given and makes new ones of what it found.
 #include <algorithm>
 #include <map>
 #include <utility>
@@ -35,7 +35,7 @@ size_t Search::LikedBest(int task, Schedules which) {
 }
 
 Fusion Search::FusionOf(const RecipeForm& form) {
-  // Memory that one value gets or loses may give others a choice.
+  // Memory that one value gets or loses may open a choice for others.
   constexpr int kRounds = 3;
   const Graph& graph = forms_->graph(form.form);
   const TaskIndex& index = IndexOf(form.form);
@@ -57,7 +57,7 @@ std::optional<Search::State> Search::NextFromRecipes() {
   if (suggested_.empty()) return std::nullopt;
   if (!recipe_forms_) {
     std::vector<RecipeForm> forms = forms_->FromRecipes();
-    if (forms.empty()) forms.push_back({});  // the graph as it is, with their schedules
+    if (forms.empty()) forms.push_back({});  // the graph as it is, with the recipes' schedules
     recipe_forms_.emplace(forms.begin(), forms.end());
   }
   while (!recipe_forms_->empty()) {

@@ -1,4 +1,4 @@
-// What one search came to, as candidates of another one.
+// Tests of recipes: results of one search as candidates of another.
 #include <algorithm>
 #include <set>
 #include <string>
@@ -15,7 +15,7 @@
 namespace athanor {
 namespace {
 
-// As Layers, over a dim of another name and range.
+// Layers over a dim of another name and range.
 Graph OtherLayers(int count) {
   const std::string text = absl::StrReplaceAll(
       ToText(Layers(count)), {{"dim b in [1, 64]", "dim rows in [1, 48]"}, {"[b,", "[rows,"}});
@@ -37,7 +37,7 @@ std::unique_ptr<FormSpace> Forms(const Graph& graph, const std::vector<RegionRec
 struct Searched {
   std::vector<std::string> asked;
   SearchReport report;
-  std::vector<RegionRecipe> recipes;  // of what was taken
+  std::vector<RegionRecipe> recipes;  // of the plan that was taken
 };
 
 Searched RunSearch(const Graph& graph, const Cost& cost, SearchOptions options,
@@ -52,7 +52,7 @@ Searched RunSearch(const Graph& graph, const Cost& cost, SearchOptions options,
   return made;
 }
 
-// For the regions of another graph, as a cache finds them.
+// Assigns the recipes to the regions of another graph, as a cache does.
 std::vector<RegionRecipe> For(const Graph& graph, std::vector<RegionRecipe> recipes) {
   for (RegionRecipe& r : recipes) {
     for (const Region& region : CutRegions(graph).distinct) {
@@ -63,7 +63,7 @@ std::vector<RegionRecipe> For(const Graph& graph, std::vector<RegionRecipe> reci
   return recipes;
 }
 
-// What a contraction that is fused with something takes more.
+// Makes a contraction slower if something is fused with it.
 Cost LikesItApart(int mr, int nv) {
   return [=](const Search& s, const KernelCandidate& k) -> absl::StatusOr<double> {
     const bool fused = k.choice.kind == KernelKind::kContract && k.choice.anchor != k.choice.root;
@@ -89,23 +89,24 @@ TEST(SearchRecipesTest, AnotherGraphStartsFromWhatWasFound) {
   ASSERT_FALSE(with.report.tasks.empty());
   EXPECT_EQ(with.report.tasks[0].schedule, first.report.tasks[0].schedule);
   EXPECT_LT(with.report.predicted, without.report.predicted);
-  // The first thing asked for after the baseline.
+  // The suggested schedule is asked for right after the baseline.
   ASSERT_GE(with.asked.size(), 2u);
   EXPECT_NE(with.asked[1].find(first.report.tasks[0].schedule), std::string::npos)
       << absl::StrJoin(with.asked, "\n");
-  // And what it comes to is measured whole before anything else is looked for.
+  // The resulting plan is measured whole before the search looks for anything else.
   EXPECT_EQ(with.asked[2].substr(0, 5), "plan ") << absl::StrJoin(with.asked, "\n");
 }
 
 TEST(SearchRecipesTest, MemoryIsPartOfThem) {
   const Searched first = RunSearch(Layers(3), LikesItApart(8, 3), {});
   EXPECT_GE(first.report.genomes_taken, 1);
-  // As many: a few small layers are one region together.
+  // The number of layers is the same: a few small layers are one region together.
   const Graph graph = OtherLayers(3);
   const std::vector<RegionRecipe> recipes = For(graph, first.recipes);
   const Searched with = RunSearch(graph, LikesItApart(8, 3), {.recipes = recipes});
   EXPECT_EQ(Kernels(with), Kernels(first)) << absl::StrJoin(with.asked, "\n");
-  // As far as the first plan, the same recipes without their memory, and none, are behind.
+  // Up to the first plan, a search with the recipes but not their memory, and one without recipes,
+  // are behind.
   const auto plan = std::find_if(with.asked.begin(), with.asked.end(),
                                  [](const std::string& a) { return a.substr(0, 5) == "plan "; });
   ASSERT_NE(plan, with.asked.end());
@@ -122,7 +123,7 @@ TEST(SearchRecipesTest, MemoryIsPartOfThem) {
 }
 
 TEST(SearchRecipesTest, WhatMayNotBeFusedIsNot) {
-  // Found where it pays to have the epilogue in the kernel; there it may not be.
+  // The recipe was found where an epilogue in the kernel pays; here it is not allowed.
   const Searched first = RunSearch(Layers(3), PrefersTile(8, 3), {});
   const Searched with =
       RunSearch(Layers(3), PrefersTile(8, 3),

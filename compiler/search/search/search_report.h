@@ -1,4 +1,4 @@
-// What a search did and found, for people and for records.
+// Report of what a search did and found, for people and for records.
 #ifndef ATHANOR_COMPILER_SEARCH_SEARCH_SEARCH_REPORT_H_
 #define ATHANOR_COMPILER_SEARCH_SEARCH_SEARCH_REPORT_H_
 
@@ -13,11 +13,11 @@
 namespace athanor {
 
 enum class SearchStop : uint8_t {
-  kNone,        // goes on
-  kRoofline,    // the sum of the tasks is near what the machine allows
+  kNone,        // has not stopped
+  kRoofline,    // the sum of the tasks is near the machine's limits
   kStagnation,  // nothing left promises a gain
   kExhausted,   // everything was measured
-  kBudget,      // max_kernels, or Finish
+  kBudget,      // max_kernels is reached, or Finish was called
 };
 std::string_view SearchStopName(SearchStop stop);
 
@@ -26,7 +26,7 @@ struct TaskReport {
   std::string about;  // "Mul over Contract"
   int calls = 0;      // in the best genome
   int measured = 0, failed = 0;
-  std::string schedule;  // of the best
+  std::string schedule;  // the best one
   Seconds first, best;   // by size; empty: nothing measured
   Seconds roofline;
 };
@@ -34,14 +34,14 @@ struct TaskReport {
 struct SearchReport {
   int64_t kernels_measured = 0, kernels_failed = 0;
   int genomes_tried = 0, genomes_taken = 0;
-  int forms_tried = 0, forms_taken = 0;  // of those: changes of the graph by rules
-  int recipes_tried = 0;                 // of those given: a candidate was made of each
-  std::string rules;                     // that lead to the best genome's form
+  int forms_tried = 0, forms_taken = 0;  // of these: genomes with another form of the graph
+  int recipes_tried = 0;                 // given recipes of which a candidate was made
+  std::string rules;                     // rule rows that lead to the best genome's form
   std::vector<RegionReport> regions;
   absl::Status forms;  // FormSpace::status
   int plans_proposed = 0;
-  double predicted = 1;  // of the best genome, share of the baseline's time
-  double roofline = 0;   // share of the baseline's time that the machine's limits allow
+  double predicted = 1;  // time of the best genome as a share of the baseline's
+  double roofline = 0;   // least time that the machine's limits allow, as a share of the baseline's
   SearchStop stop = SearchStop::kNone;
   std::vector<TaskReport> tasks;  // of the best genome, longest first
 };

@@ -1,4 +1,4 @@
-// When a search ends: budgets, rooflines, limits that are raised.
+// Tests of the end of a search: budgets, rooflines, limits that are raised.
 #include <cmath>
 #include <limits>
 #include <utility>
@@ -23,7 +23,8 @@ TEST(SearchStopTest, StopsAtItsBudgetAndAtTheRoofline) {
   EXPECT_EQ(fast.Report().stop, SearchStop::kRoofline);
 }
 
-// Kernels near their rooflines in a plan that takes as long as before: near is what plans hold.
+// Kernels are near their rooflines, but the plan takes as long as before: only what plans reach
+// counts.
 TEST(SearchStopTest, ARooflineThatPlansDoNotReachIsNotNear) {
   const auto kernels = [](const Verdict& verdict) {
     Search search(SingleForm(Layers(1)), Target(), Machine::Typical(Target()), {.sizes = {{16}}});
@@ -44,7 +45,8 @@ TEST(SearchStopTest, ARooflineThatPlansDoNotReachIsNotNear) {
   EXPECT_GT(unheld, held);
 }
 
-// Each plan's time is a share of that of the one before, its promise one of the baseline's.
+// Each plan's time is a share of that of the plan before; its prediction is a share of the
+// baseline's.
 TEST(SearchStopTest, ARooflineThatPlansReachInStepsIsNear) {
   Search search(SingleForm(Layers(1)), Target(), Machine::Typical(Target()), {.sizes = {{16}}});
   int asked = 0, taken = 0;
@@ -64,7 +66,7 @@ TEST(SearchStopTest, ARooflineThatPlansReachInStepsIsNear) {
   EXPECT_GE(taken, 2);
 }
 
-// As if it were measured beside other work.
+// Returns limits as if they were measured while other work ran.
 Machine HalfOf(Machine machine) {
   for (double* limit : {&machine.read_bytes_per_second, &machine.cache_bytes_per_second,
                         &machine.near_bytes_per_second, &machine.f32_flops_per_second}) {
@@ -97,7 +99,7 @@ TEST(SearchStopTest, ASearchGoesOnWhenItsLimitsAreRaised) {
   EXPECT_NEAR(raised.roofline, 0.5, 1e-6);
 }
 
-// How far kernels were beyond the limits before says nothing about these.
+// Beating the former limits says nothing about the raised ones.
 TEST(SearchStopTest, LimitsThatWereBeatenAreNearOnceTheyAreRaised) {
   const Machine full = Machine::Typical(Target());
   Search search(SingleForm(Scaled(0)), Target(), HalfOf(full), {.sizes = {{16}}});
@@ -111,7 +113,7 @@ TEST(SearchStopTest, LimitsThatWereBeatenAreNearOnceTheyAreRaised) {
   EXPECT_EQ(search.Report().stop, SearchStop::kRoofline);
 }
 
-// What small kernels find in the caches is more than the roofline allows: it does not end a search.
+// Small kernels that find more in the caches than the roofline allows do not end a search.
 TEST(SearchStopTest, ARooflineThatIsBeatenIsNone) {
   Search search(SingleForm(Layers(1)), Target(), Machine::Typical(Target()), {.sizes = {{16}}});
   Drive(search, [](const Search& s, const KernelCandidate& k) -> absl::StatusOr<double> {

@@ -14,7 +14,7 @@
 namespace athanor {
 namespace {
 
-// Forms 0, 1, ... in a row: each is a neighbour of the one before.
+// Forms 0, 1, ... in a row, each a neighbour of the one before.
 class RowOfForms final : public FormSpace {
  public:
   explicit RowOfForms(std::vector<Graph> graphs) : graphs_(std::move(graphs)) {}
@@ -34,7 +34,7 @@ class RowOfForms final : public FormSpace {
   GraphCost cost_;
 };
 
-// Each node of a kernel takes its time.
+// Each node of a kernel takes the same time.
 absl::StatusOr<double> ByNodes(const Search& s, const KernelCandidate& k) {
   return 1e-3 * static_cast<double>(s.task(k.task).graph.nodes.size());
 }
@@ -128,7 +128,7 @@ TEST(SearchTest, AnEpilogueIsGivenUpWhereItsKernelIsSlow) {
   EXPECT_LT(report.predicted, 0.1);
 }
 
-// Each of the many flips promises more than the other form, and takes kernels to find out.
+// Each of the many flips promises more than the other form, and needs kernels to be decided.
 TEST(SearchTest, SchedulesFlipsAndFormsHaveTheirTurns) {
   const std::string other =
       "%0 = Input \"x\" : f32[b, 256]\n %1 = Parameter \"w\" : f32[256, 256]\n"
@@ -234,11 +234,11 @@ TEST(SearchTest, ExhaustMeasuresEverySchedule) {
     return PrefersTile(8, 3)(s, k);
   });
   EXPECT_EQ(search.Report().stop, SearchStop::kExhausted);
-  EXPECT_GE(measured.size(), 2);  // with its epilogue and without
+  EXPECT_GE(measured.size(), 2);  // with and without its epilogue
   for (const auto& [task, texts] : measured) {
     EXPECT_EQ(texts.size(), Schedules(search.task(task), Target()).size());
   }
-  // A budget in this mode ends it before.
+  // A budget ends the search earlier in this mode.
   Search budget(SingleForm(Scaled(1)), Target(), Machine::Typical(Target()),
                 {.sizes = {{16}}, .mode = SearchMode::kExhaust, .max_kernels = 9});
   Drive(budget, PrefersTile(8, 3));
@@ -254,7 +254,7 @@ TEST(SearchTest, WhatIsSwitchedOffIsNeverFused) {
     fused += k.choice.kind == KernelKind::kContract && k.choice.anchor != k.choice.root;
     return PrefersTile(12, 2)(s, k);
   });
-  EXPECT_EQ(fused, 1);  // the baseline's, of which all times are shares
+  EXPECT_EQ(fused, 1);  // the baseline's kernel, which every time is a share of
   plans = search.Report().plans_proposed;
   for (int p = 0; p < plans; ++p) {
     for (const KernelChoice& k : search.plan(p).scheduled.genome.kernels) {
@@ -264,7 +264,8 @@ TEST(SearchTest, WhatIsSwitchedOffIsNeverFused) {
   EXPECT_GT(plans, 0);
 }
 
-// Ten times the baseline's time with the schedules that the sum likes, when measured whole.
+// The plan with the schedules that the sum prefers takes ten times the baseline's time when it is
+// measured whole.
 TEST(SearchTest, AfterAPlanThatDidNotHoldTheNextMustPromiseMore) {
   Search search(SingleForm(Layers(1)), Target(), Machine::Typical(Target()), {.sizes = {{16}}});
   std::vector<double> predicted;

@@ -1,4 +1,5 @@
-// What the tests of Search share: small graphs, machines that answer, a search driven to its end.
+// Helpers for the tests of Search: small graphs, machines that answer, and a driver to a search's
+// end.
 #ifndef ATHANOR_COMPILER_SEARCH_SEARCH_SEARCH_TESTING_H_
 #define ATHANOR_COMPILER_SEARCH_SEARCH_SEARCH_TESTING_H_
 
@@ -30,7 +31,7 @@ inline Graph Parse(const std::string& text) {
   return *std::move(g);
 }
 
-// Equal layers: a contraction with a bias and a tanh each.
+// Returns equal layers, each a contraction with a bias and a tanh.
 inline Graph Layers(int count) {
   std::string text = "%0 = Input \"x\" : f32[b, 256]\n";
   int next = 1, x = 0;
@@ -47,11 +48,11 @@ inline Graph Layers(int count) {
 
 using Cost = std::function<absl::StatusOr<double>(const Search&, const KernelCandidate&)>;
 
-// Tells what becomes of a plan.
+// Tells the search the outcome of a plan.
 using Verdict = std::function<void(Search&, int plan)>;
 inline void Take(Search& search, int plan) { search.TellPlan(plan, true); }
 
-// Answers until the search ends; what was asked, one line each.
+// Answers until the search ends. Returns the questions, one line each.
 inline std::vector<std::string> Drive(Search& search, const Cost& cost, int sizes = 1,
                                       const Verdict& verdict = Take) {
   std::vector<std::string> asked;
@@ -78,7 +79,7 @@ inline std::vector<std::string> Drive(Search& search, const Cost& cost, int size
   return asked;
 }
 
-// As if the machine took 10 microseconds with the schedule of the prediction's liking, more with
+// A machine that takes 10 microseconds with the schedule that the prediction prefers, and more with
 // others.
 inline Cost PrefersTile(int mr, int nv) {
   return [=](const Search&, const KernelCandidate& k) -> absl::StatusOr<double> {
@@ -89,13 +90,13 @@ inline Cost PrefersTile(int mr, int nv) {
   };
 }
 
-// What the model says is the least.
+// Returns the least time according to the model.
 inline double Limit(const Search& search, const KernelCandidate& k) {
   const Machine machine = Machine::Typical(Target());
   return RooflineSeconds(search.task(k.task), {16}, Target(), machine) + machine.launch_seconds;
 }
 
-// The same function in one, two or three multiplications.
+// Returns the same function with one, two or three multiplications.
 inline Graph Scaled(int steps) {
   std::string text =
       "%0 = Input \"x\" : f32[b, 256]\n %1 = Parameter \"w\" : f32[256, 240]\n"

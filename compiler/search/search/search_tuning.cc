@@ -1,4 +1,4 @@
-// Which schedules of which tasks a search asks for.
+// Chooses the schedules that a search asks for.
 #include <algorithm>
 #include <cmath>
 #include <utility>
@@ -9,13 +9,13 @@
 namespace athanor {
 namespace {
 
-// Of a task: each measurement without a better schedule makes the next one less likely.
+// Factor on a task's expected gain for each measurement without a better schedule.
 constexpr double kDecay = 0.88;
-// Kernels that turns are reckoned over, about.
+// Number of kernels, about, over which spent_ is averaged.
 constexpr double kTurnMemory = 64;
 
-// Tasks of one anchor differ in what follows it: what is fast for one is a good guess for the
-// others.
+// Names the anchor of a task. Tasks with one anchor differ in what follows it: a schedule that is
+// fast for one is a good guess for the others.
 std::string AnchorOf(const KernelTask& task) {
   const NodeId anchor = task.choice.anchor;
   if (anchor < 0) return "";
@@ -87,7 +87,7 @@ std::optional<Search::Step> Search::Tune(const Calls& calls, double least) {
     double most = least;
     for (const auto& [task, count] : calls) {
       if (tasks_[task].Exhausted()) continue;
-      // Those asked for in this step count as tried.
+      // Kernels asked for in this step count as tried.
       const auto again = std::count_if(step.kernels.begin(), step.kernels.end(),
                                        [&, t = task](int k) { return kernels_[k].task == t; });
       const double gain = TuningGain(task, count) * std::pow(kDecay, again);
@@ -103,7 +103,7 @@ std::optional<Search::Step> Search::Tune(const Calls& calls, double least) {
   return step;
 }
 
-// Of everything ever compared, for a search that exhausts its space.
+// Tunes everything ever compared, for a search that exhausts its space.
 std::optional<Search::Step> Search::TuneRest() {
   Calls met;
   for (int task = 0; task < static_cast<int>(tasks_.size()); ++task) {

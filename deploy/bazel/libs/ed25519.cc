@@ -22,12 +22,12 @@ const unsigned char* BytesOf(absl::string_view text) {
   return reinterpret_cast<const unsigned char*>(text.data());
 }
 
-// Without one, OpenSSL asks the terminal for a passphrase.
+// Suppresses OpenSSL's default, which asks for a passphrase on the terminal.
 int NoPassphrase(char*, int, int, void*) { return -1; }
 
 using ReadPem = EVP_PKEY*(BIO*, EVP_PKEY**, pem_password_cb*, void*);
 
-// Null unless `pem` holds an Ed25519 key of the kind that `read` reads.
+// Returns null unless `pem` holds an Ed25519 key of the kind that `read` reads.
 Owned<EVP_PKEY> ReadKey(absl::string_view pem, ReadPem* read) {
   if (pem.size() > size_t{std::numeric_limits<int>::max()}) return nullptr;
   Owned<BIO> bio(BIO_new_mem_buf(pem.data(), static_cast<int>(pem.size())));

@@ -24,12 +24,12 @@ inline constexpr int kEd25519SignatureBytes = 64;
 // A private key. Immutable, so thread-safe; copies share it.
 class Ed25519Key {
  public:
-  // INVALID_ARGUMENT: no PEM private key, an encrypted one, or one of another algorithm. No message
-  // holds any part of `pem`.
+  // Returns INVALID_ARGUMENT if `pem` holds no PEM private key, an encrypted one, or one of another
+  // algorithm. No message contains any part of `pem`.
   static absl::StatusOr<Ed25519Key> FromPem(absl::string_view pem);
 
   const std::string& public_key() const { return public_key_; }  // 32 bytes
-  // 64 bytes. INTERNAL: OpenSSL could not, for want of memory.
+  // Returns 64 bytes. Returns INTERNAL if OpenSSL fails for lack of memory.
   absl::StatusOr<std::string> Sign(absl::string_view message) const;
 
  private:
@@ -40,10 +40,11 @@ class Ed25519Key {
   std::string public_key_;
 };
 
-// 32 bytes of a PEM public key. INVALID_ARGUMENT: there is none, or one of another algorithm.
+// Returns the 32 bytes of a PEM public key. Returns INVALID_ARGUMENT if there is none, or one of
+// another algorithm.
 absl::StatusOr<std::string> Ed25519PublicKey(absl::string_view pem);
 
-// False also for a key or signature of another length.
+// Reports whether the signature is valid; false also for a key or signature of the wrong length.
 bool Ed25519Verify(absl::string_view public_key, absl::string_view message,
                    absl::string_view signature);
 

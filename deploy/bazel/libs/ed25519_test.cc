@@ -38,7 +38,7 @@ constexpr Vector kVectors[] = {
 
 std::string Bytes(const char* hex) { return absl::HexStringToBytes(hex); }
 
-// Of a key that was thrown away; its passphrase is "x".
+// A key that was thrown away; its passphrase is "x".
 constexpr char kEncrypted[] = R"(-----BEGIN ENCRYPTED PRIVATE KEY-----
 MIGbMFcGCSqGSIb3DQEFDTBKMCkGCSqGSIb3DQEFDDAcBAhCDz4WWOa2FQICCAAw
 DAYIKoZIhvcNAgkFADAdBglghkgBZQMEASoEEMXHF7eF7INcv9+FDM0MhSYEQMsB

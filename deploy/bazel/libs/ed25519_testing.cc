@@ -6,7 +6,7 @@
 namespace athanor {
 namespace {
 
-// DER of a PKCS #8 or SubjectPublicKeyInfo up to the key's 32 bytes (RFC 8410).
+// DER prefixes of a PKCS #8 or SubjectPublicKeyInfo, up to the key's 32 bytes (RFC 8410).
 constexpr char kEd25519Private[] = "302e020100300506032b657004220420";
 constexpr char kX25519Private[] = "302e020100300506032b656e04220420";
 constexpr char kEd25519Public[] = "302a300506032b6570032100";

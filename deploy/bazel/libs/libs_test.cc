@@ -1,6 +1,5 @@
-// Every library target of this package compiles, links and runs as Debian ships
-// it: a wrong package or soname fails here, by name, and not in a strange
-// place.
+// Checks that every library target of this package compiles, links and runs as Debian ships it: a
+// wrong package or soname fails here, by name, and not in a strange place.
 #include <cblas.h>
 #include <httplib.h>
 #include <openssl/sha.h>

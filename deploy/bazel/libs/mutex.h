@@ -1,6 +1,6 @@
-// std::mutex as Clang's thread-safety analysis can see it. libstdc++'s own
-// mutex carries no annotations, and Abseil's is not instrumented for
-// ThreadSanitizer; these three classes add nothing but the annotations.
+// std::mutex with annotations for Clang's thread-safety analysis. libstdc++'s own mutex has none,
+// and Abseil's is not instrumented for ThreadSanitizer. These three classes add nothing but the
+// annotations.
 //
 //   class Queue {
 //     void Push(int v) { MutexLock lock(mu_); items_.push_back(v);
@@ -39,7 +39,7 @@ class ABSL_LOCKABLE Mutex {
   std::mutex mu_;
 };
 
-// Holds a Mutex for a scope; may be released and taken again inside it.
+// Holds a Mutex for a scope; may unlock and lock it again inside.
 class ABSL_SCOPED_LOCKABLE MutexLock {
  public:
   explicit MutexLock(Mutex& mu) ABSL_EXCLUSIVE_LOCK_FUNCTION(mu) : lock_(mu.mu_) {}
@@ -55,13 +55,13 @@ class ABSL_SCOPED_LOCKABLE MutexLock {
   std::unique_lock<std::mutex> lock_;
 };
 
-// Wakes spuriously like any condition variable: wait in a loop. The loop, not a
-// predicate, because the analysis does not look into a lambda's caller.
+// Wakes spuriously like any condition variable: wait in a loop. There is no overload with a
+// predicate, because the analysis does not know that a lambda's caller holds the lock.
 class CondVar {
  public:
   void Wait(MutexLock& lock) { cv_.wait(lock.lock_); }
 
-  // False when `deadline` passed before a notification.
+  // Returns false if `deadline` passed before a notification.
   template <typename Clock, typename Duration>
   bool WaitUntil(MutexLock& lock, std::chrono::time_point<Clock, Duration> deadline) {
     return cv_.wait_until(lock.lock_, deadline) == std::cv_status::no_timeout;

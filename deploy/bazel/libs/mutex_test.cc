@@ -57,7 +57,7 @@ TEST(MutexTest, ExcludesOtherThreads) {
   EXPECT_EQ(count, 4000);
 }
 
-// Whether another thread can take `mu` now.
+// Reports whether another thread can take `mu` now.
 bool Free(Mutex& mu) {
   bool taken = false;
   std::thread([&] {

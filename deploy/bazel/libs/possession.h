@@ -1,20 +1,22 @@
-// Proof that who names a tensor by its SHA-256 has its bytes, without sending them.
+// Proves that a client that names a tensor by its SHA-256 has its bytes, without sending them.
 //
 //   client                                      server
 //                        <- nonce               // new for each call
 //   PossessionProof(nonce, hash, SealOf(bytes)) ->
 //                                               == PossessionProof(nonce, hash, seal it keeps)
 //
-// A tensor's seal is the SHA-256 of its bytes with kSealSuffix behind them. Its hash does not give
-// it away: to go on from a hash gives digests of longer inputs, whose next byte behind the tensor's
-// own is SHA-256's padding, 0x80, and the suffix begins otherwise. So the seal is known to who had
-// every byte, and never travels. Both digests come out of one pass, and a proof costs the server no
-// look at the bytes, however many they are: nothing about an answer depends on them.
+// A tensor's seal is the SHA-256 of its bytes followed by kSealSuffix. It cannot be derived from
+// the tensor's hash: extending a hash gives only digests of inputs that continue with SHA-256's
+// padding, whose first byte is 0x80, and the suffix begins with another byte. So only those who had
+// every byte know the seal, and it is never sent. One pass computes both digests. Checking a proof
+// does not read the bytes, so its time does not depend on the tensor.
 //
-// The attack, a hash that stands for a file, is that of Halevi, Harnik, Pinkas and Shulman-Peleg,
-// "Proofs of Ownership in Remote Storage Systems" (CCS 2011). They ask for more: nothing short may
-// be handed on in the place of the bytes, which takes a tree of hashes over them and looks into
-// them. Who has a tensor's bytes here may hand on the bytes themselves, so a short secret does.
+//
+// The attack, in which a hash stands for a file, is described by Halevi, Harnik, Pinkas and
+// Shulman-Peleg, "Proofs of Ownership in Remote Storage Systems" (CCS 2011). They require more:
+// that nothing short can be passed on in place of the bytes, which takes a hash tree over the bytes
+// and reads of them. Here whoever has a tensor's bytes may pass on the bytes themselves, so a short
+// secret is enough.
 #ifndef ATHANOR_DEPLOY_BAZEL_LIBS_POSSESSION_H_
 #define ATHANOR_DEPLOY_BAZEL_LIBS_POSSESSION_H_
 
@@ -27,7 +29,7 @@ namespace athanor {
 
 inline constexpr absl::string_view kSealSuffix = "athanor possession";
 
-// 32 bytes, as all of these.
+// Returns 32 bytes, as do the other functions here.
 inline std::string SealOf(absl::string_view bytes) {
   return Sha256().Update(bytes).Update(kSealSuffix).Finish();
 }

@@ -8,7 +8,7 @@
 namespace athanor {
 namespace {
 
-// clients/python/tests/test_calls.py has the same.
+// clients/python/tests/test_calls.py has the same values.
 TEST(PossessionTest, AsEveryClientComputesIt) {
   const std::string nonce(32, '\x01');
   EXPECT_EQ(absl::BytesToHexString(SealOf("bytes")),
@@ -34,7 +34,7 @@ TEST(PossessionTest, ProofsDependOnEverything) {
   EXPECT_NE(PossessionProof(nonce, Sha256Of("bytes"), SealOf("bytes!")), proof);
 }
 
-// What goes on from a hash without the bytes behind it is no seal.
+// A length extension of the hash is not a seal.
 TEST(PossessionTest, TheSuffixIsNotSha256sPadding) { EXPECT_NE(kSealSuffix[0], '\x80'); }
 
 }  // namespace

@@ -1,12 +1,12 @@
-// Options the sanitizer runtimes ask the program for, so that a binary run by
-// hand behaves as it does under `bazel test`. Empty in an ordinary build.
+// Default options of the sanitizer runtimes, so that a binary run by hand behaves as under `bazel
+// test`. Empty in an ordinary build.
 
 #if defined(__has_feature)
 #if __has_feature(thread_sanitizer)
-// Debian's Abseil, gRPC and protobuf are not instrumented: ThreadSanitizer sees
-// their memory accesses only through the C library and none of their locks, so
-// what they do themselves is left out: accesses they make (race_top) and calls
-// they make (called_from_lib). Our code stays checked, also where they call it.
+// Debian's Abseil, gRPC and protobuf are not instrumented: ThreadSanitizer sees their memory
+// accesses only through the C library, and none of their locks. So accesses they make (race_top)
+// and calls they make (called_from_lib) are suppressed. Our code stays checked, even when they call
+// it.
 extern "C" const char* __tsan_default_suppressions() {
   return "race_top:libgrpc++.so\n"
          "race_top:libgrpc.so\n"
@@ -16,8 +16,8 @@ extern "C" const char* __tsan_default_suppressions() {
          "race_top:libaddress_sorting.so\n"
          "race_top:libcares.so\n"
          "race_top:libabsl_*\n"
-         // gRPC's templates, which are compiled with ours; none of these calls
-         // a handler of ours while it works on gRPC's own memory.
+         // gRPC's templates, compiled with our code; none of these calls a handler of ours while it
+         // works on gRPC's own memory.
          "race_top:^grpc::\n"
          "race_top:^void grpc::internal::\n"
          "race_top:^std::_Function_handler<void (bool), grpc::internal::\n"
@@ -25,7 +25,7 @@ extern "C" const char* __tsan_default_suppressions() {
          "race:grpc::internal::CallOpSet<\n"
          "race:grpc::internal::UnaryDeserializeHelper<\n"
          "race:grpc::internal::UnaryRunHandlerHelper<\n"
-         // Generated code, which reads buffers that they hand over.
+         // Generated code, which reads buffers that these libraries hand over.
          "race_top:::_InternalParse(\n"
          "called_from_lib:libgrpc++.so\n"
          "called_from_lib:libgrpc.so\n"
@@ -38,7 +38,7 @@ extern "C" const char* __tsan_default_suppressions() {
       ;
 }
 extern "C" const char* __tsan_default_options() {
-  // Processes that the tuner forks from a thread start threads.
+  // The tuner's processes fork from a thread and then start threads.
   return "halt_on_error=1:second_deadlock_stack=1:die_after_fork=0:"
          "external_symbolizer_path=/usr/lib/llvm-19/bin/llvm-symbolizer";
 }

@@ -1,4 +1,4 @@
-// SHA-256, for every layer: the keys of graphs, kernels and plans, the names of tensors.
+// SHA-256 for all layers: the keys of graphs, kernels and plans, the names of tensors.
 //
 //   Sha256Hex("") == "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855"
 //   Sha256 hash;  hash.Update("ab");  hash.Update("c");  hash.Finish() == Sha256Of("abc")
@@ -15,7 +15,7 @@ namespace athanor {
 
 inline constexpr int kSha256Bytes = 32;
 
-// Of bytes that come in pieces. Not thread-safe.
+// Hashes bytes that arrive in pieces. Not thread-safe.
 class Sha256 {
  public:
   Sha256();
@@ -24,9 +24,10 @@ class Sha256 {
   Sha256& operator=(const Sha256&) = delete;
 
   Sha256& Update(absl::string_view bytes);
-  // As of what came so far with `suffix` behind it; more may come. REQUIRES: no Finish() yet
+  // Returns the hash of the bytes so far followed by `suffix`; further Updates are allowed.
+  // REQUIRES: no Finish() yet
   std::string With(absl::string_view suffix) const;
-  std::string Finish();  // 32 bytes; once
+  std::string Finish();  // 32 bytes; call it once
 
  private:
   evp_md_ctx_st* context_;

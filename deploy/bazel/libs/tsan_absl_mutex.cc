@@ -1,7 +1,6 @@
-// Makes the locks of Debian's Abseil, and so gRPC's, visible to
-// ThreadSanitizer: these definitions take the place of the library's, tell the
-// sanitizer what happens before what, and call on. Without them whatever we
-// hand to gRPC on one thread and get back on another looks like a race. Empty
+// Makes the locks of Debian's Abseil, and so gRPC's, visible to ThreadSanitizer. These definitions
+// replace the library's: they tell the sanitizer what happens before what, then call the library's.
+// Without them, data passed to gRPC on one thread and returned on another looks like a race. Empty
 // in any other build.
 #if defined(__has_feature)
 #if __has_feature(thread_sanitizer)
@@ -15,7 +14,7 @@ extern "C" void __tsan_release(void* address);
 
 namespace {
 
-// The library's own definition of a function of the given mangled name.
+// Returns the library's own definition of the function with the given mangled name.
 template <typename Function>
 Function* Next(const char* mangled) {
   return reinterpret_cast<Function*>(dlsym(RTLD_NEXT, mangled));

@@ -1,5 +1,5 @@
-// athanor.v1.CacheService: what the cache holds, why it missed, and bundles. One file per call
-// beside this one.
+// athanor.v1.CacheService: statistics of the cache, reasons for misses, and bundles. Each call has
+// a file beside this one.
 #ifndef ATHANOR_SERVER_RPC_CACHE_CACHE_SERVICE_H_
 #define ATHANOR_SERVER_RPC_CACHE_CACHE_SERVICE_H_
 

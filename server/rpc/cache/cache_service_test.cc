@@ -1,4 +1,4 @@
-// The calls of CacheService, through gRPC, over a cache in a file.
+// Tests the calls of CacheService, through gRPC, with a cache in a file.
 #include <sqlite3.h>
 
 #include <fstream>
@@ -34,10 +34,10 @@ Ed25519Key Key(char seed) {
   return Ed25519Key::FromPem(Ed25519PrivatePem(std::string(32, seed))).value();
 }
 
-// A server with a cache of its own.
+// A server with its own cache.
 class CacheServiceTest : public ::testing::Test {
  protected:
-  // `signs`, `trusts`: seeds of keys; 0: none.
+  // `signs`, `trusts`: seeds of keys; 0: no key.
   static ServerOptions With(char signs = 0, char trusts = 0) {
     ServerOptions options;
     const std::string folder = FreshDirectory();
@@ -231,7 +231,7 @@ TEST_F(CacheServiceTest, ExplainSaysWhatWasLookedUp) {
   EXPECT_THAT(hit.steps(0), HasSubstr(hit.plan_id()));
   *request.mutable_bucket() = hit.bucket();
   EXPECT_TRUE(explain(request, &reply).ok());
-  // Without the row there is nothing near.
+  // After the row is deleted, no similar row is left.
   v1::CollectGarbageRequest all;
   all.set_limit_bytes(1);
   v1::CollectGarbageReply gone;
@@ -240,7 +240,7 @@ TEST_F(CacheServiceTest, ExplainSaysWhatWasLookedUp) {
   ASSERT_TRUE(explain(request, &reply).ok());
   EXPECT_FALSE(reply.buckets(0).hit());
   EXPECT_THAT(reply.buckets(0).steps(0), HasSubstr("plans: none of graph"));
-  // What there is none of is named.
+  // The error names the bucket that does not exist.
   request.mutable_bucket(0)->set_max(65);
   grpc::Status refused = explain(request, &reply);
   EXPECT_EQ(refused.error_code(), StatusCode::NOT_FOUND);
@@ -392,7 +392,7 @@ TEST_F(CacheServiceTest, WhatOfAModelCannotBeExportedIsSaid) {
   }
 }
 
-// What is wrong with a bundle names its record, and nothing of it is kept.
+// The error for a bad bundle names the record, and no record is kept.
 TEST_F(CacheServiceTest, TamperedBundlesLeaveNothing) {
   TestServer from(With('a')), to(With(0, 'a'));
   Fill(from);
@@ -447,7 +447,7 @@ TEST_F(CacheServiceTest, AnImportKeepsToItsLimits) {
   EXPECT_THAT(refused.error_message(),
               AllOf(HasSubstr("record "), HasSubstr("at most 400 (--max_import_bytes)")));
   EXPECT_EQ(RowsOf(to, "recipes"), 0);
-  // A call is over a little after its client has heard so.
+  // A call ends a little after its client has been told.
   while (to.server->core().active_calls() > 0) std::this_thread::yield();
   EXPECT_EQ(to.server->core().ledger().used(HeldKind::kUploads), 0);
 }

@@ -22,14 +22,14 @@ namespace {
 
 constexpr char kMethod[] = "Export";
 
-// For people: whose bundle it is.
+// Tells people where a bundle comes from.
 std::string OriginHere() {
   char host[256] = "";
   gethostname(host, sizeof(host) - 1);
   return absl::StrCat("athanord ", kVersion, " on ", host);
 }
 
-// What cannot be exported as asked.
+// Returns an error if the request cannot be served.
 absl::Status CheckAsked(const v1::ExportCacheRequest& asked, const CacheKeys& keys) {
   if (asked.model().empty() && !asked.version().empty()) {
     return absl::InvalidArgumentError(
@@ -49,8 +49,8 @@ absl::Status CheckAsked(const v1::ExportCacheRequest& asked, const CacheKeys& ke
   return absl::OkStatus();
 }
 
-// What the plans of the asked versions are kept under, in every bucket: as baselines are, and as
-// their searches keep them.
+// Returns the keys of the plans of the requested versions, in every bucket: the keys of baselines,
+// and those that their searches use.
 absl::StatusOr<std::vector<PlanKey>> KeysOf(ServerCore& core, const v1::ExportCacheRequest& asked) {
   auto found = core.registry().Find(asked.model(), asked.version());
   if (!found.ok()) return found.status();
@@ -76,8 +76,8 @@ absl::StatusOr<std::vector<PlanKey>> KeysOf(ServerCore& core, const v1::ExportCa
   return keys;
 }
 
-// Writes one chunk after the other. At any time a piece of work or a write is outstanding, and only
-// its end goes on: nothing here needs a lock.
+// Writes one chunk after the other. At any time one piece of work or one write is outstanding, and
+// only its completion continues the call: no lock is needed.
 class ExportCall final : public grpc::ServerWriteReactor<grpc::ByteBuffer> {
  public:
   ExportCall(ServerCore& core, grpc::CallbackServerContext* context)
@@ -95,7 +95,7 @@ class ExportCall final : public grpc::ServerWriteReactor<grpc::ByteBuffer> {
     at_.semantics_version = kSemanticsVersion;
     at_.recipe_format = kRecipeFormat;
     at_.binaries = request_.binaries();
-    // The header goes once it is known that there is a cache.
+    // Sends the header only once it is known that there is a cache.
     core_.cache_queue().Submit([this] {
       if (FindKeys()) ReadPage();
     });
@@ -129,7 +129,7 @@ class ExportCall final : public grpc::ServerWriteReactor<grpc::ByteBuffer> {
     return absl::OkStatus();
   }
 
-  // Whether it goes on.
+  // Returns whether to go on.
   bool FindKeys() {
     if (request_.model().empty()) return true;
     absl::StatusOr<std::vector<PlanKey>> keys = KeysOf(core_, request_);

@@ -15,7 +15,7 @@ namespace athanor {
 namespace {
 
 constexpr char kMethod[] = "Import";
-constexpr int64_t kReserveBytes = int64_t{1} << 20;  // at least so many more
+constexpr int64_t kReserveBytes = int64_t{1} << 20;  // reserved at a time, at least
 
 BundleTerms TermsOf(ServerCore& core) {
   BundleTerms terms;
@@ -23,7 +23,7 @@ BundleTerms TermsOf(ServerCore& core) {
   terms.recipe_format = kRecipeFormat;
   terms.trusted_keys = core.cache_keys().trusted;
   terms.max_bytes = core.options().max_import_bytes;
-  // What cannot stay need not come in.
+  // Rejects bundles that are too large to stay in the cache.
   const int64_t limit = core.options().cache_limit;
   const bool lower = limit > 0 && limit < terms.max_bytes;
   if (lower) terms.max_bytes = limit;
@@ -31,7 +31,7 @@ BundleTerms TermsOf(ServerCore& core) {
   return terms;
 }
 
-// Works on chunks on the cache's queue; the records are held until the trailer fits.
+// Processes chunks on the cache's queue; holds the records until the trailer proves them.
 class ImportCall final : public ChunkReads {
  public:
   ImportCall(ServerCore& core, grpc::CallbackServerContext* context, grpc::ByteBuffer* reply)
@@ -59,7 +59,7 @@ class ImportCall final : public ChunkReads {
     return reader_.Take(std::move(chunk));
   }
 
-  // Room for `bytes` more than the records that are held.
+  // Reserves room for `bytes` more than the records that are held.
   absl::Status Reserve(int64_t bytes) {
     if (reader_.bytes() + bytes <= reserved_bytes_) return absl::OkStatus();
     auto more = core_.ledger().Reserve(HeldKind::kUploads, std::max(bytes, kReserveBytes),
@@ -70,7 +70,7 @@ class ImportCall final : public ChunkReads {
     return absl::OkStatus();
   }
 
-  // All has come.
+  // Keeps the records once everything has arrived.
   absl::Status Keep() {
     if (absl::Status s = reader_.Finish(); !s.ok()) return s;
     absl::StatusOr<v1::ImportCacheReply> kept =
@@ -94,7 +94,8 @@ class ImportCall final : public ChunkReads {
   }
 
   grpc::ByteBuffer* const reply_bytes_;
-  std::vector<ServerLedger::Reservation> reserved_;  // before the reader: gone after its records
+  // Declared before the reader, so destroyed after its records.
+  std::vector<ServerLedger::Reservation> reserved_;
   int64_t reserved_bytes_ = 0;
   BundleReader reader_;
 };

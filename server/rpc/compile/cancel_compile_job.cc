@@ -9,7 +9,7 @@ namespace {
 constexpr char kMethod[] = "CancelCompileJob";
 constexpr std::chrono::milliseconds kLookAgain{5};
 
-// Answers once the job has stopped; looks from time to time and holds no thread meanwhile.
+// Answers once the job has stopped; polls, and holds no thread meanwhile.
 class CancelCall final : public grpc::ServerUnaryReactor {
  public:
   CancelCall(ServerCore& core, grpc::CallbackServerContext* context, grpc::ByteBuffer* reply)

@@ -1,4 +1,4 @@
-// athanor.v1.CompileService: compile jobs. One file per call beside this one.
+// athanor.v1.CompileService: compile jobs. Each call has a file beside this one.
 #ifndef ATHANOR_SERVER_RPC_COMPILE_COMPILE_SERVICE_H_
 #define ATHANOR_SERVER_RPC_COMPILE_COMPILE_SERVICE_H_
 

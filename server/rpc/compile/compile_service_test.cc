@@ -1,4 +1,4 @@
-// The calls of CompileService, through gRPC.
+// Tests the calls of CompileService, through gRPC.
 #include <algorithm>
 #include <chrono>
 #include <string>
@@ -15,7 +15,7 @@ namespace {
 using ::testing::HasSubstr;
 using Job = v1::CompileJob;
 
-// Phases and percents of everything a watcher is sent.
+// Returns all states that a watcher is sent.
 std::vector<Job> Watch(TestServer& test, const std::string& id, grpc::Status* status = nullptr) {
   grpc::ClientContext context;
   v1::WatchCompileJobRequest request;
@@ -114,7 +114,8 @@ TEST(CompileServiceTest, AWatcherThatGoesAwayIsForgotten) {
   EXPECT_EQ(test.WaitForJob(id).phase(), Job::DONE);
 }
 
-// Cancelled while it is being refused, a call ends once: ended twice it ended the server.
+// A call that is cancelled while it is being refused must end once: ending it twice crashed the
+// server.
 TEST(CompileServiceTest, AWatcherThatIsRefusedMayGoAwayMeanwhile) {
   TestServer test;
   v1::WatchCompileJobRequest request;
@@ -214,7 +215,7 @@ TEST(CompileServiceTest, CancelStopsARunningJob) {
   const grpc::Status status = test.Infer(FloatRequest("m", {1}));
   EXPECT_EQ(status.error_code(), grpc::StatusCode::FAILED_PRECONDITION);
   EXPECT_THAT(status.error_message(), HasSubstr(id + " was cancelled"));
-  // It can be compiled after all.
+  // It can still be compiled later.
   test.control->ReleaseCompiles();
   grpc::ClientContext context;
   v1::StartCompileRequest request;
@@ -232,7 +233,7 @@ TEST(CompileServiceTest, CancelTakesAJobOutOfTheQueue) {
   ASSERT_TRUE(Cancel(test, id, &job).ok());
   EXPECT_EQ(job.phase(), Job::CANCELLED);
   EXPECT_FALSE(job.has_started());
-  // Cancelling again returns it as it is.
+  // Cancelling again returns the job unchanged.
   ASSERT_TRUE(Cancel(test, id, &job).ok());
   EXPECT_EQ(job.phase(), Job::CANCELLED);
 }
@@ -271,7 +272,7 @@ TEST(CompileServiceTest, AFailureNamesItsCauseAndKeepsItsCode) {
   EXPECT_THAT(job.error(), HasSubstr("node \"y\" (Sort)"));
   EXPECT_EQ(test.Get("m").state(), v1::Model::FAILED);
   EXPECT_THAT(test.Get("m").error(), HasSubstr("node \"y\" (Sort)"));
-  // One job's failure costs no other.
+  // A job's failure does not affect other jobs.
   test.control->FailCompiles(absl::OkStatus());
   test.Upload("n", ScaleModel({4}));
   EXPECT_THAT(test.Infer("n", {1}), testing::ElementsAre(4));
@@ -338,7 +339,7 @@ TEST(CompileServiceTest, AJobSaysWhatItSearchesWith) {
   const Job first = test.WaitForJob(stored.compile_job_id());
   EXPECT_EQ(first.stop_reason(), Job::STOP_BASELINE_ONLY);
   EXPECT_EQ(first.search_options().budget(), "0");
-  test.Restart();  // what was uploaded is known again
+  test.Restart();  // the restarted server still knows the options of the upload
   EXPECT_TRUE(test.Get("m").deterministic());
   grpc::ClientContext context;
   v1::StartCompileRequest request;

@@ -12,7 +12,7 @@
 namespace athanor {
 namespace {
 
-// The version's policy with what `asked` says otherwise.
+// Returns the version's policy, overridden by the fields set in `asked`.
 absl::StatusOr<SearchPolicy> PolicyOf(ServerCore& core, const ModelVersion& version,
                                       const v1::StartCompileRequest& asked) {
   SearchPolicy policy = core.workers().PolicyOf(version);

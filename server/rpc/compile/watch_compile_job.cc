@@ -8,8 +8,8 @@
 namespace athanor {
 namespace {
 
-// Writes the job's state after each change, and again after --heartbeat without one. A watcher that
-// reads slowly sees the newest state when it is ready for it; what came between is left out.
+// Writes the job's state after each change, and again after --heartbeat without one. A slow watcher
+// gets the newest state when it is ready for it; states in between are skipped.
 class JobWatch final : public WatchStream {
  public:
   JobWatch(ServerCore& core, grpc::CallbackServerContext* context)
@@ -50,7 +50,7 @@ class JobWatch final : public WatchStream {
 
   std::shared_ptr<CompileJob> job_;
   uint64_t watch_ = 0;
-  // Of Look.
+  // Used by Look.
   uint64_t sent_ = 0;
   Timer::Clock::time_point sent_at_;
 };

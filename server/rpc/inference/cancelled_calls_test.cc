@@ -1,4 +1,4 @@
-// Calls of every kind that are cancelled at whatever moment: each ends once, and holds nothing.
+// Tests calls of every kind that are cancelled at any moment: each ends once and leaks nothing.
 #include <functional>
 #include <string>
 #include <thread>
@@ -19,7 +19,7 @@ class CancelledCallsTest : public testing::Test {
     test_ = std::make_unique<TestServer>(options);
     test_->Upload("m", ScaleModel({3}));
   }
-  // The server is well, once all that was cancelled is over.
+  // Once all cancelled calls have ended, the server must still work.
   void TearDown() override {
     while (test_->server->core().active_calls() > 0) std::this_thread::yield();
     EXPECT_EQ(test_->server->core().uploads(), 0);
@@ -27,7 +27,7 @@ class CancelledCallsTest : public testing::Test {
     EXPECT_EQ(test_->server->core().ledger().used(HeldKind::kUploads), 0);
   }
 
-  // Each call beside its cancellation.
+  // Runs each call concurrently with its cancellation.
   void Repeat(const std::function<void(grpc::ClientContext*)>& call) {
     for (int i = 0; i < 300; ++i) {
       grpc::ClientContext context;

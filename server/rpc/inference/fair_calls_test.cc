@@ -1,4 +1,4 @@
-// Clients of one model that ask for more than it can do, and those beside them, through gRPC.
+// Tests clients of one model that ask for more than it can do, and other clients, through gRPC.
 #include <atomic>
 #include <memory>
 #include <string>
@@ -16,10 +16,10 @@ namespace {
 using ::testing::AnyOf;
 using ::testing::HasSubstr;
 
-// A server whose runs are held, so that what is asked of it waits. A run is predicted to take 1 ms.
+// A server whose runs are held, so that requests wait. A run is predicted to take 1 ms.
 class FairCallsTest : public testing::Test {
  protected:
-  // A connection.
+  // A client with its own connection.
   struct Client {
     std::unique_ptr<inference::GRPCInferenceService::Stub> stub;
     std::atomic<int> answered{0}, refused{0};
@@ -39,7 +39,7 @@ class FairCallsTest : public testing::Test {
                                     grpc::InsecureChannelCredentials(), own));
     }
   }
-  // One more; returns once it waits, runs or has ended.
+  // Makes one more call; returns once it waits, runs or has ended.
   void Call(Client& client) {
     calls_.emplace_back([&client] {
       grpc::ClientContext context;
@@ -102,7 +102,7 @@ TEST_F(FairCallsTest, WhoIsRefusedOftenIsToldLater) {
   for (int i = 0; i < 3; ++i) Call(greedy_);
   EXPECT_EQ(greedy_.refused, 1) << "the first at once";
   RefusalPace& refusals = test_->server->core().refusals();
-  // Cancelled while it is held; again if this thread came too late for that.
+  // Cancelled while its refusal is held; repeated if this thread was too late for that.
   grpc::StatusCode code = grpc::StatusCode::OK;
   while (code != grpc::StatusCode::CANCELLED) {
     grpc::ClientContext context;
@@ -118,7 +118,7 @@ TEST_F(FairCallsTest, WhoIsRefusedOftenIsToldLater) {
     EXPECT_THAT(code, AnyOf(grpc::StatusCode::CANCELLED, grpc::StatusCode::RESOURCE_EXHAUSTED));
   }
   while (refusals.held() > 0) std::this_thread::yield();
-  // Told in the end, all of them.
+  // All of them get their refusals in the end.
   for (int i = 0; i < 3; ++i) Call(greedy_);
   Release();
   EXPECT_EQ(greedy_.refused, 4);

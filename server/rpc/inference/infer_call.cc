@@ -15,7 +15,7 @@ namespace athanor {
 namespace {
 
 constexpr char kMethod[] = "ModelInfer";
-// Where a request without a priority stands among those with one.
+// Priority of a request that names none.
 constexpr int64_t kDefaultPriority = 100;
 
 int64_t Microseconds(std::chrono::steady_clock::duration duration) {
@@ -24,7 +24,7 @@ int64_t Microseconds(std::chrono::steady_clock::duration duration) {
 
 }  // namespace
 
-// What it needs beside the call, which may have ended, it holds itself.
+// Holds what it needs even after the call has ended.
 class InferCall::Turn final : public QueuedRequest {
  public:
   Turn(Ticket ticket, InferCall* call)
@@ -39,7 +39,7 @@ class InferCall::Turn final : public QueuedRequest {
   std::shared_ptr<const ServedPlan> plan(absl::Span<const int64_t> dims) const override {
     std::shared_ptr<const ServedPlan> now =
         tapped_ ? tapped_->slot.plan() : version_->plans().For(dims);
-    return now != nullptr ? now : full_plan_;  // deleted since
+    return now != nullptr ? now : full_plan_;  // the version was deleted meanwhile
   }
   absl::Status Begin() override { return call_.BeginRun(); }
   absl::Span<const std::string_view> inputs() const override { return call_.bound_.inputs; }
@@ -58,7 +58,7 @@ class InferCall::Turn final : public QueuedRequest {
   const std::shared_ptr<Wait> wait_;
   const std::shared_ptr<ModelVersion> version_;
   const std::shared_ptr<TapPlan> tapped_;
-  const std::shared_ptr<const ServedPlan> full_plan_;  // of all sizes
+  const std::shared_ptr<const ServedPlan> full_plan_;  // for all sizes
 };
 
 InferCall::InferCall(ServerCore& core, grpc::CallbackServerContext* context,
@@ -114,7 +114,7 @@ absl::Status InferCall::ChoosePlan() {
     wanted_.push_back({output, outputs[output].name, element});
   }
   if (bound_.options.taps.empty()) return absl::OkStatus();
-  // Every plan has the values of outputs; only others need a plan of their own.
+  // Every plan has the values of the outputs; only other values need a tap plan.
   const auto output_of = [&](NodeId node) {
     return std::find_if(outputs.begin(), outputs.end(),
                         [node](const Output& output) { return output.node == node; }) -
@@ -138,7 +138,7 @@ absl::Status InferCall::ChoosePlan() {
   return absl::OkStatus();
 }
 
-// A reply has each name once.
+// Each name may occur only once in a reply.
 absl::Status InferCall::AddTap(NodeId node, int output) {
   const Graph& graph = version_->graph();
   const std::string& name = graph.node(node).name;
@@ -164,7 +164,7 @@ std::shared_ptr<const ServedPlan> InferCall::PlanNow() {
 void InferCall::SetDeadline() {
   const auto system_deadline = context_->deadline();
   const auto system_now = std::chrono::system_clock::now();
-  // gRPC's "none" is so far away that adding it to anything would overflow.
+  // gRPC's "no deadline" is so far away that adding it to anything would overflow.
   if (system_deadline - system_now < std::chrono::hours(24 * 365)) {
     deadline_ = arrived_ + (system_deadline - system_now);
   }
@@ -187,7 +187,7 @@ bool InferCall::StartWaiting(Clock::time_point limit) {
     });
   }
   wait->taken = false;
-  // A cancellation or an expiry that came while the call was owned found it taken.
+  // A cancellation or an expiry that came while the call was owned found it taken; handle it now.
   if (wait->cancelled && wait->Take()) {
     End(absl::CancelledError("the call was cancelled"));
     return false;
@@ -244,7 +244,7 @@ void InferCall::AwaitPlan() {
             " yet, and parameter \"wait\" is \"none\"; its compile job is ", view.job_id)));
     return;
   }
-  // Outlive the call, which may end as soon as it waits.
+  // Copies that outlive the call, which may end as soon as it waits.
   const std::shared_ptr<Wait> wait = wait_;
   const std::shared_ptr<ModelVersion> version = version_;
   const std::shared_ptr<TapPlan> tapped = tapped_;
@@ -341,7 +341,7 @@ absl::Status InferCall::DescribeReply() {
 }
 
 void InferCall::AwaitTurn(std::shared_ptr<Turn> turn) {
-  // Outlive the call, which may end as soon as it waits.
+  // Copies that outlive the call, which may end as soon as it waits.
   RequestQueue& queue = core_.requests();
   const std::shared_ptr<Wait> wait = wait_;
   if (!StartWaiting(deadline_)) return;
@@ -359,7 +359,7 @@ absl::Status InferCall::BeginRun() {
   for (size_t i = 0; i < wanted_.size(); ++i) {
     std::string* raw = reply_.add_raw_output_contents();
     raw->resize(output_bytes_[i]);
-    // Outputs asked for differ; a tap may be one of them.
+    // Requested outputs are distinct; a tap may repeat one of them.
     size_t first = i < bound_.outputs.size() ? i : 0;
     while (wanted_[first].output != wanted_[i].output) ++first;
     if (first == i) {
@@ -406,7 +406,7 @@ void InferCall::Count(const RunTimes& times, Clock::duration queued) {
   if (times.failed_us >= 0) {
     metrics.Observe(Metric::kExecSeconds, std::chrono::microseconds(times.failed_us));
   }
-  if (!times.ran) return;  // it came too late
+  if (!times.ran) return;  // its time was up before it could run
   metrics.Observe(Metric::kQueueSeconds, queued);
   if (times.first) {
     metrics.Observe(Metric::kExecSeconds, std::chrono::microseconds(times.exec_us));
@@ -435,7 +435,7 @@ void InferCall::FreeRequest() {
   inference::ModelInferRequest().Swap(&request_);
   request_.set_model_name(model);
   inference::ModelInferResponse().Swap(&reply_);
-  // gRPC made the buffer for this call and gives it to the method as const.
+  // gRPC made the buffer for this call only, though it passes it to the method as const.
   const_cast<grpc::ByteBuffer*>(request_bytes_)->Clear();
   memory_ = {};
   parsed_memory_ = {};

@@ -1,4 +1,4 @@
-// The Open Inference Protocol v2 service. One file per call beside this one.
+// The Open Inference Protocol v2 service. Each call has a file beside this one.
 #ifndef ATHANOR_SERVER_RPC_INFERENCE_INFERENCE_SERVICE_H_
 #define ATHANOR_SERVER_RPC_INFERENCE_INFERENCE_SERVICE_H_
 

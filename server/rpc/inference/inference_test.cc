@@ -1,4 +1,4 @@
-// The six calls of the Open Inference Protocol, through gRPC.
+// Tests the six calls of the Open Inference Protocol, through gRPC.
 #include <grpcpp/impl/codegen/client_unary_call.h>
 
 #include <chrono>
@@ -181,7 +181,7 @@ TEST(InferenceTest, ExpiredDeadlineEndsTheCallAndFreesIt) {
   const grpc::Status status =
       test.inference_stub->ModelInfer(&context, FloatRequest("m", {2}), &reply);
   EXPECT_EQ(status.error_code(), grpc::StatusCode::DEADLINE_EXCEEDED);
-  // A test that waits for ever has failed.
+  // If this never ends, the test fails by its time limit.
   while (test.server->core().active_calls() > 0) std::this_thread::yield();
 }
 
@@ -218,7 +218,7 @@ TEST(InferenceTest, CancelledCallIsCancelledAndFreed) {
       test.inference_stub->ModelInfer(&context, FloatRequest("m", {2}), &reply);
   cancel.join();
   EXPECT_EQ(status.error_code(), grpc::StatusCode::CANCELLED);
-  // A test that waits for ever has failed.
+  // If this never ends, the test fails by its time limit.
   while (test.server->core().active_calls() > 0) std::this_thread::yield();
 }
 
@@ -259,7 +259,7 @@ TEST(InferenceTest, AFullQueueRefusesAtOnceAndTheOthersAreAnswered) {
       const auto queues = test.server->core().requests().waiting();
       return test.control->runs_waiting() + (queues.empty() ? 0 : queues[0].requests);
     };
-    // The first takes its place in the queue until it runs.
+    // The first stays counted as queued until it runs.
     while (test.control->runs_waiting() < 1 || held() < i + 1) std::this_thread::yield();
   }
   const grpc::Status full = test.Infer(FloatRequest("m", {1}));
@@ -320,7 +320,7 @@ TEST(InferenceTest, WrongRequestsAreInvalidAndNameTheInput) {
   EXPECT_EQ(test.Infer(request).error_code(), grpc::StatusCode::INVALID_ARGUMENT);
 }
 
-// Bytes that are no message, or hold broken text, must not end in gRPC's own empty UNIMPLEMENTED.
+// Bytes that are not a message, or hold invalid text, must not get gRPC's empty UNIMPLEMENTED.
 TEST(InferenceTest, BytesThatDoNotParseNameTheField) {
   TestServer test;
   grpc::internal::RpcMethod method("/inference.GRPCInferenceService/ModelInfer",

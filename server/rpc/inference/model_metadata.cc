@@ -32,7 +32,7 @@ absl::Status Fill(ServerCore& core, const inference::ModelMetadataRequest& asked
   for (const Output& output : graph.outputs) {
     Describe(output.name, graph.node(output.node).type, answer->add_outputs());
   }
-  // The protocol's tensors have no parameters here.
+  // The protocol has no parameters per tensor, so the model's parameters carry these.
   const auto add_elements = [&](const auto& tensors, const std::vector<std::string>& elements,
                                 const char* what) {
     for (size_t i = 0; i < elements.size(); ++i) {

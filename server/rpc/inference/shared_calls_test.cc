@@ -1,4 +1,4 @@
-// Requests that share a call of the plan (server/batch), through gRPC.
+// Tests requests that share a call of the plan (server/batch), through gRPC.
 #include <algorithm>
 #include <atomic>
 #include <chrono>
@@ -21,10 +21,10 @@ using ::testing::Contains;
 using ::testing::HasSubstr;
 using ::testing::StartsWith;
 
-constexpr int kIds = 16;  // most in a call
+constexpr int kIds = 16;  // most ids in a call
 
-// y = table[ids + shift] of i32 ids [b], b in [0, 16]; shift i32 [1]; n = shift. That an id is
-// outside is found when it runs.
+// A model y = table[ids + shift] with i32 ids [b], b in [0, 16], i32 shift [1], and n = shift. An
+// id out of range is detected only by the run.
 TestModel ShiftedGatherModel() {
   Graph graph = ParseGraph(R"(graph "shifted" {
     dim b in [0, 16]
@@ -82,7 +82,7 @@ inference::ModelInferRequest Ids(const std::vector<int32_t>& ids, int32_t shift 
   return request;
 }
 
-// What Ids(ids, shift) is answered with.
+// Returns the expected answer to Ids(ids, shift).
 std::string Looked(const std::vector<int32_t>& ids, int32_t shift = 3) {
   std::vector<int32_t> y;
   for (int32_t id : ids) y.push_back(7 * (id + shift) - 50);
@@ -93,7 +93,7 @@ ServerOptions OneAtATime() {
   ServerOptions options;
   options.contexts = 1;
   options.threads = 1;
-  options.max_queue_delay_ms = 0;  // runs are held up here
+  options.max_queue_delay_ms = 0;  // runs are delayed here
   return options;
 }
 
@@ -118,7 +118,7 @@ class SharedCallsTest : public ::testing::Test {
     return waiting;
   }
 
-  // Sent while another runs, so that all wait before the first of them begins.
+  // Sends the requests while another one runs, so that all of them wait before the first begins.
   std::vector<Answer> SendTogether(const std::vector<inference::ModelInferRequest>& requests) {
     std::vector<Answer> answers(requests.size());
     test_->control->HoldRuns();
@@ -160,7 +160,7 @@ TEST_F(SharedCallsTest, EachIsAnsweredWithItsOwnRows) {
       EXPECT_THAT(raw, testing::ElementsAre(Looked(ids[i]), Int32s({3})));
     }
   }
-  // Two runs: the one that was held, and this.
+  // Two runs: the one that was held, and this one.
   const HistogramCounts rows = Cells().histogram(Metric::kBatchRows);
   EXPECT_EQ(rows.count(), 2);
   EXPECT_EQ(rows.sum, 12);
@@ -198,7 +198,7 @@ TEST_F(SharedCallsTest, OnlyRequestsThatDifferInTheirRowsAlone) {
     EXPECT_EQ(answers[i].rows(), i % 2 == 0 ? 3 : 2) << i;
     EXPECT_EQ(answers[i].reply.raw_output_contents(0), Looked({i + 1}, 3 + i % 2)) << i;
   }
-  // Those with taps, or of another priority, do not.
+  // Requests with taps or of another priority do not share.
   requests = {Ids({1}), Ids({2}), Ids({3}), Ids({4})};
   (*requests[1].mutable_parameters())["taps"].set_string_param("ids");
   (*requests[3].mutable_parameters())["priority"].set_int64_param(1);
@@ -255,7 +255,7 @@ TEST_F(SharedCallsTest, TheBoxOfACallIsThatOfAllItsRows) {
     EXPECT_EQ(bucket(answers[i]), i < 2 ? "b=5..9" : "b=0..4") << "one that may share, alone, too";
   }
   EXPECT_EQ(answers[1].reply.raw_output_contents(0), Looked({4, 5, 6}));
-  // Split up again, each has its own.
+  // After the shared call fails, each request runs alone in its own bucket.
   answers = SendTogether({Ids({1, 2, 3}), Ids({4, 5, 6, 7, 1000}), Ids({1, 2, 3, 4, 5})});
   EXPECT_EQ(bucket(answers[0]), "b=0..4");
   EXPECT_EQ(answers[1].status.error_code(), grpc::StatusCode::INVALID_ARGUMENT);
@@ -340,7 +340,7 @@ TEST_F(SharedCallsTest, OneThatIsCancelledLeavesTheOthersTheirCall) {
   EXPECT_EQ(other.reply.raw_output_contents(0), Looked({3, 4}));
 }
 
-// Plans are swapped in while calls are shared: each call is of one plan, and every answer is right.
+// Plans are swapped while calls are shared: each call uses one plan, and every answer is right.
 TEST_F(SharedCallsTest, WhilePlansAreSwapped) {
   ServerOptions options;
   options.contexts = 2;

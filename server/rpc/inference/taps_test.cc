@@ -1,4 +1,4 @@
-// Inner values in replies: request parameter "taps".
+// Tests inner values in replies: request parameter "taps".
 #include <chrono>
 #include <cstring>
 #include <thread>
@@ -75,7 +75,7 @@ TEST(TapsTest, ComeBehindTheOutputsInTheOrderAskedFor) {
       ElementsAre(Pair("y", ElementsAre(20, 0, 60)), Pair("doubled", ElementsAre(20, -40, 60)),
                   Pair("x", ElementsAre(10, 10, 10)), Pair("w", ElementsAre(1, -2, 3)),
                   Pair("hidden", ElementsAre(10, -20, 30))));
-  // The plan that serves has not changed.
+  // The serving plan has not changed.
   const std::string serving = test.Get("m").plan_id();
   EXPECT_NE(plan_id, serving);
   EXPECT_EQ(test.Get("m").plans_size(), 1);
@@ -96,12 +96,12 @@ TEST(TapsTest, EqualSetsShareOnePlan) {
   const std::vector<Job> jobs = Jobs(test);
   ASSERT_EQ(jobs.size(), 2u);
   EXPECT_THAT(jobs[0].taps(), ElementsAre("hidden", "doubled"));
-  // Calls are answered as soon as their plan is there; its job ends a moment later.
+  // Calls are answered as soon as their plan is ready; its job ends a moment later.
   const Job made = test.WaitForJob(jobs[0].id());
   EXPECT_EQ(made.phase(), Job::DONE);
   EXPECT_THAT(made.message(), HasSubstr("taps"));
   EXPECT_THAT(jobs[1].taps(), ElementsAre());
-  // A model's job is that of the plan that serves.
+  // The model's job is still the job of its serving plan.
   EXPECT_EQ(test.Get("m").compile_job_id(), jobs[1].id());
 }
 
@@ -118,7 +118,7 @@ TEST(TapsTest, OutputsNeedNoOtherPlan) {
                           Pair("hidden", ElementsAre(1, -2))));
 }
 
-// Outputs "h" (node "h"), "g" (node "f"), and a node "g".
+// A model with outputs "h" (node "h") and "g" (node "f"), and a node "g".
 TestModel NamesakesModel() {
   Graph graph;
   graph.dims = {{"n", 1, 8}};
@@ -134,10 +134,10 @@ TestModel NamesakesModel() {
 TEST(TapsTest, NamesakesOfOutputs) {
   TestServer test;
   test.Upload("m", NamesakesModel());
-  // The same value is there already.
+  // The reply already has a tensor of this name, with the same value.
   EXPECT_THAT(Infer(test, Request("m", {3}, "h")),
               ElementsAre(Pair("h", ElementsAre(6)), Pair("g", ElementsAre(24))));
-  // Another value cannot share its name in one reply.
+  // A different value cannot have the same name in one reply.
   inference::ModelInferRequest request = Request("m", {3}, "g");
   const grpc::Status status = test.Infer(request);
   EXPECT_EQ(status.error_code(), grpc::StatusCode::INVALID_ARGUMENT);
@@ -146,7 +146,7 @@ TEST(TapsTest, NamesakesOfOutputs) {
   request.add_outputs()->set_name("h");
   EXPECT_THAT(Infer(test, request),
               ElementsAre(Pair("h", ElementsAre(6)), Pair("g", ElementsAre(18))));
-  // Outputs that were not asked for can be tapped.
+  // An output that was not requested can be tapped.
   request = Request("m", {3, 4}, "f,x");
   request.add_outputs()->set_name("h");
   EXPECT_THAT(Infer(test, request),
@@ -264,7 +264,7 @@ TEST(TapsTest, DeadlinesAndCancellationsEndTheWait) {
   cancel.join();
   EXPECT_EQ(cancelled.error_code(), grpc::StatusCode::CANCELLED);
   while (test.server->core().active_calls() > 0) std::this_thread::yield();
-  // The job goes on, and the next call finds its plan.
+  // The job goes on, and the next call uses its plan.
   test.control->ReleaseCompiles();
   EXPECT_THAT(Infer(test, Request("m", {2}, "hidden")),
               ElementsAre(Pair("y", ElementsAre(12)), Pair("hidden", ElementsAre(6))));
@@ -304,7 +304,7 @@ TEST(TapsTest, AFailedJobIsTheAnswerAndCostsNothingElse) {
   test.control->FailCompiles(absl::ResourceExhaustedError("kernel mul: the compiler ran out"));
   for (int i = 0; i < 2; ++i) {
     inference::ModelInferRequest request = Request("m", {2}, "hidden");
-    // The failure is told, not "no plan yet".
+    // The error is the failure, not "no plan yet".
     if (i == 1) (*request.mutable_parameters())["wait"].set_string_param("none");
     const grpc::Status status = test.Infer(request);
     EXPECT_EQ(status.error_code(), grpc::StatusCode::RESOURCE_EXHAUSTED);
@@ -315,7 +315,7 @@ TEST(TapsTest, AFailedJobIsTheAnswerAndCostsNothingElse) {
   EXPECT_EQ(test.Get("m").state(), v1::Model::READY);
   EXPECT_EQ(test.Get("m").error(), "");
   EXPECT_THAT(test.Infer("m", {1}), ElementsAre(6));
-  // StartCompile gives it another chance.
+  // StartCompile tries again.
   test.control->FailCompiles(absl::OkStatus());
   grpc::ClientContext context;
   v1::StartCompileRequest start;
@@ -366,7 +366,7 @@ TEST(TapsTest, PlansAreBoundedAndWhatRunsIsKept) {
   test.Upload("m", ChainModel({3}));
   const auto hidden = ElementsAre(Pair("y", ElementsAre(12)), Pair("hidden", ElementsAre(6)));
   EXPECT_THAT(Infer(test, Request("m", {2}, "hidden")), hidden);
-  // One that runs gives way to another set of taps, and ends as it should.
+  // A tap plan in use makes room for another set of taps, and its call ends normally.
   test.control->HoldRuns();
   Values values;
   std::thread running([&] { values = Infer(test, Request("m", {2}, "hidden")); });

@@ -1,4 +1,4 @@
-// Buckets from upload to reply: which plan serves which sizes, and what GetModel says of them.
+// Tests buckets from upload to reply: which plan serves which sizes, and what GetModel reports.
 #include <string>
 #include <thread>
 #include <utility>
@@ -14,7 +14,7 @@ namespace {
 using ::testing::HasSubstr;
 using Code = grpc::StatusCode;
 
-// y = relu(x), x f32 [b, s]: b in 1..64, s in 1..16
+// A model y = relu(x), x f32 [b, s], b in 1..64, s in 1..16.
 TestModel TwoDims() {
   Graph graph;
   graph.name = "two";
@@ -100,7 +100,7 @@ TEST_F(BucketsTest, EachSizeIsServedByItsBox) {
     EXPECT_EQ(state.reason(), "");
   }
   EXPECT_EQ(model.buckets(1).bucket(1).min(), 5);
-  // A plan of a box is described as others are.
+  // The plan of a box has details like any other plan.
   v1::GetPlanRequest asked;
   asked.set_name("m");
   asked.set_plan_id(model.buckets(0).plan_id());
@@ -140,7 +140,7 @@ TEST_F(BucketsTest, StartCompileReplacesThemAndTheyAreStored) {
   EXPECT_EQ(test_.WaitForJob(job.id()).phase(), v1::CompileJob::DONE);
   EXPECT_EQ(BucketOf(1, 1), "b=1..8 s=1..16");
   EXPECT_EQ(test_.Get("m").buckets_size(), 2);
-  // Without buckets a job leaves them as they are.
+  // A job without buckets leaves the buckets as they are.
   const std::string plan = test_.Get("m").buckets(0).plan_id();
   ASSERT_TRUE(StartCompile({}, &job).ok());
   test_.WaitForJob(job.id());
@@ -148,7 +148,7 @@ TEST_F(BucketsTest, StartCompileReplacesThemAndTheyAreStored) {
   test_.Restart();
   while (test_.Get("m").buckets(1).plan_id().empty()) std::this_thread::yield();
   EXPECT_EQ(BucketOf(64, 1), "b=9..64 s=1..16");
-  // One range is the full range: no boxes any more.
+  // A single range is the full range: no boxes are left.
   ASSERT_TRUE(StartCompile({{1, 64}}, &job).ok());
   test_.WaitForJob(job.id());
   EXPECT_EQ(test_.Get("m").buckets_size(), 0);

@@ -8,7 +8,8 @@
 namespace athanor {
 namespace {
 
-// Those whose proofs are right, which says of the others neither that they are held nor that not.
+// Returns the tensors whose proofs are right. The other proofs do not reveal whether the server has
+// their tensors.
 absl::flat_hash_set<std::string> Proved(const v1::MissingTensorsRequest& asked,
                                         Registry& registry) {
   absl::flat_hash_set<std::string> proved;

@@ -1,5 +1,5 @@
-// athanor.v1.ModelService: upload, look at, delete, choose what serves. One file per call beside
-// this one.
+// athanor.v1.ModelService: uploads, inspects and deletes models, and chooses which plan serves.
+// Each call has a file beside this one.
 #ifndef ATHANOR_SERVER_RPC_MODELS_MODEL_SERVICE_H_
 #define ATHANOR_SERVER_RPC_MODELS_MODEL_SERVICE_H_
 

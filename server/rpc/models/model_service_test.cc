@@ -1,4 +1,4 @@
-// The calls of ModelService, through gRPC.
+// Tests the calls of ModelService, through gRPC.
 #include <grpcpp/impl/codegen/client_unary_call.h>
 
 #include <filesystem>
@@ -63,7 +63,7 @@ TEST(ModelServiceTest, MissingTensorsAnswersInOrderEachOnce) {
   for (const std::string& hash : {b, held, a, b}) request.add_hashes(hash);
   v1::MissingTensorsResponse reply;
   ASSERT_TRUE(test.models->MissingTensors(&context, request, &reply).ok());
-  // Nothing is proved.
+  // Without proofs, all tensors are missing.
   EXPECT_THAT(reply.hashes(), ElementsAre(b, held, a));
   request.set_nonce(reply.nonce());
   for (const std::string& hash : {held, a}) {
@@ -92,7 +92,7 @@ TEST(ModelServiceTest, WeightsTravelOnce) {
   test.WaitForJob(reply.compile_job_id());
   EXPECT_THAT(test.Infer("n", {3, 3}), ElementsAre(3, 6));
   EXPECT_EQ(test.server->core().ledger().used(HeldKind::kParameters), 8);
-  // Deleting one of the two leaves the other its weights.
+  // Deleting one model leaves the other its weights.
   EXPECT_TRUE(Delete(test, "m").ok());
   EXPECT_THAT(test.Infer("n", {3, 3}), ElementsAre(3, 6));
   test.Restart();
@@ -205,7 +205,7 @@ TEST(ModelServiceTest, DeletingTheServingVersionLetsTheOneBeforeServe) {
   ASSERT_TRUE(Delete(test, "m", "2").ok());
   EXPECT_THAT(test.Infer("m", {10}), ElementsAre(10));
   EXPECT_TRUE(test.Get("m").serving());
-  // Numbers are not used again.
+  // Version numbers are not reused.
   EXPECT_EQ(test.Upload("m", ScaleModel({3})).version(), "3");
   EXPECT_EQ(Delete(test, "m", "2").error_code(), grpc::StatusCode::NOT_FOUND);
 }
@@ -353,7 +353,7 @@ TEST(ModelServiceTest, GetEGraphShowsTheRegionsOfTheLatestSearch) {
     EXPECT_EQ(status.error_code(), grpc::StatusCode::NOT_FOUND);
     EXPECT_THAT(status.error_message(), HasSubstr("the regions of its search are 0 to 1"));
   }
-  // One that came to no regions leaves them; the next that does replaces them.
+  // A search without regions keeps them; the next one with regions replaces them.
   test.control->Search({});
   search();
   EXPECT_TRUE(get("m", 0, &egraph).ok());
@@ -380,7 +380,7 @@ TEST(ModelServiceTest, ModelsOutliveTheServer) {
   }
 }
 
-// What a process that died in the middle of an upload leaves is out of the way at the next start.
+// The next start removes or puts aside what a process left that died during an upload.
 TEST(ModelServiceTest, LeftoversAreRemovedOrPutAsideAtStart) {
   TestServer test;
   test.Upload("a", ScaleModel({2}));

@@ -1,4 +1,5 @@
-// ONNX models on their way in: what is kept and where, and what is refused without a trace.
+// Tests uploads of ONNX models: what is kept and where, and what is refused without leaving
+// anything.
 #include <filesystem>
 #include <map>
 #include <numeric>
@@ -35,7 +36,7 @@ class OnnxUploadTest : public testing::Test {
     return files;
   }
   void AwaitCalls() {
-    // The call's last step, removing its files, comes after its answer.
+    // The call removes its files after its answer.
     while (test_.server->core().uploads() > 0) std::this_thread::yield();
     while (test_.server->core().active_calls() > 0) std::this_thread::yield();
   }
@@ -72,7 +73,7 @@ class OnnxUploadTest : public testing::Test {
     if (!reply.compile_job_id().empty()) test_.WaitForJob(reply.compile_job_id());
     return reply;
   }
-  // The outputs of a call with `x`, by name.
+  // Returns the outputs of a call with `x`, by name.
   std::map<std::string, std::string> Outputs(const std::string& name, std::vector<float> x) {
     inference::ModelInferResponse reply;
     const grpc::Status status = test_.Infer(FloatRequest(name, x), &reply);
@@ -165,7 +166,7 @@ TEST_F(OnnxUploadTest, VersionsShareTensorsAndTheLastOneTakesTheFileAlong) {
   Upload(messages);
   EXPECT_EQ(Upload(messages).version(), "2");
   EXPECT_EQ(FilesUnder("blobs"), 1);
-  // Another model with the same tensor holds no file of its own.
+  // Another model with the same tensor has no file of its own.
   Upload(OnnxMessages("n", OnnxModelOf({{"v", Numbers(500)}})));
   EXPECT_EQ(FilesUnder("blobs"), 1);
   Delete("m");
@@ -223,7 +224,7 @@ TEST_F(OnnxUploadTest, BucketsAreChosenWhereNoneAreGiven) {
   EXPECT_THAT(ranges(), ElementsAre());
 }
 
-// A stored graph is read again at each start, with limits that the importer does not have.
+// Each start parses stored graphs again, under limits that the importer does not have.
 TEST(OnnxStoredTest, WhatARestartWouldNotReadIsNotTaken) {
   OnnxFiles model = OnnxModelOf({});
   *model.model.mutable_graph()->add_input() = OnnxValue("z", ::onnx::TensorProto::FLOAT, {"n"});

@@ -14,13 +14,12 @@ namespace athanor {
 namespace {
 
 constexpr char kMethod[] = "UploadModel";
-// What clients of this project send and read (model.proto).
+// Metadata keys that this project's clients send and read (model.proto).
 constexpr char kRefusalBytesKey[] = "athanor-max-refusal-bytes";
 constexpr char kRefusalsKey[] = "athanor-refusals-bin";
 constexpr int64_t kMostRefusalBytes = 1 << 20;
 
-// Works on messages on the disk queue, on the commit of a model that is imported on the import
-// queue.
+// Processes messages on the disk queue, and the commit of an imported model on the import queue.
 class UploadCall final : public ChunkReads {
  public:
   UploadCall(ServerCore& core, grpc::CallbackServerContext* context, grpc::ByteBuffer* reply)
@@ -30,7 +29,7 @@ class UploadCall final : public ChunkReads {
                 [context] { return context->IsCancelled(); }) {}
 
   void OnDone() override {
-    // Removing temporary files is work for the disk queue too.
+    // Removes temporary files on the disk queue too.
     core_.disk_queue().Submit([this] { delete this; });
   }
 
@@ -55,7 +54,7 @@ class UploadCall final : public ChunkReads {
     Go(status.ok() ? upload_.Take(message) : status);
   }
 
-  // After a message.
+  // Continues after a message.
   void Go(const absl::Status& status) {
     if (!status.ok()) {
       End(status);
@@ -77,7 +76,7 @@ class UploadCall final : public ChunkReads {
     }
     reply.set_version(absl::StrCat(version->version()));
     *reply.mutable_batching() = version->batching().ToProto();
-    // The model is stored either way; a job can be started later.
+    // The model is stored even if the job cannot be started now.
     auto job = core_.workers().Start(version);
     if (job.ok()) {
       reply.set_compile_job_id((*job)->id());
@@ -98,7 +97,8 @@ class UploadCall final : public ChunkReads {
     return sent.ok() ? absl::OkStatus() : absl::ResourceExhaustedError(sent.error_message());
   }
 
-  // Where the client asks for them: by default it takes 8 KiB of metadata, more ends the call.
+  // Adds the refusals if the client asks for them: by default a client takes 8 KiB of metadata, and
+  // more would end the call.
   void AddRefusals() {
     const auto asked = context_->client_metadata().find(kRefusalBytesKey);
     int64_t bytes = 0;

@@ -1,4 +1,4 @@
-// Uploads that go wrong: the code, what the message names, and that nothing is kept.
+// Tests uploads that fail: the code, what the message names, and that no data is kept.
 #include <cerrno>
 #include <filesystem>
 #include <thread>
@@ -25,7 +25,7 @@ int64_t FilesUnder(const std::string& path) {
 
 class UploadTest : public testing::Test {
  protected:
-  // Sends the messages, expects the refusal and that nothing of them stays.
+  // Sends the messages; expects the refusal and that no data of them is kept.
   void Refused(const Messages& messages, grpc::StatusCode code, const std::string& named) {
     const grpc::Status status = test_.Send(messages);
     EXPECT_EQ(status.error_code(), code) << status.error_message();
@@ -34,7 +34,7 @@ class UploadTest : public testing::Test {
     v1::ListModelsResponse listed;
     EXPECT_TRUE(test_.models->ListModels(&context, {}, &listed).ok());
     EXPECT_EQ(listed.models_size(), 0);
-    // The call's last step, removing its files, comes after its answer.
+    // The call removes its files after its answer.
     while (test_.server->core().uploads() > 0) std::this_thread::yield();
     while (test_.server->core().active_calls() > 0) std::this_thread::yield();
     EXPECT_EQ(FilesUnder(test_.options.state_dir + "/tensors"), 0);
@@ -44,7 +44,7 @@ class UploadTest : public testing::Test {
   void Invalid(const Messages& messages, const std::string& named) {
     Refused(messages, grpc::StatusCode::INVALID_ARGUMENT, named);
   }
-  // Three chunks: messages 1, 2 and 3.
+  // An upload of three chunks: messages 1, 2 and 3.
   Messages Valid() { return UploadMessages("m", model_, 8); }
   v1::UploadHeader* HeaderOf(Messages& messages) { return messages[0].mutable_header(); }
   void SetGraph(Messages& messages, const std::string& graph) {
@@ -333,7 +333,7 @@ TEST(UploadLimitsTest, UploadsAtOnceAreBounded) {
   EXPECT_EQ(writer->Finish().error_code(), grpc::StatusCode::CANCELLED);
 }
 
-// What was answered is under way no more, whoever still tidies up after it.
+// An answered upload no longer counts, even while it is being cleaned up.
 TEST(UploadLimitsTest, OneAfterTheOtherIsNeverOneTooMany) {
   ServerOptions options;
   options.max_uploads = 1;
@@ -344,7 +344,7 @@ TEST(UploadLimitsTest, OneAfterTheOtherIsNeverOneTooMany) {
   }
 }
 
-// A disk that fails from a certain moment on.
+// A disk that can be made to fail at any time.
 class BrokenDisk final : public Disk {
  public:
   int error = 0;

@@ -23,7 +23,7 @@ namespace {
 
 constexpr unsigned char kNoise = 0x5a;
 
-// What a kernel runs on in one case, and where it writes.
+// Inputs of a kernel in one case, and the memory it writes to.
 struct Case {
   const ReferenceCase& reference;
   std::vector<GuardedBytes> held;         // copies of reference.inputs
@@ -60,7 +60,7 @@ class Checker {
   absl::Status Compare(const Case& c, bool refused, internal::CheckReply* reply) const;
   absl::Status CompareSampled(const Case& c, internal::CheckReply* reply) const;
 
-  // In the isolated process.
+  // Run in the isolated process.
   absl::Status RunPlans();
   absl::Status RunCase(Device* device, PreparedPool* pool,
                        const std::vector<absl::string_view>& objects, Case& c, char* refused);
@@ -73,11 +73,12 @@ class Checker {
   const std::vector<ReferenceCase>& references_;
   const IsolationLimits limits_;
   std::vector<std::string> input_names_, output_names_;
-  size_t parameters_ = 0;  // the last of input_names_
+  size_t parameters_ = 0;  // number of parameters, which are the last of input_names_
   std::vector<Case> cases_;
-  // By case, written in the isolated process: the kernel found an index out of range that may be.
+  // By case, written in the isolated process: the kernel found an index out of range, and not all
+  // indices of the case were examined.
   std::optional<SharedMemory> refused_;
-  std::optional<SharedMemory> window_;  // for large prepared weights; none: in memory
+  std::optional<SharedMemory> window_;  // for large prepared weights; empty: in memory
 };
 
 absl::StatusOr<internal::CheckReply> Checker::Run() {
@@ -214,7 +215,7 @@ absl::StatusOr<std::vector<absl::Span<char>>> Checker::PlanOutputs(
           absl::StrCat("the plan's output \"", plan.output_name(i), "\" is none of the graph's"));
     }
     if (c.reference.index_error) {
-      // There is nothing to compare, so only its own spare memory to write into.
+      // There is nothing to compare, so the kernel writes into spare memory.
       (*spare)[i].resize(plan.output_bytes(i, c.reference.dims));
       outputs.push_back(absl::MakeSpan((*spare)[i].data(), (*spare)[i].size()));
     } else {

@@ -14,10 +14,10 @@
 namespace athanor {
 namespace {
 
-// Roundings of a sum beyond one per term.
+// Roundings of a sum in addition to one per term.
 constexpr int64_t kExtraRoundings = 8;
 
-// Of f32, in which f16 and bf16 accumulate; of f64 more than its own.
+// The smallest normal f32; f16 and bf16 accumulate in f32, and f64 has a smaller one.
 constexpr double kSmallestNormalF32 = 0x1p-126;
 
 double Value(const Tensor& tensor, int64_t i) {
@@ -33,7 +33,7 @@ double Distance(double a, double b) {
   return std::isnan(d) ? kUnknown : d;
 }
 
-// x * y where nothing of anything is nothing, also of infinity.
+// Returns x * y, but 0 times anything is 0, even times infinity.
 double Times(double x, double y) { return x == 0 || y == 0 ? 0 : x * y; }
 
 double Known(double e) { return std::isnan(e) ? kUnknown : e; }
@@ -46,7 +46,7 @@ bool AnyError(const Errors& e) {
   return std::any_of(e.begin(), e.end(), [](double x) { return x != 0; });
 }
 
-// The bounds of one node from those of its operands.
+// Computes the bounds of one node from those of its operands.
 class NodeBound {
  public:
   NodeBound(const Expr::Env& dims, const Node& node, const std::vector<Tensor>& values,
@@ -71,7 +71,7 @@ class NodeBound {
   double Tangent(int64_t i);
   double Power(int64_t i);
   double Modulo(int64_t i);
-  // The op itself on numbers that no dtype has rounded.
+  // Evaluates the op on numbers that are not rounded to a dtype.
   double Exact(std::vector<double> operands);
 
   absl::Status Sum();
@@ -82,13 +82,13 @@ class NodeBound {
   absl::Status Scattered();
   void AddSumRounding(const Errors& magnitudes, int64_t terms);
 
-  // |a|, |a| + e(a), the larger of that and 1, the smaller of |a| - e(a) and 1, which is 1 for 0.
+  // |a|; |a| + e(a); max(|a| + e(a), 1); min(|a| - e(a), 1), where 0 counts as 1.
   enum FactorKind { kMagnitude, kWidened, kLarge, kSmall, kFactorKinds };
   Tensor Factor(int operand, FactorKind kind) const;
   Tensor Magnitude(int operand) const { return Factor(operand, kMagnitude); }
   Tensor Widened(int operand) const { return Factor(operand, kWidened); }
   Tensor ErrorTensor(int operand) const;
-  // The op's reference function on other operands, with these attributes.
+  // Evaluates the op's reference function on other operands, with these attributes.
   absl::StatusOr<Errors> Apply(std::vector<const Tensor*> operands, const Attrs& attrs) const;
 
   const Expr::Env& dims_;
@@ -103,7 +103,7 @@ class NodeBound {
 Tensor FromDoubles(std::vector<int64_t> shape, const Errors& values, DType dtype) {
   Tensor t = Tensor::Zeros(dtype, std::move(shape));
   for (size_t i = 0; i < values.size(); ++i) {
-    // Rounded up, so that a bound stays one.
+    // Rounds up, so that it stays a bound.
     double x = values[i];
     if (dtype == DType::kF32 && std::isfinite(x)) x *= 1 + 1e-6;
     StoreScalar(t, static_cast<int64_t>(i), Scalar::Float(dtype, x));
@@ -111,7 +111,7 @@ Tensor FromDoubles(std::vector<int64_t> shape, const Errors& values, DType dtype
   return t;
 }
 
-// f32 tensors are summed in f64 by the reference functions, f64 ones in something slower.
+// The reference functions sum f32 tensors in f64, and f64 tensors in something slower.
 DType Carrier(DType dtype) { return dtype == DType::kF64 ? DType::kF64 : DType::kF32; }
 
 Tensor NodeBound::Factor(int operand, FactorKind kind) const {
@@ -151,8 +151,8 @@ double NodeBound::Exact(std::vector<double> operands) {
   return Value(result, 0);
 }
 
-// Also of Cosh: it changes most towards one of the ends. Outside a function's domain the distance
-// is unknown.
+// Works for Cosh too, which changes most towards one of the ends. Outside a function's domain the
+// distance is unknown.
 double NodeBound::Monotone(int64_t i) {
   const double x = a(0, i), e = ea(0, i);
   if (e == kUnknown) return kUnknown;
@@ -164,7 +164,7 @@ double NodeBound::Monotone(int64_t i) {
   return std::max(Distance(Exact({low}), at), Distance(Exact({x + e}), at));
 }
 
-// Between two poles it only rises.
+// The tangent is monotone between two poles.
 double NodeBound::Tangent(int64_t i) {
   const double x = a(0, i), e = ea(0, i);
   const auto branch = [](double at) { return std::floor(at / M_PI + 0.5); };
@@ -194,7 +194,7 @@ double NodeBound::Modulo(int64_t i) {
   return ex + std::fabs(q) * ey;
 }
 
-// What the operands' errors become; the rounding of this op is added by the caller.
+// Returns the error propagated from the operands; the caller adds this op's rounding.
 double NodeBound::Element(int64_t i) {
   const double v = Value(v_, i);
   switch (node_.op) {
@@ -243,7 +243,7 @@ bool ChoosesOnly(Op op) {
     case Op::kFloor:
     case Op::kRound:
     case Op::kBitcast:
-    case Op::kCast:  // correctly rounded, so its operand's range tells all
+    case Op::kCast:  // correctly rounded, so its operand's range is enough
       return true;
     default:
       return false;
@@ -257,7 +257,7 @@ void NodeBound::Elementwise() {
   for (size_t i = 0; i < e_.size(); ++i) {
     const double v = Value(v_, i);
     double carried = any_ ? Known(Element(static_cast<int64_t>(i))) : 0;
-    // Integers and bools are right or unknown.
+    // Integers and bools are either exact or unknown.
     if (discrete || (!is_float && carried != 0)) carried = carried == 0 ? 0 : kUnknown;
     e_[i] = carried + Rounding(v_.dtype, v, units);
   }
@@ -274,7 +274,7 @@ void NodeBound::AddSumRounding(const Errors& magnitudes, int64_t terms) {
   const double gamma = Gamma(terms + kExtraRoundings, UnitRoundoff(AccumulatorOf(v_.dtype)));
   for (size_t i = 0; i < e_.size(); ++i) {
     const double v = Value(v_, i);
-    // An infinite or NaN sum is one in any order, unless it comes from overflow on the way.
+    // A sum that is infinite or NaN is so in any order, unless by overflow of a partial sum.
     if (!std::isfinite(v)) continue;
     e_[i] += Times(gamma, magnitudes[i]) + Rounding(v_.dtype, v, 1);
   }
@@ -298,8 +298,8 @@ absl::Status NodeBound::Sum() {
   return absl::OkStatus();
 }
 
-// The product of |a| + e(a) less that of |a|. Known where no product of some elements leaves the
-// range: where neither the product of all that are above 1 does nor that of all below 1.
+// The bound is the product of |a| + e(a) minus that of |a|. It is known if no partial product
+// leaves the range: neither the product of all factors above 1 nor that of all below 1.
 absl::Status NodeBound::Products() {
   if (!IsFloat(v_.dtype)) {
     for (size_t i = 0; any_ && i < e_.size(); ++i) e_[i] = kUnknown;
@@ -342,7 +342,7 @@ absl::Status NodeBound::Contraction() {
   const Tensor lhs = Magnitude(0), rhs = Magnitude(1);
   absl::StatusOr<Errors> magnitudes = Apply({&lhs, &rhs}, node_.attrs);
   if (!magnitudes.ok()) return magnitudes.status();
-  // |a|e(b), then e(a)(|b| + e(b)).
+  // Adds |a|e(b), then e(a)(|b| + e(b)).
   for (int side = 0; side < 2; ++side) {
     if (!AnyError(*err_[side])) continue;
     const Tensor error = ErrorTensor(side);
@@ -396,7 +396,7 @@ absl::Status NodeBound::Scattered() {
   const std::string mode = GetAttr<std::string>(node_.attrs, "mode");
   if (mode == "mul") return Products();
   Attrs attrs = node_.attrs;
-  // The largest error of what could be chosen.
+  // Carries the largest error of all values that could be chosen.
   if (mode == "min") attrs.find("mode")->second = std::string("max");
   const Tensor data = ErrorTensor(0), updates = ErrorTensor(2);
   absl::StatusOr<Errors> carried = Apply({&data, in_[1], &updates}, attrs);
@@ -434,7 +434,7 @@ absl::StatusOr<Errors> NodeBound::Compute() {
       status = Scattered();
       break;
     case Op::kSort:
-      // What is off by anything may stand elsewhere, and so what it is compared with.
+      // An inexact element may be sorted elsewhere, and so may all elements it is compared with.
       if (AnyError(*err_[0])) e_.assign(e_.size(), kUnknown);
       break;
     case Op::kScan:

@@ -1,4 +1,4 @@
-// Bounds of whole graphs, and of the graphs inside them step by step; comparison within bounds.
+// Bounds of whole graphs and, step by step, of the graphs inside loops; comparison within bounds.
 #include <algorithm>
 #include <cmath>
 #include <utility>
@@ -11,7 +11,7 @@
 namespace athanor {
 namespace {
 
-// Kernel and reference are each within the bound.
+// Kernel and reference may each be off by the bound.
 constexpr double kReferenceToo = 2;
 
 Errors SliceErrors(const Errors& errors, int64_t at, int64_t count) {

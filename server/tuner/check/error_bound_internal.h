@@ -1,4 +1,4 @@
-// What error_bound.cc and the bounds of loops share. Private to error_bound*.cc.
+// Shared by error_bound.cc and the bounds of loops. Private to error_bound*.cc.
 #ifndef ATHANOR_SERVER_TUNER_CHECK_ERROR_BOUND_INTERNAL_H_
 #define ATHANOR_SERVER_TUNER_CHECK_ERROR_BOUND_INTERNAL_H_
 
@@ -14,11 +14,11 @@ namespace athanor {
 using Errors = std::vector<double>;  // by element
 inline constexpr double kUnknown = std::numeric_limits<double>::infinity();
 
-// The graph without composites whose bounds are those of their decompositions.
+// Returns the graph with composites decomposed if their bounds are those of the decomposition.
 absl::StatusOr<Graph> Simplified(const Graph& graph);
 
-// Values and bounds of a graph's outputs from those of its inputs; without `input_errors` these are
-// exact. REQUIRES: `simple` is simplified.
+// Values and bounds of a graph's outputs, computed from those of its inputs; without `input_errors`
+// the inputs are exact. REQUIRES: `simple` is simplified.
 struct Bounded {
   std::vector<Tensor> values;
   std::vector<Errors> errors;
@@ -26,7 +26,8 @@ struct Bounded {
 absl::StatusOr<Bounded> BoundGraph(const Graph& simple, absl::Span<const Tensor> inputs,
                                    absl::Span<const Errors> input_errors, const Expr::Env* given);
 
-// Of a Scan's result: step by step, as the reference evaluator; a state takes its bound along.
+// Returns the bounds of a Scan's result, step by step like the reference evaluator; bounds of
+// states carry over between steps.
 absl::StatusOr<Errors> LoopBounds(const ScanView& scan, absl::Span<const Tensor* const> operands,
                                   absl::Span<const Errors* const> errors, const Expr::Env& dims);
 

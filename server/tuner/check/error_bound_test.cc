@@ -17,7 +17,7 @@ namespace {
 struct Row {
   const char* name;
   const char* text;  // in f32
-  double useful;     // bounds stay below this part of the largest value
+  double useful;     // upper limit on bounds, as a part of the largest value
 };
 
 const Row kRows[] = {
@@ -111,8 +111,8 @@ std::vector<Tensor> Widened(const std::vector<Tensor>& inputs) {
   return wide;
 }
 
-// The reference evaluator in f32 rounds after every node, so it is a kernel like any other; the
-// same graph in f64 is all but exact.
+// The reference evaluator in f32 rounds after every node, so it acts like any kernel; the same
+// graph in f64 is nearly exact.
 TEST(ErrorBounds, HoldForF32AgainstF64AndAreUseful) {
   for (const Row& row : kRows) {
     SCOPED_TRACE(row.name);
@@ -144,7 +144,7 @@ TEST(ErrorBounds, HoldForF32AgainstF64AndAreUseful) {
           loosest = std::max(loosest, bound);
         }
         EXPECT_LE(loosest, row.useful * largest + 1e-40) << "seed " << seed << " output " << o;
-        // Powers of what may be negative.
+        // Powers of possibly negative numbers.
         EXPECT_LE(unknown, (*values)[o].elements() / 4) << "seed " << seed << " output " << o;
       }
     }
@@ -196,7 +196,7 @@ TEST(ErrorBounds, ComparisonsThatErrorCouldTurnAreUnknown) {
   EXPECT_EQ(bounds[1][1], 0);
 }
 
-// What is off by a little may stand anywhere, and all it is ordered with.
+// An inexact element may be sorted anywhere, and so may all elements it is compared with.
 TEST(ErrorBounds, OrderOfWhatIsOffIsUnknown) {
   const Tensor x = Tensor::Of<float>(DType::kF32, {3}, {1.0f, 5.0f, 2.0f});
   const auto bounds = BoundsOf(

@@ -24,7 +24,8 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-// How far off the baseline may be where it stands for f64: plan_errors.h.
+// Multiple of the floors within which a candidate must be if the baseline replaces f64:
+// plan_errors.h.
 constexpr double kUntrusted = 3;
 
 double SecondsSince(Clock::time_point start) {
@@ -46,14 +47,14 @@ class PlanCheck {
   absl::Status ChooseRuns(bool with_exact);
   absl::Status AllocateOutputs(PlanSubject* subject) const;
 
-  // In an isolated process of that name; the references decide which of the optional runs there
-  // are.
+  // Runs the subjects in an isolated process of that name; `references` determine which optional
+  // runs are made.
   absl::Status RunPlans(absl::string_view what, const std::vector<PlanSubject*>& subjects,
                         const std::vector<PlanMark>* references) const;
 
   absl::Status Compare();
   absl::Status CompareOutput(int output);
-  // The usual runs of a size, or one run of special values.
+  // Returns groups of runs: the usual runs of a size, or one run of special values.
   std::vector<std::vector<int>> Groups() const;
 
   std::optional<SharedMemory> marks_memory_;
@@ -64,7 +65,7 @@ class PlanCheck {
   PlanSubject candidate_, baseline_, exact_;
   std::vector<bool> planned_;  // by run: there is memory for its outputs
   bool exact_ran_ = false;
-  std::vector<PlanMark> ran_, exact_marks_;  // by run, of the references
+  std::vector<PlanMark> ran_, exact_marks_;  // by run: marks of the references
   internal::PlanCheckReply reply_;
 };
 
@@ -124,7 +125,7 @@ absl::StatusOr<std::vector<int64_t>> PlanCheck::OutputBytes(const Graph& types,
   return sizes;
 }
 
-// Which runs there is memory for: half of the limit, the rest is the plans'.
+// Chooses the runs that there is memory for: half of the limit; the other half is the plans'.
 absl::Status PlanCheck::ChooseRuns(bool with_exact) {
   planned_.assign(runs_->runs().size(), false);
   int64_t total = 0;
@@ -209,7 +210,7 @@ absl::Status PlanCheck::RunReferences() {
           absl::StrCat("nothing to compare with: ", status.message()));
     }
   }
-  // The candidate's process can write where they lie.
+  // Copies the marks: the candidate's process can write where they lie.
   ran_.assign(baseline_.marks, baseline_.marks + runs_->runs().size());
   exact_marks_.assign(exact_.marks, exact_.marks + runs_->runs().size());
   for (PlanSubject* subject : {&baseline_, &exact_}) {
@@ -262,14 +263,14 @@ absl::Status PlanCheck::CompareOutput(int o) {
   const DType dtype = graph_.node(output.node).type.dtype;
   const DType exact_dtype = twin_.node(twin_.outputs[o].node).type.dtype;
   const std::vector<std::vector<int>> groups = Groups();
-  // One kind of reference for all groups: their errors are compared with each other.
+  // Uses one kind of reference for all groups, since their errors are compared with each other.
   std::vector<SampledOutput> sampled(groups.size());
   bool samples = !exact_ran_;
   for (size_t g = 0; g < groups.size() && samples; ++g) {
     samples = SampleInF64(twin_, *runs_, groups[g], o, request_.seed(), &sampled[g]);
   }
   const bool alone = !exact_ran_ && !samples;
-  // In f64 the twin rounds as the baseline does.
+  // In f64 the twin rounds as much as the baseline does.
   double trust = alone || dtype == DType::kF64 ? kUntrusted : 1;
   if (request_.approximate() && IsFloat(dtype)) {
     trust *= std::max(1.0, UnitRoundoff(DType::kBF16) / UnitRoundoff(dtype));
@@ -277,7 +278,7 @@ absl::Status PlanCheck::CompareOutput(int o) {
   OutputErrors errors(output.name, dtype, trust);
   for (size_t g = 0; g < groups.size(); ++g) {
     const PlanRun& about = runs_->runs()[groups[g][0]];
-    // A comparison of what is rounded there may fall either way.
+    // Integers and bools there may result from comparisons of rounded values.
     if (about.special == SpecialFloats::kEnds && !IsFloat(dtype)) continue;
     absl::StatusOr<std::vector<double>> noise = RoundingNoise(graph_, about.dims);
     if (!noise.ok()) return noise.status();
@@ -334,7 +335,7 @@ absl::Status PlanCheck::Compare() {
                       : ran_[r].refused         ? "an index is out of range"
                       : exact_marks_[r].refused ? "in f64 an index is out of range"
                                                 : nullptr;
-    // More of the usual values are not missed.
+    // Missing optional runs of usual values need not be reported.
     if (why == nullptr || (!ran_[r].ran && run.special == SpecialFloats::kNone)) continue;
     reply_.add_left_out(absl::StrCat(run.text, ": ", why));
   }

@@ -1,19 +1,18 @@
-// Checks a whole plan before it serves: its kernels are checked already, but each against the part
-// of the graph it stands for, and a search may have rewritten the graph.
+// Checks a whole plan before it serves. Its kernels are already checked, but each only against its
+// own part of the graph, and a search may have rewritten the graph.
 //
 //   internal::PlanCheckReply reply = CheckPlan(request, {.timeout = 15s}).value();
-//   // reply.compared_with() "f64 plan", reply.worst_error() 0.4: of what is allowed
+//   // reply.compared_with() "f64 plan", reply.worst_error() 0.4 of the tolerance
 //
-// The candidate, the baseline and the graph's twin in f64 (compiler/ir/sample/widen.h; a plan of
-// checked kernels like the baseline) run on the same inputs and weights (plan_runs.h) at every size
-// of the request, and the candidate's errors may be twice the baseline's (plan_errors.h). Where
-// there is no twin, or it does not fit into memory and time, the reference evaluator computes some
-// elements in f64 (compiler/ir/sample/evaluate_at.h); where that takes too long as well, the
-// baseline stands for f64 and the floors of plan_errors.h, three times, are what it may be off. The
-// reply says which.
+// At every size of the request, the candidate, the baseline and the graph's twin in f64 run on the
+// same inputs and weights (plan_runs.h). The twin (compiler/ir/sample/widen.h) is a plan of checked
+// kernels, like the baseline. The candidate's errors may be twice the baseline's (plan_errors.h).
+// If there is no twin, or it exceeds memory or time, the reference evaluator computes some elements
+// in f64 (compiler/ir/sample/evaluate_at.h). If that takes too long too, the baseline replaces f64,
+// and the tolerance is three times the floors of plan_errors.h. The reply names the reference used.
 //
-// Baseline and twin run first, in a process of their own (isolated.h), then the candidate in
-// another: what it does to memory costs itself alone.
+// Baseline and twin run first, in their own process (isolated.h), then the candidate in another: a
+// candidate that corrupts memory harms only itself.
 #ifndef ATHANOR_SERVER_TUNER_CHECK_PLAN_CHECK_H_
 #define ATHANOR_SERVER_TUNER_CHECK_PLAN_CHECK_H_
 
@@ -23,10 +22,10 @@
 
 namespace athanor {
 
-// DATA_LOSS names output, sizes, error and what is allowed. INVALID_ARGUMENT: the request does not
-// fit together. FAILED_PRECONDITION: the baseline itself could not be run, so nothing is known of
-// the candidate. Besides these, the runtime's errors and RunIsolated's, which are the candidate's.
-// `limits` hold for each of the two processes.
+// Returns DATA_LOSS naming output, sizes, error and tolerance; INVALID_ARGUMENT if the request is
+// inconsistent; FAILED_PRECONDITION if the baseline itself could not be run, so nothing is known
+// about the candidate; otherwise the runtime's errors and RunIsolated's, which are the candidate's.
+// `limits` apply to each of the two processes.
 absl::StatusOr<internal::PlanCheckReply> CheckPlan(const internal::PlanCheckRequest& request,
                                                    const IsolationLimits& limits);
 

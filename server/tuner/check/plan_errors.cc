@@ -15,16 +15,17 @@
 namespace athanor {
 namespace {
 
-// DESIGN §7.
+// The limit of DESIGN §7.
 constexpr double kTimesBaseline = 2;
-// The quotient of the root mean squares of two sets of n normal errors is off by 1/sqrt(n) of
-// itself: so many times that is never chance.
+// The ratio of the root mean squares of two sets of n normal errors typically deviates from 1 by
+// 1/sqrt(n). A deviation this many times larger is never chance.
 constexpr double kDeviations = 4;
-// Least elements of a row whose root mean square says how large its values are.
+// Least elements of a row whose root mean square indicates how large its values are.
 constexpr int64_t kLeastRow = 16;
-// The floors, in units of the noise: the error of a rounding is at most u, one behind the other two
-// make an ulp; evenly spread over the binades and within the ulp, its root mean square is about 0.4
-// u, that of K in a row with growing partial sums 0.3 sqrt(K) u; the median is two thirds of it.
+// The floors, in units of the noise. The error of one rounding is at most u, and one after two
+// others is at most an ulp. If values are spread evenly over the binades and within the ulp, the
+// root mean square is about 0.4 u, and that of K roundings in a row with growing partial sums 0.3
+// sqrt(K) u; the median is two thirds of it.
 constexpr std::array<double, kNorms> kFloors = {2, 0.3, 0.2};
 
 double ValueAt(absl::string_view bytes, DType dtype, size_t i) {
@@ -36,7 +37,7 @@ double ValueAt(absl::string_view bytes, DType dtype, size_t i) {
   return DecodeFloat(dtype, bits);
 }
 
-// As a value of `dtype` would be: infinite where it overflows.
+// Returns infinity if `value` overflows in `dtype`, otherwise `value` itself.
 double OverflowIn(DType dtype, double value) {
   if (!std::isfinite(value) || DTypeBytes(dtype) == 1 || dtype == DType::kF64) return value;
   if (std::fabs(value) < 65504) return value;
@@ -44,14 +45,14 @@ double OverflowIn(DType dtype, double value) {
   return std::isfinite(rounded) ? value : rounded;
 }
 
-// Both NaN, both the same infinity, or both finite.
+// Reports whether both are NaN, both the same infinity, or both finite.
 bool Alike(double a, double b) {
   if (std::isnan(a) || std::isnan(b)) return std::isnan(a) && std::isnan(b);
   if (std::isinf(a) || std::isinf(b)) return a == b;
   return true;
 }
 
-// Of those of the values `at(begin)` to `at(end - 1)` that are finite.
+// Returns the root mean square of the finite values among `at(begin)` to `at(end - 1)`.
 template <typename At>
 double RootMeanSquare(const At& at, size_t begin, size_t end) {
   double largest = 0;
@@ -72,7 +73,7 @@ double RootMeanSquare(const At& at, size_t begin, size_t end) {
   return largest * std::sqrt(sum / static_cast<double>(finite));
 }
 
-// The last axes that hold enough elements together; 0: there are none.
+// Returns the size of a row: the last axes that together hold enough elements; 0: there are none.
 size_t RowOf(const ComparedTensor& tensor) {
   if (!tensor.positions.empty()) return 0;
   int64_t row = 1;
@@ -96,9 +97,9 @@ double SmallestNormal(DType dtype) {
                                 : std::numeric_limits<float>::min();
 }
 
-// Norms of errors that come one by one, all of them twice: none is kept, and the median is that of
-// all. Floats of one sign are ordered as their bits are, so the first time its upper half is
-// counted out, the second time the lower one.
+// Computes norms of errors that arrive one by one, twice, without storing them; the median is
+// exact. Floats of one sign are ordered like their bits: the first pass counts the median's upper
+// half of bits, the second its lower half.
 class ErrorNorms {
  public:
   void Add(float error) {
@@ -121,7 +122,8 @@ class ErrorNorms {
  private:
   using Counts = std::vector<int64_t>;
   static uint32_t Bits(float error) { return std::bit_cast<uint32_t>(error); }
-  // Where the one in the middle is; `rest`: of how many before it, then of those in its place.
+  // Returns the bucket of the middle error. `*rest`: the number of errors before it, then the rank
+  // within the bucket.
   uint32_t Find(const Counts& counts, int64_t* rest) const {
     if (*rest < 0) *rest = count_ / 2;
     uint32_t at = 0;
@@ -166,17 +168,17 @@ void OutputErrors::AddBytes(absl::Span<const ComparedTensor> tensors, Group* gro
   }
 }
 
-// Element by element, so that outputs of any size take no more memory than they have.
+// Works element by element, so that it needs no extra memory for large outputs.
 void OutputErrors::AddFloats(absl::Span<const ComparedTensor> tensors, Group* group) const {
   const auto exact = [&](const ComparedTensor& tensor, size_t i) {
     return OverflowIn(dtype_, ValueAt(tensor.exact, tensor.exact_dtype, i));
   };
-  std::vector<size_t> begins = {0};  // of each tensor, in all
+  std::vector<size_t> begins = {0};  // first element of each tensor, counted over all
   for (const ComparedTensor& tensor : tensors) {
     begins.push_back(begins.back() + tensor.exact.size() / DTypeBytes(tensor.exact_dtype));
   }
   group->elements += static_cast<int64_t>(begins.back());
-  size_t of = 0;  // the tensor that was asked for last
+  size_t of = 0;  // the tensor that was used last
   const auto any = [&](size_t i) {
     while (i < begins[of]) --of;
     while (i >= begins[of + 1]) ++of;
@@ -185,7 +187,7 @@ void OutputErrors::AddFloats(absl::Span<const ComparedTensor> tensors, Group* gr
   const double whole = RootMeanSquare(any, 0, begins.back());
   ErrorNorms candidate, baseline;
   for (const bool again : {false, true}) {
-    double worst = -1;  // of the candidate
+    double worst = -1;  // worst error of the candidate
     for (size_t n = 0; n < tensors.size(); ++n) {
       const ComparedTensor& tensor = tensors[n];
       const size_t row = RowOf(tensor), count = begins[n + 1] - begins[n];
@@ -196,7 +198,7 @@ void OutputErrors::AddFloats(absl::Span<const ComparedTensor> tensors, Group* gr
         }
         const double t = exact(tensor, i), c = ValueAt(tensor.candidate, dtype_, i),
                      b = ValueAt(tensor.baseline, dtype_, i);
-        // All zeros in f64 and not here: a small part of the other rows, or of 1.
+        // If a row is all zeros in f64, uses the other rows' scale, or 1.
         const double scale = std::fabs(t) +
                              (size > 0    ? size
                               : whole > 0 ? whole

@@ -26,7 +26,7 @@ absl::string_view Bytes(const std::vector<T>& values) {
   return {reinterpret_cast<const char*>(values.data()), values.size() * sizeof(T)};
 }
 
-// An output of 40 rows of 25: f64 values, and f32 ones that are off by what `error` says.
+// An output of 40 rows of 25: exact f64 values, and f32 values off by a given error.
 class PlanErrorsTest : public ::testing::Test {
  protected:
   PlanErrorsTest() {
@@ -79,11 +79,11 @@ TEST_F(PlanErrorsTest, OneWrongElementIsNamed) {
 }
 
 TEST_F(PlanErrorsTest, ALittleWrongEverywhereIsSeenBelowTheLargest) {
-  // The baseline has one bad element, the candidate none, but a bias.
+  // The baseline has one bad element; the candidate has none, but a bias.
   baseline_[0] += 1e-3f;
   for (size_t i = 0; i < exact_.size(); ++i) candidate_[i] = Noisy(i, kU) + 3e-4f;
   ExpectRefused("root mean square error");
-  // Many bad ones: as when comparisons of rounded values fall the other way.
+  // Many bad elements, as when comparisons of rounded values go the other way.
   for (size_t i = 0; i < exact_.size(); i += 5) baseline_[i] += 1e-3f;
   ExpectRefused("the median error");
 }
@@ -110,7 +110,7 @@ TEST_F(PlanErrorsTest, AnExactBaselineLeavesAFloor) {
   for (size_t i = 0; i < exact_.size(); ++i) candidate_[i] = baseline_[i];
   candidate_[1] = std::nextafter(baseline_[1], 9.0f);
   EXPECT_TRUE(Judge().ok()) << Judge();
-  EXPECT_FALSE(Judge(/*noise=*/0).ok());  // nothing rounds: what is moved is equal
+  EXPECT_FALSE(Judge(/*noise=*/0).ok());  // no rounding: moved values must be equal
   candidate_[1] = baseline_[1] * (1 + 100 * static_cast<float>(kU));
   ExpectRefused("largest");
 }
@@ -131,7 +131,7 @@ TEST_F(PlanErrorsTest, NonFiniteOnesAreWhereTheyBelong) {
   candidate_[1] = baseline_[1];
   candidate_[900] = std::nanf("");
   ExpectRefused("element [36,0]: got nan");
-  // Where the baseline overflows and f64 does not, the candidate may do either, rightly.
+  // If the baseline overflows and f64 does not, the candidate may do either.
   const float right = candidate_[899];
   candidate_[899] = baseline_[899] = std::numeric_limits<float>::infinity();
   candidate_[900] = static_cast<float>(exact_[900]);
@@ -142,8 +142,8 @@ TEST_F(PlanErrorsTest, NonFiniteOnesAreWhereTheyBelong) {
   ExpectRefused("largest");
 }
 
-// Of two tensors of a group: against the errors sorted, whose median may share its upper bits with
-// others or not, be 0, or be infinite.
+// Compares the norms of two tensors in a group with those of the sorted errors. The median may
+// share its upper bits with others or not, be 0, or be infinite.
 TEST(OutputErrors, NormsAreThoseOfAllErrors) {
   std::mt19937_64 random(9);
   std::normal_distribution<double> normal;
@@ -189,7 +189,7 @@ TEST(OutputErrors, IntegersAreEqualOrCounted) {
   candidate[42] = 8;
   EXPECT_THAT(std::string(judge().message()),
               HasSubstr("element [4,2]: got 8 where the baseline has 7 and f64 7"));
-  // A choice that rounding turns, in the baseline as well.
+  // A choice that rounding changes, in the baseline as well.
   baseline[1] = baseline[2] = 6;
   EXPECT_TRUE(judge().ok());
   for (int i = 50; i < 54; ++i) candidate[i] = 9;
@@ -197,7 +197,7 @@ TEST(OutputErrors, IntegersAreEqualOrCounted) {
 }
 
 TEST(OutputErrors, OtherSizesTellWhatIsUsual) {
-  // One element by chance exact in the baseline.
+  // The baseline's one element is exact by chance.
   const std::vector<float> one = {1}, off = {1 + 4e-7f};
   const std::vector<double> exact_one = {1};
   std::vector<double> exact(64, 1.0);

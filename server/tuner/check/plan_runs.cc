@@ -12,7 +12,7 @@ namespace athanor {
 namespace {
 
 constexpr int kWeightSets = 2;
-// As many elements of the smallest output make an average worth comparing.
+// Elements of the smallest output that make an average worth comparing.
 constexpr int64_t kEnoughElements = 64;
 constexpr int kMostSeeds = 8;
 
@@ -60,13 +60,13 @@ std::vector<absl::string_view> Views(const std::vector<RepeatedBytes>& held) {
   return views;
 }
 
-// Draws for a user's graph what its prepared form shows: there it is plain which parameter is the
+// Draws inputs for a user's graph by its prepared form, in which it is clear which parameter is the
 // weight of a contraction.
 class Drawing {
  public:
   Drawing(const Graph& graph, Prepared prepared) : graph_(graph), prepared_(std::move(prepared)) {}
 
-  // Of those parameters that stand for themselves.
+  // Draws the distinct parameters.
   absl::StatusOr<std::vector<RepeatedBytes>> Weights(uint64_t seed,
                                                      const std::vector<int>& turns) const {
     auto drawn =
@@ -79,7 +79,7 @@ class Drawing {
     return Held(own);
   }
 
-  // Inputs of the most general kind, from `first` on, whose computed indices are in range.
+  // Draws the most general inputs, from `first` on, whose computed indices are in range.
   absl::Status Inputs(uint64_t seed, IndexChoice first,
                       const std::vector<absl::string_view>& weights, PlanRun* run) const {
     const Expr::Env dims = PreparedDims(run->dims);
@@ -98,10 +98,10 @@ class Drawing {
       const absl::Status in_range = IndicesInRange(prepared_.graph, dims, all).status();
       if (!absl::IsOutOfRange(in_range)) return in_range;
     }
-    return absl::OkStatus();  // both plans have to refuse them
+    return absl::OkStatus();  // both plans must refuse these inputs
   }
 
-  // Usual values first, then what is special about floats and defined by the graph's ops.
+  // Returns the special values that the inputs' dtypes have and the graph's ops define.
   std::vector<SpecialFloats> Specials(std::vector<std::string>* left_out) const {
     const auto inputs = graph_.InputIds();
     const bool floats = std::any_of(inputs.begin(), inputs.end(),
@@ -194,7 +194,7 @@ absl::StatusOr<PlanRuns> PlanRuns::Create(const Graph& graph, const std::vector<
     status = add(s, SpecialFloats::kNone, 0, true);
     most = std::max(most, drawing.Seeds(sizes[s]));
   }
-  // At the largest size they may take too long.
+  // Optional at the largest size, where they may take too long.
   for (SpecialFloats special : drawing.Specials(&made.left_out_)) {
     for (int s = 0; s < count && status.ok(); ++s)
       status = add(s, special, 0, s == 0 || s + 1 < count);

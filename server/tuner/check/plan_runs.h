@@ -1,14 +1,14 @@
-// What whole plans are run on to be compared: sizes, inputs and weights of each run.
+// The runs on which whole plans are compared: sizes, inputs and weights of each run.
 //
 //   PlanRuns runs = PlanRuns::Create(graph, sizes, seed).value();
 //   runs.runs()[0].inputs;              // bytes, in the order of graph.InputIds()
 //   runs.weights(runs.runs()[0].weights);   // in the order of graph.ParameterIds()
 //
-// At every size at least one run of usual values; more where outputs are small, so that there is
-// something to average. Where inputs are floats, also runs of zeros and extremes, infinities, and a
-// NaN. Inputs and weights repeat their contents (repeated_bytes.h), so large tables cost little,
-// and weights of large models take turns (weight_turns.h), so what is prepared from them does not
-// either.
+// Every size has at least one run of usual values, and more if outputs are small, so that there is
+// something to average. If inputs are floats, there are also runs with zeros and extremes, with
+// infinities, and with a NaN. Inputs and weights repeat their contents (repeated_bytes.h), so large
+// tables cost little. Weights of large models share contents (weight_turns.h), so what is prepared
+// from them costs little too.
 #ifndef ATHANOR_SERVER_TUNER_CHECK_PLAN_RUNS_H_
 #define ATHANOR_SERVER_TUNER_CHECK_PLAN_RUNS_H_
 
@@ -25,10 +25,10 @@
 namespace athanor {
 
 struct PlanRun {
-  int size;  // in the sizes given
+  int size;  // index into the given sizes
   SpecialFloats special;
-  int weights;    // which set
-  bool required;  // others are left out when there is no time
+  int weights;    // index of the set of weights
+  bool required;  // optional runs are left out when time is short
   Expr::Env dims;
   std::string text;  // "b=8 s=512", "b=8 s=512 with a NaN"
   std::vector<RepeatedBytes> held;
@@ -37,19 +37,19 @@ struct PlanRun {
 
 class PlanRuns {
  public:
-  // `sizes` are values of the graph's dims. Required runs have the first weights.
-  // RESOURCE_EXHAUSTED: inputs too large to draw.
+  // `sizes` are values of the graph's dims. Required runs use the first weights. Returns
+  // RESOURCE_EXHAUSTED if inputs are too large to draw.
   static absl::StatusOr<PlanRuns> Create(const Graph& graph, const std::vector<Expr::Env>& sizes,
                                          uint64_t seed);
 
   const std::vector<PlanRun>& runs() const { return runs_; }
   const std::vector<absl::string_view>& weights(int set) const { return weights_[set]; }
-  // Which of them have equal contents (weight_turns.h).
+  // For each weight, the first one with equal contents (weight_turns.h).
   const std::vector<int>& turns() const { return turns_; }
   int weight_sets() const { return static_cast<int>(weights_.size()); }
-  // Address space of all, which is more than the memory they hold.
+  // Address space of all tensors, which is more than the memory they use.
   int64_t bytes() const;
-  // Values that there are no runs of, and why.
+  // Kinds of values without runs, and why.
   const std::vector<std::string>& left_out() const { return left_out_; }
 
  private:

@@ -18,8 +18,8 @@
 namespace athanor {
 namespace {
 
-// Runs that are not required begin as long as the references have not taken longer: processor time
-// of all threads, so that a busy machine checks as much as an idle one.
+// Optional runs begin as long as the references have used less than this. It is processor time of
+// all threads, so that a busy machine checks as much as an idle one.
 constexpr double kOptionalSeconds = 1.0;
 constexpr unsigned char kNoise = 0x5a;
 

@@ -1,9 +1,9 @@
-// The plans of a check (plan_check.h), run side by side on the same inputs.
+// Runs the plans of a check (plan_check.h) on the same inputs.
 //
+//   // In a process of its own:
 //   PlanSubject baseline = {&request.baseline(), &graph, outputs, marks};
-//   RunSubjects(graph, runs, threads, {&baseline}, planned, nullptr, nullptr);  // in a process of
-//   its own
-//   // baseline.outputs holds what it computed, baseline.marks which runs there were
+//   RunSubjects(graph, runs, threads, {&baseline}, planned, nullptr, nullptr);
+//   // baseline.outputs holds the results, baseline.marks which runs were made
 #ifndef ATHANOR_SERVER_TUNER_CHECK_PLAN_SUBJECTS_H_
 #define ATHANOR_SERVER_TUNER_CHECK_PLAN_SUBJECTS_H_
 
@@ -17,33 +17,33 @@
 
 namespace athanor {
 
-// What the forked processes leave of one run.
+// Result of one run, written by the forked process.
 struct PlanMark {
   bool ran = false;
-  bool refused = false;  // found an index out of range
+  bool refused = false;  // it found an index out of range
 };
 
-// A plan and where its outputs go, by run and output of the graph: shared memory, so that they
-// outlive the process that wrote them.
+// A plan and the memory for its outputs, by run and by output of the graph. The memory is shared,
+// so that it outlives the process that writes it.
 struct PlanSubject {
   const internal::MeasuredPlan* plan = nullptr;
-  const Graph* types = nullptr;  // of the outputs
+  const Graph* types = nullptr;  // graph with the types of the outputs
   std::vector<std::vector<GuardedBytes>> outputs;
   PlanMark* marks = nullptr;
 };
 
-// Runs every subject on the runs that are `planned` (there is memory for their outputs). Without
-// `references` those that are not required begin only while processor time is left; with them, the
-// marks of subjects that ran before, there are exactly the same runs. An index out of range is
-// marked; any other error names the run. INVALID_ARGUMENT: a plan whose dims, inputs or outputs are
-// not the graph's. Large prepared weights lie in `window`, where it has room for them; null: in
-// memory.
+// Runs every subject on the `planned` runs (those with memory for their outputs). Without
+// `references`, optional runs begin only while processor time is left; with `references`, the marks
+// of subjects that ran before, the runs are exactly the same. Marks an index out of range; any
+// other error names the run. Returns INVALID_ARGUMENT for a plan whose dims, inputs or outputs
+// differ from the graph's. Puts large prepared weights into `window` while there is room; null:
+// into memory.
 absl::Status RunSubjects(const Graph& graph, const PlanRuns& runs, int threads,
                          const std::vector<PlanSubject*>& subjects,
                          const std::vector<bool>& planned, const std::vector<PlanMark>* references,
                          const SharedMemory* window);
 
-// How large a window the subjects fill.
+// Returns the size of the window that the subjects fill.
 int64_t WindowBytes(const Graph& graph, const PlanRuns& runs,
                     const std::vector<PlanSubject*>& subjects);
 

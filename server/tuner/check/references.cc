@@ -16,7 +16,7 @@ namespace {
 using Clock = std::chrono::steady_clock;
 
 constexpr int kSeeds = 2;
-// A second seed is left out when the first one's reference took longer.
+// A second seed is skipped if the first one's reference took longer.
 constexpr std::chrono::milliseconds kLongReference{20};
 constexpr IndexChoice kChoices[] = {IndexChoice::kAny, IndexChoice::kSmall, IndexChoice::kZero};
 
@@ -34,7 +34,7 @@ class ReferenceMaker {
 
   const internal::CheckRequest& request_;
   References made_;
-  // Where integers are drawn from: the most general choice that left computed indices in range.
+  // Range of integers to draw: the most general that keeps computed indices in range so far.
   IndexChoice choice_ = IndexChoice::kAny;
 };
 
@@ -81,7 +81,7 @@ absl::Status ReferenceMaker::AddCases(int index) {
 
 absl::Status ReferenceMaker::Evaluated(ReferenceCase* c) {
   absl::StatusOr<std::vector<Tensor>> wanted;
-  // Indices computed from inputs are in range for tame inputs if for any.
+  // Indices computed from inputs are the most likely to be in range for small inputs.
   for (IndexChoice choice : kChoices) {
     absl::StatusOr<std::vector<Tensor>> random = RandomInputs(made_.graph, c->env, c->seed, choice);
     if (!random.ok()) return random.status();
@@ -152,7 +152,7 @@ int64_t BytesOf(const References& references) {
   return bytes;
 }
 
-// Everything that references follow from.
+// Returns everything that references depend on.
 std::string KeyOf(const internal::CheckRequest& request) {
   internal::CheckRequest key;
   key.set_graph_text(request.graph_text());

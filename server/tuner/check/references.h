@@ -24,7 +24,7 @@
 
 namespace athanor {
 
-// One set of sizes with one seed.
+// A set of sizes with one seed: inputs and expected outputs.
 struct ReferenceCase {
   std::vector<int64_t> dims;
   Expr::Env env;

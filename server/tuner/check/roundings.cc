@@ -20,7 +20,7 @@ double Elements(const Shape& shape, const Expr::Env& dims) {
 
 double Squared(double x) { return x * x; }
 
-// How many terms each element of a sum has.
+// Returns how many terms each element of a sum has.
 double Terms(const Graph& graph, const Node& node, const Expr::Env& dims) {
   const auto elements = [&](int operand) {
     return Elements(graph.node(node.inputs[operand]).type.shape, dims);
@@ -81,7 +81,7 @@ bool Rounds(const Graph& graph, const Node& node) {
   }
 }
 
-// Of all steps one after another.
+// Adds up all steps of a loop.
 absl::StatusOr<double> ScanSquares(const Node& node, const Expr::Env& dims) {
   const ScanView scan = ViewScan(node);
   absl::StatusOr<std::vector<double>> step = RoundingNoise(BodyAt(scan, dims), {});

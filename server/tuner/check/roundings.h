@@ -1,14 +1,14 @@
-// How much rounding a graph's outputs have been through: the noise that any order of computation
-// may have, for plans whose own error is smaller by luck.
+// Estimates the rounding noise of a graph's outputs: the error that any order of computation may
+// have. For plans whose own error is smaller by chance.
 //
 //   std::vector<double> noise = RoundingNoise(graph, dims).value();   // by output
-//   // f32: 6e-8 for an Add, 2e-6 behind a contraction of length 1024, 0 for what is only moved
+//   // f32: 6e-8 for an Add, 2e-6 after a contraction of length 1024, 0 for moved values
 //
-// Roundings are independent and their mean is 0, so they add up as squares (Higham and Mary, "A New
-// Approach to Probabilistic Rounding Error Analysis", 2019): along the path that gathers most, each
-// op adds (2*ulp + 1)^2 u^2 with `ulp` its bound in the op table and u the unit roundoff of its
-// dtype, each sum of K terms K u^2 of its accumulator. Ops that only move or choose add nothing, a
-// Scan what a step adds for each step.
+// Roundings are independent with mean 0, so their squares add up (Higham and Mary, "A New Approach
+// to Probabilistic Rounding Error Analysis", 2019). Along the path with the largest sum, each op
+// adds (2*ulp + 1)^2 u^2, with `ulp` its bound in the op table and u the unit roundoff of its
+// dtype; each sum of K terms adds K u^2 of its accumulator. Ops that only move or select add
+// nothing; a Scan adds a step's sum for each step.
 #ifndef ATHANOR_SERVER_TUNER_CHECK_ROUNDINGS_H_
 #define ATHANOR_SERVER_TUNER_CHECK_ROUNDINGS_H_
 
@@ -19,7 +19,8 @@
 
 namespace athanor {
 
-// Relative to the values; the square root of the sum. Composites count as their decompositions.
+// Returns the noise by output: the square root of the sum, relative to the values. Composites count
+// as their decompositions.
 absl::StatusOr<std::vector<double>> RoundingNoise(const Graph& graph, const Expr::Env& dims);
 
 }  // namespace athanor

@@ -29,7 +29,7 @@ void SortDistinct(std::vector<int64_t>* positions) {
   positions->erase(std::unique(positions->begin(), positions->end()), positions->end());
 }
 
-// A coordinate where tiled code changes what it does.
+// Returns a coordinate at an edge of tiled code.
 int64_t TileEdge(int64_t size, std::mt19937_64& random) {
   const int64_t tile = int64_t{4} << random() % 6;
   const int64_t rest = size - size % tile;
@@ -47,8 +47,8 @@ int64_t TileEdge(int64_t size, std::mt19937_64& random) {
   }
 }
 
-// Visits 0..size-1 in steps near the golden section of it, so that any beginning of the walk lies
-// evenly: a Kronecker sequence.
+// Visits 0..size-1 in steps near the golden section of size, so that the visited coordinates are
+// evenly spread at any time: a Kronecker sequence.
 struct Walk {
   Walk(int64_t n, std::mt19937_64& random) : size(n) {
     start = static_cast<int64_t>(random() % n);
@@ -62,8 +62,8 @@ struct Walk {
   int64_t size, start, step;
 };
 
-// `count` elements of which one axis is at its last or another edge, the others at equal distances
-// from end to end.
+// Adds `count` elements with one axis at its last coordinate or another edge, and the others at
+// equal distances from end to end.
 void AddAxisEdges(absl::Span<const int64_t> shape, size_t edge, int64_t count,
                   std::mt19937_64& random, std::vector<int64_t>* positions) {
   const int64_t last = count * 2 / 3;
@@ -71,7 +71,7 @@ void AddAxisEdges(absl::Span<const int64_t> shape, size_t edge, int64_t count,
     const int64_t round = i < last ? last : count - last;
     std::vector<int64_t> at;
     for (size_t axis = 0; axis < shape.size(); ++axis) {
-      // Each axis in an order of its own.
+      // Each axis has its own order.
       const int64_t place = i * (2 * static_cast<int64_t>(axis) + 1) % round;
       const double part = static_cast<double>(place) / std::max<double>(1, round - 1);
       at.push_back(static_cast<int64_t>(part * static_cast<double>(shape[axis] - 1)));
@@ -101,7 +101,7 @@ void AddExtremes(absl::string_view bytes, std::vector<int64_t>* positions) {
   if (magnitude >= 0) positions->push_back(largest);
 }
 
-// The first and the last few elements that hold nothing but noise.
+// Adds the first and the last few elements that still hold only noise.
 template <typename Bits>
 void AddUntouched(absl::string_view bytes, unsigned char noise, std::vector<int64_t>* positions) {
   const auto count = static_cast<int64_t>(bytes.size() / sizeof(Bits));

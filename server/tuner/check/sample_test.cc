@@ -67,7 +67,7 @@ TEST(SampleTest, EveryCoordinateOfAShortAxisIsMet) {
   EXPECT_EQ(deciles.size(), 100u);
 }
 
-// Wherever a tile of 16 rows is wrong behind the last full column tile of any width.
+// Finds errors in a tile of 16 rows behind the last full column tile of any width.
 TEST(SampleTest, TileRemaindersAreMet) {
   for (uint64_t seed = 0; seed < 20; ++seed) {
     std::set<int64_t> tiles;

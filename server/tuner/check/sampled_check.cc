@@ -17,13 +17,13 @@ namespace {
 
 using Positions = std::vector<int64_t>;
 
-// Elements visited for one output: 10 to 15 ms, bounds included.
+// Elements visited for one output: takes 10 to 15 ms, bounds included.
 constexpr int64_t kVisits = 100'000;
-// For one element, where that is not enough.
+// Elements visited for a single one, if that limit is too low.
 constexpr int64_t kVisitsForOne = 10 * kVisits;
 constexpr int64_t kMaxSamples = 512;
 constexpr int64_t kMinSpread = 4;
-// Indices looked at before a kernel runs.
+// Indices examined before a kernel runs.
 constexpr int64_t kIndexVisits = 200'000;
 
 Tensor Picked(const Tensor& like, absl::string_view bytes, const Positions& positions) {
@@ -42,7 +42,7 @@ class OutputSamples {
 
  private:
   const Output& output() const { return run_.graph.outputs[output_]; }
-  // Visited elements.
+  // Returns how many elements it visited.
   absl::StatusOr<int64_t> CompareAt(const Positions& positions, int64_t max_visited,
                                     SampleReport* report);
   absl::Status Judge(const Positions& positions, const Tensor& got, const Tensor& want,
@@ -73,7 +73,7 @@ absl::Status OutputSamples::Judge(const Positions& positions, const Tensor& got,
     });
     return absl::OkStatus();
   }
-  // Which of them, by its place in the output.
+  // Finds the differing element by its position in the output.
   for (size_t i = 0; i < positions.size(); ++i) {
     const size_t size = DTypeBytes(got.dtype);
     const Tensor one{got.dtype, {}, got.bytes.substr(i * size, size)};
@@ -113,7 +113,7 @@ absl::Status OutputSamples::Compare(SampleReport* report) {
                  std::back_inserter(both));
   absl::StatusOr<int64_t> visited = CompareAt(both, kVisits, report);
   if (absl::IsResourceExhausted(visited.status())) {
-    // One element is better than none: a suspect, or the last.
+    // Compares at least one element: a suspect, or the last one.
     const Positions one = {suspects.empty() ? first.back() : suspects.front()};
     visited = CompareAt(one, kVisitsForOne, report);
     if (absl::IsResourceExhausted(visited.status())) {
@@ -126,7 +126,7 @@ absl::Status OutputSamples::Compare(SampleReport* report) {
   if (!visited.ok()) return visited.status();
   const int64_t each = *visited / static_cast<int64_t>(both.size()) + 1;
   int64_t count = std::min((kVisits - *visited) / each, kMaxSamples);
-  // Elements need not cost alike.
+  // Elements may differ in cost, so the count may be too high.
   for (; count >= kMinSpread; count /= 4) {
     visited = CompareAt(SpreadPositions(shape_, count, run_.seed), kVisits, report);
     if (!absl::IsResourceExhausted(visited.status())) return visited.status();
@@ -134,7 +134,7 @@ absl::Status OutputSamples::Compare(SampleReport* report) {
   return absl::OkStatus();
 }
 
-// One use of indices: the node that holds them and how many there are to select from.
+// A use of indices: the node that holds them, and the number of elements to select from.
 struct IndexUse {
   NodeId node;
   int64_t extent;
@@ -200,7 +200,8 @@ absl::StatusOr<bool> IndicesInRange(const Graph& graph, const Expr::Env& dims,
     if (!values.ok()) return values.status();
     for (int64_t i = 0; i < elements; ++i) {
       const Scalar index = LoadScalar((*values)[0], i);
-      if (index.u < static_cast<uint64_t>(use.extent)) continue;  // negative ones are above it
+      // A negative index is a larger unsigned number.
+      if (index.u < static_cast<uint64_t>(use.extent)) continue;
       return absl::OutOfRangeError(absl::StrCat(graph.Describe(use.node), ": index ", i,
                                                 " is outside [0, ", use.extent, ")"));
     }

@@ -1,11 +1,12 @@
-// Compares some elements of what a kernel wrote at sizes too large for the reference evaluator.
+// Compares some elements of a kernel's output at sizes too large for the reference evaluator.
 //
 //   SampledRun run{.graph = graph, .dims = {{"n", 1'000'003}}, ...};
 //   SampleReport report = CompareSamples(run).value();   // .elements: 512, .worst_error: 0.1
 //
-// The elements: corners, suspects and a spread (sample.h), as many as a fixed amount of work
-// allows, each by the reference evaluator's rows (compiler/ir/sample/evaluate_at.h) and within the
-// same bound as at small sizes (error_bound.h).
+// The elements are corners, suspects and an even spread (sample.h), as many as a fixed amount of
+// work allows. Each is computed by the reference evaluator's rows
+// (compiler/ir/sample/evaluate_at.h) and compared within the same bound as at small sizes
+// (error_bound.h).
 #ifndef ATHANOR_SERVER_TUNER_CHECK_SAMPLED_CHECK_H_
 #define ATHANOR_SERVER_TUNER_CHECK_SAMPLED_CHECK_H_
 
@@ -25,23 +26,23 @@ struct SampledRun {
   const Expr::Env& dims;
   absl::Span<const absl::string_view> inputs;  // inputs, then parameters
   absl::Span<const absl::string_view> outputs;
-  unsigned char noise;  // what outputs were filled with
+  unsigned char noise;  // byte that outputs were filled with
   uint64_t seed;
 };
 
 struct SampleReport {
-  double worst_error = 0;             // in units of the tolerance
-  int64_t elements = 0;               // compared
-  std::vector<std::string> left_out;  // outputs of which nothing was compared, and why
+  double worst_error = 0;             // relative to the tolerance
+  int64_t elements = 0;               // number of elements compared
+  std::vector<std::string> left_out;  // outputs without compared elements, and why
 };
 
-// DATA_LOSS names output, element, values and tolerance of a difference, or an index that the
-// reference evaluator finds out of range where the kernel found none.
+// Returns DATA_LOSS naming output, element, values and tolerance of a difference, or an index that
+// the reference evaluator finds out of range and the kernel did not.
 absl::StatusOr<SampleReport> CompareSamples(const SampledRun& run);
 
-// Whether all indices of Gather, Scatter and EmbeddingBag are in range: true if all of them were
-// looked at and are, false if some would have taken too long; OUT_OF_RANGE names one that is not.
-// Inputs repeat the elements of inputs.h's DrawnInput.
+// Checks that all indices of Gather, Scatter and EmbeddingBag are in range. Returns true if all
+// were examined and are in range, false if some would have taken too long; returns OUT_OF_RANGE
+// naming an index that is not. Inputs repeat the elements of inputs.h's DrawnInput.
 absl::StatusOr<bool> IndicesInRange(const Graph& graph, const Expr::Env& dims,
                                     absl::Span<const absl::string_view> inputs);
 

@@ -13,7 +13,7 @@
 namespace athanor {
 namespace {
 
-// What the plan's buffers should hold.
+// The values that the plan's buffers should hold.
 class Expected {
  public:
   static absl::StatusOr<Expected> Of(const SteppedPlan& plan, const Expr::Env& dims,
@@ -36,25 +36,26 @@ class Expected {
 
   absl::Status Compare(const StepView::Buffer& buffer) const {
     const int place = place_[buffer.index];
-    if (place < 0) return absl::OkStatus();  // a turn's own: known when the loop has ended
+    // Local to a loop iteration: known when the loop has ended.
+    if (place < 0) return absl::OkStatus();
     const Tensor& want = values_[place];
     const Tensor got{want.dtype, want.shape, std::string(buffer.data)};
     return WithinBounds(got, want, bounds_[place]).status();
   }
 
  private:
-  std::vector<int> place_;  // by plan.buffers: in what follows; -1: not there
+  std::vector<int> place_;  // by plan.buffers: index into values_; -1: not there
   std::vector<Tensor> values_;
   std::vector<std::vector<double>> bounds_;
 };
 
 absl::Status CheckStep(const SteppedPlan& plan, const Expected& expected, const StepView& view) {
   const v1::Plan& message = plan.built.plan;
-  // What it reads, then what it writes: the first buffer.
+  // Checks what the step reads, then what it writes, which is the first buffer.
   for (size_t k = 1; k <= view.buffers.size(); ++k) {
     const size_t b = k % view.buffers.size();
     const StepView::Buffer& buffer = view.buffers[b];
-    // Operands in the arena were compared when they were written, and may be written over now.
+    // Operands in the arena were compared when they were written, and may be overwritten by now.
     const bool prepared = message.buffers(buffer.index).kind() == v1::Buffer::PREPARED;
     if (b > 0 && !prepared) continue;
     const absl::Status same = expected.Compare(buffer);

@@ -11,7 +11,7 @@ namespace {
 
 void Tick(int cpu, std::chrono::microseconds period, const std::atomic<bool>& stop) {
   if (!UseCpus({cpu})) return;
-  prctl(PR_SET_TIMERSLACK, 1);  // nanoseconds; 50 microseconds by default
+  prctl(PR_SET_TIMERSLACK, 1);  // nanoseconds; the default is 50 microseconds
   while (!stop) std::this_thread::sleep_for(period);
 }
 
@@ -21,7 +21,7 @@ CpuTicks::CpuTicks(absl::Span<const int> cpus, std::chrono::microseconds period)
   try {
     for (int cpu : cpus) threads_.emplace_back([=, this] { Tick(cpu, period, stop_); });
   } catch (const std::system_error&) {
-    // Requests wait longer, but none is wrong.
+    // Without ticks requests wait longer, but none fails.
   }
 }
 

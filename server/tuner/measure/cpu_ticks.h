@@ -1,13 +1,13 @@
-// Makes the scheduler look at CPUs again more often than its own clock does.
+// Makes the scheduler re-examine CPUs more often than its own clock does.
 //
 //   CpuTicks ticks({3}, std::chrono::microseconds(150));
 //
-// Linux's fair scheduler (EEVDF, from 6.6 on) may run a thread of SCHED_IDLE although another of
-// ordinary priority waits: the one that waits has just run and is ahead of the mean of the queue,
-// so that it is not "eligible" for some nanoseconds; then nothing looks before the next tick of the
-// clock, 4 ms later at 250 Hz. Seen with `perf sched timehist`: a request's threads and its client
-// waited 2 to 5 ms behind a search. A thread of ordinary priority that wakes up there makes it
-// look. Each tick costs the CPU about 2 microseconds.
+// Linux's fair scheduler (EEVDF, from 6.6 on) may run a SCHED_IDLE thread although a thread of
+// ordinary priority waits. The waiting thread has just run and is ahead of the mean of the queue,
+// so it is not "eligible" for some nanoseconds; then nothing is examined before the next clock
+// tick, 4 ms later at 250 Hz. Seen with `perf sched timehist`: a request's threads and its client
+// waited 2 to 5 ms behind a search. A thread of ordinary priority that wakes up on that CPU makes
+// the scheduler examine the queue. Each tick costs the CPU about 2 microseconds.
 #ifndef ATHANOR_SERVER_TUNER_MEASURE_CPU_TICKS_H_
 #define ATHANOR_SERVER_TUNER_MEASURE_CPU_TICKS_H_
 
@@ -20,11 +20,11 @@
 
 namespace athanor {
 
-// For as long as it lives. Its threads sleep and hold nothing, so the process may be forked as if
-// they were not there.
+// Ticks for as long as it lives. Its threads sleep and hold no locks, so the process may be forked
+// as if they did not exist.
 class CpuTicks {
  public:
-  // A CPU that this process may not use, and one there is no thread for, goes without.
+  // Skips CPUs that this process may not use, or for which no thread can be made.
   CpuTicks(absl::Span<const int> cpus, std::chrono::microseconds period);
   ~CpuTicks();
   CpuTicks(const CpuTicks&) = delete;

@@ -33,7 +33,7 @@ TEST(CpuTicksTest, EachCpuHasAThreadForAsLongAsTheyLive) {
   ticks.emplace(all, microseconds(100));
   std::set<std::vector<int>> each;
   for (int cpu : all) each.insert({cpu});
-  // As long as it takes for them to begin: a test that waits for ever has failed.
+  // Waits until they have begun; if this never ends, the test fails by its time limit.
   for (std::set<std::vector<int>> found; found != each;) {
     found.clear();
     for (pid_t thread : Threads()) {
@@ -42,7 +42,7 @@ TEST(CpuTicksTest, EachCpuHasAThreadForAsLongAsTheyLive) {
     std::this_thread::yield();
   }
   ticks.reset();
-  // A thread that was joined is listed for a moment longer.
+  // A joined thread is listed for a moment longer.
   while (Threads() != before) std::this_thread::yield();
 }
 

@@ -15,12 +15,12 @@ namespace {
 
 constexpr int64_t kMaxHeld = int64_t{96} << 20;  // bytes of weights
 constexpr int64_t kMaxLayers = 128;
-// As a plan's arena, which is reserved at its bucket's largest sizes: on huge pages.
+// Reserves as much as a plan's arena at its bucket's largest sizes: enough for huge pages.
 constexpr int64_t kLeastReserved = int64_t{8} << 20;
 
 int64_t Aligned(int64_t bytes) { return (bytes + 63) / 64 * 64; }
 
-// Parameters that steps of a run read where they lie.
+// Returns the parameters that steps of a run read in place.
 std::set<uint32_t> ReadWhereTheyLie(const v1::Plan& plan) {
   std::set<uint32_t> read;
   for (const v1::Step& step : plan.run()) {
@@ -45,7 +45,7 @@ bool OfItsOwn(const v1::Buffer& buffer) {
          buffer.kind() == v1::Buffer::PREPARED || buffer.kind() == v1::Buffer::WINDOW;
 }
 
-// Adds what is a layer's own, and says where each buffer of the plan is for it.
+// Adds a layer's own buffers; returns the new index of each of the plan's buffers for that layer.
 std::vector<uint32_t> AddBuffers(const v1::Plan& plan, const std::set<uint32_t>& read, int layer,
                                  std::set<std::string>* names, Layers* model) {
   std::vector<uint32_t> place;
@@ -203,7 +203,7 @@ absl::StatusOr<CallMemory> CallMemory::Create(
     absl::FunctionRef<absl::StatusOr<absl::string_view>(absl::string_view name)> input) {
   if (absl::Status s = model.CheckDims(dims); !s.ok()) return s;
   const int inputs = model.inputs() / layers, outputs = model.outputs() / layers;
-  int64_t bytes = 0;  // of one turn
+  int64_t bytes = 0;  // bytes of one memory
   for (int i = 0; i < inputs; ++i) bytes += Aligned(model.input_bytes(i, dims));
   for (int i = 0; i < outputs; ++i) bytes += Aligned(model.output_bytes(i, dims));
   absl::StatusOr<Arena> memory = Arena::Reserve(std::max(bytes * turns, kLeastReserved));

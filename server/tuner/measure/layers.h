@@ -1,19 +1,19 @@
-// A plan as one of many equal layers of a model, so that what it takes alone is what it takes in a
-// model: called again and again on the same memory it would find weights, inputs and outputs in the
-// caches of one core, where a whole plan has had the other layers in between.
+// Measures a plan as one of many equal layers of a model, so that its time alone matches its time
+// in the model. If it were called again and again on the same memory, it would find weights, inputs
+// and outputs in the caches of one core. In a whole plan, the other layers run in between.
 //
 //   LayerCounts counts = CountLayers(plan, weights, sizes, model_bytes).value();
 //   Layers model = InLayers(plan, counts.layers);
 //   auto executable = Executable::Load(model.plan, objects, parameters, device, {}).value();
 //   CallMemory memory = CallMemory::Create(*executable, counts.layers, 3, dims, input).value();
-//   ... of layer i: RunOptions{.first_step = i * steps, .steps = steps}
+//   ... for layer i: RunOptions{.first_step = i * steps, .steps = steps}
 //
-// Each layer has weights of its own, in one block as a model's are, and calls go from layer to
-// layer, so that a weight comes back after as many bytes as in the model. Inputs and outputs take
-// turns in as much memory as lies between the steps of the model. That memory is walked through
-// rather than flushed before a sample is after Whaley and Castaldo, "Achieving accurate and
-// context-sensitive timing for code optimization" (Software: Practice and Experience, 2008); how
-// far to walk is ours: what the model at hand has, not the size of a cache.
+// Each layer has its own weights, in one block like a model's. Calls go from layer to layer, so
+// that a weight is read again after as many bytes as in the model. Inputs and outputs rotate
+// through as much memory as lies between the steps of the model. Walking through memory, rather
+// than flushing caches before a sample, follows Whaley and Castaldo, "Achieving accurate and
+// context-sensitive timing for code optimization" (Software: Practice and Experience, 2008). The
+// distance is our choice: the size of the model at hand, not of a cache.
 #ifndef ATHANOR_SERVER_TUNER_MEASURE_LAYERS_H_
 #define ATHANOR_SERVER_TUNER_MEASURE_LAYERS_H_
 
@@ -35,43 +35,45 @@ namespace athanor {
 
 struct LayerCounts {
   int layers = 1;
-  std::vector<int> turns;  // by size: memories for inputs and outputs, at most `layers`
+  std::vector<int> turns;  // by size: number of memories for inputs and outputs, at most `layers`
 };
 
 struct ModelBytes {
-  int64_t weights = 0;               // of the whole model; 0: the plan is all of it
-  std::vector<int64_t> activations;  // by size, between the model's steps; none: as weights
+  int64_t weights = 0;               // of the whole model; 0: the plan is the whole model
+  std::vector<int64_t> activations;  // by size: bytes between the model's steps; empty: as weights
 };
 
-// Layers of `plan` until their weights, of `weights` bytes each, are the model's, and their inputs
-// and outputs at each of `sizes` (values of plan.dims) its activations; fewer where that is more
-// than is worth holding, in all 96 MiB of weights. INVALID_ARGUMENT: no plan, or no sizes of it.
+// Returns how many layers of `plan`, with `weights` bytes of weights each, make up the model's
+// weights, and at each of `sizes` (values of plan.dims) how many memories for inputs and outputs
+// make up its activations. Returns fewer layers if their weights would exceed 96 MiB. Returns
+// INVALID_ARGUMENT if the plan or its sizes are invalid.
 absl::StatusOr<LayerCounts> CountLayers(const v1::Plan& plan, int64_t weights,
                                         absl::Span<const std::vector<int64_t>> sizes,
                                         const ModelBytes& model);
 
 struct Layers {
   v1::Plan plan;
-  // Names of parameters that are there for one layer alone, and of what they are copies.
+  // Names of parameters that exist for a single layer, and of the parameters they are copies of.
   std::vector<std::pair<std::string, std::string>> copies;
 };
 
-// A plan of `layers` times the steps of `plan`. Inputs, outputs, prepared weights and those
-// parameters that steps of a run read are each layer's own; inputs and outputs follow each other
-// layer by layer. Inputs keep their names. Outputs that the runtime would copy out are none: in a
-// model nobody does. One layer is the plan itself.
+// Returns a plan with the steps of `plan` `layers` times. Each layer has its own inputs, outputs,
+// prepared weights and parameters read by steps of a run. Inputs and outputs are ordered by layer.
+// Inputs keep their names. Outputs that the runtime would copy out are omitted, as nobody copies
+// them in a model. With one layer this is the plan itself.
 Layers InLayers(const v1::Plan& plan, int layers);
 
-// What a plan in layers is loaded with: `given`, by the names of the plan before, and copies of it
-// in one block, `own`, which outlives what is loaded. NOT_FOUND: a parameter that is not given.
+// Returns the parameters to load a plan in layers with: `given`, by the names of the original plan,
+// and copies of them in one block, `own`, which must outlive the loaded plan. Returns NOT_FOUND if
+// a parameter is missing from `given`.
 absl::StatusOr<std::vector<ParameterView>> LayerParameters(const Layers& model,
                                                            std::vector<ParameterView> given,
                                                            std::optional<Arena>* own);
 
-// Inputs and outputs of all layers' calls at one size: layer i has memory i % turns. Movable.
+// Inputs and outputs of all layers' calls at one size: layer i uses memory i % turns. Movable.
 class CallMemory {
  public:
-  // `input(name)`: the bytes to be there; its errors come through.
+  // `input(name)` returns the bytes to copy there; Create returns its errors.
   static absl::StatusOr<CallMemory> Create(
       const Executable& model, int layers, int turns, absl::Span<const int64_t> dims,
       absl::FunctionRef<absl::StatusOr<absl::string_view>(absl::string_view name)> input);

@@ -15,14 +15,14 @@ using ::testing::ElementsAre;
 using ::testing::IsEmpty;
 using ::testing::Pair;
 
-// RowPlan with a weight that a step reads where it lies, beside the prepared one.
+// Returns RowPlan with a weight that a step reads in place, in addition to the prepared one.
 v1::Plan Streaming() {
   v1::Plan plan = RowPlan();
   plan.mutable_run(1)->set_buffers(1, 1);  // y = t * w
   return plan;
 }
 
-// As CallMemory takes it: all of a call's bytes are those of RowCall.
+// Creates a CallMemory in which all calls have the bytes of RowCall.
 absl::StatusOr<CallMemory> MemoryOf(const Executable& model, int layers, int turns,
                                     const RowCall& call) {
   const int64_t dims[] = {call.rows};
@@ -39,19 +39,19 @@ TEST(LayersTest, AsManyAsTheModelHasWeightsFor) {
   EXPECT_EQ(CountLayers(plan, 32, {{2}}, {.weights = 32 * 18 + 5})->layers, 18);
   EXPECT_EQ(CountLayers(plan, 32, {{2}}, {.weights = int64_t{1} << 40})->layers, 128);
   EXPECT_EQ(CountLayers(plan, 32, {{2}}, {})->layers, 1);
-  // 96 MiB are held.
+  // At most 96 MiB are held.
   EXPECT_EQ(CountLayers(plan, int64_t{40} << 20, {{2}}, {.weights = int64_t{1} << 40})->layers, 2);
   EXPECT_EQ(CountLayers(plan, int64_t{200} << 20, {{2}}, {.weights = int64_t{1} << 40})->layers, 1);
 }
 
-// A call of two rows reads and writes four tensors of 16 to 64 bytes, each on lines of its own.
+// A call of two rows reads and writes four tensors of 16 to 64 bytes, each on its own cache lines.
 TEST(LayersTest, InputsTakeTurnsInAsMuchAsLiesBetweenSteps) {
   const v1::Plan plan = RowPlan();
   const LayerCounts counts =
       CountLayers(plan, 0, {{2}, {64}}, {.activations = {1024, 1024}}).value();
   EXPECT_EQ(counts.layers, 4);
   EXPECT_THAT(counts.turns, ElementsAre(4, 1));
-  // Each layer has memory of one turn: there are no more turns than weights leave layers.
+  // Each layer uses one memory, so there are at most as many memories as layers.
   const LayerCounts heavy =
       CountLayers(plan, int64_t{40} << 20, {{2}}, {.activations = {1024}}).value();
   EXPECT_EQ(heavy.layers, 2);
@@ -68,7 +68,7 @@ TEST(LayersTest, OneLayerIsThePlan) {
 
 TEST(LayersTest, WeightsReadWhereTheyLieAreEachLayersOwn) {
   v1::Plan plan = Streaming();
-  plan.mutable_buffers(0)->set_name("w#1");  // taken already
+  plan.mutable_buffers(0)->set_name("w#1");  // a name that is already taken
   const Layers model = InLayers(plan, 3);
   EXPECT_THAT(model.copies, ElementsAre(Pair("w#1#", "w"), Pair("w#2", "w")));
   std::set<uint32_t> read;
@@ -89,7 +89,7 @@ TEST(LayersTest, WhatARunWouldCopyOutIsNoOutput) {
   EXPECT_THAT(names, ElementsAre("y", "g", "y", "g"));
 }
 
-// Each layer computes the plan's values, in memory of its turn.
+// Each layer computes the plan's values, in the memory assigned to it.
 TEST(LayersTest, CallsGoFromLayerToLayer) {
   constexpr int kLayers = 3, kTurns = 2;
   auto device = FunctionDevice::Make(2);
@@ -98,7 +98,7 @@ TEST(LayersTest, CallsGoFromLayerToLayer) {
   auto parameters = LayerParameters(model, {RowParameter(1.0f)}, &own).value();
   auto executable =
       Executable::Load(model.plan, RowPlanObjects(), parameters, device.get(), {}).value();
-  // A prepared weight for each, beside the constant.
+  // A prepared weight for each layer, and the constant.
   EXPECT_EQ(executable->fixed_bytes(), 64 * (1 + kLayers));
   RowCall call(5);
   const CallMemory memory = MemoryOf(*executable, kLayers, kTurns, call).value();

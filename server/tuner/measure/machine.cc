@@ -20,16 +20,16 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-// Of all limits in turn. Sleep lies between them: where another process computes, threads that have
-// slept have the better claim to their cores for the next milliseconds.
+// Number of passes over all limits. The thread sleeps between them: if another process computes,
+// threads that have slept are preferred on their cores for the next milliseconds.
 constexpr int kTurns = 25;
 constexpr std::chrono::milliseconds kApart{4};
 constexpr int64_t kChunk = 256 << 10;   // bytes of one work item
 constexpr int64_t kMemory = 192 << 20;  // beyond the caches of most machines
-constexpr int64_t kParts = 12;          // read in turn
+constexpr int64_t kParts = 12;          // read one after the other
 constexpr int64_t kSteps = 4'000;       // of the reduction of one arithmetic item
-constexpr int64_t kSums = 16;           // independent ones
-constexpr int64_t kItems = 32;          // for each thread
+constexpr int64_t kSums = 16;           // independent sums
+constexpr int64_t kItems = 32;          // items per thread
 
 // Both have the calling convention of runtime/kernel_abi.h.
 constexpr char kArithmetic[] = R"(
@@ -77,15 +77,15 @@ absl::StatusOr<std::string> CompileFor(const char* source, const v1::Target& tar
       {.opt_level = flags.opt_level, .prefer_vector_width = flags.prefer_vector_width});
 }
 
-// What one of the limits is measured by: a launch that computes or reads so much.
+// A launch that measures one of the limits by computing or reading a known amount.
 struct Load {
   const DeviceKernel& kernel;
   const char* in;
-  int64_t size, grid;    // of an item; items
-  int64_t parts, times;  // of the input, taken in turn; each item is done so often
-  int64_t amount;        // operations or bytes of a launch
-  double* limit;         // the best so far
-  int64_t rounds;        // of a turn; the first wakes threads and fills the cache
+  int64_t size, grid;    // of an item; number of items
+  int64_t parts, times;  // parts of the input, used in rotation; repetitions of each item
+  int64_t amount;        // operations or bytes per launch
+  double* limit;         // the best value so far
+  int64_t rounds;        // rounds of a pass; the first wakes threads and fills the cache
   int64_t done = 0;
 };
 
@@ -114,7 +114,7 @@ class Reach {
   DeviceQueue& queue_;
   char* const out_;
   Pacer& pacer_;
-  double last_ = 0;  // seconds of the last round
+  double last_ = 0;  // seconds of the previous round
 };
 
 struct Limits {
@@ -126,7 +126,7 @@ absl::Status Measure(const internal::MachineRequest& request, const std::string&
   const int threads = std::max(1, request.threads());
   const std::unique_ptr<PacerView> view = MakePacerView(&traffic);
   Pacer pacer({.cores = UsableCores(), .threads = threads}, view.get());
-  // A CPU for each: threads that are woken on one beside other work share it for whole rounds.
+  // Pins each thread to a CPU: threads woken on a busy CPU would share it for whole rounds.
   auto device = CpuDevice::Create({.threads = threads, .pin = true});
   if (!device.ok()) return device.status();
   const std::vector<int> cpus = UsableCpus();
@@ -138,7 +138,8 @@ absl::Status Measure(const internal::MachineRequest& request, const std::string&
   constexpr int64_t kPart = kMemory / kParts;
   const int64_t cached =
       std::clamp<int64_t>(request.target().l3_bytes() / 4, kChunk * 8, 8 << 20) / kChunk * kChunk;
-  // A piece per thread that its second-level cache holds, so often that the launch does not count.
+  // Gives each thread a piece that fits its second-level cache, repeated so often that the launch
+  // time does not matter.
   const int64_t l2 = request.target().l2_bytes() > 0 ? request.target().l2_bytes() : 512 << 10;
   const int64_t own = std::clamp<int64_t>(l2 / 4, 16 << 10, kChunk);
   constexpr int64_t kTimes = 64;
@@ -150,7 +151,8 @@ absl::Status Measure(const internal::MachineRequest& request, const std::string&
   if (!memory.ok()) return memory.status();
   auto queue = (*device)->NewQueue(0);
   if (!queue.ok()) return queue.status();
-  // Pages that were never written are all one page of zeros. What a cache is to hold lies apart.
+  // Writes the pages, since unwritten pages all map to one page of zeros. The pieces for caches lie
+  // apart.
   char* const in = static_cast<char*>((*memory)->data());
   std::fill_n(in, all, 1);
   Load loads[] = {

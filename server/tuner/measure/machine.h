@@ -1,14 +1,15 @@
-// What this machine reaches with a number of threads: the roofline that kernels are held against.
+// Measures the peak performance of this machine with a number of threads: the roofline that kernels
+// are compared with.
 //
 //   internal::MachineReply machine = MeasureMachine(request, {.timeout = 5s}, traffic).value();
 //
-// Bandwidths are of reading alone, every thread its own part: of memory far beyond the caches, and
-// of a part that fits the last-level cache. The arithmetic peak is that of independent
-// multiply-adds in registers. Each is the best of some rounds, as a limit should be, so rounds
-// beside other work are only slow; they take half a millisecond, wait for gaps between requests for
-// as long as their share of the time demands (pacer.h), and are spread over the whole measurement.
-// It takes about 200 ms, and a second or two under load. What is asked for again later counts too:
-// server/search/machine_limits.h keeps the best.
+// Bandwidths are for reads only, with every thread on its own part: of memory far larger than the
+// caches, and of a part that fits the last-level cache. The arithmetic peak is that of independent
+// multiply-adds in registers. Each limit is the best of several rounds, so rounds disturbed by
+// other work do no harm. A round takes half a millisecond and waits for gaps between requests as
+// long as its share of the time demands (pacer.h); rounds are spread over the whole measurement.
+// The measurement takes about 200 ms, a second or two under load. Repeated measurements improve the
+// result: server/search/machine_limits.h keeps the best.
 #ifndef ATHANOR_SERVER_TUNER_MEASURE_MACHINE_H_
 #define ATHANOR_SERVER_TUNER_MEASURE_MACHINE_H_
 
@@ -19,7 +20,7 @@
 
 namespace athanor {
 
-// The compiler's errors, the runtime's, and RunIsolated's.
+// Returns the compiler's errors, the runtime's, and RunIsolated's.
 absl::StatusOr<internal::MachineReply> MeasureMachine(const internal::MachineRequest& request,
                                                       const IsolationLimits& limits,
                                                       const TrafficReader& traffic);

@@ -23,8 +23,8 @@ namespace {
 
 constexpr double kSample = 300e-6;  // seconds of one sample
 static_assert(kSample <= Pacer::kMaxSlice);
-// Of one plan at one size: about so long, and so many rounds. Which of two plans serves hangs on a
-// per cent, and there are few such questions.
+// Target time, and least and most rounds, for one plan at one size. A comparison decides which of
+// two plans serves by one per cent, and comparisons are few.
 struct Patience {
   double seconds;
   int least, most;
@@ -40,25 +40,25 @@ constexpr int kLeastKnown = 6;
 constexpr int kFirstRounds = 3;
 constexpr double kClearlySlower = 1.1;
 
-// Plain data that the forked process leaves behind.
+// Plain data written by the forked process.
 struct Result {
   double seconds = 0, low = 0, high = 0;
   int rounds = 0;
   int layers = 1, turns = 1;
 };
 
-// A plan in layers (layers.h), and what it is called with at the size at hand.
+// A plan in layers (layers.h), and its call data at the current size.
 struct Subject {
-  int layers = 1, steps = 0;  // of each layer
+  int layers = 1, steps = 0;  // steps of each layer
   std::vector<int> turns;     // by size
   std::optional<Arena> weights;
   std::shared_ptr<const Executable> model;
   std::unique_ptr<Executable::Context> context;
-  int next = 0;  // layer
+  int next = 0;  // next layer to call
   // By size; made when the size is first measured.
   struct AtSize {
     std::optional<CallMemory> memory;
-    int64_t calls = 1;  // of one sample
+    int64_t calls = 1;  // calls per sample
     bool given_up = false;
     std::vector<double> samples;
   };
@@ -81,7 +81,7 @@ class Measurement {
   absl::StatusOr<internal::MeasureReply> Run();
 
  private:
-  // In the isolated process.
+  // Run in the isolated process.
   absl::Status RunAll(Result* results);
   // A kernel alone: the first rounds of every size, then, unless it is clearly slower, the others.
   absl::Status RunAlone(Subject& s, Result* results);
@@ -99,7 +99,7 @@ class Measurement {
   absl::Status Sample(Subject& s, int size, double* seconds);
   // Adds a sample; ABORTED where there is no time for it.
   absl::Status AddSample(Subject& s, int size);
-  // The median time of each step of a run.
+  // Measures the median time of each step of a run.
   absl::Status TimeSteps(Subject& s, int size, double* seconds);
   absl::Span<const int64_t> Dims(int size) const { return request_.sizes(size).values(); }
   static Result Summary(std::vector<double> samples);
@@ -111,9 +111,11 @@ class Measurement {
   const std::unique_ptr<PacerView> view_;
   const PacerView::Clock::time_point end_;
   Pacer pacer_;
-  // Shared with the isolated process: of all plans' steps at the first size, then at the next.
+  // Shared with the isolated process: times of all plans' steps at the first size, then at the
+  // next.
   double* step_seconds_ = nullptr;
-  std::vector<int64_t> first_step_ = {0};  // by plan, and their number behind
+  // By plan: index of its first step; the number of steps at the end.
+  std::vector<int64_t> first_step_ = {0};
 };
 
 absl::Status Validate(const internal::MeasureRequest& request) {
@@ -252,7 +254,7 @@ absl::Status Measurement::Bind(int size, Subject* s) {
   return absl::OkStatus();
 }
 
-// From layer to layer, as many in one run as there are: what a run costs besides its steps is
+// Calls layer after layer, as many in one run as there are, so that the fixed cost of a run is
 // shared as in a model.
 absl::Status Measurement::Call(Subject& s, int size, int64_t calls) {
   const CallMemory& memory = *s.sizes[size].memory;
@@ -288,7 +290,7 @@ absl::Status Measurement::Begin(int size, Subject* s) {
   if (absl::Status status = Bind(size, s); !status.ok()) return status;
   s->next = 0;
   Subject::AtSize& at = s->sizes[size];
-  // Once for what only a first call touches, then for the time.
+  // The first time for the costs of a first call, the second to estimate the time.
   double seconds = 0;
   for (int warm = 0; warm < 2; ++warm) {
     if (absl::Status status = Sample(*s, size, &seconds); !status.ok()) return status;
@@ -313,7 +315,7 @@ int Measurement::Rounds(absl::Span<const Subject> subjects, int size,
     const double last = at.samples.empty() ? kSample : at.samples.back() * at.calls;
     longest = std::max(longest, last);
   }
-  // At most half of what is left for each: samples are discarded, too.
+  // Plans to use at most half of the time left for each, since samples may be discarded.
   const auto parts = static_cast<double>(subjects.size()) * (request_.sizes_size() - size);
   const double left = std::chrono::duration<double>(end_ - view_->Now()).count() / parts / 2;
   return std::clamp(static_cast<int>(std::min(patience.seconds, left) / std::max(longest, 1e-9)),
@@ -348,7 +350,7 @@ absl::Status Measurement::RunAlone(Subject& s, Result* results) {
     while (!at.given_up && at.samples.size() < rounds) {
       const absl::Status status = AddSample(s, size);
       const bool enough = at.samples.size() >= static_cast<size_t>(kAlone.least);
-      if (absl::IsAborted(status) && enough) break;  // what there is has to do
+      if (absl::IsAborted(status) && enough) break;  // the samples so far must do
       if (!status.ok()) return status;
       if (at.samples.size() < kLeastKnown) continue;
       const Result known = Summary(at.samples);
@@ -375,13 +377,13 @@ absl::Status Measurement::RunSize(std::vector<Subject>& subjects, int size, Resu
   }
   for (int round = 0; round < rounds; ++round) {
     for (size_t p = 0; p < subjects.size(); ++p) {
-      // Every other round backwards, so that none always follows the same neighbour.
+      // Every other round goes backwards, so that no plan always runs after the same neighbour.
       Subject& s = subjects[round % 2 == 0 ? p : subjects.size() - 1 - p];
       if (s.sizes[size].given_up) continue;
       const absl::Status status = AddSample(s, size);
       if (status.ok()) continue;
       if (!absl::IsAborted(status) || round < patience.least) return status;
-      rounds = round;  // what there is has to do
+      rounds = round;  // the samples so far must do
     }
   }
   for (size_t p = 0; p < subjects.size(); ++p) {
@@ -420,7 +422,7 @@ absl::Status Measurement::TimeSteps(Subject& s, int size, double* seconds) {
   return absl::OkStatus();
 }
 
-// Between which samples the median lies with 95 %, whatever their distribution: ranks of the
+// Computes the 95 % confidence interval of the median, whatever the distribution: ranks of the
 // binomial by its normal approximation (Le Boudec, Performance Evaluation of Computer and
 // Communication Systems, 2010, table A.1 and its formula).
 Result Measurement::Summary(std::vector<double> samples) {

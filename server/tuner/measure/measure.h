@@ -1,12 +1,12 @@
-// Times plans against each other: all of them in one process of their own (isolated.h), in turn
-// within each round, so that whatever disturbs the machine disturbs all.
+// Times plans against each other. All of them run in one isolated process (isolated.h), alternating
+// within each round, so that any disturbance of the machine affects all of them.
 //
 //   internal::MeasureReply times = MeasurePlans(request, {.timeout = 5s}, traffic,
 //   &memory).value();
 //   // times.plans(0).sizes(1).seconds(): median of one call of the first plan at the second sizes
 //
-// A sample is as many calls as take about kSample, so that the clock's grain does not matter; it is
-// taken between requests (pacer.h) and before `end`, and one call is the least that can be taken.
+// A sample has as many calls as take about kSample, so that the clock's resolution does not matter.
+// It is taken between requests (pacer.h) and before `end`; a single call is the shortest sample.
 // Weights are copied, prepared and first touched without such pauses, at the priority of this
 // process (yielding.h). What is less than its model is measured as many equal layers of one, so
 // that a kernel alone finds weights, inputs and outputs where it would in a plan (layers.h).
@@ -29,9 +29,9 @@
 
 namespace athanor {
 
-// INVALID_ARGUMENT: the request does not fit together. ABORTED: the requests of `traffic` left no
-// gaps to measure in, or there was no time for the fewest rounds. Besides, the runtime's errors and
-// RunIsolated's.
+// Returns INVALID_ARGUMENT if the request is inconsistent; ABORTED if the requests of `traffic`
+// left no gaps to measure in, or there was no time for the fewest rounds; otherwise the runtime's
+// errors and RunIsolated's.
 absl::StatusOr<internal::MeasureReply> MeasurePlans(
     const internal::MeasureRequest& request, const IsolationLimits& limits,
     const TrafficReader& traffic, InputMemory* memory,

@@ -11,11 +11,11 @@
 namespace athanor {
 namespace {
 
-// A tensor too large to hold is too large to time: caches and pages would not be those of a server.
+// A tensor too large to hold is not timed: caches and pages would differ from a server's.
 constexpr int64_t kMaxBytes = int64_t{1} << 30;
-// A weight of so many bytes that is only prepared costs a few MB (repeated_bytes.h).
+// A weight of at least this many bytes that is only prepared takes a few MB (repeated_bytes.h).
 constexpr int64_t kLeastRepeated = int64_t{16} << 20;
-// Weights with more distinct bytes are walked through in fewer (walked_memory.h).
+// Weights with more distinct bytes are mapped over less memory (walked_memory.h).
 constexpr int64_t kMostHeld = 2 * static_cast<int64_t>(WalkedMemory::kBytes);
 
 int64_t BytesOf(const DrawnInput& input) {
@@ -26,7 +26,7 @@ int64_t BytesOf(const DrawnInput& input) {
   return bytes;
 }
 
-// The whole tensor: what was drawn, again and again.
+// Returns the whole tensor, repeating the drawn elements.
 absl::StatusOr<std::string> Repeated(const DrawnInput& input) {
   const int64_t bytes = BytesOf(input);
   if (bytes > kMaxBytes) {
@@ -55,7 +55,7 @@ bool RunsRead(const internal::MeasureRequest& request, const std::string& parame
   return false;
 }
 
-// Everything that inputs follow from.
+// Returns everything that inputs depend on.
 std::string KeyOf(const internal::MeasureRequest& request) {
   internal::MeasureRequest key;
   key.set_graph_text(request.graph_text());
@@ -143,7 +143,7 @@ absl::Status MeasuredInputs::DrawSize(const internal::MeasureRequest& request, i
   for (int d = 0; d < plan.dims_size(); ++d) {
     env[plan.dims(d).name()] = request.sizes(size).values(d);
   }
-  // Indices computed from small inputs are in range if from any.
+  // Indices computed from small inputs are the most likely to be in range.
   absl::StatusOr<std::vector<DrawnInput>> drawn =
       DrawInputs(graph_, env, request.seed() + static_cast<uint64_t>(size), IndexChoice::kSmall);
   if (!drawn.ok()) return drawn.status();

@@ -15,12 +15,12 @@ namespace {
 
 using Clock = PacerView::Clock;
 
-// How often a waiting measurement looks at the traffic: 1 % of a core.
+// Interval at which a waiting measurement checks the traffic: costs 1 % of a core.
 constexpr std::chrono::microseconds kPoll{200};
-// A shorter sample is not cut down further: the clock's grain would show.
+// Shorter samples are not halved further: the clock's resolution would show.
 constexpr std::chrono::microseconds kLeastSample{40};
-// A sample that lost its core to something else is taken again, but not for ever: where the machine
-// is never quiet, the median of the rounds has to do.
+// A sample that lost its core to another thread is repeated, but only so often: on a machine that
+// is never quiet, the median of the rounds must do.
 constexpr int kPreemptedTries = 2;
 
 class MachineView final : public PacerView {
@@ -61,7 +61,7 @@ int UsableCores() {
 
 bool Pacer::Busy(const TrafficState& state) const {
   if (state.running == 0) return false;
-  // Each request has a thread of its own; together they may use all that serve.
+  // Each request has its own thread; a request may use all serving threads.
   const int64_t serving = std::max<int64_t>(state.running, options_.threads);
   return serving + options_.threads > options_.cores;
 }

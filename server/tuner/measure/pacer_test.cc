@@ -16,7 +16,7 @@ using std::chrono::milliseconds;
 using ::testing::HasSubstr;
 using Clock = PacerView::Clock;
 
-// Time that passes only as it is told, and requests at set times.
+// A clock that advances only on request, and requests at set times.
 class FakeView final : public PacerView {
  public:
   TrafficState Traffic() override {
@@ -34,7 +34,7 @@ class FakeView final : public PacerView {
   }
   int64_t Preemptions() override { return preemptions; }
 
-  // A sample of `calls` that take `each`.
+  // Returns a sample function whose calls take `each`.
   std::function<absl::Status(int64_t)> Calls(Clock::duration each) {
     return [this, each](int64_t calls) {
       begun.push_back(now_);
@@ -45,7 +45,7 @@ class FakeView final : public PacerView {
     };
   }
 
-  // One of `length` every `period` for ten seconds, the first at `period`.
+  // Adds a request of `length` every `period` for ten seconds, the first at `period`.
   void Every(Clock::duration period, Clock::duration length) {
     for (Clock::duration t = period; t < std::chrono::seconds(10); t += period) {
       requests.emplace_back(t, t + length);
@@ -58,7 +58,7 @@ class FakeView final : public PacerView {
   }
 
   std::vector<std::pair<Clock::duration, Clock::duration>> requests;
-  std::vector<Clock::duration> begun;  // samples
+  std::vector<Clock::duration> begun;  // begin times of samples
   Clock::duration slept{}, busy{};
   int64_t preemptions = 0;
   int preempted_samples = 0;
@@ -111,7 +111,8 @@ TEST(PacerTest, NothingIsWaitedForOrMeasuredWhenTheTimeIsUp) {
 
 TEST(PacerTest, AnOverlappedSampleIsDiscardedAndTakenAgainShorter) {
   FakeView view;
-  // Begins and ends within the first sample: only the count of those started tells.
+  // The request begins and ends within the first sample: only the count of started requests shows
+  // it.
   view.requests = {{microseconds(100), microseconds(150)}};
   Pacer pacer(kAllCoresServe, &view);
   int64_t calls = 10;
@@ -119,7 +120,7 @@ TEST(PacerTest, AnOverlappedSampleIsDiscardedAndTakenAgainShorter) {
   EXPECT_EQ(pacer.discarded(), 1);
   EXPECT_EQ(view.begun.size(), 2u);
   EXPECT_EQ(calls, 5);
-  // A fifth of the time at most: 300 us lost, four times as much slept.
+  // A fifth of the time at most: for 300 us lost, four times as much is slept.
   EXPECT_GE(view.slept, microseconds(1200));
 }
 
@@ -135,7 +136,7 @@ TEST(PacerTest, ARequestThatGoesOnPastTheSampleDiscardsItToo) {
 
 TEST(PacerTest, SamplesShrinkUntilTheyFitTheGaps) {
   FakeView view;
-  // Gaps of 200 us, and 300 us of calls asked for.
+  // Gaps of 200 us; 300 us of calls requested.
   view.Every(microseconds(500), microseconds(300));
   Pacer pacer(kAllCoresServe, &view);
   int64_t calls = 10;

@@ -17,7 +17,7 @@ namespace {
 
 constexpr size_t kHugePage = size_t{2} << 20;
 #ifndef MADV_COLLAPSE
-constexpr int kCollapse = 25;  // of Linux's ABI, newer than these headers
+constexpr int kCollapse = 25;  // in Linux's ABI, newer than these headers
 #else
 constexpr int kCollapse = MADV_COLLAPSE;
 #endif
@@ -29,7 +29,7 @@ absl::Status Exhausted(size_t bytes) {
 
 size_t Aligned(size_t bytes) { return (bytes + kHugePage - 1) / kHugePage * kHugePage; }
 
-// Addresses only: aligned, `bytes` of them.
+// Reserves `bytes` of aligned addresses, without memory.
 char* Reserve(size_t bytes) {
   WidenAddressSpace(static_cast<int64_t>(bytes));
   const size_t wide = bytes + kHugePage;
@@ -56,7 +56,7 @@ class WalkedRange : public DeviceMemory {
 absl::StatusOr<std::unique_ptr<WalkedMemory>> WalkedMemory::Create(absl::string_view contents) {
   char* pages = Reserve(kBytes);
   if (pages == nullptr) return Exhausted(kBytes);
-  // Shared, so that it can be mapped again, and of no file, whose size is limited.
+  // Shared memory, so that it can be mapped again; not a file, whose size would be limited.
   if (mmap(pages, kBytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS | MAP_FIXED, -1, 0) ==
       MAP_FAILED) {
     return Exhausted(kBytes);
@@ -67,7 +67,7 @@ absl::StatusOr<std::unique_ptr<WalkedMemory>> WalkedMemory::Create(absl::string_
     std::memcpy(pages + done, contents.data(), n);
     done += n;
   }
-  madvise(pages, kBytes, kCollapse);  // an older system leaves them small
+  madvise(pages, kBytes, kCollapse);  // an older system keeps small pages
   return memory;
 }
 
@@ -86,7 +86,7 @@ absl::StatusOr<char*> WalkedMemory::Map(size_t bytes) {
   ranges_.push_back({base, used});
   for (size_t done = 0; done < used;) {
     const size_t n = std::min(kBytes - next_, used - done);
-    // An old size of none: another mapping of the same pages (mremap(2)).
+    // With an old size of 0, mremap(2) makes another mapping of the same pages.
     if (mremap(pages_ + next_, 0, n, MREMAP_MAYMOVE | MREMAP_FIXED, base + done) == MAP_FAILED) {
       return Exhausted(bytes);
     }

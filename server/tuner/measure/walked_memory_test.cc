@@ -13,7 +13,8 @@
 namespace athanor {
 namespace {
 
-// Proportional share of what this process maps shared, in bytes: a page of several mappings once.
+// Returns this process's proportional share of shared memory in bytes: a page mapped several times
+// counts once.
 int64_t SharedBytes() {
   std::ifstream file("/proc/self/smaps_rollup");
   for (std::string row; file >> row;) {
@@ -40,7 +41,7 @@ TEST(WalkedMemoryTest, EachRangeBeginsWhereTheOneBeforeEnds) {
   char* second = memory->Map(4 << 20).value();
   second[0] = 'x';
   EXPECT_NE(first[0], 'x');  // other pages
-  // All pages after these, and round to the first again.
+  // Maps all pages after these, then the first ones again.
   char* rest = memory->Map(WalkedMemory::kBytes - (8 << 20)).value();
   char* again = memory->Map(1).value();
   rest[0] = 'r';
@@ -78,11 +79,11 @@ TEST(WalkedMemoryTest, OnlyLargePreparedWeightsLieThere) {
   for (int i : {0, 2}) EXPECT_NE(static_cast<char*>(blocks[i].data())[1], 0) << i;
   for (int i : {1, 3, 4}) EXPECT_EQ(static_cast<char*>(blocks[i].data())[1], 0) << i;
   EXPECT_EQ(pool.bytes(), 3 * bytes - 64 + 128 + 64);
-  // What is not large follows each other.
+  // Blocks that are not large are adjacent.
   EXPECT_EQ(static_cast<char*>(blocks[3].data()) - static_cast<char*>(blocks[1].data()), 128);
   blocks.clear();
   EXPECT_EQ(pool.bytes(), 0);
-  // An arena is memory of its own.
+  // An arena has memory of its own.
   const auto arena = large.Allocate(MemoryKind::kArena, bytes).value();
   EXPECT_EQ(static_cast<char*>(arena->data())[1], 0);
 }

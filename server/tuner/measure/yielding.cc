@@ -31,22 +31,23 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-// How long a request may have to wait for the priority to fall.
+// Longest time that a request may wait for the priority to fall.
 constexpr std::chrono::milliseconds kLook{5};
-constexpr int kLooksPerCheck = 20;  // whether the work comes to run at all
-constexpr int kNicer = 10;          // a tenth of another thread's share of a core
-// The least the scheduler lets a thread run before a waking one may take its core (Linux 6.12 and
-// later; others decide by niceness alone). By default some milliseconds.
+constexpr int kLooksPerCheck = 20;  // looks between checks whether the work is starved
+constexpr int kNicer = 10;          // gets a tenth of another thread's share of a core
+// Least time that the scheduler lets a thread run before a waking one may take its core (Linux 6.12
+// and later; earlier ones decide by niceness alone). The default is some milliseconds.
 constexpr uint64_t kSliceNs = 100'000;
-// Work that had a core for less than a twentieth of the time it wanted one, over at least a second,
-// is starved; for a minute what follows is.
+// Work is starved if it had a core for less than a twentieth of the time it wanted one, over at
+// least a second. Later work is then treated as starved for a minute.
 constexpr int64_t kStarvedNs = 1'000'000'000;
 constexpr int64_t kLeastShare = 20;
 constexpr std::chrono::seconds kStarvation{60};
-// Requests that take 0.2 ms have a p99 of 0.3 ms; every 50 microseconds takes more than it gives.
+// Requests of 0.2 ms then have a p99 of 0.3 ms; a tick every 50 microseconds costs more than it
+// gains.
 constexpr std::chrono::microseconds kTick{100};
 
-// As the system call has it; libc has no name for it.
+// The argument of the system call, for which libc has no name.
 struct SchedAttributes {
   uint32_t size = sizeof(SchedAttributes);
   uint32_t policy = SCHED_OTHER;
@@ -58,8 +59,8 @@ struct SchedAttributes {
   uint64_t period = 0;
 };
 
-// Refusals cost others' speed, not correctness, here and below. All of the calling thread, the only
-// one whose priority a tuner may set (allowed_calls.h).
+// Failures here and below cost others speed, not correctness. These functions set the calling
+// thread's priority, the only one that a tuner may set (allowed_calls.h).
 void SetIdle() {
   const sched_param none{};
   sched_setscheduler(0, SCHED_IDLE, &none);
@@ -73,18 +74,18 @@ void SetNice() {
   }
 }
 
-// What a thread has to make of itself.
+// The priority and CPUs that a thread must take.
 struct Place {
-  bool idle = true;                 // else nice
-  absl::Span<const int> cpus = {};  // none: as they are
+  bool idle = true;                 // false: nice instead
+  absl::Span<const int> cpus = {};  // empty: leave them as they are
   void Take() const {
     idle ? SetIdle() : SetNice();
     if (!cpus.empty()) UseCpus(cpus);
   }
 };
 
-// Has another thread take a place, whatever it is doing: by a signal, whose handler makes nothing
-// but system calls. One is asked at a time.
+// Makes another thread take a Place, whatever it is doing: by a signal, whose handler only makes
+// system calls. Asks one thread at a time.
 class Usher {
  public:
   static void Send(pthread_t thread, const Place& place) {
@@ -107,13 +108,13 @@ class Usher {
   static inline std::atomic<const Place*> place_ = nullptr;
 };
 
-// How a thread fares that wants a core, in nanoseconds.
+// Measures how much of the time that a thread wants a core it gets one, in nanoseconds.
 class Fare {
  public:
   explicit Fare(pid_t thread) : path_(absl::StrCat("/proc/self/task/", thread, "/stat")) {}
 
-  // Called again and again; true once the thread has been starved. How long it waits can only be
-  // seen from here: its own account of it is written when it runs again.
+  // Call it repeatedly; returns true once the thread has been starved. The waiting can only be
+  // measured from here: the thread's own statistics are updated when it runs again.
   bool Starved() {
     const Clock::time_point now = Clock::now();
     int64_t ran = 0;
@@ -129,13 +130,13 @@ class Fare {
   }
 
  private:
-  // Whether it wants a core now, and how long it had one so far.
+  // Reads whether the thread wants a core now, and how long it has had one so far.
   bool Read(int64_t* ran) const {
     std::FILE* file = std::fopen(path_.c_str(), "re");
     if (file == nullptr) return false;
     char state = '?';
     int64_t user = 0, system = 0;
-    // The name, in brackets, is this program's.
+    // The name in brackets is this program's, so it holds no bracket.
     const int found = std::fscanf(
         file, "%*d %*[^)]) %c %*d %*d %*d %*d %*d %*u %*u %*u %*u %*u %" SCNd64 " %" SCNd64, &state,
         &user, &system);
@@ -145,7 +146,7 @@ class Fare {
   }
 
   const std::string path_;
-  Clock::time_point last_{};  // it wanted a core; epoch: it did not
+  Clock::time_point last_{};  // when it last wanted a core; epoch: it did not
   int64_t last_ran_ = 0, ran_ = 0, waited_ = 0;
 };
 
@@ -163,10 +164,11 @@ void YieldingWork::Run(int threads, absl::FunctionRef<void()> work) {
       std::min(cpus_.size(), static_cast<size_t>(std::max(1, threads))));
   bool low = Look() || traffic_.Read().running > 0 || Clock::now() < last_ + recent_;
   bool starves = Clock::now() < starved_until_;
-  // What is only nice goes where the scheduler finds room for it.
+  // Work that is only nice may go where the scheduler finds room for it.
   const Place place = starves ? Place{.idle = false} : Place{.cpus = cpus};
   const std::vector<int> everywhere = UsableCpus(getpid());
-  const Place rescue{.idle = false, .cpus = everywhere};  // only where it may raise priorities
+  // Only works if this process may raise priorities.
+  const Place rescue{.idle = false, .cpus = everywhere};
   std::optional<CpuTicks> ticks;
   const auto tick = [&] {
     if (!place.cpus.empty()) ticks.emplace(place.cpus, kTick);

@@ -1,24 +1,28 @@
-// Work that gives way to requests: while there are any it has low priority, so that whoever serves
-// takes the core almost at once.
+// Runs work that yields to requests: while requests come it has low priority, so that serving
+// threads get the core almost at once.
 //
 //   YieldingWork yielding(&traffic, /*cpus=*/{0, 1});
 //   yielding.Run(/*threads=*/1, [&] { compile(); });
 //
-// A process may lower its priority and, without privileges, never raise it again. So the work is
-// done by a thread of its own, and the priority ends with the thread; processes forked by it keep
-// it. Without requests nothing is lowered: an idle server's search is no slower for it.
+// A process may lower its priority but, without privileges, never raise it again. So the work runs
+// on a thread of its own, and the priority ends with the thread; processes forked by it keep it.
+// Without requests nothing is lowered, so the search of an idle server is not slower.
 //
-// Low is SCHED_IDLE: a waking thread takes the core from it at once, and the scheduler places it as
-// if the core were idle. With niceness alone (10), 7 times as many threads of the server waited
-// longer than a millisecond for a search's, with the shortest time slice 4 times as many, because a
-// running thread is left its slice. Even so a waiting thread is sometimes passed over until the
-// next tick of the clock (cpu_ticks.h), the client's as well as the server's, on whichever CPU the
-// work is. So it also keeps to as many CPUs as it has threads, always the same, which have ticks of
-// their own. Requests at 200 a second and one after the other, p99 beside a search over alone,
-// digits and MLP of tests/bench/neighbour.py, before, kept to one CPU, and with ticks every 100
-// microseconds: 5.5, 1.1, 1.1 and 2.7, 2.4, 1.0 one after the other. But where a machine is busy
-// with other things too, SCHED_IDLE gets next to nothing, and compiling a kernel would run into its
-// time limit: work that is starved makes what follows, for a minute, nice instead.
+// Low means SCHED_IDLE: a waking thread takes the core from it at once, and the scheduler places
+// threads as if the core were idle. With niceness alone (10), 7 times as many server threads waited
+// longer than a millisecond for a search's thread, and with the shortest time slice 4 times as
+// many, because a running thread keeps its slice. Even so a waiting thread, the client's or the
+// server's, is sometimes passed over until the next clock tick (cpu_ticks.h), on any CPU the work
+// uses. So the work also keeps to as many CPUs as it has threads, always the same, which get ticks
+// of their own.
+//
+// Measured p99 of requests beside a search over p99 alone, with the digits and MLP models of
+// tests/bench/neighbour.py: without both, kept to one CPU, and with ticks every 100 microseconds.
+// At 200 requests a second: 5.5, 1.1, 1.1. One request after the other: 2.7, 2.4, 1.0.
+//
+// If the machine is also busy with other programs, SCHED_IDLE gets almost no time, and compiling a
+// kernel would exceed its time limit. So after work was starved, later work is nice instead for a
+// minute.
 #ifndef ATHANOR_SERVER_TUNER_MEASURE_YIELDING_H_
 #define ATHANOR_SERVER_TUNER_MEASURE_YIELDING_H_
 
@@ -34,28 +38,29 @@ namespace athanor {
 // Used by one thread.
 class YieldingWork {
  public:
-  // `traffic` outlives it. Work of n threads keeps to the first n of `cpus` while it gives way;
-  // none: it goes where it likes. The next request is expected for `recent` after the last.
+  // `traffic` must outlive it. While it yields, work of n threads keeps to the first n of `cpus`;
+  // if that is empty, it may use any. A next request is expected for `recent` after the last.
   YieldingWork(const TrafficReader* traffic, std::vector<int> cpus,
                std::chrono::milliseconds recent = std::chrono::seconds(2))
       : traffic_(*traffic), cpus_(std::move(cpus)), recent_(recent) {}
 
-  // Returns when `work` has, which runs `threads` at once at most. It gives way from the start if a
-  // request is running, ran recently or since the last call; else as soon as one runs. This thread
-  // only waits meanwhile, so the process may be forked as if it had one thread.
+  // Runs `work`, which uses at most `threads` threads at once, and returns when it is done. It
+  // yields from the start if a request is running, ran recently, or ran since the last call;
+  // otherwise as soon as a request runs. The calling thread only waits, so the process may be
+  // forked as if it had one thread.
   void Run(int threads, absl::FunctionRef<void()> work);
 
  private:
   using Clock = std::chrono::steady_clock;
 
-  // Whether requests came or went since the last look.
+  // Reports whether requests began or ended since the last call.
   bool Look();
 
   const TrafficReader& traffic_;
   const std::vector<int> cpus_;
   const std::chrono::milliseconds recent_;
   TrafficState seen_;
-  Clock::time_point last_{};  // a request was seen
+  Clock::time_point last_{};  // when a request was seen last
   Clock::time_point starved_until_{};
 };
 

@@ -39,7 +39,7 @@ TEST_F(YieldingTest, ARequestSinceTheLastWorkLowersIt) {
   int policy = -1;
   yielding_.Run(1, [&] { policy = sched_getscheduler(0); });
   EXPECT_EQ(policy, SCHED_IDLE);
-  // And only for that work.
+  // The priority applies to that work only.
   EXPECT_EQ(sched_getscheduler(0), SCHED_OTHER);
   yielding_.Run(1, [&] { policy = sched_getscheduler(0); });
   EXPECT_EQ(policy, SCHED_OTHER);
@@ -71,7 +71,7 @@ TEST_F(YieldingTest, ARequestDuringTheWorkLowersIt) {
   yielding_.Run(1, [&] {
     at_first = sched_getscheduler(0);
     Traffic::Request request(traffic_.get());
-    // As long as it takes: a test that waits for ever has failed.
+    // Waits; if this never ends, the test fails by its time limit.
     while ((at_last = sched_getscheduler(0)) == SCHED_OTHER) {
       std::this_thread::sleep_for(milliseconds(1));
     }
@@ -98,7 +98,7 @@ TEST_F(YieldingTest, WorkKeepsToAsManyCpusAsItHasThreadsAndOnlyBesideRequests) {
 
 TEST_F(YieldingTest, StarvedWorkMakesTheNextNiceInstead) {
   Traffic::Request request(traffic_.get());
-  // Beside a thread that never lets go of the CPU that the work keeps to.
+  // Competes with a thread that never releases the CPU that the work keeps to.
   std::atomic<bool> stop = false;
   std::thread other([&] {
     UseCpus({UsableCpus().front()});
@@ -107,7 +107,7 @@ TEST_F(YieldingTest, StarvedWorkMakesTheNextNiceInstead) {
   });
   const auto start = std::chrono::steady_clock::now();
   yielding_.Run(1, [&] {
-    // It may be let out, where this process has the right to; else three seconds suffice.
+    // Ends early if this process may raise the work's priority; otherwise three seconds suffice.
     while (sched_getscheduler(0) == SCHED_IDLE &&
            std::chrono::steady_clock::now() - start < milliseconds(3000)) {
     }

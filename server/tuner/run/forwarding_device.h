@@ -1,4 +1,4 @@
-// What devices that give some memory from elsewhere have in common: they are another device else.
+// Base of devices that allocate some memory elsewhere and forward the rest to another device.
 #ifndef ATHANOR_SERVER_TUNER_RUN_FORWARDING_DEVICE_H_
 #define ATHANOR_SERVER_TUNER_RUN_FORWARDING_DEVICE_H_
 
@@ -11,10 +11,10 @@
 
 namespace athanor {
 
-// All but Allocate, which is the derived class's.
+// Forwards everything but Allocate, which the derived class implements.
 class ForwardingDevice : public Device {
  public:
-  // Outlives it.
+  // `device` must outlive it.
   explicit ForwardingDevice(Device* device) : device_(*device) {}
 
   absl::string_view name() const override { return device_.name(); }

@@ -22,7 +22,7 @@ std::string ReadWord(const std::string& path) {
   return word;
 }
 
-// "48K", "1024K", "384M"
+// Parses "48K", "1024K", "384M".
 int64_t ParseCacheSize(absl::string_view text) {
   int64_t unit = 1;
   if (absl::ConsumeSuffix(&text, "K")) {
@@ -34,7 +34,8 @@ int64_t ParseCacheSize(absl::string_view text) {
   return absl::SimpleAtoi(text, &count) && count > 0 ? count * unit : 0;
 }
 
-// The first CPU's data or unified cache of a level; 0 if the system does not say.
+// Returns the size of the first CPU's data or unified cache of a level; 0 if the system does not
+// tell.
 int64_t CacheBytes(int level) {
   for (int i = 0; i < 8; ++i) {
     const std::string folder = absl::StrCat("/sys/devices/system/cpu/cpu0/cache/index", i, "/");

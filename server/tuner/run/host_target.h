@@ -1,4 +1,4 @@
-// The machine this process runs on, as plans are made for it.
+// Describes the machine this process runs on as a target for plans.
 //
 //   v1::Target target = HostTarget();   // target.threads() is left to the server
 #ifndef ATHANOR_SERVER_TUNER_RUN_HOST_TARGET_H_
@@ -9,8 +9,8 @@
 
 namespace athanor {
 
-// LLVM's triple, cpu and features; vector width and register count that follow from them; cache
-// sizes as the system tells them, or common ones where it tells none.
+// Returns LLVM's triple, cpu and features; the vector width and register count derived from them;
+// and the cache sizes that the system reports, or common ones if it reports none.
 v1::Target HostTarget();
 
 CpuTarget ToCpuTarget(const v1::Target& target);

@@ -16,16 +16,16 @@ namespace athanor {
 namespace {
 
 constexpr int64_t kMaxCheckBytes = int64_t{1} << 30;
-// Of bags, whose offsets cannot repeat.
+// Limit on bags: their offsets cannot repeat.
 constexpr int64_t kMaxBags = int64_t{1} << 22;
 
-// What a value is used for, found from its uses back to the graph's inputs.
+// The use of a value, found by following uses back to the graph's inputs.
 struct Role {
-  std::optional<int64_t> index_limit;  // selects in [0, limit)
-  std::optional<int64_t> offsets_of;   // begins of bags over this many ids
-  bool mask = false;                   // added to scores
+  std::optional<int64_t> index_limit;  // it selects in [0, limit)
+  std::optional<int64_t> offsets_of;   // it holds begins of bags over this many ids
+  bool mask = false;                   // it is added to scores
   int64_t terms = 0;                   // of the longest contraction it is an operand of
-  bool factor = false, term = false;   // of products, of sums
+  bool factor = false, term = false;   // of products; of sums
 };
 
 void Narrow(Role* role, int64_t limit) {
@@ -43,7 +43,7 @@ void PassBack(const Role& from, Role* to) {
   to->term = to->term || from.term;
 }
 
-// How many products each result of a contraction sums.
+// Returns how many products each result of a contraction sums.
 int64_t TermsOf(const Graph& graph, const Node& node, const Expr::Env& dims) {
   const absl::StatusOr<ContractSpec> spec =
       ContractSpec::Parse(GetAttr<std::string>(node.attrs, "spec"));
@@ -57,7 +57,7 @@ int64_t TermsOf(const Graph& graph, const Node& node, const Expr::Env& dims) {
   return terms;
 }
 
-// Of a convolution by w [M, C/group, K...].
+// Returns the same for a convolution by w [M, C/group, K...].
 int64_t WindowTerms(const Shape& w, const Expr::Env& dims) {
   int64_t terms = 1;
   for (size_t axis = 1; axis < w.size(); ++axis) {
@@ -135,11 +135,12 @@ class Random {
   double Uniform(double low, double high) {
     return low + (high - low) * std::ldexp(static_cast<double>(Bits() >> 11), -53);
   }
-  // Both ends included; the range is far below 2^64, so the remainder is even enough.
+  // Both ends are included. The range is far below 2^64, so the bias of the remainder is
+  // negligible.
   int64_t Between(int64_t low, int64_t high) {
     return low + static_cast<int64_t>(Bits() % static_cast<uint64_t>(high - low + 1));
   }
-  // Nearly: the sum of four uniform values, with mean 0 and deviation 1.
+  // Approximately normal: the sum of four uniform values, with mean 0 and deviation 1.
   double Normal() {
     const uint64_t bits = Bits();
     const int64_t sum = static_cast<int64_t>((bits & 0xffff) + (bits >> 16 & 0xffff) +
@@ -151,7 +152,7 @@ class Random {
   uint64_t state_;
 };
 
-// Of the float dtypes of more than a byte.
+// For float dtypes of more than a byte.
 int LargestExponent(DType dtype) {
   return dtype == DType::kF64 ? 1023 : dtype == DType::kF16 ? 15 : 127;
 }
@@ -162,7 +163,7 @@ class Filler {
  public:
   Filler(uint64_t seed, const DrawOptions& options) : random_(seed), options_(options) {}
 
-  // The first elements of a tensor of this size.
+  // Draws the first elements of a tensor of this size.
   Tensor Draw(const Role& role, DType dtype, int64_t elements, bool parameter) {
     const bool offsets = role.offsets_of && !IsFloat(dtype);
     Tensor drawn = Tensor::Zeros(dtype, {offsets ? elements : std::min(elements, kMaxDrawn)});
@@ -215,9 +216,9 @@ class Filler {
     return kind % 2 == 0 ? least : -least;
   }
 
-  // No more than one large number: whether a sum overflows does not hang on its order then.
+  // Adds at most one large number, so that overflow of a sum does not depend on its order.
   void AddLargeOrNonFinite(Tensor* drawn) {
-    if (DTypeBytes(drawn->dtype) == 1) return;  // not every storage dtype has them
+    if (DTypeBytes(drawn->dtype) == 1) return;  // not every storage dtype has such values
     const int64_t last = drawn->elements() - 1;
     const auto put = [&](double value) {
       StoreScalar(*drawn, random_.Between(0, last), Scalar::Float(drawn->dtype, value));
@@ -246,7 +247,7 @@ class Filler {
     return normal * scale;
   }
 
-  // Ends of the range and neighbours of what came before are more likely than chance.
+  // Ends of the range and neighbours of the previous index get extra probability.
   int64_t Index(int64_t limit) {
     if (limit <= 1) return 0;
     const int kind = static_cast<int>(random_.Bits() % 8);
@@ -263,7 +264,7 @@ class Filler {
                                      : static_cast<int64_t>(random_.Bits());
   }
 
-  // Bags of uneven length, some empty; the first begins at 0.
+  // Draws bags of uneven length, some empty; the first begins at 0.
   void Offsets(int64_t ids, Tensor* tensor) {
     std::vector<int64_t> begins(tensor->elements());
     for (int64_t& begin : begins) begin = random_.Between(0, ids);
@@ -311,10 +312,10 @@ absl::StatusOr<std::vector<DrawnInput>> DrawInputs(const Graph& graph, const Exp
       return absl::ResourceExhaustedError(absl::StrCat(
           graph.Describe(id), ": offsets of ", elements, " bags; a check has at most ", kMaxBags));
     }
-    // A generator of its own per tensor: one more input changes no other.
+    // Each tensor has its own generator, so that one more input changes no other.
     Filler filler(seed * 0x9e3779b97f4a7c15 + static_cast<uint64_t>(id), options);
     const bool parameter = graph.node(id).op == Op::kParameter;
-    // What an input's value says is all that it takes.
+    // The declared value of an input is its only value.
     const Tensor* value = ValueOf(graph.node(id));
     Tensor drawn = value == nullptr ? filler.Draw(roles[id], type.dtype, elements, parameter)
                                     : Tensor{type.dtype, {elements}, value->bytes};

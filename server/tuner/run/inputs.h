@@ -1,11 +1,13 @@
-// Realistic random tensors for a graph's inputs and parameters.
+// Draws realistic random tensors for a graph's inputs and parameters.
 //
 //   Expr::Env sizes = {{"b", 7}};
 //   std::vector<Tensor> inputs = RandomInputs(graph, sizes, seed, IndexChoice::kAny).value();
 //
-// Floats are mostly normal, in a mix of scales with some zeros, never all alike; masks of attention
-// hide some keys with -inf. Integers that select (indices of Gather and Scatter, ids and offsets of
-// EmbeddingBag, also through movement, Cast and Select) are valid and unevenly spread; others are
+// Floats are mostly normal, in a mix of scales with some zeros, never all alike; attention masks
+// hide some keys with -inf. Integers used as indices (indices of Gather and Scatter, ids and
+// offsets of EmbeddingBag, also through movement, Cast and Select) are valid and unevenly
+// distributed; other integers are small or have any bits. An Input that declares its value gets
+// that value. The same arguments give the same bytes.
 // small or have any bits. An Input with a value has that. The same arguments give the same bytes.
 #ifndef ATHANOR_SERVER_TUNER_RUN_INPUTS_H_
 #define ATHANOR_SERVER_TUNER_RUN_INPUTS_H_
@@ -18,10 +20,10 @@
 
 namespace athanor {
 
-// What integers are that are not known to select: an index may be computed from them.
+// The range of integers not known to be indices: an index may be computed from them.
 enum class IndexChoice : uint8_t { kAny, kSmall, kZero };
 
-// Among the floats of inputs that are neither masks nor select; parameters have none.
+// Special values among the floats of inputs, except masks and indices; parameters have none.
 enum class SpecialFloats : uint8_t {
   kNone,
   kExtremes,    // many zeros of both signs, and magnitudes far from the others'
@@ -33,29 +35,30 @@ enum class SpecialFloats : uint8_t {
 struct DrawOptions {
   IndexChoice choice = IndexChoice::kAny;
   SpecialFloats special = SpecialFloats::kNone;
-  // Parameters as a trained model has them, so that values neither grow nor vanish from layer to
-  // layer: weights of contractions of length K have deviation 1/sqrt(K), factors are near 1, terms
-  // near 0. Without it they are drawn as inputs are.
+  // Draws parameters like those of a trained model, so that values neither grow nor vanish from
+  // layer to layer: weights of contractions of length K have deviation 1/sqrt(K), factors are near
+  // 1, terms near 0. Without it parameters are drawn like inputs.
   bool model_weights = false;
-  bool inputs = true, parameters = true;  // which of them
+  bool inputs = true, parameters = true;  // which tensors to draw
 };
 
-// In the order Evaluate takes them: inputs, then parameters. INVALID_ARGUMENT names a tensor whose
-// size the dims do not give, or that is too large to hold (then DrawInputs can).
+// Returns the tensors in the order of Evaluate: inputs, then parameters. Returns INVALID_ARGUMENT
+// naming a tensor whose size the dims do not determine, or that is too large to hold (then use
+// DrawInputs).
 absl::StatusOr<std::vector<Tensor>> RandomInputs(const Graph& graph, const Expr::Env& dims,
                                                  uint64_t seed, IndexChoice choice);
 
-// Larger tensors repeat their first elements: a prime number of them, so that rows differ.
+// Number of elements drawn; larger tensors repeat them. A prime number, so that rows differ.
 inline constexpr int64_t kMaxDrawn = 65'521;
 
-// The same tensors of any size, by their first elements.
+// A tensor of any size, given by its first elements.
 struct DrawnInput {
   std::vector<int64_t> shape;
-  // A list of at most kMaxDrawn, but for offsets of bags and what an Input's value says: those are
-  // all there.
+  // A list of at most kMaxDrawn elements, except offsets of bags and the declared value of an
+  // Input, which are complete.
   Tensor drawn;
 };
-// Besides, RESOURCE_EXHAUSTED names offsets that are too many.
+// Draws tensors of any size. Also returns RESOURCE_EXHAUSTED naming offsets that are too many.
 absl::StatusOr<std::vector<DrawnInput>> DrawInputs(const Graph& graph, const Expr::Env& dims,
                                                    uint64_t seed, const DrawOptions& options);
 inline absl::StatusOr<std::vector<DrawnInput>> DrawInputs(const Graph& graph, const Expr::Env& dims,

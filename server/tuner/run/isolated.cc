@@ -28,10 +28,10 @@ using Clock = std::chrono::steady_clock;
 
 constexpr char kMargin = static_cast<char>(0xa5);
 constexpr int kPollMilliseconds = 20;
-// Left by the body's end alone: a process that leaves early cannot have said so.
+// Written only when the body returns: a process that exits early has not written it.
 constexpr uint64_t kFinished = 0x46494e4953484544;
 
-// What the body's process says, checked like anything from outside.
+// The result written by the body's process, which is checked like any outside input.
 struct Verdict {
   uint64_t finished;
   int32_t code;
@@ -43,7 +43,7 @@ size_t PageBytes() {
   return bytes;
 }
 
-// Bytes of memory that a process holds; -1 if it is gone.
+// Returns the resident bytes of a process; -1 if it is gone.
 int64_t ResidentBytes(pid_t pid) {
   const int fd = open(absl::StrCat("/proc/", pid, "/statm").c_str(), O_RDONLY | O_CLOEXEC);
   if (fd < 0) return -1;
@@ -57,14 +57,15 @@ int64_t ResidentBytes(pid_t pid) {
   return std::strtoll(rest, nullptr, 10) * static_cast<int64_t>(PageBytes());
 }
 
-// Closes `ends`: the last of them says that this process dies with the thread that forked it.
+// Runs the body in the forked process. Closing the last of `ends` tells the parent that this
+// process dies with the thread that forked it.
 [[noreturn]] void RunBody(pid_t parent, const int (&ends)[2], const IsolationLimits& limits,
                           absl::FunctionRef<absl::Status()> body, Verdict* verdict) {
   const int64_t seconds = limits.timeout.count() / 1000 + 1;
   close(ends[0]);
   absl::Status status = DieWith(parent);
   close(ends[1]);
-  // Two threads may work at once.
+  // Allows for two threads computing at once.
   if (status.ok()) status = ConfineKernel(2 * seconds);
   if (status.ok()) status = body();
   verdict->code = static_cast<int32_t>(status.code());
@@ -99,8 +100,8 @@ struct Forked {
   End end = End::kMemory;
 };
 
-// Returns when the body's process has ended, or is to end with the thread that calls this: the
-// tuner may send no signal (allowed_calls.h), but what it forks dies with the thread that forked it
+// Returns when the body's process has ended, or will end with the calling thread: the tuner may
+// send no signal (allowed_calls.h), but what it forks dies with the thread that forked it
 // (DieWith).
 absl::StatusOr<Forked> ForkAndWatch(const IsolationLimits& limits,
                                     absl::FunctionRef<absl::Status()> body, Verdict* verdict) {
@@ -112,7 +113,8 @@ absl::StatusOr<Forked> ForkAndWatch(const IsolationLimits& limits,
   const int fork_error = errno;
   close(ends[1]);
   if (pid > 0) {
-    // Until it has closed its ends, by when it dies with this thread, or is gone.
+    // Waits until the process has closed its ends: from then on it dies with this thread, or is
+    // gone.
     char none;
     while (read(ends[0], &none, 1) < 0 && errno == EINTR) {
     }
@@ -191,7 +193,7 @@ absl::StatusOr<GuardedBytes> GuardedBytes::Create(size_t bytes) {
 absl::StatusOr<GuardedBytes> GuardedBytes::Create(
     size_t bytes, absl::FunctionRef<absl::StatusOr<SharedMemory>(size_t)> create) {
   const size_t page = PageBytes();
-  const size_t used = (bytes + page) / page * page;  // at least one byte of margin
+  const size_t used = (bytes + page) / page * page;  // leaves at least one byte of margin
   absl::StatusOr<SharedMemory> memory = create(used + page);
   if (!memory.ok()) return memory.status();
   if (mprotect(memory->data() + used, page, PROT_NONE) != 0) {

@@ -1,9 +1,9 @@
-// Runs untrusted code in a process of its own that can only leave bytes behind.
+// Runs untrusted code in its own process, whose only output is bytes in shared memory.
 //
 //   absl::StatusOr<SharedMemory> memory = SharedMemory::Create(bytes);
 //   absl::Status status = RunIsolated({.timeout = 1s}, [&] { ...; return absl::OkStatus(); });
 //
-// The forked process shares nothing with its parent but SharedMemory made before.
+// The forked process shares nothing with its parent but SharedMemory created before.
 #ifndef ATHANOR_SERVER_TUNER_RUN_ISOLATED_H_
 #define ATHANOR_SERVER_TUNER_RUN_ISOLATED_H_
 
@@ -20,11 +20,11 @@
 
 namespace athanor {
 
-// Zeroed pages that a forked process and its parent both see.
+// Zeroed pages that a forked process and its parent share.
 class SharedMemory {
  public:
   static absl::StatusOr<SharedMemory> Create(size_t bytes);
-  // Those of a file, from `offset` on; nullopt: no address space.
+  // Maps the pages of a file, from `offset` on. Returns nullopt if there is no address space.
   static std::optional<SharedMemory> OfFile(int fd, int64_t offset, size_t bytes);
   SharedMemory(SharedMemory&& other) noexcept
       : data_(std::exchange(other.data_, nullptr)), bytes_(other.bytes_) {}
@@ -44,20 +44,21 @@ class SharedMemory {
   size_t bytes_;
 };
 
-// `bytes` of memory that end where a page that cannot be touched begins: one element too far is a
-// SIGSEGV, not a surprise. In shared memory, so a forked process can write it; data() is unaligned.
+// `bytes` of memory that end at an inaccessible page: an access one element too far raises SIGSEGV
+// instead of going unnoticed. It is shared memory, so a forked process can write it; data() is
+// unaligned.
 class GuardedBytes {
  public:
   static absl::StatusOr<GuardedBytes> Create(size_t bytes);
-  // In memory that `create` makes, of the bytes it is asked for.
+  // Uses memory that `create` makes, of the bytes it is given.
   static absl::StatusOr<GuardedBytes> Create(
       size_t bytes, absl::FunctionRef<absl::StatusOr<SharedMemory>(size_t)> create);
   char* data() const { return memory_.data() + offset_; }
   size_t bytes() const { return bytes_; }
   absl::string_view view() const { return {data(), bytes_}; }
-  // From now on, in this process and those forked from it, writing is a SIGSEGV too.
+  // Makes writing raise SIGSEGV too, in this process and those forked from it.
   void Freeze();
-  // The bytes between the page's start and data() are as Create left them.
+  // Reports whether the bytes between the page's start and data() are as Create left them.
   bool MarginIntact() const;
 
  private:
@@ -72,15 +73,15 @@ class Scratch;
 
 struct IsolationLimits {
   std::chrono::milliseconds timeout{10000};
-  int64_t memory_bytes = int64_t{4} << 30;  // resident, beyond what this process holds
-  // Where checks have what is large (scratch.h); null: in memory.
+  int64_t memory_bytes = int64_t{4} << 30;  // resident memory, beyond what this process uses
+  // Memory for large blocks of checks (scratch.h); null: ordinary memory.
   Scratch* scratch = nullptr;
 };
 
-// The status of `body`, or why it could give none: DEADLINE_EXCEEDED, RESOURCE_EXHAUSTED (memory),
-// INTERNAL (it crashed, or left early), UNAVAILABLE (no process could be made, or somebody else
-// ended it), FAILED_PRECONDITION (the system lacks what confines it). `what` names the code for
-// messages. REQUIRES: this process's other threads wait meanwhile.
+// Runs `body` in a forked process and returns its status, or why there is none: DEADLINE_EXCEEDED,
+// RESOURCE_EXHAUSTED (memory), INTERNAL (it crashed or exited early), UNAVAILABLE (no process could
+// be made, or somebody else ended it), FAILED_PRECONDITION (the system lacks what confines it).
+// `what` names the code in messages. REQUIRES: this process's other threads wait meanwhile.
 absl::Status RunIsolated(absl::string_view what, const IsolationLimits& limits,
                          absl::FunctionRef<absl::Status()> body);
 

@@ -14,13 +14,13 @@
 namespace athanor {
 namespace {
 
-// Pages of a period: few, so that it is filled quickly, unless mappings become many, which cost
-// time as well. Linux lets a process have 65,530.
+// Pages of a period: few, so that it is filled quickly, unless there are many mappings, which cost
+// time too. Linux allows a process 65,530 mappings.
 constexpr size_t kMinPages = 257;
 constexpr size_t kManyMappings = 2048;
 constexpr size_t kManyPages = 4099;
 constexpr size_t kMaxMappings = 32768;
-// Files of a tuner are limited (TunerLimits).
+// The size of a tuner's files is limited (TunerLimits).
 constexpr size_t kMaxPeriod = size_t{48} << 20;
 
 absl::Status Exhausted(size_t bytes) {
@@ -35,7 +35,7 @@ bool IsPrime(size_t n) {
   return n > 1;
 }
 
-// The period in bytes, if it is less than `used`.
+// Returns the period in bytes; `used` if nothing repeats.
 size_t PeriodOf(size_t used, size_t page, absl::Span<const int64_t> strides) {
   const size_t total = used / page;
   size_t pages =
@@ -62,7 +62,7 @@ absl::Status RepeatedBytes::Map(char* base, size_t used, size_t period, size_t o
   if (ftruncate(file, static_cast<off_t>(period)) != 0) return Exhausted(used);
   void* content = mmap(nullptr, period, PROT_READ | PROT_WRITE, MAP_SHARED, file, 0);
   if (content == MAP_FAILED) return Exhausted(used);
-  // The tensor begins at `offset` of the file; what is before it there is the period's end.
+  // The tensor begins at `offset` of the file; the bytes before that are the end of the period.
   for (size_t done = 0; done < period && !drawn.empty();) {
     const size_t to = (offset + done) % period;
     const size_t n = std::min({drawn.size() - done % drawn.size(), period - done, period - to});

@@ -1,12 +1,12 @@
-// A tensor's worth of address space whose contents repeat, so that 4 GiB cost a few MB of memory.
+// Address space for a tensor whose contents repeat, so that 4 GiB cost a few MB of memory.
 //
 //   RepeatedBytes table = RepeatedBytes::Create(bytes, {row_bytes, 4}, drawn).value();
 //   table.view()[i] == drawn[i % table.period_bytes() % drawn.size()]
 //
-// A memory file of a prime number of pages is mapped again and again. No stride is a multiple of
-// the period, and neither are 2^31 and 2^32 elements: a wrong index, be it one row off or wrapped,
-// lands on other values. Like GuardedBytes it ends where a page that cannot be touched begins, and
-// writing to it is a SIGSEGV; what a forked process does to it nonetheless, its parent never sees.
+// Maps a memory file of a prime number of pages again and again. Neither a stride nor 2^31 or 2^32
+// elements are a multiple of the period: a wrong index, be it one row off or wrapped, reads other
+// values. Like GuardedBytes it ends at an inaccessible page, and writing to it raises SIGSEGV. If a
+// forked process writes to it nonetheless, its parent does not see that.
 #ifndef ATHANOR_SERVER_TUNER_RUN_REPEATED_BYTES_H_
 #define ATHANOR_SERVER_TUNER_RUN_REPEATED_BYTES_H_
 
@@ -20,12 +20,13 @@
 
 namespace athanor {
 
-// Read by any number of threads; unmapped on destruction.
+// Readable by any number of threads; unmapped on destruction.
 class RepeatedBytes {
  public:
-  // `strides`: of the tensor's axes, in bytes. `drawn` are its first elements, repeated within the
-  // period; where they are all of them, nothing is repeated. RESOURCE_EXHAUSTED: no memory, address
-  // space or mappings (their number is limited; one tensor of 2^40 bytes is within it).
+  // `strides` are those of the tensor's axes, in bytes. `drawn` are its first elements, repeated
+  // within the period; if they are the whole tensor, nothing is repeated. Returns
+  // RESOURCE_EXHAUSTED if memory, address space or mappings run out (the number of mappings is
+  // limited, but suffices for a tensor of 2^40 bytes).
   static absl::StatusOr<RepeatedBytes> Create(size_t bytes, absl::Span<const int64_t> strides,
                                               absl::string_view drawn);
   RepeatedBytes(RepeatedBytes&& other) noexcept
@@ -47,7 +48,7 @@ class RepeatedBytes {
                           absl::string_view drawn);
 
   char* base_;
-  size_t reserved_;  // address space, the guard page with it
+  size_t reserved_;  // address space, including the guard page
   size_t bytes_;
   size_t period_;
 };

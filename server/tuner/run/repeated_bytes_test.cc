@@ -10,7 +10,7 @@
 namespace athanor {
 namespace {
 
-// A prime number of 4-byte elements, each its own number.
+// Returns a prime number of 4-byte elements, each with its own number.
 std::string Drawn(int64_t elements = 65'521) {
   std::string bytes(elements * 4, '\0');
   for (int32_t i = 0; i < elements; ++i) std::memcpy(bytes.data() + 4 * i, &i, 4);
@@ -44,7 +44,7 @@ TEST(RepeatedBytesTest, ElementsFollowFromTheirIndex) {
   EXPECT_EQ(At(*repeated, elements - 1), (elements - 1) % period % 65'521);
 }
 
-// A wrong index is a wrong value: rows off by one or two, and indices that wrapped.
+// A wrong index reads a wrong value: rows off by one or two, and indices that wrapped.
 TEST(RepeatedBytesTest, NeighboursAndWrappedIndicesDiffer) {
   for (int64_t row : {1, 64, 1024, 257 * 1024, 263 * 1024}) {
     const int64_t elements = int64_t{5} << 31;

@@ -18,7 +18,7 @@
 namespace athanor {
 namespace {
 
-constexpr int64_t kPage = int64_t{64} << 10;  // a multiple of any system's
+constexpr int64_t kPage = int64_t{64} << 10;  // a multiple of any system's page size
 
 int64_t Pages(int64_t bytes) { return (bytes + kPage - 1) / kPage * kPage; }
 
@@ -46,7 +46,7 @@ std::optional<SharedMemory> Scratch::Take(size_t bytes) {
     return std::nullopt;
   }
   const auto size = static_cast<int64_t>(bytes);
-  // A page of a full disk would end the process that touches it.
+  // Allocates disk space first: on a full disk, touching a page would kill the process.
   int filled = 0;
   while ((filled = fallocate(fd_, 0, next_, size)) != 0 && errno == EINTR) {
   }
@@ -78,9 +78,9 @@ struct ScratchDevice::Window {
   char* const data;
   const int64_t bytes;
   Mutex mu;
-  int64_t next ABSL_GUARDED_BY(mu) = 0;   // the next range
-  int64_t dirty ABSL_GUARDED_BY(mu) = 0;  // what is before it may have been written
-  int live ABSL_GUARDED_BY(mu) = 0;       // ranges
+  int64_t next ABSL_GUARDED_BY(mu) = 0;   // where the next range begins
+  int64_t dirty ABSL_GUARDED_BY(mu) = 0;  // bytes before this may have been written
+  int live ABSL_GUARDED_BY(mu) = 0;       // number of ranges
 };
 
 class ScratchDevice::Range : public DeviceMemory {

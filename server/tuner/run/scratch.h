@@ -1,7 +1,7 @@
-// Memory of checks that is too large to be a process's own: pages of a file without a name in the
-// server's state directory. The system writes them to the disk and takes them back when memory is
-// wanted, where anonymous memory would have to stay; nothing is written for as long as there is
-// room and no page is old.
+// Memory for checks that is too large to be anonymous memory: pages of an unnamed file in the
+// server's state directory. The system can write them to disk and reclaim them when memory is
+// short, while anonymous memory would have to stay. As long as there is room and no page is old,
+// nothing is written.
 //
 //   Scratch scratch = Scratch::Open(kScratchFd);
 //   std::optional<SharedMemory> window = scratch.Take(bytes);      // before the fork
@@ -10,11 +10,11 @@
 //   ...
 //   scratch.Clear();                                               // after the request
 //
-// For what is checked, whose values count; what is timed lies in memory (walked_memory.h), since
-// pages of a file are small.
+// Used for checks, where only values count. Data used in timings lies in memory (walked_memory.h),
+// since a file has small pages.
 //
-// Rejected: one layer's weights at a time (a plan's run would prepare all of them again, and a
-// weight alone of its kind, such as a table of logits, takes 0.5 GB in f64 all the same).
+// Rejected: one layer's weights at a time. A plan's run would prepare all of them again, and a
+// single weight, such as a table of logits, can take 0.5 GB in f64 by itself.
 #ifndef ATHANOR_SERVER_TUNER_RUN_SCRATCH_H_
 #define ATHANOR_SERVER_TUNER_RUN_SCRATCH_H_
 
@@ -37,18 +37,19 @@ namespace athanor {
 // Used by one thread.
 class Scratch {
  public:
-  Scratch() = default;  // there is no file: nothing can be taken
-  // Takes over the descriptor of a file whose size is the most that can be taken between two Clear.
+  Scratch() = default;  // without a file; Take returns nullopt
+  // Takes over the descriptor of a file; the file's size limits what can be taken between two calls
+  // of Clear.
   static Scratch Open(int fd);
   Scratch(Scratch&& other) noexcept
       : fd_(std::exchange(other.fd_, -1)), bytes_(other.bytes_), next_(other.next_) {}
   Scratch& operator=(Scratch&& other) noexcept;
   ~Scratch();
 
-  // Zeroed pages that forked processes see as well; room on the disk is set aside for them.
-  // nullopt: fewer than kLeast bytes, which are not worth it, no file, or no room.
+  // Returns zeroed pages that forked processes share, with disk space allocated for them. Returns
+  // nullopt for fewer than kLeast bytes, which are not worth it, without a file, or without room.
   std::optional<SharedMemory> Take(size_t bytes);
-  // Gives pages and room back. REQUIRES: nothing that was taken lives.
+  // Frees pages and disk space. REQUIRES: none of the taken memory is in use
   void Clear();
 
   static constexpr size_t kLeast = size_t{8} << 20;
@@ -60,15 +61,16 @@ class Scratch {
   int64_t bytes_ = 0, next_ = 0;
 };
 
-// In `scratch`, if it is not null and has the room, or in memory.
+// Takes the memory from `scratch` if it is not null and has room; otherwise creates it in memory.
 absl::StatusOr<SharedMemory> TakeOrCreate(Scratch* scratch, size_t bytes);
 absl::StatusOr<GuardedBytes> TakeOrCreateGuarded(Scratch* scratch, size_t bytes);
 
-// Allocates prepared weights in a window as long as there is room, else from `device`, and is that
-// device otherwise. The window's beginning is used again once nothing lives in it.
+// Allocates prepared weights in a window while there is room, then from `device`; forwards
+// everything else to that device. The start of the window is reused once no allocation lives in it.
 class ScratchDevice : public ForwardingDevice {
  public:
-  // Both outlive it, and it outlives what it allocates. `window` is zeroed.
+  // `device` and `window` must outlive it, and it must outlive its allocations. `window` must be
+  // zeroed.
   ScratchDevice(Device* device, char* window, size_t bytes);
   ~ScratchDevice() override;
 
@@ -81,8 +83,9 @@ class ScratchDevice : public ForwardingDevice {
   const std::unique_ptr<Window> window_;
 };
 
-// What a ScratchDevice is asked for when `plan` is loaded once, into a pool that gives it what is
-// large (PreparedPool::kLargeBlock) and shares by these hashes. 0 of a plan that cannot be read.
+// Returns the bytes that a ScratchDevice allocates when `plan` is loaded once, into a pool that
+// passes it large blocks (PreparedPool::kLargeBlock) and shares by these hashes. Returns 0 for an
+// invalid plan.
 int64_t LargePreparedBytes(const v1::Plan& plan, const ParameterHashes& hashes);
 
 }  // namespace athanor

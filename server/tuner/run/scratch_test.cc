@@ -20,7 +20,7 @@ namespace {
 
 constexpr size_t kLeast = Scratch::kLeast;
 
-// A file without a name of so many bytes.
+// Makes an unnamed file of `bytes` bytes.
 int File(int64_t bytes) {
   const char* folder = std::getenv("TEST_TMPDIR");
   std::string path = std::string(folder == nullptr ? "/tmp" : folder) + "/scratch-XXXXXX";
@@ -53,7 +53,7 @@ TEST(ScratchTest, NothingWithoutAFile) {
 TEST(ScratchTest, PagesOfTheFileUntilItIsFull) {
   const int fd = File(4 * kLeast);
   Scratch scratch = Scratch::Open(fd);
-  EXPECT_FALSE(scratch.Take(kLeast - 1).has_value());  // not worth it
+  EXPECT_FALSE(scratch.Take(kLeast - 1).has_value());  // too small to be worth it
   std::optional<SharedMemory> first = scratch.Take(kLeast + 1), second = scratch.Take(kLeast);
   ASSERT_TRUE(first.has_value() && second.has_value());
   EXPECT_TRUE(AllAre(first->data(), first->bytes(), 0));
@@ -64,7 +64,7 @@ TEST(ScratchTest, PagesOfTheFileUntilItIsFull) {
   EXPECT_EQ(pread(fd, &at_end, 1, kLeast), 1);
   EXPECT_EQ(at_end, 1);
   EXPECT_FALSE(scratch.Take(2 * kLeast).has_value());
-  EXPECT_TRUE(TakeOrCreate(&scratch, 2 * kLeast).ok());  // then in memory
+  EXPECT_TRUE(TakeOrCreate(&scratch, 2 * kLeast).ok());  // falls back to memory
 }
 
 TEST(ScratchTest, ClearGivesEverythingBackAndBeginsAnew) {
@@ -122,7 +122,7 @@ TEST_F(ScratchDeviceTest, IsUsedAgainWhenNothingLivesAndReadsAsZero) {
   std::memset(one->data(), 1, kBytes);
   std::memset(two->data(), 2, 5);
   one.reset();
-  // The second is still there.
+  // The second range is still in use.
   EXPECT_FALSE(InWindow(*large_.Allocate(MemoryKind::kPrepared, 2 * kBytes).value()));
   EXPECT_EQ(*static_cast<char*>(two->data()), 2);
   two.reset();

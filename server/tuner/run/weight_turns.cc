@@ -10,7 +10,7 @@
 namespace athanor {
 namespace {
 
-// What parameters of a kind have in common: their type and who reads them.
+// Returns each parameter's kind: its type and the operands that read it.
 std::vector<std::string> Kinds(const Graph& graph, const std::vector<NodeId>& ids) {
   std::map<NodeId, std::set<std::string>> readers;
   for (const Node& node : graph.nodes) {
@@ -28,7 +28,7 @@ std::vector<std::string> Kinds(const Graph& graph, const std::vector<NodeId>& id
 }
 
 struct Kind {
-  int64_t bytes = 0;  // of one
+  int64_t bytes = 0;  // bytes of one parameter
   std::vector<int> members;
 };
 
@@ -40,7 +40,7 @@ int64_t BytesHeld(const std::map<std::string, Kind>& kinds, int64_t turns) {
   return held;
 }
 
-// Of a type with constant sizes; others have none here.
+// Returns the bytes of a type with constant sizes; 0 for others.
 int64_t BytesOf(const TensorType& type) {
   int64_t bytes = DTypeBytes(type.dtype);
   for (const Expr& size : type.shape) {

@@ -1,16 +1,16 @@
-// Weights of a large model take turns in fewer contents while its plans are measured and checked,
-// so that these hold a part of it: equal layers read equal weights, two or more layers apart.
+// Assigns fewer distinct contents to the weights of a large model while its plans are measured and
+// checked, to save memory: equal layers read equal weights, two or more layers apart.
 //
 //   std::vector<int> turns = WeightTurns(graph, int64_t{512} << 20);
-//   // of graph.ParameterIds(): [0, 1, 2, 0, 1, 2, 0]; all their own where the graph is smaller
+//   // by graph.ParameterIds(): [0, 1, 2, 0, 1, 2, 0]; all distinct if the graph is small
 //
-// What is prepared from equal contents is shared as in the server (runtime/prepared_pool.h), under
-// the names of WeightName. Neighbours keep different contents, so a plan that takes the next
-// layer's weight is found out; and a layer's come back only after those of all layers between,
-// which is more than caches hold.
+// Weights prepared from equal contents are shared as in the server (runtime/prepared_pool.h), under
+// the names of WeightName. Neighbours have different contents, so a plan that reads the next
+// layer's weight is detected. A content recurs only after those of all layers between, which
+// together exceed the caches.
 //
-// Rejected: whole models in the child (a second and third copy of one that may hardly fit once);
-// one content for all (which layer's weight a step reads would be checked no more).
+// Rejected: whole models in the child (a second and third copy of a model that may hardly fit
+// once), and one content for all (a step that reads another layer's weight would not be detected).
 #ifndef ATHANOR_SERVER_TUNER_RUN_WEIGHT_TURNS_H_
 #define ATHANOR_SERVER_TUNER_RUN_WEIGHT_TURNS_H_
 
@@ -25,22 +25,24 @@
 
 namespace athanor {
 
-// Of a measurement and of a check.
+// Limits for a measurement and for a check.
 inline constexpr int64_t kMostWeightBytes = int64_t{512} << 20;
 
-// For each parameter, in the order of graph.ParameterIds(), the first one whose contents it has:
-// itself, or an earlier one of equal type that is read by the same operands of the same ops. Those
-// that stand for themselves have at most `most` bytes, if two of a kind do; never fewer of a kind.
+// Returns for each parameter, in the order of graph.ParameterIds(), the first parameter with the
+// same contents: itself, or an earlier one of equal type that the same operands of the same ops
+// read. The distinct ones have at most `most` bytes together, unless two of each kind take more; no
+// kind gets fewer than two.
 std::vector<int> WeightTurns(const Graph& graph, int64_t most);
 
-// Whether any of them has another's contents.
+// Reports whether any parameter shares another's contents.
 bool AreShared(const std::vector<int>& turns);
 
-// A ParameterView's hash: equal for those that have equal contents. `set`: of several contents.
+// Returns a ParameterView's hash: equal for equal contents. `set` numbers the sets of weights, if
+// there are several.
 std::string WeightName(int set, int turn);
 
-// The whole tensor, from its first elements, in little memory. RESOURCE_EXHAUSTED: it has more
-// bytes than there are addresses.
+// Returns the whole tensor, repeated from its first elements, in little memory. Returns
+// RESOURCE_EXHAUSTED if it has more bytes than there are addresses.
 absl::StatusOr<RepeatedBytes> RepeatedInput(const DrawnInput& input);
 
 }  // namespace athanor

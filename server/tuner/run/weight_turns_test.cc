@@ -13,7 +13,7 @@ namespace {
 
 using ::testing::ElementsAre;
 
-// Layers of x = x * scale + offset, all parameters f32[256]: 1 KiB.
+// Makes layers of x = x * scale + offset; all parameters are f32[256]: 1 KiB.
 Graph Layers(int layers) {
   Graph graph;
   GraphBuilder builder(&graph);

@@ -24,7 +24,8 @@ constexpr uint32_t kWriting = O_WRONLY | O_RDWR | O_CREAT | O_TRUNC;
 constexpr uint32_t kNamespaces = CLONE_NEWNS | CLONE_NEWCGROUP | CLONE_NEWUTS | CLONE_NEWIPC |
                                  CLONE_NEWUSER | CLONE_NEWPID | CLONE_NEWNET;
 
-// That neither reach beyond the process nor change anything but its memory and descriptors.
+// Allows calls that do not reach beyond the process and change nothing but its memory and
+// descriptors.
 void AllowOwnMatters(CallFilter* filter) {
   filter->Allow({SYS_futex,     SYS_read,       SYS_write,        SYS_mmap,         SYS_munmap,
                  SYS_mprotect,  SYS_madvise,    SYS_mremap,       SYS_brk,          SYS_close,
@@ -44,7 +45,7 @@ void AllowOwnMatters(CallFilter* filter) {
                  SYS_exit_group, SYS_getpid, SYS_gettid, SYS_getppid, SYS_getuid, SYS_geteuid,
                  SYS_getgid, SYS_getegid, SYS_getrlimit, SYS_uname, SYS_sysinfo, SYS_getrandom,
                  SYS_ppoll});
-  // Not those that have signals sent to somebody else.
+  // Excludes the commands that send signals to other processes.
   filter->AllowIf(
       SYS_fcntl,
       {Argument(1).OneOf({F_DUPFD, F_GETFD, F_SETFD, F_GETFL, F_SETFL, F_DUPFD_CLOEXEC})}, kRefuse);
@@ -56,7 +57,7 @@ void AllowOwnMatters(CallFilter* filter) {
 #endif
 }
 
-// What no library does unasked: an attack.
+// Ends processes that make calls which no library makes by itself: attacks.
 void EndAttackers(CallFilter* filter) {
   filter->Refuse(kEndProcess, {SYS_execve,
                                SYS_execveat,
@@ -111,8 +112,7 @@ void EndAttackers(CallFilter* filter) {
                                SYS_rt_tgsigqueueinfo});
 }
 
-// A duplicate of the descriptor whose path of this process in /proc it is, or an error's number,
-// negative.
+// Returns a duplicate of the descriptor whose path in /proc/self/fd is `path`, or a negative errno.
 int OpenOwnDescriptor(const char* path) {
   constexpr char kFolder[] = "/proc/self/fd/";
   if (std::strncmp(path, kFolder, sizeof(kFolder) - 1) != 0) return -EACCES;
@@ -124,7 +124,7 @@ int OpenOwnDescriptor(const char* path) {
   return copy >= 0 ? copy : -errno;
 }
 
-// Of SIGSYS, in the place of a call that would have opened a file to write.
+// Handles SIGSYS in place of a call that would have opened a file for writing.
 void AnswerOpen(int, siginfo_t* info, void* context) {
   const int before = errno;
   mcontext_t& machine = static_cast<ucontext_t*>(context)->uc_mcontext;
@@ -162,8 +162,8 @@ absl::Status FilterTunerCalls() {
   AllowReading(&filter, kAskHandler);
   filter.Allow({SYS_recvfrom, SYS_sendto, SYS_wait4, SYS_waitid, SYS_pidfd_open, SYS_fallocate});
   filter.AllowIf(SYS_clone, {Argument(0).HasNoneOf(kNamespaces)}, kEndProcess);
-  // A process forked from it has another number, and may raise none: libc's abort() then ends it by
-  // an instruction.
+  // A process forked from this one has another id and may raise no signal: there, libc's abort()
+  // ends the process by an instruction.
   filter.AllowIf(SYS_tgkill, {Argument(0).OneOf({self})}, kRefuse);
   filter.AllowIf(SYS_kill, {Argument(0).OneOf({self})}, kEndProcess);
   filter.AllowIf(SYS_prlimit64, {Argument(0).OneOf({0, self})}, kEndProcess);
@@ -185,12 +185,12 @@ absl::Status FilterKernelCalls() {
   CallFilter filter;
   AllowOwnMatters(&filter);
   AllowReading(&filter, kRefuse);
-  // Threads, yes; processes, no. clone3, which hides its flags, is lacking: libc falls back on
-  // clone.
+  // Allows threads but not processes. clone3, which hides its flags, fails with ENOSYS: libc falls
+  // back on clone.
   filter.AllowIf(SYS_clone,
                  {Argument(0).HasOneOf(CLONE_THREAD), Argument(0).HasNoneOf(kNamespaces)},
                  kEndProcess);
-  // Raising limits; asking for them is fine.
+  // Denies setting limits; querying them is allowed.
   filter.AllowIf(SYS_prlimit64, {Argument(0).OneOf({0}), Argument(2).Null()}, kEndProcess);
   filter.AllowIf(SYS_prctl, {Argument(0).OneOf({PR_SET_NAME, PR_GET_NAME, PR_SET_VMA})}, kRefuse);
   filter.Refuse(kRefuse, {SYS_tgkill});

@@ -1,11 +1,11 @@
-// The system calls that a tuner process and the processes of its kernels may make.
+// The system calls that a tuner process and its kernels' processes may make.
 //
 //   absl::Status status = FilterTunerCalls();
 //
-// Lists of what compilers, loaders, allocators and threads need, with the arguments they need them
-// with; everything else is refused (call_filter.h), also what is not invented yet. Files are opened
-// to be read alone, signals go to the calling process, and priorities, CPUs and limits are set of
-// the calling thread or process. What no library does by itself ends the process instead.
+// The lists hold what compilers, loaders, allocators and threads need, with the arguments they use.
+// Everything else is refused (call_filter.h), including future calls. Files may only be opened for
+// reading, signals only sent to the calling process, and priorities, CPUs and limits only set for
+// the calling thread or process. Calls that no library makes by itself end the process.
 #ifndef ATHANOR_SERVER_TUNER_SANDBOX_ALLOWED_CALLS_H_
 #define ATHANOR_SERVER_TUNER_SANDBOX_ALLOWED_CALLS_H_
 
@@ -13,11 +13,12 @@
 
 namespace athanor {
 
-// Of this process and those it forks, which may raise no signal. Opening one of this process's own
-// descriptors by its path in /proc to write, as a linker does that is given a pipe, duplicates it;
-// SIGSYS is handled for it.
+// Filters the calls of this process and those it forks; these may raise no signal. If a process
+// opens one of its own descriptors for writing by its path in /proc, as a linker does that is given
+// a pipe, a handler of SIGSYS duplicates the descriptor instead.
 absl::Status FilterTunerCalls();
-// Besides, of the process of a kernel: no process, no signal, no limit, no priority, no socket.
+// Also denies a kernel's process to start processes, send signals, set limits or priorities, and
+// use sockets.
 absl::Status FilterKernelCalls();
 
 }  // namespace athanor

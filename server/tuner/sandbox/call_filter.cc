@@ -23,7 +23,7 @@ constexpr uint32_t kArchitecture = AUDIT_ARCH_AARCH64;
 #endif
 static_assert(std::endian::native == std::endian::little);
 
-// A jump to the end of the rule, set when that is known.
+// A placeholder for a jump to the end of the rule, filled in once that is known.
 constexpr uint8_t kToRefusal = 255;
 
 sock_filter Instruction(int code, uint32_t k, size_t jump_true = 0, size_t jump_false = 0) {
@@ -71,7 +71,7 @@ CallFilter::CallFilter() {
   code_ = {Load(offsetof(seccomp_data, arch)), IfEqual(kArchitecture, 1, 0), Return(kEndProcess),
            Load(offsetof(seccomp_data, nr))};
 #if defined(__x86_64__)
-  // The x32 numbers would go round every rule.
+  // The numbers of the x32 ABI would bypass every rule.
   code_.push_back(Instruction(BPF_JMP | BPF_JGE | BPF_K, 0x40000000, 0, 1));
   code_.push_back(Return(kEndProcess));
 #endif
@@ -126,7 +126,7 @@ void CallFilter::AllowIf(long call, std::initializer_list<Argument> arguments, u
 absl::Status CallFilter::Install() {
   code_.push_back(Return(kLack));
   sock_fprog program{static_cast<unsigned short>(code_.size()), code_.data()};
-  // Of one thread, where a filter already installed lacks the call for all.
+  // prctl sets the filter for this thread only; used if an installed filter refuses seccomp(2).
   if (syscall(SYS_seccomp, SECCOMP_SET_MODE_FILTER, SECCOMP_FILTER_FLAG_TSYNC, &program) == 0 ||
       prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program) == 0) {
     return absl::OkStatus();

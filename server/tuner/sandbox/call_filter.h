@@ -5,9 +5,9 @@
 //   filter.AllowIf(SYS_prlimit64, {Argument(0).OneOf({0}), Argument(2).Null()}, kEndProcess);
 //   absl::Status status = filter.Install();
 //
-// What is on no list fails with ENOSYS, as on a kernel that lacks it, so that libc falls back on
-// what it did before it knew the call. Calls of other ABIs than this program's end the process.
-// Filters add up: a call has to pass all that were installed.
+// Calls on no list fail with ENOSYS, as on a kernel without them, so that libc falls back on older
+// calls. Calls of another ABI than this program's end the process. Filters add up: a call must pass
+// all installed filters.
 #ifndef ATHANOR_SERVER_TUNER_SANDBOX_CALL_FILTER_H_
 #define ATHANOR_SERVER_TUNER_SANDBOX_CALL_FILTER_H_
 
@@ -23,14 +23,14 @@
 
 namespace athanor {
 
-// What becomes of a call that is refused.
+// Action for a refused call.
 inline constexpr uint32_t kEndProcess = SECCOMP_RET_KILL_PROCESS;  // SIGSYS
 inline constexpr uint32_t kRefuse = SECCOMP_RET_ERRNO | EPERM;
 inline constexpr uint32_t kLack = SECCOMP_RET_ERRNO | ENOSYS;
 inline constexpr uint32_t kAskHandler = SECCOMP_RET_TRAP;  // SIGSYS that can be handled
 
-// What an argument of a call has to be. But for Null, its low half alone counts: the kernel takes
-// numbers of processes, flags and commands as 32 bits.
+// A condition on an argument of a call. All but Null test only the argument's low half: the kernel
+// takes process ids, flags and commands as 32 bits.
 class Argument {
  public:
   explicit Argument(int index) : index_(index) {}
@@ -47,18 +47,18 @@ class Argument {
   std::vector<uint32_t> values_;
 };
 
-// Rules in order: the first for a call decides.
+// Rules in order: the first rule for a call decides.
 class CallFilter {
  public:
   CallFilter();
 
   void Allow(std::initializer_list<long> calls);
   void Refuse(uint32_t action, std::initializer_list<long> calls);
-  // Allowed where all arguments are as they have to be, else `action`.
+  // Allows the call if all arguments meet their conditions, otherwise applies `action`.
   void AllowIf(long call, std::initializer_list<Argument> arguments, uint32_t action);
 
-  // For all threads of this process, and all processes that they fork. FAILED_PRECONDITION: this
-  // kernel has no such filter. REQUIRES: PR_SET_NO_NEW_PRIVS.
+  // Installs the filter for all threads of this process and all processes they fork. Returns
+  // FAILED_PRECONDITION if the kernel does not support such filters. REQUIRES: PR_SET_NO_NEW_PRIVS.
   absl::Status Install();
 
  private:

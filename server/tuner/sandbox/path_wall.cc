@@ -20,15 +20,15 @@
 namespace athanor {
 namespace {
 
-// What a ruleset governs, as far as the last version known here; the kernel's header may be older
-// than the kernel (Documentation/userspace-api/landlock.rst). A kernel takes a longer structure
-// than its own if what it does not know is zero.
+// The rights that a ruleset governs, up to the latest version known here; the system's header may
+// be older than the kernel (Documentation/userspace-api/landlock.rst). A kernel accepts a longer
+// structure than its own if the unknown rest is zero.
 struct RulesetAttributes {
   uint64_t files = 0;
   uint64_t ports = 0;   // version 4
   uint64_t scoped = 0;  // version 6
 };
-constexpr int kFileRights[] = {0, 13, 14, 15, 15, 16};  // of each version: how many low bits
+constexpr int kFileRights[] = {0, 13, 14, 15, 15, 16};  // by version: number of low bits
 constexpr uint64_t kBindAndConnect = 3;
 constexpr uint64_t kSocketsAndSignals = 3;
 
@@ -69,8 +69,7 @@ std::vector<std::string> LoadedLibraries() {
   std::vector<std::string> libraries;
   dl_iterate_phdr(
       [](dl_phdr_info* info, size_t, void* found) {
-        // Not the program, which has no name here, nor what the kernel puts there, which has no
-        // folder.
+        // Skips the program, which has no name here, and the kernel's vDSO, which has no folder.
         char path[PATH_MAX];
         if (info->dlpi_name[0] == '/' && realpath(info->dlpi_name, path) != nullptr) {
           static_cast<std::vector<std::string>*>(found)->push_back(path);
@@ -89,7 +88,7 @@ const std::vector<std::string>& LibraryPaths() {
     }
     std::sort(found->begin(), found->end());
     found->erase(std::unique(found->begin(), found->end()), found->end());
-    std::erase(*found, "/");  // a library there is no reason to open all else
+    std::erase(*found, "/");  // a library in the root folder is no reason to permit everything
     found->push_back("/etc/ld.so.cache");
     return found;
   }();

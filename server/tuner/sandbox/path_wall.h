@@ -1,9 +1,9 @@
-// The files that a process may open, held to by Landlock where the kernel has it.
+// Restricts the files that a process may open, by Landlock if the kernel has it.
 //
 //   absl::StatusOr<int> version = WallPaths({"/usr/lib"});  // 0: there is no Landlock
 //
-// Walls add up: a file has to be within all that were built. What has no path is not held back:
-// memory files, pipes, descriptors that are open.
+// Restrictions add up: a file must be permitted by every call so far. Objects without a path are
+// not restricted: memory files, pipes, open descriptors.
 #ifndef ATHANOR_SERVER_TUNER_SANDBOX_PATH_WALL_H_
 #define ATHANOR_SERVER_TUNER_SANDBOX_PATH_WALL_H_
 
@@ -15,20 +15,20 @@
 
 namespace athanor {
 
-// The version of Landlock that this kernel has; 0: none, or it is switched off.
+// Returns the kernel's Landlock version; 0 if there is none or it is switched off.
 int LandlockVersion();
 
-// The files of this process's shared libraries, without links.
+// Returns the files of this process's shared libraries, with links resolved.
 std::vector<std::string> LoadedLibraries();
 
-// Where the loader and the linker find libraries: the folders of those that were loaded at the
-// first call, and the loader's index of them.
+// Returns the places where the loader and the linker find libraries: the folders of the libraries
+// that were loaded at the first call, and the loader's index of them.
 const std::vector<std::string>& LibraryPaths();
 
-// From now on this thread, and what it starts, opens only files in or at `read`, those that exist,
-// and only to read; from version 4 on it connects to no port, from 6 on it sends no signal to and
-// finds no socket of a process outside. From the first version on it may look into no process
-// outside. Returns LandlockVersion(). REQUIRES: PR_SET_NO_NEW_PRIVS.
+// Restricts this thread, and the processes and threads it starts, to opening files in or at `read`,
+// read-only; paths that do not exist are skipped. Denies connecting to ports (Landlock version 4
+// on), sending signals to and finding sockets of outside processes (version 6 on), and inspecting
+// outside processes (version 1 on). Returns LandlockVersion(). REQUIRES: PR_SET_NO_NEW_PRIVS.
 absl::StatusOr<int> WallPaths(const std::vector<std::string>& read);
 
 }  // namespace athanor

@@ -19,7 +19,7 @@
 namespace athanor {
 namespace {
 
-// As the system calls have them: low and high half.
+// The layout of the capability system calls: low and high half.
 struct Capabilities {
   __user_cap_header_struct header{_LINUX_CAPABILITY_VERSION_3, 0};
   __user_cap_data_struct data[2] = {};
@@ -36,8 +36,8 @@ struct Capabilities {
   }
 };
 
-// What a process that this one starts could have. Refused without CAP_SETPCAP: then it has none
-// that PR_SET_NO_NEW_PRIVS lets it gain.
+// Empties the set of capabilities that processes started by this one could have. Without
+// CAP_SETPCAP this fails; then PR_SET_NO_NEW_PRIVS keeps them from gaining any.
 void EmptyBoundingSet() {
   for (int capability = 0; prctl(PR_CAPBSET_READ, capability, 0, 0, 0) >= 0; ++capability) {
     prctl(PR_CAPBSET_DROP, capability, 0, 0, 0);
@@ -45,7 +45,7 @@ void EmptyBoundingSet() {
   prctl(PR_CAP_AMBIENT, PR_CAP_AMBIENT_CLEAR_ALL, 0, 0, 0);
 }
 
-// With kNobody as the effective user.
+// REQUIRES: kNobody is the effective user.
 bool LibrariesAreReadable() {
   const std::vector<std::string> libraries = LoadedLibraries();
   return std::all_of(libraries.begin(), libraries.end(), [](const std::string& path) {
@@ -53,7 +53,7 @@ bool LibrariesAreReadable() {
   });
 }
 
-// Empty: done. Else why this process stays who it is.
+// Returns an empty string if done, otherwise why this process keeps its user.
 std::string BecomeNobody(const Capabilities& now) {
   if (!now.has(CAP_SETUID) || !now.has(CAP_SETGID)) return "CAP_SETUID and CAP_SETGID are missing";
   if (!now.has(CAP_KILL)) return "CAP_KILL is missing";

@@ -1,4 +1,4 @@
-// Gives up what a process of root, or of a user with capabilities, may do.
+// Drops the privileges of a process of root or of a user with capabilities.
 //
 //   std::string user = DropPrivileges(/*another_user=*/true);  // "user 65534, no capabilities"
 #ifndef ATHANOR_SERVER_TUNER_SANDBOX_PRIVILEGES_H_
@@ -11,13 +11,13 @@
 
 namespace athanor {
 
-// The user that root's process becomes: "nobody".
+// The user id that a process of root changes to: "nobody".
 inline constexpr int kNobody = 65534;
 
-// From now on this process has no capability, and starts nobody who has one. One of root becomes
-// kNobody with `another_user`, if it may, if its parent may still end it then (CAP_KILL) and if
-// kNobody can read the libraries that are loaded. Says in words who it is, for the log.
-// FAILED_PRECONDITION: a capability stays.
+// Drops all capabilities of this process, and keeps processes it starts from having any. A process
+// of root changes to kNobody if `another_user` is set, it is permitted to, its parent may still
+// kill it afterwards (CAP_KILL), and kNobody can read the loaded libraries. Returns a description
+// of the resulting user for the log. Returns FAILED_PRECONDITION if a capability remains.
 absl::StatusOr<std::string> DropPrivileges(bool another_user);
 
 }  // namespace athanor

@@ -20,9 +20,9 @@
 namespace athanor {
 namespace {
 
-// What the compiler and those who watch processes look up.
+// Read by the compiler and by those who watch processes.
 constexpr const char* kSystemPaths[] = {"/proc", "/sys/devices/system/cpu"};
-// Set in a tuner process whose paths are walled, for the processes that it forks.
+// Set if this tuner process has restricted its paths; read by the processes that it forks.
 bool paths_are_walled = false;
 
 absl::Status CloseFrom(unsigned first) {
@@ -35,7 +35,7 @@ absl::Status CloseFrom(unsigned first) {
 absl::Status Limit(int resource, uint64_t value, bool hard, const char* name) {
   rlimit limit{value, hard ? value : RLIM_INFINITY};
   rlimit now;
-  // The hard limit can only go down.
+  // The hard limit can only be lowered.
   if (getrlimit(static_cast<__rlimit_resource>(resource), &now) == 0) {
     limit.rlim_max = std::min<rlim_t>(limit.rlim_max, now.rlim_max);
     limit.rlim_cur = std::min<rlim_t>(limit.rlim_cur, limit.rlim_max);
@@ -44,23 +44,23 @@ absl::Status Limit(int resource, uint64_t value, bool hard, const char* name) {
   return absl::FailedPreconditionError(absl::StrCat("limit ", name, ": ", std::strerror(errno)));
 }
 
-// SIGXCPU says what SIGKILL, which follows a second later, would not.
+// Sets the soft limit a second below the hard one: SIGXCPU tells the reason, SIGKILL does not.
 absl::Status LimitCpu(int64_t seconds) {
   absl::Status status = Limit(RLIMIT_CPU, seconds + 1, true, "RLIMIT_CPU");
   rlimit limit;
   if (!status.ok() || getrlimit(RLIMIT_CPU, &limit) != 0) return status;
   limit.rlim_cur = std::min<rlim_t>(limit.rlim_cur, seconds);
-  setrlimit(RLIMIT_CPU, &limit);  // only down: never refused
+  setrlimit(RLIMIT_CPU, &limit);  // only lowers the limit, so it never fails
   return status;
 }
 
-// Threads of work that gives way (yielding.h) may come back to this process's own priority without
-// the capability.
+// Lets threads of yielding work (yielding.h) return to this process's own priority without the
+// capability.
 void AllowOwnPriority() {
   const int nice = getpriority(PRIO_PROCESS, 0);
   const auto most = static_cast<rlim_t>(20 - nice);
   const rlimit limit{most, most};
-  setrlimit(RLIMIT_NICE, &limit);  // refused to most users: then they do not
+  setrlimit(RLIMIT_NICE, &limit);  // fails for most users: then they do not
 }
 
 }  // namespace
@@ -69,7 +69,7 @@ absl::Status DieWith(pid_t parent) {
   if (prctl(PR_SET_PDEATHSIG, SIGKILL) != 0) {
     return absl::FailedPreconditionError("prctl(PR_SET_PDEATHSIG) fails");
   }
-  // It may have died before.
+  // The parent may have died before prctl.
   if (getppid() != parent) return absl::FailedPreconditionError("the parent process is gone");
   return absl::OkStatus();
 }
@@ -79,19 +79,19 @@ absl::StatusOr<std::string> ConfineTuner(const TunerLimits& limits) {
   if (status.ok()) status = Limit(RLIMIT_FSIZE, limits.file_bytes, true, "RLIMIT_FSIZE");
 #if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
 #if !__has_feature(address_sanitizer) && !__has_feature(thread_sanitizer)
-  // Sanitizers reserve more address space than any limit has.
+  // Sanitizers reserve more address space than any limit allows.
   if (status.ok() && limits.memory_bytes > 0) {
     status = Limit(RLIMIT_AS, limits.memory_bytes, false, "RLIMIT_AS");
   }
 #endif
 #endif
-  // Whether kernels could be confined, said once and before there is one.
+  // Tests now, before there is a kernel, whether kernels could be confined.
   if (status.ok()) status = CloseFrom(~0u);
   if (!status.ok()) return status;
   AllowOwnPriority();
   absl::StatusOr<std::string> who = DropPrivileges(limits.another_user);
   if (!who.ok()) return who.status();
-  // Not before: both end with a change of user.
+  // Not earlier: a change of user resets both.
   if (status = DieWith(limits.parent); !status.ok()) return status;
   if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) != 0) {
     return absl::FailedPreconditionError("prctl(PR_SET_NO_NEW_PRIVS) fails");
@@ -104,7 +104,8 @@ absl::StatusOr<std::string> ConfineTuner(const TunerLimits& limits) {
   }
   if (!landlock.ok()) return landlock.status();
   paths_are_walled = *landlock > 0;
-  // A kernel's process is of the same user; Landlock keeps it from its parent's memory.
+  // A kernel's process has the same user; Landlock or this keeps it from reading its parent's
+  // memory.
   if (!paths_are_walled && prctl(PR_SET_DUMPABLE, 0) != 0) {
     return absl::FailedPreconditionError("prctl(PR_SET_DUMPABLE) fails");
   }
@@ -133,7 +134,7 @@ absl::Status ConfineKernel(int64_t cpu_seconds) {
 
 void WidenAddressSpace(int64_t bytes) {
   rlimit limit;
-  // As wide as it can be, as a kernel's process is, which may set no limit.
+  // Already as wide as possible, as in a kernel's process, which may set no limit.
   if (getrlimit(RLIMIT_AS, &limit) != 0 || limit.rlim_cur == limit.rlim_max) return;
   limit.rlim_cur = std::min<rlim_t>(limit.rlim_cur + bytes, limit.rlim_max);
   setrlimit(RLIMIT_AS, &limit);

@@ -1,4 +1,4 @@
-// What a tuner process denies itself before it reads anything from outside.
+// Restricts what a tuner process may do, before it reads anything from outside.
 //
 //   absl::StatusOr<std::string> walls = ConfineTuner({.parent = pid, .memory_bytes = 4 << 30});
 //   ...
@@ -6,14 +6,14 @@
 //   absl::Status t = DieWith(parent);
 //   if (t.ok()) t = ConfineKernel(cpu_seconds);
 //
-// Both: it dies with its parent, dumps no core, has no capability, makes none but the system calls
-// of allowed_calls.h, opens no file to write, and to read only what path_wall.h lets it: libraries,
-// and what the system says of its processors and processes. Kernels: nothing but libraries and
-// their own process. A forbidden call ends the process with SIGSYS where no library makes it
-// unasked, and fails with EPERM, EACCES or ENOSYS elsewhere.
+// Both processes die with their parent, dump no core, have no capabilities, make only the system
+// calls of allowed_calls.h, and open no file for writing. They read only what path_wall.h permits:
+// libraries, and the system's information on its processors and processes. A kernel's process only
+// has libraries and its own process. A forbidden call ends the process with SIGSYS if no library
+// makes it by itself; otherwise the call fails with EPERM, EACCES or ENOSYS.
 //
-// Of these walls two stand only where the system has them: Landlock (Linux 5.13), and, for a server
-// of root, another user. Without both a process reads what its server may read.
+// Two of these restrictions depend on the system: Landlock (Linux 5.13) and, for a server of root,
+// the change of user. Without both, a process can read what its server can read.
 #ifndef ATHANOR_SERVER_TUNER_SANDBOX_SANDBOX_H_
 #define ATHANOR_SERVER_TUNER_SANDBOX_SANDBOX_H_
 
@@ -30,28 +30,29 @@ namespace athanor {
 struct TunerLimits {
   pid_t parent = 0;                        // the process to die with
   int64_t memory_bytes = 0;                // address space
-  int64_t file_bytes = int64_t{64} << 20;  // of any file, memory files included
-  // Off in tests of what stands without them.
+  int64_t file_bytes = int64_t{64} << 20;  // size of any file, memory files included
+  // Disabled in tests of the remaining restrictions.
   bool wall_paths = true;
   bool another_user = true;
 };
 
-// Says which walls stand, for the log. FAILED_PRECONDITION names what this system lacks: without it
-// nothing is run. REQUIRES: this process has one thread.
+// Restricts this process. Returns a description of the restrictions for the log. Returns
+// FAILED_PRECONDITION, naming what this system lacks; then nothing may be run. REQUIRES: this
+// process has one thread.
 absl::StatusOr<std::string> ConfineTuner(const TunerLimits& limits);
-// From now on this process dies with the thread that forked it. FAILED_PRECONDITION: its process,
-// `parent`, is gone.
+// Makes this process die with the thread that forked it. Returns FAILED_PRECONDITION if `parent`,
+// the process of that thread, is gone.
 absl::Status DieWith(pid_t parent);
-// In a process forked by the tuner: also closes every descriptor. The address space is left to be
-// watched from outside (resident memory), since plans reserve more than they use.
-// FAILED_PRECONDITION as of ConfineTuner.
+// Restricts a process forked by the tuner, and closes all its descriptors. Does not limit the
+// address space, since plans reserve more than they use; resident memory is watched from outside.
+// Returns FAILED_PRECONDITION as ConfineTuner does.
 absl::Status ConfineKernel(int64_t cpu_seconds);
 
-// Widens this process's limit on address space, if it has one, by `bytes`; negative narrows it.
-// For mappings that hold no memory of their own.
+// Raises this process's limit on address space, if it has one, by `bytes`; negative lowers it. For
+// mappings without memory of their own.
 void WidenAddressSpace(int64_t bytes);
 
-// Gives this process `seconds` of processor time from now on; SIGXCPU ends it.
+// Limits this process to `seconds` of processor time from now on; SIGXCPU ends it.
 void LimitCpuFromNow(int64_t seconds);
 
 }  // namespace athanor

@@ -1,5 +1,5 @@
-// What a tuner that was taken over, or a kernel, may try, each in both sandboxes and behind each
-// set of walls: no call gets through, and those that no library makes unasked end the process.
+// Tests what a compromised tuner or a kernel may try, in both sandboxes and with each set of
+// restrictions: no call succeeds, and calls that no library makes by itself end the process.
 #include <fcntl.h>
 #include <linux/sched.h>
 #include <sched.h>
@@ -20,13 +20,14 @@
 namespace athanor {
 namespace {
 
-// System calls that the C library's header may not have yet; numbers are the same on all machines.
+// System calls that the C library's header may not have yet; their numbers are the same on all
+// architectures.
 constexpr long kFchmodat2 = 452, kMountSetattr = 442, kProcessMrelease = 448, kSetxattrat = 463;
 
 enum Outcome {
   kEnds,       // SIGSYS
   kRefused,    // EPERM, EACCES or ENOSYS; the process lives
-  kOwnMatter,  // works, and concerns the process alone
+  kOwnMatter,  // works, and affects only the process itself
 };
 
 struct Attack {
@@ -36,13 +37,13 @@ struct Attack {
   Outcome kernel;
 };
 
-// A file of the test's user that everybody may read, and its path in /proc where it is open.
+// A file of the test's user that everybody may read, and its path in /proc while it is open.
 std::string victim, open_victim;
 int victim_fd = -1;
 
 int OpenAndWrite(const char* path, int flags) {
   const int fd = open(path, flags, 0600);
-  // What is open nowhere is as good as refused; a duplicate that may only read is no way to write.
+  // EBADF counts as refused; so does a duplicate that is read-only.
   if (fd < 0) return errno == EBADF ? EACCES : errno;
   return write(fd, "x", 1) == 1 ? 0 : EACCES;
 }
@@ -246,7 +247,7 @@ class SandboxAttacksTest : public ::testing::Test {
     victim_fd = open(victim.c_str(), O_RDONLY);
     ASSERT_GE(victim_fd, 0);
     open_victim = "/proc/self/fd/" + std::to_string(victim_fd);
-    // As the server's is where there is no Landlock.
+    // As the server is on a system without Landlock.
     prctl(PR_SET_DUMPABLE, 0);
   }
   void TearDown() override { close(victim_fd); }
@@ -293,7 +294,7 @@ TEST_F(SandboxAttacksTest, SystemCallsOf32BitProgramsEndTheProcess) {
       asm volatile("int $0x80" : "+a"(value) : : "memory");
       return 0;
     });
-    // SIGSEGV where the kernel has none of them.
+    // SIGSEGV if the kernel has no 32-bit calls.
     EXPECT_TRUE(result.ended_by == SIGSYS || result.ended_by == SIGSEGV) << result.ended_by;
   }
 }
@@ -306,7 +307,7 @@ TEST_F(SandboxAttacksTest, FilesStayClosed) {
   const bool root = geteuid() == 0;
   enum When { kAlways, kByLandlockOrUser, kByLandlock };
   const struct {
-    const char* path;  // in which % is the parent
+    const char* path;  // % stands for the parent's process id
     When closed;
   } rows[] = {
       {"/proc/%/mem", kAlways},

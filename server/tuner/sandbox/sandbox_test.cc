@@ -57,11 +57,11 @@ int MemoryFile() {
   return fd;
 }
 
-// Each returns 0 where it works.
+// Each returns 0 if it works.
 const struct Need {
   const char* name;
   int (*run)();
-  bool of_kernels = true;  // of tuners alone else
+  bool of_kernels = true;  // else needed by tuners only
 } kNeeds[] = {
     {"a thread", [] { return InThread([] { return 0; }); }},
     {"a CPU for a thread",
@@ -148,7 +148,7 @@ TEST(SandboxTest, WhatTheyNeedWorks) {
   }
 }
 
-// The fields of this process's state that begin so, one line.
+// Returns the fields of this process's state that begin with `fields`, on one line.
 std::string State(const char* fields) {
   std::ifstream status("/proc/self/status");
   std::string found;
@@ -159,7 +159,7 @@ std::string State(const char* fields) {
 }
 
 TEST(SandboxTest, NoPrivilegeStays) {
-  // Those of a process of root in a container may not be dropped from what its programs could have.
+  // In a container, a process of root may not be permitted to drop its bounding set.
   const bool all = prctl(PR_CAPBSET_DROP, 40, 0, 0, 0) == 0;
   for (const Walls& walls : kAllWalls) {
     for (Level level : {kTuner, kKernel}) {
@@ -202,7 +202,7 @@ TEST(SandboxTest, AKernelsProcessHasNoDescriptor) {
   EXPECT_EQ(result.value, 0);
 }
 
-// As a kernel of the system that lacks the call.
+// Makes `call` fail as on a system without it.
 bool TakeAway(uint32_t call) {
   sock_filter code[] = {
       BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(seccomp_data, nr)),
@@ -227,7 +227,7 @@ TEST(SandboxTest, AProcessThatKeepsItsDescriptorsRunsNoKernel) {
   EXPECT_EQ(result.value, 0) << result.walls;
 }
 
-// A crash is what the kernel did; being ended by somebody else says nothing about it.
+// A crash is the kernel's fault; a kernel ended by somebody else gets no verdict.
 TEST(SandboxTest, AKernelThatSomebodyEndsIsNoVerdict) {
   using Pid = std::atomic<pid_t>;
   absl::StatusOr<SharedMemory> memory = SharedMemory::Create(sizeof(Pid));
@@ -264,7 +264,8 @@ TEST(SandboxTest, AbortEnds) {
                         })
                 .ended_by,
             SIGABRT);
-  // It may raise no signal: an instruction ends it, which a sanitizer makes an exit of.
+  // The kernel may raise no signal, so abort() ends by an instruction; a sanitizer turns that into
+  // an exit.
   const Confined kernel = RunConfined(kKernel, {}, [] {
     std::abort();
     return 0;

@@ -23,7 +23,7 @@ namespace athanor {
 
 enum Level { kTuner, kKernel };
 
-// Those of the walls that a system may lack.
+// The restrictions that a system may lack.
 struct Walls {
   bool paths = true;
   bool user = true;
@@ -35,7 +35,7 @@ inline std::string ToString(Level level, Walls walls) {
          (walls.user ? ", another user" : "");
 }
 
-// 0, or the error of a system call.
+// Returns 0, or the errno of a system call.
 template <typename... Arguments>
 int Try(long call, Arguments... arguments) {
   return syscall(call, arguments...) < 0 ? errno : 0;
@@ -43,11 +43,11 @@ int Try(long call, Arguments... arguments) {
 
 struct Confined {
   int ended_by = 0;       // signal
-  int value = -1;         // of the code; -1: it did not come to its end
-  char walls[1000] = {};  // that stand, in words, or why they do not
+  int value = -1;         // result of the code; -1: it did not finish
+  char walls[1000] = {};  // description of the restrictions, or why they failed
 };
 
-// REQUIRES: this process has one thread.
+// Runs `code` in the given sandbox. REQUIRES: this process has one thread.
 inline Confined RunConfined(Level level, Walls walls, const std::function<int()>& code) {
   auto* shared = static_cast<Confined*>(
       mmap(nullptr, sizeof(Confined), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0));

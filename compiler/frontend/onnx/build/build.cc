@@ -14,11 +14,11 @@ namespace athanor::onnx {
 namespace {
 
 constexpr size_t kMaxSources = 8;
-// Literals with more equal elements than this are one element, repeated where it is read.
+// Literals with more equal elements than this are stored as one element and broadcast.
 constexpr int64_t kMaxEqualElements = 64;
-// A size up to this is counted off an Iota; what may be larger is computed from its symbols.
+// A size up to this is read from an Iota; a size that may be larger is computed from its symbols.
 constexpr int64_t kMaxCounted = int64_t{1} << 20;
-// Of all literals of a graph; weights are no literals.
+// Limit on the bytes of all literals of a graph; weights do not count.
 constexpr int64_t kMaxLiteralBytes = 128 << 20;
 
 std::vector<int> SourcesOf(absl::Span<const Value> inputs) {
@@ -40,7 +40,7 @@ bool FitsInteger(DType dtype, int64_t value) {
   return bits == 64 || (value >= -(int64_t{1} << (bits - 1)) && value >> (bits - 1) <= 0);
 }
 
-// The number in a dtype; nullopt where it is not one of it.
+// Returns the number in a dtype; nullopt if the dtype cannot hold it.
 std::optional<::athanor::Scalar> NumberIn(DType dtype, int64_t value) {
   if (IsFloat(dtype)) {
     const auto number = static_cast<double>(value);
@@ -53,7 +53,7 @@ std::optional<::athanor::Scalar> NumberIn(DType dtype, int64_t value) {
                          : ::athanor::Scalar::Unsigned(dtype, static_cast<uint64_t>(value));
 }
 
-// Integers and bools as expressions; empty where one is beyond int64.
+// Returns integers and bools as expressions; empty if one is outside int64.
 std::vector<Expr> SizesOf(const Tensor& literal) {
   std::vector<Expr> sizes;
   if (IsFloat(literal.dtype)) return sizes;
@@ -73,7 +73,7 @@ std::shared_ptr<const Known> KnownLiteral(const Tensor& literal) {
   return std::make_shared<const Known>(std::move(known));
 }
 
-// The one element that all of a literal are, as a tensor of rank 0.
+// Returns the element that all elements of a literal equal, as a scalar, if the literal is large.
 std::optional<Tensor> EqualElement(const Tensor& literal) {
   const auto bytes = static_cast<size_t>(DTypeBytes(literal.dtype));
   if (literal.elements() <= kMaxEqualElements) return std::nullopt;
@@ -97,8 +97,8 @@ Value AtomData(OpBuilder& b, const AtomRef& atom) {
   return b.Raw(op, {first, SizeData(b, atom->args[1])}, {}, Elem::kInt64);
 }
 
-// A scalar of i64 that is the size: an Iota long enough, read at the size's place, or the
-// polynomial.
+// Returns the size as a scalar of i64: either an element of an Iota that is long enough, or the
+// polynomial computed from its symbols.
 Value SizeData(OpBuilder& b, const Expr& size) {
   if (auto number = size.constant()) return b.Integer(Elem::kInt64, *number);
   const std::optional<int64_t> most = b.bounds().Maximum(size);
@@ -117,11 +117,12 @@ Value SizeData(OpBuilder& b, const Expr& size) {
   return sum;
 }
 
-// Expressions as a vector of i64: those that differ by a number only share one size.
+// Returns expressions as a vector of i64. Expressions that differ by a constant share the
+// computation of one size.
 Value VectorData(OpBuilder& b, absl::Span<const Expr> sizes) {
   const auto count = static_cast<int64_t>(sizes.size());
   Tensor numbers = Tensor::Zeros(DType::kI64, {count});
-  std::map<Expr, std::vector<int64_t>> places;  // by what is not a number
+  std::map<Expr, std::vector<int64_t>> places;  // by the part that is not a number
   for (int64_t i = 0; i < count; ++i) {
     int64_t number = 0;
     for (const Expr::Term& term : sizes[i].terms()) {
@@ -147,7 +148,7 @@ Value VectorData(OpBuilder& b, absl::Span<const Expr> sizes) {
   return sum;
 }
 
-// Row-major coordinates of a vector's elements in a constant shape.
+// Arranges a vector's elements in a constant shape, in row-major order.
 Value VectorAs(OpBuilder& b, const Value& vector, const Shape& shape) {
   if (shape.size() == 1) return vector;
   Expr at = 0;
@@ -234,7 +235,7 @@ Value OpBuilder::OfNodes(Op op, std::vector<NodeId> inputs, Attrs attrs, Elem el
 
 Value OpBuilder::StandIn(TensorType type, Elem elem) {
   if (!status_.ok()) return FailedValue(elem);
-  // No name of a file has this one: it holds a byte that is not printed.
+  // The name holds an unprintable byte, so no name of the file can be equal to it.
   absl::StatusOr<NodeId> node = builder_.Input(Cat("\x01", stand_ins_.size()), std::move(type));
   if (!node.ok()) {
     Fail(node.status());

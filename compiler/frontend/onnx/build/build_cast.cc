@@ -1,5 +1,5 @@
 // OpBuilder: conversions between ONNX's element types. Types that are codes in u8 are encoded and
-// decoded here by integer arithmetic on the bits of f32; nothing else knows what a code means.
+// decoded here, by integer arithmetic on the bits of f32; no other code knows their meaning.
 #include <cmath>
 #include <limits>
 #include <optional>
@@ -14,10 +14,11 @@ namespace {
 constexpr int kF32Mantissa = 23, kF32Bias = 127;
 constexpr int64_t kF32Infinity = 0x7f800000;
 
-// A float of at most 8 bits without infinities: its codes are sign, exponent, mantissa.
+// A float type of at most 8 bits without infinities: its codes consist of sign, exponent and
+// mantissa.
 struct CodeFormat {
   int bits, mantissa, bias;
-  bool fnuz;  // code of -0 is the only NaN; else there is none
+  bool fnuz;  // the code of -0 is the only NaN; otherwise there is no NaN
 
   int sign() const { return 1 << (bits - 1); }
   int largest() const { return sign() - 1; }
@@ -57,7 +58,7 @@ Value ShiftBy(OpBuilder& b, const Value& x, int bits, std::string direction) {
   return b.Binary(Op::kShift, x, b.Integer(x.elem, bits), {{"direction", std::move(direction)}});
 }
 
-// One node of Cast, between the dtypes of the carriers.
+// Adds one Cast node, between the dtypes of the carriers.
 Value Convert(OpBuilder& b, const Value& x, Elem to) {
   return b.Raw(Op::kCast, {x}, {{"dtype", CarrierOf(to)}}, to);
 }
@@ -73,8 +74,8 @@ Value Decode(OpBuilder& b, const Value& x, const CodeFormat& f) {
                Elem::kFloat);
 }
 
-// f64 as f32 with the last bit set where that is not exact: rounding it again to fewer bits, in any
-// mode, gives what rounding the f64 at once would.
+// Returns f64 as f32, with the last bit set if that is not exact. Rounding the result again to
+// fewer bits, in any mode, gives the same as rounding the f64 directly.
 Value RoundToOdd(OpBuilder& b, const Value& x) {
   const Value near = Convert(b, x, Elem::kFloat);
   const Value size = b.Abs(Convert(b, near, Elem::kDouble));
@@ -87,23 +88,23 @@ Value RoundToOdd(OpBuilder& b, const Value& x) {
   return Reread(b, odd, Elem::kFloat);
 }
 
-// f32 from which one more rounding to at most 8 bits is right. Integers beyond 2^24 are beyond
-// those types too.
+// Returns an f32 that needs only one more rounding to a type of at most 8 bits. Integers beyond
+// 2^24 are rounded here, but exceed those types anyway.
 Value ForRounding(OpBuilder& b, const Value& x) {
   if (x.elem == Elem::kFloat) return x;
   return x.elem == Elem::kDouble ? RoundToOdd(b, x) : Convert(b, x, Elem::kFloat);
 }
 
-// Codes as i32, without sign, of the magnitudes of f32: to nearest even, beyond the largest code
-// too.
+// Returns the codes, as i32 without sign, of the magnitudes of f32, rounded to nearest even; also
+// counts on beyond the largest code.
 Value EncodeMagnitude(OpBuilder& b, const Value& bits, const CodeFormat& f) {
   const int drop = kF32Mantissa - f.mantissa;
   const Value last = b.And(ShiftBy(b, bits, drop, "right"), I32(b, 1));
   const Value carried = b.Add(b.Add(bits, I32(b, (int64_t{1} << (drop - 1)) - 1)), last);
   const Value normal = b.Add(ShiftBy(b, carried, drop, "right"),
                              I32(b, -(int64_t{kF32Bias - f.bias} << f.mantissa)));
-  // Below the smallest normal number: counted in steps of the smallest subnormal one, by adding a
-  // number whose last place is that step.
+  // Below the smallest normal number, counts in steps of the smallest subnormal, by adding a number
+  // whose last place is that step.
   const float magic = std::ldexp(1.0F, kF32Mantissa + 1 - f.bias - f.mantissa);
   const Value counted = b.Add(Reread(b, bits, Elem::kFloat), b.Scalar(Elem::kFloat, magic));
   const int64_t magic_bits = static_cast<int64_t>(EncodeFloat(DType::kF32, magic));
@@ -123,21 +124,21 @@ Value Encode(OpBuilder& b, const Value& x, Elem to, const CodeFormat& f, const C
   if (f.fnuz && !mode.saturate) {
     code = b.Select(b.Less(I32(b, f.largest()), size), I32(b, f.sign()), code);
   }
-  // The code of NaN is that of -0, also where -0 is a number and there is no NaN.
+  // The code of NaN is that of -0, even if -0 is a number and the type has no NaN.
   const int64_t nan_from = f.fnuz && mode.fnuz_keeps_infinity ? kF32Infinity - 1 : kF32Infinity;
   code = b.Select(b.Less(I32(b, nan_from), magnitude), I32(b, f.sign()), code);
   return Convert(b, code, to);
 }
 
-// Powers of two, by the exponent's field of f32, as ONNX's reference has it: the sign is dropped,
-// infinities are NaN in every mode (the schema's text has the largest power when it saturates).
+// Encodes powers of two from f32's exponent field, as ONNX's reference does. The sign is dropped.
+// Infinities are NaN in every mode (the schema's text says the largest power when saturating).
 Value EncodeE8M0(OpBuilder& b, const Value& x, const CastMode& mode) {
   const Value bits = Reread(b, ForRounding(b, x), Elem::kInt32);
   const Value exponent = b.And(ShiftBy(b, bits, kF32Mantissa, "right"), I32(b, 0xff));
   const Value fraction = b.And(bits, I32(b, 0x7fffff));
   Value code = exponent;
   if (mode.round != CastMode::Round::kDown) {
-    // To nearest: from the half up, a subnormal's half down.
+    // To nearest: rounds half up, but half of a subnormal down.
     const Value most =
         mode.round == CastMode::Round::kUp
             ? I32(b, 0)
@@ -158,7 +159,7 @@ Value ToFloat8(OpBuilder& b, const Value& x, Elem to, const CastMode& mode) {
       b, b.Clamp(number, b.Scalar(number.elem, -largest), b.Scalar(number.elem, largest)), to);
 }
 
-// The low bits of an i8 or u8, with their sign.
+// Keeps the low bits of an i8 or u8, with their sign.
 Value KeepLowBits(OpBuilder& b, const Value& x, Elem to) {
   const ElemRow& row = Row(to);
   if (IsUnsigned(row.carrier)) return b.And(x, b.Integer(x.elem, row.high));
@@ -221,7 +222,7 @@ Value OpBuilder::Bitcast(const Value& x, Elem to) {
   if (to == Elem::kBool) return Convert(*this, Bitcast(x, Elem::kUInt8), Elem::kBool);
   if (from.carrier == row.carrier) return Named(x, to);
   if (from.bits >= 8) return Reread(*this, x, to);
-  // Narrow integers are held with their sign in 8 bits.
+  // Narrow integers are stored sign-extended in 8 bits.
   if (IsUnsigned(row.carrier)) {
     return Named(KeepLowBits(*this, Reread(*this, x, Elem::kUInt8), to), to);
   }

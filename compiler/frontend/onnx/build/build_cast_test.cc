@@ -1,4 +1,4 @@
-// Casts between element types against ml_dtypes (testdata/casts.txt) and against the definition.
+// Compares casts between element types with ml_dtypes (testdata/casts.txt) and with the definition.
 #include <bit>
 #include <cmath>
 #include <cstring>
@@ -18,10 +18,10 @@ constexpr double kInf = std::numeric_limits<double>::infinity();
 constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
 constexpr int kF16Codes = 1 << 16;
 
-// What ml_dtypes says, by element type.
+// Results of ml_dtypes, by element type.
 struct Table {
   std::vector<float> decode;
-  std::map<std::string, std::vector<int>> encode;  // by mode; of every f16
+  std::map<std::string, std::vector<int>> encode;  // by mode; one code for every f16
 };
 
 const std::map<std::string, Table>& Tables() {
@@ -88,7 +88,7 @@ Tensor Codes(Elem elem, int count) {
   return t;
 }
 
-// Alike, or both NaN, whose sign no type promises.
+// Expects equal numbers, or two NaNs; no type promises the sign of a NaN.
 void ExpectSameNumber(float got, float want, const std::string& what) {
   if (std::isnan(want)) {
     EXPECT_TRUE(std::isnan(got)) << what << ": " << got;
@@ -121,7 +121,7 @@ TEST(BuildCastTest, EveryF16Encodes) {
       ASSERT_EQ(got.size(), want.size());
       int wrong = 0;
       for (int i = 0; i < kF16Codes && wrong < 5; ++i) {
-        const bool nan = (i & 0x7fff) > 0x7c00;  // of a type without NaN: a zero of either sign
+        const bool nan = (i & 0x7fff) > 0x7c00;  // in a type without NaN: a zero of either sign
         const float is = table.decode[got[i]], should = table.decode[want[i]];
         const bool same =
             nan ? std::isnan(is) == std::isnan(should) && (std::isnan(is) || is == should)
@@ -134,8 +134,8 @@ TEST(BuildCastTest, EveryF16Encodes) {
   }
 }
 
-// Between neighbours: the middle goes to the even code, and what is beside it by one unit in the
-// last place of f32 or f64 to the nearer one, with no second rounding on the way.
+// Between neighbours, the middle goes to the even code. A value off the middle by one unit in the
+// last place of f32 or f64 goes to the nearer code, with no second rounding on the way.
 TEST(BuildCastTest, RoundsOnceToNearestEven) {
   for (const auto& [name, table] : Tables()) {
     const Elem elem = ElemNamed(name);
@@ -198,7 +198,7 @@ TEST(BuildCastTest, PowersOfTwo) {
   EXPECT_EQ(codes({false, Round::kUp})[10], 255);
   EXPECT_EQ(codes({false, Round::kNearest})[10], 255);
   EXPECT_EQ(codes({false, Round::kDown})[10], 254);
-  // A last place of f64 is enough to be above.
+  // A single last place of f64 is enough to round up.
   const Tensor above = Of(DType::kF64, {2}, {1 + 0x1p-52, 1});
   EXPECT_EQ(CodesOf(CastTo(Elem::kDouble, Elem::kFloat8E8M0, above)), (std::vector<int>{128, 127}));
   const Tensor back = CastTo(Elem::kFloat8E8M0, Elem::kFloat, Codes(Elem::kFloat8E8M0, 256));
@@ -206,7 +206,7 @@ TEST(BuildCastTest, PowersOfTwo) {
   EXPECT_TRUE(std::isnan(back.data<float>()[255]));
 }
 
-// As ml_dtypes: truncated, the low bits kept.
+// As in ml_dtypes: truncated, with the low bits kept.
 TEST(BuildCastTest, NarrowIntegersKeepTheLowBits) {
   std::vector<double> x;
   for (int i = -9; i < 17; ++i) x.push_back(i);
@@ -237,7 +237,7 @@ TEST(BuildCastTest, NarrowIntegersKeepTheLowBits) {
 }
 
 TEST(BuildCastTest, BetweenCodesAndOtherTypes) {
-  // 6 and -0.5 of float4e2m1.
+  // The codes are 6 and -0.5 in float4e2m1.
   EXPECT_EQ(CodesOf(CastTo(Elem::kFloat4E2M1, Elem::kFloat8E4M3FN,
                            Tensor::Of<uint8_t>(DType::kU8, {2}, {7, 9}))),
             (std::vector<int>{0x4c, 0xb0}));

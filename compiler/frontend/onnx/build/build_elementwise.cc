@@ -1,5 +1,5 @@
-// OpBuilder: elementwise functions, with numpy's broadcasting. What the op table lacks is written
-// in rows it has, exactly, also for NaN, infinities and wrapping integers.
+// OpBuilder: elementwise functions, with numpy's broadcasting. Functions that the op table lacks
+// are built exactly from ops it has, also for NaN, infinities and wrapping integers.
 #include <limits>
 #include <utility>
 
@@ -11,7 +11,7 @@ namespace {
 
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
 
-// The unsigned integer type of a float's width, the sign's bit and infinity's bits.
+// The unsigned integer type of a float's width, with the bit patterns of the sign and of infinity.
 struct FloatBits {
   Elem elem;
   uint64_t sign, infinity;
@@ -26,7 +26,7 @@ FloatBits BitsOf(DType dtype) {
       return {Elem::kUInt16, 0x8000, 0x7f80};
     case DType::kF16:
       return {Elem::kUInt16, 0x8000, 0x7c00};
-    // Of these the largest code that is a number.
+    // For these types, the largest code that is a number.
     case DType::kF8E4M3:
       return {Elem::kUInt8, 0x80, 0x7e};
     case DType::kF8E5M2:
@@ -42,7 +42,7 @@ Value Bits(OpBuilder& b, Elem elem, uint64_t bits) {
   return b.Literal(elem, std::move(t));
 }
 
-// Whether neither is NaN, of their maximum.
+// Given the maximum of two values, reports whether neither is NaN.
 Value Ordered(OpBuilder& b, const Value& x) {
   return b.Or(b.Less(x, b.Scalar(x.elem, kInfinity)), b.Less(b.Scalar(x.elem, -kInfinity), x));
 }
@@ -142,7 +142,7 @@ Value OpBuilder::Select(const Value& condition, const Value& a, const Value& b) 
 }
 
 Value OpBuilder::Neg(const Value& x) {
-  // Times all ones, an unsigned integer wraps to its negative.
+  // Multiplying an unsigned integer by all ones wraps to its negative.
   if (!IsUnsigned(x.dtype())) return Mul(x, Integer(x.elem, -1));
   return Mul(x, Bits(*this, x.elem, ~uint64_t{0}));
 }
@@ -171,12 +171,12 @@ Value OpBuilder::LessEqual(const Value& a, const Value& b) {
   return IsFloat(a.dtype()) ? And(not_above, Ordered(*this, Max(a, b))) : not_above;
 }
 
-// By the bits, so that it is exact of every type and no NaN is compared.
+// Tests the bits, so that it is exact for every type and compares no NaN.
 Value OpBuilder::IsNaN(const Value& x) {
   if (!status_.ok()) return FailedValue();
   if (Row(x.elem).carry == Carry::kCode) {
     const bool fnuz = x.elem == Elem::kFloat8E4M3FNUZ || x.elem == Elem::kFloat8E5M2FNUZ;
-    if (!fnuz) return Splat(Integer(Elem::kBool, 0), x.shape);  // f4 and f6 have none
+    if (!fnuz) return Splat(Integer(Elem::kBool, 0), x.shape);  // f4 and f6 have no NaN
     const Value code = Bitcast(x, Elem::kUInt8);
     return Equal(code, Integer(Elem::kUInt8, 0x80));
   }

@@ -1,4 +1,4 @@
-// OpBuilder's elementwise functions: broadcasting, and edges of each type.
+// Tests of OpBuilder's elementwise functions: broadcasting, and edge values of each type.
 #include <cmath>
 #include <limits>
 #include <string>
@@ -15,7 +15,7 @@ using Numbers = std::vector<double>;
 
 Expr S(const char* name) { return Expr::Symbol(name); }
 
-// The function of two vectors of one type; NaN is written as 12345.
+// Applies the function to two vectors of one type; NaN is written as 12345.
 template <typename F>
 Numbers Of2(F function, Elem elem, const Numbers& x, const Numbers& y) {
   Built t;

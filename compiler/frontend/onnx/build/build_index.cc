@@ -1,5 +1,5 @@
-// Gathering and scattering: our rows take whole slices along one axis by indices from 0; ONNX's
-// count from the end too, and choose single elements.
+// Gathering and scattering. Our ops move whole slices along one axis by indices from 0; ONNX's
+// indices may also count from the end and select single elements.
 #include <optional>
 #include <string>
 #include <utility>
@@ -11,7 +11,8 @@
 namespace athanor::onnx {
 namespace {
 
-// Provably in [0, size) without a look at the indices: positions along an axis not longer.
+// Reports whether a node's values are provably in [0, size) by their construction: positions along
+// an axis that is not longer.
 bool CountsWithin(const Graph& graph, NodeId id, const Expr& size, const Bounds& bounds) {
   if (id == kNoNode) return false;
   const athanor::Node& node = graph.node(id);
@@ -23,7 +24,8 @@ bool CountsWithin(const Graph& graph, NodeId id, const Expr& size, const Bounds&
   return bounds.NonNegative(size - shape[GetAttr<int64_t>(node.attrs, "axis")]);
 }
 
-// Known contents, with those below 0 counted from the end; nullopt unless all are provably inside.
+// Returns known contents, with negative ones counted from the end; nullopt unless all are provably
+// inside.
 std::optional<std::vector<Expr>> KnownInside(const Value& index, const Expr& size,
                                              const Bounds& bounds) {
   if (index.known == nullptr || index.known->divisor != 1) return std::nullopt;
@@ -40,7 +42,7 @@ std::optional<std::vector<Expr>> KnownInside(const Value& index, const Expr& siz
   return inside;
 }
 
-// The constant distance between neighbours; 1 for one alone.
+// Returns the constant distance of neighbours; 1 for a single position.
 std::optional<int64_t> StepOf(const std::vector<Expr>& positions) {
   if (positions.size() < 2) return 1;
   const std::optional<int64_t> step = (positions[1] - positions[0]).constant();
@@ -81,7 +83,7 @@ Value OpBuilder::Gather(const Value& data, const Value& indices, int axis) {
     return FailedValue(data.elem);
   }
   const Expr& size = data.shape[axis];
-  // A known run of positions is a slice.
+  // A known arithmetic sequence of positions is a slice.
   const auto inside = KnownInside(indices, size, bounds_);
   if (inside.has_value() && indices.rank() <= 1 && !inside->empty()) {
     if (const std::optional<int64_t> step = StepOf(*inside); step.has_value()) {

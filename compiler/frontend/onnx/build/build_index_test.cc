@@ -52,7 +52,7 @@ TEST(BuildIndexTest, AKnownRunOfPositionsIsASlice) {
   EXPECT_EQ(t.Count(Op::kGather), 0);
   EXPECT_EQ(ValuesOf(t.Try(at({0, 2, -1}, {3}), {in}).value()), (Values{0, 1, 4, 5, 6, 7}));
   EXPECT_EQ(t.Count(Op::kGather), 1);
-  // Not inside for every size: an error of the requests for which it is not.
+  // Not inside for every size: requests with a smaller size get an error.
   const Value fourth = at({3}, {1});
   EXPECT_EQ(ValuesOf(t.Try(fourth, {in}).value()), (Values{6, 7}));
   EXPECT_EQ(t.Try(fourth, {Count(DType::kF32, {3, 2})}).status().code(),
@@ -96,7 +96,7 @@ TEST(BuildIndexTest, GatherAtChecksEachAxis) {
     return t.Try(y, {in, Of(DType::kI64, {4}, row), Of(DType::kI32, {4}, column)});
   };
   EXPECT_EQ(ValuesOf(run({0, 1, -1, -2}, {2, 0, -1, -3}).value()), (Values{2, 3, 5, 0}));
-  // Inside the flattened tensor, outside its own axis.
+  // Inside the flattened tensor, but outside its own axis.
   for (const double outside : {3.0, 4.0, -4.0}) {
     EXPECT_EQ(run({0, 0, 0, 0}, {0, 0, 0, outside}).status().code(), absl::StatusCode::kOutOfRange);
   }
@@ -110,7 +110,7 @@ TEST(BuildIndexTest, PositionsThatAreCountedNeedNoCheck) {
   const Value y =
       t.b().GatherAt(x, {t.b().Iota(Elem::kInt64, shape, 0), t.Input(Elem::kInt64, shape)});
   const int compared = t.Count(Op::kLessThan);
-  EXPECT_EQ(compared, 3);  // of the second index only: from the end, and both sides
+  EXPECT_EQ(compared, 3);  // only for the second index: counting from the end, and both bounds
   EXPECT_EQ(
       ValuesOf(t.Try(y, {Count(DType::kF32, {3, 3}), Of(DType::kI64, {3, 1}, {2, -2, 0})}).value()),
       (Values{2, 4, 6}));

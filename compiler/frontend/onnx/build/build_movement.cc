@@ -1,4 +1,4 @@
-// Movement: every function is one index map, or index maps and selections between them.
+// Movement: every function is one index map, or several index maps and selections between them.
 #include <algorithm>
 #include <string>
 #include <utility>
@@ -45,8 +45,8 @@ int TakeFirst(std::vector<int>* axes) {
   return axis;
 }
 
-// Runs of axes of two shapes with equal products, sizes of 1 left out: an element's coordinates
-// within a run depend on its coordinates in the other run only.
+// Runs of axes of two shapes with equal products, without axes of size 1. An element's coordinates
+// within one run depend only on its coordinates in the other run.
 struct Group {
   std::vector<int> ours, theirs;
 };
@@ -70,7 +70,7 @@ std::vector<Group> GroupAxes(const Shape& a, const Shape& b, const Bounds& bound
   return groups;
 }
 
-// The operand's coordinates at the flat position of the result's, group by group.
+// Returns the operand's coordinates at the result's flat position, group by group.
 std::vector<Expr> ReshapeCoordinates(const Shape& from, const Shape& to, const Bounds& bounds) {
   std::vector<Expr> coordinates(from.size(), Expr(0));
   for (const Group& group : GroupAxes(from, to, bounds)) {
@@ -250,7 +250,7 @@ Value OpBuilder::Concat(absl::Span<const Value> parts, int axis) {
     if (!part.shape[axis].IsConstant(0)) kept.push_back(part);
   }
   if (kept.empty()) return first;
-  // In layers, so that an element is chosen out of few.
+  // Joins in layers, so that each selection is among few values.
   while (kept.size() > kJoinedAtOnce) {
     std::vector<Value> joined;
     for (size_t i = 0; i < kept.size(); i += kJoinedAtOnce) {

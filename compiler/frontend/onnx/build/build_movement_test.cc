@@ -10,7 +10,7 @@ using Values = std::vector<double>;
 
 std::string MessageOf(const absl::Status& status) { return std::string(status.message()); }
 
-// Row-major order stays, whatever the shapes: bytes in, bytes out.
+// Checks that the row-major order of elements, and so the bytes, stay the same for all shapes.
 void ExpectReshape(const std::vector<Dim>& dims, const Shape& from, const Shape& to,
                    const Expr::Env& sizes) {
   SCOPED_TRACE(ShapeToString(from) + " to " + ShapeToString(to));

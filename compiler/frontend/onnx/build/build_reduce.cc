@@ -36,7 +36,8 @@ Value OpBuilder::Mean(const Value& x, std::vector<int> axes, bool keepdims) {
 
 Value OpBuilder::ArgExtreme(const Value& x, int axis, bool largest, bool last, bool keepdims) {
   if (!status_.ok()) return FailedValue(Elem::kInt64);
-  // The largest of what is reversed: exact, unlike a negation, for the integer minimum too.
+  // Finds a minimum as the maximum of reversed values. Not is exact for the integer minimum, unlike
+  // negation.
   const bool is_float = IsFloat(x.dtype());
   const Value key = largest ? x : is_float ? Neg(x) : Not(x);
   Value hit = Equal(key, Reduce(Op::kMaxReduce, key, {axis}, /*keepdims=*/true));
@@ -77,7 +78,7 @@ Value OpBuilder::MatMul(const Value& a, const Value& b) {
       return at >= 0 && bounds_.ProvablyEqual(v.shape[at], 1);
     };
     const bool one_a = is_one(a, at_a), one_b = is_one(b, at_b);
-    // An axis that broadcasts has no letter, unless no other has it.
+    // A broadcast axis has no letter, unless neither operand has another size.
     const bool drop_a = one_a && at_b >= 0 && !one_b, drop_b = one_b && at_a >= 0 && !one_a;
     if (at_a >= 0) drop_a ? dropped_a.push_back(at_a) : spec.lhs.push_back(letter);
     if (at_b >= 0) drop_b ? dropped_b.push_back(at_b) : spec.rhs.push_back(letter);

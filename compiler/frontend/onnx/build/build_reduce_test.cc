@@ -72,7 +72,7 @@ TEST(BuildReduceTest, ArgExtremeEdges) {
   EXPECT_EQ(Extreme(Elem::kUInt8, true, false, {0, 200, 100}), Values{1});
 }
 
-// numpy.matmul, by its definition.
+// Computes numpy.matmul by its definition.
 Tensor Product(const Tensor& a, const Tensor& b, const std::vector<int64_t>& result) {
   const auto at = [](const Tensor& t, const std::vector<int64_t>& index) {
     int64_t flat = 0;

@@ -10,10 +10,10 @@
 namespace athanor::onnx {
 namespace {
 
-// A literal that every step may hold, rather than read from outside.
+// Largest literal that is copied into the body instead of captured.
 constexpr size_t kMaxLiteralBytes = 256;
 
-// Cuts what follows from stand-ins out of a graph.
+// Cuts the nodes that depend on stand-ins out of a graph.
 class BodyCut {
  public:
   BodyCut(const Graph& graph, const std::vector<NodeId>& stand_ins)
@@ -29,7 +29,7 @@ class BodyCut {
     }
   }
 
-  // The body; `captured` receives what it reads from outside, in order.
+  // Returns the body; `captured` receives the outside values that it reads, in order.
   Graph Cut(const std::vector<NodeId>& stand_ins, const std::vector<NodeId>& outputs,
             std::vector<NodeId>* captured) {
     FindInside(outputs);
@@ -56,7 +56,8 @@ class BodyCut {
  private:
   bool Depends(NodeId n) const { return n >= first_ && depends_[n - first_]; }
 
-  // Not worth memory of its own: a small literal, a count, a view of one.
+  // Reports whether a node is copied instead of captured, to save memory: a small literal, an Iota,
+  // or a view of one.
   bool IsCheap(NodeId n) const {
     for (;;) {
       const Node& node = graph_.node(n);

@@ -1,6 +1,6 @@
-// A loop as one Scan. What a step computes is built like anything else, over stand-ins for its
-// states and slices; what of that follows from them becomes the Scan's body, the rest is computed
-// once, outside.
+// Builds a loop as one Scan. A step is built like any other code, over stand-ins for its states and
+// slices. Nodes that depend on stand-ins become the Scan's body; the others are computed once,
+// outside.
 //
 //   ScanBuilder scan(&b, length);
 //   const Value h = scan.State(first), x = scan.Slice(xs);   // xs: [length, ...]
@@ -19,15 +19,16 @@ namespace athanor::onnx {
 
 class ScanBuilder {
  public:
-  // The builder outlives this. With `reverse` slices and elements go from the last to the first.
+  // Borrows the builder, which must outlive this. With `reverse`, slices and elements go from the
+  // last to the first.
   ScanBuilder(OpBuilder* b, Expr length, bool reverse = false);
 
-  // The step's number from 0 on, an int64 scalar.
+  // Returns the step's number, counted from 0, as an int64 scalar.
   const Value& step() const { return step_; }
   Value State(const Value& first);
   Value Slice(const Value& scanned);
-  // `next` as many as states, each of its state's type and of a shape provably equal to its; once.
-  // A failure is the builder's.
+  // Call once. `next` has one value per state, of the state's type and of a provably equal shape. A
+  // failure becomes the builder's.
   void Finish(std::vector<Value> next, std::vector<Value> elements);
   Value Last(size_t state);
   Value Stacked(size_t element);
@@ -41,9 +42,9 @@ class ScanBuilder {
   const bool reverse_;
   Value step_;
   std::vector<Value> firsts_, scanned_;       // operands
-  std::vector<Value> state_ins_, slice_ins_;  // their stand-ins
-  std::vector<Value> outputs_;                // next states, elements
-  std::vector<NodeId> operands_;              // of the Scan, once finished
+  std::vector<Value> state_ins_, slice_ins_;  // stand-ins of states and slices
+  std::vector<Value> outputs_;                // next states, then elements
+  std::vector<NodeId> operands_;              // operands of the Scan, once finished
   SubGraph body_;
 };
 

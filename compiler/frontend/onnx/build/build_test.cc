@@ -1,4 +1,4 @@
-// OpBuilder's nodes, literals and sizes.
+// Tests of OpBuilder's nodes, literals and sizes.
 #include "compiler/frontend/onnx/build/build.h"
 
 #include <limits>
@@ -54,7 +54,7 @@ TEST(BuildTest, LiteralsAreKnown) {
   EXPECT_EQ(t.Run(v), ints);
   EXPECT_EQ(v.known->literal, ints);
   EXPECT_EQ(v.known->sizes, (std::vector<Expr>{1, 2, 3, -4}));
-  // What int64 does not hold is no expression.
+  // A number outside int64 is not an expression.
   const uint64_t huge = std::numeric_limits<uint64_t>::max();
   const Value u = t.b().Literal(Elem::kUInt64, Tensor::Of<uint64_t>(DType::kU64, {1}, {huge}));
   EXPECT_TRUE(u.known->sizes.empty());
@@ -84,7 +84,7 @@ TEST(BuildTest, SplatIsOneElement) {
   EXPECT_EQ(t.Run(v, {Of(DType::kBool, {0}, {})}).elements(), 0);
 }
 
-// A constant of many equal elements takes the room of one.
+// A constant of many equal elements takes the memory of one.
 TEST(BuildTest, EqualElementsAreNotMaterialised) {
   Built t;
   Known known;
@@ -107,7 +107,7 @@ TEST(BuildTest, SizesAsData) {
   t.Input(Elem::kBool, {a, c});
   for (Elem elem : {Elem::kInt64, Elem::kInt32, Elem::kFloat, Elem::kDouble}) {
     const Value v = t.b().Sizes(sizes, {2, 5}, elem);
-    EXPECT_EQ(v.node, kNoNode);  // none is made before it is asked for
+    EXPECT_EQ(v.node, kNoNode);  // no node is made before it is needed
     for (auto [x, y] : {std::pair{0, 1}, {7, 11}, {3, 6}}) {
       const Expr::Env env = {{"a", x}, {"c", y}};
       std::vector<double> want;
@@ -168,7 +168,7 @@ TEST(BuildTest, SourcesFlow) {
   EXPECT_EQ(t.b().Cast(x, Elem::kInt4).sources, (std::vector<int>{0, 2}));
 }
 
-// However many nodes fail: so is what a file of thousands takes.
+// Bounded however many nodes fail, since a file may have thousands.
 TEST(BuildTest, HintsOfAllFailuresTogetherAreBounded) {
   Graph graph;
   graph.dims = {{"height", 1, 512}, {"width", 1, 512}};

@@ -1,4 +1,4 @@
-// Runs what an OpBuilder made, by the reference evaluator.
+// Runs values built with an OpBuilder, by the reference evaluator.
 //
 //   Built t;
 //   const Value x = t.Input(Elem::kFloat, {3});
@@ -31,8 +31,8 @@ class Built {
     const std::string name = "x" + std::to_string(graph_.InputIds().size());
     return b_->At(inputs.Input(name, {CarrierOf(elem), std::move(shape)}).value(), elem);
   }
-  // The value's elements, with these inputs; the first failure, whose it may be. `sizes`: of all
-  // dims, where no input tells them.
+  // Returns the value's elements for these inputs, or the first failure of building or running.
+  // `sizes` gives all dims, if the inputs do not determine them.
   absl::StatusOr<Tensor> Try(const Value& value, const std::vector<Tensor>& inputs = {},
                              const Expr::Env* sizes = nullptr) {
     const NodeId node = b_->Node(value);
@@ -44,7 +44,7 @@ class Built {
     if (!results.ok()) return results.status();
     return std::move(results->front());
   }
-  // As Try; a failure fails the test.
+  // Same as Try, but a failure fails the test.
   Tensor Run(const Value& value, const std::vector<Tensor>& inputs = {}) {
     absl::StatusOr<Tensor> result = Try(value, inputs);
     EXPECT_TRUE(result.ok()) << result.status();
@@ -61,7 +61,7 @@ class Built {
   std::unique_ptr<OpBuilder> b_;
 };
 
-// 0, 1, 2, ... in row-major order.
+// Returns a tensor of 0, 1, 2, ... in row-major order.
 inline Tensor Count(DType dtype, std::vector<int64_t> shape) {
   Tensor t = Tensor::Zeros(dtype, std::move(shape));
   std::vector<double> values(t.elements());

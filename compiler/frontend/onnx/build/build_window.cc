@@ -1,4 +1,4 @@
-// Pooling's and convolution's geometry: sizes as expressions, whatever the padding is said by.
+// Geometry of pooling and convolution: sizes as expressions, for every form of padding.
 #include <string>
 #include <utility>
 
@@ -8,7 +8,7 @@
 namespace athanor::onnx {
 namespace {
 
-// Far beyond any image, and far from overflow in what follows.
+// Limit on strides and similar values: far beyond any image, and small enough to avoid overflow.
 constexpr int64_t kMaxStep = int64_t{1} << 31;
 
 absl::Status CheckList(std::string_view attr, absl::Span<const int64_t> values, size_t count,
@@ -24,7 +24,7 @@ absl::Status CheckList(std::string_view attr, absl::Span<const int64_t> values, 
   return absl::OkStatus();
 }
 
-// A window that reaches over `reach` elements has no place among `size` and the padding's.
+// Checks that a window that spans `reach` elements fits into `size` plus the padding.
 absl::Status CheckFits(size_t axis, const Expr& size, const Expr& room, int64_t reach) {
   if (!room.constant() || *room.constant() >= 0) return absl::OkStatus();
   return Invalid("spatial axis ", axis, " has ", size.ToString(), " elements, ",
@@ -59,7 +59,7 @@ absl::StatusOr<Window> WindowOf(absl::Span<const Expr> sizes, std::vector<int64_
     const int64_t stride = strides[i], reach = (kernel[i] - 1) * dilations[i] + 1;
     if (same) {
       const Expr out = CeilDiv(size, stride);
-      // Never negative: where the stride is longer than the window nothing is cut off.
+      // Never negative: if the stride is longer than the window, nothing is cut off.
       const Expr total = MaxOf(0, (out - 1) * stride + reach - size);
       const Expr smaller = FloorDiv(total, 2);
       w.begin.push_back(auto_pad == "SAME_UPPER" ? smaller : total - smaller);
@@ -71,10 +71,10 @@ absl::StatusOr<Window> WindowOf(absl::Span<const Expr> sizes, std::vector<int64_
     const Expr room = size + (before + after - reach);
     if (s = CheckFits(i, size, room, reach); !s.ok()) return s;
     Expr out = FloorDiv(room, stride) + 1;
-    // Without padding given both forms are one.
+    // Without explicit padding, both forms are the same.
     if (ceil_mode && given) {
       out = CeilDiv(room, stride) + 1;
-      // A window that would start in the padding behind is none.
+      // A window that would start in the padding at the end is dropped.
       out = out - MinOf(1, MaxOf(0, (out - 1) * stride - size - before + 1));
     }
     w.begin.push_back(before);

@@ -12,7 +12,7 @@ namespace {
 
 using Ints = std::vector<int64_t>;
 
-// One axis, by the schema's formulas in numbers.
+// Geometry of one axis, computed in numbers by the schema's formulas.
 struct Axis {
   int64_t begin, end, out;
 };
@@ -62,7 +62,7 @@ TEST(BuildWindowTest, SizesAreExpressionsThatGiveTheSchemasNumbers) {
                 EXPECT_EQ(fixed->out[0], Expr(want.out));
                 ++tried;
               }
-              // A size must provably not be negative.
+              // The size must provably not be negative.
               Bounds bounds;
               bounds.Set("h", reach, 320);
               EXPECT_TRUE(bounds.NonNegative(w->out[0])) << w->out[0].ToString();
@@ -75,7 +75,7 @@ TEST(BuildWindowTest, SizesAreExpressionsThatGiveTheSchemasNumbers) {
   EXPECT_GT(tried, 10'000);
 }
 
-// A network's stages: what halves an axis in two ways must be seen to be equal.
+// Stages of a network: two ways of halving an axis must be provably equal.
 TEST(BuildWindowTest, StagesOfANetworkHaveEqualSizes) {
   Bounds bounds;
   bounds.Set("h", 32, 320);

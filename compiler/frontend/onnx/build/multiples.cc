@@ -12,12 +12,12 @@
 namespace athanor::onnx {
 namespace {
 
-using Factors = std::map<std::string, int64_t, std::less<>>;  // by dim; without those of 1
+using Factors = std::map<std::string, int64_t, std::less<>>;  // by dim; factors of 1 are left out
 
 constexpr int64_t kMostFactor = 4096;
 constexpr int64_t kMostOddFactor = 64;  // above it only powers of two are tried
-constexpr size_t kMostSymbols = 8;      // of a pair
-constexpr size_t kMostBytes = 4 << 10;  // of the pairs of a hint, as text
+constexpr size_t kMostSymbols = 8;      // symbols of a pair
+constexpr size_t kMostBytes = 4 << 10;  // bytes of a hint's pairs, as text
 
 const Dim* FindDim(absl::Span<const Dim> dims, std::string_view name) {
   const auto found =
@@ -30,10 +30,10 @@ int64_t MostOf(const Dim& dim, int64_t factor) { return dim.max / factor; }
 
 class MultiplesFinder {
  public:
-  // Counts its tries in `tries`, up to the most.
+  // Counts its tries in `tries`, up to the limit.
   MultiplesFinder(absl::Span<const Dim> dims, int64_t* tries) : dims_(dims), tries_(tries) {}
 
-  // Makes the pair equal by larger factors. False: none were found.
+  // Enlarges factors to make the pair equal; false if it finds none.
   bool Take(const SizePair& pair) {
     if (pair.first.overflow() || pair.second.overflow()) return false;
     std::set<std::string> symbols;
@@ -41,7 +41,7 @@ class MultiplesFinder {
     pair.second.CollectSymbols(&symbols);
     if (symbols.size() > kMostSymbols) return false;
     if (Equal(pair, symbols, factors_)) return true;
-    // Of one dim, else of all of the pair's.
+    // Tries one dim at a time, then all dims of the pair.
     std::vector<std::set<std::string>> choices;
     for (const std::string& symbol : symbols) choices.push_back({symbol});
     if (symbols.size() > 1) choices.push_back(symbols);
@@ -70,7 +70,7 @@ class MultiplesFinder {
     return tried;
   }
 
-  // Every dim keeps a size.
+  // Reports whether every dim keeps a valid size.
   bool Fits(const Factors& factors) const {
     return std::all_of(factors.begin(), factors.end(), [&](const auto& each) {
       const Dim* dim = FindDim(dims_, each.first);
@@ -79,7 +79,7 @@ class MultiplesFinder {
     });
   }
 
-  // Of dims that count multiples, under the names of the dims.
+  // Compares the pair with each dim replaced by a dim that counts multiples, under the same name.
   bool Equal(const SizePair& pair, const std::set<std::string>& symbols,
              const Factors& factors) const {
     if (*tries_ >= MultiplesHints::kMostTries) return false;
@@ -97,7 +97,7 @@ class MultiplesFinder {
       low[name] = factor * LeastOf(*dim, factor);
       high[name] = factor * MostOf(*dim, factor);
     }
-    // What differs at a point needs no proof.
+    // Sizes that differ at a point need no proof attempt.
     for (const Expr::Env& point : {low, high}) {
       if (pair.first.Evaluate(point) != pair.second.Evaluate(point)) return false;
     }
@@ -110,7 +110,7 @@ class MultiplesFinder {
   Factors factors_;
 };
 
-// A letter that no dim has for a name, else a longer name.
+// Returns a letter that is not a dim's name, or else a longer name.
 std::string FreshName(const std::string& dim, std::set<std::string>* taken) {
   std::string name(1,
                    dim[0] >= 'A' && dim[0] <= 'Z' ? static_cast<char>(dim[0] - 'A' + 'a') : dim[0]);

@@ -1,6 +1,6 @@
-// What a user can say of dims at upload so that sizes that a model needs equal are: convolutions
-// and poolings round down, so a network that goes down and up again meets its own sizes for
-// multiples only.
+// Suggests bounds of dims that make sizes equal which a model needs equal. Convolutions and
+// poolings round sizes down, so a network that downsamples and upsamples again gets its original
+// sizes back only for multiples of some factor. The user can state such multiples at upload.
 //
 //   MultiplesHints hints(&graph.dims);
 //   // "; they are equal for multiples of 32: give dims={\"height\": \"32*h\", \"h\": (1, 16)}"
@@ -21,23 +21,23 @@ namespace athanor::onnx {
 
 using SizePair = std::pair<Expr, Expr>;
 
-// For the messages of one import about pairs that are not provably equal. A hint is found by trying
-// factors, so many for all messages together at most, however many nodes a file has refused:
-// further hints are empty, but for those of pairs that were asked of before. So are those of pairs
-// that are long. Not thread-safe.
+// Hints for the messages of one import about pairs of sizes that are not provably equal. A hint is
+// found by trying factors. The number of tries is bounded for all messages together, however many
+// nodes a file has refused: then further hints are empty, except for pairs asked about before.
+// Hints for long pairs are empty too. Not thread-safe.
 class MultiplesHints {
  public:
-  static constexpr int64_t kMostTries = 1024;  // a hint takes 70 per dim at most
+  static constexpr int64_t kMostTries = 1024;  // one hint takes at most 70 per dim
 
-  // `dims` outlive it.
+  // Borrows `dims`, which must outlive it.
   explicit MultiplesHints(const std::vector<Dim>* dims) : dims_(dims) {}
 
-  // The least factors of the pairs' dims for which all of them are equal, with the bounds that are
-  // left. Empty where there are no such factors, or none are needed.
+  // Returns the least factors of the pairs' dims for which all pairs are equal, with the resulting
+  // bounds. Empty if there are no such factors or none are needed.
   std::string Of(absl::Span<const SizePair> pairs);
-  // Axis by axis from the last, where neither is 1.
+  // Compares axis by axis from the last, skipping axes of size 1.
   std::string Of(const Shape& a, const Shape& b);
-  // Of an `a` that is not provably a multiple of `b`.
+  // Returns the hint for an `a` that is not provably a multiple of `b`.
   std::string OfDivisible(const Expr& a, const Expr& b);
 
   int64_t tries() const { return tries_; }
@@ -47,7 +47,7 @@ class MultiplesHints {
 
   const std::vector<Dim>* const dims_;
   int64_t tries_ = 0;
-  std::map<std::string, std::string> found_;  // by the pairs
+  std::map<std::string, std::string> found_;  // hint by pairs
 };
 
 }  // namespace athanor::onnx

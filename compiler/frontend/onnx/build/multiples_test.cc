@@ -22,7 +22,7 @@ TEST(MultiplesTest, TheLeastFactorThatMakesAPairEqual) {
   EXPECT_EQ(
       MultiplesHint({{3 * FloorDiv(h, 3), h}}, kImage),
       "; they are equal for multiples of 3: give dims={\"height\": \"3*h\", \"h\": (1, 170)}");
-  // Down by convolutions that round up, which is down after one is added.
+  // Downsampled by convolutions that round up, that is, round down after adding one.
   const Expr half = FloorDiv(h - 1, 2) + 1, quarter = FloorDiv(half - 1, 2) + 1;
   EXPECT_EQ(
       MultiplesHint({{4 * quarter, h}}, kImage),
@@ -37,10 +37,10 @@ TEST(MultiplesTest, AllPairsAtOnce) {
       MultiplesHints(&kImage).Of({n, 8, 2 * FloorDiv(h, 2), 4 * FloorDiv(w, 4)}, {n, 8, h, w}),
       "; they are equal for multiples of 2 and 4: give dims={\"height\": \"2*h\", "
       "\"h\": (1, 256), \"width\": \"4*w\", \"w\": (5, 25)}");
-  // What the second pair needs is of the first pair's dim too.
+  // The factor of the second pair applies to the first pair's dim too.
   EXPECT_EQ(MultiplesHint({{2 * FloorDiv(h, 2), h}, {3 * FloorDiv(h, 3), h}}, kImage),
             "; they are equal for multiples of 6: give dims={\"height\": \"6*h\", \"h\": (1, 85)}");
-  // Both dims by 2 are less than one by 4.
+  // Doubling both dims is a smaller factor than four for one.
   const std::vector<Dim> small = {{"height", 1, 8}, {"width", 1, 8}};
   EXPECT_EQ(MultiplesHints(&small).OfDivisible(h * w, 4),
             "; they are equal for multiples of 2: give dims={\"height\": \"2*h\", \"h\": (1, 4), "
@@ -62,18 +62,18 @@ TEST(MultiplesTest, NothingWhereNoFactorHelpsOrNoneIsNeeded) {
       MultiplesHint({{2 * FloorDiv(Expr::Symbol("other"), 2), Expr::Symbol("other")}}, kImage), "");
 }
 
-// However many pairs a file has, so much is tried for them.
+// The number of tries is bounded, however many pairs a file has.
 TEST(MultiplesTest, TriesAreFewInAll) {
   MultiplesHints hints(&kImage);
   const std::string first = hints.Of({{2 * FloorDiv(h, 2), h}});
   EXPECT_NE(first, "");
   for (int i = 1; i <= 5'000; ++i) {
     EXPECT_EQ(hints.Of({{h * w, h + w + i}}), "");
-    EXPECT_EQ(hints.Of({{2 * FloorDiv(h, 2), h}}), first);  // asked of before
+    EXPECT_EQ(hints.Of({{2 * FloorDiv(h, 2), h}}), first);  // this pair was asked about before
   }
   EXPECT_EQ(hints.tries(), MultiplesHints::kMostTries);
   EXPECT_EQ(hints.Of({{4 * FloorDiv(h, 4), h}}), "");
-  // Pairs that no factor could make equal take nothing from the others.
+  // Pairs that no factor can make equal use up no tries.
   MultiplesHints constants(&kImage);
   for (int i = 1; i <= 5'000; ++i) EXPECT_EQ(constants.Of({{i, i + 1}}), "");
   EXPECT_EQ(constants.Of({{2 * FloorDiv(h, 2), h}}), first);

@@ -11,10 +11,11 @@
 namespace athanor::onnx {
 namespace {
 
-// What looking at a node costs, in elements visited.
+// Cost of looking at a node, in elements visited.
 constexpr int64_t kNodeWork = 100;
 
-// nullopt unless every size is a number and their product within `limit`.
+// Returns the number of elements; nullopt unless every size is a number and their product is within
+// `limit`.
 std::optional<int64_t> Elements(const Shape& shape, int64_t limit) {
   int64_t elements = 1;
   bool empty = false;
@@ -29,7 +30,7 @@ std::optional<int64_t> Elements(const Shape& shape, int64_t limit) {
   return elements <= limit ? std::optional(elements) : std::nullopt;
 }
 
-// Dims occur in shapes, sizes and index maps.
+// Checks for dims in shapes, sizes and index maps.
 bool UsesDims(const Node& node) {
   std::set<std::string> symbols;
   for (const Expr& e : node.type.shape) e.CollectSymbols(&symbols);
@@ -38,7 +39,7 @@ bool UsesDims(const Node& node) {
                      [](const std::string& symbol) { return symbol[0] != '$'; });
 }
 
-// Composites that visit each element a few times.
+// Returns true for composites that visit each element a few times.
 bool IsLinear(Op op) {
   switch (op) {
     case Op::kSigmoid:
@@ -55,8 +56,8 @@ bool IsLinear(Op op) {
   }
 }
 
-// What the reference evaluator visits for a node, about: each element of the result and of every
-// operand, and what is paired.
+// Returns approximately the number of elements that the reference evaluator visits for a node:
+// those of the result and of every operand and, unless the op is linear, of the pairs of both.
 std::optional<int64_t> WorkOf(const Graph& graph, const Node& node, int64_t limit) {
   if (node.op == Op::kScan) return std::nullopt;  // its steps have no bound
   std::optional<int64_t> work = Elements(node.type.shape, limit);
@@ -67,8 +68,8 @@ std::optional<int64_t> WorkOf(const Graph& graph, const Node& node, int64_t limi
     *work += *elements;
   }
   if (!IsLinear(node.op) && !node.inputs.empty()) {
-    // For each element a row of an operand is read; no row is longer than the longest of them. A
-    // convolution visits its weight, the padding's part too.
+    // Reads a row of an operand for each element; no row is longer than the longest operand. A
+    // convolution visits its whole weight, also over the padding.
     const int64_t result = *Elements(node.type.shape, limit);
     int64_t row = 0;
     for (NodeId operand : node.inputs) {
@@ -91,8 +92,8 @@ void Folder::Classify(const Graph& graph) {
   }
 }
 
-// What needs the node needs as much and more: it is no literal any more, so that a chain of nodes
-// behind it is not gone through again for each of them.
+// Marks the node as no literal. Nodes that depend on it need at least as much work, so a chain
+// behind it is not searched again for each of them.
 std::nullopt_t Folder::GiveUp(NodeId node) {
   literal_[node] = false;
   return std::nullopt;
@@ -107,7 +108,7 @@ std::optional<Tensor> Folder::Fold(const Graph& graph, NodeId node, int64_t most
   if (!elements || *elements * DTypeBytes(type.dtype) > limits_.max_result_bytes) {
     return std::nullopt;
   }
-  // What it needs, itself first.
+  // The nodes to evaluate, starting with the node itself.
   std::vector<NodeId> needed = {node};
   std::set<NodeId> seen = {node};
   int64_t work = 0, bytes = 0;
@@ -122,7 +123,7 @@ std::optional<Tensor> Folder::Fold(const Graph& graph, NodeId node, int64_t most
       fits = work <= limits_.max_work - work_ && bytes <= limits_.max_bytes;
     }
     if (!fits) {
-      // Others may go over the same nodes.
+      // Charged, because other nodes may search the same nodes again.
       work_ += std::min(limits_.max_work - work_, static_cast<int64_t>(i) * kNodeWork);
       return GiveUp(node);
     }
@@ -130,7 +131,7 @@ std::optional<Tensor> Folder::Fold(const Graph& graph, NodeId node, int64_t most
       if (seen.insert(operand).second) needed.push_back(operand);
     }
   }
-  std::sort(needed.begin(), needed.end());  // operands first
+  std::sort(needed.begin(), needed.end());  // operands come first
   work_ += work;
   absl::StatusOr<Tensor> value = Evaluate(graph, needed);
   if (cancelled_) return std::nullopt;
@@ -140,7 +141,7 @@ std::optional<Tensor> Folder::Fold(const Graph& graph, NodeId node, int64_t most
   return *std::move(value);
 }
 
-// The value of the last of `needed`, which holds operands before what needs them.
+// Returns the value of the last node of `needed`, in which operands come before their users.
 absl::StatusOr<Tensor> Folder::Evaluate(const Graph& graph, const std::vector<NodeId>& needed) {
   std::map<NodeId, Tensor> values;
   for (NodeId id : needed) {

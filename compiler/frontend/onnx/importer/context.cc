@@ -12,7 +12,7 @@ namespace {
 
 using ::onnx::AttributeProto;
 
-// The parts of a default's text: "Tanh,Tanh".
+// Splits a default's text such as "Tanh,Tanh".
 std::vector<std::string> Split(std::string_view text) {
   std::vector<std::string> parts;
   while (!text.empty()) {

@@ -1,4 +1,4 @@
-// One node as its handler sees it.
+// The handler's view of one node.
 #ifndef ATHANOR_COMPILER_FRONTEND_ONNX_IMPORTER_CONTEXT_H_
 #define ATHANOR_COMPILER_FRONTEND_ONNX_IMPORTER_CONTEXT_H_
 
@@ -18,7 +18,8 @@ namespace athanor::onnx {
 
 class NodeContext : public HandlerContext {
  public:
-  // All outlive it. `operands` has one for each of the node's, null where left out.
+  // Borrows everything; all must outlive it. `operands` has one entry per operand of the node, null
+  // if it is omitted.
   NodeContext(Importer* importer, const ::onnx::NodeProto& node, const SchemaRow& schema,
               std::vector<const Value*> operands, const Scope& scope, const Frame& frame,
               const GraphInfo& info);
@@ -69,10 +70,12 @@ class NodeContext : public HandlerContext {
   const Frame& frame() const { return frame_; }
   const GraphInfo& info() const { return info_; }
   std::optional<Value>& result(int o) { return results_[o]; }
-  // Graph inputs that what the handler was told, or its sub-graphs captured, flows from.
+  // Adds the graph inputs that the value depends on, because the handler read its contents or a
+  // sub-graph captured it.
   void Capture(const Value& value) { sources_.insert(value.sources.begin(), value.sources.end()); }
   std::vector<int> Sources() const;
-  // The inputs whose values would settle this failure of Sizes and the like.
+  // Returns the inputs whose values, if given, would avoid this failure of Sizes and similar
+  // functions.
   std::vector<std::string> Settles(const absl::Status& status) const;
   bool Visited(const ::onnx::GraphProto& graph) const { return inlined_.contains(&graph); }
 

@@ -1,4 +1,4 @@
-// Import of a model: its inputs and dims, then its nodes, then its outputs.
+// Imports a model: its inputs and dims, then its nodes, then its outputs.
 #include "compiler/frontend/onnx/importer/import.h"
 
 #include <algorithm>
@@ -56,7 +56,7 @@ std::string ElementOf(Elem elem) {
   return Row(elem).carry == Carry::kSame ? std::string() : std::string(ElemName(elem));
 }
 
-// The pinned contents must be some that a request could carry.
+// Checks that a request could carry these fixed contents.
 absl::Status CheckElements(const Tensor& given, Elem elem) {
   const ElemRow& row = Row(elem);
   if (elem == Elem::kBool) {
@@ -173,7 +173,8 @@ absl::Status Importer::AddInput(const ValueInfoProto& info) {
   return absl::OkStatus();
 }
 
-// The input stays, so that requests need not change; what it holds is known from here on.
+// Fixes an input's contents. The input stays, so that requests need not change; its value is known
+// from here on.
 absl::Status Importer::Pin(const Tensor& given, Elem elem, NodeId node, Value* value) {
   const Shape& shape = graph_.nodes[node].type.shape;
   if (given.dtype != CarrierOf(elem) && given.dtype != WireOf(elem)) {
@@ -228,7 +229,7 @@ absl::Status Importer::AddOutput(const ValueInfoProto& info) {
   if (absl::Status s = CheckName("output", info.name(), options_.limits.graph); !s.ok()) return s;
   const Scope::Found found = main_.Find(info.name());
   if (found.value == nullptr) return Invalid("is made by nothing");
-  // What made it has been refused; the type it states may be another reason.
+  // The node that makes the value was refused; the type that the file states may be another reason.
   if (found.value->poisoned) {
     return info.type().value_case() == TypeProto::VALUE_NOT_SET
                ? absl::OkStatus()
@@ -247,7 +248,7 @@ absl::StatusOr<OnnxImported> Importer::Finish() {
   std::vector<const StoredTensor*> external;
   for (const StoredTensor& tensor : external_) external.push_back(&tensor);
   if (absl::Status s = CheckOverlaps(external); !s.ok()) return s;
-  // Nodes that no output needs go; inputs stay.
+  // Drops nodes that no output needs; inputs stay.
   std::vector<bool> needed(graph_.nodes.size(), false);
   for (const Output& output : graph_.outputs) needed[output.node] = true;
   for (auto id = static_cast<NodeId>(graph_.nodes.size()); id-- > 0;) {

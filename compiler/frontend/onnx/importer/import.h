@@ -1,11 +1,12 @@
-// An ONNX model as a graph of ours, or every reason why not.
+// Imports an ONNX model as a graph, or returns every reason why it is refused.
 //
 //   std::vector<Refusal> refusals;
 //   absl::StatusOr<OnnxImported> imported = ImportOnnx(model, reader, options, &refusals);
 //   if (!refusals.empty()) return ToStatus(refusals, 2 << 10);
 //
-// What comes out satisfies Verify, VerifyBindable and DimBinding::Create, as ImportGraph's does.
-// Never a silently different dtype, shape or result: what is not understood exactly is refused.
+// The result satisfies Verify, VerifyBindable and DimBinding::Create, as ImportGraph's does. The
+// import never changes a dtype, shape or result silently: a model that is not understood exactly is
+// refused.
 #ifndef ATHANOR_COMPILER_FRONTEND_ONNX_IMPORTER_IMPORT_H_
 #define ATHANOR_COMPILER_FRONTEND_ONNX_IMPORTER_IMPORT_H_
 
@@ -31,42 +32,44 @@ struct ImportLimits {
   GraphLimits graph;
   int64_t max_folded_bytes = 64 << 20;
   int64_t max_fold_work = 200'000'000;  // elements visited by folding
-  // Of values whose contents are known, together: above it only those of few elements are
-  // (kMaxFewElements), above four times as many the import ends.
+  // Limit on the elements of all values with known contents together. Above it, only values of few
+  // elements (kMaxFewElements) are known; above four times the limit, the import ends.
   int64_t max_known_elements = 1 << 18;
-  int64_t max_unrolled_nodes = 50'000;  // made by Loop, Scan and recurrent ops
-  int64_t max_inlined_nodes = 200'000;  // ONNX nodes visited: functions and branches each time
-  int max_nesting = 16;                 // of sub-graphs and functions
-  int64_t max_copied_bytes = 32 << 20;  // of nodes of functions, with what their calls say
-  int64_t max_refusals = 1'000;         // kept; those beyond are counted
+  int64_t max_unrolled_nodes = 50'000;  // nodes made by Loop, Scan and recurrent ops
+  // ONNX nodes visited; functions and branches count each time.
+  int64_t max_inlined_nodes = 200'000;
+  int max_nesting = 16;  // nesting depth of sub-graphs and functions
+  // Bytes of copied function nodes, with the attributes of their calls.
+  int64_t max_copied_bytes = 32 << 20;
+  int64_t max_refusals = 1'000;  // further refusals are only counted
 };
 
 struct ImportOptions {
   std::vector<DimGiven> dims;
-  // By input: its only contents (carrier bytes); the input's attribute `value`.
+  // By input: the only contents it accepts (carrier bytes); the input's attribute `value`.
   std::map<std::string, Tensor> values;
   std::optional<uint64_t> random_seed;
-  std::function<bool()> cancelled;  // asked now and then; true ends the import
+  std::function<bool()> cancelled;  // called now and then; true ends the import
   ImportLimits limits;
 };
 
 struct OnnxImported {
   Graph graph;
-  std::vector<StoredTensor> parameters;  // of graph.ParameterIds(), in order
+  std::vector<StoredTensor> parameters;  // tensors of graph.ParameterIds(), in order
   // In the order of graph.InputIds() and graph.outputs: "" or the name of an element type.
   std::vector<std::string> input_elements, output_elements;
   std::vector<std::string> notes;
 };
 
-// `reader` is asked for small tensors only. With refusals the status is ToStatus of them; CANCELLED
-// and RESOURCE_EXHAUSTED come alone.
+// Reads only small tensors through `reader`. If there are refusals, the status is ToStatus of them;
+// CANCELLED and RESOURCE_EXHAUSTED come without refusals.
 absl::StatusOr<OnnxImported> ImportOnnx(const OnnxModel& model, const PayloadReader& reader,
                                         const ImportOptions& options,
                                         std::vector<Refusal>* refusals);
 
-// INVALID_ARGUMENT if any of them is, else UNIMPLEMENTED. The message has at most `bytes`: nodes
-// are grouped by op, version and reason; every group is named, with as many of its nodes as fit and
-// the number of the others.
+// Returns INVALID_ARGUMENT if any refusal has that code, else UNIMPLEMENTED. The message has at
+// most `bytes` bytes. Refusals are grouped by op, version and reason; every group is named, with as
+// many of its nodes as fit and the number of the others.
 absl::Status ToStatus(absl::Span<const Refusal> refusals, size_t bytes);
 
 }  // namespace athanor::onnx

@@ -1,6 +1,6 @@
-// What the file states of values against what they are: checked, never used. A shape that is
-// stated wrongly is what exporters and those who edit files leave behind: the right one is known,
-// so it is noted. A wrong type is refused: who wrote it meant other numbers.
+// Compares what the file states about values with the inferred types; stated types are never used.
+// A wrong shape is a common leftover of exporters and editors. The right one is known, so it is
+// only noted. A wrong type is refused, because its author meant other numbers.
 #include <string>
 
 #include "compiler/frontend/onnx/importer/importer.h"
@@ -8,8 +8,8 @@
 
 namespace athanor::onnx {
 
-// What the file states of values that no node makes: inputs that are initializers, inputs of
-// sub-graphs, and either as outputs.
+// Checks the claims about values that no node makes: inputs that are initializers, inputs of
+// sub-graphs, and either of them as outputs.
 void Importer::CheckStated(const GraphProto& graph, const Scope& scope, const Frame& frame,
                            const GraphInfo& info) {
   const auto check = [&](const std::string& name) {

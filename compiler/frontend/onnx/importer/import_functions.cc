@@ -1,4 +1,4 @@
-// Calls of a model's functions: their bodies in place.
+// Inlines calls of a model's functions.
 #include <memory>
 #include <set>
 #include <string>

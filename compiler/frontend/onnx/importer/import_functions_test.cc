@@ -1,4 +1,4 @@
-// A model's functions: bound, with attributes, nested, refused inside.
+// Tests of a model's functions: calls with operands and attributes, nested calls, refusals inside.
 #include <string>
 #include <vector>
 
@@ -79,7 +79,7 @@ TEST_F(FunctionsTest, AttributesAreGivenOrDefaultOrAbsent) {
   };
   model({{"slope", 0.5f}})->add_attribute("slope");
   EXPECT_EQ(Run({-1, 2}), (std::vector<float>{-0.5, 2}));
-  model({})->add_attribute("slope");  // then LeakyRelu's own, 0.01
+  model({})->add_attribute("slope");  // LeakyRelu's own default, 0.01, applies
   EXPECT_EQ(Run({-1, 2}), (std::vector<float>{-0.01f, 2}));
   auto* standard = model({})->add_attribute_proto();
   standard->set_name("slope");
@@ -138,7 +138,7 @@ TEST_F(FunctionsTest, NestingHasALimit) {
               HasSubstr("nested deeper than 16"));
 }
 
-// Of calls whose attributes a node refers to each makes a copy of it, sub-graphs and all.
+// Each call copies the nodes that refer to its attributes, with their sub-graphs.
 TEST_F(FunctionsTest, CopiesForCallsAreCounted) {
   TestModel m(21);
   m.Input("x", Elem::kFloat, {2});
@@ -156,7 +156,7 @@ TEST_F(FunctionsTest, CopiesForCallsAreCounted) {
   function->add_attribute("slope");
   auto* node = function->mutable_node(0);
   node->mutable_attribute(0)->set_ref_attr_name("slope");
-  node->set_doc_string(std::string(100'000, 'd'));  // is not copied
+  node->set_doc_string(std::string(100'000, 'd'));  // not copied
   ImportOptions options;
   options.limits.max_copied_bytes = 1'000;
   EXPECT_TRUE(ImportBytes(model_.SerializeAsString(), options).status.ok());

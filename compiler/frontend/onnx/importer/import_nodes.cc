@@ -1,4 +1,5 @@
-// Import of nodes: each against its schema, then as known contents, or by its handler.
+// Imports nodes: checks each against its schema, then computes it as known contents or runs its
+// handler.
 #include <algorithm>
 #include <string>
 #include <utility>
@@ -18,7 +19,7 @@ namespace {
 using ::onnx::AttributeProto;
 
 constexpr int64_t kNodesBetweenAsking = 64;
-constexpr int64_t kLookedAtByNode = 64;  // of as many nodes as are visited at most
+constexpr int64_t kLookedAtByNode = 64;  // per node that may be visited
 
 bool IsOurs(std::string_view domain) {
   return domain.empty() || domain == "com.microsoft" || domain == "ai.onnx.preview";
@@ -97,7 +98,7 @@ absl::Status Importer::CheckLimits() const {
         Cat("the model has more than ", limits.max_inlined_nodes,
             " nodes, functions and branches counted each time they are used"));
   }
-  // Not all of them stay: those that no output needs are dropped in the end.
+  // Counts nodes generously, since those that no output needs are dropped in the end.
   if (static_cast<int64_t>(graph_.nodes.size()) > 4 * limits.graph.max_nodes) {
     return absl::ResourceExhaustedError(
         Cat("the model becomes more than ", 4 * limits.graph.max_nodes, " nodes; ",
@@ -158,7 +159,8 @@ int64_t Importer::MostKnown() const {
 
 absl::Status Importer::CountKnown(const NodeContext& context, const Value& value) {
   if (value.known == nullptr) return absl::OkStatus();
-  for (int i = 0; i < context.inputs(); ++i) {  // those of Identity are counted where they are made
+  // Identity's operands are counted where they are made.
+  for (int i = 0; i < context.inputs(); ++i) {
     if (context.Has(i) && context.In(i).known == value.known) return absl::OkStatus();
   }
   const Known& known = *value.known;
@@ -254,7 +256,8 @@ absl::StatusOr<Importer::Target> Importer::TargetOf(const NodeProto& node, const
     *version = target.schema->since;
     target.row = FindHandler(domain, op, *version);
   }
-  // Files written by ONNX Runtime carry bodies of ops that we have.
+  // A handler is preferred: files of ONNX Runtime contain function bodies even for ops that we
+  // have.
   const bool handled = target.row != nullptr && target.row->handler != nullptr;
   target.function = handled ? nullptr : model_.FindFunction(domain, op, node.overload());
   if (target.function != nullptr || handled) return CheckedAge(node, imported, target);
@@ -324,7 +327,7 @@ absl::Status Importer::VisitNode(const NodeProto& given, Scope* scope, const Fra
                     status);
   }
   if (build && status.ok()) return Conclude(&context, mark, scope);
-  // ABORTED: what is inside has been noted.
+  // ABORTED: the refusal inside has been noted.
   if (!status.ok() && status.code() != absl::StatusCode::kAborted) {
     Refuse(&node, frame, version, status, context.Settles(status));
   }
@@ -344,7 +347,7 @@ absl::Status Importer::RunHandler(const Target& target, NodeContext* context) {
     }
   }
   absl::Status status = target.row->handler(*context);
-  // What failed in the builder was first: what the handler says since then may be of no value.
+  // The builder's failure came first; the handler's status may only be a consequence of it.
   const absl::Status built = b_->TakeStatus();
   return built.ok() ? status : built;
 }
@@ -423,7 +426,7 @@ absl::StatusOr<std::optional<std::vector<Value>>> Importer::TryInline(
     const GraphProto& graph, absl::Span<const Value> inputs, std::string_view label,
     NodeContext* context) {
   const size_t kept = refusals_->size();
-  const Refusal last = kept == 0 ? Refusal() : refusals_->back();  // it may count those left out
+  const Refusal last = kept == 0 ? Refusal() : refusals_->back();  // it may count left-out refusals
   const int64_t refused = refused_;
   const size_t notes = notes_.size();
   const int64_t notes_left_out = notes_left_out_;

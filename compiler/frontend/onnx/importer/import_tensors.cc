@@ -1,4 +1,4 @@
-// Tensors of the file as values: small ones known, others parameters.
+// Imports the file's tensors as values: small ones become known, others become parameters.
 #include <string>
 #include <utility>
 
@@ -9,10 +9,11 @@
 namespace athanor::onnx {
 namespace {
 
-// Integers of at most so many elements may be shapes, axes, indices; floats scales and bounds.
+// Known limits: small integer tensors may be shapes, axes or indices; small floats scales or
+// bounds.
 constexpr int64_t kMostKnownIntegers = 1024;
 constexpr int64_t kMostKnownFloats = 64;
-constexpr size_t kMostNotes = 1000;  // kept; those beyond are counted
+constexpr size_t kMostNotes = 1000;  // further notes are only counted
 
 bool IsKnownAtImport(const StoredTensor& stored) {
   const DType carrier = CarrierOf(stored.elem);
@@ -32,7 +33,7 @@ void Importer::Note(std::string text, bool of_output) {
   notes_.insert(of_output ? notes_.begin() + output_notes_++ : notes_.end(), std::move(text));
 }
 
-// Our names: printable, unique, as near to the file's as that allows.
+// Makes a name for our graph: printable, unique, and as close to the file's name as possible.
 std::string Importer::UniqueName(std::string_view name) {
   std::string base;
   for (char c : name.substr(0, options_.limits.graph.max_name_bytes / 2)) {
@@ -99,7 +100,7 @@ absl::StatusOr<Value> Importer::MakeParameter(StoredTensor stored, std::string_v
   return value;
 }
 
-// Elements of less than a byte, one after the other from the lowest bits up.
+// Unpacks elements of less than a byte, packed from the lowest bits up.
 Value Importer::Unpacked(const Value& bytes, Elem elem, const Shape& shape) {
   OpBuilder& b = *b_;
   const int64_t bits = Row(elem).bits;
@@ -107,7 +108,7 @@ Value Importer::Unpacked(const Value& bytes, Elem elem, const Shape& shape) {
   for (const Expr& size : shape) count *= size;
   const Shape flat = {count};
   const Expr first_bit = Expr(bits) * Expr::Axis(0);
-  // Of 16 bits, so that an element may begin in one byte and end in the next.
+  // Uses words of 16 bits, since an element may begin in one byte and end in the next.
   const Value low = b.Cast(b.Map(bytes, flat, {FloorDiv(first_bit, 8)}), Elem::kUInt16);
   Value word = low;
   if (8 % bits != 0) {
@@ -117,14 +118,14 @@ Value Importer::Unpacked(const Value& bytes, Elem elem, const Shape& shape) {
                                 b.Integer(Elem::kUInt16, 8), {{"direction", "left"}});
     word = b.Or(low, high);
   }
-  Tensor shifts = Tensor::Zeros(DType::kU16, {8});  // the pattern repeats after 8 elements
+  Tensor shifts = Tensor::Zeros(DType::kU16, {8});  // the shifts repeat after 8 elements
   for (int64_t i = 0; i < 8; ++i) shifts.data<uint16_t>()[i] = static_cast<uint16_t>(bits * i % 8);
   const Value shift =
       b.Map(b.Literal(Elem::kUInt16, std::move(shifts)), flat, {Mod(Expr::Axis(0), 8)});
   word = b.Binary(Op::kShift, word, shift, {{"direction", "right"}});
   word = b.And(word, b.Integer(Elem::kUInt16, (int64_t{1} << bits) - 1));
   Value value;
-  if (Row(elem).low < 0) {  // the highest bit counts negatively
+  if (Row(elem).low < 0) {  // the highest bit has a negative weight
     const int64_t half = int64_t{1} << (bits - 1);
     value = b.Cast(word, Elem::kInt8);
     value = b.Binary(Op::kXor, value, b.Integer(Elem::kInt8, half));

@@ -173,7 +173,7 @@ TEST(ImportTest, RefusalsBeyondTheLimitAreCounted) {
   EXPECT_EQ(import.refusals[2].reason, "3 more refusals are not listed");
 }
 
-// A hint of what to say of dims takes long to find: a file of nodes that need one gets a few.
+// Finding a hint about dims takes long, so a file with many such nodes gets only a few hints.
 TEST(ImportTest, HintsOfAllRefusalsTogetherAreBounded) {
   TestModel m(13);
   m.Input("x", Elem::kFloat, {"h"});
@@ -193,7 +193,7 @@ TEST(ImportTest, HintsOfAllRefusalsTogetherAreBounded) {
   for (int i = 0; i < 3'000; ++i) {
     const std::string& reason = import.refusals[i].reason;
     EXPECT_THAT(reason, HasSubstr("axis 0 of size h does not divide into"));
-    // What was said once is said again.
+    // A repeated pair gets the same hint again.
     if (i >= kParts) EXPECT_EQ(reason, import.refusals[i % kParts].reason);
     hints += static_cast<int>(i < kParts && reason.find("dims={") != std::string::npos);
   }
@@ -218,7 +218,7 @@ TEST(ImportTest, LongReasonsAreShortened) {
   EXPECT_EQ(import.refusals[0].reason.size(), 2048u + 3u);
 }
 
-// A shape that is stated wrongly is what others warn of.
+// Wrong shapes only give a note, since other tools only warn about them.
 TEST(ImportTest, AWrongShapeIsNotedAWrongTypeRefused) {
   TestModel m(21);
   m.Input("x", Elem::kFloat, {2, 3}).Node("Exp", {"x"}, {"h"}).Node("Neg", {"h"}, {"y"});
@@ -272,7 +272,7 @@ TEST(ImportTest, WhatIsStatedAtLengthIsShortened) {
 }
 
 TEST(ImportTest, ClaimsOfWhatNoNodeMakesAreCheckedToo) {
-  // An initializer that is listed as an input of another type, or shape.
+  // An initializer that is also listed as an input, with another type or shape.
   TestModel weight(21);
   weight.Input("x", Elem::kFloat, {2}).Initializer("w", F32({2}, {1, 2}));
   weight.Node("Add", {"x", "w"}, {"y"}).Output("y", Elem::kFloat);
@@ -287,11 +287,11 @@ TEST(ImportTest, ClaimsOfWhatNoNodeMakesAreCheckedToo) {
   EXPECT_THAT(noted.imported.notes,
               Contains(HasSubstr("input \"w\" has shape [2], which holds; the file states [5]")));
   EXPECT_TRUE(ImportBytes(right.Bytes()).status.ok());
-  // An input as an output.
+  // An input that is also an output.
   TestModel same(21);
   same.Input("x", Elem::kFloat, {2}).Output("x", Elem::kInt64);
   EXPECT_THAT(Message(ImportBytes(same.Bytes()).status), HasSubstr("output \"x\" is stated"));
-  // Of two claims the second.
+  // The second of two claims is wrong.
   TestModel two(21);
   two.Input("x", Elem::kFloat, {2}).Node("Exp", {"x"}, {"y"}).Output("y", Elem::kFloat, {3});
   *two.proto.add_value_info() = TestGraph().Output("y", Elem::kFloat, {2}).proto.output(0);
@@ -426,7 +426,7 @@ TEST(ImportTest, OutputsMayBeInputsConstantsAndTwice) {
   EXPECT_THAT(Message(ImportBytes(m.Bytes()).status), HasSubstr("output \"x\" is there twice"));
 }
 
-// Contents as expressions take two hundred times the bytes that state them.
+// Contents as expressions take about two hundred times the memory of the file's bytes.
 TEST(ImportTest, WhatIsKnownOfContentsIsBounded) {
   TestModel m(21);
   m.Input("x", Elem::kFloat, {"b", 2}).Initializer("v0", I64({2}, {3, 2}));
@@ -455,11 +455,11 @@ TEST(ImportTest, WhatIsKnownOfContentsIsBounded) {
     EXPECT_EQ(sums[0], 3 * (kSums + 1));
     EXPECT_EQ(sums[sums.size() - 1], 2 * (kSums + 1));
     EXPECT_EQ(Values((*y)[1]), (std::vector<float>{1, 2, 3, 4, 5, 6}));
-    // Above the limit nodes compute the sums.
+    // Above the limit, nodes compute the sums.
     const bool limited = limit < (int64_t{1} << 18);
     EXPECT_EQ(import.imported.graph.nodes.size() > kSums, limited);
   }
-  options.limits.max_known_elements = 8;  // also of little there may be too much
+  options.limits.max_known_elements = 8;  // many small values may exceed the limit too
   const absl::Status status = ImportBytes(m.Bytes(), options).status;
   EXPECT_EQ(status.code(), absl::StatusCode::kResourceExhausted);
   EXPECT_THAT(Message(status), HasSubstr("node \"v4\" (Concat): the constants and sizes"));

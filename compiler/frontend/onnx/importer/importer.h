@@ -1,4 +1,4 @@
-// The state of one import, and its steps: tensors, nodes, functions. import.h is what others use.
+// The state of one import and its steps: tensors, nodes, functions. Other code uses import.h.
 #ifndef ATHANOR_COMPILER_FRONTEND_ONNX_IMPORTER_IMPORTER_H_
 #define ATHANOR_COMPILER_FRONTEND_ONNX_IMPORTER_IMPORTER_H_
 
@@ -29,38 +29,39 @@ namespace athanor::onnx {
 
 class NodeContext;
 
-// Where a node is visited.
+// The surroundings in which a node is visited.
 struct Frame {
   using Opsets = std::map<std::string, int64_t, std::less<>>;
   using Attributes = std::map<std::string_view, const ::onnx::AttributeProto*, std::less<>>;
 
-  const Opsets* opsets = nullptr;          // of the model or the function
-  const Attributes* attributes = nullptr;  // of the function's call; null outside functions
-  std::string path;                        // "loop1/body/"
+  const Opsets* opsets = nullptr;  // opsets of the model or the function
+  // Attributes of the function's call; null outside functions.
+  const Attributes* attributes = nullptr;
+  std::string path;  // such as "loop1/body/"
   int depth = 0;
-  bool check_only = false;  // nothing is built: the values are not known to be right
+  bool check_only = false;  // builds nothing, since the values may be wrong
 };
 
 inline constexpr std::string_view kOutput = "output";
 
-// What a graph states of one of its values.
+// The type that a graph states for one of its values.
 struct Claim {
   const ::onnx::ValueInfoProto* info;
   std::string_view kind;  // "input", "value" or kOutput
 };
 
-// What is found once of a graph, however often it is visited.
+// Facts about a graph, computed once however often it is visited.
 struct GraphInfo {
-  absl::Status status;               // of OrderOf
-  std::vector<int> order;            // positions of nodes
-  std::set<std::string_view> names;  // that it defines
-  const GraphInfo* outer = nullptr;  // of the graph around it
+  absl::Status status;               // result of OrderOf
+  std::vector<int> order;            // indices of nodes
+  std::set<std::string_view> names;  // names that the graph defines
+  const GraphInfo* outer = nullptr;  // the enclosing graph's
   std::set<std::string_view> inputs;
   std::multimap<std::string_view, Claim> claims;  // by name
-  int64_t looked_at = 0;                          // in each visit, besides nodes: names, attributes
+  int64_t looked_at = 0;  // items per visit besides nodes: names, attributes
 };
 
-// What ends the import, rather than being one refusal of several.
+// Reports whether the status ends the import instead of being one refusal of several.
 bool EndsImport(const absl::Status& status);
 
 class Importer {
@@ -72,13 +73,14 @@ class Importer {
 
   // --- for NodeContext
   OpBuilder& b() { return *b_; }
-  // A tensor of the file: known where it is small, else a parameter of about this name.
+  // Returns a tensor of the file: a known value if it is small, else a parameter with a similar
+  // name.
   absl::StatusOr<Value> ValueOf(const ::onnx::TensorProto& tensor, std::string_view name);
-  // ABORTED: inside it was refused, which has been noted.
+  // Returns ABORTED if a node inside was refused; the refusal has been noted.
   absl::StatusOr<std::vector<Value>> Inline(const ::onnx::GraphProto& graph,
                                             absl::Span<const Value> inputs, std::string_view label,
                                             NodeContext* context);
-  // As HandlerContext::TryInline.
+  // See HandlerContext::TryInline.
   absl::StatusOr<std::optional<std::vector<Value>>> TryInline(const ::onnx::GraphProto& graph,
                                                               absl::Span<const Value> inputs,
                                                               std::string_view label,
@@ -109,24 +111,24 @@ class Importer {
   NodeId AddDeclared(Op op, std::string name, TensorType type);
   std::string UniqueName(std::string_view name);
 
-  // --- import_nodes.cc. Statuses are what ends the import; refusals are noted and gone past.
+  // --- import_nodes.cc. A status ends the import. Refusals are noted, and the import goes on.
   const GraphInfo& InfoOf(const GraphProto& graph, const GraphInfo* outer);
   absl::Status VisitGraph(const GraphProto& graph, Scope* scope, const Frame& frame,
                           const GraphInfo* outer);
   absl::Status VisitNode(const NodeProto& given, Scope* scope, const Frame& frame,
                          const GraphInfo& info);
   absl::Status CheckLimits() const;
-  // Of what a graph or function holds besides nodes, each time it is visited.
+  // Counts the items of a graph or function besides nodes, for each visit.
   absl::Status CountLookedAt(int64_t count);
-  // Of a value whose contents are to be known from here on: elements, at most.
+  // Returns the largest number of elements of a value whose contents may still become known.
   int64_t MostKnown() const;
   absl::Status CountKnown(const NodeContext& context, const Value& value);
-  // The node itself, or a copy in which the function's call says what its attributes are.
+  // Returns the node itself, or a copy whose attributes are filled in from the function's call.
   absl::StatusOr<const NodeProto*> Resolve(const NodeProto& node, const Frame& frame,
                                            absl::Status* status);
   absl::Status CountCopied(size_t bytes);
   absl::StatusOr<std::vector<const Value*>> Operands(const NodeProto& node, const Scope& scope);
-  // What is run for a node, or why none is.
+  // The handler or function that a node runs; all null if it runs none.
   struct Target {
     const SchemaRow* schema = nullptr;
     const HandlerRow* row = nullptr;
@@ -139,15 +141,15 @@ class Importer {
   absl::Status RunHandler(const Target& target, NodeContext* context);
   absl::Status Conclude(NodeContext* context, NodeId mark, Scope* scope);
   void Poison(const NodeProto& node, Scope* scope);
-  // The sub-graphs of a node that is not built, but for those that `context` has inlined.
+  // Checks the sub-graphs of a node that is not built, except those that `context` has inlined.
   absl::Status CheckInside(const NodeProto& node, const Scope& scope, const Frame& frame,
                            const GraphInfo& info, const NodeContext* context);
   void Refuse(const NodeProto* node, const Frame& frame, int64_t version, absl::Status status,
               std::vector<std::string> inputs = {});
-  absl::Status Nested() const;  // too deep
+  absl::Status Nested() const;  // the error for nesting that is too deep
 
   // --- import_claims.cc
-  // A wrong shape is noted, a wrong type is a failure.
+  // Notes a wrong shape; a wrong type is an error.
   void CheckStated(const GraphProto& graph, const Scope& scope, const Frame& frame,
                    const GraphInfo& info);
   absl::Status CheckClaims(std::string_view name, const Value& value, const Frame& frame,
@@ -168,28 +170,29 @@ class Importer {
   const PayloadReader& reader_;
   const ImportOptions& options_;
   std::vector<Refusal>* const refusals_;
-  int64_t refused_ = 0;  // those beyond max_refusals too
+  int64_t refused_ = 0;  // includes those beyond max_refusals
 
   Graph graph_;
   std::optional<DimTable> dims_;
   std::optional<OpBuilder> b_;
   Folder folder_;
   Scope main_;
-  std::vector<std::string> input_names_;     // of the interface, by position
+  std::vector<std::string> input_names_;     // names of the graph inputs, by position
   std::vector<std::string> input_elements_;  // by position
   std::vector<std::string> output_elements_;
   std::vector<std::pair<NodeId, StoredTensor>> parameters_;  // by id
-  std::vector<StoredTensor> external_;                       // whose ranges must not overlap
-  std::vector<std::string> notes_;                           // each once, those of outputs first
+  std::vector<StoredTensor> external_;  // external ranges, which must not overlap
+  std::vector<std::string> notes_;      // each once, first those of outputs
   std::set<std::string> noted_;
   int64_t output_notes_ = 0, notes_left_out_ = 0;
-  std::map<std::string, int64_t, std::less<>> names_;  // of our nodes; how often each was asked for
+  // Names of our nodes, with the number of requests for each.
+  std::map<std::string, int64_t, std::less<>> names_;
 
   std::map<const ::onnx::TensorProto*, Value> tensors_;
   std::map<const GraphProto*, GraphInfo> infos_;
   std::map<const ::onnx::FunctionProto*, std::unique_ptr<GraphProto>> bodies_;
-  std::deque<NodeProto> resolved_;    // nodes whose attributes a function's call gave
-  std::vector<NodeContext*> active_;  // those whose sub-graphs are being visited
+  std::deque<NodeProto> resolved_;    // nodes with attributes filled in from a function's call
+  std::vector<NodeContext*> active_;  // nodes whose sub-graphs are being visited
   int64_t visited_ = 0, looked_at_ = 0, unrolled_ = 0, copied_ = 0, known_ = 0;
 };
 

@@ -1,4 +1,4 @@
-// The refusals of a model as one status.
+// Combines the refusals of a model into one status.
 #include <algorithm>
 #include <map>
 #include <set>
@@ -11,9 +11,9 @@
 namespace athanor::onnx {
 namespace {
 
-constexpr size_t kMostNames = 8;  // of a group's nodes
+constexpr size_t kMostNames = 8;  // number of a group's nodes that are named
 
-// Nodes that are refused for one reason.
+// Nodes that are refused for the same reason.
 struct Group {
   std::string op;  // "Softmax-13", or empty
   std::string reason;
@@ -88,7 +88,7 @@ absl::Status ToStatus(absl::Span<const Refusal> refusals, size_t bytes) {
       invalid ? absl::StatusCode::kInvalidArgument : absl::StatusCode::kUnimplemented;
   const std::vector<Group> groups = GroupsOf(refusals);
   std::string text;
-  // First fewer nodes of each group, then less of each reason.
+  // Shortens first the lists of nodes, then the reasons.
   for (auto [names, reason] : {std::pair<size_t, size_t>{kMostNames, 4096},
                                {3, 4096},
                                {1, 4096},
@@ -101,7 +101,7 @@ absl::Status ToStatus(absl::Span<const Refusal> refusals, size_t bytes) {
     text = Text(groups, refusals.size(), names, reason);
     if (text.size() <= bytes) break;
   }
-  if (text.size() > bytes) {  // the ops alone, each once
+  if (text.size() > bytes) {  // only the ops, each once
     std::set<std::string> ops;
     for (const Group& group : groups) ops.insert(group.op);
     text = Cat(refusals.size(), " refusals of ", groups.size(), " kinds:");

@@ -1,5 +1,5 @@
-// What a name means while a graph of ONNX is imported. A sub-graph's scope sees those outside it; a
-// function's sees none.
+// Maps names to values while an ONNX graph is imported. A sub-graph's scope sees the scopes around
+// it; a function's sees none.
 //
 //   Scope main, body(&main);
 //   main.Define("x", x);
@@ -16,7 +16,7 @@
 
 namespace athanor::onnx {
 
-// Values stay where they are as long as the scope lives; `outer` outlives it.
+// Values do not move while the scope lives. Borrows `outer`, which must outlive it.
 class Scope {
  public:
   explicit Scope(const Scope* outer = nullptr)
@@ -25,19 +25,19 @@ class Scope {
   Scope& operator=(const Scope&) = delete;
 
   int level() const { return level_; }
-  // False if this scope has the name already.
+  // Returns false if this scope has the name already.
   bool Define(std::string_view name, Value value) {
     return names_.emplace(std::string(name), std::move(value)).second;
   }
-  // An operand that a function's call leaves out: known, without a value.
+  // Records an operand that a function's call omits: a known name without a value.
   bool Omit(std::string_view name) {
     return names_.emplace(std::string(name), std::nullopt).second;
   }
 
   struct Found {
     bool known = false;
-    const Value* value = nullptr;  // null of known ones: left out
-    int level = -1;                // of the scope that has it
+    const Value* value = nullptr;  // null if unknown or omitted
+    int level = -1;                // level of the scope that has the name
   };
   Found Find(std::string_view name) const {
     for (const Scope* scope = this; scope != nullptr; scope = scope->outer_) {

@@ -12,12 +12,12 @@ namespace athanor::onnx {
 namespace {
 
 constexpr int64_t kMostDivisor = int64_t{1} << 20;
-// Elements of a value of which any is more than a number, and terms of an element: shapes have
-// fewer, and proofs and data made of expressions take long.
+// Limits on the elements of a value that holds more than numbers, and on the terms of an element.
+// Shapes are smaller, and proofs and data made of large expressions are slow.
 constexpr size_t kMostSymbolic = 256;
 constexpr int64_t kMostTerms = 256;
 
-// Integers up to this and their negatives are all exact in the type.
+// Returns the largest n such that all integers in [-n, n] are exact in the type.
 int64_t ExactIntegers(DType dtype) {
   switch (dtype) {
     case DType::kF64:
@@ -51,7 +51,7 @@ Range RangeOf(Elem elem) {
   return {0, bits == 64 ? std::numeric_limits<int64_t>::max() : (int64_t{1} << bits) - 1};
 }
 
-// Terms and atoms of an expression, counted until they are more than `most`.
+// Counts the terms and atoms of an expression; stops above `most`.
 int64_t SizeOf(const Expr& e, int64_t most) {
   int64_t size = 0;
   for (const Expr::Term& term : e.terms()) {
@@ -74,7 +74,7 @@ bool Within(const Expr& e, Range range, const Bounds& bounds) {
   return low && high && *low >= range.low && *high <= range.high;
 }
 
-// A float as a number over a power of two.
+// Returns a float as an integer over a power of two.
 std::optional<std::pair<int64_t, int64_t>> Dyadic(double value) {
   if (!std::isfinite(value) || (value == 0 && std::signbit(value))) return std::nullopt;
   for (int64_t divisor = 1; divisor <= kMostDivisor; divisor *= 2) {
@@ -101,7 +101,7 @@ std::optional<Cells> FloatCells(const Value& value) {
   return cells;
 }
 
-// The elements as a literal, where all are numbers.
+// Returns the elements as a literal, if all are numbers.
 std::optional<Tensor> LiteralOf(const Cells& cells) {
   Tensor literal = Tensor::Zeros(CarrierOf(cells.elem), cells.shape);
   for (size_t i = 0; i < cells.sizes.size(); ++i) {
@@ -130,7 +130,8 @@ bool IsWhole(Elem elem) {
 }
 
 std::optional<int64_t> CountOf(const Shape64& shape, int64_t most) {
-  int64_t count = 1;  // without axes of 0: their products are within the limit in any order
+  // Leaves out axes of size 0, so that products of the others are within the limit in any order.
+  int64_t count = 1;
   bool empty = false;
   for (int64_t size : shape) {
     if (size < 0) return std::nullopt;
@@ -258,7 +259,7 @@ Known KnownOf(Tensor literal) {
   if (!IsFloat(literal.dtype)) {
     for (int64_t i = 0; i < literal.elements(); ++i) {
       const Scalar scalar = LoadScalar(literal, i);
-      if (scalar.i < 0 && !IsSigned(literal.dtype)) {  // of 64 bits
+      if (scalar.i < 0 && !IsSigned(literal.dtype)) {  // a u64 beyond int64
         known.sizes.clear();
         break;
       }

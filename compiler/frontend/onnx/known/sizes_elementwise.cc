@@ -1,4 +1,4 @@
-// Known contents: arithmetic, comparisons and casts, element by element.
+// Known contents: elementwise arithmetic, comparisons and casts.
 #include <algorithm>
 #include <string_view>
 
@@ -92,7 +92,7 @@ class Arithmetic {
     return MaxOf(a, b);
   }
 
-  // a < b; nullopt where it depends on the dims.
+  // Returns whether a < b; nullopt if it depends on the dims.
   Decided Less(const Expr& a, const Expr& b) const {
     if (a.constant() && b.constant()) return *a.constant() < *b.constant();
     if (bounds_.NonNegative(b - a - 1)) return true;
@@ -113,7 +113,7 @@ class Arithmetic {
     if (op == "Max") return Most(a, b);
     if (op == "Div") return Divide(a, b);
     if (op == "Mod") return Modulo(a, b);
-    // The product of floats 0 and below would be -0, which is no size.
+    // A float product of 0 and a negative number would be -0, which is not a size.
     if (op == "Mul" && (whole_ || (AtLeast(a, 0) && AtLeast(b, 0)))) return a * b;
     return std::nullopt;
   }
@@ -159,7 +159,7 @@ void Rescale(Cells* cells, int64_t divisor) {
   cells->divisor = divisor;
 }
 
-// Floats: quotients by a number keep a power of two below.
+// Divides floats by a number; the divisor stays a power of two.
 std::optional<Cells> FloatQuotient(const Cells& a, const Cells& b, const Arithmetic& arithmetic) {
   const std::optional<int64_t> by = b.sizes.size() == 1 ? b.sizes[0].constant() : std::nullopt;
   if (!by || *by <= 0) return std::nullopt;
@@ -212,7 +212,7 @@ std::optional<Cells> Combine(const SizeCall& call, std::string_view op, Cells a,
   return result;
 }
 
-// Binary ops, and Min and Max of any number of operands.
+// Handles binary ops, and Min and Max of any number of operands.
 Values KnownBinary(const SizeCall& call, std::string_view op) {
   for (std::string_view old : {"broadcast", "axis"}) {
     if (call.c.Given(old)) return std::nullopt;  // before version 7
@@ -240,7 +240,7 @@ Values KnownUnary(const SizeCall& call, std::string_view op) {
     if (op == "Not") {
       one = Expr(1) - size;
     } else if (rounds) {
-      // Ceil of what is between -1 and 0 is -0, which is no size.
+      // Ceil of a value in (-1, 0) is -0, which is not a size.
       if (op == "Ceil" && !arithmetic.AtLeast(size, 0)) return std::nullopt;
       one = op == "Ceil" ? CeilDiv(size, cells->divisor) : FloorDiv(size, cells->divisor);
     } else {

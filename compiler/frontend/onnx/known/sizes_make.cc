@@ -1,4 +1,4 @@
-// Known contents: what is made of attributes, shapes and single numbers.
+// Known contents: values made from attributes, shapes and single numbers.
 #include <algorithm>
 #include <string_view>
 

@@ -1,4 +1,4 @@
-// Known contents: what only moves elements.
+// Known contents: ops that only move elements.
 #include <algorithm>
 #include <cstring>
 #include <limits>
@@ -15,13 +15,13 @@ constexpr std::string_view kOps[] = {"Gather",    "Slice",     "Concat",  "Split
                                      "Squeeze",   "Unsqueeze", "Reshape", "Flatten",
                                      "Transpose", "Expand",    "Tile",    "ScatterND"};
 
-// A result whose element i is that of operand `from[i].first` at `from[i].second`.
+// A result whose element i is element `from[i].second` of operand `from[i].first`.
 struct Moved {
   Shape64 shape;
   std::vector<std::pair<int, int64_t>> from;
 };
 
-// As bytes where all operands are literals, else as expressions.
+// Moves bytes if all operands are literals, otherwise expressions.
 std::optional<Value> Move(const SizeCall& call, const Moved& moved,
                           const std::vector<int>& operands) {
   const Elem elem = call.c.In(operands.front()).elem;
@@ -52,7 +52,7 @@ std::optional<Value> Move(const SizeCall& call, const Moved& moved,
   return FromCells(std::move(result), call.bounds);
 }
 
-// Operand 0's element at a position per result's element.
+// Returns operand 0's elements at the given positions, one per element of the result.
 Values Picked(const SizeCall& call, Shape64 shape, const std::vector<int64_t>& at) {
   Moved moved{std::move(shape), {}};
   for (int64_t position : at) moved.from.emplace_back(0, position);
@@ -89,7 +89,7 @@ Values KnownGather(const SizeCall& call) {
   return Picked(call, std::move(shape), at);
 }
 
-// Elements begin, begin + step, ... of each axis.
+// Returns the elements begin, begin + step, ... of each axis.
 Values Strided(const SizeCall& call, const Shape64& begin, const Shape64& step, Shape64 shape) {
   const std::optional<int64_t> count = CountOf(shape, call.most);
   if (!count) return std::nullopt;
@@ -129,7 +129,8 @@ Values KnownSlice(const SizeCall& call) {
     if (!axis) return std::nullopt;
     const int64_t n = data[*axis], by = steps ? (*steps)[i] : 1;
     if (by == 0 || by == std::numeric_limits<int64_t>::min()) return std::nullopt;
-    // As the schema says: backwards a start before the first element is the first.
+    // As in the schema: going backwards, a start before the first element becomes the first
+    // element.
     const int64_t first = by < 0 && n == 0 ? -1 : 0, last = by > 0 ? n : n - 1;
     const auto clamped = [&](int64_t at, int64_t low) {
       return std::clamp<int64_t>(at < 0 ? at + n : at, low, last);
@@ -149,7 +150,7 @@ Values KnownConcat(const SizeCall& call) {
   const HandlerContext& c = call.c;
   if (c.inputs() == 0) return std::nullopt;
   Shape64 shape = call.shape(0);
-  // Version 1 has 1 as the default.
+  // The default in version 1 is 1.
   const std::optional<int> axis = AxisOf(c.Int("axis"), shape.size());
   if (!axis || (call.version() < 4 && !c.Given("axis"))) return std::nullopt;
   shape[*axis] = 0;
@@ -166,7 +167,7 @@ Values KnownConcat(const SizeCall& call) {
   const std::optional<int64_t> count = CountOf(shape, call.most);
   if (!count) return std::nullopt;
   Moved moved{shape, {}};
-  // Of nothing other axes may be of any size.
+  // If the result is empty, the other axes may be of any size.
   int64_t outer = *count == 0 ? 0 : 1;
   for (int i = 0; i < *axis && outer > 0; ++i) outer *= shape[i];
   for (int64_t o = 0; o < outer; ++o) {
@@ -198,7 +199,7 @@ Values KnownSplit(const SizeCall& call) {
     if (count == 0 || (call.version() < 18 && n % count != 0)) return std::nullopt;
     const int64_t piece = (n + count - 1) / count;
     parts.emplace(count, piece);
-    parts->back() = n - piece * (count - 1);  // none if that is below 0
+    parts->back() = n - piece * (count - 1);  // negative: the results are not known
   }
   int64_t left = n;
   for (int64_t part : *parts) {

@@ -19,7 +19,7 @@ Expr Combined(std::string_view op, const Expr& a, const Expr& b, const Bounds& b
   return op == "ReduceMin" ? MinOf(a, b) : MaxOf(a, b);
 }
 
-// The axes that are reduced, ascending; nullopt where they are not known.
+// Returns the reduced axes, ascending; nullopt if they are not known.
 std::optional<std::vector<int>> ReducedAxes(const SizeCall& call, std::string_view op) {
   const HandlerContext& c = call.c;
   const size_t rank = call.shape(0).size();
@@ -60,7 +60,8 @@ Values KnownReduction(const SizeCall& call, std::string_view op) {
   }
   Cells result{cells->elem, std::move(shape), {}, 1};
   for (const std::optional<Expr>& sum : sums) {
-    if (!sum && op != "ReduceSum" && op != "ReduceProd") return std::nullopt;  // of nothing
+    // A reduction of no elements.
+    if (!sum && op != "ReduceSum" && op != "ReduceProd") return std::nullopt;
     result.sizes.push_back(sum ? *sum : Expr(op == "ReduceProd" ? 1 : 0));
   }
   return One(FromCells(std::move(result), call.bounds));

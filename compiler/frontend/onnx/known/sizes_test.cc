@@ -44,7 +44,7 @@ Value Floats(std::vector<float> values) {
   return Literal(Tensor::Of<float>(DType::kF32, {n}, values));
 }
 
-// The elements of result `o` as text; "-" where nothing is known.
+// Returns the elements of result `o` as text; "-" if they are not known.
 std::string Compute(const std::string& op, int64_t opset, const std::vector<Value>& operands,
                     const std::map<std::string, TestAttr>& attrs = {}, int results = 1, int o = 0) {
   TestGraph graph;
@@ -143,7 +143,7 @@ TEST(SizesTest, ComparisonsAreDecidedOrNotKnown) {
 }
 
 TEST(SizesTest, SizesAsFloats) {
-  // Cast, times a scale, Floor, Cast back: what old exports of Resize do.
+  // Cast, multiply by a scale, Floor, Cast back: the pattern of old exports of Resize.
   Value half = Sizes({s}, Elem::kFloat);
   EXPECT_EQ(Compute("Cast", 13, {Sizes({s})}, {{"to", int64_t{1}}}), "float[1]: s");
   EXPECT_EQ(Compute("Mul", 14, {half, Floats({0.5})}), "float[1]: s /2");
@@ -237,7 +237,8 @@ TEST(SizesTest, LiteralsAndIntegers) {
   EXPECT_EQ(IntegersOf(*Sizes({b}).known), std::nullopt);
 }
 
-// Axes of an empty tensor may be of any size: nothing is computed with those of no int64.
+// Axes of an empty tensor may be of any size, so their products may overflow int64 and are not
+// used.
 TEST(SizesTest, EmptyTensorsOfHugeAxes) {
   const int64_t huge = int64_t{1} << 62;
   const Value empty = Literal(Tensor::Zeros(DType::kI64, {0, huge, huge, huge}));

@@ -1,4 +1,4 @@
-// DescribeTensor: what a TensorProto states, held against where its bytes are.
+// DescribeTensor: checks a TensorProto's declaration against the place of its bytes.
 #include <algorithm>
 #include <charconv>
 #include <limits>
@@ -17,7 +17,7 @@ using ::onnx::TensorProto;
 
 constexpr size_t kMaxLocationBytes = 1024;
 
-// The field that typed data of an element type is in.
+// Returns the field that holds typed data of an element type.
 uint32_t TypedField(Elem elem) {
   switch (elem) {
     case Elem::kFloat:
@@ -46,7 +46,7 @@ std::optional<int64_t> ParseInteger(std::string_view text) {
   return value;
 }
 
-// The location without "." and empty components; a message where it leaves its folder.
+// Returns the location without "." and empty components; an error if it leaves its folder.
 absl::StatusOr<std::string> CheckedLocation(std::string_view location) {
   if (location.empty()) return Invalid("its location is empty");
   if (location.size() > kMaxLocationBytes) {
@@ -126,12 +126,12 @@ class Describer {
       out_.shape.push_back(size);
     }
     if (empty) out_.elements = 0;
-    // Of an empty tensor too: what follows multiplies its axes in any order.
+    // Checked for an empty tensor too: later code multiplies its axes in any order.
     if (overflow) return Invalid("its shape has more elements than can be counted");
     return absl::OkStatus();
   }
 
-  // Finds the one place the data is in.
+  // Finds the one field or file that holds the data.
   absl::Status Sources() {
     const auto take = [&](uint32_t field, bool there) {
       if (!there) return;

@@ -1,4 +1,4 @@
-// DimTable::WrongClaim: what a file says of a shape against what it is.
+// DimTable::WrongClaim: compares a shape stated in a file with the inferred one.
 #include <algorithm>
 #include <string>
 
@@ -11,7 +11,7 @@ namespace {
 constexpr int kShownAxes = 16;
 constexpr size_t kShownSize = 64;
 
-// Of what a file holds as much as a sentence takes.
+// Returns the file's text, shortened to fit into a sentence.
 std::string SizeText(const std::string& text) {
   const bool plain = text.size() <= kShownSize && std::all_of(text.begin(), text.end(), [](char c) {
                        return c >= ' ' && c <= '~';

@@ -1,4 +1,4 @@
-// ParseDimParam and SymbolFor: what exporters write for sizes.
+// ParseDimParam and SymbolFor: read the texts that exporters write for sizes.
 #include <charconv>
 #include <utility>
 
@@ -151,7 +151,7 @@ class Parser {
     return std::nullopt;
   }
 
-  // Divisors must be positive: of a number that is looked at; a symbol is a size.
+  // Divisors must be positive. Only numbers are checked; a symbol is a size.
   static Parsed Checked(const Ratio& ratio) {
     const std::optional<int64_t> below = ratio.below.constant();
     if (below && *below <= 0) return std::nullopt;
@@ -182,7 +182,7 @@ class Parser {
 std::optional<Expr> ParseDimParam(std::string_view text) { return Parser(text).Run(); }
 
 std::string SymbolFor(std::string_view text) {
-  constexpr size_t kMaxSymbol = 200;  // leaves room for what tells equal ones apart
+  constexpr size_t kMaxSymbol = 200;  // leaves room for a suffix that distinguishes equal names
   std::string symbol;
   if (text.empty() || !IsLetter(text.front())) symbol = "_";
   for (const char c : text.substr(0, kMaxSymbol)) {

@@ -16,7 +16,8 @@ using Substitution = std::map<std::string, Expr, std::less<>>;
 constexpr size_t kMaxGiven = 1024;
 constexpr size_t kShownPlaces = 4;
 constexpr size_t kShownDims = 16;
-// Sizes without a number: each is a dim, of which a graph has 64, or follows from others.
+// Limit on sizes without a number. Each becomes a dim, of which a graph has at most 64, or depends
+// on other dims.
 constexpr size_t kMaxTexts = 2048;
 
 std::set<std::string> SymbolsOf(const Expr& e) {
@@ -25,15 +26,15 @@ std::set<std::string> SymbolsOf(const Expr& e) {
   return symbols;
 }
 
-// A text such as "?" is no name: it says only that the size is not known.
+// Reports whether a text is a name. A text such as "?" only says that the size is unknown.
 bool IsName(std::string_view text) {
   return std::any_of(text.begin(), text.end(), [](char c) {
     return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9');
   });
 }
 
-// What `e` divides by and may be below 1 within the bounds. Such a size has no value for some
-// request, and what is proved of it holds for the others only.
+// Returns a divisor in `e` that may be below 1 within the bounds. For some requests such a size has
+// no value, and proofs about it hold only for the others.
 std::optional<Expr> UnsafeDivisor(const Expr& e, const Bounds& bounds) {
   for (const Expr::Term& term : e.terms()) {
     for (const AtomRef& atom : term.monomial) {
@@ -47,7 +48,7 @@ std::optional<Expr> UnsafeDivisor(const Expr& e, const Bounds& bounds) {
   return std::nullopt;
 }
 
-// From inputs and what is given to dims and shapes.
+// Derives dims and shapes from the inputs and the user's statements.
 class DimReader {
  public:
   DimReader(absl::Span<const ::onnx::ValueInfoProto* const> inputs,
@@ -76,7 +77,7 @@ class DimReader {
   std::map<std::string, Shape, std::less<>> shapes;
 
  private:
-  // A size that no number is stated for: of one dim_param, or of one axis without any.
+  // A size that is not a number: one dim_param, or one axis without any.
   struct Text {
     std::string text;  // the dim_param, or <input>_<axis>
     bool named = true;
@@ -107,11 +108,12 @@ class DimReader {
   const GraphLimits limits_;
   std::vector<Text> texts_;
   std::map<std::pair<std::string, bool>, int> text_index_;
-  std::vector<std::vector<std::pair<int64_t, int>>> axes_;  // by input: number, or text if >= 0
-  std::map<std::string, std::string> symbol_texts_;         // symbol to the file's text
+  // By input: a number, or an index into texts_ if >= 0.
+  std::vector<std::vector<std::pair<int64_t, int>>> axes_;
+  std::map<std::string, std::string> symbol_texts_;  // symbol to the file's text
   std::map<std::string, const DimGiven*> given_by_symbol_;
   Substitution equals_;        // as given
-  Substitution substitution_;  // over dims alone
+  Substitution substitution_;  // over remaining dims only
 };
 
 int DimReader::FindText(std::string text, bool named) {
@@ -144,7 +146,8 @@ absl::Status DimReader::ReadInput(const ::onnx::ValueInfoProto& input) {
     if (dim.has_dim_value() && dim.dim_value() < -1) {
       return Invalid("axis ", axes.size(), " has the negative size ", dim.dim_value());
     }
-    if (dim.dim_value() >= 0 && dim.has_dim_value()) {  // -1 is how some say that it is not known
+    // Some exporters write -1 for an unknown size.
+    if (dim.dim_value() >= 0 && dim.has_dim_value()) {
       axes.push_back({dim.dim_value(), -1});
     } else if (!IsValidUtf8(dim.dim_param())) {
       return Invalid("axis ", axes.size(), " has the dim_param ", Quoted(dim.dim_param()),
@@ -188,9 +191,10 @@ void DimReader::NameTexts() {
   }
 }
 
-// Texts that are expressions: where all symbols but one are sizes of axes, or follow from such.
+// Accepts texts as expressions if all their symbols but one are sizes of axes or depend on such
+// sizes.
 void DimReader::AcceptExpressions() {
-  std::set<std::string> numbers;  // symbols that are given as numbers need no axis of their own
+  std::set<std::string> numbers;  // symbols stated as numbers need no axis of their own
   for (const DimGiven& given : given_) {
     const std::optional<Expr> equals = ParseDimParam(given.equals);
     if (equals && equals->constant()) numbers.insert(given.name);
@@ -233,7 +237,8 @@ Expr DimReader::NewSymbol(const Text& text) {
   return Expr::Symbol(symbol);
 }
 
-// The symbol that a user means: by the file's text, else by the symbol itself; empty if none.
+// Returns the symbol that a user's name refers to: by the file's text, else by the symbol itself;
+// empty if there is none.
 std::string DimReader::SymbolOf(const std::string& name) const {
   const auto found = text_index_.find({name, true});
   if (found != text_index_.end()) return texts_[found->second].size->symbol().value_or("");
@@ -262,7 +267,7 @@ absl::Status DimReader::ReadGiven() {
   if (given_.size() > kMaxGiven) {
     return Invalid(given_.size(), " dims are given; at most ", kMaxGiven, " can be");
   }
-  std::set<std::string> fresh;  // symbols that only what is given mentions
+  std::set<std::string> fresh;  // symbols that only the user mentions
   for (const DimGiven& given : given_) {
     if (given.equals.empty()) continue;
     absl::StatusOr<Expr> equals = ParseEquals(given);
@@ -300,7 +305,7 @@ absl::Status DimReader::NoSuchDim(const std::string& name) const {
                                : Cat("; the inputs have ", JoinNames(names)));
 }
 
-// What is given by dims that are given in turn, until nothing is.
+// Substitutes stated dims in other statements until none is left.
 absl::Status DimReader::Resolve() {
   std::map<std::string, Expr> left(equals_.begin(), equals_.end());
   for (bool changed = true; changed && !left.empty();) {
@@ -382,8 +387,8 @@ Bounds DimReader::DimBounds() const {
   return bounds;
 }
 
-// Every dim must follow from the shapes of a request, one after the other, as DimBinding finds
-// them.
+// Checks that every dim follows from the shapes of a request, one after the other, as DimBinding
+// solves them.
 absl::Status DimReader::CheckDetermined() const {
   const Bounds bounds = DimBounds();
   std::set<std::string> unknown;

@@ -1,5 +1,5 @@
-// Dims of an ONNX graph: from dim_param and what the user gives to dims with bounds, and back to
-// check what the file states of other values.
+// Dims of an ONNX graph: turns dim_params and the user's statements into dims with bounds, and
+// checks the shapes that the file states for other values.
 //
 //   DimTable dims = DimTable::Create(graph, given, limits).value();
 //   dims.ShapeOf(input) == {b, past + seq, 64}
@@ -22,7 +22,8 @@
 
 namespace athanor::onnx {
 
-// What a user says of one dim: bounds, or (`equals`) an expression over others, or a number.
+// A user's statement about one dim: bounds, or (`equals`) an expression over other dims, or a
+// number.
 struct DimGiven {
   std::string name;  // as in the file
   std::optional<int64_t> min, max;
@@ -31,19 +32,20 @@ struct DimGiven {
 
 class DimTable {
  public:
-  // `inputs` are the graph's inputs without those that have initialisers. INVALID_ARGUMENT names
-  // all dims without an upper bound at once, with the inputs and axes they are of; a given dim that
-  // no input has; an `equals` that does not parse, is circular, or leaves a dim that no input
-  // tells.
+  // `inputs` are the graph's inputs that have no initialiser. INVALID_ARGUMENT names all dims
+  // without an upper bound at once, with the inputs and axes that use them; a given dim that no
+  // input has; or an `equals` that does not parse, is circular, or leaves a dim that no input
+  // determines.
   static absl::StatusOr<DimTable> Create(absl::Span<const ::onnx::ValueInfoProto* const> inputs,
                                          absl::Span<const DimGiven> given,
                                          const GraphLimits& limits);
 
   const std::vector<Dim>& dims() const { return dims_; }
-  // Of an input. REQUIRES: it was given to Create
+  // Returns an input's shape. REQUIRES: the input was given to Create.
   const Shape& ShapeOf(std::string_view input) const;
-  // A sentence with `what`, both shapes and the axis where rank or size provably differ; empty
-  // where none does. Names that no input has, and expressions that do not parse, say nothing.
+  // Returns a sentence with `what`, both shapes and the axis whose size provably differs, or both
+  // ranks; empty if nothing provably differs. Names that no input has and expressions that do not
+  // parse are ignored.
   std::string WrongClaim(std::string_view what, const ::onnx::TypeProto& claim,
                          const Shape& inferred, const Bounds& bounds) const;
 
@@ -55,10 +57,10 @@ class DimTable {
   std::map<std::string, Shape, std::less<>> shapes_;  // by input
 };
 
-// "2*s0 + 1", "(frames - 1)//2 + 1", "floor(s1/8)" as an expression over symbols; nullopt if it is
-// none, "batch size" for one.
+// Parses "2*s0 + 1", "(frames - 1)//2 + 1", "floor(s1/8)" as an expression over symbols; nullopt if
+// the text is none, such as "batch size".
 std::optional<Expr> ParseDimParam(std::string_view text);
-// A symbol's name for a text that is no expression: "batch size" gives "batch_size".
+// Returns a symbol's name for a text that is no expression: "batch size" gives "batch_size".
 std::string SymbolFor(std::string_view text);
 
 }  // namespace athanor::onnx

@@ -11,7 +11,7 @@ namespace {
 
 using ::onnx::ValueInfoProto;
 
-// Axes as text: a number, "" for nothing, anything else a dim_param.
+// Axes as text: a number, "" for an unstated size, or a dim_param.
 using Input = std::pair<std::string, std::vector<std::string>>;
 
 void SetShape(const std::vector<std::string>& axes, ::onnx::TypeProto* type) {
@@ -70,7 +70,7 @@ std::string DimsOf(const DimTable& table) {
   return text;
 }
 
-// A text and what it is read as; "" if it is no expression.
+// A text and the expression it is read as; "" if it is none.
 TEST(ParseDimParamTest, WhatExportersWrite) {
   const std::vector<std::pair<std::string, std::string>> cases = {
       {"batch", "batch"},
@@ -180,7 +180,7 @@ TEST(DimTableTest, ExpressionsOfTorchAndOptimum) {
                                   Range("past_sequence_length", 0, 64)})
                                .value();
   EXPECT_EQ(ShapeOf(optimum, "mask"), "b, past_sequence_length + sequence_length");
-  // past_sequence_length is not an axis of its own: it follows from the sum.
+  // past_sequence_length is not an axis of its own; the sum determines it.
   const DimTable sum =
       Table({{"ids", {"s"}}, {"mask", {"past + s"}}}, {Range("s", 1, 16), Range("past", 0, 64)})
           .value();
@@ -188,11 +188,11 @@ TEST(DimTableTest, ExpressionsOfTorchAndOptimum) {
   EXPECT_EQ(DimsOf(sum), "s 1 to 16, past 0 to 64");
   const DimTable even = Table({{"x", {"2*s0"}}, {"y", {"2*s0"}}}, {Range("s0", 1, 8)}).value();
   EXPECT_EQ(ShapeOf(even, "y"), "2*s0");
-  // Nothing tells a from b: the text is one dim.
+  // a and b cannot be told apart, so each text becomes one dim.
   const DimTable both =
       Table({{"x", {"a*b", "a+b"}}}, {Range("a*b", 1, 8), Range("a+b", 1, 9)}).value();
   EXPECT_EQ(ShapeOf(both, "x"), "a_b, a_b_2");
-  // A quotient alone does not tell s2.
+  // A quotient alone does not determine s2.
   const DimTable quotient = Table({{"x", {"floor(s2/8)"}}}, {Range("floor(s2/8)", 1, 8)}).value();
   EXPECT_EQ(ShapeOf(quotient, "x"), "floor_s2_8_");
   const DimTable two = Table({{"x", {"floor(s2/8)", "s2"}}}, {Range("s2", 8, 64)}).value();
@@ -211,16 +211,16 @@ TEST(DimTableTest, GivenValues) {
             {Range("s", 1, 4), Range("past len", 0, 8), Equals("total", "past_len + s")})
           .value();
   EXPECT_EQ(ShapeOf(total, "mask"), "past_len + s");
-  // By the file's text, of one that is given in turn.
+  // Refers to a dim by the file's text; that dim is itself stated by another.
   const DimTable chain = Table({{"x", {"a", "b", "my c"}}},
                                {Equals("a", "2*b"), Equals("b", "my c"), Range("my c", 1, 3)})
                              .value();
   EXPECT_EQ(ShapeOf(chain, "x"), "2*my_c, my_c, my_c");
-  // A name of the user's own, which the size tells.
+  // A name of the user's own, which the size determines.
   const DimTable own = Table({{"x", {"h"}}}, {Equals("h", "32*n"), Range("n", 1, 10)}).value();
   EXPECT_EQ(ShapeOf(own, "x"), "32*n");
   EXPECT_EQ(DimsOf(own), "n 1 to 10");
-  // A number lets an expression be one.
+  // Stating a number turns the text into an expression.
   EXPECT_EQ(ShapeOf(Table({{"x", {"a + b"}}}, {Equals("a", "3"), Range("b", 1, 2)}).value(), "x"),
             "b + 3");
 }

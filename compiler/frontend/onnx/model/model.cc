@@ -19,8 +19,8 @@ using ::onnx::NodeProto;
 
 using FunctionKey = std::tuple<std::string, std::string, std::string>;
 
-// Calls `take` for every node below `nodes`, in sub-graphs too. Iterative: how deep they are nested
-// is bounded by the parser alone.
+// Calls `take` for every node in `nodes` and their sub-graphs. Iterative, because only the parser
+// bounds the nesting.
 template <typename Take>
 absl::Status ForEachNode(const google::protobuf::RepeatedPtrField<NodeProto>& nodes,
                          const Take& take, std::vector<const GraphProto*>* graphs = nullptr) {
@@ -45,7 +45,7 @@ absl::Status ForEachNode(const google::protobuf::RepeatedPtrField<NodeProto>& no
   return s;
 }
 
-// Names of values, nodes and ops that a message may be made of.
+// Checks names of values, nodes and ops, which messages may quote.
 class NameChecker {
  public:
   explicit NameChecker(const GraphLimits& limits) : limits_(limits) {}
@@ -124,7 +124,7 @@ FunctionKey KeyOf(std::string_view domain, std::string_view name, std::string_vi
   return {std::string(CanonicalDomain(domain)), std::string(name), std::string(overload)};
 }
 
-// Functions that call each other in a circle.
+// Finds functions that call each other in a cycle.
 class FunctionOrder {
  public:
   explicit FunctionOrder(const OnnxModel& model) : model_(model) {}
@@ -172,7 +172,7 @@ class FunctionOrder {
       if (found != model_.functions.end()) call.callees.push_back({callee, found->second});
       return absl::OkStatus();
     });
-    s.IgnoreError();  // the visitor has none
+    s.IgnoreError();  // the visitor never fails
     path_.push_back(std::move(call));
   }
 

@@ -1,4 +1,5 @@
-// A parsed ONNX model with the checks that need no op: versions, functions, names, order.
+// A parsed ONNX model, with the checks that do not depend on ops: versions, functions, names,
+// order.
 //
 //   OnnxModel model = ParseOnnx(lifted, files).value();
 //   model.VersionOf("") == 17;  model.FindFunction("my.domain", "Block", "")
@@ -22,11 +23,12 @@
 namespace athanor::onnx {
 
 inline constexpr int64_t kNewestOpset = 28;
-inline constexpr int64_t kOldestOpset = 6;  // and ops of 1 to 5 that 6 did not change
+// Also reads ops of opsets 1 to 5 that opset 6 did not change.
+inline constexpr int64_t kOldestOpset = 6;
 inline constexpr int64_t kNewestIr = 14;
 inline constexpr int64_t kOldestIr = 3;
 
-// "" and "ai.onnx" are one domain.
+// Maps "ai.onnx" to "", since both name one domain.
 std::string_view CanonicalDomain(std::string_view domain);
 
 // Immutable once parsed; not copied (the message may be tens of MB).
@@ -35,7 +37,7 @@ struct OnnxModel {
   std::vector<PayloadRef> lifted;
   FileTable files;
   std::map<std::string, int64_t, std::less<>> opsets;  // by canonical domain
-  // By (domain, name, overload); into `proto`.
+  // By (domain, name, overload); the pointers are into `proto`.
   std::map<std::tuple<std::string, std::string, std::string>, const ::onnx::FunctionProto*>
       functions;
 
@@ -44,18 +46,18 @@ struct OnnxModel {
                                             std::string_view overload) const;
 };
 
-// INVALID_ARGUMENT: not a model, no graph, an IR or opset version outside what is read ("opset 29
-// is newer than this server reads, 28"), two versions of one domain, a function twice or recursive,
-// names that are too long or no UTF-8.
+// Returns INVALID_ARGUMENT for bytes that are no model, a missing graph, an IR or opset version
+// that is not supported ("opset 29 is newer than this server reads, 28"), two versions of one
+// domain, a function that occurs twice or is recursive, or names that are too long or not UTF-8.
 absl::StatusOr<OnnxModel> ParseOnnx(Lifted lifted, FileTable files, const GraphLimits& limits = {});
 
-// Positions of a graph's nodes, operands first; an order that is valid already is kept. `outer`
-// says of a name whether an enclosing graph defines it. INVALID_ARGUMENT: a cycle, a name that is
-// made twice or hides one of an enclosing graph, an operand that nothing makes.
+// Returns the indices of a graph's nodes, operands first; a valid order is kept. `outer` tells
+// whether an enclosing graph defines a name. INVALID_ARGUMENT: a cycle, a name that is defined
+// twice or hides one of an enclosing graph, an undefined operand.
 absl::StatusOr<std::vector<int>> OrderOf(const ::onnx::GraphProto& graph,
                                          absl::FunctionRef<bool(std::string_view)> outer);
 
-// How messages name a node: its name, else that of its first result.
+// Returns the node's name for messages; without one, the name of its first result.
 std::string NodeName(const ::onnx::NodeProto& node);
 
 }  // namespace athanor::onnx

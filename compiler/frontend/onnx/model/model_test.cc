@@ -82,7 +82,7 @@ TEST(ModelTest, VersionsAtTheirEdges) {
   SetOpset(&model, "ai.onnx", 18);
   EXPECT_EQ(ErrorOf(model),
             "opset is stated twice, as 17 and as 18; a model has one version of a domain");
-  // What some exporters write twice alike says nothing else the second time.
+  // Some exporters write an import twice; an equal one changes nothing.
   model.mutable_opset_import(1)->set_version(17);
   EXPECT_EQ(ErrorOf(model), "no error");
   EXPECT_EQ(Parse(model).value().VersionOf(""), 17);
@@ -130,7 +130,7 @@ TEST(ModelTest, WhatIsNoModel) {
             std::string::npos);
 }
 
-// Lifting and parsing a cut model: an error that is INVALID_ARGUMENT, or a shorter model.
+// Lifts and parses a truncated model. Expects INVALID_ARGUMENT or a shorter model.
 TEST(ModelTest, CutAtEveryByte) {
   ModelProto proto = Model();
   FunctionProto* function = proto.add_functions();
@@ -155,7 +155,7 @@ TEST(ModelTest, Names) {
   model = Model();
   model.mutable_graph()->mutable_node(0)->clear_op_type();
   EXPECT_EQ(ErrorOf(model), "node \"y\" has no op_type");
-  // In a branch of a branch.
+  // Inside a branch of a branch.
   model = Model();
   GraphProto* branch = AddNode(model.mutable_graph()->mutable_node(), "If", {"x"}, {"z"})
                            ->add_attribute()
@@ -275,7 +275,7 @@ TEST(OrderTest, CyclesAreNamed) {
             "the graph has a cycle: \"b\" -> \"c\" -> \"d\" -> \"b\"; a graph must be acyclic");
   EXPECT_EQ(OrderError(Graph({"x"}, {{{"a"}, "a"}})),
             "the graph has a cycle: \"a\" -> \"a\"; a graph must be acyclic");
-  // Those that only follow from a cycle are not named.
+  // Nodes that only depend on a cycle are not named.
   EXPECT_EQ(OrderError(Graph({}, {{{"b"}, "z"}, {{"c"}, "b"}, {{"b"}, "c"}})),
             "the graph has a cycle: \"b\" -> \"c\" -> \"b\"; a graph must be acyclic");
 }
@@ -304,7 +304,7 @@ TEST(OrderTest, WhatABranchTakesComesBeforeIt) {
             "node \"r\" (If): its sub-graph's operand \"never\" is neither an "
             "input nor an initialiser nor a node's result");
   EXPECT_EQ(OrderError(graph, {"never"}), "no error");
-  // A name that the branch makes itself is no capture, wherever it is made.
+  // A name that the branch defines itself is no capture, wherever it is defined.
   nested->mutable_node(0)->set_input(0, "own");
   AddNode(branch->mutable_node(), "Relu", {"x"}, {"own"});
   EXPECT_EQ(OrderError(graph), "no error");

@@ -1,4 +1,4 @@
-// OrderOf: a graph's nodes, operands first.
+// OrderOf: orders a graph's nodes, operands first.
 #include <algorithm>
 #include <functional>
 #include <queue>
@@ -19,7 +19,7 @@ using ::onnx::NodeProto;
 
 constexpr size_t kShownCycle = 16;
 
-// Calls `take` with each name that a graph itself makes: inputs, initialisers, results.
+// Calls `take` with each name that a graph itself defines: inputs, initialisers, results.
 template <typename Take>
 void ForEachMade(const GraphProto& graph, const Take& take) {
   for (const auto& input : graph.input()) take(input.name());
@@ -30,8 +30,8 @@ void ForEachMade(const GraphProto& graph, const Take& take) {
   }
 }
 
-// The names that the sub-graphs of a node take from outside them. Recursive: how deep graphs are
-// nested is bounded by the parser.
+// The names that a node's sub-graphs take from outside. Recursive: the parser bounds the nesting of
+// graphs.
 class Captures {
  public:
   explicit Captures(const NodeProto& node) { Node(node, /*operands=*/false); }
@@ -59,7 +59,8 @@ class Captures {
     if (seen_.insert(name).second) names_.push_back(name);
   }
 
-  absl::flat_hash_map<std::string_view, int> made_;  // in how many of the graphs around
+  // Number of enclosing graphs that define the name.
+  absl::flat_hash_map<std::string_view, int> made_;
   absl::flat_hash_set<std::string_view> seen_;
   std::vector<std::string_view> names_;
 };
@@ -79,7 +80,8 @@ class Sorter {
   }
 
  private:
-  static constexpr int kInput = -1, kInitialiser = -2, kBoth = -3;  // who makes a name, if no node
+  // Makers of a name other than nodes.
+  static constexpr int kInput = -1, kInitialiser = -2, kBoth = -3;
 
   std::string Text(int node) const {
     const NodeProto& n = graph_.node(node);
@@ -185,7 +187,7 @@ class Sorter {
     return names;
   }
 
-  // Always the first of those whose operands are there, so that a valid order is kept.
+  // Always takes the first node whose operands are ready, so that a valid order is kept.
   absl::StatusOr<std::vector<int>> Sort() {
     std::priority_queue<int, std::vector<int>, std::greater<int>> ready;
     for (int i = 0; i < graph_.node_size(); ++i) {
@@ -204,8 +206,8 @@ class Sorter {
     return Cycle();
   }
 
-  // Every node that still waits has an operand among those that wait: going back from one of them
-  // must come around.
+  // Every waiting node has a waiting operand. Going back from one of them must therefore close a
+  // cycle.
   absl::Status Cycle() const {
     std::vector<int> before(graph_.node_size(), -1);
     for (int i = 0; i < graph_.node_size(); ++i) {
@@ -236,8 +238,8 @@ class Sorter {
   const GraphProto& graph_;
   const absl::FunctionRef<bool(std::string_view)> outer_;
   absl::flat_hash_map<std::string_view, int> maker_;
-  std::vector<std::vector<int>> users_;  // by node: those that wait for it, once per operand
-  std::vector<int> waits_;               // for how many operands
+  std::vector<std::vector<int>> users_;  // by node: the nodes that wait for it, once per operand
+  std::vector<int> waits_;               // by node: the number of operands it waits for
 };
 
 }  // namespace

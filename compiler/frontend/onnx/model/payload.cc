@@ -12,7 +12,7 @@ namespace {
 
 using ::onnx::TensorProto;
 
-// Varints of a payload, one after another.
+// Reads the varints of a payload one after another.
 class VarintReader {
  public:
   explicit VarintReader(std::string_view bytes) : bytes_(bytes) {}
@@ -33,7 +33,7 @@ class VarintReader {
   size_t at_ = 0;
 };
 
-// Payloads of int32_data, int64_data and uint64_data.
+// Handles payloads of int32_data, int64_data and uint64_data.
 absl::Status ForEachVarintPiece(const StoredTensor& tensor, std::string_view payload, int64_t piece,
                                 absl::FunctionRef<absl::Status(std::string_view)> take) {
   const uint32_t field = tensor.payload->field;
@@ -95,7 +95,7 @@ std::optional<uint64_t> Narrowed(Elem elem, uint32_t field, uint64_t value) {
     if (dtype == DType::kU32 && value > UINT32_MAX) return std::nullopt;
     return value;
   }
-  // A negative int32 is written with ten bytes, by some with five.
+  // A negative int32 is written in ten bytes; some writers use five.
   if (value > UINT32_MAX && value < 0xffffffff80000000u) return std::nullopt;
   const int64_t v = static_cast<int32_t>(static_cast<uint32_t>(value));
   int64_t low = 0, high = 0;

@@ -1,4 +1,4 @@
-// A tensor of an ONNX file: what it states, where its bytes are, and the bytes themselves.
+// A tensor of an ONNX file: its declaration, the place of its bytes, and the bytes themselves.
 //
 //   StoredTensor w = DescribeTensor(proto, model).value();   // nothing is read
 //   Tensor small = ReadTensor(w, reader).value();            // an axes list, a scale
@@ -26,15 +26,17 @@ namespace athanor::onnx {
 class PayloadReader {
  public:
   virtual ~PayloadReader() = default;
-  // Valid as long as the reader. REQUIRES: the range is inside the file (DescribeTensor checked).
+  // The result is valid as long as the reader. REQUIRES: the range is inside the file
+  // (DescribeTensor checks it).
   virtual absl::StatusOr<std::string_view> Bytes(const PayloadRef& ref) const = 0;
 };
 
-// How stored bytes become the carrier's bytes.
+// Conversion from stored bytes to the carrier's bytes.
 enum class PayloadForm : uint8_t {
-  kRaw,      // as they are
-  kPacked,   // as they are: elements of less than a byte, several in each; the graph unpacks them
-  kVarints,  // int32_data, int64_data, uint64_data: one varint an element, narrowed bit for bit
+  kRaw,      // copied
+  kPacked,   // copied; elements share bytes, and the graph unpacks them
+  kVarints,  // int32_data, int64_data, uint64_data: one varint per element, narrowed to its low
+             // bits
 };
 
 struct StoredTensor {
@@ -44,12 +46,12 @@ struct StoredTensor {
   int64_t elements = 1;
   PayloadForm form = PayloadForm::kRaw;
   std::optional<PayloadRef> payload;  // else `inlined`
-  std::string inlined;                // small ones: the carrier's bytes, unpacked
-  // Of what is stored for a parameter: the carrier's, or u8 [bytes] of kPacked.
+  std::string inlined;                // small tensors: the carrier's bytes, unpacked
+  // Number of bytes stored for a parameter: those of the carrier, or of u8 [bytes] for kPacked.
   int64_t stored_bytes() const;
 };
 
-// The files of an upload besides the model, by the `location` that names them.
+// The files of an upload besides the model, by the `location` that refers to them.
 struct FileTable {
   struct File {
     std::string path;
@@ -58,21 +60,22 @@ struct FileTable {
   std::vector<File> files;  // files[0] is the model
 };
 
-// INVALID_ARGUMENT: no such element type, negative or overflowing shape, bytes of another number
-// than shape and type give, data in a field of another type, several data fields, external data
-// without location, absolute or outside its folder, of a file that was not announced, or beyond its
-// end. UNIMPLEMENTED: strings, complex numbers, segments.
+// INVALID_ARGUMENT: unknown element type; negative or overflowing shape; a number of bytes that
+// does not fit shape and type; data in a field of another type; several data fields; external data
+// without location, with an absolute location or one outside its folder, in a file that was not
+// announced, or beyond its end. UNIMPLEMENTED: strings, complex numbers, segments.
 absl::StatusOr<StoredTensor> DescribeTensor(const ::onnx::TensorProto& tensor,
                                             absl::Span<const PayloadRef> lifted,
                                             const FileTable& files);
-// INVALID_ARGUMENT names two tensors whose external ranges overlap without being equal.
+// Returns INVALID_ARGUMENT naming two tensors whose external ranges overlap without being equal.
 absl::Status CheckOverlaps(absl::Span<const StoredTensor* const> tensors);
 
-// The carrier's values; sub-byte elements unpacked. RESOURCE_EXHAUSTED above `max_bytes`.
+// Returns the carrier's values, with sub-byte elements unpacked. RESOURCE_EXHAUSTED above
+// `max_bytes`.
 absl::StatusOr<Tensor> ReadTensor(const StoredTensor& tensor, const PayloadReader& reader,
                                   int64_t max_bytes = 1 << 20);
-// The bytes a parameter holds, in order, in pieces of at most `piece` bytes. Bools that are neither
-// 0 nor 1 are INVALID_ARGUMENT.
+// Calls `take` with the bytes of a parameter, in order, in pieces of at most `piece` bytes. Bools
+// that are neither 0 nor 1 are INVALID_ARGUMENT.
 absl::Status ForEachPiece(const StoredTensor& tensor, const PayloadReader& reader, int64_t piece,
                           absl::FunctionRef<absl::Status(std::string_view)> take);
 

@@ -66,7 +66,7 @@ std::string ErrorOf(const TensorProto& proto, const Files& files = Files({""}),
   return std::string(tensor.status().message());
 }
 
-// What the tensor holds, by ReadTensor and by pieces of some sizes.
+// Returns the tensor's contents, by ReadTensor and by pieces of several sizes.
 absl::StatusOr<Tensor> Read(const TensorProto& proto, const Files& files = Files({""})) {
   absl::StatusOr<StoredTensor> stored = DescribeTensor(proto, {}, files.table());
   if (!stored.ok()) return stored.status();
@@ -88,7 +88,7 @@ absl::StatusOr<Tensor> Read(const TensorProto& proto, const Files& files = Files
   return whole;
 }
 
-// As LiftPayloads does: the payload is taken from the proto and put into file 0.
+// Moves the payload out of the proto into file 0, as LiftPayloads does.
 absl::StatusOr<Tensor> ReadLifted(TensorProto proto) {
   ::onnx::ModelProto model;
   *model.mutable_graph()->add_initializer() = std::move(proto);
@@ -135,7 +135,7 @@ TEST(PayloadTest, RawDataOfEveryType) {
       if (elements > 0) {
         EXPECT_EQ(*ReadLifted(proto), *read) << row.name;
       }
-      // One byte more, one byte less.
+      // A byte too many, a byte too few.
       TensorProto longer = proto;
       longer.mutable_raw_data()->push_back(0);
       EXPECT_NE(ErrorOf(longer).find("bytes; "), std::string::npos) << row.name << elements;
@@ -155,7 +155,7 @@ TEST(PayloadTest, PackedElementsCountFromTheLowestBits) {
   EXPECT_EQ(Read(Raw(TensorProto::UINT2, {4}, "\xe4"))->bytes, BytesOf<uint8_t>({0, 1, 2, 3}));
   EXPECT_EQ(Read(Raw(TensorProto::FLOAT4E2M1, {2}, "\xf1"))->bytes, BytesOf<uint8_t>({1, 15}));
   // onnx.proto: byte0 = x0 | (x1 & 3) << 6; byte1 = x1 >> 2 | (x2 & 15) << 4; byte2 = x2 >> 4 | x3
-  // << 2; here of 33, 22, 11, 63, and 5 alone in the last byte.
+  // << 2. The values are 33, 22, 11, 63, and 5 alone in the last byte.
   const std::string six = {static_cast<char>(33 | (22 & 3) << 6),
                            static_cast<char>(22 >> 2 | (11 & 15) << 4),
                            static_cast<char>(11 >> 4 | 63 << 2), 5};
@@ -285,7 +285,7 @@ TEST(PayloadTest, WrongTensorsAreRefusedByName) {
 TEST(PayloadTest, EmptyTensorsNeedNoData) {
   EXPECT_EQ(Read(Proto(TensorProto::FLOAT, {0}))->bytes, "");
   EXPECT_EQ(Read(Raw(TensorProto::FLOAT, {3, 0}, ""))->bytes, "");
-  // However large the other axes are, as far as they can be multiplied.
+  // The other axes may be of any size whose product can be computed.
   EXPECT_EQ(Read(Proto(TensorProto::FLOAT, {int64_t{1} << 40, 0}))->bytes, "");
   EXPECT_EQ(ErrorOf(Proto(TensorProto::FLOAT, {int64_t{1} << 40, int64_t{1} << 40, 0})),
             "tensor \"t\": its shape has more elements than can be counted");

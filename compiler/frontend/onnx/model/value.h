@@ -1,5 +1,5 @@
-// A value of an ONNX graph while it is imported: its type, where it is in our graph, and what is
-// known of its contents. Plain data, cheap to copy.
+// A value of an ONNX graph during its import: its type, its node in our graph, and its known
+// contents. Plain data, cheap to copy.
 #ifndef ATHANOR_COMPILER_FRONTEND_ONNX_MODEL_VALUE_H_
 #define ATHANOR_COMPILER_FRONTEND_ONNX_MODEL_VALUE_H_
 
@@ -16,17 +16,18 @@ namespace athanor::onnx {
 
 inline constexpr NodeId kNoNode = -1;
 inline constexpr int64_t kMaxKnownElements = 65'536;
-// What is known of any model: as many as a shape, or pads, of a tensor of the highest rank.
+// Number of elements that stay known in any model: enough for a shape, or for pads, of a tensor of
+// the highest rank.
 inline constexpr int64_t kMaxFewElements = 32;
 
 // Contents known at import. Immutable and shared; at most kMaxKnownElements.
 struct Known {
   std::vector<int64_t> shape;
-  // Integers and bools (0, 1): an expression over dims for each element, row-major. Floats that are
-  // an integer expression over a whole number (a size times 0.5): `sizes` over `divisor`.
+  // For integers and bools (0, 1): an expression over dims for each element, row-major. For floats
+  // that are an integer expression over a whole number (a size times 0.5): `sizes` over `divisor`.
   std::vector<Expr> sizes;
   int64_t divisor = 1;            // 1 unless a float
-  std::optional<Tensor> literal;  // of the carrier; where it is set, integers' `sizes` agree
+  std::optional<Tensor> literal;  // in the carrier's dtype; integers' `sizes` agree with it
 
   bool concrete() const { return literal.has_value(); }
 };
@@ -34,22 +35,22 @@ struct Known {
 struct Value {
   Elem elem = Elem::kFloat;
   Shape shape;
-  // The node of the carrier's dtype and this shape; kNoNode: not made, since nothing needed it as
-  // data yet (OpBuilder::Node makes it from `known`).
+  // The node of the carrier's dtype and this shape. kNoNode: not made yet, because no op needed the
+  // value as data (OpBuilder::Node makes it from `known`).
   NodeId node = kNoNode;
-  std::shared_ptr<const Known> known;  // null: only a request tells
-  // Positions of the graph inputs its contents flow from, ascending, at most 8: what messages name
-  // where contents are needed. Shapes do not count as contents.
+  std::shared_ptr<const Known> known;  // null: known only at run time
+  // Positions of the graph inputs that the contents depend on, ascending, at most 8. Messages name
+  // them when contents must be known. A dependency on shapes does not count.
   std::vector<int> sources;
-  // What made it was refused: those who use it are checked as far as that goes, and not built.
+  // True if the value's node was refused. Nodes that use it are still checked, but not built.
   bool poisoned = false;
 
   DType dtype() const { return CarrierOf(elem); }
   int rank() const { return static_cast<int>(shape.size()); }
 };
 
-// What stands for the result of a step that failed: of as many axes as the code that goes on may
-// look at, more than any tensor has.
+// Returns the result of a failed step. Its rank is as high as any code may look at, higher than any
+// tensor's.
 inline Value FailedValue(Elem elem = Elem::kFloat) {
   Value value;
   value.elem = elem;

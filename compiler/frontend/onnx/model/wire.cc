@@ -20,8 +20,8 @@ using ::onnx::TensorProto;
 
 enum WireType : uint32_t { kVarint = 0, kFixed64 = 1, kLength = 2, kFixed32 = 5 };
 
-// A length that is rewritten when what it counts is known has always this many bytes, of which
-// protobuf reads as many for a length.
+// A rewritten length is always encoded in this many bytes, because its value is known only later.
+// Protobuf accepts lengths of this size.
 constexpr int kLengthBytes = 5;
 
 void AppendVarint(uint64_t value, std::string* out) {
@@ -29,14 +29,14 @@ void AppendVarint(uint64_t value, std::string* out) {
   out->push_back(static_cast<char>(value));
 }
 
-// Which message types can hold a tensor, and through which of their fields.
+// Tells which message types can hold a tensor, and through which of their fields.
 class TypeTable {
  public:
   static const TypeTable& Get() {
     static const TypeTable* const table = new TypeTable();
     return *table;
   }
-  // Null unless the field is a message that can hold a tensor, or one.
+  // Returns null unless the field is a tensor or a message that can hold one.
   const Descriptor* Child(const Descriptor* type, uint32_t number) const {
     const auto found = children_.find({type, number});
     return found == children_.end() ? nullptr : found->second;
@@ -44,7 +44,8 @@ class TypeTable {
 
  private:
   TypeTable() {
-    std::vector<const Descriptor*> types = {::onnx::ModelProto::descriptor()};  // all there are
+    // All types that can hold a tensor.
+    std::vector<const Descriptor*> types = {::onnx::ModelProto::descriptor()};
     for (size_t i = 0; i < types.size(); ++i) {
       ForEachChild(types[i], [&](uint32_t, const Descriptor* child) {
         if (std::find(types.begin(), types.end(), child) == types.end()) types.push_back(child);
@@ -105,14 +106,14 @@ class Lifter {
  private:
   struct Frame {
     const Descriptor* type;
-    int64_t end;            // in the model
-    int64_t length_at = 0;  // in the message: where its length is written; 0: as it was
-    const FieldDescriptor* field = nullptr;                          // of the frame around it
-    int64_t index = 0;                                               // among those of that field
-    absl::InlinedVector<std::pair<uint32_t, int64_t>, 4> seen = {};  // by field number
+    int64_t end;                             // position in the model
+    int64_t length_at = 0;                   // position of its length in the output; 0: unchanged
+    const FieldDescriptor* field = nullptr;  // field of the outer frame
+    int64_t index = 0;                       // index in that repeated field
+    absl::InlinedVector<std::pair<uint32_t, int64_t>, 4> seen = {};  // count by field number
   };
 
-  // One field of the innermost message.
+  // Handles one field of the innermost message.
   absl::Status Field() {
     const int64_t start = at_;
     uint64_t tag = 0, value = 0;
@@ -141,7 +142,7 @@ class Lifter {
     return Delimited(number, start, static_cast<int64_t>(value));
   }
 
-  // A field of `bytes` bytes from at_ on, whose tag is at `start`.
+  // Handles a field of `bytes` bytes from at_ on, whose tag is at `start`.
   absl::Status Delimited(uint32_t number, int64_t start, int64_t bytes) {
     const Descriptor* type = frames_.back().type;
     if (const Descriptor* child = TypeTable::Get().Child(type, number)) {
@@ -166,7 +167,7 @@ class Lifter {
     }
     Frame frame{child, at_ + bytes, 0, frames_.back().type->FindFieldByNumber(number),
                 Count(number)};
-    // What has no more bytes than stay in a message keeps its length.
+    // A payload that is small enough stays in the message, with its length unchanged.
     if (bytes <= limits_.inline_bytes) {
       if (absl::Status s = Copy(start, at_); !s.ok()) return s;
     } else {
@@ -216,8 +217,8 @@ class Lifter {
     return absl::OkStatus();
   }
 
-  // Whether the entry of `bytes` bytes from at_ on has our key. What is malformed in it is left to
-  // the parser.
+  // Reports whether the entry of `bytes` bytes from at_ on has our key. Malformed entries are left
+  // to the parser.
   bool HasOurKey(int64_t bytes) const {
     const std::string_view entry = model_.substr(at_, bytes);
     return entry.find(kPayloadKey) != entry.npos && [&] {
@@ -255,7 +256,7 @@ class Lifter {
 
   int64_t Left() const { return frames_.back().end - at_; }
 
-  // How many of a repeated field the innermost message had, one more from now on.
+  // Returns the index of a repeated field in the innermost message and counts it.
   int64_t Count(uint32_t number) {
     auto& seen = frames_.back().seen;
     for (auto& [field, count] : seen) {
@@ -270,7 +271,7 @@ class Lifter {
                    model_.size());
   }
 
-  // "graph.initializer[3].raw_data"; of field 0 the message.
+  // Returns a path such as "graph.initializer[3].raw_data"; for field 0, that of the message.
   std::string Path(uint32_t number) const {
     std::string path;
     const auto add = [&](const FieldDescriptor* field, int64_t index) {
@@ -292,7 +293,7 @@ class Lifter {
 
   const std::string_view model_;
   const LiftLimits limits_;
-  int64_t at_ = 0;  // in the model
+  int64_t at_ = 0;  // position in the model
   std::vector<Frame> frames_;
   Lifted lifted_;
 };

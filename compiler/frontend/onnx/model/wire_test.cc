@@ -15,7 +15,7 @@ using ::onnx::GraphProto;
 using ::onnx::ModelProto;
 using ::onnx::TensorProto;
 
-// A model with tensors in all the places that can hold one.
+// A model with tensors in every place that can hold one.
 ModelProto Model() {
   ModelProto model;
   model.set_ir_version(8);
@@ -57,7 +57,7 @@ std::string LiftError(std::string_view bytes, const LiftLimits& limits = {},
   return std::string(lifted.status().message());
 }
 
-// Puts payloads back where they were taken from.
+// Puts payloads back into the fields they came from.
 void Restore(const std::string& bytes, const Lifted& lifted, google::protobuf::Message* message) {
   if (auto* tensor = dynamic_cast<TensorProto*>(message)) {
     if (tensor->external_data_size() == 1 && tensor->external_data(0).key() == kPayloadKey) {
@@ -141,7 +141,7 @@ TEST(WireTest, CutAtEveryByte) {
       ++refused;
       continue;
     }
-    // Cut between two fields of the model: a shorter model.
+    // A cut between two fields of the model gives a shorter, valid model.
     ModelProto shorter;
     EXPECT_TRUE(shorter.ParseFromString(lifted->message)) << size;
     ++parsed;
@@ -158,7 +158,7 @@ TEST(WireTest, SaysWhereBytesAreMissing) {
   std::string bytes = model.SerializeAsString();
   bytes.resize(bytes.size() - 100);
   EXPECT_EQ(LiftError(bytes), "graph: 4104 bytes stated, 4004 left");
-  // The raw data states more than the tensor holds.
+  // The raw data states more bytes than the tensor holds.
   std::string raw = "\x4a\xff\x7f";  // raw_data, 16383 bytes
   std::string inner = "\x2a" + std::string(1, static_cast<char>(raw.size())) + raw;
   std::string outer = "\x3a" + std::string(1, static_cast<char>(inner.size() + 2)) + "\x2a" +
@@ -209,7 +209,7 @@ TEST(WireTest, UsersCannotNamePayloads) {
             "graph.initializer[0].external_data[0]: the key \"athanor.payload\" is this server's "
             "own and cannot be in a file");
   entry->set_key("location");
-  entry->set_value("athanor.payload");  // a file may be called that
+  entry->set_value("athanor.payload");  // a file may have this name
   EXPECT_TRUE(LiftPayloads(model.SerializeAsString(), {}).ok());
 }
 

@@ -22,7 +22,8 @@ constexpr RowsOf kFamilies[] = {
 
 using Key = std::tuple<std::string_view, std::string_view, int64_t>;  // domain, op, version
 
-// All rows. Two for one op and version would each be half of the truth: no server starts with them.
+// All rows by key. Two rows for one op and version are a programming error, which stops the server
+// at its start.
 const std::map<Key, const HandlerRow*>& Rows() {
   static const auto* const rows = [] {
     auto* all = new std::map<Key, const HandlerRow*>;

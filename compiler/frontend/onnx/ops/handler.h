@@ -1,15 +1,15 @@
-// What an op of ONNX becomes: one row per op and version from which its code differs.
+// Handlers convert ONNX ops to our graph: one row per op and per version that changes its code.
 //
 //   absl::Status Softplus(HandlerContext& c) {
 //     const Value x = c.b().Up(c.In(0));
 //     ...
 //     c.Set(0, c.b().Cast(y, c.In(0).elem));
-//     return absl::OkStatus();            // the builder's own failures are looked at by the caller
+//     return absl::OkStatus();            // the caller checks the builder's status
 //   }
 //   constexpr HandlerRow kRows[] = {{"", "Softplus", 1, Softplus}};
 //
-// Before a handler runs, its schema (schema_types.inc) was held against the node: number of
-// operands, element types, attributes by name and kind. Handlers decide the rest.
+// Before a handler runs, its node has been checked against the schema (schema_types.inc): number of
+// operands, element types, attributes by name and kind. Handlers check the rest.
 #ifndef ATHANOR_COMPILER_FRONTEND_ONNX_OPS_HANDLER_H_
 #define ATHANOR_COMPILER_FRONTEND_ONNX_OPS_HANDLER_H_
 
@@ -27,18 +27,18 @@
 
 namespace athanor::onnx {
 
-// Why a node, or what belongs to no node, is not taken. All of a model's are collected.
+// A reason to refuse a node, or the model as a whole. An import collects all of them.
 struct Refusal {
   absl::StatusCode code = absl::StatusCode::kUnimplemented;  // or kInvalidArgument
   std::string node;        // as NodeName; inside others "loop1/then_branch/add_3"; may be empty
   std::string domain, op;  // may be empty
-  int64_t version = 0;     // of the schema it is held against; 0: there is none
+  int64_t version = 0;     // version of the schema that applies; 0: there is none
   std::string reason;      // without the node's name
-  // Graph inputs whose values, given at upload, would settle it.
+  // Graph inputs whose values, given at upload, would avoid the refusal.
   std::vector<std::string> inputs;
 };
 
-// One node of ONNX and where it is. Valid during the handler's call.
+// An ONNX node and its surroundings. Valid during the handler's call.
 class HandlerContext {
  public:
   virtual ~HandlerContext() = default;
@@ -47,51 +47,54 @@ class HandlerContext {
   virtual const ::onnx::NodeProto& node() const = 0;
   virtual int64_t version() const = 0;  // since_version of its schema
 
-  // Operands and results as the node lists them, omitted ones at the end dropped.
+  // Operands and results as the node lists them, without omitted ones at the end.
   virtual int inputs() const = 0;
   virtual int outputs() const = 0;
   virtual bool Has(int i) const = 0;         // operand i is given
   virtual bool Wants(int o) const = 0;       // result o has a name
   virtual const Value& In(int i) const = 0;  // REQUIRES: Has(i)
-  virtual void Set(int o, Value value) = 0;  // of each wanted result, once
+  virtual void Set(int o, Value value) = 0;  // call once for each wanted result
 
-  // Attributes, the schema's default where absent. REQUIRES: the schema has it, of that kind
+  // Return an attribute, or the schema's default if it is absent. REQUIRES: the schema has an
+  // attribute of that name and kind.
   virtual bool Given(std::string_view name) const = 0;
   virtual int64_t Int(std::string_view name) const = 0;
-  virtual double Float(std::string_view name) const = 0;  // the file's f32
+  virtual double Float(std::string_view name) const = 0;  // an f32 in the file
   virtual std::string String(std::string_view name) const = 0;
   virtual std::vector<int64_t> Ints(std::string_view name) const = 0;
   virtual std::vector<double> Floats(std::string_view name) const = 0;
   virtual std::vector<std::string> Strings(std::string_view name) const = 0;
-  virtual absl::StatusOr<Value> TensorAttr(std::string_view name) const = 0;  // known
+  virtual absl::StatusOr<Value> TensorAttr(std::string_view name) const = 0;  // a known value
   virtual const ::onnx::GraphProto& GraphAttr(std::string_view name) const = 0;
-  // One of `allowed`, else INVALID_ARGUMENT with them.
+  // Returns one of `allowed`; otherwise INVALID_ARGUMENT, which lists them.
   virtual absl::StatusOr<std::string> OneOf(std::string_view name,
                                             absl::Span<const std::string_view> allowed) const = 0;
 
-  // Contents of operand i, which the result's structure depends on; `what` is its name in the
-  // schema. The failure says that only a request tells them, and which inputs they flow from.
+  // Returns the contents of operand i, on which the structure of the result depends; `what` is the
+  // operand's name in the schema. The failure says that they are known only at run time, and which
+  // inputs they depend on.
   virtual absl::StatusOr<std::vector<Expr>> Sizes(int i, std::string_view what) const = 0;
   virtual absl::StatusOr<std::vector<int64_t>> Integers(int i, std::string_view what) const = 0;
   virtual absl::StatusOr<std::vector<double>> Numbers(int i, std::string_view what) const = 0;
-  // A scalar or a vector of one element.
+  // Accepts a scalar or a vector of one element.
   virtual absl::StatusOr<Expr> OneSize(int i, std::string_view what) const = 0;
-  // -rank <= axis < rank, as one from 0.
+  // Returns the axis counted from 0; an error unless -rank <= axis < rank.
   virtual absl::StatusOr<int> Axis(int64_t axis, int rank) const = 0;
   virtual absl::StatusOr<std::vector<int>> Axes(absl::Span<const int64_t> axes, int rank) const = 0;
 
-  // A sub-graph in place: its inputs are `inputs`, names from outside are seen. Its nodes are
-  // refused one by one like the graph's.
+  // Builds a sub-graph in place. Its inputs are `inputs`; it sees names of enclosing graphs. Its
+  // nodes are refused one by one, as the graph's are.
   virtual absl::StatusOr<std::vector<Value>> Inline(const ::onnx::GraphProto& graph,
                                                     absl::Span<const Value> inputs,
                                                     std::string_view label) = 0;
-  // As Inline, but what is refused inside is forgotten, and nullopt is returned: there is another
-  // way. A status ends the import.
+  // Same as Inline, but forgets refusals inside and then returns nullopt, for a caller that has an
+  // alternative. A status ends the import.
   virtual absl::StatusOr<std::optional<std::vector<Value>>> TryInline(
       const ::onnx::GraphProto& graph, absl::Span<const Value> inputs, std::string_view label) = 0;
-  // What the node's sub-graphs see under a name they do not define; null: nothing.
+  // Returns the value that the node's sub-graphs see under a name they do not define; null if there
+  // is none.
   virtual const Value* Outer(std::string_view name) = 0;
-  // How many more nodes may be made by unrolling.
+  // Returns the number of nodes that unrolling may still make.
   virtual int64_t unroll_left() const = 0;
   virtual std::optional<uint64_t> random_seed() const = 0;
   virtual void Note(std::string text) = 0;  // for Model.notes
@@ -102,12 +105,12 @@ using Handler = absl::Status (*)(HandlerContext& c);
 struct HandlerRow {
   std::string_view domain;  // "", "com.microsoft" or "ai.onnx.preview"
   std::string_view op;
-  int since = 1;  // the first schema version this code reads
+  int since = 1;  // first schema version that this code handles
   Handler handler = nullptr;
-  std::string_view refused = {};  // why there is none: "sequence", "string", "training", ...
+  std::string_view refused = {};  // reason to refuse the op: "sequence", "string", "training", ...
 };
 
-// The families' rows, one function per file.
+// Rows of the families, one function per file.
 absl::Span<const HandlerRow> ElementwiseRows();
 absl::Span<const HandlerRow> CastRows();
 absl::Span<const HandlerRow> QuantisedRows();
@@ -131,7 +134,7 @@ absl::Span<const HandlerRow> PreviewRows();
 absl::Span<const HandlerRow> NgramRows();
 absl::Span<const HandlerRow> RefusedRows();
 
-// The row whose code reads this schema version; null: the op is not known.
+// Returns the row for this schema version; null if the op is not known.
 const HandlerRow* FindHandler(std::string_view domain, std::string_view op, int64_t version);
 std::vector<std::string_view> KnownOpNames(std::string_view domain);
 

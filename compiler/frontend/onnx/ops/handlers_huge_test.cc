@@ -1,5 +1,5 @@
-// Attributes as large as int64 allows, and tensors of nothing whose other axes are: refused or
-// nothing, soon, and without overflow on the way.
+// Attributes as large as int64 allows, and empty tensors with huge axes. They are refused or give
+// empty results, quickly and without overflow.
 #include <cstdint>
 #include <limits>
 #include <string>
@@ -15,7 +15,7 @@ namespace {
 using testing::HasSubstr;
 
 constexpr int64_t kMost = std::numeric_limits<int64_t>::max();
-constexpr int64_t kHuge = int64_t{1} << 29;  // whose square nobody counts to
+constexpr int64_t kHuge = int64_t{1} << 29;  // its square exceeds every limit on elements
 
 Tensor None(std::vector<int64_t> shape, DType dtype = DType::kF32) {
   return Tensor::Zeros(dtype, std::move(shape));
@@ -75,7 +75,7 @@ TEST(HandlersHugeTest, RecurrentStatesHaveALimit) {
   EXPECT_THAT(refused, HasSubstr("a constant of 1 to 2147483648"));
 }
 
-// Each of these was read beyond its shape, or divided by.
+// Checks operands whose missing axes would be read, or divided by.
 TEST(HandlersHugeTest, OperandsOfTooFewAxesAreRefused) {
   EXPECT_THAT(OneNode("ConvInteger", 10)
                   .In(None({}, DType::kU8))

@@ -1,6 +1,5 @@
-// Windows and recurrences, node by node, against what ONNX Runtime gave for them
-// (testdata/oracle_cases.py): once with the sizes as numbers, once with those that may be dims as
-// dims.
+// Compares windows and recurrences, node by node, with ONNX Runtime's results
+// (testdata/oracle_cases.py): once with sizes as numbers, once with dims where dims are allowed.
 #include <fstream>
 #include <map>
 #include <sstream>
@@ -44,7 +43,7 @@ int64_t Whole(const std::string& word) {
   return value;
 }
 
-// "float32 1,3 0.5 1 2"
+// Parses text such as "float32 1,3 0.5 1 2".
 Tensor TensorOf(const std::vector<std::string>& words, size_t first) {
   static const std::map<std::string, DType> kDTypes = {
       {"float32", DType::kF32}, {"float64", DType::kF64}, {"int32", DType::kI32},
@@ -97,7 +96,7 @@ std::vector<Case> CasesOf(const std::string& file) {
 
 bool IsRecurrent(const std::string& op) { return op == "RNN" || op == "GRU" || op == "LSTM"; }
 
-// The dim that an axis of an operand may be; empty where it must be a number.
+// Returns the dim that an axis of an operand may be; empty if it must be a number.
 std::string DimOf(const std::string& op, size_t operand, size_t axis) {
   if (!IsRecurrent(op)) {
     const bool alike = operand == 0 || (op == "MaxUnpool" && operand == 1);
@@ -108,7 +107,7 @@ std::string DimOf(const std::string& op, size_t operand, size_t axis) {
   return (operand == 5 || operand == 6) && axis == 1 ? "batch" : "";
 }
 
-// The case as a model of one node, with weights in the file.
+// Runs the case as a model of one node, with weights in the file.
 absl::StatusOr<std::vector<Tensor>> Run(const Case& c, bool dims) {
   TestModel model(c.opset);
   std::vector<std::string> names, results;
@@ -125,7 +124,8 @@ absl::StatusOr<std::vector<Tensor>> Run(const Case& c, bool dims) {
       any = any || !dim.empty();
       shape.push_back(dim.empty() ? TestSize(t.shape[axis]) : TestSize(dim));
       if (dim.empty()) continue;
-      // A window must fit at the least; a recurrence may be shorter, and longer than it is here.
+      // A window must fit even at the smallest size; a recurrence may be shorter or longer than
+      // here.
       const int64_t least = IsRecurrent(c.op) ? 1 : t.shape[axis];
       given[dim] = {.name = dim, .min = least, .max = t.shape[axis] + 3};
     }

@@ -12,7 +12,7 @@
 namespace athanor::onnx {
 namespace {
 
-// Each head of keys or values for as many heads of queries as share it.
+// Repeats each head of keys or values for the heads of queries that share it.
 absl::StatusOr<Value> PerQueryHead(OpBuilder& b, const Value& x, const Expr& heads) {
   if (b.bounds().ProvablyEqual(x.shape[1], heads)) return x;
   const std::optional<int64_t> queries = heads.constant(), keys = x.shape[1].constant();
@@ -27,7 +27,7 @@ absl::StatusOr<Value> PerQueryHead(OpBuilder& b, const Value& x, const Expr& hea
                 Expr::Axis(3)});
 }
 
-// A sub-graph that changes scores or probabilities, shape and type kept.
+// Inlines a sub-graph that changes scores or probabilities but keeps their shape and type.
 absl::StatusOr<Value> Modified(HandlerContext& c, std::string_view name, Value x) {
   if (!c.Given(name) || !c.b().status().ok()) return x;
   absl::StatusOr<std::vector<Value>> results = c.Inline(c.GraphAttr(name), {x}, name);
@@ -45,7 +45,7 @@ absl::StatusOr<Value> Modified(HandlerContext& c, std::string_view name, Value x
                  " of ", ElemName(x.elem), ShapeToString(x.shape), "; shape and type must stay");
 }
 
-// Accumulated and rounded once, in the softmax's type throughout.
+// Accumulates in the softmax's type throughout and rounds once.
 absl::Status FlexAttention(HandlerContext& c) {
   OpBuilder& b = c.b();
   for (int i = 0; i < 3; ++i) {

@@ -26,7 +26,7 @@ struct Operands {
   std::vector<float> v = Numbers(kShared * kKeys * kSize, 2.1);
 };
 
-// By the definition, in double; scores are doubled by the modifier, probabilities halved.
+// Computes in double by the definition; the modifiers double scores and halve probabilities.
 std::vector<double> Expected(const Operands& of, double scale) {
   std::vector<double> y(kHeads * kRows * kSize);
   for (int64_t h = 0; h < kHeads; ++h) {

@@ -1,4 +1,4 @@
-// Handlers: what is refused by name, and why.
+// Ops that are refused by name, with the reason.
 #include "compiler/frontend/onnx/ops/handler.h"
 
 namespace athanor::onnx {

@@ -1,4 +1,4 @@
-// What the handlers of shapes, movement and indexing share.
+// Helpers that the handlers of shapes, movement and indexing share.
 #ifndef ATHANOR_COMPILER_FRONTEND_ONNX_OPS_HANDLERS_STRUCTURE_H_
 #define ATHANOR_COMPILER_FRONTEND_ONNX_OPS_HANDLERS_STRUCTURE_H_
 
@@ -31,7 +31,7 @@ inline std::vector<Expr> ExprsOf(absl::Span<const int64_t> values) {
   return {values.begin(), values.end()};
 }
 
-// a / b where b divides it for every size of the dims.
+// Returns a / b if b divides a for every size of the dims.
 inline std::optional<Expr> ExactQuotient(const Expr& a, const Expr& b, const Bounds& bounds) {
   for (const Expr& quotient : {FloorDiv(a, b), bounds.Simplify(FloorDiv(a, b))}) {
     if (quotient * b == a || bounds.ProvablyEqual(quotient * b, a)) return quotient;
@@ -39,7 +39,7 @@ inline std::optional<Expr> ExactQuotient(const Expr& a, const Expr& b, const Bou
   return std::nullopt;
 }
 
-// `value` as the nearest number of a float type, or as a literal of any other.
+// Returns `value` as the nearest number of a float type, or as a literal of any other type.
 inline Value Nearest(OpBuilder& b, Elem elem, double value) {
   Tensor t = Tensor::Zeros(CarrierOf(elem), {});
   if (!IsFloat(t.dtype) || !Computes(t.dtype)) return b.Scalar(elem, value);
@@ -47,12 +47,12 @@ inline Value Nearest(OpBuilder& b, Elem elem, double value) {
   return b.Literal(elem, std::move(t));
 }
 
-// All zero bytes, whatever they mean.
+// Returns a scalar of zero bytes, whatever they mean in the type.
 inline Value ZeroOf(OpBuilder& b, Elem elem) {
   return b.Literal(elem, Tensor::Zeros(CarrierOf(elem), {}));
 }
 
-// Operand i, which has one element, as one of rank 0.
+// Returns operand i, which has one element, as a scalar.
 inline absl::StatusOr<Value> OneElement(HandlerContext& c, int i, std::string_view what) {
   const Value& x = c.In(i);
   if (!c.b().bounds().ProvablyEqual(ProductOf(x.shape), 1)) {
@@ -66,8 +66,8 @@ inline absl::StatusOr<Value> OneElement(HandlerContext& c, int i, std::string_vi
   return c.b().Reshape(x, {});
 }
 
-// What is wrong of several operands' contents: all that is not known at once, so that one upload
-// can give it.
+// Combines the errors about several operands' contents, so that the user can give all missing
+// values in one upload.
 inline absl::Status Together(absl::Span<const absl::Status> statuses) {
   std::string text;
   for (const absl::Status& status : statuses) {
@@ -78,13 +78,13 @@ inline absl::Status Together(absl::Span<const absl::Status> statuses) {
   return text.empty() ? absl::OkStatus() : Unimplemented(text);
 }
 
-// The attribute `name` as axes of `rank`.
+// Returns the attribute `name` as axes of a tensor of rank `rank`.
 inline absl::StatusOr<std::vector<int>> AxesAttr(HandlerContext& c, std::string_view name,
                                                  int rank) {
   return c.Axes(c.Ints(name), rank);
 }
 
-// Sizes of a result, of which none may be negative for any size of the dims.
+// Checks the sizes of a result: none may be negative for any size of the dims.
 inline absl::Status CheckSizes(std::string_view what, absl::Span<const Expr> sizes,
                                const Bounds& bounds) {
   for (const Expr& size : sizes) {

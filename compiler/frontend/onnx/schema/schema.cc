@@ -33,7 +33,7 @@ constexpr int kMany = std::numeric_limits<int>::max();
 #include "compiler/frontend/onnx/schema/schema_types.inc"
 #undef X
 
-// The formal operand of position `i`: the last one is repeated if it is variadic.
+// Returns the formal operand of position `i`; a variadic last one is repeated.
 const SchemaOperand* Formal(absl::Span<const SchemaOperand> formals, size_t i) {
   if (i < formals.size()) return &formals[i];
   return !formals.empty() && formals.back().variadic ? &formals.back() : nullptr;
@@ -71,7 +71,7 @@ absl::Status CheckCounts(const SchemaRow& schema, const ::onnx::NodeProto& node)
 
 absl::Status CheckTypes(const SchemaRow& schema, const ::onnx::NodeProto& node,
                         absl::Span<const Value* const> inputs) {
-  // The first operand of each type variable, and its type.
+  // For each type variable, its first operand and that operand's type.
   std::vector<std::tuple<int, size_t, Elem>> variables;
   for (int i = 0; i < node.input_size(); ++i) {
     const SchemaOperand& formal = *Formal(schema.inputs, i);

@@ -93,7 +93,7 @@ TEST(SchemaTest, SaysWhatIsWrong) {
 }
 
 TEST(SchemaTest, TypesOfAnOldVersionAreTheVersions) {
-  // Integers from 7 on.
+  // Add takes integers since opset 7.
   EXPECT_NE(Checked(Node("Add", {"a", "b"}, {"y"}), 6, {Elem::kInt8, Elem::kInt8}), "");
   EXPECT_EQ(Checked(Node("Add", {"a", "b"}, {"y"}), 14, {Elem::kInt8, Elem::kInt8}), "");
 }

@@ -2,10 +2,9 @@
 
     python schema_types.py > schema_types.inc     # in this folder, by the SDK's environment
 
-All schemas of the default domain and of ai.onnx.preview, from the `onnx` package, and of
-com.microsoft those that exporters and ONNX Runtime's optimiser write, from `onnxruntime` (which
-knows their newest version only). tests/onnx/test_schema_types.py holds the committed file against
-what this prints.
+Takes all schemas of the default domain and of ai.onnx.preview from the `onnx` package, and those of
+com.microsoft that exporters and ONNX Runtime's optimiser write from `onnxruntime` (which knows only
+their newest version). tests/onnx/test_schema_types.py compares the committed file with the output.
 """
 
 from __future__ import annotations
@@ -21,7 +20,7 @@ import onnxruntime
 from onnxruntime.capi import onnxruntime_pybind11_state as ort_state
 
 DOMAINS = {"", "ai.onnx.preview"}
-# What we read of com.microsoft, or may. The others are refused as unknown.
+# Ops of com.microsoft that the importer reads, or may read. Others are refused as unknown.
 MICROSOFT = {
     "Attention", "BiasGelu", "BiasSplitGelu", "DynamicQuantizeLSTM", "DynamicQuantizeMatMul",
     "EmbedLayerNormalization", "FastGelu", "FusedMatMul", "Gelu", "GroupQueryAttention",
@@ -30,7 +29,7 @@ MICROSOFT = {
     "QLinearMul", "QLinearSigmoid", "QLinearSoftmax", "QuickGelu", "RotaryEmbedding",
     "SkipLayerNormalization", "SkipSimplifiedLayerNormalization",
 }
-# Of the default domain, but only ONNX Runtime has it.
+# Ops in the default domain that only ONNX Runtime defines.
 RUNTIME_ONLY = {"SimplifiedLayerNormalization"}
 
 TENSOR_TYPES = {f"tensor({name.lower()})": number
@@ -69,7 +68,7 @@ class Attribute:
 
 
 def type_mask(types: Iterable[str]) -> int:
-    """Bit i is set where the tensor type of number i + 1 is taken."""
+    """Return a mask in which bit i is set if the tensor type of number i + 1 is accepted."""
     mask = 0
     for name in types:
         if name in TENSOR_TYPES:
@@ -78,7 +77,7 @@ def type_mask(types: Iterable[str]) -> int:
 
 
 def default_text(kind: str, value: object) -> str:
-    """A default as text; lists with commas between."""
+    """Return a default as text; lists are separated by commas."""
     if value is None:
         return ""
     if isinstance(value, bytes):
@@ -94,7 +93,7 @@ def default_text(kind: str, value: object) -> str:
 
 
 def default_of(attribute: object) -> object:
-    """The value in a schema's attribute, of either package; None where there is none."""
+    """Return the default of a schema's attribute, from either package; None if there is none."""
     if hasattr(attribute, "default_value"):
         proto = attribute.default_value
     else:
@@ -105,7 +104,7 @@ def default_of(attribute: object) -> object:
 
 
 def operands_of(formals: Iterable[object], variables: dict[str, int]) -> tuple[Operand, ...]:
-    """Operands or results; `variables` numbers the type variables of the schema so far."""
+    """Return operands or results; `variables` numbers the schema's type variables so far."""
     operands = []
     for formal in formals:
         type_name = getattr(formal, "type_str", None) or formal.typeStr
@@ -122,7 +121,7 @@ def operands_of(formals: Iterable[object], variables: dict[str, int]) -> tuple[O
 
 
 def attributes_of(schema: object) -> tuple[Attribute, ...]:
-    """Attributes by name."""
+    """Return the attributes in order of name."""
     attributes = []
     for name, attribute in sorted(schema.attributes.items()):
         kind = attribute.type.name
@@ -132,7 +131,7 @@ def attributes_of(schema: object) -> tuple[Attribute, ...]:
 
 
 class Runs:
-    """Equal runs of rows, and runs inside longer ones, are written once."""
+    """Writes equal runs of rows, and runs inside longer ones, only once."""
 
     def __init__(self) -> None:
         self.rows: list[Operand | Attribute] = []

@@ -25,25 +25,25 @@ class OneNode {
   OneNode(std::string_view op, int64_t opset, std::string_view domain = "")
       : op_(op), domain_(domain), model_(opset) {}
 
-  // An input of the graph; of types that cannot travel the values are codes.
+  // Adds a graph input; for types that cannot be sent, the values are codes.
   OneNode& In(Elem elem, std::vector<int64_t> shape, const Numbers& values) {
     return AddInput(elem, Of(WireOf(elem), std::move(shape), values), {});
   }
-  // One whose first axis is a dim, from 0 to 64.
+  // Adds an input whose first axis is a dim in [0, 64].
   OneNode& InDynamic(Elem elem, std::vector<int64_t> shape, const Numbers& values) {
     std::vector<TestSize> sizes(shape.begin(), shape.end());
     sizes[0] = std::string("n");
     return Least(0).AddInput(elem, Of(WireOf(elem), std::move(shape), values), std::move(sizes));
   }
-  // `sizes` where it has dims, each from Least, or 1, to 64.
+  // Adds an input; named `sizes` are dims from Least, or 1, to 64.
   OneNode& In(const Tensor& x, std::vector<TestSize> sizes = {}) {
     return AddInput(ElemOf(x.dtype), x, std::move(sizes));
   }
-  OneNode& Least(int64_t least) {  // of the dims that follow
+  OneNode& Least(int64_t least) {  // lower bound of the dims that follow
     least_ = least;
     return *this;
   }
-  // An initialiser: known at import.
+  // Adds an initialiser, which is known at import.
   OneNode& Fixed(Elem elem, std::vector<int64_t> shape, const Numbers& values) {
     return Fixed(Of(CarrierOf(elem), std::move(shape), values));
   }
@@ -51,7 +51,7 @@ class OneNode {
     model_.Initializer(Name(), x);
     return *this;
   }
-  // The shape of operand 0, as a graph computes it.
+  // Adds the shape of operand 0, computed in the graph.
   OneNode& ShapeOfFirst() {
     const std::string name = Name();
     model_.Node("Shape", {operands_[0]}, {name});
@@ -80,7 +80,7 @@ class OneNode {
     return *this;
   }
 
-  // Without Out there is one result, of the first input's type.
+  // Without Out, the model has one result, of the first input's type.
   absl::StatusOr<std::vector<Tensor>> Run() {
     if (results_.empty()) Out(inputs_.empty() ? Elem::kFloat : first_);
     TestModel model = model_;
@@ -126,7 +126,7 @@ class OneNode {
   TestModel model_;
   ImportOptions options_;
   std::vector<Tensor> inputs_;
-  Elem first_ = Elem::kFloat;  // of inputs_
+  Elem first_ = Elem::kFloat;  // element type of the first input
   std::map<std::string, DimGiven> dims_;
   int64_t least_ = 1;
   std::vector<std::string> operands_, results_;
@@ -138,7 +138,7 @@ inline Tensor Ints(const Numbers& values) {
   return Of(DType::kI64, {static_cast<int64_t>(values.size())}, values);
 }
 
-// Alike within `relative` of the larger, or both NaN, or the same infinity.
+// Elements are equal if they are within `relative` of the larger, both NaN, or the same infinity.
 inline void ExpectNear(const Numbers& got, const Numbers& want, double relative = 1e-6) {
   ASSERT_EQ(got.size(), want.size());
   for (size_t i = 0; i < got.size(); ++i) {

@@ -1,4 +1,4 @@
-// Models of a few lines, imported and evaluated; for tests.
+// Small models for tests, imported and evaluated.
 //
 //   TestModel m(/*opset=*/21);
 //   m.Input("x", Elem::kFloat, {"b", 3}).Node("Relu", {"x"}, {"y"}).Output("y", Elem::kFloat);
@@ -24,7 +24,7 @@
 
 namespace athanor::onnx {
 
-// Files in memory: the model is file 0.
+// Reads files in memory; file 0 is the model.
 class BytesReader : public PayloadReader {
  public:
   explicit BytesReader(std::vector<std::string> files) : files_(std::move(files)) {}
@@ -36,20 +36,20 @@ class BytesReader : public PayloadReader {
   const std::vector<std::string> files_;
 };
 
-// A size, or a dim's name; "" for one that is not stated.
+// A size, or a dim's name; "" for a size that is not stated.
 using TestSize = std::variant<int64_t, std::string>;
 using TestAttr = std::variant<int64_t, float, std::string, std::vector<int64_t>, std::vector<float>,
                               std::vector<std::string>, Tensor, ::onnx::GraphProto>;
 
-// Of our tensors that are carried as themselves, and bits of the others.
+// Writes the values of types that are carried as themselves, and the bits of the others.
 ::onnx::TensorProto ToProto(std::string_view name, const Tensor& tensor, Elem elem);
 inline ::onnx::TensorProto ToProto(std::string_view name, const Tensor& tensor) {
   return ToProto(name, tensor, ElemOf(tensor.dtype));
 }
-// As a tensor of the carrier's dtype.
+// Returns a tensor of the carrier's dtype.
 absl::StatusOr<Tensor> FromProto(const ::onnx::TensorProto& proto);
 
-// Writes a GraphProto: a model's, a sub-graph's.
+// Writes a GraphProto, of a model or a sub-graph.
 class TestGraph {
  public:
   TestGraph& Input(std::string_view name, Elem elem, const std::vector<TestSize>& shape);
@@ -66,7 +66,7 @@ class TestGraph {
 class TestModel : public TestGraph {
  public:
   explicit TestModel(int64_t opset) : opset_(opset) {}
-  // Imports com.microsoft 1 too.
+  // Imports opset com.microsoft 1 too.
   ::onnx::ModelProto Model() const;
   std::string Bytes() const { return Model().SerializeAsString(); }
 
@@ -74,7 +74,7 @@ class TestModel : public TestGraph {
   const int64_t opset_;
 };
 
-// What comes of a serialised model, with its refusals.
+// Result of importing a serialised model, with its refusals.
 struct TestImport {
   absl::Status status;
   OnnxImported imported;  // if ok
@@ -83,7 +83,7 @@ struct TestImport {
 };
 TestImport ImportBytes(const std::string& model, const ImportOptions& options = {});
 
-// By the reference evaluator. `inputs` as the wire has them: u8 for codes and bits.
+// Runs the reference evaluator. `inputs` are as requests carry them: u8 for codes and bits.
 absl::StatusOr<std::vector<Tensor>> Evaluate(const TestImport& import,
                                              absl::Span<const Tensor> inputs);
 absl::StatusOr<std::vector<Tensor>> RunModel(const TestModel& model,

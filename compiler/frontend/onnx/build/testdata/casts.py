@@ -1,8 +1,8 @@
-"""Writes casts.txt, what ml_dtypes says of the element types that are codes: `python casts.py`.
+"""Writes casts.txt, the casts of ml_dtypes for element types that are codes: `python casts.py`.
 
-Lines are "decode TYPE" and each code's number as bits of f32, and "encode TYPE MODE" and, for
-every f16 by its bits in order, the code it casts to: "FIRST:CODE" where that changes (hexadecimal).
-MODE is "saturate" as onnx.numpy_helper.saturate_cast, else "plain".
+A line "decode TYPE" lists the number of each code, as bits of f32. A line "encode TYPE MODE" lists
+the codes that all f16 values, in order of their bits, are cast to: "FIRST:CODE" at each change
+(hexadecimal). MODE is "saturate", as onnx.numpy_helper.saturate_cast does, or "plain".
 """
 
 import pathlib

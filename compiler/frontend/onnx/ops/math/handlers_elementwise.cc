@@ -15,7 +15,7 @@ absl::Status Row1(HandlerContext& c) {
   return absl::OkStatus();
 }
 
-// f16 and bf16 in f32, rounded once.
+// Computes f16 and bf16 in f32 and rounds once.
 template <auto kFunction>
 absl::Status Wide(HandlerContext& c) {
   const Value& x = c.In(0);
@@ -44,7 +44,7 @@ Value SignOf(HandlerContext& c, const Value& x) {
 
 absl::Status Erf(HandlerContext& c) {
   const Value& x = c.In(0);
-  const bool floats = IsFloat(x.dtype());  // opset 9 takes integers, truncated again
+  const bool floats = IsFloat(x.dtype());  // opset 9 takes integers, whose results are truncated
   c.Set(0, c.b().Cast(c.b().Unary(Op::kErf, floats ? x : c.b().Cast(x, Elem::kDouble)), x.elem));
   return absl::OkStatus();
 }
@@ -75,7 +75,7 @@ Value HardSigmoidOf(HandlerContext& c, const Value& x) {
   const Value line = b.Add(b.Mul(FloatAttr(c, x, "alpha"), x), FloatAttr(c, x, "beta"));
   return b.Clamp(line, NumberLike(c, x, 0), NumberLike(c, x, 1));
 }
-// Its alpha is an attribute of the HardSigmoid that its function is made of: a sixth in f32.
+// HardSwish is defined by HardSigmoid with an attribute alpha of one sixth in f32.
 Value HardSwishOf(HandlerContext& c, const Value& x) {
   OpBuilder& b = c.b();
   const Value line = b.Add(b.Mul(NumberLike(c, x, 1.0F / 6), x), NumberLike(c, x, 0.5));
@@ -89,7 +89,7 @@ Value ThresholdedReluOf(HandlerContext& c, const Value& x) {
   OpBuilder& b = c.b();
   return b.Select(b.Less(FloatAttr(c, x, "alpha"), x), x, NumberLike(c, x, 0));
 }
-// log(1 + exp(x)) without overflow.
+// Computes log(1 + exp(x)) without overflow.
 Value SoftplusOf(HandlerContext& c, const Value& x) {
   OpBuilder& b = c.b();
   const Value rest = b.Unary(Op::kLog1p, b.Unary(Op::kExp, b.Neg(b.Abs(x))));
@@ -116,7 +116,7 @@ absl::Status SwiGlu(HandlerContext& c) {
   return absl::OkStatus();
 }
 
-// slope * x where x is below 0.
+// Multiplies x by slope where x is negative.
 absl::Status SetPRelu(HandlerContext& c, const Value& slope) {
   OpBuilder& b = c.b();
   const Value& x = c.In(0);
@@ -137,7 +137,7 @@ absl::Status SetPRelu(HandlerContext& c, const Value& slope) {
   return absl::OkStatus();
 }
 absl::Status PRelu(HandlerContext& c) { return SetPRelu(c, c.In(1)); }
-// Before opset 7: one slope, or one for each channel, which is axis 1.
+// Before opset 7, there is one slope, or one for each channel (axis 1).
 absl::Status PReluPerChannel(HandlerContext& c) {
   OpBuilder& b = c.b();
   const Value &x = c.In(0), &slope = c.In(1);
@@ -152,7 +152,8 @@ absl::Status PReluPerChannel(HandlerContext& c) {
   return SetPRelu(c, b.Unsqueeze(slope, after));
 }
 
-// Below -lambd x + bias, above lambd x - bias, else 0; integers in f64, truncated again.
+// Computes x + bias below -lambd, x - bias above lambd, else 0. Integers are computed in f64 and
+// truncated.
 absl::Status Shrink(HandlerContext& c) {
   OpBuilder& b = c.b();
   const Value& x = c.In(0);
@@ -175,7 +176,7 @@ absl::Status Shrink(HandlerContext& c) {
   return absl::OkStatus();
 }
 
-// Until opset 10 the bounds are attributes, whose defaults are the largest finite numbers.
+// Until opset 10 the bounds are attributes; the defaults are the largest finite numbers.
 absl::Status ClipAttributes(HandlerContext& c) {
   OpBuilder& b = c.b();
   const Value x = b.Up(c.In(0));
@@ -199,7 +200,7 @@ absl::Status Clip(HandlerContext& c) {
 absl::Status IsInf(HandlerContext& c) {
   OpBuilder& b = c.b();
   const Value& x = c.In(0);
-  // Of the types of 8 bits only float8e5m2 has infinities.
+  // Among the types of 8 bits, only float8e5m2 has infinities.
   const bool has = Computes(x.dtype()) ? IsFloat(x.dtype()) : x.elem == Elem::kFloat8E5M2;
   Value found = b.Splat(b.Integer(Elem::kBool, 0), x.shape);
   if (has) {
@@ -221,7 +222,7 @@ absl::Status Identity(HandlerContext& c) {
   return absl::OkStatus();
 }
 
-// What is served is inference: the operand as it is, and a mask that keeps everything.
+// Inference only: returns the operand unchanged, and a mask that keeps every element.
 absl::Status KeepAll(HandlerContext& c, Elem mask) {
   c.Set(0, c.In(0));
   if (c.Wants(1)) c.Set(1, c.b().Splat(c.b().Scalar(mask, 1), c.In(0).shape));

@@ -33,8 +33,9 @@ absl::Status Row2(HandlerContext& c) {
   return absl::OkStatus();
 }
 
-// Operand 1 in the first one's shape, as before opset 7: with broadcast=1 its axes begin at `axis`
-// of the other, or end with it; without, the shapes are equal.
+// Returns operand 1 in the shape of operand 0, by the rules before opset 7. With broadcast=1 its
+// axes match those of operand 0 from `axis` on, or the last ones; without, the shapes must be
+// equal.
 absl::StatusOr<Value> SecondAlike(HandlerContext& c) {
   OpBuilder& b = c.b();
   const Value &x = c.In(0), &y = c.In(1);
@@ -66,7 +67,7 @@ absl::Status Aligned(HandlerContext& c) {
   return absl::OkStatus();
 }
 
-// f16 and bf16 sums in f32, rounded once.
+// Sums f16 and bf16 in f32 and rounds once.
 enum class Many { kMin, kMax, kSum, kMean };
 template <Many kMany>
 absl::Status Fold(HandlerContext& c) {
@@ -131,7 +132,7 @@ absl::Status Where(HandlerContext& c) {
 
 bool IsLong(const Value& v) { return v.dtype() == DType::kI64 || v.dtype() == DType::kU64; }
 
-// The exponent if it is one number that is known.
+// Returns the exponent if it is a single known number.
 std::optional<double> KnownNumber(const Value& v) {
   if (v.known == nullptr || !v.known->literal || v.known->literal->elements() != 1) {
     return std::nullopt;
@@ -142,7 +143,8 @@ std::optional<double> KnownNumber(const Value& v) {
                                : static_cast<double>(s.u);
 }
 
-// A square-and-multiply chain: wraps; below 0 it is 1 / x^-y, truncated: of 1 and -1 only not 0.
+// Computes by square and multiply; overflow wraps. A negative exponent gives 1 / x^-y, truncated,
+// which is not 0 only for x of 1 and -1.
 Value IntegerPower(OpBuilder& b, const Value& x, const Value& y) {
   const Value one = b.Integer(x.elem, 1), zero = b.Integer(x.elem, 0);
   int bits = 8 * DTypeBytes(y.dtype()) - (IsSigned(y.dtype()) ? 1 : 0);
@@ -169,14 +171,14 @@ Value IntegerPower(OpBuilder& b, const Value& x, const Value& y) {
   return b.Select(b.Less(y, b.Integer(y.elem, 0)), inverse, power);
 }
 
-// Powers that need no function; nullopt for the others.
+// Returns powers that need no pow function; nullopt for other exponents.
 std::optional<Value> EasyPower(OpBuilder& b, const Value& x, double exponent) {
   if (exponent == 1) return x;
   if (exponent == 2) return b.Mul(x, x);
   const Value wide = b.Up(x);
   if (exponent == 3) return b.Cast(b.Mul(b.Mul(wide, wide), wide), x.elem);
   if (exponent == 0.5) {
-    // Not the root only of -0, which is +0, and -inf, which is +inf.
+    // Power 0.5 differs from sqrt only for -0, which gives +0, and -inf, which gives +inf.
     const double infinity = std::numeric_limits<double>::infinity();
     const Value root = b.Add(b.Unary(Op::kSqrt, wide), b.Scalar(wide.elem, 0));
     const Value lowest = b.Equal(wide, b.Scalar(wide.elem, -infinity));
@@ -185,7 +187,8 @@ std::optional<Value> EasyPower(OpBuilder& b, const Value& x, double exponent) {
   return std::nullopt;
 }
 
-// A float base or exponent: in the wider type, f64 where an integer is exact in nothing less.
+// A float base or exponent: computes in the wider type, or in f64 if an integer needs it to be
+// exact.
 Value FloatPower(OpBuilder& b, const Value& x, const Value& y) {
   const auto needs_double = [](const Value& v) {
     return v.dtype() == DType::kF64 || (!IsFloat(v.dtype()) && DTypeBytes(v.dtype()) > 2);
@@ -196,7 +199,7 @@ Value FloatPower(OpBuilder& b, const Value& x, const Value& y) {
                                                          : Elem::kFloat;
   const Value base = b.Cast(x, elem), exponent = b.Cast(y, elem);
   if (!IsLong(y)) return b.Cast(b.Binary(Op::kPow, base, exponent), x.elem);
-  // Beyond 2^53 an exponent in f64 has lost whether it is odd.
+  // Beyond 2^53, an exponent in f64 no longer tells whether it is odd.
   const Value size = b.Binary(Op::kPow, b.Abs(base), exponent);
   const Value odd = b.Cast(b.And(y, b.Integer(y.elem, 1)), Elem::kBool);
   const Value sign = b.CopySign(b.Splat(b.Scalar(elem, 1), base.shape), base);
@@ -210,7 +213,7 @@ absl::Status SetPower(HandlerContext& c, const Value& y) {
   if (!IsFloat(x.dtype()) && !IsFloat(y.dtype())) {
     const absl::StatusOr<Shape> shape = b.BroadcastShape({x.shape, y.shape});
     if (!shape.ok()) return shape.status();
-    c.Set(0, b.Broadcast(IntegerPower(b, x, y), *shape));  // also where the exponent is a known 0
+    c.Set(0, b.Broadcast(IntegerPower(b, x, y), *shape));  // also if the exponent is a known 0
     return absl::OkStatus();
   }
   std::optional<Value> easy;

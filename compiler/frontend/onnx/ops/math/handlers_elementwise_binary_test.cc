@@ -1,4 +1,4 @@
-// Handlers of several elementwise operands, and what changed between opsets.
+// Handlers with several elementwise operands, and changes between opsets.
 #include <cmath>
 #include <limits>
 #include <string>
@@ -47,7 +47,7 @@ TEST(HandlersBinaryTest, BroadcastsAsNumpy) {
       (std::vector<int64_t>{0, 3}));
 }
 
-// Before opset 7: B within A's axes, only if `broadcast` says so.
+// Before opset 7, B is broadcast within A's axes, and only with `broadcast`.
 TEST(HandlersBinaryTest, BroadcastByAttributes) {
   const auto add = [](std::vector<int64_t> shape) {
     Numbers x(6, 100);
@@ -93,7 +93,7 @@ TEST(HandlersBinaryTest, ManyOperands) {
   EXPECT_NE(
       OneNode("Max", 6).In(kF, {2}, {1, 2}).In(kF, {1}, {1}).Out(kF).Error().find("before opset 8"),
       std::string::npos);
-  // 2048 + 1 + 1 in steps of f16 would stay 2048.
+  // In f16, 2048 + 1 + 1 summed stepwise would stay 2048.
   const Elem f16 = Elem::kFloat16;
   EXPECT_EQ(
       OneNode("Sum", 13).In(f16, {}, {2048}).In(f16, {}, {1}).In(f16, {}, {1}).Out(f16).Values(),
@@ -160,7 +160,7 @@ TEST(HandlersBinaryTest, PowHasTheBasesType) {
             (Numbers{std::pow(3, 39), 0x1p62}));
   EXPECT_EQ(Power(kI32, {2, 3}, kF, {3.5, 2}), (Numbers{11, 9}));
   EXPECT_EQ(Power(kF, {2, -2, -2}, Elem::kInt64, {3, 3, 4}), (Numbers{8, -8, 16}));
-  // f64 has lost that this exponent is odd.
+  // In f64 this exponent is no longer odd.
   EXPECT_EQ(Power(kF, {-1}, Elem::kInt64, {0x1p53}), (Numbers{1}));
   const Tensor odd = Tensor::Of<int64_t>(DType::kI64, {1}, {(int64_t{1} << 53) + 1});
   TestModel m(15);
@@ -170,7 +170,7 @@ TEST(HandlersBinaryTest, PowHasTheBasesType) {
   EXPECT_EQ(Power(Elem::kDouble, {2, 4}, kF, {0.5, 0.5}), (Numbers{std::sqrt(2.0), 2}));
 }
 
-// Exponents that are known: products and roots, with the edges of pow.
+// Known exponents: products and roots, with the edge cases of pow.
 TEST(HandlersBinaryTest, PowOfAKnownExponent) {
   const auto power = [](Elem elem, const Numbers& x, double y) {
     return OneNode("Pow", 15)

@@ -1,4 +1,4 @@
-// Elementwise handlers against their definitions, and what changed between opsets.
+// Elementwise handlers against their definitions, and changes between opsets.
 #include <cmath>
 #include <functional>
 #include <limits>
@@ -74,7 +74,7 @@ TEST(HandlersElementwiseTest, FunctionsOfOneOperand) {
     Numbers want;
     for (double v : x) want.push_back(row.want(v));
     ExpectNear(Unary(row.op, row.opset, kF, x, row.attrs), want, 2e-6);
-    if (row.op == "Celu") continue;  // of f32 only until opset 28
+    if (row.op == "Celu") continue;  // takes only f32 until opset 28
     ExpectNear(Unary(row.op, row.opset < 22 ? 22 : row.opset, Elem::kFloat16, x, row.attrs), want,
                6e-4);
   }
@@ -120,7 +120,7 @@ TEST(HandlersElementwiseTest, InfinitiesAndNaN) {
   EXPECT_EQ(Unary("IsNaN", 20, Elem::kFloat8E5M2FNUZ, {0x80, 0}, {}, Elem::kBool), (Numbers{1, 0}));
 }
 
-// Until opset 10 the bounds are attributes, whose defaults clip infinities.
+// Until opset 10 the bounds are attributes; the defaults clip infinities.
 TEST(HandlersElementwiseTest, Clip) {
   const double most = std::numeric_limits<float>::max();
   EXPECT_EQ(Unary("Clip", 6, kF, {kInf, -kInf, 3}), (Numbers{most, -most, 3}));
@@ -141,7 +141,7 @@ TEST(HandlersElementwiseTest, PRelu) {
   const Numbers x = {-1, -2, -4, -8, 3, 4, 5, 6};
   EXPECT_EQ(OneNode("PRelu", 16).In(kF, {2, 4}, x).In(kF, {4}, {1, 2, 3, 4}).Out(kF).Values(),
             (Numbers{-1, -4, -12, -32, 3, 4, 5, 6}));
-  // Before opset 7 a vector is for channels.
+  // Before opset 7, a vector of slopes is per channel.
   EXPECT_EQ(OneNode("PRelu", 6).In(kF, {1, 2, 4}, x).In(kF, {2}, {2, 9}).Out(kF).Values(),
             (Numbers{-2, -4, -8, -16, 3, 4, 5, 6}));
   EXPECT_EQ(OneNode("PRelu", 6).In(kF, {2, 4}, x).In(kF, {1}, {3}).Out(kF).Values(),

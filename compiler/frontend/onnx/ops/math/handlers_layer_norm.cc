@@ -1,4 +1,5 @@
-// LayerNormalization and RMSNormalization, of ONNX and, with what precedes them, of com.microsoft.
+// LayerNormalization and RMSNormalization of ONNX, and of com.microsoft with the ops fused before
+// them.
 #include "compiler/frontend/onnx/ops/math/handlers_layer_norm.h"
 
 #include <string>
@@ -17,7 +18,7 @@ std::vector<int> AxesFrom(int first, int rank) {
   return axes;
 }
 
-// The axes from `axis` on as one.
+// Merges the axes from `axis` on into one.
 Value Joined(OpBuilder& b, const Value& x, int axis) {
   Shape shape(x.shape.begin(), x.shape.begin() + axis);
   Expr rest = 1;

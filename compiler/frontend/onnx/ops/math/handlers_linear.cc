@@ -1,4 +1,4 @@
-// Handlers: matrix products and what is made of them.
+// Handlers: matrix products and ops built on them.
 #include "compiler/frontend/onnx/ops/math/handlers_linear.h"
 
 #include <algorithm>
@@ -21,7 +21,7 @@ absl::Status MatMul1(HandlerContext& c) {
   return absl::OkStatus();
 }
 
-// `x` times an attribute's factor: f16 and bf16 in f32, integers by whole factors only.
+// Multiplies `x` by an attribute's factor: f16 and bf16 in f32, integers only by whole factors.
 absl::StatusOr<Value> Scaled(OpBuilder& b, std::string_view name, const Value& x, double factor) {
   if (factor == 1) return x;
   if (!IsFloat(x.dtype()) && (factor != std::floor(factor) || std::abs(factor) > 0x1p31)) {
@@ -41,7 +41,7 @@ absl::Status GemmBy(HandlerContext& c, bool broadcast) {
   const std::string spec = Cat(across ? "km" : "mk", ",", down ? "nk" : "kn", "->mn");
   const Value product = b.Contract(spec, x, w);
   const bool plain = c.Float("alpha") == 1 && !c.Has(2);
-  // Rounded once more at the end, not at every step.
+  // Keeps the wide type, so that the result is rounded only once, at the end.
   absl::StatusOr<Value> y = Scaled(b, "alpha", plain ? product : b.Up(product), c.Float("alpha"));
   if (!y.ok()) return y.status();
   if (c.Has(2)) {
@@ -63,8 +63,8 @@ absl::Status GemmBy(HandlerContext& c, bool broadcast) {
 absl::Status Gemm1(HandlerContext& c) { return GemmBy(c, c.Int("broadcast") != 0); }
 absl::Status Gemm7(HandlerContext& c) { return GemmBy(c, /*broadcast=*/true); }
 
-// Gaussian elimination with the largest pivot of each column, unrolled: a determinant is the
-// product of the pivots, less its sign for every exchange of rows.
+// Computes the determinant by Gaussian elimination with the largest pivot of each column, unrolled.
+// It is the product of the pivots, negated for every exchange of rows.
 absl::Status Det11(HandlerContext& c) {
   OpBuilder& b = c.b();
   const Value& x = c.In(0);
@@ -98,7 +98,7 @@ absl::Status Det11(HandlerContext& c) {
     const Value swapped = b.Select(chosen, first_row, m);
     const Value rest = b.Slice(b.Slice(swapped, rows, 1, n - 1), columns, 1, n - 1);
     const Value below = b.Slice(b.Slice(swapped, rows, 1, n - 1), columns, 0, 1);
-    // A column of zeros: the product is 0 already, and must not become NaN.
+    // In a column of zeros the pivot is 0. The product is then 0 and must not become NaN.
     const Value factor = b.Select(b.Equal(pivot, zero), zero, b.Div(below, pivot));
     m = b.Sub(rest, b.Mul(factor, b.Slice(pivot_row, columns, 1, n - 1)));
   }
@@ -106,8 +106,8 @@ absl::Status Det11(HandlerContext& c) {
   return absl::OkStatus();
 }
 
-// ONNX Runtime's: `transBatch` moves the first axis to the place of the rows, `trans` exchanges the
-// last two.
+// ONNX Runtime's op: `transBatch` moves the first axis to the position of the rows, `trans`
+// exchanges the last two.
 absl::Status FusedMatMul1(HandlerContext& c) {
   OpBuilder& b = c.b();
   const auto operand = [&](int i, std::string_view trans, std::string_view trans_batch) {

@@ -1,4 +1,4 @@
-// The linear family's handlers by file.
+// Handlers of the linear family that are defined in other files.
 #ifndef ATHANOR_COMPILER_FRONTEND_ONNX_OPS_MATH_HANDLERS_LINEAR_H_
 #define ATHANOR_COMPILER_FRONTEND_ONNX_OPS_MATH_HANDLERS_LINEAR_H_
 

@@ -16,7 +16,7 @@ namespace {
 
 constexpr std::string_view kLetters = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ";
 
-// Letters as in the equation; the axes of an ellipsis, counted from its end, below 0.
+// Letters as in the equation. Axes of an ellipsis are negative, counted from its end.
 using Labels = std::vector<int>;
 int EllipsisLabel(int from_end) { return -1 - from_end; }
 
@@ -86,7 +86,7 @@ struct Factor {
   Labels labels;
 };
 
-// Axes of one label become one, their diagonal.
+// Merges axes with the same label into one, their diagonal.
 absl::StatusOr<Factor> Diagonal(OpBuilder& b, const Value& x, const Labels& labels) {
   Factor factor;
   Shape shape;
@@ -108,7 +108,7 @@ absl::StatusOr<Factor> Diagonal(OpBuilder& b, const Value& x, const Labels& labe
   return factor;
 }
 
-// Without the axes of size 1 whose label has another size in one of `others`: they broadcast.
+// Drops the axes of size 1 whose label has another size elsewhere: they broadcast.
 Factor Narrowed(OpBuilder& b, const Factor& factor, const std::map<int, Expr>& sizes) {
   std::vector<int> dropped;
   Factor result;
@@ -147,7 +147,7 @@ Factor Product(OpBuilder& b, const Factor& x, const Factor& y, const std::set<in
   return product;
 }
 
-// What every label's axes have in common: their size, or that of those that are not 1.
+// Returns each label's size: that of its axes, ignoring axes of size 1 that broadcast.
 absl::StatusOr<std::map<int, Expr>> SizesOf(const std::vector<Factor>& factors,
                                             const Bounds& bounds) {
   std::map<int, Expr> sizes;
@@ -170,7 +170,8 @@ absl::StatusOr<std::map<int, Expr>> SizesOf(const std::vector<Factor>& factors,
   return sizes;
 }
 
-// Without "->": the ellipsis, then the letters that occur once, as the alphabet has them.
+// Returns the result's labels without "->": the ellipsis, then the letters that occur once, in
+// alphabetical order.
 Labels ImplicitResult(const Equation& equation, int ellipsis) {
   std::map<int, int> counts;
   bool any = false;
@@ -212,7 +213,7 @@ absl::Status Einsum12(HandlerContext& c) {
     if (!factor.ok()) return factor.status();
     factors.push_back(*std::move(factor));
   }
-  if (!b.status().ok()) return absl::OkStatus();  // told by the builder
+  if (!b.status().ok()) return absl::OkStatus();  // the builder reports the failure
   const absl::StatusOr<std::map<int, Expr>> sizes = SizesOf(factors, b.bounds());
   if (!sizes.ok()) return sizes.status();
   const Labels result = equation->result.has_value() ? LabelsOf(*equation->result, widest)

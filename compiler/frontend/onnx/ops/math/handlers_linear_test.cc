@@ -52,7 +52,7 @@ TEST(HandlersLinearTest, Einsum) {
   EXPECT_EQ(Sum("ii", {m}), (Values{5}));
   EXPECT_EQ(Sum("ii->i", {m}), (Values{1, 4}));
   EXPECT_EQ(Sum("ij,j", {m, v}), (Values{210, 430}));
-  EXPECT_EQ(Sum("ba", {m}), (Values{1, 3, 2, 4}));  // implicit: in the alphabet's order
+  EXPECT_EQ(Sum("ba", {m}), (Values{1, 3, 2, 4}));  // implicit: in alphabetical order
   EXPECT_EQ(Sum("i,j->ij", {v, v}), (Values{100, 1000, 1000, 10000}));
   EXPECT_EQ(Sum("ij,jk,k->i", {m, m, v}), (Values{1070, 2350}));
   EXPECT_EQ(Sum("...j,j->...", {m, v}), (Values{210, 430}));
@@ -87,7 +87,8 @@ TEST(HandlersLinearTest, DetOfAnySize) {
   const Tensor two = det({2, 2, 2}, {1, 2, 3, 4, 0, 1, 1, 0});
   EXPECT_TRUE(CompareTensors(two, Of(DType::kF64, {2}, {-2, -1}), 1e-14, 0).ok());
   EXPECT_EQ(ValuesOf(det({3, 3}, {0, 0, 0, 1, 2, 3, 4, 5, 6})), (Values{0}));
-  // Rows 2, 3, 1 of a triangle with 2, 3, 5, 7 on its diagonal: an even exchange, then one more.
+  // Rows 2, 3, 1 of a triangle with 2, 3, 5, 7 on its diagonal: an even permutation, then an odd
+  // one.
   const Tensor four = det({4, 4}, {0, 3, 1, 1, 0, 0, 5, 1, 2, 1, 1, 1, 0, 0, 0, 7});
   EXPECT_TRUE(CompareTensors(four, Of(DType::kF64, {}, {210}), 1e-14, 0).ok()) << ValuesOf(four)[0];
   const Tensor odd = det({4, 4}, {0, 3, 1, 1, 2, 1, 1, 1, 0, 0, 5, 1, 0, 0, 0, 7});

@@ -1,4 +1,4 @@
-// Handlers: losses over log-probabilities by class, which are axis 1.
+// Handlers: losses over log-probabilities; classes are axis 1.
 #include <limits>
 #include <optional>
 #include <string>
@@ -30,7 +30,7 @@ absl::Status CheckShapes(HandlerContext& c) {
                  "; they must be one for each of ", x.shape[1].ToString(), " classes");
 }
 
-// Whether each class is ignore_index; nullopt where none can be.
+// Returns whether each target is ignore_index; nullopt if the attribute is not given.
 std::optional<Value> Ignored(HandlerContext& c) {
   const Value& target = c.In(1);
   if (!c.Given("ignore_index")) return std::nullopt;
@@ -42,14 +42,15 @@ std::optional<Value> Ignored(HandlerContext& c) {
   return c.b().Equal(target, c.b().Integer(target.elem, index));
 }
 
-// Log-probabilities in the accumulator's type; `elem` is the result's.
+// Log-probabilities are in the accumulator's type; `elem` is the result's type.
 absl::Status SetLoss(HandlerContext& c, const Value& log_prob, Elem elem) {
   OpBuilder& b = c.b();
   const auto reduction = c.OneOf("reduction", {"none", "sum", "mean"});
   if (!reduction.ok()) return reduction.status();
   const Value& target = c.In(1);
   const std::optional<Value> ignored = Ignored(c);
-  // One below 0 is no class: at the number of classes it is an error of the request, as any other.
+  // A negative label is no class. Mapped to the number of classes, it is an error of the request,
+  // as any other label outside.
   const Value zero = b.Integer(target.elem, 0);
   const Value classes = b.Size(target.elem, c.In(0).shape[1], {});
   Value label = b.Select(b.Less(target, zero), classes, target);

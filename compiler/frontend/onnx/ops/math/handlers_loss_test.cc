@@ -1,4 +1,4 @@
-// Losses and drawn numbers.
+// Losses and random numbers.
 #include <cmath>
 #include <string>
 #include <vector>
@@ -11,7 +11,7 @@ namespace {
 constexpr Elem kF = Elem::kFloat, kI64 = Elem::kInt64;
 using Ints = std::vector<int64_t>;
 
-// [2, 3, 2] of log-probabilities, and classes [2, 2].
+// Log-probabilities [2, 3, 2] and classes [2, 2].
 const Numbers kScores = {1, 2, 2, 2, 3, 2, 0, 1, 2, 2, 1, 2};
 const Numbers kClasses = {2, 1, 0, 2};
 const Numbers kLoss = {-3, -2, 0, -2};
@@ -70,7 +70,7 @@ TEST(HandlersLossTest, SoftmaxCrossEntropyWithItsLogProbabilities) {
   ExpectNear(ValuesOf(y[1]), {1 - log_sum, 2 - log_sum, 4 - log_sum});
 }
 
-// --- drawn numbers
+// --- random numbers
 
 OneNode Draw(const std::string& op) { return OneNode(op, 22).Attr("shape", Ints{200, 100}); }
 
@@ -131,7 +131,7 @@ TEST(HandlersRandomTest, BernoulliAndMultinomial) {
   EXPECT_NEAR(Of20000(chance(0.25)).mean, 0.25, 0.02);
   EXPECT_EQ(Of20000(chance(0)).high, 0);
   EXPECT_EQ(Of20000(chance(1)).low, 1);
-  // Log-probabilities up to a sum: 1 to 3.
+  // Log-probabilities without normalisation; the ratio is 1 to 3.
   const Numbers drawn = OneNode("Multinomial", 22)
                             .In(kF, {1, 3}, {-1e30, 5, 5 + std::log(3)})
                             .Attr("sample_size", int64_t{20'000})

@@ -15,7 +15,7 @@ namespace {
 struct Grams {
   int64_t n = 0, count = 0;
   std::vector<int64_t> items;    // [count, n]
-  std::vector<int64_t> columns;  // of the result, one for each
+  std::vector<int64_t> columns;  // column of the result for each n-gram
 };
 
 struct Vocabulary {
@@ -23,7 +23,7 @@ struct Vocabulary {
   int64_t columns = 0;
 };
 
-// `ngram_counts` says where in the pool the n-grams of each length begin.
+// Reads the vocabulary; `ngram_counts` gives the start of each length's n-grams in the pool.
 absl::StatusOr<Vocabulary> VocabularyOf(const HandlerContext& c) {
   if (c.Given("pool_strings")) {
     return Unimplemented("its vocabulary is of strings, which are not served, only integers");
@@ -61,12 +61,12 @@ absl::StatusOr<Vocabulary> VocabularyOf(const HandlerContext& c) {
   return vocabulary;
 }
 
-// How often each n-gram is in a row of x, [rows, length], with items `apart` from one another:
-// [rows, count], i64.
+// Returns the number of occurrences of each n-gram in a row of x, [rows, length], with its items
+// `apart` positions from one another: [rows, count], i64.
 Value Counts(OpBuilder& b, const Value& x, const Grams& grams, int64_t apart) {
   const Expr &rows = x.shape[0], &length = x.shape[1];
   const Value zero = b.Integer(Elem::kInt64, 0);
-  // Items behind the end are none of an n-gram.
+  // Starts near the end are excluded, since not all items fit behind them.
   const Value start = b.Iota(Elem::kInt64, {1, 1, length}, 2);
   const Value last = b.Size(Elem::kInt64, length - (grams.n - 1) * apart, {});
   Value hit = b.Less(start, last);
@@ -80,7 +80,7 @@ Value Counts(OpBuilder& b, const Value& x, const Grams& grams, int64_t apart) {
   return b.Reduce(Op::kSumReduce, b.Cast(hit, Elem::kInt64), {2}, /*keepdims=*/false);
 }
 
-// Values f32 [rows, grams] by column: one that no n-gram has is 0.
+// Sums `counts`, f32 [rows, grams], by column: [rows, width]. A column without an n-gram is 0.
 Value ByColumn(OpBuilder& b, const Value& counts, const std::vector<int64_t>& columns,
                int64_t width) {
   const Value none = b.Splat(b.Scalar(Elem::kFloat, 0), {counts.shape[0], 1});
@@ -103,8 +103,8 @@ Value ByColumn(OpBuilder& b, const Value& counts, const std::vector<int64_t>& co
   return sum;
 }
 
-// Counts [rows, grams] as the node's mode has them, f32; `which` n-grams of the vocabulary they
-// are.
+// Returns counts [rows, grams] weighted by the node's mode, in f32; `which` gives their n-grams in
+// the vocabulary.
 absl::StatusOr<Value> Weighted(HandlerContext& c, const Value& counts,
                                const std::vector<int64_t>& which) {
   OpBuilder& b = c.b();
@@ -151,7 +151,7 @@ absl::Status TfIdfVectorizer(HandlerContext& c) {
     const int64_t first = before;
     before += grams.count;
     if (grams.count == 0 || grams.n < least || grams.n > most) continue;
-    // One item is not apart from itself.
+    // An n-gram of one item has no distance between items.
     const int64_t ways = grams.n == 1 ? 1 : skips + 1;
     Value sum = Counts(b, x, grams, 1);
     for (int64_t apart = 2; apart <= ways && b.status().ok(); ++apart) {

@@ -1,4 +1,4 @@
-// TfIdfVectorizer: counts by hand, after the definition, and as ONNX Runtime 1.31 has them.
+// TfIdfVectorizer: counts made by hand after the definition, and those of ONNX Runtime 1.31.
 #include <string>
 #include <vector>
 
@@ -9,7 +9,7 @@ namespace {
 
 using Integers = std::vector<int64_t>;
 
-// 2, 3 as one item, 5 4, 5 5 and 5 6 as two.
+// The vocabulary: 2 and 3 as single items; 5 4, 5 5 and 5 6 as pairs.
 OneNode Counted(const std::string& mode, int64_t least, int64_t most, int64_t skips) {
   return OneNode("TfIdfVectorizer", 9)
       .Attr("mode", mode)
@@ -26,7 +26,8 @@ bool Has(const std::string& text, const std::string& part) {
 }
 
 constexpr Elem kI32 = Elem::kInt32, kI64 = Elem::kInt64, kF = Elem::kFloat;
-// 5 4 once, 5 5 over one; 5 5 twice and over one, 5 6 over none, one and two.
+// Contains 5 4 once and 5 5 with a skip of one; then 5 5 twice and with a skip of one, 5 6 with
+// skips of 0, 1 and 2.
 const Numbers kRows = {5, 2, 5, 4, 3, 2, 5, 5, 5, 6, 2, 2};
 
 TEST(NgramTest, Counts) {

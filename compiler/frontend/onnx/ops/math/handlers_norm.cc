@@ -1,4 +1,4 @@
-// Handlers: normalisations. Statistics are in f32 or f64, and results are rounded once.
+// Handlers: normalisations. Statistics are computed in f32 or f64, and results are rounded once.
 #include <string>
 #include <vector>
 
@@ -17,7 +17,7 @@ Axes AxesFrom(int first, int rank) {
   return axes;
 }
 
-// A vector over channels, which are axis 1, to be broadcast against a value of this rank.
+// Returns a vector over channels (axis 1), shaped to broadcast against a value of x's rank.
 absl::StatusOr<Value> PerChannel(HandlerContext& c, const Value& v, std::string_view what,
                                  const Value& x, Elem elem) {
   OpBuilder& b = c.b();
@@ -37,7 +37,7 @@ absl::Status Training(std::string_view what) {
 
 // --- BatchNormalization
 
-// The type in which everything is computed: f64 if any operand is.
+// Returns the type of all computations: f64 if any operand has it.
 Elem WidestOf(HandlerContext& c) {
   for (int i = 0; i < 5; ++i) {
     if (c.In(i).elem == Elem::kDouble) return Elem::kDouble;
@@ -98,7 +98,7 @@ absl::Status InferenceBatchNorm(HandlerContext& c) {
   return SetBatchNorm(c, /*training=*/false);
 }
 
-// --- over the axes of each element of the batch
+// --- normalisations of each element of the batch
 
 absl::Status InstanceNorm(HandlerContext& c) {
   OpBuilder& b = c.b();
@@ -117,7 +117,7 @@ absl::Status InstanceNorm(HandlerContext& c) {
   return absl::OkStatus();
 }
 
-// [N, C, ...] as [N, groups, all of a group].
+// Returns [N, C, ...] as [N, groups, elements of a group].
 absl::StatusOr<Shape> GroupedShape(HandlerContext& c) {
   const Value& x = c.In(0);
   const int64_t groups = c.Int("num_groups");
@@ -134,7 +134,8 @@ absl::StatusOr<Shape> GroupedShape(HandlerContext& c) {
   for (int i = 2; i < x.rank(); ++i) each *= x.shape[i];
   return Shape{x.shape[0], groups, each};
 }
-// Since opset 21; the one of 18, by group, is deprecated and refused by its schema.
+// Since opset 21. The version of opset 18, with scales per group, is deprecated and refused by its
+// schema.
 absl::Status GroupNorm(HandlerContext& c) {
   OpBuilder& b = c.b();
   const absl::StatusOr<Shape> grouped = GroupedShape(c);
@@ -157,7 +158,7 @@ absl::Status MeanVariance(HandlerContext& c) {
   const absl::StatusOr<Axes> axes = c.Axes(c.Ints("axes"), c.In(0).rank());
   if (!axes.ok()) return axes.status();
   const Moments m = MomentsOf(b, x, *axes);
-  // As in the op's definition.
+  // Follows the op's definition.
   const Value root = b.Add(b.Unary(Op::kSqrt, m.variance), b.Scalar(x.elem, double{1e-9F}));
   c.Set(0, b.Cast(b.Div(m.difference, root), c.In(0).elem));
   return absl::OkStatus();
@@ -177,7 +178,7 @@ absl::Status LpNorm(HandlerContext& c) {
   return absl::OkStatus();
 }
 
-// Squares summed over `size` neighbouring channels.
+// Sums squares over `size` neighbouring channels.
 absl::Status Lrn(HandlerContext& c) {
   OpBuilder& b = c.b();
   const Value x = b.Up(c.In(0));

@@ -1,4 +1,4 @@
-// Normalisations against their definitions in double, with what changed between opsets.
+// Normalisations against their definitions in double, and changes between opsets.
 #include <cmath>
 #include <string>
 #include <vector>
@@ -14,7 +14,7 @@ using Ints = std::vector<int64_t>;
 
 const Numbers kX = {1, 4, -2, 3, 0, 5, 7, -1, 2, 6, -3, 8};
 
-// Each run of `size` elements with mean 0 and variance 1.
+// Normalises each run of `size` elements to mean 0 and variance 1.
 Numbers Normal(const Numbers& x, int size, double epsilon = kEpsilon, bool mean = true) {
   Numbers y;
   for (size_t first = 0; first < x.size(); first += size) {
@@ -28,7 +28,7 @@ Numbers Normal(const Numbers& x, int size, double epsilon = kEpsilon, bool mean 
   }
   return y;
 }
-// y[i] * scale[(i / stride) % n] + bias[...].
+// Computes y[i] * scale[(i / stride) % n] + bias[...].
 Numbers Affine(Numbers y, const Numbers& scale, const Numbers& bias, int stride) {
   for (size_t i = 0; i < y.size(); ++i) {
     const size_t at = i / stride % scale.size();
@@ -91,7 +91,7 @@ TEST(BatchNormalizationTest, TrainingMode) {
                                     .Results();
   ExpectNear(ValuesOf(y[0]), Normal({1, 2, 3, 6}, 4));
   ExpectNear(ValuesOf(y[1]), {10 * 0.75 + 3 * 0.25});
-  ExpectNear(ValuesOf(y[2]), {20 * 0.75 + 3.5 * 0.25});  // of the population
+  ExpectNear(ValuesOf(y[2]), {20 * 0.75 + 3.5 * 0.25});  // variance of the population
 }
 
 TEST(LayerNormalizationTest, RowOrPrimitives) {
@@ -106,7 +106,7 @@ TEST(LayerNormalizationTest, RowOrPrimitives) {
   ExpectNear(run(kF, -1).In(kF, {3}, scale).In(kF, {3}, bias).Out(kF).Values(), want);
   ExpectNear(run(kF16, 2).In(kF16, {3}, scale).In(kF16, {3}, bias).Out(kF16).Values(), want, 1e-3);
   ExpectNear(run(kF, 2).In(kF, {3}, scale).Out(kF).Values(), Affine(Normal(kX, 3), scale, {}, 1));
-  // Two axes, scale of just those, and one that broadcasts.
+  // Two axes: a scale of exactly these axes, and one that broadcasts.
   const Numbers six = {1, 2, 3, 4, 5, 6};
   ExpectNear(run(kF, 1).In(kF, {2, 3}, six).Out(kF).Values(), Affine(Normal(kX, 6), six, {}, 1));
   ExpectNear(run(kF, 1).In(kF, {3}, scale).In(kF, {1}, {7}).Out(kF).Values(),
@@ -151,7 +151,7 @@ TEST(InstanceNormalizationTest, PerChannel) {
             std::string::npos);
 }
 
-// Scale and bias are per channel; the op of opset 18, by group, is deprecated.
+// Scale and bias are per channel; the version of opset 18, with groups, is deprecated.
 TEST(GroupNormalizationTest, ByOpset) {
   const auto run = [](int64_t opset, const Numbers& scale, const Numbers& bias) {
     const auto n = static_cast<int64_t>(scale.size());
@@ -197,7 +197,7 @@ TEST(NormTest, MeanVariance) {
 }
 
 TEST(NormTest, LocalResponse) {
-  // Three channels, windows of 2: itself and the one after.
+  // Three channels and windows of 2: a channel and the one after it.
   const auto run = [](int64_t size) {
     return OneNode("LRN", 13)
         .In(kF, {1, 3, 1}, {1, 2, 3})

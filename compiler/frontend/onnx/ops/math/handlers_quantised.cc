@@ -11,8 +11,8 @@ namespace athanor::onnx {
 namespace {
 
 constexpr Elem kI32 = Elem::kInt32;
-// Beyond every sum of a zero point and a value of 16 bits; what is further out is clamped first, so
-// that the sum does not wrap.
+// Larger than every sum of a zero point and a value of 16 bits. Larger values are clamped to this
+// first, so that the sum does not wrap.
 constexpr double kFarOutside = 1 << 18;
 
 bool IsWhole(Elem elem) { return !IsFloat(CarrierOf(elem)) && Row(elem).carry != Carry::kCode; }
@@ -32,8 +32,8 @@ int64_t IntOr(HandlerContext& c, int since, std::string_view name) {
   return c.version() >= since ? c.Int(name) : 0;
 }
 
-// A scale or zero point for every element of x: one number, one along `axis`, or one for each block
-// of block_size along it.
+// Returns a scale or zero point for every element of x. The operand is one number, a vector along
+// `axis`, or one number for each block of block_size along it.
 absl::StatusOr<Value> Spread(HandlerContext& c, int i, std::string_view what) {
   OpBuilder& b = c.b();
   const Value &x = c.In(0), &v = c.In(i);
@@ -42,7 +42,7 @@ absl::StatusOr<Value> Spread(HandlerContext& c, int i, std::string_view what) {
   if (block < 0) return Invalid("block_size=", block, " must not be negative");
   const bool one = v.rank() == 1 && b.bounds().ProvablyEqual(v.shape[0], 1);
   if (block == 0 && (one || c.version() < 13)) return ScalarOperand(c, i, what);
-  // A vector has no other axis than its own.
+  // A vector's only axis is axis 0.
   const absl::StatusOr<int> axis = x.rank() == 1 ? 0 : c.Axis(c.Int("axis"), x.rank());
   if (!axis.ok()) return axis.status();
   const Expr& size = x.shape[*axis];
@@ -71,7 +71,7 @@ absl::StatusOr<Value> Spread(HandlerContext& c, int i, std::string_view what) {
   return b.Map(v, x.shape, std::move(coordinates));
 }
 
-// Numbers in the float they are decoded to; integers as i32.
+// Returns codes decoded to float, and integers as i32.
 Value Decoded(OpBuilder& b, const Value& v) {
   return b.Cast(v, IsWhole(v.elem) ? kI32 : Elem::kFloat);
 }
@@ -85,7 +85,7 @@ absl::StatusOr<Elem> QuantisedType(HandlerContext& c) {
     return Invalid("output_dtype is ", ElemName(*stated), " and y_zero_point ", ElemName(elem),
                    "; they must agree");
   }
-  // Of a zero point the schema says as much.
+  // For a zero point, the schema has the same limit.
   const int most = IsFloat(CarrierOf(*stated)) ? 8 : 16;
   if (*stated == Elem::kBool || Row(*stated).bits > most) {
     return Invalid("output_dtype is ", ElemName(*stated),
@@ -94,7 +94,7 @@ absl::StatusOr<Elem> QuantisedType(HandlerContext& c) {
   return stated;
 }
 
-// The type of the division.
+// Returns the type of the division.
 absl::StatusOr<Elem> PrecisionOf(HandlerContext& c) {
   if (IntOr(c, 23, "precision") != 0) {
     const absl::StatusOr<Elem> stated = ElemAttr(c, "precision");
@@ -104,7 +104,7 @@ absl::StatusOr<Elem> PrecisionOf(HandlerContext& c) {
     return Invalid("precision is ", ElemName(*stated), "; it must be a float type to divide in");
   }
   const Elem scale = c.In(1).elem;
-  if (scale == kI32) return Elem::kDouble;  // exact of integers
+  if (scale == kI32) return Elem::kDouble;  // exact for integers
   return scale == Elem::kFloat8E8M0 ? Elem::kFloat : scale;
 }
 
@@ -150,7 +150,7 @@ absl::Status DequantizeLinear(HandlerContext& c) {
   if (c.Has(2)) {
     const absl::StatusOr<Value> zero = Spread(c, 2, "x_zero_point");
     if (!zero.ok()) return zero.status();
-    x = b.Sub(x, Decoded(b, *zero));  // of integers exact: u16 - u16 may be negative
+    x = b.Sub(x, Decoded(b, *zero));  // exact for integers: u16 - u16 may be negative
   }
   const Value y = b.Mul(b.Cast(x, Elem::kFloat), b.Cast(*scale, Elem::kFloat));
   c.Set(0, b.Cast(y, to));
@@ -165,7 +165,7 @@ absl::Status DynamicQuantizeLinear(HandlerContext& c) {
   return absl::OkStatus();
 }
 
-// Operand i less its zero point (operand `zero`, if there is one), in i32 or f32.
+// Returns operand i minus its zero point (operand `zero`, if given), in i32 or f32.
 absl::StatusOr<Value> Shifted(HandlerContext& c, int i, int zero, std::string_view what) {
   OpBuilder& b = c.b();
   const Value x = Decoded(b, c.In(i));

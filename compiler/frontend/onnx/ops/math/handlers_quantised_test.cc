@@ -29,7 +29,7 @@ TEST(HandlersCastTest, TypesByNumber) {
             Numbers{2});
 }
 
-// Infinities in FNUZ types are NaN until opset 23, then the largest numbers.
+// Infinities become NaN in FNUZ types until opset 23, and the largest numbers since.
 TEST(HandlersCastTest, Float8ByOpset) {
   const auto cast = [](int64_t opset, bool saturate) {
     return OneNode("Cast", opset)
@@ -128,7 +128,7 @@ TEST(QuantizeLinearTest, Types) {
   }
   EXPECT_EQ(Quantize(24, {2}, {1, 3}).In(Elem::kFloat8E8M0, {}, {128}).Out(kU8).Values(),
             (Numbers{0, 2}));
-  // The division is in the scale's type: 2049 is 2048 in f16.
+  // The division is in the scale's type: in f16, 2049 is 2048.
   EXPECT_EQ(Quantize(23, {1}, {2049}).In(Elem::kFloat16, {}, {4096}).Out(kU8).Values(), Numbers{0});
   EXPECT_EQ(Quantize(23, {1}, {2049}).In(kF, {}, {4096}).Out(kU8).Values(), Numbers{1});
 }
@@ -183,7 +183,7 @@ TEST(QLinearMatMulTest, ParametersByRowAndColumn) {
                 .Out(Elem::kInt32)
                 .Values(),
             (Numbers{-1 - 20, -9 - 8}));
-  // [[2, 4]] by rows 1 and 2 times [[1, 10], [1, 10]].
+  // Dequantised, A is [[2, 4], [1, 2]] and B is [[1, 10], [1, 10]].
   EXPECT_EQ(OneNode("QLinearMatMul", 10)
                 .In(kU8, {2, 2}, {4, 6, 4, 6})
                 .In(kF, {2}, {1, 0.5})
@@ -199,7 +199,8 @@ TEST(QLinearMatMulTest, ParametersByRowAndColumn) {
 }
 
 TEST(QLinearConvTest, ConvolutionsTakeParametersOfTheShapesTheSchemaHas) {
-  // x [2, 1, 1, 2], w [2, 1, 1, 1]; operand `at` has two numbers, which would broadcast.
+  // Shapes are x [2, 1, 1, 2] and w [2, 1, 1, 1]; operand `at` has two numbers, which would
+  // broadcast.
   const auto conv = [](int at) {
     OneNode node("QLinearConv", 10);
     const auto pair = [&](int i, Elem elem, double value) {

@@ -1,5 +1,6 @@
-// Handlers: drawn numbers. They follow from a seed, the node's own or the upload's, so that every
-// request draws the same; without one a node is refused, since it asks for others each time.
+// Handlers: random numbers. They depend only on a seed, of the node or of the upload, so that every
+// request draws the same numbers. A node without a seed is refused, since it asks for new numbers
+// each time.
 #include <bit>
 #include <string>
 #include <utility>
@@ -11,9 +12,9 @@
 namespace athanor::onnx {
 namespace {
 
-constexpr float kStep = 0x1p-24F;  // of uniform numbers in f32
+constexpr float kStep = 0x1p-24F;  // step of uniform numbers in f32
 
-// FNV-1a: nodes without a seed of their own draw different numbers.
+// Hashes with FNV-1a, so that nodes without a seed of their own draw different numbers.
 uint64_t Mixed(uint64_t seed, std::string_view name) {
   uint64_t hash = 0xcbf29ce484222325;
   for (char letter : name) hash = (hash ^ static_cast<uint8_t>(letter)) * 0x100000001b3;
@@ -39,7 +40,7 @@ absl::StatusOr<Value> Bits(HandlerContext& c, Shape shape) {
   if (!seed.ok()) return seed.status();
   return c.b().Raw(Op::kRandomBits, {*seed}, {{"shape", std::move(shape)}}, Elem::kUInt32);
 }
-// k * 2^-24 for k in [first, first + 2^24), exact in f32.
+// Returns k * 2^-24 for k in [first, first + 2^24), exact in f32.
 Value Uniform(OpBuilder& b, const Value& bits, int first = 0) {
   const Value top = b.Binary(Op::kShift, bits, b.Integer(Elem::kUInt32, 8),
                              {{"direction", std::string("right")}});
@@ -47,7 +48,7 @@ Value Uniform(OpBuilder& b, const Value& bits, int first = 0) {
   return b.Mul(b.Cast(count, Elem::kFloat), b.Scalar(Elem::kFloat, kStep));
 }
 
-// The type that is asked for, else `otherwise`.
+// Returns the requested type, else `otherwise`.
 absl::StatusOr<Elem> TypeOf(HandlerContext& c, Elem otherwise) {
   if (!c.Given("dtype")) return otherwise;
   return ElemAttr(c, "dtype");
@@ -58,7 +59,7 @@ absl::StatusOr<Elem> FloatTypeOf(HandlerContext& c, Elem otherwise) {
   return Invalid("dtype is ", ElemName(*elem), "; it must be a float type");
 }
 
-// `x` of f32 as low + x * (high - low) and the like, in f64 for f64.
+// Returns from + x * factor for x of f32, in f64 if `elem` is f64.
 Value Scaled(HandlerContext& c, const Value& x, double from, double factor, Elem elem) {
   OpBuilder& b = c.b();
   const Value wide = elem == Elem::kDouble ? b.Cast(x, elem) : x;
@@ -80,7 +81,7 @@ absl::Status SetUniform(HandlerContext& c, Shape shape, Elem otherwise) {
   return absl::OkStatus();
 }
 
-// Box and Muller: sqrt(-2 ln u) cos(2 pi v) of u in (0, 1], v in [0, 1).
+// Box-Muller transform: sqrt(-2 ln u) cos(2 pi v) for u in (0, 1], v in [0, 1).
 absl::Status SetNormal(HandlerContext& c, const Shape& shape, Elem otherwise) {
   OpBuilder& b = c.b();
   const absl::StatusOr<Elem> elem = FloatTypeOf(c, otherwise);
@@ -135,8 +136,8 @@ absl::Status Bernoulli(HandlerContext& c) {
   return absl::OkStatus();
 }
 
-// The class with the largest log-probability plus a number drawn as -log(-log(u)) (Gumbel) is drawn
-// as the probabilities say, which need no normalisation.
+// Adds -log(-log(u)) to each log-probability and takes the class with the largest sum (the
+// Gumbel-max trick). This draws classes by their probabilities, without normalisation.
 absl::Status Multinomial(HandlerContext& c) {
   OpBuilder& b = c.b();
   const Value& x = c.In(0);
@@ -149,7 +150,7 @@ absl::Status Multinomial(HandlerContext& c) {
   if (samples < 0) return Invalid("sample_size=", samples, " must not be negative");
   const absl::StatusOr<Value> bits = Bits(c, {x.shape[0], samples, x.shape[1]});
   if (!bits.ok()) return bits.status();
-  // Away from 0 and 1 by half a step, in f64.
+  // Shifted by half a step in f64, so that u is neither 0 nor 1.
   const Value u =
       b.Add(b.Cast(Uniform(b, *bits), Elem::kDouble), b.Scalar(Elem::kDouble, kStep / 2));
   const Value drawn = b.Neg(b.Unary(Op::kLog, b.Neg(b.Unary(Op::kLog, u))));

@@ -11,8 +11,8 @@ namespace {
 
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
 
-// Axes are an attribute before `operand_since`, then an operand; none are all, or with
-// noop_with_empty_axes none.
+// Reads the axes: an attribute before version `operand_since`, then an operand. An empty list means
+// all axes, or no axes with noop_with_empty_axes.
 absl::StatusOr<std::vector<int>> AxesOf(HandlerContext& c, int operand_since) {
   const int rank = c.In(0).rank();
   std::vector<int64_t> axes;
@@ -41,7 +41,8 @@ Value Sum(OpBuilder& b, const Value& x, const Axes& axes) {
 Value MaxOver(OpBuilder& b, const Value& x, const Axes& axes) {
   return b.Reduce(Op::kMaxReduce, x, axes, true);
 }
-// The maximum of what is reversed: exact, also of the integer minimum.
+// Computes a minimum as the maximum of reversed values, which is exact, also for the integer
+// minimum.
 Value MinOver(OpBuilder& b, const Value& x, const Axes& axes) {
   const bool floats = IsFloat(x.dtype());
   const Value most = MaxOver(b, floats ? b.Neg(x) : b.Not(x), axes);
@@ -61,7 +62,7 @@ Value RootOfSquares(OpBuilder& b, const Value& x, const Axes& axes) {
 Value LogOfSum(OpBuilder& b, const Value& x, const Axes& axes) {
   return b.Unary(Op::kLog, Sum(b, x, axes));
 }
-// log(sum(exp(x))) by the maximum, which an infinity cannot be.
+// Returns log(sum(exp(x))), shifted by the maximum unless that is infinite.
 Value LogOfExps(OpBuilder& b, const Value& x, const Axes& axes) {
   const Value most = MaxOver(b, x, axes);
   const Value infinite = b.Equal(b.Abs(most), b.Scalar(x.elem, kInfinity));
@@ -69,7 +70,8 @@ Value LogOfExps(OpBuilder& b, const Value& x, const Axes& axes) {
   return b.Add(from, b.Unary(Op::kLog, Sum(b, b.Unary(Op::kExp, b.Sub(x, from)), axes)));
 }
 
-// In what a reduction computes: as the operand is, f16 and bf16 in f32, or integers in f64 too.
+// Type that a reduction computes in: the operand's; with f16 and bf16 in f32; or also with integers
+// in f64.
 enum class In { kPlain, kUp, kFloats };
 
 template <auto kFunction, In kIn, int kOperandSince>
@@ -96,7 +98,7 @@ absl::Status ArgRow(HandlerContext& c) {
   return absl::OkStatus();
 }
 
-// --- along an axis; before opset 13 along all axes from it on, taken as one.
+// --- ops along an axis; before opset 13, along all axes from it on, merged into one.
 
 Value SoftmaxAlong(OpBuilder& b, const Value& x, int axis) {
   return b.Unary(Op::kSoftmax, x, {{"axis", static_cast<int64_t>(axis)}});

@@ -1,4 +1,4 @@
-// Reductions and the softmax family: forms of axes by opset, empty axes, infinities.
+// Reductions and the softmax family: axes by opset, empty axes, infinities.
 #include <cmath>
 #include <limits>
 #include <string>
@@ -54,7 +54,7 @@ TEST(HandlersReduceTest, EveryReduction) {
   }
 }
 
-// Without axes everything is reduced, or nothing, and then what is done to each element remains.
+// Without axes, all axes are reduced, or none; then only the elementwise part of the op remains.
 TEST(HandlersReduceTest, NoAxes) {
   const auto run = [](const std::string& op, int64_t noop) {
     return OneNode(op, 18).In(kF, {2}, {-3, 4}).Attr("noop_with_empty_axes", noop).Out(kF).Values();
@@ -137,7 +137,7 @@ TEST(HandlersArgTest, TiesAndNaN) {
             Of(DType::kI64, {2, 1}, {1, 0}));
 }
 
-// Before opset 13 all axes from `axis` (1) on are one; after it `axis` (-1) alone.
+// Before opset 13, all axes from `axis` (1) on are merged; since then, only `axis` (-1).
 TEST(HandlersSoftmaxTest, AxesByOpset) {
   const Numbers x = {0, 1, 2, 3, 4, 5, 6, 7};
   const auto run = [&](const std::string& op, int64_t opset) {

@@ -18,8 +18,8 @@ constexpr int64_t kMaxMelElements = 1 << 22;
 
 Value Number(OpBuilder& b, double value) { return b.Scalar(Elem::kDouble, value); }
 
-// Cosines and sines of 2 pi n k / length, [rows, columns] in f64: the angle is reduced in whole
-// numbers, so that they are exact however long the signal is.
+// Cosines and sines of 2 pi n k / length, [rows, columns] in f64. The angle is reduced in integers,
+// so that they are exact for signals of any length.
 struct Turns {
   Value cosine, sine;
 };
@@ -31,7 +31,7 @@ Turns TurnsOf(OpBuilder& b, const Expr& rows, const Expr& columns, const Expr& l
   return {b.Unary(Op::kCos, angle), b.Unary(Op::kSin, angle)};
 }
 
-// Real and imaginary parts, in f64; a real signal has no second.
+// Real and imaginary parts, in f64; a real signal has no imaginary part.
 struct Complex {
   Value real;
   std::optional<Value> imaginary;
@@ -51,7 +51,7 @@ absl::StatusOr<Complex> PartsOf(HandlerContext& c, const Value& x) {
   return complex;
 }
 
-// `axis` of x, cut or filled with zeros to `size`.
+// Cuts `axis` of x to `size`, or pads it with zeros.
 Value Fit(OpBuilder& b, const Value& x, int axis, const Expr& size) {
   if (b.bounds().ProvablyEqual(x.shape[axis], size)) return x;
   Shape shape = x.shape;
@@ -59,7 +59,7 @@ Value Fit(OpBuilder& b, const Value& x, int axis, const Expr& size) {
   return b.MapOr(x, std::move(shape), AllAxes(x.rank()), Number(b, 0));
 }
 
-// Sum over `axis` of x times a table [axis, result], whose second axis takes its place.
+// Sums x times a table [axis, result] over `axis`; the table's second axis takes its place.
 Value Along(OpBuilder& b, const Value& x, int axis, const Value& table) {
   std::string from;
   for (int i = 0; i < x.rank(); ++i) from.push_back(static_cast<char>('a' + i));
@@ -86,8 +86,8 @@ Complex Transform(OpBuilder& b, const Complex& x, int axis, const Turns& turns, 
   return y;
 }
 
-// From half a spectrum to a real signal: every frequency but 0 and the highest of an even length
-// stands for two.
+// Computes a real signal from half a spectrum: every frequency counts twice, except 0 and the
+// highest one of an even length.
 Value RealInverse(OpBuilder& b, const Complex& x, int axis, const Expr& length) {
   const Expr bins = FloorDiv(length, 2) + 1;
   const Turns turns = TurnsOf(b, bins, length, length);
@@ -197,7 +197,7 @@ absl::StatusOr<Elem> ResultElem(HandlerContext& c) {
                  "; it must be an integer or float type");
 }
 
-// first - second * cos(x) + third * cos(2 x), x going round once.
+// Returns first - second * cos(x) + third * cos(2 x), for x over one period.
 absl::Status Window(HandlerContext& c, double first, double second, double third) {
   OpBuilder& b = c.b();
   const absl::StatusOr<Expr> size = c.OneSize(0, "size");
@@ -223,7 +223,7 @@ absl::Status BlackmanWindow17(HandlerContext& c) { return Window(c, 0.42, 0.5, 0
 double MelOf(double hertz) { return 2595 * std::log10(1 + hertz / 700); }
 double HertzOf(double mel) { return 700 * (std::pow(10, mel / 2595) - 1); }
 
-// Triangles over the bins of a spectrum, their corners equally far apart in mel.
+// Returns triangles over the bins of a spectrum; their corners are equidistant in mel.
 absl::Status MelWeightMatrix17(HandlerContext& c) {
   static constexpr std::string_view kNames[] = {"num_mel_bins", "dft_length", "sample_rate",
                                                 "lower_edge_hertz", "upper_edge_hertz"};

@@ -25,7 +25,7 @@ void ExpectNear(const Tensor& got, const Values& want) {
   EXPECT_TRUE(s.ok()) << s;
 }
 
-// By the definition.
+// Transforms by the definition.
 Values Transformed(const Spectrum& x, size_t bins, bool inverse) {
   Values values;
   const auto n = static_cast<double>(x.size());
@@ -78,7 +78,7 @@ TEST(HandlersSignalTest, DftAlongAnyAxis) {
   ExpectNear(OneNode("DFT", 20).In(x).Omit().Fixed(Of(DType::kI64, {}, {-3})).Result(), rows);
   EXPECT_TRUE(
       Says(OneNode("DFT", 20).In(x).Omit().Fixed(Of(DType::kI64, {}, {2})).Error(), "the last"));
-  // Too large for the builder, whose failure is what is told.
+  // Too large for the builder; its failure is reported.
   const Tensor one = Of(DType::kF32, {1, 2, 1}, {1, 2});
   EXPECT_FALSE(OneNode("DFT", 20).In(one, {int64_t{1} << 60, 2, 1}).Error().empty());
   EXPECT_TRUE(Says(OneNode("DFT", 20).In(kComplex).Attr("onesided", int64_t{1}).Error(),
@@ -138,7 +138,7 @@ TEST(HandlersSignalTest, MelWeightMatrix) {
   OneNode t("MelWeightMatrix", 17);
   for (double v : {2.0, 8.0, 80.0}) t.Fixed(Of(DType::kI64, {}, {v}));
   for (double v : {0.0, 40.0}) t.Fixed(Of(DType::kF32, {}, {v}));
-  // Corners, by the formula, in bins 0, 1, 2 and 3.
+  // By the formula, the corners are in bins 0, 1, 2 and 3.
   EXPECT_EQ(t.Result(), Of(DType::kF32, {5, 2}, {0, 0, 1, 0, 0, 1, 0, 0, 0, 0}));
 }
 

@@ -10,7 +10,8 @@
 namespace athanor::onnx {
 namespace {
 
-// Positions by the row of the op table, values by them; of equal elements the lowest positions.
+// Uses the TopK op for positions, and gathers the values by them. Among equal elements, the lowest
+// positions win.
 absl::Status TopKOf(HandlerContext& c, const Expr& k, bool largest) {
   OpBuilder& b = c.b();
   const Value& x = c.In(0);
@@ -41,7 +42,7 @@ absl::Status TopK10(HandlerContext& c) {
   return TopKOf(c, *k, /*largest=*/true);
 }
 
-// What need not be sorted (sorted=0) may be.
+// With sorted=0 the order is free, so the result may be sorted too.
 absl::Status TopK11(HandlerContext& c) {
   const absl::StatusOr<Expr> k = c.OneSize(1, "K");
   if (!k.ok()) return k.status();

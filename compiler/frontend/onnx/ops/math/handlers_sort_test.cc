@@ -15,7 +15,7 @@ constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
 
 const Tensor kX = Of(DType::kF32, {2, 4}, {1, 4, 4, 3, -7, 2, 7, 7});
 
-// The model's outputs for these inputs, as numbers.
+// Returns the model's outputs for these inputs, as numbers.
 std::vector<Values> Outputs(const TestModel& model, const std::vector<Tensor>& inputs,
                             const ImportOptions& options = {}) {
   const absl::StatusOr<std::vector<Tensor>> outputs = RunModel(model, inputs, options);
@@ -64,7 +64,7 @@ TEST(SortHandlers, KIsAnOperandFromTen) {
   TestModel none = TopK(24, {});
   none.Initializer("k", Of(DType::kI64, {1}, {0}));
   EXPECT_EQ(Outputs(none, {kX})[0], Values{});
-  // NaN is above all numbers, as torch has it.
+  // NaN is above all numbers, as in PyTorch.
   const Tensor x = Of(DType::kF32, {2, 4}, {1, kNan, 4, kNan, 0, 0, 0, 0});
   EXPECT_EQ(Outputs(ten, {x})[1], (Values{1, 3, 0, 1}));
 }

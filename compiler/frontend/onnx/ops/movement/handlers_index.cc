@@ -20,7 +20,7 @@ absl::Status Gather1(HandlerContext& c) {
   return absl::OkStatus();
 }
 
-// The axis and, per axis of data, the position that each element of `indices` means.
+// An axis, and the position along each axis of data that each element of `indices` selects.
 struct Elements {
   int axis;
   std::vector<Value> at;
@@ -48,7 +48,7 @@ absl::Status GatherElements11(HandlerContext& c) {
   return absl::OkStatus();
 }
 
-// The positions that the last axis of `indices` holds, after `batch` leading axes of its own.
+// Returns the positions in the last axis of `indices`, after `batch` leading batch axes.
 absl::StatusOr<std::vector<Value>> Tuples(HandlerContext& c, int batch) {
   OpBuilder& b = c.b();
   const Value &data = c.In(0), &indices = c.In(1);
@@ -93,7 +93,7 @@ absl::Status GatherNd12(HandlerContext& c) {
   return GatherNdBy(c, batch < 0 || batch > 64 ? -1 : batch);
 }
 
-// "none", "add", ...: "set" of the Scatter row.
+// Returns the mode of the Scatter op; "none" is "set".
 absl::StatusOr<std::string> Reduction(HandlerContext& c) {
   if (c.version() < 16) return "set";
   static constexpr std::string_view kAll[] = {"none", "add", "mul", "max", "min"};
@@ -103,7 +103,7 @@ absl::StatusOr<std::string> Reduction(HandlerContext& c) {
   return mode;
 }
 
-// Of what has no arithmetic the codes are moved.
+// Types without arithmetic are moved as codes.
 Value ScatterAny(OpBuilder& b, const Value& data, const std::vector<Value>& at,
                  const Value& updates, const std::string& mode) {
   if (Computes(data.dtype())) return b.ScatterAt(data, at, updates, mode);
@@ -158,7 +158,7 @@ absl::Status TensorScatter24(HandlerContext& c) {
     if (*mode == "circular") {
       place = b.Binary(Op::kMod, place, size);
     } else {
-      // One below 0 is as wrong as one beyond the end: nothing counts from the end here.
+      // Here a negative position does not count from the end; it is as wrong as one beyond the end.
       place = b.Select(b.Less(place, b.Integer(Elem::kInt64, 0)), size, place);
     }
     at.back() = place;

@@ -1,5 +1,5 @@
-// Handlers of ops whose results are as many as the contents say: of known contents only, a
-// constant's or those given at upload.
+// Handlers of ops whose result sizes depend on contents. They need known contents: a constant's, or
+// those given at upload.
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
@@ -16,7 +16,8 @@ namespace {
 
 constexpr int64_t kMaxBoxes = 16'384;
 
-// Operand i's elements; those of a known shape's arithmetic are no literal.
+// Returns operand i's elements as a tensor; contents that are only known as expressions are
+// converted.
 absl::StatusOr<Tensor> Contents(HandlerContext& c, int i, std::string_view what) {
   const absl::StatusOr<std::vector<double>> known = c.Numbers(i, what);
   if (!known.ok()) return known.status();
@@ -30,7 +31,7 @@ Value Indices(OpBuilder& b, const std::vector<int64_t>& values, std::vector<int6
   return b.Literal(Elem::kInt64, Tensor::Of<int64_t>(DType::kI64, std::move(shape), values));
 }
 
-// By value; NaN is above all and equal to NaN.
+// Compares values; NaN is above all others and equal to NaN.
 int Compare(const ::athanor::Scalar& a, const ::athanor::Scalar& b) {
   if (IsFloat(a.dtype)) {
     const bool nan_a = a.f != a.f, nan_b = b.f != b.f;
@@ -41,11 +42,12 @@ int Compare(const ::athanor::Scalar& a, const ::athanor::Scalar& b) {
   return static_cast<int>(a.u > b.u) - static_cast<int>(a.u < b.u);
 }
 
-// A tensor as slices along one axis.
+// A tensor viewed as slices along one axis.
 class Slices {
  public:
   Slices(const Tensor& tensor, int axis) : tensor_(tensor), count_(tensor.shape[axis]) {
-    if (tensor.bytes.empty()) return;  // axes of any size, whose product may be no int64
+    // The other axes may have any size, with a product beyond int64.
+    if (tensor.bytes.empty()) return;
     for (int i = 0; i < axis; ++i) outer_ *= tensor.shape[i];
     for (size_t i = axis + 1; i < tensor.shape.size(); ++i) inner_ *= tensor.shape[i];
   }
@@ -63,7 +65,7 @@ class Slices {
   Tensor Chosen(const std::vector<int64_t>& slices, int axis) const {
     Tensor chosen = {tensor_.dtype, tensor_.shape, {}};
     chosen.shape[axis] = static_cast<int64_t>(slices.size());
-    if (slices.empty() || tensor_.bytes.empty()) return chosen;  // of axes of any size
+    if (slices.empty() || tensor_.bytes.empty()) return chosen;  // the other axes may have any size
     const int64_t bytes = inner_ * DTypeBytes(tensor_.dtype);
     for (int64_t o = 0; o < outer_; ++o) {
       for (int64_t slice : slices) {
@@ -83,7 +85,7 @@ class Slices {
   int64_t outer_ = 1, inner_ = 1;
 };
 
-// A box by its corners.
+// A box, given by its corners.
 struct Box {
   float top, left, bottom, right;
 };
@@ -94,7 +96,7 @@ Box BoxAt(const std::vector<double>& boxes, int64_t at, bool centre) {
 }
 float AreaOf(const Box& box) { return (box.bottom - box.top) * (box.right - box.left); }
 
-// More of their union than the threshold is common to both.
+// Reports whether the intersection is more than the threshold's part of the union.
 bool Overlap(const Box& a, const Box& b, float threshold) {
   const float height = std::min(a.bottom, b.bottom) - std::max(a.top, b.top);
   const float width = std::min(a.right, b.right) - std::max(a.left, b.left);
@@ -156,7 +158,7 @@ absl::Status Unique11(HandlerContext& c) {
     const int by_value = slices.Compare(a, b);
     return by_value != 0 ? by_value < 0 : a < b;
   });
-  // Groups of equals: the first of each, in order of value, then of place.
+  // Groups of equal slices: the first of each, in order of value, then of position.
   struct Group {
     int64_t first;
     std::vector<int64_t> members;
@@ -211,7 +213,7 @@ absl::Status NonMaxSuppression10(HandlerContext& c) {
   }
   const bool centre = c.Int("center_point_box") != 0;
   std::vector<int64_t> chosen;
-  // Without boxes there may be any number of images and classes.
+  // Without boxes, the numbers of images and classes may be huge.
   const int64_t rows = count == 0 ? 0 : images * classes;
   for (int64_t row = 0; row < rows; ++row) {
     const auto score = [&](int64_t i) { return (*scores)[row * count + i]; };

@@ -140,7 +140,7 @@ TEST(HandlersIndexTest, OfNothingOtherAxesMayBeOfAnySize) {
   const Tensor x = Tensor::Zeros(DType::kI64, {int64_t{1} << 40, 0});
   EXPECT_NE(OneNode("Unique", 11).Fixed(x).Attr("axis", int64_t{0}).Error().find("told apart"),
             std::string::npos);
-  // Its sizes are beyond what a tensor may take; what counts is that nobody visits them before.
+  // Its sizes exceed the limits; it must be refused before any loop over them.
   EXPECT_NE(OneNode("Concat", 13).Fixed(x).Fixed(x).Attr("axis", int64_t{1}).Error().find("limit"),
             std::string::npos);
 }
@@ -167,7 +167,7 @@ TEST(HandlersIndexTest, UniqueSortedAndByPlace) {
 }
 
 TEST(HandlersIndexTest, NonMaxSuppressionKeepsTheBest) {
-  // The second covers the first by 0.9 of their union; the third is apart.
+  // The second box covers 0.9 of its union with the first; the third is apart.
   const Tensor boxes = Of(DType::kF32, {1, 3, 4}, {0, 0, 1, 0.9, 0, 0, 1, 1, 5, 5, 6, 6});
   const Tensor scores = Of(DType::kF32, {1, 1, 3}, {0.5, 0.75, 0.25});
   const auto run = [&](double most, double overlap, double least) {

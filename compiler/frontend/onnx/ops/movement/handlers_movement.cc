@@ -1,4 +1,4 @@
-// Handlers: other shapes of the same elements; the family's rows.
+// Handlers: reshapes; also the family's rows.
 #include "compiler/frontend/onnx/ops/movement/handlers_movement.h"
 
 #include <algorithm>
@@ -13,7 +13,7 @@
 namespace athanor::onnx {
 namespace {
 
-// 0 copies a size unless `allowzero`; -1 is what the others leave.
+// Resolves a shape: 0 copies a size unless `allowzero`; -1 takes the rest.
 absl::StatusOr<Shape> ReshapedTo(const Shape& from, std::vector<Expr> to, bool allowzero,
                                  OpBuilder& b) {
   const Bounds& bounds = b.bounds();

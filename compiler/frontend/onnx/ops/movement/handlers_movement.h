@@ -1,4 +1,4 @@
-// The movement family's handlers by file.
+// Handlers of the movement family that are defined in other files.
 #ifndef ATHANOR_COMPILER_FRONTEND_ONNX_OPS_MOVEMENT_HANDLERS_MOVEMENT_H_
 #define ATHANOR_COMPILER_FRONTEND_ONNX_OPS_MOVEMENT_HANDLERS_MOVEMENT_H_
 
@@ -7,7 +7,7 @@
 
 namespace athanor::onnx {
 
-// handlers_movement_slice.cc: parts of a tensor, and tensors out of parts
+// handlers_movement_slice.cc: slices, splits and concatenations
 absl::Status Slice1(HandlerContext& c);
 absl::Status Slice10(HandlerContext& c);
 absl::Status Split2(HandlerContext& c);
@@ -19,7 +19,7 @@ absl::Status Tile6(HandlerContext& c);
 absl::Status Trilu14(HandlerContext& c);
 absl::Status ReverseSequence10(HandlerContext& c);
 
-// handlers_movement_pad.cc: surroundings and blocks
+// handlers_movement_pad.cc: padding and blocks
 absl::Status Pad2(HandlerContext& c);
 absl::Status Pad11(HandlerContext& c);
 absl::Status CenterCropPad18(HandlerContext& c);

@@ -1,4 +1,4 @@
-// Handlers: surroundings and blocks.
+// Handlers: padding and blocks.
 #include <algorithm>
 #include <cstdint>
 #include <string>
@@ -12,15 +12,15 @@
 namespace athanor::onnx {
 namespace {
 
-constexpr int64_t kMaxBlock = (int64_t{1} << 31) - 1;  // whose square is an int64
+constexpr int64_t kMaxBlock = (int64_t{1} << 31) - 1;  // its square fits into int64
 constexpr std::string_view kPadModes[] = {"constant", "reflect", "edge", "wrap"};
 
-// The source of position `at` of an axis of this size, outside of which it is repeated as `mode`
-// says.
+// Returns the source of position `at` on an axis of this size; positions outside are mapped inside
+// by `mode`.
 Expr PadSource(std::string_view mode, const Expr& at, const Expr& size) {
   if (mode == "edge") return MaxOf(MinOf(at, size - 1), 0);
   if (mode == "wrap") return Mod(at, size);
-  // A triangle wave; of one element the element.
+  // A triangle wave; on an axis of one element, always that element.
   const Expr last = size - 1, period = MaxOf(2 * last, 1);
   const Expr phase = Mod(at, period);
   return MinOf(phase, 2 * last - phase);
@@ -50,7 +50,7 @@ absl::Status PadBy(HandlerContext& c, std::string_view mode, const std::vector<E
     c.Set(0, b.MapOr(x, std::move(shape), std::move(coordinates), value));
     return absl::OkStatus();
   }
-  // What is cut off is not repeated: first the cuts, then the rest.
+  // Elements that negative pads cut off are not repeated, so cut first, then pad.
   for (int i = 0; i < x.rank(); ++i) {
     Expr cut_before = 0, cut_after = 0, added = 0;
     for (const bool front : {true, false}) {
@@ -66,7 +66,7 @@ absl::Status PadBy(HandlerContext& c, std::string_view mode, const std::vector<E
     }
     const Expr kept = x.shape[i] - cut_before - cut_after;
     x = b.Slice(x, i, cut_before, kept);
-    if (!b.status().ok()) return absl::OkStatus();  // told by the builder
+    if (!b.status().ok()) return absl::OkStatus();  // the builder reports the failure
     const bool same = bounds.ProvablyEqual(kept, shape[i]);
     if (!same && !bounds.NonNegative(kept - 1)) {
       return Invalid("axis ", i, " has ", kept.ToString(),
@@ -87,7 +87,7 @@ absl::Status BlockShape(const Shape& shape, int64_t block) {
                  "; it needs [N, C, H, W] and a blocksize of 1 to ", kMaxBlock);
 }
 
-// `sizes`: all that have to divide; the first that does not is named.
+// Returns the error for sizes that must divide by `by`; it names the first that does not.
 absl::Status Indivisible(OpBuilder& b, absl::Span<const Expr> sizes, int64_t by) {
   std::vector<SizePair> pairs;
   for (const Expr& size : sizes) pairs.push_back({FloorDiv(size, by) * by, size});
@@ -211,7 +211,7 @@ absl::Status CenterCropPad18(HandlerContext& c) {
   for (size_t i = 0; i < axes->size(); ++i) {
     const int axis = (*axes)[i];
     const Expr grown = (*to)[i] - shape[axis];
-    // Of an odd difference the smaller half is in front.
+    // If the difference is odd, the smaller half is in front.
     coordinates[axis] = b.bounds().Simplify(coordinates[axis] + FloorDiv(MaxOf(-1 * grown, 0), 2) -
                                             FloorDiv(MaxOf(grown, 0), 2));
     shape[axis] = (*to)[i];
@@ -258,7 +258,8 @@ absl::Status Col2Im18(HandlerContext& c) {
                    taps.overflow() ? "more than an int64 holds" : taps.ToString(),
                    ", the elements of a block");
   }
-  // [N, C, taps.., places..] to [N, C, image.., taps..], each image element where a tap meets it.
+  // Views [N, C, taps.., positions..] as [N, C, image.., taps..], with each image element at the
+  // position where a tap meets it.
   Shape split = {x.shape[0], *channels}, shape = split;
   std::vector<Expr> coordinates = AllAxes(2), places;
   std::vector<int> summed;
@@ -274,7 +275,8 @@ absl::Status Col2Im18(HandlerContext& c) {
     const Expr count = FloorDiv(padded - reach - 1, stride) + 1;
     const Expr at =
         Expr::Axis(static_cast<int>(2 + i)) + (*pads)[i] - Expr::Axis(tap_axis) * (*dilations)[i];
-    // Between two places there is none: far outside, also where `at` is below 0.
+    // Between two positions there is no source: the coordinate is far outside, also if `at` is
+    // negative.
     places.push_back(FloorDiv(at, stride) + Mod(at, stride) * (count + reach + 1));
     split.push_back(count);
   }

@@ -1,4 +1,4 @@
-// Handlers: parts of a tensor, and tensors out of parts.
+// Handlers: slices, splits and concatenations.
 #include <cstdint>
 #include <optional>
 #include <string>
@@ -12,10 +12,10 @@
 namespace athanor::onnx {
 namespace {
 
-// Beyond any size: an end that means "to the end".
+// An end beyond any size, which means "to the end".
 constexpr int64_t kFar = int64_t{1} << 40;
 
-// A bound of a slice as a position in [low, high], counted from the end where it is below 0.
+// Returns a bound of a slice as a position in [low, high]; a negative one counts from the end.
 absl::StatusOr<Expr> SlicePosition(std::string_view what, const Expr& given, const Expr& size,
                                    const Expr& low, const Expr& high, const Bounds& bounds) {
   if (const std::optional<int64_t> constant = given.constant(); constant.has_value()) {
@@ -52,7 +52,8 @@ absl::Status SliceBy(HandlerContext& c, const std::vector<Expr>& starts,
     const int64_t step = steps[i];
     if (step == 0) return Invalid("its steps hold 0; a step goes forwards or backwards");
     const bool back = step < 0;
-    // Backwards a start before the first element is the first, of an empty axis none.
+    // Going backwards, a start before the first element becomes the first element; on an empty
+    // axis, none.
     const Expr first = !back || bounds.NonNegative(size - 1) ? Expr(0) : MinOf(0, size - 1);
     const absl::StatusOr<Expr> start =
         SlicePosition("start", starts[i], size, first, back ? size - 1 : size, bounds);
@@ -60,7 +61,7 @@ absl::Status SliceBy(HandlerContext& c, const std::vector<Expr>& starts,
     const absl::StatusOr<Expr> end =
         SlicePosition("end", ends[i], size, back ? -1 : 0, back ? size - 1 : size, bounds);
     if (!end.ok()) return end.status();
-    // |INT64_MIN| is no int64; any step as far takes one element.
+    // |INT64_MIN| is no int64, and any step that large takes one element.
     const Expr stride = back ? (step < -kFar ? kFar : -step) : (step > kFar ? kFar : step);
     const Expr length = back ? *start - *end : *end - *start;
     shape[axis] = bounds.Simplify(MaxOf(CeilDiv(length, stride), 0));
@@ -79,7 +80,7 @@ std::vector<int64_t> FirstAxes(size_t count) {
 absl::Status SplitBy(HandlerContext& c, int axis, absl::Span<const Expr> sizes) {
   OpBuilder& b = c.b();
   const Value& x = c.In(0);
-  // Those that are left out are results too.
+  // Omitted results count too.
   const int results = c.node().output_size();
   if (static_cast<int>(sizes.size()) != results) {
     return Invalid("it has ", results, " results and ", sizes.size(),
@@ -225,7 +226,7 @@ absl::Status Trilu14(HandlerContext& c) {
   const Value row = b.Iota(Elem::kInt64, matrix, 0), column = b.Iota(Elem::kInt64, matrix, 1);
   const Value diagonal = b.Sub(column, row);
   const Value zero = ZeroOf(b, x.elem);
-  // Above: those left of diagonal k go. Below: those right of it.
+  // `upper` clears the elements left of diagonal k; otherwise those right of it.
   c.Set(0, b.Select(c.Int("upper") != 0 ? b.Less(diagonal, *k) : b.Less(*k, diagonal), zero, x));
   return absl::OkStatus();
 }

@@ -64,7 +64,7 @@ TEST(HandlersMovementTest, AxesByAttributeAndByOperand) {
             Of(DType::kI64, {3, 2}, {0, 3, 1, 4, 2, 5}));
 }
 
-// numpy's, element by element.
+// Computes numpy's slice element by element.
 Values Sliced(int64_t size, int64_t start, int64_t end, int64_t step) {
   if (start < 0) start += size;
   if (end < 0) end = end < -size ? -1 - (step > 0) : end + size;
@@ -223,7 +223,7 @@ TEST(HandlersMovementTest, PadVersions) {
   const Tensor x = Of(DType::kF32, {1, 2}, {1, 2});
   EXPECT_EQ(OneNode("Pad", 6).In(x).Attr("pads", List{0, 1, 1, 0}).Attr("value", 9.0f).Result(),
             Of(DType::kF32, {2, 3}, {9, 1, 2, 9, 9, 9}));
-  // The value may come with the request, and axes may be chosen.
+  // The pad value may come with the request, and axes may be selected.
   EXPECT_EQ(OneNode("Pad", 18)
                 .In(x)
                 .Fixed(Ints({1, 0}))
@@ -316,7 +316,7 @@ TEST(HandlersMovementTest, Col2ImSumsWhatOverlaps) {
                    "does not divide by 3"));
 }
 
-// Cut to 32 bits these would be 0 and 1.
+// Truncated to 32 bits, these would be 0 and 1.
 TEST(HandlersMovementTest, PermAndBlocksizeBeyond32BitsAreRefused) {
   const Tensor x = Count(DType::kF32, {2, 3});
   EXPECT_TRUE(Says(OneNode("Transpose", 13).In(x).Attr("perm", List{int64_t{1} << 32, 1}).Error(),
@@ -344,7 +344,8 @@ TEST(HandlersMovementTest, Col2ImOfBlocksBeyondInt64) {
   EXPECT_FALSE(reach.empty());
 }
 
-// Of known contents as of data: no part has less than nothing, no axis is sliced twice.
+// Known contents follow the same rules as data: no part has a negative size, no axis is sliced
+// twice.
 TEST(HandlersMovementTest, KnownContentsAreSplitAndSlicedByTheSameRules) {
   const auto split = [](bool known) {
     OneNode trial("Split", 18);

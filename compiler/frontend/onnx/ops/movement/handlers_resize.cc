@@ -1,4 +1,4 @@
-// Handlers: Resize and Upsample, one axis after the other; the family's rows.
+// Handlers: Resize and Upsample, one axis at a time; also the family's rows.
 #include "compiler/frontend/onnx/ops/movement/handlers_resize.h"
 
 #include <algorithm>
@@ -37,7 +37,7 @@ namespace {
 
 constexpr size_t kUnrolledTaps = 4;
 constexpr int64_t kMaxTaps = 1024;
-constexpr double kMaxSize = 0x1p40;  // of a result's axis
+constexpr double kMaxSize = 0x1p40;  // largest size of a result's axis
 
 struct Plan {
   std::string mode, coordinates, nearest;
@@ -46,17 +46,17 @@ struct Plan {
   double extrapolation = 0;
 };
 
-// One axis that is resized.
+// An axis that is resized.
 struct Axis {
   int axis = 0;
   Expr in, out;
   Value scale;                      // f64: as given, or out / in
-  std::optional<double> number;     // the same where it is known
+  std::optional<double> number;     // the same if it is known
   std::optional<Value> start, end;  // f64: the region of tf_crop_and_resize
 };
 
-// in * scale, rounded down. A number's is that of the product in f32, as the schema's shape
-// inference has it; a dim's by the shortest decimal that gives the f32, which agrees: 10 * 0.7
+// Returns in * scale, rounded down. For a number, uses the product in f32, as the schema's shape
+// inference does. For a dim, uses the shortest decimal that gives the f32, which agrees: 10 * 0.7
 // is 7.
 absl::StatusOr<Expr> Scaled(const Expr& in, double scale) {
   if (!(scale > 0) || !std::isfinite(scale)) {
@@ -70,7 +70,7 @@ absl::StatusOr<Expr> Scaled(const Expr& in, double scale) {
   if (f32 < 1e-6F || f32 > 1e6F) {
     return Invalid("its scales hold ", scale, ", beyond what is served");
   }
-  std::string text;  // "2.6e+00"
+  std::string text;  // such as "2.6e+00"
   for (int digits = 0; digits <= 8; ++digits) {
     text = absl::StrFormat("%.*e", digits, f32);
     float back = 0;
@@ -93,13 +93,13 @@ absl::StatusOr<Expr> Scaled(const Expr& in, double scale) {
   return exponent >= 0 ? product * power : FloorDiv(product, power);
 }
 
-// The positions in the source, [out], in f64.
+// Returns the positions in the source, [out], in f64.
 Value PositionsOf(OpBuilder& b, const Plan& plan, const Axis& axis) {
   const auto number = [&](double v) { return b.Scalar(Elem::kDouble, v); };
   const Value x = b.Iota(Elem::kDouble, {axis.out}, 0);
   const Value in = b.Size(Elem::kDouble, axis.in, {});
   const Value length = b.Size(Elem::kDouble, axis.out, {});
-  const Value out = b.Mul(axis.scale, in);  // not always whole
+  const Value out = b.Mul(axis.scale, in);  // not always an integer
   const Value half = b.Sub(b.Div(b.Add(x, number(0.5)), axis.scale), number(0.5));
   if (plan.coordinates == "asymmetric") return b.Div(x, axis.scale);
   if (plan.coordinates == "tf_half_pixel_for_nn") {
@@ -114,7 +114,7 @@ Value PositionsOf(OpBuilder& b, const Plan& plan, const Axis& axis) {
   }
   const Value last = b.Sub(in, number(1));
   if (plan.coordinates == "align_corners") {
-    // The suite counts with what is not rounded, only here.
+    // The backend test suite uses the unrounded size only here.
     return b.Select(b.Equal(out, number(1)), number(0),
                     b.Div(b.Mul(x, last), b.Sub(out, number(1))));
   }
@@ -127,7 +127,7 @@ Value PositionsOf(OpBuilder& b, const Plan& plan, const Axis& axis) {
   return half;
 }
 
-// Of whole numbers in f64: positions in the axis, the nearest where outside.
+// Converts integers in f64 to positions on the axis, clamped to it.
 Value Inside(OpBuilder& b, const Value& whole, const Expr& size) {
   const Value last = b.Size(Elem::kInt64, size - 1, {});
   return b.Clamp(b.Cast(whole, Elem::kInt64), b.Integer(Elem::kInt64, 0), last);
@@ -137,7 +137,7 @@ Value Take(OpBuilder& b, const Value& x, const Value& positions, int axis) {
   return b.Raw(Op::kGather, {x, positions}, {{"axis", int64_t{axis}}}, x.elem);
 }
 
-// Where an enlargement by a whole number repeats every element as often.
+// Reports whether the axis is enlarged by an integer, so that every element is repeated that often.
 bool Repeats(const Plan& plan, const Axis& axis) {
   if (!axis.number.has_value() || *axis.number != std::floor(*axis.number)) return false;
   if (*axis.number < 1 || *axis.number > 0x1p30) return false;
@@ -157,7 +157,7 @@ Value ResizeNearest(OpBuilder& b, const Plan& plan, const Axis& axis, const Valu
   const auto number = [&](double v) { return b.Scalar(Elem::kDouble, v); };
   const Value at = PositionsOf(b, plan, axis);
   const Value below = b.Unary(Op::kFloor, at), ratio = b.Sub(at, below);
-  Value above = b.Less(number(0), ratio);  // "ceil"
+  Value above = b.Less(number(0), ratio);  // for mode "ceil"
   if (plan.nearest == "floor") above = b.Splat(b.Integer(Elem::kBool, 0), at.shape);
   if (plan.nearest == "round_prefer_floor") above = b.Less(number(0.5), ratio);
   if (plan.nearest == "round_prefer_ceil") above = b.LessEqual(number(0.5), ratio);
@@ -165,8 +165,8 @@ Value ResizeNearest(OpBuilder& b, const Plan& plan, const Axis& axis, const Valu
   return Take(b, x, Inside(b, whole, axis.in), axis.axis);
 }
 
-// The kernel's reach: taps at first, first + 1, ... from the position rounded down, and the factor
-// by which it is stretched.
+// Support of the kernel: taps at first, first + 1, ... relative to the position rounded down, and
+// the factor by which the kernel is stretched.
 struct Kernel {
   int64_t first = 0, taps = 2;
   double stretch = 1;
@@ -182,7 +182,7 @@ absl::StatusOr<Kernel> KernelOf(const Plan& plan, const Axis& axis) {
   }
   if (*axis.number >= 1) return kernel;
   kernel.stretch = *axis.number;
-  // To no element, minus infinity.
+  // A scale of 0 makes this minus infinity.
   const double first = std::floor(-static_cast<double>(radius) / *axis.number) + 1;
   const double taps = 2 - 2 * first;
   if (!(taps <= kMaxTaps)) {
@@ -194,7 +194,7 @@ absl::StatusOr<Kernel> KernelOf(const Plan& plan, const Axis& axis) {
   return kernel;
 }
 
-// A vector along `axis`, as one that broadcasts to a tensor of this rank.
+// Returns a vector along `axis`, shaped to broadcast to a tensor of this rank.
 Value Along(OpBuilder& b, const Value& vector, int axis, int rank) {
   std::vector<int> added;
   for (int i = vector.rank(); i < rank - axis; ++i) added.push_back(i);
@@ -259,7 +259,7 @@ absl::Status ResizeAxes(HandlerContext& c, const Plan& plan, const std::vector<A
     const absl::StatusOr<Value> resized =
         nearest ? ResizeNearest(b, plan, axis, y) : Interpolate(b, plan, axis, y);
     if (!resized.ok()) return resized.status();
-    if (!b.status().ok()) return absl::OkStatus();  // told by the builder
+    if (!b.status().ok()) return absl::OkStatus();  // the builder reports the failure
     const int rank = y.rank();
     y = *resized;
     if (!crops) continue;
@@ -268,7 +268,7 @@ absl::Status ResizeAxes(HandlerContext& c, const Plan& plan, const std::vector<A
     const Value outside = b.Or(b.Less(at, b.Scalar(Elem::kDouble, 0)), b.Less(last, at));
     y = b.Select(Along(b, outside, axis.axis, rank), Nearest(b, y.elem, plan.extrapolation), y);
   }
-  // Integers by the nearest, halves to even.
+  // Integers are rounded to nearest, halves to even.
   if (!nearest && IsInteger(CarrierOf(elem))) y = b.Unary(Op::kRound, y);
   c.Set(0, nearest ? y : b.Cast(y, elem));
   return absl::OkStatus();
@@ -353,7 +353,7 @@ bool Filled(const HandlerContext& c, int i) {
   return c.Has(i) && !(c.In(i).rank() == 1 && c.In(i).shape[0].IsConstant(0));
 }
 
-// The regions' starts and ends per axis, as data.
+// Adds the regions' starts and ends per axis, as data.
 absl::Status AddRegions(HandlerContext& c, std::vector<Axis>* axes) {
   OpBuilder& b = c.b();
   const auto count = static_cast<int64_t>(axes->size());
@@ -377,7 +377,7 @@ std::vector<int> EveryAxis(const HandlerContext& c) {
   return axes;
 }
 
-// Upsample and the first Resize: positions are divided, never centred.
+// Upsample and the first Resize: source positions are the quotient, without centring.
 absl::Status ByScales(HandlerContext& c, absl::Span<const double> scales) {
   const bool first = c.version() == 1;
   const absl::StatusOr<std::string> mode =

@@ -1,4 +1,4 @@
-// Handlers: pooling over regions that are data.
+// Handlers: pooling over regions given as data.
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
@@ -22,8 +22,8 @@ struct Align {
   double scale = 1;
 };
 
-// Regions along one axis, each [R]: where they start, how long they are, how long a bin is, and how
-// many samples are taken of each bin, at most `most`.
+// Regions along one axis, each [R]: the start, the length of a bin, and the number of samples per
+// bin, which is at most `most`.
 struct Regions {
   Value start, bin, samples;
   int64_t most = 0;
@@ -42,7 +42,7 @@ absl::StatusOr<Regions> RegionsOf(HandlerContext& c, const Align& align, bool ve
   Regions regions;
   regions.start = edge(at);
   Value extent = b.Sub(edge(at + 2), regions.start);
-  // Regions that are no region are of one element.
+  // Empty or negative regions get the size of one element.
   if (!align.half_pixel) extent = b.Max(extent, number(1));
   regions.bin = b.Div(extent, number(static_cast<double>(bins)));
   if (align.ratio > 0) {
@@ -50,7 +50,7 @@ absl::StatusOr<Regions> RegionsOf(HandlerContext& c, const Align& align, bool ve
     regions.samples = number(static_cast<double>(align.ratio));
     return regions;
   }
-  // As many as a bin is long: only known regions say how many.
+  // The number of samples per bin depends on the regions, so these must be known.
   const absl::StatusOr<std::vector<double>> known = c.Numbers(1, "rois (with sampling_ratio 0)");
   if (!known.ok()) return known.status();
   for (size_t i = 0; i + 3 < known->size(); i += 4) {
@@ -69,12 +69,12 @@ absl::StatusOr<Regions> RegionsOf(HandlerContext& c, const Align& align, bool ve
   return regions;
 }
 
-// The samples along one axis, [R, bins, most]: the two elements between which each is, their
-// weights, and whether it counts.
+// The samples along one axis, [R, bins, most]: the two elements around each, their weights, and
+// whether the sample counts.
 struct Samples {
   Value low, high, low_weight, high_weight;
-  Value inside;  // of the image, else its weights are 0
-  Value taken;   // one of the bin's
+  Value inside;  // sample is inside the image; otherwise its weights are 0
+  Value taken;   // sample belongs to the bin
 };
 Samples SamplesOf(OpBuilder& b, const Regions& regions, int64_t bins, const Expr& size) {
   const Elem elem = regions.bin.elem;
@@ -118,7 +118,7 @@ absl::Status RoiAlign(HandlerContext& c, const Align& align) {
   if (!vertical.ok()) return vertical.status();
   const absl::StatusOr<Regions> horizontal = RegionsOf(c, align, false);
   if (!horizontal.ok()) return horizontal.status();
-  if (!b.status().ok()) return absl::OkStatus();  // told by the builder
+  if (!b.status().ok()) return absl::OkStatus();  // the builder reports the failure
   const Expr &height = x.shape[2], &width = x.shape[3], &count = rois.shape[0];
   const Samples v = SamplesOf(b, *vertical, align.height, height),
                 h = SamplesOf(b, *horizontal, align.width, width);
@@ -128,7 +128,7 @@ absl::Status RoiAlign(HandlerContext& c, const Align& align) {
   const Value rows =
       b.Reshape(b.Permute(x, {0, 2, 3, 1}), {x.shape[0] * height * width, x.shape[1]});
   const Value first = b.Mul(b.Cast(images, Elem::kInt64), b.Size(Elem::kInt64, height * width, {}));
-  // An image that is not there, though its place might be of one that is.
+  // A wrong image index could still give a valid flat position, so it is checked itself.
   const Value there = b.And(b.LessEqual(b.Integer(images.elem, 0), images),
                             b.Less(images, b.Size(images.elem, x.shape[0], {})));
   const Value image =
@@ -152,7 +152,8 @@ absl::Status RoiAlign(HandlerContext& c, const Align& align) {
   const Value counts = b.Unsqueeze(b.And(down(v.taken), across(h.taken)), {5});
   Value y;
   if (align.maximum) {
-    // The largest weighted corner, as the operator is defined, not of interpolated samples.
+    // Takes the largest weighted corner, as the operator is defined, not the largest interpolated
+    // sample.
     const Value best = b.Max(b.Max(p[0], p[1]), b.Max(p[2], p[3]));
     const Value lowest = b.Scalar(none.elem, -std::numeric_limits<double>::infinity());
     y = b.Reduce(Op::kMaxReduce, b.Select(counts, best, lowest), {2, 4}, /*keepdims=*/false);
@@ -182,13 +183,13 @@ absl::StatusOr<Align> AlignOf(HandlerContext& c) {
   return align;
 }
 
-// Bins of regions along one axis as [R, bins, size]: which elements are of which bin.
+// Returns as [R, bins, size] which elements belong to each bin of the regions along one axis.
 Value BinsOf(OpBuilder& b, const Value& rois, int64_t column, double scale, int64_t bins,
              const Expr& size) {
   const auto number = [&](double v) { return Nearest(b, rois.elem, v); };
   const auto edge = [&](int64_t at) {
     const Value x = b.Mul(b.Slice(rois, 1, at, 1), number(scale));  // [R, 1]
-    // Halves away from 0.
+    // Rounds halves away from 0.
     return b.CopySign(b.Unary(Op::kFloor, b.Add(b.Abs(x), number(0.5))), x);
   };
   const Value first = edge(column);
@@ -219,7 +220,7 @@ absl::Status RoiAlign16(HandlerContext& c) {
   return RoiAlign(c, *align);
 }
 
-// R. Girshick, "Fast R-CNN", 2015: bins of whole elements, an empty one gives 0.
+// R. Girshick, "Fast R-CNN", 2015: bins consist of whole elements; an empty bin gives 0.
 absl::Status MaxRoiPool1(HandlerContext& c) {
   OpBuilder& b = c.b();
   const Value &x = c.In(0), &rois = c.In(1);

@@ -1,4 +1,4 @@
-// Handlers: samples of an image at positions that are data, and the grids that hold them.
+// Handlers: sampling an image at positions given as data, and the grids of such positions.
 #include <cstdint>
 #include <string>
 #include <utility>
@@ -19,7 +19,8 @@ struct Sampling {
   bool align_corners = false;
 };
 
-// Where positions along an axis are reflected: its first and last, at centres or at edges.
+// Borders at which positions along an axis are reflected: its first and last, at centres or at
+// edges.
 struct Borders {
   Value low, high;
 };
@@ -29,7 +30,7 @@ Borders BordersOf(OpBuilder& b, const Sampling& sampling, Elem elem, const Expr&
   return {b.Scalar(elem, -0.5), b.Add(last, b.Scalar(elem, 0.5))};
 }
 
-// Folded between the borders as often as it takes; one inside stays as it is.
+// Reflects positions between the borders as often as needed; a position inside stays as it is.
 Value Reflect(OpBuilder& b, const Value& x, const Borders& borders) {
   const auto number = [&](double v) { return b.Scalar(x.elem, v); };
   const Value range = b.Sub(borders.high, borders.low);
@@ -40,13 +41,13 @@ Value Reflect(OpBuilder& b, const Value& x, const Borders& borders) {
   const Value even = b.Equal(b.Unary(Op::kFloor, half), half);
   const Value folded = b.Select(even, b.Add(borders.low, rest), b.Sub(borders.high, rest));
   const Value outside = b.Or(b.Less(x, borders.low), b.Less(borders.high, x));
-  // One element is all there is.
+  // A single element is the only possible position.
   const Value single = b.Equal(range, number(0));
   return b.Select(outside, b.Select(single, borders.low, folded), x);
 }
 
-// The positions along one axis of the image: unnormalised, and led back inside as far as the
-// padding does that.
+// Returns the positions along one axis of the image: unnormalised, and moved inside if the padding
+// mode does so.
 Value PositionsOf(OpBuilder& b, const Sampling& sampling, const Value& normal, const Expr& size) {
   const auto number = [&](double v) { return b.Scalar(normal.elem, v); };
   const Value length = b.Size(normal.elem, size, {}), one = number(1), two = number(2);
@@ -54,8 +55,8 @@ Value PositionsOf(OpBuilder& b, const Sampling& sampling, const Value& normal, c
   Value x = sampling.align_corners ? b.Mul(b.Div(from_first, two), b.Sub(length, one))
                                    : b.Div(b.Sub(b.Mul(from_first, length), one), two);
   if (sampling.mode == "nearest") x = b.Unary(Op::kRound, x);
-  // Between cubic neighbours a position outside stays there, as PyTorch has it: only they are led
-  // back.
+  // In cubic mode a position outside stays there, as in PyTorch; only its neighbours are moved
+  // inside.
   const bool stays = sampling.mode == "cubic";
   if (sampling.padding == "border" && !stays) {
     return b.Clamp(x, number(0), b.Sub(length, one));
@@ -64,7 +65,7 @@ Value PositionsOf(OpBuilder& b, const Sampling& sampling, const Value& normal, c
   return Reflect(b, x, BordersOf(b, sampling, x.elem, size));
 }
 
-// One neighbour of a position along one axis: where it is, whether it is inside, its weight.
+// A neighbour of a position along one axis: its position, whether it is inside, and its weight.
 struct Tap {
   Value at, inside, weight;
 };
@@ -135,11 +136,11 @@ absl::Status GridSample(HandlerContext& c, const Sampling& sampling) {
   const Value positions = b.Up(grid);
   std::vector<std::vector<Tap>> taps;
   for (int i = 0; i < axes; ++i) {
-    // The last coordinate is that of the first axis.
+    // The last coordinate belongs to the first axis.
     const Value normal = b.Squeeze(b.Slice(positions, axes + 1, axes - 1 - i, 1), {axes + 1});
     taps.push_back(TapsOf(b, sampling, PositionsOf(b, sampling, normal, sizes[i]), sizes[i]));
   }
-  // Rows of all channels of a place.
+  // Arranges rows of all channels of a position.
   std::vector<int> order = {0}, back = {0, axes + 1};
   for (int i = 0; i < axes; ++i) {
     order.push_back(2 + i);
@@ -206,7 +207,8 @@ absl::Status AffineGrid20(HandlerContext& c) {
   if (absl::Status s = CheckSizes("size", *size, b.bounds()); !s.ok()) return s;
   const auto number = [&](double v) { return b.Scalar(Elem::kDouble, v); };
   const Value matrix = b.Cast(theta, Elem::kDouble);
-  // Column k of theta as [N, 1.., axes]: the first is of the last axis; after them the offset.
+  // Returns column k of theta as [N, 1.., axes]. The first column belongs to the last axis; the
+  // offset comes after all axes.
   const auto column = [&](int k) {
     const Value picked = b.Slice(matrix, 2, k, 1);
     Shape shape = {theta.shape[0]};

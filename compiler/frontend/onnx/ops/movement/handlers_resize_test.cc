@@ -64,7 +64,7 @@ TEST(HandlersResizeTest, FromElevenOnItCentres) {
                         .Attr("nearest_mode", rounding)
                         .Result());
   };
-  EXPECT_EQ(nearest("round_prefer_floor"), (Values{1, 3}));  // of 0.5 and 2.5
+  EXPECT_EQ(nearest("round_prefer_floor"), (Values{1, 3}));  // elements at 0.5 and 2.5
   EXPECT_EQ(nearest("round_prefer_ceil"), (Values{2, 4}));
   EXPECT_EQ(nearest("floor"), (Values{1, 3}));
   EXPECT_EQ(nearest("ceil"), (Values{2, 4}));
@@ -84,7 +84,7 @@ TEST(HandlersResizeTest, LinearByEveryCoordinate) {
 }
 
 TEST(HandlersResizeTest, TheGivenScaleCountsNotThatOfWholeSizes) {
-  // 4 * 0.8 is 3.2, so 3: positions are divided by 0.8, not by 0.75.
+  // 4 * 0.8 is 3.2, rounded to 3; positions are still divided by 0.8, not by 0.75.
   ExpectNear(Resized(13, kFour, "linear", "").Omit().Fixed(Scales({0.8f})).Result(),
              {1.125, 2.375, 3.625});
   ExpectNear(
@@ -100,7 +100,7 @@ TEST(HandlersResizeTest, CubicAndItsOutside) {
         .Attr("exclude_outside", exclude)
         .Result();
   };
-  // By Keys' polynomials at distances 1.25, 0.25, 0.75, 1.75 and a = -0.75.
+  // Computed by Keys' polynomials at distances 1.25, 0.25, 0.75, 1.75 with a = -0.75.
   const Values w = {-0.10546875, 0.87890625, 0.26171875, -0.03515625};
   ExpectNear(cubic(0), {0.89453125, 1.1914062, 1.6679688, w[0] * 1 + w[1] * 2 + w[2] * 3 + w[3] * 4,
                         2.703125, 3.3320312, 3.8085938, 4.1054688});
@@ -115,7 +115,7 @@ TEST(HandlersResizeTest, AntialiasAveragesWhatIsLeftOut) {
         .Attr("antialias", int64_t{1})
         .Result();
   };
-  // Weights 1/8, 3/8, 3/8, 1/8 about 0.5 and 2.5, the edge repeated.
+  // Weights 1/8, 3/8, 3/8, 1/8 around 0.5 and 2.5, with the edge repeated.
   ExpectNear(run(kFour, "linear", 0.5), {1.625, 3.375});
   const Tensor eight = Count(DType::kF32, {8});
   ExpectNear(run(eight, "linear", 0.25), {1.65625, 5.34375});
@@ -197,17 +197,17 @@ TEST(HandlersResizeTest, GridSample) {
   };
   EXPECT_EQ(run(16, {0, 0}, "bilinear", "zeros", 0), 2.5);
   EXPECT_EQ(run(20, {1, -1}, "linear", "zeros", 1), 2);
-  EXPECT_EQ(run(20, {1, -1}, "linear", "zeros", 0), 0.5);  // a corner, of which a quarter is inside
+  EXPECT_EQ(run(20, {1, -1}, "linear", "zeros", 0), 0.5);  // at a corner, where a quarter is inside
   EXPECT_EQ(run(20, {9, 9}, "linear", "border", 0), 4);
   EXPECT_EQ(run(20, {9, 9}, "nearest", "zeros", 0), 0);
   EXPECT_EQ(run(20, {3, -1}, "linear", "reflection", 1), 1);
   EXPECT_EQ(run(20, {-0.5, 0.5}, "nearest", "reflection", 0), 3);
-  // Between cubic neighbours a position outside is not led back, only they are.
+  // In cubic mode a position outside is not moved inside; only its neighbours are.
   EXPECT_NEAR(run(16, {0.9, 0}, "bicubic", "border", 0), 3.107999, 1e-5);
   EXPECT_NEAR(run(20, {-2, 0.5}, "cubic", "border", 0), 3, 1e-5);
 }
 
-// ONNX Runtime 1.31 for the same.
+// Expected values are those of ONNX Runtime 1.31.
 TEST(HandlersResizeTest, ALengthIsThatOfTheResult) {
   const Tensor three = Of(DType::kF32, {3}, {-2, 1, 2});
   const auto by = [&](const std::string& coordinates, float scale, const Values& roi) {
@@ -216,9 +216,9 @@ TEST(HandlersResizeTest, ALengthIsThatOfTheResult) {
         .Fixed(Scales({scale}))
         .Result();
   };
-  // Half of three is one: its place is 0, not the middle of the first two.
+  // Half of three is one element; its position is 0, not the middle of the first two.
   EXPECT_EQ(ValuesOf(by("pytorch_half_pixel", 0.5F, {})), Values{-2});
-  // floor(3 * 0.75 * 2.4) = 5 places from 0.25 * 2 to 1 * 2.
+  // floor(3 * 0.75 * 2.4) = 5 positions from 0.25 * 2 to 1 * 2.
   ExpectNear(by("tf_crop_and_resize", 2.4F, {0.25, 1}), {-0.5, 0.625, 1.25, 1.625, 2});
 }
 
@@ -272,7 +272,7 @@ TEST(HandlersResizeTest, RoiAlignByVersion) {
   };
   EXPECT_EQ(ValuesOf(run(10, 1, false).Result()), Values{5});    // at (1, 1)
   EXPECT_EQ(ValuesOf(run(16, 1, false).Result()), Values{2.5});  // at (0.5, 0.5)
-  EXPECT_EQ(ValuesOf(run(16, 0, true).Result()), Values{2.5});   // four samples about it
+  EXPECT_EQ(ValuesOf(run(16, 0, true).Result()), Values{2.5});   // four samples around it
   EXPECT_TRUE(Says(run(16, 0, false).Error(), "sampling_ratio 0"));
 }
 

@@ -1,4 +1,4 @@
-// Handlers: Shape, Size, constants, Range and what else has no data to compute.
+// Handlers: Shape, Size, constants, Range and other ops that compute no data.
 #include <algorithm>
 #include <cmath>
 #include <optional>
@@ -96,7 +96,7 @@ absl::Status ConstantOfShape9(HandlerContext& c) {
   return absl::OkStatus();
 }
 
-// The type of a result: attribute `dtype`, or that of operand 0.
+// Returns the result's type: attribute `dtype`, or the type of operand 0.
 absl::StatusOr<Elem> ElemAttr(HandlerContext& c) {
   if (!c.Given("dtype")) return c.In(0).elem;
   const std::optional<Elem> elem = ElemOf(c.Int("dtype"));
@@ -118,7 +118,7 @@ absl::Status EyeLike9(HandlerContext& c) {
   return absl::OkStatus();
 }
 
-// A number or size as a whole over a whole: floats with few binary places, too.
+// A number or size as a quotient of integers; floats with few binary digits too.
 struct Ratio {
   Expr over;
   int64_t under = 1;
@@ -138,7 +138,7 @@ std::optional<Ratio> RatioOf(const Value& x) {
   return std::nullopt;
 }
 
-// max(0, ceil((limit - start) / delta)), exactly; `delta` has a proved sign.
+// Returns max(0, ceil((limit - start) / delta)), exactly. REQUIRES: `delta` has a proved sign.
 absl::StatusOr<Expr> StepsOf(const Ratio& start, const Ratio& limit, const Ratio& delta,
                              const Bounds& bounds) {
   const Expr span = limit.over * start.under - start.over * limit.under;
@@ -152,7 +152,7 @@ absl::StatusOr<Expr> StepsOf(const Ratio& start, const Ratio& limit, const Ratio
 
 constexpr std::string_view kRangeNames[] = {"start", "limit", "delta"};
 
-// As numpy counts: every step rounded to the type, f16 and bf16 in f32.
+// Counts as numpy does: every step is rounded to the type, f16 and bf16 in f32.
 absl::StatusOr<Expr> FloatSteps(HandlerContext& c) {
   double v[3];
   for (int i = 0; i < 3; ++i) {

@@ -54,7 +54,7 @@ TEST(HandlersShapeTest, ConstantOfShape) {
   EXPECT_EQ(of({2, 3}), Tensor::Zeros(DType::kF32, {2, 3}));
   EXPECT_EQ(of({0}), Tensor::Zeros(DType::kF32, {0}));
   EXPECT_EQ(of({}), Tensor::Zeros(DType::kF32, {}));
-  EXPECT_EQ(ValuesOf(of({70'000})), Values(70'000, 0.0));  // more than is followed by value
+  EXPECT_EQ(ValuesOf(of({70'000})), Values(70'000, 0.0));  // too many to be known by value
   EXPECT_EQ(OneNode("ConstantOfShape", 9)
                 .Fixed(Ints({2}))
                 .Attr("value", Of(DType::kI8, {1}, {-3}))
@@ -112,7 +112,7 @@ TEST(HandlersShapeTest, EyeLike) {
   EXPECT_TRUE(Says(OneNode("EyeLike", 9).In(Ints({1})).Error(), "matrix"));
 }
 
-// Cut to 32 bits it would be that of int64.
+// Truncated to 32 bits, it would name int64.
 TEST(HandlersShapeTest, ADtypeBeyond32BitsIsNone) {
   const Tensor x = Tensor::Zeros(DType::kF32, {2, 2});
   const int64_t dtype = (int64_t{1} << 32) + 7;

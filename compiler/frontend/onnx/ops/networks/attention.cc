@@ -14,7 +14,7 @@ namespace {
 
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
 
-// Ours hides by one mask, [queries, keys] or of q's rank.
+// Returns a mask that our Attention op accepts: [queries, keys], or of q's rank.
 Value WholeMask(OpBuilder& b, const Value& mask, const Expr& queries, const Expr& keys) {
   Shape shape(mask.shape.begin(), mask.shape.end());
   while (shape.size() < 2) shape.insert(shape.begin(), 1);
@@ -26,7 +26,7 @@ Value WholeMask(OpBuilder& b, const Value& mask, const Expr& queries, const Expr
 
 Value MinusInfinity(OpBuilder& b, Elem elem) { return b.Scalar(elem, -kInfinity); }
 
-// As an Attention of ours.
+// Builds our Attention op.
 Value AsRow(OpBuilder& b, const Value& q, const Value& k, const Value& v,
             const AttentionSpec& spec) {
   std::vector<Value> operands = {q, k, v};
@@ -41,7 +41,7 @@ Value AsRow(OpBuilder& b, const Value& q, const Value& k, const Value& v,
   return b.Raw(Op::kAttention, operands, std::move(attrs), q.elem);
 }
 
-// The more exact of two float types.
+// Returns the more precise of two float types.
 Elem Wider(Elem a, Elem b) { return a == Elem::kDouble || b == Elem::kDouble ? Elem::kDouble : a; }
 
 void Keep(OpBuilder& b, AttentionScores* kept, AttentionScores::Step step, const Value& scores,
@@ -86,7 +86,7 @@ absl::StatusOr<Value> RepeatHeads(OpBuilder& b, const Value& x, const Expr& head
 
 Value WindowMask(OpBuilder& b, const Expr& queries, const Expr& keys, const Value& offset,
                  std::optional<int64_t> left, std::optional<int64_t> right) {
-  // Beyond every position, so that sums with it are none that wrap.
+  // A bound larger than every position, so that sums with it do not overflow.
   constexpr int64_t kFar = int64_t{1} << 40;
   if (left) left = std::min(*left, kFar);
   if (right) right = std::min(*right, kFar);

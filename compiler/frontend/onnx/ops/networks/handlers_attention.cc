@@ -1,5 +1,4 @@
-// Handlers: Attention, RotaryEmbedding; and the rows of com.microsoft's
-// family.
+// Handlers: Attention, RotaryEmbedding; also the rows of com.microsoft's family.
 #include <algorithm>
 #include <limits>
 #include <optional>
@@ -22,7 +21,7 @@ bool SameSize(const OpBuilder& b, const Expr& x, const Expr& y) {
   return b.bounds().ProvablyEqual(x, y);
 }
 
-// One Attention.
+// Converts one Attention node.
 class AttentionNode {
  public:
   explicit AttentionNode(HandlerContext& c) : c_(c), b_(c.b()) {}
@@ -44,7 +43,7 @@ class AttentionNode {
 
   HandlerContext& c_;
   OpBuilder& b_;
-  bool flat_ = false;  // heads and sizes are one axis
+  bool flat_ = false;  // heads and sizes share one axis
   Value q_, k_, v_;    // [batch, heads, length, size]
   std::optional<Expr> past_;
   AttentionSpec spec_;
@@ -81,7 +80,7 @@ absl::Status AttentionNode::Heads() {
   return split.status();
 }
 
-// Past keys and values come before those given.
+// Prepends past keys and values to those given.
 absl::Status AttentionNode::Cache() {
   if (c_.Has(kPastKey) != c_.Has(kPastValue)) {
     return Invalid("past_key and past_value go together; one of them is given");
@@ -119,7 +118,7 @@ absl::Status AttentionNode::Mask() {
     return Invalid("attn_mask has rank ", mask.rank(),
                    "; it must broadcast to [batch, heads, queries, keys]");
   }
-  // Keys beyond its end are hidden.
+  // Keys beyond the mask's end are hidden.
   const Expr& keys = k_.shape[2];
   const Expr& last = mask.shape.back();
   if (!SameSize(b_, last, keys)) {
@@ -139,7 +138,7 @@ absl::Status AttentionNode::Mask() {
   return b_.TakeStatus();
 }
 
-// Causality, windows and the lengths of a cache outside.
+// Adds causality, windows and the lengths of an external cache.
 absl::Status AttentionNode::Positions() {
   const Expr& queries = q_.shape[2];
   const Expr& keys = k_.shape[2];
@@ -154,7 +153,7 @@ absl::Status AttentionNode::Positions() {
   }
   bool causal = c_.Int("is_causal") != 0;
   if (causal && !c_.Has(kLengths) && SameSize(b_, past_.value_or(0), keys - queries)) {
-    spec_.causal = true;  // as our row has it
+    spec_.causal = true;  // the same meaning as in our Attention op
     causal = false;
   }
   if (causal) right = right ? std::min<int64_t>(*right, 0) : 0;
@@ -211,7 +210,7 @@ absl::Status AttentionNode::Finish() {
 
 absl::Status Attention(HandlerContext& c) { return AttentionNode(c).Run(); }
 
-// Operands X, cos_cache, sin_cache, position_ids.
+// REQUIRES: the operands are X, cos_cache, sin_cache, position_ids.
 absl::Status RotaryEmbedding(HandlerContext& c) {
   OpBuilder& b = c.b();
   Value x = c.In(0);

@@ -1,5 +1,5 @@
-// What the backend cases of Attention do not reach: dims, edges of masks, refusals; and
-// com.microsoft's forms, by attention in double by definition.
+// Tests that the backend cases of Attention do not cover: dims, edges of masks, refusals; and
+// com.microsoft's forms, compared with attention computed in double by the definition.
 #include <cmath>
 #include <functional>
 #include <limits>
@@ -16,7 +16,7 @@ namespace {
 using Attributes = std::map<std::string, TestAttr>;
 constexpr double kInf = std::numeric_limits<double>::infinity();
 
-// Some numbers that repeat late.
+// Pseudo-random numbers with a long period.
 Tensor Drawn(std::vector<int64_t> shape, int seed) {
   Tensor t = Tensor::Zeros(DType::kF32, std::move(shape));
   uint32_t state = 77 + static_cast<uint32_t>(seed);
@@ -27,7 +27,8 @@ Tensor Drawn(std::vector<int64_t> shape, int seed) {
   return t;
 }
 
-// Element [b, h, i, d] of [batch, heads, length, size] or, flat, [batch, length, heads * size].
+// Accesses element [b, h, i, d] of [batch, heads, length, size], or of the flat form [batch,
+// length, heads * size].
 struct View {
   const Tensor& t;
   int64_t heads, size;
@@ -39,7 +40,8 @@ struct View {
   }
 };
 
-// Attention by definition; `addend` is what is added to a score, -inf hides. [b, i, h * size + d].
+// Attention by the definition: `addend` is added to each score, and -inf hides a key. The result is
+// [b, i, h * size + d].
 std::vector<double> Attention(const View& q, const View& k, const View& v, int64_t batch,
                               int64_t queries, int64_t keys,
                               const std::function<double(int64_t, int64_t, int64_t)>& addend) {
@@ -97,7 +99,7 @@ bool Uses(const TestImport& import, Op op) {
   return false;
 }
 
-// Q, K, V of one row of the batch and one head.
+// A model with Q, K, V of one batch row and one head.
 TestModel Plain(int64_t opset, Attributes attrs, const std::string& keys = "k") {
   TestModel m(opset);
   m.Input("q", Elem::kFloat, {1, 1, "q", 4}).Input("k", Elem::kFloat, {1, 1, keys, 4});
@@ -231,7 +233,7 @@ TEST(AttentionTest, WindowsBeyondEveryPositionHideNothing) {
   for (size_t i = 0; i < got.size(); ++i) EXPECT_NEAR(got[i], whole[i], 1e-6) << i;
 }
 
-// Projections beside each other, weights of the identity.
+// Projects with concatenated weights, which are identities.
 TEST(MicrosoftAttentionTest, ProjectsMasksAndCaches) {
   TestModel m(17);
   m.Input("x", Elem::kFloat, {2, "s", 4}).Input("mask", Elem::kInt32, {2, "s"});
@@ -277,7 +279,7 @@ TEST(MicrosoftAttentionTest, HeadsOfThreeInputs) {
                        }));
 }
 
-// Rows of unequal length: what is new lies behind each row's own last.
+// Rows of unequal length: new keys follow the last key of each row.
 TEST(GroupQueryAttentionTest, RaggedRowsAndTheOnlyRow) {
   for (const auto& [ragged, window] : std::vector<std::pair<bool, int64_t>>{
            {false, -1}, {true, -1}, {false, 2}, {true, 2}, {true, 0}}) {
@@ -302,7 +304,7 @@ TEST(GroupQueryAttentionTest, RaggedRowsAndTheOnlyRow) {
     const std::vector<double> lengths = ragged ? std::vector<double>{4, 2} : std::vector<double>{5};
     const auto results = RunModel(m, {q, k, v, pk, pv, Of(DType::kI32, {batch}, lengths)}, options);
     ASSERT_TRUE(results.ok()) << results.status();
-    // The cache by definition; what is behind a row's last is hidden.
+    // Builds the cache by the definition; keys behind a row's last are hidden.
     Tensor keys = Tensor::Zeros(DType::kF32, {batch, 2, all, 2}), values = keys;
     for (int64_t b = 0; b < batch; ++b) {
       const int64_t before = static_cast<int64_t>(lengths[b]) + 1 - fresh;

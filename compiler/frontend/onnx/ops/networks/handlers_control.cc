@@ -1,5 +1,6 @@
-// Handlers: If, Loop, Scan. Branches that are known are taken at import, loops become Scans of ours
-// or are unrolled; what only data tells becomes both branches, or steps under a mask.
+// Handlers: If, Loop, Scan. Known branches are selected at import. Loops become our Scan op or are
+// unrolled. Conditions known only at run time become both branches with a selection, or masked
+// steps.
 #include "compiler/frontend/onnx/ops/networks/handlers_control.h"
 
 #include <algorithm>
@@ -15,7 +16,7 @@ namespace {
 using ::onnx::GraphProto;
 
 constexpr int kMaxBranchNodes = 10'000;
-constexpr int64_t kMaxSteps = 65'536;  // of loops that only known conditions end
+constexpr int64_t kMaxSteps = 65'536;  // limit for loops that end only by known conditions
 
 bool SameShape(const Bounds& bounds, const Shape& a, const Shape& b) {
   if (a.size() != b.size()) return false;
@@ -78,7 +79,7 @@ absl::Status If(HandlerContext& c) {
     absl::StatusOr<Value> either =
         Either(c.b(), condition, (*yes)[o], (*no)[o], Cat("result ", Quoted(c.node().output(o))));
     if (!either.ok()) {
-      // Knowing the condition would settle it.
+      // A known condition would avoid the error.
       const absl::Status unknown = c.Integers(0, "condition").status();
       return absl::Status(either.status().code(), Cat(std::string(either.status().message()), "; ",
                                                       std::string(unknown.message())));
@@ -88,7 +89,7 @@ absl::Status If(HandlerContext& c) {
   return absl::OkStatus();
 }
 
-// One Loop.
+// Converts one Loop.
 class Unroller {
  public:
   explicit Unroller(HandlerContext& c) : c_(c), b_(c.b()), body_(c.GraphAttr("body")) {}
@@ -107,10 +108,10 @@ class Unroller {
  private:
   absl::Status Start();
   absl::Status ReadCount();
-  // False where the body has to be unrolled.
+  // Returns false if the body must be unrolled.
   absl::StatusOr<bool> AsScan();
-  // One step as a Scan's, under a mask if only data tells when it ends. Nullopt: it has to be
-  // unrolled, or it needs the mask.
+  // Builds one step of a Scan, masked if its end is known only at run time. Returns nullopt if the
+  // loop must be unrolled or needs the mask.
   struct Body {
     std::vector<Value> next, elements;
   };
@@ -120,7 +121,7 @@ class Unroller {
   absl::Status End(const Value& going, const std::optional<Value>& mask);
   absl::Status Finish();
 
-  // With what would settle it, where that is the condition's first value.
+  // Adds to the error that a known first condition would avoid it.
   absl::Status Settled(const absl::Status& status) const {
     if (!conditional_) return status;
     const absl::Status unknown = c_.Integers(1, "condition").status();
@@ -128,8 +129,8 @@ class Unroller {
     return absl::Status(status.code(),
                         Cat(std::string(status.message()), "; ", std::string(unknown.message())));
   }
-  // The body's first two operands, scalars or, where it states them so, vectors of one element:
-  // both are in use.
+  // Returns the body's first two operands: scalars, or vectors of one element if the body declares
+  // them so. Exporters write both.
   std::vector<Value> StepOperands(const Value& step) {
     const auto as_stated = [&](const Value& scalar, int i) {
       const auto& type = body_.input(i).type().tensor_type();
@@ -140,7 +141,7 @@ class Unroller {
     };
     return {as_stated(step, 0), as_stated(b_.Integer(Elem::kBool, 1), 1)};
   }
-  // Steps that happen if the loop goes on until then.
+  // Reports whether the current step is below the count.
   Value Inside() {
     return b_.Less(b_.Integer(Elem::kInt64, step_), b_.Size(Elem::kInt64, *count_, {}));
   }
@@ -149,12 +150,12 @@ class Unroller {
   OpBuilder& b_;
   const GraphProto& body_;
   int carried_count_ = 0, scans_ = 0;
-  std::optional<Expr> count_;     // none: only the condition ends it
+  std::optional<Expr> count_;     // unset: the loop ends only by its condition
   int64_t least_ = 0, most_ = 0;  // bounds of the count
-  bool conditional_ = false;      // the condition counts
-  bool data_ends_ = false;        // ... and only data tells it
-  std::optional<Value> alive_;    // of data_ends_: a scalar
-  absl::Status too_long_;         // to be unrolled
+  bool conditional_ = false;      // the loop has a condition
+  bool data_ends_ = false;        // the condition is known only at run time
+  std::optional<Value> alive_;    // set if data_ends_: a scalar, true while the loop goes on
+  absl::Status too_long_;         // error if the loop must be unrolled
   bool done_ = false;
   int64_t step_ = 0;
   std::vector<Value> carried_;
@@ -253,7 +254,7 @@ absl::StatusOr<bool> Unroller::AsScan() {
 
 absl::StatusOr<std::optional<Unroller::Body>> Unroller::ScanStep(ScanBuilder& scan, bool masked,
                                                                  bool* needs_mask) {
-  // The sizes of what is stacked would depend on data.
+  // The sizes of stacked outputs would depend on data.
   const bool stacks = c_.outputs() > carried_count_;
   if (masked && (stacks || most_ > kMaxConditionalSteps)) return std::nullopt;
   std::vector<Value> inside;
@@ -276,7 +277,7 @@ absl::StatusOr<std::optional<Unroller::Body>> Unroller::ScanStep(ScanBuilder& sc
   if (conditional_) {
     absl::StatusOr<std::optional<bool>> known = KnownCondition(going);
     if (!known.ok()) return known.status();
-    if (known->has_value() && !**known) return std::nullopt;  // one step
+    if (known->has_value() && !**known) return std::nullopt;  // the loop ends after one step
     *needs_mask = !known->has_value();
     if (*needs_mask && !masked) return std::nullopt;
   }
@@ -342,7 +343,7 @@ absl::Status Unroller::Carry(absl::Span<const Value> results, const std::optiona
   return absl::OkStatus();
 }
 
-// What the body's condition says of the next step.
+// Handles the body's condition for the next step.
 absl::Status Unroller::End(const Value& going, const std::optional<Value>& mask) {
   absl::StatusOr<std::optional<bool>> known = KnownCondition(going);
   if (!known.ok()) return known.status();
@@ -364,7 +365,7 @@ absl::Status Unroller::End(const Value& going, const std::optional<Value>& mask)
 }
 
 absl::Status Unroller::Finish() {
-  // A loop without a step: one is visited for what its results would be, and used by nothing.
+  // A loop without steps: visits one step only for the types and shapes of the results.
   std::vector<Value> models;
   for (const std::vector<Value>& elements : elements_) {
     if (!elements.empty()) models.push_back(elements.front());

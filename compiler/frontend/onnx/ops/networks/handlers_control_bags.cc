@@ -1,6 +1,6 @@
-// LoopOverBags: what exporters make of an EmbeddingBag, a Loop whose body cuts one bag out of the
-// ids, gathers its rows and reduces them. Its sizes depend on data, so that no step of it can be
-// built; as a whole it is one op of ours.
+// LoopOverBags: recognises the Loop that exporters write for an EmbeddingBag. Its body cuts one bag
+// out of the ids, gathers its rows and reduces them. The sizes depend on data, so no single step
+// can be built, but the whole loop is one op of ours.
 #include <limits>
 #include <string>
 #include <utility>
@@ -17,11 +17,11 @@ using ::onnx::GraphProto;
 using ::onnx::NodeProto;
 using ::onnx::TensorProto;
 
-// What a loop over bags is made of. The values belong to the scopes around the loop.
+// The parts of a loop over bags. The values belong to the scopes around the loop.
 struct Bags {
   const Value* table = nullptr;   // [V, D]
   const Value* ids = nullptr;     // [N]
-  const Value* starts = nullptr;  // at least a bag each
+  const Value* starts = nullptr;  // at least one per bag
   const Value* ends = nullptr;
   std::string_view mode;
 };
@@ -36,7 +36,7 @@ std::optional<std::vector<int64_t>> IntegersOf(const TensorProto& tensor) {
   return values;
 }
 
-// Follows a body from its outputs back.
+// Matches a body, going back from its outputs.
 class Matcher {
  public:
   explicit Matcher(HandlerContext& c) : c_(c), body_(c.GraphAttr("body")) {
@@ -58,7 +58,7 @@ class Matcher {
     const auto found = makers_.find(name);
     return found == makers_.end() || found->second->op_type() != op ? nullptr : found->second;
   }
-  // Of a value that is made outside.
+  // Returns a value that is defined outside the body; null otherwise.
   const Value* Outer(std::string_view name) const {
     if (makers_.contains(name) || constants_.contains(name)) return nullptr;
     return c_.Outer(name);
@@ -70,7 +70,7 @@ class Matcher {
     return nullptr;
   }
 
-  // Numbers that are the same in every step.
+  // Returns numbers that are the same in every step.
   std::optional<std::vector<int64_t>> Constants(std::string_view name) const {
     if (const auto found = constants_.find(name); found != constants_.end()) {
       return IntegersOf(*found->second);
@@ -93,7 +93,7 @@ class Matcher {
     return values;
   }
 
-  // Operand or attribute `name`: axes and the like.
+  // Checks operand or attribute `name`, such as axes.
   bool IsInts(const NodeProto& node, int operand, std::string_view name,
               const std::vector<int64_t>& want) const {
     if (const AttributeProto* attribute = Attribute(node, name)) {
@@ -106,10 +106,11 @@ class Matcher {
     return attribute == nullptr ? otherwise : attribute->i();
   }
 
-  // Whether the condition is true in every step.
+  // Reports whether the condition is true in every step.
   bool GoesOn(std::string_view name) const {
     while (true) {
-      if (name == body_.input(1).name()) return true;  // as it was, and the loop was entered
+      // Passed through, and it was true when the loop was entered.
+      if (name == body_.input(1).name()) return true;
       const auto found = makers_.find(name);
       if (found == makers_.end()) break;
       const NodeProto& node = *found->second;
@@ -170,9 +171,9 @@ class Matcher {
            bags->ends != nullptr;
   }
 
-  // The vector whose element of this step's number is the bound.
+  // Returns the vector whose element at the step's number is the bound.
   const Value* MatchBound(std::string_view name) const {
-    bool vector = false;  // already of one element
+    bool vector = false;  // already made a vector of one element
     if (const NodeProto* reshape = Maker(name, "Unsqueeze")) {
       if (!IsInts(*reshape, 1, "axes", {0})) return nullptr;
       name = reshape->input(0), vector = true;
@@ -200,10 +201,11 @@ class Matcher {
 
 bool IsVector(const Value& v) { return v.rank() == 1 && IsInteger(v.dtype()); }
 
-// Offsets of bags that lie one after the other; -1, which EmbeddingBag refuses, where they do not.
+// Returns the offsets of consecutive bags; where bags are not consecutive, -1, which EmbeddingBag
+// refuses.
 Value CheckedOffsets(OpBuilder& b, const Value& starts, const Value& ends, const Expr& count,
                      const Expr& ids) {
-  // Where the next bag starts: of the last the number of ids.
+  // Start of the next bag; for the last bag, the number of ids.
   const Value next = b.MapOr(starts, {count}, {Expr::Axis(0) + 1}, b.Integer(Elem::kInt64, -1));
   const Value is_last =
       b.Equal(b.Iota(Elem::kInt64, {count}, 0), b.Size(Elem::kInt64, count - 1, {}));
@@ -211,7 +213,8 @@ Value CheckedOffsets(OpBuilder& b, const Value& starts, const Value& ends, const
   return b.Select(b.Equal(ends, want), starts, b.Integer(Elem::kInt64, -1));
 }
 
-// ONNX reduces no rows to 0, to NaN or to the least there is; EmbeddingBag to 0 always.
+// ONNX reduces an empty bag to 0, NaN or the lowest value, depending on the mode; EmbeddingBag
+// always to 0.
 Value WithEmptyBags(OpBuilder& b, const Value& result, std::string_view mode, const Value& starts,
                     const Value& ends) {
   if (mode == "sum") return result;
@@ -247,7 +250,7 @@ absl::StatusOr<bool> LoopOverBags(HandlerContext& c) {
     return absl::AbortedError("what the loop reads was refused");
   }
   const auto first = [&](const Value& v) { return b.Slice(b.Cast(v, Elem::kInt64), 0, 0, count); };
-  // One more start than bags, where there is one, is the last one's end.
+  // If there is one start more than bags, it is the end of the last bag.
   const Value starts = first(*bags->starts), ends = first(*bags->ends);
   const Expr& all = bags->ids->shape[0];
   const Value offsets = CheckedOffsets(b, starts, ends, count, all);

@@ -1,5 +1,5 @@
-// Scan: one of ours, or unrolled; then steps beyond a length that depends on dims are computed and
-// not kept.
+// Scan: converted to our Scan op or unrolled. If the length depends on dims, unrolled steps beyond
+// it are computed but not kept.
 #include <algorithm>
 #include <string>
 #include <utility>
@@ -19,11 +19,11 @@ struct ScanInput {
   bool reversed = false;
 };
 struct ScanOutput {
-  int64_t axis = 0;  // of the result; may count from the end
+  int64_t axis = 0;  // axis of the result; may count from the end
   bool reversed = false;
 };
 
-// x without an axis: its elements at `position` there.
+// Returns the elements of x at `position` on an axis, which is removed.
 Value At(OpBuilder& b, const Value& x, int axis, const Expr& position) {
   Shape shape;
   std::vector<Expr> coordinates;
@@ -52,7 +52,7 @@ absl::StatusOr<Expr> LengthOf(const OpBuilder& b, absl::Span<const ScanInput> in
 
 absl::Status CheckUnrolled(HandlerContext& c, const Expr& length) {
   const OpBuilder& b = c.b();
-  // Each step makes a node at least.
+  // Each step makes at least one node.
   if (length.constant() && *length.constant() > c.unroll_left()) {
     return Unimplemented("it has ", *length.constant(),
                          " steps; unrolled, the loops of a model have at most ",
@@ -67,7 +67,7 @@ absl::Status CheckUnrolled(HandlerContext& c, const Expr& length) {
                        kMaxMaskedSteps, " steps");
 }
 
-// x with `axis` moved to `to`.
+// Returns x with `axis` moved to `to`.
 Value MoveAxis(OpBuilder& b, const Value& x, int axis, int to) {
   std::vector<int> axes;
   for (int i = 0; i < x.rank(); ++i) {
@@ -77,7 +77,7 @@ Value MoveAxis(OpBuilder& b, const Value& x, int axis, int to) {
   return axis == to ? x : b.Permute(x, axes);
 }
 
-// As Scanned; nullopt where the body has to be unrolled.
+// Same as Scanned; nullopt if the body must be unrolled.
 absl::StatusOr<std::optional<std::vector<Value>>> AsScan(HandlerContext& c,
                                                          const std::vector<Value>& states,
                                                          absl::Span<const ScanInput> inputs,
@@ -118,7 +118,7 @@ absl::StatusOr<std::optional<std::vector<Value>>> AsScan(HandlerContext& c,
   return all;
 }
 
-// The last states, then the stacked outputs.
+// Returns the last states, then the stacked outputs.
 absl::StatusOr<std::vector<Value>> Scanned(HandlerContext& c, std::vector<Value> states,
                                            absl::Span<const ScanInput> inputs,
                                            absl::Span<const ScanOutput> outputs) {
@@ -136,7 +136,7 @@ absl::StatusOr<std::vector<Value>> Scanned(HandlerContext& c, std::vector<Value>
   const size_t count = states.size();
   std::vector<std::vector<Value>> elements(outputs.size());
   std::vector<Value> models;
-  // At least one, for what the outputs would be.
+  // Visits at least one step, for the outputs' types and shapes.
   for (int64_t step = 0; step < std::max<int64_t>(most, 1); ++step) {
     std::optional<Value> mask;
     if (step >= least) {
@@ -180,7 +180,7 @@ absl::StatusOr<std::vector<Value>> Scanned(HandlerContext& c, std::vector<Value>
   return states;
 }
 
-// An attribute with a number for each of `count`; all 0 if it is not there.
+// Returns an attribute with one number for each of `count`; all 0 if it is absent.
 absl::StatusOr<std::vector<int64_t>> PerItem(const HandlerContext& c, std::string_view name,
                                              int count, bool flags) {
   if (!c.Given(name)) return std::vector<int64_t>(count, 0);
@@ -197,7 +197,8 @@ absl::StatusOr<std::vector<int64_t>> PerItem(const HandlerContext& c, std::strin
   return values;
 }
 
-// How many states there are, from what the node and its body have; operands from `first` on.
+// Returns the number of states, computed from the operands of the node (from `first` on) and of its
+// body.
 absl::StatusOr<int> StatesOf(const HandlerContext& c, int first) {
   const GraphProto& body = c.GraphAttr("body");
   const int64_t scans = c.Int("num_scan_inputs");
@@ -255,8 +256,8 @@ absl::Status Scan9(HandlerContext& c) {
   return absl::OkStatus();
 }
 
-// Axis 0 of all operands and results is a batch, which the body knows nothing of: its rows are
-// scanned one by one.
+// Axis 0 of all operands and results is a batch, which the body does not have: its rows are scanned
+// one by one.
 absl::Status Scan8(HandlerContext& c) {
   absl::StatusOr<int> count = StatesOf(c, 1);
   if (!count.ok()) return count.status();

@@ -57,7 +57,7 @@ TEST(IfTest, BothBranchesWhereOnlyDataTells) {
 }
 
 TEST(IfTest, OneBranchWhereTheConditionIsKnown) {
-  // The other could not be served.
+  // The other branch could not be imported.
   const TestModel m = IfModel(Branch("Neg", "x", "a"), Branch("NoSuchOp", "x", "b"));
   ImportOptions options;
   options.values = {{"c", Bool(true)}};
@@ -93,7 +93,7 @@ TEST(IfTest, ABranchThatIsNotTakenRaisesNoErrors) {
   EXPECT_FALSE(RunModel(m, {Bool(true), F32({2}, {1, 2}), I64({}, {7})}).ok());
 }
 
-// v = v + x, and as a scan output v * i.
+// The body computes v = v + x, and the scan output v * i.
 ::onnx::GraphProto SumBody(const std::string& condition) {
   TestGraph body;
   body.Input("i", Elem::kInt64, {}).Input("going", Elem::kBool, {}).Input("v", Elem::kFloat, {2});
@@ -101,7 +101,7 @@ TEST(IfTest, ABranchThatIsNotTakenRaisesNoErrors) {
   body.Node("CastLike", {"i", "v"}, {"f"}).Node("Mul", {"w", "f"}, {"s"});
   if (condition == "going") {
     body.Node("Identity", {"going"}, {"on"});
-  } else {  // until the sum is 5 or more
+  } else {  // ends when the sum is 5 or more
     body.Node("ReduceMax", {"w"}, {"m"}, {{"keepdims", 0}});
     body.Initializer("five", F32({}, {5})).Node("Less", {"m", "five"}, {"on"});
   }
@@ -148,7 +148,7 @@ TEST(LoopTest, WithoutBound) {
   const std::string text = RefusalOf(LoopModel("going", {"n", "", "v0"}));
   EXPECT_TRUE(Holds(text, "a Loop without bound: its trip count M")) << text;
   EXPECT_TRUE(Holds(text, "values={\"n\"")) << text;
-  // A condition that is true for ever.
+  // A condition that is always true.
   ImportOptions options;
   options.values = {{"c", Bool(true)}};
   EXPECT_FALSE(
@@ -156,7 +156,7 @@ TEST(LoopTest, WithoutBound) {
 }
 
 TEST(LoopTest, AStepsNumberMayBeAVector) {
-  for (const double steps : {3.0, 6.0}) {  // unrolled, a Scan
+  for (const double steps : {3.0, 6.0}) {  // the first is unrolled, the second a Scan
     TestGraph body;
     body.Input("i", Elem::kInt64, {1}).Input("c", Elem::kBool, {1}).Input("v", Elem::kFloat, {2});
     body.Node("Identity", {"c"}, {"go"}).Node("Cast", {"i"}, {"f"}, {{"to", int64_t{1}}});
@@ -192,9 +192,9 @@ TEST(LoopTest, AConditionThatOnlyDataTellsMasksTheRest) {
     return Numbers(
         RunModel(m, {I64({}, {4}), Bool(enter), F32({2}, {1, 2}), F32({2}, {0, start})}, options));
   };
-  EXPECT_EQ(run(true, 0), (std::vector<double>{3, 6}));  // 2, 4, 6
+  EXPECT_EQ(run(true, 0), (std::vector<double>{3, 6}));  // sums 2, 4, 6
   EXPECT_EQ(run(true, 10), (std::vector<double>{1, 12}));
-  EXPECT_EQ(run(true, -10), (std::vector<double>{4, -2}));  // M ends it
+  EXPECT_EQ(run(true, -10), (std::vector<double>{4, -2}));  // M ends the loop
   EXPECT_EQ(run(false, 0), (std::vector<double>{0, 0}));
   EXPECT_TRUE(Holds(RefusalOf(LoopModel("data", {"n", "c", "v0"}), options), "scan outputs"));
 }
@@ -217,7 +217,7 @@ TEST(LoopTest, ACountOfDims) {
       EXPECT_EQ(Numbers(results, 1)[2], 2);
     }
   }
-  // One Scan, however many steps there may be.
+  // The import makes one Scan, for any number of steps.
   options.dims[0].max = 100'000;
   const TestImport import = ImportBytes(m.Bytes(), options);
   ASSERT_TRUE(import.status.ok()) << import.status;
@@ -227,7 +227,7 @@ TEST(LoopTest, ACountOfDims) {
   EXPECT_EQ(Numbers(many, 0), (std::vector<double>{700, 1400}));
 }
 
-// What has to be unrolled, since a value grows with each step, is masked to its bound.
+// A loop that must be unrolled, because a value grows with each step, is masked beyond its count.
 TEST(LoopTest, WhatGrowsIsUnrolled) {
   TestGraph body;
   body.Input("i", Elem::kInt64, {}).Input("going", Elem::kBool, {}).Input("v", Elem::kFloat, {"k"});
@@ -277,7 +277,7 @@ TEST(ScanTest, DirectionsAndAxes) {
   m.Output("s", Elem::kFloat).Output("y", Elem::kFloat);
   ImportOptions options;
   options.dims = {{.name = "t", .min = 0, .max = 5}};
-  // Sums from the last column to the first, which lie in the order of the columns.
+  // Sums from the last column to the first, stored in the order of the columns.
   const auto three = RunModel(m, {F32({2}, {0, 0}), F32({2, 3}, {1, 2, 3, 10, 20, 30})}, options);
   EXPECT_EQ(Numbers(three, 0), (std::vector<double>{6, 60}));
   EXPECT_EQ(Numbers(three, 1), (std::vector<double>{6, 5, 3, 60, 50, 30}));
@@ -293,7 +293,7 @@ TEST(ScanTest, DirectionsAndAxes) {
             (std::vector<double>{290, 291}));
 }
 
-// A loop over bags as exporters write it.
+// A loop over bags in the form that exporters write.
 TestModel BagModel(const std::string& reduction) {
   TestGraph body;
   body.Input("i", Elem::kInt64, {}).Input("going", Elem::kBool, {});
@@ -342,7 +342,7 @@ TEST(BagsTest, ALoopOverBagsIsAnEmbeddingBag) {
   EXPECT_EQ(mean[0], 2.5);
   EXPECT_EQ(mean[3], 20);
   EXPECT_TRUE(std::isnan(mean[4]));
-  // Not bags that lie one after the other; an id outside the table.
+  // Bags that are not consecutive; an id outside the table.
   EXPECT_FALSE(run("ReduceSum", {0, 1}, {1}).ok());
   EXPECT_FALSE(run("ReduceSum", {0, 1}, {0, 3}).ok());
   EXPECT_FALSE(run("ReduceSum", {0, 1, 2}, {0, 2, 1}).ok());
@@ -367,7 +367,7 @@ TEST(ScanTest, StepsBeyondTheLimitAreRefusedBeforeAnyIsMade) {
   const TestImport import = ImportBytes(m.Bytes(), options);
   EXPECT_NE(import.status.ToString().find("1099511627776 steps"), std::string::npos)
       << import.status;
-  EXPECT_EQ(asked, 0);  // it is once in 64 nodes
+  EXPECT_EQ(asked, 0);  // it is asked once in 64 nodes
 }
 
 }  // namespace

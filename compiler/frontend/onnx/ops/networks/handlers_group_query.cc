@@ -1,6 +1,5 @@
-// The handler of com.microsoft's GroupQueryAttention: attention over a cache of
-// keys and values to which those of this step are added, for each row of the
-// batch behind its own last one.
+// Handler of com.microsoft's GroupQueryAttention: attention over a cache of keys and values. New
+// keys and values are added in each row of the batch behind that row's last one.
 #include <limits>
 #include <optional>
 #include <string>
@@ -62,11 +61,11 @@ class GroupQuery {
   OpBuilder& b_;
   Value q_, k_,
       v_;                  // [batch, heads, length, size]; k and v of this step, then of all
-  Expr past_ = 0;          // the cache's length
-  Expr present_ = 0;       // that of keys and values that are attended to and given back
-  bool appended_ = false;  // this step's are behind the cache's last in every row
-  Value total_;            // [batch, 1, 1, 1]: keys of each row, if not appended
-  Value before_;           // ... of them, those before this step's
+  Expr past_ = 0;          // length of the cache
+  Expr present_ = 0;       // number of keys and values that are used and returned
+  bool appended_ = false;  // in every row, new keys directly follow the cache
+  Value total_;            // [batch, 1, 1, 1]: number of keys of each row, if not appended
+  Value before_;           // ... of these, the number before the new ones
 };
 
 absl::Status GroupQuery::CheckServed() const {
@@ -129,7 +128,7 @@ absl::Status GroupQuery::Heads() {
   return split.status();
 }
 
-// Before they are rotated, by the root of the mean of squares of each head.
+// Divides each head by the root of its mean of squares, before the rotation.
 absl::Status GroupQuery::Normalise() {
   if (!c_.Has(kQueryNorm)) return absl::OkStatus();
   const auto norm = [&](Value* x, int weight, std::string_view name) -> absl::Status {
@@ -170,7 +169,7 @@ absl::Status GroupQuery::Lengths() {
   if (grows) {
     present_ = past_ + fresh;
   } else if (c_.Has(kPastKey) && bounds.NonNegative(past_ - *total)) {
-    present_ = past_;  // a buffer for all there will be
+    present_ = past_;  // a buffer for all future keys
   } else {
     return Unimplemented("total_sequence_length is ", total->ToString(), ", the cache has ",
                          past_.ToString(), " positions, and ", fresh.ToString(),
@@ -181,12 +180,12 @@ absl::Status GroupQuery::Lengths() {
     return Invalid("seqlens_k has shape ", ShapeToString(lengths.shape), "; it must be [batch], [",
                    batch.ToString(), "]");
   }
-  // The total is that of the longest row, so that of the only one.
+  // The total is the length of the longest row, so it is also that of a single row.
   appended_ = grows && (bounds.ProvablyEqual(batch, 1) || bounds.ProvablyEqual(present_, 1));
   const Value flat = lengths.rank() == 2 ? b_.Squeeze(lengths, {1}) : lengths;
   total_ =
       b_.Unsqueeze(b_.Add(b_.Cast(flat, Elem::kInt64), b_.Integer(Elem::kInt64, 1)), {1, 2, 3});
-  // The rows of a prompt may be shorter than it is.
+  // A prompt's rows may be shorter than its length.
   before_ = b_.Max(b_.Sub(total_, b_.Size(Elem::kInt64, fresh, {})), b_.Integer(Elem::kInt64, 0));
   if (appended_) before_ = b_.Size(Elem::kInt64, past_, {1, 1, 1, 1});
   return b_.TakeStatus();
@@ -221,13 +220,12 @@ absl::Status GroupQuery::Rotate() {
   return b_.TakeStatus();
 }
 
-// In each row of the batch the cache's first `before_`, then those of this
-// step. What is behind them is the cache's, or some of this step's: no one
-// looks at it.
+// Returns for each row of the batch the first `before_` elements of the cache, then the new ones.
+// Elements behind these come from the cache or from this step, and are never read.
 Value GroupQuery::Present(const Value& past, const Value& fresh) {
   const Value all = b_.Concat({past, fresh}, 2);
   if (appended_ || !b_.status().ok()) return all;
-  // By whole positions: [batch * (past + fresh), heads, size].
+  // Gathers whole positions: [batch * (past + fresh), heads, size].
   const Expr length = all.shape[2];
   const Value rows = b_.Reshape(b_.Permute(all, {0, 2, 1, 3}),
                                 {all.shape[0] * length, all.shape[1], all.shape[3]});
@@ -274,7 +272,7 @@ absl::Status GroupQuery::Finish() {
   const int64_t window = c_.Int("local_window_size");
   const bool causal = c_.Int("causal") != 0;
   std::optional<int64_t> left;
-  if (window >= 0) left = window - 1;  // so many keys, the query's own among them
+  if (window >= 0) left = window - 1;  // number of visible keys besides the query's own
   if (appended_) {
     spec.causal = causal;
     if (left) spec.allowed = WindowMask(b_, queries, keys, before_, left, std::nullopt);
@@ -296,7 +294,7 @@ absl::Status GroupQuery::Finish() {
   if (c_.Wants(3) && !wanted) return Invalid("result 3 is wanted, and qk_output is 0");
   c_.Set(0, JoinHeads(b_, Attend(b_, q_, *k, *v, spec, wanted ? &scores : nullptr)));
   if (wanted && b_.status().ok()) {
-    // What is hidden is 0 here, before the softmax too.
+    // Hidden scores are returned as 0, also before the softmax.
     const Value& s = scores.scores;
     const Value hidden = b_.Equal(s, b_.Scalar(s.elem, -std::numeric_limits<double>::infinity()));
     c_.Set(3, b_.Select(hidden, b_.Scalar(s.elem, 0), s));

@@ -1,4 +1,5 @@
-// Handlers of com.microsoft's ops: activations, normalisations with what precedes them, products.
+// Handlers of com.microsoft's ops: activations, normalisations with ops fused before them,
+// products.
 #include <string>
 #include <utility>
 #include <vector>
@@ -39,7 +40,7 @@ absl::Status QuickGelu(HandlerContext& c) {
   c.Set(0, b.Cast(b.Mul(x, gate), c.In(0).elem));
   return absl::OkStatus();
 }
-// The left half of X + bias times the Gelu of the right half.
+// Multiplies the left half of X + bias by the Gelu of its right half.
 absl::Status BiasSplitGelu(HandlerContext& c) {
   OpBuilder& b = c.b();
   const int axis = c.In(0).rank() - 1;
@@ -56,7 +57,8 @@ absl::Status BiasSplitGelu(HandlerContext& c) {
 
 // --- normalisations
 
-// input + skip + bias in f32 or f64; skip's axes end the input's and may be 1.
+// Returns input + skip + bias in f32 or f64. The axes of skip are the last ones of the input and
+// may be 1.
 Value SkipSum(HandlerContext& c, int bias) {
   OpBuilder& b = c.b();
   Value sum = b.Add(b.Up(c.In(0)), b.Broadcast(b.Up(c.In(1)), c.In(0).shape));
@@ -111,7 +113,7 @@ absl::Status SimplifiedLayerNorm(HandlerContext& c) {
   return absl::OkStatus();
 }
 
-// Embeddings of words, places and segments, summed and normalised.
+// Sums and normalises the embeddings of words, positions and segments.
 absl::Status EmbedLayerNorm(HandlerContext& c) {
   OpBuilder& b = c.b();
   const Value& ids = c.In(0);
@@ -150,8 +152,9 @@ absl::Status EmbedLayerNorm(HandlerContext& c) {
 
 // --- products
 
-// Elements of `bits` bits, packed from the lowest up into the last axis of `packed`, as u8 of this
-// shape; `at` is the byte of the element at ($0, $1), element $1 of a row of `run`s of whole bytes.
+// Unpacks elements of `bits` bits, packed from the lowest up into the last axis of `packed`, into
+// u8 of this shape. `at` is the byte of the element at ($0, $1): element $1 of a row whose runs
+// start at whole bytes.
 Value Unpacked(OpBuilder& b, const Value& packed, int64_t bits, Shape shape, std::vector<Expr> at) {
   const Value bytes = b.Map(packed, shape, std::move(at));
   if (bits == 8) return bytes;
@@ -164,8 +167,8 @@ Value Unpacked(OpBuilder& b, const Value& packed, int64_t bits, Shape shape, std
                b.Integer(Elem::kUInt8, (int64_t{1} << bits) - 1));
 }
 
-// B [N, blocks, bytes of a block] and its scales make W [N, K] = (q - zero) * scale in A's type;
-// the result is A times W's transpose.
+// B [N, blocks, bytes of a block] and its scales give W [N, K] = (q - zero) * scale in A's type.
+// The result is A times the transpose of W.
 absl::Status MatMulNBits(HandlerContext& c) {
   OpBuilder& b = c.b();
   const Value& x = c.In(0);
@@ -187,7 +190,7 @@ absl::Status MatMulNBits(HandlerContext& c) {
   const int64_t zero_bytes = (blocks - 1) / per_byte + 1;
   const Expr row = Expr::Axis(0), column = Expr::Axis(1), of_block = FloorDiv(column, block);
   const Shape shape = {n, k};
-  // Files have them with fewer axes too.
+  // Some files store them with fewer axes.
   const Value packed = b.Reshape(c.In(1), {n, blocks, block / per_byte});
   const Value q =
       Unpacked(b, packed, bits, shape, {row, of_block, FloorDiv(Mod(column, block), per_byte)});
@@ -217,7 +220,7 @@ constexpr HandlerRow kRows[] = {
     {kDomain, "QuickGelu", 1, QuickGelu},
     {kDomain, "SkipLayerNormalization", 1, SkipLayerNorm},
     {kDomain, "SkipSimplifiedLayerNormalization", 1, SkipRmsNorm},
-    // Of ONNX Runtime's files, though in ONNX's domain.
+    // Written by ONNX Runtime, though in ONNX's domain.
     {"", "SimplifiedLayerNormalization", 1, SimplifiedLayerNorm},
 };
 

@@ -1,8 +1,6 @@
-// Handlers of com.microsoft: Attention, MultiHeadAttention,
-// GroupQueryAttention, RotaryEmbedding. What their masks hide has
-// `mask_filter_value` added to its score, -10000 unless given, so that a row
-// whose keys are all padding attends to all of them alike; what causality hides
-// is hidden.
+// Handlers of com.microsoft: Attention, MultiHeadAttention, GroupQueryAttention, RotaryEmbedding. A
+// mask does not hide a key but adds `mask_filter_value` to its score, by default -10000. So a row
+// whose keys are all padding attends equally to all of them. Causality does hide keys.
 #include "compiler/frontend/onnx/ops/networks/handlers_microsoft_attention.h"
 
 #include <algorithm>
@@ -34,11 +32,12 @@ absl::Status NotGiven(const HandlerContext& c, int operand, std::string_view nam
   return Unimplemented("operand ", operand, ", ", name, ", is given, which is not served");
 }
 
-constexpr int64_t kMaxHalf = int64_t{1} << 31;  // of a head; far from overflow
+// Size of half a head; small enough to avoid overflow.
+constexpr int64_t kMaxHalf = int64_t{1} << 31;
 
-// What a mask of integers adds to the scores of [batch, heads, queries, keys]:
-// nothing where it is not 0. It may have lengths, or ends and then starts, for
-// each row of the batch.
+// Returns the value that an integer mask adds to the scores of [batch, heads, queries, keys]: 0 for
+// mask elements that are not 0. The mask may also hold lengths, or ends and then starts, for each
+// row of the batch.
 absl::StatusOr<Value> FilterOf(OpBuilder& b, const Value& mask, const Expr& batch,
                                const Expr& queries, const Expr& keys, double filter, Elem elem) {
   if (!IsInteger(mask.dtype()) && mask.elem != Elem::kBool) {
@@ -82,13 +81,12 @@ void SetScale(const HandlerContext& c, AttentionSpec* spec) {
   if (c.Given("scale") && c.Float("scale") != 0) spec->scale = c.Float("scale");
 }
 
-// Element `which` of axis `axis`, which leaves the shape.
+// Returns element `which` of axis `axis`, which is removed.
 Value Part(OpBuilder& b, const Value& x, int axis, int64_t which) {
   return b.Squeeze(b.Slice(x, axis, which, 1), {axis});
 }
 
-// [batch, length, heads, n, size]: one of the n as [batch, heads, length,
-// size].
+// Takes x of [batch, length, heads, n, size]. Returns one of the n as [batch, heads, length, size].
 Value Packed(OpBuilder& b, const Value& x, int64_t which) {
   return b.Permute(Part(b, x, 3, which), {0, 2, 1, 3});
 }
@@ -214,8 +212,8 @@ absl::Status MultiHeadAttention(HandlerContext& c) {
   }
   if (c.Has(5)) spec.bias = Sum(b, spec.bias, c.In(5));
   if (c.Int("unidirectional") != 0) {
-    // Query i sees the keys up to its own behind the past, the last one all, however many there
-    // are.
+    // Query i sees the keys up to its own position behind the past, so the last query sees all
+    // keys.
     const Expr past = c.Has(6) ? c.In(6).shape[2] : Expr(0);
     spec.causal = SameSize(b, k.shape[2], q.shape[2] + past);
     if (!spec.causal) {
@@ -228,7 +226,7 @@ absl::Status MultiHeadAttention(HandlerContext& c) {
   AttentionScores scores{.step = AttentionScores::Step::kBias, .scores = {}};
   c.Set(0, JoinHeads(b, Attend(b, q, k, v, spec, c.Wants(3) ? &scores : nullptr)));
   if (c.Wants(3) && b.status().ok()) {
-    // Of what causality hides the lowest number.
+    // Scores that causality hides become the lowest number.
     const Value& kept = scores.scores;
     const double lowest = kept.dtype() == DType::kF16    ? -65504
                           : kept.dtype() == DType::kBF16 ? -0x1.FEp127
@@ -272,7 +270,7 @@ absl::Status MicrosoftRotaryEmbedding(HandlerContext& c) {
                    x.shape[3].ToString());
   }
   Value at = b.Cast(positions, Elem::kInt64);
-  if (positions.rank() == 1) {  // one offset for all
+  if (positions.rank() == 1) {  // one offset for all rows
     at = b.Add(b.Iota(Elem::kInt64, {1, x.shape[2]}, 1), at);
   }
   const auto rows = [&](const Value& cache) { return b.Unsqueeze(b.Gather(cache, at, 0), {1}); };

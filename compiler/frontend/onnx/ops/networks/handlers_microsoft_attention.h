@@ -1,4 +1,4 @@
-// Handlers of com.microsoft's attention family, whose rows are in handlers_attention.cc.
+// Handlers of com.microsoft's attention family; their rows are in handlers_attention.cc.
 #ifndef ATHANOR_COMPILER_FRONTEND_ONNX_OPS_NETWORKS_HANDLERS_MICROSOFT_ATTENTION_H_
 #define ATHANOR_COMPILER_FRONTEND_ONNX_OPS_NETWORKS_HANDLERS_MICROSOFT_ATTENTION_H_
 

@@ -1,5 +1,5 @@
-// com.microsoft's attention against what ONNX Runtime 1.31 gives for the same operands: causality
-// with other numbers of keys, scores as a result, sinks; norms of heads by their definition.
+// com.microsoft's attention against results of ONNX Runtime 1.31: causality with different numbers
+// of keys, scores as a result, sinks; and norms of heads against their definition.
 #include <cmath>
 #include <string>
 #include <vector>
@@ -58,7 +58,7 @@ TEST(MultiHeadAttentionTest, ScoresHaveTheMaskAndTheBias) {
   ExpectNear(ValuesOf(y[1]), {0.6, 0.2, -9998.7, 1.15, 0, -9998.9, 1.2, -0.2, -10000.1}, 1e-5);
 }
 
-// Two heads of 16 elements, of which the first three matter, over a past of one.
+// Two heads of 16 elements, of which the first three are set, over a past of one key.
 OneNode Grouped() {
   Numbers q(64), k(32), v(32), past_k(16), past_v(16);
   q[0] = 1, q[16] = -1, q[32] = 2, q[49] = 1;
@@ -78,7 +78,7 @@ OneNode Grouped() {
       .Attr("scale", 0.5F);
 }
 
-// The first three elements of each head.
+// Returns the first three elements of each head.
 Numbers Firsts(const Tensor& y) {
   const Numbers all = ValuesOf(y);
   Numbers firsts;
@@ -135,7 +135,7 @@ TEST(GroupQueryAttentionTest, NormsOfHeads) {
                           .Out(kF)
                           .Out(kF)
                           .Results()[1];
-  // The past is as it was; of what is new the one element is divided by the root.
+  // The past is unchanged; the one new element that is set is divided by the root.
   const Numbers all = ValuesOf(keys);
   EXPECT_EQ(all[0], 0.5);
   EXPECT_NEAR(all[16], 3 / std::sqrt(1.0 / 16 + 0.5), 1e-6);

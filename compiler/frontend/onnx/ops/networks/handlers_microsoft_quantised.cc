@@ -1,4 +1,4 @@
-// Handlers of com.microsoft's quantised ops: dequantised, computed in f32, quantised again.
+// Handlers of com.microsoft's quantised ops: they dequantise, compute in f32, and quantise again.
 #include <algorithm>
 #include <string>
 #include <vector>
@@ -13,7 +13,7 @@ namespace {
 
 constexpr std::string_view kDomain = "com.microsoft";
 
-// Operand `i`, a scale or zero point, which is one number of the whole tensor.
+// Returns operand `i`, a scale or zero point of the whole tensor, as a scalar.
 Value One(HandlerContext& c, int i) {
   const absl::StatusOr<Value> one =
       ScalarOperand(c, i, Cat("operand ", i, ", ", Quoted(c.node().input(i)), ","));
@@ -22,14 +22,14 @@ Value One(HandlerContext& c, int i) {
   return FailedValue(c.In(i).elem);
 }
 
-// (q - zero) * scale, of operand `i` with `zero` absent for 0.
+// Returns (q - zero) * scale for operand `i`; an absent `zero` means 0.
 Value Real(HandlerContext& c, int i, int scale, int zero) {
   OpBuilder& b = c.b();
   Value q = b.Cast(c.In(i), Elem::kInt32);
   if (c.Has(zero)) q = b.Sub(q, b.Cast(One(c, zero), Elem::kInt32));
   return b.Mul(b.Cast(q, Elem::kFloat), b.Cast(One(c, scale), Elem::kFloat));
 }
-// Real numbers quantised by operands `scale` and `zero` to `elem`.
+// Quantises x to `elem` with operands `scale` and `zero`, and sets the result.
 void SetQuantised(HandlerContext& c, const Value& x, int scale, int zero, Elem elem) {
   OpBuilder& b = c.b();
   const Value point = c.Has(zero) ? One(c, zero) : Value();
@@ -57,7 +57,8 @@ absl::Status QLinearLeakyRelu(HandlerContext& c) {
   return absl::OkStatus();
 }
 
-// `opset` is that of the Softmax it stands for: before 13 over all axes from `axis` on.
+// `opset` is that of the Softmax which this op replaces: before 13, it is over all axes from `axis`
+// on.
 absl::Status QLinearSoftmax(HandlerContext& c) {
   OpBuilder& b = c.b();
   const Value& q = c.In(0);
@@ -90,7 +91,7 @@ absl::Status QLinearAveragePool(HandlerContext& c) {
   const int rank = c.In(0).rank();
   if (rank < 3) return Invalid("X has rank ", rank, "; it must be 3 or more");
   Value x = Real(c, 0, 1, 2);
-  // Channels last: they go to the front for the windows, and back.
+  // For channels last: moves the channels to the front for the windows, and back afterwards.
   std::vector<int> front = {0, rank - 1}, back = {0};
   for (int i = 1; i < rank - 1; ++i) {
     front.push_back(i);
@@ -106,7 +107,7 @@ absl::Status QLinearAveragePool(HandlerContext& c) {
   return absl::OkStatus();
 }
 
-// Operands: the result's scale and zero point, then each part with its own.
+// The operands are the result's scale and zero point, then each part with its own.
 absl::Status QLinearConcat(HandlerContext& c) {
   if (c.inputs() < 5 || (c.inputs() - 2) % 3 != 0) {
     return Invalid("it has ", c.inputs(),
@@ -121,7 +122,8 @@ absl::Status QLinearConcat(HandlerContext& c) {
   return absl::OkStatus();
 }
 
-// i32 products of what is less its zero points: `a` is already, `b` has its own by columns.
+// Returns i32 products of operands minus their zero points. `a` is already shifted; `b` has zero
+// points by column.
 Value Product(HandlerContext& c, const Value& a, int i, int zero) {
   OpBuilder& b = c.b();
   Value y = b.Cast(c.In(i), Elem::kInt32);
@@ -134,7 +136,7 @@ Value WithBias(HandlerContext& c, const Value& y, int bias) {
 
 absl::Status MatMulIntegerToFloat(HandlerContext& c) {
   OpBuilder& b = c.b();
-  // A's scale and zero point are one number, or one for each row.
+  // A's scale and zero point are one number, or one number per row.
   Value parts[2];
   for (int i : {2, 4}) {
     if (!c.Has(i)) continue;
@@ -150,7 +152,7 @@ absl::Status MatMulIntegerToFloat(HandlerContext& c) {
   return absl::OkStatus();
 }
 
-// A is quantised to u8 as DynamicQuantizeLinear does.
+// Quantises A to u8 as DynamicQuantizeLinear does.
 absl::Status DynamicQuantizeMatMul(HandlerContext& c) {
   OpBuilder& b = c.b();
   const Quantised a = QuantisedDynamically(b, c.In(0));

@@ -1,4 +1,4 @@
-// com.microsoft's ops against what ONNX Runtime 1.31 gives for the same operands.
+// com.microsoft's ops against results of ONNX Runtime 1.31 for the same operands.
 #include <cmath>
 #include <string>
 #include <vector>
@@ -128,7 +128,7 @@ TEST(MicrosoftTest, EmbedLayerNormOfTablesThatAreNone) {
             std::string::npos);
 }
 
-// K of 20 is a block and a quarter; zero points are packed too, or 2^(bits - 1).
+// K = 20 is one and a quarter blocks. Zero points are packed too, or default to 2^(bits - 1).
 TEST(MicrosoftTest, MatMulNBits) {
   struct Row {
     int64_t bits;

@@ -1,4 +1,5 @@
-// Handlers: recurrent networks. One cell each, over one loop for all directions and layouts.
+// Handlers: recurrent networks. Each op has its own cell; all share one loop for all directions and
+// layouts.
 #include "compiler/frontend/onnx/ops/networks/handlers_recurrent.h"
 
 #include <algorithm>
@@ -10,11 +11,11 @@
 namespace athanor::onnx {
 namespace {
 
-// [rows, columns] that vectors of as many columns are multiplied with. Quantised ones are i32 less
-// their zero point; what they multiply is quantised to u8, all of it by one scale.
+// A matrix [rows, columns] that multiplies vectors of size `columns`. Quantised weights are i32
+// minus their zero point; their operand is quantised to u8, all of it by one scale.
 struct Weights {
   Value values;
-  std::optional<Value> scale;  // of quantised ones: f32 [rows]
+  std::optional<Value> scale;  // if quantised: f32 [rows]
 
   Weights Rows(OpBuilder& b, const Expr& first, const Expr& count) const {
     Weights rows = {b.Slice(values, 0, first, count), scale};
@@ -30,19 +31,19 @@ struct Weights {
   }
 };
 
-// One direction's weights, and what the recurrence starts from.
+// The weights and initial states of one direction.
 struct Direction {
   Weights w, r;  // [gates*H, I], [gates*H, H]
-  // Of the operand and of the state, [gates*H] each; nullopt where there is none.
+  // Biases of the input and of the state, [gates*H] each; nullopt if there are none.
   std::optional<Value> w_bias, r_bias;
   std::optional<Value> peepholes;  // [3*H]
   std::vector<Value> state;        // [batch, H] each
   absl::Span<const Activation> activations;
 };
 
-constexpr int64_t kMaxHidden = int64_t{1} << 31;  // far from overflow in what follows
+constexpr int64_t kMaxHidden = int64_t{1} << 31;  // small enough to avoid overflow
 
-// What all recurrent ops have alike, in floats that are wide enough to sum.
+// The parts that all recurrent ops have in common, in floats wide enough for sums.
 struct Network {
   Value x;  // [length, batch, I]
   Elem elem = Elem::kFloat;
@@ -61,12 +62,12 @@ struct CellOp {
   int gates;
   std::vector<std::string_view> activations;
   int states;  // h; h and c
-  // Weights come as [directions, columns, rows] with scales and zero points of their own.
+  // Weights come as [directions, columns, rows], with their own scales and zero points.
   bool quantised = false;
 };
 constexpr int kWScale = 8, kRScale = 10;  // operands; each is followed by its zero point
 
-// A node's [directions, ...] operand at one of them.
+// Returns the slice for one direction of a [directions, ...] operand.
 Value OfDirection(OpBuilder& b, const Value& v, int d, int axis = 0) {
   return b.Squeeze(b.Slice(v, axis, d, 1), {axis});
 }
@@ -113,7 +114,8 @@ Weights WeightsOf(HandlerContext& c, const CellOp& op, int i, int scale, int d) 
   if (!op.quantised) return {b.Up(v), std::nullopt};
   if (!b.status().ok()) return {v, v};
   const Value zero = b.Cast(OfDirection(b, c.In(scale + 1), d), Elem::kInt32);
-  const Value shifted = b.Sub(b.Cast(v, Elem::kInt32), zero);  // by columns, or all alike
+  // Zero points by column, or one for all.
+  const Value shifted = b.Sub(b.Cast(v, Elem::kInt32), zero);
   Value factors = OfDirection(b, c.In(scale), d);
   if (factors.rank() == 0) factors = b.Splat(factors, {v.shape[1]});
   return {b.Permute(shifted, {1, 0}), factors};
@@ -176,25 +178,25 @@ absl::StatusOr<Network> NetworkOf(HandlerContext& c, const CellOp& op) {
   }
   n.sequence = Sequence(n.x.shape[0]);
   if (c.Has(4)) n.sequence.SetLengths(b, c.In(4));
-  if (op.quantised) n.x = n.sequence.Used(b, n.x);  // the others are not part of its range
+  if (op.quantised) n.x = n.sequence.Used(b, n.x);  // the other steps do not count for its range
   for (int d = 0; d < directions; ++d) n.directions.push_back(DirectionOf(c, n, op, d));
   return n;
 }
 
-// What a cell computes of, at one step.
+// The inputs of a cell for one step.
 struct Step {
   OpBuilder& b;
   const Network& network;
   const Direction& direction;
   absl::Span<const Activation> activations;
-  Value x;  // [batch, gates*H]: the operand's part of the gates
+  Value x;  // [batch, gates*H]: the input's part of the gates
   const std::vector<Value>& state;
 
   int64_t hidden() const { return network.hidden; }
   Value Gate(const Value& gates, int gate) const {
     return b.Slice(gates, 1, gate * hidden(), hidden());
   }
-  // The state's part of gates [first, first + count).
+  // Returns the state's part of gates [first, first + count).
   Value OfState(const Value& h, int first, int count) const {
     return direction.r.Rows(b, first * hidden(), count * hidden()).Product(b, "nh,gh->ng", h);
   }
@@ -211,7 +213,7 @@ struct Step {
 };
 
 using Cell = absl::FunctionRef<std::vector<Value>(const Step& step)>;
-// The biases that are added to the operand's part, of [gates*H].
+// Returns the biases that are added to the input's part, [gates*H].
 using OperandBias = absl::FunctionRef<Value(const Direction& direction)>;
 
 struct Ran {
@@ -225,14 +227,14 @@ Ran RunDirection(OpBuilder& b, const Network& n, size_t d, OperandBias bias, Cel
   const size_t per_direction = n.activations.size() / n.directions.size();
   Value x = direction.w.Product(b, "lni,gi->lng", n.x);
   if (direction.w_bias) x = b.Add(x, bias(direction));
-  // Rows of lengths of their own are turned one by one; else the loop runs backwards.
+  // Rows with their own lengths are reversed one by one; otherwise the loop runs backwards.
   const bool turned = reversed && n.sequence.by_row();
   if (turned) x = n.sequence.Reversed(b, x);
   const auto step = [&](const Value& t, const std::vector<Value>& slices,
                         const std::vector<Value>& state) {
     std::vector<Value> held = state;
     if (direction.r.scale) {
-      // Rows whose steps have ended are zero, and so not part of the range.
+      // Rows that have ended are zeroed, so that they do not count for the range.
       const Value before = b.Sub(t, b.Integer(Elem::kInt64, 1));
       held[0] = n.sequence.Within(b, before, state[0],
                                   b.Splat(b.Scalar(state[0].elem, 0), state[0].shape));
@@ -293,7 +295,7 @@ absl::Status Rnn(HandlerContext& c) {
       });
 }
 
-// Gates z, r, h.
+// The gates are z, r, h.
 absl::Status Gru(HandlerContext& c) {
   OpBuilder& b = c.b();
   absl::StatusOr<Network> n = NetworkOf(c, {3, {"Sigmoid", "Tanh"}, 1});
@@ -301,7 +303,7 @@ absl::Status Gru(HandlerContext& c) {
   const bool linear = c.Int("linear_before_reset") != 0;
   const auto bias = [&](const Direction& d) {
     if (!linear) return BothBiases(b, d);
-    // The state's bias of gate h is scaled by r.
+    // The state's bias of gate h is multiplied by r.
     const Expr zr = 2 * n->hidden;
     const Value sum = b.Add(b.Slice(*d.w_bias, 0, 0, zr), b.Slice(*d.r_bias, 0, 0, zr));
     return b.Concat({sum, b.Slice(*d.w_bias, 0, zr, n->hidden)}, 0);
@@ -327,7 +329,7 @@ absl::Status Gru(HandlerContext& c) {
 
 namespace {
 
-// Gates i, o, f, c; peepholes i, o, f.
+// The gates are i, o, f, c; the peepholes i, o, f.
 absl::Status RunLstm(HandlerContext& c, bool quantised) {
   OpBuilder& b = c.b();
   absl::StatusOr<Network> n = NetworkOf(c, {4, {"Sigmoid", "Tanh", "Tanh"}, 2, quantised});
@@ -349,7 +351,7 @@ absl::Status RunLstm(HandlerContext& c, bool quantised) {
         const Value fresh = s.Activated(1, s.Gate(gates, 3));
         const Value next = b.Add(b.Mul(f, cell), b.Mul(i, fresh));
         const Value o = s.Activated(0, peeped(1, 1, next));
-        // The cell is no gate: what is clipped is the sum that enters one, as in ONNX Runtime.
+        // The cell state is no gate: only sums that enter a gate are clipped, as in ONNX Runtime.
         return {b.Mul(o, s.activations[2](b, next)), next};
       });
 }

@@ -1,4 +1,4 @@
-// Handler of LinearAttention: a state per head that keys write values into and queries read.
+// Handler of LinearAttention: keys write values into a state per head, and queries read it.
 #include <cmath>
 #include <utility>
 
@@ -9,7 +9,7 @@ namespace athanor::onnx {
 namespace {
 
 struct Heads {
-  int64_t queries, keys;  // how many
+  int64_t queries, keys;  // number of heads
   int64_t key_size, value_size;
 };
 
@@ -32,7 +32,7 @@ absl::StatusOr<Heads> HeadsOf(const HandlerContext& c) {
                  keys, " heads, and one constant size for query and key");
 }
 
-// [batch, length, heads * size] as [length, batch, heads, size] in f32.
+// Returns [batch, length, heads * size] as [length, batch, heads, size] in f32.
 Value Split(OpBuilder& b, const Value& v, int64_t heads) {
   const Value wide = b.Cast(v, Elem::kFloat);
   const Expr size = FloorDiv(v.shape[2], heads);
@@ -82,13 +82,13 @@ absl::StatusOr<Operands> OperandsOf(HandlerContext& c, const Heads& h) {
   return o;
 }
 
-// Of one step: slices of Operands' values.
+// Slices of Operands' values for one step.
 struct Slices {
   Value query, key, value;
   std::optional<Value> decay, beta;
 };
 
-// The state after a step, [batch, heads, key_size, value_size].
+// Returns the state after a step, [batch, heads, key_size, value_size].
 Value NextState(OpBuilder& b, const Slices& o, Value state) {
   Value value = o.value;
   if (o.decay) state = b.Mul(state, b.Unsqueeze(*o.decay, {3}));

@@ -1,4 +1,4 @@
-// The steps of a recurrence, and the functions it applies.
+// The steps of a recurrence, and the activations it applies.
 #include <algorithm>
 #include <utility>
 
@@ -10,7 +10,7 @@
 namespace athanor::onnx {
 namespace {
 
-// A number in the type of x, rounded to it.
+// Returns a number in the type of x, rounded to it.
 Value Number(OpBuilder& b, const Value& x, double value) {
   Tensor t = Tensor::Zeros(x.dtype(), {});
   StoreScalar(t, 0, Scalar::Float(t.dtype, value));
@@ -22,8 +22,8 @@ Value Scaled(OpBuilder& b, const Value& x, double alpha) { return b.Mul(x, Numbe
 struct ActivationRow {
   std::string_view name;  // in lower case
   Value (*apply)(OpBuilder& b, const Value& x, double alpha, double beta);
-  int parameters;                     // alpha; alpha and beta
-  std::optional<double> alpha, beta;  // defaults, where there are any
+  int parameters;                     // 1: alpha; 2: alpha and beta
+  std::optional<double> alpha, beta;  // defaults, if there are any
 };
 
 constexpr ActivationRow kActivations[] = {
@@ -123,7 +123,7 @@ absl::StatusOr<std::vector<Activation>> ActivationsOf(const HandlerContext& c, s
   std::vector<double> alphas, betas;
   if (c.Given("activation_alpha")) alphas = c.Floats("activation_alpha");
   if (c.Given("activation_beta")) betas = c.Floats("activation_beta");
-  // Given values go to the functions that take one, in their order.
+  // Given values go, in order, to the functions that take one.
   size_t next_alpha = 0, next_beta = 0;
   std::vector<Activation> activations;
   for (const std::string& name : chosen) {

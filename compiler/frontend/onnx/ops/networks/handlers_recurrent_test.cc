@@ -1,5 +1,5 @@
-// What the cases of handlers_oracle_test do not reach: lengths that only a request tells, layouts,
-// linear attention, refusals.
+// Tests that handlers_oracle_test does not cover: lengths known only at run time, layouts, linear
+// attention, refusals.
 #include <algorithm>
 #include <cmath>
 #include <random>
@@ -37,7 +37,7 @@ void ExpectNear(const Values& got, const Values& want, double tolerance = 1e-5) 
   for (size_t i = 0; i < got.size(); ++i) EXPECT_NEAR(got[i], want[i], tolerance) << i;
 }
 
-// h of an RNN with one unit and one input, weights w and r.
+// States of an RNN with one unit and one input, with weights w and r.
 Values Unit(const Values& x, double w, double r, double h = 0) {
   Values hs;
   for (double v : x) hs.push_back(h = std::tanh(w * v + r * h));
@@ -86,7 +86,7 @@ TEST(HandlersRecurrentTest, BackwardsFromEachRowsOwnEnd) {
   const Values first = Unit({3, 2, 1}, 0.5, -0.75), second = Unit({5, 4}, 0.5, -0.75);
   ExpectNear(Numbers(got, 0), {first[2], second[1], first[1], second[0], first[0], 0});
   ExpectNear(Numbers(got, 1), {first[2], second[1]});
-  // All of it, where there are no lengths.
+  // Without lengths, all steps are reversed.
   ExpectNear(
       Numbers(RunModel(OneUnit(reverse, false), {Of(DType::kF32, {2, 1, 1}, {1, 2})}, Lengths())),
       {Unit({2, 1}, 0.5, -0.75)[1], Unit({2}, 0.5, -0.75)[0]});
@@ -118,7 +118,7 @@ TEST(HandlersRecurrentTest, BatchesFirst) {
       m.Node(op, {"x", "w", "r", "", "", "h0"}, {"y", "h"},
              {{"hidden_size", 5}, {"layout", layout}, {"direction", std::string("bidirectional")}});
       m.Output("y", Elem::kFloat).Output("h", Elem::kFloat);
-      // The same numbers, their first two axes exchanged; h0 alike in both directions.
+      // The same numbers, with the first two axes exchanged; h0 is equal for both directions.
       const Tensor x = Random({3, 2, 4}, 3);
       Tensor turned = Tensor::Zeros(DType::kF32, {2, 3, 4});
       for (int64_t i = 0; i < 24; ++i) {
@@ -174,7 +174,7 @@ TEST(HandlersRecurrentTest, WhatIsRefused) {
   refused(OneUnit({{"direction", std::string("up")}}, false), Lengths(), "bidirectional");
 }
 
-// f32 as DynamicQuantizeLinear has it: codes less their zero point, and the scale.
+// Quantises f32 as DynamicQuantizeLinear does: codes minus their zero point, and the scale.
 struct Coded {
   Values codes;
   float scale = 1;
@@ -196,12 +196,12 @@ Coded Quantise(const Values& x) {
 }
 
 // Quantised weights of one direction: [columns, 4 * hidden], with a scale and a zero point for each
-// of the rows.
+// of the 4 * hidden rows.
 struct Quantised4 {
   Tensor values;
   Values scale, zero;
 
-  // Of x [n, columns], all of it quantised by one scale.
+  // Multiplies with x [n, columns], which is quantised as a whole by one scale.
   Values Product(const Values& x, int64_t columns) const {
     const int64_t rows = static_cast<int64_t>(scale.size());
     const Coded coded = Quantise(x);
@@ -224,12 +224,12 @@ struct Quantised4 {
 
 struct QuantisedRun {
   int64_t length = 4, batch = 2, width = 3, hidden = 2;
-  std::vector<int64_t> lengths;  // by row; empty: all
+  std::vector<int64_t> lengths;  // by row; empty: full length
   bool reverse = false;
 };
 
-// [length, batch, hidden] of one direction: what is quantised together is all of x up to the
-// longest row's end, and at each step the states of the rows that had the step before.
+// Returns [length, batch, hidden] of one direction. Values are quantised together: all of x up to
+// the end of the longest row, and at each step the states of the rows that had the previous step.
 Values QuantisedLstm(const QuantisedRun& run, Values x, const Quantised4& w, const Quantised4& r,
                      const Values& bias) {
   const int64_t h = run.hidden, b = run.batch;
@@ -288,7 +288,7 @@ TEST(HandlersRecurrentTest, QuantisedWeightsMultiplyWhatIsQuantisedAtEachStep) {
         };
         const int64_t sizes = by_row ? kRows : 1;
         QuantisedRun run;
-        if (lengths) run.lengths = {3, 1};  // of 4 steps: the last is no row's
+        if (lengths) run.lengths = {3, 1};  // no row has the last of the 4 steps
         TestModel m(17);
         m.Input("x", Elem::kFloat, {"length", run.batch, kWidth});
         if (lengths) m.Input("lengths", Elem::kInt32, {run.batch});
@@ -324,7 +324,7 @@ TEST(HandlersRecurrentTest, QuantisedWeightsMultiplyWhatIsQuantisedAtEachStep) {
                "com.microsoft");
         m.Output("y", Elem::kFloat).Output("h", Elem::kFloat).Output("c", Elem::kFloat);
         Values x = some(run.length * run.batch * kWidth, -1, 2);
-        // What no row reads, and would widen the range.
+        // Values that no row reads, and that would widen the range.
         if (lengths) std::fill(x.end() - run.batch * kWidth, x.end(), 100);
         std::vector<Tensor> inputs = {Of(DType::kF32, {run.length, run.batch, kWidth}, x)};
         if (lengths) inputs.push_back(Of(DType::kI32, {2}, {3, 1}));
@@ -371,7 +371,7 @@ TEST(HandlersRecurrentTest, WhatIsRefusedOfQuantisedWeights) {
   EXPECT_NE(refused({1, 8, 2}, {1}).find("its axis 1 must be hidden_size"), std::string::npos);
 }
 
-// The recurrence as its schema has it, in numbers: [batch, length, heads * size] throughout.
+// The recurrence by its schema, in numbers; all tensors are [batch, length, heads * size].
 struct Attended {
   Values output, state;
 };

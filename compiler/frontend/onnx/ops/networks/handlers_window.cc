@@ -1,4 +1,4 @@
-// Handlers: convolutions. All are the row Conv of operands that were made ready for it.
+// Handlers: convolutions. All become the Conv op, with operands prepared for it.
 #include "compiler/frontend/onnx/ops/networks/handlers_window.h"
 
 #include <algorithm>
@@ -11,7 +11,7 @@
 namespace athanor::onnx {
 namespace {
 
-// x [N, C, D...] and w [M, C/group, K...] of a node, held against each other.
+// Operands x [N, C, D...] and w [M, C/group, K...] of a node, checked against each other.
 struct ConvOperands {
   Shape sizes;
   std::vector<int64_t> kernel;
@@ -54,7 +54,7 @@ Value ConvRow(OpBuilder& b, const Value& x, const Value& w, const Window& window
   return b.Raw(Op::kConv, {x, w}, std::move(attrs), x.elem);
 }
 
-// One number per channel of y [N, M, ...], added.
+// Adds one number per channel to y [N, M, ...].
 absl::StatusOr<Value> WithBias(OpBuilder& b, const Value& y, const Value& bias) {
   if (!b.status().ok()) return y;
   if (bias.rank() != 1 || !b.bounds().ProvablyEqual(bias.shape[0], y.shape[1])) {
@@ -84,13 +84,14 @@ absl::StatusOr<Value> PlainConv(HandlerContext& c, const Value& x, const Value& 
   return ConvRow(c.b(), x, w, *window, operands->group);
 }
 
-// What y = conv(x) went back through: padding that may be computed, and the result's sizes.
+// Returns the geometry of the convolution that this op transposes: the padding, which may be
+// computed, and the result's sizes.
 absl::StatusOr<Window> TransposeWindow(const HandlerContext& c, const ConvOperands& operands) {
   const size_t rank = operands.sizes.size();
   absl::StatusOr<std::string> auto_pad =
       c.OneOf("auto_pad", {"NOTSET", "SAME_UPPER", "SAME_LOWER", "VALID"});
   if (!auto_pad.ok()) return auto_pad.status();
-  // Held against the kernel by the same rules as a convolution's.
+  // Checked against the kernel by the same rules as a convolution's.
   absl::StatusOr<Window> w =
       WindowOf(Shape(rank, Expr(int64_t{1} << 40)), operands.kernel, IntsOrNone(c, "strides"),
                IntsOrNone(c, "dilations"), IntsOrNone(c, "pads"), "NOTSET", false);
@@ -120,7 +121,7 @@ absl::StatusOr<Window> TransposeWindow(const HandlerContext& c, const ConvOperan
   return w;
 }
 
-// Elements of x `strides` apart on each spatial axis, with zeros between.
+// Spreads the elements of x `strides` apart on each spatial axis, with zeros between.
 Value Spread(OpBuilder& b, const Value& x, absl::Span<const int64_t> strides) {
   Shape shape = {x.shape[0], x.shape[1]};
   std::vector<Expr> at = {Expr::Axis(0), Expr::Axis(1)};
@@ -131,13 +132,13 @@ Value Spread(OpBuilder& b, const Value& x, absl::Span<const int64_t> strides) {
     any = any || stride > 1;
     const Expr spread = (size - 1) * stride + 1;
     shape.push_back(b.bounds().NonNegative(spread) ? spread : MaxOf(0, spread));
-    // What is no multiple of the stride is beyond the axis' end.
+    // Positions that are no multiple of the stride are mapped beyond the axis' end.
     at.push_back(FloorDiv(Expr::Axis(i), stride) + size * Mod(Expr::Axis(i), stride));
   }
   return any ? b.MapOr(x, std::move(shape), std::move(at), b.Scalar(x.elem, 0)) : x;
 }
 
-// [C, M/group, K...] as [M, C/group, K...] with the kernel turned round.
+// Returns [C, M/group, K...] as [M, C/group, K...] with the kernel reversed.
 Value Transposed(OpBuilder& b, const Value& w, int64_t group) {
   const Expr channels = FloorDiv(w.shape[0], group), maps = w.shape[1];
   Shape shape = {group * maps, channels};
@@ -150,7 +151,8 @@ Value Transposed(OpBuilder& b, const Value& w, int64_t group) {
   return b.Map(w, std::move(shape), std::move(at));
 }
 
-// A quantised operand as i32 numbers from its zero point, a scalar or one per channel on axis 0.
+// Returns a quantised operand minus its zero point, in i32. The zero point is a scalar, or one per
+// channel on axis 0.
 absl::StatusOr<Value> FromZero(HandlerContext& c, int operand, int zero_point,
                                std::string_view what) {
   OpBuilder& b = c.b();
@@ -160,7 +162,7 @@ absl::StatusOr<Value> FromZero(HandlerContext& c, int operand, int zero_point,
   Value zero = b.Cast(c.In(zero_point), Elem::kInt32);
   if (!b.status().ok()) return wide;
   if (zero.rank() == 1 && zero.shape[0].IsConstant(1)) zero = b.Reshape(zero, {});
-  // Of activations it is one number: axis 0 is the batch.
+  // For activations it is one number, since axis 0 is the batch.
   const bool rows = operand != 0 && zero.rank() == 1 && x.rank() > 0;
   if (rows && b.bounds().ProvablyEqual(zero.shape[0], x.shape[0])) {
     zero = b.Map(zero, x.shape, {Expr::Axis(0)});
@@ -204,8 +206,8 @@ absl::Status Conv(HandlerContext& c) {
   return SetWithBias(c, *y, 2);
 }
 
-// w [C, M/group, K...] as [M * strides..., C/group, ceil(K / strides)...]: for each phase of the
-// result's places, modulo the strides, the taps that meet elements of x there, turned round.
+// Returns w [C, M/group, K...] as [M * strides..., C/group, ceil(K / strides)...]. Each phase of
+// result positions, modulo the strides, gets the taps that meet elements of x there, reversed.
 Value Phases(OpBuilder& b, const Value& w, int64_t group, absl::Span<const int64_t> strides) {
   const Expr channels = FloorDiv(w.shape[0], group), maps = w.shape[1];
   int64_t phases = 1;
@@ -224,8 +226,8 @@ Value Phases(OpBuilder& b, const Value& w, int64_t group, absl::Span<const int64
   return b.MapOr(w, std::move(shape), std::move(at), b.Scalar(w.elem, 0));
 }
 
-// The convolution, strides 1, of x by a kernel for each phase of the result's places, which are
-// then put between one another: y[s q + a - begin] = sum over t of x[q - t] w[s t + a].
+// Convolves x, with strides 1, by one kernel per phase of result positions, and interleaves the
+// phases: y[s q + a - begin] = sum over t of x[q - t] w[s t + a].
 Value ConvPhases(OpBuilder& b, const Value& x, const Value& w, const Window& transposed,
                  int64_t group) {
   Window window = transposed;
@@ -247,8 +249,8 @@ Value ConvPhases(OpBuilder& b, const Value& x, const Value& w, const Window& tra
   return b.Map(ConvRow(b, x, kernels, window, group), std::move(shape), std::move(at));
 }
 
-// Without dilations the convolution of each phase; else, strides 1, of x with zeros between its
-// elements by the kernel turned round.
+// Without dilations, convolves each phase. With dilations, convolves x, with zeros between its
+// elements, by the reversed kernel with strides 1.
 absl::Status ConvTranspose(HandlerContext& c) {
   OpBuilder& b = c.b();
   const Value &x = c.In(0), &w = c.In(1);
@@ -289,8 +291,8 @@ absl::Status ConvInteger(HandlerContext& c) {
   return absl::OkStatus();
 }
 
-// A depthwise convolution of what came before, [batch, channels, K - 1], and x behind it; what the
-// next call needs before it.
+// Applies a depthwise convolution to the previous elements, [batch, channels, K - 1], followed by
+// x. Also returns the elements that the next call needs.
 absl::Status CausalConvWithState(HandlerContext& c) {
   OpBuilder& b = c.b();
   const Value &x = c.In(0), &w = c.In(1);
@@ -327,7 +329,7 @@ absl::Status CausalConvWithState(HandlerContext& c) {
   return absl::OkStatus();
 }
 
-// Exact sums, then one real factor, rounded half to even before the zero point is added.
+// Computes exact sums, then one real factor, rounded half to even before the zero point is added.
 absl::Status QLinearConv(HandlerContext& c) {
   OpBuilder& b = c.b();
   absl::StatusOr<Value> x = FromZero(c, 0, 2, "x_zero_point");

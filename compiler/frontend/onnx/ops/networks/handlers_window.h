@@ -1,7 +1,7 @@
-// What the handlers of windows share. Private to handlers_window*.cc.
+// Helpers that the handlers of windows share. Private to handlers_window*.cc.
 //
-// A window's geometry is attributes of the rows Conv and Pool; what those do not say (positions of
-// maxima, sums of powers) is made of the same windows as index maps.
+// Conv and Pool take a window's geometry as attributes. Results that these ops do not give
+// (positions of maxima, sums of powers) are built from the same windows as index maps.
 #ifndef ATHANOR_COMPILER_FRONTEND_ONNX_OPS_NETWORKS_HANDLERS_WINDOW_H_
 #define ATHANOR_COMPILER_FRONTEND_ONNX_OPS_NETWORKS_HANDLERS_WINDOW_H_
 
@@ -16,17 +16,17 @@
 
 namespace athanor::onnx {
 
-// The sizes behind [N, C]. INVALID_ARGUMENT names `what` where there are none.
+// Returns the sizes behind [N, C]. INVALID_ARGUMENT names `what` if there are none.
 absl::StatusOr<Shape> SpatialSizes(std::string_view what, const Value& x);
-// An attribute of integers; empty where the node does not have it.
+// Returns an integer list attribute; empty if the node does not have it.
 std::vector<int64_t> IntsOrNone(const HandlerContext& c, std::string_view name);
-// From strides, dilations (which a version may lack), pads, auto_pad and ceil_mode of the node.
+// Reads strides, dilations (which a version may lack), pads, auto_pad and ceil_mode of the node.
 absl::StatusOr<Window> NodeWindow(const HandlerContext& c, const Shape& sizes,
                                   std::vector<int64_t> kernel, bool dilated, bool ceil_mode);
-// As attributes of Conv and Pool.
+// Returns the geometry as attributes of Conv and Pool.
 Attrs WindowAttrs(const Window& w);
 
-// The families' parts.
+// Handlers of the family that are defined in other files.
 absl::Status Conv(HandlerContext& c);
 absl::Status ConvTranspose(HandlerContext& c);
 absl::Status ConvInteger(HandlerContext& c);
@@ -42,7 +42,7 @@ absl::Status AveragePool19(HandlerContext& c);  // dilations
 absl::Status LpPool2(HandlerContext& c);
 absl::Status LpPool18(HandlerContext& c);  // dilations and ceil_mode
 absl::Status GlobalAveragePool(HandlerContext& c);
-// Means of windows of x, [N, C, sizes..], by the node's attributes, without dilations.
+// Returns means of windows of x, [N, C, sizes..], by the node's attributes, without dilations.
 absl::StatusOr<Value> MeansOfWindows(HandlerContext& c, const Value& x);
 absl::Status GlobalMaxPool(HandlerContext& c);
 absl::Status GlobalLpPool(HandlerContext& c);

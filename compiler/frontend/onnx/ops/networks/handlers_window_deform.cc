@@ -1,4 +1,4 @@
-// Handler of DeformConv: samples between elements, at places that are data, then a contraction.
+// Handler of DeformConv: samples at positions given as data, then a contraction.
 #include <cstdint>
 #include <utility>
 
@@ -8,25 +8,26 @@
 namespace athanor::onnx {
 namespace {
 
-// The samples [N, C, T, out...], T the kernel's elements in row-major order.
-constexpr int64_t kMaxTaps = int64_t{1} << 31;  // of a kernel; far from overflow in what follows
+// Limit on the number of kernel elements, small enough to avoid overflow.
+constexpr int64_t kMaxTaps = int64_t{1} << 31;
 
+// The samples [N, C, T, out...], where T counts the kernel's elements in row-major order.
 struct Samples {
   Shape shape;
   std::vector<int64_t> kernel, strides, dilations;
   Shape begin;
   int64_t taps = 1, offset_groups = 1;
-  Expr channels_per_offset;  // of x
+  Expr channels_per_offset;  // channels of x per offset group
 
   int rank() const { return static_cast<int>(kernel.size()); }
   Expr OffsetGroup() const { return FloorDiv(Expr::Axis(1), channels_per_offset); }
-  // The kernel's coordinate on a spatial axis.
+  // Returns the kernel's coordinate on a spatial axis.
   Expr Tap(int axis) const {
     int64_t behind = 1;
     for (int i = axis + 1; i < rank(); ++i) behind *= kernel[i];
     return Mod(FloorDiv(Expr::Axis(2), behind), kernel[axis]);
   }
-  // Coordinates in a tensor [N, offset_groups * T * per_tap, out...].
+  // Returns coordinates in a tensor [N, offset_groups * T * per_tap, out...].
   std::vector<Expr> InOffsets(int64_t per_tap, int64_t which) const {
     std::vector<Expr> at = {Expr::Axis(0),
                             (OffsetGroup() * taps + Expr::Axis(2)) * per_tap + which};
@@ -35,7 +36,8 @@ struct Samples {
   }
 };
 
-// Where on a spatial axis of x each sample is, in floats: the convolution's place, and its offset.
+// Returns the position of each sample on a spatial axis of x, as floats: the convolution's position
+// plus the offset.
 Value Place(OpBuilder& b, const Samples& s, const Value& offset, int axis) {
   const Expr at = Expr::Axis(3 + axis) * s.strides[axis] + s.Tap(axis) * s.dilations[axis];
   const Expr count = s.shape[3 + axis] * s.strides[axis] + s.kernel[axis] * s.dilations[axis];
@@ -45,7 +47,7 @@ Value Place(OpBuilder& b, const Samples& s, const Value& offset, int axis) {
   return b.Add(whole, b.Map(offset, s.shape, s.InOffsets(s.rank(), axis)));
 }
 
-// Linear between the elements around each place; what is outside x is 0.
+// Interpolates linearly between the elements around each position; elements outside x are 0.
 Value Interpolated(OpBuilder& b, const Value& x, const Samples& s, absl::Span<const Value> places) {
   std::vector<Value> floors, fractions;
   for (const Value& p : places) {

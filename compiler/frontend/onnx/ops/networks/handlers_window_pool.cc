@@ -1,4 +1,4 @@
-// Handlers: pools. Maxima, means and sums of windows are the row Pool; global ones are reductions.
+// Handlers: pools. Maxima, means and sums of windows use the Pool op; global ones are reductions.
 #include <algorithm>
 #include <cstdint>
 #include <limits>
@@ -42,11 +42,11 @@ struct Patches {
   }
   Shape shape;
   std::vector<Expr> at;      // coordinates in x, which may be outside
-  std::vector<Expr> places;  // in what has one element for each window
+  std::vector<Expr> places;  // coordinates in a tensor with one element per window
   std::vector<int> taps;     // the kernel's axes
 };
 
-// Flat positions in row-major order of x as those with the spatial axes in column-major order.
+// Converts flat row-major positions in x to those with the spatial axes in column-major order.
 Value ColumnMajor(OpBuilder& b, const Value& at, const Shape& x) {
   const auto size = [&](const Expr& e) { return b.Size(Elem::kInt64, e, at.shape); };
   Expr inner = 1;
@@ -63,7 +63,7 @@ Value ColumnMajor(OpBuilder& b, const Value& at, const Shape& x) {
   return sum;
 }
 
-// Where in all of x, flat, the maximum of each window is: the first of equals, or of NaNs.
+// Returns the flat position in x of each window's maximum: the first of equal ones, or of NaNs.
 Value MaximumPositions(OpBuilder& b, const Value& x, const Value& maxima, const Window& w) {
   const Patches patches(x, w);
   Tensor lowest = Tensor::Zeros(x.dtype(), {});
@@ -72,7 +72,7 @@ Value MaximumPositions(OpBuilder& b, const Value& x, const Value& maxima, const 
   Expr elements = 1;
   for (const Expr& size : x.shape) elements *= size;
   const Value flat = b.Reshape(b.Iota(Elem::kInt64, {elements}, 0), x.shape);
-  // What is outside x is behind all that is in it.
+  // Positions outside x sort behind all positions inside.
   const Value positions = b.MapOr(flat, patches.shape, patches.at,
                                   b.Integer(Elem::kInt64, std::numeric_limits<int64_t>::max()));
   Value hit = b.Equal(values, b.Map(maxima, patches.shape, patches.places));
@@ -118,7 +118,7 @@ absl::Status AveragePool(HandlerContext& c, bool counts, bool has_ceil_mode, boo
   return y.status();
 }
 
-// |x|^p, and what undoes it, in floats that are wide enough to sum.
+// Computes |x|^p and its inverse, in floats wide enough for sums.
 struct Power {
   int64_t p;
 
@@ -132,7 +132,7 @@ struct Power {
     if (p == 2) return b.Unary(Op::kSqrt, x);
     return b.Binary(Op::kPow, x, Number(b, x.elem, 1.0 / static_cast<double>(p)));
   }
-  // Rounded to the type.
+  // Rounds to the type.
   static Value Number(OpBuilder& b, Elem elem, double value) {
     Tensor t = Tensor::Zeros(CarrierOf(elem), {});
     StoreScalar(t, 0, Scalar::Float(t.dtype, value));
@@ -207,14 +207,14 @@ absl::Status GlobalLpPool(HandlerContext& c) {
   return absl::OkStatus();
 }
 
-// Zeros but at the flat positions that a MaxPool gave, which count in the smallest result that its
-// attributes allow; output_shape may be larger.
+// Returns zeros except at the flat positions that a MaxPool gave. These positions refer to the
+// smallest result that the attributes allow; output_shape may be larger.
 absl::Status MaxUnpool(HandlerContext& c) {
   OpBuilder& b = c.b();
   const Value &x = c.In(0), &at = c.In(1);
   absl::StatusOr<Shape> sizes = SpatialSizes("X", x);
   if (!sizes.ok()) return sizes.status();
-  // Held against the kernel by the same rules as a pool's.
+  // Checked against the kernel by the same rules as a pool's.
   absl::StatusOr<Window> w =
       WindowOf(Shape(sizes->size(), Expr(int64_t{1} << 40)), c.Ints("kernel_shape"),
                IntsOrNone(c, "strides"), {}, IntsOrNone(c, "pads"), "NOTSET", false);

@@ -1,4 +1,4 @@
-// What the cases of handlers_oracle_test do not reach: edges of versions, types, dims, refusals.
+// Tests that handlers_oracle_test does not cover: edge cases of versions, types and dims, refusals.
 #include <cmath>
 #include <limits>
 #include <string>
@@ -115,7 +115,8 @@ TEST(HandlersWindowTest, ATransposedConvolutionOfDims) {
             (std::vector<double>{10, 102, 20, 200}));
 }
 
-// Each element of x by each tap of its group's kernels, added where they meet.
+// Multiplies each element of x by each tap of its group's kernels and adds the products at their
+// positions.
 TEST(HandlersWindowTest, ATransposedConvolutionOfGroupsAndStrides) {
   constexpr int kGroup = 2, kMaps = 3, kH = 3, kW = 4, kKh = 4, kKw = 2, kSh = 2, kSw = 3;
   constexpr int kOutH = (kH - 1) * kSh + kKh - 1 + 1, kOutW = (kW - 1) * kSw + kKw - 2;
@@ -152,18 +153,19 @@ TEST(HandlersWindowTest, PositionsOfMaxima) {
                     {Of(CarrierOf(elem), {1, 1, size}, x)});
   };
   EXPECT_EQ(Numbers(run({3, 3, 1, 5}), 1),
-            (std::vector<double>{0, 0, 1, 3, 3}));  // first of equals
+            (std::vector<double>{0, 0, 1, 3, 3}));  // the first of equal ones
   const auto nan = run({1, kNan, kNan, 2});
   EXPECT_TRUE(std::isnan(Numbers(nan)[1]));
   EXPECT_EQ(Numbers(nan, 1), (std::vector<double>{0, 1, 1, 2, 3}));
   const double lowest = -std::numeric_limits<double>::infinity();
-  EXPECT_EQ(Numbers(run({lowest, lowest}), 1), (std::vector<double>{0, 0, 1}));  // not the padding
+  // Never a position in the padding.
+  EXPECT_EQ(Numbers(run({lowest, lowest}), 1), (std::vector<double>{0, 0, 1}));
   EXPECT_EQ(Numbers(run({-128, -128}, Elem::kInt8), 1), (std::vector<double>{0, 0, 1}));
   EXPECT_EQ(Numbers(run({0, 200, 7}, Elem::kUInt8)), (std::vector<double>{0, 200, 200, 7}));
 }
 
-// Without count_include_pad before opset 7; with it, positions that a larger result adds never
-// count.
+// Before opset 7 there is no count_include_pad. With it, positions that only a larger result adds
+// never count.
 TEST(HandlersWindowTest, MeansAtTheEdges) {
   const Attributes attrs = {{"kernel_shape", Ints{3}}, {"strides", Ints{2}}, {"pads", Ints{1, 1}}};
   const Tensor x = Of(DType::kF32, {1, 1, 4}, {2, 4, 6, 8});
@@ -176,11 +178,11 @@ TEST(HandlersWindowTest, MeansAtTheEdges) {
   counting["ceil_mode"] = 1;
   EXPECT_EQ(
       Numbers(RunModel(NodeOf("AveragePool", 10, {{Elem::kFloat, {1, 1, 4}}}, counting), {x})),
-      (std::vector<double>{2, 6, 4}));  // of 8 and the padding
+      (std::vector<double>{2, 6, 4}));  // mean of 8 and the padding
 }
 
 TEST(HandlersWindowTest, PowersOfLowPrecisionAreSummedInF32) {
-  const Tensor x = Of(DType::kF16, {1, 1, 3}, {300, 400, 0});  // whose squares are beyond f16
+  const Tensor x = Of(DType::kF16, {1, 1, 3}, {300, 400, 0});  // their squares exceed f16
   for (const char* op : {"GlobalLpPool", "LpPool"}) {
     const Attributes attrs =
         std::string(op) == "LpPool" ? Attributes{{"kernel_shape", Ints{3}}} : Attributes{};
@@ -194,7 +196,7 @@ TEST(HandlersWindowTest, PowersOfLowPrecisionAreSummedInF32) {
       "attribute p is 0");
 }
 
-// Places exactly on elements are a convolution; between them they are means; outside they are 0.
+// Positions exactly on elements give a convolution, those between give means, those outside give 0.
 TEST(HandlersWindowTest, DeformedConvolution) {
   const auto run = [](const std::vector<double>& offset, const std::vector<double>& mask) {
     TestModel m = NodeOf("DeformConv", 19,
@@ -212,11 +214,11 @@ TEST(HandlersWindowTest, DeformedConvolution) {
   const std::vector<double> ones(8, 1), none(16, 0);
   EXPECT_EQ(run(none, ones), (std::vector<double>{121, 132, 154, 165}));
   std::vector<double> offset = none;
-  offset[0] = 0.5;     // the first element's row at the first place: between 1 and 4
-  offset[4 + 3] = -9;  // its column at the last: outside
+  offset[0] = 0.5;     // row offset of the first tap at the first position: between 1 and 4
+  offset[4 + 3] = -9;  // column offset of the last tap at the last position: outside
   EXPECT_EQ(run(offset, ones), (std::vector<double>{122.5, 132, 154, 160}));
   std::vector<double> mask = ones;
-  mask[4] = 0.5;  // the second element at the first place
+  mask[4] = 0.5;  // the second tap at the first position
   EXPECT_EQ(run(none, mask), (std::vector<double>{111, 132, 154, 165}));
 }
 

@@ -1,5 +1,5 @@
-"""Writes window_cases.txt and recurrent_cases.txt: single nodes, drawn from a seed, with what ONNX
-Runtime gives for them. Run beside them: python oracle_cases.py
+"""Writes window_cases.txt and recurrent_cases.txt: single nodes, drawn from a seed, with the
+results of ONNX Runtime. Run in this folder: python oracle_cases.py
 
 A case is a line "case OP OPSET", one for each attribute, operand and result:
 
@@ -62,30 +62,30 @@ class Writer:
 
     def ints(self, shape: tuple[int, ...], dtype: str = "float32", low: int = -4,
              high: int = 5) -> np.ndarray:
-        """Small integers: sums of them are exact."""
+        """Return small integers, whose sums are exact."""
         return self.rng.integers(low, high, shape).astype(dtype)
 
     def write(self, name: str) -> None:
-        """The file, beside this one."""
+        """Write the file into this folder."""
         path = pathlib.Path(__file__).with_name(name)
         path.write_text("\n".join(self.lines) + "\n")
         print(name, sum(line.startswith("case") for line in self.lines), "refused:", self.refused)
 
 
 def text(array: np.ndarray) -> str:
-    """Its dtype, shape and numbers."""
+    """Return the array's dtype, shape and numbers as text."""
     shape = ",".join(map(str, array.shape)) or "-"
     numbers = " ".join(repr(v).removesuffix(".0") for v in array.ravel().tolist())
     return f"{array.dtype} {shape} {numbers}".rstrip()
 
 
 def pick(rng: np.random.Generator, *choices: object) -> object:
-    """One of them."""
+    """Return one of the choices."""
     return choices[rng.integers(len(choices))]
 
 
 def steps(rng: np.random.Generator, rank: int, high: int) -> list[int] | None:
-    """Of an attribute, which may be absent."""
+    """Return random steps for an attribute, or None to omit it."""
     return pick(rng, None, [int(v) for v in rng.integers(1, high + 1, rank)])
 
 
