@@ -12,6 +12,7 @@
 #include "server/tuner/check/check.h"
 #include "server/tuner/compile.h"
 #include "server/tuner/measure/measure.h"
+#include "server/tuner/run/scratch.h"
 
 namespace athanor {
 namespace {
@@ -128,7 +129,12 @@ absl::Status KernelTrials::Measure(const internal::TryRequest& request, const Se
 absl::Status KernelTrials::Check(const Setting& setting, Trial* trial) {
   if (trial->tried.passed()) return absl::OkStatus();
   const Spent spent("check", &trial->outcome);
-  const auto check = [&] { return CheckKernels(trial->check(), setting.limits, &references_); };
+  const auto check = [&] {
+    auto report = CheckKernels(trial->check(), setting.limits, &references_);
+    // Each check may take all of it: nothing of the one before lives.
+    if (setting.limits.scratch != nullptr) setting.limits.scratch->Clear();
+    return report;
+  };
   absl::StatusOr<internal::CheckReply> passed = check();
   // A process that was lost once may have been lost for something else.
   if (WorthRetrying(passed.status())) passed = check();

@@ -4,9 +4,10 @@
                                                [--build bazel-bin] [--build OTHER ...]
 
 Each round runs `search_plan` of every build once, on an empty cache, in alternating order. A build
-is a folder with `tests/bench/search_plan` and `server/athanor-tuner`, or one that holds both. Prints
-one JSON line per search and, at the end, one per build: the median, least and most candidates a
-second, and the ratio to the first build round by round.
+is a folder with `tests/bench/search_plan` and `server/athanor-tuner`, or with both beside each
+other. Prints one JSON line per search and, at the end, one per build: the median, least and most
+candidates a second, and the ratio to the first build round by round. `kernels_per_second` leaves
+out the time of whole plans and of the machine's limits.
 """
 
 from __future__ import annotations
@@ -59,9 +60,10 @@ def search(build: Path, graph: athanor.Graph, args: argparse.Namespace) -> dict[
     tried = int(progress.get("candidates", 0))
     times = {t["on"]: round(t["seconds"], 2) for t in progress.get("times", [])}
     calls = {t["on"]: int(t["calls"]) for t in progress.get("times", [])}
-    # The step that ends a search measures plans: the rate is that of trying kernels.
+    trying = sum(times.get(on, 0) for on in ("search", "compile", "measure", "check"))
     return {"build": str(build), "candidates": tried, "seconds": found["seconds"],
-            "per_second": round(tried / found["seconds"], 3), "stop": found["stop"],
+            "per_second": round(tried / found["seconds"], 3),
+            "kernels_per_second": round(tried / max(trying, 1e-9), 3), "stop": found["stop"],
             "best": progress.get("best", 1), "failed": int(progress.get("candidates_failed", 0)),
             "plans": progress.get("plans_measured", 0), "times": times, "calls": calls}
 
@@ -78,17 +80,19 @@ def main() -> None:
     args = parser.parse_args()
     builds = args.build or [ROOT / "bazel-bin"]
     graph = MODELS[args.model]()
-    rates: dict[Path, list[float]] = {build: [] for build in builds}
+    kinds = ("per_second", "kernels_per_second")
+    rates: dict[tuple[Path, str], list[float]] = {(b, kind): [] for b in builds for kind in kinds}
     for turn in range(args.rounds):
         for build in builds if turn % 2 == 0 else builds[::-1]:
             row = search(build, graph, args)
-            rates[build].append(row["per_second"])
+            for kind in kinds:
+                rates[build, kind].append(row[kind])
             print(json.dumps({"round": turn, **row}), flush=True)
-    for build, values in rates.items():
-        ratios = [a / b for a, b in zip(values, rates[builds[0]], strict=True)]
+    for (build, kind), values in rates.items():
+        ratios = [a / b for a, b in zip(values, rates[builds[0], kind], strict=True)]
         print(json.dumps({
-            "build": str(build), "median": statistics.median(values), "least": min(values),
-            "most": max(values), "ratio": round(statistics.median(ratios), 3),
+            "build": str(build), "of": kind, "median": statistics.median(values),
+            "least": min(values), "most": max(values), "ratio": round(statistics.median(ratios), 3),
             "ratios": [round(r, 3) for r in ratios]}), flush=True)
 
 

@@ -5,13 +5,13 @@
 namespace athanor {
 namespace {
 
-constexpr char kScaled[] = R"(graph "g" { dim n in [1, 100]
-  %0 = Input "x" : f32[n] %1 = Parameter "w" : f32[100000] %2 = Slice(%1) {starts=[0], stops=[1]}
-  %3 = Mul(%0, %2) output "y" = %3 })";
+constexpr char kProduct[] = R"(graph "g" { dim n in [1, 100]
+  %0 = Input "x" : f32[n, 8] %1 = Parameter "w" : f32[8, 4]
+  %2 = Contract(%0, %1) {spec="bk,kn->bn"} output "y" = %2 })";
 
 internal::MeasureRequest Request(int64_t n) {
   internal::MeasureRequest request;
-  request.set_graph_text(kScaled);
+  request.set_graph_text(kProduct);
   request.add_plans()->mutable_plan()->add_dims()->set_name("n");
   for (int64_t size : {int64_t{1}, n}) request.add_sizes()->add_values(size);
   return request;
@@ -23,7 +23,7 @@ TEST(MeasuredInputsTest, SchedulesOfATaskShareThem) {
   const auto first = memory.For(request);
   ASSERT_TRUE(first.ok()) << first.status();
   EXPECT_EQ((*first)->names(), (std::vector<std::string>{"x", "w"}));
-  EXPECT_EQ((*first)->at(1, 0).size(), 28u);
+  EXPECT_EQ((*first)->at(1, 0).size(), 224u);
   EXPECT_EQ((*first)->at(0, 1).data(), (*first)->at(1, 1).data()) << "parameters are held once";
   request.mutable_plans(0)->mutable_plan()->add_kernels()->set_source("another schedule");
   request.mutable_plans(0)->add_objects("its object");
