@@ -63,18 +63,25 @@ bool IsTime(const internal::SizeTimes& size) {
          std::isfinite(size.high());
 }
 
-// Reports whether a part of an outcome may follow what is known of its kernel.
+// Reports whether a part of an outcome fits its kernel: it has each object that was lacking, or the
+// times of all sizes.
 bool Fits(const internal::TryOutcome& part, const internal::TriedKernel& tried) {
   const internal::SearchKernel& kernel = tried.kernel();
-  if (!part.ended()) return part.objects_size() == tried.objects_size();
+  if (!part.ended()) {
+    if (part.objects_size() != tried.objects_size()) return false;
+    for (int i = 0; i < part.objects_size(); ++i) {
+      if (part.objects(i).empty() && tried.objects(i).empty()) return false;
+    }
+    return true;
+  }
   if (!IsStatusCode(part.code())) return false;
-  if (static_cast<int>(part.failed_kernel()) >= tried.objects_size()) return false;
+  if (part.failed_kernel() >= static_cast<uint32_t>(tried.objects_size())) return false;
   const bool measured = part.code() == 0 || part.failed_at() == internal::TryOutcome::CHECK;
   if (part.times_size() != kernel.sizes_size()) return !measured && part.times().empty();
   return std::all_of(part.times().begin(), part.times().end(), IsTime);
 }
 
-// Which kernels of a TryRequest a child has compiled, and which it has tried.
+// Follows which kernels of a TryRequest a child has compiled, and which it has tried.
 class TrialStates {
  public:
   explicit TrialStates(const internal::TryRequest& request)
