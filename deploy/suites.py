@@ -14,7 +14,6 @@ import datetime
 import hashlib
 import json
 import pathlib
-import signal
 import subprocess
 import sys
 import tempfile
@@ -23,6 +22,8 @@ import urllib.parse
 import urllib.request
 from collections.abc import Callable, Sequence
 from xml.etree import ElementTree
+
+from deploy import progress
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 # What the Python suites start; the ordinary run has built them already.
@@ -122,11 +123,9 @@ def run_bazel(*options: str, targets: Sequence[str] = ("//...",)) -> Result:
     """One `bazel test` over `targets`."""
     with tempfile.TemporaryDirectory() as folder:
         events = pathlib.Path(folder, "events.json")
-        command = ["bazel", "test", "--keep_going", "--test_summary=terse",
-                   "--show_progress", "--show_progress_rate_limit=30", "--curses=no",
-                   "--ui_event_filters=-info", f"--build_event_json_file={events}",
-                   *options, *targets]
-        status = subprocess.run(command, cwd=ROOT, check=False).returncode
+        command = ["bazel", "test", "--keep_going", "--test_summary=terse", *progress.FLAGS,
+                   f"--build_event_json_file={events}", *options, *targets]
+        status = progress.run(command, cwd=ROOT)
         result = read_events(events) if events.exists() else Result()
     if status != 0 and not result.failures:
         result.failures.append(f"{' '.join(command)}: exit status {status}")
@@ -165,17 +164,9 @@ def built(config: str, targets: Sequence[str], deadline: float) -> bool:
     left = deadline - time.monotonic()
     if left <= 0:
         return False
-    command = ["bazel", "build", "--keep_going", "--ui_event_filters=-info", f"--config={config}",
-               *targets]
-    with subprocess.Popen(command, cwd=ROOT) as building:
-        try:
-            building.wait(timeout=left)
-        except subprocess.TimeoutExpired:
-            # Killed, it would leave its server at work, for whose end the next command waits.
-            building.send_signal(signal.SIGINT)
-            building.wait()
-            return False
-    return True
+    command = ["bazel", "build", "--keep_going", *progress.FLAGS, f"--config={config}", *targets]
+    progress.run(command, cwd=ROOT, limit=left)
+    return time.monotonic() < deadline
 
 
 def run_sanitizer(config: str, deadline: float | None, *options: str) -> Result:
@@ -206,7 +197,7 @@ def run_pytest(*paths: str) -> Result:
     present = [path for path in paths if (ROOT / path).exists()]
     if not present:
         return Result()
-    if subprocess.run(["bazel", "build", *BINARIES], cwd=ROOT, check=False).returncode:
+    if progress.run(["bazel", "build", *progress.FLAGS, *BINARIES], cwd=ROOT, quiet=True):
         return Result(failures=[f"{' '.join(BINARIES)}: did not build"])
     with tempfile.TemporaryDirectory() as folder:
         xml = pathlib.Path(folder, "junit.xml")

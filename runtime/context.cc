@@ -4,6 +4,7 @@
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
+#include "deploy/bazel/libs/status_macros.h"
 #include "runtime/executor.h"
 
 namespace athanor {
@@ -20,12 +21,8 @@ absl::Status Executable::Context::Allocate() {
   Device& device = *executable_->device_;
   absl::Status status = scratch_charge_.Raise(program.scratch_bytes * device.capability().threads);
   if (!status.ok()) return status;
-  auto queue = device.NewQueue(program.scratch_bytes);
-  if (!queue.ok()) return queue.status();
-  queue_ = *std::move(queue);
-  auto arena = device.Allocate(MemoryKind::kArena, program.arena_bytes);
-  if (!arena.ok()) return arena.status();
-  arena_ = *std::move(arena);
+  ASSIGN_OR_RETURN(queue_, device.NewQueue(program.scratch_bytes));
+  ASSIGN_OR_RETURN(arena_, device.Allocate(MemoryKind::kArena, program.arena_bytes));
   dims_.resize(program.sizes.dims().size());
   values_.resize(program.sizes.size());
   size_table_.resize(program.size_refs.size());

@@ -8,6 +8,7 @@
 #include "absl/container/flat_hash_map.h"
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
+#include "deploy/bazel/libs/status_macros.h"
 
 namespace athanor {
 namespace {
@@ -48,9 +49,8 @@ absl::StatusOr<std::shared_ptr<const Executable>> Executable::Load(
     return absl::UnimplementedError(
         absl::StrCat("device '", device->name(), "' does not compute in host memory"));
   }
-  absl::StatusOr<Program> program = BuildProgram(plan);
-  if (!program.ok()) return program.status();
-  std::shared_ptr<Executable> executable(new Executable(*std::move(program), device, options));
+  ASSIGN_OR_RETURN(Program program, BuildProgram(plan));
+  std::shared_ptr<Executable> executable(new Executable(std::move(program), device, options));
   MemoryCharge scratch(options.ledger, MemoryKind::kScratch);
   absl::Status status = executable->ReserveMemory(plan, parameters, &scratch);
   if (status.ok()) status = executable->LoadKernels(plan, objects);
@@ -127,8 +127,7 @@ void* Executable::FixedAddress(const Program::Buffer& buffer) const {
 }
 
 absl::Status Executable::Prepare() {
-  auto queue = device_->NewQueue(program_.scratch_bytes);
-  if (!queue.ok()) return queue.status();
+  ASSIGN_OR_RETURN(auto queue, device_->NewQueue(program_.scratch_bytes));
   for (const int index : fixed_.steps()) {
     const Program::Step& step = program_.prepare[index];
     std::vector<void*> buffers;
@@ -145,12 +144,12 @@ absl::Status Executable::Prepare() {
     if (grid <= 0) continue;
     KernelError error;
     // Always shares the launch out, whatever work the plan declares: loading is not urgent.
-    (*queue)->Launch(*kernels_[step.kernel], {.buffers = buffers.data(),
-                                              .sizes = sizes.data(),
-                                              .grid = grid,
-                                              .work = std::numeric_limits<int64_t>::max(),
-                                              .error = &error});
-    (*queue)->Wait();
+    queue->Launch(*kernels_[step.kernel], {.buffers = buffers.data(),
+                                           .sizes = sizes.data(),
+                                           .grid = grid,
+                                           .work = std::numeric_limits<int64_t>::max(),
+                                           .error = &error});
+    queue->Wait();
     if (error.code != 0) return OutOfRange(step.label, error);
   }
   fixed_.Keep();

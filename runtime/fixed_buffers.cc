@@ -9,6 +9,7 @@
 #include "absl/container/flat_hash_map.h"
 #include "absl/container/flat_hash_set.h"
 #include "absl/strings/str_cat.h"
+#include "deploy/bazel/libs/status_macros.h"
 
 namespace athanor {
 
@@ -94,9 +95,8 @@ absl::Status FixedBuffers::Allocate(const Program& program) {
     made_[i] = true;
     bytes.push_back(program.fixed[i].bytes);
   }
-  absl::StatusOr<std::vector<PreparedPool::Block>> allocated = pool_.Allocate(bytes);
-  if (!allocated.ok()) return allocated.status();
-  auto next = allocated->begin();
+  ASSIGN_OR_RETURN(std::vector<PreparedPool::Block> allocated, pool_.Allocate(bytes));
+  auto next = allocated.begin();
   for (size_t i = 0; i < keys_.size(); ++i) {
     if (made_[i]) blocks_[i] = *next++;
   }

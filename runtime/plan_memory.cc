@@ -5,6 +5,7 @@
 #include "absl/container/flat_hash_set.h"
 #include "absl/strings/str_cat.h"
 #include "deploy/bazel/libs/sha256.h"
+#include "deploy/bazel/libs/status_macros.h"
 
 namespace athanor {
 namespace {
@@ -111,9 +112,8 @@ PlanMemory MemoryOf(const Program& program, const std::vector<PreparedKey>& keys
 }
 
 absl::StatusOr<PlanMemory> MemoryOf(const v1::Plan& plan, const ParameterHashes& hashes) {
-  absl::StatusOr<Program> program = BuildProgram(plan);
-  if (!program.ok()) return program.status();
-  return MemoryOf(*program, PreparedKeys(plan, *program, hashes));
+  ASSIGN_OR_RETURN(Program program, BuildProgram(plan));
+  return MemoryOf(program, PreparedKeys(plan, program, hashes));
 }
 
 }  // namespace athanor

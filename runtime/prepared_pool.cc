@@ -8,6 +8,7 @@
 
 #include "absl/container/flat_hash_map.h"
 #include "deploy/bazel/libs/mutex.h"
+#include "deploy/bazel/libs/status_macros.h"
 
 namespace athanor {
 
@@ -97,10 +98,9 @@ absl::Status PreparedPool::AllocateSlab(Device* device, absl::Span<const int64_t
   int64_t total = 0;
   for (const int64_t b : bytes) total += Rounded(b);
   MemoryCharge charge(state_->ledger, MemoryKind::kPrepared);
-  if (absl::Status s = charge.Raise(total); !s.ok()) return s;
-  auto memory = device->Allocate(MemoryKind::kPrepared, total);
-  if (!memory.ok()) return memory.status();
-  auto slab = std::make_shared<Slab>(*std::move(memory));
+  RETURN_IF_ERROR(charge.Raise(total));
+  ASSIGN_OR_RETURN(auto memory, device->Allocate(MemoryKind::kPrepared, total));
+  auto slab = std::make_shared<Slab>(std::move(memory));
   int64_t offset = 0;
   MutexLock lock(slab->mu);
   for (const int64_t b : bytes) {
@@ -121,7 +121,7 @@ absl::StatusOr<std::vector<PreparedPool::Block>> PreparedPool::Allocate(
   std::vector<Block> small, blocks;
   std::copy_if(bytes.begin(), bytes.end(), std::back_inserter(together),
                [&](int64_t b) { return !is_large(b); });
-  if (absl::Status s = AllocateSlab(state_->device, together, &small); !s.ok()) return s;
+  RETURN_IF_ERROR(AllocateSlab(state_->device, together, &small));
   auto next = small.begin();
   for (const int64_t b : bytes) {
     if (!is_large(b)) {

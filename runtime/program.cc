@@ -7,6 +7,7 @@
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
+#include "deploy/bazel/libs/status_macros.h"
 
 namespace athanor {
 namespace {
@@ -81,13 +82,10 @@ class Builder {
       const std::string where = absl::StrCat("buffer ", i);
       Program::Buffer to{from.kind(), from.name(), from.dtype(), {}, 0, -1};
       for (const v1::SizeExpr& extent : from.shape()) {
-        absl::StatusOr<int> size = Size(extent, where, "shape");
-        if (!size.ok()) return size.status();
-        to.shape_sizes.push_back(*size);
+        ASSIGN_OR_RETURN(int size, Size(extent, where, "shape"));
+        to.shape_sizes.push_back(size);
       }
-      absl::StatusOr<int> bytes = Size(from.bytes(), where, "bytes");
-      if (!bytes.ok()) return bytes.status();
-      to.bytes_size = *bytes;
+      ASSIGN_OR_RETURN(to.bytes_size, Size(from.bytes(), where, "bytes"));
       absl::Status status = Place(from, i, to);
       if (!status.ok()) return Bad(where, status.message());
       program_.buffers.push_back(std::move(to));
@@ -128,7 +126,7 @@ class Builder {
         return absl::OkStatus();
       default:
         return absl::InvalidArgumentError(
-            absl::StrCat("kind ", static_cast<int>(from.kind()), " is none this runtime knows"));
+            absl::StrCat("kind ", static_cast<int>(from.kind()), " is unknown to this runtime"));
     }
   }
 
@@ -142,16 +140,15 @@ class Builder {
   }
 
   absl::Status PlaceFixed(const v1::Buffer& from, int index, Program::Buffer& to) {
-    absl::StatusOr<int64_t> bytes = FixedBytes(to);
-    if (!bytes.ok()) return bytes.status();
+    ASSIGN_OR_RETURN(int64_t bytes, FixedBytes(to));
     if (from.kind() == v1::Buffer::CONSTANT &&
-        static_cast<int64_t>(from.literal().size()) != *bytes) {
+        static_cast<int64_t>(from.literal().size()) != bytes) {
       return absl::InvalidArgumentError(
-          absl::StrCat("literal has ", from.literal().size(), " bytes, `bytes` says ", *bytes));
+          absl::StrCat("literal has ", from.literal().size(), " bytes, `bytes` says ", bytes));
     }
     to.place = program_.fixed.size();
-    program_.fixed.push_back({index, *bytes});
-    fixed_bytes_ += *bytes + kAlignment;
+    program_.fixed.push_back({index, bytes});
+    fixed_bytes_ += bytes + kAlignment;
     if (fixed_bytes_ > kMaxBytes) {
       return absl::InvalidArgumentError(
           absl::StrCat("prepared buffers exceed ", kMaxBytes, " bytes"));
@@ -164,13 +161,12 @@ class Builder {
                      std::vector<Program::Step>& to) {
     for (int i = 0; i < from.size(); ++i) {
       const std::string where = absl::StrCat(part, " step ", i, " '", from[i].label(), "'");
-      absl::StatusOr<Program::Step> step = OneStep(from[i], where);
-      if (!step.ok()) return step.status();
+      ASSIGN_OR_RETURN(Program::Step step, OneStep(from[i], where));
       if (part == "prepare") {
-        absl::Status status = CheckPrepare(*step, where);
+        absl::Status status = CheckPrepare(step, where);
         if (!status.ok()) return status;
       }
-      to.push_back(*std::move(step));
+      to.push_back(std::move(step));
     }
     return absl::OkStatus();
   }
@@ -197,18 +193,16 @@ class Builder {
     to.first_size = program_.size_refs.size();
     to.sizes = from.sizes_size();
     for (const v1::SizeExpr& expr : from.sizes()) {
-      absl::StatusOr<int> size = Size(expr, where, "sizes");
-      if (!size.ok()) return size.status();
-      program_.size_refs.push_back(*size);
+      ASSIGN_OR_RETURN(int size, Size(expr, where, "sizes"));
+      program_.size_refs.push_back(size);
     }
     const std::pair<const v1::SizeExpr*, int*> rest[] = {{&from.grid(), &to.grid_size},
                                                          {&from.flops(), &to.flops_size},
                                                          {&from.moved_bytes(), &to.moved_size}};
     const absl::string_view names[] = {"grid", "flops", "moved_bytes"};
     for (int i = 0; i < 3; ++i) {
-      absl::StatusOr<int> size = Size(*rest[i].first, where, names[i]);
-      if (!size.ok()) return size.status();
-      *rest[i].second = *size;
+      ASSIGN_OR_RETURN(int size, Size(*rest[i].first, where, names[i]));
+      *rest[i].second = size;
     }
     return to;
   }
@@ -320,9 +314,7 @@ class Builder {
       if (l > 0 && program_.loops[l - 1].first > first) {
         return Bad(where, absl::StrCat("begins before loop ", l - 1));
       }
-      absl::StatusOr<int> count = Size(from.count(), where, "count");
-      if (!count.ok()) return count.status();
-      to.count_size = *count;
+      ASSIGN_OR_RETURN(to.count_size, Size(from.count(), where, "count"));
       (around.empty() ? program_.outer_loops : program_.loops[around.back()].inside).push_back(l);
       around.push_back(l);
       for (const v1::Loop::Slice& slice : from.slices()) {
@@ -340,7 +332,7 @@ class Builder {
                               static_cast<int>(carry.other())});
       }
       if (from.has_turn()) {
-        if (absl::Status s = Window(from.turn(), l, where); !s.ok()) return s;
+        RETURN_IF_ERROR(Window(from.turn(), l, where));
         to.turn = static_cast<int>(from.turn());
       }
       program_.loops.push_back(std::move(to));

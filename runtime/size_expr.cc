@@ -36,7 +36,7 @@ absl::StatusOr<SizeRange> Multiply(const SizeRange& a, const SizeRange& b) {
 
 absl::StatusOr<SizeRange> Divide(const SizeRange& a, const SizeRange& b) {
   if (b.max <= 0) {
-    return absl::InvalidArgumentError("a size is divided by what is never positive");
+    return absl::InvalidArgumentError("a size is divided by an expression that is never positive");
   }
   const int64_t least = std::max<int64_t>(b.min, 1);
   const int64_t corners[] = {FloorDivide(a.min, least), FloorDivide(a.min, b.max),

@@ -17,6 +17,7 @@
 #include "server/base/search_cpus.h"
 #include "server/base/signals.h"
 #include "server/base/version.h"
+#include "server/core/core.h"
 #include "server/search/tuner_backend.h"
 #include "server/server.h"
 

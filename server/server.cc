@@ -1,7 +1,9 @@
 #include "server/server.h"
 
 #include <grpcpp/ext/proto_server_reflection_plugin.h>
+#include <grpcpp/grpcpp.h>
 #include <grpcpp/health_check_service_interface.h>
+#include <grpcpp/server_builder.h>
 
 #include <algorithm>
 #include <chrono>
@@ -11,10 +13,20 @@
 
 #include "absl/strings/ascii.h"
 #include "absl/strings/str_split.h"
+#include "deploy/bazel/libs/status_macros.h"
 #include "server/base/log.h"
+#include "server/core/core.h"
+#include "server/http/http_server.h"
 #include "server/http/server_status.h"
 #include "server/http/status_pages.h"
+#include "server/net/connections.h"
+#include "server/net/tls.h"
 #include "server/net/tls_credentials.h"
+#include "server/rpc/cache/cache_service.h"
+#include "server/rpc/compile/compile_service.h"
+#include "server/rpc/health_service.h"
+#include "server/rpc/inference/inference_service.h"
+#include "server/rpc/models/model_service.h"
 #include "server/storage/cache_samples.h"
 
 namespace athanor {
@@ -35,13 +47,26 @@ void SetKeepalive(int64_t milliseconds, grpc::ServerBuilder* builder) {
 
 }  // namespace
 
+struct Server::Network {
+  explicit Network(ServerCore* core)
+      : inference(core), models(core), compile(core), cache(core), health(core) {}
+
+  std::shared_ptr<TlsCertificate> tls;  // null without TLS
+  std::shared_ptr<grpc::ServerCredentials> credentials;
+  InferenceService inference;
+  ModelService models;
+  CompileService compile;
+  CacheService cache;
+  HealthService health;
+  std::unique_ptr<grpc::experimental::ExternalConnectionAcceptor> acceptor;
+  std::unique_ptr<grpc::Server> grpc_server;
+  std::unique_ptr<Connections> connections;  // uses the acceptor while the gRPC server runs
+  std::unique_ptr<HttpServer> http;
+  int port = 0;
+};
+
 Server::Server(std::unique_ptr<ServerCore> core)
-    : core_(std::move(core)),
-      inference_(core_.get()),
-      models_(core_.get()),
-      compile_(core_.get()),
-      cache_(core_.get()),
-      health_(core_.get()) {
+    : core_(std::move(core)), network_(std::make_unique<Network>(core_.get())) {
   core_->metrics().AddCollector([core = core_.get(), started = std::chrono::system_clock::now()](
                                     std::vector<MetricSample>* samples) {
     AddCoreSamples(*core, started, samples);
@@ -49,47 +74,50 @@ Server::Server(std::unique_ptr<ServerCore> core)
   });
 }
 
+Server::~Server() { Drain(); }
+
+int Server::port() const { return network_->port; }
+
+int Server::http_port() const { return network_->http == nullptr ? 0 : network_->http->port(); }
+
 absl::StatusOr<std::unique_ptr<Server>> Server::Start(const ServerOptions& options,
                                                       std::shared_ptr<CompileBackends> backends,
                                                       Disk* disk) {
-  auto core = ServerCore::Create(options, std::move(backends), disk);
-  if (!core.ok()) return core.status();
-  std::unique_ptr<Server> server(new Server(*std::move(core)));
-  if (absl::Status s = server->ReadCertificate(); !s.ok()) return s;
+  ASSIGN_OR_RETURN(auto core, ServerCore::Create(options, std::move(backends), disk));
+  std::unique_ptr<Server> server(new Server(std::move(core)));
+  RETURN_IF_ERROR(server->ReadCertificate());
   // Listens for HTTP first, so that a server that fails on that address has accepted no call.
-  if (absl::Status s = server->ListenForHttp(); !s.ok()) return s;
-  if (absl::Status s = server->Listen(); !s.ok()) return s;
+  RETURN_IF_ERROR(server->ListenForHttp());
+  RETURN_IF_ERROR(server->Listen());
   return server;
 }
 
 absl::Status Server::ReadCertificate() {
   const ServerOptions& options = core_->options();
   if (options.tls_cert.empty()) {
-    credentials_ = grpc::InsecureServerCredentials();
+    network_->credentials = grpc::InsecureServerCredentials();
     return absl::OkStatus();
   }
-  auto tls = TlsCertificate::Load(options.tls_cert, options.tls_key);
-  if (!tls.ok()) return tls.status();
-  tls_ = *std::move(tls);
-  credentials_ = TlsCredentials(tls_);
-  return credentials_ == nullptr ? absl::InternalError("gRPC takes no credentials")
-                                 : absl::OkStatus();
+  ASSIGN_OR_RETURN(network_->tls, TlsCertificate::Load(options.tls_cert, options.tls_key));
+  network_->credentials = TlsCredentials(network_->tls);
+  return network_->credentials == nullptr ? absl::InternalError("gRPC takes no credentials")
+                                          : absl::OkStatus();
 }
 
 absl::StatusOr<std::string> Server::ReloadCertificate() {
-  if (tls_ == nullptr) return "";
-  if (absl::Status s = tls_->Reload(); !s.ok()) return s;
-  return tls_->Now()->valid_until;
+  if (network_->tls == nullptr) return "";
+  RETURN_IF_ERROR(network_->tls->Reload());
+  return network_->tls->Now()->valid_until;
 }
 
 absl::Status Server::Listen() {
   const ServerOptions& options = core_->options();
-  absl::StatusOr<std::unique_ptr<Listener>> listener = Listener::Open("listen", options.listen);
-  if (!listener.ok()) return listener.status();
+  ASSIGN_OR_RETURN(std::unique_ptr<Listener> listener, Listener::Open("listen", options.listen));
   grpc::reflection::InitProtoReflectionServerBuilderPlugin();
   grpc::ServerBuilder builder;
-  acceptor_ = builder.experimental().AddExternalConnectionAcceptor(
-      grpc::ServerBuilder::experimental_type::ExternalConnectionType::FROM_FD, credentials_);
+  network_->acceptor = builder.experimental().AddExternalConnectionAcceptor(
+      grpc::ServerBuilder::experimental_type::ExternalConnectionType::FROM_FD,
+      network_->credentials);
   builder.SetMaxReceiveMessageSize(static_cast<int>(options.max_message_bytes));
   builder.SetMaxSendMessageSize(-1);
   // Disabled, since gRPC would inflate before any limit; rpc/inflate.h inflates under our limits.
@@ -98,15 +126,16 @@ absl::Status Server::Listen() {
   builder.AddChannelArgument(GRPC_ARG_MAX_CONCURRENT_STREAMS,
                              static_cast<int>(options.max_connection_calls));
   SetKeepalive(options.keepalive_ms, &builder);
-  builder.RegisterService(&inference_);
-  builder.RegisterService(&models_);
-  builder.RegisterService(&compile_);
-  builder.RegisterService(&cache_);
-  builder.RegisterService(&health_);
-  grpc_ = builder.BuildAndStart();
-  if (grpc_ == nullptr) return absl::InternalError("gRPC's server does not start");
-  if (absl::Status s = AcceptConnections(*std::move(listener)); !s.ok()) return s;
-  core_->registry().SetServingHook([this](const std::string& name) { health_.Tell(name); });
+  builder.RegisterService(&network_->inference);
+  builder.RegisterService(&network_->models);
+  builder.RegisterService(&network_->compile);
+  builder.RegisterService(&network_->cache);
+  builder.RegisterService(&network_->health);
+  network_->grpc_server = builder.BuildAndStart();
+  if (network_->grpc_server == nullptr) return absl::InternalError("gRPC's server does not start");
+  RETURN_IF_ERROR(AcceptConnections(std::move(listener)));
+  core_->registry().SetServingHook(
+      [this](const std::string& name) { network_->health.Tell(name); });
   return absl::OkStatus();
 }
 
@@ -117,7 +146,7 @@ absl::Status Server::AcceptConnections(std::unique_ptr<Listener> listener) {
                         .peer_percent = options.max_peer_percent,
                         .quiet = std::chrono::milliseconds(options.connection_quiet_ms),
                         .calls = &core_->connection_calls()};
-  connections.take = [acceptor = acceptor_.get()](int fd) {
+  connections.take = [acceptor = network_->acceptor.get()](int fd) {
     grpc::experimental::ExternalConnectionAcceptor::NewConnectionParameters connection;
     connection.fd = fd;
     acceptor->HandleNewConnection(&connection);
@@ -125,10 +154,9 @@ absl::Status Server::AcceptConnections(std::unique_ptr<Listener> listener) {
   connections.refused = [core = core_.get()] {
     core->metrics().server().Count(Metric::kRefusals, Refusal::kConnections);
   };
-  auto started = Connections::Start(std::move(listener), std::move(connections));
-  if (!started.ok()) return started.status();
-  connections_ = *std::move(started);
-  port_ = connections_->port();
+  ASSIGN_OR_RETURN(network_->connections,
+                   Connections::Start(std::move(listener), std::move(connections)));
+  network_->port = network_->connections->port();
   return absl::OkStatus();
 }
 
@@ -137,22 +165,20 @@ absl::Status Server::ListenForHttp() {
   if (options.http_listen.empty()) return absl::OkStatus();
   HttpOptions http;
   http.listen = options.http_listen;
-  http.tls = tls_;
+  http.tls = network_->tls;
   for (absl::string_view name : absl::StrSplit(options.http_hosts, ',', absl::SkipEmpty())) {
     http.hosts.emplace_back(absl::StripAsciiWhitespace(name));
   }
-  auto started = HttpServer::Start(http, StatusPages(*core_));
-  if (!started.ok()) return started.status();
-  http_ = *std::move(started);
+  ASSIGN_OR_RETURN(network_->http, HttpServer::Start(http, StatusPages(*core_)));
   return absl::OkStatus();
 }
 
 bool Server::Drain() {
-  if (std::exchange(drained_, true) || grpc_ == nullptr) return true;
+  if (std::exchange(drained_, true) || network_->grpc_server == nullptr) return true;
   const auto begin = std::chrono::steady_clock::now();
   const auto limit = begin + std::chrono::milliseconds(core_->options().drain_ms);
   core_->StartDraining();
-  health_.TellAll();
+  network_->health.TellAll();
   LogInfo("draining", {{"calls", core_->active_calls()}});
   // Stops jobs first: calls that wait for a plan would only delay the drain.
   core_->workers().Stop();
@@ -161,12 +187,13 @@ bool Server::Drain() {
   }
   const int64_t left = core_->active_calls();
   core_->registry().SetServingHook(nullptr);
-  connections_.reset();
+  network_->connections.reset();
   // Cancels calls that still run.
-  grpc_->Shutdown(std::chrono::system_clock::now() + std::chrono::milliseconds(left > 0 ? 0 : 100));
-  grpc_->Wait();
+  network_->grpc_server->Shutdown(std::chrono::system_clock::now() +
+                                  std::chrono::milliseconds(left > 0 ? 0 : 100));
+  network_->grpc_server->Wait();
   while (core_->active_calls() > 0) std::this_thread::sleep_for(std::chrono::milliseconds(1));
-  http_.reset();
+  network_->http.reset();
   LogInfo("stopped", {{"calls_cancelled", left}});
   return left == 0;
 }

@@ -6,36 +6,30 @@
 #ifndef ATHANOR_SERVER_SERVER_H_
 #define ATHANOR_SERVER_SERVER_H_
 
-#include <grpcpp/grpcpp.h>
-#include <grpcpp/server_builder.h>
-
 #include <memory>
 #include <string>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "server/core/core.h"
-#include "server/http/http_server.h"
-#include "server/net/connections.h"
-#include "server/net/tls.h"
-#include "server/rpc/cache/cache_service.h"
-#include "server/rpc/compile/compile_service.h"
-#include "server/rpc/health_service.h"
-#include "server/rpc/inference/inference_service.h"
-#include "server/rpc/models/model_service.h"
+#include "server/base/options.h"
 
 namespace athanor {
+
+class CompileBackends;
+class Disk;
+class Listener;
+class ServerCore;
 
 class Server {
  public:
   static absl::StatusOr<std::unique_ptr<Server>> Start(const ServerOptions& options,
                                                        std::shared_ptr<CompileBackends> backends,
                                                        Disk* disk = nullptr);
-  ~Server() { Drain(); }
+  ~Server();
 
-  int port() const { return port_; }
+  int port() const;
   // Returns the port of --http_listen, 0 without one.
-  int http_port() const { return http_ == nullptr ? 0 : http_->port(); }
+  int http_port() const;
   ServerCore& core() { return *core_; }
 
   // Reads --tls_cert and --tls_key again for clients that connect from now on. Returns until when
@@ -54,19 +48,11 @@ class Server {
   absl::Status AcceptConnections(std::unique_ptr<Listener> listener);
   absl::Status ListenForHttp();
 
+  // The services and what listens for them: server.cc has the headers of gRPC and HTTP.
+  struct Network;
+
   std::unique_ptr<ServerCore> core_;
-  std::shared_ptr<TlsCertificate> tls_;  // null without TLS
-  std::shared_ptr<grpc::ServerCredentials> credentials_;
-  InferenceService inference_;
-  ModelService models_;
-  CompileService compile_;
-  CacheService cache_;
-  HealthService health_;
-  std::unique_ptr<grpc::experimental::ExternalConnectionAcceptor> acceptor_;
-  std::unique_ptr<grpc::Server> grpc_;
-  std::unique_ptr<Connections> connections_;  // uses the acceptor while the gRPC server runs
-  std::unique_ptr<HttpServer> http_;
-  int port_ = 0;
+  std::unique_ptr<Network> network_;
   bool drained_ = false;
 };
 

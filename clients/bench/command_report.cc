@@ -70,25 +70,28 @@ absl::StatusOr<ExitCode> CompareFiles(const Options& options) {
 
 }  // namespace
 
-void AddReport(CLI::App* app, Command* command) {
+void AddReport(client::CommandSyntax root, Command* command) {
   auto options = std::make_shared<Options>();
-  CLI::App* sub = app->add_subcommand("report", "Writes a page about runs that were kept");
-  sub->add_option("FILE", options->files, "of --db or --out; results.db:3 is one run")->required();
-  sub->add_option("--html", options->html, "the file to write")->capture_default_str();
-  sub->callback([=] { *command = [=] { return Report(*options); }; });
+  client::CommandSyntax sub = root.Add("report", "Writes an HTML page about stored runs");
+  sub.Option("FILE", &options->files,
+             "files written by --db or --out; results.db:3 is one run of a file")
+      .Required();
+  sub.Option("--html", &options->html, "HTML file to write").ShowDefault();
+  sub.Then([=] { *command = [=] { return Report(*options); }; });
 }
 
-void AddCompare(CLI::App* app, Command* command) {
+void AddCompare(client::CommandSyntax root, Command* command) {
   auto options = std::make_shared<Options>();
   options->html.clear();
-  CLI::App* sub = app->add_subcommand(
-      "compare", "Ratios of two runs that were kept; `run` with two servers compares in turns");
-  sub->add_option("FILE", options->files, "first and second; results.db:3 is one run")
-      ->required()
-      ->expected(2);
-  sub->add_option("--out", options->out, "JSON here, - for stdout");
-  sub->add_option("--html", options->html, "a page here");
-  sub->callback([=] { *command = [=] { return CompareFiles(*options); }; });
+  client::CommandSyntax sub = root.Add(
+      "compare", "Compares two stored runs; `run` with two servers compares them side by side");
+  sub.Option("FILE", &options->files,
+             "the first and the second run; results.db:3 is one run of a file")
+      .Required()
+      .Count(2);
+  sub.Option("--out", &options->out, "file to write the comparison to as JSON; - is stdout");
+  sub.Option("--html", &options->html, "HTML file to write the comparison to");
+  sub.Then([=] { *command = [=] { return CompareFiles(*options); }; });
 }
 
 }  // namespace athanor::bench

@@ -15,6 +15,7 @@
 #include "clients/bench/summary.h"
 #include "clients/bench/summary_text.h"
 #include "clients/cpp/text_input.h"
+#include "deploy/bazel/libs/status_macros.h"
 
 namespace athanor::bench {
 namespace {
@@ -85,9 +86,7 @@ absl::StatusOr<Side> Connect(const Options& options, LoadOptions load) {
     if (!requests.ok()) return Usage(requests.status());
     load.requests = *std::move(requests);
   }
-  absl::StatusOr<std::unique_ptr<Load>> made = Load::Create(std::move(load));
-  if (!made.ok()) return made.status();
-  side.load = *std::move(made);
+  ASSIGN_OR_RETURN(side.load, Load::Create(std::move(load)));
   return side;
 }
 
@@ -155,24 +154,21 @@ absl::StatusOr<ExitCode> End(const Options& options, const RunPlan& plan,
 
 absl::StatusOr<ExitCode> CompareServers(const Options& options, const RunPlan& plan) {
   LoadOptions load = plan.load;
-  absl::StatusOr<Side> first = Connect(options, load);
-  if (!first.ok()) return first.status();
+  ASSIGN_OR_RETURN(Side first, Connect(options, load));
   load.address = plan.second_server;
-  absl::StatusOr<Side> second = Connect(options, load);
-  if (!second.ok()) return second.status();
+  ASSIGN_OR_RETURN(Side second, Connect(options, load));
   Turns turns{plan.load.phases[0], Pairs(plan)};
   turns.slice.seconds = plan.slice_seconds;
-  const Interleaved slices = RunInterleaved(first->load.get(), second->load.get(), turns);
-  first->result = Join(slices.first);
-  second->result = Join(slices.second);
+  const Interleaved slices = RunInterleaved(first.load.get(), second.load.get(), turns);
+  first.result = Join(slices.first);
+  second.result = Join(slices.second);
   Phase whole = turns.slice;
   whole.seconds *= turns.pairs;
   const std::string label = options.label.empty() ? "" : options.label + " ";
-  Finish(options, plan, label + "first", {whole}, &*first);
-  Finish(options, plan, label + "second", {whole}, &*second);
-  const json comparison =
-      Compare(slices, first->load->options(), second->load->options(), plan.slos);
-  return End(options, plan, {&*first, &*second}, comparison);
+  Finish(options, plan, label + "first", {whole}, &first);
+  Finish(options, plan, label + "second", {whole}, &second);
+  const json comparison = Compare(slices, first.load->options(), second.load->options(), plan.slos);
+  return End(options, plan, {&first, &second}, comparison);
 }
 
 absl::StatusOr<ExitCode> Run(const Options& options) {
@@ -186,67 +182,86 @@ absl::StatusOr<ExitCode> Run(const Options& options) {
     plan->load.client.root_certificates = *std::move(certificates);
   }
   if (!plan->second_server.empty()) return CompareServers(options, *plan);
-  absl::StatusOr<Side> side = Connect(options, plan->load);
-  if (!side.ok()) return side.status();
-  side->result = side->load->Run(plan->load.phases, plan->load.seed);
-  Finish(options, *plan, options.label, plan->load.phases, &*side);
-  return End(options, *plan, {&*side}, json());
+  ASSIGN_OR_RETURN(Side side, Connect(options, plan->load));
+  side.result = side.load->Run(plan->load.phases, plan->load.seed);
+  Finish(options, *plan, options.label, plan->load.phases, &side);
+  return End(options, *plan, {&side}, json());
 }
 
-void AddLoadFlags(CLI::App* sub, RunFlags* flags) {
-  sub->add_option("--rate", flags->rate, "open loop: calls per second; 500..2500 is a ramp");
-  sub->add_option("--arrival", flags->arrival,
-                  "closed, fixed, poisson or gamma; poisson with a rate, else closed");
-  sub->add_option("--burstiness", flags->burstiness,
-                  "shape of --arrival gamma; below 1 burstier than poisson");
-  sub->add_option("--concurrency", flags->concurrency, "closed loop: callers; 1");
-  sub->add_option("--duration", flags->duration, "how long, for each server; 10s");
-  sub->add_option("--phase", flags->phases,
-                  "10s:rate=500..2500 or 10s:concurrency=64; several follow each other");
-  sub->add_option("--warmup", flags->warmups, "calls before those that count")
-      ->capture_default_str();
-  sub->add_option("--timeout", flags->timeout,
-                  "until a call is given up, from when it was due; 60s");
-  sub->add_option("--connections", flags->connections)->capture_default_str();
-  sub->add_option("--max_outstanding", flags->max_outstanding,
-                  "open loop: further calls wait, and are late; 10000");
-  sub->add_option("--seed", flags->seed, "of arrivals and values")->capture_default_str();
+void AddLoadFlags(client::CommandSyntax sub, RunFlags* flags) {
+  sub.Option("--rate", &flags->rate,
+             "open loop: calls per second (500), or a ramp (500..2500); default: closed loop");
+  sub.Option("--arrival", &flags->arrival,
+             "distribution of the times at which calls are due: closed, fixed, poisson or "
+             "gamma; default: poisson with --rate, else closed");
+  sub.Option("--burstiness", &flags->burstiness,
+             "shape of the gaps of --arrival gamma; below 1 they are burstier than poisson");
+  sub.Option("--concurrency", &flags->concurrency, "closed loop: number of callers; default 1");
+  sub.Option("--duration", &flags->duration, "how long to measure each server; default 10s");
+  sub.Option("--phase", &flags->phases,
+             "one phase of a load that changes: 10s:rate=500..2500 or 10s:concurrency=64; "
+             "repeatable, phases run in order");
+  sub.Option("--warmup", &flags->warmups, "number of calls to make before measuring").ShowDefault();
+  sub.Option("--timeout", &flags->timeout,
+             "time from when a call is due until it is given up; default 60s");
+  sub.Option("--connections", &flags->connections,
+             "number of connections to each server, used in rotation")
+      .ShowDefault();
+  sub.Option("--max_outstanding", &flags->max_outstanding,
+             "open loop: most calls in progress at once; further calls wait, and count as "
+             "late; default 10000");
+  sub.Option("--seed", &flags->seed, "seed of arrivals and input values").ShowDefault();
 }
 
-void AddInputFlags(CLI::App* sub, RunFlags* flags) {
-  sub->add_option("--shape", flags->inputs.shapes, "x=1x64, or x=bx64 with --dims b=1..64");
-  sub->add_option("--dims", flags->inputs.dims, "b=1..64: drawn for each request");
-  sub->add_option("--input", flags->inputs.values,
-                  "ids=0..30521: the values' range; x=@file.npy: the values");
-  sub->add_option("--requests", flags->inputs.requests, "of different values, sent in turn")
-      ->capture_default_str();
+void AddInputFlags(client::CommandSyntax sub, RunFlags* flags) {
+  sub.Option("--shape", &flags->inputs.shapes,
+             "shape of an input: x=1x64, or x=bx64 with --dims b=1..64; repeatable");
+  sub.Option("--dims", &flags->inputs.dims,
+             "range of a name in --shape (b=1..64), drawn from anew for each request; "
+             "repeatable");
+  sub.Option("--input", &flags->inputs.values,
+             "range of an input's values (ids=0..30521), or a file with the values "
+             "(x=@file.npy); repeatable");
+  sub.Option("--requests", &flags->inputs.requests,
+             "number of requests with different values to send in rotation")
+      .ShowDefault();
 }
 
 }  // namespace
 
-void AddRun(CLI::App* app, Command* command) {
+void AddRun(client::CommandSyntax root, Command* command) {
   auto options = std::make_shared<Options>();
   RunFlags* flags = &options->flags;
-  CLI::App* sub = app->add_subcommand("run", "Measures a model on one server, or on two in turns");
-  sub->add_option("--server", flags->servers, "HOST:PORT; a second one is compared with the first")
-      ->required();
-  sub->add_option("--model", flags->model, "NAME or NAME/VERSION")->required();
+  client::CommandSyntax sub =
+      root.Add("run", "Measures a model on one server, or on two servers in alternation");
+  sub.Option("--server", &flags->servers,
+             "address of a server, as HOST:PORT; give a second one to compare it with the "
+             "first")
+      .Required();
+  sub.Option("--model", &flags->model, "NAME or NAME/VERSION").Required();
   AddInputFlags(sub, flags);
   AddLoadFlags(sub, flags);
-  sub->add_option("--slice", flags->slice, "two servers: how long a turn is, 50ms at least; 2s");
-  sub->add_option("--slo", flags->slo, "service levels in milliseconds: e2el:5,queue:2");
-  sub->add_option("--slo_share", flags->slo_share, "of the calls due, that must meet them")
-      ->capture_default_str();
-  sub->add_option("--label", options->label, "what this run is called in reports");
-  sub->add_option("--metadata", flags->metadata, "KEY=VALUE, kept with the run: commit=1a2b3c");
-  sub->add_option("--out", options->outputs.out, "JSON here, - for stdout");
-  sub->add_flag("--detailed", options->outputs.detailed,
-                "with --out: every call's times in the JSON too");
-  sub->add_option("--html", options->outputs.html, "a page here");
-  sub->add_option("--db", options->outputs.db, "added to this SQLite file");
-  sub->add_flag("--save_calls", options->outputs.save_calls, "with --db: a row per call");
-  sub->add_option("--tls_ca", options->tls_ca, "PEM file of the certificates to trust; uses TLS");
-  sub->callback([=] {
+  sub.Option("--slice", &flags->slice,
+             "two servers: time to measure one before switching to the other, at least 50ms; "
+             "default 2s");
+  sub.Option("--slo", &flags->slo,
+             "service levels, as most milliseconds per metric: e2el:5,queue:2");
+  sub.Option("--slo_share", &flags->slo_share,
+             "share of the due calls that must meet the service levels")
+      .ShowDefault();
+  sub.Option("--label", &options->label, "name of this run in reports");
+  sub.Option("--metadata", &flags->metadata,
+             "KEY=VALUE to store with the run, such as commit=1a2b3c; repeatable");
+  sub.Option("--out", &options->outputs.out, "file to write the figures to as JSON; - is stdout");
+  sub.Flag("--detailed", &options->outputs.detailed,
+           "with --out: also write the times of every call");
+  sub.Option("--html", &options->outputs.html, "file to write an HTML page to");
+  sub.Option("--db", &options->outputs.db, "SQLite file to add the run to");
+  sub.Flag("--save_calls", &options->outputs.save_calls, "with --db: also store a row per call");
+  sub.Option("--tls_ca", &options->tls_ca,
+             "file with the root certificates to trust (PEM); connects with TLS; default: no "
+             "TLS");
+  sub.Then([=] {
     options->flags.inputs.seed = options->flags.seed;
     *command = [=] { return Run(*options); };
   });

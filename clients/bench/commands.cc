@@ -2,6 +2,7 @@
 
 #include <cstdio>
 #include <memory>
+#include <optional>
 #include <utility>
 
 #include "absl/strings/cord.h"
@@ -9,6 +10,7 @@
 #include "absl/strings/str_cat.h"
 #include "clients/bench/store.h"
 #include "clients/cpp/text_input.h"
+#include "deploy/bazel/libs/status_macros.h"
 
 namespace athanor::bench {
 namespace {
@@ -16,24 +18,19 @@ namespace {
 using nlohmann::json;
 
 constexpr char kFooter[] =
-    "Exit status: 0 done; 1 the server refused or was not there, or no call was answered; 2 the\n"
-    "command line or a file is wrong; 3 a service level was missed.";
+    "Exit status: 0 done; 1 the server refused or could not be reached, or no call was answered; "
+    "2\n"
+    "the command line or a file is wrong; 3 a service level was missed.";
 
 absl::StatusOr<Results> ReadStore(const std::string& path, int64_t id) {
-  absl::StatusOr<std::unique_ptr<Store>> store = Store::Open(path, Access::kRead);
-  if (!store.ok()) return store.status();
+  ASSIGN_OR_RETURN(std::unique_ptr<Store> store, Store::Open(path, Access::kRead));
   Results results;
   if (id < 0) {
-    absl::StatusOr<std::vector<json>> runs = (*store)->Runs();
-    if (!runs.ok()) return runs.status();
-    results.runs = *std::move(runs);
-    absl::StatusOr<std::vector<json>> comparisons = (*store)->Comparisons();
-    if (!comparisons.ok()) return comparisons.status();
-    results.comparisons = *std::move(comparisons);
+    ASSIGN_OR_RETURN(results.runs, store->Runs());
+    ASSIGN_OR_RETURN(results.comparisons, store->Comparisons());
   } else {
-    absl::StatusOr<json> run = (*store)->Run(id);
-    if (!run.ok()) return run.status();
-    results.runs.push_back(*std::move(run));
+    ASSIGN_OR_RETURN(json run, store->Run(id));
+    results.runs.push_back(std::move(run));
   }
   return results;
 }
@@ -58,9 +55,8 @@ absl::Status Usage(absl::Status status) {
 absl::StatusOr<Results> ReadResults(const std::string& path) {
   const auto [file, id] = SplitId(path);
   if (IsStore(file)) return ReadStore(file, id);
-  absl::StatusOr<std::string> bytes = client::ReadFile(file);
-  if (!bytes.ok()) return bytes.status();
-  json document = json::parse(*bytes, nullptr, /*allow_exceptions=*/false);
+  ASSIGN_OR_RETURN(std::string bytes, client::ReadFile(file));
+  json document = json::parse(bytes, nullptr, /*allow_exceptions=*/false);
   if (!document.is_object()) {
     return absl::InvalidArgumentError(
         absl::StrCat(path, ": neither a results file (--db) nor a run's JSON (--out)"));
@@ -79,18 +75,14 @@ absl::StatusOr<Results> ReadResults(const std::string& path) {
 }
 
 int RunBench(int argc, char** argv) {
-  CLI::App app("Measures models on servers of the Open Inference Protocol v2.", "athanor-bench");
-  app.require_subcommand(1);
-  app.footer(kFooter);
+  client::ToolSyntax tool("athanor-bench",
+                          "Measures models on servers of the Open Inference Protocol v2.", kFooter);
+  tool.root().RequireCommand();
   Command command;
-  AddRun(&app, &command);
-  AddReport(&app, &command);
-  AddCompare(&app, &command);
-  try {
-    app.parse(argc, argv);
-  } catch (const CLI::ParseError& error) {
-    return app.exit(error) == 0 ? kOk : kUsage;
-  }
+  AddRun(tool.root(), &command);
+  AddReport(tool.root(), &command);
+  AddCompare(tool.root(), &command);
+  if (std::optional<bool> helped = tool.Parse(argc, argv)) return *helped ? kOk : kUsage;
   const absl::StatusOr<ExitCode> code = command();
   if (code.ok()) return *code;
   std::fprintf(stderr, "athanor-bench: %s: %s\n",

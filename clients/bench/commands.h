@@ -8,9 +8,9 @@
 #include <string>
 #include <vector>
 
-#include "CLI/CLI.hpp"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "clients/cpp/command_syntax.h"
 #include "nlohmann/json.hpp"
 
 namespace athanor::bench {
@@ -29,9 +29,9 @@ using Command = std::function<absl::StatusOr<ExitCode>()>;
 inline constexpr char kUsagePayload[] = "usage";
 absl::Status Usage(absl::Status status);
 
-void AddRun(CLI::App* app, Command* command);
-void AddReport(CLI::App* app, Command* command);
-void AddCompare(CLI::App* app, Command* command);
+void AddRun(client::CommandSyntax root, Command* command);
+void AddReport(client::CommandSyntax root, Command* command);
+void AddCompare(client::CommandSyntax root, Command* command);
 
 // Runs and comparisons read from a file of --out or --db.
 struct Results {

@@ -10,6 +10,7 @@
 #include "absl/strings/strip.h"
 #include "absl/time/time.h"
 #include "clients/cpp/text_input.h"
+#include "deploy/bazel/libs/status_macros.h"
 
 namespace athanor::bench {
 namespace {
@@ -45,14 +46,13 @@ absl::Status ParseRate(absl::string_view flag, const std::string& text, Phase* p
 // "10s:rate=500..2500" or "10s:concurrency=64"
 absl::StatusOr<Phase> ParsePhase(const std::string& text, bool* open) {
   const std::pair<std::string, std::string> parts = absl::StrSplit(text, absl::MaxSplits(':', 1));
-  absl::StatusOr<double> seconds = ParseSeconds("--phase", parts.first);
-  if (!seconds.ok()) return seconds.status();
+  ASSIGN_OR_RETURN(double seconds, ParseSeconds("--phase", parts.first));
   Phase phase;
-  phase.seconds = *seconds;
+  phase.seconds = seconds;
   absl::string_view load = parts.second;
   *open = absl::ConsumePrefix(&load, "rate=");
   if (*open) {
-    if (absl::Status s = ParseRate("--phase", std::string(load), &phase); !s.ok()) return s;
+    RETURN_IF_ERROR(ParseRate("--phase", std::string(load), &phase));
   } else if (!absl::ConsumePrefix(&load, "concurrency=") ||
              !absl::SimpleAtoi(load, &phase.concurrency)) {
     return Bad("--phase", text, "must look like 10s:rate=500..2500 or 10s:concurrency=64");
@@ -65,34 +65,32 @@ absl::StatusOr<std::vector<Phase>> ParsePhases(const RunFlags& flags, bool* open
   *open = !flags.rate.empty();
   if (flags.phases.empty()) {
     Phase phase;
-    absl::StatusOr<double> seconds =
-        ParseSeconds("--duration", flags.duration.empty() ? "10s" : flags.duration);
-    if (!seconds.ok()) return seconds.status();
-    phase.seconds = *seconds;
+    ASSIGN_OR_RETURN(phase.seconds,
+                     ParseSeconds("--duration", flags.duration.empty() ? "10s" : flags.duration));
     phase.concurrency = flags.concurrency.value_or(1);
     if (*open) {
       if (flags.concurrency.has_value()) {
-        return Bad("--concurrency", absl::StrCat(*flags.concurrency),
-                   "calls at a --rate wait for nobody; --max_outstanding limits them");
+        return Bad(
+            "--concurrency", absl::StrCat(*flags.concurrency),
+            "limits closed loops only, and --rate makes an open loop; use --max_outstanding");
       }
-      if (absl::Status s = ParseRate("--rate", flags.rate, &phase); !s.ok()) return s;
+      RETURN_IF_ERROR(ParseRate("--rate", flags.rate, &phase));
     }
     return std::vector<Phase>{phase};
   }
   if (*open || flags.concurrency.has_value() || !flags.duration.empty()) {
     return Bad("--phase", flags.phases[0],
-               "says all of it: leave out --rate, --concurrency and --duration");
+               "sets the whole load: leave out --rate, --concurrency and --duration");
   }
   std::vector<Phase> phases;
   for (const std::string& text : flags.phases) {
     bool has_rate = false;
-    absl::StatusOr<Phase> phase = ParsePhase(text, &has_rate);
-    if (!phase.ok()) return phase.status();
+    ASSIGN_OR_RETURN(Phase phase, ParsePhase(text, &has_rate));
     if (!phases.empty() && has_rate != *open) {
-      return Bad("--phase", text, "phases have a rate all of them, or a concurrency all of them");
+      return Bad("--phase", text, "must set a rate in all phases or a concurrency in all phases");
     }
     *open = has_rate;
-    phases.push_back(*phase);
+    phases.push_back(phase);
   }
   return phases;
 }
@@ -161,18 +159,15 @@ absl::Status ParseMetadata(const RunFlags& flags, RunPlan* plan) {
 absl::StatusOr<RunPlan> ParseRunFlags(const RunFlags& flags) {
   RunPlan plan;
   bool open = false;
-  absl::StatusOr<std::vector<Phase>> phases = ParsePhases(flags, &open);
-  if (!phases.ok()) return phases.status();
-  plan.load.phases = *std::move(phases);
-  absl::StatusOr<Arrival> arrival = ParseArrival(flags, open);
-  if (!arrival.ok()) return arrival.status();
-  plan.load.arrival = *arrival;
-  if (flags.burstiness != 1 && *arrival != Arrival::kGamma) {
-    return Bad("--burstiness", absl::StrCat(flags.burstiness), "is of --arrival gamma");
+  ASSIGN_OR_RETURN(plan.load.phases, ParsePhases(flags, &open));
+  ASSIGN_OR_RETURN(Arrival arrival, ParseArrival(flags, open));
+  plan.load.arrival = arrival;
+  if (flags.burstiness != 1 && arrival != Arrival::kGamma) {
+    return Bad("--burstiness", absl::StrCat(flags.burstiness), "needs --arrival gamma");
   }
   if (flags.max_outstanding.has_value() && !open) {
     return Bad("--max_outstanding", absl::StrCat(*flags.max_outstanding),
-               "a closed loop has --concurrency calls out");
+               "limits open loops only; a closed loop has --concurrency calls in progress");
   }
   const client::ModelName model = client::ParseModelName(flags.model);
   plan.load.model = model.name;
@@ -183,18 +178,13 @@ absl::StatusOr<RunPlan> ParseRunFlags(const RunFlags& flags) {
   plan.load.connections = flags.connections;
   plan.load.most_outstanding = flags.max_outstanding.value_or(plan.load.most_outstanding);
   if (!flags.timeout.empty()) {
-    absl::StatusOr<double> seconds = ParseSeconds("--timeout", flags.timeout);
-    if (!seconds.ok()) return seconds.status();
-    plan.load.timeout = absl::Seconds(*seconds);
+    ASSIGN_OR_RETURN(double seconds, ParseSeconds("--timeout", flags.timeout));
+    plan.load.timeout = absl::Seconds(seconds);
   }
   if (!flags.slice.empty()) {
-    absl::StatusOr<double> seconds = ParseSeconds("--slice", flags.slice);
-    if (!seconds.ok()) return seconds.status();
-    plan.slice_seconds = *seconds;
+    ASSIGN_OR_RETURN(plan.slice_seconds, ParseSeconds("--slice", flags.slice));
   }
-  absl::StatusOr<std::vector<Slo>> slos = ParseSlos(flags.slo);
-  if (!slos.ok()) return slos.status();
-  plan.slos = *std::move(slos);
+  ASSIGN_OR_RETURN(plan.slos, ParseSlos(flags.slo));
   if (!(flags.slo_share > 0 && flags.slo_share <= 1)) {
     return Bad("--slo_share", absl::StrCat(flags.slo_share), "must be above 0 and at most 1");
   }
@@ -202,14 +192,14 @@ absl::StatusOr<RunPlan> ParseRunFlags(const RunFlags& flags) {
     return Bad("--slo_share", absl::StrCat(flags.slo_share), "needs --slo, such as e2el:5");
   }
   plan.slo_share = flags.slo_share;
-  if (absl::Status s = CheckComparison(flags, plan); !s.ok()) return s;
+  RETURN_IF_ERROR(CheckComparison(flags, plan));
   plan.load.address = flags.servers[0];
   if (flags.servers.size() == 2) plan.second_server = flags.servers[1];
-  if (absl::Status s = ParseMetadata(flags, &plan); !s.ok()) return s;
+  RETURN_IF_ERROR(ParseMetadata(flags, &plan));
   // Checks the rest as the load will; the requests are not known yet.
   LoadOptions checked = plan.load;
   checked.requests = {client::InferRequest{plan.load.model}};
-  if (absl::Status s = CheckLoadOptions(checked); !s.ok()) return s;
+  RETURN_IF_ERROR(CheckLoadOptions(checked));
   return plan;
 }
 

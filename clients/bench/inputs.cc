@@ -16,6 +16,7 @@
 #include "clients/cpp/npy.h"
 #include "clients/cpp/tensor.h"
 #include "clients/cpp/text_input.h"
+#include "deploy/bazel/libs/status_macros.h"
 
 namespace athanor::bench {
 namespace {
@@ -150,9 +151,8 @@ absl::StatusOr<Values> ValuesOf(const Metadata& input, const client::ClientDType
   const std::string said = absl::StrCat(input.name(), "=", *text);
   absl::string_view path = *text;
   if (absl::ConsumePrefix(&path, "@")) {
-    absl::StatusOr<std::string> bytes = client::ReadFile(std::string(path));
-    if (!bytes.ok()) return bytes.status();
-    absl::StatusOr<client::Tensor> tensor = client::ParseNpy(*bytes, dtype.name);
+    ASSIGN_OR_RETURN(std::string bytes, client::ReadFile(std::string(path)));
+    absl::StatusOr<client::Tensor> tensor = client::ParseNpy(bytes, dtype.name);
     if (!tensor.ok()) return Bad("--input", said, tensor.status().message());
     values.file = *std::move(tensor);
     return values;
@@ -168,7 +168,7 @@ absl::StatusOr<Values> ValuesOf(const Metadata& input, const client::ClientDType
     }
   }
   if (!Ordered(*values.range, dtype.kind)) {
-    return Bad("--input", said, "its ends are the wrong way round or no finite numbers");
+    return Bad("--input", said, "its ends must be finite numbers in ascending order");
   }
   return values;
 }
@@ -235,21 +235,20 @@ absl::StatusOr<client::Tensor> Draw(const Input& input, const std::map<std::stri
     }
     tensor.shape.push_back(size);
   }
-  absl::StatusOr<int64_t> count = client::ElementCount(tensor.shape);
-  if (!count.ok()) return count.status();
-  if (*count > kMostRequestBytes / input.dtype->bytes) {
+  ASSIGN_OR_RETURN(int64_t count, client::ElementCount(tensor.shape));
+  if (count > kMostRequestBytes / input.dtype->bytes) {
     return absl::InvalidArgumentError(absl::StrCat("--shape ", input.name, "=",
                                                    absl::StrJoin(tensor.shape, "x"), ": more than ",
                                                    kMostRequestBytes, " bytes"));
   }
-  tensor.bytes.reserve(*count * input.dtype->bytes);
+  tensor.bytes.reserve(count * input.dtype->bytes);
   if (input.dtype->kind == client::NumberKind::kFloat) {
-    absl::Status s = DrawFloats(input.values.range, *count, random, &tensor);
+    absl::Status s = DrawFloats(input.values.range, count, random, &tensor);
     if (!s.ok()) return s;
   } else {
     const Range range =
         input.dtype->kind == client::NumberKind::kBool ? Range{"0", "1"} : *input.values.range;
-    DrawIntegers(range, *input.dtype, *count, random, &tensor.bytes);
+    DrawIntegers(range, *input.dtype, count, random, &tensor.bytes);
   }
   return tensor;
 }
@@ -320,8 +319,8 @@ absl::StatusOr<std::vector<Input>> ReadInputs(const inference::ModelMetadataResp
   if (!shapes.ok()) return shapes.status();
   absl::StatusOr<std::map<std::string, std::string>> values = ByName("--input", flags.values);
   if (!values.ok()) return values.status();
-  if (absl::Status s = CheckNames("--shape", *shapes, model); !s.ok()) return s;
-  if (absl::Status s = CheckNames("--input", *values, model); !s.ok()) return s;
+  RETURN_IF_ERROR(CheckNames("--shape", *shapes, model));
+  RETURN_IF_ERROR(CheckNames("--input", *values, model));
   std::vector<Input> inputs;
   for (const Metadata& metadata : model.inputs()) {
     Input input{metadata.name(), client::FindDatatype(metadata.datatype())};
@@ -329,21 +328,17 @@ absl::StatusOr<std::vector<Input>> ReadInputs(const inference::ModelMetadataResp
       return absl::UnimplementedError(absl::StrCat("input \"", metadata.name(), "\" is of ",
                                                    metadata.datatype(), ", which cannot be drawn"));
     }
-    absl::StatusOr<Values> drawn = ValuesOf(metadata, *input.dtype, Find(*values, input.name));
-    if (!drawn.ok()) return drawn.status();
-    input.values = *std::move(drawn);
+    ASSIGN_OR_RETURN(input.values, ValuesOf(metadata, *input.dtype, Find(*values, input.name)));
     const std::string* text = Find(*shapes, input.name);
     if (!input.values.file.has_value() || text != nullptr) {
-      absl::StatusOr<std::vector<std::string>> shape = ShapeOf(metadata, text);
-      if (!shape.ok()) return shape.status();
-      input.shape = *std::move(shape);
+      ASSIGN_OR_RETURN(input.shape, ShapeOf(metadata, text));
     }
     if (input.values.file.has_value() && text != nullptr) {
-      if (absl::Status s = CheckFileShape(input, dims); !s.ok()) return s;
+      RETURN_IF_ERROR(CheckFileShape(input, dims));
     }
     inputs.push_back(std::move(input));
   }
-  if (absl::Status s = CheckDims(dims, inputs); !s.ok()) return s;
+  RETURN_IF_ERROR(CheckDims(dims, inputs));
   return inputs;
 }
 
@@ -357,8 +352,7 @@ absl::StatusOr<std::vector<client::InferRequest>> MakeRequests(
   }
   absl::StatusOr<std::map<std::string, Dim>> dims = ParseDims(flags.dims);
   if (!dims.ok()) return dims.status();
-  absl::StatusOr<std::vector<Input>> inputs = ReadInputs(model, flags, *dims);
-  if (!inputs.ok()) return inputs.status();
+  ASSIGN_OR_RETURN(std::vector<Input> inputs, ReadInputs(model, flags, *dims));
   Random random(flags.seed);
   std::vector<client::InferRequest> requests;
   int64_t bytes = 0;
@@ -368,16 +362,15 @@ absl::StatusOr<std::vector<client::InferRequest>> MakeRequests(
       sizes[name] = std::uniform_int_distribution<int64_t>(dim.low, dim.high)(random);
     }
     client::InferRequest request{model.name(), version};
-    for (const Input& input : *inputs) {
-      absl::StatusOr<client::Tensor> tensor = Draw(input, sizes, &random);
-      if (!tensor.ok()) return tensor.status();
-      bytes += static_cast<int64_t>(tensor->bytes.size());
+    for (const Input& input : inputs) {
+      ASSIGN_OR_RETURN(client::Tensor tensor, Draw(input, sizes, &random));
+      bytes += static_cast<int64_t>(tensor.bytes.size());
       if (bytes > kMostRequestBytes) {
         return Bad("--requests", absl::StrCat(flags.requests),
                    absl::StrCat("their tensors are more than ", kMostRequestBytes,
                                 " bytes together; give fewer requests or smaller shapes"));
       }
-      request.inputs[input.name] = *std::move(tensor);
+      request.inputs[input.name] = std::move(tensor);
     }
     requests.push_back(std::move(request));
   }

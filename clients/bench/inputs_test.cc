@@ -139,7 +139,7 @@ TEST(InputsTest, MistakesAreNamedWithWhatWouldBeRight) {
       {"more than", {"x=99999999999x4", "ids=3"}, {}, {"ids=0..1"}},
       {"--input ids=0..9", {"x=2x4", "ids=3"}, {}, {}},
       {"range such as", {"x=2x4", "ids=3"}, {}, {"ids=5"}},
-      {"wrong way round", {"x=2x4", "ids=3"}, {}, {"ids=9..0"}},
+      {"ascending order", {"x=2x4", "ids=3"}, {}, {"ids=9..0"}},
       {"integer in", {"x=2x4", "ids=3"}, {}, {"ids=0..99999999999"}},
       {"/no/such", {"x=2x4", "ids=3"}, {}, {"ids=@/no/such.npy"}},
   };

@@ -12,6 +12,7 @@
 #include "absl/strings/str_format.h"
 #include "clients/bench/sender.h"
 #include "deploy/bazel/libs/mutex.h"
+#include "deploy/bazel/libs/status_macros.h"
 
 namespace athanor::bench {
 namespace {
@@ -227,7 +228,7 @@ absl::Status CheckLoadOptions(const LoadOptions& options) {
   if (options.phases.empty()) return Bad("--duration", "there is no phase to run");
   const bool open = options.arrival != Arrival::kClosed;
   for (const Phase& phase : options.phases) {
-    if (absl::Status s = CheckPhase(phase, open); !s.ok()) return s;
+    RETURN_IF_ERROR(CheckPhase(phase, open));
   }
   const double calls = ExpectedCalls(options.phases);
   if (open && calls <= 0) return Bad("--rate", "0 calls per second send nothing; must be above 0");
@@ -260,19 +261,18 @@ Load::Load(LoadOptions options) : options_(std::move(options)) {}
 Load::~Load() = default;
 
 absl::StatusOr<std::unique_ptr<Load>> Load::Create(LoadOptions options) {
-  if (absl::Status s = CheckLoadOptions(options); !s.ok()) return s;
+  RETURN_IF_ERROR(CheckLoadOptions(options));
   std::unique_ptr<Load> load(new Load(std::move(options)));
   for (const client::InferRequest& request : load->options_.requests) {
-    absl::StatusOr<inference::ModelInferRequest> message = client::MakeInferRequest(request);
-    if (!message.ok()) return message.status();
-    load->messages_.push_back(*std::move(message));
+    ASSIGN_OR_RETURN(inference::ModelInferRequest message, client::MakeInferRequest(request));
+    load->messages_.push_back(std::move(message));
   }
   client::ClientOptions client = load->options_.client;
   client.own_connection = true;
   for (int i = 0; i < load->options_.connections; ++i) {
     load->clients_.push_back(std::make_unique<client::Client>(load->options_.address, client));
   }
-  if (absl::Status s = load->WarmUp(); !s.ok()) return s;
+  RETURN_IF_ERROR(load->WarmUp());
   return load;
 }
 
@@ -315,9 +315,8 @@ LoadResult Load::Run(absl::Span<const Phase> phases, uint64_t seed) {
 }
 
 absl::StatusOr<LoadResult> RunLoad(const LoadOptions& options) {
-  absl::StatusOr<std::unique_ptr<Load>> load = Load::Create(options);
-  if (!load.ok()) return load.status();
-  return (*load)->Run(options.phases, options.seed);
+  ASSIGN_OR_RETURN(std::unique_ptr<Load> load, Load::Create(options));
+  return load->Run(options.phases, options.seed);
 }
 
 }  // namespace athanor::bench

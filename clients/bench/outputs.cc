@@ -17,6 +17,7 @@
 #include "clients/bench/store.h"
 #include "clients/bench/summary.h"
 #include "clients/cpp/text_input.h"
+#include "deploy/bazel/libs/status_macros.h"
 
 namespace athanor::bench {
 namespace {
@@ -74,24 +75,22 @@ absl::Status CheckStore(const std::string& path) {
 
 absl::Status KeepInStore(const Outputs& outputs, const std::vector<Measured>& runs,
                          const json& comparison, std::vector<std::string>* names) {
-  absl::StatusOr<std::unique_ptr<Store>> store = Store::Open(outputs.db);
-  if (!store.ok()) return store.status();
+  ASSIGN_OR_RETURN(std::unique_ptr<Store> store, Store::Open(outputs.db));
   std::vector<NewRun> rows;
   for (const Measured& run : runs) {
     rows.push_back({run.summary, outputs.save_calls ? run.result : nullptr});
   }
-  absl::StatusOr<std::vector<int64_t>> ids = (*store)->AddAll(rows, comparison);
-  if (!ids.ok()) return ids.status();
-  for (int64_t id : *ids) names->push_back(absl::StrCat(outputs.db, ":", id));
+  ASSIGN_OR_RETURN(std::vector<int64_t> ids, store->AddAll(rows, comparison));
+  for (int64_t id : ids) names->push_back(absl::StrCat(outputs.db, ":", id));
   return absl::OkStatus();
 }
 
 }  // namespace
 
 absl::Status CheckOutputs(const Outputs& outputs) {
-  if (absl::Status s = CheckFlags(outputs); !s.ok()) return s;
-  if (absl::Status s = CheckPath("--out", outputs.out); !s.ok()) return s;
-  if (absl::Status s = CheckPath("--html", outputs.html); !s.ok()) return s;
+  RETURN_IF_ERROR(CheckFlags(outputs));
+  RETURN_IF_ERROR(CheckPath("--out", outputs.out));
+  RETURN_IF_ERROR(CheckPath("--html", outputs.html));
   return CheckStore(outputs.db);
 }
 

@@ -8,6 +8,7 @@
 #include "absl/cleanup/cleanup.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "deploy/bazel/libs/status_macros.h"
 
 namespace athanor::bench {
 namespace {
@@ -115,7 +116,7 @@ absl::StatusOr<std::unique_ptr<Store>> Store::Open(const std::string& path, Acce
     return store->Error("cannot be opened");
   }
   sqlite3_busy_timeout(store->db_, kBusyMilliseconds);
-  if (absl::Status s = store->Prepare(access); !s.ok()) return s;
+  RETURN_IF_ERROR(store->Prepare(access));
   return store;
 }
 
@@ -146,11 +147,11 @@ absl::Status Store::Prepare(Access access) {
   }
   version_ = version;
   if (access == Access::kRead || version == kSchemaVersion) return absl::OkStatus();
-  if (absl::Status s = Execute("BEGIN IMMEDIATE"); !s.ok()) return s;
+  RETURN_IF_ERROR(Execute("BEGIN IMMEDIATE"));
   absl::Cleanup rollback = [this] { sqlite3_exec(db_, "ROLLBACK", nullptr, nullptr, nullptr); };
   if (!look()) return Error("cannot be read");
   for (; version < kSchemaVersion; ++version) {
-    if (absl::Status s = Execute(kMigrations[version]); !s.ok()) return s;
+    RETURN_IF_ERROR(Execute(kMigrations[version]));
   }
   absl::Status s = Execute(absl::StrCat("PRAGMA application_id = ", kApplication,
                                         "; PRAGMA user_version = ", kSchemaVersion, "; COMMIT"));
@@ -161,7 +162,7 @@ absl::Status Store::Prepare(Access access) {
 }
 
 absl::Status Store::CheckWritable() {
-  if (absl::Status s = Execute("BEGIN IMMEDIATE"); !s.ok()) return s;
+  RETURN_IF_ERROR(Execute("BEGIN IMMEDIATE"));
   const absl::Cleanup rollback = [this] {
     sqlite3_exec(db_, "ROLLBACK", nullptr, nullptr, nullptr);
   };
@@ -171,30 +172,28 @@ absl::Status Store::CheckWritable() {
 }
 
 absl::StatusOr<int64_t> Store::Add(const json& summary, const LoadResult* calls) {
-  absl::StatusOr<std::vector<int64_t>> ids = AddAll({{&summary, calls}}, json());
-  if (!ids.ok()) return ids.status();
-  return ids->front();
+  ASSIGN_OR_RETURN(std::vector<int64_t> ids, AddAll({{&summary, calls}}, json()));
+  return ids.front();
 }
 
 absl::StatusOr<std::vector<int64_t>> Store::AddAll(const std::vector<NewRun>& runs,
                                                    const json& comparison) {
-  if (absl::Status s = Execute("BEGIN IMMEDIATE"); !s.ok()) return s;
+  RETURN_IF_ERROR(Execute("BEGIN IMMEDIATE"));
   absl::Cleanup rollback = [this] { sqlite3_exec(db_, "ROLLBACK", nullptr, nullptr, nullptr); };
   std::vector<int64_t> ids;
   for (const NewRun& run : runs) {
-    absl::StatusOr<int64_t> id = AddSummary(*run.summary);
-    if (!id.ok()) return id.status();
+    ASSIGN_OR_RETURN(int64_t id, AddSummary(*run.summary));
     if (run.calls != nullptr) {
-      if (absl::Status s = AddCalls(*id, *run.calls); !s.ok()) return s;
+      RETURN_IF_ERROR(AddCalls(id, *run.calls));
     }
-    ids.push_back(*id);
+    ids.push_back(id);
   }
   if (!comparison.is_null()) {
     Statement insert(db_, "INSERT INTO comparisons (first, second, json) VALUES (?, ?, ?)");
     insert.Int(ids.at(0)).Int(ids.at(1)).Text(Dump(comparison));
     if (insert.Step() != SQLITE_DONE) return Error("cannot be written");
   }
-  if (absl::Status s = Execute("COMMIT"); !s.ok()) return s;
+  RETURN_IF_ERROR(Execute("COMMIT"));
   std::move(rollback).Cancel();
   return ids;
 }
@@ -244,9 +243,8 @@ absl::StatusOr<std::vector<json>> Store::Runs() {
   Statement select(db_, "SELECT id, summary FROM runs ORDER BY id");
   int code;
   while ((code = select.Step()) == SQLITE_ROW) {
-    absl::StatusOr<json> summary = ParseSummary(select.IntColumn(0), select.TextColumn(1));
-    if (!summary.ok()) return summary.status();
-    runs.push_back(*std::move(summary));
+    ASSIGN_OR_RETURN(json summary, ParseSummary(select.IntColumn(0), select.TextColumn(1)));
+    runs.push_back(std::move(summary));
   }
   if (code != SQLITE_DONE) return Error("cannot be read");
   return runs;
@@ -261,8 +259,8 @@ absl::StatusOr<json> Store::Run(int64_t id) {
   std::vector<int64_t> ids;
   Statement all(db_, "SELECT id FROM runs ORDER BY id");
   while (all.Step() == SQLITE_ROW) ids.push_back(all.IntColumn(0));
-  return absl::NotFoundError(absl::StrCat(path_, ": no run ", id, "; there ",
-                                          ids.empty() ? "are none" : "are ",
+  return absl::NotFoundError(absl::StrCat(path_, ": no run ", id, "; the file has ",
+                                          ids.empty() ? "no runs" : "runs ",
                                           absl::StrJoin(ids, ", ")));
 }
 

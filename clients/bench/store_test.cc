@@ -72,11 +72,11 @@ TEST(StoreTest, RunsAndCallsComeBackAfterTheFileIsOpenedAgain) {
 TEST(StoreTest, AnUnknownRunIsRefusedWithThoseThatThereAre) {
   auto store = Store::Open(Path("unknown"));
   ASSERT_TRUE(store.ok()) << store.status();
-  EXPECT_THAT(std::string((*store)->Run(1).status().message()), HasSubstr("there are none"));
+  EXPECT_THAT(std::string((*store)->Run(1).status().message()), HasSubstr("the file has no runs"));
   ASSERT_TRUE((*store)->Add(Summary("one"), nullptr).ok());
   const absl::Status status = (*store)->Run(7).status();
   EXPECT_EQ(status.code(), absl::StatusCode::kNotFound);
-  EXPECT_THAT(std::string(status.message()), HasSubstr("no run 7; there are 1"));
+  EXPECT_THAT(std::string(status.message()), HasSubstr("no run 7; the file has runs 1"));
 }
 
 TEST(StoreTest, OtherFilesAreRefusedAndLeftAlone) {
@@ -193,7 +193,8 @@ TEST(StoreTest, OneRunIsReadWithoutTheOthers) {
   ASSERT_TRUE(store.ok()) << store.status();
   EXPECT_EQ((*(*store)->Run(2))["label"], "two");
   EXPECT_EQ((*store)->Run(1).status().code(), absl::StatusCode::kDataLoss);
-  EXPECT_THAT(std::string((*store)->Run(3).status().message()), HasSubstr("there are 1, 2"));
+  EXPECT_THAT(std::string((*store)->Run(3).status().message()),
+              HasSubstr("the file has runs 1, 2"));
 }
 
 TEST(StoreTest, StoresAreToldByTheirFirstBytes) {

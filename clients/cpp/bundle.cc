@@ -5,6 +5,7 @@
 #include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
 #include "deploy/bazel/libs/sha256.h"
+#include "deploy/bazel/libs/status_macros.h"
 
 namespace athanor::client {
 namespace {
@@ -43,10 +44,9 @@ absl::Status ReadTensors(absl::string_view rows, Reader* reader, Bundle* bundle)
   for (size_t at = 0; at < rows.size(); at += kRowBytes) {
     const std::string what = absl::StrCat("tensor ", bundle->tensors.size());
     BundleTensor tensor{std::string(rows.substr(at, kHashBytes)), {}};
-    auto bytes = reader->Take(LittleEndian(rows.substr(at + kHashBytes, 8)), what);
-    if (!bytes.ok()) return bytes.status();
-    tensor.bytes = *bytes;
-    if (Sha256Of(*bytes) != tensor.hash) {
+    ASSIGN_OR_RETURN(auto bytes, reader->Take(LittleEndian(rows.substr(at + kHashBytes, 8)), what));
+    tensor.bytes = bytes;
+    if (Sha256Of(bytes) != tensor.hash) {
       return absl::InvalidArgumentError(
           absl::StrCat("bundle: ", what, " does not have the SHA-256 ",
                        absl::BytesToHexString(tensor.hash), " that its row says"));
@@ -64,19 +64,16 @@ absl::StatusOr<Bundle> ParseBundle(absl::string_view file) {
   if (!magic.ok() || *magic != kMagic) {
     return absl::InvalidArgumentError("bundle: this is no Athanor bundle (Graph.save makes one)");
   }
-  auto sizes = reader.Take(16, "the header");
-  if (!sizes.ok()) return sizes.status();
-  const uint64_t count = LittleEndian(sizes->substr(8));
+  ASSIGN_OR_RETURN(auto sizes, reader.Take(16, "the header"));
+  const uint64_t count = LittleEndian(sizes.substr(8));
   if (count > reader.left() / kRowBytes) {
     return absl::InvalidArgumentError(
         absl::StrCat("bundle: ", count, " tensors do not fit in ", reader.left(), " bytes"));
   }
-  auto rows = reader.Take(count * kRowBytes, "the rows");
-  if (!rows.ok()) return rows.status();
-  auto graph = reader.Take(LittleEndian(*sizes), "the graph");
-  if (!graph.ok()) return graph.status();
-  Bundle bundle{*graph, {}};
-  if (absl::Status s = ReadTensors(*rows, &reader, &bundle); !s.ok()) return s;
+  ASSIGN_OR_RETURN(auto rows, reader.Take(count * kRowBytes, "the rows"));
+  ASSIGN_OR_RETURN(auto graph, reader.Take(LittleEndian(sizes), "the graph"));
+  Bundle bundle{graph, {}};
+  RETURN_IF_ERROR(ReadTensors(rows, &reader, &bundle));
   if (reader.left() > 0) {
     return absl::InvalidArgumentError(
         absl::StrCat("bundle: ", reader.left(), " bytes after the last tensor"));

@@ -128,12 +128,12 @@ std::vector<std::string> CacheGarbageLines(const v1::CollectGarbageReply& reply,
 }
 
 std::string ImportText(const v1::ImportCacheReply& reply) {
-  return absl::StrCat("imported from ", reply.origin().empty() ? "nobody known" : reply.origin(),
-                      ": ", reply.recipes_added(), " recipes (", reply.recipes_known(),
-                      " were here), ", reply.plans_added(), " plans (", reply.plans_known(),
-                      " were here), ", reply.kernels_added(), " kernels (", reply.kernels_known(),
-                      " were here); ",
-                      reply.signed_by().empty() ? "signed by nobody trusted"
+  return absl::StrCat("imported from ",
+                      reply.origin().empty() ? "an unknown server" : reply.origin(), ": ",
+                      reply.recipes_added(), " recipes (", reply.recipes_known(), " were here), ",
+                      reply.plans_added(), " plans (", reply.plans_known(), " were here), ",
+                      reply.kernels_added(), " kernels (", reply.kernels_known(), " were here); ",
+                      reply.signed_by().empty() ? "not signed by a trusted key"
                                                 : absl::StrCat("signed by ", reply.signed_by()));
 }
 

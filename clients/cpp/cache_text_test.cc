@@ -129,9 +129,10 @@ TEST(CacheTextTest, Import) {
   reply.set_recipes_added(2);
   reply.set_kernels_known(1);
   reply.set_plans_added(3);
-  EXPECT_EQ(ImportText(reply),
-            "imported from nobody known: 2 recipes (0 were here), 3 plans (0 were here), 0 kernels "
-            "(1 were here); signed by nobody trusted");
+  EXPECT_EQ(
+      ImportText(reply),
+      "imported from an unknown server: 2 recipes (0 were here), 3 plans (0 were here), 0 kernels "
+      "(1 were here); not signed by a trusted key");
   reply.set_origin("athanord on host");
   reply.set_signed_by("ab");
   EXPECT_THAT(ImportText(reply), HasSubstr("from athanord on host:"));

@@ -11,6 +11,7 @@
 #include "clients/cpp/client_call.h"
 #include "deploy/bazel/libs/possession.h"
 #include "deploy/bazel/libs/sha256.h"
+#include "deploy/bazel/libs/status_macros.h"
 
 namespace athanor::client {
 namespace {
@@ -257,24 +258,27 @@ Client::Client(const std::string& address, const ClientOptions& options) {
   if (options.own_connection) arguments.SetInt(GRPC_ARG_USE_LOCAL_SUBCHANNEL_POOL, 1);
   grpc::SslCredentialsOptions ssl;
   ssl.pem_root_certs = options.root_certificates;
-  channel_ = grpc::CreateCustomChannel(
+  const std::shared_ptr<grpc::Channel> channel = grpc::CreateCustomChannel(
       address, options.tls ? grpc::SslCredentials(ssl) : grpc::InsecureChannelCredentials(),
       arguments);
-  models_ = v1::ModelService::NewStub(channel_);
-  compile_ = v1::CompileService::NewStub(channel_);
-  cache_ = v1::CacheService::NewStub(channel_);
-  inference_ = inference::GRPCInferenceService::NewStub(channel_);
+  services_ = std::make_unique<Services>();
+  services_->models = v1::ModelService::NewStub(channel);
+  services_->compile = v1::CompileService::NewStub(channel);
+  services_->cache = v1::CacheService::NewStub(channel);
+  services_->inference = inference::GRPCInferenceService::NewStub(channel);
 }
 
+Client::~Client() = default;
+
 absl::StatusOr<bool> Client::Ready(const CallOptions& options) {
-  auto reply = Call(inference_.get(), &inference::GRPCInferenceService::Stub::ServerReady,
-                    inference::ServerReadyRequest(), options, /*retry=*/true);
-  if (!reply.ok()) return reply.status();
-  return reply->ready();
+  ASSIGN_OR_RETURN(auto reply, Call(services_->inference.get(),
+                                    &inference::GRPCInferenceService::Stub::ServerReady,
+                                    inference::ServerReadyRequest(), options, /*retry=*/true));
+  return reply.ready();
 }
 
 absl::StatusOr<inference::ServerMetadataResponse> Client::Metadata(const CallOptions& options) {
-  return Call(inference_.get(), &inference::GRPCInferenceService::Stub::ServerMetadata,
+  return Call(services_->inference.get(), &inference::GRPCInferenceService::Stub::ServerMetadata,
               inference::ServerMetadataRequest(), options, /*retry=*/true);
 }
 
@@ -284,8 +288,8 @@ absl::StatusOr<inference::ModelMetadataResponse> Client::ModelMetadata(const std
   inference::ModelMetadataRequest request;
   request.set_name(name);
   request.set_version(version);
-  return Call(inference_.get(), &inference::GRPCInferenceService::Stub::ModelMetadata, request,
-              options, /*retry=*/true);
+  return Call(services_->inference.get(), &inference::GRPCInferenceService::Stub::ModelMetadata,
+              request, options, /*retry=*/true);
 }
 
 absl::StatusOr<v1::UploadModelResponse> Client::Upload(const UploadRequest& request,
@@ -294,14 +298,14 @@ absl::StatusOr<v1::UploadModelResponse> Client::Upload(const UploadRequest& requ
                                                        v1::Refusals* refusals) {
   const absl::Time end = absl::Now() + options.timeout;
   CallOptions left = options;
-  auto division = Divide(models_.get(), request.tensors, left);
-  if (!division.ok()) return division.status();
+  ASSIGN_OR_RETURN(auto division, Divide(services_->models.get(), request.tensors, left));
   left.timeout = end - absl::Now();
-  auto stored = Send(models_.get(), request, *division, left, sent, refusals);
-  if (division->proofs.empty() || !absl::IsFailedPrecondition(stored.status())) return stored;
+  auto stored = Send(services_->models.get(), request, division, left, sent, refusals);
+  if (division.proofs.empty() || !absl::IsFailedPrecondition(stored.status())) return stored;
   // A tensor that the server accepted as proved may have gone since; after a restart the nonce has.
   left.timeout = end - absl::Now();
-  return Send(models_.get(), request, {.sent = EachOnce(request.tensors)}, left, sent, refusals);
+  return Send(services_->models.get(), request, {.sent = EachOnce(request.tensors)}, left, sent,
+              refusals);
 }
 
 absl::StatusOr<v1::Model> Client::GetModel(const std::string& name, const std::string& version,
@@ -309,24 +313,28 @@ absl::StatusOr<v1::Model> Client::GetModel(const std::string& name, const std::s
   v1::GetModelRequest request;
   request.set_name(name);
   request.set_version(version);
-  return Call(models_.get(), &v1::ModelService::Stub::GetModel, request, options, /*retry=*/true);
+  return Call(services_->models.get(), &v1::ModelService::Stub::GetModel, request, options,
+              /*retry=*/true);
 }
 
 absl::StatusOr<v1::PlanDetails> Client::GetPlan(const v1::GetPlanRequest& request,
                                                 const CallOptions& options) {
-  return Call(models_.get(), &v1::ModelService::Stub::GetPlan, request, options, /*retry=*/true);
+  return Call(services_->models.get(), &v1::ModelService::Stub::GetPlan, request, options,
+              /*retry=*/true);
 }
 
 absl::StatusOr<v1::EGraph> Client::GetEGraph(const v1::GetEGraphRequest& request,
                                              const CallOptions& options) {
-  return Call(models_.get(), &v1::ModelService::Stub::GetEGraph, request, options, /*retry=*/true);
+  return Call(services_->models.get(), &v1::ModelService::Stub::GetEGraph, request, options,
+              /*retry=*/true);
 }
 
 absl::StatusOr<v1::ListModelsResponse> Client::ListModels(const std::string& name,
                                                           const CallOptions& options) {
   v1::ListModelsRequest request;
   request.set_name(name);
-  return Call(models_.get(), &v1::ModelService::Stub::ListModels, request, options, /*retry=*/true);
+  return Call(services_->models.get(), &v1::ModelService::Stub::ListModels, request, options,
+              /*retry=*/true);
 }
 
 absl::StatusOr<v1::DeleteModelResponse> Client::DeleteModel(const std::string& name,
@@ -335,13 +343,14 @@ absl::StatusOr<v1::DeleteModelResponse> Client::DeleteModel(const std::string& n
   v1::DeleteModelRequest request;
   request.set_name(name);
   request.set_version(version);
-  return Call(models_.get(), &v1::ModelService::Stub::DeleteModel, request, options,
+  return Call(services_->models.get(), &v1::ModelService::Stub::DeleteModel, request, options,
               /*retry=*/false);
 }
 
 absl::StatusOr<v1::Model> Client::PinPlan(const v1::PinPlanRequest& request,
                                           const CallOptions& options) {
-  return Call(models_.get(), &v1::ModelService::Stub::PinPlan, request, options, /*retry=*/false);
+  return Call(services_->models.get(), &v1::ModelService::Stub::PinPlan, request, options,
+              /*retry=*/false);
 }
 
 absl::StatusOr<v1::Model> Client::Rollback(const std::string& name, const std::string& version,
@@ -349,12 +358,13 @@ absl::StatusOr<v1::Model> Client::Rollback(const std::string& name, const std::s
   v1::RollbackRequest request;
   request.set_name(name);
   request.set_version(version);
-  return Call(models_.get(), &v1::ModelService::Stub::Rollback, request, options, /*retry=*/false);
+  return Call(services_->models.get(), &v1::ModelService::Stub::Rollback, request, options,
+              /*retry=*/false);
 }
 
 absl::StatusOr<v1::CompileJob> Client::StartCompile(const v1::StartCompileRequest& request,
                                                     const CallOptions& options) {
-  return Call(compile_.get(), &v1::CompileService::Stub::StartCompile, request, options,
+  return Call(services_->compile.get(), &v1::CompileService::Stub::StartCompile, request, options,
               /*retry=*/false);
 }
 
@@ -362,13 +372,14 @@ absl::StatusOr<v1::CompileJob> Client::GetCompileJob(const std::string& id,
                                                      const CallOptions& options) {
   v1::GetCompileJobRequest request;
   request.set_id(id);
-  return Call(compile_.get(), &v1::CompileService::Stub::GetCompileJob, request, options,
+  return Call(services_->compile.get(), &v1::CompileService::Stub::GetCompileJob, request, options,
               /*retry=*/true);
 }
 
 absl::StatusOr<v1::ListCompileJobsResponse> Client::ListCompileJobs(
     const v1::ListCompileJobsRequest& request, const CallOptions& options) {
-  return Call(compile_.get(), &v1::CompileService::Stub::ListCompileJobs, request, options,
+  return Call(services_->compile.get(), &v1::CompileService::Stub::ListCompileJobs, request,
+              options,
               /*retry=*/true);
 }
 
@@ -376,7 +387,8 @@ absl::StatusOr<v1::CompileJob> Client::CancelCompileJob(const std::string& id,
                                                         const CallOptions& options) {
   v1::CancelCompileJobRequest request;
   request.set_id(id);
-  return Call(compile_.get(), &v1::CompileService::Stub::CancelCompileJob, request, options,
+  return Call(services_->compile.get(), &v1::CompileService::Stub::CancelCompileJob, request,
+              options,
               /*retry=*/false);
 }
 
@@ -386,7 +398,7 @@ absl::StatusOr<v1::CompileJob> Client::WatchCompileJob(
   v1::WatchCompileJobRequest request;
   request.set_id(id);
   CallScope scope(options);
-  auto reader = compile_->WatchCompileJob(scope.context(), request);
+  auto reader = services_->compile->WatchCompileJob(scope.context(), request);
   v1::CompileJob job, last;
   bool stopped = false;
   while (!stopped && reader->Read(&job)) {
@@ -400,17 +412,16 @@ absl::StatusOr<v1::CompileJob> Client::WatchCompileJob(
 }
 
 absl::StatusOr<InferReply> Client::Infer(const InferRequest& request, const CallOptions& options) {
-  absl::StatusOr<inference::ModelInferRequest> message = MakeInferRequest(request);
-  if (!message.ok()) return message.status();
+  ASSIGN_OR_RETURN(inference::ModelInferRequest message, MakeInferRequest(request));
   inference::ModelInferResponse response;
-  if (absl::Status s = Infer(*message, &response, options); !s.ok()) return s;
+  RETURN_IF_ERROR(Infer(message, &response, options));
   return ReadReply(&response);
 }
 
 absl::Status Client::Infer(const inference::ModelInferRequest& request,
                            inference::ModelInferResponse* response, const CallOptions& options) {
   CallScope scope(options);
-  return ToStatus(inference_->ModelInfer(scope.context(), request, response));
+  return ToStatus(services_->inference->ModelInfer(scope.context(), request, response));
 }
 
 void Client::InferAsync(const inference::ModelInferRequest& request,
@@ -418,7 +429,7 @@ void Client::InferAsync(const inference::ModelInferRequest& request,
                         std::function<void(absl::Status)> done) {
   auto scope = std::make_shared<CallScope>(options);
   grpc::ClientContext* context = scope->context();
-  inference_->async()->ModelInfer(
+  services_->inference->async()->ModelInfer(
       context, &request, response,
       [scope = std::move(scope), done = std::move(done)](grpc::Status status) mutable {
         // Releases the context before `done`, after which the client may be destroyed. The context

@@ -28,11 +28,14 @@
 #include "absl/time/time.h"
 #include "clients/cpp/tensor.h"
 #include "deploy/bazel/libs/mutex.h"
-#include "grpcpp/grpcpp.h"
-#include "proto/athanor/v1/cache.grpc.pb.h"
-#include "proto/athanor/v1/compile.grpc.pb.h"
-#include "proto/athanor/v1/model.grpc.pb.h"
-#include "proto/inference/open_inference_grpc.grpc.pb.h"
+#include "proto/athanor/v1/cache.pb.h"
+#include "proto/athanor/v1/compile.pb.h"
+#include "proto/athanor/v1/model.pb.h"
+#include "proto/inference/open_inference_grpc.pb.h"
+
+namespace grpc {
+class ClientContext;
+}  // namespace grpc
 
 namespace athanor::client {
 
@@ -123,6 +126,7 @@ absl::StatusOr<inference::ModelInferRequest> MakeInferRequest(const InferRequest
 class Client {
  public:
   explicit Client(const std::string& address, const ClientOptions& options = {});
+  ~Client();
 
   // Reports whether the server takes requests.
   absl::StatusOr<bool> Ready(const CallOptions& options = {});
@@ -201,11 +205,9 @@ class Client {
                   std::function<void(absl::Status)> done);
 
  private:
-  std::shared_ptr<grpc::Channel> channel_;
-  std::unique_ptr<v1::ModelService::Stub> models_;
-  std::unique_ptr<v1::CompileService::Stub> compile_;
-  std::unique_ptr<v1::CacheService::Stub> cache_;
-  std::unique_ptr<inference::GRPCInferenceService::Stub> inference_;
+  // gRPC's part, whose headers are for the files of the client (client_call.h).
+  struct Services;
+  std::unique_ptr<Services> services_;
 };
 
 // Reports whether the job has stopped: done, failed or cancelled.

@@ -10,29 +10,31 @@ namespace athanor::client {
 using Stub = v1::CacheService::Stub;
 
 absl::StatusOr<v1::CacheStat> Client::CacheStat(const CallOptions& options) {
-  return Call(cache_.get(), &Stub::Stat, v1::CacheStatRequest(), options, /*retry=*/true);
+  return Call(services_->cache.get(), &Stub::Stat, v1::CacheStatRequest(), options, /*retry=*/true);
 }
 
 absl::StatusOr<v1::CacheExplanation> Client::ExplainCache(const v1::ExplainCacheRequest& request,
                                                           const CallOptions& options) {
-  return Call(cache_.get(), &Stub::Explain, request, options, /*retry=*/true);
+  return Call(services_->cache.get(), &Stub::Explain, request, options, /*retry=*/true);
 }
 
 absl::StatusOr<v1::CacheVerification> Client::VerifyCache(const v1::VerifyCacheRequest& request,
                                                           const CallOptions& options) {
-  return Call(cache_.get(), &Stub::Verify, request, options, /*retry=*/!request.quarantine());
+  return Call(services_->cache.get(), &Stub::Verify, request, options,
+              /*retry=*/!request.quarantine());
 }
 
 absl::StatusOr<v1::CollectGarbageReply> Client::CollectCacheGarbage(
     const v1::CollectGarbageRequest& request, const CallOptions& options) {
-  return Call(cache_.get(), &Stub::CollectGarbage, request, options, /*retry=*/request.dry_run());
+  return Call(services_->cache.get(), &Stub::CollectGarbage, request, options,
+              /*retry=*/request.dry_run());
 }
 
 absl::Status Client::ExportCache(const v1::ExportCacheRequest& request,
                                  absl::FunctionRef<absl::Status(const v1::CacheBundleChunk&)> take,
                                  const CallOptions& options) {
   CallScope scope(options);
-  auto reader = cache_->Export(scope.context(), request);
+  auto reader = services_->cache->Export(scope.context(), request);
   v1::CacheBundleChunk chunk;
   absl::Status taken;
   while (taken.ok() && reader->Read(&chunk)) taken = take(chunk);
@@ -46,7 +48,7 @@ absl::StatusOr<v1::ImportCacheReply> Client::ImportCache(
     const CallOptions& options) {
   CallScope scope(options);
   v1::ImportCacheReply reply;
-  auto writer = cache_->Import(scope.context(), &reply);
+  auto writer = services_->cache->Import(scope.context(), &reply);
   absl::Status given;
   for (;;) {
     absl::StatusOr<std::optional<v1::CacheBundleChunk>> chunk = next();

@@ -2,14 +2,28 @@
 #ifndef ATHANOR_CLIENTS_CPP_CLIENT_CALL_H_
 #define ATHANOR_CLIENTS_CPP_CLIENT_CALL_H_
 
+#include <memory>
+
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/time/clock.h"
 #include "absl/time/time.h"
 #include "clients/cpp/client.h"
 #include "grpcpp/grpcpp.h"
+#include "proto/athanor/v1/cache.grpc.pb.h"
+#include "proto/athanor/v1/compile.grpc.pb.h"
+#include "proto/athanor/v1/model.grpc.pb.h"
+#include "proto/inference/open_inference_grpc.grpc.pb.h"
 
 namespace athanor::client {
+
+// One connection, and what is called over it.
+struct Client::Services {
+  std::unique_ptr<v1::ModelService::Stub> models;
+  std::unique_ptr<v1::CompileService::Stub> compile;
+  std::unique_ptr<v1::CacheService::Stub> cache;
+  std::unique_ptr<inference::GRPCInferenceService::Stub> inference;
+};
 
 // One call's context. Sets the deadline, and registers the call with its Cancellation while it
 // runs.

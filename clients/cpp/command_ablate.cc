@@ -10,6 +10,7 @@
 #include "clients/cpp/commands.h"
 #include "clients/cpp/progress.h"
 #include "clients/cpp/search_text.h"
+#include "deploy/bazel/libs/status_macros.h"
 
 namespace athanor::client {
 namespace {
@@ -82,21 +83,20 @@ absl::Status Ablate(Context* context, const v1::Model& model, const v1::SearchPr
       out.Line(disabled.empty() ? "searches with every rule, to compare with:"
                                 : absl::StrCat("searches without ", disabled, ":"));
     }
-    absl::StatusOr<v1::CompileJob> job = Search(context, model, disabled, budget);
-    if (!job.ok()) return job.status();
-    if (!job->has_comparison()) {
+    ASSIGN_OR_RETURN(v1::CompileJob job, Search(context, model, disabled, budget));
+    if (!job.has_comparison()) {
       return absl::FailedPreconditionError(
-          absl::StrCat("job ", job->id(), " without ", disabled.empty() ? "anything" : disabled,
-                       " disabled came to no plan to compare: ", StopReasonText(job->stop_reason()),
-                       job->error().empty() ? "" : ": ", job->error()));
+          absl::StrCat("job ", job.id(), " with ", disabled.empty() ? "nothing" : disabled,
+                       " disabled found no plan to compare: ", StopReasonText(job.stop_reason()),
+                       job.error().empty() ? "" : ": ", job.error()));
     }
-    lines.push_back(RowText(disabled, *job));
+    lines.push_back(RowText(disabled, job));
     if (context->json) {
       out.Object({{"disabled", disabled},
-                  {"comparison", ComparisonJson(job->comparison())},
-                  {"search_options", SearchOptionsJson(job->search_options())},
-                  {"candidates", job->search().candidates()},
-                  {"stop_reason", v1::CompileJob::StopReason_Name(job->stop_reason())}});
+                  {"comparison", ComparisonJson(job.comparison())},
+                  {"search_options", SearchOptionsJson(job.search_options())},
+                  {"candidates", job.search().candidates()},
+                  {"stop_reason", v1::CompileJob::StopReason_Name(job.stop_reason())}});
     }
   }
   if (context->json) return absl::OkStatus();

@@ -9,6 +9,7 @@
 #include "absl/strings/str_cat.h"
 #include "clients/cpp/cache_text.h"
 #include "clients/cpp/commands.h"
+#include "deploy/bazel/libs/status_macros.h"
 #include "google/protobuf/io/zero_copy_stream_impl.h"
 #include "google/protobuf/util/delimited_message_util.h"
 
@@ -33,9 +34,8 @@ void Show(Context* context, const std::vector<std::string>& lines, const nlohman
 }
 
 absl::Status Stat(Context* context) {
-  absl::StatusOr<v1::CacheStat> stat = context->client().CacheStat(context->call());
-  if (!stat.ok()) return stat.status();
-  Show(context, CacheStatLines(*stat), CacheStatJson(*stat));
+  ASSIGN_OR_RETURN(v1::CacheStat stat, context->client().CacheStat(context->call()));
+  Show(context, CacheStatLines(stat), CacheStatJson(stat));
   return absl::OkStatus();
 }
 
@@ -44,9 +44,8 @@ absl::Status Explain(Context* context, const Options& options) {
   v1::ExplainCacheRequest request;
   request.set_model(model.name);
   request.set_version(model.version);
-  auto explained = context->client().ExplainCache(request, context->call());
-  if (!explained.ok()) return explained.status();
-  for (const v1::BucketExplanation& bucket : explained->buckets()) {
+  ASSIGN_OR_RETURN(auto explained, context->client().ExplainCache(request, context->call()));
+  for (const v1::BucketExplanation& bucket : explained.buckets()) {
     Show(context, CacheExplanationLines(bucket), CacheExplanationJson(bucket));
   }
   return absl::OkStatus();
@@ -55,17 +54,16 @@ absl::Status Explain(Context* context, const Options& options) {
 absl::Status Verify(Context* context, const Options& options) {
   v1::VerifyCacheRequest request;
   request.set_quarantine(options.quarantine);
-  auto found = context->client().VerifyCache(request, context->call());
-  if (!found.ok()) return found.status();
-  Show(context, CacheVerificationLines(*found), CacheVerificationJson(*found));
-  if (found->database() != "ok") {
+  ASSIGN_OR_RETURN(auto found, context->client().VerifyCache(request, context->call()));
+  Show(context, CacheVerificationLines(found), CacheVerificationJson(found));
+  if (found.database() != "ok") {
     return absl::DataLossError(absl::StrCat(
-        "the cache's file is damaged: ", found->database(),
+        "the cache's file is damaged: ", found.database(),
         options.quarantine ? "" : "; --quarantine mends it, or moves it aside and begins anew"));
   }
-  if (found->bad_size() > 0 && !options.quarantine) {
+  if (found.bad_size() > 0 && !options.quarantine) {
     return absl::DataLossError(
-        absl::StrCat(found->bad_size(), " bad rows; --quarantine puts them aside"));
+        absl::StrCat(found.bad_size(), " bad rows; --quarantine puts them aside"));
   }
   return absl::OkStatus();
 }
@@ -76,10 +74,8 @@ absl::Status CollectGarbage(Context* context, const Options& options) {
   request.set_failures(options.failures);
   request.set_quarantine(options.quarantine);
   request.set_dry_run(options.dry_run);
-  auto done = context->client().CollectCacheGarbage(request, context->call());
-  if (!done.ok()) return done.status();
-  Show(context, CacheGarbageLines(*done, options.dry_run),
-       CacheGarbageJson(*done, options.dry_run));
+  ASSIGN_OR_RETURN(auto done, context->client().CollectCacheGarbage(request, context->call()));
+  Show(context, CacheGarbageLines(done, options.dry_run), CacheGarbageJson(done, options.dry_run));
   return absl::OkStatus();
 }
 
@@ -156,54 +152,58 @@ absl::Status Import(Context* context, const Options& options) {
       return chunk;
     }
     if (ended) return std::nullopt;
-    return Usage(absl::StrCat(options.file, ": is no bundle: what follows chunk ", chunks,
+    return Usage(absl::StrCat(options.file, ": is not a bundle: the data after chunk ", chunks,
                               " cannot be read"));
   };
-  auto kept = context->client().ImportCache(next, context->call());
-  if (!kept.ok()) return kept.status();
-  Show(context, {ImportText(*kept)}, ImportJson(*kept));
+  ASSIGN_OR_RETURN(auto kept, context->client().ImportCache(next, context->call()));
+  Show(context, {ImportText(kept)}, ImportJson(kept));
   return absl::OkStatus();
 }
 
 }  // namespace
 
-void AddCache(CLI::App* app, Context* context) {
+void AddCache(CommandSyntax root, Context* context) {
   auto options = std::make_shared<Options>();
-  CLI::App* cache = app->add_subcommand(
-      "cache", "Shows, checks, cleans and moves what the server remembers between its runs");
-  cache->require_subcommand(1);
+  CommandSyntax cache =
+      root.Add("cache", "Shows, checks, cleans, exports and imports the server's cache");
+  cache.RequireCommand();
   const auto add = [&](const char* name, const char* about, auto run) {
-    CLI::App* command = cache->add_subcommand(name, about);
-    command->callback([=] { context->run = [=] { return run(context, *options); }; });
+    CommandSyntax command = cache.Add(name, about);
+    command.Then([=] { context->run = [=] { return run(context, *options); }; });
     return command;
   };
-  add("stat", "What it holds, and what it was good for since the server started",
+  add("stat", "Shows what the cache holds, and its hits and misses since the server started",
       [](Context* c, const Options&) { return Stat(c); });
-  add("explain", "What was looked up for a model's plans, and why it was found or not", Explain)
-      ->add_option("MODEL", options->model, "NAME or NAME/VERSION")
-      ->required();
-  add("verify", "Looks at every row; exit status 1 where one is bad", Verify)
-      ->add_flag("--quarantine", options->quarantine, "bad rows are put aside at once");
-  CLI::App* gc = add("gc", "Removes what is of least use", CollectGarbage);
-  gc->add_option("--limit", options->limit,
-                 "what may stay, as in 512MiB; else the server's limit (--cache_limit)")
-      ->transform(CLI::AsSizeValue(/*kb_is_1000=*/false));
-  gc->add_flag("--failures", options->failures, "all failures too, not only the expired");
-  gc->add_flag("--quarantine", options->quarantine, "what was put aside as damaged, too");
-  gc->add_flag("--dry_run", options->dry_run, "only says what would go");
-  CLI::App* give =
-      add("export", "Writes its recipes to a file, or all that serves a model", Export);
-  give->add_option("FILE", options->file, "the bundle")->required();
-  CLI::Option* binaries =
-      give->add_flag("--binaries", options->binaries,
-                     "plans and compiled kernels too; the server signs them (--cache_signing_key)");
-  give->add_option("--model", options->model,
-                   "only the plans and kernels of NAME, or of NAME/VERSION; with --binaries")
-      ->needs(binaries);
-  add("import", "Takes in the recipes, and signed plans and kernels, of a bundle: all or none",
+  add("explain", "Shows the lookups for a model's plans, and why each one hit or missed", Explain)
+      .Option("MODEL", &options->model, "NAME or NAME/VERSION")
+      .Required();
+  add("verify", "Checks every row; exit status 1 if one is bad", Verify)
+      .Flag("--quarantine", &options->quarantine,
+            "quarantine bad rows, so that they are not read again");
+  CommandSyntax gc = add("gc", "Removes the least useful rows", CollectGarbage);
+  gc.Option("--limit", &options->limit,
+            "size to shrink the cache to, such as 512MiB; default: the server's limit "
+            "(--cache_limit)")
+      .ByteSize();
+  gc.Flag("--failures", &options->failures,
+          "also remove all remembered failures, not only expired ones");
+  gc.Flag("--quarantine", &options->quarantine, "also remove quarantined rows");
+  gc.Flag("--dry_run", &options->dry_run, "remove nothing; only report what would be removed");
+  CommandSyntax give =
+      add("export", "Writes the cache's recipes, plans or kernels to a bundle file", Export);
+  give.Option("FILE", &options->file, "bundle file to write").Required();
+  OptionSyntax binaries = give.Flag("--binaries", &options->binaries,
+                                    "also export plans and compiled kernels, signed by the server "
+                                    "(--cache_signing_key)");
+  give.Option("--model", &options->model,
+              "export only the plans and kernels of this model, NAME or NAME/VERSION")
+      .Needs(binaries);
+  add("import",
+      "Adds the recipes, and signed plans and kernels, of a bundle to the cache: all or "
+      "none",
       Import)
-      ->add_option("FILE", options->file, "what export wrote")
-      ->required();
+      .Option("FILE", &options->file, "bundle file to read, written by export")
+      .Required();
 }
 
 }  // namespace athanor::client

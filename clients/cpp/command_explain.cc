@@ -12,6 +12,7 @@
 #include "clients/cpp/commands.h"
 #include "clients/cpp/plan_view.h"
 #include "clients/cpp/search_text.h"
+#include "deploy/bazel/libs/status_macros.h"
 
 namespace athanor::client {
 namespace {
@@ -109,12 +110,11 @@ absl::Status ShowEGraph(Context* context, const ModelName& model, int region) {
   request.set_name(model.name);
   request.set_version(model.version);
   request.set_region(region);
-  absl::StatusOr<v1::EGraph> egraph = context->client().GetEGraph(request, context->call());
-  if (!egraph.ok()) return egraph.status();
+  ASSIGN_OR_RETURN(v1::EGraph egraph, context->client().GetEGraph(request, context->call()));
   if (context->json) {
-    context->out().Object({{"region", region}, {"dot", egraph->dot()}});
+    context->out().Object({{"region", region}, {"dot", egraph.dot()}});
   } else {
-    context->out().Line(absl::StripSuffix(egraph->dot(), "\n"));
+    context->out().Line(absl::StripSuffix(egraph.dot(), "\n"));
   }
   return absl::OkStatus();
 }
@@ -122,73 +122,70 @@ absl::Status ShowEGraph(Context* context, const ModelName& model, int region) {
 absl::Status Explain(Context* context, const Options& options) {
   const ModelName asked = ParseModelName(options.model);
   if (options.egraph >= 0) return ShowEGraph(context, asked, options.egraph);
-  absl::StatusOr<v1::Model> model =
-      context->client().GetModel(asked.name, asked.version, context->call());
-  if (!model.ok()) return model.status();
-  absl::StatusOr<std::optional<v1::CompileJob>> job = LatestJob(context, *model);
-  if (!job.ok()) return job.status();
-  absl::StatusOr<std::optional<v1::PlanDetails>> details = ServingDetails(context, *model);
-  if (!details.ok()) return details.status();
+  ASSIGN_OR_RETURN(v1::Model model,
+                   context->client().GetModel(asked.name, asked.version, context->call()));
+  ASSIGN_OR_RETURN(std::optional<v1::CompileJob> job, LatestJob(context, model));
+  ASSIGN_OR_RETURN(std::optional<v1::PlanDetails> details, ServingDetails(context, model));
   std::vector<std::string> files;
   if (!options.out.empty()) {
-    if (!details->has_value()) {
+    if (!details.has_value()) {
       return absl::FailedPreconditionError(
           absl::StrCat("model \"", options.model, "\" has no plan that serves"));
     }
-    absl::StatusOr<std::vector<std::string>> written = WritePlan(**details, options.out);
-    if (!written.ok()) return written.status();
-    files = *std::move(written);
+    ASSIGN_OR_RETURN(files, WritePlan(*details, options.out));
   }
   Printer& out = context->out();
   if (context->json) {
-    PrintJson(out, *model, *job, *details, files);
+    PrintJson(out, model, job, details, files);
   } else {
-    PrintText(out, *model, *job, *details, options.rules);
+    PrintText(out, model, job, details, options.rules);
     for (const std::string& file : files) out.Line("wrote " + file);
   }
   if (!options.ablate) return absl::OkStatus();
   const v1::SearchProgress none;
-  const v1::SearchProgress& search = job->has_value() ? (*job)->search() : none;
+  const v1::SearchProgress& search = job.has_value() ? job->search() : none;
   std::string budget = options.budget;
   // Every switched-off search gets the budget that the serving plan's search had, so that they
   // compare.
-  if (budget.empty() && job->has_value()) budget = (*job)->search_options().budget();
-  return Ablate(context, *model, search, budget == "0" ? "" : budget);
+  if (budget.empty() && job.has_value()) budget = job->search_options().budget();
+  return Ablate(context, model, search, budget == "0" ? "" : budget);
 }
 
 }  // namespace
 
-void AddExplain(CLI::App* app, Context* context) {
+void AddExplain(CommandSyntax root, Context* context) {
   auto options = std::make_shared<Options>();
-  CLI::App* command =
-      app->add_subcommand("explain", "Shows what serves a model and what each kernel takes");
-  command->add_option("MODEL", options->model, "NAME or NAME/VERSION")->required();
-  CLI::Option* egraph = command->add_option(
-      "--egraph", options->egraph,
-      "prints nothing but the e-graph of this region of the latest search (its regions are "
-      "numbered from 0) in Graphviz' language: ... --egraph 0 | dot -Tsvg > region.svg; refused "
-      "above 300 e-nodes");
-  egraph->check(CLI::NonNegativeNumber);
+  CommandSyntax command =
+      root.Add("explain", "Shows the plan that serves a model and the time of each kernel");
+  command.Option("MODEL", &options->model, "NAME or NAME/VERSION").Required();
+  OptionSyntax egraph = command.Option(
+      "--egraph", &options->egraph,
+      "print only the e-graph of one region of the latest search, given by its number "
+      "from 0, in Graphviz's DOT language: ... --egraph 0 | dot -Tsvg > region.svg; "
+      "refused above 300 e-nodes");
+  egraph.NotNegative();
   command
-      ->add_option("--out", options->out,
-                   "a directory for the plan: its genome, KIR and source of each kernel, a "
-                   "picture (plan.svg), plan.json")
-      ->excludes(egraph);
+      .Option("--out", &options->out,
+              "directory to write the plan to: genome, KIR and source of each kernel, a drawing "
+              "(plan.svg), plan.json")
+      .Excludes(egraph);
   command
-      ->add_flag("--rules", options->rules,
-                 "also a table of what each rule did in the latest search: matches, how often it "
-                 "fired, was refused, was banned for finding more than its budget, failed, and "
-                 "its time (in --json always)")
-      ->excludes(egraph);
-  CLI::Option* ablate = command->add_flag(
-      "--ablate", options->ablate,
-      "searches once more without each family of rules that the latest search applied, and without "
-      "each rule that its best genome came by, and times what that comes to beside what serves, "
-      "which stays");
-  ablate->excludes(egraph);
-  command->add_option("--budget", options->budget, "of each of these searches; else the model's")
-      ->needs(ablate);
-  command->callback([=] { context->run = [=] { return Explain(context, *options); }; });
+      .Flag("--rules", &options->rules,
+            "also print a table of each rule in the latest search: matches, times it fired, "
+            "was refused, was banned for exceeding its budget, and failed, and its time "
+            "(always part of --json)")
+      .Excludes(egraph);
+  OptionSyntax ablate =
+      command.Flag("--ablate", &options->ablate,
+                   "measure the worth of rules: search again without each family that the latest "
+                   "search applied, and without each rule that led to its best genome, and compare "
+                   "each result with the serving plan, which stays");
+  ablate.Excludes(egraph);
+  command
+      .Option("--budget", &options->budget,
+              "extent of each search of --ablate, as for athanor compile; default: the model's")
+      .Needs(ablate);
+  command.Then([=] { context->run = [=] { return Explain(context, *options); }; });
 }
 
 }  // namespace athanor::client

@@ -30,26 +30,26 @@ absl::Status Check(Context* context, const std::string& state_dir) {
   if (!done.ok()) return done;
   if (damaged > 0) {
     return absl::DataLossError(
-        absl::StrCat(state_dir, ": ", damaged, " of ", checked, " things looked at are damaged"));
+        absl::StrCat(state_dir, ": ", damaged, " of ", checked, " items checked are damaged"));
   }
   if (!context->json) {
-    context->out().Line(absl::StrCat(state_dir, ": ", checked, " things looked at, none damaged"));
+    context->out().Line(absl::StrCat(state_dir, ": ", checked, " items checked, none damaged"));
   }
   return absl::OkStatus();
 }
 
 }  // namespace
 
-void AddFsck(CLI::App* app, Context* context) {
+void AddFsck(CommandSyntax root, Context* context) {
   auto state_dir = std::make_shared<std::string>();
-  CLI::App* command = app->add_subcommand(
-      "fsck",
-      "Reads all that a server's state directory holds while no server uses it: rows, weights, "
-      "pinned plans; exit status 1 where something is damaged");
-  command->add_option("--state_dir", *state_dir, "the directory, as the server has it")
-      ->envname("ATHANOR_STATE_DIR")
-      ->required();
-  command->callback([=] { context->run = [=] { return Check(context, *state_dir); }; });
+  CommandSyntax command =
+      root.Add("fsck",
+               "Checks a server's state directory while no server uses it: rows, weights, pinned "
+               "plans; exit status 1 if something is damaged");
+  command.Option("--state_dir", state_dir.get(), "state directory of the server")
+      .FromEnvironment("ATHANOR_STATE_DIR")
+      .Required();
+  command.Then([=] { context->run = [=] { return Check(context, *state_dir); }; });
 }
 
 }  // namespace athanor::client

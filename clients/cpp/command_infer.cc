@@ -13,6 +13,7 @@
 #include "clients/cpp/commands.h"
 #include "clients/cpp/npy.h"
 #include "clients/cpp/text_input.h"
+#include "deploy/bazel/libs/status_macros.h"
 
 namespace athanor::client {
 namespace {
@@ -47,12 +48,11 @@ absl::Status ParseOutputs(const Options& options, InferRequest* request,
 
 absl::Status Infer(Context* context, const Options& options) {
   const ModelName name = ParseModelName(options.model);
-  absl::StatusOr<v1::Model> model =
-      context->client().GetModel(name.name, name.version, context->call());
-  if (!model.ok()) return model.status();
+  ASSIGN_OR_RETURN(v1::Model model,
+                   context->client().GetModel(name.name, name.version, context->call()));
   InferRequest request{name.name, name.version};
   for (const std::string& text : options.inputs) {
-    absl::StatusOr<std::pair<std::string, Tensor>> input = ParseInput(text, *model);
+    absl::StatusOr<std::pair<std::string, Tensor>> input = ParseInput(text, model);
     if (!input.ok()) return Usage(input.status());
     if (!request.inputs.insert(*input).second) {
       return Usage(
@@ -63,9 +63,8 @@ absl::Status Infer(Context* context, const Options& options) {
   if (absl::Status s = ParseOutputs(options, &request, &files); !s.ok()) return Usage(s);
   if (!options.wait.empty()) request.parameters["wait"] = options.wait;
   if (!options.taps.empty()) request.parameters["taps"] = options.taps;
-  absl::StatusOr<InferReply> reply = context->client().Infer(request, context->call());
-  if (!reply.ok()) return reply.status();
-  for (const auto& [output, tensor] : reply->outputs) {
+  ASSIGN_OR_RETURN(InferReply reply, context->client().Infer(request, context->call()));
+  for (const auto& [output, tensor] : reply.outputs) {
     auto file = files.find(output);
     if (file == files.end()) {
       context->out().Output(output, tensor);
@@ -74,31 +73,35 @@ absl::Status Infer(Context* context, const Options& options) {
     if (absl::Status s = WriteFile(file->second, FormatNpy(tensor)); !s.ok()) return Usage(s);
   }
   if (context->json) {
-    context->out().Object({{"plan_id", reply->plan_id},
-                           {"bucket", reply->bucket},
-                           {"compile_state", reply->compile_state},
-                           {"queue_us", reply->queue_us},
-                           {"exec_us", reply->exec_us},
-                           {"batch_us", reply->batch_us},
-                           {"batch_rows", reply->batch_rows}});
+    context->out().Object({{"plan_id", reply.plan_id},
+                           {"bucket", reply.bucket},
+                           {"compile_state", reply.compile_state},
+                           {"queue_us", reply.queue_us},
+                           {"exec_us", reply.exec_us},
+                           {"batch_us", reply.batch_us},
+                           {"batch_rows", reply.batch_rows}});
   }
   return absl::OkStatus();
 }
 
 }  // namespace
 
-void AddInfer(CLI::App* app, Context* context) {
+void AddInfer(CommandSyntax root, Context* context) {
   auto options = std::make_shared<Options>();
-  CLI::App* command = app->add_subcommand("infer", "Calls a model once and prints its outputs");
-  command->add_option("MODEL", options->model, "NAME or NAME/VERSION")->required();
-  command->add_option("--input", options->inputs,
-                      "x=1,2,3 or x[2,2]=1,2,3,4 or x=@file.npy; one per input");
-  command->add_option("--output", options->outputs,
-                      "y or y=@file.npy, also for a tap; else all are printed");
-  command->add_option("--wait", options->wait, "baseline (wait for the first plan) or none");
-  command->add_option("--taps", options->taps,
-                      "nodes whose values to return too: a,b (\\, inside a name)");
-  command->callback([=] { context->run = [=] { return Infer(context, *options); }; });
+  CommandSyntax command = root.Add("infer", "Calls a model once and prints its outputs");
+  command.Option("MODEL", &options->model, "NAME or NAME/VERSION").Required();
+  command.Option("--input", &options->inputs,
+                 "an input's values: x=1,2,3 or x[2,2]=1,2,3,4 or x=@file.npy; once per input");
+  command.Option("--output", &options->outputs,
+                 "an output or tap to print (y) or to write to a file (y=@file.npy); repeatable; "
+                 "default: print all");
+  command.Option("--wait", &options->wait,
+                 "how to wait while no plan serves: baseline (wait for the first plan, the "
+                 "default) or none (fail at once)");
+  command.Option("--taps", &options->taps,
+                 "nodes whose values to return too, separated by commas (\\, is a comma inside a "
+                 "name)");
+  command.Then([=] { context->run = [=] { return Infer(context, *options); }; });
 }
 
 }  // namespace athanor::client

@@ -6,6 +6,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "clients/cpp/commands.h"
+#include "deploy/bazel/libs/status_macros.h"
 
 namespace athanor::client {
 namespace {
@@ -30,17 +31,15 @@ absl::Status Compile(Context* context, const Options& options) {
   if (options.keep) request.set_use(v1::SearchOptions::KEEP);
   if (options.compare) request.set_use(v1::SearchOptions::COMPARE);
   for (const std::string& text : options.buckets) {
-    absl::StatusOr<v1::DimBuckets> buckets = ParseBuckets(text);
-    if (!buckets.ok()) return buckets.status();
-    *request.add_buckets() = *std::move(buckets);
+    ASSIGN_OR_RETURN(v1::DimBuckets buckets, ParseBuckets(text));
+    *request.add_buckets() = std::move(buckets);
   }
-  absl::StatusOr<v1::CompileJob> job = context->client().StartCompile(request, context->call());
-  if (!job.ok()) return job.status();
+  ASSIGN_OR_RETURN(v1::CompileJob job, context->client().StartCompile(request, context->call()));
   if (options.no_wait) {
-    context->out().Job(*job);
+    context->out().Job(job);
     return absl::OkStatus();
   }
-  return FollowJob(context, job->id());
+  return FollowJob(context, job.id());
 }
 
 // Watches a model's latest job, or a job given by its id.
@@ -67,36 +66,40 @@ absl::Status Watch(Context* context, const std::string& text) {
 
 }  // namespace
 
-void AddCompile(CLI::App* app, Context* context) {
+void AddCompile(CommandSyntax root, Context* context) {
   auto options = std::make_shared<Options>();
-  CLI::App* command = app->add_subcommand("compile", "Compiles a stored model again");
-  command->add_option("MODEL", options->model, "NAME or NAME/VERSION")->required();
-  command->add_option("--budget", options->budget, kBudgetHelp);
+  CommandSyntax command = root.Add("compile", "Compiles a stored model again and follows the job");
+  command.Option("MODEL", &options->model, "NAME or NAME/VERSION").Required();
+  command.Option("--budget", &options->budget, kBudgetHelp);
   command
-      ->add_option("--disable_rules", options->disable_rules,
-                   "rules, or families of rules, not to be used")
-      ->delimiter(',');
-  command->add_flag("--approximate", options->approximate,
-                    "rules that change results beyond rounding may be used");
-  command->add_option("--seed", options->seed, "of the search's random choices; 0: the server's");
-  CLI::Option* keep = command->add_flag(
-      "--keep", options->keep, "a faster plan is kept, to be pinned; what serves is left alone");
+      .Option("--disable_rules", &options->disable_rules,
+              "rules, or families of rules, that the search must not use, separated by commas")
+      .SplitAt(',');
+  command.Flag("--approximate", &options->approximate,
+               "let the search use rules that change results beyond rounding");
+  command.Option("--seed", &options->seed,
+                 "seed of the search's random choices; 0, the default: the server's");
+  OptionSyntax keep =
+      command.Flag("--keep", &options->keep,
+                   "keep a faster plan, to be pinned later, and leave the serving plan in place");
   command
-      ->add_flag(
-          "--compare", options->compare,
-          "searches from the baseline, times what it finds beside what serves, keeps nothing")
-      ->excludes(keep);
-  command->add_option("--buckets", options->buckets,
-                      "ranges of a dim, as in b=1-1,2-64; repeatable");
-  command->add_flag("--no_wait", options->no_wait, "return once the job is queued");
-  command->callback([=] { context->run = [=] { return Compile(context, *options); }; });
+      .Flag("--compare", &options->compare,
+            "search from the baseline, compare the result with the serving plan, and keep "
+            "nothing")
+      .Excludes(keep);
+  command.Option("--buckets", &options->buckets,
+                 "ranges into which the bounds of a dim are cut (b=1-1,2-64); repeatable; default: "
+                 "the model's");
+  command.Flag("--no_wait", &options->no_wait, "return as soon as the job is queued");
+  command.Then([=] { context->run = [=] { return Compile(context, *options); }; });
 }
 
-void AddWatch(CLI::App* app, Context* context) {
+void AddWatch(CommandSyntax root, Context* context) {
   auto name = std::make_shared<std::string>();
-  CLI::App* command = app->add_subcommand("watch", "Shows a compile job until it has ended");
-  command->add_option("MODEL", *name, "NAME, NAME/VERSION, or the id of a job")->required();
-  command->callback([=] { context->run = [=] { return Watch(context, *name); }; });
+  CommandSyntax command = root.Add("watch", "Follows a compile job until it ends");
+  command.Option("MODEL", name.get(), "the model, as NAME or NAME/VERSION, or a job's id")
+      .Required();
+  command.Then([=] { context->run = [=] { return Watch(context, *name); }; });
 }
 
 }  // namespace athanor::client

@@ -5,28 +5,27 @@
 
 #include "absl/strings/str_cat.h"
 #include "clients/cpp/commands.h"
+#include "deploy/bazel/libs/status_macros.h"
 
 namespace athanor::client {
 namespace {
 
 absl::Status Models(Context* context, const std::string& name) {
-  absl::StatusOr<v1::ListModelsResponse> reply =
-      context->client().ListModels(name, context->call());
-  if (!reply.ok()) return reply.status();
-  if (reply->models().empty() && !name.empty()) {
+  ASSIGN_OR_RETURN(v1::ListModelsResponse reply,
+                   context->client().ListModels(name, context->call()));
+  if (reply.models().empty() && !name.empty()) {
     return absl::NotFoundError(
         absl::StrCat("model \"", name, "\" does not exist; athanor models lists those that do"));
   }
-  for (const v1::Model& model : reply->models()) context->out().Model(model);
-  if (reply->models().empty() && !context->json) context->out().Line("no models");
+  for (const v1::Model& model : reply.models()) context->out().Model(model);
+  if (reply.models().empty() && !context->json) context->out().Line("no models");
   return absl::OkStatus();
 }
 
 absl::Status Delete(Context* context, const ModelName& model) {
-  absl::StatusOr<v1::DeleteModelResponse> reply =
-      context->client().DeleteModel(model.name, model.version, context->call());
-  if (!reply.ok()) return reply.status();
-  for (const std::string& version : reply->versions()) {
+  ASSIGN_OR_RETURN(v1::DeleteModelResponse reply,
+                   context->client().DeleteModel(model.name, model.version, context->call()));
+  for (const std::string& version : reply.versions()) {
     if (context->json) {
       context->out().Object({{"deleted", model.name}, {"version", version}});
     } else {
@@ -38,57 +37,53 @@ absl::Status Delete(Context* context, const ModelName& model) {
 
 absl::Status Status(Context* context) {
   Client& client = context->client();
-  absl::StatusOr<inference::ServerMetadataResponse> server = client.Metadata(context->call());
-  if (!server.ok()) return server.status();
-  absl::StatusOr<bool> ready = client.Ready(context->call());
-  if (!ready.ok()) return ready.status();
-  absl::StatusOr<v1::ListModelsResponse> models = client.ListModels("", context->call());
-  if (!models.ok()) return models.status();
+  ASSIGN_OR_RETURN(inference::ServerMetadataResponse server, client.Metadata(context->call()));
+  ASSIGN_OR_RETURN(bool ready, client.Ready(context->call()));
+  ASSIGN_OR_RETURN(v1::ListModelsResponse models, client.ListModels("", context->call()));
   v1::ListCompileJobsRequest unfinished;
   unfinished.set_only_unfinished(true);
-  absl::StatusOr<v1::ListCompileJobsResponse> jobs =
-      client.ListCompileJobs(unfinished, context->call());
-  if (!jobs.ok()) return jobs.status();
+  ASSIGN_OR_RETURN(v1::ListCompileJobsResponse jobs,
+                   client.ListCompileJobs(unfinished, context->call()));
   int serving = 0;
-  for (const v1::Model& model : models->models()) serving += model.state() == v1::Model::READY;
+  for (const v1::Model& model : models.models()) serving += model.state() == v1::Model::READY;
   if (context->json) {
     nlohmann::json list = nlohmann::json::array();
-    for (const v1::CompileJob& job : jobs->jobs()) list.push_back(JobJson(job));
-    context->out().Object({{"server", server->name()},
-                           {"version", server->version()},
-                           {"ready", *ready},
-                           {"model_versions", models->models_size()},
+    for (const v1::CompileJob& job : jobs.jobs()) list.push_back(JobJson(job));
+    context->out().Object({{"server", server.name()},
+                           {"version", server.version()},
+                           {"ready", ready},
+                           {"model_versions", models.models_size()},
                            {"ready_model_versions", serving},
                            {"jobs", list}});
     return absl::OkStatus();
   }
-  context->out().Line(absl::StrCat(server->name(), " ", server->version(), " on ", context->address,
-                                   *ready ? ": ready, " : ": not ready, ", serving, " of ",
-                                   models->models_size(), " model versions have a plan, ",
-                                   jobs->jobs_size(), " compile jobs unfinished"));
-  for (const v1::CompileJob& job : jobs->jobs()) context->out().Job(job);
+  context->out().Line(absl::StrCat(server.name(), " ", server.version(), " on ", context->address,
+                                   ready ? ": ready, " : ": not ready, ", serving, " of ",
+                                   models.models_size(), " model versions have a plan, ",
+                                   jobs.jobs_size(), " compile jobs unfinished"));
+  for (const v1::CompileJob& job : jobs.jobs()) context->out().Job(job);
   return absl::OkStatus();
 }
 
 }  // namespace
 
-void AddModels(CLI::App* app, Context* context) {
+void AddModels(CommandSyntax root, Context* context) {
   auto name = std::make_shared<std::string>();
-  CLI::App* command = app->add_subcommand("models", "Lists all versions of all models, or of one");
-  command->add_option("MODEL", *name, "only this one");
-  command->callback([=] { context->run = [=] { return Models(context, *name); }; });
+  CommandSyntax command = root.Add("models", "Lists all versions of all models, or of one");
+  command.Option("MODEL", name.get(), "list only the versions of this model");
+  command.Then([=] { context->run = [=] { return Models(context, *name); }; });
 }
 
-void AddDelete(CLI::App* app, Context* context) {
+void AddDelete(CommandSyntax root, Context* context) {
   auto name = std::make_shared<std::string>();
-  CLI::App* command = app->add_subcommand("delete", "Deletes a model, or one version of it");
-  command->add_option("MODEL", *name, "NAME or NAME/VERSION")->required();
-  command->callback([=] { context->run = [=] { return Delete(context, ParseModelName(*name)); }; });
+  CommandSyntax command = root.Add("delete", "Deletes a model, or one version of it");
+  command.Option("MODEL", name.get(), "NAME or NAME/VERSION").Required();
+  command.Then([=] { context->run = [=] { return Delete(context, ParseModelName(*name)); }; });
 }
 
-void AddStatus(CLI::App* app, Context* context) {
-  CLI::App* command = app->add_subcommand("status", "Shows the server, its models and its jobs");
-  command->callback([=] { context->run = [=] { return Status(context); }; });
+void AddStatus(CommandSyntax root, Context* context) {
+  CommandSyntax command = root.Add("status", "Shows the server, its models and its jobs");
+  command.Then([=] { context->run = [=] { return Status(context); }; });
 }
 
 }  // namespace athanor::client

@@ -14,6 +14,7 @@
 #include "clients/cpp/commands.h"
 #include "clients/cpp/onnx_file.h"
 #include "clients/cpp/text_input.h"
+#include "deploy/bazel/libs/status_macros.h"
 
 namespace athanor::client {
 namespace {
@@ -48,23 +49,19 @@ absl::StatusOr<std::string> FormatOf(const Options& options) {
 }
 
 absl::Status AddOnnx(const Options& options, Source* source, UploadRequest* request) {
-  absl::StatusOr<OnnxFile> opened = OnnxFile::Open(options.file);
-  if (!opened.ok()) return opened.status();
-  source->onnx = *std::move(opened);
+  ASSIGN_OR_RETURN(source->onnx, OnnxFile::Open(options.file));
   const bool large = source->onnx.bytes().size() > kHeaderBytes;
   (large ? request->files.emplace_back().bytes : request->graph) = source->onnx.bytes();
   for (const OnnxFile::Beside& file : source->onnx.files()) {
     request->files.push_back({file.path, file.file->bytes()});
   }
   for (const std::string& text : options.dims) {
-    absl::StatusOr<v1::DimGiven> dim = ParseDim(text);
-    if (!dim.ok()) return dim.status();
-    request->dims.push_back(*std::move(dim));
+    ASSIGN_OR_RETURN(v1::DimGiven dim, ParseDim(text));
+    request->dims.push_back(std::move(dim));
   }
   for (const std::string& text : options.values) {
-    absl::StatusOr<v1::NamedLiteral> value = ParseValue(text, source->onnx);
-    if (!value.ok()) return value.status();
-    request->values.push_back(*std::move(value));
+    ASSIGN_OR_RETURN(v1::NamedLiteral value, ParseValue(text, source->onnx));
+    request->values.push_back(std::move(value));
   }
   request->random_seed = options.random_seed;
   return absl::OkStatus();
@@ -72,11 +69,9 @@ absl::Status AddOnnx(const Options& options, Source* source, UploadRequest* requ
 
 absl::Status AddBundle(const Options& options, Source* source, UploadRequest* request) {
   if (!options.dims.empty() || !options.values.empty() || options.random_seed.has_value()) {
-    return absl::InvalidArgumentError("--dim, --value and --random_seed are of ONNX models only");
+    return absl::InvalidArgumentError("--dim, --value and --random_seed apply to ONNX models only");
   }
-  absl::StatusOr<std::string> bytes = ReadFile(options.file);
-  if (!bytes.ok()) return bytes.status();
-  source->bytes = *std::move(bytes);
+  ASSIGN_OR_RETURN(source->bytes, ReadFile(options.file));
   absl::StatusOr<Bundle> bundle = ParseBundle(source->bytes);
   if (!bundle.ok()) {
     return absl::InvalidArgumentError(absl::StrCat(options.file, ": ", bundle.status().message()));
@@ -92,9 +87,7 @@ absl::StatusOr<UploadRequest> MakeRequest(const Options& options, Source* source
   UploadRequest request;
   request.name =
       options.name.empty() ? std::filesystem::path(options.file).stem().string() : options.name;
-  absl::StatusOr<std::string> format = FormatOf(options);
-  if (!format.ok()) return format.status();
-  request.format = *std::move(format);
+  ASSIGN_OR_RETURN(request.format, FormatOf(options));
   request.dry_run = options.check;
   request.search_budget = options.budget;
   request.disable_rules = options.disable_rules;
@@ -102,9 +95,8 @@ absl::StatusOr<UploadRequest> MakeRequest(const Options& options, Source* source
   request.deterministic = options.deterministic;
   request.batch_dim = options.batch_dim;
   for (const std::string& text : options.buckets) {
-    absl::StatusOr<v1::DimBuckets> buckets = ParseBuckets(text);
-    if (!buckets.ok()) return buckets.status();
-    request.buckets.push_back(*std::move(buckets));
+    ASSIGN_OR_RETURN(v1::DimBuckets buckets, ParseBuckets(text));
+    request.buckets.push_back(std::move(buckets));
   }
   absl::Status added;
   if (request.format == "onnx") {
@@ -184,42 +176,48 @@ absl::Status Upload(Context* context, const Options& options) {
 
 }  // namespace
 
-void AddUpload(CLI::App* app, Context* context) {
+void AddUpload(CommandSyntax root, Context* context) {
   auto options = std::make_shared<Options>();
-  CLI::App* command = app->add_subcommand("upload", "Stores a model and shows how it is compiled");
+  CommandSyntax command = root.Add("upload", "Stores a model and follows its compile job");
   command
-      ->add_option("FILE", options->file,
-                   "a bundle (.athanor, of the SDK's Graph.save) or ONNX (.onnx, with its files of "
-                   "external data beside it)")
-      ->required();
-  command->add_option("--name", options->name, "of the model; else the file's without its suffix");
-  command->add_option("--format", options->format, "athanor or onnx; else by the file's suffix");
-  command->add_option("--budget", options->budget, kBudgetHelp);
+      .Option("FILE", &options->file,
+              "the model: a bundle (.athanor, written by the SDK's Graph.save) or ONNX (.onnx, "
+              "next to its files of external data)")
+      .Required();
+  command.Option("--name", &options->name,
+                 "name of the model; default: the file's name without its suffix");
+  command.Option("--format", &options->format,
+                 "format of the file, athanor or onnx; default: by its suffix");
+  command.Option("--budget", &options->budget, kBudgetHelp);
   command
-      ->add_option("--disable_rules", options->disable_rules,
-                   "rules, or families of rules, that its searches do not use")
-      ->delimiter(',');
-  command->add_flag("--approximate", options->approximate,
-                    "its searches may use rules that change results beyond rounding");
-  command->add_flag("--deterministic", options->deterministic,
-                    "one plan serves until another is pinned; searches run when asked for");
-  command->add_option("--batch_dim", options->batch_dim,
-                      "the dim by which requests may be joined into one call, if its rows are "
-                      "proved independent");
-  command->add_option("--buckets", options->buckets,
-                      "ranges of a dim, as in b=1-1,2-64; repeatable");
-  command->add_option("--dim", options->dims,
-                      "of ONNX: bounds of a dim, as in batch=1:64; its size, as in seq=128; or an "
-                      "expression over others, as in \"total=past + seq\"; repeatable");
-  command->add_option("--value", options->values,
-                      "of ONNX: contents of an input that the graph's structure depends on, as in "
-                      "axes=1,2 or axes=@axes.npy; requests must carry the same; repeatable");
-  command->add_option("--random_seed", options->random_seed,
-                      "of ONNX: for ops that draw numbers and state no seed");
-  command->add_flag("--check", options->check,
-                    "only says whether the server would take it, and why not, node by node");
-  command->add_flag("--no_wait", options->no_wait, "return once the model is stored");
-  command->callback([=] { context->run = [=] { return Upload(context, *options); }; });
+      .Option("--disable_rules", &options->disable_rules,
+              "rules, or families of rules, that searches of the model must not use, separated "
+              "by commas")
+      .SplitAt(',');
+  command.Flag("--approximate", &options->approximate,
+               "let searches use rules that change results beyond rounding");
+  command.Flag("--deterministic", &options->deterministic,
+               "serve the same plan until another is pinned; search only when asked to (athanor "
+               "compile)");
+  command.Option("--batch_dim", &options->batch_dim,
+                 "dim along which requests may be batched, if rows along it are proved "
+                 "independent; default: no batching");
+  command.Option("--buckets", &options->buckets,
+                 "ranges into which the bounds of a dim are cut (b=1-1,2-64); repeatable; default: "
+                 "one range, for ONNX the server's choice");
+  command.Option("--dim", &options->dims,
+                 "for ONNX: bounds of a dim (batch=1:64), its size (seq=128), or an expression "
+                 "over other dims (\"total=past + seq\"); repeatable");
+  command.Option("--value", &options->values,
+                 "for ONNX: contents of an input on which the graph's structure depends (axes=1,2 "
+                 "or axes=@axes.npy); requests must then send the same contents; repeatable");
+  command.Option("--random_seed", &options->random_seed,
+                 "for ONNX: seed of random ops that have none of their own");
+  command.Flag("--check", &options->check,
+               "store nothing; report whether the server would accept the model, and if not, "
+               "why, node by node");
+  command.Flag("--no_wait", &options->no_wait, "return as soon as the model is stored");
+  command.Then([=] { context->run = [=] { return Upload(context, *options); }; });
 }
 
 }  // namespace athanor::client

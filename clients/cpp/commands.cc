@@ -1,5 +1,6 @@
 #include "clients/cpp/commands.h"
 
+#include <optional>
 #include <utility>
 
 #include "absl/strings/numbers.h"
@@ -28,14 +29,13 @@ ExitCode ExitCodeOf(const absl::Status& status) {
   }
 }
 
-// Replaces CLI11's own validator, whose message prints the upper bound with 309 digits.
-const CLI::Validator kNotNegative(
-    [](const std::string& text) -> std::string {
-      double seconds = -1;
-      if (absl::SimpleAtod(text, &seconds) && seconds >= 0) return "";
-      return absl::StrCat("\"", text, "\" must be a number of seconds, 0 or more");
-    },
-    "");
+// Returns why `text` is no number of seconds; empty if it is one. CLI11's own check prints its
+// upper bound with 309 digits.
+std::string WrongSeconds(const std::string& text) {
+  double seconds = -1;
+  if (absl::SimpleAtod(text, &seconds) && seconds >= 0) return "";
+  return absl::StrCat("\"", text, "\" must be a number of seconds, 0 or more");
+}
 
 }  // namespace
 
@@ -100,34 +100,32 @@ absl::StatusOr<v1::DimBuckets> ParseBuckets(const std::string& text) {
 }
 
 int RunCli(int argc, char** argv) {
-  CLI::App app("Uploads, calls and watches models on an Athanor server.", "athanor");
+  ToolSyntax tool("athanor", "Uploads, calls and watches models on an Athanor server.", kFooter);
+  CommandSyntax root = tool.root();
   Context context;
-  app.add_option("--address", context.address, "HOST:PORT of the server")
-      ->envname("ATHANOR_ADDRESS")
-      ->capture_default_str();
-  app.add_option("--tls_ca", context.tls_ca, "PEM file of the certificates to trust; uses TLS")
-      ->check(CLI::ExistingFile);
-  app.add_option("--timeout", context.timeout_s, "seconds until a call gives up; 0: never")
-      ->check(kNotNegative);
-  app.add_flag("--json", context.json, "one JSON object per line");
-  app.require_subcommand(1);
-  app.fallthrough();  // the options above may also follow the command
-  app.footer(kFooter);
-  AddUpload(&app, &context);
-  AddModels(&app, &context);
-  AddInfer(&app, &context);
-  AddCompile(&app, &context);
-  AddWatch(&app, &context);
-  AddExplain(&app, &context);
-  AddCache(&app, &context);
-  AddStatus(&app, &context);
-  AddDelete(&app, &context);
-  AddFsck(&app, &context);
-  try {
-    app.parse(argc, argv);
-  } catch (const CLI::ParseError& error) {
-    return app.exit(error) == 0 ? kOk : kUsage;
-  }
+  root.Option("--address", &context.address, "address of the server, as HOST:PORT")
+      .FromEnvironment("ATHANOR_ADDRESS")
+      .ShowDefault();
+  root.Option("--tls_ca", &context.tls_ca,
+              "file with the root certificates to trust (PEM); connects with TLS; default: no TLS")
+      .ExistingFile();
+  root.Option("--timeout", &context.timeout_s,
+              "seconds after which a call gives up; 0, the default: never")
+      .Check(WrongSeconds);
+  root.Flag("--json", &context.json, "print one JSON object per line instead of text");
+  root.RequireCommand();
+  tool.RootOptionsAnywhere();
+  AddUpload(root, &context);
+  AddModels(root, &context);
+  AddInfer(root, &context);
+  AddCompile(root, &context);
+  AddWatch(root, &context);
+  AddExplain(root, &context);
+  AddCache(root, &context);
+  AddStatus(root, &context);
+  AddDelete(root, &context);
+  AddFsck(root, &context);
+  if (std::optional<bool> helped = tool.Parse(argc, argv)) return *helped ? kOk : kUsage;
   const absl::Status status = context.run();
   if (status.ok()) return kOk;
   const std::string code = absl::StatusCodeToString(status.code());

@@ -11,9 +11,9 @@
 #include <memory>
 #include <string>
 
-#include "CLI/CLI.hpp"
 #include "absl/status/status.h"
 #include "clients/cpp/client.h"
+#include "clients/cpp/command_syntax.h"
 #include "clients/cpp/print.h"
 #include "clients/cpp/text_input.h"
 
@@ -48,21 +48,21 @@ struct Context {
 };
 
 inline constexpr char kBudgetHelp[] =
-    "how long to search: a time (30s), a number of measured candidates (200c), fast (the cost "
-    "model "
-    "chooses) or exhaust (all is measured), alone or within a limit (exhaust:5m), 0 for none; else "
-    "the model's or the server's";
+    "extent of the search: a time (30s), a number of measured candidates (200c), fast "
+    "(the cost model chooses) or exhaust (measure everything), the last two also "
+    "with a limit (exhaust:5m), or 0 for no search; default: the model's, else the "
+    "server's";
 
-void AddUpload(CLI::App* app, Context* context);
-void AddModels(CLI::App* app, Context* context);
-void AddInfer(CLI::App* app, Context* context);
-void AddCompile(CLI::App* app, Context* context);
-void AddWatch(CLI::App* app, Context* context);
-void AddExplain(CLI::App* app, Context* context);
-void AddCache(CLI::App* app, Context* context);
-void AddStatus(CLI::App* app, Context* context);
-void AddDelete(CLI::App* app, Context* context);
-void AddFsck(CLI::App* app, Context* context);
+void AddUpload(CommandSyntax root, Context* context);
+void AddModels(CommandSyntax root, Context* context);
+void AddInfer(CommandSyntax root, Context* context);
+void AddCompile(CommandSyntax root, Context* context);
+void AddWatch(CommandSyntax root, Context* context);
+void AddExplain(CommandSyntax root, Context* context);
+void AddCache(CommandSyntax root, Context* context);
+void AddStatus(CommandSyntax root, Context* context);
+void AddDelete(CommandSyntax root, Context* context);
+void AddFsck(CommandSyntax root, Context* context);
 
 // Measures and prints the worth of each rule family for `model`, whose latest search is `search`.
 absl::Status Ablate(Context* context, const v1::Model& model, const v1::SearchProgress& search,

@@ -11,6 +11,7 @@
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
 #include "absl/strings/strip.h"
+#include "deploy/bazel/libs/status_macros.h"
 
 namespace athanor::client {
 namespace {
@@ -43,22 +44,19 @@ absl::StatusOr<absl::string_view> Field(absl::string_view dict, absl::string_vie
 
 absl::StatusOr<Header> ParseHeader(absl::string_view dict) {
   Header header;
-  absl::StatusOr<absl::string_view> descr = Field(dict, "descr", ',');
-  if (!descr.ok()) return descr.status();
-  if (descr->size() < 2 || descr->front() != '\'') {
-    return Bad(absl::StrCat("descr ", *descr, " is a structured dtype; save one plain array"));
+  ASSIGN_OR_RETURN(absl::string_view descr, Field(dict, "descr", ','));
+  if (descr.size() < 2 || descr.front() != '\'') {
+    return Bad(absl::StrCat("descr ", descr, " is a structured dtype; save one plain array"));
   }
-  header.descr = std::string(descr->substr(1, descr->size() - 2));
-  absl::StatusOr<absl::string_view> order = Field(dict, "fortran_order", ',');
-  if (!order.ok()) return order.status();
-  if (*order != "True" && *order != "False") {
-    return Bad(absl::StrCat("fortran_order ", *order, " must be True or False"));
+  header.descr = std::string(descr.substr(1, descr.size() - 2));
+  ASSIGN_OR_RETURN(absl::string_view order, Field(dict, "fortran_order", ','));
+  if (order != "True" && order != "False") {
+    return Bad(absl::StrCat("fortran_order ", order, " must be True or False"));
   }
-  header.fortran_order = *order == "True";
-  absl::StatusOr<absl::string_view> shape = Field(dict, "shape", ')');
-  if (!shape.ok()) return shape.status();
-  if (!absl::ConsumePrefix(&*shape, "(")) return Bad("shape must be a tuple");
-  for (absl::string_view part : absl::StrSplit(*shape, ',')) {
+  header.fortran_order = order == "True";
+  ASSIGN_OR_RETURN(absl::string_view shape, Field(dict, "shape", ')'));
+  if (!absl::ConsumePrefix(&shape, "(")) return Bad("shape must be a tuple");
+  for (absl::string_view part : absl::StrSplit(shape, ',')) {
     part = absl::StripAsciiWhitespace(part);
     if (part.empty()) continue;  // the empty part of "(3,)" and "()"
     int64_t size;
@@ -119,15 +117,13 @@ absl::Status CheckDescr(const Header& header, const ClientDType& wanted) {
 absl::StatusOr<Tensor> ParseNpy(absl::string_view file, absl::string_view dtype) {
   const ClientDType* row = FindDType(dtype);
   if (row == nullptr) return Bad(absl::StrCat("dtype \"", dtype, "\" cannot travel"));
-  absl::StatusOr<absl::string_view> dict = TakeDict(&file);
-  if (!dict.ok()) return dict.status();
-  absl::StatusOr<Header> header = ParseHeader(*dict);
-  if (!header.ok()) return header.status();
-  if (absl::Status s = CheckDescr(*header, *row); !s.ok()) return s;
-  if (header->fortran_order && header->shape.size() > 1) {
+  ASSIGN_OR_RETURN(absl::string_view dict, TakeDict(&file));
+  ASSIGN_OR_RETURN(Header header, ParseHeader(dict));
+  RETURN_IF_ERROR(CheckDescr(header, *row));
+  if (header.fortran_order && header.shape.size() > 1) {
     return Bad("is in Fortran order; save numpy.ascontiguousarray(array)");
   }
-  Tensor tensor{std::string(dtype), std::move(header->shape), std::string(file)};
+  Tensor tensor{std::string(dtype), std::move(header.shape), std::string(file)};
   if (absl::Status s = CheckTensor(tensor); !s.ok()) return Bad(s.message());
   return tensor;
 }

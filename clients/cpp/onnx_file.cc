@@ -17,6 +17,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "clients/cpp/text_input.h"
+#include "deploy/bazel/libs/status_macros.h"
 
 namespace athanor::client {
 namespace {
@@ -230,9 +231,7 @@ MappedFile::~MappedFile() {
 
 absl::StatusOr<OnnxFile> OnnxFile::Open(const std::string& path) {
   OnnxFile opened;
-  absl::StatusOr<std::unique_ptr<MappedFile>> model = MappedFile::Open(path);
-  if (!model.ok()) return model.status();
-  opened.model_ = *std::move(model);
+  ASSIGN_OR_RETURN(opened.model_, MappedFile::Open(path));
   if (opened.bytes().empty()) {
     return absl::InvalidArgumentError(
         absl::StrCat(path, ": the file is empty; it must be an onnx.ModelProto"));
@@ -248,9 +247,8 @@ absl::StatusOr<OnnxFile> OnnxFile::Open(const std::string& path) {
                        "\" lies outside its folder; it must be a relative path below it, and no "
                        "link out of it"));
     }
-    absl::StatusOr<std::unique_ptr<MappedFile>> file = MappedFile::Open(folder / location);
-    if (!file.ok()) return file.status();
-    opened.files_.push_back({location, *std::move(file)});
+    ASSIGN_OR_RETURN(std::unique_ptr<MappedFile> file, MappedFile::Open(folder / location));
+    opened.files_.push_back({location, std::move(file)});
   }
   return opened;
 }

@@ -12,6 +12,7 @@
 #include "clients/cpp/print.h"
 #include "clients/cpp/search_text.h"
 #include "clients/cpp/text_input.h"
+#include "deploy/bazel/libs/status_macros.h"
 
 namespace athanor::client {
 namespace {
@@ -219,7 +220,7 @@ absl::StatusOr<std::vector<std::string>> WritePlan(const v1::PlanDetails& detail
   std::vector<std::string> names;
   for (const auto& [name, text] : files) {
     names.push_back((std::filesystem::path(directory) / name).string());
-    if (absl::Status s = WriteFile(names.back(), text); !s.ok()) return s;
+    RETURN_IF_ERROR(WriteFile(names.back(), text));
   }
   return names;
 }

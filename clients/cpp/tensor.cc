@@ -8,6 +8,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
+#include "deploy/bazel/libs/status_macros.h"
 
 namespace athanor::client {
 namespace {
@@ -150,13 +151,12 @@ absl::Status CheckTensor(const Tensor& tensor) {
     return absl::InvalidArgumentError(
         absl::StrCat("\"", tensor.dtype, "\" is no dtype that can travel"));
   }
-  absl::StatusOr<int64_t> count = ElementCount(tensor.shape);
-  if (!count.ok()) return count.status();
+  ASSIGN_OR_RETURN(int64_t count, ElementCount(tensor.shape));
   int64_t bytes;
-  if (__builtin_mul_overflow(*count, int64_t{row->bytes}, &bytes) ||
+  if (__builtin_mul_overflow(count, int64_t{row->bytes}, &bytes) ||
       bytes != static_cast<int64_t>(tensor.bytes.size())) {
     return absl::InvalidArgumentError(
-        absl::StrCat(TensorTypeText(tensor.dtype, tensor.shape), " needs ", *count, " elements of ",
+        absl::StrCat(TensorTypeText(tensor.dtype, tensor.shape), " needs ", count, " elements of ",
                      row->bytes, " bytes, but ", tensor.bytes.size(), " bytes were given"));
   }
   return absl::OkStatus();

@@ -14,6 +14,7 @@
 #include "absl/strings/str_split.h"
 #include "absl/strings/strip.h"
 #include "clients/cpp/npy.h"
+#include "deploy/bazel/libs/status_macros.h"
 
 namespace athanor::client {
 namespace {
@@ -70,13 +71,12 @@ absl::StatusOr<Sizes> SolveSizes(int64_t count, const v1::ModelTensor& input) {
     }
     sizes.push_back(size);
   }
-  absl::StatusOr<int64_t> known = ElementCount(sizes);
-  if (!known.ok()) return known.status();
-  if (open.has_value() && *known > 0 && count % *known == 0) {
-    sizes[*open] = count / *known;
-  } else if (open.has_value() || count != *known) {
+  ASSIGN_OR_RETURN(int64_t known, ElementCount(sizes));
+  if (open.has_value() && known > 0 && count % known == 0) {
+    sizes[*open] = count / known;
+  } else if (open.has_value() || count != known) {
     return Bad(input, absl::StrCat(count, " elements do not make ", Declared(input), "; it needs ",
-                                   open.has_value() ? "a multiple of " : "", *known));
+                                   open.has_value() ? "a multiple of " : "", known));
   }
   return sizes;
 }
@@ -96,9 +96,7 @@ absl::StatusOr<Tensor> ParseValues(absl::string_view text, std::optional<Sizes> 
   if (sizes.has_value()) {
     tensor.shape = *std::move(sizes);
   } else {
-    absl::StatusOr<Sizes> solved = SolveSizes(count, input);
-    if (!solved.ok()) return solved.status();
-    tensor.shape = *std::move(solved);
+    ASSIGN_OR_RETURN(tensor.shape, SolveSizes(count, input));
   }
   if (absl::Status s = CheckTensor(tensor); !s.ok()) return Bad(input, s.message());
   return tensor;
@@ -130,16 +128,13 @@ absl::StatusOr<std::pair<std::string, Tensor>> ParseInput(absl::string_view text
   }
   std::optional<Sizes> sizes;
   if (sized) {
-    absl::StatusOr<Sizes> parsed = ParseSizes(sizes_text, *input);
-    if (!parsed.ok()) return parsed.status();
-    sizes = *std::move(parsed);
+    ASSIGN_OR_RETURN(sizes, ParseSizes(sizes_text, *input));
   }
   absl::StatusOr<Tensor> tensor;
   if (absl::ConsumePrefix(&value, "@")) {
     if (sized) return Bad(*input, "a file has its own sizes; leave out [...]");
-    absl::StatusOr<std::string> file = ReadFile(std::string(value));
-    if (!file.ok()) return file.status();
-    tensor = ParseNpy(*file, input->dtype());
+    ASSIGN_OR_RETURN(std::string file, ReadFile(std::string(value)));
+    tensor = ParseNpy(file, input->dtype());
     if (!tensor.ok()) return Bad(*input, absl::StrCat(value, ": ", tensor.status().message()));
   } else {
     tensor = ParseValues(value, std::move(sizes), *input);

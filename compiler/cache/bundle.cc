@@ -12,6 +12,7 @@
 #include "absl/strings/str_split.h"
 #include "compiler/ir/value/message.h"
 #include "deploy/bazel/libs/sha256.h"
+#include "deploy/bazel/libs/status_macros.h"
 #include "google/protobuf/descriptor.h"
 
 namespace athanor {
@@ -146,7 +147,7 @@ absl::Status CheckHash(std::string_view field, const std::string& text) {
 // "d0=1..64 d1=1..512"
 absl::Status CheckDimBox(const std::string& text) {
   if (text.empty()) return absl::OkStatus();
-  if (absl::Status status = CheckText("dim_box", text); !status.ok()) return status;
+  RETURN_IF_ERROR(CheckText("dim_box", text));
   std::set<std::string> names;
   for (const std::string& range : std::vector<std::string>(absl::StrSplit(text, ' '))) {
     const std::vector<std::string> sides = absl::StrSplit(range, absl::MaxSplits('=', 1));
@@ -326,9 +327,8 @@ absl::StatusOr<v1::CacheBundleChunk> BundleWriter::Trailer() const {
   trailer.set_records(records_);
   trailer.set_sha256(SealOf(link_, records_));
   if (key_) {
-    absl::StatusOr<std::string> signature = key_->Sign(SignedText(trailer.sha256()));
-    if (!signature.ok()) return signature.status();
-    trailer.set_signature(*std::move(signature));
+    ASSIGN_OR_RETURN(std::string signature, key_->Sign(SignedText(trailer.sha256())));
+    trailer.set_signature(std::move(signature));
   }
   return chunk;
 }
@@ -412,7 +412,7 @@ absl::Status BundleReader::TakeHeader(v1::CacheBundleHeader header) {
         key_bytes == 0 ? std::string("bundle: it holds binaries and is not signed")
                        : Cat("bundle: it holds binaries, and the key that signs it, ",
                              std::string(absl::BytesToHexString(header_.public_key())),
-                             ", is none of the ", terms_.trusted_keys.size(), " trusted here"));
+                             ", is not among the ", terms_.trusted_keys.size(), " trusted here"));
   }
   link_ = LinkOf(kDomain, header_);
   state_ = State::kRecords;

@@ -63,8 +63,8 @@ TEST(BundleTest, BinariesOfNobodyTrusted) {
   const std::string key = absl::BytesToHexString(KeyOf(kSeed).public_key());
   ExpectRefused(chunks, Terms(), StatusCode::kPermissionDenied,
                 "bundle: it holds binaries, and the key that signs it, " + key +
-                    ", is none of the 0 trusted here");
-  ExpectRefused(chunks, Terms({kOtherSeed}), StatusCode::kPermissionDenied, "none of the 1");
+                    ", is not among the 0 trusted here");
+  ExpectRefused(chunks, Terms({kOtherSeed}), StatusCode::kPermissionDenied, "not among the 1");
 
   Chunks unsigned_bundle = chunks;
   unsigned_bundle[0].mutable_header()->clear_public_key();

@@ -9,6 +9,7 @@
 #include "absl/strings/str_cat.h"
 #include "compiler/cache/bundle.h"
 #include "deploy/bazel/libs/ed25519_testing.h"
+#include "deploy/bazel/libs/status_macros.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 
@@ -83,7 +84,7 @@ inline BundleTerms Terms(const std::vector<std::string>& trusted_seeds = {}) {
 
 inline absl::Status Read(const Chunks& chunks, BundleReader* reader) {
   for (const v1::CacheBundleChunk& chunk : chunks) {
-    if (absl::Status status = reader->Take(chunk); !status.ok()) return status;
+    RETURN_IF_ERROR(reader->Take(chunk));
   }
   return reader->Finish();
 }

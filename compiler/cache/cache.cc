@@ -9,6 +9,7 @@
 #include "compiler/cache/garbage.h"
 #include "compiler/cache/rows.h"
 #include "compiler/cache/verify.h"
+#include "deploy/bazel/libs/status_macros.h"
 
 namespace athanor {
 namespace {
@@ -164,7 +165,7 @@ absl::Status Cache::OpenMaintenance() {
 absl::StatusOr<v1::CacheVerification> Cache::Verify(bool quarantine) {
   FlushBeforeMaintenance();
   MutexLock lock(maintenance_mu_);
-  if (absl::Status s = OpenMaintenance(); !s.ok()) return s;
+  RETURN_IF_ERROR(OpenMaintenance());
   return VerifyRows(maintenance_, quarantine);
 }
 
@@ -177,7 +178,7 @@ absl::StatusOr<v1::CollectGarbageReply> Cache::CollectGarbage(
   }
   FlushBeforeMaintenance();
   MutexLock lock(maintenance_mu_);
-  if (absl::Status s = OpenMaintenance(); !s.ok()) return s;
+  RETURN_IF_ERROR(OpenMaintenance());
   return athanor::CollectGarbage(
       maintenance_,
       {.limit_bytes = request.limit_bytes() > 0 ? request.limit_bytes() : options_.limit_bytes,

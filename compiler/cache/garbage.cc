@@ -13,6 +13,7 @@
 #include "absl/types/span.h"
 #include "compiler/cache/schema.h"
 #include "deploy/bazel/libs/sha256.h"
+#include "deploy/bazel/libs/status_macros.h"
 
 namespace athanor {
 namespace {
@@ -116,11 +117,10 @@ class Collector {
   }
 
   absl::Status RemoveAll(const Stage& stage) {
-    absl::StatusOr<std::vector<Row>> rows = Choose(stage, std::numeric_limits<int64_t>::max());
-    if (!rows.ok()) return rows.status();
-    for (absl::Span<const Row> left = *rows; !left.empty();) {
+    ASSIGN_OR_RETURN(std::vector<Row> rows, Choose(stage, std::numeric_limits<int64_t>::max()));
+    for (absl::Span<const Row> left = rows; !left.empty();) {
       const auto some = left.subspan(0, kMostRows);
-      if (absl::Status s = Remove(stage, some); !s.ok()) return s;
+      RETURN_IF_ERROR(Remove(stage, some));
       left.remove_prefix(some.size());
     }
     return absl::OkStatus();
@@ -128,16 +128,15 @@ class Collector {
 
   absl::Status Evict(const Stage& stage) {
     for (int64_t excess = Excess(); excess > 0; excess = Excess()) {
-      absl::StatusOr<std::vector<Row>> rows = Choose(stage, excess);
-      if (!rows.ok()) return rows.status();
+      ASSIGN_OR_RETURN(std::vector<Row> rows, Choose(stage, excess));
       const int64_t before = reply_.rows();
-      for (absl::Span<const Row> left = *rows; !left.empty() && excess > 0; excess = Excess()) {
+      for (absl::Span<const Row> left = rows; !left.empty() && excess > 0; excess = Excess()) {
         size_t n = 0;
         for (int64_t bytes = 0; n < left.size() && n < kMostRows; ++n) {
           if (n >= kLeastRows && bytes >= excess) break;
           bytes += left[n].bytes;
         }
-        if (absl::Status s = Remove(stage, left.subspan(0, n)); !s.ok()) return s;
+        RETURN_IF_ERROR(Remove(stage, left.subspan(0, n)));
         left.remove_prefix(n);
       }
       if (reply_.rows() == before) break;
@@ -149,10 +148,9 @@ class Collector {
   // there is none.
   absl::StatusOr<bool> EvictServing() {
     const Stage any = {Tier::kPlans, "1"};
-    absl::StatusOr<std::vector<Row>> rows = Choose(any, 0);
-    if (!rows.ok()) return rows.status();
-    if (rows->empty()) return false;
-    absl::Status status = Remove(any, {rows->data(), 1});
+    ASSIGN_OR_RETURN(std::vector<Row> rows, Choose(any, 0));
+    if (rows.empty()) return false;
+    absl::Status status = Remove(any, {rows.data(), 1});
     if (status.ok()) status = NameKernels();
     if (status.ok()) status = RemoveAll({Tier::kKernels, kUnnamed});
     return status.ok() ? absl::StatusOr<bool>(true) : status;
@@ -188,7 +186,7 @@ class Collector {
     int64_t removed = 0, bytes = 0;
     absl::Status status = Transaction([&]() -> absl::Status {
       if (stage.tier == Tier::kKernels) {
-        if (absl::Status s = NameKernels(); !s.ok()) return s;
+        RETURN_IF_ERROR(NameKernels());
       }
       Statement remove(
           file_.db(), absl::StrCat("DELETE FROM ", table, " WHERE ", IdOf(stage.tier), " = ? AND (",
@@ -251,7 +249,7 @@ absl::StatusOr<v1::CollectGarbageReply> CollectGarbage(SqliteFile& file,
   if (options.dry_run) {
     bool finished = false;
     const absl::Status status = file.Transaction([&]() -> absl::Status {
-      if (absl::Status s = collector.Run(); !s.ok()) return s;
+      RETURN_IF_ERROR(collector.Run());
       finished = true;
       return absl::CancelledError("a dry run");
     });

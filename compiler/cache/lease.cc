@@ -19,6 +19,7 @@
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_split.h"
 #include "absl/strings/strip.h"
+#include "deploy/bazel/libs/status_macros.h"
 
 namespace athanor {
 namespace {
@@ -209,12 +210,11 @@ absl::Status LeaseTable::Insert(SqliteFile& file, const Held& held, absl::string
 // Returns the holder that is in the way; if there is none, writes a row for `held`.
 absl::StatusOr<std::optional<LeaseTable::Holder>> LeaseTable::TryTake(
     SqliteFile& file, const std::shared_ptr<Held>& held, absl::string_view about, bool* first) {
-  const absl::StatusOr<std::vector<Row>> rows = Read(file, held.get());
-  if (!rows.ok()) return rows.status();
-  if (!rows->empty() && !IsFree(rows->front())) return HolderFrom(rows->front());
+  ASSIGN_OR_RETURN(const std::vector<Row> rows, Read(file, held.get()));
+  if (!rows.empty() && !IsFree(rows.front())) return HolderFrom(rows.front());
   // Remembers it before the row can be seen: a row of this table that is not held counts as free.
   *first = Remember(held);
-  if (absl::Status status = Insert(file, *held, about); !status.ok()) return status;
+  RETURN_IF_ERROR(Insert(file, *held, about));
   return std::nullopt;
 }
 
@@ -256,9 +256,8 @@ void LeaseTable::Release(const std::shared_ptr<Held>& held) {
 std::vector<LeaseTable::Holder> LeaseTable::HoldersOf(const Held* only) {
   std::vector<Holder> holders;
   file_([&](SqliteFile& file) {
-    const absl::StatusOr<std::vector<Row>> rows = Read(file, only);
-    if (!rows.ok()) return rows.status();
-    for (const Row& row : *rows) {
+    ASSIGN_OR_RETURN(const std::vector<Row> rows, Read(file, only));
+    for (const Row& row : rows) {
       if (!IsFree(row)) holders.push_back(HolderFrom(row));
     }
     return absl::OkStatus();
@@ -314,9 +313,8 @@ int64_t LeaseTable::Sweep() {
   int64_t swept = 0;
   const auto sweep = [&](SqliteFile& file) -> absl::Status {
     swept = 0;
-    const absl::StatusOr<std::vector<Row>> rows = Read(file, nullptr);
-    if (!rows.ok()) return rows.status();
-    for (const Row& row : *rows) {
+    ASSIGN_OR_RETURN(const std::vector<Row> rows, Read(file, nullptr));
+    for (const Row& row : rows) {
       if (!IsFree(row)) continue;
       Statement remove(file.db(), "DELETE FROM leases WHERE key = ? AND kind = ?");
       const int code = remove.Blob(row.key).Text(row.kind).Step();

@@ -8,6 +8,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "deploy/bazel/libs/status_macros.h"
 
 namespace athanor {
 namespace {
@@ -231,9 +232,7 @@ absl::Status InsertRow(SqliteFile& file, const CacheRow& row) {
   Statement insert(file.db(), sql);
   for (const Value& value : row.values) BindValue(insert, value);
   insert.Blob(checksum).Int(WallMicroseconds());
-  if (absl::Status s = Done(file, insert, absl::StrCat("write ", TierName(row.tier))); !s.ok()) {
-    return s;
-  }
+  RETURN_IF_ERROR(Done(file, insert, absl::StrCat("write ", TierName(row.tier))));
   return plans ? SetIncumbent(file, row) : absl::OkStatus();
 }
 
@@ -276,7 +275,7 @@ absl::Status QuarantineRow(SqliteFile& file, const BadRow& bad) {
                      absl::StrCat("DELETE FROM ", TierName(bad.tier),
                                   " WHERE rowid = ? AND ifnull(CAST(checksum AS BLOB), x'') = ?"));
     remove.Int(bad.rowid).Blob(bad.checksum);
-    if (absl::Status s = Done(file, remove, "remove a bad row"); !s.ok()) return s;
+    RETURN_IF_ERROR(Done(file, remove, "remove a bad row"));
   }
   // Another process may have removed the row first, and put a good one there.
   if (sqlite3_changes(file.db()) == 0) return absl::OkStatus();

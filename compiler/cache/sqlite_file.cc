@@ -17,6 +17,7 @@
 #include "absl/cleanup/cleanup.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "deploy/bazel/libs/status_macros.h"
 
 namespace athanor {
 namespace {
@@ -417,7 +418,7 @@ absl::Status SqliteFile::Execute(const std::string& sql) {
 }
 
 absl::Status SqliteFile::Transaction(absl::FunctionRef<absl::Status()> body) {
-  if (absl::Status s = Execute("BEGIN IMMEDIATE"); !s.ok()) return s;
+  RETURN_IF_ERROR(Execute("BEGIN IMMEDIATE"));
   absl::Status status = body();
   if (status.ok()) status = Execute("COMMIT");
   // After damage the connection is another one, or null.

@@ -12,6 +12,7 @@
 #include "compiler/cache/garbage.h"
 #include "compiler/cache/plan_records.h"
 #include "compiler/cache/rows.h"
+#include "deploy/bazel/libs/status_macros.h"
 
 namespace athanor {
 namespace {
@@ -228,7 +229,7 @@ void KeepEachOnce(ExportCursor* at) {
 absl::StatusOr<std::vector<v1::CacheBundleRecord>> Cache::Export(ExportCursor* at) {
   if (at->rowid == 0 && at->stage == ExportStage::kRecipes) FlushBeforeMaintenance();
   MutexLock lock(maintenance_mu_);
-  if (absl::Status s = OpenMaintenance(); !s.ok()) return s;
+  RETURN_IF_ERROR(OpenMaintenance());
   Page page(maintenance_, at);
   while (at->stage != ExportStage::kEnd) {
     const int code = page.Fill();
@@ -247,7 +248,7 @@ absl::StatusOr<v1::ImportCacheReply> Cache::Import(absl::Span<const v1::CacheBun
                                                    const BundleOrigin& from) {
   FlushBeforeMaintenance();
   MutexLock lock(maintenance_mu_);
-  if (absl::Status s = OpenMaintenance(); !s.ok()) return s;
+  RETURN_IF_ERROR(OpenMaintenance());
   absl::StatusOr<v1::ImportCacheReply> reply = KeepAll(maintenance_, records, from);
   if (!reply.ok()) return reply;
   if (options_.limit_bytes > 0 && UsedBytes(maintenance_) > options_.limit_bytes) {

@@ -9,6 +9,7 @@
 #include "absl/strings/str_cat.h"
 #include "compiler/cache/rows.h"
 #include "deploy/bazel/libs/sha256.h"
+#include "deploy/bazel/libs/status_macros.h"
 #include "proto/athanor/internal/stored.pb.h"
 
 namespace athanor {
@@ -118,14 +119,14 @@ absl::StatusOr<v1::CacheVerification> VerifyRows(SqliteFile& file, bool quaranti
   v1::CacheVerification found;
   std::vector<BadRow> bad;
   const auto verify = [&]() -> absl::Status {
-    if (absl::Status s = AddQuarantined(file, found); !s.ok()) return s;
+    RETURN_IF_ERROR(AddQuarantined(file, found));
     for (Tier tier : kTiersWithChecksums) {
-      if (absl::Status s = VerifyTier(file, tier, found, bad); !s.ok()) return s;
+      RETURN_IF_ERROR(VerifyTier(file, tier, found, bad));
     }
     for (const BadRow& row : bad) {
       AddBad(found, row);
       if (!quarantine) continue;
-      if (absl::Status s = QuarantineRow(file, row); !s.ok()) return s;
+      RETURN_IF_ERROR(QuarantineRow(file, row));
     }
     return VerifyChecks(file, quarantine, found);
   };

@@ -26,7 +26,7 @@ std::vector<Expr> IndexExpressions(const LowerInput& in, NodeId root, const Coor
   }
   // EmbeddingBags walk their rows with scalar bounds.
   for (const Access& r : a.reductions) {
-    if (in.graph.node(r.node).op == Op::kEmbeddingBag) indices.push_back(r.coordinates[0]);
+    if (FormOf(in.graph.node(r.node).op) == OpForm::kBags) indices.push_back(r.coordinates[0]);
   }
   return indices;
 }
@@ -55,7 +55,7 @@ void TryMerge(const LowerInput& in, NodeId root, Axes& axes, size_t i, Bounds& b
 bool HasBag(const LowerInput& in, NodeId root, const Axes& axes, const Bounds& bounds) {
   Accesses a = CollectAccesses(in.graph, in.has_memory, root, axes.root, bounds);
   return std::any_of(a.reductions.begin(), a.reductions.end(), [&](const Access& r) {
-    return in.graph.node(r.node).op == Op::kEmbeddingBag;
+    return FormOf(in.graph.node(r.node).op) == OpForm::kBags;
   });
 }
 

@@ -379,7 +379,7 @@ void ContractLowering::Tile(const Expr& panel, const Expr& m0, int rows, const P
   };
   tile.column_value = [&](int v, const Expr& k) { return ColumnVector(panel, v, k, piece); };
   tile.initial = [&](int r, int v) {
-    if (!blocked_) return e_.Broadcast(e_.Const(IdentityOf(Op::kAdd, accumulator_)), lanes_);
+    if (!blocked_) return e_.Broadcast(e_.Const(ZeroOf(accumulator_)), lanes_);
     return e_.Load(sums_, SumIndex(panel, m0 + r, m0, v), lanes_, later);
   };
   tile.store = [&](int r, int v, Var sum) {
@@ -403,7 +403,7 @@ void ContractLowering::DotTile(const Expr& n0, const Expr& first, int columns, c
   const NodeId row_operand = node_.inputs[roles_.row_operand];
   const NodeId column_operand = node_.inputs[roles_.column_operand];
   const std::string& letters = roles_.letters[roles_.column_operand];
-  const Var zero = e_.Broadcast(e_.Const(IdentityOf(Op::kAdd, accumulator_)), lanes_);
+  const Var zero = e_.Broadcast(e_.Const(ZeroOf(accumulator_)), lanes_);
   std::vector<Var> sums;
   for (int i = 0; i < rows * columns; ++i) sums.push_back(e_.Mutable(zero));
   e_.VectorFor(0, k_, lanes_, [&](const Expr& i, const std::optional<Expr>& count) {
@@ -441,7 +441,7 @@ void ContractLowering::DotTile(const Expr& n0, const Expr& first, int columns, c
 void ContractLowering::Prefetch(NodeId operand, Coordinates at) {
   while (!b_.input.has_memory[operand]) {
     const Node& view = b_.input.graph.node(operand);
-    if (view.op != Op::kIndexMap || view.attrs.contains("fill")) return;
+    if (!IsIndexMap(view.op) || view.attrs.contains("fill")) return;
     at = MapCoordinates(GetAttr<IndexMap>(view.attrs, "map"), at, e_.bounds());
     operand = view.inputs[0];
   }

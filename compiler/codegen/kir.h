@@ -96,6 +96,14 @@ struct Matrix {
   bool transposed = false;
 };
 
+// The ops of kReduce: any order of the lanes gives what one after another gives, but for rounding.
+constexpr bool CanReduce(Op op) {
+  return op == Op::kAdd || op == Op::kMul || op == Op::kMin || op == Op::kMax || op == Op::kAnd ||
+         op == Op::kOr;
+}
+// Shift, whose attribute `direction` is Stmt::shift_left.
+constexpr bool HasDirection(Op op) { return op == Op::kShift; }
+
 struct Stmt {
   Opcode opcode = Opcode::kConst;
   Var result = kNoVar;

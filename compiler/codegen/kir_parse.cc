@@ -363,7 +363,7 @@ class Reader {
       std::optional<Op> op = ParseOp(op_name);
       if (!op) return Fail("an op's name");
       s->op = *op;
-      if (*op == Op::kShift) s->shift_left = Take(".left");
+      if (HasDirection(*op)) s->shift_left = Take(".left");
     }
     Expect("(");
     Vars(s);

@@ -136,7 +136,7 @@ class Writer {
       case Opcode::kLoad:
         return Cat("load b", s.buffer, "[", s.index.ToString(), "]", Mask(s));
       case Opcode::kCompute:
-        return Cat(OpName(s.op), s.op == Op::kShift && s.shift_left ? ".left" : "", "(", args, ")");
+        return Cat(OpName(s.op), HasDirection(s.op) && s.shift_left ? ".left" : "", "(", args, ")");
       case Opcode::kFma:
         return Cat("fma(", args, ")");
       case Opcode::kBroadcast:

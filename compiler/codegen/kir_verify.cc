@@ -5,6 +5,7 @@
 
 #include "compiler/codegen/kir.h"
 #include "compiler/ir/value/message.h"
+#include "deploy/bazel/libs/status_macros.h"
 
 namespace athanor::kir {
 namespace {
@@ -84,18 +85,18 @@ class Verifier {
 
   absl::Status Statement(const Stmt& s, int depth) {
     for (Var v : s.args) {
-      if (absl::Status status = Defined(v); !status.ok()) return status;
+      RETURN_IF_ERROR(Defined(v));
     }
-    if (absl::Status status = Access(s); !status.ok()) return status;
+    RETURN_IF_ERROR(Access(s));
     if (s.opcode == Opcode::kFor) return Loop(s, depth);
     if (s.opcode == Opcode::kIf) {
-      if (absl::Status status = Args(s, {Type{DType::kBool, 1}}); !status.ok()) return status;
+      RETURN_IF_ERROR(Args(s, {Type{DType::kBool, 1}}));
       return Block(s.body, depth + 1);
     }
     if (s.opcode == Opcode::kGemm) return Gemm(s);
     if (s.opcode == Opcode::kSort) return Sort(s);
-    if (absl::Status status = Lanes(s.type); !status.ok()) return status;
-    if (absl::Status status = Operands(s); !status.ok()) return status;
+    RETURN_IF_ERROR(Lanes(s.type));
+    RETURN_IF_ERROR(Operands(s));
     return Result(s);
   }
 
@@ -155,7 +156,7 @@ class Verifier {
     if (symbols_.contains(s.loop)) return Invalid("the name is taken by an enclosing loop");
     if (s.step <= 0) return Invalid("step ", s.step, "; a positive one is right");
     for (const Expr* e : {&s.begin, &s.end}) {
-      if (absl::Status status = Symbols(*e, false, false); !status.ok()) return status;
+      RETURN_IF_ERROR(Symbols(*e, false, false));
     }
     symbols_.insert(s.loop);
     absl::Status status = Block(s.body, depth + 1);
@@ -169,15 +170,15 @@ class Verifier {
         s.opcode == Opcode::kLoad || s.opcode == Opcode::kStore || s.opcode == Opcode::kPrefetch;
     const bool vector = s.type.lanes > 1;
     if (memory || s.opcode == Opcode::kIndex || s.opcode == Opcode::kCheckIndex) {
-      if (absl::Status status = Symbols(s.index, vector, vector); !status.ok()) return status;
+      RETURN_IF_ERROR(Symbols(s.index, vector, vector));
     }
     if (s.opcode == Opcode::kLaneMask) return Symbols(s.index, false, false);
     if (!memory && s.opcode != Opcode::kCheckIndex) return absl::OkStatus();
     if (s.count) {
-      if (absl::Status status = Symbols(*s.count, false, false); !status.ok()) return status;
+      RETURN_IF_ERROR(Symbols(*s.count, false, false));
     }
     if (s.predicate != kNoVar) {
-      if (absl::Status status = Defined(s.predicate); !status.ok()) return status;
+      RETURN_IF_ERROR(Defined(s.predicate));
       const Type p = types_[s.predicate];
       if (p.dtype != DType::kBool || (p.lanes != 1 && p.lanes != s.type.lanes)) {
         return Invalid("predicate v", s.predicate, " is a ", TypeText(p), "; a bool, scalar or of ",
@@ -185,7 +186,7 @@ class Verifier {
       }
     }
     if (!memory) return absl::OkStatus();
-    if (absl::Status status = Holds(s.buffer, s.type); !status.ok()) return status;
+    RETURN_IF_ERROR(Holds(s.buffer, s.type));
     return s.opcode == Opcode::kStore ? Writable(s.buffer) : absl::OkStatus();
   }
 
@@ -214,13 +215,13 @@ class Verifier {
                      " extents; 3 are right");
     }
     for (const Matrix& m : s.matrices) {
-      if (absl::Status status = Holds(m.buffer, s.type); !status.ok()) return status;
+      RETURN_IF_ERROR(Holds(m.buffer, s.type));
       for (const Expr* e : {&m.index, &m.stride}) {
-        if (absl::Status status = Symbols(*e, false, false); !status.ok()) return status;
+        RETURN_IF_ERROR(Symbols(*e, false, false));
       }
     }
     for (const Expr& e : s.extents) {
-      if (absl::Status status = Symbols(e, false, false); !status.ok()) return status;
+      RETURN_IF_ERROR(Symbols(e, false, false));
     }
     const Matrix& result = s.matrices[0];
     if (result.transposed) return Invalid("the result is transposed; the operands may be");
@@ -307,10 +308,10 @@ class Verifier {
       case Opcode::kLaneMask:
         return ResultIs(s, DType::kBool);
       case Opcode::kCheckIndex:
-        if (absl::Status status = ResultIs(s, DType::kBool); !status.ok()) return status;
+        RETURN_IF_ERROR(ResultIs(s, DType::kBool));
         return Args(s, {{DType::kI64, t.lanes}});
       case Opcode::kRandomBits:
-        if (absl::Status status = ResultIs(s, DType::kU32); !status.ok()) return status;
+        RETURN_IF_ERROR(ResultIs(s, DType::kU32));
         return Args(s, {{DType::kI64, t.lanes}, {DType::kU64, t.lanes}});
       default:
         return absl::OkStatus();
@@ -318,17 +319,8 @@ class Verifier {
   }
 
   absl::Status Reduce(const Stmt& s) const {
-    switch (s.op) {
-      case Op::kAdd:
-      case Op::kMul:
-      case Op::kMin:
-      case Op::kMax:
-      case Op::kAnd:
-      case Op::kOr:
-        break;
-      default:
-        return Invalid("no reduction by ", OpName(s.op),
-                       "; Add, Mul, Min, Max, And or Or is right");
+    if (!CanReduce(s.op)) {
+      return Invalid("no reduction by ", OpName(s.op), "; Add, Mul, Min, Max, And or Or is right");
     }
     if (s.type.lanes != 1) return Invalid("a reduction gives one lane, not ", s.type.lanes);
     if (s.args.size() != 1) return Args(s, {s.type});
@@ -360,8 +352,9 @@ class Verifier {
     std::vector<TensorType> operands;
     for (const Type& t : args) operands.push_back({t.dtype, {}});
     Attrs attrs;
-    if (op == Op::kCast || op == Op::kBitcast) attrs["dtype"] = cast_to;
-    if (op == Op::kShift) attrs["direction"] = std::string(left ? "left" : "right");
+    const Rounding rounding = row.traits.rounding;
+    if (rounding == Rounding::kConverts || rounding == Rounding::kBits) attrs["dtype"] = cast_to;
+    if (HasDirection(op)) attrs["direction"] = std::string(left ? "left" : "right");
     absl::StatusOr<TensorType> type = row.infer(operands, attrs, Bounds());
     if (!type.ok()) return Prefixed(Cat(row.name, ": "), type.status());
     return type->dtype == result.dtype ? absl::OkStatus()

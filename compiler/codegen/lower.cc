@@ -237,29 +237,28 @@ LoweredKernel KernelBuilder::Finish() && {
 
 namespace {
 
-// Returns the op that a kind's kernels are built around, if it is one op.
-std::optional<Op> AnchorOp(KernelKind kind) {
+// The form of the op that a kind's kernel is about, if it is about one.
+std::optional<OpForm> AnchorForm(KernelKind kind) {
   switch (kind) {
     case KernelKind::kContract:
-      return Op::kContract;
+      return OpForm::kContract;
     case KernelKind::kAttention:
-      return Op::kAttention;
+      return OpForm::kAttention;
     case KernelKind::kScatter:
-      return Op::kScatter;
+      return OpForm::kScatter;
+    case KernelKind::kSort:
+      return OpForm::kOrder;
     default:
       return std::nullopt;
   }
 }
 
-// Reports whether the choice's kind fits the op that the choice names.
+// Reports whether the choice's kind is about the op that the choice is about.
 bool IsAbout(const Graph& graph, const KernelChoice& choice) {
-  if (choice.kind == KernelKind::kSort) {
-    const Op op = graph.node(choice.root).op;
-    return op == Op::kSort || op == Op::kTopK;
-  }
-  const std::optional<Op> wanted = AnchorOp(choice.kind);
-  const NodeId about = choice.kind == KernelKind::kScatter ? choice.root : choice.anchor;
-  return !wanted || (about >= 0 && graph.node(about).op == *wanted);
+  const std::optional<OpForm> wanted = AnchorForm(choice.kind);
+  const bool root = choice.kind == KernelKind::kScatter || choice.kind == KernelKind::kSort;
+  const NodeId about = root ? choice.root : choice.anchor;
+  return !wanted || (about >= 0 && FormOf(graph.node(about).op) == *wanted);
 }
 
 }  // namespace

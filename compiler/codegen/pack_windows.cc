@@ -99,7 +99,7 @@ void WindowPacking::Runs(const Expr& end) {
 
 void WindowPacking::ClearBeyond() {
   if (p_.whole || !LanesBelow(e_, p_.first, n_, p_.vectors * p_.lanes)) return;
-  const Var zero = e_.Broadcast(e_.Const(IdentityOf(Op::kAdd, p_.dtype)), p_.lanes);
+  const Var zero = e_.Broadcast(e_.Const(ZeroOf(p_.dtype)), p_.lanes);
   const Expr whole = e_.Simplify(FloorDiv(n_ - p_.first, p_.lanes) * p_.lanes);
   // Vectors without any column are never read.
   const Expr end = e_.Simplify(CeilDiv(n_ - p_.first, p_.lanes) * p_.lanes);

@@ -49,6 +49,8 @@ Scalar IdentityOf(Op op, DType dtype) {
   return Scalar::Signed(dtype, std::numeric_limits<int64_t>::min() >> (64 - 8 * DTypeBytes(dtype)));
 }
 
+Scalar ZeroOf(DType dtype) { return IdentityOf(Op::kAdd, dtype); }
+
 Var PointLowering::At(NodeId node, const Coordinates& given) {
   Coordinates coordinates;
   coordinates.reserve(given.size());
@@ -71,25 +73,23 @@ Var PointLowering::At(NodeId node, const Coordinates& given) {
 Var PointLowering::Compute(NodeId id, const Coordinates& coordinates) {
   const Node& node = graph_.node(id);
   if (id != root_ && has_memory_[id]) return FromMemory(id, coordinates);
-  switch (node.op) {
-    case Op::kConstant:
+  switch (FormOf(node.op)) {
+    case OpForm::kLiteral:
       return e_.Const(LoadScalar(GetAttr<Tensor>(node.attrs, "value"), 0));
-    case Op::kIota:
+    case OpForm::kCount:
       return e_.Cast(e_.Index(coordinates[GetAttr<int64_t>(node.attrs, "axis")], lanes_),
                      node.type.dtype);
-    case Op::kRandomBits:
+    case OpForm::kRandom:
       return e_.RandomBits(e_.Index(Offset(id, coordinates), lanes_), At(node.inputs[0], {}));
-    case Op::kIndexMap:
+    case OpForm::kView:
       return Movement(node, coordinates);
-    case Op::kGather:
+    case OpForm::kGather:
       return Gather(node, coordinates);
-    case Op::kSumReduce:
-    case Op::kMaxReduce:
-    case Op::kMulReduce:
+    case OpForm::kReduce:
       return Reduction(node, coordinates);
-    case Op::kContract:
+    case OpForm::kContract:
       return Contraction(node, coordinates);
-    case Op::kEmbeddingBag:
+    case OpForm::kBags:
       return Bag(node, coordinates);
     default:
       return Elementwise(node, coordinates);
@@ -104,7 +104,7 @@ Var PointLowering::Elementwise(const Node& node, const Coordinates& coordinates)
   std::vector<Var> args;
   args.reserve(node.inputs.size());
   for (NodeId input : node.inputs) args.push_back(At(input, coordinates));
-  bool left = node.op == Op::kShift && GetAttr<std::string>(node.attrs, "direction") == "left";
+  bool left = kir::HasDirection(node.op) && GetAttr<std::string>(node.attrs, "direction") == "left";
   return e_.Compute(node.op, node.type.dtype, std::move(args), left);
 }
 
@@ -142,11 +142,11 @@ bool PointLowering::IsZeroOutside(NodeId id) const {
   if (provided_.contains(id) || (row_.index && row_.scratch_of.contains(id))) return false;
   if (id != root_ && has_memory_[id]) return true;
   const Node& node = graph_.node(id);
-  if (node.op == Op::kIndexMap && node.attrs.contains("fill")) {
+  if (IsIndexMap(node.op) && node.attrs.contains("fill")) {
     return IsZero(LoadScalar(GetAttr<Tensor>(node.attrs, "fill"), 0)) &&
            IsZeroOutside(node.inputs[0]);
   }
-  return (node.op == Op::kIndexMap || node.op == Op::kCast) && IsZeroOutside(node.inputs[0]);
+  return (IsIndexMap(node.op) || node.op == Op::kCast) && IsZeroOutside(node.inputs[0]);
 }
 
 Var PointLowering::Movement(const Node& node, const Coordinates& coordinates) {
@@ -188,7 +188,7 @@ Var PointLowering::Gather(const Node& node, const Coordinates& coordinates) {
   mask_.predicate = outer;
   // A predicated load gives zero already if the index is outside.
   if (has_memory_[node.inputs[0]]) return value;
-  Scalar zero = IdentityOf(Op::kAdd, node.type.dtype);
+  Scalar zero = ZeroOf(node.type.dtype);
   return e_.Compute(Op::kSelect, node.type.dtype, {inside, value, e_.Const(zero)});
 }
 
@@ -387,7 +387,7 @@ Var PointLowering::Bag(const Node& node, const Coordinates& coordinates) {
   Var length = e_.Index(e_.Symbol(last) - e_.Symbol(first), 1);
   Var none =
       e_.Compute(Op::kLessThan, DType::kBool, {length, e_.Const(Scalar::Signed(DType::kI64, 1))});
-  Var zero = e_.Const(IdentityOf(Op::kAdd, accumulator));
+  Var zero = e_.Const(ZeroOf(accumulator));
   Var value = sum;
   if (mode == "mean")
     value = e_.Compute(Op::kDiv, accumulator, {sum, e_.Cast(length, accumulator)});

@@ -136,6 +136,7 @@ class PointLowering {
 
 // Returns the identity of a reduction by `op` in `dtype`.
 Scalar IdentityOf(Op op, DType dtype);
+Scalar ZeroOf(DType dtype);  // the identity of sums
 
 }  // namespace athanor
 

@@ -10,6 +10,7 @@
 #include "absl/strings/str_cat.h"
 #include "compiler/codegen/lower.h"
 #include "compiler/search/kernels/extents.h"
+#include "deploy/bazel/libs/status_macros.h"
 
 namespace athanor {
 
@@ -84,7 +85,7 @@ class SortLowering {
 };
 
 absl::Status SortLowering::Lower() {
-  if (absl::Status s = FindRoom(); !s.ok()) return s;
+  RETURN_IF_ERROR(FindRoom());
   Shape rows = type_.shape;
   rows.erase(rows.begin() + axis_);
   b_.SetGrid(Product(rows));

@@ -8,6 +8,7 @@
 #include "compiler/frontend/names.h"
 #include "compiler/ir/value/limit_text.h"
 #include "compiler/ir/value/message.h"
+#include "deploy/bazel/libs/status_macros.h"
 
 namespace athanor {
 namespace {
@@ -45,22 +46,17 @@ absl::Status CheckRank(std::string_view what, int64_t rank, const MessageLimits&
 
 absl::StatusOr<AttrValue> IndexMapFrom(std::string_view what, const v1::IndexMapAttr& message,
                                        const MessageLimits& limits) {
-  absl::StatusOr<Shape> shape = ShapeFromProto(Cat(what, ".shape"), message.shape(), limits);
-  if (!shape.ok()) return shape.status();
-  absl::StatusOr<Shape> coordinates =
-      ShapeFromProto(Cat(what, ".coordinates"), message.coordinates(), limits);
-  if (!coordinates.ok()) return coordinates.status();
-  return IndexMap{*std::move(shape), *std::move(coordinates)};
+  ASSIGN_OR_RETURN(Shape shape, ShapeFromProto(Cat(what, ".shape"), message.shape(), limits));
+  ASSIGN_OR_RETURN(Shape coordinates,
+                   ShapeFromProto(Cat(what, ".coordinates"), message.coordinates(), limits));
+  return IndexMap{std::move(shape), std::move(coordinates)};
 }
 
 absl::StatusOr<AttrValue> TensorFrom(std::string_view what, const v1::TensorLiteral& message,
                                      const MessageLimits& limits) {
-  absl::StatusOr<DType> dtype = DTypeFromProto(Cat(what, ".dtype"), message.dtype());
-  if (!dtype.ok()) return dtype.status();
-  if (absl::Status s = CheckRank(Cat(what, ".shape"), message.shape_size(), limits); !s.ok()) {
-    return s;
-  }
-  return Tensor{*dtype, {message.shape().begin(), message.shape().end()}, message.data()};
+  ASSIGN_OR_RETURN(DType dtype, DTypeFromProto(Cat(what, ".dtype"), message.dtype()));
+  RETURN_IF_ERROR(CheckRank(Cat(what, ".shape"), message.shape_size(), limits));
+  return Tensor{dtype, {message.shape().begin(), message.shape().end()}, message.data()};
 }
 
 // Converts a StatusOr of one alternative to a StatusOr of the variant.
@@ -108,7 +104,7 @@ absl::StatusOr<DType> DTypeFromProto(std::string_view what, std::string_view nam
 
 absl::StatusOr<Shape> ShapeFromProto(std::string_view what, const SizeExprs& messages,
                                      const MessageLimits& limits) {
-  if (absl::Status s = CheckRank(what, messages.size(), limits); !s.ok()) return s;
+  RETURN_IF_ERROR(CheckRank(what, messages.size(), limits));
   Shape shape;
   for (const v1::SizeExpr& message : messages) {
     absl::StatusOr<Expr> expr = ExprFromProto(
@@ -138,7 +134,7 @@ absl::StatusOr<AttrValue> AttrFromProto(std::string_view name, AttrType type,
     case AttrType::kDType:
       return Lift(DTypeFromProto(what, message.dtype()));
     case AttrType::kInts:
-      if (absl::Status s = CheckRank(what, message.ints().values_size(), limits); !s.ok()) return s;
+      RETURN_IF_ERROR(CheckRank(what, message.ints().values_size(), limits));
       return std::vector<int64_t>(message.ints().values().begin(), message.ints().values().end());
     case AttrType::kShape:
       return Lift(ShapeFromProto(what, message.shape().sizes(), limits));

@@ -10,6 +10,7 @@
 #include "compiler/frontend/names.h"
 #include "compiler/ir/value/limit_text.h"
 #include "compiler/ir/value/message.h"
+#include "deploy/bazel/libs/status_macros.h"
 
 namespace athanor {
 namespace {
@@ -55,13 +56,11 @@ class BodyReader {
     const std::optional<Op> op = ParseOp(message.op());
     if (!op) return Unimplemented("op ", Quoted(message.op()), " is not in the op table");
     if (!message.has_type()) return Invalid("has no type; state those of all nodes of the graph");
-    absl::StatusOr<DType> dtype = DTypeFromProto("dtype", message.dtype());
-    if (!dtype.ok()) return dtype.status();
-    absl::StatusOr<Shape> shape = ShapeFromProto("shape", message.shape(), limits_);
-    if (!shape.ok()) return shape.status();
-    Node node{*op, {}, {}, {*dtype, *std::move(shape)}, ""};
+    ASSIGN_OR_RETURN(DType dtype, DTypeFromProto("dtype", message.dtype()));
+    ASSIGN_OR_RETURN(Shape shape, ShapeFromProto("shape", message.shape(), limits_));
+    Node node{*op, {}, {}, {dtype, std::move(shape)}, ""};
     // Names of computed nodes are dropped: in the message they only link operands.
-    if (*op == Op::kInput) node.name = message.name();
+    if (IsInput(*op)) node.name = message.name();
     for (const std::string& input : message.inputs()) {
       const auto id = ids_.find(input);
       if (id == ids_.end()) {
@@ -69,7 +68,7 @@ class BodyReader {
       }
       node.inputs.push_back(id->second);
     }
-    if (absl::Status s = ReadAttrs(message, &node.attrs); !s.ok()) return s;
+    RETURN_IF_ERROR(ReadAttrs(message, &node.attrs));
     if (!ids_.emplace(message.name(), static_cast<NodeId>(graph_.nodes.size())).second) {
       return Invalid("another node has this name");
     }
@@ -89,10 +88,9 @@ class BodyReader {
       if (spec == specs.end()) {
         return Invalid(message.op(), " has no attribute ", Quoted(name));
       }
-      absl::StatusOr<AttrValue> value =
-          AttrFromProto(name, spec->type, message.attrs().at(name), limits_);
-      if (!value.ok()) return value.status();
-      attrs->emplace(name, *std::move(value));
+      ASSIGN_OR_RETURN(AttrValue value,
+                       AttrFromProto(name, spec->type, message.attrs().at(name), limits_));
+      attrs->emplace(name, std::move(value));
     }
     return absl::OkStatus();
   }
@@ -119,8 +117,8 @@ void BodyToProto(const Graph& body, v1::Graph* message) {
   std::vector<std::string> names;
   for (size_t i = 0; i < body.nodes.size(); ++i) {
     const Node& node = body.nodes[i];
-    std::string name = node.op == Op::kInput ? node.name : Cat("n", i);
-    while (node.op != Op::kInput && !taken.insert(name).second) name += "_";
+    std::string name = IsInput(node.op) ? node.name : Cat("n", i);
+    while (!IsInput(node.op) && !taken.insert(name).second) name += "_";
     names.push_back(std::move(name));
     v1::GraphNode* out = message->add_nodes();
     out->set_name(names.back());

@@ -4,6 +4,7 @@
 
 #include "compiler/ir/graph/attr_exprs.h"
 #include "compiler/ir/value/message.h"
+#include "deploy/bazel/libs/status_macros.h"
 
 namespace athanor {
 namespace {
@@ -165,17 +166,17 @@ absl::Status DimBinding::Bind(absl::Span<const absl::Span<const int64_t>> shapes
   if (shapes.size() != inputs_.size()) {
     return Invalid(shapes.size(), " shapes for ", inputs_.size(), " inputs");
   }
-  if (absl::Status s = CheckRanks(shapes); !s.ok()) return s;
+  RETURN_IF_ERROR(CheckRanks(shapes));
   dims->clear();
   for (const Dim& dim : dims_) dims->push_back(dim.min);
   for (const Solution& solution : solutions_) {
     const int64_t size = shapes[solution.input][solution.axis];
-    if (absl::Status s = Solve(solution, size, dims); !s.ok()) return s;
+    RETURN_IF_ERROR(Solve(solution, size, dims));
   }
   const Expr::Env env = compound_ ? EnvOf(*dims) : Expr::Env();
   for (size_t i = 0; i < inputs_.size(); ++i) {
     for (size_t a = 0; a < inputs_[i].axes.size(); ++a) {
-      if (absl::Status s = CheckAxis(i, a, shapes[i][a], *dims, env); !s.ok()) return s;
+      RETURN_IF_ERROR(CheckAxis(i, a, shapes[i][a], *dims, env));
     }
   }
   return absl::OkStatus();

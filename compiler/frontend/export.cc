@@ -54,11 +54,11 @@ v1::Graph GraphToProto(const Graph& graph, absl::Span<const std::string> paramet
     for (NodeId input : node.inputs) out->add_inputs(names[input]);
     for (const auto& [name, value] : node.attrs) {
       // Omitted: the reader of the message finds it from the contents.
-      if (node.op == Op::kParameter && name == kMagnitude) continue;
+      if (IsParameter(node.op) && name == kMagnitude) continue;
       (*out->mutable_attrs())[name] = AttrToProto(value);
     }
-    if (node.op == Op::kInput || node.op == Op::kParameter) WriteType(node.type, out);
-    if (node.op == Op::kParameter && parameters < parameter_hashes.size()) {
+    if (IsDeclared(node.op)) WriteType(node.type, out);
+    if (IsParameter(node.op) && parameters < parameter_hashes.size()) {
       out->set_content_hash(parameter_hashes[parameters++]);
     }
   }

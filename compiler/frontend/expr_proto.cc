@@ -3,6 +3,7 @@
 #include <string>
 
 #include "compiler/ir/value/message.h"
+#include "deploy/bazel/libs/status_macros.h"
 
 namespace athanor {
 namespace {
@@ -45,10 +46,10 @@ class Reader {
   }
 
   absl::StatusOr<Expr> Product(const v1::SizeExpr::Term& term, int depth) {
-    if (absl::Status s = Spend(); !s.ok()) return s;
+    RETURN_IF_ERROR(Spend());
     Expr product = term.coefficient();
     for (const v1::SizeExpr::Factor& message : term.factors()) {
-      if (absl::Status s = Spend(); !s.ok()) return s;
+      RETURN_IF_ERROR(Spend());
       absl::StatusOr<Expr> factor = Factor(message, depth);
       if (!factor.ok()) return factor;
       product *= *factor;

@@ -20,6 +20,7 @@
 #include "compiler/ir/graph/magnitude.h"
 #include "compiler/ir/value/limit_text.h"
 #include "compiler/ir/value/message.h"
+#include "deploy/bazel/libs/status_macros.h"
 
 namespace athanor {
 namespace {
@@ -121,7 +122,7 @@ absl::Status Importer::AddDims() {
   }
   absl::flat_hash_set<std::string> names;
   for (const v1::GraphDim& dim : message_.dims()) {
-    if (absl::Status s = CheckDim(dim); !s.ok()) return s;
+    RETURN_IF_ERROR(CheckDim(dim));
     if (!names.insert(dim.name()).second) {
       return Invalid("dim ", Quoted(dim.name()), " is declared twice; declare it once");
     }
@@ -155,12 +156,12 @@ absl::Status Importer::ReadNames() {
       return Invalid("nodes[", i, "] (", Printable(message_.nodes(i).op()),
                      ") has no name; every node needs one");
     }
-    if (absl::Status s = CheckName("node", name, limits_); !s.ok()) return s;
+    RETURN_IF_ERROR(CheckName("node", name, limits_));
     if (!positions_.emplace(name, i).second) {
       return Invalid("node ", Quoted(name), " is there twice, as nodes[", positions_[name],
                      "] and nodes[", i, "]; names must be unique");
     }
-    if (absl::Status s = ReadOp(i); !s.ok()) return s;
+    RETURN_IF_ERROR(ReadOp(i));
   }
   return absl::OkStatus();
 }
@@ -241,43 +242,39 @@ absl::Status Importer::Cycle(const std::vector<int>& missing) const {
 }
 
 absl::StatusOr<TensorType> Importer::ReadType(const v1::GraphNode& node) const {
-  absl::StatusOr<DType> dtype = DTypeFromProto("dtype", node.dtype());
-  if (!dtype.ok()) return dtype.status();
-  absl::StatusOr<Shape> shape = ShapeFromProto("shape", node.shape(), message_limits_);
-  if (!shape.ok()) return shape.status();
-  return TensorType{*dtype, *std::move(shape)};
+  ASSIGN_OR_RETURN(DType dtype, DTypeFromProto("dtype", node.dtype()));
+  ASSIGN_OR_RETURN(Shape shape, ShapeFromProto("shape", node.shape(), message_limits_));
+  return TensorType{dtype, std::move(shape)};
 }
 
 absl::StatusOr<Node> Importer::ReadDeclared(const v1::GraphNode& node, Op op,
                                             const NodeChecker& checker) {
   if (!node.has_type()) return Invalid("has no type; set dtype, shape and has_type");
-  absl::StatusOr<Attrs> attrs = ReadAttrs(node, OpInfo(op));
-  if (!attrs.ok()) return attrs.status();
-  absl::StatusOr<TensorType> type = ReadType(node);
-  if (!type.ok()) return type.status();
-  if (op == Op::kInput && DatatypeOf(type->dtype) == nullptr) {
-    return Unimplemented("an input of dtype ", DTypeName(type->dtype),
+  ASSIGN_OR_RETURN(Attrs attrs, ReadAttrs(node, OpInfo(op)));
+  ASSIGN_OR_RETURN(TensorType type, ReadType(node));
+  if (IsInput(op) && DatatypeOf(type.dtype) == nullptr) {
+    return Unimplemented("an input of dtype ", DTypeName(type.dtype),
                          " cannot travel in a "
                          "request; declare it u8 and Bitcast it to ",
-                         DTypeName(type->dtype));
+                         DTypeName(type.dtype));
   }
-  if (op == Op::kParameter) {
+  if (IsParameter(op)) {
     if (node.content_hash().size() != kHashBytes) {
       return Invalid("content_hash has ", node.content_hash().size(), " bytes; it must be the ",
                      kHashBytes, " bytes of the parameter's SHA-256");
     }
     hashes_.push_back(node.content_hash());
-    if (attrs->contains(kMagnitude)) {
+    if (attrs.contains(kMagnitude)) {
       return Invalid("has attribute ", kMagnitude,
                      ", which is found from the contents and not stated; leave it out");
     }
   }
-  if (absl::Status s = checker.CheckDeclared(op, *type, *attrs); !s.ok()) return s;
-  if (op == Op::kInput) {
-    if (absl::Status s = CheckElement(node.element(), type->dtype); !s.ok()) return s;
+  RETURN_IF_ERROR(checker.CheckDeclared(op, type, attrs));
+  if (IsInput(op)) {
+    RETURN_IF_ERROR(CheckElement(node.element(), type.dtype));
     input_elements_.push_back(node.element());
   }
-  return Node{op, {}, *std::move(attrs), *std::move(type), node.name()};
+  return Node{op, {}, std::move(attrs), std::move(type), node.name()};
 }
 
 absl::StatusOr<Attrs> Importer::ReadAttrs(const v1::GraphNode& node, const OpRow& row) const {
@@ -296,10 +293,9 @@ absl::StatusOr<Attrs> Importer::ReadAttrs(const v1::GraphNode& node, const OpRow
       return Invalid(row.name, " has no attribute ", Quoted(*name), "; it takes ",
                      known.empty() ? std::string("none") : JoinNames(known));
     }
-    absl::StatusOr<AttrValue> value =
-        AttrFromProto(*name, spec->type, node.attrs().at(*name), message_limits_);
-    if (!value.ok()) return value.status();
-    attrs.emplace(*name, *std::move(value));
+    ASSIGN_OR_RETURN(AttrValue value,
+                     AttrFromProto(*name, spec->type, node.attrs().at(*name), message_limits_));
+    attrs.emplace(*name, std::move(value));
   }
   return attrs;
 }
@@ -307,32 +303,29 @@ absl::StatusOr<Attrs> Importer::ReadAttrs(const v1::GraphNode& node, const OpRow
 absl::Status Importer::CheckStatedType(const v1::GraphNode& node,
                                        const TensorType& inferred) const {
   if (!node.has_type()) return absl::OkStatus();
-  absl::StatusOr<TensorType> stated = ReadType(node);
-  if (!stated.ok()) return stated.status();
-  bool equal = stated->dtype == inferred.dtype && stated->shape.size() == inferred.shape.size();
+  ASSIGN_OR_RETURN(TensorType stated, ReadType(node));
+  bool equal = stated.dtype == inferred.dtype && stated.shape.size() == inferred.shape.size();
   for (size_t i = 0; equal && i < inferred.shape.size(); ++i) {
-    equal = stated->shape[i] == inferred.shape[i] ||
-            bounds_.ProvablyEqual(stated->shape[i], inferred.shape[i]);
+    equal = stated.shape[i] == inferred.shape[i] ||
+            bounds_.ProvablyEqual(stated.shape[i], inferred.shape[i]);
   }
   if (equal) return absl::OkStatus();
-  return Invalid("is stated to be ", TypeToString(*stated),
+  return Invalid("is stated to be ", TypeToString(stated),
                  ", but its operands and attributes give ", TypeToString(inferred));
 }
 
 absl::StatusOr<Node> Importer::ReadInferred(int position, Op op, const NodeChecker& checker) const {
   const v1::GraphNode& node = message_.nodes(position);
-  absl::StatusOr<Attrs> attrs = ReadAttrs(node, OpInfo(op));
-  if (!attrs.ok()) return attrs.status();
+  ASSIGN_OR_RETURN(Attrs attrs, ReadAttrs(node, OpInfo(op)));
   std::vector<NodeId> inputs;
   std::vector<TensorType> types;
   for (int operand : operands_[position]) {
     inputs.push_back(ids_[operand]);
     types.push_back(graph_.nodes[inputs.back()].type);
   }
-  absl::StatusOr<TensorType> type = checker.Infer(op, types, *attrs);
-  if (!type.ok()) return type.status();
-  if (absl::Status s = CheckStatedType(node, *type); !s.ok()) return s;
-  return Node{op, std::move(inputs), *std::move(attrs), *std::move(type), node.name()};
+  ASSIGN_OR_RETURN(TensorType type, checker.Infer(op, types, attrs));
+  RETURN_IF_ERROR(CheckStatedType(node, type));
+  return Node{op, std::move(inputs), std::move(attrs), std::move(type), node.name()};
 }
 
 absl::Status Importer::AddNodes() {
@@ -343,10 +336,10 @@ absl::Status Importer::AddNodes() {
   for (int position : order_) {
     const Op op = ops_[position];
     const v1::GraphNode& message = message_.nodes(position);
-    if (op != Op::kParameter && !message.content_hash().empty()) {
+    if (!IsParameter(op) && !message.content_hash().empty()) {
       return Invalid(Describe(position), "has a content_hash; only a Parameter has one");
     }
-    if (op != Op::kInput && !message.element().empty()) {
+    if (!IsInput(op) && !message.element().empty()) {
       return Invalid(Describe(position), "has an element; only an Input and an output have one");
     }
     absl::StatusOr<Node> node =
@@ -360,7 +353,7 @@ absl::Status Importer::AddNodes() {
 
 absl::Status Importer::AddOutputs() {
   for (const v1::GraphOutput& output : message_.outputs()) {
-    if (absl::Status s = CheckName("output", output.name(), limits_); !s.ok()) return s;
+    RETURN_IF_ERROR(CheckName("output", output.name(), limits_));
     const std::string what = Cat("output ", Quoted(output.name()));
     auto it = positions_.find(output.node());
     if (it == positions_.end()) return NoSuchNode(what, output.node());
@@ -392,14 +385,13 @@ absl::StatusOr<ImportedGraph> ImportGraph(const v1::Graph& message, const GraphL
 absl::StatusOr<ImportedGraph> ImportGraph(std::string_view bytes, const GraphLimits& limits,
                                           int max_nesting) {
   v1::Graph message;
-  if (absl::Status s = ParseMessage(bytes, &message); !s.ok()) return s;
+  RETURN_IF_ERROR(ParseMessage(bytes, &message));
   return ImportGraph(message, limits, max_nesting);
 }
 
 absl::StatusOr<Graph> GraphFromProto(const v1::Graph& message, const GraphLimits& limits) {
-  absl::StatusOr<ImportedGraph> imported = ImportGraph(message, limits);
-  if (!imported.ok()) return imported.status();
-  return std::move(imported->graph);
+  ASSIGN_OR_RETURN(ImportedGraph imported, ImportGraph(message, limits));
+  return std::move(imported.graph);
 }
 
 }  // namespace athanor

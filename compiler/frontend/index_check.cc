@@ -110,11 +110,13 @@ IndexChecks::IndexChecks(const Graph& graph) {
     const auto shape_of = [&](size_t operand) -> const Shape& {
       return graph.node(node.inputs[operand]).type.shape;
     };
-    if (node.op == Op::kGather || node.op == Op::kScatter) {
-      add(id, 1, shape_of(0)[GetAttr<int64_t>(node.attrs, "axis")], false);
-    } else if (node.op == Op::kEmbeddingBag) {
-      add(id, 1, shape_of(0)[0], false);
-      add(id, 2, shape_of(1)[0], true);
+    const std::vector<OperandRole>& roles = OpInfo(node.op).traits.roles;
+    for (size_t i = 0; i < node.inputs.size() && i < roles.size(); ++i) {
+      if (roles[i] == OperandRole::kIndex) {
+        add(id, static_cast<int>(i), shape_of(0)[*SelectedAxis(node.op, node.attrs)], false);
+      } else if (roles[i] == OperandRole::kOffsets) {
+        add(id, static_cast<int>(i), shape_of(1)[0], true);
+      }
     }
   }
 }

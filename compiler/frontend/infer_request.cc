@@ -8,6 +8,7 @@
 #include "compiler/frontend/names.h"
 #include "compiler/ir/graph/input_value.h"
 #include "compiler/ir/value/message.h"
+#include "deploy/bazel/libs/status_macros.h"
 
 namespace athanor {
 namespace {
@@ -108,15 +109,14 @@ absl::Status CheckElements(const onnx::ElemRow& row, std::string_view bytes) {
 
 absl::StatusOr<RequestBinder> RequestBinder::Create(const Graph& graph,
                                                     absl::Span<const std::string> elements) {
-  absl::StatusOr<DimBinding> dims = DimBinding::Create(graph);
-  if (!dims.ok()) return dims.status();
+  ASSIGN_OR_RETURN(DimBinding dims, DimBinding::Create(graph));
   for (NodeId id : graph.InputIds()) {
     if (DatatypeOf(graph.node(id).type.dtype) == nullptr) {
       return Unimplemented("input ", Quoted(graph.node(id).name), " of dtype ",
                            DTypeName(graph.node(id).type.dtype), " cannot travel in a request");
     }
   }
-  return RequestBinder(graph, *std::move(dims), elements);
+  return RequestBinder(graph, std::move(dims), elements);
 }
 
 RequestBinder::RequestBinder(const Graph& graph, DimBinding dims,
@@ -163,7 +163,7 @@ absl::StatusOr<std::vector<int>> RequestBinder::MatchInputs(
     if (it == input_positions_.end()) {
       std::vector<std::string_view> names;
       for (const Input& input : inputs_) names.push_back(input.name);
-      return Invalid("input ", Quoted(tensor.name()), " is none of the model's; it takes ",
+      return Invalid("the model has no input ", Quoted(tensor.name()), "; it has ",
                      names.empty() ? std::string("none") : JoinNames(names));
     }
     const Input& input = inputs_[it->second];
@@ -248,10 +248,10 @@ absl::Status RequestBinder::BindBytes(const ModelInferRequest& request,
 absl::Status RequestBinder::CheckContents(const Input& input, std::string_view bytes) {
   const DType dtype = input.datatype->dtype;
   if (dtype == DType::kBool) {
-    if (absl::Status s = CheckBools(bytes); !s.ok()) return s;
+    RETURN_IF_ERROR(CheckBools(bytes));
   }
   if (input.element != nullptr) {
-    if (absl::Status s = CheckElements(*input.element, bytes); !s.ok()) return s;
+    RETURN_IF_ERROR(CheckElements(*input.element, bytes));
   }
   if (!input.fixed.has_value()) return absl::OkStatus();
   const std::optional<ValueDifference> other = DifferenceFrom(*input.fixed, bytes);
@@ -270,7 +270,7 @@ absl::Status RequestBinder::BindOutputs(const ModelInferRequest& request,
   for (const auto& output : request.outputs()) {
     auto it = output_positions_.find(output.name());
     if (it == output_positions_.end()) {
-      return Invalid("output ", Quoted(output.name()), " is none of the model's; it has ",
+      return Invalid("the model has no output ", Quoted(output.name()), "; it has ",
                      JoinNames(ViewsOf(outputs_)));
     }
     if (asked[it->second]) {
@@ -326,7 +326,7 @@ absl::Status RequestBinder::ReadTaps(std::string_view names, const RequestLimits
       return Invalid("parameter taps names more than ", limits.max_taps,
                      " nodes, the most allowed (--max_taps)");
     }
-    if (absl::Status s = AddTap(name, options); !s.ok()) return s;
+    RETURN_IF_ERROR(AddTap(name, options));
     name.clear();
   }
   return absl::OkStatus();
@@ -336,23 +336,17 @@ absl::Status RequestBinder::ReadOptions(const Parameters& parameters, const Requ
                                         RequestOptions* options) const {
   for (const auto& [name, value] : parameters) {
     if (name == "timeout_us") {
-      absl::StatusOr<int64_t> number = IntegerOf(name, value, 1);
-      if (!number.ok()) return number.status();
-      options->timeout_us = *number;
+      ASSIGN_OR_RETURN(options->timeout_us, IntegerOf(name, value, 1));
     } else if (name == "priority") {
-      absl::StatusOr<int64_t> number = IntegerOf(name, value, 0);
-      if (!number.ok()) return number.status();
-      options->priority = *number;
+      ASSIGN_OR_RETURN(options->priority, IntegerOf(name, value, 0));
     } else if (name == "wait" || name == "taps") {
-      absl::StatusOr<std::string> text = StringOf(name, value);
-      if (!text.ok()) return text.status();
+      ASSIGN_OR_RETURN(std::string text, StringOf(name, value));
       if (name == "taps") {
-        if (absl::Status s = ReadTaps(*text, limits, options); !s.ok()) return s;
-      } else if (*text == "none") {
+        RETURN_IF_ERROR(ReadTaps(text, limits, options));
+      } else if (text == "none") {
         options->wait = RequestOptions::Wait::kNone;
-      } else if (*text != "baseline") {
-        return Invalid("parameter wait is ", Quoted(*text),
-                       "; it must be \"baseline\" or \"none\"");
+      } else if (text != "baseline") {
+        return Invalid("parameter wait is ", Quoted(text), "; it must be \"baseline\" or \"none\"");
       }
     } else {
       return Invalid("parameter ", Quoted(name), " is unknown; the parameters are ",

@@ -77,7 +77,7 @@ TEST(InferRequestTest, OutputsComeInTheOrderAskedFor) {
   EXPECT_EQ(ErrorOf(m), "output \"z\" is asked for twice; ask for it once");
   RequestMessage unknown = Good();
   unknown.Want("rows");
-  EXPECT_NE(ErrorOf(unknown).find("output \"rows\" is none of the model's; it has y, z"),
+  EXPECT_NE(ErrorOf(unknown).find("the model has no output \"rows\"; it has y, z"),
             std::string::npos);
 }
 
@@ -168,7 +168,7 @@ TEST(InferRequestTest, AnInputWithAValueTakesNoOtherContents) {
 TEST(InferRequestTest, UnknownMissingAndDuplicateInputs) {
   RequestMessage m = Good();
   m.request.mutable_inputs(1)->set_name("q");
-  EXPECT_EQ(ErrorOf(m), "input \"q\" is none of the model's; it takes x, ids");
+  EXPECT_EQ(ErrorOf(m), "the model has no input \"q\"; it has x, ids");
   m.request.mutable_inputs(1)->set_name("ids");
   m.request.mutable_inputs(1)->set_datatype("INT32");
   EXPECT_EQ(ErrorOf(m), "input \"ids\" is there twice; send it once");

@@ -75,13 +75,13 @@ Sizes SizesAt(const Graph& graph, double part) {
   return sizes;
 }
 
-bool IsOperand(const Node& node) { return node.op == Op::kInput || node.op == Op::kParameter; }
+bool IsOperand(const Node& node) { return IsDeclared(node.op); }
 
 // Returns the bytes of outputs and operands, without operands of which only a few rows are read.
 Expr BytesMoved(const Graph& graph) {
   std::vector<bool> read(graph.nodes.size());
   for (const Node& node : graph.nodes) {
-    const bool selects = node.op == Op::kGather || node.op == Op::kEmbeddingBag;
+    const bool selects = FormOf(node.op) == OpForm::kGather || FormOf(node.op) == OpForm::kBags;
     for (size_t i = selects ? 1 : 0; i < node.inputs.size(); ++i) read[node.inputs[i]] = true;
   }
   Expr bytes = 0;
@@ -108,7 +108,7 @@ Expr CostOfSteps(const Graph& graph) {
   constexpr int64_t kNodeCost = 2000;
   Expr cost = 0;
   for (const Node& node : graph.nodes) {
-    if (node.op != Op::kScan) continue;
+    if (!IsLoop(node.op)) continue;
     const ScanView scan = ViewScan(node);
     cost += kNodeCost * static_cast<int64_t>(scan.body.nodes.size()) * scan.length;
   }

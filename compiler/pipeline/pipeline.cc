@@ -5,6 +5,7 @@
 #include "absl/strings/str_cat.h"
 #include "compiler/pipeline/prepare.h"
 #include "compiler/search/kernels/fusion.h"
+#include "deploy/bazel/libs/status_macros.h"
 
 namespace athanor {
 namespace {
@@ -14,14 +15,12 @@ absl::StatusOr<CheckedPlan> BuildFrom(const Graph& source, const Prepared& prepa
   ScheduledGraph scheduled{prepared.graph, ChooseKernels(prepared.graph, target, {.rules = rules})};
   PackWeights(&scheduled.graph, &scheduled.genome, target);
   PlanBuilder builder(target);
-  absl::StatusOr<BuiltPlan> built = builder.Build(scheduled, {.kind = "baseline",
+  ASSIGN_OR_RETURN(BuiltPlan built, builder.Build(scheduled, {.kind = "baseline",
                                                               .graph_hash = CanonicalHash(source),
                                                               .dim_names = prepared.dim_names,
-                                                              .rules = rules});
-  if (!built.ok()) return built.status();
-  absl::StatusOr<std::vector<internal::KernelCheck>> checks = builder.Checks(*built);
-  if (!checks.ok()) return checks.status();
-  return CheckedPlan{std::move(built->plan), *std::move(checks), ""};
+                                                              .rules = rules}));
+  ASSIGN_OR_RETURN(std::vector<internal::KernelCheck> checks, builder.Checks(built));
+  return CheckedPlan{std::move(built.plan), std::move(checks), ""};
 }
 
 // Puts each op except movement into a kernel of its own, element by element.
@@ -29,17 +28,15 @@ constexpr FusionRules kPlain = {
     .producers = false, .reductions = false, .epilogues = false, .again = false, .tiles = false};
 
 absl::StatusOr<CheckedPlan> BuildPlain(const Graph& graph, const v1::Target& target) {
-  absl::StatusOr<Prepared> prepared = Prepare(graph, /*plain=*/true);
-  if (!prepared.ok()) return prepared.status();
-  return BuildFrom(graph, *prepared, target, kPlain);
+  ASSIGN_OR_RETURN(Prepared prepared, Prepare(graph, /*plain=*/true));
+  return BuildFrom(graph, prepared, target, kPlain);
 }
 
 absl::StatusOr<CheckedPlan> BuildFused(const Graph& graph, const v1::Target& target) {
-  absl::StatusOr<Prepared> prepared = Prepare(graph);
-  if (!prepared.ok()) return prepared.status();
-  absl::StatusOr<CheckedPlan> plan = BuildFrom(graph, *prepared, target, {});
+  ASSIGN_OR_RETURN(Prepared prepared, Prepare(graph));
+  absl::StatusOr<CheckedPlan> plan = BuildFrom(graph, prepared, target, {});
   if (!absl::IsInternal(plan.status())) return plan;
-  return BuildFrom(graph, *prepared, target, {.epilogues = false});
+  return BuildFrom(graph, prepared, target, {.epilogues = false});
 }
 
 }  // namespace
@@ -60,9 +57,8 @@ absl::StatusOr<CheckedPlan> BuildCheckedBaselinePlan(const Graph& graph, const v
 }
 
 absl::StatusOr<v1::Plan> BuildBaselinePlan(const Graph& graph, const v1::Target& target) {
-  absl::StatusOr<CheckedPlan> checked = BuildCheckedBaselinePlan(graph, target);
-  if (!checked.ok()) return checked.status();
-  return std::move(checked->plan);
+  ASSIGN_OR_RETURN(CheckedPlan checked, BuildCheckedBaselinePlan(graph, target));
+  return std::move(checked.plan);
 }
 
 }  // namespace athanor

@@ -13,6 +13,7 @@
 #include "compiler/plan/planner.h"
 #include "compiler/search/kernels/extents.h"
 #include "compiler/search/kernels/fusion.h"
+#include "deploy/bazel/libs/status_macros.h"
 
 namespace athanor {
 namespace {
@@ -34,10 +35,9 @@ struct LoweredTask {
 absl::StatusOr<LoweredTask> LowerTask(KernelTask task, const v1::Target& target) {
   const ScheduledGraph alone = WithSchedule(task, task.choice, target);
   const std::vector<bool> memory = MemoryOf(alone.graph, alone.genome);
-  absl::StatusOr<LoweredKernel> lowered =
-      LowerKernel({alone.graph, memory, target}, alone.genome.kernels.back());
-  if (!lowered.ok()) return lowered.status();
-  return LoweredTask{std::move(task), *std::move(lowered)};
+  ASSIGN_OR_RETURN(LoweredKernel lowered,
+                   LowerKernel({alone.graph, memory, target}, alone.genome.kernels.back()));
+  return LoweredTask{std::move(task), std::move(lowered)};
 }
 
 // Returns the same kernel with its buffers as nodes of the graph that `task` was cut from.
@@ -85,11 +85,11 @@ class Assembly {
     PlanValue v;
     v.type = node.type;
     v.name = node.name;
-    if (node.op == Op::kInput) {
+    if (IsInput(node.op)) {
       v.kind = ValueKind::kInput;
-    } else if (node.op == Op::kParameter) {
+    } else if (IsParameter(node.op)) {
       v.kind = ValueKind::kParameter;
-    } else if (node.op == Op::kConstant) {
+    } else if (IsConstant(node.op)) {
       v.kind = ValueKind::kConstant;
       v.literal = GetAttr<Tensor>(node.attrs, "value");
     }
@@ -119,9 +119,8 @@ class Assembly {
     const std::string key = absl::StrCat(task.key, " ", ScheduleText(choice));
     auto known = whole_.lowered.find(key);
     if (known == whole_.lowered.end()) {
-      absl::StatusOr<LoweredTask> now = LowerTask(task, whole_.target);
-      if (!now.ok()) return now.status();
-      known = whole_.lowered.emplace(key, *std::move(now)).first;
+      ASSIGN_OR_RETURN(LoweredTask now, LowerTask(task, whole_.target));
+      known = whole_.lowered.emplace(key, std::move(now)).first;
     }
     AddLaunch(choice, In(task, choice, known->second.lowered));
     return absl::OkStatus();
@@ -169,7 +168,7 @@ ScheduledGraph Assembly::BodyFor(const Node& node, const std::map<int, NodeId>& 
     if (o >= scan.states && !results.contains(o)) continue;
     Output output = body.outputs[o];
     const Op op = body.node(output.node).op;
-    const bool leaf = op == Op::kInput || op == Op::kParameter || op == Op::kConstant;
+    const bool leaf = IsDeclared(op) || IsConstant(op);
     if (leaf || !written.insert(output.node).second) {
       // Each output needs memory of its own, written by some kernel of the body.
       const TensorType type = body.node(output.node).type;
@@ -233,7 +232,7 @@ absl::Status Assembly::AddBody(const KernelChoice& choice, const std::map<int, N
     }
   }
   Assembly assembly(body, &whole_, std::move(given), /*inside=*/true);
-  if (absl::Status s = assembly.AddLaunches(); !s.ok()) return s;
+  RETURN_IF_ERROR(assembly.AddLaunches());
   PlanLoop& there = whole_.in.loops[at];
   loop.first = there.first;
   loop.end = static_cast<int>(whole_.in.launches.size());
@@ -284,7 +283,7 @@ std::string GenomeText(const ScheduledGraph& scheduled) {
   std::string text;
   size_t literals = 0;
   for (const Node& node : scheduled.graph.nodes) {
-    if (node.op == Op::kConstant) literals += GetAttr<Tensor>(node.attrs, "value").bytes.size();
+    if (IsConstant(node.op)) literals += GetAttr<Tensor>(node.attrs, "value").bytes.size();
   }
   for (const KernelChoice& choice : scheduled.genome.kernels) {
     absl::StrAppend(&text, "kernel ", Label(scheduled.graph, choice), ": ", ScheduleText(choice),
@@ -306,7 +305,7 @@ absl::StatusOr<BuiltPlan> PlanBuilder::Build(const ScheduledGraph& scheduled,
   Assembly assembly(scheduled, &whole);
   for (NodeId n : graph.InputIds()) assembly.ValueOf(n);
   for (NodeId n : graph.ParameterIds()) assembly.ValueOf(n);
-  if (absl::Status s = assembly.AddLaunches(); !s.ok()) return s;
+  RETURN_IF_ERROR(assembly.AddLaunches());
   PlanInput& in = whole.in;
   in.target = target_;
   in.graph_hash = names.graph_hash.empty() ? CanonicalHash(graph) : names.graph_hash;
@@ -317,10 +316,10 @@ absl::StatusOr<BuiltPlan> PlanBuilder::Build(const ScheduledGraph& scheduled,
     for (const Dim& d : in.dims) in.dim_names.push_back(d.name);
   }
   for (const Output& o : graph.outputs) in.outputs.emplace_back(o.name, assembly.ValueOf(o.node));
-  absl::StatusOr<v1::Plan> plan =
-      MakePlan(in, [this](const kir::Kernel& k) { return PrintCpuKernel(k, target_); });
-  if (!plan.ok()) return plan.status();
-  BuiltPlan built{*std::move(plan), {}, std::move(whole.nodes)};
+  ASSIGN_OR_RETURN(v1::Plan plan, MakePlan(in, [this](const kir::Kernel& k) {
+                     return PrintCpuKernel(k, target_);
+                   }));
+  BuiltPlan built{std::move(plan), {}, std::move(whole.nodes)};
   std::map<std::string, int> kernel_of;
   for (int k = 0; k < built.plan.kernels_size(); ++k) {
     kernel_of[built.plan.kernels(k).kir_hash()] = k;
@@ -346,10 +345,9 @@ absl::StatusOr<BuiltPlan> PlanBuilder::Build(const ScheduledGraph& scheduled,
 absl::StatusOr<internal::CheckRequest> PlanBuilder::Check(const KernelTask& task,
                                                           const KernelChoice& choice) const {
   const ScheduledGraph scheduled = WithSchedule(task, choice, target_);
-  absl::StatusOr<BuiltPlan> built = Build(scheduled, {.kind = "check", .describe = false});
-  if (!built.ok()) return built.status();
+  ASSIGN_OR_RETURN(BuiltPlan built, Build(scheduled, {.kind = "check", .describe = false}));
   internal::CheckRequest request;
-  *request.mutable_plan() = std::move(built->plan);
+  *request.mutable_plan() = std::move(built.plan);
   request.set_graph_text(ToText(task.graph));
   const std::vector<bool> memory = MemoryOf(task.graph, {{task.choice}});
   AddCheckSizes(task.graph, Flops(task.graph, memory, task.choice.root), &request);
@@ -360,11 +358,10 @@ absl::StatusOr<std::vector<internal::KernelCheck>> PlanBuilder::Checks(
     const BuiltPlan& built) const {
   std::vector<internal::KernelCheck> checks;
   for (const auto& [task, kernel] : built.tasks) {
-    absl::StatusOr<internal::CheckRequest> check = Check(task, task.choice);
-    if (!check.ok()) return check.status();
+    ASSIGN_OR_RETURN(internal::CheckRequest check, Check(task, task.choice));
     internal::KernelCheck& out = checks.emplace_back();
     out.set_kernel(static_cast<uint32_t>(kernel));
-    *out.mutable_request() = *std::move(check);
+    *out.mutable_request() = std::move(check);
   }
   return checks;
 }

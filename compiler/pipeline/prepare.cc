@@ -11,6 +11,7 @@
 #include "compiler/rules/terms/views.h"
 #include "compiler/search/regions/region.h"
 #include "compiler/search/regions/region_cost.h"
+#include "deploy/bazel/libs/status_macros.h"
 
 namespace athanor {
 namespace {
@@ -18,7 +19,7 @@ namespace {
 // Replaces composites without kernels of their own by their decompositions.
 absl::StatusOr<Graph> ToPrimitives(const Graph& graph, bool plain) {
   return Decompose(graph, [&](const Node& node) {
-    if (plain && node.op == Op::kAttention) return true;
+    if (plain && FormOf(node.op) == OpForm::kAttention) return true;
     std::vector<const TensorType*> operands;
     for (NodeId i : node.inputs) operands.push_back(&graph.node(i).type);
     return !HasKernel(node.op, operands);
@@ -27,23 +28,21 @@ absl::StatusOr<Graph> ToPrimitives(const Graph& graph, bool plain) {
 
 // Prepares a graph inside `graph`, over the dims of the latter.
 absl::StatusOr<Graph> PrepareBody(const ScanView& scan, const Graph& graph, bool plain) {
-  absl::StatusOr<Prepared> prepared = Prepare(BodyOf(scan, graph.dims), plain);
-  if (!prepared.ok()) return prepared.status();
+  ASSIGN_OR_RETURN(Prepared prepared, Prepare(BodyOf(scan, graph.dims), plain));
   std::map<std::string, Expr, std::less<>> names;
-  for (size_t d = 0; d < prepared->dim_names.size(); ++d) {
-    names[prepared->graph.dims[d].name] = Expr::Symbol(prepared->dim_names[d]);
+  for (size_t d = 0; d < prepared.dim_names.size(); ++d) {
+    names[prepared.graph.dims[d].name] = Expr::Symbol(prepared.dim_names[d]);
   }
-  SubstituteDims(names, &prepared->graph);
-  prepared->graph.dims.clear();
-  return std::move(prepared->graph);
+  SubstituteDims(names, &prepared.graph);
+  prepared.graph.dims.clear();
+  return std::move(prepared.graph);
 }
 
 absl::Status PrepareBodies(Graph* graph, bool plain) {
   for (Node& node : graph->nodes) {
-    if (node.op != Op::kScan) continue;
-    absl::StatusOr<Graph> body = PrepareBody(ViewScan(node), *graph, plain);
-    if (!body.ok()) return body.status();
-    node.attrs["body"] = SubGraph(*std::move(body));
+    if (!IsLoop(node.op)) continue;
+    ASSIGN_OR_RETURN(Graph body, PrepareBody(ViewScan(node), *graph, plain));
+    node.attrs["body"] = SubGraph(std::move(body));
   }
   return absl::OkStatus();
 }
@@ -62,17 +61,15 @@ absl::StatusOr<Graph> Rewrite(const Graph& canonical, bool plain) {
 
 absl::StatusOr<Prepared> Prepare(const Graph& graph, bool plain) {
   Prepared p;
-  absl::StatusOr<Graph> primitives = ToPrimitives(graph, plain);
-  if (!primitives.ok()) return primitives.status();
+  ASSIGN_OR_RETURN(Graph primitives, ToPrimitives(graph, plain));
   std::vector<std::string> first;
-  absl::StatusOr<Graph> rewritten = Rewrite(Canonicalize(*primitives, &first), plain);
-  if (!rewritten.ok()) return rewritten.status();
+  ASSIGN_OR_RETURN(Graph rewritten, Rewrite(Canonicalize(primitives, &first), plain));
   // The graph is canonicalized twice: the dims' names of the second form are those of the first,
   // d0, d1, ...
   std::vector<std::string> second;
-  p.graph = Canonicalize(*rewritten, &second);
+  p.graph = Canonicalize(rewritten, &second);
   for (const std::string& name : second) p.dim_names.push_back(first[std::stoul(name.substr(1))]);
-  if (absl::Status s = PrepareBodies(&p.graph, plain); !s.ok()) return s;
+  RETURN_IF_ERROR(PrepareBodies(&p.graph, plain));
   GuardViews(&p.graph);  // after their dims have these names
   std::vector<NodeId> from = graph.InputIds(), to = p.graph.InputIds();
   for (size_t i = 0; i < to.size(); ++i) p.graph.nodes[to[i]].name = graph.node(from[i]).name;

@@ -6,6 +6,7 @@
 #include "absl/strings/str_cat.h"
 #include "compiler/pipeline/search_start.h"
 #include "compiler/search/regions/region.h"
+#include "deploy/bazel/libs/status_macros.h"
 
 namespace athanor {
 namespace {
@@ -19,11 +20,10 @@ void SetName(const RegionName& name, internal::RegionRecipes* out) {
 }  // namespace
 
 absl::StatusOr<internal::SearchReply> NameRegions(const internal::SearchStart& start) {
-  absl::StatusOr<SearchSetup> setup = ReadSearchStart(start);
-  if (!setup.ok()) return setup.status();
+  ASSIGN_OR_RETURN(SearchSetup setup, ReadSearchStart(start));
   internal::SearchReply reply;
   std::set<RegionName> named;
-  for (const Region& region : CutRegions(setup->prepared.graph).distinct) {
+  for (const Region& region : CutRegions(setup.prepared.graph).distinct) {
     const auto [name, fresh] = named.insert(NameOf(region.graph));
     if (fresh) SetName(*name, reply.add_regions());
   }

@@ -10,6 +10,7 @@
 #include "compiler/pipeline/recipes.h"
 #include "compiler/rules/families/rule_row.h"
 #include "compiler/search/regions/region_forms.h"
+#include "deploy/bazel/libs/status_macros.h"
 
 namespace athanor {
 namespace {
@@ -74,9 +75,8 @@ std::unique_ptr<FormSpace> FormsOf(const SearchSetup& setup) {
 
 absl::StatusOr<std::unique_ptr<SearchSession>> SearchSession::Create(
     const internal::SearchStart& start) {
-  absl::StatusOr<SearchSetup> setup = ReadSearchStart(start);
-  if (!setup.ok()) return setup.status();
-  return std::unique_ptr<SearchSession>(new SearchSession(start, *setup));
+  ASSIGN_OR_RETURN(SearchSetup setup, ReadSearchStart(start));
+  return std::unique_ptr<SearchSession>(new SearchSession(start, setup));
 }
 
 SearchSession::SearchSession(const internal::SearchStart& start, const SearchSetup& setup)
@@ -167,11 +167,10 @@ absl::Status SearchSession::AskPlan(int id, internal::SearchReply* reply) {
   if (!built.ok()) return absl::OkStatus();
   plan_id_ = built->plan.plan_id();
   if (plans_known_.contains(plan_id_)) return absl::OkStatus();
-  absl::StatusOr<std::vector<internal::KernelCheck>> checks = builder_.Checks(*built);
-  if (!checks.ok()) return checks.status();
+  ASSIGN_OR_RETURN(std::vector<internal::KernelCheck> checks, builder_.Checks(*built));
   internal::SearchPlan* out = reply->mutable_plan();
   *out->mutable_plan() = std::move(built->plan);
-  for (internal::KernelCheck& check : *checks) *out->add_checks() = std::move(check);
+  for (internal::KernelCheck& check : checks) *out->add_checks() = std::move(check);
   AddSizes(sizes_, out->mutable_sizes());
   if (candidate.form > 0) {
     out->set_about(
@@ -217,12 +216,12 @@ void SearchSession::TellLimits() {
 }
 
 absl::StatusOr<internal::SearchReply> SearchSession::Next(const internal::SearchRequest& request) {
-  if (absl::Status s = TakeIn(request); !s.ok()) return s;
-  if (absl::Status s = TellStep(); !s.ok()) return s;
+  RETURN_IF_ERROR(TakeIn(request));
+  RETURN_IF_ERROR(TellStep());
   if (request.finish()) search_.Finish();
   internal::SearchReply reply;
   while (reply.kernels().empty() && !reply.has_plan()) {
-    if (absl::Status s = TellStep(); !s.ok()) return s;
+    RETURN_IF_ERROR(TellStep());
     TellLimits();
     const Search::Step step = search_.Next();
     ++steps_;
@@ -235,7 +234,7 @@ absl::StatusOr<internal::SearchReply> SearchSession::Next(const internal::Search
     }
     for (int id : step.kernels) Ask(id, &reply);
     if (step.plan >= 0) {
-      if (absl::Status s = AskPlan(step.plan, &reply); !s.ok()) return s;
+      RETURN_IF_ERROR(AskPlan(step.plan, &reply));
     }
   }
   *reply.mutable_progress() = Progress();

@@ -9,6 +9,7 @@
 #include "compiler/pipeline/search_sizes.h"
 #include "compiler/search/kernels/extents.h"
 #include "compiler/search/kernels/fusion.h"
+#include "deploy/bazel/libs/status_macros.h"
 
 namespace athanor {
 namespace {
@@ -56,7 +57,7 @@ SearchMode ModeOf(v1::SearchMode mode) {
 absl::StatusOr<RuleChoice> RulesOf(const internal::SearchStart& start) {
   RuleChoice rules{{start.disabled_rules().begin(), start.disabled_rules().end()},
                    start.approximate()};
-  if (absl::Status s = CheckRuleChoice(rules); !s.ok()) return s;
+  RETURN_IF_ERROR(CheckRuleChoice(rules));
   return rules;
 }
 
@@ -85,7 +86,7 @@ Machine MachineOf(const v1::Target& target, const internal::MachineReply& measur
 int64_t WeightBytes(const Graph& graph) {
   std::vector<bool> walked(graph.nodes.size(), false);
   for (const Node& node : graph.nodes) {
-    const bool looks_up = node.op == Op::kGather || node.op == Op::kEmbeddingBag;
+    const bool looks_up = FormOf(node.op) == OpForm::kGather || FormOf(node.op) == OpForm::kBags;
     for (size_t i = looks_up ? 1 : 0; i < node.inputs.size(); ++i) {
       walked[node.inputs[i]] = true;
     }
@@ -99,17 +100,14 @@ int64_t WeightBytes(const Graph& graph) {
 }
 
 absl::StatusOr<SearchSetup> ReadSearchStart(const internal::SearchStart& start) {
-  absl::StatusOr<Graph> graph = ParseGraph(start.graph_text(), AcceptedLimits());
-  if (!graph.ok()) return graph.status();
-  if (absl::Status s = Verify(*graph, AcceptedLimits()); !s.ok()) return s;
-  absl::StatusOr<RuleChoice> rules = RulesOf(start);
-  if (!rules.ok()) return rules.status();
-  absl::StatusOr<Prepared> prepared = Prepare(*graph);
-  if (!prepared.ok()) return prepared.status();
-  SearchSetup setup{CanonicalHash(*graph),
-                    *std::move(prepared),
+  ASSIGN_OR_RETURN(Graph graph, ParseGraph(start.graph_text(), AcceptedLimits()));
+  RETURN_IF_ERROR(Verify(graph, AcceptedLimits()));
+  ASSIGN_OR_RETURN(RuleChoice rules, RulesOf(start));
+  ASSIGN_OR_RETURN(Prepared prepared, Prepare(graph));
+  SearchSetup setup{CanonicalHash(graph),
+                    std::move(prepared),
                     MachineOf(start.target(), start.machine()),
-                    *std::move(rules),
+                    std::move(rules),
                     {},
                     {}};
   SearchOptions& options = setup.options;
@@ -124,9 +122,8 @@ absl::StatusOr<SearchSetup> ReadSearchStart(const internal::SearchStart& start) 
   }
   if (start.max_kernels() > 0) options.max_kernels = start.max_kernels();
   for (const internal::Sizes& sizes : start.sizes()) {
-    absl::StatusOr<SizePoint> point = PreparedSizes(*graph, setup.prepared, sizes);
-    if (!point.ok()) return point.status();
-    options.sizes.push_back(*std::move(point));
+    ASSIGN_OR_RETURN(SizePoint point, PreparedSizes(graph, setup.prepared, sizes));
+    options.sizes.push_back(std::move(point));
   }
   if (options.sizes.empty()) {
     options.sizes = ChooseSizes(setup.prepared.graph, start.target(), setup.machine);

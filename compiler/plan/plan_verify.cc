@@ -9,6 +9,7 @@
 #include "compiler/frontend/expr_proto.h"
 #include "compiler/ir/value/dtype.h"
 #include "compiler/ir/value/message.h"
+#include "deploy/bazel/libs/status_macros.h"
 
 namespace athanor {
 
@@ -126,31 +127,29 @@ absl::Status Verifier::CheckBuffer(int b) {
   if (buffer.kind() == Buffer::KIND_UNSPECIFIED || !Buffer::Kind_IsValid(buffer.kind()) || !dtype) {
     return Broken(Name(b), " has no kind, or no dtype: ", Quoted(buffer.dtype()));
   }
-  absl::StatusOr<Expr> bytes = Size(buffer.bytes(), Name(b) + ": bytes");
-  if (!bytes.ok()) return bytes.status();
+  ASSIGN_OR_RETURN(Expr bytes, Size(buffer.bytes(), Name(b) + ": bytes"));
   Expr wanted = DTypeBytes(*dtype);
   for (const v1::SizeExpr& axis : buffer.shape()) {
-    absl::StatusOr<Expr> e = Size(axis, Name(b) + ": shape");
-    if (!e.ok()) return e.status();
-    wanted *= *e;
+    ASSIGN_OR_RETURN(Expr e, Size(axis, Name(b) + ": shape"));
+    wanted *= e;
   }
-  if (!(wanted == *bytes)) {
-    return Broken(Name(b), " has ", bytes->ToString(), " bytes; its shape needs ",
+  if (!(wanted == bytes)) {
+    return Broken(Name(b), " has ", bytes.ToString(), " bytes; its shape needs ",
                   wanted.ToString());
   }
   const bool fixed = buffer.kind() == Buffer::PARAMETER || buffer.kind() == Buffer::CONSTANT ||
                      buffer.kind() == Buffer::PREPARED;
-  if (fixed && !bytes->constant())
-    return Broken(Name(b), " has no constant size: ", bytes->ToString());
+  if (fixed && !bytes.constant())
+    return Broken(Name(b), " has no constant size: ", bytes.ToString());
   if (buffer.kind() == Buffer::CONSTANT &&
-      !bytes->IsConstant(static_cast<int64_t>(buffer.literal().size()))) {
-    return Broken(Name(b), " holds ", buffer.literal().size(), " bytes, not ", bytes->ToString());
+      !bytes.IsConstant(static_cast<int64_t>(buffer.literal().size()))) {
+    return Broken(Name(b), " holds ", buffer.literal().size(), " bytes, not ", bytes.ToString());
   }
   if (buffer.kind() == Buffer::ARENA) {
-    std::optional<int64_t> most = bounds_.Maximum(*bytes);
+    std::optional<int64_t> most = bounds_.Maximum(bytes);
     const int64_t offset = buffer.arena_offset();
     if (!most || offset < 0 || offset % kAlignment != 0 || *most > plan_.arena_bytes() - offset) {
-      return Broken(Name(b), " at ", offset, " with ", bytes->ToString(),
+      return Broken(Name(b), " at ", offset, " with ", bytes.ToString(),
                     " bytes is not aligned to ", kAlignment, " or not inside the arena of ",
                     plan_.arena_bytes(), " bytes");
     }
@@ -231,8 +230,7 @@ absl::Status Verifier::Loops() {
         return Broken("loops ", outer, " and ", l, " overlap, or lie in another order");
       }
     }
-    absl::StatusOr<Expr> count = Size(loop.count(), Cat("loop ", l, ": count"));
-    if (!count.ok()) return count.status();
+    RETURN_IF_ERROR(Size(loop.count(), Cat("loop ", l, ": count")).status());
     absl::Status s;
     for (const v1::Loop::Slice& slice : loop.slices()) {
       if (s.ok()) s = AddWindow(slice.buffer(), l);

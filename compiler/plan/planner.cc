@@ -11,6 +11,7 @@
 #include "compiler/plan/arena.h"
 #include "compiler/plan/in_place.h"
 #include "compiler/plan/plan_verify.h"
+#include "deploy/bazel/libs/status_macros.h"
 
 namespace athanor {
 
@@ -272,12 +273,12 @@ absl::StatusOr<v1::Plan> Planner::Make() {
     range->set_max(in_.dims[d].max);
   }
   FindPrepared();
-  if (absl::Status s = AddBuffers(); !s.ok()) return s;
-  if (absl::Status s = PlaceArena(); !s.ok()) return s;
+  RETURN_IF_ERROR(AddBuffers());
+  RETURN_IF_ERROR(PlaceArena());
   AddSteps();
   AddLoops();
   AddOutputs();
-  if (absl::Status s = VerifyPlan(plan_); !s.ok()) return s;
+  RETURN_IF_ERROR(VerifyPlan(plan_));
   std::string bytes;
   plan_.SerializeToString(&bytes);  // no maps inside: deterministic
   plan_.set_plan_id(absl::StrCat("p-", Sha256Hex(bytes).substr(0, 16)));

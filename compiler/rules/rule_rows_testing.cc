@@ -14,6 +14,7 @@
 #include "compiler/ir/sample/widen.h"
 #include "compiler/ir/value/message.h"
 #include "compiler/rules/saturate.h"
+#include "deploy/bazel/libs/status_macros.h"
 
 namespace athanor {
 namespace {
@@ -130,7 +131,7 @@ ErrorScale ScaleOf(const Graph& graph, const std::vector<Tensor>& values) {
 
 // NaN equals NaN. Zeros of different signs are equal only if an op leaves the sign unspecified.
 absl::Status CompareBits(const Tensor& got, const Tensor& want, bool zeros_are_one) {
-  if (absl::Status s = CompareTensors(got, want, 0, 0); !s.ok()) return s;
+  RETURN_IF_ERROR(CompareTensors(got, want, 0, 0));
   for (int64_t i = 0; i < want.elements() && IsFloat(want.dtype); ++i) {
     const double a = LoadScalar(got, i).f, b = LoadScalar(want, i).f;
     if (!std::isnan(b) && !zeros_are_one && std::signbit(a) != std::signbit(b)) {
@@ -160,13 +161,12 @@ absl::Status CompareGraphs(const Graph& want, const Graph& got, RuleClass rule_c
   if (!bits && gamma > kBlind) {
     // With so many roundings in low precision the comparison has no bound. Instead, the twins in
     // f64 must be equal, except for numbers that a decomposition rounds to f32.
-    const absl::StatusOr<Graph> wide = WidenToF64(want), other = WidenToF64(got);
-    if (!wide.ok()) return wide.status();
+    ASSIGN_OR_RETURN(const Graph wide, WidenToF64(want), other = WidenToF64(got));
     if (!other.ok()) return other.status();
-    const bool same_twin = ToText(*wide) == ToText(want) && ToText(*other) == ToText(got);
+    const bool same_twin = ToText(wide) == ToText(want) && ToText(*other) == ToText(got);
     if (!same_twin) {
-      const absl::Status same = CompareGraphs(*wide, *other, RuleClass::kReassociating, values,
-                                              dims, UnitRoundoff(DType::kF32), unbounded);
+      const absl::Status same = CompareGraphs(wide, *other, RuleClass::kReassociating, values, dims,
+                                              UnitRoundoff(DType::kF32), unbounded);
       if (!same.ok()) return Prefixed("in f64: ", same);
     } else if (unbounded != nullptr) {
       ++*unbounded;
@@ -236,26 +236,22 @@ egraph::Choice RandomChoice(const TermGraph& terms, const egraph::Extractor& ext
 
 absl::Status CheckChoices(const ExampleBuilder& e, uint64_t seed, int choices, RowCheck* check) {
   if (!e.status().ok()) return e.status();
-  absl::StatusOr<std::unique_ptr<TermGraph>> terms = TermGraph::Create(e.graph());
-  if (!terms.ok()) return terms.status();
-  const size_t before = (*terms)->terms().num_nodes();
-  const absl::StatusOr<egraph::Report> report =
-      Saturate(terms->get(), {}, {.limits = {.iterations = 8, .nodes = 3000}});
-  if (!report.ok()) return report.status();
-  if (absl::Status s = (*terms)->terms().Verify(); !s.ok()) return s;
-  check->fired += (*terms)->terms().num_nodes() > before;
-  const egraph::Extractor extractor((*terms)->terms(), [](egraph::NodeId) { return 1.0; });
+  ASSIGN_OR_RETURN(std::unique_ptr<TermGraph> terms, TermGraph::Create(e.graph()));
+  const size_t before = terms->terms().num_nodes();
+  RETURN_IF_ERROR(Saturate(terms.get(), {}, {.limits = {.iterations = 8, .nodes = 3000}}).status());
+  RETURN_IF_ERROR(terms->terms().Verify());
+  check->fired += terms->terms().num_nodes() > before;
+  const egraph::Extractor extractor(terms->terms(), [](egraph::NodeId) { return 1.0; });
   std::mt19937_64 random(seed);
   for (int i = 0; i < choices; ++i) {
-    const absl::StatusOr<Graph> side = (*terms)->Extract(RandomChoice(**terms, extractor, random));
-    if (!side.ok()) return side.status();
-    if (absl::Status s = Verify(*side); !s.ok()) return Prefixed(ToText(*side), s);
+    ASSIGN_OR_RETURN(const Graph side, terms->Extract(RandomChoice(*terms, extractor, random)));
+    if (absl::Status s = Verify(side); !s.ok()) return Prefixed(ToText(side), s);
     for (const bool special : {false, true}) {
       const absl::Status same =
-          CompareSides(e.graph(), *side, RuleClass::kReassociating, ExampleValues(e, seed, special),
+          CompareSides(e.graph(), side, RuleClass::kReassociating, ExampleValues(e, seed, special),
                        e.dims(), &check->unbounded);
       if (!same.ok()) {
-        return Prefixed(Cat(ToText(*side), special ? "special values: " : ""), same);
+        return Prefixed(Cat(ToText(side), special ? "special values: " : ""), same);
       }
     }
     ++check->compared;
@@ -365,26 +361,24 @@ absl::Status CompareAtEnds(const Graph& want, const Graph& got, const std::vecto
 absl::Status CheckExample(const RuleRow& row, const ExampleBuilder& e, uint64_t seed,
                           RowCheck* check) {
   if (!e.status().ok()) return e.status();
-  if (absl::Status s = Verify(e.graph()); !s.ok()) return s;
-  absl::StatusOr<std::unique_ptr<TermGraph>> terms = TermGraph::Create(e.graph());
-  if (!terms.ok()) return terms.status();
+  RETURN_IF_ERROR(Verify(e.graph()));
+  ASSIGN_OR_RETURN(std::unique_ptr<TermGraph> terms, TermGraph::Create(e.graph()));
   const RuleRow* const rows[] = {&row};
-  const absl::StatusOr<egraph::Report> report =
-      SaturateWith(terms->get(), rows, {.limits = {.iterations = 4, .nodes = 2000}});
-  if (!report.ok()) return report.status();
-  if (absl::Status s = (*terms)->terms().Verify(); !s.ok()) return s;
+  ASSIGN_OR_RETURN(const egraph::Report report,
+                   SaturateWith(terms.get(), rows, {.limits = {.iterations = 4, .nodes = 2000}}));
+  RETURN_IF_ERROR(terms->terms().Verify());
   bool fired = false;
-  for (const egraph::RuleReport& rule : report->rules) {
+  for (const egraph::RuleReport& rule : report.rules) {
     fired |= rule.unions > 0;
     if (rule.refused > 0) {
       return Invalid(rule.name,
-                     " asked for what the facts refuse: ", (*terms)->terms().refusals()[0].message);
+                     " asked for what the facts refuse: ", terms->terms().refusals()[0].message);
     }
     if (!rule.last_error.empty()) return Invalid(rule.name, ": ", rule.last_error);
   }
   check->fired += fired;
   absl::Status status;
-  for (const Graph& side : OtherSides(**terms, &status)) {
+  for (const Graph& side : OtherSides(*terms, &status)) {
     for (const bool special : {false, true}) {
       const std::vector<Tensor> values = ExampleValues(e, seed, special);
       const absl::Status same =
@@ -465,20 +459,17 @@ RowCheck CheckRow(const RuleRow& row, DType dtype, int seeds) {
 absl::StatusOr<int> CheckGraph(const Graph& graph, const std::vector<Tensor>& values,
                                const Expr::Env& dims, double relative, const RuleChoice& choice) {
   constexpr size_t kMost = 100;
-  absl::StatusOr<std::unique_ptr<TermGraph>> terms = TermGraph::Create(graph);
-  if (!terms.ok()) return terms.status();
-  const absl::StatusOr<egraph::Report> report =
-      Saturate(terms->get(), choice, {.limits = {.iterations = 8, .nodes = 3000}});
-  if (!report.ok()) return report.status();
-  const absl::StatusOr<std::vector<Tensor>> want = Evaluate(graph, values, &dims);
-  if (!want.ok()) return want.status();
+  ASSIGN_OR_RETURN(std::unique_ptr<TermGraph> terms, TermGraph::Create(graph));
+  RETURN_IF_ERROR(
+      Saturate(terms.get(), choice, {.limits = {.iterations = 8, .nodes = 3000}}).status());
+  ASSIGN_OR_RETURN(const std::vector<Tensor> want, Evaluate(graph, values, &dims));
   absl::Status status;
-  const std::vector<Graph> sides = OtherSides(**terms, &status, kMost);
+  const std::vector<Graph> sides = OtherSides(*terms, &status, kMost);
   for (const Graph& side : sides) {
     const absl::StatusOr<std::vector<Tensor>> got = Evaluate(side, values, &dims);
     status.Update(got.status());
-    for (size_t o = 0; o < want->size() && status.ok(); ++o) {
-      status = CompareTensors((*got)[o], (*want)[o], relative, 0);
+    for (size_t o = 0; o < want.size() && status.ok(); ++o) {
+      status = CompareTensors((*got)[o], want[o], relative, 0);
     }
     if (!status.ok()) return Prefixed(ToText(side), status);
   }

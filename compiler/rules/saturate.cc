@@ -8,6 +8,7 @@
 #include "compiler/egraph/stopwatch.h"
 #include "compiler/ir/value/message.h"
 #include "compiler/rules/terms/term_expansion.h"
+#include "deploy/bazel/libs/status_macros.h"
 
 namespace athanor {
 namespace {
@@ -46,7 +47,7 @@ egraph::NodeCost FewestOps(const egraph::EGraph& terms) {
   return [&terms](egraph::NodeId n) {
     const Op op = ToOp(terms.op(n));
     if (OpInfo(op).op_class == OpClass::kLeaf) return 0.0;
-    return op == Op::kIndexMap ? 0.1 : 1.0;
+    return IsIndexMap(op) ? 0.1 : 1.0;
   };
 }
 
@@ -82,13 +83,10 @@ class Saturation {
   absl::StatusOr<egraph::Report> Run() {
     egraph::Choice choice = terms_.Original();
     while (true) {
-      const absl::StatusOr<bool> found = Recognise(choice);
-      if (!found.ok()) return found.status();
-      if (runs_ > 0 && (recognitions_.empty() || !*found)) break;
+      ASSIGN_OR_RETURN(const bool found, Recognise(choice));
+      if (runs_ > 0 && (recognitions_.empty() || !found)) break;
       if (!RunRules()) break;
-      const absl::StatusOr<egraph::Choice> cheapest = Cheapest();
-      if (!cheapest.ok()) return cheapest.status();
-      choice = *cheapest;
+      ASSIGN_OR_RETURN(choice, Cheapest());
     }
     return std::move(report_);
   }
@@ -118,13 +116,12 @@ class Saturation {
   // true if a row found something new.
   absl::StatusOr<bool> Recognise(const egraph::Choice& choice) {
     if (recognitions_.empty()) return false;
-    absl::StatusOr<TermGraph::Extracted> at = terms_.ExtractWithClasses(choice);
-    if (!at.ok()) return at.status();
+    ASSIGN_OR_RETURN(TermGraph::Extracted at, terms_.ExtractWithClasses(choice));
     bool any = false;
     for (size_t i = 0; i < recognitions_.size(); ++i) {
       // The next run of the rules detects the stop and reports its reason.
       if (Stopped()) return true;
-      const absl::StatusOr<bool> found = ApplyRow(i, &*at);
+      const absl::StatusOr<bool> found = ApplyRow(i, &at);
       if (!found.ok()) return WrongRow(*recognitions_[i], found.status());
       any |= *found;
     }
@@ -135,26 +132,25 @@ class Saturation {
     egraph::Stopwatch watch;
     egraph::RuleReport& report = report_.rules[rules_.size() + index];
     Recognition recognition;
-    absl::StatusOr<Graph> graph =
-        ApplyRecognition(at->graph, *recognitions_[index]->recognises, &recognition);
-    if (!graph.ok()) return graph.status();
+    ASSIGN_OR_RETURN(Graph graph,
+                     ApplyRecognition(at->graph, *recognitions_[index]->recognises, &recognition));
     watch.AddTo(&report.match_us);
     if (recognition.found.empty()) return false;
     std::vector<TermGraph::Equality> equal;
     for (size_t n = 0; n < at->classes.size(); ++n) {
       if (at->classes[n].valid()) equal.emplace_back(recognition.at[n], at->classes[n]);
     }
-    absl::StatusOr<TermGraph::Imported> imported =
-        terms_.Import(*graph, equal, egraph::Cause{static_cast<uint32_t>(rules_.size() + index)});
-    if (!imported.ok()) return imported.status();
+    ASSIGN_OR_RETURN(
+        TermGraph::Imported imported,
+        terms_.Import(graph, equal, egraph::Cause{static_cast<uint32_t>(rules_.size() + index)}));
     report.matches += recognition.found.size();
     report.applied += recognition.found.size();
-    report.nodes += imported->nodes;
-    report.unions += imported->unions;
-    report.refused += imported->refused;
+    report.nodes += imported.nodes;
+    report.unions += imported.unions;
+    report.refused += imported.refused;
     watch.AddTo(&report.apply_us);
-    *at = {*std::move(graph), std::move(imported->classes)};
-    return imported->nodes + imported->unions > 0;
+    *at = {std::move(graph), std::move(imported.classes)};
+    return imported.nodes + imported.unions > 0;
   }
 
   bool Stopped() const {
@@ -197,14 +193,13 @@ absl::StatusOr<std::vector<egraph::Rule>> CompileRules(absl::Span<const RuleRow*
 
 absl::StatusOr<egraph::Report> SaturateWith(TermGraph* terms, absl::Span<const RuleRow* const> rows,
                                             const SaturationOptions& options) {
-  absl::StatusOr<std::vector<egraph::Rule>> rules =
-      CompileRules(rows, terms->language(), terms->facts());
-  if (!rules.ok()) return rules.status();
+  ASSIGN_OR_RETURN(std::vector<egraph::Rule> rules,
+                   CompileRules(rows, terms->language(), terms->facts()));
   std::vector<const RuleRow*> recognitions;
   for (const RuleRow* row : rows) {
     if (row->recognises != nullptr) recognitions.push_back(row);
   }
-  return Saturation(terms, *std::move(rules), std::move(recognitions), options).Run();
+  return Saturation(terms, std::move(rules), std::move(recognitions), options).Run();
 }
 
 absl::StatusOr<egraph::Report> Saturate(TermGraph* terms, const RuleChoice& choice,

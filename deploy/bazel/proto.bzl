@@ -1,5 +1,7 @@
 """athanor_proto_library: C++ (and gRPC) code from .proto files with Debian's protoc."""
 
+load(":cc.bzl", "cc_library")
+
 def _srcs_of(label):
     """The filegroup of .proto files that goes with an athanor_proto_library."""
     if ":" in label:
@@ -47,7 +49,7 @@ def athanor_proto_library(name, srcs, deps = [], grpc = True, visibility = None)
         cmd = cmd + " " + " ".join(["$(location %s)" % src for src in srcs]),
         message = "Generating C++ from",
     )
-    native.cc_library(
+    cc_library(
         name = messages,
         srcs = [stem + ".pb.cc" for stem in stems],
         hdrs = [stem + ".pb.h" for stem in stems],
@@ -56,10 +58,11 @@ def athanor_proto_library(name, srcs, deps = [], grpc = True, visibility = None)
         deps = deps + ["//deploy/bazel/libs:protobuf"],
     )
     if grpc:
-        native.cc_library(
+        cc_library(
             name = name,
             srcs = [stem + ".grpc.pb.cc" for stem in stems],
             hdrs = [stem + ".grpc.pb.h" for stem in stems],
+            precompiled = "rpc",
             copts = ["-w"],
             visibility = visibility,
             deps = [":" + messages, "//deploy/bazel/libs:grpcpp"],

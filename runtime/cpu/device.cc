@@ -7,6 +7,7 @@
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
 #include "deploy/bazel/libs/mutex.h"
+#include "deploy/bazel/libs/status_macros.h"
 #include "runtime/arena.h"
 #include "runtime/cpu/module.h"
 
@@ -77,9 +78,8 @@ class CpuQueue : public DeviceQueue {
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<CpuDevice>> CpuDevice::Create(const ThreadPoolOptions& options) {
-  absl::StatusOr<std::unique_ptr<ThreadPool>> pool = ThreadPool::Create(options);
-  if (!pool.ok()) return pool.status();
-  return std::unique_ptr<CpuDevice>(new CpuDevice(*std::move(pool)));
+  ASSIGN_OR_RETURN(std::unique_ptr<ThreadPool> pool, ThreadPool::Create(options));
+  return std::unique_ptr<CpuDevice>(new CpuDevice(std::move(pool)));
 }
 
 DeviceCapability CpuDevice::capability() const {
@@ -87,20 +87,17 @@ DeviceCapability CpuDevice::capability() const {
 }
 
 absl::StatusOr<std::unique_ptr<DeviceMemory>> CpuDevice::Allocate(MemoryKind kind, int64_t bytes) {
-  absl::StatusOr<Arena> arena = Arena::Reserve(bytes);
-  if (!arena.ok()) return arena.status();
-  return std::make_unique<CpuMemory>(*std::move(arena));
+  ASSIGN_OR_RETURN(Arena arena, Arena::Reserve(bytes));
+  return std::make_unique<CpuMemory>(std::move(arena));
 }
 
 absl::StatusOr<std::unique_ptr<DeviceKernel>> CpuDevice::LoadKernel(absl::string_view object) {
-  absl::StatusOr<std::unique_ptr<CpuModule>> module = CpuModule::Load(object);
-  if (!module.ok()) return module.status();
-  absl::StatusOr<void*> symbol = (*module)->Symbol(kCpuKernelSymbol);
+  ASSIGN_OR_RETURN(std::unique_ptr<CpuModule> module, CpuModule::Load(object));
+  absl::StatusOr<void*> symbol = module->Symbol(kCpuKernelSymbol);
   if (!symbol.ok()) {
     return absl::InvalidArgumentError(symbol.status().message());
   }
-  return std::make_unique<CpuDeviceKernel>(*std::move(module),
-                                           reinterpret_cast<CpuKernel>(*symbol));
+  return std::make_unique<CpuDeviceKernel>(std::move(module), reinterpret_cast<CpuKernel>(*symbol));
 }
 
 absl::StatusOr<std::unique_ptr<DeviceQueue>> CpuDevice::NewQueue(int64_t scratch_bytes) {
@@ -111,9 +108,8 @@ absl::StatusOr<std::unique_ptr<DeviceQueue>> CpuDevice::NewQueue(int64_t scratch
   }
   const int64_t stride =
       (scratch_bytes + kScratchAlignment - 1) / kScratchAlignment * kScratchAlignment;
-  absl::StatusOr<Arena> scratch = Arena::Reserve(stride * threads);
-  if (!scratch.ok()) return scratch.status();
-  return std::make_unique<CpuQueue>(*pool_, *std::move(scratch), stride);
+  ASSIGN_OR_RETURN(Arena scratch, Arena::Reserve(stride * threads));
+  return std::make_unique<CpuQueue>(*pool_, std::move(scratch), stride);
 }
 
 std::unique_ptr<DeviceKernel> CpuDevice::WrapKernel(CpuKernel entry) {

@@ -11,6 +11,7 @@
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_split.h"
 #include "absl/strings/strip.h"
+#include "deploy/bazel/libs/status_macros.h"
 
 namespace athanor {
 namespace {
@@ -25,166 +26,191 @@ constexpr bool kLimit = true;
 
 constexpr FlagRow kFlags[] = {
     {"listen", FlagType::kString, &O::listen, 0, 0,
-     "host:port to serve on; a host other than this machine's own needs TLS or --insecure"},
+     "address to serve gRPC on, as host:port; a host that other machines can reach needs TLS or "
+     "--insecure"},
     {"http_listen", FlagType::kString, &O::http_listen, 0, 0,
-     "host:port of the HTTP side: a status page at /, the same as JSON at /status.json, Prometheus "
-     "metrics at /metrics; other hosts as for --listen, with the same certificate; empty: none"},
+     "address to serve HTTP on, as host:port: a status page at /, its JSON at /status.json, "
+     "Prometheus metrics at /metrics; hosts and certificate as for --listen; empty: no HTTP"},
     {"http_hosts", FlagType::kString, &O::http_hosts, 0, 0,
-     "names that requests to the HTTP side may be for, separated by commas, besides the host of "
+     "host names that HTTP requests may address, separated by commas, besides the host of "
      "--http_listen, localhost, this machine's name and numeric addresses"},
     {"insecure", FlagType::kBool, &O::insecure, 0, 0,
-     "serve without TLS on an address that others can reach"},
-    {"tls_cert", FlagType::kString, &O::tls_cert, 0, 0, "file with the certificate chain (PEM)"},
-    {"tls_key", FlagType::kString, &O::tls_key, 0, 0, "file with the private key (PEM)"},
+     "serve without TLS on an address that other machines can reach"},
+    {"tls_cert", FlagType::kString, &O::tls_cert, 0, 0,
+     "file with the server's certificate chain (PEM); empty: no TLS"},
+    {"tls_key", FlagType::kString, &O::tls_key, 0, 0,
+     "file with the private key of --tls_cert (PEM)"},
     {"state_dir", FlagType::kString, &O::state_dir, 0, 0,
-     "directory of models and tensors, used by one server at a time; empty: "
+     "directory for models and tensors, used by one server at a time; empty: "
      "$XDG_STATE_HOME/athanor or ~/.local/state/athanor"},
     {"verify_weights", FlagType::kBool, &O::verify_weights, 0, 0,
-     "hash all weights before they serve, not only those whose files have changed since they were "
-     "hashed; athanor fsck does so without a server"},
+     "hash all weights before they serve, not only those whose files changed since they were last "
+     "hashed; athanor fsck does this without a server"},
     {"cache", FlagType::kString, &O::cache, 0, 0,
-     "file of the cache, shareable by processes of one machine, on a local file system; empty: "
+     "file of the cache, on a local file system; processes of one machine may share it; empty: "
      "<state_dir>/cache.db"},
     {"cache_limit", FlagType::kBytes, &O::cache_limit, 0, kTop,
-     "bytes of the cache's file; what was of least use goes first; 0: no limit"},
+     "largest size of the cache's file; beyond it the least useful rows are removed; 0: no limit"},
     {"lease_timeout", FlagType::kDuration, &O::lease_timeout_ms, 1'000, kTop,
-     "a server on the same cache that says nothing for this long makes nothing any more: another "
-     "one compiles what it was compiling; one whose process has ended is not waited for"},
+     "time without a heartbeat after which another server on the same cache counts as dead and its "
+     "compilation is taken over; a server whose process has ended counts as dead at once"},
     {"cache_signing_key", FlagType::kString, &O::cache_signing_key, 0, 0,
-     "file with the Ed25519 private key (PEM) that signs what the cache exports; without one it "
-     "exports no binaries"},
+     "file with the Ed25519 private key (PEM) that signs exports of the cache; empty: export no "
+     "binaries"},
     {"cache_trusted_keys", FlagType::kString, &O::cache_trusted_keys, 0, 0,
-     "files with Ed25519 public keys (PEM), separated by commas: binaries are imported only if one "
-     "of them has signed the bundle, and then loaded into this server"},
+     "files with Ed25519 public keys (PEM), separated by commas; binaries are imported, and then "
+     "loaded into this server, only from bundles signed with one of these keys; empty: import no "
+     "binaries"},
     {"device", FlagType::kString, &O::device, 0, 0,
-     "auto or cpu; cuda:N and metal are refused, because this build has no such backend"},
+     "device that executes models: auto or cpu; this build has no backend for cuda:N and metal and "
+     "refuses them"},
     {"threads", FlagType::kInt, &O::threads, 0, 4096,
-     "threads that execute; 0: one per core that is not left to searches"},
+     "number of threads that execute requests; 0: one per core that --search_cores leaves"},
     {"compile_workers", FlagType::kInt, &O::compile_workers, 1, 256,
-     "compile jobs that are built at once, and as many that search, each with its own child "
-     "process"},
+     "number of compile jobs built at once, and of jobs that search at once; each has its own "
+     "child process"},
     {"search_cores", FlagType::kInt, &O::search_cores, 0, 4095,
-     "cores that requests leave to searches and builds; 0: they share all, and searches give way"},
+     "number of cores reserved for searches and builds; 0: they share all cores with requests and "
+     "yield to them"},
     {"search_budget", FlagType::kString, &O::search_budget, 0, 0,
-     "how long to search for faster plans per model: a time (30s) from the first step on, measured "
-     "candidates (200c), fast (the cost model chooses) or exhaust (all is measured), alone or in a "
-     "limit (exhaust:5m); 0: baseline only"},
-    {"search_seed", FlagType::kInt, &O::search_seed, 1, kTop, "of every search's random choices"},
+     "extent of the search for faster plans, per model: a time from its first step (30s), a number "
+     "of measured candidates (200c), fast (the cost model chooses) or exhaust (measure "
+     "everything), the last two also with a limit (exhaust:5m); 0: baseline plans only"},
+    {"search_seed", FlagType::kInt, &O::search_seed, 1, kTop,
+     "seed of the random choices of every search"},
     {"disable_rules", FlagType::kString, &O::disable_rules, 0, 0,
-     "rules, or families of rules, that no search uses, separated by commas"},
+     "rules, or families of rules, that no search may use, separated by commas; empty: all may be "
+     "used"},
     {"deterministic", FlagType::kBool, &O::deterministic, 0, 0,
-     "each model version is served by one plan until another is pinned; searches run when asked "
-     "for with StartCompile, and what they find is kept"},
+     "serve each model version with the same plan until another is pinned; searches run only in "
+     "jobs started with StartCompile, and their plans are kept for pinning"},
     {"memory_limit", FlagType::kBytes, &O::memory_limit, 0, kTop,
-     "bytes that weights, prepared weights, arenas, uploads and requests may hold together; 0: "
-     "nine tenths of the machine's memory",
+     "most memory for weights, prepared weights, arenas, uploads and requests together; 0: nine "
+     "tenths of the machine's memory",
      kLimit},
-    {"config", FlagType::kString, &O::config, 0, 0, "file of `name = value` lines"},
-    {"log_level", FlagType::kString, &O::log_level, 0, 0, "debug, info, warn or error"},
-    {"log_format", FlagType::kString, &O::log_format, 0, 0, "text (key=value) or json"},
+    {"config", FlagType::kString, &O::config, 0, 0,
+     "file with settings, one `name = value` per line; empty: none"},
+    {"log_level", FlagType::kString, &O::log_level, 0, 0,
+     "least severity that is logged: debug, info, warn or error"},
+    {"log_format", FlagType::kString, &O::log_format, 0, 0,
+     "format of log lines: text (key=value) or json"},
     {"log_file", FlagType::kString, &O::log_file, 0, 0,
-     "file that the log is added to, opened again at SIGHUP; empty: standard error"},
+     "file to append the log to, reopened at SIGHUP; empty: log to standard error"},
     {"max_message_bytes", FlagType::kBytes, &O::max_message_bytes, 64 << 10, kMaxMessage,
-     "largest gRPC message taken, inflated if it is compressed", kLimit},
+     "largest gRPC message accepted, measured after decompression", kLimit},
     {"max_inflation", FlagType::kInt, &O::max_inflation, 1, 1'032,
-     "times its size that a compressed message may inflate to, where that is above 1 MiB", kLimit},
+     "largest ratio by which a compressed message may grow when decompressed; checked only above 1 "
+     "MiB",
+     kLimit},
     {"max_chunk_bytes", FlagType::kBytes, &O::max_chunk_bytes, 1, kMaxMessage,
      "largest piece of a tensor in one message of an upload", kLimit},
     {"max_graph_bytes", FlagType::kBytes, &O::max_graph_bytes, 1, kMaxMessage,
-     "largest graph taken", kLimit},
-    {"max_tensor_bytes", FlagType::kBytes, &O::max_tensor_bytes, 1, kTop, "largest tensor taken",
+     "largest graph accepted", kLimit},
+    {"max_tensor_bytes", FlagType::kBytes, &O::max_tensor_bytes, 1, kTop, "largest tensor accepted",
      kLimit},
     {"max_import_bytes", FlagType::kBytes, &O::max_import_bytes, 1, kTop,
-     "largest bundle that the cache imports, by its records", kLimit},
+     "largest bundle that the cache imports, measured by its records", kLimit},
     {"max_onnx_bytes", FlagType::kBytes, &O::max_onnx_bytes, 1, kTop,
-     "largest ONNX model taken, its files of external data counted", kLimit},
+     "largest ONNX model accepted, including its files of external data", kLimit},
     {"max_onnx_files", FlagType::kInt, &O::max_onnx_files, 1, 1'000'000,
      "most files of one ONNX model", kLimit},
-    {"max_nodes", FlagType::kInt, &O::max_nodes, 1, 10'000'000, "most nodes in a graph", kLimit},
+    {"max_nodes", FlagType::kInt, &O::max_nodes, 1, 10'000'000, "most nodes of a graph", kLimit},
     {"max_rank", FlagType::kInt, &O::max_rank, 1, 16, "most axes of a tensor in a graph", kLimit},
     {"max_dims", FlagType::kInt, &O::max_dims, 0, 64, "most dims of a graph", kLimit},
     {"max_name_bytes", FlagType::kBytes, &O::max_name_bytes, 1, 1 << 10,
-     "longest name in a graph: of a node, a dim, an output", kLimit},
+     "longest name in a graph, such as a node's, a dim's or an output's", kLimit},
     {"max_attr_bytes", FlagType::kBytes, &O::max_attr_bytes, 0, 64 * kMiB,
-     "largest literal in a graph; larger tensors are parameters", kLimit},
+     "largest literal in a graph; a larger tensor must be a parameter", kLimit},
     {"max_expr_size", FlagType::kInt, &O::max_expr_size, 1, 256,
-     "most terms and factors of one size in a graph, nested ones counted", kLimit},
+     "most terms and factors of one size in a graph, including nested ones", kLimit},
     {"max_nesting", FlagType::kInt, &O::max_nesting, 0, 16,
-     "most floor_div, min and max inside each other in a size in a graph", kLimit},
-    {"max_models", FlagType::kInt, &O::max_models, 1, 1'000'000, "most model versions kept",
+     "deepest nesting of floor_div, min and max in a size of a graph", kLimit},
+    {"max_models", FlagType::kInt, &O::max_models, 1, 1'000'000, "most model versions stored",
      kLimit},
-    {"max_uploads", FlagType::kInt, &O::max_uploads, 1, 10'000, "uploads taken at once", kLimit},
+    {"max_uploads", FlagType::kInt, &O::max_uploads, 1, 10'000, "most uploads in progress at once",
+     kLimit},
     {"upload_idle", FlagType::kDuration, &O::upload_idle_ms, 10, kTop,
-     "an upload of which no message comes whole for this long is given up", kLimit},
+     "longest time that an upload may take to deliver its next complete message before it is "
+     "aborted",
+     kLimit},
     {"upload_least_rate", FlagType::kBytes, &O::upload_least_rate, 0, kTop,
-     "least bytes a second of an upload; slower by --upload_idle, it is given up", kLimit},
+     "lowest rate of an upload, in bytes per second; an upload that is --upload_idle behind this "
+     "rate is aborted",
+     kLimit},
     {"upload_time", FlagType::kDuration, &O::upload_time_ms, 0, kTop,
-     "an upload that takes longer is given up; 0: none is", kLimit},
+     "longest time that an upload may take before it is aborted; 0: no limit", kLimit},
     {"upload_rate", FlagType::kBytes, &O::upload_rate, 0, kTop,
-     "bytes a second that uploads and imports may bring together; more is read later; 0: no limit",
+     "most bytes per second that all uploads and imports may send together; the server delays "
+     "reading the rest; 0: no limit",
      kLimit},
     {"max_connections", FlagType::kInt, &O::max_connections, 1, 1'000'000,
-     "connections of gRPC clients at once; more are closed at once", kLimit},
+     "most gRPC connections open at once; the server closes further ones immediately", kLimit},
     {"connection_quiet", FlagType::kDuration, &O::connection_quiet_ms, 1, kMaxMessage,
-     "a connection without a call for this long gives its place to another where all are taken",
+     "time without a call after which a connection may be closed in favour of a new one when all "
+     "are in use",
      kLimit},
     {"max_peer_percent", FlagType::kInt, &O::max_peer_percent, 1, 100,
-     "percent of connections, uploads and watchers that one peer (its address) may hold", kLimit},
+     "largest percentage of connections, of uploads and of watchers that one peer address may hold",
+     kLimit},
     {"max_connection_calls", FlagType::kInt, &O::max_connection_calls, 1, kMaxMessage,
-     "calls of one connection at once; its client holds back what is more until others have ended",
+     "most calls that one connection may have in progress; its client delays further calls until "
+     "one ends",
      kLimit},
     {"max_pending", FlagType::kInt, &O::max_pending, 1, 1'000'000,
-     "requests held at once, waiting or running; more are refused", kLimit},
+     "most requests in the server at once, waiting or running; further ones are refused", kLimit},
     {"max_streams", FlagType::kInt, &O::max_streams, 1, 1'000'000,
-     "watchers of compile jobs and of health at once; they do not count as requests", kLimit},
+     "most watchers of compile jobs and of health at once; they do not count as requests", kLimit},
     {"keepalive", FlagType::kDuration, &O::keepalive_ms, 0, kMaxMessage,
-     "a connection that is silent for this long is asked whether it is alive, and closed after as "
-     "long again without an answer; 0: never",
+     "time without traffic after which a connection is pinged, and after as long again without a "
+     "reply closed; 0: never ping",
      kLimit},
     {"max_queue", FlagType::kInt, &O::max_queue, 1, 1'000'000,
-     "requests of one model version that wait for a run; beyond that the newest of the client that "
-     "has most is refused",
+     "most requests of one model version that wait to run; beyond it, the newest request of the "
+     "client with the most is refused",
      kLimit},
     {"max_client_percent", FlagType::kInt, &O::max_client_percent, 1, 100,
-     "percent of --max_queue that one client's requests may take while others wait too", kLimit},
+     "largest percentage of --max_queue that one client's requests may take while other clients "
+     "wait too",
+     kLimit},
     {"max_queue_delay", FlagType::kDuration, &O::max_queue_delay_ms, 0, kTop,
-     "a request is refused at once if its wait, behind its client's own requests and the turns of "
-     "others, is predicted to be longer, and longer than four runs; 0: none is",
+     "longest predicted wait that a request may have; beyond it, and beyond the time of four runs, "
+     "the request is refused at once; counts its client's own requests and the shares of other "
+     "clients; 0: no limit",
      kLimit},
     {"refusals_per_second", FlagType::kInt, &O::refusals_per_second, 0, 1'000'000,
-     "requests of a client that are told every second that their model's queue has no place; "
-     "further "
-     "ones learn it up to half a second later, which slows down a client that retries at once; 0: "
-     "all learn it at once"},
+     "number of requests per second and client that are refused immediately when their model's "
+     "queue is full; further refusals are delayed by up to half a second, to slow down clients "
+     "that retry at once; 0: delay none"},
     {"batch_delay", FlagType::kShortDuration, &O::batch_delay_us, 0, 60'000'000,
-     "longest time that a request which may share a call (batch_dim of its upload) waits for "
-     "others to share it with, such as 100us or 2ms, and half of the time to spare before its "
-     "deadline at most; 0: those that wait anyway share"},
+     "longest time, such as 100us or 2ms, that a request of a model with a batch_dim waits for "
+     "others to share its call, and at most half of the time left before its deadline; 0: batch "
+     "only requests that are already waiting"},
     {"max_batch_rows", FlagType::kInt, &O::max_batch_rows, 0, kTop,
-     "most rows of a call that requests share; 0: what the bounds of their dim allow"},
+     "most rows of a call that requests share; 0: as many as the bounds of their dim allow"},
     {"max_compile_jobs", FlagType::kInt, &O::max_compile_jobs, 1, 1'000'000,
-     "unfinished compile jobs; also how many finished ones are remembered", kLimit},
+     "most unfinished compile jobs, and most finished ones that the server remembers", kLimit},
     {"tap_plans", FlagType::kInt, &O::tap_plans, 0, 1'000,
-     "plans per model version that return inner values too (request parameter taps), one per set "
-     "of taps, the ones used last; 0: such requests are refused",
+     "most plans per model version that return inner values (request parameter taps), one per set "
+     "of taps; the least recently used plan is dropped; 0: refuse such requests",
      kLimit},
     {"max_taps", FlagType::kInt, &O::max_taps, 1, 1'000'000,
-     "inner values that one request may ask for", kLimit},
+     "most inner values that one request may ask for", kLimit},
     {"max_buckets", FlagType::kInt, &O::max_buckets, 1, 10'000,
-     "buckets of one version: the product of the numbers of ranges of its dims", kLimit},
+     "most buckets of one version, counted as the product of the numbers of ranges of its dims",
+     kLimit},
     {"metrics_versions", FlagType::kInt, &O::metrics_versions, 0, 1'000'000,
-     "model versions with metrics of their own; more are counted together"},
+     "most model versions with metrics of their own; further ones are counted together"},
     {"contexts", FlagType::kInt, &O::contexts, 1, 1024,
-     "requests of one plan that run at once, each with its own arena"},
+     "most requests of one plan that run at once, each with its own arena"},
     {"inline_us", FlagType::kInt, &O::inline_us, 0, 1'000'000,
-     "a request estimated to run shorter than this is run where it was read, without a change of "
-     "thread"},
+     "run time in microseconds below which a request runs on the thread that read it, by its "
+     "estimate"},
     {"max_wait", FlagType::kDuration, &O::max_wait_ms, 1, kTop,
-     "longest time a request waits for a plan, whatever its deadline", kLimit},
+     "longest time that a request waits for a plan, even if its deadline is later", kLimit},
     {"heartbeat", FlagType::kDuration, &O::heartbeat_ms, 10, kTop,
-     "WatchCompileJob repeats an unchanged job after this time"},
+     "interval at which WatchCompileJob repeats an unchanged job"},
     {"drain", FlagType::kDuration, &O::drain_ms, 0, kTop,
-     "how long running requests may take to finish after SIGTERM"},
+     "longest time that running requests may take to finish after SIGTERM"},
 };
 
 const FlagRow* FindFlag(absl::string_view name) {
@@ -401,21 +427,21 @@ absl::StatusOr<int64_t> ParseBytes(absl::string_view text) {
 absl::StatusOr<ServerOptions> ParseOptions(const std::vector<std::string>& args,
                                            const Environment& environment) {
   Settings settings;
-  if (absl::Status s = ReadArgs(args, &settings); !s.ok()) return s;
+  RETURN_IF_ERROR(ReadArgs(args, &settings));
   for (const FlagRow& row : kFlags) {
     const std::string name(row.name), variable = FlagVariable(name);
     const char* value = environment(variable.c_str());
     if (value != nullptr && !settings.contains(name)) settings[name] = {value, variable};
   }
   if (auto config = settings.find("config"); config != settings.end()) {
-    if (absl::Status s = ReadConfig(config->second.text, &settings); !s.ok()) return s;
+    RETURN_IF_ERROR(ReadConfig(config->second.text, &settings));
   }
   ServerOptions options;
   for (const auto& [name, setting] : settings) {
     absl::Status s = SetFlag(*FindFlag(name), setting.text, setting.source, &options);
     if (!s.ok()) return s;
   }
-  if (absl::Status s = ValidateOptions(&options, environment); !s.ok()) return s;
+  RETURN_IF_ERROR(ValidateOptions(&options, environment));
   return options;
 }
 

@@ -7,6 +7,7 @@
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "deploy/bazel/libs/status_macros.h"
 #include "server/base/options.h"
 #include "server/base/search_policy.h"
 #include "server/net/listen_address.h"
@@ -16,7 +17,7 @@ namespace {
 
 absl::Status CheckAddress(absl::string_view flag, const std::string& address, bool paths,
                           const ServerOptions& options) {
-  if (absl::Status s = CheckListenAddress(flag, address, paths); !s.ok()) return s;
+  RETURN_IF_ERROR(CheckListenAddress(flag, address, paths));
   const bool safe = IsLoopback(address) || !options.tls_cert.empty();
   if (safe || options.insecure) return absl::OkStatus();
   return absl::InvalidArgumentError(
@@ -32,17 +33,17 @@ absl::Status CheckDevice(absl::string_view device) {
         absl::StrCat("--device=", device, ": this build has no such backend; it has: auto, cpu"));
   }
   return absl::InvalidArgumentError(
-      absl::StrCat("--device=", device, ": unknown device; there are: auto, cpu"));
+      absl::StrCat("--device=", device, ": unknown device; must be auto or cpu"));
 }
 
 }  // namespace
 
 absl::Status ValidateOptions(ServerOptions* options, const Environment& environment) {
-  if (absl::Status s = CheckDevice(options->device); !s.ok()) return s;
+  RETURN_IF_ERROR(CheckDevice(options->device));
   if (options->tls_cert.empty() != options->tls_key.empty()) {
     return absl::InvalidArgumentError("--tls_cert and --tls_key are given together");
   }
-  if (absl::Status s = CheckAddress("--listen", options->listen, true, *options); !s.ok()) return s;
+  RETURN_IF_ERROR(CheckAddress("--listen", options->listen, true, *options));
   if (!options->http_listen.empty()) {
     absl::Status s = CheckAddress("--http_listen", options->http_listen, false, *options);
     if (!s.ok()) return s;
@@ -55,11 +56,11 @@ absl::Status ValidateOptions(ServerOptions* options, const Environment& environm
   static constexpr absl::string_view kLevels[] = {"debug", "info", "warn", "error"};
   if (std::find(std::begin(kLevels), std::end(kLevels), options->log_level) == std::end(kLevels)) {
     return absl::InvalidArgumentError(
-        absl::StrCat("--log_level=", options->log_level, ": there are: debug, info, warn, error"));
+        absl::StrCat("--log_level=", options->log_level, ": must be debug, info, warn or error"));
   }
   if (options->log_format != "text" && options->log_format != "json") {
     return absl::InvalidArgumentError(
-        absl::StrCat("--log_format=", options->log_format, ": there are: text, json"));
+        absl::StrCat("--log_format=", options->log_format, ": must be text or json"));
   }
   if (absl::Status s = ParseSearchBudget(options->search_budget).status(); !s.ok()) {
     return absl::InvalidArgumentError(absl::StrCat("--search_budget: ", s.message()));

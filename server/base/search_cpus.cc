@@ -12,7 +12,7 @@ absl::StatusOr<std::vector<int>> SetSearchCpusAside(int64_t cores) {
     return absl::InvalidArgumentError(
         absl::StrCat("--search_cores=", cores, ": this process may use ", cpus.size(),
                      cpus.size() == 1 ? " core" : " cores",
-                     ", one of which requests need; give at most ", cpus.size() - 1));
+                     ", and requests need at least one; give at most ", cpus.size() - 1));
   }
   const std::vector<int> requests(cpus.begin() + cores, cpus.end());
   cpus.resize(cores);

@@ -8,6 +8,8 @@
 #include <map>
 #include <utility>
 
+#include "deploy/bazel/libs/status_macros.h"
+
 namespace athanor {
 namespace {
 
@@ -131,13 +133,12 @@ absl::StatusOr<char*> Staging::Block(int64_t bytes) {
   data_.reset();
   reserved_ = {};
   bytes_ = 0;
-  auto reserved =
-      ledger_.Reserve(HeldKind::kRequests, Aligned(bytes), "requests that share a call");
-  if (!reserved.ok()) return reserved.status();
+  ASSIGN_OR_RETURN(auto reserved, ledger_.Reserve(HeldKind::kRequests, Aligned(bytes),
+                                                  "requests that share a call"));
   char* const data = static_cast<char*>(std::aligned_alloc(kAlignment, Aligned(bytes)));
   if (data == nullptr) return absl::ResourceExhaustedError("requests that share a call: no memory");
   data_ = {data, [](char* block) { std::free(block); }};
-  reserved_ = *std::move(reserved);
+  reserved_ = std::move(reserved);
   bytes_ = Aligned(bytes);
   return data;
 }

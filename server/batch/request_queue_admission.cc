@@ -5,6 +5,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "deploy/bazel/libs/status_macros.h"
 #include "server/batch/request_queue.h"
 
 namespace athanor {
@@ -118,14 +119,14 @@ absl::Status RequestQueue::Admit(const Ticket& ticket) {
   std::shared_ptr<QueuedRequest> evicted;
   {
     MutexLock lock(mu_);
-    if (absl::Status soon = IsSoon(ticket); !soon.ok()) return soon;
-    if (absl::Status room = MakeRoom(ticket, &evicted); !room.ok()) return room;
+    RETURN_IF_ERROR(IsSoon(ticket));
+    RETURN_IF_ERROR(MakeRoom(ticket, &evicted));
   }
   if (evicted != nullptr && evicted->Take()) {
     evicted->Refuse(absl::ResourceExhaustedError(absl::StrCat(
         ticket.model, ": ", options_.max_queue,
-        " requests wait, the most allowed (--max_queue), most of them of this client, whose newest "
-        "made room for another client's; try again later")));
+        " requests wait, the most allowed (--max_queue); this client has most of them, and its "
+        "newest was dropped to admit another client's; try again later")));
   }
   return absl::OkStatus();
 }

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "deploy/bazel/libs/status_macros.h"
 #include "runtime/cpu/cpus.h"
 #include "server/base/log.h"
 #include "server/base/search_policy.h"
@@ -63,23 +64,20 @@ ServerCore::ServerCore(const ServerOptions& options, std::shared_ptr<CompileBack
 
 absl::StatusOr<std::unique_ptr<ServerCore>> ServerCore::Create(
     const ServerOptions& options, std::shared_ptr<CompileBackends> backends, Disk* disk) {
-  absl::StatusOr<CacheKeys> keys = ReadCacheKeys(options);
-  if (!keys.ok()) return keys.status();
+  ASSIGN_OR_RETURN(CacheKeys keys, ReadCacheKeys(options));
   Disk machine;
-  if (absl::Status s = machine.MakeDirectory(options.state_dir); !s.ok()) return s;
-  absl::StatusOr<DirectoryLock> lock = DirectoryLock::Take(options.state_dir);
-  if (!lock.ok()) return lock.status();
+  RETURN_IF_ERROR(machine.MakeDirectory(options.state_dir));
+  ASSIGN_OR_RETURN(DirectoryLock lock, DirectoryLock::Take(options.state_dir));
   ServerOptions resolved = options;
   if (resolved.threads == 0) {
     // Not the machine's count: some CPUs may be set aside (search_cpus.h).
     resolved.threads = std::max<int64_t>(1, UsableCpus().size());
   }
-  std::unique_ptr<ServerCore> core(new ServerCore(resolved, std::move(backends), *std::move(lock)));
-  core->cache_keys_ = *std::move(keys);
+  std::unique_ptr<ServerCore> core(new ServerCore(resolved, std::move(backends), std::move(lock)));
+  core->cache_keys_ = std::move(keys);
   if (disk == nullptr) disk = &core->machine_disk_;
-  auto registry = Registry::Open(core->options_, &core->ledger_, &core->metrics_, disk);
-  if (!registry.ok()) return registry.status();
-  core->registry_ = *std::move(registry);
+  ASSIGN_OR_RETURN(core->registry_,
+                   Registry::Open(core->options_, &core->ledger_, &core->metrics_, disk));
   const int threads = static_cast<int>(core->options_.threads);
   core->requests_ = std::make_unique<RequestQueue>(
       QueueOptions{.max_queue = core->options_.max_queue,
@@ -107,7 +105,8 @@ absl::StatusOr<std::unique_ptr<ServerCore>> ServerCore::Create(
         if (!job.ok()) version->serving().Fail(job.status());
       });
   const SearchPolicy policy = ServerPolicy(core->options_);
-  absl::Status rules = core->workers_->CheckRules("--disable_rules", policy.disabled_rules);
+  absl::Status rules =
+      core->workers_->policies().CheckRules("--disable_rules", policy.disabled_rules);
   if (!rules.ok()) return rules;
   core->RestoreVersions();
   return core;

@@ -103,8 +103,8 @@ TEST_F(CoreTest, TapsOfManyThreads) {
   auto tap = [&](const std::vector<NodeId>& taps) -> absl::Status {
     auto tapped = core_->workers().Tap(version, taps);
     if (!tapped.ok()) return tapped.status();
-    if (absl::Status s = Await((*tapped)->slot); !s.ok()) return s;
-    const std::shared_ptr<const ServedPlan> plan = (*tapped)->slot.plan();
+    if (absl::Status s = Await((*tapped)->plans.full()); !s.ok()) return s;
+    const std::shared_ptr<const ServedPlan> plan = (*tapped)->plans.full().plan();
     for (size_t i = 0; i < taps.size(); ++i) {
       absl::StatusOr<float> value = Run(plan, 2, static_cast<int>(1 + i));
       if (!value.ok()) return value.status();

@@ -11,6 +11,7 @@
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "deploy/bazel/libs/status_macros.h"
 #include "server/http/connection_queue.h"
 #include "server/http/host_names.h"
 #include "server/net/listener.h"
@@ -124,9 +125,8 @@ absl::StatusOr<std::unique_ptr<HttpServer>> HttpServer::Start(const HttpOptions&
     return absl::InvalidArgumentError(absl::StrCat("--http_listen=", options.listen,
                                                    ": give host:port; it has no sockets of paths"));
   }
-  absl::StatusOr<std::unique_ptr<Listener>> listener =
-      Listener::Open("http_listen", options.listen);
-  if (!listener.ok()) return listener.status();
+  ASSIGN_OR_RETURN(std::unique_ptr<Listener> listener,
+                   Listener::Open("http_listen", options.listen));
   const int stop_fd = eventfd(0, EFD_CLOEXEC);
   const int wake_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
   if (stop_fd < 0 || wake_fd < 0) {
@@ -137,7 +137,7 @@ absl::StatusOr<std::unique_ptr<HttpServer>> HttpServer::Start(const HttpOptions&
   }
   return std::unique_ptr<HttpServer>(new HttpServer(
       std::make_unique<Impl>(options, HostNames(options.listen, options.hosts), std::move(pages),
-                             *std::move(listener), stop_fd, wake_fd)));
+                             std::move(listener), stop_fd, wake_fd)));
 }
 
 }  // namespace athanor

@@ -8,15 +8,15 @@ BoxContest::BoxContest(const ModelVersion& version, const std::shared_ptr<const 
                        int bucket)
     : grid_(grid), bucket_(bucket) {
   const std::shared_ptr<const ServedPlan> full = version.plan();
-  const PlanTable::View view = version.plans().view();
+  const Plans::View view = version.plans().view();
   std::shared_ptr<const ServedPlan> own;
-  if (view.grid == grid) own = view.box(bucket).plan;
-  if (full != nullptr) full_ = full->made;
-  if (own != nullptr) own_ = own->made;
-  own_leads_ = own_ != nullptr && (full_ == nullptr || own->searched() || !full->searched());
+  if (view.grid == grid) own = view.box(bucket).serving;
+  if (full != nullptr) full_ = full->compiled;
+  if (own != nullptr) own_ = own->compiled;
+  own_leads_ = own_ != nullptr && (full_ == nullptr || own_->searched() || !full_->searched());
   // Two baselines are the same program, one of them with narrower bounds.
-  const bool found = own_ != nullptr && full_ != nullptr && (own->searched() || full->searched());
-  open_ = found && own_->plan.plan_id() != full_->plan.plan_id();
+  const bool found = own_ != nullptr && full_ != nullptr && (own_->searched() || full_->searched());
+  open_ = found && own_->id() != full_->id();
 }
 
 bool BoxContest::Settle(const v1::PlanComparison& leader_by_rival, double* share) {
@@ -31,7 +31,7 @@ bool BoxContest::Settle(const v1::PlanComparison& leader_by_rival, double* share
 
 bool BoxContest::Serve(ModelVersion& version) const {
   if (own_leads_) {
-    version.plans().SetBeside(grid_, bucket_, full_->plan.plan_id());
+    version.plans().SetBeside(grid_, bucket_, full_->id());
     return version.plan() != nullptr;
   }
   return version.plans().Set(

@@ -16,41 +16,41 @@
 #include "proto/athanor/v1/search.pb.h"
 #include "server/models/model_version.h"
 #include "server/plans/bucket_grid.h"
-#include "server/plans/plan_search.h"
+#include "server/plans/compiled_plan.h"
 
 namespace athanor {
 
 class BoxContest {
  public:
-  using Found = std::shared_ptr<const PlanSearch::Found>;
+  using Plan = std::shared_ptr<const CompiledPlan>;
 
-  // Of none.
+  // Without plans.
   BoxContest() = default;
-  // Between what is there now.
+  // Between the plans that serve now.
   BoxContest(const ModelVersion& version, const std::shared_ptr<const BucketGrid>& grid,
              int bucket);
 
-  // Where the box's search begins: its own plan, but the full range's where that was found by a
-  // search and this was not. Null: the version was deleted.
-  const Found& leader() const { return own_leads_ ? own_ : full_; }
-  // The other; null where there is none, or once it is settled.
-  const Found& rival() const { return own_leads_ ? full_ : own_; }
+  // Returns the plan at which the box's search begins: its own, unless only the full range's was
+  // found by a search. Null: the version was deleted.
+  const Plan& leader() const { return own_leads_ ? own_ : full_; }
+  // Returns the other plan; null if there is none.
+  const Plan& rival() const { return own_leads_ ? full_ : own_; }
   bool open() const { return open_; }
 
-  // `leader_by_rival` as the search has timed them at the box's sizes. A rival that is surely
-  // faster is the leader from now on; true if so. `share`, if given, is set to what the full
-  // range's plan takes there of the box's own plan's time.
+  // Decides by `leader_by_rival`, as the search timed them at the box's sizes. A rival that is
+  // surely faster leads from now on; returns true then. Sets `share`, if given, to the full range's
+  // plan's time divided by that of the box's own.
   bool Settle(const v1::PlanComparison& leader_by_rival, double* share);
-  // Has the version serve the box by the leader. False: it was deleted, or has other boxes.
+  // Serves the box by the leader. False: the version was deleted, or has other boxes.
   bool Serve(ModelVersion& version) const;
 
-  const Found& own() const { return own_; }
-  const Found& full() const { return full_; }
+  const Plan& own() const { return own_; }
+  const Plan& full() const { return full_; }
 
  private:
   std::shared_ptr<const BucketGrid> grid_;
   int bucket_ = 0;
-  Found own_, full_;
+  Plan own_, full_;
   bool own_leads_ = false;
   bool open_ = false;
   double share_ = 1;

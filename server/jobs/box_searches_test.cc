@@ -229,7 +229,7 @@ TEST_F(BoxSearchesTest, PinnedOrDeletedMeanwhileNothingIsSearchedForAnyMore) {
   const auto version = StoreBoxes();
   const auto job = StartSearching(version);
   Steps(1);
-  ASSERT_TRUE(core_->workers().PinPlan("m", "", "found-1").ok());
+  ASSERT_TRUE(core_->workers().pins().Pin("m", "", "found-1").ok());
   control_->ReleaseSearches();
   EXPECT_EQ(AwaitEnd(*job).buckets_searched(), 0);
   EXPECT_EQ(ServedAt(*version, 1), "found-1");

@@ -8,6 +8,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "compiler/ir/value/message.h"
+#include "deploy/bazel/libs/status_macros.h"
 #include "runtime/plan_memory.h"
 #include "server/base/log.h"
 #include "server/base/public_status.h"
@@ -21,10 +22,11 @@ namespace {
 constexpr double kNarrower = 0.05, kLeastGain = 0.01;
 constexpr double kPinnedGain = 1e6;  // so that it is loaded before all others
 
-// Of the full range's plan at the box's sizes, where it was measured there.
-std::optional<double> ShareOf(const std::vector<BucketPlan>& plans, const std::string& full_id) {
-  for (const BucketPlan& plan : plans) {
-    if (plan.made->plan.plan_id() == full_id) return plan.share;
+// Returns the full range's plan's share of the baseline's time at the box's sizes, if it was
+// measured there.
+std::optional<double> ShareOf(const CompiledPlans& plans, const std::string& full_id) {
+  for (const auto& plan : plans) {
+    if (plan->id() == full_id) return plan->share_of_baseline;
   }
   return std::nullopt;
 }
@@ -33,22 +35,22 @@ class Builder {
  public:
   Builder(const BucketTools& tools, Registry& registry, CompileJob& job)
       : tools_(tools), registry_(registry), job_(job), version_(job.version()) {
-    if (const auto full = version_->plan(); full != nullptr) full_id_ = full->info.plan_id();
+    if (const auto full = version_->plan(); full != nullptr) full_id_ = full->id();
   }
 
   absl::Status Build() {
-    if (absl::Status s = ChooseGrid(); !s.ok()) return s;
+    RETURN_IF_ERROR(ChooseGrid());
     job_.Update([&](v1::CompileJob& state) { state.set_buckets_total(grid_->size() - 1); });
     made_.resize(grid_->size());
     // The plan that the version is pinned to serves all other sizes.
     const bool only_pinned = !version_->pinned_plan().empty() && !job_.buckets().has_value();
     for (int bucket = 1; bucket < grid_->size(); ++bucket) {
       const bool wanted = !only_pinned || !boxes_[bucket].pinned.empty();
-      if (wanted && boxes_[bucket].plan == nullptr) Make(bucket);
-      if (absl::Status s = Stopped(); !s.ok()) return s;
+      if (wanted && boxes_[bucket].serving == nullptr) Make(bucket);
+      RETURN_IF_ERROR(Stopped());
     }
     Load();
-    if (absl::Status s = Stopped(); !s.ok()) return s;
+    RETURN_IF_ERROR(Stopped());
     return Serve();
   }
 
@@ -58,7 +60,7 @@ class Builder {
     return absl::CancelledError(absl::StrCat("job ", job_.id(), " was stopped"));
   }
 
-  absl::Status LosesPin(const PlanTable::View& now, int bucket) const {
+  absl::Status LosesPin(const Plans::View& now, int bucket) const {
     return absl::FailedPreconditionError(
         absl::StrCat(version_->Describe(), ": bucket ", now.grid->Text(bucket),
                      " is pinned to plan ", now.box(bucket).pinned,
@@ -67,14 +69,14 @@ class Builder {
 
   // Determines the new boxes, with the plans they already have.
   absl::Status ChooseGrid() {
-    const PlanTable::View now = version_->plans().view();
+    const Plans::View now = version_->plans().view();
     grid_ = now.grid;
-    boxes_ = now.boxes;
+    boxes_ = now.books;
     if (!job_.buckets().has_value()) return absl::OkStatus();
-    auto asked = BucketGrid::Create(version_->graph(), *job_.buckets(), tools_.max_buckets);
-    if (!asked.ok()) return asked.status();
-    if (*asked == *grid_) return absl::OkStatus();
-    grid_ = std::make_shared<const BucketGrid>(*std::move(asked));
+    ASSIGN_OR_RETURN(auto asked,
+                     BucketGrid::Create(version_->graph(), *job_.buckets(), tools_.max_buckets));
+    if (asked == *grid_) return absl::OkStatus();
+    grid_ = std::make_shared<const BucketGrid>(std::move(asked));
     boxes_.assign(grid_->size(), {});
     for (int from = 1; from < now.grid->size(); ++from) {
       if (now.box(from).pinned.empty()) continue;
@@ -101,7 +103,7 @@ class Builder {
     });
     const Graph graph = NarrowedTo(version_->graph(), grid_->box(bucket));
     const std::string& pinned = boxes_[bucket].pinned;
-    absl::StatusOr<std::vector<BucketPlan>> made = std::vector<BucketPlan>();
+    absl::StatusOr<CompiledPlans> made = CompiledPlans();
     if (pinned.empty()) {
       made = tools_.make(graph);
     } else if (auto found = tools_.pinned(graph, pinned); found.ok()) {
@@ -118,14 +120,15 @@ class Builder {
   }
 
   // What it saves of the time that the full range's plan takes there.
-  double GainOf(int bucket, const BucketPlan& plan) const {
+  double GainOf(int bucket, const CompiledPlan& plan) const {
     if (!boxes_[bucket].pinned.empty()) return kPinnedGain;
-    if (const auto full = ShareOf(made_[bucket], full_id_)) return (*full - plan.share) / *full;
-    return std::max(kLeastGain, (1 + kNarrower - plan.share) / (1 + kNarrower));
+    const double share = plan.share_of_baseline;
+    if (const auto full = ShareOf(made_[bucket], full_id_)) return (*full - share) / *full;
+    return std::max(kLeastGain, (1 + kNarrower - share) / (1 + kNarrower));
   }
 
   // What loading it would take that nobody holds yet.
-  BucketCandidate CandidateOf(int bucket, const BucketPlan& plan) const {
+  BucketCandidate CandidateOf(int bucket, const CompiledPlan& plan) const {
     BucketCandidate candidate{.bucket = bucket, .gain = GainOf(bucket, plan)};
     ParameterHashes hashes;
     const std::vector<NodeId> ids = version_->graph().ParameterIds();
@@ -133,7 +136,7 @@ class Builder {
       hashes[version_->graph().node(ids[i]).name] = version_->parameter_hashes()[i];
     }
     // A plan that says nothing of its memory is refused, if at all, when it is loaded.
-    const auto memory = MemoryOf(plan.made->plan, hashes);
+    const auto memory = MemoryOf(plan.plan, hashes);
     if (!memory.ok()) return candidate;
     for (const PlanMemory::Weight& weight : memory->prepared) {
       if (tools_.pool != nullptr && tools_.pool->Find(weight.key).has_value()) continue;
@@ -144,11 +147,11 @@ class Builder {
 
   // Adds to `plans_` and `input`, by position; leaves out plans that save nothing.
   void AddCandidates(int bucket, BucketChoiceInput* input) {
-    for (const BucketPlan& plan : made_[bucket]) {
-      BucketCandidate candidate = CandidateOf(bucket, plan);
+    for (const auto& plan : made_[bucket]) {
+      BucketCandidate candidate = CandidateOf(bucket, *plan);
       if (candidate.gain <= 0) continue;
       input->candidates.push_back(std::move(candidate));
-      plans_.push_back(plan.made);
+      plans_.push_back(plan);
     }
   }
 
@@ -178,22 +181,23 @@ class Builder {
     }
   }
 
-  void LoadOne(int bucket, const std::shared_ptr<const PlanSearch::Found>& made) {
-    auto loaded = tools_.load(NarrowedTo(version_->graph(), grid_->box(bucket)), made);
+  void LoadOne(int bucket, const std::shared_ptr<const CompiledPlan>& plan) {
+    auto loaded = tools_.load(NarrowedTo(version_->graph(), grid_->box(bucket)), plan);
     if (!loaded.ok()) return Refuse(bucket, loaded.status());
-    PlanTable::BoxPlan& box = boxes_[bucket];
-    box.plan = *std::move(loaded);
+    PlanBook& box = boxes_[bucket];
+    box.serving = *std::move(loaded);
     box.reason.clear();
     if (ShareOf(made_[bucket], full_id_).has_value()) box.beside = full_id_;
   }
 
   absl::Status Serve() {
-    const bool others = version_->plans().view().grid != grid_;
+    const bool others = version_->plans().grid() != grid_;
     if (others) {
-      if (absl::Status s = registry_.SetBuckets(*version_, *job_.buckets()); !s.ok()) return s;
+      RETURN_IF_ERROR(registry_.SetBuckets(*version_, *job_.buckets()));
     }
     int own = 0;
-    for (const PlanTable::BoxPlan& box : boxes_) own += box.plan != nullptr ? 1 : 0;
+    boxes_[BucketGrid::kFullRange].serving = nullptr;  // it serves already
+    for (const PlanBook& box : boxes_) own += box.serving != nullptr ? 1 : 0;
     absl::Status serves = registry_.PublishBoxes(*version_, grid_, std::move(boxes_));
     if (!serves.ok()) return serves;
     if (grid_->size() > 1) {
@@ -212,10 +216,10 @@ class Builder {
   const std::shared_ptr<ModelVersion> version_;
   std::shared_ptr<const BucketGrid> grid_;
   // By bucket.
-  std::vector<PlanTable::BoxPlan> boxes_;
-  std::vector<std::vector<BucketPlan>> made_;
-  std::vector<std::shared_ptr<const PlanSearch::Found>> plans_;  // those that may be loaded
-  std::string full_id_;                                          // of the full range's plan
+  std::vector<PlanBook> boxes_;
+  std::vector<CompiledPlans> made_;
+  CompiledPlans plans_;  // those that may be loaded
+  std::string full_id_;  // id of the full range's plan
 };
 
 }  // namespace

@@ -20,26 +20,23 @@
 #include "runtime/prepared_pool.h"
 #include "server/jobs/compile_job.h"
 #include "server/models/registry.h"
-#include "server/plans/plan_search.h"
+#include "server/plans/compiled_plan.h"
 #include "server/plans/served_plan.h"
 
 namespace athanor {
 
-struct BucketPlan {
-  std::shared_ptr<const PlanSearch::Found> made;  // checked and with its kernels
-  double share = 1;                               // its time, of that of the box's baseline
-};
-
 struct BucketTools {
-  // Plans of this graph, at least one.
-  std::function<absl::StatusOr<std::vector<BucketPlan>>(const Graph&)> make;
-  // The plan of this graph that is pinned, by its id.
-  std::function<absl::StatusOr<BucketPlan>(const Graph&, const std::string&)> pinned;
-  // One that can serve.
+  // Returns plans of this graph, checked and whole; at least one.
+  std::function<absl::StatusOr<CompiledPlans>(const Graph&)> make;
+  // Returns the pinned plan of this graph by its id.
+  std::function<absl::StatusOr<std::shared_ptr<const CompiledPlan>>(const Graph&,
+                                                                    const std::string&)>
+      pinned;
+  // Loads a plan of this graph, so that it can serve.
   std::function<absl::StatusOr<std::shared_ptr<const ServedPlan>>(
-      const Graph&, std::shared_ptr<const PlanSearch::Found>)>
+      const Graph&, std::shared_ptr<const CompiledPlan>)>
       load;
-  // Where what is loaded shares its prepared weights; null: nowhere.
+  // Pool in which loaded plans share their prepared weights; null: they do not.
   const PreparedPool* pool = nullptr;
   int64_t max_buckets = 64;
 };

@@ -115,7 +115,7 @@ std::shared_ptr<PlanSlot> CompileJob::slot() const {
   }
   std::shared_ptr<TapPlan> tapped = this->tapped();
   if (tapped == nullptr) return nullptr;
-  PlanSlot* slot = &tapped->slot;
+  PlanSlot* slot = &tapped->plans.full();
   return std::shared_ptr<PlanSlot>(std::move(tapped), slot);
 }
 
@@ -188,11 +188,12 @@ void CompileJob::NoteWhy(std::string why) {
 }
 
 void CompileJob::FinishRestored(const ServedPlan& plan) {
+  const int kernels = plan.compiled->plan.kernels_size();
   Update([&](v1::CompileJob& state) {
     if (state.kernels_total() > 0) return;  // as it was built
-    state.set_kernels_total(plan.info.kernels());
-    state.set_kernels_done(plan.info.kernels());
-    state.set_kernels_from_cache(plan.info.kernels());
+    state.set_kernels_total(kernels);
+    state.set_kernels_done(kernels);
+    state.set_kernels_from_cache(kernels);
   });
   Finish(absl::OkStatus(), v1::CompileJob::STOP_RESTORED);
 }

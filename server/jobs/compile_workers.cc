@@ -36,6 +36,8 @@ CompileWorkers::CompileWorkers(const ServerOptions& options, Registry* registry,
       backends_(*backends),
       keeper_(*keeper),
       loader_(*loader),
+      policies_(options, backends, keeper),
+      pins_(registry, keeper, loader, &policies_),
       id_prefix_(NewIdPrefix()) {
   const int count = static_cast<int>(options.compile_workers);
   {
@@ -104,9 +106,9 @@ void CompileWorkers::StartAll(const std::vector<std::shared_ptr<ModelVersion>>& 
                               const std::vector<std::shared_ptr<ModelVersion>>& old) {
   {
     MutexLock lock(mu_);
-    for (const auto& version : versions) Enqueue(version, nullptr, AutomaticPolicy(*version));
+    for (const auto& version : versions) Enqueue(version, nullptr, policies_.Automatic(*version));
     for (const auto& version : old) {
-      SearchPolicy policy = AutomaticPolicy(*version);
+      SearchPolicy policy = policies_.Automatic(*version);
       policy.budget.search = false;
       Enqueue(version, nullptr, std::move(policy));
     }
@@ -121,7 +123,7 @@ void CompileWorkers::AddRestored(const std::shared_ptr<ModelVersion>& version) {
   std::shared_ptr<CompileJob> job;
   {
     MutexLock lock(mu_);
-    job = NewJob(version, nullptr, AutomaticPolicy(*version), std::nullopt);
+    job = NewJob(version, nullptr, policies_.Automatic(*version), std::nullopt);
   }
   job->FinishRestored(*plan);
   CountEnd(*job);
@@ -218,12 +220,7 @@ void CompileWorkers::Cancel(const std::shared_ptr<CompileJob>& job,
 }
 
 void CompileWorkers::CancelFor(const ModelVersion& version) {
-  std::vector<std::string> pinned = version.plans().pinned();
-  pinned.push_back(version.pinned_plan());
-  {
-    MutexLock one(pin_mu_);  // pins in progress are complete once this is locked
-    for (const std::string& plan_id : pinned) keeper_.Unpin(version, plan_id);
-  }
+  pins_.ForgetDeleted(version);
   for (const auto& job : List(version.name())) {
     if (job->version().get() == &version && !job->finished()) {
       Cancel(job, v1::CompileJob::STOP_MODEL_DELETED);
@@ -319,13 +316,13 @@ void CompileWorkers::SearchLoop(int index) {
     const std::unique_ptr<CompileBackend> backend = backends_.New();
     WorkerSearches searches(registry_, backend.get(), &keeper_, &loader_, backends_.cache());
     for (Turn turn; (turn = NextTurn(index, &searches, backend.get())).job != nullptr;) {
-      std::optional<WorkerSearches::Waits> waits;
+      std::optional<LeaseWait> wait;
       if (turn.serving != nullptr) {
-        waits = searches.Start(turn.job, std::move(turn.serving));
+        wait = searches.Start(turn.job, std::move(turn.serving));
       } else {
         searches.Step();
       }
-      EndTurn(index, turn.job, std::move(waits));
+      EndTurn(index, turn.job, std::move(wait));
     }
   }
 }
@@ -367,15 +364,15 @@ CompileWorkers::Turn CompileWorkers::NextTurn(int index, WorkerSearches* searche
 }
 
 void CompileWorkers::EndTurn(int index, const std::shared_ptr<CompileJob>& job,
-                             std::optional<WorkerSearches::Waits> waits) {
+                             std::optional<LeaseWait> wait) {
   {
     MutexLock lock(mu_);
     AtWork& worker = at_work_[index];
     worker.searching = nullptr;
     worker.search_backend = nullptr;
-    if (job->finished() || waits.has_value()) --worker.searches;
+    if (job->finished() || wait.has_value()) --worker.searches;
   }
-  if (waits.has_value()) return ParkSearch(job, *std::move(waits));
+  if (wait.has_value()) return ParkSearch(job, *std::move(wait));
   Release(job);
 }
 

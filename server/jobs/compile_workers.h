@@ -21,7 +21,6 @@
 #include <map>
 #include <memory>
 #include <optional>
-#include <set>
 #include <string>
 #include <thread>
 #include <utility>
@@ -29,12 +28,13 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "absl/strings/string_view.h"
 #include "deploy/bazel/libs/mutex.h"
 #include "server/base/options.h"
 #include "server/jobs/compile_job.h"
 #include "server/jobs/job_builder.h"
 #include "server/jobs/parked_jobs.h"
+#include "server/jobs/plan_pins.h"
+#include "server/jobs/search_policies.h"
 #include "server/jobs/worker_searches.h"
 #include "server/keeper/plan_keeper.h"
 #include "server/models/plan_loader.h"
@@ -50,6 +50,9 @@ class CompileWorkers {
                  PlanKeeper* keeper, const PlanLoader* loader);
   ~CompileWorkers() { Stop(); }
 
+  const SearchPolicies& policies() const { return policies_; }
+  PlanPins& pins() { return pins_; }
+
   // RESOURCE_EXHAUSTED when too many jobs are unfinished.
   // A version has one job at a time, those for taps aside: a second waits for the first to end.
   // `buckets`, which were checked, take the place of the version's once they have plans.
@@ -57,26 +60,13 @@ class CompileWorkers {
       const std::shared_ptr<ModelVersion>& version, SearchPolicy policy,
       std::optional<BucketGrid::Ranges> buckets = std::nullopt);
   absl::StatusOr<std::shared_ptr<CompileJob>> Start(const std::shared_ptr<ModelVersion>& version) {
-    return Start(version, AutomaticPolicy(*version));
+    return Start(version, policies_.Automatic(*version));
   }
-  // INVALID_ARGUMENT names one that is neither a rule nor a family, and those there are. `what`
-  // says where it was given.
-  absl::Status CheckRules(absl::string_view what, const std::set<std::string>& names) const;
-  // What the version's searches are done with unless they are asked for otherwise.
-  SearchPolicy PolicyOf(const ModelVersion& version) const;
-  // That of the job which nobody asked for: a deterministic version has no search then.
-  SearchPolicy AutomaticPolicy(const ModelVersion& version) const;
   // The plan of `version` that returns `taps` too (nodes, ascending, each once), for which a job is
   // started if it is not there yet. The version's own error if it has failed; NOT_FOUND if it was
   // deleted; RESOURCE_EXHAUSTED when too many are being compiled.
   absl::StatusOr<std::shared_ptr<TapPlan>> Tap(const std::shared_ptr<ModelVersion>& version,
                                                std::vector<NodeId> taps);
-  // The version is served by one of the plans that it was served by (ModelVersion::kept), which is
-  // loaded again in the caller's thread, until it is unpinned by an empty `plan_id`; then by the
-  // latest. A plan of one of its boxes serves that box alone. NOT_FOUND names the plans there are.
-  absl::StatusOr<std::shared_ptr<ModelVersion>> PinPlan(const std::string& name,
-                                                        const std::string& version,
-                                                        const std::string& plan_id);
   // At start: for every stored version that was not restored, however many there are, and for
   // restored ones that are to be searched for. `old` ones serve nobody yet: they are built after
   // everything else, and not searched for.
@@ -84,11 +74,6 @@ class CompileWorkers {
                 const std::vector<std::shared_ptr<ModelVersion>>& old);
   // At start: a job for a version whose plan serves already, ended.
   void AddRestored(const std::shared_ptr<ModelVersion>& version);
-  // Whether there is something left to search for by itself, for a version that is served: of its
-  // full range.
-  bool SearchDue(const ModelVersion& version, const SearchPolicy& policy) const;
-  // Whether a version that its baseline serves could have a plan that was found for another one.
-  bool BetterKept(const ModelVersion& version, const SearchPolicy& policy) const;
   absl::StatusOr<std::shared_ptr<CompileJob>> Find(const std::string& id) const;
   // Newest first; an empty model means all.
   std::vector<std::shared_ptr<CompileJob>> List(absl::string_view model) const;
@@ -109,9 +94,9 @@ class CompileWorkers {
   // The turn of a job's search, which begins with `serving` if that is set.
   struct Turn {
     std::shared_ptr<CompileJob> job;
-    std::shared_ptr<const PlanSearch::Found> serving;
+    std::shared_ptr<const CompiledPlan> serving;
   };
-  // What a worker has to do.
+  // Work of a worker.
   struct AtWork {
     std::shared_ptr<CompileJob> building;
     std::deque<Turn> built;                    // their searches have not begun
@@ -123,39 +108,38 @@ class CompileWorkers {
   void BuildLoop(int index);
   // The next job to build; null to stop.
   std::shared_ptr<CompileJob> NextJob(int index);
-  // Whether the job goes on, as a search of some worker's or parked.
+  // Runs a job. Returns whether it goes on: some worker searches for it, or it is parked.
   bool RunJob(int index, const std::shared_ptr<CompileJob>& job);
   JobTools ToolsOf(int index);
   // As RunJob, with a plan that was made or found.
-  bool ServeAndGoOn(int index, const std::shared_ptr<CompileJob>& job, BuiltPlan built,
+  bool ServeAndGoOn(int index, const std::shared_ptr<CompileJob>& job, JobPlan built,
                     const BuildTimes& times, int64_t ms);
-  // As RunJob: the job's baseline serves, and the job is queued again to complete `better`.
-  bool Postpone(const std::shared_ptr<CompileJob>& job, StoredChoice better);
-  std::optional<StoredChoice> TakePostponed(const CompileJob& job);
-  bool RunPostponed(int index, const std::shared_ptr<CompileJob>& job, StoredChoice better);
-  // Plans for the boxes of the job's version; whether it goes on.
+  // As RunJob: the job's baseline serves, and the job is queued again to complete its plan.
+  bool Postpone(const std::shared_ptr<CompileJob>& job, JobPlan incomplete);
+  std::optional<JobPlan> TakePostponed(const CompileJob& job);
+  bool RunPostponed(int index, const std::shared_ptr<CompileJob>& job, JobPlan incomplete);
+  // Makes plans for the boxes of the job's version. Returns whether the job goes on.
   bool MakeBuckets(int index, const std::shared_ptr<CompileJob>& job);
   // As RunJob: it waits for another job to make its plan.
-  bool Park(const std::shared_ptr<CompileJob>& job, const BuiltPlan& built);
-  // Of a plan that was made and published.
+  bool Park(const std::shared_ptr<CompileJob>& job, LeaseWait wait);
+  // Releases the lease of a plan that was made and published, once others can find the plan.
   void LetOthersFind(Lease lease);
   // Another job searches for the same.
-  void ParkSearch(const std::shared_ptr<CompileJob>& job, WorkerSearches::Waits waits);
+  void ParkSearch(const std::shared_ptr<CompileJob>& job, LeaseWait wait);
   // It is parked no more.
   void Resume(const std::shared_ptr<CompileJob>& job);
   void ResumeSearch(const std::shared_ptr<CompileJob>& job);
   bool HandOver(int index, const std::shared_ptr<CompileJob>& job,
-                std::shared_ptr<const PlanSearch::Found> serving);
+                std::shared_ptr<const CompiledPlan> serving);
   void SearchLoop(int index);
-  // Whether the worker builds, or should: its searches wait meanwhile.
+  // Reports whether the worker builds, or should: its searches wait meanwhile.
   bool ToBuild(int index) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   // False: to stop.
   bool AwaitSearch(int index);
   // No job: none is left.
   Turn NextTurn(int index, WorkerSearches* searches, CompileBackend* backend);
-  // `waits`: it has no search to go on with.
-  void EndTurn(int index, const std::shared_ptr<CompileJob>& job,
-               std::optional<WorkerSearches::Waits> waits);
+  // `wait`: it has no search to go on with.
+  void EndTurn(int index, const std::shared_ptr<CompileJob>& job, std::optional<LeaseWait> wait);
   void CountEnd(const CompileJob& job);
   void EndWithoutPlan(CompileJob& job, const absl::Status& status, int64_t ms);
   absl::StatusOr<std::shared_ptr<CompileJob>> Submit(const std::shared_ptr<ModelVersion>& version,
@@ -170,16 +154,9 @@ class CompileWorkers {
                                      const std::shared_ptr<TapPlan>& tapped, SearchPolicy policy,
                                      std::optional<BucketGrid::Ranges> buckets)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
-  // OK: what it built serves. FAILED_PRECONDITION: its weights are damaged. Else the version was
-  // deleted or pinned.
-  absl::Status Serve(CompileJob& job, BuiltPlan built);
-  absl::Status PinBox(ModelVersion& version, const PlanTable::Place& place)
-      ABSL_EXCLUSIVE_LOCKS_REQUIRED(pin_mu_);
-  // Each box is served by the latest that did so by itself, else by the best that is kept.
-  absl::Status UnpinBoxes(ModelVersion& version) ABSL_EXCLUSIVE_LOCKS_REQUIRED(pin_mu_);
-  // The file of a plan that neither the version nor a box of it is pinned to any more.
-  void ForgetPin(const ModelVersion& version, const std::string& plan_id)
-      ABSL_EXCLUSIVE_LOCKS_REQUIRED(pin_mu_);
+  // Serves what the job built. FAILED_PRECONDITION: its weights are damaged. Other errors: the
+  // version was deleted or pinned.
+  absl::Status Serve(CompileJob& job, const JobPlan& built);
   // The first job of the queue whose version no other job works on.
   std::deque<std::shared_ptr<CompileJob>>::iterator Eligible() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   void RemoveQueued(std::deque<std::shared_ptr<CompileJob>>::iterator job)
@@ -193,9 +170,9 @@ class CompileWorkers {
   CompileBackends& backends_;
   PlanKeeper& keeper_;
   const PlanLoader& loader_;
+  const SearchPolicies policies_;
+  PlanPins pins_;
   const std::string id_prefix_;
-
-  Mutex pin_mu_;  // one pin at a time, so that none is loaded twice; taken before all others
 
   mutable Mutex mu_;
   CondVar cv_;
@@ -206,8 +183,8 @@ class CompileWorkers {
   std::vector<AtWork> at_work_ ABSL_GUARDED_BY(mu_);  // by worker
   // By version: the job that builds or searches for it, so that none overwrites another's plan.
   std::map<const ModelVersion*, std::shared_ptr<CompileJob>> busy_ ABSL_GUARDED_BY(mu_);
-  // What jobs of queue_ have still to complete.
-  std::map<const CompileJob*, StoredChoice> postponed_ ABSL_GUARDED_BY(mu_);
+  // Plans that jobs of queue_ have still to complete.
+  std::map<const CompileJob*, JobPlan> postponed_ ABSL_GUARDED_BY(mu_);
   std::map<uint64_t, std::shared_ptr<CompileJob>> jobs_ ABSL_GUARDED_BY(mu_);
   std::vector<std::unique_ptr<Worker>> workers_;
   std::unique_ptr<ParkedJobs> parked_;  // null without a cache

@@ -45,35 +45,35 @@ bool CompileWorkers::RunJob(int index, const std::shared_ptr<CompileJob>& job) {
     EndWithoutPlan(*job, whole, watch.Lap());
     return false;
   }
-  if (std::optional<StoredChoice> better = TakePostponed(*job)) {
-    return RunPostponed(index, job, *std::move(better));
+  if (std::optional<JobPlan> incomplete = TakePostponed(*job)) {
+    return RunPostponed(index, job, *std::move(incomplete));
   }
   // A plan found by a search is not replaced by the baseline: the new search goes on from it. The
   // plan that a version is pinned to is never replaced. No plan is replaced for a search whose
   // plans will not serve, or for one that nobody asked for.
   if (tapped == nullptr && before != nullptr &&
-      (before->info.kind() == kSearchedPlan || !version.pinned_plan().empty() ||
+      (before->compiled->searched() || !version.pinned_plan().empty() ||
        job->policy().use != v1::SearchOptions::SERVE ||
-       (job->policy().automatic && !BetterKept(version, job->policy())))) {
+       (job->policy().automatic && !policies_.BetterKept(version, job->policy())))) {
     if (!MakeBuckets(index, job)) return false;
     // At start such a job is made for the boxes alone.
-    const bool boxes = version.plans().view().grid->size() > 1;
+    const bool boxes = version.plans().grid()->size() > 1;
     if (!boxes || !job->policy().automatic ||
         WorkerSearches::Due(keeper_, version, job->policy())) {
-      return HandOver(index, job, before->made);
+      return HandOver(index, job, before->compiled);
     }
     job->FinishRestored(*before);
     return false;
   }
   watch.Lap();
   BuildTimes times;
-  absl::StatusOr<BuiltPlan> built = BuildPlan(ToolsOf(index), *job, &times);
+  absl::StatusOr<JobPlan> built = BuildPlan(ToolsOf(index), *job, &times);
   const int64_t ms = watch.Lap();
   if (!built.ok()) {
     EndWithoutPlan(*job, built.status(), ms);
     return false;
   }
-  if (built->plan == nullptr) return Park(job, *built);
+  if (built->waits.has_value()) return Park(job, *std::move(built->waits));
   return ServeAndGoOn(index, job, *std::move(built), times, ms);
 }
 
@@ -82,17 +82,15 @@ JobTools CompileWorkers::ToolsOf(int index) {
           backends_.cache()};
 }
 
-bool CompileWorkers::ServeAndGoOn(int index, const std::shared_ptr<CompileJob>& job,
-                                  BuiltPlan built, const BuildTimes& times, int64_t ms) {
+bool CompileWorkers::ServeAndGoOn(int index, const std::shared_ptr<CompileJob>& job, JobPlan built,
+                                  const BuildTimes& times, int64_t ms) {
   ModelVersion& version = *job->version();
   const std::shared_ptr<TapPlan> tapped = job->tapped();
-  const std::shared_ptr<const ServedPlan> plan = built.plan;
+  const std::shared_ptr<const ServedPlan> plan = built.loaded;
   const PlanOrigin origin = built.origin;
-  Lease lease = std::move(built.lease);
-  std::optional<StoredChoice> better = std::move(built.better);
-  const absl::Status served = Serve(*job, std::move(built));
+  const absl::Status served = Serve(*job, built);
   const bool serves = served.ok();
-  LetOthersFind(std::move(lease));
+  LetOthersFind(std::move(built.lease));
   if (absl::IsFailedPrecondition(served)) {
     // Its weights are damaged. The slot has reported that since it was detected, or waits for the
     // job of the upload that replaced them.
@@ -109,7 +107,7 @@ bool CompileWorkers::ServeAndGoOn(int index, const std::shared_ptr<CompileJob>& 
            {"model", version.name()},
            {"version", version.version()},
            {"taps", TapsText(tapped.get())},
-           {"plan", plan->info.plan_id()},
+           {"plan", plan->id()},
            {"origin", OriginText(origin)},
            {"kernels", state.kernels_total()},
            {"from_cache", state.kernels_from_cache()},
@@ -118,13 +116,14 @@ bool CompileWorkers::ServeAndGoOn(int index, const std::shared_ptr<CompileJob>& 
            {"kernels_ms", times.kernels},
            {"check_ms", times.check},
            {"load_ms", times.load}});
-  if (serves && better.has_value()) return Postpone(job, *std::move(better));
+  if (serves && built.incomplete()) return Postpone(job, std::move(built));
+  built = {};
   if (serves && tapped == nullptr) {
     if (!MakeBuckets(index, job)) return false;
     const bool idle = origin == PlanOrigin::kRemembered && !WorkerSearches::Wanted(*job);
     const bool searched = origin != PlanOrigin::kLowered && WorkerSearches::Wanted(*job) &&
                           !WorkerSearches::Due(keeper_, version, job->policy());
-    if (!idle && !searched) return HandOver(index, job, plan->made);
+    if (!idle && !searched) return HandOver(index, job, plan->compiled);
     job->FinishRestored(*plan);
     return false;
   }
@@ -134,11 +133,12 @@ bool CompileWorkers::ServeAndGoOn(int index, const std::shared_ptr<CompileJob>& 
   return false;
 }
 
-bool CompileWorkers::Postpone(const std::shared_ptr<CompileJob>& job, StoredChoice better) {
+bool CompileWorkers::Postpone(const std::shared_ptr<CompileJob>& job, JobPlan incomplete) {
+  incomplete.loaded = nullptr;  // it serves
   job->Update([&](v1::CompileJob& state) {
     state.set_phase(v1::CompileJob::QUEUED);
-    state.set_message(absl::StrCat("the baseline serves until plan ", better.made->plan.plan_id(),
-                                   " has the ", better.missing.size(),
+    state.set_message(absl::StrCat("the baseline serves until plan ", incomplete.chosen->id(),
+                                   " has the ", incomplete.chosen->missing.size(),
                                    " kernels that are not in the cache"));
   });
   {
@@ -146,7 +146,7 @@ bool CompileWorkers::Postpone(const std::shared_ptr<CompileJob>& job, StoredChoi
     // Whoever stops the job from here on finds it in the queue, behind jobs whose callers wait for
     // a first plan.
     if (!stopping_ && !job->stop_requested().has_value()) {
-      postponed_.emplace(job.get(), std::move(better));
+      postponed_.emplace(job.get(), std::move(incomplete));
       queue_.insert(queue_.end() - static_cast<std::ptrdiff_t>(old_), job);
       return true;
     }
@@ -155,22 +155,22 @@ bool CompileWorkers::Postpone(const std::shared_ptr<CompileJob>& job, StoredChoi
   return false;
 }
 
-std::optional<StoredChoice> CompileWorkers::TakePostponed(const CompileJob& job) {
+std::optional<JobPlan> CompileWorkers::TakePostponed(const CompileJob& job) {
   MutexLock lock(mu_);
   const auto found = postponed_.find(&job);
   if (found == postponed_.end()) return std::nullopt;
-  StoredChoice choice = std::move(found->second);
+  JobPlan incomplete = std::move(found->second);
   postponed_.erase(found);
-  return choice;
+  return incomplete;
 }
 
 bool CompileWorkers::RunPostponed(int index, const std::shared_ptr<CompileJob>& job,
-                                  StoredChoice better) {
+                                  JobPlan incomplete) {
   const std::shared_ptr<const ServedPlan> before = job->slot()->plan();
-  const std::string plan_id = better.made->plan.plan_id();
+  const std::string plan_id = incomplete.chosen->id();
   Stopwatch watch;
   BuildTimes times;
-  absl::StatusOr<BuiltPlan> built = CompletePlan(ToolsOf(index), *job, std::move(better), &times);
+  absl::StatusOr<JobPlan> built = CompletePlan(ToolsOf(index), *job, std::move(incomplete), &times);
   const int64_t ms = watch.Lap();
   if (built.ok()) return ServeAndGoOn(index, job, *std::move(built), times, ms);
   if (job->stop_requested().has_value() || before == nullptr) {
@@ -184,14 +184,14 @@ bool CompileWorkers::RunPostponed(int index, const std::shared_ptr<CompileJob>& 
            {"plan", plan_id},
            {"error", built.status().ToString()}});
   if (!MakeBuckets(index, job)) return false;
-  return HandOver(index, job, before->made);
+  return HandOver(index, job, before->compiled);
 }
 
 bool CompileWorkers::MakeBuckets(int index, const std::shared_ptr<CompileJob>& job) {
   const ModelVersion& version = *job->version();
   // The pinned plan serves all sizes, except boxes that are pinned themselves.
   if (!version.pinned_plan().empty() && !job->buckets().has_value() &&
-      version.plans().pinned().empty()) {
+      version.plans().pinned_boxes().empty()) {
     return true;
   }
   const JobTools tools = ToolsOf(index);
@@ -200,8 +200,8 @@ bool CompileWorkers::MakeBuckets(int index, const std::shared_ptr<CompileJob>& j
       .pinned = [&](const Graph& graph,
                     const std::string& id) { return FindPinned(tools, *job, graph, id); },
       .load =
-          [&](const Graph& graph, std::shared_ptr<const PlanSearch::Found> made) {
-            return loader_.Load(version, graph, std::move(made));
+          [&](const Graph& graph, std::shared_ptr<const CompiledPlan> plan) {
+            return loader_.Load(version, graph, std::move(plan));
           },
       .pool = backends_.pool(&registry_->ledger()),
       .max_buckets = options_.max_buckets};
@@ -212,24 +212,29 @@ bool CompileWorkers::MakeBuckets(int index, const std::shared_ptr<CompileJob>& j
   return false;
 }
 
-absl::Status CompileWorkers::Serve(CompileJob& job, BuiltPlan built) {
+absl::Status CompileWorkers::Serve(CompileJob& job, const JobPlan& built) {
   if (job.for_taps()) {
     const std::shared_ptr<PlanSlot> slot = job.slot();
-    return slot->Set(std::move(built.plan)) ? absl::OkStatus() : slot->view().error;
+    return slot->Set(built.loaded) ? absl::OkStatus() : slot->view().error;
   }
   const std::shared_ptr<ModelVersion> version = job.version();
   if (built.origin == PlanOrigin::kRemembered) {
-    return registry_->Restore(version, std::move(built.plan), std::move(built.kept));
+    std::vector<KeptPlan> whole;
+    for (const KeptPlan& kept : built.kept) {
+      if (kept.plan->whole()) whole.push_back(kept);
+    }
+    return registry_->Restore(version, built.loaded, std::move(whole));
   }
-  for (KeptPlans::Kept& kept : built.kept) {
-    version->kept().AddFound(kept.info, kept.made, "");
-    version->kept().SetCosts(kept.info.plan_id(), std::move(kept.costs));
+  for (const KeptPlan& kept : built.kept) {
+    if (built.incomplete()) break;  // what serves meanwhile
+    version->plans().Keep(nullptr, BucketGrid::kFullRange, kept.plan);
+    version->plans().SetCosts(nullptr, BucketGrid::kFullRange, kept.plan->id(), kept.costs);
   }
-  return registry_->Publish(version, std::move(built.plan));
+  return registry_->Publish(version, built.loaded);
 }
 
 bool CompileWorkers::HandOver(int index, const std::shared_ptr<CompileJob>& job,
-                              std::shared_ptr<const PlanSearch::Found> serving) {
+                              std::shared_ptr<const CompiledPlan> serving) {
   if (!WorkerSearches::Wanted(*job)) {
     job->Finish(absl::OkStatus(), v1::CompileJob::STOP_BASELINE_ONLY);
     return false;

@@ -8,30 +8,29 @@
 
 namespace athanor {
 
-bool CompileWorkers::Park(const std::shared_ptr<CompileJob>& job, const BuiltPlan& built) {
+bool CompileWorkers::Park(const std::shared_ptr<CompileJob>& job, LeaseWait wait) {
   job->slot()->SetJob(job->id(), /*compiling=*/false);
   job->Update([&](v1::CompileJob& state) {
     state.set_phase(v1::CompileJob::QUEUED);
-    state.set_waits_for(built.waits_for);
+    state.set_waits_for(wait.waits_for);
     state.set_message("waits for another server on the same cache, which makes this plan");
   });
   LogInfo("compile job waits",
-          {{"job", job->id()}, {"model", job->model()}, {"for", built.waits_for}});
-  parked_->Park(job, built.key, kPlanLease);
+          {{"job", job->id()}, {"model", job->model()}, {"for", wait.waits_for}});
+  parked_->Park(job, std::move(wait.key), kPlanLease);
   // Whoever stops it from here on finds it; who did so before, did not.
   if (!job->stop_requested().has_value() || !parked_->Remove(job)) return true;
   EndWithoutPlan(*job, absl::OkStatus(), 0);
   return false;
 }
 
-void CompileWorkers::ParkSearch(const std::shared_ptr<CompileJob>& job,
-                                WorkerSearches::Waits waits) {
+void CompileWorkers::ParkSearch(const std::shared_ptr<CompileJob>& job, LeaseWait wait) {
   job->Update([&](v1::CompileJob& state) {
-    state.set_waits_for(waits.waits_for);
+    state.set_waits_for(wait.waits_for);
     state.set_message("waits for another search for the same on this cache");
   });
-  LogInfo("search waits", {{"job", job->id()}, {"model", job->model()}, {"for", waits.waits_for}});
-  parked_->Park(job, std::move(waits.key), kSearchLease);
+  LogInfo("search waits", {{"job", job->id()}, {"model", job->model()}, {"for", wait.waits_for}});
+  parked_->Park(job, std::move(wait.key), kSearchLease);
   if (!job->stop_requested().has_value() || !parked_->Remove(job)) return;
   EndWithoutPlan(*job, absl::OkStatus(), 0);
   Release(job);
@@ -42,7 +41,7 @@ void CompileWorkers::ResumeSearch(const std::shared_ptr<CompileJob>& job) {
   if (plan == nullptr) {
     job->Finish(absl::OkStatus(),
                 job->stop_requested().value_or(v1::CompileJob::STOP_MODEL_DELETED));
-  } else if (HandOver(0, job, plan->made)) {
+  } else if (HandOver(0, job, plan->compiled)) {
     cv_.NotifyAll();
   }
   Release(job);  // does nothing unless it has ended

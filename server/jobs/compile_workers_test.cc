@@ -26,7 +26,7 @@ TEST_F(SearchTest, APinnedVersionHasNone) {
   ASSERT_TRUE(first.ok()) << first.status();
   AwaitEnd(**first);
   const std::string baseline = ServedBy(*version);
-  ASSERT_TRUE(core_->workers().PinPlan("m", "", baseline).ok());
+  ASSERT_TRUE(core_->workers().pins().Pin("m", "", baseline).ok());
   EXPECT_EQ(AwaitEnd(*Start(version)).stop_reason(), Job::STOP_BASELINE_ONLY);
   EXPECT_EQ(ServedBy(*version), baseline);
 }
@@ -36,7 +36,7 @@ TEST_F(SearchTest, WhatIsFoundAfterPinningDoesNotServe) {
   std::shared_ptr<ModelVersion> version = StoreScale("m", 2);
   std::shared_ptr<CompileJob> job = StartSearching(version);
   const std::string baseline = ServedBy(*version);
-  ASSERT_TRUE(core_->workers().PinPlan("m", "", baseline).ok());
+  ASSERT_TRUE(core_->workers().pins().Pin("m", "", baseline).ok());
   control_->ReleaseSearches();
   EXPECT_EQ(AwaitEnd(*job).search().plans_taken(), 0);
   EXPECT_THAT(control_->events(), Contains("refused found-1"));
@@ -73,7 +73,7 @@ TEST_F(SearchTest, APreviousPlanServesWhilePinned) {
   EXPECT_EQ(PlanIds(version->ToProto(true)), all);
   const std::weak_ptr<const ServedPlan> third = version->plan();
   for (const std::string& id : {std::string("found-1"), baseline}) {
-    ASSERT_TRUE(core_->workers().PinPlan("m", "", id).ok());
+    ASSERT_TRUE(core_->workers().pins().Pin("m", "", id).ok());
     EXPECT_EQ(ServedBy(*version), id);
     // A plan that does not serve holds no prepared weights, once the search has released it.
     while (!third.expired()) std::this_thread::yield();
@@ -85,10 +85,10 @@ TEST_F(SearchTest, APreviousPlanServesWhilePinned) {
     EXPECT_EQ(control_->events().size(), events);
     EXPECT_EQ(ServedBy(*version), id);
   }
-  ASSERT_TRUE(core_->workers().PinPlan("m", "", "").ok());
+  ASSERT_TRUE(core_->workers().pins().Pin("m", "", "").ok());
   EXPECT_EQ(ServedBy(*version), "found-3");
   EXPECT_FALSE(version->ToProto(true).pinned());
-  const absl::Status unknown = core_->workers().PinPlan("m", "", "found-9").status();
+  const absl::Status unknown = core_->workers().pins().Pin("m", "", "found-9").status();
   EXPECT_EQ(unknown.code(), absl::StatusCode::kNotFound);
   EXPECT_THAT(std::string(unknown.message()),
               HasSubstr("has no plan \"found-9\"; it has \"found-3\", \"found-2\""));
@@ -105,7 +105,7 @@ TEST_F(SearchTest, KeepsTheFirstPlanAndTheLatest) {
   EXPECT_THAT(PlanIds(version->ToProto(true)),
               ElementsAre("found-20", "found-19", "found-18", "found-17", "found-16", "found-15",
                           "found-14", baseline));
-  EXPECT_EQ(core_->workers().PinPlan("m", "", "found-13").status().code(),
+  EXPECT_EQ(core_->workers().pins().Pin("m", "", "found-13").status().code(),
             absl::StatusCode::kNotFound);
   ASSERT_TRUE(core_->registry().Delete("m", "").ok());
   EXPECT_THAT(PlanIds(version->ToProto(false)), ElementsAre());
@@ -137,18 +137,18 @@ TEST_F(SearchTest, PinsBesideSwaps) {
   for (int i = 0; i < 20; ++i) {
     const std::vector<std::string> ids = PlanIds(version->ToProto(true));
     const std::string wanted = ids[ids.size() / 2];
-    const absl::Status pinned = core_->workers().PinPlan("m", "", wanted).status();
+    const absl::Status pinned = core_->workers().pins().Pin("m", "", wanted).status();
     // Swaps may have removed the plan meanwhile.
     if (!absl::IsNotFound(pinned)) {
       ASSERT_TRUE(pinned.ok()) << pinned;
       EXPECT_EQ(ServedBy(*version), wanted);
-      ASSERT_TRUE(core_->workers().PinPlan("m", "", "").ok());
+      ASSERT_TRUE(core_->workers().pins().Pin("m", "", "").ok());
     }
-    ASSERT_TRUE(core_->workers().PinPlan("m", "", baseline).ok());
+    ASSERT_TRUE(core_->workers().pins().Pin("m", "", baseline).ok());
     EXPECT_EQ(ServedBy(*version), baseline);
-    ASSERT_TRUE(core_->workers().PinPlan("m", "", "").ok());
+    ASSERT_TRUE(core_->workers().pins().Pin("m", "", "").ok());
   }
-  ASSERT_TRUE(core_->workers().PinPlan("m", "", baseline).ok());
+  ASSERT_TRUE(core_->workers().pins().Pin("m", "", baseline).ok());
   core_->workers().Cancel(job, Job::STOP_CANCELLED);
   AwaitEnd(*job);
   EXPECT_EQ(ServedBy(*version), baseline);
@@ -172,7 +172,7 @@ TEST_F(SearchTest, ADeterministicVersionKeepsItsPlan) {
   const std::string baseline = ServedBy(*version);
   EXPECT_TRUE(version->ToProto(true).deterministic());
   // It searches on request, and the serving plan stays.
-  const SearchPolicy policy = core_->workers().PolicyOf(*version);
+  const SearchPolicy policy = core_->workers().policies().Of(*version);
   EXPECT_EQ(policy.use, v1::SearchOptions::KEEP);
   const std::shared_ptr<const ServedPlan> serving = version->plan();
   auto job = core_->workers().Start(version, policy);
@@ -188,9 +188,9 @@ TEST_F(SearchTest, ADeterministicVersionKeepsItsPlan) {
   const v1::PlanInfo found = version->ToProto(true).plans(0);
   EXPECT_EQ(found.search().budget(), "3600s");
   EXPECT_FALSE(version->ToProto(true).plans(2).has_search());
-  ASSERT_TRUE(core_->workers().PinPlan("m", "", "found-2").ok());
+  ASSERT_TRUE(core_->workers().pins().Pin("m", "", "found-2").ok());
   EXPECT_EQ(ServedBy(*version), "found-2");
-  ASSERT_TRUE(core_->workers().PinPlan("m", "", "").ok());
+  ASSERT_TRUE(core_->workers().pins().Pin("m", "", "").ok());
   EXPECT_EQ(ServedBy(*version), baseline);
 }
 
@@ -208,8 +208,8 @@ TEST_F(SearchTest, KeptPlansDoNotPushOutWhatServes) {
   EXPECT_EQ(ids.size(), 8u);
   EXPECT_EQ(ids[0], "found-23");
   EXPECT_EQ(ids[6], "found-3");
-  ASSERT_TRUE(core_->workers().PinPlan("m", "", "found-23").ok());
-  ASSERT_TRUE(core_->workers().PinPlan("m", "", "").ok());
+  ASSERT_TRUE(core_->workers().pins().Pin("m", "", "found-23").ok());
+  ASSERT_TRUE(core_->workers().pins().Pin("m", "", "").ok());
   EXPECT_EQ(ServedBy(*version), "found-3");
 }
 

@@ -8,6 +8,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/types/span.h"
 #include "compiler/ir/value/message.h"
+#include "deploy/bazel/libs/status_macros.h"
 #include "server/base/log.h"
 #include "server/jobs/parked_jobs.h"
 #include "server/keeper/remembered.h"
@@ -26,7 +27,7 @@ absl::Status Stopped(const CompileJob& job) {
 
 absl::StatusOr<KernelObject> BuildKernel(CompileBackend& backend, CompileJob& job,
                                          const v1::Plan& plan, int index) {
-  if (absl::Status s = Stopped(job); !s.ok()) return s;
+  RETURN_IF_ERROR(Stopped(job));
   absl::StatusOr<KernelObject> object = backend.CompileKernel(plan, index);
   if (!object.ok()) return object.status();
   const int total = plan.kernels_size();
@@ -52,9 +53,8 @@ absl::StatusOr<std::vector<KernelObject>> BuildKernels(CompileBackend& backend, 
   });
   std::vector<KernelObject> objects;
   for (int i = 0; i < total; ++i) {
-    absl::StatusOr<KernelObject> object = BuildKernel(backend, job, plan, i);
-    if (!object.ok()) return object.status();
-    objects.push_back(*std::move(object));
+    ASSIGN_OR_RETURN(KernelObject object, BuildKernel(backend, job, plan, i));
+    objects.push_back(std::move(object));
   }
   return objects;
 }
@@ -69,22 +69,24 @@ void Observe(const BuildTimes& times, MetricCells& metrics) {
   observe(times.load, CompilePhase::kLoad);
 }
 
-absl::Status CompileMissing(const JobTools& tools, CompileJob& job, PlanSearch::Found& made,
-                            absl::Span<const int> missing) {
-  for (int i : missing) {
-    absl::StatusOr<KernelObject> object = BuildKernel(tools.backend, job, made.plan, i);
-    if (!object.ok()) return object.status();
-    made.objects[i] = *std::move(object);
+// Returns `plan` with its missing kernels compiled.
+absl::StatusOr<std::shared_ptr<const CompiledPlan>> CompileMissing(const JobTools& tools,
+                                                                   CompileJob& job,
+                                                                   const CompiledPlan& plan) {
+  auto whole = std::make_shared<CompiledPlan>(plan);
+  for (int i : std::exchange(whole->missing, {})) {
+    ASSIGN_OR_RETURN(whole->objects[i], BuildKernel(tools.backend, job, plan.plan, i));
   }
-  return Stopped(job);
+  RETURN_IF_ERROR(Stopped(job));
+  return std::shared_ptr<const CompiledPlan>(std::move(whole));
 }
 
 // Verifies a plan that was found and completed: the next start finds a correct one complete, and a
 // wrong one not at all.
 absl::Status VerifyFound(const JobTools& tools, const ModelVersion& version, const Graph& graph,
-                         const PlanKey& key, const PlanKeeper::Kept& found, bool pinned) {
-  const std::string& id = found.made->plan.plan_id();
-  const absl::Status verdict = tools.backend.Verify(graph, *found.made);
+                         const PlanKey& key, const KeptPlan& found, bool pinned) {
+  const std::string& id = found.plan->id();
+  const absl::Status verdict = tools.backend.Verify(graph, *found.plan);
   if (verdict.ok()) {
     absl::Status s = tools.keeper.PutVerified(version, key, found, pinned);
     if (!s.ok()) LogWarn("a verified plan is not kept", {{"plan", id}, {"error", s.message()}});
@@ -96,13 +98,13 @@ absl::Status VerifyFound(const JobTools& tools, const ModelVersion& version, con
 
 // Compiles what is missing of a found plan, and verifies it. A baseline is rather lowered again,
 // which brings the checks of its kernels, unless that would be another plan than the one pinned.
-absl::Status Complete(const JobTools& tools, CompileJob& job, StoredChoice& choice) {
-  const v1::Plan& plan = choice.made->plan;
-  const int total = plan.kernels_size(), missing = static_cast<int>(choice.missing.size());
-  const bool pinned = job.version()->pinned_plan() == plan.plan_id();
-  if (missing > 0 && choice.made->how.budget().empty() && !pinned) {
+absl::Status Complete(const JobTools& tools, CompileJob& job, JobPlan& plan) {
+  const std::shared_ptr<const CompiledPlan> chosen = plan.chosen;
+  const int total = chosen->plan.kernels_size(), missing = static_cast<int>(chosen->missing.size());
+  const bool pinned = job.version()->pinned_plan() == chosen->id();
+  if (missing > 0 && chosen->how.budget().empty() && !pinned) {
     return absl::NotFoundError(absl::StrCat(missing, " of the ", total, " kernels of plan ",
-                                            plan.plan_id(), " are not in the cache"));
+                                            chosen->id(), " are not in the cache"));
   }
   job.Update([&](v1::CompileJob& state) {
     state.set_kernels_total(total);
@@ -111,83 +113,112 @@ absl::Status Complete(const JobTools& tools, CompileJob& job, StoredChoice& choi
   });
   if (missing == 0) return absl::OkStatus();
   job.Enter(Phase::COMPILING_KERNELS, 5, absl::StrCat("compiles ", missing, " kernels"));
-  absl::Status s = CompileMissing(tools, job, *choice.made, choice.missing);
-  if (!s.ok()) return s;
+  ASSIGN_OR_RETURN(auto whole, CompileMissing(tools, job, *chosen));
   job.Enter(Phase::CHECKING, 80, "compares the plan with the baseline and with f64");
-  PlanKeeper::Kept found{choice.made, {}, {}};
-  for (const KeptPlans::Kept& kept : choice.kept) {
-    if (kept.made == choice.made) found.costs = kept.costs;
+  plan.chosen = whole;
+  KeptPlan found{.plan = plan.chosen, .costs = {}};
+  for (KeptPlan& kept : plan.kept) {
+    if (kept.plan != chosen) continue;
+    kept.plan = plan.chosen;
+    found.costs = kept.costs;
   }
   const ModelVersion& version = *job.version();
-  const PlanKey key = tools.keeper.KeyOf(version, version.graph(), choice.made->how);
+  const PlanKey key = tools.keeper.KeyOf(version, version.graph(), chosen->how);
   return VerifyFound(tools, version, version.graph(), key, found, pinned);
 }
 
-// Whether the job's version may be served by another plan until this one is whole: none serves it,
-// and it was not promised that one.
-bool MayBeServedMeanwhile(const ModelVersion& version, const StoredChoice& choice) {
-  return !choice.missing.empty() && version.plan() == nullptr && version.pinned_plan().empty() &&
+// Reports whether the job's version may be served by another plan until this one is whole: none
+// serves it, and it was not promised this one.
+bool MayBeServedMeanwhile(const ModelVersion& version, const CompiledPlan& chosen) {
+  return !chosen.whole() && version.plan() == nullptr && version.pinned_plan().empty() &&
          !version.row().deterministic;
 }
 
-// The whole baseline that was kept beside the choice; null: there is none.
-std::shared_ptr<const PlanSearch::Found> WholeBaseline(const StoredChoice& choice) {
-  for (const KeptPlans::Kept& kept : choice.kept) {
-    // Besides the choice itself, only whole ones are among them.
-    if (kept.made != choice.made && kept.made->plan.kind() != kSearchedPlan) return kept.made;
+// Returns the whole baseline that was kept beside the chosen plan; null: there is none.
+std::shared_ptr<const CompiledPlan> WholeBaseline(const JobPlan& plan) {
+  for (const KeptPlan& kept : plan.kept) {
+    // Besides the chosen plan, only whole ones are among them.
+    if (kept.plan != plan.chosen && !kept.plan->searched()) return kept.plan;
   }
   return nullptr;
 }
 
 absl::StatusOr<std::shared_ptr<const ServedPlan>> LoadPlan(
-    const JobTools& tools, CompileJob& job, std::shared_ptr<const PlanSearch::Found> made,
+    const JobTools& tools, CompileJob& job, std::shared_ptr<const CompiledPlan> compiled,
     BuildTimes* times) {
   Stopwatch watch;
   job.Enter(Phase::PREPARING, 95, "loads kernels and lays out weights");
-  auto served = tools.loader.Load(*job.version(), job.version()->graph(), std::move(made));
+  auto served = tools.loader.Load(*job.version(), job.version()->graph(), std::move(compiled));
   times->load = watch.Lap();
   return served;
 }
 
-// The baseline, with the choice to come.
-absl::StatusOr<BuiltPlan> ServeMeanwhile(const JobTools& tools, CompileJob& job,
-                                         std::shared_ptr<const PlanSearch::Found> baseline,
-                                         StoredChoice choice, BuildTimes* times) {
+// Loads the baseline, which serves until the chosen plan is whole.
+absl::StatusOr<std::shared_ptr<const ServedPlan>> LoadMeanwhile(
+    const JobTools& tools, CompileJob& job, std::shared_ptr<const CompiledPlan> baseline,
+    BuildTimes* times) {
   const int total = baseline->plan.kernels_size();
   job.Update([&](v1::CompileJob& state) {
     state.set_kernels_total(total);
     state.set_kernels_done(total);
     state.set_kernels_from_cache(total);
   });
-  auto served = LoadPlan(tools, job, std::move(baseline), times);
-  if (!served.ok()) return served.status();
-  BuiltPlan built{choice.origin, *std::move(served), {}};
-  if (choice.origin == PlanOrigin::kRemembered) {
-    for (const KeptPlans::Kept& kept : choice.kept) {
-      if (kept.made != choice.made) built.kept.push_back(kept);
-    }
-  }
-  built.better = std::move(choice);
-  return built;
+  return LoadPlan(tools, job, std::move(baseline), times);
 }
 
-absl::StatusOr<BuiltPlan> BuildStored(const JobTools& tools, CompileJob& job, BuildTimes* times) {
+// Finds the plan that the job's version has already, which may lack kernels; plans with taps are
+// not kept. NOT_FOUND says why there is none.
+absl::StatusOr<JobPlan> LookUpPlan(const JobTools& tools, const CompileJob& job) {
+  ASSIGN_OR_RETURN(const internal::TargetReply machine, tools.backend.Machine());
+  tools.keeper.SetMachine(machine);
+  const ModelVersion& version = *job.version();
+  JobPlan plan;
+  if (version.plan() == nullptr && !version.row().plans.empty()) {
+    absl::StatusOr<std::vector<KeptPlan>> had = FindRemembered(tools.keeper, version);
+    if (had.ok()) {
+      plan.origin = PlanOrigin::kRemembered;
+      plan.chosen = ServingOf(*had, version);
+      plan.kept = *std::move(had);
+      return plan;
+    }
+    // Neither is served by whatever there may be.
+    if (!version.pinned_plan().empty() || version.row().deterministic) return had.status();
+  }
+  SearchPolicy policy = job.policy();
+  const PlanKey key = tools.keeper.KeyOf(version, version.graph(), policy.ToProto());
+  // A plan that its searches may not swap in does not serve it either.
+  if (policy.use != v1::SearchOptions::SERVE || version.row().deterministic) {
+    policy.budget.search = false;
+  }
+  ASSIGN_OR_RETURN(std::vector<KeptPlan> best, tools.keeper.FindBest(key, policy));
+  plan.origin = PlanOrigin::kCached;
+  plan.chosen = best.front().plan;
+  if (best.size() > 1 && best.back().plan->whole()) {
+    plan.kept.push_back(std::move(best.back()));
+  }
+  return plan;
+}
+
+absl::StatusOr<JobPlan> BuildStored(const JobTools& tools, CompileJob& job, BuildTimes* times) {
   Stopwatch watch;
-  absl::StatusOr<StoredChoice> choice = LookUpPlan(tools, job);
+  absl::StatusOr<JobPlan> plan = LookUpPlan(tools, job);
   times->lower = watch.Lap();
-  if (!choice.ok()) return choice.status();
-  if (MayBeServedMeanwhile(*job.version(), *choice)) {
-    if (auto baseline = WholeBaseline(*choice); baseline != nullptr) {
-      auto built = ServeMeanwhile(tools, job, std::move(baseline), *choice, times);
-      if (built.ok()) return built;
+  if (!plan.ok()) return plan.status();
+  if (MayBeServedMeanwhile(*job.version(), *plan->chosen)) {
+    if (auto baseline = WholeBaseline(*plan); baseline != nullptr) {
+      auto loaded = LoadMeanwhile(tools, job, std::move(baseline), times);
+      if (loaded.ok()) {
+        plan->loaded = *std::move(loaded);
+        return plan;
+      }
       LogWarn("a stored baseline does not serve",
-              {{"job", job.id()}, {"error", built.status().message()}});
+              {{"job", job.id()}, {"error", loaded.status().message()}});
     }
   }
-  return CompletePlan(tools, job, *std::move(choice), times);
+  return CompletePlan(tools, job, *std::move(plan), times);
 }
 
-using MadePlan = absl::StatusOr<std::shared_ptr<PlanSearch::Found>>;
+using MadePlan = absl::StatusOr<std::shared_ptr<const CompiledPlan>>;
 
 // Calls `make(plain)`; if that goes wrong, once more for a plain plan.
 MadePlan MakeOrMakePlain(CompileJob& job, absl::FunctionRef<MadePlan(bool plain)> make) {
@@ -214,14 +245,14 @@ MadePlan LowerAndCheck(const JobTools& tools, CompileJob& job, const Graph& grap
   auto objects = BuildKernels(tools.backend, job, *plan);
   times->kernels = watch.Lap();
   if (!objects.ok()) return objects.status();
-  if (absl::Status s = Stopped(job); !s.ok()) return s;
+  RETURN_IF_ERROR(Stopped(job));
   job.Enter(Phase::CHECKING, 80, "checks kernels against the reference evaluator");
-  if (absl::Status s = tools.backend.Check(graph, *plan, *objects); !s.ok()) return s;
+  RETURN_IF_ERROR(tools.backend.Check(graph, *plan, *objects));
   times->check = watch.Lap();
-  auto made = std::make_shared<PlanSearch::Found>();
+  auto made = std::make_shared<CompiledPlan>();
   made->plan = *std::move(plan);
   made->objects = *std::move(objects);
-  return made;
+  return std::shared_ptr<const CompiledPlan>(std::move(made));
 }
 
 absl::StatusOr<std::shared_ptr<const ServedPlan>> BuildLowered(const JobTools& tools,
@@ -230,7 +261,7 @@ absl::StatusOr<std::shared_ptr<const ServedPlan>> BuildLowered(const JobTools& t
   MadePlan made = MakeOrMakePlain(
       job, [&](bool plain) { return LowerAndCheck(tools, job, graph, plain, times); });
   if (!made.ok()) return made.status();
-  if (absl::Status s = Stopped(job); !s.ok()) return s;
+  RETURN_IF_ERROR(Stopped(job));
   Stopwatch watch;
   job.Enter(Phase::PREPARING, 95, "loads kernels and lays out weights");
   auto served = tools.loader.Load(*job.version(), graph, *std::move(made));
@@ -241,11 +272,11 @@ absl::StatusOr<std::shared_ptr<const ServedPlan>> BuildLowered(const JobTools& t
 
 // Stores a baseline for the next start and for uploads of the same graph.
 void KeepBaseline(const JobTools& tools, const ModelVersion& version,
-                  const PlanSearch::Found& made) {
+                  const CompiledPlan& baseline) {
   const absl::StatusOr<internal::TargetReply> machine = tools.backend.Machine();
   if (!machine.ok()) return;
   tools.keeper.SetMachine(*machine);
-  tools.keeper.PutBaseline(tools.keeper.KeyOf(version, version.graph(), {}), made);
+  tools.keeper.PutBaseline(tools.keeper.KeyOf(version, version.graph(), {}), baseline);
 }
 
 // Returns the key under which the version's baseline is kept; empty if it is not kept.
@@ -256,52 +287,18 @@ std::string LeaseKeyOf(const JobTools& tools, const ModelVersion& version) {
 
 }  // namespace
 
-absl::StatusOr<StoredChoice> LookUpPlan(const JobTools& tools, const CompileJob& job) {
-  const absl::StatusOr<internal::TargetReply> machine = tools.backend.Machine();
-  if (!machine.ok()) return machine.status();
-  tools.keeper.SetMachine(*machine);
-  const ModelVersion& version = *job.version();
-  if (version.plan() == nullptr && !version.row().plans.empty()) {
-    absl::StatusOr<Remembered> had = FindRemembered(tools.keeper, version);
-    if (had.ok()) {
-      return StoredChoice{PlanOrigin::kRemembered, std::move(had->serving), std::move(had->missing),
-                          std::move(had->kept)};
-    }
-    // Neither is served by whatever there may be.
-    if (!version.pinned_plan().empty() || version.row().deterministic) return had.status();
-  }
-  SearchPolicy policy = job.policy();
-  const PlanKey key = tools.keeper.KeyOf(version, version.graph(), policy.ToProto());
-  // What its searches may not swap in does not serve it either.
-  if (policy.use != v1::SearchOptions::SERVE || version.row().deterministic) {
-    policy.budget.search = false;
-  }
-  auto best = tools.keeper.FindBest(key, policy);
-  if (!best.ok()) return best.status();
-  StoredChoice choice{PlanOrigin::kCached, best->plan.made, best->plan.missing, {}};
-  if (best->baseline.has_value() && best->baseline->missing.empty()) {
-    choice.kept.push_back({.info = PlanInfoOf(*best->baseline->made),
-                           .made = best->baseline->made,
-                           .costs = best->baseline->costs});
-  }
-  return choice;
-}
-
 namespace {
 
-// Whole in the cache.
-std::vector<BucketPlan> FindWhole(const JobTools& tools, CompileJob& job, const Graph& graph) {
+// Returns the plans of `graph` that the cache has whole.
+CompiledPlans FindWhole(const JobTools& tools, CompileJob& job, const Graph& graph) {
   constexpr size_t kMost = 3;
   SearchPolicy policy = job.policy();
   // The plans of a deterministic version must not change with what others found.
   if (job.version()->row().deterministic) policy.budget.search = false;
   const PlanKey key = tools.keeper.KeyOf(*job.version(), graph, policy.ToProto());
-  std::vector<BucketPlan> plans;
+  CompiledPlans plans = tools.keeper.FindAll(key, policy, kMost);
   int total = 0;
-  for (PlanKeeper::Choice& choice : tools.keeper.FindAll(key, policy, kMost)) {
-    total = std::max(total, choice.made->plan.kernels_size());
-    plans.push_back({std::move(choice.made), choice.share_of_baseline});
-  }
+  for (const auto& plan : plans) total = std::max(total, plan->plan.kernels_size());
   job.Update([&](v1::CompileJob& state) {
     state.set_kernels_total(state.kernels_total() + total);
     state.set_kernels_done(state.kernels_done() + total);
@@ -312,90 +309,87 @@ std::vector<BucketPlan> FindWhole(const JobTools& tools, CompileJob& job, const 
 
 }  // namespace
 
-absl::StatusOr<std::vector<BucketPlan>> MakePlans(const JobTools& tools, CompileJob& job,
-                                                  const Graph& graph) {
+absl::StatusOr<CompiledPlans> MakePlans(const JobTools& tools, CompileJob& job,
+                                        const Graph& graph) {
   const absl::StatusOr<internal::TargetReply> machine = tools.backend.Machine();
   if (machine.ok()) {
     tools.keeper.SetMachine(*machine);
-    std::vector<BucketPlan> plans = FindWhole(tools, job, graph);
+    CompiledPlans plans = FindWhole(tools, job, graph);
     if (!plans.empty()) return plans;
   }
   // Does not fall back to a plain plan: the full range's plan serves these sizes,
   // and is faster.
-  absl::StatusOr<v1::Plan> plan = tools.backend.Lower(graph, /*plain=*/false);
-  if (!plan.ok()) return plan.status();
-  auto made = std::make_shared<PlanSearch::Found>();
-  made->plan = *std::move(plan);
+  ASSIGN_OR_RETURN(v1::Plan plan, tools.backend.Lower(graph, /*plain=*/false));
+  auto made = std::make_shared<CompiledPlan>();
+  made->plan = std::move(plan);
   const int total = made->plan.kernels_size();
   job.Update(
       [&](v1::CompileJob& state) { state.set_kernels_total(state.kernels_total() + total); });
   for (int i = 0; i < total; ++i) {
-    if (absl::Status s = Stopped(job); !s.ok()) return s;
-    absl::StatusOr<KernelObject> object = tools.backend.CompileKernel(made->plan, i);
-    if (!object.ok()) return object.status();
+    RETURN_IF_ERROR(Stopped(job));
+    ASSIGN_OR_RETURN(KernelObject object, tools.backend.CompileKernel(made->plan, i));
     job.Update([&](v1::CompileJob& state) {
       state.set_kernels_done(state.kernels_done() + 1);
-      state.set_kernels_from_cache(state.kernels_from_cache() + (object->from_cache ? 1 : 0));
+      state.set_kernels_from_cache(state.kernels_from_cache() + (object.from_cache ? 1 : 0));
     });
-    made->objects.push_back(*std::move(object));
+    made->objects.push_back(std::move(object));
   }
-  if (absl::Status s = Stopped(job); !s.ok()) return s;
-  if (absl::Status s = tools.backend.Check(graph, made->plan, made->objects); !s.ok()) return s;
+  RETURN_IF_ERROR(Stopped(job));
+  RETURN_IF_ERROR(tools.backend.Check(graph, made->plan, made->objects));
   if (machine.ok()) tools.keeper.PutBaseline(tools.keeper.KeyOf(*job.version(), graph, {}), *made);
-  return std::vector<BucketPlan>{{std::move(made)}};
+  return CompiledPlans{std::move(made)};
 }
 
-absl::StatusOr<BucketPlan> FindPinned(const JobTools& tools, CompileJob& job, const Graph& graph,
-                                      const std::string& plan_id) {
-  const absl::StatusOr<internal::TargetReply> machine = tools.backend.Machine();
-  if (!machine.ok()) return machine.status();
-  tools.keeper.SetMachine(*machine);
+absl::StatusOr<std::shared_ptr<const CompiledPlan>> FindPinned(const JobTools& tools,
+                                                               CompileJob& job, const Graph& graph,
+                                                               const std::string& plan_id) {
+  ASSIGN_OR_RETURN(const internal::TargetReply machine, tools.backend.Machine());
+  tools.keeper.SetMachine(machine);
   const ModelVersion& version = *job.version();
   v1::PlanInfo info;
   for (const VersionPlanRow& row : version.row().pinned_boxes) {
     if (row.plan_id == plan_id) info.ParseFromString(row.info);
   }
   const PlanKey key = tools.keeper.KeyOf(version, graph, info.search());
-  absl::StatusOr<PlanKeeper::Kept> kept = tools.keeper.Find(version, key, plan_id);
-  if (!kept.ok()) return kept.status();
-  if (!kept->missing.empty()) {
-    const int missing = static_cast<int>(kept->missing.size());
+  ASSIGN_OR_RETURN(KeptPlan kept, tools.keeper.Find(version, key, plan_id));
+  if (!kept.plan->whole()) {
+    const int missing = static_cast<int>(kept.plan->missing.size());
     job.Update(
         [&](v1::CompileJob& state) { state.set_kernels_total(state.kernels_total() + missing); });
-    absl::Status s = CompileMissing(tools, job, *kept->made, kept->missing);
-    if (s.ok()) s = VerifyFound(tools, version, graph, key, *kept, /*pinned=*/true);
+    ASSIGN_OR_RETURN(kept.plan, CompileMissing(tools, job, *kept.plan));
+    absl::Status s = VerifyFound(tools, version, graph, key, kept, /*pinned=*/true);
     if (!s.ok()) return s;
   }
-  return BucketPlan{std::move(kept->made)};
+  return kept.plan;
 }
 
-absl::StatusOr<BuiltPlan> CompletePlan(const JobTools& tools, CompileJob& job, StoredChoice choice,
-                                       BuildTimes* times) {
+absl::StatusOr<JobPlan> CompletePlan(const JobTools& tools, CompileJob& job, JobPlan plan,
+                                     BuildTimes* times) {
   Stopwatch watch;
-  if (absl::Status s = Complete(tools, job, choice); !s.ok()) return s;
+  RETURN_IF_ERROR(Complete(tools, job, plan));
   times->kernels = watch.Lap();
-  if (absl::Status s = Stopped(job); !s.ok()) return s;
-  auto served = LoadPlan(tools, job, choice.made, times);
-  if (!served.ok()) return served.status();
-  for (KeptPlans::Kept& kept : choice.kept) {
-    if (kept.made == choice.made) kept.info = (*served)->info;
-  }
-  return BuiltPlan{choice.origin, *std::move(served), std::move(choice.kept)};
+  RETURN_IF_ERROR(Stopped(job));
+  ASSIGN_OR_RETURN(plan.loaded, LoadPlan(tools, job, plan.chosen, times));
+  return plan;
 }
 
-absl::StatusOr<BuiltPlan> BuildPlan(const JobTools& tools, CompileJob& job, BuildTimes* times) {
+absl::StatusOr<JobPlan> BuildPlan(const JobTools& tools, CompileJob& job, BuildTimes* times) {
   const std::shared_ptr<TapPlan> tapped = job.tapped();
   const std::shared_ptr<ModelVersion> version = job.version();
-  BuiltPlan built;
+  JobPlan built;
+  const auto loaded = [&built](std::shared_ptr<const ServedPlan> plan) {
+    built.chosen = plan->compiled;
+    built.loaded = std::move(plan);
+    return std::move(built);
+  };
   if (tapped != nullptr) {
-    auto served = BuildLowered(tools, job, WithTaps(version->graph(), tapped->taps), times);
-    if (!served.ok()) return served.status();
-    built.plan = *std::move(served);
-    return built;
+    ASSIGN_OR_RETURN(auto served,
+                     BuildLowered(tools, job, WithTaps(version->graph(), tapped->taps), times));
+    return loaded(std::move(served));
   }
-  absl::StatusOr<BuiltPlan> stored = BuildStored(tools, job, times);
+  absl::StatusOr<JobPlan> stored = BuildStored(tools, job, times);
   if (stored.ok()) return stored;
-  if (absl::Status s = Stopped(job); !s.ok()) return s;
+  RETURN_IF_ERROR(Stopped(job));
   const bool expected = absl::IsUnimplemented(stored.status()) ||
                         (absl::IsNotFound(stored.status()) && version->row().plans.empty());
   if (!expected) {
@@ -409,8 +403,7 @@ absl::StatusOr<BuiltPlan> BuildPlan(const JobTools& tools, CompileJob& job, Buil
   if (!key.empty()) {
     absl::StatusOr<Lease> lease = tools.cache->leases().Take(key, kPlanLease, version->Describe());
     if (!lease.ok()) {
-      built.waits_for = std::string(lease.status().message());
-      built.key = key;
+      built.waits = {std::string(lease.status().message()), key};
       return built;
     }
     // The plan may have been made since the lookup. If time or memory was missing, that has not
@@ -421,11 +414,9 @@ absl::StatusOr<BuiltPlan> BuildPlan(const JobTools& tools, CompileJob& job, Buil
     if (stored.ok()) return stored;
     built.lease = *std::move(lease);
   }
-  auto served = BuildLowered(tools, job, version->graph(), times);
-  if (!served.ok()) return served.status();
-  KeepBaseline(tools, *version, *(*served)->made);
-  built.plan = *std::move(served);
-  return built;
+  ASSIGN_OR_RETURN(auto served, BuildLowered(tools, job, version->graph(), times));
+  KeepBaseline(tools, *version, *served->compiled);
+  return loaded(std::move(served));
 }
 
 }  // namespace athanor

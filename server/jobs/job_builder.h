@@ -2,7 +2,7 @@
 // cache and loaded, else lowered, compiled, checked, kept in the cache and loaded.
 //
 //   BuildTimes times;
-//   absl::StatusOr<BuiltPlan> built = BuildPlan(tools, job, &times);
+//   absl::StatusOr<JobPlan> built = BuildPlan(tools, job, &times);
 #ifndef ATHANOR_SERVER_JOBS_JOB_BUILDER_H_
 #define ATHANOR_SERVER_JOBS_JOB_BUILDER_H_
 
@@ -18,11 +18,12 @@
 #include "compiler/cache/cache.h"
 #include "server/jobs/bucket_builder.h"
 #include "server/jobs/compile_job.h"
+#include "server/jobs/parked_jobs.h"
 #include "server/keeper/plan_keeper.h"
 #include "server/metrics/metrics.h"
 #include "server/models/plan_loader.h"
 #include "server/plans/compile_backend.h"
-#include "server/plans/kept_plans.h"
+#include "server/plans/compiled_plan.h"
 #include "server/plans/served_plan.h"
 
 namespace athanor {
@@ -59,54 +60,43 @@ enum class PlanOrigin : uint8_t {
   kRemembered,  // what served the version when the server ended
 };
 
-// A plan that is kept, before it is loaded.
-struct StoredChoice {
-  PlanOrigin origin = PlanOrigin::kCached;
-  std::shared_ptr<PlanSearch::Found> made;
-  std::vector<int> missing;  // kernels to be compiled
-  // Of kCached a baseline to go back to, if that is another plan; of kRemembered all the version
-  // had.
-  std::vector<KeptPlans::Kept> kept;
-};
+// The plan of a job: chosen, then loaded.
+struct JobPlan {
+  // Reports whether a baseline is to serve until CompletePlan has made `chosen` whole, so that
+  // nobody waits for its kernels.
+  bool incomplete() const { return loaded != nullptr && !chosen->whole(); }
 
-// Where there is a plan for the job's version already; none of a plan with taps is kept. NOT_FOUND
-// says why not.
-absl::StatusOr<StoredChoice> LookUpPlan(const JobTools& tools, const CompileJob& job);
-
-struct BuiltPlan {
   PlanOrigin origin = PlanOrigin::kLowered;
-  std::shared_ptr<const ServedPlan> plan;  // null: another job makes it, see below
-  std::vector<KeptPlans::Kept> kept;       // as StoredChoice has it
-  Lease lease;                             // of a lowered one, until others can find it
-  // `plan` is the baseline, so that nobody waits for this one, whose kernels are not all there: see
-  // CompletePlan.
-  std::optional<StoredChoice> better = std::nullopt;
-  // Without a plan: who holds the lease of this key, for people.
-  std::string waits_for;
-  std::string key;
+  std::shared_ptr<const CompiledPlan> chosen;
+  std::shared_ptr<const ServedPlan> loaded;  // `chosen`, or the baseline; null: see `waits`
+  // kCached: a baseline to go back to, if `chosen` is another plan. kRemembered: all plans the
+  // version had.
+  std::vector<KeptPlan> kept;
+  Lease lease;                     // of a lowered plan, until others can find it
+  std::optional<LeaseWait> waits;  // another job makes the plan
 };
 
-// Plans of `graph`, which is the version's with narrower dims, with their kernels: what the cache
-// has whole, else the baseline, checked and kept there. A baseline that is wrong is an error, never
-// made plain (plan_way.h): the full range's plan serves these sizes too, and a plain one of their
-// own would take its place however slow it is. Watchers of the job see how many kernels there are
-// in all. CANCELLED: the job was asked to stop.
-absl::StatusOr<std::vector<BucketPlan>> MakePlans(const JobTools& tools, CompileJob& job,
-                                                  const Graph& graph);
+// Returns plans of `graph`, which is the version's with narrower dims: those that the cache has
+// whole, otherwise the baseline, checked and kept there. A wrong baseline is an error, never made
+// plain (plan_way.h): the full range's plan serves these sizes too, and a plain one of their own
+// would take its place however slow it is. The job's watchers see how many kernels there are in
+// all. CANCELLED: the job was asked to stop.
+absl::StatusOr<CompiledPlans> MakePlans(const JobTools& tools, CompileJob& job, const Graph& graph);
 
-// The plan of `graph`, as above, that one of the version's boxes is pinned to; kernels that are
-// missing are compiled, and it is verified then. NOT_FOUND says why it is not to be had.
-absl::StatusOr<BucketPlan> FindPinned(const JobTools& tools, CompileJob& job, const Graph& graph,
-                                      const std::string& plan_id);
+// Returns the plan of `graph`, as above, that one of the version's boxes is pinned to. Compiles
+// missing kernels, and verifies the plan then. NOT_FOUND says why it is not to be had.
+absl::StatusOr<std::shared_ptr<const CompiledPlan>> FindPinned(const JobTools& tools,
+                                                               CompileJob& job, const Graph& graph,
+                                                               const std::string& plan_id);
 
-// The plan of the job's version, or its plan with taps. Of all servers on a cache one makes it.
-// CANCELLED: the job was asked to stop.
-absl::StatusOr<BuiltPlan> BuildPlan(const JobTools& tools, CompileJob& job, BuildTimes* times);
+// Builds the plan of the job's version, or its plan with taps. Of all servers on a cache one makes
+// it. CANCELLED: the job was asked to stop.
+absl::StatusOr<JobPlan> BuildPlan(const JobTools& tools, CompileJob& job, BuildTimes* times);
 
-// Compiles what `choice` lacks, verifies it if that is something, and loads it. A plan that is
-// found wrong is quarantined.
-absl::StatusOr<BuiltPlan> CompletePlan(const JobTools& tools, CompileJob& job, StoredChoice choice,
-                                       BuildTimes* times);
+// Compiles the missing kernels of `plan.chosen`, verifies it if there were any, and loads it. A
+// plan that is found wrong is quarantined.
+absl::StatusOr<JobPlan> CompletePlan(const JobTools& tools, CompileJob& job, JobPlan plan,
+                                     BuildTimes* times);
 
 }  // namespace athanor
 

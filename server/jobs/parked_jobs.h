@@ -29,6 +29,12 @@ namespace athanor {
 inline constexpr absl::string_view kPlanLease = "plan";
 inline constexpr absl::string_view kSearchLease = "search";
 
+// The lease of what a job would make, held by another job on the same cache.
+struct LeaseWait {
+  std::string waits_for;  // its holder, for people
+  std::string key;
+};
+
 class ParkedJobs {
  public:
   // Called on the thread of ParkedJobs, without locks.

@@ -32,7 +32,7 @@ class PinnedBoxesTest : public BoxTest {
     ASSERT_EQ(ServedAt(*version_, 1), "found-2");
   }
   absl::Status Pin(const std::string& plan_id) {
-    return core_->workers().PinPlan("m", "", plan_id).status();
+    return core_->workers().pins().Pin("m", "", plan_id).status();
   }
   bool HasFile(const std::string& plan_id) {
     std::error_code none;
@@ -102,7 +102,7 @@ TEST_F(PinnedBoxesTest, APinIsThereAfterARestart) {
   EXPECT_EQ(ServedAt(*version_, 1), "found-2");
   RestartAndAwait();
   EXPECT_EQ(ServedAt(*version_, 1), "found-2");
-  EXPECT_THAT(version_->plans().pinned(), IsEmpty());
+  EXPECT_THAT(version_->plans().pinned_boxes(), IsEmpty());
 }
 
 // The cache may be deleted, a pin must last: its kernels are compiled again.

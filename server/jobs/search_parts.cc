@@ -7,7 +7,7 @@ namespace athanor {
 SearchParts::SearchParts(const ModelVersion& version, const SearchPolicy& policy,
                          absl::FunctionRef<bool(const Graph&)> due)
     : version_(&version), budget_(policy.budget) {
-  const PlanTable::View view = version.plans().view();
+  const Plans::View view = version.plans().view();
   grid_ = view.grid;
   const bool boxes = policy.use != v1::SearchOptions::COMPARE;
   if (!boxes || due(version.graph())) left_.push_back(BucketGrid::kFullRange);

@@ -87,12 +87,12 @@ TEST_F(SharedCacheTest, WhatWasMadeForOneIsFoundForTheOther) {
   auto first = Store("m", ScaleModel({3}));
   auto made = core_->workers().Start(first).value();
   AwaitEnd(*made);
-  const std::string plan_id = first->plan()->info.plan_id();
+  const std::string plan_id = first->plan()->id();
   auto second = Store("n", ScaleModel({3}));
   const size_t events = control_->events().size();
   auto job = core_->workers().Start(second).value();
   AwaitEnd(*job);
-  EXPECT_EQ(second->plan()->info.plan_id(), plan_id);
+  EXPECT_EQ(second->plan()->id(), plan_id);
   for (size_t i = events; i < control_->events().size(); ++i) {
     EXPECT_THAT(control_->events()[i], ::testing::Not(HasSubstr("compile")));
   }
@@ -130,7 +130,7 @@ TEST_F(SharedCacheTest, TwoVersionsOfOneGraphAreMadeOnce) {
   control_->ReleaseCompiles();
   AwaitEnd(*first);
   AwaitEnd(*second);
-  EXPECT_EQ(one->plan()->info.plan_id(), two->plan()->info.plan_id());
+  EXPECT_EQ(one->plan()->id(), two->plan()->id());
   EXPECT_EQ(Run(*one, 2).value(), 6);
   EXPECT_EQ(Run(*two, 2).value(), 6);
 }

@@ -37,7 +37,7 @@ class SharedSearchTest : public SearchTest {
 
   // Makes the other server begin the search that an upload of `version` would start.
   void TheyBegin(const ModelVersion& version) {
-    const v1::SearchOptions how = core_->workers().AutomaticPolicy(version).ToProto();
+    const v1::SearchOptions how = core_->workers().policies().Automatic(version).ToProto();
     const PlanKey key = core_->keeper().KeyOf(version, version.graph(), how);
     absl::StatusOr<Lease> lease =
         theirs_->leases().Take(SearchKeyOf(key, how), kSearchLease, "theirs");

@@ -7,6 +7,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "deploy/bazel/libs/status_macros.h"
 #include "server/base/log.h"
 
 namespace athanor {
@@ -47,8 +48,8 @@ Clock::time_point WorkerSearches::FirstEnd() const {
   return first;
 }
 
-std::optional<WorkerSearches::Waits> WorkerSearches::Start(
-    const std::shared_ptr<CompileJob>& job, std::shared_ptr<const PlanSearch::Found> serving) {
+std::optional<LeaseWait> WorkerSearches::Start(const std::shared_ptr<CompileJob>& job,
+                                               std::shared_ptr<const CompiledPlan> serving) {
   if (const auto stop = job->stop_requested()) {
     job->Finish(absl::OkStatus(), *stop);
     return std::nullopt;
@@ -59,12 +60,13 @@ std::optional<WorkerSearches::Waits> WorkerSearches::Start(
     return std::nullopt;
   }
   Lease lease;
-  if (auto waits = TakeLease(job, &lease, &serving)) return waits;
+  if (auto wait = TakeLease(job, &lease, &serving)) return wait;
   if (job->finished()) return std::nullopt;
   ModelVersion& version = *job->version();
   const SearchPolicy& policy = job->policy();
   if (policy.use == v1::SearchOptions::COMPARE) {
-    if (auto first = version.kept().first(); first != nullptr) serving = std::move(first);
+    if (auto first = version.plans().view().full().first(); first != nullptr)
+      serving = std::move(first);
   }
   const auto due = [&](const Graph& graph) { return PartDue(keeper_, version, policy, graph); };
   Searching s{job, SearchParts(version, policy, due)};
@@ -93,8 +95,7 @@ std::optional<WorkerSearches::Waits> WorkerSearches::Start(
   return std::nullopt;
 }
 
-absl::Status WorkerSearches::Swap(const Searching& s,
-                                  std::shared_ptr<const PlanSearch::Found> found) {
+absl::Status WorkerSearches::Swap(const Searching& s, std::shared_ptr<const CompiledPlan> found) {
   const std::shared_ptr<ModelVersion> held = s.job->version();
   ModelVersion& version = *held;
   const std::string pinned = version.pinned_plan();
@@ -102,14 +103,13 @@ absl::Status WorkerSearches::Swap(const Searching& s,
     return absl::FailedPreconditionError(
         absl::StrCat(version.Describe(), " is pinned to plan ", pinned));
   }
-  auto served = loader_.Load(version, s.parts.graph(), std::move(found));
-  if (!served.ok()) return served.status();
-  if (s.parts.full_range()) return registry_.Publish(held, *std::move(served));
-  return registry_.PublishBox(version, s.parts.grid(), s.parts.bucket(), *std::move(served));
+  ASSIGN_OR_RETURN(auto served, loader_.Load(version, s.parts.graph(), std::move(found)));
+  if (s.parts.full_range()) return registry_.Publish(held, std::move(served));
+  return registry_.PublishBox(version, s.parts.grid(), s.parts.bucket(), std::move(served));
 }
 
 absl::Status WorkerSearches::Take(const Searching& s,
-                                  const std::shared_ptr<const PlanSearch::Found>& made) {
+                                  const std::shared_ptr<const CompiledPlan>& found) {
   ModelVersion& version = *s.job->version();
   switch (s.job->policy().use) {
     case v1::SearchOptions::COMPARE:
@@ -119,20 +119,20 @@ absl::Status WorkerSearches::Take(const Searching& s,
         return absl::AbortedError(absl::StrCat(version.Describe(), " was deleted"));
       }
       if (s.parts.full_range()) {
-        registry_.Keep(version, PlanInfoOf(*made), made);
+        registry_.Keep(version, found);
       } else {
-        version.plans().Keep(s.parts.grid(), s.parts.bucket(), PlanInfoOf(*made), made);
+        version.plans().Keep(s.parts.grid(), s.parts.bucket(), found);
       }
       return absl::OkStatus();
     default:
-      return Swap(s, made);
+      return Swap(s, found);
   }
 }
 
-void WorkerSearches::Remember(const Searching& s, const PlanSearch::Found& made) {
+void WorkerSearches::Remember(const Searching& s, const CompiledPlan& found) {
   const ModelVersion& version = *s.job->version();
   if (s.job->policy().use == v1::SearchOptions::COMPARE || !keeper_.ready()) return;
-  keeper_.PutFound(keeper_.KeyOf(version, s.parts.graph(), made.how), made, s.from,
+  keeper_.PutFound(keeper_.KeyOf(version, s.parts.graph(), found.how), found, s.from,
                    s.search->progress().best());
 }
 
@@ -198,32 +198,30 @@ absl::Status WorkerSearches::AtEnd(Searching& s) {
 
 absl::Status WorkerSearches::Compare(Searching& s) {
   const std::shared_ptr<const ServedPlan> serving = s.job->version()->plan();
-  if (serving == nullptr || serving->made == nullptr) return absl::OkStatus();
-  absl::StatusOr<v1::PlanComparison> comparison = s.search->CompareWith(*serving->made);
-  if (!comparison.ok()) return comparison.status();
-  s.job->Update([&](v1::CompileJob& state) { *state.mutable_comparison() = *comparison; });
+  if (serving == nullptr) return absl::OkStatus();
+  ASSIGN_OR_RETURN(v1::PlanComparison comparison, s.search->CompareWith(*serving->compiled));
+  s.job->Update([&](v1::CompileJob& state) { *state.mutable_comparison() = comparison; });
   return absl::OkStatus();
 }
 
 absl::Status WorkerSearches::NoteCosts(Searching& s) {
   ModelVersion& version = *s.job->version();
   const std::shared_ptr<const ServedPlan> serving = Serving(s);
-  if (serving == nullptr || serving->made == nullptr) return absl::OkStatus();
-  absl::StatusOr<std::vector<v1::PlanCost>> costs = s.search->Costs(*serving->made);
-  if (!costs.ok()) return costs.status();
+  if (serving == nullptr) return absl::OkStatus();
+  ASSIGN_OR_RETURN(std::vector<v1::PlanCost> costs, s.search->Costs(*serving->compiled));
   if (keeper_.ready()) {
-    keeper_.PutCosts(keeper_.KeyOf(version, s.parts.graph(), serving->made->how),
-                     serving->info.plan_id(), *costs);
+    keeper_.PutCosts(keeper_.KeyOf(version, s.parts.graph(), serving->compiled->how), serving->id(),
+                     costs);
   }
-  version.KeptOf(s.parts.grid(), s.parts.bucket())
-      ->SetCosts(serving->info.plan_id(), *std::move(costs));
+  version.plans().SetCosts(s.parts.grid(), s.parts.bucket(), serving->id(),
+                           std::make_shared<std::vector<v1::PlanCost>>(std::move(costs)));
   return absl::OkStatus();
 }
 
-void WorkerSearches::TakeFound(Searching& s, PlanSearch::Found found) {
+void WorkerSearches::TakeFound(Searching& s, CompiledPlan found) {
   const CompileJob& job = *s.job;
   found.how = job.policy().ToProto();
-  const auto made = std::make_shared<const PlanSearch::Found>(std::move(found));
+  const auto made = std::make_shared<const CompiledPlan>(std::move(found));
   const absl::Status taken = Take(s, made);
   s.search->Taken(taken);
   if (!taken.ok()) return;
@@ -233,7 +231,7 @@ void WorkerSearches::TakeFound(Searching& s, PlanSearch::Found found) {
                          {"model", job.version()->name()},
                          {"version", job.version()->version()},
                          {"bucket", s.parts.Text()},
-                         {"plan", made->plan.plan_id()},
+                         {"plan", made->id()},
                          {"use", v1::SearchOptions::Use_Name(job.policy().use)},
                          {"share_of_baseline", s.search->progress().best()}});
 }

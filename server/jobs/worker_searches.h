@@ -1,7 +1,7 @@
 // The searches of one compile worker: jobs whose baseline serves while a search for a faster plan
 // (server/plans/plan_search.h) goes on. The searches advance alternately, one step at a time.
 //
-//   searches.Start(job, served->made);
+//   searches.Start(job, served->compiled);
 //   while (!searches.empty()) searches.Step();
 //
 // If there are more searches than the backend holds, the rest wait in line until one ends or has
@@ -24,6 +24,7 @@
 
 #include "server/jobs/box_contest.h"
 #include "server/jobs/compile_job.h"
+#include "server/jobs/parked_jobs.h"
 #include "server/jobs/search_parts.h"
 #include "server/keeper/plan_keeper.h"
 #include "server/models/plan_loader.h"
@@ -47,19 +48,15 @@ class WorkerSearches {
   // Reports whether there is anything to search for: not without a budget, nor for a pinned
   // version.
   static bool Wanted(const CompileJob& job);
-  struct Waits {
-    std::string waits_for;  // who makes the same search, for people
-    std::string key;        // of its lease
-  };
   // Of a version as a whole, the full range and boxes: an automatic search is not, where an equal
   // one has come to its end.
   static bool Due(const PlanKeeper& keeper, const ModelVersion& version,
                   const SearchPolicy& policy);
   // Goes on from `serving`, the plan that serves the job's version; COMPARE begins at its baseline.
-  // Ends the job where there is nothing to search. If set, it was not begun: to be started again
-  // once that lease is free.
-  std::optional<Waits> Start(const std::shared_ptr<CompileJob>& job,
-                             std::shared_ptr<const PlanSearch::Found> serving);
+  // Ends the job where there is nothing to search. Returns the lease of an equal search that is
+  // under way: this one was not begun, and is to be started again once that lease is free.
+  std::optional<LeaseWait> Start(const std::shared_ptr<CompileJob>& job,
+                                 std::shared_ptr<const CompiledPlan> serving);
   bool empty() const { return searches_.empty(); }
   // Moves a search whose job is asked to stop, or whose time is up, to the front, if there is one.
   bool BringStoppedForward();
@@ -95,7 +92,7 @@ class WorkerSearches {
   static bool PartDue(const PlanKeeper& keeper, const ModelVersion& version,
                       const SearchPolicy& policy, const Graph& graph);
   // Begins the search of the present part at `serving`.
-  absl::Status Begin(Searching& s, const PlanSearch::Found& serving);
+  absl::Status Begin(Searching& s, const CompiledPlan& serving);
   // The next part, if there is one; else the first one's end is the job's.
   bool GoOn(Searching& s, const End& end);
   // Measures a box's plans against each other, and makes the faster one serve the box. Returns
@@ -106,27 +103,27 @@ class WorkerSearches {
   // Returns the key of the lease for the job's search; empty if it needs none.
   std::string LeaseKeyOf(const CompileJob& job) const;
   // Makes the job's search the one that is made of all equal ones: takes its lease, and what others
-  // found before as `serving`; ends the job where that is all that was wanted. Set: another makes
-  // it.
-  std::optional<Waits> TakeLease(const std::shared_ptr<CompileJob>& job, Lease* lease,
-                                 std::shared_ptr<const PlanSearch::Found>* serving);
+  // found before as `serving`; ends the job where that is all that was wanted. Returns the lease of
+  // another search that is the one.
+  std::optional<LeaseWait> TakeLease(const std::shared_ptr<CompileJob>& job, Lease* lease,
+                                     std::shared_ptr<const CompiledPlan>* serving);
   // Has what equal searches found meanwhile serve, if that is better than `serving`; null: not.
-  std::shared_ptr<const PlanSearch::Found> Adopt(CompileJob& job, const PlanSearch::Found& serving);
+  std::shared_ptr<const CompiledPlan> Adopt(CompileJob& job, const CompiledPlan& serving);
   void LetOthersGoOn(Lease& lease);
   // Puts a search that goes on back into the deque.
   void TakeTurns(Searching s);
   // What its step has found.
-  void TakeFound(Searching& s, PlanSearch::Found found);
+  void TakeFound(Searching& s, CompiledPlan found);
   // Set if the search ends with this step.
   std::optional<End> Step(Searching& s);
   // Does with what a search found as the job's policy says. An error: the search goes on from what
   // it had before.
-  absl::Status Take(const Searching& s, const std::shared_ptr<const PlanSearch::Found>& made);
+  absl::Status Take(const Searching& s, const std::shared_ptr<const CompiledPlan>& found);
   // Has the search's plan, or its end, known to later starts and other servers.
-  void Remember(const Searching& s, const PlanSearch::Found& made);
+  void Remember(const Searching& s, const CompiledPlan& found);
   void RememberEnd(const Searching& s, v1::CompileJob::StopReason reason);
   // Loads and publishes; an error says why it cannot serve.
-  absl::Status Swap(const Searching& s, std::shared_ptr<const PlanSearch::Found> found);
+  absl::Status Swap(const Searching& s, std::shared_ptr<const CompiledPlan> found);
   void ShowProgress(const Searching& s);
   // Runs the measurements due at the end of a search. Returns ABORTED if a measurement found no
   // gaps and should be tried in another step.

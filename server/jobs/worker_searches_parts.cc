@@ -2,6 +2,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "deploy/bazel/libs/status_macros.h"
 #include "server/base/log.h"
 #include "server/jobs/worker_searches.h"
 
@@ -17,7 +18,7 @@ bool WorkerSearches::Due(const PlanKeeper& keeper, const ModelVersion& version,
                          const SearchPolicy& policy) {
   if (!policy.budget.search || !version.pinned_plan().empty()) return false;
   if (PartDue(keeper, version, policy, version.graph())) return true;
-  const PlanTable::View view = version.plans().view();
+  const Plans::View view = version.plans().view();
   for (int bucket = 1; bucket < view.grid->size(); ++bucket) {
     if (!view.box(bucket).pinned.empty()) continue;
     const Graph graph = NarrowedTo(version.graph(), view.grid->box(bucket));
@@ -26,7 +27,7 @@ bool WorkerSearches::Due(const PlanKeeper& keeper, const ModelVersion& version,
   return false;
 }
 
-absl::Status WorkerSearches::Begin(Searching& s, const PlanSearch::Found& serving) {
+absl::Status WorkerSearches::Begin(Searching& s, const CompiledPlan& serving) {
   const SearchPolicy& policy = s.job->policy();
   PlanSearchOptions options;
   options.seed = policy.seed;
@@ -36,10 +37,8 @@ absl::Status WorkerSearches::Begin(Searching& s, const PlanSearch::Found& servin
   options.approximate = policy.approximate;
   // A search to be compared with the baseline must not use stored recipes either.
   options.recipes = policy.use != v1::SearchOptions::COMPARE;
-  auto search = backend_.NewSearch(s.parts.graph(), serving, options);
-  if (!search.ok()) return search.status();
-  s.search = *std::move(search);
-  s.from = serving.plan.plan_id();
+  ASSIGN_OR_RETURN(s.search, backend_.NewSearch(s.parts.graph(), serving, options));
+  s.from = serving.id();
   s.begun = s.last_try = false;
   return absl::OkStatus();
 }
@@ -83,8 +82,8 @@ bool WorkerSearches::GoOn(Searching& s, const End& end) {
 std::shared_ptr<const ServedPlan> WorkerSearches::Serving(const Searching& s) {
   const ModelVersion& version = *s.job->version();
   if (s.parts.full_range()) return version.plan();
-  const PlanTable::View view = version.plans().view();
-  return view.grid == s.parts.grid() ? view.box(s.parts.bucket()).plan : nullptr;
+  const Plans::View view = version.plans().view();
+  return view.grid == s.parts.grid() ? view.box(s.parts.bucket()).serving : nullptr;
 }
 
 absl::Status WorkerSearches::Contest(Searching& s, bool at_end) {
@@ -108,15 +107,15 @@ absl::Status WorkerSearches::Contest(Searching& s, bool at_end) {
                                          {"model", version.name()},
                                          {"version", version.version()},
                                          {"bucket", s.parts.Text()},
-                                         {"own", s.contest.own()->plan.plan_id()},
-                                         {"full_range", s.contest.full()->plan.plan_id()},
+                                         {"own", s.contest.own()->id()},
+                                         {"full_range", s.contest.full()->id()},
                                          {"full_range_by_own", share},
-                                         {"serves", s.contest.leader()->plan.plan_id()}});
+                                         {"serves", s.contest.leader()->id()}});
   if (!s.contest.Serve(version)) return absl::OkStatus();  // it was deleted: the job is stopped
   if (keeper_.ready()) {
-    const PlanSearch::Found& full = *s.contest.full();
-    keeper_.PutFound(keeper_.KeyOf(version, s.parts.graph(), full.how), full,
-                     s.contest.own()->plan.plan_id(), share);
+    const CompiledPlan& full = *s.contest.full();
+    keeper_.PutFound(keeper_.KeyOf(version, s.parts.graph(), full.how), full, s.contest.own()->id(),
+                     share);
   }
   if (!other || at_end) return absl::OkStatus();
   if (absl::Status begun = Begin(s, *s.contest.leader()); !begun.ok()) {

@@ -17,20 +17,20 @@ std::string WorkerSearches::LeaseKeyOf(const CompileJob& job) const {
   return SearchKeyOf(keeper_.KeyOf(version, version.graph(), how), how);
 }
 
-std::optional<WorkerSearches::Waits> WorkerSearches::TakeLease(
-    const std::shared_ptr<CompileJob>& job, Lease* lease,
-    std::shared_ptr<const PlanSearch::Found>* serving) {
+std::optional<LeaseWait> WorkerSearches::TakeLease(const std::shared_ptr<CompileJob>& job,
+                                                   Lease* lease,
+                                                   std::shared_ptr<const CompiledPlan>* serving) {
   std::string key = LeaseKeyOf(*job);
   if (key.empty()) return std::nullopt;
   ModelVersion& version = *job->version();
   auto taken = cache_->leases().Take(key, kSearchLease, version.Describe());
-  if (!taken.ok()) return Waits{std::string(taken.status().message()), std::move(key)};
+  if (!taken.ok()) return LeaseWait{std::string(taken.status().message()), std::move(key)};
   *lease = *std::move(taken);
   // An equal search may have ended while this one waited, or since its plan was looked up.
   const SearchPolicy& policy = job->policy();
   const bool waited = !job->state().waits_for().empty();
   const bool ended = policy.automatic && !Due(keeper_, version, policy);
-  std::shared_ptr<const PlanSearch::Found> better;
+  std::shared_ptr<const CompiledPlan> better;
   if (waited || ended) better = Adopt(*job, **serving);
   const std::shared_ptr<const ServedPlan> plan = version.plan();
   if (ended && (waited || better != nullptr) && plan != nullptr) job->FinishRestored(*plan);
@@ -38,21 +38,20 @@ std::optional<WorkerSearches::Waits> WorkerSearches::TakeLease(
   return std::nullopt;
 }
 
-std::shared_ptr<const PlanSearch::Found> WorkerSearches::Adopt(CompileJob& job,
-                                                               const PlanSearch::Found& serving) {
+std::shared_ptr<const CompiledPlan> WorkerSearches::Adopt(CompileJob& job,
+                                                          const CompiledPlan& serving) {
   ModelVersion& version = *job.version();
   const SearchPolicy& policy = job.policy();
   const PlanKey key = keeper_.KeyOf(version, version.graph(), policy.ToProto());
   auto best = keeper_.FindBest(key, policy);
-  if (!best.ok() || !best->plan.missing.empty()) return nullptr;
-  const std::shared_ptr<const PlanSearch::Found> made = best->plan.made;
-  const std::string& id = made->plan.plan_id();
-  if (made->plan.kind() != kSearchedPlan || id == serving.plan.plan_id()) return nullptr;
+  if (!best.ok() || !best->front().plan->whole()) return nullptr;
+  const KeptPlan& found = best->front();
+  const std::string& id = found.plan->id();
+  if (!found.plan->searched() || id == serving.id()) return nullptr;
   // How it compares with a plan that is not kept any more, nobody knows.
-  const bool known = serving.plan.kind() != kSearchedPlan ||
-                     keeper_.Find(version, key, serving.plan.plan_id()).ok();
+  const bool known = !serving.searched() || keeper_.Find(version, key, serving.id()).ok();
   if (!known) return nullptr;
-  auto served = loader_.Load(version, version.graph(), made);
+  auto served = loader_.Load(version, version.graph(), found.plan);
   if (!served.ok()) {
     LogWarn("a plan that another search found is not taken",
             {{"plan", id}, {"error", served.status().ToString()}});
@@ -60,11 +59,11 @@ std::shared_ptr<const PlanSearch::Found> WorkerSearches::Adopt(CompileJob& job,
   }
   const absl::Status serves = registry_.Publish(job.version(), *std::move(served));
   if (!serves.ok()) return nullptr;  // deleted, pinned or damaged
-  version.kept().SetCosts(id, std::move(best->plan.costs));
+  version.plans().SetCosts(nullptr, BucketGrid::kFullRange, id, found.costs);
   LogInfo(
       "plan of another search taken",
       {{"job", job.id()}, {"model", version.name()}, {"version", version.version()}, {"plan", id}});
-  return made;
+  return found.plan;
 }
 
 void WorkerSearches::LetOthersGoOn(Lease& lease) {

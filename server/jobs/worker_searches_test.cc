@@ -85,7 +85,7 @@ TEST_F(SearchTest, WhatDoesNotFinishIsEndedWhenItsTimeIsUp) {
   auto job = core_->workers().Start(version, WithBudget("50ms"));
   ASSERT_TRUE(job.ok()) << job.status();
   EXPECT_EQ(AwaitEnd(**job).stop_reason(), Job::STOP_BUDGET);
-  EXPECT_EQ(version->plan()->info.kind(), "baseline");
+  EXPECT_EQ(version->plan()->compiled->plan.kind(), "baseline");
 }
 
 // Its time also runs while its steps wait for a build.
@@ -128,7 +128,7 @@ TEST_F(SearchTest, WithoutTimeThereIsNone) {
   const Job end = AwaitEnd(**job);
   EXPECT_EQ(end.phase(), Job::DONE);
   EXPECT_EQ(end.stop_reason(), Job::STOP_BASELINE_ONLY);
-  EXPECT_EQ(version->plan()->info.kind(), "baseline");
+  EXPECT_EQ(version->plan()->compiled->plan.kind(), "baseline");
   EXPECT_THAT(control_->events(), ElementsAre(HasSubstr("lower")));
 }
 
@@ -218,8 +218,8 @@ TEST_F(SearchTest, NoBuildWaitsForAStep) {
   EXPECT_EQ(AwaitEnd(**plain).stop_reason(), Job::STOP_BASELINE_ONLY);
   auto tapped = core_->workers().Tap(a, {2});
   ASSERT_TRUE(tapped.ok()) << tapped.status();
-  ASSERT_TRUE(Await((*tapped)->slot).ok());
-  EXPECT_EQ(Run((*tapped)->slot.plan(), 2, 1).value(), 6);
+  ASSERT_TRUE(Await((*tapped)->plans.full()).ok());
+  EXPECT_EQ(Run((*tapped)->plans.full().plan(), 2, 1).value(), 6);
   EXPECT_EQ(AwaitPhase(*waiting, Job::SEARCHING).phase(), Job::SEARCHING);
   for (const std::string& event : control_->events()) EXPECT_THAT(event, Not(HasSubstr("step")));
   control_->LetSearch(4);
@@ -297,14 +297,14 @@ TEST_F(SearchTest, WhatASearchEndsWithIsTriedAgain) {
   const Job end = AwaitEnd(*Start(version));
   EXPECT_EQ(end.stop_reason(), Job::STOP_EXHAUSTED);
   EXPECT_EQ(end.search().plans_taken(), 1);
-  EXPECT_EQ(version->kept().Describe("found-1")->costs.size(), 1u);
+  EXPECT_EQ(version->plans().view().full().Find("found-1")->costs->size(), 1u);
   auto compared = core_->workers().Start(version, WithBudget("1h", v1::SearchOptions::COMPARE));
   ASSERT_TRUE(compared.ok()) << compared.status();
   EXPECT_EQ(AwaitEnd(**compared).comparison().ratio(), 0.5);
   // But it is tried again only once.
   control_->Search({.plans = 1, .crowded = 2});
   EXPECT_EQ(AwaitEnd(*Start(version)).stop_reason(), Job::STOP_EXHAUSTED);
-  EXPECT_EQ(version->kept().Describe("found-3")->costs.size(), 0u);
+  EXPECT_EQ(version->plans().view().full().Find("found-3")->costs, nullptr);
 }
 
 // More searches than the backend holds: the rest wait in line and lose nothing.

@@ -15,6 +15,7 @@
 #include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
 #include "deploy/bazel/libs/sha256.h"
+#include "deploy/bazel/libs/status_macros.h"
 #include "server/base/log.h"
 
 namespace athanor {
@@ -57,8 +58,8 @@ std::string PinFiles::PathOf(const ModelVersion& version, const std::string& pla
 absl::Status PinFiles::Write(const ModelVersion& version, const PlanKey& key,
                              const internal::StoredPlan& stored) {
   const std::string& id = stored.plan().plan_id();
-  if (absl::Status s = CheckFileName(id); !s.ok()) return s;
-  if (absl::Status s = disk_.MakeDirectory(folder_); !s.ok()) return s;
+  RETURN_IF_ERROR(CheckFileName(id));
+  RETURN_IF_ERROR(disk_.MakeDirectory(folder_));
   const std::string rest = GateHash(key.Fields()) + stored.SerializeAsString();
   return WriteBytes(PathOf(version, id), Sha256Of(rest) + rest);
 }
@@ -66,16 +67,15 @@ absl::Status PinFiles::Write(const ModelVersion& version, const PlanKey& key,
 absl::Status PinFiles::WriteBytes(const std::string& path, absl::string_view bytes) {
   const std::string begun = path + ".new";
   unlink(begun.c_str());
-  absl::StatusOr<int> fd = disk_.Create(begun);
-  if (!fd.ok()) return fd.status();
+  ASSIGN_OR_RETURN(int fd, disk_.Create(begun));
   absl::Cleanup remove = [&] { unlink(begun.c_str()); };
-  absl::Status written = disk_.Write(*fd, bytes, begun);
-  if (written.ok()) written = disk_.Sync(*fd, begun);
-  close(*fd);
+  absl::Status written = disk_.Write(fd, bytes, begun);
+  if (written.ok()) written = disk_.Sync(fd, begun);
+  close(fd);
   if (!written.ok()) return written;
-  if (absl::Status s = disk_.Rename(begun, path); !s.ok()) return s;
+  RETURN_IF_ERROR(disk_.Rename(begun, path));
   std::move(remove).Cancel();
-  if (absl::Status s = disk_.SyncDirectory(folder_); !s.ok()) return s;
+  RETURN_IF_ERROR(disk_.SyncDirectory(folder_));
   return disk_.SyncDirectory(fs::path(folder_).parent_path());  // the first pin created the folder
 }
 
@@ -127,7 +127,7 @@ bool PinFiles::Adopt(const ModelVersion& version, const std::string& plan_id) {
 void PinFiles::Take(absl::Span<const std::shared_ptr<ModelVersion>> versions) {
   std::set<std::string> wanted;
   for (const std::shared_ptr<ModelVersion>& version : versions) {
-    std::vector<std::string> pinned = version->plans().pinned();  // pinned plans of boxes
+    std::vector<std::string> pinned = version->plans().pinned_boxes();
     pinned.push_back(version->pinned_plan());
     for (const std::string& plan_id : pinned) {
       if (!CheckFileName(plan_id).ok()) continue;  // no valid id: not pinned

@@ -90,30 +90,29 @@ PlanKey PlanKeeper::KeyOf(const ModelVersion& version, const Graph& graph,
   return key;
 }
 
-internal::StoredPlan PlanKeeper::Stored(const PlanSearch::Found& made,
-                                        const std::vector<v1::PlanCost>& costs) const {
+internal::StoredPlan PlanKeeper::Stored(const CompiledPlan& compiled,
+                                        const PlanCosts& costs) const {
   internal::StoredPlan stored;
-  *stored.mutable_plan() = made.plan;
-  if (!made.how.budget().empty()) *stored.mutable_how() = made.how;
-  for (const v1::PlanCost& cost : costs) *stored.add_costs() = cost;
+  *stored.mutable_plan() = compiled.plan;
+  if (!compiled.how.budget().empty()) *stored.mutable_how() = compiled.how;
+  if (costs != nullptr) *stored.mutable_costs() = {costs->begin(), costs->end()};
   MutexLock lock(mu_);
-  for (const v1::Kernel& kernel : made.plan.kernels()) {
+  for (const v1::Kernel& kernel : compiled.plan.kernels()) {
     stored.add_kernel_keys(KernelKeyOf(kernel, *machine_).Hash());
   }
   return stored;
 }
 
-PlanKeeper::Kept PlanKeeper::Revived(const internal::StoredPlan& stored) const {
+KeptPlan PlanKeeper::Revived(const internal::StoredPlan& stored, double share) const {
   internal::TargetReply machine;
   {
     MutexLock lock(mu_);
     machine = *machine_;
   }
-  Kept kept;
-  kept.made = std::make_shared<PlanSearch::Found>();
-  kept.made->plan = stored.plan();
-  kept.made->how = stored.how();
-  kept.costs.assign(stored.costs().begin(), stored.costs().end());
+  auto compiled = std::make_shared<CompiledPlan>();
+  compiled->plan = stored.plan();
+  compiled->how = stored.how();
+  compiled->share_of_baseline = share;
   for (int i = 0; i < stored.plan().kernels_size(); ++i) {
     const KernelKey key = KernelKeyOf(stored.plan().kernels(i), machine);
     // An object is stored before it is checked. So an object under another key than the verified
@@ -124,11 +123,16 @@ PlanKeeper::Kept PlanKeeper::Revived(const internal::StoredPlan& stored) const {
     if (object.has_value()) {
       ++cache_->work().kernels_from_cache;
     } else {
-      kept.missing.push_back(i);
+      compiled->missing.push_back(i);
     }
-    kept.made->objects.push_back({object.value_or(""), object.has_value()});
+    compiled->objects.push_back({object.value_or(""), object.has_value()});
   }
-  return kept;
+  PlanCosts costs;
+  if (!stored.costs().empty()) {
+    costs =
+        std::make_shared<std::vector<v1::PlanCost>>(stored.costs().begin(), stored.costs().end());
+  }
+  return {.plan = std::move(compiled), .costs = std::move(costs)};
 }
 
 std::string PlanKeeper::WhyNot(const PlanKey& key) const {
@@ -157,8 +161,8 @@ void PlanKeeper::TakeBack(const PlanKey& key, const std::string& plan_id) {
   refused_.erase({gate, plan_id});
 }
 
-absl::StatusOr<PlanKeeper::Kept> PlanKeeper::Find(const ModelVersion& version, const PlanKey& key,
-                                                  const std::string& plan_id) const {
+absl::StatusOr<KeptPlan> PlanKeeper::Find(const ModelVersion& version, const PlanKey& key,
+                                          const std::string& plan_id) const {
   if (const std::string why = Refusal(key, plan_id); !why.empty()) {
     return absl::NotFoundError(absl::StrCat("plan ", plan_id, " was quarantined: ", why));
   }
@@ -192,8 +196,8 @@ PlanKeeper::Rows PlanKeeper::Choose(PlanKey key, const SearchPolicy& policy, boo
   return choice;
 }
 
-absl::StatusOr<PlanKeeper::Best> PlanKeeper::FindBest(PlanKey key,
-                                                      const SearchPolicy& policy) const {
+absl::StatusOr<std::vector<KeptPlan>> PlanKeeper::FindBest(PlanKey key,
+                                                           const SearchPolicy& policy) const {
   if (cache_ == nullptr) return absl::NotFoundError("there is no cache");
   const Rows choice = Choose(key, policy, /*bodies=*/true);
   if (!choice.fastest) {
@@ -205,13 +209,12 @@ absl::StatusOr<PlanKeeper::Best> PlanKeeper::FindBest(PlanKey key,
                                             " is in the cache, but no baseline to go back to"));
   }
   const internal::StoredPlan& baseline = choice.baseline->stored;
-  Best found{Revived(best), std::nullopt};
-  if (best.plan().plan_id() != baseline.plan().plan_id()) found.baseline = Revived(baseline);
+  std::vector<KeptPlan> found = {Revived(best)};
+  if (best.plan().plan_id() != baseline.plan().plan_id()) found.push_back(Revived(baseline));
   return found;
 }
 
-std::vector<PlanKeeper::Choice> PlanKeeper::FindAll(PlanKey key, const SearchPolicy& policy,
-                                                    size_t most) const {
+CompiledPlans PlanKeeper::FindAll(PlanKey key, const SearchPolicy& policy, size_t most) const {
   if (cache_ == nullptr) return {};
   std::vector<PlanRow> rows;
   for (const bool approximate : {false, true}) {
@@ -224,19 +227,19 @@ std::vector<PlanKeeper::Choice> PlanKeeper::FindAll(PlanKey key, const SearchPol
       rows.insert(at, std::move(row));
     }
   }
-  std::vector<Choice> choices;
+  CompiledPlans plans;
   bool baseline = false;
   for (const PlanRow& row : rows) {
     const bool is_baseline = row.stored.plan().kind() == kBaseline;
-    if (is_baseline ? baseline : choices.size() >= most) continue;
+    if (is_baseline ? baseline : plans.size() >= most) continue;
     // Times measured under other conditions cannot be compared with these.
     if (!is_baseline && row.conditions_equal != rows.front().conditions_equal) continue;
-    Kept kept = Revived(row.stored);
-    if (!kept.missing.empty()) continue;
+    KeptPlan kept = Revived(row.stored, is_baseline ? 1 : row.share_of_baseline);
+    if (!kept.plan->whole()) continue;
     baseline |= is_baseline;
-    choices.push_back({std::move(kept.made), is_baseline ? 1 : row.share_of_baseline});
+    plans.push_back(std::move(kept.plan));
   }
-  return choices;
+  return plans;
 }
 
 std::string PlanKeeper::BestId(PlanKey key, const SearchPolicy& policy) const {
@@ -250,32 +253,32 @@ std::string PlanKeeper::BestId(PlanKey key, const SearchPolicy& policy) const {
   return whole ? best.plan().plan_id() : "";
 }
 
-void PlanKeeper::PutBaseline(const PlanKey& key, const PlanSearch::Found& made) {
+void PlanKeeper::PutBaseline(const PlanKey& key, const CompiledPlan& baseline) {
   if (cache_ == nullptr) return;
   PlanKey exact = key;
   exact.approximate = false;
-  TakeBack(exact, made.plan.plan_id());
+  TakeBack(exact, baseline.id());
   const std::optional<PlanRow> before = cache_->FindPlan(exact);
   const bool first = !before.has_value() || !before->conditions_equal;
   // Writing it again would drop the costs of its steps.
-  const std::optional<PlanRow> same = cache_->FindPlanById(exact, made.plan.plan_id());
+  const std::optional<PlanRow> same = cache_->FindPlanById(exact, baseline.id());
   if (same.has_value() && same->conditions_equal) return;
   PlanRow row;
-  row.stored = Stored(made, {});
+  row.stored = Stored(baseline, nullptr);
   row.incumbent = first;
   row.compared_with = "kernels";
   cache_->PutPlan(exact, row);
 }
 
 absl::Status PlanKeeper::PutVerified(const ModelVersion& version, const PlanKey& key,
-                                     const Kept& kept, bool pinned) {
-  TakeBack(key, kept.made->plan.plan_id());
+                                     const KeptPlan& kept, bool pinned) {
+  TakeBack(key, kept.plan->id());
   if (pinned) {
-    if (absl::Status s = Pin(version, key, *kept.made, kept.costs); !s.ok()) return s;
+    if (absl::Status s = Pin(version, key, kept); !s.ok()) return s;
   }
   if (cache_ == nullptr) return absl::OkStatus();
-  if (auto row = cache_->FindPlanById(key, kept.made->plan.plan_id())) {
-    row->stored = Stored(*kept.made, kept.costs);
+  if (auto row = cache_->FindPlanById(key, kept.plan->id())) {
+    row->stored = Stored(*kept.plan, kept.costs);
     cache_->PutPlan(key, *row);
   }
   return absl::OkStatus();
@@ -302,8 +305,8 @@ void PlanKeeper::Quarantine(const ModelVersion& version, const PlanKey& key,
            {"in_the_cache", quarantined.ok() ? "OK" : quarantined.ToString()}});
 }
 
-void PlanKeeper::PutFound(const PlanKey& key, const PlanSearch::Found& made,
-                          const std::string& from, double ratio) {
+void PlanKeeper::PutFound(const PlanKey& key, const CompiledPlan& found, const std::string& from,
+                          double ratio) {
   if (cache_ == nullptr) return;
   double share = ratio;
   for (const bool approximate : {key.approximate, false}) {
@@ -314,10 +317,10 @@ void PlanKeeper::PutFound(const PlanKey& key, const PlanSearch::Found& made,
     share *= begun->share_of_baseline;
     break;
   }
-  TakeBack(key, made.plan.plan_id());
+  TakeBack(key, found.id());
   const std::optional<PlanRow> before = cache_->FindPlan(key);
   PlanRow row;
-  row.stored = Stored(made, {});
+  row.stored = Stored(found, nullptr);
   row.share_of_baseline = row.low = row.high = share;
   // For a box, the full range's plan may be slower than the box's baseline.
   row.incumbent =
@@ -348,9 +351,8 @@ void PlanKeeper::PutSearch(const PlanKey& key, const SearchPolicy& policy,
 }
 
 absl::Status PlanKeeper::Pin(const ModelVersion& version, const PlanKey& key,
-                             const PlanSearch::Found& made,
-                             const std::vector<v1::PlanCost>& costs) {
-  return pins_.Write(version, key, Stored(made, costs));
+                             const KeptPlan& kept) {
+  return pins_.Write(version, key, Stored(*kept.plan, kept.costs));
 }
 
 }  // namespace athanor

@@ -3,7 +3,7 @@
 //
 //   keeper.SetMachine(machine);
 //   const PlanKey key = keeper.KeyOf(version, version.graph(), policy.ToProto());
-//   absl::StatusOr<PlanKeeper::Kept> kept = keeper.Find(version, key, "p-12ab");
+//   absl::StatusOr<KeptPlan> kept = keeper.Find(version, key, "p-12ab");
 //
 // Thread-safe.
 #ifndef ATHANOR_SERVER_KEEPER_PLAN_KEEPER_H_
@@ -28,7 +28,7 @@
 #include "server/base/search_policy.h"
 #include "server/keeper/pin_files.h"
 #include "server/models/model_version.h"
-#include "server/plans/plan_search.h"
+#include "server/plans/compiled_plan.h"
 
 namespace athanor {
 
@@ -51,47 +51,32 @@ class PlanKeeper {
   PlanKey KeyOf(const ModelVersion& version, const Graph& graph,
                 const v1::SearchOptions& how) const;
 
-  struct Kept {
-    std::shared_ptr<PlanSearch::Found> made;
-    // Kernels whose objects are missing from the cache, are empty, or were compiled anew since the
-    // plan was verified.
-    std::vector<int> missing;
-    std::vector<v1::PlanCost> costs;
-  };
-  // Returns NOT_FOUND with what the cache has instead, and which column of the key differs.
-  absl::StatusOr<Kept> Find(const ModelVersion& version, const PlanKey& key,
-                            const std::string& plan_id) const;
-  // The best plan that `policy` allows: not an approximate one or one of a disabled rule unless
-  // allowed, and only the baseline if the policy has no search. `baseline` is set if it is a
-  // different plan.
-  struct Best {
-    Kept plan;
-    std::optional<Kept> baseline;
-  };
-  absl::StatusOr<Best> FindBest(PlanKey key, const SearchPolicy& policy) const;
+  // Returns a plan, of which kernels may be missing. NOT_FOUND says what there is instead, and in
+  // which column of the key it differs.
+  absl::StatusOr<KeptPlan> Find(const ModelVersion& version, const PlanKey& key,
+                                const std::string& plan_id) const;
+  // Returns the best plan that `policy` allows: an approximate one only where it says so, none
+  // found with rules it disables, and without a search the baseline. The baseline comes second if
+  // it is another plan. Kernels may be missing.
+  absl::StatusOr<std::vector<KeptPlan>> FindBest(PlanKey key, const SearchPolicy& policy) const;
   // Returns the id of the plan that FindBest would return if the cache has all its kernels,
   // otherwise an empty string. Reads neither bodies nor objects.
   std::string BestId(PlanKey key, const SearchPolicy& policy) const;
 
-  // Returns plans that `policy` allows and whose kernels are all present: the best `most` of them
-  // and the baseline, each with its time relative to the baseline's.
-  struct Choice {
-    std::shared_ptr<PlanSearch::Found> made;
-    double share_of_baseline = 1;
-  };
-  std::vector<Choice> FindAll(PlanKey key, const SearchPolicy& policy, size_t most) const;
+  // Returns whole plans that `policy` allows: the best `most` of them, and the baseline.
+  CompiledPlans FindAll(PlanKey key, const SearchPolicy& policy, size_t most) const;
 
-  // Stores a baseline whose kernels were checked; `key` is that of any plan of its graph.
-  void PutBaseline(const PlanKey& key, const PlanSearch::Found& made);
-  // Stores that a plan returned by Find was verified with its present objects.
-  absl::Status PutVerified(const ModelVersion& version, const PlanKey& key, const Kept& kept,
+  // Keeps a baseline whose kernels were checked; `key` is that of any plan of its graph.
+  void PutBaseline(const PlanKey& key, const CompiledPlan& baseline);
+  // Notes that a plan which Find returned was verified with the objects it has now.
+  absl::Status PutVerified(const ModelVersion& version, const PlanKey& key, const KeptPlan& kept,
                            bool pinned);
   // Records that a plan returned by Find or FindBest was verified and is wrong. Neither returns it
   // again, not even after a restart, unless it is put once more.
   void Quarantine(const ModelVersion& version, const PlanKey& key, const std::string& plan_id,
                   const absl::Status& verdict);
-  // Stores a plan that was verified as a whole and takes `ratio` times as long as plan `from`.
-  void PutFound(const PlanKey& key, const PlanSearch::Found& made, const std::string& from,
+  // Keeps a plan that was verified whole and takes `ratio` times as long as plan `from`.
+  void PutFound(const PlanKey& key, const CompiledPlan& found, const std::string& from,
                 double ratio);
   // Stores the costs of the steps of a stored plan.
   void PutCosts(const PlanKey& key, const std::string& plan_id,
@@ -101,10 +86,9 @@ class PlanKeeper {
   // Stores the state of a search. Once this returns, a restarted server knows it.
   void PutSearch(const PlanKey& key, const SearchPolicy& policy, const SearchState& state);
 
-  // Pins a plan. Once this returns OK, Find returns the plan for this version even without a cache;
-  // kernels may then be missing.
-  absl::Status Pin(const ModelVersion& version, const PlanKey& key, const PlanSearch::Found& made,
-                   const std::vector<v1::PlanCost>& costs);
+  // Writes the plan to a file of the version. Once it returns OK, Find has the plan for this
+  // version also without a cache; kernels may be missing.
+  absl::Status Pin(const ModelVersion& version, const PlanKey& key, const KeptPlan& kept);
   void Unpin(const ModelVersion& version, const std::string& plan_id) {
     pins_.Remove(version, plan_id);
   }
@@ -112,9 +96,9 @@ class PlanKeeper {
   void TakePins(absl::Span<const std::shared_ptr<ModelVersion>> versions) { pins_.Take(versions); }
 
  private:
-  internal::StoredPlan Stored(const PlanSearch::Found& made,
-                              const std::vector<v1::PlanCost>& costs) const;
-  Kept Revived(const internal::StoredPlan& stored) const;
+  internal::StoredPlan Stored(const CompiledPlan& compiled, const PlanCosts& costs) const;
+  // `share` is its time divided by the baseline's.
+  KeptPlan Revived(const internal::StoredPlan& stored, double share = 1) const;
   std::string WhyNot(const PlanKey& key) const;
   // Returns why the plan was quarantined since the start; empty if it was not.
   std::string Refusal(const PlanKey& key, const std::string& plan_id) const;

@@ -45,8 +45,8 @@ internal::TargetReply Machine(const std::string& cpu = "zen4", int threads = 2) 
   return machine;
 }
 
-PlanSearch::Found Plan(const std::string& id, const std::string& budget = "") {
-  PlanSearch::Found made;
+CompiledPlan Plan(const std::string& id, const std::string& budget = "") {
+  CompiledPlan made;
   made.plan.set_plan_id(id);
   made.plan.set_kind(budget.empty() ? "baseline" : "search");
   for (const char* kernel : {" a", " b"}) {
@@ -57,9 +57,14 @@ PlanSearch::Found Plan(const std::string& id, const std::string& budget = "") {
   return made;
 }
 
-std::vector<std::string> Objects(const PlanKeeper::Kept& kept) {
+KeptPlan Kept(const CompiledPlan& plan, std::vector<v1::PlanCost> costs = {}) {
+  return {.plan = std::make_shared<CompiledPlan>(plan),
+          .costs = std::make_shared<std::vector<v1::PlanCost>>(std::move(costs))};
+}
+
+std::vector<std::string> Objects(const KeptPlan& kept) {
   std::vector<std::string> objects;
-  for (const KernelObject& object : kept.made->objects) objects.push_back(object.object);
+  for (const KernelObject& object : kept.plan->objects) objects.push_back(object.object);
   return objects;
 }
 
@@ -77,7 +82,7 @@ class PlanKeeperTest : public testing::Test {
     return keeper_->KeyOf(*version_, version_->graph(), how);
   }
 
-  void PutKernels(const PlanSearch::Found& made) {
+  void PutKernels(const CompiledPlan& made) {
     for (int i = 0; i < made.plan.kernels_size(); ++i) {
       cache_->PutKernel(KernelKeyOf(made.plan.kernels(i), Machine()), made.objects[i].object);
     }
@@ -122,30 +127,31 @@ TEST_F(PlanKeeperTest, AKeySaysWhatDecidesAboutAPlan) {
 }
 
 TEST_F(PlanKeeperTest, APlanComesBackWithTheKernelsThereAre) {
-  PlanSearch::Found made = Plan("p-1");
+  CompiledPlan made = Plan("p-1");
   keeper_->PutBaseline(Key(), made);
   cache_->PutKernel(KernelKeyOf(made.plan.kernels(1), Machine()), made.objects[1].object);
   auto kept = keeper_->Find(*version_, Key(), "p-1");
   ASSERT_TRUE(kept.ok()) << kept.status();
-  EXPECT_EQ(kept->made->plan.SerializeAsString(), made.plan.SerializeAsString());
-  EXPECT_THAT(kept->missing, ElementsAre(0));
+  EXPECT_EQ(kept->plan->plan.SerializeAsString(), made.plan.SerializeAsString());
+  EXPECT_THAT(kept->plan->missing, ElementsAre(0));
   PutKernels(made);
   v1::PlanCost cost;
   cost.set_size("b=4");
   keeper_->PutCosts(Key(), "p-1", {cost});
   keeper_->PutBaseline(Key(), made);  // written again: the stored costs stay
   kept = keeper_->Find(*version_, Key(), "p-1");
-  EXPECT_THAT(kept->missing, IsEmpty());
+  EXPECT_THAT(kept->plan->missing, IsEmpty());
   EXPECT_THAT(Objects(*kept), ElementsAre("object of p-1 a", "object of p-1 b"));
-  ASSERT_EQ(kept->costs.size(), 1u);
-  EXPECT_EQ(kept->costs[0].size(), "b=4");
+  ASSERT_NE(kept->costs, nullptr);
+  ASSERT_EQ(kept->costs->size(), 1u);
+  EXPECT_EQ(kept->costs->front().size(), "b=4");
 }
 
 TEST_F(PlanKeeperTest, AnObjectThatWasCompiledAnewIsNotVerified) {
-  const PlanSearch::Found made = Plan("p-1", "3s");
+  const CompiledPlan made = Plan("p-1", "3s");
   keeper_->PutFound(Key(made.how), made, "p-0", 0.5);
   PutKernels(made);
-  ASSERT_THAT(keeper_->Find(*version_, Key(), "p-1")->missing, IsEmpty());
+  ASSERT_THAT(keeper_->Find(*version_, Key(), "p-1")->plan->missing, IsEmpty());
   internal::TargetReply newer = Machine();
   newer.set_compiler_version("clang 20");
   keeper_->SetMachine(newer);
@@ -155,11 +161,12 @@ TEST_F(PlanKeeperTest, AnObjectThatWasCompiledAnewIsNotVerified) {
   }
   auto kept = keeper_->Find(*version_, Key(), "p-1");
   ASSERT_TRUE(kept.ok()) << kept.status();
-  EXPECT_THAT(kept->missing, ElementsAre(0, 1));
-  for (KernelObject& object : kept->made->objects) object.object = "another object";
-  ASSERT_EQ(keeper_->PutVerified(*version_, Key(), *kept, /*pinned=*/true), absl::OkStatus());
+  EXPECT_THAT(kept->plan->missing, ElementsAre(0, 1));
+  CompiledPlan whole = *kept->plan;
+  for (KernelObject& object : whole.objects) object.object = "another object";
+  ASSERT_EQ(keeper_->PutVerified(*version_, Key(), Kept(whole), /*pinned=*/true), absl::OkStatus());
   kept = keeper_->Find(*version_, Key(), "p-1");
-  EXPECT_THAT(kept->missing, IsEmpty());
+  EXPECT_THAT(kept->plan->missing, IsEmpty());
   EXPECT_THAT(Objects(*kept), ElementsAre("another object", "another object"));
   // The pin's file records the new objects too.
   PlanKeeper without(nullptr, folder_, &disk_);
@@ -180,34 +187,33 @@ TEST_F(PlanKeeperTest, AMissSaysWhatDiffers) {
 TEST_F(PlanKeeperTest, TheBestIsWhatThePolicyAllows) {
   EXPECT_EQ(keeper_->FindBest(Key(), Policy()).status().code(), absl::StatusCode::kNotFound);
   keeper_->PutBaseline(Key(), Plan("p-1"));
-  EXPECT_EQ(keeper_->FindBest(Key(), Policy())->plan.made->plan.plan_id(), "p-1");
+  EXPECT_EQ(keeper_->FindBest(Key(), Policy())->front().plan->id(), "p-1");
   keeper_->PutFound(Key(), Plan("p-2", "3s"), "p-1", 0.5);
   keeper_->PutFound(Key(), Plan("p-3", "3s"), "p-1", 0.8);
   keeper_->PutFound(Key(), Plan("p-4", "3s"), "p-2", 0.9);  // 0.45 of the baseline's time
   const auto best = [&](const SearchPolicy& policy) {
     const auto found = keeper_->FindBest(Key(policy.ToProto()), policy);
-    return found.ok()
-               ? found->plan.made->plan.plan_id() +
-                     (found->baseline ? " over " + found->baseline->made->plan.plan_id() : "")
-               : found.status().ToString();
+    return found.ok() ? found->front().plan->id() +
+                            (found->size() > 1 ? " over " + found->back().plan->id() : "")
+                      : found.status().ToString();
   };
   EXPECT_EQ(best(Policy()), "p-4 over p-1");
   EXPECT_EQ(best(Policy(/*search=*/false)), "p-1");
   SearchPolicy careful = Policy();
   careful.disabled_rules = {"layout"};
   EXPECT_EQ(best(careful), "p-1") << "they were found with rules that are left out";
-  PlanSearch::Found without = Plan("p-5", "3s");
+  CompiledPlan without = Plan("p-5", "3s");
   without.how.add_disabled_rules("layout");
   keeper_->PutFound(Key(without.how), without, "p-1", 0.95);
   EXPECT_EQ(best(careful), "p-5 over p-1");
-  PlanSearch::Found rough = Plan("p-6", "3s");
+  CompiledPlan rough = Plan("p-6", "3s");
   rough.how.set_approximate(true);
   keeper_->PutFound(Key(rough.how), rough, "p-1", 0.1);
   EXPECT_EQ(best(Policy()), "p-4 over p-1");
   SearchPolicy daring = Policy();
   daring.approximate = true;
   EXPECT_EQ(best(daring), "p-6 over p-1");
-  PlanSearch::Found faster = Plan("p-7", "3s");
+  CompiledPlan faster = Plan("p-7", "3s");
   keeper_->PutFound(Key(), faster, "p-1", 0.05);
   EXPECT_EQ(best(daring), "p-7 over p-1") << "being approximate is no merit";
 }
@@ -231,23 +237,24 @@ TEST_F(PlanKeeperTest, ASearchThatEndedIsKnownUnderItsConditions) {
 TEST_F(PlanKeeperTest, APinnedPlanOutlivesTheCache) {
   v1::PlanCost cost;
   cost.set_size("b=4");
-  ASSERT_TRUE(keeper_->Pin(*version_, Key(), Plan("p-1", "3s"), {cost}).ok());
-  ASSERT_TRUE(keeper_->Pin(*version_, Key(), Plan("p-2", "3s"), {}).ok());
+  ASSERT_TRUE(keeper_->Pin(*version_, Key(), Kept(Plan("p-1", "3s"), {cost})).ok());
+  ASSERT_TRUE(keeper_->Pin(*version_, Key(), Kept(Plan("p-2", "3s"))).ok());
   PlanKeeper alone(nullptr, folder_, &disk_);
   alone.SetMachine(Machine());
   auto kept = alone.Find(*version_, Key(), "p-1");
   ASSERT_TRUE(kept.ok()) << kept.status();
-  EXPECT_THAT(kept->missing, ElementsAre(0, 1));
-  EXPECT_EQ(kept->made->plan.kernels(0).source(), "p-1 a");
-  EXPECT_EQ(kept->made->how.budget(), "3s");
-  ASSERT_EQ(kept->costs.size(), 1u);
-  // It is not found for another machine or another graph.
+  EXPECT_THAT(kept->plan->missing, ElementsAre(0, 1));
+  EXPECT_EQ(kept->plan->plan.kernels(0).source(), "p-1 a");
+  EXPECT_EQ(kept->plan->how.budget(), "3s");
+  ASSERT_NE(kept->costs, nullptr);
+  ASSERT_EQ(kept->costs->size(), 1u);
+  // Of another machine, or another graph, it is none.
   alone.SetMachine(Machine("zen5"));
   EXPECT_FALSE(alone.Find(*version_, alone.KeyOf(*version_, version_->graph(), {}), "p-1").ok());
   alone.SetMachine(Machine());
   const auto other = Version("z");
   EXPECT_FALSE(alone.Find(*version_, alone.KeyOf(*other, other->graph(), {}), "p-1").ok());
-  version_->SetPinnedPlan("p-2");
+  version_->plans().SetPinned(BucketGrid::kFullRange, "p-2");
   alone.TakePins({version_});
   EXPECT_FALSE(alone.Find(*version_, Key(), "p-1").ok());
   EXPECT_TRUE(alone.Find(*version_, Key(), "p-2").ok());
@@ -258,10 +265,10 @@ TEST_F(PlanKeeperTest, APinnedPlanOutlivesTheCache) {
 TEST_F(PlanKeeperTest, APinIsOneVersions) {
   // Two versions of the same graph: the second pins a plan that only it allows.
   const auto second = Version("x", "b", 64, 2);
-  PlanSearch::Found exact = Plan("p-1", "3s"), rough = Plan("p-1", "3s");
+  CompiledPlan exact = Plan("p-1", "3s"), rough = Plan("p-1", "3s");
   rough.how.set_approximate(true);
-  ASSERT_TRUE(keeper_->Pin(*version_, Key(exact.how), exact, {}).ok());
-  ASSERT_TRUE(keeper_->Pin(*second, Key(rough.how), rough, {}).ok());
+  ASSERT_TRUE(keeper_->Pin(*version_, Key(exact.how), Kept(exact)).ok());
+  ASSERT_TRUE(keeper_->Pin(*second, Key(rough.how), Kept(rough)).ok());
   PlanKeeper alone(nullptr, folder_, &disk_);
   alone.SetMachine(Machine());
   EXPECT_TRUE(alone.Find(*version_, Key(exact.how), "p-1").ok());
@@ -273,11 +280,11 @@ TEST_F(PlanKeeperTest, APinIsOneVersions) {
 
 TEST_F(PlanKeeperTest, FilesNamedByPlanIdsAloneAreTakenOver) {
   const auto second = Version("x", "b", 64, 2), third = Version("x", "b", 64, 3);
-  ASSERT_TRUE(keeper_->Pin(*version_, Key(), Plan("p-1", "3s"), {}).ok());
+  ASSERT_TRUE(keeper_->Pin(*version_, Key(), Kept(Plan("p-1", "3s"))).ok());
   fs::rename(PinPath("p-1"), folder_ + "/plans/p-1");
-  version_->SetPinnedPlan("p-1");
-  second->SetPinnedPlan("p-1");
-  third->SetPinnedPlan("p-2");  // its file was lost
+  version_->plans().SetPinned(BucketGrid::kFullRange, "p-1");
+  second->plans().SetPinned(BucketGrid::kFullRange, "p-1");
+  third->plans().SetPinned(BucketGrid::kFullRange, "p-2");  // its file was lost
   keeper_->TakePins({version_, second, third});
   EXPECT_FALSE(fs::exists(folder_ + "/plans/p-1"));
   EXPECT_TRUE(keeper_->Find(*version_, Key(), "p-1").ok());
@@ -285,24 +292,24 @@ TEST_F(PlanKeeperTest, FilesNamedByPlanIdsAloneAreTakenOver) {
   EXPECT_FALSE(keeper_->Find(*third, Key(), "p-2").ok());
   keeper_->TakePins({version_, second, third});
   EXPECT_TRUE(keeper_->Find(*version_, Key(), "p-1").ok()) << "the second start has nothing to do";
-  second->SetPinnedPlan("");
+  second->plans().SetPinned(BucketGrid::kFullRange, "");
   keeper_->TakePins({version_, second, third});
   EXPECT_TRUE(keeper_->Find(*version_, Key(), "p-1").ok());
   EXPECT_FALSE(keeper_->Find(*second, Key(), "p-1").ok());
 }
 
 TEST_F(PlanKeeperTest, AWrongPlanIsNotGivenAgain) {
-  const PlanSearch::Found base = Plan("p-1"), wrong = Plan("p-2", "3s");
+  const CompiledPlan base = Plan("p-1"), wrong = Plan("p-2", "3s");
   keeper_->PutBaseline(Key(), base);
   keeper_->PutFound(Key(), wrong, "p-1", 0.5);
   PutKernels(base);
   PutKernels(wrong);
-  ASSERT_TRUE(keeper_->Pin(*version_, Key(), wrong, {}).ok());
+  ASSERT_TRUE(keeper_->Pin(*version_, Key(), Kept(wrong)).ok());
   ASSERT_EQ(keeper_->BestId(Key(), Policy()), "p-2");
   keeper_->Quarantine(*version_, Key(), "p-2", absl::DataLossError("y is off by 3"));
   const auto expect_gone = [&](PlanKeeper& keeper) {
     EXPECT_EQ(keeper.Find(*version_, Key(), "p-2").status().code(), absl::StatusCode::kNotFound);
-    EXPECT_EQ(keeper.FindBest(Key(), Policy())->plan.made->plan.plan_id(), "p-1");
+    EXPECT_EQ(keeper.FindBest(Key(), Policy())->front().plan->id(), "p-1");
     EXPECT_EQ(keeper.BestId(Key(), Policy()), "p-1");
   };
   expect_gone(*keeper_);
@@ -326,7 +333,7 @@ TEST_F(PlanKeeperTest, AWrongPlanIsNotGivenAgain) {
 TEST_F(PlanKeeperTest, WithoutACacheAWrongPinIsNotGivenAgain) {
   PlanKeeper alone(nullptr, folder_, &disk_);
   alone.SetMachine(Machine());
-  ASSERT_TRUE(alone.Pin(*version_, Key(), Plan("p-1", "3s"), {}).ok());
+  ASSERT_TRUE(alone.Pin(*version_, Key(), Kept(Plan("p-1", "3s"))).ok());
   alone.Quarantine(*version_, Key(), "p-1", absl::DataLossError("y is off by 3"));
   EXPECT_FALSE(alone.Find(*version_, Key(), "p-1").ok());
   PlanKeeper next(nullptr, folder_, &disk_);
@@ -335,7 +342,7 @@ TEST_F(PlanKeeperTest, WithoutACacheAWrongPinIsNotGivenAgain) {
 }
 
 TEST_F(PlanKeeperTest, WhichIsBestIsSeenWithoutReadingPlansOrKernels) {
-  const PlanSearch::Found base = Plan("p-1"), found = Plan("p-2", "3s");
+  const CompiledPlan base = Plan("p-1"), found = Plan("p-2", "3s");
   keeper_->PutBaseline(Key(), base);
   EXPECT_EQ(keeper_->BestId(Key(), Policy()), "") << "its kernels are not there";
   PutKernels(base);
@@ -361,7 +368,7 @@ TEST_F(PlanKeeperTest, WhichIsBestIsSeenWithoutReadingPlansOrKernels) {
 }
 
 TEST_F(PlanKeeperTest, ADamagedPinIsNone) {
-  ASSERT_TRUE(keeper_->Pin(*version_, Key(), Plan("p-1", "3s"), {}).ok());
+  ASSERT_TRUE(keeper_->Pin(*version_, Key(), Kept(Plan("p-1", "3s"))).ok());
   const std::string path = PinPath("p-1");
   const auto bytes = static_cast<int64_t>(fs::file_size(path));
   for (int64_t at = 0; at < bytes; ++at) {
@@ -384,7 +391,7 @@ TEST_F(PlanKeeperTest, ADamagedPinIsNone) {
 
 TEST_F(PlanKeeperTest, NoPlanIdLeavesItsFolder) {
   for (const char* id : {"", "../registry", "a/b", ".", "p.new"}) {
-    EXPECT_EQ(keeper_->Pin(*version_, Key(), Plan(id), {}).code(),
+    EXPECT_EQ(keeper_->Pin(*version_, Key(), Kept(Plan(id))).code(),
               absl::StatusCode::kInvalidArgument)
         << id;
   }
@@ -419,12 +426,12 @@ TEST_F(PlanKeeperTest, APinIsPromisedOnceItsNameIsOnTheDisk) {
   NotingDisk noting;
   PlanKeeper keeper(cache_.get(), folder_, &noting);
   keeper.SetMachine(Machine());
-  ASSERT_TRUE(keeper.Pin(*version_, Key(), Plan("p-1", "3s"), {}).ok());
+  ASSERT_TRUE(keeper.Pin(*version_, Key(), Kept(Plan("p-1", "3s"))).ok());
   EXPECT_THAT(noting.done, ElementsAre("rename to plans", "sync plans",
                                        "sync " + fs::path(folder_).filename().string()));
   for (const std::string& folder : {folder_ + "/plans", folder_}) {
     noting.refuses = folder;
-    EXPECT_EQ(keeper.Pin(*version_, Key(), Plan("p-2", "3s"), {}).code(),
+    EXPECT_EQ(keeper.Pin(*version_, Key(), Kept(Plan("p-2", "3s"))).code(),
               absl::StatusCode::kResourceExhausted)
         << folder;
   }
@@ -434,7 +441,7 @@ TEST_F(PlanKeeperTest, WhatCannotBeWrittenIsNotPromised) {
   FullDisk full;
   PlanKeeper keeper(cache_.get(), folder_, &full);
   keeper.SetMachine(Machine());
-  const absl::Status status = keeper.Pin(*version_, Key(), Plan("p-1", "3s"), {});
+  const absl::Status status = keeper.Pin(*version_, Key(), Kept(Plan("p-1", "3s")));
   EXPECT_EQ(status.code(), absl::StatusCode::kResourceExhausted);
   EXPECT_THAT(std::string(status.message()), HasSubstr("no space is left"));
   EXPECT_TRUE(fs::is_empty(folder_ + "/plans"));

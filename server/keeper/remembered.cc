@@ -8,7 +8,7 @@
 namespace athanor {
 namespace {
 
-// Returns an empty id if no plan served.
+// Returns the id of the plan to serve; empty: there is none.
 std::string ServingId(const std::vector<VersionPlanRow>& rows) {
   std::string last;
   for (const VersionPlanRow& row : rows) {
@@ -20,7 +20,8 @@ std::string ServingId(const std::vector<VersionPlanRow>& rows) {
 
 }  // namespace
 
-absl::StatusOr<Remembered> FindRemembered(const PlanKeeper& keeper, const ModelVersion& version) {
+absl::StatusOr<std::vector<KeptPlan>> FindRemembered(const PlanKeeper& keeper,
+                                                     const ModelVersion& version) {
   const std::vector<VersionPlanRow>& rows = version.row().plans;
   const std::string serving = ServingId(rows);
   if (serving.empty()) {
@@ -31,27 +32,33 @@ absl::StatusOr<Remembered> FindRemembered(const PlanKeeper& keeper, const ModelV
         "the compiler was not asked yet which machine this is, or another one was");
   }
   PlanKey key = keeper.KeyOf(version, version.graph(), {});
-  Remembered found;
+  std::vector<KeptPlan> found;
   for (const VersionPlanRow& row : rows) {
-    KeptPlans::Kept kept{.served = row.served, .first = row.first};
-    kept.info.ParseFromString(row.info);
-    kept.info.set_plan_id(row.plan_id);
-    const v1::SearchOptions& how = kept.info.search();
+    v1::PlanInfo info;
+    info.ParseFromString(row.info);
+    const v1::SearchOptions& how = info.search();
     key.approximate = how.approximate();
     key.disabled_rules.assign(how.disabled_rules().begin(), how.disabled_rules().end());
-    absl::StatusOr<PlanKeeper::Kept> body = keeper.Find(version, key, row.plan_id);
+    absl::StatusOr<KeptPlan> kept = keeper.Find(version, key, row.plan_id);
     if (row.plan_id == serving) {
-      if (!body.ok()) return body.status();
-      found.serving = body->made;
-      found.missing = body->missing;
-    } else if (!body.ok() || !body->missing.empty()) {
+      if (!kept.ok()) return kept.status();
+    } else if (!kept.ok() || !kept->plan->whole()) {
       continue;  // no caller waits for it
     }
-    kept.made = std::move(body->made);
-    kept.costs = std::move(body->costs);
-    found.kept.push_back(std::move(kept));
+    kept->served = row.served;
+    kept->first = row.first;
+    found.push_back(*std::move(kept));
   }
   return found;
+}
+
+std::shared_ptr<const CompiledPlan> ServingOf(absl::Span<const KeptPlan> remembered,
+                                              const ModelVersion& version) {
+  const std::string serving = ServingId(version.row().plans);
+  for (const KeptPlan& kept : remembered) {
+    if (kept.plan->id() == serving) return kept.plan;
+  }
+  return nullptr;
 }
 
 }  // namespace athanor

@@ -4,6 +4,7 @@
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
+#include "deploy/bazel/libs/status_macros.h"
 
 namespace athanor {
 
@@ -56,7 +57,7 @@ void ServerLedger::Drop(HeldKind kind, int64_t bytes) {
 
 absl::StatusOr<ServerLedger::Reservation> ServerLedger::Reserve(HeldKind kind, int64_t bytes,
                                                                 absl::string_view what) {
-  if (absl::Status s = Hold(kind, bytes, what); !s.ok()) return s;
+  RETURN_IF_ERROR(Hold(kind, bytes, what));
   Reservation reservation;
   reservation.ledger_ = this;
   reservation.kind_ = kind;

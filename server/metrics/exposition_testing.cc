@@ -12,6 +12,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "absl/strings/strip.h"
+#include "deploy/bazel/libs/status_macros.h"
 
 namespace athanor {
 namespace {
@@ -40,7 +41,7 @@ class SampleReader {
     sample.name = std::string(Word(/*colons=*/true));
     if (!IsName(sample.name, true)) return Wrong("no metric name");
     if (absl::ConsumePrefix(&rest_, "{")) {
-      if (absl::Status s = Labels(&sample.labels); !s.ok()) return s;
+      RETURN_IF_ERROR(Labels(&sample.labels));
     }
     if (!absl::ConsumePrefix(&rest_, " ")) return Wrong("no space before the value");
     if (!Number(rest_, &sample.value)) return Wrong("no value");
@@ -75,7 +76,7 @@ class SampleReader {
       const std::string name(Word(/*colons=*/false));
       if (name.empty() || !absl::ConsumePrefix(&rest_, "=\"")) return Wrong("no label");
       std::string value;
-      if (absl::Status s = Text(&value); !s.ok()) return s;
+      RETURN_IF_ERROR(Text(&value));
       if (!labels->emplace(name, value).second) return Wrong("a label twice");
       if (absl::ConsumePrefix(&rest_, "}")) return absl::OkStatus();
       if (!absl::ConsumePrefix(&rest_, ",")) return Wrong("no comma between labels");
@@ -115,7 +116,7 @@ class Parser {
     for (const auto& [name, family] : families_) {
       if (family.type.empty()) return absl::InvalidArgumentError(name + ": no TYPE");
       if (family.type != "histogram") continue;
-      if (absl::Status s = CheckHistogram(name, family); !s.ok()) return s;
+      RETURN_IF_ERROR(CheckHistogram(name, family));
     }
     return std::move(families_);
   }
@@ -144,9 +145,8 @@ class Parser {
   }
 
   absl::Status Value(absl::string_view line) {
-    absl::StatusOr<Sample> sample = SampleReader(line).Read();
-    if (!sample.ok()) return sample.status();
-    absl::string_view suffix = sample->name;
+    ASSIGN_OR_RETURN(Sample sample, SampleReader(line).Read());
+    absl::string_view suffix = sample.name;
     if (!absl::ConsumePrefix(&suffix, current_) || current_.empty()) {
       return absl::InvalidArgumentError("a sample outside its family");
     }
@@ -157,10 +157,10 @@ class Parser {
       return absl::InvalidArgumentError("a sample name that its type does not have");
     }
     if (family.type == "counter" &&
-        (!(sample->value >= 0) || sample->value != std::floor(sample->value))) {
+        (!(sample.value >= 0) || sample.value != std::floor(sample.value))) {
       return absl::InvalidArgumentError("a counter that is no whole number");
     }
-    if (!family.samples[sample->name].emplace(sample->labels, sample->value).second) {
+    if (!family.samples[sample.name].emplace(sample.labels, sample.value).second) {
       return absl::InvalidArgumentError("a series twice");
     }
     return absl::OkStatus();

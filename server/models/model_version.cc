@@ -6,6 +6,7 @@
 #include "absl/strings/str_cat.h"
 #include "compiler/ir/graph/input_value.h"
 #include "compiler/ir/graph/magnitude.h"
+#include "deploy/bazel/libs/status_macros.h"
 
 namespace athanor {
 namespace {
@@ -36,10 +37,9 @@ ModelVersion::ModelVersion(VersionRow row, ImportedGraph graph, RequestBinder bi
       plans_(GridOf(graph_, row_.buckets)),
       taps_(graph_) {
   for (const VersionPlanRow& plan : row_.plans) {
-    if (plan.pinned) pinned_plan_ = plan.plan_id;
+    if (plan.pinned) plans_.SetPinned(BucketGrid::kFullRange, plan.plan_id);
   }
-  plans_.UseBoxes(pinned_plan_.empty());
-  const std::shared_ptr<const BucketGrid> grid = plans_.view().grid;
+  const std::shared_ptr<const BucketGrid> grid = plans_.grid();
   for (const VersionPlanRow& plan : row_.pinned_boxes) {
     for (int bucket = 1; bucket < grid->size(); ++bucket) {
       if (grid->Bytes(bucket) == plan.box) plans_.SetPinned(bucket, plan.plan_id);
@@ -51,10 +51,9 @@ ModelVersion::ModelVersion(VersionRow row, ImportedGraph graph, RequestBinder bi
 absl::StatusOr<std::shared_ptr<ModelVersion>> ModelVersion::Create(VersionRow row,
                                                                    ImportedGraph graph,
                                                                    const BatchLimits& limits) {
-  absl::StatusOr<RequestBinder> binder = RequestBinder::Create(graph.graph, graph.input_elements);
-  if (!binder.ok()) return binder.status();
+  ASSIGN_OR_RETURN(RequestBinder binder, RequestBinder::Create(graph.graph, graph.input_elements));
   return std::shared_ptr<ModelVersion>(
-      new ModelVersion(std::move(row), std::move(graph), *std::move(binder), limits));
+      new ModelVersion(std::move(row), std::move(graph), std::move(binder), limits));
 }
 
 void ModelVersion::SetMagnitudes(absl::Span<const std::optional<int>> magnitudes) {
@@ -83,16 +82,6 @@ void ModelVersion::SetDeleted() {
   const absl::Status deleted = absl::NotFoundError(absl::StrCat(Describe(), " was deleted"));
   plans_.Close(deleted);
   taps_.Close(deleted);
-  kept_.Close();
-}
-
-std::shared_ptr<KeptPlans> ModelVersion::KeptOf(const std::shared_ptr<const BucketGrid>& grid,
-                                                int bucket) {
-  // The caller holds the version, so the result may share its lifetime.
-  if (bucket == BucketGrid::kFullRange) return {std::shared_ptr<void>(), &kept_};
-  const PlanTable::View view = plans_.view();
-  std::shared_ptr<KeptPlans> kept = view.grid == grid ? view.box(bucket).kept : nullptr;
-  return kept != nullptr ? kept : std::make_shared<KeptPlans>();
 }
 
 void ModelVersion::SetPictures(Pictures pictures) {
@@ -115,17 +104,6 @@ absl::StatusOr<std::string> ModelVersion::Picture(int64_t region) const {
   if (picture.ok()) return picture;
   return absl::Status(picture.status().code(),
                       absl::StrCat(Describe(), ": ", picture.status().message()));
-}
-
-std::string ModelVersion::pinned_plan() const {
-  MutexLock lock(mu_);
-  return pinned_plan_;
-}
-
-void ModelVersion::SetPinnedPlan(const std::string& plan_id) {
-  MutexLock lock(mu_);
-  pinned_plan_ = plan_id;
-  plans_.UseBoxes(plan_id.empty());
 }
 
 void ModelVersion::AddTensors(v1::Model* model) const {
@@ -156,27 +134,25 @@ void ModelVersion::AddTensors(v1::Model* model) const {
   }
 }
 
-void ModelVersion::AddBuckets(v1::Model* model, PlanRunner::Prepared* prepared,
-                              int64_t* arenas) const {
-  const bool pinned = !plans_.uses_boxes();
-  const std::shared_ptr<const ServedPlan> full = plans_.full().plan();
-  const PlanTable::View view = plans_.view();
-  for (size_t bucket = 1; bucket < view.boxes.size(); ++bucket) {
-    const PlanTable::BoxPlan& box = view.boxes[bucket];
+void ModelVersion::AddBuckets(const Plans::View& view, v1::Model* model,
+                              PlanRunner::Prepared* prepared, int64_t* arenas) {
+  const bool pinned = !view.full().pinned.empty();
+  for (size_t bucket = 1; bucket < view.books.size(); ++bucket) {
+    const PlanBook& box = view.books[bucket];
     v1::BucketState* state = model->add_buckets();
     for (v1::DimRange& range : view.grid->ToProto(static_cast<int>(bucket))) {
       *state->add_bucket() = std::move(range);
     }
-    const bool behind = box.plan != nullptr && !PlanTable::GoesFirst(box, full.get());
+    const bool behind = box.serving != nullptr && !Plans::GoesFirst(box, view.full().serving.get());
     state->set_pinned(!box.pinned.empty());
     state->set_reason(state->pinned() ? box.reason
                       : pinned        ? "the version is pinned to a plan of the full range"
                       : behind ? "a search has found a plan for the full range, not yet for this"
                                : box.reason);
-    if (box.plan == nullptr) continue;
-    if (state->reason().empty()) state->set_plan_id(box.plan->info.plan_id());
-    box.plan->runner->AddPrepared(prepared);
-    *arenas += box.plan->runner->arena_bytes();
+    if (box.serving == nullptr) continue;
+    if (state->reason().empty()) state->set_plan_id(box.serving->id());
+    box.serving->runner->AddPrepared(prepared);
+    *arenas += box.serving->runner->arena_bytes();
   }
 }
 
@@ -208,18 +184,18 @@ v1::Model ModelVersion::ToProto(bool serving) const {
   PlanRunner::Prepared prepared;
   int64_t arenas = 0;
   taps_.AddMemory(&prepared, &arenas);
-  AddBuckets(&model, &prepared, &arenas);
+  const Plans::View plans = plans_.view();
+  AddBuckets(plans, &model, &prepared, &arenas);
   if (view.plan != nullptr) {
-    const std::string pinned = pinned_plan();
-    model.set_plan_id(view.plan->info.plan_id());
-    model.set_pinned(!pinned.empty() && pinned == view.plan->info.plan_id());
+    model.set_plan_id(view.plan->id());
+    model.set_pinned(plans.full().pinned == view.plan->id());
     view.plan->runner->AddPrepared(&prepared);
     arenas += view.plan->runner->arena_bytes();
   }
-  for (v1::PlanInfo& info : kept_.infos()) *model.add_plans() = std::move(info);
-  for (const PlanTable::BoxPlan& box : plans_.view().boxes) {
-    if (box.kept == nullptr) continue;
-    for (v1::PlanInfo& info : box.kept->infos()) *model.add_plans() = std::move(info);
+  for (const PlanBook& book : plans.books) {
+    for (auto it = book.kept.rbegin(); it != book.kept.rend(); ++it) {
+      *model.add_plans() = PlanInfoOf(*it->plan);
+    }
   }
   for (const auto& [place, bytes] : prepared) {
     model.mutable_memory()->set_prepared(model.memory().prepared() + bytes);

@@ -25,10 +25,9 @@
 #include "proto/athanor/v1/model.pb.h"
 #include "server/batch/batching.h"
 #include "server/metrics/metrics.h"
-#include "server/plans/kept_plans.h"
 #include "server/plans/output_shapes.h"
 #include "server/plans/plan_slot.h"
-#include "server/plans/plan_table.h"
+#include "server/plans/plans.h"
 #include "server/plans/tap_plans.h"
 #include "server/storage/registry_db.h"
 
@@ -72,19 +71,13 @@ class ModelVersion {
   // Returns "model digits, version 1" for messages.
   std::string Describe() const;
 
-  // The slot of the full range's plan, which runs requests without taps. Requests with taps use
-  // taps(); neither affects the other.
-  PlanSlot& serving() { return plans_.full(); }
-  // The full range's plan and the plans of the boxes that refine it.
-  PlanTable& plans() { return plans_; }
-  const PlanTable& plans() const { return plans_; }
+  // The plans that requests without taps run. Requests with taps use taps(); neither affects the
+  // other.
+  Plans& plans() { return plans_; }
+  const Plans& plans() const { return plans_; }
   TapPlans& taps() { return taps_; }
-  // The plans without taps that have served it.
-  KeptPlans& kept() { return kept_; }
-  const KeptPlans& kept() const { return kept_; }
-  // Returns the plans of a box or of the full range; for a box that no longer exists, an empty
-  // object that nobody else sees.
-  std::shared_ptr<KeptPlans> KeptOf(const std::shared_ptr<const BucketGrid>& grid, int bucket);
+  // The slot of the full range's plan.
+  PlanSlot& serving() { return plans_.full(); }
   std::shared_ptr<const ServedPlan> plan() const { return plans_.full().plan(); }
   v1::Model::State state() const { return StateOf(plans_.full().view()); }
 
@@ -106,8 +99,8 @@ class ModelVersion {
   // SearchProgress.regions. Returns NOT_FOUND if there is no such region, FAILED_PRECONDITION if no
   // search has used the rules yet or if this region could not be drawn.
   absl::StatusOr<std::string> Picture(int64_t region) const;
-  std::string pinned_plan() const;
-  void SetPinnedPlan(const std::string& plan_id);
+  // Id of the plan that the full range is pinned to; empty: none.
+  std::string pinned_plan() const { return plans_.pinned(BucketGrid::kFullRange); }
 
   v1::Model ToProto(bool serving) const;
   // Returns the fields that are known before the version is stored.
@@ -118,7 +111,8 @@ class ModelVersion {
                const BatchLimits& limits);
   static v1::Model::State StateOf(const PlanSlot::View& view);
   void AddTensors(v1::Model* model) const;
-  void AddBuckets(v1::Model* model, PlanRunner::Prepared* prepared, int64_t* arenas) const;
+  static void AddBuckets(const Plans::View& view, v1::Model* model, PlanRunner::Prepared* prepared,
+                         int64_t* arenas);
 
   VersionRow row_;
   Graph graph_;
@@ -131,12 +125,10 @@ class ModelVersion {
   std::shared_ptr<VersionMetrics> metrics_;
   absl::Status unusable_;
 
-  PlanTable plans_;
+  Plans plans_;
   TapPlans taps_;
-  KeptPlans kept_;
   std::atomic<int64_t> withdrawals_{0};
   mutable Mutex mu_;
-  std::string pinned_plan_ ABSL_GUARDED_BY(mu_);
   Pictures pictures_ ABSL_GUARDED_BY(mu_);
 };
 

@@ -19,6 +19,7 @@
 #include "compiler/ir/value/message.h"
 #include "deploy/bazel/libs/possession.h"
 #include "deploy/bazel/libs/sha256.h"
+#include "deploy/bazel/libs/status_macros.h"
 #include "server/base/chunk_bytes.h"
 
 namespace athanor {
@@ -81,7 +82,7 @@ OnnxUpload::~OnnxUpload() = default;
 
 absl::Status OnnxUpload::Begin(const v1::UploadHeader& header) {
   name_ = header.name();
-  if (absl::Status s = ReadGiven(header); !s.ok()) return s;
+  RETURN_IF_ERROR(ReadGiven(header));
   if (header.files_size() > options_.max_onnx_files) {
     return absl::ResourceExhaustedError(Cat("header.files: ", header.files_size(),
                                             " files; at most ", options_.max_onnx_files,
@@ -89,9 +90,7 @@ absl::Status OnnxUpload::Begin(const v1::UploadHeader& header) {
   }
   const bool inside = !header.graph().empty();
   if (inside) {
-    if (absl::Status s = AddFile("", static_cast<int64_t>(header.graph().size())); !s.ok()) {
-      return s;
-    }
+    RETURN_IF_ERROR(AddFile("", static_cast<int64_t>(header.graph().size())));
   } else if (header.files().empty() || !header.files(0).path().empty()) {
     return Invalid(
         "header.graph: empty; the model comes in it, or as the first of header.files, "
@@ -100,16 +99,16 @@ absl::Status OnnxUpload::Begin(const v1::UploadHeader& header) {
   absl::flat_hash_set<std::string> paths;
   for (const v1::UploadFile& file : header.files()) {
     if (inside || !files_.empty()) {
-      if (absl::Status s = CheckPath(file.path()); !s.ok()) return s;
+      RETURN_IF_ERROR(CheckPath(file.path()));
     }
     if (!paths.insert(file.path()).second) {
       return Invalid("header.files: path ", Quoted(file.path()), " is there twice");
     }
-    if (absl::Status s = AddFile(file.path(), file.bytes()); !s.ok()) return s;
+    RETURN_IF_ERROR(AddFile(file.path(), file.bytes()));
   }
   first_chunks_ = inside ? 1 : 0;
   if (inside) {
-    if (absl::Status s = files_[0].spool->Append(header.graph()); !s.ok()) return s;
+    RETURN_IF_ERROR(files_[0].spool->Append(header.graph()));
   }
   return EndFiles();
 }
@@ -180,7 +179,7 @@ absl::Status OnnxUpload::Take(const v1::FileChunk& chunk) {
       CheckChunkBytes(got, static_cast<int64_t>(chunk.data().size()), options_.max_chunk_bytes,
                       {"file", spool.bytes(), spool.written()});
   if (!fits.ok()) return fits;
-  if (absl::Status s = spool.Append(chunk.data()); !s.ok()) return s;
+  RETURN_IF_ERROR(spool.Append(chunk.data()));
   return EndFiles();
 }
 
@@ -188,7 +187,7 @@ absl::Status OnnxUpload::EndFiles() {
   for (; current_ < files_.size(); ++current_) {
     SpooledFile& spool = *files_[current_].spool;
     if (spool.written() < spool.bytes()) break;
-    if (absl::Status s = spool.Finish(); !s.ok()) return s;
+    RETURN_IF_ERROR(spool.Finish());
     if (current_ == 0) model_ = ReadModel();  // errors in it are reported at the commit
   }
   return absl::OkStatus();
@@ -197,19 +196,16 @@ absl::Status OnnxUpload::EndFiles() {
 absl::StatusOr<onnx::OnnxModel> OnnxUpload::ReadModel() {
   onnx::LiftLimits lift;
   lift.max_message_bytes = options_.max_graph_bytes;
-  absl::StatusOr<onnx::Lifted> lifted = onnx::LiftPayloads(files_[0].spool->view(), lift);
-  if (!lifted.ok()) return lifted.status();
-  absl::StatusOr<ServerLedger::Reservation> memory =
-      ledger_.Reserve(HeldKind::kUploads, kImportBytes * int64_t(lifted->message.size()),
-                      Cat("the import of model ", Quoted(name_)));
-  if (!memory.ok()) return memory.status();
-  memory_ = *std::move(memory);
+  ASSIGN_OR_RETURN(onnx::Lifted lifted, onnx::LiftPayloads(files_[0].spool->view(), lift));
+  ASSIGN_OR_RETURN(
+      memory_, ledger_.Reserve(HeldKind::kUploads, kImportBytes * int64_t(lifted.message.size()),
+                               Cat("the import of model ", Quoted(name_))));
   onnx::FileTable table;
   for (const File& file : files_) table.files.push_back({file.path, file.spool->bytes()});
   given_.limits.graph = GraphLimitsOf(options_);
   given_.limits.max_copied_bytes = options_.max_graph_bytes;
   absl::StatusOr<onnx::OnnxModel> model =
-      onnx::ParseOnnx(*std::move(lifted), std::move(table), given_.limits.graph);
+      onnx::ParseOnnx(std::move(lifted), std::move(table), given_.limits.graph);
   if (!model.ok()) return model.status();
   std::vector<std::vector<SpooledFile::Part>> parts(files_.size());
   for (const ::onnx::TensorProto& initializer : model->proto.graph().initializer()) {
@@ -234,17 +230,14 @@ absl::StatusOr<onnx::OnnxImported> OnnxUpload::ImportModel(const std::function<b
 
 absl::StatusOr<OnnxUpload::Imported> OnnxUpload::Import(const std::function<bool()>& cancelled,
                                                         std::vector<onnx::Refusal>* refusals) {
-  absl::StatusOr<onnx::OnnxImported> imported = ImportModel(cancelled, refusals);
-  if (!imported.ok()) return imported.status();
+  ASSIGN_OR_RETURN(onnx::OnnxImported imported, ImportModel(cancelled, refusals));
   model_.reset();
-  parameters_ = std::move(imported->parameters);
+  parameters_ = std::move(imported.parameters);
   seals_.resize(parameters_.size());
-  absl::StatusOr<std::vector<std::string>> hashes = HashParameters(cancelled);
-  if (!hashes.ok()) return hashes.status();
-  hashes_ = *std::move(hashes);
-  return Imported{{std::move(imported->graph), hashes_, std::move(imported->input_elements),
-                   std::move(imported->output_elements)},
-                  std::move(imported->notes)};
+  ASSIGN_OR_RETURN(hashes_, HashParameters(cancelled));
+  return Imported{{std::move(imported.graph), hashes_, std::move(imported.input_elements),
+                   std::move(imported.output_elements)},
+                  std::move(imported.notes)};
 }
 
 absl::StatusOr<std::vector<std::string>> OnnxUpload::HashParameters(
@@ -361,19 +354,19 @@ absl::StatusOr<std::vector<Registry::NewTensor>> OnnxUpload::Tensors() {
     kept[f] = ranges[f] > 0 && ranges[f] >= files_[f].spool->bytes() / 2;
     if (!kept[f]) continue;
     files_[f].spool->SetName(BlobName(f));
-    if (absl::Status s = files_[f].spool->Sync(); !s.ok()) return s;
+    RETURN_IF_ERROR(files_[f].spool->Sync());
   }
   std::vector<Registry::NewTensor> tensors;
   for (size_t i : added) {
     const onnx::StoredTensor& parameter = parameters_[i];
-    auto reservation =
+    ASSIGN_OR_RETURN(
+        auto reservation,
         ledger_.Reserve(HeldKind::kParameters, parameter.stored_bytes(),
-                        Cat("model ", Quoted(name_), ", parameter ", Quoted(parameter.name)));
-    if (!reservation.ok()) return reservation.status();
+                        Cat("model ", Quoted(name_), ", parameter ", Quoted(parameter.name))));
     Registry::NewTensor& tensor = tensors.emplace_back();
     tensor.hash = hashes_[i];
     tensor.seal = seals_[i];
-    tensor.reservation = *std::move(reservation);
+    tensor.reservation = std::move(reservation);
     if (const SpooledFile::Contents* contents = ContentsOf(parameter); contents != nullptr) {
       tensor.magnitude.emplace(contents->dtype, contents->magnitude);
     }
@@ -382,9 +375,7 @@ absl::StatusOr<std::vector<Registry::NewTensor>> OnnxUpload::Tensors() {
       tensor.offset = parameter.payload->offset;
       continue;
     }
-    absl::StatusOr<TensorWriter*> writer = Write(hashes_[i], parameter);
-    if (!writer.ok()) return writer.status();
-    tensor.writer = *writer;
+    ASSIGN_OR_RETURN(tensor.writer, Write(hashes_[i], parameter));
   }
   return tensors;
 }

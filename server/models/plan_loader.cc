@@ -4,27 +4,9 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "deploy/bazel/libs/status_macros.h"
 
 namespace athanor {
-
-std::string BucketText(const v1::Plan& plan) {
-  std::string text;
-  for (const v1::DimRange& dim : plan.dims()) {
-    absl::StrAppend(&text, text.empty() ? "" : " ", dim.name(), "=", dim.min(), "..", dim.max());
-  }
-  return text;
-}
-
-v1::PlanInfo PlanInfoOf(const PlanSearch::Found& made) {
-  v1::PlanInfo info;
-  info.set_plan_id(made.plan.plan_id());
-  info.set_kind(made.plan.kind());
-  *info.mutable_bucket() = made.plan.dims();
-  info.set_kernels(made.plan.kernels_size());
-  info.set_steps(made.plan.run_size());
-  if (!made.how.budget().empty()) *info.mutable_search() = made.how;
-  return info;
-}
 
 namespace {
 
@@ -55,27 +37,25 @@ absl::Status TooLarge(const ModelVersion& version, const v1::Plan& plan, const a
 
 absl::StatusOr<std::shared_ptr<const ServedPlan>> PlanLoader::Load(
     const ModelVersion& version, const Graph& graph,
-    std::shared_ptr<const PlanSearch::Found> made) const {
+    std::shared_ptr<const CompiledPlan> compiled) const {
   const int64_t withdrawals = version.withdrawals();
-  if (absl::Status s = registry_.Verify(version); !s.ok()) return s;
-  const v1::Plan& plan = made->plan;
+  RETURN_IF_ERROR(registry_.Verify(version));
+  const v1::Plan& plan = compiled->plan;
   auto served = std::make_shared<ServedPlan>();
   served->withdrawals = withdrawals;
   std::vector<std::shared_ptr<const MappedTensor>> parameters;
   for (const std::string& hash : version.parameter_hashes()) {
-    absl::StatusOr<std::shared_ptr<const MappedTensor>> tensor = registry_.Map(hash);
-    if (!tensor.ok()) return tensor.status();
-    parameters.push_back(*std::move(tensor));
+    ASSIGN_OR_RETURN(std::shared_ptr<const MappedTensor> tensor, registry_.Map(hash));
+    parameters.push_back(std::move(tensor));
   }
-  auto runner = backends_.Load(graph, plan, made->objects, parameters, ledger_);
+  auto runner = backends_.Load(graph, plan, compiled->objects, parameters, ledger_);
   if (!runner.ok()) return TooLarge(version, plan, runner.status());
   served->runner = *std::move(runner);
   served->contexts = std::make_shared<ContextPool>(served->runner, contexts_);
   if (absl::Status s = served->contexts->MakeFirst(); !s.ok()) return TooLarge(version, plan, s);
   served->bucket = BucketText(plan);
   served->sizes = SizesOf(graph, plan);
-  served->info = PlanInfoOf(*made);
-  served->made = std::move(made);
+  served->compiled = std::move(compiled);
   return std::shared_ptr<const ServedPlan>(std::move(served));
 }
 

@@ -12,6 +12,7 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "compiler/ir/value/message.h"
+#include "deploy/bazel/libs/status_macros.h"
 #include "server/base/log.h"
 #include "server/models/version_batching.h"
 
@@ -38,9 +39,8 @@ absl::StatusOr<std::shared_ptr<ModelVersion>> ModelFromRow(const VersionRow& row
                                                            const ServerOptions& options) {
   GraphLimits limits;  // stored graphs stay valid whatever the flags say now
   limits.max_nodes = limits.max_tensor_bytes = std::numeric_limits<int64_t>::max();
-  absl::StatusOr<ImportedGraph> graph = ImportGraph(row.graph, limits);
-  if (!graph.ok()) return graph.status();
-  return ModelVersion::Create(row, *std::move(graph), BatchLimitsOf(options));
+  ASSIGN_OR_RETURN(ImportedGraph graph, ImportGraph(row.graph, limits));
+  return ModelVersion::Create(row, std::move(graph), BatchLimitsOf(options));
 }
 
 }  // namespace
@@ -53,32 +53,25 @@ absl::StatusOr<std::unique_ptr<Registry>> Registry::Open(const ServerOptions& op
                                                          ServerLedger* ledger, Metrics* metrics,
                                                          Disk* disk) {
   std::unique_ptr<Registry> registry(new Registry(options, ledger, metrics));
-  auto tensors = TensorStore::Open(options.state_dir, disk);
-  if (!tensors.ok()) return tensors.status();
-  registry->tensors_ = *std::move(tensors);
-  auto db = RegistryDb::Open(options.state_dir + "/registry.db");
-  if (!db.ok()) return db.status();
-  registry->db_ = *std::move(db);
-  if (absl::Status s = registry->Load(); !s.ok()) return s;
+  ASSIGN_OR_RETURN(registry->tensors_, TensorStore::Open(options.state_dir, disk));
+  ASSIGN_OR_RETURN(registry->db_, RegistryDb::Open(options.state_dir + "/registry.db"));
+  RETURN_IF_ERROR(registry->Load());
   return registry;
 }
 
 absl::Status Registry::Load() {
-  auto names = db_->ReadNames();
-  if (!names.ok()) return names.status();
-  auto rows = db_->ReadVersions();
-  if (!rows.ok()) return rows.status();
-  auto verified = db_->ReadVerified();
-  if (!verified.ok()) return verified.status();
-  LoadVersions(*std::move(names), *std::move(rows));
+  ASSIGN_OR_RETURN(auto names, db_->ReadNames());
+  ASSIGN_OR_RETURN(auto rows, db_->ReadVersions());
+  ASSIGN_OR_RETURN(auto verified, db_->ReadVerified());
+  LoadVersions(std::move(names), std::move(rows));
   if (!options_.verify_weights) {
     MutexLock lock(mu_);
-    for (const VerifiedRow& row : *verified) {
+    for (const VerifiedRow& row : verified) {
       const auto entry = tensor_entries_.find(row.hash);
       if (entry != tensor_entries_.end()) entry->second.verified = row.stamp;
     }
   }
-  if (absl::Status s = LoadSeals(); !s.ok()) return s;
+  RETURN_IF_ERROR(LoadSeals());
   return LoadMagnitudes();
 }
 
@@ -188,12 +181,11 @@ absl::StatusOr<std::shared_ptr<ModelVersion>> Registry::FindLocked(
     auto serving = found.versions.find(found.row.serving);
     return serving != found.versions.end() ? serving->second : found.versions.rbegin()->second;
   }
-  absl::StatusOr<int64_t> number = ParseVersion(version);
-  if (!number.ok()) return number.status();
-  auto chosen = found.versions.find(*number);
+  ASSIGN_OR_RETURN(int64_t number, ParseVersion(version));
+  auto chosen = found.versions.find(number);
   if (chosen != found.versions.end()) return chosen->second;
   return absl::NotFoundError(absl::StrCat("model ", Quoted(std::string(name)), " has no version ",
-                                          *number, "; the newest is ",
+                                          number, "; the newest is ",
                                           found.versions.rbegin()->first));
 }
 
@@ -282,9 +274,7 @@ absl::Status Registry::Store(VersionRow* row) {
     row->version = it == names_.end() ? 0 : it->second.row.next_version;
   }
   if (row->version == 0) {
-    absl::StatusOr<int64_t> next = db_->NextVersion(row->name);
-    if (!next.ok()) return next.status();
-    row->version = *next;
+    ASSIGN_OR_RETURN(row->version, db_->NextVersion(row->name));
   }
   row->created_us = NowMicroseconds();
   return db_->AddVersion(*row);
@@ -292,7 +282,7 @@ absl::Status Registry::Store(VersionRow* row) {
 
 absl::Status Registry::Add(VersionRow row, const std::shared_ptr<ModelVersion>& version,
                            std::vector<NewTensor> tensors) {
-  if (absl::Status s = CheckRoom(row.name); !s.ok()) return s;
+  RETURN_IF_ERROR(CheckRoom(row.name));
   Reference(row, tensors);
   Versions healed;
   absl::Status s = Place(tensors, &healed);
@@ -332,15 +322,14 @@ absl::StatusOr<std::vector<std::shared_ptr<ModelVersion>>> Registry::Delete(
     std::vector<int64_t> numbers;
     {
       MutexLock lock(mu_);
-      auto found = FindLocked(name, version);
-      if (!found.ok()) return found.status();
+      ASSIGN_OR_RETURN(auto found, FindLocked(name, version));
       for (const auto& [number, entry] : names_[name].versions) {
-        if (!version.empty() && entry != *found) continue;
+        if (!version.empty() && entry != found) continue;
         numbers.push_back(number);
         deleted.push_back(entry);
       }
     }
-    if (absl::Status s = db_->DeleteVersions(name, numbers); !s.ok()) return s;
+    RETURN_IF_ERROR(db_->DeleteVersions(name, numbers));
     Forget(name, deleted);
   }
   for (const auto& gone : deleted) gone->SetDeleted();
@@ -396,17 +385,16 @@ absl::Status Registry::SetBuckets(const ModelVersion& version, const BucketGrid:
 absl::StatusOr<NameRow> Registry::ChooseRollback(const std::string& name,
                                                  const std::string& version) {
   MutexLock lock(mu_);
-  auto found = FindLocked(name, version);
-  if (!found.ok()) return found.status();
+  ASSIGN_OR_RETURN(auto found, FindLocked(name, version));
   const Name& entry = names_[name];
   NameRow row = entry.row;
   row.rolled_back = entry.versions.rbegin()->first;
   if (!version.empty()) {
-    if ((*found)->plan() == nullptr) {
+    if (found->plan() == nullptr) {
       return absl::FailedPreconditionError(
-          absl::StrCat((*found)->Describe(), " has no plan that serves"));
+          absl::StrCat(found->Describe(), " has no plan that serves"));
     }
-    row.serving = (*found)->version();
+    row.serving = found->version();
     return row;
   }
   for (auto it = entry.versions.rbegin(); it != entry.versions.rend(); ++it) {
@@ -424,12 +412,11 @@ absl::StatusOr<NameRow> Registry::ChooseRollback(const std::string& name,
 absl::StatusOr<std::shared_ptr<ModelVersion>> Registry::Rollback(const std::string& name,
                                                                  const std::string& version) {
   MutexLock change(change_mu_);
-  absl::StatusOr<NameRow> row = ChooseRollback(name, version);
-  if (!row.ok()) return row.status();
-  if (absl::Status s = db_->SetServing(*row); !s.ok()) return s;
+  ASSIGN_OR_RETURN(NameRow row, ChooseRollback(name, version));
+  RETURN_IF_ERROR(db_->SetServing(row));
   MutexLock lock(mu_);
-  names_[name].row = *row;
-  return names_[name].versions[row->serving];
+  names_[name].row = row;
+  return names_[name].versions[row.serving];
 }
 
 }  // namespace athanor

@@ -137,16 +137,15 @@ class Registry {
   // now.
   absl::Status PublishBox(ModelVersion& version, const std::shared_ptr<const BucketGrid>& grid,
                           int bucket, std::shared_ptr<const ServedPlan> plan);
-  // Other boxes with their plans; see PlanTable::Replace. FAILED_PRECONDITION also where a box that
+  // Other boxes with their plans; see Plans::Replace. FAILED_PRECONDITION also where a box that
   // is none of these was pinned. OK and nothing done: the version was deleted.
   absl::Status PublishBoxes(ModelVersion& version, std::shared_ptr<const BucketGrid> grid,
-                            std::vector<PlanTable::BoxPlan> boxes);
+                            std::vector<PlanBook> boxes);
   // As Publish, of plans that the version's rows name already: `kept` with `plan` among them.
   absl::Status Restore(const std::shared_ptr<ModelVersion>& version,
-                       std::shared_ptr<const ServedPlan> plan, std::vector<KeptPlans::Kept> kept);
+                       std::shared_ptr<const ServedPlan> plan, std::vector<KeptPlan> kept);
   // A plan that may be pinned, beside the one that serves.
-  void Keep(ModelVersion& version, const v1::PlanInfo& info,
-            std::shared_ptr<const PlanSearch::Found> made);
+  void Keep(ModelVersion& version, std::shared_ptr<const CompiledPlan> plan);
   // `version` is served by `plan`, if any, and by no other while `plan_id` is not empty. NOT_FOUND
   // unless that is the plan's.
   absl::Status PinPlan(const std::shared_ptr<ModelVersion>& version, const std::string& plan_id,

@@ -6,18 +6,18 @@
 
 #include "absl/container/flat_hash_set.h"
 #include "compiler/ir/graph/magnitude.h"
+#include "deploy/bazel/libs/status_macros.h"
 #include "server/base/log.h"
 #include "server/models/registry.h"
 
 namespace athanor {
 
 absl::Status Registry::LoadMagnitudes() {
-  const auto stored = db_->ReadMagnitudes();
-  if (!stored.ok()) return stored.status();
+  ASSIGN_OR_RETURN(const auto stored, db_->ReadMagnitudes());
   absl::flat_hash_set<std::pair<std::string, std::string>> known;
   {
     MutexLock lock(mu_);
-    for (const MagnitudeRow& row : *stored) {
+    for (const MagnitudeRow& row : stored) {
       const auto entry = tensor_entries_.find(row.hash);
       const std::optional<DType> dtype = ParseDType(row.dtype);
       if (entry == tensor_entries_.end() || !dtype) continue;
@@ -48,10 +48,9 @@ absl::StatusOr<std::optional<int>> Registry::FindMagnitude(const std::string& ha
       if (known != entry->second.magnitudes.end()) return known->second;
     }
   }
-  const auto tensor = Map(hash);
-  if (!tensor.ok()) return tensor.status();
-  const std::optional<int> found = MagnitudeOf(dtype, {static_cast<const char*>((*tensor)->data()),
-                                                       static_cast<size_t>((*tensor)->bytes())});
+  ASSIGN_OR_RETURN(const auto tensor, Map(hash));
+  const std::optional<int> found = MagnitudeOf(
+      dtype, {static_cast<const char*>(tensor->data()), static_cast<size_t>(tensor->bytes())});
   MutexLock lock(mu_);
   const auto entry = tensor_entries_.find(hash);
   if (entry != tensor_entries_.end()) entry->second.magnitudes[dtype] = found;

@@ -8,6 +8,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "compiler/ir/value/message.h"
+#include "deploy/bazel/libs/status_macros.h"
 #include "server/base/log.h"
 #include "server/models/registry.h"
 
@@ -24,14 +25,15 @@ absl::Status NotServed(const ModelVersion& version) {
 absl::Status Registry::StorePlans(const ModelVersion& version, const std::string& pinned) {
   std::vector<VersionPlanRow> rows;
   bool named = pinned.empty();
-  for (const KeptPlans::Kept& kept : version.kept().all()) {
-    const std::string& id = kept.info.plan_id();
+  const Plans::View plans = version.plans().view();
+  for (const KeptPlan& kept : plans.full().kept) {
+    const std::string& id = kept.plan->id();
     named |= id == pinned;
     rows.push_back({.plan_id = id,
                     .first = kept.first,
                     .served = kept.served,
                     .pinned = id == pinned,
-                    .info = kept.info.SerializeAsString()});
+                    .info = PlanInfoOf(*kept.plan).SerializeAsString()});
   }
   // A pin stays also where its plan could not be restored, with what a later start needs to find
   // it.
@@ -78,11 +80,9 @@ absl::Status Registry::Publish(const std::shared_ptr<ModelVersion>& version,
   {
     MutexLock change(change_mu_);
     if (!version->pinned_plan().empty() && version->plan() != nullptr) return NotServed(*version);
-    if (absl::Status s = CheckHeld(*version, *plan); !s.ok()) return s;
+    RETURN_IF_ERROR(CheckHeld(*version, *plan));
     const std::optional<NameRow> changed = TakeOver(*version);
-    // First, so that who waited for it finds it among those kept.
-    version->kept().Add(*plan);
-    if (!version->serving().Set(std::move(plan))) return NotServed(*version);
+    if (!version->plans().Publish(std::move(plan))) return NotServed(*version);
     version->metrics().cells.Count(Metric::kPlanSwaps);
     if (changed.has_value()) {
       MutexLock lock(mu_);
@@ -99,7 +99,7 @@ absl::Status Registry::PublishBox(ModelVersion& version,
                                   std::shared_ptr<const ServedPlan> plan) {
   MutexLock change(change_mu_);
   if (!version.pinned_plan().empty()) return NotServed(version);
-  if (absl::Status s = CheckHeld(version, *plan); !s.ok()) return s;
+  RETURN_IF_ERROR(CheckHeld(version, *plan));
   if (!version.plans().Set(grid, bucket, std::move(plan))) {
     return absl::AbortedError(
         absl::StrCat(version.Describe(), " was deleted, or has other buckets now"));
@@ -109,11 +109,11 @@ absl::Status Registry::PublishBox(ModelVersion& version,
 }
 
 absl::Status Registry::PublishBoxes(ModelVersion& version, std::shared_ptr<const BucketGrid> grid,
-                                    std::vector<PlanTable::BoxPlan> boxes) {
+                                    std::vector<PlanBook> boxes) {
   MutexLock change(change_mu_);
-  for (const PlanTable::BoxPlan& box : boxes) {
-    if (box.plan == nullptr) continue;
-    if (absl::Status s = CheckHeld(version, *box.plan); !s.ok()) return s;
+  for (const PlanBook& box : boxes) {
+    if (box.serving == nullptr) continue;
+    RETURN_IF_ERROR(CheckHeld(version, *box.serving));
   }
   if (version.plans().Replace(std::move(grid), std::move(boxes))) return absl::OkStatus();
   if (version.plan() == nullptr) return absl::OkStatus();
@@ -122,17 +122,15 @@ absl::Status Registry::PublishBoxes(ModelVersion& version, std::shared_ptr<const
 }
 
 absl::Status Registry::Restore(const std::shared_ptr<ModelVersion>& version,
-                               std::shared_ptr<const ServedPlan> plan,
-                               std::vector<KeptPlans::Kept> kept) {
+                               std::shared_ptr<const ServedPlan> plan, std::vector<KeptPlan> kept) {
   {
     MutexLock change(change_mu_);
     // It may have been deleted, or pinned to another plan, while this one was loaded.
     const std::string pinned = version->pinned_plan();
-    if (!pinned.empty() && pinned != plan->info.plan_id()) return NotServed(*version);
-    if (absl::Status s = CheckHeld(*version, *plan); !s.ok()) return s;
+    if (!pinned.empty() && pinned != plan->id()) return NotServed(*version);
+    RETURN_IF_ERROR(CheckHeld(*version, *plan));
     const std::optional<NameRow> changed = TakeOver(*version);
-    version->kept().Restore(std::move(kept));
-    if (!version->serving().Set(std::move(plan))) return NotServed(*version);
+    if (!version->plans().Restore(std::move(plan), std::move(kept))) return NotServed(*version);
     if (changed.has_value()) {
       MutexLock lock(mu_);
       names_[version->name()].row = *changed;
@@ -142,18 +140,16 @@ absl::Status Registry::Restore(const std::shared_ptr<ModelVersion>& version,
   return absl::OkStatus();
 }
 
-void Registry::Keep(ModelVersion& version, const v1::PlanInfo& info,
-                    std::shared_ptr<const PlanSearch::Found> made) {
+void Registry::Keep(ModelVersion& version, std::shared_ptr<const CompiledPlan> plan) {
   MutexLock change(change_mu_);
-  const std::shared_ptr<const ServedPlan> serving = version.plan();
-  version.kept().AddFound(info, std::move(made), serving == nullptr ? "" : serving->info.plan_id());
+  version.plans().Keep(nullptr, BucketGrid::kFullRange, std::move(plan));
   NotePlans(version);
 }
 
 absl::Status Registry::PinPlan(const std::shared_ptr<ModelVersion>& version,
                                const std::string& plan_id, std::shared_ptr<const ServedPlan> plan) {
   MutexLock change(change_mu_);
-  const std::string has = plan == nullptr ? "" : plan->info.plan_id();
+  const std::string has = plan == nullptr ? "" : plan->id();
   if (!plan_id.empty() && has != plan_id) {
     std::vector<std::string> ids;
     const v1::Model model = version->ToProto(true);
@@ -165,10 +161,10 @@ absl::Status Registry::PinPlan(const std::shared_ptr<ModelVersion>& version,
                                             ids.empty() ? "none yet" : absl::StrJoin(ids, ", ")));
   }
   if (plan != nullptr) {
-    if (absl::Status s = CheckHeld(*version, *plan); !s.ok()) return s;
+    RETURN_IF_ERROR(CheckHeld(*version, *plan));
   }
-  if (absl::Status s = StorePlans(*version, plan_id); !s.ok()) return s;
-  version->SetPinnedPlan(plan_id);
+  RETURN_IF_ERROR(StorePlans(*version, plan_id));
+  version->plans().SetPinned(BucketGrid::kFullRange, plan_id);
   // Nothing that was published while `plan` was loaded is lost: it is the latest that is kept.
   if (plan == nullptr || plan == version->plan()) return absl::OkStatus();
   if (!version->serving().Set(std::move(plan))) {
@@ -185,15 +181,15 @@ absl::Status Registry::PinBox(ModelVersion& version, const std::shared_ptr<const
     return absl::FailedPreconditionError(
         absl::StrCat(version.Describe(), " was deleted, or has other buckets now"));
   };
-  if (absl::Status s = CheckHeld(version, *plan); !s.ok()) return s;
-  const PlanTable::View view = version.plans().view();
+  RETURN_IF_ERROR(CheckHeld(version, *plan));
+  const Plans::View view = version.plans().view();
   if (view.grid != grid) return others();
   std::vector<VersionPlanRow> rows;
-  for (int b = 1; b < static_cast<int>(view.boxes.size()); ++b) {
+  for (int b = 1; b < static_cast<int>(view.books.size()); ++b) {
     VersionPlanRow row{.plan_id = view.box(b).pinned, .pinned = true, .box = grid->Bytes(b)};
     if (b == bucket) {
-      row.plan_id = plan->info.plan_id();
-      row.info = plan->info.SerializeAsString();
+      row.plan_id = plan->id();
+      row.info = PlanInfoOf(*plan->compiled).SerializeAsString();
     } else if (row.plan_id.empty()) {
       continue;
     }
@@ -201,9 +197,8 @@ absl::Status Registry::PinBox(ModelVersion& version, const std::shared_ptr<const
     for (const VersionPlanRow& had : version.row().pinned_boxes) {
       if (b != bucket && had.plan_id == row.plan_id) row.info = had.info;
     }
-    const std::shared_ptr<KeptPlans>& plans = view.box(b).kept;
-    const auto kept = plans == nullptr ? std::nullopt : plans->Describe(row.plan_id);
-    if (kept.has_value()) row.info = kept->info.SerializeAsString();
+    const KeptPlan* const kept = view.box(b).Find(row.plan_id);
+    if (kept != nullptr) row.info = PlanInfoOf(*kept->plan).SerializeAsString();
     rows.push_back(std::move(row));
   }
   absl::Status stored = db_->SetPinnedBoxes(version.name(), version.version(), rows);
@@ -218,7 +213,7 @@ absl::Status Registry::UnpinBoxes(ModelVersion& version,
   MutexLock change(change_mu_);
   for (const std::shared_ptr<const ServedPlan>& plan : plans) {
     if (plan == nullptr) continue;
-    if (absl::Status s = CheckHeld(version, *plan); !s.ok()) return s;
+    RETURN_IF_ERROR(CheckHeld(version, *plan));
   }
   absl::Status stored = db_->SetPinnedBoxes(version.name(), version.version(), {});
   if (!stored.ok()) return stored;

@@ -13,6 +13,7 @@
 #include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
 #include "compiler/ir/value/message.h"
+#include "deploy/bazel/libs/status_macros.h"
 #include "server/base/log.h"
 #include "server/models/registry.h"
 
@@ -71,7 +72,7 @@ absl::StatusOr<std::shared_ptr<const MappedTensor>> Registry::Map(const std::str
 }
 
 absl::Status Registry::Verify(const ModelVersion& version, Stop stop) {
-  if (absl::Status s = version.unusable(); !s.ok()) return s;
+  RETURN_IF_ERROR(version.unusable());
   absl::Status first;
   for (const std::string& hash : version.parameter_hashes()) {
     const absl::Status status = CheckTensor(hash, stop);
@@ -93,9 +94,8 @@ int64_t Registry::UnverifiedBytes(const ModelVersion& version) const {
 }
 
 absl::Status Registry::CheckTensor(const std::string& hash, Stop stop) {
-  const absl::StatusOr<Found> found = FindTensor(hash);
-  if (!found.ok()) return found.status();
-  if (IsUnchanged(found->location, found->verified)) return absl::OkStatus();
+  ASSIGN_OR_RETURN(const Found found, FindTensor(hash));
+  if (IsUnchanged(found.location, found.verified)) return absl::OkStatus();
   {
     MutexLock lock(mu_);
     while (checking_.contains(hash)) checked_.Wait(lock);
@@ -111,10 +111,9 @@ absl::Status Registry::CheckTensor(const std::string& hash, Stop stop) {
 
 absl::Status Registry::HashTensor(const std::string& hash, Stop stop) {
   while (true) {
-    const absl::StatusOr<Found> found = FindTensor(hash);
-    if (!found.ok()) return found.status();
-    const TensorStore::Location& location = found->location;
-    if (IsUnchanged(location, found->verified)) return absl::OkStatus();
+    ASSIGN_OR_RETURN(const Found found, FindTensor(hash));
+    const TensorStore::Location& location = found.location;
+    if (IsUnchanged(location, found.verified)) return absl::OkStatus();
     const absl::StatusOr<HashedFile> read = HashFile(location.path, location.range, stop);
     if (absl::IsCancelled(read.status()) || absl::IsResourceExhausted(read.status())) {
       return read.status();
@@ -138,7 +137,7 @@ absl::Status Registry::HashTensor(const std::string& hash, Stop stop) {
                          " has SHA-256 ", absl::BytesToHexString(read->hash), ", expected ",
                          absl::BytesToHexString(hash));
     }
-    SetDamaged(hash, *found, stamp, why);
+    SetDamaged(hash, found, stamp, why);
   }
 }
 
@@ -284,11 +283,11 @@ absl::Status Registry::PublishTensors(absl::Span<const NewTensor> tensors, Versi
   // Handles one upload at a time, so that a directory made by another upload is durable before this
   // one relies on it.
   MutexLock change(change_mu_);
-  if (absl::Status s = tensors_->Publish(writers); !s.ok()) return s;
-  if (absl::Status s = tensors_->PublishBlobs(blobs); !s.ok()) return s;
+  RETURN_IF_ERROR(tensors_->Publish(writers));
+  RETURN_IF_ERROR(tensors_->PublishBlobs(blobs));
   // Stores the places before Hold removes the old files: a start then finds the tensors however
   // this process ends.
-  if (absl::Status s = StorePlaces(tensors); !s.ok()) return s;
+  RETURN_IF_ERROR(StorePlaces(tensors));
   MutexLock lock(mu_);
   absl::flat_hash_set<std::string> again;  // tensors that were damaged
   for (const NewTensor& tensor : tensors) {

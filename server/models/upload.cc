@@ -10,6 +10,7 @@
 #include "compiler/frontend/frontend.h"
 #include "compiler/ir/value/message.h"
 #include "deploy/bazel/libs/sha256.h"
+#include "deploy/bazel/libs/status_macros.h"
 #include "server/base/chunk_bytes.h"
 #include "server/base/search_policy.h"
 #include "server/models/version_batching.h"
@@ -107,29 +108,28 @@ absl::Status Upload::CutOff() const {
 }
 
 absl::Status Upload::TakeHeader(const v1::UploadHeader& header) {
-  if (absl::Status s = CheckHeader(header); !s.ok()) return s;
-  auto buffers = ledger_->Reserve(HeldKind::kUploads,
-                                  options_.max_chunk_bytes + 2 * int64_t(header.graph().size()),
-                                  "upload of model " + Quoted(header.name()));
-  if (!buffers.ok()) return buffers.status();
-  buffers_ = *std::move(buffers);
+  RETURN_IF_ERROR(CheckHeader(header));
+  ASSIGN_OR_RETURN(buffers_,
+                   ledger_->Reserve(HeldKind::kUploads,
+                                    options_.max_chunk_bytes + 2 * int64_t(header.graph().size()),
+                                    "upload of model " + Quoted(header.name())));
   FillRow(header);
   if (header.format() == "onnx") {
     onnx_.emplace(registry_, ledger_, options_);
     has_header_ = true;
     return onnx_->Begin(header);
   }
-  if (absl::Status s = ReadGraph(header); !s.ok()) return s;
-  if (absl::Status s = ReadParameters(); !s.ok()) return s;
-  if (absl::Status s = CheckTensors(header); !s.ok()) return s;
-  if (absl::Status s = BeginTensors(header); !s.ok()) return s;
+  RETURN_IF_ERROR(ReadGraph(header));
+  RETURN_IF_ERROR(ReadParameters());
+  RETURN_IF_ERROR(CheckTensors(header));
+  RETURN_IF_ERROR(BeginTensors(header));
   has_header_ = true;
   return EndTensors();
 }
 
 absl::Status Upload::CheckHeader(const v1::UploadHeader& header) const {
-  if (absl::Status s = CheckModelName(header.name()); !s.ok()) return s;
-  if (absl::Status s = CheckFormat(header); !s.ok()) return s;
+  RETURN_IF_ERROR(CheckModelName(header.name()));
+  RETURN_IF_ERROR(CheckFormat(header));
   const bool onnx = header.format() == "onnx";
   // --max_onnx_bytes limits the model as a whole, --max_graph_bytes its message without the
   // tensors.
@@ -139,16 +139,14 @@ absl::Status Upload::CheckHeader(const v1::UploadHeader& header) const {
                                             " are taken (--max_graph_bytes)"));
   }
   if (!onnx || !header.graph().empty() || !header.graph_sha256().empty()) {
-    if (absl::Status s = CheckHash("header.graph_sha256", header.graph_sha256()); !s.ok()) return s;
+    RETURN_IF_ERROR(CheckHash("header.graph_sha256", header.graph_sha256()));
     const std::string found = Sha256Of(header.graph());
     if (found != header.graph_sha256()) {
       return Invalid("header.graph_sha256: ", absl::BytesToHexString(header.graph_sha256()),
                      ", but the graph's bytes have ", absl::BytesToHexString(found));
     }
   }
-  if (absl::Status s = CheckRuleNames("header.disable_rules", header.disable_rules()); !s.ok()) {
-    return s;
-  }
+  RETURN_IF_ERROR(CheckRuleNames("header.disable_rules", header.disable_rules()));
   return CheckSearchBudget("header.search_budget", header.search_budget());
 }
 
@@ -185,28 +183,26 @@ void Upload::FillRow(const v1::UploadHeader& header) {
 }
 
 absl::Status Upload::ReadGraph(const v1::UploadHeader& header) {
-  absl::StatusOr<ImportedGraph> graph =
-      ImportGraph(header.graph(), GraphLimitsOf(options_), static_cast<int>(options_.max_nesting));
-  if (!graph.ok()) return graph.status();
+  ASSIGN_OR_RETURN(ImportedGraph graph, ImportGraph(header.graph(), GraphLimitsOf(options_),
+                                                    static_cast<int>(options_.max_nesting)));
   row_.graph = header.graph();
-  return MakeVersion(*std::move(graph), buckets_);
+  return MakeVersion(std::move(graph), buckets_);
 }
 
 absl::Status Upload::ReadOnnx() {
-  absl::StatusOr<OnnxUpload::Imported> imported = onnx_->Import(cancelled_, &refusals_);
-  if (!imported.ok()) return imported.status();
-  row_.graph = GraphToProto(imported->graph).SerializeAsString();
+  ASSIGN_OR_RETURN(OnnxUpload::Imported imported, onnx_->Import(cancelled_, &refusals_));
+  row_.graph = GraphToProto(imported.graph).SerializeAsString();
   // Parses the graph as the next start will, to refuse now what that would refuse.
   absl::StatusOr<ImportedGraph> stored =
       ImportGraph(row_.graph, GraphLimitsOf(options_), static_cast<int>(options_.max_nesting));
   if (!stored.ok()) return Prefixed("as it would be stored: ", stored.status());
   ImportedGraph& graph = *stored;
   v1::Model notes;
-  notes.mutable_notes()->Assign(imported->notes.begin(), imported->notes.end());
+  notes.mutable_notes()->Assign(imported.notes.begin(), imported.notes.end());
   row_.notes = notes.SerializeAsString();
   const int64_t most = std::min(kDefaultBuckets, options_.max_buckets);
   const BucketGrid::Ranges buckets = buckets_.empty() ? DefaultRanges(graph.graph, most) : buckets_;
-  if (absl::Status s = MakeVersion(std::move(graph), buckets); !s.ok()) return s;
+  RETURN_IF_ERROR(MakeVersion(std::move(graph), buckets));
   return ReadParameters();
 }
 
@@ -219,10 +215,8 @@ absl::Status Upload::MakeVersion(ImportedGraph graph, const BucketGrid::Ranges& 
   if (!s.ok()) return s;
   VersionRow row = row_;
   row.deterministic |= options_.deterministic;  // applies while the flag is set, and is not stored
-  absl::StatusOr<std::shared_ptr<ModelVersion>> version =
-      ModelVersion::Create(std::move(row), std::move(graph), BatchLimitsOf(options_));
-  if (!version.ok()) return version.status();
-  pending_ = *std::move(version);
+  ASSIGN_OR_RETURN(pending_,
+                   ModelVersion::Create(std::move(row), std::move(graph), BatchLimitsOf(options_)));
   return absl::OkStatus();
 }
 
@@ -253,7 +247,7 @@ absl::Status Upload::ReadParameters() {
 absl::Status Upload::CheckTensors(const v1::UploadHeader& header) {
   absl::flat_hash_set<std::string> sent;
   for (const v1::TensorInfo& tensor : header.tensors()) {
-    if (absl::Status s = CheckHash("header.tensors.hash", tensor.hash()); !s.ok()) return s;
+    RETURN_IF_ERROR(CheckHash("header.tensors.hash", tensor.hash()));
     const std::string what = "header.tensors: tensor " + absl::BytesToHexString(tensor.hash());
     auto parameter = parameters_.find(tensor.hash());
     if (parameter == parameters_.end()) return Invalid(what, ": no parameter of the graph has it");
@@ -272,10 +266,8 @@ absl::Status Upload::CheckTensors(const v1::UploadHeader& header) {
   for (const TensorRow& tensor : row_.tensors) {
     if (!sent.contains(tensor.hash)) held.push_back(tensor.hash);
   }
-  if (absl::Status s = CheckProofs(header, held); !s.ok()) return s;
-  absl::StatusOr<Registry::Pins> pins = registry_->Pin(held);
-  if (!pins.ok()) return pins.status();
-  pins_ = *std::move(pins);
+  RETURN_IF_ERROR(CheckProofs(header, held));
+  ASSIGN_OR_RETURN(pins_, registry_->Pin(held));
   for (const std::string& hash : held) {
     const int64_t bytes = registry_->TensorBytes(hash);
     if (bytes == parameters_[hash]) continue;
@@ -302,11 +294,10 @@ absl::Status Upload::CheckProofs(const v1::UploadHeader& header,
 absl::Status Upload::BeginTensors(const v1::UploadHeader& header) {
   for (const v1::TensorInfo& info : header.tensors()) {
     Tensor tensor;
-    auto reservation = ledger_->Reserve(
-        HeldKind::kParameters, info.bytes(),
-        Cat("model ", Quoted(header.name()), ", tensor ", absl::BytesToHexString(info.hash())));
-    if (!reservation.ok()) return reservation.status();
-    tensor.reservation = *std::move(reservation);
+    ASSIGN_OR_RETURN(tensor.reservation,
+                     ledger_->Reserve(HeldKind::kParameters, info.bytes(),
+                                      Cat("model ", Quoted(header.name()), ", tensor ",
+                                          absl::BytesToHexString(info.hash()))));
     tensor.writer = registry_->tensors().Begin(info.hash(), info.bytes());
     tensors_.push_back(std::move(tensor));
   }
@@ -326,8 +317,8 @@ absl::Status Upload::CheckChunk(const v1::TensorChunk& chunk) const {
 }
 
 absl::Status Upload::TakeChunk(const v1::TensorChunk& chunk) {
-  if (absl::Status s = CheckChunk(chunk); !s.ok()) return s;
-  if (absl::Status s = tensors_[current_].writer->Append(chunk.data()); !s.ok()) return s;
+  RETURN_IF_ERROR(CheckChunk(chunk));
+  RETURN_IF_ERROR(tensors_[current_].writer->Append(chunk.data()));
   return EndTensors();
 }
 
@@ -335,7 +326,7 @@ absl::Status Upload::EndTensors() {
   for (; current_ < tensors_.size(); ++current_) {
     TensorWriter& writer = *tensors_[current_].writer;
     if (writer.written() < writer.bytes()) break;
-    if (absl::Status s = writer.Verify(); !s.ok()) return s;
+    RETURN_IF_ERROR(writer.Verify());
   }
   return absl::OkStatus();
 }
@@ -348,7 +339,7 @@ absl::StatusOr<std::vector<Registry::NewTensor>> Upload::NewTensors() {
       tensor.held = *std::move(held);
       continue;
     }
-    if (absl::Status s = tensor.writer->Sync(); !s.ok()) return s;
+    RETURN_IF_ERROR(tensor.writer->Sync());
     published.push_back({.hash = tensor.writer->hash(),
                          .reservation = std::move(tensor.reservation),
                          .writer = tensor.writer.get(),
@@ -362,15 +353,14 @@ absl::Status Upload::Commit() {
     return Invalid("commit before the end; expected ", Expected());
   }
   if (onnx_.has_value()) {
-    if (absl::Status s = ReadOnnx(); !s.ok()) return s;
+    RETURN_IF_ERROR(ReadOnnx());
   }
   if (dry_run_) {
     version_ = pending_;
     return absl::OkStatus();
   }
-  auto tensors = NewTensors();
-  if (!tensors.ok()) return tensors.status();
-  absl::Status added = registry_->Add(row_, pending_, *std::move(tensors));
+  ASSIGN_OR_RETURN(auto tensors, NewTensors());
+  absl::Status added = registry_->Add(row_, pending_, std::move(tensors));
   if (!added.ok()) return added;
   version_ = pending_;
   return absl::OkStatus();

@@ -14,6 +14,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/strip.h"
+#include "deploy/bazel/libs/status_macros.h"
 #include "server/net/listen_address.h"
 
 namespace athanor {
@@ -25,14 +26,13 @@ constexpr absl::string_view kUnix = "unix:";
 using AddressList = std::unique_ptr<addrinfo, decltype(&freeaddrinfo)>;
 
 absl::StatusOr<AddressList> Resolve(absl::string_view flag, const std::string& address) {
-  const absl::StatusOr<HostPort> parsed = ParseHostPort(absl::StrCat("--", flag), address);
-  if (!parsed.ok()) return parsed.status();
+  ASSIGN_OR_RETURN(const HostPort parsed, ParseHostPort(absl::StrCat("--", flag), address));
   addrinfo hints{};
   hints.ai_socktype = SOCK_STREAM;
   hints.ai_flags = AI_PASSIVE;
   addrinfo* found = nullptr;
   const int error =
-      getaddrinfo(parsed->host.c_str(), absl::StrCat(parsed->port).c_str(), &hints, &found);
+      getaddrinfo(parsed.host.c_str(), absl::StrCat(parsed.port).c_str(), &hints, &found);
   if (error != 0) {
     return absl::InvalidArgumentError(
         absl::StrCat("--", flag, "=", address, ": ", gai_strerror(error)));
@@ -102,10 +102,9 @@ absl::StatusOr<std::unique_ptr<Listener>> Listener::Open(absl::string_view flag,
 }
 
 absl::Status Listener::ListenAt(absl::string_view flag, const std::string& address) {
-  absl::StatusOr<AddressList> addresses = Resolve(flag, address);
-  if (!addresses.ok()) return addresses.status();
+  ASSIGN_OR_RETURN(AddressList addresses, Resolve(flag, address));
   int error = EADDRNOTAVAIL;
-  for (addrinfo* each = addresses->get(); each != nullptr; each = each->ai_next) {
+  for (addrinfo* each = addresses.get(); each != nullptr; each = each->ai_next) {
     in_port_t* port = PortField(each->ai_addr);
     const bool any_port = *port == 0;
     if (any_port) *port = htons(static_cast<uint16_t>(port_));  // the port of the first

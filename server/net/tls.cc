@@ -13,6 +13,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "deploy/bazel/libs/status_macros.h"
 
 namespace athanor {
 namespace {
@@ -162,21 +163,17 @@ absl::Status MakeContext(const std::vector<OwnedCert>& chain, EVP_PKEY* key,
 absl::StatusOr<std::shared_ptr<const TlsCertificate::Loaded>> LoadFiles(
     const std::string& cert_file, const std::string& key_file) {
   auto loaded = std::make_shared<TlsCertificate::Loaded>();
-  absl::StatusOr<std::string> cert = ReadFile("--tls_cert", cert_file);
-  if (!cert.ok()) return cert.status();
-  absl::StatusOr<std::string> key_pem = ReadFile("--tls_key", key_file);
-  if (!key_pem.ok()) return key_pem.status();
+  ASSIGN_OR_RETURN(std::string cert, ReadFile("--tls_cert", cert_file));
+  ASSIGN_OR_RETURN(std::string key_pem, ReadFile("--tls_key", key_file));
   ERR_clear_error();
-  absl::StatusOr<std::vector<OwnedCert>> chain = ReadChain(*cert, cert_file);
-  if (!chain.ok()) return chain.status();
-  absl::StatusOr<OwnedKey> key = ReadKey(*key_pem, key_file);
-  if (!key.ok()) return key.status();
-  absl::Status s = MakeContext(*chain, key->get(), cert_file, key_file, loaded.get());
-  if (s.ok()) s = CheckTimes(*chain, cert_file);
+  ASSIGN_OR_RETURN(std::vector<OwnedCert> chain, ReadChain(cert, cert_file));
+  ASSIGN_OR_RETURN(OwnedKey key, ReadKey(key_pem, key_file));
+  absl::Status s = MakeContext(chain, key.get(), cert_file, key_file, loaded.get());
+  if (s.ok()) s = CheckTimes(chain, cert_file);
   if (!s.ok()) return s;
-  loaded->valid_until = FirstToExpire(*chain);
-  loaded->chain = *std::move(cert);
-  loaded->key = *std::move(key_pem);
+  loaded->valid_until = FirstToExpire(chain);
+  loaded->chain = std::move(cert);
+  loaded->key = std::move(key_pem);
   return loaded;
 }
 
@@ -186,15 +183,14 @@ absl::StatusOr<std::shared_ptr<TlsCertificate>> TlsCertificate::Load(std::string
                                                                      std::string key_file) {
   std::shared_ptr<TlsCertificate> tls(
       new TlsCertificate(std::move(cert_file), std::move(key_file)));
-  if (absl::Status s = tls->Reload(); !s.ok()) return s;
+  RETURN_IF_ERROR(tls->Reload());
   return tls;
 }
 
 absl::Status TlsCertificate::Reload() {
-  absl::StatusOr<std::shared_ptr<const Loaded>> loaded = LoadFiles(cert_file_, key_file_);
-  if (!loaded.ok()) return loaded.status();
+  ASSIGN_OR_RETURN(std::shared_ptr<const Loaded> loaded, LoadFiles(cert_file_, key_file_));
   MutexLock lock(mu_);
-  loaded_ = *std::move(loaded);
+  loaded_ = std::move(loaded);
   return absl::OkStatus();
 }
 

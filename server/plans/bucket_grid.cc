@@ -7,6 +7,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "compiler/ir/value/message.h"
+#include "deploy/bazel/libs/status_macros.h"
 #include "proto/athanor/internal/stored.pb.h"
 
 namespace athanor {
@@ -71,7 +72,7 @@ absl::StatusOr<std::vector<DimSpan>> RangesOf(const std::string& where, const v1
   std::vector<DimSpan> ranges;
   for (const v1::DimBuckets::Range& range : given.ranges()) {
     ranges.push_back({range.min(), range.max()});
-    if (absl::Status s = CheckRange(where, ranges.back(), dim); !s.ok()) return s;
+    RETURN_IF_ERROR(CheckRange(where, ranges.back(), dim));
   }
   if (ranges.empty()) {
     return Invalid(where, ": has no ranges; leave the dim out, or cut ", Text({dim.min, dim.max}),
@@ -80,7 +81,7 @@ absl::StatusOr<std::vector<DimSpan>> RangesOf(const std::string& where, const v1
   std::sort(ranges.begin(), ranges.end(),
             [](const DimSpan& a, const DimSpan& b) { return a.min < b.min; });
   for (size_t i = 1; i < ranges.size(); ++i) {
-    if (absl::Status s = CheckNeighbours(where, ranges[i - 1], ranges[i]); !s.ok()) return s;
+    RETURN_IF_ERROR(CheckNeighbours(where, ranges[i - 1], ranges[i]));
   }
   const std::vector<DimSpan> gaps = Gaps(ranges, dim);
   if (gaps.empty()) return ranges;
@@ -106,9 +107,7 @@ absl::StatusOr<BucketGrid> BucketGrid::Create(const Graph& graph, const Ranges& 
     }
     std::vector<DimSpan>& of_dim = ranges[dim - graph.dims.begin()];
     if (!of_dim.empty()) return Invalid(where, ": given twice; give all its ranges in one list");
-    auto checked = RangesOf(where, given, *dim);
-    if (!checked.ok()) return checked.status();
-    of_dim = *std::move(checked);
+    ASSIGN_OR_RETURN(of_dim, RangesOf(where, given, *dim));
   }
   BucketGrid grid;
   Box full;

@@ -1,6 +1,7 @@
-// What a compile worker works with: lowering, kernel objects and their checks, searching. One per
-// thread, used by that thread alone but for Interrupt: one that builds, and one that searches as
-// long as there is something to search. What needs no compiler belongs to all of them.
+// The tools of a compile worker: lowering, kernel objects and their checks, searching. Each thread
+// has a backend of its own, which other threads use for Interrupt only: one to build with, and one
+// to search with for as long as there is something to search. CompileBackends holds what all of
+// them share and what needs no compiler.
 //
 //   v1::Plan plan = backend->Lower(graph, /*plain=*/false).value();
 //   KernelObject object = backend->CompileKernel(plan, 0).value();
@@ -43,15 +44,15 @@ class CompileBackend {
   virtual absl::StatusOr<v1::Plan> Lower(const Graph& graph, bool plain) = 0;
   // plan.kernels(index) as the runtime loads it. A crash of the compiler costs one more try.
   virtual absl::StatusOr<KernelObject> CompileKernel(const v1::Plan& plan, int index) = 0;
-  // Kernels against the reference evaluator; those known to have passed are left out.
+  // Checks kernels against the reference evaluator; leaves out those known to have passed.
   virtual absl::Status Check(const Graph& graph, const v1::Plan& plan,
                              absl::Span<const KernelObject> objects) = 0;
-  // A plan that a search once found, some of whose kernels were compiled again: compared, whole,
+  // Compares a plan that a search once found, and of which kernels were compiled again, as a whole
   // with the baseline and with f64. DATA_LOSS: it is wrong.
-  virtual absl::Status Verify(const Graph& graph, const PlanSearch::Found& plan) = 0;
+  virtual absl::Status Verify(const Graph& graph, const CompiledPlan& plan) = 0;
   // A search for a plan of `graph` that is faster than `serving`.
   virtual absl::StatusOr<std::unique_ptr<PlanSearch>> NewSearch(
-      const Graph& graph, PlanSearch::Found serving, const PlanSearchOptions& options) = 0;
+      const Graph& graph, CompiledPlan serving, const PlanSearchOptions& options) = 0;
   // Searches that it holds: one more pushes out another, which then begins again.
   virtual size_t most_searches() const = 0;
   // From any thread: what runs ends soon with CANCELLED, and so does what follows until
@@ -73,14 +74,14 @@ class CompileBackends {
   virtual absl::StatusOr<std::shared_ptr<PlanRunner>> Load(
       const Graph& graph, const v1::Plan& plan, absl::Span<const KernelObject> objects,
       absl::Span<const std::shared_ptr<const MappedTensor>> parameters, MemoryLedger* ledger) = 0;
-  // Where what Load loads for `ledger` shares its prepared weights; null: nowhere.
+  // Returns the pool in which plans loaded for `ledger` share prepared weights; null: they do not.
   virtual PreparedPool* pool(MemoryLedger* ledger) { return nullptr; }
   // Names of the rules and of their families.
   virtual absl::StatusOr<std::vector<std::string>> RuleNames() = 0;
   // The machine, as far as it is known without a compiler: asked before, or by a server before
   // this one.
   virtual std::optional<internal::TargetReply> known_machine() = 0;
-  // Where kernels and plans are kept; null: nowhere.
+  // Returns the cache of kernels and plans; null: there is none.
   virtual Cache* cache() = 0;
 };
 

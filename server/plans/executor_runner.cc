@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "compiler/ir/value/message.h"
+#include "deploy/bazel/libs/status_macros.h"
 
 namespace athanor {
 namespace {
@@ -47,11 +48,10 @@ absl::StatusOr<std::shared_ptr<PlanRunner>> ExecutorRunner::Load(
   LoadOptions options;
   options.ledger = ledger;
   options.pool = pool;
-  auto executable = Executable::Load(plan, object_bytes, views, device, options);
-  if (!executable.ok()) return executable.status();
-  runner->executable_ = *std::move(executable);
-  if (absl::Status s = runner->MatchNames(graph, plan); !s.ok()) return s;
-  if (absl::Status s = runner->AddWork(plan); !s.ok()) return s;
+  ASSIGN_OR_RETURN(runner->executable_,
+                   Executable::Load(plan, object_bytes, views, device, options));
+  RETURN_IF_ERROR(runner->MatchNames(graph, plan));
+  RETURN_IF_ERROR(runner->AddWork(plan));
   return std::shared_ptr<PlanRunner>(std::move(runner));
 }
 
@@ -90,10 +90,9 @@ absl::Status ExecutorRunner::AddWork(const v1::Plan& plan) {
     work_.push_back({*flops, *bytes, {}});
   }
   for (const v1::Loop& loop : plan.loops()) {
-    const absl::StatusOr<int> turns = work_sizes_.Add(loop.count());
-    if (!turns.ok()) return turns.status();
+    ASSIGN_OR_RETURN(const int turns, work_sizes_.Add(loop.count()));
     for (uint32_t i = loop.first(); i < loop.first() + loop.steps(); ++i) {
-      work_[i].turns.push_back(*turns);
+      work_[i].turns.push_back(turns);
     }
   }
   return absl::OkStatus();
@@ -130,10 +129,9 @@ int64_t ExecutorRunner::EstimateMicroseconds(absl::Span<const int64_t> dims) con
 }
 
 absl::StatusOr<std::unique_ptr<RunContext>> ExecutorRunner::NewContext() {
-  absl::StatusOr<std::unique_ptr<Executable::Context>> made = executable_->NewContext();
-  if (!made.ok()) return made.status();
+  ASSIGN_OR_RETURN(std::unique_ptr<Executable::Context> made, executable_->NewContext());
   auto context = std::make_unique<Context>();
-  context->context = *std::move(made);
+  context->context = std::move(made);
   context->arena_bytes = arena_bytes_;
   context->unwanted.resize(outputs_.size());
   context->inputs.resize(inputs_.size());

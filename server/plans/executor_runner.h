@@ -44,7 +44,7 @@ class ExecutorRunner final : public PlanRunner {
  private:
   struct Context;
 
-  // Where the plan's dims, inputs and outputs are among the graph's.
+  // Finds the plan's dims, inputs and outputs among the graph's, by name.
   absl::Status MatchNames(const Graph& graph, const v1::Plan& plan);
   absl::Status AddWork(const v1::Plan& plan);
   std::vector<int64_t> PlanDims(absl::Span<const int64_t> dims) const;

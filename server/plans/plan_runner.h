@@ -22,20 +22,20 @@
 
 namespace athanor {
 
-// What one run needs for itself: its arena.
+// Memory that a run needs for itself: its arena.
 class RunContext {
  public:
   virtual ~RunContext() = default;
 };
 
-// Where one of the graph's outputs is to be written.
+// Memory that one of the graph's outputs is written to.
 struct RunOutput {
   int output = 0;  // position in graph.outputs
   void* data = nullptr;
   int64_t bytes = 0;
 };
 
-// Looked at between steps.
+// Limits of a run, checked between steps.
 struct RunLimits {
   std::chrono::steady_clock::time_point deadline = std::chrono::steady_clock::time_point::max();
   const std::atomic<bool>* cancelled = nullptr;

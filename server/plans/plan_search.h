@@ -1,7 +1,7 @@
 // A search for a plan faster than the one that serves, in small pieces of work: a compile worker
 // turns from one to the other, and to new models in between.
 //
-//   std::unique_ptr<PlanSearch> search = backend->NewSearch(graph, plan, objects, options).value();
+//   std::unique_ptr<PlanSearch> search = backend->NewSearch(graph, serving, options).value();
 //   while (auto step = search->Next(); step.ok() && !step->stop) {
 //     if (step->found) search->Taken(Publish(*step->found));   // a status
 //   }
@@ -17,21 +17,12 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
-#include "absl/strings/string_view.h"
 #include "proto/athanor/v1/compile.pb.h"
 #include "proto/athanor/v1/model.pb.h"
-#include "proto/athanor/v1/plan.pb.h"
 #include "proto/athanor/v1/search.pb.h"
+#include "server/plans/compiled_plan.h"
 
 namespace athanor {
-
-inline constexpr absl::string_view kSearchedPlan = "search";  // Plan.kind of what it finds
-
-// plan.kernels(i) as the runtime loads it.
-struct KernelObject {
-  std::string object;
-  bool from_cache = false;
-};
 
 struct PlanSearchOptions {
   uint64_t seed = 1;
@@ -44,38 +35,33 @@ struct PlanSearchOptions {
 
 class PlanSearch {
  public:
-  // Checked, measured beside what served when it was found, and faster.
-  struct Found {
-    v1::Plan plan;
-    std::vector<KernelObject> objects;
-    v1::SearchOptions how;  // what it was found with; empty of a baseline
-  };
   struct Step {
-    std::optional<Found> found;
+    // Checked, measured beside the plan that served when it was found, and faster than it.
+    std::optional<CompiledPlan> found;
     std::optional<v1::CompileJob::StopReason> stop;
   };
 
   virtual ~PlanSearch() = default;
 
-  // Works for some hundred milliseconds, seldom longer: one candidate. A candidate that fails,
-  // crashes or hangs costs itself; an error here ends the search. CANCELLED after the backend's
-  // Interrupt. After `stop` it says so again.
+  // Works for some hundred milliseconds, seldom longer: on a few kernels, or a plan. A candidate
+  // that fails, crashes or hangs costs itself; an error here ends the search. CANCELLED after the
+  // backend's Interrupt. After `stop` it says so again.
   virtual absl::StatusOr<Step> Next() = 0;
   // The time is up soon: the steps from here on measure the best plan if there is one, and end.
   virtual void Finish() = 0;
   // From `end` on it begins nothing, and nothing waits or measures beyond it: Next stops with
   // STOP_BUDGET, comparisons and costs are ABORTED.
   virtual void Until(std::chrono::steady_clock::time_point end) = 0;
-  // After `found`, before Next: whether it serves now, or why it does not.
+  // Called after `found` and before Next: OK if the plan serves now, otherwise why it does not.
   virtual void Taken(const absl::Status& taken) = 0;
   virtual const v1::SearchProgress& progress() const = 0;
   // The e-graphs of progress().regions in Graphviz' language, each a picture or FAILED_PRECONDITION
   // with the reason. Once, after the step that made them; empty at other times.
   virtual std::vector<absl::StatusOr<std::string>> TakePictures() = 0;
-  // The best plan so far timed whole beside `other`, in turn.
-  virtual absl::StatusOr<v1::PlanComparison> CompareWith(const Found& other) = 0;
-  // What each step of `plan` costs, at the sizes that the search measures at.
-  virtual absl::StatusOr<std::vector<v1::PlanCost>> Costs(const Found& plan) = 0;
+  // Times the best plan so far and `other` as a whole, alternating between them.
+  virtual absl::StatusOr<v1::PlanComparison> CompareWith(const CompiledPlan& other) = 0;
+  // Measures the cost of each step of `plan`, at the sizes that the search measures at.
+  virtual absl::StatusOr<std::vector<v1::PlanCost>> Costs(const CompiledPlan& plan) = 0;
 };
 
 }  // namespace athanor

@@ -1,11 +1,11 @@
-// Where a plan is expected: the job that makes it, the plan once it can run, and the calls that
-// wait for it.
+// A slot in which a plan is expected: the job that makes it, the plan once it can run, and the
+// calls that wait for it.
 //
 //   std::shared_ptr<const ServedPlan> plan = slot.plan();     // null: none yet
 //   uint64_t id = slot.WhenReady([](absl::Status s) { ... });
 //
-// A model version has one for the plan that serves it and one per set of taps. Thread-safe; waiters
-// are called outside every lock.
+// A model version has one slot for its full range's plan and one per set of taps. Thread-safe;
+// waiters are called without locks.
 #ifndef ATHANOR_SERVER_PLANS_PLAN_SLOT_H_
 #define ATHANOR_SERVER_PLANS_PLAN_SLOT_H_
 
@@ -34,9 +34,9 @@ class PlanSlot {
   struct View {
     std::shared_ptr<const ServedPlan> plan;
     absl::Status error;      // why the latest job left no plan, or why there will be none
-    std::string job_id;      // the latest
+    std::string job_id;      // id of the latest job
     bool compiling = false;  // that job has begun
-    // Whether there is a plan, or a reason why there is none.
+    // Reports whether there is a plan, or a reason why there is none.
     bool settled() const { return plan != nullptr || !error.ok(); }
   };
   View view() const;
@@ -52,7 +52,7 @@ class PlanSlot {
   void SetJob(const std::string& job_id, bool compiling);
   // False after Close; then the plan is dropped.
   bool Set(std::shared_ptr<const ServedPlan> plan);
-  // Nothing if a plan is there.
+  // Notes why the job made no plan, unless a plan is there.
   void Fail(const absl::Status& error);
   // Answers every waiter, later ones too, with `status` while there is no plan; leaves the rest.
   void Refuse(const absl::Status& status);
@@ -64,7 +64,7 @@ class PlanSlot {
 
  private:
   using Waiters = std::vector<std::pair<uint64_t, Waiter>>;
-  // What a waiter would be told now; nullopt while it is open.
+  // Returns what a waiter would be told now; nullopt while that is open.
   std::optional<absl::Status> Verdict() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   static void Tell(Waiters waiters, const absl::Status& status);
 

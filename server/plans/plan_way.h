@@ -1,4 +1,4 @@
-// Which way a baseline is made: the usual one, and once more the plain one (compiler/pipeline)
+// Decides how a baseline is made: the usual way, and once more the plain way (compiler/pipeline)
 // where that goes wrong: what was accepted is served, by slower kernels if need be.
 //
 //   PlanWay way;
@@ -12,16 +12,17 @@
 
 namespace athanor {
 
-// Whether a verdict is about the plan: a value is wrong, or a kernel ended its process or its
-// compiler. Another one, that there was no time, no memory or no child, says nothing of the next
-// time.
+// Reports whether a verdict is about the plan: a value is wrong, or a kernel ended its process or
+// its compiler. Another one, that there was no time, no memory or no child, says nothing of the
+// next time.
 bool IsWrong(const absl::Status& verdict);
 
 // Used by one thread at a time.
 class PlanWay {
  public:
   bool plain() const { return !usual_.ok(); }
-  // Whether `error`, of a plan made this way, is a reason to make it plain; it is that way then.
+  // Reports whether `error`, of a plan made this way, is a reason to make it plain, and turns to
+  // the plain way then.
   bool TurnPlain(const absl::Status& error);
   // `error`, or UNIMPLEMENTED where the plain plan is wrong as well.
   absl::Status Explained(const absl::Status& error) const;

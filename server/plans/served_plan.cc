@@ -1,13 +1,14 @@
 #include "server/plans/served_plan.h"
 
+#include "deploy/bazel/libs/status_macros.h"
+
 namespace athanor {
 
 absl::Status ContextPool::MakeFirst() {
-  absl::StatusOr<std::unique_ptr<RunContext>> context = runner_->NewContext();
-  if (!context.ok()) return context.status();
+  ASSIGN_OR_RETURN(std::unique_ptr<RunContext> context, runner_->NewContext());
   MutexLock lock(mu_);
   ++made_;
-  free_.push_back(*std::move(context));
+  free_.push_back(std::move(context));
   return absl::OkStatus();
 }
 

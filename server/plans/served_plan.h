@@ -14,9 +14,8 @@
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
 #include "deploy/bazel/libs/mutex.h"
-#include "proto/athanor/v1/model.pb.h"
+#include "server/plans/compiled_plan.h"
 #include "server/plans/plan_runner.h"
-#include "server/plans/plan_search.h"
 
 namespace athanor {
 
@@ -68,10 +67,10 @@ class ContextPool : public std::enable_shared_from_this<ContextPool> {
   int64_t made_ ABSL_GUARDED_BY(mu_) = 0;
 };
 
+// A loaded plan. Immutable once it is shared, but for the contexts it makes.
 struct ServedPlan {
-  // Whether a search found it.
-  bool searched() const { return info.kind() == "search"; }
-  // Whether it serves these sizes, in the order of graph.dims.
+  const std::string& id() const { return compiled->id(); }
+  // Reports whether it serves these sizes, in the order of graph.dims.
   bool Holds(absl::Span<const int64_t> dims) const {
     for (size_t d = 0; d < sizes.size(); ++d) {
       if (dims[d] < sizes[d].min || dims[d] > sizes[d].max) return false;
@@ -79,18 +78,17 @@ struct ServedPlan {
     return true;
   }
 
-  v1::PlanInfo info;
+  // The plan it was loaded from: a search goes on from it, and a pin loads it again. Never null.
+  std::shared_ptr<const CompiledPlan> compiled = std::make_shared<CompiledPlan>();
   std::string bucket;  // "b=1..64 s=1..512"; empty without dims
   struct Range {
     int64_t min = 0, max = 0;  // both inside
   };
-  std::vector<Range> sizes;  // by graph.dims; none: any
+  std::vector<Range> sizes;  // by graph.dims; empty: it serves any
   std::shared_ptr<PlanRunner> runner;
   std::shared_ptr<ContextPool> contexts;
-  // Of its version, before its parameters were mapped (ModelVersion::withdrawals).
+  // ModelVersion::withdrawals before its parameters were mapped.
   int64_t withdrawals = 0;
-  // What it was loaded from: where a search goes on, and how it is loaded again.
-  std::shared_ptr<const PlanSearch::Found> made;
 };
 
 }  // namespace athanor

@@ -6,6 +6,7 @@
 #include "absl/container/flat_hash_set.h"
 #include "compiler/frontend/names.h"
 #include "compiler/ir/value/message.h"
+#include "deploy/bazel/libs/status_macros.h"
 
 namespace athanor {
 namespace {
@@ -62,7 +63,7 @@ absl::StatusOr<std::shared_ptr<TapPlan>> TapPlans::Get(std::vector<NodeId> taps,
   auto oldest = plans_.end();
   if (static_cast<int64_t>(plans_.size()) >= most) {
     for (auto it = plans_.begin(); it != plans_.end(); ++it) {
-      if ((*it)->slot.view().settled()) oldest = it;
+      if ((*it)->plans.full().view().settled()) oldest = it;
     }
     if (oldest == plans_.end()) {
       return absl::ResourceExhaustedError(Cat("plans for ", plans_.size(),
@@ -71,7 +72,7 @@ absl::StatusOr<std::shared_ptr<TapPlan>> TapPlans::Get(std::vector<NodeId> taps,
     }
   }
   auto added = std::make_shared<TapPlan>(graph_, std::move(taps));
-  if (absl::Status s = start(added); !s.ok()) return s;
+  RETURN_IF_ERROR(start(added));
   if (oldest != plans_.end()) {
     dropped = std::move(*oldest);
     plans_.erase(oldest);
@@ -82,7 +83,7 @@ absl::StatusOr<std::shared_ptr<TapPlan>> TapPlans::Get(std::vector<NodeId> taps,
 
 void TapPlans::ForgetFailed() {
   MutexLock lock(mu_);
-  plans_.remove_if([](const auto& plan) { return !plan->slot.view().error.ok(); });
+  plans_.remove_if([](const auto& plan) { return !plan->plans.full().view().error.ok(); });
 }
 
 void TapPlans::Withdraw(const absl::Status& status) {
@@ -91,7 +92,7 @@ void TapPlans::Withdraw(const absl::Status& status) {
     MutexLock lock(mu_);
     dropped.swap(plans_);
   }
-  for (const auto& plan : dropped) plan->slot.Close(status);
+  for (const auto& plan : dropped) plan->plans.Close(status);
 }
 
 void TapPlans::Close(const absl::Status& status) {
@@ -105,7 +106,7 @@ void TapPlans::Close(const absl::Status& status) {
 void TapPlans::AddMemory(PlanRunner::Prepared* prepared, int64_t* arenas) const {
   MutexLock lock(mu_);
   for (const auto& tapped : plans_) {
-    const std::shared_ptr<const ServedPlan> plan = tapped->slot.plan();
+    const std::shared_ptr<const ServedPlan> plan = tapped->plans.full().plan();
     if (plan == nullptr) continue;
     plan->runner->AddPrepared(prepared);
     *arenas += plan->runner->arena_bytes();

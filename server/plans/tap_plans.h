@@ -24,18 +24,18 @@
 #include "compiler/ir/graph/graph.h"
 #include "deploy/bazel/libs/mutex.h"
 #include "server/plans/output_shapes.h"
-#include "server/plans/plan_slot.h"
+#include "server/plans/plans.h"
 
 namespace athanor {
 
-// One set of taps. Its plan is of the version's graph with the tapped nodes as further outputs.
+// A set of taps. Its plan computes the version's graph with the tapped nodes as further outputs.
 struct TapPlan {
   TapPlan(const Graph& graph, std::vector<NodeId> tapped);
 
   const std::vector<NodeId> taps;  // ascending, each once
   const std::vector<std::string> names;
   const OutputShapes shapes;  // the graph's outputs, then the taps
-  PlanSlot slot;
+  Plans plans;                // of the full range alone
 
   // `plan with taps "a", "b"`, for messages.
   std::string Describe() const;
@@ -55,7 +55,7 @@ class TapPlans {
   // with OK the plan is added in place of the settled one that was used longest ago.
   // RESOURCE_EXHAUSTED when `most` are being compiled. REQUIRES: most >= 1
   absl::StatusOr<std::shared_ptr<TapPlan>> Get(std::vector<NodeId> taps, int64_t most, Start start);
-  // Those whose job failed are tried again when they are asked for.
+  // Drops the plans whose job failed, so that they are tried again when they are asked for.
   void ForgetFailed();
   // Drops all plans; calls that wait for them get `status`.
   void Withdraw(const absl::Status& status);

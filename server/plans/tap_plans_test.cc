@@ -34,7 +34,7 @@ class TapPlansTest : public testing::Test {
   }
   std::shared_ptr<TapPlan> Ready(std::vector<NodeId> nodes, int64_t most = 2) {
     std::shared_ptr<TapPlan> plan = Get(std::move(nodes), most).value();
-    plan->slot.Set(std::make_shared<ServedPlan>());
+    plan->plans.full().Set(std::make_shared<ServedPlan>());
     return plan;
   }
 
@@ -80,7 +80,7 @@ TEST_F(TapPlansTest, TheOneUsedLongestAgoGivesWay) {
   Ready({2});
   EXPECT_EQ(Get({0}).value(), zero);
   // What was dropped stays whole for those who use it.
-  EXPECT_NE(one->slot.plan(), nullptr);
+  EXPECT_NE(one->plans.full().plan(), nullptr);
   EXPECT_NE(Get({1}).value(), one);
 }
 
@@ -91,7 +91,7 @@ TEST_F(TapPlansTest, WhatIsBeingCompiledStays) {
   EXPECT_EQ(refused.code(), absl::StatusCode::kResourceExhausted);
   EXPECT_THAT(std::string(refused.message()), HasSubstr("--tap_plans"));
   EXPECT_EQ(Get({0}).value(), zero);
-  one->slot.Fail(absl::InternalError("kernel"));
+  one->plans.full().Fail(absl::InternalError("kernel"));
   EXPECT_TRUE(Get({2}).ok());
   EXPECT_EQ(Get({0}).value(), zero);
 }
@@ -107,7 +107,7 @@ TEST_F(TapPlansTest, WhatDoesNotStartCostsNothing) {
 
 TEST_F(TapPlansTest, FailuresAreForgottenOnRequest) {
   const std::shared_ptr<TapPlan> zero = Get({0}).value(), one = Ready({1});
-  zero->slot.Fail(absl::InternalError("kernel"));
+  zero->plans.full().Fail(absl::InternalError("kernel"));
   EXPECT_EQ(Get({0}).value(), zero);
   taps_.ForgetFailed();
   EXPECT_NE(Get({0}).value(), zero);
@@ -117,14 +117,14 @@ TEST_F(TapPlansTest, FailuresAreForgottenOnRequest) {
 TEST_F(TapPlansTest, CloseAnswersThoseWhoWait) {
   const std::shared_ptr<TapPlan> zero = Get({0}).value(), one = Ready({1});
   absl::Status told;
-  zero->slot.WhenReady([&](const absl::Status& status) { told = status; });
+  zero->plans.full().WhenReady([&](const absl::Status& status) { told = status; });
   taps_.Close(absl::NotFoundError("gone"));
   EXPECT_EQ(told, absl::NotFoundError("gone"));
   EXPECT_EQ(Get({2}).status(), absl::NotFoundError("gone"));
-  EXPECT_EQ(one->slot.plan(), nullptr);
-  EXPECT_FALSE(zero->slot.Set(std::make_shared<ServedPlan>()));
-  zero->slot.Fail(absl::InternalError("kernel"));
-  EXPECT_EQ(zero->slot.view().error, absl::NotFoundError("gone"));
+  EXPECT_EQ(one->plans.full().plan(), nullptr);
+  EXPECT_FALSE(zero->plans.full().Set(std::make_shared<ServedPlan>()));
+  zero->plans.full().Fail(absl::InternalError("kernel"));
+  EXPECT_EQ(zero->plans.full().view().error, absl::NotFoundError("gone"));
 }
 
 TEST_F(TapPlansTest, AWaiterIsToldOnce) {
@@ -153,12 +153,13 @@ TEST_F(TapPlansTest, ManyThreads) {
     threads.emplace_back([&, t] {
       for (int i = 0; i < 200; ++i) {
         const auto plan = taps_.Get({(t + i) % 4}, 4, [](const std::shared_ptr<TapPlan>& added) {
-          added->slot.SetJob("job", false);
+          added->plans.full().SetJob("job", false);
           return absl::OkStatus();
         });
         ASSERT_TRUE(plan.ok()) << plan.status();
-        (*plan)->slot.WhenReady([&](const absl::Status& status) { told += status.ok() ? 1 : 0; });
-        (*plan)->slot.Set(std::make_shared<ServedPlan>());
+        (*plan)->plans.full().WhenReady(
+            [&](const absl::Status& status) { told += status.ok() ? 1 : 0; });
+        (*plan)->plans.full().Set(std::make_shared<ServedPlan>());
         if (i % 50 == 0) taps_.ForgetFailed();
       }
     });

@@ -9,6 +9,7 @@
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
+#include "deploy/bazel/libs/status_macros.h"
 #include "server/base/log.h"
 #include "server/keeper/remembered.h"
 #include "server/restore/warm_up.h"
@@ -34,22 +35,21 @@ absl::Status RestoreOne(const std::shared_ptr<ModelVersion>& version, const Rest
     return absl::UnavailableError(absl::StrCat(
         "files of ", bytes, " bytes of its weights are new or changed: they are verified first"));
   }
-  if (absl::Status s = tools.registry.Verify(*version); !s.ok()) return s;
-  absl::StatusOr<Remembered> had = FindRemembered(tools.keeper, *version);
-  if (!had.ok()) return had.status();
-  if (!had->missing.empty()) {
-    return absl::NotFoundError(absl::StrCat(had->missing.size(), " of the ",
-                                            had->serving->plan.kernels_size(), " kernels of plan ",
-                                            had->serving->plan.plan_id(), " are not in the cache"));
+  RETURN_IF_ERROR(tools.registry.Verify(*version));
+  ASSIGN_OR_RETURN(std::vector<KeptPlan> had, FindRemembered(tools.keeper, *version));
+  const std::shared_ptr<const CompiledPlan> serving = ServingOf(had, *version);
+  if (!serving->whole()) {
+    return absl::NotFoundError(absl::StrCat(serving->missing.size(), " of the ",
+                                            serving->plan.kernels_size(), " kernels of plan ",
+                                            serving->id(), " are not in the cache"));
   }
-  auto served = tools.loader.Load(*version, version->graph(), had->serving);
-  if (!served.ok()) return served.status();
-  if (absl::Status s = WarmUp(*version, **served); !s.ok()) {
+  ASSIGN_OR_RETURN(auto served, tools.loader.Load(*version, version->graph(), serving));
+  if (absl::Status s = WarmUp(*version, *served); !s.ok()) {
     LogWarn("a restored plan's first run failed",
             {{"model", version->name()}, {"version", version->version()}, {"error", s.message()}});
   }
-  const std::string id = (*served)->info.plan_id();
-  absl::Status serves = tools.registry.Restore(version, *std::move(served), std::move(had->kept));
+  const std::string id = serving->id();
+  absl::Status serves = tools.registry.Restore(version, std::move(served), std::move(had));
   if (!serves.ok()) return serves;
   const auto took = std::chrono::duration_cast<std::chrono::milliseconds>(Clock::now() - begin);
   LogInfo("plan restored", {{"model", version->name()},
@@ -98,11 +98,12 @@ RestoreReport Restore(std::vector<std::shared_ptr<ModelVersion>> serving,
       continue;
     }
     ++report.restored;
-    const SearchPolicy policy = tools.workers.AutomaticPolicy(*version);
-    if (tools.workers.SearchDue(*version, policy) || tools.workers.BetterKept(*version, policy)) {
+    const SearchPolicy policy = tools.workers.policies().Automatic(*version);
+    if (tools.workers.policies().SearchDue(*version, policy) ||
+        tools.workers.policies().BetterKept(*version, policy)) {
       ++report.searched;
       jobs.push_back(version);
-    } else if (version->plans().view().grid->size() > 1) {
+    } else if (version->plans().grid()->size() > 1) {
       jobs.push_back(version);  // to build its buckets
     } else {
       tools.workers.AddRestored(version);

@@ -27,7 +27,7 @@ TEST_F(RestoreTest, AStoredPlanThatIsWrongIsQuarantined) {
   Create();
   auto version = Find("m");
   const Job job = AwaitEnd(*JobOf(*version));
-  EXPECT_EQ(version->plan()->info.kind(), "baseline");
+  EXPECT_EQ(version->plan()->compiled->plan.kind(), "baseline");
   EXPECT_THAT(job.message(), HasSubstr("plan found-2 was verified again and is wrong"));
   EXPECT_THAT(Events(), Contains("verify found-2"));
   EXPECT_THAT(Quarantined(),
@@ -35,7 +35,7 @@ TEST_F(RestoreTest, AStoredPlanThatIsWrongIsQuarantined) {
   version.reset();
   // All its kernels are in the cache now, but the plan is neither served nor tried again.
   Restart();
-  EXPECT_EQ(Find("m")->plan()->info.kind(), "baseline");
+  EXPECT_EQ(Find("m")->plan()->compiled->plan.kind(), "baseline");
   EXPECT_THAT(Events(), Not(Contains("verify found-2")));
   const auto other = StoreScale("other", 5);
   AwaitEnd(*Start(other));
@@ -44,18 +44,18 @@ TEST_F(RestoreTest, AStoredPlanThatIsWrongIsQuarantined) {
 
 TEST_F(RestoreTest, APinnedPlanThatIsWrongIsNotTriedAgain) {
   MakeSearched(1);
-  ASSERT_TRUE(core_->workers().PinPlan("m", "", "found-1").ok());
+  ASSERT_TRUE(core_->workers().pins().Pin("m", "", "found-1").ok());
   End();
   control_->RememberIn(FreshDirectory() + "/cache.db");
   control_->SetVerdict(absl::DataLossError("y is off by 3"));
   Create();
   EXPECT_THAT(AwaitEnd(*JobOf(*Find("m"))).message(), HasSubstr("y is off by 3"));
-  EXPECT_EQ(Find("m")->plan()->info.kind(), "baseline");
+  EXPECT_EQ(Find("m")->plan()->compiled->plan.kind(), "baseline");
   EXPECT_EQ(Pins("found-1"), 0);
   Restart();
   const auto version = Find("m");
   ASSERT_TRUE(Await(*version).ok());
-  EXPECT_EQ(version->plan()->info.kind(), "baseline");
+  EXPECT_EQ(version->plan()->compiled->plan.kind(), "baseline");
   EXPECT_EQ(version->pinned_plan(), "found-1") << "what was asked for is not forgotten";
   EXPECT_THAT(Events(), Not(Contains("verify found-1")));
 }
@@ -84,7 +84,7 @@ TEST_F(RestoreTest, TheBaselineServesUntilAFoundPlanIsWhole) {
   Create();
   auto version = Find("m");
   ASSERT_TRUE(Await(*version).ok());
-  EXPECT_EQ(version->plan()->info.kind(), "baseline") << "its first call does not wait";
+  EXPECT_EQ(version->plan()->compiled->plan.kind(), "baseline") << "its first call does not wait";
   EXPECT_EQ(Run(*version, 2).value(), 6);
   control_->ReleaseCompiles();
   const Job job = AwaitEnd(*JobOf(*version));
@@ -107,7 +107,7 @@ TEST_F(RestoreTest, AnUploadOfAKnownGraphIsServedByTheBaselineAtOnce) {
   const auto [first, second] = StartBoth(one, two);
   ASSERT_TRUE(Await(*one).ok());
   ASSERT_TRUE(Await(*two).ok()) << "baselines come first";
-  EXPECT_EQ(one->plan()->info.kind(), "baseline");
+  EXPECT_EQ(one->plan()->compiled->plan.kind(), "baseline");
   EXPECT_EQ(Run(*two, 2).value(), 14);
   control_->ReleaseCompiles();
   AwaitEnd(*first);
@@ -115,7 +115,7 @@ TEST_F(RestoreTest, AnUploadOfAKnownGraphIsServedByTheBaselineAtOnce) {
   EXPECT_EQ(ServedBy(*one), "found-1");
   EXPECT_EQ(ServedBy(*two), "found-1");
   EXPECT_EQ(Run(*one, 2).value(), 10);
-  EXPECT_EQ(one->kept().first()->plan.kind(), "baseline");
+  EXPECT_EQ(one->plans().view().full().first()->plan.kind(), "baseline");
 }
 
 TEST_F(RestoreTest, WhatWaitsForItsSecondPlanCanBeCancelled) {
@@ -127,7 +127,7 @@ TEST_F(RestoreTest, WhatWaitsForItsSecondPlanCanBeCancelled) {
   ASSERT_TRUE(Await(*two).ok());
   core_->workers().Cancel(second, Job::STOP_CANCELLED);
   EXPECT_EQ(AwaitEnd(*second).stop_reason(), Job::STOP_CANCELLED);
-  EXPECT_EQ(two->plan()->info.kind(), "baseline");
+  EXPECT_EQ(two->plan()->compiled->plan.kind(), "baseline");
   core_->workers().Cancel(first, Job::STOP_CANCELLED);
   EXPECT_EQ(AwaitEnd(*first).stop_reason(), Job::STOP_CANCELLED);
   EXPECT_EQ(Run(*one, 2).value(), 10) << "what serves goes on";
@@ -148,7 +148,7 @@ TEST_F(RestoreTest, APlanThatIsWrongLeavesTheBaselineServing) {
   const Job job = AwaitEnd(*JobOf(*version));
   EXPECT_EQ(job.stop_reason(), Job::STOP_EXHAUSTED) << "it is searched for another";
   EXPECT_THAT(job.message(), HasSubstr("y is off by 3"));
-  EXPECT_EQ(version->plan()->info.kind(), "baseline");
+  EXPECT_EQ(version->plan()->compiled->plan.kind(), "baseline");
   EXPECT_EQ(Quarantined().size(), 1u);
 }
 

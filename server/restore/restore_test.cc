@@ -41,8 +41,8 @@ TEST_F(RestoreTest, WhatServedServesAgainAndNothingIsCompiled) {
   EXPECT_EQ(job.stop_reason(), Job::STOP_RESTORED);
   EXPECT_EQ(job.kernels_total(), 1);
   EXPECT_EQ(job.kernels_from_cache(), 1);
-  EXPECT_EQ(version->kept().first()->plan.kind(), "baseline");
-  EXPECT_EQ(version->kept().Describe("found-2")->costs.size(), 1u);
+  EXPECT_EQ(version->plans().view().full().first()->plan.kind(), "baseline");
+  EXPECT_EQ(version->plans().view().full().Find("found-2")->costs->size(), 1u);
   // A second restart works as well on the restored plans.
   Restart();
   EXPECT_EQ(ServedBy(*Find("m")), "found-2");
@@ -89,13 +89,13 @@ TEST_F(RestoreTest, OtherRulesOrBudgetsAskForAnotherSearch) {
 
 TEST_F(RestoreTest, APinIsKept) {
   MakeSearched(2);
-  ASSERT_TRUE(core_->workers().PinPlan("m", "", "found-1").ok());
+  ASSERT_TRUE(core_->workers().pins().Pin("m", "", "found-1").ok());
   Restart();
   auto version = Find("m");
   EXPECT_EQ(ServedBy(*version), "found-1");
   EXPECT_TRUE(core_->registry().Describe(*version).pinned());
   EXPECT_EQ(JobOf(*version)->state().stop_reason(), Job::STOP_RESTORED);
-  ASSERT_TRUE(core_->workers().PinPlan("m", "", "").ok());
+  ASSERT_TRUE(core_->workers().pins().Pin("m", "", "").ok());
   EXPECT_EQ(ServedBy(*version), "found-2") << "what would serve without the pin is known, too";
   EXPECT_THAT(Events(), IsEmpty());
   version.reset();
@@ -105,7 +105,7 @@ TEST_F(RestoreTest, APinIsKept) {
 
 TEST_F(RestoreTest, APinnedPlanServesWithoutTheCache) {
   MakeSearched(2);
-  ASSERT_TRUE(core_->workers().PinPlan("m", "", "found-1").ok());
+  ASSERT_TRUE(core_->workers().pins().Pin("m", "", "found-1").ok());
   End();
   control_->RememberIn(FreshDirectory() + "/cache.db");
   Create();
@@ -115,33 +115,33 @@ TEST_F(RestoreTest, APinnedPlanServesWithoutTheCache) {
   EXPECT_EQ(AwaitEnd(*JobOf(*version)).kernels_from_cache(), 0);
   EXPECT_THAT(Events(), ElementsAre("compile found-1", "verify found-1"));
   EXPECT_EQ(Pins("found-1"), 1);
-  ASSERT_TRUE(core_->workers().PinPlan("m", "", "").ok());
+  ASSERT_TRUE(core_->workers().pins().Pin("m", "", "").ok());
   EXPECT_EQ(Pins("found-1"), 0);
 }
 
 TEST_F(RestoreTest, APinThatIsLostIsServedByTheBaselineAndSaysSo) {
   MakeSearched(1);
-  ASSERT_TRUE(core_->workers().PinPlan("m", "", "found-1").ok());
+  ASSERT_TRUE(core_->workers().pins().Pin("m", "", "found-1").ok());
   End();
   control_->RememberIn(FreshDirectory() + "/cache.db");
   fs::resize_file(PinPath("found-1"), 50);
   Create();
   const auto version = Find("m");
   const Job job = AwaitEnd(*JobOf(*version));
-  EXPECT_EQ(version->plan()->info.kind(), "baseline");
+  EXPECT_EQ(version->plan()->compiled->plan.kind(), "baseline");
   EXPECT_THAT(job.message(), HasSubstr("plan found-1 is not in the cache"));
   EXPECT_EQ(version->pinned_plan(), "found-1");
 }
 
 TEST_F(RestoreTest, PinFilesGoWithWhoNeedsThem) {
   MakeSearched(1);
-  ASSERT_TRUE(core_->workers().PinPlan("m", "", "found-1").ok());
+  ASSERT_TRUE(core_->workers().pins().Pin("m", "", "found-1").ok());
   std::ofstream(options_.state_dir + "/plans/p-of-a-killed-server") << "left over";
   Restart();
   EXPECT_EQ(Pins("found-1"), 1);
   EXPECT_FALSE(fs::exists(options_.state_dir + "/plans/p-of-a-killed-server"));
   const auto version = Find("m");
-  ASSERT_TRUE(core_->workers().PinPlan("m", "", "found-1").ok());
+  ASSERT_TRUE(core_->workers().pins().Pin("m", "", "found-1").ok());
   EXPECT_EQ(Pins("found-1"), 1) << "pinned again it is pinned still";
   ASSERT_TRUE(core_->registry().Delete("m", "").ok());
   core_->workers().CancelFor(*version);
@@ -154,10 +154,10 @@ TEST_F(RestoreTest, VersionsOfOneGraphArePinnedEachForItself) {
   AwaitEnd(*Start(other));
   ASSERT_EQ(ServedBy(*other), "found-1");
   for (const char* name : {"m", "other"}) {
-    ASSERT_TRUE(core_->workers().PinPlan(name, "", "found-1").ok());
+    ASSERT_TRUE(core_->workers().pins().Pin(name, "", "found-1").ok());
   }
   EXPECT_EQ(Pins("found-1"), 2);
-  ASSERT_TRUE(core_->workers().PinPlan("m", "", "").ok());
+  ASSERT_TRUE(core_->workers().pins().Pin("m", "", "").ok());
   EXPECT_EQ(Pins("found-1"), 1);
   End();
   control_->RememberIn(FreshDirectory() + "/cache.db");
@@ -170,7 +170,7 @@ TEST_F(RestoreTest, VersionsOfOneGraphArePinnedEachForItself) {
 
 TEST_F(RestoreTest, PinsOfServersBeforeAreTakenOver) {
   MakeSearched(1);
-  ASSERT_TRUE(core_->workers().PinPlan("m", "", "found-1").ok());
+  ASSERT_TRUE(core_->workers().pins().Pin("m", "", "found-1").ok());
   End();
   fs::rename(PinPath("found-1"), options_.state_dir + "/plans/found-1");
   control_->RememberIn(FreshDirectory() + "/cache.db");
@@ -190,13 +190,13 @@ TEST_F(RestoreTest, KeptPlansCanBePinnedAfterARestart) {
     AwaitEnd(*Start(version));
     auto job = core_->workers().Start(version, WithBudget("exhaust", v1::SearchOptions::KEEP));
     ASSERT_EQ(AwaitEnd(**job).stop_reason(), Job::STOP_EXHAUSTED);
-    ASSERT_EQ(version->plan()->info.kind(), "baseline");
+    ASSERT_EQ(version->plan()->compiled->plan.kind(), "baseline");
   }
   Restart();
   const auto version = Find("m");
-  EXPECT_EQ(version->plan()->info.kind(), "baseline");
+  EXPECT_EQ(version->plan()->compiled->plan.kind(), "baseline");
   EXPECT_EQ(PlanIds(core_->registry().Describe(*version)).front(), "found-1");
-  ASSERT_TRUE(core_->workers().PinPlan("m", "", "found-1").ok());
+  ASSERT_TRUE(core_->workers().pins().Pin("m", "", "found-1").ok());
   EXPECT_EQ(ServedBy(*version), "found-1");
   EXPECT_THAT(Events(), IsEmpty());
 }
@@ -209,10 +209,10 @@ TEST_F(RestoreTest, AnotherMachineMakesItsOwnPlanAndSaysWhy) {
   Create();
   const auto version = Find("m");
   ASSERT_TRUE(Await(*version).ok());
-  EXPECT_EQ(version->plan()->info.kind(), "baseline");
+  EXPECT_EQ(version->plan()->compiled->plan.kind(), "baseline");
   EXPECT_THAT(Events(), Contains("lower " + ServedBy(*version)));
   Restart();  // the state of this search is stored too
-  EXPECT_EQ(Find("m")->plan()->info.kind(), "baseline");
+  EXPECT_EQ(Find("m")->plan()->compiled->plan.kind(), "baseline");
 }
 
 TEST_F(RestoreTest, TheReasonIsInTheJobsMessage) {
@@ -233,12 +233,12 @@ TEST_F(RestoreTest, APinOutlivesAStartThatCouldNotServeIt) {
   auto messages = UploadMessages("m", ScaleModel({3}));
   messages[0].mutable_header()->set_approximate(true);
   AwaitEnd(*Start(Store(messages)));
-  ASSERT_TRUE(core_->workers().PinPlan("m", "", "found-1").ok());
+  ASSERT_TRUE(core_->workers().pins().Pin("m", "", "found-1").ok());
   End();
   control_->RememberIn(cache_path_, "other cpu");
   Create();
   ASSERT_TRUE(Await(*Find("m")).ok());
-  ASSERT_EQ(Find("m")->plan()->info.kind(), "baseline");
+  ASSERT_EQ(Find("m")->plan()->compiled->plan.kind(), "baseline");
   // The ids of the serving plans were written with the version's rows.
   End();
   control_->RememberIn(FreshDirectory() + "/cache.db");
@@ -246,7 +246,7 @@ TEST_F(RestoreTest, APinOutlivesAStartThatCouldNotServeIt) {
   const auto version = Find("m");
   ASSERT_TRUE(Await(*version).ok());
   EXPECT_EQ(ServedBy(*version), "found-1");
-  EXPECT_TRUE(version->plan()->made->how.approximate());
+  EXPECT_TRUE(version->plan()->compiled->how.approximate());
 }
 
 TEST_F(RestoreTest, VersionsThatServeNobodyAreMadeLast) {
@@ -304,13 +304,13 @@ TEST_F(RestoreTest, AnUploadOfAKnownGraphIsServedFromTheCache) {
   EXPECT_EQ(ServedBy(*other), "found-2");
   EXPECT_EQ(Run(*other, 2).value(), 10);
   EXPECT_EQ(job.stop_reason(), Job::STOP_RESTORED) << "its search has ended for another version";
-  EXPECT_EQ(other->kept().first()->plan.kind(), "baseline");
+  EXPECT_EQ(other->plans().view().full().first()->plan.kind(), "baseline");
   EXPECT_THAT(Events(), IsEmpty());
   // A job that asks for the baseline gets it.
   const auto still = StoreScale("still", 6);
   auto started = core_->workers().Start(still, WithBudget("0"));
   EXPECT_EQ(AwaitEnd(**started).stop_reason(), Job::STOP_BASELINE_ONLY);
-  EXPECT_EQ(still->plan()->info.kind(), "baseline");
+  EXPECT_EQ(still->plan()->compiled->plan.kind(), "baseline");
   EXPECT_THAT(Events(), IsEmpty());
   // An explicitly requested search runs.
   started = core_->workers().Start(other, WithBudget("1h"));
@@ -322,7 +322,7 @@ TEST_F(RestoreTest, ABaselineGivesWayToWhatWasFoundForItsGraph) {
   MakeSearched(2);
   const auto still = StoreScale("still", 6);
   AwaitEnd(**core_->workers().Start(still, WithBudget("0")));
-  ASSERT_EQ(still->plan()->info.kind(), "baseline");
+  ASSERT_EQ(still->plan()->compiled->plan.kind(), "baseline");
   Restart();
   const auto version = Find("still");
   AwaitEnd(*JobOf(*version));
@@ -344,7 +344,7 @@ TEST_F(RestoreTest, WhatDoesNotLoadIsMadeAnew) {
   Create();
   const auto version = Find("m");
   const Job job = AwaitEnd(*JobOf(*version));
-  EXPECT_EQ(version->plan()->info.kind(), "baseline");
+  EXPECT_EQ(version->plan()->compiled->plan.kind(), "baseline");
   EXPECT_THAT(job.message(), HasSubstr("was given the object of another"));
 }
 

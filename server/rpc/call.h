@@ -18,6 +18,7 @@
 #include "absl/functional/any_invocable.h"
 #include "absl/status/status.h"
 #include "absl/strings/string_view.h"
+#include "deploy/bazel/libs/status_macros.h"
 #include "google/protobuf/message.h"
 #include "server/core/core.h"
 #include "server/rpc/inflate.h"
@@ -70,8 +71,8 @@ grpc::ServerUnaryReactor* AnswerUnary(ServerCore& core, MethodTraits traits,
     ServerLedger::Reservation held;
     Request request;
     Reply reply;
-    if (absl::Status s = ParseRequest(core, *bytes, &request, &held); !s.ok()) return s;
-    if (absl::Status s = handler(request, &reply); !s.ok()) return s;
+    RETURN_IF_ERROR(ParseRequest(core, *bytes, &request, &held));
+    RETURN_IF_ERROR(handler(request, &reply));
     const grpc::Status sent = SerializeReply(reply, reply_bytes);
     return sent.ok() ? absl::OkStatus() : absl::ResourceExhaustedError(sent.error_message());
   });

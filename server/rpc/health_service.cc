@@ -1,6 +1,7 @@
 #include "server/rpc/health_service.h"
 
 #include "compiler/ir/value/message.h"
+#include "deploy/bazel/libs/status_macros.h"
 #include "server/rpc/call.h"
 #include "server/rpc/watch_stream.h"
 
@@ -24,7 +25,7 @@ HealthCheckResponse::ServingStatus StateOf(ServerCore& core, const std::string& 
 
 absl::Status CheckOne(ServerCore& core, const grpc::ByteBuffer& bytes, grpc::ByteBuffer* reply) {
   HealthCheckRequest request;
-  if (absl::Status s = ParseSmallRequest(core, bytes, &request); !s.ok()) return s;
+  RETURN_IF_ERROR(ParseSmallRequest(core, bytes, &request));
   HealthCheckResponse answer;
   answer.set_status(StateOf(core, request.service()));
   if (answer.status() == HealthCheckResponse::SERVICE_UNKNOWN) {

@@ -9,6 +9,7 @@
 #include "absl/cleanup/cleanup.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
+#include "deploy/bazel/libs/status_macros.h"
 
 namespace athanor {
 namespace {
@@ -69,7 +70,7 @@ absl::StatusOr<InflatedBytes> InflatedBytes::Of(const grpc::ByteBuffer& compress
   }
   inflated.data_ = static_cast<char*>(pages);
   const bool gzip = AlgorithmOf(compressed) == GRPC_COMPRESS_GZIP;
-  if (absl::Status s = inflated.Inflate(compressed, gzip, ledger); !s.ok()) return s;
+  RETURN_IF_ERROR(inflated.Inflate(compressed, gzip, ledger));
   if (inflated.size_ == inflated.capacity_) {
     return Beyond(length, limits, by_times < limits.most);
   }
@@ -96,7 +97,7 @@ absl::Status InflatedBytes::Inflate(const grpc::ByteBuffer& compressed, bool gzi
         return Broken("bytes follow its end");
       }
       if (size_ == capacity_) return absl::OkStatus();
-      if (absl::Status s = MakeRoom(ledger); !s.ok()) return s;
+      RETURN_IF_ERROR(MakeRoom(ledger));
       const auto room = static_cast<uInt>(std::min(kPiece, std::min(reserved_, capacity_) - size_));
       stream.next_out = reinterpret_cast<Bytef*>(data_ + size_);
       stream.avail_out = room;
@@ -115,9 +116,8 @@ absl::Status InflatedBytes::Inflate(const grpc::ByteBuffer& compressed, bool gzi
 absl::Status InflatedBytes::MakeRoom(ServerLedger* ledger) {
   if (size_ < reserved_) return absl::OkStatus();
   const int64_t step = std::clamp(reserved_, kFirstStep, kLargestStep);
-  auto more = ledger->Reserve(HeldKind::kRequests, step, "a compressed message");
-  if (!more.ok()) return more.status();
-  held_.push_back(*std::move(more));
+  ASSIGN_OR_RETURN(auto more, ledger->Reserve(HeldKind::kRequests, step, "a compressed message"));
+  held_.push_back(std::move(more));
   reserved_ += step;
   return absl::OkStatus();
 }

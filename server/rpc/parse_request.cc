@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "compiler/frontend/parse.h"
+#include "deploy/bazel/libs/status_macros.h"
 #include "google/protobuf/descriptor.h"
 #include "google/protobuf/io/coded_stream.h"
 #include "google/protobuf/io/zero_copy_stream_impl_lite.h"
@@ -128,22 +129,20 @@ class Sizer {
 absl::Status Reserve(ServerCore& core, const Message& message, int64_t bytes,
                      ServerLedger::Reservation* held) {
   if (bytes <= 0) return absl::OkStatus();
-  auto reserved =
-      core.ledger().Reserve(HeldKind::kRequests, bytes, "the message " + message.GetTypeName());
-  if (!reserved.ok()) return reserved.status();
-  *held = *std::move(reserved);
+  ASSIGN_OR_RETURN(auto reserved, core.ledger().Reserve(HeldKind::kRequests, bytes,
+                                                        "the message " + message.GetTypeName()));
+  *held = std::move(reserved);
   return absl::OkStatus();
 }
 
 absl::Status ParseInflated(ServerCore& core, const grpc::ByteBuffer& bytes,
                            const InflateLimits& limits, Message* message,
                            ServerLedger::Reservation* held) {
-  absl::StatusOr<InflatedBytes> inflated = InflatedBytes::Of(bytes, limits, &core.ledger());
-  if (!inflated.ok()) return inflated.status();
-  const std::string_view view = inflated->view();
+  ASSIGN_OR_RETURN(InflatedBytes inflated, InflatedBytes::Of(bytes, limits, &core.ledger()));
+  const std::string_view view = inflated.view();
   ArrayInputStream stream(view.data(), static_cast<int>(view.size()));
   const int64_t parsed = ParsedBytes(&stream, *message->GetDescriptor(), core.ledger().limit());
-  if (absl::Status s = Reserve(core, *message, parsed, held); !s.ok()) return s;
+  RETURN_IF_ERROR(Reserve(core, *message, parsed, held));
   if (message->ParseFromArray(view.data(), static_cast<int>(view.size()))) return absl::OkStatus();
   message->Clear();
   return ParseMessage(view, message);
@@ -163,7 +162,7 @@ absl::Status Parse(ServerCore& core, const grpc::ByteBuffer& bytes, const Inflat
     const int64_t parsed = ParsedBytes(&first, *message->GetDescriptor(), limit);
     // Callers reserve the bytes once more if they keep the message.
     const int64_t beyond = parsed > limit ? parsed : parsed - length - kSmall;
-    if (absl::Status s = Reserve(core, *message, beyond, held); !s.ok()) return s;
+    RETURN_IF_ERROR(Reserve(core, *message, beyond, held));
   }
   if (reader.status().ok() && message->ParseFromZeroCopyStream(&reader)) return absl::OkStatus();
   std::vector<grpc::Slice> slices;

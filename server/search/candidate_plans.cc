@@ -18,7 +18,7 @@ constexpr int kKernelsNamed = 6;  // of a plan that was put aside
 // A plan takes over when it is faster by more than this and by more than the noise.
 constexpr double kLeastGain = 0.01;
 
-void AddPlan(const PlanSearch::Found& plan, internal::MeasureRequest* request) {
+void AddPlan(const CompiledPlan& plan, internal::MeasureRequest* request) {
   internal::MeasuredPlan* measured = request->add_plans();
   *measured->mutable_plan() = plan.plan;
   for (const KernelObject& object : plan.objects) measured->add_objects(object.object);
@@ -26,7 +26,7 @@ void AddPlan(const PlanSearch::Found& plan, internal::MeasureRequest* request) {
 
 }  // namespace
 
-CandidatePlans::CandidatePlans(Found serving, const Graph& graph, KernelMaker maker,
+CandidatePlans::CandidatePlans(CompiledPlan serving, const Graph& graph, KernelMaker maker,
                                TunerProcess* tuner, const internal::TargetReply& machine,
                                const CandidateMemory* memory, const PlanSearchOptions& options,
                                SearchSteps* steps, SearchRecord* record)
@@ -57,8 +57,8 @@ absl::StatusOr<std::vector<int64_t>> CandidatePlans::ActivationBytesOf(const Siz
   return bytes;
 }
 
-absl::StatusOr<CandidatePlans::Comparison> CandidatePlans::Compare(const Found& before,
-                                                                   const Found& after,
+absl::StatusOr<CandidatePlans::Comparison> CandidatePlans::Compare(const CompiledPlan& before,
+                                                                   const CompiledPlan& after,
                                                                    const Sizes& sizes) {
   internal::MeasureRequest request = RequestFor({&before, &after}, sizes);
   absl::StatusOr<internal::MeasureReply> times = tuner_.Measure(request);
@@ -78,10 +78,10 @@ absl::StatusOr<CandidatePlans::Comparison> CandidatePlans::Compare(const Found& 
   return Comparison{std::exp(ratio), std::exp(low), std::exp(high), worst};
 }
 
-internal::MeasureRequest CandidatePlans::RequestFor(std::initializer_list<const Found*> plans,
-                                                    const Sizes& sizes) const {
+internal::MeasureRequest CandidatePlans::RequestFor(
+    std::initializer_list<const CompiledPlan*> plans, const Sizes& sizes) const {
   internal::MeasureRequest request;
-  for (const Found* plan : plans) AddPlan(*plan, &request);
+  for (const CompiledPlan* plan : plans) AddPlan(*plan, &request);
   request.set_graph_text(steps_.graph_text());
   *request.mutable_sizes() = sizes;
   request.set_seed(steps_.seed());
@@ -89,7 +89,7 @@ internal::MeasureRequest CandidatePlans::RequestFor(std::initializer_list<const 
   return request;
 }
 
-absl::StatusOr<v1::PlanComparison> CandidatePlans::CompareWith(const Found& other) {
+absl::StatusOr<v1::PlanComparison> CandidatePlans::CompareWith(const CompiledPlan& other) {
   v1::PlanComparison comparison;
   comparison.set_plan_id(serving_.plan.plan_id());
   comparison.set_against(other.plan.plan_id());
@@ -105,7 +105,7 @@ absl::StatusOr<v1::PlanComparison> CandidatePlans::CompareWith(const Found& othe
   return comparison;
 }
 
-absl::StatusOr<std::vector<v1::PlanCost>> CandidatePlans::Costs(const Found& plan) {
+absl::StatusOr<std::vector<v1::PlanCost>> CandidatePlans::Costs(const CompiledPlan& plan) {
   internal::MeasureRequest request = RequestFor({&plan}, steps_.step().sizes());
   request.set_steps(true);
   absl::StatusOr<internal::MeasureReply> times = tuner_.Measure(request);
@@ -123,9 +123,9 @@ absl::StatusOr<std::vector<v1::PlanCost>> CandidatePlans::Costs(const Found& pla
   return costs;
 }
 
-absl::StatusOr<PlanSearch::Found> CandidatePlans::Make(const internal::SearchPlan& plan,
-                                                       FailureKind* fault) {
-  Found made{plan.plan(), {}, {}};
+absl::StatusOr<CompiledPlan> CandidatePlans::Make(const internal::SearchPlan& plan,
+                                                  FailureKind* fault) {
+  CompiledPlan made{plan.plan(), {}, {}};
   *fault = FailureKind::kCompile;
   for (const v1::Kernel& kernel : plan.plan().kernels()) {
     absl::StatusOr<KernelObject> object =
@@ -188,7 +188,7 @@ absl::Status CandidatePlans::Try(bool last_try, SearchSteps::Time end) {
     return absl::OkStatus();
   }
   FailureKind fault = FailureKind::kMeasure;
-  absl::StatusOr<Found> made = Make(plan, &fault);
+  absl::StatusOr<CompiledPlan> made = Make(plan, &fault);
   if (made.ok()) fault = FailureKind::kMeasure;
   const auto compare = [&] { return Compare(serving_, *made, plan.sizes()); };
   absl::StatusOr<Comparison> times = made.ok() ? record_.Timed("plans", compare) : made.status();
@@ -220,8 +220,8 @@ absl::Status CandidatePlans::Try(bool last_try, SearchSteps::Time end) {
   return absl::OkStatus();
 }
 
-absl::StatusOr<std::optional<CandidatePlans::Found>> CandidatePlans::Verify() {
-  const auto verify = [&]() -> absl::StatusOr<std::optional<Found>> {
+absl::StatusOr<std::optional<CompiledPlan>> CandidatePlans::Verify() {
+  const auto verify = [&]() -> absl::StatusOr<std::optional<CompiledPlan>> {
     absl::StatusOr<bool> prepared = verifier_.Prepare();
     if (!prepared.ok()) return prepared.status();
     if (!*prepared) return std::nullopt;

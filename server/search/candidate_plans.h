@@ -30,11 +30,10 @@ namespace athanor {
 // Borrows all but the plans, the graph and the maker; used by one thread at a time.
 class CandidatePlans {
  public:
-  using Found = PlanSearch::Found;
   using Sizes = google::protobuf::RepeatedPtrField<internal::Sizes>;
 
   // `serving` runs now.
-  CandidatePlans(Found serving, const Graph& graph, KernelMaker maker, TunerProcess* tuner,
+  CandidatePlans(CompiledPlan serving, const Graph& graph, KernelMaker maker, TunerProcess* tuner,
                  const internal::TargetReply& machine, const CandidateMemory* memory,
                  const PlanSearchOptions& options, SearchSteps* steps, SearchRecord* record);
 
@@ -45,7 +44,7 @@ class CandidatePlans {
   bool has_winner() const { return winner_.has_value(); }
   // Verifies some of the winner. Returns it once it is right; nullopt: not yet, or it is wrong.
   // Errors as of Try.
-  absl::StatusOr<std::optional<Found>> Verify();
+  absl::StatusOr<std::optional<CompiledPlan>> Verify();
   // Whether the plan that was found serves now.
   void Taken(const absl::Status& taken);
 
@@ -53,9 +52,9 @@ class CandidatePlans {
   // bytes would be none that a search could take over from the one before. Errors as of Try.
   absl::StatusOr<std::vector<int64_t>> ActivationBytesOf(const Sizes& sizes);
   // What serves, timed whole beside `other`, in turn.
-  absl::StatusOr<v1::PlanComparison> CompareWith(const Found& other);
+  absl::StatusOr<v1::PlanComparison> CompareWith(const CompiledPlan& other);
   // What each step of `plan` costs at the sizes of the search.
-  absl::StatusOr<std::vector<v1::PlanCost>> Costs(const Found& plan);
+  absl::StatusOr<std::vector<v1::PlanCost>> Costs(const CompiledPlan& plan);
 
  private:
   // How one plan's time relates to another's.
@@ -66,10 +65,11 @@ class CandidatePlans {
   };
 
   // On an error `fault` is what it failed at.
-  absl::StatusOr<Found> Make(const internal::SearchPlan& plan, FailureKind* fault);
+  absl::StatusOr<CompiledPlan> Make(const internal::SearchPlan& plan, FailureKind* fault);
   // `after` by `before`, timed in turn.
-  absl::StatusOr<Comparison> Compare(const Found& before, const Found& after, const Sizes& sizes);
-  internal::MeasureRequest RequestFor(std::initializer_list<const Found*> plans,
+  absl::StatusOr<Comparison> Compare(const CompiledPlan& before, const CompiledPlan& after,
+                                     const Sizes& sizes);
+  internal::MeasureRequest RequestFor(std::initializer_list<const CompiledPlan*> plans,
                                       const Sizes& sizes) const;
   // Says what the plan was made by and which of its kernels do not serve yet.
   std::string About(const v1::Plan& plan) const;
@@ -78,7 +78,7 @@ class CandidatePlans {
   // The step's plan cannot be used.
   void Fail(const CandidateMemory::PlanFailure& failure, bool from_cache = false);
 
-  Found serving_;
+  CompiledPlan serving_;
   KernelMaker maker_;
   TunerProcess& tuner_;
   const internal::TargetReply& machine_;
@@ -86,8 +86,8 @@ class CandidatePlans {
   SearchSteps& steps_;
   SearchRecord& record_;
   PlanVerifier verifier_;
-  std::optional<Found> winner_;  // faster, not verified
-  std::optional<Found> found_;
+  std::optional<CompiledPlan> winner_;  // faster, not verified
+  std::optional<CompiledPlan> found_;
   std::string about_;  // SearchPlan.about of the plan tried last
   double ratio_ = 1;   // of that plan
 };

@@ -81,8 +81,7 @@ absl::StatusOr<bool> PlanVerifier::Prepare() {
 }
 
 absl::Status PlanVerifier::Verify(
-    const PlanSearch::Found& found,
-    const google::protobuf::RepeatedPtrField<internal::Sizes>& sizes) {
+    const CompiledPlan& found, const google::protobuf::RepeatedPtrField<internal::Sizes>& sizes) {
   if (!baseline_.status.ok()) {
     return absl::FailedPreconditionError(
         absl::StrCat("no baseline to compare with: ", baseline_.status.message()));

@@ -52,7 +52,7 @@ class PlanVerifier {
   // baseline to compare it with. UNAVAILABLE: somebody killed the child. Else how the plan, or the
   // child, was lost: the plan's fault.
   // REQUIRES: Prepare() returned true.
-  absl::Status Verify(const PlanSearch::Found& found,
+  absl::Status Verify(const CompiledPlan& found,
                       const google::protobuf::RepeatedPtrField<internal::Sizes>& sizes);
 
  private:

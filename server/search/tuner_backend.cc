@@ -15,6 +15,7 @@
 #include "absl/strings/str_cat.h"
 #include "compiler/cache/sqlite_file.h"
 #include "compiler/ir/value/message.h"
+#include "deploy/bazel/libs/status_macros.h"
 #include "runtime/cpu/cpus.h"
 #include "server/base/disk.h"
 #include "server/base/log.h"
@@ -46,14 +47,14 @@ class TunerBackend final : public CompileBackend {
   absl::StatusOr<internal::TargetReply> Machine() override {
     if (auto known = shared_.known_machine()) return *std::move(known);
     if (!tuner_.ok()) return tuner_.status();
-    if (absl::Status s = LearnMachine(); !s.ok()) return s;
+    RETURN_IF_ERROR(LearnMachine());
     return machine_;
   }
 
   absl::StatusOr<v1::Plan> Lower(const Graph& graph, bool plain) override {
     const Traffic::Request waited_for(shared_.traffic());
     if (!tuner_.ok()) return tuner_.status();
-    if (absl::Status s = LearnMachine(); !s.ok()) return s;
+    RETURN_IF_ERROR(LearnMachine());
     const auto lower = [&] {
       return (*tuner_)->Lower(graph, machine_.target(), /*exact=*/false, plain);
     };
@@ -81,7 +82,7 @@ class TunerBackend final : public CompileBackend {
   absl::StatusOr<KernelObject> CompileKernel(const v1::Plan& plan, int index) override {
     const Traffic::Request waited_for(shared_.traffic());
     if (!tuner_.ok()) return tuner_.status();
-    if (absl::Status s = LearnMachine(); !s.ok()) return s;
+    RETURN_IF_ERROR(LearnMachine());
     absl::StatusOr<KernelObject> object = Maker().Compile(plan.kernels(index));
     if (!object.ok()) return Prefixed(AboutKernel(plan, index), object.status());
     return object;
@@ -102,9 +103,8 @@ class TunerBackend final : public CompileBackend {
           check.mutable_request()->add_objects(object->second->object);
           continue;
         }
-        absl::StatusOr<KernelObject> compiled = maker.Compile(kernel);
-        if (!compiled.ok()) return compiled.status();
-        check.mutable_request()->add_objects(std::move(compiled->object));
+        ASSIGN_OR_RETURN(KernelObject compiled, maker.Compile(kernel));
+        check.mutable_request()->add_objects(std::move(compiled.object));
       }
       absl::Status passed = maker.Check(check.request(), plan.kernels(check.kernel()));
       if (!passed.ok()) return Prefixed(AboutKernel(plan, check.kernel()), passed);
@@ -115,27 +115,24 @@ class TunerBackend final : public CompileBackend {
     return absl::OkStatus();
   }
 
-  absl::StatusOr<std::unique_ptr<PlanSearch>> NewSearch(const Graph& graph,
-                                                        PlanSearch::Found serving,
+  absl::StatusOr<std::unique_ptr<PlanSearch>> NewSearch(const Graph& graph, CompiledPlan serving,
                                                         const PlanSearchOptions& options) override {
     if (!tuner_.ok()) return tuner_.status();
     // The plan may have been lowered by another worker.
-    if (absl::Status s = LearnMachine(); !s.ok()) return s;
+    RETURN_IF_ERROR(LearnMachine());
     return std::make_unique<TunerPlanSearch>(++searches_, graph, std::move(serving), Maker(),
                                              tuner_->get(), machine_, shared_.limits(), options);
   }
 
-  absl::Status Verify(const Graph& graph, const PlanSearch::Found& plan) override {
+  absl::Status Verify(const Graph& graph, const CompiledPlan& plan) override {
     const Traffic::Request waited_for(shared_.traffic());
     if (!tuner_.ok()) return tuner_.status();
-    if (absl::Status s = LearnMachine(); !s.ok()) return s;
+    RETURN_IF_ERROR(LearnMachine());
     constexpr uint64_t kSeed = 1;
     PlanVerifier verifier(graph, Maker(), tuner_->get(), machine_.target(), kSeed,
                           plan.how.approximate());
     for (bool prepared = false; !prepared;) {
-      absl::StatusOr<bool> done = verifier.Prepare();
-      if (!done.ok()) return done.status();
-      prepared = *done;
+      ASSIGN_OR_RETURN(prepared, verifier.Prepare());
     }
     google::protobuf::RepeatedPtrField<internal::Sizes> sizes;
     internal::Sizes* least = sizes.Add();
@@ -161,9 +158,7 @@ class TunerBackend final : public CompileBackend {
   // Once: searches refer to what it says for as long as they live.
   absl::Status LearnMachine() {
     if (machine_.has_target()) return absl::OkStatus();
-    absl::StatusOr<internal::TargetReply> machine = shared_.Target(**tuner_);
-    if (!machine.ok()) return machine.status();
-    machine_ = *std::move(machine);
+    ASSIGN_OR_RETURN(machine_, shared_.Target(**tuner_));
     return absl::OkStatus();
   }
 
@@ -200,13 +195,11 @@ absl::StatusOr<std::shared_ptr<TunerBackends>> TunerBackends::Create(const Serve
   for (const std::string& folder :
        {std::filesystem::path(options.cache).parent_path().string(), options.state_dir}) {
     if (folder.empty()) continue;
-    if (absl::Status s = Disk().MakeDirectory(folder); !s.ok()) return s;
+    RETURN_IF_ERROR(Disk().MakeDirectory(folder));
   }
   backends->threads_ =
       options.threads > 0 ? options.threads : std::max<int64_t>(1, UsableCpus().size());
-  absl::StatusOr<std::unique_ptr<Traffic>> traffic = Traffic::Create();
-  if (!traffic.ok()) return traffic.status();
-  backends->traffic_ = *std::move(traffic);
+  ASSIGN_OR_RETURN(backends->traffic_, Traffic::Create());
   HideMemory();
   backends->tuner_options_ = std::move(tuner);
   backends->tuner_options_.traffic = backends->traffic_.get();
@@ -214,28 +207,22 @@ absl::StatusOr<std::shared_ptr<TunerBackends>> TunerBackends::Create(const Serve
   backends->tuner_options_.scratch_folder = options.state_dir;
   ThreadPoolOptions threads;
   threads.threads = static_cast<int>(backends->threads_);
-  absl::StatusOr<std::unique_ptr<CpuDevice>> device = CpuDevice::Create(threads);
-  if (!device.ok()) return device.status();
-  backends->device_ = *std::move(device);
-  absl::StatusOr<std::string> binary = FindTuner(backends->tuner_options_.binary);
-  if (!binary.ok()) return binary.status();
+  ASSIGN_OR_RETURN(backends->device_, CpuDevice::Create(threads));
+  ASSIGN_OR_RETURN(std::string binary, FindTuner(backends->tuner_options_.binary));
   backends->cache_ =
       Cache::Open({.path = options.cache,
                    .limit_bytes = options.cache_limit,
                    .leases = {.timeout = std::chrono::milliseconds(options.lease_timeout_ms)}},
                   [](absl::string_view message) { LogWarn("cache", {{"warning", message}}); });
   backends->machine_id_ = MachineFingerprint();
-  backends->tuner_id_ = BuildIdOf(*binary);
+  backends->tuner_id_ = BuildIdOf(binary);
   MutexLock lock(backends->mu_);
   backends->target_ = backends->cache_->FindTarget(backends->machine_id_, backends->tuner_id_);
   if (backends->target_.has_value()) {
     backends->target_->mutable_target()->set_threads(static_cast<int32_t>(backends->threads_));
     return backends;
   }
-  absl::StatusOr<std::unique_ptr<TunerProcess>> first =
-      TunerProcess::Start(backends->NextOptions());
-  if (!first.ok()) return first.status();
-  backends->first_ = *std::move(first);
+  ASSIGN_OR_RETURN(backends->first_, TunerProcess::Start(backends->NextOptions()));
   return backends;
 }
 
@@ -306,11 +293,8 @@ absl::StatusOr<std::vector<std::string>> TunerBackends::RuleNames() {
     target = target_;
   }
   if (!target.has_value()) {
-    absl::StatusOr<std::unique_ptr<TunerProcess>> tuner = TunerProcess::Start(NextOptions());
-    if (!tuner.ok()) return tuner.status();
-    absl::StatusOr<internal::TargetReply> reply = Target(**tuner);
-    if (!reply.ok()) return reply.status();
-    target = *std::move(reply);
+    ASSIGN_OR_RETURN(std::unique_ptr<TunerProcess> tuner, TunerProcess::Start(NextOptions()));
+    ASSIGN_OR_RETURN(target, Target(*tuner));
   }
   std::vector<std::string> names(target->rules().begin(), target->rules().end());
   names.insert(names.end(), target->rule_families().begin(), target->rule_families().end());

@@ -16,7 +16,7 @@ v1::CompileJob::StopReason StopReasonOf(const std::string& stop) {
 
 }  // namespace
 
-TunerPlanSearch::TunerPlanSearch(uint64_t session, const Graph& graph, Found serving,
+TunerPlanSearch::TunerPlanSearch(uint64_t session, const Graph& graph, CompiledPlan serving,
                                  KernelMaker maker, TunerProcess* tuner,
                                  const internal::TargetReply& machine, MachineLimits* limits,
                                  const PlanSearchOptions& options)
@@ -94,18 +94,18 @@ absl::StatusOr<PlanSearch::Step> TunerPlanSearch::TryKernels() {
 }
 
 absl::StatusOr<PlanSearch::Step> TunerPlanSearch::VerifyWinner() {
-  absl::StatusOr<std::optional<Found>> found = plans_.Verify();
+  absl::StatusOr<std::optional<CompiledPlan>> found = plans_.Verify();
   if (!found.ok()) return found.status();
   if (!plans_.has_winner()) steps_.ClearPlan();
   return Step{.found = *std::move(found)};
 }
 
-absl::StatusOr<v1::PlanComparison> TunerPlanSearch::CompareWith(const Found& other) {
+absl::StatusOr<v1::PlanComparison> TunerPlanSearch::CompareWith(const CompiledPlan& other) {
   const TunerProcess::Background background(&tuner_, end_);
   return plans_.CompareWith(other);
 }
 
-absl::StatusOr<std::vector<v1::PlanCost>> TunerPlanSearch::Costs(const Found& plan) {
+absl::StatusOr<std::vector<v1::PlanCost>> TunerPlanSearch::Costs(const CompiledPlan& plan) {
   const TunerProcess::Background background(&tuner_, end_);
   auto learnt = steps_.LearnLimits(MachineLimits::When::kDue, end_);
   if (!learnt.ok()) return learnt.status();

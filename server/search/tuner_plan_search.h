@@ -34,7 +34,7 @@ namespace athanor {
 class TunerPlanSearch final : public PlanSearch {
  public:
   // `serving` runs now. Borrows what the maker does, the tuner, the machine and its limits.
-  TunerPlanSearch(uint64_t session, const Graph& graph, Found serving, KernelMaker maker,
+  TunerPlanSearch(uint64_t session, const Graph& graph, CompiledPlan serving, KernelMaker maker,
                   TunerProcess* tuner, const internal::TargetReply& machine, MachineLimits* limits,
                   const PlanSearchOptions& options);
 
@@ -44,8 +44,8 @@ class TunerPlanSearch final : public PlanSearch {
   void Taken(const absl::Status& taken) override { plans_.Taken(taken); }
   const v1::SearchProgress& progress() const override { return record_.progress(); }
   std::vector<absl::StatusOr<std::string>> TakePictures() override;
-  absl::StatusOr<v1::PlanComparison> CompareWith(const Found& other) override;
-  absl::StatusOr<std::vector<v1::PlanCost>> Costs(const Found& plan) override;
+  absl::StatusOr<v1::PlanComparison> CompareWith(const CompiledPlan& other) override;
+  absl::StatusOr<std::vector<v1::PlanCost>> Costs(const CompiledPlan& plan) override;
 
  private:
   // As Next; ABORTED: the time is up, or requests left none to measure.

@@ -9,6 +9,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "compiler/ir/graph/graph.h"
+#include "deploy/bazel/libs/status_macros.h"
 #include "gtest/gtest.h"
 #include "server/search/tuner_process.h"
 
@@ -106,9 +107,8 @@ class TunerProcessTest : public ::testing::Test {
   }
 
   absl::Status CompileAndCheck(const std::string& source) {
-    absl::StatusOr<std::string> object = tuner_->Compile(source, target_);
-    if (!object.ok()) return object.status();
-    return tuner_->Check(DoublingCheck(*object));
+    ASSIGN_OR_RETURN(std::string object, tuner_->Compile(source, target_));
+    return tuner_->Check(DoublingCheck(object));
   }
 
   std::unique_ptr<TunerProcess> tuner_;

@@ -9,6 +9,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "absl/strings/string_view.h"
+#include "deploy/bazel/libs/status_macros.h"
 
 namespace athanor {
 namespace {
@@ -33,14 +34,13 @@ absl::StatusOr<std::string> ReadKeyFile(absl::string_view flag, const std::strin
 // Parses each PEM block separately: OpenSSL reads only the first block of a file.
 absl::Status AddPublicKeys(const std::string& path, std::vector<std::string>* keys) {
   constexpr absl::string_view kFlag = "cache_trusted_keys";
-  absl::StatusOr<std::string> text = ReadKeyFile(kFlag, path);
-  if (!text.ok()) return text.status();
-  size_t at = text->find(std::string(kBegin));
+  ASSIGN_OR_RETURN(std::string text, ReadKeyFile(kFlag, path));
+  size_t at = text.find(std::string(kBegin));
   if (at == std::string::npos) at = 0;  // without a block, the parser reports what is wrong
   while (at != std::string::npos) {
-    const size_t next = text->find(std::string(kBegin), at + 1);
+    const size_t next = text.find(std::string(kBegin), at + 1);
     absl::StatusOr<std::string> key =
-        Ed25519PublicKey(absl::string_view(*text).substr(at, next - at));
+        Ed25519PublicKey(absl::string_view(text).substr(at, next - at));
     if (!key.ok()) {
       return absl::InvalidArgumentError(absl::StrCat(Where(kFlag, path), key.status().message()));
     }
@@ -56,9 +56,8 @@ absl::StatusOr<CacheKeys> ReadCacheKeys(const ServerOptions& options) {
   CacheKeys keys;
   if (!options.cache_signing_key.empty()) {
     constexpr absl::string_view kFlag = "cache_signing_key";
-    absl::StatusOr<std::string> pem = ReadKeyFile(kFlag, options.cache_signing_key);
-    if (!pem.ok()) return pem.status();
-    absl::StatusOr<Ed25519Key> key = Ed25519Key::FromPem(*pem);
+    ASSIGN_OR_RETURN(std::string pem, ReadKeyFile(kFlag, options.cache_signing_key));
+    absl::StatusOr<Ed25519Key> key = Ed25519Key::FromPem(pem);
     if (!key.ok()) {
       return absl::InvalidArgumentError(
           absl::StrCat(Where(kFlag, options.cache_signing_key), key.status().message()));
@@ -68,7 +67,7 @@ absl::StatusOr<CacheKeys> ReadCacheKeys(const ServerOptions& options) {
   for (absl::string_view path :
        absl::StrSplit(options.cache_trusted_keys, ',', absl::SkipWhitespace())) {
     const std::string trimmed(absl::StripAsciiWhitespace(path));
-    if (absl::Status s = AddPublicKeys(trimmed, &keys.trusted); !s.ok()) return s;
+    RETURN_IF_ERROR(AddPublicKeys(trimmed, &keys.trusted));
   }
   return keys;
 }

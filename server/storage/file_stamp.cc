@@ -13,6 +13,7 @@
 #include "absl/strings/string_view.h"
 #include "deploy/bazel/libs/possession.h"
 #include "deploy/bazel/libs/sha256.h"
+#include "deploy/bazel/libs/status_macros.h"
 #include "server/base/disk.h"
 
 namespace athanor {
@@ -46,12 +47,11 @@ absl::StatusOr<HashedFile> HashFile(const std::string& path, const FileRange& ra
   absl::Cleanup close_file = [fd] { close(fd); };
   struct stat info{};
   if (fstat(fd, &info) != 0) return DiskError(errno, "look at", path);
-  absl::StatusOr<FileStamp> stamp = StampFrom(info, path);
-  if (!stamp.ok()) return stamp.status();
-  const int64_t behind = stamp->bytes - range.offset;
-  if (range.whole ? stamp->bytes != range.bytes : behind < range.bytes) {
+  ASSIGN_OR_RETURN(FileStamp stamp, StampFrom(info, path));
+  const int64_t behind = stamp.bytes - range.offset;
+  if (range.whole ? stamp.bytes != range.bytes : behind < range.bytes) {
     return absl::FailedPreconditionError(
-        absl::StrCat(path, " has ", stamp->bytes, " bytes, the tensor has ", range.bytes,
+        absl::StrCat(path, " has ", stamp.bytes, " bytes, the tensor has ", range.bytes,
                      range.offset > 0 ? absl::StrCat(" behind the first ", range.offset) : ""));
   }
   Sha256 sha256;
@@ -67,7 +67,7 @@ absl::StatusOr<HashedFile> HashFile(const std::string& path, const FileRange& ra
     done += got;
   }
   const std::string seal = sha256.With(kSealSuffix);
-  return HashedFile{sha256.Finish(), seal, *stamp};
+  return HashedFile{sha256.Finish(), seal, stamp};
 }
 
 }  // namespace athanor

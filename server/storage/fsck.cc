@@ -17,6 +17,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "deploy/bazel/libs/sha256.h"
+#include "deploy/bazel/libs/status_macros.h"
 #include "server/base/disk.h"
 #include "server/storage/file_stamp.h"
 #include "server/storage/registry_db.h"
@@ -220,8 +221,7 @@ absl::Status CheckStateDirectory(const std::string& state_dir, Report report) {
   if (!fs::is_directory(state_dir, error)) {
     return absl::FailedPreconditionError(absl::StrCat(state_dir, " is no directory"));
   }
-  absl::StatusOr<DirectoryLock> lock = DirectoryLock::Take(state_dir);
-  if (!lock.ok()) return lock.status();
+  RETURN_IF_ERROR(DirectoryLock::Take(state_dir).status());
   Fsck(state_dir, report).Run();
   return absl::OkStatus();
 }

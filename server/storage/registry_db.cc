@@ -17,6 +17,7 @@
 #include "absl/time/time.h"
 #include "absl/types/span.h"
 #include "deploy/bazel/libs/sha256.h"
+#include "deploy/bazel/libs/status_macros.h"
 
 namespace athanor {
 namespace {
@@ -116,7 +117,7 @@ std::string ChecksumOf(const VersionRow& row) {
 RegistryDb::RegistryDb(const std::string& path) : file_(path, kSchema, nullptr) {}
 
 absl::StatusOr<std::unique_ptr<RegistryDb>> RegistryDb::Open(const std::string& path) {
-  if (absl::Status s = KeepLog(path); !s.ok()) return s;
+  RETURN_IF_ERROR(KeepLog(path));
   std::unique_ptr<RegistryDb> db(new RegistryDb(path));
   MutexLock lock(db->mu_);
   const FileState state = db->file_.Open();
@@ -218,10 +219,10 @@ absl::StatusOr<std::vector<VersionRow>> RegistryDb::ReadVersions() {
   }
   if (code != SQLITE_DONE) return Error("read");
   for (VersionRow& row : rows) {
-    if (absl::Status s = ReadTensors(&row); !s.ok()) return s;
-    if (absl::Status s = ReadPlans(&row); !s.ok()) return s;
+    RETURN_IF_ERROR(ReadTensors(&row));
+    RETURN_IF_ERROR(ReadPlans(&row));
   }
-  if (absl::Status s = CompareChecksums(checksums, &rows); !s.ok()) return s;
+  RETURN_IF_ERROR(CompareChecksums(checksums, &rows));
   return rows;
 }
 
@@ -358,9 +359,9 @@ absl::Status RegistryDb::InsertVersion(const VersionRow& row) {
   const std::string checksum = ChecksumOf(row);
   version.Blob(row.notes).Blob(checksum);
   if (version.Step() != SQLITE_DONE) return Error("write");
-  if (absl::Status s = InsertTensors(row); !s.ok()) return s;
-  if (absl::Status s = InsertVerified(row.verified); !s.ok()) return s;
-  if (absl::Status s = InsertSeals(row.tensors); !s.ok()) return s;
+  RETURN_IF_ERROR(InsertTensors(row));
+  RETURN_IF_ERROR(InsertVerified(row.verified));
+  RETURN_IF_ERROR(InsertSeals(row.tensors));
   return InsertMagnitudes(row.magnitudes);
 }
 
@@ -369,7 +370,7 @@ absl::Status RegistryDb::InsertTensors(const VersionRow& row) {
     Statement insert(file_.db(), "INSERT INTO version_tensors VALUES(?1, ?2, ?3, ?4)");
     insert.Text(row.name).Int(row.version).Blob(tensor.hash).Int(tensor.bytes);
     if (insert.Step() != SQLITE_DONE) return Error("write");
-    if (absl::Status s = InsertPlace(tensor); !s.ok()) return s;
+    RETURN_IF_ERROR(InsertPlace(tensor));
   }
   return absl::OkStatus();
 }
@@ -387,7 +388,7 @@ absl::Status RegistryDb::SetPlaces(const std::vector<TensorRow>& rows) {
   MutexLock lock(mu_);
   return Transaction([&]() ABSL_NO_THREAD_SAFETY_ANALYSIS {
     for (const TensorRow& row : rows) {
-      if (absl::Status s = InsertPlace(row); !s.ok()) return s;
+      RETURN_IF_ERROR(InsertPlace(row));
     }
     return absl::OkStatus();
   });

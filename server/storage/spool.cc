@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "deploy/bazel/libs/possession.h"
+#include "deploy/bazel/libs/status_macros.h"
 
 namespace athanor {
 
@@ -66,11 +67,9 @@ const SpooledFile::Contents* SpooledFile::ContentsOf(int64_t offset, int64_t byt
 
 absl::Status SpooledFile::Append(absl::string_view data) {
   if (fd_ < 0) {
-    absl::StatusOr<int> fd = disk_->Create(path_);
-    if (!fd.ok()) return fd.status();
-    fd_ = *fd;
+    ASSIGN_OR_RETURN(fd_, disk_->Create(path_));
   }
-  if (absl::Status s = disk_->Write(fd_, data, path_); !s.ok()) return s;
+  RETURN_IF_ERROR(disk_->Write(fd_, data, path_));
   Read(data);
   written_ += static_cast<int64_t>(data.size());
   return absl::OkStatus();
@@ -78,7 +77,7 @@ absl::Status SpooledFile::Append(absl::string_view data) {
 
 absl::Status SpooledFile::Finish() {
   if (fd_ < 0) {  // no Append was called for an empty file
-    if (absl::Status s = Append(""); !s.ok()) return s;
+    RETURN_IF_ERROR(Append(""));
   }
   close(std::exchange(fd_, -1));
   if (bytes_ == 0) return absl::OkStatus();

@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "absl/status/status.h"
+#include "deploy/bazel/libs/status_macros.h"
 #include "server/base/disk.h"
 #include "server/storage/file_stamp.h"
 #include "server/storage/tensor_store.h"
@@ -62,7 +63,7 @@ class PausedDisk final : public Disk {
   std::function<absl::Status()> before;
   absl::Status Rename(const std::string& from, const std::string& to) override {
     if (auto once = std::exchange(before, nullptr)) {
-      if (absl::Status s = once(); !s.ok()) return s;
+      RETURN_IF_ERROR(once());
     }
     return Disk::Rename(from, to);
   }

@@ -17,6 +17,7 @@
 #include "absl/time/clock.h"
 #include "absl/time/time.h"
 #include "deploy/bazel/libs/possession.h"
+#include "deploy/bazel/libs/status_macros.h"
 
 namespace athanor {
 namespace {
@@ -78,9 +79,7 @@ TensorWriter::~TensorWriter() {
 
 absl::Status TensorWriter::OpenFile() {
   if (fd_ >= 0) return absl::OkStatus();
-  absl::StatusOr<int> fd = disk_->Create(path_);
-  if (!fd.ok()) return fd.status();
-  fd_ = *fd;
+  ASSIGN_OR_RETURN(fd_, disk_->Create(path_));
   return absl::OkStatus();
 }
 
@@ -89,15 +88,15 @@ void TensorWriter::CloseFile() {
 }
 
 absl::Status TensorWriter::Append(absl::string_view data) {
-  if (absl::Status s = OpenFile(); !s.ok()) return s;
-  if (absl::Status s = disk_->Write(fd_, data, path_); !s.ok()) return s;
+  RETURN_IF_ERROR(OpenFile());
+  RETURN_IF_ERROR(disk_->Write(fd_, data, path_));
   sha256_.Update(data);
   written_ += static_cast<int64_t>(data.size());
   return absl::OkStatus();
 }
 
 absl::Status TensorWriter::Verify() {
-  if (absl::Status s = OpenFile(); !s.ok()) return s;  // no Append was called for an empty tensor
+  RETURN_IF_ERROR(OpenFile());  // no Append was called for an empty tensor
   CloseFile();
   seal_ = sha256_.With(kSealSuffix);
   const std::string found = sha256_.Finish();
@@ -121,7 +120,7 @@ absl::StatusOr<std::unique_ptr<TensorStore>> TensorStore::Open(const std::string
                                                                Disk* disk) {
   std::unique_ptr<TensorStore> store(new TensorStore(state_dir, disk));
   for (const std::string& path : {store->root_, store->blobs_, store->temporary_}) {
-    if (absl::Status s = disk->MakeDirectory(path); !s.ok()) return s;
+    RETURN_IF_ERROR(disk->MakeDirectory(path));
   }
   std::error_code error;
   for (const fs::directory_entry& entry : fs::directory_iterator(store->temporary_, error)) {
@@ -157,14 +156,14 @@ absl::Status TensorStore::PublishAll(const std::string& root, absl::Span<const P
   for (const Publishing& file : files) {
     const std::string directory = fs::path(file.to).parent_path();
     if (directories.insert(directory).second && !fs::exists(directory)) {
-      if (absl::Status s = disk_->MakeDirectory(directory); !s.ok()) return s;
+      RETURN_IF_ERROR(disk_->MakeDirectory(directory));
       made = true;
     }
-    if (absl::Status s = disk_->Rename(file.from, file.to); !s.ok()) return s;
+    RETURN_IF_ERROR(disk_->Rename(file.from, file.to));
     *file.published = true;
   }
   for (const std::string& directory : directories) {
-    if (absl::Status s = disk_->SyncDirectory(directory); !s.ok()) return s;
+    RETURN_IF_ERROR(disk_->SyncDirectory(directory));
   }
   return made ? disk_->SyncDirectory(root) : absl::OkStatus();
 }
@@ -228,11 +227,11 @@ TensorStore::Location TensorStore::Locate(const std::string& state_dir, const st
 
 absl::StatusOr<std::string> TensorStore::Quarantine(const Location& location) {
   const fs::path path(location.path);
-  if (absl::Status s = disk_->MakeDirectory(quarantine_); !s.ok()) return s;
+  RETURN_IF_ERROR(disk_->MakeDirectory(quarantine_));
   const std::string to = NewName(absl::StrCat(
       quarantine_, "/", path.parent_path().filename().string(), path.filename().string(), "-"));
   if (location.range.whole) {
-    if (absl::Status s = disk_->Rename(location.path, to); !s.ok()) return s;
+    RETURN_IF_ERROR(disk_->Rename(location.path, to));
   } else if (link(location.path.c_str(), to.c_str()) != 0) {
     return DiskError(errno, "link to", to);
   }
@@ -249,7 +248,7 @@ void TensorStore::RemoveBlob(const std::string& hash) { unlink(BlobPathOf(hash).
 absl::Status TensorStore::Move(const std::string& from, const std::string& root,
                                const std::string& folder) {
   const std::string to = folder + from.substr(root.size());
-  if (absl::Status s = disk_->MakeDirectory(fs::path(to).parent_path()); !s.ok()) return s;
+  RETURN_IF_ERROR(disk_->MakeDirectory(fs::path(to).parent_path()));
   return disk_->Rename(from, to);
 }
 

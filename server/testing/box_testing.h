@@ -42,7 +42,7 @@ class BoxTest : public SearchTest {
   }
   std::string ServedAt(const ModelVersion& version, int64_t b) {
     const std::shared_ptr<const ServedPlan> plan = version.plans().For({b});
-    return plan == nullptr ? "" : plan->info.plan_id();
+    return plan == nullptr ? "" : plan->id();
   }
   std::vector<std::string> Searches() {
     std::vector<std::string> searches;

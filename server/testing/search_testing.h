@@ -89,7 +89,7 @@ class SearchTest : public CoreTest {
 
   std::string ServedBy(const ModelVersion& version) {
     const std::shared_ptr<const ServedPlan> plan = version.plan();
-    return plan == nullptr ? "" : plan->info.plan_id();
+    return plan == nullptr ? "" : plan->id();
   }
 
   // Returns the plans' ids, the newest first.

@@ -23,6 +23,7 @@
 #include "proto/athanor/v1/compile.grpc.pb.h"
 #include "proto/athanor/v1/model.grpc.pb.h"
 #include "proto/inference/open_inference_grpc.grpc.pb.h"
+#include "server/core/core.h"
 #include "server/plans/compile_backend.h"
 #include "server/server.h"
 

@@ -4,6 +4,7 @@
 
 #include "compiler/frontend/frontend.h"
 #include "deploy/bazel/libs/sha256.h"
+#include "deploy/bazel/libs/status_macros.h"
 #include "server/keeper/plan_keeper.h"
 #include "server/testing/testing.h"
 
@@ -35,10 +36,9 @@ class EvaluatorRunner final : public PlanRunner {
       values.push_back(std::move(tensor));
     }
     values.insert(values.end(), parameters_.begin(), parameters_.end());
-    absl::StatusOr<std::vector<Tensor>> results = Evaluate(graph_, values);
-    if (!results.ok()) return results.status();
+    ASSIGN_OR_RETURN(std::vector<Tensor> results, Evaluate(graph_, values));
     for (const RunOutput& output : outputs) {
-      const Tensor& result = (*results)[output.output];
+      const Tensor& result = results[output.output];
       if (static_cast<int64_t>(result.bytes.size()) != output.bytes) {
         return absl::InternalError("output has another size");
       }
@@ -74,8 +74,8 @@ void SetDims(const Graph& graph, v1::Plan* plan) {
 
 class ScriptedSearch final : public PlanSearch {
  public:
-  // `interrupted` belongs to the backend.
-  ScriptedSearch(const Graph& graph, Found from, TestSearch script,
+  // `interrupted` is the backend's.
+  ScriptedSearch(const Graph& graph, CompiledPlan from, TestSearch script,
                  std::shared_ptr<TestControl> control, const bool* interrupted)
       : graph_(graph),
         from_(std::move(from)),
@@ -84,7 +84,7 @@ class ScriptedSearch final : public PlanSearch {
         interrupted_(interrupted) {}
 
   absl::StatusOr<Step> Next() override {
-    if (absl::Status s = control_->PassSearch(interrupted_); !s.ok()) return s;
+    RETURN_IF_ERROR(control_->PassSearch(interrupted_));
     control_->Tell("step " + from_.plan.plan_id());
     progress_.set_candidates(progress_.candidates() + 1);
     Step step;
@@ -117,7 +117,7 @@ class ScriptedSearch final : public PlanSearch {
   std::vector<absl::StatusOr<std::string>> TakePictures() override {
     return std::exchange(script_.pictures, {});
   }
-  absl::StatusOr<v1::PlanComparison> CompareWith(const Found& other) override {
+  absl::StatusOr<v1::PlanComparison> CompareWith(const CompiledPlan& other) override {
     if (script_.crowded-- > 0) return absl::AbortedError("no gaps to measure in");
     const std::string best = taken_.empty() ? from_.plan.plan_id() : taken_;
     control_->Tell("compare " + best + " with " + other.plan.plan_id());
@@ -129,7 +129,7 @@ class ScriptedSearch final : public PlanSearch {
     comparison.set_high(comparison.ratio());
     return comparison;
   }
-  absl::StatusOr<std::vector<v1::PlanCost>> Costs(const Found& plan) override {
+  absl::StatusOr<std::vector<v1::PlanCost>> Costs(const CompiledPlan& plan) override {
     if (script_.crowded-- > 0) return absl::AbortedError("no gaps to measure in");
     v1::PlanCost cost;
     cost.set_size("n=1");
@@ -138,8 +138,8 @@ class ScriptedSearch final : public PlanSearch {
   }
 
  private:
-  Found Another() {
-    Found found = from_;
+  CompiledPlan Another() {
+    CompiledPlan found = from_;
     offered_ = control_->NextPlanId();
     found.plan.set_plan_id(offered_);
     found.plan.set_kind("search");
@@ -153,7 +153,7 @@ class ScriptedSearch final : public PlanSearch {
   }
 
   const Graph graph_;
-  const Found from_;
+  const CompiledPlan from_;
   TestSearch script_;
   const std::shared_ptr<TestControl> control_;
   const bool* const interrupted_;
@@ -202,12 +202,12 @@ class EvaluatorBackend final : public CompileBackend {
     return absl::OkStatus();
   }
 
-  absl::Status Verify(const Graph&, const PlanSearch::Found& plan) override {
+  absl::Status Verify(const Graph&, const CompiledPlan& plan) override {
     control_->Tell("verify " + plan.plan.plan_id());
     return control_->verdict();
   }
 
-  absl::StatusOr<std::unique_ptr<PlanSearch>> NewSearch(const Graph& graph, PlanSearch::Found from,
+  absl::StatusOr<std::unique_ptr<PlanSearch>> NewSearch(const Graph& graph, CompiledPlan from,
                                                         const PlanSearchOptions& options) override {
     std::optional<TestSearch> script = control_->search();
     if (!script.has_value()) {

@@ -7,6 +7,7 @@
 #include "compiler/ir/graph/graph.h"
 #include "compiler/ir/sample/widen.h"
 #include "compiler/pipeline/pipeline.h"
+#include "deploy/bazel/libs/status_macros.h"
 
 namespace athanor {
 absl::StatusOr<internal::LowerReply> LowerGraph(const internal::LowerRequest& request,
@@ -18,13 +19,12 @@ absl::StatusOr<internal::LowerReply> LowerGraph(const internal::LowerRequest& re
   }
   if (request.exact()) graph = WidenToF64(*graph);
   if (!graph.ok()) return graph.status();
-  absl::StatusOr<CheckedPlan> checked =
-      BuildCheckedBaselinePlan(*graph, request.target(), request.plain());
-  if (!checked.ok()) return checked.status();
+  ASSIGN_OR_RETURN(CheckedPlan checked,
+                   BuildCheckedBaselinePlan(*graph, request.target(), request.plain()));
   internal::LowerReply reply;
-  *reply.mutable_plan() = std::move(checked->plan);
-  reply.set_plain_because(checked->plain_because);
-  for (internal::KernelCheck& check : checked->checks) *reply.add_checks() = std::move(check);
+  *reply.mutable_plan() = std::move(checked.plan);
+  reply.set_plain_because(checked.plain_because);
+  for (internal::KernelCheck& check : checked.checks) *reply.add_checks() = std::move(check);
   const auto bytes = static_cast<int64_t>(reply.ByteSizeLong());
   if (bytes > max_bytes) {
     return absl::ResourceExhaustedError(

@@ -1,4 +1,4 @@
-"""What a server holds, and what others wait, while it is attacked over the network.
+"""Measures a server's memory, and the waits of other clients, during attacks over the network.
 
     .venv/bin/python tests/bench/attacks.py [--seconds 5]
 
@@ -56,7 +56,7 @@ def bomb() -> bytes:
 
 
 class Http2:
-    """As much of an HTTP/2 client as it takes to send gRPC messages that are compressed already."""
+    """A minimal HTTP/2 client that can send gRPC messages compressed beforehand."""
 
     def __init__(self, address: str) -> None:
         host, port = address.rsplit(":", 1)
@@ -73,7 +73,7 @@ class Http2:
         self._end.close()
 
     def send(self, path: str, compressed: bytes) -> None:
-        """One message to `path`; returns when the call has ended."""
+        """Sends one message to `path`; returns when the call has ended."""
         self._stream += 2
         self._stream_window, self._ended = self._first_window, False
         fields = {":method": "POST", ":scheme": "http", ":path": path, ":authority": "a",
@@ -193,7 +193,7 @@ def slow_uploads(address: str) -> Callable[[threading.Event], None]:
 
 @contextlib.contextmanager
 def silent_connections(address: str) -> Iterator[None]:
-    """As many as the server takes, and as many more as it closes."""
+    """Opens as many connections as the server takes, and as many more, which it closes."""
     host, port = address.rsplit(":", 1)
     ends = []
     for _ in range(CONNECTIONS):
@@ -239,7 +239,7 @@ def memory(pid: int, name: str) -> int:
 
 
 def serve_new_client(served: Served) -> None:
-    """One call over a connection of its own."""
+    """Makes one call over a connection of its own."""
     with athanor.Client(served.address) as client:
         client.model(MODEL.name).infer({MODEL.input: np.zeros((1, MODEL.widths[0]), np.float32)})
 

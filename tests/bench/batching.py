@@ -1,4 +1,4 @@
-"""How many more calls a second a model answers when calls of several clients share runs.
+"""Measures how many more calls a second a model answers when calls of several clients share runs.
 
     .venv/bin/python tests/bench/batching.py [--widths 2048,2048,2048,2048,2048] [--callers 64]
 
@@ -27,7 +27,7 @@ import mlp  # noqa: E402
 from serving import server  # noqa: E402
 
 BENCH = ROOT / "bazel-bin/clients/bench/athanor-bench"
-# What computes nothing; what is of the size of the last-level cache; what is read from memory.
+# Models that compute nothing, fit the last-level cache, or are read from memory.
 WIDTHS = ("16,16", "1024,1024,1024,1024,1024", "2048,2048,2048,2048,2048")
 KEYS = ("request_throughput", "p50_e2el_ms", "p99_e2el_ms", "mean_queue_ms", "mean_exec_ms")
 

@@ -1,4 +1,4 @@
-"""How long searches of a budget in time take while requests keep the server busy.
+"""Measures how long searches with a budget in time take while requests keep the server busy.
 
     .venv/bin/python tests/bench/budgets.py [--budget 5] [--searches 20] [--together 1]
 

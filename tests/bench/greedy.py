@@ -1,4 +1,4 @@
-"""What a model's caller notices of another who asks for more than the server can do.
+"""Measures the effect of a client that asks for more than the server can do on another client.
 
     .venv/bin/python tests/bench/greedy.py [--batch 16] [--greedy 128] [--rounds 8]
 
@@ -47,7 +47,7 @@ class Caller:
             stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
 
     def result(self) -> dict:
-        """What the load generator says of the turn."""
+        """Returns the load generator's figures of the slice."""
         out, err = self._process.communicate()
         if not out:
             raise RuntimeError(f"athanor-bench: {err[-800:]}")

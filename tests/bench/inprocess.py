@@ -37,7 +37,7 @@ def _library() -> ctypes.CDLL:
 
 
 class InProcess:
-    """One loaded model; not thread-safe.
+    """A loaded model; not thread-safe.
 
     Parameters
     ----------
@@ -84,7 +84,7 @@ class InProcess:
 
     @property
     def plan(self) -> dict[str, object]:
-        """What runs: id and kind of the plan, distinct kernels, steps, seconds it took to load."""
+        """Describes the loaded plan: id, kind, distinct kernels, steps, seconds it took to load."""
         seconds = (ctypes.c_double * 3)()
         self._lib.athanor_seconds(self._handle, seconds)
         return {"plan_id": self._lib.athanor_plan_id(self._handle).decode(),

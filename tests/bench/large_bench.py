@@ -1,4 +1,4 @@
-"""What a large ONNX model with external data costs, phase by phase: seconds and anonymous memory.
+"""Measures seconds and anonymous memory of a large ONNX model with external data, per phase.
 
     .venv/bin/python tests/bench/large_bench.py [--size billion] [--model FILE] [--json]
 
@@ -85,7 +85,7 @@ class Phases:
 
 def upload(phases: Phases, server: Server, path: Path, config: large.Config,
            budget: str) -> athanor.Model:
-    """In two phases: until the last byte is sent, and until the commit is answered."""
+    """Uploads in two phases: until the last byte is sent, and until the commit is answered."""
     source = wire.read_source(path, None)
     call = calls.upload(source, "large", wire.Division(), {}, budget, False, None, False, None,
                         Given(config.dims, None, None))
@@ -123,7 +123,7 @@ def infer(phases: Phases, server: Server, model: athanor.Model,
 
 
 def run(args: argparse.Namespace, path: Path, state: Path) -> dict[str, object]:
-    """All phases; the row."""
+    """Runs all phases and returns the row."""
     config = large.SIZES[args.size]
     feed = large.large_inputs(SIZES, config)
     phases = Phases()
@@ -184,7 +184,7 @@ def compare(path: Path, feed: dict[str, np.ndarray], logits: np.ndarray) -> dict
 
 
 def arguments() -> argparse.Namespace:
-    """What the command is told."""
+    """Parses the command line."""
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--size", choices=large.SIZES, default="small")
     parser.add_argument("--model", type=Path, help="written by tests/models/large.py")

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 ROOT = Path(__file__).resolve().parents[2]
-# What the search may take as known of these models' weights: none beyond 2^20.
+# Fact about these models' weights that the search may use: none is beyond 2^20.
 WEIGHTS_WITHIN = 20
 sys.path[:0] = [str(ROOT / "tests/bench"), str(ROOT / "tests/models")]
 
@@ -216,7 +216,7 @@ def print_profile(case: Case, ours: InProcess) -> None:
 
 
 def parser(description: str) -> argparse.ArgumentParser:
-    """What is asked of any bench of these models; `finish` completes what it parses."""
+    """Makes the parser of any bench of these models; `finish` completes what it parses."""
     parser = argparse.ArgumentParser(description=description)
     parser.add_argument("--model", choices=CASES, required=True)
     parser.add_argument("--batch", type=int, default=1)

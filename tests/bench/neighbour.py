@@ -1,4 +1,4 @@
-"""What a model's callers notice of another model's search on the same server.
+"""Measures the effect of another model's search on a model's callers on the same server.
 
     .venv/bin/python tests/bench/neighbour.py [--model mlp|digits] [--rate 200] [--rounds 8]
 
@@ -43,7 +43,7 @@ Row = dict[str, object]
 
 
 def load(served: Served, config: mlp.Config, rate: float, seconds: float) -> dict[str, float]:
-    """One turn of calls of `config`'s model with batch 1, from the cores that the server is on.
+    """Makes one slice of calls of `config`'s model with batch 1, on the server's cores.
 
     One call is out at a time; with a rate, its time counts from when it was due. Microseconds.
     """

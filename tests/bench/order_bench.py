@@ -46,7 +46,7 @@ class Case:
         return np.sort(x, axis=1) if self.ascending else x
 
     def graph(self) -> athanor.Graph:
-        """From x to y, i64 [rows, k]."""
+        """Makes the graph from x to y, i64 [rows, k]."""
         g = athanor.Graph("order")
         x = g.input("x", (self.rows, self.length), "f32")
         g.output("y", athanor.argsort(x, 1) if self.whole else athanor.top_k(x, self.k, 1))

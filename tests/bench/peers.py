@@ -24,7 +24,7 @@ Arrays = Mapping[str, np.ndarray]
 
 @dataclasses.dataclass(frozen=True)
 class Side:
-    """One runtime with a model and inputs: `call` computes, `output` copies the first result."""
+    """A runtime with a model and inputs: `call` computes, `output` copies the first result."""
 
     version: str
     call: Callable[[], object]

@@ -62,7 +62,8 @@ def ratios(ours: Sequence[float], theirs: Sequence[float]) -> dict[str, float]:
 
 
 class Elsewhere:
-    """How much of the machine others had: ``with Elsewhere() as other: ...; other.percent``.
+    """Measures the share of the machine that other processes had: ``with Elsewhere() as other: ...;
+    other.percent``.
 
     `percent` of all cores' time was spent by other processes or taken by the host (steal).
     """

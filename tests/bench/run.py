@@ -34,7 +34,7 @@ Row = dict[str, object]
 
 
 class Plan(NamedTuple):
-    """What of ours runs: "baseline" or "search", and the seconds that a search may take."""
+    """The plan to run, "baseline" or "search", and the seconds that a search may take."""
 
     which: str
     budget: float
@@ -44,7 +44,7 @@ Part = Callable[[Plan], Iterable[Row]]
 
 
 def machine() -> Row:
-    """What the figures belong to."""
+    """Describes what the figures belong to."""
     model = next((line.split(":")[1].strip() for line in open("/proc/cpuinfo", encoding="utf-8")
                   if line.startswith("model name")), "?")
     commit = subprocess.run(["git", "-C", str(ROOT), "rev-parse", "--short", "HEAD"],
@@ -101,7 +101,7 @@ MODELS: dict[str, list[Part]] = {
     "encoder": [model("--model", "encoder", "--batch", b) for b in (1, 8)],
     "mlp": [model("--model", name, "--batch", b) for name in ("digits", "mlp") for b in (1, 64)],
     "dlrm": [model("--model", name, "--batch", 2048) for name in ("dlrm", "dlrm_mini")],
-    # What more equal layers cost to compile: kernels and their seconds are in the row.
+    # Cost of compiling more equal layers: the row holds kernels and their seconds.
     "layers": [model("--model", "encoder", "--peers", "onnxruntime", "--rounds", 11,
                      "--layers", layers)
                for layers in (6, 24, 48)],
@@ -164,7 +164,7 @@ def cold() -> list[Row]:
 
 
 def neighbour(model: str, aside: int) -> Part:
-    """What calls of a model notice of another's search; rows of neighbour.py."""
+    """Measures the effect of a search on another model's calls; rows of neighbour.py."""
     return lambda _: json_lines([sys.executable, "tests/bench/neighbour.py", "--model", model,
                                  "--search_cores", str(aside)])
 
@@ -183,7 +183,7 @@ def zoo(name: str) -> Part:
 
 
 def batching() -> Iterator[Row]:
-    """What calls that share runs gain; rows of batching.py."""
+    """Measures the gain of calls that share runs; rows of batching.py."""
     return json_lines([sys.executable, "tests/bench/batching.py"])
 
 
@@ -191,7 +191,7 @@ SEEDS = [seeds("--model", name, "--batch", b)
          for name, b in (("digits", 64), ("mlp", 64), ("dlrm", 2048), ("encoder", 1))]
 
 
-# Of tests/models/zoo.py, all.
+# All models of tests/models/zoo.py.
 ZOO = [zoo(name) for name in (
     "encoder", "resnet18", "resnet50", "mobilenet", "unet", "unet_resized", "dlrm_ragged",
     "dlrm_padded", "lstm", "whisper", "vit", "llama", "llama_microsoft", "llama_primitives")]

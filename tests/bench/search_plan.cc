@@ -77,11 +77,11 @@ absl::StatusOr<Arguments> Parse(int argc, char** argv) {
   return a;
 }
 
-// Returns the baseline plan, compiled and checked.
-absl::StatusOr<PlanSearch::Found> Baseline(CompileBackend& backend, const Graph& graph) {
+// The baseline plan, compiled and checked.
+absl::StatusOr<CompiledPlan> Baseline(CompileBackend& backend, const Graph& graph) {
   absl::StatusOr<v1::Plan> plan = backend.Lower(graph, /*plain=*/false);
   if (!plan.ok()) return plan.status();
-  PlanSearch::Found baseline{*std::move(plan), {}};
+  CompiledPlan baseline{*std::move(plan), {}};
   for (int i = 0; i < baseline.plan.kernels_size(); ++i) {
     absl::StatusOr<KernelObject> object = backend.CompileKernel(baseline.plan, i);
     if (!object.ok()) return object.status();
@@ -92,7 +92,7 @@ absl::StatusOr<PlanSearch::Found> Baseline(CompileBackend& backend, const Graph&
 }
 
 struct Searched {
-  PlanSearch::Found best;
+  CompiledPlan best;
   v1::SearchProgress progress;
   std::string stop;
   double seconds = 0;
@@ -100,7 +100,7 @@ struct Searched {
 
 absl::StatusOr<Searched> SearchFor(CompileBackend& backend, const Graph& graph,
                                    const Arguments& arguments) {
-  absl::StatusOr<PlanSearch::Found> baseline = Baseline(backend, graph);
+  absl::StatusOr<CompiledPlan> baseline = Baseline(backend, graph);
   if (!baseline.ok()) return baseline.status();
   Searched result;
   result.best = *baseline;
@@ -127,7 +127,7 @@ absl::Status Main(const Arguments& arguments) {
   absl::StatusOr<Graph> graph = ReadGraph(arguments.graph);
   if (!graph.ok()) return graph.status();
   for (Node& node : graph->nodes) {
-    if (node.op == Op::kParameter && HasMagnitude(node.type.dtype)) {
+    if (IsParameter(node.op) && HasMagnitude(node.type.dtype)) {
       SetMagnitude(arguments.magnitude, &node);
     }
   }

@@ -1,4 +1,4 @@
-"""How alike the plans are that searches of one budget find with different seeds.
+"""Measures how alike the plans are that searches of one budget find with different seeds.
 
 Searches a model once for each seed, then times the plans in turn in this process.
 

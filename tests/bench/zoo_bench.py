@@ -99,7 +99,7 @@ def compare(served: athanor.Model, model: zoo.Model, feed: dict[str, np.ndarray]
 
 
 def arguments() -> argparse.Namespace:
-    """What the command is told."""
+    """Parses the command line."""
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--model", choices=zoo.MODELS, required=True)
     parser.add_argument("--tiny", action="store_true")

@@ -1,4 +1,4 @@
-"""One process with the SDK and tritonclient, both of which call one server.
+"""Calls one server with both the SDK and tritonclient, in one process.
 
     python beside_tritonclient.py 127.0.0.1:50051 sdk     # imported first: sdk or tritonclient
 """

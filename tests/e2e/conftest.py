@@ -17,7 +17,7 @@ sys.path[:0] = [str(ROOT / "tests/models"), str(ROOT / "clients/python/examples"
 
 @pytest.fixture(scope="session")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
-    """One server for all tests that do not stop it."""
+    """Starts one server for all tests that do not stop it."""
     running = Server(tmp_path_factory.mktemp("shared") / "state").start()
     yield running
     assert running.stop() == 0, running.log.read_text()

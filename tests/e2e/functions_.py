@@ -1,4 +1,4 @@
-"""What tests of the SDK's functions share: tables of cases, and who has one."""
+"""Shared by the tests of the SDK's functions: tables of cases, and which functions have one."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ TESTED: set[str] = set()
 
 
 def covers(*names: str) -> Callable[[Callable], Callable]:
-    """Of a test: it covers these functions."""
+    """Marks the functions that a test covers."""
     TESTED.update(names)
     return lambda test: test
 
@@ -43,7 +43,7 @@ def values_of(dtype: str, count: int) -> np.ndarray:
 
 def check_each(run: Callable, dtypes: Sequence[str], arrays: Callable[[str], Sequence[np.ndarray]],
                build: Callable, reference: Callable, ulp: float = 0) -> None:
-    """One graph with an output per dtype; the leading size of the arrays is a dim."""
+    """Checks a graph with an output per dtype; the leading size of the arrays is a dim."""
     g = athanor.Graph("each", dims={"n": (0, 4096)})
     inputs: dict[str, np.ndarray] = {}
     wants = {}

@@ -1,4 +1,4 @@
-"""What a server and its children hold in anonymous memory, sampled while something goes on.
+"""Samples the anonymous memory of a server and its children while something goes on.
 
     with MemoryWatch(server.pid) as watch:
         client.upload(...)
@@ -31,7 +31,7 @@ class Held(NamedTuple):
 
     @property
     def total(self) -> int:
-        """Of all processes."""
+        """Returns the sum over all processes."""
         return self.server + self.children
 
 
@@ -59,7 +59,7 @@ def _share(pid: int) -> int:
 
 
 def held(pid: int) -> Held:
-    """What a process and those below it hold now."""
+    """Returns the memory of a process and its descendants now."""
     program = os.readlink(f"/proc/{pid}/exe")
     children = 0
     for child in _below(pid):

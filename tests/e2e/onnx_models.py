@@ -20,7 +20,7 @@ def value(name: str, shape: Shape, elem: int = FLOAT) -> onnx.ValueInfoProto:
 def model(nodes: Sequence[onnx.NodeProto], inputs: Sequence[onnx.ValueInfoProto],
           outputs: Sequence[onnx.ValueInfoProto], weights: dict[str, np.ndarray] | None = None,
           opset: int = 17) -> onnx.ModelProto:
-    """Without any check: tests want broken ones too."""
+    """Makes a model without any check: tests want broken ones too."""
     graph = helper.make_graph(nodes, "g", inputs, outputs)
     for name, array in (weights or {}).items():
         graph.initializer.append(onnx.numpy_helper.from_array(array, name))
@@ -42,6 +42,6 @@ def linear(seed: int = 0, rows: int = 16, columns: int = 8) -> onnx.ModelProto:
 
 
 def linear_numpy(made: onnx.ModelProto, x: np.ndarray) -> np.ndarray:
-    """What `linear` gives, in float64."""
+    """Computes `linear` in float64."""
     w, bias = map(onnx.numpy_helper.to_array, made.graph.initializer)
     return np.maximum(x.astype(np.float64) @ w + bias, 0)

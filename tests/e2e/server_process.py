@@ -31,7 +31,7 @@ def built(binary: pathlib.Path) -> pathlib.Path:
 
 
 class Server:
-    """One athanord process on a free port, with a state directory that outlives it.
+    """An athanord process on a free port, with a state directory that outlives it.
 
     Use `start`, `stop` (SIGTERM, drains) and `kill` (SIGKILL) as often as wanted; `address` is that
     of the latest start. It searches only where a test gives it a --search_budget. `prefix` is a
@@ -116,7 +116,7 @@ class Server:
 
     @property
     def running(self) -> bool:
-        """Whether it was started and neither stopped nor killed since."""
+        """Reports whether it was started and neither stopped nor killed since."""
         return self._process is not None
 
     @property
@@ -127,7 +127,7 @@ class Server:
 
     @property
     def pid(self) -> int:
-        """Of the process that runs."""
+        """Returns the id of the running process."""
         assert self._process is not None, "not started"
         return self._process.pid
 
@@ -146,7 +146,8 @@ class Server:
         return pids
 
     def model_files(self) -> list[str]:
-        """Of models: tensors, blobs, uploads on their way; below the state directory."""
+        """Lists the files of models: tensors, blobs, uploads in progress; below the state
+        directory."""
         return [str(path.relative_to(self.state)) for folder in ("tensors", "blobs", "tmp")
                 for path in (self.state / folder).rglob("*") if path.is_file()]
 

@@ -44,7 +44,7 @@ def ids_of(seed: int, rows: int = 1, width: int = 4) -> dict[str, np.ndarray]:
 
 
 def at_once(count: int, call: Callable[[int], athanor.InferResult]) -> list:
-    """What ``call(i)`` returns or raises, each in a thread of its own."""
+    """Runs each ``call(i)`` in a thread of its own; returns its result or its error."""
     answers: list = [None] * count
     start = threading.Barrier(count)
 
@@ -85,7 +85,7 @@ def patient(tmp_path_factory: pytest.TempPathFactory) -> Iterator[athanor.Client
 
 @pytest.fixture(scope="module")
 def hurried(tmp_path_factory: pytest.TempPathFactory) -> Iterator[athanor.Client]:
-    """One whose requests share with what waits anyway."""
+    """Starts a server whose requests wait for others for at most 2 ms."""
     with serving(tmp_path_factory.mktemp("hurried") / "state", "--batch_delay=2ms") as client:
         yield client
 

@@ -108,7 +108,7 @@ def test_random_sizes_compile_nothing(http_server: Server) -> None:
 
 
 def served_by(model: athanor.Model) -> dict[str, str]:
-    """By box, the plan that answers a call of its sizes."""
+    """Returns, by box, the plan that answers a call of its sizes."""
     return {box_of(b, s): call(model, np.zeros((b, s, WIDTH), np.float32)).plan_id
             for b in (1, 2, ROWS) for s in (1, STEPS)}
 
@@ -123,7 +123,8 @@ def check_answers(model: athanor.Model, w: np.ndarray, u: np.ndarray, count: int
 
 
 def test_boxes_are_searched_for(tmp_path: pathlib.Path) -> None:
-    """Each box has its share of the budget; what serves then, serves after a restart."""
+    """Each box gets its share of the budget; the plans that serve then also serve after a
+    restart."""
     graph, w, u = mix_graph(9)
     server = Server(tmp_path / "state").start()
     try:
@@ -175,7 +176,8 @@ def test_calls_are_shared_in_the_box_of_all_their_rows(tmp_path: pathlib.Path) -
 
 
 def test_boxes_share_their_weights(tmp_path: pathlib.Path) -> None:
-    """What the plans of boxes prepare the same way is there once, and goes with the model."""
+    """Weights that plans of boxes prepare the same way are in memory once, and go with the
+    model."""
     server = Server(tmp_path / "state").start()
     try:
         with server.client() as client:
@@ -240,7 +242,7 @@ def test_a_model_that_does_not_fit_is_refused_with_the_numbers(tmp_path: pathlib
             for word in ("bytes of prepared weights", "of arena", "of scratch", "--memory_limit",
                          "parameters"):
                 assert word in text, text
-            # What is left serves others.
+            # The memory left serves others.
             graph, w, u = mix_graph(7)
             small = client.upload(graph, name="small", budget="0")
             x = np.ones((2, 3, WIDTH), np.float32)

@@ -157,7 +157,7 @@ def test_a_corrupted_row_is_reported_and_put_aside(own_server: Server) -> None:
         stat = client.cache_stat()
         assert stat.tiers["quarantine"].rows == 1
         assert stat.tiers["kernels"].rows == kernels - 1
-        # What it was for is compiled again, once.
+        # Its plan is compiled again, once.
         before = stat.kernels_compiled
         upload(client, "again")
         assert client.cache_stat().kernels_compiled == before + 1
@@ -212,7 +212,7 @@ def test_recipes_of_a_bundle_are_tried(servers, tmp_path: pathlib.Path) -> None:
         search = client.job(model.info().compile_job_id).search
         assert search.recipes_tried == 0
         made = client.cache_export(path)
-        # Of the plan that was taken, if one was.
+        # The bundle holds recipes of the adopted plan, if there was one.
         assert (made.recipes > 0) == (search.plans_taken > 0) and not made.signed
     with two.client() as client:
         taken = client.cache_import(path)
@@ -245,7 +245,7 @@ def test_kernels_travel_between_servers_that_trust(servers, keys, tmp_path: path
         taken = client.cache_import(path)
         assert (taken.kernels_added, taken.kernels_known) == (made.kernels, 0)
         assert len(taken.signed_by) == 64
-        # What was imported is not compiled, and is right.
+        # Imported plans are not compiled, and are right.
         upload(client)
         assert client.cache_stat().kernels_compiled == 0
         assert client.cache_import(path).kernels_known == made.kernels
@@ -353,7 +353,7 @@ def test_tampered_foreign_and_unsigned_bundles_are_refused(servers, keys,
         assert "is no bundle" in cli(two, "cache", "import", bad, status=2)
         assert client.cache_stat().tiers["kernels"].rows == 0
     with three.client() as client:
-        with pytest.raises(athanor.PermissionDenied, match="is none of the 1 trusted here"):
+        with pytest.raises(athanor.PermissionDenied, match="is not among the 1 trusted here"):
             client.cache_import(good)
         with pytest.raises(athanor.FailedPrecondition, match="--cache_signing_key"):
             client.cache_export(tmp_path / "none.bundle", binaries=True)
@@ -382,7 +382,7 @@ def test_a_newer_schema_is_left_alone(own_server: Server) -> None:
 
 
 def refused(tmp_path: pathlib.Path, *flags: str) -> str:
-    """What a server that does not start says."""
+    """Returns the output of a server that does not start."""
     result = subprocess.run(
         [built(ATHANORD), "--listen=127.0.0.1:0", f"--state_dir={tmp_path / 'state'}", *flags],
         capture_output=True, text=True, timeout=60, check=False)

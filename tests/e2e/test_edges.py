@@ -16,7 +16,8 @@ TRAVELLING = ("bool", *INTEGERS, *FLOATS)
 
 
 def every_bit_pattern(dtype: str) -> np.ndarray:
-    """All values of 8 and 16 bits; of wider dtypes those that conversions would spoil."""
+    """Returns all values of 8 and 16 bits, and of wider dtypes those that conversions would
+    spoil."""
     kind = array_type(dtype)
     if dtype == "bool":
         return np.array([False, True])
@@ -111,7 +112,7 @@ def test_odd_sizes(client: athanor.Client, n: int, request: pytest.FixtureReques
 
 
 def sized_model(client: athanor.Client, request: pytest.FixtureRequest) -> athanor.Model:
-    """One model for all sizes of a module: element-wise, reductions, a product, softmax."""
+    """Uploads one model for all sizes: element-wise ops, reductions, a product, softmax."""
     name = "sized"
     try:
         return client.model(name)
@@ -131,7 +132,7 @@ WEIGHT = np.random.default_rng(11).standard_normal((5, 33)).astype(np.float32)
 
 
 def check_sized(model: athanor.Model, n: int) -> None:
-    """All outputs of `sized_model` at one size."""
+    """Checks all outputs of `sized_model` at one size."""
     x = np.random.default_rng(n).standard_normal((n, 5)).astype(np.float32)
     got = model.infer({"x": x}, timeout=120)
     wide = x.astype(np.float64)

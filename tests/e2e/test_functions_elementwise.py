@@ -221,7 +221,7 @@ def test_bitcast(run: Callable) -> None:
 
 @covers("where")
 def test_where(run: Callable) -> None:
-    """What is not chosen has no influence, bit for bit."""
+    """The value not chosen has no influence, bit for bit."""
     g = athanor.Graph("where", dims={"n": (1, 64)})
     inputs = {"c": bools(64)}
     c = g.input("c", "n", "bool")

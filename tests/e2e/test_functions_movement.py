@@ -48,7 +48,7 @@ MOVEMENTS = [
 
 @pytest.mark.parametrize(("name", "build", "reference"), MOVEMENTS)
 def test_movement(run: Callable, name: str, build: Callable, reference: Callable) -> None:
-    """With a dim and with fixed sizes."""
+    """Checks a function with a dim and with fixed sizes."""
     g = athanor.Graph("movement", dims={"b": (1, 8)})
     g.output("dim", build(g.input("x", ("b", 3, 4), "f32")))
     g.output("fixed", build(g.input("y", (2, 3, 4), "f64")))

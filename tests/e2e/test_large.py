@@ -70,7 +70,7 @@ def test_weights_take_one_prepared_copy(tmp_path: pathlib.Path, model: pathlib.P
 
 
 def test_a_check_takes_no_copy(tmp_path: pathlib.Path, model: pathlib.Path) -> None:
-    """What is uploaded, imported and hashed lies in files alone."""
+    """Uploading, importing and hashing keep the weights in files, not in memory."""
     server = Server(tmp_path / "state").start()
     try:
         with server.client() as client:

@@ -1,4 +1,4 @@
-"""What is known of the contents of weights: rules that need them finite are used where they are."""
+"""Facts about weights' contents: rules that need finite weights are used where they are finite."""
 
 from __future__ import annotations
 
@@ -54,7 +54,8 @@ def reference(values: dict[str, np.ndarray], x: np.ndarray) -> np.ndarray:
 
 
 def rounding(values: dict[str, np.ndarray]) -> np.ndarray:
-    """What f32 may be off by, a column: a normed value near zero is the rest of larger ones."""
+    """Error allowed for f32, per column: a normed value near zero is a difference of larger
+    ones."""
     v = {name: np.abs(value.astype(np.float64)) for name, value in values.items()}
     with np.errstate(invalid="ignore"):
         return 1e-4 + 1e-6 * ((4 * v["gamma"] + v["beta"]) @ v["w"])
@@ -105,7 +106,7 @@ def test_the_same_graph_with_finite_and_with_infinite_weights(server: Server) ->
             check_answers(model, values)
         hashes = {info.version: info.graph_hash for info in client.models() if info.name == "m"}
         assert hashes["1"] == hashes["3"] != hashes["2"]
-    # What is known of the contents outlives the process.
+    # Facts about the contents outlive the process.
     server.kill()
     server.start()
     with server.client() as client:

@@ -94,7 +94,7 @@ def test_deadline_passes_while_the_baseline_is_made(client: athanor.Client) -> N
 
 
 def test_onnx_is_the_same_model(tmp_path: pathlib.Path) -> None:
-    """What figures compare with computes what the reference computes."""
+    """The models behind the figures compute the same as the reference."""
     path = tmp_path / "small.onnx"
     encoder.encoder_onnx(path, SMALL)
     session = onnxruntime.InferenceSession(path, providers=["CPUExecutionProvider"])

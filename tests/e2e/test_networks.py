@@ -68,7 +68,7 @@ def test_recommender_refuses_a_row_its_table_lacks(client: athanor.Client) -> No
 @pytest.mark.parametrize("config", [*NETWORKS, *RECOMMENDERS], ids=lambda config: config.name)
 def test_onnx_of_linear_layers_and_recommenders(tmp_path: pathlib.Path,
                                                 config: mlp.Config | dlrm.Config) -> None:
-    """What figures compare with computes what the reference computes."""
+    """The networks behind the figures compute the same as the reference."""
     path = tmp_path / "model.onnx"
     if isinstance(config, mlp.Config):
         mlp.mlp_onnx(path, config)

@@ -59,7 +59,7 @@ def test_external_data_and_a_restart(own_server: Server, tmp_path: pathlib.Path)
 
 
 def test_a_wrong_shape_is_noted_and_stays_so(own_server: Server) -> None:
-    """What others only warn of; the note is there after a restart too."""
+    """Other runtimes only warn of this; the note is still there after a restart."""
     made = model([helper.make_node("Relu", ["x"], ["h"]), helper.make_node("Neg", ["h"], ["y"])],
                  [value("x", [2, 3])], [value("y", [3, 2])])
     made.graph.value_info.append(value("h", [7]))

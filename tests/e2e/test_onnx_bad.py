@@ -23,7 +23,7 @@ REFUSED = (athanor.InvalidArgument, athanor.Unimplemented, athanor.ResourceExhau
 
 @pytest.fixture(scope="module")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
-    """One that nothing else uploads to, so that what it keeps can be looked at."""
+    """Starts a server to which nothing else is uploaded, so that its files can be checked."""
     running = Server(tmp_path_factory.mktemp("bad") / "state", "--max_tensor_bytes=256MiB").start()
     yield running
     assert running.stop() == 0, running.log.read_text()
@@ -31,7 +31,7 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
 
 @pytest.fixture(scope="module")
 def client(server: Server) -> Iterator[athanor.Client]:
-    """Of that server."""
+    """Yields a client of that server."""
     with server.client() as connected:
         yield connected
 
@@ -43,7 +43,7 @@ def _nothing_kept(server: Server, client: athanor.Client) -> None:
 
 def _send(client: athanor.Client, data: bytes, files: dict[str, bytes] | None = None,
           **given: object) -> None:
-    """As a client would that checks nothing."""
+    """Uploads like a client that checks nothing."""
     source = wire.Source("onnx", data, {}, files or {})
     client._run(calls.upload(source, "bad", wire.Division(), None, "0", False, None, False, None,
                              Given(**given)), 60)

@@ -42,7 +42,7 @@ def _sigmoid(x: np.ndarray) -> np.ndarray:
 
 
 def _lstm_numpy(direction: str, x: np.ndarray) -> dict[str, np.ndarray]:
-    """By ONNX's equations, gates i, o, f, c."""
+    """Computes an LSTM by ONNX's equations, with gates i, o, f, c."""
     directions = 2 if direction == "bidirectional" else 1
     weights = {name: array.astype(np.float64) for name, array in _weights(directions).items()}
     length, batch, _ = x.shape

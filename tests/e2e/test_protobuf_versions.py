@@ -15,7 +15,7 @@ import pytest
 from conftest import ROOT, Server
 
 PROGRAM = pathlib.Path(__file__).with_name("beside_tritonclient.py")
-# Of tritonclient, where its own bounds on protobuf are narrower than what it runs with.
+# Dependencies of tritonclient, whose bounds on protobuf are narrower than what it runs with.
 NEEDS = ("ml_dtypes<=0.5.4", "packaging", "python-rapidjson", "urllib3")
 
 

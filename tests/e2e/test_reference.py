@@ -23,7 +23,7 @@ def test_page_is_what_the_generator_writes(page: str) -> None:
 
 
 def test_no_page_without_a_maker() -> None:
-    """Each page is generated, or says that it is not."""
+    """Checks that each page is generated, or says that it is not."""
     for path in REFERENCE.glob("*.md"):
         assert path.stem in make_reference.PAGES or "Written by hand" in path.read_text(), path
 

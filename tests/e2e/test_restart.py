@@ -48,7 +48,7 @@ def metric(server: Server, name: str) -> float:
 
 
 def assert_warm(server: Server) -> None:
-    """Nothing was compiled or measured since the server started, and nothing is under way."""
+    """Checks that nothing was compiled or measured since the start, and no job runs."""
     assert server.children() == []
     assert metric(server, "athanor_kernels_compiled_total") == 0
     assert metric(server, "athanor_search_candidates_total") == 0

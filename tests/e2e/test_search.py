@@ -103,7 +103,7 @@ def cli(server: Server, *arguments: str) -> str:
 
 
 def on_a_terminal(server: Server, *arguments: str) -> str:
-    """What the tool writes to a terminal of no known size."""
+    """Returns the tool's output to a terminal of unknown size."""
     outer, inner = pty.openpty()
     command = [built(CLI), "--address", server.address, *arguments]
     shown = b""

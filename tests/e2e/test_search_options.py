@@ -1,4 +1,4 @@
-"""What an operator sets of the search: budgets, rules, determinism; and what disturbs it."""
+"""Options of the search: budgets, rules, determinism; and things that disturb it."""
 
 from __future__ import annotations
 
@@ -180,7 +180,7 @@ def test_an_upload_waits_for_no_step_of_a_search(own_server: Server) -> None:
             assert client.cancel(job).stop_reason == "STOP_CANCELLED"
         for model in (*models, third, fourth):
             answers(model)
-        # What the searches remembered goes with the last of them.
+        # Memory of the searches is freed with the last of them.
         end = time.monotonic() + 60
         while own_server.children() != builders and time.monotonic() < end:
             time.sleep(0.05)

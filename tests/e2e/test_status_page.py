@@ -45,7 +45,7 @@ def http_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
 
 
 def infer(model: athanor.Model) -> None:
-    """One right answer."""
+    """Makes one call and checks its answer."""
     x = np.ones((1, CONFIG.widths[0]), np.float32)
     np.testing.assert_allclose(model.infer({"x": x}, timeout=120)["y"], mlp.mlp_numpy(x, CONFIG),
                                rtol=1e-4, atol=1e-4)
@@ -73,7 +73,7 @@ def metric(text: str, name: str, **labels: str) -> float | None:
 
 
 class Page(html.parser.HTMLParser):
-    """What a page holds: its elements in order, the texts of those with an id, class or path."""
+    """Parses a page: its elements in order, and the texts of those with an id, class or path."""
 
     def __init__(self, text: str) -> None:
         super().__init__()

@@ -20,7 +20,8 @@ WIDTH, HIDDEN = 24, 40
 
 
 class Block:
-    """One attention block with a feed-forward step: its graph, every step named, and in numpy."""
+    """An attention block with a feed-forward step: as a graph with every step named, and in
+    numpy."""
 
     def __init__(self, composite: bool) -> None:
         random = np.random.default_rng(3)
@@ -54,7 +55,7 @@ class Block:
         return g
 
     def numpy(self, x: np.ndarray) -> dict[str, np.ndarray]:
-        """All steps in float64."""
+        """Computes all steps in float64."""
         x, w = x.astype(np.float64), self.weights
         steps = {"centred": x - x.mean(-1, keepdims=True)}
         steps["deviation"] = np.sqrt((steps["centred"]**2).mean(-1, keepdims=True) + 1e-5)
@@ -113,7 +114,7 @@ def test_each_step_alone(block: tuple, step: str) -> None:
 
 
 def test_inner_values_of_the_encoder(client: athanor.Client) -> None:
-    """Each layer's last norm, against an encoder that ends there."""
+    """Compares each layer's last norm with an encoder that ends there."""
     config = encoder.Config(layers=3, width=48, heads=4, hidden=96, vocabulary=101, positions=64)
     graph = encoder.encoder_graph(config=config)
     norms = [node.name for node in graph.proto().nodes if node.op == "LayerNorm"]

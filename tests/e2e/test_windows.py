@@ -53,7 +53,7 @@ def test_conv_dilated(run: Callable) -> None:
 @pytest.mark.parametrize("name", ["max_pool", "sum_pool", "average_pool"])
 @pytest.mark.parametrize("dtype", ["f32", "bf16", "i8"])
 def test_pools(run: Callable, name: str, dtype: str) -> None:
-    """With padding, which is in no maximum and counts in no mean unless it shall."""
+    """Pools with padding, which no maximum holds and no mean counts unless asked to."""
     if name == "average_pool" and dtype == "i8":
         pytest.skip("means are of floats")
     x = np.random.default_rng(11).integers(-9, 10, (2, 3, 6, 5)).astype(array_type(dtype))

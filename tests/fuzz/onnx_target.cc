@@ -217,7 +217,7 @@ bool IsUnstable(const Graph& graph, const SmallInputs& inputs, const std::vector
   for (int trial = 0; trial < 8; ++trial) {
     Graph moved = graph;
     for (Node& node : moved.nodes) {
-      if (node.op != Op::kConstant) continue;
+      if (!IsConstant(node.op)) continue;
       for (auto& [name, value] : node.attrs) {
         if (auto* tensor = std::get_if<Tensor>(&value)) *tensor = Moved(*tensor, &random);
       }

@@ -67,7 +67,7 @@ bool IsSmall(const Graph& graph, const Expr::Env& env, int64_t max_work) {
     for (NodeId input : node.inputs) factors.push_back(elements[input]);
     std::sort(factors.rbegin(), factors.rend());
     if (std::max<int64_t>(elements.back(), 1) > max_work / factors[0] / factors[1]) return false;
-    if (node.op != Op::kScan) continue;
+    if (!IsLoop(node.op)) continue;
     const ScanView scan = ViewScan(node);
     const int64_t steps = scan.length.Evaluate(env).value_or(kMaxSteps + 1);
     if (steps > kMaxSteps || !IsSmall(scan.body, env, max_work / std::max<int64_t>(steps, 1))) {

@@ -35,7 +35,7 @@ class DamagedWhilePublishedTest : public CoreTest {
     }
     version_ = Served();
     plan_ = version_->plan();
-    grid_ = version_->plans().view().grid;
+    grid_ = version_->plans().grid();
     ASSERT_NE(plan_, nullptr);
     ASSERT_EQ(grid_->size(), 3);
   }
@@ -59,8 +59,8 @@ class DamagedWhilePublishedTest : public CoreTest {
     EXPECT_EQ(status.code(), absl::StatusCode::kFailedPrecondition);
     EXPECT_THAT(std::string(status.message()), named);
     EXPECT_EQ(version_->plan(), nullptr);
-    for (const PlanTable::BoxPlan& box : version_->plans().view().boxes) {
-      EXPECT_EQ(box.plan, nullptr);
+    for (const PlanBook& box : version_->plans().view().books) {
+      EXPECT_EQ(box.serving, nullptr);
     }
     EXPECT_EQ(version_->state(), v1::Model::FAILED);
     EXPECT_EQ(version_->pinned_plan(), "");
@@ -78,15 +78,15 @@ class DamagedWhilePublishedTest : public CoreTest {
 TEST_F(DamagedWhilePublishedTest, APlanOfTheFullRangeIsRefused) {
   FindDamage();
   ExpectRefused(core_->registry().Publish(version_, plan_));
-  ExpectRefused(core_->registry().Restore(version_, plan_, version_->kept().all()));
-  ExpectRefused(core_->registry().PinPlan(version_, plan_->info.plan_id(), plan_));
+  ExpectRefused(core_->registry().Restore(version_, plan_, version_->plans().view().full().kept));
+  ExpectRefused(core_->registry().PinPlan(version_, plan_->id(), plan_));
 }
 
 TEST_F(DamagedWhilePublishedTest, APlanOfABoxIsRefused) {
   FindDamage();
   ExpectRefused(core_->registry().PublishBox(*version_, grid_, 1, plan_));
   ExpectRefused(core_->registry().PublishBoxes(
-      *version_, grid_, std::vector<PlanTable::BoxPlan>(3, PlanTable::BoxPlan{plan_, ""})));
+      *version_, grid_, std::vector<PlanBook>(3, PlanBook{.serving = plan_})));
   ExpectRefused(core_->registry().PinBox(*version_, grid_, 1, plan_));
 }
 

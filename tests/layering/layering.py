@@ -5,10 +5,12 @@ from __future__ import annotations
 
 import ast
 import fnmatch
+import os
 import pathlib
 import re
 from collections.abc import Iterator
 
+TABLE_PATH = "deploy/bazel/visibility/layers.bzl"
 SOURCE_SUFFIXES = {".h", ".cc", ".inc", ".cu", ".mm"}
 # Everyone may include these; they include nothing of ours.
 OPEN = "deploy/bazel/libs"
@@ -19,6 +21,11 @@ _QUOTED_PATH = re.compile(r"`([\w./*-]+\.(?:bzl|cc|h|kir|md|proto|py))`")
 # Names that stand for any file of their kind, files of other projects, and one that is planned.
 _PLACEHOLDER = re.compile(
     r"(?:.*/)?(?:x\.|x_|_test|command_x\.)|onnx/backend/|generate\.proto$")
+
+
+def repository_root() -> pathlib.Path:
+    """The source tree: runfiles are links into it."""
+    return pathlib.Path(os.path.realpath(TABLE_PATH)).parents[3]
 
 
 class Table:
@@ -99,7 +106,7 @@ def sources(root: pathlib.Path) -> Iterator[str]:
 
 
 def check_file(table: Table, root: pathlib.Path, path: str) -> list[str]:
-    """One line per include of `path` that the table does not allow."""
+    """Returns one line per include of `path` that the table does not allow."""
     layer = table.layer_of(path)
     if layer is None:
         if path.startswith(OPEN + "/"):
@@ -165,7 +172,7 @@ def _room_refusal(table: Table, layer: str, path: str, target: str) -> str | Non
 
 
 def check_tree(table: Table, root: pathlib.Path) -> tuple[list[str], int]:
-    """All refused includes under `root`, and how many files were read."""
+    """Returns all refused includes under `root`, and the number of files read."""
     found, count = [], 0
     for path in sources(root):
         count += 1
@@ -174,7 +181,8 @@ def check_tree(table: Table, root: pathlib.Path) -> tuple[list[str], int]:
 
 
 def document_problems(root: pathlib.Path) -> tuple[list[str], int]:
-    """What Markdown files under `root` refer to that does not exist, and how many were read.
+    """Returns missing targets of references in Markdown files under `root`, and the number of
+    files.
 
     A link has to lead from its document to a file, and its fragment to a heading there. A quoted
     path has to be the end of some file's path: documents name files from their own folder, from a
@@ -203,7 +211,7 @@ def document_problems(root: pathlib.Path) -> tuple[list[str], int]:
 
 
 def _ends_a_path(name: str, ends: set[str]) -> bool:
-    """Whether `name`, which may be a pattern, is the end of a path."""
+    """Reports whether `name`, which may be a pattern, is the end of a path."""
     name = re.sub(r"^(\.\.?/)+", "", name)
     return bool(fnmatch.filter(ends, name)) if "*" in name else name in ends
 

@@ -1,25 +1,17 @@
 """The tree keeps to the table of layers, its documents name files that exist, and the scanners
 would notice if not."""
 
-import os
 import pathlib
 import tempfile
 import unittest
 
 from tests.layering import layering
 
-TABLE_PATH = "deploy/bazel/visibility/layers.bzl"
-
-
-def repository_root() -> pathlib.Path:
-    """The source tree: runfiles are links into it."""
-    return pathlib.Path(os.path.realpath(TABLE_PATH)).parents[3]
-
 
 class LayeringTest(unittest.TestCase):
 
     def setUp(self):
-        self.table = layering.Table.load(pathlib.Path(TABLE_PATH))
+        self.table = layering.Table.load(pathlib.Path(layering.TABLE_PATH))
 
     def scan(self, files: dict[str, str]) -> list[str]:
         """Problems of a tree made of `files` (path: text)."""
@@ -33,7 +25,7 @@ class LayeringTest(unittest.TestCase):
             return found
 
     def test_repository_keeps_to_the_table(self):
-        root = repository_root()
+        root = layering.repository_root()
         self.assertTrue((root / "WORKSPACE").exists(), root)
         found, count = layering.check_tree(self.table, root)
         self.assertGreater(count, 20)
@@ -135,7 +127,7 @@ class LayeringTest(unittest.TestCase):
             return layering.document_problems(root)[0]
 
     def test_documents_name_files_that_exist(self):
-        found, count = layering.document_problems(repository_root())
+        found, count = layering.document_problems(layering.repository_root())
         self.assertGreater(count, 40)
         self.assertEqual(found, [], "\n" + "\n".join(found))
 

@@ -46,7 +46,7 @@ class Config:
 
     @property
     def width(self) -> int:
-        """Of an embedding and of the bottom network's result."""
+        """Size of an embedding and of the bottom network's result."""
         return self.bottom[-1]
 
     @property

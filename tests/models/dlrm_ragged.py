@@ -60,7 +60,8 @@ TINY_PADDED = dataclasses.replace(PADDED, model=_SMALL)
 
 @functools.cache
 def ragged_weights(config: Config = DEFAULT) -> dict[str, np.ndarray]:
-    """Those of `dlrm`, its networks' enlarged: over such bags its clicks would hardly differ."""
+    """The weights of `dlrm`, enlarged in its networks: over such bags its clicks would hardly
+    differ."""
     model = config.model
     weights = dict(dlrm.dlrm_weights(model))
     for name, array in weights.items():

@@ -51,7 +51,7 @@ DEFAULT = Config()
 
 @functools.cache
 def encoder_weights(config: Config = DEFAULT) -> dict[str, np.ndarray]:
-    """All weights by name, f32, the same for the same config."""
+    """Returns all weights by name, f32, the same for the same config."""
     random = np.random.default_rng(config.seed)
 
     def normal(*shape: int, deviation: float = 0.02, mean: float = 0.0) -> np.ndarray:

@@ -51,7 +51,7 @@ class Config:
 
     @property
     def parameters(self) -> int:
-        """How many weights there are."""
+        """Returns the number of weights."""
         return sum(math.prod(shape) for _, shape, _, _ in self.weights())
 
     @property
@@ -152,7 +152,7 @@ class _Model:
         return w.node("Add", x, w.node("MatMul", y, f"{at}.mlp.down_proj.weight"))
 
     def nodes(self) -> None:
-        """From ids to logits."""
+        """Writes the nodes from ids to logits."""
         w, config = self.w, self.config
         frequencies = THETA ** -(np.arange(0, config.head, 2) / config.head)
         angles = np.arange(config.positions)[:, np.newaxis] * frequencies
@@ -171,7 +171,7 @@ class _Model:
 
 
 def data_path(path: str | os.PathLike[str]) -> Path:
-    """Where the weights of the model at `path` are."""
+    """Returns the path of the weights of the model at `path`."""
     return Path(f"{os.fspath(path)}.data")
 
 

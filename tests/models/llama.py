@@ -1,4 +1,4 @@
-"""One block of a Llama with a cache of keys and values, seeded weights: as ONNX and in numpy.
+"""A Llama block with a cache of keys and values and seeded weights: as ONNX and in numpy.
 
     llama_onnx("llama.onnx")             # hidden f32[batch, sequence, 2048], position_ids,
     found = llama_numpy(feed)            # attention_mask, past_key, past_value
@@ -90,7 +90,7 @@ def _weights(width: int, kv_width: int, hidden: int, seed: int) -> dict[str, np.
 
 
 def llama_weights(config: Config = DEFAULT) -> dict[str, np.ndarray]:
-    """All weights by Hugging Face's names, f32; those of 4 bits as what their codes stand for."""
+    """Returns all weights by Hugging Face's names, f32; 4-bit ones as the values of their codes."""
     arrays = _weights(config.width, config.kv_heads * config.head, config.hidden, config.seed)
     if not config.block:
         return arrays

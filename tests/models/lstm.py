@@ -50,7 +50,8 @@ TINY = Config(vocabulary=30, embedding=6, hidden=5, tags=4, longest=9, batch=4)
 
 @functools.cache
 def lstm_weights(config: Config = DEFAULT) -> dict[str, np.ndarray]:
-    """All weights by PyTorch's names, f32; gates in its order: input, forget, cell, output."""
+    """Returns all weights by PyTorch's names, f32; gates in its order: input, forget, cell,
+    output."""
     random = np.random.default_rng(config.seed)
 
     def normal(*shape: int, deviation: float) -> np.ndarray:
@@ -84,7 +85,8 @@ def lstm_inputs(sizes: Mapping[str, int], config: Config = DEFAULT,
 
 
 def _read(x: np.ndarray, weights: Mapping[str, np.ndarray], end: str) -> np.ndarray:
-    """One direction of one layer over one sentence: x [length, in] to states [length, hidden]."""
+    """Computes a layer in one direction over a sentence: x [length, in] to states [length,
+    hidden]."""
     wide = {part: ops.wide(weights[f"lstm.{part}_{end}"])
             for part in ("weight_ih", "weight_hh", "bias_ih", "bias_hh")}
     state = cell = np.zeros(wide["weight_hh"].shape[1])
@@ -118,7 +120,7 @@ def lstm_numpy(feed: Mapping[str, np.ndarray], config: Config = DEFAULT) -> dict
 
 
 def _gates(array: np.ndarray) -> np.ndarray:
-    """From PyTorch's order of gates to that of ONNX: input, output, forget, cell."""
+    """Converts PyTorch's order of gates to that of ONNX: input, output, forget, cell."""
     take, keep, new, give = np.split(array, 4)
     return np.concatenate([take, give, keep, new])
 

@@ -47,7 +47,7 @@ class Config:
         return len(self.widths) - 1
 
     def relu_after(self, layer: int) -> bool:
-        """Whether layer `layer`, from 0, ends in a relu."""
+        """Reports whether layer `layer`, from 0, ends in a relu."""
         return self.last_relu or layer + 1 < self.layers
 
 

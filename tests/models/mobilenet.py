@@ -80,7 +80,7 @@ def blocks(config: Config) -> list[tuple[list[Layer], bool]]:
 
 @functools.cache
 def mobilenet_weights(config: Config = DEFAULT) -> dict[str, np.ndarray]:
-    """All weights by torchvision's names, f32, norms not folded."""
+    """Returns all weights by torchvision's names, f32, norms not folded."""
     weights = vision.ConvWeights(config.seed)
     for layers, adds in blocks(config):
         for i, layer in enumerate(layers):
@@ -90,7 +90,7 @@ def mobilenet_weights(config: Config = DEFAULT) -> dict[str, np.ndarray]:
             if layer.mixes:
                 weights.conv(layer.conv, layer.outputs, layer.inputs, layer.k, gain=gain)
             else:
-                # Of values SIZE times as large, by weights so much smaller: the same means.
+                # Values are SIZE times as large and weights as much smaller, which keeps the means.
                 means = weights.depthwise(layer.conv, layer.outputs, layer.k)
                 weights.arrays[f"{layer.conv}.weight"] /= np.float32(SIZE)
             scale = SIZE if layer.relu else 0.5 if adds else 1.0

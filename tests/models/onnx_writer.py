@@ -109,7 +109,7 @@ class OnnxWriter:
         return self.node("Reshape", x, self.node("Concat", *sizes, axis=0), name=name)
 
     def graph(self, name: str, inputs: Types, outputs: Types) -> onnx.GraphProto:
-        """What was written, as a graph."""
+        """Returns the graph that was written."""
         from onnx import helper
 
         def infos(types: Types) -> list:

@@ -44,7 +44,7 @@ TINY50 = dataclasses.replace(TINY18, name="resnet50", bottleneck=True, fold=Fals
 
 @dataclasses.dataclass(frozen=True)
 class Block:
-    """One residual block: its convolutions as (channels in, out, kernel, stride)."""
+    """A residual block: its convolutions as (channels in, out, kernel, stride)."""
 
     name: str
     convs: tuple[tuple[int, int, int, int], ...]
@@ -52,7 +52,7 @@ class Block:
 
 
 def blocks(config: Config) -> list[Block]:
-    """All residual blocks in order."""
+    """Returns all residual blocks in order."""
     result = []
     inputs = config.width
     for stage, count in enumerate(config.blocks):
@@ -73,7 +73,7 @@ def blocks(config: Config) -> list[Block]:
 
 @functools.cache
 def resnet_weights(config: Config = RESNET18) -> dict[str, np.ndarray]:
-    """All weights by torchvision's names, f32, norms not folded."""
+    """Returns all weights by torchvision's names, f32, norms not folded."""
     weights = vision.ConvWeights(config.seed)
     weights.conv("conv1", config.width, 3, 7, gain=1.0)
     weights.norm("bn1", config.width)

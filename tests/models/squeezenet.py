@@ -38,7 +38,7 @@ class Config(vision.ImageConfig):
 DEFAULT = Config()
 TINY = Config(fires=((4, 8), (6, 12)), pools=(0, 1), first=8, classes=10, smallest=16, largest=48,
               batch=3)
-# Of each channel: what pixels are multiplied with and what is added.
+# Per channel: factor and offset of pixels.
 SCALES = ((0.458, -0.03), (0.448, -0.088), (0.45, -0.188))
 BRIGHTEST = 1.5
 
@@ -55,7 +55,7 @@ def _names(config: Config) -> list[str]:
 
 @functools.cache
 def squeezenet_weights(config: Config = DEFAULT) -> dict[str, np.ndarray]:
-    """All weights by torchvision's names, f32."""
+    """Returns all weights by torchvision's names, f32."""
     weights = vision.ConvWeights(config.seed)
     # Scaled pixels vary about half as much as others.
     weights.conv("features.0", config.first, 3, 3, gain=2.0, bias=True)

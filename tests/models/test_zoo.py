@@ -63,7 +63,8 @@ def compare(session: onnxruntime.InferenceSession, model: zoo.Model, sizes: zoo.
 
 
 def sizes_to_try(model: zoo.Model) -> list[dict[str, int]]:
-    """All bounds at once, each dim at either bound and the others between, and random ones."""
+    """Returns sizes: all bounds at once, each dim at a bound with others between, and random
+    ones."""
     lowest, highest = ({dim: bounds[i] for dim, bounds in model.dims.items()} for i in (0, 1))
     tried = [lowest, highest]
     for dim, bounds in model.dims.items():
@@ -136,7 +137,7 @@ def test_microsoft_block_in_batches(written, sequence: int, past: int) -> None:
 
 
 def test_forms_of_the_block_are_one_model(written) -> None:
-    """What one form makes of the same inputs, the others make too."""
+    """All forms of a model give the same outputs for the same inputs."""
     feed = TINY["llama_microsoft"].inputs({"batch": 1, "sequence": 5, "past": 3}, 2)
     others = feed | {"position_ids": np.arange(3, 8).reshape(1, 5)}
     results = [session_of(written(name)).run(["output", "present_key"], of)
@@ -173,7 +174,7 @@ def macs_of_mobilenet(config: mobilenet.Config) -> int:
 
 
 def test_sizes_are_those_of_the_literature() -> None:
-    """As torchvision, timm and Hugging Face state them."""
+    """Compares parameter counts with those of torchvision, timm and Hugging Face."""
     assert vision.parameters(resnet.resnet_weights(resnet.RESNET18)) == 11_689_512
     assert vision.parameters(resnet.resnet_weights(resnet.RESNET50)) == 25_557_032
     assert vision.parameters(mobilenet.mobilenet_weights()) == 3_504_872

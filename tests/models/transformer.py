@@ -1,4 +1,4 @@
-"""What the transformers that exist only as ONNX share: weights, and layers as exporters write them.
+"""Shared by transformers that exist only as ONNX: weights, and layers as exporters write them.
 
     weights = Weights(seed)
     weights.linear("fc1", 1536, 384); weights.norm("norm1", 384)
@@ -47,7 +47,7 @@ def linear(w: OnnxWriter, x: str, arrays: Arrays, name: str, result: str = "") -
 
 
 def gelu(w: OnnxWriter, x: str) -> str:
-    """By Erf, as for opsets that have no Gelu."""
+    """Writes Gelu by Erf, for opsets without Gelu."""
     gate = w.node("Erf", w.node("Div", x, w.constant(np.float32(math.sqrt(2)))))
     gate = w.node("Add", gate, w.constant(np.float32(1)))
     return w.node("Mul", w.node("Mul", x, gate), w.constant(np.float32(0.5)))
@@ -55,7 +55,7 @@ def gelu(w: OnnxWriter, x: str) -> str:
 
 def layer_norm(w: OnnxWriter, x: str, arrays: Arrays, name: str, epsilon: float,
                result: str = "") -> str:
-    """One node from opset 17 on, nine before."""
+    """Writes LayerNorm: one node from opset 17 on, nine before."""
     scale, bias = (w.tensor(f"{name}.{part}", arrays[f"{name}.{part}"])
                    for part in ("weight", "bias"))
     if w.opset >= 17:

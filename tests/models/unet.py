@@ -60,7 +60,7 @@ TINY_RESIZED = dataclasses.replace(RESIZED, channels=(4, 8, 8), groups=2, larges
 
 @functools.cache
 def unet_weights(config: Config = DEFAULT) -> dict[str, np.ndarray]:
-    """All weights by name, f32: ``{level}.conv1.weight``, ``{level}.norm1.weight``, ..."""
+    """Returns all weights by name, f32: ``{level}.conv1.weight``, ``{level}.norm1.weight``, ..."""
     weights = vision.ConvWeights(config.seed)
 
     def double(name: str, inputs: int, outputs: int, gain: float) -> None:
@@ -149,7 +149,8 @@ class _Layers:
         return x
 
     def group_norm(self, x: str, name: str) -> str:
-        """As PyTorch exports it for opsets that have no GroupNormalization of its meaning."""
+        """Writes GroupNorm as PyTorch exports it for opsets without a fitting
+        GroupNormalization."""
         w, groups = self._w, self._config.groups
         one = w.constant(np.ones(groups, np.float32))
         zero = w.constant(np.zeros(groups, np.float32))

@@ -1,4 +1,4 @@
-"""What the convolutional models share: weights, inputs and layers of ONNX.
+"""Shared by the convolutional models: weights, inputs and layers of ONNX.
 
     weights = ConvWeights(seed)
     weights.conv("conv1", 64, 3, 7); weights.norm("bn1", 64)
@@ -81,7 +81,7 @@ class ConvWeights(SeededArrays):
 
 
 def parameters(arrays: Arrays) -> int:
-    """How many values are learned: the statistics of norms are not."""
+    """Returns the number of learned values; statistics of norms are not learned."""
     return sum(array.size for name, array in arrays.items() if ".running_" not in name)
 
 

@@ -46,7 +46,7 @@ class Config:
 
     @property
     def patches(self) -> int:
-        """In an image."""
+        """Returns the number of patches of an image."""
         return (self.side // self.patch) ** 2
 
     @property
@@ -61,7 +61,7 @@ TINY = Config(side=32, patch=8, width=24, heads=2, layers=2, classes=10, batch=5
 
 @functools.cache
 def vit_weights(config: Config = DEFAULT) -> dict[str, np.ndarray]:
-    """All weights by timm's names, f32."""
+    """Returns all weights by timm's names, f32."""
     weights = transformer.Weights(config.seed)
     d, k = config.width, config.patch
     weights.arrays["cls_token"] = weights.normal(1, 1, d, deviation=0.5)

@@ -65,7 +65,8 @@ def _sinusoids(config: Config) -> np.ndarray:
 
 @functools.cache
 def whisper_weights(config: Config = DEFAULT) -> dict[str, np.ndarray]:
-    """All weights by Hugging Face's names, f32; positions among them, which are not learned."""
+    """Returns all weights by Hugging Face's names, f32, including positions, which are not
+    learned."""
     weights = transformer.Weights(config.seed)
     for name, inputs in (("conv1", config.mels), ("conv2", config.width)):
         # A value after gelu is about 0.65 of one before.

@@ -40,7 +40,7 @@ Arrays = dict[str, np.ndarray]
 
 @dataclasses.dataclass(frozen=True)
 class Model:
-    """One model in one size."""
+    """A model in one size."""
 
     name: str
     dims: Mapping[str, tuple[int, int]]  # bounds of each dynamic dim, each to be chosen freely
@@ -83,7 +83,7 @@ def _encoder_numpy(feed: Mapping[str, np.ndarray], config: encoder.Config) -> Ar
 
 TINY_ENCODER = encoder.Config(layers=2, width=48, heads=4, hidden=96, vocabulary=101, positions=40,
                               batch=3)
-# What makes a model of a config: functions that write it, give inputs and compute in numpy.
+# Functions that make a model from a config: write it, give inputs, compute in numpy.
 FORMS = {
     "dlrm": (dlrm_ragged.ragged_onnx, dlrm_ragged.ragged_inputs, dlrm_ragged.ragged_numpy),
     "encoder": (encoder.encoder_onnx, _encoder_inputs, _encoder_numpy),
@@ -152,7 +152,7 @@ MODELS: dict[str, Model] = {name: _row(name, *row) for name, row in _ROWS.items(
 
 
 def describe(model: Model, path: Path) -> str:
-    """What the file at `path` holds, in one line."""
+    """Describes the file at `path` in one line."""
     import onnx
 
     loaded = onnx.load(path)

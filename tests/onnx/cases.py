@@ -68,7 +68,7 @@ def not_counted(model: onnx.ModelProto) -> str:
         return "sequence"
     if "optional_type" in kinds or ops & OPTIONAL_OPS:
         return "optional"
-    # Those of ai.onnx.ml are refused for their domain, whatever they hold.
+    # Ops of ai.onnx.ml are refused because of their domain.
     domains = {opset.domain for opset in model.opset_import}
     return "string" if "string" in kinds and "ai.onnx.ml" not in domains else ""
 
@@ -105,7 +105,7 @@ def load(case: object) -> tuple[onnx.ModelProto, list[DataSet]]:
     if case.model_dir is not None:
         folder = pathlib.Path(case.model_dir)
         model = onnx.load(folder / "model.onnx")
-        # Of other kinds than tensors are only cases that are not counted.
+        # Only uncounted cases have values other than tensors.
         return model, [] if not_counted(model) else read_data_sets(folder)
     path = pathlib.Path(DATA_DIR, "light", pathlib.Path(case.url).name)
     model = onnx.load(path)
@@ -114,7 +114,7 @@ def load(case: object) -> tuple[onnx.ModelProto, list[DataSet]]:
 
 
 def write_case(folder: pathlib.Path, model: onnx.ModelProto, data_sets: list[DataSet]) -> None:
-    """One case's files."""
+    """The files of a case."""
     folder.mkdir(parents=True, exist_ok=True)
     if not (folder / "model.onnx").exists():
         (folder / "model.onnx").write_bytes(model.SerializeToString())
@@ -167,7 +167,7 @@ def write_zoo(target: pathlib.Path, pattern: str) -> Iterator[str]:
 
 
 def write_cases(target: pathlib.Path, pattern: str, zoo: bool = False) -> Counter[str]:
-    """All cases whose name matches; how many are counted, and not for which reason."""
+    """Returns all cases whose name matches, how many are counted, and why others are not."""
     if target.exists():
         if any(target.iterdir()) and not (target / "cases.tsv").exists():
             raise SystemExit(f"{target} holds other files; give a new folder")

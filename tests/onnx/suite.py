@@ -55,7 +55,7 @@ Arrays = dict[str, np.ndarray]
 
 @dataclasses.dataclass(frozen=True)
 class Case:
-    """One case that counts."""
+    """A case that counts."""
 
     name: str  # "node/test_add"
     model: onnx.ModelProto
@@ -66,21 +66,21 @@ class Case:
 
     @property
     def ops(self) -> set[str]:
-        """Of the graph and all inside it, and of the model's functions."""
+        """Returns the ops of the graph and all graphs inside it, and of the model's functions."""
         nodes = [node for graph in cases.graphs_of(self.model.graph) for node in graph.node]
         nodes += [node for function in self.model.functions for node in function.node]
         return {node.op_type for node in nodes}
 
     @property
     def inputs(self) -> list[str]:
-        """Without those that have an initialiser."""
+        """Returns the inputs without an initialiser."""
         weights = {tensor.name for tensor in self.model.graph.initializer}
         return [info.name for info in self.model.graph.input if info.name not in weights]
 
 
 @dataclasses.dataclass(frozen=True)
 class Outcome:
-    """What became of a case."""
+    """The outcome of a case."""
 
     kind: str  # "right", "pinned", "refused", "drawn", "wrong" or "error"
     why: str = ""
@@ -106,14 +106,14 @@ def load(only: str, share: int) -> Iterator[Case]:
 
 
 def array(value: object) -> np.ndarray:
-    """Of a data set's entry."""
+    """Reads an entry of a data set."""
     if isinstance(value, onnx.TensorProto):
         return onnx.numpy_helper.to_array(value)
     return np.asarray(value)
 
 
 def compare(case: Case, wanted: Sequence[np.ndarray], got: Mapping[str, np.ndarray]) -> str:
-    """What is wrong with the outputs; empty if nothing is."""
+    """Describes what is wrong with the outputs; empty if nothing is."""
     names = [info.name for info in case.model.graph.output]
     for info in case.model.graph.output:
         declared = info.type.tensor_type.elem_type
@@ -165,7 +165,7 @@ def upload(client: athanor.Client, case: Case, name: str,
 
 
 def run(client: athanor.Client, case: Case) -> Outcome:
-    """Each data set, in a version of the model that fits it.
+    """Runs each data set, in a version of the model that fits it.
 
     A set of several lists of results is right by the first that matches.
     """
@@ -203,7 +203,7 @@ def run(client: athanor.Client, case: Case) -> Outcome:
 
 
 def surprises(outcomes: Mapping[str, Outcome], expected: Mapping[str, str]) -> list[str]:
-    """One line a case that is not as expected."""
+    """Prints a line per case that is not as expected."""
     lines = []
     for name, outcome in outcomes.items():
         listed = expected.get(name, "")
@@ -238,7 +238,7 @@ def report(outcomes: Mapping[str, Outcome]) -> str:
 
 
 def arguments() -> argparse.Namespace:
-    """What the command is told."""
+    """Parses the command line."""
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--only", default="*", help="names that match this shell pattern")
     parser.add_argument("--share", type=int, default=1, help="every n-th, by hash of the name")

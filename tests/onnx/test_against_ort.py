@@ -24,7 +24,7 @@ LEAST = 400
 
 @pytest.mark.filterwarnings("ignore")
 def test_few_seeds() -> None:
-    """None is wrong."""
+    """No draw may be wrong."""
     counts, lines, _ = against_ort.compare(["*"], SEEDS)
     assert not lines, "\n".join(lines)
     right = sum(words["right"] + words["pinned"] for words in counts.values())
@@ -32,7 +32,7 @@ def test_few_seeds() -> None:
 
 
 def test_every_op_is_drawn() -> None:
-    """What handlers take is drawn, or said not to be."""
+    """Every op with a handler is drawn, or listed as not drawn."""
     rows = [re.findall(r'\{(?:""|"com.microsoft"|"ai.onnx.preview"|kDomain), "(\w+)", \d+, (\w+)',
                        path.read_text())
             for path in (ROOT / "compiler/frontend/onnx/ops").glob("**/handlers_*.cc")]
@@ -56,7 +56,7 @@ def test_draws_are_repeated() -> None:
 
 
 def test_a_wrong_value_is_found(tmp_path: pathlib.Path) -> None:
-    """One element off by a hundredth is not within what passes."""
+    """An element that is off by a hundredth fails."""
     draw = Draw("Relu", 0, plain=True)
     families.OPS["", "Relu"](draw)
     case = case_of(draw)

@@ -18,7 +18,7 @@ sys.path[:0] = [str(HERE), str(HERE / "architectures")]
 import short  # noqa: E402
 import suite  # noqa: E402
 
-# By the name of a dim: its bounds, and its sizes in the calls.
+# Bounds of each dim, by name, and its sizes in the calls.
 SIZES = {
     "batch": ((1, 4), (2, 1, 3)), "sequence": ((2, 32), (7, 12, 9)), "target": ((2, 32), (5, 3, 6)),
     "height": ((32, 96), (64, 64, 80)), "width": ((32, 96), (64, 96, 72)),
@@ -74,7 +74,7 @@ def test_architecture(client: athanor.Client, name: str) -> None:
 
 
 def test_a_later_list_of_results_counts_where_the_first_does_not(client: athanor.Client) -> None:
-    """What is right by one of a set's lists is right, and the outcome says by which."""
+    """Outputs that match one of a set's lists are right, and the outcome says which."""
     info = [onnx.helper.make_tensor_value_info(name, onnx.TensorProto.FLOAT, [2]) for name in "xy"]
     graph = onnx.helper.make_graph([onnx.helper.make_node("Relu", ["x"], ["y"])], "relu",
                                    info[:1], info[1:])

@@ -12,7 +12,7 @@ ROOT = pathlib.Path(__file__).resolve().parents[2]
 RUNNER = ROOT / "bazel-bin" / "tests" / "conformance" / "onnx_cases"
 
 COUNTED = 1954
-# What is expected there is itself off by more than is tolerated.
+# The expected values are themselves off by more than the tolerance.
 OFF = {
     # float16 rounded at each step of the softmax, by up to two units in the last place
     "test_attention_4d_causal_fp16_expanded",

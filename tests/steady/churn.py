@@ -20,7 +20,7 @@ def _round(client: athanor.Client, number: int) -> None:
 
 
 def _held(server: Server) -> dict[str, float]:
-    """What the ledger still counts, by the metric's name."""
+    """Returns the bytes that the ledger still counts, by the metric's name."""
     return {name: value for name, value in metrics(server).items()
             if name.startswith("athanor_memory_bytes") and value}
 

@@ -1,4 +1,4 @@
-"""What the scenarios share: servers of a run, figures with their reach, models with known answers.
+"""Shared by the scenarios: servers of a run, figures with their targets, models with known answers.
 
     def scenario(run: Run) -> None:
         server = run.server("state").start()
@@ -37,7 +37,7 @@ ANSWER_SECONDS = 120  # for one answer that may wait for a compile on a busy mac
 
 @dataclasses.dataclass
 class Figure:
-    """What was seen, beside what it should reach."""
+    """A figure with its target."""
 
     name: str
     value: float | str
@@ -48,7 +48,7 @@ class Figure:
 
 
 class Run:
-    """One run of one scenario, with a folder, random choices and figures of its own."""
+    """A run of a scenario, with a folder, random choices and figures of its own."""
 
     def __init__(self, name: str, folder: pathlib.Path, seed: int, long: bool = False,
                  share: float = 1) -> None:
@@ -62,7 +62,8 @@ class Run:
         self._servers: list[Server] = []
 
     def count(self, short: int, long: int) -> int:
-        """How often: `short` in CI, `long` (or the share of it asked for) in the long form."""
+        """Returns how often to repeat: `short` in CI, `long` (or the share asked for) in the long
+        form."""
         return max(1, round(long * self.share)) if self.long else short
 
     def server(self, name: str, *flags: str, **options: object) -> Server:
@@ -110,7 +111,7 @@ def upload(client: athanor.Client, config: mlp.Config, **options: object) -> ath
 
 def check(model: athanor.Model, config: mlp.Config, batch: int = 3,
           timeout: float = ANSWER_SECONDS) -> athanor.InferResult:
-    """One answer, which agrees with numpy. AssertionError: it does not."""
+    """Makes one call; raises AssertionError unless its answer agrees with numpy."""
     x = np.random.default_rng(batch).standard_normal((batch, config.widths[0]), np.float32)
     reply = model.infer({"x": x}, timeout=timeout)
     np.testing.assert_allclose(reply["y"], mlp.mlp_numpy(x, config), rtol=1e-3, atol=1e-3,
@@ -154,7 +155,7 @@ class Background:
             raise self._errors[0]
 
     def end(self) -> None:
-        """No further repetition begins; returns when the last has ended."""
+        """Begins no further repetition; returns when the last has ended."""
         self._stop.set()
         for thread in self._threads:
             thread.join()

@@ -1,4 +1,4 @@
-"""What the server costs while nobody asks for anything."""
+"""Measures the server's cost while no client calls it."""
 
 from __future__ import annotations
 

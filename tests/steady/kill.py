@@ -24,14 +24,14 @@ MODELS = 8  # kept at most
 
 @dataclasses.dataclass
 class Entry:
-    """What is known of one model; None: asked for, and not acknowledged."""
+    """State of a model; None: requested, but not acknowledged."""
 
     present: bool | None = None
     pinned: str | None = ""  # the plan; empty: none
 
 
 class Ledger:
-    """What was acknowledged, by model number. Threads read it, one changes it."""
+    """Acknowledged states, by model number. Threads read it, one changes it."""
 
     def __init__(self) -> None:
         self.entries: dict[int, Entry] = {}
@@ -101,7 +101,7 @@ class Moment:
         entry.pinned = plan
 
     def ask(self) -> None:
-        """One answer of some model."""
+        """Calls some model once."""
         present = self.ledger.present()
         if not present:
             time.sleep(0.01)

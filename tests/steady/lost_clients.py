@@ -101,7 +101,7 @@ def scenario(run: Run) -> None:
 
 
 def _idle(server: Server) -> bool:
-    """No call, no upload, no memory of either."""
+    """Reports whether no call and no upload is left, nor memory of either."""
     samples = metrics(server)
     kinds = ("uploads", "requests")
     held = [samples[f'athanor_memory_bytes{{kind="{kind}"}}'] for kind in kinds]

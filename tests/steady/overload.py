@@ -101,7 +101,8 @@ class Memory:
 
 
 def _refusals(summary: dict, calls: pathlib.Path) -> tuple[int, float]:
-    """How many calls were refused, and milliseconds until 99 of 100 knew. Other errors fail."""
+    """Returns how many calls were refused, and the 99th percentile of ms until then; fails on
+    others."""
     other = [row for row in summary["errors"] if row["code"] != "RESOURCE_EXHAUSTED"]
     assert not other, other
     with sqlite3.connect(calls) as db:

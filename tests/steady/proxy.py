@@ -43,7 +43,7 @@ class Proxy:
         self._listener.close()
 
     def hold(self) -> None:
-        """From now on a network that swallows everything, while both ends believe in it."""
+        """From now on drops everything, while both ends believe that the connection stands."""
         self._held.set()
 
     def reset(self) -> None:

@@ -41,7 +41,7 @@ def lines(outcome: Outcome) -> list[str]:
 
 
 def conditions(seed: int, share: float) -> dict[str, str]:
-    """What the figures were taken under."""
+    """Describes the machine and settings of the figures."""
     commit = subprocess.run(["git", "describe", "--always", "--dirty"], cwd=ROOT, text=True,
                             capture_output=True, check=False).stdout.strip()
     model = next((line.split(":")[1].strip() for line in open("/proc/cpuinfo")
@@ -54,7 +54,7 @@ def conditions(seed: int, share: float) -> dict[str, str]:
 
 
 def page(outcomes: list[Outcome], about: dict[str, str]) -> str:
-    """One HTML file that needs nothing else."""
+    """Returns one self-contained HTML file."""
     missed = [outcome.scenario.name for outcome in outcomes if not outcome.good]
     head = (f'<p class="missed">Missed: {", ".join(missed)}</p>' if missed else
             '<p class="good">All reaches were met.</p>')

@@ -25,7 +25,7 @@ from harness import Run
 
 @dataclasses.dataclass(frozen=True)
 class Scenario:
-    """What is done to a server, and what must be true of it."""
+    """A scenario: actions on a server, and what must hold."""
 
     name: str
     run: Callable[[Run], None]
@@ -58,7 +58,7 @@ SCENARIOS = {row.name: row for row in (
 
 @dataclasses.dataclass
 class Outcome:
-    """One scenario that was run."""
+    """A scenario that was run."""
 
     scenario: Scenario
     run: Run

@@ -60,7 +60,7 @@ class SmallDisk:
                     continue
 
     def empty(self) -> None:
-        """What `fill` wrote goes."""
+        """Deletes what `fill` wrote."""
         self.path("ballast").unlink(missing_ok=True)
 
     def mount(self, how: str) -> None:

@@ -11,7 +11,7 @@ from athanor import wire
 from athanor.protos import Stub, model_pb2
 from harness import numbered
 
-# What is wrong with an upload, and the codes it may be refused with.
+# Faults of an upload, and the status codes that may refuse it.
 FAILURES = {
     "op": ("UNIMPLEMENTED",),
     "budget": ("INVALID_ARGUMENT",),
@@ -37,8 +37,8 @@ def messages(config: mlp.Config) -> list[model_pb2.UploadModelRequest]:
 
 
 def fail(channel: grpc.Channel, failure: str, number: int) -> None:
-    """One upload of the model `number` that goes wrong as FAILURES says. AssertionError: it does
-    not.
+    """Uploads the model `number` with a fault of FAILURES; raises AssertionError unless it fails
+    so.
     """
     config = numbered(number)
     sent = messages(config)

@@ -1,4 +1,4 @@
-"""Whether a server's cache is as it should be."""
+"""Checks that a server's cache is intact."""
 
 from __future__ import annotations
 

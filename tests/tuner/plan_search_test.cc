@@ -46,9 +46,9 @@ class PlanSearchTest : public TunerTest {
 
   KernelMaker Maker() { return KernelMaker(cache_.get(), tuner_.get(), machine_); }
 
-  // Returns the baseline with every kernel's default schedule.
-  PlanSearch::Found Baseline() {
-    PlanSearch::Found baseline;
+  // The baseline with every kernel's schedule as it is.
+  CompiledPlan Baseline() {
+    CompiledPlan baseline;
     auto lowered = tuner_->Lower(graph_, machine_.target());
     EXPECT_TRUE(lowered.ok()) << lowered.status();
     baseline.plan = lowered->plan();
@@ -64,9 +64,9 @@ class PlanSearchTest : public TunerTest {
     return NewSearch(candidates, limits, Baseline());
   }
   std::unique_ptr<PlanSearch> NewSearch(int64_t candidates, MachineLimits* limits,
-                                        PlanSearch::Found serving) {
-    // Disables the rule by which a contraction in pieces would look as good as a whole one under
-    // such limits; trying it takes seconds while other processes have the cores.
+                                        CompiledPlan serving) {
+    // To such limits a contraction in pieces is as good as a whole one: it would be tried, and take
+    // seconds where others have the cores.
     const PlanSearchOptions options{
         .seed = 1, .max_candidates = candidates, .disabled_rules = {"decompose"}};
     return std::make_unique<TunerPlanSearch>(++searches_, graph_, std::move(serving), Maker(),
@@ -158,7 +158,7 @@ TEST_F(PlanSearchTest, PlansFoundAreRight) {
 TEST_F(PlanSearchTest, TimesOfAnEarlierSearchAreNotMeasuredAgain) {
   const std::string path = FreshFolder() + "/cache.db";
   v1::SearchProgress first;
-  PlanSearch::Found serving;
+  CompiledPlan serving;
   for (int round = 0; round < 3; ++round) {
     cache_ = Cache::Open({.path = path}, [](absl::string_view) {});
     ASSERT_TRUE(cache_->ExecuteForTest("DELETE FROM recipes").ok());

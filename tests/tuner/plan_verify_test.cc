@@ -42,9 +42,9 @@ class PlanVerifyTest : public TunerTest {
 
   KernelMaker Maker() { return KernelMaker(cache_.get(), tuner_.get(), machine_); }
 
-  // Returns a serving plan that is right, and so slow that every other plan is faster.
-  PlanSearch::Found Slow(const Graph& graph) {
-    PlanSearch::Found slow;
+  // What serves: right, and so slow that every plan is faster.
+  CompiledPlan Slow(const Graph& graph) {
+    CompiledPlan slow;
     auto lowered = tuner_->Lower(graph, machine_.target());
     EXPECT_TRUE(lowered.ok()) << lowered.status();
     slow.plan = lowered->plan();
@@ -176,7 +176,7 @@ TEST_F(PlanVerifyTest, AReferenceWhoseKernelIsWrongIsMadePlain) {
 TEST_F(PlanVerifyTest, ACheckThatWasCutShortIsAskedForAgain) {
   Graph graph = *ParseGraph(kModel);
   graph.name = "late and wrong";
-  const PlanSearch::Found plan = Slow(graph);
+  const CompiledPlan plan = Slow(graph);
   PlanVerifier verifier(graph, Maker(), tuner_.get(), target_, /*seed=*/1, /*approximate=*/false);
   int cut_short = 0;
   for (bool prepared = false; !prepared;) {

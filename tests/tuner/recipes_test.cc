@@ -56,8 +56,8 @@ class RecipesTest : public TunerTest {
     return Cache::Open({.path = folder_ + "/" + name}, [](absl::string_view) {});
   }
 
-  PlanSearch::Found Baseline(const Graph& graph) {
-    PlanSearch::Found baseline;
+  CompiledPlan Baseline(const Graph& graph) {
+    CompiledPlan baseline;
     auto lowered = tuner_->Lower(graph, machine_.target());
     EXPECT_TRUE(lowered.ok()) << lowered.status();
     baseline.plan = lowered->plan();

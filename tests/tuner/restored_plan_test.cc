@@ -50,9 +50,9 @@ class RestoredPlanTest : public testing::Test {
     return *backends;
   }
 
-  // Makes a plan as a search would have found it.
-  static PlanSearch::Found Found(CompileBackend& backend, const Graph& graph) {
-    PlanSearch::Found found;
+  // As a search would have found it.
+  static CompiledPlan Found(CompileBackend& backend, const Graph& graph) {
+    CompiledPlan found;
     found.plan = backend.Lower(graph, /*plain=*/false).value();
     for (int i = 0; i < found.plan.kernels_size(); ++i) {
       found.objects.push_back(backend.CompileKernel(found.plan, i).value());
@@ -67,7 +67,7 @@ class RestoredPlanTest : public testing::Test {
 
 TEST_F(RestoredPlanTest, ItNeedsNoChildUnlessSomethingIsMissing) {
   const Graph graph = Model("Tanh");
-  PlanSearch::Found found;
+  CompiledPlan found;
   internal::TargetReply asked;
   {
     const auto backends = Start();
@@ -95,10 +95,10 @@ TEST_F(RestoredPlanTest, OnlyARightPlanPasses) {
   const auto backends = Start();
   const auto backend = backends->New();
   const Graph graph = Model("Tanh");
-  const PlanSearch::Found right = Found(*backend, graph);
+  const CompiledPlan right = Found(*backend, graph);
   EXPECT_TRUE(backend->Verify(graph, right).ok());
-  // A plan that computes another function of the same inputs.
-  const PlanSearch::Found wrong = Found(*backend, Model("Exp"));
+  // The plan of another function of the same inputs.
+  const CompiledPlan wrong = Found(*backend, Model("Exp"));
   EXPECT_EQ(backend->Verify(graph, wrong).code(), absl::StatusCode::kDataLoss);
 }
 

@@ -205,7 +205,7 @@ TEST_F(TrafficTest, ASearchTriesAgainUntilItsTimeIsUp) {
   ASSERT_TRUE(machine.ok()) << machine.status();
   machine->mutable_target()->set_threads(static_cast<int>(std::thread::hardware_concurrency()));
   const internal::MeasureRequest baseline = Request(*tuner);
-  PlanSearch::Found serving{baseline.plans(0).plan(), {}};
+  CompiledPlan serving{baseline.plans(0).plan(), {}};
   for (const std::string& object : baseline.plans(0).objects()) {
     serving.objects.push_back({.object = object});
   }

@@ -61,7 +61,7 @@ class AsyncClient:
 
     async def _run_all(self, sent: Generator[calls.Call[Any], Any, calls.Result],
                        timeout: float | None) -> calls.Result:
-        """Each call that `sent` asks for, until it returns."""
+        """Makes each call that `sent` yields, until it returns."""
         try:
             call = next(sent)
             while True:
@@ -75,7 +75,7 @@ class AsyncClient:
             return end.value
 
     async def ready(self, timeout: float | None = None) -> bool:
-        """Whether the server takes requests."""
+        """Reports whether the server takes requests."""
         return await self._run(calls.ready(), timeout)
 
     async def upload(self, source: object, name: str, format: str | None = None,
@@ -97,7 +97,7 @@ class AsyncClient:
                     buckets: wire.Buckets | None = None, timeout: float | None = None, *,
                     batch_dim: str | None = None, dims: Dims | None = None,
                     values: Values | None = None, random_seed: int | None = None) -> ModelInfo:
-        """Whether the server would take a model; see `athanor.Client.check`."""
+        """Checks whether the server would accept a model; see `athanor.Client.check`."""
         read = wire.read_source(source, format)
         given = Given(dims, values, random_seed)
         sent = calls.send_model(read, lambda division: calls.check(
@@ -105,13 +105,13 @@ class AsyncClient:
         return await self._run_all(sent, timeout)
 
     async def model(self, name: str, version: str = "") -> AsyncModel:
-        """A stored model; without `version` whichever serves."""
+        """Returns a stored model; without `version`, the one that serves."""
         model = AsyncModel(self, name, version)
         await model.info()
         return model
 
     async def models(self, name: str = "") -> list[ModelInfo]:
-        """All versions of all models, or of one."""
+        """Lists all versions of all models, or of one."""
         return await self._run(calls.list_models(name))
 
     async def delete(self, name: str, version: str = "") -> list[str]:
@@ -131,11 +131,11 @@ class AsyncClient:
                                                    approximate, seed, use))
 
     async def jobs(self, name: str = "", only_unfinished: bool = False) -> list[CompileJob]:
-        """Compile jobs, newest first."""
+        """Lists compile jobs, newest first."""
         return await self._run(calls.list_jobs(name, only_unfinished))
 
     async def job(self, job_id: str) -> CompileJob:
-        """One compile job."""
+        """Returns one compile job."""
         return await self._run(calls.get_job(job_id))
 
     async def cancel(self, job_id: str) -> CompileJob:
@@ -143,7 +143,8 @@ class AsyncClient:
         return await self._run(calls.cancel_job(job_id))
 
     async def watch(self, job_id: str, timeout: float | None = None) -> AsyncIterator[CompileJob]:
-        """A compile job as it is, then again after each change, until it has finished."""
+        """Yields a compile job as it is now, then again after each change, until it has
+        finished."""
         call = calls.watch_job(job_id)
         stream = self._stubs.send(call, timeout)
         try:
@@ -154,23 +155,23 @@ class AsyncClient:
             stream.cancel()
 
     async def cache_stat(self, timeout: float | None = None) -> CacheStat:
-        """What the server's cache holds; see `athanor.Client.cache_stat`."""
+        """Returns what the server's cache holds; see `athanor.Client.cache_stat`."""
         return await self._run(calls.cache_stat(), timeout)
 
     async def cache_explain(self, name: str, version: str = "",
                             bucket: cache.Ranges | None = None) -> list[CacheExplanation]:
-        """Why plans were found or not; see `athanor.Client.cache_explain`."""
+        """Explains why plans were found or not; see `athanor.Client.cache_explain`."""
         return await self._run(calls.cache_explain(name, version, bucket))
 
     async def cache_verify(self, *, quarantine: bool = False,
                            timeout: float | None = None) -> CacheVerification:
-        """Looks at every row of the cache; see `athanor.Client.cache_verify`."""
+        """Checks every row of the cache; see `athanor.Client.cache_verify`."""
         return await self._run(calls.cache_verify(quarantine), timeout)
 
     async def cache_collect_garbage(self, limit_bytes: int = 0, *, failures: bool = False,
                                     quarantine: bool = False, dry_run: bool = False,
                                     timeout: float | None = None) -> CacheGarbage:
-        """Removes what is of least use; see `athanor.Client.cache_collect_garbage`."""
+        """Removes the least useful rows; see `athanor.Client.cache_collect_garbage`."""
         return await self._run(
             calls.cache_collect_garbage(limit_bytes, failures, quarantine, dry_run), timeout)
 
@@ -186,7 +187,7 @@ class AsyncClient:
 
     async def cache_import(self, path: str | os.PathLike[str],
                            timeout: float | None = None) -> CacheImport:
-        """Takes a bundle in; see `athanor.Client.cache_import`."""
+        """Imports a bundle; see `athanor.Client.cache_import`."""
         return await self._run(calls.cache_import(list(cache.read_bundle(path))), timeout)
 
 
@@ -203,7 +204,7 @@ class AsyncModel:
         return f"<athanor.AsyncModel {self.name!r} {self.version or 'serving version'}>"
 
     async def info(self, timeout: float | None = None) -> ModelInfo:
-        """Everything the server knows about it, now."""
+        """Returns everything the server knows about the model now."""
         info = await self.client._run(calls.get_model(self.name, self.version), timeout)
         self._inputs = info.inputs
         return info
@@ -217,14 +218,14 @@ class AsyncModel:
         try:
             call = calls.infer(self.name, self.version, known, *options)
         except InvalidArgument:
-            # Another version may serve since the types were read.
+            # Another version may serve than when the types were read.
             if self.version:
                 raise
             call = calls.infer(self.name, self.version, (await self.info()).inputs, *options)
         return await self.client._run(call, timeout)
 
     async def watch(self, timeout: float | None = None) -> AsyncIterator[CompileJob]:
-        """The progress of its latest compile job."""
+        """Yields the progress of its latest compile job."""
         job_id = (await self.info()).compile_job_id
         if job_id:
             async with contextlib.aclosing(self.client.watch(job_id, timeout)) as jobs:
@@ -255,7 +256,7 @@ class AsyncModel:
         return self
 
     async def egraph(self, region: int = 0) -> str:
-        """The e-graph of a region as a picture; see `athanor.Model.egraph`."""
+        """Returns the e-graph of a region as a drawing; see `athanor.Model.egraph`."""
         return await self.client._run(calls.get_egraph(self.name, self.version, region))
 
     async def pin_plan(self, plan_id: str = "") -> ModelInfo:
@@ -263,9 +264,9 @@ class AsyncModel:
         return await self.client._run(calls.pin_plan(self.name, self.version, plan_id))
 
     async def rollback(self) -> AsyncModel:
-        """Makes this version serve requests that name none; without a version, the one before."""
+        """Makes this version serve requests that name none; without a version, the previous one."""
         return await self.client.rollback(self.name, self.version)
 
     async def delete(self) -> list[str]:
-        """Deletes this version, or all where none was named."""
+        """Deletes this version, or all versions if the model names none."""
         return await self.client.delete(self.name, self.version)

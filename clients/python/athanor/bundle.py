@@ -34,12 +34,12 @@ def save(path: str | os.PathLike[str], graph: bytes, tensors: Mapping[bytes, byt
 
 
 def load(path: str | os.PathLike[str]) -> tuple[bytes, dict[bytes, bytes]]:
-    """Reads what `save` wrote: the serialised graph, and the tensors by hash.
+    """Reads a file written by `save`: the serialised graph, and the tensors by hash.
 
     Raises
     ------
     InvalidArgument
-        If the file is no bundle, is cut off, or a tensor is not what its hash says.
+        If the file is no bundle, is cut off, or a tensor does not match its hash.
     """
     size = os.path.getsize(path)
     with open(path, "rb") as file:

@@ -20,14 +20,14 @@ Ranges = Mapping[str, tuple[int, int]]
 
 @dataclasses.dataclass(frozen=True)
 class CacheTier:
-    """What one tier of the cache holds, and what it was good for.
+    """Contents of one tier of the cache, and its hits and misses.
 
     Attributes
     ----------
     rows, bytes : int
-        In the file, which processes may share.
+        In the file, which several processes may share.
     hits, misses, bad_rows : int
-        Since the server started: found, not found, found damaged.
+        Lookups since the server started: found, not found, found damaged.
     misses_by_reason : dict of str to int
         ``"absent"``, ``"gate"``, ``"bad_row"``, ``"expired"``, ``"no_cache"``, ``"busy"``.
     """
@@ -42,18 +42,18 @@ class CacheTier:
 
 @dataclasses.dataclass(frozen=True)
 class CacheLease:
-    """Who compiles or searches, of all processes that share the cache.
+    """A lease: a process that compiles or searches, among all that share the cache.
 
     Attributes
     ----------
     kind, about : str
-        ``"plan"`` or ``"search"``, and of what.
+        ``"plan"`` or ``"search"``, and what it is for.
     pid : int
-        As its own pid namespace has it.
+        In the process's own pid namespace.
     ours : bool
-        Held by this server.
+        Whether this server holds it.
     age_seconds : float
-        Since it was taken.
+        Seconds since it was taken.
     """
 
     kind: str
@@ -65,18 +65,18 @@ class CacheLease:
 
 @dataclasses.dataclass(frozen=True)
 class CacheStat:
-    """What the cache holds, and what the server did since it started.
+    """Contents of the cache, and counts since the server started.
 
     Attributes
     ----------
     path : str
         Its file.
     state : {"USABLE", "NEWER_SCHEMA", "READ_ONLY", "FULL", "UNUSABLE"}
-        Of the file; `reason` says why it is another than the first.
+        State of the file; `reason` says why it is not ``"USABLE"``.
     schema : int
         Of the file.
     bytes, limit_bytes : int
-        Of the file with its log, and what it may have (0: no limit).
+        Size of the file with its log, and its limit (0: none).
     tiers : dict of str to CacheTier
         ``"plans"``, ``"recipes"``, ``"timings"``, ``"kernels"``, ``"checks"``, ``"failures"``,
         ``"searches"``, ``"targets"``, ``"quarantine"``.
@@ -85,7 +85,7 @@ class CacheStat:
     leases : tuple of CacheLease
         Oldest first.
     writes_waiting, writes_dropped : int
-        Rows that are not in the file yet, and those that it could not take.
+        Rows that are not yet in the file, and rows that it could not take.
     """
 
     path: str
@@ -105,7 +105,7 @@ class CacheStat:
 
 @dataclasses.dataclass(frozen=True)
 class CacheDifference:
-    """A column in which the nearest row differs; `gates`: so that it cannot be used."""
+    """A column in which the nearest row differs; with `gates` the row cannot be used."""
 
     column: str
     wanted: str
@@ -115,7 +115,7 @@ class CacheDifference:
 
 @dataclasses.dataclass(frozen=True)
 class CacheExplanation:
-    """Why the plan of one bucket was found in the cache or not.
+    """Explains why the plan of one bucket was found in the cache or not.
 
     Attributes
     ----------
@@ -124,11 +124,11 @@ class CacheExplanation:
     hit : bool
         Whether a row can be used.
     plan_id : str
-        Of that row; empty without one.
+        Plan of that row; empty without one.
     differences : tuple of CacheDifference
-        From the nearest row.
+        Differences from the nearest row.
     steps : tuple of str
-        What was looked up, from the top, with each outcome.
+        Lookups from the top, each with its outcome.
     """
 
     bucket: dict[str, tuple[int, int]]
@@ -140,7 +140,7 @@ class CacheExplanation:
 
 @dataclasses.dataclass(frozen=True)
 class BadRow:
-    """A row that is damaged or wrong: where it is, what it was for, what is wrong with it."""
+    """A damaged or wrong row: its place, what it was for, what is wrong with it."""
 
     tier: str
     key: str  # hex
@@ -150,19 +150,19 @@ class BadRow:
 
 @dataclasses.dataclass(frozen=True)
 class CacheVerification:
-    """Every row's checksum, and SQLite's own check of the file.
+    """Result of checking every row's checksum, and of SQLite's own check of the file.
 
     Attributes
     ----------
     rows, bytes : int
-        Looked at.
+        Rows and bytes checked.
     bad : tuple of BadRow
-        Those that are damaged.
+        Damaged rows.
     database : str
-        ``"ok"``, or SQLite's words.
+        ``"ok"``, or SQLite's message.
     quarantined : tuple of BadRow
-        Put aside before, the latest first, at most 100: damaged rows, and plans that were verified
-        again and found wrong.
+        Rows quarantined earlier, latest first, at most 100: damaged rows, and plans that failed
+        another verification.
     """
 
     rows: int
@@ -174,16 +174,16 @@ class CacheVerification:
 
 @dataclasses.dataclass(frozen=True)
 class CacheGarbage:
-    """What went, or with `dry_run` would go.
+    """Rows that were removed, or with `dry_run` would be.
 
     Attributes
     ----------
     rows, bytes : int
         In all.
     tiers : dict of str to (int, int)
-        Rows and bytes of those tiers that lose any.
+        Rows and bytes lost by each tier that loses any.
     bytes_left : int
-        Of what stays.
+        Bytes that stay.
     """
 
     rows: int
@@ -194,16 +194,16 @@ class CacheGarbage:
 
 @dataclasses.dataclass(frozen=True)
 class CacheImport:
-    """What a bundle brought.
+    """Contents of an imported bundle.
 
     Attributes
     ----------
     recipes_added, recipes_known, plans_added, plans_known, kernels_added, kernels_known : int
-        New here, and here already.
+        New in this cache, and already present.
     origin : str
-        The server that the bundle says it comes from.
+        The server from which the bundle says it comes.
     signed_by : str
-        Hex of the trusted public key that signed it; empty: nobody trusted.
+        Hex of the trusted public key that signed it; empty if none did.
     """
 
     recipes_added: int
@@ -218,7 +218,7 @@ class CacheImport:
 
 @dataclasses.dataclass(frozen=True)
 class CacheExport:
-    """What was written into a bundle."""
+    """Counts of what was written into a bundle."""
 
     recipes: int
     kernels: int
@@ -241,13 +241,13 @@ def cache_stat(m: cache_pb2.CacheStat) -> CacheStat:
 
 
 def dim_ranges(bucket: Ranges | None) -> list[plan_pb2.DimRange]:
-    """``{"b": (1, 64)}`` as messages."""
+    """Converts ``{"b": (1, 64)}`` to messages."""
     return [plan_pb2.DimRange(name=name, min=low, max=high)
             for name, (low, high) in (bucket or {}).items()]
 
 
 def cache_explanations(m: cache_pb2.CacheExplanation) -> list[CacheExplanation]:
-    """The message as plain values, by bucket."""
+    """Converts the message to plain values, by bucket."""
     return [CacheExplanation(
         bucket={r.name: (r.min, r.max) for r in b.bucket}, hit=b.hit, plan_id=b.plan_id,
         differences=tuple(CacheDifference(d.column, d.wanted, d.found, d.gates)
@@ -278,12 +278,12 @@ def cache_import(m: cache_pb2.ImportCacheReply) -> CacheImport:
 
 
 class BundleFile:
-    """Writes the chunks of an export to a file, which is there once all of them have come.
+    """Writes the chunks of an export to a file that appears when all of them have arrived.
 
     Parameters
     ----------
     path : str or path
-        Of the bundle; `path` with ``.partial`` behind is written first.
+        Path of the bundle; chunks first go to `path` with ``.partial`` appended.
     """
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
@@ -298,7 +298,7 @@ class BundleFile:
         return self
 
     def add(self, chunk: cache_pb2.CacheBundleChunk) -> None:
-        """The next chunk: its length as a varint, then itself."""
+        """Writes the next chunk: its length as a varint, then the chunk."""
         self._recipes += chunk.record.HasField("recipe")
         self._plans += chunk.record.HasField("plan")
         self._kernels += chunk.record.HasField("kernel")
@@ -315,17 +315,17 @@ class BundleFile:
 
     @property
     def written(self) -> CacheExport:
-        """What it holds so far."""
+        """Counts of what the file holds so far."""
         return CacheExport(self._recipes, self._kernels, self._signed, self._plans)
 
 
 def read_bundle(path: str | os.PathLike[str]) -> Iterator[cache_pb2.CacheBundleChunk]:
-    """The chunks of a bundle's file, one at a time.
+    """Yields the chunks of a bundle's file.
 
     Raises
     ------
     InvalidArgument
-        If it is no such file, or is cut off inside a chunk.
+        If it is no bundle, or is cut off inside a chunk.
     """
     with open(path, "rb") as file:
         for index in itertools.count():
@@ -354,7 +354,7 @@ def _varint(number: int) -> bytes:
 
 
 def _read_varint(file: BinaryIO) -> int | None:
-    """None at the end of the file; -1 where there is no varint."""
+    """Returns None at the end of the file, and -1 for a malformed varint."""
     number = 0
     for shift in range(0, 64, 7):
         byte = file.read(1)

@@ -1,4 +1,4 @@
-"""Each RPC in one place: its request, and what becomes of its reply.
+"""Defines each RPC in one place: its request, and the conversion of its reply.
 
 `Client` and `AsyncClient` differ only in how they run a `Call`.
 """
@@ -37,13 +37,13 @@ class Call(Generic[Result]):
     Attributes
     ----------
     method : str
-        Of which stub of `Stubs`: ``"models.GetModel"``.
+        Stub of `Stubs` and its method: ``"models.GetModel"``.
     request : message, or iterator of messages
-        What is sent.
+        The request to send.
     read : callable
-        From the reply, or from each reply of a stream, to what the caller gets.
+        Converts the reply, or each reply of a stream, to what the caller gets.
     metadata : tuple
-        What is sent beside the request.
+        Metadata sent with the request.
     """
 
     method: str
@@ -62,14 +62,14 @@ class Stubs:
         self.inference = Stub(channel, oip, "GRPCInferenceService")
 
     def send(self, call: Call, timeout: float | None = None) -> Any:
-        """The reply, or what is awaited or iterated for it."""
+        """Sends the call: returns the reply, or an object to await or iterate."""
         return operator.attrgetter(call.method)(self)(call.request, timeout=timeout,
                                                       metadata=call.metadata)
 
 
 @contextlib.contextmanager
 def translated() -> Iterator[None]:
-    """Errors of gRPC as errors of this package."""
+    """Converts errors of gRPC to errors of this package."""
     try:
         yield
     except grpc.RpcError as error:
@@ -83,8 +83,8 @@ def ready() -> Call[bool]:
 def missing_tensors(source: wire.Source, nonce: bytes = b"",
                     proofs: Mapping[bytes, bytes] | None = None
                     ) -> Call[tuple[list[bytes], bytes]]:
-    """Which tensors of a model must be sent: those that the server lacks or that `proofs` do not
-    prove; and without `nonce` one to make proofs of.
+    """Returns the tensors of a model that must be sent: those that the server lacks, or that
+    `proofs` do not prove. Without `nonce`, also returns one to make proofs with.
     """
     return Call("models.MissingTensors",
                 model_pb2.MissingTensorsRequest(hashes=list(source.tensors), nonce=nonce,
@@ -94,26 +94,25 @@ def missing_tensors(source: wire.Source, nonce: bytes = b"",
 
 def send_model(source: wire.Source, make: Callable[[wire.Division], Call[Result]]
                ) -> Generator[Call[Any], Any, Result]:
-    """The calls that send a model, one after the other: each is given what the one before returned
-    or raised.
+    """Yields the calls that send a model; each receives what the one before returned or raised.
 
     Parameters
     ----------
     make : callable
-        `upload` or `check` of a division.
+        Makes `upload` or `check` from a division.
     """
     if not source.tensors:
         return (yield make(wire.Division()))
     missing, nonce = yield missing_tensors(source)
     proofs = {}
-    if nonce:  # else the server wants no proofs
+    if nonce:  # an empty nonce means that the server wants no proofs
         proofs = wire.tensor_proofs(source, nonce)
         missing, _ = yield missing_tensors(source, nonce, proofs)
     division = wire.divide(source, missing, nonce, proofs)
     try:
         return (yield make(division))
     except FailedPrecondition:
-        # What the server took for proved may be gone since: a tensor, or with a restart the nonce.
+        # A tensor accepted as proved may have gone since; after a restart the nonce has.
         if not division.proofs:
             raise
     return (yield make(wire.Division(list(source.tensors))))
@@ -123,7 +122,7 @@ def upload(source: wire.Source, name: str, division: wire.Division, buckets: wir
            budget: str | None, deterministic: bool, disable_rules: Sequence[str] | None,
            approximate: bool, batch_dim: str | None,
            given: Given | None = None) -> Call[tuple[str, str]]:
-    """Name and version of the stored model."""
+    """Returns name and version of the stored model."""
     return Call("models.UploadModel",
                 wire.upload_requests(source, name, division, buckets, budget, deterministic,
                                      disable_rules, approximate, batch_dim, given),
@@ -132,7 +131,7 @@ def upload(source: wire.Source, name: str, division: wire.Division, buckets: wir
 
 def check(source: wire.Source, division: wire.Division, buckets: wire.Buckets | None,
           batch_dim: str | None, given: Given) -> Call[wire.ModelInfo]:
-    """The model's interface; nothing is kept."""
+    """Returns the model's interface; the server keeps nothing."""
     return Call("models.UploadModel",
                 wire.upload_requests(source, "check", division, buckets, None, batch_dim=batch_dim,
                                      given=given, dry_run=True),
@@ -150,19 +149,19 @@ def list_models(name: str) -> Call[list[wire.ModelInfo]]:
 
 
 def delete_model(name: str, version: str) -> Call[list[str]]:
-    """The versions that went."""
+    """Returns the deleted versions."""
     return Call("models.DeleteModel", model_pb2.DeleteModelRequest(name=name, version=version),
                 lambda reply: list(reply.versions))
 
 
 def rollback(name: str, version: str) -> Call[tuple[str, str]]:
-    """Name and version of what serves now."""
+    """Returns name and version of the model that serves now."""
     return Call("models.Rollback", model_pb2.RollbackRequest(name=name, version=version),
                 _name_and_version)
 
 
 def get_egraph(name: str, version: str, region: int) -> Call[str]:
-    """In Graphviz' language."""
+    """Returns the e-graph in Graphviz's DOT language."""
     return Call("models.GetEGraph",
                 model_pb2.GetEGraphRequest(name=name, version=version, region=region),
                 lambda reply: reply.dot)
@@ -230,7 +229,7 @@ def cache_collect_garbage(limit_bytes: int, failures: bool, quarantine: bool,
 
 
 def cache_export(name: str, version: str, binaries: bool) -> Call[cache_pb2.CacheBundleChunk]:
-    """A stream of a bundle's chunks."""
+    """Returns a stream of the bundle's chunks."""
     return Call("cache.Export",
                 cache_pb2.ExportCacheRequest(model=name, version=version, binaries=binaries),
                 lambda chunk: chunk)
@@ -250,14 +249,14 @@ def infer(name: str, version: str, expected: Sequence[wire.Tensor], inputs: Mapp
 
 
 def check_until(until: str) -> None:
-    """Raises InvalidArgument unless `until` is what a client can wait for."""
+    """Raises InvalidArgument unless a client can wait for `until`."""
     if until not in ("baseline", "optimised"):
         raise InvalidArgument(f'wait({until!r}): it must be "baseline" or "optimised"')
 
 
 def check_finished(info: wire.ModelInfo, job: CompileJob | None) -> None:
-    """Raises what a model and the last of its job mean for who waited for it; nothing if it is
-    ready.
+    """Raises the error that a model and the final state of its job mean for a waiting client;
+    returns if the model is ready.
     """
     if info.state == "READY" and (job is None or job.phase == "DONE"):
         return

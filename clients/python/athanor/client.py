@@ -32,8 +32,7 @@ class Client:
     address : str
         ``"host:port"``.
     root_certificates : bytes, optional
-        PEM certificates that the server's must be signed by: connects with TLS. ``b""`` takes the
-        system's.
+        PEM root certificates to trust: connects with TLS. ``b""`` takes the system's.
 
     Examples
     --------
@@ -67,7 +66,7 @@ class Client:
 
     def _run_all(self, sent: Generator[calls.Call[Any], Any, calls.Result],
                  timeout: float | None) -> calls.Result:
-        """Each call that `sent` asks for, until it returns."""
+        """Makes each call that `sent` yields, until it returns."""
         try:
             call = next(sent)
             while True:
@@ -81,7 +80,7 @@ class Client:
             return end.value
 
     def ready(self, timeout: float | None = None) -> bool:
-        """Whether the server takes requests."""
+        """Reports whether the server takes requests."""
         return self._run(calls.ready(), timeout)
 
     def upload(self, source: object, name: str, format: str | None = None,
@@ -98,36 +97,36 @@ class Client:
             A path ends in ``.athanor`` (`Graph.save`) or ``.onnx``, with its files of external data
             beside it; bytes need `format`.
         name : str
-            The model; an existing name gets a new version.
+            Name of the model; an existing name gets a new version.
         buckets : mapping, optional
             Ranges that cut the bounds of dims, as in ``{"b": [(1, 1), (2, 64)]}``, each size in
             one of them. Each box that they make together gets a plan of its own, as far as memory
-            allows (`ModelInfo.buckets`). For ONNX the server chooses some where none are given;
-            ``{}`` is the full range alone.
+            allows (`ModelInfo.buckets`). For ONNX without `buckets` the server chooses some; ``{}``
+            means only the full range.
         budget : str, optional
             How far to search for a faster plan: a time (``"30s"``), a number of measured candidates
             (``"200c"``), ``"fast"`` (the cost model chooses) or ``"exhaust"`` (everything is
             measured), alone or within a limit (``"exhaust:5m"``); ``"0"`` for no search; else the
             server's default.
         deterministic : bool
-            One plan serves until another is pinned, so that equal requests get equal bits. Its
-            searches run in jobs that `compile` asks for, and what they find is kept.
+            The same plan serves until another is pinned, so that equal requests get equal bits.
+            Searches run only in jobs started by `compile`, and their plans are kept.
         disable_rules : sequence of str, optional
-            Rules, or families of rules, that its searches do not use.
+            Rules, or families of rules, that its searches must not use.
         approximate : bool
             Whether its searches may use rules that change results beyond rounding.
         batch_dim : str, optional
-            The dim by which the server may join requests into one call. It does where it can prove
-            that rows along it are independent; else `ModelInfo.batching` says why not.
+            The dim along which the server may batch requests. It does so if it can prove that rows
+            along it are independent; else `ModelInfo.batching` says why not.
         dims : mapping, optional
-            Of an ONNX model, by the names in its file: bounds, both included, as in
+            For an ONNX model, by the names in its file: bounds, both included, as in
             ``{"batch": (1, 64)}`` (``(None, 64)``: from 1), a number, or an expression over other
             dims, as in ``{"total": "past + seq"}``. A dim without bounds is asked for by name.
         values : mapping of str to array, optional
-            Of an ONNX model: contents of inputs that its structure depends on, such as axes. The
+            For an ONNX model: contents of inputs on which its structure depends, such as axes. The
             inputs stay; a request that carries other contents is refused.
         random_seed : int, optional
-            Of an ONNX model's ops that draw numbers and state no seed.
+            For an ONNX model's random ops without a seed of their own.
 
         Raises
         ------
@@ -150,7 +149,7 @@ class Client:
               buckets: wire.Buckets | None = None, timeout: float | None = None, *,
               batch_dim: str | None = None, dims: Dims | None = None,
               values: Values | None = None, random_seed: int | None = None) -> ModelInfo:
-        """Whether the server would take a model: everything that `upload` checks, nothing is kept.
+        """Checks whether the server would accept a model, as `upload` does, but keeps nothing.
 
         Parameters
         ----------
@@ -160,12 +159,12 @@ class Client:
         Returns
         -------
         ModelInfo
-            Its inputs, outputs, dims and notes; without a version.
+            The model's inputs, outputs, dims and notes; without a version.
 
         Raises
         ------
         Unimplemented, InvalidArgument
-            As `upload` does.
+            In the cases in which `upload` does.
         """
         read = wire.read_source(source, format)
         given = Given(dims, values, random_seed)
@@ -174,7 +173,8 @@ class Client:
         return self._run_all(sent, timeout)
 
     def model(self, name: str, version: str = "") -> Model:
-        """A stored model; without `version` each call goes to the version that serves then.
+        """Returns a stored model; without `version`, each call goes to the version that serves
+        then.
 
         Raises
         ------
@@ -186,15 +186,15 @@ class Client:
         return model
 
     def models(self, name: str = "") -> list[ModelInfo]:
-        """All versions of all models, or of one, newest first."""
+        """Lists all versions of all models, or of one, newest first."""
         return self._run(calls.list_models(name))
 
     def delete(self, name: str, version: str = "") -> list[str]:
-        """Deletes a model, or one version; returns the versions that went. Running calls finish."""
+        """Deletes a model, or one version; returns the deleted versions. Running calls finish."""
         return self._run(calls.delete_model(name, version))
 
     def rollback(self, name: str, version: str = "") -> Model:
-        """Makes an earlier version serve; without `version` the one before."""
+        """Makes an earlier version serve; without `version`, the previous one."""
         return Model(self, *self._run(calls.rollback(name, version)))
 
     def compile(self, name: str, version: str = "", buckets: wire.Buckets | None = None,
@@ -207,35 +207,36 @@ class Client:
         Parameters
         ----------
         buckets : mapping, optional
-            As in `upload`; they take the place of the version's. The full range alone, as in
-            ``{"b": [(1, 64)]}``, is none.
+            As in `upload`; they replace the version's buckets. A single range over all sizes, as in
+            ``{"b": [(1, 64)]}``, removes them.
         budget, disable_rules, approximate
             As in `upload`; without `budget` the version's own. Rules that the version or the server
             disables stay so.
         seed : int
-            Of the search's random choices; 0: the server's.
+            Seed of the search's random choices; 0: the server's.
         use : {"serve", "keep", "compare"}, optional
-            What becomes of a faster plan: it is swapped in (the default); kept, to be pinned (the
-            default and the only one of the two for deterministic versions); or timed beside what
-            serves (`CompileJob.comparison`) and dropped, after a search from the baseline.
+            What happens to a faster plan: it is swapped in (the default); kept, to be pinned (the
+            default for deterministic versions, which refuse "serve"); or, after a search from the
+            baseline, compared with the serving plan (`CompileJob.comparison`) and dropped.
         """
         return self._run(calls.start_compile(name, version, buckets, budget, disable_rules,
                                              approximate, seed, use))
 
     def jobs(self, name: str = "", only_unfinished: bool = False) -> list[CompileJob]:
-        """Compile jobs, newest first."""
+        """Lists compile jobs, newest first."""
         return self._run(calls.list_jobs(name, only_unfinished))
 
     def job(self, job_id: str) -> CompileJob:
-        """One compile job."""
+        """Returns one compile job."""
         return self._run(calls.get_job(job_id))
 
     def cancel(self, job_id: str) -> CompileJob:
-        """Stops a compile job; what serves already stays."""
+        """Stops a compile job; plans that already serve stay."""
         return self._run(calls.cancel_job(job_id))
 
     def watch(self, job_id: str, timeout: float | None = None) -> Iterator[CompileJob]:
-        """A compile job as it is, then again after each change, until it has finished."""
+        """Yields a compile job as it is now, then again after each change, until it has
+        finished."""
         call = calls.watch_job(job_id)
         stream = self._stubs.send(call, timeout)
         try:
@@ -246,66 +247,68 @@ class Client:
             stream.cancel()
 
     def cache_stat(self, timeout: float | None = None) -> CacheStat:
-        """What the server's cache holds, and what was compiled and measured since it started."""
+        """Returns what the cache holds, and what the server compiled and measured since it
+        started."""
         return self._run(calls.cache_stat(), timeout)
 
     def cache_explain(self, name: str, version: str = "",
                       bucket: cache.Ranges | None = None) -> list[CacheExplanation]:
-        """Why the plans of a version were found in the cache or not.
+        """Explains why the plans of a version were found in the cache or not.
 
         Parameters
         ----------
         bucket : mapping of str to (int, int), optional
-            Only this one, by dim: ``{"b": (1, 64)}``; else all of the version's.
+            Only this bucket, by dim: ``{"b": (1, 64)}``; by default all of the version's.
         """
         return self._run(calls.cache_explain(name, version, bucket))
 
     def cache_verify(self, *, quarantine: bool = False,
                      timeout: float | None = None) -> CacheVerification:
-        """Looks at every row of the cache.
+        """Checks every row of the cache.
 
         Parameters
         ----------
         quarantine : bool
-            Damaged rows are put aside at once; else they are only reported.
+            Quarantine damaged rows; otherwise only report them.
         """
         return self._run(calls.cache_verify(quarantine), timeout)
 
     def cache_collect_garbage(self, limit_bytes: int = 0, *, failures: bool = False,
                               quarantine: bool = False, dry_run: bool = False,
                               timeout: float | None = None) -> CacheGarbage:
-        """Removes from the cache what is of least use.
+        """Removes the least useful rows from the cache.
 
         Parameters
         ----------
         limit_bytes : int
-            What may stay; 0: the server's limit.
+            Size to shrink the cache to; 0: the server's limit.
         failures, quarantine : bool
-            All failures go, not only the expired; so does what was put aside as damaged.
+            Also remove all remembered failures, not only expired ones; also remove quarantined
+            rows.
         dry_run : bool
-            Only says what would go.
+            Remove nothing; only report what would be removed.
         """
         return self._run(calls.cache_collect_garbage(limit_bytes, failures, quarantine, dry_run),
                          timeout)
 
     def cache_export(self, path: str | os.PathLike[str], name: str = "", version: str = "", *,
                      binaries: bool = False, timeout: float | None = None) -> CacheExport:
-        """Writes the cache's recipes, or what serves a model, into a bundle for other servers.
+        """Writes the cache's recipes, plans or kernels into a bundle for other servers.
 
         Parameters
         ----------
         path : str or path
-            The file, which is there once all of it is.
+            The bundle's file; it appears when it is complete.
         name, version : str
-            Only the plans and kernels of a model, or of one of its versions: with them another
-            server compiles nothing for it. They are binaries.
+            Export only the plans and kernels of this model or version, with which another server
+            compiles nothing for it. Needs `binaries`.
         binaries : bool
-            Plans and compiled kernels too. The server signs them.
+            Also export plans and compiled kernels, signed by the server.
 
         Raises
         ------
         FailedPrecondition
-            If binaries are asked for and the server has no key to sign with.
+            If binaries are asked for and the server has no signing key.
         InvalidArgument
             If a model is named without `binaries`.
         """
@@ -317,14 +320,14 @@ class Client:
 
     def cache_import(self, path: str | os.PathLike[str],
                      timeout: float | None = None) -> CacheImport:
-        """Takes the recipes, and signed plans and kernels, of a bundle: all or none of them.
+        """Imports the recipes, and signed plans and kernels, of a bundle: all or none of them.
 
         Raises
         ------
         InvalidArgument
             Naming the record of the bundle that is wrong.
         PermissionDenied
-            If it holds binaries and no key that the server trusts has signed it.
+            If it holds binaries and is not signed with a key that the server trusts.
         """
         return self._run(calls.cache_import(list(cache.read_bundle(path))), timeout)
 
@@ -335,7 +338,7 @@ class Model:
     Attributes
     ----------
     name, version : str
-        `version` is empty where the version that serves is meant.
+        `version` is empty if the model stands for the version that serves.
     """
 
     def __init__(self, client: Client, name: str, version: str = "") -> None:
@@ -348,7 +351,7 @@ class Model:
         return f"<athanor.Model {self.name!r} {self.version or 'serving version'}>"
 
     def info(self, timeout: float | None = None) -> ModelInfo:
-        """Everything the server knows about it, now."""
+        """Returns everything the server knows about the model now."""
         info = self.client._run(calls.get_model(self.name, self.version), timeout)
         self._inputs = info.inputs
         return info
@@ -372,7 +375,8 @@ class Model:
         timeout : float, optional
             Seconds until `DeadlineExceeded`.
         wait : {"baseline", "none"}, optional
-            Before the plan is ready: wait for it (the default), or `FailedPrecondition`.
+            Before the first plan is ready: wait for it (the default), or raise
+            `FailedPrecondition`.
         taps : sequence of str, optional
             Names of nodes (`Value.name`) whose values to return too, under these names. The first
             call with a set of taps waits until its plan is compiled; the plan that serves other
@@ -393,21 +397,21 @@ class Model:
         Unimplemented
             If a tap has a dtype that cannot travel (f8).
         ResourceExhausted
-            If the server compiles plans for as many other sets of taps as it keeps.
+            If the server is compiling plans for as many other sets of taps as it keeps.
         """
         known = self.info().inputs if self._inputs is None else self._inputs
         options = (inputs, outputs, wait, taps, priority)
         try:
             call = calls.infer(self.name, self.version, known, *options)
         except InvalidArgument:
-            # Another version may serve since the types were read.
+            # Another version may serve than when the types were read.
             if self.version:
                 raise
             call = calls.infer(self.name, self.version, self.info().inputs, *options)
         return self.client._run(call, timeout)
 
     def watch(self, timeout: float | None = None) -> Iterator[CompileJob]:
-        """The progress of its latest compile job, ending with the job's final phase.
+        """Yields the progress of its latest compile job, ending with the job's final phase.
 
         Examples
         --------
@@ -420,15 +424,15 @@ class Model:
     def wait(self, until: str = "baseline", timeout: float | None = None) -> Model:
         """Returns when the baseline plan serves, or when the search has ended (``"optimised"``).
 
-        The search has ended when its job is DONE, for whatever reason it stopped: whether it found
-        a faster plan is in the job's `search`. Where nothing is searched it ends with the baseline.
+        The search has ended when its job is DONE, for any reason; the job's `search` tells whether
+        it found a faster plan. Without a search it ends with the baseline.
 
         Raises
         ------
         DeadlineExceeded
             After `timeout` seconds.
         Error
-            What the compile job failed with, by its status code.
+            The error with which the compile job failed, by its status code.
         """
         calls.check_until(until)
         end = None if timeout is None else time.monotonic() + timeout
@@ -446,7 +450,8 @@ class Model:
         return self
 
     def egraph(self, region: int = 0) -> str:
-        """The e-graph of a region of the graph, as the latest search of this version grew it.
+        """Returns the e-graph of a region of the graph, as the latest search of this version grew
+        it.
 
         Parameters
         ----------
@@ -456,8 +461,8 @@ class Model:
         Returns
         -------
         str
-            A picture in Graphviz' language (``dot -Tsvg``): a cluster for each e-class, an edge
-            from an e-node to the e-class of each operand.
+            A drawing in Graphviz's DOT language (``dot -Tsvg``): a cluster for each e-class, an
+            edge from an e-node to the e-class of each operand.
 
         Raises
         ------
@@ -470,13 +475,13 @@ class Model:
         return self.client._run(calls.get_egraph(self.name, self.version, region))
 
     def pin_plan(self, plan_id: str = "") -> ModelInfo:
-        """Serves this plan until it is unpinned, whatever else is found; ``""`` unpins.
+        """Makes this plan serve until it is unpinned, even if a faster one is found; ``""`` unpins.
 
         Parameters
         ----------
         plan_id : str
-            One of `ModelInfo.plan_ids`: plans that served this version, or that a search kept. One
-            of a bucket's serves that bucket alone.
+            One of `ModelInfo.plan_ids`: plans that served this version, or that a search kept. A
+            bucket's plan serves that bucket alone.
 
         Raises
         ------
@@ -486,9 +491,9 @@ class Model:
         return self.client._run(calls.pin_plan(self.name, self.version, plan_id))
 
     def rollback(self) -> Model:
-        """Makes this version serve requests that name none; without a version, the one before."""
+        """Makes this version serve requests that name none; without a version, the previous one."""
         return self.client.rollback(self.name, self.version)
 
     def delete(self) -> list[str]:
-        """Deletes this version, or all where none was named."""
+        """Deletes this version, or all versions if the model names none."""
         return self.client.delete(self.name, self.version)

@@ -39,7 +39,7 @@ class Node:
 
     @property
     def name(self) -> str:
-        """Unique in the graph; request parameter ``taps`` and messages of the server use it."""
+        """Unique name in the graph; the request parameter ``taps`` and error messages use it."""
         return self._name
 
     @property
@@ -67,51 +67,52 @@ class Node:
 
 
 def type_text(node: Node) -> str:
-    """As in ``f32[b, 64]``."""
+    """Formats a type: ``f32[b, 64]``."""
     return f"{node.dtype}{shape_text(node._shape)}"
 
 
 def shape_text(shape: Iterable[Expr]) -> str:
-    """As in ``[b, 64]``."""
+    """Formats a shape: ``[b, 64]``."""
     return f"[{', '.join(map(repr, shape))}]"
 
 
 def fail(op: str, nodes: Sequence[Node], message: str) -> GraphError:
-    """The error of an operation: its name, its operands, what is wrong and what would be right."""
+    """Returns an operation's error: its name, its operands, what is wrong and what would be
+    right."""
     operands = ", ".join(f"{n.name}: {type_text(n)}" for n in nodes)
     return GraphError(f"{op}({operands}): {message}")
 
 
 def attr_int(value: int) -> Attr:
-    """An integer attribute."""
+    """Makes an integer attribute."""
     return Attr(i=value)
 
 
 def attr_ints(values: Iterable[int]) -> Attr:
-    """A list of integers."""
+    """Makes an attribute with a list of integers."""
     return Attr(ints=graph_pb2.IntsAttr(values=values))
 
 
 def attr_shape(shape: Iterable[Expr]) -> Attr:
-    """Sizes."""
+    """Makes an attribute with sizes."""
     return Attr(shape=graph_pb2.ShapeAttr(sizes=[size.proto() for size in shape]))
 
 
 def attr_tensor(dtype: DType, array: np.ndarray) -> Attr:
-    """A literal."""
+    """Makes an attribute with a literal."""
     return Attr(tensor=graph_pb2.TensorLiteral(dtype=dtype.name, shape=array.shape,
                                                data=array_bytes(array)))
 
 
 def add(op: str, inputs: Sequence[Node], dtype: DType | str, shape: Iterable[Expr | int], /,
         **attrs: Attr) -> Node:
-    """Adds a node; types are already known to fit."""
+    """Adds a node; the caller has checked that types fit."""
     return inputs[0].graph._add(op, inputs, attrs, dtype_of(dtype), shape)
 
 
 def index_map(x: Node, shape: Sequence[Expr | int], coordinates: Sequence[Expr | int],
               fill: float | None = None) -> Node:
-    """Any movement: result element ($0, $1, ...) is the operand's at `coordinates`."""
+    """Adds any movement: result element ($0, $1, ...) is the operand's at `coordinates`."""
     sizes = tuple(expr(size) for size in shape)
     where = tuple(expr(coordinate) for coordinate in coordinates)
     same = sizes == x._shape and where == tuple(Expr.axis(i) for i in range(x.ndim))
@@ -126,7 +127,8 @@ def index_map(x: Node, shape: Sequence[Expr | int], coordinates: Sequence[Expr |
 
 
 def scalar_array(x: Node, value: object, op: str) -> np.ndarray:
-    """A Python number as a rank 0 array of the dtype of `x`, which must be able to hold it."""
+    """Converts a Python number to a rank 0 array of the dtype of `x`, which must be able to hold
+    it."""
     dtype = x._dtype
     is_bool = isinstance(value, bool | np.bool_)
     whole = is_bool or isinstance(value, int | np.integer)
@@ -144,7 +146,7 @@ def scalar_array(x: Node, value: object, op: str) -> np.ndarray:
 
 
 def number_array(dtype: DType, value: float | int | bool) -> np.ndarray:
-    """A rank 0 array of any computing dtype, rounded to nearest even."""
+    """Converts a number to a rank 0 array of any computing dtype, rounded to nearest even."""
     if dtype.name == "bf16" and dtype.numpy == np.dtype(np.uint16):
         bits = int(np.float32(value).view(np.uint32))
         rounded = bits + 0x7FFF + (bits >> 16 & 1) if np.isfinite(value) else bits
@@ -153,13 +155,13 @@ def number_array(dtype: DType, value: float | int | bool) -> np.ndarray:
 
 
 def scalar_like(x: Node, value: float | int | bool, shape: Sequence[Expr] | None = None) -> Node:
-    """`value` in the dtype of `x`, repeated to its shape (or to `shape`)."""
+    """Returns `value` in the dtype of `x`, repeated to its shape (or to `shape`)."""
     constant = x.graph._constant(x._dtype, scalar_array(x, value, "constant"))
     return index_map(constant, x._shape if shape is None else shape, [])
 
 
 def operands(op: str, *values: object) -> list[Node]:
-    """Nodes of one graph; numbers and arrays become constants of it.
+    """Converts operands to nodes of one graph; numbers and arrays become constants of it.
 
     A Python number takes the dtype of the first node; an array keeps its own.
     """
@@ -188,7 +190,7 @@ def operands(op: str, *values: object) -> list[Node]:
 
 
 def same_dtype(op: str, nodes: Sequence[Node]) -> DType:
-    """The dtype of all `nodes`; nothing is converted silently."""
+    """Returns the dtype of all `nodes`; converts nothing."""
     first = nodes[0]
     for other in nodes[1:]:
         if other.dtype != first.dtype:
@@ -219,13 +221,13 @@ def check_kind(op: str, nodes: Sequence[Node], kind: str) -> None:
 
 
 def check_size(op: str, nodes: Sequence[Node], what: str, a: Expr, b: Expr) -> None:
-    """Refuses two sizes that are not the same function; what is unknown the server decides."""
+    """Refuses two sizes that are provably different; undecided ones are left to the server."""
     if provably_different(a, b):
         raise fail(op, nodes, f"{what}: sizes {a} and {b} differ; they must be equal")
 
 
 def check_axis(op: str, x: Node, axis: int, rank: int | None = None) -> int:
-    """The axis counted from the front."""
+    """Returns the axis counted from the front."""
     rank = x.ndim if rank is None else rank
     if not isinstance(axis, int | np.integer) or not -rank <= axis < rank:
         raise fail(op, [x], f"axis {axis!r} must be an integer in [{-rank}, {rank})")
@@ -233,7 +235,7 @@ def check_axis(op: str, x: Node, axis: int, rank: int | None = None) -> int:
 
 
 def check_axes(op: str, x: Node, axes: int | Sequence[int] | None) -> list[int]:
-    """Ascending axes counted from the front; all of them for None."""
+    """Returns ascending axes counted from the front; all of them for None."""
     if axes is None:
         return list(range(x.ndim))
     listed = [axes] if isinstance(axes, int | np.integer) else list(axes)
@@ -244,7 +246,7 @@ def check_axes(op: str, x: Node, axes: int | Sequence[int] | None) -> list[int]:
 
 
 def broadcast_shape(op: str, nodes: Sequence[Node]) -> Shape:
-    """numpy's rule: aligned at the last axis, 1 (and only the constant 1) repeats."""
+    """Broadcasts by numpy's rule: shapes align at the last axis; only the constant 1 repeats."""
     rank = max(node.ndim for node in nodes)
     result = []
     for i in range(rank):
@@ -269,14 +271,14 @@ def expand_to(x: Node, shape: Sequence[Expr]) -> Node:
 
 
 def broadcast(op: str, *values: object) -> list[Node]:
-    """Operands of one shape."""
+    """Broadcasts operands to one shape."""
     nodes = operands(op, *values)
     shape = broadcast_shape(op, nodes)
     return [expand_to(node, shape) for node in nodes]
 
 
 def size_value(x: Node, size: Expr, dtype: str) -> Node:
-    """A size as a rank 0 value: a constant, or element `size` of 0, 1, 2, ..."""
+    """Returns a size as a rank 0 value: a constant, or element `size` of 0, 1, 2, ..."""
     row = dtype_of(dtype)
     if size.constant is not None:
         return x.graph._constant(row, number_array(row, size.constant))
@@ -286,13 +288,12 @@ def size_value(x: Node, size: Expr, dtype: str) -> Node:
 
 
 def content_hash(data: bytes) -> bytes:
-    """SHA-256, by which the server knows tensors."""
+    """Returns the SHA-256 by which the server identifies tensors."""
     return hashlib.sha256(data).digest()
 
 
 def possession_proof(nonce: bytes, key: bytes, data: bytes) -> bytes:
-    """That whoever sends it has the bytes `data` of the tensor `key`, as athanor.v1.TensorProof
-    has it.
+    """Proves that the sender has the bytes `data` of the tensor `key`; see athanor.v1.TensorProof.
     """
     seal = hashlib.sha256(data)
     seal.update(b"athanor possession")
@@ -300,5 +301,5 @@ def possession_proof(nonce: bytes, key: bytes, data: bytes) -> bytes:
 
 
 def element_count(shape: Iterable[Expr]) -> Expr:
-    """The number of elements."""
+    """Returns the number of elements."""
     return product(shape)

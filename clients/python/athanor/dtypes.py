@@ -1,7 +1,7 @@
 """The dtypes as one table: our name, the protocol's, and numpy's.
 
-numpy has no bf16 and no f8. Where the package ml_dtypes is installed its types are used; without
-it such tensors are arrays of the unsigned integer of the same width, holding the bits.
+numpy has no bf16 and no f8. If the package ml_dtypes is installed, its types are used; without it
+such tensors are arrays of the unsigned integer of the same width, holding the bits.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ _ROWS = [
     DType("f8e5m2", None, _extra("float8_e5m2", np.uint8), "storage"),
     DType("f8e8m0", None, _extra("float8_e8m0fnu", np.uint8), "storage"),
 ]
-# Elements that no dtype of the server's is: what carries them, and the type of ml_dtypes that has
+# Elements for which the server has no dtype: their carrier, and the type of ml_dtypes with
 # their values. Codes are the values' bits; of integers the carrier has the same values.
 _ELEMENTS = {
     "float8e4m3fn": ("u8", "float8_e4m3fn"),
@@ -77,7 +77,7 @@ _ELEMENTS = {
     "uint2": ("u8", "uint2"),
     "int2": ("i8", "int2"),
 }
-# By element; without those that ml_dtypes does not have here.
+# By element; without those that the installed ml_dtypes lacks.
 ELEMENTS: dict[str, np.dtype] = {
     name: np.dtype(getattr(ml_dtypes, their))
     for name, (_, their) in _ELEMENTS.items() if hasattr(ml_dtypes, their)
@@ -85,14 +85,14 @@ ELEMENTS: dict[str, np.dtype] = {
 _CARRIERS = {kind: _ELEMENTS[name][0] for name, kind in ELEMENTS.items()}
 DTYPES = {row.name: row for row in _ROWS}
 BY_DATATYPE = {row.datatype: row for row in _ROWS if row.datatype}
-# Plain integers win over the dtypes that stand in for them without ml_dtypes.
+# Plain integers take precedence over dtypes that they stand in for without ml_dtypes.
 _BY_NUMPY: dict[np.dtype, DType] = {}
 for _row in _ROWS:
     _BY_NUMPY.setdefault(_row.numpy, _row)
 
 
 def dtype_of(value: str | DType | np.dtype | type) -> DType:
-    """The row that a name (``"f32"``), a numpy dtype or a row stands for.
+    """Returns the row for a name (``"f32"``), a numpy dtype or a row.
 
     Raises
     ------
@@ -111,10 +111,10 @@ def dtype_of(value: str | DType | np.dtype | type) -> DType:
 
 
 def host_array(value: object, what: str) -> np.ndarray:
-    """An array, a numpy scalar, or anything with ``__dlpack__`` on the CPU, as an array.
+    """Converts an array, a numpy scalar, or anything with ``__dlpack__`` on the CPU to an array.
 
-    No copy is made where DLPack or numpy need none. Lists and Python numbers are refused: they
-    have no dtype of their own, and guessing one would be a silent cast.
+    Copies only if DLPack or numpy must. Refuses lists and Python numbers, which have no dtype of
+    their own: guessing one would be a silent cast.
     """
     if isinstance(value, np.ndarray | np.generic):
         array = np.asarray(value)
@@ -136,7 +136,7 @@ def host_array(value: object, what: str) -> np.ndarray:
 
 
 def carried(array: np.ndarray) -> np.ndarray:
-    """An array of an element that no dtype is, as the one that carries it; any other as it is."""
+    """Converts an array of an element without a dtype to its carrier; returns others unchanged."""
     carrier = _CARRIERS.get(array.dtype)
     if carrier is None:
         return array
@@ -146,7 +146,7 @@ def carried(array: np.ndarray) -> np.ndarray:
 
 
 def carried_back(array: np.ndarray, element: str) -> np.ndarray:
-    """The array that `carried` made this one of; the carrier itself without ml_dtypes."""
+    """Undoes `carried`; without ml_dtypes returns the carrier itself."""
     kind = ELEMENTS.get(element)
     if kind is None:
         return array
@@ -154,5 +154,5 @@ def carried_back(array: np.ndarray, element: str) -> np.ndarray:
 
 
 def array_bytes(array: np.ndarray) -> bytes:
-    """Dense, row-major, little-endian bytes."""
+    """Returns dense, row-major, little-endian bytes."""
     return array.tobytes()

@@ -1,7 +1,7 @@
 """Operations element by element. Operands are broadcast as in numpy; dtypes must be equal.
 
-Names follow numpy. What the op table lacks is written in ops it has, exactly, also for NaN,
-infinities and wrapping integers.
+Names follow numpy. Functions that the op table lacks are composed of its ops, exactly, also for
+NaN, infinities and wrapping integers.
 """
 
 from __future__ import annotations
@@ -356,7 +356,7 @@ def isnan(x: Node) -> Node:
 
 
 def where(condition: Node, a: object, b: object) -> Node:
-    """`a` where the bool `condition` holds, else `b`; what is not chosen has no influence."""
+    """`a` where the bool `condition` holds, else `b`; the value not chosen has no influence."""
     nodes = broadcast("Select", condition, a, b)
     if nodes[0].dtype != "bool":
         raise _fail("Select", nodes, "the condition must be bool; compare, or convert it with "

@@ -3,7 +3,7 @@
     try:
         client.model("digits")
     except athanor.NotFound as error:
-        print(error)            # the server's words
+        print(error)            # the server's message
 """
 
 from __future__ import annotations
@@ -15,14 +15,14 @@ import grpc
 
 from athanor.protos import model_pb2
 
-# Trailing metadata of a refused ONNX model, sent to who asks for it by the other.
+# Trailing metadata with refusals of an ONNX model, and the metadata that asks for it.
 REFUSALS_KEY = "athanor-refusals-bin"
 REFUSALS_ASKED = ("athanor-max-refusal-bytes", str(512 << 10))
 
 
 @dataclasses.dataclass(frozen=True)
 class Refusal:
-    """Why one node of an ONNX model, or what belongs to no node, is not taken.
+    """The reason why one node of an ONNX model, or the model itself, is refused.
 
     Attributes
     ----------
@@ -31,7 +31,7 @@ class Refusal:
     node, domain, op : str
         May be empty.
     version : int
-        Of the op's schema; 0 where there is none.
+        Version of the op's schema; 0 if there is none.
     reason : str
     inputs : tuple of str
         Graph inputs whose values, given at upload (``values=``), would settle it.
@@ -56,7 +56,7 @@ class Error(Exception):
     code : str
         Name of the gRPC status code, such as ``"INVALID_ARGUMENT"``.
     refusals : tuple of Refusal
-        Of an ONNX model that is not taken: every reason, where the message has room for some.
+        Every reason why an ONNX model was refused, of which the message holds only some.
     """
 
     code = "UNKNOWN"
@@ -90,7 +90,8 @@ class AlreadyExists(Error):
 
 
 class FailedPrecondition(Error):
-    """Right, but not now: for example not compiled yet, with ``wait="none"``."""
+    """The request is right but comes at the wrong time: for example before the first plan, with
+    ``wait="none"``."""
 
     code = "FAILED_PRECONDITION"
 
@@ -120,7 +121,7 @@ class Cancelled(Error):
 
 
 class Unimplemented(Error, NotImplementedError):
-    """An op, dtype or format that this server does not have, by name."""
+    """An op, dtype or format that this server lacks; the message names it."""
 
     code = "UNIMPLEMENTED"
 
@@ -171,7 +172,7 @@ _BY_NUMBER = {code.value[0]: code.name for code in grpc.StatusCode}
 
 
 def from_rpc(error: grpc.RpcError) -> Error:
-    """The error of this package that says what a failed call says."""
+    """Converts a failed call to an error of this package."""
     found = _BY_CODE.get(error.code().name, Error)(error.details() or error.code().name)
     found.refusals = _refusals(error.trailing_metadata() or ())
     return found
@@ -187,5 +188,5 @@ def _refusals(metadata: Sequence[tuple[str, str | bytes]]) -> tuple[Refusal, ...
 
 
 def from_number(code: int, message: str) -> Error:
-    """The same for a status code that travels as a number, as in a compile job."""
+    """Makes an error from a numeric status code, as in a compile job."""
     return _BY_CODE.get(_BY_NUMBER.get(code, "UNKNOWN"), Error)(message)

@@ -4,8 +4,8 @@
     (2 * b + 3) * b == 2 * b * b + 3 * b        # normal form: equal values compare equal
     floor_div(16 * b, 16) == b
 
-Atoms are symbols, floor divisions, minima and maxima, as in the server's own form, which knows
-bounds besides and simplifies further.
+Atoms are symbols, floor divisions, minima and maxima, as in the server's own form, which also knows
+bounds and simplifies further.
 """
 
 from __future__ import annotations
@@ -51,18 +51,18 @@ class Expr:
 
     @property
     def constant(self) -> int | None:
-        """The value if it has no symbol, else None."""
+        """Returns the value if the expression has no symbol, else None."""
         if not self.terms:
             return 0
         return self.terms.get(()) if len(self.terms) == 1 else None
 
     @property
     def is_polynomial(self) -> bool:
-        """Whether all atoms are symbols: then different forms are different functions."""
+        """Reports whether all atoms are symbols; then different forms are different functions."""
         return all(atom.kind == "symbol" for monomial in self.terms for atom in monomial)
 
     def symbols(self) -> set[str]:
-        """All symbols in it."""
+        """Returns all its symbols."""
         found: set[str] = set()
         for monomial in self.terms:
             for atom in monomial:
@@ -130,7 +130,7 @@ class Expr:
         return text or "0"
 
     def bounds(self, dims: Mapping[str, tuple[int, int]]) -> tuple[int, int]:
-        """Values that it is never below and never above, for dims inside their bounds."""
+        """Returns a lower and an upper bound of its value, for dims inside their bounds."""
         low = high = 0
         for monomial, coefficient in self.terms.items():
             a, b = coefficient, coefficient
@@ -158,7 +158,7 @@ class Expr:
 
 
 def expr(value: Expr | int) -> Expr:
-    """An integer as an expression."""
+    """Converts an integer to an expression."""
     return value if isinstance(value, Expr) else Expr(int(value))
 
 
@@ -185,7 +185,7 @@ def _divide_monomial(a: Monomial, b: Monomial) -> Monomial | None:
 
 
 def exact_div(a: Expr, b: Expr) -> Expr | None:
-    """`q` with ``q * b == a`` as polynomials; None if there is none."""
+    """Returns the `q` with ``q * b == a`` as polynomials; None if there is none."""
     if not b:
         return None
     lead = max(b.terms, key=lambda m: (len(m), m))
@@ -208,7 +208,7 @@ def floor_div(a: Expr, b: Expr) -> Expr:
         return a
     if a.constant is not None and b.constant is not None:
         return Expr(a.constant // b.constant)
-    # Whole multiples of a single-term divisor come out of the floor.
+    # Moves whole multiples of a single-term divisor out of the floor.
     quotient, rest = Expr(0), Expr(0)
     for monomial, coefficient in a.terms.items():
         term = Expr({monomial: coefficient})
@@ -251,6 +251,6 @@ def product(sizes: Iterable[Expr]) -> Expr:
 
 
 def provably_different(a: Expr, b: Expr) -> bool:
-    """Whether the two are different functions; False where that is not known."""
+    """Reports whether the two are different functions; False if that is not known."""
     difference = a - b
     return bool(difference) and difference.is_polynomial

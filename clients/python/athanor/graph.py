@@ -16,7 +16,7 @@ from athanor.movement import Size
 from athanor.protos import graph_pb2
 from athanor.value import Value
 
-# Bounds of a dim that first appears in the shape of an input and was not declared.
+# Bounds of an undeclared dim that first appears in the shape of an input.
 DEFAULT_DIM_BOUNDS = (1, 4096)
 
 
@@ -26,7 +26,7 @@ class Graph:
     Parameters
     ----------
     name : str
-        For people; the model's name is given when uploading.
+        Name for people; an upload gives the model's name.
     dims : mapping of str to (int, int), optional
         Symbolic sizes with the least and largest value each may have.
 
@@ -65,7 +65,7 @@ class Graph:
         return Expr.symbol(name)
 
     def input(self, name: str, shape: Size | Sequence[Size], dtype: str | DType) -> Value:
-        """A tensor of the request.
+        """Adds an input: a tensor of the request.
 
         A string in `shape` is a dim; an undeclared one has `DEFAULT_DIM_BOUNDS`, (1, 4096).
         """
@@ -77,7 +77,7 @@ class Graph:
         return self._add("Input", [], {}, dtype_of(dtype), sizes, name)
 
     def parameter(self, name: str, array: object, dtype: str | DType | None = None) -> Value:
-        """A weight: stored once by content, known to the compiler by shape and dtype only.
+        """Adds a weight: stored once by content, known to the compiler by shape and dtype only.
 
         Parameters
         ----------
@@ -94,7 +94,7 @@ class Graph:
         return node
 
     def constant(self, array: object, dtype: str | DType | None = None) -> Value:
-        """A literal, known to the compiler by content; `array` and `dtype` as in `parameter`.
+        """Adds a literal, known to the compiler by content; `array` and `dtype` as in `parameter`.
 
         A Python number needs a `dtype`, to which it is rounded.
         """
@@ -134,11 +134,11 @@ class Graph:
 
     @property
     def tensors(self) -> dict[bytes, bytes]:
-        """The bytes of the parameters by their SHA-256."""
+        """Returns the bytes of the parameters by their SHA-256."""
         return dict(self._tensors)
 
     def proto(self) -> graph_pb2.Graph:
-        """The message that the server reads; parameters are in it by content hash."""
+        """Returns the message for the server; parameters are in it by content hash."""
         message = graph_pb2.Graph(name=self.name)
         for name, (low, high) in self.dims.items():
             message.dims.add(name=name, min=low, max=high)
@@ -158,14 +158,14 @@ class Graph:
         return message
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Writes graph and parameters to one file, by custom ``*.athanor``, for the CLI."""
+        """Writes graph and parameters to one file for the CLI, usually named ``*.athanor``."""
         message = self.proto()
         used = {node.content_hash for node in message.nodes if node.content_hash}
         bundle.save(path, message.SerializeToString(deterministic=True),
                     {key: data for key, data in self._tensors.items() if key in used})
 
     def _needed(self) -> list[Node]:
-        """Inputs, and what outputs depend on, in the order of building."""
+        """Returns the inputs and the nodes that outputs depend on, in the order of building."""
         needed = {node for node in self._nodes if node.op == "Input"}
         pending = [node for _, node in self._outputs]
         while pending:

@@ -1,4 +1,4 @@
-"""Compile jobs as plain values: how far one is, and what its search did."""
+"""Compile jobs as plain values: their progress, and the results of their search."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from athanor.protos import compile_pb2, search_pb2
 
 @dataclasses.dataclass(frozen=True)
 class SearchTask:
-    """One kernel of the best plan that a search knows of.
+    """One kernel of the best plan that a search has found so far.
 
     Attributes
     ----------
@@ -21,10 +21,10 @@ class SearchTask:
     schedule : str
         The fastest found; empty until one was measured.
     measured, failed : int
-        Schedules of it that were measured, and how many of them were put aside.
+        Number of its schedules that were measured, and of those that failed.
     seconds, first_seconds, roofline_seconds : tuple of float
-        Of one call at each of `SearchProgress.sizes`: with `schedule`, with the schedule it started
-        with, and the least that the machine's limits allow. Empty while not known.
+        Time of one call at each of `SearchProgress.sizes`: with `schedule`, with the schedule it
+        started with, and the least that the machine's limits allow. Empty while not known.
     """
 
     about: str
@@ -39,18 +39,18 @@ class SearchTask:
 
 @dataclasses.dataclass(frozen=True)
 class SearchFailure:
-    """A candidate that was put aside: which kernel or plan, and the error it met."""
+    """A candidate that was rejected: the kernel or plan, and its error."""
 
-    kernel: str  # hash of its source; empty of a plan
+    kernel: str  # hash of its source; empty for a plan
     about: str
     error: Error
-    plan_id: str = ""  # empty of a kernel
+    plan_id: str = ""  # empty for a kernel
     from_cache: bool = False  # it failed in an earlier search, and was not tried again
 
 
 @dataclasses.dataclass(frozen=True)
 class SearchRule:
-    """What one rule did to the e-graph of a region.
+    """Results of one rule in the e-graph of a region.
 
     Attributes
     ----------
@@ -58,16 +58,16 @@ class SearchRule:
         ``"contracts_share_operand"``, ``"algebra"``, and ``"exact"``, ``"reassociating"`` or
         ``"approximate"``.
     matches, fired : int
-        Matches found and within its budget; e-classes that it found equal by them.
+        Matches within its budget, and how often it made two e-classes equal.
     refused, errors : int
-        Equalities that the facts about the values did not allow; matches that it could not be
-        applied to, whose last error is `last_error`.
+        Equalities refused because of facts about the values; matches to which it could not be
+        applied, with the latest error in `last_error`.
     last_error : str
-        Empty where there was none.
+        Empty if there was none.
     bans, banned_iterations : int
-        Times it found more than its budget and sat out for a while, and for how many iterations.
+        Times it exceeded its budget and was paused, and for how many iterations.
     milliseconds : float
-        To find and to apply its matches.
+        Time to find and apply its matches.
     """
 
     rule: str
@@ -85,20 +85,20 @@ class SearchRule:
 
 @dataclasses.dataclass(frozen=True)
 class SearchRegion:
-    """What the rules made of one distinct region of the graph.
+    """Results of the rules in one distinct region of the graph.
 
     Attributes
     ----------
     instances, nodes : int
-        Places of the graph that it stands for, and nodes of the graph in one of them.
+        Number of places in the graph with this region, and of graph nodes in one of them.
     e_nodes, e_classes, iterations, peak_bytes : int
-        Of its e-graph.
+        Figures of its e-graph.
     milliseconds : float
-        How long it was grown.
+        Time for which it was grown.
     stop : str
-        Why that ended: ``"saturated"``, or the limit met.
+        Why growing ended: ``"saturated"``, or the limit reached.
     rules : tuple of SearchRule
-        Those that found anything, most often fired first.
+        Rules that matched, most often fired first.
     """
 
     instances: int
@@ -114,21 +114,21 @@ class SearchRegion:
 
 @dataclasses.dataclass(frozen=True)
 class SearchOptions:
-    """What a compile job searches with.
+    """Options of a compile job's search.
 
     Attributes
     ----------
     budget : str
-        As `Client.upload` takes it.
+        In the form that `Client.upload` takes.
     seed : int
-        Of the search's random choices.
+        Seed of the search's random choices.
     disabled_rules : tuple of str
-        Rules or families that are not used.
+        Rules or families that it must not use.
     approximate : bool
-        Whether rules may be used that change results beyond rounding.
+        Whether it may use rules that change results beyond rounding.
     use : {"SERVE", "KEEP", "COMPARE"}
-        What becomes of a faster plan: swapped in; kept, to be pinned; timed beside what serves and
-        dropped.
+        What happens to a faster plan: it is swapped in; kept, to be pinned; or compared with the
+        serving plan and dropped.
     """
 
     budget: str
@@ -140,14 +140,14 @@ class SearchOptions:
 
 @dataclasses.dataclass(frozen=True)
 class PlanComparison:
-    """Two plans timed whole and in turn, as a geometric mean over the search's sizes.
+    """Two plans timed whole, alternating; a geometric mean over the search's sizes.
 
     Attributes
     ----------
     plan_id, against : str
-        What the search came to, and what served.
+        The search's result, and the plan that served.
     ratio, low, high : float
-        Time of the first by that of the second, and the same by where both medians lie with 95 %.
+        Time of the first divided by that of the second, and its 95 % interval.
     """
 
     plan_id: str
@@ -159,27 +159,27 @@ class PlanComparison:
 
 @dataclasses.dataclass(frozen=True)
 class SearchProgress:
-    """How far the search for a faster plan has come, and what it found.
+    """Progress and results of the search for a faster plan.
 
     Attributes
     ----------
     candidates, candidates_failed : int
-        Kernels tried, failed ones and those from the cache included; those that did not lower,
-        compile, check or run.
+        Kernels tried, including failed ones and those from the cache; kernels that failed to lower,
+        compile, pass the check or run.
     genomes_tried, genomes_taken : int
-        Changes of what is fused: looked at, and better than the one before.
+        Changes of fusion that were tried, and that were better than the one before.
     plans_measured, plans_taken : int
-        Whole plans measured, and those that were faster and came to serve or are kept.
+        Whole plans measured, and plans that were faster and serve, have served or are kept.
     best : float
-        Of the best plan, measured whole: its time as a share of the baseline's.
+        Time of the best plan, measured whole, as a share of the baseline's.
     predicted : float
-        The same of the best genome, as the sum of its kernels.
+        The same for the best genome, as the sum of its kernels.
     roofline : float
         The least share that the machine's limits allow.
     seconds : float
-        Used of the search's budget.
+        Seconds of the budget used.
     sizes : tuple of str
-        What everything is measured at: ``("b=1 s=64", "b=8 s=64")``.
+        Sizes that everything is measured at: ``("b=1 s=64", "b=8 s=64")``.
     tasks : tuple of SearchTask
         Kernels of the best genome, longest first.
     failures : tuple of SearchFailure
@@ -187,25 +187,25 @@ class SearchProgress:
     regions : tuple of SearchRegion
         Distinct regions of the graph, as the rules saturated them.
     forms_tried, forms_taken : int
-        Graphs that the rules made: compared by their kernels, and better.
+        Graphs made by the rules that were compared by their kernels, and that were better.
     rules : tuple of str
-        That led from the baseline's graph to that of the best genome.
+        Rules that lead from the baseline's graph to that of the best genome.
     mode : str
         ``"SEARCH_FAST"``, ``"SEARCH_BUDGET"`` or ``"SEARCH_EXHAUST"``.
     forms_error : str
-        Why the rules made no other graphs, where that is an error.
+        Error that kept the rules from making other graphs.
     plans_failed : int
         Whole plans that did not run, gave other values, or cannot serve.
     times : dict of str to float
-        Seconds that each kind of its work took: ``"search"``, ``"compile"``, ``"measure"`` and
+        Seconds spent on each kind of work: ``"search"``, ``"compile"``, ``"measure"`` and
         ``"check"`` of kernels, ``"plans"``, ``"verify"``, ``"limits"``.
     candidates_from_cache : int
-        Of the candidates: not measured, since an earlier search had, or they had failed in it.
+        Candidates not measured again, because an earlier search measured them or they failed in it.
     failures_from_cache : int
-        Kernels and whole plans that were not tried, since they had failed before.
+        Kernels and whole plans that were not tried because they had failed before.
     recipes_tried : int
-        What earlier searches, here or on another machine, left for equal parts of a graph: those
-        that candidates were made of.
+        Recipes that earlier searches, here or on another machine, left for equal regions, and that
+        became candidates.
     """
 
     candidates: int
@@ -287,13 +287,13 @@ def _search_options(m: search_pb2.SearchOptions) -> SearchOptions:
 
 @dataclasses.dataclass(frozen=True)
 class CompileJob:
-    """How far a compile job is; as text, one line.
+    """Progress of a compile job; as text, one line.
 
-    `stop_reason` says why it ended: of a search one of ``"STOP_ROOFLINE"`` (near what the machine
+    `stop_reason` says why it ended: for a search one of ``"STOP_ROOFLINE"`` (near what the machine
     allows), ``"STOP_STAGNATION"`` (nothing left promises a gain), ``"STOP_EXHAUSTED"`` (everything
-    was measured), ``"STOP_BUDGET"`` and ``"STOP_SEARCH_FAILED"``; ``"STOP_RESTORED"`` where the
-    plan was kept from an earlier search, as after a restart. After each of them the job is DONE and
-    the best plan serves.
+    was measured), ``"STOP_BUDGET"`` and ``"STOP_SEARCH_FAILED"``; ``"STOP_RESTORED"`` means that
+    the plan was stored by an earlier search, as after a restart. After each of them the job is DONE
+    and the best plan serves.
     """
 
     id: str
@@ -307,19 +307,19 @@ class CompileJob:
     message: str
     stop_reason: str
     error: Error | None
-    taps: tuple[str, ...] = ()  # inner values that its plan returns too; none: the plan that serves
-    search: SearchProgress | None = None  # None before SEARCHING, and where nothing is searched
-    search_options: SearchOptions | None = None  # None of plans with taps
-    comparison: PlanComparison | None = None  # at the end, where a search's plan does not serve
-    waits_for: str = ""  # who makes or searches for the same plan, of all that share the cache
-    buckets_total: int = 0  # boxes beside the full range
-    buckets_done: int = 0  # that have a plan of their own, or a reason why not
-    buckets_searched: int = 0  # whose search has ended
-    search_bucket: str = ""  # that `search` is of: "b=1..8"; empty: the full range
+    taps: tuple[str, ...] = ()  # inner values that its plan returns too; empty: the usual plan
+    search: SearchProgress | None = None  # None before SEARCHING, and without a search
+    search_options: SearchOptions | None = None  # None for plans with taps
+    comparison: PlanComparison | None = None  # at the end of a search with KEEP or COMPARE
+    waits_for: str = ""  # another process on this cache with the same work
+    buckets_total: int = 0  # buckets besides the full range
+    buckets_done: int = 0  # buckets with a plan of their own, or a reason why not
+    buckets_searched: int = 0  # buckets with a finished search
+    search_bucket: str = ""  # bucket of `search`: "b=1..8"; empty: the full range
 
     @property
     def finished(self) -> bool:
-        """Whether it has stopped, in whatever way."""
+        """Reports whether it has stopped: done, failed or cancelled."""
         return self.phase in ("DONE", "FAILED", "CANCELLED")
 
     def __str__(self) -> str:

@@ -88,7 +88,7 @@ def _check_reshape(x: Node, sizes: list[Expr]) -> None:
 
 
 def _groups(a: Shape, b: Sequence[Expr]) -> list[tuple[list[int], list[int]]]:
-    """Runs of axes of `a` and of `b` with equal products, sizes of 1 left out."""
+    """Returns runs of axes of `a` and of `b` with equal products, leaving out sizes of 1."""
     left = [i for i, size in enumerate(a) if size != 1]
     right = [i for i, size in enumerate(b) if size != 1]
     groups = []
@@ -111,14 +111,15 @@ def _groups(a: Shape, b: Sequence[Expr]) -> list[tuple[list[int], list[int]]]:
 
 
 def reshape(x: Node, shape: Size | Sequence[Size]) -> Node:
-    """The same elements in row-major order in another shape; one size may be -1."""
+    """Gives `x` another shape with the same elements in row-major order; one size may be -1."""
     (x,) = operands("reshape", x)
     sizes = _sizes("reshape", x, shape)
     _check_reshape(x, sizes)
     coordinates = [Expr(0)] * x.ndim
     if element_count(x._shape) == 0:
         return index_map(x, sizes, coordinates)
-    # Within a group: the result's coordinates to the flat position, that to the operand's digits.
+    # Within a group, the result's coordinates give the flat position, and that the operand's
+    # digits.
     for ours, theirs in _groups(x._shape, sizes):
         flat = Expr(0)
         for i in theirs:
@@ -136,14 +137,14 @@ def reshape(x: Node, shape: Size | Sequence[Size]) -> Node:
 
 
 def flatten(x: Node, start: int = 0) -> Node:
-    """Axes from `start` on become one."""
+    """Merges the axes from `start` on into one."""
     (x,) = operands("flatten", x)
     start = check_axis("flatten", x, start) if x.ndim else 0
     return reshape(x, [*x._shape[:start], element_count(x._shape[start:])])
 
 
 def squeeze(x: Node, axes: int | Sequence[int] | None = None) -> Node:
-    """Without axes of size 1: all of them, or those listed."""
+    """Removes axes of size 1: all of them, or those listed."""
     (x,) = operands("squeeze", x)
     dropped = ([i for i, s in enumerate(x._shape) if s == 1] if axes is None
                else check_axes("squeeze", x, axes))
@@ -154,14 +155,15 @@ def squeeze(x: Node, axes: int | Sequence[int] | None = None) -> Node:
 
 
 def unsqueeze(x: Node, axis: int) -> Node:
-    """With a new axis of size 1 at `axis` of the result."""
+    """Adds an axis of size 1 at `axis` of the result."""
     (x,) = operands("unsqueeze", x)
     axis = check_axis("unsqueeze", x, axis, x.ndim + 1)
     return reshape(x, [*x._shape[:axis], Expr(1), *x._shape[axis:]])
 
 
 def _slice_bound(x: Node, axis: int, value: object, size: Expr, default: Expr) -> Expr:
-    """A start or stop of a forward slice, from the front, inside [0, size] for every dim."""
+    """Returns a start or stop of a forward slice, counted from the front, inside [0, size] for
+    every dim."""
     if value is None:
         return default
     if not isinstance(value, int | Expr | np.integer):
@@ -178,7 +180,7 @@ def _slice_bound(x: Node, axis: int, value: object, size: Expr, default: Expr) -
 
 
 def _slice(x: Node, axis: int, part: slice, size: Expr) -> tuple[Expr, Expr, int]:
-    """First position, length and step."""
+    """Returns first position, length and step."""
     step = 1 if part.step is None else part.step
     if not isinstance(step, int) or step == 0:
         raise fail("slice", [x], f"axis {axis}: step {step!r} must be an integer other than 0")
@@ -241,7 +243,7 @@ def index(x: Node, key: object) -> Node:
 
 
 def flip(x: Node, axes: int | Sequence[int] | None = None) -> Node:
-    """Reversed along `axes`, or along all."""
+    """Reverses `x` along `axes`, or along all."""
     (x,) = operands("flip", x)
     chosen = check_axes("flip", x, axes)
     return index(x, tuple(slice(None, None, -1) if i in chosen else slice(None)
@@ -263,7 +265,7 @@ def pad(x: Node, widths: Sequence[tuple[int, int]], value: float | int | bool = 
 
 
 def concat(values: Sequence[Node], axis: int = 0) -> Node:
-    """Joined along an axis; dtypes and all other sizes must be equal."""
+    """Joins values along an axis; dtypes and all other sizes must be equal."""
     if not values:
         raise fail("concat", [], "at least one value is needed")
     nodes = operands("concat", *values)
@@ -296,7 +298,7 @@ def concat(values: Sequence[Node], axis: int = 0) -> Node:
 
 
 def stack(values: Sequence[Node], axis: int = 0) -> Node:
-    """Joined along a new axis."""
+    """Joins values along a new axis."""
     return concat([unsqueeze(value, axis) for value in values], axis)
 
 

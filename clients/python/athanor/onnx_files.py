@@ -2,7 +2,7 @@
 
     external_files("model.onnx") == {"model.bin": pathlib.Path("model.bin")}
 
-The message is walked by its field numbers, over tensors' bytes, so that a model of any size costs
+Walks the message by its field numbers and skips tensors' bytes, so that a model of any size costs
 only its nodes.
 """
 
@@ -16,7 +16,7 @@ from collections.abc import Iterator
 
 from athanor.errors import InvalidArgument
 
-# Of each message: its fields that hold others with tensors somewhere below.
+# For each message, its fields that hold messages with tensors somewhere below.
 _INSIDE: dict[str, dict[int, str]] = {
     "Model": {7: "Graph", 25: "Function"},
     "Graph": {1: "Node", 5: "Tensor", 15: "Sparse"},
@@ -41,7 +41,7 @@ def _varint(data: mmap.mmap | bytes, at: int, end: int) -> tuple[int, int]:
 
 
 def _fields(data: mmap.mmap | bytes, at: int, end: int) -> Iterator[tuple[int, int, int]]:
-    """Number, begin and end of each field that has a length."""
+    """Yields number, begin and end of each field that has a length."""
     while at < end:
         tag, at = _varint(data, at, end)
         kind = tag & 7
@@ -60,9 +60,9 @@ def _fields(data: mmap.mmap | bytes, at: int, end: int) -> Iterator[tuple[int, i
 
 
 def locations(data: mmap.mmap | bytes) -> list[str]:
-    """The ``location`` of each tensor's external data, each once, in order of appearance.
+    """Returns the ``location`` of each tensor's external data, each once, in order of appearance.
 
-    Where the bytes are no model, what came before: the server says where they go wrong.
+    If the bytes are malformed, returns what precedes the error; the server reports where it is.
     """
     found: dict[str, None] = {}
     waiting = [("Model", 0, len(data))]
@@ -79,7 +79,7 @@ def locations(data: mmap.mmap | bytes) -> list[str]:
                       for number, low, high in _fields(data, begin, end)
                       if number in _INSIDE[kind]]
             waiting.extend(reversed(inside))
-    except ValueError:  # also of a location that is no UTF-8
+    except ValueError:  # also for a location that is not UTF-8
         pass
     return list(found)
 
@@ -90,16 +90,16 @@ def _outside(path: str | os.PathLike[str], name: str) -> InvalidArgument:
 
 
 def external_files(path: str | os.PathLike[str]) -> dict[str, pathlib.Path]:
-    """By location, the files that the model at `path` names, which lie beside it.
+    """Returns, by location, the files beside the model at `path` that it names.
 
     Raises
     ------
     InvalidArgument
-        If a location is absolute or leaves the model's folder, by a link too: what lies elsewhere
-        is sent to no server because a model says so. Where the model itself is a link, as in caches
-        of model hubs, its files may be links to where it leads.
+        If a location is absolute or leaves the model's folder, also by a link: a model must not
+        make the client send other files. If the model itself is a link, as in caches of model hubs,
+        its files may link to its target's folder.
     FileNotFoundError, PermissionError
-        If one is not there, or may not be read.
+        If a file is missing or unreadable.
     """
     folder = pathlib.Path(path).parent
     with open(path, "rb") as file:
@@ -119,6 +119,6 @@ def external_files(path: str | os.PathLike[str]) -> dict[str, pathlib.Path]:
         homes = [folder.resolve(), pathlib.Path(path).resolve().parent]
         if not any(files[name].resolve().is_relative_to(home) for home in homes):
             raise _outside(path, name)
-        with open(files[name], "rb"):  # while gRPC iterates, a refusal would arrive as UNKNOWN
+        with open(files[name], "rb"):  # an error raised while gRPC iterates would arrive as UNKNOWN
             pass
     return files

@@ -1,4 +1,4 @@
-"""What is said beside an ONNX model: bounds of its dims, values of inputs, a seed."""
+"""Settings for an ONNX model: bounds of its dims, values of inputs, a seed."""
 
 from __future__ import annotations
 
@@ -16,19 +16,19 @@ Values = Mapping[str, object]
 
 @dataclasses.dataclass(frozen=True)
 class Given:
-    """As `Client.upload` takes them; nothing where the model is no ONNX."""
+    """The settings as `Client.upload` takes them; empty for other formats."""
 
     dims: Dims | None = None
     values: Values | None = None
     random_seed: int | None = None
 
     def write(self, header: model_pb2.UploadHeader) -> None:
-        """Into the header.
+        """Writes the settings into the header.
 
         Raises
         ------
         InvalidArgument
-            If a dim, a value or the seed cannot be said in it, or the model is no ONNX.
+            If the header cannot hold a dim, a value or the seed, or the model is not ONNX.
         """
         given = [name for name, value in vars(self).items() if value is not None]
         if given and header.format != "onnx":
@@ -44,7 +44,7 @@ class Given:
 
 
 def _is_int(value: object) -> bool:
-    """What a message has room for."""
+    """Reports whether a message can hold the value as an int64."""
     return (isinstance(value, int) and not isinstance(value, bool)
             and -1 << 63 <= value < 1 << 63)
 
@@ -67,7 +67,7 @@ def _value(name: str, said: object) -> model_pb2.NamedLiteral:
 
 
 def full_range(dims: Dims | None) -> dict[str, list[tuple[int, int]]]:
-    """Buckets that say: the full range alone."""
+    """Returns buckets that stand for the full range alone."""
     for name, said in (dims or {}).items():
         bounds = _dim(name, said)
         if not bounds.equals:

@@ -31,7 +31,7 @@ from google.protobuf.message import Message
 def _read_pool() -> descriptor_pool.DescriptorPool:
     data = importlib.resources.files("athanor").joinpath("protos.binpb").read_bytes()
     pool = descriptor_pool.DescriptorPool()
-    # Each file follows those that it imports.
+    # Each file comes after the files it imports.
     for file in descriptor_pb2.FileDescriptorSet.FromString(data).file:
         pool.AddSerializedFile(file.SerializeToString())
     return pool
@@ -41,10 +41,11 @@ _POOL = _read_pool()
 
 
 def _message_class(descriptor: Descriptor, path: str) -> type[Message]:
-    """The class of a message, with those inside it, found by pickle as `path` of this module."""
+    """Makes the class of a message and those inside it; pickle finds it as `path` of this
+    module."""
     made = message_factory.GetMessageClass(descriptor)
     made.__module__, made.__qualname__ = __name__, path
-    # protobuf's own way looks for messages inside others in the default pool.
+    # protobuf's own function looks for nested messages in the default pool.
     copyreg.pickle(made, _reduced)
     for name, inner in descriptor.nested_types_by_name.items():
         setattr(made, name, _message_class(inner, f"{path}.{name}"))
@@ -60,7 +61,7 @@ def _restored(kind: type[Message], data: bytes) -> Message:
 
 
 def _namespace(file: str) -> types.SimpleNamespace:
-    """What a module generated from the file would hold."""
+    """Makes the namespace that a module generated from the file would be."""
     descriptor = _POOL.FindFileByName(f"proto/{file}.proto")
     found = types.SimpleNamespace(DESCRIPTOR=descriptor)
     name = f"{file.rpartition('/')[2]}_pb2"

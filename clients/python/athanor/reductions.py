@@ -145,13 +145,13 @@ def _cumulate(op: str, x: Node, axis: int, exclusive: bool, reverse: bool) -> No
 
 
 def cumsum(x: Node, axis: int, exclusive: bool = False, reverse: bool = False) -> Node:
-    """Sums of the elements up to each along `axis`; `exclusive`: without it, `reverse`: from the
-    last. f16 and bf16 accumulate in f32."""
+    """Running sums along `axis`; `exclusive` leaves out the element itself, `reverse` starts from
+    the last. f16 and bf16 accumulate in f32."""
     return _cumulate("add", x, axis, exclusive, reverse)
 
 
 def cumprod(x: Node, axis: int, exclusive: bool = False, reverse: bool = False) -> Node:
-    """Products of the elements up to each along `axis`, otherwise as `cumsum`."""
+    """Running products along `axis`, otherwise like `cumsum`."""
     return _cumulate("mul", x, axis, exclusive, reverse)
 
 
@@ -202,7 +202,7 @@ def matmul(a: Node, b: Node) -> Node:
         kept = []
         for i in range(len(shape)):
             j = i + len(other) - len(shape)
-            # A batch axis of 1 beside a longer one repeats: the axis goes, and its letter.
+            # A batch axis of 1 beside a longer one repeats: it is removed, with its letter.
             if not (shape[i] == 1 and j >= 0 and other[j] != 1):
                 kept.append(i)
         axes = [*kept, *range(len(shape), nodes[n].ndim)]

@@ -1,4 +1,4 @@
-"""Value: what the user computes with. Every operator is a function of the modules below."""
+"""Value: the type that users compute with. Every operator calls a function of the modules below."""
 
 from __future__ import annotations
 
@@ -146,27 +146,27 @@ class Value(Node):
     astype = cast
 
     def bitcast(self, dtype: str | DType) -> Value:
-        """The same bits as another dtype of equal width."""
+        """Reads the same bits as another dtype of equal width."""
         return elementwise.bitcast(self, dtype)
 
     def reshape(self, *shape: Size | Sequence[Size]) -> Value:
-        """The same elements in another shape; one size may be -1."""
+        """Gives another shape with the same elements; one size may be -1."""
         return movement.reshape(self, _listed(shape))
 
     def flatten(self, start: int = 0) -> Value:
-        """Axes from `start` on become one."""
+        """Merges the axes from `start` on into one."""
         return movement.flatten(self, start)
 
     def squeeze(self, axes: int | Sequence[int] | None = None) -> Value:
-        """Without axes of size 1."""
+        """Removes axes of size 1."""
         return movement.squeeze(self, axes)
 
     def unsqueeze(self, axis: int) -> Value:
-        """With a new axis of size 1."""
+        """Adds an axis of size 1."""
         return movement.unsqueeze(self, axis)
 
     def transpose(self, *axes: int | Sequence[int]) -> Value:
-        """Axes in another order; without `axes` reversed."""
+        """Reorders the axes; without `axes` reverses them."""
         return movement.transpose(self, _listed(axes) if axes else None)
 
     @property
@@ -175,11 +175,11 @@ class Value(Node):
         return movement.transpose(self)
 
     def permute(self, *axes: int | Sequence[int]) -> Value:
-        """Axis i of the result is axis ``axes[i]``."""
+        """Reorders the axes: axis i of the result is axis ``axes[i]``."""
         return movement.permute(self, _listed(axes))
 
     def expand(self, *shape: Size | Sequence[Size]) -> Value:
-        """Axes of size 1 repeated, leading axes added."""
+        """Repeats axes of size 1 and adds leading axes."""
         return movement.expand(self, _listed(shape))
 
     def sum(self, axes: reductions.Axes = None, keepdims: bool = False) -> Value:
@@ -200,7 +200,7 @@ class Value(Node):
 
 
 def _listed(arguments: tuple) -> Sequence:
-    """``f(2, 3)`` and ``f((2, 3))`` alike."""
+    """Accepts both ``f(2, 3)`` and ``f((2, 3))``."""
     if len(arguments) == 1 and isinstance(arguments[0], Sequence) and not isinstance(
             arguments[0], str):
         return arguments[0]

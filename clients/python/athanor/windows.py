@@ -34,7 +34,7 @@ def _rank(op: str, nodes: Sequence[Node]) -> int:
 
 
 def _steps(op: str, nodes: Sequence[Node], what: str, steps: Steps) -> list[int]:
-    """One number per spatial axis, each at least 1."""
+    """Returns one number per spatial axis, each at least 1."""
     rank = _rank(op, nodes)
     listed = [steps] * rank if isinstance(steps, int) else list(steps)
     if len(listed) != rank or any(not isinstance(step, int) or step < 1 for step in listed):
@@ -44,7 +44,7 @@ def _steps(op: str, nodes: Sequence[Node], what: str, steps: Steps) -> list[int]
 
 
 class _Window:
-    """Where windows lie: attributes, and the sizes that come of them."""
+    """Positions of windows: the attributes, and the sizes that follow from them."""
 
     def __init__(self, op: str, nodes: Sequence[Node], kernel: Shape, strides: Steps,
                  padding: Padding, dilations: Steps) -> None:
@@ -84,7 +84,7 @@ def conv(x: Node, w: object, *, strides: Steps = 1, padding: Padding = 0, dilati
     w : Value
         ``[M, C // groups, K1, ...]``; the result is ``[N, M, O1, ...]``.
     strides, dilations : int or sequence of int
-        Steps of the window, and between its elements.
+        Steps of the window, and steps between its elements.
     padding : size, or sequence of sizes or (before, after)
         Zeros around `x` per spatial axis; negative ones crop. A size may be an expression.
     groups : int
@@ -93,7 +93,7 @@ def conv(x: Node, w: object, *, strides: Steps = 1, padding: Padding = 0, dilati
     Raises
     ------
     GraphError
-        If channels do not fit the groups, or a window does not fit in what it slides over.
+        If channels do not fit the groups, or a window is larger than the padded input.
     """
     nodes = operands("Conv", x, w)
     dtype = same_dtype("Conv", nodes)
@@ -130,8 +130,8 @@ def max_pool(x: Node, kernel: Steps, *, strides: Steps | None = None, padding: P
              dilations: Steps = 1) -> Node:
     """The maximum of each window of `x` ``[N, C, D1, ...]``; NaN if any is NaN.
 
-    `strides` are the kernel's sizes if not given. What `padding` adds is never the maximum: a
-    window that holds nothing else gives -inf, the least integer or False.
+    `strides` are the kernel's sizes if not given. Elements added by `padding` are never the
+    maximum: a window of nothing else gives -inf, the least integer or False.
     """
     return _pool("max_pool", "max", "computing", x, kernel, strides, padding, dilations)
 

@@ -27,8 +27,8 @@ from athanor.onnx_given import Given, full_range
 from athanor.protos import compile_pb2, model_pb2
 from athanor.protos import open_inference_grpc_pb2 as oip
 
-# The server sees whole messages only: at its least rate (--upload_least_rate, 8 KiB a second) this
-# comes within its --upload_idle.
+# The server counts an upload's progress by whole messages; at the lowest rate it accepts
+# (--upload_least_rate, 8 KiB a second) a chunk of this size arrives within --upload_idle.
 CHUNK_BYTES = 256 << 10
 # Requests and replies may be as large as the server's own limits allow.
 CHANNEL_OPTIONS = [
@@ -36,15 +36,16 @@ CHANNEL_OPTIONS = [
     # Refusals of a large model come as metadata (errors.py).
     ("grpc.max_metadata_size", 1 << 20), ("grpc.absolute_max_metadata_size", 2 << 20),
 ]
-# A model of at most this travels in the header, a larger one in pieces.
+# Largest model that is sent inside the header; a larger one is sent in chunks.
 _HEADER_BYTES = 32 << 20
 Buckets = Mapping[str, Sequence[tuple[int, int]]]
 
 
 @dataclasses.dataclass(frozen=True)
 class Source:
-    """A model as it travels: its format, its bytes, and its tensors by hash or, of ONNX, its files
-    by the location that the model names them by (itself by ``""`` where `graph` is empty).
+    """A model in the form that is sent: its format, its bytes, and its tensors by hash or, for
+    ONNX, its files by the location that the model gives (``""`` is the model itself, if `graph` is
+    empty).
     """
 
     format: str
@@ -55,16 +56,16 @@ class Source:
 
 @dataclasses.dataclass(frozen=True)
 class Division:
-    """Which tensors of a model are sent, and that the client has the others.
+    """The tensors of a model to send, and proofs that the client has the others.
 
     Attributes
     ----------
     sent : sequence of bytes
         By hash.
     nonce : bytes
-        Of the server's, for the proofs.
+        The server's nonce for the proofs.
     proofs : dict
-        Of the tensors that are not sent, by hash.
+        Proofs of the tensors that are not sent, by hash.
     """
 
     sent: Sequence[bytes] = ()
@@ -74,24 +75,24 @@ class Division:
 
 def divide(source: Source, missing: Sequence[bytes], nonce: bytes,
            proofs: Mapping[bytes, bytes]) -> Division:
-    """As the server's answer `missing` says."""
+    """Divides the tensors by the server's answer `missing`."""
     lacking = set(missing)
     return Division([key for key in source.tensors if key in lacking], nonce,
                     {key: proof for key, proof in proofs.items() if key not in lacking})
 
 
 def tensor_proofs(source: Source, nonce: bytes) -> dict[bytes, bytes]:
-    """By hash, of all tensors of a model."""
+    """Returns proofs of all tensors of a model, by hash."""
     return {key: possession_proof(nonce, key, data) for key, data in source.tensors.items()}
 
 
 def proof_messages(proofs: Mapping[bytes, bytes]) -> list[model_pb2.TensorProof]:
-    """The messages."""
+    """Returns the proofs as messages."""
     return [model_pb2.TensorProof(hash=key, proof=proof) for key, proof in proofs.items()]
 
 
 def read_source(source: object, format: str | None) -> Source:
-    """A `Graph`, a path or bytes as what is uploaded.
+    """Converts a `Graph`, a path or bytes to what is uploaded.
 
     A path that ends in ``.athanor`` is a bundle (`Graph.save`); bytes need `format`, ``"athanor"``
     for a serialised athanor.v1.Graph. ONNX is a path that ends in ``.onnx``, with the files of
@@ -141,7 +142,7 @@ def _onnx_bytes(data: bytes) -> Source:
 
 
 def bucket_messages(buckets: Buckets | None) -> list[model_pb2.DimBuckets]:
-    """``{"b": [(1, 1), (2, 64)]}`` as messages."""
+    """Converts ``{"b": [(1, 1), (2, 64)]}`` to messages."""
     return [
         model_pb2.DimBuckets(dim=dim, ranges=[
             model_pb2.DimBuckets.Range(min=low, max=high) for low, high in ranges])
@@ -150,12 +151,12 @@ def bucket_messages(buckets: Buckets | None) -> list[model_pb2.DimBuckets]:
 
 
 def rule_names(disable_rules: Sequence[str] | None) -> list[str]:
-    """Names of rules or families.
+    """Returns names of rules or families.
 
     Raises
     ------
     InvalidArgument
-        If it is one str, or holds something else than names.
+        If it is a str, or holds anything but names.
     """
     if isinstance(disable_rules, str):
         raise InvalidArgument(f"disable_rules={disable_rules!r}: it must be a sequence of names, "
@@ -169,12 +170,12 @@ def rule_names(disable_rules: Sequence[str] | None) -> list[str]:
 
 
 def budget_text(budget: str | None) -> str:
-    """A search budget as the server reads it.
+    """Returns a search budget in the server's form.
 
     Raises
     ------
     InvalidArgument
-        If it is no str: what number would mean is not guessed.
+        If it is not a str; the meaning of a number is not guessed.
     """
     if budget is not None and not isinstance(budget, str):
         raise InvalidArgument(f"budget={budget!r}: it must be a str such as \"30s\", \"200c\", "
@@ -183,12 +184,12 @@ def budget_text(budget: str | None) -> str:
 
 
 def dim_name(batch_dim: str | None) -> str:
-    """The name of a dim.
+    """Returns the name of a dim.
 
     Raises
     ------
     InvalidArgument
-        If it is no str.
+        If it is not a str.
     """
     if batch_dim is not None and not isinstance(batch_dim, str):
         raise InvalidArgument(f"batch_dim={batch_dim!r}: it must be the name of a dim, a str")
@@ -200,16 +201,16 @@ def upload_requests(source: Source, name: str, division: Division, buckets: Buck
                     disable_rules: Sequence[str] | None = None, approximate: bool = False,
                     batch_dim: str | None = None, given: Given | None = None,
                     dry_run: bool = False) -> Iterator[model_pb2.UploadModelRequest]:
-    """Header, chunks of the tensors that are sent or of files, commit.
+    """Yields the header, the chunks of tensors or files to send, and the commit.
 
     Raises
     ------
     InvalidArgument
-        At once, not while gRPC iterates, where it would arrive as UNKNOWN.
+        Raised before gRPC iterates, where it would arrive as UNKNOWN.
     """
     given = given or Given()
     if source.format == "onnx" and buckets is not None and not buckets:
-        buckets = full_range(given.dims)  # none said means the server's choice
+        buckets = full_range(given.dims)  # without buckets the server would choose some
     header = model_pb2.UploadHeader(
         name=name, format=source.format, graph=source.graph, dry_run=dry_run,
         graph_sha256=content_hash(source.graph) if source.graph else b"",
@@ -261,9 +262,9 @@ class Tensor:
     Attributes
     ----------
     element : str
-        What the values of `dtype` mean where that is no dtype of the server's, such as ``"int4"``.
+        Meaning of the values of `dtype` if the server has no dtype for it, such as ``"int4"``.
     fixed : bool
-        An input that takes one value only, which was given at upload.
+        Whether the input takes only one value, given at upload.
     """
 
     name: str
@@ -278,19 +279,19 @@ class Tensor:
 
 @dataclasses.dataclass(frozen=True)
 class Batching:
-    """Whether requests of a model share calls.
+    """How requests of a model are batched.
 
     Attributes
     ----------
     dim : str
-        By which they are joined; empty where the upload named none.
+        Dim along which they are batched; empty if the upload named none.
     on : bool
     reason : str
-        Why not, where a dim was named.
+        Why batching is off, if a dim was named.
     max_rows : int
-        Of one call.
+        Most rows of one call.
     max_delay_us : int
-        Microseconds that a request waits for others at most.
+        Longest time in microseconds that a request waits for others.
     """
 
     dim: str = ""
@@ -302,18 +303,18 @@ class Batching:
 
 @dataclasses.dataclass(frozen=True)
 class Bucket:
-    """A box of a model's sizes: the plan that serves it, or why it has none of its own.
+    """A box of a model's sizes, with its plan or the reason why it has none of its own.
 
     Attributes
     ----------
     ranges : dict
         By dim: smallest and largest size.
     plan_id : str
-        Empty where the plan of the full range serves it; `reason` says why.
+        Empty if the full-range plan serves it; `reason` says why.
     pinned : bool
         Whether its plan was pinned.
     reason : str
-        Empty of a bucket with a plan.
+        Empty for a bucket with a plan.
     """
 
     ranges: dict[str, tuple[int, int]]
@@ -349,7 +350,7 @@ class ModelInfo:
     deterministic: bool = False
     batching: Batching = Batching()
     buckets: tuple[Bucket, ...] = ()
-    notes: tuple[str, ...] = ()  # what was decided when it was imported
+    notes: tuple[str, ...] = ()  # decisions made at import
 
 
 def _tensors(messages: Sequence[model_pb2.ModelTensor]) -> tuple[Tensor, ...]:
@@ -377,12 +378,12 @@ def model_info(m: model_pb2.Model) -> ModelInfo:
 def start_compile(name: str, version: str, buckets: Buckets | None, budget: str | None,
                   disable_rules: Sequence[str] | None, approximate: bool, seed: int,
                   use: str | None) -> compile_pb2.StartCompileRequest:
-    """The request.
+    """Makes the request.
 
     Raises
     ------
     InvalidArgument
-        If `use`, `budget`, `seed` or `disable_rules` cannot be said in it.
+        If the request cannot hold `use`, `budget`, `seed` or `disable_rules`.
     """
     uses = {None: 0, "serve": 1, "keep": 2, "compare": 3}
     if use not in uses:
@@ -396,8 +397,7 @@ def start_compile(name: str, version: str, buckets: Buckets | None, budget: str 
 
 
 class InferResult(dict):
-    """Outputs, then taps, by name, each an array of the caller's own; and what the reply says about
-    the call.
+    """Outputs, then taps, by name, each an array that the caller owns; and the reply's parameters.
 
     Attributes
     ----------
@@ -406,8 +406,8 @@ class InferResult(dict):
     queue_us, exec_us : int
         Microseconds waiting and executing.
     batch_us, batch_rows : int
-        Of a model whose requests share calls: microseconds that this one waited for company, beside
-        `queue_us`, and the rows of the call that served it.
+        For a model whose requests are batched: microseconds that this one waited for others, not
+        part of `queue_us`, and the rows of its call.
     """
 
     plan_id: str = ""
@@ -420,12 +420,13 @@ class InferResult(dict):
 
 
 def tap_names(taps: Sequence[str] | None) -> str | None:
-    """Request parameter ``taps``: names between commas; commas inside names get a backslash.
+    """Formats request parameter ``taps``: names separated by commas; a comma in a name gets a
+    backslash.
 
     Raises
     ------
     InvalidArgument
-        If `taps` is one str, or holds something else than names.
+        If `taps` is a str, or holds anything but names.
     """
     if isinstance(taps, str):
         raise InvalidArgument(f"taps={taps!r}: it must be a sequence of names, as in [{taps!r}]")
@@ -440,7 +441,7 @@ def tap_names(taps: Sequence[str] | None) -> str | None:
 
 def check_inputs(model: str, expected: Sequence[Tensor],
                  inputs: Mapping[str, object]) -> dict[str, np.ndarray]:
-    """The arrays to send; names and dtypes must be the model's.
+    """Returns the arrays to send; names and dtypes must be the model's.
 
     Raises
     ------
@@ -479,7 +480,7 @@ _KINDS = {int: "an int", str: "a str"}
 def infer_request(model: str, version: str, expected: Sequence[Tensor],
                   inputs: Mapping[str, object], outputs: Sequence[str] | None,
                   parameters: Mapping[str, str | int | None]) -> oip.ModelInferRequest:
-    """A request with raw contents."""
+    """Makes a request with raw contents."""
     request = oip.ModelInferRequest(model_name=model, model_version=version)
     dtypes = {tensor.name: dtype_of(tensor.dtype) for tensor in expected}
     for name, array in check_inputs(model, expected, inputs).items():
@@ -498,7 +499,7 @@ def infer_request(model: str, version: str, expected: Sequence[Tensor],
 
 
 def infer_result(response: oip.ModelInferResponse) -> InferResult:
-    """Writable arrays of their own, and the reply's parameters."""
+    """Returns new writable arrays, and the reply's parameters."""
     result = InferResult()
     for tensor, raw in zip(response.outputs, response.raw_output_contents, strict=True):
         row = BY_DATATYPE[tensor.datatype]

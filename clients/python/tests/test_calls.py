@@ -1,4 +1,4 @@
-"""Each RPC of `calls` against the services as the protos define them."""
+"""Tests each RPC of `calls` against services implemented from the protos."""
 
 from __future__ import annotations
 
@@ -102,7 +102,7 @@ class Server:
         self.sent: list[wire.Division] = []
 
     def answer(self, call: calls.Call) -> object:
-        """What the call returns, or raises."""
+        """Runs the call and returns its result or its error."""
         if isinstance(call, wire.Division):
             self.sent.append(call)
             if self.errors:
@@ -117,7 +117,7 @@ class Server:
                 b"" if asked.nonce else self.nonce)
 
     def run(self, source: wire.Source) -> object:
-        """As the clients do."""
+        """Makes the calls as the clients do."""
         flow = calls.send_model(source, lambda division: division)
         try:
             call = next(flow)

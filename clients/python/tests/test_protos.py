@@ -20,7 +20,7 @@ FILES = {name: value for name, value in vars(protos).items() if name.endswith("_
 
 
 def classes(holder: object, seen: set[type]) -> set[type]:
-    """All message classes of a namespace, those inside others too."""
+    """Returns all message classes of a namespace, including nested ones."""
     for value in list(vars(holder).values()):
         if isinstance(value, type) and issubclass(value, Message) and value not in seen:
             seen.add(value)

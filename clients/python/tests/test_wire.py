@@ -145,7 +145,7 @@ def test_what_a_search_may_do() -> None:
 
 
 def test_a_dtype_without_numpy_counterpart_stays_bits() -> None:
-    """What a machine without ml_dtypes does, in a process of its own."""
+    """Runs in a process of its own, as on a machine without ml_dtypes."""
     import subprocess
     import sys
 

@@ -2,8 +2,8 @@
 // to call; the helper, with those it needs, is then part of the kernel's text, once.
 //
 //   Prelude prelude(CpuFeatures::Of(target));
-//   std::string call = Cat(prelude.Math(Op::kExp, "f32", 16), "(v3)");   // "exp_f32x16(v3)"
-//   text = prelude.text() + kernel;
+//   std::string call = Cat(prelude.Math(exp, "f32", 16), "(v3)");   // "exp_f32x16(v3)"
+//   text = prelude.Text() + kernel;
 //
 // C types are named by element and lanes: f32, i64, f32x16, u16x8. Masks are i32 vectors of 0 and
 // -1; a scalar bool is an i32 of 0 or 1. Element types of memory end in "u": they may lie at any

@@ -5,6 +5,7 @@
 #include "absl/strings/str_cat.h"
 #include "compiler/egraph/extract/choice_walk.h"
 #include "compiler/egraph/extract/extract.h"
+#include "deploy/bazel/libs/status_macros.h"
 
 namespace athanor::egraph {
 
@@ -35,7 +36,7 @@ absl::Status ChoiceWalk::Enter(ClassId id) {
   if (marks_[id.value] == Mark::kDone) return absl::OkStatus();
   if (marks_[id.value] == Mark::kOnPath) return CloseCycle(id);
   if (!Usable(id)) {
-    if (absl::Status s = OnUnusable(id); !s.ok()) return s;
+    RETURN_IF_ERROR(OnUnusable(id));
   }
   marks_[id.value] = Mark::kOnPath;
   path_.push_back({id, 0});
@@ -49,9 +50,8 @@ absl::Status ChoiceWalk::CloseCycle(ClassId id) {
   while (path_[first].id != id) --first;
   std::vector<ClassId> cycle;
   for (size_t i = first; i < path_.size(); ++i) cycle.push_back(path_[i].id);
-  const absl::StatusOr<ClassId> changed = OnCycle(cycle);
-  if (!changed.ok()) return changed.status();
-  while (path_.back().id != *changed) {
+  ASSIGN_OR_RETURN(const ClassId changed, OnCycle(cycle));
+  while (path_.back().id != changed) {
     marks_[path_.back().id.value] = Mark::kNew;
     path_.pop_back();
   }
@@ -68,7 +68,7 @@ absl::Status ChoiceWalk::OnUnusable(ClassId id) {
   const NodeId n = choice_.Get(id);
   return absl::FailedPreconditionError(
       n.valid()
-          ? absl::StrCat("class ", id.value, ": the chosen node ", n.value, " is none of its nodes")
+          ? absl::StrCat("class ", id.value, ": the chosen node ", n.value, " is not in this class")
           : absl::StrCat("class ", id.value, ": no node is chosen"));
 }
 
@@ -83,7 +83,7 @@ absl::StatusOr<ClassId> ChoiceWalk::OnCycle(const std::vector<ClassId>& cycle) {
 absl::StatusOr<std::vector<ClassId>> ChosenOrder(const EGraph& graph, const Choice& choice,
                                                  absl::Span<const ClassId> roots) {
   ChoiceWalk walk(graph, choice);
-  if (absl::Status s = walk.Visit(roots); !s.ok()) return s;
+  RETURN_IF_ERROR(walk.Visit(roots));
   return walk.order();
 }
 
@@ -93,11 +93,10 @@ absl::Status CheckChoice(const EGraph& graph, const Choice& choice,
 }
 
 absl::StatusOr<Term> ChoiceTerm(const EGraph& graph, const Choice& choice, ClassId root) {
-  const absl::StatusOr<std::vector<ClassId>> order = ChosenOrder(graph, choice, {root});
-  if (!order.ok()) return order.status();
+  ASSIGN_OR_RETURN(const std::vector<ClassId> order, ChosenOrder(graph, choice, {root}));
   std::vector<uint32_t> places(graph.class_bound());
   Term term;
-  for (const ClassId id : *order) {
+  for (const ClassId id : order) {
     const NodeId n = choice.Get(id);
     TermNode node{graph.op(n), graph.payload(n), {}};
     for (const ClassId child : graph.children(n)) node.children.push_back(places[child.value]);
@@ -109,10 +108,9 @@ absl::StatusOr<Term> ChoiceTerm(const EGraph& graph, const Choice& choice, Class
 
 absl::StatusOr<double> ChoiceCost(const EGraph& graph, const Choice& choice,
                                   absl::Span<const ClassId> roots, const NodeCost& cost) {
-  const absl::StatusOr<std::vector<ClassId>> order = ChosenOrder(graph, choice, roots);
-  if (!order.ok()) return order.status();
+  ASSIGN_OR_RETURN(const std::vector<ClassId> order, ChosenOrder(graph, choice, roots));
   double sum = 0;
-  for (const ClassId id : *order) sum += cost(choice.Get(id));
+  for (const ClassId id : order) sum += cost(choice.Get(id));
   return sum;
 }
 

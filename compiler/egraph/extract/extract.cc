@@ -8,6 +8,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "compiler/egraph/extract/choice_walk.h"
+#include "deploy/bazel/libs/status_macros.h"
 
 namespace athanor::egraph {
 namespace {
@@ -71,7 +72,7 @@ absl::StatusOr<Choice> Extractor::Extract(absl::Span<const ClassId> roots) const
     if (!graph_.IsClass(root) || TreeRank(root) == kNone) return NoTerm(root);
   }
   Choice choice = tree_;
-  if (absl::Status s = Refine(roots, &choice); !s.ok()) return s;
+  RETURN_IF_ERROR(Refine(roots, &choice));
   return choice;
 }
 
@@ -96,7 +97,7 @@ class RepairWalk : public ChoiceWalk {
     const ClassId lowest = *std::min_element(
         cycle.begin(), cycle.end(),
         [this](ClassId a, ClassId b) { return extractor_.TreeRank(a) < extractor_.TreeRank(b); });
-    if (absl::Status s = FollowTree(lowest); !s.ok()) return s;
+    RETURN_IF_ERROR(FollowTree(lowest));
     return lowest;
   }
 
@@ -119,7 +120,7 @@ absl::StatusOr<int> Extractor::EnforceAcyclic(absl::Span<const ClassId> roots,
                                               Choice* choice) const {
   choice->Resize(graph_);
   RepairWalk walk(graph_, *this, choice);
-  if (absl::Status s = walk.Visit(roots); !s.ok()) return s;
+  RETURN_IF_ERROR(walk.Visit(roots));
   return walk.num_changed();
 }
 

@@ -113,7 +113,7 @@ TEST_F(ExtractTest, WrongChoicesAreNamed) {
   Choice choice(graph_);
   EXPECT_THAT(CheckChoice(graph_, choice, {x}).ToString(), HasSubstr("class 0: no node"));
   choice.Set(x, NodeOf(zero, kNum));
-  EXPECT_THAT(CheckChoice(graph_, choice, {x}).ToString(), HasSubstr("is none of its nodes"));
+  EXPECT_THAT(CheckChoice(graph_, choice, {x}).ToString(), HasSubstr("is not in this class"));
   choice.Set(x, NodeOf(x, kAdd));
   choice.Set(zero, NodeOf(zero, kNum));
   EXPECT_THAT(CheckChoice(graph_, choice, {x}).ToString(), HasSubstr("cycle: c0 = (+ c0 c1), c0"));

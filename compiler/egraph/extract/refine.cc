@@ -4,6 +4,7 @@
 
 #include "compiler/egraph/extract/choice_walk.h"
 #include "compiler/egraph/extract/extract.h"
+#include "deploy/bazel/libs/status_macros.h"
 
 namespace athanor::egraph {
 namespace {
@@ -20,7 +21,7 @@ class Refiner {
 
   absl::Status Start(absl::Span<const ClassId> roots) {
     roots_.assign(roots.begin(), roots.end());
-    if (absl::Status s = FindOrder(); !s.ok()) return s;
+    RETURN_IF_ERROR(FindOrder());
     for (const ClassId id : graph_.Classes()) {
       if (places_[id.value] == kNowhere) choice_.Set(id, extractor_.tree().Get(id));
     }
@@ -44,10 +45,9 @@ class Refiner {
 
   // Computes the order and positions of the currently needed classes.
   absl::Status FindOrder() {
-    absl::StatusOr<std::vector<ClassId>> order = ChosenOrder(graph_, choice_, roots_);
-    if (!order.ok()) return order.status();
+    ASSIGN_OR_RETURN(std::vector<ClassId> order, ChosenOrder(graph_, choice_, roots_));
     for (const ClassId id : order_) places_[id.value] = kNowhere;
-    order_ = *std::move(order);
+    order_ = std::move(order);
     for (size_t i = 0; i < order_.size(); ++i) {
       places_[order_[i].value] = static_cast<uint32_t>(i);
     }
@@ -153,7 +153,7 @@ absl::Status Extractor::Refine(absl::Span<const ClassId> roots, Choice* choice,
                                int max_passes) const {
   choice->Resize(graph_);
   Refiner refiner(graph_, *this, choice);
-  if (absl::Status s = refiner.Start(roots); !s.ok()) return s;
+  RETURN_IF_ERROR(refiner.Start(roots));
   for (int pass = 0; pass < max_passes && refiner.Pass(); ++pass) {
   }
   return absl::OkStatus();

@@ -25,6 +25,7 @@
 #include "absl/strings/str_cat.h"
 #include "compiler/egraph/graph/egraph.h"
 #include "compiler/egraph/graph/ids.h"
+#include "deploy/bazel/libs/status_macros.h"
 
 namespace athanor::egraph {
 
@@ -80,19 +81,17 @@ class TypedAnalysis : public Analysis {
   virtual absl::StatusOr<DidMerge> Merge(Data* into, const Data& from) const = 0;
 
   absl::Status MakeClass(const EGraph& graph, NodeId node, ClassId id) final {
-    absl::StatusOr<Data> value = Make(graph, node);
-    if (!value.ok()) return value.status();
+    ASSIGN_OR_RETURN(Data value, Make(graph, node));
     if (values_.size() <= id.value) values_.resize(id.value + 1);
-    values_[id.value] = *std::move(value);
+    values_[id.value] = std::move(value);
     return absl::OkStatus();
   }
 
   absl::StatusOr<bool> Update(const EGraph& graph, NodeId node, ClassId id) final {
     const absl::StatusOr<Data> value = Make(graph, node);
     if (!value.ok()) return value.status();
-    const absl::StatusOr<DidMerge> did = Merge(&values_[id.value], *value);
-    if (!did.ok()) return did.status();
-    return did->into_changed;
+    ASSIGN_OR_RETURN(const DidMerge did, Merge(&values_[id.value], *value));
+    return did.into_changed;
   }
 
   absl::StatusOr<DidMerge> MergeClasses(ClassId into, ClassId from) final {
@@ -102,12 +101,10 @@ class TypedAnalysis : public Analysis {
   }
 
   absl::Status CheckFixpoint(const EGraph& graph, NodeId node, ClassId id) const final {
-    const absl::StatusOr<Data> value = Make(graph, node);
-    if (!value.ok()) return value.status();
+    ASSIGN_OR_RETURN(const Data value, Make(graph, node));
     Data copy = values_[id.value];
-    const absl::StatusOr<DidMerge> did = Merge(&copy, *value);
-    if (!did.ok()) return did.status();
-    if (!did->into_changed) return absl::OkStatus();
+    ASSIGN_OR_RETURN(const DidMerge did, Merge(&copy, value));
+    if (!did.into_changed) return absl::OkStatus();
     return absl::InternalError(
         absl::StrCat("class ", id.value, " lacks what node ", node.value, " says"));
   }

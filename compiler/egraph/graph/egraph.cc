@@ -6,6 +6,7 @@
 #include "absl/container/inlined_vector.h"
 #include "absl/strings/str_cat.h"
 #include "compiler/egraph/graph/analysis.h"
+#include "deploy/bazel/libs/status_macros.h"
 
 namespace athanor::egraph {
 namespace {
@@ -22,8 +23,8 @@ EGraph::EGraph(const Language* language, Analysis* analysis)
 
 absl::StatusOr<ClassId> EGraph::Add(OpId op, PayloadId payload, absl::Span<const ClassId> children,
                                     Cause cause) {
-  if (absl::Status s = language_->CheckNode(op, payload, children.size()); !s.ok()) return s;
-  if (absl::Status s = CheckNode(op, children); !s.ok()) return s;
+  RETURN_IF_ERROR(language_->CheckNode(op, payload, children.size()));
+  RETURN_IF_ERROR(CheckNode(op, children));
   Children canonical(children.begin(), children.end());
   for (ClassId& child : canonical) child = sets_.FindAndCompress(child);
   const uint32_t hash = Hash(op, payload, canonical);

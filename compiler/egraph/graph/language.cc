@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "deploy/bazel/libs/status_macros.h"
 
 namespace athanor::egraph {
 namespace {
@@ -32,7 +33,7 @@ absl::Status CheckSpec(const OpSpec& op) {
 absl::StatusOr<Language> Language::Make(std::vector<OpSpec> ops) {
   Language language;
   for (size_t i = 0; i < ops.size(); ++i) {
-    if (absl::Status status = CheckSpec(ops[i]); !status.ok()) return status;
+    RETURN_IF_ERROR(CheckSpec(ops[i]));
     const OpId id{static_cast<uint32_t>(i)};
     if (!language.by_name_.try_emplace(ops[i].name, id).second) {
       return absl::InvalidArgumentError(

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "deploy/bazel/libs/status_macros.h"
 
 namespace athanor::egraph {
 namespace {
@@ -27,13 +28,12 @@ class Reader {
     Sexpr result;
     result.atom = Peek() != '(';
     if (!result.atom) ++at_;
-    if (absl::Status s = ReadHead(&result); !s.ok()) return s;
+    RETURN_IF_ERROR(ReadHead(&result));
     if (result.atom) return result;
     while (Peek() != ')') {
       if (Peek() == '\0') return Error("')'");
-      absl::StatusOr<Sexpr> child = Read(depth + 1);
-      if (!child.ok()) return child.status();
-      result.children.push_back(*std::move(child));
+      ASSIGN_OR_RETURN(Sexpr child, Read(depth + 1));
+      result.children.push_back(std::move(child));
     }
     ++at_;
     return result;

@@ -3,27 +3,23 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "deploy/bazel/libs/status_macros.h"
 
 namespace athanor::egraph {
 namespace {
 
 // Appends the nodes of `sexpr`; the last one is its root.
 absl::Status AppendNodes(const Language& language, const Sexpr& sexpr, Term* term) {
-  absl::StatusOr<Head> head = ParseHead(language, sexpr);
-  if (!head.ok()) return head.status();
+  ASSIGN_OR_RETURN(Head head, ParseHead(language, sexpr));
   if (sexpr.payload) {
-    absl::StatusOr<PayloadId> payload = ParsePayload(language, head->op, *sexpr.payload);
-    if (!payload.ok()) return payload.status();
-    head->payload = *payload;
+    ASSIGN_OR_RETURN(head.payload, ParsePayload(language, head.op, *sexpr.payload));
   }
-  TermNode node{head->op, head->payload, {}};
+  TermNode node{head.op, head.payload, {}};
   for (const Sexpr& child : sexpr.children) {
-    if (absl::Status s = AppendNodes(language, child, term); !s.ok()) return s;
+    RETURN_IF_ERROR(AppendNodes(language, child, term));
     node.children.push_back(static_cast<uint32_t>(term->nodes.size() - 1));
   }
-  if (absl::Status s = language.CheckNode(node.op, node.payload, node.children.size()); !s.ok()) {
-    return s;
-  }
+  RETURN_IF_ERROR(language.CheckNode(node.op, node.payload, node.children.size()));
   term->nodes.push_back(std::move(node));
   return absl::OkStatus();
 }
@@ -81,10 +77,9 @@ absl::StatusOr<PayloadId> ParsePayload(const Language& language, OpId op, const 
 }
 
 absl::StatusOr<Term> ParseTerm(const Language& language, const std::string& text) {
-  const absl::StatusOr<Sexpr> sexpr = ParseSexpr(text);
-  if (!sexpr.ok()) return sexpr.status();
+  ASSIGN_OR_RETURN(const Sexpr sexpr, ParseSexpr(text));
   Term term;
-  if (absl::Status s = AppendNodes(language, *sexpr, &term); !s.ok()) {
+  if (absl::Status s = AppendNodes(language, sexpr, &term); !s.ok()) {
     return absl::InvalidArgumentError(absl::StrCat("\"", text, "\": ", std::string(s.message())));
   }
   return term;
@@ -104,9 +99,8 @@ absl::StatusOr<ClassId> AddTerm(EGraph* graph, const Term& term, Cause cause) {
   for (const TermNode& node : term.nodes) {
     children.clear();
     for (const uint32_t child : node.children) children.push_back(classes[child]);
-    const absl::StatusOr<ClassId> id = graph->Add(node.op, node.payload, children, cause);
-    if (!id.ok()) return id.status();
-    classes.push_back(*id);
+    ASSIGN_OR_RETURN(const ClassId id, graph->Add(node.op, node.payload, children, cause));
+    classes.push_back(id);
   }
   return classes.back();
 }

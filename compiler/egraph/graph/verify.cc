@@ -6,6 +6,7 @@
 #include "absl/strings/str_cat.h"
 #include "compiler/egraph/graph/analysis.h"
 #include "compiler/egraph/graph/egraph.h"
+#include "deploy/bazel/libs/status_macros.h"
 
 namespace athanor::egraph {
 namespace {
@@ -21,7 +22,7 @@ absl::Status EGraph::Verify() const {
     if (!alive(NodeId{i})) continue;
     ++live;
     in_table += nodes_[i].state == State::kLive;
-    if (absl::Status s = VerifyNode(NodeId{i}); !s.ok()) return s;
+    RETURN_IF_ERROR(VerifyNode(NodeId{i}));
   }
   if (live != num_nodes_ || in_table != hash_cons_.size()) {
     return Broken(absl::StrCat(live, " nodes alive, ", in_table, " of them hash-consed; counted ",
@@ -30,7 +31,7 @@ absl::Status EGraph::Verify() const {
   if (Classes().size() != num_classes_) {
     return Broken(absl::StrCat(Classes().size(), " classes, counted ", num_classes_));
   }
-  if (absl::Status s = VerifyLists(); !s.ok()) return s;
+  RETURN_IF_ERROR(VerifyLists());
   return VerifyChanges();
 }
 

@@ -7,6 +7,7 @@
 #include "absl/strings/str_cat.h"
 #include "compiler/egraph/graph/sexpr.h"
 #include "compiler/egraph/graph/term.h"
+#include "deploy/bazel/libs/status_macros.h"
 
 namespace athanor::egraph {
 namespace {
@@ -22,12 +23,11 @@ class Builder {
   // Appends the nodes of `sexpr`; the last one is its root.
   absl::Status Append(const Sexpr& sexpr) {
     if (sexpr.head[0] == '?') return AppendVariable(sexpr);
-    const absl::StatusOr<Head> head = ParseHead(language_, sexpr);
-    if (!head.ok()) return head.status();
-    PatternNode node{.op = head->op, .payload = head->payload};
-    if (absl::Status s = SetPayload(sexpr, &node); !s.ok()) return s;
-    if (absl::Status s = AppendChildren(sexpr, &node); !s.ok()) return s;
-    if (absl::Status s = CheckShape(node); !s.ok()) return s;
+    ASSIGN_OR_RETURN(const Head head, ParseHead(language_, sexpr));
+    PatternNode node{.op = head.op, .payload = head.payload};
+    RETURN_IF_ERROR(SetPayload(sexpr, &node));
+    RETURN_IF_ERROR(AppendChildren(sexpr, &node));
+    RETURN_IF_ERROR(CheckShape(node));
     pattern_.nodes.push_back(std::move(node));
     return absl::OkStatus();
   }
@@ -45,9 +45,8 @@ class Builder {
       return absl::InvalidArgumentError(
           absl::StrCat("\"", sexpr.head, "\" is a variable and has neither children nor payload"));
     }
-    const absl::StatusOr<uint32_t> i = Intern(sexpr.head.substr(1), VariableKind::kClass);
-    if (!i.ok()) return i.status();
-    pattern_.nodes.push_back({.variable = *i});
+    ASSIGN_OR_RETURN(const uint32_t i, Intern(sexpr.head.substr(1), VariableKind::kClass));
+    pattern_.nodes.push_back({.variable = i});
     return absl::OkStatus();
   }
 
@@ -55,19 +54,15 @@ class Builder {
     if (!sexpr.payload) return absl::OkStatus();
     const std::string& text = *sexpr.payload;
     if (text != kAny && text[0] != '?') {
-      const absl::StatusOr<PayloadId> payload = ParsePayload(language_, node->op, text);
-      if (!payload.ok()) return payload.status();
-      node->payload = *payload;
+      ASSIGN_OR_RETURN(node->payload, ParsePayload(language_, node->op, text));
       return absl::OkStatus();
     }
     if (!language_.spec(node->op).payload) {
       return absl::InvalidArgumentError(
           absl::StrCat("operator ", sexpr.head, " takes no payload, got [", text, "]"));
     }
-    const absl::StatusOr<uint32_t> i =
-        Intern(text == kAny ? text : text.substr(1), VariableKind::kPayload);
-    if (!i.ok()) return i.status();
-    node->payload_variable = *i;
+    ASSIGN_OR_RETURN(node->payload_variable,
+                     Intern(text == kAny ? text : text.substr(1), VariableKind::kPayload));
     return absl::OkStatus();
   }
 
@@ -81,7 +76,7 @@ class Builder {
         }
         return SetRest(child.head.substr(1, child.head.size() - 4), node);
       }
-      if (absl::Status s = Append(child); !s.ok()) return s;
+      RETURN_IF_ERROR(Append(child));
       node->children.push_back(static_cast<uint32_t>(pattern_.nodes.size() - 1));
     }
     return absl::OkStatus();
@@ -93,9 +88,7 @@ class Builder {
                                                      " has a fixed number of children, ?", name,
                                                      "... is for those that have any"));
     }
-    const absl::StatusOr<uint32_t> i = Intern(name, VariableKind::kRest);
-    if (!i.ok()) return i.status();
-    node->rest_variable = *i;
+    ASSIGN_OR_RETURN(node->rest_variable, Intern(name, VariableKind::kRest));
     return absl::OkStatus();
   }
 
@@ -148,10 +141,9 @@ void AppendText(const Language& language, const Pattern& pattern, const Variable
 
 absl::StatusOr<Pattern> ParsePattern(const Language& language, const std::string& text,
                                      Variables* variables) {
-  const absl::StatusOr<Sexpr> sexpr = ParseSexpr(text);
-  if (!sexpr.ok()) return sexpr.status();
+  ASSIGN_OR_RETURN(const Sexpr sexpr, ParseSexpr(text));
   Builder builder(language, variables);
-  if (absl::Status s = builder.Append(*sexpr); !s.ok()) return InText(text, s);
+  if (absl::Status s = builder.Append(sexpr); !s.ok()) return InText(text, s);
   return builder.Take();
 }
 
@@ -171,9 +163,7 @@ absl::StatusOr<Equation> ParseEquation(const Language& language, const std::stri
     equation.root = *root;
     right = text.substr(equals + 3);
   }
-  absl::StatusOr<Pattern> pattern = ParsePattern(language, right, variables);
-  if (!pattern.ok()) return pattern.status();
-  equation.pattern = *std::move(pattern);
+  ASSIGN_OR_RETURN(equation.pattern, ParsePattern(language, right, variables));
   return equation;
 }
 
@@ -197,10 +187,11 @@ absl::StatusOr<ClassId> AddPattern(EGraph* graph, const Pattern& pattern, const 
     for (const uint32_t child : node.children) children.push_back(classes[child]);
     for (const ClassId child : match.Rest(node.rest_variable)) children.push_back(child);
     const bool varies = node.payload_variable != Variables::kNone;
-    const absl::StatusOr<ClassId> id = graph->Add(
-        node.op, varies ? match.Payload(node.payload_variable) : node.payload, children, cause);
-    if (!id.ok()) return id.status();
-    classes.push_back(*id);
+    ASSIGN_OR_RETURN(
+        const ClassId id,
+        graph->Add(node.op, varies ? match.Payload(node.payload_variable) : node.payload, children,
+                   cause));
+    classes.push_back(id);
   }
   return classes.back();
 }

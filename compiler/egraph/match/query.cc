@@ -4,6 +4,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "compiler/egraph/match/plan.h"
+#include "deploy/bazel/libs/status_macros.h"
 
 namespace athanor::egraph {
 
@@ -13,9 +14,8 @@ class QueryBuilder {
   QueryBuilder(const Language& language, Query* query) : language_(language), query_(*query) {}
 
   absl::Status AddPremise(const std::string& text) {
-    absl::StatusOr<Equation> equation = ParseEquation(language_, text, &query_.variables_);
-    if (!equation.ok()) return equation.status();
-    const Pattern& pattern = equation->pattern;
+    ASSIGN_OR_RETURN(Equation equation, ParseEquation(language_, text, &query_.variables_));
+    const Pattern& pattern = equation.pattern;
     if (pattern.nodes.back().is_variable()) {
       return absl::InvalidArgumentError(absl::StrCat(
           "premise \"", text, "\": expected an operator, a variable alone is any class"));
@@ -27,15 +27,15 @@ class QueryBuilder {
         roots[i] = node.variable;
         continue;
       }
-      const bool named = i + 1 == pattern.nodes.size() && equation->root != Variables::kNone;
-      roots[i] = named ? equation->root : query_.variables_.AddNameless(VariableKind::kClass);
+      const bool named = i + 1 == pattern.nodes.size() && equation.root != Variables::kNone;
+      roots[i] = named ? equation.root : query_.variables_.AddNameless(VariableKind::kClass);
     }
     if (query_.root_ == Variables::kNone) query_.root_ = roots.back();
     // From the root down, so that patterns with the same beginning get plans with the same
     // beginning.
     for (size_t i = pattern.nodes.size(); i-- > 0;) {
       if (pattern.nodes[i].is_variable()) continue;
-      if (absl::Status s = AddAtom(pattern.nodes[i], roots, roots[i]); !s.ok()) return s;
+      RETURN_IF_ERROR(AddAtom(pattern.nodes[i], roots, roots[i]));
     }
     return absl::OkStatus();
   }
@@ -86,10 +86,10 @@ absl::StatusOr<Query> MakeQuery(const Language& language, const std::vector<std:
   Query query;
   QueryBuilder builder(language, &query);
   for (const std::string& premise : premises) {
-    if (absl::Status s = builder.AddPremise(premise); !s.ok()) return s;
+    RETURN_IF_ERROR(builder.AddPremise(premise));
   }
   for (Condition& condition : conditions) {
-    if (absl::Status s = builder.AddCondition(std::move(condition)); !s.ok()) return s;
+    RETURN_IF_ERROR(builder.AddCondition(std::move(condition)));
   }
   builder.AddPlans();
   return query;

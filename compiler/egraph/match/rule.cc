@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "deploy/bazel/libs/status_macros.h"
 
 namespace athanor::egraph {
 namespace {
@@ -40,9 +41,8 @@ absl::StatusOr<Rule> MakeRule(const Language& language, RuleSpec spec) {
             .tag = spec.tag,
             .match_limit = spec.match_limit};
   for (const std::string& text : spec.conclusions) {
-    absl::StatusOr<Equation> equation = ParseConclusion(language, spec.name, text, rule.query);
-    if (!equation.ok()) return equation.status();
-    rule.conclusions.push_back(*std::move(equation));
+    ASSIGN_OR_RETURN(Equation equation, ParseConclusion(language, spec.name, text, rule.query));
+    rule.conclusions.push_back(std::move(equation));
   }
   return rule;
 }
@@ -52,18 +52,16 @@ absl::StatusOr<std::vector<Rule>> MakeRules(const Language& language, std::vecto
   std::set<std::string> names;
   for (RuleSpec& spec : specs) {
     if (!names.insert(spec.name).second) return Wrong(spec.name, "there are two of this name");
-    absl::StatusOr<Rule> rule = MakeRule(language, std::move(spec));
-    if (!rule.ok()) return rule.status();
-    rules.push_back(*std::move(rule));
+    ASSIGN_OR_RETURN(Rule rule, MakeRule(language, std::move(spec)));
+    rules.push_back(std::move(rule));
   }
   return rules;
 }
 
 absl::Status Apply(const Rule& rule, const Match& match, Rewriter* rewriter) {
   for (const Equation& conclusion : rule.conclusions) {
-    const absl::StatusOr<ClassId> added = rewriter->Add(conclusion.pattern, match);
-    if (!added.ok()) return added.status();
-    if (absl::Status s = rewriter->Union(match.Class(conclusion.root), *added); !s.ok()) return s;
+    ASSIGN_OR_RETURN(const ClassId added, rewriter->Add(conclusion.pattern, match));
+    RETURN_IF_ERROR(rewriter->Union(match.Class(conclusion.root), added));
   }
   return rule.apply ? rule.apply(match, rewriter) : absl::OkStatus();
 }

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "deploy/bazel/libs/status_macros.h"
 
 namespace athanor {
 
@@ -12,9 +13,8 @@ absl::StatusOr<Coordinate> Coordinate::Compile(const Expr& e, const Expr::Env& d
   for (const Expr::Term& term : e.terms()) {
     Term compiled{term.coefficient, {}};
     for (const AtomRef& atom : term.monomial) {
-      absl::StatusOr<Factor> factor = CompileAtom(*atom, dims, rank);
-      if (!factor.ok()) return factor.status();
-      compiled.factors.push_back(*std::move(factor));
+      ASSIGN_OR_RETURN(Factor factor, CompileAtom(*atom, dims, rank));
+      compiled.factors.push_back(std::move(factor));
     }
     coordinate.terms_.push_back(std::move(compiled));
   }
@@ -50,9 +50,8 @@ absl::StatusOr<Coordinate::Factor> Coordinate::CompileAtom(const Atom& atom, con
     return factor;
   }
   for (const Expr& arg : atom.args) {
-    absl::StatusOr<Coordinate> compiled = Compile(arg, dims, rank);
-    if (!compiled.ok()) return compiled.status();
-    factor.args.push_back(*std::move(compiled));
+    ASSIGN_OR_RETURN(Coordinate compiled, Compile(arg, dims, rank));
+    factor.args.push_back(std::move(compiled));
   }
   return factor;
 }

@@ -9,6 +9,7 @@
 #include "compiler/ir/graph/attr_exprs.h"
 #include "compiler/ir/graph/graph.h"
 #include "compiler/ir/value/message.h"
+#include "deploy/bazel/libs/status_macros.h"
 
 namespace athanor {
 namespace {
@@ -155,7 +156,7 @@ absl::StatusOr<Expr::Env> BindDims(const Graph& graph,
   }
   std::map<NodeId, const std::vector<int64_t>*> shape_of;
   for (size_t i = 0; i < ids.size(); ++i) {
-    if (absl::Status s = CheckShape(graph, ids[i], shapes[i]); !s.ok()) return s;
+    RETURN_IF_ERROR(CheckShape(graph, ids[i], shapes[i]));
     shape_of[ids[i]] = &shapes[i];
   }
   Binder binder(graph);
@@ -164,9 +165,8 @@ absl::StatusOr<Expr::Env> BindDims(const Graph& graph,
     before = pending.size();
     std::vector<AxisSize> later;
     for (const AxisSize& axis : pending) {
-      absl::StatusOr<bool> settled = binder.Settle(axis, (*shape_of[axis.id])[axis.axis]);
-      if (!settled.ok()) return settled.status();
-      if (!*settled) later.push_back(axis);
+      ASSIGN_OR_RETURN(bool settled, binder.Settle(axis, (*shape_of[axis.id])[axis.axis]));
+      if (!settled) later.push_back(axis);
     }
     pending = std::move(later);
   }

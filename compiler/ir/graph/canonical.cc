@@ -113,7 +113,7 @@ Attrs CanonicalAttrs(Op op, const Attrs& given) {
       *body = SubGraph(Canonicalizer(**body).RunInside());
     }
   }
-  if (op == Op::kContract) {
+  if (FormOf(op) == OpForm::kContract) {
     auto spec = attrs.find("spec");
     auto* text = spec == attrs.end() ? nullptr : std::get_if<std::string>(&spec->second);
     if (text != nullptr) *text = RenameLetters(*text);

@@ -10,6 +10,7 @@
 #include "compiler/ir/graph/magnitude.h"
 #include "compiler/ir/value/limit_text.h"
 #include "compiler/ir/value/message.h"
+#include "deploy/bazel/libs/status_macros.h"
 
 namespace athanor {
 namespace {
@@ -115,7 +116,7 @@ absl::Status NodeChecker::CheckType(const TensorType& type) const {
   }
   int64_t bytes = DTypeBytes(type.dtype);
   for (size_t i = 0; i < type.shape.size(); ++i) {
-    if (absl::Status s = CheckSize(static_cast<int>(i), type.shape[i], &bytes); !s.ok()) return s;
+    RETURN_IF_ERROR(CheckSize(static_cast<int>(i), type.shape[i], &bytes));
   }
   // Refuses an empty tensor of huge axes too, under any limits: later stages multiply its sizes.
   if (bytes > limits_.max_tensor_bytes || bytes == INT64_MAX) {
@@ -139,7 +140,7 @@ absl::Status NodeChecker::CheckShapeAttr(const Shape& shape) const {
 }
 
 absl::Status NodeChecker::CheckMapAttr(const IndexMap& map) const {
-  if (absl::Status s = CheckShapeAttr(map.shape); !s.ok()) return s;
+  RETURN_IF_ERROR(CheckShapeAttr(map.shape));
   if (static_cast<int64_t>(map.coordinates.size()) > limits_.max_rank) {
     return Invalid(map.coordinates.size(), " coordinates, one per axis; ",
                    LimitIs(limits_.max_rank, "max_rank"));
@@ -163,7 +164,7 @@ absl::Status NodeChecker::CheckTensorAttr(const Tensor& value) const {
                    LimitIs(limits_.max_rank, "max_rank"));
   }
   for (int64_t size : value.shape) type.shape.push_back(size);
-  if (absl::Status s = CheckType(type); !s.ok()) return s;
+  RETURN_IF_ERROR(CheckType(type));
   const int64_t bytes = value.elements() * DTypeBytes(value.dtype);
   if (bytes != static_cast<int64_t>(value.bytes.size())) {
     return Invalid("literal of type ", TypeToString(type), " has ", value.bytes.size(),
@@ -192,12 +193,12 @@ absl::Status NodeChecker::CheckGraphAttr(const SubGraph& body) const {
   }
   for (NodeId n = 0; n < static_cast<NodeId>(body->nodes.size()); ++n) {
     const Node& node = body->nodes[n];
-    if (node.op == Op::kParameter) {
+    if (IsParameter(node.op)) {
       return Invalid(body->Describe(n),
                      ": a weight is captured, as an operand of the node around "
                      "the graph");
     }
-    if (node.op == Op::kInput && !node.attrs.empty()) {
+    if (IsInput(node.op) && !node.attrs.empty()) {
       return Invalid(body->Describe(n), ": an input of a graph inside a graph has no attributes");
     }
   }
@@ -271,18 +272,18 @@ absl::StatusOr<TensorType> NodeChecker::Infer(Op op, absl::Span<const TensorType
     return Invalid("has ", count, " operands; ", row.name, " takes ", row.min_inputs,
                    row.min_inputs == row.max_inputs ? "" : Cat(" to ", row.max_inputs));
   }
-  if (absl::Status s = CheckAttrs(row, attrs); !s.ok()) return s;
+  RETURN_IF_ERROR(CheckAttrs(row, attrs));
   absl::StatusOr<TensorType> type = row.infer(inputs, attrs, bounds_);
   if (!type.ok()) return type;
-  if (absl::Status s = CheckType(*type); !s.ok()) return s;
+  RETURN_IF_ERROR(CheckType(*type));
   return type;
 }
 
 absl::Status NodeChecker::CheckDeclared(Op op, const TensorType& type, const Attrs& attrs) const {
-  if (absl::Status s = CheckAttrs(OpInfo(op), attrs); !s.ok()) return s;
-  if (absl::Status s = CheckType(type); !s.ok()) return s;
-  if (op != Op::kParameter) return CheckInputValue(type, attrs, bounds_);
-  if (absl::Status s = CheckMagnitude(type, attrs); !s.ok()) return s;
+  RETURN_IF_ERROR(CheckAttrs(OpInfo(op), attrs));
+  RETURN_IF_ERROR(CheckType(type));
+  if (!IsParameter(op)) return CheckInputValue(type, attrs, bounds_);
+  RETURN_IF_ERROR(CheckMagnitude(type, attrs));
   for (size_t i = 0; i < type.shape.size(); ++i) {
     if (type.shape[i].constant()) continue;
     return Invalid("axis ", i, " has size ", type.shape[i].ToString(),

@@ -1,7 +1,7 @@
 // Checks of one node that GraphBuilder and Verify share: operands, attributes, types, limits.
 //
 //   NodeChecker checker(graph.dims, graph.DimBounds(), limits);
-//   absl::StatusOr<TensorType> type = checker.Infer(Op::kAdd, {a, b}, /*attrs=*/{});
+//   absl::StatusOr<TensorType> type = checker.Infer(op, {a, b}, /*attrs=*/{});
 //
 // Messages come without the node's name; the caller prefixes it. Safe on values from anywhere.
 #ifndef ATHANOR_COMPILER_IR_GRAPH_CHECK_H_
@@ -53,7 +53,6 @@ class NodeChecker {
 absl::Status CheckName(std::string_view what, std::string_view name, const GraphLimits& limits);
 
 inline bool IsKnown(DType dtype) { return static_cast<size_t>(dtype) < std::size(kDTypes); }
-inline bool IsDeclared(Op op) { return op == Op::kInput || op == Op::kParameter; }
 
 }  // namespace athanor
 

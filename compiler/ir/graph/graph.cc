@@ -5,6 +5,7 @@
 #include "compiler/ir/graph/check.h"
 #include "compiler/ir/graph/input_value.h"
 #include "compiler/ir/value/message.h"
+#include "deploy/bazel/libs/status_macros.h"
 
 namespace athanor {
 namespace {
@@ -80,7 +81,7 @@ absl::Status GraphBuilder::CheckNew(Op op, const std::string& name) const {
     return Invalid("the graph has more than ", limits_.max_nodes,
                    " nodes, the limit (--max_nodes)");
   }
-  if (absl::Status s = CheckName("name", name, limits_); !s.ok()) return s;
+  RETURN_IF_ERROR(CheckName("name", name, limits_));
   if (names_.contains(name)) {
     return Invalid("another node is already named ", Quoted(name), "; names must be unique");
   }

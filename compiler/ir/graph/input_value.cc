@@ -22,7 +22,7 @@ std::string Elements(const Tensor& tensor) {
 }  // namespace
 
 const Tensor* ValueOf(const Node& input) {
-  if (input.op != Op::kInput) return nullptr;
+  if (!IsInput(input.op)) return nullptr;
   const auto it = input.attrs.find(kInputValue);
   return it == input.attrs.end() ? nullptr : &std::get<Tensor>(it->second);
 }

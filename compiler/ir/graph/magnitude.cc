@@ -125,7 +125,7 @@ std::optional<int> MagnitudeFinder::Found() const {
 }
 
 std::optional<int> MagnitudeOf(const Node& parameter) {
-  if (parameter.op != Op::kParameter) return std::nullopt;
+  if (!IsParameter(parameter.op)) return std::nullopt;
   const auto it = parameter.attrs.find(kMagnitude);
   if (it == parameter.attrs.end()) return std::nullopt;
   return static_cast<int>(std::get<int64_t>(it->second));

@@ -6,6 +6,7 @@
 
 #include "absl/container/flat_hash_map.h"
 #include "compiler/ir/value/message.h"
+#include "deploy/bazel/libs/status_macros.h"
 
 namespace athanor {
 namespace {
@@ -59,6 +60,12 @@ const OpRow& OpInfo(Op op) {
   return *rows[static_cast<size_t>(op)];
 }
 
+std::optional<int64_t> SelectedAxis(Op op, const Attrs& attrs) {
+  const std::vector<OperandRole>& roles = OpInfo(op).traits.roles;
+  if (roles.size() < 2 || roles[1] != OperandRole::kIndex) return std::nullopt;
+  return GetAttrOr<int64_t>(attrs, "axis", 0);
+}
+
 std::string_view AttrTypeName(AttrType type) {
   switch (type) {
     case AttrType::kBool:
@@ -108,7 +115,7 @@ absl::StatusOr<ContractSpec> ContractSpec::Parse(std::string_view spec) {
                       std::string(spec.substr(comma + 1, arrow - comma - 1)),
                       std::string(spec.substr(arrow + 2))};
   for (std::string_view part : {parsed.lhs, parsed.rhs, parsed.result}) {
-    if (absl::Status s = CheckLetters(part, spec); !s.ok()) return s;
+    RETURN_IF_ERROR(CheckLetters(part, spec));
   }
   for (char letter : parsed.result) {
     if (parsed.lhs.find(letter) == std::string::npos &&

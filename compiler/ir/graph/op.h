@@ -1,7 +1,8 @@
-// The op table: one row per op, in op_table.cc. Enum, printer, parser, validation, the reference
-// evaluator's dispatch and the documentation are derived from the rows.
+// The op table: one row per op, in the file of its family, ops/<family>.cc. Printer, parser,
+// validation, the reference evaluator and what analyses ask (op_traits.h) are derived from the
+// rows.
 //
-//   const OpRow& row = OpInfo(Op::kContract);   row.name == "Contract"; row.composite == true
+//   const OpRow& row = OpInfo(op);   // of Contract: row.name == "Contract", row.composite()
 //
 // Semantics common to all rows: elementwise ops take operands of equal shape and equal dtype (no
 // implicit broadcast, no implicit cast: IndexMap and Cast are written out); integers wrap; every
@@ -21,6 +22,7 @@
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
 #include "compiler/ir/expr/expr.h"
+#include "compiler/ir/graph/op_traits.h"
 #include "compiler/ir/value/dtype.h"
 #include "compiler/ir/value/tensor.h"
 
@@ -68,7 +70,6 @@ struct IndexMap {
 
 // A nested graph: the body of a Scan. It has no dims of its own; its sizes are over those of the
 // graph around it (scan.h). Shared and immutable.
-struct Graph;
 class SubGraph {
  public:
   SubGraph() = default;  // empty; no node takes it
@@ -134,14 +135,30 @@ struct OpRow {
   // bit. For rows that sum floats it is added to the reassociation bound gamma(K) * sum |terms|.
   double ulp;
   std::string_view semantics;  // NaN, infinities, signs, edges, accumulator
+  OpTraits traits;
 
   bool composite() const { return op_class == OpClass::kComposite; }
 };
 
-absl::Span<const OpRow> OpTable();
+absl::Span<const OpRow> OpTable();  // in the order of ATHANOR_OPS
 const OpRow& OpInfo(Op op);
 std::string_view OpName(Op op);
 std::optional<Op> ParseOp(std::string_view name);
+
+inline OpForm FormOf(Op op) { return OpInfo(op).traits.form; }
+inline bool IsElementwise(Op op) { return OpInfo(op).op_class == OpClass::kElementwise; }
+// Ops that are unlike all others: leaves, the one movement by a map, choice, and the loop.
+constexpr bool IsInput(Op op) { return op == Op::kInput; }
+constexpr bool IsParameter(Op op) { return op == Op::kParameter; }
+constexpr bool IsDeclared(Op op) { return IsInput(op) || IsParameter(op); }
+constexpr Op DeclaredOp(bool parameter) { return parameter ? Op::kParameter : Op::kInput; }
+constexpr bool IsConstant(Op op) { return op == Op::kConstant; }
+constexpr bool IsIndexMap(Op op) { return op == Op::kIndexMap; }
+constexpr bool IsSelect(Op op) { return op == Op::kSelect; }
+constexpr bool IsComparison(Op op) { return op == Op::kLessThan; }
+constexpr bool IsLoop(Op op) { return op == Op::kScan; }
+// The axis of operand 0 along which operand 1 selects; nullopt if the op does not select by index.
+std::optional<int64_t> SelectedAxis(Op op, const Attrs& attrs);
 
 // A contraction's axes: one letter per axis, as in "bmk,bkn->bmn". A letter in both operands but
 // not in the result is summed; letters in both and in the result are batch axes. Each operand has
@@ -161,6 +178,12 @@ template <typename T>
 T GetAttrOr(const Attrs& attrs, std::string_view name, T otherwise) {
   auto it = attrs.find(name);
   return it == attrs.end() ? otherwise : std::get<T>(it->second);
+}
+
+// Reports whether an op of Rounding::kByMode only chooses among its operands' elements.
+inline bool ModeChooses(const Attrs& attrs) {
+  const std::string& mode = GetAttr<std::string>(attrs, "mode");
+  return mode == "set" || mode == "max" || mode == "min";
 }
 
 }  // namespace athanor

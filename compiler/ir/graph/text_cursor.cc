@@ -5,6 +5,7 @@
 
 #include "absl/strings/escaping.h"
 #include "compiler/ir/value/message.h"
+#include "deploy/bazel/libs/status_macros.h"
 
 namespace athanor {
 namespace {
@@ -129,23 +130,21 @@ std::string_view TextCursor::Number() {
 }
 
 absl::StatusOr<DType> TextCursor::DTypeWord() {
-  absl::StatusOr<std::string_view> word = Word("a dtype");
-  if (!word.ok()) return word.status();
-  const std::optional<DType> dtype = ParseDType(*word);
-  if (!dtype) return Error(Cat(Quoted(*word), " is not a dtype"));
+  ASSIGN_OR_RETURN(std::string_view word, Word("a dtype"));
+  const std::optional<DType> dtype = ParseDType(word);
+  if (!dtype) return Error(Cat(Quoted(word), " is not a dtype"));
   return *dtype;
 }
 
 absl::StatusOr<std::vector<int64_t>> TextCursor::Integers() {
   std::vector<int64_t> values;
-  if (absl::Status s = Expect('['); !s.ok()) return s;
+  RETURN_IF_ERROR(Expect('['));
   if (Take(']')) return values;
   do {
-    absl::StatusOr<int64_t> value = Integer();
-    if (!value.ok()) return value.status();
-    values.push_back(*value);
+    ASSIGN_OR_RETURN(int64_t value, Integer());
+    values.push_back(value);
   } while (Take(','));
-  if (absl::Status s = Expect(']'); !s.ok()) return s;
+  RETURN_IF_ERROR(Expect(']'));
   return values;
 }
 
@@ -165,14 +164,13 @@ absl::StatusOr<Expr> TextCursor::Expression() {
 
 absl::StatusOr<std::vector<Expr>> TextCursor::Expressions(char open, char close) {
   std::vector<Expr> values;
-  if (absl::Status s = Expect(open); !s.ok()) return s;
+  RETURN_IF_ERROR(Expect(open));
   if (Take(close)) return values;
   do {
-    absl::StatusOr<Expr> value = Expression();
-    if (!value.ok()) return value.status();
-    values.push_back(*std::move(value));
+    ASSIGN_OR_RETURN(Expr value, Expression());
+    values.push_back(std::move(value));
   } while (Take(','));
-  if (absl::Status s = Expect(close); !s.ok()) return s;
+  RETURN_IF_ERROR(Expect(close));
   return values;
 }
 

@@ -13,6 +13,7 @@
 #include "compiler/ir/graph/text_cursor.h"
 #include "compiler/ir/value/message.h"
 #include "compiler/ir/value/text_values.h"
+#include "deploy/bazel/libs/status_macros.h"
 
 namespace athanor {
 namespace {
@@ -22,9 +23,9 @@ class GraphParser {
   GraphParser(std::string_view text, const GraphLimits& limits) : in_(text), limits_(limits) {}
 
   absl::StatusOr<Graph> Parse() {
-    if (absl::Status s = Header(); !s.ok()) return s;
+    RETURN_IF_ERROR(Header());
     while (in_.TakeWord("dim")) {
-      if (absl::Status s = ReadDim(); !s.ok()) return s;
+      RETURN_IF_ERROR(ReadDim());
     }
     GraphBuilder builder(&graph_, limits_);
     while (!in_.Take('}')) {
@@ -39,114 +40,97 @@ class GraphParser {
       if (!status.ok()) return status;
     }
     if (!in_.AtEnd()) return in_.Error("expected the end after '}'");
-    if (absl::Status s = Verify(graph_, limits_); !s.ok()) return s;
+    RETURN_IF_ERROR(Verify(graph_, limits_));
     return std::move(graph_);
   }
 
   absl::StatusOr<Attrs> ParseAttrs() {
     Attrs attrs;
     if (in_.AtEnd()) return attrs;
-    if (absl::Status s = ReadAttrList(&attrs); !s.ok()) return s;
+    RETURN_IF_ERROR(ReadAttrList(&attrs));
     if (!in_.AtEnd()) return in_.Error("expected the end after the attributes");
     return attrs;
   }
 
-  absl::StatusOr<Declaration> ParseDeclaration() {
-    absl::StatusOr<std::string> name = in_.String("the name");
-    if (!name.ok()) return name.status();
-    absl::StatusOr<Attrs> attrs = ReadAttrs();
-    if (!attrs.ok()) return attrs.status();
-    if (absl::Status s = in_.Expect(':'); !s.ok()) return s;
-    absl::StatusOr<TensorType> type = ReadType();
-    if (!type.ok()) return type.status();
+  ASSIGN_OR_RETURN(Declaration> ParseDeclaration() {
+    absl::StatusOr<std::string name, in_.String("the name"));
+    ASSIGN_OR_RETURN(Attrs attrs, ReadAttrs());
+    RETURN_IF_ERROR(in_.Expect(':'));
+    ASSIGN_OR_RETURN(TensorType type, ReadType());
     if (!in_.AtEnd()) return in_.Error("expected the end after the type");
-    return Declaration{*std::move(name), *std::move(type), *std::move(attrs)};
+    return Declaration{std::move(name), std::move(type), std::move(attrs)};
   }
 
  private:
   absl::Status Header() {
     if (!in_.TakeWord("graph")) return in_.Error("expected \"graph\"");
-    absl::StatusOr<std::string> name = in_.String("the graph's name");
-    if (!name.ok()) return name.status();
-    graph_.name = *std::move(name);
+    ASSIGN_OR_RETURN(graph_.name, in_.String("the graph's name"));
     return in_.Expect('{');
   }
 
   absl::Status ReadDim() {
-    absl::StatusOr<std::string_view> name = in_.Word("the dim's name");
-    if (!name.ok()) return name.status();
+    ASSIGN_OR_RETURN(std::string_view name, in_.Word("the dim's name"));
     if (!in_.TakeWord("in")) return in_.Error("expected \"in\"");
-    absl::StatusOr<std::vector<int64_t>> bounds = in_.Integers();
-    if (!bounds.ok()) return bounds.status();
-    if (bounds->size() != 2 || (*bounds)[0] < 0 || (*bounds)[0] > (*bounds)[1]) {
-      return in_.Error(Cat("dim ", *name, ": bounds must be [min, max] with 0 <= min <= max"));
+    ASSIGN_OR_RETURN(std::vector<int64_t> bounds, in_.Integers());
+    if (bounds.size() != 2 || bounds[0] < 0 || bounds[0] > bounds[1]) {
+      return in_.Error(Cat("dim ", name, ": bounds must be [min, max] with 0 <= min <= max"));
     }
     if (static_cast<int64_t>(graph_.dims.size()) >= limits_.max_dims) {
       return in_.Error(Cat("more dims than ", limits_.max_dims, ", the limit (--max_dims)"));
     }
-    graph_.dims.push_back({std::string(*name), (*bounds)[0], (*bounds)[1]});
+    graph_.dims.push_back({std::string(name), bounds[0], bounds[1]});
     return absl::OkStatus();
   }
 
   absl::StatusOr<NodeId> ReadReference() {
-    if (absl::Status s = in_.Expect('%'); !s.ok()) return s;
-    absl::StatusOr<int64_t> number = in_.Integer();
-    if (!number.ok()) return number.status();
-    auto it = ids_.find(*number);
-    if (it == ids_.end()) return in_.Error(Cat("%", *number, " is used before it is defined"));
+    RETURN_IF_ERROR(in_.Expect('%'));
+    ASSIGN_OR_RETURN(int64_t number, in_.Integer());
+    auto it = ids_.find(number);
+    if (it == ids_.end()) return in_.Error(Cat("%", number, " is used before it is defined"));
     return it->second;
   }
 
   absl::Status ReadOutput() {
-    absl::StatusOr<std::string> name = in_.String("the output's name");
-    if (!name.ok()) return name.status();
-    if (absl::Status s = in_.Expect('='); !s.ok()) return s;
-    absl::StatusOr<NodeId> node = ReadReference();
-    if (!node.ok()) return node.status();
-    graph_.outputs.push_back({*std::move(name), *node});
+    ASSIGN_OR_RETURN(std::string name, in_.String("the output's name"));
+    RETURN_IF_ERROR(in_.Expect('='));
+    ASSIGN_OR_RETURN(NodeId node, ReadReference());
+    graph_.outputs.push_back({std::move(name), node});
     return absl::OkStatus();
   }
 
-  absl::StatusOr<Op> ReadOp() {
-    absl::StatusOr<std::string_view> word = in_.Word("an op");
-    if (!word.ok()) return word.status();
-    const std::optional<Op> op = ParseOp(*word);
+  ASSIGN_OR_RETURN(Op> ReadOp() {
+    absl::StatusOr<std::string_view word, in_.Word("an op"));
+    const std::optional<Op> op = ParseOp(word);
     if (op) return *op;
     const std::string message(
-        in_.Error(Cat("op ", Quoted(*word), " is not in the op table")).message());
+        in_.Error(Cat("op ", Quoted(word), " is not in the op table")).message());
     return Unimplemented(message);
   }
 
   absl::Status ReadNode(GraphBuilder* builder) {
     statement_ = in_.position();
-    absl::StatusOr<int64_t> number = in_.Integer();
-    if (!number.ok()) return number.status();
-    if (ids_.contains(*number)) return in_.Error(Cat("%", *number, " is defined twice"));
-    if (absl::Status s = in_.Expect('='); !s.ok()) return s;
-    absl::StatusOr<Op> op = ReadOp();
-    if (!op.ok()) return op.status();
+    ASSIGN_OR_RETURN(int64_t number, in_.Integer());
+    if (ids_.contains(number)) return in_.Error(Cat("%", number, " is defined twice"));
+    RETURN_IF_ERROR(in_.Expect('='));
+    ASSIGN_OR_RETURN(Op op, ReadOp());
     std::string name;
     if (in_.Peek() == '"') {
-      absl::StatusOr<std::string> given = in_.String("the node's name");
-      if (!given.ok()) return given.status();
-      name = *std::move(given);
+      ASSIGN_OR_RETURN(name, in_.String("the node's name"));
     }
-    absl::StatusOr<NodeId> id = IsDeclared(*op) ? ReadDeclared(*op, std::move(name), builder)
-                                                : ReadComputed(*op, std::move(name), builder);
-    if (!id.ok()) return id.status();
-    ids_.emplace(*number, *id);
+    ASSIGN_OR_RETURN(NodeId id, IsDeclared(op) ? ReadDeclared(op, std::move(name), builder)
+                                               : ReadComputed(op, std::move(name), builder));
+    ids_.emplace(number, id);
     return absl::OkStatus();
   }
 
   absl::StatusOr<NodeId> ReadDeclared(Op op, std::string name, GraphBuilder* builder) {
     absl::StatusOr<Attrs> attrs = ReadAttrs();
     if (!attrs.ok()) return attrs.status();
-    if (absl::Status s = in_.Expect(':'); !s.ok()) return s;
-    absl::StatusOr<TensorType> type = ReadType();
-    if (!type.ok()) return type.status();
+    RETURN_IF_ERROR(in_.Expect(':'));
+    ASSIGN_OR_RETURN(TensorType type, ReadType());
     absl::StatusOr<NodeId> id =
-        AtLine(op == Op::kInput ? builder->Input(std::move(name), *std::move(type))
-                                : builder->Parameter(std::move(name), *std::move(type)));
+        AtLine(IsInput(op) ? builder->Input(std::move(name), std::move(type))
+                           : builder->Parameter(std::move(name), std::move(type)));
     // Attributes are checked with the whole graph.
     if (id.ok()) graph_.nodes[*id].attrs = *std::move(attrs);
     return id;
@@ -155,16 +139,14 @@ class GraphParser {
   absl::StatusOr<NodeId> ReadComputed(Op op, std::string name, GraphBuilder* builder) {
     absl::StatusOr<std::vector<NodeId>> inputs = ReadOperands();
     if (!inputs.ok()) return inputs.status();
-    absl::StatusOr<Attrs> attrs = ReadAttrs();
-    if (!attrs.ok()) return attrs.status();
+    ASSIGN_OR_RETURN(Attrs attrs, ReadAttrs());
     absl::StatusOr<NodeId> id =
-        AtLine(builder->Add(op, *std::move(inputs), *std::move(attrs), std::move(name)));
+        AtLine(builder->Add(op, *std::move(inputs), std::move(attrs), std::move(name)));
     if (!id.ok() || !in_.Take(':')) return id;
-    absl::StatusOr<TensorType> stated = ReadType();
-    if (!stated.ok()) return stated.status();
+    ASSIGN_OR_RETURN(TensorType stated, ReadType());
     const TensorType& type = graph_.nodes[*id].type;
-    if (*stated == type) return id;
-    return in_.Error(Cat(graph_.Describe(*id), " is stated as ", TypeToString(*stated),
+    if (stated == type) return id;
+    return in_.Error(Cat(graph_.Describe(*id), " is stated as ", TypeToString(stated),
                          "; its operands and attributes give ", TypeToString(type)));
   }
 
@@ -174,43 +156,38 @@ class GraphParser {
     return Prefixed(place, id.status());
   }
 
-  absl::StatusOr<TensorType> ReadType() {
-    absl::StatusOr<DType> dtype = in_.DTypeWord();
-    if (!dtype.ok()) return dtype.status();
-    absl::StatusOr<Shape> shape = in_.Expressions('[', ']');
-    if (!shape.ok()) return shape.status();
-    return TensorType{*dtype, *std::move(shape)};
+  ASSIGN_OR_RETURN(TensorType> ReadType() {
+    absl::StatusOr<DType dtype, in_.DTypeWord());
+    ASSIGN_OR_RETURN(Shape shape, in_.Expressions('[', ']'));
+    return TensorType{dtype, std::move(shape)};
   }
 
   absl::StatusOr<std::vector<NodeId>> ReadOperands() {
     std::vector<NodeId> inputs;
     if (!in_.Take('(')) return inputs;
     do {
-      absl::StatusOr<NodeId> id = ReadReference();
-      if (!id.ok()) return id.status();
-      inputs.push_back(*id);
+      ASSIGN_OR_RETURN(NodeId id, ReadReference());
+      inputs.push_back(id);
     } while (in_.Take(','));
-    if (absl::Status s = in_.Expect(')'); !s.ok()) return s;
+    RETURN_IF_ERROR(in_.Expect(')'));
     return inputs;
   }
 
   absl::StatusOr<Attrs> ReadAttrs() {
     Attrs attrs;
     if (!in_.Take('{') || in_.Take('}')) return attrs;
-    if (absl::Status s = ReadAttrList(&attrs); !s.ok()) return s;
-    if (absl::Status s = in_.Expect('}'); !s.ok()) return s;
+    RETURN_IF_ERROR(ReadAttrList(&attrs));
+    RETURN_IF_ERROR(in_.Expect('}'));
     return attrs;
   }
 
   absl::Status ReadAttrList(Attrs* attrs) {
     do {
-      absl::StatusOr<std::string_view> name = in_.Word("an attribute's name");
-      if (!name.ok()) return name.status();
-      if (absl::Status s = in_.Expect('='); !s.ok()) return s;
-      absl::StatusOr<AttrValue> value = ReadValue();
-      if (!value.ok()) return value.status();
-      if (!attrs->emplace(std::string(*name), *std::move(value)).second) {
-        return in_.Error(Cat("attribute ", *name, " is given twice"));
+      ASSIGN_OR_RETURN(std::string_view name, in_.Word("an attribute's name"));
+      RETURN_IF_ERROR(in_.Expect('='));
+      ASSIGN_OR_RETURN(AttrValue value, ReadValue());
+      if (!attrs->emplace(std::string(name), std::move(value)).second) {
+        return in_.Error(Cat("attribute ", name, " is given twice"));
       }
     } while (in_.Take(','));
     return absl::OkStatus();
@@ -260,42 +237,33 @@ class GraphParser {
   }
 
   absl::Status ReadStated() {
-    absl::StatusOr<int64_t> number = in_.Integer();
-    if (!number.ok()) return number.status();
-    if (ids_.contains(*number)) return in_.Error(Cat("%", *number, " is defined twice"));
+    ASSIGN_OR_RETURN(int64_t number, in_.Integer());
+    if (ids_.contains(number)) return in_.Error(Cat("%", number, " is defined twice"));
     if (static_cast<int64_t>(graph_.nodes.size()) >= limits_.max_nodes) {
       return in_.Error(Cat("more nodes than ", limits_.max_nodes, ", the limit (--max_nodes)"));
     }
-    if (absl::Status s = in_.Expect('='); !s.ok()) return s;
-    absl::StatusOr<Op> op = ReadOp();
-    if (!op.ok()) return op.status();
-    Node node{.op = *op};
+    RETURN_IF_ERROR(in_.Expect('='));
+    ASSIGN_OR_RETURN(Op op, ReadOp());
+    Node node{.op = op};
     if (in_.Peek() == '"') {
-      absl::StatusOr<std::string> name = in_.String("the node's name");
-      if (!name.ok()) return name.status();
-      node.name = *std::move(name);
+      ASSIGN_OR_RETURN(node.name, in_.String("the node's name"));
     }
-    absl::StatusOr<std::vector<NodeId>> inputs = ReadOperands();
-    if (!inputs.ok()) return inputs.status();
-    absl::StatusOr<Attrs> attrs = ReadAttrs();
-    if (!attrs.ok()) return attrs.status();
-    if (absl::Status s = in_.Expect(':'); !s.ok()) return s;
-    absl::StatusOr<TensorType> type = ReadType();
-    if (!type.ok()) return type.status();
-    node.inputs = *std::move(inputs);
-    node.attrs = *std::move(attrs);
-    node.type = *std::move(type);
-    ids_.emplace(*number, static_cast<NodeId>(graph_.nodes.size()));
+    ASSIGN_OR_RETURN(std::vector<NodeId> inputs, ReadOperands());
+    ASSIGN_OR_RETURN(Attrs attrs, ReadAttrs());
+    RETURN_IF_ERROR(in_.Expect(':'));
+    ASSIGN_OR_RETURN(TensorType type, ReadType());
+    node.inputs = std::move(inputs);
+    node.attrs = std::move(attrs);
+    node.type = std::move(type);
+    ids_.emplace(number, static_cast<NodeId>(graph_.nodes.size()));
     graph_.nodes.push_back(std::move(node));
     return absl::OkStatus();
   }
 
-  absl::StatusOr<IndexMap> ReadMap() {
-    absl::StatusOr<Shape> shape = in_.Expressions('[', ']');
-    if (!shape.ok()) return shape.status();
-    absl::StatusOr<std::vector<Expr>> coordinates = in_.Expressions('(', ')');
-    if (!coordinates.ok()) return coordinates.status();
-    return IndexMap{*std::move(shape), *std::move(coordinates)};
+  ASSIGN_OR_RETURN(IndexMap> ReadMap() {
+    absl::StatusOr<Shape shape, in_.Expressions('[', ']'));
+    ASSIGN_OR_RETURN(std::vector<Expr> coordinates, in_.Expressions('(', ')'));
+    return IndexMap{std::move(shape), std::move(coordinates)};
   }
 
   absl::StatusOr<AttrValue> ReadNumber() {
@@ -310,23 +278,20 @@ class GraphParser {
     return in_.Error(Cat(Quoted(text), " is not an attribute's value"));
   }
 
-  absl::StatusOr<AttrValue> ReadDTypeOrTensor() {
-    absl::StatusOr<DType> dtype = in_.DTypeWord();
-    if (!dtype.ok()) return dtype.status();
-    if (in_.Peek() != '[') return AttrValue(*dtype);
-    absl::StatusOr<std::vector<int64_t>> shape = in_.Integers();
-    if (!shape.ok()) return shape.status();
-    Tensor tensor{*dtype, *std::move(shape), {}};
-    if (absl::Status s = in_.Expect('{'); !s.ok()) return s;
+  ASSIGN_OR_RETURN(AttrValue> ReadDTypeOrTensor() {
+    absl::StatusOr<DType dtype, in_.DTypeWord());
+    if (in_.Peek() != '[') return AttrValue(dtype);
+    ASSIGN_OR_RETURN(std::vector<int64_t> shape, in_.Integers());
+    Tensor tensor{dtype, std::move(shape), {}};
+    RETURN_IF_ERROR(in_.Expect('{'));
     absl::Status status = in_.TakeWord("hex") ? ReadHex(&tensor.bytes) : ReadElements(&tensor);
     if (!status.ok()) return status;
     return AttrValue(std::move(tensor));
   }
 
   absl::Status ReadHex(std::string* bytes) {
-    absl::StatusOr<std::string> read = in_.HexString();
-    if (!read.ok()) return read.status();
-    *bytes = *std::move(read);
+    ASSIGN_OR_RETURN(std::string read, in_.HexString());
+    *bytes = std::move(read);
     return in_.Expect('}');
   }
 

@@ -7,12 +7,13 @@
 #include "compiler/ir/graph/graph.h"
 #include "compiler/ir/value/limit_text.h"
 #include "compiler/ir/value/message.h"
+#include "deploy/bazel/libs/status_macros.h"
 
 namespace athanor {
 namespace {
 
 absl::Status CheckDim(const Dim& dim, const GraphLimits& limits) {
-  if (absl::Status s = CheckName("dim", dim.name, limits); !s.ok()) return s;
+  RETURN_IF_ERROR(CheckName("dim", dim.name, limits));
   if (!Expr::IsSymbolName(dim.name) || dim.name.find('$') != std::string::npos) {
     return Invalid("dim ", Quoted(dim.name),
                    ": the name must be a letter or _ followed by letters, digits, _ or .");
@@ -31,7 +32,7 @@ absl::Status CheckDims(const Graph& graph, const GraphLimits& limits) {
   }
   absl::flat_hash_set<std::string> names;
   for (const Dim& dim : graph.dims) {
-    if (absl::Status s = CheckDim(dim, limits); !s.ok()) return s;
+    RETURN_IF_ERROR(CheckDim(dim, limits));
     if (!names.insert(dim.name).second) {
       return Invalid("dim ", dim.name, " is declared twice; declare it once");
     }
@@ -65,14 +66,13 @@ absl::Status CheckNode(const Graph& graph, NodeId id, const NodeChecker& checker
     if (operand < 0 || operand >= id) return BadOperand(id, i, operand, graph.nodes.size());
     types.push_back(graph.nodes[operand].type);
   }
-  absl::StatusOr<TensorType> type = checker.Infer(node.op, types, node.attrs);
-  if (!type.ok()) return type.status();
-  if (node.type == *type) return absl::OkStatus();
+  ASSIGN_OR_RETURN(TensorType type, checker.Infer(node.op, types, node.attrs));
+  if (node.type == type) return absl::OkStatus();
   const std::string stated =
-      IsKnown(node.type.dtype) && node.type.shape.size() <= 2 * type->shape.size() + 16
+      IsKnown(node.type.dtype) && node.type.shape.size() <= 2 * type.shape.size() + 16
           ? TypeToString(node.type)
           : "a malformed type";
-  return Invalid("has type ", stated, "; its operands and attributes give ", TypeToString(*type));
+  return Invalid("has type ", stated, "; its operands and attributes give ", TypeToString(type));
 }
 
 absl::Status CheckNodes(const Graph& graph, const GraphLimits& limits) {
@@ -109,7 +109,7 @@ absl::Status CheckOutputs(const Graph& graph, const GraphLimits& limits) {
   for (size_t i = 0; i < graph.outputs.size(); ++i) {
     const Output& output = graph.outputs[i];
     if (output.name.empty()) return Invalid("output ", i, " has no name");
-    if (absl::Status s = CheckName("output", output.name, limits); !s.ok()) return s;
+    RETURN_IF_ERROR(CheckName("output", output.name, limits));
     if (!names.insert(output.name).second) {
       return Invalid("output ", Quoted(output.name), " is there twice; names must be unique");
     }

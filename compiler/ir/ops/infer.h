@@ -1,10 +1,10 @@
-// Type inference of the ops: the functions of the op table's `infer` column, and their helpers.
+// Type inference: checks that the `infer` functions of the ops' families share.
 //
-//   InferContract({f32[b, 8], f32[8, 3]}, {{"spec", "mk,kn->mn"}}, bounds) is f32[b, 3]
+//   if (absl::Status s = CheckRank("ids, operand 1,", ids.shape, 1); !s.ok()) return s;
 //
-// The caller has checked the number of operands and the presence and type of attributes. Errors
-// name operands by position; the caller prefixes the node. A dtype that an op does not take is
-// UNIMPLEMENTED, everything else that is wrong is INVALID_ARGUMENT.
+// Whoever calls `infer` has checked the number of operands and the presence and type of attributes.
+// Errors name operands by position; the caller prefixes the node. A dtype that an op does not take
+// is UNIMPLEMENTED, everything else that is wrong is INVALID_ARGUMENT.
 #ifndef ATHANOR_COMPILER_IR_OPS_INFER_H_
 #define ATHANOR_COMPILER_IR_OPS_INFER_H_
 
@@ -48,41 +48,6 @@ template <DTypeClass kClass>
 absl::StatusOr<TensorType> InferElementwise(TypeSpan inputs, const Attrs&, const Bounds& bounds) {
   return InferSame(inputs, bounds, kClass);
 }
-
-#define ATHANOR_INFER(name) \
-  absl::StatusOr<TensorType> Infer##name(TypeSpan inputs, const Attrs& attrs, const Bounds& bounds)
-
-ATHANOR_INFER(Declared);  // Input, Parameter: always an error, since their type is stated
-ATHANOR_INFER(Constant);
-ATHANOR_INFER(Iota);
-ATHANOR_INFER(RandomBits);
-ATHANOR_INFER(Cast);
-ATHANOR_INFER(Bitcast);
-ATHANOR_INFER(Shift);
-ATHANOR_INFER(LessThan);
-ATHANOR_INFER(Select);
-ATHANOR_INFER(IndexMap);
-ATHANOR_INFER(Gather);
-ATHANOR_INFER(Scatter);
-ATHANOR_INFER(SumReduce);
-ATHANOR_INFER(MaxReduce);
-ATHANOR_INFER(MulReduce);
-ATHANOR_INFER(Conv);
-ATHANOR_INFER(Pool);
-ATHANOR_INFER(Contract);
-ATHANOR_INFER(Gelu);
-ATHANOR_INFER(Softmax);
-ATHANOR_INFER(LayerNorm);
-ATHANOR_INFER(RmsNorm);
-ATHANOR_INFER(Attention);
-ATHANOR_INFER(EmbeddingBag);
-ATHANOR_INFER(Sort);
-ATHANOR_INFER(TopK);
-ATHANOR_INFER(Cumulate);
-ATHANOR_INFER(Rotary);
-ATHANOR_INFER(Dequantize);
-ATHANOR_INFER(Scan);
-#undef ATHANOR_INFER
 
 }  // namespace athanor
 

@@ -9,6 +9,7 @@
 
 #include "absl/status/statusor.h"
 #include "compiler/ir/graph/op.h"
+#include "deploy/bazel/libs/status_macros.h"
 #include "gtest/gtest.h"
 
 namespace athanor {
@@ -54,11 +55,10 @@ inline absl::StatusOr<Tensor> TryOp(Op op, const std::vector<Tensor>& inputs,
   }
   Bounds bounds;
   for (const auto& [name, size] : dims) bounds.Set(name, size, size);
-  absl::StatusOr<TensorType> type = OpInfo(op).infer(types, attrs, bounds);
-  if (!type.ok()) return type.status();
+  ASSIGN_OR_RETURN(TensorType type, OpInfo(op).infer(types, attrs, bounds));
   std::vector<int64_t> shape;
-  for (const Expr& size : type->shape) shape.push_back(size.Evaluate(dims).value());
-  Tensor result = Tensor::Zeros(type->dtype, shape);
+  for (const Expr& size : type.shape) shape.push_back(size.Evaluate(dims).value());
+  Tensor result = Tensor::Zeros(type.dtype, shape);
   absl::Status status = OpInfo(op).reference(operands, attrs, dims, &result);
   if (!status.ok()) return status;
   return result;

@@ -1,5 +1,5 @@
 // Helpers of the reference kernels: row-major index arithmetic, and tensors as arrays of a wider
-// floating type. Private to reference_*.cc and compare.cc.
+// floating type. For ops/ and sample/.
 //
 //   WithReal(x.dtype, [&](auto zero) {
 //     using Real = decltype(zero);                    // double, or long double for f64
@@ -10,8 +10,10 @@
 #ifndef ATHANOR_COMPILER_IR_OPS_REFERENCE_UTIL_H_
 #define ATHANOR_COMPILER_IR_OPS_REFERENCE_UTIL_H_
 
+#include <algorithm>
 #include <cmath>
 #include <cstdint>
+#include <limits>
 #include <string>
 #include <vector>
 
@@ -71,6 +73,18 @@ Real MaxOfReals(Real a, Real b) {
   if (std::isnan(a) || std::isnan(b)) return std::isnan(a) ? a : b;
   if (a == b) return std::signbit(a) ? b : a;
   return a > b ? a : b;
+}
+
+template <typename Real>
+void SoftmaxRow(Real* row, int64_t length, int64_t stride) {
+  Real maximum = -std::numeric_limits<Real>::infinity();
+  for (int64_t i = 0; i < length; ++i) maximum = std::max(maximum, row[i * stride]);
+  Real sum = 0;
+  for (int64_t i = 0; i < length; ++i) {
+    row[i * stride] = std::exp(row[i * stride] - maximum);
+    sum += row[i * stride];
+  }
+  for (int64_t i = 0; i < length; ++i) row[i * stride] /= sum;
 }
 
 // Reads an index of any integer dtype. A u64 beyond int64 becomes negative, which no tensor

@@ -5,6 +5,7 @@
 
 #include "compiler/ir/ops/reference_util.h"
 #include "compiler/ir/value/message.h"
+#include "deploy/bazel/libs/status_macros.h"
 
 namespace athanor {
 namespace {
@@ -27,13 +28,9 @@ absl::StatusOr<WindowPlaces> WindowPlaces::Of(const Attrs& attrs, std::vector<in
   places.kernel = std::move(kernel);
   places.strides = GetAttr<std::vector<int64_t>>(attrs, "strides");
   places.dilations = GetAttr<std::vector<int64_t>>(attrs, "dilations");
-  absl::StatusOr<std::vector<int64_t>> begin = Values(GetAttr<Shape>(attrs, "begin"), dims);
-  if (!begin.ok()) return begin.status();
-  places.begin = *std::move(begin);
+  ASSIGN_OR_RETURN(places.begin, Values(GetAttr<Shape>(attrs, "begin"), dims));
   if (!attrs.contains("counted")) return places;
-  absl::StatusOr<std::vector<int64_t>> counted = Values(GetAttr<Shape>(attrs, "counted"), dims);
-  if (!counted.ok()) return counted.status();
-  places.counted = *std::move(counted);
+  ASSIGN_OR_RETURN(places.counted, Values(GetAttr<Shape>(attrs, "counted"), dims));
   return places;
 }
 

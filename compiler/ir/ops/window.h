@@ -1,5 +1,4 @@
-// Positions of the windows of Conv and Pool at known sizes. Private to reference_*.cc and
-// evaluate_at_*.cc.
+// Positions of the windows of Conv and Pool at known sizes. Private to ops/.
 //
 //   WindowPlaces places = WindowPlaces::Of(attrs, /*kernel=*/{3, 3}, dims).value();
 //   places.Offsets({8, 8}, {0, 0})    // {-1, -1, -1, -1, 0, 1, -1, 8, 9} where begin is 1, 1

@@ -1,14 +1,13 @@
 #include "compiler/ir/rows/row_independence.h"
 
 #include <algorithm>
-#include <iterator>
 #include <map>
 #include <optional>
 
 #include "absl/status/statusor.h"
 #include "compiler/ir/graph/scan.h"
-#include "compiler/ir/rows/row_flows.h"
 #include "compiler/ir/value/message.h"
+#include "deploy/bazel/libs/status_macros.h"
 
 namespace athanor {
 namespace {
@@ -25,17 +24,6 @@ struct Walk {
   const std::vector<Rows>* given = nullptr;
 
   const Shape& ShapeOf(NodeId node) const { return graph.node(node).type.shape; }
-};
-
-// An op's effect on rows. Functions return refusals as statuses, which say what the op does,
-// without the node's name.
-struct RowRule {
-  Op op;
-  // For ops whose attributes hold no sizes except their results'. Such an op learns sizes only from
-  // its operands' shapes, which outside the axis of rows are the same for any number of rows.
-  Flow (*flow)(const Graph& graph, const Node& node);
-  std::string_view mixes;  // names what the op does across an axis that its flow mixes
-  absl::StatusOr<Rows> (*prove)(const Walk& walk, const Node& node, const RowRule& rule);
 };
 
 // Returns the rows of a value of this shape, provided that its rows are kept apart.
@@ -59,29 +47,29 @@ absl::StatusOr<Rows> RowsOf(const Walk& walk, const Shape& shape) {
   return rows;
 }
 
-absl::StatusOr<Rows> ProveInput(const Walk& walk, const Node& node, const RowRule&) {
+absl::StatusOr<Rows> ProveInput(const Walk& walk, const Node& node) {
   absl::StatusOr<Rows> rows = RowsOf(walk, node.type.shape);
   if (!rows.ok() || rows->axis <= 0) return rows;
   return Invalid("has dim ", walk.dim, " on axis ", rows->axis, "; rows must be on axis 0");
 }
 
-// Parameters and constants have a constant shape, so they have no rows.
-absl::StatusOr<Rows> ProveFixed(const Walk&, const Node&, const RowRule&) { return Rows(); }
-
-absl::StatusOr<Rows> ProveIota(const Walk& walk, const Node& node, const RowRule&) {
+absl::StatusOr<Rows> ProveIota(const Walk& walk, const Node& node) {
   absl::StatusOr<Rows> rows = RowsOf(walk, node.type.shape);
   if (!rows.ok() || !rows->any() || rows->axis != GetAttr<int64_t>(node.attrs, "axis")) return rows;
   return Invalid("counts the rows of dim ", walk.dim);
 }
 
-absl::StatusOr<Rows> ProveRandomBits(const Walk& walk, const Node& node, const RowRule&) {
+absl::StatusOr<Rows> ProveRandomBits(const Walk& walk, const Node& node) {
   absl::StatusOr<Rows> rows = RowsOf(walk, node.type.shape);
   if (!rows.ok() || !rows->any()) return rows;  // the seed, a scalar, has no rows
   return Invalid("numbers its words across the rows of dim ", walk.dim);
 }
 
-absl::StatusOr<Rows> ProveByFlow(const Walk& walk, const Node& node, const RowRule& rule) {
-  const Flow flow = rule.flow(walk.graph, node);
+// The flow of an op is told nothing of sizes but the shapes of its operands, which outside the axis
+// of rows are the same for any number of rows.
+absl::StatusOr<Rows> ProveByFlow(const Walk& walk, const Node& node) {
+  const RowTraits& traits = OpInfo(node.op).traits.rows;
+  const AxisFlow flow = traits.flow(walk.graph, node);
   const int operands = static_cast<int>(node.inputs.size());
   Rows rows;
   int first = -1;  // operand with rows
@@ -89,7 +77,7 @@ absl::StatusOr<Rows> ProveByFlow(const Walk& walk, const Node& node, const RowRu
     const Rows& own = walk.rows[node.inputs[i]];
     if (!own.any()) continue;
     const int axis = flow[i][own.axis];
-    if (axis == kMixed) return Invalid(rule.mixes, " the rows of dim ", walk.dim);
+    if (axis == kMixed) return Invalid(traits.mixes, " the rows of dim ", walk.dim);
     if (first < 0) {
       rows = {axis, own.per_row};
       first = i;
@@ -173,7 +161,7 @@ class RowMap {
   std::map<std::string, Expr, std::less<>> places_;
 };
 
-absl::StatusOr<Rows> ProveIndexMap(const Walk& walk, const Node& node, const RowRule&) {
+absl::StatusOr<Rows> ProveIndexMap(const Walk& walk, const Node& node) {
   const auto& map = GetAttr<IndexMap>(node.attrs, "map");
   const Rows& operand = walk.rows[node.inputs[0]];
   absl::StatusOr<Rows> result = RowsOf(walk, map.shape);
@@ -193,8 +181,7 @@ absl::StatusOr<Rows> ProveIndexMap(const Walk& walk, const Node& node, const Row
   return result;
 }
 
-// Sizes in the attributes belong to spatial axes; they must not vary with the dim.
-absl::StatusOr<Rows> ProveWindows(const Walk& walk, const Node& node, const RowRule& rule) {
+absl::Status CheckFixedSizes(const Walk& walk, const Node& node) {
   for (const auto& [name, value] : node.attrs) {
     const auto* shape = std::get_if<Shape>(&value);
     if (shape == nullptr) continue;
@@ -203,13 +190,13 @@ absl::StatusOr<Rows> ProveWindows(const Walk& walk, const Node& node, const RowR
       return Invalid(name, ", ", ShapeToString(*shape), ", varies with the size of dim ", walk.dim);
     }
   }
-  return ProveByFlow(walk, node, rule);
+  return absl::OkStatus();
 }
 
 absl::Status WalkNodes(Walk* walk);
 
 // A loop keeps rows apart if its body does and each state keeps its rows where they are.
-absl::StatusOr<Rows> ProveScan(const Walk& walk, const Node& node, const RowRule&) {
+absl::StatusOr<Rows> ProveScan(const Walk& walk, const Node& node) {
   const ScanView scan = ViewScan(node);
   if (walk.bounds.Simplify(scan.length).Uses(walk.dim)) {
     return Invalid("its length, ", scan.length.ToString(), ", varies with the size of dim ",
@@ -237,99 +224,29 @@ absl::StatusOr<Rows> ProveScan(const Walk& walk, const Node& node, const RowRule
   return rows;
 }
 
-constexpr RowRule Own(Op op, decltype(RowRule::prove) prove) { return {op, nullptr, "", prove}; }
-constexpr RowRule Apart(Op op) { return {op, Alike, "", ProveByFlow}; }
-constexpr RowRule Across(Op op, decltype(RowRule::flow) flow, std::string_view mixes) {
-  return {op, flow, mixes, ProveByFlow};
-}
-
-constexpr RowRule kRules[] = {
-    Own(Op::kInput, ProveInput),
-    Own(Op::kParameter, ProveFixed),
-    Own(Op::kConstant, ProveFixed),
-    Own(Op::kIota, ProveIota),
-    Own(Op::kRandomBits, ProveRandomBits),
-    Apart(Op::kLog2),
-    Apart(Op::kExp2),
-    Apart(Op::kSin),
-    Apart(Op::kSqrt),
-    Apart(Op::kRecip),
-    Apart(Op::kExp),
-    Apart(Op::kLog),
-    Apart(Op::kTanh),
-    Apart(Op::kErf),
-    Apart(Op::kFloor),
-    Apart(Op::kRound),
-    Apart(Op::kCos),
-    Apart(Op::kTan),
-    Apart(Op::kAsin),
-    Apart(Op::kAcos),
-    Apart(Op::kAtan),
-    Apart(Op::kSinh),
-    Apart(Op::kCosh),
-    Apart(Op::kAsinh),
-    Apart(Op::kAcosh),
-    Apart(Op::kAtanh),
-    Apart(Op::kLog1p),
-    Apart(Op::kExpm1),
-    Apart(Op::kNot),
-    Apart(Op::kCast),
-    Apart(Op::kBitcast),
-    Apart(Op::kAdd),
-    Apart(Op::kMul),
-    Apart(Op::kMod),
-    Apart(Op::kDiv),
-    Apart(Op::kTruncDiv),
-    Apart(Op::kFloorDiv),
-    Apart(Op::kPow),
-    Apart(Op::kMin),
-    Apart(Op::kMax),
-    Apart(Op::kAnd),
-    Apart(Op::kOr),
-    Apart(Op::kXor),
-    Apart(Op::kShift),
-    Apart(Op::kLessThan),
-    Apart(Op::kSelect),
-    Own(Op::kIndexMap, ProveIndexMap),
-    Across(Op::kGather, Gathered, "selects by index across"),
-    Across(Op::kScatter, Scattered, "writes by index across"),
-    Across(Op::kSumReduce, Reduced, "sums across"),
-    Across(Op::kMaxReduce, Reduced, "takes the maximum across"),
-    Across(Op::kMulReduce, Reduced, "multiplies across"),
-    {Op::kConv, Convolved, "sums across", ProveWindows},
-    {Op::kPool, Pooled, "slides its window across", ProveWindows},
-    Across(Op::kContract, Contracted, "sums across"),
-    Apart(Op::kSigmoid),
-    Apart(Op::kGelu),
-    Apart(Op::kSilu),
-    Apart(Op::kRelu),
-    Across(Op::kSoftmax, AcrossAxis, "normalises across"),
-    Across(Op::kLayerNorm, AcrossLast, "normalises across"),
-    Across(Op::kRmsNorm, AcrossLast, "normalises across"),
-    Across(Op::kAttention, Attended, "attends across"),
-    Across(Op::kEmbeddingBag, Bagged, "its offsets count ids across"),
-    Across(Op::kSort, AcrossAxis, "sorts across"),
-    Across(Op::kTopK, AcrossAxis, "selects across"),
-    Across(Op::kCumulate, AcrossAxis, "accumulates across"),
-    Across(Op::kRotary, Rotated, "rotates across"),
-    Across(Op::kDequantize, Dequantized, "unpacks or shares a scale across"),
-    Own(Op::kScan, ProveScan),
-};
-
-constexpr Op kOps[] = {
-#define ATHANOR_X(name) Op::k##name,
-    ATHANOR_OPS(ATHANOR_X)
-#undef ATHANOR_X
-};
-
-constexpr bool HoldsEveryOp() {
-  if (std::size(kRules) != std::size(kOps)) return false;
-  for (size_t i = 0; i < std::size(kOps); ++i) {
-    if (kRules[i].op != kOps[i]) return false;
+// Statuses are refusals: what the op does, without the node's name.
+absl::StatusOr<Rows> Prove(const Walk& walk, const Node& node) {
+  switch (FormOf(node.op)) {
+    case OpForm::kOperand:
+      return IsInput(node.op) ? ProveInput(walk, node) : Rows();  // parameters have constant shape
+    case OpForm::kLiteral:
+      return Rows();
+    case OpForm::kCount:
+      return ProveIota(walk, node);
+    case OpForm::kRandom:
+      return ProveRandomBits(walk, node);
+    case OpForm::kView:
+      return ProveIndexMap(walk, node);
+    case OpForm::kLoop:
+      return ProveScan(walk, node);
+    default:
+      break;
   }
-  return true;
+  if (OpInfo(node.op).traits.rows.fixed_sizes) {
+    RETURN_IF_ERROR(CheckFixedSizes(walk, node));
+  }
+  return ProveByFlow(walk, node);
 }
-static_assert(HoldsEveryOp(), "kRules: one row for each op of ATHANOR_OPS, in its order");
 
 // Returns the nodes that outputs need, and all inputs, since unused inputs are part of requests
 // too.
@@ -337,7 +254,7 @@ std::vector<bool> Needed(const Graph& graph) {
   std::vector<bool> needed(graph.nodes.size(), false);
   for (const Output& output : graph.outputs) needed[output.node] = true;
   for (NodeId n = static_cast<NodeId>(graph.nodes.size()); n-- > 0;) {
-    needed[n] = needed[n] || graph.node(n).op == Op::kInput;
+    needed[n] = needed[n] || IsInput(graph.node(n).op);
     if (!needed[n]) continue;
     for (NodeId input : graph.node(n).inputs) needed[input] = true;
   }
@@ -360,12 +277,11 @@ absl::Status WalkNodes(Walk* walk) {
   for (NodeId n = 0; n < static_cast<NodeId>(needed.size()); ++n) {
     if (!needed[n]) continue;
     const Node& node = walk->graph.node(n);
-    if (node.op == Op::kInput && walk->given != nullptr) {
+    if (IsInput(node.op) && walk->given != nullptr) {
       walk->rows[n] = (*walk->given)[input++];
       continue;
     }
-    const RowRule& rule = kRules[static_cast<size_t>(node.op)];
-    const absl::StatusOr<Rows> rows = rule.prove(*walk, node, rule);
+    const absl::StatusOr<Rows> rows = Prove(*walk, node);
     if (!rows.ok()) return Prefixed(walk->graph.Describe(n) + ": ", rows.status());
     walk->rows[n] = *rows;
   }

@@ -13,8 +13,8 @@
 // their error bounds. Only errors are shared: an index outside its tensor fails the whole call.
 //
 // How: a value has rows if one axis has q*dim elements, q free of the dim; element k of the axis
-// belongs to row k / q. The proof walks from the inputs. Each op either keeps rows apart, by the
-// op's row in the table (row_independence.cc), or becomes the reason. Without a proof the answer is
+// belongs to row k / q. The proof walks from the inputs. Each op either keeps rows apart, by its
+// traits (graph/op_traits.h), or becomes the reason. Without a proof the answer is
 // no; that does not mean that rows are mixed at some size.
 #ifndef ATHANOR_COMPILER_IR_ROWS_ROW_INDEPENDENCE_H_
 #define ATHANOR_COMPILER_IR_ROWS_ROW_INDEPENDENCE_H_

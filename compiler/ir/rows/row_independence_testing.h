@@ -23,6 +23,7 @@
 #include "compiler/ir/graph/graph.h"
 #include "compiler/ir/rows/row_independence.h"
 #include "compiler/ir/value/message.h"
+#include "deploy/bazel/libs/status_macros.h"
 
 namespace athanor {
 
@@ -53,9 +54,7 @@ class RowTrial {
         rows_(dims_.find(dim)->second) {}
 
   absl::Status Run(std::mt19937& rng) {
-    absl::StatusOr<std::vector<Tensor>> whole = Evaluate(graph_, inputs_, &dims_);
-    if (!whole.ok()) return whole.status();
-    whole_ = *std::move(whole);
+    ASSIGN_OR_RETURN(whole_, Evaluate(graph_, inputs_, &dims_));
     if (rows_ == 0) return absl::OkStatus();
     absl::Status s = TryParts(rng);
     if (s.ok()) s = TryOrder(rng);

@@ -7,8 +7,8 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
-#include "compiler/ir/ops/reference.h"
 #include "compiler/ir/ops/reference_util.h"
+#include "deploy/bazel/libs/status_macros.h"
 
 namespace athanor {
 namespace {
@@ -94,7 +94,7 @@ absl::Status CheckComparable(const Tensor& got, const Tensor& want) {
 
 template <typename Tolerance>
 absl::Status Compare(const Tensor& got, const Tensor& want, Tolerance tolerance) {
-  if (absl::Status status = CheckComparable(got, want); !status.ok()) return status;
+  RETURN_IF_ERROR(CheckComparable(got, want));
   const bool is_float = IsFloat(want.dtype);
   int64_t differing = 0, first = -1, worst = -1;
   double worst_excess = -1;
@@ -182,7 +182,8 @@ absl::StatusOr<std::vector<double>> ContractMagnitudes(const ContractSpec& spec,
     shape.push_back(in_lhs != std::string::npos ? a.shape[in_lhs] : b.shape[spec.rhs.find(letter)]);
   }
   Tensor sums = Tensor::Zeros(DType::kF64, shape);
-  absl::Status status = ReferenceContract({&a, &b}, {{"spec", spec.ToString()}}, {}, &sums);
+  absl::Status status =
+      OpInfo(Op::kContract).reference({&a, &b}, {{"spec", spec.ToString()}}, {}, &sums);
   if (!status.ok()) return status;
   return std::vector<double>(sums.data<double>(), sums.data<double>() + sums.elements());
 }

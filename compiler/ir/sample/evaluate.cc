@@ -8,6 +8,7 @@
 #include "absl/strings/string_view.h"
 #include "compiler/ir/graph/graph.h"
 #include "compiler/ir/graph/input_value.h"
+#include "deploy/bazel/libs/status_macros.h"
 
 namespace athanor {
 
@@ -80,7 +81,7 @@ absl::StatusOr<Expr::Env> BindArguments(const Graph& graph, absl::Span<const Nod
   }
   std::vector<std::vector<int64_t>> shapes;
   for (size_t i = 0; i < ids.size(); ++i) {
-    if (absl::Status s = CheckDType(graph, ids[i], inputs[i].dtype); !s.ok()) return s;
+    RETURN_IF_ERROR(CheckDType(graph, ids[i], inputs[i].dtype));
     shapes.push_back(inputs[i].shape);
   }
   absl::StatusOr<Expr::Env> dims = given != nullptr ? *given : BindDims(graph, shapes);
@@ -129,9 +130,8 @@ class Evaluator {
 absl::StatusOr<Evaluator> Prepare(const Graph& graph, absl::Span<const Tensor> inputs,
                                   const Expr::Env* given) {
   const std::vector<NodeId> ids = ArgumentIds(graph);
-  absl::StatusOr<Expr::Env> dims = BindArguments(graph, ids, inputs, given);
-  if (!dims.ok()) return dims.status();
-  Evaluator evaluator(graph, *std::move(dims));
+  ASSIGN_OR_RETURN(Expr::Env dims, BindArguments(graph, ids, inputs, given));
+  Evaluator evaluator(graph, std::move(dims));
   for (size_t i = 0; i < ids.size(); ++i) evaluator.SetArgument(ids[i], &inputs[i]);
   return evaluator;
 }
@@ -140,8 +140,7 @@ absl::StatusOr<Evaluator> Prepare(const Graph& graph, absl::Span<const Tensor> i
 
 absl::StatusOr<std::vector<Tensor>> Evaluate(const Graph& graph, absl::Span<const Tensor> inputs,
                                              const Expr::Env* dims) {
-  absl::StatusOr<Evaluator> evaluator = Prepare(graph, inputs, dims);
-  if (!evaluator.ok()) return evaluator.status();
+  ASSIGN_OR_RETURN(Evaluator evaluator, Prepare(graph, inputs, dims));
   const auto nodes = static_cast<NodeId>(graph.nodes.size());
   // By node: its last reader among the nodes that outputs need. Its memory is freed then.
   std::vector<NodeId> last_use(nodes, -1);
@@ -152,26 +151,25 @@ absl::StatusOr<std::vector<Tensor>> Evaluate(const Graph& graph, absl::Span<cons
   }
   for (NodeId id = 0; id < nodes; ++id) {
     if (last_use[id] < 0) continue;
-    if (absl::Status status = evaluator->Run(id); !status.ok()) return status;
+    RETURN_IF_ERROR(evaluator.Run(id));
     for (NodeId input : graph.node(id).inputs) {
-      if (last_use[input] == id) evaluator->Release(input);
+      if (last_use[input] == id) evaluator.Release(input);
     }
   }
   std::vector<Tensor> outputs;
-  for (const Output& output : graph.outputs) outputs.push_back(evaluator->value(output.node));
+  for (const Output& output : graph.outputs) outputs.push_back(evaluator.value(output.node));
   return outputs;
 }
 
 absl::StatusOr<std::vector<Tensor>> EvaluateAll(const Graph& graph, absl::Span<const Tensor> inputs,
                                                 const Expr::Env* dims) {
-  absl::StatusOr<Evaluator> evaluator = Prepare(graph, inputs, dims);
-  if (!evaluator.ok()) return evaluator.status();
+  ASSIGN_OR_RETURN(Evaluator evaluator, Prepare(graph, inputs, dims));
   std::vector<Tensor> values;
   for (NodeId id = 0; id < static_cast<NodeId>(graph.nodes.size()); ++id) {
-    if (absl::Status status = evaluator->Run(id); !status.ok()) return status;
+    RETURN_IF_ERROR(evaluator.Run(id));
   }
   for (NodeId id = 0; id < static_cast<NodeId>(graph.nodes.size()); ++id) {
-    values.push_back(evaluator->value(id));
+    values.push_back(evaluator.value(id));
   }
   return values;
 }

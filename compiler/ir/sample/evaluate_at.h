@@ -33,14 +33,9 @@
 #include "absl/strings/string_view.h"
 #include "absl/types/span.h"
 #include "compiler/ir/graph/graph.h"
+#include "compiler/ir/ops/cutter.h"
 
 namespace athanor {
-
-struct PartialGraph {
-  Graph graph;                 // no dims; the outputs of the whole, each a list of elements
-  std::vector<Tensor> inputs;  // inputs of `graph`, in order
-  int64_t visited = 0;         // elements read or computed: the cost, up to a constant factor
-};
 
 // `positions[o]` are the wanted elements of output o: row-major, in any order, repeated or none.
 // `inputs` are the bytes of Inputs, then Parameters, at the sizes that `dims` gives; only needed

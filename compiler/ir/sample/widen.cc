@@ -10,34 +10,16 @@
 #include "compiler/ir/graph/accepted_limits.h"
 #include "compiler/ir/graph/input_value.h"
 #include "compiler/ir/graph/scan.h"
+#include "deploy/bazel/libs/status_macros.h"
 
 namespace athanor {
 namespace {
 
-// Ops whose floats are copies of their operands' floats, bit for bit.
+// Reports whether the node's floats are copies of its operands' floats, bit for bit.
 bool OnlyChooses(const Node& node) {
-  switch (node.op) {
-    case Op::kIndexMap:
-    case Op::kGather:
-    case Op::kSelect:
-    case Op::kMin:
-    case Op::kMax:
-    case Op::kRelu:
-    case Op::kMaxReduce:
-    case Op::kLessThan:
-    case Op::kSort:
-    case Op::kTopK:
-      return true;
-    case Op::kScatter: {
-      const std::string& mode = GetAttr<std::string>(node.attrs, "mode");
-      return mode != "add" && mode != "mul";
-    }
-    case Op::kPool:
-    case Op::kEmbeddingBag:
-      return GetAttr<std::string>(node.attrs, "mode") == "max";
-    default:
-      return false;
-  }
+  const Rounding rounding = OpInfo(node.op).traits.rounding;
+  return rounding == Rounding::kChooses || rounding == Rounding::kKeeps ||
+         (rounding == Rounding::kByMode && ModeChooses(node.attrs));
 }
 
 bool IsLeaf(Op op) { return OpInfo(op).op_class == OpClass::kLeaf; }
@@ -66,9 +48,7 @@ class Widening {
     for (Output& o : wide->outputs) {
       const DType dtype = wide->node(o.node).type.dtype;
       if (!IsFloat(dtype) || dtype == DType::kF64) continue;
-      absl::StatusOr<NodeId> cast = builder.Add(Op::kCast, {o.node}, {{"dtype", DType::kF64}});
-      if (!cast.ok()) return cast.status();
-      o.node = *cast;
+      ASSIGN_OR_RETURN(o.node, builder.Add(Op::kCast, {o.node}, {{"dtype", DType::kF64}}));
     }
     wide->dims.clear();
     return wide;
@@ -77,9 +57,8 @@ class Widening {
   absl::StatusOr<Graph> Run() {
     GraphBuilder builder(&to_, AcceptedLimits());
     for (NodeId n = 0; n < static_cast<NodeId>(from_.nodes.size()); ++n) {
-      absl::StatusOr<NodeId> made = Make(builder, from_.node(n));
-      if (!made.ok()) return made.status();
-      made_.push_back(*made);
+      ASSIGN_OR_RETURN(NodeId made, Make(builder, from_.node(n)));
+      made_.push_back(made);
     }
     for (const Output& o : from_.outputs) to_.outputs.push_back({o.name, made_[o.node]});
     return std::move(to_);
@@ -100,20 +79,21 @@ class Widening {
   }
 
   absl::StatusOr<NodeId> Make(GraphBuilder& builder, const Node& node) {
-    if (node.op == Op::kInput && inside_) {
+    if (IsInput(node.op) && inside_) {
       const bool wide = IsFloat(node.type.dtype);
       return builder.Input(node.name, {wide ? DType::kF64 : node.type.dtype, node.type.shape});
     }
-    if (node.op == Op::kInput) {
+    if (IsInput(node.op)) {
       const Tensor* value = ValueOf(node);
       return builder.Input(node.name, node.type,
                            value == nullptr ? std::nullopt : std::optional<Tensor>(*value));
     }
-    if (node.op == Op::kParameter) return builder.Parameter(node.name, node.type);
+    if (IsParameter(node.op)) return builder.Parameter(node.name, node.type);
+    const Rounding rounding = OpInfo(node.op).traits.rounding;
     std::vector<NodeId> in;
     for (NodeId n : node.inputs) in.push_back(made_[n]);
-    if (node.op == Op::kCast) return MakeCast(builder, node, in[0]);
-    if (node.op == Op::kBitcast) {
+    if (rounding == Rounding::kConverts) return MakeCast(builder, node, in[0]);
+    if (rounding == Rounding::kBits) {
       absl::StatusOr<NodeId> own = As(builder, in[0], from_.node(node.inputs[0]).type.dtype);
       if (!own.ok()) return own;
       return builder.Add(node.op, {*own}, node.attrs, node.name);
@@ -130,11 +110,10 @@ class Widening {
         if (!wide.ok()) return wide;
         operand = *wide;
       }
-      if (node.op == Op::kDequantize) attrs["dtype"] = DType::kF64;
-      if (node.op == Op::kScan) {
-        absl::StatusOr<Graph> body = Widening(BodyOf(ViewScan(node), from_.dims)).RunInside();
-        if (!body.ok()) return body.status();
-        attrs["body"] = SubGraph(*std::move(body));
+      if (attrs.contains("dtype")) attrs["dtype"] = DType::kF64;
+      if (IsLoop(node.op)) {
+        ASSIGN_OR_RETURN(Graph body, Widening(BodyOf(ViewScan(node), from_.dims)).RunInside());
+        attrs["body"] = SubGraph(std::move(body));
       }
       auto fill = attrs.find("fill");
       if (fill != attrs.end() && IsFloat(std::get<Tensor>(fill->second).dtype)) {

@@ -66,7 +66,7 @@ struct DecompositionRow {
   void (*example)(ExampleBuilder& e);  // builds a small graph with the op
 };
 
-// Has one row per composite of the op table.
+// Returns one row per composite of the op table.
 absl::Span<const DecompositionRow> DecompositionRows();
 
 // Expands every node for which `wanted` is true.

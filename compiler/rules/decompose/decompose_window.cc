@@ -1,16 +1,18 @@
-#include "compiler/rules/decompose/decompose_window.h"
-
+// Decomposes ops that slide a window: Conv, Pool.
+//
+// A window is an IndexMap with an axis for each of the kernel's beside each of the result's, at
+// out*stride + kernel*dilation - begin. It is affine, so that a Contract packs it where it lies
+// (an implicit im2col) and a reduction reads it where it is.
 #include <string>
 #include <utility>
 
+#include "compiler/rules/decompose/decompose_families.h"
 #include "compiler/rules/decompose/rule_example.h"
 
 namespace athanor {
 namespace {
 
-using Inputs = absl::Span<const NodeId>;
-
-// Letters of a contraction's axes: n, g, m, c, and these for the spatial axes.
+// Letters of a contraction's axes: n, g, m, c, and by spatial axis.
 constexpr std::string_view kOutLetters = "uvwxyz", kKernelLetters = "UVWXYZ";
 
 // A window's geometry. A kernel axis with only one element gets no axis of its own.
@@ -75,9 +77,7 @@ std::vector<int64_t> AxesFrom(size_t first, size_t count) {
 
 Scalar Zero(DType dtype) { return LoadScalar(Tensor::Zeros(dtype, {}), 0); }
 
-NodeId Up(Expansion& x, NodeId n) { return x.Cast(n, AccumulatorOf(x.Type(n).dtype)); }
-
-// Returns w [M, C/g, K...] without the kernel axes that have one element.
+// w without the axes of its kernel that have one element; [M, C/g, K...].
 NodeId Weights(Expansion& x, NodeId w, const Windows& windows) {
   if (windows.taps.size() == windows.kernel.size()) return w;
   const Shape own = x.Type(w).shape;
@@ -88,7 +88,7 @@ NodeId Weights(Expansion& x, NodeId w, const Windows& windows) {
   return x.Map(w, std::move(shape), std::move(at));
 }
 
-// Convolves one group.
+// Expands a convolution of one group.
 NodeId ConvWhole(Expansion& x, const Windows& windows, Inputs in) {
   const Shape own = x.Type(in[0]).shape;
   Shape shape = {own[0], own[1]};
@@ -150,8 +150,7 @@ NodeId ConvGrouped(Expansion& x, const Node& node, const Windows& windows, Input
   return x.MapOr(y, node.type.shape, std::move(result), zero);
 }
 
-// Returns how many positions of a window count along an axis, by the result's position; nullopt if
-// all count.
+// Counts the positions of a window that count along an axis, by the result's place; nullopt: all.
 std::optional<NodeId> Counts(Expansion& x, const Node& node, const Windows& windows, int axis,
                              const Expr& size, DType dtype) {
   const Bounds bounds = x.DimBounds();
@@ -207,8 +206,8 @@ Attrs RandomWindow(ExampleBuilder& e, int rank) {
   return {{"strides", strides}, {"dilations", dilations}, {"begin", begin}, {"out", out}};
 }
 
-}  // namespace
-
+// Gives for one group: Contract("ncKO,mcK->nmO") of the windows and w; for several: with the groups
+// as a batch axis; where each group is one channel that gives one: products summed over K.
 NodeId ExpandConv(Expansion& x, const Node& node, Inputs in) {
   const Shape w = x.Type(in[1]).shape;
   const Windows windows(node, Shape(w.begin() + 2, w.end()));
@@ -220,6 +219,8 @@ NodeId ExpandConv(Expansion& x, const Node& node, Inputs in) {
   return ConvGrouped(x, node, windows, in, group);
 }
 
+// The maximum or sum over K; a mean divides by a product of vectors, one per axis, since whether a
+// position counts is decided axis by axis.
 NodeId ExpandPool(Expansion& x, const Node& node, Inputs in) {
   const auto& mode = GetAttr<std::string>(node.attrs, "mode");
   const auto& kernel = GetAttr<std::vector<int64_t>>(node.attrs, "kernel");
@@ -277,5 +278,16 @@ void PoolExample(ExampleBuilder& e) {
   if (mode == 3) attrs["counted"] = counted;
   e.Output(e.x().Add(Op::kPool, {e.Input(x)}, std::move(attrs)));
 }
+
+constexpr DecompositionRow kRows[] = {
+    {Op::kConv, "conv",
+     "contraction of windows, or their products summed where a group is a channel", ExpandConv,
+     ConvExample},
+    {Op::kPool, "pool", "windows reduced, over how many positions count", ExpandPool, PoolExample},
+};
+
+}  // namespace
+
+absl::Span<const DecompositionRow> WindowDecompositions() { return kRows; }
 
 }  // namespace athanor

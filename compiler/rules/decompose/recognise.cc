@@ -7,6 +7,7 @@
 #include "compiler/rules/decompose/decompose.h"
 #include "compiler/rules/decompose/recognise_match.h"
 #include "compiler/rules/decompose/rule_example.h"
+#include "deploy/bazel/libs/status_macros.h"
 
 namespace athanor {
 
@@ -251,9 +252,7 @@ absl::StatusOr<Graph> ApplyRecognition(const Graph& graph, const RecognitionRow&
 absl::StatusOr<Graph> Recognise(const Graph& graph) {
   Graph result = graph;
   for (const RecognitionRow& row : kRows) {
-    absl::StatusOr<Graph> next = ApplyRecognition(result, row);
-    if (!next.ok()) return next.status();
-    result = *std::move(next);
+    ASSIGN_OR_RETURN(result, ApplyRecognition(result, row));
   }
   return result;
 }

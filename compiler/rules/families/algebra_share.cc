@@ -7,6 +7,7 @@
 
 #include "compiler/rules/families/algebra.h"
 #include "compiler/rules/families/row_terms.h"
+#include "deploy/bazel/libs/status_macros.h"
 
 namespace athanor {
 namespace {
@@ -216,7 +217,7 @@ absl::Status Share(const RowTerms& t, ClassId x, const Row& row, bool biased,
     }
     offset += width;
     const NodeId slice = e.x().Map(all, shape, std::move(coordinates));
-    if (absl::Status s = e.Unite(slice, row.members[i].value); !s.ok()) return s;
+    RETURN_IF_ERROR(e.Unite(slice, row.members[i].value));
   }
   return absl::OkStatus();
 }

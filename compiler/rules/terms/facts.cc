@@ -7,6 +7,7 @@
 
 #include "compiler/ir/value/message.h"
 #include "compiler/ir/value/text_values.h"
+#include "deploy/bazel/libs/status_macros.h"
 
 namespace athanor {
 namespace {
@@ -111,20 +112,19 @@ absl::StatusOr<Facts> FactsAnalysis::Make(const egraph::EGraph& graph, egraph::N
     weights = weights && facts.weight;
     equal = equal && graph.Find(child) == graph.Find(graph.children(node)[0]);
   }
-  absl::StatusOr<TensorType> type = Infer(op, graph.payload(node), operands);
-  if (!type.ok()) return type.status();
+  ASSIGN_OR_RETURN(TensorType type, Infer(op, graph.payload(node), operands));
   Facts facts;
-  facts.weight = op != Op::kInput && weights && IsConstantShape(type->shape);
+  facts.weight = op != Op::kInput && weights && IsConstantShape(type.shape);
   const bool view = op == Op::kIndexMap && !language_.attrs(graph.payload(node)).contains("fill");
   facts.stored = facts.weight && (op == Op::kParameter || op == Op::kConstant ||
                                   (view && Get(graph, graph.children(node)[0]).stored));
   if (IsDeclared(op)) facts.declared = graph.payload(node);
   const Attrs& attrs = language_.attrs(graph.payload(node));
   facts.values =
-      ValueFactsOf(op, attrs, values, equal, operands.empty() ? type->dtype : operands[0].dtype,
-                   type->dtype, MostTerms(op, attrs, operands, bounds_));
-  facts.uniform = MakeUniform(graph, node, *type);
-  facts.type = *std::move(type);
+      ValueFactsOf(op, attrs, values, equal, operands.empty() ? type.dtype : operands[0].dtype,
+                   type.dtype, MostTerms(op, attrs, operands, bounds_));
+  facts.uniform = MakeUniform(graph, node, type);
+  facts.type = std::move(type);
   return facts;
 }
 

@@ -22,8 +22,8 @@
 #include "compiler/egraph/graph/analysis.h"
 #include "compiler/ir/graph/check.h"
 #include "compiler/ir/graph/graph.h"
+#include "compiler/ir/ops/value_facts.h"
 #include "compiler/rules/terms/term_language.h"
-#include "compiler/rules/terms/value_facts.h"
 
 namespace athanor {
 

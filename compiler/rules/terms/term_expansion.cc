@@ -1,5 +1,7 @@
 #include "compiler/rules/terms/term_expansion.h"
 
+#include "deploy/bazel/libs/status_macros.h"
+
 namespace athanor {
 namespace {
 
@@ -47,18 +49,15 @@ absl::StatusOr<egraph::ClassId> TermExpansion::ClassOf(NodeId n) {
     if (wanted.size() > before) continue;
     wanted.pop_back();
     if (classes_[id].valid()) continue;
-    const absl::StatusOr<egraph::ClassId> added =
-        rewriter_.Add(ToOpId(node.op), language_.Intern(node), children);
-    if (!added.ok()) return added.status();
-    classes_[id] = *added;
+    ASSIGN_OR_RETURN(classes_[id],
+                     rewriter_.Add(ToOpId(node.op), language_.Intern(node), children));
   }
   return classes_[n];
 }
 
 absl::Status TermExpansion::Unite(NodeId n, egraph::ClassId id) {
-  const absl::StatusOr<egraph::ClassId> added = ClassOf(n);
-  if (!added.ok()) return added.status();
-  return rewriter_.Union(*added, id);
+  ASSIGN_OR_RETURN(const egraph::ClassId added, ClassOf(n));
+  return rewriter_.Union(added, id);
 }
 
 }  // namespace athanor

@@ -5,6 +5,7 @@
 #include "absl/container/flat_hash_map.h"
 #include "compiler/egraph/graph/dot.h"
 #include "compiler/ir/value/message.h"
+#include "deploy/bazel/libs/status_macros.h"
 
 namespace athanor {
 namespace {
@@ -31,10 +32,8 @@ TermGraph::TermGraph(const Graph& graph)
 
 absl::StatusOr<std::unique_ptr<TermGraph>> TermGraph::Create(const Graph& graph) {
   std::unique_ptr<TermGraph> result(new TermGraph(graph));
-  absl::StatusOr<std::vector<egraph::ClassId>> classes =
-      result->AddNodes(graph, NeededByOutputs(graph), egraph::Cause::kUser);
-  if (!classes.ok()) return classes.status();
-  result->classes_ = *std::move(classes);
+  ASSIGN_OR_RETURN(result->classes_,
+                   result->AddNodes(graph, NeededByOutputs(graph), egraph::Cause::kUser));
   result->terms_.Rebuild();
   return result;
 }
@@ -92,9 +91,8 @@ egraph::Choice TermGraph::Original() const {
 absl::StatusOr<TermGraph::Extracted> TermGraph::ExtractWithClasses(
     const egraph::Choice& choice) const {
   const std::vector<egraph::ClassId> roots = Roots();
-  const absl::StatusOr<std::vector<egraph::ClassId>> order =
-      egraph::ChosenOrder(terms_, choice, roots);
-  if (!order.ok()) return order.status();
+  ASSIGN_OR_RETURN(const std::vector<egraph::ClassId> order,
+                   egraph::ChosenOrder(terms_, choice, roots));
   Extracted result;
   Graph& graph = result.graph;
   graph.name = graph_.name;
@@ -110,7 +108,7 @@ absl::StatusOr<TermGraph::Extracted> TermGraph::ExtractWithClasses(
   for (size_t n = 0; n < graph.nodes.size(); ++n) {
     by_name[graph.nodes[n].name] = static_cast<NodeId>(n);
   }
-  for (const egraph::ClassId id : *order) {
+  for (const egraph::ClassId id : order) {
     const egraph::NodeId chosen = choice.Get(id);
     const Op op = ToOp(terms_.op(chosen));
     if (IsDeclared(op)) {
@@ -132,9 +130,8 @@ absl::StatusOr<TermGraph::Extracted> TermGraph::ExtractWithClasses(
 }
 
 absl::StatusOr<Graph> TermGraph::Extract(const egraph::Choice& choice) const {
-  absl::StatusOr<Extracted> result = ExtractWithClasses(choice);
-  if (!result.ok()) return result.status();
-  return std::move(result->graph);
+  ASSIGN_OR_RETURN(Extracted result, ExtractWithClasses(choice));
+  return std::move(result.graph);
 }
 
 absl::Status TermGraph::CheckImport(const Graph& other) const {
@@ -160,7 +157,7 @@ absl::Status TermGraph::CheckImport(const Graph& other) const {
 absl::StatusOr<TermGraph::Imported> TermGraph::Import(const Graph& other,
                                                       absl::Span<const Equality> equal,
                                                       egraph::Cause cause) {
-  if (absl::Status s = CheckImport(other); !s.ok()) return s;
+  RETURN_IF_ERROR(CheckImport(other));
   std::vector<bool> needed(other.nodes.size());
   for (const Output& o : other.outputs) needed[o.node] = true;
   for (const auto& [n, id] : equal) needed[n] = true;

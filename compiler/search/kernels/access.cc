@@ -57,38 +57,35 @@ void Walk::Visit(NodeId id, const std::vector<Expr>& coordinates, bool root) {
     result_.loads.push_back({id, coordinates, inside_reduction_});
     return;
   }
-  switch (node.op) {
-    case Op::kConstant:
+  switch (FormOf(node.op)) {
+    case OpForm::kLiteral:
       return;
-    case Op::kIota:
+    case OpForm::kCount:
       result_.indices.push_back(coordinates[GetAttr<int64_t>(node.attrs, "axis")]);
       return;
-    case Op::kRandomBits:
+    case OpForm::kRandom:
       result_.indices.push_back(RowMajorOffset(node.type.shape, coordinates));
       return Visit(node.inputs[0], {}, false);
-    case Op::kIndexMap:
+    case OpForm::kView:
       return VisitMap(node, coordinates);
-    case Op::kGather:
+    case OpForm::kGather:
       return VisitGather(node, coordinates);
-    case Op::kSelect:
-      return VisitSelect(node, coordinates);
-    case Op::kSumReduce:
-    case Op::kMaxReduce:
-    case Op::kMulReduce:
+    case OpForm::kReduce:
       result_.reductions.push_back({id, coordinates, inside_reduction_});
       return VisitReduction(node, coordinates);
-    case Op::kContract:
+    case OpForm::kContract:
       result_.reductions.push_back({id, coordinates, inside_reduction_});
       return VisitContract(node, coordinates);
-    case Op::kAttention:
-    case Op::kEmbeddingBag:
-    case Op::kScan:
-    case Op::kSort:
-    case Op::kTopK:
-    case Op::kScatter:  // can only be roots or anchors: their kernels read the operands themselves
+    case OpForm::kAttention:
+    case OpForm::kBags:
+    case OpForm::kLoop:
+    case OpForm::kOrder:
+    case OpForm::kScatter:  // can only be roots or anchors: their kernels read the operands
+                            // themselves
       result_.reductions.push_back({id, coordinates, inside_reduction_});
       return;
     default:
+      if (IsSelect(node.op)) return VisitSelect(node, coordinates);
       for (NodeId input : node.inputs) Visit(input, coordinates, false);
   }
 }
@@ -174,15 +171,15 @@ std::optional<Expr> PlaceValue(const Graph& graph, const std::vector<bool>& has_
                                const std::vector<Expr>& coordinates, const Bounds& bounds) {
   const Node& node = graph.node(id);
   if (has_memory[id] || node.type.dtype != DType::kI64) return std::nullopt;
-  switch (node.op) {
-    case Op::kIota:
+  switch (FormOf(node.op)) {
+    case OpForm::kCount:
       return coordinates[GetAttr<int64_t>(node.attrs, "axis")];
-    case Op::kConstant: {
+    case OpForm::kLiteral: {
       const Tensor& value = GetAttr<Tensor>(node.attrs, "value");
       if (value.elements() != 1) return std::nullopt;
       return Expr(LoadScalar(value, 0).i);
     }
-    case Op::kIndexMap:
+    case OpForm::kView:
       if (node.attrs.contains("fill")) return std::nullopt;
       return PlaceValue(graph, has_memory, node.inputs[0],
                         MapCoordinates(GetAttr<IndexMap>(node.attrs, "map"), coordinates, bounds),
@@ -204,9 +201,9 @@ Accesses CollectAccesses(const Graph& graph, const std::vector<bool>& has_memory
 std::optional<Condition> ChoiceOf(const Graph& graph, const std::vector<bool>& has_memory,
                                   const Node& select, const std::vector<Expr>& coordinates,
                                   const Bounds& bounds) {
-  if (select.op != Op::kSelect || has_memory[select.inputs[0]]) return std::nullopt;
+  if (!IsSelect(select.op) || has_memory[select.inputs[0]]) return std::nullopt;
   const Node& less = graph.node(select.inputs[0]);
-  if (less.op != Op::kLessThan) return std::nullopt;
+  if (!IsComparison(less.op)) return std::nullopt;
   std::optional<Expr> sides[2];
   for (int i = 0; i < 2; ++i) {
     sides[i] = PlaceValue(graph, has_memory, less.inputs[i], coordinates, bounds);
@@ -340,7 +337,7 @@ std::vector<NodeId> PathTo(const Graph& graph, const std::vector<bool>& has_memo
     NodeId n = open.back();
     open.pop_back();
     const Node& node = graph.node(n);
-    bool passes = OpInfo(node.op).op_class == OpClass::kElementwise || node.op == Op::kIndexMap;
+    bool passes = IsElementwise(node.op) || IsIndexMap(node.op);
     if (!passes) continue;
     for (NodeId input : node.inputs) {
       if (seen[input] || input < anchor || (has_memory[input] && input != anchor)) continue;
@@ -368,7 +365,7 @@ std::optional<std::vector<Expr>> RootCoordinates(const Graph& graph,
   std::optional<std::vector<Expr>> at = coordinates;
   for (size_t i = path.size() - 1; i-- > 0 && at;) {
     const Node& node = graph.node(path[i]);
-    if (node.op != Op::kIndexMap) continue;
+    if (!IsIndexMap(node.op)) continue;
     at = InvertMap(GetAttr<IndexMap>(node.attrs, "map"), graph.node(path[i + 1]).type.shape, *at,
                    bounds);
   }

@@ -64,7 +64,7 @@ std::optional<Expr> Step(const Graph& graph, const Node& node, const ContractRol
     coordinates.push_back(bounds.Simplify(at.contains(c) ? at.at(c) : Expr::Symbol(other)));
   }
   NodeId operand = node.inputs[side];
-  for (; graph.node(operand).op == Op::kIndexMap; operand = graph.node(operand).inputs[0]) {
+  for (; IsIndexMap(graph.node(operand).op); operand = graph.node(operand).inputs[0]) {
     if (has_memory && (*has_memory)[operand]) break;
     const Node& view = graph.node(operand);
     if (view.attrs.contains("fill")) return std::nullopt;
@@ -102,7 +102,7 @@ bool IsContiguous(const Graph& graph, const Node& node, const ContractRoles& rol
 bool IsWindows(const Graph& graph, const Node& node, const ContractRoles& roles, int side,
                const std::string& columns, const std::vector<bool>* has_memory) {
   const NodeId operand = node.inputs[side];
-  if (graph.node(operand).op != Op::kIndexMap || columns.empty()) return false;
+  if (!IsIndexMap(graph.node(operand).op) || columns.empty()) return false;
   if (has_memory && (*has_memory)[operand]) return false;
   return !Step(graph, node, roles, side, columns, has_memory);
 }

@@ -113,7 +113,7 @@ TaskCost::TaskCost(const KernelTask& task, const SizePoint& sizes, const v1::Tar
   if (!tiled) return;
   const Node& anchor = graph.node(task.choice.anchor);
   accumulator_bytes_ = DTypeBytes(AccumulatorOf(anchor.type.dtype));
-  if (anchor.op == Op::kContract) {
+  if (FormOf(anchor.op) == OpForm::kContract) {
     for (bool swap : {false, true}) {
       const ContractRoles roles = FindContractRoles(graph, anchor, swap);
       Extents& e = extents_[swap];

@@ -20,13 +20,13 @@ namespace {
 
 // Reports whether a node is cheap enough for several kernels: no reduction, no random numbers.
 bool CanRepeat(const Node& node) {
-  return OpInfo(node.op).op_class == OpClass::kElementwise || node.op == Op::kIndexMap ||
-         node.op == Op::kGather;
+  return IsElementwise(node.op) || IsIndexMap(node.op) || FormOf(node.op) == OpForm::kGather;
 }
 
 // Reports whether an op needs a kernel of its own, which walks the operands in its own order.
 bool IsAlone(Op op) {
-  return op == Op::kScatter || op == Op::kEmbeddingBag || op == Op::kSort || op == Op::kTopK;
+  const OpForm form = FormOf(op);
+  return form == OpForm::kScatter || form == OpForm::kBags || form == OpForm::kOrder;
 }
 
 // Lowering recurses through a kernel's nodes, and Clang's time grows with them.
@@ -102,8 +102,8 @@ class Grouping {
   const Node& node(NodeId n) const { return graph_.nodes[n]; }
   // Reports whether `n` is movement that costs nothing where it is read.
   bool IsView(NodeId n) const {
-    return (node(n).op == Op::kIndexMap && !node(n).attrs.contains("fill")) ||
-           node(n).op == Op::kConstant || node(n).op == Op::kIota;
+    return (IsIndexMap(node(n).op) && !node(n).attrs.contains("fill")) || IsConstant(node(n).op) ||
+           FormOf(node(n).op) == OpForm::kCount;
   }
 
   const Graph& graph_;
@@ -154,7 +154,7 @@ std::string Grouping::Between(NodeId root, NodeId n) {
 }
 
 void Grouping::AppendViews(NodeId n, std::string* key) const {
-  for (; node(n).op == Op::kIndexMap; n = node(n).inputs[0]) {
+  for (; IsIndexMap(node(n).op); n = node(n).inputs[0]) {
     Append((*known_->kinds)[n], key);
     Append(memory_[n] ? -1 : -2, key);
   }
@@ -203,14 +203,14 @@ void Grouping::MakeRoot(NodeId n) {
   groups_[n] = {n};
   Group& g = roots_[n];
   const Node& root = node(n);
-  if (root.op == Op::kContract) {
+  if (FormOf(root.op) == OpForm::kContract) {
     if (auto s = ScheduleOf(n)) {
       g.anchor = n;
       contracts_[n] = *s;
     } else {
       g.inline_ = g.point = true;
     }
-  } else if (root.op == Op::kAttention) {
+  } else if (FormOf(root.op) == OpForm::kAttention) {
     g.anchor = n;
   } else if (OpInfo(root.op).op_class == OpClass::kReduction) {
     const auto& axes = GetAttr<std::vector<int64_t>>(root.attrs, "axes");
@@ -233,18 +233,19 @@ void Grouping::Visit(NodeId n) {
     return;
   }
   // A loop reads its operands from memory and writes its results there.
-  const bool looped = std::any_of(users_[n].begin(), users_[n].end(),
-                                  [&](NodeId u) { return node(u).op == Op::kScan; });
-  if (node(n).op == Op::kScan || (looped && node(n).op != Op::kConstant)) {
+  const bool looped =
+      std::any_of(users_[n].begin(), users_[n].end(), [&](NodeId u) { return IsLoop(node(u).op); });
+  if (IsLoop(node(n).op) || (looped && !IsConstant(node(n).op))) {
     if (is_output_[n] || !users_[n].empty()) MakeRoot(n);
     return;
   }
   // A literal that is an output is copied out as it is.
-  if (is_output_[n] && node(n).op != Op::kConstant) return MakeRoot(n);
+  if (is_output_[n] && !IsConstant(node(n).op)) return MakeRoot(n);
   for (NodeId u : users_[n]) {
     groups_[n].insert(groups_[u].begin(), groups_[u].end());
     const Op op = node(u).op;
-    bool anchor = op == Op::kContract || op == Op::kAttention || IsAlone(op);
+    const OpForm form = FormOf(op);
+    bool anchor = form == OpForm::kContract || form == OpForm::kAttention || IsAlone(op);
     if (anchor || (views_only_[u] && !memory_[u])) views_only_[n] = true;
   }
   if (groups_[n].empty()) return;  // no output needs it
@@ -253,7 +254,7 @@ void Grouping::Visit(NodeId n) {
   const bool memory =
       asked == fusion_.nodes.end() ? repeats || NeedsDivision(n) : asked->second == Fuse::kMemory;
   // No kernel writes a literal, even if the kernels that read it are full.
-  const bool literal = node(n).op == Op::kConstant;
+  const bool literal = IsConstant(node(n).op);
   if (!literal && (memory || !HasRoom(n) || !CanInline(n))) return MakeRoot(n);
   for (NodeId root : groups_[n]) ++roots_[root].nodes;
 }
@@ -271,15 +272,13 @@ bool Grouping::CanInline(NodeId n) {
   }
   if (IsAlone(x.op)) return false;
   const NodeId root = *groups_[n].begin();
-  switch (x.op) {
-    case Op::kRandomBits:
+  switch (FormOf(x.op)) {
+    case OpForm::kRandom:
       return false;
-    case Op::kSumReduce:
-    case Op::kMaxReduce:
-    case Op::kMulReduce:
+    case OpForm::kReduce:
       return fusion_.rules.reductions && CanInlineReduction(n, root);
-    case Op::kContract:
-    case Op::kAttention:
+    case OpForm::kContract:
+    case OpForm::kAttention:
       return fusion_.rules.epilogues && CanInlineAnchor(n, root);
     default:
       return roots_.at(root).has_reduction() ? fusion_.rules.reductions : fusion_.rules.producers;
@@ -287,7 +286,7 @@ bool Grouping::CanInline(NodeId n) {
 }
 
 bool Grouping::IsPacked(NodeId n) const {
-  if (node(n).op != Op::kIndexMap || is_weight_[n]) return false;
+  if (!IsIndexMap(node(n).op) || is_weight_[n]) return false;
   return std::all_of(users_[n].begin(), users_[n].end(), [&](NodeId u) {
     const auto contract = contracts_.find(u);
     if (groups_[u].empty()) return true;  // no output needs it
@@ -305,9 +304,10 @@ bool Grouping::HasRoom(NodeId n) const {
 }
 
 bool Grouping::NeedsDivision(NodeId n) const {
-  if (node(n).op != Op::kIndexMap) return false;
-  const bool operand = std::any_of(users_[n].begin(), users_[n].end(),
-                                   [&](NodeId u) { return node(u).op == Op::kContract; });
+  if (!IsIndexMap(node(n).op)) return false;
+  const bool operand = std::any_of(users_[n].begin(), users_[n].end(), [&](NodeId u) {
+    return FormOf(node(u).op) == OpForm::kContract;
+  });
   if (!operand || is_weight_[n]) return false;
   if (!known_) return ReadsWithDivision(n);
   std::string key;
@@ -319,7 +319,7 @@ bool Grouping::ReadsWithDivision(NodeId n) const {
   Bounds bounds = bounds_;
   std::vector<Expr> at = RootSymbols(n, bounds);
   NodeId source = n;
-  while (node(source).op == Op::kIndexMap && !memory_[source]) {
+  while (IsIndexMap(node(source).op) && !memory_[source]) {
     at = MapCoordinates(GetAttr<IndexMap>(node(source).attrs, "map"), at, bounds);
     source = node(source).inputs[0];
   }
@@ -375,7 +375,7 @@ bool Grouping::CanInlineAnchor(NodeId n, NodeId root) {
   if (g.anchor >= 0 || g.has_reduction()) return false;
   if (IsAlone(node(root).op)) return false;
   std::optional<ContractSchedule> schedule;
-  if (node(n).op == Op::kContract) {
+  if (FormOf(node(n).op) == OpForm::kContract) {
     schedule = ScheduleOf(n);
     if (!schedule) return false;
   }
@@ -393,18 +393,19 @@ KernelChoice Grouping::ChoiceOf(NodeId root) {
   KernelChoice k;
   k.root = root;
   k.anchor = g.anchor;
-  if (g.anchor == root && node(root).op == Op::kContract && !fusion_.rules.tiles) {
+  if (g.anchor == root && FormOf(node(root).op) == OpForm::kContract && !fusion_.rules.tiles) {
     k.kind = KernelKind::kPoint;
     k.anchor = -1;
   } else if (g.anchor >= 0) {
-    k.kind = node(g.anchor).op == Op::kContract ? KernelKind::kContract : KernelKind::kAttention;
+    k.kind = FormOf(node(g.anchor).op) == OpForm::kContract ? KernelKind::kContract
+                                                            : KernelKind::kAttention;
     if (k.kind == KernelKind::kContract) k.contract = contracts_[g.anchor];
     if (target_.vector_registers() < 32) k.attention.mr = 6;
-  } else if (node(root).op == Op::kScan) {
+  } else if (IsLoop(node(root).op)) {
     k.kind = KernelKind::kLoop;
-  } else if (node(root).op == Op::kScatter) {
+  } else if (FormOf(node(root).op) == OpForm::kScatter) {
     k.kind = KernelKind::kScatter;
-  } else if (node(root).op == Op::kSort || node(root).op == Op::kTopK) {
+  } else if (FormOf(node(root).op) == OpForm::kOrder) {
     k.kind = KernelKind::kSort;
   } else if (g.row) {
     k.kind = KernelKind::kRow;
@@ -461,7 +462,7 @@ std::vector<bool> WeightsOf(const Graph& graph) {
   for (size_t n = 0; n < graph.nodes.size(); ++n) {
     const Node& node = graph.nodes[n];
     weights[n] =
-        node.op != Op::kInput && node.op != Op::kScan &&
+        !IsInput(node.op) && !IsLoop(node.op) &&
         std::all_of(node.type.shape.begin(), node.type.shape.end(),
                     [](const Expr& e) { return e.constant().has_value(); }) &&
         std::all_of(node.inputs.begin(), node.inputs.end(), [&](NodeId i) { return weights[i]; });

@@ -68,7 +68,7 @@ class ProductFinder {
     std::vector<Expr> at = At(roles_.letters[side]);
     while (!has_memory_[n]) {
       const Node& view = graph_.node(n);
-      if (view.op != Op::kIndexMap || view.attrs.contains("fill")) return std::nullopt;
+      if (!IsIndexMap(view.op) || view.attrs.contains("fill")) return std::nullopt;
       at = MapCoordinates(GetAttr<IndexMap>(view.attrs, "map"), at, bounds_);
       n = view.inputs[0];
     }
@@ -78,7 +78,7 @@ class ProductFinder {
   std::optional<MatrixView> Result() const {
     for (NodeId n = root_; n != anchor_; n = graph_.node(n).inputs[0]) {
       const Node& view = graph_.node(n);
-      if (view.op != Op::kIndexMap || view.attrs.contains("fill")) return std::nullopt;
+      if (!IsIndexMap(view.op) || view.attrs.contains("fill")) return std::nullopt;
     }
     const auto at =
         RootCoordinates(graph_, has_memory_, root_, anchor_, At(roles_.result), bounds_);

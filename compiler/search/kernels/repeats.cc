@@ -19,25 +19,21 @@ constexpr double kMostRepeats = 4;
 constexpr double kDear = 8;
 
 bool IsArithmetic(const Node& node) {
-  return OpInfo(node.op).op_class == OpClass::kElementwise && node.op != Op::kCast &&
-         node.op != Op::kBitcast;
+  const Rounding rounding = OpInfo(node.op).traits.rounding;
+  return IsElementwise(node.op) && rounding != Rounding::kConverts && rounding != Rounding::kBits;
 }
 
+// Roots and reciprocals, correctly rounded though they are no cheaper than divisions, count as one
+// addition.
 double CostOf(const Node& node) {
-  switch (node.op) {
-    case Op::kDiv:
-    case Op::kTruncDiv:
-    case Op::kFloorDiv:
-    case Op::kMod:
-      return kDear;
-    default:
-      return OpInfo(node.op).ulp > 0 ? kDear : 1;
-  }
+  const OpRow& row = OpInfo(node.op);
+  const bool divides = row.traits.flops >= kDear && row.min_inputs == 2;
+  return divides || row.ulp > 0 ? kDear : 1;
 }
 
 // Reports whether some coordinate moves with two axes.
 bool MovesWithTwo(const Node& node) {
-  if (node.op != Op::kIndexMap) return false;
+  if (!IsIndexMap(node.op)) return false;
   const IndexMap& map = GetAttr<IndexMap>(node.attrs, "map");
   return std::any_of(map.coordinates.begin(), map.coordinates.end(), [&](const Expr& c) {
     int axes = 0;
@@ -50,10 +46,11 @@ bool MovesWithTwo(const Node& node) {
 using PlaceAxes = std::optional<std::set<int64_t>>;
 
 PlaceAxes PlaceAxesOf(const Node& node, const std::vector<PlaceAxes>& known) {
-  if (node.op == Op::kConstant && node.type.shape.empty()) return std::set<int64_t>();
-  if (node.op == Op::kIota) return std::set<int64_t>{GetAttr<int64_t>(node.attrs, "axis")};
-  const bool map = node.op == Op::kIndexMap && !node.attrs.contains("fill");
-  const bool cheap = OpInfo(node.op).op_class == OpClass::kElementwise && CostOf(node) < kDear;
+  if (IsConstant(node.op) && node.type.shape.empty()) return std::set<int64_t>();
+  if (FormOf(node.op) == OpForm::kCount)
+    return std::set<int64_t>{GetAttr<int64_t>(node.attrs, "axis")};
+  const bool map = IsIndexMap(node.op) && !node.attrs.contains("fill");
+  const bool cheap = IsElementwise(node.op) && CostOf(node) < kDear;
   if (!map && !cheap) return std::nullopt;
   std::set<int64_t> axes;
   for (NodeId i : node.inputs) {
@@ -80,7 +77,7 @@ bool ReadsWindows(const Graph& graph, const Node& node) {
     const Node& at = graph.node(open.back());
     open.pop_back();
     if (MovesWithTwo(at)) return true;
-    const bool passes = OpInfo(at.op).op_class == OpClass::kElementwise || at.op == Op::kIndexMap;
+    const bool passes = IsElementwise(at.op) || IsIndexMap(at.op);
     if (passes) open.insert(open.end(), at.inputs.begin(), at.inputs.end());
   }
   return false;
@@ -121,11 +118,12 @@ Repeats::Repeats(const Graph& graph)
   }
   for (size_t n = 0; n < graph.nodes.size(); ++n) {
     const Node& node = graph.nodes[n];
-    const bool moves = node.op == Op::kIndexMap;
-    if (node.op == Op::kIota || std::all_of(node.type.shape.begin(), node.type.shape.end(),
-                                            [](const Expr& e) { return e.IsConstant(1); })) {
+    const bool moves = IsIndexMap(node.op);
+    if (FormOf(node.op) == OpForm::kCount ||
+        std::all_of(node.type.shape.begin(), node.type.shape.end(),
+                    [](const Expr& e) { return e.IsConstant(1); })) {
       place_cost_[n] = 0;
-    } else if (moves || OpInfo(node.op).op_class == OpClass::kElementwise) {
+    } else if (moves || IsElementwise(node.op)) {
       double cost = moves ? 0 : CostOf(node);
       for (NodeId i : node.inputs) {
         cost = place_cost_[i] < 0 || cost < 0 ? -1 : std::min(kMost, cost + place_cost_[i]);
@@ -147,7 +145,7 @@ double Repeats::Elements(NodeId n) {
 // several times.
 bool Repeats::IsWindow(NodeId user, NodeId n) {
   const Node& u = graph_.node(user);
-  if (u.op == Op::kGather) return u.inputs[0] == n;
+  if (FormOf(u.op) == OpForm::kGather) return u.inputs[0] == n;
   return MovesWithTwo(u) && Elements(user) > Elements(n);
 }
 
@@ -159,7 +157,7 @@ bool Repeats::Pay(NodeId n, absl::Span<const NodeId> users, const std::vector<bo
     const bool inside = !has_memory[u];
     const double outer = inside ? again_[u] : 1;
     window = window || IsWindow(u, n) || (inside && window_[u]);
-    if (op == Op::kIndexMap || op == Op::kGather) {
+    if (IsIndexMap(op) || FormOf(op) == OpForm::kGather) {
       again += outer * Elements(u) / Elements(n);
     } else {
       most = std::max(most, outer);  // users at one position share its value
@@ -168,11 +166,9 @@ bool Repeats::Pay(NodeId n, absl::Span<const NodeId> users, const std::vector<bo
   again_[n] = again = std::min(kMost, std::max(again, most));
   window_[n] = window;
   const Node& node = graph_.node(n);
-  // Stores values that windows repeat if they take arithmetic or a lookup, and expensive functions
-  // of the position that many rows repeat.
-  if (window && again > kMostOverlap && (IsArithmetic(node) || node.op == Op::kGather)) return true;
-  return again >= kMostRepeats && place_cost_[n] >= kDear &&
-         OpInfo(node.op).op_class == OpClass::kElementwise;
+  if (window && again > kMostOverlap && (IsArithmetic(node) || FormOf(node.op) == OpForm::kGather))
+    return true;
+  return again >= kMostRepeats && place_cost_[n] >= kDear && IsElementwise(node.op);
 }
 
 }  // namespace athanor

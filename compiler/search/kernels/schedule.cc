@@ -8,8 +8,8 @@ std::vector<bool> MemoryOf(const Graph& graph, const Genome& genome) {
   std::vector<bool> memory(graph.nodes.size());
   for (size_t n = 0; n < graph.nodes.size(); ++n) {
     const Node& node = graph.nodes[n];
-    memory[n] = node.op == Op::kInput || node.op == Op::kParameter ||
-                (node.op == Op::kConstant && GetAttr<Tensor>(node.attrs, "value").elements() != 1);
+    memory[n] = IsDeclared(node.op) ||
+                (IsConstant(node.op) && GetAttr<Tensor>(node.attrs, "value").elements() != 1);
   }
   for (const KernelChoice& k : genome.kernels) memory[k.root] = true;
   return memory;

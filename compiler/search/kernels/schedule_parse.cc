@@ -95,8 +95,8 @@ absl::StatusOr<KernelChoice> ParseSchedule(absl::string_view text) {
   ScheduleReader reader(&choice);
   for (const absl::string_view word : absl::StrSplit(parts.second, ' ', absl::SkipEmpty())) {
     if (!reader.Read(word)) {
-      return Invalid("schedule: ", Quoted(std::string(text)), ": ", Quoted(std::string(word)),
-                     " is none of its parameters");
+      return Invalid("schedule: ", Quoted(std::string(text)), ": unknown parameter ",
+                     Quoted(std::string(word)));
     }
   }
   // Writing the schedule again reveals a parameter that is missing, repeated, out of order or of

@@ -57,15 +57,15 @@ Expr ScanFlops(const Node& node) {
 }
 
 Expr NodeFlops(const Graph& graph, const Node& node) {
-  if (node.op == Op::kScan) return ScanFlops(node);
-  if (node.op == Op::kContract) return ContractFlops(graph, node);
-  if (node.op == Op::kAttention) return AttentionFlops(graph, node);
-  if (OpInfo(node.op).op_class == OpClass::kElementwise) return Product(node.type.shape);
+  if (IsLoop(node.op)) return ScanFlops(node);
+  if (FormOf(node.op) == OpForm::kContract) return ContractFlops(graph, node);
+  if (FormOf(node.op) == OpForm::kAttention) return AttentionFlops(graph, node);
+  if (IsElementwise(node.op)) return Product(node.type.shape);
   if (OpInfo(node.op).op_class == OpClass::kReduction) {
     return Product(graph.node(node.inputs[0]).type.shape);
   }
   // Comparisons: one per element, and those that sort the selected ones.
-  if (node.op == Op::kSort || node.op == Op::kTopK) {
+  if (FormOf(node.op) == OpForm::kOrder) {
     constexpr int64_t kLevels = 16;
     return Product(graph.node(node.inputs[0]).type.shape) + kLevels * Product(node.type.shape);
   }
@@ -75,7 +75,7 @@ Expr NodeFlops(const Graph& graph, const Node& node) {
 }  // namespace
 
 bool IsSmallLiteral(const Node& node) {
-  return node.op == Op::kConstant &&
+  return IsConstant(node.op) &&
          GetAttr<Tensor>(node.attrs, "value").bytes.size() <= kMaxLiteralBytes;
 }
 
@@ -95,9 +95,8 @@ KernelTask CutTask(const Graph& graph, const std::vector<bool>& memory,
       // A task that is computed from weights alone has no `prepare` of its own to pack them in, so
       // they are inputs.
       const bool parameter = weights[n] && !weights[choice.root];
-      node = {.op = parameter ? Op::kParameter : Op::kInput,
-              .type = node.type,
-              .name = absl::StrCat("x", operands++)};
+      node = {
+          .op = DeclaredOp(parameter), .type = node.type, .name = absl::StrCat("x", operands++)};
     }
     for (NodeId& i : node.inputs) i = at[i];
     at[n] = static_cast<NodeId>(task.graph.nodes.size());
@@ -141,9 +140,7 @@ Expr MovedBytes(const Graph& graph, const std::vector<bool>& memory, NodeId root
     const Expr elements = n == root ? size : MinOf(size, read[n]);
     if (memory[n] || n == root) bytes += elements * DTypeBytes(node.type.dtype);
     if (memory[n] && n != root) continue;
-    // A view or Gather reads only as many elements as are read of it; other nodes read operands
-    // whole.
-    const bool picks = node.op == Op::kIndexMap || node.op == Op::kGather;
+    const bool picks = IsIndexMap(node.op) || FormOf(node.op) == OpForm::kGather;
     for (size_t i = 0; i < node.inputs.size(); ++i) {
       const bool by_element = picks && i == 0;
       read[node.inputs[i]] +=

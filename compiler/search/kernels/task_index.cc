@@ -50,7 +50,7 @@ TaskIndex::TaskIndex(const Graph& graph, NodeNumbers* numbers)
     literal_.push_back(IsSmallLiteral(node));
     std::vector<int> operands;
     for (NodeId i : node.inputs) operands.push_back(values_[i]);
-    const bool leaf = node.op == Op::kInput || node.op == Op::kParameter;
+    const bool leaf = IsDeclared(node.op);
     values_.push_back(numbers_.OfValue(kind, leaf ? node.name : "", operands));
   }
 }
@@ -58,8 +58,7 @@ TaskIndex::TaskIndex(const Graph& graph, NodeNumbers* numbers)
 int TaskIndex::LeafOf(NodeId n, bool parameter) {
   int& leaf = leaves_[parameter][n];
   if (leaf < 0) {
-    leaf = numbers_.OfKind(
-        {.op = parameter ? Op::kParameter : Op::kInput, .type = graph_.node(n).type});
+    leaf = numbers_.OfKind({.op = DeclaredOp(parameter), .type = graph_.node(n).type});
   }
   return leaf;
 }

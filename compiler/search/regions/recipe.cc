@@ -15,6 +15,7 @@
 #include "compiler/ir/value/message.h"
 #include "compiler/rules/terms/views.h"
 #include "compiler/search/regions/region.h"
+#include "deploy/bazel/libs/status_macros.h"
 
 namespace athanor {
 namespace {
@@ -60,7 +61,7 @@ absl::Status ReadLine(absl::string_view line, Recipe* recipe) {
       kernel.first.find_first_not_of("0123456789abcdef") != std::string::npos) {
     return Invalid(Quoted(kernel.first), " is not 64 lower-case hex digits");
   }
-  if (absl::Status s = ParseSchedule(kernel.second).status(); !s.ok()) return s;
+  RETURN_IF_ERROR(ParseSchedule(kernel.second).status());
   if (!recipe->schedules.insert(kernel).second) {
     return Invalid("kernel ", kernel.first, " has two schedules");
   }
@@ -154,20 +155,20 @@ absl::StatusOr<Graph> FormFor(const Recipe& recipe, const Graph& region) {
   form->dims = region.dims;
   std::map<std::string_view, const Node*> leaves;
   for (const Node& node : region.nodes) {
-    if (node.op == Op::kInput || node.op == Op::kParameter) leaves[node.name] = &node;
+    if (IsDeclared(node.op)) leaves[node.name] = &node;
   }
   for (Node& node : form->nodes) {
-    if (node.op != Op::kInput && node.op != Op::kParameter) continue;
+    if (!IsDeclared(node.op)) continue;
     const auto leaf = leaves.find(node.name);
     if (leaf == leaves.end() || leaf->second->op != node.op || !(leaf->second->type == node.type)) {
-      return Invalid(OpName(node.op), " ", Quoted(node.name), " : ", TypeToString(node.type),
-                     " is none of the region's");
+      return Invalid("the region has no ", OpName(node.op), " ", Quoted(node.name), " : ",
+                     TypeToString(node.type));
     }
     node.attrs = leaf->second->attrs;
   }
-  if (absl::Status s = CheckEnds(*form, region); !s.ok()) return s;
+  RETURN_IF_ERROR(CheckEnds(*form, region));
   // The form was parsed with other bounds of its dims.
-  if (absl::Status s = Verify(*form, {.max_nodes = kMaxFormNodes}); !s.ok()) return s;
+  RETURN_IF_ERROR(Verify(*form, {.max_nodes = kMaxFormNodes}));
   return form;
 }
 
@@ -176,7 +177,7 @@ std::vector<int> FormOrder(const Graph& form) {
   Canonicalize(ComposeViews(form), nullptr, &moved);
   for (size_t n = 0; n < form.nodes.size(); ++n) {
     const Op op = form.nodes[n].op;
-    if (op == Op::kInput || op == Op::kParameter) moved[n] = -1;
+    if (IsDeclared(op)) moved[n] = -1;
   }
   return {moved.begin(), moved.end()};
 }

@@ -222,7 +222,7 @@ TEST(RecipeTest, WhatIsNoFormOfTheRegionIsRefused) {
       {"graph \"region\" {\n dim d7 in [1, 2]\n %0 = Input \"x0\" : f32[d7]\n output \"y0\" = %0 }",
        "it has dim d7"},
       {"graph \"region\" {\n %0 = Input \"other\" : f32[2]\n output \"y0\" = %0 }",
-       "Input \"other\" : f32[2] is none of the region's"},
+       "the region has no Input \"other\" : f32[2]"},
       {"graph \"region\" {\n %0 = Constant {value=f32[] {1}}\n output \"y0\" = %0 }",
        "its outputs are f32[]"},
   };

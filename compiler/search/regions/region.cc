@@ -20,10 +20,10 @@ constexpr int kMaxCopied = 4;
 
 // Returns what a region may know of the contents of a leaf that stands for `node`.
 Attrs LeafAttrs(const Node& node) {
-  if (node.op == Op::kParameter) return node.attrs;
-  if (node.op != Op::kConstant) return {};
+  if (IsParameter(node.op)) return node.attrs;
+  if (!IsConstant(node.op)) return {};
   const Tensor& value = GetAttr<Tensor>(node.attrs, "value");
-  Node parameter{Op::kParameter};
+  Node parameter{DeclaredOp(/*parameter=*/true)};
   SetMagnitude(MagnitudeOf(value.dtype, value.bytes), &parameter);
   return parameter.attrs;
 }
@@ -67,8 +67,7 @@ class RegionCutter {
  private:
   const Node& node(NodeId n) const { return graph_.nodes[n]; }
   bool IsLeaf(NodeId n) const {
-    return node(n).op == Op::kInput || node(n).op == Op::kParameter ||
-           (node(n).op == Op::kConstant && !IsCopied(n));
+    return IsDeclared(node(n).op) || (IsConstant(node(n).op) && !IsCopied(n));
   }
   bool IsCopied(NodeId n) const { return copied_[n] > 0; }
 
@@ -97,12 +96,11 @@ void RegionCutter::FindCopied() {
   copied_.assign(graph_.nodes.size(), 0);
   for (NodeId n = 0; n < static_cast<NodeId>(graph_.nodes.size()); ++n) {
     const Node& x = node(n);
-    if (x.op == Op::kIota) copied_[n] = 1;
-    if (x.op == Op::kConstant &&
-        GetAttr<Tensor>(x.attrs, "value").bytes.size() <= kMaxLiteralBytes) {
+    if (FormOf(x.op) == OpForm::kCount) copied_[n] = 1;
+    if (IsConstant(x.op) && GetAttr<Tensor>(x.attrs, "value").bytes.size() <= kMaxLiteralBytes) {
       copied_[n] = 1;
     }
-    if (x.op != Op::kIndexMap) continue;
+    if (!IsIndexMap(x.op)) continue;
     const NodeId viewed = x.inputs[0];
     if ((IsCopied(viewed) || IsLeaf(viewed)) && copied_[viewed] < kMaxCopied) {
       copied_[n] = copied_[viewed] + 1;
@@ -157,7 +155,7 @@ void RegionCutter::NumberNodes() {
     payload_.push_back(numbers_.Of(std::move(bytes)));
     bytes.clear();
     leaf_attrs_.push_back(LeafAttrs(x));
-    EncodeNode({Op::kInput, {}, leaf_attrs_.back(), x.type, ""}, &bytes);
+    EncodeNode({DeclaredOp(/*parameter=*/false), {}, leaf_attrs_.back(), x.type, ""}, &bytes);
     type_.push_back(numbers_.Of(std::move(bytes)));
   }
 }
@@ -196,7 +194,7 @@ Draft RegionCutter::MakeDraft(int begin, int end) const {
     if (item.inside || IsCopied(n)) {
       for (NodeId operand : node(n).inputs) item.inputs.push_back(self(self, operand));
     } else {
-      item.leaf = weights_[n] ? Op::kParameter : Op::kInput;
+      item.leaf = DeclaredOp(weights_[n]);
       (weights_[n] ? draft.instance.parameters : draft.instance.inputs).push_back(n);
     }
     const int place = static_cast<int>(draft.items.size());
@@ -219,7 +217,7 @@ Draft RegionCutter::MakeDraft(int begin, int end) const {
 std::vector<int> RegionCutter::Fingerprint(const Draft& draft) const {
   std::vector<int> numbers;
   for (const Draft::Item& item : draft.items) {
-    const bool stands_in = item.leaf == Op::kInput || item.leaf == Op::kParameter;
+    const bool stands_in = IsDeclared(item.leaf);
     numbers.push_back(stands_in ? type_[item.node] : payload_[item.node]);
     numbers.push_back(static_cast<int>(item.leaf));
     numbers.push_back(static_cast<int>(item.inputs.size()));
@@ -238,9 +236,9 @@ Graph RegionCutter::MakeGraph(const Draft& draft) const {
   for (const Draft::Item& item : draft.items) {
     const Node& from = node(item.node);
     Node made{item.leaf, {item.inputs.begin(), item.inputs.end()}, {}, from.type, ""};
-    if (item.leaf == Op::kInput) {
+    if (IsInput(item.leaf)) {
       made.name = absl::StrCat("x", inputs++);
-    } else if (item.leaf == Op::kParameter) {
+    } else if (IsParameter(item.leaf)) {
       made.name = absl::StrCat("p", parameters++);
       made.attrs = leaf_attrs_[item.node];
     } else {

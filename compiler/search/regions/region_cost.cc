@@ -29,44 +29,6 @@ double Bytes(const TensorType& type, const Expr::Env& sizes) {
   return Elements(type, sizes) * DTypeBytes(type.dtype);
 }
 
-// Returns the operations of an element-wise op; a multiply-add is two.
-double ElementFlops(Op op) {
-  switch (op) {
-    case Op::kExp:
-    case Op::kExp2:
-    case Op::kLog:
-    case Op::kLog2:
-    case Op::kSin:
-    case Op::kTanh:
-    case Op::kErf:
-    case Op::kCos:
-    case Op::kTan:
-    case Op::kAsin:
-    case Op::kAcos:
-    case Op::kAtan:
-    case Op::kSinh:
-    case Op::kCosh:
-    case Op::kAsinh:
-    case Op::kAcosh:
-    case Op::kAtanh:
-    case Op::kLog1p:
-    case Op::kExpm1:
-    case Op::kRandomBits:
-      return 20;
-    case Op::kPow:
-      return 40;
-    case Op::kSqrt:
-    case Op::kRecip:
-    case Op::kDiv:
-    case Op::kMod:
-    case Op::kTruncDiv:
-    case Op::kFloorDiv:
-      return 8;
-    default:
-      return 1;
-  }
-}
-
 double ContractFlops(const Attrs& attrs, absl::Span<const TensorType* const> operands,
                      const Expr::Env& sizes) {
   const ContractSpec spec = *ContractSpec::Parse(GetAttr<std::string>(attrs, "spec"));
@@ -100,11 +62,9 @@ double SortFlops(double elements, double wanted) {
 }  // namespace
 
 bool HasKernel(Op op, absl::Span<const TensorType* const> operands) {
-  if (!OpInfo(op).composite() || op == Op::kContract || op == Op::kEmbeddingBag ||
-      op == Op::kTopK) {
-    return true;
-  }
-  return op == Op::kAttention && operands[0]->shape.back().constant().has_value() &&
+  const OpForm form = FormOf(op);
+  if (form != OpForm::kAttention) return form != OpForm::kDecomposed;
+  return operands[0]->shape.back().constant().has_value() &&
          operands[2]->shape.back().constant().has_value();
 }
 
@@ -119,7 +79,7 @@ NodeCosts::NodeCosts(const std::vector<Dim>& dims, const std::vector<SizePoint>&
 
 double NodeCosts::Of(Op op, const Attrs& attrs, absl::Span<const TensorType* const> operands,
                      const TensorType& result, bool weight) const {
-  if (op == Op::kInput || op == Op::kParameter) return 0;
+  if (IsDeclared(op)) return 0;
   if (!HasKernel(op, operands)) return std::numeric_limits<double>::infinity();
   double seconds = 0;
   for (const Expr::Env& sizes : sizes_) seconds += At(sizes, op, attrs, operands, result);
@@ -134,37 +94,34 @@ double NodeCosts::At(const Expr::Env& sizes, Op op, const Attrs& attrs,
     return machine_.launch_seconds +
            std::max(flops / machine_.f32_flops_per_second, moved / machine_.read_bytes_per_second);
   };
-  switch (op) {
-    case Op::kConstant:
-    case Op::kIota:
-    case Op::kIndexMap:
-    case Op::kBitcast:
+  const OpForm form = FormOf(op);
+  switch (form) {
+    case OpForm::kLiteral:
+    case OpForm::kCount:
+    case OpForm::kView:
       return 0;
-    case Op::kGather:
+    case OpForm::kGather:
       return moved / machine_.cache_bytes_per_second;
-    case Op::kSumReduce:
-    case Op::kMaxReduce:
-    case Op::kMulReduce:
+    case OpForm::kReduce:
       moved += Bytes(*operands[0], sizes);
       return Elements(*operands[0], sizes) / machine_.f32_flops_per_second +
              moved / machine_.cache_bytes_per_second;
-    case Op::kContract:
-    case Op::kAttention:
+    case OpForm::kContract:
+    case OpForm::kAttention:
       for (const TensorType* t : operands) moved += Bytes(*t, sizes);
-      return takes(op == Op::kContract ? ContractFlops(attrs, operands, sizes)
-                                       : AttentionFlops(operands, result, sizes));
-    case Op::kEmbeddingBag:
+      return takes(form == OpForm::kContract ? ContractFlops(attrs, operands, sizes)
+                                             : AttentionFlops(operands, result, sizes));
+    case OpForm::kBags:
       moved *= 2;
       return takes(0);
-    case Op::kSort:
-    case Op::kTopK:
+    case OpForm::kOrder:
       moved += Bytes(*operands[0], sizes);
       return takes(SortFlops(Elements(*operands[0], sizes), Elements(result, sizes)));
-    case Op::kScatter:
+    case OpForm::kScatter:
       for (size_t i = 1; i < operands.size(); ++i) moved += Bytes(*operands[i], sizes);
       return takes(0);
     default:
-      return ElementFlops(op) * Elements(result, sizes) / machine_.f32_flops_per_second;
+      return OpInfo(op).traits.flops * Elements(result, sizes) / machine_.f32_flops_per_second;
   }
 }
 

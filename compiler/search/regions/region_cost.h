@@ -2,7 +2,7 @@
 // starts from. It only orders; the search's own cost of whole graphs decides.
 //
 //   NodeCosts costs(graph.dims, sizes, machine);
-//   costs.Of(Op::kContract, attrs, {&x, &w}, result, /*weight=*/false);   // seconds
+//   costs.Of(contract, attrs, {&x, &w}, result, /*weight=*/false);   // seconds
 //
 // A node costs its computation and, unless it is a view or an element-wise node, its memory
 // traffic: those two are computed where they are used. A node that depends on weights alone is

@@ -8,6 +8,7 @@
 #include "absl/container/flat_hash_set.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "deploy/bazel/libs/status_macros.h"
 
 namespace athanor {
 namespace {
@@ -47,7 +48,7 @@ absl::StatusOr<std::unique_ptr<RegionJoins>> RegionJoins::Create(const Graph& gr
   std::unique_ptr<RegionJoins> joins(new RegionJoins(regions, options));
   joins->LayoutId({});
   joins->FindValues(graph, sources);
-  if (absl::Status s = joins->Solve(sources); !s.ok()) return s;
+  RETURN_IF_ERROR(joins->Solve(sources));
   return joins;
 }
 
@@ -120,10 +121,9 @@ absl::Status RegionJoins::Solve(const Sources& sources) {
     for (const int r : sources.regions) {
       if (sources.terms[r] == nullptr || ports_[r].empty()) continue;
       if (terms_[r] != nullptr && terms_[r]->layouts() == ports_[r]) continue;
-      absl::StatusOr<std::unique_ptr<LayoutTerms>> terms = sources.make(r, ports_[r]);
-      if (!terms.ok()) return terms.status();
-      if (*terms == nullptr) continue;
-      terms_[r] = *std::move(terms);
+      ASSIGN_OR_RETURN(std::unique_ptr<LayoutTerms> terms, sources.make(r, ports_[r]));
+      if (terms == nullptr) continue;
+      terms_[r] = std::move(terms);
       Merge(terms_[r]->Wanted(), &wanted_[r]);
     }
   }
@@ -230,9 +230,8 @@ absl::StatusOr<std::vector<std::optional<Graph>>> RegionJoins::Random(uint64_t s
     for (size_t o = 0; o < step.outputs.size(); ++o) {
       tuple.outputs.push_back(at(step.outputs[o], terms->layouts().outputs[o]));
     }
-    absl::StatusOr<Graph> stored = terms->Random(tuple, random());
-    if (!stored.ok()) return stored.status();
-    graph = AsItIs(*stored, regions_.distinct[step.table].graph, tuple);
+    ASSIGN_OR_RETURN(Graph stored, terms->Random(tuple, random()));
+    graph = AsItIs(stored, regions_.distinct[step.table].graph, tuple);
   }
   return graphs;
 }

@@ -12,6 +12,7 @@
 #include "absl/strings/str_join.h"
 #include "compiler/rules/families/row_terms.h"
 #include "compiler/rules/terms/views.h"
+#include "deploy/bazel/libs/status_macros.h"
 
 namespace athanor {
 namespace {
@@ -243,7 +244,7 @@ Graph AsItIs(const Graph& stored, const Graph& region, const LayoutTuple& tuple)
   for (const Node& from : stored.nodes) {
     Node node = from;
     for (NodeId& i : node.inputs) i = at[i];
-    if (node.op != Op::kInput) {
+    if (!IsInput(node.op)) {
       made.nodes.push_back(std::move(node));
     } else {
       made.nodes.push_back(region.node(inputs[port]));
@@ -326,17 +327,14 @@ absl::StatusOr<std::unique_ptr<LayoutTerms>> LayoutTerms::Create(const Graph& re
                                                                  const SaturationOptions& options,
                                                                  const NodeCosts& costs) {
   std::unique_ptr<LayoutTerms> made(new LayoutTerms(region, layouts));
-  absl::StatusOr<std::unique_ptr<TermGraph>> terms = TermGraph::Create(made->WithEnds());
-  if (!terms.ok()) return terms.status();
-  if (absl::Status s = made->UniteLeaves(terms->get()); !s.ok()) return s;
-  auto saturated = SaturatedTerms::Of(*std::move(terms), rules, options);
-  if (!saturated.ok()) return saturated.status();
-  made->saturated_ = *std::move(saturated);
+  ASSIGN_OR_RETURN(std::unique_ptr<TermGraph> terms, TermGraph::Create(made->WithEnds()));
+  RETURN_IF_ERROR(made->UniteLeaves(terms.get()));
+  ASSIGN_OR_RETURN(made->saturated_, SaturatedTerms::Of(std::move(terms), rules, options));
   made->costs_ = made->saturated_->CostsOf(costs);
   const TermGraph& done = *made->saturated_->terms;
   for (uint32_t i = 0; i < done.terms().node_bound(); ++i) {
     const ENode n{i};
-    if (!done.terms().alive(n) || ToOp(done.terms().op(n)) != Op::kInput) continue;
+    if (!done.terms().alive(n) || !IsInput(ToOp(done.terms().op(n)))) continue;
     made->leaves_.emplace_back(done.language().declaration(done.terms().payload(n)).name, i);
   }
   return made;
@@ -361,33 +359,32 @@ std::unique_ptr<RegionTerms> LayoutTerms::Under(const LayoutTuple& tuple) const 
 // Reduces the extracted graph, which has all ends, to those of the tuple.
 absl::StatusOr<Graph> LayoutTerms::Stored(const RegionTerms& terms, const egraph::Choice& choice,
                                           const LayoutTuple& tuple) const {
-  const absl::StatusOr<Graph> all = terms.Extract(choice);
-  if (!all.ok()) return all.status();
+  ASSIGN_OR_RETURN(const Graph all, terms.Extract(choice));
   Graph stored;
   stored.name = region_.name;
   stored.dims = region_.dims;
-  std::vector<NodeId> at(all->nodes.size(), -1);
+  std::vector<NodeId> at(all.nodes.size(), -1);
   const std::vector<NodeId> inputs = region_.InputIds();
   for (size_t i = 0; i < inputs.size(); ++i) {
     const std::string leaf = LeafName(i, tuple.inputs[i]);
-    for (const NodeId n : all->InputIds()) {
-      if (all->node(n).name != leaf) continue;
-      at[n] = Append(&stored, Op::kInput, {}, {}, all->node(n).type, region_.node(inputs[i]).name);
+    for (const NodeId n : all.InputIds()) {
+      if (all.node(n).name != leaf) continue;
+      at[n] = Append(&stored, Op::kInput, {}, {}, all.node(n).type, region_.node(inputs[i]).name);
     }
   }
-  std::vector<bool> needed(all->nodes.size());
+  std::vector<bool> needed(all.nodes.size());
   std::vector<NodeId> outputs;
   for (size_t o = 0; o < tuple.outputs.size(); ++o) {
-    outputs.push_back(all->outputs[OutputAt(o, tuple.outputs[o])].node);
+    outputs.push_back(all.outputs[OutputAt(o, tuple.outputs[o])].node);
     needed[outputs.back()] = true;
   }
-  for (size_t n = all->nodes.size(); n-- > 0;) {
-    for (const NodeId i : all->nodes[n].inputs) needed[i] = needed[i] || needed[n];
+  for (size_t n = all.nodes.size(); n-- > 0;) {
+    for (const NodeId i : all.nodes[n].inputs) needed[i] = needed[i] || needed[n];
   }
-  for (size_t n = 0; n < all->nodes.size(); ++n) {
-    const Node& node = all->nodes[n];
-    if (at[n] >= 0 || (!needed[n] && node.op != Op::kParameter)) continue;
-    if (node.op == Op::kInput) {
+  for (size_t n = 0; n < all.nodes.size(); ++n) {
+    const Node& node = all.nodes[n];
+    if (at[n] >= 0 || (!needed[n] && !IsParameter(node.op))) continue;
+    if (IsInput(node.op)) {
       return absl::InternalError(absl::StrCat("a region reads ", node.name, " in two layouts"));
     }
     Node copy = node;

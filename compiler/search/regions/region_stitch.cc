@@ -51,7 +51,7 @@ class Stitcher {
     made_.dims = graph.dims;
     for (NodeId n = 0; n < static_cast<NodeId>(graph.nodes.size()); ++n) {
       const Op op = graph.node(n).op;
-      if (op == Op::kInput || op == Op::kParameter) Copy(n);
+      if (IsDeclared(op)) Copy(n);
     }
   }
 
@@ -61,9 +61,9 @@ class Stitcher {
     size_t inputs = 0, parameters = 0;
     for (size_t n = 0; n < form.nodes.size(); ++n) {
       const Op op = form.nodes[n].op;
-      if (op == Op::kInput) {
+      if (IsInput(op)) {
         at[n] = ValueOf(instance.inputs[inputs++]);
-      } else if (op == Op::kParameter) {
+      } else if (IsParameter(op)) {
         at[n] = ValueOf(instance.parameters[parameters++]);
       } else {
         Node node = form.nodes[n];

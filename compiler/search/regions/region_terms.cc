@@ -9,6 +9,7 @@
 
 #include "absl/time/time.h"
 #include "compiler/egraph/stopwatch.h"
+#include "deploy/bazel/libs/status_macros.h"
 
 namespace athanor {
 namespace {
@@ -30,9 +31,7 @@ absl::StatusOr<std::shared_ptr<const SaturatedTerms>> SaturatedTerms::Of(
   const auto made = std::make_shared<SaturatedTerms>();
   made->terms = std::move(terms);
   const egraph::Stopwatch watch;
-  absl::StatusOr<egraph::Report> report = Saturate(made->terms.get(), rules, options);
-  if (!report.ok()) return report.status();
-  made->report = *std::move(report);
+  ASSIGN_OR_RETURN(made->report, Saturate(made->terms.get(), rules, options));
   made->seconds = absl::ToDoubleSeconds(watch.Elapsed());
   return made;
 }
@@ -49,7 +48,7 @@ std::vector<double> SaturatedTerms::CostsOf(const NodeCosts& costs) const {
     for (const ClassId child : graph.children(n)) operands.push_back(&facts.Type(graph, child));
     const Facts& result = facts.Get(graph, graph.class_of(n));
     const Op op = ToOp(graph.op(n));
-    const bool declared = op == Op::kInput || op == Op::kParameter;
+    const bool declared = IsDeclared(op);
     seconds[i] = declared ? 0
                           : costs.Of(op, terms->language().attrs(graph.payload(n)), operands,
                                      result.type, result.weight);
@@ -61,14 +60,12 @@ absl::StatusOr<std::unique_ptr<RegionTerms>> RegionTerms::Create(const Graph& re
                                                                  const RuleChoice& rules,
                                                                  const SaturationOptions& options,
                                                                  const NodeCosts& costs) {
-  absl::StatusOr<std::unique_ptr<TermGraph>> terms = TermGraph::Create(region);
-  if (!terms.ok()) return terms.status();
-  auto saturated = SaturatedTerms::Of(*std::move(terms), rules, options);
-  if (!saturated.ok()) return saturated.status();
+  ASSIGN_OR_RETURN(std::unique_ptr<TermGraph> terms, TermGraph::Create(region));
+  ASSIGN_OR_RETURN(auto saturated, SaturatedTerms::Of(std::move(terms), rules, options));
   std::vector<size_t> outputs(region.outputs.size());
   std::iota(outputs.begin(), outputs.end(), size_t{0});
-  std::vector<double> seconds = (*saturated)->CostsOf(costs);
-  return Over(*std::move(saturated), outputs, std::move(seconds));
+  std::vector<double> seconds = saturated->CostsOf(costs);
+  return Over(std::move(saturated), outputs, std::move(seconds));
 }
 
 std::unique_ptr<RegionTerms> RegionTerms::Over(std::shared_ptr<const SaturatedTerms> saturated,

@@ -21,12 +21,11 @@ std::string AnchorOf(const KernelTask& task) {
   if (anchor < 0) return "";
   const Node& node = task.graph.node(anchor);
   std::string text(OpName(node.op));
-  if (node.op == Op::kContract)
+  if (FormOf(node.op) == OpForm::kContract)
     absl::StrAppend(&text, " ", GetAttr<std::string>(node.attrs, "spec"));
   for (NodeId i : node.inputs) {
     const Node& operand = task.graph.node(i);
-    absl::StrAppend(&text, operand.op == Op::kParameter ? " weight " : " ",
-                    TypeToString(operand.type));
+    absl::StrAppend(&text, IsParameter(operand.op) ? " weight " : " ", TypeToString(operand.type));
   }
   return text;
 }

@@ -244,7 +244,8 @@ TEST_F(CacheServiceTest, ExplainSaysWhatWasLookedUp) {
   request.mutable_bucket(0)->set_max(65);
   grpc::Status refused = explain(request, &reply);
   EXPECT_EQ(refused.error_code(), StatusCode::NOT_FOUND);
-  EXPECT_THAT(refused.error_message(), AllOf(HasSubstr("b=1..65"), HasSubstr("there is b=1..64")));
+  EXPECT_THAT(refused.error_message(),
+              AllOf(HasSubstr("no bucket b=1..65"), HasSubstr("it has b=1..64")));
   request.set_model("nobody");
   EXPECT_EQ(explain(request, &reply).error_code(), StatusCode::NOT_FOUND);
 }

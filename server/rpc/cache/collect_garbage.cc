@@ -1,3 +1,4 @@
+#include "deploy/bazel/libs/status_macros.h"
 #include "server/base/log.h"
 #include "server/rpc/cache/cache_service.h"
 #include "server/rpc/call.h"
@@ -9,9 +10,8 @@ grpc::ServerUnaryReactor* CacheService::CollectGarbage(Context* context, const B
   return AnswerUnary<v1::CollectGarbageRequest, v1::CollectGarbageReply>(
       core_, {.name = "CollectGarbage", .uses_cache = true}, context, request, reply,
       [this](const v1::CollectGarbageRequest& asked, v1::CollectGarbageReply* answer) {
-        absl::StatusOr<v1::CollectGarbageReply> done = core_.cache().CollectGarbage(asked);
-        if (!done.ok()) return done.status();
-        *answer = *std::move(done);
+        ASSIGN_OR_RETURN(v1::CollectGarbageReply done, core_.cache().CollectGarbage(asked));
+        *answer = std::move(done);
         LogInfo("cache's garbage collected", {{"rows", answer->rows()},
                                               {"bytes", answer->bytes()},
                                               {"bytes_left", answer->bytes_left()},

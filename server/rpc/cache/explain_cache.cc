@@ -4,6 +4,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "deploy/bazel/libs/status_macros.h"
 #include "server/plans/bucket_grid.h"
 #include "server/rpc/cache/cache_service.h"
 #include "server/rpc/call.h"
@@ -26,16 +27,15 @@ Ranges RangesOf(const BucketGrid& grid, int bucket) {
 
 absl::Status ExplainBuckets(ServerCore& core, const v1::ExplainCacheRequest& asked,
                             v1::CacheExplanation* answer) {
-  auto found = core.registry().Find(asked.model(), asked.version());
-  if (!found.ok()) return found.status();
-  const ModelVersion& version = **found;
+  ASSIGN_OR_RETURN(auto found, core.registry().Find(asked.model(), asked.version()));
+  const ModelVersion& version = *found;
   if (!core.keeper().ready()) {
     return absl::FailedPreconditionError(
         "no plan was looked up since the server started: the machine it would be for is not known "
         "yet");
   }
-  const v1::SearchOptions how = core.workers().PolicyOf(version).ToProto();
-  const std::shared_ptr<const BucketGrid> grid = version.plans().view().grid;
+  const v1::SearchOptions how = core.workers().policies().Of(version).ToProto();
+  const std::shared_ptr<const BucketGrid> grid = version.plans().grid();
   std::vector<std::string> there;
   for (int i = 0; i < grid->size(); ++i) {
     const Ranges ranges = RangesOf(*grid, i);
@@ -50,8 +50,8 @@ absl::Status ExplainBuckets(ServerCore& core, const v1::ExplainCacheRequest& ask
     *bucket.mutable_bucket() = ranges;
   }
   if (!answer->buckets().empty()) return absl::OkStatus();
-  return absl::NotFoundError(absl::StrCat("bucket: ", version.Describe(), " has none of ",
-                                          TextOf(asked.bucket()), "; there is ",
+  return absl::NotFoundError(absl::StrCat("bucket: ", version.Describe(), " has no bucket ",
+                                          TextOf(asked.bucket()), "; it has ",
                                           absl::StrJoin(there, ", ")));
 }
 

@@ -11,6 +11,7 @@
 #include "compiler/cache/bundle.h"
 #include "compiler/ir/graph/versions.h"
 #include "compiler/ir/value/message.h"
+#include "deploy/bazel/libs/status_macros.h"
 #include "server/base/log.h"
 #include "server/base/version.h"
 #include "server/plans/bucket_grid.h"
@@ -37,13 +38,13 @@ absl::Status CheckAsked(const v1::ExportCacheRequest& asked, const CacheKeys& ke
   }
   if (!asked.model().empty() && !asked.binaries()) {
     return absl::InvalidArgumentError(
-        "binaries: false, and what is kept of one model are plans and kernels, which hold code: "
-        "ask "
-        "for binaries; recipes are not kept by model, without one all are exported");
+        "binaries: must be true for an export of one model, since the cache keeps only plans and "
+        "kernels by model, and these hold code; ask for binaries, or leave out the model to export "
+        "all recipes");
   }
   if (asked.binaries() && !keys.signing) {
     return absl::FailedPreconditionError(
-        "binaries: they leave a server only signed, and this one has no key to sign with "
+        "binaries: exports with binaries must be signed, and this server has no signing key "
         "(--cache_signing_key)");
   }
   return absl::OkStatus();
@@ -52,9 +53,8 @@ absl::Status CheckAsked(const v1::ExportCacheRequest& asked, const CacheKeys& ke
 // Returns the keys of the plans of the requested versions, in every bucket: the keys of baselines,
 // and those that their searches use.
 absl::StatusOr<std::vector<PlanKey>> KeysOf(ServerCore& core, const v1::ExportCacheRequest& asked) {
-  auto found = core.registry().Find(asked.model(), asked.version());
-  if (!found.ok()) return found.status();
-  std::vector<std::shared_ptr<ModelVersion>> versions = {*found};
+  ASSIGN_OR_RETURN(auto found, core.registry().Find(asked.model(), asked.version()));
+  std::vector<std::shared_ptr<ModelVersion>> versions = {found};
   if (asked.version().empty()) versions = core.registry().List(asked.model());
   if (!core.keeper().ready()) {
     return absl::FailedPreconditionError(
@@ -63,8 +63,8 @@ absl::StatusOr<std::vector<PlanKey>> KeysOf(ServerCore& core, const v1::ExportCa
   }
   std::vector<PlanKey> keys;
   for (const std::shared_ptr<ModelVersion>& version : versions) {
-    const v1::SearchOptions how = core.workers().PolicyOf(*version).ToProto();
-    const std::shared_ptr<const BucketGrid> grid = version->plans().view().grid;
+    const v1::SearchOptions how = core.workers().policies().Of(*version).ToProto();
+    const std::shared_ptr<const BucketGrid> grid = version->plans().grid();
     for (int bucket = 0; bucket < grid->size(); ++bucket) {
       const Graph graph = bucket == BucketGrid::kFullRange
                               ? version->graph()
@@ -122,10 +122,9 @@ class ExportCall final : public grpc::ServerWriteReactor<grpc::ByteBuffer> {
     header.mutable_created()->set_seconds(std::chrono::duration_cast<std::chrono::seconds>(
                                               std::chrono::system_clock::now().time_since_epoch())
                                               .count());
-    absl::StatusOr<BundleWriter> writer =
-        BundleWriter::Create(std::move(header), core_.cache_keys().signing);
-    if (!writer.ok()) return writer.status();
-    writer_.emplace(*std::move(writer));
+    ASSIGN_OR_RETURN(BundleWriter writer,
+                     BundleWriter::Create(std::move(header), core_.cache_keys().signing));
+    writer_.emplace(std::move(writer));
     return absl::OkStatus();
   }
 

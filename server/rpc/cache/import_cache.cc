@@ -6,6 +6,7 @@
 #include "absl/strings/str_cat.h"
 #include "compiler/cache/bundle.h"
 #include "compiler/ir/graph/versions.h"
+#include "deploy/bazel/libs/status_macros.h"
 #include "server/base/log.h"
 #include "server/rpc/cache/cache_service.h"
 #include "server/rpc/call.h"
@@ -54,38 +55,38 @@ class ImportCall final : public ChunkReads {
   absl::Status Take() {
     ServerLedger::Reservation held;
     v1::CacheBundleChunk chunk;
-    if (absl::Status s = ParseRequest(core_, bytes_, &chunk, &held); !s.ok()) return s;
-    if (absl::Status s = Reserve(static_cast<int64_t>(chunk.ByteSizeLong())); !s.ok()) return s;
+    RETURN_IF_ERROR(ParseRequest(core_, bytes_, &chunk, &held));
+    RETURN_IF_ERROR(Reserve(static_cast<int64_t>(chunk.ByteSizeLong())));
     return reader_.Take(std::move(chunk));
   }
 
   // Reserves room for `bytes` more than the records that are held.
   absl::Status Reserve(int64_t bytes) {
     if (reader_.bytes() + bytes <= reserved_bytes_) return absl::OkStatus();
-    auto more = core_.ledger().Reserve(HeldKind::kUploads, std::max(bytes, kReserveBytes),
-                                       "import of a bundle");
-    if (!more.ok()) return more.status();
-    reserved_bytes_ += more->bytes();
-    reserved_.push_back(*std::move(more));
+    ASSIGN_OR_RETURN(auto more,
+                     core_.ledger().Reserve(HeldKind::kUploads, std::max(bytes, kReserveBytes),
+                                            "import of a bundle"));
+    reserved_bytes_ += more.bytes();
+    reserved_.push_back(std::move(more));
     return absl::OkStatus();
   }
 
   // Keeps the records once everything has arrived.
   absl::Status Keep() {
-    if (absl::Status s = reader_.Finish(); !s.ok()) return s;
-    absl::StatusOr<v1::ImportCacheReply> kept =
+    RETURN_IF_ERROR(reader_.Finish());
+    ASSIGN_OR_RETURN(
+        v1::ImportCacheReply kept,
         core_.cache().Import(reader_.records(), {.semantics_version = kSemanticsVersion,
                                                  .origin = reader_.header().origin(),
-                                                 .digest = reader_.digest()});
-    if (!kept.ok()) return kept.status();
-    kept->set_signed_by(absl::BytesToHexString(reader_.signed_by()));
+                                                 .digest = reader_.digest()}));
+    kept.set_signed_by(absl::BytesToHexString(reader_.signed_by()));
     LogInfo("cache imported", {{"request", RequestId(*context_)},
-                               {"origin", kept->origin()},
-                               {"signed_by", kept->signed_by()},
-                               {"recipes_added", kept->recipes_added()},
-                               {"plans_added", kept->plans_added()},
-                               {"kernels_added", kept->kernels_added()}});
-    const grpc::Status sent = SerializeReply(*kept, reply_bytes_);
+                               {"origin", kept.origin()},
+                               {"signed_by", kept.signed_by()},
+                               {"recipes_added", kept.recipes_added()},
+                               {"plans_added", kept.plans_added()},
+                               {"kernels_added", kept.kernels_added()}});
+    const grpc::Status sent = SerializeReply(kept, reply_bytes_);
     return sent.ok() ? absl::OkStatus() : absl::ResourceExhaustedError(sent.error_message());
   }
 

@@ -1,3 +1,4 @@
+#include "deploy/bazel/libs/status_macros.h"
 #include "server/rpc/call.h"
 #include "server/rpc/compile/compile_service.h"
 
@@ -8,9 +9,8 @@ grpc::ServerUnaryReactor* CompileService::GetCompileJob(Context* context, const 
   return AnswerUnary<v1::GetCompileJobRequest, v1::CompileJob>(
       core_, {.name = "GetCompileJob"}, context, request, reply,
       [this](const v1::GetCompileJobRequest& asked, v1::CompileJob* answer) {
-        auto job = core_.workers().Find(asked.id());
-        if (!job.ok()) return job.status();
-        *answer = (*job)->state();
+        ASSIGN_OR_RETURN(auto job, core_.workers().Find(asked.id()));
+        *answer = job->state();
         return absl::OkStatus();
       });
 }

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "compiler/ir/value/message.h"
+#include "deploy/bazel/libs/status_macros.h"
 #include "server/base/search_policy.h"
 #include "server/models/upload.h"
 #include "server/rpc/call.h"
@@ -15,15 +16,15 @@ namespace {
 // Returns the version's policy, overridden by the fields set in `asked`.
 absl::StatusOr<SearchPolicy> PolicyOf(ServerCore& core, const ModelVersion& version,
                                       const v1::StartCompileRequest& asked) {
-  SearchPolicy policy = core.workers().PolicyOf(version);
+  SearchPolicy policy = core.workers().policies().Of(version);
   if (!asked.search_budget().empty()) {
     absl::StatusOr<SearchBudget> budget = ParseSearchBudget(asked.search_budget());
     if (!budget.ok()) return Prefixed("search_budget: ", budget.status());
     policy.budget = *std::move(budget);
   }
-  if (absl::Status s = CheckRuleNames("disable_rules", asked.disable_rules()); !s.ok()) return s;
+  RETURN_IF_ERROR(CheckRuleNames("disable_rules", asked.disable_rules()));
   const std::set<std::string> rules(asked.disable_rules().begin(), asked.disable_rules().end());
-  if (absl::Status s = core.workers().CheckRules("disable_rules", rules); !s.ok()) return s;
+  RETURN_IF_ERROR(core.workers().policies().CheckRules("disable_rules", rules));
   policy.disabled_rules.insert(asked.disable_rules().begin(), asked.disable_rules().end());
   policy.approximate |= asked.approximate();
   if (asked.search_seed() != 0) policy.seed = asked.search_seed();
@@ -40,18 +41,15 @@ absl::StatusOr<SearchPolicy> PolicyOf(ServerCore& core, const ModelVersion& vers
 }
 
 absl::Status Start(ServerCore& core, const v1::StartCompileRequest& asked, v1::CompileJob* answer) {
-  auto version = core.registry().Find(asked.model(), asked.version());
-  if (!version.ok()) return version.status();
+  ASSIGN_OR_RETURN(auto version, core.registry().Find(asked.model(), asked.version()));
   absl::Status buckets =
-      CheckBuckets("buckets", asked.buckets(), (*version)->graph(), core.options().max_buckets);
+      CheckBuckets("buckets", asked.buckets(), version->graph(), core.options().max_buckets);
   if (!buckets.ok()) return buckets;
-  absl::StatusOr<SearchPolicy> policy = PolicyOf(core, **version, asked);
-  if (!policy.ok()) return policy.status();
+  ASSIGN_OR_RETURN(SearchPolicy policy, PolicyOf(core, *version, asked));
   std::optional<BucketGrid::Ranges> ranges;
   if (!asked.buckets().empty()) ranges = asked.buckets();
-  auto job = core.workers().Start(*version, *std::move(policy), std::move(ranges));
-  if (!job.ok()) return job.status();
-  *answer = (*job)->state();
+  ASSIGN_OR_RETURN(auto job, core.workers().Start(version, std::move(policy), std::move(ranges)));
+  *answer = job->state();
   return absl::OkStatus();
 }
 

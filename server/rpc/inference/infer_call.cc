@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "compiler/ir/value/message.h"
+#include "deploy/bazel/libs/status_macros.h"
 #include "server/base/log.h"
 #include "server/base/public_status.h"
 #include "server/rpc/call.h"
@@ -24,41 +25,37 @@ int64_t Microseconds(std::chrono::steady_clock::duration duration) {
 
 }  // namespace
 
-// Holds what it needs even after the call has ended.
+// Holds what it needs beside the call, which may have ended.
 class InferCall::Turn final : public QueuedRequest {
  public:
   Turn(Ticket ticket, InferCall* call)
       : QueuedRequest(std::move(ticket)),
         call_(*call),
-        wait_(call->wait_),
-        version_(call->version_),
-        tapped_(call->tapped_),
+        owner_(call->owner_),
+        plans_(call->plans_),
         full_plan_(call->full_plan_) {}
 
-  bool Take() override { return wait_->Take(); }
+  bool Take() override { return owner_->Take(); }
   std::shared_ptr<const ServedPlan> plan(absl::Span<const int64_t> dims) const override {
-    std::shared_ptr<const ServedPlan> now =
-        tapped_ ? tapped_->slot.plan() : version_->plans().For(dims);
-    return now != nullptr ? now : full_plan_;  // the version was deleted meanwhile
+    return plans_->For(dims, full_plan_);
   }
   absl::Status Begin() override { return call_.BeginRun(); }
   absl::Span<const std::string_view> inputs() const override { return call_.bound_.inputs; }
   absl::Span<const RunOutput> outputs() const override { return call_.outputs_; }
-  RunLimits limits() const override { return {call_.deadline_, &wait_->cancelled}; }
+  RunLimits limits() const override { return {call_.deadline_, owner_->cancelled()}; }
   void End(const ServedPlan& plan, const absl::Status& status, const RunTimes& times) override {
     call_.EndRun(plan, status, times);
   }
   void Refuse(const absl::Status& status) override {
-    call_.StopTimer();
+    owner_->StopTimer();
     call_.Refuse(status);
   }
 
  private:
   InferCall& call_;
-  const std::shared_ptr<Wait> wait_;
-  const std::shared_ptr<ModelVersion> version_;
-  const std::shared_ptr<TapPlan> tapped_;
-  const std::shared_ptr<const ServedPlan> full_plan_;  // for all sizes
+  const std::shared_ptr<CallOwner> owner_;
+  const std::shared_ptr<Plans> plans_;
+  const std::shared_ptr<const ServedPlan> full_plan_;  // of all sizes
 };
 
 InferCall::InferCall(ServerCore& core, grpc::CallbackServerContext* context,
@@ -67,7 +64,8 @@ InferCall::InferCall(ServerCore& core, grpc::CallbackServerContext* context,
       core_(core),
       context_(context),
       request_bytes_(request),
-      reply_bytes_(reply) {}
+      reply_bytes_(reply),
+      owner_(std::make_shared<CallOwner>(&core.timer())) {}
 
 InferCall* InferCall::Begin() {
   if (absl::Status s = slot_.status(); !s.ok()) {
@@ -83,7 +81,7 @@ InferCall* InferCall::Begin() {
 void InferCall::Start(bool on_rpc_thread) {
   if (absl::Status s = Accept(); !s.ok()) {
     End(s);
-  } else if (plan_ = PlanNow(); plan_ != nullptr) {
+  } else if (TakePlan()) {
     Execute(on_rpc_thread);
   } else {
     AwaitPlan();
@@ -93,14 +91,12 @@ void InferCall::Start(bool on_rpc_thread) {
 absl::Status InferCall::Accept() {
   absl::Status parsed = ParseRequest(core_, *request_bytes_, &request_, &parsed_memory_);
   if (!parsed.ok()) return parsed;
-  auto version = core_.registry().Find(request_.model_name(), request_.model_version());
-  if (!version.ok()) return version.status();
-  version_ = *std::move(version);
-  if (absl::Status s = version_->unusable(); !s.ok()) return s;
-  absl::StatusOr<BoundRequest> bound =
-      version_->binder().Bind(request_, {.max_taps = core_.options().max_taps});
-  if (!bound.ok()) return bound.status();
-  bound_ = *std::move(bound);
+  ASSIGN_OR_RETURN(version_,
+                   core_.registry().Find(request_.model_name(), request_.model_version()));
+  plans_ = {version_, &version_->plans()};
+  RETURN_IF_ERROR(version_->unusable());
+  ASSIGN_OR_RETURN(bound_,
+                   version_->binder().Bind(request_, {.max_taps = core_.options().max_taps}));
   SetDeadline();
   return ChoosePlan();
 }
@@ -129,12 +125,11 @@ absl::Status InferCall::ChoosePlan() {
   for (NodeId node : bound_.options.taps) {
     int64_t output = output_of(node);
     if (output == own) output += std::lower_bound(inner.begin(), inner.end(), node) - inner.begin();
-    if (absl::Status s = AddTap(node, static_cast<int>(output)); !s.ok()) return s;
+    RETURN_IF_ERROR(AddTap(node, static_cast<int>(output)));
   }
   if (inner.empty()) return absl::OkStatus();
-  absl::StatusOr<std::shared_ptr<TapPlan>> tapped = core_.workers().Tap(version_, std::move(inner));
-  if (!tapped.ok()) return tapped.status();
-  tapped_ = *std::move(tapped);
+  ASSIGN_OR_RETURN(tapped_, core_.workers().Tap(version_, std::move(inner)));
+  plans_ = {tapped_, &tapped_->plans};
   return absl::OkStatus();
 }
 
@@ -154,11 +149,10 @@ absl::Status InferCall::AddTap(NodeId node, int output) {
   return absl::OkStatus();
 }
 
-std::shared_ptr<const ServedPlan> InferCall::PlanNow() {
-  full_plan_ = plan_slot().plan();
-  if (tapped_ != nullptr || full_plan_ == nullptr) return full_plan_;
-  std::shared_ptr<const ServedPlan> own = version_->plans().For(bound_.dims);
-  return own != nullptr ? own : full_plan_;
+bool InferCall::TakePlan() {
+  full_plan_ = plans_->full().plan();
+  if (full_plan_ != nullptr) plan_ = plans_->For(bound_.dims, full_plan_);
+  return plan_ != nullptr;
 }
 
 void InferCall::SetDeadline() {
@@ -180,27 +174,17 @@ int64_t InferCall::Priority() const {
 }
 
 bool InferCall::StartWaiting(Clock::time_point limit) {
-  const std::shared_ptr<Wait> wait = wait_;
-  if (limit != Clock::time_point::max()) {
-    wait->timer = core_.timer().At(limit, [this, wait] {
-      if (wait->Take()) Expire();
-    });
+  switch (owner_->StartWaiting(limit, [this] { Expire(); })) {
+    case CallOwner::Waiting::kStarted:
+      return true;
+    case CallOwner::Waiting::kCancelled:
+      End(absl::CancelledError("the call was cancelled"));
+      return false;
+    case CallOwner::Waiting::kExpired:
+      Expire();
+      return false;
   }
-  wait->taken = false;
-  // A cancellation or an expiry that came while the call was owned found it taken; handle it now.
-  if (wait->cancelled && wait->Take()) {
-    End(absl::CancelledError("the call was cancelled"));
-    return false;
-  }
-  if (Clock::now() >= limit && wait->Take()) {
-    Expire();
-    return false;
-  }
-  return true;
-}
-
-void InferCall::StopTimer() {
-  if (const Timer::Id timer = wait_->timer.exchange(0); timer != 0) core_.timer().Cancel(timer);
+  return false;
 }
 
 void InferCall::Expire() {
@@ -210,64 +194,54 @@ void InferCall::Expire() {
   }
   const std::string waited = Cat(Microseconds(Clock::now() - arrived_) / 1000, " ms");
   if (plan_ == nullptr) {
-    const uint64_t waiter = wait_->waiter;
-    if (waiter != 0) plan_slot().StopWaiting(waiter);
+    owner_->LeavePlan(plans_->full());
     End(absl::DeadlineExceededError(Cat(version_->Describe(), ": its ",
                                         tapped_ == nullptr ? "baseline plan" : tapped_->Describe(),
                                         " was not ready after ", waited)));
   } else {
     if (turn_ != nullptr) core_.requests().Remove(*turn_);
     End(absl::DeadlineExceededError(
-        Cat(version_->Describe(), ": the request waited ", waited, " for its turn")));
+        Cat(version_->Describe(), ": the request waited ", waited, " in the queue")));
   }
 }
 
 void InferCall::OnCancel() {
-  wait_->cancelled = true;
-  if (!wait_->Take()) return;
-  StopTimer();
+  if (!owner_->Cancel()) return;
+  owner_->StopTimer();
   if (Clock::now() >= deadline_) {
     Expire();
     return;
   }
-  const uint64_t waiter = wait_->waiter;
-  if (waiter != 0) plan_slot().StopWaiting(waiter);
+  owner_->LeavePlan(plans_->full());
   if (turn_ != nullptr) core_.requests().Remove(*turn_);
   End(absl::CancelledError("the call was cancelled"));
 }
 
 void InferCall::AwaitPlan() {
-  if (const PlanSlot::View view = plan_slot().view();
+  if (const PlanSlot::View view = plans_->full().view();
       bound_.options.wait == RequestOptions::Wait::kNone && !view.settled()) {
     End(absl::FailedPreconditionError(
         Cat(version_->Describe(), " has no ", tapped_ == nullptr ? "plan" : tapped_->Describe(),
             " yet, and parameter \"wait\" is \"none\"; its compile job is ", view.job_id)));
     return;
   }
-  // Copies that outlive the call, which may end as soon as it waits.
-  const std::shared_ptr<Wait> wait = wait_;
-  const std::shared_ptr<ModelVersion> version = version_;
-  const std::shared_ptr<TapPlan> tapped = tapped_;
-  PlanSlot& slot = plan_slot();
+  // Outlive the call, which may end as soon as it waits.
+  const std::shared_ptr<CallOwner> owner = owner_;
+  const std::shared_ptr<Plans> plans = plans_;
   stalled_ = Clock::now();
   const auto longest = arrived_ + std::chrono::milliseconds(core_.options().max_wait_ms);
   if (!StartWaiting(std::min(deadline_, longest))) return;
-  const uint64_t id = slot.WhenReady([this, wait](const absl::Status& status) {
-    if (wait->Take()) GotPlan(status);
-  });
-  wait->waiter = id;
-  if (wait->taken) slot.StopWaiting(id);
+  owner->AwaitPlan(plans->full(), [this](const absl::Status& status) { GotPlan(status); });
 }
 
 void InferCall::GotPlan(const absl::Status& status) {
-  StopTimer();
+  owner_->StopTimer();
   EndStall();
   if (!status.ok()) {
     End(status);
     return;
   }
-  plan_ = PlanNow();
-  if (plan_ == nullptr) {
+  if (!TakePlan()) {
     End(absl::NotFoundError(Cat(version_->Describe(), " was deleted")));
     return;
   }
@@ -332,29 +306,28 @@ absl::Status InferCall::DescribeReply() {
           "output ", Quoted(wanted.name), ": the outputs asked for exceed the 2 GiB of one reply"));
     }
   }
-  auto memory = core_.ledger().Reserve(
-      HeldKind::kRequests, static_cast<int64_t>(request_bytes_->Length()) * 2 + total * 2,
-      "request to " + version_->Describe());
-  if (!memory.ok()) return memory.status();
-  memory_ = *std::move(memory);
+  ASSIGN_OR_RETURN(memory_, core_.ledger().Reserve(
+                                HeldKind::kRequests,
+                                static_cast<int64_t>(request_bytes_->Length()) * 2 + total * 2,
+                                "request to " + version_->Describe()));
   return absl::OkStatus();
 }
 
 void InferCall::AwaitTurn(std::shared_ptr<Turn> turn) {
   // Copies that outlive the call, which may end as soon as it waits.
   RequestQueue& queue = core_.requests();
-  const std::shared_ptr<Wait> wait = wait_;
+  const std::shared_ptr<CallOwner> owner = owner_;
   if (!StartWaiting(deadline_)) return;
   queue.Push(turn);
-  if (wait->taken) queue.Remove(*turn);
+  if (owner->owned()) queue.Remove(*turn);
 }
 
 absl::Status InferCall::BeginRun() {
-  StopTimer();
+  owner_->StopTimer();
   if (Clock::now() >= deadline_) {
     return absl::DeadlineExceededError(Cat(version_->Describe(), ": the request waited ",
                                            Microseconds(Clock::now() - arrived_) / 1000,
-                                           " ms for its turn"));
+                                           " ms in the queue"));
   }
   for (size_t i = 0; i < wanted_.size(); ++i) {
     std::string* raw = reply_.add_raw_output_contents();
@@ -387,9 +360,9 @@ void InferCall::EndRun(const ServedPlan& plan, const absl::Status& status, const
   reply_.set_model_version(Cat(version_->version()));
   reply_.set_id(request_.id());
   auto& parameters = *reply_.mutable_parameters();
-  parameters["plan_id"].set_string_param(plan.info.plan_id());
+  parameters["plan_id"].set_string_param(plan.id());
   parameters["bucket"].set_string_param(plan.bucket);
-  parameters["compile_state"].set_string_param(plan.info.kind());
+  parameters["compile_state"].set_string_param(plan.compiled->plan.kind());
   parameters["queue_us"].set_int64_param(Microseconds(queued));
   parameters["exec_us"].set_int64_param(times.exec_us);
   if (shares) {

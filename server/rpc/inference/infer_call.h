@@ -3,15 +3,13 @@
 //
 //   return (new InferCall(core, context, request, reply))->Begin();
 //
-// Of the events that can end the wait (the plan, a runner, the deadline, a cancellation), the first
-// takes the call; later ones find it taken and do nothing. Deletes itself when gRPC is done with
-// it.
+// While it waits, whoever is first to take it (its plan, a runner, its deadline, a cancellation)
+// acts on it (call_owner.h). Deletes itself when gRPC is done with it.
 #ifndef ATHANOR_SERVER_RPC_INFERENCE_INFER_CALL_H_
 #define ATHANOR_SERVER_RPC_INFERENCE_INFER_CALL_H_
 
 #include <grpcpp/grpcpp.h>
 
-#include <atomic>
 #include <chrono>
 #include <memory>
 #include <string>
@@ -23,6 +21,7 @@
 #include "compiler/frontend/infer_request.h"
 #include "proto/inference/open_inference_grpc.pb.h"
 #include "server/core/core.h"
+#include "server/rpc/inference/call_owner.h"
 
 namespace athanor {
 
@@ -38,17 +37,7 @@ class InferCall final : public grpc::ServerUnaryReactor {
  private:
   using Clock = std::chrono::steady_clock;
 
-  // Ownership of the call; outlives the call in the queues it was put into. While `taken`, one
-  // thread owns the call; a thread that takes it while it waits owns it from then on.
-  struct Wait {
-    std::atomic<bool> taken{true};
-    std::atomic<bool> cancelled{false};
-    std::atomic<Timer::Id> timer{0};
-    std::atomic<uint64_t> waiter{0};  // id from plan_slot().WhenReady
-    bool Take() { return !taken.exchange(true); }
-  };
-
-  // The call as seen by the request queue.
+  // The call as the request queue has it.
   class Turn;
 
   // A tensor of the reply: an output of the plan and its name in the reply.
@@ -63,17 +52,14 @@ class InferCall final : public grpc::ServerUnaryReactor {
   // Determines the tensors of the reply and the plan that computes them.
   absl::Status ChoosePlan();
   absl::Status AddTap(NodeId node, int output);
-  // Returns the plan that can now run the call alone, null if there is none yet.
-  std::shared_ptr<const ServedPlan> PlanNow();
-  // The slot in which the plan is awaited.
-  PlanSlot& plan_slot() const { return tapped_ != nullptr ? tapped_->slot : version_->serving(); }
+  // Chooses the plan that runs the call alone. False: there is none yet.
+  bool TakePlan();
   void SetDeadline();
   int64_t Priority() const;
 
   // Gives up ownership until `limit`. Returns false if the call ended at once. If it returns true,
   // `this` may be gone.
   bool StartWaiting(Clock::time_point limit);
-  void StopTimer();
   void Expire();
 
   void AwaitPlan();
@@ -111,16 +97,16 @@ class InferCall final : public grpc::ServerUnaryReactor {
   inference::ModelInferResponse reply_;
   std::shared_ptr<ModelVersion> version_;
   BoundRequest bound_;
-  std::shared_ptr<TapPlan> tapped_;  // null: the plan that serves the version computes all outputs
+  std::shared_ptr<TapPlan> tapped_;  // null: the version's plans compute all
+  std::shared_ptr<Plans> plans_;     // the version's, or those of `tapped_`
   std::vector<Wanted> wanted_;
-  // The plan of its sizes; the plan of the full range.
-  std::shared_ptr<const ServedPlan> plan_, full_plan_;
-  std::vector<int64_t> output_bytes_;          // sizes of the reply's tensors
-  std::vector<RunOutput> outputs_;             // each output of the plan once
-  std::vector<std::pair<int, int>> repeated_;  // positions in the reply: copy from, to
+  std::shared_ptr<const ServedPlan> plan_, full_plan_;  // for its sizes, for the full range
+  std::vector<int64_t> output_bytes_;                   // of the reply's tensors
+  std::vector<RunOutput> outputs_;                      // each output once
+  std::vector<std::pair<int, int>> repeated_;           // positions in the reply: from, to
   ServerLedger::Reservation memory_, parsed_memory_;
 
-  const std::shared_ptr<Wait> wait_ = std::make_shared<Wait>();
+  const std::shared_ptr<CallOwner> owner_;
   std::shared_ptr<Turn> turn_;  // null until there is a plan
 };
 

@@ -199,7 +199,7 @@ TEST(InferenceTest, DeadlineCountsInTheQueueToo) {
   test.control->ReleaseRuns();
   first.join();
   EXPECT_EQ(status.error_code(), grpc::StatusCode::DEADLINE_EXCEEDED);
-  EXPECT_THAT(status.error_message(), HasSubstr("for its turn"));
+  EXPECT_THAT(status.error_message(), HasSubstr("in the queue"));
   EXPECT_THAT(test.Infer("m", {5}), ElementsAre(15));
 }
 

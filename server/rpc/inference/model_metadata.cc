@@ -1,5 +1,6 @@
 #include "absl/strings/str_cat.h"
 #include "compiler/frontend/datatype.h"
+#include "deploy/bazel/libs/status_macros.h"
 #include "server/rpc/call.h"
 #include "server/rpc/inference/inference_service.h"
 
@@ -16,10 +17,9 @@ void Describe(const std::string& name, const TensorType& type, Reply::TensorMeta
 }
 
 absl::Status Fill(ServerCore& core, const inference::ModelMetadataRequest& asked, Reply* answer) {
-  auto found = core.registry().Find(asked.name(), asked.version());
-  if (!found.ok()) return found.status();
-  const ModelVersion& version = **found;
-  if (absl::Status s = version.unusable(); !s.ok()) return s;
+  ASSIGN_OR_RETURN(auto found, core.registry().Find(asked.name(), asked.version()));
+  const ModelVersion& version = *found;
+  RETURN_IF_ERROR(version.unusable());
   const Graph& graph = version.graph();
   answer->set_name(version.name());
   for (const auto& other : core.registry().List(version.name())) {

@@ -1,3 +1,4 @@
+#include "deploy/bazel/libs/status_macros.h"
 #include "server/rpc/call.h"
 #include "server/rpc/inference/inference_service.h"
 
@@ -8,9 +9,8 @@ grpc::ServerUnaryReactor* InferenceService::ModelReady(Context* context, const B
   return AnswerUnary<inference::ModelReadyRequest, inference::ModelReadyResponse>(
       core_, {.name = "ModelReady", .while_draining = true}, context, request, reply,
       [this](const inference::ModelReadyRequest& asked, inference::ModelReadyResponse* answer) {
-        auto version = core_.registry().Find(asked.name(), asked.version());
-        if (!version.ok()) return version.status();
-        answer->set_ready(!core_.draining() && (*version)->plan() != nullptr);
+        ASSIGN_OR_RETURN(auto version, core_.registry().Find(asked.name(), asked.version()));
+        answer->set_ready(!core_.draining() && version->plan() != nullptr);
         return absl::OkStatus();
       });
 }

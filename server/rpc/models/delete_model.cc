@@ -1,4 +1,5 @@
 #include "absl/strings/str_cat.h"
+#include "deploy/bazel/libs/status_macros.h"
 #include "server/base/log.h"
 #include "server/rpc/call.h"
 #include "server/rpc/models/model_service.h"
@@ -10,9 +11,8 @@ grpc::ServerUnaryReactor* ModelService::DeleteModel(Context* context, const Byte
   return AnswerUnary<v1::DeleteModelRequest, v1::DeleteModelResponse>(
       core_, {.name = "DeleteModel", .uses_disk = true}, context, request, reply,
       [this](const v1::DeleteModelRequest& asked, v1::DeleteModelResponse* answer) {
-        auto deleted = core_.registry().Delete(asked.name(), asked.version());
-        if (!deleted.ok()) return deleted.status();
-        for (const auto& version : *deleted) {
+        ASSIGN_OR_RETURN(auto deleted, core_.registry().Delete(asked.name(), asked.version()));
+        for (const auto& version : deleted) {
           core_.workers().CancelFor(*version);
           answer->add_versions(absl::StrCat(version->version()));
           LogInfo("model deleted", {{"model", version->name()}, {"version", version->version()}});

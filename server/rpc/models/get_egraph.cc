@@ -1,5 +1,6 @@
 #include <string>
 
+#include "deploy/bazel/libs/status_macros.h"
 #include "server/rpc/call.h"
 #include "server/rpc/models/model_service.h"
 
@@ -10,11 +11,9 @@ grpc::ServerUnaryReactor* ModelService::GetEGraph(Context* context, const Bytes*
   return AnswerUnary<v1::GetEGraphRequest, v1::EGraph>(
       core_, {.name = "GetEGraph"}, context, request, reply,
       [this](const v1::GetEGraphRequest& asked, v1::EGraph* answer) {
-        auto version = core_.registry().Find(asked.name(), asked.version());
-        if (!version.ok()) return version.status();
-        absl::StatusOr<std::string> picture = (*version)->Picture(asked.region());
-        if (!picture.ok()) return picture.status();
-        answer->set_dot(*std::move(picture));
+        ASSIGN_OR_RETURN(auto version, core_.registry().Find(asked.name(), asked.version()));
+        ASSIGN_OR_RETURN(std::string picture, version->Picture(asked.region()));
+        answer->set_dot(std::move(picture));
         return absl::OkStatus();
       });
 }

@@ -3,6 +3,7 @@
 #include <vector>
 
 #include "compiler/ir/value/message.h"
+#include "deploy/bazel/libs/status_macros.h"
 #include "server/rpc/call.h"
 #include "server/rpc/models/model_service.h"
 #include "server/search/plan_cost.h"
@@ -11,28 +12,26 @@ namespace athanor {
 namespace {
 
 absl::Status GetPlan(ServerCore& core, const v1::GetPlanRequest& asked, v1::PlanDetails* answer) {
-  auto version = core.registry().Find(asked.name(), asked.version());
-  if (!version.ok()) return version.status();
+  ASSIGN_OR_RETURN(auto version, core.registry().Find(asked.name(), asked.version()));
   std::string id = asked.plan_id();
   if (id.empty()) {
-    const std::shared_ptr<const ServedPlan> serving = (*version)->plan();
+    const std::shared_ptr<const ServedPlan> serving = version->plan();
     if (serving == nullptr) {
-      return absl::FailedPreconditionError(Cat((*version)->Describe(), " has no plan that serves"));
+      return absl::FailedPreconditionError(Cat(version->Describe(), " has no plan that serves"));
     }
-    id = serving->info.plan_id();
+    id = serving->id();
   }
-  std::optional<KeptPlans::Details> details = (*version)->kept().Describe(id);
-  for (const PlanTable::BoxPlan& box : (*version)->plans().view().boxes) {
-    if (!details.has_value() && box.kept != nullptr) details = box.kept->Describe(id);
-  }
-  if (!details.has_value()) {
+  const Plans::View plans = version->plans().view();
+  const std::optional<int> bucket = plans.Find(id);
+  if (!bucket.has_value()) {
     return absl::NotFoundError(
-        Cat((*version)->Describe(), " has no plan ", Quoted(id), "; GetModel lists those it has"));
+        Cat(version->Describe(), " has no plan ", Quoted(id), "; GetModel lists those it has"));
   }
-  *answer->mutable_info() = details->info;
-  *answer->mutable_plan() = details->made->plan;
+  const KeptPlan& kept = *plans.books[*bucket].Find(id);
+  *answer->mutable_info() = PlanInfoOf(*kept.plan);
+  *answer->mutable_plan() = kept.plan->plan;
   for (v1::Buffer& buffer : *answer->mutable_plan()->mutable_buffers()) buffer.clear_literal();
-  for (const v1::PlanCost& cost : details->costs) *answer->add_costs() = cost;
+  if (kept.costs != nullptr) *answer->mutable_costs() = {kept.costs->begin(), kept.costs->end()};
   if (!answer->costs().empty()) return absl::OkStatus();
   std::vector<int64_t> largest;
   for (const v1::DimRange& dim : answer->plan().dims()) largest.push_back(dim.max());

@@ -1,3 +1,4 @@
+#include "deploy/bazel/libs/status_macros.h"
 #include "server/rpc/call.h"
 #include "server/rpc/models/model_service.h"
 
@@ -8,9 +9,9 @@ grpc::ServerUnaryReactor* ModelService::PinPlan(Context* context, const Bytes* r
   return AnswerUnary<v1::PinPlanRequest, v1::Model>(
       core_, {.name = "PinPlan", .uses_disk = true}, context, request, reply,
       [this](const v1::PinPlanRequest& asked, v1::Model* answer) {
-        auto version = core_.workers().PinPlan(asked.name(), asked.version(), asked.plan_id());
-        if (!version.ok()) return version.status();
-        *answer = core_.registry().Describe(**version);
+        ASSIGN_OR_RETURN(auto version, core_.workers().pins().Pin(asked.name(), asked.version(),
+                                                                  asked.plan_id()));
+        *answer = core_.registry().Describe(*version);
         return absl::OkStatus();
       });
 }

@@ -9,6 +9,7 @@
 #include "compiler/ir/graph/op.h"
 #include "compiler/ir/graph/scan.h"
 #include "compiler/ir/sample/compare.h"
+#include "deploy/bazel/libs/status_macros.h"
 #include "server/tuner/check/error_bound_internal.h"
 
 namespace athanor {
@@ -17,7 +18,8 @@ namespace {
 // Roundings of a sum in addition to one per term.
 constexpr int64_t kExtraRoundings = 8;
 
-// The smallest normal f32; f16 and bf16 accumulate in f32, and f64 has a smaller one.
+// The smallest normal number of f32, in which f16 and bf16 accumulate. For f64 that is stricter
+// than need be.
 constexpr double kSmallestNormalF32 = 0x1p-126;
 
 double Value(const Tensor& tensor, int64_t i) {
@@ -51,7 +53,11 @@ class NodeBound {
  public:
   NodeBound(const Expr::Env& dims, const Node& node, const std::vector<Tensor>& values,
             const std::vector<Errors>& errors, const Tensor& value)
-      : dims_(dims), node_(node), v_(value), e_(value.elements(), 0.0) {
+      : dims_(dims),
+        node_(node),
+        traits_(OpInfo(node.op).traits),
+        v_(value),
+        e_(value.elements(), 0.0) {
     for (NodeId i : node.inputs) {
       in_.push_back(&values[i]);
       err_.push_back(&errors[i]);
@@ -93,6 +99,7 @@ class NodeBound {
 
   const Expr::Env& dims_;
   const Node& node_;
+  const OpTraits& traits_;
   const Tensor& v_;
   std::vector<const Tensor*> in_;
   std::vector<const Errors*> err_;
@@ -146,7 +153,8 @@ double NodeBound::Exact(std::vector<double> operands) {
   std::vector<const Tensor*> pointers;
   for (double x : operands) tensors.push_back(Tensor::Of<double>(DType::kF64, {}, {x}));
   for (const Tensor& t : tensors) pointers.push_back(&t);
-  Tensor result = Tensor::Zeros(node_.op == Op::kCast ? v_.dtype : DType::kF64, {});
+  Tensor result =
+      Tensor::Zeros(traits_.rounding == Rounding::kConverts ? v_.dtype : DType::kF64, {});
   if (!OpInfo(node_.op).reference(pointers, node_.attrs, dims_, &result).ok()) return NAN;
   return Value(result, 0);
 }
@@ -157,9 +165,9 @@ double NodeBound::Monotone(int64_t i) {
   const double x = a(0, i), e = ea(0, i);
   if (e == kUnknown) return kUnknown;
   double low = x - e;
-  const bool positive = node_.op == Op::kSqrt || node_.op == Op::kLog || node_.op == Op::kLog2;
+  const bool positive = traits_.errors == ErrorRule::kMonotoneFromZero;
   if (positive && x >= 0) low = std::max(low, 0.0);
-  if (node_.op == Op::kRecip && low <= 0 && x + e >= 0) return kUnknown;
+  if (traits_.errors == ErrorRule::kReciprocal && low <= 0 && x + e >= 0) return kUnknown;
   const double at = Exact({x});
   return std::max(Distance(Exact({low}), at), Distance(Exact({x + e}), at));
 }
@@ -197,63 +205,48 @@ double NodeBound::Modulo(int64_t i) {
 // Returns the error propagated from the operands; the caller adds this op's rounding.
 double NodeBound::Element(int64_t i) {
   const double v = Value(v_, i);
-  switch (node_.op) {
-    case Op::kAdd:
+  switch (traits_.errors) {
+    case ErrorRule::kSumOfTwo:
       return ea(0, i) + ea(1, i);
-    case Op::kMul:
+    case ErrorRule::kProductOfTwo:
       return Times(std::fabs(a(0, i)), ea(1, i)) + Times(std::fabs(a(1, i)), ea(0, i)) +
              Times(ea(0, i), ea(1, i));
-    case Op::kDiv: {
+    case ErrorRule::kQuotient: {
       const double divisor = std::fabs(a(1, i)) - ea(1, i);
       if (ea(0, i) == 0 && ea(1, i) == 0) return 0;
       return divisor > 0 ? (ea(0, i) + Times(std::fabs(v), ea(1, i))) / divisor : kUnknown;
     }
-    case Op::kMod:
+    case ErrorRule::kRemainder:
       return ea(0, i) == 0 && ea(1, i) == 0 ? 0 : Modulo(i);
-    case Op::kPow:
+    case ErrorRule::kPower:
       return ea(0, i) == 0 && ea(1, i) == 0 ? 0 : Power(i);
-    case Op::kMin:
-    case Op::kMax:
+    case ErrorRule::kEither:
       return std::max(ea(0, i), ea(1, i));
-    case Op::kLessThan: {
+    case ErrorRule::kComparison: {
       const double e = ea(0, i) + ea(1, i);
       return e > 0 && !(Distance(a(0, i), a(1, i)) > e) ? kUnknown : 0;
     }
-    case Op::kSelect: {
+    case ErrorRule::kChoice: {
       if (ea(0, i) == 0) return a(0, i) != 0 ? ea(1, i) : ea(2, i);
       return Distance(a(1, i), a(2, i)) + ea(1, i) + ea(2, i);
     }
-    case Op::kSin:
-    case Op::kCos:
+    case ErrorRule::kPeriodic:
       return std::min(ea(0, i), 2.0);
-    case Op::kTan:
+    case ErrorRule::kTangent:
       return ea(0, i) == 0 ? 0 : Tangent(i);
-    case Op::kBitcast:
+    case ErrorRule::kBits:
       return ea(0, i) == 0 ? 0 : kUnknown;
     default:
       return ea(0, i) == 0 ? 0 : Monotone(i);
   }
 }
 
-bool ChoosesOnly(Op op) {
-  switch (op) {
-    case Op::kMin:
-    case Op::kMax:
-    case Op::kSelect:
-    case Op::kFloor:
-    case Op::kRound:
-    case Op::kBitcast:
-    case Op::kCast:  // correctly rounded, so its operand's range is enough
-      return true;
-    default:
-      return false;
-  }
-}
-
 void NodeBound::Elementwise() {
-  const double units = ChoosesOnly(node_.op) ? 0 : OpInfo(node_.op).ulp + 0.5;
+  // A conversion is correctly rounded, so the range of its operand says all.
+  const double units = traits_.rounding == Rounding::kRounds ? OpInfo(node_.op).ulp + 0.5 : 0;
   const bool is_float = IsFloat(v_.dtype);
-  const bool discrete = !is_float && node_.op != Op::kLessThan && node_.op != Op::kSelect;
+  const bool discrete =
+      !is_float && traits_.errors != ErrorRule::kComparison && traits_.errors != ErrorRule::kChoice;
   for (size_t i = 0; i < e_.size(); ++i) {
     const double v = Value(v_, i);
     double carried = any_ ? Known(Element(static_cast<int64_t>(i))) : 0;
@@ -261,7 +254,7 @@ void NodeBound::Elementwise() {
     if (discrete || (!is_float && carried != 0)) carried = carried == 0 ? 0 : kUnknown;
     e_[i] = carried + Rounding(v_.dtype, v, units);
   }
-  if (!any_ || !discrete || node_.op == Op::kCast) return;
+  if (!any_ || !discrete || traits_.rounding == Rounding::kConverts) return;
   for (size_t i = 0; i < e_.size(); ++i) {
     for (size_t o = 0; o < in_.size(); ++o) {
       if (ea(static_cast<int>(o), i) != 0) e_[i] = kUnknown;
@@ -282,19 +275,16 @@ void NodeBound::AddSumRounding(const Errors& magnitudes, int64_t terms) {
 
 absl::Status NodeBound::Sum() {
   const Tensor magnitude = Magnitude(0);
-  absl::StatusOr<Errors> magnitudes = Apply({&magnitude}, node_.attrs);
-  if (!magnitudes.ok()) return magnitudes.status();
+  ASSIGN_OR_RETURN(Errors magnitudes, Apply({&magnitude}, node_.attrs));
   if (any_) {
     const Tensor error = ErrorTensor(0);
-    absl::StatusOr<Errors> carried = Apply({&error}, node_.attrs);
-    if (!carried.ok()) return carried.status();
-    e_ = *std::move(carried);
+    ASSIGN_OR_RETURN(e_, Apply({&error}, node_.attrs));
   }
-  if (node_.op == Op::kMaxReduce) {
+  if (traits_.errors == ErrorRule::kLargest) {
     for (double& e : e_) e = std::max(e, 0.0);
     return absl::OkStatus();
   }
-  AddSumRounding(*magnitudes, in_[0]->elements() / std::max<int64_t>(v_.elements(), 1));
+  AddSumRounding(magnitudes, in_[0]->elements() / std::max<int64_t>(v_.elements(), 1));
   return absl::OkStatus();
 }
 
@@ -305,14 +295,12 @@ absl::Status NodeBound::Products() {
     for (size_t i = 0; any_ && i < e_.size(); ++i) e_[i] = kUnknown;
     return absl::OkStatus();
   }
-  const bool scatter = node_.op == Op::kScatter;
+  const bool scatter = traits_.errors == ErrorRule::kScattered;
   Errors products[kFactorKinds];
   for (FactorKind kind : {kMagnitude, kWidened, kLarge, kSmall}) {
     const Tensor first = Factor(0, kind), updates = scatter ? Factor(2, kind) : Tensor();
-    absl::StatusOr<Errors> product =
-        scatter ? Apply({&first, in_[1], &updates}, node_.attrs) : Apply({&first}, node_.attrs);
-    if (!product.ok()) return product.status();
-    products[kind] = *std::move(product);
+    ASSIGN_OR_RETURN(products[kind], scatter ? Apply({&first, in_[1], &updates}, node_.attrs)
+                                             : Apply({&first}, node_.attrs));
   }
   for (size_t i = 0; i < e_.size(); ++i) {
     const bool inside =
@@ -326,13 +314,12 @@ absl::Status NodeBound::Products() {
 }
 
 absl::Status NodeBound::Contraction() {
-  absl::StatusOr<ContractSpec> spec =
-      ContractSpec::Parse(GetAttr<std::string>(node_.attrs, "spec"));
-  if (!spec.ok()) return spec.status();
+  ASSIGN_OR_RETURN(ContractSpec spec,
+                   ContractSpec::Parse(GetAttr<std::string>(node_.attrs, "spec")));
   int64_t terms = 1;
-  std::string counted = spec->result;
+  std::string counted = spec.result;
   for (int side = 0; side < 2; ++side) {
-    const std::string& letters = side == 0 ? spec->lhs : spec->rhs;
+    const std::string& letters = side == 0 ? spec.lhs : spec.rhs;
     for (size_t axis = 0; axis < letters.size(); ++axis) {
       if (counted.find(letters[axis]) != std::string::npos) continue;
       counted += letters[axis];
@@ -340,19 +327,17 @@ absl::Status NodeBound::Contraction() {
     }
   }
   const Tensor lhs = Magnitude(0), rhs = Magnitude(1);
-  absl::StatusOr<Errors> magnitudes = Apply({&lhs, &rhs}, node_.attrs);
-  if (!magnitudes.ok()) return magnitudes.status();
+  ASSIGN_OR_RETURN(Errors magnitudes, Apply({&lhs, &rhs}, node_.attrs));
   // Adds |a|e(b), then e(a)(|b| + e(b)).
   for (int side = 0; side < 2; ++side) {
     if (!AnyError(*err_[side])) continue;
     const Tensor error = ErrorTensor(side);
     const Tensor other = side == 1 ? Magnitude(0) : Widened(1);
-    absl::StatusOr<Errors> carried =
-        side == 1 ? Apply({&other, &error}, node_.attrs) : Apply({&error, &other}, node_.attrs);
-    if (!carried.ok()) return carried.status();
-    for (size_t i = 0; i < e_.size(); ++i) e_[i] = Known(e_[i] + (*carried)[i]);
+    ASSIGN_OR_RETURN(Errors carried, side == 1 ? Apply({&other, &error}, node_.attrs)
+                                               : Apply({&error, &other}, node_.attrs));
+    for (size_t i = 0; i < e_.size(); ++i) e_[i] = Known(e_[i] + carried[i]);
   }
-  AddSumRounding(*magnitudes, terms);
+  AddSumRounding(magnitudes, terms);
   return absl::OkStatus();
 }
 
@@ -374,17 +359,15 @@ absl::Status NodeBound::Bags() {
 
 absl::Status NodeBound::Moved() {
   if (!any_) return absl::OkStatus();
-  if (node_.op == Op::kGather && AnyError(*err_[1])) {
+  const bool selects = in_.size() > 1;
+  if (selects && AnyError(*err_[1])) {
     e_.assign(e_.size(), kUnknown);
     return absl::OkStatus();
   }
   const Tensor error = FromDoubles(in_[0]->shape, *err_[0], DType::kF64);
   Attrs attrs = node_.attrs;
   if (attrs.contains("fill")) attrs.find("fill")->second = Tensor::Zeros(DType::kF64, {});
-  absl::StatusOr<Errors> moved =
-      node_.op == Op::kGather ? Apply({&error, in_[1]}, attrs) : Apply({&error}, attrs);
-  if (!moved.ok()) return moved.status();
-  e_ = *std::move(moved);
+  ASSIGN_OR_RETURN(e_, selects ? Apply({&error, in_[1]}, attrs) : Apply({&error}, attrs));
   return absl::OkStatus();
 }
 
@@ -399,45 +382,41 @@ absl::Status NodeBound::Scattered() {
   // Carries the largest error of all values that could be chosen.
   if (mode == "min") attrs.find("mode")->second = std::string("max");
   const Tensor data = ErrorTensor(0), updates = ErrorTensor(2);
-  absl::StatusOr<Errors> carried = Apply({&data, in_[1], &updates}, attrs);
-  if (!carried.ok()) return carried.status();
-  e_ = *std::move(carried);
+  ASSIGN_OR_RETURN(e_, Apply({&data, in_[1], &updates}, attrs));
   if (mode != "add") return absl::OkStatus();
   const Tensor a = Magnitude(0), b = Magnitude(2);
-  absl::StatusOr<Errors> magnitudes = Apply({&a, in_[1], &b}, attrs);
-  if (!magnitudes.ok()) return magnitudes.status();
-  AddSumRounding(*magnitudes, in_[1]->elements() + 1);
+  ASSIGN_OR_RETURN(Errors magnitudes, Apply({&a, in_[1], &b}, attrs));
+  AddSumRounding(magnitudes, in_[1]->elements() + 1);
   return absl::OkStatus();
 }
 
 absl::StatusOr<Errors> NodeBound::Compute() {
   absl::Status status;
-  switch (node_.op) {
-    case Op::kSumReduce:
-    case Op::kMaxReduce:
+  switch (traits_.errors) {
+    case ErrorRule::kSum:
+    case ErrorRule::kLargest:
       status = Sum();
       break;
-    case Op::kMulReduce:
+    case ErrorRule::kProduct:
       status = Products();
       break;
-    case Op::kContract:
+    case ErrorRule::kContraction:
       status = Contraction();
       break;
-    case Op::kEmbeddingBag:
+    case ErrorRule::kBags:
       status = Bags();
       break;
-    case Op::kIndexMap:
-    case Op::kGather:
+    case ErrorRule::kMoved:
       status = Moved();
       break;
-    case Op::kScatter:
+    case ErrorRule::kScattered:
       status = Scattered();
       break;
-    case Op::kSort:
+    case ErrorRule::kOrder:
       // An inexact element may be sorted elsewhere, and so may all elements it is compared with.
       if (AnyError(*err_[0])) e_.assign(e_.size(), kUnknown);
       break;
-    case Op::kScan:
+    case ErrorRule::kLoop:
       if (absl::StatusOr<Errors> e = LoopBounds(ViewScan(node_), in_, err_, dims_); e.ok()) {
         e_ = *std::move(e);
       } else {
@@ -445,7 +424,7 @@ absl::StatusOr<Errors> NodeBound::Compute() {
       }
       break;
     default:
-      if (OpInfo(node_.op).op_class == OpClass::kElementwise) Elementwise();
+      if (IsElementwise(node_.op)) Elementwise();
   }
   if (!status.ok()) return status;
   const bool integer = !IsFloat(v_.dtype);
@@ -459,27 +438,24 @@ absl::StatusOr<Errors> NodeBound::Compute() {
 
 absl::StatusOr<Bounded> BoundGraph(const Graph& simple, absl::Span<const Tensor> inputs,
                                    absl::Span<const Errors> input_errors, const Expr::Env* given) {
-  absl::StatusOr<std::vector<Tensor>> values = EvaluateAll(simple, inputs, given);
-  if (!values.ok()) return values.status();
+  ASSIGN_OR_RETURN(std::vector<Tensor> values, EvaluateAll(simple, inputs, given));
   std::vector<std::vector<int64_t>> shapes;
   for (const Tensor& t : inputs) shapes.push_back(t.shape);
-  absl::StatusOr<Expr::Env> dims = given != nullptr ? *given : BindDims(simple, shapes);
-  if (!dims.ok()) return dims.status();
+  ASSIGN_OR_RETURN(Expr::Env dims, given != nullptr ? *given : BindDims(simple, shapes));
   std::vector<Errors> errors;
   size_t input = 0;
   for (size_t n = 0; n < simple.nodes.size(); ++n) {
-    if (simple.nodes[n].op == Op::kInput && !input_errors.empty()) {
+    if (IsInput(simple.nodes[n].op) && !input_errors.empty()) {
       errors.push_back(input_errors[input++]);
       continue;
     }
-    absl::StatusOr<Errors> e =
-        NodeBound(*dims, simple.nodes[n], *values, errors, (*values)[n]).Compute();
-    if (!e.ok()) return e.status();
-    errors.push_back(*std::move(e));
+    ASSIGN_OR_RETURN(Errors e,
+                     NodeBound(dims, simple.nodes[n], values, errors, values[n]).Compute());
+    errors.push_back(std::move(e));
   }
   Bounded bounded;
   for (const Output& output : simple.outputs) {
-    bounded.values.push_back((*values)[output.node]);
+    bounded.values.push_back(values[output.node]);
     bounded.errors.push_back(errors[output.node]);
   }
   return bounded;

@@ -5,6 +5,7 @@
 
 #include "compiler/ir/sample/compare.h"
 #include "compiler/rules/decompose/decompose.h"
+#include "deploy/bazel/libs/status_macros.h"
 #include "server/tuner/check/error_bound.h"
 #include "server/tuner/check/error_bound_internal.h"
 
@@ -24,8 +25,7 @@ Errors SliceErrors(const Errors& errors, int64_t at, int64_t count) {
 absl::StatusOr<Errors> LoopBounds(const ScanView& scan, absl::Span<const Tensor* const> operands,
                                   absl::Span<const Errors* const> errors, const Expr::Env& dims) {
   const int64_t length = scan.length.Evaluate(dims).value_or(0);
-  absl::StatusOr<Graph> body = Simplified(BodyAt(scan, dims));
-  if (!body.ok()) return body.status();
+  ASSIGN_OR_RETURN(Graph body, Simplified(BodyAt(scan, dims)));
   const Expr::Env none;
   std::vector<Tensor> states;
   std::vector<Errors> state_errors;
@@ -47,12 +47,11 @@ absl::StatusOr<Errors> LoopBounds(const ScanView& scan, absl::Span<const Tensor*
                              : sliced        ? SliceErrors(*errors[i], at, length)
                                              : *errors[i]);
     }
-    absl::StatusOr<Bounded> after = BoundGraph(*body, inputs, input_errors, &none);
-    if (!after.ok()) return after.status();
-    elements[at] = after->errors[scan.result];
+    ASSIGN_OR_RETURN(Bounded after, BoundGraph(body, inputs, input_errors, &none));
+    elements[at] = after.errors[scan.result];
     for (int i = 0; i < scan.states; ++i) {
-      states[i] = std::move(after->values[i]);
-      state_errors[i] = std::move(after->errors[i]);
+      states[i] = std::move(after.values[i]);
+      state_errors[i] = std::move(after.errors[i]);
     }
   }
   if (scan.result < scan.states) return state_errors[scan.result];
@@ -63,18 +62,16 @@ absl::StatusOr<Errors> LoopBounds(const ScanView& scan, absl::Span<const Tensor*
 
 absl::StatusOr<Graph> Simplified(const Graph& graph) {
   return Decompose(graph, [](const Node& node) {
-    return OpInfo(node.op).composite() && node.op != Op::kContract && node.op != Op::kEmbeddingBag;
+    return OpInfo(node.op).traits.errors == ErrorRule::kDecomposed;
   });
 }
 
 absl::StatusOr<std::vector<std::vector<double>>> ErrorBounds(const Graph& graph,
                                                              absl::Span<const Tensor> inputs,
                                                              const Expr::Env* given) {
-  absl::StatusOr<Graph> simple = Simplified(graph);
-  if (!simple.ok()) return simple.status();
-  absl::StatusOr<Bounded> bounded = BoundGraph(*simple, inputs, {}, given);
-  if (!bounded.ok()) return bounded.status();
-  return std::move(bounded->errors);
+  ASSIGN_OR_RETURN(Graph simple, Simplified(graph));
+  ASSIGN_OR_RETURN(Bounded bounded, BoundGraph(simple, inputs, {}, given));
+  return std::move(bounded.errors);
 }
 
 absl::StatusOr<double> WithinBounds(const Tensor& got, const Tensor& want,

@@ -12,6 +12,7 @@
 #include "compiler/ir/graph/graph.h"
 #include "compiler/ir/sample/compare.h"
 #include "compiler/ir/sample/widen.h"
+#include "deploy/bazel/libs/status_macros.h"
 #include "server/tuner/check/plan_errors.h"
 #include "server/tuner/check/plan_runs.h"
 #include "server/tuner/check/plan_samples.h"
@@ -70,13 +71,10 @@ class PlanCheck {
 };
 
 absl::Status PlanCheck::Validate() {
-  absl::StatusOr<Graph> graph = ParseGraph(request_.graph_text(), AcceptedLimits());
-  if (!graph.ok()) return graph.status();
-  if (absl::Status s = Verify(*graph, AcceptedLimits()); !s.ok()) return s;
-  graph_ = *std::move(graph);
-  absl::StatusOr<Graph> twin = WidenToF64(graph_);
-  if (!twin.ok()) return twin.status();
-  twin_ = *std::move(twin);
+  ASSIGN_OR_RETURN(Graph graph, ParseGraph(request_.graph_text(), AcceptedLimits()));
+  RETURN_IF_ERROR(Verify(graph, AcceptedLimits()));
+  graph_ = std::move(graph);
+  ASSIGN_OR_RETURN(twin_, WidenToF64(graph_));
   candidate_ = {&request_.candidate(), &graph_, {}, nullptr};
   baseline_ = {&request_.baseline(), &graph_, {}, nullptr};
   exact_ = {&request_.exact(), &twin_, {}, nullptr};
@@ -98,9 +96,8 @@ absl::Status PlanCheck::Validate() {
     for (int d = 0; d < plan.dims_size(); ++d) env[plan.dims(d).name()] = set.values(d);
     sizes.push_back(std::move(env));
   }
-  absl::StatusOr<PlanRuns> runs = PlanRuns::Create(graph_, sizes, request_.seed());
-  if (!runs.ok()) return runs.status();
-  runs_.emplace(*std::move(runs));
+  ASSIGN_OR_RETURN(PlanRuns runs, PlanRuns::Create(graph_, sizes, request_.seed()));
+  runs_.emplace(std::move(runs));
   for (const std::string& why : runs_->left_out()) reply_.add_left_out(why);
   return absl::OkStatus();
 }
@@ -110,11 +107,10 @@ absl::StatusOr<std::vector<int64_t>> PlanCheck::OutputBytes(const Graph& types,
   std::vector<int64_t> sizes;
   for (const Output& output : types.outputs) {
     const TensorType& type = types.node(output.node).type;
-    absl::StatusOr<std::vector<int64_t>> shape = ConcreteShape(type.shape, run.dims);
-    if (!shape.ok()) return shape.status();
+    ASSIGN_OR_RETURN(std::vector<int64_t> shape, ConcreteShape(type.shape, run.dims));
     int64_t bytes = DTypeBytes(type.dtype);
     bool fits = true;
-    for (int64_t size : *shape) fits = fits && !__builtin_mul_overflow(bytes, size, &bytes);
+    for (int64_t size : shape) fits = fits && !__builtin_mul_overflow(bytes, size, &bytes);
     if (!fits || bytes > limits_.memory_bytes) {
       return absl::ResourceExhaustedError(
           absl::StrCat("output \"", output.name, "\" at ", run.text, ", ", TypeToString(type),
@@ -158,12 +154,10 @@ absl::Status PlanCheck::AllocateOutputs(PlanSubject* subject) const {
   subject->outputs.resize(planned_.size());
   for (size_t r = 0; r < planned_.size(); ++r) {
     if (!planned_[r]) continue;
-    absl::StatusOr<std::vector<int64_t>> sizes = OutputBytes(*subject->types, runs_->runs()[r]);
-    if (!sizes.ok()) return sizes.status();
-    for (int64_t bytes : *sizes) {
-      absl::StatusOr<GuardedBytes> memory = TakeOrCreateGuarded(limits_.scratch, bytes);
-      if (!memory.ok()) return memory.status();
-      subject->outputs[r].push_back(*std::move(memory));
+    ASSIGN_OR_RETURN(std::vector<int64_t> sizes, OutputBytes(*subject->types, runs_->runs()[r]));
+    for (int64_t bytes : sizes) {
+      ASSIGN_OR_RETURN(GuardedBytes memory, TakeOrCreateGuarded(limits_.scratch, bytes));
+      subject->outputs[r].push_back(std::move(memory));
     }
   }
   return absl::OkStatus();
@@ -222,7 +216,7 @@ absl::Status PlanCheck::RunReferences() {
 }
 
 absl::Status PlanCheck::RunCandidate() {
-  if (absl::Status s = AllocateOutputs(&candidate_); !s.ok()) return s;
+  RETURN_IF_ERROR(AllocateOutputs(&candidate_));
   absl::Status status = RunPlans("the plan", {&candidate_}, &ran_);
   if (!status.ok()) return status;
   for (size_t r = 0; r < runs_->runs().size(); ++r) {
@@ -280,8 +274,7 @@ absl::Status PlanCheck::CompareOutput(int o) {
     const PlanRun& about = runs_->runs()[groups[g][0]];
     // Integers and bools there may result from comparisons of rounded values.
     if (about.special == SpecialFloats::kEnds && !IsFloat(dtype)) continue;
-    absl::StatusOr<std::vector<double>> noise = RoundingNoise(graph_, about.dims);
-    if (!noise.ok()) return noise.status();
+    ASSIGN_OR_RETURN(std::vector<double> noise, RoundingNoise(graph_, about.dims));
     std::vector<ComparedTensor> tensors;
     std::vector<std::string> picked;
     picked.reserve(2 * groups[g].size());
@@ -300,7 +293,7 @@ absl::Status PlanCheck::CompareOutput(int o) {
         *bytes = picked.emplace_back(Picked(*bytes, sampled[g].positions[i], DTypeBytes(dtype)));
       }
     }
-    errors.Add(about.text, tensors, (*noise)[o],
+    errors.Add(about.text, tensors, noise[o],
                about.special == SpecialFloats::kNone   ? DrawnValues::kUsual
                : about.special == SpecialFloats::kEnds ? DrawnValues::kEnds
                                                        : DrawnValues::kSpecial);
@@ -344,24 +337,23 @@ absl::Status PlanCheck::Compare() {
         "nothing to compare: in every run an index is out of range");
   }
   for (size_t o = 0; o < graph_.outputs.size(); ++o) {
-    if (absl::Status s = CompareOutput(static_cast<int>(o)); !s.ok()) return s;
+    RETURN_IF_ERROR(CompareOutput(static_cast<int>(o)));
   }
   return absl::OkStatus();
 }
 
 absl::StatusOr<internal::PlanCheckReply> PlanCheck::Run() {
   const Clock::time_point start = Clock::now();
-  if (absl::Status s = Validate(); !s.ok()) return s;
+  RETURN_IF_ERROR(Validate());
   const size_t runs = runs_->runs().size();
-  absl::StatusOr<SharedMemory> memory = SharedMemory::Create(3 * runs * sizeof(PlanMark));
-  if (!memory.ok()) return memory.status();
-  marks_memory_.emplace(*std::move(memory));
+  ASSIGN_OR_RETURN(SharedMemory memory, SharedMemory::Create(3 * runs * sizeof(PlanMark)));
+  marks_memory_.emplace(std::move(memory));
   PlanMark* marks = new (marks_memory_->data()) PlanMark[3 * runs];
   baseline_.marks = marks;
   exact_.marks = marks + runs;
   candidate_.marks = marks + 2 * runs;
   for (auto step : {&PlanCheck::RunReferences, &PlanCheck::RunCandidate, &PlanCheck::Compare}) {
-    if (absl::Status s = (this->*step)(); !s.ok()) return s;
+    RETURN_IF_ERROR((this->*step)());
   }
   reply_.set_worst_error(std::min(reply_.worst_error(), 1.0));
   reply_.set_seconds(SecondsSince(start));

@@ -5,6 +5,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "compiler/pipeline/prepare.h"
+#include "deploy/bazel/libs/status_macros.h"
 #include "server/tuner/check/sampled_check.h"
 #include "server/tuner/run/weight_turns.h"
 
@@ -47,9 +48,8 @@ std::string SizesText(const Graph& graph, const Expr::Env& dims) {
 absl::StatusOr<std::vector<RepeatedBytes>> Held(const std::vector<DrawnInput>& drawn) {
   std::vector<RepeatedBytes> held;
   for (const DrawnInput& input : drawn) {
-    absl::StatusOr<RepeatedBytes> repeated = RepeatedInput(input);
-    if (!repeated.ok()) return repeated.status();
-    held.push_back(*std::move(repeated));
+    ASSIGN_OR_RETURN(RepeatedBytes repeated, RepeatedInput(input));
+    held.push_back(std::move(repeated));
   }
   return held;
 }
@@ -69,12 +69,11 @@ class Drawing {
   // Draws the distinct parameters.
   absl::StatusOr<std::vector<RepeatedBytes>> Weights(uint64_t seed,
                                                      const std::vector<int>& turns) const {
-    auto drawn =
-        DrawInputs(prepared_.graph, {}, seed, DrawOptions{.model_weights = true, .inputs = false});
-    if (!drawn.ok()) return drawn.status();
+    ASSIGN_OR_RETURN(auto drawn, DrawInputs(prepared_.graph, {}, seed,
+                                            DrawOptions{.model_weights = true, .inputs = false}));
     std::vector<DrawnInput> own;
-    for (size_t i = 0; i < drawn->size(); ++i) {
-      if (turns[i] == static_cast<int>(i)) own.push_back(std::move((*drawn)[i]));
+    for (size_t i = 0; i < drawn.size(); ++i) {
+      if (turns[i] == static_cast<int>(i)) own.push_back(std::move(drawn[i]));
     }
     return Held(own);
   }
@@ -85,13 +84,11 @@ class Drawing {
     const Expr::Env dims = PreparedDims(run->dims);
     for (IndexChoice choice : kChoices) {
       if (choice < first) continue;
-      auto drawn =
+      ASSIGN_OR_RETURN(
+          auto drawn,
           DrawInputs(prepared_.graph, dims, seed,
-                     DrawOptions{.choice = choice, .special = run->special, .parameters = false});
-      if (!drawn.ok()) return drawn.status();
-      absl::StatusOr<std::vector<RepeatedBytes>> held = Held(*drawn);
-      if (!held.ok()) return held.status();
-      run->held = *std::move(held);
+                     DrawOptions{.choice = choice, .special = run->special, .parameters = false}));
+      ASSIGN_OR_RETURN(run->held, Held(drawn));
       run->inputs = Views(run->held);
       std::vector<absl::string_view> all = run->inputs;
       all.insert(all.end(), weights.begin(), weights.end());
@@ -109,7 +106,7 @@ class Drawing {
     if (!floats) return {};
     const auto attends = [&](bool hides) {
       const auto is = [&](const Node& node) {
-        return node.op == Op::kAttention &&
+        return FormOf(node.op) == OpForm::kAttention &&
                (!hides || node.inputs.size() > 3 || GetAttrOr<bool>(node.attrs, "causal", false));
       };
       return std::any_of(graph_.nodes.begin(), graph_.nodes.end(), is) ||
@@ -162,15 +159,13 @@ class Drawing {
 
 absl::StatusOr<PlanRuns> PlanRuns::Create(const Graph& graph, const std::vector<Expr::Env>& sizes,
                                           uint64_t seed) {
-  absl::StatusOr<Prepared> prepared = Prepare(graph);
-  if (!prepared.ok()) return prepared.status();
-  const Drawing drawing(graph, *std::move(prepared));
+  ASSIGN_OR_RETURN(Prepared prepared, Prepare(graph));
+  const Drawing drawing(graph, std::move(prepared));
   PlanRuns made;
   made.turns_ = WeightTurns(graph, kMostWeightBytes);
   for (int set = 0; set < kWeightSets; ++set) {
-    absl::StatusOr<std::vector<RepeatedBytes>> held = drawing.Weights(seed + set, made.turns_);
-    if (!held.ok()) return held.status();
-    made.held_weights_.push_back(*std::move(held));
+    ASSIGN_OR_RETURN(std::vector<RepeatedBytes> held, drawing.Weights(seed + set, made.turns_));
+    made.held_weights_.push_back(std::move(held));
     const std::vector<absl::string_view> own = Views(made.held_weights_.back());
     std::vector<absl::string_view>& views = made.weights_.emplace_back();
     auto next = own.begin();

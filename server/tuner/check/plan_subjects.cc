@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "deploy/bazel/libs/status_macros.h"
 #include "runtime/cpu/device.h"
 #include "runtime/executor.h"
 #include "runtime/prepared_pool.h"
@@ -68,7 +69,7 @@ absl::Status SubjectRunner::RunOne(const PlanSubject& subject, const Executable&
     }
     dims.push_back(size->second);
   }
-  if (absl::Status s = plan.CheckDims(dims); !s.ok()) return s;
+  RETURN_IF_ERROR(plan.CheckDims(dims));
   const std::vector<NodeId> ids = graph_.InputIds();
   std::vector<absl::string_view> inputs;
   for (int i = 0; i < plan.inputs(); ++i) {
@@ -128,12 +129,11 @@ absl::Status SubjectRunner::RunSet(Device* device, const std::vector<PlanSubject
           const internal::MeasuredPlan& plan = *subjects[s]->plan;
           const std::vector<absl::string_view> objects(plan.objects().begin(),
                                                        plan.objects().end());
-          auto loaded = Executable::Load(plan.plan(), objects, parameters, device, options);
-          if (!loaded.ok()) return loaded.status();
-          auto context = (*loaded)->NewContext();
-          if (!context.ok()) return context.status();
-          plans.push_back(*std::move(loaded));
-          contexts.push_back(*std::move(context));
+          ASSIGN_OR_RETURN(auto loaded,
+                           Executable::Load(plan.plan(), objects, parameters, device, options));
+          ASSIGN_OR_RETURN(auto context, loaded->NewContext());
+          plans.push_back(std::move(loaded));
+          contexts.push_back(std::move(context));
         }
         absl::Status status =
             RunOne(*subjects[s], *plans[s], contexts[s].get(), static_cast<int>(r));
@@ -146,11 +146,10 @@ absl::Status SubjectRunner::RunSet(Device* device, const std::vector<PlanSubject
 }
 
 absl::Status SubjectRunner::RunAll(const std::vector<PlanSubject*>& subjects) const {
-  absl::StatusOr<std::unique_ptr<CpuDevice>> device =
-      CpuDevice::Create({.threads = std::max(1, threads_), .pin = false});
-  if (!device.ok()) return device.status();
+  ASSIGN_OR_RETURN(std::unique_ptr<CpuDevice> device,
+                   CpuDevice::Create({.threads = std::max(1, threads_), .pin = false}));
   for (int set = 0; set < runs_.weight_sets(); ++set) {
-    absl::Status status = RunSet(device->get(), subjects, set);
+    absl::Status status = RunSet(device.get(), subjects, set);
     if (!status.ok()) return status;
   }
   return absl::OkStatus();

@@ -8,6 +8,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "compiler/ir/sample/evaluate_at.h"
+#include "deploy/bazel/libs/status_macros.h"
 #include "server/tuner/check/error_bound.h"
 #include "server/tuner/check/sample.h"
 #include "server/tuner/run/inputs.h"
@@ -90,17 +91,14 @@ absl::StatusOr<int64_t> OutputSamples::CompareAt(const Positions& positions, int
                                                  SampleReport* report) {
   std::vector<Positions> by_output(run_.graph.outputs.size());
   by_output[output_] = positions;
-  absl::StatusOr<PartialGraph> part =
-      CutElements(run_.graph, run_.dims, by_output, run_.inputs, max_visited);
-  if (!part.ok()) return part.status();
-  part->graph.outputs = {part->graph.outputs[output_]};
-  absl::StatusOr<std::vector<Tensor>> want = Evaluate(part->graph, part->inputs);
-  if (!want.ok()) return want.status();
-  absl::StatusOr<std::vector<std::vector<double>>> bounds = ErrorBounds(part->graph, part->inputs);
-  if (!bounds.ok()) return bounds.status();
-  const Tensor got = Picked((*want)[0], run_.outputs[output_], positions);
-  if (absl::Status s = Judge(positions, got, (*want)[0], (*bounds)[0], report); !s.ok()) return s;
-  return part->visited;
+  ASSIGN_OR_RETURN(PartialGraph part,
+                   CutElements(run_.graph, run_.dims, by_output, run_.inputs, max_visited));
+  part.graph.outputs = {part.graph.outputs[output_]};
+  ASSIGN_OR_RETURN(std::vector<Tensor> want, Evaluate(part.graph, part.inputs));
+  ASSIGN_OR_RETURN(std::vector<std::vector<double>> bounds, ErrorBounds(part.graph, part.inputs));
+  const Tensor got = Picked(want[0], run_.outputs[output_], positions);
+  RETURN_IF_ERROR(Judge(positions, got, want[0], bounds[0], report));
+  return part.visited;
 }
 
 absl::Status OutputSamples::Compare(SampleReport* report) {
@@ -143,10 +141,9 @@ struct IndexUse {
 std::vector<IndexUse> IndexUses(const Graph& graph, const Expr::Env& dims) {
   std::vector<IndexUse> uses;
   for (const Node& node : graph.nodes) {
-    if (node.op != Op::kGather && node.op != Op::kScatter && node.op != Op::kEmbeddingBag) continue;
-    const auto axis =
-        node.op == Op::kEmbeddingBag ? int64_t{0} : GetAttr<int64_t>(node.attrs, "axis");
-    const Expr& size = graph.node(node.inputs[0]).type.shape[axis];
+    const std::optional<int64_t> axis = SelectedAxis(node.op, node.attrs);
+    if (!axis) continue;
+    const Expr& size = graph.node(node.inputs[0]).type.shape[*axis];
     uses.push_back({node.inputs[1], size.Evaluate(dims).value_or(0)});
   }
   return uses;
@@ -158,10 +155,9 @@ absl::StatusOr<SampleReport> CompareSamples(const SampledRun& run) {
   SampleReport report;
   for (size_t o = 0; o < run.graph.outputs.size(); ++o) {
     const Output& output = run.graph.outputs[o];
-    absl::StatusOr<std::vector<int64_t>> shape =
-        ConcreteShape(run.graph.node(output.node).type.shape, run.dims);
-    if (!shape.ok()) return shape.status();
-    const absl::Status same = OutputSamples(run, o, *std::move(shape)).Compare(&report);
+    ASSIGN_OR_RETURN(std::vector<int64_t> shape,
+                     ConcreteShape(run.graph.node(output.node).type.shape, run.dims));
+    const absl::Status same = OutputSamples(run, o, std::move(shape)).Compare(&report);
     if (absl::IsOutOfRange(same)) {
       return absl::DataLossError(
           absl::StrCat("an index out of range goes unnoticed: ", same.message()));
@@ -176,13 +172,11 @@ absl::StatusOr<bool> IndicesInRange(const Graph& graph, const Expr::Env& dims,
   bool all = true;
   for (const IndexUse& use : IndexUses(graph, dims)) {
     const Node& node = graph.node(use.node);
-    absl::StatusOr<std::vector<int64_t>> shape = ConcreteShape(node.type.shape, dims);
-    if (!shape.ok()) return shape.status();
+    ASSIGN_OR_RETURN(std::vector<int64_t> shape, ConcreteShape(node.type.shape, dims));
     int64_t elements = 1;
-    for (int64_t size : *shape) elements *= size;
+    for (int64_t size : shape) elements *= size;
     // Inputs repeat their first elements.
-    if (node.op == Op::kInput || node.op == Op::kParameter)
-      elements = std::min(elements, kMaxDrawn);
+    if (IsDeclared(node.op)) elements = std::min(elements, kMaxDrawn);
     if (elements > kIndexVisits) {
       all = false;
       continue;

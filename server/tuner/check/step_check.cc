@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "deploy/bazel/libs/status_macros.h"
 #include "runtime/executor.h"
 #include "server/tuner/check/error_bound.h"
 
@@ -25,12 +26,10 @@ class Expected {
       e.place_.push_back(node < 0 ? -1 : static_cast<int>(all.outputs.size()));
       if (node >= 0) all.outputs.push_back({absl::StrCat(node), node});
     }
-    absl::StatusOr<std::vector<Tensor>> values = Evaluate(all, inputs, &dims);
-    if (!values.ok()) return values.status();
-    absl::StatusOr<std::vector<std::vector<double>>> bounds = ErrorBounds(all, inputs, &dims);
-    if (!bounds.ok()) return bounds.status();
-    e.values_ = *std::move(values);
-    e.bounds_ = *std::move(bounds);
+    ASSIGN_OR_RETURN(std::vector<Tensor> values, Evaluate(all, inputs, &dims));
+    ASSIGN_OR_RETURN(std::vector<std::vector<double>> bounds, ErrorBounds(all, inputs, &dims));
+    e.values_ = std::move(values);
+    e.bounds_ = std::move(bounds);
     return e;
   }
 
@@ -74,20 +73,17 @@ absl::Status CheckSteps(const SteppedPlan& plan, absl::Span<const int64_t> dims,
                         absl::Span<const Tensor> inputs, Device* device) {
   Expr::Env env;
   for (size_t d = 0; d < plan.graph.dims.size(); ++d) env[plan.graph.dims[d].name] = dims[d];
-  absl::StatusOr<Expected> expected = Expected::Of(plan, env, inputs);
-  if (!expected.ok()) return expected.status();
+  ASSIGN_OR_RETURN(Expected expected, Expected::Of(plan, env, inputs));
   const std::vector<NodeId> ids = plan.graph.InputIds(), weights = plan.graph.ParameterIds();
   std::vector<ParameterView> parameters;
   for (size_t i = 0; i < weights.size(); ++i) {
     parameters.push_back({plan.graph.node(weights[i]).name, inputs[ids.size() + i].bytes, nullptr});
   }
-  auto loaded =
-      Executable::Load(plan.built.plan, plan.objects, parameters, device, {.poison = true});
-  if (!loaded.ok()) return loaded.status();
-  const Executable& executable = **loaded;
-  auto context = executable.NewContext();
-  if (!context.ok()) return context.status();
-  if (absl::Status s = executable.CheckDims(dims); !s.ok()) return s;
+  ASSIGN_OR_RETURN(auto loaded, Executable::Load(plan.built.plan, plan.objects, parameters, device,
+                                                 {.poison = true}));
+  const Executable& executable = *loaded;
+  ASSIGN_OR_RETURN(auto context, executable.NewContext());
+  RETURN_IF_ERROR(executable.CheckDims(dims));
   std::vector<absl::string_view> views;
   for (int i = 0; i < executable.inputs(); ++i) {
     auto id = std::find_if(ids.begin(), ids.end(), [&](NodeId n) {
@@ -107,11 +103,11 @@ absl::Status CheckSteps(const SteppedPlan& plan, absl::Span<const int64_t> dims,
     outputs.push_back(absl::MakeSpan(memory.back()));
   }
   const std::function<absl::Status(const StepView&)> check = [&](const StepView& view) {
-    return CheckStep(plan, *expected, view);
+    return CheckStep(plan, expected, view);
   };
   RunOptions options;
   options.check = &check;
-  return executable.Run(context->get(), dims, views, outputs, options);
+  return executable.Run(context.get(), dims, views, outputs, options);
 }
 
 }  // namespace athanor

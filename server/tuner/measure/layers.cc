@@ -8,6 +8,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "deploy/bazel/libs/status_macros.h"
 #include "runtime/program.h"
 
 namespace athanor {
@@ -123,8 +124,7 @@ bool Serves(const v1::Plan& plan, absl::Span<const int64_t> dims) {
 absl::StatusOr<LayerCounts> CountLayers(const v1::Plan& plan, int64_t weights,
                                         absl::Span<const std::vector<int64_t>> sizes,
                                         const ModelBytes& model) {
-  absl::StatusOr<Program> program = BuildProgram(plan);
-  if (!program.ok()) return program.status();
+  ASSIGN_OR_RETURN(Program program, BuildProgram(plan));
   LayerCounts counts;
   int64_t layers = 1;
   for (size_t s = 0; s < sizes.size(); ++s) {
@@ -134,9 +134,9 @@ absl::StatusOr<LayerCounts> CountLayers(const v1::Plan& plan, int64_t weights,
                                                      "'"));
     }
     int64_t bytes = 0;
-    for (const Program::Buffer& buffer : program->buffers) {
+    for (const Program::Buffer& buffer : program.buffers) {
       if (buffer.kind != v1::Buffer::INPUT && buffer.kind != v1::Buffer::OUTPUT) continue;
-      bytes += Aligned(program->sizes.EvaluateOne(buffer.bytes_size, sizes[s]));
+      bytes += Aligned(program.sizes.EvaluateOne(buffer.bytes_size, sizes[s]));
     }
     const int64_t between = s < model.activations.size() ? model.activations[s] : 0;
     const int64_t turns = std::clamp<int64_t>(between / std::max<int64_t>(bytes, 1), 1, kMaxLayers);
@@ -185,40 +185,37 @@ absl::StatusOr<std::vector<ParameterView>> LayerParameters(const Layers& model,
     total += Aligned(static_cast<int64_t>(bytes[of].size()));
   }
   if (total == 0) return given;
-  absl::StatusOr<Arena> block = Arena::Reserve(total);
-  if (!block.ok()) return block.status();
-  char* next = block->data();
+  ASSIGN_OR_RETURN(Arena block, Arena::Reserve(total));
+  char* next = block.data();
   for (const auto& [name, of] : model.copies) {
     const absl::string_view from = bytes[of];
     std::memcpy(next, from.data(), from.size());
     given.push_back({name, {next, from.size()}, nullptr});
     next += Aligned(static_cast<int64_t>(from.size()));
   }
-  *own = *std::move(block);
+  *own = std::move(block);
   return given;
 }
 
 absl::StatusOr<CallMemory> CallMemory::Create(
     const Executable& model, int layers, int turns, absl::Span<const int64_t> dims,
     absl::FunctionRef<absl::StatusOr<absl::string_view>(absl::string_view name)> input) {
-  if (absl::Status s = model.CheckDims(dims); !s.ok()) return s;
+  RETURN_IF_ERROR(model.CheckDims(dims));
   const int inputs = model.inputs() / layers, outputs = model.outputs() / layers;
   int64_t bytes = 0;  // bytes of one memory
   for (int i = 0; i < inputs; ++i) bytes += Aligned(model.input_bytes(i, dims));
   for (int i = 0; i < outputs; ++i) bytes += Aligned(model.output_bytes(i, dims));
-  absl::StatusOr<Arena> memory = Arena::Reserve(std::max(bytes * turns, kLeastReserved));
-  if (!memory.ok()) return memory.status();
+  ASSIGN_OR_RETURN(Arena memory, Arena::Reserve(std::max(bytes * turns, kLeastReserved)));
   for (int turn = 0; turn < turns; ++turn) {
-    char* next = memory->data() + turn * bytes;
+    char* next = memory.data() + turn * bytes;
     for (int i = 0; i < inputs; ++i) {
-      absl::StatusOr<absl::string_view> from = input(model.input_name(i));
-      if (!from.ok()) return from.status();
+      ASSIGN_OR_RETURN(absl::string_view from, input(model.input_name(i)));
       const auto room = static_cast<size_t>(Aligned(model.input_bytes(i, dims)));
-      std::memcpy(next, from->data(), std::min(from->size(), room));
+      std::memcpy(next, from.data(), std::min(from.size(), room));
       next += room;
     }
   }
-  CallMemory calls(*std::move(memory));
+  CallMemory calls(std::move(memory));
   for (int layer = 0; layer < layers; ++layer) {
     char* next = calls.memory_.data() + layer % turns * bytes;
     for (int i = 0; i < inputs; ++i) {

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "deploy/bazel/libs/status_macros.h"
 #include "runtime/cpu/cpus.h"
 
 namespace athanor {
@@ -99,11 +100,11 @@ absl::Status Pacer::WaitForGap() {
 absl::StatusOr<double> Pacer::Sample(int64_t* calls,
                                      absl::FunctionRef<absl::Status(int64_t calls)> run) {
   for (int preempted = 0;;) {
-    if (absl::Status s = WaitForGap(); !s.ok()) return s;
+    RETURN_IF_ERROR(WaitForGap());
     const TrafficState before = view_.Traffic();
     const int64_t preemptions = view_.Preemptions();
     const Clock::time_point start = view_.Now();
-    if (absl::Status s = run(*calls); !s.ok()) return s;
+    RETURN_IF_ERROR(run(*calls));
     const Clock::duration took = view_.Now() - start;
     ++taken_;
     if (Overlapped(before, view_.Traffic())) {

@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "deploy/bazel/libs/status_macros.h"
 #include "runtime/prepared_pool.h"
 #include "runtime/program.h"
 #include "server/tuner/sandbox/sandbox.h"
@@ -99,9 +100,8 @@ absl::StatusOr<char*> WalkedMemory::Map(size_t bytes) {
 absl::StatusOr<std::unique_ptr<DeviceMemory>> WalkedDevice::Allocate(MemoryKind kind,
                                                                      int64_t bytes) {
   if (kind != MemoryKind::kPrepared) return device_.Allocate(kind, bytes);
-  absl::StatusOr<char*> range = memory_.Map(static_cast<size_t>(bytes));
-  if (!range.ok()) return range.status();
-  return std::make_unique<WalkedRange>(*range, bytes);
+  ASSIGN_OR_RETURN(char* range, memory_.Map(static_cast<size_t>(bytes)));
+  return std::make_unique<WalkedRange>(range, bytes);
 }
 
 std::optional<std::string> WalkedDType(const std::vector<const v1::Plan*>& plans) {

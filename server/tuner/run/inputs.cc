@@ -11,6 +11,7 @@
 #include "absl/strings/str_cat.h"
 #include "compiler/ir/graph/input_value.h"
 #include "compiler/ir/sample/compare.h"
+#include "deploy/bazel/libs/status_macros.h"
 
 namespace athanor {
 namespace {
@@ -67,6 +68,7 @@ int64_t WindowTerms(const Shape& w, const Expr::Env& dims) {
   return terms;
 }
 
+// Walks from uses to what they use.
 std::vector<Role> FindRoles(const Graph& graph, const Expr::Env& dims) {
   std::vector<Role> roles(graph.nodes.size());
   for (NodeId n = static_cast<NodeId>(graph.nodes.size()); n-- > 0;) {
@@ -74,48 +76,35 @@ std::vector<Role> FindRoles(const Graph& graph, const Expr::Env& dims) {
     const auto shape = [&](int operand) -> const Shape& {
       return graph.node(node.inputs[operand]).type.shape;
     };
-    switch (node.op) {
-      case Op::kGather:
-      case Op::kScatter: {
-        const auto axis = GetAttr<int64_t>(node.attrs, "axis");
-        Narrow(&roles[node.inputs[1]], SizeOf(shape(0)[axis], dims));
-        if (node.op == Op::kGather) PassBack(roles[n], &roles[node.inputs[0]]);
-        break;
+    const std::vector<OperandRole>& uses = OpInfo(node.op).traits.roles;
+    for (size_t i = 0; i < node.inputs.size() && i < uses.size(); ++i) {
+      Role& operand = roles[node.inputs[i]];
+      switch (uses[i]) {
+        case OperandRole::kNone:
+          break;
+        case OperandRole::kPassed:
+          PassBack(roles[n], &operand);
+          break;
+        case OperandRole::kIndex:
+          Narrow(&operand, SizeOf(shape(0)[*SelectedAxis(node.op, node.attrs)], dims));
+          break;
+        case OperandRole::kOffsets:
+          operand.offsets_of = SizeOf(shape(1)[0], dims);
+          break;
+        case OperandRole::kFactor:
+          operand.factor = true;
+          break;
+        case OperandRole::kTerm:
+          operand.term = true;
+          break;
+        case OperandRole::kContracted:
+          operand.terms = node.attrs.contains("spec") ? TermsOf(graph, node, dims)
+                                                      : WindowTerms(shape(1), dims);
+          break;
+        case OperandRole::kMask:
+          operand.mask = true;
+          break;
       }
-      case Op::kEmbeddingBag:
-        Narrow(&roles[node.inputs[1]], SizeOf(shape(0)[0], dims));
-        roles[node.inputs[2]].offsets_of = SizeOf(shape(1)[0], dims);
-        break;
-      case Op::kConv:
-        for (NodeId operand : node.inputs) roles[operand].terms = WindowTerms(shape(1), dims);
-        break;
-      case Op::kContract:
-        for (NodeId operand : node.inputs) roles[operand].terms = TermsOf(graph, node, dims);
-        break;
-      case Op::kMul:
-        for (NodeId operand : node.inputs) roles[operand].factor = true;
-        break;
-      case Op::kAdd:
-        for (NodeId operand : node.inputs) roles[operand].term = true;
-        break;
-      case Op::kLayerNorm:
-      case Op::kRmsNorm:
-        roles[node.inputs[1]].factor = true;
-        if (node.op == Op::kLayerNorm) roles[node.inputs[2]].term = true;
-        break;
-      case Op::kAttention:
-        if (node.inputs.size() > 3) roles[node.inputs[3]].mask = true;
-        break;
-      case Op::kIndexMap:
-      case Op::kCast:
-        PassBack(roles[n], &roles[node.inputs[0]]);
-        break;
-      case Op::kSelect:
-        PassBack(roles[n], &roles[node.inputs[1]]);
-        PassBack(roles[n], &roles[node.inputs[2]]);
-        break;
-      default:
-        break;
     }
   }
   return roles;
@@ -314,7 +303,7 @@ absl::StatusOr<std::vector<DrawnInput>> DrawInputs(const Graph& graph, const Exp
     }
     // Each tensor has its own generator, so that one more input changes no other.
     Filler filler(seed * 0x9e3779b97f4a7c15 + static_cast<uint64_t>(id), options);
-    const bool parameter = graph.node(id).op == Op::kParameter;
+    const bool parameter = IsParameter(graph.node(id).op);
     // The declared value of an input is its only value.
     const Tensor* value = ValueOf(graph.node(id));
     Tensor drawn = value == nullptr ? filler.Draw(roles[id], type.dtype, elements, parameter)
@@ -326,10 +315,9 @@ absl::StatusOr<std::vector<DrawnInput>> DrawInputs(const Graph& graph, const Exp
 
 absl::StatusOr<std::vector<Tensor>> RandomInputs(const Graph& graph, const Expr::Env& dims,
                                                  uint64_t seed, IndexChoice choice) {
-  absl::StatusOr<std::vector<DrawnInput>> inputs = DrawInputs(graph, dims, seed, choice);
-  if (!inputs.ok()) return inputs.status();
+  ASSIGN_OR_RETURN(std::vector<DrawnInput> inputs, DrawInputs(graph, dims, seed, choice));
   std::vector<Tensor> tensors;
-  for (DrawnInput& input : *inputs) {
+  for (DrawnInput& input : inputs) {
     Tensor tensor = std::move(input.drawn);
     const size_t drawn = tensor.bytes.size();
     tensor.shape = std::move(input.shape);

@@ -18,6 +18,7 @@
 #include <thread>
 
 #include "absl/strings/str_cat.h"
+#include "deploy/bazel/libs/status_macros.h"
 #include "server/search/tuner_channel.h"
 #include "server/tuner/sandbox/sandbox.h"
 
@@ -194,14 +195,13 @@ absl::StatusOr<GuardedBytes> GuardedBytes::Create(
     size_t bytes, absl::FunctionRef<absl::StatusOr<SharedMemory>(size_t)> create) {
   const size_t page = PageBytes();
   const size_t used = (bytes + page) / page * page;  // leaves at least one byte of margin
-  absl::StatusOr<SharedMemory> memory = create(used + page);
-  if (!memory.ok()) return memory.status();
-  if (mprotect(memory->data() + used, page, PROT_NONE) != 0) {
+  ASSIGN_OR_RETURN(SharedMemory memory, create(used + page));
+  if (mprotect(memory.data() + used, page, PROT_NONE) != 0) {
     return absl::ResourceExhaustedError(absl::StrCat("guard page: ", std::strerror(errno)));
   }
   const size_t offset = used - bytes;
-  std::memset(memory->data(), kMargin, offset);
-  return GuardedBytes(*std::move(memory), offset, bytes);
+  std::memset(memory.data(), kMargin, offset);
+  return GuardedBytes(std::move(memory), offset, bytes);
 }
 
 void GuardedBytes::Freeze() { mprotect(memory_.data(), memory_.bytes() - PageBytes(), PROT_READ); }
@@ -212,9 +212,8 @@ bool GuardedBytes::MarginIntact() const {
 
 absl::Status RunIsolated(absl::string_view what, const IsolationLimits& limits,
                          absl::FunctionRef<absl::Status()> body) {
-  absl::StatusOr<SharedMemory> memory = SharedMemory::Create(sizeof(Verdict));
-  if (!memory.ok()) return memory.status();
-  Verdict* verdict = new (memory->data()) Verdict();
+  ASSIGN_OR_RETURN(SharedMemory memory, SharedMemory::Create(sizeof(Verdict)));
+  Verdict* verdict = new (memory.data()) Verdict();
   absl::StatusOr<Forked> forked = absl::UnavailableError("");
   try {
     std::thread([&] { forked = ForkAndWatch(limits, body, verdict); }).join();

@@ -15,6 +15,7 @@
 #include <cstring>
 
 #include "absl/strings/str_cat.h"
+#include "deploy/bazel/libs/status_macros.h"
 #include "server/tuner/sandbox/call_filter.h"
 
 namespace athanor {
@@ -155,7 +156,7 @@ void AllowReading(CallFilter* filter, uint32_t otherwise) {
 }  // namespace
 
 absl::Status FilterTunerCalls() {
-  if (absl::Status s = HandleOpens(); !s.ok()) return s;
+  RETURN_IF_ERROR(HandleOpens());
   const auto self = static_cast<uint32_t>(getpid());
   CallFilter filter;
   AllowOwnMatters(&filter);

@@ -16,6 +16,7 @@
 
 #include "absl/cleanup/cleanup.h"
 #include "absl/strings/str_cat.h"
+#include "deploy/bazel/libs/status_macros.h"
 
 namespace athanor {
 namespace {
@@ -104,7 +105,7 @@ absl::StatusOr<int> WallPaths(const std::vector<std::string>& read) {
   const int ruleset = static_cast<int>(created);
   const absl::Cleanup closer = [ruleset] { close(ruleset); };
   for (const std::string& path : read) {
-    if (absl::Status s = AllowReading(ruleset, path); !s.ok()) return s;
+    RETURN_IF_ERROR(AllowReading(ruleset, path));
   }
   if (syscall(SYS_landlock_restrict_self, ruleset, 0u) != 0) return Fails("closing it");
   return version;

@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "deploy/bazel/libs/status_macros.h"
 #include "server/tuner/sandbox/allowed_calls.h"
 #include "server/tuner/sandbox/path_wall.h"
 #include "server/tuner/sandbox/privileges.h"
@@ -89,8 +90,7 @@ absl::StatusOr<std::string> ConfineTuner(const TunerLimits& limits) {
   if (status.ok()) status = CloseFrom(~0u);
   if (!status.ok()) return status;
   AllowOwnPriority();
-  absl::StatusOr<std::string> who = DropPrivileges(limits.another_user);
-  if (!who.ok()) return who.status();
+  ASSIGN_OR_RETURN(std::string who, DropPrivileges(limits.another_user));
   // Not earlier: a change of user resets both.
   if (status = DieWith(limits.parent); !status.ok()) return status;
   if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) != 0) {
@@ -111,7 +111,7 @@ absl::StatusOr<std::string> ConfineTuner(const TunerLimits& limits) {
   }
   if (status = FilterTunerCalls(); !status.ok()) return status;
   return absl::StrCat(
-      "system calls of a list, no file to write, ", *who, ", ",
+      "system calls of a list, no file to write, ", who, ", ",
       paths_are_walled ? absl::StrCat("reads libraries and system files (Landlock ", *landlock, ")")
                        : "reads what that user may: this kernel has no Landlock");
 }

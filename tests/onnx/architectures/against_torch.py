@@ -42,7 +42,7 @@ EXPORT_S = 600
 # sizes: only where such a file is not what torch ran is ONNX Runtime asked, whose own
 # InstanceNormalization is off by a hundredth in places.
 WANTED = ("torch", "ONNX Runtime")
-# Of f32 through a few layers whose values are about 1.
+# Tolerance of f32 through a few layers with values about 1.
 RTOL, ATOL = 2e-3, 5e-4
 
 
@@ -97,7 +97,7 @@ def ort_made(model: onnx.ModelProto, given: list[np.ndarray]) -> list[np.ndarray
 
 
 def cases(folder: pathlib.Path, only: str) -> tuple[list[suite.Case], list[str]]:
-    """What was exported, and a line for each file that was not."""
+    """Returns what was exported, and a line for each file that was not."""
     found, missing = [], []
     for notes in sorted(folder.glob("*.json")):
         if not fnmatch.fnmatch(notes.stem, only):
@@ -123,7 +123,7 @@ def cases(folder: pathlib.Path, only: str) -> tuple[list[suite.Case], list[str]]
 
 
 def run(chosen: list[suite.Case], workers: int) -> dict[str, suite.Outcome]:
-    """Each by its name, through a server of its own.
+    """Runs the cases on a server of its own and returns each one's outcome by name.
 
     Raises
     ------

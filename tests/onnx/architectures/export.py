@@ -30,17 +30,17 @@ IMAGE = 96  # an image's largest height and width
 OPSET = 18
 
 Arrays = dict[str, torch.Tensor]
-# By input: the names of its dynamic axes.
+# The names of each input's dynamic axes.
 Dynamic = dict[str, dict[int, str]]
 
 
 def tokens(generator: torch.Generator, batch: int, length: int) -> torch.Tensor:
-    """None of them special: those are below 5."""
+    """Draws ids that are not special; special ones are below 5."""
     return torch.randint(5, VOCABULARY, (batch, length), generator=generator)
 
 
 def mask(batch: int, length: int) -> torch.Tensor:
-    """Each text is one shorter than the one before."""
+    """Makes a mask in which each text is one token shorter than the one before."""
     shorter = torch.arange(batch)[:, None].clamp(max=length - 1)
     return (torch.arange(length)[None] < length - shorter).long()
 
@@ -170,7 +170,7 @@ def exported(module: torch.nn.Module, example: Arrays, axes: Dynamic, exporter: 
 
 
 def rename_dim(model: onnx.ModelProto, old: str, new: str) -> None:
-    """In every shape that the file states."""
+    """Replaces names of dims in every shape that the file states."""
     if not old or old == new:
         return
     graph = model.graph
@@ -218,7 +218,7 @@ def main() -> int:
     try:
         make(folder, row, exporter)
     except Exception as error:
-        # Whatever torch cannot do is said, not hidden.
+        # Reports anything that torch cannot do.
         words = f"{type(error).__name__}: {' '.join(str(error).split())[:300]}"
         (folder / f"{name}-{exporter}.json").write_text(json.dumps({"not_exported": words}))
         print(f"{name} {exporter}: {words}")

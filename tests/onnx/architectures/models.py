@@ -32,7 +32,7 @@ WAVES = {"hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 4,
 
 @dataclasses.dataclass(frozen=True)
 class Row:
-    """One architecture."""
+    """An architecture."""
 
     name: str
     model: str  # class of transformers; its configuration class is `config`

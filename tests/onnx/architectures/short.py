@@ -29,7 +29,7 @@ def dims_of(model: onnx.ModelProto) -> set[str]:
 
 
 def is_weight(tensor: onnx.TensorProto) -> bool:
-    """Whether its contents are left out."""
+    """Reports whether the tensor's contents are left out."""
     return (tensor.data_type == onnx.TensorProto.FLOAT and len(tensor.dims) > 1
             and int(np.prod(tensor.dims)) >= LEAST_STRIPPED)
 

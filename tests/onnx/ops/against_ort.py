@@ -109,7 +109,7 @@ def run(folder: pathlib.Path) -> dict[str, tuple[str, str]]:
 
 
 def reference_says(cases: dict[str, Case], folder: pathlib.Path) -> dict[str, str]:
-    """Of cases that were wrong: whether onnx's own evaluator agrees with us."""
+    """Reports whether onnx's own evaluator agrees with Athanor on a wrong case."""
     folder.mkdir()
     said, lines = {}, []
     for name, case in cases.items():

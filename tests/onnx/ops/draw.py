@@ -1,4 +1,4 @@
-"""One node drawn at random: its opset, element types, operands and attributes.
+"""A node drawn at random: its opset, element types, operands and attributes.
 
     d = Draw("Softmax", seed=3)
     d.operand(d.array(d.elem("T"), d.shape(1, 4)))
@@ -27,7 +27,7 @@ MOST = 600  # elements of an operand: the reference evaluator is slow
 
 Elem = TensorProto
 FLOATS = (Elem.FLOAT, Elem.DOUBLE, Elem.FLOAT16, Elem.BFLOAT16)
-# Of types that numpy lacks inputs are given as f32 and cast inside the model.
+# Inputs of types that numpy lacks are given as f32 and cast inside the model.
 NATIVE = (Elem.FLOAT, Elem.DOUBLE, Elem.FLOAT16, Elem.INT8, Elem.INT16, Elem.INT32, Elem.INT64,
           Elem.UINT8, Elem.UINT16, Elem.UINT32, Elem.UINT64, Elem.BOOL)
 CODES = (Elem.BFLOAT16, Elem.FLOAT8E4M3FN, Elem.FLOAT8E4M3FNUZ, Elem.FLOAT8E5M2,
@@ -37,7 +37,7 @@ PLAIN = (Elem.FLOAT, Elem.INT64, Elem.INT32, Elem.UINT8, Elem.BOOL)
 
 
 def elem_of(text: str) -> int:
-    """Of a schema's type, "tensor(float16)"; 0 where it is none that is drawn."""
+    """Returns the element of a schema's type, "tensor(float16)"; 0 if it is not drawn."""
     if not text.startswith("tensor("):
         return 0
     name = text[len("tensor("):-1].upper()
@@ -46,7 +46,7 @@ def elem_of(text: str) -> int:
 
 
 class Unfit(Exception):
-    """What was drawn so far fits no node; another seed will do."""
+    """The values drawn so far fit no node; another seed may."""
 
 
 @functools.cache
@@ -105,7 +105,7 @@ class Draw:
         self.rtol, self.atol, self.steps = 0.0, 0.0, 0
         self.symbolic = self.coin(0.2)
         self.dim = 0
-        # Of its own chance, so that what else is drawn does not depend on it.
+        # Uses its own random numbers, so that other draws do not depend on it.
         chance = np.random.default_rng([zlib.crc32(f"{domain}.{op}".encode()), seed, 1])
         self.partner = str(chance.choice(PARTNERS)) if chance.random() < 0.3 else ""
 
@@ -116,7 +116,7 @@ class Draw:
         return bool(self.random.random() < p)
 
     def whole(self, low: int, high: int) -> int:
-        """From low to high, both included."""
+        """Draws an integer from low to high, both included."""
         return int(self.random.integers(low, high + 1))
 
     def choose(self, options: Sequence) -> object:
@@ -152,12 +152,12 @@ class Draw:
         return sizes
 
     def below(self, shape: Sequence[int]) -> list[int]:
-        """One that broadcasts to `shape`."""
+        """Draws a shape that broadcasts to `shape`."""
         part = list(shape[self.whole(0, len(shape)):]) if self.coin(0.4) else list(shape)
         return [1 if self.coin(0.25) else size for size in part]
 
     def allowed(self, param: str) -> list[int]:
-        """What the schema allows under the name of a type parameter or of an operand."""
+        """Returns the types that the schema allows for a type parameter or an operand."""
         for formal in (*self.schema.inputs, *self.schema.outputs):
             if formal.name == param:
                 param = formal.type_str if hasattr(formal, "type_str") else formal.typeStr

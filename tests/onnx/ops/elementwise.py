@@ -36,7 +36,7 @@ FLOAT_ATTRIBUTES = {
 
 
 def unary(d: Draw) -> None:
-    """Of one operand, perhaps with attributes of numbers."""
+    """Draws an op of one operand, perhaps with numbers as attributes."""
     low, high, special = UNARY.get(d.op, (-5, 5, 0))
     param = d.schema.inputs[0].name
     elem = d.elem(param)
@@ -75,7 +75,7 @@ def _two(d: Draw, elem: int, make: Callable[[list[int]], tuple[np.ndarray, np.nd
 
 
 def binary(d: Draw) -> None:
-    """Of two operands that broadcast."""
+    """Draws an op of two operands that broadcast."""
     _two(d, d.elem(d.schema.inputs[0].name))
 
 

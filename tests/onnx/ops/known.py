@@ -16,14 +16,14 @@ Arrays = list[np.ndarray]
 
 
 def by_reference(case: Case) -> Arrays:
-    """What onnx's own evaluator makes of it."""
+    """Evaluates the draw with onnx's own evaluator."""
     names = [info.name for info in case.model.graph.input]
     feed = dict(zip(names, case.inputs, strict=True))
     return [np.asarray(value) for value in ReferenceEvaluator(case.model).run(None, feed)]
 
 
 def by_other_node(change: Callable[[Draw], None]) -> Callable[[Case], Arrays]:
-    """What ONNX Runtime makes of a node that means the same."""
+    """Evaluates an equivalent node with ONNX Runtime."""
     def expected(case: Case) -> Arrays:
         draw = copy.copy(case.draw)
         draw.attributes = dict(draw.attributes)
@@ -88,7 +88,7 @@ def _narrow(d: Draw) -> bool:
 
 
 def _beyond(d: Draw) -> list[int]:
-    """Of a ConvTranspose: by how much SAME makes each axis longer than it would be."""
+    """Returns by how much SAME lengthens each axis of a ConvTranspose."""
     if (not str(d.attributes.get("auto_pad", "")).startswith("SAME")
             or "output_shape" in d.attributes):
         return []

@@ -181,7 +181,7 @@ def q_unary(d: Draw) -> None:
 
 
 def q_softmax(d: Draw) -> None:
-    """By the rules before 13 or since."""
+    """Draws by the rules before opset 13 or since."""
     shape = d.shape(1, 4, empty=False)
     # 1 is within the range: ONNX Runtime wraps around where it is not.
     _q_unary(d, shape, 0.012, 0.03)

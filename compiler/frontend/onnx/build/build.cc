@@ -167,10 +167,10 @@ void OpBuilder::Fail(absl::Status status) {
 
 NodeId OpBuilder::AddNode(Op op, std::vector<NodeId> inputs, Attrs attrs) {
   if (!status_.ok()) return kNoNode;
-  if (op == Op::kConstant) {
+  if (IsConstant(op)) {
     literal_bytes_ += static_cast<int64_t>(GetAttr<Tensor>(attrs, "value").bytes.size());
     if (literal_bytes_ > kMaxLiteralBytes) {
-      Fail(absl::ResourceExhaustedError(Cat("what is computed of constants takes more than ",
+      Fail(absl::ResourceExhaustedError(Cat("the values computed from constants take more than ",
                                             kMaxLiteralBytes,
                                             " bytes up to here, the most that "
                                             "an import makes; store it as initializers")));

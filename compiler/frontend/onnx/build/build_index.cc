@@ -16,7 +16,7 @@ namespace {
 bool CountsWithin(const Graph& graph, NodeId id, const Expr& size, const Bounds& bounds) {
   if (id == kNoNode) return false;
   const athanor::Node& node = graph.node(id);
-  if (node.op == Op::kIndexMap && !node.attrs.contains("fill")) {
+  if (IsIndexMap(node.op) && !node.attrs.contains("fill")) {
     return CountsWithin(graph, node.inputs[0], size, bounds);
   }
   if (node.op != Op::kIota) return false;

@@ -62,10 +62,10 @@ class BodyCut {
     for (;;) {
       const Node& node = graph_.node(n);
       if (node.op == Op::kIota) return true;
-      if (node.op == Op::kConstant) {
+      if (IsConstant(node.op)) {
         return GetAttr<Tensor>(node.attrs, "value").bytes.size() <= kMaxLiteralBytes;
       }
-      if (node.op != Op::kIndexMap) return false;
+      if (!IsIndexMap(node.op)) return false;
       n = node.inputs[0];
     }
   }

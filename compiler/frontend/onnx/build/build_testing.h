@@ -13,6 +13,7 @@
 
 #include "compiler/frontend/onnx/build/build.h"
 #include "compiler/ir/ops/reference_testing.h"
+#include "deploy/bazel/libs/status_macros.h"
 #include "gtest/gtest.h"
 
 namespace athanor::onnx {
@@ -39,10 +40,9 @@ class Built {
     if (!b_->status().ok()) return b_->status();
     Graph graph = graph_;
     graph.outputs = {{"y", node}};
-    if (absl::Status s = Verify(graph); !s.ok()) return s;
-    absl::StatusOr<std::vector<Tensor>> results = Evaluate(graph, inputs, sizes);
-    if (!results.ok()) return results.status();
-    return std::move(results->front());
+    RETURN_IF_ERROR(Verify(graph));
+    ASSIGN_OR_RETURN(std::vector<Tensor> results, Evaluate(graph, inputs, sizes));
+    return std::move(results.front());
   }
   // Same as Try, but a failure fails the test.
   Tensor Run(const Value& value, const std::vector<Tensor>& inputs = {}) {

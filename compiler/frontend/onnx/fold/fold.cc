@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "compiler/ir/graph/attr_exprs.h"
+#include "deploy/bazel/libs/status_macros.h"
 
 namespace athanor::onnx {
 namespace {
@@ -39,27 +40,10 @@ bool UsesDims(const Node& node) {
                      [](const std::string& symbol) { return symbol[0] != '$'; });
 }
 
-// Returns true for composites that visit each element a few times.
-bool IsLinear(Op op) {
-  switch (op) {
-    case Op::kSigmoid:
-    case Op::kGelu:
-    case Op::kSilu:
-    case Op::kRelu:
-    case Op::kSoftmax:
-    case Op::kLayerNorm:
-    case Op::kRmsNorm:
-    case Op::kTopK:
-      return true;
-    default:
-      return OpInfo(op).op_class != OpClass::kComposite;
-  }
-}
-
 // Returns approximately the number of elements that the reference evaluator visits for a node:
 // those of the result and of every operand and, unless the op is linear, of the pairs of both.
 std::optional<int64_t> WorkOf(const Graph& graph, const Node& node, int64_t limit) {
-  if (node.op == Op::kScan) return std::nullopt;  // its steps have no bound
+  if (IsLoop(node.op)) return std::nullopt;  // its steps have no bound
   std::optional<int64_t> work = Elements(node.type.shape, limit);
   if (!work) return std::nullopt;
   for (NodeId operand : node.inputs) {
@@ -67,9 +51,9 @@ std::optional<int64_t> WorkOf(const Graph& graph, const Node& node, int64_t limi
     if (!elements) return std::nullopt;
     *work += *elements;
   }
-  if (!IsLinear(node.op) && !node.inputs.empty()) {
-    // Reads a row of an operand for each element; no row is longer than the longest operand. A
-    // convolution visits its whole weight, also over the padding.
+  if (!OpInfo(node.op).traits.linear && !node.inputs.empty()) {
+    // For each element a row of an operand is read; no row is longer than the longest of them. A
+    // convolution visits its weight, the padding's part too.
     const int64_t result = *Elements(node.type.shape, limit);
     int64_t row = 0;
     for (NodeId operand : node.inputs) {
@@ -86,7 +70,7 @@ std::optional<int64_t> WorkOf(const Graph& graph, const Node& node, int64_t limi
 void Folder::Classify(const Graph& graph) {
   for (size_t id = literal_.size(); id < graph.nodes.size(); ++id) {
     const Node& node = graph.nodes[id];
-    bool literal = node.op != Op::kInput && node.op != Op::kParameter && !UsesDims(node);
+    bool literal = !IsDeclared(node.op) && !UsesDims(node);
     for (NodeId operand : node.inputs) literal = literal && literal_[operand];
     literal_.push_back(literal);
   }
@@ -148,11 +132,10 @@ absl::StatusOr<Tensor> Folder::Evaluate(const Graph& graph, const std::vector<No
     cancelled_ = cancelled_ || (asks_ && asks_());
     if (cancelled_) return absl::CancelledError("the import was cancelled");
     const Node& node = graph.node(id);
-    absl::StatusOr<std::vector<int64_t>> shape = ConcreteShape(node.type.shape, {});
-    if (!shape.ok()) return shape.status();
+    ASSIGN_OR_RETURN(std::vector<int64_t> shape, ConcreteShape(node.type.shape, {}));
     std::vector<const Tensor*> operands;
     for (NodeId operand : node.inputs) operands.push_back(&values.at(operand));
-    Tensor value = Tensor::Zeros(node.type.dtype, *std::move(shape));
+    Tensor value = Tensor::Zeros(node.type.dtype, std::move(shape));
     absl::Status status = OpInfo(node.op).reference(operands, node.attrs, {}, &value);
     if (!status.ok()) return status;
     values.emplace(id, std::move(value));

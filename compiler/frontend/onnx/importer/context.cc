@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "compiler/ir/value/message.h"
+#include "deploy/bazel/libs/status_macros.h"
 
 namespace athanor::onnx {
 namespace {
@@ -33,10 +34,10 @@ double ToFloat(std::string_view text) { return std::strtof(std::string(text).c_s
 
 }  // namespace
 
-NodeContext::NodeContext(Importer* importer, const ::onnx::NodeProto& node, const SchemaRow& schema,
-                         std::vector<const Value*> operands, const Scope& scope, const Frame& frame,
-                         const GraphInfo& info)
-    : importer_(importer),
+NodeContext::NodeContext(GraphVisitor* visitor, const ::onnx::NodeProto& node,
+                         const SchemaRow& schema, std::vector<const Value*> operands,
+                         const Scope& scope, const Frame& frame, const GraphInfo& info)
+    : visitor_(visitor),
       node_(node),
       schema_(schema),
       operands_(std::move(operands)),
@@ -111,8 +112,8 @@ std::vector<std::string> NodeContext::Strings(std::string_view name) const {
 absl::StatusOr<Value> NodeContext::TensorAttr(std::string_view name) const {
   const AttributeProto* attr = Find(name);
   if (attr == nullptr) return Invalid("has no attribute ", Quoted(name));
-  absl::StatusOr<Value> value =
-      importer_->ValueOf(attr->t(), node_.output_size() > 0 ? node_.output(0) : name);
+  absl::StatusOr<Value> value = visitor_->state().tensors->ValueOf(
+      attr->t(), node_.output_size() > 0 ? node_.output(0) : name);
   if (!value.ok()) return Prefixed(Cat("attribute ", Quoted(name), ": "), value.status());
   return value;
 }
@@ -141,7 +142,7 @@ absl::Status NodeContext::Unknown(int i, std::string_view what) const {
   } else {
     std::string names, example;
     for (int source : operand.sources) {
-      const std::string name = Quoted(importer_->InputName(source));
+      const std::string name = Quoted(visitor_->state().input_names[source]);
       names += Cat(names.empty() ? "" : ", ", name);
       example += Cat(example.empty() ? "" : ", ", name, ": ...");
     }
@@ -169,10 +170,9 @@ absl::StatusOr<std::vector<Expr>> NodeContext::Sizes(int i, std::string_view wha
 }
 
 absl::StatusOr<std::vector<int64_t>> NodeContext::Integers(int i, std::string_view what) const {
-  absl::StatusOr<std::vector<Expr>> sizes = Sizes(i, what);
-  if (!sizes.ok()) return sizes.status();
+  ASSIGN_OR_RETURN(std::vector<Expr> sizes, Sizes(i, what));
   std::vector<int64_t> values;
-  for (const Expr& size : *sizes) {
+  for (const Expr& size : sizes) {
     const std::optional<int64_t> value = size.constant();
     if (!value) {
       return Unimplemented("its ", what, " is ", size.ToString(),
@@ -215,10 +215,9 @@ absl::StatusOr<std::vector<double>> NodeContext::Numbers(int i, std::string_view
 }
 
 absl::StatusOr<Expr> NodeContext::OneSize(int i, std::string_view what) const {
-  absl::StatusOr<std::vector<Expr>> sizes = Sizes(i, what);
-  if (!sizes.ok()) return sizes.status();
-  if (sizes->size() == 1) return sizes->front();
-  return Invalid("its ", what, " has ", sizes->size(), " elements; it must have one");
+  ASSIGN_OR_RETURN(std::vector<Expr> sizes, Sizes(i, what));
+  if (sizes.size() == 1) return sizes.front();
+  return Invalid("its ", what, " has ", sizes.size(), " elements; it must have one");
 }
 
 absl::StatusOr<int> NodeContext::Axis(int64_t axis, int rank) const {
@@ -231,12 +230,11 @@ absl::StatusOr<int> NodeContext::Axis(int64_t axis, int rank) const {
 absl::StatusOr<std::vector<int>> NodeContext::Axes(absl::Span<const int64_t> axes, int rank) const {
   std::vector<int> result;
   for (int64_t axis : axes) {
-    absl::StatusOr<int> one = Axis(axis, rank);
-    if (!one.ok()) return one.status();
-    if (std::find(result.begin(), result.end(), *one) != result.end()) {
+    ASSIGN_OR_RETURN(int one, Axis(axis, rank));
+    if (std::find(result.begin(), result.end(), one) != result.end()) {
       return Invalid("axis ", axis, " is given twice");
     }
-    result.push_back(*one);
+    result.push_back(one);
   }
   return result;
 }
@@ -245,13 +243,13 @@ absl::StatusOr<std::vector<Value>> NodeContext::Inline(const ::onnx::GraphProto&
                                                        absl::Span<const Value> inputs,
                                                        std::string_view label) {
   inlined_.insert(&graph);
-  return importer_->Inline(graph, inputs, label, this);
+  return visitor_->Inline(graph, inputs, label, this);
 }
 
 absl::StatusOr<std::optional<std::vector<Value>>> NodeContext::TryInline(
     const ::onnx::GraphProto& graph, absl::Span<const Value> inputs, std::string_view label) {
   inlined_.insert(&graph);
-  return importer_->TryInline(graph, inputs, label, this);
+  return visitor_->TryInline(graph, inputs, label, this);
 }
 
 const Value* NodeContext::Outer(std::string_view name) {
@@ -261,7 +259,7 @@ const Value* NodeContext::Outer(std::string_view name) {
 }
 
 void NodeContext::Note(std::string text) {
-  importer_->Note(Cat("node ", Quoted(frame_.path + NodeName(node_)), ": ", text));
+  visitor_->state().log.Note(Cat("node ", Quoted(frame_.path + NodeName(node_)), ": ", text));
 }
 
 std::vector<int> NodeContext::Sources() const {
@@ -276,7 +274,7 @@ std::vector<std::string> NodeContext::Settles(const absl::Status& status) const 
   for (const auto& [message, sources] : unknown_) {
     if (text.find(message) == std::string::npos) continue;
     for (int source : sources) {
-      const std::string& name = importer_->InputName(source);
+      const std::string& name = visitor_->state().input_names[source];
       if (std::find(names.begin(), names.end(), name) == names.end()) names.push_back(name);
     }
   }

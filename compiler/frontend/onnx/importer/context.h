@@ -9,8 +9,8 @@
 #include <utility>
 #include <vector>
 
-#include "compiler/frontend/onnx/importer/importer.h"
 #include "compiler/frontend/onnx/importer/scope.h"
+#include "compiler/frontend/onnx/importer/visit.h"
 #include "compiler/frontend/onnx/ops/handler.h"
 #include "compiler/frontend/onnx/schema/schema.h"
 
@@ -20,11 +20,11 @@ class NodeContext : public HandlerContext {
  public:
   // Borrows everything; all must outlive it. `operands` has one entry per operand of the node, null
   // if it is omitted.
-  NodeContext(Importer* importer, const ::onnx::NodeProto& node, const SchemaRow& schema,
+  NodeContext(GraphVisitor* visitor, const ::onnx::NodeProto& node, const SchemaRow& schema,
               std::vector<const Value*> operands, const Scope& scope, const Frame& frame,
               const GraphInfo& info);
 
-  OpBuilder& b() override { return importer_->b(); }
+  OpBuilder& b() override { return *visitor_->state().b; }
   const ::onnx::NodeProto& node() const override { return node_; }
   int64_t version() const override { return schema_.since; }
   int inputs() const override { return static_cast<int>(operands_.size()); }
@@ -60,11 +60,13 @@ class NodeContext : public HandlerContext {
                                                               absl::Span<const Value> inputs,
                                                               std::string_view label) override;
   const Value* Outer(std::string_view name) override;
-  int64_t unroll_left() const override { return importer_->unroll_left(); }
-  std::optional<uint64_t> random_seed() const override { return importer_->random_seed(); }
+  int64_t unroll_left() const override { return visitor_->state().budget.unroll_left(); }
+  std::optional<uint64_t> random_seed() const override {
+    return visitor_->state().options.random_seed;
+  }
   void Note(std::string text) override;
 
-  // --- for the importer
+  // --- for GraphVisitor
   const SchemaRow& schema() const { return schema_; }
   const Scope& scope() const { return scope_; }
   const Frame& frame() const { return frame_; }
@@ -84,7 +86,7 @@ class NodeContext : public HandlerContext {
   std::string_view Default(std::string_view name) const;
   absl::Status Unknown(int i, std::string_view what) const;
 
-  Importer* const importer_;
+  GraphVisitor* const visitor_;
   const ::onnx::NodeProto& node_;
   const SchemaRow& schema_;
   std::vector<const Value*> operands_;

@@ -10,10 +10,11 @@
 
 #include "compiler/frontend/dim_binding.h"
 #include "compiler/frontend/names.h"
-#include "compiler/frontend/onnx/importer/importer.h"
+#include "compiler/frontend/onnx/importer/visit.h"
 #include "compiler/frontend/onnx/known/sizes.h"
 #include "compiler/ir/graph/check.h"
 #include "compiler/ir/value/message.h"
+#include "deploy/bazel/libs/status_macros.h"
 
 namespace athanor::onnx {
 namespace {
@@ -21,7 +22,6 @@ namespace {
 using ::onnx::TypeProto;
 using ::onnx::ValueInfoProto;
 
-constexpr size_t kShownNotes = 16;
 constexpr size_t kMessageBytes = 2 << 10;
 
 std::string_view KindText(TypeProto::ValueCase kind) {
@@ -74,32 +74,45 @@ absl::Status CheckElements(const Tensor& given, Elem elem) {
   return absl::OkStatus();
 }
 
-}  // namespace
+// The interface of a model: its inputs and dims before the nodes are visited, its outputs after.
+class Importer {
+ public:
+  Importer(const OnnxModel& model, const PayloadReader& reader, const ImportOptions& options,
+           std::vector<Refusal>* refusals)
+      : reader_(reader), state_(model, options, refusals) {}
 
-Importer::Importer(const OnnxModel& model, const PayloadReader& reader,
-                   const ImportOptions& options, std::vector<Refusal>* refusals)
-    : model_(model),
-      reader_(reader),
-      options_(options),
-      refusals_(refusals),
-      folder_(
-          {.max_bytes = options.limits.max_folded_bytes, .max_work = options.limits.max_fold_work},
-          options.cancelled) {}
+  absl::StatusOr<OnnxImported> Run();
 
-Importer::~Importer() = default;
+ private:
+  absl::Status AddInputs(const Frame& frame);
+  absl::Status AddInput(const ValueInfoProto& info);
+  absl::Status CheckValues() const;
+  absl::Status Pin(const Tensor& given, Elem elem, NodeId node, Value* value);
+  absl::Status AddOutputs(const Frame& frame);
+  absl::Status AddOutput(const ValueInfoProto& info);
+  absl::StatusOr<OnnxImported> Finish();
+
+  const PayloadReader& reader_;
+  ImportState state_;
+  Scope main_;
+  std::vector<std::string> input_elements_;  // by position
+  std::vector<std::string> output_elements_;
+};
 
 absl::StatusOr<OnnxImported> Importer::Run() {
-  const GraphProto& graph = model_.proto.graph();
-  const Frame frame{.opsets = &model_.opsets};
-  if (absl::Status s = AddInputs(frame); !s.ok()) return s;
-  if (absl::Status s = VisitGraph(graph, &main_, frame, nullptr); !s.ok()) return s;
-  if (absl::Status s = AddOutputs(frame); !s.ok()) return s;
-  if (!refusals_->empty()) return ToStatus(*refusals_, kMessageBytes);
+  const ::onnx::GraphProto& graph = state_.model.proto.graph();
+  const Frame frame{.opsets = &state_.model.opsets};
+  RETURN_IF_ERROR(AddInputs(frame));
+  RETURN_IF_ERROR(GraphVisitor(&state_).Visit(graph, &main_, frame, nullptr));
+  RETURN_IF_ERROR(AddOutputs(frame));
+  if (!state_.log.refusals().empty()) return ToStatus(state_.log.refusals(), kMessageBytes);
   return Finish();
 }
 
 absl::Status Importer::AddInputs(const Frame& frame) {
-  const GraphProto& graph = model_.proto.graph();
+  const ::onnx::GraphProto& graph = state_.model.proto.graph();
+  const ImportOptions& options = state_.options;
+  const GraphLimits& limits = options.limits.graph;
   std::set<std::string_view> weights;
   for (const auto& tensor : graph.initializer()) weights.insert(tensor.name());
   for (const auto& tensor : graph.sparse_initializer()) weights.insert(tensor.values().name());
@@ -110,30 +123,29 @@ absl::Status Importer::AddInputs(const Frame& frame) {
       fixed.push_back(info.name());
       continue;
     }
-    if (absl::Status s = CheckName("input", info.name(), options_.limits.graph); !s.ok()) return s;
+    RETURN_IF_ERROR(CheckName("input", info.name(), limits));
     const absl::Status typed = ElemOfTensor(info.type()).status();
     if (typed.ok()) {
       inputs.push_back(&info);
       continue;
     }
-    Refuse(nullptr, frame, 0, Prefixed(Cat("input ", Quoted(info.name()), " "), typed));
-    Value poisoned;
-    poisoned.poisoned = true;
-    main_.Define(info.name(), std::move(poisoned));
+    state_.log.Refuse(nullptr, frame.path, 0,
+                      Prefixed(Cat("input ", Quoted(info.name()), " "), typed));
+    main_.Poison(info.name());
   }
   if (!fixed.empty()) {
-    Note(Cat(fixed.size() == 1 ? "input " : "inputs ", JoinNames(fixed),
-             fixed.size() == 1 ? " has an initializer" : " have initializers",
-             ", so a request cannot give ", fixed.size() == 1 ? "it" : "them"));
+    state_.log.Note(Cat(fixed.size() == 1 ? "input " : "inputs ", JoinNames(fixed),
+                        fixed.size() == 1 ? " has an initializer" : " have initializers",
+                        ", so a request cannot give ", fixed.size() == 1 ? "it" : "them"));
   }
-  absl::StatusOr<DimTable> dims = DimTable::Create(inputs, options_.dims, options_.limits.graph);
-  if (!dims.ok()) return dims.status();
-  dims_ = *std::move(dims);
-  graph_.dims = dims_->dims();
+  ASSIGN_OR_RETURN(state_.dims, DimTable::Create(inputs, options.dims, limits));
+  state_.graph.dims = state_.dims->dims();
   const std::string& name = graph.name();
-  if (CheckName("graph name", name, options_.limits.graph).ok()) graph_.name = name;
-  b_.emplace(&graph_, options_.limits.graph);
-  for (const ValueInfoProto* info : inputs) names_.emplace(info->name(), 0);
+  if (CheckName("graph name", name, limits).ok()) state_.graph.name = name;
+  state_.b.emplace(&state_.graph, limits);
+  state_.tensors.emplace(state_.model, reader_, limits.max_name_bytes, &state_.graph, &*state_.b,
+                         &state_.budget);
+  for (const ValueInfoProto* info : inputs) state_.tensors->Reserve(info->name());
   for (const ValueInfoProto* info : inputs) {
     if (absl::Status s = AddInput(*info); !s.ok()) {
       return Prefixed(Cat("input ", Quoted(info->name()), ": "), s);
@@ -143,9 +155,11 @@ absl::Status Importer::AddInputs(const Frame& frame) {
 }
 
 absl::Status Importer::CheckValues() const {
-  for (const auto& [name, value] : options_.values) {
-    if (std::find(input_names_.begin(), input_names_.end(), name) != input_names_.end()) continue;
-    const std::vector<std::string_view> names(input_names_.begin(), input_names_.end());
+  for (const auto& [name, value] : state_.options.values) {
+    if (std::find(state_.input_names.begin(), state_.input_names.end(), name) !=
+        state_.input_names.end())
+      continue;
+    const std::vector<std::string_view> names(state_.input_names.begin(), state_.input_names.end());
     return Invalid("a value is given for input ", Quoted(name), ", which the model has not",
                    DidYouMean(name, names));
   }
@@ -153,20 +167,20 @@ absl::Status Importer::CheckValues() const {
 }
 
 absl::Status Importer::AddInput(const ValueInfoProto& info) {
-  const absl::StatusOr<Elem> elem = ElemOfTensor(info.type());
-  if (!elem.ok()) return elem.status();
-  const Shape& shape = dims_->ShapeOf(info.name());
-  const auto position = static_cast<int>(input_names_.size());
-  input_names_.push_back(info.name());
-  input_elements_.push_back(ElementOf(*elem));
-  const NodeId node = AddDeclared(Op::kInput, info.name(), {WireOf(*elem), shape});
-  const bool bits = Row(*elem).carry == Carry::kBits;
-  Value value = b_->At(node, bits ? Elem::kUInt8 : *elem);
-  if (auto given = options_.values.find(info.name()); given != options_.values.end()) {
-    if (absl::Status s = Pin(given->second, *elem, node, &value); !s.ok()) return s;
+  ASSIGN_OR_RETURN(const Elem elem, ElemOfTensor(info.type()));
+  const Shape& shape = state_.dims->ShapeOf(info.name());
+  const auto position = static_cast<int>(state_.input_names.size());
+  state_.input_names.push_back(info.name());
+  input_elements_.push_back(ElementOf(elem));
+  const NodeId node =
+      AddDeclared(DeclaredOp(/*parameter=*/false), info.name(), {WireOf(elem), shape});
+  const bool bits = Row(elem).carry == Carry::kBits;
+  Value value = state_.b->At(node, bits ? Elem::kUInt8 : elem);
+  if (auto given = state_.options.values.find(info.name()); given != state_.options.values.end()) {
+    RETURN_IF_ERROR(Pin(given->second, elem, node, &value));
   } else {
-    if (bits) value = b_->Bitcast(value, *elem);
-    if (absl::Status s = b_->TakeStatus(); !s.ok()) return s;
+    if (bits) value = state_.b->Bitcast(value, elem);
+    RETURN_IF_ERROR(state_.b->TakeStatus());
     value.sources = {position};
   }
   main_.Define(info.name(), std::move(value));
@@ -176,7 +190,7 @@ absl::Status Importer::AddInput(const ValueInfoProto& info) {
 // Fixes an input's contents. The input stays, so that requests need not change; its value is known
 // from here on.
 absl::Status Importer::Pin(const Tensor& given, Elem elem, NodeId node, Value* value) {
-  const Shape& shape = graph_.nodes[node].type.shape;
+  const Shape& shape = state_.graph.nodes[node].type.shape;
   if (given.dtype != CarrierOf(elem) && given.dtype != WireOf(elem)) {
     return Invalid("its value is given as ", DTypeName(given.dtype), ", but it is ",
                    DTypeName(WireOf(elem)));
@@ -201,7 +215,7 @@ absl::Status Importer::Pin(const Tensor& given, Elem elem, NodeId node, Value* v
   if (absl::Status s = CheckElements(given, elem); !s.ok()) return Prefixed("its value ", s);
   Tensor wire = given;
   wire.dtype = WireOf(elem);
-  graph_.nodes[node].attrs.emplace("value", std::move(wire));
+  state_.graph.nodes[node].attrs.emplace("value", std::move(wire));
   Tensor carried = given;
   carried.dtype = CarrierOf(elem);
   *value = Value();
@@ -212,21 +226,22 @@ absl::Status Importer::Pin(const Tensor& given, Elem elem, NodeId node, Value* v
 }
 
 absl::Status Importer::AddOutputs(const Frame& frame) {
-  if (model_.proto.graph().output_size() == 0) {
+  if (state_.model.proto.graph().output_size() == 0) {
     return Invalid("the graph has no outputs; it must have at least one");
   }
-  for (const ValueInfoProto& info : model_.proto.graph().output()) {
+  for (const ValueInfoProto& info : state_.model.proto.graph().output()) {
     const absl::Status s = AddOutput(info);
     if (EndsImport(s)) return s;
     if (!s.ok()) {
-      Refuse(nullptr, frame, 0, Prefixed(Cat("output ", Quoted(info.name()), " "), s));
+      state_.log.Refuse(nullptr, frame.path, 0,
+                        Prefixed(Cat("output ", Quoted(info.name()), " "), s));
     }
   }
   return absl::OkStatus();
 }
 
 absl::Status Importer::AddOutput(const ValueInfoProto& info) {
-  if (absl::Status s = CheckName("output", info.name(), options_.limits.graph); !s.ok()) return s;
+  RETURN_IF_ERROR(CheckName("output", info.name(), state_.options.limits.graph));
   const Scope::Found found = main_.Find(info.name());
   if (found.value == nullptr) return Invalid("is made by nothing");
   // The node that makes the value was refused; the type that the file states may be another reason.
@@ -237,54 +252,49 @@ absl::Status Importer::AddOutput(const ValueInfoProto& info) {
   }
   Value value = *found.value;
   output_elements_.push_back(ElementOf(value.elem));
-  if (Row(value.elem).carry == Carry::kBits) value = b_->Bitcast(value, Elem::kUInt8);
-  const NodeId node = b_->Node(value);
-  if (absl::Status s = b_->TakeStatus(); !s.ok()) return s;
-  graph_.outputs.push_back({info.name(), node});
+  if (Row(value.elem).carry == Carry::kBits) value = state_.b->Bitcast(value, Elem::kUInt8);
+  const NodeId node = state_.b->Node(value);
+  RETURN_IF_ERROR(state_.b->TakeStatus());
+  state_.graph.outputs.push_back({info.name(), node});
   return absl::OkStatus();
 }
 
 absl::StatusOr<OnnxImported> Importer::Finish() {
-  std::vector<const StoredTensor*> external;
-  for (const StoredTensor& tensor : external_) external.push_back(&tensor);
-  if (absl::Status s = CheckOverlaps(external); !s.ok()) return s;
+  RETURN_IF_ERROR(state_.tensors->CheckExternal());
   // Drops nodes that no output needs; inputs stay.
   std::vector<bool> needed(graph_.nodes.size(), false);
   for (const Output& output : graph_.outputs) needed[output.node] = true;
   for (auto id = static_cast<NodeId>(graph_.nodes.size()); id-- > 0;) {
-    if (graph_.nodes[id].op == Op::kInput && !b_->IsStandIn(id)) needed[id] = true;
+    if (IsInput(graph_.nodes[id].op) && !b_->IsStandIn(id)) needed[id] = true;
     if (!needed[id]) continue;
-    for (NodeId operand : graph_.nodes[id].inputs) needed[operand] = true;
+    for (NodeId operand : state_.graph.nodes[id].inputs) needed[operand] = true;
   }
   OnnxImported imported;
-  std::vector<NodeId> moved(graph_.nodes.size(), kNoNode);
+  std::vector<NodeId> moved(state_.graph.nodes.size(), kNoNode);
   std::vector<Node> nodes;
-  for (size_t id = 0; id < graph_.nodes.size(); ++id) {
+  for (size_t id = 0; id < state_.graph.nodes.size(); ++id) {
     if (!needed[id]) continue;
     moved[id] = static_cast<NodeId>(nodes.size());
-    Node& node = nodes.emplace_back(std::move(graph_.nodes[id]));
+    Node& node = nodes.emplace_back(std::move(state_.graph.nodes[id]));
     for (NodeId& operand : node.inputs) operand = moved[operand];
   }
-  graph_.nodes = std::move(nodes);
-  for (Output& output : graph_.outputs) output.node = moved[output.node];
-  for (auto& [id, stored] : parameters_) {
+  state_.graph.nodes = std::move(nodes);
+  for (Output& output : state_.graph.outputs) output.node = moved[output.node];
+  for (auto& [id, stored] : state_.tensors->parameters()) {
     if (needed[id]) imported.parameters.push_back(std::move(stored));
   }
-  absl::Status s = Verify(graph_, options_.limits.graph);
-  if (s.ok()) s = VerifyBindable(graph_);
-  if (s.ok()) s = DimBinding::Create(graph_).status();
+  absl::Status s = Verify(state_.graph, state_.options.limits.graph);
+  if (s.ok()) s = VerifyBindable(state_.graph);
+  if (s.ok()) s = DimBinding::Create(state_.graph).status();
   if (!s.ok()) return s;
-  imported.graph = std::move(graph_);
+  imported.graph = std::move(state_.graph);
   imported.input_elements = std::move(input_elements_);
   imported.output_elements = std::move(output_elements_);
-  if (notes_.size() > kShownNotes) {
-    const size_t more = notes_.size() - kShownNotes + static_cast<size_t>(notes_left_out_);
-    notes_.resize(kShownNotes);
-    notes_.push_back(Cat("and ", more, " more notes"));
-  }
-  imported.notes = std::move(notes_);
+  imported.notes = state_.log.TakeNotes();
   return imported;
 }
+
+}  // namespace
 
 absl::StatusOr<OnnxImported> ImportOnnx(const OnnxModel& model, const PayloadReader& reader,
                                         const ImportOptions& options,

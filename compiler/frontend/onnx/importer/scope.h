@@ -11,6 +11,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <utility>
 
 #include "compiler/frontend/onnx/model/value.h"
 
@@ -28,6 +29,12 @@ class Scope {
   // Returns false if this scope has the name already.
   bool Define(std::string_view name, Value value) {
     return names_.emplace(std::string(name), std::move(value)).second;
+  }
+  // Defines the result of a node that was refused.
+  void Poison(std::string_view name) {
+    Value poisoned;
+    poisoned.poisoned = true;
+    Define(name, std::move(poisoned));
   }
   // Records an operand that a function's call omits: a known name without a value.
   bool Omit(std::string_view name) {

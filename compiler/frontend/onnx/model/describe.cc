@@ -9,6 +9,7 @@
 #include "compiler/frontend/onnx/model/payload.h"
 #include "compiler/frontend/onnx/model/payload_internal.h"
 #include "compiler/ir/value/message.h"
+#include "deploy/bazel/libs/status_macros.h"
 
 namespace athanor::onnx {
 namespace {
@@ -78,16 +79,15 @@ absl::StatusOr<std::string> CheckedLocation(std::string_view location) {
 }
 
 absl::StatusOr<int> FindFile(std::string_view location, const FileTable& files) {
-  absl::StatusOr<std::string> path = CheckedLocation(location);
-  if (!path.ok()) return path.status();
+  ASSIGN_OR_RETURN(std::string path, CheckedLocation(location));
   std::vector<std::string_view> names;
   for (size_t i = 1; i < files.files.size(); ++i) {
     const std::string& name = files.files[i].path;
-    if (name == *path || name == location) return static_cast<int>(i);
+    if (name == path || name == location) return static_cast<int>(i);
     names.push_back(name);
   }
   return Invalid("its data is in file ", Quoted(location), ", which is not part of this upload",
-                 DidYouMean(*path, names));
+                 DidYouMean(path, names));
 }
 
 // Describes one tensor.
@@ -180,10 +180,9 @@ class Describer {
       }
     }
     if (entries.count("location") == 0) return Invalid("external_data has no location");
-    absl::StatusOr<int> file = FindFile(entries["location"], files_);
-    if (!file.ok()) return file.status();
-    PayloadRef ref{*file, 0, 0, TensorProto::kRawDataFieldNumber};
-    const FileTable::File& there = files_.files[*file];
+    ASSIGN_OR_RETURN(int file, FindFile(entries["location"], files_));
+    PayloadRef ref{file, 0, 0, TensorProto::kRawDataFieldNumber};
+    const FileTable::File& there = files_.files[file];
     ref.bytes = there.bytes;
     for (const auto& [key, value] :
          {std::pair<const char*, int64_t*>("offset", &ref.offset), {"length", &ref.bytes}}) {

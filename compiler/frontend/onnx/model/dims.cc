@@ -7,6 +7,7 @@
 #include "compiler/frontend/names.h"
 #include "compiler/ir/value/limit_text.h"
 #include "compiler/ir/value/message.h"
+#include "deploy/bazel/libs/status_macros.h"
 
 namespace athanor::onnx {
 namespace {
@@ -270,9 +271,8 @@ absl::Status DimReader::ReadGiven() {
   std::set<std::string> fresh;  // symbols that only the user mentions
   for (const DimGiven& given : given_) {
     if (given.equals.empty()) continue;
-    absl::StatusOr<Expr> equals = ParseEquals(given);
-    if (!equals.ok()) return equals.status();
-    for (const std::string& symbol : SymbolsOf(*equals)) {
+    ASSIGN_OR_RETURN(Expr equals, ParseEquals(given));
+    for (const std::string& symbol : SymbolsOf(equals)) {
       if (symbol_texts_.count(symbol) == 0) fresh.insert(symbol);
     }
   }
@@ -443,7 +443,7 @@ absl::StatusOr<DimTable> DimTable::Create(absl::Span<const ::onnx::ValueInfoProt
                                           absl::Span<const DimGiven> given,
                                           const GraphLimits& limits) {
   DimReader reader(inputs, given, limits);
-  if (absl::Status s = reader.Run(); !s.ok()) return s;
+  RETURN_IF_ERROR(reader.Run());
   DimTable table;
   table.dims_ = std::move(reader.dims);
   table.by_text_ = std::move(reader.by_text);

@@ -9,6 +9,7 @@
 #include "compiler/ir/graph/check.h"
 #include "compiler/ir/value/limit_text.h"
 #include "compiler/ir/value/message.h"
+#include "deploy/bazel/libs/status_macros.h"
 
 namespace athanor::onnx {
 namespace {
@@ -27,7 +28,7 @@ absl::Status ForEachNode(const google::protobuf::RepeatedPtrField<NodeProto>& no
   std::vector<const GraphProto*> left;
   const auto visit = [&](const google::protobuf::RepeatedPtrField<NodeProto>& list) {
     for (const NodeProto& node : list) {
-      if (absl::Status s = take(node); !s.ok()) return s;
+      RETURN_IF_ERROR(take(node));
       for (const ::onnx::AttributeProto& attribute : node.attribute()) {
         if (attribute.has_g()) left.push_back(&attribute.g());
         for (const GraphProto& graph : attribute.graphs()) left.push_back(&graph);
@@ -132,7 +133,7 @@ class FunctionOrder {
   absl::Status Check() {
     for (const auto& [key, function] : model_.functions) {
       if (state_[function] == kNew) {
-        if (absl::Status s = From(key, function); !s.ok()) return s;
+        RETURN_IF_ERROR(From(key, function));
       }
     }
     return absl::OkStatus();
@@ -251,9 +252,7 @@ absl::StatusOr<OnnxModel> ParseOnnx(Lifted lifted, FileTable files, const GraphL
     return Invalid("IR version ", ir, " is newer than this server reads, ", kNewestIr);
   }
   if (model.proto.opset_import().empty()) return Invalid("the model has no opset_import");
-  auto opsets = ReadOpsets(model.proto.opset_import());
-  if (!opsets.ok()) return opsets.status();
-  model.opsets = *std::move(opsets);
+  ASSIGN_OR_RETURN(model.opsets, ReadOpsets(model.proto.opset_import()));
   NameChecker names(limits);
   s = names.Interface(model.proto.graph());
   if (s.ok()) s = names.Nodes(model.proto.graph().node());

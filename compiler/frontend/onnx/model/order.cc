@@ -10,6 +10,7 @@
 #include "compiler/frontend/names.h"
 #include "compiler/frontend/onnx/model/model.h"
 #include "compiler/ir/value/message.h"
+#include "deploy/bazel/libs/status_macros.h"
 
 namespace athanor::onnx {
 namespace {
@@ -99,7 +100,7 @@ class Sorter {
   absl::Status Inputs() {
     for (const auto& input : graph_.input()) {
       if (input.name().empty()) return Invalid("an input of the graph has no name");
-      if (absl::Status s = NotOuter(input.name(), "input"); !s.ok()) return s;
+      RETURN_IF_ERROR(NotOuter(input.name(), "input"));
       if (!maker_.emplace(input.name(), kInput).second) {
         return Invalid("input ", Quoted(input.name()), " is there twice");
       }
@@ -116,7 +117,7 @@ class Sorter {
 
   absl::Status Initialiser(const std::string& name) {
     if (name.empty()) return Invalid("an initialiser has no name");
-    if (absl::Status s = NotOuter(name, "initialiser"); !s.ok()) return s;
+    RETURN_IF_ERROR(NotOuter(name, "initialiser"));
     const auto [at, fresh] = maker_.emplace(name, kInitialiser);
     if (fresh) return absl::OkStatus();
     if (at->second != kInput) return Invalid("initialiser ", Quoted(name), " is there twice");
@@ -128,7 +129,7 @@ class Sorter {
     for (int i = 0; i < graph_.node_size(); ++i) {
       for (const std::string& name : graph_.node(i).output()) {
         if (name.empty()) continue;
-        if (absl::Status s = NotOuter(name, Cat(Text(i), ": result")); !s.ok()) return s;
+        RETURN_IF_ERROR(NotOuter(name, Cat(Text(i), ": result")));
         const auto [at, fresh] = maker_.emplace(name, i);
         if (!fresh) {
           return Invalid(Text(i), ": result ", Quoted(name), " is made by ", MakerText(at->second),

@@ -6,6 +6,7 @@
 
 #include "compiler/frontend/onnx/model/payload_internal.h"
 #include "compiler/ir/value/message.h"
+#include "deploy/bazel/libs/status_macros.h"
 
 namespace athanor::onnx {
 namespace {
@@ -54,7 +55,7 @@ absl::Status ForEachVarintPiece(const StoredTensor& tensor, std::string_view pay
     }
     AppendLow(*value, width, &buffer);
     if (static_cast<int64_t>(buffer.size()) + width > piece || i + 1 == units) {
-      if (absl::Status s = take(buffer); !s.ok()) return s;
+      RETURN_IF_ERROR(take(buffer));
       buffer.clear();
     }
   }

@@ -8,6 +8,7 @@
 #include "absl/container/inlined_vector.h"
 #include "compiler/ir/value/limit_text.h"
 #include "compiler/ir/value/message.h"
+#include "deploy/bazel/libs/status_macros.h"
 #include "google/protobuf/descriptor.h"
 #include "proto/onnx/onnx.pb.h"
 
@@ -133,7 +134,7 @@ class Lifter {
       case kLength:
         break;
       default:
-        return Malformed(number, "a group, or a wire type that there is none of,");
+        return Malformed(number, "a group or an unknown wire type");
     }
     if (!Varint(&value)) return Malformed(number, "its length");
     if (value > static_cast<uint64_t>(Left())) {
@@ -169,9 +170,9 @@ class Lifter {
                 Count(number)};
     // A payload that is small enough stays in the message, with its length unchanged.
     if (bytes <= limits_.inline_bytes) {
-      if (absl::Status s = Copy(start, at_); !s.ok()) return s;
+      RETURN_IF_ERROR(Copy(start, at_));
     } else {
-      if (absl::Status s = Room(kLengthBytes + kLengthBytes); !s.ok()) return s;
+      RETURN_IF_ERROR(Room(kLengthBytes + kLengthBytes));
       AppendVarint(number << 3 | kLength, &lifted_.message);
       frame.length_at = static_cast<int64_t>(lifted_.message.size());
       lifted_.message.append(kLengthBytes, 0);
@@ -207,7 +208,7 @@ class Lifter {
     entry.push_back(2 << 3 | kLength);
     AppendVarint(value.size(), &entry);
     entry += value;
-    if (absl::Status s = Room(static_cast<int64_t>(entry.size()) + 2); !s.ok()) return s;
+    RETURN_IF_ERROR(Room(static_cast<int64_t>(entry.size()) + 2));
     lifted_.message.push_back(TensorProto::kExternalDataFieldNumber << 3 | kLength);
     AppendVarint(entry.size(), &lifted_.message);
     lifted_.message += entry;
@@ -229,7 +230,7 @@ class Lifter {
   }
 
   absl::Status Copy(int64_t begin, int64_t end) {
-    if (absl::Status s = Room(end - begin); !s.ok()) return s;
+    RETURN_IF_ERROR(Room(end - begin));
     lifted_.message += model_.substr(begin, end - begin);
     return absl::OkStatus();
   }

@@ -190,7 +190,7 @@ TEST(WireTest, MalformedFieldsAreNamed) {
   EXPECT_EQ(LiftError("\x08\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\x01"),
             "ir_version: a varint is cut off or malformed at byte 11 of 12");
   EXPECT_EQ(LiftError("\x0b"),
-            "ir_version: a group, or a wire type that there is none of, is cut off or malformed at "
+            "ir_version: a group or an unknown wire type is cut off or malformed at "
             "byte 1 of 1");
   EXPECT_EQ(LiftError("\x3d\x01\x02"),
             "graph: a fixed-width value is cut off or malformed at byte "

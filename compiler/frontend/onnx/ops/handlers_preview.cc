@@ -8,6 +8,7 @@
 
 #include "compiler/frontend/onnx/ops/handler.h"
 #include "compiler/ir/value/message.h"
+#include "deploy/bazel/libs/status_macros.h"
 
 namespace athanor::onnx {
 namespace {
@@ -30,12 +31,11 @@ absl::StatusOr<Value> PerQueryHead(OpBuilder& b, const Value& x, const Expr& hea
 // Inlines a sub-graph that changes scores or probabilities but keeps their shape and type.
 absl::StatusOr<Value> Modified(HandlerContext& c, std::string_view name, Value x) {
   if (!c.Given(name) || !c.b().status().ok()) return x;
-  absl::StatusOr<std::vector<Value>> results = c.Inline(c.GraphAttr(name), {x}, name);
-  if (!results.ok()) return results.status();
-  if (results->size() != 1) {
-    return Invalid("graph ", Quoted(name), " has ", results->size(), " outputs; it must have one");
+  ASSIGN_OR_RETURN(std::vector<Value> results, c.Inline(c.GraphAttr(name), {x}, name));
+  if (results.size() != 1) {
+    return Invalid("graph ", Quoted(name), " has ", results.size(), " outputs; it must have one");
   }
-  const Value& y = results->front();
+  const Value& y = results.front();
   bool same = y.elem == x.elem && y.rank() == x.rank();
   for (int i = 0; same && i < x.rank(); ++i) {
     same = c.b().bounds().ProvablyEqual(x.shape[i], y.shape[i]);
@@ -63,24 +63,22 @@ absl::Status FlexAttention(HandlerContext& c) {
     }
     wide = *given;
   }
-  const absl::StatusOr<Value> k = PerQueryHead(b, b.Cast(c.In(1), wide), q.shape[1]);
-  if (!k.ok()) return k.status();
-  const absl::StatusOr<Value> v = PerQueryHead(b, b.Cast(c.In(2), wide), q.shape[1]);
-  if (!v.ok()) return v.status();
+  ASSIGN_OR_RETURN(const Value k, PerQueryHead(b, b.Cast(c.In(1), wide), q.shape[1]));
+  ASSIGN_OR_RETURN(const Value v, PerQueryHead(b, b.Cast(c.In(2), wide), q.shape[1]));
   Value scale = b.Scalar(Elem::kFloat, 1);
   if (c.Given("scale")) {
     scale = b.Scalar(Elem::kFloat, c.Float("scale"));
   } else {
     scale = b.Unary(Op::kRecip, b.Unary(Op::kSqrt, b.Size(Elem::kFloat, q.shape[3], {})));
   }
-  Value scores = b.Contract("bhqe,bhke->bhqk", b.Cast(q, wide), *k);
+  Value scores = b.Contract("bhqe,bhke->bhqk", b.Cast(q, wide), k);
   scores = b.Mul(scores, b.Cast(scale, wide));
   absl::StatusOr<Value> modified = Modified(c, "score_mod", std::move(scores));
   if (!modified.ok()) return modified.status();
   Value probabilities = b.Unary(Op::kSoftmax, *modified, {{"axis", int64_t{3}}});
   modified = Modified(c, "prob_mod", std::move(probabilities));
   if (!modified.ok()) return modified.status();
-  c.Set(0, b.Cast(b.Contract("bhqk,bhke->bhqe", *modified, *v), q.elem));
+  c.Set(0, b.Cast(b.Contract("bhqk,bhke->bhqe", *modified, v), q.elem));
   return absl::OkStatus();
 }
 

@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "compiler/frontend/onnx/model/wire.h"
+#include "deploy/bazel/libs/status_macros.h"
 
 namespace athanor::onnx {
 namespace {
@@ -91,9 +92,8 @@ absl::StatusOr<std::vector<Tensor>> ReadParameters(const OnnxImported& imported,
 }
 
 absl::StatusOr<Tensor> FromProto(const ::onnx::TensorProto& proto) {
-  absl::StatusOr<StoredTensor> stored = DescribeTensor(proto, {}, {});
-  if (!stored.ok()) return stored.status();
-  return ReadTensor(*stored, BytesReader({}), int64_t{1} << 34);
+  ASSIGN_OR_RETURN(StoredTensor stored, DescribeTensor(proto, {}, {}));
+  return ReadTensor(stored, BytesReader({}), int64_t{1} << 34);
 }
 
 TestGraph& TestGraph::Input(std::string_view name, Elem elem, const std::vector<TestSize>& shape) {

@@ -3,6 +3,7 @@
 
 #include "compiler/frontend/onnx/ops/handlers_arith.h"
 #include "compiler/ir/value/message.h"
+#include "deploy/bazel/libs/status_macros.h"
 
 namespace athanor::onnx {
 namespace {
@@ -14,18 +15,16 @@ absl::StatusOr<CastMode> ModeOf(HandlerContext& c) {
   mode.saturate = c.Int("saturate") != 0;
   mode.fnuz_keeps_infinity = version < 24;
   if (version < 24) return mode;
-  const auto round = c.OneOf("round_mode", {"up", "down", "nearest"});
-  if (!round.ok()) return round.status();
-  mode.round = *round == "up"     ? CastMode::Round::kUp
-               : *round == "down" ? CastMode::Round::kDown
-                                  : CastMode::Round::kNearest;
+  ASSIGN_OR_RETURN(const auto round, c.OneOf("round_mode", {"up", "down", "nearest"}));
+  mode.round = round == "up"     ? CastMode::Round::kUp
+               : round == "down" ? CastMode::Round::kDown
+                                 : CastMode::Round::kNearest;
   return mode;
 }
 
 absl::Status CastTo(HandlerContext& c, Elem to) {
-  const absl::StatusOr<CastMode> mode = ModeOf(c);
-  if (!mode.ok()) return mode.status();
-  c.Set(0, c.b().Cast(c.In(0), to, *mode));
+  ASSIGN_OR_RETURN(const CastMode mode, ModeOf(c));
+  c.Set(0, c.b().Cast(c.In(0), to, mode));
   return absl::OkStatus();
 }
 
@@ -36,9 +35,8 @@ absl::Status Cast(HandlerContext& c) {
 absl::Status CastLike(HandlerContext& c) { return CastTo(c, c.In(1).elem); }
 
 absl::Status BitCast(HandlerContext& c) {
-  const absl::StatusOr<Elem> to = ElemAttr(c, "to");
-  if (!to.ok()) return to.status();
-  c.Set(0, c.b().Bitcast(c.In(0), *to));
+  ASSIGN_OR_RETURN(const Elem to, ElemAttr(c, "to"));
+  c.Set(0, c.b().Bitcast(c.In(0), to));
   return absl::OkStatus();
 }
 

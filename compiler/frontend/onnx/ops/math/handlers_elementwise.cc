@@ -5,6 +5,7 @@
 #include "compiler/frontend/onnx/ops/handler.h"
 #include "compiler/frontend/onnx/ops/handlers_arith.h"
 #include "compiler/ir/value/message.h"
+#include "deploy/bazel/libs/status_macros.h"
 
 namespace athanor::onnx {
 namespace {
@@ -50,9 +51,8 @@ absl::Status Erf(HandlerContext& c) {
 }
 
 absl::Status Gelu(HandlerContext& c) {
-  const auto form = c.OneOf("approximate", {"none", "tanh"});
-  if (!form.ok()) return form.status();
-  c.Set(0, c.b().Unary(Op::kGelu, c.In(0), {{"approximate", *form}}));
+  ASSIGN_OR_RETURN(const auto form, c.OneOf("approximate", {"none", "tanh"}));
+  c.Set(0, c.b().Unary(Op::kGelu, c.In(0), {{"approximate", form}}));
   return absl::OkStatus();
 }
 
@@ -121,9 +121,8 @@ absl::Status SetPRelu(HandlerContext& c, const Value& slope) {
   OpBuilder& b = c.b();
   const Value& x = c.In(0);
   if (!b.status().ok()) return absl::OkStatus();
-  const absl::StatusOr<Shape> shape = b.BroadcastShape({x.shape, slope.shape});
-  if (!shape.ok()) return shape.status();
-  if (*shape != x.shape) {
+  ASSIGN_OR_RETURN(const Shape shape, b.BroadcastShape({x.shape, slope.shape}));
+  if (shape != x.shape) {
     return Invalid("slope has shape ", ShapeToString(c.In(1).shape),
                    ", which does not broadcast to X's ", ShapeToString(x.shape));
   }
@@ -189,9 +188,8 @@ absl::Status Clip(HandlerContext& c) {
   Value x = c.In(0);
   for (int i : {1, 2}) {
     if (!c.Has(i)) continue;
-    const absl::StatusOr<Value> bound = ScalarOperand(c, i, i == 1 ? "min" : "max");
-    if (!bound.ok()) return bound.status();
-    x = i == 1 ? b.Max(x, *bound) : b.Min(x, *bound);
+    ASSIGN_OR_RETURN(const Value bound, ScalarOperand(c, i, i == 1 ? "min" : "max"));
+    x = i == 1 ? b.Max(x, bound) : b.Min(x, bound);
   }
   c.Set(0, x);
   return absl::OkStatus();
@@ -239,14 +237,12 @@ absl::Status DropoutMaskAlike(HandlerContext& c) { return KeepAll(c, c.In(0).ele
 absl::Status DropoutBoolMask(HandlerContext& c) { return KeepAll(c, Elem::kBool); }
 absl::Status Dropout(HandlerContext& c) {
   if (c.Has(2)) {
-    const absl::StatusOr<std::vector<int64_t>> training = c.Integers(2, "training_mode");
-    if (!training.ok()) return training.status();
-    if (!training->empty() && training->front() != 0) {
+    ASSIGN_OR_RETURN(const std::vector<int64_t> training, c.Integers(2, "training_mode"));
+    if (!training.empty() && training.front() != 0) {
       double ratio = 0.5;
       if (c.Has(1)) {
-        const absl::StatusOr<std::vector<double>> given = c.Numbers(1, "ratio");
-        if (!given.ok()) return given.status();
-        if (!given->empty()) ratio = given->front();
+        ASSIGN_OR_RETURN(const std::vector<double> given, c.Numbers(1, "ratio"));
+        if (!given.empty()) ratio = given.front();
       }
       if (ratio != 0) return Unimplemented(kTraining);
     }

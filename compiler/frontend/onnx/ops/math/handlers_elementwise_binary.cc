@@ -8,6 +8,7 @@
 
 #include "compiler/frontend/onnx/ops/handlers_arith.h"
 #include "compiler/ir/value/message.h"
+#include "deploy/bazel/libs/status_macros.h"
 
 namespace athanor::onnx {
 namespace {
@@ -46,9 +47,7 @@ absl::StatusOr<Value> SecondAlike(HandlerContext& c) {
   }
   int begin = x.rank() - y.rank();
   if (c.Given("axis")) {
-    const absl::StatusOr<int> axis = c.Axis(c.Int("axis"), std::max(x.rank(), 1));
-    if (!axis.ok()) return axis.status();
-    begin = *axis;
+    ASSIGN_OR_RETURN(begin, c.Axis(c.Int("axis"), std::max(x.rank(), 1)));
   }
   const int after = x.rank() - begin - y.rank();
   if (begin < 0 || after < 0) {
@@ -61,9 +60,8 @@ absl::StatusOr<Value> SecondAlike(HandlerContext& c) {
 }
 template <Binary kFunction>
 absl::Status Aligned(HandlerContext& c) {
-  const absl::StatusOr<Value> y = SecondAlike(c);
-  if (!y.ok()) return y.status();
-  c.Set(0, kFunction(c.b(), c.In(0), *y));
+  ASSIGN_OR_RETURN(const Value y, SecondAlike(c));
+  c.Set(0, kFunction(c.b(), c.In(0), y));
   return absl::OkStatus();
 }
 
@@ -116,10 +114,9 @@ absl::Status Mod(HandlerContext& c) {
 }
 
 absl::Status BitShift(HandlerContext& c) {
-  const auto direction = c.OneOf("direction", {"LEFT", "RIGHT"});
-  if (!direction.ok()) return direction.status();
+  ASSIGN_OR_RETURN(const auto direction, c.OneOf("direction", {"LEFT", "RIGHT"}));
   c.Set(0, c.b().Binary(Op::kShift, c.In(0), c.In(1),
-                        {{"direction", std::string(*direction == "LEFT" ? "left" : "right")}}));
+                        {{"direction", std::string(direction == "LEFT" ? "left" : "right")}}));
   return absl::OkStatus();
 }
 
@@ -211,9 +208,8 @@ absl::Status SetPower(HandlerContext& c, const Value& y) {
   OpBuilder& b = c.b();
   const Value& x = c.In(0);
   if (!IsFloat(x.dtype()) && !IsFloat(y.dtype())) {
-    const absl::StatusOr<Shape> shape = b.BroadcastShape({x.shape, y.shape});
-    if (!shape.ok()) return shape.status();
-    c.Set(0, b.Broadcast(IntegerPower(b, x, y), *shape));  // also if the exponent is a known 0
+    ASSIGN_OR_RETURN(const Shape shape, b.BroadcastShape({x.shape, y.shape}));
+    c.Set(0, b.Broadcast(IntegerPower(b, x, y), shape));  // also if the exponent is a known 0
     return absl::OkStatus();
   }
   std::optional<Value> easy;
@@ -222,9 +218,8 @@ absl::Status SetPower(HandlerContext& c, const Value& y) {
   }
   if (easy && b.status().ok()) {
     // The exponent may have more axes than the base.
-    const absl::StatusOr<Shape> shape = b.BroadcastShape({x.shape, y.shape});
-    if (!shape.ok()) return shape.status();
-    c.Set(0, b.Broadcast(*easy, *shape));
+    ASSIGN_OR_RETURN(const Shape shape, b.BroadcastShape({x.shape, y.shape}));
+    c.Set(0, b.Broadcast(*easy, shape));
   } else {
     c.Set(0, FloatPower(b, x, y));
   }

@@ -8,6 +8,7 @@
 
 #include "compiler/frontend/onnx/ops/handlers_arith.h"
 #include "compiler/ir/value/message.h"
+#include "deploy/bazel/libs/status_macros.h"
 
 namespace athanor::onnx {
 namespace {
@@ -98,26 +99,22 @@ absl::StatusOr<Elem> StashType(HandlerContext& c) {
 absl::Status LayerNormalization(HandlerContext& c) {
   OpBuilder& b = c.b();
   const Value& x = c.In(0);
-  const absl::StatusOr<int> axis = c.Axis(c.Int("axis"), x.rank());
-  if (!axis.ok()) return axis.status();
-  const absl::StatusOr<Elem> stash = StashType(c);
-  if (!stash.ok()) return stash.status();
+  ASSIGN_OR_RETURN(const int axis, c.Axis(c.Int("axis"), x.rank()));
+  ASSIGN_OR_RETURN(const Elem stash, StashType(c));
   const double epsilon = c.Float("epsilon");
   const Value* const bias = c.Has(2) ? &c.In(2) : nullptr;
-  if (c.Wants(0)) c.Set(0, LayerNormOf(b, x, c.In(1), bias, *axis, epsilon));
+  if (c.Wants(0)) c.Set(0, LayerNormOf(b, x, c.In(1), bias, axis, epsilon));
   if (!c.Wants(1) && !c.Wants(2)) return absl::OkStatus();
-  const Moments m = MomentsOf(b, b.Up(x), AxesFrom(*axis, x.rank()));
-  if (c.Wants(1)) c.Set(1, b.Cast(m.mean, *stash));
-  if (c.Wants(2)) c.Set(2, b.Cast(InverseRoot(b, m.variance, epsilon), *stash));
+  const Moments m = MomentsOf(b, b.Up(x), AxesFrom(axis, x.rank()));
+  if (c.Wants(1)) c.Set(1, b.Cast(m.mean, stash));
+  if (c.Wants(2)) c.Set(2, b.Cast(InverseRoot(b, m.variance, epsilon), stash));
   return absl::OkStatus();
 }
 
 absl::Status RmsNormalization(HandlerContext& c) {
-  const absl::StatusOr<int> axis = c.Axis(c.Int("axis"), c.In(0).rank());
-  if (!axis.ok()) return axis.status();
-  const absl::StatusOr<Elem> stash = StashType(c);
-  if (!stash.ok()) return stash.status();
-  c.Set(0, RmsNormOf(c.b(), c.In(0), c.In(1), *axis, c.Float("epsilon")));
+  ASSIGN_OR_RETURN(const int axis, c.Axis(c.Int("axis"), c.In(0).rank()));
+  RETURN_IF_ERROR(StashType(c).status());
+  c.Set(0, RmsNormOf(c.b(), c.In(0), c.In(1), axis, c.Float("epsilon")));
   return absl::OkStatus();
 }
 

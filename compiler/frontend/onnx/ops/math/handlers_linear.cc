@@ -10,6 +10,7 @@
 
 #include "compiler/frontend/onnx/ops/handlers_structure.h"
 #include "compiler/ir/value/message.h"
+#include "deploy/bazel/libs/status_macros.h"
 
 namespace athanor::onnx {
 namespace {
@@ -53,9 +54,8 @@ absl::Status GemmBy(HandlerContext& c, bool broadcast) {
                      "\"broadcast\" it must have the result's, ",
                      ShapeToString(shape));
     }
-    absl::StatusOr<Value> added = Scaled(b, "beta", b.Up(bias), c.Float("beta"));
-    if (!added.ok()) return added.status();
-    y = b.Add(*y, b.Broadcast(*added, shape));
+    ASSIGN_OR_RETURN(Value added, Scaled(b, "beta", b.Up(bias), c.Float("beta")));
+    y = b.Add(*y, b.Broadcast(added, shape));
   }
   c.Set(0, b.Cast(*y, x.elem));
   return absl::OkStatus();
@@ -125,9 +125,8 @@ absl::Status FusedMatMul1(HandlerContext& c) {
     c.Set(0, product);
     return absl::OkStatus();
   }
-  const absl::StatusOr<Value> y = Scaled(b, "alpha", b.Up(product), c.Float("alpha"));
-  if (!y.ok()) return y.status();
-  c.Set(0, b.Cast(*y, product.elem));
+  ASSIGN_OR_RETURN(const Value y, Scaled(b, "alpha", b.Up(product), c.Float("alpha")));
+  c.Set(0, b.Cast(y, product.elem));
   return absl::OkStatus();
 }
 

@@ -10,6 +10,7 @@
 #include "compiler/frontend/onnx/ops/handlers_structure.h"
 #include "compiler/frontend/onnx/ops/math/handlers_linear.h"
 #include "compiler/ir/value/message.h"
+#include "deploy/bazel/libs/status_macros.h"
 
 namespace athanor::onnx {
 namespace {
@@ -56,16 +57,13 @@ absl::StatusOr<Equation> ParseEquation(const std::string& equation) {
   std::string_view operands = std::string_view(text).substr(0, arrow);
   while (true) {
     const size_t comma = operands.find(',');
-    absl::StatusOr<Term> term = ParseTerm(operands.substr(0, comma), equation);
-    if (!term.ok()) return term.status();
-    parsed.operands.push_back(*std::move(term));
+    ASSIGN_OR_RETURN(Term term, ParseTerm(operands.substr(0, comma), equation));
+    parsed.operands.push_back(std::move(term));
     if (comma == std::string_view::npos) break;
     operands.remove_prefix(comma + 1);
   }
   if (arrow != std::string::npos) {
-    absl::StatusOr<Term> term = ParseTerm(std::string_view(text).substr(arrow + 2), equation);
-    if (!term.ok()) return term.status();
-    parsed.result = *std::move(term);
+    ASSIGN_OR_RETURN(parsed.result, ParseTerm(std::string_view(text).substr(arrow + 2), equation));
   }
   return parsed;
 }
@@ -192,16 +190,15 @@ Labels ImplicitResult(const Equation& equation, int ellipsis) {
 
 absl::Status Einsum12(HandlerContext& c) {
   OpBuilder& b = c.b();
-  const absl::StatusOr<Equation> equation = ParseEquation(c.String("equation"));
-  if (!equation.ok()) return equation.status();
-  if (static_cast<int>(equation->operands.size()) != c.inputs()) {
-    return Invalid("attribute \"equation\" has ", equation->operands.size(), " terms for ",
+  ASSIGN_OR_RETURN(const Equation equation, ParseEquation(c.String("equation")));
+  if (static_cast<int>(equation.operands.size()) != c.inputs()) {
+    return Invalid("attribute \"equation\" has ", equation.operands.size(), " terms for ",
                    c.inputs(), " operands");
   }
   std::vector<Factor> factors;
   int widest = 0;
   for (int i = 0; i < c.inputs(); ++i) {
-    const Term& term = equation->operands[i];
+    const Term& term = equation.operands[i];
     const int named = static_cast<int>(term.before.size() + term.after.size());
     const int ellipsis = c.In(i).rank() - named;
     if (ellipsis < 0 || (ellipsis > 0 && !term.ellipsis)) {
@@ -209,15 +206,14 @@ absl::Status Einsum12(HandlerContext& c) {
                      named, " letters", term.ellipsis ? " beside \"...\"" : "");
     }
     widest = std::max(widest, ellipsis);
-    absl::StatusOr<Factor> factor = Diagonal(b, c.In(i), LabelsOf(term, ellipsis));
-    if (!factor.ok()) return factor.status();
-    factors.push_back(*std::move(factor));
+    ASSIGN_OR_RETURN(Factor factor, Diagonal(b, c.In(i), LabelsOf(term, ellipsis)));
+    factors.push_back(std::move(factor));
   }
   if (!b.status().ok()) return absl::OkStatus();  // the builder reports the failure
   const absl::StatusOr<std::map<int, Expr>> sizes = SizesOf(factors, b.bounds());
   if (!sizes.ok()) return sizes.status();
-  const Labels result = equation->result.has_value() ? LabelsOf(*equation->result, widest)
-                                                     : ImplicitResult(*equation, widest);
+  const Labels result = equation.result.has_value() ? LabelsOf(*equation.result, widest)
+                                                    : ImplicitResult(equation, widest);
   const std::set<int> distinct(result.begin(), result.end());
   bool known = distinct.size() == result.size();
   for (int label : result) known = known && sizes->contains(label);

@@ -6,6 +6,7 @@
 
 #include "compiler/frontend/onnx/ops/handlers_arith.h"
 #include "compiler/ir/value/message.h"
+#include "deploy/bazel/libs/status_macros.h"
 
 namespace athanor::onnx {
 namespace {
@@ -45,8 +46,7 @@ std::optional<Value> Ignored(HandlerContext& c) {
 // Log-probabilities are in the accumulator's type; `elem` is the result's type.
 absl::Status SetLoss(HandlerContext& c, const Value& log_prob, Elem elem) {
   OpBuilder& b = c.b();
-  const auto reduction = c.OneOf("reduction", {"none", "sum", "mean"});
-  if (!reduction.ok()) return reduction.status();
+  ASSIGN_OR_RETURN(const auto reduction, c.OneOf("reduction", {"none", "sum", "mean"}));
   const Value& target = c.In(1);
   const std::optional<Value> ignored = Ignored(c);
   // A negative label is no class. Mapped to the number of classes, it is an error of the request,
@@ -72,9 +72,9 @@ absl::Status SetLoss(HandlerContext& c, const Value& log_prob, Elem elem) {
   }
   std::vector<int> all;
   for (int i = 0; i < target.rank(); ++i) all.push_back(i);
-  if (*reduction != "none") {
+  if (reduction != "none") {
     const Value sum = b.Reduce(Op::kSumReduce, loss, all, false);
-    if (*reduction == "sum") {
+    if (reduction == "sum") {
       loss = sum;
     } else if (weight) {
       const Value weights = b.Broadcast(*weight, target.shape);
@@ -88,13 +88,13 @@ absl::Status SetLoss(HandlerContext& c, const Value& log_prob, Elem elem) {
 }
 
 absl::Status NegativeLogLikelihood(HandlerContext& c) {
-  if (absl::Status s = CheckShapes(c); !s.ok()) return s;
+  RETURN_IF_ERROR(CheckShapes(c));
   return SetLoss(c, c.b().Up(c.In(0)), c.In(0).elem);
 }
 
 absl::Status SoftmaxCrossEntropy(HandlerContext& c) {
   OpBuilder& b = c.b();
-  if (absl::Status s = CheckShapes(c); !s.ok()) return s;
+  RETURN_IF_ERROR(CheckShapes(c));
   const Value log_prob = LogSoftmaxAlong(b, b.Up(c.In(0)), 1);
   if (c.Wants(1)) c.Set(1, b.Cast(log_prob, c.In(0).elem));
   return c.Wants(0) ? SetLoss(c, log_prob, c.In(0).elem) : absl::OkStatus();

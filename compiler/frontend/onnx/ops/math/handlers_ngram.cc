@@ -7,6 +7,7 @@
 
 #include "compiler/frontend/onnx/ops/handler.h"
 #include "compiler/ir/value/message.h"
+#include "deploy/bazel/libs/status_macros.h"
 
 namespace athanor::onnx {
 namespace {
@@ -47,7 +48,7 @@ absl::StatusOr<Vocabulary> VocabularyOf(const HandlerContext& c) {
       if (gram >= columns.size() || columns[gram] < 0 || columns[gram] >= kMaxKnownElements) {
         return Invalid("attribute ngram_indexes must have a column from 0 to ",
                        kMaxKnownElements - 1, " for each n-gram; that of n-gram ", gram,
-                       " is missing or is none");
+                       " is missing or is no such column");
       }
       grams.columns.push_back(columns[gram]);
       vocabulary.columns = std::max(vocabulary.columns, columns[gram] + 1);
@@ -108,12 +109,11 @@ Value ByColumn(OpBuilder& b, const Value& counts, const std::vector<int64_t>& co
 absl::StatusOr<Value> Weighted(HandlerContext& c, const Value& counts,
                                const std::vector<int64_t>& which) {
   OpBuilder& b = c.b();
-  const absl::StatusOr<std::string> mode = c.OneOf("mode", {"TF", "IDF", "TFIDF"});
-  if (!mode.ok()) return mode.status();
+  ASSIGN_OR_RETURN(const std::string mode, c.OneOf("mode", {"TF", "IDF", "TFIDF"}));
   Value y = counts;
-  if (*mode == "IDF") y = b.Min(y, b.Integer(Elem::kInt64, 1));
+  if (mode == "IDF") y = b.Min(y, b.Integer(Elem::kInt64, 1));
   y = b.Cast(y, Elem::kFloat);
-  if (*mode == "TF" || !c.Given("weights")) return y;
+  if (mode == "TF" || !c.Given("weights")) return y;
   const std::vector<double> weights = c.Floats("weights");
   const std::vector<int64_t> all = c.Ints("ngram_indexes");
   if (weights.size() != all.size()) {
@@ -133,8 +133,7 @@ absl::Status TfIdfVectorizer(HandlerContext& c) {
   if (given.rank() != 1 && given.rank() != 2) {
     return Invalid("X has rank ", given.rank(), "; it must be 1 or 2");
   }
-  const absl::StatusOr<Vocabulary> vocabulary = VocabularyOf(c);
-  if (!vocabulary.ok()) return vocabulary.status();
+  ASSIGN_OR_RETURN(const Vocabulary vocabulary, VocabularyOf(c));
   const int64_t least = c.Int("min_gram_length"), most = c.Int("max_gram_length"),
                 skips = c.Int("max_skip_count");
   if (least < 1 || most < least || skips < 0 || skips > 1024) {
@@ -147,7 +146,7 @@ absl::Status TfIdfVectorizer(HandlerContext& c) {
   std::vector<Value> parts;
   std::vector<int64_t> columns, which;
   int64_t before = 0;
-  for (const Grams& grams : vocabulary->lengths) {
+  for (const Grams& grams : vocabulary.lengths) {
     const int64_t first = before;
     before += grams.count;
     if (grams.count == 0 || grams.n < least || grams.n > most) continue;
@@ -162,12 +161,11 @@ absl::Status TfIdfVectorizer(HandlerContext& c) {
     for (int64_t k = 0; k < grams.count; ++k) which.push_back(first + k);
   }
   if (!b.status().ok()) return absl::OkStatus();
-  const int64_t width = vocabulary->columns;
+  const int64_t width = vocabulary.columns;
   Value y = b.Splat(b.Scalar(Elem::kFloat, 0), {x.shape[0], width});
   if (!parts.empty()) {
-    absl::StatusOr<Value> weighted = Weighted(c, b.Concat(parts, 1), which);
-    if (!weighted.ok()) return weighted.status();
-    y = ByColumn(b, *weighted, columns, width);
+    ASSIGN_OR_RETURN(Value weighted, Weighted(c, b.Concat(parts, 1), which));
+    y = ByColumn(b, weighted, columns, width);
   }
   c.Set(0, given.rank() == 1 ? b.Squeeze(y, {0}) : y);
   return absl::OkStatus();

@@ -5,6 +5,7 @@
 #include "compiler/frontend/onnx/ops/handlers_arith.h"
 #include "compiler/frontend/onnx/ops/math/handlers_layer_norm.h"
 #include "compiler/ir/value/message.h"
+#include "deploy/bazel/libs/status_macros.h"
 
 namespace athanor::onnx {
 namespace {
@@ -53,9 +54,7 @@ absl::Status SetBatchNorm(HandlerContext& c, bool training) {
   static constexpr std::string_view kNames[] = {"X", "scale", "B", "input_mean", "input_var"};
   Value parts[5];
   for (int i = 1; i < 5; ++i) {
-    const absl::StatusOr<Value> part = PerChannel(c, c.In(i), kNames[i], x, elem);
-    if (!part.ok()) return part.status();
-    parts[i] = *part;
+    ASSIGN_OR_RETURN(parts[i], PerChannel(c, c.In(i), kNames[i], x, elem));
   }
   const Value wide = b.Cast(x, elem);
   Value mean = parts[3], variance = parts[4];
@@ -138,14 +137,13 @@ absl::StatusOr<Shape> GroupedShape(HandlerContext& c) {
 // schema.
 absl::Status GroupNorm(HandlerContext& c) {
   OpBuilder& b = c.b();
-  const absl::StatusOr<Shape> grouped = GroupedShape(c);
-  if (!grouped.ok()) return grouped.status();
+  ASSIGN_OR_RETURN(const Shape grouped, GroupedShape(c));
   const Value x = b.Up(c.In(0));
   const absl::StatusOr<Value> scale = PerChannel(c, c.In(1), "scale", c.In(0), x.elem);
   const absl::StatusOr<Value> bias = PerChannel(c, c.In(2), "bias", c.In(0), x.elem);
   if (!scale.ok()) return scale.status();
   if (!bias.ok()) return bias.status();
-  const Moments m = MomentsOf(b, b.Reshape(x, *grouped), {2});
+  const Moments m = MomentsOf(b, b.Reshape(x, grouped), {2});
   const Value unit = b.Mul(m.difference, InverseRoot(b, m.variance, c.Float("epsilon")));
   const Value normal = b.Reshape(unit, c.In(0).shape);
   c.Set(0, b.Cast(b.Add(b.Mul(normal, *scale), *bias), c.In(0).elem));
@@ -155,9 +153,8 @@ absl::Status GroupNorm(HandlerContext& c) {
 absl::Status MeanVariance(HandlerContext& c) {
   OpBuilder& b = c.b();
   const Value x = b.Up(c.In(0));
-  const absl::StatusOr<Axes> axes = c.Axes(c.Ints("axes"), c.In(0).rank());
-  if (!axes.ok()) return axes.status();
-  const Moments m = MomentsOf(b, x, *axes);
+  ASSIGN_OR_RETURN(const Axes axes, c.Axes(c.Ints("axes"), c.In(0).rank()));
+  const Moments m = MomentsOf(b, x, axes);
   // Follows the op's definition.
   const Value root = b.Add(b.Unary(Op::kSqrt, m.variance), b.Scalar(x.elem, double{1e-9F}));
   c.Set(0, b.Cast(b.Div(m.difference, root), c.In(0).elem));
@@ -167,11 +164,10 @@ absl::Status MeanVariance(HandlerContext& c) {
 absl::Status LpNorm(HandlerContext& c) {
   OpBuilder& b = c.b();
   const Value x = b.Up(c.In(0));
-  const absl::StatusOr<int> axis = c.Axis(c.Int("axis"), c.In(0).rank());
-  if (!axis.ok()) return axis.status();
+  ASSIGN_OR_RETURN(const int axis, c.Axis(c.Int("axis"), c.In(0).rank()));
   const int64_t p = c.Int("p");
   if (p != 1 && p != 2) return Invalid("p=", p, " must be 1 or 2");
-  const Value sum = b.Reduce(Op::kSumReduce, p == 1 ? b.Abs(x) : b.Mul(x, x), {*axis}, true);
+  const Value sum = b.Reduce(Op::kSumReduce, p == 1 ? b.Abs(x) : b.Mul(x, x), {axis}, true);
   const Value norm = p == 1 ? sum : b.Unary(Op::kSqrt, sum);
   const Value zero = b.Scalar(x.elem, 0);
   c.Set(0, b.Cast(b.Select(b.Equal(norm, zero), zero, b.Div(x, norm)), c.In(0).elem));

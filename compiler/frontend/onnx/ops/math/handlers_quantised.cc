@@ -6,6 +6,7 @@
 
 #include "compiler/frontend/onnx/ops/handlers_arith.h"
 #include "compiler/ir/value/message.h"
+#include "deploy/bazel/libs/status_macros.h"
 
 namespace athanor::onnx {
 namespace {
@@ -43,30 +44,29 @@ absl::StatusOr<Value> Spread(HandlerContext& c, int i, std::string_view what) {
   const bool one = v.rank() == 1 && b.bounds().ProvablyEqual(v.shape[0], 1);
   if (block == 0 && (one || c.version() < 13)) return ScalarOperand(c, i, what);
   // A vector's only axis is axis 0.
-  const absl::StatusOr<int> axis = x.rank() == 1 ? 0 : c.Axis(c.Int("axis"), x.rank());
-  if (!axis.ok()) return axis.status();
-  const Expr& size = x.shape[*axis];
+  ASSIGN_OR_RETURN(const int axis, x.rank() == 1 ? 0 : c.Axis(c.Int("axis"), x.rank()));
+  const Expr& size = x.shape[axis];
   if (block == 0) {
     if (v.rank() != 1 || !b.bounds().ProvablyEqual(v.shape[0], size)) {
       return Invalid(what, " has shape ", ShapeToString(v.shape),
-                     "; without block_size it must be ", "one number or a vector of axis ", *axis,
+                     "; without block_size it must be ", "one number or a vector of axis ", axis,
                      "'s size ", size.ToString());
     }
     std::vector<int> after;
-    for (int k = *axis + 1; k < x.rank(); ++k) after.push_back(k - *axis);
+    for (int k = axis + 1; k < x.rank(); ++k) after.push_back(k - axis);
     return b.Unsqueeze(v, after);
   }
   bool fits = v.rank() == x.rank();
   std::vector<Expr> coordinates;
   for (int k = 0; fits && k < x.rank(); ++k) {
-    const Expr count = k == *axis ? CeilDiv(size, block) : x.shape[k];
+    const Expr count = k == axis ? CeilDiv(size, block) : x.shape[k];
     fits = b.bounds().ProvablyEqual(v.shape[k], count);
-    coordinates.push_back(k == *axis ? FloorDiv(Expr::Axis(k), block) : Expr::Axis(k));
+    coordinates.push_back(k == axis ? FloorDiv(Expr::Axis(k), block) : Expr::Axis(k));
   }
   if (!fits) {
     return Invalid(what, " has shape ", ShapeToString(v.shape), "; with block_size=", block,
                    " it must be ", ShapeToString(x.shape), " with ceildiv(", size.ToString(), ", ",
-                   block, ") at axis ", *axis);
+                   block, ") at axis ", axis);
   }
   return b.Map(v, x.shape, std::move(coordinates));
 }
@@ -110,25 +110,23 @@ absl::StatusOr<Elem> PrecisionOf(HandlerContext& c) {
 
 absl::Status QuantizeLinear(HandlerContext& c) {
   OpBuilder& b = c.b();
-  const absl::StatusOr<Elem> to = QuantisedType(c), precision = PrecisionOf(c);
-  if (!to.ok()) return to.status();
+  ASSIGN_OR_RETURN(const Elem to, QuantisedType(c), precision = PrecisionOf(c));
   if (!precision.ok()) return precision.status();
-  const absl::StatusOr<Value> scale = Spread(c, 1, "y_scale");
-  if (!scale.ok()) return scale.status();
+  ASSIGN_OR_RETURN(const Value scale, Spread(c, 1, "y_scale"));
   absl::StatusOr<Value> zero = Value();
   if (c.Has(2)) zero = Spread(c, 2, "y_zero_point");
   if (!zero.ok()) return zero.status();
-  Value x = b.Div(b.Cast(c.In(0), *precision), b.Cast(*scale, *precision));
+  Value x = b.Div(b.Cast(c.In(0), *precision), b.Cast(scale, *precision));
   if (b.status().ok()) x = b.Broadcast(x, c.In(0).shape);
-  if (IsWhole(*to)) {
-    c.Set(0, RoundedTo(b, x, c.Has(2) ? &*zero : nullptr, *to));
+  if (IsWhole(to)) {
+    c.Set(0, RoundedTo(b, x, c.Has(2) ? &*zero : nullptr, to));
     return absl::OkStatus();
   }
   if (c.Has(2)) x = b.Add(b.Up(x), b.Cast(*zero, b.Up(x).elem));
   CastMode mode;
   mode.saturate = c.version() < 19 || c.Int("saturate") != 0;
   mode.fnuz_keeps_infinity = c.version() < 24;
-  c.Set(0, b.Cast(x, *to, mode));
+  c.Set(0, b.Cast(x, to, mode));
   return absl::OkStatus();
 }
 
@@ -136,23 +134,19 @@ absl::Status DequantizeLinear(HandlerContext& c) {
   OpBuilder& b = c.b();
   Elem to = c.In(1).elem;
   if (IntOr(c, 23, "output_dtype") != 0) {
-    const absl::StatusOr<Elem> stated = ElemAttr(c, "output_dtype");
-    if (!stated.ok()) return stated.status();
-    to = *stated;
+    ASSIGN_OR_RETURN(to, ElemAttr(c, "output_dtype"));
   }
   if (!IsFloat(CarrierOf(to)) || !Computes(CarrierOf(to))) {
     return Invalid("the result would be ", ElemName(to),
                    "; state a float type to multiply in by output_dtype");
   }
-  const absl::StatusOr<Value> scale = Spread(c, 1, "x_scale");
-  if (!scale.ok()) return scale.status();
+  ASSIGN_OR_RETURN(const Value scale, Spread(c, 1, "x_scale"));
   Value x = Decoded(b, c.In(0));
   if (c.Has(2)) {
-    const absl::StatusOr<Value> zero = Spread(c, 2, "x_zero_point");
-    if (!zero.ok()) return zero.status();
-    x = b.Sub(x, Decoded(b, *zero));  // exact for integers: u16 - u16 may be negative
+    ASSIGN_OR_RETURN(const Value zero, Spread(c, 2, "x_zero_point"));
+    x = b.Sub(x, Decoded(b, zero));  // exact for integers: u16 - u16 may be negative
   }
-  const Value y = b.Mul(b.Cast(x, Elem::kFloat), b.Cast(*scale, Elem::kFloat));
+  const Value y = b.Mul(b.Cast(x, Elem::kFloat), b.Cast(scale, Elem::kFloat));
   c.Set(0, b.Cast(y, to));
   return absl::OkStatus();
 }
@@ -170,10 +164,9 @@ absl::StatusOr<Value> Shifted(HandlerContext& c, int i, int zero, std::string_vi
   OpBuilder& b = c.b();
   const Value x = Decoded(b, c.In(i));
   if (!c.Has(zero)) return x;
-  const absl::StatusOr<Value> point =
-      i == 0 ? RowParameter(c, zero, what) : ColumnParameter(c, zero, what);
-  if (!point.ok()) return point.status();
-  const Value y = b.Sub(x, Decoded(b, *point));
+  ASSIGN_OR_RETURN(const Value point,
+                   i == 0 ? RowParameter(c, zero, what) : ColumnParameter(c, zero, what));
+  const Value y = b.Sub(x, Decoded(b, point));
   if (b.status().ok() && y.shape.size() != c.In(i).shape.size()) {
     return Invalid(what, " has shape ", ShapeToString(c.In(zero).shape), ", more axes than ",
                    ShapeToString(c.In(i).shape));
@@ -182,11 +175,10 @@ absl::StatusOr<Value> Shifted(HandlerContext& c, int i, int zero, std::string_vi
 }
 
 absl::Status MatMulInteger(HandlerContext& c) {
-  const absl::StatusOr<Value> x = Shifted(c, 0, 2, "a_zero_point"),
-                              y = Shifted(c, 1, 3, "b_zero_point");
-  if (!x.ok()) return x.status();
+  ASSIGN_OR_RETURN(const Value x, Shifted(c, 0, 2, "a_zero_point"),
+                   y = Shifted(c, 1, 3, "b_zero_point"));
   if (!y.ok()) return y.status();
-  c.Set(0, c.b().MatMul(*x, *y));
+  c.Set(0, c.b().MatMul(x, *y));
   return absl::OkStatus();
 }
 

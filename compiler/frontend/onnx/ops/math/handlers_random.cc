@@ -8,6 +8,7 @@
 
 #include "compiler/frontend/onnx/ops/handlers_arith.h"
 #include "compiler/ir/value/message.h"
+#include "deploy/bazel/libs/status_macros.h"
 
 namespace athanor::onnx {
 namespace {
@@ -36,9 +37,8 @@ absl::StatusOr<Value> SeedOf(HandlerContext& c) {
 }
 
 absl::StatusOr<Value> Bits(HandlerContext& c, Shape shape) {
-  const absl::StatusOr<Value> seed = SeedOf(c);
-  if (!seed.ok()) return seed.status();
-  return c.b().Raw(Op::kRandomBits, {*seed}, {{"shape", std::move(shape)}}, Elem::kUInt32);
+  ASSIGN_OR_RETURN(const Value seed, SeedOf(c));
+  return c.b().Raw(Op::kRandomBits, {seed}, {{"shape", std::move(shape)}}, Elem::kUInt32);
 }
 // Returns k * 2^-24 for k in [first, first + 2^24), exact in f32.
 Value Uniform(OpBuilder& b, const Value& bits, int first = 0) {
@@ -72,31 +72,27 @@ Value Scaled(HandlerContext& c, const Value& x, double from, double factor, Elem
 }
 
 absl::Status SetUniform(HandlerContext& c, Shape shape, Elem otherwise) {
-  const absl::StatusOr<Elem> elem = FloatTypeOf(c, otherwise);
-  if (!elem.ok()) return elem.status();
-  const absl::StatusOr<Value> bits = Bits(c, std::move(shape));
-  if (!bits.ok()) return bits.status();
+  ASSIGN_OR_RETURN(const Elem elem, FloatTypeOf(c, otherwise));
+  ASSIGN_OR_RETURN(const Value bits, Bits(c, std::move(shape)));
   const double low = c.Float("low");
-  c.Set(0, Scaled(c, Uniform(c.b(), *bits), low, c.Float("high") - low, *elem));
+  c.Set(0, Scaled(c, Uniform(c.b(), bits), low, c.Float("high") - low, elem));
   return absl::OkStatus();
 }
 
 // Box-Muller transform: sqrt(-2 ln u) cos(2 pi v) for u in (0, 1], v in [0, 1).
 absl::Status SetNormal(HandlerContext& c, const Shape& shape, Elem otherwise) {
   OpBuilder& b = c.b();
-  const absl::StatusOr<Elem> elem = FloatTypeOf(c, otherwise);
-  if (!elem.ok()) return elem.status();
+  ASSIGN_OR_RETURN(const Elem elem, FloatTypeOf(c, otherwise));
   Shape pair = shape;
   pair.insert(pair.begin(), 2);
-  const absl::StatusOr<Value> bits = Bits(c, std::move(pair));
-  if (!bits.ok()) return bits.status();
+  ASSIGN_OR_RETURN(const Value bits, Bits(c, std::move(pair)));
   const std::vector<int> first = {0};
-  const Value u = Uniform(b, b.Squeeze(b.Slice(*bits, 0, 0, 1), first), 1);
-  const Value v = Uniform(b, b.Squeeze(b.Slice(*bits, 0, 1, 1), first));
+  const Value u = Uniform(b, b.Squeeze(b.Slice(bits, 0, 0, 1), first), 1);
+  const Value v = Uniform(b, b.Squeeze(b.Slice(bits, 0, 1, 1), first));
   const Value radius = b.Unary(Op::kSqrt, b.Mul(b.Scalar(Elem::kFloat, -2), b.Unary(Op::kLog, u)));
   const Value turn = b.Scalar(Elem::kFloat, static_cast<double>(6.2831853071795864F));
   const Value normal = b.Mul(radius, b.Unary(Op::kCos, b.Mul(turn, v)));
-  c.Set(0, Scaled(c, normal, c.Float("mean"), c.Float("scale"), *elem));
+  c.Set(0, Scaled(c, normal, c.Float("mean"), c.Float("scale"), elem));
   return absl::OkStatus();
 }
 
@@ -127,12 +123,10 @@ absl::Status RandomNormalLike(HandlerContext& c) {
 absl::Status Bernoulli(HandlerContext& c) {
   OpBuilder& b = c.b();
   const Value& p = c.In(0);
-  const absl::StatusOr<Elem> elem = TypeOf(c, p.elem);
-  if (!elem.ok()) return elem.status();
-  const absl::StatusOr<Value> bits = Bits(c, p.shape);
-  if (!bits.ok()) return bits.status();
+  ASSIGN_OR_RETURN(const Elem elem, TypeOf(c, p.elem));
+  ASSIGN_OR_RETURN(const Value bits, Bits(c, p.shape));
   const Value chance = b.Up(p);
-  c.Set(0, b.Cast(b.Less(b.Cast(Uniform(b, *bits), chance.elem), chance), *elem));
+  c.Set(0, b.Cast(b.Less(b.Cast(Uniform(b, bits), chance.elem), chance), elem));
   return absl::OkStatus();
 }
 
@@ -144,18 +138,16 @@ absl::Status Multinomial(HandlerContext& c) {
   if (x.rank() != 2) {
     return Invalid("input has shape ", ShapeToString(x.shape), "; it must be [batch, classes]");
   }
-  const absl::StatusOr<Elem> elem = ElemAttr(c, "dtype");
-  if (!elem.ok()) return elem.status();
+  ASSIGN_OR_RETURN(const Elem elem, ElemAttr(c, "dtype"));
   const int64_t samples = c.Int("sample_size");
   if (samples < 0) return Invalid("sample_size=", samples, " must not be negative");
-  const absl::StatusOr<Value> bits = Bits(c, {x.shape[0], samples, x.shape[1]});
-  if (!bits.ok()) return bits.status();
+  ASSIGN_OR_RETURN(const Value bits, Bits(c, {x.shape[0], samples, x.shape[1]}));
   // Shifted by half a step in f64, so that u is neither 0 nor 1.
   const Value u =
-      b.Add(b.Cast(Uniform(b, *bits), Elem::kDouble), b.Scalar(Elem::kDouble, kStep / 2));
+      b.Add(b.Cast(Uniform(b, bits), Elem::kDouble), b.Scalar(Elem::kDouble, kStep / 2));
   const Value drawn = b.Neg(b.Unary(Op::kLog, b.Neg(b.Unary(Op::kLog, u))));
   const Value scores = b.Unsqueeze(b.Cast(x, Elem::kDouble), std::vector<int>{1});
-  c.Set(0, b.Cast(b.ArgExtreme(b.Add(scores, drawn), 2, true, false, false), *elem));
+  c.Set(0, b.Cast(b.ArgExtreme(b.Add(scores, drawn), 2, true, false, false), elem));
   return absl::OkStatus();
 }
 

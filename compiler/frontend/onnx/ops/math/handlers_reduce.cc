@@ -5,6 +5,7 @@
 
 #include "compiler/frontend/onnx/ops/handlers_arith.h"
 #include "compiler/ir/value/message.h"
+#include "deploy/bazel/libs/status_macros.h"
 
 namespace athanor::onnx {
 namespace {
@@ -21,9 +22,7 @@ absl::StatusOr<std::vector<int>> AxesOf(HandlerContext& c, int operand_since) {
     if (c.Given("axes")) axes = c.Ints("axes");
   } else {
     if (c.Has(1)) {
-      absl::StatusOr<std::vector<int64_t>> known = c.Integers(1, "axes");
-      if (!known.ok()) return known.status();
-      axes = *std::move(known);
+      ASSIGN_OR_RETURN(axes, c.Integers(1, "axes"));
     }
     none_are_all = c.Int("noop_with_empty_axes") == 0;
   }
@@ -77,13 +76,12 @@ enum class In { kPlain, kUp, kFloats };
 template <auto kFunction, In kIn, int kOperandSince>
 absl::Status ReduceRow(HandlerContext& c) {
   OpBuilder& b = c.b();
-  const absl::StatusOr<Axes> axes = AxesOf(c, kOperandSince);
-  if (!axes.ok()) return axes.status();
+  ASSIGN_OR_RETURN(const Axes axes, AxesOf(c, kOperandSince));
   Value x = c.In(0);
   if (kIn != In::kPlain) x = b.Up(x);
   if (kIn == In::kFloats && !IsFloat(x.dtype())) x = b.Cast(x, Elem::kDouble);
-  Value y = kFunction(b, x, *axes);
-  if (c.Int("keepdims") == 0) y = b.Squeeze(y, *axes);
+  Value y = kFunction(b, x, axes);
+  if (c.Int("keepdims") == 0) y = b.Squeeze(y, axes);
   c.Set(0, b.Cast(y, c.In(0).elem));
   return absl::OkStatus();
 }
@@ -91,10 +89,9 @@ absl::Status ReduceRow(HandlerContext& c) {
 template <bool kLargest>
 absl::Status ArgRow(HandlerContext& c) {
   const Value& x = c.In(0);
-  const absl::StatusOr<int> axis = c.Axis(c.Int("axis"), x.rank());
-  if (!axis.ok()) return axis.status();
+  ASSIGN_OR_RETURN(const int axis, c.Axis(c.Int("axis"), x.rank()));
   const bool last = c.version() >= 12 && c.Int("select_last_index") != 0;
-  c.Set(0, c.b().ArgExtreme(x, *axis, kLargest, last, c.Int("keepdims") != 0));
+  c.Set(0, c.b().ArgExtreme(x, axis, kLargest, last, c.Int("keepdims") != 0));
   return absl::OkStatus();
 }
 
@@ -112,18 +109,17 @@ template <auto kAlong>
 absl::Status AlongAxis(HandlerContext& c) {
   OpBuilder& b = c.b();
   const Value& x = c.In(0);
-  const absl::StatusOr<int> axis = c.Axis(c.Int("axis"), x.rank());
-  if (!axis.ok()) return axis.status();
-  if (c.version() >= 13 || *axis == x.rank() - 1) {
-    c.Set(0, kAlong(b, x, *axis));
+  ASSIGN_OR_RETURN(const int axis, c.Axis(c.Int("axis"), x.rank()));
+  if (c.version() >= 13 || axis == x.rank() - 1) {
+    c.Set(0, kAlong(b, x, axis));
     return absl::OkStatus();
   }
-  Shape joined(x.shape.begin(), x.shape.begin() + *axis);
+  Shape joined(x.shape.begin(), x.shape.begin() + axis);
   Expr rest = 1;
-  for (int i = *axis; i < x.rank(); ++i) rest *= x.shape[i];
+  for (int i = axis; i < x.rank(); ++i) rest *= x.shape[i];
   joined.push_back(rest);
   const Value y = b.Reshape(x, joined);
-  if (b.status().ok()) c.Set(0, b.Reshape(kAlong(b, y, *axis), x.shape));
+  if (b.status().ok()) c.Set(0, b.Reshape(kAlong(b, y, axis), x.shape));
   return absl::OkStatus();
 }
 

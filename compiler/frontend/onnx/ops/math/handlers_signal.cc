@@ -10,6 +10,7 @@
 #include "compiler/frontend/onnx/ops/handler.h"
 #include "compiler/frontend/onnx/ops/handlers_structure.h"
 #include "compiler/ir/value/message.h"
+#include "deploy/bazel/libs/status_macros.h"
 
 namespace athanor::onnx {
 namespace {
@@ -103,39 +104,37 @@ Value RealInverse(OpBuilder& b, const Complex& x, int axis, const Expr& length) 
 absl::Status Dft(HandlerContext& c, int64_t given_axis) {
   OpBuilder& b = c.b();
   const Value& x = c.In(0);
-  const absl::StatusOr<int> axis = c.Axis(given_axis, x.rank());
-  if (!axis.ok()) return axis.status();
-  if (*axis == x.rank() - 1) {
+  ASSIGN_OR_RETURN(const int axis, c.Axis(given_axis, x.rank()));
+  if (axis == x.rank() - 1) {
     return Invalid("its axis is the last, which holds the parts of complex numbers");
   }
   if (x.rank() > 15) return Unimplemented("its input has rank ", x.rank(), "; at most 15");
   const bool inverse = c.Int("inverse") != 0, onesided = c.Int("onesided") != 0;
-  absl::StatusOr<Complex> parts = PartsOf(c, x);
-  if (!parts.ok()) return parts.status();
-  absl::StatusOr<Expr> length = x.shape[*axis];
-  if (inverse && onesided) length = 2 * (x.shape[*axis] - 1);
+  ASSIGN_OR_RETURN(Complex parts, PartsOf(c, x));
+  absl::StatusOr<Expr> length = x.shape[axis];
+  if (inverse && onesided) length = 2 * (x.shape[axis] - 1);
   if (c.Has(1)) length = c.OneSize(1, "dft_length");
   if (!length.ok()) return length.status();
   if (!b.bounds().NonNegative(*length - 1)) {
     return Invalid("its length is ", length->ToString(), "; it must be 1 or more");
   }
-  if (!inverse && onesided && parts->imaginary.has_value()) {
+  if (!inverse && onesided && parts.imaginary.has_value()) {
     return Invalid(
         "its input is complex and onesided is 1; only a real signal's spectrum is "
         "told by a half");
   }
   const Value scale = b.Size(Elem::kDouble, *length, {});
   if (inverse && onesided) {
-    const Value y = b.Div(RealInverse(b, *parts, *axis, *length), scale);
+    const Value y = b.Div(RealInverse(b, parts, axis, *length), scale);
     c.Set(0, b.Cast(b.Unsqueeze(y, {x.rank() - 1}), x.elem));
     return absl::OkStatus();
   }
-  parts->real = Fit(b, parts->real, *axis, *length);
-  if (parts->imaginary.has_value()) {
-    parts->imaginary = Fit(b, *parts->imaginary, *axis, *length);
+  parts.real = Fit(b, parts.real, axis, *length);
+  if (parts.imaginary.has_value()) {
+    parts.imaginary = Fit(b, *parts.imaginary, axis, *length);
   }
   const Expr bins = onesided ? FloorDiv(*length, 2) + 1 : *length;
-  const Complex y = Transform(b, *parts, *axis, TurnsOf(b, *length, bins, *length), inverse);
+  const Complex y = Transform(b, parts, axis, TurnsOf(b, *length, bins, *length), inverse);
   const Value both = Stacked(b, y.real, *y.imaginary);
   c.Set(0, b.Cast(inverse ? b.Div(both, scale) : both, x.elem));
   return absl::OkStatus();
@@ -143,10 +142,9 @@ absl::Status Dft(HandlerContext& c, int64_t given_axis) {
 absl::Status Dft17(HandlerContext& c) { return Dft(c, c.Int("axis")); }
 absl::Status Dft20(HandlerContext& c) {
   if (!c.Has(2)) return Dft(c, -2);
-  const absl::StatusOr<std::vector<int64_t>> axis = c.Integers(2, "axis");
-  if (!axis.ok()) return axis.status();
-  if (axis->size() != 1) return Invalid("its axis must be one number");
-  return Dft(c, axis->front());
+  ASSIGN_OR_RETURN(const std::vector<int64_t> axis, c.Integers(2, "axis"));
+  if (axis.size() != 1) return Invalid("its axis must be one number");
+  return Dft(c, axis.front());
 }
 
 absl::Status Stft17(HandlerContext& c) {
@@ -154,21 +152,19 @@ absl::Status Stft17(HandlerContext& c) {
   const Bounds& bounds = b.bounds();
   const Value& x = c.In(0);
   const bool onesided = c.Int("onesided") != 0;
-  absl::StatusOr<Complex> parts = PartsOf(c, x);
-  if (!parts.ok()) return parts.status();
-  if (x.rank() != 3 || (onesided && parts->imaginary.has_value())) {
+  ASSIGN_OR_RETURN(Complex parts, PartsOf(c, x));
+  if (x.rank() != 3 || (onesided && parts.imaginary.has_value())) {
     return Invalid("its signal has shape ", ShapeToString(x.shape), " and onesided is ",
                    onesided ? 1 : 0,
                    "; it must be [batch, length, 1], or [batch, length, 2] with onesided 0");
   }
-  const absl::StatusOr<Expr> step = c.OneSize(1, "frame_step");
-  if (!step.ok()) return step.status();
+  ASSIGN_OR_RETURN(const Expr step, c.OneSize(1, "frame_step"));
   absl::StatusOr<Expr> frame = c.Has(2) && c.In(2).rank() == 1 ? c.In(2).shape[0] : x.shape[1];
   if (c.Has(3)) frame = c.OneSize(3, "frame_length");
   if (!frame.ok()) return frame.status();
-  if (!bounds.NonNegative(*step - 1) || !bounds.NonNegative(*frame - 1) ||
+  if (!bounds.NonNegative(step - 1) || !bounds.NonNegative(*frame - 1) ||
       !bounds.NonNegative(x.shape[1] - *frame)) {
-    return Invalid("its frames have length ", frame->ToString(), " and step ", step->ToString(),
+    return Invalid("its frames have length ", frame->ToString(), " and step ", step.ToString(),
                    "; both must be 1 or more, and a frame within the signal of ",
                    x.shape[1].ToString());
   }
@@ -176,13 +172,13 @@ absl::Status Stft17(HandlerContext& c) {
     return Invalid("its window has shape ", ShapeToString(c.In(2).shape), "; it must be [",
                    frame->ToString(), "], a frame");
   }
-  const Shape framed = {x.shape[0], FloorDiv(x.shape[1] - *frame, *step) + 1, *frame};
+  const Shape framed = {x.shape[0], FloorDiv(x.shape[1] - *frame, step) + 1, *frame};
   const auto frames = [&](const Value& part) {
-    const Value cut = b.Map(part, framed, {Expr::Axis(0), Expr::Axis(1) * *step + Expr::Axis(2)});
+    const Value cut = b.Map(part, framed, {Expr::Axis(0), Expr::Axis(1) * step + Expr::Axis(2)});
     return c.Has(2) ? b.Mul(cut, b.Cast(c.In(2), Elem::kDouble)) : cut;
   };
-  Complex signal = {frames(parts->real), {}};
-  if (parts->imaginary.has_value()) signal.imaginary = frames(*parts->imaginary);
+  Complex signal = {frames(parts.real), {}};
+  if (parts.imaginary.has_value()) signal.imaginary = frames(*parts.imaginary);
   const Expr bins = onesided ? FloorDiv(*frame, 2) + 1 : *frame;
   const Complex y = Transform(b, signal, 2, TurnsOf(b, *frame, bins, *frame), /*inverse=*/false);
   c.Set(0, b.Cast(Stacked(b, y.real, *y.imaginary), x.elem));
@@ -200,20 +196,18 @@ absl::StatusOr<Elem> ResultElem(HandlerContext& c) {
 // Returns first - second * cos(x) + third * cos(2 x), for x over one period.
 absl::Status Window(HandlerContext& c, double first, double second, double third) {
   OpBuilder& b = c.b();
-  const absl::StatusOr<Expr> size = c.OneSize(0, "size");
-  if (!size.ok()) return size.status();
-  if (absl::Status s = CheckSizes("size", {*size}, b.bounds()); !s.ok()) return s;
-  const absl::StatusOr<Elem> elem = ResultElem(c);
-  if (!elem.ok()) return elem.status();
-  const Expr round = c.Int("periodic") != 0 ? *size : *size - 1;
-  const Value turn = b.Div(b.Iota(Elem::kDouble, {*size}, 0), b.Size(Elem::kDouble, round, {}));
+  ASSIGN_OR_RETURN(const Expr size, c.OneSize(0, "size"));
+  RETURN_IF_ERROR(CheckSizes("size", {size}, b.bounds()));
+  ASSIGN_OR_RETURN(const Elem elem, ResultElem(c));
+  const Expr round = c.Int("periodic") != 0 ? size : size - 1;
+  const Value turn = b.Div(b.Iota(Elem::kDouble, {size}, 0), b.Size(Elem::kDouble, round, {}));
   const Value angle = b.Mul(turn, Number(b, 2 * std::numbers::pi));
   Value y = b.Sub(Number(b, first), b.Mul(Number(b, second), b.Unary(Op::kCos, angle)));
   if (third != 0) {
     const Value twice = b.Unary(Op::kCos, b.Add(angle, angle));
     y = b.Add(y, b.Mul(Number(b, third), twice));
   }
-  c.Set(0, b.Cast(y, *elem));
+  c.Set(0, b.Cast(y, elem));
   return absl::OkStatus();
 }
 absl::Status HannWindow17(HandlerContext& c) { return Window(c, 0.5, 0.5, 0); }
@@ -230,17 +224,15 @@ absl::Status MelWeightMatrix17(HandlerContext& c) {
   double given[5];
   std::vector<absl::Status> known;
   for (int i = 0; i < 5; ++i) known.push_back(c.Numbers(i, kNames[i]).status());
-  if (absl::Status s = Together(known); !s.ok()) return s;
+  RETURN_IF_ERROR(Together(known));
   for (int i = 0; i < 5; ++i) {
-    const absl::StatusOr<std::vector<double>> numbers = c.Numbers(i, kNames[i]);
-    if (!numbers.ok()) return numbers.status();
-    if (numbers->size() != 1 || !(numbers->front() >= 0 && numbers->front() < 0x1p31)) {
+    ASSIGN_OR_RETURN(const std::vector<double> numbers, c.Numbers(i, kNames[i]));
+    if (numbers.size() != 1 || !(numbers.front() >= 0 && numbers.front() < 0x1p31)) {
       return Invalid("its ", kNames[i], " must be one number, 0 or more");
     }
-    given[i] = numbers->front();
+    given[i] = numbers.front();
   }
-  const absl::StatusOr<Elem> elem = ResultElem(c);
-  if (!elem.ok()) return elem.status();
+  ASSIGN_OR_RETURN(const Elem elem, ResultElem(c));
   const auto bins = static_cast<int64_t>(given[0]), length = static_cast<int64_t>(given[1]);
   const int64_t rows = length / 2 + 1;
   if (given[2] < 1 || bins * rows > kMaxMelElements) {
@@ -269,7 +261,7 @@ absl::Status MelWeightMatrix17(HandlerContext& c) {
       set(j, static_cast<double>(right - j) / static_cast<double>(right - peak));
     }
   }
-  c.Set(0, c.b().Cast(c.b().Literal(Elem::kDouble, std::move(t)), *elem));
+  c.Set(0, c.b().Cast(c.b().Literal(Elem::kDouble, std::move(t)), elem));
   return absl::OkStatus();
 }
 

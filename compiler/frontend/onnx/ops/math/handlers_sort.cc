@@ -6,6 +6,7 @@
 
 #include "compiler/frontend/onnx/ops/handler.h"
 #include "compiler/ir/value/message.h"
+#include "deploy/bazel/libs/status_macros.h"
 
 namespace athanor::onnx {
 namespace {
@@ -15,19 +16,18 @@ namespace {
 absl::Status TopKOf(HandlerContext& c, const Expr& k, bool largest) {
   OpBuilder& b = c.b();
   const Value& x = c.In(0);
-  const absl::StatusOr<int> axis = c.Axis(c.Int("axis"), x.rank());
-  if (!axis.ok()) return axis.status();
+  ASSIGN_OR_RETURN(const int axis, c.Axis(c.Int("axis"), x.rank()));
   if (const std::optional<int64_t> count = k.constant(); count && *count < 0) {
     return Invalid("its K is ", *count, "; it must not be negative");
   }
   const Value order = b.Raw(
-      Op::kTopK, {x},
-      {{"axis", static_cast<int64_t>(*axis)}, {"k", Shape{k}}, {"largest", largest}}, Elem::kInt64);
+      Op::kTopK, {x}, {{"axis", static_cast<int64_t>(axis)}, {"k", Shape{k}}, {"largest", largest}},
+      Elem::kInt64);
   if (c.Wants(1)) c.Set(1, order);
   if (!c.Wants(0)) return absl::OkStatus();
   std::vector<Value> at;
   for (int i = 0; i < x.rank(); ++i) {
-    at.push_back(i == *axis ? order : b.Iota(Elem::kInt64, order.shape, i));
+    at.push_back(i == axis ? order : b.Iota(Elem::kInt64, order.shape, i));
   }
   c.Set(0, b.GatherAt(x, at));
   return absl::OkStatus();
@@ -37,29 +37,25 @@ absl::Status TopKOf(HandlerContext& c, const Expr& k, bool largest) {
 absl::Status TopK1(HandlerContext& c) { return TopKOf(c, c.Int("k"), /*largest=*/true); }
 
 absl::Status TopK10(HandlerContext& c) {
-  const absl::StatusOr<Expr> k = c.OneSize(1, "K");
-  if (!k.ok()) return k.status();
-  return TopKOf(c, *k, /*largest=*/true);
+  ASSIGN_OR_RETURN(const Expr k, c.OneSize(1, "K"));
+  return TopKOf(c, k, /*largest=*/true);
 }
 
 // With sorted=0 the order is free, so the result may be sorted too.
 absl::Status TopK11(HandlerContext& c) {
-  const absl::StatusOr<Expr> k = c.OneSize(1, "K");
-  if (!k.ok()) return k.status();
-  return TopKOf(c, *k, c.Int("largest") != 0);
+  ASSIGN_OR_RETURN(const Expr k, c.OneSize(1, "K"));
+  return TopKOf(c, k, c.Int("largest") != 0);
 }
 
 absl::Status Cumulate(HandlerContext& c, std::string_view op) {
   const Value& x = c.In(0);
-  const absl::StatusOr<std::vector<int64_t>> given = c.Integers(1, "axis");
-  if (!given.ok()) return given.status();
-  if (given->size() != 1) {
-    return Invalid("its axis has ", given->size(), " elements; it must have one");
+  ASSIGN_OR_RETURN(const std::vector<int64_t> given, c.Integers(1, "axis"));
+  if (given.size() != 1) {
+    return Invalid("its axis has ", given.size(), " elements; it must have one");
   }
-  const absl::StatusOr<int> axis = c.Axis((*given)[0], x.rank());
-  if (!axis.ok()) return axis.status();
+  ASSIGN_OR_RETURN(const int axis, c.Axis(given[0], x.rank()));
   c.Set(0, c.b().Raw(Op::kCumulate, {x},
-                     {{"axis", static_cast<int64_t>(*axis)},
+                     {{"axis", static_cast<int64_t>(axis)},
                       {"op", std::string(op)},
                       {"exclusive", c.Int("exclusive") != 0},
                       {"reverse", c.Int("reverse") != 0}},

@@ -9,14 +9,14 @@
 
 #include "compiler/frontend/onnx/ops/handlers_structure.h"
 #include "compiler/ir/value/message.h"
+#include "deploy/bazel/libs/status_macros.h"
 
 namespace athanor::onnx {
 namespace {
 
 absl::Status Gather1(HandlerContext& c) {
-  const absl::StatusOr<int> axis = c.Axis(c.Int("axis"), c.In(0).rank());
-  if (!axis.ok()) return axis.status();
-  c.Set(0, c.b().Gather(c.In(0), c.In(1), *axis));
+  ASSIGN_OR_RETURN(const int axis, c.Axis(c.Int("axis"), c.In(0).rank()));
+  c.Set(0, c.b().Gather(c.In(0), c.In(1), axis));
   return absl::OkStatus();
 }
 
@@ -32,19 +32,17 @@ absl::StatusOr<Elements> ElementsOf(HandlerContext& c) {
     return Invalid("its data has shape ", ShapeToString(data.shape), " and its indices ",
                    ShapeToString(indices.shape), "; they must be of equal rank");
   }
-  const absl::StatusOr<int> axis = c.Axis(c.Int("axis"), data.rank());
-  if (!axis.ok()) return axis.status();
-  Elements elements = {*axis, {}};
+  ASSIGN_OR_RETURN(const int axis, c.Axis(c.Int("axis"), data.rank()));
+  Elements elements = {axis, {}};
   for (int i = 0; i < data.rank(); ++i) {
-    elements.at.push_back(i == *axis ? indices : b.Iota(Elem::kInt64, indices.shape, i));
+    elements.at.push_back(i == axis ? indices : b.Iota(Elem::kInt64, indices.shape, i));
   }
   return elements;
 }
 
 absl::Status GatherElements11(HandlerContext& c) {
-  const absl::StatusOr<Elements> elements = ElementsOf(c);
-  if (!elements.ok()) return elements.status();
-  c.Set(0, c.b().GatherAt(c.In(0), elements->at));
+  ASSIGN_OR_RETURN(const Elements elements, ElementsOf(c));
+  c.Set(0, c.b().GatherAt(c.In(0), elements.at));
   return absl::OkStatus();
 }
 
@@ -82,9 +80,8 @@ absl::StatusOr<std::vector<Value>> Tuples(HandlerContext& c, int batch) {
 }
 
 absl::Status GatherNdBy(HandlerContext& c, int64_t batch) {
-  const absl::StatusOr<std::vector<Value>> at = Tuples(c, static_cast<int>(batch));
-  if (!at.ok()) return at.status();
-  c.Set(0, c.b().GatherAt(c.In(0), *at));
+  ASSIGN_OR_RETURN(const std::vector<Value> at, Tuples(c, static_cast<int>(batch)));
+  c.Set(0, c.b().GatherAt(c.In(0), at));
   return absl::OkStatus();
 }
 absl::Status GatherNd11(HandlerContext& c) { return GatherNdBy(c, 0); }
@@ -113,38 +110,32 @@ Value ScatterAny(OpBuilder& b, const Value& data, const std::vector<Value>& at,
 }
 
 absl::Status ScatterElements11(HandlerContext& c) {
-  const absl::StatusOr<std::string> mode = Reduction(c);
-  if (!mode.ok()) return mode.status();
-  const absl::StatusOr<Elements> elements = ElementsOf(c);
-  if (!elements.ok()) return elements.status();
-  c.Set(0, ScatterAny(c.b(), c.In(0), elements->at, c.In(2), *mode));
+  ASSIGN_OR_RETURN(const std::string mode, Reduction(c));
+  ASSIGN_OR_RETURN(const Elements elements, ElementsOf(c));
+  c.Set(0, ScatterAny(c.b(), c.In(0), elements.at, c.In(2), mode));
   return absl::OkStatus();
 }
 
 absl::Status ScatterNd11(HandlerContext& c) {
-  const absl::StatusOr<std::string> mode = Reduction(c);
-  if (!mode.ok()) return mode.status();
-  const absl::StatusOr<std::vector<Value>> at = Tuples(c, 0);
-  if (!at.ok()) return at.status();
-  c.Set(0, ScatterAny(c.b(), c.In(0), *at, c.In(2), *mode));
+  ASSIGN_OR_RETURN(const std::string mode, Reduction(c));
+  ASSIGN_OR_RETURN(const std::vector<Value> at, Tuples(c, 0));
+  c.Set(0, ScatterAny(c.b(), c.In(0), at, c.In(2), mode));
   return absl::OkStatus();
 }
 
 absl::Status TensorScatter24(HandlerContext& c) {
   OpBuilder& b = c.b();
   const Value &past = c.In(0), &update = c.In(1);
-  const absl::StatusOr<std::string> mode = c.OneOf("mode", {"linear", "circular"});
-  if (!mode.ok()) return mode.status();
-  const absl::StatusOr<int> axis = c.Axis(c.Int("axis"), past.rank());
-  if (!axis.ok()) return axis.status();
-  if (*axis == 0 || update.rank() != past.rank()) {
-    return Invalid("its axis is ", *axis, ", its operands have shapes ", ShapeToString(past.shape),
+  ASSIGN_OR_RETURN(const std::string mode, c.OneOf("mode", {"linear", "circular"}));
+  ASSIGN_OR_RETURN(const int axis, c.Axis(c.Int("axis"), past.rank()));
+  if (axis == 0 || update.rank() != past.rank()) {
+    return Invalid("its axis is ", axis, ", its operands have shapes ", ShapeToString(past.shape),
                    " and ", ShapeToString(update.shape),
                    "; axis 0 is the batch, and the ranks must be equal");
   }
-  const Shape leading(update.shape.begin(), update.shape.begin() + *axis + 1);
+  const Shape leading(update.shape.begin(), update.shape.begin() + axis + 1);
   std::vector<Value> at;
-  for (int i = 0; i <= *axis; ++i) at.push_back(b.Iota(Elem::kInt64, leading, i));
+  for (int i = 0; i <= axis; ++i) at.push_back(b.Iota(Elem::kInt64, leading, i));
   if (c.Has(2)) {
     const Value& first = c.In(2);
     if (first.rank() != 1) {
@@ -152,10 +143,10 @@ absl::Status TensorScatter24(HandlerContext& c) {
                      "; they must be one for each of the batch");
     }
     std::vector<int> added;
-    for (int i = 1; i <= *axis; ++i) added.push_back(i);
-    const Value size = b.Size(Elem::kInt64, past.shape[*axis], {});
+    for (int i = 1; i <= axis; ++i) added.push_back(i);
+    const Value size = b.Size(Elem::kInt64, past.shape[axis], {});
     Value place = b.Add(b.Unsqueeze(b.Cast(first, Elem::kInt64), added), at.back());
-    if (*mode == "circular") {
+    if (mode == "circular") {
       place = b.Binary(Op::kMod, place, size);
     } else {
       // Here a negative position does not count from the end; it is as wrong as one beyond the end.
@@ -169,34 +160,31 @@ absl::Status TensorScatter24(HandlerContext& c) {
 
 absl::StatusOr<Expr> DepthOf(HandlerContext& c) {
   if (!IsFloat(c.In(1).dtype())) return c.OneSize(1, "depth");
-  const absl::StatusOr<std::vector<double>> numbers = c.Numbers(1, "depth");
-  if (!numbers.ok()) return numbers.status();
-  if (numbers->size() != 1 || !(numbers->front() > -0x1p40 && numbers->front() < 0x1p40)) {
+  ASSIGN_OR_RETURN(const std::vector<double> numbers, c.Numbers(1, "depth"));
+  if (numbers.size() != 1 || !(numbers.front() > -0x1p40 && numbers.front() < 0x1p40)) {
     return Invalid("its depth must be one number, of a size");
   }
-  return Expr(static_cast<int64_t>(numbers->front()));
+  return Expr(static_cast<int64_t>(numbers.front()));
 }
 
 absl::Status OneHot9(HandlerContext& c) {
   OpBuilder& b = c.b();
   const Value &indices = c.In(0), &values = c.In(2);
-  const absl::StatusOr<Expr> depth = DepthOf(c);
-  if (!depth.ok()) return depth.status();
-  if (absl::Status s = CheckSizes("depth", {*depth}, b.bounds()); !s.ok()) return s;
-  const absl::StatusOr<int> axis = c.Axis(c.Int("axis"), indices.rank() + 1);
-  if (!axis.ok()) return axis.status();
+  ASSIGN_OR_RETURN(const Expr depth, DepthOf(c));
+  RETURN_IF_ERROR(CheckSizes("depth", {depth}, b.bounds()));
+  ASSIGN_OR_RETURN(const int axis, c.Axis(c.Int("axis"), indices.rank() + 1));
   if (values.rank() != 1 || !b.bounds().ProvablyEqual(values.shape[0], 2)) {
     return Invalid("its values have shape ", ShapeToString(values.shape),
                    "; they must be two, off and on");
   }
   Shape shape = indices.shape;
-  shape.insert(shape.begin() + *axis, *depth);
+  shape.insert(shape.begin() + axis, depth);
   Value at = b.Cast(indices, Elem::kInt64);
   if (c.version() >= 11) {
-    const Value from_end = b.Add(at, b.Size(Elem::kInt64, *depth, {}));
+    const Value from_end = b.Add(at, b.Size(Elem::kInt64, depth, {}));
     at = b.Select(b.Less(at, b.Integer(Elem::kInt64, 0)), from_end, at);
   }
-  const Value here = b.Equal(b.Unsqueeze(at, {*axis}), b.Iota(Elem::kInt64, shape, *axis));
+  const Value here = b.Equal(b.Unsqueeze(at, {axis}), b.Iota(Elem::kInt64, shape, axis));
   const auto value = [&](int64_t i) { return b.Squeeze(b.Slice(values, 0, i, 1), {0}); };
   c.Set(0, b.Select(here, value(1), value(0)));
   return absl::OkStatus();
@@ -204,20 +192,17 @@ absl::Status OneHot9(HandlerContext& c) {
 
 absl::Status Compress9(HandlerContext& c) {
   OpBuilder& b = c.b();
-  const absl::StatusOr<std::vector<int64_t>> condition = c.Integers(1, "condition");
-  if (!condition.ok()) return condition.status();
+  ASSIGN_OR_RETURN(const std::vector<int64_t> condition, c.Integers(1, "condition"));
   Value x = c.In(0);
   int axis = 0;
   if (c.Given("axis")) {
-    const absl::StatusOr<int> given = c.Axis(c.Int("axis"), x.rank());
-    if (!given.ok()) return given.status();
-    axis = *given;
+    ASSIGN_OR_RETURN(axis, c.Axis(c.Int("axis"), x.rank()));
   } else {
     x = b.Reshape(x, {ProductOf(x.shape)});
   }
   std::vector<Expr> kept;
-  for (size_t i = 0; i < condition->size(); ++i) {
-    if ((*condition)[i] != 0) kept.push_back(static_cast<int64_t>(i));
+  for (size_t i = 0; i < condition.size(); ++i) {
+    if (condition[i] != 0) kept.push_back(static_cast<int64_t>(i));
   }
   const auto count = static_cast<int64_t>(kept.size());
   c.Set(0, b.Gather(x, b.Sizes(std::move(kept), {count}), axis));

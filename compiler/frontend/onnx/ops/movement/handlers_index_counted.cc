@@ -10,6 +10,7 @@
 #include "compiler/frontend/onnx/ops/handlers_structure.h"
 #include "compiler/frontend/onnx/ops/movement/handlers_index.h"
 #include "compiler/ir/value/message.h"
+#include "deploy/bazel/libs/status_macros.h"
 
 namespace athanor::onnx {
 namespace {
@@ -19,8 +20,7 @@ constexpr int64_t kMaxBoxes = 16'384;
 // Returns operand i's elements as a tensor; contents that are only known as expressions are
 // converted.
 absl::StatusOr<Tensor> Contents(HandlerContext& c, int i, std::string_view what) {
-  const absl::StatusOr<std::vector<double>> known = c.Numbers(i, what);
-  if (!known.ok()) return known.status();
+  RETURN_IF_ERROR(c.Numbers(i, what).status());
   const Value& x = c.In(i);
   if (x.known->literal.has_value() && Computes(x.dtype())) return *x.known->literal;
   return Unimplemented("its ", what, " is of type ", ElemName(x.elem),
@@ -108,22 +108,20 @@ bool Overlap(const Box& a, const Box& b, float threshold) {
 absl::StatusOr<double> OneNumber(HandlerContext& c, int i, std::string_view what,
                                  double otherwise) {
   if (!c.Has(i)) return otherwise;
-  const absl::StatusOr<std::vector<double>> numbers = c.Numbers(i, what);
-  if (!numbers.ok()) return numbers.status();
-  if (numbers->size() != 1) return Invalid("its ", what, " must be one number");
-  return numbers->front();
+  ASSIGN_OR_RETURN(const std::vector<double> numbers, c.Numbers(i, what));
+  if (numbers.size() != 1) return Invalid("its ", what, " must be one number");
+  return numbers.front();
 }
 
 }  // namespace
 
 absl::Status NonZero9(HandlerContext& c) {
-  const absl::StatusOr<std::vector<double>> values = c.Numbers(0, "X");
-  if (!values.ok()) return values.status();
+  ASSIGN_OR_RETURN(const std::vector<double> values, c.Numbers(0, "X"));
   const std::vector<int64_t>& shape = c.In(0).known->shape;
   const auto rank = static_cast<int64_t>(shape.size());
   std::vector<int64_t> places;
-  for (size_t i = 0; i < values->size(); ++i) {
-    if ((*values)[i] != 0) places.push_back(static_cast<int64_t>(i));  // NaN too
+  for (size_t i = 0; i < values.size(); ++i) {
+    if (values[i] != 0) places.push_back(static_cast<int64_t>(i));  // NaN too
   }
   const auto count = static_cast<int64_t>(places.size());
   std::vector<int64_t> indices(rank * count);
@@ -138,16 +136,15 @@ absl::Status NonZero9(HandlerContext& c) {
 }
 
 absl::Status Unique11(HandlerContext& c) {
-  absl::StatusOr<Tensor> x = Contents(c, 0, "X");
-  if (!x.ok()) return x.status();
+  ASSIGN_OR_RETURN(Tensor x, Contents(c, 0, "X"));
   absl::StatusOr<int> axis = 0;
   if (c.Given("axis")) {
     axis = c.Axis(c.Int("axis"), c.In(0).rank());
     if (!axis.ok()) return axis.status();
   } else {
-    x->shape = {x->elements()};
+    x.shape = {x.elements()};
   }
-  const Slices slices(*x, *axis);
+  const Slices slices(x, *axis);
   if (slices.count() > kMaxKnownElements) {
     return Unimplemented("axis ", *axis, " has ", slices.count(), " elements; at most ",
                          kMaxKnownElements, " are told apart");

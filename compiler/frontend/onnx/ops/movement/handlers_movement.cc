@@ -9,6 +9,7 @@
 
 #include "compiler/frontend/onnx/ops/handlers_structure.h"
 #include "compiler/ir/value/message.h"
+#include "deploy/bazel/libs/status_macros.h"
 
 namespace athanor::onnx {
 namespace {
@@ -37,7 +38,7 @@ absl::StatusOr<Shape> ReshapedTo(const Shape& from, std::vector<Expr> to, bool a
   for (size_t i = 0; i < to.size(); ++i) {
     if (i != open) rest.push_back(to[i]);
   }
-  if (absl::Status s = CheckSizes("shape", rest, bounds); !s.ok()) return s;
+  RETURN_IF_ERROR(CheckSizes("shape", rest, bounds));
   if (!open.has_value()) return to;
   const Expr total = ProductOf(from), others = ProductOf(rest);
   if (zero) {
@@ -55,11 +56,9 @@ absl::StatusOr<Shape> ReshapedTo(const Shape& from, std::vector<Expr> to, bool a
 }
 
 absl::Status ReshapeTo(HandlerContext& c, bool allowzero) {
-  absl::StatusOr<std::vector<Expr>> to = c.Sizes(1, "shape");
-  if (!to.ok()) return to.status();
-  absl::StatusOr<Shape> shape = ReshapedTo(c.In(0).shape, *std::move(to), allowzero, c.b());
-  if (!shape.ok()) return shape.status();
-  c.Set(0, c.b().Reshape(c.In(0), *std::move(shape)));
+  ASSIGN_OR_RETURN(std::vector<Expr> to, c.Sizes(1, "shape"));
+  ASSIGN_OR_RETURN(Shape shape, ReshapedTo(c.In(0).shape, std::move(to), allowzero, c.b()));
+  c.Set(0, c.b().Reshape(c.In(0), std::move(shape)));
   return absl::OkStatus();
 }
 absl::Status Reshape5(HandlerContext& c) { return ReshapeTo(c, /*allowzero=*/false); }
@@ -98,9 +97,7 @@ absl::Status SqueezeAxes(HandlerContext& c, const std::optional<std::vector<int6
   const Value& x = c.In(0);
   std::vector<int> axes;
   if (given.has_value()) {
-    absl::StatusOr<std::vector<int>> listed = c.Axes(*given, x.rank());
-    if (!listed.ok()) return listed.status();
-    axes = *std::move(listed);
+    ASSIGN_OR_RETURN(axes, c.Axes(*given, x.rank()));
   } else {
     const Bounds& bounds = c.b().bounds();
     for (int i = 0; i < x.rank(); ++i) {
@@ -122,23 +119,20 @@ absl::Status Squeeze1(HandlerContext& c) {
 }
 absl::Status Squeeze13(HandlerContext& c) {
   if (!c.Has(1)) return SqueezeAxes(c, std::nullopt);
-  absl::StatusOr<std::vector<int64_t>> axes = c.Integers(1, "axes");
-  if (!axes.ok()) return axes.status();
-  return SqueezeAxes(c, *axes);
+  ASSIGN_OR_RETURN(std::vector<int64_t> axes, c.Integers(1, "axes"));
+  return SqueezeAxes(c, axes);
 }
 
 absl::Status UnsqueezeAxes(HandlerContext& c, absl::Span<const int64_t> given) {
   const Value& x = c.In(0);
-  absl::StatusOr<std::vector<int>> axes = c.Axes(given, x.rank() + static_cast<int>(given.size()));
-  if (!axes.ok()) return axes.status();
-  c.Set(0, c.b().Unsqueeze(x, *axes));
+  ASSIGN_OR_RETURN(std::vector<int> axes, c.Axes(given, x.rank() + static_cast<int>(given.size())));
+  c.Set(0, c.b().Unsqueeze(x, axes));
   return absl::OkStatus();
 }
 absl::Status Unsqueeze1(HandlerContext& c) { return UnsqueezeAxes(c, c.Ints("axes")); }
 absl::Status Unsqueeze13(HandlerContext& c) {
-  absl::StatusOr<std::vector<int64_t>> axes = c.Integers(1, "axes");
-  if (!axes.ok()) return axes.status();
-  return UnsqueezeAxes(c, *axes);
+  ASSIGN_OR_RETURN(std::vector<int64_t> axes, c.Integers(1, "axes"));
+  return UnsqueezeAxes(c, axes);
 }
 
 constexpr HandlerRow kRows[] = {

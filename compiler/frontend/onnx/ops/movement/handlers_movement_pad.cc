@@ -8,6 +8,7 @@
 #include "compiler/frontend/onnx/ops/handlers_structure.h"
 #include "compiler/frontend/onnx/ops/movement/handlers_movement.h"
 #include "compiler/ir/value/message.h"
+#include "deploy/bazel/libs/status_macros.h"
 
 namespace athanor::onnx {
 namespace {
@@ -41,7 +42,7 @@ absl::Status PadBy(HandlerContext& c, std::string_view mode, const std::vector<E
     crops_only =
         crops_only && bounds.NonNegative(-1 * before[i]) && bounds.NonNegative(-1 * after[i]);
   }
-  if (absl::Status s = CheckSizes("padded shape", shape, bounds); !s.ok()) return s;
+  RETURN_IF_ERROR(CheckSizes("padded shape", shape, bounds));
   if (crops_only) {
     c.Set(0, b.Map(x, std::move(shape), std::move(coordinates)));
     return absl::OkStatus();
@@ -103,7 +104,7 @@ absl::Status DepthToSpace(HandlerContext& c, bool depth_first) {
   OpBuilder& b = c.b();
   const Value& x = c.In(0);
   const int64_t block = c.Int("blocksize");
-  if (absl::Status s = BlockShape(x.shape, block); !s.ok()) return s;
+  RETURN_IF_ERROR(BlockShape(x.shape, block));
   const auto channels = ExactQuotient(x.shape[1], block * block, b.bounds());
   if (!channels.has_value()) return Indivisible(b, {x.shape[1]}, block * block);
   const Expr channel = Expr::Axis(1), y = Expr::Axis(2), z = Expr::Axis(3);
@@ -118,7 +119,7 @@ absl::Status SpaceToDepth(HandlerContext& c, bool depth_first) {
   OpBuilder& b = c.b();
   const Value& x = c.In(0);
   const int64_t block = c.Int("blocksize");
-  if (absl::Status s = BlockShape(x.shape, block); !s.ok()) return s;
+  RETURN_IF_ERROR(BlockShape(x.shape, block));
   const auto rows = ExactQuotient(x.shape[2], block, b.bounds());
   const auto columns = ExactQuotient(x.shape[3], block, b.bounds());
   if (!rows.has_value() || !columns.has_value()) {
@@ -134,9 +135,8 @@ absl::Status SpaceToDepth(HandlerContext& c, bool depth_first) {
 }
 
 absl::StatusOr<bool> DepthFirst(HandlerContext& c) {
-  const absl::StatusOr<std::string> mode = c.OneOf("mode", {"DCR", "CRD"});
-  if (!mode.ok()) return mode.status();
-  return *mode == "DCR";
+  ASSIGN_OR_RETURN(const std::string mode, c.OneOf("mode", {"DCR", "CRD"}));
+  return mode == "DCR";
 }
 
 absl::StatusOr<std::vector<int64_t>> PerAxis(HandlerContext& c, std::string_view name, size_t count,
@@ -152,69 +152,63 @@ absl::StatusOr<std::vector<int64_t>> PerAxis(HandlerContext& c, std::string_view
 }  // namespace
 
 absl::Status Pad2(HandlerContext& c) {
-  const absl::StatusOr<std::string> mode = c.OneOf("mode", {"constant", "reflect", "edge"});
-  if (!mode.ok()) return mode.status();
+  ASSIGN_OR_RETURN(const std::string mode, c.OneOf("mode", {"constant", "reflect", "edge"}));
   const std::vector<Expr> pads = ExprsOf(c.Ints("pads"));
   const int rank = c.In(0).rank();
   if (static_cast<int>(pads.size()) != 2 * rank) {
     return Invalid("it has ", pads.size(), " pads for a tensor of rank ", rank,
                    "; it must have two for each axis");
   }
-  return PadBy(c, *mode, {pads.begin(), pads.begin() + rank}, {pads.begin() + rank, pads.end()},
+  return PadBy(c, mode, {pads.begin(), pads.begin() + rank}, {pads.begin() + rank, pads.end()},
                Nearest(c.b(), c.In(0).elem, c.Float("value")));
 }
 
 absl::Status Pad11(HandlerContext& c) {
   const absl::Span<const std::string_view> modes = kPadModes;
-  const absl::StatusOr<std::string> mode =
-      c.OneOf("mode", c.version() < 19 ? modes.first(3) : modes);
-  if (!mode.ok()) return mode.status();
+  ASSIGN_OR_RETURN(const std::string mode,
+                   c.OneOf("mode", c.version() < 19 ? modes.first(3) : modes));
   const absl::StatusOr<std::vector<Expr>> pads = c.Sizes(1, "pads");
   const int rank = c.In(0).rank();
   absl::StatusOr<std::vector<int64_t>> listed = std::vector<int64_t>();
   for (int i = 0; i < rank; ++i) listed->push_back(i);
   if (c.Has(3)) listed = c.Integers(3, "axes");
-  if (absl::Status s = Together({pads.status(), listed.status()}); !s.ok()) return s;
-  const absl::StatusOr<std::vector<int>> axes = c.Axes(*listed, rank);
-  if (!axes.ok()) return axes.status();
-  if (pads->size() != 2 * axes->size()) {
-    return Invalid("it has ", pads->size(), " pads for ", axes->size(),
+  RETURN_IF_ERROR(Together({pads.status(), listed.status()}));
+  ASSIGN_OR_RETURN(const std::vector<int> axes, c.Axes(*listed, rank));
+  if (pads->size() != 2 * axes.size()) {
+    return Invalid("it has ", pads->size(), " pads for ", axes.size(),
                    " axes; it must have two for each");
   }
   std::vector<Expr> before(rank, Expr(0)), after(rank, Expr(0));
-  for (size_t i = 0; i < axes->size(); ++i) {
-    before[(*axes)[i]] = (*pads)[i];
-    after[(*axes)[i]] = (*pads)[axes->size() + i];
+  for (size_t i = 0; i < axes.size(); ++i) {
+    before[axes[i]] = (*pads)[i];
+    after[axes[i]] = (*pads)[axes.size() + i];
   }
-  const absl::StatusOr<Value> value = c.Has(2) ? OneElement(c, 2, "constant_value") : NoValue(c);
-  if (!value.ok()) return value.status();
-  return PadBy(c, *mode, before, after, *value);
+  ASSIGN_OR_RETURN(const Value value, c.Has(2) ? OneElement(c, 2, "constant_value") : NoValue(c));
+  return PadBy(c, mode, before, after, value);
 }
 
 absl::Status CenterCropPad18(HandlerContext& c) {
   OpBuilder& b = c.b();
   const Value& x = c.In(0);
-  const absl::StatusOr<std::vector<Expr>> to = c.Sizes(1, "shape");
-  if (!to.ok()) return to.status();
-  if (absl::Status s = CheckSizes("shape", *to, b.bounds()); !s.ok()) return s;
+  ASSIGN_OR_RETURN(const std::vector<Expr> to, c.Sizes(1, "shape"));
+  RETURN_IF_ERROR(CheckSizes("shape", to, b.bounds()));
   std::vector<int64_t> listed;
   for (int i = 0; i < x.rank(); ++i) listed.push_back(i);
-  const absl::StatusOr<std::vector<int>> axes =
-      c.Axes(c.Given("axes") ? c.Ints("axes") : listed, x.rank());
-  if (!axes.ok()) return axes.status();
-  if (to->size() != axes->size()) {
-    return Invalid("its shape has ", to->size(), " sizes for ", axes->size(),
+  ASSIGN_OR_RETURN(const std::vector<int> axes,
+                   c.Axes(c.Given("axes") ? c.Ints("axes") : listed, x.rank()));
+  if (to.size() != axes.size()) {
+    return Invalid("its shape has ", to.size(), " sizes for ", axes.size(),
                    " axes; they must be equally many");
   }
   Shape shape = x.shape;
   std::vector<Expr> coordinates = AllAxes(x.rank());
-  for (size_t i = 0; i < axes->size(); ++i) {
-    const int axis = (*axes)[i];
-    const Expr grown = (*to)[i] - shape[axis];
+  for (size_t i = 0; i < axes.size(); ++i) {
+    const int axis = axes[i];
+    const Expr grown = to[i] - shape[axis];
     // If the difference is odd, the smaller half is in front.
     coordinates[axis] = b.bounds().Simplify(coordinates[axis] + FloorDiv(MaxOf(-1 * grown, 0), 2) -
                                             FloorDiv(MaxOf(grown, 0), 2));
-    shape[axis] = (*to)[i];
+    shape[axis] = to[i];
   }
   c.Set(0, b.MapOr(x, std::move(shape), std::move(coordinates), NoValue(c)));
   return absl::OkStatus();
@@ -236,14 +230,11 @@ absl::Status Col2Im18(HandlerContext& c) {
   const Value& x = c.In(0);
   const absl::StatusOr<std::vector<Expr>> image = c.Sizes(1, "image_shape");
   const absl::StatusOr<std::vector<int64_t>> block = c.Integers(2, "block_shape");
-  if (absl::Status s = Together({image.status(), block.status()}); !s.ok()) return s;
+  RETURN_IF_ERROR(Together({image.status(), block.status()}));
   const size_t axes = image->size();
-  const auto strides = PerAxis(c, "strides", axes, 1, 1);
-  if (!strides.ok()) return strides.status();
-  const auto dilations = PerAxis(c, "dilations", axes, 1, 1);
-  if (!dilations.ok()) return dilations.status();
-  const auto pads = PerAxis(c, "pads", 2 * axes, 0, 0);
-  if (!pads.ok()) return pads.status();
+  ASSIGN_OR_RETURN(const auto strides, PerAxis(c, "strides", axes, 1, 1));
+  ASSIGN_OR_RETURN(const auto dilations, PerAxis(c, "dilations", axes, 1, 1));
+  ASSIGN_OR_RETURN(const auto pads, PerAxis(c, "pads", 2 * axes, 0, 0));
   if (x.rank() != 3 || block->size() != axes || axes == 0) {
     return Invalid("its input has shape ", ShapeToString(x.shape), ", image_shape ", axes,
                    " sizes and block_shape ", block->size(),
@@ -265,16 +256,16 @@ absl::Status Col2Im18(HandlerContext& c) {
   std::vector<int> summed;
   for (size_t i = 0; i < axes; ++i) {
     const int tap_axis = static_cast<int>(2 + axes + i);
-    const int64_t stride = (*strides)[i];
-    const Expr reach = Expr((*dilations)[i]) * ((*block)[i] - 1);
+    const int64_t stride = strides[i];
+    const Expr reach = Expr(dilations[i]) * ((*block)[i] - 1);
     split.push_back((*block)[i]);
     shape.push_back((*image)[i]);
     coordinates.push_back(Expr::Axis(tap_axis));
     summed.push_back(tap_axis);
-    const Expr padded = (*image)[i] + (*pads)[i] + (*pads)[axes + i];
+    const Expr padded = (*image)[i] + pads[i] + pads[axes + i];
     const Expr count = FloorDiv(padded - reach - 1, stride) + 1;
     const Expr at =
-        Expr::Axis(static_cast<int>(2 + i)) + (*pads)[i] - Expr::Axis(tap_axis) * (*dilations)[i];
+        Expr::Axis(static_cast<int>(2 + i)) + pads[i] - Expr::Axis(tap_axis) * dilations[i];
     // Between two positions there is no source: the coordinate is far outside, also if `at` is
     // negative.
     places.push_back(FloorDiv(at, stride) + Mod(at, stride) * (count + reach + 1));

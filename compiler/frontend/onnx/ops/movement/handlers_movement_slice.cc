@@ -8,6 +8,7 @@
 #include "compiler/frontend/onnx/ops/handlers_structure.h"
 #include "compiler/frontend/onnx/ops/movement/handlers_movement.h"
 #include "compiler/ir/value/message.h"
+#include "deploy/bazel/libs/status_macros.h"
 
 namespace athanor::onnx {
 namespace {
@@ -35,19 +36,17 @@ absl::StatusOr<Expr> SlicePosition(std::string_view what, const Expr& given, con
 absl::Status SliceBy(HandlerContext& c, const std::vector<Expr>& starts,
                      const std::vector<Expr>& ends, absl::Span<const int64_t> axes_given,
                      absl::Span<const int64_t> steps) {
-  const absl::StatusOr<std::vector<int>> axes = c.Axes(axes_given, c.In(0).rank());
-  if (!axes.ok()) return axes.status();
-  if (starts.size() != axes->size() || ends.size() != axes->size() ||
-      steps.size() != axes->size()) {
-    return Invalid("it has ", starts.size(), " starts, ", ends.size(), " ends, ", axes->size(),
+  ASSIGN_OR_RETURN(const std::vector<int> axes, c.Axes(axes_given, c.In(0).rank()));
+  if (starts.size() != axes.size() || ends.size() != axes.size() || steps.size() != axes.size()) {
+    return Invalid("it has ", starts.size(), " starts, ", ends.size(), " ends, ", axes.size(),
                    " axes and ", steps.size(), " steps; they must be equally many");
   }
   const Bounds& bounds = c.b().bounds();
   const Value& x = c.In(0);
   Shape shape = x.shape;
   std::vector<Expr> coordinates = AllAxes(x.rank());
-  for (size_t i = 0; i < axes->size(); ++i) {
-    const int axis = (*axes)[i];
+  for (size_t i = 0; i < axes.size(); ++i) {
+    const int axis = axes[i];
     const Expr& size = x.shape[axis];
     const int64_t step = steps[i];
     if (step == 0) return Invalid("its steps hold 0; a step goes forwards or backwards");
@@ -55,17 +54,15 @@ absl::Status SliceBy(HandlerContext& c, const std::vector<Expr>& starts,
     // Going backwards, a start before the first element becomes the first element; on an empty
     // axis, none.
     const Expr first = !back || bounds.NonNegative(size - 1) ? Expr(0) : MinOf(0, size - 1);
-    const absl::StatusOr<Expr> start =
-        SlicePosition("start", starts[i], size, first, back ? size - 1 : size, bounds);
-    if (!start.ok()) return start.status();
-    const absl::StatusOr<Expr> end =
-        SlicePosition("end", ends[i], size, back ? -1 : 0, back ? size - 1 : size, bounds);
-    if (!end.ok()) return end.status();
+    ASSIGN_OR_RETURN(const Expr start, SlicePosition("start", starts[i], size, first,
+                                                     back ? size - 1 : size, bounds));
+    ASSIGN_OR_RETURN(const Expr end, SlicePosition("end", ends[i], size, back ? -1 : 0,
+                                                   back ? size - 1 : size, bounds));
     // |INT64_MIN| is no int64, and any step that large takes one element.
     const Expr stride = back ? (step < -kFar ? kFar : -step) : (step > kFar ? kFar : step);
-    const Expr length = back ? *start - *end : *end - *start;
+    const Expr length = back ? start - end : end - start;
     shape[axis] = bounds.Simplify(MaxOf(CeilDiv(length, stride), 0));
-    coordinates[axis] = *start + (back ? -1 * stride : stride) * Expr::Axis(axis);
+    coordinates[axis] = start + (back ? -1 * stride : stride) * Expr::Axis(axis);
   }
   c.Set(0, c.b().Map(x, std::move(shape), std::move(coordinates)));
   return absl::OkStatus();
@@ -86,7 +83,7 @@ absl::Status SplitBy(HandlerContext& c, int axis, absl::Span<const Expr> sizes) 
     return Invalid("it has ", results, " results and ", sizes.size(),
                    " sizes; it must have a size for each");
   }
-  if (absl::Status s = CheckSizes("split", sizes, b.bounds()); !s.ok()) return s;
+  RETURN_IF_ERROR(CheckSizes("split", sizes, b.bounds()));
   Expr sum = 0;
   for (const Expr& size : sizes) sum += size;
   if (!b.bounds().ProvablyEqual(sum, x.shape[axis])) {
@@ -116,9 +113,8 @@ absl::Status SplitEqually(HandlerContext& c, int axis) {
 }
 
 absl::Status SplitByOperand(HandlerContext& c, int axis) {
-  const absl::StatusOr<std::vector<Expr>> sizes = c.Sizes(1, "split");
-  if (!sizes.ok()) return sizes.status();
-  return SplitBy(c, axis, *sizes);
+  ASSIGN_OR_RETURN(const std::vector<Expr> sizes, c.Sizes(1, "split"));
+  return SplitBy(c, axis, sizes);
 }
 
 }  // namespace
@@ -143,71 +139,64 @@ absl::Status Slice10(HandlerContext& c) {
 }
 
 absl::Status Split2(HandlerContext& c) {
-  const absl::StatusOr<int> axis = c.Axis(c.Int("axis"), c.In(0).rank());
-  if (!axis.ok()) return axis.status();
-  if (!c.Given("split")) return SplitEqually(c, *axis);
-  return SplitBy(c, *axis, ExprsOf(c.Ints("split")));
+  ASSIGN_OR_RETURN(const int axis, c.Axis(c.Int("axis"), c.In(0).rank()));
+  if (!c.Given("split")) return SplitEqually(c, axis);
+  return SplitBy(c, axis, ExprsOf(c.Ints("split")));
 }
 
 absl::Status Split13(HandlerContext& c) {
-  const absl::StatusOr<int> axis = c.Axis(c.Int("axis"), c.In(0).rank());
-  if (!axis.ok()) return axis.status();
-  return c.Has(1) ? SplitByOperand(c, *axis) : SplitEqually(c, *axis);
+  ASSIGN_OR_RETURN(const int axis, c.Axis(c.Int("axis"), c.In(0).rank()));
+  return c.Has(1) ? SplitByOperand(c, axis) : SplitEqually(c, axis);
 }
 
 absl::Status Split18(HandlerContext& c) {
-  const absl::StatusOr<int> axis = c.Axis(c.Int("axis"), c.In(0).rank());
-  if (!axis.ok()) return axis.status();
+  ASSIGN_OR_RETURN(const int axis, c.Axis(c.Int("axis"), c.In(0).rank()));
   if (c.Has(1) == c.Given("num_outputs")) {
     return Invalid("it needs either operand \"split\" or attribute \"num_outputs\", not ",
                    c.Has(1) ? "both" : "neither");
   }
-  if (c.Has(1)) return SplitByOperand(c, *axis);
+  if (c.Has(1)) return SplitByOperand(c, axis);
   const int64_t count = c.Int("num_outputs");
   if (count != c.node().output_size()) {
     return Invalid("attribute \"num_outputs\" is ", count, ", and it has ", c.node().output_size(),
                    " results; they must be equally many");
   }
-  const Expr& size = c.In(0).shape[*axis];
+  const Expr& size = c.In(0).shape[axis];
   const Expr part = CeilDiv(size, count);
   std::vector<Expr> sizes(count, part);
   sizes.back() = size - part * (count - 1);
-  return SplitBy(c, *axis, sizes);
+  return SplitBy(c, axis, sizes);
 }
 
 absl::Status Concat1(HandlerContext& c) {
   std::vector<Value> parts;
   for (int i = 0; i < c.inputs(); ++i) parts.push_back(c.In(i));
-  const absl::StatusOr<int> axis = c.Axis(c.Given("axis") ? c.Int("axis") : 1, parts[0].rank());
-  if (!axis.ok()) return axis.status();
-  c.Set(0, c.b().Concat(parts, *axis));
+  ASSIGN_OR_RETURN(const int axis, c.Axis(c.Given("axis") ? c.Int("axis") : 1, parts[0].rank()));
+  c.Set(0, c.b().Concat(parts, axis));
   return absl::OkStatus();
 }
 
 absl::Status Expand8(HandlerContext& c) {
-  const absl::StatusOr<std::vector<Expr>> to = c.Sizes(1, "shape");
-  if (!to.ok()) return to.status();
-  if (absl::Status s = CheckSizes("shape", *to, c.b().bounds()); !s.ok()) return s;
-  const absl::StatusOr<Shape> shape = c.b().BroadcastShape({c.In(0).shape, *to});
-  if (!shape.ok()) return shape.status();
-  c.Set(0, c.b().Broadcast(c.In(0), *shape));
+  ASSIGN_OR_RETURN(const std::vector<Expr> to, c.Sizes(1, "shape"));
+  RETURN_IF_ERROR(CheckSizes("shape", to, c.b().bounds()));
+  ASSIGN_OR_RETURN(const Shape shape, c.b().BroadcastShape({c.In(0).shape, to}));
+  c.Set(0, c.b().Broadcast(c.In(0), shape));
   return absl::OkStatus();
 }
 
 absl::Status Tile6(HandlerContext& c) {
-  const absl::StatusOr<std::vector<Expr>> repeats = c.Sizes(1, "repeats");
-  if (!repeats.ok()) return repeats.status();
+  ASSIGN_OR_RETURN(const std::vector<Expr> repeats, c.Sizes(1, "repeats"));
   const Value& x = c.In(0);
-  if (static_cast<int>(repeats->size()) != x.rank()) {
-    return Invalid("it has ", repeats->size(), " repeats for a tensor of rank ", x.rank(),
+  if (static_cast<int>(repeats.size()) != x.rank()) {
+    return Invalid("it has ", repeats.size(), " repeats for a tensor of rank ", x.rank(),
                    "; each axis needs one");
   }
-  if (absl::Status s = CheckSizes("repeats", *repeats, c.b().bounds()); !s.ok()) return s;
+  RETURN_IF_ERROR(CheckSizes("repeats", repeats, c.b().bounds()));
   Shape shape = x.shape;
   std::vector<Expr> coordinates = AllAxes(x.rank());
   for (int i = 0; i < x.rank(); ++i) {
-    if ((*repeats)[i].IsConstant(1)) continue;
-    shape[i] = x.shape[i] * (*repeats)[i];
+    if (repeats[i].IsConstant(1)) continue;
+    shape[i] = x.shape[i] * repeats[i];
     coordinates[i] = Mod(coordinates[i], x.shape[i]);
   }
   c.Set(0, c.b().Map(x, std::move(shape), std::move(coordinates)));
@@ -220,14 +209,13 @@ absl::Status Trilu14(HandlerContext& c) {
   if (x.rank() < 2) {
     return Invalid("its input has shape ", ShapeToString(x.shape), "; it must hold matrices");
   }
-  absl::StatusOr<Value> k = c.Has(1) ? OneElement(c, 1, "k") : b.Integer(Elem::kInt64, 0);
-  if (!k.ok()) return k.status();
+  ASSIGN_OR_RETURN(Value k, c.Has(1) ? OneElement(c, 1, "k") : b.Integer(Elem::kInt64, 0));
   const Shape matrix(x.shape.end() - 2, x.shape.end());
   const Value row = b.Iota(Elem::kInt64, matrix, 0), column = b.Iota(Elem::kInt64, matrix, 1);
   const Value diagonal = b.Sub(column, row);
   const Value zero = ZeroOf(b, x.elem);
   // `upper` clears the elements left of diagonal k; otherwise those right of it.
-  c.Set(0, b.Select(c.Int("upper") != 0 ? b.Less(diagonal, *k) : b.Less(*k, diagonal), zero, x));
+  c.Set(0, b.Select(c.Int("upper") != 0 ? b.Less(diagonal, k) : b.Less(k, diagonal), zero, x));
   return absl::OkStatus();
 }
 
@@ -238,17 +226,16 @@ absl::Status ReverseSequence10(HandlerContext& c) {
     return Invalid("its operands have shapes ", ShapeToString(x.shape), " and ",
                    ShapeToString(lengths.shape), "; they must be of rank 2 or more, and 1");
   }
-  const absl::StatusOr<int> time = c.Axis(c.Int("time_axis"), x.rank()),
-                            batch = c.Axis(c.Int("batch_axis"), x.rank());
-  if (!time.ok()) return time.status();
+  ASSIGN_OR_RETURN(const int time, c.Axis(c.Int("time_axis"), x.rank()),
+                   batch = c.Axis(c.Int("batch_axis"), x.rank()));
   if (!batch.ok()) return batch.status();
-  if (*time == *batch) return Invalid("its time_axis and batch_axis are both ", *time);
-  std::vector<int> order = {*time, *batch}, back(x.rank());
+  if (time == *batch) return Invalid("its time_axis and batch_axis are both ", time);
+  std::vector<int> order = {time, *batch}, back(x.rank());
   for (int i = 0; i < x.rank(); ++i) {
-    if (i != *time && i != *batch) order.push_back(i);
+    if (i != time && i != *batch) order.push_back(i);
   }
   for (int i = 0; i < x.rank(); ++i) back[order[i]] = i;
-  const Shape steps = {x.shape[*time], x.shape[*batch]};
+  const Shape steps = {x.shape[time], x.shape[*batch]};
   const Value at = b.Iota(Elem::kInt64, steps, 0), row = b.Iota(Elem::kInt64, steps, 1);
   const Value reversed = b.Sub(b.Sub(lengths, b.Integer(Elem::kInt64, 1)), at);
   const Value from = b.Select(b.Less(at, lengths), reversed, at);

@@ -14,6 +14,7 @@
 #include "absl/strings/str_format.h"
 #include "compiler/frontend/onnx/ops/handlers_structure.h"
 #include "compiler/ir/value/message.h"
+#include "deploy/bazel/libs/status_macros.h"
 
 namespace athanor::onnx {
 
@@ -203,17 +204,16 @@ Value Along(OpBuilder& b, const Value& vector, int axis, int rank) {
 
 absl::StatusOr<Value> Interpolate(OpBuilder& b, const Plan& plan, const Axis& axis,
                                   const Value& x) {
-  const absl::StatusOr<Kernel> kernel = KernelOf(plan, axis);
-  if (!kernel.ok()) return kernel.status();
+  ASSIGN_OR_RETURN(const Kernel kernel, KernelOf(plan, axis));
   const auto number = [&](double v) { return b.Scalar(Elem::kDouble, v); };
   const Value at = PositionsOf(b, plan, axis);
   const Value below = b.Unary(Op::kFloor, at), ratio = b.Sub(at, below);
-  const bool unrolled = kernel->taps <= static_cast<int64_t>(kUnrolledTaps);
+  const bool unrolled = kernel.taps <= static_cast<int64_t>(kUnrolledTaps);
   const Value last = b.Sub(b.Size(Elem::kDouble, axis.in, {}), number(1));
   std::vector<Value> weights, positions;
   Value sum;
   const auto add_tap = [&](const Value& offset, const Value& from, const Value& part) {
-    const Value distance = b.Mul(b.Sub(offset, part), number(kernel->stretch));
+    const Value distance = b.Mul(b.Sub(offset, part), number(kernel.stretch));
     const Value place = b.Add(from, offset);
     Value weight = plan.mode == "cubic" ? CubicWeight(b, distance, plan.cubic_a)
                                         : b.Max(b.Sub(number(1), b.Abs(distance)), number(0));
@@ -226,12 +226,12 @@ absl::StatusOr<Value> Interpolate(OpBuilder& b, const Plan& plan, const Axis& ax
     positions.push_back(Inside(b, place, axis.in));
   };
   if (unrolled) {
-    for (int64_t t = 0; t < kernel->taps; ++t) {
-      add_tap(number(static_cast<double>(kernel->first + t)), below, ratio);
+    for (int64_t t = 0; t < kernel.taps; ++t) {
+      add_tap(number(static_cast<double>(kernel.first + t)), below, ratio);
     }
   } else {
-    const Value tap = b.Add(b.Iota(Elem::kDouble, {1, kernel->taps}, 1),
-                            number(static_cast<double>(kernel->first)));
+    const Value tap = b.Add(b.Iota(Elem::kDouble, {1, kernel.taps}, 1),
+                            number(static_cast<double>(kernel.first)));
     add_tap(tap, b.Unsqueeze(below, {1}), b.Unsqueeze(ratio, {1}));
     sum = b.Reduce(Op::kSumReduce, sum, {1}, /*keepdims=*/true);
   }
@@ -256,12 +256,11 @@ absl::Status ResizeAxes(HandlerContext& c, const Plan& plan, const std::vector<A
   for (const Axis& axis : axes) {
     const bool crops = plan.coordinates == "tf_crop_and_resize";
     if (axis.number == 1.0 && !crops && b.bounds().ProvablyEqual(axis.in, axis.out)) continue;
-    const absl::StatusOr<Value> resized =
-        nearest ? ResizeNearest(b, plan, axis, y) : Interpolate(b, plan, axis, y);
-    if (!resized.ok()) return resized.status();
+    ASSIGN_OR_RETURN(const Value resized,
+                     nearest ? ResizeNearest(b, plan, axis, y) : Interpolate(b, plan, axis, y));
     if (!b.status().ok()) return absl::OkStatus();  // the builder reports the failure
     const int rank = y.rank();
-    y = *resized;
+    y = resized;
     if (!crops) continue;
     const Value at = PositionsOf(b, plan, axis);
     const Value last = b.Size(Elem::kDouble, axis.in - 1, {});
@@ -309,7 +308,7 @@ absl::StatusOr<std::vector<Axis>> AxesBySizes(HandlerContext& c, absl::Span<cons
   if (sizes.size() != listed.size()) {
     return Invalid("it has ", sizes.size(), " sizes for ", listed.size(), " axes; each needs one");
   }
-  if (absl::Status s = CheckSizes("sizes", sizes, b.bounds()); !s.ok()) return s;
+  RETURN_IF_ERROR(CheckSizes("sizes", sizes, b.bounds()));
   std::vector<Axis> axes;
   std::optional<double> common;
   for (size_t i = 0; i < listed.size(); ++i) {
@@ -380,13 +379,11 @@ std::vector<int> EveryAxis(const HandlerContext& c) {
 // Upsample and the first Resize: source positions are the quotient, without centring.
 absl::Status ByScales(HandlerContext& c, absl::Span<const double> scales) {
   const bool first = c.version() == 1;
-  const absl::StatusOr<std::string> mode =
-      c.OneOf("mode", {"nearest", first ? "bilinear" : "linear"});
-  if (!mode.ok()) return mode.status();
-  const absl::StatusOr<std::vector<Axis>> axes = AxesByScales(c, scales, EveryAxis(c), {});
-  if (!axes.ok()) return axes.status();
-  const std::string renamed = first && *mode == "bilinear" ? "linear" : *mode;
-  return ResizeAxes(c, {.mode = renamed, .coordinates = "asymmetric", .nearest = "floor"}, *axes);
+  ASSIGN_OR_RETURN(const std::string mode,
+                   c.OneOf("mode", {"nearest", first ? "bilinear" : "linear"}));
+  ASSIGN_OR_RETURN(const std::vector<Axis> axes, AxesByScales(c, scales, EveryAxis(c), {}));
+  const std::string renamed = first && mode == "bilinear" ? "linear" : mode;
+  return ResizeAxes(c, {.mode = renamed, .coordinates = "asymmetric", .nearest = "floor"}, axes);
 }
 absl::Status Upsample1(HandlerContext& c) {
   if (c.In(0).rank() != 4) {
@@ -403,20 +400,14 @@ absl::Status Resize10(HandlerContext& c) {
 
 absl::StatusOr<Plan> PlanOf(HandlerContext& c) {
   Plan plan;
-  absl::StatusOr<std::string> mode = c.OneOf("mode", {"nearest", "linear", "cubic"});
-  if (!mode.ok()) return mode.status();
-  plan.mode = *std::move(mode);
+  ASSIGN_OR_RETURN(plan.mode, c.OneOf("mode", {"nearest", "linear", "cubic"}));
   std::vector<std::string_view> allowed = {"half_pixel", "pytorch_half_pixel", "align_corners",
                                            "asymmetric", "tf_crop_and_resize"};
   if (c.version() < 13) allowed.push_back("tf_half_pixel_for_nn");
   if (c.version() >= 19) allowed.push_back("half_pixel_symmetric");
-  absl::StatusOr<std::string> coordinates = c.OneOf("coordinate_transformation_mode", allowed);
-  if (!coordinates.ok()) return coordinates.status();
-  plan.coordinates = *std::move(coordinates);
-  absl::StatusOr<std::string> nearest =
-      c.OneOf("nearest_mode", {"round_prefer_floor", "round_prefer_ceil", "floor", "ceil"});
-  if (!nearest.ok()) return nearest.status();
-  plan.nearest = *std::move(nearest);
+  ASSIGN_OR_RETURN(plan.coordinates, c.OneOf("coordinate_transformation_mode", allowed));
+  ASSIGN_OR_RETURN(plan.nearest, c.OneOf("nearest_mode", {"round_prefer_floor", "round_prefer_ceil",
+                                                          "floor", "ceil"}));
   plan.cubic_a = c.Float("cubic_coeff_a");
   plan.exclude_outside = c.Int("exclude_outside") != 0;
   plan.extrapolation = c.Float("extrapolation_value");
@@ -429,28 +420,25 @@ absl::StatusOr<Plan> PlanOf(HandlerContext& c) {
 }
 
 absl::Status Resize11(HandlerContext& c) {
-  const absl::StatusOr<Plan> plan = PlanOf(c);
-  if (!plan.ok()) return plan.status();
+  ASSIGN_OR_RETURN(const Plan plan, PlanOf(c));
   absl::StatusOr<std::vector<int>> listed = EveryAxis(c);
   std::string policy = "stretch";
   if (c.version() >= 18) {
     if (c.Given("axes")) listed = AxesAttr(c, "axes", c.In(0).rank());
-    absl::StatusOr<std::string> given =
-        c.OneOf("keep_aspect_ratio_policy", {"stretch", "not_larger", "not_smaller"});
-    if (!given.ok()) return given.status();
-    policy = *std::move(given);
+    ASSIGN_OR_RETURN(policy,
+                     c.OneOf("keep_aspect_ratio_policy", {"stretch", "not_larger", "not_smaller"}));
   }
   if (!listed.ok()) return listed.status();
   if (Filled(c, 2) == Filled(c, 3)) {
     return Invalid("it has ", Filled(c, 2) ? "both" : "neither", " scales and sizes; it needs one");
   }
-  const bool crops = plan->coordinates == "tf_crop_and_resize";
+  const bool crops = plan.coordinates == "tf_crop_and_resize";
   absl::StatusOr<std::vector<Axis>> axes = std::vector<Axis>();
   if (Filled(c, 2)) {
     const absl::StatusOr<std::vector<double>> scales = c.Numbers(2, "scales");
     absl::StatusOr<std::vector<double>> roi = std::vector<double>();
     if (crops && Filled(c, 1)) roi = c.Numbers(1, "roi");
-    if (absl::Status s = Together({scales.status(), roi.status()}); !s.ok()) return s;
+    RETURN_IF_ERROR(Together({scales.status(), roi.status()}));
     std::vector<double> spans;
     if (crops && Filled(c, 1)) {
       const size_t half = roi->size() / 2;
@@ -460,15 +448,14 @@ absl::Status Resize11(HandlerContext& c) {
     }
     axes = AxesByScales(c, *scales, *listed, spans);
   } else {
-    const absl::StatusOr<std::vector<Expr>> sizes = c.Sizes(3, "sizes");
-    if (!sizes.ok()) return sizes.status();
-    axes = AxesBySizes(c, *sizes, *listed, policy);
+    ASSIGN_OR_RETURN(const std::vector<Expr> sizes, c.Sizes(3, "sizes"));
+    axes = AxesBySizes(c, sizes, *listed, policy);
   }
   if (!axes.ok()) return axes.status();
   if (crops) {
-    if (absl::Status s = AddRegions(c, &*axes); !s.ok()) return s;
+    RETURN_IF_ERROR(AddRegions(c, &*axes));
   }
-  return ResizeAxes(c, *plan, *axes);
+  return ResizeAxes(c, plan, *axes);
 }
 
 constexpr HandlerRow kRows[] = {

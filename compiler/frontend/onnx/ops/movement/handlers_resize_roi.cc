@@ -10,6 +10,7 @@
 #include "compiler/frontend/onnx/ops/handlers_structure.h"
 #include "compiler/frontend/onnx/ops/movement/handlers_resize.h"
 #include "compiler/ir/value/message.h"
+#include "deploy/bazel/libs/status_macros.h"
 
 namespace athanor::onnx {
 namespace {
@@ -51,10 +52,9 @@ absl::StatusOr<Regions> RegionsOf(HandlerContext& c, const Align& align, bool ve
     return regions;
   }
   // The number of samples per bin depends on the regions, so these must be known.
-  const absl::StatusOr<std::vector<double>> known = c.Numbers(1, "rois (with sampling_ratio 0)");
-  if (!known.ok()) return known.status();
-  for (size_t i = 0; i + 3 < known->size(); i += 4) {
-    const double length = ((*known)[i + at + 2] - (*known)[i + at]) * align.scale;
+  ASSIGN_OR_RETURN(const std::vector<double> known, c.Numbers(1, "rois (with sampling_ratio 0)"));
+  for (size_t i = 0; i + 3 < known.size(); i += 4) {
+    const double length = (known[i + at + 2] - known[i + at]) * align.scale;
     const double longest = align.half_pixel ? length : std::max(length, 1.0);
     const double count = std::ceil(longest / static_cast<double>(bins));
     if (!(count <= kMaxSamples)) {
@@ -114,14 +114,12 @@ absl::Status RoiAlign(HandlerContext& c, const Align& align) {
                    "ratio is 0 to ",
                    kMaxSamples);
   }
-  const absl::StatusOr<Regions> vertical = RegionsOf(c, align, true);
-  if (!vertical.ok()) return vertical.status();
-  const absl::StatusOr<Regions> horizontal = RegionsOf(c, align, false);
-  if (!horizontal.ok()) return horizontal.status();
+  ASSIGN_OR_RETURN(const Regions vertical, RegionsOf(c, align, true));
+  ASSIGN_OR_RETURN(const Regions horizontal, RegionsOf(c, align, false));
   if (!b.status().ok()) return absl::OkStatus();  // the builder reports the failure
   const Expr &height = x.shape[2], &width = x.shape[3], &count = rois.shape[0];
-  const Samples v = SamplesOf(b, *vertical, align.height, height),
-                h = SamplesOf(b, *horizontal, align.width, width);
+  const Samples v = SamplesOf(b, vertical, align.height, height),
+                h = SamplesOf(b, horizontal, align.width, width);
   // [R, bins, samples, 1, 1] and [R, 1, 1, bins, samples]
   const auto down = [&](const Value& s) { return b.Unsqueeze(s, {3, 4}); };
   const auto across = [&](const Value& s) { return b.Unsqueeze(s, {1, 2}); };
@@ -163,7 +161,7 @@ absl::Status RoiAlign(HandlerContext& c, const Align& align) {
     const Value sample = b.Add(b.Add(p[0], p[1]), b.Add(p[2], p[3]));
     const Value sum =
         b.Reduce(Op::kSumReduce, b.Select(counts, sample, none), {2, 4}, /*keepdims=*/false);
-    const Value taken = b.Mul(vertical->samples, horizontal->samples);
+    const Value taken = b.Mul(vertical.samples, horizontal.samples);
     const Value divisor = b.Cast(b.Max(taken, b.Scalar(taken.elem, 1)), none.elem);
     y = b.Div(sum, b.Unsqueeze(b.Broadcast(divisor, {count}), {1, 2, 3}));
   }
@@ -173,9 +171,8 @@ absl::Status RoiAlign(HandlerContext& c, const Align& align) {
 
 absl::StatusOr<Align> AlignOf(HandlerContext& c) {
   Align align;
-  const absl::StatusOr<std::string> mode = c.OneOf("mode", {"avg", "max"});
-  if (!mode.ok()) return mode.status();
-  align.maximum = *mode == "max";
+  ASSIGN_OR_RETURN(const std::string mode, c.OneOf("mode", {"avg", "max"}));
+  align.maximum = mode == "max";
   align.height = c.Int("output_height");
   align.width = c.Int("output_width");
   align.ratio = c.Int("sampling_ratio");
@@ -205,19 +202,16 @@ Value BinsOf(OpBuilder& b, const Value& rois, int64_t column, double scale, int6
 }  // namespace
 
 absl::Status RoiAlign10(HandlerContext& c) {
-  absl::StatusOr<Align> align = AlignOf(c);
-  if (!align.ok()) return align.status();
-  align->half_pixel = false;
-  return RoiAlign(c, *align);
+  ASSIGN_OR_RETURN(Align align, AlignOf(c));
+  align.half_pixel = false;
+  return RoiAlign(c, align);
 }
 absl::Status RoiAlign16(HandlerContext& c) {
-  absl::StatusOr<Align> align = AlignOf(c);
-  if (!align.ok()) return align.status();
-  const absl::StatusOr<std::string> mode =
-      c.OneOf("coordinate_transformation_mode", {"half_pixel", "output_half_pixel"});
-  if (!mode.ok()) return mode.status();
-  align->half_pixel = *mode == "half_pixel";
-  return RoiAlign(c, *align);
+  ASSIGN_OR_RETURN(Align align, AlignOf(c));
+  ASSIGN_OR_RETURN(const std::string mode,
+                   c.OneOf("coordinate_transformation_mode", {"half_pixel", "output_half_pixel"}));
+  align.half_pixel = mode == "half_pixel";
+  return RoiAlign(c, align);
 }
 
 // R. Girshick, "Fast R-CNN", 2015: bins consist of whole elements; an empty bin gives 0.

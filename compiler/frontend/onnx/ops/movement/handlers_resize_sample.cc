@@ -7,6 +7,7 @@
 #include "compiler/frontend/onnx/ops/handlers_structure.h"
 #include "compiler/frontend/onnx/ops/movement/handlers_resize.h"
 #include "compiler/ir/value/message.h"
+#include "deploy/bazel/libs/status_macros.h"
 
 namespace athanor::onnx {
 namespace {
@@ -172,12 +173,10 @@ absl::Status GridSample(HandlerContext& c, const Sampling& sampling) {
 }
 
 absl::StatusOr<Sampling> SamplingOf(HandlerContext& c, absl::Span<const std::string_view> modes) {
-  const absl::StatusOr<std::string> mode = c.OneOf("mode", modes),
-                                    padding =
-                                        c.OneOf("padding_mode", {"zeros", "border", "reflection"});
-  if (!mode.ok()) return mode.status();
+  ASSIGN_OR_RETURN(const std::string mode, c.OneOf("mode", modes),
+                   padding = c.OneOf("padding_mode", {"zeros", "border", "reflection"}));
   if (!padding.ok()) return padding.status();
-  const std::string renamed = *mode == "bilinear" ? "linear" : *mode == "bicubic" ? "cubic" : *mode;
+  const std::string renamed = mode == "bilinear" ? "linear" : mode == "bicubic" ? "cubic" : mode;
   return Sampling{renamed, *padding, c.Int("align_corners") != 0};
 }
 
@@ -195,16 +194,15 @@ absl::Status GridSample20(HandlerContext& c) {
 absl::Status AffineGrid20(HandlerContext& c) {
   OpBuilder& b = c.b();
   const Value& theta = c.In(0);
-  const absl::StatusOr<std::vector<Expr>> size = c.Sizes(1, "size");
-  if (!size.ok()) return size.status();
-  const int axes = static_cast<int>(size->size()) - 2;
+  ASSIGN_OR_RETURN(const std::vector<Expr> size, c.Sizes(1, "size"));
+  const int axes = static_cast<int>(size.size()) - 2;
   if ((axes != 2 && axes != 3) || theta.rank() != 3 ||
       !b.bounds().ProvablyEqual(theta.shape[1], axes) ||
       !b.bounds().ProvablyEqual(theta.shape[2], axes + 1)) {
     return Invalid("its theta has shape ", ShapeToString(theta.shape), " and its size ",
-                   size->size(), " numbers; it needs [N, 2, 3] and 4, or [N, 3, 4] and 5");
+                   size.size(), " numbers; it needs [N, 2, 3] and 4, or [N, 3, 4] and 5");
   }
-  if (absl::Status s = CheckSizes("size", *size, b.bounds()); !s.ok()) return s;
+  RETURN_IF_ERROR(CheckSizes("size", size, b.bounds()));
   const auto number = [&](double v) { return b.Scalar(Elem::kDouble, v); };
   const Value matrix = b.Cast(theta, Elem::kDouble);
   // Returns column k of theta as [N, 1.., axes]. The first column belongs to the last axis; the
@@ -218,7 +216,7 @@ absl::Status AffineGrid20(HandlerContext& c) {
   };
   Value y = column(axes);
   for (int k = 0; k < axes; ++k) {
-    const Expr& extent = (*size)[2 + axes - 1 - k];
+    const Expr& extent = size[2 + axes - 1 - k];
     const Value i = b.Iota(Elem::kDouble, {extent}, 0), length = b.Size(Elem::kDouble, extent, {});
     Value at;
     if (c.Int("align_corners") != 0) {

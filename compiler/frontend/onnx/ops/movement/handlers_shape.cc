@@ -9,6 +9,7 @@
 #include "compiler/frontend/onnx/ops/handler.h"
 #include "compiler/frontend/onnx/ops/handlers_structure.h"
 #include "compiler/ir/value/message.h"
+#include "deploy/bazel/libs/status_macros.h"
 
 namespace athanor::onnx {
 namespace {
@@ -55,9 +56,8 @@ absl::Status Constant1(HandlerContext& c) {
   }
   const std::string& name = c.node().attribute(0).name();
   if (name == "value") {
-    absl::StatusOr<Value> value = c.TensorAttr("value");
-    if (!value.ok()) return value.status();
-    c.Set(0, *std::move(value));
+    ASSIGN_OR_RETURN(Value value, c.TensorAttr("value"));
+    c.Set(0, std::move(value));
   } else if (name == "value_int") {
     c.Set(0, c.b().Integer(Elem::kInt64, c.Int(name)));
   } else if (name == "value_ints") {
@@ -77,22 +77,19 @@ absl::Status Constant1(HandlerContext& c) {
 }
 
 absl::Status ConstantOfShape9(HandlerContext& c) {
-  const absl::StatusOr<std::vector<Expr>> shape = c.Sizes(0, "input");
-  if (!shape.ok()) return shape.status();
-  if (absl::Status s = CheckSizes("input", *shape, c.b().bounds()); !s.ok()) return s;
+  ASSIGN_OR_RETURN(const std::vector<Expr> shape, c.Sizes(0, "input"));
+  RETURN_IF_ERROR(CheckSizes("input", shape, c.b().bounds()));
   if (!c.Given("value")) {
-    c.Set(0, c.b().Splat(c.b().Scalar(Elem::kFloat, 0), *shape));
+    c.Set(0, c.b().Splat(c.b().Scalar(Elem::kFloat, 0), shape));
     return absl::OkStatus();
   }
-  const absl::StatusOr<Value> value = c.TensorAttr("value");
-  if (!value.ok()) return value.status();
-  if (value->known == nullptr || !value->known->concrete() ||
-      value->known->literal->elements() != 1) {
-    return Invalid("attribute \"value\" has shape ", ShapeToString(value->shape),
+  ASSIGN_OR_RETURN(const Value value, c.TensorAttr("value"));
+  if (value.known == nullptr || !value.known->concrete() || value.known->literal->elements() != 1) {
+    return Invalid("attribute \"value\" has shape ", ShapeToString(value.shape),
                    "; it must have one element");
   }
-  const Tensor one = {value->dtype(), {}, value->known->literal->bytes};
-  c.Set(0, c.b().Splat(c.b().Literal(value->elem, one), *shape));
+  const Tensor one = {value.dtype(), {}, value.known->literal->bytes};
+  c.Set(0, c.b().Splat(c.b().Literal(value.elem, one), shape));
   return absl::OkStatus();
 }
 
@@ -109,12 +106,11 @@ absl::Status EyeLike9(HandlerContext& c) {
   if (shape.size() != 2) {
     return Invalid("its input has shape ", ShapeToString(shape), "; it must be a matrix");
   }
-  const absl::StatusOr<Elem> elem = ElemAttr(c);
-  if (!elem.ok()) return elem.status();
+  ASSIGN_OR_RETURN(const Elem elem, ElemAttr(c));
   OpBuilder& b = c.b();
   const Value row = b.Iota(Elem::kInt64, shape, 0), column = b.Iota(Elem::kInt64, shape, 1);
   const Value on = b.Equal(b.Add(row, b.Integer(Elem::kInt64, c.Int("k"))), column);
-  c.Set(0, b.Cast(on, *elem));
+  c.Set(0, b.Cast(on, elem));
   return absl::OkStatus();
 }
 
@@ -156,10 +152,9 @@ constexpr std::string_view kRangeNames[] = {"start", "limit", "delta"};
 absl::StatusOr<Expr> FloatSteps(HandlerContext& c) {
   double v[3];
   for (int i = 0; i < 3; ++i) {
-    absl::StatusOr<std::vector<double>> numbers = c.Numbers(i, kRangeNames[i]);
-    if (!numbers.ok()) return numbers.status();
-    if (numbers->size() != 1) return Invalid("its ", kRangeNames[i], " must have one element");
-    v[i] = numbers->front();
+    ASSIGN_OR_RETURN(std::vector<double> numbers, c.Numbers(i, kRangeNames[i]));
+    if (numbers.size() != 1) return Invalid("its ", kRangeNames[i], " must have one element");
+    v[i] = numbers.front();
   }
   const bool is_double = c.In(0).dtype() == DType::kF64;
   const auto rounded = [&](double x) { return is_double ? x : static_cast<float>(x); };
@@ -193,10 +188,9 @@ absl::Status Range11(HandlerContext& c) {
     count = Invalid("its start, limit and delta must have one element each");
   }
   if (!count.ok()) return count.status();
-  const absl::StatusOr<Value> first = OneElement(c, 0, "start"), step = OneElement(c, 2, "delta");
-  if (!first.ok()) return first.status();
+  ASSIGN_OR_RETURN(const Value first, OneElement(c, 0, "start"), step = OneElement(c, 2, "delta"));
   if (!step.ok()) return step.status();
-  const Value from = b.Up(*first);
+  const Value from = b.Up(first);
   const Value position = b.Iota(from.elem, {*count}, 0);
   c.Set(0, b.Cast(b.Add(b.Mul(position, b.Up(*step)), from), elem));
   return absl::OkStatus();

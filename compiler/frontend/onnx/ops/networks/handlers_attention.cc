@@ -10,6 +10,7 @@
 #include "compiler/frontend/onnx/ops/networks/attention.h"
 #include "compiler/frontend/onnx/ops/networks/handlers_microsoft_attention.h"
 #include "compiler/ir/value/message.h"
+#include "deploy/bazel/libs/status_macros.h"
 
 namespace athanor::onnx {
 namespace {
@@ -223,9 +224,7 @@ absl::Status RotaryEmbedding(HandlerContext& c) {
   }
   if (flat) {
     if (!c.Given("num_heads")) return Invalid("num_heads must be given where X has rank 3");
-    absl::StatusOr<Value> split = SplitHeads(b, x, c.Int("num_heads"), "X");
-    if (!split.ok()) return split.status();
-    x = *std::move(split);
+    ASSIGN_OR_RETURN(x, SplitHeads(b, x, c.Int("num_heads"), "X"));
   }
   const std::optional<int64_t> whole = x.shape[3].constant();
   if (!whole)

@@ -9,6 +9,7 @@
 
 #include "compiler/frontend/onnx/build/build_scan.h"
 #include "compiler/ir/value/message.h"
+#include "deploy/bazel/libs/status_macros.h"
 
 namespace athanor::onnx {
 namespace {
@@ -44,13 +45,11 @@ absl::Status If(HandlerContext& c) {
   absl::Status s = CheckOutputs(c, then_branch, "then_branch", c.outputs());
   if (s.ok()) s = CheckOutputs(c, else_branch, "else_branch", c.outputs());
   if (!s.ok()) return s;
-  absl::StatusOr<std::optional<bool>> known = KnownCondition(c.In(0));
-  if (!known.ok()) return known.status();
-  if (known->has_value()) {
-    absl::StatusOr<std::vector<Value>> results = **known ? c.Inline(then_branch, {}, "then_branch")
-                                                         : c.Inline(else_branch, {}, "else_branch");
-    if (!results.ok()) return results.status();
-    for (int o = 0; o < c.outputs(); ++o) c.Set(o, (*results)[o]);
+  ASSIGN_OR_RETURN(std::optional<bool> known, KnownCondition(c.In(0)));
+  if (known.has_value()) {
+    ASSIGN_OR_RETURN(std::vector<Value> results, *known ? c.Inline(then_branch, {}, "then_branch")
+                                                        : c.Inline(else_branch, {}, "else_branch"));
+    for (int o = 0; o < c.outputs(); ++o) c.Set(o, results[o]);
     return absl::OkStatus();
   }
   for (const auto& [graph, label] :
@@ -179,13 +178,12 @@ absl::Status Unroller::Start() {
     carried_.push_back(c_.In(i + 2));
   }
   elements_.resize(scans_);
-  if (absl::Status s = ReadCount(); !s.ok()) return s;
+  RETURN_IF_ERROR(ReadCount());
   conditional_ = c_.Has(1);
   if (conditional_) {
-    absl::StatusOr<std::optional<bool>> known = KnownCondition(c_.In(1));
-    if (!known.ok()) return known.status();
-    if (known->has_value()) {
-      done_ = !**known;
+    ASSIGN_OR_RETURN(std::optional<bool> known, KnownCondition(c_.In(1)));
+    if (known.has_value()) {
+      done_ = !*known;
       if (done_) count_ = 0;
     } else {
       data_ends_ = true;
@@ -233,20 +231,19 @@ absl::StatusOr<bool> Unroller::AsScan() {
   bool masked = data_ends_, needs_mask = false;
   for (int i = 0; i < 2; ++i) {
     ScanBuilder scan(&b_, *count_);
-    absl::StatusOr<std::optional<Body>> body = ScanStep(scan, masked, &needs_mask);
-    if (!body.ok()) return body.status();
-    if (!*body && needs_mask && !masked) {
+    ASSIGN_OR_RETURN(std::optional<Body> body, ScanStep(scan, masked, &needs_mask));
+    if (!body && needs_mask && !masked) {
       masked = true;
       continue;
     }
-    if (!*body) break;
-    scan.Finish(std::move((*body)->next), std::move((*body)->elements));
+    if (!body) break;
+    scan.Finish(std::move(body->next), std::move(body->elements));
     for (int o = 0; o < c_.outputs(); ++o) {
       if (c_.Wants(o)) {
         c_.Set(o, o < carried_count_ ? scan.Last(o) : scan.Stacked(o - carried_count_));
       }
     }
-    if (absl::Status s = b_.TakeStatus(); !s.ok()) return s;
+    RETURN_IF_ERROR(b_.TakeStatus());
     return true;
   }
   return false;
@@ -275,10 +272,9 @@ absl::StatusOr<std::optional<Unroller::Body>> Unroller::ScanStep(ScanBuilder& sc
   std::vector<Value>& made = **results;
   const Value going = made.front();
   if (conditional_) {
-    absl::StatusOr<std::optional<bool>> known = KnownCondition(going);
-    if (!known.ok()) return known.status();
-    if (known->has_value() && !**known) return std::nullopt;  // the loop ends after one step
-    *needs_mask = !known->has_value();
+    ASSIGN_OR_RETURN(std::optional<bool> known, KnownCondition(going));
+    if (known.has_value() && !*known) return std::nullopt;  // the loop ends after one step
+    *needs_mask = !known.has_value();
     if (*needs_mask && !masked) return std::nullopt;
   }
   Body body;
@@ -335,20 +331,17 @@ absl::Status Unroller::Carry(absl::Span<const Value> results, const std::optiona
       carried_[i] = results[i];
       continue;
     }
-    absl::StatusOr<Value> either =
-        Either(b_, *mask, results[i], carried_[i], Cat("carried value ", i));
-    if (!either.ok()) return either.status();
-    carried_[i] = *std::move(either);
+    ASSIGN_OR_RETURN(carried_[i],
+                     Either(b_, *mask, results[i], carried_[i], Cat("carried value ", i)));
   }
   return absl::OkStatus();
 }
 
 // Handles the body's condition for the next step.
 absl::Status Unroller::End(const Value& going, const std::optional<Value>& mask) {
-  absl::StatusOr<std::optional<bool>> known = KnownCondition(going);
-  if (!known.ok()) return known.status();
-  if (known->has_value()) {
-    if (**known) return absl::OkStatus();
+  ASSIGN_OR_RETURN(std::optional<bool> known, KnownCondition(going));
+  if (known.has_value()) {
+    if (*known) return absl::OkStatus();
     count_ = count_ ? MinOf(*count_, step_) : Expr(step_);
     done_ = true;
     return absl::OkStatus();
@@ -374,9 +367,8 @@ absl::Status Unroller::Finish() {
     std::vector<Value> operands = StepOperands(b_.Integer(Elem::kInt64, 0));
     operands.insert(operands.end(), carried_.begin(), carried_.end());
     const OpBuilder::Guard guard(&b_, b_.Integer(Elem::kBool, 0), true);
-    absl::StatusOr<std::vector<Value>> results = c_.Inline(body_, operands, StepLabel(0));
-    if (!results.ok()) return results.status();
-    models.assign(results->begin() + 1 + carried_count_, results->end());
+    ASSIGN_OR_RETURN(std::vector<Value> results, c_.Inline(body_, operands, StepLabel(0)));
+    models.assign(results.begin() + 1 + carried_count_, results.end());
   }
   for (int o = 0; o < c_.outputs(); ++o) {
     if (!c_.Wants(o)) continue;
@@ -386,10 +378,9 @@ absl::Status Unroller::Finish() {
     }
     const int k = o - carried_count_;
     const Expr size = count_ ? *count_ : Expr(step_);
-    absl::StatusOr<Value> stacked = Stack(b_, elements_[k], models[k], size, 0, /*reversed=*/false,
-                                          Cat("scan output ", Quoted(c_.node().output(o))));
-    if (!stacked.ok()) return stacked.status();
-    c_.Set(o, *std::move(stacked));
+    ASSIGN_OR_RETURN(Value stacked, Stack(b_, elements_[k], models[k], size, 0, /*reversed=*/false,
+                                          Cat("scan output ", Quoted(c_.node().output(o)))));
+    c_.Set(o, std::move(stacked));
   }
   return absl::OkStatus();
 }

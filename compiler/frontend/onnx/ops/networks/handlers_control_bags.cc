@@ -8,6 +8,7 @@
 #include "absl/container/flat_hash_map.h"
 #include "compiler/frontend/onnx/ops/networks/handlers_control.h"
 #include "compiler/ir/value/message.h"
+#include "deploy/bazel/libs/status_macros.h"
 
 namespace athanor::onnx {
 namespace {
@@ -229,9 +230,8 @@ absl::StatusOr<bool> LoopOverBags(HandlerContext& c) {
   if (c.inputs() < 1 || c.inputs() > 2 || !c.Has(0) || c.outputs() > 1) return false;
   if (c.In(0).known == nullptr || c.In(0).known->sizes.size() != 1) return false;
   if (c.Has(1)) {
-    absl::StatusOr<std::optional<bool>> condition = KnownCondition(c.In(1));
-    if (!condition.ok()) return condition.status();
-    if (!condition->value_or(false)) return false;
+    ASSIGN_OR_RETURN(std::optional<bool> condition, KnownCondition(c.In(1)));
+    if (!condition.value_or(false)) return false;
   }
   const std::optional<Bags> bags = Matcher(c).Match();
   if (!bags) return false;

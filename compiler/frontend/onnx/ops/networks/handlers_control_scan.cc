@@ -7,6 +7,7 @@
 #include "compiler/frontend/onnx/build/build_scan.h"
 #include "compiler/frontend/onnx/ops/networks/handlers_control.h"
 #include "compiler/ir/value/message.h"
+#include "deploy/bazel/libs/status_macros.h"
 
 namespace athanor::onnx {
 namespace {
@@ -108,11 +109,10 @@ absl::StatusOr<std::optional<std::vector<Value>>> AsScan(HandlerContext& c,
   std::vector<Value> all;
   for (size_t i = 0; i < states.size(); ++i) all.push_back(scan.Last(i));
   for (size_t k = 0; k < outputs.size(); ++k) {
-    absl::StatusOr<int> axis = c.Axis(outputs[k].axis, made[states.size() + k].rank() + 1);
-    if (!axis.ok()) return axis.status();
+    ASSIGN_OR_RETURN(int axis, c.Axis(outputs[k].axis, made[states.size() + k].rank() + 1));
     Value stacked = scan.Stacked(k);
     if (outputs[k].reversed) stacked = b.Reverse(stacked, 0);
-    all.push_back(MoveAxis(b, stacked, 0, *axis));
+    all.push_back(MoveAxis(b, stacked, 0, axis));
   }
   if (!b.status().ok()) return b.TakeStatus();
   return all;
@@ -124,15 +124,13 @@ absl::StatusOr<std::vector<Value>> Scanned(HandlerContext& c, std::vector<Value>
                                            absl::Span<const ScanOutput> outputs) {
   OpBuilder& b = c.b();
   const GraphProto& body = c.GraphAttr("body");
-  absl::StatusOr<Expr> length = LengthOf(b, inputs);
-  if (!length.ok()) return length.status();
-  absl::StatusOr<std::optional<std::vector<Value>>> loop =
-      AsScan(c, states, inputs, outputs, *length);
-  if (!loop.ok()) return loop.status();
-  if (*loop) return **std::move(loop);
-  if (absl::Status s = CheckUnrolled(c, *length); !s.ok()) return s;
-  const int64_t least = b.bounds().Minimum(*length).value_or(0);
-  const int64_t most = *b.bounds().Maximum(*length);
+  ASSIGN_OR_RETURN(Expr length, LengthOf(b, inputs));
+  ASSIGN_OR_RETURN(std::optional<std::vector<Value>> loop,
+                   AsScan(c, states, inputs, outputs, length));
+  if (loop) return *std::move(loop);
+  RETURN_IF_ERROR(CheckUnrolled(c, length));
+  const int64_t least = b.bounds().Minimum(length).value_or(0);
+  const int64_t most = *b.bounds().Maximum(length);
   const size_t count = states.size();
   std::vector<std::vector<Value>> elements(outputs.size());
   std::vector<Value> models;
@@ -140,12 +138,12 @@ absl::StatusOr<std::vector<Value>> Scanned(HandlerContext& c, std::vector<Value>
   for (int64_t step = 0; step < std::max<int64_t>(most, 1); ++step) {
     std::optional<Value> mask;
     if (step >= least) {
-      mask = b.Less(b.Integer(Elem::kInt64, step), b.Size(Elem::kInt64, *length, {}));
+      mask = b.Less(b.Integer(Elem::kInt64, step), b.Size(Elem::kInt64, length, {}));
     }
     std::vector<Value> operands = states;
     for (const ScanInput& input : inputs) {
       operands.push_back(
-          At(b, input.value, input.axis, input.reversed ? *length - 1 - step : Expr(step)));
+          At(b, input.value, input.axis, input.reversed ? length - 1 - step : Expr(step)));
     }
     if (!b.status().ok()) return b.TakeStatus();
     absl::StatusOr<std::vector<Value>> results;
@@ -163,19 +161,15 @@ absl::StatusOr<std::vector<Value>> Scanned(HandlerContext& c, std::vector<Value>
         states[i] = (*results)[i];
         continue;
       }
-      absl::StatusOr<Value> either = Either(b, *mask, (*results)[i], states[i], Cat("state ", i));
-      if (!either.ok()) return either.status();
-      states[i] = *std::move(either);
+      ASSIGN_OR_RETURN(states[i], Either(b, *mask, (*results)[i], states[i], Cat("state ", i)));
     }
     for (size_t k = 0; k < outputs.size(); ++k) elements[k].push_back((*results)[count + k]);
   }
   for (size_t k = 0; k < outputs.size(); ++k) {
-    absl::StatusOr<int> axis = c.Axis(outputs[k].axis, models[k].rank() + 1);
-    if (!axis.ok()) return axis.status();
-    absl::StatusOr<Value> stacked = Stack(b, elements[k], models[k], *length, *axis,
-                                          outputs[k].reversed, Cat("scan output ", k));
-    if (!stacked.ok()) return stacked.status();
-    states.push_back(*std::move(stacked));
+    ASSIGN_OR_RETURN(int axis, c.Axis(outputs[k].axis, models[k].rank() + 1));
+    ASSIGN_OR_RETURN(Value stacked, Stack(b, elements[k], models[k], length, axis,
+                                          outputs[k].reversed, Cat("scan output ", k)));
+    states.push_back(std::move(stacked));
   }
   return states;
 }
@@ -228,10 +222,9 @@ void SetAll(HandlerContext& c, const std::vector<Value>& results) {
 }  // namespace
 
 absl::Status Scan9(HandlerContext& c) {
-  absl::StatusOr<int> count = StatesOf(c, 0);
-  if (!count.ok()) return count.status();
-  const int scans = c.inputs() - *count;
-  const int stacked = c.GraphAttr("body").output_size() - *count;
+  ASSIGN_OR_RETURN(int count, StatesOf(c, 0));
+  const int scans = c.inputs() - count;
+  const int stacked = c.GraphAttr("body").output_size() - count;
   const auto axes = PerItem(c, "scan_input_axes", scans, false);
   const auto directions = PerItem(c, "scan_input_directions", scans, true);
   const auto out_axes = PerItem(c, "scan_output_axes", stacked, false);
@@ -240,33 +233,29 @@ absl::Status Scan9(HandlerContext& c) {
     if (!values->ok()) return values->status();
   }
   std::vector<Value> states;
-  for (int i = 0; i < *count; ++i) states.push_back(c.In(i));
+  for (int i = 0; i < count; ++i) states.push_back(c.In(i));
   std::vector<ScanInput> inputs;
   for (int i = 0; i < scans; ++i) {
-    const Value& value = c.In(*count + i);
-    absl::StatusOr<int> axis = c.Axis((*axes)[i], value.rank());
-    if (!axis.ok()) return axis.status();
-    inputs.push_back({value, *axis, (*directions)[i] == 1});
+    const Value& value = c.In(count + i);
+    ASSIGN_OR_RETURN(int axis, c.Axis((*axes)[i], value.rank()));
+    inputs.push_back({value, axis, (*directions)[i] == 1});
   }
   std::vector<ScanOutput> outputs;
   for (int k = 0; k < stacked; ++k) outputs.push_back({(*out_axes)[k], (*out_directions)[k] == 1});
-  absl::StatusOr<std::vector<Value>> results = Scanned(c, std::move(states), inputs, outputs);
-  if (!results.ok()) return results.status();
-  SetAll(c, *results);
+  ASSIGN_OR_RETURN(std::vector<Value> results, Scanned(c, std::move(states), inputs, outputs));
+  SetAll(c, results);
   return absl::OkStatus();
 }
 
 // Axis 0 of all operands and results is a batch, which the body does not have: its rows are scanned
 // one by one.
 absl::Status Scan8(HandlerContext& c) {
-  absl::StatusOr<int> count = StatesOf(c, 1);
-  if (!count.ok()) return count.status();
-  const int scans = c.inputs() - 1 - *count;
-  const int stacked = c.GraphAttr("body").output_size() - *count;
-  const auto directions = PerItem(c, "directions", scans, true);
-  if (!directions.ok()) return directions.status();
+  ASSIGN_OR_RETURN(int count, StatesOf(c, 1));
+  const int scans = c.inputs() - 1 - count;
+  const int stacked = c.GraphAttr("body").output_size() - count;
+  ASSIGN_OR_RETURN(const auto directions, PerItem(c, "directions", scans, true));
   for (int i = 1; i < c.inputs(); ++i) {
-    const int least = i > *count ? 2 : 1;
+    const int least = i > count ? 2 : 1;
     if (c.In(i).rank() >= least) continue;
     return Invalid("operand ", i, " has rank ", c.In(i).rank(), "; it has a batch",
                    least == 2 ? " and a sequence" : "", " axis, so at least ", least);
@@ -277,34 +266,31 @@ absl::Status Scan8(HandlerContext& c) {
                          "; the rows of Scan-8 are scanned one by one, so it must be a number");
   }
   if (c.Has(0)) {
-    absl::StatusOr<std::vector<Expr>> lengths = c.Sizes(0, "sequence_lens");
-    if (!lengths.ok()) return lengths.status();
-    for (const Expr& length : *lengths) {
-      const Expr& whole = c.In(1 + *count).shape[1];
+    ASSIGN_OR_RETURN(std::vector<Expr> lengths, c.Sizes(0, "sequence_lens"));
+    for (const Expr& length : lengths) {
+      const Expr& whole = c.In(1 + count).shape[1];
       if (c.b().bounds().ProvablyEqual(length, whole)) continue;
       return Unimplemented("its sequence_lens have ", length.ToString(),
                            "; only whole sequences, of ", whole.ToString(), ", are scanned");
     }
   }
-  std::vector<std::vector<Value>> rows(*count + stacked);
+  std::vector<std::vector<Value>> rows(count + stacked);
   for (int64_t row = 0; row < *batch.constant(); ++row) {
     std::vector<Value> states;
-    for (int i = 0; i < *count; ++i) states.push_back(At(c.b(), c.In(1 + i), 0, row));
+    for (int i = 0; i < count; ++i) states.push_back(At(c.b(), c.In(1 + i), 0, row));
     std::vector<ScanInput> inputs;
     for (int i = 0; i < scans; ++i) {
-      inputs.push_back({At(c.b(), c.In(1 + *count + i), 0, row), 0, (*directions)[i] == 1});
+      inputs.push_back({At(c.b(), c.In(1 + count + i), 0, row), 0, directions[i] == 1});
     }
-    absl::StatusOr<std::vector<Value>> results =
-        Scanned(c, std::move(states), inputs, std::vector<ScanOutput>(stacked));
-    if (!results.ok()) return results.status();
-    for (size_t r = 0; r < rows.size(); ++r) rows[r].push_back((*results)[r]);
+    ASSIGN_OR_RETURN(std::vector<Value> results,
+                     Scanned(c, std::move(states), inputs, std::vector<ScanOutput>(stacked)));
+    for (size_t r = 0; r < rows.size(); ++r) rows[r].push_back(results[r]);
   }
   if (rows.empty() || rows[0].empty()) return Unimplemented("its batch is 0");
   std::vector<Value> results;
   for (const std::vector<Value>& row : rows) {
-    absl::StatusOr<Value> all = Stack(c.b(), row, row[0], batch, 0, false, "a result");
-    if (!all.ok()) return all.status();
-    results.push_back(*std::move(all));
+    ASSIGN_OR_RETURN(Value all, Stack(c.b(), row, row[0], batch, 0, false, "a result"));
+    results.push_back(std::move(all));
   }
   SetAll(c, results);
   return absl::OkStatus();

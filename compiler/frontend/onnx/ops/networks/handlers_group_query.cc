@@ -10,6 +10,7 @@
 #include "compiler/frontend/onnx/ops/networks/attention.h"
 #include "compiler/frontend/onnx/ops/networks/handlers_microsoft_attention.h"
 #include "compiler/ir/value/message.h"
+#include "deploy/bazel/libs/status_macros.h"
 
 namespace athanor::onnx {
 namespace {
@@ -163,15 +164,14 @@ absl::Status GroupQuery::Lengths() {
     return Unimplemented("query has ", q_.shape[2].ToString(), " positions and key ",
                          fresh.ToString(), "; they must be equal");
   }
-  absl::StatusOr<Expr> total = c_.OneSize(kTotal, "total_sequence_length");
-  if (!total.ok()) return total.status();
-  const bool grows = bounds.ProvablyEqual(*total, past_ + fresh);
+  ASSIGN_OR_RETURN(Expr total, c_.OneSize(kTotal, "total_sequence_length"));
+  const bool grows = bounds.ProvablyEqual(total, past_ + fresh);
   if (grows) {
     present_ = past_ + fresh;
-  } else if (c_.Has(kPastKey) && bounds.NonNegative(past_ - *total)) {
+  } else if (c_.Has(kPastKey) && bounds.NonNegative(past_ - total)) {
     present_ = past_;  // a buffer for all future keys
   } else {
-    return Unimplemented("total_sequence_length is ", total->ToString(), ", the cache has ",
+    return Unimplemented("total_sequence_length is ", total.ToString(), ", the cache has ",
                          past_.ToString(), " positions, and ", fresh.ToString(),
                          " are new; it must be their sum, or at most the cache's");
   }

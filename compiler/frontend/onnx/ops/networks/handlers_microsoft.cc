@@ -7,6 +7,7 @@
 #include "compiler/frontend/onnx/ops/handlers_arith.h"
 #include "compiler/frontend/onnx/ops/math/handlers_layer_norm.h"
 #include "compiler/ir/value/message.h"
+#include "deploy/bazel/libs/status_macros.h"
 
 namespace athanor::onnx {
 namespace {
@@ -105,11 +106,10 @@ absl::Status SkipRmsNorm(HandlerContext& c) {
 
 absl::Status SimplifiedLayerNorm(HandlerContext& c) {
   OpBuilder& b = c.b();
-  const absl::StatusOr<int> axis = c.Axis(c.Int("axis"), c.In(0).rank());
-  if (!axis.ok()) return axis.status();
+  ASSIGN_OR_RETURN(const int axis, c.Axis(c.Int("axis"), c.In(0).rank()));
   const double epsilon = c.Float("epsilon");
-  if (c.Wants(0)) c.Set(0, RmsNormOf(b, c.In(0), c.In(1), *axis, epsilon));
-  if (c.Wants(1)) c.Set(1, b.Cast(InverseRms(b, b.Up(c.In(0)), *axis, epsilon), Elem::kFloat));
+  if (c.Wants(0)) c.Set(0, RmsNormOf(b, c.In(0), c.In(1), axis, epsilon));
+  if (c.Wants(1)) c.Set(1, b.Cast(InverseRms(b, b.Up(c.In(0)), axis, epsilon), Elem::kFloat));
   return absl::OkStatus();
 }
 

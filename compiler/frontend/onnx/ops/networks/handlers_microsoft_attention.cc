@@ -13,6 +13,7 @@
 
 #include "compiler/frontend/onnx/ops/networks/attention.h"
 #include "compiler/ir/value/message.h"
+#include "deploy/bazel/libs/status_macros.h"
 
 namespace athanor::onnx {
 namespace {
@@ -125,10 +126,8 @@ absl::Status MicrosoftAttention(HandlerContext& c) {
   std::array<Value, 3> qkv;
   int64_t begin = 0;
   for (int i = 0; i < 3; ++i) {
-    absl::StatusOr<Value> split =
-        SplitHeads(b, b.Slice(all, 2, begin, sizes[i]), heads, "the projection");
-    if (!split.ok()) return split.status();
-    qkv[i] = *std::move(split);
+    ASSIGN_OR_RETURN(qkv[i],
+                     SplitHeads(b, b.Slice(all, 2, begin, sizes[i]), heads, "the projection"));
     begin += sizes[i];
   }
   auto& [q, k, v] = qkv;
@@ -142,10 +141,8 @@ absl::Status MicrosoftAttention(HandlerContext& c) {
   AttentionSpec spec;
   SetScale(c, &spec);
   if (c.Has(3)) {
-    absl::StatusOr<Value> filter =
-        FilterOf(b, c.In(3), x.shape[0], q.shape[2], k.shape[2], FilterValue(c), q.elem);
-    if (!filter.ok()) return filter.status();
-    spec.bias = *std::move(filter);
+    ASSIGN_OR_RETURN(spec.bias, FilterOf(b, c.In(3), x.shape[0], q.shape[2], k.shape[2],
+                                         FilterValue(c), q.elem));
   }
   if (c.Has(5)) spec.bias = Sum(b, spec.bias, c.In(5));
   spec.causal = c.Int("unidirectional") != 0;
@@ -191,9 +188,7 @@ absl::Status MultiHeadAttention(HandlerContext& c) {
     if (qkv[i].rank() != 3) {
       return Invalid(kNames[i], " has rank ", qkv[i].rank(), "; it must be 3 or 4");
     }
-    absl::StatusOr<Value> split = SplitHeads(b, qkv[i], heads, kNames[i]);
-    if (!split.ok()) return split.status();
-    qkv[i] = *std::move(split);
+    ASSIGN_OR_RETURN(qkv[i], SplitHeads(b, qkv[i], heads, kNames[i]));
   }
   auto& [q, k, v] = qkv;
   if (c.Has(6) != c.Has(7)) return Invalid("past_key and past_value go together");
@@ -205,10 +200,8 @@ absl::Status MultiHeadAttention(HandlerContext& c) {
   AttentionSpec spec;
   SetScale(c, &spec);
   if (c.Has(4)) {
-    absl::StatusOr<Value> filter =
-        FilterOf(b, c.In(4), q.shape[0], q.shape[2], k.shape[2], FilterValue(c), q.elem);
-    if (!filter.ok()) return filter.status();
-    spec.bias = *std::move(filter);
+    ASSIGN_OR_RETURN(spec.bias, FilterOf(b, c.In(4), q.shape[0], q.shape[2], k.shape[2],
+                                         FilterValue(c), q.elem));
   }
   if (c.Has(5)) spec.bias = Sum(b, spec.bias, c.In(5));
   if (c.Int("unidirectional") != 0) {
@@ -261,9 +254,7 @@ absl::Status MicrosoftRotaryEmbedding(HandlerContext& c) {
   if (flat) {
     int64_t heads = c.Int("num_heads");
     if (heads == 0 && x.shape[2].constant()) heads = *x.shape[2].constant() / (2 * *half);
-    absl::StatusOr<Value> split = SplitHeads(b, x, heads, "input");
-    if (!split.ok()) return split.status();
-    x = *std::move(split);
+    ASSIGN_OR_RETURN(x, SplitHeads(b, x, heads, "input"));
   }
   if (!b.bounds().NonNegative(x.shape[3] - 2 * *half)) {
     return Invalid("the caches rotate ", 2 * *half, " elements of each head, which has ",

@@ -7,6 +7,7 @@
 #include "compiler/frontend/onnx/ops/math/handlers_quantised.h"
 #include "compiler/frontend/onnx/ops/networks/handlers_window.h"
 #include "compiler/ir/value/message.h"
+#include "deploy/bazel/libs/status_macros.h"
 
 namespace athanor::onnx {
 namespace {
@@ -62,17 +63,16 @@ absl::Status QLinearLeakyRelu(HandlerContext& c) {
 absl::Status QLinearSoftmax(HandlerContext& c) {
   OpBuilder& b = c.b();
   const Value& q = c.In(0);
-  const absl::StatusOr<int> axis = c.Axis(c.Int("axis"), q.rank());
-  if (!axis.ok()) return axis.status();
+  ASSIGN_OR_RETURN(const int axis, c.Axis(c.Int("axis"), q.rank()));
   Shape shape = q.shape;
   if (c.Int("opset") < 13) {
     Expr rest = 1;
-    for (int i = *axis; i < q.rank(); ++i) rest *= q.shape[i];
-    shape.resize(*axis);
+    for (int i = axis; i < q.rank(); ++i) rest *= q.shape[i];
+    shape.resize(axis);
     shape.push_back(rest);
   }
   const Value y = b.Unary(Op::kSoftmax, b.Reshape(Real(c, 0, 1, 2), shape),
-                          {{"axis", static_cast<int64_t>(*axis)}});
+                          {{"axis", static_cast<int64_t>(axis)}});
   SetQuantised(c, b.Reshape(y, q.shape), 3, 4, q.elem);
   return absl::OkStatus();
 }
@@ -101,9 +101,8 @@ absl::Status QLinearAveragePool(HandlerContext& c) {
   const bool last = c.Int("channels_last") != 0;
   if (last) x = b.Permute(x, front);
   if (!b.status().ok()) return absl::OkStatus();
-  absl::StatusOr<Value> y = MeansOfWindows(c, x);
-  if (!y.ok()) return y.status();
-  SetQuantised(c, last ? b.Permute(*y, back) : *y, 3, 4, c.In(0).elem);
+  ASSIGN_OR_RETURN(Value y, MeansOfWindows(c, x));
+  SetQuantised(c, last ? b.Permute(y, back) : y, 3, 4, c.In(0).elem);
   return absl::OkStatus();
 }
 
@@ -115,10 +114,9 @@ absl::Status QLinearConcat(HandlerContext& c) {
   }
   std::vector<Value> parts;
   for (int i = 2; i < c.inputs(); i += 3) parts.push_back(Real(c, i, i + 1, i + 2));
-  const absl::StatusOr<int> axis = c.Axis(c.Int("axis"), c.In(2).rank());
-  if (!axis.ok()) return axis.status();
+  ASSIGN_OR_RETURN(const int axis, c.Axis(c.Int("axis"), c.In(2).rank()));
   if (!c.b().status().ok()) return absl::OkStatus();
-  SetQuantised(c, c.b().Concat(parts, *axis), 0, 1, c.In(1).elem);
+  SetQuantised(c, c.b().Concat(parts, axis), 0, 1, c.In(1).elem);
   return absl::OkStatus();
 }
 
@@ -140,9 +138,8 @@ absl::Status MatMulIntegerToFloat(HandlerContext& c) {
   Value parts[2];
   for (int i : {2, 4}) {
     if (!c.Has(i)) continue;
-    const absl::StatusOr<Value> part = RowParameter(c, i, i == 2 ? "a_scale" : "a_zero_point");
-    if (!part.ok()) return part.status();
-    parts[i / 2 - 1] = *part;
+    ASSIGN_OR_RETURN(const Value part, RowParameter(c, i, i == 2 ? "a_scale" : "a_zero_point"));
+    parts[i / 2 - 1] = part;
   }
   Value a = b.Cast(c.In(0), Elem::kInt32);
   if (c.Has(4)) a = b.Sub(a, b.Cast(parts[1], Elem::kInt32));

@@ -7,6 +7,7 @@
 
 #include "compiler/frontend/onnx/ops/math/handlers_quantised.h"
 #include "compiler/ir/value/message.h"
+#include "deploy/bazel/libs/status_macros.h"
 
 namespace athanor::onnx {
 namespace {
@@ -163,15 +164,12 @@ absl::StatusOr<Network> NetworkOf(HandlerContext& c, const CellOp& op) {
   }
   n.hidden = *hidden;
   n.gates = op.gates;
-  absl::StatusOr<std::string> way = c.OneOf("direction", {"forward", "reverse", "bidirectional"});
-  if (!way.ok()) return way.status();
-  const int directions = *way == "bidirectional" ? 2 : 1;
-  n.first_reversed = *way == "reverse";
-  if (absl::Status s = CheckOperands(c, n, op, directions); !s.ok()) return s;
-  absl::StatusOr<std::vector<Activation>> activations =
-      ActivationsOf(c, directions * op.activations.size(), op.activations);
-  if (!activations.ok()) return activations.status();
-  n.activations = *std::move(activations);
+  ASSIGN_OR_RETURN(std::string way, c.OneOf("direction", {"forward", "reverse", "bidirectional"}));
+  const int directions = way == "bidirectional" ? 2 : 1;
+  n.first_reversed = way == "reverse";
+  RETURN_IF_ERROR(CheckOperands(c, n, op, directions));
+  ASSIGN_OR_RETURN(n.activations,
+                   ActivationsOf(c, directions * op.activations.size(), op.activations));
   if (c.Given("clip")) n.clip = c.Float("clip");
   if (n.clip && !(*n.clip >= 0)) {
     return Invalid("attribute clip is ", *n.clip, "; it must be 0 or more");
@@ -286,10 +284,9 @@ Value BothBiases(OpBuilder& b, const Direction& d) { return b.Add(*d.w_bias, *d.
 }  // namespace
 
 absl::Status Rnn(HandlerContext& c) {
-  absl::StatusOr<Network> n = NetworkOf(c, {1, {"Tanh"}, 1});
-  if (!n.ok()) return n.status();
+  ASSIGN_OR_RETURN(Network n, NetworkOf(c, {1, {"Tanh"}, 1}));
   return RunNetwork(
-      c, *n, [&](const Direction& d) { return BothBiases(c.b(), d); },
+      c, n, [&](const Direction& d) { return BothBiases(c.b(), d); },
       [](const Step& s) -> std::vector<Value> {
         return {s.Activated(0, s.b.Add(s.x, s.OfState(s.state[0], 0, 1)))};
       });
@@ -298,17 +295,16 @@ absl::Status Rnn(HandlerContext& c) {
 // The gates are z, r, h.
 absl::Status Gru(HandlerContext& c) {
   OpBuilder& b = c.b();
-  absl::StatusOr<Network> n = NetworkOf(c, {3, {"Sigmoid", "Tanh"}, 1});
-  if (!n.ok()) return n.status();
+  ASSIGN_OR_RETURN(Network n, NetworkOf(c, {3, {"Sigmoid", "Tanh"}, 1}));
   const bool linear = c.Int("linear_before_reset") != 0;
   const auto bias = [&](const Direction& d) {
     if (!linear) return BothBiases(b, d);
     // The state's bias of gate h is multiplied by r.
-    const Expr zr = 2 * n->hidden;
+    const Expr zr = 2 * n.hidden;
     const Value sum = b.Add(b.Slice(*d.w_bias, 0, 0, zr), b.Slice(*d.r_bias, 0, 0, zr));
-    return b.Concat({sum, b.Slice(*d.w_bias, 0, zr, n->hidden)}, 0);
+    return b.Concat({sum, b.Slice(*d.w_bias, 0, zr, n.hidden)}, 0);
   };
-  return RunNetwork(c, *n, bias, [&](const Step& s) -> std::vector<Value> {
+  return RunNetwork(c, n, bias, [&](const Step& s) -> std::vector<Value> {
     const Value& h = s.state[0];
     const Value zr = b.Add(b.Slice(s.x, 1, 0, 2 * s.hidden()), s.OfState(h, 0, 2));
     const Value z = s.Activated(0, s.Gate(zr, 0)), r = s.Activated(0, s.Gate(zr, 1));
@@ -332,11 +328,10 @@ namespace {
 // The gates are i, o, f, c; the peepholes i, o, f.
 absl::Status RunLstm(HandlerContext& c, bool quantised) {
   OpBuilder& b = c.b();
-  absl::StatusOr<Network> n = NetworkOf(c, {4, {"Sigmoid", "Tanh", "Tanh"}, 2, quantised});
-  if (!n.ok()) return n.status();
+  ASSIGN_OR_RETURN(Network n, NetworkOf(c, {4, {"Sigmoid", "Tanh", "Tanh"}, 2, quantised}));
   const bool coupled = c.Int("input_forget") != 0;
   return RunNetwork(
-      c, *n, [&](const Direction& d) { return BothBiases(b, d); },
+      c, n, [&](const Direction& d) { return BothBiases(b, d); },
       [&](const Step& s) -> std::vector<Value> {
         const Value gates = b.Add(s.x, s.OfState(s.state[0], 0, 4));
         const Value& cell = s.state[1];

@@ -4,6 +4,7 @@
 
 #include "compiler/frontend/onnx/ops/networks/handlers_recurrent.h"
 #include "compiler/ir/value/message.h"
+#include "deploy/bazel/libs/status_macros.h"
 
 namespace athanor::onnx {
 namespace {
@@ -52,13 +53,12 @@ struct Operands {
 
 absl::StatusOr<Operands> OperandsOf(HandlerContext& c, const Heads& h) {
   OpBuilder& b = c.b();
-  absl::StatusOr<std::string> rule =
-      c.OneOf("update_rule", {"linear", "gated", "delta", "gated_delta"});
-  if (!rule.ok()) return rule.status();
-  const bool gated = *rule == "gated" || *rule == "gated_delta";
-  const bool delta = *rule == "delta" || *rule == "gated_delta";
-  absl::Status s = CheckGiven(c, 4, "decay", gated, *rule);
-  if (s.ok()) s = CheckGiven(c, 5, "beta", delta, *rule);
+  ASSIGN_OR_RETURN(std::string rule,
+                   c.OneOf("update_rule", {"linear", "gated", "delta", "gated_delta"}));
+  const bool gated = rule == "gated" || rule == "gated_delta";
+  const bool delta = rule == "delta" || rule == "gated_delta";
+  absl::Status s = CheckGiven(c, 4, "decay", gated, rule);
+  if (s.ok()) s = CheckGiven(c, 5, "beta", delta, rule);
   if (!s.ok()) return s;
   Operands o = {Split(b, c.In(0), h.queries), Split(b, c.In(1), h.keys), Split(b, c.In(2), h.keys),
                 std::nullopt, std::nullopt};
@@ -103,11 +103,9 @@ Value NextState(OpBuilder& b, const Slices& o, Value state) {
 
 absl::Status LinearAttention(HandlerContext& c) {
   OpBuilder& b = c.b();
-  absl::StatusOr<Heads> heads = HeadsOf(c);
-  if (!heads.ok()) return heads.status();
-  const Heads& h = *heads;
-  absl::StatusOr<Operands> o = OperandsOf(c, h);
-  if (!o.ok()) return o.status();
+  ASSIGN_OR_RETURN(Heads heads, HeadsOf(c));
+  const Heads& h = heads;
+  ASSIGN_OR_RETURN(Operands o, OperandsOf(c, h));
   const Expr batch = c.In(0).shape[0];
   const Shape shape = {batch, h.keys, h.key_size, h.value_size};
   Value state = b.Splat(b.Scalar(Elem::kFloat, 0), shape);
@@ -128,14 +126,14 @@ absl::Status LinearAttention(HandlerContext& c) {
   const Value by = b.Literal(Elem::kFloat, std::move(factor));
   const Shape grouped = {batch, h.keys, h.queries / h.keys, h.key_size};
   const Shape read_shape = {batch, Expr(h.queries) * h.value_size};
-  std::vector<Value> scanned = {o->query, o->key, o->value};
-  if (o->decay) scanned.push_back(*o->decay);
-  if (o->beta) scanned.push_back(*o->beta);
+  std::vector<Value> scanned = {o.query, o.key, o.value};
+  if (o.decay) scanned.push_back(*o.decay);
+  if (o.beta) scanned.push_back(*o.beta);
   const auto step = [&](const Value&, const std::vector<Value>& slices,
                         const std::vector<Value>& states) -> std::vector<Value> {
     Slices at = {slices[0], slices[1], slices[2], std::nullopt, std::nullopt};
-    if (o->decay) at.decay = slices[3];
-    if (o->beta) at.beta = slices.back();
+    if (o.decay) at.decay = slices[3];
+    if (o.beta) at.beta = slices.back();
     const Value next = NextState(b, at, states[0]);
     const Value query = b.Reshape(at.query, grouped);
     return {next, b.Reshape(b.Contract("bhgd,bhdm->bhgm", query, next), read_shape)};

@@ -7,6 +7,7 @@
 
 #include "compiler/frontend/onnx/ops/handlers_arith.h"
 #include "compiler/ir/value/message.h"
+#include "deploy/bazel/libs/status_macros.h"
 
 namespace athanor::onnx {
 namespace {
@@ -35,17 +36,15 @@ absl::StatusOr<std::vector<int64_t>> KernelOf(const HandlerContext& c, const Val
 }
 
 absl::StatusOr<ConvOperands> OperandsOf(const HandlerContext& c, const Value& x, const Value& w) {
-  absl::StatusOr<Shape> sizes = SpatialSizes("X", x);
-  if (!sizes.ok()) return sizes.status();
+  ASSIGN_OR_RETURN(Shape sizes, SpatialSizes("X", x));
   if (w.rank() != x.rank()) {
     return Invalid("W has shape ", ShapeToString(w.shape), ", X has ", ShapeToString(x.shape),
                    "; their ranks must be equal");
   }
-  absl::StatusOr<std::vector<int64_t>> kernel = KernelOf(c, w);
-  if (!kernel.ok()) return kernel.status();
+  ASSIGN_OR_RETURN(std::vector<int64_t> kernel, KernelOf(c, w));
   const int64_t group = c.Int("group");
   if (group < 1) return Invalid("attribute group is ", group, "; it must be 1 or more");
-  return ConvOperands{*std::move(sizes), *std::move(kernel), group};
+  return ConvOperands{std::move(sizes), std::move(kernel), group};
 }
 
 Value ConvRow(OpBuilder& b, const Value& x, const Value& w, const Window& window, int64_t group) {
@@ -69,28 +68,24 @@ absl::Status SetWithBias(HandlerContext& c, const Value& y, int bias) {
     c.Set(0, y);
     return absl::OkStatus();
   }
-  absl::StatusOr<Value> sum = WithBias(c.b(), y, c.In(bias));
-  if (!sum.ok()) return sum.status();
-  c.Set(0, *sum);
+  ASSIGN_OR_RETURN(Value sum, WithBias(c.b(), y, c.In(bias)));
+  c.Set(0, sum);
   return absl::OkStatus();
 }
 
 absl::StatusOr<Value> PlainConv(HandlerContext& c, const Value& x, const Value& w) {
-  absl::StatusOr<ConvOperands> operands = OperandsOf(c, x, w);
-  if (!operands.ok()) return operands.status();
-  absl::StatusOr<Window> window =
-      NodeWindow(c, operands->sizes, operands->kernel, /*dilated=*/true, /*ceil_mode=*/false);
-  if (!window.ok()) return window.status();
-  return ConvRow(c.b(), x, w, *window, operands->group);
+  ASSIGN_OR_RETURN(ConvOperands operands, OperandsOf(c, x, w));
+  ASSIGN_OR_RETURN(Window window, NodeWindow(c, operands.sizes, operands.kernel, /*dilated=*/true,
+                                             /*ceil_mode=*/false));
+  return ConvRow(c.b(), x, w, window, operands.group);
 }
 
 // Returns the geometry of the convolution that this op transposes: the padding, which may be
 // computed, and the result's sizes.
 absl::StatusOr<Window> TransposeWindow(const HandlerContext& c, const ConvOperands& operands) {
   const size_t rank = operands.sizes.size();
-  absl::StatusOr<std::string> auto_pad =
-      c.OneOf("auto_pad", {"NOTSET", "SAME_UPPER", "SAME_LOWER", "VALID"});
-  if (!auto_pad.ok()) return auto_pad.status();
+  ASSIGN_OR_RETURN(std::string auto_pad,
+                   c.OneOf("auto_pad", {"NOTSET", "SAME_UPPER", "SAME_LOWER", "VALID"}));
   // Checked against the kernel by the same rules as a convolution's.
   absl::StatusOr<Window> w =
       WindowOf(Shape(rank, Expr(int64_t{1} << 40)), operands.kernel, IntsOrNone(c, "strides"),
@@ -103,12 +98,12 @@ absl::StatusOr<Window> TransposeWindow(const HandlerContext& c, const ConvOperan
     return Invalid("attributes output_padding and output_shape must hold ", rank,
                    " values, one per spatial axis");
   }
-  const bool same = *auto_pad == "SAME_UPPER" || *auto_pad == "SAME_LOWER";
+  const bool same = auto_pad == "SAME_UPPER" || auto_pad == "SAME_LOWER";
   for (size_t i = 0; i < rank; ++i) {
     const Expr& size = operands.sizes[i];
     const int64_t reach = (operands.kernel[i] - 1) * w->dilations[i] + 1;
     const Expr whole = (size - 1) * w->strides[i] + added[i] + reach;
-    if (*auto_pad == "VALID") w->begin[i] = w->end[i] = 0;
+    if (auto_pad == "VALID") w->begin[i] = w->end[i] = 0;
     if (stated.empty() && !same) {
       w->out[i] = whole - w->begin[i] - w->end[i];
       continue;
@@ -116,7 +111,7 @@ absl::StatusOr<Window> TransposeWindow(const HandlerContext& c, const ConvOperan
     w->out[i] = stated.empty() ? size * w->strides[i] : Expr(stated[i]);
     const Expr total = MaxOf(0, whole - w->out[i]);
     const Expr smaller = FloorDiv(total, 2);
-    w->begin[i] = *auto_pad == "SAME_UPPER" ? smaller : total - smaller;
+    w->begin[i] = auto_pad == "SAME_UPPER" ? smaller : total - smaller;
   }
   return w;
 }
@@ -188,12 +183,11 @@ std::vector<int64_t> IntsOrNone(const HandlerContext& c, std::string_view name) 
 
 absl::StatusOr<Window> NodeWindow(const HandlerContext& c, const Shape& sizes,
                                   std::vector<int64_t> kernel, bool dilated, bool ceil_mode) {
-  absl::StatusOr<std::string> auto_pad =
-      c.OneOf("auto_pad", {"NOTSET", "SAME_UPPER", "SAME_LOWER", "VALID"});
-  if (!auto_pad.ok()) return auto_pad.status();
+  ASSIGN_OR_RETURN(std::string auto_pad,
+                   c.OneOf("auto_pad", {"NOTSET", "SAME_UPPER", "SAME_LOWER", "VALID"}));
   return WindowOf(sizes, std::move(kernel), IntsOrNone(c, "strides"),
                   dilated ? IntsOrNone(c, "dilations") : std::vector<int64_t>(),
-                  IntsOrNone(c, "pads"), *auto_pad, ceil_mode);
+                  IntsOrNone(c, "pads"), auto_pad, ceil_mode);
 }
 
 Attrs WindowAttrs(const Window& w) {
@@ -201,9 +195,8 @@ Attrs WindowAttrs(const Window& w) {
 }
 
 absl::Status Conv(HandlerContext& c) {
-  absl::StatusOr<Value> y = PlainConv(c, c.In(0), c.In(1));
-  if (!y.ok()) return y.status();
-  return SetWithBias(c, *y, 2);
+  ASSIGN_OR_RETURN(Value y, PlainConv(c, c.In(0), c.In(1)));
+  return SetWithBias(c, y, 2);
 }
 
 // Returns w [C, M/group, K...] as [M * strides..., C/group, ceil(K / strides)...]. Each phase of
@@ -254,9 +247,8 @@ Value ConvPhases(OpBuilder& b, const Value& x, const Value& w, const Window& tra
 absl::Status ConvTranspose(HandlerContext& c) {
   OpBuilder& b = c.b();
   const Value &x = c.In(0), &w = c.In(1);
-  absl::StatusOr<ConvOperands> operands = OperandsOf(c, x, w);
-  if (!operands.ok()) return operands.status();
-  const int64_t group = operands->group;
+  ASSIGN_OR_RETURN(ConvOperands operands, OperandsOf(c, x, w));
+  const int64_t group = operands.group;
   const std::optional<int64_t> channels = w.shape[0].constant(), maps = w.shape[1].constant();
   if (!channels || !maps || *channels % group != 0 || *maps < 1 ||
       !b.bounds().ProvablyEqual(x.shape[1], w.shape[0])) {
@@ -265,29 +257,25 @@ absl::Status ConvTranspose(HandlerContext& c) {
                    "; W must be [C, M/group, ...] of constant sizes, C the channels of X, which "
                    "group must divide");
   }
-  absl::StatusOr<Window> window = TransposeWindow(c, *operands);
-  if (!window.ok()) return window.status();
+  ASSIGN_OR_RETURN(Window window, TransposeWindow(c, operands));
   const auto is_one = [](int64_t i) { return i == 1; };
-  const bool strided = !std::all_of(window->strides.begin(), window->strides.end(), is_one);
-  if (strided && std::all_of(window->dilations.begin(), window->dilations.end(), is_one)) {
-    return SetWithBias(c, ConvPhases(b, x, w, *window, group), 2);
+  const bool strided = !std::all_of(window.strides.begin(), window.strides.end(), is_one);
+  if (strided && std::all_of(window.dilations.begin(), window.dilations.end(), is_one)) {
+    return SetWithBias(c, ConvPhases(b, x, w, window, group), 2);
   }
-  const Value spread = Spread(b, x, window->strides);
-  for (size_t i = 0; i < operands->sizes.size(); ++i) {
-    window->begin[i] = (operands->kernel[i] - 1) * window->dilations[i] - window->begin[i];
-    window->strides[i] = 1;
+  const Value spread = Spread(b, x, window.strides);
+  for (size_t i = 0; i < operands.sizes.size(); ++i) {
+    window.begin[i] = (operands.kernel[i] - 1) * window.dilations[i] - window.begin[i];
+    window.strides[i] = 1;
   }
-  return SetWithBias(c, ConvRow(b, spread, Transposed(b, w, group), *window, group), 2);
+  return SetWithBias(c, ConvRow(b, spread, Transposed(b, w, group), window, group), 2);
 }
 
 absl::Status ConvInteger(HandlerContext& c) {
-  absl::StatusOr<Value> x = FromZero(c, 0, 2, "x_zero_point");
-  if (!x.ok()) return x.status();
-  absl::StatusOr<Value> w = FromZero(c, 1, 3, "w_zero_point");
-  if (!w.ok()) return w.status();
-  absl::StatusOr<Value> y = PlainConv(c, *x, *w);
-  if (!y.ok()) return y.status();
-  c.Set(0, *y);
+  ASSIGN_OR_RETURN(Value x, FromZero(c, 0, 2, "x_zero_point"));
+  ASSIGN_OR_RETURN(Value w, FromZero(c, 1, 3, "w_zero_point"));
+  ASSIGN_OR_RETURN(Value y, PlainConv(c, x, w));
+  c.Set(0, y);
   return absl::OkStatus();
 }
 
@@ -296,8 +284,7 @@ absl::Status ConvInteger(HandlerContext& c) {
 absl::Status CausalConvWithState(HandlerContext& c) {
   OpBuilder& b = c.b();
   const Value &x = c.In(0), &w = c.In(1);
-  absl::StatusOr<std::string> activation = c.OneOf("activation", {"none", "silu", "swish"});
-  if (!activation.ok()) return activation.status();
+  ASSIGN_OR_RETURN(std::string activation, c.OneOf("activation", {"none", "silu", "swish"}));
   const bool ranks = x.rank() == 3 && w.rank() == 3;
   const std::optional<int64_t> channels = ranks ? w.shape[0].constant() : std::nullopt;
   const std::optional<int64_t> kernel = ranks ? w.shape[2].constant() : std::nullopt;
@@ -320,11 +307,9 @@ absl::Status CausalConvWithState(HandlerContext& c) {
   const Window window = {{*kernel}, {1}, {1}, {0}, {0}, {x.shape[2]}};
   Value y = ConvRow(b, all, w, window, *channels);
   if (c.Has(2)) {
-    absl::StatusOr<Value> sum = WithBias(b, y, c.In(2));
-    if (!sum.ok()) return sum.status();
-    y = *sum;
+    ASSIGN_OR_RETURN(y, WithBias(b, y, c.In(2)));
   }
-  c.Set(0, *activation == "none" ? y : b.Unary(Op::kSilu, y));
+  c.Set(0, activation == "none" ? y : b.Unary(Op::kSilu, y));
   if (c.Wants(1)) c.Set(1, b.Slice(all, 2, x.shape[2], *kernel - 1));
   return absl::OkStatus();
 }
@@ -332,11 +317,9 @@ absl::Status CausalConvWithState(HandlerContext& c) {
 // Computes exact sums, then one real factor, rounded half to even before the zero point is added.
 absl::Status QLinearConv(HandlerContext& c) {
   OpBuilder& b = c.b();
-  absl::StatusOr<Value> x = FromZero(c, 0, 2, "x_zero_point");
-  if (!x.ok()) return x.status();
-  absl::StatusOr<Value> w = FromZero(c, 3, 5, "w_zero_point");
-  if (!w.ok()) return w.status();
-  absl::StatusOr<Value> sum = PlainConv(c, *x, *w);
+  ASSIGN_OR_RETURN(Value x, FromZero(c, 0, 2, "x_zero_point"));
+  ASSIGN_OR_RETURN(Value w, FromZero(c, 3, 5, "w_zero_point"));
+  absl::StatusOr<Value> sum = PlainConv(c, x, w);
   if (sum.ok() && c.Has(8)) sum = WithBias(b, *sum, c.In(8));
   if (!sum.ok()) return sum.status();
   const absl::StatusOr<Value> x_scale = ScalarOperand(c, 1, "x_scale"),

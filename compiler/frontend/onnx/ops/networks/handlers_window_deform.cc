@@ -4,6 +4,7 @@
 
 #include "compiler/frontend/onnx/ops/networks/handlers_window.h"
 #include "compiler/ir/value/message.h"
+#include "deploy/bazel/libs/status_macros.h"
 
 namespace athanor::onnx {
 namespace {
@@ -82,23 +83,21 @@ struct Groups {
 
 absl::StatusOr<Samples> SamplesOf(const HandlerContext& c, OpBuilder& b, const Groups& groups) {
   const Value &x = c.In(0), &w = c.In(1), &offset = c.In(2);
-  absl::StatusOr<Shape> sizes = SpatialSizes("X", x);
-  if (!sizes.ok()) return sizes.status();
+  ASSIGN_OR_RETURN(Shape sizes, SpatialSizes("X", x));
   std::vector<int64_t> kernel;
   for (int i = 2; i < w.rank(); ++i) kernel.push_back(w.shape[i].constant().value_or(0));
   const std::vector<int64_t> stated = IntsOrNone(c, "kernel_shape");
   if (!stated.empty() && stated != kernel) {
     return Invalid("attribute kernel_shape is not that of W, ", ShapeToString(w.shape));
   }
-  absl::StatusOr<Window> window =
-      WindowOf(*sizes, kernel, IntsOrNone(c, "strides"), IntsOrNone(c, "dilations"),
-               IntsOrNone(c, "pads"), "NOTSET", false);
-  if (!window.ok()) return window.status();
+  ASSIGN_OR_RETURN(Window window,
+                   WindowOf(sizes, kernel, IntsOrNone(c, "strides"), IntsOrNone(c, "dilations"),
+                            IntsOrNone(c, "pads"), "NOTSET", false));
   Samples s;
   s.kernel = kernel;
-  s.strides = window->strides;
-  s.dilations = window->dilations;
-  s.begin = window->begin;
+  s.strides = window.strides;
+  s.dilations = window.dilations;
+  s.begin = window.begin;
   Expr taps = 1;
   for (int64_t k : kernel) taps *= k;
   if (!taps.constant() || *taps.constant() >= kMaxTaps) {
@@ -113,10 +112,10 @@ absl::StatusOr<Samples> SamplesOf(const HandlerContext& c, OpBuilder& b, const G
   }
   s.channels_per_offset = groups.channels / s.offset_groups;
   s.shape = {x.shape[0], x.shape[1], s.taps};
-  s.shape.insert(s.shape.end(), window->out.begin(), window->out.end());
+  s.shape.insert(s.shape.end(), window.out.begin(), window.out.end());
   const auto check = [&](std::string_view what, const Value& v, int64_t per_tap) -> absl::Status {
     Shape right = {x.shape[0], Expr(s.offset_groups) * s.taps * per_tap};
-    right.insert(right.end(), window->out.begin(), window->out.end());
+    right.insert(right.end(), window.out.begin(), window.out.end());
     bool same = v.rank() == static_cast<int>(right.size());
     for (int i = 0; same && i < v.rank(); ++i) {
       same = b.bounds().ProvablyEqual(v.shape[i], right[i]);
@@ -153,30 +152,27 @@ absl::StatusOr<Groups> GroupsOf(const HandlerContext& c) {
 
 absl::Status DeformConv(HandlerContext& c) {
   OpBuilder& b = c.b();
-  absl::StatusOr<Groups> groups = GroupsOf(c);
-  if (!groups.ok()) return groups.status();
-  absl::StatusOr<Samples> s = SamplesOf(c, b, *groups);
-  if (!s.ok()) return s.status();
+  ASSIGN_OR_RETURN(Groups groups, GroupsOf(c));
+  ASSIGN_OR_RETURN(Samples s, SamplesOf(c, b, groups));
   const Value x = b.Up(c.In(0)), w = b.Up(c.In(1)), offset = b.Up(c.In(2));
   if (!b.status().ok()) return b.status();
   std::vector<Value> places;
-  for (int i = 0; i < s->rank(); ++i) places.push_back(Place(b, *s, offset, i));
-  Value samples = Interpolated(b, x, *s, places);
-  if (c.Has(4)) samples = b.Mul(samples, b.Map(b.Up(c.In(4)), s->shape, s->InOffsets(1, 0)));
-  const int64_t group = groups->group, per_group = groups->channels / group;
+  for (int i = 0; i < s.rank(); ++i) places.push_back(Place(b, s, offset, i));
+  Value samples = Interpolated(b, x, s, places);
+  if (c.Has(4)) samples = b.Mul(samples, b.Map(b.Up(c.In(4)), s.shape, s.InOffsets(1, 0)));
+  const int64_t group = groups.group, per_group = groups.channels / group;
   Shape split = {x.shape[0], group, per_group};
-  split.insert(split.end(), s->shape.begin() + 2, s->shape.end());
-  const std::string outs = std::string("uvwxyz").substr(0, s->rank());
+  split.insert(split.end(), s.shape.begin() + 2, s.shape.end());
+  const std::string outs = std::string("uvwxyz").substr(0, s.rank());
   const Value sum = b.Contract("ngct" + outs + ",gmct->ngm" + outs, b.Reshape(samples, split),
-                               b.Reshape(w, {group, groups->maps / group, per_group, s->taps}));
-  Shape shape = {x.shape[0], groups->maps};
-  shape.insert(shape.end(), s->shape.begin() + 3, s->shape.end());
+                               b.Reshape(w, {group, groups.maps / group, per_group, s.taps}));
+  Shape shape = {x.shape[0], groups.maps};
+  shape.insert(shape.end(), s.shape.begin() + 3, s.shape.end());
   Value y = b.Reshape(sum, shape);
   if (c.Has(3)) {
     const Value& bias = c.In(3);
-    if (bias.rank() != 1 || !bias.shape[0].IsConstant(groups->maps)) {
-      return Invalid("B has shape ", ShapeToString(bias.shape), "; it must be [", groups->maps,
-                     "]");
+    if (bias.rank() != 1 || !bias.shape[0].IsConstant(groups.maps)) {
+      return Invalid("B has shape ", ShapeToString(bias.shape), "; it must be [", groups.maps, "]");
     }
     y = b.Add(y, b.Map(b.Up(bias), shape, {Expr::Axis(1)}));
   }

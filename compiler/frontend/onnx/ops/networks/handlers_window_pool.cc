@@ -6,15 +6,15 @@
 
 #include "compiler/frontend/onnx/ops/networks/handlers_window.h"
 #include "compiler/ir/value/message.h"
+#include "deploy/bazel/libs/status_macros.h"
 
 namespace athanor::onnx {
 namespace {
 
 absl::StatusOr<Window> PoolWindow(const HandlerContext& c, const Value& x, bool dilated,
                                   bool has_ceil_mode) {
-  absl::StatusOr<Shape> sizes = SpatialSizes("X", x);
-  if (!sizes.ok()) return sizes.status();
-  return NodeWindow(c, *sizes, c.Ints("kernel_shape"), dilated,
+  ASSIGN_OR_RETURN(Shape sizes, SpatialSizes("X", x));
+  return NodeWindow(c, sizes, c.Ints("kernel_shape"), dilated,
                     has_ceil_mode && c.Int("ceil_mode") != 0);
 }
 
@@ -85,31 +85,29 @@ Value MaximumPositions(OpBuilder& b, const Value& x, const Value& maxima, const 
 absl::Status MaxPool(HandlerContext& c, bool since_10) {
   OpBuilder& b = c.b();
   const Value& x = c.In(0);
-  absl::StatusOr<Window> w = PoolWindow(c, x, since_10, since_10);
-  if (!w.ok()) return w.status();
-  const Value y = PoolRow(b, x, *w, "max");
+  ASSIGN_OR_RETURN(Window w, PoolWindow(c, x, since_10, since_10));
+  const Value y = PoolRow(b, x, w, "max");
   c.Set(0, y);
   if (!c.Wants(1)) return absl::OkStatus();
   const int64_t order = c.Int("storage_order");
   if (order != 0 && order != 1) {
     return Invalid("attribute storage_order is ", order, "; it must be 0 or 1");
   }
-  const Value at = MaximumPositions(b, x, y, *w);
+  const Value at = MaximumPositions(b, x, y, w);
   c.Set(1, order == 0 ? at : ColumnMajor(b, at, x.shape));
   return absl::OkStatus();
 }
 
 absl::StatusOr<Value> AverageOf(HandlerContext& c, const Value& x, bool counts, bool has_ceil_mode,
                                 bool dilated) {
-  absl::StatusOr<Window> w = PoolWindow(c, x, dilated, has_ceil_mode);
-  if (!w.ok()) return w.status();
+  ASSIGN_OR_RETURN(Window w, PoolWindow(c, x, dilated, has_ceil_mode));
   Shape counted;
   if (counts && c.Int("count_include_pad") != 0) {
-    for (size_t i = 0; i < w->kernel.size(); ++i) {
-      counted.push_back(x.shape[2 + i] + w->begin[i] + w->end[i]);
+    for (size_t i = 0; i < w.kernel.size(); ++i) {
+      counted.push_back(x.shape[2 + i] + w.begin[i] + w.end[i]);
     }
   }
-  return PoolRow(c.b(), x, *w, "mean", std::move(counted));
+  return PoolRow(c.b(), x, w, "mean", std::move(counted));
 }
 
 absl::Status AveragePool(HandlerContext& c, bool counts, bool has_ceil_mode, bool dilated) {
@@ -149,18 +147,15 @@ absl::StatusOr<Power> PowerOf(const HandlerContext& c) {
 absl::Status LpPool(HandlerContext& c, bool since_18) {
   OpBuilder& b = c.b();
   const Value& x = c.In(0);
-  absl::StatusOr<Power> power = PowerOf(c);
-  if (!power.ok()) return power.status();
-  absl::StatusOr<Window> w = PoolWindow(c, x, since_18, since_18);
-  if (!w.ok()) return w.status();
-  const Value sum = PoolRow(b, power->Of(b, b.Up(x)), *w, "sum");
-  c.Set(0, b.Cast(power->Root(b, sum), x.elem));
+  ASSIGN_OR_RETURN(Power power, PowerOf(c));
+  ASSIGN_OR_RETURN(Window w, PoolWindow(c, x, since_18, since_18));
+  const Value sum = PoolRow(b, power.Of(b, b.Up(x)), w, "sum");
+  c.Set(0, b.Cast(power.Root(b, sum), x.elem));
   return absl::OkStatus();
 }
 
 absl::StatusOr<std::vector<int>> SpatialAxes(const Value& x) {
-  absl::StatusOr<Shape> sizes = SpatialSizes("X", x);
-  if (!sizes.ok()) return sizes.status();
+  RETURN_IF_ERROR(SpatialSizes("X", x).status());
   std::vector<int> axes;
   for (int i = 2; i < x.rank(); ++i) axes.push_back(i);
   return axes;
@@ -181,29 +176,25 @@ absl::Status LpPool2(HandlerContext& c) { return LpPool(c, false); }
 absl::Status LpPool18(HandlerContext& c) { return LpPool(c, true); }
 
 absl::Status GlobalAveragePool(HandlerContext& c) {
-  absl::StatusOr<std::vector<int>> axes = SpatialAxes(c.In(0));
-  if (!axes.ok()) return axes.status();
-  c.Set(0, c.b().Mean(c.In(0), *std::move(axes), /*keepdims=*/true));
+  ASSIGN_OR_RETURN(std::vector<int> axes, SpatialAxes(c.In(0)));
+  c.Set(0, c.b().Mean(c.In(0), std::move(axes), /*keepdims=*/true));
   return absl::OkStatus();
 }
 
 absl::Status GlobalMaxPool(HandlerContext& c) {
-  absl::StatusOr<std::vector<int>> axes = SpatialAxes(c.In(0));
-  if (!axes.ok()) return axes.status();
-  c.Set(0, c.b().Reduce(Op::kMaxReduce, c.In(0), *std::move(axes), /*keepdims=*/true));
+  ASSIGN_OR_RETURN(std::vector<int> axes, SpatialAxes(c.In(0)));
+  c.Set(0, c.b().Reduce(Op::kMaxReduce, c.In(0), std::move(axes), /*keepdims=*/true));
   return absl::OkStatus();
 }
 
 absl::Status GlobalLpPool(HandlerContext& c) {
   OpBuilder& b = c.b();
   const Value& x = c.In(0);
-  absl::StatusOr<std::vector<int>> axes = SpatialAxes(x);
-  if (!axes.ok()) return axes.status();
-  absl::StatusOr<Power> power = PowerOf(c);
-  if (!power.ok()) return power.status();
-  const Value sum = b.Reduce(Op::kSumReduce, power->Of(b, b.Up(x)), *std::move(axes),
+  ASSIGN_OR_RETURN(std::vector<int> axes, SpatialAxes(x));
+  ASSIGN_OR_RETURN(Power power, PowerOf(c));
+  const Value sum = b.Reduce(Op::kSumReduce, power.Of(b, b.Up(x)), std::move(axes),
                              /*keepdims=*/true);
-  c.Set(0, b.Cast(power->Root(b, sum), x.elem));
+  c.Set(0, b.Cast(power.Root(b, sum), x.elem));
   return absl::OkStatus();
 }
 
@@ -212,40 +203,37 @@ absl::Status GlobalLpPool(HandlerContext& c) {
 absl::Status MaxUnpool(HandlerContext& c) {
   OpBuilder& b = c.b();
   const Value &x = c.In(0), &at = c.In(1);
-  absl::StatusOr<Shape> sizes = SpatialSizes("X", x);
-  if (!sizes.ok()) return sizes.status();
+  ASSIGN_OR_RETURN(Shape sizes, SpatialSizes("X", x));
   // Checked against the kernel by the same rules as a pool's.
-  absl::StatusOr<Window> w =
-      WindowOf(Shape(sizes->size(), Expr(int64_t{1} << 40)), c.Ints("kernel_shape"),
-               IntsOrNone(c, "strides"), {}, IntsOrNone(c, "pads"), "NOTSET", false);
-  if (!w.ok()) return w.status();
+  ASSIGN_OR_RETURN(Window w,
+                   WindowOf(Shape(sizes.size(), Expr(int64_t{1} << 40)), c.Ints("kernel_shape"),
+                            IntsOrNone(c, "strides"), {}, IntsOrNone(c, "pads"), "NOTSET", false));
   Shape shape = {x.shape[0], x.shape[1]};
   Expr from = x.shape[0] * x.shape[1], to = from;
-  for (size_t i = 0; i < sizes->size(); ++i) {
-    shape.push_back(((*sizes)[i] - 1) * w->strides[i] + w->kernel[i] - w->begin[i] - w->end[i]);
-    from *= (*sizes)[i];
+  for (size_t i = 0; i < sizes.size(); ++i) {
+    shape.push_back((sizes[i] - 1) * w.strides[i] + w.kernel[i] - w.begin[i] - w.end[i]);
+    from *= sizes[i];
     to *= shape.back();
   }
   const Value zeros = b.Splat(b.Scalar(x.elem, 0), {to});
   Value y =
       b.Reshape(b.ScatterAt(zeros, {b.Reshape(at, {from})}, b.Reshape(x, {from}), "set"), shape);
   if (c.Has(2)) {
-    absl::StatusOr<std::vector<Expr>> stated = c.Sizes(2, "output_shape");
-    if (!stated.ok()) return stated.status();
-    bool fits = stated->size() == shape.size();
+    ASSIGN_OR_RETURN(std::vector<Expr> stated, c.Sizes(2, "output_shape"));
+    bool fits = stated.size() == shape.size();
     for (size_t i = 0; i < shape.size() && fits; ++i) {
-      fits = b.bounds().NonNegative((*stated)[i] - shape[i]) &&
-             (i >= 2 || b.bounds().ProvablyEqual((*stated)[i], shape[i]));
+      fits = b.bounds().NonNegative(stated[i] - shape[i]) &&
+             (i >= 2 || b.bounds().ProvablyEqual(stated[i], shape[i]));
     }
     if (!fits) {
-      return Invalid("output_shape is ", ShapeToString(*stated),
+      return Invalid("output_shape is ", ShapeToString(stated),
                      "; it must have batch and channels "
                      "of ",
                      ShapeToString(shape), " and nowhere less than that");
     }
     std::vector<Expr> places;
     for (size_t i = 0; i < shape.size(); ++i) places.push_back(Expr::Axis(static_cast<int>(i)));
-    y = b.MapOr(y, *stated, std::move(places), b.Scalar(x.elem, 0));
+    y = b.MapOr(y, stated, std::move(places), b.Scalar(x.elem, 0));
   }
   c.Set(0, y);
   return absl::OkStatus();
