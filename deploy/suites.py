@@ -26,12 +26,12 @@ from xml.etree import ElementTree
 from deploy import progress
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
-# What the Python suites start; the ordinary run has built them already.
+# Programs that the Python suites start; the ordinary run has built them already.
 BINARIES = ["//server:athanord", "//server:athanor-tuner", "//clients/cpp:athanor",
             "//clients/bench:athanor-bench", "//tests/conformance:onnx_cases"]
-# Of a sanitizer's targets, built and tested at a time where time is short.
+# Sanitizer targets to build and test at a time when time is short.
 SLICE = 12
-# What was committed so long before the newest commit counts as changed.
+# Files committed within this time before the newest commit count as changed.
 CHANGED_HOURS = 12
 
 
@@ -120,7 +120,7 @@ def merge(total: Result, part: Result) -> None:
 
 
 def run_bazel(*options: str, targets: Sequence[str] = ("//...",)) -> Result:
-    """One `bazel test` over `targets`."""
+    """Runs one `bazel test` over `targets`."""
     with tempfile.TemporaryDirectory() as folder:
         events = pathlib.Path(folder, "events.json")
         command = ["bazel", "test", "--keep_going", "--test_summary=terse", *progress.FLAGS,
@@ -133,14 +133,14 @@ def run_bazel(*options: str, targets: Sequence[str] = ("//...",)) -> Result:
 
 
 def query(expression: str) -> set[str]:
-    """Labels that `bazel query` finds; names it does not know are left out."""
+    """Returns the labels that `bazel query` finds; leaves out names that it does not know."""
     found = subprocess.run(["bazel", "query", "--keep_going", "--ui_event_filters=-info,-error",
                             expression], cwd=ROOT, check=False, capture_output=True, text=True)
     return set(found.stdout.split())
 
 
 def changed_files() -> list[str]:
-    """Files that the commits of the last hours before the newest one changed."""
+    """Returns the files changed by commits of the last hours before the newest one."""
     def git(*args: str) -> str:
         return subprocess.run(["git", *args], cwd=ROOT, check=False, capture_output=True,
                               text=True).stdout
@@ -153,14 +153,15 @@ def changed_files() -> list[str]:
 
 
 def in_turn(targets: set[str], affected: set[str], seed: str) -> list[str]:
-    """Those affected by what changed first; within both, in an order of each `seed`'s own."""
+    """Orders targets: those affected by changes first, and both parts in an order given by
+    `seed`."""
     def place(target: str) -> tuple[bool, bytes]:
         return target not in affected, hashlib.sha256((seed + target).encode()).digest()
     return sorted(targets, key=place)
 
 
 def built(config: str, targets: Sequence[str], deadline: float) -> bool:
-    """Whether the targets were built before `deadline`, or could not be: the test says why."""
+    """Reports whether the targets were built before `deadline`, or failed to: the test says why."""
     left = deadline - time.monotonic()
     if left <= 0:
         return False
@@ -170,7 +171,7 @@ def built(config: str, targets: Sequence[str], deadline: float) -> bool:
 
 
 def run_sanitizer(config: str, deadline: float | None, *options: str) -> Result:
-    """`bazel test` of what carries a sanitizer's tag, as far as it is built before `deadline`.
+    """Runs `bazel test` on targets with a sanitizer's tag that are built before `deadline`.
 
     `deadline` is a time of the monotonic clock; None: all is tested, however long that takes.
     Otherwise a few targets are built and tested at a time: first those that depend on what
@@ -193,7 +194,7 @@ def run_sanitizer(config: str, deadline: float | None, *options: str) -> Result:
 
 
 def run_pytest(*paths: str) -> Result:
-    """One pytest run over `paths`."""
+    """Runs pytest once over `paths`."""
     present = [path for path in paths if (ROOT / path).exists()]
     if not present:
         return Result()
@@ -212,14 +213,14 @@ def run_pytest(*paths: str) -> Result:
 
 
 def run_ruff() -> Result:
-    """The Python linter, one case, over everything .ruff.toml does not leave out."""
+    """Runs the Python linter as one case over everything that .ruff.toml does not exclude."""
     status = subprocess.run([sys.executable, "-m", "ruff", "check", "-q", "."],
                             cwd=ROOT, check=False).returncode
     return Result(failures=["ruff check"]) if status else Result(passed=1)
 
 
 def run_format() -> Result:
-    """Whether each C++ file is as clang-format writes it: one case, or a failed one each."""
+    """Checks that clang-format changes no C++ file: one case, or a failed one per file."""
     listed = subprocess.run(["git", "ls-files", "*.cc", "*.h"], cwd=ROOT, check=True,
                             capture_output=True, text=True).stdout.split()
     checked = subprocess.run(["clang-format-19", "--dry-run", "--Werror", *listed], cwd=ROOT,
@@ -233,9 +234,9 @@ def run_format() -> Result:
 
 
 # The ordinary run also builds what is not a test. A test joins a sanitizer run by the
-# tag `asan` or `tsan` in its BUILD file. Under asan fuzzers run for a time, and random
-# expressions, which cost 40 times as much there, are fewer; deploy/README.md has the
-# long form. Each is given until when it may build.
+# tag `asan` or `tsan` in its BUILD file. Under asan fuzzers run for a fixed time, and fewer random
+# expressions are tried, since they cost 40 times as much there; deploy/README.md has the long form.
+# Each suite receives the deadline of its builds.
 SUITES: dict[str, Callable[[float | None], Result]] = {
     "bazel": lambda _: run_bazel("--nobuild_tests_only"),
     "ruff": lambda _: run_ruff(),
@@ -275,8 +276,8 @@ def main() -> int:
     parser.add_argument("suites", nargs="*", metavar="SUITE",
                         help="one of: " + ", ".join(SUITES))
     parser.add_argument("--minutes", type=float,
-                        help="sanitizer targets that are not built so long after the start are "
-                        "left out, by name; for CI, where an empty object cache takes longer")
+                        help="minutes after the start at which sanitizer targets not yet built are "
+                        "left out and named, for CI with an empty object cache; default: no limit")
     parser.add_argument("--list", action="store_true", help="print the suites")
     args = parser.parse_args()
     unknown = [name for name in args.suites if name not in SUITES]

@@ -1,4 +1,4 @@
-"""What deploy/test counts as passed and as failed."""
+"""Tests what deploy/test counts as passed and as failed."""
 
 import json
 import os

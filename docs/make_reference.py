@@ -28,33 +28,33 @@ MAKE = ".venv/bin/python docs/make_reference.py"
 
 
 class Wrong(Exception):
-    """The source is not as this generator reads it; the text says where."""
+    """The source has a form that this generator cannot read; the text says where."""
 
 
 # Markdown
 
 def plain(text: str) -> str:
-    """`text` as Markdown shows it letter by letter; what is in backticks is code already."""
+    """Escapes `text` so that Markdown shows it literally; text in backticks is code already."""
     parts = re.split(r"(`[^`]*`)", " ".join(text.split()))
-    # A lone - or + would begin a list where a line breaks before it.
+    # A lone - or + would begin a list if a line broke before it.
     return "".join(part if part.startswith("`")
                    else re.sub(r"([<*\\]|(?<!\S)[-+](?!\S))", r"\\\1", part) for part in parts)
 
 
 def wrap(text: str, indent: str = "") -> str:
-    """`text` in lines of at most 120 characters, those after the first behind `indent`."""
+    """Wraps `text` at 120 characters; lines after the first get `indent`."""
     return textwrap.fill(text, 120, subsequent_indent=indent, break_long_words=False,
                          break_on_hyphens=False)
 
 
 def item(head: str, about: list[str], text: str) -> str:
-    """A list entry: its name, in parentheses what is known of it, then what it means."""
+    """Formats a list entry: the name, in parentheses its properties, then its meaning."""
     known = f" ({'; '.join(filter(None, about))})" if any(about) else ""
     return wrap(f"- {head}{known}{': ' if text else ''}{text}", "  ")
 
 
 def page(title: str, source: str, *parts: str) -> str:
-    """A page, with a word on where it comes from."""
+    """Formats a page, with a note on its source."""
     note = f"<!-- Made from {source}; change that, and run\n     {MAKE} -->"
     return "\n\n".join([f"# {title}", note, *(part.strip("\n") for part in parts)]) + "\n"
 
@@ -69,7 +69,7 @@ TOKEN = re.compile(r'\s+|//[^\n]*|("(?:[^"\\]|\\.)*")|([{},;])|((?:[^\s"{},;/]|/
 
 
 def tokens(text: str) -> Iterator[str]:
-    """Literals, braces, commas and the pieces between them."""
+    """Splits text into literals, braces, commas and the pieces between them."""
     at = 0
     while found := TOKEN.match(text, at):
         at = found.end()
@@ -78,12 +78,13 @@ def tokens(text: str) -> Iterator[str]:
 
 
 def initialiser(text: str, name: str) -> list:
-    """The rows of `NAME[] = {...};`: lists for braces, str for literals, Code for expressions."""
+    """Parses the rows of `NAME[] = {...};`: lists for braces, str for literals, Code for
+    expressions."""
     begin = re.search(rf"\b{name}\[\] =", text)
     if not begin:
         raise Wrong(f"no table {name}[]")
     stack: list[list] = [[]]
-    open_item = False  # whether the next token continues the last item: adjacent literals, `a << b`
+    open_item = False  # True: the next token continues the item, as in `a << b`
     for token in tokens(text[begin.end():]):
         if token == ";":
             return stack[0][0]
@@ -106,7 +107,7 @@ def initialiser(text: str, name: str) -> list:
 
 
 def number(text: str, constants: dict[str, int]) -> int:
-    """An integer expression of literals, constants, `*` and `<<`."""
+    """Evaluates an integer expression of literals, constants, `*` and `<<`."""
     text = re.sub(r"int64_t\{(\w+)\}", r"\1", text).replace("'", "")
     text = text.replace("std::numeric_limits<int64_t>::max()", str(2**63 - 1))
     text = text.replace("std::numeric_limits<int32_t>::max()", str(2**31 - 1))
@@ -117,7 +118,7 @@ def number(text: str, constants: dict[str, int]) -> int:
 
 
 def constants_of(text: str) -> dict[str, int]:
-    """The integer constants of a source, by name."""
+    """Returns the integer constants of a source, by name."""
     result: dict[str, int] = {}
     for name, value in re.findall(r"constexpr int64_t (k\w+) = ([^;]+);", text):
         result[name] = number(value, result)
@@ -126,7 +127,7 @@ def constants_of(text: str) -> dict[str, int]:
 
 # Flags of the server
 
-# Where each group of the table begins; it ends where the next one does.
+# First flag of each group of the table; a group ends where the next one begins.
 FLAG_GROUPS = {
     "listen": "Addresses and TLS",
     "state_dir": "State and cache",
@@ -152,7 +153,7 @@ FLAG_TYPES = {"kBool": "true or false", "kInt": "", "kBytes": "size", "kDuration
 
 
 def amount(value: int, kind: str) -> str:
-    """A number as the flag takes it, in the largest unit that it is a whole number of."""
+    """Formats a number as the flag takes it, in the largest unit that divides it."""
     for unit, factor in UNITS.get(kind, []):
         if value and value % factor == 0:
             return f"{value // factor:,}{unit}"
@@ -160,7 +161,7 @@ def amount(value: int, kind: str) -> str:
 
 
 def flag_range(kind: str, least: int, most: int) -> str:
-    """What a flag takes, in words; nothing where the type says it all."""
+    """Describes the values that a flag takes; empty if the type says it all."""
     if kind in ("kBool", "kString"):
         return ""
     if most == 2**63 - 1:
@@ -169,7 +170,7 @@ def flag_range(kind: str, least: int, most: int) -> str:
 
 
 def flags() -> str:
-    """The page of athanord's flags."""
+    """Returns the page of athanord's flags."""
     source = (ROOT / "server/base/options.cc").read_text()
     header = (ROOT / "server/base/options.h").read_text()
     constants = constants_of(source)
@@ -217,7 +218,7 @@ METRIC_SCOPES = {
 
 
 def seconds(nanoseconds: int) -> str:
-    """A bound of a histogram in a unit that suits it."""
+    """Formats a bound of a histogram in a suitable unit."""
     for unit, factor in (("s", 10**9), ("ms", 10**6), ("µs", 10**3)):
         if nanoseconds >= factor:
             return f"{nanoseconds / factor:g} {unit}"
@@ -225,7 +226,7 @@ def seconds(nanoseconds: int) -> str:
 
 
 def metrics() -> str:
-    """The page of the metrics."""
+    """Returns the page of the metrics."""
     source = (ROOT / "server/metrics/metric_table.cc").read_text()
     constants = constants_of(source)
     by_scope: dict[str, list[str]] = {scope: [] for scope in METRIC_SCOPES}
@@ -293,7 +294,7 @@ class ProtoFile:
         return plain(self.comments.get(path, ""))
 
     def type_name(self, name: str) -> str:
-        """A link to a message or an enum; those of protobuf itself by their name."""
+        """Returns a link to a message or an enum; those of protobuf itself get only their name."""
         if name.startswith(".google."):
             return f"`{name[1:]}`"
         short = name.removeprefix(f".{self.file.package}.")
@@ -361,12 +362,12 @@ class ProtoFile:
 
 
 def anchor(name: str) -> str:
-    """What GitHub makes of the heading of a type."""
+    """Returns the anchor that GitHub makes of a type's heading."""
     return name.lower().replace(".", "")
 
 
 def proto_files(names: list[str]) -> dict[str, descriptor_pb2.FileDescriptorProto]:
-    """These .proto files as protoc reads them, comments included."""
+    """Returns the .proto files as protoc reads them, comments included."""
     with tempfile.TemporaryDirectory() as folder:
         out = pathlib.Path(folder, "set")
         # protoc's own files lie beside it in the package.
@@ -379,7 +380,7 @@ def proto_files(names: list[str]) -> dict[str, descriptor_pb2.FileDescriptorProt
 
 
 def rpcs() -> str:
-    """The page of services and messages."""
+    """Returns the page of services and messages."""
     names = {package: [pattern.format(stem) for stem in stems]
              for package, (stems, pattern, _) in PACKAGES.items()}
     files = proto_files([name for group in names.values() for name in group])
@@ -404,7 +405,8 @@ def rpcs() -> str:
 # Commands
 
 def command_help(binary: pathlib.Path, *command: str) -> dict[str, list[tuple[str, str]]]:
-    """What --help of a (sub)command lists, by heading; "" has its first line and its last part."""
+    """Returns what --help of a (sub)command lists, by heading; "" has its first line and last
+    part."""
     text = subprocess.run([binary, *command, "--help"], check=True, capture_output=True,
                           text=True, env={}).stdout
     first, rest = text.split("\n", 1)
@@ -426,7 +428,7 @@ def command_help(binary: pathlib.Path, *command: str) -> dict[str, list[tuple[st
 
 
 def option(name: str, text: str) -> str:
-    """An entry of one option or argument; --help has `--x TEXT:FILE=y REQUIRED Needs: --z`."""
+    """Formats an option or argument; --help has `--x TEXT:FILE=y REQUIRED Needs: --z`."""
     found = re.fullmatch(r"(?P<name>\S+)(?: (?P<type>[A-Z]+)(?::[A-Z]+(?: \[.*?\])?)?"
                          r"(?:=(?P<default>\S+))?(?P<many> \.\.\.| x \d+)?)?"
                          r"(?P<required> REQUIRED)?(?: \(Env:(?P<env>\w+)\))?"
@@ -446,7 +448,7 @@ def option(name: str, text: str) -> str:
 
 
 def command_parts(binary: pathlib.Path, *command: str) -> Iterator[str]:
-    """A command and what is below it."""
+    """Yields the parts of a command and its subcommands."""
     sections = command_help(binary, *command)
     about = sections[""][0][0]
     yield f"{'###' if command else '##'} `{' '.join([binary.name, *command])}`"
@@ -462,7 +464,7 @@ def command_parts(binary: pathlib.Path, *command: str) -> Iterator[str]:
 
 
 def commands(binaries: pathlib.Path | None = None) -> str:
-    """The page of the command line tools; `binaries` has them as bazel-bin has."""
+    """Returns the page of the command line tools; `binaries` is a folder like bazel-bin."""
     binaries = binaries or ROOT / "bazel-bin"
     parts = []
     for target in ("clients/cpp/athanor", "clients/bench/athanor-bench"):
@@ -480,7 +482,7 @@ PAGES: dict[str, Callable[[], str]] = {
 
 
 def differing(names: list[str]) -> list[str]:
-    """The pages that are not what the generator writes now."""
+    """Returns the pages that differ from what the generator writes now."""
     return [name for name in names
             if not (path := REFERENCE / f"{name}.md").exists() or path.read_text() != PAGES[name]()]
 

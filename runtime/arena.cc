@@ -33,7 +33,7 @@ absl::StatusOr<Arena> Arena::Reserve(int64_t bytes) {
     return absl::ResourceExhaustedError(absl::StrCat("arena of ", bytes, " bytes: ", why));
   };
   if (bytes > std::numeric_limits<int64_t>::max() - 2 * page) {
-    return exhausted("no such address space");
+    return exhausted("more than the address space");
   }
   const int64_t rounded = std::max(page, (bytes + page - 1) / page * page);
   const int64_t mapped = huge ? rounded + page : rounded;

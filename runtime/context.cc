@@ -163,7 +163,8 @@ absl::Status Executable::Context::CheckLoops() const {
       }
     }
     if (loop.turn >= 0 && BytesOf(loop.turn) != static_cast<int64_t>(sizeof(int64_t))) {
-      return broken(absl::StrCat("has its turn in ", BytesOf(loop.turn), " bytes"));
+      return broken(
+          absl::StrCat("stores its iteration number in ", BytesOf(loop.turn), " bytes, not 8"));
     }
   }
   return absl::OkStatus();

@@ -406,7 +406,7 @@ TEST_F(ExecutorTest, WrongPlansAreNamed) {
   ExpectPlanRefused(plan, {"output 'y'", "buffer 99 of 8"});
   plan = RowPlan();
   plan.mutable_outputs()->RemoveLast();
-  ExpectPlanRefused(plan, {"buffer 7 'g'", "in no output"});
+  ExpectPlanRefused(plan, {"buffer 7 'g'", "but no output uses it"});
 }
 
 }  // namespace

@@ -344,7 +344,7 @@ TEST_F(LoopTest, WrongLoopsAreRefused) {
                   p.clear_loops();
                   p.set_format(1);
                 }),
-                "WINDOW of no loop");
+                "WINDOW that belongs to no loop");
   ExpectRefused(changed([](v1::Plan& p) { p.mutable_loops(0)->set_steps(3); }),
                 "steps 0 to 3 of 2");
   ExpectRefused(changed([](v1::Plan& p) { p.mutable_loops(0)->set_steps(0); }),
@@ -353,9 +353,9 @@ TEST_F(LoopTest, WrongLoopsAreRefused) {
   ExpectRefused(changed([](v1::Plan& p) { p.mutable_loops(0)->mutable_slices(0)->set_buffer(99); }),
                 "buffer 99 of");
   ExpectRefused(changed([](v1::Plan& p) { p.mutable_loops(0)->mutable_slices(0)->set_buffer(0); }),
-                "is no WINDOW");
+                "is not a WINDOW");
   ExpectRefused(changed([](v1::Plan& p) { p.mutable_loops(0)->mutable_slices(1)->set_of(5); }),
-                "a WINDOW of no loop around it");
+                "a WINDOW that belongs to no loop around it");
   ExpectRefused(changed([](v1::Plan& p) { p.mutable_loops(0)->mutable_slices(1)->set_of(1); }),
                 "of kind INPUT");
   ExpectRefused(changed([](v1::Plan& p) { p.mutable_loops(0)->mutable_carries(0)->set_last(0); }),
@@ -365,7 +365,7 @@ TEST_F(LoopTest, WrongLoopsAreRefused) {
                   p.mutable_buffers(2)->set_kind(v1::Buffer::ARENA);
                 }),
                 "is a WINDOW");
-  ExpectRefused(changed([](v1::Plan& p) { *p.add_loops() = p.loops(0); }), "no WINDOW");
+  ExpectRefused(changed([](v1::Plan& p) { *p.add_loops() = p.loops(0); }), "not a WINDOW");
 }
 
 TEST_F(LoopTest, SizesThatDoNotFitCostTheCall) {
@@ -386,7 +386,7 @@ TEST_F(LoopTest, SizesThatDoNotFitCostTheCall) {
         "has -4 turns");
   fails([](v1::Plan& p) { *p.mutable_buffers(5)->mutable_bytes() = Size(4); }, "carries 12 bytes");
   fails([](v1::Plan& p) { *p.mutable_buffers(9)->mutable_bytes() = Size(4); },
-        "its turn in 4 bytes");
+        "its iteration number in 4 bytes, not 8");
 }
 
 }  // namespace

@@ -144,7 +144,7 @@ class Builder {
     if (from.kind() == v1::Buffer::CONSTANT &&
         static_cast<int64_t>(from.literal().size()) != bytes) {
       return absl::InvalidArgumentError(
-          absl::StrCat("literal has ", from.literal().size(), " bytes, `bytes` says ", bytes));
+          absl::StrCat("literal has ", from.literal().size(), " bytes, but `bytes` is ", bytes));
     }
     to.place = program_.fixed.size();
     program_.fixed.push_back({index, bytes});
@@ -239,8 +239,7 @@ class Builder {
       if (buffer.kind == v1::Buffer::WINDOW) {
         return Bad(absl::StrCat("output '", from.name(), "'"),
                    absl::StrCat("buffer ", from.buffer(),
-                                " is a WINDOW, which is there for its "
-                                "loop's steps only"));
+                                " is a WINDOW, which exists only during its loop's steps"));
       }
       const bool own = buffer.kind == v1::Buffer::OUTPUT && buffer.place < 0;
       if (own) buffer.place = i;
@@ -250,7 +249,7 @@ class Builder {
       const Program::Buffer& buffer = program_.buffers[i];
       if (buffer.kind == v1::Buffer::OUTPUT && buffer.place < 0) {
         return Bad(absl::StrCat("buffer ", i, " '", buffer.name, "'"),
-                   "is of kind OUTPUT but in no output");
+                   "has kind OUTPUT, but no output uses it");
       }
     }
     return absl::OkStatus();
@@ -262,9 +261,7 @@ class Builder {
     }
     Program::Buffer& window = program_.buffers[buffer];
     if (window.kind != v1::Buffer::WINDOW || window.place >= 0) {
-      return Bad(where, absl::StrCat("buffer ", buffer,
-                                     " is no WINDOW, or one that is said to lie "
-                                     "somewhere already"));
+      return Bad(where, absl::StrCat("buffer ", buffer, " is not a WINDOW, or is placed twice"));
     }
     window.place = loop;
     return absl::OkStatus();
@@ -281,8 +278,8 @@ class Builder {
       const Program::Loop* outer = at.place < 0 ? nullptr : &program_.loops[at.place];
       if (outer == nullptr || outer == &loop || outer->first > loop.first ||
           outer->end < loop.end || at.place >= &loop - program_.loops.data()) {
-        return Bad(where,
-                   absl::StrCat("lies in buffer ", buffer, ", a WINDOW of no loop around it"));
+        return Bad(where, absl::StrCat("uses buffer ", buffer,
+                                       ", a WINDOW that belongs to no loop around it"));
       }
       return absl::OkStatus();
     }
@@ -290,7 +287,7 @@ class Builder {
       return Bad(where,
                  absl::StrCat("fills buffer ", buffer, " of kind ", v1::Buffer::Kind_Name(at.kind),
                               "; only ARENA and OUTPUT "
-                              "are there to be written"));
+                              "can be written"));
     }
     return absl::OkStatus();
   }
@@ -340,7 +337,7 @@ class Builder {
     for (int b = 0; b < plan_.buffers_size(); ++b) {
       const Program::Buffer& buffer = program_.buffers[b];
       if (buffer.kind == v1::Buffer::WINDOW && buffer.place < 0) {
-        return Bad(absl::StrCat("buffer ", b), "is a WINDOW of no loop");
+        return Bad(absl::StrCat("buffer ", b), "is a WINDOW that belongs to no loop");
       }
     }
     return absl::OkStatus();

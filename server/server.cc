@@ -100,8 +100,9 @@ absl::Status Server::ReadCertificate() {
   }
   ASSIGN_OR_RETURN(network_->tls, TlsCertificate::Load(options.tls_cert, options.tls_key));
   network_->credentials = TlsCredentials(network_->tls);
-  return network_->credentials == nullptr ? absl::InternalError("gRPC takes no credentials")
-                                          : absl::OkStatus();
+  return network_->credentials == nullptr
+             ? absl::InternalError("gRPC did not make credentials of the certificate and the key")
+             : absl::OkStatus();
 }
 
 absl::StatusOr<std::string> Server::ReloadCertificate() {

@@ -69,7 +69,7 @@ absl::StatusOr<Results> ReadResults(const std::string& path) {
     results.runs.push_back(std::move(document));
   }
   if (results.runs.empty()) {
-    return absl::InvalidArgumentError(absl::StrCat(path, ": JSON, but of no run"));
+    return absl::InvalidArgumentError(absl::StrCat(path, ": JSON, but without a run"));
   }
   return results;
 }

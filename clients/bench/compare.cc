@@ -131,9 +131,9 @@ json LeftOut(const Compared& compared) {
     const auto key = [](std::string* out, const std::pair<const std::string, int>& left_out) {
       absl::StrAppend(out, left_out.first, " (", left_out.second, ")");
     };
-    warnings.push_back(absl::StrCat("left out, of ", compared.pairs,
-                                    " pairs of slices, as a side has 0 or no such figure: ",
-                                    absl::StrJoin(compared.left_out, ", ", key)));
+    warnings.push_back(
+        absl::StrCat("left out because a side has 0 or no value, of ", compared.pairs,
+                     " pairs of slices: ", absl::StrJoin(compared.left_out, ", ", key)));
   }
   return warnings;
 }
@@ -224,12 +224,13 @@ json Compare(const Interleaved& slices, const LoadOptions& first, const LoadOpti
 }
 
 json CompareSummaries(const json& first, const json& second) {
-  json comparison = {{"interleaved", false},
-                     {"method",
-                      "runs at different times, so what drifted between them is in the ratio; "
-                      "intervals from both runs' own, independent and normal in the logarithm"},
-                     {"ratios", json::object()},
-                     {"warnings", json::array()}};
+  json comparison = {
+      {"interleaved", false},
+      {"method",
+       "the runs are from different times, so the ratio includes any drift between them; intervals "
+       "from both runs' own, independent and normal in the logarithm"},
+      {"ratios", json::object()},
+      {"warnings", json::array()}};
   for (const std::string& key : ComparedKeys()) {
     const double a = FigureAt(first, key), b = FigureAt(second, key);
     if (std::isnan(a) && std::isnan(b)) continue;

@@ -19,7 +19,7 @@ namespace athanor::bench {
 
 // The flags as given; an empty or absent one has its default.
 struct RunFlags {
-  std::vector<std::string> servers;  // one address, or two to compare
+  std::vector<std::string> servers;  // the address, or two addresses to compare
   std::string model;                 // NAME or NAME/VERSION
   InputFlags inputs;
   std::string

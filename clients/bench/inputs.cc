@@ -200,7 +200,7 @@ absl::Status DrawFloats(const std::optional<Range>& range, int64_t count, Random
   double low = 0, high = 0;
   if (range.has_value() &&
       !(absl::SimpleAtod(range->low, &low) && absl::SimpleAtod(range->high, &high))) {
-    return Bad("--input", absl::StrCat(range->low, "..", range->high), "is no range of numbers");
+    return Bad("--input", absl::StrCat(range->low, "..", range->high), "is not a range of numbers");
   }
   std::normal_distribution<double> normal;
   std::uniform_real_distribution<double> uniform(low, high);
@@ -325,7 +325,7 @@ absl::StatusOr<std::vector<Input>> ReadInputs(const inference::ModelMetadataResp
   for (const Metadata& metadata : model.inputs()) {
     Input input{metadata.name(), client::FindDatatype(metadata.datatype())};
     if (input.dtype == nullptr) {
-      return absl::UnimplementedError(absl::StrCat("input \"", metadata.name(), "\" is of ",
+      return absl::UnimplementedError(absl::StrCat("input \"", metadata.name(), "\" has datatype ",
                                                    metadata.datatype(), ", which cannot be drawn"));
     }
     ASSIGN_OR_RETURN(input.values, ValuesOf(metadata, *input.dtype, Find(*values, input.name)));

@@ -92,7 +92,7 @@ class Load {
 
   const LoadOptions options_;
   std::vector<inference::ModelInferRequest> messages_;
-  std::vector<std::unique_ptr<client::Client>> clients_;  // one per connection
+  std::vector<std::unique_ptr<client::Client>> clients_;  // a client per connection
 };
 
 // Calls Create, then Run.

@@ -20,9 +20,10 @@ double Ms(int64_t ns) { return static_cast<double>(ns) / 1e6; }
 constexpr Metric kMetrics[] = {
     {"e2el",
      "reply received - due; in open loop a call is due by the schedule, in a closed loop when its "
-     "caller's call before has ended",
+     "caller's previous call has ended",
      [](const CallRecord& r) -> std::optional<double> { return Ms(r.done_ns - r.due_ns); }},
-    {"late", "sent - due: what this generator, or its limit of outstanding calls, added to e2el",
+    {"late",
+     "sent - due: the delay that this generator, or its limit of outstanding calls, added to e2el",
      [](const CallRecord& r) -> std::optional<double> { return Ms(r.sent_ns - r.due_ns); }},
     {"queue", "the reply's queue_us / 1000: from the request's arrival until it ran",
      [](const CallRecord& r) { return OfServer(r.queue_us); }},

@@ -20,7 +20,7 @@ namespace athanor::bench {
 
 struct Metric {
   absl::string_view name;     // "e2el"
-  absl::string_view formula;  // of one call, as text
+  absl::string_view formula;  // formula of one call's value, as text
   // Returns milliseconds for an answered call; nullopt when its reply does not report them.
   std::optional<double> (*ms)(const CallRecord& record);
 };

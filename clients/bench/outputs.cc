@@ -32,10 +32,12 @@ bool SamePath(const std::string& a, const std::string& b) {
 
 absl::Status CheckFlags(const Outputs& outputs) {
   if (outputs.detailed && outputs.out.empty()) {
-    return absl::InvalidArgumentError("--detailed: is of the JSON; say where, --out FILE");
+    return absl::InvalidArgumentError(
+        "--detailed: adds to the JSON; give its file with --out FILE");
   }
   if (outputs.save_calls && outputs.db.empty()) {
-    return absl::InvalidArgumentError("--save_calls: is of a results file; say which, --db FILE");
+    return absl::InvalidArgumentError(
+        "--save_calls: adds to a results file; give it with --db FILE");
   }
   const std::pair<const char*, const std::string*> flags[] = {
       {"--out", &outputs.out}, {"--html", &outputs.html}, {"--db", &outputs.db}};

@@ -88,7 +88,7 @@ TEST_F(OutputsTest, ARunIsKeptWhereItWasAskedFor) {
   EXPECT_FALSE((*store)->Run(1)->contains("detailed"));
 }
 
-// One bad path must not lose minutes of measuring.
+// A single bad path must not lose minutes of measuring.
 TEST_F(OutputsTest, OneThatCannotBeWrittenCostsNoOther) {
   const std::string nowhere = Path("gone/x");
   const json comparison = {{"ratios", {{"p50_e2el_ms", {{"value", 2}}}}}};

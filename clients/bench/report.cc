@@ -270,7 +270,7 @@ class Report {
   void AddFormulas() {
     absl::StrAppend(&out_, "<h2>How the figures come about</h2>\n");
     for (size_t i = 0; i < runs_.size(); ++i) {
-      // One table serves all runs with equal formulas; runs of one version always have these.
+      // Runs with equal formulas share a table; runs of one version always have equal ones.
       if (i > 0 && At(runs_[i], "formula") == At(runs_[0], "formula")) continue;
       AddTable(absl::StrCat("formulas of ", names_[i]), At(runs_[i], "formula"));
     }

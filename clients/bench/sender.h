@@ -35,7 +35,7 @@ struct Slot {
   inference::ModelInferResponse response;
   std::vector<CallRecord> records;
   std::string
-      plan_id;  // of the latest call; a new plan's number is only looked up when this changes
+      plan_id;  // the latest call's; a new plan's number is only looked up when this changes
   int32_t plan = -1;
 };
 

@@ -134,7 +134,7 @@ absl::Status Store::Prepare(Access access) {
     tables = statement.IntColumn(2);
     return true;
   };
-  if (!look()) return Error("is no results file of athanor-bench");
+  if (!look()) return Error("is not a results file of athanor-bench");
   const bool is_new = access == Access::kWrite && tables == 0 && version == 0;
   if (application != kApplication && !is_new) {
     return absl::FailedPreconditionError(
@@ -232,7 +232,7 @@ absl::StatusOr<json> Store::ParseSummary(int64_t id, const std::string& text) {
   json summary = json::parse(text, nullptr, /*allow_exceptions=*/false);
   if (!summary.is_object()) {
     return absl::DataLossError(
-        absl::StrCat(path_, ": the summary of run ", id, " is no JSON object"));
+        absl::StrCat(path_, ": the summary of run ", id, " is not a JSON object"));
   }
   summary["id"] = id;
   return summary;
@@ -274,7 +274,7 @@ absl::StatusOr<std::vector<json>> Store::Comparisons() {
     json comparison = json::parse(select.TextColumn(2), nullptr, /*allow_exceptions=*/false);
     if (!comparison.is_object()) {
       return absl::DataLossError(absl::StrCat(path_, ": the comparison of runs ", first, " and ",
-                                              second, " is no JSON object"));
+                                              second, " is not a JSON object"));
     }
     comparison["first"] = first;
     comparison["second"] = second;

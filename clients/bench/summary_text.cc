@@ -53,7 +53,7 @@ std::vector<std::string> Warnings(const json& summary) {
     warnings.push_back("not steady: thirds of the run differ by more than 10 %");
   }
   if (At(summary, "full") == json(true)) {
-    warnings.push_back("ended early: as many calls as are kept were made");
+    warnings.push_back("ended early: the number of calls reached the limit of kept calls");
   }
   return warnings;
 }

@@ -49,7 +49,7 @@ absl::Status ReadTensors(absl::string_view rows, Reader* reader, Bundle* bundle)
     if (Sha256Of(bytes) != tensor.hash) {
       return absl::InvalidArgumentError(
           absl::StrCat("bundle: ", what, " does not have the SHA-256 ",
-                       absl::BytesToHexString(tensor.hash), " that its row says"));
+                       absl::BytesToHexString(tensor.hash), " of its row"));
     }
     bundle->tensors.push_back(std::move(tensor));
   }
@@ -62,7 +62,7 @@ absl::StatusOr<Bundle> ParseBundle(absl::string_view file) {
   Reader reader(file);
   auto magic = reader.Take(kMagic.size(), "the magic");
   if (!magic.ok() || *magic != kMagic) {
-    return absl::InvalidArgumentError("bundle: this is no Athanor bundle (Graph.save makes one)");
+    return absl::InvalidArgumentError("bundle: not an Athanor bundle (Graph.save makes one)");
   }
   ASSIGN_OR_RETURN(auto sizes, reader.Take(16, "the header"));
   const uint64_t count = LittleEndian(sizes.substr(8));

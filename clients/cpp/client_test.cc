@@ -9,7 +9,11 @@
 #include "clients/cpp/bundle.h"
 #include "deploy/bazel/libs/possession.h"
 #include "deploy/bazel/libs/sha256.h"
+#include "grpcpp/grpcpp.h"
 #include "gtest/gtest.h"
+#include "proto/athanor/v1/compile.grpc.pb.h"
+#include "proto/athanor/v1/model.grpc.pb.h"
+#include "proto/inference/open_inference_grpc.grpc.pb.h"
 
 namespace athanor::client {
 namespace {

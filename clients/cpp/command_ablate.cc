@@ -101,12 +101,13 @@ absl::Status Ablate(Context* context, const v1::Model& model, const v1::SearchPr
   }
   if (context->json) return absl::OkStatus();
   out.Line("");
-  out.Line(absl::StrCat("Time of what a search without it comes to, by that of what serves (",
-                        model.plan_id(), "):"));
+  out.Line(absl::StrCat(
+      "Time of the plan found without it, as a ratio to the time of the serving plan (",
+      model.plan_id(), "):"));
   out.Line(
       absl::StrFormat("  %-24s %8s  %-14s  %6s  %s", "disabled", "ratio", "95 %", "tried", "plan"));
   for (const std::string& line : lines) out.Line(line);
-  out.Line("The first row tells how far two searches differ by themselves.");
+  out.Line("The first row shows how far two equal searches differ.");
   return absl::OkStatus();
 }
 

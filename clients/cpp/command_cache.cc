@@ -172,7 +172,7 @@ void AddCache(CommandSyntax root, Context* context) {
     command.Then([=] { context->run = [=] { return run(context, *options); }; });
     return command;
   };
-  add("stat", "Shows what the cache holds, and its hits and misses since the server started",
+  add("stat", "Shows the contents of the cache, and its hits and misses since the server started",
       [](Context* c, const Options&) { return Stat(c); });
   add("explain", "Shows the lookups for a model's plans, and why each one hit or missed", Explain)
       .Option("MODEL", &options->model, "NAME or NAME/VERSION")

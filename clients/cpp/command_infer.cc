@@ -98,9 +98,10 @@ void AddInfer(CommandSyntax root, Context* context) {
   command.Option("--wait", &options->wait,
                  "how to wait while no plan serves: baseline (wait for the first plan, the "
                  "default) or none (fail at once)");
-  command.Option("--taps", &options->taps,
-                 "nodes whose values to return too, separated by commas (\\, is a comma inside a "
-                 "name)");
+  command.Option(
+      "--taps", &options->taps,
+      "also return the values of these nodes, separated by commas (\\, is a comma inside a "
+      "name)");
   command.Then([=] { context->run = [=] { return Infer(context, *options); }; });
 }
 

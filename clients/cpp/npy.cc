@@ -72,7 +72,7 @@ absl::StatusOr<Header> ParseHeader(absl::string_view dict) {
 // Takes the header off `file` and returns its dictionary.
 absl::StatusOr<absl::string_view> TakeDict(absl::string_view* file) {
   if (!absl::ConsumePrefix(file, absl::string_view(kMagic, kMagicBytes))) {
-    return Bad("this is no .npy file (numpy.save makes one; .npz archives are not read)");
+    return Bad("not an .npy file (numpy.save makes one; .npz archives are not read)");
   }
   if (file->size() < 2) return Bad("ends inside the header");
   const int major = static_cast<unsigned char>((*file)[0]);
@@ -116,7 +116,7 @@ absl::Status CheckDescr(const Header& header, const ClientDType& wanted) {
 
 absl::StatusOr<Tensor> ParseNpy(absl::string_view file, absl::string_view dtype) {
   const ClientDType* row = FindDType(dtype);
-  if (row == nullptr) return Bad(absl::StrCat("dtype \"", dtype, "\" cannot travel"));
+  if (row == nullptr) return Bad(absl::StrCat("dtype \"", dtype, "\" cannot be sent"));
   ASSIGN_OR_RETURN(absl::string_view dict, TakeDict(&file));
   ASSIGN_OR_RETURN(Header header, ParseHeader(dict));
   RETURN_IF_ERROR(CheckDescr(header, *row));

@@ -49,7 +49,7 @@ TEST(Npy, ReadsWhatNumpyWrites) {
 }
 
 TEST(Npy, RefusesWithTheRemedy) {
-  ExpectRefused("PK\3\4", "f32", "no .npy file");
+  ExpectRefused("PK\3\4", "f32", "not an .npy file");
   ExpectRefused(File("{'descr': '|O', 'fortran_order': False, 'shape': (1,), }", "12345678"), "f32",
                 "pickle");
   ExpectRefused(File("{'descr': [('a', '<f4')], 'fortran_order': False, 'shape': (1,), }", "1234"),

@@ -94,8 +94,8 @@ class Fields {
   }
 
   uint64_t number = 0;
-  uint64_t value = 0;        // of a varint field
-  absl::string_view inside;  // of a length-delimited field
+  uint64_t value = 0;        // value of a varint field
+  absl::string_view inside;  // bytes of a length-delimited field
 
  private:
   bool Skip(size_t count) {
@@ -244,8 +244,8 @@ absl::StatusOr<OnnxFile> OnnxFile::Open(const std::string& path) {
     if (LeavesFolder(location) || LinksElsewhere(path, location)) {
       return absl::InvalidArgumentError(
           absl::StrCat(path, ": its external data \"", location,
-                       "\" lies outside its folder; it must be a relative path below it, and no "
-                       "link out of it"));
+                       "\" is outside the model's folder; it must be a relative path below it, and "
+                       "not a link out of it"));
     }
     ASSIGN_OR_RETURN(std::unique_ptr<MappedFile> file, MappedFile::Open(folder / location));
     opened.files_.push_back({location, std::move(file)});

@@ -129,7 +129,7 @@ TEST_F(OnnxFileTest, NothingOutsideItsFolderIsOpened) {
     Write("m.onnx", model.SerializeAsString());
     const absl::Status status = OnnxFile::Open(folder_ + "/m.onnx").status();
     EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument) << location;
-    EXPECT_THAT(std::string(status.message()), HasSubstr("outside its folder"));
+    EXPECT_THAT(std::string(status.message()), HasSubstr("outside the model's folder"));
   }
 }
 
@@ -157,7 +157,7 @@ TEST_F(OnnxFileTest, LinksLeadNowhereElse) {
   };
   const absl::Status outside = open("../other/secret", "m.onnx");
   EXPECT_EQ(outside.code(), absl::StatusCode::kInvalidArgument);
-  EXPECT_THAT(std::string(outside.message()), HasSubstr("outside its folder"));
+  EXPECT_THAT(std::string(outside.message()), HasSubstr("outside the model's folder"));
   EXPECT_FALSE(open("/etc/passwd", "m.onnx").ok());
   EXPECT_TRUE(open("inside", "m.onnx").ok());
   // The cache of a model hub links both.

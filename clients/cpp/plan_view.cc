@@ -90,8 +90,9 @@ std::string LoopIndent(const v1::Plan& plan, int step) {
 void AddCostTable(const v1::Plan& plan, const v1::PlanCost& cost, std::vector<std::string>* lines) {
   const double whole = SecondsOf(cost);
   lines->push_back(absl::StrCat("Steps", cost.size().empty() ? "" : " at ", cost.size(),
-                                whole > 0 ? absl::StrCat(", ", SecondsText(whole), " in all:")
-                                          : ", not measured (a search measures what serves):"));
+                                whole > 0
+                                    ? absl::StrCat(", ", SecondsText(whole), " in all:")
+                                    : ", not measured (a search measures the serving plan):"));
   lines->push_back(absl::StrFormat("  %4s %9s %7s %9s %9s %8s  %s", "step", "time", "share",
                                    "bytes", "flops", "roofline", "kernel: what it computes"));
   for (int i = 0; i < std::min(cost.steps_size(), plan.run_size()); ++i) {

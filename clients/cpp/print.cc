@@ -115,7 +115,7 @@ std::string BatchingText(const v1::Batching& batching) {
   std::string text = absl::StrCat("requests share calls over ", batching.dim(), ", at most ",
                                   batching.max_rows(), " rows");
   if (batching.max_delay_us() == 0) return text;
-  return absl::StrCat(text, ", and wait at most ", batching.max_delay_us(), " us for company");
+  return absl::StrCat(text, ", and wait at most ", batching.max_delay_us(), " us for others");
 }
 
 json ModelJson(const v1::Model& model) {

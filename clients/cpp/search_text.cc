@@ -235,9 +235,9 @@ std::string StopReasonText(v1::CompileJob::StopReason reason) {
     case v1::CompileJob::STOP_MODEL_DELETED:
       return "its model was deleted";
     case v1::CompileJob::STOP_SHUTDOWN:
-      return "the server shuts down, and goes on when it starts";
+      return "the server shuts down, and continues when it starts";
     case v1::CompileJob::STOP_ROOFLINE:
-      return "near what the machine allows";
+      return "near the machine's limit";
     case v1::CompileJob::STOP_STAGNATION:
       return "nothing left to try promises a gain";
     case v1::CompileJob::STOP_EXHAUSTED:

@@ -90,7 +90,7 @@ bool InRange(T low, T value, T high) {
 
 absl::Status BadElement(absl::string_view text, const Tensor& tensor, absl::string_view right) {
   return absl::InvalidArgumentError(
-      absl::StrCat("\"", text, "\" is no element of ", tensor.dtype, "; it must be ", right));
+      absl::StrCat("\"", text, "\" is not an element of ", tensor.dtype, "; it must be ", right));
 }
 
 absl::Status AppendInteger(absl::string_view text, const ClientDType& row, Tensor* tensor) {
@@ -149,7 +149,7 @@ absl::Status CheckTensor(const Tensor& tensor) {
   const ClientDType* row = FindDType(tensor.dtype);
   if (row == nullptr) {
     return absl::InvalidArgumentError(
-        absl::StrCat("\"", tensor.dtype, "\" is no dtype that can travel"));
+        absl::StrCat("\"", tensor.dtype, "\" is not a dtype that can be sent"));
   }
   ASSIGN_OR_RETURN(int64_t count, ElementCount(tensor.shape));
   int64_t bytes;
@@ -188,7 +188,7 @@ absl::Status AppendElement(absl::string_view text, Tensor* tensor) {
   const ClientDType* row = FindDType(tensor->dtype);
   if (row == nullptr) {
     return absl::InvalidArgumentError(
-        absl::StrCat("\"", tensor->dtype, "\" is no dtype that can travel"));
+        absl::StrCat("\"", tensor->dtype, "\" is not a dtype that can be sent"));
   }
   if (row->kind == NumberKind::kBool) {
     const bool yes = text == "true" || text == "1";

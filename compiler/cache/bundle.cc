@@ -181,7 +181,8 @@ absl::Status CheckRecipe(const v1::RegionRecipe& recipe, int32_t format) {
   }
   if (recipe.threads() < 1) return Invalid("threads: ", recipe.threads(), "; at least 1");
   if (!std::isfinite(recipe.share_of_baseline()) || recipe.share_of_baseline() <= 0) {
-    return Invalid("share_of_baseline: ", recipe.share_of_baseline(), " is no share of a time");
+    return Invalid("share_of_baseline: ", recipe.share_of_baseline(),
+                   "; it must be finite and above 0");
   }
   return FirstOf({CheckHash("region_hash", recipe.region_hash()), CheckDimBox(recipe.dim_box()),
                   CheckText("facts", recipe.facts()),
@@ -232,7 +233,7 @@ absl::Status CheckPlan(const v1::CachedPlan& plan) {
   }
   if (!IsShare(plan.share_of_baseline()) || !IsShare(plan.low()) || !IsShare(plan.high())) {
     return Invalid("share_of_baseline: ", plan.share_of_baseline(), " (", plan.low(), " to ",
-                   plan.high(), ") is no share of a time");
+                   plan.high(), "); each must be finite and above 0");
   }
   return FirstOf({CheckPlanKey(plan.key()), CheckNeeded("plan.plan_id", plan.plan().plan_id()),
                   CheckText("compared_with", plan.compared_with())});
@@ -280,7 +281,7 @@ absl::StatusOr<BundleWriter> BundleWriter::Create(v1::CacheBundleHeader header,
                                                   std::optional<Ed25519Key> key) {
   if (header.binaries() && !key) {
     return absl::FailedPreconditionError(
-        "bundle: binaries leave a server only signed, and it has no key to sign with");
+        "bundle: exports with binaries must be signed, and there is no key to sign with");
   }
   header.set_format(kBundleFormat);
   header.set_public_key(key ? key->public_key() : "");
@@ -385,7 +386,7 @@ absl::Status BundleReader::TakeChunk(v1::CacheBundleChunk chunk) {
       break;
   }
   return Invalid("bundle: after ", records_.size(),
-                 " records comes neither another one nor the trailer");
+                 " records, expected another record or the trailer");
 }
 
 absl::Status BundleReader::TakeHeader(v1::CacheBundleHeader header) {
@@ -397,7 +398,7 @@ absl::Status BundleReader::TakeHeader(v1::CacheBundleHeader header) {
   if (HasUnknownFields(header)) return invalid("it has fields that are not known here");
   if (header.semantics_version() != terms_.semantics_version) {
     return invalid("semantics_version: ", header.semantics_version(), "; here it is ",
-                   terms_.semantics_version, ": what it holds means something else");
+                   terms_.semantics_version, ": its contents have another meaning");
   }
   if (absl::Status status = CheckText("origin", header.origin()); !status.ok()) {
     return Prefixed("bundle: header: ", status);
@@ -455,8 +456,8 @@ absl::Status BundleReader::TakeRecord(v1::CacheBundleRecord record) {
   const std::string expected = LinkOf(link_, record);
   if (link != expected) {
     return named(
-        Invalid("it does not link to what came before: it was changed, or another one was "
-                "put in, left out or moved"));
+        Invalid("it does not link to the record before it: it was changed, or another one was put "
+                "in, left out or moved"));
   }
   if (absl::Status status = CheckRecord(record); !status.ok()) return named(status);
   link_ = expected;
@@ -474,7 +475,7 @@ absl::Status BundleReader::TakeTrailer(const v1::CacheBundleTrailer& trailer) {
     return invalid("records: ", trailer.records(), "; ", records_.size(), " came");
   }
   if (trailer.sha256() != SealOf(link_, trailer.records())) {
-    return invalid("sha256: it is not that of the header and the records");
+    return invalid("sha256: it does not match the header and the records");
   }
   if (header_.public_key().empty() != trailer.signature().empty()) {
     return invalid(trailer.signature().empty() ? "signature: is missing, and the header names a key"

@@ -67,7 +67,7 @@ TEST(BundlePlansTest, PlansAndSearchesAreReadFieldByField) {
       {[](v1::CachedPlan* p) { p->set_kernel_keys(0, "short"); }, "kernel_keys: one has 5 bytes"},
       {[](v1::CachedPlan* p) { p->mutable_plan()->set_kind("guess"); }, "plan.kind: \"guess\""},
       {[](v1::CachedPlan* p) { p->mutable_plan()->clear_plan_id(); }, "plan.plan_id: is missing"},
-      {[](v1::CachedPlan* p) { p->set_low(-1); }, "is no share of a time"},
+      {[](v1::CachedPlan* p) { p->set_low(-1); }, "each must be finite and above 0"},
       {[](v1::CachedPlan* p) { p->mutable_key()->set_graph_hash("c"); }, "key.graph_hash: \"c\""},
       {[](v1::CachedPlan* p) { p->mutable_key()->set_dim_box("d0"); }, "dim_box: \"d0\""},
       {[](v1::CachedPlan* p) { p->mutable_key()->set_threads(0); }, "key.threads: 0; at least 1"},

@@ -221,7 +221,7 @@ TEST(BundleTest, OrderAndNumber) {
   refused([](Chunks* c) { c->push_back(c->back()); }, "something comes after the trailer");
   refused([](Chunks* c) { c->push_back((*c)[1]); }, "something comes after the trailer");
   refused([](Chunks* c) { c->insert(c->begin() + 2, v1::CacheBundleChunk()); },
-          "after 1 records comes neither");
+          "after 1 records, expected another record");
   refused([](Chunks* c) { c->insert(c->begin(), v1::CacheBundleChunk()); },
           "does not begin with a header");
   refused(

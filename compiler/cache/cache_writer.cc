@@ -21,7 +21,7 @@ constexpr size_t kMostMarks = 100000;
 CacheWriter::CacheWriter(Options options, SqliteFile::Report report)
     : options_(std::move(options)), file_(options_.path, CacheSchema(), std::move(report)) {
   MutexLock lock(mu_);
-  reason_ = "no file was asked for";
+  reason_ = "no cache path was given";
   if (options_.path.empty()) return;
   file_.Open();
   NoteFile();
@@ -257,7 +257,7 @@ absl::Status CacheWriter::WriteMarks(const Marks& marks) {
     update.Int(when);
     check ? update.Blob(mark.key) : update.Int(mark.rowid);
     const int code = update.Step();
-    if (code != SQLITE_DONE) return file_.Failed(code, "write what was used");
+    if (code != SQLITE_DONE) return file_.Failed(code, "write the times of use");
   }
   return absl::OkStatus();
 }

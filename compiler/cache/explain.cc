@@ -94,8 +94,7 @@ v1::BucketExplanation Cache::ExplainPlan(const PlanKey& key) {
   if (outcome.bad > 0) explanation.add_steps(absl::StrCat("plans: ", outcome.bad, " bad rows"));
   if (!nearest) {
     explanation.add_steps(absl::StrCat(
-        "plans: ", explanation.hit() ? "found among what is still to be written" : "none", " of ",
-        graph));
+        "plans: ", explanation.hit() ? "found in the queue of writes" : "none", " of ", graph));
     return explanation;
   }
   for (const KeyDifference& difference : nearest->differences) {

@@ -274,7 +274,7 @@ int SqliteFile::CheckVersion() {
   }
   if (version > schema_.version()) return SQLITE_MISMATCH;
   if (version < 0) {
-    reason_ = absl::StrCat("it says that it has schema ", version);
+    reason_ = absl::StrCat("its schema number is negative: ", version);
     return SQLITE_CORRUPT;
   }
   sqlite3_db_config(db_, SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 0, nullptr);
@@ -285,7 +285,7 @@ int SqliteFile::OpenImmutable() {
   Close();
   std::error_code none;
   if (std::filesystem::file_size(path_ + "-wal", none) > 0 && !none) {
-    reason_ = "its file system is read-only, and what its log holds cannot be read there";
+    reason_ = "its file system is read-only, and its write-ahead log cannot be replayed there";
     return SQLITE_READONLY;
   }
   std::string uri = "file:";

@@ -317,7 +317,7 @@ TEST_F(TransferTest, WithoutAFileNothingTravels) {
   EXPECT_EQ(cache->Export(&at).status().code(), absl::StatusCode::kFailedPrecondition);
   const absl::Status refused = cache->Import({}, kFrom).status();
   EXPECT_EQ(refused.code(), absl::StatusCode::kFailedPrecondition);
-  EXPECT_THAT(std::string(refused.message()), HasSubstr("no file was asked for"));
+  EXPECT_THAT(std::string(refused.message()), HasSubstr("no cache path was given"));
 }
 
 TEST_F(TransferTest, ABundleCarriesAllOfIt) {

@@ -22,7 +22,7 @@ std::string Fault(Tier tier, const RowView& row) {
     const absl::string_view body = row.Text("body");
     internal::StoredPlan plan;
     if (!plan.ParseFromArray(body.data(), static_cast<int>(body.size()))) {
-      return "its body is no StoredPlan";
+      return "its body is not a StoredPlan";
     }
     if (plan.plan().plan_id() != row.Text("plan_id")) return "its body is another plan";
   }
@@ -82,7 +82,7 @@ absl::Status VerifyChecks(SqliteFile& file, bool quarantine, v1::CacheVerificati
     int code = SQLITE_ROW;
     while ((code = read.Step()) == SQLITE_ROW) {
       AddBad(found,
-             {Tier::kChecks, 0, "", read.ValueAt(0), "a passed check", "its key is no hash"});
+             {Tier::kChecks, 0, "", read.ValueAt(0), "a passed check", "its key is not a hash"});
     }
     if (code != SQLITE_DONE) return file.Failed(code, "read checks");
   }
@@ -91,8 +91,8 @@ absl::Status VerifyChecks(SqliteFile& file, bool quarantine, v1::CacheVerificati
       absl::StrCat("INSERT OR REPLACE INTO quarantine (tier, key, found_us, why, about, bytes)"
                    " SELECT 'checks', CAST(key AS BLOB), ",
                    WallMicroseconds(),
-                   ", 'its key is no hash', 'a passed check', length(key) FROM checks WHERE ", bad,
-                   "; DELETE FROM checks WHERE ", bad));
+                   ", 'its key is not a hash', 'a passed check', length(key) FROM checks WHERE ",
+                   bad, "; DELETE FROM checks WHERE ", bad));
 }
 
 // Returns "ok", or SQLite's description of the damage.

@@ -96,7 +96,7 @@ class AttentionLowering {
 absl::Status AttentionLowering::Lower() {
   if (!IsEpilogue(b_.input.graph, b_.input.has_memory, b_.choice.root, b_.choice.anchor)) {
     return absl::InternalError(absl::StrCat(b_.input.graph.Describe(b_.choice.root),
-                                            " is no epilogue of ",
+                                            " is not an epilogue of ",
                                             b_.input.graph.Describe(b_.choice.anchor)));
   }
   std::optional<int64_t> depth = depth_.constant(), value_depth = value_depth_.constant();
@@ -276,7 +276,7 @@ void AttentionLowering::Finish() {
                                   b_.choice.anchor, anchor, e_.bounds());
       if (!root) {
         status_ = absl::InternalError(absl::StrCat(b_.input.graph.Describe(b_.choice.root),
-                                                   " is no epilogue of the attention"));
+                                                   " is not an epilogue of the attention"));
         return;
       }
       b_.StoreRoot(*root);

@@ -169,7 +169,7 @@ class ContractLowering {
 absl::Status ContractLowering::Lower() {
   if (!IsEpilogue(b_.input.graph, b_.input.has_memory, b_.choice.root, b_.choice.anchor)) {
     return absl::InternalError(absl::StrCat(b_.input.graph.Describe(b_.choice.root),
-                                            " is no epilogue of ",
+                                            " is not an epilogue of ",
                                             b_.input.graph.Describe(b_.choice.anchor)));
   }
   e_.bounds().Set(kir::kLane, 0, lanes_ - 1);
@@ -473,7 +473,7 @@ void ContractLowering::EpilogueOf(const Expr& panel, const Expr& m, int v,
     b_.StoreRoot(*root);
   } else {
     status_ = absl::InternalError(absl::StrCat(b_.input.graph.Describe(b_.choice.root),
-                                               " is no epilogue of the contraction"));
+                                               " is not an epilogue of the contraction"));
   }
   BoundLanes(e_, std::nullopt, lanes_);
 }

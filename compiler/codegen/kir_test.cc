@@ -118,10 +118,12 @@ TEST(KirVerify, NamesWhatIsWrongWithASort) {
   for (const Wrong& w :
        {Wrong{"sort b0[0], b2[0] by way of b3[0], b4[0]: u32 elements 8", "b0 is read only"},
         {"sort b1[0], b2[0] by way of b3[0], b5[0]: u32 elements 8", "b5 holds i64"},
-        {"sort b1[0], b6[0] by way of b3[0], b7[0]: u32 elements 8", "i32 or i64 is right"},
-        {"sort b6[0], b2[0] by way of b7[0], b4[0]: f32 elements 8", "by keys of f32; u8"},
+        {"sort b1[0], b6[0] by way of b3[0], b7[0]: u32 elements 8",
+         "positions must be i32 or i64"},
+        {"sort b6[0], b2[0] by way of b7[0], b4[0]: f32 elements 8",
+         "by keys of f32; it must be u8"},
         {"sort b1[0], b2[0] by way of b3[0], b2[0]: u32 elements 8", "b2 is there twice"},
-        {"sort b1[0], b2[0] by way of b9[0], b4[0]: u32 elements 8", "there is no buffer b9"},
+        {"sort b1[0], b2[0] by way of b9[0], b4[0]: u32 elements 8", "the kernel has no buffer b9"},
         {"sort b1[0], b2[0] by way of b3[0], b4[0]: u64 elements 8", "b1 holds u32"},
         {"sort b1[lane], b2[0] by way of b3[0], b4[0]: u32 elements 8", "\"lane\""},
         {"sort b1[0], b2[0] by way of b3[0], b4[0]: u32 elements s1", "symbol \"s1\""}}) {
@@ -143,11 +145,11 @@ TEST(KirVerify, NamesWhatIsWrong) {
         {"v5: f32x8 = Add(v3, v0)", "operand v0 has 1 lanes, the result 8"},
         {"v5: bool = Add(v0, v0)", "Add gives f32, the register is a bool"},
         {"v5: f32 = Softmax(v0)", "Softmax is not elementwise"},
-        {"v5: f32 = Add(v0)", "Add of 1 operands; 2 are right"},
-        {"v5: f32x8 = fma(v3, v3, v0)", "operand v0 is a f32; f32x8 is right"},
+        {"v5: f32 = Add(v0)", "Add of 1 operands; it must have 2"},
+        {"v5: f32x8 = fma(v3, v3, v0)", "operand v0 is a f32; it must be f32x8"},
         {"v0 := v0", "assigned but not a mutable register"},
         {"mut v5: f32 = v0\nv5 := v3", "operand v3 is a f32x8"},
-        {"v5: f32 = load b7[g]", "there is no buffer b7"},
+        {"v5: f32 = load b7[g]", "the kernel has no buffer b7"},
         {"v5: i64 = load b0[g]", "b0 holds f32"},
         {"store b0[g] = v0: f32", "store to b0: b0 is read only"},
         {"store b1[lane] = v0: f32", "\"lane\" where all lanes share"},
@@ -156,7 +158,7 @@ TEST(KirVerify, NamesWhatIsWrong) {
         {"store b1[s1] = v0: f32", "symbol \"s1\""},
         {"store b1[v0] = v0: f32", "symbol \"v0\""},
         {"store b1[g] = v0: f32 if v0", "predicate v0 is a f32"},
-        {"prefetch b7[g]", "prefetch of b7: there is no buffer b7"},
+        {"prefetch b7[g]", "prefetch of b7: the kernel has no buffer b7"},
         {"prefetch b0[lane]", "\"lane\" where all lanes share"},
         {"store b1[8*g + lane] = v3: f32x8 count lane", "\"lane\""},
         {"for i0 in [0, 5) step 0 {\n}", "loop i0: step 0"},
@@ -164,14 +166,14 @@ TEST(KirVerify, NamesWhatIsWrong) {
         {"for i0 in [0, 4) step 1 {\nfor i0 in [0, 4) step 1 {\n}\n}",
          "taken by an enclosing loop"},
         {"for s0 in [0, 4) step 1 {\n}", "loop variables are named"},
-        {"if v0 {\n}", "operand v0 is a f32; bool is right"},
-        {"v5: f32x3 = broadcast(v0)", "3 lanes; a power of two"},
+        {"if v0 {\n}", "operand v0 is a f32; it must be bool"},
+        {"v5: f32x3 = broadcast(v0)", "3 lanes; it must be a power of two"},
         {"v5: f32 = reduce.Xor(v3)", "no reduction by Xor"},
         {"v5: f32 = reduce.And(v3)", "And:"},
-        {"v5: u32 = randombits(v1, v1)", "operand v1 is a i64; u64 is right"},
+        {"v5: u32 = randombits(v1, v1)", "operand v1 is a i64; it must be u64"},
         {"gemm b1[0] stride 1 = b0[0] stride 1 * b7[0] stride 1: f32 rows 1 columns 1 "
          "sums 1",
-         "gemm: there is no buffer b7"},
+         "gemm: the kernel has no buffer b7"},
         {"gemm b0[0] stride 1 = b1[0] stride 1 * b1[0] stride 1: f32 rows 1 columns 1 "
          "sums 1",
          "gemm: b0 is read only"},
@@ -189,11 +191,11 @@ TEST(KirVerify, NamesWhatIsWrong) {
          "gemm: b1 holds f32"},
         {"gemm b1[0] stride 1 = b0[0] stride 1 * b0[0] stride 1: bf16 rows 1 "
          "columns 1 sums 1",
-         "gemm: of bf16; f32 or f64 is right"},
+         "gemm: of bf16; it must be f32 or f64"},
         {"gemm b1[0] stride 1 transposed = b0[0] stride 1 * b0[0] stride 1: f32 rows "
          "1 columns 1 sums 1",
          "gemm: the result is transposed"},
-        {"v5: f32 = lanes s0", "is a f32; bool is right"}}) {
+        {"v5: f32 = lanes s0", "is a f32; it must be bool"}}) {
     absl::StatusOr<Kernel> kernel = ParseKernel(absl::StrCat(kHead, w.text, "\n"));
     ASSERT_TRUE(kernel.ok()) << w.text << ": " << kernel.status();
     const absl::Status status = Verify(*kernel);

@@ -33,7 +33,8 @@ class Verifier {
     kernel_.grid.CollectSymbols(&used);
     if (kernel_.grid.overflow()) return Invalid("grid: the expression is too large");
     for (const std::string& s : used) {
-      if (!sizes_.contains(s)) return Invalid("grid: symbol \"", s, "\" is no size of the kernel");
+      if (!sizes_.contains(s))
+        return Invalid("grid: symbol \"", s, "\" is not a size of the kernel");
     }
     bool scratch = false;
     for (size_t i = 0; i < kernel_.buffers.size(); ++i) {
@@ -41,7 +42,7 @@ class Verifier {
       if (b.space == Space::kScratch) {
         scratch = true;
         if (b.elements < 0)
-          return Invalid("b", i, ": ", b.elements, " elements of scratch; 0 or more is right");
+          return Invalid("b", i, ": ", b.elements, " elements of scratch; it must be 0 or more");
       } else if (scratch) {
         return Invalid("b", i, ": a global buffer after scratch; global ones come first");
       }
@@ -122,7 +123,7 @@ class Verifier {
   absl::Status Lanes(Type t) const {
     const bool power = t.lanes >= 1 && t.lanes <= kMaxLanes && (t.lanes & (t.lanes - 1)) == 0;
     return power ? absl::OkStatus()
-                 : Invalid(t.lanes, " lanes; a power of two up to ", kMaxLanes, " is right");
+                 : Invalid(t.lanes, " lanes; it must be a power of two up to ", kMaxLanes);
   }
 
   absl::Status Defined(Var v) const {
@@ -141,7 +142,7 @@ class Verifier {
       if (s == kLane) {
         if (!lane) return Invalid("\"lane\" where all lanes share one value");
       } else if (!symbols_.contains(s)) {
-        return Invalid("symbol \"", s, "\" is no size, loop variable or i64 register in scope");
+        return Invalid("symbol \"", s, "\" is not a size, loop variable or i64 register in scope");
       } else if (s[0] == 'v' && !vectors && types_[std::stoi(s.substr(1))].lanes > 1) {
         return Invalid(s, " differs by lane where all lanes share one value");
       }
@@ -154,7 +155,7 @@ class Verifier {
                        s.loop.find_first_not_of("0123456789", 1) == std::string::npos;
     if (!named) return Invalid("loop variables are named i0, i1, ...");
     if (symbols_.contains(s.loop)) return Invalid("the name is taken by an enclosing loop");
-    if (s.step <= 0) return Invalid("step ", s.step, "; a positive one is right");
+    if (s.step <= 0) return Invalid("step ", s.step, "; it must be positive");
     for (const Expr* e : {&s.begin, &s.end}) {
       RETURN_IF_ERROR(Symbols(*e, false, false));
     }
@@ -181,8 +182,8 @@ class Verifier {
       RETURN_IF_ERROR(Defined(s.predicate));
       const Type p = types_[s.predicate];
       if (p.dtype != DType::kBool || (p.lanes != 1 && p.lanes != s.type.lanes)) {
-        return Invalid("predicate v", s.predicate, " is a ", TypeText(p), "; a bool, scalar or of ",
-                       s.type.lanes, " lanes is right");
+        return Invalid("predicate v", s.predicate, " is a ", TypeText(p),
+                       "; it must be a bool, scalar or of ", s.type.lanes, " lanes");
       }
     }
     if (!memory) return absl::OkStatus();
@@ -192,7 +193,7 @@ class Verifier {
 
   absl::Status Holds(int buffer, Type type) const {
     if (buffer < 0 || buffer >= static_cast<int>(kernel_.buffers.size())) {
-      return Invalid("there is no buffer b", buffer);
+      return Invalid("the kernel has no buffer b", buffer);
     }
     const DType holds = kernel_.buffers[buffer].dtype;
     return holds == type.dtype ? absl::OkStatus()
@@ -208,11 +209,11 @@ class Verifier {
 
   absl::Status Gemm(const Stmt& s) const {
     if (s.type != Type{DType::kF32, 1} && s.type != Type{DType::kF64, 1}) {
-      return Invalid("of ", TypeText(s.type), "; f32 or f64 is right");
+      return Invalid("of ", TypeText(s.type), "; it must be f32 or f64");
     }
     if (s.matrices.size() != 3 || s.extents.size() != 3) {
       return Invalid(s.matrices.size(), " matrices and ", s.extents.size(),
-                     " extents; 3 are right");
+                     " extents; it must have 3");
     }
     for (const Matrix& m : s.matrices) {
       RETURN_IF_ERROR(Holds(m.buffer, s.type));
@@ -233,11 +234,11 @@ class Verifier {
 
   absl::Status Sort(const Stmt& s) const {
     if (!IsUnsigned(s.type.dtype) || s.type.lanes != 1) {
-      return Invalid("by keys of ", TypeText(s.type), "; u8, u16, u32 or u64 is right");
+      return Invalid("by keys of ", TypeText(s.type), "; it must be u8, u16, u32 or u64");
     }
     if (s.matrices.size() != 4 || s.extents.size() != 1) {
       return Invalid(s.matrices.size(), " rows and ", s.extents.size(),
-                     " extents; 4 and 1 are right");
+                     " extents; it must have 4 and 1");
     }
     std::set<int> buffers;
     Type wanted = s.type;
@@ -247,7 +248,7 @@ class Verifier {
         wanted.dtype = kernel_.buffers[m.buffer].dtype;
         if (wanted.dtype != DType::kI32 && wanted.dtype != DType::kI64) {
           return Invalid("b", m.buffer, " holds ", DTypeName(wanted.dtype),
-                         "; i32 or i64 is right of what moves with the keys");
+                         "; positions must be i32 or i64");
         }
       }
       const Type own = i % 2 == 0 ? s.type : wanted;
@@ -262,12 +263,12 @@ class Verifier {
 
   absl::Status Args(const Stmt& s, const std::vector<Type>& wanted) const {
     if (s.args.size() != wanted.size()) {
-      return Invalid(s.args.size(), " operands; ", wanted.size(), " are right");
+      return Invalid(s.args.size(), " operands; it must have ", wanted.size());
     }
     for (size_t i = 0; i < wanted.size(); ++i) {
       if (types_[s.args[i]] == wanted[i]) continue;
-      return Invalid("operand v", s.args[i], " is a ", TypeText(types_[s.args[i]]), "; ",
-                     TypeText(wanted[i]), " is right");
+      return Invalid("operand v", s.args[i], " is a ", TypeText(types_[s.args[i]]), "; it must be ",
+                     TypeText(wanted[i]));
     }
     return absl::OkStatus();
   }
@@ -275,7 +276,7 @@ class Verifier {
   absl::Status ResultIs(const Stmt& s, DType dtype) const {
     return s.type.dtype == dtype
                ? absl::OkStatus()
-               : Invalid("is a ", TypeText(s.type), "; ", DTypeName(dtype), " is right");
+               : Invalid("is a ", TypeText(s.type), "; it must be ", DTypeName(dtype));
   }
 
   absl::Status Operands(const Stmt& s) const {
@@ -289,7 +290,7 @@ class Verifier {
       case Opcode::kLoad:
         return Args(s, {});
       case Opcode::kPrefetch:
-        if (t.lanes != 1) return Invalid("one address is asked for, not ", t.lanes);
+        if (t.lanes != 1) return Invalid("a prefetch takes one address, not ", t.lanes);
         return Args(s, {});
       case Opcode::kStore:
       case Opcode::kMutable:
@@ -320,7 +321,8 @@ class Verifier {
 
   absl::Status Reduce(const Stmt& s) const {
     if (!CanReduce(s.op)) {
-      return Invalid("no reduction by ", OpName(s.op), "; Add, Mul, Min, Max, And or Or is right");
+      return Invalid("no reduction by ", OpName(s.op),
+                     "; it must be Add, Mul, Min, Max, And or Or");
     }
     if (s.type.lanes != 1) return Invalid("a reduction gives one lane, not ", s.type.lanes);
     if (s.args.size() != 1) return Args(s, {s.type});
@@ -347,7 +349,7 @@ class Verifier {
     const OpRow& row = OpInfo(op);
     if (row.op_class != OpClass::kElementwise) return Invalid(row.name, " is not elementwise");
     if (static_cast<int>(args.size()) != row.min_inputs) {
-      return Invalid(row.name, " of ", args.size(), " operands; ", row.min_inputs, " are right");
+      return Invalid(row.name, " of ", args.size(), " operands; it must have ", row.min_inputs);
     }
     std::vector<TensorType> operands;
     for (const Type& t : args) operands.push_back({t.dtype, {}});
@@ -371,7 +373,7 @@ class Verifier {
 }  // namespace
 
 absl::Status Verify(const Kernel& kernel) {
-  if (kernel.vars < 0) return Invalid("kernel: ", kernel.vars, " registers; 0 or more is right");
+  if (kernel.vars < 0) return Invalid("kernel: ", kernel.vars, " registers; it must be 0 or more");
   return Prefixed(Cat("kernel ", Quoted(kernel.name), ": "), Verifier(kernel).Run());
 }
 

@@ -66,7 +66,7 @@ absl::Status LibraryLowering::Lower() {
   }
   if (!IsEpilogue(in.graph, in.has_memory, b_.choice.root, b_.choice.anchor)) {
     return absl::InternalError(
-        absl::StrCat(about, in.graph.Describe(b_.choice.root), " is no epilogue of it"));
+        absl::StrCat(about, in.graph.Describe(b_.choice.root), " is not an epilogue of it"));
   }
   const std::optional<LibraryProduct> product =
       FindLibraryProduct(in.graph, in.has_memory, b_.choice.root, b_.choice.anchor, s_.swap);
@@ -138,7 +138,7 @@ void LibraryLowering::Epilogue(int block) {
         b_.StoreRoot(*root);
       } else if (status_.ok()) {
         status_ = absl::InternalError(absl::StrCat(b_.input.graph.Describe(b_.choice.root),
-                                                   " is no epilogue of the contraction"));
+                                                   " is not an epilogue of the contraction"));
       }
     });
   });

@@ -266,7 +266,7 @@ bool IsAbout(const Graph& graph, const KernelChoice& choice) {
 absl::StatusOr<LoweredKernel> LowerKernel(const LowerInput& input, const KernelChoice& choice) {
   if (!IsAbout(input.graph, choice)) {
     return absl::InternalError(absl::StrCat("kernel for ", input.graph.Describe(choice.root),
-                                            " is of a kind that is about another op"));
+                                            " has a kernel kind that cannot compute this op"));
   }
   KernelBuilder b(input, choice);
   absl::Status status;

@@ -99,7 +99,7 @@ absl::StatusOr<DType> DTypeFromProto(std::string_view what, std::string_view nam
   if (std::optional<DType> dtype = ParseDType(name)) return *dtype;
   std::vector<std::string_view> names;
   for (const DTypeRow& row : kDTypes) names.push_back(row.name);
-  return Invalid(what, " ", Quoted(name), " is no dtype; the dtypes are ", JoinNames(names));
+  return Invalid(what, " ", Quoted(name), " is not a dtype; the dtypes are ", JoinNames(names));
 }
 
 absl::StatusOr<Shape> ShapeFromProto(std::string_view what, const SizeExprs& messages,

@@ -24,8 +24,8 @@ class BodyReader {
 
   absl::StatusOr<SubGraph> Read() {
     if (limits_.graph.max_bodies < 0) {
-      return Invalid("lies too deep: graphs may be ", GraphLimits().max_bodies,
-                     " deep inside each other");
+      return Invalid("is nested too deep; graphs may be nested ", GraphLimits().max_bodies,
+                     " deep");
     }
     if (message_.dims_size() > 0) {
       return Invalid("declares dim ", Quoted(message_.dims(0).name()),
@@ -44,7 +44,7 @@ class BodyReader {
       const auto id = ids_.find(output.node());
       if (id == ids_.end()) {
         return Invalid("output ", Quoted(output.name()), " is ", Quoted(output.node()),
-                       ", which is not a node of it");
+                       ", which is not a node of this graph");
       }
       graph_.outputs.push_back({output.name(), id->second});
     }
@@ -64,7 +64,7 @@ class BodyReader {
     for (const std::string& input : message.inputs()) {
       const auto id = ids_.find(input);
       if (id == ids_.end()) {
-        return Invalid("operand ", Quoted(input), " is no node before it");
+        return Invalid("operand ", Quoted(input), " is not a node before this one");
       }
       node.inputs.push_back(id->second);
     }

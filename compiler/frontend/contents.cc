@@ -69,7 +69,7 @@ absl::StatusOr<std::string_view> ContentsBytes(const inference::InferTensorConte
     if (field.name == wanted) {
       count = field.count;
     } else if (field.count > 0) {
-      return Invalid("contents are in ", field.name, "; ", datatype.name, " travels in ", wanted);
+      return Invalid("contents are in ", field.name, "; ", datatype.name, " is sent in ", wanted);
     }
   }
   if (count != elements) {

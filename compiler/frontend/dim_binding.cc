@@ -130,8 +130,8 @@ absl::Status DimBinding::Solve(const Solution& solution, int64_t size,
                        rest % *stride == 0;
     if (!whole) {
       return Invalid("input ", Quoted(input.name), ": axis ", solution.axis, " is ", size,
-                     "; the model takes ", input.axes[solution.axis].size.ToString(),
-                     ", which is that for no value of dim ", Quoted(dim.name));
+                     "; no value of dim ", Quoted(dim.name), " gives ",
+                     input.axes[solution.axis].size.ToString(), " this size");
     }
     value = rest / *stride;
   }

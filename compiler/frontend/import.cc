@@ -36,7 +36,7 @@ absl::Status CheckElement(const std::string& element, DType dtype) {
     return Invalid("element ", Quoted(element), " is unknown, or a dtype; leave it out");
   }
   if (onnx::WireOf(row->elem) == dtype) return absl::OkStatus();
-  return Invalid("element ", Quoted(element), " travels as ", DTypeName(onnx::WireOf(row->elem)),
+  return Invalid("element ", Quoted(element), " is sent as ", DTypeName(onnx::WireOf(row->elem)),
                  ", not as ", DTypeName(dtype));
 }
 
@@ -254,7 +254,7 @@ absl::StatusOr<Node> Importer::ReadDeclared(const v1::GraphNode& node, Op op,
   ASSIGN_OR_RETURN(TensorType type, ReadType(node));
   if (IsInput(op) && DatatypeOf(type.dtype) == nullptr) {
     return Unimplemented("an input of dtype ", DTypeName(type.dtype),
-                         " cannot travel in a "
+                         " cannot be sent in a "
                          "request; declare it u8 and Bitcast it to ",
                          DTypeName(type.dtype));
   }
@@ -361,7 +361,7 @@ absl::Status Importer::AddOutputs() {
     const DType dtype = graph_.node(id).type.dtype;
     if (DatatypeOf(dtype) == nullptr) {
       return Unimplemented(what, " has dtype ", DTypeName(dtype),
-                           ", which cannot travel in a "
+                           ", which cannot be sent in a "
                            "reply; Bitcast it to u8 or Cast it to f16");
     }
     if (absl::Status s = CheckElement(output.element(), dtype); !s.ok()) {

@@ -81,7 +81,7 @@ TEST(ImportTest, ElementsTravelBesideTheGraph) {
 TEST(BadGraphTest, Elements) {
   GraphMessage carrier = Good();
   NodeOf(carrier, "x").set_element("int4");
-  ExpectInvalid(carrier, "node \"x\" (Input): element \"int4\" travels as i8, not as f32");
+  ExpectInvalid(carrier, "node \"x\" (Input): element \"int4\" is sent as i8, not as f32");
   GraphMessage unknown = Good();
   unknown.graph.mutable_outputs(0)->set_element("float32");
   ExpectInvalid(unknown, "output \"out\": element \"float32\" is unknown, or a dtype");
@@ -251,7 +251,8 @@ TEST(BadGraphTest, DTypeMismatches) {
   ExpectInvalid(m, "node \"sum\" (Add): operand 0 has dtype f16, operand 1 has f32");
   ExpectInvalid(m, "Cast(dtype=f16)");
   NodeOf(m, "x").set_dtype("float32");
-  ExpectInvalid(m, "node \"x\" (Input): dtype \"float32\" is no dtype; the dtypes are bool, i8,");
+  ExpectInvalid(m,
+                "node \"x\" (Input): dtype \"float32\" is not a dtype; the dtypes are bool, i8,");
 }
 
 TEST(BadGraphTest, DTypesThatAnOpDoesNotTake) {
@@ -263,10 +264,10 @@ TEST(BadGraphTest, DTypesThatAnOpDoesNotTake) {
 TEST(BadGraphTest, StorageDTypesDoNotTravel) {
   GraphMessage input;
   input.Input("x", "f8e4m3", {"2"}).Output("y", "x");
-  ExpectUnimplemented(input, "node \"x\" (Input): an input of dtype f8e4m3 cannot travel");
+  ExpectUnimplemented(input, "node \"x\" (Input): an input of dtype f8e4m3 cannot be sent");
   GraphMessage output;
   output.Parameter("w", "f8e5m2", {"2"}).Output("y", "w");
-  ExpectUnimplemented(output, "output \"y\" has dtype f8e5m2, which cannot travel");
+  ExpectUnimplemented(output, "output \"y\" has dtype f8e5m2, which cannot be sent");
 }
 
 TEST(BadGraphTest, ShapesThatDoNotFit) {

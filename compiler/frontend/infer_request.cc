@@ -62,8 +62,7 @@ absl::StatusOr<std::string> StringOf(std::string_view name, const InferParameter
 template <typename Map>
 absl::Status RefuseParameters(std::string_view what, const std::string& name, const Map& map) {
   if (map.empty()) return absl::OkStatus();
-  return Invalid(what, " ", Quoted(name), " has parameter ", Quoted(map.begin()->first),
-                 "; none is known there");
+  return Invalid(what, " ", Quoted(name), " does not take parameter ", Quoted(map.begin()->first));
 }
 
 std::vector<std::string_view> ViewsOf(absl::Span<const std::string> names) {
@@ -113,7 +112,7 @@ absl::StatusOr<RequestBinder> RequestBinder::Create(const Graph& graph,
   for (NodeId id : graph.InputIds()) {
     if (DatatypeOf(graph.node(id).type.dtype) == nullptr) {
       return Unimplemented("input ", Quoted(graph.node(id).name), " of dtype ",
-                           DTypeName(graph.node(id).type.dtype), " cannot travel in a request");
+                           DTypeName(graph.node(id).type.dtype), " cannot be sent in a request");
     }
   }
   return RequestBinder(graph, std::move(dims), elements);
@@ -147,7 +146,7 @@ absl::Status RequestBinder::CheckDatatype(const InputTensor& tensor, const Input
       Cat("; the model takes ", input.datatype->name, " (", DTypeName(input.datatype->dtype), ")");
   const DatatypeRow* sent = FindDatatype(tensor.datatype());
   if (sent == nullptr) {
-    return Invalid(prefix, Quoted(tensor.datatype()), ", which no tensor here has", right);
+    return Invalid(prefix, Quoted(tensor.datatype()), ", which is unknown", right);
   }
   return Invalid(prefix, sent->name, " (", DTypeName(sent->dtype), ")", right,
                  ": cast the array to ", CastHint(*input.datatype), " before sending it");
@@ -228,10 +227,10 @@ absl::Status RequestBinder::BindBytes(const ModelInferRequest& request,
       bound->inputs.push_back(raw);
     } else if (datatype.contents == Contents::kRawOnly && HasContents(tensor.contents())) {
       return Invalid("input ", Quoted(name), ": ", datatype.name,
-                     " travels in raw_input_contents only");
+                     " is sent in raw_input_contents only");
     } else if (elements > 0 && !HasContents(tensor.contents())) {
       return Invalid("input ", Quoted(name), " has neither contents nor raw_input_contents; ",
-                     datatype.name, " travels in ", ContentsField(datatype.contents));
+                     datatype.name, " is sent in ", ContentsField(datatype.contents));
     } else {
       absl::StatusOr<std::string_view> view =
           ContentsBytes(tensor.contents(), datatype, elements, &bound->converted);
@@ -292,16 +291,16 @@ absl::Status RequestBinder::AddTap(const std::string& name, RequestOptions* opti
       names.resize(std::max<size_t>(names.size(), inner.node + 1));
       names[inner.node] = known;
     }
-    return Invalid("parameter taps names ", Quoted(name),
-                   ", which is no node of the model; it "
-                   "must be names of nodes, separated by commas",
-                   DidYouMean(name, names));
+    return Invalid(
+        "parameter taps names ", Quoted(name),
+        ", which is not a node of the model; it must be names of nodes, separated by commas",
+        DidYouMean(name, names));
   }
   const Inner& inner = it->second;
   if (DatatypeOf(inner.dtype) == nullptr) {
     return Unimplemented("parameter taps names ", Quoted(name), " of dtype ",
                          DTypeName(inner.dtype),
-                         ", which cannot travel in a reply; name a Cast of "
+                         ", which cannot be sent in a reply; name a Cast of "
                          "it to f16 or a Bitcast to u8");
   }
   if (std::find(options->taps.begin(), options->taps.end(), inner.node) != options->taps.end()) {

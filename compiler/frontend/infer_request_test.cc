@@ -88,7 +88,7 @@ TEST(InferRequestTest, WrongDatatypeNamesBothAndTheCast) {
             "input \"x\": datatype is FP64 (f64); the model takes FP32 (f32): cast the "
             "array to float32 before sending it");
   m.request.mutable_inputs(1)->set_datatype("BYTES");
-  EXPECT_NE(ErrorOf(m).find("\"BYTES\", which no tensor here has; the model takes FP32"),
+  EXPECT_NE(ErrorOf(m).find("\"BYTES\", which is unknown; the model takes FP32"),
             std::string::npos);
   m.request.mutable_inputs(1)->set_datatype("");
   EXPECT_NE(ErrorOf(m).find("the model takes FP32"), std::string::npos);
@@ -199,12 +199,13 @@ TEST(InferRequestTest, UnknownParameters) {
             "priority, taps");
   m = Good();
   (*m.tensor().mutable_parameters())["shared_memory_region"].set_string_param("r");
-  EXPECT_NE(ErrorOf(m).find("input \"x\" has parameter \"shared_memory_region\""),
+  EXPECT_NE(ErrorOf(m).find("input \"x\" does not take parameter \"shared_memory_region\""),
             std::string::npos);
   m = Good();
   m.Want("y");
   (*m.request.mutable_outputs(0)->mutable_parameters())["classification"].set_int64_param(1);
-  EXPECT_NE(ErrorOf(m).find("output \"y\" has parameter \"classification\""), std::string::npos);
+  EXPECT_NE(ErrorOf(m).find("output \"y\" does not take parameter \"classification\""),
+            std::string::npos);
 }
 
 TEST(InferRequestTest, ReadsParameters) {
@@ -242,7 +243,7 @@ TEST(InferRequestTest, WrongParameters) {
   EXPECT_EQ(error("priority", [](P& p) { p.set_int64_param(-1); }),
             "parameter priority is -1; it must be at least 0");
   EXPECT_EQ(error("taps", [](P& p) { p.set_string_param("rows,nope"); }),
-            "parameter taps names \"nope\", which is no node of the model; it must be names of "
+            "parameter taps names \"nope\", which is not a node of the model; it must be names of "
             "nodes, separated by commas");
   EXPECT_NE(error("taps", [](P& p) { p.set_string_param("x,row"); }).find("did you mean \"rows\"?"),
             std::string::npos);
@@ -471,9 +472,9 @@ TEST(InferRequestTest, WrongTypedContents) {
   EXPECT_EQ(ContentsErrorOf("FP32", [](C& c) { c.add_fp32_contents(1); }),
             "input \"x\": fp32_contents has 1 elements; the shape needs 2");
   EXPECT_EQ(ContentsErrorOf("FP32", [](C& c) { c.add_fp64_contents(1), c.add_fp64_contents(1); }),
-            "input \"x\": contents are in fp64_contents; FP32 travels in fp32_contents");
+            "input \"x\": contents are in fp64_contents; FP32 is sent in fp32_contents");
   EXPECT_EQ(ContentsErrorOf("FP16", [](C& c) { c.add_fp32_contents(1), c.add_fp32_contents(1); }),
-            "input \"x\": FP16 travels in raw_input_contents only");
+            "input \"x\": FP16 is sent in raw_input_contents only");
 }
 
 TEST(InferRequestTest, EmptyTensorsNeedNoContents) {

@@ -409,7 +409,7 @@ TEST(SearchSessionTest, ARecipeThatCannotBeReadIsNamedOnce) {
   ASSERT_TRUE(reply.ok()) << reply.status();
   ASSERT_EQ(reply->refused_recipes_size(), 1);
   EXPECT_TRUE(absl::StrContains(reply->refused_recipes(0), named->regions(0).region_hash()));
-  EXPECT_TRUE(absl::StrContains(reply->refused_recipes(0), "no line \"form\""));
+  EXPECT_TRUE(absl::StrContains(reply->refused_recipes(0), "the line \"form\" is missing"));
   const Driven driven = Drive(start);
   EXPECT_EQ(driven.last.refused_recipes_size(), 0);
   EXPECT_EQ(driven.last.progress().recipes_tried(), 0);

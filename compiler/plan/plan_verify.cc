@@ -99,7 +99,7 @@ absl::Status Verifier::Dims() {
   }
   for (const v1::DimRange& d : plan_.dims()) {
     if (!Expr::IsSymbolName(d.name()) || !dims_.insert(d.name()).second) {
-      return Broken("dim ", Quoted(d.name()), " is no name, or there twice");
+      return Broken("dim ", Quoted(d.name()), " is not a name, or is declared twice");
     }
     if (d.min() < 0 || d.max() < d.min()) {
       return Broken("dim ", Quoted(d.name()), " has range [", d.min(), ", ", d.max(), "]");
@@ -116,7 +116,7 @@ absl::StatusOr<Expr> Verifier::Size(const v1::SizeExpr& size, const std::string&
   e->CollectSymbols(&symbols);
   for (const std::string& s : symbols) {
     if (!dims_.contains(s))
-      return Broken(what, " uses ", Quoted(s), ", which is no dim of the plan");
+      return Broken(what, " uses ", Quoted(s), ", which is not a dim of the plan");
   }
   return e;
 }
@@ -209,9 +209,10 @@ absl::Status Verifier::AddWindow(uint32_t buffer, int loop) {
   }
   const int b = static_cast<int>(buffer);
   if (plan_.buffers(b).kind() != Buffer::WINDOW) {
-    return Broken("loop ", loop, " says where ", Name(b), " lies, which is no WINDOW");
+    return Broken("loop ", loop, " places ", Name(b), ", which is not a WINDOW");
   }
-  if (lives_[b].loop >= 0) return Broken(Name(b), " is of two loops, or twice of one");
+  if (lives_[b].loop >= 0)
+    return Broken(Name(b), " belongs to more than one loop, or twice to one");
   lives_[b].loop = loop;
   return absl::OkStatus();
 }
@@ -221,13 +222,14 @@ absl::Status Verifier::Loops() {
     const v1::Loop& loop = plan_.loops(l);
     const int64_t first = loop.first(), end = first + loop.steps();
     if (loop.steps() == 0 || end > plan_.run_size()) {
-      return Broken("loop ", l, " is of steps ", first, " to ", end, " of ", plan_.run_size());
+      return Broken("loop ", l, " has steps ", first, " to ", end, ", but the plan has ",
+                    plan_.run_size());
     }
     for (int outer = 0; outer < l; ++outer) {
       const int64_t from = plan_.loops(outer).first(), to = from + plan_.loops(outer).steps();
       const bool apart = first >= to, inside = first >= from && end <= to;
       if (!apart && !inside) {
-        return Broken("loops ", outer, " and ", l, " overlap, or lie in another order");
+        return Broken("loops ", outer, " and ", l, " overlap or are out of order");
       }
     }
     RETURN_IF_ERROR(Size(loop.count(), Cat("loop ", l, ": count")).status());
@@ -244,7 +246,7 @@ absl::Status Verifier::Loops() {
   }
   for (int b = 0; b < plan_.buffers_size(); ++b) {
     if (plan_.buffers(b).kind() == Buffer::WINDOW && lives_[b].loop < 0) {
-      return Broken(Name(b), " is of no loop");
+      return Broken(Name(b), " belongs to no loop");
     }
   }
   return absl::OkStatus();
@@ -261,7 +263,7 @@ absl::Status Verifier::CheckEnclosed(uint32_t buffer, int loop) const {
   if (of < 0 || (of < loop && Inside(static_cast<int>(plan_.loops(loop).first()), of))) {
     return absl::OkStatus();
   }
-  return Broken("loop ", loop, " lies in ", Name(b), ", which is of loop ", of);
+  return Broken("loop ", loop, " uses ", Name(b), ", which belongs to loop ", of);
 }
 
 absl::Status Verifier::Begin(const v1::Loop& loop, int index) {

@@ -158,7 +158,7 @@ TEST(PlanVerifyTest, IndicesAndSizes) {
                  "output \"y\" is buffer 9 of 6");
   ExpectBrokenBy([](v1::Plan& p) { p.mutable_run(0)->clear_buffers(); }, "no buffer to write");
   ExpectBrokenBy([](v1::Plan& p) { p.mutable_dims(0)->set_name("c"); },
-                 "uses \"b\", which is no dim");
+                 "uses \"b\", which is not a dim");
   ExpectBrokenBy([](v1::Plan& p) { p.mutable_dims(0)->set_min(9); }, "range [9, 8]");
   ExpectBrokenBy([](v1::Plan& p) { *p.add_dims() = p.dims(0); }, "twice");
   ExpectBrokenBy([](v1::Plan& p) { p.mutable_buffers(1)->set_dtype("f64"); }, "its shape needs 32");

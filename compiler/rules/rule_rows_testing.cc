@@ -161,11 +161,11 @@ absl::Status CompareGraphs(const Graph& want, const Graph& got, RuleClass rule_c
   if (!bits && gamma > kBlind) {
     // With so many roundings in low precision the comparison has no bound. Instead, the twins in
     // f64 must be equal, except for numbers that a decomposition rounds to f32.
-    ASSIGN_OR_RETURN(const Graph wide, WidenToF64(want), other = WidenToF64(got));
-    if (!other.ok()) return other.status();
-    const bool same_twin = ToText(wide) == ToText(want) && ToText(*other) == ToText(got);
+    ASSIGN_OR_RETURN(const Graph wide, WidenToF64(want));
+    ASSIGN_OR_RETURN(const Graph other, WidenToF64(got));
+    const bool same_twin = ToText(wide) == ToText(want) && ToText(other) == ToText(got);
     if (!same_twin) {
-      const absl::Status same = CompareGraphs(wide, *other, RuleClass::kReassociating, values, dims,
+      const absl::Status same = CompareGraphs(wide, other, RuleClass::kReassociating, values, dims,
                                               UnitRoundoff(DType::kF32), unbounded);
       if (!same.ok()) return Prefixed("in f64: ", same);
     } else if (unbounded != nullptr) {

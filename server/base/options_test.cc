@@ -98,11 +98,12 @@ TEST(OptionsTest, WhatASearchMayDo) {
   EXPECT_EQ(options->search_budget, "exhaust:200c");
   EXPECT_EQ(options->search_seed, 7);
   EXPECT_TRUE(options->deterministic);
-  EXPECT_THAT(Error({"--search_budget=-1s"}), HasSubstr("--search_budget: \"-1s\" is no search"));
+  EXPECT_THAT(Error({"--search_budget=-1s"}),
+              HasSubstr("--search_budget: \"-1s\" is not a search"));
   EXPECT_THAT(Error({}, {{"ATHANOR_SEARCH_BUDGET", "0s"}}), HasSubstr("--search_budget: \"0s\""));
   EXPECT_THAT(Error({"--search_seed=0"}), HasSubstr("--search_seed"));
   EXPECT_THAT(Error({"--search_seed=99999999999999999999"}), HasSubstr("--search_seed"));
-  EXPECT_THAT(Error({"--disable_rules=a, b"}), HasSubstr("--disable_rules: ' b' is no name"));
+  EXPECT_THAT(Error({"--disable_rules=a, b"}), HasSubstr("--disable_rules: ' b' is not the name"));
 }
 
 TEST(OptionsTest, HowRequestsShareCalls) {
@@ -141,7 +142,7 @@ TEST(OptionsTest, OtherInterfacesNeedTlsOrInsecure) {
 
 TEST(OptionsTest, AddressesAreReadWithTheFlags) {
   EXPECT_THAT(Error({"--http_listen=127.0.0.1:99999"}),
-              HasSubstr("--http_listen=127.0.0.1:99999: '99999' is no port"));
+              HasSubstr("--http_listen=127.0.0.1:99999: '99999' is not a port"));
   EXPECT_THAT(Error({"--http_listen=localhost:-1"}), HasSubstr("--http_listen=localhost:-1"));
   EXPECT_THAT(Error({"--http_listen=unix:/tmp/a"}), HasSubstr("--http_listen=unix:/tmp/a"));
   EXPECT_THAT(Error({"--http_listen=:8080", "--insecure"}), HasSubstr("it has no host"));

@@ -21,7 +21,7 @@ constexpr int64_t kMostCandidates = 1'000'000;
 
 absl::Status Wrong(absl::string_view text, absl::string_view why) {
   return absl::InvalidArgumentError(absl::StrCat(
-      "\"", text, "\" is no search budget: ", why,
+      "\"", text, "\" is not a search budget: ", why,
       "; it takes 0 (the baseline only), a time such as 30s (up to 720h), a number of candidates "
       "such as 200c (up to 1000000c), or fast or exhaust, alone or with a limit as in exhaust:5m"));
 }
@@ -33,7 +33,7 @@ std::string ReadLimit(absl::string_view limit, SearchBudget* budget) {
   const bool counts = absl::ConsumeSuffix(&digits, "c");
   if (counts) {
     if (digits.empty() || digits.find_first_not_of("0123456789") != absl::string_view::npos) {
-      return absl::StrCat("'", limit, "' is no number of candidates");
+      return absl::StrCat("'", limit, "' is not a number of candidates");
     }
     if (!absl::SimpleAtoi(digits, &budget->candidates) || budget->candidates > kMostCandidates) {
       return absl::StrCat(limit, " is more than 1000000c");
@@ -104,9 +104,10 @@ absl::StatusOr<std::set<std::string>> ParseRuleNames(absl::string_view text) {
     for (char c : name)
       right = right && (absl::ascii_islower(c) || absl::ascii_isdigit(c) || c == '_');
     if (!right) {
-      return absl::InvalidArgumentError(absl::StrCat(
-          "'", absl::CHexEscape(name),
-          "' is no name of a rule or a family of rules; names look like contract_takes_scale"));
+      return absl::InvalidArgumentError(
+          absl::StrCat("'", absl::CHexEscape(name),
+                       "' is not the name of a rule or a family of rules; names look like "
+                       "contract_takes_scale"));
     }
     names.emplace(name);
   }

@@ -68,7 +68,7 @@ const SignalRow& Next() {
 void LogNothing(const SignalRow& row) {
   static LogLimit limit;
   if (const auto held_back = limit.Pass()) {
-    LogInfo("signal without a meaning", {{"signal", row.name}, {"held_back", *held_back}});
+    LogInfo("signal ignored", {{"signal", row.name}, {"held_back", *held_back}});
   }
 }
 

@@ -80,7 +80,7 @@ absl::StatusOr<TrafficReader> TrafficReader::Open(int fd) {
   }
   if (data == MAP_FAILED) {
     return absl::InvalidArgumentError(
-        absl::StrCat("descriptor ", fd, " is no page of running requests"));
+        absl::StrCat("descriptor ", fd, " is not the shared request counter"));
   }
   TrafficReader reader;
   reader.word_ = static_cast<const std::atomic<uint64_t>*>(data);

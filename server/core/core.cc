@@ -172,13 +172,13 @@ absl::Status CallSlot::status() const {
     metrics.Count(Metric::kRefusals, Refusal::kStreams);
     if (!in_share_) {
       return absl::ResourceExhaustedError(
-          absl::StrCat(core_.stream_shares_.share(), " watchers of ", host_,
-                       " are told of jobs or health, the most that one peer may have of ",
+          absl::StrCat(core_.stream_shares_.share(), " watchers of jobs or health from ", host_,
+                       " are connected, the most that one peer may have of ",
                        core_.options().max_streams, " (--max_peer_percent, --max_streams)"));
     }
-    return absl::ResourceExhaustedError(
-        absl::StrCat(core_.options().max_streams,
-                     " watchers are told of jobs or health, the most allowed (--max_streams)"));
+    return absl::ResourceExhaustedError(absl::StrCat(
+        core_.options().max_streams,
+        " watchers of jobs or health are connected, the most allowed (--max_streams)"));
   }
   if (count_ > core_.options().max_pending) {
     metrics.Count(Metric::kRefusals, Refusal::kPending);

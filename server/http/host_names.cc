@@ -85,11 +85,12 @@ std::optional<HostNames::Refused> HostNames::Check(absl::Span<const std::string>
         400, absl::StrCat("400: ", headers.size(), " Host headers; an HTTP/1.1 request has one\n")};
   }
   const std::optional<std::string> host = HostOf(headers[0]);
-  if (!host) return Refused{400, "400: the Host header is no host and port\n"};
+  if (!host) return Refused{400, "400: the Host header is not a host and port\n"};
   if (Knows(*host)) return std::nullopt;
-  return Refused{421, absl::StrCat("421: ", *host,
-                                   " is no name of this server; if it is, say so with "
-                                   "--http_hosts\n")};
+  return Refused{
+      421,
+      absl::StrCat("421: ", *host,
+                   " is not a known name of this server; if it is one, add it to --http_hosts\n")};
 }
 
 }  // namespace athanor

@@ -41,7 +41,8 @@ TEST(HostNamesTest, OtherNamesAreMisdirected) {
     EXPECT_EQ(StatusOf(hosts, name), 421) << name;
   }
   EXPECT_EQ(hosts.Check({"evil.example:80"}, true)->text,
-            "421: evil.example is no name of this server; if it is, say so with --http_hosts\n");
+            "421: evil.example is not a known name of this server; if it is one, add it to "
+            "--http_hosts\n");
 }
 
 TEST(HostNamesTest, WhatIsNoHostIsWrong) {

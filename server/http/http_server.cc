@@ -99,7 +99,7 @@ class HttpServer::Impl final : private httplib::Server {
       response->set_content(page.body(), page.content_type);
       return;
     }
-    std::string text = "404: there is no such page; there are";
+    std::string text = "404: no such page; available:";
     for (const HttpPage& page : pages_) absl::StrAppend(&text, " ", page.path);
     response->status = 404;
     response->set_content(text + "\n", "text/plain; charset=utf-8");
@@ -122,8 +122,8 @@ int HttpServer::port() const { return impl_->port(); }
 absl::StatusOr<std::unique_ptr<HttpServer>> HttpServer::Start(const HttpOptions& options,
                                                               std::vector<HttpPage> pages) {
   if (absl::StartsWith(options.listen, "unix:")) {
-    return absl::InvalidArgumentError(absl::StrCat("--http_listen=", options.listen,
-                                                   ": give host:port; it has no sockets of paths"));
+    return absl::InvalidArgumentError(absl::StrCat(
+        "--http_listen=", options.listen, ": must be host:port; unix sockets are not supported"));
   }
   ASSIGN_OR_RETURN(std::unique_ptr<Listener> listener,
                    Listener::Open("http_listen", options.listen));

@@ -135,7 +135,7 @@ TEST_F(HttpServerTest, OtherPathsAre404AndSayWhatThereIs) {
                            "/favicon.ico", "/<script>"}) {
     const std::string answer = Get(path);
     EXPECT_THAT(answer, StartsWith("HTTP/1.1 404 ")) << path;
-    EXPECT_THAT(answer, HasSubstr("there are / /numbers /large /huge\n"));
+    EXPECT_THAT(answer, HasSubstr("available: / /numbers /large /huge\n"));
     EXPECT_THAT(answer, Not(HasSubstr("<script>")));
   }
 }
@@ -387,7 +387,7 @@ TEST_F(HttpServerTest, OtherHostsAreMisdirected) {
   for (const char* version : {"1.0", "1.1"}) {
     const std::string answer = get("Host: evil.example:80\r\n", version);
     EXPECT_THAT(answer, StartsWith("HTTP/1.1 421 "));
-    EXPECT_THAT(answer, HasSubstr("evil.example is no name of this server"));
+    EXPECT_THAT(answer, HasSubstr("evil.example is not a known name of this server"));
   }
   EXPECT_THAT(get(""), StartsWith("HTTP/1.1 400 "));
   EXPECT_THAT(get("Host:\r\n"), StartsWith("HTTP/1.1 400 "));

@@ -138,7 +138,7 @@ KeptPlan PlanKeeper::Revived(const internal::StoredPlan& stored, double share) c
 std::string PlanKeeper::WhyNot(const PlanKey& key) const {
   if (cache_ == nullptr) return "there is no cache";
   const v1::BucketExplanation explanation = cache_->Explain(key);
-  if (explanation.hit()) return absl::StrCat("plan ", explanation.plan_id(), " is there");
+  if (explanation.hit()) return absl::StrCat("the cache has plan ", explanation.plan_id());
   std::string why = absl::StrJoin(explanation.steps(), "; ");
   for (const auto& difference : explanation.differences()) {
     if (!difference.gates()) continue;
@@ -205,8 +205,8 @@ absl::StatusOr<std::vector<KeptPlan>> PlanKeeper::FindBest(PlanKey key,
   }
   const internal::StoredPlan& best = choice.fastest->stored;
   if (!choice.baseline) {
-    return absl::NotFoundError(absl::StrCat("plan ", best.plan().plan_id(),
-                                            " is in the cache, but no baseline to go back to"));
+    return absl::NotFoundError(
+        absl::StrCat("plan ", best.plan().plan_id(), " is in the cache, but its baseline is not"));
   }
   const internal::StoredPlan& baseline = choice.baseline->stored;
   std::vector<KeptPlan> found = {Revived(best)};

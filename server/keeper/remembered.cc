@@ -25,7 +25,8 @@ absl::StatusOr<std::vector<KeptPlan>> FindRemembered(const PlanKeeper& keeper,
   const std::vector<VersionPlanRow>& rows = version.row().plans;
   const std::string serving = ServingId(rows);
   if (serving.empty()) {
-    return absl::NotFoundError(absl::StrCat(version.Describe(), " was served by no plan yet"));
+    return absl::NotFoundError(
+        absl::StrCat(version.Describe(), " has not been served by a plan yet"));
   }
   if (!keeper.ready()) {
     return absl::FailedPreconditionError(

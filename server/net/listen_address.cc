@@ -33,16 +33,16 @@ absl::StatusOr<HostPort> ParseHostPort(absl::string_view flag, absl::string_view
   const absl::string_view host = address.substr(0, colon), port = address.substr(colon + 1);
   int number = 0;
   if (!AllDigits(port) || !absl::SimpleAtoi(port, &number) || number > kLastPort) {
-    return Wrong(flag, address, absl::StrCat("'", port, "' is no port in [0, ", kLastPort, "]"));
+    return Wrong(flag, address, absl::StrCat("'", port, "' is not a port from 0 to ", kLastPort));
   }
   if (host.empty()) return Wrong(flag, address, "it has no host");
   const bool brackets = host.front() == '[' && host.back() == ']' && host.size() > 2;
   const absl::string_view inner = brackets ? host.substr(1, host.size() - 2) : host;
   if (inner.find_first_of("[]/ ") != absl::string_view::npos ||
       brackets != absl::StrContains(inner, ':')) {
-    return Wrong(
-        flag, address,
-        absl::StrCat("'", host, "' is no host; IPv6 addresses, and only those, have brackets"));
+    return Wrong(flag, address,
+                 absl::StrCat("'", host,
+                              "' is not a host; put IPv6 addresses, and only those, in brackets"));
   }
   return HostPort{std::string(inner), number};
 }

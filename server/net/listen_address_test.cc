@@ -27,19 +27,19 @@ TEST(ListenAddressTest, HostsAndPorts) {
   wrong("8080", "it has no port");
   wrong("localhost", "it has no port");
   wrong(":8080", "it has no host");
-  wrong("127.0.0.1:99999", "'99999' is no port in [0, 65535]");
-  wrong("localhost:-1", "'-1' is no port");
-  wrong("localhost:+1", "'+1' is no port");
-  wrong("localhost: 1", "' 1' is no port");
-  wrong("localhost:http", "'http' is no port");
-  wrong("localhost:", "'' is no port");
-  wrong("localhost:99999999999999999999", "'99999999999999999999' is no port");
-  wrong("::1:8080", "'::1' is no host; IPv6 addresses, and only those, have brackets");
-  wrong("[::1:8080", "'[::1' is no host");
-  wrong("[]:8080", "'[]' is no host");
-  wrong("[localhost]:8080", "'[localhost]' is no host");
-  wrong("http://localhost:8080", "'http://localhost' is no host");
-  wrong("unix:/tmp/athanor", "'/tmp/athanor' is no port");
+  wrong("127.0.0.1:99999", "'99999' is not a port from 0 to 65535");
+  wrong("localhost:-1", "'-1' is not a port");
+  wrong("localhost:+1", "'+1' is not a port");
+  wrong("localhost: 1", "' 1' is not a port");
+  wrong("localhost:http", "'http' is not a port");
+  wrong("localhost:", "'' is not a port");
+  wrong("localhost:99999999999999999999", "'99999999999999999999' is not a port");
+  wrong("::1:8080", "'::1' is not a host; put IPv6 addresses, and only those, in brackets");
+  wrong("[::1:8080", "'[::1' is not a host");
+  wrong("[]:8080", "'[]' is not a host");
+  wrong("[localhost]:8080", "'[localhost]' is not a host");
+  wrong("http://localhost:8080", "'http://localhost' is not a host");
+  wrong("unix:/tmp/athanor", "'/tmp/athanor' is not a port");
 }
 
 TEST(ListenAddressTest, PathsOnlyWhereTheyAreTaken) {

@@ -26,7 +26,7 @@ int64_t Nanoseconds(const struct timespec& time) {
 }
 
 absl::StatusOr<FileStamp> StampFrom(const struct stat& info, const std::string& path) {
-  if (!S_ISREG(info.st_mode)) return absl::FailedPreconditionError(path + " is no file");
+  if (!S_ISREG(info.st_mode)) return absl::FailedPreconditionError(path + " is not a regular file");
   return FileStamp{static_cast<int64_t>(info.st_ino), info.st_size, Nanoseconds(info.st_mtim),
                    Nanoseconds(info.st_ctim)};
 }

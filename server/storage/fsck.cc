@@ -219,7 +219,7 @@ absl::string_view VerdictText(FsckFinding::Verdict verdict) {
 absl::Status CheckStateDirectory(const std::string& state_dir, Report report) {
   std::error_code error;
   if (!fs::is_directory(state_dir, error)) {
-    return absl::FailedPreconditionError(absl::StrCat(state_dir, " is no directory"));
+    return absl::FailedPreconditionError(absl::StrCat(state_dir, " is not a directory"));
   }
   RETURN_IF_ERROR(DirectoryLock::Take(state_dir).status());
   Fsck(state_dir, report).Run();

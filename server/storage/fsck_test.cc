@@ -62,7 +62,7 @@ TEST_F(FsckTest, ADirectoryInUseIsLeftAlone) {
   EXPECT_EQ(status.code(), absl::StatusCode::kFailedPrecondition);
   EXPECT_THAT(std::string(status.message()), HasSubstr("is used by another server"));
   const absl::Status none = CheckStateDirectory(Path("none"), [](const FsckFinding&) { FAIL(); });
-  EXPECT_THAT(std::string(none.message()), HasSubstr("is no directory"));
+  EXPECT_THAT(std::string(none.message()), HasSubstr("is not a directory"));
 }
 
 TEST_F(FsckTest, DamagedWeightsAreNamedWithTheirModels) {

@@ -234,7 +234,7 @@ absl::Status RegistryDb::CompareChecksums(const std::vector<std::string>& checks
     if (checksums[i].empty()) {
       unknown.push_back(&row);
     } else if (const std::string found = ChecksumOf(row); found != checksums[i]) {
-      row.damage = absl::StrCat("what ", file_.path(), " holds of it has SHA-256 ",
+      row.damage = absl::StrCat("its rows in ", file_.path(), " have SHA-256 ",
                                 absl::BytesToHexString(found), ", expected ",
                                 absl::BytesToHexString(checksums[i]));
     }

@@ -62,7 +62,7 @@ class Http2:
         host, port = address.rsplit(":", 1)
         self._end = socket.create_connection((host, int(port)), timeout=60)
         self._end.sendall(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + self._frame(4, 0, 0, b""))
-        self._window = 65535  # of the connection; of a stream at its beginning
+        self._window = 65535  # the connection's, and each stream's at first
         self._first_window = 65535
         self._stream = -1
         self._stream_window = 0

@@ -103,7 +103,7 @@ v1::Graph GraphOf(const Case& c, const Operands& operands) {
   return GraphToProto(g, hashes);
 }
 
-// One of our plans, bound to the operands.
+// A plan of ours, bound to the operands.
 class Ours {
  public:
   // `plan` is a folder; nullptr: the baseline plan.
@@ -258,7 +258,7 @@ Row Measure(const Arguments& arguments, const Case& c, const Limits& limits) {
   openblas_set_num_threads(c.threads);
   Call product;
   std::tie(row.peer, product) = FasterPeer(c, operands, d.floats());
-  // One of our plans may call the same library, with one thread each.
+  // Our plan may call the same library, with one thread each.
   const Call theirs = [&] {
     openblas_set_num_threads(c.threads);
     product();
@@ -284,7 +284,7 @@ Row Measure(const Arguments& arguments, const Case& c, const Limits& limits) {
   return row;
 }
 
-// One of our sides, round by round next to what it is compared with.
+// A side of ours, round by round next to what it is compared with.
 struct Standing {
   double us;
   std::vector<double> ratio;  // time relative to OpenBLAS's; sorted, like the next ones

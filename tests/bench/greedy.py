@@ -32,7 +32,7 @@ from serving import Served, server  # noqa: E402
 
 BENCH = ROOT / "bazel-bin/clients/bench/athanor-bench"
 QUANTILES = ("p50", "p99")
-PARTS = ("e2el", "queue", "exec")  # of a call's time, as the load generator names them
+PARTS = ("e2el", "queue", "exec")  # parts of a call's time, by the load generator's names
 
 
 class Caller:

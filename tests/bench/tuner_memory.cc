@@ -121,7 +121,7 @@ absl::Status Main(const Arguments& a) {
   measure.set_graph_text(text);
   check.set_graph_text(text);
   for (const internal::Sizes& sizes : SizesOf(plans[0].plan())) {
-    // One size is enough: rounds at the others would take minutes and use no other memory.
+    // A single size is enough: rounds at the others would take minutes and use no other memory.
     if (measure.sizes().empty()) *measure.add_sizes() = sizes;
     *check.add_sizes() = sizes;
   }

@@ -169,7 +169,7 @@ TEST(ConcatTest, PiecesAlongADim) {
                                                shape, "]($0, $1, $2, $3)}")),
                     second = t.Add(absl::StrCat("IndexMap(", b, ") {fill=f32[] {0.0}, map=map[",
                                                 shape, "]($0, $1 - h, $2, $3)}"));
-  // One Iota gives both the place in the concatenation and the place where the second piece begins.
+  // The same Iota gives the place in the concatenation and the place where the second piece begins.
   const std::string place =
                         t.Add(absl::StrCat("Iota {axis=1, dtype=i64, shape=shape[", shape, "]}")),
                     ends = t.Add("Iota {axis=0, dtype=i64, shape=shape[h + 1]}"),

@@ -24,7 +24,7 @@ using kir::kLane;
 using kir::Mask;
 using kir::Var;
 
-// One op on operands of given dtypes.
+// An op on operands of given dtypes.
 struct Case {
   Op op;
   Attrs attrs;

@@ -20,7 +20,7 @@ namespace athanor {
 struct Machine {
   std::string name;
   v1::Target target;
-  int lanes = 4;  // of the vectors to test with
+  int lanes = 4;  // lanes of the vectors to test with
 };
 
 inline std::ostream& operator<<(std::ostream& out, const Machine& m) { return out << m.name; }

@@ -214,21 +214,22 @@ TEST(LoopsTest, WhatIsWrongWithALoopIsNamed) {
     EXPECT_THAT(std::string(VerifyPlan(plan).message()), HasSubstr(part)) << PlanToText(plan);
   };
   broken([](v1::Plan& p, v1::Loop&) { p.set_format(1); }, "knows format 2 of plans with loops");
-  broken([](v1::Plan&, v1::Loop& l) { l.set_steps(0); }, "loop 0 is of steps");
-  broken([](v1::Plan&, v1::Loop& l) { l.set_steps(99); }, "loop 0 is of steps");
+  broken([](v1::Plan&, v1::Loop& l) { l.set_steps(0); }, "loop 0 has steps");
+  broken([](v1::Plan&, v1::Loop& l) { l.set_steps(99); }, "loop 0 has steps");
   broken([](v1::Plan&, v1::Loop& l) { l.set_steps(l.steps() - 1); },
          "which nothing has written yet");
-  broken([](v1::Plan&, v1::Loop& l) { l.mutable_slices(0)->set_buffer(0); }, "is no WINDOW");
-  broken([](v1::Plan&, v1::Loop& l) { l.mutable_slices(0)->set_buffer(l.turn()); }, "of two loops");
-  broken([](v1::Plan&, v1::Loop& l) { l.clear_turn(); }, "is of no loop");
+  broken([](v1::Plan&, v1::Loop& l) { l.mutable_slices(0)->set_buffer(0); }, "is not a WINDOW");
+  broken([](v1::Plan&, v1::Loop& l) { l.mutable_slices(0)->set_buffer(l.turn()); },
+         "to more than one loop");
+  broken([](v1::Plan&, v1::Loop& l) { l.clear_turn(); }, "belongs to no loop");
   broken([](v1::Plan&, v1::Loop& l) { l.mutable_slices(0)->set_of(99); }, "names buffer 99 of");
   broken([](v1::Plan&, v1::Loop& l) { l.mutable_carries(0)->set_last(l.carries(0).other()); },
          "a second time");
   broken([](v1::Plan&, v1::Loop& l) { l.mutable_carries(0)->set_initial(l.carries(0).read()); },
-         "which is of loop 0");
+         "which belongs to loop 0");
   broken([](v1::Plan& p, v1::Loop& l) { p.mutable_outputs(0)->set_buffer(l.turn()); },
          "which nothing writes");
-  broken([](v1::Plan& p, v1::Loop&) { *p.add_loops() = p.loops(0); }, "of two loops");
+  broken([](v1::Plan& p, v1::Loop&) { *p.add_loops() = p.loops(0); }, "to more than one loop");
   // Whatever the loop reads from outside must live until its last iteration.
   broken(
       [](v1::Plan& p, v1::Loop& l) {

@@ -56,7 +56,7 @@ struct Outcome {
 };
 
 struct DataSet {
-  std::vector<Tensor> inputs, outputs;  // of the dtypes that carry them
+  std::vector<Tensor> inputs, outputs;  // with the dtypes of their carriers
   std::vector<std::string> output_elements;
 };
 

@@ -67,7 +67,7 @@ void CheckForms(const Graph& layer, int fewest_contractions) {
 // Three of six contractions become one.
 TEST(RewrittenTest, EncoderLayer) { CheckForms(EncoderLayers(1, 64), 4); }
 
-// Of seven contractions, a group of three and a group of two can each become one.
+// There are seven contractions; a group of three and a group of two can each become one.
 TEST(RewrittenTest, DecoderLayer) { CheckForms(DecoderLayers(1, 64), 5); }
 
 }  // namespace

@@ -27,7 +27,7 @@ namespace {
 
 struct Case {
   const char* name;
-  const char* dims;  // one letter each
+  const char* dims;  // a letter each
   const char* body;
 };
 
@@ -194,7 +194,7 @@ TEST_P(SchedulesTest, GiveTheSameValues) {
   v1::Target targets[] = {HostTarget(), HostTarget(32)};
   for (v1::Target& target : targets) target.set_blas(BlasVersion());
   const Genome genome = ChooseKernels(*graph, targets[0], fusion);
-  // Of several kernels takes the contraction's; else the one for which the others prepare.
+  // Takes the contraction's kernel if there are several; else the one for which the others prepare.
   auto kernel = std::find_if(genome.kernels.begin(), genome.kernels.end(),
                              [](const KernelChoice& k) { return k.anchor >= 0; });
   if (kernel == genome.kernels.end()) --kernel;

@@ -164,7 +164,7 @@ def keep(name: str) -> None:
                              (_portable(kernel.source, folder), kernel.source_hash))
             sources = ", ".join(f"'{kernel.source_hash}'" for kernel in _plan_of(body).kernels)
             file.execute(f"DELETE FROM kernels WHERE source_hash NOT IN ({sources})")
-            for table in ("checks", "timings", "targets"):  # of the machine, not of the plan
+            for table in ("checks", "timings", "targets"):  # rows about the machine, not the plan
                 file.execute(f"DELETE FROM {table}")
         for database in ("registry", "cache"):
             with sqlite3.connect(state / f"{database}.db") as file:

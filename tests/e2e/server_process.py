@@ -49,7 +49,7 @@ class Server:
         self.flags = ("--search_budget=0", *flags)
         self.log = state.with_suffix(".log")
         self.address = ""
-        self.http_address = ""  # of --http_listen
+        self.http_address = ""  # the address of --http_listen
         self._process: subprocess.Popen | None = None
 
     def start(self, timeout: float = 60) -> Server:

@@ -78,5 +78,5 @@ def test_operators(run: Callable) -> None:
 def test_every_function_has_a_case() -> None:
     """A function that is exported and not tested fails here."""
     functions = {name for name in athanor.__all__ if inspect.isfunction(getattr(athanor, name))}
-    sizes = {"maximum_of", "minimum_of"}  # of dims, tested offline in clients/python/tests
+    sizes = {"maximum_of", "minimum_of"}  # for dims; tested offline in clients/python/tests
     assert functions - sizes - TESTED - WINDOWS_TESTED == set()

@@ -93,7 +93,7 @@ def test_weights_travel_once(client: athanor.Client, travelled: list[int]) -> No
     client.upload(scaled(5, 1), name="once")
     client.upload(scaled(5, 1), name="once")
     assert client.check(scaled(5, 1)).inputs
-    client.upload(scaled(6, 1), name="once")  # one of two weights is another
+    client.upload(scaled(6, 1), name="once")  # one of the two weights differs
     assert travelled == [BIG + 4, 0, 0, 4]
     np.testing.assert_array_equal(client.model("once", "2").infer({"x": X})["y"], X * 5)
     np.testing.assert_array_equal(client.model("once", "3").infer({"x": X})["y"], X * 6)

@@ -271,5 +271,5 @@ def test_the_client_sends_nothing_from_elsewhere(client: athanor.Client,
                                                  tmp_path: pathlib.Path) -> None:
     path = tmp_path / "m.onnx"
     path.write_bytes(_with_weights(_external("w", 4, "/etc/passwd")).SerializeToString())
-    with pytest.raises(athanor.InvalidArgument, match="outside its folder"):
+    with pytest.raises(athanor.InvalidArgument, match="outside the model's folder"):
         client.upload(path, "bad")

@@ -21,8 +21,7 @@ NEEDS = ("ml_dtypes<=0.5.4", "packaging", "python-rapidjson", "urllib3")
 
 @dataclasses.dataclass(frozen=True)
 class Environment:
-    """What is installed: `given` beside the SDK in one command, then `alone` without what it needs.
-    """
+    """Packages to install: `given` with the SDK, then `alone` without its dependencies."""
 
     protobuf: str  # how its version begins
     given: tuple[str, ...]

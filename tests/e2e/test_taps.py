@@ -186,7 +186,7 @@ def test_refusals(client: athanor.Client) -> None:
     small = g.parameter("small", np.zeros(4, ml_dtypes.float8_e4m3fn))
     g.output("wide", small.cast("f32"))
     model = client.upload(g, name="refusals").wait(timeout=120)
-    for taps, words in {("iner",): 'did you mean "inner"', ("y",): '"y", which is no node',
+    for taps, words in {("iner",): 'did you mean "inner"', ("y",): '"y", which is not a node',
                         ("inner", "inner"): "twice", ("",): 'names ""'}.items():
         with pytest.raises(athanor.InvalidArgument, match=words):
             model.infer({"x": X}, taps=taps)

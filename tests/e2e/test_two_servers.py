@@ -218,7 +218,7 @@ def test_a_search_is_taken_up_where_its_server_dies(pair: tuple[Server, Server])
             if job.search is not None and job.search.candidates > 0:
                 break
         assert job.phase == "SEARCHING" and job.waits_for == ""
-        assert job.search.candidates_from_cache > 0  # what the first had measured
+        assert job.search.candidates_from_cache > 0  # measured by the first server
         client.cancel(job_id)
         assert [job.phase for job in client.watch(job_id, timeout=60)][-1] == "CANCELLED"
         np.testing.assert_allclose(model.infer(X)["y"], expected, rtol=1e-4, atol=1e-5)

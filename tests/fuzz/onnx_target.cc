@@ -28,7 +28,7 @@ constexpr std::initializer_list<absl::StatusCode> kRefusals = {
 constexpr int64_t kMaxMessageBytes = 1 << 20;
 constexpr int64_t kMaxValueElements = 64;
 constexpr int kMaxRounds = 3;          // imports, each with more values given
-constexpr uint64_t kCancelledOf = 16;  // one import in this many is cancelled
+constexpr uint64_t kCancelledOf = 16;  // one import out of this many is cancelled
 
 onnx::ImportLimits Limits() {
   onnx::ImportLimits limits;

@@ -166,8 +166,10 @@ TEST_F(DamagedWeightsTest, OfEveryKindAreRefusedAndHealed) {
       {[&] { fs::resize_file(path, 3); }, "has 3 bytes, the tensor has 4"},
       {[&] { fs::resize_file(path, 5); }, "has 5 bytes, the tensor has 4"},
       {[&] { fs::resize_file(path, 0); }, "has 0 bytes, the tensor has 4"},
-      {[&] { EXPECT_TRUE(fs::remove(path) && fs::create_directory(path)); }, "is no file"},
-      {[&] { EXPECT_TRUE(fs::remove(path) && mkfifo(path.c_str(), 0600) == 0); }, "is no file"},
+      {[&] { EXPECT_TRUE(fs::remove(path) && fs::create_directory(path)); },
+       "is not a regular file"},
+      {[&] { EXPECT_TRUE(fs::remove(path) && mkfifo(path.c_str(), 0600) == 0); },
+       "is not a regular file"},
       {[&] { fs::remove(path), fs::create_symlink("nowhere", path); }, "No such file"}};
   int version = 0;
   for (const auto& [damage, message] : kinds) {
@@ -415,9 +417,9 @@ TEST_F(DamagedGraphTest, IsRefusedByName) {
   test_.Restart();
   const v1::Model model = test_.Get("m");
   EXPECT_EQ(model.state(), v1::Model::FAILED);
-  const auto named = AllOf(HasSubstr("model \"m\", version 1, is damaged"),
-                           HasSubstr("registry.db holds of it has SHA-256"), HasSubstr("expected"),
-                           HasSubstr("upload the model again, and delete this version"));
+  const auto named =
+      AllOf(HasSubstr("model \"m\", version 1, is damaged"), HasSubstr("registry.db have SHA-256"),
+            HasSubstr("expected"), HasSubstr("upload the model again, and delete this version"));
   EXPECT_THAT(model.error(), named);
   const grpc::Status status = test_.Infer(FloatRequest("m", {3}));
   EXPECT_EQ(status.error_code(), grpc::StatusCode::FAILED_PRECONDITION);

@@ -26,7 +26,7 @@ from llama import EPSILON, THETA
 from onnx_writer import OnnxWriter
 
 PIECE = 1 << 20  # weights drawn at once
-ALIGNMENT = 4096  # of each tensor in its file, as ONNX's text recommends for mapping
+ALIGNMENT = 4096  # of tensors in the file, as ONNX's text recommends for mapping
 
 
 @dataclasses.dataclass(frozen=True)
@@ -107,7 +107,7 @@ class _Model:
     def __init__(self, config: Config, location: str) -> None:
         self.config = config
         self.w = OnnxWriter(opset=23)
-        self.end = 0  # of what the file of weights holds
+        self.end = 0  # end of the weights written so far
         self.places: dict[str, int] = {}
         for name, shape, _, _ in config.weights():
             offset = -(-self.end // ALIGNMENT) * ALIGNMENT

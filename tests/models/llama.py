@@ -50,7 +50,7 @@ class Config:
     batch: int = 4
     seed: int = 53
     form: str = "opset 23"
-    block: int = 0  # of weights of 4 bits: how many share a scale; 0: weights are f32
+    block: int = 0  # 4-bit weights per scale; 0: weights are f32
 
     @property
     def head(self) -> int:

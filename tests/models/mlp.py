@@ -36,7 +36,7 @@ class Config:
     output: str = "y"
     widths: tuple[int, ...] = (1024, 1024, 1024, 1024, 1024)
     last_relu: bool = True
-    scale: float = 1.0  # of the input
+    scale: float = 1.0  # factor of the input
     batch: int = 64
     seed: int = 11
     learned: pathlib.Path | None = None  # w0, b0, w1, ... instead of seeded weights

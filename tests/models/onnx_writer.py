@@ -138,4 +138,4 @@ class OnnxWriter:
                                for t in self.initializers)
         model = helper.make_model(graph, opset_imports=opsets, ir_version=version)
         onnx.save(model, os.fspath(path))
-        onnx.checker.check_model(os.fspath(path))  # of the file: it may name others beside it
+        onnx.checker.check_model(os.fspath(path)) # checks the file, which may name others beside it

@@ -106,7 +106,7 @@ def resnet_numpy(feed: Mapping[str, np.ndarray],
     for block in blocks(config):
         y = x
         for i, (_, _, k, stride) in enumerate(block.convs, 1):
-            y = np.maximum(y, 0)  # of x it changes nothing
+            y = np.maximum(y, 0)  # no effect on x itself
             y = vision.conv_norm_numpy(y, arrays, f"{block.name}.conv{i}", f"{block.name}.bn{i}",
                                        stride, k // 2)
         if block.shortcut:

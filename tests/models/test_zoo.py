@@ -131,7 +131,8 @@ def test_inputs_reach_the_cases_that_matter() -> None:
 
 @pytest.mark.parametrize(("sequence", "past"), [(7, 0), (1, 9)])
 def test_microsoft_block_in_batches(written, sequence: int, past: int) -> None:
-    """Of several only a first part, or one token at a time: so ONNX Runtime takes them."""
+    """With several sequences only a first part, or one token at a time, as ONNX Runtime
+    requires."""
     sizes = {"batch": 3, "sequence": sequence, "past": past}
     compare(session_of(written("llama_microsoft")), TINY["llama_microsoft"], sizes, 1)
 

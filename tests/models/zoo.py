@@ -47,7 +47,7 @@ class Model:
     typical: Sizes  # sizes to time it at
     tolerance: float  # largest `deviation` that passes in f32
     write: Callable[[str | os.PathLike[str]], None]
-    inputs: Callable[[Sizes, int], Arrays]  # of sizes and a seed
+    inputs: Callable[[Sizes, int], Arrays]  # from sizes and a seed
     reference: Callable[[Mapping[str, np.ndarray]], Arrays]  # numpy in float64
     tiny: Model | None = None
 

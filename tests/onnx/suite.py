@@ -1,7 +1,7 @@
 """ONNX's backend test suite through the server: upload, infer, compare as the package itself does.
 
     .venv/bin/python tests/onnx/suite.py                  # all that count, some minutes
-    .venv/bin/python tests/onnx/suite.py --share 8        # those that fall into one eighth
+    .venv/bin/python tests/onnx/suite.py --share 8        # an eighth of the cases
     .venv/bin/python tests/onnx/suite.py --only 'node/test_softmax*'
     .venv/bin/python tests/onnx/suite.py --write_expected # what expected.json is made by
 
@@ -84,7 +84,7 @@ class Outcome:
 
     kind: str  # "right", "pinned", "refused", "drawn", "wrong" or "error"
     why: str = ""
-    ops: tuple[str, ...] = ()  # that were refused
+    ops: tuple[str, ...] = ()  # ops that were refused
     wanted: int = 0  # by which of a data set's lists of results, the highest of all sets
 
 

@@ -29,7 +29,7 @@ TOKENS = 61
 
 @pytest.fixture(scope="module")
 def client(tmp_path_factory: pytest.TempPathFactory) -> Iterator[athanor.Client]:
-    """Of a server for all of them."""
+    """Yields a client of one server for all architectures."""
     server = suite.Server(tmp_path_factory.mktemp("architectures") / "state",
                           "--compile_workers=2").start()
     try:

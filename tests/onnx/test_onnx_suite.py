@@ -15,7 +15,7 @@ SHARE = 8
 
 @pytest.fixture(scope="module")
 def client(tmp_path_factory: pytest.TempPathFactory) -> Iterator[athanor.Client]:
-    """Of a server that compiles two models at once."""
+    """Yields a client of a server that compiles two models at once."""
     server = suite.Server(tmp_path_factory.mktemp("onnx") / "state", "--compile_workers=2").start()
     with server.client() as connected:
         yield connected

@@ -1,10 +1,10 @@
 #!/bin/sh
-# Runs a program whose threads are late after they woke others (late_wakes.c).
+# Runs a program whose threads pause after they wake others (late_wakes.c).
 #
 #   bazel test --run_under="//tests/steady:late_wakes --cpus=0" --runs_per_test=20 //server/rpc/...
 #   bazel-bin/tests/steady/late_wakes --in=athanord .venv/bin/python -m pytest tests/e2e
 #
-# --cpus=LIST       on these; on one, whoever is woken may go first
+# --cpus=LIST       use these CPUs; with one, the woken thread may run first
 # --in=PROGRAM,...  only these programs are late, by the ends of their paths
 # ATHANOR_LATE_WAKES is the seed; the number of Bazel's run is added to it.
 cpus=

@@ -68,7 +68,7 @@ class Proxy:
         client, _ = self._listener.accept()
         server = socket.create_connection(self._server)
         for end in (client, server):
-            end.settimeout(5)  # one that never reads holds nobody up for longer
+            end.settimeout(5)  # an end that never reads delays others no longer
         self._pairs[client], self._pairs[server] = server, client
         self._clients.add(client)
 

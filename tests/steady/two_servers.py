@@ -41,7 +41,7 @@ class Pair:
 
     def kept(self) -> int:
         """Different kernels in the cache."""
-        cache_is_clean(self.servers[0])  # which writes what is waiting
+        cache_is_clean(self.servers[0])  # also writes waiting rows
         cache_is_clean(self.servers[1])
         return _on(self.servers[0], lambda client: client.cache_stat().tiers["kernels"].rows)
 

@@ -111,7 +111,7 @@ TEST_F(GenomesTest, RandomGenomesAreRight) {
     const RegionForms& forms = *graphs[i % graphs.size()];
     absl::StatusOr<Graph> form = forms.RandomForm(i);
     ASSERT_TRUE(form.ok()) << form.status();
-    // One graph in four is the prepared one, unrewritten.
+    // Every fourth graph is the prepared one, unrewritten.
     const Graph& graph = random_() % 4 ? *form : forms.graph(0);
     std::string about = absl::StrCat("genome ", i, ":");
     const ScheduledGraph scheduled = RandomGenome(graph, &about);

@@ -126,7 +126,7 @@ class LyingTuner {
   }
 
   TunerProcess& real_;
-  absl::Status verdict_;  // of the next check, if it differs from the real one
+  absl::Status verdict_;  // the next check's verdict, if it differs from the real one
   internal::SearchStart start_;
   std::set<std::string> told_;
 };

@@ -106,7 +106,7 @@ TEST_F(PlanSearchTest, LimitsThatKernelsBeatAreMeasuredAgain) {
   const auto known = low.Get([] { return absl::InternalError("not due"); });
   ASSERT_TRUE(known.ok()) << known.status();
   EXPECT_GT(known->f32_flops_per_second(), 1e8);
-  // One kernel has 524,288 multiply-adds per row, which the first limits would stretch to hours.
+  // A kernel has 524,288 multiply-adds per row, which the first limits would stretch to hours.
   const v1::SearchProgress& progress = search->progress();
   ASSERT_GT(progress.tasks_size(), 0);
   for (double seconds : progress.tasks(0).roofline_seconds()) EXPECT_LT(seconds, 1);

@@ -50,7 +50,8 @@ def load(path: str | os.PathLike[str]) -> tuple[bytes, dict[bytes, bytes]]:
             return file.read(count)
 
         if take(8, "the magic") != MAGIC:
-            raise InvalidArgument(f"{os.fspath(path)}: is no Athanor bundle (Graph.save makes one)")
+            raise InvalidArgument(f"{os.fspath(path)}: is not an Athanor bundle (Graph.save makes "
+                                  "one)")
         graph_size, count = struct.unpack("<QQ", take(16, "the header"))
         rows = [struct.unpack("<32sQ", take(40, f"row {i}")) for i in range(count)]
         graph = take(graph_size, "the graph")
@@ -59,7 +60,7 @@ def load(path: str | os.PathLike[str]) -> tuple[bytes, dict[bytes, bytes]]:
             data = take(length, f"tensor {i}")
             if content_hash(data) != key:
                 raise InvalidArgument(f"{os.fspath(path)}: tensor {i} does not have the SHA-256 "
-                                      f"{key.hex()} that its row says")
+                                      f"{key.hex()} of its row")
             tensors[key] = data
         if file.tell() != size:
             raise InvalidArgument(f"{os.fspath(path)}: {size - file.tell()} bytes after the last "

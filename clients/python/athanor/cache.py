@@ -340,7 +340,7 @@ def read_bundle(path: str | os.PathLike[str]) -> Iterator[cache_pb2.CacheBundleC
                 whole = False
             if not whole:
                 raise InvalidArgument(
-                    f"{os.fspath(path)}: is no bundle: chunk {index} cannot be read")
+                    f"{os.fspath(path)}: is not a bundle: chunk {index} cannot be read")
             yield chunk
 
 

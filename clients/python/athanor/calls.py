@@ -32,7 +32,7 @@ Result = TypeVar("Result")
 
 @dataclasses.dataclass(frozen=True)
 class Call(Generic[Result]):
-    """One RPC, not sent yet.
+    """An RPC that is not sent yet.
 
     Attributes
     ----------

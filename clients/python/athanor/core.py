@@ -22,7 +22,7 @@ N = TypeVar("N", bound="Node")
 
 
 class Node:
-    """One op of a graph and its result. Users meet it as `athanor.Value`."""
+    """An op of a graph and its result. Users know it as `athanor.Value`."""
 
     __array_priority__ = 1000  # array + value calls our operator
     __array_ufunc__ = None
@@ -137,8 +137,8 @@ def scalar_array(x: Node, value: object, op: str) -> np.ndarray:
         raise fail(op, [x], f"{value!r} beside {dtype.name}; it must be {right}")
     if dtype.kind in ("signed", "unsigned"):
         if not whole:
-            raise fail(op, [x], f"{value!r} is no integer, and {x.name} is {dtype.name}; convert "
-                       'the tensor first: .cast("f32")')
+            raise fail(op, [x], f"{value!r} is not an integer, and {x.name} is {dtype.name}; "
+                       'convert the tensor first: .cast("f32")')
         info = np.iinfo(dtype.numpy)
         if not info.min <= int(value) <= info.max:
             raise fail(op, [x], f"{value} does not fit in {dtype.name}, [{info.min}, {info.max}]")

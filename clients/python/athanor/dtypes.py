@@ -20,7 +20,8 @@ except ImportError:
 
 @dataclasses.dataclass(frozen=True)
 class DType:
-    """One row: ``name`` as in ``"f32"``, ``datatype`` as in ``"FP32"`` (None: storage only)."""
+    """A row of the table: ``name`` as in ``"f32"``, ``datatype`` as in ``"FP32"`` (None: storage
+    only)."""
 
     name: str
     datatype: str | None
@@ -29,7 +30,7 @@ class DType:
 
     @property
     def computes(self) -> bool:
-        """Whether arithmetic exists for it; the f8 dtypes are storage only."""
+        """Reports whether arithmetic exists for it; the f8 dtypes are storage only."""
         return self.kind != "storage"
 
     @property
@@ -107,7 +108,7 @@ def dtype_of(value: str | DType | np.dtype | type) -> DType:
         return _BY_NUMPY[np.dtype(value)]
     except (KeyError, TypeError):
         raise InvalidArgument(
-            f"{value!r} is no dtype; the dtypes are {', '.join(DTYPES)}") from None
+            f"{value!r} is not a dtype; the dtypes are {', '.join(DTYPES)}") from None
 
 
 def host_array(value: object, what: str) -> np.ndarray:

@@ -349,7 +349,7 @@ def not_equal(a: object, b: object) -> Node:
 
 
 def isnan(x: Node) -> Node:
-    """Whether each element is NaN, as bool; floats."""
+    """Tells per element whether it is NaN, as bool; floats."""
     (x,) = operands("isnan", x)
     check_kind("isnan", [x], "floats")
     return invert(_ordered(x))

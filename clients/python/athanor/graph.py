@@ -129,7 +129,7 @@ class Graph:
             raise GraphError(f"output {name!r} must be a Value of graph {self.name!r}, not "
                              f"{value!r}")
         if any(name == other for other, _ in self._outputs):
-            raise GraphError(f"output {name!r} is there already")
+            raise GraphError(f"output {name!r} exists already")
         self._outputs.append((name, value))
 
     @property

@@ -10,7 +10,7 @@ from athanor.protos import compile_pb2, search_pb2
 
 @dataclasses.dataclass(frozen=True)
 class SearchTask:
-    """One kernel of the best plan that a search has found so far.
+    """A kernel of the best plan that a search has found so far.
 
     Attributes
     ----------

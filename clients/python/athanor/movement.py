@@ -237,8 +237,8 @@ def index(x: Node, key: object) -> Node:
                            "some size of the dims")
             coordinates.append(position)
         else:
-            raise fail("index", [x], f"{k!r} is no index; use integers, slices, None or ..., or "
-                       "athanor.gather for an array of positions")
+            raise fail("index", [x], f"{k!r} is not an index; use integers, slices, None or ..., "
+                       "or athanor.gather for an array of positions")
     return index_map(x, shape, coordinates)
 
 

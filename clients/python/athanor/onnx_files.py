@@ -85,7 +85,7 @@ def locations(data: mmap.mmap | bytes) -> list[str]:
 
 
 def _outside(path: str | os.PathLike[str], name: str) -> InvalidArgument:
-    return InvalidArgument(f"{os.fspath(path)}: its external data {name!r} lies outside its "
+    return InvalidArgument(f"{os.fspath(path)}: its external data {name!r} is outside the model's "
                            "folder; it must be a relative path below it, and no link out of it")
 
 

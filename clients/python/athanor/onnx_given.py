@@ -32,7 +32,7 @@ class Given:
         """
         given = [name for name, value in vars(self).items() if value is not None]
         if given and header.format != "onnx":
-            raise InvalidArgument(f"{given[0]}: said of an ONNX model only; a Graph says it itself")
+            raise InvalidArgument(f"{given[0]}: applies to ONNX models only; a Graph has its own")
         header.dims.extend(_dim(name, said) for name, said in (self.dims or {}).items())
         header.values.extend(_value(name, said) for name, said in (self.values or {}).items())
         seed = self.random_seed

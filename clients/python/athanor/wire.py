@@ -330,7 +330,7 @@ class Bucket:
 
 @dataclasses.dataclass(frozen=True)
 class ModelInfo:
-    """One version of a model as the server knows it."""
+    """A version of a model as the server knows it."""
 
     name: str
     version: str

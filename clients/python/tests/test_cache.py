@@ -60,7 +60,7 @@ def test_every_cut_inside_a_chunk_is_refused(tmp_path: pathlib.Path) -> None:
         if size in ends:
             assert len(list(cache.read_bundle(path))) < len(CHUNKS)
         else:
-            with pytest.raises(athanor.InvalidArgument, match="is no bundle: chunk"):
+            with pytest.raises(athanor.InvalidArgument, match="is not a bundle: chunk"):
                 list(cache.read_bundle(path))
 
 

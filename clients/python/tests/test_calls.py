@@ -98,7 +98,7 @@ class Server:
     def __init__(self, held: dict[bytes, bytes], nonce: bytes = b"n" * 32) -> None:
         self.held = held
         self.nonce = nonce
-        self.errors: list[athanor.Error] = []  # of the next uploads
+        self.errors: list[athanor.Error] = []  # errors of the next uploads
         self.sent: list[wire.Division] = []
 
     def answer(self, call: calls.Call) -> object:

@@ -134,7 +134,7 @@ def test_names(g: athanor.Graph) -> None:
     with pytest.raises(GraphError, match="taken"):
         (x + 2).named("y")
     g.output("y", y)
-    with pytest.raises(GraphError, match="there already"):
+    with pytest.raises(GraphError, match="exists already"):
         g.output("y", x)
 
 

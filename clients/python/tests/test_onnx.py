@@ -91,7 +91,7 @@ def test_nothing_outside_the_folder_is_sent(tmp_path: pathlib.Path, location: st
     path = tmp_path / "m.onnx"
     path.write_bytes(helper.make_model(helper.make_graph(
         [], "g", [], [], initializer=[_external("w", location)])).SerializeToString())
-    with pytest.raises(athanor.InvalidArgument, match="outside its folder"):
+    with pytest.raises(athanor.InvalidArgument, match="outside the model's folder"):
         wire.read_source(path, None)
 
 
@@ -123,7 +123,7 @@ def test_links_lead_nowhere_else(tmp_path: pathlib.Path) -> None:
     read("../blobs/2", "linked.onnx")  # as a model hub's cache links both
     for weights, name in (("../other/secret", "m.onnx"), ("/etc/passwd", "m.onnx"),
                           ("../blobs/2", "m.onnx"), ("../other/secret", "linked.onnx")):
-        with pytest.raises(athanor.InvalidArgument, match="outside its folder"):
+        with pytest.raises(athanor.InvalidArgument, match="outside the model's folder"):
             read(weights, name)
 
 
@@ -160,7 +160,7 @@ def test_dims() -> None:
     for wrong in ((1,), (1, None), (1.0, 2), (True, 2), 1.5, None, {}, (1, 1 << 63), 1 << 63):
         with pytest.raises(athanor.InvalidArgument, match=r"dims\['b'\]=.*it must be bounds"):
             _header(Given({"b": wrong}))
-    with pytest.raises(athanor.InvalidArgument, match="dims: said of an ONNX model only"):
+    with pytest.raises(athanor.InvalidArgument, match="dims: applies to ONNX models only"):
         _header(Given({"b": (1, 2)}), "athanor")
 
 

@@ -86,7 +86,7 @@ absl::Status CheckTarget(const CpuTarget& target, const llvm::Triple& triple) {
       found->createMCSubtargetInfo(triple.str(), "", ""));
   if (!target.cpu.empty() && !info->isCPUStringValid(target.cpu)) {
     return absl::InvalidArgumentError(
-        absl::StrCat("cpu '", target.cpu, "' is not one of LLVM's for ", target.triple));
+        absl::StrCat("cpu '", target.cpu, "' is unknown to LLVM for ", target.triple));
   }
   for (const std::string& feature : target.features) {
     const llvm::StringRef name = llvm::StringRef(feature).drop_front(feature.empty() ? 0 : 1);

@@ -13,7 +13,7 @@ absl::Status ChoiceWalk::Visit(absl::Span<const ClassId> roots) {
   for (const ClassId root : roots) {
     if (!graph_.IsClass(root)) {
       return absl::InvalidArgumentError(
-          absl::StrCat("root ", root.value, " is no class of this e-graph"));
+          absl::StrCat("root ", root.value, " is not a class of this e-graph"));
     }
     absl::Status status = Enter(graph_.Find(root));
     while (status.ok() && !path_.empty()) {

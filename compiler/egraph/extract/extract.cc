@@ -17,7 +17,7 @@ constexpr double kInfinity = std::numeric_limits<double>::infinity();
 
 absl::Status NoTerm(ClassId id) {
   return absl::NotFoundError(absl::StrCat("class ", id.value,
-                                          " is no term: each of its nodes needs itself or has "
+                                          " has no term: each of its nodes needs itself or has "
                                           "infinite cost"));
 }
 

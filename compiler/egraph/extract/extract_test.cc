@@ -67,7 +67,7 @@ TEST_F(ExtractTest, WhatIsNoTermIsNamed) {
   const Extractor extractor(graph_, Costs({{"x", std::numeric_limits<double>::infinity()}}));
   EXPECT_EQ(extractor.TreeRank(x), Extractor::kNone);
   EXPECT_EQ(extractor.Extract({x}).status().code(), absl::StatusCode::kNotFound);
-  EXPECT_THAT(extractor.Extract({x}).status().ToString(), HasSubstr("class 0 is no term"));
+  EXPECT_THAT(extractor.Extract({x}).status().ToString(), HasSubstr("class 0 has no term"));
   EXPECT_FALSE(extractor.Extract({ClassId{}}).ok());
 }
 

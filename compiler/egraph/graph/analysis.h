@@ -106,7 +106,7 @@ class TypedAnalysis : public Analysis {
     ASSIGN_OR_RETURN(const DidMerge did, Merge(&copy, value));
     if (!did.into_changed) return absl::OkStatus();
     return absl::InternalError(
-        absl::StrCat("class ", id.value, " lacks what node ", node.value, " says"));
+        absl::StrCat("class ", id.value, " lacks the data of node ", node.value));
   }
 
   // Counts only the values themselves; a Data that owns memory must override this.

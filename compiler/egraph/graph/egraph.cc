@@ -49,7 +49,7 @@ absl::Status EGraph::CheckNode(OpId op, absl::Span<const ClassId> children) cons
   for (size_t i = 0; i < children.size(); ++i) {
     if (IsClass(children[i])) continue;
     return absl::InvalidArgumentError(absl::StrCat(language_->name(op), ": child ", i,
-                                                   " is no class of this e-graph, which has ids "
+                                                   " is not a class of this e-graph, which has ids "
                                                    "below ",
                                                    class_bound()));
   }
@@ -129,7 +129,7 @@ absl::StatusOr<bool> EGraph::Union(ClassId a, ClassId b, Cause cause) {
     if (IsClass(id)) continue;
     return absl::InvalidArgumentError(
         absl::StrCat("Union: ", id.valid() ? absl::StrCat("class ", id.value) : "an invalid id",
-                     " is no class of this e-graph, which has ids below ", class_bound()));
+                     " is not a class of this e-graph, which has ids below ", class_bound()));
   }
   return Unite(a, b, cause, Refusal::Kind::kUnion);
 }

@@ -166,7 +166,7 @@ TEST(EGraph, WrongCallsAreRefused) {
   const ClassId x = math.Add(&graph, "x");
   EXPECT_THAT(graph.Add(OpId{kSin}, {}, {x, x}).status().ToString(), HasSubstr("sin takes 1"));
   EXPECT_THAT(graph.Add(OpId{kSin}, {}, {ClassId{9}}).status().ToString(),
-              HasSubstr("sin: child 0 is no class"));
+              HasSubstr("sin: child 0 is not a class"));
   EXPECT_THAT(graph.Union(x, ClassId{9}).status().ToString(), HasSubstr("class 9"));
   EXPECT_THAT(graph.Union(x, ClassId{}).status().ToString(), HasSubstr("invalid id"));
   EXPECT_FALSE(graph.Verify().ok());  // REQUIRES clean(), so it fails

@@ -37,7 +37,7 @@ absl::StatusOr<Language> Language::Make(std::vector<OpSpec> ops) {
     const OpId id{static_cast<uint32_t>(i)};
     if (!language.by_name_.try_emplace(ops[i].name, id).second) {
       return absl::InvalidArgumentError(
-          absl::StrCat("operator \"", ops[i].name, "\": there are two of this name"));
+          absl::StrCat("operator \"", ops[i].name, "\": declared twice"));
     }
   }
   language.ops_ = std::move(ops);

@@ -31,7 +31,7 @@ TEST(Language, WrongRowsAreNamed) {
   EXPECT_THAT(MakeError({{"a b", 1}}), HasSubstr("\"a b\""));
   EXPECT_THAT(MakeError({{"?x", 1}}), HasSubstr("leading '?'"));
   EXPECT_THAT(MakeError({{"", 1}}), HasSubstr("not empty"));
-  EXPECT_THAT(MakeError({{"f", 1}, {"f", 2}}), HasSubstr("two of this name"));
+  EXPECT_THAT(MakeError({{"f", 1}, {"f", 2}}), HasSubstr("declared twice"));
   EXPECT_THAT(MakeError({{"f", -2}}), HasSubstr("arity -2"));
   EXPECT_THAT(MakeError({{"f", 1, Text(), true}}), HasSubstr("no children"));
   EXPECT_THAT(MakeError({{"f", 0, std::nullopt, true}}), HasSubstr("literal"));

@@ -73,7 +73,7 @@ absl::StatusOr<PayloadId> ParsePayload(const Language& language, OpId op, const 
   }
   if (const std::optional<PayloadId> payload = spec.payload->parse(text)) return *payload;
   return absl::InvalidArgumentError(
-      absl::StrCat("operator ", spec.name, ": [", text, "] is no payload of it"));
+      absl::StrCat("operator ", spec.name, ": [", text, "] is not a payload of this operator"));
 }
 
 absl::StatusOr<Term> ParseTerm(const Language& language, const std::string& text) {

@@ -33,7 +33,7 @@ TEST(Term, ErrorsNameWhatIsWrong) {
   EXPECT_THAT(ParseError(math, "(tan x)"), HasSubstr("\"tan\" is neither"));
   EXPECT_THAT(ParseError(math, "%"), HasSubstr("nor a literal"));
   EXPECT_THAT(ParseError(math, "(round x)"), HasSubstr("round needs a payload"));
-  EXPECT_THAT(ParseError(math, "(round[a] x)"), HasSubstr("[a] is no payload"));
+  EXPECT_THAT(ParseError(math, "(round[a] x)"), HasSubstr("[a] is not a payload"));
   EXPECT_THAT(ParseError(math, "(sin[1] x)"), HasSubstr("sin takes no payload"));
   EXPECT_THAT(ParseError(math, "(round[1 x)"), HasSubstr("expected ']'"));
   EXPECT_THAT(ParseError(math, "?x"), HasSubstr("?x"));

@@ -90,9 +90,9 @@ TEST(Query, ErrorsNameWhatIsWrong) {
     const auto query = MakeQuery(math.language(), premises, std::move(conditions));
     return query.ok() ? "" : std::string(query.status().message());
   };
-  EXPECT_THAT(error({}), HasSubstr("no premise"));
+  EXPECT_THAT(error({}), HasSubstr("at least one premise"));
   EXPECT_THAT(error({"?x"}), HasSubstr("a variable alone is any class"));
-  EXPECT_THAT(error({"(list ?xs...)", "(list 1 ?xs...)"}), HasSubstr("?xs... stands twice"));
+  EXPECT_THAT(error({"(list ?xs...)", "(list 1 ?xs...)"}), HasSubstr("?xs... occurs twice"));
   const Condition condition("odd", {"n"}, [](const Match&) { return true; });
   EXPECT_THAT(error({"(sin ?x)"}, {condition}), HasSubstr("\"odd\": no premise has a variable ?n"));
   EXPECT_EQ(error({"(round[?n] ?x)"}, {condition}), "");

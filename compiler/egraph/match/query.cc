@@ -68,7 +68,7 @@ class QueryBuilder {
       for (const Atom& other : query_.atoms_) {
         if (other.rest != atom.rest) continue;
         return absl::InvalidArgumentError(absl::StrCat(
-            "variable ?", query_.variables_[atom.rest].name, "... stands twice in the premises"));
+            "variable ?", query_.variables_[atom.rest].name, "... occurs twice in the premises"));
       }
       query_.variables_[atom.rest].rest_begin = static_cast<uint32_t>(atom.children.size());
     }
@@ -82,7 +82,7 @@ class QueryBuilder {
 
 absl::StatusOr<Query> MakeQuery(const Language& language, const std::vector<std::string>& premises,
                                 std::vector<Condition> conditions) {
-  if (premises.empty()) return absl::InvalidArgumentError("there is no premise");
+  if (premises.empty()) return absl::InvalidArgumentError("a rule needs at least one premise");
   Query query;
   QueryBuilder builder(language, &query);
   for (const std::string& premise : premises) {

@@ -51,7 +51,7 @@ absl::StatusOr<std::vector<Rule>> MakeRules(const Language& language, std::vecto
   std::vector<Rule> rules;
   std::set<std::string> names;
   for (RuleSpec& spec : specs) {
-    if (!names.insert(spec.name).second) return Wrong(spec.name, "there are two of this name");
+    if (!names.insert(spec.name).second) return Wrong(spec.name, "declared twice");
     ASSIGN_OR_RETURN(Rule rule, MakeRule(language, std::move(spec)));
     rules.push_back(std::move(rule));
   }

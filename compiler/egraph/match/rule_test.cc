@@ -32,7 +32,7 @@ TEST(Rule, ErrorsNameTheRuleAndWhatIsWrong) {
   const Math math;
   const RuleSpec row{.name = "r", .premises = {"(sin ?x)"}, .conclusions = {"?x"}};
   EXPECT_THAT(MakeRules(math.language(), {row, row}).status().ToString(),
-              HasSubstr("two of this name"));
+              HasSubstr("declared twice"));
 }
 
 TEST(Rule, SeveralPremisesAndConclusions) {

@@ -62,8 +62,8 @@ class Binder {
       return false;
     }
     if (*stride == -1 ? rest == INT64_MIN : rest % *stride != 0) {
-      return Invalid(Place(axis), " is ", value, ", but its size ", axis.size->ToString(),
-                     " takes no such value for a whole ", unknowns[0]);
+      return Invalid(Place(axis), " is ", value, ", but no integer ", unknowns[0],
+                     " gives its size ", axis.size->ToString(), " this value");
     }
     return Bind(axis, value, unknowns[0], rest / *stride);
   }

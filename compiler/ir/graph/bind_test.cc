@@ -44,7 +44,7 @@ TEST(BindDims, NamesInputAndAxisThatDoNotFit) {
   EXPECT_EQ(ErrorOf(graph, {{65, 3}, {70}}),
             "\"x0\" (Input) axis 0 is 65, so dim b is 65; it must be in [1, 64]");
   EXPECT_EQ(ErrorOf(graph, {{5, 3}, {12}}),
-            "\"x1\" (Input) axis 0 is 12, but its size b + 2*c takes no such value for a whole c");
+            "\"x1\" (Input) axis 0 is 12, but no integer c gives its size b + 2*c this value");
   EXPECT_EQ(ErrorOf(graph, {{5, 3}, {3}}),
             "\"x1\" (Input) axis 0 is 3, so dim c is -1; it must be in [0, 8]");
   EXPECT_EQ(ErrorOf(graph, {{5}, {3}}),

@@ -182,10 +182,9 @@ absl::Status NodeChecker::CheckTensorAttr(const Tensor& value) const {
 }
 
 absl::Status NodeChecker::CheckGraphAttr(const SubGraph& body) const {
-  if (!body) return Invalid("is no graph");
+  if (!body) return Invalid("is not a graph");
   if (limits_.max_bodies <= 0) {
-    return Invalid("lies too deep: graphs may be ", GraphLimits().max_bodies,
-                   " deep inside each other");
+    return Invalid("is nested too deep; graphs may be nested ", GraphLimits().max_bodies, " deep");
   }
   if (!body->dims.empty()) {
     return Invalid("declares dim ", body->dims[0].name,

@@ -24,7 +24,7 @@ absl::Status CheckLetters(std::string_view part, std::string_view spec) {
                      ": axes are letters a to z or A to Z, as in \"mk,kn->mn\"");
     }
     if (part.find(part[i], i + 1) != std::string_view::npos) {
-      return Invalid("spec=", Quoted(spec), ": letter ", part.substr(i, 1), " stands twice in ",
+      return Invalid("spec=", Quoted(spec), ": letter ", part.substr(i, 1), " occurs twice in ",
                      Quoted(part), "; each operand and the result have a letter at most once");
     }
   }

@@ -172,7 +172,7 @@ TEST(ScanTest, NotTooDeep) {
     if (depth <= GraphLimits().max_bodies) {
       EXPECT_EQ(ErrorOf(text), "accepted") << depth;
     } else {
-      EXPECT_THAT(ErrorOf(text), HasSubstr("deep inside each other"));
+      EXPECT_THAT(ErrorOf(text), HasSubstr("is nested too deep"));
     }
     inside = absl::StrCat("graph \"b\" {%0 = Input \"step\" : i64[] %1 = Scan {body=", inside,
                           ", length=shape[1], result=0, scanned=0, states=0} : ", type,

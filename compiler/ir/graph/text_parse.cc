@@ -52,8 +52,8 @@ class GraphParser {
     return attrs;
   }
 
-  ASSIGN_OR_RETURN(Declaration> ParseDeclaration() {
-    absl::StatusOr<std::string name, in_.String("the name"));
+  absl::StatusOr<Declaration> ParseDeclaration() {
+    ASSIGN_OR_RETURN(std::string name, in_.String("the name"));
     ASSIGN_OR_RETURN(Attrs attrs, ReadAttrs());
     RETURN_IF_ERROR(in_.Expect(':'));
     ASSIGN_OR_RETURN(TensorType type, ReadType());
@@ -98,8 +98,8 @@ class GraphParser {
     return absl::OkStatus();
   }
 
-  ASSIGN_OR_RETURN(Op> ReadOp() {
-    absl::StatusOr<std::string_view word, in_.Word("an op"));
+  absl::StatusOr<Op> ReadOp() {
+    ASSIGN_OR_RETURN(std::string_view word, in_.Word("an op"));
     const std::optional<Op> op = ParseOp(word);
     if (op) return *op;
     const std::string message(
@@ -124,24 +124,22 @@ class GraphParser {
   }
 
   absl::StatusOr<NodeId> ReadDeclared(Op op, std::string name, GraphBuilder* builder) {
-    absl::StatusOr<Attrs> attrs = ReadAttrs();
-    if (!attrs.ok()) return attrs.status();
+    ASSIGN_OR_RETURN(Attrs attrs, ReadAttrs());
     RETURN_IF_ERROR(in_.Expect(':'));
     ASSIGN_OR_RETURN(TensorType type, ReadType());
     absl::StatusOr<NodeId> id =
         AtLine(IsInput(op) ? builder->Input(std::move(name), std::move(type))
                            : builder->Parameter(std::move(name), std::move(type)));
     // Attributes are checked with the whole graph.
-    if (id.ok()) graph_.nodes[*id].attrs = *std::move(attrs);
+    if (id.ok()) graph_.nodes[*id].attrs = std::move(attrs);
     return id;
   }
 
   absl::StatusOr<NodeId> ReadComputed(Op op, std::string name, GraphBuilder* builder) {
-    absl::StatusOr<std::vector<NodeId>> inputs = ReadOperands();
-    if (!inputs.ok()) return inputs.status();
+    ASSIGN_OR_RETURN(std::vector<NodeId> inputs, ReadOperands());
     ASSIGN_OR_RETURN(Attrs attrs, ReadAttrs());
     absl::StatusOr<NodeId> id =
-        AtLine(builder->Add(op, *std::move(inputs), std::move(attrs), std::move(name)));
+        AtLine(builder->Add(op, std::move(inputs), std::move(attrs), std::move(name)));
     if (!id.ok() || !in_.Take(':')) return id;
     ASSIGN_OR_RETURN(TensorType stated, ReadType());
     const TensorType& type = graph_.nodes[*id].type;
@@ -156,8 +154,8 @@ class GraphParser {
     return Prefixed(place, id.status());
   }
 
-  ASSIGN_OR_RETURN(TensorType> ReadType() {
-    absl::StatusOr<DType dtype, in_.DTypeWord());
+  absl::StatusOr<TensorType> ReadType() {
+    ASSIGN_OR_RETURN(DType dtype, in_.DTypeWord());
     ASSIGN_OR_RETURN(Shape shape, in_.Expressions('[', ']'));
     return TensorType{dtype, std::move(shape)};
   }
@@ -260,8 +258,8 @@ class GraphParser {
     return absl::OkStatus();
   }
 
-  ASSIGN_OR_RETURN(IndexMap> ReadMap() {
-    absl::StatusOr<Shape shape, in_.Expressions('[', ']'));
+  absl::StatusOr<IndexMap> ReadMap() {
+    ASSIGN_OR_RETURN(Shape shape, in_.Expressions('[', ']'));
     ASSIGN_OR_RETURN(std::vector<Expr> coordinates, in_.Expressions('(', ')'));
     return IndexMap{std::move(shape), std::move(coordinates)};
   }
@@ -278,8 +276,8 @@ class GraphParser {
     return in_.Error(Cat(Quoted(text), " is not an attribute's value"));
   }
 
-  ASSIGN_OR_RETURN(AttrValue> ReadDTypeOrTensor() {
-    absl::StatusOr<DType dtype, in_.DTypeWord());
+  absl::StatusOr<AttrValue> ReadDTypeOrTensor() {
+    ASSIGN_OR_RETURN(DType dtype, in_.DTypeWord());
     if (in_.Peek() != '[') return AttrValue(dtype);
     ASSIGN_OR_RETURN(std::vector<int64_t> shape, in_.Integers());
     Tensor tensor{dtype, std::move(shape), {}};

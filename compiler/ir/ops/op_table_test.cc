@@ -234,7 +234,7 @@ const std::vector<Case>& Cases() {
        "!letter k: axis 1 of operand 0 has size 4, axis 0 of operand 1 has size 5"},
       {Op::kContract, {"f32[b, n]", "f32[b, 3]"}, "{spec=\"mk,kn->mn\"}", "!which is not proved"},
       {Op::kContract, {"f32[b, 4]", "f32[4, 3]"}, "{spec=\"mk,kn->mx\"}", "!is in neither operand"},
-      {Op::kContract, {"f32[b, 4]", "f32[4, 3]"}, "{spec=\"mkk,kn->mn\"}", "!stands twice"},
+      {Op::kContract, {"f32[b, 4]", "f32[4, 3]"}, "{spec=\"mkk,kn->mn\"}", "!occurs twice"},
       {Op::kContract, {"f32[b, 4]", "f32[4, 3]"}, "{spec=\"m,kn->mn\"}", "!one letter per axis"},
       {Op::kContract, {"f32[b, 4]", "f16[4, 3]"}, "{spec=\"mk,kn->mn\"}", "!Cast(dtype=f32)"},
       {Op::kContract, {"bool[b]", "bool[b]"}, "{spec=\"a,a->\"}", "!use Or, And or Xor"},

@@ -177,7 +177,8 @@ std::optional<Tensor> FactsAnalysis::EvaluateUniform(const egraph::EGraph& graph
 absl::StatusOr<egraph::DidMerge> FactsAnalysis::Merge(Facts* into, const Facts& from) const {
   if (!(into->type == from.type)) {
     return absl::FailedPreconditionError(Cat("a value of type ", TypeToString(into->type),
-                                             " is not one of type ", TypeToString(from.type)));
+                                             " cannot equal one of type ",
+                                             TypeToString(from.type)));
   }
   if (into->declared.valid() && from.declared.valid() && into->declared != from.declared) {
     return absl::FailedPreconditionError(

@@ -148,7 +148,7 @@ absl::Status TermGraph::CheckImport(const Graph& other) const {
     const auto it = declared.find(node.name);
     if (it == declared.end() || it->second->op != node.op || !(it->second->type == node.type)) {
       return Invalid(other.Describe(static_cast<NodeId>(n)), " : ", TypeToString(node.type),
-                     " is not one of graph ", Quoted(graph_.name));
+                     " is not an input or parameter of graph ", Quoted(graph_.name));
     }
   }
   return absl::OkStatus();

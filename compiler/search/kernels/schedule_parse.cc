@@ -3,6 +3,8 @@
 #include <utility>
 
 #include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
 #include "absl/strings/string_view.h"
 #include "compiler/ir/value/message.h"
@@ -91,7 +93,11 @@ absl::StatusOr<KernelChoice> ParseSchedule(absl::string_view text) {
     choice.kind = kind;
     known = true;
   }
-  if (!known) return Invalid("schedule: ", Quoted(std::string(text)), " is of no kind of kernel");
+  if (!known)
+    return Invalid("schedule: ", Quoted(std::string(text)), ": unknown kernel kind; the kinds are ",
+                   absl::StrJoin(kKinds, ", ", [](std::string* out, const auto& row) {
+                     absl::StrAppend(out, row.first);
+                   }));
   ScheduleReader reader(&choice);
   for (const absl::string_view word : absl::StrSplit(parts.second, ' ', absl::SkipEmpty())) {
     if (!reader.Read(word)) {
@@ -102,8 +108,8 @@ absl::StatusOr<KernelChoice> ParseSchedule(absl::string_view text) {
   // Writing the schedule again reveals a parameter that is missing, repeated, out of order or of
   // another kind of kernel.
   if (const std::string read = ScheduleText(choice); read != text) {
-    return Invalid("schedule: ", Quoted(std::string(text)),
-                   " is not as it is written: ", Quoted(read));
+    return Invalid("schedule: ", Quoted(std::string(text)), " is not canonical; it should be ",
+                   Quoted(read));
   }
   return choice;
 }

@@ -49,13 +49,14 @@ absl::Status ReadLine(absl::string_view line, Recipe* recipe) {
          std::vector<std::string>(absl::StrSplit(line, ' ', absl::SkipEmpty()))) {
       int place = 0;
       if (!absl::SimpleAtoi(number, &place) || place < 0) {
-        return Invalid(Quoted(number), " is no place of a node");
+        return Invalid(Quoted(number), " is not a node index (0 or more)");
       }
       recipe->memory.insert(place);
     }
     return absl::OkStatus();
   }
-  if (!absl::ConsumePrefix(&line, "kernel ")) return Invalid("neither memory, kernel nor form");
+  if (!absl::ConsumePrefix(&line, "kernel "))
+    return Invalid("a line must begin with memory, kernel or form");
   const std::pair<std::string, std::string> kernel = absl::StrSplit(line, absl::MaxSplits(' ', 1));
   if (kernel.first.size() != 64 ||
       kernel.first.find_first_not_of("0123456789abcdef") != std::string::npos) {
@@ -112,7 +113,7 @@ absl::StatusOr<Recipe> ParseRecipe(absl::string_view text) {
   Recipe recipe;
   for (int number = 1;; ++number) {
     const size_t end = text.find('\n');
-    if (end == absl::string_view::npos) return Invalid("recipe: it has no line \"form\"");
+    if (end == absl::string_view::npos) return Invalid("recipe: the line \"form\" is missing");
     const absl::string_view line = text.substr(0, end);
     text.remove_prefix(end + 1);
     if (line == "form") break;
@@ -148,7 +149,7 @@ absl::StatusOr<Graph> FormFor(const Recipe& recipe, const Graph& region) {
     names.emplace(CanonicalName(i), Expr::Symbol(dims[i].name));
   }
   for (const Dim& dim : form->dims) {
-    if (!names.contains(dim.name)) return Invalid("it has dim ", dim.name, "; the region has not");
+    if (!names.contains(dim.name)) return Invalid("the region has no dim ", dim.name);
   }
   SubstituteDims(names, &*form);
   form->name = region.name;

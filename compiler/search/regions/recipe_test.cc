@@ -88,13 +88,13 @@ TEST(RecipeTest, RefusesWhatIsNone) {
   const std::string kernel = absl::StrCat("kernel ", kKernel, " row unroll=2\n");
   EXPECT_TRUE(ParseRecipe(absl::StrCat("memory 1 2\n", kernel, "form\n")).ok());
   const std::pair<std::string, std::string> cases[] = {
-      {"", "no line \"form\""},
-      {"tile 4", "no line \"form\""},
-      {"tile 4\nform\n", "line 1: neither memory, kernel nor form"},
-      {"memory x\nform\n", "line 1: \"x\" is no place"},
-      {"memory1\nform\n", "line 1: neither memory, kernel nor form"},
-      {"memory -1\nform\n", "line 1: \"-1\" is no place"},
-      {"memory 99999999999\nform\n", "line 1: \"99999999999\" is no place"},
+      {"", "the line \"form\" is missing"},
+      {"tile 4", "the line \"form\" is missing"},
+      {"tile 4\nform\n", "line 1: a line must begin with memory, kernel or form"},
+      {"memory x\nform\n", "line 1: \"x\" is not a node index"},
+      {"memory1\nform\n", "line 1: a line must begin with memory, kernel or form"},
+      {"memory -1\nform\n", "line 1: \"-1\" is not a node index"},
+      {"memory 99999999999\nform\n", "line 1: \"99999999999\" is not a node index"},
       {"memory\nkernel 12 row unroll=2\nform\n", "line 2: \"12\" is not 64"},
       {absl::StrCat("memory\n", kernel, kernel, "form\n"), "line 3: kernel 0123456789abcdef"},
       {absl::StrCat("memory\nkernel ", kKernel, " row unroll=x\nform\n"), "line 2: schedule: "},
@@ -220,7 +220,7 @@ TEST(RecipeTest, WhatIsNoFormOfTheRegionIsRefused) {
   const std::pair<std::string, std::string> cases[] = {
       {"", "expected \"graph\""},
       {"graph \"region\" {\n dim d7 in [1, 2]\n %0 = Input \"x0\" : f32[d7]\n output \"y0\" = %0 }",
-       "it has dim d7"},
+       "the region has no dim d7"},
       {"graph \"region\" {\n %0 = Input \"other\" : f32[2]\n output \"y0\" = %0 }",
        "the region has no Input \"other\" : f32[2]"},
       {"graph \"region\" {\n %0 = Constant {value=f32[] {1}}\n output \"y0\" = %0 }",

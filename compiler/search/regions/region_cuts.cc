@@ -18,9 +18,9 @@ struct Run {
   int savings() const { return ((end - begin) / period - 1) * period; }
 };
 
-class Cutter {
+class RunCutter {
  public:
-  Cutter(const CutSequence& sequence, const CutOptions& options)
+  RunCutter(const CutSequence& sequence, const CutOptions& options)
       : sequence_(sequence), options_(options) {
     CountCrossings();
   }
@@ -61,7 +61,7 @@ class Cutter {
 
 // Adds 1 where a value or a use begins to cross cuts and subtracts 1 where it ends; the prefix sums
 // are the numbers that cross each cut.
-void Cutter::CountCrossings() {
+void RunCutter::CountCrossings() {
   const int size = static_cast<int>(sequence_.symbols.size());
   std::vector<int> last(size, -1);
   live_.assign(size + 2, 0);
@@ -87,7 +87,7 @@ void Cutter::CountCrossings() {
 // Returns distances at which equal windows recur. Short windows find short periods, long ones tell
 // a layer from repetitions inside it. Windows are compared by a rolling hash (Karp and Rabin,
 // 1987).
-std::set<int> Cutter::FindPeriods(int begin, int end) const {
+std::set<int> RunCutter::FindPeriods(int begin, int end) const {
   constexpr int kPerWindow = 16;
   constexpr uint64_t kBase = 0x9e3779b97f4a7c15;
   std::set<int> periods;
@@ -118,7 +118,7 @@ std::set<int> Cutter::FindPeriods(int begin, int end) const {
 
 // Returns the runs of all candidate periods, largest savings first. A period shorter than min_nodes
 // is multiplied until it is long enough.
-std::vector<Run> Cutter::FindRuns(int begin, int end) const {
+std::vector<Run> RunCutter::FindRuns(int begin, int end) const {
   std::vector<Run> runs;
   for (int period : FindPeriods(begin, end)) {
     const int several = (options_.min_nodes + period - 1) / period * period;
@@ -137,7 +137,7 @@ std::vector<Run> Cutter::FindRuns(int begin, int end) const {
   return runs;
 }
 
-bool Cutter::Clip(const std::map<int, int>& taken, Run* run) const {
+bool RunCutter::Clip(const std::map<int, int>& taken, Run* run) const {
   auto next = taken.upper_bound(run->begin);
   if (next != taken.begin()) run->begin = std::max(run->begin, std::prev(next)->second);
   next = taken.lower_bound(run->begin);
@@ -147,7 +147,7 @@ bool Cutter::Clip(const std::map<int, int>& taken, Run* run) const {
 
 // Reports whether a period uses results of the one before it, as layers do and parallel towers do
 // not.
-bool Cutter::IsChain(const Run& run) const {
+bool RunCutter::IsChain(const Run& run) const {
   const int periods = (run.end - run.begin) / run.period;
   const int middle = run.begin + periods / 2 * run.period;
   for (int i = middle; i < middle + run.period; ++i) {
@@ -159,7 +159,7 @@ bool Cutter::IsChain(const Run& run) const {
   return false;
 }
 
-bool Cutter::Align(Run* run) const {
+bool RunCutter::Align(Run* run) const {
   // Compares phases by values that cross, then by whole periods, then by uses. Compares the means
   // without dividing, so that ties are exact.
   struct Sums {
@@ -191,7 +191,7 @@ bool Cutter::Align(Run* run) const {
   return run->end - run->begin > options_.max_nodes || IsChain(*run);
 }
 
-void Cutter::CutRun(const Run& run, int depth) {
+void RunCutter::CutRun(const Run& run, int depth) {
   const int periods = (run.end - run.begin) / run.period;
   // A period too long for a region is cut inside, each one at the same places as the middle one.
   const int middle = run.begin + periods / 2 * run.period;
@@ -207,7 +207,7 @@ void Cutter::CutRun(const Run& run, int depth) {
 
 // Cuts where the fewest values cross, but not before half of what a region may hold, so that
 // regions do not get too small.
-void Cutter::CutPlain(int begin, int end) {
+void RunCutter::CutPlain(int begin, int end) {
   const int max = std::max(1, options_.max_nodes);
   while (end - begin > max) {
     int best = begin + max;
@@ -220,7 +220,7 @@ void Cutter::CutPlain(int begin, int end) {
 }
 
 // Cuts the runs that save most first, then the stretches between them.
-void Cutter::Segment(int begin, int end, int depth) {
+void RunCutter::Segment(int begin, int end, int depth) {
   std::map<int, int> taken;  // begin to end
   if (depth < kMaxDepth) {
     for (Run run : FindRuns(begin, end)) {
@@ -243,7 +243,7 @@ void Cutter::Segment(int begin, int end, int depth) {
 }  // namespace
 
 std::vector<int> ChooseCuts(const CutSequence& sequence, const CutOptions& options) {
-  return Cutter(sequence, options).Cut();
+  return RunCutter(sequence, options).Cut();
 }
 
 }  // namespace athanor

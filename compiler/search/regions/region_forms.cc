@@ -15,23 +15,8 @@
 namespace athanor {
 namespace {
 
-// Least relative saving of one region over two that keeps a join: less is noise of the model.
-constexpr double kLeastSaving = 0.01;
 // Rule row that a form's text names for values that cross in other layouts.
 constexpr char kJoinRow[] = "boundary_layouts";
-
-double Seconds(const Graph& graph, const NodeCosts& costs) {
-  const std::vector<bool> weights = WeightsOf(graph);
-  double seconds = 0;
-  std::vector<const TensorType*> operands;
-  for (size_t n = 0; n < graph.nodes.size(); ++n) {
-    const Node& node = graph.nodes[n];
-    operands.clear();
-    for (NodeId i : node.inputs) operands.push_back(&graph.node(i).type);
-    seconds += costs.Of(node.op, node.attrs, operands, node.type, weights[n]);
-  }
-  return seconds;
-}
 
 // Sums the reports of each row's rules. Returns the rows that found anything, by the row's index.
 std::vector<egraph::RuleReport> ByRow(const std::vector<egraph::RuleReport>& rules) {
@@ -53,7 +38,8 @@ std::vector<egraph::RuleReport> ByRow(const std::vector<egraph::RuleReport>& rul
 RegionForms::RegionForms(const Graph& graph, RegionFormsOptions options)
     : options_(std::move(options)),
       costs_(graph.dims, options_.sizes, options_.machine),
-      regions_(CutRegions(graph, options_.cut)) {
+      regions_(CutRegions(graph, options_.cut)),
+      solver_(&options_, &costs_) {
   forms_.push_back({{}, std::make_unique<Graph>(graph)});
   for (const Region& region : regions_.distinct) cut_.insert(region.key);
 }
@@ -69,105 +55,13 @@ absl::StatusOr<std::unique_ptr<RegionForms>> RegionForms::Create(const Graph& gr
 
 // --- Solving regions ---
 
-double RegionForms::OriginalSeconds(const Region& region) const {
-  return Seconds(region.graph, costs_);
-}
-
-std::optional<SaturationOptions> RegionForms::Left(absl::Duration end) const {
-  const absl::Duration left = std::min(end, options_.time) - watch_.Elapsed();
-  if (left <= absl::ZeroDuration() || bytes_ >= options_.bytes) return std::nullopt;
-  SaturationOptions saturation;
-  saturation.limits = options_.limits;
-  saturation.limits.time = std::min(saturation.limits.time, left);
-  saturation.limits.bytes = std::min(saturation.limits.bytes, options_.bytes - bytes_);
-  return saturation;
-}
-
-absl::StatusOr<std::shared_ptr<RegionTerms>> RegionForms::TermsOf(const Region& region) {
-  const auto known = known_.find(region.key);
-  if (known != known_.end()) return known->second;
-  std::shared_ptr<RegionTerms>& terms = known_[region.key];
-  const std::optional<SaturationOptions> left = Left(options_.time);
-  if (!left) return terms;
-  absl::StatusOr<std::unique_ptr<RegionTerms>> made =
-      RegionTerms::Create(region.graph, options_.rules, *left, costs_);
-  if (!made.ok()) return made.status();
-  terms = *std::move(made);
-  bytes_ += terms->terms().Bytes();
-  return terms;
-}
-
-absl::Status RegionForms::SolveRegions(Regions* regions) {
-  std::vector<std::pair<double, size_t>> order;
-  for (size_t i = 0; i < regions->distinct.size(); ++i) {
-    const Region& region = regions->distinct[i];
-    order.emplace_back(-OriginalSeconds(region) * region.instances, i);
-  }
-  std::sort(order.begin(), order.end());
-  for (const auto& [seconds, i] : order) {
-    if (absl::Status s = TermsOf(regions->distinct[i]).status(); !s.ok()) return s;
-  }
-  return absl::OkStatus();
-}
-
-// Returns the pairs of adjacent regions that fit into one region, the most expensive first.
-std::vector<std::pair<int, int>> RegionForms::PairsInRow() const {
-  std::map<std::pair<int, int>, int> counts;
-  const std::vector<RegionInstance>& all = regions_.instances;
-  for (size_t i = 0; i + 1 < all.size(); ++i) {
-    const int first = all[i].region, second = all[i + 1].region;
-    const int nodes = regions_.distinct[first].nodes + regions_.distinct[second].nodes;
-    if (nodes <= options_.cut.max_nodes) ++counts[{first, second}];
-  }
-  std::vector<std::tuple<double, int, int>> worth;
-  for (const auto& [pair, count] : counts) {
-    const double seconds = OriginalSeconds(regions_.distinct[pair.first]) +
-                           OriginalSeconds(regions_.distinct[pair.second]);
-    worth.emplace_back(-count * seconds, pair.first, pair.second);
-  }
-  std::sort(worth.begin(), worth.end());
-  std::vector<std::pair<int, int>> pairs;
-  for (const auto& [seconds, first, second] : worth) pairs.emplace_back(first, second);
-  return pairs;
-}
-
-// Joins one pair at a time, because a join changes which regions are adjacent.
-absl::Status RegionForms::JoinWherePays() {
-  std::set<std::string> tried;
-  for (int joins = 0; joins < options_.max_joins;) {
-    bool joined = false;
-    for (const auto& [first, second] : PairsInRow()) {
-      const Region &a = regions_.distinct[first], &b = regions_.distinct[second];
-      if (joins == options_.max_joins || !tried.insert(a.key + "\n" + b.key).second) continue;
-      ++joins;
-      const auto terms_a = known_[a.key], terms_b = known_[b.key];
-      if (terms_a == nullptr || terms_b == nullptr) continue;
-      Regions other = JoinRegions(*forms_[0].graph, regions_, first, second);
-      const auto has_key = [&](const Region& r) { return known_.contains(r.key); };
-      const auto both = std::find_if_not(other.distinct.begin(), other.distinct.end(), has_key);
-      if (both == other.distinct.end()) continue;
-      absl::StatusOr<std::shared_ptr<RegionTerms>> terms = TermsOf(*both);
-      if (!terms.ok()) return terms.status();
-      if (*terms == nullptr) return absl::OkStatus();
-      const double apart = terms_a->Cost(terms_a->Cheapest()) + terms_b->Cost(terms_b->Cheapest());
-      if ((*terms)->Cost((*terms)->Cheapest()) > (1 - kLeastSaving) * apart) continue;
-      if (absl::Status s = SolveRegions(&other); !s.ok()) return s;
-      regions_ = std::move(other);
-      joined = true;
-      break;
-    }
-    if (!joined) break;
-  }
-  return absl::OkStatus();
-}
-
 absl::Status RegionForms::Solve() {
-  if (absl::Status s = SolveRegions(&regions_); !s.ok()) return s;
-  if (absl::Status s = JoinWherePays(); !s.ok()) return s;
+  auto terms = solver_.Solve(*forms_[0].graph, &regions_);
+  if (!terms.ok()) return terms.status();
   for (size_t i = 0; i < regions_.distinct.size(); ++i) {
     const Region& region = regions_.distinct[i];
     Solved& solved = solved_.emplace_back();
-    solved.terms = known_[region.key];
+    solved.terms = (*terms)[region.key];
     // Choice 0 is the region as it was cut, whatever the e-graph says of it.
     solved.choices.push_back({{}, region.graph});
     solved.by_hash[CanonicalHash(region.graph)] = 0;
@@ -175,12 +69,12 @@ absl::Status RegionForms::Solve() {
     solved.choices[0].choice = solved.terms->Original();
     solved.cheapest = AddChoice(static_cast<int>(i), solved.terms->Cheapest());
   }
-  known_.clear();
+  terms->clear();  // frees the e-graphs of regions that were joined
   std::vector<std::pair<double, int>> dearest;
   for (size_t i = 0; i < solved_.size(); ++i) {
     const Region& region = regions_.distinct[i];
     if (solved_[i].terms == nullptr) continue;
-    dearest.emplace_back(-OriginalSeconds(region) * region.instances, static_cast<int>(i));
+    dearest.emplace_back(-SecondsOf(region.graph, costs_) * region.instances, static_cast<int>(i));
   }
   std::sort(dearest.begin(), dearest.end());
   for (const auto& [seconds, i] : dearest) dearest_.push_back(i);
@@ -190,7 +84,7 @@ absl::Status RegionForms::Solve() {
 }
 
 absl::Status RegionForms::PrepareJoins() {
-  const absl::Duration end = watch_.Elapsed() + options_.join_time;
+  const absl::Duration end = solver_.Elapsed() + options_.join_time;
   RegionJoins::Sources sources;
   sources.regions = dearest_;
   if (sources.regions.size() > static_cast<size_t>(options_.max_regions)) {
@@ -200,14 +94,14 @@ absl::Status RegionForms::PrepareJoins() {
   sources.make = [this, end](
                      int region,
                      const PortLayouts& layouts) -> absl::StatusOr<std::unique_ptr<LayoutTerms>> {
-    const std::optional<SaturationOptions> left = Left(end);
+    const std::optional<SaturationOptions> left = solver_.Left(end);
     if (!left) return nullptr;
     auto terms = LayoutTerms::Create(regions_.distinct[region].graph, layouts, options_.rules,
                                      *left, costs_);
-    if (terms.ok()) bytes_ += (*terms)->Bytes();
+    if (terms.ok()) solver_.AddBytes((*terms)->Bytes());
     return terms;
   };
-  sources.has_time = [this, end] { return Left(end).has_value(); };
+  sources.has_time = [this, end] { return solver_.Left(end).has_value(); };
   auto joins = RegionJoins::Create(*forms_[0].graph, regions_, sources, options_.join);
   if (!joins.ok()) return joins.status();
   joins_ = *std::move(joins);
@@ -247,7 +141,7 @@ const std::vector<int>& RegionForms::Near(int region, int choice) {
 }
 
 double RegionForms::CostOf(const Graph& graph) const {
-  return cost_ ? cost_(graph) : Seconds(graph, costs_);
+  return cost_ ? cost_(graph) : SecondsOf(graph, costs_);
 }
 
 std::vector<const Graph*> RegionForms::GraphsOf(const FormGenome& genome) const {

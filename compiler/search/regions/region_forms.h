@@ -30,43 +30,15 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
-#include "absl/time/time.h"
-#include "compiler/egraph/stopwatch.h"
-#include "compiler/rules/families/rule_row.h"
-#include "compiler/rules/saturate.h"
 #include "compiler/search/regions/forms.h"
+#include "compiler/search/regions/recipe.h"
 #include "compiler/search/regions/region.h"
+#include "compiler/search/regions/region_forms_options.h"
 #include "compiler/search/regions/region_joins.h"
+#include "compiler/search/regions/region_solver.h"
 #include "compiler/search/regions/region_terms.h"
 
 namespace athanor {
-
-struct RegionFormsOptions {
-  std::vector<SizePoint> sizes;  // of the search; not empty
-  Machine machine;
-  RuleChoice rules;
-  CutOptions cut;
-  // Limits of one region.
-  egraph::Limits limits = {
-      .iterations = 30, .nodes = 20'000, .bytes = size_t{200} << 20, .time = absl::Seconds(1)};
-  // For all regions together; a region that is not reached in time keeps its form.
-  absl::Duration time = absl::Seconds(10);
-  // Part of `time` that boundary layouts may take; they come last.
-  absl::Duration join_time = absl::Seconds(2);
-  size_t bytes = size_t{1} << 30;
-  int max_joins = 4;  // pairs of regions tried as one
-  // Per call of Neighbours: regions looked at (the most expensive), choices of each that GraphCost
-  // is asked about, forms returned.
-  int max_regions = 24;
-  int choices_per_region = 12;
-  int max_neighbours = 16;
-  size_t max_joined = 2;  // of these forms: the best joins over boundary layouts
-  // Over the life of the space: forms, and the nodes of all of them, about half a kilobyte each.
-  int max_forms = 512;
-  size_t max_form_nodes = 500'000;
-  JoinOptions join;
-  std::vector<RegionRecipe> recipes = {};  // recipes of one region are tried in this order
-};
 
 class RegionForms : public FormSpace {
  public:
@@ -124,15 +96,7 @@ class RegionForms : public FormSpace {
 
   RegionForms(const Graph& graph, RegionFormsOptions options);
   absl::Status Solve();
-  absl::Status SolveRegions(Regions* regions);
-  absl::Status JoinWherePays();
-  std::vector<std::pair<int, int>> PairsInRow() const;
   absl::Status PrepareJoins();
-  // Returns the limits left until `end`, counted since the space was begun; nullopt if no time or
-  // memory is left.
-  std::optional<SaturationOptions> Left(absl::Duration end) const;
-  absl::StatusOr<std::shared_ptr<RegionTerms>> TermsOf(const Region& region);
-  double OriginalSeconds(const Region& region) const;
 
   int AddChoice(int region, const egraph::Choice& choice);
   const std::vector<int>& Near(int region, int choice);
@@ -164,9 +128,7 @@ class RegionForms : public FormSpace {
   std::set<std::string> cut_;   // keys of the regions as the graph was first cut
   std::vector<Solved> solved_;  // by distinct region
   std::vector<int> dearest_;    // distinct regions that have an e-graph, most expensive first
-  std::map<std::string, std::shared_ptr<RegionTerms>> known_;  // by the region's key
-  egraph::Stopwatch watch_;                                    // runs since the space was begun
-  size_t bytes_ = 0;
+  RegionSolver solver_;
   std::vector<Form> forms_;
   size_t form_nodes_ = 0;
   std::map<FormGenome, int> form_of_;

@@ -1,11 +1,7 @@
 #include "compiler/search/search/search.h"
 
 #include <algorithm>
-#include <limits>
-#include <tuple>
 #include <utility>
-
-#include "absl/strings/str_cat.h"
 
 namespace athanor {
 namespace {
@@ -16,6 +12,15 @@ constexpr int kKernelsPerPlan = 48;
 // Most steps of kFast's descent by the cost model.
 constexpr int kMostDescents = 64;
 constexpr size_t kFinalists = 3;
+// Tuning steps for a change that could still win by tuning its own kernels.
+constexpr int kTryingSteps = 4;
+
+TuningContext ContextOf(const v1::Target& target, const Machine& machine,
+                        const SearchOptions& options) {
+  TuningContext context{target, machine, options.sizes, {}};
+  if (!options.library) context.target.clear_blas();
+  return context;
+}
 
 }  // namespace
 
@@ -23,171 +28,69 @@ Search::Search(std::unique_ptr<FormSpace> forms, const v1::Target& target, const
                SearchOptions options)
     : forms_(std::move(forms)),
       options_(std::move(options)),
-      context_{target, machine, options_.sizes, {}},
-      random_(options_.seed),
-      suggested_(options_.recipes) {
-  if (!options_.library) context_.target.clear_blas();
-  for (auto& slack : slack_) slack.fill(1);
-  bias_.fill(1);
-  forms_->UseCost([this](const Graph& graph) { return CostOf(graph); });
-  baseline_ = MakeState(0, {});
-  best_ = MakeState(0, {{}, options_.fusion});
-}
-
-size_t Search::Magnitude(double roofline) {
-  constexpr double kLeast = 3e-6;  // seconds; each magnitude is tenfold
-  size_t magnitude = 0;
-  for (double limit = kLeast; roofline > limit && magnitude + 1 < kMagnitudes; limit *= 10) {
-    ++magnitude;
-  }
-  return magnitude;
-}
-
-void Search::NoteSlack(const Tuning& t) {
-  for (size_t s = 0; s < t.best().size(); ++s) {
-    const double roofline = t.roofline()[s];
-    double& slack = slack_[static_cast<size_t>(t.task().choice.kind)][Magnitude(roofline)];
-    if (roofline > 0) slack = std::min(slack, t.best()[s] / roofline);
-  }
+      tasks_(ContextOf(target, machine, options_), options_.mode),
+      genomes_(forms_.get(), &tasks_, options_.fusion),
+      best_(&genomes_, &tasks_, options_.mode),
+      requests_(&options_, &tasks_, &turns_),
+      recipes_(options_, &tasks_),
+      moves_(&options_, forms_.get(), &genomes_, &tasks_),
+      plans_(options_.least_gain) {
+  forms_->UseCost(
+      [this](const Graph& graph) { return tasks_.ExpectedOf(genomes_.UsualCalls(graph)); });
 }
 
 void Search::RaiseLimits(const Machine& machine) {
-  context_.machine = machine;
-  for (auto& slack : slack_) slack.fill(1);
-  for (Tuning& t : tasks_) {
-    t.Reprice();
-    NoteSlack(t);
-  }
-  if (baseline_known_) FindMoves();
+  tasks_.RaiseLimits(machine);
+  if (baseline_known_) moves_.FindFrom(best_.get());
 }
 
-double Search::RooflineOf(const Tuning& t) const {
-  const auto& slack = slack_[static_cast<size_t>(t.task().choice.kind)];
-  double roofline = 0;
-  for (size_t s = 0; s < context_.weights.size(); ++s) {
-    roofline += context_.weights[s] * t.roofline()[s] * slack[Magnitude(t.roofline()[s])];
-  }
-  if (t.best().empty()) return roofline;
-  // A limit that was beaten is none: small kernels find more in the caches than is modelled. The
-  // true one may be lower by as much again.
-  const double best = context_.Weighted(t.best()), modelled = t.WeightedRoofline();
-  if (best < modelled) return best * best / modelled;
-  return std::min(roofline, best);
-}
-
-double Search::TimeOf(Tuning& t) const {
-  if (!t.best().empty()) return context_.Weighted(t.best());
-  // Assumes the baseline's schedule: its failed measurement says nothing about others.
-  if (t.Failed()) return t.PredictedStart();
-  return fast() ? t.PredictedBest() : RooflineOf(t);
-}
-
-double Search::TimeOf(const Calls& calls) {
-  double time = 0;
-  for (const auto& [task, count] : calls) time += count * TimeOf(tasks_[task]);
-  return time;
-}
-
-double Search::ExpectedOf(const Calls& calls) {
-  double time = 0;
-  for (const auto& [task, count] : calls) {
-    Tuning& t = tasks_[task];
-    const double bias = bias_[static_cast<size_t>(t.task().choice.kind)];
-    time += count * (t.measured() > 0 ? TimeOf(t) : bias * t.PredictedBest());
-  }
-  return time;
-}
-
-bool Search::Known(const State& state) const {
-  return std::all_of(state.calls.begin(), state.calls.end(), [&](const auto& entry) {
-    const Tuning& t = tasks_[entry.first];
-    return fast() || !t.best().empty() || (t.Failed() && baseline_.calls.contains(entry.first));
-  });
-}
-
-bool Search::NearRoofline() {
-  double limit = 0;
-  for (const auto& [task, calls] : best_.calls) limit += calls * RooflineOf(tasks_[task]);
-  const bool promise = std::any_of(moves_.begin(), moves_.end(), [&](const auto& moves) {
-    return std::any_of(moves.begin(), moves.end(),
-                       [&](const Move& m) { return m.gain > options_.least_gain; });
-  });
-  // If whole plans do not hold what their kernels promise, the limit is not near.
-  return !promise && unheld_ * TimeOf(best_.calls) <= limit * kNearRoofline;
-}
-
-void Search::TellPlan(int id, bool taken, std::optional<double> ratio) {
-  const double predicted = plans_[id].predicted;
-  if (ratio && *ratio > 0) {
-    unheld_ = std::max(1.0, *ratio * serving_share_ / predicted);
-    if (taken) serving_share_ *= *ratio;
-  }
-  if (taken) {
-    taken_ = id;
-    served_ = predicted;
-  } else if (ratio && *ratio > 0) {
-    // The sum of kernels is wrong by as much as the plan fell short.
-    served_ = std::min(served_, predicted / *ratio);
-  } else {
-    served_ = std::min(served_, predicted * (1 + options_.least_gain));
-  }
-}
-
-// All times are shares of the baseline's.
 void Search::SettleBaseline() {
-  const double sizes = static_cast<double>(options_.sizes.size());
-  Seconds weights;
-  for (size_t s = 0; s < options_.sizes.size(); ++s) {
-    double total = 0;
-    for (const auto& [task, calls] : baseline_.calls) {
-      const Tuning& t = tasks_[task];
-      total += calls * (t.best().empty() ? t.start()[s] : t.best()[s]);
-    }
-    weights.push_back(total > 0 ? 1 / (sizes * total) : 0);
-  }
-  context_.weights = std::move(weights);
+  tasks_.SetWeights(best_.baseline().calls);
   baseline_known_ = true;
-  RememberBaseline();
-  FindMoves();
+  // The baseline serves already.
+  plans_.AddServing(0, genomes_.Packed(0, Scheduled(best_.baseline(), Schedules::kStarted)));
+  moves_.FindFrom(best_.get());
 }
 
-std::array<Search::Work, Search::kWorks> Search::Turns() {
-  constexpr double kLeastShare = 0.2;
-  std::array<double, kWorks> promise{};
-  for (const auto& [task, calls] : best_.calls) {
-    promise[0] = std::max(promise[0], TuningGain(task, calls));
+bool Search::NearRoofline() const {
+  double limit = 0;
+  for (const auto& [task, calls] : best_.get().calls) {
+    limit += calls * tasks_.RooflineOf(tasks_.at(task));
   }
-  double all = promise[0];
-  for (size_t w = 1; w < kWorks; ++w) {
-    if (!moves_[w].empty()) all += promise[w] = std::max(0.0, moves_[w].back().promise);
+  // If whole plans do not hold what their kernels promise, the limit is not near.
+  return !moves_.AnyGains(options_.least_gain) &&
+         plans_.unheld() * best_.time() <= limit * kNearRoofline;
+}
+
+std::array<Work, kWorks> Search::Turns() const {
+  std::array<double, kWorks> promise = {0, moves_.Promise(Work::kFlips),
+                                        moves_.Promise(Work::kForms)};
+  for (const auto& [task, calls] : best_.get().calls) {
+    promise[0] = std::max(promise[0], requests_.Gain(task, calls));
   }
-  std::array<double, kWorks> waited;  // by Work: kernels spent per promise; the least comes first
-  for (size_t w = 0; w < kWorks; ++w) {
-    waited[w] = promise[w] > 0 ? spent_[w] / std::max(promise[w], kLeastShare * all)
-                               : std::numeric_limits<double>::infinity();
-  }
-  std::array<Work, kWorks> turns = {Work::kSchedules, Work::kFlips, Work::kForms};
-  std::sort(turns.begin(), turns.end(), [&](Work a, Work b) {
-    const auto i = static_cast<size_t>(a), j = static_cast<size_t>(b);
-    return std::tie(waited[i], promise[j], i) < std::tie(waited[j], promise[i], j);
-  });
-  return turns;
+  return turns_.Order(promise);
 }
 
 std::optional<Search::Step> Search::Improve() {
   const double least = exhaust() ? -1 : kLeastAction;
-  do {
-    std::optional<Step> step;
+  while (true) {
     for (Work work : Turns()) {
-      working_ = work;
-      step = work == Work::kSchedules ? Tune(best_.calls, least) : TryMove(work);
-      if (step) return step;
+      turns_.Begin(work);
+      if (work != Work::kSchedules) {
+        if (auto step = TryMove(work)) return step;
+        continue;
+      }
+      Step step{.kernels = requests_.Tune(best_.get().calls, least)};
+      if (!step.kernels.empty()) return step;
     }
-    working_ = Work::kSchedules;
-    if (exhaust()) step = TuneRest();
-    if (step) return step;
-  } while (Reconsider());
-  return std::nullopt;
+    turns_.Begin(Work::kSchedules);
+    if (exhaust()) {
+      Step step{.kernels = requests_.TuneRest()};
+      if (!step.kernels.empty()) return step;
+    }
+    std::optional<FusedForm> better = best_.Reconsider();
+    if (!better || !Take(*std::move(better))) return std::nullopt;
+  }
 }
 
 Search::Step Search::Done(SearchStop stop) {
@@ -206,18 +109,18 @@ Search::Step Search::NextFinalist() {
       // Without measurements the most promising work comes first.
       std::optional<Move> move;
       for (Work work : Turns()) {
-        if (work != Work::kSchedules && !move) move = NextMove(work);
+        if (work != Work::kSchedules && !move) move = moves_.Next(work);
       }
       if (!move || move->gain <= kLeastMove) break;
-      Take(Try(*std::move(move)));
+      Take(MakeTried(move->form, std::move(move->fusion)));
     }
   }
-  while (std::optional<State> state = NextFromRecipes()) {
+  while (std::optional<FusedForm> state = NextFromRecipes()) {
     if (auto step = Propose(*state, Schedules::kSuggested)) return *std::move(step);
   }
   while (finalists_ < kFinalists) {
     const size_t finalist = finalists_++;
-    const State& state = finalist < 2 ? best_ : baseline_;
+    const FusedForm& state = finalist < 2 ? best_.get() : best_.baseline();
     const Schedules which = finalist == 1 ? Schedules::kStarted : Schedules::kBest;
     if (auto step = Propose(state, which)) return *std::move(step);
   }
@@ -227,26 +130,27 @@ Search::Step Search::NextFinalist() {
 Search::Step Search::Next() {
   if (options_.max_kernels <= 0) return Done(SearchStop::kBudget);
   if (fast()) return NextFinalist();
-  if (kernels_.empty() && !finishing_) {
+  if (requests_.size() == 0 && !finishing_) {
     Step first;
-    AskForState(baseline_, &first);
-    AskForState(best_, &first);
+    AskForMissing(best_.baseline(), &first.kernels);
+    AskForMissing(best_.get(), &first.kernels);
     if (!first.kernels.empty()) return first;
   }
   if (!baseline_known_) SettleBaseline();
-  if (kernels_since_plan_ >= kKernelsPerPlan) {
+  if (requests_.size() - kernels_at_plan_ >= kKernelsPerPlan) {
     if (auto step = ProposeBest(2 * options_.least_gain)) return *std::move(step);
   }
-  if (kernels_.empty()) return Done(finishing_ ? SearchStop::kBudget : SearchStop::kExhausted);
+  if (requests_.size() == 0) return Done(finishing_ ? SearchStop::kBudget : SearchStop::kExhausted);
   if (auto step = GoOnTrying()) return *std::move(step);
   if (auto step = TryRecipes()) return *std::move(step);
   SearchStop stop = SearchStop::kBudget;
-  if (!finishing_ && MayAsk()) {
+  if (!finishing_ && requests_.MayAsk()) {
     stop = SearchStop::kRoofline;
     if (exhaust() || !NearRoofline()) {
       if (auto step = Improve()) return *std::move(step);
-      const bool open = std::any_of(best_.calls.begin(), best_.calls.end(), [&](const auto& entry) {
-        return !tasks_[entry.first].Exhausted();
+      const Calls& calls = best_.get().calls;
+      const bool open = std::any_of(calls.begin(), calls.end(), [&](const auto& entry) {
+        return !tasks_.at(entry.first).Exhausted();
       });
       stop = open ? SearchStop::kStagnation : SearchStop::kExhausted;
     }
@@ -254,6 +158,157 @@ Search::Step Search::Next() {
   stop_ = stop;
   if (auto step = ProposeBest(options_.least_gain)) return *std::move(step);
   return Done(stop);
+}
+
+FusedForm Search::MakeTried(int form, Fusion fusion) {
+  ++genomes_tried_;
+  if (form != best_.get().form) ++forms_tried_;
+  return genomes_.Make(form, std::move(fusion));
+}
+
+void Search::AskForMissing(const FusedForm& state, std::vector<int>* asked) {
+  for (const auto& [task, calls] : state.calls) {
+    Tuning& t = tasks_.at(task);
+    if (t.measured() > 0) continue;
+    requests_.Ask(task, 0, asked);
+    if (!baseline_known_ || t.Exhausted()) continue;
+    if (recipes_.AskForSuggested(task, &requests_, asked)) continue;
+    requests_.Ask(task, requests_.Inherited(task).value_or(1), asked);
+  }
+}
+
+std::vector<int> Search::Try(FusedForm state) {
+  std::vector<int> asked;
+  AskForMissing(state, &asked);
+  if (asked.empty()) {
+    Take(std::move(state));  // all its kernels are known
+  } else {
+    trying_ = std::move(state);
+    trying_steps_ = 0;
+  }
+  return asked;
+}
+
+bool Search::Take(FusedForm state) {
+  if (!best_.Take(std::move(state))) return false;
+  moves_.FindFrom(best_.get());
+  return true;
+}
+
+std::optional<Search::Step> Search::TryMove(Work work) {
+  while (std::optional<Move> move = moves_.Next(work)) {
+    Step step{.kernels = Try(MakeTried(move->form, std::move(move->fusion)))};
+    if (!step.kernels.empty()) return step;
+  }
+  return std::nullopt;
+}
+
+// Asks for more schedules for a change that is close to winning. Before it wins, also asks for the
+// schedules found on the way, for the kernels that it would replace.
+std::optional<Search::Step> Search::GoOnTrying() {
+  if (!trying_) return std::nullopt;
+  const Calls& best = best_.get().calls;
+  const double behind = tasks_.TimeOf(trying_->calls) - best_.time();
+  if (best_.Known(*trying_) && !finishing_) {
+    Calls own;
+    double possible = 0;
+    for (const auto& [task, calls] : trying_->calls) {
+      if (best.contains(task)) continue;
+      own[task] = calls;
+      possible += requests_.Gain(task, calls);
+    }
+    Step step;
+    if (behind > -kLeastMove && behind < possible && trying_steps_++ < kTryingSteps) {
+      step.kernels = requests_.Tune(own, kLeastAction);
+      if (!step.kernels.empty()) return step;
+    }
+    for (const auto& [task, calls] : best) {
+      if (behind >= 0 || trying_->calls.contains(task)) continue;
+      if (auto schedule = requests_.Inherited(task)) requests_.Ask(task, *schedule, &step.kernels);
+    }
+    if (!step.kernels.empty()) return step;
+  }
+  FusedForm state = *std::move(trying_);
+  trying_.reset();
+  Take(std::move(state));
+  return std::nullopt;
+}
+
+std::optional<FusedForm> Search::NextFromRecipes() {
+  if (recipes_.empty()) return std::nullopt;
+  while (std::optional<RecipeForm> recipe = recipes_.NextForm(*forms_)) {
+    FusedForm state = genomes_.Make(recipe->form, genomes_.FusionOf(*recipe));
+    const bool is_best = state.form == best_.get().form && state.calls == best_.get().calls;
+    if (is_best && !fast()) continue;
+    recipes_.MarkTried(*recipe);
+    ++genomes_tried_;
+    if (state.form != best_.get().form) ++forms_tried_;
+    return state;
+  }
+  return std::nullopt;
+}
+
+std::optional<Search::Step> Search::TryRecipes() {
+  if (recipes_.empty() || !recipes_left_ || finishing_ || !requests_.MayAsk()) return std::nullopt;
+  Step step;
+  if (!recipes_.started()) {
+    for (const auto& [task, calls] : best_.get().calls) {
+      recipes_.AskForSuggested(task, &requests_, &step.kernels);
+    }
+  }
+  while (step.kernels.empty()) {
+    std::optional<FusedForm> state = NextFromRecipes();
+    if (!state) break;
+    step.kernels = Try(*std::move(state));
+  }
+  if (!step.kernels.empty()) return step;
+  recipes_left_ = false;
+  return ProposeBest(2 * options_.least_gain);
+}
+
+std::vector<RegionRecipe> Search::Recipes() {
+  if (plans_.taken() == nullptr) return {};
+  return RecipesOf(*plans_.taken(), *forms_, genomes_, tasks_);
+}
+
+Genome Search::Scheduled(const FusedForm& state, Schedules which) {
+  const Graph& graph = forms_->graph(state.form);
+  TaskIndex& index = genomes_.IndexOf(state.form);
+  Genome genome = genomes_.Choose(state);
+  const std::vector<bool> memory = MemoryOf(graph, genome);
+  for (KernelChoice& kernel : genome.kernels) {
+    if (index.weights()[kernel.root] || which == Schedules::kStarted) continue;
+    const int task = tasks_.Find(graph, index, memory, kernel);
+    Tuning& t = tasks_.at(task);
+    size_t chosen = 0;
+    if (t.best_schedule() >= 0) {
+      chosen = static_cast<size_t>(t.best_schedule());
+    } else if (fast()) {
+      std::optional<size_t> suggested;
+      if (which == Schedules::kSuggested) suggested = recipes_.FirstSuggested(task);
+      chosen = suggested ? *suggested : t.BestPredicted();
+    }
+    KernelChoice choice = t.schedule(chosen);
+    choice.root = kernel.root;
+    choice.anchor = kernel.anchor;
+    kernel = choice;
+  }
+  return genome;
+}
+
+std::optional<Search::Step> Search::Propose(const FusedForm& state, Schedules which) {
+  Genome genome = Scheduled(state, which);
+  const std::optional<int> plan =
+      plans_.Add({state.form, state.fusion, genomes_.Packed(state.form, genome),
+                  tasks_.TimeOf(state.calls), std::move(genome)});
+  if (!plan) return std::nullopt;
+  kernels_at_plan_ = requests_.size();
+  return Step{.plan = *plan};
+}
+
+std::optional<Search::Step> Search::ProposeBest(double least_gain) {
+  if (!best_.Known(best_.get()) || !plans_.Promises(best_.time(), least_gain)) return std::nullopt;
+  return Propose(best_.get());
 }
 
 }  // namespace athanor

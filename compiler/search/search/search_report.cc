@@ -37,23 +37,23 @@ std::string_view SearchStopName(SearchStop stop) {
 
 SearchReport Search::Report() {
   SearchReport report;
-  report.kernels_measured = static_cast<int64_t>(kernels_.size());
-  report.kernels_failed = failed_;
+  report.kernels_measured = requests_.size();
+  report.kernels_failed = requests_.failed();
   report.genomes_tried = genomes_tried_;
-  report.genomes_taken = genomes_taken_;
+  report.genomes_taken = best_.genomes_taken();
   report.forms_tried = forms_tried_;
-  report.forms_taken = forms_taken_;
-  report.recipes_tried = static_cast<int>(recipes_tried_.size());
-  report.rules = forms_->About(best_.form);
+  report.forms_taken = best_.forms_taken();
+  report.recipes_tried = recipes_.tried();
+  report.rules = forms_->About(best_.get().form);
   report.regions = forms_->Report();
   report.forms = forms_->status();
-  report.plans_proposed = static_cast<int>(plans_.size());
+  report.plans_proposed = plans_.size();
   report.stop = stop_;
   if (!baseline_known_) return report;
-  report.predicted = TimeOf(best_.calls);
-  for (const auto& [task, calls] : best_.calls) {
-    const Tuning& t = tasks_[task];
-    report.roofline += calls * RooflineOf(t);
+  report.predicted = best_.time();
+  for (const auto& [task, calls] : best_.get().calls) {
+    const Tuning& t = tasks_.at(task);
+    report.roofline += calls * tasks_.RooflineOf(t);
     TaskReport r{t.task().key, AboutOf(t.task()), calls,    t.measured(), t.failed(),
                  "",           t.first(),         t.best(), t.roofline()};
     if (t.best_schedule() >= 0) {
@@ -62,7 +62,7 @@ SearchReport Search::Report() {
     report.tasks.push_back(std::move(r));
   }
   auto time = [&](const TaskReport& t) {
-    return t.calls * context_.Weighted(t.best.empty() ? t.roofline : t.best);
+    return t.calls * tasks_.context().Weighted(t.best.empty() ? t.roofline : t.best);
   };
   std::sort(report.tasks.begin(), report.tasks.end(),
             [&](const TaskReport& a, const TaskReport& b) {

@@ -181,6 +181,7 @@ ROOMS = {
     "server/rpc/inference": [
         "server/base",
         "server/core",
+        "server/plans",
         "server/rpc",
     ],
     "server/rpc/models": [

@@ -144,7 +144,7 @@ TEST_F(CacheServiceTest, WithoutACacheItIsSaid) {
   TestServer test;
   const v1::CacheStat stat = Stat(test);
   EXPECT_EQ(stat.state(), v1::CacheStat::UNUSABLE);
-  EXPECT_THAT(stat.reason(), HasSubstr("no file was asked for"));
+  EXPECT_THAT(stat.reason(), HasSubstr("no cache path was given"));
   v1::CacheVerification found;
   EXPECT_EQ(Verify(test, false, &found).error_code(), StatusCode::FAILED_PRECONDITION);
   Chunks chunks;
@@ -374,7 +374,7 @@ TEST_F(CacheServiceTest, WhatOfAModelCannotBeExportedIsSaid) {
   };
   const Case cases[] = {
       {"m", "", false, StatusCode::INVALID_ARGUMENT, "ask for binaries"},
-      {"", "1", true, StatusCode::INVALID_ARGUMENT, "version: \"1\" of no model"},
+      {"", "1", true, StatusCode::INVALID_ARGUMENT, "version: \"1\" is given without a model"},
       {"nobody", "", true, StatusCode::NOT_FOUND, "model \"nobody\" does not exist"},
       {"m", "7", true, StatusCode::NOT_FOUND, "has no version 7"},
       {"m", "x", true, StatusCode::INVALID_ARGUMENT, "version \"x\""},

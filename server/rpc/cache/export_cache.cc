@@ -33,13 +33,13 @@ std::string OriginHere() {
 // Returns an error if the request cannot be served.
 absl::Status CheckAsked(const v1::ExportCacheRequest& asked, const CacheKeys& keys) {
   if (asked.model().empty() && !asked.version().empty()) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("version: ", Quoted(asked.version()), " of no model; give the model, too"));
+    return absl::InvalidArgumentError(absl::StrCat(
+        "version: ", Quoted(asked.version()), " is given without a model; give the model, too"));
   }
   if (!asked.model().empty() && !asked.binaries()) {
     return absl::InvalidArgumentError(
-        "binaries: must be true for an export of one model, since the cache keeps only plans and "
-        "kernels by model, and these hold code; ask for binaries, or leave out the model to export "
+        "binaries: must be true for an export of one model, since a model's entries are plans and "
+        "kernels, which contain code; ask for binaries, or leave out the model to export "
         "all recipes");
   }
   if (asked.binaries() && !keys.signing) {

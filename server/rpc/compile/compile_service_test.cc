@@ -174,7 +174,7 @@ TEST(CompileServiceTest, StartCompilesAStoredVersionAgain) {
                         "double_not, algebra"));
   request.clear_disable_rules();
   request.set_use(static_cast<v1::SearchOptions::Use>(9));
-  EXPECT_THAT(refused(request).error_message(), HasSubstr("use: 9; there are: 1 (SERVE)"));
+  EXPECT_THAT(refused(request).error_message(), HasSubstr("use: 9; it must be 1 (SERVE)"));
   request.clear_use();
   request.add_buckets()->set_dim("b");
   EXPECT_THAT(refused(request).error_message(), HasSubstr("buckets: dim \"b\""));

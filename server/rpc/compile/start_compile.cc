@@ -30,11 +30,12 @@ absl::StatusOr<SearchPolicy> PolicyOf(ServerCore& core, const ModelVersion& vers
   if (asked.search_seed() != 0) policy.seed = asked.search_seed();
   if (!v1::SearchOptions::Use_IsValid(asked.use())) {
     return Invalid("use: ", static_cast<int>(asked.use()),
-                   "; there are: 1 (SERVE), 2 (KEEP), 3 (COMPARE)");
+                   "; it must be 1 (SERVE), 2 (KEEP) or 3 (COMPARE)");
   }
   if (asked.use() == v1::SearchOptions::SERVE && version.row().deterministic) {
-    return Invalid("use: SERVE, but ", version.Describe(),
-                   " is deterministic: KEEP what the search finds, and pin it with PinPlan");
+    return Invalid(
+        "use: SERVE, but ", version.Describe(),
+        " is deterministic: KEEP the plan that the search finds, and pin it with PinPlan");
   }
   if (asked.use() != v1::SearchOptions::USE_UNSPECIFIED) policy.use = asked.use();
   return policy;

@@ -180,7 +180,7 @@ TEST(TapsTest, WrongNamesAreRefused) {
     return status.error_message();
   };
   EXPECT_THAT(refused("hiden"), HasSubstr("did you mean \"hidden\"?"));
-  EXPECT_THAT(refused("y"), HasSubstr("\"y\", which is no node"));
+  EXPECT_THAT(refused("y"), HasSubstr("\"y\", which is not a node"));
   EXPECT_THAT(refused("x,x"), HasSubstr("\"x\" twice"));
   EXPECT_THAT(refused("x,"), HasSubstr("names \"\""));
   EXPECT_THAT(refused("x,w,hidden"), HasSubstr("more than 2"));

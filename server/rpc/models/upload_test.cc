@@ -181,7 +181,8 @@ TEST_F(UploadTest, WrongBudgetAndBuckets) {
   HeaderOf(messages)->set_search_budget("soon");
   Invalid(messages, "header.search_budget: \"soon\"");
   HeaderOf(messages)->set_search_budget("721h");
-  Invalid(messages, "header.search_budget: \"721h\" is no search budget: 721h is more than 720h");
+  Invalid(messages,
+          "header.search_budget: \"721h\" is not a search budget: 721h is more than 720h");
   HeaderOf(messages)->set_search_budget("30s");
   HeaderOf(messages)->add_disable_rules("Algebra");
   Invalid(messages, "header.disable_rules: \"Algebra\" is neither a rule nor a family");

@@ -92,7 +92,7 @@ def ort_made(model: onnx.ModelProto, given: list[np.ndarray]) -> list[np.ndarray
     names = [info.name for info in model.graph.input]
     try:
         return session.run(None, dict(zip(names, given, strict=True)))
-    except Exception:  # of several classes, by what goes wrong
+    except Exception:  # its class depends on what goes wrong
         return None
 
 

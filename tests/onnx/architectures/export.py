@@ -1,6 +1,6 @@
 """Architectures of transformers as ONNX files, with inputs and what torch makes of them.
 
-    python export.py FOLDER segformer exported     # one row by one exporter
+    python export.py FOLDER segformer exported     # a row by an exporter
     python export.py FOLDER --list                 # names of all rows
 
 Writes FOLDER/ROW-EXPORTER.onnx, .npz (the inputs and outputs of each set, by set and name) and

@@ -39,7 +39,7 @@ class Row:
     config: str
     sizes: Mapping[str, object]
     inputs: str  # a key of `export.INPUTS`
-    most: int = 0  # of images: the largest height and width; 0: `export.IMAGE`
+    most: int = 0  # largest height and width of images; 0: `export.IMAGE`
 
 
 def text(name: str, prefix: str, sizes: Mapping[str, object] = BLOCKS, model: str = "Model",

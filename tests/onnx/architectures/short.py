@@ -14,7 +14,7 @@ import numpy as np
 import onnx
 
 FOLDER = pathlib.Path(__file__).with_name("short")
-# Of all rows those that ask most of the compiler: windows over tokens over images of any size,
+# The rows that demand most of the compiler: windows over tokens over images of any size,
 # relative positions, sliding windows, shifted windows, sounds of any length.
 NAMES = ("segformer-traced", "segformer-exported", "pvt-v2-exported", "deberta-v2-exported",
          "modernbert-exported", "swin-traced", "wav2vec2-traced", "whisper-exported",

@@ -73,7 +73,7 @@ def drawn(op: str, domain: str, seeds: Sequence[int]) -> Iterator[tuple[str, Cas
                 families.OPS[domain, op](draw)
                 row = known.row_of(draw)
                 if row is not None:
-                    draw.partner = ""  # whose voice may be a formula for one node
+                    draw.partner = ""  # its voice may be a formula for a single node
                 case = case_of(draw)
                 break
             except Unfit:

@@ -22,7 +22,7 @@ from onnx import TensorProto, helper
 MICROSOFT = "com.microsoft"
 OPSETS = (7, 26)  # the newest that ONNX Runtime 1.31 takes
 SIZES = (1, 2, 3, 4, 5, 7, 8, 11, 13)
-PARTNERS = ("Relu", "Neg", "Tanh", "Sigmoid", "Abs")  # none makes a difference larger
+PARTNERS = ("Relu", "Neg", "Tanh", "Sigmoid", "Abs")  # these make no difference larger
 MOST = 600  # elements of an operand: the reference evaluator is slow
 
 Elem = TensorProto
@@ -94,14 +94,14 @@ class Draw:
             first, last = self.choose(versions_of(op))
             self.opset = self.whole(first, last)
             self.schema = onnx.defs.get_schema(op, self.opset)
-        else:  # of ONNX Runtime's files, without a schema of ONNX
+        else:  # an op of ONNX Runtime, without a schema of ONNX
             self.opset, self.schema = self.whole(13, 21), None
         self.elems: dict[str, int] = {}
         self.operands: list[Operand | None] = []
         self.attributes: dict[str, object] = {}
         self.results = 1
         self.wanted: list[bool] | None = None
-        self.kinds: dict[int, int] = {}  # of results that ONNX Runtime cannot tell
+        self.kinds: dict[int, int] = {}  # types of results that ONNX Runtime cannot tell
         self.rtol, self.atol, self.steps = 0.0, 0.0, 0
         self.symbolic = self.coin(0.2)
         self.dim = 0
@@ -120,7 +120,7 @@ class Draw:
         return int(self.random.integers(low, high + 1))
 
     def choose(self, options: Sequence) -> object:
-        """One of them."""
+        """Draws one of the options."""
         return options[self.whole(0, len(options) - 1)]
 
     def real(self, low: float, high: float) -> float:

@@ -57,7 +57,7 @@ def gelu(d: Draw) -> None:
 
 
 def is_inf(d: Draw) -> None:
-    """Of either sign."""
+    """Draws numbers of either sign."""
     elem = d.elem("X")
     d.operand(d.array(elem, d.shape(), -9, 9, 0.8), elem)
     d.attribute("detect_negative", d.whole(0, 1), 0.6)
@@ -91,7 +91,7 @@ def divide(d: Draw) -> None:
 
 
 def mod(d: Draw) -> None:
-    """Of integers, and of floats with fmod."""
+    """Draws integers, and floats with fmod."""
     elem = d.elem("A")
     _two(d, elem, lambda shape: _nonzero(d, elem, shape))
     if elem in FLOATS:

@@ -1,5 +1,6 @@
-"""Where ONNX Runtime 1.31 is not what is right, or ONNX leaves it open: a row each, with the reason
-and who is heard instead. A draw that a row covers is compared like any other, with that voice."""
+"""Cases in which ONNX Runtime 1.31 is wrong or ONNX leaves the result open: a row each, with the
+reason and the voice that is heard instead. A draw that a row covers is compared like any other,
+with that voice."""
 
 from __future__ import annotations
 
@@ -140,7 +141,7 @@ def _explicit_pads(d: Draw) -> None:
 
 
 def _whole_indices(d: Draw) -> None:
-    """Of OneHot: cast to int64, and before 11 those below 0 are outside."""
+    """Casts OneHot's indices to int64; before opset 11 those below 0 are outside."""
     indices = np.trunc(d.operands[0].value)
     d.operands[0].value = indices if d.opset >= 11 else np.where(indices < 0, 2**10, indices
                                                                   ).astype(indices.dtype)
@@ -167,7 +168,7 @@ def _rounded(case: Case) -> Arrays:
     draw.operands = [copy.copy(operand) for operand in draw.operands]
     draw.operands[0].value = draw.operands[0].value.astype(np.float32)
     draw.operands[0].elem = Elem.FLOAT
-    case.draw.steps = 1  # where f32 is off a half
+    case.draw.steps = 1  # f32 is off a half there
     real = np.rint(case_of(draw).expected[0].astype(np.float64))
     if dtype.kind in "iu":
         real = np.clip(real, np.iinfo(dtype).min, np.iinfo(dtype).max)

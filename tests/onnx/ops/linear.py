@@ -55,7 +55,7 @@ def einsum(d: Draw) -> None:
 
 
 def det(d: Draw) -> None:
-    """Of matrices of 1 to 5 rows."""
+    """Draws matrices of 1 to 5 rows."""
     elem = d.elem("X")
     n = d.whole(1, 5)
     d.operand(d.array(elem, [*d.shape(0, 2, empty=False, most=6), n, n], -2, 2), elem)
@@ -172,7 +172,7 @@ def recurrent(d: Draw) -> None:
             d.attribute("activation_alpha", [d.real(0.1, 0.5) for n in needs if n])
         if any(n == 2 for n in needs):
             if any(n == 1 for n in needs):
-                raise Unfit  # which activation a beta belongs to is read differently
+                raise Unfit  # readings differ on which activation a beta belongs to
             d.attribute("activation_beta", [d.real(0.1, 0.5) for n in needs if n == 2])
     d.results = 3 if d.op == "LSTM" else 2
 

@@ -24,7 +24,7 @@ def _structure(d: Draw, name: str, value: list[int], since: int) -> None:
 
 
 def shape(d: Draw) -> None:
-    """Of all axes, or from start to end since 15."""
+    """Draws Shape of all axes, or from start to end since opset 15."""
     rank = len(_data(d))
     if d.opset >= 15:
         d.attribute("start", d.whole(-rank - 1, rank + 1), 0.5)
@@ -103,7 +103,7 @@ def flatten(d: Draw) -> None:
 
 
 def concat(d: Draw) -> None:
-    """One to four parts, some of them empty."""
+    """Draws one to four parts, some of them empty."""
     shape = d.shape(1)
     axis = d.axis(len(shape))
     elem = d.elem(d.schema.inputs[0].name)
@@ -235,7 +235,7 @@ def trilu(d: Draw) -> None:
 
 
 def eye_like(d: Draw) -> None:
-    """Of another type."""
+    """Draws an EyeLike whose result may have another type."""
     elem = d.elem("T1")
     d.operand(d.array(elem, d.shape(2, 2)), elem)
     d.attribute("k", d.whole(-4, 4), 0.6)
@@ -243,7 +243,7 @@ def eye_like(d: Draw) -> None:
 
 
 def constant_of_shape(d: Draw) -> None:
-    """Of a value or of 0."""
+    """Draws a value or 0."""
     from onnx import numpy_helper
     d.operand(d.shape(0, 4), known=0.8)
     if d.coin(0.8):

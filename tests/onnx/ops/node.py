@@ -34,7 +34,7 @@ class Case:
 
     @property
     def name(self) -> str:
-        """Of the op, its opset, the seed."""
+        """The case's name: op, opset and seed."""
         d = self.draw
         domain = f"{d.domain}." if d.domain else ""
         return f"{domain}{d.op}-{d.opset}-{d.seed}{'-dims' if self.dims else ''}"
@@ -48,7 +48,7 @@ class Case:
         return rtol, atol
 
     def bounds(self) -> dict[str, tuple[int, int]]:
-        """Of the model's dims."""
+        """Bounds of the model's dims."""
         return {dim: (min(size, 1), size + 3) for dim, size in self.dims.items()}
 
 
@@ -68,7 +68,7 @@ ELEMS = {f"tensor({name.lower()})": number for name, number in Elem.DataType.ite
 
 
 class _Graph:
-    """What the model of a draw is put together from."""
+    """Parts of the model of a draw."""
 
     def __init__(self, draw: Draw) -> None:
         self.draw = draw

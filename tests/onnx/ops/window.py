@@ -179,7 +179,7 @@ def grid_sample(d: Draw) -> None:
 
 
 def affine_grid(d: Draw) -> None:
-    """Of two or three axes."""
+    """Draws an AffineGrid over two or three axes."""
     elem = d.elem("T1")
     n, rank = d.whole(1, 2), d.whole(2, 3)
     d.operand(d.array(elem, [n, rank, rank + 1]), elem)

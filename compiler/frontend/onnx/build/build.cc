@@ -170,10 +170,9 @@ NodeId OpBuilder::AddNode(Op op, std::vector<NodeId> inputs, Attrs attrs) {
   if (IsConstant(op)) {
     literal_bytes_ += static_cast<int64_t>(GetAttr<Tensor>(attrs, "value").bytes.size());
     if (literal_bytes_ > kMaxLiteralBytes) {
-      Fail(absl::ResourceExhaustedError(Cat("the values computed from constants take more than ",
-                                            kMaxLiteralBytes,
-                                            " bytes up to here, the most that "
-                                            "an import makes; store it as initializers")));
+      Fail(absl::ResourceExhaustedError(
+          Cat("values computed from constants exceed ", kMaxLiteralBytes,
+              " bytes, the limit of an import; store them as initializers")));
       return kNoNode;
     }
   }
@@ -258,7 +257,7 @@ Value OpBuilder::Scalar(Elem elem, double value) {
   } else if (!IsFloat(dtype) && value == std::floor(value) && std::abs(value) < 0x1p63) {
     return Integer(elem, static_cast<int64_t>(value));
   }
-  Fail(Invalid(value, " is no value of ", ElemName(elem)));
+  Fail(Invalid(value, " is not a value of ", ElemName(elem)));
   return FailedValue();
 }
 
@@ -269,7 +268,7 @@ Value OpBuilder::Integer(Elem elem, int64_t value) {
   const ElemRow& row = Row(elem);
   const bool narrow = row.carry == Carry::kNarrow && (value < row.low || value > row.high);
   if (!number || narrow) {
-    Fail(Invalid(value, " is no value of ", ElemName(elem)));
+    Fail(Invalid(value, " is not a value of ", ElemName(elem)));
     return FailedValue();
   }
   StoreScalar(literal, 0, *number);
@@ -314,7 +313,7 @@ Value OpBuilder::Sizes(std::vector<Expr> sizes, std::vector<int64_t> shape, Elem
     if (number) StoreScalar(literal, static_cast<int64_t>(i), *number);
     concrete = concrete && number;
     if (sizes[i].overflow() || (value && !number)) {
-      Fail(Invalid("the size ", sizes[i].ToString(), " is no value of ", ElemName(elem)));
+      Fail(Invalid("the size ", sizes[i].ToString(), " is not a value of ", ElemName(elem)));
       return FailedValue();
     }
   }

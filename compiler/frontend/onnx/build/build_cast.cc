@@ -187,7 +187,7 @@ Value OpBuilder::Cast(const Value& x, Elem to, const CastMode& mode) {
   if (!status_.ok() || x.elem == to) return x;
   for (Elem elem : {x.elem, to}) {
     if (Row(elem).carry == Carry::kNone) {
-      Fail(Unimplemented("tensors of ", ElemName(elem), " are not served"));
+      Fail(Unimplemented("tensors of ", ElemName(elem), " are not supported"));
       return FailedValue();
     }
   }
@@ -215,7 +215,7 @@ Value OpBuilder::Bitcast(const Value& x, Elem to) {
   const ElemRow &from = Row(x.elem), &row = Row(to);
   if (from.bits != row.bits || from.carry == Carry::kNone || row.carry == Carry::kNone) {
     Fail(Invalid("the bits of ", from.name, " cannot be read as ", row.name, ": elements have ",
-                 from.bits, " and ", row.bits, " bits, and must have as many"));
+                 from.bits, " and ", row.bits, " bits; the numbers must be equal"));
     return FailedValue();
   }
   if (x.elem == Elem::kBool) return Bitcast(Convert(*this, x, Elem::kUInt8), to);

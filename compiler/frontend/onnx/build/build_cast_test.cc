@@ -303,8 +303,8 @@ TEST(BuildBitcastTest, WidthsMustAgree) {
   t.b().Bitcast(t.Input(Elem::kFloat, {2}), Elem::kInt64);
   EXPECT_EQ(t.b().status().code(), absl::StatusCode::kInvalidArgument);
   EXPECT_EQ(t.b().status().message(),
-            "the bits of float cannot be read as int64: elements have 32 and 64 bits, and must "
-            "have as many");
+            "the bits of float cannot be read as int64: elements have 32 and 64 bits; the numbers "
+            "must be equal");
 }
 
 }  // namespace

@@ -54,7 +54,7 @@ std::string CannotBroadcast(const Shape& a, const Shape& b, int from_end, const 
           from_end, " is ", x.ToString(), " and ", y.ToString());
   if (x.constant() && y.constant()) return text + "; sizes must be equal, or one of them 1";
   const std::string hint = hints.Of(a, b);
-  text += ", which are neither provably equal nor is one provably 1";
+  text += ", which are not provably equal, and neither is provably 1";
   if (!hint.empty()) return text + hint;
   text += ": if they are equal, say so";
   const auto symbol = y.symbol() ? y.symbol() : x.symbol();

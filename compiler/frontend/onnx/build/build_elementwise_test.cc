@@ -61,8 +61,8 @@ TEST(BuildElementwiseTest, WhatDoesNotBroadcastIsNamed) {
             "shapes [2, 3] and [4] do not broadcast: axis -1 is 3 and 4; sizes must be equal, or "
             "one of them 1");
   EXPECT_EQ(t.b().BroadcastShape({{S("n"), 3}, {S("m"), 1}}).status().message(),
-            "shapes [n, 3] and [m, 1] do not broadcast: axis -2 is n and m, which are neither "
-            "provably equal nor is one provably 1: if they are equal, say so with "
+            "shapes [n, 3] and [m, 1] do not broadcast: axis -2 is n and m, which are not provably "
+            "equal, and neither is provably 1: if they are equal, say so with "
             "dims={\"m\": \"n\"}; if one is 1, fix it");
   EXPECT_EQ(t.b().BroadcastShape({{0}, {2}}).status().code(), absl::StatusCode::kInvalidArgument);
   t.b().Broadcast(t.Input(Elem::kFloat, {2, 2}), {2});

@@ -173,7 +173,7 @@ absl::Status Importer::AddInput(const ValueInfoProto& info) {
   state_.input_names.push_back(info.name());
   input_elements_.push_back(ElementOf(elem));
   const NodeId node =
-      AddDeclared(DeclaredOp(/*parameter=*/false), info.name(), {WireOf(elem), shape});
+      state_.tensors->AddDeclared(DeclaredOp(/*parameter=*/false), info.name(), {WireOf(elem), shape});
   const bool bits = Row(elem).carry == Carry::kBits;
   Value value = state_.b->At(node, bits ? Elem::kUInt8 : elem);
   if (auto given = state_.options.values.find(info.name()); given != state_.options.values.end()) {
@@ -262,10 +262,10 @@ absl::Status Importer::AddOutput(const ValueInfoProto& info) {
 absl::StatusOr<OnnxImported> Importer::Finish() {
   RETURN_IF_ERROR(state_.tensors->CheckExternal());
   // Drops nodes that no output needs; inputs stay.
-  std::vector<bool> needed(graph_.nodes.size(), false);
-  for (const Output& output : graph_.outputs) needed[output.node] = true;
-  for (auto id = static_cast<NodeId>(graph_.nodes.size()); id-- > 0;) {
-    if (IsInput(graph_.nodes[id].op) && !b_->IsStandIn(id)) needed[id] = true;
+  std::vector<bool> needed(state_.graph.nodes.size(), false);
+  for (const Output& output : state_.graph.outputs) needed[output.node] = true;
+  for (auto id = static_cast<NodeId>(state_.graph.nodes.size()); id-- > 0;) {
+    if (IsInput(state_.graph.nodes[id].op) && !state_.b->IsStandIn(id)) needed[id] = true;
     if (!needed[id]) continue;
     for (NodeId operand : state_.graph.nodes[id].inputs) needed[operand] = true;
   }

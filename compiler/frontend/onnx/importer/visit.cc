@@ -254,7 +254,7 @@ absl::Status GraphVisitor::VisitNode(const NodeProto& given, Scope* scope, const
       !s.ok())
     return s;
   absl::Status status;
-  ASSIGN_OR_RETURN(const const NodeProto* resolved, Resolve(given, frame, &status));
+  ASSIGN_OR_RETURN(const NodeProto* resolved, Resolve(given, frame, &status));
   const NodeProto& node = *resolved;
   int64_t version = 0;
   absl::StatusOr<std::vector<const Value*>> operands = Operands(node, *scope);

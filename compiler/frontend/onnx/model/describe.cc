@@ -54,7 +54,7 @@ absl::StatusOr<std::string> CheckedLocation(std::string_view location) {
     return Invalid("its location has ", location.size(), " bytes; at most ", kMaxLocationBytes);
   }
   if (!IsValidUtf8(location) || location.find('\0') != location.npos) {
-    return Invalid("its location ", Quoted(location), " is no valid UTF-8 text");
+    return Invalid("its location ", Quoted(location), " is not valid UTF-8");
   }
   if (location.find('\\') != location.npos) {
     return Invalid("its location ", Quoted(location),
@@ -109,10 +109,10 @@ class Describer {
   absl::Status Type() {
     const std::optional<Elem> elem = ElemOf(proto_.data_type());
     if (!elem) {
-      return Invalid("its data_type is ", proto_.data_type(), ", which is no element type");
+      return Invalid("its data_type is ", proto_.data_type(), ", which is not an element type");
     }
     if (Row(*elem).carry == Carry::kNone) {
-      return Unimplemented("elements of type ", ElemName(*elem), " are not served");
+      return Unimplemented("elements of type ", ElemName(*elem), " are not supported");
     }
     if (proto_.has_segment()) return Unimplemented("segments of tensors are not read");
     out_.elem = *elem;
@@ -151,7 +151,7 @@ class Describer {
       if (entry.key() != kPayloadKey) continue;
       const std::optional<int64_t> index = ParseInteger(entry.value());
       if (!index || *index < 0 || *index >= static_cast<int64_t>(lifted_.size())) {
-        return Invalid("there is no payload ", Quoted(entry.value()));
+        return Invalid("the upload has no payload ", Quoted(entry.value()));
       }
       out_.payload = lifted_[*index];
       take(out_.payload->field, true);
@@ -283,7 +283,8 @@ class Describer {
               : proto_.uint64_data(at);
       const std::optional<uint64_t> narrowed = Narrowed(out_.elem, field_, value);
       if (!narrowed) {
-        return Invalid("value ", i, " of its ", places_, " is no ", ElemName(out_.elem));
+        return Invalid("value ", i, " of its ", places_, " is not a value of type ",
+                       ElemName(out_.elem));
       }
       AppendLow(*narrowed, bytes, &out_.inlined);
     }

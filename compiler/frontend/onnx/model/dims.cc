@@ -133,7 +133,7 @@ absl::Status DimReader::ReadInputs() {
 }
 
 absl::Status DimReader::ReadInput(const ::onnx::ValueInfoProto& input) {
-  if (!input.type().has_tensor_type()) return Unimplemented("it is no tensor");
+  if (!input.type().has_tensor_type()) return Unimplemented("it is not a tensor");
   const ::onnx::TypeProto::Tensor& type = input.type().tensor_type();
   if (!type.has_shape()) {
     return Invalid("the model states no shape of it; its rank must be known");
@@ -159,9 +159,8 @@ absl::Status DimReader::ReadInput(const ::onnx::ValueInfoProto& input) {
       axes.push_back({0, FindText(Cat(input.name(), "_", axes.size()), false)});
     }
     if (texts_.size() > kMaxTexts) {
-      return Invalid(
-          "with it the inputs have more than ", kMaxTexts, " different sizes that are no numbers; ",
-          LimitIs(limits_.max_dims, "max_dims"), " for those that follow from no others");
+      return Invalid("with it the inputs have more than ", kMaxTexts, " different symbolic sizes; ",
+                     LimitIs(limits_.max_dims, "max_dims"), " for independent ones");
     }
   }
   axes_.push_back(std::move(axes));
@@ -296,7 +295,7 @@ absl::Status DimReader::ReadGiven() {
 absl::Status DimReader::NoSuchDim(const std::string& name) const {
   if (by_text.count(name) > 0) {
     return Invalid("dim ", Quoted(name), " is given, but it is ",
-                   by_text.find(name)->second.ToString(), "; give the dims that it is made of");
+                   by_text.find(name)->second.ToString(), "; give the dims in it");
   }
   std::vector<std::string_view> names;
   for (const auto& [symbol, text] : symbol_texts_) names.push_back(text);
@@ -328,7 +327,7 @@ absl::Status DimReader::Resolve() {
   for (const auto& [symbol, e] : left) {
     text += Cat(text.empty() ? "" : ", ", Quoted(symbol_texts_.at(symbol)), " = ", e.ToString());
   }
-  return Invalid("dims are given by each other in a circle: ", text);
+  return Invalid("dims are defined by each other in a cycle: ", text);
 }
 
 std::string DimReader::PlacesOf(const std::string& symbol) const {
@@ -413,9 +412,9 @@ absl::Status DimReader::CheckDetermined() const {
   }
   if (unknown.empty()) return absl::OkStatus();
   const std::string& symbol = *unknown.begin();
-  return Invalid(
-      "dim ", Quoted(symbol_texts_.at(symbol)), " (", PlacesOf(symbol),
-      ") does not follow from the shapes of the inputs; give it as a number, or by others");
+  return Invalid("dim ", Quoted(symbol_texts_.at(symbol)), " (", PlacesOf(symbol),
+                 ") does not follow from the shapes of the inputs; state it as a number or as an "
+                 "expression over other dims");
 }
 
 absl::Status DimReader::CheckSizes() const {

@@ -244,8 +244,8 @@ TEST(DimTableTest, ManyDimsAreToldShortly) {
       << error;
   for (int i = 0; i < 100; ++i) inputs.push_back({"y" + std::to_string(i), {""}});
   EXPECT_EQ(ErrorOf(inputs, {}),
-            "input \"y48\": with it the inputs have more than 2048 different sizes that are no "
-            "numbers; the limit is 64 (--max_dims) for those that follow from no others");
+            "input \"y48\": with it the inputs have more than 2048 different symbolic sizes; the "
+            "limit is 64 (--max_dims) for independent ones");
 }
 
 TEST(DimTableTest, WhatIsGivenWrongly) {
@@ -258,7 +258,7 @@ TEST(DimTableTest, WhatIsGivenWrongly) {
             "dim \"batch\" is given, but no input has it; all sizes of this model's inputs are "
             "numbers");
   EXPECT_EQ(ErrorOf({{"x", {"s", "s + 1"}}}, {Range("s", 1, 4), Range("s + 1", 1, 4)}),
-            "dim \"s + 1\" is given, but it is s + 1; give the dims that it is made of");
+            "dim \"s + 1\" is given, but it is s + 1; give the dims in it");
   EXPECT_EQ(ErrorOf(inputs, {batch, seq, seq}), "dim \"seq\" is given twice");
   EXPECT_EQ(ErrorOf(inputs, {batch, Range("seq", 4, 3)}),
             "dim \"seq\" is given the bounds 4 to 3; they must be 0 <= min <= max and max >= 1");
@@ -272,15 +272,15 @@ TEST(DimTableTest, WhatIsGivenWrongly) {
       ErrorOf(inputs, {batch, Equals("seq", "4 +")}),
       "dim \"seq\" is given as \"4 +\", which is neither a number nor an expression over dims");
   EXPECT_EQ(ErrorOf(inputs, {Equals("batch", "seq + 1"), Equals("seq", "batch - 1")}),
-            "dims are given by each other in a circle: \"batch\" = seq + 1, \"seq\" = batch - 1");
+            "dims are defined by each other in a cycle: \"batch\" = seq + 1, \"seq\" = batch - 1");
   EXPECT_EQ(ErrorOf(inputs, {Equals("batch", "batch"), seq}),
-            "dims are given by each other in a circle: \"batch\" = batch");
+            "dims are defined by each other in a cycle: \"batch\" = batch");
   EXPECT_EQ(ErrorOf(inputs, {batch, Equals("seq", "-3")}),
             "input \"x\": axis 1 is -3, which is not at least 0 for all sizes within the bounds of "
             "its dims");
   EXPECT_EQ(ErrorOf(inputs, {batch, Equals("seq", "floor(n/2)"), Range("n", 2, 8)}),
-            "dim \"n\" (axis 1 of input \"x\") does not follow from the shapes of the inputs; give "
-            "it as a number, or by others");
+            "dim \"n\" (axis 1 of input \"x\") does not follow from the shapes of the inputs; "
+            "state it as a number or as an expression over other dims");
   EXPECT_EQ(ErrorOf({{"x", {"s"}}, {"y", {"s - 2"}}}, {Range("s", 1, 8)}),
             "input \"y\": axis 0 is s - 2, which is not at least 0 for all sizes within the bounds "
             "of its dims");
@@ -291,7 +291,7 @@ TEST(DimTableTest, InputsThatAreNoTensorsOrHaveNoShape) {
   input.set_name("x");
   input.mutable_type()->mutable_sequence_type();
   const std::vector<const ValueInfoProto*> inputs = {&input};
-  EXPECT_EQ(DimTable::Create(inputs, {}, {}).status().message(), "input \"x\": it is no tensor");
+  EXPECT_EQ(DimTable::Create(inputs, {}, {}).status().message(), "input \"x\": it is not a tensor");
   input.mutable_type()->mutable_tensor_type()->set_elem_type(1);
   EXPECT_EQ(DimTable::Create(inputs, {}, {}).status().message(),
             "input \"x\": the model states no shape of it; its rank must be known");

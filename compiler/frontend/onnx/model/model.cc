@@ -102,7 +102,7 @@ absl::StatusOr<std::map<std::string, int64_t, std::less<>>> ReadOpsets(
     const std::string domain(CanonicalDomain(import.domain()));
     const int64_t version = import.version();
     const std::string text = domain.empty() ? "opset" : Cat("domain ", Quoted(domain), ": opset");
-    if (version < 1) return Invalid(text, " ", version, " is no version; they count from 1");
+    if (version < 1) return Invalid(text, " ", version, " is not a version; versions start at 1");
     if (domain.empty() && version > kNewestOpset) {
       return Invalid("opset ", version, " is newer than this server reads, ", kNewestOpset);
     }

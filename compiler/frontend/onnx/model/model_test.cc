@@ -77,7 +77,7 @@ TEST(ModelTest, VersionsAtTheirEdges) {
   model.mutable_opset_import(0)->set_version(29);
   EXPECT_EQ(ErrorOf(model), "opset 29 is newer than this server reads, 28");
   model.mutable_opset_import(0)->set_version(0);
-  EXPECT_EQ(ErrorOf(model), "opset 0 is no version; they count from 1");
+  EXPECT_EQ(ErrorOf(model), "opset 0 is not a version; versions start at 1");
   model = Model();
   SetOpset(&model, "ai.onnx", 18);
   EXPECT_EQ(ErrorOf(model),

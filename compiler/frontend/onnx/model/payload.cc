@@ -51,7 +51,7 @@ absl::Status ForEachVarintPiece(const StoredTensor& tensor, std::string_view pay
     const std::optional<uint64_t> value = Narrowed(tensor.elem, field, *read);
     if (!value) {
       return Invalid("tensor ", Quoted(tensor.name), ": value ", i, " of its ",
-                     PayloadFieldName(field), " is no ", ElemName(tensor.elem));
+                     PayloadFieldName(field), " is not a value of type ", ElemName(tensor.elem));
     }
     AppendLow(*value, width, &buffer);
     if (static_cast<int64_t>(buffer.size()) + width > piece || i + 1 == units) {

@@ -222,13 +222,14 @@ TEST(PayloadTest, ValuesThatAreNotOfTheTypeAreRefused) {
     return proto;
   };
   EXPECT_EQ(ErrorOf(with(TensorProto::INT8, 128)),
-            "tensor \"t\": value 0 of its int32_data is no int8");
+            "tensor \"t\": value 0 of its int32_data is not a value of type int8");
   for (const TensorProto& proto :
        {with(TensorProto::INT8, -129), with(TensorProto::UINT8, -1), with(TensorProto::UINT8, 256),
         with(TensorProto::FLOAT16, 65536), with(TensorProto::FLOAT16, -1),
         with(TensorProto::BOOL, 2), with(TensorProto::UINT4, 256),
         with(TensorProto::FLOAT6E2M3, 64)}) {
-    EXPECT_NE(ErrorOf(proto).find("value 0 of its int32_data is no"), std::string::npos);
+    EXPECT_NE(ErrorOf(proto).find("value 0 of its int32_data is not a value of type"),
+              std::string::npos);
     EXPECT_NE(std::string(ReadLifted(proto).status().message()).find("value 0 of its int32_data"),
               std::string::npos);
   }
@@ -258,7 +259,7 @@ TEST(PayloadTest, WrongTensorsAreRefusedByName) {
             "tensor \"t\": its data (raw_data) has 3 bytes; float [2, 3] has 24");
   EXPECT_EQ(ErrorOf(Proto(TensorProto::FLOAT, {2})), "tensor \"t\": it has 2 elements and no data");
   EXPECT_EQ(ErrorOf(Raw(TensorProto::UNDEFINED, {1}, "a")),
-            "tensor \"t\": its data_type is 0, which is no element type");
+            "tensor \"t\": its data_type is 0, which is not an element type");
   EXPECT_EQ(ErrorOf(Raw(TensorProto::FLOAT, {-1}, "")),
             "tensor \"t\": axis 0 has the negative size -1");
   EXPECT_EQ(ErrorOf(Raw(TensorProto::FLOAT, {1 << 30, 1 << 30, 1 << 30}, "")),
@@ -275,7 +276,7 @@ TEST(PayloadTest, WrongTensorsAreRefusedByName) {
   few.add_float_data(1);
   EXPECT_EQ(ErrorOf(few), "tensor \"t\": its data (float_data) has 1 values; float [2] has 2");
   EXPECT_EQ(ErrorOf(Proto(TensorProto::STRING, {1}), Files({""}), absl::StatusCode::kUnimplemented),
-            "tensor \"t\": elements of type string are not served");
+            "tensor \"t\": elements of type string are not supported");
   TensorProto segment = Raw(TensorProto::FLOAT, {1}, "abcd");
   segment.mutable_segment()->set_begin(0);
   EXPECT_EQ(ErrorOf(segment, Files({""}), absl::StatusCode::kUnimplemented),

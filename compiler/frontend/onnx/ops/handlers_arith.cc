@@ -44,10 +44,10 @@ absl::StatusOr<Elem> ElemAttr(HandlerContext& c, std::string_view name) {
   if (number > 0 && number <= 64) {
     if (const std::optional<Elem> elem = ElemOf(number)) {
       if (Row(*elem).carry != Carry::kNone) return *elem;
-      return Unimplemented(name, "=", number, " is ", ElemName(*elem), ", which is not served");
+      return Unimplemented(name, "=", number, " is ", ElemName(*elem), ", which is not supported");
     }
   }
-  return Invalid(name, "=", number, " is no element type of ONNX");
+  return Invalid(name, "=", number, " is not an element type of ONNX");
 }
 
 absl::Span<const HandlerRow> ElementwiseRows() {

@@ -4,9 +4,9 @@
 namespace athanor::onnx {
 namespace {
 
-constexpr std::string_view kSequence = "sequences of tensors are not served, only tensors";
-constexpr std::string_view kOptional = "optional values are not served, only tensors";
-constexpr std::string_view kString = "strings are not served, only numbers and bools";
+constexpr std::string_view kSequence = "sequences of tensors are not supported, only tensors";
+constexpr std::string_view kOptional = "optional values are not supported, only tensors";
+constexpr std::string_view kString = "strings are not supported, only numbers and bools";
 
 constexpr HandlerRow kRows[] = {
     {"", "ConcatFromSequence", 1, nullptr, kSequence},
@@ -25,7 +25,8 @@ constexpr HandlerRow kRows[] = {
     {"", "StringConcat", 1, nullptr, kString},
     {"", "StringNormalizer", 1, nullptr, kString},
     {"", "StringSplit", 1, nullptr, kString},
-    {"", "ImageDecoder", 1, nullptr, "decoding images is no tensor arithmetic; decode before"},
+    {"", "ImageDecoder", 1, nullptr,
+     "image decoding is not supported; decode images before the request"},
 };
 
 }  // namespace

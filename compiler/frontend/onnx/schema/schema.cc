@@ -85,7 +85,7 @@ absl::Status CheckTypes(const SchemaRow& schema, const ::onnx::NodeProto& node,
     const ElemRow& row = Row(elem);
     if (formal.types == 0) {
       return Unimplemented("operand ", i, " (", formal.name, ") of ", OpText(schema),
-                           " is no tensor; only tensors are read");
+                           " is not a tensor; only tensors are supported");
     }
     if (!(formal.types & (1u << (row.number - 1)))) {
       return Invalid("operand ", i, " (", formal.name, ") is of type ", row.name, "; ",
@@ -154,8 +154,8 @@ const SchemaRow* FindSchema(std::string_view domain, std::string_view op, int64_
 absl::Status CheckNode(const SchemaRow& schema, const ::onnx::NodeProto& node,
                        absl::Span<const Value* const> inputs) {
   if (schema.deprecated) {
-    return Invalid("the op is no more from version ", schema.since,
-                   " of its domain on; convert the model or import an older opset");
+    return Invalid("the op was removed in version ", schema.since,
+                   " of its domain; convert the model or import an older opset");
   }
   absl::Status s = CheckCounts(schema, node);
   if (s.ok()) s = CheckTypes(schema, node, inputs);

@@ -88,7 +88,7 @@ TEST(SchemaTest, SaysWhatIsWrong) {
   EXPECT_EQ(Checked(Node("Sqrt", {"x"}, {"y"}), 13, {Elem::kInt32}),
             "operand 0 (X) is of type int32; Sqrt-13 takes float, float16, double, bfloat16");
   EXPECT_EQ(Checked(Node("Upsample", {"x", "s"}, {"y"}), 10, {}),
-            "the op is no more from version 10 of its domain on; convert the model or import an "
+            "the op was removed in version 10 of its domain; convert the model or import an "
             "older opset");
 }
 

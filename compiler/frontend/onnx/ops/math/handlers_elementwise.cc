@@ -160,9 +160,9 @@ absl::Status Shrink(HandlerContext& c) {
   Value wide = b.Up(x);
   if (!IsFloat(x.dtype())) {
     if (DTypeBytes(x.dtype()) == 8) {
-      return Unimplemented("its operand is ", ElemName(x.elem),
-                           ", whose values beyond 2^53 a sum with a float bias would lose; Cast "
-                           "it to double");
+      return Unimplemented(
+          "its operand is ", ElemName(x.elem),
+          "; a sum with a float bias would lose values beyond 2^53; Cast it to double");
     }
     wide = b.Cast(x, Elem::kDouble);
   }
@@ -227,7 +227,7 @@ absl::Status KeepAll(HandlerContext& c, Elem mask) {
   return absl::OkStatus();
 }
 constexpr std::string_view kTraining =
-    "it is asked to draw as in training, which is not served; export the model for inference";
+    "it draws at random as in training, which is not supported; export the model for inference";
 
 absl::Status DropoutIsTest(HandlerContext& c) {
   if (c.Int("is_test") == 0 && c.Float("ratio") != 0) return Unimplemented(kTraining);

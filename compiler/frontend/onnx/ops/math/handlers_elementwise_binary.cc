@@ -74,7 +74,7 @@ absl::Status Fold(HandlerContext& c) {
   for (int i = 0; i < c.inputs(); ++i) operands.push_back(c.In(i));
   if (c.version() < 8) {
     const absl::Status same = SameShape(c, operands);
-    if (!same.ok()) return Prefixed("before opset 8 nothing is broadcast: ", same);
+    if (!same.ok()) return Prefixed("opsets before 8 do not broadcast: ", same);
   }
   const bool sums = kMany == Many::kSum || kMany == Many::kMean;
   Value all = sums ? b.Up(operands[0]) : operands[0];

@@ -90,9 +90,13 @@ TEST(HandlersBinaryTest, ManyOperands) {
   EXPECT_EQ(many("Mean", 13, Elem::kDouble), (Numbers{2, 3, 13.0 / 3, 16.0 / 3}));
   ExpectNear(Two("Max", 13, kF, {kNan, 1}, {1, kNan}), {kNan, kNan});
   EXPECT_EQ(OneNode("Sum", 6).In(kF, {1}, {4}).Out(kF).Values(), Numbers{4});
-  EXPECT_NE(
-      OneNode("Max", 6).In(kF, {2}, {1, 2}).In(kF, {1}, {1}).Out(kF).Error().find("before opset 8"),
-      std::string::npos);
+  EXPECT_NE(OneNode("Max", 6)
+                .In(kF, {2}, {1, 2})
+                .In(kF, {1}, {1})
+                .Out(kF)
+                .Error()
+                .find("opsets before 8"),
+            std::string::npos);
   // In f16, 2048 + 1 + 1 summed stepwise would stay 2048.
   const Elem f16 = Elem::kFloat16;
   EXPECT_EQ(

@@ -26,7 +26,8 @@ absl::Status MatMul1(HandlerContext& c) {
 absl::StatusOr<Value> Scaled(OpBuilder& b, std::string_view name, const Value& x, double factor) {
   if (factor == 1) return x;
   if (!IsFloat(x.dtype()) && (factor != std::floor(factor) || std::abs(factor) > 0x1p31)) {
-    return Invalid("attribute \"", name, "\" is ", factor, ", which is no ", ElemName(x.elem));
+    return Invalid("attribute \"", name, "\" is ", factor, ", which is not a value of type ",
+                   ElemName(x.elem));
   }
   return b.Mul(x, Nearest(b, x.elem, factor));
 }
@@ -75,7 +76,7 @@ absl::Status Det11(HandlerContext& c) {
                    "; it must hold square matrices of a constant size");
   }
   if (*size > kMaxDet) {
-    return Unimplemented("its matrices have ", *size, " rows; at most ", kMaxDet, " are served");
+    return Unimplemented("its matrices have ", *size, " rows; at most ", kMaxDet, " are supported");
   }
   const int rows = rank - 2, columns = rank - 1;
   const Shape batch(x.shape.begin(), x.shape.end() - 2);

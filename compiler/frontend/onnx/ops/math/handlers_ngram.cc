@@ -27,7 +27,7 @@ struct Vocabulary {
 // Reads the vocabulary; `ngram_counts` gives the start of each length's n-grams in the pool.
 absl::StatusOr<Vocabulary> VocabularyOf(const HandlerContext& c) {
   if (c.Given("pool_strings")) {
-    return Unimplemented("its vocabulary is of strings, which are not served, only integers");
+    return Unimplemented("its vocabulary has strings, which are not supported, only integers");
   }
   const std::vector<int64_t> pool = c.Ints("pool_int64s"), begins = c.Ints("ngram_counts"),
                              columns = c.Ints("ngram_indexes");
@@ -47,8 +47,8 @@ absl::StatusOr<Vocabulary> VocabularyOf(const HandlerContext& c) {
     for (int64_t k = 0; k < grams.count; ++k, ++gram) {
       if (gram >= columns.size() || columns[gram] < 0 || columns[gram] >= kMaxKnownElements) {
         return Invalid("attribute ngram_indexes must have a column from 0 to ",
-                       kMaxKnownElements - 1, " for each n-gram; that of n-gram ", gram,
-                       " is missing or is no such column");
+                       kMaxKnownElements - 1, " for each n-gram; n-gram ", gram,
+                       " has no valid column");
       }
       grams.columns.push_back(columns[gram]);
       vocabulary.columns = std::max(vocabulary.columns, columns[gram] + 1);
@@ -57,7 +57,7 @@ absl::StatusOr<Vocabulary> VocabularyOf(const HandlerContext& c) {
   }
   if (gram != columns.size()) {
     return Invalid("attribute ngram_indexes has ", columns.size(), " columns for ", gram,
-                   " n-grams; they must be as many");
+                   " n-grams; the numbers must be equal");
   }
   return vocabulary;
 }
@@ -118,7 +118,7 @@ absl::StatusOr<Value> Weighted(HandlerContext& c, const Value& counts,
   const std::vector<int64_t> all = c.Ints("ngram_indexes");
   if (weights.size() != all.size()) {
     return Invalid("attribute weights has ", weights.size(), " values for ", all.size(),
-                   " n-grams; they must be as many");
+                   " n-grams; the numbers must be equal");
   }
   Tensor row = Tensor::Zeros(DType::kF32, {static_cast<int64_t>(which.size())});
   for (size_t i = 0; i < which.size(); ++i) {

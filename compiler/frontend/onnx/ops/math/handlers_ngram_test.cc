@@ -73,7 +73,7 @@ TEST(NgramTest, WhatIsWrongIsNamed) {
         .Error();
   };
   EXPECT_TRUE(Has(counts({0, 2}, {0, 1}), "the 2-grams at 2 to 3 of 3 items"));
-  EXPECT_TRUE(Has(counts({0, 1}, {0}), "that of n-gram 1 is missing"));
+  EXPECT_TRUE(Has(counts({0, 1}, {0}), "n-gram 1 has no valid column"));
   EXPECT_TRUE(Has(counts({0, 1}, {0, -1}), "a column from 0"));
   EXPECT_TRUE(Has(counts({0, 1}, {0, 1, 2}), "has 3 columns for 2 n-grams"));
   EXPECT_TRUE(Has(node()

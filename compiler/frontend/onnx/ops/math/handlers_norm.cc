@@ -33,7 +33,8 @@ absl::StatusOr<Value> PerChannel(HandlerContext& c, const Value& v, std::string_
 }
 
 absl::Status Training(std::string_view what) {
-  return Unimplemented(what, " is training, which is not served; export the model for inference");
+  return Unimplemented(what,
+                       " is training, which is not supported; export the model for inference");
 }
 
 // --- BatchNormalization
@@ -81,7 +82,7 @@ absl::Status SetBatchNorm(HandlerContext& c, bool training) {
 absl::Status BatchNorm(HandlerContext& c) {
   const bool training = c.Int("training_mode") != 0;
   for (int o = 1; o < c.outputs() && !training; ++o) {
-    if (c.Wants(o)) return Invalid("a result beside Y is made with training_mode=1 only");
+    if (c.Wants(o)) return Invalid("only Y is a result; the others need training_mode=1");
   }
   return SetBatchNorm(c, training);
 }
@@ -89,10 +90,10 @@ absl::Status BatchNorm(HandlerContext& c) {
 absl::Status InferenceBatchNorm(HandlerContext& c) {
   if (c.version() < 7 && c.Int("is_test") == 0) return Training("is_test=0");
   if (c.version() < 9 && c.Int("spatial") == 0) {
-    return Unimplemented("spatial=0 normalises each place by itself, which is not served");
+    return Unimplemented("spatial=0 normalises each place by itself, which is not supported");
   }
   for (int o = 1; o < c.outputs(); ++o) {
-    if (c.Wants(o)) return Training("a result beside Y");
+    if (c.Wants(o)) return Training("a result other than Y");
   }
   return SetBatchNorm(c, /*training=*/false);
 }

@@ -72,7 +72,7 @@ TEST(BatchNormalizationTest, RunningMomentsAreOfTraining) {
                                   .Out(kF)
                                   .Out(kF)
                                   .Error();
-  EXPECT_NE(refused.find("made with training_mode=1 only"), std::string::npos) << refused;
+  EXPECT_NE(refused.find("the others need training_mode=1"), std::string::npos) << refused;
 }
 
 TEST(BatchNormalizationTest, TrainingMode) {
@@ -164,7 +164,8 @@ TEST(GroupNormalizationTest, ByOpset) {
   };
   const Numbers four = {1, 2, 3, 4}, zeros = {0, 1, 0, -1};
   ExpectNear(run(21, four, zeros).Out(kF).Values(), Affine(Normal(kX, 6), four, zeros, 3));
-  EXPECT_NE(run(18, {1, 2}, {3, 4}).Out(kF).Error().find("no more"), std::string::npos);
+  EXPECT_NE(run(18, {1, 2}, {3, 4}).Out(kF).Error().find("was removed in version"),
+            std::string::npos);
   EXPECT_FALSE(run(21, {1, 2}, {3, 4}).Out(kF).Error().empty());
   EXPECT_NE(OneNode("GroupNormalization", 21)
                 .In(kF, {1, 3, 1}, {1, 2, 3})

@@ -110,13 +110,13 @@ absl::StatusOr<Elem> PrecisionOf(HandlerContext& c) {
 
 absl::Status QuantizeLinear(HandlerContext& c) {
   OpBuilder& b = c.b();
-  ASSIGN_OR_RETURN(const Elem to, QuantisedType(c), precision = PrecisionOf(c));
-  if (!precision.ok()) return precision.status();
+  ASSIGN_OR_RETURN(const Elem to, QuantisedType(c));
+  ASSIGN_OR_RETURN(const Elem precision, PrecisionOf(c));
   ASSIGN_OR_RETURN(const Value scale, Spread(c, 1, "y_scale"));
   absl::StatusOr<Value> zero = Value();
   if (c.Has(2)) zero = Spread(c, 2, "y_zero_point");
   if (!zero.ok()) return zero.status();
-  Value x = b.Div(b.Cast(c.In(0), *precision), b.Cast(scale, *precision));
+  Value x = b.Div(b.Cast(c.In(0), precision), b.Cast(scale, precision));
   if (b.status().ok()) x = b.Broadcast(x, c.In(0).shape);
   if (IsWhole(to)) {
     c.Set(0, RoundedTo(b, x, c.Has(2) ? &*zero : nullptr, to));
@@ -175,10 +175,9 @@ absl::StatusOr<Value> Shifted(HandlerContext& c, int i, int zero, std::string_vi
 }
 
 absl::Status MatMulInteger(HandlerContext& c) {
-  ASSIGN_OR_RETURN(const Value x, Shifted(c, 0, 2, "a_zero_point"),
-                   y = Shifted(c, 1, 3, "b_zero_point"));
-  if (!y.ok()) return y.status();
-  c.Set(0, c.b().MatMul(x, *y));
+  ASSIGN_OR_RETURN(const Value x, Shifted(c, 0, 2, "a_zero_point"));
+  ASSIGN_OR_RETURN(const Value y, Shifted(c, 1, 3, "b_zero_point"));
+  c.Set(0, c.b().MatMul(x, y));
   return absl::OkStatus();
 }
 

@@ -30,8 +30,8 @@ absl::StatusOr<Value> SeedOf(HandlerContext& c) {
     seed = Mixed(*c.random_seed(), c.node().output(0));
   } else {
     return Unimplemented(
-        "it has no seed, so it draws other numbers each time, which is not served; give it a seed, "
-        "or the upload one (random_seed)");
+        "it has no seed, so its numbers would differ each time, which is not supported; give it a "
+        "seed, or the upload one (random_seed)");
   }
   return c.b().Literal(Elem::kUInt64, Tensor::Of<uint64_t>(DType::kU64, {}, {seed}));
 }

@@ -120,8 +120,8 @@ absl::Status Dft(HandlerContext& c, int64_t given_axis) {
   }
   if (!inverse && onesided && parts.imaginary.has_value()) {
     return Invalid(
-        "its input is complex and onesided is 1; only a real signal's spectrum is "
-        "told by a half");
+        "its input is complex and onesided is 1; half of a spectrum suffices only for a real "
+        "input");
   }
   const Value scale = b.Size(Elem::kDouble, *length, {});
   if (inverse && onesided) {
@@ -238,7 +238,7 @@ absl::Status MelWeightMatrix17(HandlerContext& c) {
   if (given[2] < 1 || bins * rows > kMaxMelElements) {
     return Invalid("its sample_rate is ", given[2], " and its matrix ", rows, " by ", bins,
                    "; the rate must be 1 or more, and at most ", kMaxMelElements,
-                   " elements are served");
+                   " elements are supported");
   }
   const double low = MelOf(given[3]), step = (MelOf(given[4]) - low) / (given[0] + 2);
   std::vector<int64_t> corners;

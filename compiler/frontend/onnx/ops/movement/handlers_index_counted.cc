@@ -24,7 +24,7 @@ absl::StatusOr<Tensor> Contents(HandlerContext& c, int i, std::string_view what)
   const Value& x = c.In(i);
   if (x.known->literal.has_value() && Computes(x.dtype())) return *x.known->literal;
   return Unimplemented("its ", what, " is of type ", ElemName(x.elem),
-                       " and not a plain constant, which is not served");
+                       " and not a plain constant, which is not supported");
 }
 
 Value Indices(OpBuilder& b, const std::vector<int64_t>& values, std::vector<int64_t> shape) {
@@ -147,7 +147,7 @@ absl::Status Unique11(HandlerContext& c) {
   const Slices slices(x, *axis);
   if (slices.count() > kMaxKnownElements) {
     return Unimplemented("axis ", *axis, " has ", slices.count(), " elements; at most ",
-                         kMaxKnownElements, " are told apart");
+                         kMaxKnownElements, " are supported");
   }
   std::vector<int64_t> order(slices.count());
   for (size_t i = 0; i < order.size(); ++i) order[i] = static_cast<int64_t>(i);
@@ -204,9 +204,7 @@ absl::Status NonMaxSuppression10(HandlerContext& c) {
   const int64_t images = *scores_shape[0].constant(), classes = *scores_shape[1].constant(),
                 count = *scores_shape[2].constant();
   if (count > kMaxBoxes) {
-    return Unimplemented("it has ", count, " boxes; of at most ", kMaxBoxes,
-                         " known ones it is "
-                         "computed at upload");
+    return Unimplemented("it has ", count, " boxes; at most ", kMaxBoxes, " are supported");
   }
   const bool centre = c.Int("center_point_box") != 0;
   std::vector<int64_t> chosen;

@@ -27,7 +27,7 @@ absl::StatusOr<Shape> ReshapedTo(const Shape& from, std::vector<Expr> to, bool a
     } else if (to[i].IsConstant(0) && !allowzero) {
       if (i >= from.size()) {
         return Invalid("its shape holds 0 at ", i, ", which copies axis ", i, " of ",
-                       ShapeToString(from), ", and there is none");
+                       ShapeToString(from), ", but there is no such axis");
       }
       to[i] = from[i];
     }
@@ -42,7 +42,7 @@ absl::StatusOr<Shape> ReshapedTo(const Shape& from, std::vector<Expr> to, bool a
   if (!open.has_value()) return to;
   const Expr total = ProductOf(from), others = ProductOf(rest);
   if (zero) {
-    return Invalid("its shape holds -1 beside a size of 0, which leaves the size of -1 open");
+    return Invalid("its shape holds -1 and 0, so the size of -1 is undefined");
   }
   const std::optional<Expr> quotient = ExactQuotient(total, others, bounds);
   if (!quotient.has_value()) {

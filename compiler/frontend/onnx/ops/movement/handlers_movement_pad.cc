@@ -71,7 +71,7 @@ absl::Status PadBy(HandlerContext& c, std::string_view mode, const std::vector<E
     const bool same = bounds.ProvablyEqual(kept, shape[i]);
     if (!same && !bounds.NonNegative(kept - 1)) {
       return Invalid("axis ", i, " has ", kept.ToString(),
-                     " elements, which may be none, and of none nothing can be repeated");
+                     " elements and may be empty; an empty axis has no element to repeat");
     }
     coordinates[i] =
         same ? Expr::Axis(i) : bounds.Simplify(PadSource(mode, Expr::Axis(i) - added, kept));
@@ -146,7 +146,7 @@ absl::StatusOr<std::vector<int64_t>> PerAxis(HandlerContext& c, std::string_view
   bool right = values.size() == count;
   for (int64_t value : values) right = right && value >= least;
   if (right) return values;
-  return Invalid("attribute \"", name, "\" must have ", count, " numbers, none below ", least);
+  return Invalid("attribute \"", name, "\" must have ", count, " numbers, each at least ", least);
 }
 
 }  // namespace

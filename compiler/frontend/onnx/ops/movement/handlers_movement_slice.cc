@@ -226,16 +226,15 @@ absl::Status ReverseSequence10(HandlerContext& c) {
     return Invalid("its operands have shapes ", ShapeToString(x.shape), " and ",
                    ShapeToString(lengths.shape), "; they must be of rank 2 or more, and 1");
   }
-  ASSIGN_OR_RETURN(const int time, c.Axis(c.Int("time_axis"), x.rank()),
-                   batch = c.Axis(c.Int("batch_axis"), x.rank()));
-  if (!batch.ok()) return batch.status();
-  if (time == *batch) return Invalid("its time_axis and batch_axis are both ", time);
-  std::vector<int> order = {time, *batch}, back(x.rank());
+  ASSIGN_OR_RETURN(const int time, c.Axis(c.Int("time_axis"), x.rank()));
+  ASSIGN_OR_RETURN(const int batch, c.Axis(c.Int("batch_axis"), x.rank()));
+  if (time == batch) return Invalid("its time_axis and batch_axis are both ", time);
+  std::vector<int> order = {time, batch}, back(x.rank());
   for (int i = 0; i < x.rank(); ++i) {
-    if (i != time && i != *batch) order.push_back(i);
+    if (i != time && i != batch) order.push_back(i);
   }
   for (int i = 0; i < x.rank(); ++i) back[order[i]] = i;
-  const Shape steps = {x.shape[time], x.shape[*batch]};
+  const Shape steps = {x.shape[time], x.shape[batch]};
   const Value at = b.Iota(Elem::kInt64, steps, 0), row = b.Iota(Elem::kInt64, steps, 1);
   const Value reversed = b.Sub(b.Sub(lengths, b.Integer(Elem::kInt64, 1)), at);
   const Value from = b.Select(b.Less(at, lengths), reversed, at);

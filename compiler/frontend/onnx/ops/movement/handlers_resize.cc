@@ -69,7 +69,7 @@ absl::StatusOr<Expr> Scaled(const Expr& in, double scale) {
     if (product < 0x1p40F) return Expr(static_cast<int64_t>(std::floor(product)));
   }
   if (f32 < 1e-6F || f32 > 1e6F) {
-    return Invalid("its scales hold ", scale, ", beyond what is served");
+    return Invalid("its scales hold ", scale, ", outside the supported range");
   }
   std::string text;  // such as "2.6e+00"
   for (int digits = 0; digits <= 8; ++digits) {
@@ -341,7 +341,7 @@ absl::StatusOr<std::vector<Axis>> AxesBySizes(HandlerContext& c, absl::Span<cons
     const double size = *common * static_cast<double>(*axis.in.constant());
     if (!(size >= 0 && size < kMaxSize)) {
       return Invalid("axis ", axis.axis, " of size ", axis.in.ToString(), " becomes ", size,
-                     ", beyond what is served");
+                     ", outside the supported range");
     }
     axis.out = static_cast<int64_t>(std::floor(size + 0.5));
   }

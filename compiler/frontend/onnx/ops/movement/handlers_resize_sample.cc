@@ -173,11 +173,11 @@ absl::Status GridSample(HandlerContext& c, const Sampling& sampling) {
 }
 
 absl::StatusOr<Sampling> SamplingOf(HandlerContext& c, absl::Span<const std::string_view> modes) {
-  ASSIGN_OR_RETURN(const std::string mode, c.OneOf("mode", modes),
-                   padding = c.OneOf("padding_mode", {"zeros", "border", "reflection"}));
-  if (!padding.ok()) return padding.status();
+  ASSIGN_OR_RETURN(const std::string mode, c.OneOf("mode", modes));
+  ASSIGN_OR_RETURN(const std::string padding,
+                   c.OneOf("padding_mode", {"zeros", "border", "reflection"}));
   const std::string renamed = mode == "bilinear" ? "linear" : mode == "bicubic" ? "cubic" : mode;
-  return Sampling{renamed, *padding, c.Int("align_corners") != 0};
+  return Sampling{renamed, padding, c.Int("align_corners") != 0};
 }
 
 }  // namespace

@@ -68,10 +68,11 @@ absl::Status Constant1(HandlerContext& c) {
     c.Set(0, FloatVector(c.b(), c.Floats(name)));
   } else if (name == "sparse_value") {
     return Unimplemented(
-        "its contents are sparse, which is not served; store them dense, in "
+        "its contents are sparse, which is not supported; store them dense, in "
         "attribute \"value\"");
   } else {
-    return Unimplemented("its contents are strings, which are not served, only numbers and bools");
+    return Unimplemented(
+        "its contents are strings, which are not supported, only numbers and bools");
   }
   return absl::OkStatus();
 }
@@ -98,7 +99,7 @@ absl::StatusOr<Elem> ElemAttr(HandlerContext& c) {
   if (!c.Given("dtype")) return c.In(0).elem;
   const std::optional<Elem> elem = ElemOf(c.Int("dtype"));
   if (elem.has_value() && Row(*elem).carry != Carry::kNone) return *elem;
-  return Invalid("attribute \"dtype\" is ", c.Int("dtype"), ", which is no type that is served");
+  return Invalid("attribute \"dtype\" is ", c.Int("dtype"), ", which is not a supported type");
 }
 
 absl::Status EyeLike9(HandlerContext& c) {
@@ -161,7 +162,7 @@ absl::StatusOr<Expr> FloatSteps(HandlerContext& c) {
   const double steps = std::ceil(rounded(rounded(v[1] - v[0]) / v[2]));
   if (v[2] == 0 || !(std::abs(steps) < 0x1p40)) {
     return Invalid("it counts from ", v[0], " to ", v[1], " by ", v[2],
-                   ", which has no end that can be served");
+                   ", which takes too many steps or never ends");
   }
   return Expr(std::max<int64_t>(0, static_cast<int64_t>(steps)));
 }
@@ -188,11 +189,11 @@ absl::Status Range11(HandlerContext& c) {
     count = Invalid("its start, limit and delta must have one element each");
   }
   if (!count.ok()) return count.status();
-  ASSIGN_OR_RETURN(const Value first, OneElement(c, 0, "start"), step = OneElement(c, 2, "delta"));
-  if (!step.ok()) return step.status();
+  ASSIGN_OR_RETURN(const Value first, OneElement(c, 0, "start"));
+  ASSIGN_OR_RETURN(const Value step, OneElement(c, 2, "delta"));
   const Value from = b.Up(first);
   const Value position = b.Iota(from.elem, {*count}, 0);
-  c.Set(0, b.Cast(b.Add(b.Mul(position, b.Up(*step)), from), elem));
+  c.Set(0, b.Cast(b.Add(b.Mul(position, b.Up(step)), from), elem));
   return absl::OkStatus();
 }
 

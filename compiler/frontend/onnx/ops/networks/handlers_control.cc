@@ -56,9 +56,9 @@ absl::Status If(HandlerContext& c) {
        {std::pair(&then_branch, "then_branch"), std::pair(&else_branch, "else_branch")}) {
     if (graph->node_size() <= kMaxBranchNodes) continue;
     return Unimplemented("its ", label, " has ", graph->node_size(),
-                         " nodes; where only data tells which branch is taken, both are computed, "
-                         "and at most ",
-                         kMaxBranchNodes, " are taken");
+                         " nodes; its condition is known only at run time, so both branches are "
+                         "computed, and each may have at most ",
+                         kMaxBranchNodes);
   }
   const Value condition = AsScalar(c.b(), c.In(0));
   if (!c.b().status().ok()) return c.b().TakeStatus();
@@ -162,13 +162,13 @@ class Unroller {
 };
 
 absl::Status Unroller::Start() {
+  const int given = std::max(c_.inputs() - 2, 0);
   carried_count_ = body_.input_size() - 2;
   scans_ = body_.output_size() - 1 - carried_count_;
-  if (carried_count_ < 0 || scans_ < 0 || std::max(c_.inputs() - 2, 0) != carried_count_) {
+  if (carried_count_ < 0 || scans_ < 0 || given != carried_count_) {
     return Invalid("its body has ", body_.input_size(), " inputs and ", body_.output_size(),
-                   " outputs; with ", std::max(c_.inputs() - 2, 0),
-                   " carried values it must have as many and two inputs, and one output more than "
-                   "carried values at least");
+                   " outputs; with ", given, " carried values it must have ", given + 2,
+                   " inputs and at least ", given + 1, " outputs");
   }
   if (c_.outputs() > carried_count_ + scans_) {
     return Invalid("it has ", c_.outputs(), " results; its body gives ", carried_count_ + scans_);
@@ -193,7 +193,8 @@ absl::Status Unroller::Start() {
   if (!count_ && (!conditional_ || data_ends_)) {
     return Unimplemented(
         "a Loop without bound: it has no trip count M",
-        conditional_ ? ", and only data tells when its condition ends it" : " and no condition");
+        conditional_ ? ", and the step at which its condition ends it is known only at run time"
+                     : " and no condition");
   }
   done_ |= count_ && most_ == 0;
   return b_.TakeStatus();
@@ -212,11 +213,10 @@ absl::Status Unroller::ReadCount() {
   if (!least || !most) return Unimplemented("a Loop without bound: M is ", count->ToString());
   least_ = *least, most_ = *most;
   if (least_ != most_ && most_ > kMaxMaskedSteps) {
-    too_long_ =
-        Unimplemented("its trip count is ", count->ToString(), ", up to ", most_,
-                      "; a loop that has to be unrolled and whose count depends on dims has at "
-                      "most ",
-                      kMaxMaskedSteps, " steps");
+    too_long_ = Unimplemented(
+        "its trip count is ", count->ToString(), ", up to ", most_,
+        "; a loop that must be unrolled with a count that depends on dims has at most ",
+        kMaxMaskedSteps, " steps");
   } else if (most_ > kMaxSteps && !c_.Has(1)) {
     too_long_ = Unimplemented("its trip count is ", most_,
                               "; a loop that has to be unrolled has at most ", kMaxSteps, " steps");
@@ -292,11 +292,12 @@ absl::StatusOr<std::optional<Unroller::Body>> Unroller::ScanStep(ScanBuilder& sc
 absl::Status Unroller::Step() {
   const bool scans = c_.outputs() > carried_count_;
   if (data_ends_ && (scans || most_ > kMaxConditionalSteps)) {
-    return Settled(Unimplemented(
-        scans ? std::string("only data tells when its condition ends it, and with it the sizes "
-                            "of its scan outputs")
-              : Cat("only data tells when its condition ends it; such a loop has at most ",
-                    kMaxConditionalSteps, " steps, not ", most_)));
+    return Settled(
+        Unimplemented(scans ? std::string("the step at which its condition ends it, and so the "
+                                          "size of its scan outputs, is known only at run time")
+                            : Cat("the step at which its condition ends it is known only at run "
+                                  "time; such a loop has at most ",
+                                  kMaxConditionalSteps, " steps, not ", most_)));
   }
   if (step_ >= kMaxSteps) {
     return Unimplemented("after ", kMaxSteps, " steps its condition is still true");
@@ -348,8 +349,8 @@ absl::Status Unroller::End(const Value& going, const std::optional<Value>& mask)
   }
   if (!count_) {
     return Unimplemented(
-        "a Loop without bound: it has no trip count M, and only data tells when "
-        "its condition ends it");
+        "a Loop without bound: it has no trip count M, and the step at which its condition ends it "
+        "is known only at run time");
   }
   data_ends_ = true;
   const Value next = AsScalar(b_, going);
@@ -428,9 +429,10 @@ bool Alike(const Bounds& bounds, const Value& a, const Value& b) {
 absl::StatusOr<Value> Either(OpBuilder& b, const Value& condition, const Value& x, const Value& y,
                              std::string_view what) {
   if (!Alike(b.bounds(), x, y)) {
-    return Unimplemented(what, " is ", ElemName(x.elem), ShapeToString(x.shape), " or ",
-                         ElemName(y.elem), ShapeToString(y.shape),
-                         ", as only data tells; both must be of one type and shape");
+    return Unimplemented(
+        what, " is ", ElemName(x.elem), ShapeToString(x.shape), " or ", ElemName(y.elem),
+        ShapeToString(y.shape),
+        ", which is known only at run time; both must have the same type and shape");
   }
   if (SameContents(x, y) || (x.node == y.node && x.node != kNoNode)) return x;
   return b.Select(condition, x, y);
@@ -443,7 +445,8 @@ absl::StatusOr<Value> Stack(OpBuilder& b, absl::Span<const Value> elements, cons
     if (element.elem != model.elem || !SameShape(b.bounds(), element.shape, model.shape)) {
       return Unimplemented(what, " is ", ElemName(model.elem), ShapeToString(model.shape),
                            " in the first step and ", ElemName(element.elem),
-                           ShapeToString(element.shape), " in another; all must be alike");
+                           ShapeToString(element.shape),
+                           " in another; the type and shape must be the same in every step");
     }
     parts.push_back(b.Unsqueeze(element, {axis}));
   }

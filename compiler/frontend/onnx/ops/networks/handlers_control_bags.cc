@@ -247,7 +247,7 @@ absl::StatusOr<bool> LoopOverBags(HandlerContext& c) {
   }
   if (bags->table->poisoned || bags->ids->poisoned || bags->starts->poisoned ||
       bags->ends->poisoned) {
-    return absl::AbortedError("what the loop reads was refused");
+    return absl::AbortedError("a value that the loop reads was refused");
   }
   const auto first = [&](const Value& v) { return b.Slice(b.Cast(v, Elem::kInt64), 0, 0, count); };
   // If there is one start more than bags, it is the end of the last bag.

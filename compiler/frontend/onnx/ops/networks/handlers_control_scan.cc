@@ -40,7 +40,7 @@ Value At(OpBuilder& b, const Value& x, int axis, const Expr& position) {
 }
 
 absl::StatusOr<Expr> LengthOf(const OpBuilder& b, absl::Span<const ScanInput> inputs) {
-  if (inputs.empty()) return Invalid("it has no scan inputs, which tell how many steps there are");
+  if (inputs.empty()) return Invalid("it has no scan inputs, which give the number of steps");
   for (const ScanInput& input : inputs) {
     const Expr& first = inputs[0].value.shape[inputs[0].axis];
     const Expr& size = input.value.shape[input.axis];
@@ -61,11 +61,11 @@ absl::Status CheckUnrolled(HandlerContext& c, const Expr& length) {
   }
   const std::optional<int64_t> most = b.bounds().Maximum(length);
   if (length.constant() || (most && *most <= kMaxMaskedSteps)) return absl::OkStatus();
-  return Unimplemented("its scan inputs have ", length.ToString(), " elements, ",
-                       most ? Cat("up to ", *most) : std::string("without bound"),
-                       "; a Scan that has to be unrolled and whose length depends on dims has at "
-                       "most ",
-                       kMaxMaskedSteps, " steps");
+  return Unimplemented(
+      "its scan inputs have ", length.ToString(), " elements, ",
+      most ? Cat("up to ", *most) : std::string("without bound"),
+      "; a Scan that must be unrolled with a length that depends on dims has at most ",
+      kMaxMaskedSteps, " steps");
 }
 
 // Returns x with `axis` moved to `to`.
@@ -198,9 +198,10 @@ absl::StatusOr<int> StatesOf(const HandlerContext& c, int first) {
   const int64_t scans = c.Int("num_scan_inputs");
   const int operands = c.inputs() - first;
   if (scans < 1 || scans > operands || body.input_size() != operands) {
-    return Invalid("it has ", operands, " operands, its body ", body.input_size(),
-                   " inputs, and num_scan_inputs is ", scans,
-                   "; the body takes each operand, of which num_scan_inputs are scanned");
+    return Invalid(
+        "it has ", operands, " operands, its body ", body.input_size(),
+        " inputs, and num_scan_inputs is ", scans,
+        "; the body must take each operand, and num_scan_inputs must be from 1 to their number");
   }
   const int states = operands - static_cast<int>(scans);
   if (body.output_size() < states || c.outputs() > body.output_size()) {

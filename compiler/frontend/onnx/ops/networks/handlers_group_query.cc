@@ -71,7 +71,7 @@ class GroupQuery {
 
 absl::Status GroupQuery::CheckServed() const {
   if (const int64_t slides = c_.Int("sliding_window_cache"); slides > 0) {
-    return Unimplemented("attribute sliding_window_cache is ", slides, "; only 0 is served");
+    return Unimplemented("attribute sliding_window_cache is ", slides, "; only 0 is supported");
   }
   if (const int64_t kept = c_.Int("qk_output"); kept < 0 || kept > 2) {
     return Invalid("attribute qk_output is ", kept, "; it must be 0, 1 or 2");
@@ -80,12 +80,12 @@ absl::Status GroupQuery::CheckServed() const {
     const std::string type = c_.String(name);
     if (!type.empty() && type != "NONE") {
       return Unimplemented("attribute ", name, " is ", Quoted(type),
-                           "; quantised caches are not "
-                           "served");
+                           "; quantised caches are not supported");
     }
   }
   for (const auto& [operand, name] : {std::pair(kKeyScale, "k_scale"), {kValueScale, "v_scale"}}) {
-    if (c_.Has(operand)) return Unimplemented("operand ", name, " is given, which is not served");
+    if (c_.Has(operand))
+      return Unimplemented("operand ", name, " is given, which is not supported");
   }
   if (c_.Has(kPastKey) != c_.Has(kPastValue)) {
     return Invalid("past_key and past_value go together; one of them is given");
@@ -291,7 +291,8 @@ absl::Status GroupQuery::Finish() {
   const int64_t kept = c_.Int("qk_output");
   AttentionScores scores{.step = kept == 1 ? Step::kBias : Step::kSoftmax, .scores = {}};
   const bool wanted = kept != 0 && c_.Wants(3);
-  if (c_.Wants(3) && !wanted) return Invalid("result 3 is wanted, and qk_output is 0");
+  if (c_.Wants(3) && !wanted)
+    return Invalid("result 3 is used, but qk_output is 0; it must be 1 or 2");
   c_.Set(0, JoinHeads(b_, Attend(b_, q_, *k, *v, spec, wanted ? &scores : nullptr)));
   if (wanted && b_.status().ok()) {
     // Hidden scores are returned as 0, also before the softmax.

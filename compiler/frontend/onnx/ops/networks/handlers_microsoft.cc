@@ -95,7 +95,8 @@ absl::Status SkipRmsNorm(HandlerContext& c) {
   const int axis = sum.rank() - 1;
   if (axis < 0) return Invalid("input is a scalar; it needs an axis to normalise");
   if (c.Wants(1)) {
-    return Unimplemented("its result \"mean\" is of training; a root mean square has none");
+    return Unimplemented(
+        "its result \"mean\" is for training and is not supported; a root mean square has no mean");
   }
   const double epsilon = c.Float("epsilon");
   if (c.Wants(0)) c.Set(0, b.Cast(RmsNormOf(b, sum, b.Up(c.In(2)), axis, epsilon), elem));
@@ -178,7 +179,7 @@ absl::Status MatMulNBits(HandlerContext& c) {
   if (block < 16 || (block & (block - 1)) != 0) {
     return Invalid("block_size=", block, " must be a power of 2 and at least 16");
   }
-  if (c.Has(4)) return Unimplemented("its operand g_idx is deprecated and not served");
+  if (c.Has(4)) return Unimplemented("its operand g_idx is deprecated and not supported");
   if (c.Int("weight_prepacked") != 0) {
     return Unimplemented("weight_prepacked=", c.Int("weight_prepacked"),
                          " is a layout of another backend; export the weights as they are");

@@ -25,12 +25,13 @@ bool SameSize(const OpBuilder& b, const Expr& x, const Expr& y) {
 absl::Status NotServed(const HandlerContext& c, std::string_view attribute, int64_t otherwise) {
   const int64_t value = c.Int(attribute);
   if (value == otherwise) return absl::OkStatus();
-  return Unimplemented("attribute ", attribute, " is ", value, "; only ", otherwise, " is served");
+  return Unimplemented("attribute ", attribute, " is ", value, "; only ", otherwise,
+                       " is supported");
 }
 
 absl::Status NotGiven(const HandlerContext& c, int operand, std::string_view name) {
   if (!c.Has(operand)) return absl::OkStatus();
-  return Unimplemented("operand ", operand, ", ", name, ", is given, which is not served");
+  return Unimplemented("operand ", operand, ", ", name, ", is given, which is not supported");
 }
 
 // Size of half a head; small enough to avoid overflow.
@@ -60,7 +61,7 @@ absl::StatusOr<Value> FilterOf(OpBuilder& b, const Value& mask, const Expr& batc
     visible = b.Unsqueeze(mask, {1});
   } else {
     return Unimplemented("the mask has shape ", ShapeToString(mask.shape), "; [batch], [2*batch], ",
-                         "[batch, keys] and [batch, queries, keys] are served, with batch ",
+                         "[batch, keys] and [batch, queries, keys] are supported, with batch ",
                          batch.ToString(), ", queries ", queries.ToString(), " and keys ",
                          keys.ToString());
   }
@@ -119,9 +120,8 @@ absl::Status MicrosoftAttention(HandlerContext& c) {
   if (sizes.size() != 3 || !SameSize(b, w.shape[1], Expr(sizes[0]) + sizes[1] + sizes[2]) ||
       sizes[0] != sizes[1]) {
     return Invalid("weights have ", w.shape[1].ToString(),
-                   " columns; they must be those of query, key and value, of "
-                   "which the first two "
-                   "have equal numbers");
+                   " columns; they must be the columns of query, key and value together, as many "
+                   "for key as for query");
   }
   std::array<Value, 3> qkv;
   int64_t begin = 0;
@@ -133,7 +133,7 @@ absl::Status MicrosoftAttention(HandlerContext& c) {
   auto& [q, k, v] = qkv;
   if (c.Has(4)) {
     const Value& past = c.In(4);
-    if (past.rank() != 5) return Invalid("past has rank ", past.rank(), "; 5 is meant");
+    if (past.rank() != 5) return Invalid("past has rank ", past.rank(), "; it must be 5");
     k = b.Concat({Part(b, past, 0, 0), k}, 2);
     v = b.Concat({Part(b, past, 0, 1), v}, 2);
     if (!b.status().ok()) return b.TakeStatus();
@@ -173,7 +173,7 @@ absl::Status MultiHeadAttention(HandlerContext& c) {
   if (!b.status().ok()) return b.TakeStatus();
   if (c.Has(3)) {
     if (std::any_of(qkv.begin(), qkv.end(), [](const Value& v) { return v.rank() != 3; })) {
-      return Unimplemented("a bias of packed or split keys is not served");
+      return Unimplemented("a bias of packed or split keys is not supported");
     }
     Expr begin = 0;
     for (Value& part : qkv) {
@@ -236,7 +236,7 @@ absl::Status MicrosoftRotaryEmbedding(HandlerContext& c) {
   absl::Status s = NotServed(c, "is_packed_batching", 0);
   if (!s.ok()) return s;
   if (c.Given("scale") && c.Float("scale") != 1) {
-    return Unimplemented("attribute scale is ", c.Float("scale"), "; only 1 is served");
+    return Unimplemented("attribute scale is ", c.Float("scale"), "; only 1 is supported");
   }
   Value x = c.In(0);
   const Value& positions = c.In(1);

@@ -1,18 +1,15 @@
-// Chooses the schedules that a search asks for.
+#include "compiler/search/search/kernel_requests.h"
+
 #include <algorithm>
 #include <cmath>
-#include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "compiler/search/search/search.h"
 
 namespace athanor {
 namespace {
 
 // Factor on a task's expected gain for each measurement without a better schedule.
 constexpr double kDecay = 0.88;
-// Number of kernels, about, over which spent_ is averaged.
-constexpr double kTurnMemory = 64;
 
 // Names the anchor of a task. Tasks with one anchor differ in what follows it: a schedule that is
 // fast for one is a good guess for the others.
@@ -32,81 +29,70 @@ std::string AnchorOf(const KernelTask& task) {
 
 }  // namespace
 
-void Search::AskFor(int task, size_t schedule, Step* step) {
-  Tuning& t = tasks_[task];
+KernelRequests::KernelRequests(const SearchOptions* options, TaskTable* tasks, WorkTurns* turns)
+    : options_(*options), tasks_(*tasks), turns_(*turns), random_(options->seed) {}
+
+void KernelRequests::Ask(int task, size_t schedule, std::vector<int>* asked) {
+  Tuning& t = tasks_.at(task);
   if (!MayAsk() || t.asked(schedule)) return;
   t.Ask(schedule);
   kernels_.push_back({task, t.schedule(schedule)});
   schedule_of_.push_back(schedule);
-  ++kernels_since_plan_;
-  for (double& spent : spent_) spent *= 1 - 1 / kTurnMemory;
-  ++spent_[static_cast<size_t>(working_)];
-  step->kernels.push_back(static_cast<int>(kernels_.size()) - 1);
+  turns_.CountKernel();
+  asked->push_back(static_cast<int>(kernels_.size()) - 1);
 }
 
-void Search::TellKernel(int id, const absl::StatusOr<Seconds>& outcome) {
+void KernelRequests::Tell(int id, const absl::StatusOr<Seconds>& outcome) {
   const int task = kernels_[id].task;
-  Tuning& t = tasks_[task];
+  Tuning& t = tasks_.at(task);
   // ABORTED: there was no time to try it.
   if (!outcome.ok() && !absl::IsAborted(outcome.status())) ++failed_;
   if (!t.Tell(schedule_of_[id], outcome)) return;
-  NoteSlack(t);
+  tasks_.NoteBest(task);
   const std::string anchor = AnchorOf(t.task());
   if (!anchor.empty()) tuned_[anchor] = task;
 }
 
-std::optional<size_t> Search::Inherited(int task) {
-  const auto like = tuned_.find(AnchorOf(tasks_[task].task()));
+std::optional<size_t> KernelRequests::Inherited(int task) {
+  const auto like = tuned_.find(AnchorOf(tasks_.at(task).task()));
   if (like == tuned_.end() || like->second == task) return std::nullopt;
-  const Tuning& from = tasks_[like->second];
-  return tasks_[task].Find(from.schedule(static_cast<size_t>(from.best_schedule())));
+  const Tuning& from = tasks_.at(like->second);
+  return tasks_.at(task).Find(from.schedule(static_cast<size_t>(from.best_schedule())));
 }
 
-void Search::AskForState(const State& state, Step* step) {
-  for (const auto& [task, calls] : state.calls) {
-    Tuning& t = tasks_[task];
-    if (t.measured() > 0) continue;
-    AskFor(task, 0, step);
-    if (!baseline_known_ || t.Exhausted() || AskForSuggested(task, step)) continue;
-    AskFor(task, Inherited(task).value_or(1), step);
-  }
-}
-
-double Search::TuningGain(int task, int calls) {
-  Tuning& t = tasks_[task];
+double KernelRequests::Gain(int task, int calls) const {
+  Tuning& t = tasks_.at(task);
   if (t.best().empty() || t.Exhausted()) return 0;
-  const double slack = context_.Weighted(t.best()) - RooflineOf(t);
+  const double slack = tasks_.context().Weighted(t.best()) - tasks_.RooflineOf(t);
   return calls * std::max(0.0, slack) * 0.5 * std::pow(kDecay, t.since_better());
 }
 
-std::optional<Search::Step> Search::Tune(const Calls& calls, double least) {
-  Step step;
+std::vector<int> KernelRequests::Tune(const Calls& calls, double least) {
+  std::vector<int> asked;
   for (int i = 0; i < options_.batch && MayAsk(); ++i) {
     int chosen = -1;
     double most = least;
     for (const auto& [task, count] : calls) {
-      if (tasks_[task].Exhausted()) continue;
+      if (tasks_.at(task).Exhausted()) continue;
       // Kernels asked for in this step count as tried.
-      const auto again = std::count_if(step.kernels.begin(), step.kernels.end(),
+      const auto again = std::count_if(asked.begin(), asked.end(),
                                        [&, t = task](int k) { return kernels_[k].task == t; });
-      const double gain = TuningGain(task, count) * std::pow(kDecay, again);
+      const double gain = Gain(task, count) * std::pow(kDecay, again);
       if (gain > most) {
         most = gain;
         chosen = task;
       }
     }
     if (chosen < 0) break;
-    AskFor(chosen, *tasks_[chosen].Pick(random_), &step);
+    Ask(chosen, *tasks_.at(chosen).Pick(random_), &asked);
   }
-  if (step.kernels.empty()) return std::nullopt;
-  return step;
+  return asked;
 }
 
-// Tunes everything ever compared, for a search that exhausts its space.
-std::optional<Search::Step> Search::TuneRest() {
+std::vector<int> KernelRequests::TuneRest() {
   Calls met;
-  for (int task = 0; task < static_cast<int>(tasks_.size()); ++task) {
-    if (tasks_[task].measured() > 0) met[task] = 1;
+  for (int task = 0; task < tasks_.size(); ++task) {
+    if (tasks_.at(task).measured() > 0) met[task] = 1;
   }
   return Tune(met, -1);
 }
