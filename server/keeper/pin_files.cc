@@ -99,6 +99,11 @@ std::optional<internal::StoredPlan> PinFiles::Read(const ModelVersion& version, 
     LogWarn("a pinned plan was made for another machine or server", {{"file", path}});
     return std::nullopt;
   }
+  if (stored.plan().plan_id() != plan_id) {
+    LogWarn("a pinned plan's file holds another plan",
+            {{"file", path}, {"plan", stored.plan().plan_id()}});
+    return std::nullopt;
+  }
   return stored;
 }
 

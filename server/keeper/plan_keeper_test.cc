@@ -262,6 +262,22 @@ TEST_F(PlanKeeperTest, APinnedPlanOutlivesTheCache) {
   EXPECT_FALSE(alone.Find(*version_, Key(), "p-2").ok());
 }
 
+TEST_F(PlanKeeperTest, APinsFileUnderAnothersNameIsNoPlan) {
+  ASSERT_TRUE(keeper_->Pin(*version_, Key(), Kept(Plan("p-1", "3s"))).ok());
+  ASSERT_TRUE(keeper_->Pin(*version_, Key(), Kept(Plan("p-2", "3s"))).ok());
+  std::string first, second;
+  for (const auto& entry : std::filesystem::recursive_directory_iterator(folder_)) {
+    const std::string path = entry.path();
+    if (path.find("p-1") != std::string::npos) first = path;
+    if (path.find("p-2") != std::string::npos) second = path;
+  }
+  std::filesystem::copy_file(first, second, std::filesystem::copy_options::overwrite_existing);
+  PlanKeeper alone(nullptr, folder_, &disk_);
+  alone.SetMachine(Machine());
+  EXPECT_TRUE(alone.Find(*version_, Key(), "p-1").ok());
+  EXPECT_FALSE(alone.Find(*version_, Key(), "p-2").ok());
+}
+
 TEST_F(PlanKeeperTest, APinIsOneVersions) {
   // Two versions of the same graph: the second pins a plan that only it allows.
   const auto second = Version("x", "b", 64, 2);

@@ -23,11 +23,12 @@ struct PlanBook {
   // Number of plans kept, the first one and the latest others: for the full range, and for a box.
   static constexpr size_t kMost = 8, kMostOfBox = 3;
 
-  // Adds a plan that serves, as the latest.
-  void AddServed(const ServedPlan& plan);
+  // Adds a plan that serves, as the latest. Returns the plans given up for it, which are large: let
+  // them go without a lock.
+  std::vector<KeptPlan> AddServed(const ServedPlan& plan);
   // Adds a plan that does not serve, unless it is there. Never gives up the plan with id `keep` for
-  // it.
-  void AddFound(std::shared_ptr<const CompiledPlan> plan, const std::string& keep);
+  // it. Returns as AddServed.
+  std::vector<KeptPlan> AddFound(std::shared_ptr<const CompiledPlan> plan, const std::string& keep);
   // Returns the kept plan of this id; null: there is none.
   const KeptPlan* Find(const std::string& plan_id) const;
   // Returns the last plan given to AddServed; null before the first.
@@ -46,7 +47,7 @@ struct PlanBook {
   size_t most = kMostOfBox;    // number of plans kept
 
  private:
-  void Add(KeptPlan added, const std::string& keep);
+  std::vector<KeptPlan> Add(KeptPlan added, const std::string& keep);
 };
 
 }  // namespace athanor

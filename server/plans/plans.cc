@@ -70,13 +70,13 @@ PlanBook* Plans::BookOf(const Grid& grid, int bucket) {
 
 std::shared_ptr<const ServedPlan> Plans::For(
     absl::Span<const int64_t> dims, const std::shared_ptr<const ServedPlan>& otherwise) const {
-  std::shared_ptr<const ServedPlan> full = full_.plan();
-  if (full == nullptr) full = otherwise;
+  const std::shared_ptr<const ServedPlan> full = full_.plan();
+  const std::shared_ptr<const ServedPlan>& rest = full == nullptr ? otherwise : full;
   MutexLock lock(mu_);
-  if (closed_ || books_.size() == 1) return full;
+  if (closed_ || books_.size() == 1) return rest;
   const PlanBook& box = books_[grid_->Find(dims)];
-  if (!box.pinned.empty()) return box.serving != nullptr ? box.serving : full;
-  return books_[kFull].pinned.empty() && GoesFirst(box, full.get()) ? box.serving : full;
+  if (!box.pinned.empty()) return box.serving != nullptr ? box.serving : rest;
+  return books_[kFull].pinned.empty() && GoesFirst(box, full.get()) ? box.serving : rest;
 }
 
 Plans::View Plans::view() const {
@@ -93,10 +93,11 @@ Plans::Grid Plans::grid() const {
 }
 
 bool Plans::Publish(std::shared_ptr<const ServedPlan> plan) {
+  std::vector<KeptPlan> given_up;  // goes without the lock
   {
     // Before the slot has it, so that a caller that waited for it finds it among the plans kept.
     MutexLock lock(mu_);
-    if (!closed_) books_[kFull].AddServed(*plan);
+    if (!closed_) given_up = books_[kFull].AddServed(*plan);
   }
   return full_.Set(std::move(plan));
 }
@@ -127,10 +128,11 @@ bool Plans::Replace(Grid grid, std::vector<PlanBook> boxes) {
 
 bool Plans::Set(const Grid& grid, int bucket, std::shared_ptr<const ServedPlan> plan,
                 std::string reason) {
+  std::vector<KeptPlan> given_up;  // goes without the lock
   MutexLock lock(mu_);
   PlanBook* const box = BookOf(grid, bucket);
   if (box == nullptr || !box->pinned.empty()) return false;
-  if (plan != nullptr) box->AddServed(*plan);
+  if (plan != nullptr) given_up = box->AddServed(*plan);
   box->serving.swap(plan);  // the one before goes without the lock
   box->reason = std::move(reason);
   box->beside.clear();
@@ -144,11 +146,12 @@ void Plans::SetBeside(const Grid& grid, int bucket, const std::string& full_plan
 
 void Plans::Keep(const Grid& grid, int bucket, std::shared_ptr<const CompiledPlan> plan) {
   const std::shared_ptr<const ServedPlan> full = full_.plan();
+  std::vector<KeptPlan> given_up;  // goes without the lock
   MutexLock lock(mu_);
   PlanBook* const book = BookOf(grid, bucket);
   if (book == nullptr) return;
   const ServedPlan* const serving = bucket == kFull ? full.get() : book->serving.get();
-  book->AddFound(std::move(plan), serving == nullptr ? "" : serving->id());
+  given_up = book->AddFound(std::move(plan), serving == nullptr ? "" : serving->id());
 }
 
 void Plans::SetCosts(const Grid& grid, int bucket, const std::string& plan_id, PlanCosts costs) {
@@ -161,11 +164,12 @@ void Plans::SetCosts(const Grid& grid, int bucket, const std::string& plan_id, P
 }
 
 bool Plans::Pin(const Grid& grid, int bucket, std::shared_ptr<const ServedPlan> plan) {
+  std::vector<KeptPlan> given_up;  // goes without the lock
   MutexLock lock(mu_);
   PlanBook* const box = BookOf(grid, bucket);
   if (box == nullptr) return false;
   box->pinned = plan->id();
-  box->AddFound(plan->compiled, box->pinned);
+  given_up = box->AddFound(plan->compiled, box->pinned);
   box->serving.swap(plan);  // the one before goes without the lock
   box->reason.clear();
   box->beside.clear();
@@ -178,10 +182,11 @@ void Plans::SetPinned(int bucket, const std::string& plan_id) {
 }
 
 void Plans::Unpin(int bucket, std::shared_ptr<const ServedPlan> plan) {
+  std::vector<KeptPlan> given_up;  // goes without the lock
   MutexLock lock(mu_);
   PlanBook& box = books_[bucket];
   if (closed_ || box.pinned.empty()) return;
-  if (plan != nullptr) box.AddServed(*plan);
+  if (plan != nullptr) given_up = box.AddServed(*plan);
   box.reason = plan == nullptr ? kNotYet : "";
   box.serving.swap(plan);  // the one before goes without the lock
   box.beside.clear();

@@ -112,6 +112,18 @@ TEST(PlansTest, NoBaselineGoesBeforeAPlanThatASearchFound) {
 }
 
 // As measured beside the full range's plan at the box's sizes.
+// The full range's plan was withdrawn, and only a call that began before holds it.
+TEST(PlansTest, AWithdrawnPlanGoesBeforeNoBox) {
+  const auto grid = Grid({{1, 1}, {2, 8}});
+  Plans plans(grid);
+  ASSERT_TRUE(plans.Publish(Plan("full", "search")));
+  const auto held = plans.full().plan();
+  plans.Withdraw(absl::UnavailableError("damaged"));
+  EXPECT_EQ(IdOf(plans.For({1, 1}, held)), "full");
+  ASSERT_TRUE(plans.Set(grid, 1, Plan("small")));
+  EXPECT_EQ(IdOf(plans.For({1, 1}, held)), "small");
+}
+
 TEST(PlansTest, ABaselineThatIsNotSlowerThereGoesFirst) {
   const auto grid = Grid({{1, 1}, {2, 8}});
   Plans plans(grid);

@@ -22,7 +22,7 @@ import tempfile
 
 import athanor
 import numpy as np
-from athanor._proto.proto.athanor.v1 import plan_pb2
+from athanor.protos import plan_pb2
 from server_process import Server
 
 TESTDATA = pathlib.Path(__file__).with_name("testdata")

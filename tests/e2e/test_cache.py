@@ -82,7 +82,7 @@ def test_explain_says_why_a_plan_was_found_or_not(own_server: Server) -> None:
         client.cache_collect_garbage(1)
         bucket, = client.cache_explain("m")
         assert not bucket.hit and "none of graph" in bucket.steps[0]
-        with pytest.raises(athanor.NotFound, match="there is b=1..8"):
+        with pytest.raises(athanor.NotFound, match="it has b=1..8"):
             client.cache_explain("m", bucket={"b": (1, 9)})
         assert "NOT_FOUND" in cli(own_server, "cache", "explain", "nobody", status=1)
 

@@ -94,7 +94,7 @@ def test_infer_taps(cli: Cli, tmp_path: pathlib.Path) -> None:
     assert [o["name"] for o in objects if "name" in o] == ["y", "h"]
     assert objects[1]["values"] == [0.5]
     np.testing.assert_array_equal(np.load(path), np.eye(3, dtype=np.float32) * 2)
-    assert 'no node' in cli("infer", "cli", *INPUTS, "--taps", "q", status=1)
+    assert 'not a node' in cli("infer", "cli", *INPUTS, "--taps", "q", status=1)
 
 
 def test_infer_nothing(cli: Cli) -> None:

@@ -213,7 +213,8 @@ class GraphParser {
   // the dims are known.
   absl::StatusOr<SubGraph> ReadBody() {
     if (++bodies_ > limits_.max_bodies) {
-      return in_.Error(Cat("graphs may be ", limits_.max_bodies, " deep inside each other"));
+      return in_.Error(
+          Cat("the graph is nested too deep; graphs may be nested ", limits_.max_bodies, " deep"));
     }
     Graph outer = std::exchange(graph_, {});
     absl::flat_hash_map<int64_t, NodeId> outer_ids = std::exchange(ids_, {});

@@ -45,7 +45,8 @@ class UploadCall final : public ChunkReads {
     absl::Status status = ParseRequest(core_, bytes_, &message, &held);
     if (status.ok() && message.has_header()) {
       const auto& rules = message.header().disable_rules();
-      status = core_.workers().policies().CheckRules("header.disable_rules", {rules.begin(), rules.end()});
+      status = core_.workers().policies().CheckRules("header.disable_rules",
+                                                     {rules.begin(), rules.end()});
     }
     if (status.ok() && message.has_commit() && upload_.imports()) {
       core_.import_queue().Submit([this, message] { Go(upload_.Take(message)); });

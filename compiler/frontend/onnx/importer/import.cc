@@ -172,8 +172,8 @@ absl::Status Importer::AddInput(const ValueInfoProto& info) {
   const auto position = static_cast<int>(state_.input_names.size());
   state_.input_names.push_back(info.name());
   input_elements_.push_back(ElementOf(elem));
-  const NodeId node =
-      state_.tensors->AddDeclared(DeclaredOp(/*parameter=*/false), info.name(), {WireOf(elem), shape});
+  const NodeId node = state_.tensors->AddDeclared(DeclaredOp(/*parameter=*/false), info.name(),
+                                                  {WireOf(elem), shape});
   const bool bits = Row(elem).carry == Carry::kBits;
   Value value = state_.b->At(node, bits ? Elem::kUInt8 : elem);
   if (auto given = state_.options.values.find(info.name()); given != state_.options.values.end()) {
