@@ -10,7 +10,7 @@
 #include "compiler/ir/graph/versions.h"
 #include "server/base/log.h"
 #include "server/base/machine_id.h"
-#include "server/search/compile_flags.h"
+#include "server/child/compile_flags.h"
 
 namespace athanor {
 namespace {

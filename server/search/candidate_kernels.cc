@@ -8,9 +8,9 @@
 #include "absl/strings/str_cat.h"
 #include "compiler/ir/value/message.h"
 #include "server/base/log.h"
+#include "server/child/search_kernel.h"
+#include "server/child/tuner_channel.h"
 #include "server/search/plan_cost.h"
-#include "server/search/search_kernel.h"
-#include "server/search/tuner_channel.h"
 
 namespace athanor {
 namespace {

@@ -18,12 +18,12 @@
 #include "absl/status/status.h"
 #include "absl/types/span.h"
 #include "proto/athanor/internal/tuner.pb.h"
+#include "server/child/tuner_process.h"
 #include "server/search/candidate_memory.h"
 #include "server/search/kernel_maker.h"
 #include "server/search/machine_limits.h"
 #include "server/search/search_record.h"
 #include "server/search/search_steps.h"
-#include "server/search/tuner_process.h"
 
 namespace athanor {
 

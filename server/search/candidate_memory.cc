@@ -7,9 +7,9 @@
 #include "absl/strings/str_join.h"
 #include "compiler/cache/schema.h"
 #include "compiler/ir/graph/versions.h"
-#include "server/search/compile_flags.h"
+#include "server/child/compile_flags.h"
+#include "server/child/search_kernel.h"
 #include "server/search/kernel_maker.h"
-#include "server/search/search_kernel.h"
 
 namespace athanor {
 namespace {

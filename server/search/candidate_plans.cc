@@ -8,8 +8,8 @@
 
 #include "absl/strings/str_cat.h"
 #include "server/base/log.h"
+#include "server/child/tuner_channel.h"
 #include "server/search/plan_cost.h"
-#include "server/search/tuner_channel.h"
 
 namespace athanor {
 namespace {

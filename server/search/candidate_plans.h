@@ -17,13 +17,13 @@
 #include "absl/status/statusor.h"
 #include "compiler/ir/graph/graph.h"
 #include "proto/athanor/internal/tuner.pb.h"
+#include "server/child/tuner_process.h"
 #include "server/plans/plan_search.h"
 #include "server/search/candidate_memory.h"
 #include "server/search/kernel_maker.h"
 #include "server/search/plan_verifier.h"
 #include "server/search/search_record.h"
 #include "server/search/search_steps.h"
-#include "server/search/tuner_process.h"
 
 namespace athanor {
 

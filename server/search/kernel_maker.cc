@@ -5,8 +5,8 @@
 
 #include "absl/strings/str_cat.h"
 #include "server/base/log.h"
-#include "server/search/compile_flags.h"
-#include "server/search/tuner_channel.h"
+#include "server/child/compile_flags.h"
+#include "server/child/tuner_channel.h"
 
 namespace athanor {
 

@@ -17,8 +17,8 @@
 #include "absl/status/statusor.h"
 #include "compiler/cache/cache.h"
 #include "proto/athanor/internal/tuner.pb.h"
+#include "server/child/tuner_process.h"
 #include "server/plans/compile_backend.h"
-#include "server/search/tuner_process.h"
 
 namespace athanor {
 

@@ -6,7 +6,7 @@
 #include "absl/strings/escaping.h"
 #include "compiler/ir/graph/versions.h"
 #include "server/base/log.h"
-#include "server/search/tuner_channel.h"
+#include "server/child/tuner_channel.h"
 
 namespace athanor {
 namespace {

@@ -23,10 +23,10 @@
 #include "compiler/cache/cache.h"
 #include "compiler/ir/graph/graph.h"
 #include "proto/athanor/internal/tuner.pb.h"
+#include "server/child/tuner_process.h"
 #include "server/plans/plan_search.h"
 #include "server/search/machine_limits.h"
 #include "server/search/search_record.h"
-#include "server/search/tuner_process.h"
 
 namespace athanor {
 

@@ -19,6 +19,7 @@
 #include "absl/status/statusor.h"
 #include "compiler/ir/graph/graph.h"
 #include "proto/athanor/internal/tuner.pb.h"
+#include "server/child/tuner_process.h"
 #include "server/plans/plan_search.h"
 #include "server/search/candidate_kernels.h"
 #include "server/search/candidate_memory.h"
@@ -27,7 +28,6 @@
 #include "server/search/machine_limits.h"
 #include "server/search/search_record.h"
 #include "server/search/search_steps.h"
-#include "server/search/tuner_process.h"
 
 namespace athanor {
 

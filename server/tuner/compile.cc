@@ -2,7 +2,7 @@
 
 #include "absl/cleanup/cleanup.h"
 #include "compiler/codegen/cpu/clang.h"
-#include "server/search/compile_flags.h"
+#include "server/child/compile_flags.h"
 #include "server/tuner/run/host_target.h"
 #include "server/tuner/sandbox/sandbox.h"
 

@@ -1,4 +1,4 @@
-// Compiles the source of one kernel, with the flags of its target (server/search/compile_flags.h).
+// Compiles the source of one kernel, with the flags of its target (server/child/compile_flags.h).
 #ifndef ATHANOR_SERVER_TUNER_COMPILE_H_
 #define ATHANOR_SERVER_TUNER_COMPILE_H_
 

@@ -7,8 +7,8 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "server/search/search_kernel.h"
-#include "server/search/tuner_channel.h"
+#include "server/child/search_kernel.h"
+#include "server/child/tuner_channel.h"
 #include "server/tuner/check/check.h"
 #include "server/tuner/compile.h"
 #include "server/tuner/measure/measure.h"

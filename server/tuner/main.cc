@@ -2,7 +2,7 @@
 // for faster plans, compiles kernels with Clang, runs them for the first time and measures them, so
 // that failures there affect only this process.
 //
-// Started by server/search/tuner_process.h, never by hand. It speaks tuner.proto over descriptor 3
+// Started by server/child/tuner_process.h, never by hand. It speaks tuner.proto over descriptor 3
 // and ends when the other end closes or dies.
 #include <malloc.h>
 #include <sys/types.h>
@@ -37,7 +37,7 @@
 #include "runtime/cpu/blas.h"
 #include "runtime/cpu/cpus.h"
 #include "server/base/traffic.h"
-#include "server/search/tuner_channel.h"
+#include "server/child/tuner_channel.h"
 #include "server/tuner/check/check.h"
 #include "server/tuner/check/plan_check.h"
 #include "server/tuner/compile.h"

@@ -1,4 +1,4 @@
-#include "server/search/compile_flags.h"
+#include "server/child/compile_flags.h"
 
 #include "absl/strings/str_cat.h"
 

@@ -4,8 +4,8 @@
 //   absl::StatusOr<std::string> bytes = ReadFrame(fd, kMaxTunerFrame, {.deadline = soon});
 //
 // A frame is a little-endian u32 byte count and a message of tuner.proto.
-#ifndef ATHANOR_SERVER_SEARCH_TUNER_CHANNEL_H_
-#define ATHANOR_SERVER_SEARCH_TUNER_CHANNEL_H_
+#ifndef ATHANOR_SERVER_CHILD_TUNER_CHANNEL_H_
+#define ATHANOR_SERVER_CHILD_TUNER_CHANNEL_H_
 
 #include <chrono>
 #include <cstdint>
@@ -57,4 +57,4 @@ absl::StatusOr<std::string> ReadFrame(int fd, int64_t max_bytes, const FrameWait
 
 }  // namespace athanor
 
-#endif  // ATHANOR_SERVER_SEARCH_TUNER_CHANNEL_H_
+#endif  // ATHANOR_SERVER_CHILD_TUNER_CHANNEL_H_

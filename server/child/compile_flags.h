@@ -2,8 +2,8 @@
 // as keys of the cache hold them.
 //
 //   CompileFlags::For(target).ToString()   // "-O3 -mprefer-vector-width=512 -ffp-contract=off"
-#ifndef ATHANOR_SERVER_SEARCH_COMPILE_FLAGS_H_
-#define ATHANOR_SERVER_SEARCH_COMPILE_FLAGS_H_
+#ifndef ATHANOR_SERVER_CHILD_COMPILE_FLAGS_H_
+#define ATHANOR_SERVER_CHILD_COMPILE_FLAGS_H_
 
 #include <string>
 
@@ -21,4 +21,4 @@ struct CompileFlags {
 
 }  // namespace athanor
 
-#endif  // ATHANOR_SERVER_SEARCH_COMPILE_FLAGS_H_
+#endif  // ATHANOR_SERVER_CHILD_COMPILE_FLAGS_H_

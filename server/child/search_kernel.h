@@ -1,6 +1,6 @@
 // Questions about a kernel that a search asks for, which both ends of the tuner's socket have.
-#ifndef ATHANOR_SERVER_SEARCH_SEARCH_KERNEL_H_
-#define ATHANOR_SERVER_SEARCH_SEARCH_KERNEL_H_
+#ifndef ATHANOR_SERVER_CHILD_SEARCH_KERNEL_H_
+#define ATHANOR_SERVER_CHILD_SEARCH_KERNEL_H_
 
 #include "absl/types/span.h"
 #include "proto/athanor/internal/tuner.pb.h"
@@ -18,4 +18,4 @@ const v1::Kernel& OwnKernel(const v1::Plan& plan);
 
 }  // namespace athanor
 
-#endif  // ATHANOR_SERVER_SEARCH_SEARCH_KERNEL_H_
+#endif  // ATHANOR_SERVER_CHILD_SEARCH_KERNEL_H_

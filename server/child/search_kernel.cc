@@ -1,4 +1,4 @@
-#include "server/search/search_kernel.h"
+#include "server/child/search_kernel.h"
 
 namespace athanor {
 

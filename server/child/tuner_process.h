@@ -8,8 +8,8 @@
 //
 // A call that runs out of time or memory, kills the child or makes it answer nonsense costs that
 // call: the child is ended and the next one started in its place.
-#ifndef ATHANOR_SERVER_SEARCH_TUNER_PROCESS_H_
-#define ATHANOR_SERVER_SEARCH_TUNER_PROCESS_H_
+#ifndef ATHANOR_SERVER_CHILD_TUNER_PROCESS_H_
+#define ATHANOR_SERVER_CHILD_TUNER_PROCESS_H_
 
 #include <sys/types.h>
 
@@ -27,8 +27,8 @@
 #include "compiler/ir/graph/graph.h"
 #include "proto/athanor/internal/tuner.pb.h"
 #include "server/base/traffic.h"
-#include "server/search/child_reaper.h"
-#include "server/search/measuring_turns.h"
+#include "server/child/child_reaper.h"
+#include "server/child/measuring_turns.h"
 
 namespace athanor {
 
@@ -204,4 +204,4 @@ class TunerProcess {
 
 }  // namespace athanor
 
-#endif  // ATHANOR_SERVER_SEARCH_TUNER_PROCESS_H_
+#endif  // ATHANOR_SERVER_CHILD_TUNER_PROCESS_H_

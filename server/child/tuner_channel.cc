@@ -1,4 +1,4 @@
-#include "server/search/tuner_channel.h"
+#include "server/child/tuner_channel.h"
 
 #include <poll.h>
 #include <signal.h>

@@ -9,7 +9,7 @@
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
-#include "server/search/tuner_process_testing.h"
+#include "server/child/tuner_process_testing.h"
 
 namespace athanor {
 namespace {

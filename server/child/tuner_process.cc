@@ -1,4 +1,4 @@
-#include "server/search/tuner_process.h"
+#include "server/child/tuner_process.h"
 
 #include <poll.h>
 #include <signal.h>
@@ -20,8 +20,8 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/strip.h"
 #include "compiler/ir/value/message.h"
-#include "server/search/tuner_channel.h"
-#include "server/search/tuner_spawn.h"
+#include "server/child/tuner_channel.h"
+#include "server/child/tuner_spawn.h"
 
 namespace athanor {
 namespace {
