@@ -20,6 +20,8 @@ from typing import TextIO
 
 # Bazel's lines of progress, in the form that --curses=no gives them.
 LINE = re.compile(r"\[([\d,]+) / ([\d,]+)\]\s*(.*)")
+# Bazel learns of the actions of tests late, but knows from the start how many tests there are.
+TESTS = re.compile(r"([\d,]+) / ([\d,]+) tests; ")
 FLAGS = ("--show_progress", "--curses=no", "--color=no", "--show_progress_rate_limit=1",
          "--ui_event_filters=-info")
 # Seconds between lines where there is no terminal.
@@ -41,8 +43,13 @@ class Progress:
         match = LINE.match(line)
         if not match:
             return False
-        self.done, self.total = (int(match[i].replace(",", "")) for i in (1, 2))
         self.now = match[3]
+        tests = TESTS.match(self.now)
+        counts = tests if tests and tests[1] != "0" else match
+        total = int(counts[2].replace(",", ""))
+        if counts is tests and total != self.total:
+            self.seen.clear()
+        self.done, self.total = int(counts[1].replace(",", "")), total
         self.seen.append((seconds, self.done))
         while self.seen[-1][0] - self.seen[0][0] > WINDOW:
             self.seen.popleft()

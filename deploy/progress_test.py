@@ -32,6 +32,12 @@ class ProgressTest(unittest.TestCase):
             build.read(f"[{1000 + i // 2} / 1,100] Compiling y.cc", 10.0 + i)
         self.assertEqual(build.text(), "[1060/1100] about 80 s left; Compiling y.cc")
 
+    def test_tests_are_counted_instead_of_their_actions(self):
+        build = lines(100, 100, 104)
+        for i in range(1, 101):
+            build.read(f"[{100 + i} / {104 + i}] {i} / 400 tests; Testing //x", 100.0 + i)
+        self.assertEqual(build.text(), "[100/400] about 5 min left; 100 / 400 tests; Testing //x")
+
     def test_no_time_is_told_before_the_speed_is_known(self):
         self.assertEqual(lines(30, 10, 90).text(), "[10/90] Compiling x.cc")
 

@@ -4,6 +4,9 @@ A suite is one row of SUITES. Counts come from the result files (Bazel's build
 events and test.xml, pytest's JUnit XML), not from exit codes alone; a suite that
 ran no test, a target that did not build and a test program that died without a
 result each count as one failure.
+
+What fails is run once more. If it passes then, it counts as passed and is named as
+flaky: a defect to mend, of the test or of what it tests, but not one of this commit.
 """
 
 from __future__ import annotations
@@ -29,6 +32,8 @@ ROOT = pathlib.Path(__file__).resolve().parent.parent
 # Programs that the Python suites start; the ordinary run has built them already.
 BINARIES = ["//server:athanord", "//server:athanor-tuner", "//clients/cpp:athanor",
             "//clients/bench:athanor-bench", "//tests/conformance:onnx_cases"]
+# With more failures than this, nothing is run once more: something is broken.
+FLAKY_AT_MOST = 5
 # Sanitizer targets to build and test at a time when time is short.
 SLICE = 12
 # Files committed within this time before the newest commit count as changed.
@@ -37,10 +42,12 @@ CHANGED_HOURS = 12
 
 @dataclasses.dataclass
 class Result:
-    """Test cases of a suite; `failures` names each failed one."""
+    """Test cases of a suite; `failures` names each failed one, `flaky` what passed at the second
+    try: cases of pytest, targets of Bazel."""
 
     passed: int = 0
     skipped: list[str] = dataclasses.field(default_factory=list)
+    flaky: list[str] = dataclasses.field(default_factory=list)
     failures: list[str] = dataclasses.field(default_factory=list)
     slowest: list[tuple[float, str]] = dataclasses.field(default_factory=list)
 
@@ -72,6 +79,8 @@ def read_target(label: str, status: str, xml: pathlib.Path | None) -> Result:
             result.failures.append(f"{label}: {status.lower()}")
     elif not result.passed and not result.failures:
         result.failures.append(f"{label}: ran no test")
+    elif status == "FLAKY":
+        result.flaky.append(label)
     return result
 
 
@@ -116,6 +125,7 @@ def merge(total: Result, part: Result) -> None:
     """Adds `part` to `total`."""
     total.passed += part.passed
     total.skipped += part.skipped
+    total.flaky += part.flaky
     total.failures += part.failures
 
 
@@ -124,7 +134,8 @@ def run_bazel(*options: str, targets: Sequence[str] = ("//...",)) -> Result:
     with tempfile.TemporaryDirectory() as folder:
         events = pathlib.Path(folder, "events.json")
         command = ["bazel", "test", "--keep_going", "--test_summary=terse", *progress.FLAGS,
-                   f"--build_event_json_file={events}", *options, *targets]
+                   "--flaky_test_attempts=2", f"--build_event_json_file={events}", *options,
+                   *targets]
         status = progress.run(command, cwd=ROOT)
         result = read_events(events) if events.exists() else Result()
     if status != 0 and not result.failures:
@@ -193,23 +204,42 @@ def run_sanitizer(config: str, deadline: float | None, *options: str) -> Result:
     return result
 
 
+def pytest_once(folder: pathlib.Path, *options: str) -> Result:
+    """Runs pytest; `folder` keeps which tests failed."""
+    xml = folder / "junit.xml"
+    xml.unlink(missing_ok=True)
+    command = [sys.executable, "-m", "pytest", "-q", "-o", f"cache_dir={folder / 'cache'}",
+               "-o", "asyncio_default_fixture_loop_scope=function", f"--junitxml={xml}", *options]
+    status = subprocess.run(command, cwd=ROOT, check=False).returncode
+    result = read_junit(xml, "pytest") if xml.exists() else Result()
+    if status not in (0, 5) and not result.failures:
+        result.failures.append(f"{' '.join(command)}: exit status {status}")
+    return result
+
+
 def run_pytest(*paths: str) -> Result:
-    """Runs pytest once over `paths`."""
+    """Runs pytest over `paths`, and once more over the tests that failed."""
     present = [path for path in paths if (ROOT / path).exists()]
     if not present:
         return Result()
     if progress.run(["bazel", "build", *progress.FLAGS, *BINARIES], cwd=ROOT, quiet=True):
         return Result(failures=[f"{' '.join(BINARIES)}: did not build"])
     with tempfile.TemporaryDirectory() as folder:
-        xml = pathlib.Path(folder, "junit.xml")
-        command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider",
-                   "-o", "asyncio_default_fixture_loop_scope=function",
-                   f"--junitxml={xml}", *present]
-        status = subprocess.run(command, cwd=ROOT, check=False).returncode
-        result = read_junit(xml, "pytest") if xml.exists() else Result()
-    if status not in (0, 5) and not result.failures:
-        result.failures.append(f"{' '.join(command)}: exit status {status}")
-    return result
+        first = pytest_once(pathlib.Path(folder), *present)
+        if not 0 < len(first.failures) <= FLAKY_AT_MOST:
+            return first
+        again = pytest_once(pathlib.Path(folder), "--last-failed", *present)
+    return second_try(first, again)
+
+
+def second_try(first: Result, again: Result) -> Result:
+    """Joins a run with one of the tests that failed in it: those that now pass are flaky."""
+    failed = set(again.failures)
+    flaky = [name for name in first.failures if name not in failed]
+    if len(flaky) != again.passed or len(failed) + len(flaky) != len(first.failures):
+        return first  # not the same tests: a run that died, say
+    return dataclasses.replace(first, passed=first.passed + len(flaky), failures=again.failures,
+                               flaky=flaky)
 
 
 def run_ruff() -> Result:
@@ -264,10 +294,13 @@ def run_suite(name: str, deadline: float | None) -> Result:
             print(f"  {seconds:6.1f} s  {label}")
     for label in result.skipped:
         print(f"  skipped  {label}")
+    for label in result.flaky:
+        print(f"  FLAKY    {label}: failed, then passed")
     for label in result.failures:
         print(f"  FAILED   {label}")
     print(f"=== {name}: {result.passed} passed, {len(result.failures)} failed, "
-          f"{len(result.skipped)} skipped, {minutes:.1f} min", flush=True)
+          f"{len(result.skipped)} skipped, {len(result.flaky)} flaky, {minutes:.1f} min",
+          flush=True)
     return result
 
 
@@ -292,6 +325,8 @@ def main() -> int:
     for name in args.suites or SUITES:
         merge(total, run_suite(name, deadline))
     print(f"all suites: {(time.monotonic() - start) / 60:.1f} min")
+    for label in total.flaky:
+        print(f"flaky: {label}")
     sys.stdout.flush()
     print(f"{total.passed} passed, {len(total.failures)} failed", flush=True)
     return 1 if total.failures else 0

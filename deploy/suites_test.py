@@ -52,6 +52,39 @@ class SuitesTest(unittest.TestCase):
         for xml in (GOOD, EMPTY, None):
             self.assertEqual(self.target("TIMEOUT", xml).failures, ["//x:t: timeout"])
 
+    def test_target_that_passes_at_the_second_try_is_named(self):
+        result = self.target("FLAKY", GOOD)
+        self.assertEqual((result.passed, result.failures, result.flaky), (2, [], ["//x:t"]))
+
+    def test_cases_that_pass_at_the_second_try_are_named(self):
+        first = suites.Result(passed=7, failures=["a", "b"])
+        both = suites.second_try(first, suites.Result(passed=1, failures=["b"]))
+        self.assertEqual((both.passed, both.failures, both.flaky), (8, ["b"], ["a"]))
+        for other in (suites.Result(), suites.Result(passed=9), suites.Result(failures=["died"]),
+                      suites.Result(passed=1, failures=["died"])):
+            self.assertEqual(suites.second_try(first, other), first)
+
+    def test_pytest_repeats_only_what_failed(self):
+        self.bazel("")
+        # Of a, b and c the last two fail; b passes once it is one of the last failed.
+        pytest = self.write("pytest", f"""#!{sys.executable}
+import sys
+again = "--last-failed" in sys.argv
+cases = {{"b": False, "c": True}} if again else {{"a": False, "b": True, "c": True}}
+xml, = (arg.partition("=")[2] for arg in sys.argv if arg.startswith("--junitxml"))
+with open(xml, "w") as out:
+    rows = (f'<testcase name="{{case}}">{{"<failure/>" * bad}}</testcase>'
+            for case, bad in cases.items())
+    out.write(f"<testsuites>{{''.join(rows)}}</testsuites>")
+sys.exit(1)
+""")
+        pytest.chmod(0o755)
+        with unittest.mock.patch.object(sys, "executable", str(pytest)):
+            result = suites.run_pytest(".")
+        self.assertEqual(result.passed, 2)
+        self.assertEqual(result.failures, ["pytest c"])
+        self.assertEqual(result.flaky, ["pytest b"])
+
     def test_unreadable_file_fails(self):
         self.assertEqual(len(self.target("PASSED", "<cut").failures), 1)
 

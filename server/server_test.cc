@@ -235,7 +235,8 @@ TEST(ServerTest, MetricsOfCalls) {
     labels["code"] = code;
     return labels;
   };
-  // One call that waits for the plan, two that do not wait, one invalid one, and one for no model.
+  // Makes a call that waits for the plan, two that do not wait, one invalid one, and one for no
+  // model.
   test.control->HoldCompiles();
   ASSERT_TRUE(test.Send(UploadMessages(name, ScaleModel({3}))).ok());
   while (test.server->core().active_calls() > 0) std::this_thread::yield();

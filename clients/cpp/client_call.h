@@ -17,7 +17,7 @@
 
 namespace athanor::client {
 
-// One connection, and what is called over it.
+// Stubs of the services, which share one connection.
 struct Client::Services {
   std::unique_ptr<v1::ModelService::Stub> models;
   std::unique_ptr<v1::CompileService::Stub> compile;
@@ -25,7 +25,7 @@ struct Client::Services {
   std::unique_ptr<inference::GRPCInferenceService::Stub> inference;
 };
 
-// One call's context. Sets the deadline, and registers the call with its Cancellation while it
+// Context of one call. Sets the deadline, and registers the call with its Cancellation while it
 // runs.
 class CallScope {
  public:

@@ -1,4 +1,4 @@
-// What a command line tool accepts: its commands, and the options of each.
+// Describes the commands of a command line tool and their options.
 //
 //   ToolSyntax tool("athanor", "Calls models.", "Exit status: ...");
 //   CommandSyntax infer = tool.root().Add("infer", "Calls a model once");

@@ -264,6 +264,12 @@ int SqliteFile::CheckVersion() {
                  "EXISTS (SELECT 1 FROM sqlite_schema WHERE name = ?) "
                  "FROM pragma_user_version v, pragma_application_id a");
   const int code = read.Text(schema_.table).Step();
+  if (code == SQLITE_ERROR) {
+    // Every database answers this statement, so the header is damaged: a format number, say, that
+    // no SQLite has.
+    reason_ = sqlite3_errmsg(db_);
+    return SQLITE_NOTADB;
+  }
   if (code != SQLITE_ROW) return code;
   const int64_t version = read.IntAt(0), id = read.IntAt(1);
   const bool known = version == 0 ? read.IntAt(2) == 0 : read.IntAt(3) == 1;
@@ -322,6 +328,8 @@ int SqliteFile::Migrate() {
   for (; code == SQLITE_OK && current < schema_.version(); ++current) {
     code = RunSql(db_, schema_.steps[current]);
   }
+  // The steps fit every file of their schema: this one holds something else than its number says.
+  if (code == SQLITE_ERROR) code = SQLITE_CORRUPT;
   if (code == SQLITE_OK) code = RunSql(db_, absl::StrCat("PRAGMA user_version=", current));
   if (code == SQLITE_OK && schema_.application_id != 0) {
     code = RunSql(db_, absl::StrCat("PRAGMA application_id=", schema_.application_id));

@@ -114,7 +114,7 @@ TEST_F(SqliteFileTest, AFailedStepLeavesTheFileAsItWas) {
   }
   const char* const broken[] = {kSteps[0], "CREATE TABLE more (x INTEGER); DROP TABLE nowhere"};
   {
-    SqliteFile file(path_, {.what = "item file", .steps = broken}, Report());
+    SqliteFile file(path_, {.what = "item file", .steps = broken, .begin_anew = false}, Report());
     EXPECT_EQ(file.Open(), FileState::kUnusable);
     EXPECT_EQ(file.db(), nullptr);
     EXPECT_THAT(reports_, ElementsAre(HasSubstr("nowhere")));
@@ -223,6 +223,37 @@ TEST_F(SqliteFileTest, ASchemaBelowZeroIsDamage) {
   EXPECT_EQ(file.Open(), FileState::kUsable);
   EXPECT_EQ(Number(file, "SELECT count(*) FROM items"), 0);
   EXPECT_EQ(Damaged(), 1);
+}
+
+TEST_F(SqliteFileTest, EveryByteOfTheHeaderMayBeDamaged) {
+  SqliteSchema schema = Schema(2);
+  schema.application_id = 0x41544841;
+  {
+    SqliteFile file(path_, schema, Report());
+    ASSERT_EQ(file.Open(), FileState::kUsable);
+    ASSERT_TRUE(Insert(file, "one").ok());
+  }
+  const std::string good = FilesOf(folder_).at("items.db");
+  for (size_t at = 0; at < 100; ++at) {
+    for (const int value : {0x00, 0x01, 0x05, 0x7f, 0x80, 0xff}) {
+      SCOPED_TRACE(absl::StrCat("byte ", at, " is ", value));
+      for (const auto& left : std::filesystem::directory_iterator(folder_)) {
+        std::filesystem::remove(left);
+      }
+      std::string damaged = good;
+      damaged[at] = static_cast<char>(value);
+      std::ofstream(path_, std::ios::binary) << damaged;
+      SqliteFile file(path_, schema, Report());
+      const FileState state = file.Open();
+      if (state == FileState::kUnusable) {
+        EXPECT_THAT(file.reason(), HasSubstr("another program"));
+      } else if (state == FileState::kUsable) {
+        // Where the damage shows only now, the file is begun anew.
+        EXPECT_TRUE(Insert(file, "two").ok() || Insert(file, "two").ok() ||
+                    file.state() == FileState::kReadOnly);
+      }
+    }
+  }
 }
 
 TEST_F(SqliteFileTest, SpaceOfAFileMadeBeforeGoesBackToo) {

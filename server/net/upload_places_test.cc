@@ -85,7 +85,7 @@ TEST_F(UploadPlacesTest, APeerHasItsShare) {
   EXPECT_EQ(Take(places, "a3", "a", 500), nullptr);
   EXPECT_THAT(std::string(refusal_.message()), HasSubstr("2 uploads of a"));
   EXPECT_THAT(std::string(refusal_.message()), HasSubstr("--max_peer_percent"));
-  // One of its own uploads is ended, not another peer's.
+  // Ends an upload of the same peer, not of another one.
   EXPECT_NE(Take(places, "a3", "a", 2000), nullptr);
   EXPECT_THAT(left_, ElementsAre("a1"));
   EXPECT_NE(Take(places, "c1", "c", 2000), nullptr);

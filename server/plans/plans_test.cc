@@ -79,7 +79,7 @@ TEST(PlansTest, OtherBoxesComeInOneStep) {
   EXPECT_EQ(IdOf(plans.For({4, 3})), "b4 s4");
   EXPECT_EQ(IdOf(plans.For({4, 2})), "full");
   EXPECT_EQ(plans.view().box(3).reason, "too large");
-  // Who still searches for the boxes before finds them gone.
+  // A search for boxes that were replaced finds them gone.
   EXPECT_FALSE(plans.Set(before, 1, Plan("late")));
   EXPECT_EQ(IdOf(plans.For({1, 1})), "full");
 }
@@ -187,7 +187,7 @@ TEST(PlansTest, ClosedForGood) {
   EXPECT_FALSE(plans.Replace(grid, std::vector<PlanBook>(grid->size())));
 }
 
-// Whatever boxes come and go, a size is served by a plan that holds it.
+// A size is always served by a plan that holds it, while boxes come and go.
 TEST(PlansTest, LookUpsBesideChanges) {
   const std::shared_ptr<const BucketGrid> grids[] = {Grid({{1, 1}, {2, 8}}),
                                                      Grid({{1, 4}, {5, 8}}, {{1, 2}, {3, 4}})};

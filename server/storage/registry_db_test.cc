@@ -276,7 +276,7 @@ TEST(RegistryDbTest, KeepsThePlansOfAVersionInTheirOrder) {
                               {.plan_id = "p-5", .served = true}})
                     .ok());
     ASSERT_TRUE(db->SetPlans("m", 2, {{.plan_id = "p-9", .served = true}}).ok());
-    // Nothing is stored for a version that does not exist.
+    // Rows for a version that does not exist are not stored.
     ASSERT_TRUE(db->SetPlans("m", 3, {{.plan_id = "p-9", .served = true}}).ok());
   }
   const auto db = RegistryDb::Open(path).value();

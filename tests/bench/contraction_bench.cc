@@ -2,13 +2,13 @@
 //
 //   contraction_bench [--json] [--rounds N] [--search SECONDS] [--threads N] [--only MxNxK]
 //
-// One row per size, kind and number of threads (one and all). Kind "inputs" takes both operands in
-// every call, as sgemm does; in kind "weight" the right operand is known ahead. Our side runs the
-// baseline plan; with --search also the best plan that a search of that many seconds finds
-// (search_plan, which lies beside this binary). A product of one row is compared with the faster of
-// sgemm and sgemv. Each round also measures the machine's limits: the multiply-add peak, and for
-// few rows the memory bandwidth. Times are processor time for one thread, wall time for more
-// (machine_limits.h).
+// Prints a row per size, kind and number of threads (one and all). Kind "inputs" takes both
+// operands in every call, as sgemm does; in kind "weight" the right operand is known ahead. Our
+// side runs the baseline plan; with --search also the best plan that a search of that many seconds
+// finds (search_plan, which lies beside this binary). A product of one row is compared with the
+// faster of sgemm and sgemv. Each round also measures the machine's limits: the multiply-add peak,
+// and for few rows the memory bandwidth. Times are processor time for one thread, wall time for
+// more (machine_limits.h).
 #include <cblas.h>
 
 #include <algorithm>

@@ -230,7 +230,7 @@ TEST(LoopsTest, WhatIsWrongWithALoopIsNamed) {
   broken([](v1::Plan& p, v1::Loop& l) { p.mutable_outputs(0)->set_buffer(l.turn()); },
          "which nothing writes");
   broken([](v1::Plan& p, v1::Loop&) { *p.add_loops() = p.loops(0); }, "to more than one loop");
-  // Whatever the loop reads from outside must live until its last iteration.
+  // Values that the loop reads from outside must live until its last iteration.
   broken(
       [](v1::Plan& p, v1::Loop& l) {
         const auto other = static_cast<int>(l.carries(0).other());

@@ -125,7 +125,7 @@ TEST_F(BaselineCheckTest, KernelsOfBaselinePlansPass) {
   EXPECT_EQ(tuner_->starts(), 1);
 }
 
-// One extra rounding passes, a wrong constant fails: the check's graph gets one number changed.
+// An extra rounding passes, a wrong constant fails: the check's graph gets one number changed.
 TEST_F(BaselineCheckTest, AKernelForAnotherGraphFails) {
   const struct {
     const char* model;

@@ -13,7 +13,7 @@ bool IsByPlace(OpForm form) {
          form == OpForm::kLoop;
 }
 
-// What an op's class does not say stands in its row.
+// A row states every trait that its op's class does not give.
 TEST(OpTraits, EveryRowHasThem) {
   for (const OpRow& row : OpTable()) {
     const OpTraits& traits = row.traits;

@@ -38,7 +38,7 @@ TEST(WorkTurnsTest, WorkThatPromisesNothingComesLast) {
   WorkTurns turns;
   EXPECT_EQ(turns.Order({0, 0, 0.1}),
             (std::array<Work, kWorks>{Work::kForms, Work::kSchedules, Work::kFlips}));
-  // Of equals, the one that promises more is first, then the one named first.
+  // Equals are ordered by what they promise, then by their names.
   EXPECT_EQ(turns.Order({0.1, 0.2, 0.1}),
             (std::array<Work, kWorks>{Work::kFlips, Work::kSchedules, Work::kForms}));
 }

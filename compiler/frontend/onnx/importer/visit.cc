@@ -249,10 +249,7 @@ absl::StatusOr<GraphVisitor::Target> GraphVisitor::CheckedAge(const NodeProto& n
 
 absl::Status GraphVisitor::VisitNode(const NodeProto& given, Scope* scope, const Frame& frame,
                                      const GraphInfo& info) {
-  if (absl::Status s =
-          state_.budget.CountVisit(state_.graph.nodes.size(), state_.folder.cancelled());
-      !s.ok())
-    return s;
+  RETURN_IF_ERROR(state_.budget.CountVisit(state_.graph.nodes.size(), state_.folder.cancelled()));
   absl::Status status;
   ASSIGN_OR_RETURN(const NodeProto* resolved, Resolve(given, frame, &status));
   const NodeProto& node = *resolved;

@@ -31,7 +31,8 @@ namespace athanor::onnx {
 
 class NodeContext;
 
-// What the steps of one import share. `dims`, `b` and `tensors` are there once the inputs are read.
+// State that the steps of one import share. `dims`, `b` and `tensors` are set once the inputs are
+// read.
 struct ImportState {
   ImportState(const OnnxModel& file, const ImportOptions& wanted, std::vector<Refusal>* refusals);
 
