@@ -12,9 +12,11 @@
 #include <cmath>
 #include <cstring>
 #include <filesystem>
+#include <optional>
 #include <string_view>
 #include <utility>
 
+#include "absl/algorithm/container.h"
 #include "absl/strings/ascii.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
@@ -63,54 +65,93 @@ bool IsTime(const internal::SizeTimes& size) {
          std::isfinite(size.high());
 }
 
-// Reports whether a part of an outcome fits its kernel: it has each object that was lacking, or the
-// times of all sizes.
-bool Fits(const internal::TryOutcome& part, const internal::TriedKernel& tried) {
-  const internal::SearchKernel& kernel = tried.kernel();
-  if (!part.ended()) {
-    if (part.objects_size() != tried.objects_size()) return false;
-    for (int i = 0; i < part.objects_size(); ++i) {
-      if (part.objects(i).empty() && tried.objects(i).empty()) return false;
-    }
-    return true;
-  }
-  if (!IsStatusCode(part.code())) return false;
-  if (part.failed_kernel() >= static_cast<uint32_t>(tried.objects_size())) return false;
-  const bool measured = part.code() == 0 || part.failed_at() == internal::TryOutcome::CHECK;
-  if (part.times_size() != kernel.sizes_size()) return !measured && part.times().empty();
-  return std::all_of(part.times().begin(), part.times().end(), IsTime);
+bool AreTimes(const internal::TryOutcome& part, const internal::TriedKernel& tried) {
+  return part.times_size() == tried.kernel().sizes_size() &&
+         std::all_of(part.times().begin(), part.times().end(), IsTime);
 }
 
-// Follows which kernels of a TryRequest a child has compiled, and which it has tried.
+// Also false for NaN.
+bool IsSpent(const v1::SearchTime& spent) {
+  const bool known = spent.on() == "compile" || spent.on() == "measure" || spent.on() == "check";
+  return known && spent.calls() == 1 && spent.seconds() >= 0 && std::isfinite(spent.seconds());
+}
+
+// Follows how far a child has come with the kernels of a TryRequest.
 class TrialStates {
  public:
-  explicit TrialStates(const internal::TryRequest& request)
-      : request_(request), compiled_(request.kernels_size()), ended_(request.kernels_size()) {
-    for (int i = 0; i < request.kernels_size(); ++i) {
-      const auto& objects = request.kernels(i).objects();
-      compiled_[i] = std::none_of(objects.begin(), objects.end(),
-                                  [](const std::string& object) { return object.empty(); });
+  enum class State : uint8_t { kToCompile, kToMeasure, kToCheck, kEnded };
+
+  explicit TrialStates(const internal::TryRequest& request) : request_(request) {
+    for (const internal::TriedKernel& tried : request.kernels()) {
+      const auto& objects = tried.objects();
+      const bool lacks = std::any_of(objects.begin(), objects.end(),
+                                     [](const std::string& object) { return object.empty(); });
+      states_.push_back(lacks ? State::kToCompile : State::kToMeasure);
     }
   }
 
-  bool AllCompiled() const {
-    return std::find(compiled_.begin(), compiled_.end(), false) == compiled_.end();
+  // What the child works at: all are compiled before the first is measured.
+  State AtWork() const {
+    for (State state : {State::kToCompile, State::kToCheck, State::kToMeasure}) {
+      if (std::find(states_.begin(), states_.end(), state) != states_.end()) return state;
+    }
+    return State::kEnded;
   }
-  // False: the part fits no kernel.
+
+  // False: the part is none that can come now.
   bool Take(const internal::TryOutcome& part) {
-    const uint32_t k = part.kernel();
-    if (k >= ended_.size() || ended_[k] || (!part.ended() && compiled_[k])) return false;
-    if (!Fits(part, request_.kernels(static_cast<int>(k)))) return false;
-    const bool failed = part.ended() && part.failed_at() == internal::TryOutcome::COMPILE;
-    if (part.ended() && !compiled_[k] && !failed) return false;
-    compiled_[k] = true;
-    ended_[k] = part.ended();
-    return true;
+    if (part.kernel() >= states_.size()) return false;
+    State& state = states_[part.kernel()];
+    const std::optional<State> next =
+        After(state, part, request_.kernels(static_cast<int>(part.kernel())));
+    const bool fits = next.has_value() && absl::c_all_of(part.spent(), IsSpent);
+    if (fits) state = *next;
+    return fits;
   }
 
  private:
+  static std::optional<State> After(State state, const internal::TryOutcome& part,
+                                    const internal::TriedKernel& tried) {
+    if (part.ended())
+      return CanEnd(state, part, tried) ? std::optional(State::kEnded) : std::nullopt;
+    if (part.code() != 0 || part.checked()) return std::nullopt;
+    if (state == State::kToMeasure && part.objects().empty() && AreTimes(part, tried)) {
+      return State::kToCheck;
+    }
+    if (state != State::kToCompile || part.objects_size() != tried.objects_size()) {
+      return std::nullopt;
+    }
+    for (int i = 0; i < part.objects_size(); ++i) {
+      if (part.objects(i).empty() != !tried.objects(i).empty()) return std::nullopt;
+    }
+    return State::kToMeasure;
+  }
+
+  static bool CanEnd(State state, const internal::TryOutcome& part,
+                     const internal::TriedKernel& tried) {
+    if (!IsStatusCode(part.code()) || !part.objects().empty()) return false;
+    if (!part.times().empty() && !AreTimes(part, tried)) return false;
+    const bool aborted = part.code() == static_cast<int>(absl::StatusCode::kAborted);
+    const bool compiled = state == State::kToMeasure || state == State::kToCheck;
+    if (part.checked() && !compiled) return false;
+    switch (part.failed_at()) {
+      case internal::TryOutcome::NONE:
+        if (part.code() == 0) return compiled && AreTimes(part, tried);
+        return aborted && state != State::kEnded;
+      case internal::TryOutcome::COMPILE:
+        return part.code() != 0 && state == State::kToCompile &&
+               part.failed_kernel() < static_cast<uint32_t>(tried.objects_size());
+      case internal::TryOutcome::MEASURE:
+        return part.code() != 0 && compiled;
+      case internal::TryOutcome::CHECK:
+        return part.code() != 0 && state == State::kToCheck && AreTimes(part, tried);
+      default:
+        return false;
+    }
+  }
+
   const internal::TryRequest& request_;
-  std::vector<bool> compiled_, ended_;
+  std::vector<State> states_;
 };
 
 }  // namespace
@@ -396,21 +437,34 @@ absl::Status TunerProcess::Try(const internal::TryRequest& request,
   internal::TunerRequest message;
   *message.mutable_try_kernels() = request;
   TrialStates states(request);
-  constexpr absl::string_view kCompiling = "compiling a kernel", kTrying = "trying a kernel";
-  absl::StatusOr<Question> question = Ask(message, kCompiling, options_.compile_timeout);
+  absl::StatusOr<Question> question = Ask(message, "compiling a kernel", options_.compile_timeout);
   if (!question.ok()) return question.status();
   for (;;) {
-    const bool compiled = states.AllCompiled();
-    question->doing = std::string(compiled ? kTrying : kCompiling);
-    // A kernel is measured, checked, perhaps once more, and measured again.
-    SetDeadline(compiled ? 4 * options_.check_timeout : options_.compile_timeout, &*question);
+    const TrialStates::State at_work = states.AtWork();
+    switch (at_work) {
+      case TrialStates::State::kToCompile:
+        question->doing = "compiling a kernel";
+        SetDeadline(options_.compile_timeout, &*question);
+        break;
+      case TrialStates::State::kToMeasure:
+      case TrialStates::State::kEnded:
+        question->doing = "measuring a kernel";
+        SetDeadline(2 * options_.check_timeout, &*question);  // twice, if its check is known
+        break;
+      case TrialStates::State::kToCheck:
+        question->doing = "checking a kernel";
+        // Checked, perhaps once more, and measured again.
+        SetDeadline(3 * options_.check_timeout, &*question);
+        break;
+    }
     absl::StatusOr<internal::TunerReply> reply = Answer(*question);
     if (!reply.ok()) return reply.status();
     if (reply->code() != 0) {
       return absl::Status(static_cast<absl::StatusCode>(reply->code()),
-                          absl::StrCat(kTrying, ": ", reply->message()));
+                          absl::StrCat("trying kernels: ", reply->message()));
     }
-    if (reply->has_try_kernels()) return absl::OkStatus();
+    const bool all = at_work == TrialStates::State::kEnded;
+    if (reply->has_try_kernels() && all) return absl::OkStatus();
     if (!reply->has_tried() || !states.Take(reply->tried())) {
       return LoseAt(*question, absl::DataLossError("an outcome of no kernel that was to be tried"));
     }

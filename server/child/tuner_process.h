@@ -98,7 +98,7 @@ class TunerProcess {
   absl::StatusOr<internal::MeasureReply> Measure(const internal::MeasureRequest& request);
   // Tries kernels of a search (server/tuner/kernel_trials.h). `take` gets each part of an outcome
   // as it comes, and those that came before an error hold. All that lack objects have these, or
-  // have failed, before the first is measured. Not every kernel need be begun.
+  // have ended, before the first is measured. OK: all have ended, some perhaps as ABORTED.
   absl::Status Try(const internal::TryRequest& request,
                    absl::FunctionRef<void(internal::TryOutcome)> take);
   // The machine's limits with `threads` (server/tuner/measure/machine.h).

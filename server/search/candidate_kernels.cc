@@ -1,10 +1,10 @@
 #include "server/search/candidate_kernels.h"
 
-#include <algorithm>
 #include <chrono>
 #include <optional>
 #include <utility>
 
+#include "absl/algorithm/container.h"
 #include "absl/strings/str_cat.h"
 #include "compiler/ir/value/message.h"
 #include "server/base/log.h"
@@ -15,8 +15,10 @@
 namespace athanor {
 namespace {
 
-// Other searches and builds wait for a trial: it begins nothing more after so long.
+// Other searches and builds wait for a request: compiling ends after so long, and then measuring.
 constexpr std::chrono::microseconds kEnough = std::chrono::milliseconds(700);
+// Kernels of a request: as many as may be tried in that time.
+constexpr size_t kAtOnce = 16;
 
 std::vector<double> SecondsOf(const internal::TryOutcome& part) {
   std::vector<double> seconds;
@@ -27,15 +29,17 @@ std::vector<double> SecondsOf(const internal::TryOutcome& part) {
 }  // namespace
 
 void CandidateKernels::Begin() {
-  waiting_.clear();
-  for (int i = 0; i < steps_.step().kernels_size(); ++i) waiting_.push_back(i);
+  trials_.clear();
+  next_ = 0;
 }
 
 void CandidateKernels::Leave() {
-  for (int index : std::exchange(waiting_, {})) {
+  const auto leave = [&](int index) {
     steps_.TellKernel(kernel(index).key(),
                       absl::AbortedError("not measured: the search's time is up"));
-  }
+  };
+  for (const Trial& trial : std::exchange(trials_, {})) leave(trial.index);
+  for (; next_ < steps_.step().kernels_size(); ++next_) leave(next_);
 }
 
 void CandidateKernels::Show(int index, const absl::Status& status, bool from_cache) {
@@ -47,8 +51,7 @@ void CandidateKernels::Show(int index, const absl::Status& status, bool from_cac
   record_.Fail(std::move(failure), status);
 }
 
-void CandidateKernels::Prepare(int index, absl::Span<const int64_t> activation_bytes,
-                               internal::TryRequest* request) {
+void CandidateKernels::Prepare(int index, absl::Span<const int64_t> activation_bytes) {
   const internal::SearchKernel& asked = kernel(index);
   CandidateMemory::Kernel of = memory_.Of(asked, activation_bytes);
   if (const auto known = memory_.Find(of, asked)) {
@@ -67,11 +70,23 @@ void CandidateKernels::Prepare(int index, absl::Span<const int64_t> activation_b
     trial.compiled &= object.has_value();
     trial.check.add_objects(std::move(object).value_or(""));
   }
-  internal::TriedKernel* tried = request->add_kernels();
-  *tried->mutable_kernel() = asked;
-  *tried->mutable_objects() = trial.check.objects();
-  tried->set_passed(trial.compiled && maker_.HasPassed(trial.check));
   trials_.push_back(std::move(trial));
+}
+
+internal::TryRequest CandidateKernels::RequestFor(absl::Span<const int64_t> activation_bytes) {
+  internal::TryRequest request;
+  *request.mutable_target() = machine_.target();
+  request.mutable_activation_bytes()->Assign(activation_bytes.begin(), activation_bytes.end());
+  request.set_enough_us(kEnough.count());
+  for (Trial& trial : trials_) {
+    trial.measured = false;
+    trial.left = absl::OkStatus();
+    internal::TriedKernel* tried = request.add_kernels();
+    *tried->mutable_kernel() = kernel(trial.index);
+    *tried->mutable_objects() = trial.check.objects();
+    tried->set_passed(trial.compiled && maker_.HasPassed(trial.check));
+  }
+  return request;
 }
 
 void CandidateKernels::Fail(Trial& trial, const absl::Status& status,
@@ -127,7 +142,10 @@ void CandidateKernels::TakeVerdict(Trial& trial, const internal::TryOutcome& par
   }
   if (part.code() == 0) return TakeTimes(trial, part);
   const absl::Status said(static_cast<absl::StatusCode>(part.code()), part.message());
-  if (absl::IsAborted(said)) return;
+  if (absl::IsAborted(said)) {
+    trial.left = Prefixed("trying a kernel: ", said);
+    return;
+  }
   switch (part.failed_at()) {
     case internal::TryOutcome::COMPILE: {
       const v1::Kernel& failed = plan.kernels(static_cast<int>(part.failed_kernel()));
@@ -151,51 +169,53 @@ void CandidateKernels::TakePart(internal::TryOutcome part) {
   }
   if (part.ended()) {
     TakeVerdict(trial, part);
-  } else {
+  } else if (!part.objects().empty()) {
     TakeCompiled(trial, part);
+  } else {
+    trial.measured = true;
   }
 }
 
-absl::Status CandidateKernels::TakeLoss(const absl::Status& why) {
+void CandidateKernels::TakeLoss(const absl::Status& why) {
+  const auto first = [this](auto is) { return absl::c_find_if(trials_, is); };
+  const auto at_work = [](const Trial& t) { return !t.ended && t.left.ok(); };
   // All are compiled before the first is measured, in their order.
-  auto lost = std::find_if(trials_.begin(), trials_.end(),
-                           [](const Trial& t) { return !t.ended && !t.compiled; });
-  const bool compiling = lost != trials_.end();
-  if (!compiling) {
-    lost = std::find_if(trials_.begin(), trials_.end(), [](const Trial& t) { return !t.ended; });
+  auto lost = first([&](const Trial& t) { return at_work(t) && !t.compiled; });
+  if (lost == trials_.end()) lost = first([&](const Trial& t) { return at_work(t) && t.measured; });
+  if (lost == trials_.end()) lost = first(at_work);
+  if (lost == trials_.end()) return;  // after the last verdict
+  // Kernels are measured in a process of their own: a child that was lost there was lost for
+  // something else. A request that was refused says nothing of the kernel either.
+  std::optional<FailureKind> kind;
+  if (!lost->compiled) kind = FailureKind::kCompile;
+  if (lost->measured) kind = FailureKind::kCheck;
+  if (absl::IsInvalidArgument(why)) kind = std::nullopt;
+  const v1::Kernel& own = OwnKernel(lost->check.plan());
+  if (kind.has_value() && WorthRetrying(why) && !std::exchange(lost->lost_before, true)) {
+    LogWarn("kernel tried once more", {{"kernel", own.name()}, {"error", why.message()}});
+    return;
   }
-  if (lost == trials_.end()) return why;
-  const std::string& key = kernel(lost->index).key();
-  if (compiling && WorthRetrying(why) && std::exchange(compiled_again_, key) != key) {
-    LogWarn("kernel compiled once more",
-            {{"kernel", OwnKernel(lost->check.plan()).name()}, {"error", why.message()}});
-    return absl::OkStatus();
-  }
-  // Kernels run in a process of their own: a child that was lost behind the compiler was lost for
-  // something else.
-  const auto kind = compiling ? std::optional(FailureKind::kCompile) : std::nullopt;
-  Fail(*lost, NamedKernel(OwnKernel(lost->check.plan()), why), kind);
-  return absl::OkStatus();
+  Fail(*lost, NamedKernel(own, why), kind);
 }
 
 absl::Status CandidateKernels::Try(absl::Span<const int64_t> activation_bytes) {
-  internal::TryRequest request;
-  *request.mutable_target() = machine_.target();
-  request.mutable_activation_bytes()->Assign(activation_bytes.begin(), activation_bytes.end());
-  request.set_enough_us(kEnough.count());
-  trials_.clear();
-  for (int index : waiting_) Prepare(index, activation_bytes, &request);
-  absl::Status status;
-  if (!trials_.empty()) {
-    status = tuner_.Try(request, [&](internal::TryOutcome part) { TakePart(std::move(part)); });
+  if (trials_.empty()) {
+    const int count = steps_.step().kernels_size();
+    while (next_ < count && trials_.size() < kAtOnce) Prepare(next_++, activation_bytes);
   }
+  if (trials_.empty()) return absl::OkStatus();
+  const internal::TryRequest request = RequestFor(activation_bytes);
+  bool further = false;
+  absl::Status status = tuner_.Try(request, [&](internal::TryOutcome part) {
+    further |= part.code() != static_cast<int>(absl::StatusCode::kAborted);
+    TakePart(std::move(part));
+  });
+  if (status.ok() && !further) status = trials_.front().left;
   if (!status.ok() && !absl::IsCancelled(status) && !absl::IsAborted(status)) {
-    status = TakeLoss(status);
+    TakeLoss(status);
+    status = absl::OkStatus();
   }
-  waiting_.clear();
-  for (const Trial& trial : trials_) {
-    if (!trial.ended) waiting_.push_back(trial.index);
-  }
+  std::erase_if(trials_, [](const Trial& trial) { return trial.ended; });
   return status;
 }
 

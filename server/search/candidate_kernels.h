@@ -6,7 +6,8 @@
 //   while (!kernels.empty()) kernels.Try(activation_bytes);  // a status
 //
 // Outcomes are kept as they come, so a child that is lost costs the kernel it was working on. Those
-// that it did not come to are asked for again with the next call.
+// that it did not come to are asked for again with the next call, with the objects that they have
+// by then.
 #ifndef ATHANOR_SERVER_SEARCH_CANDIDATE_KERNELS_H_
 #define ATHANOR_SERVER_SEARCH_CANDIDATE_KERNELS_H_
 
@@ -43,33 +44,38 @@ class CandidateKernels {
 
   // A step has been asked for: all its kernels are to be tried.
   void Begin();
-  bool empty() const { return waiting_.empty(); }
-  // Tries those that wait, among `activation_bytes`. Each that got its outcome waits no longer; at
-  // least one does unless the error is CANCELLED or ABORTED (there was no time to measure).
+  bool empty() const { return trials_.empty() && next_ == steps_.step().kernels_size(); }
+  // Tries the next few, among `activation_bytes`. At least one of them comes further unless the
+  // error is CANCELLED or ABORTED (there was no time).
   absl::Status Try(absl::Span<const int64_t> activation_bytes);
-  // There is no time for those that wait.
+  // There is no time for the others.
   void Leave();
 
  private:
-  // A kernel on its way.
+  // A kernel without a verdict.
   struct Trial {
     int index;  // in the step
     CandidateMemory::Kernel of;
     internal::CheckRequest check;  // with the objects known so far
-    bool compiled = false, ended = false;
+    bool compiled = false;         // all objects are known
+    bool lost_before = false;      // a child was lost behind it and it was worth another try
+    bool measured = false;         // by the child that is asked now
+    bool ended = false;
+    absl::Status left = {};  // ABORTED: the child that is asked now did not come to it
   };
 
   const internal::SearchKernel& kernel(int index) const { return steps_.step().kernels(index); }
-  // Records what is known of the kernel; else adds it to the request.
-  void Prepare(int index, absl::Span<const int64_t> activation_bytes,
-               internal::TryRequest* request);
+  // Records what is known of the kernel; else begins a trial.
+  void Prepare(int index, absl::Span<const int64_t> activation_bytes);
+  internal::TryRequest RequestFor(absl::Span<const int64_t> activation_bytes);
   void TakePart(internal::TryOutcome part);
   void TakeCompiled(Trial& trial, internal::TryOutcome& part);
-  // Ends the trial, unless it was ABORTED.
+  // Ends the trial, unless the child left it.
   void TakeVerdict(Trial& trial, const internal::TryOutcome& part);
   void TakeTimes(Trial& trial, const internal::TryOutcome& part);
-  // The child was lost, or refused the request, before it said what became of all.
-  absl::Status TakeLoss(const absl::Status& why);
+  // The child was lost, or refused the request: the kernel that it was working on has failed, or is
+  // tried once more.
+  void TakeLoss(const absl::Status& why);
   void Fail(Trial& trial, const absl::Status& status, std::optional<FailureKind> kind);
   void Show(int index, const absl::Status& status, bool from_cache);
   // Has the limits measured again where the kernel was faster than they allow.
@@ -82,9 +88,8 @@ class CandidateKernels {
   MachineLimits& limits_;
   SearchSteps& steps_;
   SearchRecord& record_;
-  std::vector<int> waiting_;    // indices in the step
-  std::vector<Trial> trials_;   // of the request that is being answered
-  std::string compiled_again_;  // key of the kernel whose compilation lost a child before
+  int next_ = 0;               // of the step: the first without a trial
+  std::vector<Trial> trials_;  // asked for at once
 };
 
 }  // namespace athanor

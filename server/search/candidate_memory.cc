@@ -15,7 +15,7 @@ namespace athanor {
 namespace {
 
 // Raised when measuring a kernel alone comes to other times than it did.
-constexpr int64_t kMeasureVersion = 1;
+constexpr int64_t kMeasureVersion = 2;
 
 // "1,64;8,64"
 std::string TextOf(const google::protobuf::RepeatedPtrField<internal::Sizes>& sizes) {

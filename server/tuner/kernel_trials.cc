@@ -2,6 +2,7 @@
 
 #include <malloc.h>
 
+#include <algorithm>
 #include <string>
 #include <utility>
 #include <vector>
@@ -44,6 +45,11 @@ void Fail(const absl::Status& status, Stage stage, internal::TryOutcome* outcome
   outcome->set_failed_at(stage);
 }
 
+// There is no time for it, or none to go on with it.
+void Leave(internal::TryOutcome* outcome) {
+  Fail(absl::AbortedError("the time is up"), internal::TryOutcome::NONE, outcome);
+}
+
 }  // namespace
 
 void TrimHeap() {
@@ -75,29 +81,33 @@ absl::Status KernelTrials::Validate(const internal::TryRequest& request) {
   return absl::OkStatus();
 }
 
-bool KernelTrials::Compile(const Setting& setting, const v1::Target& target, Trial* trial) {
+bool KernelTrials::Compile(const Setting& setting, const v1::Target& target, Objects* made,
+                           Trial* trial) {
   internal::CheckRequest& check = trial->check();
-  bool compiled = false;
   const Spent spent("compile", &trial->outcome);
-  std::vector<std::string> made(trial->tried.objects_size());
+  bool lacked = false;
+  std::vector<bool> given;
   for (int i = 0; i < trial->tried.objects_size(); ++i) {
-    std::string* object = trial->tried.mutable_objects(i);
+    const std::string& source = check.plan().kernels(i).source();
+    std::string* object = check.add_objects();
+    *object = std::move(*trial->tried.mutable_objects(i));
+    given.push_back(!object->empty());
+    const std::string*& known = made->try_emplace(source, nullptr).first->second;
     if (object->empty()) {
+      lacked = true;
       absl::StatusOr<std::string> now =
-          CompileKernel(check.plan().kernels(i).source(), target, setting.compile_seconds);
+          known != nullptr ? *known : CompileKernel(source, target, setting.compile_seconds);
       if (!now.ok()) {
         Fail(now.status(), internal::TryOutcome::COMPILE, &trial->outcome);
         trial->outcome.set_failed_kernel(i);
         return false;
       }
-      made[i] = *now;
       *object = *std::move(now);
-      compiled = true;
     }
-    check.add_objects(std::move(*object));
+    known = object;
   }
-  for (std::string& object : made) {
-    if (compiled) trial->outcome.add_objects(std::move(object));
+  for (int i = 0; lacked && i < check.objects_size(); ++i) {
+    trial->outcome.add_objects(given[i] ? "" : check.objects(i));
   }
   return true;
 }
@@ -127,7 +137,6 @@ absl::Status KernelTrials::Measure(const internal::TryRequest& request, const Se
 }
 
 absl::Status KernelTrials::Check(const Setting& setting, Trial* trial) {
-  if (trial->tried.passed()) return absl::OkStatus();
   const Spent spent("check", &trial->outcome);
   const auto check = [&] {
     auto report = CheckKernels(trial->check(), setting.limits, &references_);
@@ -148,55 +157,82 @@ absl::Status KernelTrials::Check(const Setting& setting, Trial* trial) {
   return absl::OkStatus();
 }
 
-void KernelTrials::Judge(const internal::TryRequest& request, const Setting& setting,
-                         Trial* trial) {
+absl::Status KernelTrials::Judge(const internal::TryRequest& request, const Setting& setting,
+                                 Send send, Trial* trial) {
   internal::TryOutcome& outcome = trial->outcome;
   if (absl::Status s = Measure(request, setting, trial); !s.ok()) {
-    return Fail(s, internal::TryOutcome::MEASURE, &outcome);
+    Fail(s, internal::TryOutcome::MEASURE, &outcome);
+    return absl::OkStatus();
   }
   const internal::SearchKernel& kernel = trial->tried.kernel();
   std::vector<double> seconds;
   for (const internal::SizeTimes& size : outcome.times()) seconds.push_back(size.seconds());
   const bool first = kernel.best_seconds().empty();
   // Only what may be chosen has to be right: one that is slower in the sum never is.
-  if (!first && !FasterThanBest(seconds, kernel)) return;
-  if (absl::Status s = Check(setting, trial); !s.ok()) {
-    return Fail(s, internal::TryOutcome::CHECK, &outcome);
+  if (!first && !FasterThanBest(seconds, kernel)) return absl::OkStatus();
+  if (!trial->tried.passed()) {
+    if (Clock::now() >= setting.end) {
+      Leave(&outcome);
+      return absl::OkStatus();
+    }
+    if (absl::Status s = send(outcome); !s.ok()) return s;
+    outcome.clear_spent();
+    if (absl::Status s = Check(setting, trial); !s.ok()) {
+      Fail(s, internal::TryOutcome::CHECK, &outcome);
+      return absl::OkStatus();
+    }
   }
   outcome.set_checked(true);
-  if (first) return;
+  if (first) return absl::OkStatus();
   // The least of many times is low by luck, too: what wins is measured again, and that time counts.
   if (absl::Status s = Measure(request, setting, trial); !s.ok()) {
     Fail(s, internal::TryOutcome::MEASURE, &outcome);
   }
+  return absl::OkStatus();
 }
 
 absl::Status KernelTrials::Try(internal::TryRequest request, const Setting& setting, Send send) {
   if (absl::Status s = Validate(request); !s.ok()) return s;
-  const Clock::time_point enough =
-      request.enough_us() > 0 ? Clock::now() + std::chrono::microseconds(request.enough_us())
-                              : Clock::time_point::max();
+  // No phase begins anything after this.
+  const auto phase_end = [&] {
+    if (request.enough_us() <= 0) return setting.end;
+    return std::min(setting.end, Clock::now() + std::chrono::microseconds(request.enough_us()));
+  };
+  Clock::time_point phase = phase_end();
+  Objects made;
   std::vector<Trial> trials;
+  trials.reserve(request.kernels_size());
   for (int i = 0; i < request.kernels_size(); ++i) {
     Trial& trial = trials.emplace_back(Trial{*request.mutable_kernels(i), {}});
-    trial.outcome.set_kernel(static_cast<uint32_t>(i));
-    trial.outcome.set_ended(!Compile(setting, request.target(), &trial));
-    const bool to_send = trial.outcome.ended() || !trial.outcome.objects().empty();
-    if (!to_send) continue;
-    if (absl::Status s = send(trial.outcome); !s.ok()) return s;
+    internal::TryOutcome& outcome = trial.outcome;
+    outcome.set_kernel(static_cast<uint32_t>(i));
+    if (Clock::now() >= (i == 0 ? setting.end : phase)) {
+      Leave(&outcome);
+      outcome.set_ended(true);
+    } else {
+      outcome.set_ended(!Compile(setting, request.target(), &made, &trial));
+      if (!outcome.ended() && outcome.objects().empty()) continue;  // it lacked none
+    }
+    if (absl::Status s = send(outcome); !s.ok()) return s;
   }
   TrimHeap();
-  for (size_t i = 0; i < trials.size(); ++i) {
-    Trial& trial = trials[i];
-    if (trial.outcome.ended()) continue;
-    if (i > 0 && Clock::now() >= enough) break;
-    trial.outcome.clear_objects();
-    trial.outcome.clear_spent();
-    Judge(request, setting, &trial);
-    trial.outcome.set_ended(true);
-    if (absl::Status s = send(trial.outcome); !s.ok()) return s;
+  phase = phase_end();
+  bool first = true, left = false;
+  for (Trial& trial : trials) {
+    internal::TryOutcome& outcome = trial.outcome;
+    if (outcome.ended()) continue;
+    outcome.clear_objects();
+    outcome.clear_spent();
+    left = left || Clock::now() >= (std::exchange(first, false) ? setting.end : phase);
+    if (left) {
+      Leave(&outcome);
+    } else if (absl::Status s = Judge(request, setting, send, &trial); !s.ok()) {
+      return s;
+    }
+    outcome.set_ended(true);
+    if (absl::Status s = send(outcome); !s.ok()) return s;
     // The next would find no time to be measured either.
-    if (trial.outcome.code() == static_cast<int>(absl::StatusCode::kAborted)) break;
+    left = outcome.code() == static_cast<int>(absl::StatusCode::kAborted);
   }
   return absl::OkStatus();
 }

@@ -5,16 +5,20 @@
 //   absl::Status all = trials.Try(request, {.limits = limits, .traffic = &traffic},
 //                                 [&](const internal::TryOutcome& part) { return Send(part); });
 //
-// All sources are compiled before the first kernel is measured: what the compiler leaves in the
-// heap is given back once. Inputs and references of a task serve all its schedules.
+// Compiles first and then measures: what the compiler leaves in the heap is given back once. Inputs
+// and references of a task serve all its schedules, and a packing kernel that several have is
+// compiled once.
 #ifndef ATHANOR_SERVER_TUNER_KERNEL_TRIALS_H_
 #define ATHANOR_SERVER_TUNER_KERNEL_TRIALS_H_
 
 #include <chrono>
 #include <cstdint>
+#include <map>
+#include <string>
 
 #include "absl/functional/function_ref.h"
 #include "absl/status/status.h"
+#include "absl/strings/string_view.h"
 #include "proto/athanor/internal/tuner.pb.h"
 #include "server/base/traffic.h"
 #include "server/tuner/check/references.h"
@@ -32,7 +36,7 @@ class KernelTrials {
     IsolationLimits limits;
     const TrafficReader* traffic = nullptr;
     int64_t compile_seconds = 0;                       // of processor time, for each source
-    Clock::time_point end = Clock::time_point::max();  // nothing is measured beyond it
+    Clock::time_point end = Clock::time_point::max();  // nothing is begun after it
   };
   // Sends a part of an outcome; an error ends the trial.
   using Send = absl::FunctionRef<absl::Status(const internal::TryOutcome&)>;
@@ -47,10 +51,16 @@ class KernelTrials {
  private:
   struct Trial;
 
+  using Objects = std::map<absl::string_view, const std::string*>;  // by source
+
   static absl::Status Validate(const internal::TryRequest& request);
-  // Adds the objects that a kernel lacks. Reports whether it has all.
-  static bool Compile(const Setting& setting, const v1::Target& target, Trial* trial);
-  void Judge(const internal::TryRequest& request, const Setting& setting, Trial* trial);
+  // Adds the objects that a kernel lacks: `made` holds those of the request so far. Reports whether
+  // it has all.
+  static bool Compile(const Setting& setting, const v1::Target& target, Objects* made,
+                      Trial* trial);
+  // Measures and checks; sends the times before a check. Errors are those of `send`.
+  absl::Status Judge(const internal::TryRequest& request, const Setting& setting, Send send,
+                     Trial* trial);
   absl::Status Measure(const internal::TryRequest& request, const Setting& setting, Trial* trial);
   absl::Status Check(const Setting& setting, Trial* trial);
 

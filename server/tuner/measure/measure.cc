@@ -39,6 +39,8 @@ constexpr int kLeastKnown = 6;
 // only adds time, so the least sample is held against it, and has to be worse by this share.
 constexpr int kFirstRounds = 3;
 constexpr double kClearlySlower = 1.1;
+// Call data of all sizes that is kept between a kernel's first rounds and the others.
+constexpr int64_t kMostHeld = int64_t{64} << 20;
 
 // Plain data written by the forked process.
 struct Result {
@@ -336,16 +338,22 @@ bool Measurement::ClearlySlower(const Subject& s) const {
 
 absl::Status Measurement::RunAlone(Subject& s, Result* results) {
   const int sizes = request_.sizes_size();
+  int64_t held = 0;
   for (int size = 0; size < sizes; ++size) {
     if (absl::Status status = Begin(size, &s); !status.ok()) return status;
     Subject::AtSize& at = s.sizes[size];
     while (!at.given_up && at.samples.size() < kFirstRounds) {
       if (absl::Status status = AddSample(s, size); !status.ok()) return status;
     }
+    held += at.memory->bytes();
+    if (held > kMostHeld) at.memory.reset();
   }
   const bool slower = ClearlySlower(s);
   for (int size = 0; size < sizes && !slower; ++size) {
     Subject::AtSize& at = s.sizes[size];
+    if (!at.memory.has_value()) {
+      if (absl::Status status = Bind(size, &s); !status.ok()) return status;
+    }
     const size_t rounds = Rounds({&s, 1}, size, kAlone);
     while (!at.given_up && at.samples.size() < rounds) {
       const absl::Status status = AddSample(s, size);
@@ -356,6 +364,7 @@ absl::Status Measurement::RunAlone(Subject& s, Result* results) {
       const Result known = Summary(at.samples);
       if (known.high - known.low <= kKnown * known.seconds) break;
     }
+    at.memory.reset();
   }
   for (int size = 0; size < sizes; ++size) {
     results[size] = Summary(std::move(s.sizes[size].samples));

@@ -1,6 +1,7 @@
 #include "server/tuner/measure/measured_inputs.h"
 
 #include <algorithm>
+#include <set>
 #include <utility>
 
 #include "absl/status/status.h"
@@ -41,21 +42,23 @@ absl::StatusOr<std::string> Repeated(const DrawnInput& input) {
   return whole;
 }
 
-// Reports whether a run of any of the plans reads the parameter where it lies.
-bool RunsRead(const internal::MeasureRequest& request, const std::string& parameter) {
+// Returns the parameters that a run of any of the plans reads where they lie.
+std::set<std::string> ReadByRuns(const internal::MeasureRequest& request) {
+  std::set<std::string> read;
   for (const internal::MeasuredPlan& measured : request.plans()) {
     const v1::Plan& plan = measured.plan();
     for (const v1::Step& step : plan.run()) {
       for (uint32_t b : step.buffers()) {
         const v1::Buffer& buffer = plan.buffers(static_cast<int>(b));
-        if (buffer.kind() == v1::Buffer::PARAMETER && buffer.name() == parameter) return true;
+        if (buffer.kind() == v1::Buffer::PARAMETER) read.insert(buffer.name());
       }
     }
   }
-  return false;
+  return read;
 }
 
-// Returns everything that inputs depend on.
+// Returns everything that inputs depend on: the plan only by its dims and the parameters that runs
+// read, because weights that take turns are too many to be remembered.
 std::string KeyOf(const internal::MeasureRequest& request) {
   internal::MeasureRequest key;
   key.set_graph_text(request.graph_text());
@@ -65,6 +68,7 @@ std::string KeyOf(const internal::MeasureRequest& request) {
   for (const v1::DimRange& dim : request.plans(0).plan().dims()) {
     plan->add_dims()->set_name(dim.name());
   }
+  for (const std::string& parameter : ReadByRuns(request)) plan->add_buffers()->set_name(parameter);
   return key.SerializeAsString();
 }
 
@@ -152,6 +156,7 @@ absl::Status MeasuredInputs::DrawSize(const internal::MeasureRequest& request, i
     absl::Status s = ChooseWalked(request, absl::MakeConstSpan(*drawn).subspan(first));
     if (!s.ok()) return s;
   }
+  const std::set<std::string> read = ReadByRuns(request);
   std::vector<absl::string_view>& inputs = views_.emplace_back();
   for (size_t n = 0; n < drawn->size(); ++n) {
     const bool parameter = n >= first;
@@ -164,9 +169,8 @@ absl::Status MeasuredInputs::DrawSize(const internal::MeasureRequest& request, i
       inputs.push_back(inputs[turn]);
       continue;
     }
-    absl::Status s = parameter
-                         ? Hold((*drawn)[n], RunsRead(request, names_[n]), &inputs.emplace_back())
-                         : HoldWhole((*drawn)[n], &inputs.emplace_back());
+    absl::Status s = parameter ? Hold((*drawn)[n], read.contains(names_[n]), &inputs.emplace_back())
+                               : HoldWhole((*drawn)[n], &inputs.emplace_back());
     if (!s.ok()) return s;
   }
   return absl::OkStatus();
