@@ -34,6 +34,8 @@ constexpr int kStepRounds = 15;
 // A kernel alone is known well enough once its median lies with 95 % within this share of it. Five
 // samples or fewer have no such interval.
 constexpr double kKnown = 0.02;
+// Compared plans are known well enough within this share of each, or when one is surely faster.
+constexpr double kComparedKnown = 0.01;
 constexpr int kLeastKnown = 6;
 // First of each size; by then a kernel may be seen to be slower than the best of its task. Noise
 // only adds time, so the least sample is held against it, and has to be worse by this share.
@@ -97,6 +99,8 @@ class Measurement {
   // As many rounds as the time allows, `least` of them in any case.
   int Rounds(absl::Span<const Subject> subjects, int size, const Patience& patience) const;
   bool ClearlySlower(const Subject& s) const;
+  // Reports whether further rounds would not change what a comparison comes to at this size.
+  static bool Decided(absl::Span<const Subject> subjects, int size);
   absl::Status Call(Subject& s, int size, int64_t calls);
   absl::Status Sample(Subject& s, int size, double* seconds);
   // Adds a sample; ABORTED where there is no time for it.
@@ -336,6 +340,23 @@ bool Measurement::ClearlySlower(const Subject& s) const {
   return is > kClearlySlower * best;
 }
 
+// The intervals of two equal plans of six rounds each lie apart by chance once in 460 times: all
+// samples of one would have to be less than all of the other.
+bool Measurement::Decided(absl::Span<const Subject> subjects, int size) {
+  std::vector<Result> known;
+  for (const Subject& s : subjects) {
+    if (!s.sizes[size].given_up) known.push_back(Summary(s.sizes[size].samples));
+  }
+  const auto precise = [](const Result& r) { return r.high - r.low <= kComparedKnown * r.seconds; };
+  std::sort(known.begin(), known.end(),
+            [](const Result& a, const Result& b) { return a.seconds < b.seconds; });
+  for (size_t i = 1; i < known.size(); ++i) {
+    const bool apart = known[i - 1].high < known[i].low;
+    if (!apart && !(precise(known[i - 1]) && precise(known[i]))) return false;
+  }
+  return true;
+}
+
 absl::Status Measurement::RunAlone(Subject& s, Result* results) {
   const int sizes = request_.sizes_size();
   int64_t held = 0;
@@ -394,6 +415,7 @@ absl::Status Measurement::RunSize(std::vector<Subject>& subjects, int size, Resu
       if (!absl::IsAborted(status) || round < patience.least) return status;
       rounds = round;  // the samples so far must do
     }
+    if (subjects.size() > 1 && round + 1 >= kLeastKnown && Decided(subjects, size)) break;
   }
   for (size_t p = 0; p < subjects.size(); ++p) {
     Subject& s = subjects[p];
