@@ -37,10 +37,11 @@ constexpr double kKnown = 0.02;
 // Compared plans are known well enough within this share of each, or when one is surely faster.
 constexpr double kComparedKnown = 0.01;
 constexpr int kLeastKnown = 6;
-// First of each size; by then a kernel may be seen to be slower than the best of its task. Noise
-// only adds time, so the least sample is held against it, and has to be worse by this share.
-constexpr int kFirstRounds = 3;
-constexpr double kClearlySlower = 1.1;
+// Rounds of a size before those of the next: after each pass over the sizes a kernel may be seen to
+// be slower than the best of its task. Noise only adds time, so the least sample is held against
+// it, and has to be worse by a share that is larger for few samples.
+constexpr size_t kFirstPass = 3, kPass = 5;
+constexpr double kClearlySlower = 1.1, kSlower = 1.03;
 // Call data of all sizes that is kept between a kernel's first rounds and the others.
 constexpr int64_t kMostHeld = int64_t{64} << 20;
 
@@ -64,6 +65,7 @@ struct Subject {
     std::optional<CallMemory> memory;
     int64_t calls = 1;  // calls per sample
     bool given_up = false;
+    bool enough = false;  // no further samples are needed
     std::vector<double> samples;
   };
   std::vector<AtSize> sizes;
@@ -87,8 +89,11 @@ class Measurement {
  private:
   // Run in the isolated process.
   absl::Status RunAll(Result* results);
-  // A kernel alone: the first rounds of every size, then, unless it is clearly slower, the others.
+  // A kernel alone: some rounds of each size after the other, until it is seen to be slower or
+  // known well enough.
   absl::Status RunAlone(Subject& s, Result* results);
+  // Adds samples of a size up to `most`, and for as long as they are needed.
+  absl::Status RunPass(Subject& s, int size, size_t most);
   // Plans in turn.
   absl::Status RunSize(std::vector<Subject>& subjects, int size, Result* results);
   absl::StatusOr<Subject> Load(Device* device, PreparedPool* pool,
@@ -98,7 +103,7 @@ class Measurement {
   absl::Status Begin(int size, Subject* s);
   // As many rounds as the time allows, `least` of them in any case.
   int Rounds(absl::Span<const Subject> subjects, int size, const Patience& patience) const;
-  bool ClearlySlower(const Subject& s) const;
+  bool Slower(const Subject& s) const;
   // Reports whether further rounds would not change what a comparison comes to at this size.
   static bool Decided(absl::Span<const Subject> subjects, int size);
   absl::Status Call(Subject& s, int size, int64_t calls);
@@ -328,16 +333,18 @@ int Measurement::Rounds(absl::Span<const Subject> subjects, int size,
                     patience.least, patience.most);
 }
 
-bool Measurement::ClearlySlower(const Subject& s) const {
+bool Measurement::Slower(const Subject& s) const {
   if (request_.best_seconds().empty()) return false;
   double is = 0, best = 0;
+  bool few = false;
   for (int size = 0; size < request_.sizes_size(); ++size) {
     const std::vector<double>& samples = s.sizes[size].samples;
     const double weight = request_.size_weights().empty() ? 1 : request_.size_weights(size);
     is += weight * *std::min_element(samples.begin(), samples.end());
     best += weight * request_.best_seconds(size);
+    few |= samples.size() < kLeastKnown;
   }
-  return is > kClearlySlower * best;
+  return is > (few ? kClearlySlower : kSlower) * best;
 }
 
 // The intervals of two equal plans of six rounds each lie apart by chance once in 460 times: all
@@ -357,35 +364,47 @@ bool Measurement::Decided(absl::Span<const Subject> subjects, int size) {
   return true;
 }
 
+absl::Status Measurement::RunPass(Subject& s, int size, size_t most) {
+  Subject::AtSize& at = s.sizes[size];
+  while (!at.enough && at.samples.size() < most) {
+    const absl::Status status = AddSample(s, size);
+    const size_t samples = at.samples.size();
+    // The samples so far must do where there is no time for more.
+    at.enough = absl::IsAborted(status) && samples >= static_cast<size_t>(kAlone.least);
+    if (!status.ok() && !at.enough) return status;
+    if (samples < kLeastKnown) continue;
+    const Result known = Summary(at.samples);
+    at.enough |= known.high - known.low <= kKnown * known.seconds;
+  }
+  return absl::OkStatus();
+}
+
 absl::Status Measurement::RunAlone(Subject& s, Result* results) {
   const int sizes = request_.sizes_size();
+  std::vector<size_t> rounds;
   int64_t held = 0;
   for (int size = 0; size < sizes; ++size) {
     if (absl::Status status = Begin(size, &s); !status.ok()) return status;
     Subject::AtSize& at = s.sizes[size];
-    while (!at.given_up && at.samples.size() < kFirstRounds) {
-      if (absl::Status status = AddSample(s, size); !status.ok()) return status;
-    }
+    at.enough = at.given_up;
+    if (absl::Status status = RunPass(s, size, kFirstPass); !status.ok()) return status;
+    rounds.push_back(Rounds({&s, 1}, size, kAlone));
     held += at.memory->bytes();
     if (held > kMostHeld) at.memory.reset();
   }
-  const bool slower = ClearlySlower(s);
-  for (int size = 0; size < sizes && !slower; ++size) {
-    Subject::AtSize& at = s.sizes[size];
-    if (!at.memory.has_value()) {
-      if (absl::Status status = Bind(size, &s); !status.ok()) return status;
-    }
-    const size_t rounds = Rounds({&s, 1}, size, kAlone);
-    while (!at.given_up && at.samples.size() < rounds) {
-      const absl::Status status = AddSample(s, size);
-      const bool enough = at.samples.size() >= static_cast<size_t>(kAlone.least);
-      if (absl::IsAborted(status) && enough) break;  // the samples so far must do
+  // Large call data is not held for all sizes at once: one pass has all rounds then.
+  const bool large = held > kMostHeld;
+  constexpr size_t kMost = kAlone.most;
+  const size_t pass = large ? kMost : kPass;
+  for (size_t most = kFirstPass + pass; most < kMost + pass && !Slower(s); most += pass) {
+    for (int size = 0; size < sizes; ++size) {
+      Subject::AtSize& at = s.sizes[size];
+      if (at.enough) continue;
+      absl::Status status = at.memory.has_value() ? absl::OkStatus() : Bind(size, &s);
+      if (status.ok()) status = RunPass(s, size, std::min(most, rounds[size]));
       if (!status.ok()) return status;
-      if (at.samples.size() < kLeastKnown) continue;
-      const Result known = Summary(at.samples);
-      if (known.high - known.low <= kKnown * known.seconds) break;
+      if (large) at.memory.reset();
     }
-    at.memory.reset();
   }
   for (int size = 0; size < sizes; ++size) {
     results[size] = Summary(std::move(s.sizes[size].samples));

@@ -13,7 +13,7 @@
 // Weights of a model of more than 512 MiB take turns (weight_turns.h), and what plans prepare from
 // them is shared; large ones of more than 192 MiB are addresses over 96 MiB of memory
 // (walked_memory.h). A plan slower than its limit is given up after its first calls. A
-// kernel alone that is clearly slower than the best of its task (best_seconds) is not measured to
+// kernel alone that is slower than the best of its task (best_seconds) is not measured to
 // the end: its times are those of the first rounds, which `rounds` says. Others are measured until
 // the median is known well enough.
 #ifndef ATHANOR_SERVER_TUNER_MEASURE_MEASURE_H_
