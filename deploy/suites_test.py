@@ -66,7 +66,7 @@ class SuitesTest(unittest.TestCase):
 
     def test_pytest_repeats_only_what_failed(self):
         self.bazel("")
-        # Of a, b and c the last two fail; b passes once it is one of the last failed.
+        # b and c fail out of a, b and c; b passes when only the last failed run again.
         pytest = self.write("pytest", f"""#!{sys.executable}
 import sys
 again = "--last-failed" in sys.argv

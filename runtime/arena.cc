@@ -36,6 +36,7 @@ absl::StatusOr<Arena> Arena::Reserve(int64_t bytes) {
     return exhausted("more than the address space");
   }
   const int64_t rounded = std::max(page, (bytes + page - 1) / page * page);
+  // A further page leaves room to begin at a multiple of its size, as huge pages must.
   const int64_t mapped = huge ? rounded + page : rounded;
   void* mapping = mmap(nullptr, mapped, PROT_READ | PROT_WRITE,
                        MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);

@@ -77,6 +77,8 @@ void Executable::Context::MoveWindows(int index, int64_t turn) {
     windows_[slice.buffer] = at(slice.of) + number * BytesOf(slice.buffer);
   }
   for (const Program::Loop::Carry& carry : loop.carries) {
+    // Iterations write two buffers alternately, so none overwrites what it reads. Counting from
+    // the end puts the last result into `last`.
     const bool last = (count - 1 - turn) % 2 == 0;
     windows_[carry.next] = at(last ? carry.last : carry.other);
     windows_[carry.read] = turn == 0 ? at(carry.initial) : at(last ? carry.other : carry.last);
@@ -91,6 +93,7 @@ int64_t Executable::Context::BytesOf(int index) const {
 }
 
 absl::Status Executable::Context::BindSizes(absl::Span<const int64_t> dims) {
+  // Sizes equal to those of the call before need no evaluation.
   if (bound_ && std::equal(dims.begin(), dims.end(), dims_.begin())) {
     return absl::OkStatus();
   }
@@ -149,6 +152,7 @@ absl::Status Executable::Context::CheckLoops() const {
     if (count < 0) return broken(absl::StrCat("has ", count, " turns"));
     for (const Program::Loop::Slice& slice : loop.slices) {
       int64_t bytes = 0;
+      // The slices must cover the buffer exactly, so that none lies outside.
       if (__builtin_mul_overflow(count, BytesOf(slice.buffer), &bytes) ||
           bytes != BytesOf(slice.of)) {
         return broken(absl::StrCat("has ", count, " slices of ", BytesOf(slice.buffer),
@@ -173,6 +177,8 @@ absl::Status Executable::Context::CheckLoops() const {
 int64_t Executable::Context::TouchedArenaBytes() const {
   const Program& program = executable_->program_;
   const int64_t page = arena_->granularity();
+  // Buffers share memory at different times, so they overlap. Sorted by offset, each page is
+  // counted once.
   int64_t touched = 0, end = 0;  // pages below `end` are counted
   for (const int index : program.arena_buffers) {
     const int64_t bytes = BytesOf(index);

@@ -291,6 +291,7 @@ absl::Status Executable::RunLoop(Context& context, const RunOptions& options, in
   const Program::Loop& loop = program_.loops[index];
   const int64_t count = context.values_[loop.count_size];
   context.queue_->Wait();
+  // A loop without iterations returns its initial states.
   for (const Program::Loop::Carry& carry : loop.carries) {
     const int64_t bytes = context.BytesOf(carry.last);
     if (count > 0 || bytes == 0) continue;

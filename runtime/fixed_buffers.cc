@@ -66,6 +66,8 @@ void FixedBuffers::ChooseSteps(const Program& program) {
     kept_[first_[i]] = true;
     needed_[first_[i]] = true;
   }
+  // Goes backwards, so that the steps that read a buffer are decided before the step that makes it.
+  // A step is left out if everything it makes is unneeded or exists already.
   for (int s = static_cast<int>(program.prepare.size()) - 1; s >= 0; --s) {
     const Program::Step& step = program.prepare[s];
     bool left = !program.prepares_once;
@@ -100,6 +102,7 @@ absl::Status FixedBuffers::Allocate(const Program& program) {
   for (size_t i = 0; i < keys_.size(); ++i) {
     if (made_[i]) blocks_[i] = *next++;
   }
+  // Equal buffers share one block.
   for (size_t i = 0; i < keys_.size(); ++i) blocks_[i] = blocks_[first_[i]];
   return absl::OkStatus();
 }
@@ -111,6 +114,7 @@ void FixedBuffers::Keep() {
     }
   }
   for (size_t i = 0; i < blocks_.size(); ++i) {
+    // Frees the buffers that only steps of `prepare` read.
     blocks_[i] = kept_[i] ? blocks_[first_[i]] : PreparedPool::Block();
   }
 }

@@ -66,6 +66,7 @@ class KeyMaker {
         continue;
       }
       const std::string operand = OperandKey(buffer);
+      // Contents that depend on something without a key cannot be recognised again.
       if (operand.empty()) return;
       Add(hash, operand);
     }

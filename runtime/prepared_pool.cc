@@ -136,6 +136,8 @@ absl::StatusOr<std::vector<PreparedPool::Block>> PreparedPool::Allocate(
 PreparedPool::Block PreparedPool::Publish(const PreparedKey& key, Block block) {
   MutexLock lock(state_->mu);
   std::weak_ptr<Block::Memory>& held = state_->by_key[key];
+  // Two loads may make the same block at the same time: the first to publish it wins, and the
+  // other's memory is freed.
   if (std::shared_ptr<Block::Memory> first = held.lock(); first != nullptr) {
     return Block(std::move(first));
   }

@@ -14,6 +14,7 @@ namespace {
 
 constexpr uint32_t kFormat = 1;
 constexpr uint32_t kFormatWithLoops = 2;
+// A cache line, and the widest vector register.
 constexpr int64_t kAlignment = 64;
 // More than any address space; sums of two are far from overflow.
 constexpr int64_t kMaxBytes = int64_t{1} << 56;
@@ -304,6 +305,8 @@ class Builder {
       Program::Loop to;
       to.first = static_cast<int>(first);
       to.end = static_cast<int>(end);
+      // Loops are sorted by their first step, so the open ones form a stack: a loop lies inside the
+      // innermost open one, or begins after it has ended.
       while (!around.empty() && program_.loops[around.back()].end <= first) around.pop_back();
       if (!around.empty() && program_.loops[around.back()].end < end) {
         return Bad(where, absl::StrCat("overlaps loop ", around.back()));

@@ -29,6 +29,7 @@ absl::StatusOr<SizeRange> Checked(__int128 min, __int128 max) {
 }
 
 absl::StatusOr<SizeRange> Multiply(const SizeRange& a, const SizeRange& b) {
+  // A product over two ranges is least and greatest at their ends.
   const __int128 corners[] = {__int128{a.min} * b.min, __int128{a.min} * b.max,
                               __int128{a.max} * b.min, __int128{a.max} * b.max};
   return Checked(*std::min_element(corners, corners + 4), *std::max_element(corners, corners + 4));
@@ -42,6 +43,7 @@ absl::StatusOr<SizeRange> Divide(const SizeRange& a, const SizeRange& b) {
   const int64_t corners[] = {FloorDivide(a.min, least), FloorDivide(a.min, b.max),
                              FloorDivide(a.max, least), FloorDivide(a.max, b.max)};
   SizeRange range{*std::min_element(corners, corners + 4), *std::max_element(corners, corners + 4)};
+  // FloorDivide gives 0 where the divisor is not positive.
   if (b.min <= 0) {
     range = {std::min<int64_t>(range.min, 0), std::max<int64_t>(range.max, 0)};
   }
@@ -154,6 +156,7 @@ class SizeTable::Compiler {
 };
 
 absl::StatusOr<int> SizeTable::Add(const v1::SizeExpr& expr) {
+  // Equal expressions share an id, so that a call evaluates each once.
   std::string key = expr.SerializeAsString();
   if (const auto known = ids_.find(key); known != ids_.end()) {
     return known->second;
@@ -171,6 +174,7 @@ absl::StatusOr<int> SizeTable::Add(const v1::SizeExpr& expr) {
 }
 
 int64_t SizeTable::Execute(const Entry& entry, const int64_t* dims) const {
+  // No step overflows: Add refuses an expression if any intermediate value could exceed 64 bits.
   int64_t stack[kStackDepth + 1];  // the first element is never used
   int64_t* top = stack;
   for (int i = entry.begin; i < entry.end; ++i) {

@@ -82,6 +82,8 @@ class Saturation {
 
   absl::StatusOr<egraph::Report> Run() {
     egraph::Choice choice = terms_.Original();
+    // A recognition looks at one extracted graph, not at the whole e-graph. So rules and
+    // recognitions alternate until neither finds anything new.
     while (true) {
       ASSIGN_OR_RETURN(const bool found, Recognise(choice));
       if (runs_ > 0 && (recognitions_.empty() || !found)) break;
@@ -136,6 +138,8 @@ class Saturation {
                      ApplyRecognition(at->graph, *recognitions_[index]->recognises, &recognition));
     watch.AddTo(&report.match_us);
     if (recognition.found.empty()) return false;
+    // A node's successor in the new graph computes the same value, so it belongs to the node's
+    // class.
     std::vector<TermGraph::Equality> equal;
     for (size_t n = 0; n < at->classes.size(); ++n) {
       if (at->classes[n].valid()) equal.emplace_back(recognition.at[n], at->classes[n]);

@@ -64,6 +64,8 @@ class CpuQueue : public DeviceQueue {
     entry(launch.buffers, launch.sizes, begin, end, scratch_.data() + thread * stride_, &error);
     if (error.code == 0) return;
     MutexLock lock(mu_);
+    // Keeps the error of the lowest item, so that the message does not depend on the threads'
+    // timing.
     if (launch.error->code == 0 || error.item < launch.error->item) {
       *launch.error = error;
     }

@@ -23,6 +23,7 @@ constexpr int kMaxSlots = 16;
 constexpr int64_t kPieces = 8;
 constexpr int64_t kMinSpin = 2'000;    // nanoseconds
 constexpr int64_t kMaxSpin = 100'000;  // nanoseconds; about a step that is not shared out
+// Nanoseconds that a caller spins until its helpers have left, before it sleeps.
 constexpr int64_t kFinishSpin = 50'000;
 
 // Slot::state: flags above the number of workers inside.
@@ -67,6 +68,7 @@ struct ThreadPool::Slot {
   std::vector<Cursor> cursors;  // one per thread
 
   int64_t PartBegin(int64_t part) const {
+    // The first `rest` parts have one item more than the others.
     const int64_t base = grid / parts, rest = grid % parts;
     return part * base + std::min(part, rest);
   }
@@ -119,6 +121,7 @@ ThreadPool::~ThreadPool() {
 
 void ThreadPool::ParallelFor(int64_t grid, Body body) {
   if (grid <= 0) return;
+  // With as many callers as threads every core is busy already, so each computes its loop alone.
   const int callers = callers_.fetch_add(1) + 1;
   Slot* slot = grid > 1 && callers < threads_ ? Open(grid, body) : nullptr;
   if (slot == nullptr) {
@@ -149,6 +152,7 @@ ThreadPool::Slot* ThreadPool::Open(int64_t grid, const Body& body) {
 }
 
 void ThreadPool::Close(Slot& slot) {
+  // Lets no more workers in. Those inside still use `body`, which lives on the caller's stack.
   slot.state.fetch_and(~kOpen);
   const auto empty = [&] { return slot.state.load() == kTaken; };
   if (!SpinUntil(kFinishSpin, empty)) {
@@ -160,6 +164,8 @@ void ThreadPool::Close(Slot& slot) {
 }
 
 void ThreadPool::Work(Slot& slot, const Body& body, int thread) {
+  // Begins with the thread's own part and then helps with the others'. Relaxed order is enough: a
+  // cursor only divides items, and kOpen published everything else.
   for (int64_t i = 0; i < slot.parts; ++i) {
     const int64_t part = (thread + i) % slot.parts;
     std::atomic<int64_t>& next = slot.cursors[part].next;
@@ -183,6 +189,8 @@ void ThreadPool::Help(Slot& slot, int thread) {
 }
 
 void ThreadPool::HelpAny(int thread) {
+  // Helpers and callers together are no more than the threads, so that no helper takes a caller's
+  // core.
   if (helpers_.fetch_add(1) + 1 + callers_.load() <= threads_) {
     for (size_t i = 0; i < slots_.size(); ++i) {
       Help(slots_[(thread + i) % slots_.size()], thread);
@@ -193,6 +201,7 @@ void ThreadPool::HelpAny(int thread) {
 
 void ThreadPool::Wake(int64_t helpers) {
   epoch_.fetch_add(1);
+  // A worker that is not counted as sleeping yet sees the new epoch before it sleeps.
   const int64_t sleeping = sleeping_.load();
   if (sleeping == 0) return;
   if (helpers >= sleeping) {
@@ -223,6 +232,9 @@ void ThreadPool::WorkerLoop(int thread) {
     sleeping_.fetch_add(1);
     epoch_.wait(seen);
     sleeping_.fetch_sub(1);
+    // The next loop usually opens soon, and spinning saves the time of a wake-up. A worker that
+    // waits longer spins half as long each time, so that an idle server costs little processor
+    // time.
     const bool short_gap = Clock::now() - idle < std::chrono::nanoseconds(kMaxSpin);
     spin = short_gap ? kMaxSpin : std::max(spin / 2, kMinSpin);
   }

@@ -248,7 +248,7 @@ TEST_F(PlanKeeperTest, APinnedPlanOutlivesTheCache) {
   EXPECT_EQ(kept->plan->how.budget(), "3s");
   ASSERT_NE(kept->costs, nullptr);
   ASSERT_EQ(kept->costs->size(), 1u);
-  // Of another machine, or another graph, it is none.
+  // Another machine or another graph does not find it.
   alone.SetMachine(Machine("zen5"));
   EXPECT_FALSE(alone.Find(*version_, alone.KeyOf(*version_, version_->graph(), {}), "p-1").ok());
   alone.SetMachine(Machine());

@@ -8,12 +8,12 @@
 namespace athanor {
 namespace {
 
-// A choice that grows and shrinks, with what it takes.
+// A choice that grows and shrinks, and the bytes that it takes.
 class Choice {
  public:
   explicit Choice(const BucketChoiceInput& input) : input_(input), chosen_(input.buckets, -1) {}
 
-  // Puts `candidate`, or none (-1), in the place of what the bucket has.
+  // Gives the bucket `candidate`, or none (-1), instead of the one it has.
   void Set(int bucket, int candidate) {
     if (chosen_[bucket] >= 0) Count(chosen_[bucket], -1);
     chosen_[bucket] = candidate;
@@ -32,7 +32,7 @@ class Choice {
   }
   Choice(const Choice&) = default;
 
-  // Added up anew: equal choices have equal gains, however they came about.
+  // Adds up anew, so that equal choices have equal gains whatever the order of their changes.
   double gain() const {
     double gain = 0;
     for (const int candidate : chosen_) {
@@ -79,7 +79,7 @@ void TryAll(const Options& options, int bucket, Choice* choice, Choice* best) {
   TryAll(options, bucket + 1, choice, best);
 }
 
-// Adds the best of what still fits until nothing does.
+// Adds the best candidate that still fits until none does.
 Choice Greedy(const BucketChoiceInput& input, const Options& options, bool per_byte) {
   Choice choice(input);
   for (;;) {
@@ -105,7 +105,7 @@ Choice Greedy(const BucketChoiceInput& input, const Options& options, bool per_b
   }
 }
 
-// Two buckets at a time, whatever they have.
+// Changes the candidates of one or two buckets as long as that makes the choice better.
 void Exchange(const Options& options, Choice* choice) {
   const int buckets = static_cast<int>(options.size());
   for (bool better = true; better;) {
@@ -144,7 +144,7 @@ std::vector<int> ChoosePlans(const BucketChoiceInput& input) {
   for (const auto& of_bucket : options) {
     tried = std::min<int64_t>(kMostTried + 1, tried * static_cast<int64_t>(of_bucket.size() + 1));
   }
-  // Where each bucket has one candidate, and all fit, there is nothing to choose.
+  // Takes all candidates if each bucket has at most one and they fit together.
   Choice all(input);
   bool one_each = true;
   for (int b = 0; b < input.buckets; ++b) {

@@ -1,5 +1,5 @@
-// Which buckets get a plan of their own, and which, where there is not memory for all: prepared
-// weights are shared between plans, so they are chosen together.
+// Chooses the buckets that get plans of their own if memory does not suffice for all. Plans share
+// prepared weights, so they are chosen together.
 //
 //   std::vector<int> chosen = ChoosePlans({.buckets = 4, .candidates = candidates,
 //                                          .bytes_free = ledger.limit() - ledger.used()});
@@ -15,11 +15,11 @@ namespace athanor {
 
 struct BucketCandidate {
   int bucket = 0;   // from 0
-  double gain = 1;  // what the plan is worth there; above 0
-  // What would have to be held for it, without what is held already. Weights with equal keys are
-  // held once for all candidates; an empty key is shared with nobody.
+  double gain = 1;  // the plan's worth for the bucket; above 0
+  // Weights that the server would have to load for the plan, without those it holds already.
+  // Candidates share weights with equal keys; a weight with an empty key is not shared.
   std::vector<PlanMemory::Weight> weights;
-  int64_t bytes = 0;  // beside the weights
+  int64_t bytes = 0;  // besides the weights
 };
 
 struct BucketChoiceInput {
@@ -28,13 +28,14 @@ struct BucketChoiceInput {
   int64_t bytes_free = 0;
 };
 
-// By bucket the position of a candidate, or -1 for none. Never more than `bytes_free` together.
-// The greatest sum of gains, by trying all, while there are at most kMostTried choices; else the
-// better of gain per further byte and gain alone, taken greedily, and then improved by exchanging
-// one choice for another as long as that helps. Among equals the one that takes fewer bytes.
+// Returns, by bucket, the index of the chosen candidate, or -1 for none. The chosen plans take at
+// most `bytes_free` together. With at most kMostTried possible choices it tries them all and
+// returns one with the greatest sum of gains. Otherwise it takes the better of two greedy choices,
+// by gain per further byte and by gain alone, and improves it by exchanges until none helps. Among
+// equal gains it prefers fewer bytes.
 std::vector<int> ChoosePlans(const BucketChoiceInput& input);
 
-// Bytes that the choice takes.
+// Returns the bytes that the choice takes.
 int64_t BytesOf(const BucketChoiceInput& input, const std::vector<int>& chosen);
 
 inline constexpr int64_t kMostTried = 1 << 14;

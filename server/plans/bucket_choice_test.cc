@@ -100,7 +100,7 @@ BucketChoiceInput RandomInput(std::mt19937& random, int buckets, int candidates)
     candidate.bytes = random() % 3;
     for (int w = static_cast<int>(random() % 4); w > 0; --w) {
       const int key = static_cast<int>(random() % 5);
-      // Of a key every weight has the same bytes; key 0 is shared with nobody.
+      // All weights of one key have the same bytes; key 0 is shared with nobody.
       candidate.weights.push_back({key == 0 ? "" : absl::StrCat(key), 1 + 3 * key});
     }
     input.candidates.push_back(std::move(candidate));

@@ -32,7 +32,7 @@ std::vector<DimSpan> GeometricSpans(const Dim& dim, int64_t factor) {
   return spans;
 }
 
-// What is wrong with one range alone.
+// Checks one range by itself.
 absl::Status CheckRange(const std::string& where, const DimSpan& range, const Dim& dim) {
   if (range.min > range.max) {
     return Invalid(where, ": range ", Text(range), " is inverted; ", Text({range.max, range.min}),

@@ -38,34 +38,36 @@ class BucketGrid {
   static absl::StatusOr<BucketGrid> Create(const Graph& graph, const Ranges& buckets,
                                            int64_t max_buckets);
 
-  // The full range and the boxes; 1 without boxes, also where the only one is the full range.
+  // Number of boxes, the full range included; 1 if there are no others. A single box that equals
+  // the full range is none.
   int size() const { return static_cast<int>(boxes_.size()); }
   const Box& box(int bucket) const { return boxes_[bucket]; }
-  // The box of these sizes; kFullRange where there are no boxes. REQUIRES: sizes in bounds
+  // Returns the box of these sizes; kFullRange if there are no boxes. REQUIRES: sizes in bounds
   int Find(absl::Span<const int64_t> dims) const;
   // "b=1..1 s=1..128"
   std::string Text(int bucket) const;
   std::vector<v1::DimRange> ToProto(int bucket) const;
-  // A serialised internal.Box, as rows name it.
+  // Returns the box as a serialised internal.Box, by which database rows name it.
   std::string Bytes(int bucket) const;
   bool operator==(const BucketGrid&) const = default;
 
  private:
   BucketGrid() = default;
 
-  std::vector<std::string> names_;  // of dims
+  std::vector<std::string> names_;  // the dims'
   // By dim: the ranges' upper ends, ascending.
   std::vector<std::vector<int64_t>> ends_;
   // The full range, then the products, those of the last dim next to each other.
   std::vector<Box> boxes_;
 };
 
-// The ranges that dims get where none are given: 1, 2-4, 5-16, ... within the bounds of dims that
-// are more than a factor of 4 wide; of those the widest first, as many as make at most
-// `max_buckets` boxes. Where the widest alone has more ranges, they are wider.
+// Returns the ranges of dims for an upload that gives none: 1, 2-4, 5-16, ... within the bounds of
+// dims that span more than a factor of 4. Takes the widest dims first, as many as make at most
+// `max_buckets` boxes. If the widest alone has more ranges, they are made wider.
 BucketGrid::Ranges DefaultRanges(const Graph& graph, int64_t max_buckets);
 
-// `graph` for the sizes of `box` alone: its hash is the same, bounds are beside it (DESIGN 6.1).
+// Returns `graph` with its dims bounded by `box`. Its hash is the same, because hashes leave out
+// bounds.
 Graph NarrowedTo(const Graph& graph, const Box& box);
 
 }  // namespace athanor

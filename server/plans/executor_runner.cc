@@ -10,8 +10,8 @@
 namespace athanor {
 namespace {
 
-// What one core does at least in a microsecond (flops plus moved bytes), and what a launch costs:
-// low and high guesses, so that nothing long is taken for short.
+// Least work of one core in a microsecond (flops plus moved bytes), and the cost of a launch. The
+// first is a low guess and the second a high one, so that no long run is taken for a short one.
 constexpr int64_t kWorkPerMicrosecond = 4'000;
 constexpr int64_t kLaunchesPerMicrosecond = 4;
 

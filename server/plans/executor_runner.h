@@ -54,7 +54,7 @@ class ExecutorRunner final : public PlanRunner {
   // A step's flops and moved bytes, and how often it runs.
   struct Work {
     int flops, bytes;
-    std::vector<int> turns;  // of the loops around it
+    std::vector<int> turns;  // iteration counts of the loops around it, ids in work_sizes_
   };
   SizeTable work_sizes_;
   std::vector<Work> work_;  // by step

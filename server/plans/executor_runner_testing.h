@@ -14,7 +14,7 @@
 
 namespace athanor {
 
-// What RowPlan takes and gives, by name.
+// Returns a graph with the inputs, parameter and outputs of RowPlan.
 inline Graph RowGraph() {
   Graph graph;
   graph.name = "rows";

@@ -21,13 +21,13 @@ namespace athanor {
 class OutputShapes {
  public:
   explicit OutputShapes(const Graph& graph) : OutputShapes(graph, graph.outputs) {}
-  // Of other nodes than those the graph calls its outputs.
+  // Takes `outputs` instead of the graph's own.
   OutputShapes(const Graph& graph, absl::Span<const Output> outputs);
 
   const std::string& name(int output) const { return outputs_[output].name; }
   std::string_view datatype(int output) const { return outputs_[output].datatype; }
-  // `dims` in the order of graph.dims, in their bounds. INVALID_ARGUMENT names the output whose
-  // size leaves 64 bits.
+  // Computes an output's shape and bytes. `dims` are in the order of graph.dims and in their
+  // bounds. INVALID_ARGUMENT names an output whose size exceeds 64 bits.
   absl::Status Fill(int output, absl::Span<const int64_t> dims, std::vector<int64_t>* shape,
                     int64_t* bytes) const;
 
@@ -35,7 +35,7 @@ class OutputShapes {
   struct Axis {
     int64_t constant = -1;
     int dim = -1;
-    Expr size;  // where neither is set
+    Expr size;  // if neither is set
   };
   struct Entry {
     std::string name;

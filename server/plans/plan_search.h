@@ -30,7 +30,7 @@ struct PlanSearchOptions {
   v1::SearchMode mode = v1::SEARCH_BUDGET;
   std::vector<std::string> disabled_rules;  // rules or families
   bool approximate = false;
-  bool recipes = true;  // of earlier searches are tried, and its own are kept
+  bool recipes = true;  // try earlier searches' recipes, and keep those of this one
 };
 
 class PlanSearch {

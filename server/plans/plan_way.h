@@ -21,14 +21,14 @@ bool IsWrong(const absl::Status& verdict);
 class PlanWay {
  public:
   bool plain() const { return !usual_.ok(); }
-  // Reports whether `error`, of a plan made this way, is a reason to make it plain, and turns to
-  // the plain way then.
+  // Reports whether `error`, from a plan made this way, is a reason to make the plan plain; if so,
+  // switches to the plain way.
   bool TurnPlain(const absl::Status& error);
-  // `error`, or UNIMPLEMENTED where the plain plan is wrong as well.
+  // Returns `error`, or UNIMPLEMENTED if the plain plan is wrong as well.
   absl::Status Explained(const absl::Status& error) const;
 
  private:
-  absl::Status usual_;  // what was wrong with the usual way
+  absl::Status usual_;  // error of the usual way
 };
 
 }  // namespace athanor

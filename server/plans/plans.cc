@@ -93,7 +93,7 @@ Plans::Grid Plans::grid() const {
 }
 
 bool Plans::Publish(std::shared_ptr<const ServedPlan> plan) {
-  std::vector<KeptPlan> given_up;  // goes without the lock
+  std::vector<KeptPlan> given_up;  // freed without the lock
   {
     // Before the slot has it, so that a caller that waited for it finds it among the plans kept.
     MutexLock lock(mu_);
@@ -111,7 +111,7 @@ bool Plans::Restore(std::shared_ptr<const ServedPlan> plan, std::vector<KeptPlan
 }
 
 bool Plans::Replace(Grid grid, std::vector<PlanBook> boxes) {
-  std::vector<PlanBook> before;  // goes without the lock
+  std::vector<PlanBook> before;  // freed without the lock
   MutexLock lock(mu_);
   for (size_t b = 0; b < boxes.size(); ++b) {
     boxes[b].pinned.clear();
@@ -128,7 +128,7 @@ bool Plans::Replace(Grid grid, std::vector<PlanBook> boxes) {
 
 bool Plans::Set(const Grid& grid, int bucket, std::shared_ptr<const ServedPlan> plan,
                 std::string reason) {
-  std::vector<KeptPlan> given_up;  // goes without the lock
+  std::vector<KeptPlan> given_up;  // freed without the lock
   MutexLock lock(mu_);
   PlanBook* const box = BookOf(grid, bucket);
   if (box == nullptr || !box->pinned.empty()) return false;
@@ -146,7 +146,7 @@ void Plans::SetBeside(const Grid& grid, int bucket, const std::string& full_plan
 
 void Plans::Keep(const Grid& grid, int bucket, std::shared_ptr<const CompiledPlan> plan) {
   const std::shared_ptr<const ServedPlan> full = full_.plan();
-  std::vector<KeptPlan> given_up;  // goes without the lock
+  std::vector<KeptPlan> given_up;  // freed without the lock
   MutexLock lock(mu_);
   PlanBook* const book = BookOf(grid, bucket);
   if (book == nullptr) return;
@@ -159,12 +159,12 @@ void Plans::SetCosts(const Grid& grid, int bucket, const std::string& plan_id, P
   PlanBook* const book = BookOf(grid, bucket);
   if (book == nullptr) return;
   for (KeptPlan& kept : book->kept) {
-    if (kept.plan->id() == plan_id) kept.costs.swap(costs);  // those before go without the lock
+    if (kept.plan->id() == plan_id) kept.costs.swap(costs);  // frees the old ones without the lock
   }
 }
 
 bool Plans::Pin(const Grid& grid, int bucket, std::shared_ptr<const ServedPlan> plan) {
-  std::vector<KeptPlan> given_up;  // goes without the lock
+  std::vector<KeptPlan> given_up;  // freed without the lock
   MutexLock lock(mu_);
   PlanBook* const box = BookOf(grid, bucket);
   if (box == nullptr) return false;
@@ -182,7 +182,7 @@ void Plans::SetPinned(int bucket, const std::string& plan_id) {
 }
 
 void Plans::Unpin(int bucket, std::shared_ptr<const ServedPlan> plan) {
-  std::vector<KeptPlan> given_up;  // goes without the lock
+  std::vector<KeptPlan> given_up;  // freed without the lock
   MutexLock lock(mu_);
   PlanBook& box = books_[bucket];
   if (closed_ || box.pinned.empty()) return;
@@ -222,7 +222,7 @@ void Plans::Withdraw(const absl::Status& status) {
 }
 
 void Plans::Close(const absl::Status& status) {
-  std::vector<PlanBook> before;  // goes without the lock
+  std::vector<PlanBook> before;  // freed without the lock
   {
     MutexLock lock(mu_);
     closed_ = true;

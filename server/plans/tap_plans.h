@@ -35,13 +35,13 @@ struct TapPlan {
   const std::vector<NodeId> taps;  // ascending, each once
   const std::vector<std::string> names;
   const OutputShapes shapes;  // the graph's outputs, then the taps
-  Plans plans;                // of the full range alone
+  Plans plans;                // for the full range only
 
   // `plan with taps "a", "b"`, for messages.
   std::string Describe() const;
 };
 
-// `graph` with `taps` as outputs behind its own, under names that no output has.
+// Returns `graph` with `taps` as outputs after its own, under names that no output has.
 Graph WithTaps(const Graph& graph, absl::Span<const NodeId> taps);
 
 class TapPlans {

@@ -79,7 +79,7 @@ TEST_F(TapPlansTest, TheOneUsedLongestAgoGivesWay) {
   EXPECT_EQ(Get({0}).value(), zero);
   Ready({2});
   EXPECT_EQ(Get({0}).value(), zero);
-  // What was dropped stays whole for those who use it.
+  // A dropped plan stays whole for its users.
   EXPECT_NE(one->plans.full().plan(), nullptr);
   EXPECT_NE(Get({1}).value(), one);
 }

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import time
+
 import athanor
 from server_process import Server
+
+OPEN_AGAIN_SECONDS = 60  # for a cache whose file was busy while it was opened
 
 
 def cache_is_clean(server: Server) -> None:
@@ -16,14 +20,19 @@ def mend_cache(server: Server) -> int | None:
     """Puts what is bad to quarantine; how many rows. None: the file says that a newer program, or
     another one, wrote it, so it is left alone. AssertionError: something bad is left.
     """
+    deadline = time.monotonic() + OPEN_AGAIN_SECONDS
     with server.client() as client:
-        try:
-            client.cache_verify(quarantine=True, timeout=120)
-        except athanor.FailedPrecondition:
-            stat = client.cache_stat(timeout=120)
-            others = stat.state == "UNUSABLE" and "another program" in stat.reason
-            assert others or stat.state in ("READ_ONLY", "NEWER_SCHEMA"), stat
-            return None
+        while True:
+            try:
+                client.cache_verify(quarantine=True, timeout=120)
+                break
+            except athanor.FailedPrecondition:
+                stat = client.cache_stat(timeout=120)
+                others = stat.state == "UNUSABLE" and "another program" in stat.reason
+                if others or stat.state in ("READ_ONLY", "NEWER_SCHEMA"):
+                    return None
+                assert time.monotonic() < deadline, stat
+                time.sleep(0.5)
     return _no_fault(server)
 
 

@@ -42,7 +42,7 @@ class PlanVerifyTest : public TunerTest {
 
   KernelMaker Maker() { return KernelMaker(cache_.get(), tuner_.get(), machine_); }
 
-  // What serves: right, and so slow that every plan is faster.
+  // Returns a serving plan that is right, and so slow that every other plan is faster.
   CompiledPlan Slow(const Graph& graph) {
     CompiledPlan slow;
     auto lowered = tuner_->Lower(graph, machine_.target());

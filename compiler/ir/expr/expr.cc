@@ -13,6 +13,7 @@ using expr_internal::IsLetter;
 using Term = Expr::Term;
 using Monomial = Expr::Monomial;
 
+// An expression beyond these limits counts as overflowed, which bounds the cost of every operation.
 constexpr size_t kMaxTerms = 4096;
 constexpr size_t kMaxProducts = 1 << 16;  // counted before equal terms are merged
 constexpr size_t kMaxDegree = 64;
@@ -251,6 +252,7 @@ Expr Expr::Substitute(const std::map<std::string, Expr, std::less<>>& values) co
     if (atom.kind == Atom::Kind::kMax) return MaxOf(a, b);
     return FloorDiv(a, b);
   };
+  // Unchanged terms stay in order; only the others are multiplied out.
   std::vector<Term> kept;
   Expr changed;
   for (const Term& term : terms()) {
@@ -289,6 +291,7 @@ std::optional<Expr::Affine> Expr::AsAffine(std::string_view symbol) const {
     if (power > 1) return std::nullopt;
     (power == 0 ? base : stride).push_back({term.coefficient, std::move(rest)});
   }
+  // Taking the same symbol out of all terms of the stride keeps their order.
   return Affine{FromSorted(std::move(base)), FromSorted(std::move(stride))};
 }
 
@@ -355,6 +358,7 @@ Expr MinOf(const Expr& a, const Expr& b) {
   if (std::optional<int64_t> c = difference.constant()) return *c <= 0 ? a : b;
   if (Absorbs(a, Atom::Kind::kMin, b)) return a;
   if (Absorbs(b, Atom::Kind::kMin, a)) return b;
+  // Orders the arguments, so that equal minima have one normal form.
   return a < b ? Expr::Composite(Atom::Kind::kMin, a, b) : Expr::Composite(Atom::Kind::kMin, b, a);
 }
 

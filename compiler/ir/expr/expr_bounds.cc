@@ -22,6 +22,8 @@ using Term = Expr::Term;
 
 constexpr int kMaxDepth = 40;
 constexpr int kMaxSteps = 250;  // steps for one question
+// Steps of the first try at a proof. Sample points may refute what it leaves open before a long one
+// is tried.
 constexpr int kShortSearch = 10;
 // Number of atom intervals computed in one question: ranges that use each other branch.
 constexpr int kMaxIntervals = 1 << 14;

@@ -71,6 +71,7 @@ std::optional<Bounds::Digits> Bounds::SplitDigits(const Expr& e, bool even_if_pl
       sum += chain[i] * Expr::Symbol(name);
       if (i + 1 < chain.size()) {
         const Expr radix = *ExactQuotient(chain[i + 1], chain[i]);
+        // Every digit but the highest is below its radix.
         digits.bounds.SetExtent(name, radix);
         digits.merge.emplace(name, outer - radix * FloorDiv(flat, chain[i + 1]));
         continue;

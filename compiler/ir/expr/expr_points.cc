@@ -7,6 +7,7 @@ namespace athanor {
 namespace {
 
 constexpr int kMaxDepth = 40;
+// All symbols at their lowest value, all at their highest, and four mixtures.
 constexpr int kPoints = 6;
 
 }  // namespace

@@ -79,6 +79,7 @@ class BoundsSimplifier {
   Expr Quotient(Expr a, Expr b) {
     Expr quotient = 0;
     if (b.constant() && *b.constant() <= 0) return FloorDiv(a, b);
+    // A cancelled factor may let the rest be divided further.
     for (int round = 0; round < kMaxRewrites; ++round) {
       const Division d = athanor::Divide(a, b);
       if (d.remainder.overflow()) return d.remainder;
@@ -136,6 +137,7 @@ class BoundsSimplifier {
         }
       }
       std::optional<int64_t> k;
+      // A few points refute most choices, which is much cheaper than a failing proof.
       if (!AgreeOn(sums, &k) || !k) continue;
       if (IsProper(a + d * moved - *k * Expr(d), d)) return *k - moved;
     }

@@ -159,6 +159,8 @@ absl::StatusOr<Expr::Env> BindDims(const Graph& graph,
     RETURN_IF_ERROR(CheckShape(graph, ids[i], shapes[i]));
     shape_of[ids[i]] = &shapes[i];
   }
+  // Each round solves the axes with one unknown dim, which may leave others with one. Ends when a
+  // round solves none.
   Binder binder(graph);
   std::vector<AxisSize> pending = AxesOf(graph, ids);
   for (size_t before = pending.size() + 1; !pending.empty() && pending.size() < before;) {

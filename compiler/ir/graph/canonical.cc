@@ -87,6 +87,7 @@ class Canonicalizer {
     const Node& node = graph_.nodes[id];
     Node moved{node.op, {}, CanonicalAttrs(node.op, node.attrs), node.type, ""};
     for (NodeId input : node.inputs) moved.inputs.push_back(moved_[input]);
+    // Equal nodes become one.
     std::string key;
     EncodeNode(moved, &key);
     const auto [it, fresh] =

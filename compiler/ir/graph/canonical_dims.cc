@@ -44,6 +44,8 @@ class DimOrder {
       e->CollectSymbols(&entry.symbols);
       if (!Settle(&entry)) pending_.push_back(std::move(entry));
     }
+    // An expression with one unnamed symbol names it. Symbols that occur only together are told
+    // apart by their roles.
     while (!pending_.empty()) {
       const size_t before = pending_.size();
       std::erase_if(pending_, [this](Unnamed& entry) { return Settle(&entry); });

@@ -10,6 +10,7 @@ namespace {
 
 // Version of the encoding and of the canonical form; part of every hash.
 constexpr std::string_view kVersion = "athanor.graph.1";
+// Most bytes of a literal that is encoded as it is; a longer one is encoded as its hash.
 constexpr size_t kShortLiteral = 64;
 
 // Encodes values with a fixed length or preceded by their length, so no two inputs have the same

@@ -102,10 +102,10 @@ using AxisFlow = std::vector<std::vector<int>>;
 inline constexpr int kMixed = -1;  // its elements meet in the result, or it has no such axis
 
 struct RowTraits {
-  // REQUIRES: a form that is none of kOperand, kLiteral, kCount, kRandom, kView, kLoop, which rows/
-  // proves by what they are. Default: every axis stays (elementwise), `axes` go (reductions).
+  // REQUIRES: a form other than kOperand, kLiteral, kCount, kRandom, kView and kLoop, for which
+  // rows/ has proofs of its own. Default: elementwise ops keep every axis, reductions drop `axes`.
   AxisFlow (*flow)(const Graph& graph, const Node& node) = nullptr;
-  std::string_view mixes = "";  // what the op does across an axis that its flow mixes
+  std::string_view mixes = "";  // verb for messages about an axis that its flow mixes
   bool fixed_sizes = false;     // the sizes in its attributes must not vary with the rows
 };
 
@@ -113,18 +113,18 @@ struct OpTraits {
   OpForm form = OpForm::kByClass;
   Rounding rounding = Rounding::kRounds;
   ErrorRule errors = ErrorRule::kByClass;
-  // Operations per element of the result, a multiply-add being two. Not of forms that search counts
-  // itself: kContract, kAttention, kOrder.
+  // Operations per element of the result; a multiply-add counts as two. Unused for the forms that
+  // search counts itself: kContract, kAttention, kOrder.
   double flops = 1;
-  // The reference function visits an element a few times, not a row of an operand for each element.
-  // True of all that are no composites.
+  // True if the reference function visits each element a few times, instead of a row of an operand
+  // for each element. True of every op that is not a composite.
   bool linear = false;
   std::vector<OperandRole> roles = {};  // by operand; kNone behind its end
   RowTraits rows = {};
-  // What is known of its values; null: no more than of its dtype.
+  // Derives facts about its values; null: only those that its dtype gives.
   ValueFacts (*values)(const ValueQuery& query) = nullptr;
-  // Pulls what the wanted elements of a node follow from (ops/cutter.h). Null for kOperand and
-  // kLiteral. Default: elementwise ops and reductions as their class does.
+  // Pulls the operands' elements from which the wanted elements of a node follow (ops/cutter.h).
+  // Null for kOperand and kLiteral. Default: the function of its class (elementwise, reduction).
   absl::Status (*sample)(Cutter& cutter, NodeId node) = nullptr;
 };
 

@@ -29,7 +29,7 @@ absl::Status CheckMask(const TensorType& mask, const TensorType& q, const Expr& 
   constexpr std::string_view kMask = "mask, operand 3,";
   if (mask.dtype != DType::kBool && mask.dtype != q.dtype) {
     return Invalid(kMask, " has dtype ", DTypeName(mask.dtype),
-                   " and must be bool or that of q: "
+                   "; it must be bool or that of q: "
                    "convert it with Cast(dtype=bool) or Cast(dtype=",
                    DTypeName(q.dtype), ")");
   }
@@ -208,6 +208,7 @@ Cutter::Recipe AttentionRecipe(Cutter& cutter, NodeId n, Cutter::Handle q, Cutte
     const bool causal = GetAttrOr<bool>(attrs, "causal", false);
     absl::StatusOr<NodeId> hide;
     if (mask >= 0) hide = cutter.Get(mask);
+    // Each query stands alone here, so the mask by its position among all queries is written out.
     if (causal) {
       attrs.find("causal")->second = false;
       Tensor seen = Tensor::Zeros(DType::kBool, {count, 1, keys});

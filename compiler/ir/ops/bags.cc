@@ -136,7 +136,8 @@ absl::Status SampleEmbeddingBag(Cutter& cutter, NodeId n) {
     const int64_t last = begin_at[w] + 1 < bags ? ends[w] : ids;
     if (first < 0 || first > last || last > ids || (begin_at[w] == 0 && first != 0)) {
       return absl::OutOfRangeError(absl::StrCat("the offsets give bag ", begin_at[w], " the ids [",
-                                                first, ", ", last, ") of ", ids));
+                                                first, ", ", last, "), not a range of the ", ids,
+                                                " ids that continues the bag before"));
     }
     RETURN_IF_ERROR(cutter.Spend(n, last - first, 2));
     offsets.push_back(Count(members));

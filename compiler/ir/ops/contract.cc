@@ -189,6 +189,8 @@ absl::Status SampleContract(Cutter& cutter, NodeId n) {
   const int64_t count = Count(cutter.Wanted(n)), terms = Product(sizes);
   RETURN_IF_ERROR(cutter.Spend(n, count, terms));
   RETURN_IF_ERROR(cutter.Spend(n, count, terms));
+  // Each wanted element becomes a row of the terms' factors in either operand. One contraction then
+  // sums the products of the rows.
   Cutter::Handle sides[2];
   for (int side = 0; side < 2; ++side) {
     const std::string& own = side == 0 ? spec.lhs : spec.rhs;

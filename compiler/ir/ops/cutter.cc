@@ -93,7 +93,7 @@ absl::Status Cutter::Start() {
     const Tensor* value = ValueOf(graph_.node(ids[i]));
     if (value != nullptr && value->bytes != bytes_[i]) {
       return absl::InvalidArgumentError(absl::StrCat(
-          graph_.Describe(ids[i]), ": its bytes are not those of its attribute value"));
+          graph_.Describe(ids[i]), ": its bytes differ from those of its attribute value"));
     }
     leaf_bytes_[ids[i]] = bytes_[i];
   }
@@ -108,8 +108,8 @@ absl::Status Cutter::Spend(NodeId node, int64_t a, int64_t b) {
   int64_t count = 0;
   if (__builtin_mul_overflow(a, b, &count) || count > *budget_) {
     return absl::ResourceExhaustedError(
-        absl::StrCat(graph_.Describe(node), ": the elements asked for follow from more than the ",
-                     budget_before_, " elements that may be visited"));
+        absl::StrCat(graph_.Describe(node), ": the elements asked for depend on more than ",
+                     budget_before_, " elements, the limit of a sample"));
   }
   *budget_ -= count;
   return absl::OkStatus();
@@ -148,6 +148,7 @@ absl::StatusOr<Positions> Cutter::IndexValues(NodeId node, const Positions& posi
     RETURN_IF_ERROR(Spend(node, static_cast<int64_t>(positions.size())));
     tensor = Read(node, {static_cast<int64_t>(positions.size())}, positions);
   } else {
+    // Indices decide which elements are wanted, so they are cut out and evaluated at once.
     ASSIGN_OR_RETURN(PartialGraph part,
                      Cutter(graph_, dims_, bytes_, budget_).CutNode(node, positions));
     ASSIGN_OR_RETURN(std::vector<Tensor> outputs, Evaluate(part.graph, part.inputs));
@@ -196,6 +197,8 @@ Cutter::Recipe Cutter::PullOr(NodeId node, std::vector<int64_t> shape, Positions
 }
 
 absl::Status Cutter::Walk() {
+  // Goes from users to operands: when a node is sampled, all elements that are wanted of it are
+  // known. The new nodes are then made in the other order.
   for (NodeId n = static_cast<NodeId>(graph_.nodes.size()); n-- > 0;) {
     Positions& wanted = wanted_[n];
     if (wanted.empty()) continue;
@@ -241,6 +244,7 @@ absl::StatusOr<NodeId> Cutter::Get(Handle handle) {
   const NodeId made = made_[pulled.node];
   const Positions& wanted = wanted_[pulled.node];
   if (pulled.shape.size() == 1 && pulled.positions == wanted) return made;
+  // The node was made with the elements that all its users want, sorted; this user takes its own.
   return Add(Op::kGather, {made, IndexLiteral(pulled.shape, PlacesIn(wanted, pulled.positions))},
              {{"axis", int64_t{0}}});
 }
@@ -297,8 +301,9 @@ absl::StatusOr<PartialGraph> Cutter::Finish(absl::Span<const std::string> names,
 absl::StatusOr<PartialGraph> Cutter::Cut(absl::Span<const Positions> positions) {
   RETURN_IF_ERROR(Start());
   if (positions.size() != graph_.outputs.size()) {
-    return absl::InvalidArgumentError(absl::StrCat(
-        "elements of ", positions.size(), " outputs, the graph has ", graph_.outputs.size()));
+    return absl::InvalidArgumentError(absl::StrCat("positions are given for ", positions.size(),
+                                                   " outputs; the graph has ",
+                                                   graph_.outputs.size()));
   }
   std::vector<std::string> names;
   std::vector<Handle> handles;
@@ -308,7 +313,8 @@ absl::StatusOr<PartialGraph> Cutter::Cut(absl::Span<const Positions> positions) 
     for (int64_t position : positions[o]) {
       if (position >= 0 && position < elements) continue;
       return absl::InvalidArgumentError(absl::StrCat("output \"", output.name, "\" has ", elements,
-                                                     " elements, not one at ", position));
+                                                     " elements; there is none at position ",
+                                                     position));
     }
     const auto count = static_cast<int64_t>(positions[o].size());
     RETURN_IF_ERROR(Spend(output.node, count));

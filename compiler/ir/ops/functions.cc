@@ -145,6 +145,7 @@ ValueFacts SqrtValues(const ValueQuery& query) {
   const ValueFacts& x = query.operands[0];
   ValueFacts facts{
       .no_plus_infinity = x.no_plus_infinity, .nonnegative = true, .positive = x.positive};
+  // The root of a number up to 2^m is at most 2^ceil(m/2).
   if (x.magnitude != ValueFacts::kUnknown) facts.magnitude = std::max(x.magnitude + 1, 0) / 2;
   return Derived(facts, query);
 }
@@ -156,6 +157,7 @@ ValueFacts RecipValues(const ValueQuery& query) {
 
 ValueFacts IntegralValues(const ValueQuery& query) {
   ValueFacts facts = query.operands[0];
+  // A positive number may become 0, and one below 1 may become 1.
   facts.positive = false;
   facts.magnitude = std::max(facts.magnitude, 0);
   return Derived(facts, query);

@@ -208,10 +208,11 @@ ATHANOR_REFERENCE(IndexMap) {
         if (fill != attrs.end()) {
           CopyElements(std::get<Tensor>(fill->second), 0, 1, result, position);
         } else if (status.ok()) {
-          status = absl::OutOfRangeError(absl::StrFormat(
-              "index map gives %s for axis %d of an operand of shape %s at %s, and has no fill",
-              index ? absl::StrCat(*index) : "no value", axis, ShapeText(operand.shape),
-              ShapeText(at)));
+          status = absl::OutOfRangeError(
+              absl::StrFormat("at %s the index map gives %s for axis %d of an operand of shape %s, "
+                              "which is outside, and the map has no fill",
+                              ShapeText(at), index ? absl::StrCat(*index) : "no value", axis,
+                              ShapeText(operand.shape)));
         }
         return;
       }
@@ -313,9 +314,9 @@ absl::Status SampleIndexMap(Cutter& cutter, NodeId n) {
   }
   const bool all_inside = std::find(sources.begin(), sources.end(), -1) == sources.end();
   if (!all_inside && !node.attrs.contains("fill")) {
-    return absl::OutOfRangeError(
-        absl::StrCat(cutter.graph().Describe(n), ": index map leaves an operand of shape ",
-                     ShapeText(cutter.ShapeOf(operand)), " and has no fill"));
+    return absl::OutOfRangeError(absl::StrCat(
+        cutter.graph().Describe(n), ": the index map reads outside an operand of shape ",
+        ShapeText(cutter.ShapeOf(operand)), " and has no fill"));
   }
   const Tensor outside = all_inside ? Tensor() : GetAttr<Tensor>(node.attrs, "fill");
   cutter.RecipeOf(n) = cutter.PullOr(operand, {count}, std::move(sources), outside);
@@ -364,6 +365,7 @@ absl::Status SampleScatter(Cutter& cutter, NodeId n) {
     if (index < 0 || index >= view.extent) return OutsideAxis(index, axis, view.extent);
     by_index.emplace_back(index, i);
   }
+  // Sorted, so that the updates of an element are found by binary search, in their order.
   std::sort(by_index.begin(), by_index.end());
   Positions targets, sources;
   for (int64_t w = 0; w < count; ++w) {

@@ -93,7 +93,7 @@ absl::Status CheckSameShape(std::string_view what_a, const Shape& a, std::string
                             const Shape& b, const Bounds& bounds) {
   if (a.size() != b.size()) {
     return Invalid(what_a, " has shape ", ShapeToString(a), ", ", what_b, " has ", ShapeToString(b),
-                   "; they must be equal (nothing broadcasts by itself: expand "
+                   "; they must be equal (nothing is broadcast implicitly: expand "
                    "with IndexMap)");
   }
   for (size_t i = 0; i < a.size(); ++i) {
@@ -102,7 +102,7 @@ absl::Status CheckSameShape(std::string_view what_a, const Shape& a, std::string
     absl::Status status = CheckSameSize(what_a, axis, a[i], what_b, axis, b[i], bounds);
     if (!status.ok()) {
       return Invalid(std::string(status.message()), " (shapes ", ShapeToString(a), " and ",
-                     ShapeToString(b), "; nothing broadcasts by itself: expand with IndexMap)");
+                     ShapeToString(b), "; nothing is broadcast implicitly: expand with IndexMap)");
     }
   }
   return absl::OkStatus();

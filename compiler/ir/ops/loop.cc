@@ -40,7 +40,7 @@ absl::Status CheckInputs(TypeSpan inputs, const ScanView& scan, const Bounds& bo
     const bool scanned =
         static_cast<int>(i) >= scan.states && static_cast<int>(i) < scan.states + scan.scanned;
     if (scanned) {
-      if (shape.empty()) return Invalid(what, " is scanned but has no axes");
+      if (shape.empty()) return Invalid(what, " is scanned, but has no axes; it needs axis 0");
       if (!bounds.ProvablyEqual(shape[0], scan.length)) {
         return Invalid("axis 0 of ", what, ", which is scanned, has size ", shape[0].ToString(),
                        "; it must be the length, ", scan.length.ToString());
@@ -121,6 +121,7 @@ absl::StatusOr<int64_t> ElementsOf(const Graph& body, const Expr::Env& dims) {
 absl::Status SampleScan(Cutter& cutter, NodeId n) {
   const Node& node = cutter.graph().node(n);
   const ScanView scan = ViewScan(node);
+  // An element of the result may depend on all steps before it, so the whole loop is computed.
   const int64_t length = scan.length.Evaluate(cutter.dims()).value_or(INT64_MAX);
   ASSIGN_OR_RETURN(const int64_t elements, ElementsOf(scan.body, cutter.dims()));
   RETURN_IF_ERROR(cutter.Spend(n, length, elements));
@@ -209,8 +210,10 @@ absl::StatusOr<std::vector<Tensor>> RunScan(const ScanView& scan,
   if (!length || *length < 0) {
     return absl::InvalidArgumentError(absl::StrCat("its length ", scan.length.ToString(), " is ",
                                                    length ? absl::StrCat(*length) : "not a number",
-                                                   " for these inputs"));
+                                                   " for these inputs; it must not be negative"));
   }
+  // The first results are the states, which every step replaces; each other one collects a slice a
+  // step.
   std::vector<Tensor> results;
   for (size_t o = 0; o < scan.body.outputs.size(); ++o) {
     if (static_cast<int>(o) < scan.states) {

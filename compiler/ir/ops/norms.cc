@@ -89,6 +89,7 @@ ATHANOR_REFERENCE(LayerNorm) {
       Real mean = 0;
       for (int64_t i = 0; i < length; ++i) mean += row[i];
       mean /= length;
+      // In a pass of its own: the mean of the squares less the square of the mean would cancel.
       Real variance = 0;
       for (int64_t i = 0; i < length; ++i) variance += (row[i] - mean) * (row[i] - mean);
       variance /= length;

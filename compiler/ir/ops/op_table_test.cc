@@ -92,7 +92,7 @@ const std::vector<Case>& Cases() {
       {Op::kSelect, {"bool[b]", "f8e5m2[b]", "f8e5m2[b]"}, "", "f8e5m2[b]"},
       {Op::kSelect, {"u8[b]", "f32[b]", "f32[b]"}, "", "!must be bool"},
       {Op::kSelect, {"bool[b]", "f32[b]", "f16[b]"}, "", "!convert operand 2 with Cast(dtype=f32)"},
-      {Op::kSelect, {"bool[]", "f32[b]", "f32[b]"}, "", "!nothing broadcasts by itself"},
+      {Op::kSelect, {"bool[]", "f32[b]", "f32[b]"}, "", "!nothing is broadcast implicitly"},
       {Op::kIndexMap, {"f8e4m3[b, 4]"}, "{map=map[4, b]($1, $0)}", "f8e4m3[4, b]"},
       {Op::kIndexMap, {"f32[4]"}, "{map=map[b, 4]($1)}", "f32[b, 4]"},
       {Op::kIndexMap, {"f32[b, 4]"}, "{map=map[4*b](floordiv($0, 4), mod($0, 4))}", "f32[4*b]"},
@@ -152,7 +152,7 @@ const std::vector<Case>& Cases() {
       {Op::kConv,
        {"f32[b, 4]", "f32[5, 4]"},
        "{strides=[], dilations=[], begin=shape[], out=shape[]}",
-       "!it needs the axes [N, C] and 1 to 6 spatial ones"},
+       "!it needs the axes [N, C] and 1 to 6 spatial axes after them"},
       {Op::kConv,
        {"f32[b, 4, 9]", "f32[5, 4]"},
        "{strides=[1], dilations=[1], begin=shape[0], out=shape[7]}",
@@ -203,7 +203,7 @@ const std::vector<Case>& Cases() {
        {"f32[b, n, 9]"},
        "{mode=\"sum\", kernel=[2], strides=[2], dilations=[1], begin=shape[0], out=shape[n], "
        "counted=shape[9]}",
-       "!counted says what a mean divides by"},
+       "!counted sets the divisor of a mean"},
       {Op::kPool,
        {"f32[b, n, 9]"},
        "{mode=\"min\", kernel=[2], strides=[2], dilations=[1], begin=shape[0], out=shape[n]}",
@@ -224,7 +224,7 @@ const std::vector<Case>& Cases() {
       {Op::kPool,
        {"f32[b, 2, 2, 2, 2, 2, 2, 2, 2]"},
        "{mode=\"max\", kernel=[2], strides=[2], dilations=[1], begin=shape[0], out=shape[n]}",
-       "!and 1 to 6 spatial ones behind them"},
+       "!and 1 to 6 spatial axes after them"},
       {Op::kContract, {"f32[b, 4]", "f32[4, 3]"}, "{spec=\"mk,kn->mn\"}", "f32[b, 3]"},
       {Op::kContract, {"i8[b, n]", "i8[b]"}, "{spec=\"ab,a->b\"}", "i8[n]"},
       {Op::kContract, {"f32[b]", "f32[n]"}, "{spec=\"a,b->\"}", "f32[]"},
@@ -360,7 +360,7 @@ const std::vector<Case>& Cases() {
       {Op::kDequantize, {"u8[6]", "f32[6]"}, "{axis=1, dtype=f32}", "!axis=1 is not an axis"},
       {Op::kDequantize, {"u8[6, 2]", "f32[6, 2]"}, "{dtype=f32}", "!must be 1"},
       {Op::kDequantize, {"u8[6]", "f32[2]"}, "{block=4, dtype=f32}", "f32[6]"},
-      {Op::kDequantize, {"u8[6]", "f32[]"}, "{block=4, dtype=f32}", "!which has no blocks"},
+      {Op::kDequantize, {"u8[6]", "f32[]"}, "{block=4, dtype=f32}", "!so it has no blocks"},
       {Op::kDequantize, {"u8[6]", "f32[3]"}, "{block=4, dtype=f32}", "!the result's blocks"},
       {Op::kDequantize, {"u8[6]", "f32[2]"}, "{block=-4, dtype=f32}", "!must not be negative"},
       {Op::kDequantize, {"u8[6]", "f32[]", "i8[]"}, "{dtype=f32}", "!zero, operand 2,"},
@@ -411,7 +411,7 @@ std::vector<Case> AllCases() {
     if (row.operands != 2) continue;
     const std::string type = Cat(row.right, "[b, 3]");
     cases.push_back(
-        {row.op, {type, Cat(row.right, "[3, b]")}, "", "!nothing broadcasts by itself"});
+        {row.op, {type, Cat(row.right, "[3, b]")}, "", "!nothing is broadcast implicitly"});
     cases.push_back({row.op, {type, row.right == "i32" ? "i64[b, 3]" : "i32[b, 3]"}, "", "!i32"});
   }
   return cases;

@@ -88,6 +88,7 @@ void FirstInOrder(const Tensor& x, int64_t axis, bool descending, Tensor* result
     for (int64_t i = 0; i < length; ++i) values.push_back(LoadScalar(x, from + i * step));
     std::vector<int64_t> order(length);
     std::iota(order.begin(), order.end(), 0);
+    // Equal elements stay in the order of their positions, when descending too.
     std::sort(order.begin(), order.end(), [&](int64_t a, int64_t b) {
       const Scalar &first = values[descending ? b : a], &second = values[descending ? a : b];
       return Before(first, second) || (!Before(second, first) && a < b);

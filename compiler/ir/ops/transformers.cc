@@ -60,7 +60,7 @@ absl::StatusOr<Shape> UnpackedShape(const TensorType& packed, const Attrs& attrs
   if (size.size() != 1) return Invalid("size holds ", size.size(), " sizes; it must hold one");
   if (!bounds.NonNegative(shape.back() - size[0])) {
     return Invalid("size=", size[0].ToString(), " is not provably at most ",
-                   shape.back().ToString(), ", what is packed along the last axis");
+                   shape.back().ToString(), ", the number of elements packed along the last axis");
   }
   shape.back() = size[0];
   return shape;
@@ -74,7 +74,7 @@ absl::Status CheckScale(const TensorType& scale, const Shape& result, const Attr
   if (block < 0) return Invalid("block=", block, " must not be negative");
   if (scale.shape.empty()) {
     if (block == 0) return absl::OkStatus();
-    return Invalid(kScale, " has rank 0, which has no blocks: leave out block");
+    return Invalid(kScale, " has rank 0, so it has no blocks: leave out block");
   }
   const int64_t axis = GetAttrOr<int64_t>(attrs, "axis", 0);
   RETURN_IF_ERROR(CheckAxis("axis", axis, result));

@@ -28,7 +28,7 @@ absl::Status CheckSpatialRank(const Shape& x) {
   const int spatial = static_cast<int>(x.size()) - 2;
   if (spatial >= 1 && spatial <= kMaxSpatial) return absl::OkStatus();
   return Invalid("x, operand 0, has shape ", ShapeToString(x),
-                 "; it needs the axes [N, C] and 1 to ", kMaxSpatial, " spatial ones behind them");
+                 "; it needs the axes [N, C] and 1 to ", kMaxSpatial, " spatial axes after them");
 }
 
 absl::Status CheckCount(std::string_view attr, size_t count, size_t spatial) {
@@ -115,7 +115,8 @@ absl::StatusOr<TensorType> InferPool(TypeSpan inputs, const Attrs& attrs, const 
     return Invalid("mode=", Quoted(mode), " must be \"max\", \"mean\" or \"sum\"");
   }
   if (mode != "mean" && attrs.contains("counted")) {
-    return Invalid("counted says what a mean divides by; mode=", Quoted(mode), " has none");
+    return Invalid("counted sets the divisor of a mean; mode=", Quoted(mode),
+                   " has none: leave it out");
   }
   absl::Status s = CheckDType("x, operand 0,", x.dtype,
                               mode == "max"   ? DTypeClass::kComputing
@@ -127,6 +128,7 @@ absl::StatusOr<TensorType> InferPool(TypeSpan inputs, const Attrs& attrs, const 
   const auto& kernel = GetAttr<std::vector<int64_t>>(attrs, "kernel");
   int64_t taps = 1;
   for (int64_t k : kernel) {
+    // Divides, because the product could overflow.
     if (k > kMaxTaps / taps) return Invalid("kernel has more than ", kMaxTaps, " positions");
     taps *= k;
   }
@@ -313,6 +315,7 @@ absl::Status SampleConv(Cutter& cutter, NodeId n) {
     }
     bases_w.push_back(at[1] * terms);
   }
+  // Each wanted element is the dot product of a row of windows and a row of weights.
   const Cutter::Recipe a = cutter.PullOr(node.inputs[0], {count, terms}, std::move(from_x),
                                          Tensor::Zeros(node.type.dtype, {}));
   const Cutter::Handle b = cutter.Pull(node.inputs[1], {count, terms}, Sums(bases_w, UpTo(terms)));

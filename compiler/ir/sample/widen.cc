@@ -103,6 +103,8 @@ class Widening {
       any_wide = any_wide || Now(in[i]) != from_.node(node.inputs[i]).type.dtype;
     }
     Attrs attrs = node.attrs;
+    // Copies of narrow floats are as exact as wide ones, so such an op stays narrow unless an
+    // operand is wide already.
     if (!IsLeaf(node.op) && (any_wide || !OnlyChooses(node))) {
       for (NodeId& operand : in) {
         if (!IsFloat(Now(operand))) continue;

@@ -7,6 +7,7 @@
 namespace athanor {
 namespace {
 
+// Most bytes of a name that a message shows.
 constexpr size_t kShown = 80;
 
 // Returns the number of bytes of the well-formed UTF-8 sequence at the start of `text`, or 0 if

@@ -57,6 +57,7 @@ NodeId ExpandAttention(Expansion& x, const Node& node, Inputs in) {
   }
   NodeId peak = x.Reduce(Op::kMaxReduce, scores, {keys});
   NodeId none = x.Add(Op::kLessThan, {peak, x.FillLike(peak, Lowest(dtype))});
+  // -inf minus -inf would be NaN where every key is hidden.
   NodeId base = x.Add(Op::kSelect, {none, x.FillLike(peak, 0), peak});
   NodeId e = x.Add(Op::kExp, {x.Sub(scores, x.Repeat(base, keys, shape))});
   NodeId total = x.Reduce(Op::kSumReduce, e, {keys});

@@ -12,6 +12,7 @@ NodeId ExpandSoftmax(Expansion& x, const Node& node, Inputs in) {
   const Shape shape = node.type.shape;
   NodeId v = Up(x, in[0]);
   NodeId peak = x.Repeat(x.Reduce(Op::kMaxReduce, v, {axis}), axis, shape);
+  // Subtracting the largest element keeps the exponentials from overflowing.
   NodeId e = x.Add(Op::kExp, {x.Sub(v, peak)});
   NodeId sum = x.Repeat(x.Reduce(Op::kSumReduce, e, {axis}), axis, shape);
   return x.Cast(x.Add(Op::kDiv, {e, sum}), node.type.dtype);
@@ -44,6 +45,7 @@ NodeId ExpandLayerNorm(Expansion& x, const Node& node, Inputs in) {
   NodeId v = Up(x, in[0]);
   const Shape shape = node.type.shape;
   int64_t axis = static_cast<int64_t>(shape.size()) - 1;
+  // The mean of the squares less the square of the mean would cancel.
   NodeId centred = x.Sub(v, x.Repeat(LastAxisMean(x, v), axis, shape));
   NodeId y = Normalized(x, centred, in[1], GetAttr<double>(node.attrs, "epsilon"));
   NodeId bias = x.Map(Up(x, in[2]), shape, {Expr::Axis(static_cast<int>(axis))});

@@ -11,6 +11,7 @@
 namespace athanor {
 namespace {
 
+// Empty and single axes, and primes, which are multiples of nothing by chance.
 constexpr int64_t kSizes[] = {0, 1, 2, 3, 5, 7, 13};
 constexpr int kDims = 4;
 constexpr int64_t kMaxDim = 16;

@@ -308,6 +308,7 @@ Specs DivideByPower(const TermLanguage& language, const FactsAnalysis& facts) {
     // Largest exponent of an f16 power of two with an exact reciprocal.
     constexpr int kMaxExponent = 14;
     int exponent = 0;
+    // The reciprocal of a power of two is exact, so the product is rounded as the quotient is.
     if (!s || std::fabs(std::frexp(*s, &exponent)) != 0.5) return std::nullopt;
     if (std::abs(exponent - 1) > kMaxExponent) return std::nullopt;
     const NodeId x = e.Operand(m.Class("x"));

@@ -275,6 +275,7 @@ Specs WeightsContract(const TermLanguage& language, const FactsAnalysis& facts) 
                               {e.Type(b), e.Type(c)}, weights) == ValueFacts::kUnknown) {
       return std::nullopt;
     }
+    // Pays only if the joined weight is no larger than the two together.
     const NodeId joined = Contraction(e, b, c, weights);
     if (!e.x().status().ok() ||
         Elements(e.Type(joined).shape) > Elements(e.Type(b).shape) + Elements(e.Type(c).shape)) {

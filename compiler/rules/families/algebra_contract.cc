@@ -40,6 +40,7 @@ egraph::Condition LeavesSum(const RowTerms& terms, std::string variable) {
       "may leave a sum", {variable}, [terms, variable](const egraph::Match& m) {
         const std::optional<double> value = terms.Uniform(m, variable);
         if (!value || !IsTame(*value)) return false;
+        // A factor below 1 may keep a partial sum finite that overflows without it.
         return !IsFloat(terms.Type(m, variable).dtype) || std::fabs(*value) >= 1;
       });
 }
@@ -49,6 +50,7 @@ egraph::Condition EntersWeight(const RowTerms& terms, std::string variable) {
       "may enter a weight", {variable}, [terms, variable](const egraph::Match& m) {
         const std::optional<double> value = terms.Uniform(m, variable);
         if (!value || !IsTame(*value)) return false;
+        // A factor above 1 may make an element of the weight infinite.
         return !IsFloat(terms.Type(m, variable).dtype) || std::fabs(*value) <= 1;
       });
 }
@@ -131,6 +133,7 @@ Specs AttentionTakesScale(const TermLanguage& language, const FactsAnalysis& fac
     const std::optional<double> s = t.Uniform(m, "s");
     Attrs attrs = t.AttrsOf(m, "attention");
     const std::optional<int64_t> width = t.ShapeOf(m, "q").back().constant();
+    // The default scale is a function of the width, which must be a number then.
     if (!s || (!attrs.contains("scale") && width.value_or(0) == 0)) return std::nullopt;
     const double scale =
         *s * (attrs.contains("scale") ? GetAttr<double>(attrs, "scale")
@@ -266,6 +269,7 @@ Specs ContractPermuted(const TermLanguage& language, const FactsAnalysis& facts)
     const Shape& shape = t.ShapeOf(m, "c");
     const std::optional<std::vector<int>> places = PermutationOfMap(map, shape);
     if (!places || map.shape.size() != shape.size()) return std::nullopt;
+    // A contraction can store its result with its axes in any order, so the view costs nothing.
     std::string letters = spec.result;
     for (size_t i = 0; i < shape.size(); ++i) letters[(*places)[i]] = spec.result[i];
     if (letters == spec.result) return std::nullopt;

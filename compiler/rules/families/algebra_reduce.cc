@@ -76,6 +76,7 @@ Specs ReduceTwice(const TermLanguage& language, const FactsAnalysis& facts) {
   const RowTerms t(language, facts);
   const auto build = [t](const Match& m, TermExpansion& e) -> std::optional<NodeId> {
     const NodeId x = e.Operand(m.Class("x"));
+    // Narrow dtypes round the result of the inner sum.
     if (kOp == Op::kSumReduce && !IsWide(e.Type(x).dtype)) return std::nullopt;
     return e.x().Reduce(
         kOp, x, JoinedAxes(AxesOf(t, m, "outer"), AxesOf(t, m, "inner"), e.Type(x).shape.size()));

@@ -38,6 +38,7 @@ Specs ViewOfView(const TermLanguage& language, const FactsAnalysis& facts) {
     if (!IsSimple(map)) return std::nullopt;
     Attrs inside = {{"map", map}};
     const egraph::PayloadId payload = t.language().Intern(Op::kIndexMap, inside);
+    // Inference proves whether the composed map stays inside x.
     if (!t.facts().Infer(Op::kIndexMap, payload, {e.Type(x)}).ok()) {
       if (!attrs.contains("fill")) return std::nullopt;  // not proved for both maps together
       attrs.insert_or_assign("map", std::move(map));
@@ -136,6 +137,8 @@ Specs ViewsRise(const TermLanguage& language, const FactsAnalysis& facts) {
                        .conditions = std::move(conditions),
                        .apply = t.Equal("y", OpBelowView(t, row.op, std::move(operands)))});
     };
+    // All operands must be read through the same view. A number counts as one, because it equals
+    // every view of itself.
     if (row.max_inputs == 1) add("", x0, {"x0"}, {t.IsNotUniform("x0")});
     if (row.max_inputs == 3) add("", x0 + " " + x1 + " " + x2, {"x0", "x1", "x2"}, {});
     if (row.max_inputs != 2) continue;

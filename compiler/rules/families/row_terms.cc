@@ -60,6 +60,7 @@ std::vector<egraph::RuleSpec> Orders(egraph::RuleSpec spec) {
     marks += CountMarks(premises.back().pattern);
   }
   std::vector<egraph::RuleSpec> specs;
+  // Makes a rule for each of the 2^marks ways to swap the marked operators.
   for (uint32_t orders = 0; orders < (uint32_t{1} << marks); ++orders) {
     egraph::RuleSpec ordered = spec;
     ordered.premises.clear();
@@ -84,6 +85,7 @@ std::vector<egraph::RuleSpec> Joined(std::vector<std::vector<egraph::RuleSpec>> 
 bool IsWide(DType dtype) { return Computes(dtype) && AccumulatorOf(dtype) == dtype; }
 
 bool IsTame(double factor) {
+  // Even the product of three such factors is a normal f32.
   constexpr int kMaxExponent = 40;
   return std::isfinite(factor) && factor != 0 && std::abs(std::ilogb(factor)) <= kMaxExponent;
 }

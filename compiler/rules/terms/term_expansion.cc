@@ -35,6 +35,7 @@ NodeId TermExpansion::Operand(egraph::ClassId id) {
 absl::StatusOr<egraph::ClassId> TermExpansion::ClassOf(NodeId n) {
   if (!x_.status().ok()) return x_.status();
   classes_.resize(graph_.nodes.size());
+  // Walks with a stack of its own. A node waits below its operands until they have their classes.
   std::vector<NodeId> wanted = {n};
   std::vector<egraph::ClassId> children;
   while (!wanted.empty()) {

@@ -98,6 +98,7 @@ absl::StatusOr<TermGraph::Extracted> TermGraph::ExtractWithClasses(
   graph.name = graph_.name;
   graph.dims = graph_.dims;
   std::vector<NodeId> at(terms_.class_bound(), -1);
+  // Inputs and parameters come first and are all kept, used or not: they are the graph's interface.
   std::vector<NodeId> declared = graph_.InputIds();
   for (const NodeId n : graph_.ParameterIds()) declared.push_back(n);
   for (const NodeId n : declared) {

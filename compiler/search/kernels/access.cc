@@ -143,6 +143,7 @@ void Walk::VisitGather(const Node& node, const std::vector<Expr>& coordinates) {
   auto last = first + static_cast<std::ptrdiff_t>(index_rank);
   Visit(node.inputs[1], std::vector<Expr>(first, last), false);
   std::vector<Expr> source(coordinates.begin(), first);
+  // The index is data, so any position along the axis may be read.
   source.push_back(Fresh(data[source.size()]));
   source.insert(source.end(), last, coordinates.end());
   Visit(node.inputs[0], source, false);
@@ -301,6 +302,7 @@ std::optional<std::vector<Expr>> InvertMap(const IndexMap& map, const Shape& ope
     if (digits.empty()) return std::nullopt;
     for (size_t d = 0; d < digits.size(); ++d) {
       Expr value = FloorDiv(at[j], digits[d].place);
+      // The highest digit needs no modulus: nothing lies above it.
       if (d > 0) value = Mod(value, Divide(digits[d - 1].place, digits[d].place).quotient);
       result[digits[d].axis] += digits[d].weight * value;
     }
@@ -318,6 +320,8 @@ std::optional<std::vector<Expr>> InvertMap(const IndexMap& map, const Shape& ope
       return std::nullopt;
     result_elements *= map.shape[i];
   }
+  // Reading gives every operand element back, so no two go to one result element. With equal counts
+  // the guess is the whole inverse.
   if (!(operand_elements == result_elements)) return std::nullopt;
   std::map<std::string, Expr, std::less<>> values;
   for (size_t j = 0; j < at.size(); ++j) values[absl::StrCat("$o", j)] = coordinates[j];

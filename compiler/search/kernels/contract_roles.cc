@@ -83,6 +83,7 @@ std::string Together(const std::string& columns, const std::string& result,
   const auto beside = [](const std::string& letters, char a, char b) {
     return letters.find(a) + 1 == letters.find(b);
   };
+  // A panel that spans axes which lie apart in both tensors would divide in each address.
   while (first > 0 && (beside(result, columns[first - 1], columns[first]) ||
                        beside(operand, columns[first - 1], columns[first]))) {
     --first;

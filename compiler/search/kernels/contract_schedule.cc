@@ -265,6 +265,8 @@ NodeId AddPackedOperand(Graph* graph, NodeId id, const ContractSchedule& schedul
   const Expr k = Expr::Axis(rank + 1), n = Expr::Axis(rank) * width + Expr::Axis(rank + 2);
   map.shape.insert(map.shape.end(),
                    {CeilDiv(roles.SizeOf(roles.columns), width), roles.SizeOf(roles.sums), width});
+  // Splits a flattened index into those of its axes, the last one fastest. The first axis needs no
+  // modulus: beyond its extent the packed operand is filled with zeros.
   auto split = [&](const std::string& letters, const Expr& flat) {
     Expr stride = 1;
     for (size_t i = letters.size(); i-- > 0;) {

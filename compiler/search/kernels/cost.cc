@@ -44,6 +44,7 @@ constexpr double kUntiled = 8;
 // Returns the factor by which a partly idle last round of work items lengthens the time.
 double Imbalance(double items, int threads) {
   if (items <= 0 || threads <= 1) return 1;
+  // Every round takes as long as its slowest item, and the last one may leave threads idle.
   return std::ceil(items / threads) * threads / items;
 }
 
@@ -57,6 +58,7 @@ double SlotsOfTile(double rows, double vectors, double column_load) {
 
 double SlotsOfRows(double rows, const ContractSchedule& s, double column_load) {
   double slots = 0;
+  // Codegen covers the rows with whole tiles, then with tiles of 4, then of 1 (ForRowTiles).
   for (double step : {static_cast<double>(s.mr), 4.0, 1.0}) {
     if (step > s.mr) continue;
     const double tiles = std::floor(rows / step);
@@ -100,6 +102,8 @@ TaskCost::TaskCost(const KernelTask& task, const SizePoint& sizes, const v1::Tar
   const double moving = bytes / Bandwidth(bytes, target, machine);
   const double computing = flops / machine.f32_flops_per_second;
   const bool tiled = task.choice.anchor >= 0;
+  // The roofline model (Williams, Waterman and Patterson, 2009): a kernel takes at least as long as
+  // moving its bytes and as computing.
   roofline_ = std::max(moving, tiled ? computing : kLeastUntiled * computing);
   untiled_ = std::max(moving, kUntiled * computing);
   if (task.choice.kind == KernelKind::kSort) {
@@ -131,6 +135,7 @@ TaskCost::TaskCost(const KernelTask& task, const SizePoint& sizes, const v1::Tar
   const Shape& v = graph.node(anchor.inputs[2]).type.shape;
   Extents& e = extents_[0];
   for (size_t i = 0; i + 2 < q.size(); ++i) e.batch *= ValueOf(q[i], env);
+  // The rows of a score tile are keys; its columns, in the lanes, are queries.
   e.rows = ValueOf(v[v.size() - 2], env);
   e.columns = ValueOf(q[q.size() - 2], env);
   e.sums = ValueOf(q.back(), env);
@@ -166,6 +171,7 @@ double TaskCost::Contract(const ContractSchedule& s) const {
   if (s.copy_rows) slots += m * k / lanes * 2 / static_cast<double>(s.panels_per_item);
   // Rows that share sets of the first-level cache are loaded from the second-level cache each time.
   constexpr double kAliasBytes = 4096;  // distance of addresses of one set
+  // Lines that a set holds at the same time.
   constexpr int kWays = 8;
   const bool aliased = std::fmod(k * accumulator_bytes_, kAliasBytes) == 0;
   if (!s.copy_rows && aliased && s.mr > kWays) slots += m * k * 0.5;
@@ -240,6 +246,7 @@ double TaskCost::Sort() const {
 double TaskCost::Slots(double slots) const { return slots / slots_per_second_; }
 
 double TaskCost::Predict(const KernelChoice& choice) const {
+  // No schedule is predicted to beat the roofline.
   double seconds = choice.anchor >= 0 ? roofline_ : untiled_;
   if (choice.kind == KernelKind::kContract) {
     seconds = std::max(seconds, Contract(choice.contract));

@@ -141,6 +141,7 @@ std::string Grouping::Between(NodeId root, NodeId n) {
   for (NodeId i : node(n).inputs) {
     if (std::exchange(at_[i], turn_) != turn_) nodes.push_back(i);
   }
+  // Operands are named by their place among these nodes, so equal layers have equal keys.
   std::sort(nodes.begin(), nodes.end());
   for (size_t i = 0; i < nodes.size(); ++i) place_[nodes[i]] = static_cast<int>(i);
   std::string key;
@@ -325,6 +326,7 @@ bool Grouping::ReadsWithDivision(NodeId n) const {
   }
   Expr offset = bounds.Simplify(RowMajorOffset(node(source).type.shape, at));
   for (size_t i = 0; i < node(n).type.shape.size(); ++i) {
+    // An offset that is not affine in a coordinate divides it.
     if (!offset.AsAffine(absl::StrCat("x", i))) return true;
   }
   return false;
@@ -354,11 +356,13 @@ bool Grouping::CanInlineReduction(NodeId n, NodeId root) {
   const auto find = [&] { return ReductionIn(root, n); };
   const auto [row, same] =
       known_ ? Remembered(known_->memo->reductions, Between(root, n), find) : find();
+  // Needed once per row of the root: the kernel computes it before it walks the row (kRow).
   if (row && !same && !g.inline_) {
     const auto& axes = GetAttr<std::vector<int64_t>>(node(n).attrs, "axes");
     g.row = true;
     return !axes.empty();
   }
+  // Needed at the root's own elements: the kernel computes it where it is used.
   if (same && !g.has_reduction()) {
     const auto& axes = GetAttr<std::vector<int64_t>>(node(n).attrs, "axes");
     int64_t last = static_cast<int64_t>(node(node(n).inputs[0]).type.shape.size()) - 1;
@@ -487,6 +491,7 @@ void PackWeights(Graph* graph, Genome* genome, const v1::Target& target) {
       if (is_new) {
         kernels.push_back({.root = added});
       } else {
+        // An equal packed operand exists already.
         graph->nodes.pop_back();
       }
       k.contract.packed = it->second;

@@ -98,6 +98,7 @@ class ProductFinder {
     const std::optional<Expr::Affine> by_column = by_row->base.AsAffine(columns.symbol);
     if (!by_column || by_row->stride.Uses(columns.symbol)) return std::nullopt;
     MatrixView view{n, by_column->base, by_row->stride, by_column->stride, false};
+    // BLAS takes matrices whose rows, or, if transposed, columns are contiguous.
     if (Lies(view.column_stride, columns.extent, view.row_stride, rows.extent)) return view;
     view.transposed = true;
     if (Lies(view.row_stride, rows.extent, view.column_stride, columns.extent)) return view;

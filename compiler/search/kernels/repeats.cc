@@ -71,6 +71,7 @@ PlaceAxes PlaceAxesOf(const Node& node, const std::vector<PlaceAxes>& known) {
 }  // namespace
 
 bool ReadsWindows(const Graph& graph, const Node& node) {
+  // Looks at few nodes, because this is asked of each reduction.
   constexpr int kMostLooked = 64;
   std::vector<NodeId> open(node.inputs.begin(), node.inputs.end());
   for (int looked = 0; !open.empty() && looked < kMostLooked; ++looked) {
@@ -84,6 +85,7 @@ bool ReadsWindows(const Graph& graph, const Node& node) {
 }
 
 bool IsShortReduction(const Graph& graph, const Node& node) {
+  // Most lanes along so few elements would idle, so lanes run along the result instead.
   constexpr int64_t kShort = 4, kShortWindow = 16, kMostTaps = 1024;
   const Shape& operand = graph.node(node.inputs[0]).type.shape;
   int64_t taps = 1, last = 1;
@@ -158,6 +160,7 @@ bool Repeats::Pay(NodeId n, absl::Span<const NodeId> users, const std::vector<bo
     const double outer = inside ? again_[u] : 1;
     window = window || IsWindow(u, n) || (inside && window_[u]);
     if (IsIndexMap(op) || FormOf(op) == OpForm::kGather) {
+      // On average a view reads an element as often as it has more elements than its operand.
       again += outer * Elements(u) / Elements(n);
     } else {
       most = std::max(most, outer);  // users at one position share its value

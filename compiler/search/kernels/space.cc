@@ -87,6 +87,7 @@ Contraction Describe(const KernelTask& task, bool swap, const v1::Target& target
 void AddPanels(const Contraction& c, const Tile& tile, const v1::Target& target,
                std::vector<ContractSchedule>* all) {
   for (int64_t tiles : {1, 2, 4, 8, 20, 40, 80}) {
+    // A smaller block covers all rows, too.
     if (tiles > 1 && tile.mr * tiles / 2 >= c.m) continue;
     for (int64_t panels : {1, 2, 4, 8, 16, 32}) {
       if (panels > 1 && panels * tile.nv * c.lanes / 2 >= c.n) continue;

@@ -82,6 +82,8 @@ TaskIndex::Found TaskIndex::Find(const std::vector<bool>& memory, const KernelCh
   std::sort(found.nodes.begin(), found.nodes.end());
   for (size_t i = 0; i < found.nodes.size(); ++i) seen_[found.nodes[i]] = static_cast<int>(i);
   std::string& bytes = found.signature;
+  // Operands are named by their place among the kernel's nodes, so equal layers have equal
+  // signatures.
   for (NodeId n : found.nodes) {
     if (memory[n] && n != choice.root && !literal_[n]) {
       Append(LeafOf(n, weights_[n] && !weights_[choice.root]), &bytes);

@@ -105,6 +105,7 @@ std::optional<size_t> Tuning::Find(const KernelChoice& like) {
 }
 
 std::optional<size_t> Tuning::OpenNeighbour() {
+  // Neighbours are found again only when another schedule is the best.
   if (near_to_ != best_schedule_) {
     near_to_ = best_schedule_;
     near_.clear();

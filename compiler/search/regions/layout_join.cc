@@ -43,6 +43,7 @@ class Joiner {
     if (best_ == 0) return {};
     states_[{}].push_back({0, 0, -1});
     for (size_t s = 0; s < chain_.steps.size(); ++s) Step(s);
+    // All values are dead after the last step, so only the empty state is left.
     std::vector<LayoutJoin> joins;
     for (const Way& way : states_[{}]) {
       LayoutJoin& join = joins.emplace_back(LayoutJoin{{}, way.cost});
@@ -94,6 +95,8 @@ class Joiner {
   void Step(size_t s) {
     const LayoutStep& step = chain_.steps[s];
     const std::vector<LayoutRow>& rows = chain_.tables[step.table];
+    // At most beam_ states of best_ ways are tried with each row, so the time is linear in the
+    // steps.
     States next;
     for (const auto& [state, ways] : states_) {
       for (size_t r = 0; r < rows.size(); ++r) {
@@ -110,6 +113,8 @@ class Joiner {
     }
     for (auto& [state, ways] : next) {
       std::sort(ways.begin(), ways.end());
+      // Ways into one state have the same future, so only the best of them can be among the best
+      // joins.
       if (ways.size() > best_) ways.resize(best_);
     }
     states_ = Pruned(std::move(next));

@@ -165,6 +165,7 @@ absl::StatusOr<Graph> FormFor(const Recipe& recipe, const Graph& region) {
       return Invalid("the region has no ", OpName(node.op), " ", Quoted(node.name), " : ",
                      TypeToString(node.type));
     }
+    // Facts about a leaf are the region's own; a recipe is not trusted to state any.
     node.attrs = leaf->second->attrs;
   }
   RETURN_IF_ERROR(CheckEnds(*form, region));

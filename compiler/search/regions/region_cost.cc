@@ -82,6 +82,7 @@ double NodeCosts::Of(Op op, const Attrs& attrs, absl::Span<const TensorType* con
   if (IsDeclared(op)) return 0;
   if (!HasKernel(op, operands)) return std::numeric_limits<double>::infinity();
   double seconds = 0;
+  // Takes the mean over the sizes of the search.
   for (const Expr::Env& sizes : sizes_) seconds += At(sizes, op, attrs, operands, result);
   seconds /= static_cast<double>(sizes_.size());
   return kNodeSeconds + (weight ? kWeightShare * seconds : seconds);
@@ -96,6 +97,7 @@ double NodeCosts::At(const Expr::Env& sizes, Op op, const Attrs& attrs,
   };
   const OpForm form = FormOf(op);
   switch (form) {
+    // Kernels compute these where they read them.
     case OpForm::kLiteral:
     case OpForm::kCount:
     case OpForm::kView:

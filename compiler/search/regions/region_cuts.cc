@@ -88,7 +88,9 @@ void RunCutter::CountCrossings() {
 // a layer from repetitions inside it. Windows are compared by a rolling hash (Karp and Rabin,
 // 1987).
 std::set<int> RunCutter::FindPeriods(int begin, int end) const {
+  // The commonest distances of each window length.
   constexpr int kPerWindow = 16;
+  // 2^64 divided by the golden ratio: odd, with well mixed bits.
   constexpr uint64_t kBase = 0x9e3779b97f4a7c15;
   std::set<int> periods;
   for (int window : {1, 4, 16, 64}) {
@@ -103,6 +105,7 @@ std::set<int> RunCutter::FindPeriods(int begin, int end) const {
         hash -= leading * (static_cast<uint64_t>(sequence_.symbols[i - window]) + 1);
       }
       if (i - begin + 1 < window) continue;
+      // Collisions do no harm: FindRuns compares the symbols themselves.
       const auto [it, fresh] = last.try_emplace(hash, i);
       if (!fresh) ++counts[i - it->second];
       it->second = i;
@@ -119,6 +122,7 @@ std::set<int> RunCutter::FindPeriods(int begin, int end) const {
 // Returns the runs of all candidate periods, largest savings first. A period shorter than min_nodes
 // is multiplied until it is long enough.
 std::vector<Run> RunCutter::FindRuns(int begin, int end) const {
+  // Takes time linear in the nodes for each period, of which there are at most 64.
   std::vector<Run> runs;
   for (int period : FindPeriods(begin, end)) {
     const int several = (options_.min_nodes + period - 1) / period * period;

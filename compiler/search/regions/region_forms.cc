@@ -165,7 +165,7 @@ absl::StatusOr<Graph> RegionForms::Build(const std::vector<const Graph*>& forms,
   Graph made = CanonicalizeLike(ComposeViews(*stitched), original, &moved);
   if (places != nullptr) MovePlaces(moved, places);
   if (absl::Status s = Verify(made); !s.ok()) {
-    return absl::InternalError(absl::StrCat("a form is no graph: ", s.message()));
+    return absl::InternalError(absl::StrCat("a stitched form is not a valid graph: ", s.message()));
   }
   return made;
 }
@@ -234,6 +234,8 @@ std::vector<int> RegionForms::Neighbours(int form) {
   const FormGenome from = forms_[form].genome;
   const std::vector<int> instances = InstancesAsTheyAre(from);
   std::vector<Candidate> candidates;
+  // Takes the best choice of every region at once: choices in different regions are independent, so
+  // their gains add up.
   Candidate all{0, from};
   const size_t regions = std::min<size_t>(dearest_.size(), options_.max_regions);
   for (size_t i = 0; i < regions; ++i) {
@@ -344,19 +346,20 @@ std::vector<RegionReport> RegionForms::Report() const {
 
 absl::StatusOr<std::string> RegionForms::Dot(int region, size_t max_nodes) const {
   if (region < 0 || region >= static_cast<int>(solved_.size())) {
-    return absl::NotFoundError(
-        absl::StrCat("there is no region ", region, " among ", solved_.size()));
+    return absl::NotFoundError(absl::StrCat("there is no region ", region, "; the graph has ",
+                                            solved_.size(), ", counted from 0"));
   }
   const RegionTerms* terms = solved_[region].terms.get();
   if (terms == nullptr) {
-    return absl::FailedPreconditionError(absl::StrCat(
-        "region ", region, " has no e-graph: what all may take was used up before it"));
+    return absl::FailedPreconditionError(
+        absl::StrCat("region ", region,
+                     " has no e-graph: the limits shared by all regions were used up before it"));
   }
   const size_t nodes = terms->terms().num_nodes();
   if (nodes > max_nodes) {
-    return absl::FailedPreconditionError(
-        absl::StrCat("the e-graph of region ", region, " has ", nodes,
-                     " e-nodes; a picture can be read with at most ", max_nodes));
+    return absl::FailedPreconditionError(absl::StrCat("the e-graph of region ", region, " has ",
+                                                      nodes, " e-nodes; at most ", max_nodes,
+                                                      " can be drawn legibly"));
   }
   return ToDot(terms->term_graph(), max_nodes);
 }

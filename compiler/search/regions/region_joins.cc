@@ -117,6 +117,8 @@ absl::Status RegionJoins::Solve(const Sources& sources) {
     if (sources.terms[r] == nullptr) continue;
     Merge(WantedLayouts(sources.terms[r]->term_graph(), regions_.distinct[r].graph), &wanted_[r]);
   }
+  // A region that gets a layout may want others at its other ends, so layouts spread for a few
+  // rounds.
   for (int round = 0; round < options_.rounds && Spread(); ++round) {
     for (const int r : sources.regions) {
       if (sources.terms[r] == nullptr || ports_[r].empty()) continue;

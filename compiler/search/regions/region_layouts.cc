@@ -211,8 +211,11 @@ std::vector<LayoutTuple> TuplesOf(const PortLayouts& layouts, size_t limit) {
   };
   size_t most = 0;
   for (const auto* of : ports) most += !of->empty();
+  // Lists tuples by the number of ends that change, fewest first.
   for (size_t changes = 0; changes <= most; ++changes) change(0, changes);
   if (tuples.size() < limit || limit < 2) return tuples;
+  // The tuple that changes every end replaces the last one, so that a layout can pass right through
+  // the region.
   tuples.pop_back();
   for (size_t p = 0; p < ports.size(); ++p) {
     chosen[p] = ports[p]->empty() ? nullptr : &ports[p]->front();

@@ -23,6 +23,7 @@ std::optional<int> RegionForms::ChoiceOf(int region, const Recipe& recipe) {
   const std::optional<egraph::Choice> choice = solved.terms->ChoiceOf(*form);
   if (!choice) return std::nullopt;
   const int made = AddChoice(region, *choice);
+  // The choice must give the recipe's own form; AddChoice answers 0 if it cannot be extracted.
   if (CanonicalHash(solved.choices[made].graph) != hash) return std::nullopt;
   return made;
 }

@@ -61,6 +61,7 @@ absl::Status RegionSolver::SaturateAll(const Regions& regions) {
     const Region& region = regions.distinct[i];
     order.emplace_back(-SecondsOf(region.graph, costs_) * region.instances, i);
   }
+  // The costliest come first, because time may run out.
   std::sort(order.begin(), order.end());
   for (const auto& [seconds, i] : order) {
     if (absl::Status s = TermsOf(regions.distinct[i]).status(); !s.ok()) return s;

@@ -167,6 +167,7 @@ absl::StatusOr<Graph> StitchInstances(const Graph& graph, const Regions& regions
   if (places != nullptr) places->clear();
   for (size_t i = 0; i < forms.size(); ++i) {
     const RegionInstance& instance = regions.instances[i];
+    // Instances share forms, and each is checked once.
     if (checked.emplace(instance.region, forms[i]).second) {
       const absl::Status s = CheckForm(*forms[i], regions.distinct[instance.region].graph);
       if (!s.ok()) {

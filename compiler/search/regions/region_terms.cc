@@ -171,6 +171,8 @@ void RegionTerms::TakeWhatIsThere(ClassId changed, Choice* choice) const {
         continue;
       }
       choice->Set(id, n);
+      // Operands that are computed anyway may depend on this class: a cheaper node must not close a
+      // cycle.
       if (egraph::CheckChoice(graph, *choice, roots_).ok()) best = n;
       choice->Set(id, best);
     }

@@ -9,6 +9,7 @@
 namespace athanor {
 namespace {
 
+// Most genomes kept for Reconsider, which looks at each.
 constexpr size_t kMaxAside = 256;
 
 }  // namespace
@@ -35,6 +36,7 @@ bool BestGenome::Take(FusedForm state) {
     ++genomes_taken_;
     if (other_form) ++forms_taken_;
   }
+  // Keeps the loser, which may win once its kernels have become faster.
   if (aside_.size() < kMaxAside) aside_.push_back(std::move(state));
   return better;
 }

@@ -64,6 +64,8 @@ double KernelRequests::Gain(int task, int calls) const {
   Tuning& t = tasks_.at(task);
   if (t.best().empty() || t.Exhausted()) return 0;
   const double slack = tasks_.context().Weighted(t.best()) - tasks_.RooflineOf(t);
+  // Expects half of what the roofline leaves, and less with each measurement that found nothing
+  // better.
   return calls * std::max(0.0, slack) * 0.5 * std::pow(kDecay, t.since_better());
 }
 

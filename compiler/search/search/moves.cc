@@ -44,6 +44,8 @@ bool Moves::AnyGains(double least) const {
 }
 
 double Moves::GainOf(const Calls& less, const Calls& more) {
+  // The new calls count the mean of what they may reach (unmeasured ones their roofline) and of
+  // what is expected of them.
   return tasks_.TimeOf(less) - (tasks_.TimeOf(more) + tasks_.ExpectedOf(more)) / 2;
 }
 
@@ -62,6 +64,7 @@ std::map<std::string, Fusion> Moves::Flips(const FusedForm& from) {
   }
   std::map<std::string, Fusion> flips;
   for (const auto& [node, say] : FusionFlips(graph, genome, options_.fusion)) {
+    // A node is named by its place in the kernels that compute it, so equal layers change together.
     std::string key = say == Fuse::kMemory ? "memory" : "inline";
     for (const auto& [task, place] : places[node]) absl::StrAppend(&key, " ", task, ".", place);
     if (moved_.contains(key)) continue;
@@ -117,6 +120,7 @@ void Moves::Add(Work work, std::string key, int form, Fusion fusion, double gain
     if (options_.mode != SearchMode::kFast && tasks_.at(task).measured() == 0) kernels += 2;
   }
   if (kernels > 0) kernels += options_.batch;
+  // The expected gain for each batch of kernels that must be measured to decide.
   const double promise = gain * kLikely / std::max(1.0, kernels / options_.batch);
   moves_[static_cast<size_t>(work)].push_back(
       {std::move(key), form, std::move(fusion), gain, promise});

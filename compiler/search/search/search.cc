@@ -6,6 +6,7 @@
 namespace athanor {
 namespace {
 
+// A search may end when its best genome takes at most this multiple of the roofline.
 constexpr double kNearRoofline = 1.1;
 // Kernels to measure before a promised gain is proposed as a plan: plans are expensive to measure.
 constexpr int kKernelsPerPlan = 48;
@@ -88,6 +89,7 @@ std::optional<Search::Step> Search::Improve() {
       Step step{.kernels = requests_.TuneRest()};
       if (!step.kernels.empty()) return step;
     }
+    // Measurements since then may have made a genome that lost the best.
     std::optional<FusedForm> better = best_.Reconsider();
     if (!better || !Take(*std::move(better))) return std::nullopt;
   }
@@ -128,6 +130,7 @@ Search::Step Search::NextFinalist() {
 }
 
 Search::Step Search::Next() {
+  // docs/internals/search.md explains this order.
   if (options_.max_kernels <= 0) return Done(SearchStop::kBudget);
   if (fast()) return NextFinalist();
   if (requests_.size() == 0 && !finishing_) {
@@ -172,6 +175,8 @@ void Search::AskForMissing(const FusedForm& state, std::vector<int>* asked) {
     if (t.measured() > 0) continue;
     requests_.Ask(task, 0, asked);
     if (!baseline_known_ || t.Exhausted()) continue;
+    // A new kernel is judged by a second schedule, too: a recipe's, that of a similar kernel, or
+    // the best predicted.
     if (recipes_.AskForSuggested(task, &requests_, asked)) continue;
     requests_.Ask(task, requests_.Inherited(task).value_or(1), asked);
   }

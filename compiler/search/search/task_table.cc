@@ -32,6 +32,8 @@ void TaskTable::SetWeights(const Calls& calls) {
       const Tuning& t = tasks_[task];
       total += count * (t.best().empty() ? t.start()[s] : t.best()[s]);
     }
+    // A size counts by its share of the baseline's time there, so that large sizes do not outweigh
+    // small ones.
     weights.push_back(total > 0 ? 1 / (sizes * total) : 0);
   }
   context_.weights = std::move(weights);

@@ -9,6 +9,7 @@ namespace athanor {
 void WorkTurns::CountKernel() {
   // Number of kernels, about, over which spent_ is averaged.
   constexpr double kTurnMemory = 64;
+  // An exponential average: work of long ago counts little.
   for (double& spent : spent_) spent *= 1 - 1 / kTurnMemory;
   ++spent_[static_cast<size_t>(working_)];
 }

@@ -65,10 +65,10 @@ LAYERS = {
         "server",
     ],
     "clients/cpp": ["proto"],
-    # Checks a state directory where there is no server to ask, with the code that reads it there.
+    # Checks a state directory without a server, with the server's own code for reading it.
     "clients/cpp/command_fsck*": ["proto", "clients/cpp", "server"],
     "clients/bench": ["proto", "clients/cpp"],
-    # What crosses folders may include all of them.
+    # Tests that cross folders may include all of them.
     "tests": [
         "proto",
         "compiler/frontend",
@@ -309,7 +309,7 @@ ROOMS = {
     ],
 }
 
-# What a *_test.cc or *_benchmark.cc may include beyond its layer's row.
+# Headers that a *_test.cc or *_benchmark.cc may include beyond its layer's row.
 TEST_EXTRA = ["compiler/codegen/cpu/clang*"]
 
 # Headers from outside that only some layers may include; any other is open to

@@ -38,9 +38,9 @@ from models import ROWS  # noqa: E402
 
 EXPORTERS = ("traced", "exported")
 EXPORT_S = 600
-# Whose results a data set has, in this order. Tracing keeps what Python computed of the first set's
-# sizes: only where such a file is not what torch ran is ONNX Runtime asked, whose own
-# InstanceNormalization is off by a hundredth in places.
+# Sources of a data set's expected results, preferred first. Tracing freezes what Python computed
+# from the first set's sizes. ONNX Runtime is asked only if such a file differs from what torch ran,
+# because its InstanceNormalization is off by a hundredth in places.
 WANTED = ("torch", "ONNX Runtime")
 # Tolerance of f32 through a few layers with values about 1.
 RTOL, ATOL = 2e-3, 5e-4

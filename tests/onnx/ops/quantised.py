@@ -265,7 +265,7 @@ def to_float(d: Draw) -> None:
     d.operand(_zero(d, b, columns), b)
     if d.coin():
         d.operand(d.array(Elem.FLOAT, [n]), Elem.FLOAT)
-    # Where a value is halfway between two codes, the one or the other is taken.
+    # A value halfway between two codes may be rounded to either.
     d.rtol, d.atol = (1e-2, 1e-2) if dynamic else (1e-5, 1e-5)
 
 
@@ -301,7 +301,7 @@ def dynamic_lstm(d: Draw) -> None:
     d.attribute("input_forget", d.whole(0, 1), 0.3)
     d.attribute("clip", d.real(0.3, 2), 0.2)
     d.results = 3
-    # Where a value is halfway between two codes, the one or the other is taken.
+    # A value halfway between two codes may be rounded to either.
     d.rtol, d.atol = 1e-2, 1e-2
 
 

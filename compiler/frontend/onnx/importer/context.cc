@@ -137,7 +137,7 @@ absl::Status NodeContext::Unknown(int i, std::string_view what) const {
   absl::Status status;
   if (operand.sources.empty()) {
     status = Unimplemented("its ", what, " (operand ", i, ", ", Quoted(node_.input(i)),
-                           ") is only known when the model runs; it must be a constant or follow "
+                           ") is known only when the model runs; it must be a constant or follow "
                            "from the inputs' shapes");
   } else {
     std::string names, example;
@@ -147,8 +147,8 @@ absl::Status NodeContext::Unknown(int i, std::string_view what) const {
       example += Cat(example.empty() ? "" : ", ", name, ": ...");
     }
     status =
-        Unimplemented("its ", what, " follows from the value of input ", names,
-                      ", which only a request tells; give it at upload, values={", example, "}");
+        Unimplemented("its ", what, " depends on the value of input ", names,
+                      ", which only requests carry; give it at upload, values={", example, "}");
   }
   unknown_.emplace_back(std::string(absl::string_view(status.message())), operand.sources);
   return status;
@@ -222,7 +222,7 @@ absl::StatusOr<Expr> NodeContext::OneSize(int i, std::string_view what) const {
 
 absl::StatusOr<int> NodeContext::Axis(int64_t axis, int rank) const {
   if (axis >= -rank && axis < rank) return static_cast<int>(axis < 0 ? axis + rank : axis);
-  if (rank == 0) return Invalid("axis ", axis, " of a scalar, which has none");
+  if (rank == 0) return Invalid("axis ", axis, " of a scalar; a scalar has no axes");
   return Invalid("axis ", axis, " of a tensor of rank ", rank, "; it must be in [", -rank, ", ",
                  rank - 1, "]");
 }

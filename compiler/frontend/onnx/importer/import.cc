@@ -35,19 +35,19 @@ std::string_view KindText(TypeProto::ValueCase kind) {
     case TypeProto::kSparseTensorType:
       return "a sparse tensor";
     default:
-      return "of no stated type";
+      return "without a stated type";
   }
 }
 
 absl::StatusOr<Elem> ElemOfTensor(const TypeProto& type) {
   if (!type.has_tensor_type()) {
-    return Unimplemented("is ", KindText(type.value_case()), "; only tensors are served");
+    return Unimplemented("is ", KindText(type.value_case()), "; only tensors are supported");
   }
   const int32_t number = type.tensor_type().elem_type();
   const std::optional<Elem> elem = ElemOf(number);
   if (!elem) return Invalid("has element type number ", number, ", which ONNX does not have");
   if (Row(*elem).carry == Carry::kNone) {
-    return Unimplemented("is of type ", ElemName(*elem), ", which is not served");
+    return Unimplemented("is of type ", ElemName(*elem), ", which is not supported");
   }
   return *elem;
 }
@@ -160,7 +160,7 @@ absl::Status Importer::CheckValues() const {
         state_.input_names.end())
       continue;
     const std::vector<std::string_view> names(state_.input_names.begin(), state_.input_names.end());
-    return Invalid("a value is given for input ", Quoted(name), ", which the model has not",
+    return Invalid("a value is given for input ", Quoted(name), ", but the model has no such input",
                    DidYouMean(name, names));
   }
   return absl::OkStatus();
@@ -192,7 +192,7 @@ absl::Status Importer::AddInput(const ValueInfoProto& info) {
 absl::Status Importer::Pin(const Tensor& given, Elem elem, NodeId node, Value* value) {
   const Shape& shape = state_.graph.nodes[node].type.shape;
   if (given.dtype != CarrierOf(elem) && given.dtype != WireOf(elem)) {
-    return Invalid("its value is given as ", DTypeName(given.dtype), ", but it is ",
+    return Invalid("its value is given as ", DTypeName(given.dtype), "; it must be ",
                    DTypeName(WireOf(elem)));
   }
   bool fits = given.shape.size() == shape.size();
@@ -243,7 +243,7 @@ absl::Status Importer::AddOutputs(const Frame& frame) {
 absl::Status Importer::AddOutput(const ValueInfoProto& info) {
   RETURN_IF_ERROR(CheckName("output", info.name(), state_.options.limits.graph));
   const Scope::Found found = main_.Find(info.name());
-  if (found.value == nullptr) return Invalid("is made by nothing");
+  if (found.value == nullptr) return Invalid(kUndefined);
   // The node that makes the value was refused; the type that the file states may be another reason.
   if (found.value->poisoned) {
     return info.type().value_case() == TypeProto::VALUE_NOT_SET

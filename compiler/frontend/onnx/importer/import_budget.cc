@@ -22,13 +22,14 @@ absl::Status ImportBudget::Check(size_t nodes, bool cancelled) const {
   if (visited_ > limits.max_inlined_nodes) {
     return absl::ResourceExhaustedError(
         Cat("the model has more than ", limits.max_inlined_nodes,
-            " nodes, functions and branches counted each time they are used"));
+            " nodes, counting those of functions and branches each time they are used"));
   }
   // Counts nodes generously, since those that no output needs are dropped in the end.
   if (static_cast<int64_t>(nodes) > 4 * limits.graph.max_nodes) {
-    return absl::ResourceExhaustedError(
-        Cat("the model becomes more than ", 4 * limits.graph.max_nodes, " nodes; ",
-            LimitIs(limits.graph.max_nodes, "max_nodes"), " after those that nothing needs"));
+    return absl::ResourceExhaustedError(Cat("the model becomes more than ",
+                                            4 * limits.graph.max_nodes,
+                                            " nodes, unused ones included; for used ones ",
+                                            LimitIs(limits.graph.max_nodes, "max_nodes")));
   }
   const bool asked = options_.cancelled && visited_ % kNodesBetweenAsking == 0;
   if (cancelled || (asked && options_.cancelled())) {
@@ -43,8 +44,8 @@ absl::Status ImportBudget::CountLookedAt(int64_t count) {
   if (looked_at_ <= most) return absl::OkStatus();
   return absl::ResourceExhaustedError(
       Cat("the model has more than ", most,
-          " operands, results, attributes and initialisers, functions and branches counted each "
-          "time they are used"));
+          " operands, results, attributes and initializers, counting those of functions and "
+          "branches each time they are used"));
 }
 
 absl::Status ImportBudget::CountCopied(size_t bytes) {
@@ -64,9 +65,9 @@ absl::Status ImportBudget::CheckKnown(std::string_view node, std::string_view op
   if (known_ <= most) return absl::OkStatus();
   return absl::ResourceExhaustedError(
       Cat("node ", Quoted(node), " (", op,
-          "): the constants and sizes that the model computes have more than ", most,
-          " elements up to here, the most that are known at import; store what is "
-          "no shape as an initializer"));
+          "): up to here the model computes constants and sizes of more than ", most,
+          " elements, the limit of an import; store constants that are not shapes as "
+          "initializers"));
 }
 
 }  // namespace athanor::onnx

@@ -17,6 +17,10 @@
 
 namespace athanor::onnx {
 
+// Follows the kind and name of a value that no scope has, in errors.
+inline constexpr std::string_view kUndefined =
+    "is not defined; it must be an input, an initializer or the result of a node";
+
 // Values do not move while the scope lives. Borrows `outer`, which must outlive it.
 class Scope {
  public:

@@ -105,7 +105,7 @@ absl::Status GraphVisitor::AddInitializers(const GraphProto& graph, Scope* scope
     const std::string& name = tensor.values().name();
     Refuse(nullptr, frame, 0,
            Unimplemented("initializer ", Quoted(frame.path + name),
-                         " is sparse, which is not read; store it dense"));
+                         " is sparse, which is not supported; store it as a dense tensor"));
     scope->Poison(name);
   }
   return absl::OkStatus();
@@ -160,7 +160,8 @@ absl::StatusOr<const ::onnx::NodeProto*> GraphVisitor::Resolve(const NodeProto& 
     }
     if (frame.attributes == nullptr) {
       *status = Invalid("attribute ", Quoted(attr.name()), " refers to attribute ",
-                        Quoted(attr.ref_attr_name()), " of a function, but is in none");
+                        Quoted(attr.ref_attr_name()),
+                        " of a function, but its node is not in a function");
       continue;
     }
     auto given = frame.attributes->find(attr.ref_attr_name());
@@ -186,7 +187,7 @@ absl::StatusOr<std::vector<const Value*>> GraphVisitor::Operands(const NodeProto
     operands.push_back(nullptr);
     if (name.empty()) continue;
     const Scope::Found found = scope.Find(name);
-    if (!found.known) return Invalid("operand ", Quoted(name), " is made by nothing");
+    if (!found.known) return Invalid("operand ", Quoted(name), " ", kUndefined);
     operands.back() = found.value;
     if (found.value == nullptr) continue;
     for (NodeContext* context : active_) {
@@ -216,12 +217,12 @@ absl::StatusOr<GraphVisitor::Target> GraphVisitor::TargetOf(const NodeProto& nod
   if (target.function != nullptr || handled) return CheckedAge(node, imported, target);
   if (imported == 0) {
     return Invalid("domain ", DomainText(domain),
-                   " is not among the model's opset_import; it has to say which version is meant");
+                   " is not among the model's opset_import, which must state its version");
   }
   if (!IsOurs(domain)) {
     return Unimplemented("domain ", DomainText(domain),
-                         " is not served, and the model has no function of this name; served are "
-                         "\"ai.onnx\", and parts of \"com.microsoft\" and \"ai.onnx.preview\"");
+                         " is not supported, and the model has no function of this name; supported "
+                         "are \"ai.onnx\" and parts of \"com.microsoft\" and \"ai.onnx.preview\"");
   }
   if (target.row != nullptr && !target.row->refused.empty()) {
     return Unimplemented(target.row->refused);
@@ -314,7 +315,7 @@ absl::Status GraphVisitor::Conclude(NodeContext* context, NodeId mark, Scope* sc
     if (!context->result(o)) {
       Refuse(&node, context->frame(), context->version(),
              Unimplemented("its result ", o, ", ", Quoted(name),
-                           ", is not served with these attributes"));
+                           ", is not supported with these attributes"));
       scope->Poison(name);
       continue;
     }
@@ -370,7 +371,8 @@ absl::Status GraphVisitor::CheckInside(const NodeProto& node, const Scope& scope
 }
 
 absl::Status GraphVisitor::Nested() const {
-  return Invalid("graphs and functions are nested deeper than ", state_.options.limits.max_nesting);
+  return Invalid("graphs and functions are nested deeper than ", state_.options.limits.max_nesting,
+                 ", the limit of an import");
 }
 
 absl::StatusOr<std::optional<std::vector<Value>>> GraphVisitor::TryInline(
@@ -396,8 +398,9 @@ absl::StatusOr<std::vector<Value>> GraphVisitor::Inline(const GraphProto& graph,
                    inputs.size());
   }
   if (state_.budget.unroll_left() < 0) {
-    return Unimplemented("unrolled, the model's loops become more than ",
-                         state_.options.limits.max_unrolled_nodes, " nodes");
+    return Unimplemented("the model's loops become more than ",
+                         state_.options.limits.max_unrolled_nodes,
+                         " nodes when unrolled, the limit of an import");
   }
   Frame frame = outside;
   frame.path = Cat(outside.path, NodeName(context->node()), "/", label, "/");
@@ -416,8 +419,8 @@ absl::StatusOr<std::vector<Value>> GraphVisitor::Inline(const GraphProto& graph,
   for (const auto& output : graph.output()) {
     const Scope::Found found = body.Find(output.name());
     if (found.value == nullptr) {
-      return Invalid("output ", Quoted(output.name()), " of graph ", Quoted(label),
-                     " is made by nothing");
+      return Invalid("output ", Quoted(output.name()), " of graph ", Quoted(label), " ",
+                     kUndefined);
     }
     if (found.value->poisoned) return absl::AbortedError("refused inside");
     if (found.level <= context->scope().level()) {

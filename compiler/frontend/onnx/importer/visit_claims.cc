@@ -41,7 +41,7 @@ absl::Status GraphVisitor::CheckClaim(std::string_view name, const Value& value,
   const std::string what = Cat(claim.kind, " ", Quoted(Cat(frame.path, name)));
   if (type.value_case() == ::onnx::TypeProto::VALUE_NOT_SET) return absl::OkStatus();
   if (!type.has_tensor_type()) {
-    return Invalid(what, " is stated to be no tensor, but is one");
+    return Invalid(what, " has a stated type other than a tensor's, but is a tensor");
   }
   const int32_t number = type.tensor_type().elem_type();
   if (number != 0 && number != Row(value.elem).number) {

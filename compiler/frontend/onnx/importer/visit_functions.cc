@@ -39,7 +39,10 @@ absl::Status GraphVisitor::BindFunction(const ::onnx::FunctionProto& function,
   const std::set<std::string_view> names(function.attribute().begin(), function.attribute().end());
   for (const ::onnx::AttributeProto& attr : node.attribute()) {
     const bool known = attributes->contains(attr.name()) || names.contains(attr.name());
-    if (!known) return Invalid("has attribute ", Quoted(attr.name()), ", which ", name, " has not");
+    if (!known) {
+      return Invalid("has attribute ", Quoted(attr.name()), ", but ", name,
+                     " has no such attribute");
+    }
     (*attributes)[attr.name()] = &attr;
   }
   for (int i = 0; i < function.input_size(); ++i) {
@@ -88,7 +91,7 @@ absl::Status GraphVisitor::CallFunction(const ::onnx::FunctionProto& function,
     } else {
       Refuse(&node, outside, 0,
              Invalid("result ", Quoted(function.output(o)), " of function ",
-                     Quoted(function.name()), " is made by nothing"));
+                     Quoted(function.name()), " ", kUndefined));
     }
     scope->Define(node.output(o), std::move(value));
   }

@@ -88,7 +88,7 @@ TEST_F(FunctionsTest, AttributesAreGivenOrDefaultOrAbsent) {
   EXPECT_EQ(Run({-1, 2}), (std::vector<float>{-0.25, 2}));
   model({{"other", 0.5f}})->add_attribute("slope");
   EXPECT_THAT(Message(ImportBytes(model_.SerializeAsString()).status),
-              HasSubstr("has attribute \"other\", which function \"F\" has not"));
+              HasSubstr("has attribute \"other\", but function \"F\" has no such attribute"));
   model({{"slope", int64_t{1}}})->add_attribute("slope");
   EXPECT_THAT(Message(ImportBytes(model_.SerializeAsString()).status),
               HasSubstr("attribute \"alpha\" is of kind FLOAT, but attribute \"slope\""));
