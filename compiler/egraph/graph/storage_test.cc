@@ -1,13 +1,18 @@
-// Tests of the e-graph's storage: lists in a pool, the hash-cons table, disjoint sets, payloads.
+// Tests of the e-graph's storage: lists in a pool, the hash-cons table, disjoint sets, payloads,
+// and the tables of nodes, classes, changes and refusals.
 #include <map>
 #include <random>
 #include <set>
 #include <string>
 #include <vector>
 
+#include "compiler/egraph/graph/change_log.h"
+#include "compiler/egraph/graph/class_lists.h"
 #include "compiler/egraph/graph/hash_cons.h"
 #include "compiler/egraph/graph/interner.h"
 #include "compiler/egraph/graph/list_pool.h"
+#include "compiler/egraph/graph/node_table.h"
+#include "compiler/egraph/graph/refusal.h"
 #include "compiler/egraph/graph/union_find.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
@@ -123,6 +128,132 @@ TEST(Interner, EqualValuesShareAnId) {
   EXPECT_EQ(b.value, 1u);
   EXPECT_EQ(shapes.size(), 1002u);
   EXPECT_THAT(shapes.Get(a), ElementsAre(1, 2));
+}
+
+// Adds a live node of a new class to the tables, as EGraph does.
+NodeId AddTo(NodeTable* nodes, ClassLists* lists, UnionFind* sets, OpId op,
+             const std::vector<ClassId>& children) {
+  const NodeId n = nodes->Push({op, PayloadId{}, children}, Cause::kUser);
+  nodes->Enter(n);
+  (*nodes)[n].cls = sets->Make();
+  lists->AddClass(n);
+  for (const ClassId child : children) lists->AddParent(child, n);
+  return n;
+}
+
+TEST(NodeTable, FindsLiveNodesByContent) {
+  NodeTable nodes;
+  const std::vector<ClassId> children = {ClassId{4}, ClassId{2}};
+  const NodeContent content(OpId{1}, PayloadId{7}, children);
+  EXPECT_FALSE(nodes.Find(content).valid());
+  const NodeId n = nodes.Push(content, Cause{3});
+  EXPECT_FALSE(nodes.Find(content).valid());  // not entered yet
+  nodes.Enter(n);
+  EXPECT_EQ(nodes.Find(content), n);
+  EXPECT_EQ(nodes.num_live(), 1u);
+  EXPECT_EQ(nodes[n].added_by, Cause{3});
+  EXPECT_THAT(nodes.children(n), ElementsAre(ClassId{4}, ClassId{2}));
+  const std::vector<ClassId> turned = {ClassId{2}, ClassId{4}};
+  EXPECT_FALSE(nodes.Find({OpId{1}, PayloadId{7}, turned}).valid());
+  EXPECT_FALSE(nodes.Find({OpId{2}, PayloadId{7}, children}).valid());
+  EXPECT_FALSE(nodes.Find({OpId{1}, PayloadId{8}, children}).valid());
+  // A pushed node that is popped leaves no trace.
+  nodes.Push({OpId{2}, PayloadId{7}, children}, Cause::kUser);
+  nodes.Pop();
+  EXPECT_EQ(nodes.size(), 1u);
+  EXPECT_FALSE(nodes.HasRoomFor(size_t{1} << 24));
+  EXPECT_TRUE(nodes.HasRoomFor(1000));
+}
+
+TEST(NodeTable, CanonicalChildrenGiveANewContent) {
+  NodeTable nodes;
+  UnionFind sets;
+  const ClassId a = sets.Make(), b = sets.Make();
+  const std::vector<ClassId> of_b = {b};
+  const NodeId n = nodes.Push({OpId{0}, PayloadId{}, of_b}, Cause::kUser);
+  nodes.Enter(n);
+  sets.Union(a, b);
+  const NodeContent content = nodes.Canonicalize(n, &sets);
+  EXPECT_THAT(content.children, ElementsAre(a));
+  EXPECT_EQ(nodes.num_live(), 0u);
+  EXPECT_FALSE(nodes.Find(content).valid());
+  nodes.Enter(n);
+  EXPECT_EQ(nodes.Find(nodes.Content(n)), n);
+  EXPECT_FALSE(nodes.Find({OpId{0}, PayloadId{}, of_b}).valid());
+}
+
+TEST(ClassLists, TidySortsByOperatorAndDropsTheDead) {
+  NodeTable nodes;
+  ClassLists lists;
+  UnionFind sets;
+  const NodeId leaf = AddTo(&nodes, &lists, &sets, OpId{5}, {});
+  const ClassId c = nodes[leaf].cls;
+  std::vector<NodeId> parents;
+  for (const uint32_t op : {9, 2, 9, 4, 2}) {
+    parents.push_back(AddTo(&nodes, &lists, &sets, OpId{op}, {c}));
+  }
+  lists.AddParent(c, parents[1]);  // once more
+  nodes[parents[3]].state = ENode::State::kDead;
+  lists.Tidy(nodes, sets);
+  EXPECT_THAT(lists.parents(c), ElementsAre(parents[1], parents[4], parents[0], parents[2]));
+  EXPECT_THAT(ClassLists::WithOp(lists.parents(c), OpId{9}, nodes),
+              ElementsAre(parents[0], parents[2]));
+  EXPECT_THAT(ClassLists::WithOp(lists.parents(c), OpId{4}, nodes), ElementsAre());
+}
+
+TEST(ClassLists, VerifyFindsWhatTidyWasNotToldOf) {
+  NodeTable nodes;
+  ClassLists lists;
+  UnionFind sets;
+  const NodeId a = AddTo(&nodes, &lists, &sets, OpId{1}, {});
+  const NodeId b = AddTo(&nodes, &lists, &sets, OpId{0}, {});
+  lists.Tidy(nodes, sets);
+  EXPECT_TRUE(lists.Verify(nodes, sets).ok());
+  lists.Merge(nodes[a].cls, nodes[b].cls);
+  EXPECT_FALSE(lists.Verify(nodes, sets).ok());  // the sets do not say so yet
+  sets.Union(nodes[a].cls, nodes[b].cls);
+  lists.Tidy(nodes, sets);
+  EXPECT_TRUE(lists.Verify(nodes, sets).ok());
+  EXPECT_THAT(lists.nodes(nodes[a].cls), ElementsAre(b, a));
+  nodes[b].state = ENode::State::kDead;
+  EXPECT_EQ(lists.Verify(nodes, sets).message(), "class 0: its list of nodes is wrong");
+}
+
+TEST(ChangeLog, ANodeCountsOnceAndOldEntriesGo) {
+  const std::vector<ClassId> none;
+  NodeTable nodes;
+  ChangeLog log(2);
+  const NodeId n = nodes.Push({OpId{1}, PayloadId{}, none}, Cause::kUser);
+  log.Add(OpId{1});
+  for (int epoch = 0; epoch < 500; ++epoch) {
+    EXPECT_EQ(log.epoch(), static_cast<uint32_t>(epoch));
+    log.Touch(n, &nodes[n]);
+    log.Touch(n, &nodes[n]);
+    log.TouchValue(n, &nodes[n]);
+    EXPECT_EQ(log.changes(OpId{1}).back().stamp, nodes[n].stamp);
+    EXPECT_GT(nodes[n].stamp, log.epoch());
+    log.EndEpoch(nodes);
+  }
+  EXPECT_EQ(log.num_nodes(OpId{1}), 1u);
+  EXPECT_LT(log.changes(OpId{1}).size(), 100u);
+  EXPECT_LT(log.value_changes(OpId{1}).size(), 100u);
+  EXPECT_TRUE(log.changes(OpId{0}).empty());
+}
+
+TEST(Refusals, KeepsTheFirstAndCountsAll) {
+  Refusals refusals;
+  const absl::Status why = absl::InvalidArgumentError("no");
+  EXPECT_EQ(refusals.Add(Refusal::Kind::kNode, Cause{1}, {}, {}, why), why);
+  for (int i = 0; i < 100; ++i) {
+    const absl::Status apart =
+        refusals.Add(Refusal::Kind::kUnion, Cause{2}, ClassId{3}, ClassId{4}, why);
+    EXPECT_EQ(apart, absl::FailedPreconditionError("classes 3 and 4 stay apart: no"));
+  }
+  EXPECT_EQ(refusals.first().size(), Refusals::kMost);
+  EXPECT_EQ(refusals.first()[1].b, ClassId{4});
+  EXPECT_EQ(refusals.Count(Cause{1}), 1u);
+  EXPECT_EQ(refusals.Count(Cause{2}), 100u);
+  EXPECT_EQ(refusals.Count(Cause{3}), 0u);
 }
 
 }  // namespace

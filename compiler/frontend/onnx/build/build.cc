@@ -1,14 +1,17 @@
-// OpBuilder: nodes, literals, sizes as data.
 #include "compiler/frontend/onnx/build/build.h"
 
 #include <algorithm>
 #include <cmath>
 #include <iterator>
-#include <map>
 #include <memory>
+#include <optional>
 #include <utility>
 
+#include "compiler/frontend/onnx/build/build_elementwise.h"
+#include "compiler/frontend/onnx/build/build_movement.h"
+#include "compiler/frontend/onnx/build/build_sizes.h"
 #include "compiler/ir/value/message.h"
+#include "deploy/bazel/libs/status_macros.h"
 
 namespace athanor::onnx {
 namespace {
@@ -16,8 +19,6 @@ namespace {
 constexpr size_t kMaxSources = 8;
 // Literals with more equal elements than this are stored as one element and broadcast.
 constexpr int64_t kMaxEqualElements = 64;
-// A size up to this is read from an Iota; a size that may be larger is computed from its symbols.
-constexpr int64_t kMaxCounted = int64_t{1} << 20;
 // Limit on the bytes of all literals of a graph; weights do not count.
 constexpr int64_t kMaxLiteralBytes = 128 << 20;
 
@@ -82,80 +83,6 @@ std::optional<Tensor> EqualElement(const Tensor& literal) {
   return Tensor{literal.dtype, {}, all.substr(0, bytes)};
 }
 
-Value SizeData(OpBuilder& b, const Expr& size);
-
-Value AtomData(OpBuilder& b, const AtomRef& atom) {
-  if (atom->kind == Atom::Kind::kSymbol) {
-    const Expr symbol = Expr::Of(atom);
-    const Value counted = b.Iota(Elem::kInt64, {symbol + 1}, 0);
-    return b.Raw(Op::kIndexMap, {counted}, {{"map", IndexMap{{}, {symbol}}}}, Elem::kInt64);
-  }
-  const Op op = atom->kind == Atom::Kind::kFloorDiv ? Op::kFloorDiv
-                : atom->kind == Atom::Kind::kMin    ? Op::kMin
-                                                    : Op::kMax;
-  const Value first = SizeData(b, atom->args[0]);
-  return b.Raw(op, {first, SizeData(b, atom->args[1])}, {}, Elem::kInt64);
-}
-
-// Returns the size as a scalar of i64: either an element of an Iota that is long enough, or the
-// polynomial computed from its symbols.
-Value SizeData(OpBuilder& b, const Expr& size) {
-  if (auto number = size.constant()) return b.Integer(Elem::kInt64, *number);
-  const std::optional<int64_t> most = b.bounds().Maximum(size);
-  if (most && *most < kMaxCounted && b.bounds().NonNegative(size)) {
-    const Value counted = b.Iota(Elem::kInt64, {size + 1}, 0);
-    return b.Raw(Op::kIndexMap, {counted}, {{"map", IndexMap{{}, {size}}}}, Elem::kInt64);
-  }
-  Value sum = b.Integer(Elem::kInt64, 0);
-  for (const Expr::Term& term : size.terms()) {
-    Value product = b.Integer(Elem::kInt64, term.coefficient);
-    for (const AtomRef& atom : term.monomial) {
-      product = b.Raw(Op::kMul, {product, AtomData(b, atom)}, {}, Elem::kInt64);
-    }
-    sum = b.Raw(Op::kAdd, {sum, product}, {}, Elem::kInt64);
-  }
-  return sum;
-}
-
-// Returns expressions as a vector of i64. Expressions that differ by a constant share the
-// computation of one size.
-Value VectorData(OpBuilder& b, absl::Span<const Expr> sizes) {
-  const auto count = static_cast<int64_t>(sizes.size());
-  Tensor numbers = Tensor::Zeros(DType::kI64, {count});
-  std::map<Expr, std::vector<int64_t>> places;  // by the part that is not a number
-  for (int64_t i = 0; i < count; ++i) {
-    int64_t number = 0;
-    for (const Expr::Term& term : sizes[i].terms()) {
-      if (term.monomial.empty()) number = term.coefficient;
-    }
-    numbers.data<int64_t>()[i] = number;
-    const Expr rest = sizes[i] - number;
-    if (!rest.IsConstant(0)) places[rest].push_back(i);
-  }
-  Value sum = b.Literal(Elem::kInt64, std::move(numbers));
-  for (const auto& [rest, at] : places) {
-    Value part = b.Splat(SizeData(b, rest), {count});
-    if (static_cast<int64_t>(at.size()) != count) {
-      Tensor here = Tensor::Zeros(DType::kBool, {count});
-      for (int64_t i : at) here.bytes[i] = 1;
-      part = b.Raw(Op::kSelect,
-                   {b.Literal(Elem::kBool, std::move(here)), part,
-                    b.Splat(b.Integer(Elem::kInt64, 0), {count})},
-                   {}, Elem::kInt64);
-    }
-    sum = b.Raw(Op::kAdd, {sum, part}, {}, Elem::kInt64);
-  }
-  return sum;
-}
-
-// Arranges a vector's elements in a constant shape, in row-major order.
-Value VectorAs(OpBuilder& b, const Value& vector, const Shape& shape) {
-  if (shape.size() == 1) return vector;
-  Expr at = 0;
-  for (size_t i = 0; i < shape.size(); ++i) at = at * shape[i] + Expr::Axis(static_cast<int>(i));
-  return b.Raw(Op::kIndexMap, {vector}, {{"map", IndexMap{shape, {at}}}}, vector.elem);
-}
-
 }  // namespace
 
 OpBuilder::OpBuilder(Graph* graph, const GraphLimits& limits)
@@ -165,21 +92,17 @@ void OpBuilder::Fail(absl::Status status) {
   if (status_.ok()) status_ = std::move(status);
 }
 
-NodeId OpBuilder::AddNode(Op op, std::vector<NodeId> inputs, Attrs attrs) {
-  if (!status_.ok()) return kNoNode;
+absl::StatusOr<NodeId> OpBuilder::AddNode(Op op, std::vector<NodeId> inputs, Attrs attrs) {
+  RETURN_IF_ERROR(status_);
   if (IsConstant(op)) {
     literal_bytes_ += static_cast<int64_t>(GetAttr<Tensor>(attrs, "value").bytes.size());
     if (literal_bytes_ > kMaxLiteralBytes) {
-      Fail(absl::ResourceExhaustedError(
+      return absl::ResourceExhaustedError(
           Cat("values computed from constants exceed ", kMaxLiteralBytes,
-              " bytes, the limit of an import; store them as initializers")));
-      return kNoNode;
+              " bytes, the limit of an import; store them as initializers"));
     }
   }
-  absl::StatusOr<NodeId> node = builder_.Add(op, std::move(inputs), std::move(attrs));
-  if (node.ok()) return *node;
-  Fail(node.status());
-  return kNoNode;
+  return builder_.Add(op, std::move(inputs), std::move(attrs));
 }
 
 NodeId OpBuilder::Node(const Value& v) {
@@ -189,28 +112,23 @@ NodeId OpBuilder::Node(const Value& v) {
     Fail(absl::InternalError("a value has neither a node nor known contents"));
     return kNoNode;
   }
-  const Known& known = *v.known;
-  if (known.literal) {
-    if (std::optional<Tensor> one = EqualElement(*known.literal)) {
-      return Splat(Literal(v.elem, *std::move(one)), v.shape).node;
-    }
-    return AddNode(Op::kConstant, {}, {{"value", *known.literal}});
+  if (!v.known->literal) return KnownSizes(*this, v).node;
+  const Tensor& literal = *v.known->literal;
+  if (std::optional<Tensor> one = EqualElement(literal)) {
+    return Splat(*this, Literal(v.elem, *std::move(one)), v.shape).node;
   }
-  Value data = VectorAs(*this, VectorData(*this, known.sizes), v.shape);
-  if (known.divisor != 1) {
-    const Value divisor = Scalar(Elem::kDouble, static_cast<double>(known.divisor));
-    data = Div(Cast(data, Elem::kDouble), divisor);
-  }
-  return Cast(data, v.elem).node;
+  absl::StatusOr<NodeId> node = AddNode(Op::kConstant, {}, {{"value", literal}});
+  if (!node.ok()) Fail(node.status());
+  return node.value_or(kNoNode);
 }
 
 Value OpBuilder::At(NodeId node, Elem elem) {
-  if (!status_.ok()) return FailedValue();
+  if (!status_.ok()) return FailedValue(elem);
   const TensorType& type = graph_->node(node).type;
   if (type.dtype != CarrierOf(elem)) {
     Fail(absl::InternalError(Cat(graph_->Describe(node), " has dtype ", DTypeName(type.dtype),
                                  ", which does not carry ", ElemName(elem))));
-    return FailedValue();
+    return FailedValue(elem);
   }
   Value v;
   v.elem = elem;
@@ -219,17 +137,28 @@ Value OpBuilder::At(NodeId node, Elem elem) {
   return v;
 }
 
-Value OpBuilder::Raw(Op op, absl::Span<const Value> inputs, Attrs attrs, Elem elem) {
+absl::StatusOr<Value> OpBuilder::Try(Op op, absl::Span<const Value> inputs, Attrs attrs,
+                                     Elem elem) {
   std::vector<NodeId> nodes;
   for (const Value& v : inputs) nodes.push_back(Node(v));
-  const NodeId node = AddNode(op, std::move(nodes), std::move(attrs));
+  ASSIGN_OR_RETURN(const NodeId node, AddNode(op, std::move(nodes), std::move(attrs)));
   Value v = At(node, elem);
-  if (status_.ok()) v.sources = SourcesOf(inputs);
+  v.sources = SourcesOf(inputs);
   return v;
 }
 
+Value OpBuilder::Raw(Op op, absl::Span<const Value> inputs, Attrs attrs, Elem elem) {
+  absl::StatusOr<Value> v = Try(op, inputs, std::move(attrs), elem);
+  if (v.ok()) return *std::move(v);
+  Fail(v.status());
+  return FailedValue(elem);
+}
+
 Value OpBuilder::OfNodes(Op op, std::vector<NodeId> inputs, Attrs attrs, Elem elem) {
-  return At(AddNode(op, std::move(inputs), std::move(attrs)), elem);
+  absl::StatusOr<NodeId> node = AddNode(op, std::move(inputs), std::move(attrs));
+  if (node.ok()) return At(*node, elem);
+  Fail(node.status());
+  return FailedValue(elem);
 }
 
 Value OpBuilder::StandIn(TensorType type, Elem elem) {
@@ -284,22 +213,12 @@ Value OpBuilder::Literal(Elem elem, Tensor value) {
   }
   std::shared_ptr<const Known> known;
   if (value.elements() <= kMaxKnownElements) known = KnownLiteral(value);
-  Value v = At(AddNode(Op::kConstant, {}, {{"value", std::move(value)}}), elem);
+  Value v = OfNodes(Op::kConstant, {}, {{"value", std::move(value)}}, elem);
   if (status_.ok()) v.known = std::move(known);
   return v;
 }
 
-Value OpBuilder::Splat(const Value& scalar, Shape shape) {
-  if (!status_.ok()) return FailedValue();
-  if (scalar.rank() != 0) {
-    Fail(absl::InternalError(Cat("a splat of ", ShapeToString(scalar.shape), ", not a scalar")));
-    return FailedValue();
-  }
-  if (shape.empty()) return scalar;
-  return Raw(Op::kIndexMap, {scalar}, {{"map", IndexMap{std::move(shape), {}}}}, scalar.elem);
-}
-
-Value OpBuilder::Sizes(std::vector<Expr> sizes, std::vector<int64_t> shape, Elem elem) {
+Value OpBuilder::Sizes(Elem elem, std::vector<Expr> sizes, std::vector<int64_t> shape) {
   if (!status_.ok()) return FailedValue();
   Tensor literal = Tensor::Zeros(CarrierOf(elem), shape);
   if (literal.elements() != static_cast<int64_t>(sizes.size())) {
@@ -328,11 +247,6 @@ Value OpBuilder::Sizes(std::vector<Expr> sizes, std::vector<int64_t> shape, Elem
   return v;
 }
 
-Value OpBuilder::Size(Elem elem, const Expr& size, Shape shape) {
-  if (!status_.ok()) return FailedValue();
-  return Splat(Cast(SizeData(*this, size), elem), std::move(shape));
-}
-
 Value OpBuilder::Iota(Elem elem, Shape shape, int axis) {
   Attrs attrs = {{"shape", std::move(shape)},
                  {"axis", static_cast<int64_t>(axis)},
@@ -345,5 +259,13 @@ OpBuilder::Guard::Guard(OpBuilder* b, Value condition, bool when) : b_(b) {
 }
 
 OpBuilder::Guard::~Guard() { b_->guards_.pop_back(); }
+
+Value OpBuilder::Guarded(Value index) {
+  for (const auto& [condition, when] : guards_) {
+    const Value none = Integer(index.elem, 0);
+    index = when ? Select(*this, condition, index, none) : Select(*this, condition, none, index);
+  }
+  return index;
+}
 
 }  // namespace athanor::onnx

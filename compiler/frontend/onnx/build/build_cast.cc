@@ -1,11 +1,11 @@
-// OpBuilder: conversions between ONNX's element types. Types that are codes in u8 are encoded and
-// decoded here, by integer arithmetic on the bits of f32; no other code knows their meaning.
+#include "compiler/frontend/onnx/build/build_cast.h"
+
 #include <cmath>
 #include <limits>
 #include <optional>
 #include <utility>
 
-#include "compiler/frontend/onnx/build/build.h"
+#include "compiler/frontend/onnx/build/build_elementwise.h"
 #include "compiler/ir/value/message.h"
 
 namespace athanor::onnx {
@@ -55,7 +55,7 @@ float NumberOf(const CodeFormat& f, int code) {
 Value I32(OpBuilder& b, int64_t value) { return b.Integer(Elem::kInt32, value); }
 
 Value ShiftBy(OpBuilder& b, const Value& x, int bits, std::string direction) {
-  return b.Binary(Op::kShift, x, b.Integer(x.elem, bits), {{"direction", std::move(direction)}});
+  return Binary(b, Op::kShift, x, b.Integer(x.elem, bits), {{"direction", std::move(direction)}});
 }
 
 // Adds one Cast node, between the dtypes of the carriers.
@@ -78,13 +78,13 @@ Value Decode(OpBuilder& b, const Value& x, const CodeFormat& f) {
 // fewer bits, in any mode, gives the same as rounding the f64 directly.
 Value RoundToOdd(OpBuilder& b, const Value& x) {
   const Value near = Convert(b, x, Elem::kFloat);
-  const Value size = b.Abs(Convert(b, near, Elem::kDouble));
-  const Value true_size = b.Abs(x);
+  const Value size = Abs(b, Convert(b, near, Elem::kDouble));
+  const Value true_size = Abs(b, x);
   const Value bits = Reread(b, near, Elem::kInt32);
-  const Value even = b.Equal(b.And(bits, I32(b, 1)), I32(b, 0));
-  const Value step = b.Select(b.Less(size, true_size), I32(b, 1),
-                              b.Select(b.Less(true_size, size), I32(b, -1), I32(b, 0)));
-  const Value odd = b.Add(bits, b.Select(even, step, I32(b, 0)));
+  const Value even = Equal(b, And(b, bits, I32(b, 1)), I32(b, 0));
+  const Value step = Select(b, Less(b, size, true_size), I32(b, 1),
+                            Select(b, Less(b, true_size, size), I32(b, -1), I32(b, 0)));
+  const Value odd = Add(b, bits, Select(b, even, step, I32(b, 0)));
   return Reread(b, odd, Elem::kFloat);
 }
 
@@ -99,34 +99,35 @@ Value ForRounding(OpBuilder& b, const Value& x) {
 // counts on beyond the largest code.
 Value EncodeMagnitude(OpBuilder& b, const Value& bits, const CodeFormat& f) {
   const int drop = kF32Mantissa - f.mantissa;
-  const Value last = b.And(ShiftBy(b, bits, drop, "right"), I32(b, 1));
-  const Value carried = b.Add(b.Add(bits, I32(b, (int64_t{1} << (drop - 1)) - 1)), last);
-  const Value normal = b.Add(ShiftBy(b, carried, drop, "right"),
-                             I32(b, -(int64_t{kF32Bias - f.bias} << f.mantissa)));
+  const Value last = And(b, ShiftBy(b, bits, drop, "right"), I32(b, 1));
+  const Value carried = Add(b, Add(b, bits, I32(b, (int64_t{1} << (drop - 1)) - 1)), last);
+  const Value normal = Add(b, ShiftBy(b, carried, drop, "right"),
+                           I32(b, -(int64_t{kF32Bias - f.bias} << f.mantissa)));
   // Below the smallest normal number, counts in steps of the smallest subnormal, by adding a number
   // whose last place is that step.
   const float magic = std::ldexp(1.0F, kF32Mantissa + 1 - f.bias - f.mantissa);
-  const Value counted = b.Add(Reread(b, bits, Elem::kFloat), b.Scalar(Elem::kFloat, magic));
+  const Value counted = Add(b, Reread(b, bits, Elem::kFloat), b.Scalar(Elem::kFloat, magic));
   const int64_t magic_bits = static_cast<int64_t>(EncodeFloat(DType::kF32, magic));
-  const Value subnormal = b.Add(Reread(b, counted, Elem::kInt32), I32(b, -magic_bits));
+  const Value subnormal = Add(b, Reread(b, counted, Elem::kInt32), I32(b, -magic_bits));
   const int64_t smallest = int64_t{kF32Bias + 1 - f.bias} << kF32Mantissa;
-  return b.Select(b.Less(bits, I32(b, smallest)), subnormal, normal);
+  return Select(b, Less(b, bits, I32(b, smallest)), subnormal, normal);
 }
 
 Value Encode(OpBuilder& b, const Value& x, Elem to, const CodeFormat& f, const CastMode& mode) {
   const Value bits = Reread(b, ForRounding(b, x), Elem::kInt32);
-  const Value magnitude = b.And(bits, I32(b, 0x7fffffff));
+  const Value magnitude = And(b, bits, I32(b, 0x7fffffff));
   const Value size = EncodeMagnitude(b, magnitude, f);
-  const Value negative = b.Less(bits, I32(b, 0));
-  const Value unsigned_zero = f.fnuz ? b.Equal(size, I32(b, 0)) : Value();
-  const Value minus = f.fnuz ? b.And(negative, b.Not(unsigned_zero)) : negative;
-  Value code = b.Or(b.Min(size, I32(b, f.largest())), b.Select(minus, I32(b, f.sign()), I32(b, 0)));
+  const Value negative = Less(b, bits, I32(b, 0));
+  const Value unsigned_zero = f.fnuz ? Equal(b, size, I32(b, 0)) : Value();
+  const Value minus = f.fnuz ? And(b, negative, Not(b, unsigned_zero)) : negative;
+  Value code =
+      Or(b, Min(b, size, I32(b, f.largest())), Select(b, minus, I32(b, f.sign()), I32(b, 0)));
   if (f.fnuz && !mode.saturate) {
-    code = b.Select(b.Less(I32(b, f.largest()), size), I32(b, f.sign()), code);
+    code = Select(b, Less(b, I32(b, f.largest()), size), I32(b, f.sign()), code);
   }
   // The code of NaN is that of -0, even if -0 is a number and the type has no NaN.
   const int64_t nan_from = f.fnuz && mode.fnuz_keeps_infinity ? kF32Infinity - 1 : kF32Infinity;
-  code = b.Select(b.Less(I32(b, nan_from), magnitude), I32(b, f.sign()), code);
+  code = Select(b, Less(b, I32(b, nan_from), magnitude), I32(b, f.sign()), code);
   return Convert(b, code, to);
 }
 
@@ -134,19 +135,19 @@ Value Encode(OpBuilder& b, const Value& x, Elem to, const CodeFormat& f, const C
 // Infinities are NaN in every mode (the schema's text says the largest power when saturating).
 Value EncodeE8M0(OpBuilder& b, const Value& x, const CastMode& mode) {
   const Value bits = Reread(b, ForRounding(b, x), Elem::kInt32);
-  const Value exponent = b.And(ShiftBy(b, bits, kF32Mantissa, "right"), I32(b, 0xff));
-  const Value fraction = b.And(bits, I32(b, 0x7fffff));
+  const Value exponent = And(b, ShiftBy(b, bits, kF32Mantissa, "right"), I32(b, 0xff));
+  const Value fraction = And(b, bits, I32(b, 0x7fffff));
   Value code = exponent;
   if (mode.round != CastMode::Round::kDown) {
     // To nearest: rounds half up, but half of a subnormal down.
     const Value most =
         mode.round == CastMode::Round::kUp
             ? I32(b, 0)
-            : b.Select(b.Less(I32(b, 0), exponent), I32(b, 0x3fffff), I32(b, 0x400000));
-    code = b.Add(exponent, b.Select(b.Less(most, fraction), I32(b, 1), I32(b, 0)));
+            : Select(b, Less(b, I32(b, 0), exponent), I32(b, 0x3fffff), I32(b, 0x400000));
+    code = Add(b, exponent, Select(b, Less(b, most, fraction), I32(b, 1), I32(b, 0)));
   }
-  if (mode.saturate) code = b.Min(code, I32(b, 0xfe));
-  code = b.Select(b.Equal(exponent, I32(b, 0xff)), I32(b, 0xff), code);
+  if (mode.saturate) code = Min(b, code, I32(b, 0xfe));
+  code = Select(b, Equal(b, exponent, I32(b, 0xff)), I32(b, 0xff), code);
   return Reread(b, Convert(b, code, Elem::kUInt8), Elem::kFloat8E8M0);
 }
 
@@ -156,13 +157,13 @@ Value ToFloat8(OpBuilder& b, const Value& x, Elem to, const CastMode& mode) {
   const Value number = computes ? x : Convert(b, x, Elem::kFloat);
   const double largest = to == Elem::kFloat8E4M3FN ? 448 : 57344;
   return Convert(
-      b, b.Clamp(number, b.Scalar(number.elem, -largest), b.Scalar(number.elem, largest)), to);
+      b, Clamp(b, number, b.Scalar(number.elem, -largest), b.Scalar(number.elem, largest)), to);
 }
 
 // Keeps the low bits of an i8 or u8, with their sign.
 Value KeepLowBits(OpBuilder& b, const Value& x, Elem to) {
   const ElemRow& row = Row(to);
-  if (IsUnsigned(row.carrier)) return b.And(x, b.Integer(x.elem, row.high));
+  if (IsUnsigned(row.carrier)) return And(b, x, b.Integer(x.elem, row.high));
   return ShiftBy(b, ShiftBy(b, x, 8 - row.bits, "left"), 8 - row.bits, "right");
 }
 
@@ -183,50 +184,54 @@ Value ToNarrow(OpBuilder& b, const Value& x, Elem to) {
 
 }  // namespace
 
-Value OpBuilder::Cast(const Value& x, Elem to, const CastMode& mode) {
-  if (!status_.ok() || x.elem == to) return x;
+Value Cast(OpBuilder& b, const Value& x, Elem to, const CastMode& mode) {
+  if (!b.status().ok() || x.elem == to) return x;
   for (Elem elem : {x.elem, to}) {
     if (Row(elem).carry == Carry::kNone) {
-      Fail(Unimplemented("tensors of ", ElemName(elem), " are not supported"));
+      b.Fail(Unimplemented("tensors of ", ElemName(elem), " are not supported"));
       return FailedValue();
     }
   }
   if (const std::optional<CodeFormat> format = FormatOf(x.elem)) {
-    return Cast(Decode(*this, x, *format), to, mode);
+    return Cast(b, Decode(b, x, *format), to, mode);
   }
   if (const std::optional<CodeFormat> format = FormatOf(to)) {
-    return Encode(*this, x, to, *format, mode);
+    return Encode(b, x, to, *format, mode);
   }
   switch (to) {
     case Elem::kFloat8E8M0:
-      return EncodeE8M0(*this, x, mode);
+      return EncodeE8M0(b, x, mode);
     case Elem::kFloat8E4M3FN:
     case Elem::kFloat8E5M2:
-      return ToFloat8(*this, x, to, mode);
+      return ToFloat8(b, x, to, mode);
     default:
       break;
   }
-  if (Row(to).carry == Carry::kNarrow) return ToNarrow(*this, x, to);
-  return x.dtype() == CarrierOf(to) ? Named(x, to) : Convert(*this, x, to);
+  if (Row(to).carry == Carry::kNarrow) return ToNarrow(b, x, to);
+  return x.dtype() == CarrierOf(to) ? Named(x, to) : Convert(b, x, to);
 }
 
-Value OpBuilder::Bitcast(const Value& x, Elem to) {
-  if (!status_.ok() || x.elem == to) return x;
+Value Bitcast(OpBuilder& b, const Value& x, Elem to) {
+  if (!b.status().ok() || x.elem == to) return x;
   const ElemRow &from = Row(x.elem), &row = Row(to);
   if (from.bits != row.bits || from.carry == Carry::kNone || row.carry == Carry::kNone) {
-    Fail(Invalid("the bits of ", from.name, " cannot be read as ", row.name, ": elements have ",
-                 from.bits, " and ", row.bits, " bits; the numbers must be equal"));
+    b.Fail(Invalid("the bits of ", from.name, " cannot be read as ", row.name, ": elements have ",
+                   from.bits, " and ", row.bits, " bits; the numbers must be equal"));
     return FailedValue();
   }
-  if (x.elem == Elem::kBool) return Bitcast(Convert(*this, x, Elem::kUInt8), to);
-  if (to == Elem::kBool) return Convert(*this, Bitcast(x, Elem::kUInt8), Elem::kBool);
+  if (x.elem == Elem::kBool) return Bitcast(b, Convert(b, x, Elem::kUInt8), to);
+  if (to == Elem::kBool) return Convert(b, Bitcast(b, x, Elem::kUInt8), Elem::kBool);
   if (from.carrier == row.carrier) return Named(x, to);
-  if (from.bits >= 8) return Reread(*this, x, to);
+  if (from.bits >= 8) return Reread(b, x, to);
   // Narrow integers are stored sign-extended in 8 bits.
   if (IsUnsigned(row.carrier)) {
-    return Named(KeepLowBits(*this, Reread(*this, x, Elem::kUInt8), to), to);
+    return Named(KeepLowBits(b, Reread(b, x, Elem::kUInt8), to), to);
   }
-  return Named(KeepLowBits(*this, Reread(*this, x, Elem::kInt8), to), to);
+  return Named(KeepLowBits(b, Reread(b, x, Elem::kInt8), to), to);
+}
+
+Value Up(OpBuilder& b, const Value& x) {
+  return AccumulatorOf(x.dtype()) == x.dtype() ? x : Cast(b, x, Elem::kFloat);
 }
 
 }  // namespace athanor::onnx

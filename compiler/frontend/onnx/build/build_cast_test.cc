@@ -1,4 +1,6 @@
 // Compares casts between element types with ml_dtypes (testdata/casts.txt) and with the definition.
+#include "compiler/frontend/onnx/build/build_cast.h"
+
 #include <bit>
 #include <cmath>
 #include <cstring>
@@ -65,7 +67,7 @@ Elem ElemNamed(const std::string& name) {
 Tensor CastTo(Elem from, Elem to, const Tensor& x, const CastMode& mode = {}) {
   Built t;
   const Value in = t.Input(from, Shape(x.shape.begin(), x.shape.end()));
-  const Value out = t.b().Cast(in, to, mode);
+  const Value out = Cast(t.b(), in, to, mode);
   EXPECT_EQ(out.elem, to);
   return t.Run(out, {x});
 }
@@ -260,7 +262,7 @@ TEST(BuildCastTest, EmptyAndScalarAndDynamic) {
             (std::vector<int>{5}));
   Built t({{"n", 0, 7}});
   const Value x = t.Input(Elem::kDouble, {Expr::Symbol("n")});
-  const Value y = t.b().Cast(x, Elem::kFloat8E5M2FNUZ);
+  const Value y = Cast(t.b(), x, Elem::kFloat8E5M2FNUZ);
   EXPECT_EQ(y.shape, x.shape);
   EXPECT_EQ(CodesOf(t.Run(y, {Of(DType::kF64, {3}, {1, -2, 0.5})})),
             (std::vector<int>{0x40, 0xc4, 0x3c}));
@@ -269,7 +271,7 @@ TEST(BuildCastTest, EmptyAndScalarAndDynamic) {
 TEST(BuildCastTest, RefusesWhatIsNotServed) {
   for (Elem elem : {Elem::kString, Elem::kComplex64}) {
     Built t;
-    t.b().Cast(t.Input(Elem::kFloat, {2}), elem);
+    Cast(t.b(), t.Input(Elem::kFloat, {2}), elem);
     EXPECT_EQ(t.b().status().code(), absl::StatusCode::kUnimplemented);
     EXPECT_NE(t.b().status().message().find(std::string(ElemName(elem))), std::string::npos);
   }
@@ -279,7 +281,7 @@ std::vector<double> BitcastValues(Elem from, Elem to, const std::vector<double>&
   Built t;
   const auto count = static_cast<int64_t>(x.size());
   const Value in = t.Input(from, {count});
-  return ValuesOf(t.Run(t.b().Bitcast(in, to), {Of(CarrierOf(from), {count}, x)}));
+  return ValuesOf(t.Run(Bitcast(t.b(), in, to), {Of(CarrierOf(from), {count}, x)}));
 }
 
 TEST(BuildBitcastTest, KeepsBits) {
@@ -300,7 +302,7 @@ TEST(BuildBitcastTest, KeepsBits) {
 
 TEST(BuildBitcastTest, WidthsMustAgree) {
   Built t;
-  t.b().Bitcast(t.Input(Elem::kFloat, {2}), Elem::kInt64);
+  Bitcast(t.b(), t.Input(Elem::kFloat, {2}), Elem::kInt64);
   EXPECT_EQ(t.b().status().code(), absl::StatusCode::kInvalidArgument);
   EXPECT_EQ(t.b().status().message(),
             "the bits of float cannot be read as int64: elements have 32 and 64 bits; the numbers "

@@ -1,9 +1,10 @@
-// OpBuilder: elementwise functions, with numpy's broadcasting. Functions that the op table lacks
-// are built exactly from ops it has, also for NaN, infinities and wrapping integers.
+#include "compiler/frontend/onnx/build/build_elementwise.h"
+
 #include <limits>
 #include <utility>
 
-#include "compiler/frontend/onnx/build/build.h"
+#include "compiler/frontend/onnx/build/build_cast.h"
+#include "compiler/frontend/onnx/build/build_movement.h"
 #include "compiler/ir/value/message.h"
 
 namespace athanor::onnx {
@@ -44,7 +45,7 @@ Value Bits(OpBuilder& b, Elem elem, uint64_t bits) {
 
 // Given the maximum of two values, reports whether neither is NaN.
 Value Ordered(OpBuilder& b, const Value& x) {
-  return b.Or(b.Less(x, b.Scalar(x.elem, kInfinity)), b.Less(b.Scalar(x.elem, -kInfinity), x));
+  return Or(b, Less(b, x, b.Scalar(x.elem, kInfinity)), Less(b, b.Scalar(x.elem, -kInfinity), x));
 }
 
 std::string CannotBroadcast(const Shape& a, const Shape& b, int from_end, const Expr& x,
@@ -68,7 +69,7 @@ std::string CannotBroadcast(const Shape& a, const Shape& b, int from_end, const 
 
 }  // namespace
 
-absl::StatusOr<Shape> OpBuilder::BroadcastShape(absl::Span<const Shape> shapes) {
+absl::StatusOr<Shape> BroadcastShape(OpBuilder& b, absl::Span<const Shape> shapes) {
   Shape result;
   for (const Shape& shape : shapes) {
     const Shape before = result;
@@ -79,23 +80,23 @@ absl::StatusOr<Shape> OpBuilder::BroadcastShape(absl::Span<const Shape> shapes) 
     for (size_t i = 1; i <= common; ++i) {
       Expr& x = result[result.size() - i];
       const Expr& y = shape[shape.size() - i];
-      if (bounds_.ProvablyEqual(x, y)) {
+      if (b.bounds().ProvablyEqual(x, y)) {
         if (y.constant()) x = y;
-      } else if (bounds_.ProvablyEqual(x, 1)) {
+      } else if (b.bounds().ProvablyEqual(x, 1)) {
         x = y;
-      } else if (!bounds_.ProvablyEqual(y, 1)) {
-        return Invalid(CannotBroadcast(before, shape, static_cast<int>(i), x, y, hints_));
+      } else if (!b.bounds().ProvablyEqual(y, 1)) {
+        return Invalid(CannotBroadcast(before, shape, static_cast<int>(i), x, y, b.hints()));
       }
     }
   }
   return result;
 }
 
-Value OpBuilder::Broadcast(const Value& x, const Shape& shape) {
-  if (!status_.ok() || x.shape == shape) return x;
+Value Broadcast(OpBuilder& b, const Value& x, const Shape& shape) {
+  if (!b.status().ok() || x.shape == shape) return x;
   if (x.shape.size() > shape.size()) {
-    Fail(Invalid("a tensor of shape ", ShapeToString(x.shape), " has more axes than ",
-                 ShapeToString(shape), ", to which it should broadcast"));
+    b.Fail(Invalid("a tensor of shape ", ShapeToString(x.shape), " has more axes than ",
+                   ShapeToString(shape), ", to which it should broadcast"));
     return FailedValue();
   }
   const size_t added = shape.size() - x.shape.size();
@@ -103,102 +104,114 @@ Value OpBuilder::Broadcast(const Value& x, const Shape& shape) {
   for (size_t i = 0; i < x.shape.size(); ++i) {
     const Expr& from = x.shape[i];
     const Expr& to = shape[added + i];
-    const bool same = bounds_.ProvablyEqual(from, to);
-    if (!same && !bounds_.ProvablyEqual(from, 1)) {
-      Fail(Invalid(
-          CannotBroadcast(x.shape, shape, static_cast<int>(x.shape.size() - i), from, to, hints_)));
+    const bool same = b.bounds().ProvablyEqual(from, to);
+    if (!same && !b.bounds().ProvablyEqual(from, 1)) {
+      b.Fail(Invalid(CannotBroadcast(x.shape, shape, static_cast<int>(x.shape.size() - i), from, to,
+                                     b.hints())));
       return FailedValue();
     }
     coordinates.push_back(same ? Expr::Axis(static_cast<int>(added + i)) : Expr(0));
   }
-  return Raw(Op::kIndexMap, {x}, {{"map", IndexMap{shape, std::move(coordinates)}}}, x.elem);
+  return b.Raw(Op::kIndexMap, {x}, {{"map", IndexMap{shape, std::move(coordinates)}}}, x.elem);
 }
 
-Value OpBuilder::Unary(Op op, const Value& x, Attrs attrs) {
-  return Raw(op, {x}, std::move(attrs), x.elem);
+Value Unary(OpBuilder& b, Op op, const Value& x, Attrs attrs) {
+  return b.Raw(op, {x}, std::move(attrs), x.elem);
 }
 
-Value OpBuilder::Binary(Op op, const Value& a, const Value& b, Attrs attrs) {
-  if (!status_.ok()) return FailedValue();
-  const absl::StatusOr<Shape> shape = BroadcastShape({a.shape, b.shape});
+Value Binary(OpBuilder& b, Op op, const Value& x, const Value& y, Attrs attrs) {
+  if (!b.status().ok()) return FailedValue();
+  const absl::StatusOr<Shape> shape = BroadcastShape(b, {x.shape, y.shape});
   if (!shape.ok()) {
-    Fail(shape.status());
+    b.Fail(shape.status());
     return FailedValue();
   }
-  return Raw(op, {Broadcast(a, *shape), Broadcast(b, *shape)}, std::move(attrs),
-             op == Op::kLessThan ? Elem::kBool : a.elem);
+  return b.Raw(op, {Broadcast(b, x, *shape), Broadcast(b, y, *shape)}, std::move(attrs),
+               op == Op::kLessThan ? Elem::kBool : x.elem);
 }
 
-Value OpBuilder::Select(const Value& condition, const Value& a, const Value& b) {
-  if (!status_.ok()) return FailedValue();
-  const absl::StatusOr<Shape> shape = BroadcastShape({condition.shape, a.shape, b.shape});
+Value Select(OpBuilder& b, const Value& condition, const Value& x, const Value& y) {
+  if (!b.status().ok()) return FailedValue();
+  const absl::StatusOr<Shape> shape = BroadcastShape(b, {condition.shape, x.shape, y.shape});
   if (!shape.ok()) {
-    Fail(shape.status());
+    b.Fail(shape.status());
     return FailedValue();
   }
-  return Raw(Op::kSelect,
-             {Broadcast(condition, *shape), Broadcast(a, *shape), Broadcast(b, *shape)}, {},
-             a.elem);
+  return b.Raw(Op::kSelect,
+               {Broadcast(b, condition, *shape), Broadcast(b, x, *shape), Broadcast(b, y, *shape)},
+               {}, x.elem);
 }
 
-Value OpBuilder::Neg(const Value& x) {
+Value Add(OpBuilder& b, const Value& x, const Value& y) { return Binary(b, Op::kAdd, x, y); }
+
+Value Mul(OpBuilder& b, const Value& x, const Value& y) { return Binary(b, Op::kMul, x, y); }
+
+Value Min(OpBuilder& b, const Value& x, const Value& y) { return Binary(b, Op::kMin, x, y); }
+
+Value Max(OpBuilder& b, const Value& x, const Value& y) { return Binary(b, Op::kMax, x, y); }
+
+Value Less(OpBuilder& b, const Value& x, const Value& y) { return Binary(b, Op::kLessThan, x, y); }
+
+Value And(OpBuilder& b, const Value& x, const Value& y) { return Binary(b, Op::kAnd, x, y); }
+
+Value Or(OpBuilder& b, const Value& x, const Value& y) { return Binary(b, Op::kOr, x, y); }
+
+Value Not(OpBuilder& b, const Value& x) { return Unary(b, Op::kNot, x); }
+
+Value Neg(OpBuilder& b, const Value& x) {
   // Multiplying an unsigned integer by all ones wraps to its negative.
-  if (!IsUnsigned(x.dtype())) return Mul(x, Integer(x.elem, -1));
-  return Mul(x, Bits(*this, x.elem, ~uint64_t{0}));
+  if (!IsUnsigned(x.dtype())) return Mul(b, x, b.Integer(x.elem, -1));
+  return Mul(b, x, Bits(b, x.elem, ~uint64_t{0}));
 }
 
-Value OpBuilder::Sub(const Value& a, const Value& b) { return Add(a, Neg(b)); }
+Value Sub(OpBuilder& b, const Value& x, const Value& y) { return Add(b, x, Neg(b, y)); }
 
-Value OpBuilder::Div(const Value& a, const Value& b) {
-  return Binary(IsFloat(a.dtype()) ? Op::kDiv : Op::kTruncDiv, a, b);
+Value Div(OpBuilder& b, const Value& x, const Value& y) {
+  return Binary(b, IsFloat(x.dtype()) ? Op::kDiv : Op::kTruncDiv, x, y);
 }
 
-Value OpBuilder::Abs(const Value& x) {
+Value Abs(OpBuilder& b, const Value& x) {
   if (IsUnsigned(x.dtype())) return x;
-  if (!IsFloat(x.dtype())) return Max(x, Neg(x));
+  if (!IsFloat(x.dtype())) return Max(b, x, Neg(b, x));
   const FloatBits bits = BitsOf(x.dtype());
-  return Bitcast(And(Bitcast(x, bits.elem), Bits(*this, bits.elem, bits.sign - 1)), x.elem);
+  return Bitcast(b, And(b, Bitcast(b, x, bits.elem), Bits(b, bits.elem, bits.sign - 1)), x.elem);
 }
 
-Value OpBuilder::Equal(const Value& a, const Value& b) {
-  if (a.dtype() == DType::kBool) return Not(Binary(Op::kXor, a, b));
-  const Value same = Not(Or(Less(a, b), Less(b, a)));
-  return IsFloat(a.dtype()) ? And(same, Ordered(*this, Max(a, b))) : same;
+Value Equal(OpBuilder& b, const Value& x, const Value& y) {
+  if (x.dtype() == DType::kBool) return Not(b, Binary(b, Op::kXor, x, y));
+  const Value same = Not(b, Or(b, Less(b, x, y), Less(b, y, x)));
+  return IsFloat(x.dtype()) ? And(b, same, Ordered(b, Max(b, x, y))) : same;
 }
 
-Value OpBuilder::LessEqual(const Value& a, const Value& b) {
-  const Value not_above = Not(Less(b, a));
-  return IsFloat(a.dtype()) ? And(not_above, Ordered(*this, Max(a, b))) : not_above;
+Value LessEqual(OpBuilder& b, const Value& x, const Value& y) {
+  const Value not_above = Not(b, Less(b, y, x));
+  return IsFloat(x.dtype()) ? And(b, not_above, Ordered(b, Max(b, x, y))) : not_above;
 }
 
 // Tests the bits, so that it is exact for every type and compares no NaN.
-Value OpBuilder::IsNaN(const Value& x) {
-  if (!status_.ok()) return FailedValue();
+Value IsNaN(OpBuilder& b, const Value& x) {
+  if (!b.status().ok()) return FailedValue();
   if (Row(x.elem).carry == Carry::kCode) {
     const bool fnuz = x.elem == Elem::kFloat8E4M3FNUZ || x.elem == Elem::kFloat8E5M2FNUZ;
-    if (!fnuz) return Splat(Integer(Elem::kBool, 0), x.shape);  // f4 and f6 have no NaN
-    const Value code = Bitcast(x, Elem::kUInt8);
-    return Equal(code, Integer(Elem::kUInt8, 0x80));
+    if (!fnuz) return Splat(b, b.Integer(Elem::kBool, 0), x.shape);  // f4 and f6 have no NaN
+    const Value code = Bitcast(b, x, Elem::kUInt8);
+    return Equal(b, code, b.Integer(Elem::kUInt8, 0x80));
   }
-  if (!IsFloat(x.dtype())) return Splat(Integer(Elem::kBool, 0), x.shape);
+  if (!IsFloat(x.dtype())) return Splat(b, b.Integer(Elem::kBool, 0), x.shape);
   const FloatBits bits = BitsOf(x.dtype());
-  const Value magnitude = And(Bitcast(x, bits.elem), Bits(*this, bits.elem, bits.sign - 1));
-  return Less(Bits(*this, bits.elem, bits.infinity), magnitude);
+  const Value magnitude = And(b, Bitcast(b, x, bits.elem), Bits(b, bits.elem, bits.sign - 1));
+  return Less(b, Bits(b, bits.elem, bits.infinity), magnitude);
 }
 
-Value OpBuilder::CopySign(const Value& magnitude, const Value& sign) {
+Value CopySign(OpBuilder& b, const Value& magnitude, const Value& sign) {
   const FloatBits bits = BitsOf(magnitude.dtype());
-  const Value size = And(Bitcast(magnitude, bits.elem), Bits(*this, bits.elem, bits.sign - 1));
-  const Value minus = And(Bitcast(sign, bits.elem), Bits(*this, bits.elem, bits.sign));
-  return Bitcast(Or(size, minus), magnitude.elem);
+  const Value size = And(b, Bitcast(b, magnitude, bits.elem), Bits(b, bits.elem, bits.sign - 1));
+  const Value minus = And(b, Bitcast(b, sign, bits.elem), Bits(b, bits.elem, bits.sign));
+  return Bitcast(b, Or(b, size, minus), magnitude.elem);
 }
 
-Value OpBuilder::Clamp(const Value& x, const Value& low, const Value& high) {
-  return Min(high, Max(x, low));
-}
-
-Value OpBuilder::Up(const Value& x) {
-  return AccumulatorOf(x.dtype()) == x.dtype() ? x : Cast(x, Elem::kFloat);
+Value Clamp(OpBuilder& b, const Value& x, const Value& low, const Value& high) {
+  return Min(b, high, Max(b, x, low));
 }
 
 }  // namespace athanor::onnx

@@ -1,11 +1,14 @@
-// Gathering and scattering. Our ops move whole slices along one axis by indices from 0; ONNX's
-// indices may also count from the end and select single elements.
+#include "compiler/frontend/onnx/build/build_index.h"
+
 #include <optional>
 #include <string>
 #include <utility>
 #include <vector>
 
-#include "compiler/frontend/onnx/build/build.h"
+#include "compiler/frontend/onnx/build/build_cast.h"
+#include "compiler/frontend/onnx/build/build_elementwise.h"
+#include "compiler/frontend/onnx/build/build_movement.h"
+#include "compiler/frontend/onnx/build/build_sizes.h"
 #include "compiler/ir/value/message.h"
 
 namespace athanor::onnx {
@@ -52,50 +55,27 @@ std::optional<int64_t> StepOf(const std::vector<Expr>& positions) {
   return step;
 }
 
-}  // namespace
-
-Value OpBuilder::Checked(const Value& index, const Expr& size) {
-  if (!status_.ok()) return FailedValue(index.elem);
-  if (const auto inside = KnownInside(index, size, bounds_); inside.has_value()) {
-    return *inside == index.known->sizes ? index : Sizes(*inside, index.known->shape, index.elem);
+// Returns indices from 0: known ones that are inside as they are; of others, negative ones are
+// resolved and guards applied.
+Value Checked(OpBuilder& b, const Value& index, const Expr& size) {
+  if (!b.status().ok()) return FailedValue(index.elem);
+  if (const auto inside = KnownInside(index, size, b.bounds()); inside.has_value()) {
+    return *inside == index.known->sizes ? index : b.Sizes(index.elem, *inside, index.known->shape);
   }
   Value result = index;
   const DType dtype = index.dtype();
-  if (IsSigned(dtype) && !CountsWithin(*graph_, index.node, size, bounds_)) {
+  if (IsSigned(dtype) && !CountsWithin(b.graph(), index.node, size, b.bounds())) {
     const int64_t widest = INT64_MAX >> (64 - 8 * DTypeBytes(dtype));
-    const std::optional<int64_t> largest = bounds_.Maximum(size);
-    if (!largest.has_value() || *largest > widest) result = Cast(result, Elem::kInt64);
-    const Value from_end = Add(result, Size(result.elem, size, result.shape));
-    result = Select(Less(result, Integer(result.elem, 0)), from_end, result);
+    const std::optional<int64_t> largest = b.bounds().Maximum(size);
+    if (!largest.has_value() || *largest > widest) result = Cast(b, result, Elem::kInt64);
+    const Value from_end = Add(b, result, Size(b, result.elem, size, result.shape));
+    result = Select(b, Less(b, result, b.Integer(result.elem, 0)), from_end, result);
   }
-  for (const auto& [condition, when] : guards_) {
-    const Value none = Integer(result.elem, 0);
-    result = when ? Select(condition, result, none) : Select(condition, none, result);
-  }
-  return result;
+  return b.Guarded(result);
 }
 
-Value OpBuilder::Gather(const Value& data, const Value& indices, int axis) {
-  if (!status_.ok()) return FailedValue(data.elem);
-  if (axis < 0 || axis >= data.rank()) {
-    Fail(Invalid("rows of ", ShapeToString(data.shape), " are chosen along axis ", axis,
-                 ", which it does not have"));
-    return FailedValue(data.elem);
-  }
-  const Expr& size = data.shape[axis];
-  // A known arithmetic sequence of positions is a slice.
-  const auto inside = KnownInside(indices, size, bounds_);
-  if (inside.has_value() && indices.rank() <= 1 && !inside->empty()) {
-    if (const std::optional<int64_t> step = StepOf(*inside); step.has_value()) {
-      const Value part =
-          Slice(data, axis, inside->front(), static_cast<int64_t>(inside->size()), *step);
-      return indices.rank() == 1 ? part : Squeeze(part, {axis});
-    }
-  }
-  return Raw(Op::kGather, {data, Checked(indices, size)}, {{"axis", int64_t{axis}}}, data.elem);
-}
-
-Shape OpBuilder::Joined(const Shape& shape, size_t leading) {
+// Merges the leading axes.
+Shape Joined(const Shape& shape, size_t leading) {
   Shape joined = {1};
   for (size_t i = 0; i < shape.size(); ++i) {
     if (i < leading) {
@@ -107,43 +87,68 @@ Shape OpBuilder::Joined(const Shape& shape, size_t leading) {
   return joined;
 }
 
-Value OpBuilder::Flat(const Shape& shape, absl::Span<const Value> at) {
-  if (!status_.ok()) return FailedValue(Elem::kInt64);
+// Returns row-major positions for indices per leading axis of `shape`; -1 if an index is outside.
+Value Flat(OpBuilder& b, const Shape& shape, absl::Span<const Value> at) {
+  if (!b.status().ok()) return FailedValue(Elem::kInt64);
   if (at.empty() || at.size() > shape.size()) {
-    Fail(Invalid("elements of ", ShapeToString(shape), " are chosen by 1 to ", shape.size(),
-                 " indices, not by ", at.size()));
+    b.Fail(Invalid("elements of ", ShapeToString(shape), " are chosen by 1 to ", shape.size(),
+                   " indices, not by ", at.size()));
     return FailedValue(Elem::kInt64);
   }
   Value flat;
   std::optional<Value> valid;
   for (size_t i = 0; i < at.size(); ++i) {
-    const bool inside = KnownInside(at[i], shape[i], bounds_).has_value() ||
-                        CountsWithin(*graph_, at[i].node, shape[i], bounds_);
-    const Value index = Cast(Checked(at[i], shape[i]), Elem::kInt64);
-    const Value size = Size(Elem::kInt64, shape[i], {});
+    const bool inside = KnownInside(at[i], shape[i], b.bounds()).has_value() ||
+                        CountsWithin(b.graph(), at[i].node, shape[i], b.bounds());
+    const Value index = Cast(b, Checked(b, at[i], shape[i]), Elem::kInt64);
+    const Value size = Size(b, Elem::kInt64, shape[i], {});
     if (at.size() > 1 && !inside) {
-      const Value here = And(Not(Less(index, Integer(Elem::kInt64, 0))), Less(index, size));
-      valid = valid.has_value() ? And(*valid, here) : here;
+      const Value here =
+          And(b, Not(b, Less(b, index, b.Integer(Elem::kInt64, 0))), Less(b, index, size));
+      valid = valid.has_value() ? And(b, *valid, here) : here;
     }
-    flat = i == 0 ? index : Add(Mul(flat, size), index);
-    if (!status_.ok()) return FailedValue(Elem::kInt64);
+    flat = i == 0 ? index : Add(b, Mul(b, flat, size), index);
+    if (!b.status().ok()) return FailedValue(Elem::kInt64);
   }
-  return valid.has_value() ? Select(*valid, flat, Integer(Elem::kInt64, -1)) : flat;
+  return valid.has_value() ? Select(b, *valid, flat, b.Integer(Elem::kInt64, -1)) : flat;
 }
 
-Value OpBuilder::GatherAt(const Value& data, absl::Span<const Value> at) {
-  const Value flat = Flat(data.shape, at);
-  return Raw(Op::kGather, {Reshape(data, Joined(data.shape, at.size())), flat},
-             {{"axis", int64_t{0}}}, data.elem);
+}  // namespace
+
+Value Gather(OpBuilder& b, const Value& data, const Value& indices, int axis) {
+  if (!b.status().ok()) return FailedValue(data.elem);
+  if (axis < 0 || axis >= data.rank()) {
+    b.Fail(Invalid("rows of ", ShapeToString(data.shape), " are chosen along axis ", axis,
+                   ", which it does not have"));
+    return FailedValue(data.elem);
+  }
+  const Expr& size = data.shape[axis];
+  // A known arithmetic sequence of positions is a slice.
+  const auto inside = KnownInside(indices, size, b.bounds());
+  if (inside.has_value() && indices.rank() <= 1 && !inside->empty()) {
+    if (const std::optional<int64_t> step = StepOf(*inside); step.has_value()) {
+      const Value part =
+          Slice(b, data, axis, inside->front(), static_cast<int64_t>(inside->size()), *step);
+      return indices.rank() == 1 ? part : Squeeze(b, part, {axis});
+    }
+  }
+  return b.Raw(Op::kGather, {data, Checked(b, indices, size)}, {{"axis", int64_t{axis}}},
+               data.elem);
 }
 
-Value OpBuilder::ScatterAt(const Value& data, absl::Span<const Value> at, const Value& updates,
-                           std::string_view mode) {
-  const Value flat = Flat(data.shape, at);
+Value GatherAt(OpBuilder& b, const Value& data, absl::Span<const Value> at) {
+  const Value flat = Flat(b, data.shape, at);
+  return b.Raw(Op::kGather, {Reshape(b, data, Joined(data.shape, at.size())), flat},
+               {{"axis", int64_t{0}}}, data.elem);
+}
+
+Value ScatterAt(OpBuilder& b, const Value& data, absl::Span<const Value> at, const Value& updates,
+                std::string_view mode) {
+  const Value flat = Flat(b, data.shape, at);
   const Value result =
-      Raw(Op::kScatter, {Reshape(data, Joined(data.shape, at.size())), flat, updates},
-          {{"axis", int64_t{0}}, {"mode", std::string(mode)}}, data.elem);
-  return Reshape(result, data.shape);
+      b.Raw(Op::kScatter, {Reshape(b, data, Joined(data.shape, at.size())), flat, updates},
+            {{"axis", int64_t{0}}, {"mode", std::string(mode)}}, data.elem);
+  return Reshape(b, result, data.shape);
 }
 
 }  // namespace athanor::onnx

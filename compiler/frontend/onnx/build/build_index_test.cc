@@ -1,6 +1,9 @@
+#include "compiler/frontend/onnx/build/build_index.h"
+
 #include <string>
 #include <vector>
 
+#include "compiler/frontend/onnx/build/build_elementwise.h"
 #include "compiler/frontend/onnx/build/build_testing.h"
 
 namespace athanor::onnx {
@@ -12,7 +15,7 @@ TEST(BuildIndexTest, GatherCountsFromBothEnds) {
   for (const Elem elem : {Elem::kInt32, Elem::kInt64}) {
     Built t({{"v", 1, 9}});
     const Value y =
-        t.b().Gather(t.Input(Elem::kFloat, {2, Expr::Symbol("v")}), t.Input(elem, {2, 2}), 1);
+        Gather(t.b(), t.Input(Elem::kFloat, {2, Expr::Symbol("v")}), t.Input(elem, {2, 2}), 1);
     const Tensor in = Count(DType::kF32, {2, 3});
     const auto at = [&](const Values& v) { return Of(CarrierOf(elem), {2, 2}, v); };
     const Tensor got = t.Try(y, {in, at({0, -1, -3, 2})}).value();
@@ -27,12 +30,12 @@ TEST(BuildIndexTest, GatherCountsFromBothEnds) {
 
 TEST(BuildIndexTest, ANarrowIndexDoesNotWrapWhereItCountsFromTheEnd) {
   Built t;
-  const Value y = t.b().Gather(t.Input(Elem::kInt64, {200}), t.Input(Elem::kInt8, {3}), 0);
+  const Value y = Gather(t.b(), t.Input(Elem::kInt64, {200}), t.Input(Elem::kInt8, {3}), 0);
   const Tensor in = Count(DType::kI64, {200});
   EXPECT_EQ(ValuesOf(t.Try(y, {in, Of(DType::kI8, {3}, {-1, -100, 127})}).value()),
             (Values{199, 100, 127}));
   Built u;
-  const Value z = u.b().Gather(u.Input(Elem::kInt64, {200}), u.Input(Elem::kUInt8, {2}), 0);
+  const Value z = Gather(u.b(), u.Input(Elem::kInt64, {200}), u.Input(Elem::kUInt8, {2}), 0);
   EXPECT_EQ(ValuesOf(u.Try(z, {in, Of(DType::kU8, {2}, {199, 0})}).value()), (Values{199, 0}));
 }
 
@@ -41,7 +44,7 @@ TEST(BuildIndexTest, AKnownRunOfPositionsIsASlice) {
   const Value x = t.Input(Elem::kFloat, {Expr::Symbol("v"), 2});
   const Tensor in = Count(DType::kF32, {4, 2});
   const auto at = [&](std::vector<Expr> sizes, std::vector<int64_t> shape) {
-    return t.b().Gather(x, t.b().Sizes(std::move(sizes), std::move(shape)), 0);
+    return Gather(t.b(), x, t.b().Sizes(Elem::kInt64, std::move(sizes), std::move(shape)), 0);
   };
   const Value last = at({-1}, {});
   EXPECT_EQ(last.rank(), 1);
@@ -57,7 +60,7 @@ TEST(BuildIndexTest, AKnownRunOfPositionsIsASlice) {
   EXPECT_EQ(ValuesOf(t.Try(fourth, {in}).value()), (Values{6, 7}));
   EXPECT_EQ(t.Try(fourth, {Count(DType::kF32, {3, 2})}).status().code(),
             absl::StatusCode::kOutOfRange);
-  EXPECT_EQ(t.b().unproved(), 0);
+  EXPECT_EQ(t.Filled(), 0);
 }
 
 TEST(BuildIndexTest, ABranchThatIsNotTakenRaisesNoError) {
@@ -72,25 +75,25 @@ TEST(BuildIndexTest, ABranchThatIsNotTakenRaisesNoError) {
     Value y;
     {
       const OpBuilder::Guard guard(&t.b(), taken, when);
-      y = t.b().Gather(x, at, 0);
+      y = Gather(t.b(), x, at, 0);
     }
     EXPECT_EQ(ValuesOf(run(y, when, 2).value()), Values{2});
     EXPECT_EQ(run(y, when, 5).status().code(), absl::StatusCode::kOutOfRange);
     EXPECT_EQ(ValuesOf(run(y, !when, 5).value()), Values{0});
   }
-  EXPECT_EQ(run(t.b().Gather(x, at, 0), false, 5).status().code(), absl::StatusCode::kOutOfRange);
+  EXPECT_EQ(run(Gather(t.b(), x, at, 0), false, 5).status().code(), absl::StatusCode::kOutOfRange);
 }
 
 TEST(BuildIndexTest, RowsAlongAnAxisThatIsNotThereAreRefused) {
   Built t;
-  t.b().Gather(t.Input(Elem::kFloat, {}), t.Input(Elem::kInt64, {1}), 0);
+  Gather(t.b(), t.Input(Elem::kFloat, {}), t.Input(Elem::kInt64, {1}), 0);
   EXPECT_EQ(t.b().status().message(), "rows of [] are chosen along axis 0, which it does not have");
 }
 
 TEST(BuildIndexTest, GatherAtChecksEachAxis) {
   Built t({{"n", 1, 9}});
   const Value x = t.Input(Elem::kInt16, {Expr::Symbol("n"), 3});
-  const Value y = t.b().GatherAt(x, {t.Input(Elem::kInt64, {4}), t.Input(Elem::kInt32, {4})});
+  const Value y = GatherAt(t.b(), x, {t.Input(Elem::kInt64, {4}), t.Input(Elem::kInt32, {4})});
   const Tensor in = Count(DType::kI16, {2, 3});
   const auto run = [&](const Values& row, const Values& column) {
     return t.Try(y, {in, Of(DType::kI64, {4}, row), Of(DType::kI32, {4}, column)});
@@ -108,7 +111,7 @@ TEST(BuildIndexTest, PositionsThatAreCountedNeedNoCheck) {
   const Value x = t.Input(Elem::kFloat, {Expr::Symbol("n"), 3});
   const Shape shape = {Expr::Symbol("n"), 1};
   const Value y =
-      t.b().GatherAt(x, {t.b().Iota(Elem::kInt64, shape, 0), t.Input(Elem::kInt64, shape)});
+      GatherAt(t.b(), x, {t.b().Iota(Elem::kInt64, shape, 0), t.Input(Elem::kInt64, shape)});
   const int compared = t.Count(Op::kLessThan);
   EXPECT_EQ(compared, 3);  // only for the second index: counting from the end, and both bounds
   EXPECT_EQ(
@@ -121,7 +124,7 @@ TEST(BuildIndexTest, ScatterAtTakesDuplicatesInOrder) {
     Built t({{"n", 1, 9}});
     const Value x = t.Input(Elem::kFloat, {Expr::Symbol("n"), 2});
     const Value at = t.Input(Elem::kInt64, {3}), column = t.Input(Elem::kInt64, {3});
-    const Value y = t.b().ScatterAt(x, {at, column}, t.Input(Elem::kFloat, {3}), mode);
+    const Value y = ScatterAt(t.b(), x, {at, column}, t.Input(Elem::kFloat, {3}), mode);
     return t.Try(y, {Of(DType::kF32, {2, 2}, {10, 20, 30, 40}), Of(DType::kI64, {3}, row),
                      Of(DType::kI64, {3}, {0, 1, 0}), Of(DType::kF32, {3}, {1, 2, 3})});
   };
@@ -138,17 +141,17 @@ TEST(BuildIndexTest, TheOtherAxesComeWhole) {
   const Value at = t.Input(Elem::kInt64, {2}), other = t.Input(Elem::kInt64, {2});
   const Tensor in = Count(DType::kF32, {3, 2, 2});
   const Tensor rows = Of(DType::kI64, {2}, {2, -3}), columns = Of(DType::kI64, {2}, {-1, 0});
-  EXPECT_EQ(t.Run(t.b().GatherAt(x, {at, other}), {in, rows, columns}),
+  EXPECT_EQ(t.Run(GatherAt(t.b(), x, {at, other}), {in, rows, columns}),
             Of(DType::kF32, {2, 2}, {10, 11, 0, 1}));
-  const Value minus = t.b().Neg(t.b().GatherAt(x, {at, other}));
-  EXPECT_EQ(t.Run(t.b().ScatterAt(x, {at, other}, minus, "set"), {in, rows, columns}),
+  const Value minus = Neg(t.b(), GatherAt(t.b(), x, {at, other}));
+  EXPECT_EQ(t.Run(ScatterAt(t.b(), x, {at, other}, minus, "set"), {in, rows, columns}),
             Of(DType::kF32, {3, 2, 2}, {-0.0, -1, 2, 3, 4, 5, 6, 7, 8, 9, -10, -11}));
 }
 
 TEST(BuildIndexTest, NoMoreIndicesThanAxes) {
   Built t;
   const Value x = t.Input(Elem::kFloat, {2}), at = t.Input(Elem::kInt64, {3});
-  t.b().GatherAt(x, {at, at});
+  GatherAt(t.b(), x, {at, at});
   EXPECT_EQ(t.b().status().message(), "elements of [2] are chosen by 1 to 1 indices, not by 2");
 }
 

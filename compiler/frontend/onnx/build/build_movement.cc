@@ -1,10 +1,12 @@
-// Movement: every function is one index map, or several index maps and selections between them.
+#include "compiler/frontend/onnx/build/build_movement.h"
+
 #include <algorithm>
 #include <string>
 #include <utility>
 #include <vector>
 
-#include "compiler/frontend/onnx/build/build.h"
+#include "compiler/frontend/onnx/build/build_elementwise.h"
+#include "compiler/frontend/onnx/build/build_sizes.h"
 #include "compiler/ir/value/message.h"
 
 namespace athanor::onnx {
@@ -94,75 +96,75 @@ bool HasEmptyAxis(const Shape& shape) {
 
 }  // namespace
 
-Value OpBuilder::Map(const Value& x, Shape shape, std::vector<Expr> coordinates) {
-  if (!status_.ok()) return FailedValue(x.elem);
+Value Map(OpBuilder& b, const Value& x, Shape shape, std::vector<Expr> coordinates) {
+  if (!b.status().ok()) return FailedValue(x.elem);
   if (shape == x.shape && coordinates == AxesOf(x.rank())) return x;
-  const NodeId operand = Node(x);
-  if (!status_.ok()) return FailedValue(x.elem);
+  Value operand = x;
+  operand.node = b.Node(x);  // one node for both attempts
   Attrs attrs = {{"map", IndexMap{std::move(shape), std::move(coordinates)}}};
-  absl::StatusOr<NodeId> node = builder_.Add(Op::kIndexMap, {operand}, attrs);
-  if (!node.ok()) {
-    attrs.emplace("fill", Tensor::Zeros(x.dtype(), {}));
-    node = builder_.Add(Op::kIndexMap, {operand}, std::move(attrs));
-    if (node.ok()) ++unproved_;
-  }
-  if (!node.ok()) {
-    Fail(node.status());
-    return FailedValue(x.elem);
-  }
-  Value result = At(*node, x.elem);
-  result.sources = x.sources;
-  return result;
+  if (absl::StatusOr<Value> y = b.Try(Op::kIndexMap, {operand}, attrs, x.elem); y.ok()) return *y;
+  attrs.emplace("fill", Tensor::Zeros(x.dtype(), {}));
+  return b.Raw(Op::kIndexMap, {operand}, std::move(attrs), x.elem);
 }
 
-Value OpBuilder::MapOr(const Value& x, Shape shape, std::vector<Expr> coordinates,
-                       const Value& outside) {
-  if (!status_.ok()) return FailedValue(x.elem);
+Value MapOr(OpBuilder& b, const Value& x, Shape shape, std::vector<Expr> coordinates,
+            const Value& outside) {
+  if (!b.status().ok()) return FailedValue(x.elem);
   Tensor fill = Tensor::Zeros(x.dtype(), {});
   const bool literal = outside.known != nullptr && outside.known->literal.has_value() &&
                        outside.known->literal->elements() == 1;
   if (literal) fill.bytes = outside.known->literal->bytes;
   const IndexMap map = {std::move(shape), std::move(coordinates)};
-  const Value inside = Raw(Op::kIndexMap, {x}, {{"map", map}, {"fill", fill}}, x.elem);
+  const Value inside = b.Raw(Op::kIndexMap, {x}, {{"map", map}, {"fill", fill}}, x.elem);
   if (literal) return inside;
-  const Value all = Splat(Integer(Elem::kBool, 1), x.shape);
-  const Value mask = Raw(Op::kIndexMap, {all},
-                         {{"map", map}, {"fill", Tensor::Zeros(DType::kBool, {})}}, Elem::kBool);
-  return Select(mask, inside, outside);
+  const Value all = Splat(b, b.Integer(Elem::kBool, 1), x.shape);
+  const Value mask = b.Raw(Op::kIndexMap, {all},
+                           {{"map", map}, {"fill", Tensor::Zeros(DType::kBool, {})}}, Elem::kBool);
+  return Select(b, mask, inside, outside);
 }
 
-Value OpBuilder::Reshape(const Value& x, Shape shape) {
-  if (!status_.ok()) return FailedValue(x.elem);
+Value Splat(OpBuilder& b, const Value& scalar, Shape shape) {
+  if (!b.status().ok()) return FailedValue();
+  if (scalar.rank() != 0) {
+    b.Fail(absl::InternalError(Cat("a splat of ", ShapeToString(scalar.shape), ", not a scalar")));
+    return FailedValue();
+  }
+  if (shape.empty()) return scalar;
+  return b.Raw(Op::kIndexMap, {scalar}, {{"map", IndexMap{std::move(shape), {}}}}, scalar.elem);
+}
+
+Value Reshape(OpBuilder& b, const Value& x, Shape shape) {
+  if (!b.status().ok()) return FailedValue(x.elem);
   if (shape == x.shape) return x;
   Expr from = 1, to = 1;
   for (const Expr& size : x.shape) from *= size;
   for (const Expr& size : shape) to *= size;
-  if (from != to && !bounds_.ProvablyEqual(from, to)) {
-    Fail(Invalid("a reshape of ", ShapeToString(x.shape), " to ", ShapeToString(shape), ": ",
-                 from.ToString(), " elements become ", to.ToString(),
-                 from.constant() && to.constant()
-                     ? "; the numbers must be equal"
-                     : "; the numbers must be equal for every size of the dims, which is not "
-                       "proved",
-                 hints_.Of({{from, to}})));
+  if (from != to && !b.bounds().ProvablyEqual(from, to)) {
+    b.Fail(Invalid("a reshape of ", ShapeToString(x.shape), " to ", ShapeToString(shape), ": ",
+                   from.ToString(), " elements become ", to.ToString(),
+                   from.constant() && to.constant()
+                       ? "; the numbers must be equal"
+                       : "; the numbers must be equal for every size of the dims, which is not "
+                         "proved",
+                   b.hints().Of({{from, to}})));
     return FailedValue(x.elem);
   }
   if (HasEmptyAxis(x.shape) || HasEmptyAxis(shape)) {
-    return Map(x, std::move(shape), std::vector<Expr>(x.shape.size(), Expr(0)));
+    return Map(b, x, std::move(shape), std::vector<Expr>(x.shape.size(), Expr(0)));
   }
-  std::vector<Expr> coordinates = ReshapeCoordinates(x.shape, shape, bounds_);
-  return Map(x, std::move(shape), std::move(coordinates));
+  std::vector<Expr> coordinates = ReshapeCoordinates(x.shape, shape, b.bounds());
+  return Map(b, x, std::move(shape), std::move(coordinates));
 }
 
-Value OpBuilder::Permute(const Value& x, absl::Span<const int> axes) {
-  if (!status_.ok()) return FailedValue(x.elem);
+Value Permute(OpBuilder& b, const Value& x, absl::Span<const int> axes) {
+  if (!b.status().ok()) return FailedValue(x.elem);
   std::vector<int> sorted(axes.begin(), axes.end());
   std::sort(sorted.begin(), sorted.end());
   bool once = sorted.size() == x.shape.size();
   for (size_t i = 0; i < sorted.size() && once; ++i) once = sorted[i] == static_cast<int>(i);
   if (!once) {
-    Fail(Invalid("a permutation of ", ShapeToString(x.shape), " must name each of its ", x.rank(),
-                 " axes once"));
+    b.Fail(Invalid("a permutation of ", ShapeToString(x.shape), " must name each of its ", x.rank(),
+                   " axes once"));
     return FailedValue(x.elem);
   }
   Shape shape(axes.size());
@@ -171,29 +173,29 @@ Value OpBuilder::Permute(const Value& x, absl::Span<const int> axes) {
     shape[i] = x.shape[axes[i]];
     coordinates[axes[i]] = Expr::Axis(i);
   }
-  return Map(x, std::move(shape), std::move(coordinates));
+  return Map(b, x, std::move(shape), std::move(coordinates));
 }
 
-Value OpBuilder::Squeeze(const Value& x, absl::Span<const int> axes) {
-  if (!status_.ok()) return FailedValue(x.elem);
+Value Squeeze(OpBuilder& b, const Value& x, absl::Span<const int> axes) {
+  if (!b.status().ok()) return FailedValue(x.elem);
   Shape shape;
   std::vector<Expr> coordinates(x.shape.size(), Expr(0));
   for (int i = 0; i < x.rank(); ++i) {
     if (std::find(axes.begin(), axes.end(), i) == axes.end()) {
       coordinates[i] = Expr::Axis(static_cast<int>(shape.size()));
       shape.push_back(x.shape[i]);
-    } else if (!x.shape[i].IsConstant(1) && !bounds_.ProvablyEqual(x.shape[i], 1)) {
-      Fail(Invalid("axis ", i, " of ", ShapeToString(x.shape), " is to be removed and has size ",
-                   x.shape[i].ToString(), "; it must be 1",
-                   x.shape[i].constant() ? "" : " for every size of the dims"));
+    } else if (!x.shape[i].IsConstant(1) && !b.bounds().ProvablyEqual(x.shape[i], 1)) {
+      b.Fail(Invalid("axis ", i, " of ", ShapeToString(x.shape), " is to be removed and has size ",
+                     x.shape[i].ToString(), "; it must be 1",
+                     x.shape[i].constant() ? "" : " for every size of the dims"));
       return FailedValue(x.elem);
     }
   }
-  return Map(x, std::move(shape), std::move(coordinates));
+  return Map(b, x, std::move(shape), std::move(coordinates));
 }
 
-Value OpBuilder::Unsqueeze(const Value& x, absl::Span<const int> axes) {
-  if (!status_.ok()) return FailedValue(x.elem);
+Value Unsqueeze(OpBuilder& b, const Value& x, absl::Span<const int> axes) {
+  if (!b.status().ok()) return FailedValue(x.elem);
   Shape shape;
   std::vector<Expr> coordinates;
   const int rank = x.rank() + static_cast<int>(axes.size());
@@ -204,47 +206,47 @@ Value OpBuilder::Unsqueeze(const Value& x, absl::Span<const int> axes) {
       shape.push_back(x.shape[coordinates.size()]);
       coordinates.push_back(Expr::Axis(i));
     } else {
-      Fail(Invalid("new axes of a value of rank ", x.rank(), " must be different and in [0, ",
-                   rank - 1, "]"));
+      b.Fail(Invalid("new axes of a value of rank ", x.rank(), " must be different and in [0, ",
+                     rank - 1, "]"));
       return FailedValue(x.elem);
     }
   }
-  return Map(x, std::move(shape), std::move(coordinates));
+  return Map(b, x, std::move(shape), std::move(coordinates));
 }
 
-Value OpBuilder::Slice(const Value& x, int axis, Expr begin, Expr size, int64_t step) {
-  if (!status_.ok()) return FailedValue(x.elem);
+Value Slice(OpBuilder& b, const Value& x, int axis, Expr begin, Expr size, int64_t step) {
+  if (!b.status().ok()) return FailedValue(x.elem);
   Shape shape = x.shape;
   shape[axis] = std::move(size);
   std::vector<Expr> coordinates = AxesOf(x.rank());
   coordinates[axis] = begin + Expr(step) * Expr::Axis(axis);
-  return Map(x, std::move(shape), std::move(coordinates));
+  return Map(b, x, std::move(shape), std::move(coordinates));
 }
 
-Value OpBuilder::Reverse(const Value& x, int axis) {
-  if (!status_.ok()) return FailedValue(x.elem);
-  return Slice(x, axis, x.shape[axis] - 1, x.shape[axis], -1);
+Value Reverse(OpBuilder& b, const Value& x, int axis) {
+  if (!b.status().ok()) return FailedValue(x.elem);
+  return Slice(b, x, axis, x.shape[axis] - 1, x.shape[axis], -1);
 }
 
-Value OpBuilder::Concat(absl::Span<const Value> parts, int axis) {
-  if (!status_.ok()) return FailedValue(parts.empty() ? Elem::kFloat : parts[0].elem);
+Value Concat(OpBuilder& b, absl::Span<const Value> parts, int axis) {
+  if (!b.status().ok()) return FailedValue(parts.empty() ? Elem::kFloat : parts[0].elem);
   const Value& first = parts[0];
   std::vector<Value> kept;
   for (const Value& part : parts) {
     if (part.elem != first.elem || part.rank() != first.rank()) {
-      Fail(Invalid("joined values must have one element type and one rank, not ",
-                   ElemName(first.elem), ShapeToString(first.shape), " and ", ElemName(part.elem),
-                   ShapeToString(part.shape)));
+      b.Fail(Invalid("joined values must have one element type and one rank, not ",
+                     ElemName(first.elem), ShapeToString(first.shape), " and ", ElemName(part.elem),
+                     ShapeToString(part.shape)));
       return FailedValue(first.elem);
     }
     for (int i = 0; i < first.rank(); ++i) {
-      if (i == axis || bounds_.ProvablyEqual(part.shape[i], first.shape[i])) continue;
-      Fail(Invalid("values joined along axis ", axis, " have shapes ", ShapeToString(first.shape),
-                   " and ", ShapeToString(part.shape), ": axis ", i, " must be equal",
-                   first.shape[i].constant() && part.shape[i].constant()
-                       ? ""
-                       : " for every size of the dims, which is not proved",
-                   hints_.Of(Without(first.shape, axis), Without(part.shape, axis))));
+      if (i == axis || b.bounds().ProvablyEqual(part.shape[i], first.shape[i])) continue;
+      b.Fail(Invalid("values joined along axis ", axis, " have shapes ", ShapeToString(first.shape),
+                     " and ", ShapeToString(part.shape), ": axis ", i, " must be equal",
+                     first.shape[i].constant() && part.shape[i].constant()
+                         ? ""
+                         : " for every size of the dims, which is not proved",
+                     b.hints().Of(Without(first.shape, axis), Without(part.shape, axis))));
       return FailedValue(first.elem);
     }
     if (!part.shape[axis].IsConstant(0)) kept.push_back(part);
@@ -255,9 +257,9 @@ Value OpBuilder::Concat(absl::Span<const Value> parts, int axis) {
     std::vector<Value> joined;
     for (size_t i = 0; i < kept.size(); i += kJoinedAtOnce) {
       const size_t count = std::min(kJoinedAtOnce, kept.size() - i);
-      joined.push_back(Concat(absl::MakeConstSpan(kept).subspan(i, count), axis));
+      joined.push_back(Concat(b, absl::MakeConstSpan(kept).subspan(i, count), axis));
     }
-    if (!status_.ok()) return FailedValue(first.elem);
+    if (!b.status().ok()) return FailedValue(first.elem);
     kept = std::move(joined);
   }
   if (kept.size() == 1) return kept[0];
@@ -268,18 +270,19 @@ Value OpBuilder::Concat(absl::Span<const Value> parts, int axis) {
     begins.push_back(shape[axis]);
     shape[axis] += part.shape[axis];
   }
-  const Value position = Iota(Elem::kInt64, shape, axis);
+  const Value position = b.Iota(Elem::kInt64, shape, axis);
   Value result;
   for (size_t k = kept.size(); k-- > 0;) {
     std::vector<Expr> coordinates = AxesOf(first.rank());
     coordinates[axis] = coordinates[axis] - begins[k];
     const Value spread =
-        Raw(Op::kIndexMap, {kept[k]},
-            {{"map", IndexMap{shape, coordinates}}, {"fill", Tensor::Zeros(first.dtype(), {})}},
-            first.elem);
+        b.Raw(Op::kIndexMap, {kept[k]},
+              {{"map", IndexMap{shape, coordinates}}, {"fill", Tensor::Zeros(first.dtype(), {})}},
+              first.elem);
     result = k + 1 == kept.size()
                  ? spread
-                 : Select(Less(position, Size(Elem::kInt64, begins[k + 1], shape)), spread, result);
+                 : Select(b, Less(b, position, Size(b, Elem::kInt64, begins[k + 1], shape)), spread,
+                          result);
   }
   return result;
 }

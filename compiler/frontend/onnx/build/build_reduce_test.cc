@@ -1,3 +1,5 @@
+#include "compiler/frontend/onnx/build/build_reduce.h"
+
 #include <cmath>
 #include <limits>
 #include <string>
@@ -16,16 +18,16 @@ TEST(BuildReduceTest, AxesLeaveOrStayAsOne) {
   Built t({{"b", 1, 8}});
   const Value x = t.Input(Elem::kInt32, {Expr::Symbol("b"), 2, 3});
   const Tensor in = Count(DType::kI32, {2, 2, 3});
-  const Tensor rows = t.Try(t.b().Reduce(Op::kSumReduce, x, {2, 0, 2}, false), {in}).value();
+  const Tensor rows = t.Try(Reduce(t.b(), Op::kSumReduce, x, {2, 0, 2}, false), {in}).value();
   EXPECT_EQ(rows, Of(DType::kI32, {2}, {24, 42}));
-  const Tensor kept = t.Try(t.b().Reduce(Op::kMaxReduce, x, {2, 0}, true), {in}).value();
+  const Tensor kept = t.Try(Reduce(t.b(), Op::kMaxReduce, x, {2, 0}, true), {in}).value();
   EXPECT_EQ(kept, Of(DType::kI32, {1, 2, 1}, {8, 11}));
-  EXPECT_EQ(t.b().Reduce(Op::kSumReduce, x, {}, true).node, x.node);
+  EXPECT_EQ(Reduce(t.b(), Op::kSumReduce, x, {}, true).node, x.node);
 }
 
 TEST(BuildReduceTest, MeanRoundsOnceAndDoesNotOverflow) {
   Built t({{"n", 0, 9}});
-  const Value y = t.b().Mean(t.Input(Elem::kFloat16, {Expr::Symbol("n"), 2}), {0}, true);
+  const Value y = Mean(t.b(), t.Input(Elem::kFloat16, {Expr::Symbol("n"), 2}), {0}, true);
   EXPECT_EQ(y.elem, Elem::kFloat16);
   const Tensor got = t.Try(y, {Of(DType::kF16, {3, 2}, {60000, 1, 60000, 1, 60000, 2})}).value();
   EXPECT_EQ(got, Of(DType::kF16, {1, 2}, {60000, 4.0 / 3}));
@@ -33,14 +35,14 @@ TEST(BuildReduceTest, MeanRoundsOnceAndDoesNotOverflow) {
     EXPECT_TRUE(std::isnan(v));
   }
   Built u;
-  const Value z = u.b().Mean(u.Input(Elem::kInt32, {2}), {0}, false);
+  const Value z = Mean(u.b(), u.Input(Elem::kInt32, {2}), {0}, false);
   EXPECT_EQ(ValuesOf(u.Try(z, {Of(DType::kI32, {2}, {-4, -3})}).value()), Values{-3});
 }
 
 Values Extreme(Elem elem, bool largest, bool last, const Values& row) {
   Built t({{"n", 1, 9}});
   const Value y =
-      t.b().ArgExtreme(t.Input(elem, {1, Expr::Symbol("n")}), 1, largest, last, /*keepdims=*/true);
+      ArgExtreme(t.b(), t.Input(elem, {1, Expr::Symbol("n")}), 1, largest, last, /*keepdims=*/true);
   EXPECT_EQ(y.elem, Elem::kInt64);
   const int64_t n = static_cast<int64_t>(row.size());
   const Tensor got = t.Try(y, {Of(CarrierOf(elem), {1, n}, row)}).value();
@@ -115,7 +117,7 @@ void ExpectMatMul(const Shape& a, const Shape& b, const std::vector<int64_t>& re
   const Expr::Env sizes = {{"b", 2}, {"s", 3}};
   const Tensor x = Count(DType::kF64, ConcreteShape(a, sizes).value());
   const Tensor w = Count(DType::kF64, ConcreteShape(b, sizes).value());
-  const Value y = t.b().MatMul(t.Input(Elem::kDouble, a), t.Input(Elem::kDouble, b));
+  const Value y = MatMul(t.b(), t.Input(Elem::kDouble, a), t.Input(Elem::kDouble, b));
   const absl::StatusOr<Tensor> got = t.Try(y, {x, w});
   ASSERT_TRUE(got.ok()) << got.status();
   EXPECT_EQ(*got, Product(x, w, result));
@@ -141,7 +143,7 @@ TEST(BuildReduceTest, MatMulOfEveryRank) {
 TEST(BuildReduceTest, MatMulRefusesWhatDoesNotFit) {
   const auto message = [](const Shape& a, const Shape& b) {
     Built t({{"b", 1, 8}, {"s", 1, 8}});
-    t.b().MatMul(t.Input(Elem::kFloat, a), t.Input(Elem::kFloat, b));
+    MatMul(t.b(), t.Input(Elem::kFloat, a), t.Input(Elem::kFloat, b));
     return std::string(t.b().status().message());
   };
   EXPECT_EQ(message({2, 3}, {4, 5}),
@@ -156,7 +158,7 @@ TEST(BuildReduceTest, MatMulRefusesWhatDoesNotFit) {
 TEST(BuildReduceTest, Contract) {
   Built t;
   const Value x = t.Input(Elem::kInt8, {2, 2});
-  const Value y = t.b().Contract("mk,nk->nm", x, x);
+  const Value y = Contract(t.b(), "mk,nk->nm", x, x);
   const Tensor in = Of(DType::kI8, {2, 2}, {1, 2, 3, 100});
   EXPECT_EQ(ValuesOf(t.Try(y, {in}).value()),
             (Values{5, -53, -53, static_cast<double>(static_cast<int8_t>(10009))}));

@@ -4,7 +4,7 @@
 //
 //   ScanBuilder scan(&b, length);
 //   const Value h = scan.State(first), x = scan.Slice(xs);   // xs: [length, ...]
-//   const Value next = b.Tanh(b.Add(b.MatMul(h, w), x));
+//   const Value next = Unary(b, Op::kTanh, Add(b, MatMul(b, h, w), x));
 //   scan.Finish({next}, {next});
 //   scan.Last(0);      // the state after the last step, `first` where there is none
 //   scan.Stacked(0);   // [length, ...]

@@ -5,6 +5,10 @@
 #include <memory>
 #include <vector>
 
+#include "compiler/frontend/onnx/build/build_cast.h"
+#include "compiler/frontend/onnx/build/build_elementwise.h"
+#include "compiler/frontend/onnx/build/build_movement.h"
+#include "compiler/frontend/onnx/build/build_sizes.h"
 #include "compiler/frontend/onnx/build/build_testing.h"
 
 namespace athanor::onnx {
@@ -69,15 +73,15 @@ TEST(BuildTest, TheFirstFailureStaysAndTheRestDoesNothing) {
   t.b().Fail(absl::InternalError("second"));
   const size_t nodes = t.graph().nodes.size();
   const Value x = t.b().Scalar(Elem::kFloat, 1);
-  EXPECT_EQ(t.b().Add(x, t.b().Cast(x, Elem::kInt4)).shape, FailedValue().shape);
-  EXPECT_EQ(t.b().Size(Elem::kFloat, 3, {2}).shape, FailedValue().shape);
+  EXPECT_EQ(Add(t.b(), x, Cast(t.b(), x, Elem::kInt4)).shape, FailedValue().shape);
+  EXPECT_EQ(Size(t.b(), Elem::kFloat, 3, {2}).shape, FailedValue().shape);
   EXPECT_EQ(t.graph().nodes.size(), nodes);
   EXPECT_EQ(t.b().status(), absl::NotFoundError("first"));
 }
 
 TEST(BuildTest, SplatIsOneElement) {
   Built t({{"n", 0, 9}});
-  const Value v = t.b().Splat(t.b().Scalar(Elem::kFloat, 2.5), {S("n"), 3});
+  const Value v = Splat(t.b(), t.b().Scalar(Elem::kFloat, 2.5), {S("n"), 3});
   EXPECT_EQ(v.shape, (Shape{S("n"), 3}));
   t.Input(Elem::kBool, {S("n")});
   EXPECT_EQ(ValuesOf(t.Run(v, {Of(DType::kBool, {2}, {0, 0})})), std::vector<double>(6, 2.5));
@@ -106,7 +110,7 @@ TEST(BuildTest, SizesAsData) {
   Built t({{"a", 0, 100}, {"c", 1, 1000}});
   t.Input(Elem::kBool, {a, c});
   for (Elem elem : {Elem::kInt64, Elem::kInt32, Elem::kFloat, Elem::kDouble}) {
-    const Value v = t.b().Sizes(sizes, {2, 5}, elem);
+    const Value v = t.b().Sizes(elem, sizes, {2, 5});
     EXPECT_EQ(v.node, kNoNode);  // no node is made before it is needed
     for (auto [x, y] : {std::pair{0, 1}, {7, 11}, {3, 6}}) {
       const Expr::Env env = {{"a", x}, {"c", y}};
@@ -121,12 +125,12 @@ TEST(BuildTest, SizesAsData) {
 
 TEST(BuildTest, SizesOfNumbersAreLiterals) {
   Built t;
-  const Value v = t.b().Sizes({2, 3}, {2});
+  const Value v = t.b().Sizes(Elem::kInt64, {2, 3}, {2});
   EXPECT_TRUE(v.known->concrete());
   EXPECT_EQ(ValuesOf(t.Run(v)), (std::vector<double>{2, 3}));
-  const Value empty = t.b().Sizes({}, {0});
+  const Value empty = t.b().Sizes(Elem::kInt64, {}, {0});
   EXPECT_EQ(t.Run(empty).elements(), 0);
-  t.b().Sizes({int64_t{1} << 40}, {1}, Elem::kInt32);
+  t.b().Sizes(Elem::kInt32, {int64_t{1} << 40}, {1});
   EXPECT_EQ(t.b().status().code(), absl::StatusCode::kInvalidArgument);
 }
 
@@ -153,9 +157,9 @@ TEST(BuildTest, SizesOverADivisor) {
 TEST(BuildTest, OneSizeInEveryElement) {
   Built t({{"a", 0, 1 << 30}});
   t.Input(Elem::kBool, {S("a")});
-  const Value v = t.b().Size(Elem::kFloat16, S("a") * 2 - 1, {2, 2});
+  const Value v = Size(t.b(), Elem::kFloat16, S("a") * 2 - 1, {2, 2});
   EXPECT_EQ(ValuesOf(t.Run(v, {Tensor::Zeros(DType::kBool, {4})})), std::vector<double>(4, 7));
-  const Value narrow = t.b().Size(Elem::kInt4, S("a"), {});
+  const Value narrow = Size(t.b(), Elem::kInt4, S("a"), {});
   EXPECT_EQ(ValuesOf(t.Run(narrow, {Tensor::Zeros(DType::kBool, {5})})), std::vector<double>{5});
 }
 
@@ -164,8 +168,8 @@ TEST(BuildTest, SourcesFlow) {
   Value x = t.Input(Elem::kFloat, {2}), y = t.Input(Elem::kFloat, {2});
   x.sources = {0, 2};
   y.sources = {1, 2, 3, 4, 5, 6, 7, 8, 9};
-  EXPECT_EQ(t.b().Add(x, y).sources, (std::vector<int>{0, 1, 2, 3, 4, 5, 6, 7}));
-  EXPECT_EQ(t.b().Cast(x, Elem::kInt4).sources, (std::vector<int>{0, 2}));
+  EXPECT_EQ(Add(t.b(), x, y).sources, (std::vector<int>{0, 1, 2, 3, 4, 5, 6, 7}));
+  EXPECT_EQ(Cast(t.b(), x, Elem::kInt4).sources, (std::vector<int>{0, 2}));
 }
 
 // Bounded however many nodes fail, since a file may have thousands.
@@ -175,7 +179,7 @@ TEST(BuildTest, HintsOfAllFailuresTogetherAreBounded) {
   OpBuilder b(&graph, GraphLimits{});
   const Expr h = Expr::Symbol("height"), w = Expr::Symbol("width");
   for (int i = 1; i <= 5'000; ++i) {
-    EXPECT_FALSE(b.BroadcastShape({{h * w + i, 4}, {h + w, 4}}).ok());
+    EXPECT_FALSE(BroadcastShape(b, {{h * w + i, 4}, {h + w, 4}}).ok());
   }
   EXPECT_EQ(b.hints().tries(), MultiplesHints::kMostTries);
 }

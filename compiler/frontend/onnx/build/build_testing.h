@@ -2,7 +2,7 @@
 //
 //   Built t;
 //   const Value x = t.Input(Elem::kFloat, {3});
-//   const Tensor y = t.Run(t.b().Add(x, x), {Of(DType::kF32, {3}, {1, 2, 3})});
+//   const Tensor y = t.Run(Add(t.b(), x, x), {Of(DType::kF32, {3}, {1, 2, 3})});
 #ifndef ATHANOR_COMPILER_FRONTEND_ONNX_BUILD_BUILD_TESTING_H_
 #define ATHANOR_COMPILER_FRONTEND_ONNX_BUILD_BUILD_TESTING_H_
 
@@ -54,6 +54,13 @@ class Built {
     int count = 0;
     for (const Node& node : graph_.nodes) count += node.op == op;
     return count;
+  }
+  // Returns the number of index maps that give a fill outside of their operand.
+  int Filled() const {
+    int filled = 0;
+    for (const Node& node : graph_.nodes)
+      filled += IsIndexMap(node.op) && node.attrs.contains("fill");
+    return filled;
   }
 
  private:

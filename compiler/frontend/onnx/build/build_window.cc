@@ -1,8 +1,8 @@
-// Geometry of pooling and convolution: sizes as expressions, for every form of padding.
+#include "compiler/frontend/onnx/build/build_window.h"
+
 #include <string>
 #include <utility>
 
-#include "compiler/frontend/onnx/build/build.h"
 #include "compiler/ir/value/message.h"
 
 namespace athanor::onnx {

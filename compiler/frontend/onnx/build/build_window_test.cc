@@ -1,10 +1,12 @@
+#include "compiler/frontend/onnx/build/build_window.h"
+
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
 #include <string>
 #include <vector>
 
-#include "compiler/frontend/onnx/build/build.h"
+#include "compiler/ir/graph/op.h"
 #include "gtest/gtest.h"
 
 namespace athanor::onnx {

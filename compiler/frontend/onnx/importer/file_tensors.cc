@@ -4,6 +4,9 @@
 #include <string>
 #include <utility>
 
+#include "compiler/frontend/onnx/build/build_cast.h"
+#include "compiler/frontend/onnx/build/build_elementwise.h"
+#include "compiler/frontend/onnx/build/build_movement.h"
 #include "compiler/frontend/onnx/known/sizes.h"
 #include "compiler/ir/value/message.h"
 #include "deploy/bazel/libs/status_macros.h"
@@ -99,31 +102,31 @@ Value FileTensors::Unpacked(const Value& bytes, Elem elem, const Shape& shape) {
   const Shape flat = {count};
   const Expr first_bit = Expr(bits) * Expr::Axis(0);
   // Uses words of 16 bits, since an element may begin in one byte and end in the next.
-  const Value low = b.Cast(b.Map(bytes, flat, {FloorDiv(first_bit, 8)}), Elem::kUInt16);
+  const Value low = Cast(b, Map(b, bytes, flat, {FloorDiv(first_bit, 8)}), Elem::kUInt16);
   Value word = low;
   if (8 % bits != 0) {
     const Value next =
-        b.MapOr(bytes, flat, {FloorDiv(first_bit, 8) + 1}, b.Integer(Elem::kUInt8, 0));
-    const Value high = b.Binary(Op::kShift, b.Cast(next, Elem::kUInt16),
-                                b.Integer(Elem::kUInt16, 8), {{"direction", "left"}});
-    word = b.Or(low, high);
+        MapOr(b, bytes, flat, {FloorDiv(first_bit, 8) + 1}, b.Integer(Elem::kUInt8, 0));
+    const Value high = Binary(b, Op::kShift, Cast(b, next, Elem::kUInt16),
+                              b.Integer(Elem::kUInt16, 8), {{"direction", "left"}});
+    word = Or(b, low, high);
   }
   Tensor shifts = Tensor::Zeros(DType::kU16, {8});  // the shifts repeat after 8 elements
   for (int64_t i = 0; i < 8; ++i) shifts.data<uint16_t>()[i] = static_cast<uint16_t>(bits * i % 8);
   const Value shift =
-      b.Map(b.Literal(Elem::kUInt16, std::move(shifts)), flat, {Mod(Expr::Axis(0), 8)});
-  word = b.Binary(Op::kShift, word, shift, {{"direction", "right"}});
-  word = b.And(word, b.Integer(Elem::kUInt16, (int64_t{1} << bits) - 1));
+      Map(b, b.Literal(Elem::kUInt16, std::move(shifts)), flat, {Mod(Expr::Axis(0), 8)});
+  word = Binary(b, Op::kShift, word, shift, {{"direction", "right"}});
+  word = And(b, word, b.Integer(Elem::kUInt16, (int64_t{1} << bits) - 1));
   Value value;
   if (Row(elem).low < 0) {  // the highest bit has a negative weight
     const int64_t half = int64_t{1} << (bits - 1);
-    value = b.Cast(word, Elem::kInt8);
-    value = b.Binary(Op::kXor, value, b.Integer(Elem::kInt8, half));
-    value = b.Sub(value, b.Integer(Elem::kInt8, half));
+    value = Cast(b, word, Elem::kInt8);
+    value = Binary(b, Op::kXor, value, b.Integer(Elem::kInt8, half));
+    value = Sub(b, value, b.Integer(Elem::kInt8, half));
   } else {
-    value = b.Cast(word, Elem::kUInt8);
+    value = Cast(b, word, Elem::kUInt8);
   }
-  value = b.Reshape(value, shape);
+  value = Reshape(b, value, shape);
   value.elem = elem;
   return value;
 }

@@ -10,6 +10,7 @@
 
 #include "compiler/frontend/dim_binding.h"
 #include "compiler/frontend/names.h"
+#include "compiler/frontend/onnx/build/build_cast.h"
 #include "compiler/frontend/onnx/importer/visit.h"
 #include "compiler/frontend/onnx/known/sizes.h"
 #include "compiler/ir/graph/check.h"
@@ -179,7 +180,7 @@ absl::Status Importer::AddInput(const ValueInfoProto& info) {
   if (auto given = state_.options.values.find(info.name()); given != state_.options.values.end()) {
     RETURN_IF_ERROR(Pin(given->second, elem, node, &value));
   } else {
-    if (bits) value = state_.b->Bitcast(value, elem);
+    if (bits) value = Bitcast(*state_.b, value, elem);
     RETURN_IF_ERROR(state_.b->TakeStatus());
     value.sources = {position};
   }
@@ -252,7 +253,7 @@ absl::Status Importer::AddOutput(const ValueInfoProto& info) {
   }
   Value value = *found.value;
   output_elements_.push_back(ElementOf(value.elem));
-  if (Row(value.elem).carry == Carry::kBits) value = state_.b->Bitcast(value, Elem::kUInt8);
+  if (Row(value.elem).carry == Carry::kBits) value = Bitcast(*state_.b, value, Elem::kUInt8);
   const NodeId node = state_.b->Node(value);
   RETURN_IF_ERROR(state_.b->TakeStatus());
   state_.graph.outputs.push_back({info.name(), node});

@@ -1,9 +1,9 @@
 // Handlers convert ONNX ops to our graph: one row per op and per version that changes its code.
 //
 //   absl::Status Softplus(HandlerContext& c) {
-//     const Value x = c.b().Up(c.In(0));
+//     const Value x = Up(c.b(), c.In(0));
 //     ...
-//     c.Set(0, c.b().Cast(y, c.In(0).elem));
+//     c.Set(0, Cast(c.b(), y, c.In(0).elem));
 //     return absl::OkStatus();            // the caller checks the builder's status
 //   }
 //   constexpr HandlerRow kRows[] = {{"", "Softplus", 1, Softplus}};

@@ -2,6 +2,10 @@
 
 #include <vector>
 
+#include "compiler/frontend/onnx/build/build_cast.h"
+#include "compiler/frontend/onnx/build/build_elementwise.h"
+#include "compiler/frontend/onnx/build/build_movement.h"
+#include "compiler/frontend/onnx/build/build_reduce.h"
 #include "compiler/ir/value/message.h"
 
 namespace athanor::onnx {
@@ -29,14 +33,14 @@ absl::StatusOr<Value> ScalarOperand(HandlerContext& c, int i, std::string_view w
       return Invalid(what, " has shape ", ShapeToString(v.shape), "; it must be one number");
     }
   }
-  return c.b().Reshape(v, {});
+  return Reshape(c.b(), v, {});
 }
 
 Value LogSoftmaxAlong(OpBuilder& b, const Value& x, int axis) {
-  const Value wide = b.Up(x);
-  const Value shifted = b.Sub(wide, b.Reduce(Op::kMaxReduce, wide, {axis}, /*keepdims=*/true));
-  const Value sum = b.Reduce(Op::kSumReduce, b.Unary(Op::kExp, shifted), {axis}, true);
-  return b.Cast(b.Sub(shifted, b.Unary(Op::kLog, sum)), x.elem);
+  const Value wide = Up(b, x);
+  const Value shifted = Sub(b, wide, Reduce(b, Op::kMaxReduce, wide, {axis}, /*keepdims=*/true));
+  const Value sum = Reduce(b, Op::kSumReduce, Unary(b, Op::kExp, shifted), {axis}, true);
+  return Cast(b, Sub(b, shifted, Unary(b, Op::kLog, sum)), x.elem);
 }
 
 absl::StatusOr<Elem> ElemAttr(HandlerContext& c, std::string_view name) {

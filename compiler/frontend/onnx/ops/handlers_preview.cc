@@ -6,6 +6,11 @@
 #include <utility>
 #include <vector>
 
+#include "compiler/frontend/onnx/build/build_cast.h"
+#include "compiler/frontend/onnx/build/build_elementwise.h"
+#include "compiler/frontend/onnx/build/build_movement.h"
+#include "compiler/frontend/onnx/build/build_reduce.h"
+#include "compiler/frontend/onnx/build/build_sizes.h"
 #include "compiler/frontend/onnx/ops/handler.h"
 #include "compiler/ir/value/message.h"
 #include "deploy/bazel/libs/status_macros.h"
@@ -23,9 +28,9 @@ absl::StatusOr<Value> PerQueryHead(OpBuilder& b, const Value& x, const Expr& hea
   }
   Shape shape = x.shape;
   shape[1] = heads;
-  return b.Map(x, std::move(shape),
-               {Expr::Axis(0), FloorDiv(Expr::Axis(1), Expr(*queries / *keys)), Expr::Axis(2),
-                Expr::Axis(3)});
+  return Map(b, x, std::move(shape),
+             {Expr::Axis(0), FloorDiv(Expr::Axis(1), Expr(*queries / *keys)), Expr::Axis(2),
+              Expr::Axis(3)});
 }
 
 // Inlines a sub-graph that changes scores or probabilities but keeps their shape and type.
@@ -63,22 +68,22 @@ absl::Status FlexAttention(HandlerContext& c) {
     }
     wide = *given;
   }
-  ASSIGN_OR_RETURN(const Value k, PerQueryHead(b, b.Cast(c.In(1), wide), q.shape[1]));
-  ASSIGN_OR_RETURN(const Value v, PerQueryHead(b, b.Cast(c.In(2), wide), q.shape[1]));
+  ASSIGN_OR_RETURN(const Value k, PerQueryHead(b, Cast(b, c.In(1), wide), q.shape[1]));
+  ASSIGN_OR_RETURN(const Value v, PerQueryHead(b, Cast(b, c.In(2), wide), q.shape[1]));
   Value scale = b.Scalar(Elem::kFloat, 1);
   if (c.Given("scale")) {
     scale = b.Scalar(Elem::kFloat, c.Float("scale"));
   } else {
-    scale = b.Unary(Op::kRecip, b.Unary(Op::kSqrt, b.Size(Elem::kFloat, q.shape[3], {})));
+    scale = Unary(b, Op::kRecip, Unary(b, Op::kSqrt, Size(b, Elem::kFloat, q.shape[3], {})));
   }
-  Value scores = b.Contract("bhqe,bhke->bhqk", b.Cast(q, wide), k);
-  scores = b.Mul(scores, b.Cast(scale, wide));
+  Value scores = Contract(b, "bhqe,bhke->bhqk", Cast(b, q, wide), k);
+  scores = Mul(b, scores, Cast(b, scale, wide));
   absl::StatusOr<Value> modified = Modified(c, "score_mod", std::move(scores));
   if (!modified.ok()) return modified.status();
-  Value probabilities = b.Unary(Op::kSoftmax, *modified, {{"axis", int64_t{3}}});
+  Value probabilities = Unary(b, Op::kSoftmax, *modified, {{"axis", int64_t{3}}});
   modified = Modified(c, "prob_mod", std::move(probabilities));
   if (!modified.ok()) return modified.status();
-  c.Set(0, b.Cast(b.Contract("bhqk,bhke->bhqe", *modified, v), q.elem));
+  c.Set(0, Cast(b, Contract(b, "bhqk,bhke->bhqe", *modified, v), q.elem));
   return absl::OkStatus();
 }
 

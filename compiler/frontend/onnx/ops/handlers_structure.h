@@ -10,6 +10,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
+#include "compiler/frontend/onnx/build/build_movement.h"
 #include "compiler/frontend/onnx/ops/handler.h"
 #include "compiler/ir/value/message.h"
 
@@ -63,7 +64,7 @@ inline absl::StatusOr<Value> OneElement(HandlerContext& c, int i, std::string_vi
   if (x.known != nullptr && x.known->literal.has_value()) {
     return c.b().Literal(x.elem, Tensor{x.dtype(), {}, x.known->literal->bytes});
   }
-  return c.b().Reshape(x, {});
+  return Reshape(c.b(), x, {});
 }
 
 // Combines the errors about several operands' contents, so that the user can give all missing

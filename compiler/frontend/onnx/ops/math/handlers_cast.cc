@@ -1,6 +1,7 @@
 // Handlers: conversions between element types.
 #include <string>
 
+#include "compiler/frontend/onnx/build/build_cast.h"
 #include "compiler/frontend/onnx/ops/handlers_arith.h"
 #include "compiler/ir/value/message.h"
 #include "deploy/bazel/libs/status_macros.h"
@@ -24,7 +25,7 @@ absl::StatusOr<CastMode> ModeOf(HandlerContext& c) {
 
 absl::Status CastTo(HandlerContext& c, Elem to) {
   ASSIGN_OR_RETURN(const CastMode mode, ModeOf(c));
-  c.Set(0, c.b().Cast(c.In(0), to, mode));
+  c.Set(0, Cast(c.b(), c.In(0), to, mode));
   return absl::OkStatus();
 }
 
@@ -36,7 +37,7 @@ absl::Status CastLike(HandlerContext& c) { return CastTo(c, c.In(1).elem); }
 
 absl::Status BitCast(HandlerContext& c) {
   ASSIGN_OR_RETURN(const Elem to, ElemAttr(c, "to"));
-  c.Set(0, c.b().Bitcast(c.In(0), to));
+  c.Set(0, Bitcast(c.b(), c.In(0), to));
   return absl::OkStatus();
 }
 

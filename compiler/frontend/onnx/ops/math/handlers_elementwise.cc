@@ -2,6 +2,9 @@
 #include <limits>
 #include <string>
 
+#include "compiler/frontend/onnx/build/build_cast.h"
+#include "compiler/frontend/onnx/build/build_elementwise.h"
+#include "compiler/frontend/onnx/build/build_movement.h"
 #include "compiler/frontend/onnx/ops/handler.h"
 #include "compiler/frontend/onnx/ops/handlers_arith.h"
 #include "compiler/ir/value/message.h"
@@ -12,7 +15,7 @@ namespace {
 
 template <Op kOp>
 absl::Status Row1(HandlerContext& c) {
-  c.Set(0, c.b().Unary(kOp, c.In(0)));
+  c.Set(0, Unary(c.b(), kOp, c.In(0)));
   return absl::OkStatus();
 }
 
@@ -20,7 +23,7 @@ absl::Status Row1(HandlerContext& c) {
 template <auto kFunction>
 absl::Status Wide(HandlerContext& c) {
   const Value& x = c.In(0);
-  c.Set(0, c.b().Cast(kFunction(c, c.b().Up(x)), x.elem));
+  c.Set(0, Cast(c.b(), kFunction(c, Up(c.b(), x)), x.elem));
   return absl::OkStatus();
 }
 template <auto kFunction>
@@ -29,90 +32,90 @@ absl::Status Plain(HandlerContext& c) {
   return absl::OkStatus();
 }
 
-Value AbsOf(HandlerContext& c, const Value& x) { return c.b().Abs(x); }
-Value NegOf(HandlerContext& c, const Value& x) { return c.b().Neg(x); }
-Value IsNanOf(HandlerContext& c, const Value& x) { return c.b().IsNaN(x); }
+Value AbsOf(HandlerContext& c, const Value& x) { return Abs(c.b(), x); }
+Value NegOf(HandlerContext& c, const Value& x) { return Neg(c.b(), x); }
+Value IsNanOf(HandlerContext& c, const Value& x) { return IsNaN(c.b(), x); }
 Value CeilOf(HandlerContext& c, const Value& x) {
-  return c.b().Neg(c.b().Unary(Op::kFloor, c.b().Neg(x)));
+  return Neg(c.b(), Unary(c.b(), Op::kFloor, Neg(c.b(), x)));
 }
 Value SignOf(HandlerContext& c, const Value& x) {
   OpBuilder& b = c.b();
   const Value zero = NumberLike(c, x, 0);
-  const Value above = b.Select(b.Less(zero, x), NumberLike(c, x, 1), x);  // x: zeros, NaN
+  const Value above = Select(b, Less(b, zero, x), NumberLike(c, x, 1), x);  // x: zeros, NaN
   if (IsUnsigned(x.dtype())) return above;
-  return b.Select(b.Less(x, zero), NumberLike(c, x, -1), above);
+  return Select(b, Less(b, x, zero), NumberLike(c, x, -1), above);
 }
 
 absl::Status Erf(HandlerContext& c) {
   const Value& x = c.In(0);
   const bool floats = IsFloat(x.dtype());  // opset 9 takes integers, whose results are truncated
-  c.Set(0, c.b().Cast(c.b().Unary(Op::kErf, floats ? x : c.b().Cast(x, Elem::kDouble)), x.elem));
+  c.Set(0, Cast(c.b(), Unary(c.b(), Op::kErf, floats ? x : Cast(c.b(), x, Elem::kDouble)), x.elem));
   return absl::OkStatus();
 }
 
 absl::Status Gelu(HandlerContext& c) {
   ASSIGN_OR_RETURN(const auto form, c.OneOf("approximate", {"none", "tanh"}));
-  c.Set(0, c.b().Unary(Op::kGelu, c.In(0), {{"approximate", form}}));
+  c.Set(0, Unary(c.b(), Op::kGelu, c.In(0), {{"approximate", form}}));
   return absl::OkStatus();
 }
 
 Value EluOf(HandlerContext& c, const Value& x) {
   OpBuilder& b = c.b();
-  const Value below = b.Mul(FloatAttr(c, x, "alpha"), b.Unary(Op::kExpm1, x));
-  return b.Select(b.Less(NumberLike(c, x, 0), x), x, below);
+  const Value below = Mul(b, FloatAttr(c, x, "alpha"), Unary(b, Op::kExpm1, x));
+  return Select(b, Less(b, NumberLike(c, x, 0), x), x, below);
 }
 Value SeluOf(HandlerContext& c, const Value& x) {
-  return c.b().Mul(FloatAttr(c, x, "gamma"), EluOf(c, x));
+  return Mul(c.b(), FloatAttr(c, x, "gamma"), EluOf(c, x));
 }
 Value CeluOf(HandlerContext& c, const Value& x) {
   OpBuilder& b = c.b();
   const Value alpha = FloatAttr(c, x, "alpha");
-  const Value below = b.Mul(alpha, b.Unary(Op::kExpm1, b.Div(x, alpha)));
-  return b.Select(b.Less(NumberLike(c, x, 0), x), x, below);
+  const Value below = Mul(b, alpha, Unary(b, Op::kExpm1, Div(b, x, alpha)));
+  return Select(b, Less(b, NumberLike(c, x, 0), x), x, below);
 }
 Value HardSigmoidOf(HandlerContext& c, const Value& x) {
   OpBuilder& b = c.b();
-  const Value line = b.Add(b.Mul(FloatAttr(c, x, "alpha"), x), FloatAttr(c, x, "beta"));
-  return b.Clamp(line, NumberLike(c, x, 0), NumberLike(c, x, 1));
+  const Value line = Add(b, Mul(b, FloatAttr(c, x, "alpha"), x), FloatAttr(c, x, "beta"));
+  return Clamp(b, line, NumberLike(c, x, 0), NumberLike(c, x, 1));
 }
 // HardSwish is defined by HardSigmoid with an attribute alpha of one sixth in f32.
 Value HardSwishOf(HandlerContext& c, const Value& x) {
   OpBuilder& b = c.b();
-  const Value line = b.Add(b.Mul(NumberLike(c, x, 1.0F / 6), x), NumberLike(c, x, 0.5));
-  return b.Mul(x, b.Clamp(line, NumberLike(c, x, 0), NumberLike(c, x, 1)));
+  const Value line = Add(b, Mul(b, NumberLike(c, x, 1.0F / 6), x), NumberLike(c, x, 0.5));
+  return Mul(b, x, Clamp(b, line, NumberLike(c, x, 0), NumberLike(c, x, 1)));
 }
 Value LeakyReluOf(HandlerContext& c, const Value& x) {
   OpBuilder& b = c.b();
-  return b.Select(b.Less(x, NumberLike(c, x, 0)), b.Mul(FloatAttr(c, x, "alpha"), x), x);
+  return Select(b, Less(b, x, NumberLike(c, x, 0)), Mul(b, FloatAttr(c, x, "alpha"), x), x);
 }
 Value ThresholdedReluOf(HandlerContext& c, const Value& x) {
   OpBuilder& b = c.b();
-  return b.Select(b.Less(FloatAttr(c, x, "alpha"), x), x, NumberLike(c, x, 0));
+  return Select(b, Less(b, FloatAttr(c, x, "alpha"), x), x, NumberLike(c, x, 0));
 }
 // Computes log(1 + exp(x)) without overflow.
 Value SoftplusOf(HandlerContext& c, const Value& x) {
   OpBuilder& b = c.b();
-  const Value rest = b.Unary(Op::kLog1p, b.Unary(Op::kExp, b.Neg(b.Abs(x))));
-  return b.Add(b.Max(x, NumberLike(c, x, 0)), rest);
+  const Value rest = Unary(b, Op::kLog1p, Unary(b, Op::kExp, Neg(b, Abs(b, x))));
+  return Add(b, Max(b, x, NumberLike(c, x, 0)), rest);
 }
 Value SoftsignOf(HandlerContext& c, const Value& x) {
-  return c.b().Div(x, c.b().Add(NumberLike(c, x, 1), c.b().Abs(x)));
+  return Div(c.b(), x, Add(c.b(), NumberLike(c, x, 1), Abs(c.b(), x)));
 }
 Value MishOf(HandlerContext& c, const Value& x) {
-  return c.b().Mul(x, c.b().Unary(Op::kTanh, SoftplusOf(c, x)));
+  return Mul(c.b(), x, Unary(c.b(), Op::kTanh, SoftplusOf(c, x)));
 }
 
 Value SwishOf(HandlerContext& c, const Value& x) {
   OpBuilder& b = c.b();
-  if (c.Float("alpha") == 1) return b.Unary(Op::kSilu, x);
-  return b.Mul(x, b.Unary(Op::kSigmoid, b.Mul(FloatAttr(c, x, "alpha"), x)));
+  if (c.Float("alpha") == 1) return Unary(b, Op::kSilu, x);
+  return Mul(b, x, Unary(b, Op::kSigmoid, Mul(b, FloatAttr(c, x, "alpha"), x)));
 }
 absl::Status SwiGlu(HandlerContext& c) {
   OpBuilder& b = c.b();
   const Value &gate = c.In(0), &value = c.In(1);
   const auto shape = SameShape(c, {gate, value});
   if (!shape.ok()) return shape;
-  c.Set(0, b.Cast(b.Mul(SwishOf(c, b.Up(gate)), b.Up(value)), gate.elem));
+  c.Set(0, Cast(b, Mul(b, SwishOf(c, Up(b, gate)), Up(b, value)), gate.elem));
   return absl::OkStatus();
 }
 
@@ -121,7 +124,7 @@ absl::Status SetPRelu(HandlerContext& c, const Value& slope) {
   OpBuilder& b = c.b();
   const Value& x = c.In(0);
   if (!b.status().ok()) return absl::OkStatus();
-  ASSIGN_OR_RETURN(const Shape shape, b.BroadcastShape({x.shape, slope.shape}));
+  ASSIGN_OR_RETURN(const Shape shape, BroadcastShape(b, {x.shape, slope.shape}));
   if (shape != x.shape) {
     return Invalid("slope has shape ", ShapeToString(c.In(1).shape),
                    ", which does not broadcast to X's ", ShapeToString(x.shape));
@@ -130,9 +133,9 @@ absl::Status SetPRelu(HandlerContext& c, const Value& slope) {
     c.Set(0, x);
     return absl::OkStatus();
   }
-  const Value wide = b.Up(x);
-  const Value below = b.Mul(b.Up(slope), wide);
-  c.Set(0, b.Cast(b.Select(b.Less(wide, NumberLike(c, wide, 0)), below, wide), x.elem));
+  const Value wide = Up(b, x);
+  const Value below = Mul(b, Up(b, slope), wide);
+  c.Set(0, Cast(b, Select(b, Less(b, wide, NumberLike(c, wide, 0)), below, wide), x.elem));
   return absl::OkStatus();
 }
 absl::Status PRelu(HandlerContext& c) { return SetPRelu(c, c.In(1)); }
@@ -148,7 +151,7 @@ absl::Status PReluPerChannel(HandlerContext& c) {
   if (one || x.rank() < 2) return SetPRelu(c, slope);
   std::vector<int> after;
   for (int i = 2; i < x.rank(); ++i) after.push_back(i - 1);
-  return SetPRelu(c, b.Unsqueeze(slope, after));
+  return SetPRelu(c, Unsqueeze(b, slope, after));
 }
 
 // Computes x + bias below -lambd, x - bias above lambd, else 0. Integers are computed in f64 and
@@ -157,30 +160,30 @@ absl::Status Shrink(HandlerContext& c) {
   OpBuilder& b = c.b();
   const Value& x = c.In(0);
   const double bias = c.Float("bias"), lambd = c.Float("lambd");
-  Value wide = b.Up(x);
+  Value wide = Up(b, x);
   if (!IsFloat(x.dtype())) {
     if (DTypeBytes(x.dtype()) == 8) {
       return Unimplemented(
           "its operand is ", ElemName(x.elem),
           "; a sum with a float bias would lose values beyond 2^53; Cast it to double");
     }
-    wide = b.Cast(x, Elem::kDouble);
+    wide = Cast(b, x, Elem::kDouble);
   }
   const Value zero = NumberLike(c, wide, 0);
-  const Value above = b.Select(b.Less(NumberLike(c, wide, lambd), wide),
-                               b.Sub(wide, NumberLike(c, wide, bias)), zero);
-  const Value all = b.Select(b.Less(wide, NumberLike(c, wide, -lambd)),
-                             b.Add(wide, NumberLike(c, wide, bias)), above);
-  c.Set(0, b.Cast(all, x.elem));
+  const Value above = Select(b, Less(b, NumberLike(c, wide, lambd), wide),
+                             Sub(b, wide, NumberLike(c, wide, bias)), zero);
+  const Value all = Select(b, Less(b, wide, NumberLike(c, wide, -lambd)),
+                           Add(b, wide, NumberLike(c, wide, bias)), above);
+  c.Set(0, Cast(b, all, x.elem));
   return absl::OkStatus();
 }
 
 // Until opset 10 the bounds are attributes; the defaults are the largest finite numbers.
 absl::Status ClipAttributes(HandlerContext& c) {
   OpBuilder& b = c.b();
-  const Value x = b.Up(c.In(0));
-  const Value clipped = b.Clamp(x, FloatAttr(c, x, "min"), FloatAttr(c, x, "max"));
-  c.Set(0, b.Cast(clipped, c.In(0).elem));
+  const Value x = Up(b, c.In(0));
+  const Value clipped = Clamp(b, x, FloatAttr(c, x, "min"), FloatAttr(c, x, "max"));
+  c.Set(0, Cast(b, clipped, c.In(0).elem));
   return absl::OkStatus();
 }
 absl::Status Clip(HandlerContext& c) {
@@ -189,7 +192,7 @@ absl::Status Clip(HandlerContext& c) {
   for (int i : {1, 2}) {
     if (!c.Has(i)) continue;
     ASSIGN_OR_RETURN(const Value bound, ScalarOperand(c, i, i == 1 ? "min" : "max"));
-    x = i == 1 ? b.Max(x, bound) : b.Min(x, bound);
+    x = i == 1 ? Max(b, x, bound) : Min(b, x, bound);
   }
   c.Set(0, x);
   return absl::OkStatus();
@@ -200,15 +203,15 @@ absl::Status IsInf(HandlerContext& c) {
   const Value& x = c.In(0);
   // Among the types of 8 bits, only float8e5m2 has infinities.
   const bool has = Computes(x.dtype()) ? IsFloat(x.dtype()) : x.elem == Elem::kFloat8E5M2;
-  Value found = b.Splat(b.Integer(Elem::kBool, 0), x.shape);
+  Value found = Splat(b, b.Integer(Elem::kBool, 0), x.shape);
   if (has) {
-    const Value number = b.Cast(x, Computes(x.dtype()) ? x.elem : Elem::kFloat);
+    const Value number = Cast(b, x, Computes(x.dtype()) ? x.elem : Elem::kFloat);
     const double infinity = std::numeric_limits<double>::infinity();
     if (c.Int("detect_positive") != 0) {
-      found = b.Or(found, b.Equal(number, NumberLike(c, number, infinity)));
+      found = Or(b, found, Equal(b, number, NumberLike(c, number, infinity)));
     }
     if (c.Int("detect_negative") != 0) {
-      found = b.Or(found, b.Equal(number, NumberLike(c, number, -infinity)));
+      found = Or(b, found, Equal(b, number, NumberLike(c, number, -infinity)));
     }
   }
   c.Set(0, found);
@@ -223,7 +226,7 @@ absl::Status Identity(HandlerContext& c) {
 // Inference only: returns the operand unchanged, and a mask that keeps every element.
 absl::Status KeepAll(HandlerContext& c, Elem mask) {
   c.Set(0, c.In(0));
-  if (c.Wants(1)) c.Set(1, c.b().Splat(c.b().Scalar(mask, 1), c.In(0).shape));
+  if (c.Wants(1)) c.Set(1, Splat(c.b(), c.b().Scalar(mask, 1), c.In(0).shape));
   return absl::OkStatus();
 }
 constexpr std::string_view kTraining =

@@ -6,6 +6,9 @@
 #include <string>
 #include <vector>
 
+#include "compiler/frontend/onnx/build/build_cast.h"
+#include "compiler/frontend/onnx/build/build_elementwise.h"
+#include "compiler/frontend/onnx/build/build_movement.h"
 #include "compiler/frontend/onnx/ops/handlers_arith.h"
 #include "compiler/ir/value/message.h"
 #include "deploy/bazel/libs/status_macros.h"
@@ -13,22 +16,13 @@
 namespace athanor::onnx {
 namespace {
 
-using Binary = Value (*)(OpBuilder&, const Value&, const Value&);
+using OfTwo = Value (*)(OpBuilder&, const Value&, const Value&);
 
-Value AddOf(OpBuilder& b, const Value& x, const Value& y) { return b.Add(x, y); }
-Value SubOf(OpBuilder& b, const Value& x, const Value& y) { return b.Sub(x, y); }
-Value MulOf(OpBuilder& b, const Value& x, const Value& y) { return b.Mul(x, y); }
-Value DivOf(OpBuilder& b, const Value& x, const Value& y) { return b.Div(x, y); }
-Value AndOf(OpBuilder& b, const Value& x, const Value& y) { return b.And(x, y); }
-Value OrOf(OpBuilder& b, const Value& x, const Value& y) { return b.Or(x, y); }
-Value XorOf(OpBuilder& b, const Value& x, const Value& y) { return b.Binary(Op::kXor, x, y); }
-Value EqualOf(OpBuilder& b, const Value& x, const Value& y) { return b.Equal(x, y); }
-Value LessOf(OpBuilder& b, const Value& x, const Value& y) { return b.Less(x, y); }
-Value GreaterOf(OpBuilder& b, const Value& x, const Value& y) { return b.Less(y, x); }
-Value LessEqualOf(OpBuilder& b, const Value& x, const Value& y) { return b.LessEqual(x, y); }
-Value GreaterEqualOf(OpBuilder& b, const Value& x, const Value& y) { return b.LessEqual(y, x); }
+Value Xor(OpBuilder& b, const Value& x, const Value& y) { return Binary(b, Op::kXor, x, y); }
+Value Greater(OpBuilder& b, const Value& x, const Value& y) { return Less(b, y, x); }
+Value GreaterEqual(OpBuilder& b, const Value& x, const Value& y) { return LessEqual(b, y, x); }
 
-template <Binary kFunction>
+template <OfTwo kFunction>
 absl::Status Row2(HandlerContext& c) {
   c.Set(0, kFunction(c.b(), c.In(0), c.In(1)));
   return absl::OkStatus();
@@ -56,9 +50,9 @@ absl::StatusOr<Value> SecondAlike(HandlerContext& c) {
   }
   std::vector<int> added;
   for (int i = 0; i < after; ++i) added.push_back(y.rank() + i);
-  return b.Broadcast(b.Unsqueeze(y, added), x.shape);
+  return Broadcast(b, Unsqueeze(b, y, added), x.shape);
 }
-template <Binary kFunction>
+template <OfTwo kFunction>
 absl::Status Aligned(HandlerContext& c) {
   ASSIGN_OR_RETURN(const Value y, SecondAlike(c));
   c.Set(0, kFunction(c.b(), c.In(0), y));
@@ -77,16 +71,16 @@ absl::Status Fold(HandlerContext& c) {
     if (!same.ok()) return Prefixed("opsets before 8 do not broadcast: ", same);
   }
   const bool sums = kMany == Many::kSum || kMany == Many::kMean;
-  Value all = sums ? b.Up(operands[0]) : operands[0];
+  Value all = sums ? Up(b, operands[0]) : operands[0];
   for (size_t i = 1; i < operands.size(); ++i) {
-    all = sums                  ? b.Add(all, b.Up(operands[i]))
-          : kMany == Many::kMin ? b.Min(all, operands[i])
-                                : b.Max(all, operands[i]);
+    all = sums                  ? Add(b, all, Up(b, operands[i]))
+          : kMany == Many::kMin ? Min(b, all, operands[i])
+                                : Max(b, all, operands[i]);
   }
   if (kMany == Many::kMean) {
-    all = b.Div(all, NumberLike(c, all, static_cast<double>(operands.size())));
+    all = Div(b, all, NumberLike(c, all, static_cast<double>(operands.size())));
   }
-  c.Set(0, b.Cast(all, operands[0].elem));
+  c.Set(0, Cast(b, all, operands[0].elem));
   return absl::OkStatus();
 }
 
@@ -100,28 +94,28 @@ absl::Status Mod(HandlerContext& c) {
     if (floats && c.version() < 28) {
       return Invalid("fmod=0 of ", ElemName(x.elem), ": before opset 28 floats need fmod=1");
     }
-    c.Set(0, b.Binary(Op::kMod, x, y));
+    c.Set(0, Binary(b, Op::kMod, x, y));
     return absl::OkStatus();
   }
   if (!floats) {
-    c.Set(0, b.Sub(x, b.Mul(y, b.Div(x, y))));
+    c.Set(0, Sub(b, x, Mul(b, y, Div(b, x, y))));
     return absl::OkStatus();
   }
-  const Value size = b.Binary(Op::kMod, b.Abs(x), b.Abs(y));
-  const Value signs = b.status().ok() ? b.Broadcast(x, size.shape) : size;
-  c.Set(0, b.CopySign(size, signs));
+  const Value size = Binary(b, Op::kMod, Abs(b, x), Abs(b, y));
+  const Value signs = b.status().ok() ? Broadcast(b, x, size.shape) : size;
+  c.Set(0, CopySign(b, size, signs));
   return absl::OkStatus();
 }
 
 absl::Status BitShift(HandlerContext& c) {
   ASSIGN_OR_RETURN(const auto direction, c.OneOf("direction", {"LEFT", "RIGHT"}));
-  c.Set(0, c.b().Binary(Op::kShift, c.In(0), c.In(1),
-                        {{"direction", std::string(direction == "LEFT" ? "left" : "right")}}));
+  c.Set(0, Binary(c.b(), Op::kShift, c.In(0), c.In(1),
+                  {{"direction", std::string(direction == "LEFT" ? "left" : "right")}}));
   return absl::OkStatus();
 }
 
 absl::Status Where(HandlerContext& c) {
-  c.Set(0, c.b().Select(c.In(0), c.In(1), c.In(2)));
+  c.Set(0, Select(c.b(), c.In(0), c.In(1), c.In(2)));
   return absl::OkStatus();
 }
 
@@ -151,35 +145,35 @@ Value IntegerPower(OpBuilder& b, const Value& x, const Value& y) {
   }
   const auto odd = [&](int bit) {
     const Value shifted =
-        b.Binary(Op::kShift, y, b.Integer(y.elem, bit), {{"direction", std::string("right")}});
-    return b.Cast(b.And(shifted, b.Integer(y.elem, 1)), Elem::kBool);
+        Binary(b, Op::kShift, y, b.Integer(y.elem, bit), {{"direction", std::string("right")}});
+    return Cast(b, And(b, shifted, b.Integer(y.elem, 1)), Elem::kBool);
   };
   Value power = one, square = x;
   for (int bit = 0; bit < bits; ++bit) {
-    power = b.Mul(power, b.Select(odd(bit), square, one));
-    if (bit + 1 < bits) square = b.Mul(square, square);
+    power = Mul(b, power, Select(b, odd(bit), square, one));
+    if (bit + 1 < bits) square = Mul(b, square, square);
   }
   if (!IsSigned(y.dtype())) return power;
-  Value inverse = b.Select(b.Equal(x, one), one, zero);
+  Value inverse = Select(b, Equal(b, x, one), one, zero);
   if (IsSigned(x.dtype())) {
     const Value minus = b.Integer(x.elem, -1);
-    inverse = b.Select(b.Equal(x, minus), b.Select(odd(0), minus, one), inverse);
+    inverse = Select(b, Equal(b, x, minus), Select(b, odd(0), minus, one), inverse);
   }
-  return b.Select(b.Less(y, b.Integer(y.elem, 0)), inverse, power);
+  return Select(b, Less(b, y, b.Integer(y.elem, 0)), inverse, power);
 }
 
 // Returns powers that need no pow function; nullopt for other exponents.
 std::optional<Value> EasyPower(OpBuilder& b, const Value& x, double exponent) {
   if (exponent == 1) return x;
-  if (exponent == 2) return b.Mul(x, x);
-  const Value wide = b.Up(x);
-  if (exponent == 3) return b.Cast(b.Mul(b.Mul(wide, wide), wide), x.elem);
+  if (exponent == 2) return Mul(b, x, x);
+  const Value wide = Up(b, x);
+  if (exponent == 3) return Cast(b, Mul(b, Mul(b, wide, wide), wide), x.elem);
   if (exponent == 0.5) {
     // Power 0.5 differs from sqrt only for -0, which gives +0, and -inf, which gives +inf.
     const double infinity = std::numeric_limits<double>::infinity();
-    const Value root = b.Add(b.Unary(Op::kSqrt, wide), b.Scalar(wide.elem, 0));
-    const Value lowest = b.Equal(wide, b.Scalar(wide.elem, -infinity));
-    return b.Cast(b.Select(lowest, b.Scalar(wide.elem, infinity), root), x.elem);
+    const Value root = Add(b, Unary(b, Op::kSqrt, wide), b.Scalar(wide.elem, 0));
+    const Value lowest = Equal(b, wide, b.Scalar(wide.elem, -infinity));
+    return Cast(b, Select(b, lowest, b.Scalar(wide.elem, infinity), root), x.elem);
   }
   return std::nullopt;
 }
@@ -194,22 +188,22 @@ Value FloatPower(OpBuilder& b, const Value& x, const Value& y) {
   const Elem elem = same                                 ? x.elem
                     : needs_double(x) || needs_double(y) ? Elem::kDouble
                                                          : Elem::kFloat;
-  const Value base = b.Cast(x, elem), exponent = b.Cast(y, elem);
-  if (!IsLong(y)) return b.Cast(b.Binary(Op::kPow, base, exponent), x.elem);
+  const Value base = Cast(b, x, elem), exponent = Cast(b, y, elem);
+  if (!IsLong(y)) return Cast(b, Binary(b, Op::kPow, base, exponent), x.elem);
   // Beyond 2^53, an exponent in f64 no longer tells whether it is odd.
-  const Value size = b.Binary(Op::kPow, b.Abs(base), exponent);
-  const Value odd = b.Cast(b.And(y, b.Integer(y.elem, 1)), Elem::kBool);
-  const Value sign = b.CopySign(b.Splat(b.Scalar(elem, 1), base.shape), base);
-  const Value negative = b.And(odd, b.Less(sign, b.Scalar(elem, 0)));
-  return b.Cast(b.Select(negative, b.Neg(size), size), x.elem);
+  const Value size = Binary(b, Op::kPow, Abs(b, base), exponent);
+  const Value odd = Cast(b, And(b, y, b.Integer(y.elem, 1)), Elem::kBool);
+  const Value sign = CopySign(b, Splat(b, b.Scalar(elem, 1), base.shape), base);
+  const Value negative = And(b, odd, Less(b, sign, b.Scalar(elem, 0)));
+  return Cast(b, Select(b, negative, Neg(b, size), size), x.elem);
 }
 
 absl::Status SetPower(HandlerContext& c, const Value& y) {
   OpBuilder& b = c.b();
   const Value& x = c.In(0);
   if (!IsFloat(x.dtype()) && !IsFloat(y.dtype())) {
-    ASSIGN_OR_RETURN(const Shape shape, b.BroadcastShape({x.shape, y.shape}));
-    c.Set(0, b.Broadcast(IntegerPower(b, x, y), shape));  // also if the exponent is a known 0
+    ASSIGN_OR_RETURN(const Shape shape, BroadcastShape(b, {x.shape, y.shape}));
+    c.Set(0, Broadcast(b, IntegerPower(b, x, y), shape));  // also if the exponent is a known 0
     return absl::OkStatus();
   }
   std::optional<Value> easy;
@@ -218,8 +212,8 @@ absl::Status SetPower(HandlerContext& c, const Value& y) {
   }
   if (easy && b.status().ok()) {
     // The exponent may have more axes than the base.
-    ASSIGN_OR_RETURN(const Shape shape, b.BroadcastShape({x.shape, y.shape}));
-    c.Set(0, b.Broadcast(*easy, shape));
+    ASSIGN_OR_RETURN(const Shape shape, BroadcastShape(b, {x.shape, y.shape}));
+    c.Set(0, Broadcast(b, *easy, shape));
   } else {
     c.Set(0, FloatPower(b, x, y));
   }
@@ -232,40 +226,40 @@ absl::Status AlignedPow(HandlerContext& c) {
 }
 
 constexpr HandlerRow kRows[] = {
-    {"", "Add", 1, Aligned<AddOf>},
-    {"", "Add", 7, Row2<AddOf>},
-    {"", "And", 1, Aligned<AndOf>},
-    {"", "And", 7, Row2<AndOf>},
+    {"", "Add", 1, Aligned<Add>},
+    {"", "Add", 7, Row2<Add>},
+    {"", "And", 1, Aligned<And>},
+    {"", "And", 7, Row2<And>},
     {"", "BitShift", 1, BitShift},
-    {"", "BitwiseAnd", 1, Row2<AndOf>},
-    {"", "BitwiseOr", 1, Row2<OrOf>},
-    {"", "BitwiseXor", 1, Row2<XorOf>},
-    {"", "Div", 1, Aligned<DivOf>},
-    {"", "Div", 7, Row2<DivOf>},
-    {"", "Equal", 1, Aligned<EqualOf>},
-    {"", "Equal", 7, Row2<EqualOf>},
-    {"", "Greater", 1, Aligned<GreaterOf>},
-    {"", "Greater", 7, Row2<GreaterOf>},
-    {"", "GreaterOrEqual", 1, Row2<GreaterEqualOf>},
-    {"", "Less", 1, Aligned<LessOf>},
-    {"", "Less", 7, Row2<LessOf>},
-    {"", "LessOrEqual", 1, Row2<LessEqualOf>},
+    {"", "BitwiseAnd", 1, Row2<And>},
+    {"", "BitwiseOr", 1, Row2<Or>},
+    {"", "BitwiseXor", 1, Row2<Xor>},
+    {"", "Div", 1, Aligned<Div>},
+    {"", "Div", 7, Row2<Div>},
+    {"", "Equal", 1, Aligned<Equal>},
+    {"", "Equal", 7, Row2<Equal>},
+    {"", "Greater", 1, Aligned<Greater>},
+    {"", "Greater", 7, Row2<Greater>},
+    {"", "GreaterOrEqual", 1, Row2<GreaterEqual>},
+    {"", "Less", 1, Aligned<Less>},
+    {"", "Less", 7, Row2<Less>},
+    {"", "LessOrEqual", 1, Row2<LessEqual>},
     {"", "Max", 1, Fold<Many::kMax>},
     {"", "Mean", 1, Fold<Many::kMean>},
     {"", "Min", 1, Fold<Many::kMin>},
     {"", "Mod", 1, Mod},
-    {"", "Mul", 1, Aligned<MulOf>},
-    {"", "Mul", 7, Row2<MulOf>},
-    {"", "Or", 1, Aligned<OrOf>},
-    {"", "Or", 7, Row2<OrOf>},
+    {"", "Mul", 1, Aligned<Mul>},
+    {"", "Mul", 7, Row2<Mul>},
+    {"", "Or", 1, Aligned<Or>},
+    {"", "Or", 7, Row2<Or>},
     {"", "Pow", 1, AlignedPow},
     {"", "Pow", 7, Pow},
-    {"", "Sub", 1, Aligned<SubOf>},
-    {"", "Sub", 7, Row2<SubOf>},
+    {"", "Sub", 1, Aligned<Sub>},
+    {"", "Sub", 7, Row2<Sub>},
     {"", "Sum", 1, Fold<Many::kSum>},
     {"", "Where", 1, Where},
-    {"", "Xor", 1, Aligned<XorOf>},
-    {"", "Xor", 7, Row2<XorOf>},
+    {"", "Xor", 1, Aligned<Xor>},
+    {"", "Xor", 7, Row2<Xor>},
 };
 
 }  // namespace

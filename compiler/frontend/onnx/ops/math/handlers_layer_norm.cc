@@ -6,6 +6,10 @@
 #include <utility>
 #include <vector>
 
+#include "compiler/frontend/onnx/build/build_cast.h"
+#include "compiler/frontend/onnx/build/build_elementwise.h"
+#include "compiler/frontend/onnx/build/build_movement.h"
+#include "compiler/frontend/onnx/build/build_reduce.h"
 #include "compiler/frontend/onnx/ops/handlers_arith.h"
 #include "compiler/ir/value/message.h"
 #include "deploy/bazel/libs/status_macros.h"
@@ -25,7 +29,7 @@ Value Joined(OpBuilder& b, const Value& x, int axis) {
   Expr rest = 1;
   for (size_t i = axis; i < x.shape.size(); ++i) rest *= x.shape[i];
   shape.push_back(rest);
-  return b.Reshape(x, std::move(shape));
+  return Reshape(b, x, std::move(shape));
 }
 
 bool HasShape(OpBuilder& b, const Value& v, absl::Span<const Expr> shape) {
@@ -45,17 +49,17 @@ Value LayerNormOf(OpBuilder& b, const Value& x, const Value& scale, const Value*
   if (HasShape(b, scale, inner) && (bias == nullptr || HasShape(b, *bias, inner))) {
     const Value flat_scale = Joined(b, scale, 0);
     const Value flat_bias =
-        bias != nullptr ? Joined(b, *bias, 0) : b.Splat(b.Scalar(x.elem, 0), flat_scale.shape);
+        bias != nullptr ? Joined(b, *bias, 0) : Splat(b, b.Scalar(x.elem, 0), flat_scale.shape);
     const Value y = b.Raw(Op::kLayerNorm, {Joined(b, x, axis), flat_scale, flat_bias},
                           {{"epsilon", epsilon}}, x.elem);
-    return b.Reshape(y, x.shape);
+    return Reshape(b, y, x.shape);
   }
-  const Value wide = b.Up(x);
+  const Value wide = Up(b, x);
   const Moments m = MomentsOf(b, wide, AxesFrom(axis, x.rank()));
-  Value y = b.Mul(b.Mul(m.difference, InverseRoot(b, m.variance, epsilon)),
-                  b.Broadcast(b.Cast(scale, wide.elem), x.shape));
-  if (bias != nullptr) y = b.Add(y, b.Broadcast(b.Cast(*bias, wide.elem), x.shape));
-  return b.Cast(y, x.elem);
+  Value y = Mul(b, Mul(b, m.difference, InverseRoot(b, m.variance, epsilon)),
+                Broadcast(b, Cast(b, scale, wide.elem), x.shape));
+  if (bias != nullptr) y = Add(b, y, Broadcast(b, Cast(b, *bias, wide.elem), x.shape));
+  return Cast(b, y, x.elem);
 }
 
 Value RmsNormOf(OpBuilder& b, const Value& x, const Value& scale, int axis, double epsilon) {
@@ -63,29 +67,29 @@ Value RmsNormOf(OpBuilder& b, const Value& x, const Value& scale, int axis, doub
   if (x.elem == scale.elem && HasShape(b, scale, absl::MakeSpan(x.shape).subspan(axis))) {
     const Value y = b.Raw(Op::kRmsNorm, {Joined(b, x, axis), Joined(b, scale, 0)},
                           {{"epsilon", epsilon}}, x.elem);
-    return b.Reshape(y, x.shape);
+    return Reshape(b, y, x.shape);
   }
   const bool has_double = x.elem == Elem::kDouble || scale.elem == Elem::kDouble;
-  const Value wide = b.Cast(x, has_double ? Elem::kDouble : Elem::kFloat);
-  const Value y = b.Mul(wide, InverseRms(b, wide, axis, epsilon));
-  return b.Cast(b.Mul(y, b.Broadcast(b.Cast(scale, wide.elem), x.shape)), scale.elem);
+  const Value wide = Cast(b, x, has_double ? Elem::kDouble : Elem::kFloat);
+  const Value y = Mul(b, wide, InverseRms(b, wide, axis, epsilon));
+  return Cast(b, Mul(b, y, Broadcast(b, Cast(b, scale, wide.elem), x.shape)), scale.elem);
 }
 
 Moments MomentsOf(OpBuilder& b, const Value& x, const std::vector<int>& axes) {
   Moments m;
-  m.mean = b.Mean(x, axes, true);
-  m.difference = b.Sub(x, m.mean);
-  m.variance = b.Mean(b.Mul(m.difference, m.difference), axes, true);
+  m.mean = Mean(b, x, axes, true);
+  m.difference = Sub(b, x, m.mean);
+  m.variance = Mean(b, Mul(b, m.difference, m.difference), axes, true);
   return m;
 }
 
 Value InverseRoot(OpBuilder& b, const Value& variance, double epsilon) {
-  const Value raised = b.Add(variance, b.Scalar(variance.elem, epsilon));
-  return b.Unary(Op::kRecip, b.Unary(Op::kSqrt, raised));
+  const Value raised = Add(b, variance, b.Scalar(variance.elem, epsilon));
+  return Unary(b, Op::kRecip, Unary(b, Op::kSqrt, raised));
 }
 
 Value InverseRms(OpBuilder& b, const Value& x, int axis, double epsilon) {
-  return InverseRoot(b, b.Mean(b.Mul(x, x), AxesFrom(axis, x.rank()), true), epsilon);
+  return InverseRoot(b, Mean(b, Mul(b, x, x), AxesFrom(axis, x.rank()), true), epsilon);
 }
 
 absl::StatusOr<Elem> StashType(HandlerContext& c) {
@@ -105,9 +109,9 @@ absl::Status LayerNormalization(HandlerContext& c) {
   const Value* const bias = c.Has(2) ? &c.In(2) : nullptr;
   if (c.Wants(0)) c.Set(0, LayerNormOf(b, x, c.In(1), bias, axis, epsilon));
   if (!c.Wants(1) && !c.Wants(2)) return absl::OkStatus();
-  const Moments m = MomentsOf(b, b.Up(x), AxesFrom(axis, x.rank()));
-  if (c.Wants(1)) c.Set(1, b.Cast(m.mean, stash));
-  if (c.Wants(2)) c.Set(2, b.Cast(InverseRoot(b, m.variance, epsilon), stash));
+  const Moments m = MomentsOf(b, Up(b, x), AxesFrom(axis, x.rank()));
+  if (c.Wants(1)) c.Set(1, Cast(b, m.mean, stash));
+  if (c.Wants(2)) c.Set(2, Cast(b, InverseRoot(b, m.variance, epsilon), stash));
   return absl::OkStatus();
 }
 

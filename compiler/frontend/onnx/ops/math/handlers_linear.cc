@@ -8,6 +8,10 @@
 #include <utility>
 #include <vector>
 
+#include "compiler/frontend/onnx/build/build_cast.h"
+#include "compiler/frontend/onnx/build/build_elementwise.h"
+#include "compiler/frontend/onnx/build/build_movement.h"
+#include "compiler/frontend/onnx/build/build_reduce.h"
 #include "compiler/frontend/onnx/ops/handlers_structure.h"
 #include "compiler/ir/value/message.h"
 #include "deploy/bazel/libs/status_macros.h"
@@ -18,7 +22,7 @@ namespace {
 constexpr int kMaxDet = 32;
 
 absl::Status MatMul1(HandlerContext& c) {
-  c.Set(0, c.b().MatMul(c.In(0), c.In(1)));
+  c.Set(0, MatMul(c.b(), c.In(0), c.In(1)));
   return absl::OkStatus();
 }
 
@@ -29,7 +33,7 @@ absl::StatusOr<Value> Scaled(OpBuilder& b, std::string_view name, const Value& x
     return Invalid("attribute \"", name, "\" is ", factor, ", which is not a value of type ",
                    ElemName(x.elem));
   }
-  return b.Mul(x, Nearest(b, x.elem, factor));
+  return Mul(b, x, Nearest(b, x.elem, factor));
 }
 
 absl::Status GemmBy(HandlerContext& c, bool broadcast) {
@@ -41,10 +45,10 @@ absl::Status GemmBy(HandlerContext& c, bool broadcast) {
   }
   const bool across = c.Int("transA") != 0, down = c.Int("transB") != 0;
   const std::string spec = Cat(across ? "km" : "mk", ",", down ? "nk" : "kn", "->mn");
-  const Value product = b.Contract(spec, x, w);
+  const Value product = Contract(b, spec, x, w);
   const bool plain = c.Float("alpha") == 1 && !c.Has(2);
   // Keeps the wide type, so that the result is rounded only once, at the end.
-  absl::StatusOr<Value> y = Scaled(b, "alpha", plain ? product : b.Up(product), c.Float("alpha"));
+  absl::StatusOr<Value> y = Scaled(b, "alpha", plain ? product : Up(b, product), c.Float("alpha"));
   if (!y.ok()) return y.status();
   if (c.Has(2)) {
     const Shape shape = {x.shape[across ? 1 : 0], w.shape[down ? 0 : 1]};
@@ -55,10 +59,10 @@ absl::Status GemmBy(HandlerContext& c, bool broadcast) {
                      "\"broadcast\" it must have the result's, ",
                      ShapeToString(shape));
     }
-    ASSIGN_OR_RETURN(Value added, Scaled(b, "beta", b.Up(bias), c.Float("beta")));
-    y = b.Add(*y, b.Broadcast(added, shape));
+    ASSIGN_OR_RETURN(Value added, Scaled(b, "beta", Up(b, bias), c.Float("beta")));
+    y = Add(b, *y, Broadcast(b, added, shape));
   }
-  c.Set(0, b.Cast(*y, x.elem));
+  c.Set(0, Cast(b, *y, x.elem));
   return absl::OkStatus();
 }
 absl::Status Gemm1(HandlerContext& c) { return GemmBy(c, c.Int("broadcast") != 0); }
@@ -80,30 +84,30 @@ absl::Status Det11(HandlerContext& c) {
   }
   const int rows = rank - 2, columns = rank - 1;
   const Shape batch(x.shape.begin(), x.shape.end() - 2);
-  Value m = b.Up(x);
+  Value m = Up(b, x);
   const Value zero = b.Scalar(m.elem, 0);
-  Value det = b.Splat(b.Scalar(m.elem, 1), batch);
+  Value det = Splat(b, b.Scalar(m.elem, 1), batch);
   for (int64_t n = *size; n > 0 && b.status().ok(); --n) {
-    const Value column = b.Slice(m, columns, 0, 1);
-    const Value at = b.ArgExtreme(b.Abs(column), rows, /*largest=*/true, /*last=*/false,
-                                  /*keepdims=*/true);
+    const Value column = Slice(b, m, columns, 0, 1);
+    const Value at = ArgExtreme(b, Abs(b, column), rows, /*largest=*/true, /*last=*/false,
+                                /*keepdims=*/true);
     const Value row = b.Iota(Elem::kInt64, {Expr(n), Expr(1)}, 0);
-    const Value chosen = b.Equal(row, at);
-    const Value pivot_row = b.Reduce(Op::kSumReduce, b.Select(chosen, m, zero), {rows}, true);
-    const Value first_row = b.Slice(m, rows, 0, 1);
-    const Value pivot = b.Slice(pivot_row, columns, 0, 1);
-    const Value sign = b.Select(b.Equal(at, b.Integer(Elem::kInt64, 0)), b.Scalar(m.elem, 1),
-                                b.Scalar(m.elem, -1));
-    det = b.Mul(det, b.Squeeze(b.Mul(pivot, sign), {rows, columns}));
+    const Value chosen = Equal(b, row, at);
+    const Value pivot_row = Reduce(b, Op::kSumReduce, Select(b, chosen, m, zero), {rows}, true);
+    const Value first_row = Slice(b, m, rows, 0, 1);
+    const Value pivot = Slice(b, pivot_row, columns, 0, 1);
+    const Value sign = Select(b, Equal(b, at, b.Integer(Elem::kInt64, 0)), b.Scalar(m.elem, 1),
+                              b.Scalar(m.elem, -1));
+    det = Mul(b, det, Squeeze(b, Mul(b, pivot, sign), {rows, columns}));
     if (n == 1) break;
-    const Value swapped = b.Select(chosen, first_row, m);
-    const Value rest = b.Slice(b.Slice(swapped, rows, 1, n - 1), columns, 1, n - 1);
-    const Value below = b.Slice(b.Slice(swapped, rows, 1, n - 1), columns, 0, 1);
+    const Value swapped = Select(b, chosen, first_row, m);
+    const Value rest = Slice(b, Slice(b, swapped, rows, 1, n - 1), columns, 1, n - 1);
+    const Value below = Slice(b, Slice(b, swapped, rows, 1, n - 1), columns, 0, 1);
     // In a column of zeros the pivot is 0. The product is then 0 and must not become NaN.
-    const Value factor = b.Select(b.Equal(pivot, zero), zero, b.Div(below, pivot));
-    m = b.Sub(rest, b.Mul(factor, b.Slice(pivot_row, columns, 1, n - 1)));
+    const Value factor = Select(b, Equal(b, pivot, zero), zero, Div(b, below, pivot));
+    m = Sub(b, rest, Mul(b, factor, Slice(b, pivot_row, columns, 1, n - 1)));
   }
-  c.Set(0, b.Cast(det, x.elem));
+  c.Set(0, Cast(b, det, x.elem));
   return absl::OkStatus();
 }
 
@@ -118,16 +122,16 @@ absl::Status FusedMatMul1(HandlerContext& c) {
     for (int k = 0; k < rank; ++k) axes.push_back(k);
     if (c.Int(trans_batch) != 0 && rank > 2) std::rotate(&axes[0], &axes[1], &axes[0] + rank - 1);
     if (c.Int(trans) != 0 && rank > 1) std::swap(axes[rank - 2], axes[rank - 1]);
-    return b.Permute(x, axes);
+    return Permute(b, x, axes);
   };
   const Value product =
-      b.MatMul(operand(0, "transA", "transBatchA"), operand(1, "transB", "transBatchB"));
+      MatMul(b, operand(0, "transA", "transBatchA"), operand(1, "transB", "transBatchB"));
   if (c.Float("alpha") == 1) {
     c.Set(0, product);
     return absl::OkStatus();
   }
-  ASSIGN_OR_RETURN(const Value y, Scaled(b, "alpha", b.Up(product), c.Float("alpha")));
-  c.Set(0, b.Cast(y, product.elem));
+  ASSIGN_OR_RETURN(const Value y, Scaled(b, "alpha", Up(b, product), c.Float("alpha")));
+  c.Set(0, Cast(b, y, product.elem));
   return absl::OkStatus();
 }
 

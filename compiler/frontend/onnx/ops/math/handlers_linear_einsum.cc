@@ -7,6 +7,8 @@
 #include <utility>
 #include <vector>
 
+#include "compiler/frontend/onnx/build/build_movement.h"
+#include "compiler/frontend/onnx/build/build_reduce.h"
 #include "compiler/frontend/onnx/ops/handlers_structure.h"
 #include "compiler/frontend/onnx/ops/math/handlers_linear.h"
 #include "compiler/ir/value/message.h"
@@ -102,7 +104,7 @@ absl::StatusOr<Factor> Diagonal(OpBuilder& b, const Value& x, const Labels& labe
     }
     coordinates.push_back(Expr::Axis(axis));
   }
-  factor.value = b.Map(x, std::move(shape), std::move(coordinates));
+  factor.value = Map(b, x, std::move(shape), std::move(coordinates));
   return factor;
 }
 
@@ -118,7 +120,7 @@ Factor Narrowed(OpBuilder& b, const Factor& factor, const std::map<int, Expr>& s
       result.labels.push_back(factor.labels[i]);
     }
   }
-  result.value = b.Squeeze(factor.value, dropped);
+  result.value = Squeeze(b, factor.value, dropped);
   return result;
 }
 
@@ -141,7 +143,7 @@ Factor Product(OpBuilder& b, const Factor& x, const Factor& y, const std::set<in
   std::map<int, char> letters;
   const std::string left = LettersOf(x.labels, &letters), right = LettersOf(y.labels, &letters);
   const std::string spec = Cat(left, ",", right, "->", LettersOf(product.labels, &letters));
-  product.value = b.Contract(spec, x.value, y.value);
+  product.value = Contract(b, spec, x.value, y.value);
   return product;
 }
 
@@ -246,7 +248,7 @@ absl::Status Einsum12(HandlerContext& c) {
   for (int label : result) {
     order.push_back(static_cast<int>(std::find(kept.begin(), kept.end(), label) - kept.begin()));
   }
-  c.Set(0, b.Permute(b.Reduce(Op::kSumReduce, y.value, summed, /*keepdims=*/false), order));
+  c.Set(0, Permute(b, Reduce(b, Op::kSumReduce, y.value, summed, /*keepdims=*/false), order));
   return absl::OkStatus();
 }
 

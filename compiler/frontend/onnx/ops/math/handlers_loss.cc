@@ -4,6 +4,11 @@
 #include <string>
 #include <vector>
 
+#include "compiler/frontend/onnx/build/build_cast.h"
+#include "compiler/frontend/onnx/build/build_elementwise.h"
+#include "compiler/frontend/onnx/build/build_index.h"
+#include "compiler/frontend/onnx/build/build_reduce.h"
+#include "compiler/frontend/onnx/build/build_sizes.h"
 #include "compiler/frontend/onnx/ops/handlers_arith.h"
 #include "compiler/ir/value/message.h"
 #include "deploy/bazel/libs/status_macros.h"
@@ -40,7 +45,7 @@ std::optional<Value> Ignored(HandlerContext& c) {
       target.dtype() == DType::kI64 || (index >= std::numeric_limits<int32_t>::min() &&
                                         index <= std::numeric_limits<int32_t>::max());
   if (!fits) return std::nullopt;
-  return c.b().Equal(target, c.b().Integer(target.elem, index));
+  return Equal(c.b(), target, c.b().Integer(target.elem, index));
 }
 
 // Log-probabilities are in the accumulator's type; `elem` is the result's type.
@@ -52,51 +57,51 @@ absl::Status SetLoss(HandlerContext& c, const Value& log_prob, Elem elem) {
   // A negative label is no class. Mapped to the number of classes, it is an error of the request,
   // as any other label outside.
   const Value zero = b.Integer(target.elem, 0);
-  const Value classes = b.Size(target.elem, c.In(0).shape[1], {});
-  Value label = b.Select(b.Less(target, zero), classes, target);
-  if (ignored) label = b.Select(*ignored, zero, label);
+  const Value classes = Size(b, target.elem, c.In(0).shape[1], {});
+  Value label = Select(b, Less(b, target, zero), classes, target);
+  if (ignored) label = Select(b, *ignored, zero, label);
   std::vector<Value> at;
   for (int i = 0; i < target.rank(); ++i) at.push_back(b.Iota(target.elem, target.shape, i));
   at.insert(at.begin() + 1, label);
-  Value loss = b.Neg(b.GatherAt(log_prob, at));
+  Value loss = Neg(b, GatherAt(b, log_prob, at));
   const Value nothing = b.Scalar(log_prob.elem, 0);
   std::optional<Value> weight;
   if (c.Has(2)) {
-    weight = b.Gather(b.Cast(c.In(2), log_prob.elem), label, 0);
-    loss = b.Mul(loss, *weight);
+    weight = Gather(b, Cast(b, c.In(2), log_prob.elem), label, 0);
+    loss = Mul(b, loss, *weight);
   }
   if (ignored) {
     const Value one = b.Scalar(log_prob.elem, 1);
-    weight = b.Select(*ignored, nothing, weight ? *weight : one);
-    loss = b.Select(*ignored, nothing, loss);
+    weight = Select(b, *ignored, nothing, weight ? *weight : one);
+    loss = Select(b, *ignored, nothing, loss);
   }
   std::vector<int> all;
   for (int i = 0; i < target.rank(); ++i) all.push_back(i);
   if (reduction != "none") {
-    const Value sum = b.Reduce(Op::kSumReduce, loss, all, false);
+    const Value sum = Reduce(b, Op::kSumReduce, loss, all, false);
     if (reduction == "sum") {
       loss = sum;
     } else if (weight) {
-      const Value weights = b.Broadcast(*weight, target.shape);
-      loss = b.Div(sum, b.Reduce(Op::kSumReduce, weights, all, false));
+      const Value weights = Broadcast(b, *weight, target.shape);
+      loss = Div(b, sum, Reduce(b, Op::kSumReduce, weights, all, false));
     } else {
-      loss = b.Mean(loss, all, false);
+      loss = Mean(b, loss, all, false);
     }
   }
-  c.Set(0, b.Cast(loss, elem));
+  c.Set(0, Cast(b, loss, elem));
   return absl::OkStatus();
 }
 
 absl::Status NegativeLogLikelihood(HandlerContext& c) {
   RETURN_IF_ERROR(CheckShapes(c));
-  return SetLoss(c, c.b().Up(c.In(0)), c.In(0).elem);
+  return SetLoss(c, Up(c.b(), c.In(0)), c.In(0).elem);
 }
 
 absl::Status SoftmaxCrossEntropy(HandlerContext& c) {
   OpBuilder& b = c.b();
   RETURN_IF_ERROR(CheckShapes(c));
-  const Value log_prob = LogSoftmaxAlong(b, b.Up(c.In(0)), 1);
-  if (c.Wants(1)) c.Set(1, b.Cast(log_prob, c.In(0).elem));
+  const Value log_prob = LogSoftmaxAlong(b, Up(b, c.In(0)), 1);
+  if (c.Wants(1)) c.Set(1, Cast(b, log_prob, c.In(0).elem));
   return c.Wants(0) ? SetLoss(c, log_prob, c.In(0).elem) : absl::OkStatus();
 }
 

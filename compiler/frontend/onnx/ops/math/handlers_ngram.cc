@@ -5,6 +5,12 @@
 #include <utility>
 #include <vector>
 
+#include "compiler/frontend/onnx/build/build_cast.h"
+#include "compiler/frontend/onnx/build/build_elementwise.h"
+#include "compiler/frontend/onnx/build/build_index.h"
+#include "compiler/frontend/onnx/build/build_movement.h"
+#include "compiler/frontend/onnx/build/build_reduce.h"
+#include "compiler/frontend/onnx/build/build_sizes.h"
 #include "compiler/frontend/onnx/ops/handler.h"
 #include "compiler/ir/value/message.h"
 #include "deploy/bazel/libs/status_macros.h"
@@ -69,23 +75,24 @@ Value Counts(OpBuilder& b, const Value& x, const Grams& grams, int64_t apart) {
   const Value zero = b.Integer(Elem::kInt64, 0);
   // Starts near the end are excluded, since not all items fit behind them.
   const Value start = b.Iota(Elem::kInt64, {1, 1, length}, 2);
-  const Value last = b.Size(Elem::kInt64, length - (grams.n - 1) * apart, {});
-  Value hit = b.Less(start, last);
+  const Value last = Size(b, Elem::kInt64, length - (grams.n - 1) * apart, {});
+  Value hit = Less(b, start, last);
   for (int64_t t = 0; t < grams.n; ++t) {
     const Value item =
-        b.MapOr(x, {rows, 1, length}, {Expr::Axis(0), Expr::Axis(2) + t * apart}, zero);
+        MapOr(b, x, {rows, 1, length}, {Expr::Axis(0), Expr::Axis(2) + t * apart}, zero);
     std::vector<Expr> wanted;
     for (int64_t k = 0; k < grams.count; ++k) wanted.push_back(grams.items[k * grams.n + t]);
-    hit = b.And(hit, b.Equal(item, b.Sizes(std::move(wanted), {1, grams.count, 1})));
+    hit =
+        And(b, hit, Equal(b, item, b.Sizes(Elem::kInt64, std::move(wanted), {1, grams.count, 1})));
   }
-  return b.Reduce(Op::kSumReduce, b.Cast(hit, Elem::kInt64), {2}, /*keepdims=*/false);
+  return Reduce(b, Op::kSumReduce, Cast(b, hit, Elem::kInt64), {2}, /*keepdims=*/false);
 }
 
 // Sums `counts`, f32 [rows, grams], by column: [rows, width]. A column without an n-gram is 0.
 Value ByColumn(OpBuilder& b, const Value& counts, const std::vector<int64_t>& columns,
                int64_t width) {
-  const Value none = b.Splat(b.Scalar(Elem::kFloat, 0), {counts.shape[0], 1});
-  const Value all = b.Concat({counts, none}, 1);
+  const Value none = Splat(b, b.Scalar(Elem::kFloat, 0), {counts.shape[0], 1});
+  const Value all = Concat(b, {counts, none}, 1);
   std::vector<std::vector<int64_t>> by_column(width);
   size_t most = 0;
   for (size_t i = 0; i < columns.size(); ++i) {
@@ -93,13 +100,13 @@ Value ByColumn(OpBuilder& b, const Value& counts, const std::vector<int64_t>& co
     list.push_back(static_cast<int64_t>(i));
     most = std::max(most, list.size());
   }
-  Value sum = b.Splat(b.Scalar(Elem::kFloat, 0), {counts.shape[0], width});
+  Value sum = Splat(b, b.Scalar(Elem::kFloat, 0), {counts.shape[0], width});
   for (size_t round = 0; round < most; ++round) {
     std::vector<Expr> at;
     for (const std::vector<int64_t>& list : by_column) {
       at.push_back(round < list.size() ? list[round] : static_cast<int64_t>(columns.size()));
     }
-    sum = b.Add(sum, b.Gather(all, b.Sizes(std::move(at), {width}), 1));
+    sum = Add(b, sum, Gather(b, all, b.Sizes(Elem::kInt64, std::move(at), {width}), 1));
   }
   return sum;
 }
@@ -111,8 +118,8 @@ absl::StatusOr<Value> Weighted(HandlerContext& c, const Value& counts,
   OpBuilder& b = c.b();
   ASSIGN_OR_RETURN(const std::string mode, c.OneOf("mode", {"TF", "IDF", "TFIDF"}));
   Value y = counts;
-  if (mode == "IDF") y = b.Min(y, b.Integer(Elem::kInt64, 1));
-  y = b.Cast(y, Elem::kFloat);
+  if (mode == "IDF") y = Min(b, y, b.Integer(Elem::kInt64, 1));
+  y = Cast(b, y, Elem::kFloat);
   if (mode == "TF" || !c.Given("weights")) return y;
   const std::vector<double> weights = c.Floats("weights");
   const std::vector<int64_t> all = c.Ints("ngram_indexes");
@@ -124,7 +131,7 @@ absl::StatusOr<Value> Weighted(HandlerContext& c, const Value& counts,
   for (size_t i = 0; i < which.size(); ++i) {
     StoreScalar(row, static_cast<int64_t>(i), Scalar::Float(DType::kF32, weights[which[i]]));
   }
-  return b.Mul(y, b.Literal(Elem::kFloat, std::move(row)));
+  return Mul(b, y, b.Literal(Elem::kFloat, std::move(row)));
 }
 
 absl::Status TfIdfVectorizer(HandlerContext& c) {
@@ -141,8 +148,8 @@ absl::Status TfIdfVectorizer(HandlerContext& c) {
                    " and max_skip_count ", skips,
                    " must be from 1, at least as much, and 0 to 1024");
   }
-  Value x = b.Cast(given, Elem::kInt64);
-  if (given.rank() == 1) x = b.Unsqueeze(x, {0});
+  Value x = Cast(b, given, Elem::kInt64);
+  if (given.rank() == 1) x = Unsqueeze(b, x, {0});
   std::vector<Value> parts;
   std::vector<int64_t> columns, which;
   int64_t before = 0;
@@ -154,7 +161,7 @@ absl::Status TfIdfVectorizer(HandlerContext& c) {
     const int64_t ways = grams.n == 1 ? 1 : skips + 1;
     Value sum = Counts(b, x, grams, 1);
     for (int64_t apart = 2; apart <= ways && b.status().ok(); ++apart) {
-      sum = b.Add(sum, Counts(b, x, grams, apart));
+      sum = Add(b, sum, Counts(b, x, grams, apart));
     }
     parts.push_back(sum);
     columns.insert(columns.end(), grams.columns.begin(), grams.columns.end());
@@ -162,12 +169,12 @@ absl::Status TfIdfVectorizer(HandlerContext& c) {
   }
   if (!b.status().ok()) return absl::OkStatus();
   const int64_t width = vocabulary.columns;
-  Value y = b.Splat(b.Scalar(Elem::kFloat, 0), {x.shape[0], width});
+  Value y = Splat(b, b.Scalar(Elem::kFloat, 0), {x.shape[0], width});
   if (!parts.empty()) {
-    ASSIGN_OR_RETURN(Value weighted, Weighted(c, b.Concat(parts, 1), which));
+    ASSIGN_OR_RETURN(Value weighted, Weighted(c, Concat(b, parts, 1), which));
     y = ByColumn(b, weighted, columns, width);
   }
-  c.Set(0, given.rank() == 1 ? b.Squeeze(y, {0}) : y);
+  c.Set(0, given.rank() == 1 ? Squeeze(b, y, {0}) : y);
   return absl::OkStatus();
 }
 

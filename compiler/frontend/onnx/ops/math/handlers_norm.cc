@@ -2,6 +2,10 @@
 #include <string>
 #include <vector>
 
+#include "compiler/frontend/onnx/build/build_cast.h"
+#include "compiler/frontend/onnx/build/build_elementwise.h"
+#include "compiler/frontend/onnx/build/build_movement.h"
+#include "compiler/frontend/onnx/build/build_reduce.h"
 #include "compiler/frontend/onnx/ops/handlers_arith.h"
 #include "compiler/frontend/onnx/ops/math/handlers_layer_norm.h"
 #include "compiler/ir/value/message.h"
@@ -29,7 +33,7 @@ absl::StatusOr<Value> PerChannel(HandlerContext& c, const Value& v, std::string_
   }
   Axes after;
   for (int i = 2; i < x.rank(); ++i) after.push_back(i - 1);
-  return b.Unsqueeze(b.Cast(v, elem), after);
+  return Unsqueeze(b, Cast(b, v, elem), after);
 }
 
 absl::Status Training(std::string_view what) {
@@ -57,7 +61,7 @@ absl::Status SetBatchNorm(HandlerContext& c, bool training) {
   for (int i = 1; i < 5; ++i) {
     ASSIGN_OR_RETURN(parts[i], PerChannel(c, c.In(i), kNames[i], x, elem));
   }
-  const Value wide = b.Cast(x, elem);
+  const Value wide = Cast(b, x, elem);
   Value mean = parts[3], variance = parts[4];
   if (training) {
     Axes axes = AxesFrom(0, x.rank());
@@ -65,17 +69,17 @@ absl::Status SetBatchNorm(HandlerContext& c, bool training) {
     const Moments now = MomentsOf(b, wide, axes);
     mean = now.mean, variance = now.variance;
     const Value momentum = FloatAttr(c, wide, "momentum");
-    const Value rest = b.Sub(NumberLike(c, wide, 1), momentum);
+    const Value rest = Sub(b, NumberLike(c, wide, 1), momentum);
     const auto set = [&](int o, const Value& before, const Value& current) {
       if (!c.Wants(o)) return;
-      const Value next = b.Add(b.Mul(before, momentum), b.Mul(current, rest));
-      c.Set(o, b.Cast(b.Reshape(next, c.In(o + 2).shape), c.In(o + 2).elem));
+      const Value next = Add(b, Mul(b, before, momentum), Mul(b, current, rest));
+      c.Set(o, Cast(b, Reshape(b, next, c.In(o + 2).shape), c.In(o + 2).elem));
     };
     set(1, parts[3], mean);
     set(2, parts[4], variance);
   }
-  const Value factor = b.Mul(parts[1], InverseRoot(b, variance, c.Float("epsilon")));
-  c.Set(0, b.Cast(b.Add(b.Mul(b.Sub(wide, mean), factor), parts[2]), x.elem));
+  const Value factor = Mul(b, parts[1], InverseRoot(b, variance, c.Float("epsilon")));
+  c.Set(0, Cast(b, Add(b, Mul(b, Sub(b, wide, mean), factor), parts[2]), x.elem));
   return absl::OkStatus();
 }
 
@@ -102,7 +106,7 @@ absl::Status InferenceBatchNorm(HandlerContext& c) {
 
 absl::Status InstanceNorm(HandlerContext& c) {
   OpBuilder& b = c.b();
-  const Value x = b.Up(c.In(0));
+  const Value x = Up(b, c.In(0));
   if (c.In(0).rank() < 2) {
     return Invalid("input has shape ", ShapeToString(c.In(0).shape),
                    "; it needs axes for batch and channels");
@@ -112,8 +116,8 @@ absl::Status InstanceNorm(HandlerContext& c) {
   if (!scale.ok()) return scale.status();
   if (!bias.ok()) return bias.status();
   const Moments m = MomentsOf(b, x, AxesFrom(2, c.In(0).rank()));
-  const Value factor = b.Mul(InverseRoot(b, m.variance, c.Float("epsilon")), *scale);
-  c.Set(0, b.Cast(b.Add(b.Mul(m.difference, factor), *bias), c.In(0).elem));
+  const Value factor = Mul(b, InverseRoot(b, m.variance, c.Float("epsilon")), *scale);
+  c.Set(0, Cast(b, Add(b, Mul(b, m.difference, factor), *bias), c.In(0).elem));
   return absl::OkStatus();
 }
 
@@ -139,46 +143,46 @@ absl::StatusOr<Shape> GroupedShape(HandlerContext& c) {
 absl::Status GroupNorm(HandlerContext& c) {
   OpBuilder& b = c.b();
   ASSIGN_OR_RETURN(const Shape grouped, GroupedShape(c));
-  const Value x = b.Up(c.In(0));
+  const Value x = Up(b, c.In(0));
   const absl::StatusOr<Value> scale = PerChannel(c, c.In(1), "scale", c.In(0), x.elem);
   const absl::StatusOr<Value> bias = PerChannel(c, c.In(2), "bias", c.In(0), x.elem);
   if (!scale.ok()) return scale.status();
   if (!bias.ok()) return bias.status();
-  const Moments m = MomentsOf(b, b.Reshape(x, grouped), {2});
-  const Value unit = b.Mul(m.difference, InverseRoot(b, m.variance, c.Float("epsilon")));
-  const Value normal = b.Reshape(unit, c.In(0).shape);
-  c.Set(0, b.Cast(b.Add(b.Mul(normal, *scale), *bias), c.In(0).elem));
+  const Moments m = MomentsOf(b, Reshape(b, x, grouped), {2});
+  const Value unit = Mul(b, m.difference, InverseRoot(b, m.variance, c.Float("epsilon")));
+  const Value normal = Reshape(b, unit, c.In(0).shape);
+  c.Set(0, Cast(b, Add(b, Mul(b, normal, *scale), *bias), c.In(0).elem));
   return absl::OkStatus();
 }
 
 absl::Status MeanVariance(HandlerContext& c) {
   OpBuilder& b = c.b();
-  const Value x = b.Up(c.In(0));
+  const Value x = Up(b, c.In(0));
   ASSIGN_OR_RETURN(const Axes axes, c.Axes(c.Ints("axes"), c.In(0).rank()));
   const Moments m = MomentsOf(b, x, axes);
   // Follows the op's definition.
-  const Value root = b.Add(b.Unary(Op::kSqrt, m.variance), b.Scalar(x.elem, double{1e-9F}));
-  c.Set(0, b.Cast(b.Div(m.difference, root), c.In(0).elem));
+  const Value root = Add(b, Unary(b, Op::kSqrt, m.variance), b.Scalar(x.elem, double{1e-9F}));
+  c.Set(0, Cast(b, Div(b, m.difference, root), c.In(0).elem));
   return absl::OkStatus();
 }
 
 absl::Status LpNorm(HandlerContext& c) {
   OpBuilder& b = c.b();
-  const Value x = b.Up(c.In(0));
+  const Value x = Up(b, c.In(0));
   ASSIGN_OR_RETURN(const int axis, c.Axis(c.Int("axis"), c.In(0).rank()));
   const int64_t p = c.Int("p");
   if (p != 1 && p != 2) return Invalid("p=", p, " must be 1 or 2");
-  const Value sum = b.Reduce(Op::kSumReduce, p == 1 ? b.Abs(x) : b.Mul(x, x), {axis}, true);
-  const Value norm = p == 1 ? sum : b.Unary(Op::kSqrt, sum);
+  const Value sum = Reduce(b, Op::kSumReduce, p == 1 ? Abs(b, x) : Mul(b, x, x), {axis}, true);
+  const Value norm = p == 1 ? sum : Unary(b, Op::kSqrt, sum);
   const Value zero = b.Scalar(x.elem, 0);
-  c.Set(0, b.Cast(b.Select(b.Equal(norm, zero), zero, b.Div(x, norm)), c.In(0).elem));
+  c.Set(0, Cast(b, Select(b, Equal(b, norm, zero), zero, Div(b, x, norm)), c.In(0).elem));
   return absl::OkStatus();
 }
 
 // Sums squares over `size` neighbouring channels.
 absl::Status Lrn(HandlerContext& c) {
   OpBuilder& b = c.b();
-  const Value x = b.Up(c.In(0));
+  const Value x = Up(b, c.In(0));
   const int64_t size = c.Int("size");
   if (size < 1) return Invalid("size=", size, " must be at least 1");
   if (c.In(0).rank() < 2) {
@@ -189,11 +193,11 @@ absl::Status Lrn(HandlerContext& c) {
   windows.insert(windows.begin() + 2, size);
   std::vector<Expr> at = {Expr::Axis(0), Expr::Axis(1) + Expr::Axis(2) - (size - 1) / 2};
   for (int i = 2; i < c.In(0).rank(); ++i) at.push_back(Expr::Axis(i + 1));
-  const Value near = b.MapOr(b.Mul(x, x), std::move(windows), std::move(at), b.Scalar(x.elem, 0));
-  const Value sum = b.Reduce(Op::kSumReduce, near, {2}, false);
-  const Value share = b.Div(FloatAttr(c, x, "alpha"), NumberLike(c, x, static_cast<double>(size)));
-  const Value base = b.Add(FloatAttr(c, x, "bias"), b.Mul(share, sum));
-  c.Set(0, b.Cast(b.Div(x, b.Binary(Op::kPow, base, FloatAttr(c, x, "beta"))), c.In(0).elem));
+  const Value near = MapOr(b, Mul(b, x, x), std::move(windows), std::move(at), b.Scalar(x.elem, 0));
+  const Value sum = Reduce(b, Op::kSumReduce, near, {2}, false);
+  const Value share = Div(b, FloatAttr(c, x, "alpha"), NumberLike(c, x, static_cast<double>(size)));
+  const Value base = Add(b, FloatAttr(c, x, "bias"), Mul(b, share, sum));
+  c.Set(0, Cast(b, Div(b, x, Binary(b, Op::kPow, base, FloatAttr(c, x, "beta"))), c.In(0).elem));
   return absl::OkStatus();
 }
 

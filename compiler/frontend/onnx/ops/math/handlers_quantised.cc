@@ -4,6 +4,10 @@
 #include <string>
 #include <vector>
 
+#include "compiler/frontend/onnx/build/build_cast.h"
+#include "compiler/frontend/onnx/build/build_elementwise.h"
+#include "compiler/frontend/onnx/build/build_movement.h"
+#include "compiler/frontend/onnx/build/build_reduce.h"
 #include "compiler/frontend/onnx/ops/handlers_arith.h"
 #include "compiler/ir/value/message.h"
 #include "deploy/bazel/libs/status_macros.h"
@@ -54,7 +58,7 @@ absl::StatusOr<Value> Spread(HandlerContext& c, int i, std::string_view what) {
     }
     std::vector<int> after;
     for (int k = axis + 1; k < x.rank(); ++k) after.push_back(k - axis);
-    return b.Unsqueeze(v, after);
+    return Unsqueeze(b, v, after);
   }
   bool fits = v.rank() == x.rank();
   std::vector<Expr> coordinates;
@@ -68,12 +72,12 @@ absl::StatusOr<Value> Spread(HandlerContext& c, int i, std::string_view what) {
                    " it must be ", ShapeToString(x.shape), " with ceildiv(", size.ToString(), ", ",
                    block, ") at axis ", axis);
   }
-  return b.Map(v, x.shape, std::move(coordinates));
+  return Map(b, v, x.shape, std::move(coordinates));
 }
 
 // Returns codes decoded to float, and integers as i32.
 Value Decoded(OpBuilder& b, const Value& v) {
-  return b.Cast(v, IsWhole(v.elem) ? kI32 : Elem::kFloat);
+  return Cast(b, v, IsWhole(v.elem) ? kI32 : Elem::kFloat);
 }
 
 absl::StatusOr<Elem> QuantisedType(HandlerContext& c) {
@@ -116,17 +120,17 @@ absl::Status QuantizeLinear(HandlerContext& c) {
   absl::StatusOr<Value> zero = Value();
   if (c.Has(2)) zero = Spread(c, 2, "y_zero_point");
   if (!zero.ok()) return zero.status();
-  Value x = b.Div(b.Cast(c.In(0), precision), b.Cast(scale, precision));
-  if (b.status().ok()) x = b.Broadcast(x, c.In(0).shape);
+  Value x = Div(b, Cast(b, c.In(0), precision), Cast(b, scale, precision));
+  if (b.status().ok()) x = Broadcast(b, x, c.In(0).shape);
   if (IsWhole(to)) {
     c.Set(0, RoundedTo(b, x, c.Has(2) ? &*zero : nullptr, to));
     return absl::OkStatus();
   }
-  if (c.Has(2)) x = b.Add(b.Up(x), b.Cast(*zero, b.Up(x).elem));
+  if (c.Has(2)) x = Add(b, Up(b, x), Cast(b, *zero, Up(b, x).elem));
   CastMode mode;
   mode.saturate = c.version() < 19 || c.Int("saturate") != 0;
   mode.fnuz_keeps_infinity = c.version() < 24;
-  c.Set(0, b.Cast(x, to, mode));
+  c.Set(0, Cast(b, x, to, mode));
   return absl::OkStatus();
 }
 
@@ -144,10 +148,10 @@ absl::Status DequantizeLinear(HandlerContext& c) {
   Value x = Decoded(b, c.In(0));
   if (c.Has(2)) {
     ASSIGN_OR_RETURN(const Value zero, Spread(c, 2, "x_zero_point"));
-    x = b.Sub(x, Decoded(b, zero));  // exact for integers: u16 - u16 may be negative
+    x = Sub(b, x, Decoded(b, zero));  // exact for integers: u16 - u16 may be negative
   }
-  const Value y = b.Mul(b.Cast(x, Elem::kFloat), b.Cast(scale, Elem::kFloat));
-  c.Set(0, b.Cast(y, to));
+  const Value y = Mul(b, Cast(b, x, Elem::kFloat), Cast(b, scale, Elem::kFloat));
+  c.Set(0, Cast(b, y, to));
   return absl::OkStatus();
 }
 
@@ -166,7 +170,7 @@ absl::StatusOr<Value> Shifted(HandlerContext& c, int i, int zero, std::string_vi
   if (!c.Has(zero)) return x;
   ASSIGN_OR_RETURN(const Value point,
                    i == 0 ? RowParameter(c, zero, what) : ColumnParameter(c, zero, what));
-  const Value y = b.Sub(x, Decoded(b, point));
+  const Value y = Sub(b, x, Decoded(b, point));
   if (b.status().ok() && y.shape.size() != c.In(i).shape.size()) {
     return Invalid(what, " has shape ", ShapeToString(c.In(zero).shape), ", more axes than ",
                    ShapeToString(c.In(i).shape));
@@ -177,7 +181,7 @@ absl::StatusOr<Value> Shifted(HandlerContext& c, int i, int zero, std::string_vi
 absl::Status MatMulInteger(HandlerContext& c) {
   ASSIGN_OR_RETURN(const Value x, Shifted(c, 0, 2, "a_zero_point"));
   ASSIGN_OR_RETURN(const Value y, Shifted(c, 1, 3, "b_zero_point"));
-  c.Set(0, c.b().MatMul(x, y));
+  c.Set(0, MatMul(c.b(), x, y));
   return absl::OkStatus();
 }
 
@@ -196,12 +200,12 @@ absl::Status QLinearMatMul(HandlerContext& c) {
     return Invalid("a is ", ElemName(c.In(0).elem), " and b ", ElemName(c.In(3).elem),
                    "; both must be integers or both floats");
   }
-  const Value product = b.Cast(b.MatMul(*x, *y), Elem::kFloat);
-  const Value scale = b.Div(b.Mul(b.Up(*x_scale), b.Up(*y_scale)), b.Up(*out_scale));
-  const Value real = b.Mul(product, scale);
+  const Value product = Cast(b, MatMul(b, *x, *y), Elem::kFloat);
+  const Value scale = Div(b, Mul(b, Up(b, *x_scale), Up(b, *y_scale)), Up(b, *out_scale));
+  const Value real = Mul(b, product, scale);
   const Elem to = c.In(7).elem;
-  c.Set(0,
-        IsWhole(to) ? RoundedTo(b, real, &*zero, to) : b.Cast(b.Add(real, Decoded(b, *zero)), to));
+  c.Set(0, IsWhole(to) ? RoundedTo(b, real, &*zero, to)
+                       : Cast(b, Add(b, real, Decoded(b, *zero)), to));
   return absl::OkStatus();
 }
 
@@ -216,25 +220,25 @@ constexpr HandlerRow kRows[] = {
 }  // namespace
 
 Value RoundedTo(OpBuilder& b, const Value& x, const Value* zero, Elem to) {
-  const Value wide = b.Up(b.Unary(Op::kRound, x));
-  Value whole = b.Cast(
-      b.Clamp(wide, b.Scalar(wide.elem, -kFarOutside), b.Scalar(wide.elem, kFarOutside)), kI32);
-  if (zero != nullptr) whole = b.Add(whole, b.Cast(*zero, kI32));
-  return b.Cast(b.Clamp(whole, b.Integer(kI32, Lowest(to)), b.Integer(kI32, Highest(to))), to);
+  const Value wide = Up(b, Unary(b, Op::kRound, x));
+  Value whole = Cast(
+      b, Clamp(b, wide, b.Scalar(wide.elem, -kFarOutside), b.Scalar(wide.elem, kFarOutside)), kI32);
+  if (zero != nullptr) whole = Add(b, whole, Cast(b, *zero, kI32));
+  return Cast(b, Clamp(b, whole, b.Integer(kI32, Lowest(to)), b.Integer(kI32, Highest(to))), to);
 }
 
 Quantised QuantisedDynamically(OpBuilder& b, const Value& x) {
   std::vector<int> axes;
   for (int i = 0; i < x.rank(); ++i) axes.push_back(i);
   const Value zero = b.Scalar(x.elem, 0), steps = b.Scalar(x.elem, 255);
-  const Value high = b.Max(zero, b.Reduce(Op::kMaxReduce, x, axes, false));
-  const Value low = b.Min(zero, b.Neg(b.Reduce(Op::kMaxReduce, b.Neg(x), axes, false)));
-  const Value range = b.Select(b.Equal(high, low), b.Scalar(x.elem, 1), b.Sub(high, low));
+  const Value high = Max(b, zero, Reduce(b, Op::kMaxReduce, x, axes, false));
+  const Value low = Min(b, zero, Neg(b, Reduce(b, Op::kMaxReduce, Neg(b, x), axes, false)));
+  const Value range = Select(b, Equal(b, high, low), b.Scalar(x.elem, 1), Sub(b, high, low));
   Quantised q;
-  q.scale = b.Div(range, steps);
-  const Value point = b.Clamp(b.Sub(zero, b.Div(low, q.scale)), zero, steps);
-  q.zero_point = b.Cast(b.Unary(Op::kRound, point), Elem::kUInt8);
-  q.values = RoundedTo(b, b.Div(x, q.scale), &q.zero_point, Elem::kUInt8);
+  q.scale = Div(b, range, steps);
+  const Value point = Clamp(b, Sub(b, zero, Div(b, low, q.scale)), zero, steps);
+  q.zero_point = Cast(b, Unary(b, Op::kRound, point), Elem::kUInt8);
+  q.values = RoundedTo(b, Div(b, x, q.scale), &q.zero_point, Elem::kUInt8);
   return q;
 }
 
@@ -242,7 +246,7 @@ absl::StatusOr<Value> RowParameter(HandlerContext& c, int i, std::string_view wh
   const Value& v = c.In(i);
   if (v.rank() != 1) return v;
   if (c.b().bounds().ProvablyEqual(v.shape[0], 1)) return ScalarOperand(c, i, what);
-  return c.b().Unsqueeze(v, std::vector<int>{1});
+  return Unsqueeze(c.b(), v, std::vector<int>{1});
 }
 
 absl::StatusOr<Value> ColumnParameter(HandlerContext& c, int i, std::string_view what) {

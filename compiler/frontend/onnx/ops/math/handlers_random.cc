@@ -6,6 +6,10 @@
 #include <utility>
 #include <vector>
 
+#include "compiler/frontend/onnx/build/build_cast.h"
+#include "compiler/frontend/onnx/build/build_elementwise.h"
+#include "compiler/frontend/onnx/build/build_movement.h"
+#include "compiler/frontend/onnx/build/build_reduce.h"
 #include "compiler/frontend/onnx/ops/handlers_arith.h"
 #include "compiler/ir/value/message.h"
 #include "deploy/bazel/libs/status_macros.h"
@@ -42,10 +46,10 @@ absl::StatusOr<Value> Bits(HandlerContext& c, Shape shape) {
 }
 // Returns k * 2^-24 for k in [first, first + 2^24), exact in f32.
 Value Uniform(OpBuilder& b, const Value& bits, int first = 0) {
-  const Value top = b.Binary(Op::kShift, bits, b.Integer(Elem::kUInt32, 8),
-                             {{"direction", std::string("right")}});
-  const Value count = b.Add(top, b.Integer(Elem::kUInt32, first));
-  return b.Mul(b.Cast(count, Elem::kFloat), b.Scalar(Elem::kFloat, kStep));
+  const Value top = Binary(b, Op::kShift, bits, b.Integer(Elem::kUInt32, 8),
+                           {{"direction", std::string("right")}});
+  const Value count = Add(b, top, b.Integer(Elem::kUInt32, first));
+  return Mul(b, Cast(b, count, Elem::kFloat), b.Scalar(Elem::kFloat, kStep));
 }
 
 // Returns the requested type, else `otherwise`.
@@ -62,13 +66,13 @@ absl::StatusOr<Elem> FloatTypeOf(HandlerContext& c, Elem otherwise) {
 // Returns from + x * factor for x of f32, in f64 if `elem` is f64.
 Value Scaled(HandlerContext& c, const Value& x, double from, double factor, Elem elem) {
   OpBuilder& b = c.b();
-  const Value wide = elem == Elem::kDouble ? b.Cast(x, elem) : x;
+  const Value wide = elem == Elem::kDouble ? Cast(b, x, elem) : x;
   const Elem in = elem == Elem::kDouble ? Elem::kDouble : Elem::kFloat;
   const auto number = [&](double value) {
     return in == Elem::kDouble ? b.Scalar(in, value)
                                : b.Scalar(in, static_cast<double>(static_cast<float>(value)));
   };
-  return b.Cast(b.Add(number(from), b.Mul(wide, number(factor))), elem);
+  return Cast(b, Add(b, number(from), Mul(b, wide, number(factor))), elem);
 }
 
 absl::Status SetUniform(HandlerContext& c, Shape shape, Elem otherwise) {
@@ -87,11 +91,12 @@ absl::Status SetNormal(HandlerContext& c, const Shape& shape, Elem otherwise) {
   pair.insert(pair.begin(), 2);
   ASSIGN_OR_RETURN(const Value bits, Bits(c, std::move(pair)));
   const std::vector<int> first = {0};
-  const Value u = Uniform(b, b.Squeeze(b.Slice(bits, 0, 0, 1), first), 1);
-  const Value v = Uniform(b, b.Squeeze(b.Slice(bits, 0, 1, 1), first));
-  const Value radius = b.Unary(Op::kSqrt, b.Mul(b.Scalar(Elem::kFloat, -2), b.Unary(Op::kLog, u)));
+  const Value u = Uniform(b, Squeeze(b, Slice(b, bits, 0, 0, 1), first), 1);
+  const Value v = Uniform(b, Squeeze(b, Slice(b, bits, 0, 1, 1), first));
+  const Value radius =
+      Unary(b, Op::kSqrt, Mul(b, b.Scalar(Elem::kFloat, -2), Unary(b, Op::kLog, u)));
   const Value turn = b.Scalar(Elem::kFloat, static_cast<double>(6.2831853071795864F));
-  const Value normal = b.Mul(radius, b.Unary(Op::kCos, b.Mul(turn, v)));
+  const Value normal = Mul(b, radius, Unary(b, Op::kCos, Mul(b, turn, v)));
   c.Set(0, Scaled(c, normal, c.Float("mean"), c.Float("scale"), elem));
   return absl::OkStatus();
 }
@@ -125,8 +130,8 @@ absl::Status Bernoulli(HandlerContext& c) {
   const Value& p = c.In(0);
   ASSIGN_OR_RETURN(const Elem elem, TypeOf(c, p.elem));
   ASSIGN_OR_RETURN(const Value bits, Bits(c, p.shape));
-  const Value chance = b.Up(p);
-  c.Set(0, b.Cast(b.Less(b.Cast(Uniform(b, bits), chance.elem), chance), elem));
+  const Value chance = Up(b, p);
+  c.Set(0, Cast(b, Less(b, Cast(b, Uniform(b, bits), chance.elem), chance), elem));
   return absl::OkStatus();
 }
 
@@ -144,10 +149,10 @@ absl::Status Multinomial(HandlerContext& c) {
   ASSIGN_OR_RETURN(const Value bits, Bits(c, {x.shape[0], samples, x.shape[1]}));
   // Shifted by half a step in f64, so that u is neither 0 nor 1.
   const Value u =
-      b.Add(b.Cast(Uniform(b, bits), Elem::kDouble), b.Scalar(Elem::kDouble, kStep / 2));
-  const Value drawn = b.Neg(b.Unary(Op::kLog, b.Neg(b.Unary(Op::kLog, u))));
-  const Value scores = b.Unsqueeze(b.Cast(x, Elem::kDouble), std::vector<int>{1});
-  c.Set(0, b.Cast(b.ArgExtreme(b.Add(scores, drawn), 2, true, false, false), elem));
+      Add(b, Cast(b, Uniform(b, bits), Elem::kDouble), b.Scalar(Elem::kDouble, kStep / 2));
+  const Value drawn = Neg(b, Unary(b, Op::kLog, Neg(b, Unary(b, Op::kLog, u))));
+  const Value scores = Unsqueeze(b, Cast(b, x, Elem::kDouble), std::vector<int>{1});
+  c.Set(0, Cast(b, ArgExtreme(b, Add(b, scores, drawn), 2, true, false, false), elem));
   return absl::OkStatus();
 }
 

@@ -3,6 +3,10 @@
 #include <string>
 #include <vector>
 
+#include "compiler/frontend/onnx/build/build_cast.h"
+#include "compiler/frontend/onnx/build/build_elementwise.h"
+#include "compiler/frontend/onnx/build/build_movement.h"
+#include "compiler/frontend/onnx/build/build_reduce.h"
 #include "compiler/frontend/onnx/ops/handlers_arith.h"
 #include "compiler/ir/value/message.h"
 #include "deploy/bazel/libs/status_macros.h"
@@ -35,38 +39,38 @@ absl::StatusOr<std::vector<int>> AxesOf(HandlerContext& c, int operand_since) {
 using Axes = std::vector<int>;
 
 Value Sum(OpBuilder& b, const Value& x, const Axes& axes) {
-  return b.Reduce(Op::kSumReduce, x, axes, true);
+  return Reduce(b, Op::kSumReduce, x, axes, true);
 }
 Value MaxOver(OpBuilder& b, const Value& x, const Axes& axes) {
-  return b.Reduce(Op::kMaxReduce, x, axes, true);
+  return Reduce(b, Op::kMaxReduce, x, axes, true);
 }
 // Computes a minimum as the maximum of reversed values, which is exact, also for the integer
 // minimum.
 Value MinOver(OpBuilder& b, const Value& x, const Axes& axes) {
   const bool floats = IsFloat(x.dtype());
-  const Value most = MaxOver(b, floats ? b.Neg(x) : b.Not(x), axes);
-  return floats ? b.Neg(most) : b.Not(most);
+  const Value most = MaxOver(b, floats ? Neg(b, x) : Not(b, x), axes);
+  return floats ? Neg(b, most) : Not(b, most);
 }
-Value MeanOver(OpBuilder& b, const Value& x, const Axes& axes) { return b.Mean(x, axes, true); }
+Value MeanOver(OpBuilder& b, const Value& x, const Axes& axes) { return Mean(b, x, axes, true); }
 Value Product(OpBuilder& b, const Value& x, const Axes& axes) {
-  return b.Reduce(Op::kMulReduce, x, axes, true);
+  return Reduce(b, Op::kMulReduce, x, axes, true);
 }
-Value SumOfSizes(OpBuilder& b, const Value& x, const Axes& axes) { return Sum(b, b.Abs(x), axes); }
+Value SumOfSizes(OpBuilder& b, const Value& x, const Axes& axes) { return Sum(b, Abs(b, x), axes); }
 Value SumOfSquares(OpBuilder& b, const Value& x, const Axes& axes) {
-  return Sum(b, b.Mul(x, x), axes);
+  return Sum(b, Mul(b, x, x), axes);
 }
 Value RootOfSquares(OpBuilder& b, const Value& x, const Axes& axes) {
-  return b.Unary(Op::kSqrt, SumOfSquares(b, x, axes));
+  return Unary(b, Op::kSqrt, SumOfSquares(b, x, axes));
 }
 Value LogOfSum(OpBuilder& b, const Value& x, const Axes& axes) {
-  return b.Unary(Op::kLog, Sum(b, x, axes));
+  return Unary(b, Op::kLog, Sum(b, x, axes));
 }
 // Returns log(sum(exp(x))), shifted by the maximum unless that is infinite.
 Value LogOfExps(OpBuilder& b, const Value& x, const Axes& axes) {
   const Value most = MaxOver(b, x, axes);
-  const Value infinite = b.Equal(b.Abs(most), b.Scalar(x.elem, kInfinity));
-  const Value from = b.Select(infinite, b.Scalar(x.elem, 0), most);
-  return b.Add(from, b.Unary(Op::kLog, Sum(b, b.Unary(Op::kExp, b.Sub(x, from)), axes)));
+  const Value infinite = Equal(b, Abs(b, most), b.Scalar(x.elem, kInfinity));
+  const Value from = Select(b, infinite, b.Scalar(x.elem, 0), most);
+  return Add(b, from, Unary(b, Op::kLog, Sum(b, Unary(b, Op::kExp, Sub(b, x, from)), axes)));
 }
 
 // Type that a reduction computes in: the operand's; with f16 and bf16 in f32; or also with integers
@@ -78,11 +82,11 @@ absl::Status ReduceRow(HandlerContext& c) {
   OpBuilder& b = c.b();
   ASSIGN_OR_RETURN(const Axes axes, AxesOf(c, kOperandSince));
   Value x = c.In(0);
-  if (kIn != In::kPlain) x = b.Up(x);
-  if (kIn == In::kFloats && !IsFloat(x.dtype())) x = b.Cast(x, Elem::kDouble);
+  if (kIn != In::kPlain) x = Up(b, x);
+  if (kIn == In::kFloats && !IsFloat(x.dtype())) x = Cast(b, x, Elem::kDouble);
   Value y = kFunction(b, x, axes);
-  if (c.Int("keepdims") == 0) y = b.Squeeze(y, axes);
-  c.Set(0, b.Cast(y, c.In(0).elem));
+  if (c.Int("keepdims") == 0) y = Squeeze(b, y, axes);
+  c.Set(0, Cast(b, y, c.In(0).elem));
   return absl::OkStatus();
 }
 
@@ -91,18 +95,18 @@ absl::Status ArgRow(HandlerContext& c) {
   const Value& x = c.In(0);
   ASSIGN_OR_RETURN(const int axis, c.Axis(c.Int("axis"), x.rank()));
   const bool last = c.version() >= 12 && c.Int("select_last_index") != 0;
-  c.Set(0, c.b().ArgExtreme(x, axis, kLargest, last, c.Int("keepdims") != 0));
+  c.Set(0, ArgExtreme(c.b(), x, axis, kLargest, last, c.Int("keepdims") != 0));
   return absl::OkStatus();
 }
 
 // --- ops along an axis; before opset 13, along all axes from it on, merged into one.
 
 Value SoftmaxAlong(OpBuilder& b, const Value& x, int axis) {
-  return b.Unary(Op::kSoftmax, x, {{"axis", static_cast<int64_t>(axis)}});
+  return Unary(b, Op::kSoftmax, x, {{"axis", static_cast<int64_t>(axis)}});
 }
 Value HardmaxAlong(OpBuilder& b, const Value& x, int axis) {
-  const Value at = b.ArgExtreme(x, axis, /*largest=*/true, /*last=*/false, /*keepdims=*/true);
-  return b.Cast(b.Equal(b.Iota(Elem::kInt64, x.shape, axis), at), x.elem);
+  const Value at = ArgExtreme(b, x, axis, /*largest=*/true, /*last=*/false, /*keepdims=*/true);
+  return Cast(b, Equal(b, b.Iota(Elem::kInt64, x.shape, axis), at), x.elem);
 }
 
 template <auto kAlong>
@@ -118,8 +122,8 @@ absl::Status AlongAxis(HandlerContext& c) {
   Expr rest = 1;
   for (int i = axis; i < x.rank(); ++i) rest *= x.shape[i];
   joined.push_back(rest);
-  const Value y = b.Reshape(x, joined);
-  if (b.status().ok()) c.Set(0, b.Reshape(kAlong(b, y, axis), x.shape));
+  const Value y = Reshape(b, x, joined);
+  if (b.status().ok()) c.Set(0, Reshape(b, kAlong(b, y, axis), x.shape));
   return absl::OkStatus();
 }
 

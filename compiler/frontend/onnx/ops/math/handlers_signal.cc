@@ -7,6 +7,11 @@
 #include <utility>
 #include <vector>
 
+#include "compiler/frontend/onnx/build/build_cast.h"
+#include "compiler/frontend/onnx/build/build_elementwise.h"
+#include "compiler/frontend/onnx/build/build_movement.h"
+#include "compiler/frontend/onnx/build/build_reduce.h"
+#include "compiler/frontend/onnx/build/build_sizes.h"
 #include "compiler/frontend/onnx/ops/handler.h"
 #include "compiler/frontend/onnx/ops/handlers_structure.h"
 #include "compiler/ir/value/message.h"
@@ -26,10 +31,10 @@ struct Turns {
 };
 Turns TurnsOf(OpBuilder& b, const Expr& rows, const Expr& columns, const Expr& length) {
   const Value n = b.Iota(Elem::kInt64, {rows, 1}, 0), k = b.Iota(Elem::kInt64, {1, columns}, 1);
-  const Value step = b.Binary(Op::kMod, b.Mul(n, k), b.Size(Elem::kInt64, length, {}));
-  const Value turn = b.Div(b.Cast(step, Elem::kDouble), b.Size(Elem::kDouble, length, {}));
-  const Value angle = b.Mul(turn, Number(b, 2 * std::numbers::pi));
-  return {b.Unary(Op::kCos, angle), b.Unary(Op::kSin, angle)};
+  const Value step = Binary(b, Op::kMod, Mul(b, n, k), Size(b, Elem::kInt64, length, {}));
+  const Value turn = Div(b, Cast(b, step, Elem::kDouble), Size(b, Elem::kDouble, length, {}));
+  const Value angle = Mul(b, turn, Number(b, 2 * std::numbers::pi));
+  return {Unary(b, Op::kCos, angle), Unary(b, Op::kSin, angle)};
 }
 
 // Real and imaginary parts, in f64; a real signal has no imaginary part.
@@ -44,9 +49,9 @@ absl::StatusOr<Complex> PartsOf(HandlerContext& c, const Value& x) {
     return Invalid("its input has shape ", ShapeToString(x.shape),
                    "; the last axis must be 1, real, or 2, complex");
   }
-  const Value wide = b.Cast(x, Elem::kDouble);
+  const Value wide = Cast(b, x, Elem::kDouble);
   const int last = x.rank() - 1;
-  const auto part = [&](int64_t i) { return b.Squeeze(b.Slice(wide, last, i, 1), {last}); };
+  const auto part = [&](int64_t i) { return Squeeze(b, Slice(b, wide, last, i, 1), {last}); };
   Complex complex = {part(0), {}};
   if (parts == 2) complex.imaginary = part(1);
   return complex;
@@ -57,7 +62,7 @@ Value Fit(OpBuilder& b, const Value& x, int axis, const Expr& size) {
   if (b.bounds().ProvablyEqual(x.shape[axis], size)) return x;
   Shape shape = x.shape;
   shape[axis] = size;
-  return b.MapOr(x, std::move(shape), AllAxes(x.rank()), Number(b, 0));
+  return MapOr(b, x, std::move(shape), AllAxes(x.rank()), Number(b, 0));
 }
 
 // Sums x times a table [axis, result] over `axis`; the table's second axis takes its place.
@@ -66,23 +71,23 @@ Value Along(OpBuilder& b, const Value& x, int axis, const Value& table) {
   for (int i = 0; i < x.rank(); ++i) from.push_back(static_cast<char>('a' + i));
   std::string to = from;
   to[axis] = 'z';
-  return b.Contract(Cat(from, ",", from.substr(axis, 1), "z->", to), x, table);
+  return Contract(b, Cat(from, ",", from.substr(axis, 1), "z->", to), x, table);
 }
 
 Value Stacked(OpBuilder& b, const Value& real, const Value& imaginary) {
   const int last = real.rank();
-  return b.Concat({b.Unsqueeze(real, {last}), b.Unsqueeze(imaginary, {last})}, last);
+  return Concat(b, {Unsqueeze(b, real, {last}), Unsqueeze(b, imaginary, {last})}, last);
 }
 
 Complex Transform(OpBuilder& b, const Complex& x, int axis, const Turns& turns, bool inverse) {
   const auto along = [&](const Value& part, const Value& table) {
     return Along(b, part, axis, table);
   };
-  const Value sine = inverse ? turns.sine : b.Neg(turns.sine);
+  const Value sine = inverse ? turns.sine : Neg(b, turns.sine);
   Complex y = {along(x.real, turns.cosine), along(x.real, sine)};
   if (x.imaginary.has_value()) {
-    y.real = b.Sub(y.real, along(*x.imaginary, sine));
-    y.imaginary = b.Add(*y.imaginary, along(*x.imaginary, turns.cosine));
+    y.real = Sub(b, y.real, along(*x.imaginary, sine));
+    y.imaginary = Add(b, *y.imaginary, along(*x.imaginary, turns.cosine));
   }
   return y;
 }
@@ -93,12 +98,12 @@ Value RealInverse(OpBuilder& b, const Complex& x, int axis, const Expr& length) 
   const Expr bins = FloorDiv(length, 2) + 1;
   const Turns turns = TurnsOf(b, bins, length, length);
   const Value k = b.Iota(Elem::kInt64, {bins, 1}, 0);
-  const Value alone = b.Or(b.Equal(k, b.Integer(Elem::kInt64, 0)),
-                           b.Equal(b.Add(k, k), b.Size(Elem::kInt64, length, {})));
-  const Value weight = b.Select(alone, Number(b, 1), Number(b, 2));
-  const Value real = Along(b, Fit(b, x.real, axis, bins), axis, b.Mul(turns.cosine, weight));
+  const Value alone = Or(b, Equal(b, k, b.Integer(Elem::kInt64, 0)),
+                         Equal(b, Add(b, k, k), Size(b, Elem::kInt64, length, {})));
+  const Value weight = Select(b, alone, Number(b, 1), Number(b, 2));
+  const Value real = Along(b, Fit(b, x.real, axis, bins), axis, Mul(b, turns.cosine, weight));
   if (!x.imaginary.has_value()) return real;
-  return b.Sub(real, Along(b, Fit(b, *x.imaginary, axis, bins), axis, b.Mul(turns.sine, weight)));
+  return Sub(b, real, Along(b, Fit(b, *x.imaginary, axis, bins), axis, Mul(b, turns.sine, weight)));
 }
 
 absl::Status Dft(HandlerContext& c, int64_t given_axis) {
@@ -123,10 +128,10 @@ absl::Status Dft(HandlerContext& c, int64_t given_axis) {
         "its input is complex and onesided is 1; half of a spectrum suffices only for a real "
         "input");
   }
-  const Value scale = b.Size(Elem::kDouble, *length, {});
+  const Value scale = Size(b, Elem::kDouble, *length, {});
   if (inverse && onesided) {
-    const Value y = b.Div(RealInverse(b, parts, axis, *length), scale);
-    c.Set(0, b.Cast(b.Unsqueeze(y, {x.rank() - 1}), x.elem));
+    const Value y = Div(b, RealInverse(b, parts, axis, *length), scale);
+    c.Set(0, Cast(b, Unsqueeze(b, y, {x.rank() - 1}), x.elem));
     return absl::OkStatus();
   }
   parts.real = Fit(b, parts.real, axis, *length);
@@ -136,7 +141,7 @@ absl::Status Dft(HandlerContext& c, int64_t given_axis) {
   const Expr bins = onesided ? FloorDiv(*length, 2) + 1 : *length;
   const Complex y = Transform(b, parts, axis, TurnsOf(b, *length, bins, *length), inverse);
   const Value both = Stacked(b, y.real, *y.imaginary);
-  c.Set(0, b.Cast(inverse ? b.Div(both, scale) : both, x.elem));
+  c.Set(0, Cast(b, inverse ? Div(b, both, scale) : both, x.elem));
   return absl::OkStatus();
 }
 absl::Status Dft17(HandlerContext& c) { return Dft(c, c.Int("axis")); }
@@ -174,14 +179,14 @@ absl::Status Stft17(HandlerContext& c) {
   }
   const Shape framed = {x.shape[0], FloorDiv(x.shape[1] - *frame, step) + 1, *frame};
   const auto frames = [&](const Value& part) {
-    const Value cut = b.Map(part, framed, {Expr::Axis(0), Expr::Axis(1) * step + Expr::Axis(2)});
-    return c.Has(2) ? b.Mul(cut, b.Cast(c.In(2), Elem::kDouble)) : cut;
+    const Value cut = Map(b, part, framed, {Expr::Axis(0), Expr::Axis(1) * step + Expr::Axis(2)});
+    return c.Has(2) ? Mul(b, cut, Cast(b, c.In(2), Elem::kDouble)) : cut;
   };
   Complex signal = {frames(parts.real), {}};
   if (parts.imaginary.has_value()) signal.imaginary = frames(*parts.imaginary);
   const Expr bins = onesided ? FloorDiv(*frame, 2) + 1 : *frame;
   const Complex y = Transform(b, signal, 2, TurnsOf(b, *frame, bins, *frame), /*inverse=*/false);
-  c.Set(0, b.Cast(Stacked(b, y.real, *y.imaginary), x.elem));
+  c.Set(0, Cast(b, Stacked(b, y.real, *y.imaginary), x.elem));
   return absl::OkStatus();
 }
 
@@ -200,14 +205,14 @@ absl::Status Window(HandlerContext& c, double first, double second, double third
   RETURN_IF_ERROR(CheckSizes("size", {size}, b.bounds()));
   ASSIGN_OR_RETURN(const Elem elem, ResultElem(c));
   const Expr round = c.Int("periodic") != 0 ? size : size - 1;
-  const Value turn = b.Div(b.Iota(Elem::kDouble, {size}, 0), b.Size(Elem::kDouble, round, {}));
-  const Value angle = b.Mul(turn, Number(b, 2 * std::numbers::pi));
-  Value y = b.Sub(Number(b, first), b.Mul(Number(b, second), b.Unary(Op::kCos, angle)));
+  const Value turn = Div(b, b.Iota(Elem::kDouble, {size}, 0), Size(b, Elem::kDouble, round, {}));
+  const Value angle = Mul(b, turn, Number(b, 2 * std::numbers::pi));
+  Value y = Sub(b, Number(b, first), Mul(b, Number(b, second), Unary(b, Op::kCos, angle)));
   if (third != 0) {
-    const Value twice = b.Unary(Op::kCos, b.Add(angle, angle));
-    y = b.Add(y, b.Mul(Number(b, third), twice));
+    const Value twice = Unary(b, Op::kCos, Add(b, angle, angle));
+    y = Add(b, y, Mul(b, Number(b, third), twice));
   }
-  c.Set(0, b.Cast(y, elem));
+  c.Set(0, Cast(b, y, elem));
   return absl::OkStatus();
 }
 absl::Status HannWindow17(HandlerContext& c) { return Window(c, 0.5, 0.5, 0); }
@@ -261,7 +266,7 @@ absl::Status MelWeightMatrix17(HandlerContext& c) {
       set(j, static_cast<double>(right - j) / static_cast<double>(right - peak));
     }
   }
-  c.Set(0, c.b().Cast(c.b().Literal(Elem::kDouble, std::move(t)), elem));
+  c.Set(0, Cast(c.b(), c.b().Literal(Elem::kDouble, std::move(t)), elem));
   return absl::OkStatus();
 }
 

@@ -4,6 +4,7 @@
 #include <string_view>
 #include <vector>
 
+#include "compiler/frontend/onnx/build/build_index.h"
 #include "compiler/frontend/onnx/ops/handler.h"
 #include "compiler/ir/value/message.h"
 #include "deploy/bazel/libs/status_macros.h"
@@ -29,7 +30,7 @@ absl::Status TopKOf(HandlerContext& c, const Expr& k, bool largest) {
   for (int i = 0; i < x.rank(); ++i) {
     at.push_back(i == axis ? order : b.Iota(Elem::kInt64, order.shape, i));
   }
-  c.Set(0, b.GatherAt(x, at));
+  c.Set(0, GatherAt(b, x, at));
   return absl::OkStatus();
 }
 

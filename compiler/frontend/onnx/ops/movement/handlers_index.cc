@@ -7,6 +7,11 @@
 #include <utility>
 #include <vector>
 
+#include "compiler/frontend/onnx/build/build_cast.h"
+#include "compiler/frontend/onnx/build/build_elementwise.h"
+#include "compiler/frontend/onnx/build/build_index.h"
+#include "compiler/frontend/onnx/build/build_movement.h"
+#include "compiler/frontend/onnx/build/build_sizes.h"
 #include "compiler/frontend/onnx/ops/handlers_structure.h"
 #include "compiler/ir/value/message.h"
 #include "deploy/bazel/libs/status_macros.h"
@@ -16,7 +21,7 @@ namespace {
 
 absl::Status Gather1(HandlerContext& c) {
   ASSIGN_OR_RETURN(const int axis, c.Axis(c.Int("axis"), c.In(0).rank()));
-  c.Set(0, c.b().Gather(c.In(0), c.In(1), axis));
+  c.Set(0, Gather(c.b(), c.In(0), c.In(1), axis));
   return absl::OkStatus();
 }
 
@@ -42,7 +47,7 @@ absl::StatusOr<Elements> ElementsOf(HandlerContext& c) {
 
 absl::Status GatherElements11(HandlerContext& c) {
   ASSIGN_OR_RETURN(const Elements elements, ElementsOf(c));
-  c.Set(0, c.b().GatherAt(c.In(0), elements.at));
+  c.Set(0, GatherAt(c.b(), c.In(0), elements.at));
   return absl::OkStatus();
 }
 
@@ -74,14 +79,14 @@ absl::StatusOr<std::vector<Value>> Tuples(HandlerContext& c, int batch) {
     at.push_back(b.Iota(Elem::kInt64, shape, i));
   }
   for (int64_t k = 0; k < *count; ++k) {
-    at.push_back(b.Squeeze(b.Slice(indices, last, k, 1), {last}));
+    at.push_back(Squeeze(b, Slice(b, indices, last, k, 1), {last}));
   }
   return at;
 }
 
 absl::Status GatherNdBy(HandlerContext& c, int64_t batch) {
   ASSIGN_OR_RETURN(const std::vector<Value> at, Tuples(c, static_cast<int>(batch)));
-  c.Set(0, c.b().GatherAt(c.In(0), at));
+  c.Set(0, GatherAt(c.b(), c.In(0), at));
   return absl::OkStatus();
 }
 absl::Status GatherNd11(HandlerContext& c) { return GatherNdBy(c, 0); }
@@ -103,10 +108,10 @@ absl::StatusOr<std::string> Reduction(HandlerContext& c) {
 // Types without arithmetic are moved as codes.
 Value ScatterAny(OpBuilder& b, const Value& data, const std::vector<Value>& at,
                  const Value& updates, const std::string& mode) {
-  if (Computes(data.dtype())) return b.ScatterAt(data, at, updates, mode);
+  if (Computes(data.dtype())) return ScatterAt(b, data, at, updates, mode);
   const Value codes =
-      b.ScatterAt(b.Bitcast(data, Elem::kUInt8), at, b.Bitcast(updates, Elem::kUInt8), mode);
-  return b.Bitcast(codes, data.elem);
+      ScatterAt(b, Bitcast(b, data, Elem::kUInt8), at, Bitcast(b, updates, Elem::kUInt8), mode);
+  return Bitcast(b, codes, data.elem);
 }
 
 absl::Status ScatterElements11(HandlerContext& c) {
@@ -144,13 +149,13 @@ absl::Status TensorScatter24(HandlerContext& c) {
     }
     std::vector<int> added;
     for (int i = 1; i <= axis; ++i) added.push_back(i);
-    const Value size = b.Size(Elem::kInt64, past.shape[axis], {});
-    Value place = b.Add(b.Unsqueeze(b.Cast(first, Elem::kInt64), added), at.back());
+    const Value size = Size(b, Elem::kInt64, past.shape[axis], {});
+    Value place = Add(b, Unsqueeze(b, Cast(b, first, Elem::kInt64), added), at.back());
     if (mode == "circular") {
-      place = b.Binary(Op::kMod, place, size);
+      place = Binary(b, Op::kMod, place, size);
     } else {
       // Here a negative position does not count from the end; it is as wrong as one beyond the end.
-      place = b.Select(b.Less(place, b.Integer(Elem::kInt64, 0)), size, place);
+      place = Select(b, Less(b, place, b.Integer(Elem::kInt64, 0)), size, place);
     }
     at.back() = place;
   }
@@ -179,14 +184,14 @@ absl::Status OneHot9(HandlerContext& c) {
   }
   Shape shape = indices.shape;
   shape.insert(shape.begin() + axis, depth);
-  Value at = b.Cast(indices, Elem::kInt64);
+  Value at = Cast(b, indices, Elem::kInt64);
   if (c.version() >= 11) {
-    const Value from_end = b.Add(at, b.Size(Elem::kInt64, depth, {}));
-    at = b.Select(b.Less(at, b.Integer(Elem::kInt64, 0)), from_end, at);
+    const Value from_end = Add(b, at, Size(b, Elem::kInt64, depth, {}));
+    at = Select(b, Less(b, at, b.Integer(Elem::kInt64, 0)), from_end, at);
   }
-  const Value here = b.Equal(b.Unsqueeze(at, {axis}), b.Iota(Elem::kInt64, shape, axis));
-  const auto value = [&](int64_t i) { return b.Squeeze(b.Slice(values, 0, i, 1), {0}); };
-  c.Set(0, b.Select(here, value(1), value(0)));
+  const Value here = Equal(b, Unsqueeze(b, at, {axis}), b.Iota(Elem::kInt64, shape, axis));
+  const auto value = [&](int64_t i) { return Squeeze(b, Slice(b, values, 0, i, 1), {0}); };
+  c.Set(0, Select(b, here, value(1), value(0)));
   return absl::OkStatus();
 }
 
@@ -198,14 +203,14 @@ absl::Status Compress9(HandlerContext& c) {
   if (c.Given("axis")) {
     ASSIGN_OR_RETURN(axis, c.Axis(c.Int("axis"), x.rank()));
   } else {
-    x = b.Reshape(x, {ProductOf(x.shape)});
+    x = Reshape(b, x, {ProductOf(x.shape)});
   }
   std::vector<Expr> kept;
   for (size_t i = 0; i < condition.size(); ++i) {
     if (condition[i] != 0) kept.push_back(static_cast<int64_t>(i));
   }
   const auto count = static_cast<int64_t>(kept.size());
-  c.Set(0, b.Gather(x, b.Sizes(std::move(kept), {count}), axis));
+  c.Set(0, Gather(b, x, b.Sizes(Elem::kInt64, std::move(kept), {count}), axis));
   return absl::OkStatus();
 }
 

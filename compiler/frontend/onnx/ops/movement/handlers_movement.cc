@@ -7,6 +7,7 @@
 #include <utility>
 #include <vector>
 
+#include "compiler/frontend/onnx/build/build_movement.h"
 #include "compiler/frontend/onnx/ops/handlers_structure.h"
 #include "compiler/ir/value/message.h"
 #include "deploy/bazel/libs/status_macros.h"
@@ -58,7 +59,7 @@ absl::StatusOr<Shape> ReshapedTo(const Shape& from, std::vector<Expr> to, bool a
 absl::Status ReshapeTo(HandlerContext& c, bool allowzero) {
   ASSIGN_OR_RETURN(std::vector<Expr> to, c.Sizes(1, "shape"));
   ASSIGN_OR_RETURN(Shape shape, ReshapedTo(c.In(0).shape, std::move(to), allowzero, c.b()));
-  c.Set(0, c.b().Reshape(c.In(0), std::move(shape)));
+  c.Set(0, Reshape(c.b(), c.In(0), std::move(shape)));
   return absl::OkStatus();
 }
 absl::Status Reshape5(HandlerContext& c) { return ReshapeTo(c, /*allowzero=*/false); }
@@ -72,7 +73,7 @@ absl::Status Flatten1(HandlerContext& c) {
     return Invalid("attribute \"axis\" is ", given, "; it must be in [", -rank, ", ", rank, "]");
   }
   const absl::Span<const Expr> all = shape;
-  c.Set(0, c.b().Reshape(c.In(0), {ProductOf(all.first(axis)), ProductOf(all.subspan(axis))}));
+  c.Set(0, Reshape(c.b(), c.In(0), {ProductOf(all.first(axis)), ProductOf(all.subspan(axis))}));
   return absl::OkStatus();
 }
 
@@ -89,7 +90,7 @@ absl::Status Transpose1(HandlerContext& c) {
   if (!c.Given("perm")) {
     for (int i = rank; i-- > 0;) axes.push_back(i);
   }
-  c.Set(0, c.b().Permute(c.In(0), axes));
+  c.Set(0, Permute(c.b(), c.In(0), axes));
   return absl::OkStatus();
 }
 
@@ -110,7 +111,7 @@ absl::Status SqueezeAxes(HandlerContext& c, const std::optional<std::vector<int6
       }
     }
   }
-  c.Set(0, c.b().Squeeze(x, axes));
+  c.Set(0, Squeeze(c.b(), x, axes));
   return absl::OkStatus();
 }
 absl::Status Squeeze1(HandlerContext& c) {
@@ -126,7 +127,7 @@ absl::Status Squeeze13(HandlerContext& c) {
 absl::Status UnsqueezeAxes(HandlerContext& c, absl::Span<const int64_t> given) {
   const Value& x = c.In(0);
   ASSIGN_OR_RETURN(std::vector<int> axes, c.Axes(given, x.rank() + static_cast<int>(given.size())));
-  c.Set(0, c.b().Unsqueeze(x, axes));
+  c.Set(0, Unsqueeze(c.b(), x, axes));
   return absl::OkStatus();
 }
 absl::Status Unsqueeze1(HandlerContext& c) { return UnsqueezeAxes(c, c.Ints("axes")); }

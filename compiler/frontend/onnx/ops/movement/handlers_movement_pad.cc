@@ -5,6 +5,8 @@
 #include <utility>
 #include <vector>
 
+#include "compiler/frontend/onnx/build/build_movement.h"
+#include "compiler/frontend/onnx/build/build_reduce.h"
 #include "compiler/frontend/onnx/ops/handlers_structure.h"
 #include "compiler/frontend/onnx/ops/movement/handlers_movement.h"
 #include "compiler/ir/value/message.h"
@@ -44,11 +46,11 @@ absl::Status PadBy(HandlerContext& c, std::string_view mode, const std::vector<E
   }
   RETURN_IF_ERROR(CheckSizes("padded shape", shape, bounds));
   if (crops_only) {
-    c.Set(0, b.Map(x, std::move(shape), std::move(coordinates)));
+    c.Set(0, Map(b, x, std::move(shape), std::move(coordinates)));
     return absl::OkStatus();
   }
   if (mode == "constant") {
-    c.Set(0, b.MapOr(x, std::move(shape), std::move(coordinates), value));
+    c.Set(0, MapOr(b, x, std::move(shape), std::move(coordinates), value));
     return absl::OkStatus();
   }
   // Elements that negative pads cut off are not repeated, so cut first, then pad.
@@ -66,7 +68,7 @@ absl::Status PadBy(HandlerContext& c, std::string_view mode, const std::vector<E
       }
     }
     const Expr kept = x.shape[i] - cut_before - cut_after;
-    x = b.Slice(x, i, cut_before, kept);
+    x = Slice(b, x, i, cut_before, kept);
     if (!b.status().ok()) return absl::OkStatus();  // the builder reports the failure
     const bool same = bounds.ProvablyEqual(kept, shape[i]);
     if (!same && !bounds.NonNegative(kept - 1)) {
@@ -76,7 +78,7 @@ absl::Status PadBy(HandlerContext& c, std::string_view mode, const std::vector<E
     coordinates[i] =
         same ? Expr::Axis(i) : bounds.Simplify(PadSource(mode, Expr::Axis(i) - added, kept));
   }
-  c.Set(0, b.Map(x, std::move(shape), std::move(coordinates)));
+  c.Set(0, Map(b, x, std::move(shape), std::move(coordinates)));
   return absl::OkStatus();
 }
 
@@ -110,8 +112,8 @@ absl::Status DepthToSpace(HandlerContext& c, bool depth_first) {
   const Expr channel = Expr::Axis(1), y = Expr::Axis(2), z = Expr::Axis(3);
   const Expr within = Mod(y, block) * block + Mod(z, block);
   const Expr from = depth_first ? within * *channels + channel : channel * (block * block) + within;
-  c.Set(0, b.Map(x, {x.shape[0], *channels, x.shape[2] * block, x.shape[3] * block},
-                 {Expr::Axis(0), from, FloorDiv(y, block), FloorDiv(z, block)}));
+  c.Set(0, Map(b, x, {x.shape[0], *channels, x.shape[2] * block, x.shape[3] * block},
+               {Expr::Axis(0), from, FloorDiv(y, block), FloorDiv(z, block)}));
   return absl::OkStatus();
 }
 
@@ -128,9 +130,9 @@ absl::Status SpaceToDepth(HandlerContext& c, bool depth_first) {
   const Expr channel = Expr::Axis(1), &count = x.shape[1];
   const Expr within = depth_first ? FloorDiv(channel, count) : Mod(channel, block * block);
   const Expr from = depth_first ? Mod(channel, count) : FloorDiv(channel, block * block);
-  c.Set(0, b.Map(x, {x.shape[0], count * (block * block), *rows, *columns},
-                 {Expr::Axis(0), from, Expr::Axis(2) * block + FloorDiv(within, block),
-                  Expr::Axis(3) * block + Mod(within, block)}));
+  c.Set(0, Map(b, x, {x.shape[0], count * (block * block), *rows, *columns},
+               {Expr::Axis(0), from, Expr::Axis(2) * block + FloorDiv(within, block),
+                Expr::Axis(3) * block + Mod(within, block)}));
   return absl::OkStatus();
 }
 
@@ -210,7 +212,7 @@ absl::Status CenterCropPad18(HandlerContext& c) {
                                             FloorDiv(MaxOf(grown, 0), 2));
     shape[axis] = to[i];
   }
-  c.Set(0, b.MapOr(x, std::move(shape), std::move(coordinates), NoValue(c)));
+  c.Set(0, MapOr(b, x, std::move(shape), std::move(coordinates), NoValue(c)));
   return absl::OkStatus();
 }
 
@@ -276,8 +278,8 @@ absl::Status Col2Im18(HandlerContext& c) {
   for (size_t i = 0; i < axes; ++i) ordered.push_back(split[3 + 2 * i]);
   for (size_t i = 0; i < axes; ++i) shape.push_back((*block)[i]);
   coordinates.insert(coordinates.end(), places.begin(), places.end());
-  const Value parts = b.MapOr(b.Reshape(x, ordered), shape, coordinates, NoValue(c));
-  c.Set(0, b.Reduce(Op::kSumReduce, parts, summed, /*keepdims=*/false));
+  const Value parts = MapOr(b, Reshape(b, x, ordered), shape, coordinates, NoValue(c));
+  c.Set(0, Reduce(b, Op::kSumReduce, parts, summed, /*keepdims=*/false));
   return absl::OkStatus();
 }
 

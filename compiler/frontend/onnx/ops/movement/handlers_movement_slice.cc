@@ -5,6 +5,9 @@
 #include <utility>
 #include <vector>
 
+#include "compiler/frontend/onnx/build/build_elementwise.h"
+#include "compiler/frontend/onnx/build/build_index.h"
+#include "compiler/frontend/onnx/build/build_movement.h"
 #include "compiler/frontend/onnx/ops/handlers_structure.h"
 #include "compiler/frontend/onnx/ops/movement/handlers_movement.h"
 #include "compiler/ir/value/message.h"
@@ -64,7 +67,7 @@ absl::Status SliceBy(HandlerContext& c, const std::vector<Expr>& starts,
     shape[axis] = bounds.Simplify(MaxOf(CeilDiv(length, stride), 0));
     coordinates[axis] = start + (back ? -1 * stride : stride) * Expr::Axis(axis);
   }
-  c.Set(0, c.b().Map(x, std::move(shape), std::move(coordinates)));
+  c.Set(0, Map(c.b(), x, std::move(shape), std::move(coordinates)));
   return absl::OkStatus();
 }
 
@@ -94,7 +97,7 @@ absl::Status SplitBy(HandlerContext& c, int axis, absl::Span<const Expr> sizes) 
   }
   Expr begin = 0;
   for (int o = 0; o < c.outputs(); ++o) {
-    if (c.Wants(o)) c.Set(o, b.Slice(x, axis, begin, sizes[o]));
+    if (c.Wants(o)) c.Set(o, Slice(b, x, axis, begin, sizes[o]));
     begin += sizes[o];
   }
   return absl::OkStatus();
@@ -172,15 +175,15 @@ absl::Status Concat1(HandlerContext& c) {
   std::vector<Value> parts;
   for (int i = 0; i < c.inputs(); ++i) parts.push_back(c.In(i));
   ASSIGN_OR_RETURN(const int axis, c.Axis(c.Given("axis") ? c.Int("axis") : 1, parts[0].rank()));
-  c.Set(0, c.b().Concat(parts, axis));
+  c.Set(0, Concat(c.b(), parts, axis));
   return absl::OkStatus();
 }
 
 absl::Status Expand8(HandlerContext& c) {
   ASSIGN_OR_RETURN(const std::vector<Expr> to, c.Sizes(1, "shape"));
   RETURN_IF_ERROR(CheckSizes("shape", to, c.b().bounds()));
-  ASSIGN_OR_RETURN(const Shape shape, c.b().BroadcastShape({c.In(0).shape, to}));
-  c.Set(0, c.b().Broadcast(c.In(0), shape));
+  ASSIGN_OR_RETURN(const Shape shape, BroadcastShape(c.b(), {c.In(0).shape, to}));
+  c.Set(0, Broadcast(c.b(), c.In(0), shape));
   return absl::OkStatus();
 }
 
@@ -199,7 +202,7 @@ absl::Status Tile6(HandlerContext& c) {
     shape[i] = x.shape[i] * repeats[i];
     coordinates[i] = Mod(coordinates[i], x.shape[i]);
   }
-  c.Set(0, c.b().Map(x, std::move(shape), std::move(coordinates)));
+  c.Set(0, Map(c.b(), x, std::move(shape), std::move(coordinates)));
   return absl::OkStatus();
 }
 
@@ -212,10 +215,10 @@ absl::Status Trilu14(HandlerContext& c) {
   ASSIGN_OR_RETURN(Value k, c.Has(1) ? OneElement(c, 1, "k") : b.Integer(Elem::kInt64, 0));
   const Shape matrix(x.shape.end() - 2, x.shape.end());
   const Value row = b.Iota(Elem::kInt64, matrix, 0), column = b.Iota(Elem::kInt64, matrix, 1);
-  const Value diagonal = b.Sub(column, row);
+  const Value diagonal = Sub(b, column, row);
   const Value zero = ZeroOf(b, x.elem);
   // `upper` clears the elements left of diagonal k; otherwise those right of it.
-  c.Set(0, b.Select(c.Int("upper") != 0 ? b.Less(diagonal, k) : b.Less(k, diagonal), zero, x));
+  c.Set(0, Select(b, c.Int("upper") != 0 ? Less(b, diagonal, k) : Less(b, k, diagonal), zero, x));
   return absl::OkStatus();
 }
 
@@ -236,10 +239,10 @@ absl::Status ReverseSequence10(HandlerContext& c) {
   for (int i = 0; i < x.rank(); ++i) back[order[i]] = i;
   const Shape steps = {x.shape[time], x.shape[batch]};
   const Value at = b.Iota(Elem::kInt64, steps, 0), row = b.Iota(Elem::kInt64, steps, 1);
-  const Value reversed = b.Sub(b.Sub(lengths, b.Integer(Elem::kInt64, 1)), at);
-  const Value from = b.Select(b.Less(at, lengths), reversed, at);
-  const Value y = b.GatherAt(b.Permute(x, order), {from, row});
-  c.Set(0, b.Permute(y, back));
+  const Value reversed = Sub(b, Sub(b, lengths, b.Integer(Elem::kInt64, 1)), at);
+  const Value from = Select(b, Less(b, at, lengths), reversed, at);
+  const Value y = GatherAt(b, Permute(b, x, order), {from, row});
+  c.Set(0, Permute(b, y, back));
   return absl::OkStatus();
 }
 

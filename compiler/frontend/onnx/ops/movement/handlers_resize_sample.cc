@@ -4,6 +4,10 @@
 #include <utility>
 #include <vector>
 
+#include "compiler/frontend/onnx/build/build_cast.h"
+#include "compiler/frontend/onnx/build/build_elementwise.h"
+#include "compiler/frontend/onnx/build/build_movement.h"
+#include "compiler/frontend/onnx/build/build_sizes.h"
 #include "compiler/frontend/onnx/ops/handlers_structure.h"
 #include "compiler/frontend/onnx/ops/movement/handlers_resize.h"
 #include "compiler/ir/value/message.h"
@@ -26,41 +30,41 @@ struct Borders {
   Value low, high;
 };
 Borders BordersOf(OpBuilder& b, const Sampling& sampling, Elem elem, const Expr& size) {
-  const Value last = b.Size(elem, size - 1, {});
+  const Value last = Size(b, elem, size - 1, {});
   if (sampling.align_corners) return {b.Scalar(elem, 0), last};
-  return {b.Scalar(elem, -0.5), b.Add(last, b.Scalar(elem, 0.5))};
+  return {b.Scalar(elem, -0.5), Add(b, last, b.Scalar(elem, 0.5))};
 }
 
 // Reflects positions between the borders as often as needed; a position inside stays as it is.
 Value Reflect(OpBuilder& b, const Value& x, const Borders& borders) {
   const auto number = [&](double v) { return b.Scalar(x.elem, v); };
-  const Value range = b.Sub(borders.high, borders.low);
-  const Value away = b.Abs(b.Sub(x, borders.low));
-  const Value turns = b.Unary(Op::kFloor, b.Div(away, range));
-  const Value rest = b.Sub(away, b.Mul(turns, range));
-  const Value half = b.Mul(turns, number(0.5));
-  const Value even = b.Equal(b.Unary(Op::kFloor, half), half);
-  const Value folded = b.Select(even, b.Add(borders.low, rest), b.Sub(borders.high, rest));
-  const Value outside = b.Or(b.Less(x, borders.low), b.Less(borders.high, x));
+  const Value range = Sub(b, borders.high, borders.low);
+  const Value away = Abs(b, Sub(b, x, borders.low));
+  const Value turns = Unary(b, Op::kFloor, Div(b, away, range));
+  const Value rest = Sub(b, away, Mul(b, turns, range));
+  const Value half = Mul(b, turns, number(0.5));
+  const Value even = Equal(b, Unary(b, Op::kFloor, half), half);
+  const Value folded = Select(b, even, Add(b, borders.low, rest), Sub(b, borders.high, rest));
+  const Value outside = Or(b, Less(b, x, borders.low), Less(b, borders.high, x));
   // A single element is the only possible position.
-  const Value single = b.Equal(range, number(0));
-  return b.Select(outside, b.Select(single, borders.low, folded), x);
+  const Value single = Equal(b, range, number(0));
+  return Select(b, outside, Select(b, single, borders.low, folded), x);
 }
 
 // Returns the positions along one axis of the image: unnormalised, and moved inside if the padding
 // mode does so.
 Value PositionsOf(OpBuilder& b, const Sampling& sampling, const Value& normal, const Expr& size) {
   const auto number = [&](double v) { return b.Scalar(normal.elem, v); };
-  const Value length = b.Size(normal.elem, size, {}), one = number(1), two = number(2);
-  const Value from_first = b.Add(normal, one);
-  Value x = sampling.align_corners ? b.Mul(b.Div(from_first, two), b.Sub(length, one))
-                                   : b.Div(b.Sub(b.Mul(from_first, length), one), two);
-  if (sampling.mode == "nearest") x = b.Unary(Op::kRound, x);
+  const Value length = Size(b, normal.elem, size, {}), one = number(1), two = number(2);
+  const Value from_first = Add(b, normal, one);
+  Value x = sampling.align_corners ? Mul(b, Div(b, from_first, two), Sub(b, length, one))
+                                   : Div(b, Sub(b, Mul(b, from_first, length), one), two);
+  if (sampling.mode == "nearest") x = Unary(b, Op::kRound, x);
   // In cubic mode a position outside stays there, as in PyTorch; only its neighbours are moved
   // inside.
   const bool stays = sampling.mode == "cubic";
   if (sampling.padding == "border" && !stays) {
-    return b.Clamp(x, number(0), b.Sub(length, one));
+    return Clamp(b, x, number(0), Sub(b, length, one));
   }
   if (sampling.padding != "reflection") return x;
   return Reflect(b, x, BordersOf(b, sampling, x.elem, size));
@@ -72,25 +76,25 @@ struct Tap {
 };
 std::vector<Tap> TapsOf(OpBuilder& b, const Sampling& sampling, const Value& x, const Expr& size) {
   const auto number = [&](double v) { return b.Scalar(x.elem, v); };
-  const Value below = sampling.mode == "nearest" ? x : b.Unary(Op::kFloor, x);
-  const Value ratio = b.Sub(x, below);
-  const Value last = b.Size(x.elem, size - 1, {});
+  const Value below = sampling.mode == "nearest" ? x : Unary(b, Op::kFloor, x);
+  const Value ratio = Sub(b, x, below);
+  const Value last = Size(b, x.elem, size - 1, {});
   int first = 0, count = 1;
   if (sampling.mode == "linear") count = 2;
   if (sampling.mode == "cubic") first = -1, count = 4;
   std::vector<Tap> taps;
   for (int i = 0; i < count; ++i) {
-    const Value offset = number(first + i), distance = b.Sub(offset, ratio);
+    const Value offset = number(first + i), distance = Sub(b, offset, ratio);
     Tap tap;
-    Value place = b.Add(below, offset);
-    tap.inside = b.And(b.LessEqual(number(0), place), b.LessEqual(place, last));
+    Value place = Add(b, below, offset);
+    tap.inside = And(b, LessEqual(b, number(0), place), LessEqual(b, place, last));
     if (sampling.padding == "reflection") {
       place = Reflect(b, place, BordersOf(b, sampling, x.elem, size));
     }
-    tap.at = b.Clamp(b.Cast(place, Elem::kInt64), b.Integer(Elem::kInt64, 0),
-                     b.Size(Elem::kInt64, size - 1, {}));
+    tap.at = Clamp(b, Cast(b, place, Elem::kInt64), b.Integer(Elem::kInt64, 0),
+                   Size(b, Elem::kInt64, size - 1, {}));
     tap.weight = sampling.mode == "cubic" ? CubicWeight(b, distance, kCubicA)
-                                          : b.Sub(number(1), b.Abs(distance));
+                                          : Sub(b, number(1), Abs(b, distance));
     taps.push_back(std::move(tap));
   }
   return taps;
@@ -106,12 +110,12 @@ std::vector<Corner> CornersOf(OpBuilder& b, const std::vector<std::vector<Tap>>&
   std::vector<Corner> corners;
   for (const Tap& tap : taps[0]) corners.push_back({tap.at, tap.inside, tap.weight});
   for (size_t axis = 1; axis < taps.size(); ++axis) {
-    const Value size = b.Size(Elem::kInt64, sizes[axis], {});
+    const Value size = Size(b, Elem::kInt64, sizes[axis], {});
     std::vector<Corner> next;
     for (const Corner& corner : corners) {
       for (const Tap& tap : taps[axis]) {
-        next.push_back({b.Add(b.Mul(corner.at, size), tap.at), b.And(corner.inside, tap.inside),
-                        b.Mul(corner.weight, tap.weight)});
+        next.push_back({Add(b, Mul(b, corner.at, size), tap.at), And(b, corner.inside, tap.inside),
+                        Mul(b, corner.weight, tap.weight)});
       }
     }
     corners = std::move(next);
@@ -134,11 +138,11 @@ absl::Status GridSample(HandlerContext& c, const Sampling& sampling) {
     if (taps_in_all > kMaxTaps) return Unimplemented("it has ", axes, " axes, too many to sample");
   }
   const Shape sizes(x.shape.begin() + 2, x.shape.end());
-  const Value positions = b.Up(grid);
+  const Value positions = Up(b, grid);
   std::vector<std::vector<Tap>> taps;
   for (int i = 0; i < axes; ++i) {
     // The last coordinate belongs to the first axis.
-    const Value normal = b.Squeeze(b.Slice(positions, axes + 1, axes - 1 - i, 1), {axes + 1});
+    const Value normal = Squeeze(b, Slice(b, positions, axes + 1, axes - 1 - i, 1), {axes + 1});
     taps.push_back(TapsOf(b, sampling, PositionsOf(b, sampling, normal, sizes[i]), sizes[i]));
   }
   // Arranges rows of all channels of a position.
@@ -150,25 +154,25 @@ absl::Status GridSample(HandlerContext& c, const Sampling& sampling) {
   order.push_back(1);
   const Expr area = ProductOf(sizes);
   const bool nearest = sampling.mode == "nearest";
-  const Value rows = b.Reshape(b.Permute(x, order), {x.shape[0] * area, x.shape[1]});
+  const Value rows = Reshape(b, Permute(b, x, order), {x.shape[0] * area, x.shape[1]});
   const Shape out(grid.shape.begin(), grid.shape.end() - 1);
-  const Value image = b.Mul(b.Iota(Elem::kInt64, out, 0), b.Size(Elem::kInt64, area, {}));
+  const Value image = Mul(b, b.Iota(Elem::kInt64, out, 0), Size(b, Elem::kInt64, area, {}));
   const Elem elem = nearest ? x.elem : InterpolationElem(x.elem);
   const Value zero = nearest ? ZeroOf(b, elem) : b.Scalar(elem, 0);
   Value y;
   bool first = true;
   for (const Corner& corner : CornersOf(b, taps, sizes)) {
     Value taken =
-        b.Raw(Op::kGather, {rows, b.Add(image, corner.at)}, {{"axis", int64_t{0}}}, x.elem);
-    if (!nearest) taken = b.Cast(taken, elem);
+        b.Raw(Op::kGather, {rows, Add(b, image, corner.at)}, {{"axis", int64_t{0}}}, x.elem);
+    if (!nearest) taken = Cast(b, taken, elem);
     if (sampling.padding == "zeros") {
-      taken = b.Select(b.Unsqueeze(corner.inside, {axes + 1}), taken, zero);
+      taken = Select(b, Unsqueeze(b, corner.inside, {axes + 1}), taken, zero);
     }
-    if (!nearest) taken = b.Mul(taken, b.Unsqueeze(b.Cast(corner.weight, elem), {axes + 1}));
-    y = first ? taken : b.Add(y, taken);
+    if (!nearest) taken = Mul(b, taken, Unsqueeze(b, Cast(b, corner.weight, elem), {axes + 1}));
+    y = first ? taken : Add(b, y, taken);
     first = false;
   }
-  c.Set(0, b.Cast(b.Permute(y, back), x.elem));
+  c.Set(0, Cast(b, Permute(b, y, back), x.elem));
   return absl::OkStatus();
 }
 
@@ -204,33 +208,33 @@ absl::Status AffineGrid20(HandlerContext& c) {
   }
   RETURN_IF_ERROR(CheckSizes("size", size, b.bounds()));
   const auto number = [&](double v) { return b.Scalar(Elem::kDouble, v); };
-  const Value matrix = b.Cast(theta, Elem::kDouble);
+  const Value matrix = Cast(b, theta, Elem::kDouble);
   // Returns column k of theta as [N, 1.., axes]. The first column belongs to the last axis; the
   // offset comes after all axes.
   const auto column = [&](int k) {
-    const Value picked = b.Slice(matrix, 2, k, 1);
+    const Value picked = Slice(b, matrix, 2, k, 1);
     Shape shape = {theta.shape[0]};
     shape.resize(1 + axes, Expr(1));
     shape.push_back(axes);
-    return b.Reshape(picked, shape);
+    return Reshape(b, picked, shape);
   };
   Value y = column(axes);
   for (int k = 0; k < axes; ++k) {
     const Expr& extent = size[2 + axes - 1 - k];
-    const Value i = b.Iota(Elem::kDouble, {extent}, 0), length = b.Size(Elem::kDouble, extent, {});
+    const Value i = b.Iota(Elem::kDouble, {extent}, 0), length = Size(b, Elem::kDouble, extent, {});
     Value at;
     if (c.Int("align_corners") != 0) {
-      const Value steps = b.Sub(length, number(1));
-      const Value spread = b.Sub(b.Div(b.Mul(i, number(2)), steps), number(1));
-      at = b.Select(b.Equal(length, number(1)), number(0), spread);  // one element: the centre
+      const Value steps = Sub(b, length, number(1));
+      const Value spread = Sub(b, Div(b, Mul(b, i, number(2)), steps), number(1));
+      at = Select(b, Equal(b, length, number(1)), number(0), spread);  // one element: the centre
     } else {
-      at = b.Sub(b.Div(b.Add(b.Mul(i, number(2)), number(1)), length), number(1));
+      at = Sub(b, Div(b, Add(b, Mul(b, i, number(2)), number(1)), length), number(1));
     }
     std::vector<int> added;
     for (int j = 0; j <= k; ++j) added.push_back(1 + j);
-    y = b.Add(y, b.Mul(column(k), b.Unsqueeze(at, added)));
+    y = Add(b, y, Mul(b, column(k), Unsqueeze(b, at, added)));
   }
-  c.Set(0, b.Cast(y, theta.elem));
+  c.Set(0, Cast(b, y, theta.elem));
   return absl::OkStatus();
 }
 

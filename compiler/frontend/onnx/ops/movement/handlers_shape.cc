@@ -6,6 +6,9 @@
 #include <utility>
 #include <vector>
 
+#include "compiler/frontend/onnx/build/build_cast.h"
+#include "compiler/frontend/onnx/build/build_elementwise.h"
+#include "compiler/frontend/onnx/build/build_movement.h"
 #include "compiler/frontend/onnx/ops/handler.h"
 #include "compiler/frontend/onnx/ops/handlers_structure.h"
 #include "compiler/ir/value/message.h"
@@ -16,7 +19,7 @@ namespace {
 
 absl::Status SetSizes(HandlerContext& c, std::vector<Expr> sizes) {
   const auto count = static_cast<int64_t>(sizes.size());
-  c.Set(0, c.b().Sizes(std::move(sizes), {count}));
+  c.Set(0, c.b().Sizes(Elem::kInt64, std::move(sizes), {count}));
   return absl::OkStatus();
 }
 
@@ -34,7 +37,7 @@ absl::Status Shape15(HandlerContext& c) {
 }
 
 absl::Status Size1(HandlerContext& c) {
-  c.Set(0, c.b().Sizes({ProductOf(c.In(0).shape)}, {}));
+  c.Set(0, c.b().Sizes(Elem::kInt64, {ProductOf(c.In(0).shape)}, {}));
   return absl::OkStatus();
 }
 
@@ -81,7 +84,7 @@ absl::Status ConstantOfShape9(HandlerContext& c) {
   ASSIGN_OR_RETURN(const std::vector<Expr> shape, c.Sizes(0, "input"));
   RETURN_IF_ERROR(CheckSizes("input", shape, c.b().bounds()));
   if (!c.Given("value")) {
-    c.Set(0, c.b().Splat(c.b().Scalar(Elem::kFloat, 0), shape));
+    c.Set(0, Splat(c.b(), c.b().Scalar(Elem::kFloat, 0), shape));
     return absl::OkStatus();
   }
   ASSIGN_OR_RETURN(const Value value, c.TensorAttr("value"));
@@ -90,7 +93,7 @@ absl::Status ConstantOfShape9(HandlerContext& c) {
                    "; it must have one element");
   }
   const Tensor one = {value.dtype(), {}, value.known->literal->bytes};
-  c.Set(0, c.b().Splat(c.b().Literal(value.elem, one), shape));
+  c.Set(0, Splat(c.b(), c.b().Literal(value.elem, one), shape));
   return absl::OkStatus();
 }
 
@@ -110,8 +113,8 @@ absl::Status EyeLike9(HandlerContext& c) {
   ASSIGN_OR_RETURN(const Elem elem, ElemAttr(c));
   OpBuilder& b = c.b();
   const Value row = b.Iota(Elem::kInt64, shape, 0), column = b.Iota(Elem::kInt64, shape, 1);
-  const Value on = b.Equal(b.Add(row, b.Integer(Elem::kInt64, c.Int("k"))), column);
-  c.Set(0, b.Cast(on, elem));
+  const Value on = Equal(b, Add(b, row, b.Integer(Elem::kInt64, c.Int("k"))), column);
+  c.Set(0, Cast(b, on, elem));
   return absl::OkStatus();
 }
 
@@ -191,9 +194,9 @@ absl::Status Range11(HandlerContext& c) {
   if (!count.ok()) return count.status();
   ASSIGN_OR_RETURN(const Value first, OneElement(c, 0, "start"));
   ASSIGN_OR_RETURN(const Value step, OneElement(c, 2, "delta"));
-  const Value from = b.Up(first);
+  const Value from = Up(b, first);
   const Value position = b.Iota(from.elem, {*count}, 0);
-  c.Set(0, b.Cast(b.Add(b.Mul(position, b.Up(step)), from), elem));
+  c.Set(0, Cast(b, Add(b, Mul(b, position, Up(b, step)), from), elem));
   return absl::OkStatus();
 }
 

@@ -7,6 +7,11 @@
 #include <utility>
 #include <vector>
 
+#include "compiler/frontend/onnx/build/build_cast.h"
+#include "compiler/frontend/onnx/build/build_elementwise.h"
+#include "compiler/frontend/onnx/build/build_movement.h"
+#include "compiler/frontend/onnx/build/build_reduce.h"
+#include "compiler/frontend/onnx/build/build_sizes.h"
 #include "compiler/ir/value/message.h"
 
 namespace athanor::onnx {
@@ -21,7 +26,7 @@ Value WholeMask(OpBuilder& b, const Value& mask, const Expr& queries, const Expr
   if (shape.size() == 3) shape.insert(shape.begin(), 1);
   shape[shape.size() - 2] = queries;
   shape[shape.size() - 1] = keys;
-  return b.Broadcast(mask, shape);
+  return Broadcast(b, mask, shape);
 }
 
 Value MinusInfinity(OpBuilder& b, Elem elem) { return b.Scalar(elem, -kInfinity); }
@@ -32,7 +37,8 @@ Value AsRow(OpBuilder& b, const Value& q, const Value& k, const Value& v,
   std::vector<Value> operands = {q, k, v};
   std::optional<Value> mask = spec.allowed;
   if (spec.bias) {
-    mask = spec.allowed ? b.Select(*spec.allowed, *spec.bias, MinusInfinity(b, q.elem)) : spec.bias;
+    mask =
+        spec.allowed ? Select(b, *spec.allowed, *spec.bias, MinusInfinity(b, q.elem)) : spec.bias;
   }
   if (mask) operands.push_back(WholeMask(b, *mask, q.shape[2], k.shape[2]));
   Attrs attrs;
@@ -47,7 +53,7 @@ Elem Wider(Elem a, Elem b) { return a == Elem::kDouble || b == Elem::kDouble ? E
 void Keep(OpBuilder& b, AttentionScores* kept, AttentionScores::Step step, const Value& scores,
           const Shape& shape, Elem elem) {
   if (kept != nullptr && kept->step == step) {
-    kept->scores = b.Broadcast(b.Cast(scores, elem), shape);
+    kept->scores = Broadcast(b, Cast(b, scores, elem), shape);
   }
 }
 
@@ -61,14 +67,14 @@ absl::StatusOr<Value> SplitHeads(OpBuilder& b, const Value& x, int64_t heads,
                    " heads, which must divide them");
   }
   const int64_t size = *hidden / heads;
-  return b.Map(x, {x.shape[0], heads, x.shape[1], size},
-               {Expr::Axis(0), Expr::Axis(2), Expr::Axis(1) * size + Expr::Axis(3)});
+  return Map(b, x, {x.shape[0], heads, x.shape[1], size},
+             {Expr::Axis(0), Expr::Axis(2), Expr::Axis(1) * size + Expr::Axis(3)});
 }
 
 Value JoinHeads(OpBuilder& b, const Value& x) {
   if (!b.status().ok()) return x;
-  const Value permuted = b.Permute(x, {0, 2, 1, 3});
-  return b.Reshape(permuted, {x.shape[0], x.shape[2], x.shape[1] * x.shape[3]});
+  const Value permuted = Permute(b, x, {0, 2, 1, 3});
+  return Reshape(b, permuted, {x.shape[0], x.shape[2], x.shape[1] * x.shape[3]});
 }
 
 absl::StatusOr<Value> RepeatHeads(OpBuilder& b, const Value& x, const Expr& heads,
@@ -79,9 +85,8 @@ absl::StatusOr<Value> RepeatHeads(OpBuilder& b, const Value& x, const Expr& head
     return Invalid(what, " has ", x.shape[1].ToString(), " heads, which must divide the ",
                    heads.ToString(), " of the query");
   }
-  return b.Map(
-      x, {x.shape[0], heads, x.shape[2], x.shape[3]},
-      {Expr::Axis(0), FloorDiv(Expr::Axis(1), *want / *have), Expr::Axis(2), Expr::Axis(3)});
+  return Map(b, x, {x.shape[0], heads, x.shape[2], x.shape[3]},
+             {Expr::Axis(0), FloorDiv(Expr::Axis(1), *want / *have), Expr::Axis(2), Expr::Axis(3)});
 }
 
 Value WindowMask(OpBuilder& b, const Expr& queries, const Expr& keys, const Value& offset,
@@ -90,23 +95,23 @@ Value WindowMask(OpBuilder& b, const Expr& queries, const Expr& keys, const Valu
   constexpr int64_t kFar = int64_t{1} << 40;
   if (left) left = std::min(*left, kFar);
   if (right) right = std::min(*right, kFar);
-  const Value i = b.Add(b.Iota(Elem::kInt64, {queries, 1}, 0), offset);
+  const Value i = Add(b, b.Iota(Elem::kInt64, {queries, 1}, 0), offset);
   const Value j = b.Iota(Elem::kInt64, {1, keys}, 1);
   std::optional<Value> mask;
-  if (left) mask = b.LessEqual(b.Sub(i, b.Integer(Elem::kInt64, *left)), j);
-  if (right) mask = Both(b, mask, b.LessEqual(j, b.Add(i, b.Integer(Elem::kInt64, *right))));
+  if (left) mask = LessEqual(b, Sub(b, i, b.Integer(Elem::kInt64, *left)), j);
+  if (right) mask = Both(b, mask, LessEqual(b, j, Add(b, i, b.Integer(Elem::kInt64, *right))));
   return *mask;
 }
 
 Value Both(OpBuilder& b, const std::optional<Value>& a, const Value& c) {
-  return a ? b.And(*a, c) : c;
+  return a ? And(b, *a, c) : c;
 }
 
 Value Attend(OpBuilder& b, const Value& q, const Value& k, const Value& v,
              const AttentionSpec& given, AttentionScores* kept) {
   if (!b.status().ok()) return q;
   AttentionSpec spec = given;
-  const Elem sums = b.Up(q).elem;
+  const Elem sums = Up(b, q).elem;
   const Elem wide = Wider(sums, spec.precision.value_or(sums));
   if (spec.softcap <= 0 && kept == nullptr && !spec.sink && wide == sums && q.elem == k.elem &&
       q.elem == v.elem) {
@@ -117,7 +122,7 @@ Value Attend(OpBuilder& b, const Value& q, const Value& k, const Value& v,
   const Expr& keys = k.shape[2];
   const Shape shape = {q.shape[0], q.shape[1], queries, keys};
   if (spec.causal) {
-    const Value offset = b.Size(Elem::kInt64, keys - queries, {});
+    const Value offset = Size(b, Elem::kInt64, keys - queries, {});
     spec.allowed = Both(b, spec.allowed, WindowMask(b, queries, keys, offset, std::nullopt, 0));
   }
   double scale = 0;
@@ -133,41 +138,41 @@ Value Attend(OpBuilder& b, const Value& q, const Value& k, const Value& v,
     return b.Scalar(sums, sums == Elem::kFloat ? static_cast<float>(x) : x);
   };
   Value scores =
-      b.Mul(b.Contract("bhqd,bhkd->bhqk", b.Cast(q, sums), b.Cast(k, sums)), number(scale));
+      Mul(b, Contract(b, "bhqd,bhkd->bhqk", Cast(b, q, sums), Cast(b, k, sums)), number(scale));
   Keep(b, kept, Step::kProduct, scores, shape, q.elem);
   if (spec.softcap > 0) {
     const Value cap = number(spec.softcap);
-    scores = b.Mul(b.Unary(Op::kTanh, b.Div(scores, cap)), cap);
+    scores = Mul(b, Unary(b, Op::kTanh, Div(b, scores, cap)), cap);
   }
   Keep(b, kept, Step::kSoftcap, scores, shape, q.elem);
   std::optional<Value> visible = spec.allowed;
   if (spec.bias) {
-    scores = b.Add(scores, b.Cast(*spec.bias, sums));
-    visible = Both(b, visible, b.Not(b.Equal(*spec.bias, MinusInfinity(b, spec.bias->elem))));
+    scores = Add(b, scores, Cast(b, *spec.bias, sums));
+    visible = Both(b, visible, Not(b, Equal(b, *spec.bias, MinusInfinity(b, spec.bias->elem))));
   }
-  if (spec.allowed) scores = b.Select(*spec.allowed, scores, MinusInfinity(b, sums));
+  if (spec.allowed) scores = Select(b, *spec.allowed, scores, MinusInfinity(b, sums));
   Keep(b, kept, Step::kBias, scores, shape, q.elem);
-  Value weights = b.Cast(scores, wide);
+  Value weights = Cast(b, scores, wide);
   if (spec.sink) {
     const Shape column = {q.shape[0], q.shape[1], queries, 1};
-    weights =
-        b.Concat({b.Broadcast(weights, shape), b.Broadcast(b.Cast(*spec.sink, wide), column)}, 3);
+    weights = Concat(
+        b, {Broadcast(b, weights, shape), Broadcast(b, Cast(b, *spec.sink, wide), column)}, 3);
   }
-  weights = b.Unary(Op::kSoftmax, weights, {{"axis", int64_t{3}}});
-  if (spec.sink) weights = b.Slice(weights, 3, 0, keys);
+  weights = Unary(b, Op::kSoftmax, weights, {{"axis", int64_t{3}}});
+  if (spec.sink) weights = Slice(b, weights, 3, 0, keys);
   if (visible) {
-    const Value whole = b.Broadcast(*visible, shape);
-    const Value any = b.Reduce(Op::kMaxReduce, whole, {3}, /*keepdims=*/true);
-    weights = b.Select(any, weights, b.Scalar(wide, 0));
+    const Value whole = Broadcast(b, *visible, shape);
+    const Value any = Reduce(b, Op::kMaxReduce, whole, {3}, /*keepdims=*/true);
+    weights = Select(b, any, weights, b.Scalar(wide, 0));
   }
   Keep(b, kept, Step::kSoftmax, weights, shape, q.elem);
-  const Elem product = Wider(sums, b.Up(v).elem);
-  return b.Cast(b.Contract("bhqk,bhkd->bhqd", b.Cast(weights, product), b.Cast(v, product)),
-                q.elem);
+  const Elem product = Wider(sums, Up(b, v).elem);
+  return Cast(b, Contract(b, "bhqk,bhkd->bhqd", Cast(b, weights, product), Cast(b, v, product)),
+              q.elem);
 }
 
 Value Rotated(OpBuilder& b, const Value& x, const Value& cos, const Value& sin, bool interleaved) {
-  return b.Raw(Op::kRotary, {x, b.Cast(cos, x.elem), b.Cast(sin, x.elem)},
+  return b.Raw(Op::kRotary, {x, Cast(b, cos, x.elem), Cast(b, sin, x.elem)},
                {{"interleaved", interleaved}}, x.elem);
 }
 

@@ -6,6 +6,11 @@
 #include <utility>
 #include <vector>
 
+#include "compiler/frontend/onnx/build/build_cast.h"
+#include "compiler/frontend/onnx/build/build_elementwise.h"
+#include "compiler/frontend/onnx/build/build_index.h"
+#include "compiler/frontend/onnx/build/build_movement.h"
+#include "compiler/frontend/onnx/build/build_sizes.h"
 #include "compiler/frontend/onnx/ops/handler.h"
 #include "compiler/frontend/onnx/ops/networks/attention.h"
 #include "compiler/frontend/onnx/ops/networks/handlers_microsoft_attention.h"
@@ -98,8 +103,8 @@ absl::Status AttentionNode::Cache() {
           "length, size]");
     }
     past_ = c_.In(kPastKey).shape[2];
-    k_ = b_.Concat({c_.In(kPastKey), k_}, 2);
-    v_ = b_.Concat({c_.In(kPastValue), v_}, 2);
+    k_ = Concat(b_, {c_.In(kPastKey), k_}, 2);
+    v_ = Concat(b_, {c_.In(kPastValue), v_}, 2);
     if (!b_.status().ok()) return b_.TakeStatus();
   }
   if (c_.Wants(1)) c_.Set(1, k_);
@@ -133,7 +138,7 @@ absl::Status AttentionNode::Mask() {
     for (int i = 0; i < mask.rank(); ++i) coordinates.push_back(Expr::Axis(i));
     const Value outside = is_bool ? b_.Integer(Elem::kBool, 0)
                                   : b_.Scalar(mask.elem, -std::numeric_limits<double>::infinity());
-    mask = b_.MapOr(mask, shape, coordinates, outside);
+    mask = MapOr(b_, mask, shape, coordinates, outside);
   }
   (is_bool ? spec_.allowed : spec_.bias) = mask;
   return b_.TakeStatus();
@@ -165,12 +170,12 @@ absl::Status AttentionNode::Positions() {
       return Invalid("nonpad_kv_seqlen has shape ", ShapeToString(lengths.shape),
                      "; it must be [batch], [", q_.shape[0].ToString(), "]");
     }
-    lengths = b_.Unsqueeze(b_.Cast(lengths, Elem::kInt64), {1, 2, 3});
-    spec_.allowed = Both(b_, spec_.allowed, b_.Less(b_.Iota(Elem::kInt64, {1, keys}, 1), lengths));
+    lengths = Unsqueeze(b_, Cast(b_, lengths, Elem::kInt64), {1, 2, 3});
+    spec_.allowed = Both(b_, spec_.allowed, Less(b_, b_.Iota(Elem::kInt64, {1, keys}, 1), lengths));
   }
   if (left || right) {
-    const Value offset = c_.Has(kLengths) ? b_.Sub(lengths, b_.Size(Elem::kInt64, queries, {}))
-                                          : b_.Size(Elem::kInt64, past_.value_or(0), {});
+    const Value offset = c_.Has(kLengths) ? Sub(b_, lengths, Size(b_, Elem::kInt64, queries, {}))
+                                          : Size(b_, Elem::kInt64, past_.value_or(0), {});
     spec_.allowed = Both(b_, spec_.allowed, WindowMask(b_, queries, keys, offset, left, right));
   }
   return b_.TakeStatus();
@@ -244,8 +249,8 @@ absl::Status RotaryEmbedding(HandlerContext& c) {
                      "; it must be ", rank == 2 ? "[positions, " : "[batch, length, ", size / 2,
                      "]");
     }
-    if (c.Has(3)) cache = b.Gather(cache, c.In(3), 0);
-    caches.push_back(b.Unsqueeze(cache, {1}));
+    if (c.Has(3)) cache = Gather(b, cache, c.In(3), 0);
+    caches.push_back(Unsqueeze(b, cache, {1}));
   }
   const Value y = Rotated(b, x, caches[0], caches[1], c.Int("interleaved") != 0);
   c.Set(0, flat ? JoinHeads(b, y) : y);

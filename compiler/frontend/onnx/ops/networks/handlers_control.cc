@@ -7,7 +7,10 @@
 #include <string>
 #include <utility>
 
+#include "compiler/frontend/onnx/build/build_elementwise.h"
+#include "compiler/frontend/onnx/build/build_movement.h"
 #include "compiler/frontend/onnx/build/build_scan.h"
+#include "compiler/frontend/onnx/build/build_sizes.h"
 #include "compiler/ir/value/message.h"
 #include "deploy/bazel/libs/status_macros.h"
 
@@ -135,14 +138,14 @@ class Unroller {
       const auto& type = body_.input(i).type().tensor_type();
       if (!type.has_shape() || type.shape().dim_size() != 1) return scalar;
       return scalar.known == nullptr
-                 ? b_.Unsqueeze(scalar, {0})
+                 ? Unsqueeze(b_, scalar, {0})
                  : b_.Literal(scalar.elem, {scalar.dtype(), {1}, scalar.known->literal->bytes});
     };
     return {as_stated(step, 0), as_stated(b_.Integer(Elem::kBool, 1), 1)};
   }
   // Reports whether the current step is below the count.
   Value Inside() {
-    return b_.Less(b_.Integer(Elem::kInt64, step_), b_.Size(Elem::kInt64, *count_, {}));
+    return Less(b_, b_.Integer(Elem::kInt64, step_), Size(b_, Elem::kInt64, *count_, {}));
   }
 
   HandlerContext& c_;
@@ -281,9 +284,9 @@ absl::StatusOr<std::optional<Unroller::Body>> Unroller::ScanStep(ScanBuilder& sc
   for (int i = 0; i < carried_count_; ++i) {
     Value& value = made[1 + i];
     if (!Alike(b_.bounds(), value, inside[i])) return std::nullopt;
-    body.next.push_back(alive ? b_.Select(*alive, value, inside[i]) : value);
+    body.next.push_back(alive ? Select(b_, *alive, value, inside[i]) : value);
   }
-  if (alive) body.next.push_back(b_.And(*alive, AsScalar(b_, going)));
+  if (alive) body.next.push_back(And(b_, *alive, AsScalar(b_, going)));
   body.elements.assign(made.begin() + 1 + carried_count_, made.end());
   if (!b_.status().ok()) return b_.TakeStatus();
   return body;
@@ -305,7 +308,7 @@ absl::Status Unroller::Step() {
   std::optional<Value> mask = alive_;
   if (count_ && step_ >= least_) {
     const Value inside = Inside();
-    mask = mask ? b_.And(*mask, inside) : inside;
+    mask = mask ? And(b_, *mask, inside) : inside;
   }
   std::vector<Value> operands = StepOperands(b_.Integer(Elem::kInt64, step_));
   operands.insert(operands.end(), carried_.begin(), carried_.end());
@@ -354,7 +357,7 @@ absl::Status Unroller::End(const Value& going, const std::optional<Value>& mask)
   }
   data_ends_ = true;
   const Value next = AsScalar(b_, going);
-  alive_ = mask ? b_.And(*mask, next) : next;
+  alive_ = mask ? And(b_, *mask, next) : next;
   return absl::OkStatus();
 }
 
@@ -419,7 +422,7 @@ absl::StatusOr<std::optional<bool>> KnownCondition(const Value& condition) {
 std::string StepLabel(int64_t step) { return Cat("body[", step, "]"); }
 
 Value AsScalar(OpBuilder& b, const Value& condition) {
-  return condition.rank() == 0 ? condition : b.Reshape(condition, {});
+  return condition.rank() == 0 ? condition : Reshape(b, condition, {});
 }
 
 bool Alike(const Bounds& bounds, const Value& a, const Value& b) {
@@ -435,7 +438,7 @@ absl::StatusOr<Value> Either(OpBuilder& b, const Value& condition, const Value& 
         ", which is known only at run time; both must have the same type and shape");
   }
   if (SameContents(x, y) || (x.node == y.node && x.node != kNoNode)) return x;
-  return b.Select(condition, x, y);
+  return Select(b, condition, x, y);
 }
 
 absl::StatusOr<Value> Stack(OpBuilder& b, absl::Span<const Value> elements, const Value& model,
@@ -448,12 +451,12 @@ absl::StatusOr<Value> Stack(OpBuilder& b, absl::Span<const Value> elements, cons
                            ShapeToString(element.shape),
                            " in another; the type and shape must be the same in every step");
     }
-    parts.push_back(b.Unsqueeze(element, {axis}));
+    parts.push_back(Unsqueeze(b, element, {axis}));
   }
-  if (parts.empty()) return b.Slice(b.Unsqueeze(model, {axis}), axis, 0, 0);
-  Value all = b.Concat(parts, axis);
-  if (reversed) return b.Slice(all, axis, size - 1, size, -1);
-  return size.IsConstant(static_cast<int64_t>(parts.size())) ? all : b.Slice(all, axis, 0, size);
+  if (parts.empty()) return Slice(b, Unsqueeze(b, model, {axis}), axis, 0, 0);
+  Value all = Concat(b, parts, axis);
+  if (reversed) return Slice(b, all, axis, size - 1, size, -1);
+  return size.IsConstant(static_cast<int64_t>(parts.size())) ? all : Slice(b, all, axis, 0, size);
 }
 
 absl::Span<const HandlerRow> ControlRows() { return kRows; }

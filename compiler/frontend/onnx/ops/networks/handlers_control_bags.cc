@@ -6,6 +6,10 @@
 #include <utility>
 
 #include "absl/container/flat_hash_map.h"
+#include "compiler/frontend/onnx/build/build_cast.h"
+#include "compiler/frontend/onnx/build/build_elementwise.h"
+#include "compiler/frontend/onnx/build/build_movement.h"
+#include "compiler/frontend/onnx/build/build_sizes.h"
 #include "compiler/frontend/onnx/ops/networks/handlers_control.h"
 #include "compiler/ir/value/message.h"
 #include "deploy/bazel/libs/status_macros.h"
@@ -207,11 +211,11 @@ bool IsVector(const Value& v) { return v.rank() == 1 && IsInteger(v.dtype()); }
 Value CheckedOffsets(OpBuilder& b, const Value& starts, const Value& ends, const Expr& count,
                      const Expr& ids) {
   // Start of the next bag; for the last bag, the number of ids.
-  const Value next = b.MapOr(starts, {count}, {Expr::Axis(0) + 1}, b.Integer(Elem::kInt64, -1));
+  const Value next = MapOr(b, starts, {count}, {Expr::Axis(0) + 1}, b.Integer(Elem::kInt64, -1));
   const Value is_last =
-      b.Equal(b.Iota(Elem::kInt64, {count}, 0), b.Size(Elem::kInt64, count - 1, {}));
-  const Value want = b.Select(is_last, b.Size(Elem::kInt64, ids, {}), next);
-  return b.Select(b.Equal(ends, want), starts, b.Integer(Elem::kInt64, -1));
+      Equal(b, b.Iota(Elem::kInt64, {count}, 0), Size(b, Elem::kInt64, count - 1, {}));
+  const Value want = Select(b, is_last, Size(b, Elem::kInt64, ids, {}), next);
+  return Select(b, Equal(b, ends, want), starts, b.Integer(Elem::kInt64, -1));
 }
 
 // ONNX reduces an empty bag to 0, NaN or the lowest value, depending on the mode; EmbeddingBag
@@ -221,7 +225,8 @@ Value WithEmptyBags(OpBuilder& b, const Value& result, std::string_view mode, co
   if (mode == "sum") return result;
   const double nothing = mode == "mean" ? std::numeric_limits<double>::quiet_NaN()
                                         : -std::numeric_limits<double>::infinity();
-  return b.Select(b.Unsqueeze(b.Equal(starts, ends), {1}), b.Scalar(result.elem, nothing), result);
+  return Select(b, Unsqueeze(b, Equal(b, starts, ends), {1}), b.Scalar(result.elem, nothing),
+                result);
 }
 
 }  // namespace
@@ -249,16 +254,18 @@ absl::StatusOr<bool> LoopOverBags(HandlerContext& c) {
       bags->ends->poisoned) {
     return absl::AbortedError("a value that the loop reads was refused");
   }
-  const auto first = [&](const Value& v) { return b.Slice(b.Cast(v, Elem::kInt64), 0, 0, count); };
+  const auto first = [&](const Value& v) {
+    return Slice(b, Cast(b, v, Elem::kInt64), 0, 0, count);
+  };
   // If there is one start more than bags, it is the end of the last bag.
   const Value starts = first(*bags->starts), ends = first(*bags->ends);
   const Expr& all = bags->ids->shape[0];
   const Value offsets = CheckedOffsets(b, starts, ends, count, all);
   Value ids = *bags->ids;
   if (IsSigned(ids.dtype())) {
-    const Value wide = b.Cast(ids, Elem::kInt64);
-    ids = b.Select(b.Less(wide, b.Integer(Elem::kInt64, 0)),
-                   b.Add(wide, b.Size(Elem::kInt64, bags->table->shape[0], {})), wide);
+    const Value wide = Cast(b, ids, Elem::kInt64);
+    ids = Select(b, Less(b, wide, b.Integer(Elem::kInt64, 0)),
+                 Add(b, wide, Size(b, Elem::kInt64, bags->table->shape[0], {})), wide);
   }
   const Value rows = b.Raw(Op::kEmbeddingBag, {*bags->table, ids, offsets},
                            {{"mode", std::string(bags->mode)}}, bags->table->elem);

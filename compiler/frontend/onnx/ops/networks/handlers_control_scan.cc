@@ -4,7 +4,10 @@
 #include <string>
 #include <utility>
 
+#include "compiler/frontend/onnx/build/build_elementwise.h"
+#include "compiler/frontend/onnx/build/build_movement.h"
 #include "compiler/frontend/onnx/build/build_scan.h"
+#include "compiler/frontend/onnx/build/build_sizes.h"
 #include "compiler/frontend/onnx/ops/networks/handlers_control.h"
 #include "compiler/ir/value/message.h"
 #include "deploy/bazel/libs/status_macros.h"
@@ -36,7 +39,7 @@ Value At(OpBuilder& b, const Value& x, int axis, const Expr& position) {
     coordinates.push_back(Expr::Axis(static_cast<int>(shape.size())));
     shape.push_back(x.shape[i]);
   }
-  return b.Map(x, std::move(shape), std::move(coordinates));
+  return Map(b, x, std::move(shape), std::move(coordinates));
 }
 
 absl::StatusOr<Expr> LengthOf(const OpBuilder& b, absl::Span<const ScanInput> inputs) {
@@ -75,7 +78,7 @@ Value MoveAxis(OpBuilder& b, const Value& x, int axis, int to) {
     if (i != axis) axes.push_back(i);
   }
   axes.insert(axes.begin() + to, axis);
-  return axis == to ? x : b.Permute(x, axes);
+  return axis == to ? x : Permute(b, x, axes);
 }
 
 // Same as Scanned; nullopt if the body must be unrolled.
@@ -94,7 +97,7 @@ absl::StatusOr<std::optional<std::vector<Value>>> AsScan(HandlerContext& c,
   std::vector<Value> operands = inside;
   for (const ScanInput& input : inputs) {
     const Value front = MoveAxis(b, input.value, input.axis, 0);
-    operands.push_back(scan.Slice(input.reversed ? b.Reverse(front, 0) : front));
+    operands.push_back(scan.Slice(input.reversed ? Reverse(b, front, 0) : front));
   }
   if (!b.status().ok()) return b.TakeStatus();
   absl::StatusOr<std::optional<std::vector<Value>>> results =
@@ -111,7 +114,7 @@ absl::StatusOr<std::optional<std::vector<Value>>> AsScan(HandlerContext& c,
   for (size_t k = 0; k < outputs.size(); ++k) {
     ASSIGN_OR_RETURN(int axis, c.Axis(outputs[k].axis, made[states.size() + k].rank() + 1));
     Value stacked = scan.Stacked(k);
-    if (outputs[k].reversed) stacked = b.Reverse(stacked, 0);
+    if (outputs[k].reversed) stacked = Reverse(b, stacked, 0);
     all.push_back(MoveAxis(b, stacked, 0, axis));
   }
   if (!b.status().ok()) return b.TakeStatus();
@@ -138,7 +141,7 @@ absl::StatusOr<std::vector<Value>> Scanned(HandlerContext& c, std::vector<Value>
   for (int64_t step = 0; step < std::max<int64_t>(most, 1); ++step) {
     std::optional<Value> mask;
     if (step >= least) {
-      mask = b.Less(b.Integer(Elem::kInt64, step), b.Size(Elem::kInt64, length, {}));
+      mask = Less(b, b.Integer(Elem::kInt64, step), Size(b, Elem::kInt64, length, {}));
     }
     std::vector<Value> operands = states;
     for (const ScanInput& input : inputs) {

@@ -6,6 +6,12 @@
 #include <utility>
 #include <vector>
 
+#include "compiler/frontend/onnx/build/build_cast.h"
+#include "compiler/frontend/onnx/build/build_elementwise.h"
+#include "compiler/frontend/onnx/build/build_index.h"
+#include "compiler/frontend/onnx/build/build_movement.h"
+#include "compiler/frontend/onnx/build/build_reduce.h"
+#include "compiler/frontend/onnx/build/build_sizes.h"
 #include "compiler/frontend/onnx/ops/handlers_arith.h"
 #include "compiler/frontend/onnx/ops/networks/attention.h"
 #include "compiler/frontend/onnx/ops/networks/handlers_microsoft_attention.h"
@@ -118,9 +124,9 @@ absl::Status GroupQuery::Heads() {
                      "(num_heads + 2 * kv_num_heads) * size");
     }
     const int64_t size = *width / *parts;
-    k = b_.Slice(q, 2, heads * size, groups * size);
-    v = b_.Slice(q, 2, (heads + groups) * size, groups * size);
-    q = b_.Slice(q, 2, 0, heads * size);
+    k = Slice(b_, q, 2, heads * size, groups * size);
+    v = Slice(b_, q, 2, (heads + groups) * size, groups * size);
+    q = Slice(b_, q, 2, 0, heads * size);
   }
   absl::StatusOr<Value> split = SplitHeads(b_, q, heads, "query");
   if (split.ok()) q_ = *split, split = SplitHeads(b_, k, groups, "key");
@@ -138,10 +144,10 @@ absl::Status GroupQuery::Normalise() {
       return Invalid(name, " has shape ", ShapeToString(w.shape), "; it must be [",
                      x->shape[3].ToString(), "], the size of a head");
     }
-    const Value up = b_.Up(*x);
-    const Value mean = b_.Mean(b_.Mul(up, up), {3}, /*keepdims=*/true);
-    const Value root = b_.Unary(Op::kSqrt, b_.Add(mean, FloatAttr(c_, up, "qk_norm_epsilon")));
-    *x = b_.Cast(b_.Mul(b_.Div(up, root), b_.Cast(w, up.elem)), x->elem);
+    const Value up = Up(b_, *x);
+    const Value mean = Mean(b_, Mul(b_, up, up), {3}, /*keepdims=*/true);
+    const Value root = Unary(b_, Op::kSqrt, Add(b_, mean, FloatAttr(c_, up, "qk_norm_epsilon")));
+    *x = Cast(b_, Mul(b_, Div(b_, up, root), Cast(b_, w, up.elem)), x->elem);
     return b_.TakeStatus();
   };
   absl::Status s = norm(&q_, kQueryNorm, "q_norm_weight");
@@ -182,12 +188,13 @@ absl::Status GroupQuery::Lengths() {
   }
   // The total is the length of the longest row, so it is also that of a single row.
   appended_ = grows && (bounds.ProvablyEqual(batch, 1) || bounds.ProvablyEqual(present_, 1));
-  const Value flat = lengths.rank() == 2 ? b_.Squeeze(lengths, {1}) : lengths;
+  const Value flat = lengths.rank() == 2 ? Squeeze(b_, lengths, {1}) : lengths;
   total_ =
-      b_.Unsqueeze(b_.Add(b_.Cast(flat, Elem::kInt64), b_.Integer(Elem::kInt64, 1)), {1, 2, 3});
+      Unsqueeze(b_, Add(b_, Cast(b_, flat, Elem::kInt64), b_.Integer(Elem::kInt64, 1)), {1, 2, 3});
   // A prompt's rows may be shorter than its length.
-  before_ = b_.Max(b_.Sub(total_, b_.Size(Elem::kInt64, fresh, {})), b_.Integer(Elem::kInt64, 0));
-  if (appended_) before_ = b_.Size(Elem::kInt64, past_, {1, 1, 1, 1});
+  before_ =
+      Max(b_, Sub(b_, total_, Size(b_, Elem::kInt64, fresh, {})), b_.Integer(Elem::kInt64, 0));
+  if (appended_) before_ = Size(b_, Elem::kInt64, past_, {1, 1, 1, 1});
   return b_.TakeStatus();
 }
 
@@ -207,12 +214,14 @@ absl::Status GroupQuery::Rotate() {
   }
   Value at;
   if (c_.Has(kPositions)) {
-    at = b_.Cast(c_.In(kPositions), Elem::kInt64);
+    at = Cast(b_, c_.In(kPositions), Elem::kInt64);
     if (at.rank() != 2) return Invalid("position_ids must have rank 2, [batch, length]");
   } else {
-    at = b_.Add(b_.Iota(Elem::kInt64, {1, q_.shape[2]}, 1), b_.Squeeze(before_, {2, 3}));
+    at = Add(b_, b_.Iota(Elem::kInt64, {1, q_.shape[2]}, 1), Squeeze(b_, before_, {2, 3}));
   }
-  const auto rows = [&](const Value& cache) { return b_.Unsqueeze(b_.Gather(cache, at, 0), {1}); };
+  const auto rows = [&](const Value& cache) {
+    return Unsqueeze(b_, Gather(b_, cache, at, 0), {1});
+  };
   const Value c = rows(cos), s = rows(sin);
   const bool interleaved = c_.Int("rotary_interleaved") != 0;
   q_ = Rotated(b_, q_, c, s, interleaved);
@@ -223,22 +232,23 @@ absl::Status GroupQuery::Rotate() {
 // Returns for each row of the batch the first `before_` elements of the cache, then the new ones.
 // Elements behind these come from the cache or from this step, and are never read.
 Value GroupQuery::Present(const Value& past, const Value& fresh) {
-  const Value all = b_.Concat({past, fresh}, 2);
+  const Value all = Concat(b_, {past, fresh}, 2);
   if (appended_ || !b_.status().ok()) return all;
   // Gathers whole positions: [batch * (past + fresh), heads, size].
   const Expr length = all.shape[2];
-  const Value rows = b_.Reshape(b_.Permute(all, {0, 2, 1, 3}),
-                                {all.shape[0] * length, all.shape[1], all.shape[3]});
+  const Value rows = Reshape(b_, Permute(b_, all, {0, 2, 1, 3}),
+                             {all.shape[0] * length, all.shape[1], all.shape[3]});
   const Value j = b_.Iota(Elem::kInt64, {1, present_}, 1);
-  const Value before = b_.Squeeze(before_, {2, 3});
-  const Value step = b_.Sub(j, before);
+  const Value before = Squeeze(b_, before_, {2, 3});
+  const Value step = Sub(b_, j, before);
   const Value is_fresh =
-      b_.And(b_.LessEqual(before, j), b_.Less(step, b_.Size(Elem::kInt64, fresh.shape[2], {})));
-  const Value at = b_.Select(is_fresh, b_.Add(step, b_.Size(Elem::kInt64, past.shape[2], {})), j);
+      And(b_, LessEqual(b_, before, j), Less(b_, step, Size(b_, Elem::kInt64, fresh.shape[2], {})));
+  const Value at =
+      Select(b_, is_fresh, Add(b_, step, Size(b_, Elem::kInt64, past.shape[2], {})), j);
   const Value first =
-      b_.Mul(b_.Iota(Elem::kInt64, {all.shape[0], 1}, 0), b_.Size(Elem::kInt64, length, {}));
-  const Value picked = b_.Gather(rows, b_.Add(first, at), 0);  // [batch, present, heads, size]
-  return b_.Permute(picked, {0, 2, 1, 3});
+      Mul(b_, b_.Iota(Elem::kInt64, {all.shape[0], 1}, 0), Size(b_, Elem::kInt64, length, {}));
+  const Value picked = Gather(b_, rows, Add(b_, first, at), 0);  // [batch, present, heads, size]
+  return Permute(b_, picked, {0, 2, 1, 3});
 }
 
 absl::Status GroupQuery::Cache() {
@@ -263,7 +273,7 @@ absl::Status GroupQuery::Finish() {
       return Invalid("head_sink has shape ", ShapeToString(sink.shape), "; it must be [",
                      q_.shape[1].ToString(), "], one for each head");
     }
-    spec.sink = b_.Unsqueeze(sink, {1, 2});
+    spec.sink = Unsqueeze(b_, sink, {1, 2});
   } else if (c_.Int("smooth_softmax") > 0) {
     spec.sink = b_.Scalar(q_.elem, 0);
   }
@@ -277,7 +287,7 @@ absl::Status GroupQuery::Finish() {
     spec.causal = causal;
     if (left) spec.allowed = WindowMask(b_, queries, keys, before_, left, std::nullopt);
   } else {
-    spec.allowed = b_.Less(b_.Iota(Elem::kInt64, {1, keys}, 1), total_);
+    spec.allowed = Less(b_, b_.Iota(Elem::kInt64, {1, keys}, 1), total_);
     if (causal || left) {
       const std::optional<int64_t> right = causal ? std::optional<int64_t>(0) : std::nullopt;
       spec.allowed = Both(b_, spec.allowed, WindowMask(b_, queries, keys, before_, left, right));
@@ -297,8 +307,8 @@ absl::Status GroupQuery::Finish() {
   if (wanted && b_.status().ok()) {
     // Hidden scores are returned as 0, also before the softmax.
     const Value& s = scores.scores;
-    const Value hidden = b_.Equal(s, b_.Scalar(s.elem, -std::numeric_limits<double>::infinity()));
-    c_.Set(3, b_.Select(hidden, b_.Scalar(s.elem, 0), s));
+    const Value hidden = Equal(b_, s, b_.Scalar(s.elem, -std::numeric_limits<double>::infinity()));
+    c_.Set(3, Select(b_, hidden, b_.Scalar(s.elem, 0), s));
   }
   return absl::OkStatus();
 }

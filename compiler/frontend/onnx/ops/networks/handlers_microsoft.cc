@@ -4,6 +4,11 @@
 #include <utility>
 #include <vector>
 
+#include "compiler/frontend/onnx/build/build_cast.h"
+#include "compiler/frontend/onnx/build/build_elementwise.h"
+#include "compiler/frontend/onnx/build/build_index.h"
+#include "compiler/frontend/onnx/build/build_movement.h"
+#include "compiler/frontend/onnx/build/build_reduce.h"
 #include "compiler/frontend/onnx/ops/handlers_arith.h"
 #include "compiler/frontend/onnx/ops/math/handlers_layer_norm.h"
 #include "compiler/ir/value/message.h"
@@ -15,7 +20,7 @@ namespace {
 constexpr std::string_view kDomain = "com.microsoft";
 
 Value GeluOf(OpBuilder& b, const Value& x, std::string form) {
-  return b.Unary(Op::kGelu, x, {{"approximate", std::move(form)}});
+  return Unary(b, Op::kGelu, x, {{"approximate", std::move(form)}});
 }
 
 absl::Status Gelu(HandlerContext& c) {
@@ -24,21 +29,21 @@ absl::Status Gelu(HandlerContext& c) {
 }
 absl::Status BiasGelu(HandlerContext& c) {
   OpBuilder& b = c.b();
-  c.Set(0, b.Cast(GeluOf(b, b.Add(b.Up(c.In(0)), b.Up(c.In(1))), "none"), c.In(0).elem));
+  c.Set(0, Cast(b, GeluOf(b, Add(b, Up(b, c.In(0)), Up(b, c.In(1))), "none"), c.In(0).elem));
   return absl::OkStatus();
 }
 absl::Status FastGelu(HandlerContext& c) {
   OpBuilder& b = c.b();
-  Value x = b.Up(c.In(0));
-  if (c.Has(1)) x = b.Add(x, b.Up(c.In(1)));
-  c.Set(0, b.Cast(GeluOf(b, x, "tanh"), c.In(0).elem));
+  Value x = Up(b, c.In(0));
+  if (c.Has(1)) x = Add(b, x, Up(b, c.In(1)));
+  c.Set(0, Cast(b, GeluOf(b, x, "tanh"), c.In(0).elem));
   return absl::OkStatus();
 }
 absl::Status QuickGelu(HandlerContext& c) {
   OpBuilder& b = c.b();
-  const Value x = b.Up(c.In(0));
-  const Value gate = b.Unary(Op::kSigmoid, b.Mul(FloatAttr(c, x, "alpha"), x));
-  c.Set(0, b.Cast(b.Mul(x, gate), c.In(0).elem));
+  const Value x = Up(b, c.In(0));
+  const Value gate = Unary(b, Op::kSigmoid, Mul(b, FloatAttr(c, x, "alpha"), x));
+  c.Set(0, Cast(b, Mul(b, x, gate), c.In(0).elem));
   return absl::OkStatus();
 }
 // Multiplies the left half of X + bias by the Gelu of its right half.
@@ -50,9 +55,9 @@ absl::Status BiasSplitGelu(HandlerContext& c) {
   if (!b.bounds().ProvablyEqual(half * 2, size)) {
     return Invalid("the last axis of X has size ", size.ToString(), ", which must be even");
   }
-  const Value x = b.Add(b.Up(c.In(0)), b.Up(c.In(1)));
-  const Value left = b.Slice(x, axis, 0, half), right = b.Slice(x, axis, half, half);
-  c.Set(0, b.Cast(b.Mul(left, GeluOf(b, right, "none")), c.In(0).elem));
+  const Value x = Add(b, Up(b, c.In(0)), Up(b, c.In(1)));
+  const Value left = Slice(b, x, axis, 0, half), right = Slice(b, x, axis, half, half);
+  c.Set(0, Cast(b, Mul(b, left, GeluOf(b, right, "none")), c.In(0).elem));
   return absl::OkStatus();
 }
 
@@ -62,8 +67,8 @@ absl::Status BiasSplitGelu(HandlerContext& c) {
 // may be 1.
 Value SkipSum(HandlerContext& c, int bias) {
   OpBuilder& b = c.b();
-  Value sum = b.Add(b.Up(c.In(0)), b.Broadcast(b.Up(c.In(1)), c.In(0).shape));
-  if (c.Has(bias)) sum = b.Add(sum, b.Up(c.In(bias)));
+  Value sum = Add(b, Up(b, c.In(0)), Broadcast(b, Up(b, c.In(1)), c.In(0).shape));
+  if (c.Has(bias)) sum = Add(b, sum, Up(b, c.In(bias)));
   return sum;
 }
 
@@ -75,15 +80,15 @@ absl::Status SkipLayerNorm(HandlerContext& c) {
   const int axis = sum.rank() - 1;
   if (axis < 0) return Invalid("input is a scalar; it needs an axis to normalise");
   const double epsilon = c.Float("epsilon");
-  const Value scale = b.Up(c.In(2)), bias = c.Has(3) ? b.Up(c.In(3)) : Value();
+  const Value scale = Up(b, c.In(2)), bias = c.Has(3) ? Up(b, c.In(3)) : Value();
   const Value y = LayerNormOf(b, sum, scale, c.Has(3) ? &bias : nullptr, axis, epsilon);
-  if (c.Wants(0)) c.Set(0, b.Cast(y, elem));
+  if (c.Wants(0)) c.Set(0, Cast(b, y, elem));
   if (c.Wants(1) || c.Wants(2)) {
     const Moments m = MomentsOf(b, sum, {axis});
-    if (c.Wants(1)) c.Set(1, b.Cast(m.mean, Elem::kFloat));
-    if (c.Wants(2)) c.Set(2, b.Cast(InverseRoot(b, m.variance, epsilon), Elem::kFloat));
+    if (c.Wants(1)) c.Set(1, Cast(b, m.mean, Elem::kFloat));
+    if (c.Wants(2)) c.Set(2, Cast(b, InverseRoot(b, m.variance, epsilon), Elem::kFloat));
   }
-  if (c.Wants(3)) c.Set(3, b.Cast(sum, elem));
+  if (c.Wants(3)) c.Set(3, Cast(b, sum, elem));
   return absl::OkStatus();
 }
 
@@ -99,9 +104,9 @@ absl::Status SkipRmsNorm(HandlerContext& c) {
         "its result \"mean\" is for training and is not supported; a root mean square has no mean");
   }
   const double epsilon = c.Float("epsilon");
-  if (c.Wants(0)) c.Set(0, b.Cast(RmsNormOf(b, sum, b.Up(c.In(2)), axis, epsilon), elem));
-  if (c.Wants(2)) c.Set(2, b.Cast(InverseRms(b, sum, axis, epsilon), Elem::kFloat));
-  if (c.Wants(3)) c.Set(3, b.Cast(sum, elem));
+  if (c.Wants(0)) c.Set(0, Cast(b, RmsNormOf(b, sum, Up(b, c.In(2)), axis, epsilon), elem));
+  if (c.Wants(2)) c.Set(2, Cast(b, InverseRms(b, sum, axis, epsilon), Elem::kFloat));
+  if (c.Wants(3)) c.Set(3, Cast(b, sum, elem));
   return absl::OkStatus();
 }
 
@@ -110,7 +115,7 @@ absl::Status SimplifiedLayerNorm(HandlerContext& c) {
   ASSIGN_OR_RETURN(const int axis, c.Axis(c.Int("axis"), c.In(0).rank()));
   const double epsilon = c.Float("epsilon");
   if (c.Wants(0)) c.Set(0, RmsNormOf(b, c.In(0), c.In(1), axis, epsilon));
-  if (c.Wants(1)) c.Set(1, b.Cast(InverseRms(b, b.Up(c.In(0)), axis, epsilon), Elem::kFloat));
+  if (c.Wants(1)) c.Set(1, Cast(b, InverseRms(b, Up(b, c.In(0)), axis, epsilon), Elem::kFloat));
   return absl::OkStatus();
 }
 
@@ -134,20 +139,20 @@ absl::Status EmbedLayerNorm(HandlerContext& c) {
   }
   const Elem elem = c.In(2).elem;
   const Value places = c.Has(8) ? c.In(8) : b.Iota(Elem::kInt32, {ids.shape[1]}, 0);
-  Value sum = b.Add(b.Up(b.Gather(c.In(2), ids, 0)), b.Up(b.Gather(c.In(3), places, 0)));
-  if (c.Has(1)) sum = b.Add(sum, b.Up(b.Gather(c.In(4), c.In(1), 0)));
+  Value sum = Add(b, Up(b, Gather(b, c.In(2), ids, 0)), Up(b, Gather(b, c.In(3), places, 0)));
+  if (c.Has(1)) sum = Add(b, sum, Up(b, Gather(b, c.In(4), c.In(1), 0)));
   if (!b.status().ok()) return absl::OkStatus();
-  const Value scale = b.Up(c.In(5)), bias = b.Up(c.In(6));
-  c.Set(0, b.Cast(LayerNormOf(b, sum, scale, &bias, 2, c.Float("epsilon")), elem));
+  const Value scale = Up(b, c.In(5)), bias = Up(b, c.In(6));
+  c.Set(0, Cast(b, LayerNormOf(b, sum, scale, &bias, 2, c.Float("epsilon")), elem));
   if (c.Wants(1)) {
-    Value count = b.Splat(b.Integer(Elem::kInt32, 0), {ids.shape[0]});
+    Value count = Splat(b, b.Integer(Elem::kInt32, 0), {ids.shape[0]});
     if (c.Has(7)) {
-      const Value word = b.Equal(c.In(7), b.Integer(c.In(7).elem, 1));
-      count = b.Reduce(Op::kSumReduce, b.Cast(word, Elem::kInt32), {1}, false);
+      const Value word = Equal(b, c.In(7), b.Integer(c.In(7).elem, 1));
+      count = Reduce(b, Op::kSumReduce, Cast(b, word, Elem::kInt32), {1}, false);
     }
     c.Set(1, count);
   }
-  if (c.Wants(2)) c.Set(2, b.Cast(sum, elem));
+  if (c.Wants(2)) c.Set(2, Cast(b, sum, elem));
   return absl::OkStatus();
 }
 
@@ -157,15 +162,15 @@ absl::Status EmbedLayerNorm(HandlerContext& c) {
 // u8 of this shape. `at` is the byte of the element at ($0, $1): element $1 of a row whose runs
 // start at whole bytes.
 Value Unpacked(OpBuilder& b, const Value& packed, int64_t bits, Shape shape, std::vector<Expr> at) {
-  const Value bytes = b.Map(packed, shape, std::move(at));
+  const Value bytes = Map(b, packed, shape, std::move(at));
   if (bits == 8) return bytes;
   const int64_t per_byte = 8 / bits;
   Tensor places = Tensor::Zeros(DType::kU8, {per_byte});
   for (int64_t i = 0; i < per_byte; ++i) places.bytes[i] = static_cast<char>(i * bits);
-  const Value shift = b.Map(b.Literal(Elem::kUInt8, std::move(places)), std::move(shape),
-                            {Mod(Expr::Axis(1), per_byte)});
-  return b.And(b.Binary(Op::kShift, bytes, shift, {{"direction", std::string("right")}}),
-               b.Integer(Elem::kUInt8, (int64_t{1} << bits) - 1));
+  const Value shift = Map(b, b.Literal(Elem::kUInt8, std::move(places)), std::move(shape),
+                          {Mod(Expr::Axis(1), per_byte)});
+  return And(b, Binary(b, Op::kShift, bytes, shift, {{"direction", std::string("right")}}),
+             b.Integer(Elem::kUInt8, (int64_t{1} << bits) - 1));
 }
 
 // B [N, blocks, bytes of a block] and its scales give W [N, K] = (q - zero) * scale in A's type.
@@ -192,21 +197,21 @@ absl::Status MatMulNBits(HandlerContext& c) {
   const Expr row = Expr::Axis(0), column = Expr::Axis(1), of_block = FloorDiv(column, block);
   const Shape shape = {n, k};
   // Some files store them with fewer axes.
-  const Value packed = b.Reshape(c.In(1), {n, blocks, block / per_byte});
+  const Value packed = Reshape(b, c.In(1), {n, blocks, block / per_byte});
   const Value q =
       Unpacked(b, packed, bits, shape, {row, of_block, FloorDiv(Mod(column, block), per_byte)});
-  const Value scale = b.Up(b.Map(b.Reshape(c.In(2), {n, blocks}), shape, {row, of_block}));
+  const Value scale = Up(b, Map(b, Reshape(b, c.In(2), {n, blocks}), shape, {row, of_block}));
   Value zero = b.Scalar(scale.elem, static_cast<double>(int64_t{1} << (bits - 1)));
   if (c.Has(3) && c.In(3).elem == Elem::kUInt8) {
-    const Value all = Unpacked(b, b.Reshape(c.In(3), {n, zero_bytes}), bits, {n, blocks},
+    const Value all = Unpacked(b, Reshape(b, c.In(3), {n, zero_bytes}), bits, {n, blocks},
                                {row, FloorDiv(column, per_byte)});
-    zero = b.Cast(b.Map(all, shape, {row, of_block}), scale.elem);
+    zero = Cast(b, Map(b, all, shape, {row, of_block}), scale.elem);
   } else if (c.Has(3)) {
-    zero = b.Cast(b.Map(b.Reshape(c.In(3), {n, blocks}), shape, {row, of_block}), scale.elem);
+    zero = Cast(b, Map(b, Reshape(b, c.In(3), {n, blocks}), shape, {row, of_block}), scale.elem);
   }
-  const Value w = b.Cast(b.Mul(b.Sub(b.Cast(q, scale.elem), zero), scale), x.elem);
-  Value y = b.MatMul(x, b.Permute(w, std::vector<int>{1, 0}));
-  if (c.Has(5)) y = b.Add(y, c.In(5));
+  const Value w = Cast(b, Mul(b, Sub(b, Cast(b, q, scale.elem), zero), scale), x.elem);
+  Value y = MatMul(b, x, Permute(b, w, std::vector<int>{1, 0}));
+  if (c.Has(5)) y = Add(b, y, c.In(5));
   c.Set(0, y);
   return absl::OkStatus();
 }

@@ -11,6 +11,12 @@
 #include <utility>
 #include <vector>
 
+#include "compiler/frontend/onnx/build/build_cast.h"
+#include "compiler/frontend/onnx/build/build_elementwise.h"
+#include "compiler/frontend/onnx/build/build_index.h"
+#include "compiler/frontend/onnx/build/build_movement.h"
+#include "compiler/frontend/onnx/build/build_reduce.h"
+#include "compiler/frontend/onnx/build/build_sizes.h"
 #include "compiler/frontend/onnx/ops/networks/attention.h"
 #include "compiler/ir/value/message.h"
 #include "deploy/bazel/libs/status_macros.h"
@@ -47,31 +53,31 @@ absl::StatusOr<Value> FilterOf(OpBuilder& b, const Value& mask, const Expr& batc
   }
   std::optional<Value> visible;
   const auto row = [&](const Expr& begin) {  // [batch, 1, 1, 1]
-    return b.Unsqueeze(b.Cast(b.Slice(mask, 0, begin, batch), Elem::kInt64), {1, 2, 3});
+    return Unsqueeze(b, Cast(b, Slice(b, mask, 0, begin, batch), Elem::kInt64), {1, 2, 3});
   };
   const Value j = b.Iota(Elem::kInt64, {1, keys}, 1);
   if (mask.rank() == 1 && SameSize(b, mask.shape[0], batch)) {
-    visible = b.Less(j, row(0));
+    visible = Less(b, j, row(0));
   } else if (mask.rank() == 1 && SameSize(b, mask.shape[0], 2 * batch)) {
-    visible = b.And(b.Less(j, row(0)), b.LessEqual(row(batch), j));
+    visible = And(b, Less(b, j, row(0)), LessEqual(b, row(batch), j));
   } else if (mask.rank() == 2 && SameSize(b, mask.shape[1], keys)) {
-    visible = b.Unsqueeze(mask, {1, 2});
+    visible = Unsqueeze(b, mask, {1, 2});
   } else if (mask.rank() == 3 && SameSize(b, mask.shape[1], queries) &&
              SameSize(b, mask.shape[2], keys)) {
-    visible = b.Unsqueeze(mask, {1});
+    visible = Unsqueeze(b, mask, {1});
   } else {
     return Unimplemented("the mask has shape ", ShapeToString(mask.shape), "; [batch], [2*batch], ",
                          "[batch, keys] and [batch, queries, keys] are supported, with batch ",
                          batch.ToString(), ", queries ", queries.ToString(), " and keys ",
                          keys.ToString());
   }
-  const Value shown = visible->elem == Elem::kBool ? *visible : b.Cast(*visible, Elem::kBool);
+  const Value shown = visible->elem == Elem::kBool ? *visible : Cast(b, *visible, Elem::kBool);
   const double rounded = DecodeFloat(CarrierOf(elem), EncodeFloat(CarrierOf(elem), filter));
-  return b.Select(shown, b.Scalar(elem, 0), b.Scalar(elem, rounded));
+  return Select(b, shown, b.Scalar(elem, 0), b.Scalar(elem, rounded));
 }
 
 Value Sum(OpBuilder& b, const std::optional<Value>& x, const Value& y) {
-  return x ? b.Add(*x, y) : y;
+  return x ? Add(b, *x, y) : y;
 }
 
 // The schema has no default.
@@ -85,12 +91,12 @@ void SetScale(const HandlerContext& c, AttentionSpec* spec) {
 
 // Returns element `which` of axis `axis`, which is removed.
 Value Part(OpBuilder& b, const Value& x, int axis, int64_t which) {
-  return b.Squeeze(b.Slice(x, axis, which, 1), {axis});
+  return Squeeze(b, Slice(b, x, axis, which, 1), {axis});
 }
 
 // Takes x of [batch, length, heads, n, size]. Returns one of the n as [batch, heads, length, size].
 Value Packed(OpBuilder& b, const Value& x, int64_t which) {
-  return b.Permute(Part(b, x, 3, which), {0, 2, 1, 3});
+  return Permute(b, Part(b, x, 3, which), {0, 2, 1, 3});
 }
 
 }  // namespace
@@ -108,8 +114,8 @@ absl::Status MicrosoftAttention(HandlerContext& c) {
     return Invalid("input and weights have ranks ", x.rank(), " and ", w.rank(),
                    "; 3 and 2 are meant");
   }
-  Value all = b.MatMul(x, w);
-  if (c.Has(2)) all = b.Add(all, c.In(2));
+  Value all = MatMul(b, x, w);
+  if (c.Has(2)) all = Add(b, all, c.In(2));
   if (!b.status().ok()) return b.TakeStatus();
   std::vector<int64_t> sizes;
   if (c.Given("qkv_hidden_sizes")) {
@@ -127,15 +133,15 @@ absl::Status MicrosoftAttention(HandlerContext& c) {
   int64_t begin = 0;
   for (int i = 0; i < 3; ++i) {
     ASSIGN_OR_RETURN(qkv[i],
-                     SplitHeads(b, b.Slice(all, 2, begin, sizes[i]), heads, "the projection"));
+                     SplitHeads(b, Slice(b, all, 2, begin, sizes[i]), heads, "the projection"));
     begin += sizes[i];
   }
   auto& [q, k, v] = qkv;
   if (c.Has(4)) {
     const Value& past = c.In(4);
     if (past.rank() != 5) return Invalid("past has rank ", past.rank(), "; it must be 5");
-    k = b.Concat({Part(b, past, 0, 0), k}, 2);
-    v = b.Concat({Part(b, past, 0, 1), v}, 2);
+    k = Concat(b, {Part(b, past, 0, 0), k}, 2);
+    v = Concat(b, {Part(b, past, 0, 1), v}, 2);
     if (!b.status().ok()) return b.TakeStatus();
   }
   AttentionSpec spec;
@@ -147,7 +153,7 @@ absl::Status MicrosoftAttention(HandlerContext& c) {
   if (c.Has(5)) spec.bias = Sum(b, spec.bias, c.In(5));
   spec.causal = c.Int("unidirectional") != 0;
   c.Set(0, JoinHeads(b, Attend(b, q, k, v, spec, nullptr)));
-  if (c.Wants(1)) c.Set(1, b.Concat({b.Unsqueeze(k, {0}), b.Unsqueeze(v, {0})}, 0));
+  if (c.Wants(1)) c.Set(1, Concat(b, {Unsqueeze(b, k, {0}), Unsqueeze(b, v, {0})}, 0));
   return absl::OkStatus();
 }
 
@@ -177,7 +183,7 @@ absl::Status MultiHeadAttention(HandlerContext& c) {
     }
     Expr begin = 0;
     for (Value& part : qkv) {
-      part = b.Add(part, b.Slice(c.In(3), 0, begin, part.shape[2]));
+      part = Add(b, part, Slice(b, c.In(3), 0, begin, part.shape[2]));
       begin += part.shape[2];
     }
     if (!b.status().ok()) return b.TakeStatus();
@@ -193,8 +199,8 @@ absl::Status MultiHeadAttention(HandlerContext& c) {
   auto& [q, k, v] = qkv;
   if (c.Has(6) != c.Has(7)) return Invalid("past_key and past_value go together");
   if (c.Has(6)) {
-    k = b.Concat({c.In(6), k}, 2);
-    v = b.Concat({c.In(7), v}, 2);
+    k = Concat(b, {c.In(6), k}, 2);
+    v = Concat(b, {c.In(7), v}, 2);
     if (!b.status().ok()) return b.TakeStatus();
   }
   AttentionSpec spec;
@@ -211,9 +217,9 @@ absl::Status MultiHeadAttention(HandlerContext& c) {
     spec.causal = SameSize(b, k.shape[2], q.shape[2] + past);
     if (!spec.causal) {
       const Expr& queries = q.shape[2];
-      const auto size = [&](const Expr& e) { return b.Size(Elem::kInt64, e, {}); };
-      const Value last = b.Equal(b.Iota(Elem::kInt64, {queries, 1}, 0), size(queries - 1));
-      spec.allowed = b.Or(WindowMask(b, queries, k.shape[2], size(past), std::nullopt, 0), last);
+      const auto size = [&](const Expr& e) { return Size(b, Elem::kInt64, e, {}); };
+      const Value last = Equal(b, b.Iota(Elem::kInt64, {queries, 1}, 0), size(queries - 1));
+      spec.allowed = Or(b, WindowMask(b, queries, k.shape[2], size(past), std::nullopt, 0), last);
     }
   }
   AttentionScores scores{.step = AttentionScores::Step::kBias, .scores = {}};
@@ -224,7 +230,7 @@ absl::Status MultiHeadAttention(HandlerContext& c) {
     const double lowest = kept.dtype() == DType::kF16    ? -65504
                           : kept.dtype() == DType::kBF16 ? -0x1.FEp127
                                                          : -0x1.FFFFFEp127;
-    c.Set(3, b.Max(kept, b.Scalar(kept.elem, lowest)));
+    c.Set(3, Max(b, kept, b.Scalar(kept.elem, lowest)));
   }
   if (c.Wants(1)) c.Set(1, k);
   if (c.Wants(2)) c.Set(2, v);
@@ -260,11 +266,11 @@ absl::Status MicrosoftRotaryEmbedding(HandlerContext& c) {
     return Invalid("the caches rotate ", 2 * *half, " elements of each head, which has ",
                    x.shape[3].ToString());
   }
-  Value at = b.Cast(positions, Elem::kInt64);
+  Value at = Cast(b, positions, Elem::kInt64);
   if (positions.rank() == 1) {  // one offset for all rows
-    at = b.Add(b.Iota(Elem::kInt64, {1, x.shape[2]}, 1), at);
+    at = Add(b, b.Iota(Elem::kInt64, {1, x.shape[2]}, 1), at);
   }
-  const auto rows = [&](const Value& cache) { return b.Unsqueeze(b.Gather(cache, at, 0), {1}); };
+  const auto rows = [&](const Value& cache) { return Unsqueeze(b, Gather(b, cache, at, 0), {1}); };
   const Value y = Rotated(b, x, rows(cos), rows(sin), c.Int("interleaved") != 0);
   c.Set(0, flat ? JoinHeads(b, y) : y);
   return absl::OkStatus();

@@ -3,6 +3,10 @@
 #include <string>
 #include <vector>
 
+#include "compiler/frontend/onnx/build/build_cast.h"
+#include "compiler/frontend/onnx/build/build_elementwise.h"
+#include "compiler/frontend/onnx/build/build_movement.h"
+#include "compiler/frontend/onnx/build/build_reduce.h"
 #include "compiler/frontend/onnx/ops/handlers_arith.h"
 #include "compiler/frontend/onnx/ops/math/handlers_quantised.h"
 #include "compiler/frontend/onnx/ops/networks/handlers_window.h"
@@ -26,35 +30,35 @@ Value One(HandlerContext& c, int i) {
 // Returns (q - zero) * scale for operand `i`; an absent `zero` means 0.
 Value Real(HandlerContext& c, int i, int scale, int zero) {
   OpBuilder& b = c.b();
-  Value q = b.Cast(c.In(i), Elem::kInt32);
-  if (c.Has(zero)) q = b.Sub(q, b.Cast(One(c, zero), Elem::kInt32));
-  return b.Mul(b.Cast(q, Elem::kFloat), b.Cast(One(c, scale), Elem::kFloat));
+  Value q = Cast(b, c.In(i), Elem::kInt32);
+  if (c.Has(zero)) q = Sub(b, q, Cast(b, One(c, zero), Elem::kInt32));
+  return Mul(b, Cast(b, q, Elem::kFloat), Cast(b, One(c, scale), Elem::kFloat));
 }
 // Quantises x to `elem` with operands `scale` and `zero`, and sets the result.
 void SetQuantised(HandlerContext& c, const Value& x, int scale, int zero, Elem elem) {
   OpBuilder& b = c.b();
   const Value point = c.Has(zero) ? One(c, zero) : Value();
-  const Value quotient = b.Div(x, b.Cast(One(c, scale), Elem::kFloat));
+  const Value quotient = Div(b, x, Cast(b, One(c, scale), Elem::kFloat));
   c.Set(0, RoundedTo(b, quotient, c.Has(zero) ? &point : nullptr, elem));
 }
 
 absl::Status QLinearAdd(HandlerContext& c) {
-  SetQuantised(c, c.b().Add(Real(c, 0, 1, 2), Real(c, 3, 4, 5)), 6, 7, c.In(0).elem);
+  SetQuantised(c, Add(c.b(), Real(c, 0, 1, 2), Real(c, 3, 4, 5)), 6, 7, c.In(0).elem);
   return absl::OkStatus();
 }
 absl::Status QLinearMul(HandlerContext& c) {
-  SetQuantised(c, c.b().Mul(Real(c, 0, 1, 2), Real(c, 3, 4, 5)), 6, 7, c.In(0).elem);
+  SetQuantised(c, Mul(c.b(), Real(c, 0, 1, 2), Real(c, 3, 4, 5)), 6, 7, c.In(0).elem);
   return absl::OkStatus();
 }
 absl::Status QLinearSigmoid(HandlerContext& c) {
-  SetQuantised(c, c.b().Unary(Op::kSigmoid, Real(c, 0, 1, 2)), 3, 4, c.In(0).elem);
+  SetQuantised(c, Unary(c.b(), Op::kSigmoid, Real(c, 0, 1, 2)), 3, 4, c.In(0).elem);
   return absl::OkStatus();
 }
 absl::Status QLinearLeakyRelu(HandlerContext& c) {
   OpBuilder& b = c.b();
   const Value x = Real(c, 0, 1, 2);
-  const Value below = b.Mul(FloatAttr(c, x, "alpha"), x);
-  SetQuantised(c, b.Select(b.Less(x, NumberLike(c, x, 0)), below, x), 3, 4, c.In(0).elem);
+  const Value below = Mul(b, FloatAttr(c, x, "alpha"), x);
+  SetQuantised(c, Select(b, Less(b, x, NumberLike(c, x, 0)), below, x), 3, 4, c.In(0).elem);
   return absl::OkStatus();
 }
 
@@ -71,9 +75,9 @@ absl::Status QLinearSoftmax(HandlerContext& c) {
     shape.resize(axis);
     shape.push_back(rest);
   }
-  const Value y = b.Unary(Op::kSoftmax, b.Reshape(Real(c, 0, 1, 2), shape),
-                          {{"axis", static_cast<int64_t>(axis)}});
-  SetQuantised(c, b.Reshape(y, q.shape), 3, 4, q.elem);
+  const Value y = Unary(b, Op::kSoftmax, Reshape(b, Real(c, 0, 1, 2), shape),
+                        {{"axis", static_cast<int64_t>(axis)}});
+  SetQuantised(c, Reshape(b, y, q.shape), 3, 4, q.elem);
   return absl::OkStatus();
 }
 
@@ -82,7 +86,7 @@ absl::Status QLinearGlobalAveragePool(HandlerContext& c) {
   const bool last = c.Int("channels_last") != 0;
   std::vector<int> axes;
   for (int i = last ? 1 : 2; i < (last ? rank - 1 : rank); ++i) axes.push_back(i);
-  SetQuantised(c, c.b().Mean(Real(c, 0, 1, 2), axes, true), 3, 4, c.In(0).elem);
+  SetQuantised(c, Mean(c.b(), Real(c, 0, 1, 2), axes, true), 3, 4, c.In(0).elem);
   return absl::OkStatus();
 }
 
@@ -99,10 +103,10 @@ absl::Status QLinearAveragePool(HandlerContext& c) {
   }
   back.push_back(1);
   const bool last = c.Int("channels_last") != 0;
-  if (last) x = b.Permute(x, front);
+  if (last) x = Permute(b, x, front);
   if (!b.status().ok()) return absl::OkStatus();
   ASSIGN_OR_RETURN(Value y, MeansOfWindows(c, x));
-  SetQuantised(c, last ? b.Permute(y, back) : y, 3, 4, c.In(0).elem);
+  SetQuantised(c, last ? Permute(b, y, back) : y, 3, 4, c.In(0).elem);
   return absl::OkStatus();
 }
 
@@ -116,7 +120,7 @@ absl::Status QLinearConcat(HandlerContext& c) {
   for (int i = 2; i < c.inputs(); i += 3) parts.push_back(Real(c, i, i + 1, i + 2));
   ASSIGN_OR_RETURN(const int axis, c.Axis(c.Int("axis"), c.In(2).rank()));
   if (!c.b().status().ok()) return absl::OkStatus();
-  SetQuantised(c, c.b().Concat(parts, axis), 0, 1, c.In(1).elem);
+  SetQuantised(c, Concat(c.b(), parts, axis), 0, 1, c.In(1).elem);
   return absl::OkStatus();
 }
 
@@ -124,12 +128,12 @@ absl::Status QLinearConcat(HandlerContext& c) {
 // points by column.
 Value Product(HandlerContext& c, const Value& a, int i, int zero) {
   OpBuilder& b = c.b();
-  Value y = b.Cast(c.In(i), Elem::kInt32);
-  if (c.Has(zero)) y = b.Sub(y, b.Cast(c.In(zero), Elem::kInt32));
-  return b.Cast(b.MatMul(a, y), Elem::kFloat);
+  Value y = Cast(b, c.In(i), Elem::kInt32);
+  if (c.Has(zero)) y = Sub(b, y, Cast(b, c.In(zero), Elem::kInt32));
+  return Cast(b, MatMul(b, a, y), Elem::kFloat);
 }
 Value WithBias(HandlerContext& c, const Value& y, int bias) {
-  return c.Has(bias) ? c.b().Add(y, c.b().Cast(c.In(bias), Elem::kFloat)) : y;
+  return c.Has(bias) ? Add(c.b(), y, Cast(c.b(), c.In(bias), Elem::kFloat)) : y;
 }
 
 absl::Status MatMulIntegerToFloat(HandlerContext& c) {
@@ -141,11 +145,11 @@ absl::Status MatMulIntegerToFloat(HandlerContext& c) {
     ASSIGN_OR_RETURN(const Value part, RowParameter(c, i, i == 2 ? "a_scale" : "a_zero_point"));
     parts[i / 2 - 1] = part;
   }
-  Value a = b.Cast(c.In(0), Elem::kInt32);
-  if (c.Has(4)) a = b.Sub(a, b.Cast(parts[1], Elem::kInt32));
-  const Value scale = b.Mul(b.Cast(parts[0], Elem::kFloat), b.Cast(c.In(3), Elem::kFloat));
-  const Value y = WithBias(c, b.Mul(Product(c, a, 1, 5), scale), 6);
-  c.Set(0, b.Cast(y, c.In(2).elem));
+  Value a = Cast(b, c.In(0), Elem::kInt32);
+  if (c.Has(4)) a = Sub(b, a, Cast(b, parts[1], Elem::kInt32));
+  const Value scale = Mul(b, Cast(b, parts[0], Elem::kFloat), Cast(b, c.In(3), Elem::kFloat));
+  const Value y = WithBias(c, Mul(b, Product(c, a, 1, 5), scale), 6);
+  c.Set(0, Cast(b, y, c.In(2).elem));
   return absl::OkStatus();
 }
 
@@ -153,9 +157,10 @@ absl::Status MatMulIntegerToFloat(HandlerContext& c) {
 absl::Status DynamicQuantizeMatMul(HandlerContext& c) {
   OpBuilder& b = c.b();
   const Quantised a = QuantisedDynamically(b, c.In(0));
-  const Value shifted = b.Sub(b.Cast(a.values, Elem::kInt32), b.Cast(a.zero_point, Elem::kInt32));
-  const Value scale = b.Mul(a.scale, b.Cast(c.In(2), Elem::kFloat));
-  c.Set(0, WithBias(c, b.Mul(Product(c, shifted, 1, 3), scale), 4));
+  const Value shifted =
+      Sub(b, Cast(b, a.values, Elem::kInt32), Cast(b, a.zero_point, Elem::kInt32));
+  const Value scale = Mul(b, a.scale, Cast(b, c.In(2), Elem::kFloat));
+  c.Set(0, WithBias(c, Mul(b, Product(c, shifted, 1, 3), scale), 4));
   return absl::OkStatus();
 }
 
@@ -167,15 +172,15 @@ absl::Status QGemm(HandlerContext& c) {
                    ShapeToString(c.In(3).shape), "; both must be matrices");
   }
   const std::vector<int> swapped = {1, 0};
-  Value x = b.Sub(b.Cast(c.In(0), Elem::kInt32), b.Cast(c.In(2), Elem::kInt32));
-  if (c.Int("transA") != 0) x = b.Permute(x, swapped);
-  Value y = b.Cast(c.In(3), Elem::kInt32);
-  if (c.Int("transB") != 0) y = b.Permute(y, swapped);
-  y = b.Sub(y, b.Cast(c.In(5), Elem::kInt32));
-  Value sum = b.MatMul(x, y);
-  if (c.Has(6) && b.status().ok()) sum = b.Add(sum, b.Broadcast(c.In(6), sum.shape));
-  const Value scale = b.Mul(b.Mul(c.In(1), c.In(4)), FloatAttr(c, c.In(1), "alpha"));
-  const Value product = b.Mul(b.Cast(sum, Elem::kFloat), scale);
+  Value x = Sub(b, Cast(b, c.In(0), Elem::kInt32), Cast(b, c.In(2), Elem::kInt32));
+  if (c.Int("transA") != 0) x = Permute(b, x, swapped);
+  Value y = Cast(b, c.In(3), Elem::kInt32);
+  if (c.Int("transB") != 0) y = Permute(b, y, swapped);
+  y = Sub(b, y, Cast(b, c.In(5), Elem::kInt32));
+  Value sum = MatMul(b, x, y);
+  if (c.Has(6) && b.status().ok()) sum = Add(b, sum, Broadcast(b, c.In(6), sum.shape));
+  const Value scale = Mul(b, Mul(b, c.In(1), c.In(4)), FloatAttr(c, c.In(1), "alpha"));
+  const Value product = Mul(b, Cast(b, sum, Elem::kFloat), scale);
   if (real) {
     c.Set(0, product);
   } else {

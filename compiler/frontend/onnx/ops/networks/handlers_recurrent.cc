@@ -5,6 +5,10 @@
 #include <algorithm>
 #include <utility>
 
+#include "compiler/frontend/onnx/build/build_cast.h"
+#include "compiler/frontend/onnx/build/build_elementwise.h"
+#include "compiler/frontend/onnx/build/build_movement.h"
+#include "compiler/frontend/onnx/build/build_reduce.h"
 #include "compiler/frontend/onnx/ops/math/handlers_quantised.h"
 #include "compiler/ir/value/message.h"
 #include "deploy/bazel/libs/status_macros.h"
@@ -19,16 +23,17 @@ struct Weights {
   std::optional<Value> scale;  // if quantised: f32 [rows]
 
   Weights Rows(OpBuilder& b, const Expr& first, const Expr& count) const {
-    Weights rows = {b.Slice(values, 0, first, count), scale};
-    if (scale) rows.scale = b.Slice(*scale, 0, first, count);
+    Weights rows = {Slice(b, values, 0, first, count), scale};
+    if (scale) rows.scale = Slice(b, *scale, 0, first, count);
     return rows;
   }
   Value Product(OpBuilder& b, std::string_view spec, const Value& x) const {
-    if (!scale) return b.Contract(spec, x, values);
+    if (!scale) return Contract(b, spec, x, values);
     const Quantised q = QuantisedDynamically(b, x);
-    const Value shifted = b.Sub(b.Cast(q.values, Elem::kInt32), b.Cast(q.zero_point, Elem::kInt32));
-    const Value sums = b.Cast(b.Contract(spec, shifted, values), Elem::kFloat);
-    return b.Mul(sums, b.Mul(q.scale, *scale));
+    const Value shifted =
+        Sub(b, Cast(b, q.values, Elem::kInt32), Cast(b, q.zero_point, Elem::kInt32));
+    const Value sums = Cast(b, Contract(b, spec, shifted, values), Elem::kFloat);
+    return Mul(b, sums, Mul(b, q.scale, *scale));
   }
 };
 
@@ -70,7 +75,7 @@ constexpr int kWScale = 8, kRScale = 10;  // operands; each is followed by its z
 
 // Returns the slice for one direction of a [directions, ...] operand.
 Value OfDirection(OpBuilder& b, const Value& v, int d, int axis = 0) {
-  return b.Squeeze(b.Slice(v, axis, d, 1), {axis});
+  return Squeeze(b, Slice(b, v, axis, d, 1), {axis});
 }
 
 absl::Status CheckShape(const OpBuilder& b, std::string_view what, const Value& v,
@@ -112,14 +117,14 @@ absl::Status CheckOperands(HandlerContext& c, const Network& n, const CellOp& op
 Weights WeightsOf(HandlerContext& c, const CellOp& op, int i, int scale, int d) {
   OpBuilder& b = c.b();
   const Value v = OfDirection(b, c.In(i), d);
-  if (!op.quantised) return {b.Up(v), std::nullopt};
+  if (!op.quantised) return {Up(b, v), std::nullopt};
   if (!b.status().ok()) return {v, v};
-  const Value zero = b.Cast(OfDirection(b, c.In(scale + 1), d), Elem::kInt32);
+  const Value zero = Cast(b, OfDirection(b, c.In(scale + 1), d), Elem::kInt32);
   // Zero points by column, or one for all.
-  const Value shifted = b.Sub(b.Cast(v, Elem::kInt32), zero);
+  const Value shifted = Sub(b, Cast(b, v, Elem::kInt32), zero);
   Value factors = OfDirection(b, c.In(scale), d);
-  if (factors.rank() == 0) factors = b.Splat(factors, {v.shape[1]});
-  return {b.Permute(shifted, {1, 0}), factors};
+  if (factors.rank() == 0) factors = Splat(b, factors, {v.shape[1]});
+  return {Permute(b, shifted, {1, 0}), factors};
 }
 
 Direction DirectionOf(HandlerContext& c, const Network& n, const CellOp& op, int d) {
@@ -129,16 +134,16 @@ Direction DirectionOf(HandlerContext& c, const Network& n, const CellOp& op, int
   direction.w = WeightsOf(c, op, 1, kWScale, d);
   direction.r = WeightsOf(c, op, 2, kRScale, d);
   if (c.Has(3)) {
-    const Value both = b.Up(OfDirection(b, c.In(3), d));
-    direction.w_bias = b.Slice(both, 0, 0, rows);
-    direction.r_bias = b.Slice(both, 0, rows, rows);
+    const Value both = Up(b, OfDirection(b, c.In(3), d));
+    direction.w_bias = Slice(b, both, 0, 0, rows);
+    direction.r_bias = Slice(b, both, 0, rows, rows);
   }
   for (int i = 0; i < op.states; ++i) {
-    const Value zero = b.Splat(b.Scalar(n.x.elem, 0), {n.batch, n.hidden});
+    const Value zero = Splat(b, b.Scalar(n.x.elem, 0), {n.batch, n.hidden});
     direction.state.push_back(
-        c.Has(5 + i) ? b.Up(OfDirection(b, c.In(5 + i), d, n.batch_first ? 1 : 0)) : zero);
+        c.Has(5 + i) ? Up(b, OfDirection(b, c.In(5 + i), d, n.batch_first ? 1 : 0)) : zero);
   }
-  if (op.states > 1 && c.Has(7)) direction.peepholes = b.Up(OfDirection(b, c.In(7), d));
+  if (op.states > 1 && c.Has(7)) direction.peepholes = Up(b, OfDirection(b, c.In(7), d));
   return direction;
 }
 
@@ -151,8 +156,8 @@ absl::StatusOr<Network> NetworkOf(HandlerContext& c, const CellOp& op) {
     return Invalid("X has shape ", ShapeToString(c.In(0).shape), ", R has ",
                    ShapeToString(c.In(2).shape), "; both must have rank 3");
   }
-  n.x = b.Up(c.In(0));
-  if (n.batch_first) n.x = b.Permute(n.x, {1, 0, 2});
+  n.x = Up(b, c.In(0));
+  if (n.batch_first) n.x = Permute(b, n.x, {1, 0, 2});
   if (!b.status().ok()) return b.status();
   n.batch = n.x.shape[1];
   const int hidden_axis = op.quantised ? 1 : 2;
@@ -192,7 +197,7 @@ struct Step {
 
   int64_t hidden() const { return network.hidden; }
   Value Gate(const Value& gates, int gate) const {
-    return b.Slice(gates, 1, gate * hidden(), hidden());
+    return Slice(b, gates, 1, gate * hidden(), hidden());
   }
   // Returns the state's part of gates [first, first + count).
   Value OfState(const Value& h, int first, int count) const {
@@ -203,11 +208,11 @@ struct Step {
       Tensor t = Tensor::Zeros(v.dtype(), {});
       StoreScalar(t, 0, Scalar::Float(t.dtype, *network.clip));
       const Value limit = b.Literal(v.elem, std::move(t));
-      v = b.Clamp(v, b.Neg(limit), limit);
+      v = Clamp(b, v, Neg(b, limit), limit);
     }
     return activations[which](b, v);
   }
-  Value Complement(const Value& v) const { return b.Sub(b.Scalar(v.elem, 1), v); }
+  Value Complement(const Value& v) const { return Sub(b, b.Scalar(v.elem, 1), v); }
 };
 
 using Cell = absl::FunctionRef<std::vector<Value>(const Step& step)>;
@@ -224,7 +229,7 @@ Ran RunDirection(OpBuilder& b, const Network& n, size_t d, OperandBias bias, Cel
   const bool reversed = n.first_reversed || d == 1;
   const size_t per_direction = n.activations.size() / n.directions.size();
   Value x = direction.w.Product(b, "lni,gi->lng", n.x);
-  if (direction.w_bias) x = b.Add(x, bias(direction));
+  if (direction.w_bias) x = Add(b, x, bias(direction));
   // Rows with their own lengths are reversed one by one; otherwise the loop runs backwards.
   const bool turned = reversed && n.sequence.by_row();
   if (turned) x = n.sequence.Reversed(b, x);
@@ -233,16 +238,16 @@ Ran RunDirection(OpBuilder& b, const Network& n, size_t d, OperandBias bias, Cel
     std::vector<Value> held = state;
     if (direction.r.scale) {
       // Rows that have ended are zeroed, so that they do not count for the range.
-      const Value before = b.Sub(t, b.Integer(Elem::kInt64, 1));
+      const Value before = Sub(b, t, b.Integer(Elem::kInt64, 1));
       held[0] = n.sequence.Within(b, before, state[0],
-                                  b.Splat(b.Scalar(state[0].elem, 0), state[0].shape));
+                                  Splat(b, b.Scalar(state[0].elem, 0), state[0].shape));
     }
     const Step at = {
         b,         n,
         direction, absl::MakeConstSpan(n.activations).subspan(d * per_direction, per_direction),
         slices[0], held};
     std::vector<Value> next = cell(at);
-    const Value zero = b.Splat(b.Scalar(next[0].elem, 0), next[0].shape);
+    const Value zero = Splat(b, b.Scalar(next[0].elem, 0), next[0].shape);
     const Value element = n.sequence.Within(b, t, next[0], zero);
     for (size_t i = 0; i < next.size(); ++i) {
       next[i] = n.sequence.Within(b, t, next[i], state[i]);
@@ -262,24 +267,24 @@ absl::Status RunNetwork(HandlerContext& c, const Network& n, OperandBias bias, C
   std::vector<std::vector<Value>> last;  // by state, then direction
   for (size_t d = 0; d < n.directions.size(); ++d) {
     Ran ran = RunDirection(b, n, d, bias, cell);
-    ys.push_back(b.Unsqueeze(ran.y, {n.batch_first ? 2 : 1}));
+    ys.push_back(Unsqueeze(b, ran.y, {n.batch_first ? 2 : 1}));
     last.resize(ran.last.size());
     for (size_t i = 0; i < ran.last.size(); ++i) {
-      last[i].push_back(b.Unsqueeze(ran.last[i], {n.batch_first ? 1 : 0}));
+      last[i].push_back(Unsqueeze(b, ran.last[i], {n.batch_first ? 1 : 0}));
     }
   }
   if (n.batch_first) {
-    for (Value& y : ys) y = b.Permute(y, {1, 0, 2, 3});
+    for (Value& y : ys) y = Permute(b, y, {1, 0, 2, 3});
   }
-  if (c.Wants(0)) c.Set(0, b.Cast(b.Concat(ys, n.batch_first ? 2 : 1), n.elem));
+  if (c.Wants(0)) c.Set(0, Cast(b, Concat(b, ys, n.batch_first ? 2 : 1), n.elem));
   for (size_t i = 0; i < last.size(); ++i) {
     const int o = static_cast<int>(i) + 1;
-    if (c.Wants(o)) c.Set(o, b.Cast(b.Concat(last[i], n.batch_first ? 1 : 0), n.elem));
+    if (c.Wants(o)) c.Set(o, Cast(b, Concat(b, last[i], n.batch_first ? 1 : 0), n.elem));
   }
   return absl::OkStatus();
 }
 
-Value BothBiases(OpBuilder& b, const Direction& d) { return b.Add(*d.w_bias, *d.r_bias); }
+Value BothBiases(OpBuilder& b, const Direction& d) { return Add(b, *d.w_bias, *d.r_bias); }
 
 }  // namespace
 
@@ -288,7 +293,7 @@ absl::Status Rnn(HandlerContext& c) {
   return RunNetwork(
       c, n, [&](const Direction& d) { return BothBiases(c.b(), d); },
       [](const Step& s) -> std::vector<Value> {
-        return {s.Activated(0, s.b.Add(s.x, s.OfState(s.state[0], 0, 1)))};
+        return {s.Activated(0, Add(s.b, s.x, s.OfState(s.state[0], 0, 1)))};
       });
 }
 
@@ -301,25 +306,25 @@ absl::Status Gru(HandlerContext& c) {
     if (!linear) return BothBiases(b, d);
     // The state's bias of gate h is multiplied by r.
     const Expr zr = 2 * n.hidden;
-    const Value sum = b.Add(b.Slice(*d.w_bias, 0, 0, zr), b.Slice(*d.r_bias, 0, 0, zr));
-    return b.Concat({sum, b.Slice(*d.w_bias, 0, zr, n.hidden)}, 0);
+    const Value sum = Add(b, Slice(b, *d.w_bias, 0, 0, zr), Slice(b, *d.r_bias, 0, 0, zr));
+    return Concat(b, {sum, Slice(b, *d.w_bias, 0, zr, n.hidden)}, 0);
   };
   return RunNetwork(c, n, bias, [&](const Step& s) -> std::vector<Value> {
     const Value& h = s.state[0];
-    const Value zr = b.Add(b.Slice(s.x, 1, 0, 2 * s.hidden()), s.OfState(h, 0, 2));
+    const Value zr = Add(b, Slice(b, s.x, 1, 0, 2 * s.hidden()), s.OfState(h, 0, 2));
     const Value z = s.Activated(0, s.Gate(zr, 0)), r = s.Activated(0, s.Gate(zr, 1));
     Value of_state;
     if (linear) {
       of_state = s.OfState(h, 2, 1);
       if (s.direction.r_bias) {
-        of_state = b.Add(of_state, b.Slice(*s.direction.r_bias, 0, 2 * s.hidden(), s.hidden()));
+        of_state = Add(b, of_state, Slice(b, *s.direction.r_bias, 0, 2 * s.hidden(), s.hidden()));
       }
-      of_state = b.Mul(r, of_state);
+      of_state = Mul(b, r, of_state);
     } else {
-      of_state = s.OfState(b.Mul(r, h), 2, 1);
+      of_state = s.OfState(Mul(b, r, h), 2, 1);
     }
-    const Value fresh = s.Activated(1, b.Add(s.Gate(s.x, 2), of_state));
-    return {b.Add(b.Mul(s.Complement(z), fresh), b.Mul(z, h))};
+    const Value fresh = s.Activated(1, Add(b, s.Gate(s.x, 2), of_state));
+    return {Add(b, Mul(b, s.Complement(z), fresh), Mul(b, z, h))};
   });
 }
 
@@ -333,21 +338,21 @@ absl::Status RunLstm(HandlerContext& c, bool quantised) {
   return RunNetwork(
       c, n, [&](const Direction& d) { return BothBiases(b, d); },
       [&](const Step& s) -> std::vector<Value> {
-        const Value gates = b.Add(s.x, s.OfState(s.state[0], 0, 4));
+        const Value gates = Add(b, s.x, s.OfState(s.state[0], 0, 4));
         const Value& cell = s.state[1];
         const auto peeped = [&](int gate, int peephole, const Value& at) {
           const Value own = s.Gate(gates, gate);
           if (!s.direction.peepholes) return own;
-          const Value p = b.Slice(*s.direction.peepholes, 0, peephole * s.hidden(), s.hidden());
-          return b.Add(own, b.Mul(p, at));
+          const Value p = Slice(b, *s.direction.peepholes, 0, peephole * s.hidden(), s.hidden());
+          return Add(b, own, Mul(b, p, at));
         };
         const Value i = s.Activated(0, peeped(0, 0, cell));
         const Value f = coupled ? s.Complement(i) : s.Activated(0, peeped(2, 2, cell));
         const Value fresh = s.Activated(1, s.Gate(gates, 3));
-        const Value next = b.Add(b.Mul(f, cell), b.Mul(i, fresh));
+        const Value next = Add(b, Mul(b, f, cell), Mul(b, i, fresh));
         const Value o = s.Activated(0, peeped(1, 1, next));
         // The cell state is no gate: only sums that enter a gate are clipped, as in ONNX Runtime.
-        return {b.Mul(o, s.activations[2](b, next)), next};
+        return {Mul(b, o, s.activations[2](b, next)), next};
       });
 }
 

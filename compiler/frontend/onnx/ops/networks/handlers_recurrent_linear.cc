@@ -2,6 +2,10 @@
 #include <cmath>
 #include <utility>
 
+#include "compiler/frontend/onnx/build/build_cast.h"
+#include "compiler/frontend/onnx/build/build_elementwise.h"
+#include "compiler/frontend/onnx/build/build_movement.h"
+#include "compiler/frontend/onnx/build/build_reduce.h"
 #include "compiler/frontend/onnx/ops/networks/handlers_recurrent.h"
 #include "compiler/ir/value/message.h"
 #include "deploy/bazel/libs/status_macros.h"
@@ -35,9 +39,9 @@ absl::StatusOr<Heads> HeadsOf(const HandlerContext& c) {
 
 // Returns [batch, length, heads * size] as [length, batch, heads, size] in f32.
 Value Split(OpBuilder& b, const Value& v, int64_t heads) {
-  const Value wide = b.Cast(v, Elem::kFloat);
+  const Value wide = Cast(b, v, Elem::kFloat);
   const Expr size = FloorDiv(v.shape[2], heads);
-  return b.Permute(b.Reshape(wide, {v.shape[0], v.shape[1], heads, size}), {1, 0, 2, 3});
+  return Permute(b, Reshape(b, wide, {v.shape[0], v.shape[1], heads, size}), {1, 0, 2, 3});
 }
 
 absl::Status CheckGiven(const HandlerContext& c, int operand, std::string_view name, bool needed,
@@ -69,7 +73,7 @@ absl::StatusOr<Operands> OperandsOf(HandlerContext& c, const Heads& h) {
       return Invalid("decay has shape ", ShapeToString(decay.shape), "; its last axis must be ",
                      h.keys, " or ", h.keys * h.key_size);
     }
-    o.decay = b.Unary(Op::kExp, Split(b, decay, h.keys));
+    o.decay = Unary(b, Op::kExp, Split(b, decay, h.keys));
   }
   if (delta) {
     const Value& beta = c.In(5);
@@ -91,12 +95,12 @@ struct Slices {
 // Returns the state after a step, [batch, heads, key_size, value_size].
 Value NextState(OpBuilder& b, const Slices& o, Value state) {
   Value value = o.value;
-  if (o.decay) state = b.Mul(state, b.Unsqueeze(*o.decay, {3}));
+  if (o.decay) state = Mul(b, state, Unsqueeze(b, *o.decay, {3}));
   if (o.beta) {
-    const Value held = b.Contract("bhdm,bhd->bhm", state, o.key);
-    value = b.Mul(*o.beta, b.Sub(value, held));
+    const Value held = Contract(b, "bhdm,bhd->bhm", state, o.key);
+    value = Mul(b, *o.beta, Sub(b, value, held));
   }
-  return b.Add(state, b.Mul(b.Unsqueeze(o.key, {3}), b.Unsqueeze(value, {2})));
+  return Add(b, state, Mul(b, Unsqueeze(b, o.key, {3}), Unsqueeze(b, value, {2})));
 }
 
 }  // namespace
@@ -108,7 +112,7 @@ absl::Status LinearAttention(HandlerContext& c) {
   ASSIGN_OR_RETURN(Operands o, OperandsOf(c, h));
   const Expr batch = c.In(0).shape[0];
   const Shape shape = {batch, h.keys, h.key_size, h.value_size};
-  Value state = b.Splat(b.Scalar(Elem::kFloat, 0), shape);
+  Value state = Splat(b, b.Scalar(Elem::kFloat, 0), shape);
   if (c.Has(3)) {
     const Value& past = c.In(3);
     bool fits = past.rank() == 4;
@@ -117,7 +121,7 @@ absl::Status LinearAttention(HandlerContext& c) {
       return Invalid("past_state has shape ", ShapeToString(past.shape), "; it must be ",
                      ShapeToString(shape));
     }
-    state = b.Cast(past, Elem::kFloat);
+    state = Cast(b, past, Elem::kFloat);
   }
   double scale = c.Float("scale");
   if (scale == 0) scale = 1 / std::sqrt(static_cast<double>(h.key_size));
@@ -135,13 +139,13 @@ absl::Status LinearAttention(HandlerContext& c) {
     if (o.decay) at.decay = slices[3];
     if (o.beta) at.beta = slices.back();
     const Value next = NextState(b, at, states[0]);
-    const Value query = b.Reshape(at.query, grouped);
-    return {next, b.Reshape(b.Contract("bhgd,bhdm->bhgm", query, next), read_shape)};
+    const Value query = Reshape(b, at.query, grouped);
+    return {next, Reshape(b, Contract(b, "bhgd,bhdm->bhgm", query, next), read_shape)};
   };
   Sequence::Ran ran = Sequence(c.In(0).shape[1]).Run(b, scanned, {state}, /*reverse=*/false, step);
   const Value &y = ran.stacked[0], &last = ran.last[0];
-  if (c.Wants(0)) c.Set(0, b.Cast(b.Mul(b.Permute(y, {1, 0, 2}), by), c.In(0).elem));
-  if (c.Wants(1)) c.Set(1, b.Cast(last, c.Has(3) ? c.In(3).elem : c.In(0).elem));
+  if (c.Wants(0)) c.Set(0, Cast(b, Mul(b, Permute(b, y, {1, 0, 2}), by), c.In(0).elem));
+  if (c.Wants(1)) c.Set(1, Cast(b, last, c.Has(3) ? c.In(3).elem : c.In(0).elem));
   return absl::OkStatus();
 }
 

@@ -3,7 +3,13 @@
 #include <utility>
 
 #include "absl/strings/ascii.h"
+#include "compiler/frontend/onnx/build/build_cast.h"
+#include "compiler/frontend/onnx/build/build_elementwise.h"
+#include "compiler/frontend/onnx/build/build_index.h"
+#include "compiler/frontend/onnx/build/build_movement.h"
+#include "compiler/frontend/onnx/build/build_reduce.h"
 #include "compiler/frontend/onnx/build/build_scan.h"
+#include "compiler/frontend/onnx/build/build_sizes.h"
 #include "compiler/frontend/onnx/ops/networks/handlers_recurrent.h"
 #include "compiler/ir/value/message.h"
 
@@ -17,7 +23,7 @@ Value Number(OpBuilder& b, const Value& x, double value) {
   return b.Literal(x.elem, std::move(t));
 }
 
-Value Scaled(OpBuilder& b, const Value& x, double alpha) { return b.Mul(x, Number(b, x, alpha)); }
+Value Scaled(OpBuilder& b, const Value& x, double alpha) { return Mul(b, x, Number(b, x, alpha)); }
 
 struct ActivationRow {
   std::string_view name;  // in lower case
@@ -28,73 +34,73 @@ struct ActivationRow {
 
 constexpr ActivationRow kActivations[] = {
     {"relu",
-     [](OpBuilder& b, const Value& x, double, double) { return b.Unary(Op::kRelu, x); },
+     [](OpBuilder& b, const Value& x, double, double) { return Unary(b, Op::kRelu, x); },
      0,
      {},
      {}},
     {"tanh",
-     [](OpBuilder& b, const Value& x, double, double) { return b.Unary(Op::kTanh, x); },
+     [](OpBuilder& b, const Value& x, double, double) { return Unary(b, Op::kTanh, x); },
      0,
      {},
      {}},
     {"sigmoid",
-     [](OpBuilder& b, const Value& x, double, double) { return b.Unary(Op::kSigmoid, x); },
+     [](OpBuilder& b, const Value& x, double, double) { return Unary(b, Op::kSigmoid, x); },
      0,
      {},
      {}},
     {"affine",
      [](OpBuilder& b, const Value& x, double alpha, double beta) {
-       return b.Add(Scaled(b, x, alpha), Number(b, x, beta));
+       return Add(b, Scaled(b, x, alpha), Number(b, x, beta));
      },
      2,
      {},
      {}},
     {"leakyrelu",
      [](OpBuilder& b, const Value& x, double alpha, double) {
-       return b.Select(b.Less(x, Number(b, x, 0)), Scaled(b, x, alpha), x);
+       return Select(b, Less(b, x, Number(b, x, 0)), Scaled(b, x, alpha), x);
      },
      1,
      0.01,
      {}},
     {"thresholdedrelu",
      [](OpBuilder& b, const Value& x, double alpha, double) {
-       return b.Select(b.Less(x, Number(b, x, alpha)), Number(b, x, 0), x);
+       return Select(b, Less(b, x, Number(b, x, alpha)), Number(b, x, 0), x);
      },
      1,
      1.0,
      {}},
     {"scaledtanh",
      [](OpBuilder& b, const Value& x, double alpha, double beta) {
-       return Scaled(b, b.Unary(Op::kTanh, Scaled(b, x, beta)), alpha);
+       return Scaled(b, Unary(b, Op::kTanh, Scaled(b, x, beta)), alpha);
      },
      2,
      {},
      {}},
     {"hardsigmoid",
      [](OpBuilder& b, const Value& x, double alpha, double beta) {
-       return b.Clamp(b.Add(Scaled(b, x, alpha), Number(b, x, beta)), Number(b, x, 0),
-                      Number(b, x, 1));
+       return Clamp(b, Add(b, Scaled(b, x, alpha), Number(b, x, beta)), Number(b, x, 0),
+                    Number(b, x, 1));
      },
      2, 0.2, 0.5},
     {"elu",
      [](OpBuilder& b, const Value& x, double alpha, double) {
-       const Value below = Scaled(b, b.Unary(Op::kExpm1, x), alpha);
-       return b.Select(b.Less(x, Number(b, x, 0)), below, x);
+       const Value below = Scaled(b, Unary(b, Op::kExpm1, x), alpha);
+       return Select(b, Less(b, x, Number(b, x, 0)), below, x);
      },
      1,
      1.0,
      {}},
     {"softsign",
      [](OpBuilder& b, const Value& x, double, double) {
-       return b.Div(x, b.Add(b.Abs(x), Number(b, x, 1)));
+       return Div(b, x, Add(b, Abs(b, x), Number(b, x, 1)));
      },
      0,
      {},
      {}},
     {"softplus",
      [](OpBuilder& b, const Value& x, double, double) {
-       const Value tail = b.Unary(Op::kLog1p, b.Unary(Op::kExp, b.Neg(b.Abs(x))));
-       return b.Add(b.Max(x, Number(b, x, 0)), tail);
+       const Value tail = Unary(b, Op::kLog1p, Unary(b, Op::kExp, Neg(b, Abs(b, x))));
+       return Add(b, Max(b, x, Number(b, x, 0)), tail);
      },
      0,
      {},
@@ -146,23 +152,24 @@ absl::StatusOr<std::vector<Activation>> ActivationsOf(const HandlerContext& c, s
 }
 
 void Sequence::SetLengths(OpBuilder& b, const Value& lengths) {
-  const Value wide = b.Cast(lengths, Elem::kInt64);
+  const Value wide = Cast(b, lengths, Elem::kInt64);
   lengths_ =
-      b.Max(b.Min(wide, b.Size(Elem::kInt64, length_, wide.shape)), b.Integer(Elem::kInt64, 0));
+      Max(b, Min(b, wide, Size(b, Elem::kInt64, length_, wide.shape)), b.Integer(Elem::kInt64, 0));
 }
 
 Value Sequence::Used(OpBuilder& b, const Value& x) const {
   if (!lengths_) return x;
-  const Value longest = b.Reduce(Op::kMaxReduce, *lengths_, {0}, false);
+  const Value longest = Reduce(b, Op::kMaxReduce, *lengths_, {0}, false);
   if (!b.status().ok()) return x;
-  const Value used = b.Less(b.Iota(Elem::kInt64, x.shape, 0), longest);
-  return b.Select(used, x, b.Splat(b.Scalar(x.elem, 0), x.shape));
+  const Value used = Less(b, b.Iota(Elem::kInt64, x.shape, 0), longest);
+  return Select(b, used, x, Splat(b, b.Scalar(x.elem, 0), x.shape));
 }
 
 Value Sequence::Within(OpBuilder& b, const Value& step, const Value& value,
                        const Value& otherwise) const {
   if (!lengths_) return value;
-  return b.Select(b.Map(b.Less(step, *lengths_), value.shape, {Expr::Axis(0)}), value, otherwise);
+  return Select(b, Map(b, Less(b, step, *lengths_), value.shape, {Expr::Axis(0)}), value,
+                otherwise);
 }
 
 Sequence::Ran Sequence::Run(OpBuilder& b, const std::vector<Value>& scanned,
@@ -170,13 +177,13 @@ Sequence::Ran Sequence::Run(OpBuilder& b, const std::vector<Value>& scanned,
   Ran ran;
   if (length_.IsConstant(1)) {  // no loop
     std::vector<Value> slices;
-    for (const Value& x : scanned) slices.push_back(b.Squeeze(x, {0}));
+    for (const Value& x : scanned) slices.push_back(Squeeze(b, x, {0}));
     std::vector<Value> results = step(b.Integer(Elem::kInt64, 0), slices, states);
     for (size_t i = 0; i < results.size(); ++i) {
       if (i < states.size()) {
         ran.last.push_back(results[i]);
       } else {
-        ran.stacked.push_back(b.Unsqueeze(results[i], {0}));
+        ran.stacked.push_back(Unsqueeze(b, results[i], {0}));
       }
     }
     return ran;
@@ -197,16 +204,16 @@ Sequence::Ran Sequence::Run(OpBuilder& b, const std::vector<Value>& scanned,
 
 Value Sequence::Reversed(OpBuilder& b, const Value& x) const {
   if (!b.status().ok()) return x;
-  if (!lengths_) return b.Reverse(x, 0);
+  if (!lengths_) return Reverse(b, x, 0);
   const Expr batch = x.shape[1];
   const Shape rows = {length_, batch};
   const Value t = b.Iota(Elem::kInt64, rows, 0);
-  const Value lengths = b.Map(*lengths_, rows, {Expr::Axis(1)});
-  const Value turned = b.Sub(b.Sub(lengths, b.Integer(Elem::kInt64, 1)), t);
-  const Value from = b.Select(b.Less(t, lengths), turned, t);
+  const Value lengths = Map(b, *lengths_, rows, {Expr::Axis(1)});
+  const Value turned = Sub(b, Sub(b, lengths, b.Integer(Elem::kInt64, 1)), t);
+  const Value from = Select(b, Less(b, t, lengths), turned, t);
   const Value flat =
-      b.Add(b.Mul(from, b.Size(Elem::kInt64, batch, rows)), b.Iota(Elem::kInt64, rows, 1));
-  return b.Gather(b.Reshape(x, {length_ * batch, x.shape[2]}), flat, 0);
+      Add(b, Mul(b, from, Size(b, Elem::kInt64, batch, rows)), b.Iota(Elem::kInt64, rows, 1));
+  return Gather(b, Reshape(b, x, {length_ * batch, x.shape[2]}), flat, 0);
 }
 
 }  // namespace athanor::onnx

@@ -5,6 +5,10 @@
 #include <limits>
 #include <utility>
 
+#include "compiler/frontend/onnx/build/build_cast.h"
+#include "compiler/frontend/onnx/build/build_elementwise.h"
+#include "compiler/frontend/onnx/build/build_movement.h"
+#include "compiler/frontend/onnx/build/build_window.h"
 #include "compiler/frontend/onnx/ops/handlers_arith.h"
 #include "compiler/ir/value/message.h"
 #include "deploy/bazel/libs/status_macros.h"
@@ -60,7 +64,7 @@ absl::StatusOr<Value> WithBias(OpBuilder& b, const Value& y, const Value& bias) 
     return Invalid("B has shape ", ShapeToString(bias.shape), "; it must be [",
                    y.shape[1].ToString(), "], one number for each channel of the result");
   }
-  return b.Add(y, b.Map(bias, y.shape, {Expr::Axis(1)}));
+  return Add(b, y, Map(b, bias, y.shape, {Expr::Axis(1)}));
 }
 
 absl::Status SetWithBias(HandlerContext& c, const Value& y, int bias) {
@@ -130,7 +134,7 @@ Value Spread(OpBuilder& b, const Value& x, absl::Span<const int64_t> strides) {
     // Positions that are no multiple of the stride are mapped beyond the axis' end.
     at.push_back(FloorDiv(Expr::Axis(i), stride) + size * Mod(Expr::Axis(i), stride));
   }
-  return any ? b.MapOr(x, std::move(shape), std::move(at), b.Scalar(x.elem, 0)) : x;
+  return any ? MapOr(b, x, std::move(shape), std::move(at), b.Scalar(x.elem, 0)) : x;
 }
 
 // Returns [C, M/group, K...] as [M, C/group, K...] with the kernel reversed.
@@ -143,7 +147,7 @@ Value Transposed(OpBuilder& b, const Value& w, int64_t group) {
     shape.push_back(w.shape[i]);
     at.push_back(w.shape[i] - 1 - Expr::Axis(i));
   }
-  return b.Map(w, std::move(shape), std::move(at));
+  return Map(b, w, std::move(shape), std::move(at));
 }
 
 // Returns a quantised operand minus its zero point, in i32. The zero point is a scalar, or one per
@@ -152,21 +156,21 @@ absl::StatusOr<Value> FromZero(HandlerContext& c, int operand, int zero_point,
                                std::string_view what) {
   OpBuilder& b = c.b();
   const Value& x = c.In(operand);
-  const Value wide = b.Cast(x, Elem::kInt32);
+  const Value wide = Cast(b, x, Elem::kInt32);
   if (!c.Has(zero_point)) return wide;
-  Value zero = b.Cast(c.In(zero_point), Elem::kInt32);
+  Value zero = Cast(b, c.In(zero_point), Elem::kInt32);
   if (!b.status().ok()) return wide;
-  if (zero.rank() == 1 && zero.shape[0].IsConstant(1)) zero = b.Reshape(zero, {});
+  if (zero.rank() == 1 && zero.shape[0].IsConstant(1)) zero = Reshape(b, zero, {});
   // For activations it is one number, since axis 0 is the batch.
   const bool rows = operand != 0 && zero.rank() == 1 && x.rank() > 0;
   if (rows && b.bounds().ProvablyEqual(zero.shape[0], x.shape[0])) {
-    zero = b.Map(zero, x.shape, {Expr::Axis(0)});
+    zero = Map(b, zero, x.shape, {Expr::Axis(0)});
   } else if (zero.rank() != 0) {
     return Invalid(what, " has shape ", ShapeToString(zero.shape), ", its tensor ",
                    ShapeToString(x.shape), "; it must be one number",
                    operand != 0 ? ", or one for each on axis 0" : "");
   }
-  return b.Sub(wide, zero);
+  return Sub(b, wide, zero);
 }
 
 }  // namespace
@@ -216,7 +220,7 @@ Value Phases(OpBuilder& b, const Value& w, int64_t group, absl::Span<const int64
     const Expr phase = Mod(FloorDiv(Expr::Axis(0), phases), stride);
     at.push_back(phase + stride * (taps - 1 - Expr::Axis(i)));
   }
-  return b.MapOr(w, std::move(shape), std::move(at), b.Scalar(w.elem, 0));
+  return MapOr(b, w, std::move(shape), std::move(at), b.Scalar(w.elem, 0));
 }
 
 // Convolves x, with strides 1, by one kernel per phase of result positions, and interleaves the
@@ -239,7 +243,7 @@ Value ConvPhases(OpBuilder& b, const Value& x, const Value& w, const Window& tra
     at[1] = at[1] * stride + Mod(place, stride);
     at.push_back(FloorDiv(place, stride));
   }
-  return b.Map(ConvRow(b, x, kernels, window, group), std::move(shape), std::move(at));
+  return Map(b, ConvRow(b, x, kernels, window, group), std::move(shape), std::move(at));
 }
 
 // Without dilations, convolves each phase. With dilations, convolves x, with zeros between its
@@ -296,21 +300,21 @@ absl::Status CausalConvWithState(HandlerContext& c) {
                    "1, K] of constant sizes");
   }
   const Shape before = {x.shape[0], x.shape[1], *kernel - 1};
-  Value past = c.Has(3) ? c.In(3) : b.Splat(b.Scalar(x.elem, 0), before);
+  Value past = c.Has(3) ? c.In(3) : Splat(b, b.Scalar(x.elem, 0), before);
   bool fits = past.rank() == 3;
   for (int i = 0; fits && i < 3; ++i) fits = b.bounds().ProvablyEqual(past.shape[i], before[i]);
   if (!fits) {
     return Invalid("past_state has shape ", ShapeToString(past.shape), "; it must be ",
                    ShapeToString(before));
   }
-  const Value all = b.Concat({past, x}, 2);
+  const Value all = Concat(b, {past, x}, 2);
   const Window window = {{*kernel}, {1}, {1}, {0}, {0}, {x.shape[2]}};
   Value y = ConvRow(b, all, w, window, *channels);
   if (c.Has(2)) {
     ASSIGN_OR_RETURN(y, WithBias(b, y, c.In(2)));
   }
-  c.Set(0, activation == "none" ? y : b.Unary(Op::kSilu, y));
-  if (c.Wants(1)) c.Set(1, b.Slice(all, 2, x.shape[2], *kernel - 1));
+  c.Set(0, activation == "none" ? y : Unary(b, Op::kSilu, y));
+  if (c.Wants(1)) c.Set(1, Slice(b, all, 2, x.shape[2], *kernel - 1));
   return absl::OkStatus();
 }
 
@@ -329,24 +333,25 @@ absl::Status QLinearConv(HandlerContext& c) {
     if (!one->ok()) return one->status();
   }
   Value factor = c.In(4);
-  if (factor.rank() == 1 && factor.shape[0].IsConstant(1)) factor = b.Reshape(factor, {});
+  if (factor.rank() == 1 && factor.shape[0].IsConstant(1)) factor = Reshape(b, factor, {});
   if (factor.rank() != 0) {
     if (factor.rank() != 1 || !b.bounds().ProvablyEqual(factor.shape[0], c.In(3).shape[0])) {
       return Invalid("w_scale has shape ", ShapeToString(factor.shape),
                      "; it must be a scalar or [", c.In(3).shape[0].ToString(), "]");
     }
-    factor = b.Map(factor, sum->shape, {Expr::Axis(1)});
+    factor = Map(b, factor, sum->shape, {Expr::Axis(1)});
   }
-  factor = b.Div(b.Mul(factor, *x_scale), *y_scale);
+  factor = Div(b, Mul(b, factor, *x_scale), *y_scale);
   const Elem elem = c.In(7).elem;
-  const Value real = b.Mul(b.Cast(*sum, Elem::kFloat), factor);
-  const Value zero = b.Cast(*y_zero, Elem::kFloat);
-  const Value shifted = b.Add(b.Unary(Op::kRound, real), zero);
+  const Value real = Mul(b, Cast(b, *sum, Elem::kFloat), factor);
+  const Value zero = Cast(b, *y_zero, Elem::kFloat);
+  const Value shifted = Add(b, Unary(b, Op::kRound, real), zero);
   const ElemRow& row = Row(elem);
   const bool is_signed = IsSigned(row.carrier);
-  c.Set(0, b.Cast(b.Clamp(shifted, b.Scalar(Elem::kFloat, is_signed ? -128 : 0),
-                          b.Scalar(Elem::kFloat, is_signed ? 127 : 255)),
-                  elem));
+  c.Set(0, Cast(b,
+                Clamp(b, shifted, b.Scalar(Elem::kFloat, is_signed ? -128 : 0),
+                      b.Scalar(Elem::kFloat, is_signed ? 127 : 255)),
+                elem));
   return absl::OkStatus();
 }
 

@@ -12,6 +12,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
+#include "compiler/frontend/onnx/build/build_window.h"
 #include "compiler/frontend/onnx/ops/handler.h"
 
 namespace athanor::onnx {

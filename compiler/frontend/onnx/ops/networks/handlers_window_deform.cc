@@ -2,6 +2,13 @@
 #include <cstdint>
 #include <utility>
 
+#include "compiler/frontend/onnx/build/build_cast.h"
+#include "compiler/frontend/onnx/build/build_elementwise.h"
+#include "compiler/frontend/onnx/build/build_index.h"
+#include "compiler/frontend/onnx/build/build_movement.h"
+#include "compiler/frontend/onnx/build/build_reduce.h"
+#include "compiler/frontend/onnx/build/build_sizes.h"
+#include "compiler/frontend/onnx/build/build_window.h"
 #include "compiler/frontend/onnx/ops/networks/handlers_window.h"
 #include "compiler/ir/value/message.h"
 #include "deploy/bazel/libs/status_macros.h"
@@ -43,18 +50,18 @@ Value Place(OpBuilder& b, const Samples& s, const Value& offset, int axis) {
   const Expr at = Expr::Axis(3 + axis) * s.strides[axis] + s.Tap(axis) * s.dilations[axis];
   const Expr count = s.shape[3 + axis] * s.strides[axis] + s.kernel[axis] * s.dilations[axis];
   const Value numbers = b.Iota(Elem::kInt64, {count}, 0);
-  const Value begin = b.Size(Elem::kInt64, s.begin[axis], {count});
-  const Value whole = b.Map(b.Cast(b.Sub(numbers, begin), offset.elem), s.shape, {at});
-  return b.Add(whole, b.Map(offset, s.shape, s.InOffsets(s.rank(), axis)));
+  const Value begin = Size(b, Elem::kInt64, s.begin[axis], {count});
+  const Value whole = Map(b, Cast(b, Sub(b, numbers, begin), offset.elem), s.shape, {at});
+  return Add(b, whole, Map(b, offset, s.shape, s.InOffsets(s.rank(), axis)));
 }
 
 // Interpolates linearly between the elements around each position; elements outside x are 0.
 Value Interpolated(OpBuilder& b, const Value& x, const Samples& s, absl::Span<const Value> places) {
   std::vector<Value> floors, fractions;
   for (const Value& p : places) {
-    const Value floor = b.Unary(Op::kFloor, p);
-    fractions.push_back(b.Sub(p, floor));
-    floors.push_back(b.Cast(floor, Elem::kInt64));
+    const Value floor = Unary(b, Op::kFloor, p);
+    fractions.push_back(Sub(b, p, floor));
+    floors.push_back(Cast(b, floor, Elem::kInt64));
   }
   const Value one = b.Scalar(x.elem, 1), zero = b.Integer(Elem::kInt64, 0);
   Value sum;
@@ -63,16 +70,16 @@ Value Interpolated(OpBuilder& b, const Value& x, const Samples& s, absl::Span<co
     Value inside, weight;
     for (int i = 0; i < s.rank(); ++i) {
       const bool upper = (corner >> i & 1) != 0;
-      const Value index = upper ? b.Add(floors[i], b.Integer(Elem::kInt64, 1)) : floors[i];
-      const Value last = b.Size(Elem::kInt64, x.shape[2 + i] - 1, s.shape);
-      const Value in = b.And(b.LessEqual(zero, index), b.LessEqual(index, last));
-      const Value part = upper ? fractions[i] : b.Sub(one, fractions[i]);
-      inside = i == 0 ? in : b.And(inside, in);
-      weight = i == 0 ? part : b.Mul(weight, part);
-      at.push_back(b.Max(zero, b.Min(index, last)));
+      const Value index = upper ? Add(b, floors[i], b.Integer(Elem::kInt64, 1)) : floors[i];
+      const Value last = Size(b, Elem::kInt64, x.shape[2 + i] - 1, s.shape);
+      const Value in = And(b, LessEqual(b, zero, index), LessEqual(b, index, last));
+      const Value part = upper ? fractions[i] : Sub(b, one, fractions[i]);
+      inside = i == 0 ? in : And(b, inside, in);
+      weight = i == 0 ? part : Mul(b, weight, part);
+      at.push_back(Max(b, zero, Min(b, index, last)));
     }
-    const Value term = b.Select(inside, b.Mul(b.GatherAt(x, at), weight), b.Scalar(x.elem, 0));
-    sum = corner == 0 ? term : b.Add(sum, term);
+    const Value term = Select(b, inside, Mul(b, GatherAt(b, x, at), weight), b.Scalar(x.elem, 0));
+    sum = corner == 0 ? term : Add(b, sum, term);
   }
   return sum;
 }
@@ -154,29 +161,29 @@ absl::Status DeformConv(HandlerContext& c) {
   OpBuilder& b = c.b();
   ASSIGN_OR_RETURN(Groups groups, GroupsOf(c));
   ASSIGN_OR_RETURN(Samples s, SamplesOf(c, b, groups));
-  const Value x = b.Up(c.In(0)), w = b.Up(c.In(1)), offset = b.Up(c.In(2));
+  const Value x = Up(b, c.In(0)), w = Up(b, c.In(1)), offset = Up(b, c.In(2));
   if (!b.status().ok()) return b.status();
   std::vector<Value> places;
   for (int i = 0; i < s.rank(); ++i) places.push_back(Place(b, s, offset, i));
   Value samples = Interpolated(b, x, s, places);
-  if (c.Has(4)) samples = b.Mul(samples, b.Map(b.Up(c.In(4)), s.shape, s.InOffsets(1, 0)));
+  if (c.Has(4)) samples = Mul(b, samples, Map(b, Up(b, c.In(4)), s.shape, s.InOffsets(1, 0)));
   const int64_t group = groups.group, per_group = groups.channels / group;
   Shape split = {x.shape[0], group, per_group};
   split.insert(split.end(), s.shape.begin() + 2, s.shape.end());
   const std::string outs = std::string("uvwxyz").substr(0, s.rank());
-  const Value sum = b.Contract("ngct" + outs + ",gmct->ngm" + outs, b.Reshape(samples, split),
-                               b.Reshape(w, {group, groups.maps / group, per_group, s.taps}));
+  const Value sum = Contract(b, "ngct" + outs + ",gmct->ngm" + outs, Reshape(b, samples, split),
+                             Reshape(b, w, {group, groups.maps / group, per_group, s.taps}));
   Shape shape = {x.shape[0], groups.maps};
   shape.insert(shape.end(), s.shape.begin() + 3, s.shape.end());
-  Value y = b.Reshape(sum, shape);
+  Value y = Reshape(b, sum, shape);
   if (c.Has(3)) {
     const Value& bias = c.In(3);
     if (bias.rank() != 1 || !bias.shape[0].IsConstant(groups.maps)) {
       return Invalid("B has shape ", ShapeToString(bias.shape), "; it must be [", groups.maps, "]");
     }
-    y = b.Add(y, b.Map(b.Up(bias), shape, {Expr::Axis(1)}));
+    y = Add(b, y, Map(b, Up(b, bias), shape, {Expr::Axis(1)}));
   }
-  c.Set(0, b.Cast(y, c.In(0).elem));
+  c.Set(0, Cast(b, y, c.In(0).elem));
   return absl::OkStatus();
 }
 

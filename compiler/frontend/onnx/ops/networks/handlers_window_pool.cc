@@ -4,6 +4,13 @@
 #include <limits>
 #include <utility>
 
+#include "compiler/frontend/onnx/build/build_cast.h"
+#include "compiler/frontend/onnx/build/build_elementwise.h"
+#include "compiler/frontend/onnx/build/build_index.h"
+#include "compiler/frontend/onnx/build/build_movement.h"
+#include "compiler/frontend/onnx/build/build_reduce.h"
+#include "compiler/frontend/onnx/build/build_sizes.h"
+#include "compiler/frontend/onnx/build/build_window.h"
 #include "compiler/frontend/onnx/ops/networks/handlers_window.h"
 #include "compiler/ir/value/message.h"
 #include "deploy/bazel/libs/status_macros.h"
@@ -48,16 +55,16 @@ struct Patches {
 
 // Converts flat row-major positions in x to those with the spatial axes in column-major order.
 Value ColumnMajor(OpBuilder& b, const Value& at, const Shape& x) {
-  const auto size = [&](const Expr& e) { return b.Size(Elem::kInt64, e, at.shape); };
+  const auto size = [&](const Expr& e) { return Size(b, Elem::kInt64, e, at.shape); };
   Expr inner = 1;
   for (size_t i = 2; i < x.size(); ++i) inner *= x[i];
-  const Value within = b.Binary(Op::kMod, at, size(inner));
-  Value sum = b.Sub(at, within);
+  const Value within = Binary(b, Op::kMod, at, size(inner));
+  Value sum = Sub(b, at, within);
   Expr before = 1, behind = inner;
   for (size_t i = 2; i < x.size(); ++i) {
     behind = FloorDiv(behind, x[i]);
-    const Value row = b.Binary(Op::kFloorDiv, within, size(behind));
-    sum = b.Add(sum, b.Mul(b.Binary(Op::kMod, row, size(x[i])), size(before)));
+    const Value row = Binary(b, Op::kFloorDiv, within, size(behind));
+    sum = Add(b, sum, Mul(b, Binary(b, Op::kMod, row, size(x[i])), size(before)));
     before *= x[i];
   }
   return sum;
@@ -68,18 +75,18 @@ Value MaximumPositions(OpBuilder& b, const Value& x, const Value& maxima, const 
   const Patches patches(x, w);
   Tensor lowest = Tensor::Zeros(x.dtype(), {});
   StoreScalar(lowest, 0, LowestScalar(x.dtype()));
-  const Value values = b.MapOr(x, patches.shape, patches.at, b.Literal(x.elem, std::move(lowest)));
+  const Value values = MapOr(b, x, patches.shape, patches.at, b.Literal(x.elem, std::move(lowest)));
   Expr elements = 1;
   for (const Expr& size : x.shape) elements *= size;
-  const Value flat = b.Reshape(b.Iota(Elem::kInt64, {elements}, 0), x.shape);
+  const Value flat = Reshape(b, b.Iota(Elem::kInt64, {elements}, 0), x.shape);
   // Positions outside x sort behind all positions inside.
-  const Value positions = b.MapOr(flat, patches.shape, patches.at,
-                                  b.Integer(Elem::kInt64, std::numeric_limits<int64_t>::max()));
-  Value hit = b.Equal(values, b.Map(maxima, patches.shape, patches.places));
-  if (IsFloat(x.dtype())) hit = b.Or(hit, b.IsNaN(values));
+  const Value positions = MapOr(b, flat, patches.shape, patches.at,
+                                b.Integer(Elem::kInt64, std::numeric_limits<int64_t>::max()));
+  Value hit = Equal(b, values, Map(b, maxima, patches.shape, patches.places));
+  if (IsFloat(x.dtype())) hit = Or(b, hit, IsNaN(b, values));
   const Value none = b.Integer(Elem::kInt64, std::numeric_limits<int64_t>::min());
-  return b.Neg(b.Reduce(Op::kMaxReduce, b.Select(hit, b.Neg(positions), none), patches.taps,
-                        /*keepdims=*/false));
+  return Neg(b, Reduce(b, Op::kMaxReduce, Select(b, hit, Neg(b, positions), none), patches.taps,
+                       /*keepdims=*/false));
 }
 
 absl::Status MaxPool(HandlerContext& c, bool since_10) {
@@ -121,14 +128,14 @@ struct Power {
   int64_t p;
 
   Value Of(OpBuilder& b, const Value& x) const {
-    if (p == 1) return b.Abs(x);
-    if (p == 2) return b.Mul(x, x);
-    return b.Binary(Op::kPow, b.Abs(x), Number(b, x.elem, static_cast<double>(p)));
+    if (p == 1) return Abs(b, x);
+    if (p == 2) return Mul(b, x, x);
+    return Binary(b, Op::kPow, Abs(b, x), Number(b, x.elem, static_cast<double>(p)));
   }
   Value Root(OpBuilder& b, const Value& x) const {
     if (p == 1) return x;
-    if (p == 2) return b.Unary(Op::kSqrt, x);
-    return b.Binary(Op::kPow, x, Number(b, x.elem, 1.0 / static_cast<double>(p)));
+    if (p == 2) return Unary(b, Op::kSqrt, x);
+    return Binary(b, Op::kPow, x, Number(b, x.elem, 1.0 / static_cast<double>(p)));
   }
   // Rounds to the type.
   static Value Number(OpBuilder& b, Elem elem, double value) {
@@ -149,8 +156,8 @@ absl::Status LpPool(HandlerContext& c, bool since_18) {
   const Value& x = c.In(0);
   ASSIGN_OR_RETURN(Power power, PowerOf(c));
   ASSIGN_OR_RETURN(Window w, PoolWindow(c, x, since_18, since_18));
-  const Value sum = PoolRow(b, power.Of(b, b.Up(x)), w, "sum");
-  c.Set(0, b.Cast(power.Root(b, sum), x.elem));
+  const Value sum = PoolRow(b, power.Of(b, Up(b, x)), w, "sum");
+  c.Set(0, Cast(b, power.Root(b, sum), x.elem));
   return absl::OkStatus();
 }
 
@@ -177,13 +184,13 @@ absl::Status LpPool18(HandlerContext& c) { return LpPool(c, true); }
 
 absl::Status GlobalAveragePool(HandlerContext& c) {
   ASSIGN_OR_RETURN(std::vector<int> axes, SpatialAxes(c.In(0)));
-  c.Set(0, c.b().Mean(c.In(0), std::move(axes), /*keepdims=*/true));
+  c.Set(0, Mean(c.b(), c.In(0), std::move(axes), /*keepdims=*/true));
   return absl::OkStatus();
 }
 
 absl::Status GlobalMaxPool(HandlerContext& c) {
   ASSIGN_OR_RETURN(std::vector<int> axes, SpatialAxes(c.In(0)));
-  c.Set(0, c.b().Reduce(Op::kMaxReduce, c.In(0), std::move(axes), /*keepdims=*/true));
+  c.Set(0, Reduce(c.b(), Op::kMaxReduce, c.In(0), std::move(axes), /*keepdims=*/true));
   return absl::OkStatus();
 }
 
@@ -192,9 +199,9 @@ absl::Status GlobalLpPool(HandlerContext& c) {
   const Value& x = c.In(0);
   ASSIGN_OR_RETURN(std::vector<int> axes, SpatialAxes(x));
   ASSIGN_OR_RETURN(Power power, PowerOf(c));
-  const Value sum = b.Reduce(Op::kSumReduce, power.Of(b, b.Up(x)), std::move(axes),
-                             /*keepdims=*/true);
-  c.Set(0, b.Cast(power.Root(b, sum), x.elem));
+  const Value sum = Reduce(b, Op::kSumReduce, power.Of(b, Up(b, x)), std::move(axes),
+                           /*keepdims=*/true);
+  c.Set(0, Cast(b, power.Root(b, sum), x.elem));
   return absl::OkStatus();
 }
 
@@ -215,9 +222,9 @@ absl::Status MaxUnpool(HandlerContext& c) {
     from *= sizes[i];
     to *= shape.back();
   }
-  const Value zeros = b.Splat(b.Scalar(x.elem, 0), {to});
-  Value y =
-      b.Reshape(b.ScatterAt(zeros, {b.Reshape(at, {from})}, b.Reshape(x, {from}), "set"), shape);
+  const Value zeros = Splat(b, b.Scalar(x.elem, 0), {to});
+  Value y = Reshape(b, ScatterAt(b, zeros, {Reshape(b, at, {from})}, Reshape(b, x, {from}), "set"),
+                    shape);
   if (c.Has(2)) {
     ASSIGN_OR_RETURN(std::vector<Expr> stated, c.Sizes(2, "output_shape"));
     bool fits = stated.size() == shape.size();
@@ -233,7 +240,7 @@ absl::Status MaxUnpool(HandlerContext& c) {
     }
     std::vector<Expr> places;
     for (size_t i = 0; i < shape.size(); ++i) places.push_back(Expr::Axis(static_cast<int>(i)));
-    y = b.MapOr(y, stated, std::move(places), b.Scalar(x.elem, 0));
+    y = MapOr(b, y, stated, std::move(places), b.Scalar(x.elem, 0));
   }
   c.Set(0, y);
   return absl::OkStatus();
