@@ -12,16 +12,15 @@
 #include <cmath>
 #include <cstring>
 #include <filesystem>
-#include <optional>
 #include <string_view>
 #include <utility>
 
-#include "absl/algorithm/container.h"
 #include "absl/strings/ascii.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/strip.h"
 #include "compiler/ir/value/message.h"
+#include "server/child/trial_states.h"
 #include "server/child/tuner_channel.h"
 #include "server/child/tuner_spawn.h"
 
@@ -54,105 +53,6 @@ std::string Describe(int wait_status) {
 absl::Status TimeIsUp(absl::string_view doing) {
   return absl::AbortedError(absl::StrCat(doing, ": the search's time is up"));
 }
-
-bool IsStatusCode(int code) {
-  return code >= 0 && code <= static_cast<int>(absl::StatusCode::kUnauthenticated);
-}
-
-// Also false for NaN.
-bool IsTime(const internal::SizeTimes& size) {
-  return size.seconds() > 0 && std::isfinite(size.seconds()) && size.low() > 0 &&
-         std::isfinite(size.high());
-}
-
-bool AreTimes(const internal::TryOutcome& part, const internal::TriedKernel& tried) {
-  return part.times_size() == tried.kernel().sizes_size() &&
-         std::all_of(part.times().begin(), part.times().end(), IsTime);
-}
-
-// Also false for NaN.
-bool IsSpent(const v1::SearchTime& spent) {
-  const bool known = spent.on() == "compile" || spent.on() == "measure" || spent.on() == "check";
-  return known && spent.calls() == 1 && spent.seconds() >= 0 && std::isfinite(spent.seconds());
-}
-
-// Follows how far a child has come with the kernels of a TryRequest.
-class TrialStates {
- public:
-  enum class State : uint8_t { kToCompile, kToMeasure, kToCheck, kEnded };
-
-  explicit TrialStates(const internal::TryRequest& request) : request_(request) {
-    for (const internal::TriedKernel& tried : request.kernels()) {
-      const auto& objects = tried.objects();
-      const bool lacks = std::any_of(objects.begin(), objects.end(),
-                                     [](const std::string& object) { return object.empty(); });
-      states_.push_back(lacks ? State::kToCompile : State::kToMeasure);
-    }
-  }
-
-  // What the child works at: all are compiled before the first is measured.
-  State AtWork() const {
-    for (State state : {State::kToCompile, State::kToCheck, State::kToMeasure}) {
-      if (std::find(states_.begin(), states_.end(), state) != states_.end()) return state;
-    }
-    return State::kEnded;
-  }
-
-  // False: the part is none that can come now.
-  bool Take(const internal::TryOutcome& part) {
-    if (part.kernel() >= states_.size()) return false;
-    State& state = states_[part.kernel()];
-    const std::optional<State> next =
-        After(state, part, request_.kernels(static_cast<int>(part.kernel())));
-    const bool fits = next.has_value() && absl::c_all_of(part.spent(), IsSpent);
-    if (fits) state = *next;
-    return fits;
-  }
-
- private:
-  static std::optional<State> After(State state, const internal::TryOutcome& part,
-                                    const internal::TriedKernel& tried) {
-    if (part.ended())
-      return CanEnd(state, part, tried) ? std::optional(State::kEnded) : std::nullopt;
-    if (part.code() != 0 || part.checked()) return std::nullopt;
-    if (state == State::kToMeasure && part.objects().empty() && AreTimes(part, tried)) {
-      return State::kToCheck;
-    }
-    if (state != State::kToCompile || part.objects_size() != tried.objects_size()) {
-      return std::nullopt;
-    }
-    for (int i = 0; i < part.objects_size(); ++i) {
-      if (part.objects(i).empty() != !tried.objects(i).empty()) return std::nullopt;
-    }
-    return State::kToMeasure;
-  }
-
-  static bool CanEnd(State state, const internal::TryOutcome& part,
-                     const internal::TriedKernel& tried) {
-    if (!IsStatusCode(part.code()) || !part.objects().empty()) return false;
-    if (!part.times().empty() && !AreTimes(part, tried)) return false;
-    const bool aborted = part.code() == static_cast<int>(absl::StatusCode::kAborted);
-    const bool compiled = state == State::kToMeasure || state == State::kToCheck;
-    if (part.checked() && !compiled) return false;
-    switch (part.failed_at()) {
-      case internal::TryOutcome::NONE:
-        if (part.code() == 0) return compiled && AreTimes(part, tried);
-        return aborted && state != State::kEnded;
-      case internal::TryOutcome::COMPILE:
-        return part.code() != 0 && state == State::kToCompile &&
-               part.failed_kernel() < static_cast<uint32_t>(tried.objects_size());
-      case internal::TryOutcome::MEASURE:
-        return part.code() != 0 && compiled;
-      case internal::TryOutcome::CHECK:
-        return part.code() != 0 && state == State::kToCheck && AreTimes(part, tried);
-      default:
-        return false;
-    }
-  }
-
-  const internal::TryRequest& request_;
-  std::vector<State> states_;
-};
 
 }  // namespace
 
@@ -440,21 +340,21 @@ absl::Status TunerProcess::Try(const internal::TryRequest& request,
   absl::StatusOr<Question> question = Ask(message, "compiling a kernel", options_.compile_timeout);
   if (!question.ok()) return question.status();
   for (;;) {
-    const TrialStates::State at_work = states.AtWork();
+    const TrialState at_work = states.AtWork();
     switch (at_work) {
-      case TrialStates::State::kToCompile:
+      case TrialState::kCompiling:
         question->doing = "compiling a kernel";
         SetDeadline(options_.compile_timeout, &*question);
         break;
-      case TrialStates::State::kToMeasure:
-      case TrialStates::State::kEnded:
+      case TrialState::kMeasuring:
+      case TrialState::kEnded:
+      case TrialState::kMeasuringAgain:
         question->doing = "measuring a kernel";
         SetDeadline(2 * options_.check_timeout, &*question);  // twice, if its check is known
         break;
-      case TrialStates::State::kToCheck:
+      case TrialState::kChecking:
         question->doing = "checking a kernel";
-        // Checked, perhaps once more, and measured again.
-        SetDeadline(3 * options_.check_timeout, &*question);
+        SetDeadline(2 * options_.check_timeout, &*question);  // perhaps once more
         break;
     }
     absl::StatusOr<internal::TunerReply> reply = Answer(*question);
@@ -463,7 +363,7 @@ absl::Status TunerProcess::Try(const internal::TryRequest& request,
       return absl::Status(static_cast<absl::StatusCode>(reply->code()),
                           absl::StrCat("trying kernels: ", reply->message()));
     }
-    const bool all = at_work == TrialStates::State::kEnded;
+    const bool all = at_work == TrialState::kEnded;
     if (reply->has_try_kernels() && all) return absl::OkStatus();
     if (!reply->has_tried() || !states.Take(reply->tried())) {
       return LoseAt(*question, absl::DataLossError("an outcome of no kernel that was to be tried"));

@@ -52,7 +52,10 @@ class TunerTrialsTest : public TunerProcessTest {
     std::vector<std::string> said;
     for (const Outcome& part : parts_) {
       if (part.kernel() != kernel) continue;
-      said.push_back(part.ended() ? "end" : part.objects().empty() ? "times" : "objects");
+      said.push_back(part.ended()              ? "end"
+                     : part.checked()          ? "right"
+                     : !part.objects().empty() ? "objects"
+                                               : "times");
     }
     return said;
   }
@@ -84,16 +87,16 @@ TEST_F(TunerTrialsTest, AllObjectsComeFirstAndThenVerdictsInOrder) {
   Add("(void)0;");
   for (int round = 0; round < 2; ++round) {
     ASSERT_TRUE(Try().ok());
-    ASSERT_EQ(parts_.size(), 6u);
+    ASSERT_EQ(parts_.size(), 8u);
     std::vector<uint32_t> kernels;
     for (const Outcome& part : parts_) {
       kernels.push_back(part.kernel());
       EXPECT_EQ(part.code(), 0) << part.message();
     }
-    EXPECT_EQ(kernels, (std::vector<uint32_t>{0, 1, 0, 0, 1, 1}));
+    EXPECT_EQ(kernels, (std::vector<uint32_t>{0, 1, 0, 0, 0, 1, 1, 1}));
     EXPECT_THAT(parts_[0].objects(0), HasSubstr("ELF"));
     for (uint32_t kernel : {0u, 1u}) {
-      EXPECT_EQ(Said(kernel), (std::vector<std::string>{"objects", "times", "end"}));
+      EXPECT_EQ(Said(kernel), (std::vector<std::string>{"objects", "times", "right", "end"}));
       EXPECT_EQ(SpentOn(kernel), (std::vector<std::string>{"compile", "measure", "check"}));
       ASSERT_EQ(End(kernel).times_size(), 2);
       EXPECT_GT(End(kernel).times(1).seconds(), 0);
@@ -105,7 +108,7 @@ TEST_F(TunerTrialsTest, AllObjectsComeFirstAndThenVerdictsInOrder) {
 TEST_F(TunerTrialsTest, AnObjectThatIsGivenIsNotCompiledOrSentBack) {
   Add("")->set_objects(0, tuner_->Compile(Kernel(""), target_).value());
   ASSERT_TRUE(Try().ok());
-  EXPECT_EQ(Said(0), (std::vector<std::string>{"times", "end"}));
+  EXPECT_EQ(Said(0), (std::vector<std::string>{"times", "right", "end"}));
   EXPECT_TRUE(End(0).checked());
   // Known to be right, it is not checked again.
   request_.mutable_kernels(0)->set_passed(true);
@@ -159,7 +162,7 @@ TEST_F(TunerTrialsTest, AfterItsTimeNoFurtherKernelIsBegun) {
   for (int i = 0; i < 3; ++i) Add("");
   request_.set_enough_us(1);
   ASSERT_TRUE(Try().ok());
-  EXPECT_EQ(Said(0), (std::vector<std::string>{"objects", "times", "end"}));
+  EXPECT_EQ(Said(0), (std::vector<std::string>{"objects", "times", "right", "end"}));
   EXPECT_EQ(End(0).code(), 0) << End(0).message();
   for (uint32_t kernel : {1u, 2u}) {
     EXPECT_EQ(Said(kernel), std::vector<std::string>{"end"});
@@ -174,14 +177,14 @@ TEST_F(TunerTrialsTest, AKernelThatSeveralHaveIsCompiledOnce) {
   Add("")->set_objects(0, object);
   Add("");
   ASSERT_TRUE(Try().ok());
-  EXPECT_EQ(Said(1), (std::vector<std::string>{"objects", "times", "end"}));
+  EXPECT_EQ(Said(1), (std::vector<std::string>{"objects", "times", "right", "end"}));
   EXPECT_EQ(parts_[0].objects(0), object);
 }
 
 TEST_F(TunerTrialsTest, ALostChildLeavesWhatItSaid) {
   Add("");
   Add("for (int i = 0; i < 1000000; ++i) *(volatile float*)y = 1;");
-  for (const char* at : {"times", "end"}) {
+  for (const char* at : {"times", "right", "end"}) {
     parts_.clear();
     const absl::Status lost = tuner_->Try(request_, [&](Outcome part) {
       parts_.push_back(std::move(part));

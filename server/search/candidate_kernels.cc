@@ -1,5 +1,6 @@
 #include "server/search/candidate_kernels.h"
 
+#include <algorithm>
 #include <chrono>
 #include <optional>
 #include <utility>
@@ -17,8 +18,11 @@ namespace {
 
 // Other searches and builds wait for a request: compiling ends after so long, and then measuring.
 constexpr std::chrono::microseconds kEnough = std::chrono::milliseconds(700);
-// Kernels of a request: as many as may be tried in that time.
+// At most this part of the search's time left, because the best plan is measured at its end.
+constexpr int kPartOfTheRest = 8;
+// Kernels of a request, as many as may be tried in that time, and their bytes: a frame has a limit.
 constexpr size_t kAtOnce = 16;
+constexpr size_t kBytesAtOnce = size_t{64} << 20;
 
 std::vector<double> SecondsOf(const internal::TryOutcome& part) {
   std::vector<double> seconds;
@@ -30,6 +34,7 @@ std::vector<double> SecondsOf(const internal::TryOutcome& part) {
 
 void CandidateKernels::Begin() {
   trials_.clear();
+  kept_.clear();
   next_ = 0;
 }
 
@@ -73,13 +78,25 @@ void CandidateKernels::Prepare(int index, absl::Span<const int64_t> activation_b
   trials_.push_back(std::move(trial));
 }
 
-internal::TryRequest CandidateKernels::RequestFor(absl::Span<const int64_t> activation_bytes) {
+void CandidateKernels::PrepareNext(absl::Span<const int64_t> activation_bytes) {
+  size_t bytes = 0;
+  const int count = steps_.step().kernels_size();
+  while (next_ < count && trials_.size() < kAtOnce && bytes < kBytesAtOnce) {
+    bytes += kernel(next_).ByteSizeLong();
+    Prepare(next_++, activation_bytes);
+  }
+}
+
+internal::TryRequest CandidateKernels::RequestFor(absl::Span<const int64_t> activation_bytes,
+                                                  SearchSteps::Time end) {
   internal::TryRequest request;
   *request.mutable_target() = machine_.target();
   request.mutable_activation_bytes()->Assign(activation_bytes.begin(), activation_bytes.end());
-  request.set_enough_us(kEnough.count());
+  const auto part = (end - std::chrono::steady_clock::now()) / kPartOfTheRest;
+  request.set_enough_us(
+      std::clamp<int64_t>(part / std::chrono::microseconds(1), 1, kEnough.count()));
   for (Trial& trial : trials_) {
-    trial.measured = false;
+    trial.checking = false;
     trial.left = absl::OkStatus();
     internal::TriedKernel* tried = request.add_kernels();
     *tried->mutable_kernel() = kernel(trial.index);
@@ -110,10 +127,19 @@ void CandidateKernels::NoteReached(const Trial& trial, absl::Span<const double> 
 void CandidateKernels::TakeCompiled(Trial& trial, internal::TryOutcome& part) {
   for (int i = 0; i < part.objects_size(); ++i) {
     if (part.objects(i).empty()) continue;
-    maker_.Put(trial.check.plan().kernels(i), part.objects(i));
+    const v1::Kernel& compiled = trial.check.plan().kernels(i);
+    if (kept_.insert(compiled.source_hash()).second) maker_.Put(compiled, part.objects(i));
     *trial.check.mutable_objects(i) = std::move(*part.mutable_objects(i));
   }
   trial.compiled = true;
+}
+
+void CandidateKernels::TakeRight(Trial& trial, const internal::TryOutcome& part) {
+  trial.checking = false;
+  internal::CheckReply report;
+  *report.mutable_left_out() = part.left_out();
+  report.set_sampled_elements(part.sampled_elements());
+  maker_.PutPassed(trial.check, report, OwnKernel(trial.check.plan()));
 }
 
 void CandidateKernels::TakeTimes(Trial& trial, const internal::TryOutcome& part) {
@@ -134,12 +160,6 @@ void CandidateKernels::TakeTimes(Trial& trial, const internal::TryOutcome& part)
 void CandidateKernels::TakeVerdict(Trial& trial, const internal::TryOutcome& part) {
   const v1::Plan& plan = trial.check.plan();
   if (!part.times().empty()) NoteReached(trial, SecondsOf(part));
-  if (part.checked()) {
-    internal::CheckReply report;
-    *report.mutable_left_out() = part.left_out();
-    report.set_sampled_elements(part.sampled_elements());
-    maker_.PutPassed(trial.check, report, OwnKernel(plan));
-  }
   if (part.code() == 0) return TakeTimes(trial, part);
   const absl::Status said(static_cast<absl::StatusCode>(part.code()), part.message());
   if (absl::IsAborted(said)) {
@@ -155,7 +175,9 @@ void CandidateKernels::TakeVerdict(Trial& trial, const internal::TryOutcome& par
     case internal::TryOutcome::CHECK: {
       const absl::Status status =
           NamedKernel(OwnKernel(plan), Prefixed("checking a kernel: ", said));
-      return Fail(trial, status, FailureKind::kCheck);
+      // A child without a sandbox says nothing of the kernel.
+      const bool verdict = !absl::IsFailedPrecondition(said);
+      return Fail(trial, status, verdict ? std::optional(FailureKind::kCheck) : std::nullopt);
     }
     default:
       return Fail(trial, Prefixed("measuring a kernel: ", said), FailureKind::kMeasure);
@@ -171,8 +193,10 @@ void CandidateKernels::TakePart(internal::TryOutcome part) {
     TakeVerdict(trial, part);
   } else if (!part.objects().empty()) {
     TakeCompiled(trial, part);
+  } else if (part.checked()) {
+    TakeRight(trial, part);
   } else {
-    trial.measured = true;
+    trial.checking = true;
   }
 }
 
@@ -181,30 +205,28 @@ void CandidateKernels::TakeLoss(const absl::Status& why) {
   const auto at_work = [](const Trial& t) { return !t.ended && t.left.ok(); };
   // All are compiled before the first is measured, in their order.
   auto lost = first([&](const Trial& t) { return at_work(t) && !t.compiled; });
-  if (lost == trials_.end()) lost = first([&](const Trial& t) { return at_work(t) && t.measured; });
+  if (lost == trials_.end()) lost = first([&](const Trial& t) { return at_work(t) && t.checking; });
   if (lost == trials_.end()) lost = first(at_work);
   if (lost == trials_.end()) return;  // after the last verdict
   // Kernels are measured in a process of their own: a child that was lost there was lost for
   // something else. A request that was refused says nothing of the kernel either.
   std::optional<FailureKind> kind;
   if (!lost->compiled) kind = FailureKind::kCompile;
-  if (lost->measured) kind = FailureKind::kCheck;
+  if (lost->checking) kind = FailureKind::kCheck;
   if (absl::IsInvalidArgument(why)) kind = std::nullopt;
   const v1::Kernel& own = OwnKernel(lost->check.plan());
-  if (kind.has_value() && WorthRetrying(why) && !std::exchange(lost->lost_before, true)) {
+  if (WorthRetrying(why) && !std::exchange(lost->lost_before, true)) {
     LogWarn("kernel tried once more", {{"kernel", own.name()}, {"error", why.message()}});
     return;
   }
   Fail(*lost, NamedKernel(own, why), kind);
 }
 
-absl::Status CandidateKernels::Try(absl::Span<const int64_t> activation_bytes) {
-  if (trials_.empty()) {
-    const int count = steps_.step().kernels_size();
-    while (next_ < count && trials_.size() < kAtOnce) Prepare(next_++, activation_bytes);
-  }
+absl::Status CandidateKernels::Try(absl::Span<const int64_t> activation_bytes,
+                                   SearchSteps::Time end) {
+  if (trials_.empty()) PrepareNext(activation_bytes);
   if (trials_.empty()) return absl::OkStatus();
-  const internal::TryRequest request = RequestFor(activation_bytes);
+  const internal::TryRequest request = RequestFor(activation_bytes, end);
   bool further = false;
   absl::Status status = tuner_.Try(request, [&](internal::TryOutcome part) {
     further |= part.code() != static_cast<int>(absl::StatusCode::kAborted);

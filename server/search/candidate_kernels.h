@@ -13,6 +13,7 @@
 
 #include <cstdint>
 #include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -47,7 +48,8 @@ class CandidateKernels {
   bool empty() const { return trials_.empty() && next_ == steps_.step().kernels_size(); }
   // Tries the next few, among `activation_bytes`. At least one of them comes further unless the
   // error is CANCELLED or ABORTED (there was no time).
-  absl::Status Try(absl::Span<const int64_t> activation_bytes);
+  // `end`: the search's.
+  absl::Status Try(absl::Span<const int64_t> activation_bytes, SearchSteps::Time end);
   // There is no time for the others.
   void Leave();
 
@@ -59,7 +61,7 @@ class CandidateKernels {
     internal::CheckRequest check;  // with the objects known so far
     bool compiled = false;         // all objects are known
     bool lost_before = false;      // a child was lost behind it and it was worth another try
-    bool measured = false;         // by the child that is asked now
+    bool checking = false;         // the child that is asked now has measured it
     bool ended = false;
     absl::Status left = {};  // ABORTED: the child that is asked now did not come to it
   };
@@ -67,9 +69,12 @@ class CandidateKernels {
   const internal::SearchKernel& kernel(int index) const { return steps_.step().kernels(index); }
   // Records what is known of the kernel; else begins a trial.
   void Prepare(int index, absl::Span<const int64_t> activation_bytes);
-  internal::TryRequest RequestFor(absl::Span<const int64_t> activation_bytes);
+  void PrepareNext(absl::Span<const int64_t> activation_bytes);
+  internal::TryRequest RequestFor(absl::Span<const int64_t> activation_bytes,
+                                  SearchSteps::Time end);
   void TakePart(internal::TryOutcome part);
   void TakeCompiled(Trial& trial, internal::TryOutcome& part);
+  void TakeRight(Trial& trial, const internal::TryOutcome& part);
   // Ends the trial, unless the child left it.
   void TakeVerdict(Trial& trial, const internal::TryOutcome& part);
   void TakeTimes(Trial& trial, const internal::TryOutcome& part);
@@ -88,8 +93,9 @@ class CandidateKernels {
   MachineLimits& limits_;
   SearchSteps& steps_;
   SearchRecord& record_;
-  int next_ = 0;               // of the step: the first without a trial
-  std::vector<Trial> trials_;  // asked for at once
+  int next_ = 0;                // of the step: the first without a trial
+  std::set<std::string> kept_;  // hashes of the step's sources whose objects were compiled
+  std::vector<Trial> trials_;   // asked for at once
 };
 
 }  // namespace athanor

@@ -204,8 +204,8 @@ absl::Status CandidatePlans::Try(bool last_try, SearchSteps::Time end) {
   LogInfo(
       "plan measured",
       {{"plan", id}, {"ratio", times->ratio}, {"surely", times->high}, {"worst", times->worst}});
-  // What is faster on the whole is not taken if calls of some size would notice how much slower it
-  // is.
+  // A plan that is faster on the whole is not taken if calls of some size would notice how much
+  // slower it is.
   const bool faster = times->ratio <= 1 - kLeastGain && times->high <= 1 + kLeastGain;
   const bool nowhere_slower = times->worst <= 1 + 2 * kLeastGain;
   if (!faster || !nowhere_slower) {

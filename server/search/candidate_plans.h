@@ -1,9 +1,8 @@
 // Tries the plans that a search proposes: compiles and checks their kernels, measures each whole,
 // in turn with what serves, and verifies one that is faster (plan_verifier.h).
 //
-//   CandidatePlans plans(serving, graph, maker, &tuner, machine, &memory, options, &steps,
-//   &record); absl::Status tried = plans.Try(finishing);   // the step's plan while
-//   (plans.has_winner()) plans.Verify();   // in pieces; a plan that is right is found
+//   absl::Status tried = plans.Try(/*last_try=*/false, end);   // the step's plan
+//   while (plans.has_winner()) plans.Verify();   // in pieces; a plan that is right is found
 //   plans.Taken(absl::OkStatus());               // it serves now
 #ifndef ATHANOR_SERVER_SEARCH_CANDIDATE_PLANS_H_
 #define ATHANOR_SERVER_SEARCH_CANDIDATE_PLANS_H_
@@ -45,15 +44,15 @@ class CandidatePlans {
   // Verifies some of the winner. Returns it once it is right; nullopt: not yet, or it is wrong.
   // Errors as of Try.
   absl::StatusOr<std::optional<CompiledPlan>> Verify();
-  // Whether the plan that was found serves now.
+  // Tells whether the plan that was found serves now.
   void Taken(const absl::Status& taken);
 
-  // Bytes between the steps of the baseline, by size, whatever serves: times measured among other
-  // bytes would be none that a search could take over from the one before. Errors as of Try.
+  // Returns the bytes between the steps of the baseline, by size, whatever serves: a search could
+  // not take over times that were measured among other bytes. Errors as of Try.
   absl::StatusOr<std::vector<int64_t>> ActivationBytesOf(const Sizes& sizes);
-  // What serves, timed whole beside `other`, in turn.
+  // Times the serving plan whole beside `other`, in turn.
   absl::StatusOr<v1::PlanComparison> CompareWith(const CompiledPlan& other);
-  // What each step of `plan` costs at the sizes of the search.
+  // Returns the cost of each step of `plan` at the sizes of the search.
   absl::StatusOr<std::vector<v1::PlanCost>> Costs(const CompiledPlan& plan);
 
  private:

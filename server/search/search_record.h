@@ -1,4 +1,4 @@
-// What a search says of itself (v1.SearchProgress): the one place that changes it.
+// Keeps what a search says of itself (v1.SearchProgress). Nothing else changes it.
 //
 //   SearchRecord record;
 //   auto object = record.Timed("compile", [&] { return maker.Compile(kernel); });

@@ -49,7 +49,7 @@ class SearchSteps {
   const internal::SearchReply& step() const { return step_; }
   // Nothing of the step is left: Ask gives the next.
   void ClearPlan() { step_.clear_plan(); }
-  // Once: the pictures of the e-graphs that the step has.
+  // Returns the pictures of the step's e-graphs, and leaves none.
   std::vector<internal::RegionPicture> TakePictures();
 
   void TellKernel(const std::string& key, const absl::StatusOr<std::vector<double>>& outcome);

@@ -59,8 +59,8 @@ absl::StatusOr<PlanSearch::Step> TunerPlanSearch::Work() {
   }
   if (!kernels_.empty()) return TryKernels();
   if (plans_.has_winner()) return VerifyWinner();
-  // What was in the way of the last plan may have been a build, which no further step runs beside:
-  // it has one more try.
+  // The last plan has one more try: a build may have been in its way, and no further step runs
+  // beside one.
   const absl::Status tried = plans_.Try(finishing_ && last_try_, end_);
   if (absl::IsAborted(tried) && finishing_ && !Over()) last_try_ = true;
   if (!tried.ok()) return tried;
@@ -89,7 +89,7 @@ absl::StatusOr<PlanSearch::Step> TunerPlanSearch::TryKernels() {
     if (!bytes.ok()) return bytes.status();
     activation_bytes_ = *std::move(bytes);
   }
-  if (absl::Status s = kernels_.Try(activation_bytes_); !s.ok()) return s;
+  if (absl::Status s = kernels_.Try(activation_bytes_, end_); !s.ok()) return s;
   return Step{};
 }
 

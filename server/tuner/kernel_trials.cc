@@ -95,8 +95,12 @@ bool KernelTrials::Compile(const Setting& setting, const v1::Target& target, Obj
     const std::string*& known = made->try_emplace(source, nullptr).first->second;
     if (object->empty()) {
       lacked = true;
-      absl::StatusOr<std::string> now =
-          known != nullptr ? *known : CompileKernel(source, target, setting.compile_seconds);
+      absl::StatusOr<std::string> now = absl::UnknownError("not compiled");
+      if (known != nullptr) {
+        now = *known;
+      } else {
+        setting.work(1, [&] { now = CompileKernel(source, target, setting.compile_seconds); });
+      }
       if (!now.ok()) {
         Fail(now.status(), internal::TryOutcome::COMPILE, &trial->outcome);
         trial->outcome.set_failed_kernel(i);
@@ -129,8 +133,10 @@ absl::Status KernelTrials::Measure(const internal::TryRequest& request, const Se
   *measure.mutable_best_seconds() = kernel.best_seconds();
   if (!kernel.best_seconds().empty()) *measure.mutable_size_weights() = kernel.size_weights();
   measure.set_threads(request.target().threads());
-  absl::StatusOr<internal::MeasureReply> times =
-      MeasurePlans(measure, setting.limits, *setting.traffic, &inputs_, setting.end);
+  absl::StatusOr<internal::MeasureReply> times = absl::UnknownError("not measured");
+  setting.work(request.target().threads(), [&] {
+    times = MeasurePlans(measure, setting.limits, *setting.traffic, &inputs_, setting.end);
+  });
   if (!times.ok()) return times.status();
   *trial->outcome.mutable_times() = times->plans(0).sizes();
   return absl::OkStatus();
@@ -139,7 +145,8 @@ absl::Status KernelTrials::Measure(const internal::TryRequest& request, const Se
 absl::Status KernelTrials::Check(const Setting& setting, Trial* trial) {
   const Spent spent("check", &trial->outcome);
   const auto check = [&] {
-    auto report = CheckKernels(trial->check(), setting.limits, &references_);
+    absl::StatusOr<internal::CheckReply> report = absl::UnknownError("not checked");
+    setting.work(1, [&] { report = CheckKernels(trial->check(), setting.limits, &references_); });
     // Each check may take all of it: nothing of the one before lives.
     if (setting.limits.scratch != nullptr) setting.limits.scratch->Clear();
     return report;
@@ -148,10 +155,7 @@ absl::Status KernelTrials::Check(const Setting& setting, Trial* trial) {
   // A process that was lost once may have been lost for something else.
   if (WorthRetrying(passed.status())) passed = check();
   if (!passed.ok()) return passed.status();
-  // Also false for NaN.
-  if (!(passed->worst_error() <= 1)) {
-    return absl::DataLossError("a check that neither passed nor failed");
-  }
+  trial->outcome.set_worst_error(passed->worst_error());
   *trial->outcome.mutable_left_out() = std::move(*passed->mutable_left_out());
   trial->outcome.set_sampled_elements(passed->sampled_elements());
   return absl::OkStatus();
@@ -181,6 +185,10 @@ absl::Status KernelTrials::Judge(const internal::TryRequest& request, const Sett
       Fail(s, internal::TryOutcome::CHECK, &outcome);
       return absl::OkStatus();
     }
+    outcome.set_checked(true);
+    // Nothing that comes later loses it.
+    if (absl::Status s = send(outcome); !s.ok()) return s;
+    outcome.clear_spent();
   }
   outcome.set_checked(true);
   if (first) return absl::OkStatus();

@@ -13,6 +13,7 @@
 
 #include <chrono>
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <string>
 
@@ -37,6 +38,9 @@ class KernelTrials {
     const TrafficReader* traffic = nullptr;
     int64_t compile_seconds = 0;                       // of processor time, for each source
     Clock::time_point end = Clock::time_point::max();  // nothing is begun after it
+    // Runs work of so many threads, which may yield to requests (measure/yielding.h).
+    std::function<void(int threads, absl::FunctionRef<void()> work)> work =
+        [](int, absl::FunctionRef<void()> work) { work(); };
   };
   // Sends a part of an outcome; an error ends the trial.
   using Send = absl::FunctionRef<absl::Status(const internal::TryOutcome&)>;

@@ -134,8 +134,6 @@ int ThreadsOf(const internal::TunerRequest& request) {
       return request.plan_check().threads();
     case internal::TunerRequest::kMachine:
       return request.machine().threads();
-    case internal::TunerRequest::kTryKernels:
-      return request.try_kernels().target().threads();
     default:
       return 1;
   }
@@ -155,7 +153,7 @@ class Child {
   absl::StatusOr<internal::TargetReply> Target() const;
   absl::StatusOr<internal::SearchReply> Search(const internal::SearchRequest& request);
   // Writes the parts of outcomes, each as a reply of its own.
-  absl::Status Try(const internal::TryRequest& request, const KernelTrials::Setting& setting,
+  absl::Status Try(const internal::TunerRequest& request, KernelTrials::Setting setting,
                    internal::TunerReply* reply);
 
   const Flags& flags_;
@@ -214,10 +212,15 @@ absl::StatusOr<internal::SearchReply> Child::Search(const internal::SearchReques
   return searches_.back().second->Next(request);
 }
 
-absl::Status Child::Try(const internal::TryRequest& request, const KernelTrials::Setting& setting,
+absl::Status Child::Try(const internal::TunerRequest& request, KernelTrials::Setting setting,
                         internal::TunerReply* reply) {
   reply->mutable_try_kernels();
-  return trials_.Try(request, setting, [](const internal::TryOutcome& part) {
+  if (request.background()) {
+    setting.work = [this](int threads, absl::FunctionRef<void()> work) {
+      yielding_.Run(threads, work);
+    };
+  }
+  return trials_.Try(request.try_kernels(), setting, [](const internal::TryOutcome& part) {
     internal::TunerReply told;
     *told.mutable_tried() = part;
     told.mutable_tried()->set_message(ValidText(part.message()));
@@ -226,7 +229,8 @@ absl::Status Child::Try(const internal::TryRequest& request, const KernelTrials:
 }
 
 absl::Status Child::Serve(const internal::TunerRequest& request, internal::TunerReply* reply) {
-  if (!request.background()) return Answer(request, reply);
+  // A trial yields phase by phase: only what is measured has many threads.
+  if (!request.background() || request.has_try_kernels()) return Answer(request, reply);
   absl::Status status;
   yielding_.Run(ThreadsOf(request), [&] { status = Answer(request, reply); });
   return status;
@@ -259,7 +263,7 @@ absl::Status Child::Answer(const internal::TunerRequest& request, internal::Tune
                  reply->mutable_measure());
     }
     case internal::TunerRequest::kTryKernels:
-      return Try(request.try_kernels(), {kernels, &traffic_, flags_.compile_seconds, end}, reply);
+      return Try(request, {kernels, &traffic_, flags_.compile_seconds, end}, reply);
     case internal::TunerRequest::kPlanCheck:
       TrimHeap();
       return Put(CheckPlan(request.plan_check(), kernels), reply->mutable_plan_check());

@@ -1,7 +1,6 @@
 #include "server/tuner/measure/measure.h"
 
 #include <algorithm>
-#include <cmath>
 #include <memory>
 #include <optional>
 #include <string>
@@ -14,6 +13,7 @@
 #include "runtime/prepared_pool.h"
 #include "server/tuner/measure/layers.h"
 #include "server/tuner/measure/measured_inputs.h"
+#include "server/tuner/measure/median.h"
 #include "server/tuner/measure/pacer.h"
 #include "server/tuner/measure/walked_memory.h"
 #include "server/tuner/run/weight_turns.h"
@@ -47,8 +47,7 @@ constexpr int64_t kMostHeld = int64_t{64} << 20;
 
 // Plain data written by the forked process.
 struct Result {
-  double seconds = 0, low = 0, high = 0;
-  int rounds = 0;
+  Median seconds;
   int layers = 1, turns = 1;
 };
 
@@ -99,6 +98,8 @@ class Measurement {
   absl::StatusOr<Subject> Load(Device* device, PreparedPool* pool,
                                const internal::MeasuredPlan& plan);
   absl::Status Bind(int size, Subject* s);
+  // As Bind, and calls once where no sample counts it.
+  absl::Status BindAgain(int size, Subject* s);
   // Calls it for the first time, and chooses how many calls a sample has.
   absl::Status Begin(int size, Subject* s);
   // As many rounds as the time allows, `least` of them in any case.
@@ -106,6 +107,7 @@ class Measurement {
   bool Slower(const Subject& s) const;
   // Reports whether further rounds would not change what a comparison comes to at this size.
   static bool Decided(absl::Span<const Subject> subjects, int size);
+  static Result ResultOf(const Subject& s, int size);
   absl::Status Call(Subject& s, int size, int64_t calls);
   absl::Status Sample(Subject& s, int size, double* seconds);
   // Adds a sample; ABORTED where there is no time for it.
@@ -113,7 +115,6 @@ class Measurement {
   // Measures the median time of each step of a run.
   absl::Status TimeSteps(Subject& s, int size, double* seconds);
   absl::Span<const int64_t> Dims(int size) const { return request_.sizes(size).values(); }
-  static Result Summary(std::vector<double> samples);
 
   const internal::MeasureRequest& request_;
   const MeasuredInputs& inputs_;
@@ -176,10 +177,10 @@ absl::StatusOr<internal::MeasureReply> Measurement::Run() {
     for (int s = 0; s < request_.sizes_size(); ++s) {
       const Result& r = results[p * request_.sizes_size() + s];
       internal::SizeTimes* size = times->add_sizes();
-      size->set_seconds(r.seconds);
-      size->set_low(r.low);
-      size->set_high(r.high);
-      size->set_rounds(r.rounds);
+      size->set_seconds(r.seconds.value);
+      size->set_low(r.seconds.low);
+      size->set_high(r.seconds.high);
+      size->set_rounds(r.seconds.samples);
       size->set_layers(r.layers);
       size->set_turns(r.turns);
       const double* from = step_seconds_ + first_step_.back() * s;
@@ -314,7 +315,8 @@ absl::Status Measurement::Begin(int size, Subject* s) {
   double again = 0;
   if (absl::Status status = Sample(*s, size, &again); !status.ok()) return status;
   at.given_up = again > limit;
-  at.samples = {seconds, again};
+  at.samples = {again};
+  if (at.given_up) at.samples.push_back(seconds);
   return absl::OkStatus();
 }
 
@@ -347,21 +349,22 @@ bool Measurement::Slower(const Subject& s) const {
   return is > (few ? kClearlySlower : kSlower) * best;
 }
 
-// The intervals of two equal plans of six rounds each lie apart by chance once in 460 times: all
-// samples of one would have to be less than all of the other.
 bool Measurement::Decided(absl::Span<const Subject> subjects, int size) {
-  std::vector<Result> known;
+  std::vector<Median> medians;
   for (const Subject& s : subjects) {
-    if (!s.sizes[size].given_up) known.push_back(Summary(s.sizes[size].samples));
+    if (!s.sizes[size].given_up) medians.push_back(MedianOf(s.sizes[size].samples));
   }
-  const auto precise = [](const Result& r) { return r.high - r.low <= kComparedKnown * r.seconds; };
-  std::sort(known.begin(), known.end(),
-            [](const Result& a, const Result& b) { return a.seconds < b.seconds; });
-  for (size_t i = 1; i < known.size(); ++i) {
-    const bool apart = known[i - 1].high < known[i].low;
-    if (!apart && !(precise(known[i - 1]) && precise(known[i]))) return false;
-  }
-  return true;
+  return ComparisonIsKnown(std::move(medians), kComparedKnown);
+}
+
+Result Measurement::ResultOf(const Subject& s, int size) {
+  return {MedianOf(s.sizes[size].samples), s.layers, s.turns[size]};
+}
+
+absl::Status Measurement::BindAgain(int size, Subject* s) {
+  if (absl::Status status = Bind(size, s); !status.ok()) return status;
+  double seconds = 0;
+  return Sample(*s, size, &seconds);
 }
 
 absl::Status Measurement::RunPass(Subject& s, int size, size_t most) {
@@ -373,8 +376,7 @@ absl::Status Measurement::RunPass(Subject& s, int size, size_t most) {
     at.enough = absl::IsAborted(status) && samples >= static_cast<size_t>(kAlone.least);
     if (!status.ok() && !at.enough) return status;
     if (samples < kLeastKnown) continue;
-    const Result known = Summary(at.samples);
-    at.enough |= known.high - known.low <= kKnown * known.seconds;
+    at.enough |= MedianOf(at.samples).KnownWithin(kKnown);
   }
   return absl::OkStatus();
 }
@@ -400,16 +402,14 @@ absl::Status Measurement::RunAlone(Subject& s, Result* results) {
     for (int size = 0; size < sizes; ++size) {
       Subject::AtSize& at = s.sizes[size];
       if (at.enough) continue;
-      absl::Status status = at.memory.has_value() ? absl::OkStatus() : Bind(size, &s);
+      absl::Status status = at.memory.has_value() ? absl::OkStatus() : BindAgain(size, &s);
       if (status.ok()) status = RunPass(s, size, std::min(most, rounds[size]));
       if (!status.ok()) return status;
       if (large) at.memory.reset();
     }
   }
   for (int size = 0; size < sizes; ++size) {
-    results[size] = Summary(std::move(s.sizes[size].samples));
-    results[size].layers = s.layers;
-    results[size].turns = s.turns[size];
+    results[size] = ResultOf(s, size);
   }
   return absl::OkStatus();
 }
@@ -420,6 +420,10 @@ absl::Status Measurement::RunSize(std::vector<Subject>& subjects, int size, Resu
   }
   const Patience& patience = subjects.size() > 1 ? kCompared : kAlone;
   int rounds = Rounds(subjects, size, patience);
+  // After six rounds the intervals of two equal plans lie apart by chance once in 460 times: all
+  // samples of one would have to be less than all of the other. Each further look adds its own
+  // chance, so there is one whenever the rounds have doubled.
+  int look = kLeastKnown;
   for (Subject& s : subjects) {
     // In turn from the first sample on.
     if (!s.sizes[size].given_up) s.sizes[size].samples.clear();
@@ -434,15 +438,14 @@ absl::Status Measurement::RunSize(std::vector<Subject>& subjects, int size, Resu
       if (!absl::IsAborted(status) || round < patience.least) return status;
       rounds = round;  // the samples so far must do
     }
-    if (subjects.size() > 1 && round + 1 >= kLeastKnown && Decided(subjects, size)) break;
+    if (subjects.size() == 1 || round + 1 != look) continue;
+    if (Decided(subjects, size)) break;
+    look *= 2;
   }
   for (size_t p = 0; p < subjects.size(); ++p) {
     Subject& s = subjects[p];
     Subject::AtSize& at = s.sizes[size];
-    Result& result = results[p * request_.sizes_size() + size];
-    result = Summary(std::move(at.samples));
-    result.layers = s.layers;
-    result.turns = s.turns[size];
+    results[p * request_.sizes_size() + size] = ResultOf(s, size);
     double* steps = step_seconds_ + first_step_.back() * size + first_step_[p];
     if (request_.steps() && !at.given_up) {
       if (absl::Status status = TimeSteps(s, size, steps); !status.ok()) return status;
@@ -468,19 +471,8 @@ absl::Status Measurement::TimeSteps(Subject& s, int size, double* seconds) {
     for (int i = 0; i < s.steps; ++i)
       samples[i].push_back(1e-9 * static_cast<double>(nanoseconds[i]));
   }
-  for (int i = 0; i < s.steps; ++i) seconds[i] = Summary(std::move(samples[i])).seconds;
+  for (int i = 0; i < s.steps; ++i) seconds[i] = MedianOf(std::move(samples[i])).value;
   return absl::OkStatus();
-}
-
-// Computes the 95 % confidence interval of the median, whatever the distribution: ranks of the
-// binomial by its normal approximation (Le Boudec, Performance Evaluation of Computer and
-// Communication Systems, 2010, table A.1 and its formula).
-Result Measurement::Summary(std::vector<double> samples) {
-  std::sort(samples.begin(), samples.end());
-  const size_t n = samples.size();
-  const double half = 0.5 * static_cast<double>(n), off = 0.98 * std::sqrt(static_cast<double>(n));
-  const size_t low = half - off < 1 ? 0 : static_cast<size_t>(half - off) - 1;
-  return {samples[n / 2], samples[low], samples[n - 1 - low], static_cast<int>(n)};
 }
 
 }  // namespace

@@ -58,7 +58,7 @@ std::set<std::string> ReadByRuns(const internal::MeasureRequest& request) {
 }
 
 // Returns everything that inputs depend on: the plan only by its dims and the parameters that runs
-// read, because weights that take turns are too many to be remembered.
+// read, because weights that may lie in walked memory are not remembered.
 std::string KeyOf(const internal::MeasureRequest& request) {
   internal::MeasureRequest key;
   key.set_graph_text(request.graph_text());
@@ -102,7 +102,8 @@ absl::Status MeasuredInputs::ChooseWalked(const internal::MeasureRequest& reques
   for (size_t i = 0; i < parameters.size(); ++i) {
     if (turns_[i] == static_cast<int>(i)) held += BytesOf(parameters[i]);
   }
-  if (held <= kMostHeld) return absl::OkStatus();
+  large_ = held > kMostHeld;
+  if (!large_) return absl::OkStatus();
   std::vector<const v1::Plan*> plans;
   for (const internal::MeasuredPlan& plan : request.plans()) plans.push_back(&plan.plan());
   const std::optional<std::string> dtype = WalkedDType(plans);
@@ -177,7 +178,7 @@ absl::Status MeasuredInputs::DrawSize(const internal::MeasureRequest& request, i
 }
 
 std::optional<int64_t> MeasuredInputs::own_bytes() const {
-  if (walked_ != nullptr) return std::nullopt;
+  if (large_) return std::nullopt;
   int64_t bytes = 0;
   for (const std::string& held : whole_) bytes += static_cast<int64_t>(held.size());
   for (const RepeatedBytes& held : repeated_) bytes += static_cast<int64_t>(held.period_bytes());

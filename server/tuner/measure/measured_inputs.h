@@ -42,7 +42,8 @@ class MeasuredInputs {
   absl::string_view at(int size, size_t tensor) const { return views_[size][tensor]; }
   // Memory of weights that are too many to be held; null: there are none.
   WalkedMemory* walked() const { return walked_.get(); }
-  // Bytes held; nullopt: walked memory is shared with the processes that kernels run in.
+  // Returns the bytes held. nullopt: weights may lie in walked memory, which depends on the plan
+  // and is shared with the processes that kernels run in.
   std::optional<int64_t> own_bytes() const;
 
  private:
@@ -63,6 +64,7 @@ class MeasuredInputs {
   std::vector<int> turns_;
   std::deque<std::string> whole_;
   std::deque<RepeatedBytes> repeated_;
+  bool large_ = false;  // parameters are too many to be held
   std::unique_ptr<WalkedMemory> walked_;
   std::optional<DType> walked_dtype_;                  // of parameters that may lie there
   std::vector<std::vector<absl::string_view>> views_;  // by size, in the order of the names
