@@ -21,7 +21,7 @@ TEST(MedianTest, FewSamplesSpanTheInterval) {
   EXPECT_EQ(six.samples, 6);
 }
 
-// Of many sets of samples, 95 % of the intervals hold the true median.
+// Draws many sets of samples: at least 95 % of the intervals hold the true median.
 TEST(MedianTest, TheIntervalHoldsTheMedian) {
   std::mt19937 random(1);
   std::lognormal_distribution<double> times(0, 0.3);
@@ -35,7 +35,7 @@ TEST(MedianTest, TheIntervalHoldsTheMedian) {
       holds += median.low <= 1 && 1 <= median.high;
     }
     EXPECT_GE(holds, kSets * 94 / 100) << count;
-    EXPECT_LE(holds, kSets * 99 / 100) << count;
+    EXPECT_LT(holds, kSets) << count;
   }
 }
 
