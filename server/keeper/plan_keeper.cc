@@ -10,7 +10,7 @@
 #include "compiler/ir/graph/versions.h"
 #include "server/base/log.h"
 #include "server/base/machine_id.h"
-#include "server/search/tuner_channel.h"
+#include "server/child/compile_flags.h"
 
 namespace athanor {
 namespace {

@@ -43,9 +43,9 @@ class PlanSearch {
 
   virtual ~PlanSearch() = default;
 
-  // Works for some hundred milliseconds, seldom longer: one candidate. A candidate that fails,
-  // crashes or hangs costs itself; an error here ends the search. CANCELLED after the backend's
-  // Interrupt. After `stop` it says so again.
+  // Works for some hundred milliseconds, seldom longer: on a few kernels, or a plan. A candidate
+  // that fails, crashes or hangs costs itself; an error here ends the search. CANCELLED after the
+  // backend's Interrupt. After `stop` it says so again.
   virtual absl::StatusOr<Step> Next() = 0;
   // The time is up soon: the steps from here on measure the best plan if there is one, and end.
   virtual void Finish() = 0;

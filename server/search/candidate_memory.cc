@@ -7,14 +7,15 @@
 #include "absl/strings/str_join.h"
 #include "compiler/cache/schema.h"
 #include "compiler/ir/graph/versions.h"
+#include "server/child/compile_flags.h"
+#include "server/child/search_kernel.h"
 #include "server/search/kernel_maker.h"
-#include "server/search/tuner_channel.h"
 
 namespace athanor {
 namespace {
 
 // Raised when measuring a kernel alone comes to other times than it did.
-constexpr int64_t kMeasureVersion = 1;
+constexpr int64_t kMeasureVersion = 2;
 
 // "1,64;8,64"
 std::string TextOf(const google::protobuf::RepeatedPtrField<internal::Sizes>& sizes) {
@@ -23,28 +24,13 @@ std::string TextOf(const google::protobuf::RepeatedPtrField<internal::Sizes>& si
   });
 }
 
-// What did not come from the candidate: no child to try it, or nothing to compare it with.
+// Reports whether the candidate was not at fault: there was no child to try it, or nothing to
+// compare it with.
 bool SaysNothing(const absl::Status& status) {
   return absl::IsUnavailable(status) || absl::IsFailedPrecondition(status);
 }
 
-// The task's own kernel is the last: what packs its weights comes before.
-const v1::Kernel& OwnKernel(const v1::Plan& plan) {
-  return plan.kernels(plan.run(plan.run_size() - 1).kernel());
-}
-
 }  // namespace
-
-bool FasterThanBest(absl::Span<const double> seconds, const internal::SearchKernel& kernel) {
-  double is = 0, best = 0;
-  for (size_t s = 0; s < seconds.size(); ++s) {
-    const int size = static_cast<int>(s);
-    const double weight = kernel.size_weights().empty() ? 1 : kernel.size_weights(size);
-    is += weight * seconds[s];
-    best += weight * kernel.best_seconds(size);
-  }
-  return is < best;
-}
 
 CandidateMemory::CandidateMemory(Cache* cache, const internal::TargetReply* machine,
                                  std::string clocks, const Graph& graph,

@@ -29,9 +29,6 @@
 
 namespace athanor {
 
-// Than the best kernel of its task so far, in the sum over the sizes. REQUIRES: there is one.
-bool FasterThanBest(absl::Span<const double> seconds, const internal::SearchKernel& kernel);
-
 class CandidateMemory {
  public:
   // `graph` is the one searched for; `clocks` as ClocksText has it.

@@ -10,6 +10,7 @@
 #include "compiler/cache/fresh_folder.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "server/child/search_kernel.h"
 
 namespace athanor {
 namespace {

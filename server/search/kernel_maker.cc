@@ -5,14 +5,12 @@
 
 #include "absl/strings/str_cat.h"
 #include "server/base/log.h"
-#include "server/search/tuner_channel.h"
+#include "server/child/compile_flags.h"
+#include "server/child/tuner_channel.h"
 
 namespace athanor {
-namespace {
 
-// The graph was accepted, so a kernel that does not compile or check is our fault, not the
-// caller's.
-absl::Status Named(const v1::Kernel& kernel, const absl::Status& status) {
+absl::Status NamedKernel(const v1::Kernel& kernel, const absl::Status& status) {
   const bool ours = absl::IsInvalidArgument(status) || absl::IsOutOfRange(status) ||
                     absl::IsFailedPrecondition(status) || absl::IsUnimplemented(status);
   return absl::Status(ours ? absl::StatusCode::kInternal : status.code(),
@@ -20,19 +18,25 @@ absl::Status Named(const v1::Kernel& kernel, const absl::Status& status) {
                                    kernel.source_hash().substr(0, 16), "): ", status.message()));
 }
 
-}  // namespace
+KernelKey KernelMaker::KeyOf(const v1::Kernel& kernel) const {
+  return MakeKernelKey(kernel.source(), machine_.target(),
+                       CompileFlags::For(machine_.target()).ToString(),
+                       machine_.compiler_version());
+}
 
-bool WorthRetrying(const absl::Status& status) {
-  return status.code() == absl::StatusCode::kInternal ||
-         status.code() == absl::StatusCode::kUnavailable;
+std::optional<std::string> KernelMaker::Find(const v1::Kernel& kernel) {
+  std::optional<std::string> object = cache_.kernels().Find(KeyOf(kernel));
+  if (object.has_value()) ++cache_.work().kernels_from_cache;
+  return object;
+}
+
+void KernelMaker::Put(const v1::Kernel& kernel, const std::string& object) {
+  ++cache_.work().kernels_compiled;
+  cache_.kernels().Put(KeyOf(kernel), object);
 }
 
 absl::StatusOr<KernelObject> KernelMaker::Compile(const v1::Kernel& kernel) {
-  const KernelKey key =
-      MakeKernelKey(kernel.source(), machine_.target(),
-                    CompileFlags::For(machine_.target()).ToString(), machine_.compiler_version());
-  if (std::optional<std::string> object = cache_.kernels().Find(key)) {
-    ++cache_.work().kernels_from_cache;
+  if (std::optional<std::string> object = Find(kernel)) {
     return KernelObject{*std::move(object), true};
   }
   absl::StatusOr<std::string> object = tuner_.Compile(kernel.source(), machine_.target());
@@ -42,9 +46,8 @@ absl::StatusOr<KernelObject> KernelMaker::Compile(const v1::Kernel& kernel) {
                                           {"error", object.status().message()}});
     object = tuner_.Compile(kernel.source(), machine_.target());
   }
-  if (!object.ok()) return Named(kernel, object.status());
-  ++cache_.work().kernels_compiled;
-  cache_.kernels().Put(key, *object);
+  if (!object.ok()) return NamedKernel(kernel, object.status());
+  Put(kernel, *object);
   return KernelObject{*std::move(object), false};
 }
 
@@ -57,18 +60,26 @@ absl::Status KernelMaker::AddObjects(internal::CheckRequest* request) {
   return absl::OkStatus();
 }
 
+bool KernelMaker::HasPassed(const internal::CheckRequest& request) const {
+  return cache_.checks().Has(CheckKey(request, kCheckVersion));
+}
+
+void KernelMaker::PutPassed(const internal::CheckRequest& request,
+                            const internal::CheckReply& report, const v1::Kernel& about) {
+  for (const std::string& left_out : report.left_out()) {
+    LogWarn(
+        "kernel not compared at large sizes",
+        {{"kernel", about.name()}, {"sampled", report.sampled_elements()}, {"left_out", left_out}});
+  }
+  cache_.checks().Put(CheckKey(request, kCheckVersion));
+}
+
 absl::Status KernelMaker::Check(const internal::CheckRequest& request, const v1::Kernel& about) {
-  const std::string key = CheckKey(request, kCheckVersion);
-  if (cache_.checks().Has(key)) return absl::OkStatus();
+  if (HasPassed(request)) return absl::OkStatus();
   absl::StatusOr<internal::CheckReply> passed = tuner_.CheckReport(request);
   if (WorthRetrying(passed.status())) passed = tuner_.CheckReport(request);
-  if (!passed.ok()) return Named(about, passed.status());
-  for (const std::string& left_out : passed->left_out()) {
-    LogWarn("kernel not compared at large sizes", {{"kernel", about.name()},
-                                                   {"sampled", passed->sampled_elements()},
-                                                   {"left_out", left_out}});
-  }
-  cache_.checks().Put(key);
+  if (!passed.ok()) return NamedKernel(about, passed.status());
+  PutPassed(request, *passed, about);
   return absl::OkStatus();
 }
 

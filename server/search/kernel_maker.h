@@ -10,22 +10,24 @@
 #define ATHANOR_SERVER_SEARCH_KERNEL_MAKER_H_
 
 #include <cstdint>
+#include <optional>
 #include <string>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "compiler/cache/cache.h"
 #include "proto/athanor/internal/tuner.pb.h"
+#include "server/child/tuner_process.h"
 #include "server/plans/compile_backend.h"
-#include "server/search/tuner_process.h"
 
 namespace athanor {
 
 // Raised when checks find more than they did: those passed before are run again.
 inline constexpr int64_t kCheckVersion = 1;
 
-// The call ended with the child, not with a verdict: one more try is fair.
-bool WorthRetrying(const absl::Status& status);
+// Names the kernel in an error. INTERNAL where the caller is not to blame: the graph was accepted,
+// so a kernel that does not compile or check is our fault.
+absl::Status NamedKernel(const v1::Kernel& kernel, const absl::Status& status);
 
 class KernelMaker {
  public:
@@ -34,9 +36,18 @@ class KernelMaker {
 
   // A crash of the compiler costs one more try. Errors name the kernel.
   absl::StatusOr<KernelObject> Compile(const v1::Kernel& kernel);
+  // The object that the cache has; nullopt: it has to be compiled.
+  std::optional<std::string> Find(const v1::Kernel& kernel);
+  // Keeps what a child has compiled.
+  void Put(const v1::Kernel& kernel, const std::string& object);
   // Runs `request`, objects included, unless it is known to have passed; `about` is the kernel it
   // is for. DATA_LOSS: a value is wrong.
   absl::Status Check(const internal::CheckRequest& request, const v1::Kernel& about);
+  // Reports whether the check, objects included, has passed before.
+  bool HasPassed(const internal::CheckRequest& request) const;
+  // Remembers that it has, and logs what `report` says was left out.
+  void PutPassed(const internal::CheckRequest& request, const internal::CheckReply& report,
+                 const v1::Kernel& about);
   // Adds the objects of the request's plan.
   absl::Status AddObjects(internal::CheckRequest* request);
   Cache* cache() const { return &cache_; }
@@ -44,6 +55,8 @@ class KernelMaker {
   void CountCandidate() { ++cache_.work().candidates_measured; }
 
  private:
+  KernelKey KeyOf(const v1::Kernel& kernel) const;
+
   Cache& cache_;
   TunerProcess& tuner_;
   const internal::TargetReply& machine_;

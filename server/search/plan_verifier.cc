@@ -5,6 +5,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "server/base/log.h"
+#include "server/child/tuner_channel.h"
 
 namespace athanor {
 namespace {

@@ -20,10 +20,10 @@
 #include "absl/status/statusor.h"
 #include "compiler/ir/graph/graph.h"
 #include "proto/athanor/internal/tuner.pb.h"
+#include "server/child/tuner_process.h"
 #include "server/plans/plan_search.h"
 #include "server/plans/plan_way.h"
 #include "server/search/kernel_maker.h"
-#include "server/search/tuner_process.h"
 
 namespace athanor {
 

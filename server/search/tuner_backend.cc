@@ -20,10 +20,10 @@
 #include "server/base/disk.h"
 #include "server/base/log.h"
 #include "server/base/machine_id.h"
+#include "server/child/tuner_channel.h"
 #include "server/plans/executor_runner.h"
 #include "server/search/kernel_maker.h"
 #include "server/search/plan_verifier.h"
-#include "server/search/tuner_channel.h"
 #include "server/search/tuner_plan_search.h"
 
 namespace athanor {

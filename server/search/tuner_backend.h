@@ -24,10 +24,10 @@
 #include "runtime/prepared_pool.h"
 #include "server/base/options.h"
 #include "server/base/traffic.h"
+#include "server/child/measuring_turns.h"
+#include "server/child/tuner_process.h"
 #include "server/plans/compile_backend.h"
 #include "server/search/machine_limits.h"
-#include "server/search/measuring_turns.h"
-#include "server/search/tuner_process.h"
 
 namespace athanor {
 

@@ -2,7 +2,7 @@
 // for faster plans, compiles kernels with Clang, runs them for the first time and measures them, so
 // that failures there affect only this process.
 //
-// Started by server/search/tuner_process.h, never by hand. It speaks tuner.proto over descriptor 3
+// Started by server/child/tuner_process.h, never by hand. It speaks tuner.proto over descriptor 3
 // and ends when the other end closes or dies.
 #include <malloc.h>
 #include <sys/types.h>
@@ -37,9 +37,11 @@
 #include "runtime/cpu/blas.h"
 #include "runtime/cpu/cpus.h"
 #include "server/base/traffic.h"
-#include "server/search/tuner_channel.h"
+#include "server/child/tuner_channel.h"
 #include "server/tuner/check/check.h"
 #include "server/tuner/check/plan_check.h"
+#include "server/tuner/compile.h"
+#include "server/tuner/kernel_trials.h"
 #include "server/tuner/lower.h"
 #include "server/tuner/measure/machine.h"
 #include "server/tuner/measure/measure.h"
@@ -101,14 +103,11 @@ std::string ValidText(std::string text) {
   return IsValidUtf8(text) ? text : absl::CHexEscape(text);
 }
 
-absl::StatusOr<internal::CompileReply> Compile(const internal::CompileRequest& request) {
+absl::StatusOr<internal::CompileReply> Compile(const internal::CompileRequest& request,
+                                               int64_t cpu_seconds) {
   const auto start = std::chrono::steady_clock::now();
-  const CompileFlags flags = CompileFlags::For(request.target());
-  ClangOptions options;
-  options.opt_level = flags.opt_level;
-  options.prefer_vector_width = flags.prefer_vector_width;
   absl::StatusOr<std::string> object =
-      CompileToSharedObject(request.source(), ToCpuTarget(request.target()), options);
+      CompileKernel(request.source(), request.target(), cpu_seconds);
   if (!object.ok()) return object.status();
   internal::CompileReply reply;
   reply.set_object(*std::move(object));
@@ -125,15 +124,8 @@ absl::Status Put(absl::StatusOr<T> value, T* reply) {
   return absl::OkStatus();
 }
 
-// Returns heap memory left free by compiling and searching to the system, since running plans, and
-// copies of pages that a forked process writes, need memory.
-void TrimHeap() {
-  constexpr size_t kWorthIt = size_t{32} << 20;
-  if (mallinfo2().fordblks > kWorthIt) malloc_trim(0);
-}
-
-// Number of threads that run at once for a request. Kernels are checked with two, but not for their
-// speed.
+// Returns how many threads run at once for a request. Kernels are checked with two, but not for
+// their speed.
 int ThreadsOf(const internal::TunerRequest& request) {
   switch (request.kind_case()) {
     case internal::TunerRequest::kMeasure:
@@ -160,11 +152,15 @@ class Child {
   absl::Status Answer(const internal::TunerRequest& request, internal::TunerReply* reply);
   absl::StatusOr<internal::TargetReply> Target() const;
   absl::StatusOr<internal::SearchReply> Search(const internal::SearchRequest& request);
+  // Writes the parts of outcomes, each as a reply of its own.
+  absl::Status Try(const internal::TunerRequest& request, KernelTrials::Setting setting,
+                   internal::TunerReply* reply);
 
   const Flags& flags_;
   const TrafficReader traffic_;
   Scratch scratch_;
   YieldingWork yielding_{&traffic_, flags_.search_cpus};
+  KernelTrials trials_;
   // The most recently used search is last.
   std::vector<std::pair<uint64_t, std::unique_ptr<SearchSession>>> searches_;
 };
@@ -216,16 +212,31 @@ absl::StatusOr<internal::SearchReply> Child::Search(const internal::SearchReques
   return searches_.back().second->Next(request);
 }
 
+absl::Status Child::Try(const internal::TunerRequest& request, KernelTrials::Setting setting,
+                        internal::TunerReply* reply) {
+  reply->mutable_try_kernels();
+  if (request.background()) {
+    setting.work = [this](int threads, absl::FunctionRef<void()> work) {
+      yielding_.Run(threads, work);
+    };
+  }
+  return trials_.Try(request.try_kernels(), setting, [](const internal::TryOutcome& part) {
+    internal::TunerReply told;
+    *told.mutable_tried() = part;
+    told.mutable_tried()->set_message(ValidText(part.message()));
+    return WriteFrame(kTunerFd, told, {});
+  });
+}
+
 absl::Status Child::Serve(const internal::TunerRequest& request, internal::TunerReply* reply) {
-  if (!request.background()) return Answer(request, reply);
+  // A trial yields phase by phase: only what is measured has many threads.
+  if (!request.background() || request.has_try_kernels()) return Answer(request, reply);
   absl::Status status;
   yielding_.Run(ThreadsOf(request), [&] { status = Answer(request, reply); });
   return status;
 }
 
 absl::Status Child::Answer(const internal::TunerRequest& request, internal::TunerReply* reply) {
-  // Removes the limit: the parent ends requests that take too long, and Clang has its own limit.
-  LimitCpuFromNow(int64_t{1} << 30);
   const int patience = request.background() ? kBackgroundPatience : 1;
   const IsolationLimits kernels{.timeout = std::chrono::milliseconds(flags_.kernel_ms) * patience,
                                 .memory_bytes = flags_.memory_limit,
@@ -241,13 +252,18 @@ absl::Status Child::Answer(const internal::TunerRequest& request, internal::Tune
     case internal::TunerRequest::kLower:
       return Put(LowerGraph(request.lower(), flags_.max_reply_bytes), reply->mutable_lower());
     case internal::TunerRequest::kCompile:
-      LimitCpuFromNow(flags_.compile_seconds);
-      return Put(Compile(request.compile()), reply->mutable_compile());
+      return Put(Compile(request.compile(), flags_.compile_seconds), reply->mutable_compile());
     case internal::TunerRequest::kCheck:
-      return Put(CheckKernels(request.check(), kernels), reply->mutable_check());
-    case internal::TunerRequest::kMeasure:
+      return Put(CheckKernels(request.check(), kernels, trials_.references()),
+                 reply->mutable_check());
+    case internal::TunerRequest::kMeasure: {
       TrimHeap();
-      return Put(MeasurePlans(request.measure(), kernels, traffic_, end), reply->mutable_measure());
+      InputMemory inputs;
+      return Put(MeasurePlans(request.measure(), kernels, traffic_, &inputs, end),
+                 reply->mutable_measure());
+    }
+    case internal::TunerRequest::kTryKernels:
+      return Try(request, {kernels, &traffic_, flags_.compile_seconds, end}, reply);
     case internal::TunerRequest::kPlanCheck:
       TrimHeap();
       return Put(CheckPlan(request.plan_check(), kernels), reply->mutable_plan_check());

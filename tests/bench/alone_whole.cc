@@ -23,8 +23,8 @@
 #include "absl/strings/str_split.h"
 #include "compiler/pipeline/prepare.h"
 #include "compiler/pipeline/search_start.h"
+#include "server/child/tuner_process.h"
 #include "server/search/plan_cost.h"
-#include "server/search/tuner_process.h"
 #include "tests/bench/arguments.h"
 #include "tests/bench/graph_file.h"
 

@@ -22,7 +22,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "runtime/plan_memory.h"
-#include "server/search/tuner_process.h"
+#include "server/child/tuner_process.h"
 #include "tests/bench/arguments.h"
 #include "tests/bench/graph_file.h"
 #include "tests/bench/memory_watch.h"

@@ -21,8 +21,8 @@
 #include "absl/strings/str_replace.h"
 #include "compiler/ir/graph/graph.h"
 #include "proto/athanor/internal/tuner.pb.h"
-#include "server/search/tuner_channel.h"
-#include "server/search/tuner_process.h"
+#include "server/child/tuner_channel.h"
+#include "server/child/tuner_process.h"
 
 namespace athanor {
 namespace {

@@ -13,11 +13,11 @@
 #include "compiler/ir/graph/graph.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "server/child/tuner_process.h"
 #include "server/search/kernel_maker.h"
 #include "server/search/machine_limits.h"
 #include "server/search/plan_verifier.h"
 #include "server/search/tuner_plan_search.h"
-#include "server/search/tuner_process.h"
 #include "tests/tuner/tuner_test.h"
 
 namespace athanor {

@@ -14,10 +14,10 @@
 #include "compiler/ir/graph/graph.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "server/child/tuner_process.h"
 #include "server/search/machine_limits.h"
 #include "server/search/tuner_backend.h"
 #include "server/search/tuner_plan_search.h"
-#include "server/search/tuner_process.h"
 
 namespace athanor {
 namespace {

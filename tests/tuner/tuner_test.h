@@ -8,7 +8,7 @@
 
 #include "gtest/gtest.h"
 #include "proto/athanor/internal/tuner.pb.h"
-#include "server/search/tuner_process.h"
+#include "server/child/tuner_process.h"
 
 namespace athanor {
 

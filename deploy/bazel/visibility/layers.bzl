@@ -117,15 +117,17 @@ ROOMS = {
         "server/plans",
         "server/storage",
     ],
+    "server/child": ["server/base"],
     "server/search": [
         "server/base",
+        "server/child",
         "server/plans",
     ],
     "server/keeper": [
         "server/base",
+        "server/child",
         "server/models",
         "server/plans",
-        "server/search",
     ],
     "server/jobs": [
         "server/base",

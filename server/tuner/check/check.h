@@ -1,7 +1,7 @@
 // Checks compiled kernels: runs them as a plan on random inputs and compares their outputs with the
 // reference evaluator's, element by element.
 //
-//   absl::StatusOr<internal::CheckReply> reply = CheckKernels(request, {.timeout = 5s});
+//   absl::StatusOr<internal::CheckReply> reply = CheckKernels(request, {.timeout = 5s}, &memory);
 //   // reply->worst_error() 0.03: every compared element within 3 % of its tolerance
 //
 // For each size set of the request, draws inputs from seeds derived from request.seed (two seeds,
@@ -18,15 +18,17 @@
 
 #include "absl/status/statusor.h"
 #include "proto/athanor/internal/tuner.pb.h"
+#include "server/tuner/check/references.h"
 #include "server/tuner/run/isolated.h"
 
 namespace athanor {
 
-// Returns DATA_LOSS naming output, element, values and sizes of the first difference,
-// INVALID_ARGUMENT if the request is inconsistent, and otherwise the runtime's errors and
-// RunIsolated's.
+// Compares with the references that `memory` holds or makes (references.h). Returns DATA_LOSS
+// naming output, element, values and sizes of the first difference, INVALID_ARGUMENT if the request
+// is inconsistent, and otherwise the runtime's errors and RunIsolated's.
 absl::StatusOr<internal::CheckReply> CheckKernels(const internal::CheckRequest& request,
-                                                  const IsolationLimits& limits);
+                                                  const IsolationLimits& limits,
+                                                  ReferenceMemory* memory);
 
 }  // namespace athanor
 

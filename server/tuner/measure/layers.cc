@@ -225,6 +225,7 @@ absl::StatusOr<CallMemory> CallMemory::Create(
     }
     for (int i = 0; i < outputs; ++i) {
       const int64_t size = model.output_bytes(i, dims);
+      std::memset(next, 0, static_cast<size_t>(size));  // no sample touches a page first
       calls.outputs_.emplace_back(next, static_cast<size_t>(size));
       next += Aligned(size);
     }

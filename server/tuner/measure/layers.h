@@ -80,6 +80,7 @@ class CallMemory {
 
   absl::Span<const absl::string_view> inputs() const { return inputs_; }
   absl::Span<const absl::Span<char>> outputs() const { return outputs_; }
+  int64_t bytes() const { return memory_.bytes(); }
 
  private:
   explicit CallMemory(Arena memory) : memory_(std::move(memory)) {}

@@ -11,7 +11,7 @@
 #include "compiler/codegen/cpu/clang.h"
 #include "runtime/cpu/cpus.h"
 #include "runtime/cpu/device.h"
-#include "server/search/tuner_channel.h"
+#include "server/child/compile_flags.h"
 #include "server/tuner/measure/pacer.h"
 #include "server/tuner/run/host_target.h"
 

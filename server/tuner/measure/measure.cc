@@ -1,9 +1,6 @@
 #include "server/tuner/measure/measure.h"
 
 #include <algorithm>
-#include <cmath>
-#include <cstring>
-#include <deque>
 #include <memory>
 #include <optional>
 #include <string>
@@ -11,15 +8,14 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "compiler/ir/graph/accepted_limits.h"
-#include "compiler/ir/graph/graph.h"
 #include "runtime/cpu/device.h"
 #include "runtime/executor.h"
 #include "runtime/prepared_pool.h"
 #include "server/tuner/measure/layers.h"
+#include "server/tuner/measure/measured_inputs.h"
+#include "server/tuner/measure/median.h"
 #include "server/tuner/measure/pacer.h"
 #include "server/tuner/measure/walked_memory.h"
-#include "server/tuner/run/inputs.h"
 #include "server/tuner/run/weight_turns.h"
 
 namespace athanor {
@@ -35,11 +31,23 @@ struct Patience {
 };
 constexpr Patience kAlone{40e-3, 5, 31}, kCompared{300e-3, 15, 301};
 constexpr int kStepRounds = 15;
+// A kernel alone is known well enough once its median lies with 95 % within this share of it. Five
+// samples or fewer have no such interval.
+constexpr double kKnown = 0.02;
+// Compared plans are known well enough within this share of each, or when one is surely faster.
+constexpr double kComparedKnown = 0.01;
+constexpr int kLeastKnown = 6;
+// Rounds of a size before those of the next: after each pass over the sizes a kernel may be seen to
+// be slower than the best of its task. Noise only adds time, so the least sample is held against
+// it, and has to be worse by a share that is larger for few samples.
+constexpr size_t kFirstPass = 3, kPass = 5;
+constexpr double kClearlySlower = 1.1, kSlower = 1.03;
+// Call data of all sizes that is kept between a kernel's first rounds and the others.
+constexpr int64_t kMostHeld = int64_t{64} << 20;
 
 // Plain data written by the forked process.
 struct Result {
-  double seconds = 0, low = 0, high = 0;
-  int rounds = 0;
+  Median seconds;
   int layers = 1, turns = 1;
 };
 
@@ -50,48 +58,25 @@ struct Subject {
   std::optional<Arena> weights;
   std::shared_ptr<const Executable> model;
   std::unique_ptr<Executable::Context> context;
-  std::optional<CallMemory> memory;
-  int next = 0;       // next layer to call
-  int64_t calls = 1;  // calls per sample
-  bool given_up = false;
-  std::vector<double> samples;
+  int next = 0;  // next layer to call
+  // By size; made when the size is first measured.
+  struct AtSize {
+    std::optional<CallMemory> memory;
+    int64_t calls = 1;  // calls per sample
+    bool given_up = false;
+    bool enough = false;  // no further samples are needed
+    std::vector<double> samples;
+  };
+  std::vector<AtSize> sizes;
 };
-
-// A tensor too large to hold is not timed: caches and pages would differ from a server's.
-constexpr int64_t kMaxBytes = int64_t{1} << 30;
-// A weight of at least this many bytes that is only prepared takes a few MB (repeated_bytes.h).
-constexpr int64_t kLeastRepeated = int64_t{16} << 20;
-// Weights with more distinct bytes are mapped over less memory (walked_memory.h).
-constexpr int64_t kMostHeld = 2 * static_cast<int64_t>(WalkedMemory::kBytes);
-
-int64_t BytesOf(const DrawnInput& input) {
-  int64_t bytes = DTypeBytes(input.drawn.dtype);
-  for (int64_t extent : input.shape) {
-    if (__builtin_mul_overflow(bytes, extent, &bytes)) return kMaxBytes + 1;
-  }
-  return bytes;
-}
-
-// Returns the whole tensor, repeating the drawn elements.
-absl::StatusOr<std::string> Repeated(const DrawnInput& input) {
-  const int64_t bytes = BytesOf(input);
-  if (bytes > kMaxBytes) {
-    return absl::ResourceExhaustedError(
-        absl::StrCat("measure: a tensor of more than ", kMaxBytes, " bytes"));
-  }
-  std::string whole;
-  whole.reserve(bytes);
-  while (static_cast<int64_t>(whole.size()) < bytes) {
-    whole.append(input.drawn.bytes, 0, bytes - whole.size());
-  }
-  return whole;
-}
 
 class Measurement {
  public:
-  Measurement(const internal::MeasureRequest& request, const IsolationLimits& limits,
-              const TrafficReader& traffic, PacerView::Clock::time_point end)
+  Measurement(const internal::MeasureRequest& request, const MeasuredInputs& inputs,
+              const IsolationLimits& limits, const TrafficReader& traffic,
+              PacerView::Clock::time_point end)
       : request_(request),
+        inputs_(inputs),
         limits_(limits),
         threads_(std::max(1, request.threads())),
         view_(MakePacerView(&traffic)),
@@ -101,43 +86,43 @@ class Measurement {
   absl::StatusOr<internal::MeasureReply> Run();
 
  private:
-  absl::Status Validate();
-  absl::Status DrawSize(int size);
-  absl::Status HoldWhole(const DrawnInput& input, absl::string_view* view);
-  // Holds a parameter; `read`: steps of a run read it in place.
-  absl::Status Hold(const DrawnInput& input, bool read, absl::string_view* view);
-  // Creates walked memory for weights that are too large to be held, if their dtype permits it.
-  absl::Status ChooseWalked(absl::Span<const DrawnInput> parameters);
-  // Reports whether a run of any of the plans reads the parameter in place.
-  bool RunsRead(const std::string& parameter) const;
   // Run in the isolated process.
   absl::Status RunAll(Result* results);
+  // A kernel alone: some rounds of each size after the other, until it is seen to be slower or
+  // known well enough.
+  absl::Status RunAlone(Subject& s, Result* results);
+  // Adds samples of a size up to `most`, and for as long as they are needed.
+  absl::Status RunPass(Subject& s, int size, size_t most);
+  // Plans in turn.
   absl::Status RunSize(std::vector<Subject>& subjects, int size, Result* results);
   absl::StatusOr<Subject> Load(Device* device, PreparedPool* pool,
                                const internal::MeasuredPlan& plan);
-  absl::Status Bind(int size, absl::Span<const int64_t> dims, Subject* s);
-  absl::Status Call(Subject& s, absl::Span<const int64_t> dims, int64_t calls);
-  absl::Status Sample(Subject& s, absl::Span<const int64_t> dims, double* seconds);
+  absl::Status Bind(int size, Subject* s);
+  // As Bind, and calls once where no sample counts it.
+  absl::Status BindAgain(int size, Subject* s);
+  // Calls it for the first time, and chooses how many calls a sample has.
+  absl::Status Begin(int size, Subject* s);
+  // As many rounds as the time allows, `least` of them in any case.
+  int Rounds(absl::Span<const Subject> subjects, int size, const Patience& patience) const;
+  bool Slower(const Subject& s) const;
+  // Reports whether further rounds would not change what a comparison comes to at this size.
+  static bool Decided(absl::Span<const Subject> subjects, int size);
+  static Result ResultOf(const Subject& s, int size);
+  absl::Status Call(Subject& s, int size, int64_t calls);
+  absl::Status Sample(Subject& s, int size, double* seconds);
+  // Adds a sample; ABORTED where there is no time for it.
+  absl::Status AddSample(Subject& s, int size);
   // Measures the median time of each step of a run.
-  absl::Status TimeSteps(Subject& s, absl::Span<const int64_t> dims, double* seconds);
-  static Result Summary(std::vector<double> samples);
+  absl::Status TimeSteps(Subject& s, int size, double* seconds);
+  absl::Span<const int64_t> Dims(int size) const { return request_.sizes(size).values(); }
 
   const internal::MeasureRequest& request_;
+  const MeasuredInputs& inputs_;
   const IsolationLimits limits_;
   const int threads_;
   const std::unique_ptr<PacerView> view_;
   const PacerView::Clock::time_point end_;
   Pacer pacer_;
-  Graph graph_;
-  std::vector<std::string> input_names_;  // inputs, then parameters
-  size_t parameters_ = 0;
-  std::vector<int> turns_;  // by parameter (WeightTurns)
-  std::deque<std::string> whole_;
-  std::deque<RepeatedBytes> repeated_;
-  std::unique_ptr<WalkedMemory> walked_;  // null: not needed
-  std::optional<DType> walked_dtype_;     // dtype of parameters that may lie in walked_
-  // By size, in the order of the names; parameters are the same at every size and held once.
-  std::vector<std::vector<absl::string_view>> inputs_;
   // Shared with the isolated process: times of all plans' steps at the first size, then at the
   // next.
   double* step_seconds_ = nullptr;
@@ -145,131 +130,33 @@ class Measurement {
   std::vector<int64_t> first_step_ = {0};
 };
 
-absl::Status Measurement::Validate() {
-  absl::StatusOr<Graph> graph = ParseGraph(request_.graph_text(), AcceptedLimits());
-  if (!graph.ok()) return graph.status();
-  if (absl::Status s = Verify(*graph, AcceptedLimits()); !s.ok()) return s;
-  graph_ = *std::move(graph);
-  for (NodeId id : graph_.InputIds()) input_names_.push_back(graph_.node(id).name);
-  for (NodeId id : graph_.ParameterIds()) input_names_.push_back(graph_.node(id).name);
-  parameters_ = graph_.ParameterIds().size();
-  turns_ = WeightTurns(graph_, kMostWeightBytes);
-  if (request_.sizes().empty() || request_.plans().empty()) {
+absl::Status Validate(const internal::MeasureRequest& request) {
+  if (request.sizes().empty() || request.plans().empty()) {
     return absl::InvalidArgumentError("measure: no sizes, or no plans");
   }
-  for (const internal::MeasuredPlan& plan : request_.plans()) {
+  for (const internal::MeasuredPlan& plan : request.plans()) {
     if (plan.objects_size() != plan.plan().kernels_size()) {
       return absl::InvalidArgumentError(absl::StrCat("measure: ", plan.objects_size(),
                                                      " objects for ", plan.plan().kernels_size(),
                                                      " kernels"));
     }
-    for (const internal::Sizes& sizes : request_.sizes()) {
+    for (const internal::Sizes& sizes : request.sizes()) {
       if (sizes.values_size() == plan.plan().dims_size()) continue;
       return absl::InvalidArgumentError(absl::StrCat("measure: ", sizes.values_size(),
                                                      " sizes for ", plan.plan().dims_size(),
                                                      " dims of the plan"));
     }
   }
-  return absl::OkStatus();
-}
-
-bool Measurement::RunsRead(const std::string& parameter) const {
-  for (const internal::MeasuredPlan& measured : request_.plans()) {
-    const v1::Plan& plan = measured.plan();
-    for (const v1::Step& step : plan.run()) {
-      for (uint32_t b : step.buffers()) {
-        const v1::Buffer& buffer = plan.buffers(static_cast<int>(b));
-        if (buffer.kind() == v1::Buffer::PARAMETER && buffer.name() == parameter) return true;
-      }
-    }
-  }
-  return false;
-}
-
-absl::Status Measurement::ChooseWalked(absl::Span<const DrawnInput> parameters) {
-  int64_t held = 0;
-  for (size_t i = 0; i < parameters.size(); ++i) {
-    if (turns_[i] == static_cast<int>(i)) held += BytesOf(parameters[i]);
-  }
-  if (held <= kMostHeld) return absl::OkStatus();
-  std::vector<const v1::Plan*> plans;
-  for (const internal::MeasuredPlan& plan : request_.plans()) plans.push_back(&plan.plan());
-  const std::optional<std::string> dtype = WalkedDType(plans);
-  if (!dtype.has_value()) return absl::OkStatus();
-  const DrawnInput* largest = nullptr;
-  for (const DrawnInput& p : parameters) {
-    if (!IsFloat(p.drawn.dtype) || (!dtype->empty() && DTypeName(p.drawn.dtype) != *dtype))
-      continue;
-    if (largest == nullptr || BytesOf(p) > BytesOf(*largest)) largest = &p;
-  }
-  auto made = WalkedMemory::Create(largest == nullptr ? "" : largest->drawn.bytes);
-  if (!made.ok()) return made.status();
-  walked_ = *std::move(made);
-  if (largest != nullptr) walked_dtype_ = largest->drawn.dtype;
-  return absl::OkStatus();
-}
-
-absl::Status Measurement::HoldWhole(const DrawnInput& input, absl::string_view* view) {
-  absl::StatusOr<std::string> held = Repeated(input);
-  if (held.ok()) *view = whole_.emplace_back(*std::move(held));
-  return held.status();
-}
-
-absl::Status Measurement::Hold(const DrawnInput& input, bool read, absl::string_view* view) {
-  const int64_t bytes = BytesOf(input);
-  if (read && bytes >= kLeastRepeated && walked_dtype_ == input.drawn.dtype) {
-    absl::StatusOr<char*> range = walked_->Map(static_cast<size_t>(bytes));
-    if (!range.ok()) return range.status();
-    *view = {*range, static_cast<size_t>(bytes)};
-    return absl::OkStatus();
-  }
-  if (read || bytes < kLeastRepeated) return HoldWhole(input, view);
-  absl::StatusOr<RepeatedBytes> held = RepeatedInput(input);
-  if (!held.ok()) return held.status();
-  *view = repeated_.emplace_back(*std::move(held)).view();
-  return absl::OkStatus();
-}
-
-absl::Status Measurement::DrawSize(int size) {
-  const v1::Plan& plan = request_.plans(0).plan();
-  Expr::Env env;
-  for (int d = 0; d < plan.dims_size(); ++d) {
-    env[plan.dims(d).name()] = request_.sizes(size).values(d);
-  }
-  // Indices computed from small inputs are the most likely to be in range.
-  absl::StatusOr<std::vector<DrawnInput>> drawn =
-      DrawInputs(graph_, env, request_.seed() + static_cast<uint64_t>(size), IndexChoice::kSmall);
-  if (!drawn.ok()) return drawn.status();
-  const size_t first = drawn->size() - parameters_;
-  if (size == 0) {
-    absl::Status s = ChooseWalked(absl::MakeConstSpan(*drawn).subspan(first));
-    if (!s.ok()) return s;
-  }
-  std::vector<absl::string_view>& inputs = inputs_.emplace_back();
-  for (size_t n = 0; n < drawn->size(); ++n) {
-    const bool parameter = n >= first;
-    if (size > 0 && parameter) {
-      inputs.push_back(inputs_[0][n]);
-      continue;
-    }
-    const size_t turn = parameter ? first + turns_[n - first] : n;
-    if (turn != n) {
-      inputs.push_back(inputs[turn]);
-      continue;
-    }
-    absl::Status s = parameter
-                         ? Hold((*drawn)[n], RunsRead(input_names_[n]), &inputs.emplace_back())
-                         : HoldWhole((*drawn)[n], &inputs.emplace_back());
-    if (!s.ok()) return s;
+  const int best = request.best_seconds_size(), weights = request.size_weights_size();
+  if ((best != 0 && best != request.sizes_size()) || (weights != 0 && weights != best)) {
+    return absl::InvalidArgumentError(absl::StrCat("measure: ", best, " best times and ", weights,
+                                                   " weights for ", request.sizes_size(),
+                                                   " sizes"));
   }
   return absl::OkStatus();
 }
 
 absl::StatusOr<internal::MeasureReply> Measurement::Run() {
-  if (absl::Status s = Validate(); !s.ok()) return s;
-  for (int i = 0; i < request_.sizes_size(); ++i) {
-    if (absl::Status s = DrawSize(i); !s.ok()) return s;
-  }
   const size_t count = static_cast<size_t>(request_.plans_size()) * request_.sizes_size();
   absl::StatusOr<SharedMemory> memory = SharedMemory::Create(count * sizeof(Result));
   if (!memory.ok()) return memory.status();
@@ -290,10 +177,10 @@ absl::StatusOr<internal::MeasureReply> Measurement::Run() {
     for (int s = 0; s < request_.sizes_size(); ++s) {
       const Result& r = results[p * request_.sizes_size() + s];
       internal::SizeTimes* size = times->add_sizes();
-      size->set_seconds(r.seconds);
-      size->set_low(r.low);
-      size->set_high(r.high);
-      size->set_rounds(r.rounds);
+      size->set_seconds(r.seconds.value);
+      size->set_low(r.seconds.low);
+      size->set_high(r.seconds.high);
+      size->set_rounds(r.seconds.samples);
       size->set_layers(r.layers);
       size->set_turns(r.turns);
       const double* from = step_seconds_ + first_step_.back() * s;
@@ -309,7 +196,7 @@ absl::Status Measurement::RunAll(Result* results) {
       CpuDevice::Create({.threads = threads_, .pin = false});
   if (!device.ok()) return device.status();
   std::optional<WalkedDevice> large;
-  if (walked_ != nullptr) large.emplace(device->get(), walked_.get());
+  if (inputs_.walked() != nullptr) large.emplace(device->get(), inputs_.walked());
   PreparedPool pool(device->get(), nullptr, large.has_value() ? &*large : nullptr);
   std::vector<Subject> subjects;
   for (const internal::MeasuredPlan& plan : request_.plans()) {
@@ -317,6 +204,7 @@ absl::Status Measurement::RunAll(Result* results) {
     if (!loaded.ok()) return loaded.status();
     subjects.push_back(*std::move(loaded));
   }
+  if (subjects.size() == 1 && !request_.steps()) return RunAlone(subjects[0], results);
   for (int size = 0; size < request_.sizes_size(); ++size) {
     if (absl::Status s = RunSize(subjects, size, results); !s.ok()) return s;
   }
@@ -328,12 +216,13 @@ absl::StatusOr<Subject> Measurement::Load(Device* device, PreparedPool* pool,
   std::vector<absl::string_view> objects(measured.objects().begin(), measured.objects().end());
   std::vector<ParameterView> parameters;
   int64_t bytes = 0;
-  const bool shared = AreShared(turns_);
-  const size_t first = input_names_.size() - parameters_;
-  for (size_t i = first; i < input_names_.size(); ++i) {
-    parameters.push_back(
-        {input_names_[i], inputs_[0][i], nullptr, shared ? WeightName(0, turns_[i - first]) : ""});
-    bytes += static_cast<int64_t>(inputs_[0][i].size());
+  const bool shared = AreShared(inputs_.turns());
+  const size_t first = inputs_.names().size() - inputs_.parameters();
+  for (size_t i = first; i < inputs_.names().size(); ++i) {
+    const absl::string_view weight = inputs_.at(0, i);
+    parameters.push_back({inputs_.names()[i], weight, nullptr,
+                          shared ? WeightName(0, inputs_.turns()[i - first]) : ""});
+    bytes += static_cast<int64_t>(weight.size());
   }
   std::vector<std::vector<int64_t>> sizes;
   for (const internal::Sizes& point : request_.sizes()) {
@@ -352,44 +241,42 @@ absl::StatusOr<Subject> Measurement::Load(Device* device, PreparedPool* pool,
   auto views = LayerParameters(model, std::move(parameters), &s.weights);
   if (!views.ok()) return views.status();
   auto loaded = Executable::Load(model.plan, objects, *views, device,
-                                 {.pool = shared || walked_ != nullptr ? pool : nullptr});
+                                 {.pool = shared || inputs_.walked() != nullptr ? pool : nullptr});
   if (!loaded.ok()) return loaded.status();
   s.model = *std::move(loaded);
   auto context = s.model->NewContext();
   if (!context.ok()) return context.status();
   s.context = *std::move(context);
+  s.sizes.resize(request_.sizes_size());
   return s;
 }
 
-absl::Status Measurement::Bind(int size, absl::Span<const int64_t> dims, Subject* s) {
-  s->samples.clear();
-  s->next = 0;
-  s->calls = 1;
-  s->given_up = false;
+absl::Status Measurement::Bind(int size, Subject* s) {
+  const std::vector<std::string>& names = inputs_.names();
   absl::StatusOr<CallMemory> memory =
-      CallMemory::Create(*s->model, s->layers, s->turns[size], dims,
+      CallMemory::Create(*s->model, s->layers, s->turns[size], Dims(size),
                          [&](absl::string_view name) -> absl::StatusOr<absl::string_view> {
-                           auto found = std::find(input_names_.begin(), input_names_.end(), name);
-                           if (found != input_names_.end())
-                             return inputs_[size][found - input_names_.begin()];
+                           const auto found = std::find(names.begin(), names.end(), name);
+                           if (found != names.end()) return inputs_.at(size, found - names.begin());
                            return absl::InvalidArgumentError(absl::StrCat(
                                "the plan's input \"", name, "\" is none of the graph's"));
                          });
   if (!memory.ok()) return memory.status();
-  s->memory = *std::move(memory);
+  s->sizes[size].memory = *std::move(memory);
   return absl::OkStatus();
 }
 
 // Calls layer after layer, as many in one run as there are, so that the fixed cost of a run is
 // shared as in a model.
-absl::Status Measurement::Call(Subject& s, absl::Span<const int64_t> dims, int64_t calls) {
+absl::Status Measurement::Call(Subject& s, int size, int64_t calls) {
+  const CallMemory& memory = *s.sizes[size].memory;
   while (calls > 0) {
     const int layers = static_cast<int>(std::min<int64_t>(calls, s.layers - s.next));
     RunOptions options;
     options.first_step = s.next * s.steps;
     options.steps = layers * s.steps;
     absl::Status status =
-        s.model->Run(s.context.get(), dims, s.memory->inputs(), s.memory->outputs(), options);
+        s.model->Run(s.context.get(), Dims(size), memory.inputs(), memory.outputs(), options);
     if (!status.ok()) return status;
     s.next = (s.next + layers) % s.layers;
     calls -= layers;
@@ -397,67 +284,179 @@ absl::Status Measurement::Call(Subject& s, absl::Span<const int64_t> dims, int64
   return absl::OkStatus();
 }
 
-absl::Status Measurement::Sample(Subject& s, absl::Span<const int64_t> dims, double* seconds) {
+absl::Status Measurement::Sample(Subject& s, int size, double* seconds) {
   absl::StatusOr<double> one =
-      pacer_.Sample(&s.calls, [&](int64_t calls) { return Call(s, dims, calls); });
+      pacer_.Sample(&s.sizes[size].calls, [&](int64_t calls) { return Call(s, size, calls); });
   if (one.ok()) *seconds = *one;
   return one.status();
 }
 
-absl::Status Measurement::RunSize(std::vector<Subject>& subjects, int size, Result* results) {
-  const auto& values = request_.sizes(size).values();
-  const absl::Span<const int64_t> dims(values.data(), static_cast<size_t>(values.size()));
-  double longest = 0;
-  for (Subject& s : subjects) {
-    if (absl::Status status = Bind(size, dims, &s); !status.ok()) return status;
-    // The first time for the costs of a first call, the second to estimate the time.
-    double seconds = 0;
-    for (int warm = 0; warm < 2; ++warm) {
-      if (absl::Status status = Sample(s, dims, &seconds); !status.ok()) return status;
-    }
-    s.calls = std::clamp<int64_t>(static_cast<int64_t>(kSample / std::max(seconds, 1e-9)), 1, 1000);
-    const double limit =
-        size < request_.give_up_seconds_size() ? request_.give_up_seconds(size) : 0;
-    if (limit > 0 && seconds > limit) {
-      double again = 0;
-      if (absl::Status status = Sample(s, dims, &again); !status.ok()) return status;
-      s.given_up = again > limit;
-      s.samples = {seconds, again};
-    }
-    longest = std::max(longest, seconds * static_cast<double>(s.calls));
+absl::Status Measurement::AddSample(Subject& s, int size) {
+  double seconds = 0;
+  absl::Status status = Sample(s, size, &seconds);
+  if (status.ok()) s.sizes[size].samples.push_back(seconds);
+  return status;
+}
+
+absl::Status Measurement::Begin(int size, Subject* s) {
+  if (absl::Status status = Bind(size, s); !status.ok()) return status;
+  s->next = 0;
+  Subject::AtSize& at = s->sizes[size];
+  // The first time for the costs of a first call, the second to estimate the time.
+  double seconds = 0;
+  for (int warm = 0; warm < 2; ++warm) {
+    if (absl::Status status = Sample(*s, size, &seconds); !status.ok()) return status;
   }
-  const Patience& patience = subjects.size() > 1 ? kCompared : kAlone;
+  at.calls = std::clamp<int64_t>(static_cast<int64_t>(kSample / std::max(seconds, 1e-9)), 1, 1000);
+  const double limit = size < request_.give_up_seconds_size() ? request_.give_up_seconds(size) : 0;
+  // One call is a sample like any other.
+  if (at.calls == 1) at.samples = {seconds};
+  if (limit <= 0 || seconds <= limit) return absl::OkStatus();
+  double again = 0;
+  if (absl::Status status = Sample(*s, size, &again); !status.ok()) return status;
+  at.given_up = again > limit;
+  at.samples = {again};
+  if (at.given_up) at.samples.push_back(seconds);
+  return absl::OkStatus();
+}
+
+int Measurement::Rounds(absl::Span<const Subject> subjects, int size,
+                        const Patience& patience) const {
+  double longest = 0;
+  for (const Subject& s : subjects) {
+    const Subject::AtSize& at = s.sizes[size];
+    const double last = at.samples.empty() ? kSample : at.samples.back() * at.calls;
+    longest = std::max(longest, last);
+  }
   // Plans to use at most half of the time left for each, since samples may be discarded.
   const auto parts = static_cast<double>(subjects.size()) * (request_.sizes_size() - size);
   const double left = std::chrono::duration<double>(end_ - view_->Now()).count() / parts / 2;
-  int rounds =
-      std::clamp(static_cast<int>(std::min(patience.seconds, left) / std::max(longest, 1e-9)),
-                 patience.least, patience.most);
-  for (int round = 0; round < rounds; ++round) {
-    for (size_t p = 0; p < subjects.size(); ++p) {
-      // Every other round goes backwards, so that no plan always runs after the same neighbour.
-      Subject& s = subjects[round % 2 == 0 ? p : subjects.size() - 1 - p];
-      if (s.given_up) continue;
-      const absl::Status status = Sample(s, dims, &s.samples.emplace_back());
-      if (status.ok()) continue;
-      s.samples.pop_back();
-      if (!absl::IsAborted(status) || round < patience.least) return status;
-      rounds = round;  // the samples so far must do
-    }
+  return std::clamp(static_cast<int>(std::min(patience.seconds, left) / std::max(longest, 1e-9)),
+                    patience.least, patience.most);
+}
+
+bool Measurement::Slower(const Subject& s) const {
+  if (request_.best_seconds().empty()) return false;
+  double is = 0, best = 0;
+  bool few = false;
+  for (int size = 0; size < request_.sizes_size(); ++size) {
+    const std::vector<double>& samples = s.sizes[size].samples;
+    const double weight = request_.size_weights().empty() ? 1 : request_.size_weights(size);
+    is += weight * *std::min_element(samples.begin(), samples.end());
+    best += weight * request_.best_seconds(size);
+    few |= samples.size() < kLeastKnown;
   }
-  for (size_t p = 0; p < subjects.size(); ++p) {
-    Result& result = results[p * request_.sizes_size() + size];
-    result = Summary(std::move(subjects[p].samples));
-    result.layers = subjects[p].layers;
-    result.turns = subjects[p].turns[size];
-    if (!request_.steps() || subjects[p].given_up) continue;
-    double* steps = step_seconds_ + first_step_.back() * size + first_step_[p];
-    if (absl::Status status = TimeSteps(subjects[p], dims, steps); !status.ok()) return status;
+  return is > (few ? kClearlySlower : kSlower) * best;
+}
+
+bool Measurement::Decided(absl::Span<const Subject> subjects, int size) {
+  std::vector<Median> medians;
+  for (const Subject& s : subjects) {
+    if (!s.sizes[size].given_up) medians.push_back(MedianOf(s.sizes[size].samples));
+  }
+  return ComparisonIsKnown(std::move(medians), kComparedKnown);
+}
+
+Result Measurement::ResultOf(const Subject& s, int size) {
+  return {MedianOf(s.sizes[size].samples), s.layers, s.turns[size]};
+}
+
+absl::Status Measurement::BindAgain(int size, Subject* s) {
+  if (absl::Status status = Bind(size, s); !status.ok()) return status;
+  double seconds = 0;
+  return Sample(*s, size, &seconds);
+}
+
+absl::Status Measurement::RunPass(Subject& s, int size, size_t most) {
+  Subject::AtSize& at = s.sizes[size];
+  while (!at.enough && at.samples.size() < most) {
+    const absl::Status status = AddSample(s, size);
+    const size_t samples = at.samples.size();
+    // The samples so far must do where there is no time for more.
+    at.enough = absl::IsAborted(status) && samples >= static_cast<size_t>(kAlone.least);
+    if (!status.ok() && !at.enough) return status;
+    if (samples < kLeastKnown) continue;
+    at.enough |= MedianOf(at.samples).KnownWithin(kKnown);
   }
   return absl::OkStatus();
 }
 
-absl::Status Measurement::TimeSteps(Subject& s, absl::Span<const int64_t> dims, double* seconds) {
+absl::Status Measurement::RunAlone(Subject& s, Result* results) {
+  const int sizes = request_.sizes_size();
+  std::vector<size_t> rounds;
+  int64_t held = 0;
+  for (int size = 0; size < sizes; ++size) {
+    if (absl::Status status = Begin(size, &s); !status.ok()) return status;
+    Subject::AtSize& at = s.sizes[size];
+    at.enough = at.given_up;
+    if (absl::Status status = RunPass(s, size, kFirstPass); !status.ok()) return status;
+    rounds.push_back(Rounds({&s, 1}, size, kAlone));
+    held += at.memory->bytes();
+    if (held > kMostHeld) at.memory.reset();
+  }
+  // Large call data is not held for all sizes at once: one pass has all rounds then.
+  const bool large = held > kMostHeld;
+  constexpr size_t kMost = kAlone.most;
+  const size_t pass = large ? kMost : kPass;
+  for (size_t most = kFirstPass + pass; most < kMost + pass && !Slower(s); most += pass) {
+    for (int size = 0; size < sizes; ++size) {
+      Subject::AtSize& at = s.sizes[size];
+      if (at.enough) continue;
+      absl::Status status = at.memory.has_value() ? absl::OkStatus() : BindAgain(size, &s);
+      if (status.ok()) status = RunPass(s, size, std::min(most, rounds[size]));
+      if (!status.ok()) return status;
+      if (large) at.memory.reset();
+    }
+  }
+  for (int size = 0; size < sizes; ++size) {
+    results[size] = ResultOf(s, size);
+  }
+  return absl::OkStatus();
+}
+
+absl::Status Measurement::RunSize(std::vector<Subject>& subjects, int size, Result* results) {
+  for (Subject& s : subjects) {
+    if (absl::Status status = Begin(size, &s); !status.ok()) return status;
+  }
+  const Patience& patience = subjects.size() > 1 ? kCompared : kAlone;
+  int rounds = Rounds(subjects, size, patience);
+  // After six rounds the intervals of two equal plans lie apart by chance once in 460 times: all
+  // samples of one would have to be less than all of the other. Each further look adds its own
+  // chance, so there is one whenever the rounds have doubled.
+  int look = kLeastKnown;
+  for (Subject& s : subjects) {
+    // In turn from the first sample on.
+    if (!s.sizes[size].given_up) s.sizes[size].samples.clear();
+  }
+  for (int round = 0; round < rounds; ++round) {
+    for (size_t p = 0; p < subjects.size(); ++p) {
+      // Every other round goes backwards, so that no plan always runs after the same neighbour.
+      Subject& s = subjects[round % 2 == 0 ? p : subjects.size() - 1 - p];
+      if (s.sizes[size].given_up) continue;
+      const absl::Status status = AddSample(s, size);
+      if (status.ok()) continue;
+      if (!absl::IsAborted(status) || round < patience.least) return status;
+      rounds = round;  // the samples so far must do
+    }
+    if (subjects.size() == 1 || round + 1 != look) continue;
+    if (Decided(subjects, size)) break;
+    look *= 2;
+  }
+  for (size_t p = 0; p < subjects.size(); ++p) {
+    Subject& s = subjects[p];
+    Subject::AtSize& at = s.sizes[size];
+    results[p * request_.sizes_size() + size] = ResultOf(s, size);
+    double* steps = step_seconds_ + first_step_.back() * size + first_step_[p];
+    if (request_.steps() && !at.given_up) {
+      if (absl::Status status = TimeSteps(s, size, steps); !status.ok()) return status;
+    }
+    at.memory.reset();
+  }
+  return absl::OkStatus();
+}
+
+absl::Status Measurement::TimeSteps(Subject& s, int size, double* seconds) {
+  const CallMemory& memory = *s.sizes[size].memory;
   std::vector<std::vector<double>> samples(s.steps);
   std::vector<int64_t> nanoseconds(s.model->steps());
   RunOptions options;
@@ -466,25 +465,14 @@ absl::Status Measurement::TimeSteps(Subject& s, absl::Span<const int64_t> dims, 
   for (int round = 0; round < kStepRounds; ++round) {
     int64_t calls = 1;
     absl::StatusOr<double> sample = pacer_.Sample(&calls, [&](int64_t) {
-      return s.model->Run(s.context.get(), dims, s.memory->inputs(), s.memory->outputs(), options);
+      return s.model->Run(s.context.get(), Dims(size), memory.inputs(), memory.outputs(), options);
     });
     if (!sample.ok()) return sample.status();
     for (int i = 0; i < s.steps; ++i)
       samples[i].push_back(1e-9 * static_cast<double>(nanoseconds[i]));
   }
-  for (int i = 0; i < s.steps; ++i) seconds[i] = Summary(std::move(samples[i])).seconds;
+  for (int i = 0; i < s.steps; ++i) seconds[i] = MedianOf(std::move(samples[i])).value;
   return absl::OkStatus();
-}
-
-// Computes the 95 % confidence interval of the median, whatever the distribution: ranks of the
-// binomial by its normal approximation (Le Boudec, Performance Evaluation of Computer and
-// Communication Systems, 2010, table A.1 and its formula).
-Result Measurement::Summary(std::vector<double> samples) {
-  std::sort(samples.begin(), samples.end());
-  const size_t n = samples.size();
-  const double half = 0.5 * static_cast<double>(n), off = 0.98 * std::sqrt(static_cast<double>(n));
-  const size_t low = half - off < 1 ? 0 : static_cast<size_t>(half - off) - 1;
-  return {samples[n / 2], samples[low], samples[n - 1 - low], static_cast<int>(n)};
 }
 
 }  // namespace
@@ -492,8 +480,12 @@ Result Measurement::Summary(std::vector<double> samples) {
 absl::StatusOr<internal::MeasureReply> MeasurePlans(const internal::MeasureRequest& request,
                                                     const IsolationLimits& limits,
                                                     const TrafficReader& traffic,
+                                                    InputMemory* memory,
                                                     std::chrono::steady_clock::time_point end) {
-  return Measurement(request, limits, traffic, end).Run();
+  if (absl::Status s = Validate(request); !s.ok()) return s;
+  absl::StatusOr<std::shared_ptr<const MeasuredInputs>> inputs = memory->For(request);
+  if (!inputs.ok()) return inputs.status();
+  return Measurement(request, **inputs, limits, traffic, end).Run();
 }
 
 }  // namespace athanor

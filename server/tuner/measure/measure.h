@@ -1,17 +1,21 @@
 // Times plans against each other. All of them run in one isolated process (isolated.h), alternating
 // within each round, so that any disturbance of the machine affects all of them.
 //
-//   internal::MeasureReply times = MeasurePlans(request, {.timeout = 5s}, traffic).value();
-//   // times.plans(0).sizes(1).seconds(): median time of a call of plan 0 at sizes 1
+//   internal::MeasureReply times = MeasurePlans(request, {.timeout = 5s}, traffic,
+//   &memory).value();
+//   // times.plans(0).sizes(1).seconds(): median of one call of the first plan at the second sizes
 //
 // A sample has as many calls as take about kSample, so that the clock's resolution does not matter.
 // It is taken between requests (pacer.h) and before `end`; a single call is the shortest sample.
 // Weights are copied, prepared and first touched without such pauses, at the priority of this
-// process (yielding.h). A part of a model is measured as many equal layers of one, so that a kernel
-// alone finds weights, inputs and outputs where it would find them in a plan (layers.h). Weights of
-// a model of more than 512 MiB share contents (weight_turns.h), and what plans prepare from them is
-// shared; large ones of more than 192 MiB are addresses over 96 MiB of memory (walked_memory.h). A
-// plan slower than its limit is dropped after its first calls.
+// process (yielding.h). What is less than its model is measured as many equal layers of one, so
+// that a kernel alone finds weights, inputs and outputs where it would in a plan (layers.h).
+// Weights of a model of more than 512 MiB take turns (weight_turns.h), and what plans prepare from
+// them is shared; large ones of more than 192 MiB are addresses over 96 MiB of memory
+// (walked_memory.h). A plan slower than its limit is given up after its first calls. A
+// kernel alone that is slower than the best of its task (best_seconds) is not measured to
+// the end: its times are those of the first rounds, which `rounds` says. Others are measured until
+// the median is known well enough.
 #ifndef ATHANOR_SERVER_TUNER_MEASURE_MEASURE_H_
 #define ATHANOR_SERVER_TUNER_MEASURE_MEASURE_H_
 
@@ -20,6 +24,7 @@
 #include "absl/status/statusor.h"
 #include "proto/athanor/internal/tuner.pb.h"
 #include "server/base/traffic.h"
+#include "server/tuner/measure/measured_inputs.h"
 #include "server/tuner/run/isolated.h"
 
 namespace athanor {
@@ -29,7 +34,7 @@ namespace athanor {
 // errors and RunIsolated's.
 absl::StatusOr<internal::MeasureReply> MeasurePlans(
     const internal::MeasureRequest& request, const IsolationLimits& limits,
-    const TrafficReader& traffic,
+    const TrafficReader& traffic, InputMemory* memory,
     std::chrono::steady_clock::time_point end = std::chrono::steady_clock::time_point::max());
 
 }  // namespace athanor

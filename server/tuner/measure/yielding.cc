@@ -17,14 +17,13 @@
 #include <future>
 #include <optional>
 #include <string>
-#include <system_error>
-#include <thread>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "absl/types/span.h"
 #include "runtime/cpu/cpus.h"
 #include "server/tuner/measure/cpu_ticks.h"
+#include "server/tuner/run/own_stack_thread.h"
 
 namespace athanor {
 namespace {
@@ -176,37 +175,32 @@ void YieldingWork::Run(int threads, absl::FunctionRef<void()> work) {
   std::atomic<pid_t> id = 0;
   std::promise<void> done;
   std::future<void> finished = done.get_future();
-  std::thread thread;
-  try {
-    thread = std::thread([&, begins_low = low] {
-      if (begins_low) place.Take();
-      id = gettid();
-      id.notify_one();
-      work();
-      done.set_value();
-    });
-  } catch (const std::system_error&) {
+  const auto thread = OwnStackThread::Start([&, begins_low = low] {
+    if (begins_low) place.Take();
+    id = gettid();
+    id.notify_one();
     work();
-    return;
-  }
+    done.set_value();
+  });
+  if (!thread.ok()) return work();
   id.wait(0);
   if (low) tick();
   Fare fare(id);
   for (int look = 1; finished.wait_for(kLook) != std::future_status::ready; ++look) {
     if (!low && Look()) {
-      Usher::Send(thread.native_handle(), place);
+      Usher::Send((*thread)->handle(), place);
       tick();
       low = true;
     }
     if (low && !starves && look % kLooksPerCheck == 0 && fare.Starved()) {
       starves = true;
       starved_until_ = Clock::now() + kStarvation;
-      Usher::Send(thread.native_handle(), rescue);
+      Usher::Send((*thread)->handle(), rescue);
       ticks.reset();
     }
   }
   Look();
-  thread.join();
+  (*thread)->Join();
 }
 
 }  // namespace athanor

@@ -19,7 +19,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "deploy/bazel/libs/status_macros.h"
-#include "server/search/tuner_channel.h"
+#include "server/child/tuner_channel.h"
 #include "server/tuner/sandbox/sandbox.h"
 
 namespace athanor {

@@ -81,7 +81,8 @@ struct IsolationLimits {
 // Runs `body` in a forked process and returns its status, or why there is none: DEADLINE_EXCEEDED,
 // RESOURCE_EXHAUSTED (memory), INTERNAL (it crashed or exited early), UNAVAILABLE (no process could
 // be made, or somebody else ended it), FAILED_PRECONDITION (the system lacks what confines it).
-// `what` names the code in messages. REQUIRES: this process's other threads wait meanwhile.
+// `what` names the code in messages. REQUIRES: this process's other threads wait meanwhile; the
+// caller is its first thread or an OwnStackThread, on whose stack `body` may have its data.
 absl::Status RunIsolated(absl::string_view what, const IsolationLimits& limits,
                          absl::FunctionRef<absl::Status()> body);
 

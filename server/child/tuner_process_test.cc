@@ -1,4 +1,4 @@
-#include "server/search/tuner_process.h"
+#include "server/child/tuner_process.h"
 
 #include <signal.h>
 #include <sys/socket.h>
@@ -14,8 +14,8 @@
 #include "absl/strings/str_cat.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
-#include "server/search/tuner_channel.h"
-#include "server/search/tuner_process_testing.h"
+#include "server/child/tuner_channel.h"
+#include "server/child/tuner_process_testing.h"
 
 namespace athanor {
 namespace {

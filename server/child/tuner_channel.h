@@ -1,12 +1,11 @@
-// What both ends of the tuner's socket share: frames with a deadline, and the flags kernels are
-// compiled with.
+// Frames with a deadline, for both ends of the tuner's socket, and what else both ends know.
 //
 //   WriteFrame(fd, request, {.deadline = soon});
 //   absl::StatusOr<std::string> bytes = ReadFrame(fd, kMaxTunerFrame, {.deadline = soon});
 //
 // A frame is a little-endian u32 byte count and a message of tuner.proto.
-#ifndef ATHANOR_SERVER_SEARCH_TUNER_CHANNEL_H_
-#define ATHANOR_SERVER_SEARCH_TUNER_CHANNEL_H_
+#ifndef ATHANOR_SERVER_CHILD_TUNER_CHANNEL_H_
+#define ATHANOR_SERVER_CHILD_TUNER_CHANNEL_H_
 
 #include <chrono>
 #include <cstdint>
@@ -14,32 +13,35 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
 #include "google/protobuf/message_lite.h"
-#include "proto/athanor/v1/target.pb.h"
 
 namespace athanor {
 
 inline constexpr int64_t kMaxTunerFrame = int64_t{1} << 30;
 // The descriptor of the child's end.
 inline constexpr int kTunerFd = 3;
-// That of the page of running requests (server/base/traffic.h), where the server has one.
+// The descriptor of the page of running requests (server/base/traffic.h), if the server has one.
 inline constexpr int kTrafficFd = 4;
-// That of a file for what is too large for memory (server/tuner/run/scratch.h), where there is one,
-// and its size: nothing of it is on the disk before it is used.
+// The descriptor of a file for data too large for memory (server/tuner/run/scratch.h), if there is
+// one, and its size: it takes room on the disk only as it is used.
 inline constexpr int kScratchFd = 5;
 inline constexpr int64_t kScratchBytes = int64_t{64} << 30;
-// How the child's first line on its standard error begins: which walls are around it.
+// Begins the child's first line on its standard error, which names its restrictions.
 inline constexpr absl::string_view kTunerWalls = "confined: ";
-// How the child says that memory ran out where it could notice it.
+// Exit status of a child that noticed that memory ran out.
 inline constexpr int kTunerExitMemory = 86;
 
-// Whether a process gets the signal by what it does. Others are sent: by who stops all processes,
-// or by a system that has no memory left.
+// Reports whether a process gets the signal by its own doing. Others are sent: by somebody who
+// stops all processes, or by a system that has no memory left.
 bool IsCrash(int signal);
+
+// Reports whether one more try is fair: the call ended with a process, not with a verdict.
+bool WorthRetrying(const absl::Status& status);
 
 // Searches a child holds at a time; the one asked least recently makes room.
 inline constexpr size_t kMaxTunerSearches = 8;
-// How much longer work may take in the background, where others go first.
+// Factor by which work may take longer in the background, where others go first.
 inline constexpr int kBackgroundPatience = 4;
 
 struct FrameWait {
@@ -53,16 +55,6 @@ absl::Status WriteFrame(int fd, const google::protobuf::MessageLite& message,
                         const FrameWait& wait);
 absl::StatusOr<std::string> ReadFrame(int fd, int64_t max_bytes, const FrameWait& wait);
 
-// The flags of every kernel for a target, as the tuner passes them on and as the kernel store's key
-// holds them.
-struct CompileFlags {
-  int opt_level = 3;
-  int prefer_vector_width = 512;  // bits
-
-  static CompileFlags For(const v1::Target& target);
-  std::string ToString() const;  // "-O3 -mprefer-vector-width=512 -ffp-contract=off"
-};
-
 }  // namespace athanor
 
-#endif  // ATHANOR_SERVER_SEARCH_TUNER_CHANNEL_H_
+#endif  // ATHANOR_SERVER_CHILD_TUNER_CHANNEL_H_

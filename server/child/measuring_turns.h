@@ -3,8 +3,8 @@
 //
 //   const MeasuringTurns::Turn turn = turns.Take(MeasuringTurns::Kind::kMeasures, interrupted);
 //   if (!turn) return absl::CancelledError(...);
-#ifndef ATHANOR_SERVER_SEARCH_MEASURING_TURNS_H_
-#define ATHANOR_SERVER_SEARCH_MEASURING_TURNS_H_
+#ifndef ATHANOR_SERVER_CHILD_MEASURING_TURNS_H_
+#define ATHANOR_SERVER_CHILD_MEASURING_TURNS_H_
 
 #include <cstdint>
 #include <list>
@@ -43,4 +43,4 @@ class MeasuringTurns {
 
 }  // namespace athanor
 
-#endif  // ATHANOR_SERVER_SEARCH_MEASURING_TURNS_H_
+#endif  // ATHANOR_SERVER_CHILD_MEASURING_TURNS_H_

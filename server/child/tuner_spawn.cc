@@ -1,4 +1,4 @@
-#include "server/search/tuner_spawn.h"
+#include "server/child/tuner_spawn.h"
 
 #include <fcntl.h>
 #include <linux/magic.h>
@@ -21,7 +21,7 @@
 #include "absl/cleanup/cleanup.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
-#include "server/search/tuner_channel.h"
+#include "server/child/tuner_channel.h"
 
 namespace athanor {
 namespace {

@@ -1,15 +1,15 @@
 // How a process athanor-tuner begins: its arguments, its environment, and the descriptors it has.
 //
 //   absl::StatusOr<SpawnedTuner> child = SpawnTuner(FindTuner("").value(), options);
-#ifndef ATHANOR_SERVER_SEARCH_TUNER_SPAWN_H_
-#define ATHANOR_SERVER_SEARCH_TUNER_SPAWN_H_
+#ifndef ATHANOR_SERVER_CHILD_TUNER_SPAWN_H_
+#define ATHANOR_SERVER_CHILD_TUNER_SPAWN_H_
 
 #include <sys/types.h>
 
 #include <string>
 
 #include "absl/status/statusor.h"
-#include "server/search/tuner_process.h"
+#include "server/child/tuner_process.h"
 
 namespace athanor {
 
@@ -29,4 +29,4 @@ void CloseFd(int* fd);
 
 }  // namespace athanor
 
-#endif  // ATHANOR_SERVER_SEARCH_TUNER_SPAWN_H_
+#endif  // ATHANOR_SERVER_CHILD_TUNER_SPAWN_H_

@@ -1,4 +1,4 @@
-#include "server/search/tuner_process.h"
+#include "server/child/tuner_process.h"
 
 #include <poll.h>
 #include <signal.h>
@@ -20,8 +20,9 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/strip.h"
 #include "compiler/ir/value/message.h"
-#include "server/search/tuner_channel.h"
-#include "server/search/tuner_spawn.h"
+#include "server/child/trial_states.h"
+#include "server/child/tuner_channel.h"
+#include "server/child/tuner_spawn.h"
 
 namespace athanor {
 namespace {
@@ -34,8 +35,8 @@ constexpr milliseconds kGrace{250};
 constexpr double kFastest = 1e18;  // bytes or operations per second, of any machine
 
 MeasuringTurns::Kind KindOf(const internal::TunerRequest& request) {
-  return request.has_measure() || request.has_machine() ? MeasuringTurns::Kind::kMeasures
-                                                        : MeasuringTurns::Kind::kWorks;
+  const bool measures = request.has_measure() || request.has_machine() || request.has_try_kernels();
+  return measures ? MeasuringTurns::Kind::kMeasures : MeasuringTurns::Kind::kWorks;
 }
 
 std::string SignalName(int number) {
@@ -47,6 +48,10 @@ std::string Describe(int wait_status) {
   return WIFSIGNALED(wait_status)
              ? absl::StrCat("was ended by ", SignalName(WTERMSIG(wait_status)))
              : absl::StrCat("left with exit status ", WEXITSTATUS(wait_status));
+}
+
+absl::Status TimeIsUp(absl::string_view doing) {
+  return absl::AbortedError(absl::StrCat(doing, ": the search's time is up"));
 }
 
 }  // namespace
@@ -159,43 +164,63 @@ absl::Status TunerProcess::Lose(const absl::Status& why, absl::string_view doing
       absl::StrCat(doing, ": the tuner ", Describe(status), words.empty() ? "" : ": ", words));
 }
 
-absl::StatusOr<internal::TunerReply> TunerProcess::Exchange(internal::TunerRequest& request,
-                                                            absl::string_view doing,
-                                                            milliseconds timeout) {
+absl::Status TunerProcess::LoseAt(const Question& question, const absl::Status& why) {
+  absl::Status lost = Lose(why, question.doing, question.timeout);
+  return question.cut_short && absl::IsDeadlineExceeded(why) ? TimeIsUp(question.doing) : lost;
+}
+
+void TunerProcess::SetDeadline(milliseconds timeout, Question* question) const {
+  question->timeout = background_ ? timeout * kBackgroundPatience : timeout;
+  question->deadline = std::chrono::steady_clock::now() + question->timeout;
+  if (!warm_) question->deadline += options_.start_timeout;
+  question->cut_short = end_ < question->deadline - kGrace;
+  if (question->cut_short) question->deadline = end_ + kGrace;
+}
+
+absl::StatusOr<TunerProcess::Question> TunerProcess::Ask(internal::TunerRequest& request,
+                                                         absl::string_view doing,
+                                                         milliseconds timeout) {
   request.set_background(background_);
-  if (background_) timeout *= kBackgroundPatience;
-  MeasuringTurns::Turn turn;
+  Question question{.doing = std::string(doing)};
   if (background_ && options_.turns != nullptr) {
-    turn = options_.turns->Take(KindOf(request), [this] { return Interrupted() || Over(); });
+    question.turn =
+        options_.turns->Take(KindOf(request), [this] { return Interrupted() || Over(); });
   }
   if (Interrupted()) return absl::CancelledError(absl::StrCat(doing, ": interrupted"));
-  const absl::Status over = absl::AbortedError(absl::StrCat(doing, ": the search's time is up"));
-  if (Over()) return over;
+  if (Over()) return TimeIsUp(doing);
   request.set_end_us(end_.time_since_epoch() / std::chrono::microseconds(1));
   if (pid_ < 0) {
     if (absl::Status s = Spawn(); !s.ok()) return s;
   }
-  FrameWait wait{std::chrono::steady_clock::now() + timeout, wake_fd_};
-  if (!warm_) wait.deadline += options_.start_timeout;
-  const bool cut_short = end_ < wait.deadline - kGrace;
-  if (cut_short) wait.deadline = end_ + kGrace;
-  const auto lose = [&](const absl::Status& why) {
-    absl::Status lost = Lose(why, doing, timeout);
-    return cut_short && absl::IsDeadlineExceeded(why) ? over : lost;
-  };
-  if (absl::Status s = WriteFrame(fd_, request, wait); !s.ok()) return lose(s);
-  absl::StatusOr<std::string> bytes = ReadFrame(fd_, options_.max_reply_bytes, wait);
-  if (!bytes.ok()) return lose(bytes.status());
+  SetDeadline(timeout, &question);
+  const absl::Status sent = WriteFrame(fd_, request, {question.deadline, wake_fd_});
+  if (!sent.ok()) return LoseAt(question, sent);
+  return question;
+}
+
+absl::StatusOr<internal::TunerReply> TunerProcess::Answer(const Question& question) {
+  absl::StatusOr<std::string> bytes =
+      ReadFrame(fd_, options_.max_reply_bytes, {question.deadline, wake_fd_});
+  if (!bytes.ok()) return LoseAt(question, bytes.status());
   internal::TunerReply reply;
   if (!reply.ParseFromString(*bytes)) {
-    return lose(absl::DataLossError("it does not parse"));
+    return LoseAt(question, absl::DataLossError("it does not parse"));
   }
-  if (reply.code() < 0 || reply.code() > static_cast<int>(absl::StatusCode::kUnauthenticated) ||
+  if (!IsStatusCode(reply.code()) ||
       (reply.code() == 0 && static_cast<int>(reply.kind_case()) == 0)) {
-    return lose(absl::DataLossError(absl::StrCat("code ", reply.code(), " without a value")));
+    return LoseAt(question,
+                  absl::DataLossError(absl::StrCat("code ", reply.code(), " without a value")));
   }
   if (!std::exchange(warm_, true)) TakeWalls();
   return reply;
+}
+
+absl::StatusOr<internal::TunerReply> TunerProcess::Exchange(internal::TunerRequest& request,
+                                                            absl::string_view doing,
+                                                            milliseconds timeout) {
+  absl::StatusOr<Question> question = Ask(request, doing, timeout);
+  if (!question.ok()) return question.status();
+  return Answer(*question);
 }
 
 absl::StatusOr<internal::TunerReply> TunerProcess::Call(internal::TunerRequest& request,
@@ -235,8 +260,7 @@ absl::StatusOr<internal::LowerReply> TunerProcess::Lower(const Graph& graph,
   return std::move(lowered);
 }
 
-absl::StatusOr<std::string> TunerProcess::Compile(absl::string_view source,
-                                                  const v1::Target& target) {
+absl::Status TunerProcess::CheckSource(absl::string_view source) const {
   if (static_cast<int64_t>(source.size()) > options_.max_source_bytes) {
     return absl::InvalidArgumentError(absl::StrCat("kernel source: ", source.size(),
                                                    " bytes, at most ", options_.max_source_bytes,
@@ -244,6 +268,12 @@ absl::StatusOr<std::string> TunerProcess::Compile(absl::string_view source,
   }
   const std::string_view text(source.data(), source.size());
   if (!IsValidUtf8(text)) return absl::InvalidArgumentError("kernel source: it is not UTF-8");
+  return absl::OkStatus();
+}
+
+absl::StatusOr<std::string> TunerProcess::Compile(absl::string_view source,
+                                                  const v1::Target& target) {
+  if (absl::Status s = CheckSource(source); !s.ok()) return s;
   internal::TunerRequest request;
   request.mutable_compile()->set_source(source.data(), source.size());
   *request.mutable_compile()->mutable_target() = target;
@@ -271,12 +301,6 @@ absl::StatusOr<internal::CheckReply> TunerProcess::CheckReport(
   return std::move(*reply->mutable_check());
 }
 
-absl::StatusOr<double> TunerProcess::CheckError(const internal::CheckRequest& request) {
-  absl::StatusOr<internal::CheckReply> report = CheckReport(request);
-  if (!report.ok()) return report.status();
-  return report->worst_error();
-}
-
 absl::StatusOr<internal::PlanCheckReply> TunerProcess::CheckPlan(
     const internal::PlanCheckRequest& request) {
   constexpr absl::string_view kDoing = "checking a plan";
@@ -302,14 +326,50 @@ absl::StatusOr<internal::MeasureReply> TunerProcess::Measure(
   bool fits = reply->measure().plans_size() == request.plans_size();
   for (const internal::PlanTimes& plan : reply->measure().plans()) {
     fits = fits && plan.sizes_size() == request.sizes_size();
-    // Also false for NaN.
-    for (const internal::SizeTimes& size : plan.sizes()) {
-      fits = fits && size.seconds() > 0 && std::isfinite(size.seconds()) && size.low() > 0 &&
-             std::isfinite(size.high());
-    }
+    for (const internal::SizeTimes& size : plan.sizes()) fits = fits && IsTime(size);
   }
   if (!fits) return Lose(absl::DataLossError("its times do not fit"), kDoing, {});
   return std::move(*reply->mutable_measure());
+}
+
+absl::Status TunerProcess::Try(const internal::TryRequest& request,
+                               absl::FunctionRef<void(internal::TryOutcome)> take) {
+  internal::TunerRequest message;
+  *message.mutable_try_kernels() = request;
+  TrialStates states(request);
+  absl::StatusOr<Question> question = Ask(message, "compiling a kernel", options_.compile_timeout);
+  if (!question.ok()) return question.status();
+  for (;;) {
+    const TrialState at_work = states.AtWork();
+    switch (at_work) {
+      case TrialState::kCompiling:
+        question->doing = "compiling a kernel";
+        SetDeadline(options_.compile_timeout, &*question);
+        break;
+      case TrialState::kMeasuring:
+      case TrialState::kEnded:
+      case TrialState::kMeasuringAgain:
+        question->doing = "measuring a kernel";
+        SetDeadline(2 * options_.check_timeout, &*question);  // twice, if its check is known
+        break;
+      case TrialState::kChecking:
+        question->doing = "checking a kernel";
+        SetDeadline(2 * options_.check_timeout, &*question);  // perhaps once more
+        break;
+    }
+    absl::StatusOr<internal::TunerReply> reply = Answer(*question);
+    if (!reply.ok()) return reply.status();
+    if (reply->code() != 0) {
+      return absl::Status(static_cast<absl::StatusCode>(reply->code()),
+                          absl::StrCat("trying kernels: ", reply->message()));
+    }
+    const bool all = at_work == TrialState::kEnded;
+    if (reply->has_try_kernels() && all) return absl::OkStatus();
+    if (!reply->has_tried() || !states.Take(reply->tried())) {
+      return LoseAt(*question, absl::DataLossError("an outcome of no kernel that was to be tried"));
+    }
+    take(std::move(*reply->mutable_tried()));
+  }
 }
 
 absl::StatusOr<internal::MachineReply> TunerProcess::Machine(const v1::Target& target,

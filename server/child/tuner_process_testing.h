@@ -1,6 +1,6 @@
 // A started athanor-tuner as the fixture of tests, and what they give it to compile and to lower.
-#ifndef ATHANOR_SERVER_SEARCH_TUNER_PROCESS_TESTING_H_
-#define ATHANOR_SERVER_SEARCH_TUNER_PROCESS_TESTING_H_
+#ifndef ATHANOR_SERVER_CHILD_TUNER_PROCESS_TESTING_H_
+#define ATHANOR_SERVER_CHILD_TUNER_PROCESS_TESTING_H_
 
 #include <chrono>
 #include <memory>
@@ -11,7 +11,7 @@
 #include "compiler/ir/graph/graph.h"
 #include "deploy/bazel/libs/status_macros.h"
 #include "gtest/gtest.h"
-#include "server/search/tuner_process.h"
+#include "server/child/tuner_process.h"
 
 namespace athanor {
 
@@ -117,4 +117,4 @@ class TunerProcessTest : public ::testing::Test {
 
 }  // namespace athanor
 
-#endif  // ATHANOR_SERVER_SEARCH_TUNER_PROCESS_TESTING_H_
+#endif  // ATHANOR_SERVER_CHILD_TUNER_PROCESS_TESTING_H_

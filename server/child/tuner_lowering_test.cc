@@ -13,8 +13,8 @@
 #include "compiler/ir/graph/graph.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
-#include "server/search/tuner_process.h"
-#include "server/search/tuner_process_testing.h"
+#include "server/child/tuner_process.h"
+#include "server/child/tuner_process_testing.h"
 
 namespace athanor {
 namespace {

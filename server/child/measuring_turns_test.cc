@@ -1,4 +1,4 @@
-#include "server/search/measuring_turns.h"
+#include "server/child/measuring_turns.h"
 
 #include <atomic>
 #include <thread>

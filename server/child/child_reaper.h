@@ -4,8 +4,8 @@
 //   ChildReaper child(pid);
 //   ...
 //   const int status = child.End();
-#ifndef ATHANOR_SERVER_SEARCH_CHILD_REAPER_H_
-#define ATHANOR_SERVER_SEARCH_CHILD_REAPER_H_
+#ifndef ATHANOR_SERVER_CHILD_CHILD_REAPER_H_
+#define ATHANOR_SERVER_CHILD_CHILD_REAPER_H_
 
 #include <sys/types.h>
 
@@ -44,4 +44,4 @@ class ChildReaper {
 
 }  // namespace athanor
 
-#endif  // ATHANOR_SERVER_SEARCH_CHILD_REAPER_H_
+#endif  // ATHANOR_SERVER_CHILD_CHILD_REAPER_H_

@@ -8,8 +8,8 @@
 //
 // A call that runs out of time or memory, kills the child or makes it answer nonsense costs that
 // call: the child is ended and the next one started in its place.
-#ifndef ATHANOR_SERVER_SEARCH_TUNER_PROCESS_H_
-#define ATHANOR_SERVER_SEARCH_TUNER_PROCESS_H_
+#ifndef ATHANOR_SERVER_CHILD_TUNER_PROCESS_H_
+#define ATHANOR_SERVER_CHILD_TUNER_PROCESS_H_
 
 #include <sys/types.h>
 
@@ -20,14 +20,15 @@
 #include <utility>
 #include <vector>
 
+#include "absl/functional/function_ref.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "compiler/ir/graph/graph.h"
 #include "proto/athanor/internal/tuner.pb.h"
 #include "server/base/traffic.h"
-#include "server/search/child_reaper.h"
-#include "server/search/measuring_turns.h"
+#include "server/child/child_reaper.h"
+#include "server/child/measuring_turns.h"
 
 namespace athanor {
 
@@ -80,19 +81,26 @@ class TunerProcess {
   // way (compiler/pipeline/pipeline.h).
   absl::StatusOr<internal::LowerReply> Lower(const Graph& graph, const v1::Target& target,
                                              bool exact = false, bool plain = false);
+  // INVALID_ARGUMENT: such a source is not compiled.
+  absl::Status CheckSource(absl::string_view source) const;
   // A shared object for runtime/cpu/module.h. INVALID_ARGUMENT: Clang refuses the source.
   absl::StatusOr<std::string> Compile(absl::string_view source, const v1::Target& target);
   // OK if every output is within its tolerance (server/tuner/check/check.h). DATA_LOSS: a value is
   // wrong. INVALID_ARGUMENT: the request is.
   absl::StatusOr<internal::CheckReply> CheckReport(const internal::CheckRequest& request);
-  // The largest error in units of the tolerance.
-  absl::StatusOr<double> CheckError(const internal::CheckRequest& request);
-  absl::Status Check(const internal::CheckRequest& request) { return CheckError(request).status(); }
+  absl::Status Check(const internal::CheckRequest& request) {
+    return CheckReport(request).status();
+  }
   // OK if the candidate's errors are within what the baseline's allow
   // (server/tuner/check/plan_check.h). DATA_LOSS: it is wrong.
   absl::StatusOr<internal::PlanCheckReply> CheckPlan(const internal::PlanCheckRequest& request);
   // Times of plans, measured in turn (server/tuner/measure/measure.h).
   absl::StatusOr<internal::MeasureReply> Measure(const internal::MeasureRequest& request);
+  // Tries kernels of a search (server/tuner/kernel_trials.h). `take` gets each part of an outcome
+  // as it comes, and those that came before an error hold. All that lack objects have these, or
+  // have ended, before the first is measured. OK: all have ended, some perhaps as ABORTED.
+  absl::Status Try(const internal::TryRequest& request,
+                   absl::FunctionRef<void(internal::TryOutcome)> take);
   // The machine's limits with `threads` (server/tuner/measure/machine.h).
   absl::StatusOr<internal::MachineReply> Machine(const v1::Target& target, int threads);
   // The next step of a search (compiler/pipeline/search_session.h). FAILED_PRECONDITION: this child
@@ -149,7 +157,21 @@ class TunerProcess {
   absl::Status Spawn();
   bool Interrupted() const;
   bool Over() const { return std::chrono::steady_clock::now() >= end_; }
+  // A request that was sent, and how long its reply, or the next part of it, may take.
+  struct Question {
+    std::string doing;
+    MeasuringTurns::Turn turn = {};
+    std::chrono::milliseconds timeout{};
+    std::chrono::steady_clock::time_point deadline = {};
+    bool cut_short = false;  // by the end of background work
+  };
+  absl::StatusOr<Question> Ask(internal::TunerRequest& request, absl::string_view doing,
+                               std::chrono::milliseconds timeout);
   // A reply of any code, or how the child was lost.
+  absl::StatusOr<internal::TunerReply> Answer(const Question& question);
+  absl::Status LoseAt(const Question& question, const absl::Status& why);
+  // The reply has `timeout` from now on, or what is left until the end of background work.
+  void SetDeadline(std::chrono::milliseconds timeout, Question* question) const;
   absl::StatusOr<internal::TunerReply> Exchange(internal::TunerRequest& request,
                                                 absl::string_view doing,
                                                 std::chrono::milliseconds timeout);
@@ -182,4 +204,4 @@ class TunerProcess {
 
 }  // namespace athanor
 
-#endif  // ATHANOR_SERVER_SEARCH_TUNER_PROCESS_H_
+#endif  // ATHANOR_SERVER_CHILD_TUNER_PROCESS_H_

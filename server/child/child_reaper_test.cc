@@ -1,4 +1,4 @@
-#include "server/search/child_reaper.h"
+#include "server/child/child_reaper.h"
 
 #include <signal.h>
 #include <sys/prctl.h>

@@ -1,4 +1,4 @@
-#include "server/search/tuner_channel.h"
+#include "server/child/tuner_channel.h"
 
 #include <poll.h>
 #include <signal.h>
@@ -74,6 +74,11 @@ bool IsCrash(int signal) {
   return absl::c_linear_search(kCrashes, signal);
 }
 
+bool WorthRetrying(const absl::Status& status) {
+  return status.code() == absl::StatusCode::kInternal ||
+         status.code() == absl::StatusCode::kUnavailable;
+}
+
 absl::Status WriteFrame(int fd, const google::protobuf::MessageLite& message,
                         const FrameWait& wait) {
   const size_t size = message.ByteSizeLong();
@@ -100,17 +105,6 @@ absl::StatusOr<std::string> ReadFrame(int fd, int64_t max_bytes, const FrameWait
   std::string bytes(count, '\0');
   if (absl::Status s = Receive(fd, bytes.data(), count, wait); !s.ok()) return s;
   return bytes;
-}
-
-CompileFlags CompileFlags::For(const v1::Target& target) {
-  CompileFlags flags;
-  if (target.vector_bytes() > 0) flags.prefer_vector_width = 8 * target.vector_bytes();
-  return flags;
-}
-
-std::string CompileFlags::ToString() const {
-  return absl::StrCat("-O", opt_level, " -mprefer-vector-width=", prefer_vector_width,
-                      " -ffp-contract=off");
 }
 
 }  // namespace athanor

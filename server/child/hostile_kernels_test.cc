@@ -7,8 +7,8 @@
 #include "absl/strings/str_cat.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
-#include "server/search/tuner_process.h"
-#include "server/search/tuner_process_testing.h"
+#include "server/child/tuner_process.h"
+#include "server/child/tuner_process_testing.h"
 
 namespace athanor {
 namespace {
@@ -38,9 +38,9 @@ TEST_F(TunerProcessTest, WrongValuesAreFound) {
 TEST_F(TunerProcessTest, ErrorIsInUnitsOfTheTolerance) {
   absl::StatusOr<std::string> object = tuner_->Compile(Kernel(""), target_);
   ASSERT_TRUE(object.ok()) << object.status();
-  absl::StatusOr<double> exact = tuner_->CheckError(DoublingCheck(*object));
+  absl::StatusOr<internal::CheckReply> exact = tuner_->CheckReport(DoublingCheck(*object));
   ASSERT_TRUE(exact.ok()) << exact.status();
-  EXPECT_EQ(*exact, 0);
+  EXPECT_EQ(exact->worst_error(), 0);
 }
 
 // More ways to be a bad neighbour than any kernel has had in earnest. Each costs its candidate.

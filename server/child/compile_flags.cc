@@ -1,0 +1,18 @@
+#include "server/child/compile_flags.h"
+
+#include "absl/strings/str_cat.h"
+
+namespace athanor {
+
+CompileFlags CompileFlags::For(const v1::Target& target) {
+  CompileFlags flags;
+  if (target.vector_bytes() > 0) flags.prefer_vector_width = 8 * target.vector_bytes();
+  return flags;
+}
+
+std::string CompileFlags::ToString() const {
+  return absl::StrCat("-O", opt_level, " -mprefer-vector-width=", prefer_vector_width,
+                      " -ffp-contract=off");
+}
+
+}  // namespace athanor
