@@ -22,7 +22,7 @@
 #include "compiler/cache/keys.h"
 #include "compiler/cache/lease.h"
 #include "compiler/cache/maintenance.h"
-#include "compiler/cache/sqlite_file.h"
+#include "compiler/cache/sqlite/sqlite_file.h"
 #include "compiler/cache/tiers.h"
 #include "deploy/bazel/libs/mutex.h"
 #include "proto/athanor/v1/cache.pb.h"

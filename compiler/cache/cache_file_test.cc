@@ -15,7 +15,7 @@
 #include "compiler/cache/cache.h"
 #include "compiler/cache/cache_fixture.h"
 #include "compiler/cache/schema.h"
-#include "compiler/cache/small_disk.h"
+#include "compiler/cache/sqlite/small_disk.h"
 #include "deploy/bazel/libs/sha256.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"

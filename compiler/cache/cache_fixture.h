@@ -14,8 +14,8 @@
 
 #include "compiler/cache/cache.h"
 #include "compiler/cache/cache_testing.h"
-#include "compiler/cache/fresh_folder.h"
-#include "compiler/cache/sqlite_file.h"
+#include "compiler/cache/sqlite/fresh_folder.h"
+#include "compiler/cache/sqlite/sqlite_file.h"
 #include "deploy/bazel/libs/mutex.h"
 #include "gtest/gtest.h"
 

@@ -13,7 +13,7 @@
 
 #include "compiler/cache/cache.h"
 #include "compiler/cache/cache_testing.h"
-#include "compiler/cache/fresh_folder.h"
+#include "compiler/cache/sqlite/fresh_folder.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 

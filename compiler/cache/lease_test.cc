@@ -10,8 +10,8 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "compiler/cache/fresh_folder.h"
 #include "compiler/cache/lease_testing.h"
+#include "compiler/cache/sqlite/fresh_folder.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 

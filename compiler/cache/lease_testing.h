@@ -15,7 +15,7 @@
 #include "absl/status/status.h"
 #include "compiler/cache/lease.h"
 #include "compiler/cache/schema.h"
-#include "compiler/cache/sqlite_file.h"
+#include "compiler/cache/sqlite/sqlite_file.h"
 #include "deploy/bazel/libs/mutex.h"
 
 namespace athanor {

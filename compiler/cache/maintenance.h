@@ -16,7 +16,7 @@
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
 #include "compiler/cache/keys.h"
-#include "compiler/cache/sqlite_file.h"
+#include "compiler/cache/sqlite/sqlite_file.h"
 #include "deploy/bazel/libs/mutex.h"
 #include "proto/athanor/v1/cache.pb.h"
 

@@ -17,7 +17,7 @@
 #include "absl/types/span.h"
 #include "compiler/cache/keys.h"
 #include "compiler/cache/schema.h"
-#include "compiler/cache/sqlite_file.h"
+#include "compiler/cache/sqlite/sqlite_file.h"
 #include "proto/athanor/v1/cache.pb.h"
 
 namespace athanor {

@@ -6,7 +6,7 @@
 #define ATHANOR_COMPILER_CACHE_VERIFY_H_
 
 #include "absl/status/statusor.h"
-#include "compiler/cache/sqlite_file.h"
+#include "compiler/cache/sqlite/sqlite_file.h"
 #include "proto/athanor/v1/cache.pb.h"
 
 namespace athanor {

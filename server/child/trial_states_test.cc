@@ -101,7 +101,7 @@ TEST(TrialStatesTest, EachStageCanFailAndTimeCanBeUpAtEach) {
   }
 }
 
-// What serves has been checked: by this child, or before.
+// A kernel that serves has been checked, by this child or before.
 TEST(TrialStatesTest, OnlyACheckMakesAKernelRight) {
   for (const bool passed : {false, true}) {
     const internal::TryRequest request = Request(passed);

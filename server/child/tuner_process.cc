@@ -1,8 +1,6 @@
 #include "server/child/tuner_process.h"
 
-#include <poll.h>
 #include <signal.h>
-#include <sys/eventfd.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -82,14 +80,12 @@ absl::StatusOr<std::unique_ptr<TunerProcess>> TunerProcess::Create(TunerOptions 
   if (!binary.ok()) return binary.status();
   std::unique_ptr<TunerProcess> tuner(new TunerProcess(std::move(options)));
   tuner->binary_ = *std::move(binary);
-  tuner->wake_fd_ = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
-  if (tuner->wake_fd_ < 0) return absl::UnavailableError("eventfd: no descriptor left");
+  if (tuner->interrupt_.fd() < 0) return absl::UnavailableError("eventfd: no descriptor left");
   return tuner;
 }
 
 TunerProcess::~TunerProcess() {
   if (pid_ >= 0) Reap();
-  CloseFd(&wake_fd_);
 }
 
 absl::Status TunerProcess::Spawn() {
@@ -184,23 +180,23 @@ absl::StatusOr<TunerProcess::Question> TunerProcess::Ask(internal::TunerRequest&
   Question question{.doing = std::string(doing)};
   if (background_ && options_.turns != nullptr) {
     question.turn =
-        options_.turns->Take(KindOf(request), [this] { return Interrupted() || Over(); });
+        options_.turns->Take(KindOf(request), [this] { return interrupt_.IsSet() || Over(); });
   }
-  if (Interrupted()) return absl::CancelledError(absl::StrCat(doing, ": interrupted"));
+  if (interrupt_.IsSet()) return absl::CancelledError(absl::StrCat(doing, ": interrupted"));
   if (Over()) return TimeIsUp(doing);
   request.set_end_us(end_.time_since_epoch() / std::chrono::microseconds(1));
   if (pid_ < 0) {
     if (absl::Status s = Spawn(); !s.ok()) return s;
   }
   SetDeadline(timeout, &question);
-  const absl::Status sent = WriteFrame(fd_, request, {question.deadline, wake_fd_});
+  const absl::Status sent = WriteFrame(fd_, request, {question.deadline, interrupt_.fd()});
   if (!sent.ok()) return LoseAt(question, sent);
   return question;
 }
 
 absl::StatusOr<internal::TunerReply> TunerProcess::Answer(const Question& question) {
   absl::StatusOr<std::string> bytes =
-      ReadFrame(fd_, options_.max_reply_bytes, {question.deadline, wake_fd_});
+      ReadFrame(fd_, options_.max_reply_bytes, {question.deadline, interrupt_.fd()});
   if (!bytes.ok()) return LoseAt(question, bytes.status());
   internal::TunerReply reply;
   if (!reply.ParseFromString(*bytes)) {
@@ -418,23 +414,6 @@ absl::StatusOr<internal::TargetReply> TunerProcess::Target() {
     return Lose(absl::DataLossError("it holds no target"), "describing this machine", {});
   }
   return std::move(*reply->mutable_target());
-}
-
-bool TunerProcess::Interrupted() const {
-  pollfd wake{wake_fd_, POLLIN, 0};
-  return poll(&wake, 1, 0) > 0;
-}
-
-void TunerProcess::ClearInterrupt() {
-  uint64_t count;
-  while (read(wake_fd_, &count, sizeof(count)) > 0) {
-  }
-}
-
-void TunerProcess::Interrupt() {
-  const uint64_t one = 1;
-  // Cannot block; fails only when the event is signalled already.
-  if (write(wake_fd_, &one, sizeof(one)) < 0) return;
 }
 
 }  // namespace athanor

@@ -29,6 +29,7 @@
 #include "server/base/traffic.h"
 #include "server/child/child_reaper.h"
 #include "server/child/measuring_turns.h"
+#include "server/child/wake_event.h"
 
 namespace athanor {
 
@@ -138,10 +139,10 @@ class TunerProcess {
 
   // From any thread: the call that is running, and those after it until ClearInterrupt, return
   // CANCELLED.
-  void Interrupt();
+  void Interrupt() { interrupt_.Set(); }
   // Before work that may go on whatever was interrupted before it. Whoever interrupts says so where
   // it can be seen first: look there after this.
-  void ClearInterrupt();
+  void ClearInterrupt() { interrupt_.Clear(); }
   // The child may forget the search; told with the next request of another.
   void EndSearch(uint64_t session) { ended_.push_back(session); }
 
@@ -155,7 +156,6 @@ class TunerProcess {
   explicit TunerProcess(TunerOptions options) : options_(std::move(options)) {}
 
   absl::Status Spawn();
-  bool Interrupted() const;
   bool Over() const { return std::chrono::steady_clock::now() >= end_; }
   // A request that was sent, and how long its reply, or the next part of it, may take.
   struct Question {
@@ -194,7 +194,7 @@ class TunerProcess {
   int words_fd_ = -1;                   // memory file: the child's standard error
   off_t words_begin_ = 0;               // after what it says first
   std::string walls_;
-  int wake_fd_ = -1;   // event of Interrupt
+  WakeEvent interrupt_;
   bool warm_ = false;  // this child has answered before
   bool background_ = false;
   std::chrono::steady_clock::time_point end_ = std::chrono::steady_clock::time_point::max();

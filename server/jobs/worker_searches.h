@@ -9,8 +9,8 @@
 // runs from its first step, also during steps of others (search_time.h). A search with little time
 // left goes on until its end while the others wait, so that such searches run one after the other.
 //
-// Of equal searches on one cache whose plans serve, only one runs at a time: it holds a lease, and
-// the others take over its result. Used by one thread.
+// Runs one at a time of equal searches on one cache whose plans serve: it holds a lease, and the
+// others take over its result. Used by one thread.
 #ifndef ATHANOR_SERVER_JOBS_WORKER_SEARCHES_H_
 #define ATHANOR_SERVER_JOBS_WORKER_SEARCHES_H_
 

@@ -71,7 +71,7 @@ TEST(PlanBookTest, APlanIsKeptOnce) {
   EXPECT_EQ(book.first()->id(), "a") << "it stays the first when it serves again";
 }
 
-// Whatever comes, the first, the latest that served and the one to keep are there.
+// The first, the latest that served and the one to keep are always there.
 TEST(PlanBookTest, AnyOrderKeepsWhatMustStay) {
   for (const size_t most : {PlanBook::kMostOfBox, PlanBook::kMost}) {
     std::mt19937 random(most);

@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "compiler/cache/fresh_folder.h"
+#include "compiler/cache/sqlite/fresh_folder.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "server/child/search_kernel.h"

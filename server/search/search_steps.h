@@ -47,7 +47,7 @@ class SearchSteps {
   // search, but for CANCELLED and ABORTED (no time was left).
   absl::Status Ask(bool finish, Time end);
   const internal::SearchReply& step() const { return step_; }
-  // Nothing of the step is left: Ask gives the next.
+  // Ends the step: Ask gives the next.
   void ClearPlan() { step_.clear_plan(); }
   // Returns the pictures of the step's e-graphs, and leaves none.
   std::vector<internal::RegionPicture> TakePictures();

@@ -186,7 +186,7 @@ absl::Status KernelTrials::Judge(const internal::TryRequest& request, const Sett
       return absl::OkStatus();
     }
     outcome.set_checked(true);
-    // Nothing that comes later loses it.
+    // Tells it now, so that a later loss does not cost it.
     if (absl::Status s = send(outcome); !s.ok()) return s;
     outcome.clear_spent();
   }

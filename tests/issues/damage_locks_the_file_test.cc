@@ -4,7 +4,7 @@
 
 #include <string>
 
-#include "compiler/cache/sqlite_file.h"
+#include "compiler/cache/sqlite/sqlite_file.h"
 #include "gtest/gtest.h"
 
 namespace athanor {

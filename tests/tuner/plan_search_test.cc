@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "compiler/cache/cache.h"
-#include "compiler/cache/fresh_folder.h"
+#include "compiler/cache/sqlite/fresh_folder.h"
 #include "compiler/ir/graph/graph.h"
 #include "gtest/gtest.h"
 #include "server/search/kernel_maker.h"

@@ -9,7 +9,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_replace.h"
 #include "compiler/cache/cache.h"
-#include "compiler/cache/fresh_folder.h"
+#include "compiler/cache/sqlite/fresh_folder.h"
 #include "compiler/ir/graph/graph.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"

@@ -7,7 +7,7 @@
 
 #include "absl/strings/str_replace.h"
 #include "compiler/cache/cache.h"
-#include "compiler/cache/fresh_folder.h"
+#include "compiler/cache/sqlite/fresh_folder.h"
 #include "compiler/ir/graph/graph.h"
 #include "compiler/ir/graph/versions.h"
 #include "compiler/pipeline/search_start.h"

@@ -240,7 +240,6 @@ void Grouping::Visit(NodeId n) {
     if (is_output_[n] || !users_[n].empty()) MakeRoot(n);
     return;
   }
-  // A literal that is an output is copied out as it is.
   if (is_output_[n] && !IsConstant(node(n).op)) return MakeRoot(n);
   for (NodeId u : users_[n]) {
     groups_[n].insert(groups_[u].begin(), groups_[u].end());
@@ -254,7 +253,6 @@ void Grouping::Visit(NodeId n) {
   const bool repeats = repeats_.Pay(n, users_[n], memory_);
   const bool memory =
       asked == fusion_.nodes.end() ? repeats || NeedsDivision(n) : asked->second == Fuse::kMemory;
-  // No kernel writes a literal, even if the kernels that read it are full.
   const bool literal = IsConstant(node(n).op);
   if (!literal && (memory || !HasRoom(n) || !CanInline(n))) return MakeRoot(n);
   for (NodeId root : groups_[n]) ++roots_[root].nodes;
@@ -362,7 +360,6 @@ bool Grouping::CanInlineReduction(NodeId n, NodeId root) {
     g.row = true;
     return !axes.empty();
   }
-  // Needed at the root's own elements: the kernel computes it where it is used.
   if (same && !g.has_reduction()) {
     const auto& axes = GetAttr<std::vector<int64_t>>(node(n).attrs, "axes");
     int64_t last = static_cast<int64_t>(node(node(n).inputs[0]).type.shape.size()) - 1;
@@ -491,7 +488,6 @@ void PackWeights(Graph* graph, Genome* genome, const v1::Target& target) {
       if (is_new) {
         kernels.push_back({.root = added});
       } else {
-        // An equal packed operand exists already.
         graph->nodes.pop_back();
       }
       k.contract.packed = it->second;

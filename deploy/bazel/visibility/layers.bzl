@@ -250,6 +250,8 @@ ROOMS = {
         "compiler/frontend/onnx/importer",
         "compiler/frontend/onnx/model",
     ],
+    "compiler/cache": ["compiler/cache/sqlite"],
+    "compiler/cache/sqlite": [],
     "compiler/ir/expr": [],
     "compiler/ir/value": [],
     "compiler/ir/graph": [

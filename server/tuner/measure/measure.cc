@@ -309,7 +309,7 @@ absl::Status Measurement::Begin(int size, Subject* s) {
   }
   at.calls = std::clamp<int64_t>(static_cast<int64_t>(kSample / std::max(seconds, 1e-9)), 1, 1000);
   const double limit = size < request_.give_up_seconds_size() ? request_.give_up_seconds(size) : 0;
-  // One call is a sample like any other.
+  // A single call is a sample like any other.
   if (at.calls == 1) at.samples = {seconds};
   if (limit <= 0 || seconds <= limit) return absl::OkStatus();
   double again = 0;

@@ -40,7 +40,7 @@ TEST(MeasuredInputsTest, OthersAreDrawnForAnotherSizeSeedOrTwoPlans) {
   const auto seeded = memory.For(seed);
   ASSERT_TRUE(seeded.ok()) << seeded.status();
   EXPECT_NE((*seeded)->at(1, 0), (*first)->at(1, 0));
-  // Those of whole plans are drawn once and are not kept.
+  // Inputs of whole plans are drawn once and are not kept.
   internal::MeasureRequest pair = Request(9);
   *pair.add_plans() = pair.plans(0);
   const auto of_pair = memory.For(pair);

@@ -1,4 +1,4 @@
-#include "compiler/cache/sqlite_file.h"
+#include "compiler/cache/sqlite/sqlite_file.h"
 
 #include <fcntl.h>
 #include <sqlite3.h>

@@ -1,6 +1,6 @@
 // An empty folder for one test.
-#ifndef ATHANOR_COMPILER_CACHE_FRESH_FOLDER_H_
-#define ATHANOR_COMPILER_CACHE_FRESH_FOLDER_H_
+#ifndef ATHANOR_COMPILER_CACHE_SQLITE_FRESH_FOLDER_H_
+#define ATHANOR_COMPILER_CACHE_SQLITE_FRESH_FOLDER_H_
 
 #include <unistd.h>
 
@@ -26,4 +26,4 @@ inline std::string FreshFolder() {
 
 }  // namespace athanor
 
-#endif  // ATHANOR_COMPILER_CACHE_FRESH_FOLDER_H_
+#endif  // ATHANOR_COMPILER_CACHE_SQLITE_FRESH_FOLDER_H_

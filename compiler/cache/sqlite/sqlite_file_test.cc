@@ -1,4 +1,4 @@
-#include "compiler/cache/sqlite_file.h"
+#include "compiler/cache/sqlite/sqlite_file.h"
 
 #include <sqlite3.h>
 
@@ -6,15 +6,13 @@
 #include <fstream>
 #include <iterator>
 #include <map>
-#include <sstream>
 #include <string>
 #include <vector>
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
-#include "compiler/cache/fresh_folder.h"
-#include "compiler/cache/schema.h"
-#include "compiler/cache/small_disk.h"
+#include "compiler/cache/sqlite/fresh_folder.h"
+#include "compiler/cache/sqlite/small_disk.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 
@@ -248,7 +246,7 @@ TEST_F(SqliteFileTest, EveryByteOfTheHeaderMayBeDamaged) {
       if (state == FileState::kUnusable) {
         EXPECT_THAT(file.reason(), HasSubstr("another program"));
       } else if (state == FileState::kUsable) {
-        // Where the damage shows only now, the file is begun anew.
+        // The damage may show only now: then the file is begun anew.
         EXPECT_TRUE(Insert(file, "two").ok() || Insert(file, "two").ok() ||
                     file.state() == FileState::kReadOnly);
       }
@@ -361,29 +359,6 @@ TEST_F(SqliteFileTest, NetworkFileSystemsAreRefusedByName) {
   }
   EXPECT_EQ(FileSystemOf("/proc/self/nowhere/cache.db"), "0x9fa0");
   EXPECT_EQ(FileSystemOf("/dev/shm/not/there"), FileSystemOf("/dev/shm"));
-}
-
-TEST_F(SqliteFileTest, ACacheOfSchema1BecomesOneOfToday) {
-  sqlite3* db = nullptr;
-  ASSERT_EQ(sqlite3_open(path_.c_str(), &db), SQLITE_OK);
-  std::ifstream dump("compiler/cache/testdata/schema1.sql");
-  ASSERT_TRUE(dump.good());
-  std::stringstream sql;
-  sql << dump.rdbuf();
-  EXPECT_EQ(sqlite3_exec(db, sql.str().c_str(), nullptr, nullptr, nullptr), SQLITE_OK)
-      << sqlite3_errmsg(db);
-  sqlite3_close(db);
-  SqliteFile file(path_, CacheSchema(), Report());
-  ASSERT_EQ(file.Open(), FileState::kUsable) << file.reason();
-  EXPECT_EQ(Number(file, "PRAGMA user_version"), CacheSchema().version());
-  EXPECT_EQ(Number(file, "PRAGMA auto_vacuum"), 2);
-  EXPECT_EQ(Number(file, "SELECT count(*) FROM kernels WHERE used_us = created_us"), 3);
-  EXPECT_EQ(Number(file, "SELECT count(*) FROM checks WHERE used_us = created_us"), 1);
-  for (int tier = 0; tier < kTierCount; ++tier) {
-    const absl::string_view name = TierName(static_cast<Tier>(tier));
-    EXPECT_GE(Number(file, absl::StrCat("SELECT count(*) FROM ", name)), 0) << name;
-  }
-  EXPECT_THAT(reports_, IsEmpty());
 }
 
 // Returns the fault of a file on a full disk; empty: none.

@@ -1,8 +1,8 @@
 // A disk of 1 MiB, for tests of full disks.
 //
 //   EXPECT_EQ(OnASmallDisk(folder, [&]() -> std::string { ...; return ""; }), "");
-#ifndef ATHANOR_COMPILER_CACHE_SMALL_DISK_H_
-#define ATHANOR_COMPILER_CACHE_SMALL_DISK_H_
+#ifndef ATHANOR_COMPILER_CACHE_SQLITE_SMALL_DISK_H_
+#define ATHANOR_COMPILER_CACHE_SQLITE_SMALL_DISK_H_
 
 #include <sched.h>
 #include <sys/mount.h>
@@ -54,4 +54,4 @@ inline std::string OnASmallDisk(const std::string& folder,
 
 }  // namespace athanor
 
-#endif  // ATHANOR_COMPILER_CACHE_SMALL_DISK_H_
+#endif  // ATHANOR_COMPILER_CACHE_SQLITE_SMALL_DISK_H_

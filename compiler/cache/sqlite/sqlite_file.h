@@ -9,8 +9,8 @@
 //     if (code == SQLITE_ROW) return read.IntAt(0);
 //     if (code != SQLITE_DONE) return file.Failed(code, "read");
 //   }
-#ifndef ATHANOR_COMPILER_CACHE_SQLITE_FILE_H_
-#define ATHANOR_COMPILER_CACHE_SQLITE_FILE_H_
+#ifndef ATHANOR_COMPILER_CACHE_SQLITE_SQLITE_FILE_H_
+#define ATHANOR_COMPILER_CACHE_SQLITE_SQLITE_FILE_H_
 
 #include <cstdint>
 #include <functional>
@@ -154,4 +154,4 @@ class SqliteFile {
 
 }  // namespace athanor
 
-#endif  // ATHANOR_COMPILER_CACHE_SQLITE_FILE_H_
+#endif  // ATHANOR_COMPILER_CACHE_SQLITE_SQLITE_FILE_H_
