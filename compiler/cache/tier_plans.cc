@@ -32,7 +32,7 @@ std::optional<PlanRow> PlanRowOf(const RowView& view, absl::string_view conditio
   return row;
 }
 
-// Makes a row from the columns that PlanHeads reads.
+// Makes a row from the columns that Heads reads.
 PlanRow HeadOf(const Statement& at, absl::string_view conditions) {
   PlanRow row;
   row.stored.mutable_plan()->set_plan_id(at.ValueAt(1));

@@ -1,5 +1,5 @@
 // Identifies this machine and this compiler without running the compiler. The cache keeps what the
-// compiler reported under these ids (Cache::FindTarget), so a start needs no child process.
+// compiler reported under these ids (TargetTier::Find), so a start needs no child process.
 //
 //   cache.targets().Find(MachineFingerprint(), BuildIdOf(path_of_athanor_tuner));
 #ifndef ATHANOR_SERVER_BASE_MACHINE_ID_H_

@@ -152,6 +152,7 @@ class RequestQueue {
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   // Removes empty lines, lanes and levels, and remembers in Ends where they may resume.
   void DropEmpty() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+
   const QueueOptions options_;
   mutable Mutex mu_;
   CondVar changed_, freed_;  // `freed_`: a context, for runners that wait in AwaitContext

@@ -47,6 +47,7 @@ bool JobQueue::AddIncomplete(const Job& job, JobPlan incomplete) {
   MutexLock lock(mu_);
   if (Stops(job)) return false;
   Append({job, std::move(incomplete)});
+  changed_.NotifyAll();
   return true;
 }
 
@@ -149,13 +150,13 @@ void JobQueue::EndTurn(int worker, bool leaves) {
 }
 
 JobQueue::Place JobQueue::Cancel(const Job& job) {
+  Build gone;  // its plans are destroyed without the lock
   MutexLock lock(mu_);
-  changed_
-      .NotifyAll();  // wakes a worker with a search that waits for its step, so that it ends now
+  changed_.NotifyAll();  // a search that waits for its step ends now
   const auto build = std::find_if(builds_.begin(), builds_.end(),
                                   [&](const Build& waiting) { return waiting.job == job; });
   if (build != builds_.end()) {
-    Take(build);
+    gone = Take(build);
     return Place::kToBuild;
   }
   for (AtWork& worker : at_work_) {

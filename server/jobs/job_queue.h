@@ -1,12 +1,16 @@
 // The compile jobs that wait for a worker, and what each worker does: it builds on one thread and
 // searches on another.
 //
-//   builder:   while ((build = queue.NextBuild(i, backend)).job != nullptr) { ...; queue.Built(i);
-//   } searcher:  while (queue.AwaitSearch(i)) {
-//                while ((turn = queue.NextTurn(i, searches, backend)).job != nullptr) {
-//                  ...; queue.EndTurn(i, /*leaves=*/turn.job->finished());
-//                }
-//              }
+//   // builder
+//   while ((build = queue.NextBuild(i, backend)).job != nullptr) {
+//     queue.Built(i);
+//   }
+//   // searcher
+//   while (queue.AwaitSearch(i)) {
+//     while ((turn = queue.NextTurn(i, searches, backend)).job != nullptr) {
+//       queue.EndTurn(i, /*leaves=*/turn.job->finished());
+//     }
+//   }
 //
 // Jobs are built in the order of their arrival, except that a version has one job at a time: its
 // next one waits until Release. Jobs of old versions come after all others. No step of a search

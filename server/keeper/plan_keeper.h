@@ -103,7 +103,7 @@ class PlanKeeper {
   // Returns why the plan was quarantined since the start; empty if it was not.
   std::string Refusal(const PlanKey& key, const std::string& plan_id) const;
   void TakeBack(const PlanKey& key, const std::string& plan_id);
-  // The row to serve and the baseline's row, out of rows that Plans or PlanHeads returned.
+  // Holds the row to serve and the baseline's, out of the rows of a key (PlanTier).
   struct Rows {
     std::optional<PlanRow> fastest, baseline;
   };

@@ -9,7 +9,7 @@
 // that has it is served until an upload has brought it again.
 //
 // Two locks: one serialises changes to files and is held while the disk is slow; the other guards
-// the entries and is never held for long. Thread-safe.
+// the entries; it is held for a moment, or while files are unlinked or moved. Thread-safe.
 #ifndef ATHANOR_SERVER_MODELS_HELD_TENSORS_H_
 #define ATHANOR_SERVER_MODELS_HELD_TENSORS_H_
 

@@ -3,7 +3,7 @@
 //   std::shared_ptr<ModelVersion> v = versions.Find("digits", "").value();  // the one that serves
 //
 // One short lock, never held while the disk is touched, so that lookups wait for nobody. A change
-// is on disk before it is made here. Thread-safe.
+// is on disk before it is made here, but for the successor of a deleted version. Thread-safe.
 #ifndef ATHANOR_SERVER_MODELS_VERSION_TABLE_H_
 #define ATHANOR_SERVER_MODELS_VERSION_TABLE_H_
 

@@ -124,7 +124,7 @@ class TensorStore {
   absl::StatusOr<std::string> Quarantine(const Location& location);
   // Forgets the map, so that the next Map of the tensor opens the file again.
   void Forget(const std::string& hash);
-  // Maps a tensor without checking its bytes (see Registry::Map). Returns FAILED_PRECONDITION if
+  // Maps a tensor without checking its bytes (see HeldTensors::Map). Returns FAILED_PRECONDITION if
   // the file is missing or has another size.
   absl::StatusOr<std::shared_ptr<const MappedTensor>> Map(const std::string& hash, int64_t bytes,
                                                           const std::optional<Range>& range = {});

@@ -239,8 +239,14 @@ ROOMS = {
         "compiler/frontend/onnx/ops",
         "compiler/frontend/onnx/schema",
     ],
-    "compiler/frontend/onnx/ops/math": ["compiler/frontend/onnx/ops"],
-    "compiler/frontend/onnx/ops/movement": ["compiler/frontend/onnx/ops"],
+    "compiler/frontend/onnx/ops/math": [
+        "compiler/frontend/onnx/build",
+        "compiler/frontend/onnx/ops",
+    ],
+    "compiler/frontend/onnx/ops/movement": [
+        "compiler/frontend/onnx/build",
+        "compiler/frontend/onnx/ops",
+    ],
     "compiler/frontend/onnx/ops/networks": [
         "compiler/frontend/onnx/build",
         "compiler/frontend/onnx/ops",
