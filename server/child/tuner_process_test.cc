@@ -117,6 +117,18 @@ TEST_F(TunerProcessTest, BadRequestsAreRefusedByName) {
   EXPECT_EQ(tuner_->starts(), 1);
 }
 
+// Returns what a request comes to whose child is this shell script.
+absl::Status AskAScript(const std::string& script) {
+  const std::string path = ::testing::TempDir() + "/script";
+  std::ofstream(path) << "#!/bin/sh\n" << script << "\n";
+  chmod(path.c_str(), 0700);
+  TunerOptions options;
+  options.binary = path;
+  auto tuner = TunerProcess::Start(options);
+  EXPECT_TRUE(tuner.ok()) << tuner.status();
+  return tuner.ok() ? (*tuner)->Target().status() : tuner.status();
+}
+
 TEST(TunerProcessStartTest, OnlyBackgroundWorkWaitsForWhoMeasures) {
   MeasuringTurns turns;
   TunerOptions options = TestOptions();
@@ -185,14 +197,7 @@ TEST(TunerProcessStartTest, NonsenseFromTheChild) {
   };
   for (const auto& row : rows) {
     SCOPED_TRACE(row.script);
-    const std::string path = ::testing::TempDir() + "/script";
-    std::ofstream(path) << "#!/bin/sh\n" << row.script << "\n";
-    chmod(path.c_str(), 0700);
-    TunerOptions options;
-    options.binary = path;
-    auto tuner = TunerProcess::Start(options);
-    ASSERT_TRUE(tuner.ok()) << tuner.status();
-    const absl::Status status = (*tuner)->Target().status();
+    const absl::Status status = AskAScript(row.script);
     EXPECT_EQ(status.code(), Code::kInternal) << status;
     EXPECT_THAT(std::string(status.message()), HasSubstr(row.message));
   }
@@ -208,14 +213,8 @@ TEST(TunerProcessStartTest, AKilledChildIsNoVerdict) {
               {"ABRT", Code::kInternal},    {"BUS", Code::kInternal},
               {"XFSZ", Code::kInternal}};
   for (const auto& row : rows) {
-    const std::string path = ::testing::TempDir() + "/killed";
-    std::ofstream(path) << "#!/bin/sh\nulimit -c 0\nkill -" << row.signal << " $$\nsleep 9\n";
-    chmod(path.c_str(), 0700);
-    TunerOptions options;
-    options.binary = path;
-    auto tuner = TunerProcess::Start(options);
-    ASSERT_TRUE(tuner.ok()) << tuner.status();
-    const absl::Status status = (*tuner)->Target().status();
+    const absl::Status status =
+        AskAScript(absl::StrCat("ulimit -c 0\nkill -", row.signal, " $$\nsleep 9"));
     EXPECT_EQ(status.code(), row.code) << status;
     EXPECT_THAT(std::string(status.message()), HasSubstr(absl::StrCat("SIG", row.signal)));
   }
