@@ -10,7 +10,6 @@
 // of the time is spent on them: 1 ms lost in this way is followed by 4 ms of sleep. The traffic is
 // checked between any two samples. So measuring occupies a core for one sample at a time: kMaxSlice
 // at most, or a single call if that alone takes longer.
-// core is one sample: kMaxSlice at most, or a single call where that alone takes longer.
 #ifndef ATHANOR_SERVER_TUNER_MEASURE_PACER_H_
 #define ATHANOR_SERVER_TUNER_MEASURE_PACER_H_
 
