@@ -47,15 +47,23 @@ def free_address() -> str:
 
 
 @contextmanager
-def server(*flags: str) -> Iterator[Served]:
-    """A server; without further flags it never searches."""
+def server(*flags: str, build: Path = BIN, log: Path | None = None) -> Iterator[Served]:
+    """A server; without further flags it never searches.
+
+    `build` is a folder with `server/athanord`, or with `athanord` itself; what the server says goes
+    to the file `log`.
+    """
     import athanor
 
-    with tempfile.TemporaryDirectory() as state:
+    binary = build / "server/athanord"
+    if not binary.exists():
+        binary = build / "athanord"
+    with (tempfile.TemporaryDirectory() as state,
+          (log or Path(os.devnull)).open("w", encoding="utf-8") as said):
         address = free_address()
-        process = subprocess.Popen([str(BIN / "server/athanord"), f"--listen={address}",
-                                    f"--state_dir={state}", "--search_budget=0", *flags],
-                                   stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        process = subprocess.Popen([str(binary), f"--listen={address}", f"--state_dir={state}",
+                                    "--search_budget=0", *flags],
+                                   stdout=subprocess.DEVNULL, stderr=said)
         try:
             with athanor.Client(address) as client:
                 deadline = time.monotonic() + 20
