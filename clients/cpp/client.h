@@ -1,10 +1,11 @@
 // The C++ client: models, compile jobs, the cache and inference over gRPC.
 //
 //   client::Client client("127.0.0.1:50051");
-//   absl::StatusOr<v1::UploadModelResponse> stored = client.Upload({"linear", "athanor",
-//   graph_bytes}); client::InferRequest request{"linear"}; request.inputs["x"] =
-//   client::Tensor{"f32", {1, 16}, bytes}; absl::StatusOr<client::InferReply> reply =
-//   client.Infer(request);
+//   auto stored = client.Upload({"linear", "athanor", graph_bytes});
+//   client::InferRequest request{"linear"};
+//   request.inputs["x"] = client::Tensor{"f32", {1, 16}, bytes};
+//   absl::StatusOr<client::InferReply> reply = client.Infer(request);
+//   absl::StatusOr<v1::CacheStat> stat = client.cache().Stat();
 //
 // Errors have the server's code and message. Calls that only read are tried again, up to three
 // times within their deadline, when the server cannot be reached; calls that change something or
@@ -38,6 +39,9 @@ class ClientContext;
 }  // namespace grpc
 
 namespace athanor::client {
+
+// gRPC's part, whose headers are for the files of the client (client_call.h).
+struct Services;
 
 // Cancels calls from another thread: every call that runs with it now, and every later one. Must
 // outlive those calls.
@@ -123,6 +127,33 @@ struct InferReply {
 // Builds the protocol's message. INVALID_ARGUMENT names an input whose bytes do not fit its shape.
 absl::StatusOr<inference::ModelInferRequest> MakeInferRequest(const InferRequest& request);
 
+// What an operator asks of the server's cache.
+class CacheCalls {
+ public:
+  absl::StatusOr<v1::CacheStat> Stat(const CallOptions& options = {});
+  absl::StatusOr<v1::CacheExplanation> Explain(const v1::ExplainCacheRequest& request,
+                                               const CallOptions& options = {});
+  absl::StatusOr<v1::CacheVerification> Verify(const v1::VerifyCacheRequest& request,
+                                               const CallOptions& options = {});
+  absl::StatusOr<v1::CollectGarbageReply> CollectGarbage(const v1::CollectGarbageRequest& request,
+                                                         const CallOptions& options = {});
+  // Passes each chunk of the bundle to `take`. Stops at the first error of `take` and returns it.
+  absl::Status Export(const v1::ExportCacheRequest& request,
+                      absl::FunctionRef<absl::Status(const v1::CacheBundleChunk&)> take,
+                      const CallOptions& options = {});
+  // Sends the chunks that `next` returns until it returns nullopt, which ends the bundle. If `next`
+  // returns an error, nothing is imported and the error is returned.
+  absl::StatusOr<v1::ImportCacheReply> Import(
+      absl::FunctionRef<absl::StatusOr<std::optional<v1::CacheBundleChunk>>()> next,
+      const CallOptions& options = {});
+
+ private:
+  friend class Client;
+  explicit CacheCalls(Services* services) : services_(*services) {}
+
+  Services& services_;
+};
+
 class Client {
  public:
   explicit Client(const std::string& address, const ClientOptions& options = {});
@@ -176,22 +207,8 @@ class Client {
       const std::string& id, absl::FunctionRef<bool(const v1::CompileJob&)> seen,
       const CallOptions& options = {});
 
-  absl::StatusOr<v1::CacheStat> CacheStat(const CallOptions& options = {});
-  absl::StatusOr<v1::CacheExplanation> ExplainCache(const v1::ExplainCacheRequest& request,
-                                                    const CallOptions& options = {});
-  absl::StatusOr<v1::CacheVerification> VerifyCache(const v1::VerifyCacheRequest& request,
-                                                    const CallOptions& options = {});
-  absl::StatusOr<v1::CollectGarbageReply> CollectCacheGarbage(
-      const v1::CollectGarbageRequest& request, const CallOptions& options = {});
-  // Passes each chunk of the bundle to `take`. Stops at the first error of `take` and returns it.
-  absl::Status ExportCache(const v1::ExportCacheRequest& request,
-                           absl::FunctionRef<absl::Status(const v1::CacheBundleChunk&)> take,
-                           const CallOptions& options = {});
-  // Sends the chunks that `next` returns until it returns nullopt, which ends the bundle. If `next`
-  // returns an error, nothing is imported and the error is returned.
-  absl::StatusOr<v1::ImportCacheReply> ImportCache(
-      absl::FunctionRef<absl::StatusOr<std::optional<v1::CacheBundleChunk>>()> next,
-      const CallOptions& options = {});
+  // Returns the calls about the server's cache; they use this client, which must outlive them.
+  CacheCalls cache();
 
   absl::StatusOr<InferReply> Infer(const InferRequest& request, const CallOptions& options = {});
   // Takes the protocol's own messages, for callers that reuse them between calls.
@@ -205,8 +222,6 @@ class Client {
                   std::function<void(absl::Status)> done);
 
  private:
-  // gRPC's part, whose headers are for the files of the client (client_call.h).
-  struct Services;
   std::unique_ptr<Services> services_;
 };
 

@@ -18,7 +18,7 @@
 namespace athanor::client {
 
 // Stubs of the services, which share one connection.
-struct Client::Services {
+struct Services {
   std::unique_ptr<v1::ModelService::Stub> models;
   std::unique_ptr<v1::CompileService::Stub> compile;
   std::unique_ptr<v1::CacheService::Stub> cache;

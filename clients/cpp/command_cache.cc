@@ -34,7 +34,7 @@ void Show(Context* context, const std::vector<std::string>& lines, const nlohman
 }
 
 absl::Status Stat(Context* context) {
-  ASSIGN_OR_RETURN(v1::CacheStat stat, context->client().CacheStat(context->call()));
+  ASSIGN_OR_RETURN(v1::CacheStat stat, context->client().cache().Stat(context->call()));
   Show(context, CacheStatLines(stat), CacheStatJson(stat));
   return absl::OkStatus();
 }
@@ -44,7 +44,7 @@ absl::Status Explain(Context* context, const Options& options) {
   v1::ExplainCacheRequest request;
   request.set_model(model.name);
   request.set_version(model.version);
-  ASSIGN_OR_RETURN(auto explained, context->client().ExplainCache(request, context->call()));
+  ASSIGN_OR_RETURN(auto explained, context->client().cache().Explain(request, context->call()));
   for (const v1::BucketExplanation& bucket : explained.buckets()) {
     Show(context, CacheExplanationLines(bucket), CacheExplanationJson(bucket));
   }
@@ -54,7 +54,7 @@ absl::Status Explain(Context* context, const Options& options) {
 absl::Status Verify(Context* context, const Options& options) {
   v1::VerifyCacheRequest request;
   request.set_quarantine(options.quarantine);
-  ASSIGN_OR_RETURN(auto found, context->client().VerifyCache(request, context->call()));
+  ASSIGN_OR_RETURN(auto found, context->client().cache().Verify(request, context->call()));
   Show(context, CacheVerificationLines(found), CacheVerificationJson(found));
   if (found.database() != "ok") {
     return absl::DataLossError(absl::StrCat(
@@ -74,7 +74,7 @@ absl::Status CollectGarbage(Context* context, const Options& options) {
   request.set_failures(options.failures);
   request.set_quarantine(options.quarantine);
   request.set_dry_run(options.dry_run);
-  ASSIGN_OR_RETURN(auto done, context->client().CollectCacheGarbage(request, context->call()));
+  ASSIGN_OR_RETURN(auto done, context->client().cache().CollectGarbage(request, context->call()));
   Show(context, CacheGarbageLines(done, options.dry_run), CacheGarbageJson(done, options.dry_run));
   return absl::OkStatus();
 }
@@ -110,7 +110,7 @@ absl::Status Export(Context* context, const Options& options) {
   std::ofstream file(partial, std::ios::binary | std::ios::trunc);
   if (!file) return Usage(absl::StrCat(options.file, ": cannot be written"));
   Exported all;
-  absl::Status status = context->client().ExportCache(
+  absl::Status status = context->client().cache().Export(
       request,
       [&](const v1::CacheBundleChunk& chunk) {
         all.recipes += chunk.record().has_recipe() ? 1 : 0;
@@ -155,7 +155,7 @@ absl::Status Import(Context* context, const Options& options) {
     return Usage(absl::StrCat(options.file, ": is not a bundle: the data after chunk ", chunks,
                               " cannot be read"));
   };
-  ASSIGN_OR_RETURN(auto kept, context->client().ImportCache(next, context->call()));
+  ASSIGN_OR_RETURN(auto kept, context->client().cache().Import(next, context->call()));
   Show(context, {ImportText(kept)}, ImportJson(kept));
   return absl::OkStatus();
 }
