@@ -29,13 +29,14 @@ struct Patience {
   double seconds;
   int least, most;
 };
-constexpr Patience kAlone{40e-3, 5, 31}, kCompared{300e-3, 15, 301};
+constexpr Patience kAlone{40e-3, 5, 31}, kCompared{300e-3, 12, 301};
 constexpr int kStepRounds = 15;
 // A kernel alone is known well enough once its median lies with 95 % within this share of it. Five
 // samples or fewer have no such interval.
 constexpr double kKnown = 0.02;
-// Compared plans are known well enough within this share of each, or when one is surely faster.
-constexpr double kComparedKnown = 0.01;
+// Compared plans are known well enough once it is known whether one gains as much as it must gain
+// to be taken (candidate_plans.cc).
+constexpr double kLeastGain = 0.01;
 constexpr int kLeastKnown = 6;
 // Rounds of a size before those of the next: after each pass over the sizes a kernel may be seen to
 // be slower than the best of its task. Noise only adds time, so the least sample is held against
@@ -48,6 +49,7 @@ constexpr int64_t kMostHeld = int64_t{64} << 20;
 // Plain data written by the forked process.
 struct Result {
   Median seconds;
+  Median ratio;  // over the first plan's
   int layers = 1, turns = 1;
 };
 
@@ -107,6 +109,8 @@ class Measurement {
   bool Slower(const Subject& s) const;
   // Reports whether further rounds would not change what a comparison comes to at this size.
   static bool Decided(absl::Span<const Subject> subjects, int size);
+  // Compares a plan with the first one.
+  static Median RatioTo(const Subject& first, const Subject& s, int size);
   static Result ResultOf(const Subject& s, int size);
   absl::Status Call(Subject& s, int size, int64_t calls);
   absl::Status Sample(Subject& s, int size, double* seconds);
@@ -181,6 +185,9 @@ absl::StatusOr<internal::MeasureReply> Measurement::Run() {
       size->set_low(r.seconds.low);
       size->set_high(r.seconds.high);
       size->set_rounds(r.seconds.samples);
+      size->set_ratio(r.ratio.value);
+      size->set_ratio_low(r.ratio.low);
+      size->set_ratio_high(r.ratio.high);
       size->set_layers(r.layers);
       size->set_turns(r.turns);
       const double* from = step_seconds_ + first_step_.back() * s;
@@ -350,15 +357,21 @@ bool Measurement::Slower(const Subject& s) const {
 }
 
 bool Measurement::Decided(absl::Span<const Subject> subjects, int size) {
-  std::vector<Median> medians;
-  for (const Subject& s : subjects) {
-    if (!s.sizes[size].given_up) medians.push_back(MedianOf(s.sizes[size].samples));
-  }
-  return ComparisonIsKnown(std::move(medians), kComparedKnown);
+  return std::all_of(subjects.begin() + 1, subjects.end(), [&](const Subject& s) {
+    return s.sizes[size].given_up || RatioIsKnown(RatioTo(subjects[0], s, size), 1 - kLeastGain);
+  });
+}
+
+Median Measurement::RatioTo(const Subject& first, const Subject& s, int size) {
+  const Subject::AtSize &to = first.sizes[size], &of = s.sizes[size];
+  if (!to.given_up && !of.given_up) return PairedRatio(of.samples, to.samples);
+  // The samples of a plan that was given up were not taken in turn with the other's.
+  const Median b = MedianOf(to.samples), a = MedianOf(of.samples);
+  return {a.value / b.value, a.low / b.high, a.high / b.low, std::min(a.samples, b.samples)};
 }
 
 Result Measurement::ResultOf(const Subject& s, int size) {
-  return {MedianOf(s.sizes[size].samples), s.layers, s.turns[size]};
+  return {MedianOf(s.sizes[size].samples), {}, s.layers, s.turns[size]};
 }
 
 absl::Status Measurement::BindAgain(int size, Subject* s) {
@@ -420,10 +433,10 @@ absl::Status Measurement::RunSize(std::vector<Subject>& subjects, int size, Resu
   }
   const Patience& patience = subjects.size() > 1 ? kCompared : kAlone;
   int rounds = Rounds(subjects, size, patience);
-  // After six rounds the intervals of two equal plans lie apart by chance once in 460 times: all
-  // samples of one would have to be less than all of the other. Each further look adds its own
-  // chance, so there is one whenever the rounds have doubled.
-  int look = kLeastKnown;
+  // Each look at equal plans may end the comparison on the wrong side by chance, after six rounds
+  // once in 64 times. So there is one only whenever the rounds have doubled; median_test.cc has the
+  // shares of wrong ends.
+  int look = kLeastKnown / 2;
   for (Subject& s : subjects) {
     // In turn from the first sample on.
     if (!s.sizes[size].given_up) s.sizes[size].samples.clear();
@@ -445,7 +458,9 @@ absl::Status Measurement::RunSize(std::vector<Subject>& subjects, int size, Resu
   for (size_t p = 0; p < subjects.size(); ++p) {
     Subject& s = subjects[p];
     Subject::AtSize& at = s.sizes[size];
-    results[p * request_.sizes_size() + size] = ResultOf(s, size);
+    Result& result = results[p * request_.sizes_size() + size];
+    result = ResultOf(s, size);
+    if (p > 0) result.ratio = RatioTo(subjects[0], s, size);
     double* steps = step_seconds_ + first_step_.back() * size + first_step_[p];
     if (request_.steps() && !at.given_up) {
       if (absl::Status status = TimeSteps(s, size, steps); !status.ok()) return status;

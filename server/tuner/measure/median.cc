@@ -3,8 +3,17 @@
 #include <algorithm>
 #include <cmath>
 #include <cstddef>
+#include <utility>
 
 namespace athanor {
+namespace {
+
+// Fewer samples have no interval of 95 %. Their ratio is known only if each is far above the limit:
+// noise of this size in the same plan's samples alone would have to come every time.
+constexpr int kLeastKnown = 6;
+constexpr double kFarAbove = 1.1;
+
+}  // namespace
 
 // Computes the interval whatever the distribution: ranks of the binomial by its normal
 // approximation (Le Boudec, Performance Evaluation of Computer and Communication Systems, 2010,
@@ -17,15 +26,17 @@ Median MedianOf(std::vector<double> samples) {
   return {samples[n / 2], samples[low], samples[n - 1 - low], static_cast<int>(n)};
 }
 
-bool ComparisonIsKnown(std::vector<Median> medians, double share) {
-  std::sort(medians.begin(), medians.end(),
-            [](const Median& a, const Median& b) { return a.value < b.value; });
-  for (size_t i = 1; i < medians.size(); ++i) {
-    const Median &less = medians[i - 1], &more = medians[i];
-    const bool apart = less.high < more.low;
-    if (!apart && !(less.KnownWithin(share) && more.KnownWithin(share))) return false;
+Median PairedRatio(const std::vector<double>& samples, const std::vector<double>& to) {
+  std::vector<double> ratios;
+  for (size_t i = 0; i < std::min(samples.size(), to.size()); ++i) {
+    ratios.push_back(samples[i] / to[i]);
   }
-  return true;
+  return MedianOf(std::move(ratios));
+}
+
+bool RatioIsKnown(const Median& ratio, double limit) {
+  if (ratio.samples < kLeastKnown) return ratio.low > kFarAbove * limit;
+  return ratio.high < limit || ratio.low > limit;
 }
 
 }  // namespace athanor

@@ -3,6 +3,9 @@
 //   const Median time = MedianOf({2.0, 1.0, 3.0, 1.5, 2.5, 1.2});
 //   time.value;             // 2.0
 //   time.low, time.high;    // 1.0 and 3.0: it lies between them with 95 %
+//
+//   const Median ratio = PairedRatio(candidate, incumbent);   // samples taken in turn
+//   if (RatioIsKnown(ratio, 0.99)) ...;                       // it gains 1 %, or does not
 #ifndef ATHANOR_SERVER_TUNER_MEASURE_MEDIAN_H_
 #define ATHANOR_SERVER_TUNER_MEASURE_MEDIAN_H_
 
@@ -22,9 +25,13 @@ struct Median {
 // REQUIRES: samples
 Median MedianOf(std::vector<double> samples);
 
-// Reports whether further samples would not change how the medians compare: each two neighbours lie
-// apart, or are both known within `share`.
-bool ComparisonIsKnown(std::vector<Median> medians, double share);
+// Returns the median of the ratios of samples that were taken side by side, round by round: what
+// disturbs both samples of a round cancels. REQUIRES: samples; what one has more is left out
+Median PairedRatio(const std::vector<double>& samples, const std::vector<double>& to);
+
+// Reports whether further rounds would not change on which side of `limit` the ratio lies: its
+// interval lies there, or (the first rounds) all of it lies far above.
+bool RatioIsKnown(const Median& ratio, double limit);
 
 }  // namespace athanor
 

@@ -23,6 +23,9 @@ constexpr std::chrono::microseconds kLeastSample{40};
 // A sample that lost its core to another thread is repeated, but only so often: on a machine that
 // is never quiet, the median of the rounds must do.
 constexpr int kPreemptedTries = 2;
+// A longer sample is not repeated: hardly one is free of preemptions, and what another thread's
+// time slice adds to it is little.
+constexpr std::chrono::milliseconds kLongSample{20};
 
 class MachineView final : public PacerView {
  public:
@@ -111,7 +114,8 @@ absl::StatusOr<double> Pacer::Sample(int64_t* calls,
       ++discarded_;
       owed_ += Times(took, 1 / options_.share - 1);
       if (took > kLeastSample) *calls = std::max<int64_t>(1, *calls / 2);
-    } else if (view_.Preemptions() == preemptions || ++preempted > kPreemptedTries) {
+    } else if (view_.Preemptions() == preemptions || took > kLongSample ||
+               ++preempted > kPreemptedTries) {
       return std::chrono::duration<double>(took).count() / static_cast<double>(*calls);
     }
   }

@@ -220,6 +220,9 @@ TEST(PacerTest, ASampleThatLostItsCoreIsTakenAgainButNotForEver) {
   EXPECT_EQ(view.begun.size(), 3u);
   EXPECT_EQ(pacer.discarded(), 0);
   EXPECT_EQ(calls, 10);
+  view.begun.clear();
+  ASSERT_TRUE(pacer.Sample(&calls, view.Calls(milliseconds(3))).ok());
+  EXPECT_EQ(view.begun.size(), 1u) << "a time slice is little beside 30 ms";
 }
 
 TEST(PacerTest, AnErrorOfTheCallEndsIt) {
