@@ -23,6 +23,8 @@ extern "C" const char* __tsan_default_suppressions() {
          "race_top:^std::_Function_handler<void (bool), grpc::internal::\n"
          "race_top:^std::_Function_handler<grpc::\n"
          "race:grpc::internal::CallOpSet<\n"
+         // The hand-over of a callback call from thread to thread.
+         "race:grpc::internal::CallbackWithStatusTag::\n"
          "race:grpc::internal::UnaryDeserializeHelper<\n"
          "race:grpc::internal::UnaryRunHandlerHelper<\n"
          // Generated code, which reads buffers that these libraries hand over.
