@@ -66,9 +66,10 @@ constexpr FlagRow kFlags[] = {
      "refuses them"},
     {"threads", FlagType::kInt, &O::threads, 0, 4096,
      "number of threads that execute requests; 0: one per core that --search_cores leaves"},
-    {"compile_workers", FlagType::kInt, &O::compile_workers, 1, 256,
+    {"compile_workers", FlagType::kInt, &O::compile_workers, 0, 256,
      "number of compile jobs built at once, and of jobs that search at once; each has its own "
-     "child process"},
+     "child process; 0: one per core, at least 2 and at most 8, so that a model need not wait for "
+     "another one"},
     {"search_cores", FlagType::kInt, &O::search_cores, 0, 4095,
      "number of cores reserved for searches and builds; 0: they share all cores with requests and "
      "yield to them"},

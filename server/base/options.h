@@ -36,8 +36,8 @@ struct ServerOptions {
   std::string cache_signing_key;   // a PEM file
   std::string cache_trusted_keys;  // PEM files, separated by commas
   std::string device = "auto";
-  int64_t threads = 0;  // 0: one per core
-  int64_t compile_workers = 1;
+  int64_t threads = 0;                // 0: one per core
+  int64_t compile_workers = 0;        // 0: one per core, at least two and at most eight
   int64_t search_cores = 0;           // cores set aside for searches
   std::string search_budget = "30s";  // see search_policy.h
   int64_t search_seed = 1;

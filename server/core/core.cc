@@ -23,6 +23,9 @@ constexpr int kInflateNice = 10;
 // Held refusals may take at most one part in this many of --max_pending.
 constexpr int64_t kShareOfPending = 4;
 
+// Workers where none are asked for: a small model need not wait for a large one; each has children.
+constexpr int64_t kLeastWorkers = 2, kMostWorkers = 8;
+
 int64_t MemoryLimit(const ServerOptions& options) {
   return options.memory_limit > 0 ? options.memory_limit : MachineMemoryBytes() / 10 * 9;
 }
@@ -69,9 +72,12 @@ absl::StatusOr<std::unique_ptr<ServerCore>> ServerCore::Create(
   RETURN_IF_ERROR(machine.MakeDirectory(options.state_dir));
   ASSIGN_OR_RETURN(DirectoryLock lock, DirectoryLock::Take(options.state_dir));
   ServerOptions resolved = options;
-  if (resolved.threads == 0) {
-    // Not the machine's count: some CPUs may be set aside (search_cpus.h).
-    resolved.threads = std::max<int64_t>(1, UsableCpus().size());
+  // Not the machine's count: some CPUs may be set aside (search_cpus.h).
+  const auto cpus = static_cast<int64_t>(UsableCpus().size());
+  if (resolved.threads == 0) resolved.threads = std::max<int64_t>(1, cpus);
+  if (resolved.compile_workers == 0) {
+    resolved.compile_workers =
+        std::clamp(cpus + resolved.search_cores, kLeastWorkers, kMostWorkers);
   }
   std::unique_ptr<ServerCore> core(new ServerCore(resolved, std::move(backends), std::move(lock)));
   core->cache_keys_ = std::move(keys);

@@ -46,7 +46,7 @@ class Builder {
     const bool only_pinned = !version_->pinned_plan().empty() && !job_.buckets().has_value();
     for (int bucket = 1; bucket < grid_->size(); ++bucket) {
       const bool wanted = !only_pinned || !boxes_[bucket].pinned.empty();
-      if (wanted && boxes_[bucket].serving == nullptr) Make(bucket);
+      if (wanted && boxes_[bucket].serving == nullptr) RETURN_IF_ERROR(Make(bucket));
       RETURN_IF_ERROR(Stopped());
     }
     Load();
@@ -96,7 +96,8 @@ class Builder {
                                                  {"error", status.ToString()}});
   }
 
-  void Make(int bucket) {
+  // ABORTED: it gives way. Other errors of making the plans are the bucket's.
+  absl::Status Make(int bucket) {
     job_.Update([&](v1::CompileJob& state) {
       state.set_message(
           absl::StrCat("bucket ", bucket, " of ", grid_->size() - 1, ": ", grid_->Text(bucket)));
@@ -111,12 +112,14 @@ class Builder {
     } else {
       made = found.status();
     }
+    if (absl::IsAborted(made.status())) return made.status();
     if (made.ok()) {
       made_[bucket] = *std::move(made);
     } else if (!job_.stop_requested().has_value()) {
       Refuse(bucket, made.status());
     }
     job_.Update([&](v1::CompileJob& state) { state.set_buckets_done(bucket); });
+    return absl::OkStatus();
   }
 
   // What it saves of the time that the full range's plan takes there.

@@ -26,7 +26,7 @@
 namespace athanor {
 
 struct BucketTools {
-  // Returns plans of this graph, checked and whole; at least one.
+  // Returns plans of this graph, checked and whole; at least one. ABORTED: the job gives way.
   std::function<absl::StatusOr<CompiledPlans>(const Graph&)> make;
   // Returns the pinned plan of this graph by its id.
   std::function<absl::StatusOr<std::shared_ptr<const CompiledPlan>>(const Graph&,
@@ -41,7 +41,8 @@ struct BucketTools {
   int64_t max_buckets = 64;
 };
 
-// CANCELLED: the job was asked to stop; boxes are as before. Another error: buckets that
+// CANCELLED: the job was asked to stop; boxes are as before. ABORTED: it gives way, and boxes are
+// made when it comes back. Another error: buckets that
 // StartCompile named could not be stored.
 absl::Status BuildBuckets(const BucketTools& tools, Registry& registry, CompileJob& job);
 

@@ -147,9 +147,10 @@ void CompileWorkers::Release(const std::shared_ptr<CompileJob>& job) {
 void CompileWorkers::BuildLoop(int index) {
   CompileBackend* const backend = workers_[index]->backend.get();
   JobRunner runner(options_, registry_, &backends_, &policies_,
-                   {*backend, loader_, keeper_, registry_->metrics().server(), backends_.cache()});
+                   {*backend, loader_, keeper_, registry_->metrics().server(), backends_.cache(),
+                    [this] { return queue_.GivesWay(); }});
   for (JobQueue::Build build; (build = queue_.NextBuild(index, backend)).job != nullptr;) {
-    const bool goes_on = GoOn(index, build.job, runner.Run(build.job, std::move(build.incomplete)));
+    const bool goes_on = GoOn(index, build.job, runner.Run(build.job, std::move(build.rest)));
     queue_.Built(index);
     if (!goes_on) Release(build.job);
   }
@@ -180,7 +181,7 @@ bool CompileWorkers::GoOn(int index, const std::shared_ptr<CompileJob>& job, Job
     return BeginSearch(index, job, std::move(*serving));
   }
   if (auto* wait = std::get_if<LeaseWait>(&next)) return Park(job, std::move(*wait), kPlanLease);
-  if (auto* incomplete = std::get_if<JobPlan>(&next)) return Complete(job, std::move(*incomplete));
+  if (auto* rest = std::get_if<JobRest>(&next)) return Leave(job, std::move(*rest));
   return false;
 }
 
@@ -197,16 +198,19 @@ bool CompileWorkers::BeginSearch(int index, const std::shared_ptr<CompileJob>& j
   return false;
 }
 
-bool CompileWorkers::Complete(const std::shared_ptr<CompileJob>& job, JobPlan incomplete) {
-  incomplete.loaded = nullptr;  // it serves
+bool CompileWorkers::Leave(const std::shared_ptr<CompileJob>& job, JobRest rest) {
+  std::string left = "a plan serves; its boxes are made when no model waits for its first plan";
+  if (auto* incomplete = std::get_if<JobPlan>(&rest)) {
+    incomplete->loaded = nullptr;  // it serves
+    left = absl::StrCat("the baseline serves until plan ", incomplete->chosen->id(), " has the ",
+                        incomplete->chosen->missing.size(), " kernels that are not in the cache");
+  }
   job->Update([&](v1::CompileJob& state) {
     state.set_phase(v1::CompileJob::QUEUED);
-    state.set_message(absl::StrCat("the baseline serves until plan ", incomplete.chosen->id(),
-                                   " has the ", incomplete.chosen->missing.size(),
-                                   " kernels that are not in the cache"));
+    state.set_message(std::move(left));
   });
   // Whoever stops the job from here on finds it in the queue.
-  if (queue_.AddIncomplete(job, std::move(incomplete))) return true;
+  if (queue_.AddRest(job, std::move(rest))) return true;
   job->Finish(absl::OkStatus(), job->stop_requested().value_or(v1::CompileJob::STOP_SHUTDOWN));
   return false;
 }

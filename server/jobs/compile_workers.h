@@ -98,7 +98,7 @@ class CompileWorkers {
   // for another job to make its plan, or, with `kind` kSearchLease, to search for the same.
   bool BeginSearch(int index, const std::shared_ptr<CompileJob>& job,
                    std::shared_ptr<const CompiledPlan> serving);
-  bool Complete(const std::shared_ptr<CompileJob>& job, JobPlan incomplete);
+  bool Leave(const std::shared_ptr<CompileJob>& job, JobRest rest);
   bool Park(const std::shared_ptr<CompileJob>& job, LeaseWait wait, absl::string_view kind);
   // Goes on with a job that was parked.
   void Resume(const std::shared_ptr<CompileJob>& job);

@@ -289,6 +289,10 @@ std::string LeaseKeyOf(const JobTools& tools, const ModelVersion& version) {
 
 namespace {
 
+absl::Status GivesWay(const CompileJob& job) {
+  return absl::AbortedError(absl::StrCat("job ", job.id(), " gives way to a first plan"));
+}
+
 // Returns the plans of `graph` that the cache has whole.
 CompiledPlans FindWhole(const JobTools& tools, CompileJob& job, const Graph& graph) {
   constexpr size_t kMost = 3;
@@ -317,6 +321,7 @@ absl::StatusOr<CompiledPlans> MakePlans(const JobTools& tools, CompileJob& job,
     CompiledPlans plans = FindWhole(tools, job, graph);
     if (!plans.empty()) return plans;
   }
+  if (tools.gives_way()) return GivesWay(job);
   // Does not fall back to a plain plan: the full range's plan serves these sizes,
   // and is faster.
   ASSIGN_OR_RETURN(v1::Plan plan, tools.backend.Lower(graph, /*plain=*/false));
@@ -327,6 +332,7 @@ absl::StatusOr<CompiledPlans> MakePlans(const JobTools& tools, CompileJob& job,
       [&](v1::CompileJob& state) { state.set_kernels_total(state.kernels_total() + total); });
   for (int i = 0; i < total; ++i) {
     RETURN_IF_ERROR(Stopped(job));
+    if (tools.gives_way()) return GivesWay(job);
     ASSIGN_OR_RETURN(KernelObject object, tools.backend.CompileKernel(made->plan, i));
     job.Update([&](v1::CompileJob& state) {
       state.set_kernels_done(state.kernels_done() + 1);

@@ -8,10 +8,12 @@
 
 #include <chrono>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
 #include <utility>
+#include <variant>
 #include <vector>
 
 #include "absl/status/statusor.h"
@@ -52,6 +54,8 @@ struct JobTools {
   PlanKeeper& keeper;
   MetricCells& metrics;  // the server's
   Cache* cache;          // null: nothing is kept
+  // Reports whether boxes are to be left for a job that somebody waits for.
+  std::function<bool()> gives_way;
 };
 
 enum class PlanOrigin : uint8_t {
@@ -76,11 +80,23 @@ struct JobPlan {
   std::optional<LeaseWait> waits;  // another job makes the plan
 };
 
+// The boxes of a job's version are to be made; then a search begins at the plan that serves, or the
+// job ends.
+struct BoxesLeft {
+  std::shared_ptr<const ServedPlan> serving;
+  bool search = true;
+};
+
+// What is left of a job whose version has a plan: a plan to complete, or boxes. Nothing of a job
+// that has not begun.
+using JobRest = std::variant<std::monostate, JobPlan, BoxesLeft>;
+
 // Returns plans of `graph`, which is the version's with narrower dims: those that the cache has
 // whole, otherwise the baseline, checked and kept there. A wrong baseline is an error, never made
 // plain (plan_way.h): the full range's plan serves these sizes too, and a plain one of their own
 // would take its place however slow it is. The job's watchers see how many kernels there are in
-// all. CANCELLED: the job was asked to stop.
+// all. CANCELLED: the job was asked to stop. ABORTED: it gives way (JobTools); the cache has the
+// kernels so far.
 absl::StatusOr<CompiledPlans> MakePlans(const JobTools& tools, CompileJob& job, const Graph& graph);
 
 // Returns the plan of `graph`, as above, that one of the version's boxes is pinned to. Compiles

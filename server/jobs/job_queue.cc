@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <chrono>
 #include <utility>
+#include <variant>
 
 #include "absl/strings/str_cat.h"
 
@@ -10,8 +11,23 @@ namespace athanor {
 
 bool JobQueue::Stops(const Job& job) const { return stopped_ || job->stop_requested().has_value(); }
 
+JobQueue::Rank JobQueue::RankOf(const Build& build) {
+  if (std::holds_alternative<BoxesLeft>(build.rest)) return Rank::kBoxes;
+  if (build.job->for_taps()) return Rank::kLater;
+  const std::shared_ptr<PlanSlot> slot = build.job->slot();
+  return slot != nullptr && slot->plan() == nullptr ? Rank::kFirstPlan : Rank::kLater;
+}
+
+int64_t JobQueue::CostOf(const CompileJob& job) {
+  const std::shared_ptr<ModelVersion> version = job.version();
+  if (version == nullptr || !version->row().plans.empty()) return 0;
+  return static_cast<int64_t>(version->graph().nodes.size());
+}
+
 void JobQueue::Append(Build build) {
-  builds_.insert(builds_.end() - static_cast<std::ptrdiff_t>(old_), std::move(build));
+  const Rank rank = RankOf(build);
+  const int64_t cost = CostOf(*build.job);
+  builds_.push_back({std::move(build), rank, cost});
 }
 
 absl::StatusOr<JobQueue::Job> JobQueue::Add(absl::FunctionRef<Job()> make) {
@@ -22,31 +38,30 @@ absl::StatusOr<JobQueue::Job> JobQueue::Add(absl::FunctionRef<Job()> make) {
         builds_.size(), " compile jobs wait already, the most allowed (--max_compile_jobs)"));
   }
   Job job = make();
-  Append({job});
+  Append({job, {}});
   changed_.NotifyAll();
   return job;
 }
 
 void JobQueue::AddAll(const std::vector<Job>& jobs, const std::vector<Job>& old) {
   MutexLock lock(mu_);
-  for (const Job& job : jobs) Append({job});
-  for (const Job& job : old) Append({job});
-  old_ += old.size();
+  for (const Job& job : jobs) Append({job, {}});
+  for (const Job& job : old) builds_.push_back({{job, {}}, Rank::kOld});
   changed_.NotifyAll();
 }
 
 bool JobQueue::AddFirst(const Job& job) {
   MutexLock lock(mu_);
   if (Stops(job)) return false;
-  builds_.push_front({job});
+  builds_.push_front({{job, {}}, Rank::kFirstPlan, 0, kMostPassed});
   changed_.NotifyAll();
   return true;
 }
 
-bool JobQueue::AddIncomplete(const Job& job, JobPlan incomplete) {
+bool JobQueue::AddRest(const Job& job, JobRest rest) {
   MutexLock lock(mu_);
   if (Stops(job)) return false;
-  Append({job, std::move(incomplete)});
+  Append({job, std::move(rest)});
   changed_.NotifyAll();
   return true;
 }
@@ -64,36 +79,68 @@ bool JobQueue::AddSearch(int worker, const Job& job, std::shared_ptr<const Compi
   return true;
 }
 
-JobQueue::Builds::iterator JobQueue::Eligible() {
-  auto build = builds_.begin();
-  for (; build != builds_.end(); ++build) {
-    if (build->job->for_taps()) break;  // jobs for taps have their own slots
-    const auto busy = busy_.find(build->job->version().get());
-    // Busy with this job itself if it has waited for another server.
-    if (busy == busy_.end() || busy->second == build->job) break;
+bool JobQueue::IsBefore(const Waiting& a, const Waiting& b) {
+  const bool a_next = a.passed >= kMostPassed, b_next = b.passed >= kMostPassed;
+  if (a_next || b_next) return a_next;
+  if (a.rank != b.rank) return a.rank < b.rank;
+  return a.rank != Rank::kFirstPlan || a.cost <= b.cost;
+}
+
+bool JobQueue::MayBegin(const Waiting& waiting) const {
+  const Job& job = waiting.build.job;
+  if (waiting.rank == Rank::kBoxes) {
+    const auto boxes = std::count_if(at_work_.begin(), at_work_.end(),
+                                     [](const AtWork& worker) { return worker.boxes; });
+    if (boxes > 0 && boxes + 1 >= static_cast<std::ptrdiff_t>(at_work_.size())) return false;
   }
-  return build;
+  if (job->for_taps()) return true;  // jobs for taps have their own slots
+  const auto busy = busy_.find(job->version().get());
+  // Busy with this job itself if it has waited for another server, or for its rest.
+  return busy == busy_.end() || busy->second == job;
+}
+
+JobQueue::Builds::iterator JobQueue::Next() {
+  auto next = builds_.end();
+  for (auto build = builds_.begin(); build != builds_.end(); ++build) {
+    if (!MayBegin(*build)) continue;
+    if (next == builds_.end() || !IsBefore(*next, *build)) next = build;
+  }
+  return next;
+}
+
+bool JobQueue::GivesWay() const {
+  MutexLock lock(mu_);
+  for (const AtWork& worker : at_work_) {
+    if (worker.building == nullptr) return false;
+  }
+  for (const Waiting& waiting : builds_) {
+    if (waiting.rank == Rank::kFirstPlan && MayBegin(waiting)) return true;
+  }
+  return false;
 }
 
 JobQueue::Build JobQueue::Take(Builds::iterator build) {
-  if (builds_.end() - build <= static_cast<std::ptrdiff_t>(old_)) --old_;
-  Build taken = std::move(*build);
+  for (auto earlier = builds_.begin(); earlier != build; ++earlier) {
+    if (earlier->rank <= Rank::kLater && MayBegin(*earlier)) ++earlier->passed;
+  }
+  Build taken = std::move(build->build);
   builds_.erase(build);
   return taken;
 }
 
 JobQueue::Build JobQueue::NextBuild(int worker, CompileBackend* backend) {
   MutexLock lock(mu_);
-  auto next = Eligible();
+  auto next = Next();
   while (next == builds_.end() && !stopped_) {
     changed_.Wait(lock);
-    next = Eligible();
+    next = Next();
   }
   if (stopped_) return {};
   Build build = Take(next);
   backend->ClearInterrupt();
   at_work_[worker].building = build.job;
   at_work_[worker].build_backend = backend;
+  at_work_[worker].boxes = std::holds_alternative<BoxesLeft>(build.rest);
   if (!build.job->for_taps()) busy_[build.job->version().get()] = build.job;
   changed_.NotifyAll();  // searches of other workers waited until it was taken
   return build;
@@ -103,11 +150,12 @@ void JobQueue::Built(int worker) {
   MutexLock lock(mu_);
   at_work_[worker].building = nullptr;
   at_work_[worker].build_backend = nullptr;
+  at_work_[worker].boxes = false;
   changed_.NotifyAll();
 }
 
 bool JobQueue::ToBuild(int worker) {
-  return at_work_[worker].building != nullptr || Eligible() != builds_.end();
+  return at_work_[worker].building != nullptr || Next() != builds_.end();
 }
 
 bool JobQueue::AwaitSearch(int worker) {
@@ -154,9 +202,10 @@ JobQueue::Place JobQueue::Cancel(const Job& job) {
   MutexLock lock(mu_);
   changed_.NotifyAll();  // a search that waits for its step ends now
   const auto build = std::find_if(builds_.begin(), builds_.end(),
-                                  [&](const Build& waiting) { return waiting.job == job; });
+                                  [&](const Waiting& waiting) { return waiting.build.job == job; });
   if (build != builds_.end()) {
-    gone = Take(build);
+    gone = std::move(build->build);
+    builds_.erase(build);
     return Place::kToBuild;
   }
   for (AtWork& worker : at_work_) {

@@ -12,9 +12,11 @@
 //     }
 //   }
 //
-// Jobs are built in the order of their arrival, except that a version has one job at a time: its
-// next one waits until Release. Jobs of old versions come after all others. No step of a search
-// begins while the worker builds or a job waits that it could build. Thread-safe.
+// Somebody waits for the first plan of a version: jobs that make one go before all others, small
+// models before large ones. Boxes leave a worker to them, and give way where there is none
+// (GivesWay). A job that was passed over kMostPassed times goes next. A version has one job at a
+// time: its next one waits until Release. No step of a search begins while the worker builds or a
+// job waits that it could build. Thread-safe.
 #ifndef ATHANOR_SERVER_JOBS_JOB_QUEUE_H_
 #define ATHANOR_SERVER_JOBS_JOB_QUEUE_H_
 
@@ -40,8 +42,8 @@ class JobQueue {
  public:
   using Job = std::shared_ptr<CompileJob>;
   struct Build {
-    Job job;                                           // null: stop
-    std::optional<JobPlan> incomplete = std::nullopt;  // the plan to complete, if it has one
+    Job job;  // null: stop
+    JobRest rest;
   };
   // A step of a job's search, which begins with `serving` if that is set.
   struct Turn {
@@ -55,13 +57,13 @@ class JobQueue {
   // Queues the job that `make` returns. UNAVAILABLE once stopped; RESOURCE_EXHAUSTED if too many
   // wait; `make` is not called then.
   absl::StatusOr<Job> Add(absl::FunctionRef<Job()> make);
-  // Queues jobs however many there are, the `old` ones behind all others.
+  // Queues jobs however many there are, the `old` ones, of versions that do not serve, behind all
+  // others.
   void AddAll(const std::vector<Job>& jobs, const std::vector<Job>& old);
   // Queues a job again, before all others. Returns false if the queue or the job is to stop.
   bool AddFirst(const Job& job);
-  // Queues a job again to complete its plan, behind those whose callers wait for a first plan.
-  // Returns as AddFirst.
-  bool AddIncomplete(const Job& job, JobPlan incomplete);
+  // Queues a job whose version has a plan again, with what is left of it. Returns as AddFirst.
+  bool AddRest(const Job& job, JobRest rest);
   // Queues a job's search on the worker with the fewest, `worker` among equals. Returns as
   // AddFirst.
   bool AddSearch(int worker, const Job& job, std::shared_ptr<const CompiledPlan> serving);
@@ -69,6 +71,9 @@ class JobQueue {
   // Waits for the next job to build with `backend`, which is interrupted if the job is cancelled.
   Build NextBuild(int worker, CompileBackend* backend);
   void Built(int worker);
+  // Reports whether somebody waits for a first plan that no free worker takes: who makes boxes then
+  // stops and is queued again.
+  bool GivesWay() const;
   // Waits until a search is to begin on the worker. Returns false to stop.
   bool AwaitSearch(int worker);
   // Waits until the worker may search. Returns the step to do with `backend`: of a search that is
@@ -86,21 +91,36 @@ class JobQueue {
   bool stopped() const;
 
  private:
+  // In the order they are taken. Boxes have a baseline that serves their sizes meanwhile.
+  enum class Rank : uint8_t { kFirstPlan, kLater, kBoxes, kOld };
+  struct Waiting {
+    Build build;
+    Rank rank;
+    int64_t cost = 0;  // nodes to compile; 0 where plans may be in the cache
+    int passed = 0;    // how often one that came later was taken before it; kMostPassed: it is next
+  };
+  static constexpr int kMostPassed = 8;
+  using Builds = std::deque<Waiting>;  // in the order of their arrival
+
   struct AtWork {
     Job building;
+    bool boxes = false;                        // it makes boxes
     CompileBackend* build_backend = nullptr;   // of `building`
     std::deque<Turn> built;                    // their searches have not begun
     Job searching;                             // takes a step
     CompileBackend* search_backend = nullptr;  // of `searching`
     int searches = 0;                          // begun or not
   };
-  using Builds = std::deque<Build>;
-
   bool Stops(const Job& job) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
-  // Returns the first job whose version no other job works on.
-  Builds::iterator Eligible() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  static Rank RankOf(const Build& build);
+  static int64_t CostOf(const CompileJob& job);
+  // Reports whether `a` is taken before `b`, which came later.
+  static bool IsBefore(const Waiting& a, const Waiting& b);
+  // Reports whether the job may begin: no other works on its version, and it leaves a worker.
+  bool MayBegin(const Waiting& waiting) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  // Returns the job to be built next.
+  Builds::iterator Next() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   Build Take(Builds::iterator build) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
-  // Queues a job before those of old versions.
   void Append(Build build) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   // Reports whether the worker builds, or should: its searches wait meanwhile.
   bool ToBuild(int worker) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
@@ -110,7 +130,6 @@ class JobQueue {
   CondVar changed_;
   bool stopped_ ABSL_GUARDED_BY(mu_) = false;
   Builds builds_ ABSL_GUARDED_BY(mu_);
-  size_t old_ ABSL_GUARDED_BY(mu_) = 0;               // the last of builds_: those of old versions
   std::vector<AtWork> at_work_ ABSL_GUARDED_BY(mu_);  // by worker
   // By version: the job that builds or searches for it, so that none overwrites another's plan.
   std::map<const ModelVersion*, Job> busy_ ABSL_GUARDED_BY(mu_);

@@ -1,8 +1,10 @@
 #include "server/jobs/job_queue.h"
 
+#include <algorithm>
 #include <memory>
 #include <optional>
 #include <string>
+#include <variant>
 #include <vector>
 
 #include "gmock/gmock.h"
@@ -90,20 +92,55 @@ TEST_F(JobQueueTest, AVersionHasOneJobAtATime) {
   EXPECT_EQ(BuildOne(1), second);
 }
 
-TEST_F(JobQueueTest, AnIncompletePlanComesBackWithItsJob) {
+TEST_F(JobQueueTest, WhatIsLeftComesBackWithItsJob) {
   const auto job = Add(a_);
-  EXPECT_FALSE(queue_.NextBuild(0, &backends_[0]).incomplete.has_value());
+  EXPECT_EQ(queue_.NextBuild(0, &backends_[0]).rest.index(), 0u);
   JobPlan plan;
   plan.chosen = std::make_shared<const CompiledPlan>();
   const CompiledPlan* chosen = plan.chosen.get();
   const auto other = Add(b_);
-  ASSERT_TRUE(queue_.AddIncomplete(job, std::move(plan)));
+  ASSERT_TRUE(queue_.AddRest(job, std::move(plan)));
   queue_.Built(0);
   EXPECT_EQ(BuildOne(), other);  // its callers have no plan yet
   const JobQueue::Build again = queue_.NextBuild(0, &backends_[0]);
   EXPECT_EQ(again.job, job);
-  ASSERT_TRUE(again.incomplete.has_value());
-  EXPECT_EQ(again.incomplete->chosen.get(), chosen);
+  ASSERT_TRUE(std::holds_alternative<JobPlan>(again.rest));
+  EXPECT_EQ(std::get<JobPlan>(again.rest).chosen.get(), chosen);
+}
+
+TEST_F(JobQueueTest, SmallModelsGoFirstButLargeOnesDoNotStarve) {
+  const auto large = Add(a_);  // three nodes
+  std::vector<std::shared_ptr<CompileJob>> built;
+  for (int i = 0; i < 12; ++i) {
+    Add(Store(absl::StrCat("small", i), ReluModel()));  // two
+    built.push_back(BuildOne());
+  }
+  EXPECT_EQ(std::find(built.begin(), built.end(), large) - built.begin(), 8);
+}
+
+TEST_F(JobQueueTest, BoxesComeAfterFirstPlansAndLeaveAWorker) {
+  const auto a = Add(a_);
+  EXPECT_EQ(queue_.NextBuild(0, &backends_[0]).job, a);
+  ASSERT_TRUE(queue_.AddRest(a, BoxesLeft{}));
+  queue_.Built(0);
+  const auto b = Add(b_);
+  EXPECT_EQ(queue_.NextBuild(0, &backends_[0]).job, b);
+  ASSERT_TRUE(queue_.AddRest(b, BoxesLeft{}));
+  queue_.Built(0);
+  const JobQueue::Build boxes = queue_.NextBuild(0, &backends_[0]);
+  EXPECT_EQ(boxes.job, a);
+  EXPECT_TRUE(std::holds_alternative<BoxesLeft>(boxes.rest));
+  // The other worker would build a first plan now, and no further boxes.
+  const auto c = Add(Store("c", ScaleModel({3})));
+  EXPECT_EQ(queue_.NextBuild(1, &backends_[1]).job, c);
+  EXPECT_FALSE(queue_.GivesWay());
+  const auto d = Add(Store("d", ScaleModel({4})));
+  EXPECT_TRUE(queue_.GivesWay());
+  queue_.Built(1);
+  EXPECT_FALSE(queue_.GivesWay()) << "the free worker takes it";
+  EXPECT_EQ(queue_.NextBuild(1, &backends_[1]).job, d);
+  queue_.Built(0);
+  EXPECT_EQ(queue_.NextBuild(0, &backends_[0]).job, b);
 }
 
 TEST_F(JobQueueTest, ACancelledJobIsRemovedWhereItWaitsAndInterruptedWhereItIsBuilt) {
@@ -123,7 +160,7 @@ TEST_F(JobQueueTest, AJobThatIsToStopIsNotQueuedAgain) {
   const auto job = Job(a_);
   job->RequestStop(v1::CompileJob::STOP_CANCELLED);
   EXPECT_FALSE(queue_.AddFirst(job));
-  EXPECT_FALSE(queue_.AddIncomplete(job, {}));
+  EXPECT_FALSE(queue_.AddRest(job, {}));
   EXPECT_FALSE(queue_.AddSearch(0, job, nullptr));
   EXPECT_EQ(queue_.Cancel(job), JobQueue::Place::kElsewhere);
 }

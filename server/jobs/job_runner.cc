@@ -53,8 +53,7 @@ void EndWithoutPlan(CompileJob& job, const absl::Status& status, int64_t ms) {
   job.Finish(absl::OkStatus(), *stop);
 }
 
-JobRunner::GoOn JobRunner::Run(const std::shared_ptr<CompileJob>& job,
-                               std::optional<JobPlan> incomplete) {
+JobRunner::GoOn JobRunner::Run(const std::shared_ptr<CompileJob>& job, JobRest rest) {
   ModelVersion& version = *job->version();
   const std::shared_ptr<TapPlan> tapped = job->tapped();
   const std::shared_ptr<PlanSlot> slot = job->slot();
@@ -70,7 +69,8 @@ JobRunner::GoOn JobRunner::Run(const std::shared_ptr<CompileJob>& job,
     EndWithoutPlan(*job, whole, watch.Lap());
     return {};
   }
-  if (incomplete.has_value()) return Complete(job, *std::move(incomplete));
+  if (auto* boxes = std::get_if<BoxesLeft>(&rest)) return MakeBoxes(*job, std::move(*boxes));
+  if (auto* plan = std::get_if<JobPlan>(&rest)) return Complete(job, std::move(*plan));
   // A plan found by a search is not replaced by the baseline: the new search goes on from it. The
   // plan that a version is pinned to is never replaced. No plan is replaced for a search whose
   // plans will not serve, or for one that nobody asked for.
@@ -78,14 +78,11 @@ JobRunner::GoOn JobRunner::Run(const std::shared_ptr<CompileJob>& job,
       (before->compiled->searched() || !version.pinned_plan().empty() ||
        job->policy().use != v1::SearchOptions::SERVE ||
        (job->policy().automatic && !policies_.BetterKept(version, job->policy())))) {
-    if (!MakeBuckets(*job)) return {};
     // At start such a job is made for the boxes alone.
     const bool boxes = version.plans().grid()->size() > 1;
-    if (!boxes || !job->policy().automatic || policies_.Due(version, job->policy())) {
-      return before->compiled;
-    }
-    job->FinishRestored(*before);
-    return {};
+    return LeaveBoxes(*job, {.serving = before,
+                             .search = !boxes || !job->policy().automatic ||
+                                       policies_.Due(version, job->policy())});
   }
   watch.Lap();
   BuildTimes times;
@@ -133,18 +130,15 @@ JobRunner::GoOn JobRunner::ServeAndGoOn(const std::shared_ptr<CompileJob>& job, 
            {"kernels_ms", times.kernels},
            {"check_ms", times.check},
            {"load_ms", times.load}});
-  if (serves && built.incomplete()) return built;
+  if (serves && built.incomplete()) return JobRest(std::move(built));
   built = {};
   if (serves && tapped == nullptr) {
-    if (!MakeBuckets(*job)) return {};
     const bool idle =
         origin == PlanOrigin::kRemembered && !SearchPolicies::Wanted(version, job->policy());
     const bool searched = origin != PlanOrigin::kLowered &&
                           SearchPolicies::Wanted(version, job->policy()) &&
                           !policies_.Due(version, job->policy());
-    if (!idle && !searched) return plan->compiled;
-    job->FinishRestored(*plan);
-    return {};
+    return LeaveBoxes(*job, {.serving = plan, .search = !idle && !searched});
   }
   const bool deleted = !serves && job->slot()->plan() == nullptr;
   job->Finish(absl::OkStatus(),
@@ -170,17 +164,28 @@ JobRunner::GoOn JobRunner::Complete(const std::shared_ptr<CompileJob>& job, JobP
            {"model", job->model()},
            {"plan", plan_id},
            {"error", built.status().ToString()}});
-  if (!MakeBuckets(*job)) return {};
-  return before->compiled;
+  return LeaveBoxes(*job, {.serving = before});
 }
 
-bool JobRunner::MakeBuckets(CompileJob& job) {
+JobRunner::GoOn JobRunner::LeaveBoxes(CompileJob& job, BoxesLeft boxes) {
   const ModelVersion& version = *job.version();
+  const bool any = version.plans().grid()->size() > 1 || job.buckets().has_value();
   // The pinned plan serves all sizes, except boxes that are pinned themselves.
-  if (!version.pinned_plan().empty() && !job.buckets().has_value() &&
-      version.plans().pinned_boxes().empty()) {
-    return true;
-  }
+  const bool only_pinned = !version.pinned_plan().empty() && !job.buckets().has_value() &&
+                           version.plans().pinned_boxes().empty();
+  if (!any || only_pinned) return AfterBoxes(job, boxes);
+  return JobRest(std::move(boxes));
+}
+
+JobRunner::GoOn JobRunner::AfterBoxes(CompileJob& job, const BoxesLeft& boxes) {
+  if (boxes.search) return boxes.serving->compiled;
+  job.FinishRestored(*boxes.serving);
+  return {};
+}
+
+JobRunner::GoOn JobRunner::MakeBoxes(CompileJob& job, BoxesLeft boxes) {
+  const ModelVersion& version = *job.version();
+  const v1::CompileJob before = job.state();
   const BucketTools buckets = {
       .make = [&](const Graph& graph) { return MakePlans(tools_, job, graph); },
       .pinned = [&](const Graph& graph,
@@ -193,9 +198,18 @@ bool JobRunner::MakeBuckets(CompileJob& job) {
       .max_buckets = options_.max_buckets};
   const absl::Status made = BuildBuckets(buckets, registry_, job);
   const auto stop = job.stop_requested();
-  if (made.ok() && !stop.has_value()) return true;
-  job.Finish(made, stop.value_or(v1::CompileJob::STOP_ERROR));
-  return false;
+  if (made.ok() && !stop.has_value()) return AfterBoxes(job, boxes);
+  if (!absl::IsAborted(made) || stop.has_value()) {
+    job.Finish(made, stop.value_or(v1::CompileJob::STOP_ERROR));
+    return {};
+  }
+  // Counts them again when it comes back; the cache has what was made.
+  job.Update([&](v1::CompileJob& state) {
+    state.set_kernels_total(before.kernels_total());
+    state.set_kernels_done(before.kernels_done());
+    state.set_kernels_from_cache(before.kernels_from_cache());
+  });
+  return JobRest(std::move(boxes));
 }
 
 absl::Status JobRunner::Serve(CompileJob& job, const JobPlan& built) {

@@ -31,9 +31,9 @@ void EndWithoutPlan(CompileJob& job, const absl::Status& status, int64_t ms);
 class JobRunner {
  public:
   // How a job goes on, by the value that is held: it has ended; a search begins at a plan that
-  // serves; it waits for a lease; its baseline serves until this plan is completed.
+  // serves; it waits for a lease; a plan serves, and something is left to do.
   using GoOn =
-      std::variant<std::monostate, std::shared_ptr<const CompiledPlan>, LeaseWait, JobPlan>;
+      std::variant<std::monostate, std::shared_ptr<const CompiledPlan>, LeaseWait, JobRest>;
 
   JobRunner(const ServerOptions& options, Registry* registry, CompileBackends* backends,
             const SearchPolicies* policies, const JobTools& tools)
@@ -43,16 +43,19 @@ class JobRunner {
         policies_(*policies),
         tools_(tools) {}
 
-  // `incomplete`: the plan to complete, of an earlier run.
-  GoOn Run(const std::shared_ptr<CompileJob>& job, std::optional<JobPlan> incomplete);
+  // `rest`: what an earlier run left.
+  GoOn Run(const std::shared_ptr<CompileJob>& job, JobRest rest);
 
  private:
   GoOn Complete(const std::shared_ptr<CompileJob>& job, JobPlan incomplete);
   // Goes on with a plan that was made or found.
   GoOn ServeAndGoOn(const std::shared_ptr<CompileJob>& job, JobPlan built, const BuildTimes& times,
                     int64_t ms);
-  // Makes plans for the boxes of the job's version. Returns whether the job goes on.
-  bool MakeBuckets(CompileJob& job);
+  // Leaves the boxes of the job's version to be made; goes on at once if there are none.
+  GoOn LeaveBoxes(CompileJob& job, BoxesLeft boxes);
+  GoOn MakeBoxes(CompileJob& job, BoxesLeft boxes);
+  // Goes on with a job whose boxes are made.
+  GoOn AfterBoxes(CompileJob& job, const BoxesLeft& boxes);
   // Has what the job built serve. FAILED_PRECONDITION: its weights are damaged. Other errors: the
   // version was deleted or pinned.
   absl::Status Serve(CompileJob& job, const JobPlan& built);
