@@ -309,23 +309,4 @@ std::optional<std::chrono::milliseconds> LeaseTable::Beat() {
   return timeout_ / kBeats;
 }
 
-int64_t LeaseTable::Sweep() {
-  int64_t swept = 0;
-  const auto sweep = [&](SqliteFile& file) -> absl::Status {
-    swept = 0;
-    ASSIGN_OR_RETURN(const std::vector<Row> rows, Read(file, nullptr));
-    for (const Row& row : rows) {
-      if (!IsFree(row)) continue;
-      Statement remove(file.db(), "DELETE FROM leases WHERE key = ? AND kind = ?");
-      const int code = remove.Blob(row.key).Text(row.kind).Step();
-      if (code != SQLITE_DONE) return file.Failed(code, "sweep leases");
-      ++swept;
-    }
-    return absl::OkStatus();
-  };
-  const absl::Status status =
-      file_([&](SqliteFile& file) { return file.Transaction([&] { return sweep(file); }); });
-  return status.ok() ? swept : 0;
-}
-
 }  // namespace athanor

@@ -109,9 +109,6 @@ class LeaseTable {
   // call is due; nullopt: not before `wake`.
   std::optional<std::chrono::milliseconds> Beat();
 
-  // Deletes the rows of free leases; returns how many.
-  int64_t Sweep();
-
  private:
   friend class Lease;
   using Held = Lease::Held;

@@ -236,22 +236,6 @@ TEST_F(LeaseTest, AReleaseThatDidNotReachTheFile) {
   EXPECT_EQ(file.Rows(), 0);
 }
 
-TEST_F(LeaseTest, SweepDeletesWhatNobodyHolds) {
-  LeaseTestFile file(path_);
-  LeaseTable first(file.Access(), FakeOptions(71)), second(file.Access(), FakeOptions(72));
-  const Lease a = first.Take("a", "plan", "a").value();
-  const Lease b = first.Take("b", "plan", "b").value();
-  const Lease c = second.Take("c", "search", "c").value();
-  EXPECT_EQ(second.Sweep(), 0);
-  alive_.erase(71);
-  EXPECT_EQ(second.Sweep(), 2);
-  EXPECT_EQ(file.Rows(), 1);
-  first.Beat();
-  EXPECT_FALSE(a.valid());
-  EXPECT_FALSE(b.valid());
-  EXPECT_TRUE(c.valid());
-}
-
 TEST_F(LeaseTest, RowsThatWereDeletedAreLost) {
   LeaseTestFile file(path_);
   LeaseTable table(file.Access(), FakeOptions(71));
@@ -286,7 +270,6 @@ TEST_F(LeaseTest, NoFile) {
   EXPECT_EQ(table.Beat(), std::nullopt);
   EXPECT_EQ(table.HolderOf("k", "plan"), std::nullopt);
   EXPECT_THAT(table.Holders(), IsEmpty());
-  EXPECT_EQ(table.Sweep(), 0);
 }
 
 TEST_F(LeaseTest, ReadOnlyFile) {

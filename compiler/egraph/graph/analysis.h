@@ -116,21 +116,7 @@ class TypedAnalysis : public Analysis {
   std::vector<Data> values_;  // by ClassId; only representatives have values
 };
 
-// --- merges of common lattices, for the fields of a value ---
-
-template <typename T>
-DidMerge MergeMin(T* into, const T& from) {
-  const DidMerge did{.into_changed = from < *into, .from_differs = *into < from};
-  if (did.into_changed) *into = from;
-  return did;
-}
-
-template <typename T>
-DidMerge MergeMax(T* into, const T& from) {
-  const DidMerge did{.into_changed = *into < from, .from_differs = from < *into};
-  if (did.into_changed) *into = from;
-  return did;
-}
+// --- a merge of a common lattice, for the fields of a value ---
 
 // Merges optionals that have only one possible value once known. `what` names it in the error.
 template <typename Optional>
