@@ -196,7 +196,7 @@ void QueueDelay() {
 }
 
 void CompileJobs() {
-  TestServer test({.max_compile_jobs = 1});
+  TestServer test({.compile_workers = 1, .max_compile_jobs = 1});
   test.control->HoldCompiles();
   v1::UploadModelResponse first;
   ASSERT_TRUE(test.Send(UploadMessages("a", Weights(1)), &first).ok());

@@ -60,7 +60,7 @@ TEST(ServerTest, HealthOfTheServerAndOfEachModel) {
 }
 
 TEST(ServerTest, AfterARestartOldVersionsAreBuiltAfterEverythingElse) {
-  TestServer test;
+  TestServer test({.compile_workers = 1});
   for (float v : {1.0f, 2.0f, 3.0f}) test.Upload("m", ScaleModel({v}));
   test.control->HoldCompiles();
   test.Restart();

@@ -31,9 +31,9 @@ def client(server: Server) -> Iterator[athanor.Client]:
 
 
 @pytest.fixture
-def own_server(tmp_path: pathlib.Path) -> Iterator[Server]:
-    """A server that the test may stop and kill; started."""
-    running = Server(tmp_path / "state").start()
+def own_server(tmp_path: pathlib.Path, request: pytest.FixtureRequest) -> Iterator[Server]:
+    """A server that the test may stop and kill; started, with the flags of an indirect parameter."""
+    running = Server(tmp_path / "state", *getattr(request, "param", ())).start()
     yield running
     running.kill()
 

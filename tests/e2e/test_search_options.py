@@ -151,6 +151,7 @@ def test_a_third_model_while_two_are_searched_for(searching: Server) -> None:
             answers(model)
 
 
+@pytest.mark.parametrize("own_server", [("--compile_workers=1",)], indirect=True)
 def test_an_upload_waits_for_no_step_of_a_search(own_server: Server) -> None:
     with own_server.client() as client:
         builders = own_server.children()

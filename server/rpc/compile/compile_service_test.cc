@@ -225,7 +225,7 @@ TEST(CompileServiceTest, CancelStopsARunningJob) {
 }
 
 TEST(CompileServiceTest, CancelTakesAJobOutOfTheQueue) {
-  TestServer test;
+  TestServer test({.compile_workers = 1});
   test.control->HoldCompiles();
   Send(test, "first", ScaleModel({1}));
   const std::string id = Send(test, "second", ScaleModel({2}));
@@ -310,9 +310,7 @@ TEST(CompileServiceTest, WhatNoPlanCanBeMadeOfIsUnimplemented) {
 }
 
 TEST(CompileServiceTest, TooManyJobsAreRefused) {
-  ServerOptions options;
-  options.max_compile_jobs = 1;
-  TestServer test(options);
+  TestServer test({.compile_workers = 1, .max_compile_jobs = 1});
   test.control->HoldCompiles();
   const std::string running = Send(test, "a", ScaleModel({1}));
   while (Get(test, running).phase() != Job::COMPILING_KERNELS) std::this_thread::yield();
