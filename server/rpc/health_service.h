@@ -13,17 +13,15 @@
 #include "deploy/bazel/libs/mutex.h"
 #include "proto/health/health.grpc.pb.h"
 #include "server/core/core.h"
+#include "server/rpc/raw_methods.h"
 #include "server/rpc/watch_stream.h"
 
 namespace athanor {
 
-namespace internal {
-using RawHealth = grpc::health::v1::Health;
-using RawHealthService = RawHealth::WithRawCallbackMethod_Check<
-    RawHealth::WithRawCallbackMethod_Watch<RawHealth::Service>>;
-}  // namespace internal
-
-class HealthService final : public internal::RawHealthService {
+class HealthService final
+    : public RawMethods<grpc::health::v1::Health::Service,
+                        grpc::health::v1::Health::WithRawCallbackMethod_Check,
+                        grpc::health::v1::Health::WithRawCallbackMethod_Watch> {
  public:
   explicit HealthService(ServerCore* core) : core_(*core) {}
 

@@ -7,18 +7,17 @@
 
 #include "proto/athanor/v1/cache.grpc.pb.h"
 #include "server/core/core.h"
+#include "server/rpc/raw_methods.h"
 
 namespace athanor {
 
-namespace internal {
-using RawCache = v1::CacheService;
-using RawCacheService = RawCache::WithRawCallbackMethod_Stat<
-    RawCache::WithRawCallbackMethod_Explain<RawCache::WithRawCallbackMethod_Verify<
-        RawCache::WithRawCallbackMethod_CollectGarbage<RawCache::WithRawCallbackMethod_Export<
-            RawCache::WithRawCallbackMethod_Import<RawCache::Service>>>>>>;
-}  // namespace internal
-
-class CacheService final : public internal::RawCacheService {
+class CacheService final
+    : public RawMethods<v1::CacheService::Service, v1::CacheService::WithRawCallbackMethod_Stat,
+                        v1::CacheService::WithRawCallbackMethod_Explain,
+                        v1::CacheService::WithRawCallbackMethod_Verify,
+                        v1::CacheService::WithRawCallbackMethod_CollectGarbage,
+                        v1::CacheService::WithRawCallbackMethod_Export,
+                        v1::CacheService::WithRawCallbackMethod_Import> {
  public:
   explicit CacheService(ServerCore* core) : core_(*core) {}
 

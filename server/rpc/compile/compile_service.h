@@ -6,19 +6,17 @@
 
 #include "proto/athanor/v1/compile.grpc.pb.h"
 #include "server/core/core.h"
+#include "server/rpc/raw_methods.h"
 
 namespace athanor {
 
-namespace internal {
-using RawCompile = v1::CompileService;
-using RawCompileService =
-    RawCompile::WithRawCallbackMethod_StartCompile<RawCompile::WithRawCallbackMethod_GetCompileJob<
-        RawCompile::WithRawCallbackMethod_ListCompileJobs<
-            RawCompile::WithRawCallbackMethod_CancelCompileJob<
-                RawCompile::WithRawCallbackMethod_WatchCompileJob<RawCompile::Service>>>>>;
-}  // namespace internal
-
-class CompileService final : public internal::RawCompileService {
+class CompileService final
+    : public RawMethods<v1::CompileService::Service,
+                        v1::CompileService::WithRawCallbackMethod_StartCompile,
+                        v1::CompileService::WithRawCallbackMethod_GetCompileJob,
+                        v1::CompileService::WithRawCallbackMethod_ListCompileJobs,
+                        v1::CompileService::WithRawCallbackMethod_CancelCompileJob,
+                        v1::CompileService::WithRawCallbackMethod_WatchCompileJob> {
  public:
   explicit CompileService(ServerCore* core) : core_(*core) {}
 

@@ -6,19 +6,18 @@
 
 #include "proto/inference/open_inference_grpc.grpc.pb.h"
 #include "server/core/core.h"
+#include "server/rpc/raw_methods.h"
 
 namespace athanor {
 
-namespace internal {
-using RawInference = inference::GRPCInferenceService;
-using RawInferenceService = RawInference::WithRawCallbackMethod_ServerLive<
-    RawInference::WithRawCallbackMethod_ServerReady<RawInference::WithRawCallbackMethod_ModelReady<
-        RawInference::WithRawCallbackMethod_ServerMetadata<
-            RawInference::WithRawCallbackMethod_ModelMetadata<
-                RawInference::WithRawCallbackMethod_ModelInfer<RawInference::Service>>>>>>;
-}  // namespace internal
-
-class InferenceService final : public internal::RawInferenceService {
+class InferenceService final
+    : public RawMethods<inference::GRPCInferenceService::Service,
+                        inference::GRPCInferenceService::WithRawCallbackMethod_ServerLive,
+                        inference::GRPCInferenceService::WithRawCallbackMethod_ServerReady,
+                        inference::GRPCInferenceService::WithRawCallbackMethod_ModelReady,
+                        inference::GRPCInferenceService::WithRawCallbackMethod_ServerMetadata,
+                        inference::GRPCInferenceService::WithRawCallbackMethod_ModelMetadata,
+                        inference::GRPCInferenceService::WithRawCallbackMethod_ModelInfer> {
  public:
   explicit InferenceService(ServerCore* core) : core_(*core) {}
 

@@ -7,20 +7,20 @@
 
 #include "proto/athanor/v1/model.grpc.pb.h"
 #include "server/core/core.h"
+#include "server/rpc/raw_methods.h"
 
 namespace athanor {
 
-namespace internal {
-using RawModel = v1::ModelService;
-using RawModelService =
-    RawModel::WithRawCallbackMethod_MissingTensors<RawModel::WithRawCallbackMethod_UploadModel<
-        RawModel::WithRawCallbackMethod_GetModel<RawModel::WithRawCallbackMethod_ListModels<
-            RawModel::WithRawCallbackMethod_DeleteModel<RawModel::WithRawCallbackMethod_PinPlan<
-                RawModel::WithRawCallbackMethod_Rollback<RawModel::WithRawCallbackMethod_GetPlan<
-                    RawModel::WithRawCallbackMethod_GetEGraph<RawModel::Service>>>>>>>>>;
-}  // namespace internal
-
-class ModelService final : public internal::RawModelService {
+class ModelService final : public RawMethods<v1::ModelService::Service,
+                                             v1::ModelService::WithRawCallbackMethod_MissingTensors,
+                                             v1::ModelService::WithRawCallbackMethod_UploadModel,
+                                             v1::ModelService::WithRawCallbackMethod_GetModel,
+                                             v1::ModelService::WithRawCallbackMethod_ListModels,
+                                             v1::ModelService::WithRawCallbackMethod_DeleteModel,
+                                             v1::ModelService::WithRawCallbackMethod_PinPlan,
+                                             v1::ModelService::WithRawCallbackMethod_Rollback,
+                                             v1::ModelService::WithRawCallbackMethod_GetPlan,
+                                             v1::ModelService::WithRawCallbackMethod_GetEGraph> {
  public:
   explicit ModelService(ServerCore* core) : core_(*core) {}
 
