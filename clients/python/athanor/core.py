@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING, TypeVar
+from typing import Protocol, TypeVar
 
 import numpy as np
 
@@ -13,12 +13,33 @@ from athanor.errors import GraphError
 from athanor.expr import Expr, expr, product, provably_different
 from athanor.protos import graph_pb2
 
-if TYPE_CHECKING:
-    from athanor.graph import Graph
-
 Attr = graph_pb2.AttrValue
 Shape = tuple[Expr, ...]
+Size = Expr | int | str  # a str is a dim
 N = TypeVar("N", bound="Node")
+
+
+class NodeGraph(Protocol):
+    """Says what nodes need of the graph they belong to, which is an `athanor.Graph`."""
+
+    name: str
+    dims: dict[str, tuple[int, int]]
+
+    def constant(self, array: object) -> Node:
+        """Adds a literal of the array's own dtype."""
+
+    def _constant(self, dtype: DType, values: np.ndarray) -> Node:
+        """Adds a literal, or returns the node of an equal one."""
+
+    def _add(self, op: str, inputs: Sequence[Node], attrs: dict[str, Attr], dtype: DType,
+             shape: Iterable[Expr | int]) -> Node:
+        """Adds a node; the caller has checked that types fit."""
+
+    def _rename(self, node: Node, name: str) -> None:
+        """Gives a node another name, which must be unique."""
+
+    def _size(self, size: Size, what: str) -> Expr:
+        """Converts a size whose dims must be declared; `what` names it in the error."""
 
 
 class Node:
@@ -27,7 +48,7 @@ class Node:
     __array_priority__ = 1000  # array + value calls our operator
     __array_ufunc__ = None
 
-    def __init__(self, graph: Graph, op: str, inputs: Sequence[Node], attrs: dict[str, Attr],
+    def __init__(self, graph: NodeGraph, op: str, inputs: Sequence[Node], attrs: dict[str, Attr],
                  dtype: DType, shape: Iterable[Expr | int]) -> None:
         self.graph = graph
         self.op = op

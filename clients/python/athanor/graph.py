@@ -8,11 +8,10 @@ from collections.abc import Iterable, Mapping, Sequence
 import numpy as np
 
 from athanor import bundle
-from athanor.core import Attr, Node, array_bytes, attr_int, attr_shape, attr_tensor, content_hash
-from athanor.dtypes import DType, dtype_of, host_array
+from athanor.core import Attr, Node, Size, attr_int, attr_shape, attr_tensor, content_hash
+from athanor.dtypes import DType, array_bytes, dtype_of, host_array
 from athanor.errors import GraphError
 from athanor.expr import Expr, expr
-from athanor.movement import Size
 from athanor.protos import graph_pb2
 from athanor.value import Value
 

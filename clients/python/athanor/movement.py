@@ -11,6 +11,7 @@ from athanor.core import (
     Attr,
     Node,
     Shape,
+    Size,
     add,
     attr_int,
     attr_shape,
@@ -30,8 +31,6 @@ from athanor.core import (
 from athanor.dtypes import dtype_of
 from athanor.elementwise import less, where
 from athanor.expr import Expr, exact_div, expr, floor_div, product, provably_different
-
-Size = Expr | int | str
 
 
 def _sizes(op: str, x: Node, shape: Size | Sequence[Size]) -> list[Expr]:

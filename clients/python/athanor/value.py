@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from athanor import elementwise, movement, reductions
-from athanor.core import Node
+from athanor.core import Node, Size
 from athanor.dtypes import DType
-from athanor.movement import Size
 
 
 class Value(Node):
