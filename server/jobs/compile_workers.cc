@@ -200,10 +200,9 @@ bool CompileWorkers::BeginSearch(int index, const std::shared_ptr<CompileJob>& j
 
 bool CompileWorkers::Leave(const std::shared_ptr<CompileJob>& job, JobRest rest) {
   std::string left = "a plan serves; its boxes are made when no model waits for its first plan";
-  if (auto* incomplete = std::get_if<JobPlan>(&rest)) {
-    incomplete->loaded = nullptr;  // it serves
-    left = absl::StrCat("the baseline serves until plan ", incomplete->chosen->id(), " has the ",
-                        incomplete->chosen->missing.size(), " kernels that are not in the cache");
+  if (auto* incomplete = std::get_if<ChosenPlan>(&rest)) {
+    left = absl::StrCat("the baseline serves until plan ", incomplete->plan->id(), " has the ",
+                        incomplete->plan->missing.size(), " kernels that are not in the cache");
   }
   job->Update([&](v1::CompileJob& state) {
     state.set_phase(v1::CompileJob::QUEUED);

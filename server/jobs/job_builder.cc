@@ -1,7 +1,7 @@
 #include "server/jobs/job_builder.h"
 
 #include <algorithm>
-#include <optional>
+#include <utility>
 #include <vector>
 
 #include "absl/functional/function_ref.h"
@@ -98,13 +98,13 @@ absl::Status VerifyFound(const JobTools& tools, const ModelVersion& version, con
 
 // Compiles what is missing of a found plan, and verifies it. A baseline is rather lowered again,
 // which brings the checks of its kernels, unless that would be another plan than the one pinned.
-absl::Status Complete(const JobTools& tools, CompileJob& job, JobPlan& plan) {
-  const std::shared_ptr<const CompiledPlan> chosen = plan.chosen;
-  const int total = chosen->plan.kernels_size(), missing = static_cast<int>(chosen->missing.size());
-  const bool pinned = job.version()->pinned_plan() == chosen->id();
-  if (missing > 0 && chosen->how.budget().empty() && !pinned) {
+absl::Status Complete(const JobTools& tools, CompileJob& job, ChosenPlan& chosen) {
+  const std::shared_ptr<const CompiledPlan> found = chosen.plan;
+  const int total = found->plan.kernels_size(), missing = static_cast<int>(found->missing.size());
+  const bool pinned = job.version()->pinned_plan() == found->id();
+  if (missing > 0 && found->how.budget().empty() && !pinned) {
     return absl::NotFoundError(absl::StrCat(missing, " of the ", total, " kernels of plan ",
-                                            chosen->id(), " are not in the cache"));
+                                            found->id(), " are not in the cache"));
   }
   job.Update([&](v1::CompileJob& state) {
     state.set_kernels_total(total);
@@ -113,18 +113,17 @@ absl::Status Complete(const JobTools& tools, CompileJob& job, JobPlan& plan) {
   });
   if (missing == 0) return absl::OkStatus();
   job.Enter(Phase::COMPILING_KERNELS, 5, absl::StrCat("compiles ", missing, " kernels"));
-  ASSIGN_OR_RETURN(auto whole, CompileMissing(tools, job, *chosen));
+  ASSIGN_OR_RETURN(chosen.plan, CompileMissing(tools, job, *found));
   job.Enter(Phase::CHECKING, 80, "compares the plan with the baseline and with f64");
-  plan.chosen = whole;
-  KeptPlan found{.plan = plan.chosen, .costs = {}};
-  for (KeptPlan& kept : plan.kept) {
-    if (kept.plan != chosen) continue;
-    kept.plan = plan.chosen;
-    found.costs = kept.costs;
+  KeptPlan whole{.plan = chosen.plan, .costs = {}};
+  for (KeptPlan& kept : chosen.kept) {
+    if (kept.plan != found) continue;
+    kept.plan = chosen.plan;
+    whole.costs = kept.costs;
   }
   const ModelVersion& version = *job.version();
-  const PlanKey key = tools.keeper.KeyOf(version, version.graph(), chosen->how);
-  return VerifyFound(tools, version, version.graph(), key, found, pinned);
+  const PlanKey key = tools.keeper.KeyOf(version, version.graph(), found->how);
+  return VerifyFound(tools, version, version.graph(), key, whole, pinned);
 }
 
 // Reports whether the job's version may be served by another plan until this one is whole: none
@@ -135,10 +134,10 @@ bool MayBeServedMeanwhile(const ModelVersion& version, const CompiledPlan& chose
 }
 
 // Returns the whole baseline that was kept beside the chosen plan; null: there is none.
-std::shared_ptr<const CompiledPlan> WholeBaseline(const JobPlan& plan) {
-  for (const KeptPlan& kept : plan.kept) {
+std::shared_ptr<const CompiledPlan> WholeBaseline(const ChosenPlan& chosen) {
+  for (const KeptPlan& kept : chosen.kept) {
     // Besides the chosen plan, only whole ones are among them.
-    if (kept.plan != plan.chosen && !kept.plan->searched()) return kept.plan;
+    if (kept.plan != chosen.plan && !kept.plan->searched()) return kept.plan;
   }
   return nullptr;
 }
@@ -168,18 +167,18 @@ absl::StatusOr<std::shared_ptr<const ServedPlan>> LoadMeanwhile(
 
 // Finds the plan that the job's version has already, which may lack kernels; plans with taps are
 // not kept. NOT_FOUND says why there is none.
-absl::StatusOr<JobPlan> LookUpPlan(const JobTools& tools, const CompileJob& job) {
+absl::StatusOr<ChosenPlan> LookUpPlan(const JobTools& tools, const CompileJob& job) {
   ASSIGN_OR_RETURN(const internal::TargetReply machine, tools.backend.Machine());
   tools.keeper.SetMachine(machine);
   const ModelVersion& version = *job.version();
-  JobPlan plan;
+  ChosenPlan chosen;
   if (version.plan() == nullptr && !version.row().plans.empty()) {
     absl::StatusOr<std::vector<KeptPlan>> had = FindRemembered(tools.keeper, version);
     if (had.ok()) {
-      plan.origin = PlanOrigin::kRemembered;
-      plan.chosen = ServingOf(*had, version);
-      plan.kept = *std::move(had);
-      return plan;
+      chosen.origin = PlanOrigin::kRemembered;
+      chosen.plan = ServingOf(*had, version);
+      chosen.kept = *std::move(had);
+      return chosen;
     }
     // Neither is served by whatever there may be.
     if (!version.pinned_plan().empty() || version.row().deterministic) return had.status();
@@ -191,31 +190,28 @@ absl::StatusOr<JobPlan> LookUpPlan(const JobTools& tools, const CompileJob& job)
     policy.budget.search = false;
   }
   ASSIGN_OR_RETURN(std::vector<KeptPlan> best, tools.keeper.FindBest(key, policy));
-  plan.origin = PlanOrigin::kCached;
-  plan.chosen = best.front().plan;
+  chosen.origin = PlanOrigin::kCached;
+  chosen.plan = best.front().plan;
   if (best.size() > 1 && best.back().plan->whole()) {
-    plan.kept.push_back(std::move(best.back()));
+    chosen.kept.push_back(std::move(best.back()));
   }
-  return plan;
+  return chosen;
 }
 
 absl::StatusOr<JobPlan> BuildStored(const JobTools& tools, CompileJob& job, BuildTimes* times) {
   Stopwatch watch;
-  absl::StatusOr<JobPlan> plan = LookUpPlan(tools, job);
+  absl::StatusOr<ChosenPlan> chosen = LookUpPlan(tools, job);
   times->lower = watch.Lap();
-  if (!plan.ok()) return plan.status();
-  if (MayBeServedMeanwhile(*job.version(), *plan->chosen)) {
-    if (auto baseline = WholeBaseline(*plan); baseline != nullptr) {
+  if (!chosen.ok()) return chosen.status();
+  if (MayBeServedMeanwhile(*job.version(), *chosen->plan)) {
+    if (auto baseline = WholeBaseline(*chosen); baseline != nullptr) {
       auto loaded = LoadMeanwhile(tools, job, std::move(baseline), times);
-      if (loaded.ok()) {
-        plan->loaded = *std::move(loaded);
-        return plan;
-      }
+      if (loaded.ok()) return JobPlan{.chosen = *std::move(chosen), .loaded = *std::move(loaded)};
       LogWarn("a stored baseline does not serve",
               {{"job", job.id()}, {"error", loaded.status().message()}});
     }
   }
-  return CompletePlan(tools, job, *std::move(plan), times);
+  return CompletePlan(tools, job, *std::move(chosen), times);
 }
 
 using MadePlan = absl::StatusOr<std::shared_ptr<const CompiledPlan>>;
@@ -369,32 +365,29 @@ absl::StatusOr<std::shared_ptr<const CompiledPlan>> FindPinned(const JobTools& t
   return kept.plan;
 }
 
-absl::StatusOr<JobPlan> CompletePlan(const JobTools& tools, CompileJob& job, JobPlan plan,
+absl::StatusOr<JobPlan> CompletePlan(const JobTools& tools, CompileJob& job, ChosenPlan chosen,
                                      BuildTimes* times) {
   Stopwatch watch;
-  RETURN_IF_ERROR(Complete(tools, job, plan));
+  RETURN_IF_ERROR(Complete(tools, job, chosen));
   times->kernels = watch.Lap();
   RETURN_IF_ERROR(Stopped(job));
-  ASSIGN_OR_RETURN(plan.loaded, LoadPlan(tools, job, plan.chosen, times));
-  return plan;
+  ASSIGN_OR_RETURN(auto loaded, LoadPlan(tools, job, chosen.plan, times));
+  return JobPlan{.chosen = std::move(chosen), .loaded = std::move(loaded)};
 }
 
-absl::StatusOr<JobPlan> BuildPlan(const JobTools& tools, CompileJob& job, BuildTimes* times) {
+absl::StatusOr<PlanOrWait> BuildPlan(const JobTools& tools, CompileJob& job, BuildTimes* times) {
   const std::shared_ptr<TapPlan> tapped = job.tapped();
   const std::shared_ptr<ModelVersion> version = job.version();
-  JobPlan built;
-  const auto loaded = [&built](std::shared_ptr<const ServedPlan> plan) {
-    built.chosen = plan->compiled;
-    built.loaded = std::move(plan);
-    return std::move(built);
+  const auto lowered = [](const std::shared_ptr<const ServedPlan>& plan, Lease lease) {
+    return JobPlan{.chosen = {.plan = plan->compiled}, .loaded = plan, .lease = std::move(lease)};
   };
   if (tapped != nullptr) {
     ASSIGN_OR_RETURN(auto served,
                      BuildLowered(tools, job, WithTaps(version->graph(), tapped->taps), times));
-    return loaded(std::move(served));
+    return lowered(served, {});
   }
   absl::StatusOr<JobPlan> stored = BuildStored(tools, job, times);
-  if (stored.ok()) return stored;
+  if (stored.ok()) return *std::move(stored);
   RETURN_IF_ERROR(Stopped(job));
   const bool expected = absl::IsUnimplemented(stored.status()) ||
                         (absl::IsNotFound(stored.status()) && version->row().plans.empty());
@@ -406,23 +399,21 @@ absl::StatusOr<JobPlan> BuildPlan(const JobTools& tools, CompileJob& job, BuildT
                                     {"why", stored.status().message()}});
   }
   const std::string key = LeaseKeyOf(tools, *version);
+  Lease lease;
   if (!key.empty()) {
-    absl::StatusOr<Lease> lease = tools.cache->leases().Take(key, kPlanLease, version->Describe());
-    if (!lease.ok()) {
-      built.waits = {std::string(lease.status().message()), key};
-      return built;
-    }
+    absl::StatusOr<Lease> taken = tools.cache->leases().Take(key, kPlanLease, version->Describe());
+    if (!taken.ok()) return LeaseWait{std::string(taken.status().message()), key};
+    lease = *std::move(taken);
     // The plan may have been made since the lookup. If time or memory was missing, that has not
     // changed.
     const bool again =
         !absl::IsDeadlineExceeded(stored.status()) && !absl::IsResourceExhausted(stored.status());
     if (again) stored = BuildStored(tools, job, times);
-    if (stored.ok()) return stored;
-    built.lease = *std::move(lease);
+    if (stored.ok()) return *std::move(stored);
   }
   ASSIGN_OR_RETURN(auto served, BuildLowered(tools, job, version->graph(), times));
   KeepBaseline(tools, *version, *served->compiled);
-  return loaded(std::move(served));
+  return lowered(served, std::move(lease));
 }
 
 }  // namespace athanor

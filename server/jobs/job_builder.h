@@ -2,7 +2,7 @@
 // cache and loaded, else lowered, compiled, checked, kept in the cache and loaded.
 //
 //   BuildTimes times;
-//   absl::StatusOr<JobPlan> built = BuildPlan(tools, job, &times);
+//   absl::StatusOr<PlanOrWait> built = BuildPlan(tools, job, &times);
 #ifndef ATHANOR_SERVER_JOBS_JOB_BUILDER_H_
 #define ATHANOR_SERVER_JOBS_JOB_BUILDER_H_
 
@@ -10,7 +10,6 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
-#include <optional>
 #include <string>
 #include <utility>
 #include <variant>
@@ -64,21 +63,28 @@ enum class PlanOrigin : uint8_t {
   kRemembered,  // what served the version when the server ended
 };
 
-// The plan of a job: chosen, then loaded.
+// The plan chosen for a job, which may lack kernels.
+struct ChosenPlan {
+  PlanOrigin origin = PlanOrigin::kLowered;
+  std::shared_ptr<const CompiledPlan> plan;
+  // kCached: a baseline to go back to, if `plan` is another plan. kRemembered: all plans the
+  // version had.
+  std::vector<KeptPlan> kept;
+};
+
+// The plan of a job: chosen and loaded.
 struct JobPlan {
   // Reports whether a baseline is to serve until CompletePlan has made `chosen` whole, so that
   // nobody waits for its kernels.
-  bool incomplete() const { return loaded != nullptr && !chosen->whole(); }
+  bool incomplete() const { return !chosen.plan->whole(); }
 
-  PlanOrigin origin = PlanOrigin::kLowered;
-  std::shared_ptr<const CompiledPlan> chosen;
-  std::shared_ptr<const ServedPlan> loaded;  // `chosen`, or the baseline; null: see `waits`
-  // kCached: a baseline to go back to, if `chosen` is another plan. kRemembered: all plans the
-  // version had.
-  std::vector<KeptPlan> kept;
-  Lease lease;                     // of a lowered plan, until others can find it
-  std::optional<LeaseWait> waits;  // another job makes the plan
+  ChosenPlan chosen;
+  std::shared_ptr<const ServedPlan> loaded;  // `chosen`, or the baseline
+  Lease lease;                               // of a lowered plan, until others can find it
 };
+
+// The plan, or the lease of another job that makes it.
+using PlanOrWait = std::variant<LeaseWait, JobPlan>;
 
 // The boxes of a job's version are to be made; then a search begins at the plan that serves, or the
 // job ends.
@@ -89,7 +95,7 @@ struct BoxesLeft {
 
 // What is left of a job whose version has a plan: a plan to complete, or boxes. Nothing of a job
 // that has not begun.
-using JobRest = std::variant<std::monostate, JobPlan, BoxesLeft>;
+using JobRest = std::variant<std::monostate, ChosenPlan, BoxesLeft>;
 
 // Returns plans of `graph`, which is the version's with narrower dims: those that the cache has
 // whole, otherwise the baseline, checked and kept there. A wrong baseline is an error, never made
@@ -107,11 +113,11 @@ absl::StatusOr<std::shared_ptr<const CompiledPlan>> FindPinned(const JobTools& t
 
 // Builds the plan of the job's version, or its plan with taps. Of all servers on a cache one makes
 // it. CANCELLED: the job was asked to stop.
-absl::StatusOr<JobPlan> BuildPlan(const JobTools& tools, CompileJob& job, BuildTimes* times);
+absl::StatusOr<PlanOrWait> BuildPlan(const JobTools& tools, CompileJob& job, BuildTimes* times);
 
-// Compiles the missing kernels of `plan.chosen`, verifies it if there were any, and loads it. A
-// plan that is found wrong is quarantined.
-absl::StatusOr<JobPlan> CompletePlan(const JobTools& tools, CompileJob& job, JobPlan plan,
+// Compiles the missing kernels of `chosen`, verifies it if there were any, and loads it. A plan
+// that is found wrong is quarantined.
+absl::StatusOr<JobPlan> CompletePlan(const JobTools& tools, CompileJob& job, ChosenPlan chosen,
                                      BuildTimes* times);
 
 }  // namespace athanor

@@ -95,17 +95,17 @@ TEST_F(JobQueueTest, AVersionHasOneJobAtATime) {
 TEST_F(JobQueueTest, WhatIsLeftComesBackWithItsJob) {
   const auto job = Add(a_);
   EXPECT_EQ(queue_.NextBuild(0, &backends_[0]).rest.index(), 0u);
-  JobPlan plan;
-  plan.chosen = std::make_shared<const CompiledPlan>();
-  const CompiledPlan* chosen = plan.chosen.get();
+  ChosenPlan incomplete;
+  incomplete.plan = std::make_shared<const CompiledPlan>();
+  const CompiledPlan* plan = incomplete.plan.get();
   const auto other = Add(b_);
-  ASSERT_TRUE(queue_.AddRest(job, std::move(plan)));
+  ASSERT_TRUE(queue_.AddRest(job, std::move(incomplete)));
   queue_.Built(0);
   EXPECT_EQ(BuildOne(), other);  // its callers have no plan yet
   const JobQueue::Build again = queue_.NextBuild(0, &backends_[0]);
   EXPECT_EQ(again.job, job);
-  ASSERT_TRUE(std::holds_alternative<JobPlan>(again.rest));
-  EXPECT_EQ(std::get<JobPlan>(again.rest).chosen.get(), chosen);
+  ASSERT_TRUE(std::holds_alternative<ChosenPlan>(again.rest));
+  EXPECT_EQ(std::get<ChosenPlan>(again.rest).plan.get(), plan);
 }
 
 TEST_F(JobQueueTest, SmallModelsGoFirstButLargeOnesDoNotStarve) {

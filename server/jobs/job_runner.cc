@@ -70,7 +70,7 @@ JobRunner::GoOn JobRunner::Run(const std::shared_ptr<CompileJob>& job, JobRest r
     return {};
   }
   if (auto* boxes = std::get_if<BoxesLeft>(&rest)) return MakeBoxes(*job, std::move(*boxes));
-  if (auto* plan = std::get_if<JobPlan>(&rest)) return Complete(job, std::move(*plan));
+  if (auto* plan = std::get_if<ChosenPlan>(&rest)) return Complete(job, std::move(*plan));
   // A plan found by a search is not replaced by the baseline: the new search goes on from it. The
   // plan that a version is pinned to is never replaced. No plan is replaced for a search whose
   // plans will not serve, or for one that nobody asked for.
@@ -86,14 +86,14 @@ JobRunner::GoOn JobRunner::Run(const std::shared_ptr<CompileJob>& job, JobRest r
   }
   watch.Lap();
   BuildTimes times;
-  absl::StatusOr<JobPlan> built = BuildPlan(tools_, *job, &times);
+  absl::StatusOr<PlanOrWait> built = BuildPlan(tools_, *job, &times);
   const int64_t ms = watch.Lap();
   if (!built.ok()) {
     EndWithoutPlan(*job, built.status(), ms);
     return {};
   }
-  if (built->waits.has_value()) return *std::move(built->waits);
-  return ServeAndGoOn(job, *std::move(built), times, ms);
+  if (auto* wait = std::get_if<LeaseWait>(&*built)) return std::move(*wait);
+  return ServeAndGoOn(job, std::get<JobPlan>(*std::move(built)), times, ms);
 }
 
 JobRunner::GoOn JobRunner::ServeAndGoOn(const std::shared_ptr<CompileJob>& job, JobPlan built,
@@ -101,7 +101,7 @@ JobRunner::GoOn JobRunner::ServeAndGoOn(const std::shared_ptr<CompileJob>& job, 
   ModelVersion& version = *job->version();
   const std::shared_ptr<TapPlan> tapped = job->tapped();
   const std::shared_ptr<const ServedPlan> plan = built.loaded;
-  const PlanOrigin origin = built.origin;
+  const PlanOrigin origin = built.chosen.origin;
   const absl::Status served = Serve(*job, built);
   const bool serves = served.ok();
   ReleaseOnceWritten(tools_.cache, &built.lease);
@@ -130,7 +130,7 @@ JobRunner::GoOn JobRunner::ServeAndGoOn(const std::shared_ptr<CompileJob>& job, 
            {"kernels_ms", times.kernels},
            {"check_ms", times.check},
            {"load_ms", times.load}});
-  if (serves && built.incomplete()) return JobRest(std::move(built));
+  if (serves && built.incomplete()) return JobRest(std::move(built.chosen));
   built = {};
   if (serves && tapped == nullptr) {
     const bool idle =
@@ -146,9 +146,9 @@ JobRunner::GoOn JobRunner::ServeAndGoOn(const std::shared_ptr<CompileJob>& job, 
   return {};
 }
 
-JobRunner::GoOn JobRunner::Complete(const std::shared_ptr<CompileJob>& job, JobPlan incomplete) {
+JobRunner::GoOn JobRunner::Complete(const std::shared_ptr<CompileJob>& job, ChosenPlan incomplete) {
   const std::shared_ptr<const ServedPlan> before = job->slot()->plan();
-  const std::string plan_id = incomplete.chosen->id();
+  const std::string plan_id = incomplete.plan->id();
   Stopwatch watch;
   BuildTimes times;
   absl::StatusOr<JobPlan> built = CompletePlan(tools_, *job, std::move(incomplete), &times);
@@ -218,14 +218,14 @@ absl::Status JobRunner::Serve(CompileJob& job, const JobPlan& built) {
     return slot->Set(built.loaded) ? absl::OkStatus() : slot->view().error;
   }
   const std::shared_ptr<ModelVersion> version = job.version();
-  if (built.origin == PlanOrigin::kRemembered) {
+  if (built.chosen.origin == PlanOrigin::kRemembered) {
     std::vector<KeptPlan> whole;
-    for (const KeptPlan& kept : built.kept) {
+    for (const KeptPlan& kept : built.chosen.kept) {
       if (kept.plan->whole()) whole.push_back(kept);
     }
     return registry_.publisher().Restore(version, built.loaded, std::move(whole));
   }
-  for (const KeptPlan& kept : built.kept) {
+  for (const KeptPlan& kept : built.chosen.kept) {
     if (built.incomplete()) break;  // what serves meanwhile
     version->plans().Keep(nullptr, BucketGrid::kFullRange, kept.plan);
     version->plans().SetCosts(nullptr, BucketGrid::kFullRange, kept.plan->id(), kept.costs);

@@ -47,7 +47,7 @@ class JobRunner {
   GoOn Run(const std::shared_ptr<CompileJob>& job, JobRest rest);
 
  private:
-  GoOn Complete(const std::shared_ptr<CompileJob>& job, JobPlan incomplete);
+  GoOn Complete(const std::shared_ptr<CompileJob>& job, ChosenPlan incomplete);
   // Goes on with a plan that was made or found.
   GoOn ServeAndGoOn(const std::shared_ptr<CompileJob>& job, JobPlan built, const BuildTimes& times,
                     int64_t ms);
