@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "compiler/ir/expr/expr.h"
 #include "compiler/pipeline/prepare.h"
 #include "compiler/search/kernels/fusion.h"
 #include "deploy/bazel/libs/status_macros.h"
@@ -43,6 +44,8 @@ absl::StatusOr<CheckedPlan> BuildFused(const Graph& graph, const v1::Target& tar
 
 absl::StatusOr<CheckedPlan> BuildCheckedBaselinePlan(const Graph& graph, const v1::Target& target,
                                                      bool plain) {
+  const BoundsMemory memory;
+  const RememberBounds remember(memory);
   absl::Status fused;
   if (!plain) {
     absl::StatusOr<CheckedPlan> plan = BuildFused(graph, target);

@@ -27,6 +27,7 @@
 #include "absl/strings/str_split.h"
 #include "absl/strings/strip.h"
 #include "compiler/codegen/cpu/clang.h"
+#include "compiler/ir/expr/expr.h"
 #include "compiler/ir/value/message.h"
 #include "compiler/pipeline/pipeline.h"
 #include "compiler/pipeline/recipes.h"
@@ -157,6 +158,7 @@ class Child {
                    internal::TunerReply* reply);
 
   const Flags& flags_;
+  const BoundsMemory bounds_;  // from one graph to the next: boxes ask what their model asked
   const TrafficReader traffic_;
   Scratch scratch_;
   YieldingWork yielding_{&traffic_, flags_.search_cpus};
@@ -237,6 +239,7 @@ absl::Status Child::Serve(const internal::TunerRequest& request, internal::Tuner
 }
 
 absl::Status Child::Answer(const internal::TunerRequest& request, internal::TunerReply* reply) {
+  const RememberBounds remember(bounds_);
   const int patience = request.background() ? kBackgroundPatience : 1;
   const IsolationLimits kernels{.timeout = std::chrono::milliseconds(flags_.kernel_ms) * patience,
                                 .memory_bytes = flags_.memory_limit,

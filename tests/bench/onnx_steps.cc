@@ -1,7 +1,10 @@
 // Measures the steps of an ONNX model's baseline plan, in this process, with random weights.
 //
 //   onnx_steps --model model.onnx --dims "batch:1:8,height:32:320" --sizes "batch=1,height=224"
-//              [--threads N] [--rounds N] [--sources FOLDER]
+//              [--threads N] [--rounds N] [--sources FOLDER] [--lower 1]
+//
+// `--lower` lowers the graph `--rounds` times, checks included, and prints the least and median
+// milliseconds instead, and how many kernels there are.
 //
 // Prints a line per step: least and median microseconds, GFLOP/s at the least, number of work
 // items, number of the kernel, label; then the sums, and the time of whole runs, which alternate
@@ -42,7 +45,7 @@ struct Arguments {
   std::vector<onnx::DimGiven> dims;
   std::map<std::string, int64_t> sizes;
   int threads = static_cast<int>(std::thread::hardware_concurrency());
-  int rounds = 21;
+  int rounds = 21, lower = 0;
 };
 
 absl::StatusOr<Arguments> Parse(int argc, char** argv) {
@@ -72,6 +75,7 @@ absl::StatusOr<Arguments> Parse(int argc, char** argv) {
                                            {"--sizes", {.set = sizes}},
                                            {"--sources", {AsText(&a.sources)}},
                                            {"--threads", {AsNumber(&a.threads, 1)}},
+                                           {"--lower", {AsNumber(&a.lower, 0)}},
                                            {"--rounds", {AsNumber(&a.rounds, 1)}}});
   if (!read.ok()) return read;
   return a;
@@ -207,11 +211,29 @@ void Print(const Times& times, const Executable& e, const v1::Plan& plan, const 
               Median(times.whole));
 }
 
+absl::Status TimeLowering(const Arguments& a, const Graph& graph, const v1::Target& target) {
+  std::vector<double> times;
+  int kernels = 0;
+  for (int round = 0; round < a.rounds; ++round) {
+    const auto from = std::chrono::steady_clock::now();
+    const absl::StatusOr<CheckedPlan> made = BuildCheckedBaselinePlan(graph, target);
+    if (!made.ok()) return made.status();
+    const std::chrono::duration<double, std::milli> took = std::chrono::steady_clock::now() - from;
+    times.push_back(took.count());
+    kernels = made->plan.kernels_size();
+    if (round == 0) std::printf("first %.1f ms\n", took.count());
+  }
+  std::printf("%zu nodes, %d kernels: least %.1f, median %.1f ms\n", graph.nodes.size(), kernels,
+              Least(times), Median(times));
+  return absl::OkStatus();
+}
+
 absl::Status Run(const Arguments& a) {
   absl::StatusOr<Graph> graph = Import(a);
   if (!graph.ok()) return graph.status();
   v1::Target target = HostTarget();
   target.set_threads(a.threads);
+  if (a.lower != 0) return TimeLowering(a, *graph, target);
   absl::StatusOr<v1::Plan> plan = BuildBaselinePlan(*graph, target);
   if (!plan.ok()) return plan.status();
   absl::StatusOr<std::vector<std::string>> objects = ObjectsOf(*plan, a.sources);

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "absl/hash/hash.h"
 #include "compiler/ir/expr/expr_internal.h"
 
 namespace athanor {
@@ -79,12 +80,31 @@ bool Expr::IsSymbolName(std::string_view name) {
                      [](char c) { return IsLetter(c) || (c >= '0' && c <= '9') || c == '.'; });
 }
 
+uint64_t expr_internal::UsesOf(const Expr& e) {
+  uint64_t uses = 0;
+  for (const Term& term : e.terms()) {
+    for (const AtomRef& atom : term.monomial) uses |= atom->uses;
+  }
+  return uses;
+}
+
+size_t expr_internal::HashOf(const Expr& e) {
+  size_t hash = e.overflow() ? 1 : 0;
+  for (const Term& term : e.terms()) {
+    hash = absl::HashOf(hash, term.coefficient);
+    for (const AtomRef& atom : term.monomial) hash = absl::HashOf(hash, atom->hash);
+  }
+  return hash;
+}
+
 Expr Expr::Symbol(std::string_view name) {
   if (!IsSymbolName(name)) return Overflowed();
   auto atom = std::make_shared<Atom>();
   atom->kind = Atom::Kind::kSymbol;
   atom->symbol = std::string(name);
   atom->key = atom->symbol;
+  atom->hash = expr_internal::HashOfText(atom->key);
+  atom->uses = expr_internal::BitOf(name);
   return Of(std::move(atom));
 }
 
@@ -111,6 +131,8 @@ Expr Expr::Composite(Atom::Kind kind, const Expr& a, const Expr& b) {
   atom->key += b.ToString();
   atom->key += ')';
   if (atom->key.size() > kMaxKey) return Overflowed();
+  atom->hash = expr_internal::HashOfText(atom->key);
+  atom->uses = expr_internal::UsesOf(a) | expr_internal::UsesOf(b);
   return Of(std::move(atom));
 }
 

@@ -40,6 +40,8 @@ struct Atom {
   std::string symbol;      // kSymbol
   std::vector<Expr> args;  // the two arguments of kFloorDiv, kMin and kMax
   std::string key;         // canonical text: the order and the identity of atoms
+  size_t hash = 0;         // of the key
+  uint64_t uses = 0;       // a bit for each symbol in it, by its name's hash; symbols may share one
 };
 using AtomRef = std::shared_ptr<const Atom>;
 
@@ -168,16 +170,21 @@ class Bounds {
   std::optional<int64_t> Maximum(const Expr& e) const;
 
  private:
+  friend class BoundsMemo;
   friend class BoundsProver;
   friend class BoundsSimplifier;
   struct Range {
     Expr lower, upper;
+    uint64_t symbol = 0, uses = 0;  // as Atom::uses: of the symbol, and of its bounds
+    size_t hash = 0;                // of all
   };
   struct Digits;
 
   // kShort: without splitting symbols into digits; kLong: with it.
   enum class Search { kShort, kLong };
   bool Proves(const Expr& e, Search search = Search::kLong) const;
+  bool DecideNonNegative(const Expr& e) const;
+  Expr DecideSimplest(const Expr& e) const;
   Expr SimplifyAtoms(const Expr& e) const;
   // Returns null if no quotient of a symbol in `e` can be split, or (unless `even_if_plain`) if all
   // its atoms are symbols and such quotients.
@@ -189,6 +196,34 @@ class Bounds {
   bool Assign(const Expr& e, uint64_t choice, Expr::Env* env, int depth) const;
 
   std::map<std::string, Range, std::less<>> ranges_;
+};
+
+class BoundsMemo;
+
+// Remembers what Bounds proved and simplified, which changes no answer: kernels ask the same of the
+// same expressions for each statement, tile and panel. Used by one thread at a time.
+class BoundsMemory {
+ public:
+  BoundsMemory();
+  ~BoundsMemory();
+  BoundsMemory(const BoundsMemory&) = delete;
+  BoundsMemory& operator=(const BoundsMemory&) = delete;
+
+ private:
+  friend class RememberBounds;
+  const std::unique_ptr<BoundsMemo> memo_;
+};
+
+// While it lives, the Bounds of the calling thread use `memory`, or the one they use already.
+class RememberBounds {
+ public:
+  explicit RememberBounds(const BoundsMemory& memory);
+  ~RememberBounds();
+  RememberBounds(const RememberBounds&) = delete;
+  RememberBounds& operator=(const RememberBounds&) = delete;
+
+ private:
+  const bool outermost_;
 };
 
 // Symbols as sums of digit symbols (`split`), the digits as expressions over the symbols (`merge`),

@@ -1,8 +1,10 @@
 // Proofs about expressions from the bounds on their symbols.
 #include <algorithm>
 
+#include "absl/hash/hash.h"
 #include "compiler/ir/expr/expr.h"
 #include "compiler/ir/expr/expr_internal.h"
+#include "compiler/ir/expr/expr_memo.h"
 
 namespace athanor {
 namespace {
@@ -412,7 +414,11 @@ std::optional<int64_t> BoundsProver::Lower(const Expr& e, Goal goal, int depth) 
 }
 
 void Bounds::Set(std::string_view symbol, Expr lower, Expr upper) {
-  ranges_.insert_or_assign(std::string(symbol), Range{std::move(lower), std::move(upper)});
+  const size_t hash = absl::HashOf(expr_internal::HashOfText(symbol), expr_internal::HashOf(lower),
+                                   expr_internal::HashOf(upper));
+  const uint64_t uses = expr_internal::UsesOf(lower) | expr_internal::UsesOf(upper);
+  ranges_.insert_or_assign(std::string(symbol), Range{std::move(lower), std::move(upper),
+                                                      expr_internal::BitOf(symbol), uses, hash});
 }
 
 bool Bounds::Proves(const Expr& e, Search search) const {
@@ -427,6 +433,12 @@ bool Bounds::Proves(const Expr& e, Search search) const {
 }
 
 bool Bounds::NonNegative(const Expr& e) const {
+  if (const auto constant = e.constant()) return *constant >= 0;
+  BoundsMemo* memo = BoundsMemo::OfThread();
+  return memo != nullptr ? memo->NonNegative(*this, e) : DecideNonNegative(e);
+}
+
+bool Bounds::DecideNonNegative(const Expr& e) const {
   if (Proves(e)) return true;
   if (!HasComposite(e)) return false;
   const std::optional<Digits> digits = SplitDigits(e, /*even_if_plain=*/true);

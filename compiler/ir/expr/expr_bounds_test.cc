@@ -282,5 +282,32 @@ TEST(BoundsTest, CircularBoundsEnd) {
   EXPECT_EQ(bounds.Simplify(FloorDiv(S("a"), 3)), FloorDiv(S("a"), 3));
 }
 
+TEST(RememberBoundsTest, MoreThanTheMemoryHolds) {
+  const BoundsMemory memory;
+  const RememberBounds remember(memory);
+  Bounds bounds;
+  bounds.Set("x", 0, 2);
+  for (int64_t i = 0; i < 40'000; ++i) {
+    ASSERT_EQ(bounds.Simplify(FloorDiv(S("x") + 3 * i, 3)), Expr(i));
+    ASSERT_EQ(bounds.NonNegative(FloorDiv(S("x") + i, 7) - 5'000), i >= 35'000) << i;
+  }
+}
+
+TEST(RememberBoundsTest, TheOuterMemoryServesInside) {
+  const BoundsMemory memory;
+  Bounds bounds;
+  bounds.Set("x", 0, 2);
+  const Expr e = FloorDiv(S("x"), 3);
+  const RememberBounds remember(memory);
+  {
+    const BoundsMemory other;
+    const RememberBounds inside(other);
+    EXPECT_EQ(bounds.Simplify(e), Expr(0));
+  }
+  EXPECT_EQ(bounds.Simplify(e), Expr(0));
+  bounds.Set("x", 0, 3);
+  EXPECT_EQ(bounds.Simplify(e), e);
+}
+
 }  // namespace
 }  // namespace athanor

@@ -5,6 +5,7 @@
 
 #include "compiler/ir/expr/expr.h"
 #include "compiler/ir/expr/expr_internal.h"
+#include "compiler/ir/expr/expr_memo.h"
 
 namespace athanor {
 namespace {
@@ -93,6 +94,12 @@ std::optional<Bounds::Digits> Bounds::SplitDigits(const Expr& e, bool even_if_pl
 }
 
 Expr Bounds::Simplify(const Expr& e) const {
+  if (!expr_internal::HasComposite(e)) return e;
+  BoundsMemo* memo = BoundsMemo::OfThread();
+  return memo != nullptr ? memo->Simplify(*this, e) : DecideSimplest(e);
+}
+
+Expr Bounds::DecideSimplest(const Expr& e) const {
   const std::optional<Digits> digits = SplitDigits(e, /*even_if_plain=*/false);
   if (!digits) return SimplifyAtoms(e);
   const Expr split = digits->bounds.SimplifyAtoms(e.Substitute(digits->split));

@@ -6,6 +6,7 @@
 #define ATHANOR_COMPILER_IR_EXPR_EXPR_INTERNAL_H_
 
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <optional>
 #include <string_view>
@@ -18,6 +19,14 @@ namespace athanor::expr_internal {
 inline int Compare(const AtomRef& a, const AtomRef& b) {
   return a == b ? 0 : a->key.compare(b->key);
 }
+
+inline size_t HashOfText(std::string_view text) { return std::hash<std::string_view>()(text); }
+// Returns the bit that stands for the symbol in `uses`.
+inline uint64_t BitOf(std::string_view symbol) { return uint64_t{1} << HashOfText(symbol) % 64; }
+// Returns the bits of the symbols that `e` uses, its atoms' `uses`.
+uint64_t UsesOf(const Expr& e);
+// Equal expressions have equal hashes.
+size_t HashOf(const Expr& e);
 
 inline bool IsLetter(char c) {
   return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '_' || c == '$';

@@ -28,7 +28,7 @@ bool Bounds::Assign(const Expr& e, uint64_t choice, Expr::Env* env, int depth) c
       env->emplace(symbol, static_cast<int64_t>(pick % 64) - 8);
       continue;
     }
-    const auto& [lower, upper] = range->second;
+    const Expr &lower = range->second.lower, &upper = range->second.upper;
     if (!Assign(lower, choice, env, depth + 1) || !Assign(upper, choice, env, depth + 1)) {
       return false;
     }

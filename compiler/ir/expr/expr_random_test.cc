@@ -294,5 +294,30 @@ TEST(ExprPropertyTest, BoundsNeverProveWhatIsFalse) {
   EXPECT_GT(simplified, seeds / 6);
 }
 
+// Few expressions under many bounds, so that most answers are remembered ones and most keys differ
+// in a range only: of the symbol, of one that its range uses, or of one that it does not use.
+TEST(ExprPropertyTest, RememberedAnswersAreThoseWithoutMemory) {
+  const BoundsMemory memory;
+  const uint32_t seeds = Expressions() / 20;
+  for (uint32_t seed = 0; seed < seeds; ++seed) {
+    Generator g(seed + 5000000);
+    Bounds bounds;
+    bounds.Set("b", g.Uniform(0, 1), g.Uniform(1, 3));
+    bounds.Set("s", g.Uniform(0, 1), 3);
+    bounds.SetExtent("i", g.Uniform(0, 1) == 0 ? S("b") : S("s"));
+    bounds.SetExtent("j", S("i") + g.Uniform(1, 2));
+    bounds.Set("k", 0, g.Uniform(2, 4));
+    const Expr e = Build(*Generator(seed % 97).Tree(3));
+    if (e.overflow()) continue;
+    const Expr simple = bounds.Simplify(e);
+    const bool nonnegative = bounds.NonNegative(e);
+    const RememberBounds remember(memory);
+    for (int again = 0; again < 2; ++again) {
+      ASSERT_EQ(bounds.Simplify(e), simple) << e.ToString() << " seed " << seed;
+      ASSERT_EQ(bounds.NonNegative(e), nonnegative) << e.ToString() << " seed " << seed;
+    }
+  }
+}
+
 }  // namespace
 }  // namespace athanor
