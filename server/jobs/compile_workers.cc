@@ -146,10 +146,18 @@ void CompileWorkers::Release(const std::shared_ptr<CompileJob>& job) {
 
 void CompileWorkers::BuildLoop(int index) {
   CompileBackend* const backend = workers_[index]->backend.get();
-  JobRunner runner(options_, registry_, &backends_, &policies_,
-                   {*backend, loader_, keeper_, registry_->metrics().server(), backends_.cache(),
-                    [this] { return queue_.GivesWay(); }});
+  JobRunner runner(
+      options_, registry_, &backends_, &policies_,
+      {*backend, loader_, keeper_, registry_->metrics().server(), backends_.cache(),
+       [this] { return queue_.GivesWay(); },
+       [this, index](std::shared_ptr<KernelWork> work) { queue_.Share(index, std::move(work)); },
+       [this] { queue_.Wake(); }});
   for (JobQueue::Build build; (build = queue_.NextBuild(index, backend)).job != nullptr;) {
+    if (build.help != nullptr) {
+      build.help->DoTask(*backend);
+      queue_.Built(index);
+      continue;
+    }
     const bool goes_on = GoOn(index, build.job, runner.Run(build.job, std::move(build.rest)));
     queue_.Built(index);
     if (!goes_on) Release(build.job);

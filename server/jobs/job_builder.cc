@@ -4,6 +4,7 @@
 #include <utility>
 #include <vector>
 
+#include "absl/cleanup/cleanup.h"
 #include "absl/functional/function_ref.h"
 #include "absl/strings/str_cat.h"
 #include "absl/types/span.h"
@@ -25,6 +26,12 @@ absl::Status Stopped(const CompileJob& job) {
   return absl::CancelledError(absl::StrCat("job ", job.id(), " was stopped"));
 }
 
+// Counts a kernel that was compiled or found.
+void CountKernel(const KernelObject& object, v1::CompileJob& state) {
+  state.set_kernels_done(state.kernels_done() + 1);
+  state.set_kernels_from_cache(state.kernels_from_cache() + (object.from_cache ? 1 : 0));
+}
+
 absl::StatusOr<KernelObject> BuildKernel(CompileBackend& backend, CompileJob& job,
                                          const v1::Plan& plan, int index) {
   RETURN_IF_ERROR(Stopped(job));
@@ -32,8 +39,7 @@ absl::StatusOr<KernelObject> BuildKernel(CompileBackend& backend, CompileJob& jo
   if (!object.ok()) return object.status();
   const int total = plan.kernels_size();
   job.Update([&](v1::CompileJob& state) {
-    state.set_kernels_done(state.kernels_done() + 1);
-    state.set_kernels_from_cache(state.kernels_from_cache() + (object->from_cache ? 1 : 0));
+    CountKernel(*object, state);
     state.set_percent(5 +
                       75.0f * static_cast<float>(state.kernels_done()) / static_cast<float>(total));
     state.set_message(
@@ -42,21 +48,29 @@ absl::StatusOr<KernelObject> BuildKernel(CompileBackend& backend, CompileJob& jo
   return object;
 }
 
-absl::StatusOr<std::vector<KernelObject>> BuildKernels(CompileBackend& backend, CompileJob& job,
-                                                       const v1::Plan& plan) {
-  const int total = plan.kernels_size();
-  job.Enter(Phase::COMPILING_KERNELS, 5, absl::StrCat("compiles ", total, " kernels"));
-  job.Update([&](v1::CompileJob& state) {
-    state.set_kernels_total(total);
-    state.set_kernels_done(0);
-    state.set_kernels_from_cache(0);
-  });
-  std::vector<KernelObject> objects;
-  for (int i = 0; i < total; ++i) {
-    ASSIGN_OR_RETURN(KernelObject object, BuildKernel(backend, job, plan, i));
-    objects.push_back(std::move(object));
-  }
-  return objects;
+// Compiles and checks the kernels of a lowered plan, with the workers that have time.
+absl::StatusOr<std::shared_ptr<const CompiledPlan>> MakeKernels(const JobTools& tools,
+                                                                LoweredPlan lowered,
+                                                                KernelWork::Calls calls,
+                                                                BuildTimes* times) {
+  const auto begin = std::chrono::steady_clock::now();
+  const auto ms = [](std::chrono::steady_clock::duration time) {
+    return std::chrono::duration_cast<std::chrono::milliseconds>(time).count();
+  };
+  calls.changed = tools.wake;
+  const auto work = std::make_shared<KernelWork>(std::move(lowered), std::move(calls));
+  tools.share(work);
+  const absl::Cleanup alone = [&] { tools.share(nullptr); };
+  RETURN_IF_ERROR(work->Finish(tools.backend));
+  times->kernels = ms(work->compiled() - begin);
+  times->check = ms(std::chrono::steady_clock::now() - work->compiled());
+  // A server that is killed once the plan serves has its kernels when it starts again.
+  constexpr std::chrono::seconds kMostWait{1};
+  if (tools.cache != nullptr) tools.cache->Flush(kMostWait).IgnoreError();
+  auto made = std::make_shared<CompiledPlan>();
+  made->objects = work->TakeObjects();
+  made->plan = work->plan();
+  return std::shared_ptr<const CompiledPlan>(std::move(made));
 }
 
 void Observe(const BuildTimes& times, MetricCells& metrics) {
@@ -235,20 +249,31 @@ MadePlan LowerAndCheck(const JobTools& tools, CompileJob& job, const Graph& grap
                        BuildTimes* times) {
   Stopwatch watch;
   job.Enter(Phase::LOWERING, 1, "lowers the graph to kernels");
-  absl::StatusOr<v1::Plan> plan = tools.backend.Lower(graph, plain);
+  absl::StatusOr<LoweredPlan> lowered = tools.backend.Lower(graph, plain);
   times->lower = watch.Lap();
-  if (!plan.ok()) return plan.status();
-  auto objects = BuildKernels(tools.backend, job, *plan);
-  times->kernels = watch.Lap();
-  if (!objects.ok()) return objects.status();
-  RETURN_IF_ERROR(Stopped(job));
-  job.Enter(Phase::CHECKING, 80, "checks kernels against the reference evaluator");
-  RETURN_IF_ERROR(tools.backend.Check(graph, *plan, *objects));
-  times->check = watch.Lap();
-  auto made = std::make_shared<CompiledPlan>();
-  made->plan = *std::move(plan);
-  made->objects = *std::move(objects);
-  return std::shared_ptr<const CompiledPlan>(std::move(made));
+  if (!lowered.ok()) return lowered.status();
+  const int total = lowered->plan.kernels_size();
+  job.Enter(Phase::COMPILING_KERNELS, 5, absl::StrCat("compiles ", total, " kernels"));
+  job.Update([&](v1::CompileJob& state) {
+    state.set_kernels_total(total);
+    state.set_kernels_done(0);
+    state.set_kernels_from_cache(0);
+  });
+  std::vector<std::string> names;
+  for (const v1::Kernel& kernel : lowered->plan.kernels()) names.push_back(kernel.name());
+  const auto compiled = [&](int kernel, const KernelObject& object) {
+    job.Update([&](v1::CompileJob& state) {
+      CountKernel(object, state);
+      state.set_percent(5 + 75.0f * static_cast<float>(state.kernels_done()) /
+                                static_cast<float>(total));
+      state.set_message(absl::StrCat("kernel ", kernel + 1, " of ", total, ": ", names[kernel]));
+      if (state.kernels_done() < total) return;
+      state.set_phase(Phase::CHECKING);
+      state.set_message("checks kernels against the reference evaluator");
+    });
+  };
+  return MakeKernels(tools, *std::move(lowered),
+                     {.stopped = [&] { return Stopped(job); }, .compiled = compiled}, times);
 }
 
 absl::StatusOr<std::shared_ptr<const ServedPlan>> BuildLowered(const JobTools& tools,
@@ -320,24 +345,20 @@ absl::StatusOr<CompiledPlans> MakePlans(const JobTools& tools, CompileJob& job,
   if (tools.gives_way()) return GivesWay(job);
   // Does not fall back to a plain plan: the full range's plan serves these sizes,
   // and is faster.
-  ASSIGN_OR_RETURN(v1::Plan plan, tools.backend.Lower(graph, /*plain=*/false));
-  auto made = std::make_shared<CompiledPlan>();
-  made->plan = std::move(plan);
-  const int total = made->plan.kernels_size();
+  ASSIGN_OR_RETURN(LoweredPlan lowered, tools.backend.Lower(graph, /*plain=*/false));
+  const int total = lowered.plan.kernels_size();
   job.Update(
       [&](v1::CompileJob& state) { state.set_kernels_total(state.kernels_total() + total); });
-  for (int i = 0; i < total; ++i) {
+  const auto stopped = [&] {
     RETURN_IF_ERROR(Stopped(job));
-    if (tools.gives_way()) return GivesWay(job);
-    ASSIGN_OR_RETURN(KernelObject object, tools.backend.CompileKernel(made->plan, i));
-    job.Update([&](v1::CompileJob& state) {
-      state.set_kernels_done(state.kernels_done() + 1);
-      state.set_kernels_from_cache(state.kernels_from_cache() + (object.from_cache ? 1 : 0));
-    });
-    made->objects.push_back(std::move(object));
-  }
-  RETURN_IF_ERROR(Stopped(job));
-  RETURN_IF_ERROR(tools.backend.Check(graph, made->plan, made->objects));
+    return tools.gives_way() ? GivesWay(job) : absl::OkStatus();
+  };
+  const auto compiled = [&](int, const KernelObject& object) {
+    job.Update([&](v1::CompileJob& state) { CountKernel(object, state); });
+  };
+  BuildTimes times;
+  ASSIGN_OR_RETURN(auto made, MakeKernels(tools, std::move(lowered),
+                                          {.stopped = stopped, .compiled = compiled}, &times));
   if (machine.ok()) tools.keeper.PutBaseline(tools.keeper.KeyOf(*job.version(), graph, {}), *made);
   return CompiledPlans{std::move(made)};
 }

@@ -19,6 +19,7 @@
 #include "compiler/cache/cache.h"
 #include "server/jobs/bucket_builder.h"
 #include "server/jobs/compile_job.h"
+#include "server/jobs/kernel_work.h"
 #include "server/jobs/parked_jobs.h"
 #include "server/keeper/plan_keeper.h"
 #include "server/metrics/metrics.h"
@@ -55,6 +56,10 @@ struct JobTools {
   Cache* cache;          // null: nothing is kept
   // Reports whether boxes are to be left for a job that somebody waits for.
   std::function<bool()> gives_way;
+  // Has idle workers help with the kernels, until it is called with null.
+  std::function<void(std::shared_ptr<KernelWork>)> share;
+  // Tells idle workers that the work they help with has changed.
+  std::function<void()> wake;
 };
 
 enum class PlanOrigin : uint8_t {

@@ -89,8 +89,9 @@ bool JobQueue::IsBefore(const Waiting& a, const Waiting& b) {
 bool JobQueue::MayBegin(const Waiting& waiting) const {
   const Job& job = waiting.build.job;
   if (waiting.rank == Rank::kBoxes) {
-    const auto boxes = std::count_if(at_work_.begin(), at_work_.end(),
-                                     [](const AtWork& worker) { return worker.boxes; });
+    const auto boxes = std::count_if(at_work_.begin(), at_work_.end(), [](const AtWork& worker) {
+      return worker.rank == Rank::kBoxes && !worker.helps && worker.building != nullptr;
+    });
     if (boxes > 0 && boxes + 1 >= static_cast<std::ptrdiff_t>(at_work_.size())) return false;
   }
   if (job->for_taps()) return true;  // jobs for taps have their own slots
@@ -111,7 +112,7 @@ JobQueue::Builds::iterator JobQueue::Next() {
 bool JobQueue::GivesWay() const {
   MutexLock lock(mu_);
   for (const AtWork& worker : at_work_) {
-    if (worker.building == nullptr) return false;
+    if (worker.building == nullptr || worker.helps) return false;
   }
   for (const Waiting& waiting : builds_) {
     if (waiting.rank == Rank::kFirstPlan && MayBegin(waiting)) return true;
@@ -128,20 +129,34 @@ JobQueue::Build JobQueue::Take(Builds::iterator build) {
   return taken;
 }
 
+const JobQueue::AtWork* JobQueue::ToHelp(Builds::const_iterator next) const {
+  const AtWork* help = nullptr;
+  for (const AtWork& worker : at_work_) {
+    if (worker.shared == nullptr || (help != nullptr && help->rank <= worker.rank)) continue;
+    if (next != builds_.end() && next->rank <= worker.rank) continue;
+    if (worker.shared->HasTask()) help = &worker;
+  }
+  return help;
+}
+
 JobQueue::Build JobQueue::NextBuild(int worker, CompileBackend* backend) {
   MutexLock lock(mu_);
   auto next = Next();
-  while (next == builds_.end() && !stopped_) {
+  const AtWork* help = ToHelp(next);
+  while (next == builds_.end() && help == nullptr && !stopped_) {
     changed_.Wait(lock);
     next = Next();
+    help = ToHelp(next);
   }
   if (stopped_) return {};
-  Build build = Take(next);
+  AtWork& at_work = at_work_[worker];
+  at_work.helps = help != nullptr;
+  at_work.rank = help != nullptr ? help->rank : next->rank;
+  Build build = help != nullptr ? Build{help->building, {}, help->shared} : Take(next);
   backend->ClearInterrupt();
-  at_work_[worker].building = build.job;
-  at_work_[worker].build_backend = backend;
-  at_work_[worker].boxes = std::holds_alternative<BoxesLeft>(build.rest);
-  if (!build.job->for_taps()) busy_[build.job->version().get()] = build.job;
+  at_work.building = build.job;
+  at_work.build_backend = backend;
+  if (help == nullptr && !build.job->for_taps()) busy_[build.job->version().get()] = build.job;
   changed_.NotifyAll();  // searches of other workers waited until it was taken
   return build;
 }
@@ -150,12 +165,24 @@ void JobQueue::Built(int worker) {
   MutexLock lock(mu_);
   at_work_[worker].building = nullptr;
   at_work_[worker].build_backend = nullptr;
-  at_work_[worker].boxes = false;
+  changed_.NotifyAll();
+}
+
+void JobQueue::Share(int worker, std::shared_ptr<KernelWork> work) {
+  MutexLock lock(mu_);
+  at_work_[worker].shared.swap(work);  // what it was is destroyed without the lock
+  changed_.NotifyAll();
+}
+
+void JobQueue::Wake() {
+  MutexLock lock(mu_);
   changed_.NotifyAll();
 }
 
 bool JobQueue::ToBuild(int worker) {
-  return at_work_[worker].building != nullptr || Next() != builds_.end();
+  if (at_work_[worker].building != nullptr) return true;
+  const auto next = Next();
+  return next != builds_.end() || ToHelp(next) != nullptr;
 }
 
 bool JobQueue::AwaitSearch(int worker) {

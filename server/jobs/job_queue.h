@@ -3,6 +3,7 @@
 //
 //   // builder
 //   while ((build = queue.NextBuild(i, backend)).job != nullptr) {
+//     if (build.help != nullptr) build.help->DoTask(*backend);
 //     queue.Built(i);
 //   }
 //   // searcher
@@ -14,7 +15,8 @@
 //
 // Somebody waits for the first plan of a version: jobs that make one go before all others, small
 // models before large ones. Boxes leave a worker to them, and give way where there is none
-// (GivesWay). A job that was passed over kMostPassed times goes next. A version has one job at a
+// (GivesWay). Workers that have none of these to build help others with their kernels, a kernel at
+// a time. A job that was passed over kMostPassed times goes next. A version has one job at a
 // time: its next one waits until Release. No step of a search begins while the worker builds or a
 // job waits that it could build. Thread-safe.
 #ifndef ATHANOR_SERVER_JOBS_JOB_QUEUE_H_
@@ -32,6 +34,7 @@
 #include "deploy/bazel/libs/mutex.h"
 #include "server/jobs/compile_job.h"
 #include "server/jobs/job_builder.h"
+#include "server/jobs/kernel_work.h"
 #include "server/jobs/worker_searches.h"
 #include "server/plans/compile_backend.h"
 #include "server/plans/compiled_plan.h"
@@ -44,6 +47,8 @@ class JobQueue {
   struct Build {
     Job job;  // null: stop
     JobRest rest;
+    // Work of the job, which another worker builds, to do a task of; null: the job is to be built.
+    std::shared_ptr<KernelWork> help = nullptr;
   };
   // A step of a job's search, which begins with `serving` if that is set.
   struct Turn {
@@ -68,8 +73,13 @@ class JobQueue {
   // AddFirst.
   bool AddSearch(int worker, const Job& job, std::shared_ptr<const CompiledPlan> serving);
 
-  // Waits for the next job to build with `backend`, which is interrupted if the job is cancelled.
+  // Waits for the next job to build with `backend`, or to help with, which is interrupted if the
+  // job is cancelled.
   Build NextBuild(int worker, CompileBackend* backend);
+  // Has others help with the kernels of the worker's job. Null: no longer.
+  void Share(int worker, std::shared_ptr<KernelWork> work);
+  // Lets idle workers look for something to do.
+  void Wake();
   void Built(int worker);
   // Reports whether somebody waits for a first plan that no free worker takes: who makes boxes then
   // stops and is queued again.
@@ -104,7 +114,9 @@ class JobQueue {
 
   struct AtWork {
     Job building;
-    bool boxes = false;                        // it makes boxes
+    Rank rank = Rank::kOld;                    // of `building`
+    bool helps = false;                        // another worker builds `building`
+    std::shared_ptr<KernelWork> shared;        // what others may help with
     CompileBackend* build_backend = nullptr;   // of `building`
     std::deque<Turn> built;                    // their searches have not begun
     Job searching;                             // takes a step
@@ -121,6 +133,8 @@ class JobQueue {
   // Returns the job to be built next.
   Builds::iterator Next() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   Build Take(Builds::iterator build) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  // Returns the worker to help rather than to take `next`; null: none needs help.
+  const AtWork* ToHelp(Builds::const_iterator next) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   void Append(Build build) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   // Reports whether the worker builds, or should: its searches wait meanwhile.
   bool ToBuild(int worker) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);

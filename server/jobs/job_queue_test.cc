@@ -20,9 +20,10 @@ using ::testing::HasSubstr;
 class IdleBackend : public CompileBackend {
  public:
   absl::StatusOr<internal::TargetReply> Machine() override { return None(); }
-  absl::StatusOr<v1::Plan> Lower(const Graph&, bool) override { return None(); }
+  absl::StatusOr<LoweredPlan> Lower(const Graph&, bool) override { return None(); }
   absl::StatusOr<KernelObject> CompileKernel(const v1::Plan&, int) override { return None(); }
-  absl::Status Check(const Graph&, const v1::Plan&, absl::Span<const KernelObject>) override {
+  absl::Status CheckKernel(const v1::Plan&, const internal::KernelCheck&,
+                           absl::Span<const KernelObject>) override {
     return None();
   }
   absl::Status Verify(const Graph&, const CompiledPlan&) override { return None(); }
@@ -141,6 +142,68 @@ TEST_F(JobQueueTest, BoxesComeAfterFirstPlansAndLeaveAWorker) {
   EXPECT_EQ(queue_.NextBuild(1, &backends_[1]).job, d);
   queue_.Built(0);
   EXPECT_EQ(queue_.NextBuild(0, &backends_[0]).job, b);
+}
+
+LoweredPlan TwoKernels() {
+  LoweredPlan lowered;
+  for (const char* name : {"k0", "k1"}) {
+    lowered.plan.add_kernels()->set_name(name);
+    lowered.plan.mutable_kernels()->rbegin()->set_source_hash(name);
+  }
+  return lowered;
+}
+
+KernelWork::Calls NoCalls() {
+  return {.stopped = [] { return absl::OkStatus(); },
+          .compiled = [](int, const KernelObject&) {},
+          .changed = [] {}};
+}
+
+TEST_F(JobQueueTest, AnIdleWorkerHelpsUntilAFirstPlanIsWanted) {
+  const auto work = std::make_shared<KernelWork>(TwoKernels(), NoCalls());
+  const auto job = Add(a_);
+  EXPECT_EQ(queue_.NextBuild(0, &backends_[0]).job, job);
+  queue_.Share(0, work);
+  JobQueue::Build help = queue_.NextBuild(1, &backends_[1]);
+  EXPECT_EQ(help.job, job);
+  EXPECT_EQ(help.help, work);
+  EXPECT_FALSE(queue_.GivesWay());
+  // Cancelling the job interrupts both.
+  job->RequestStop(v1::CompileJob::STOP_CANCELLED);
+  EXPECT_EQ(queue_.Cancel(job), JobQueue::Place::kElsewhere);
+  EXPECT_EQ(backends_[0].interrupts, 1);
+  EXPECT_EQ(backends_[1].interrupts, 1);
+  queue_.Built(1);
+  const auto first = Add(b_);
+  EXPECT_FALSE(queue_.GivesWay()) << "worker 1 takes it";
+  EXPECT_EQ(queue_.NextBuild(1, &backends_[1]).job, first);
+  queue_.Built(1);
+  EXPECT_EQ(queue_.NextBuild(1, &backends_[1]).help, work);
+  queue_.Built(1);
+  // Nobody helps with what is done.
+  queue_.Share(0, nullptr);
+  queue_.Built(0);
+  queue_.Release(job);
+  const auto last = Add(Store("c", ScaleModel({3})));
+  const JobQueue::Build next = queue_.NextBuild(1, &backends_[1]);
+  EXPECT_EQ(next.job, last);
+  EXPECT_EQ(next.help, nullptr);
+}
+
+TEST_F(JobQueueTest, FirstPlansAreHelpedBeforeOtherWorkIsBegun) {
+  const auto a = Add(a_);
+  EXPECT_EQ(queue_.NextBuild(0, &backends_[0]).job, a);
+  ASSERT_TRUE(queue_.AddRest(a, BoxesLeft{}));
+  queue_.Built(0);
+  const auto b = Add(b_);
+  EXPECT_EQ(queue_.NextBuild(0, &backends_[0]).job, b);
+  const auto work = std::make_shared<KernelWork>(TwoKernels(), NoCalls());
+  queue_.Share(0, work);
+  EXPECT_EQ(queue_.NextBuild(1, &backends_[1]).help, work);
+  queue_.Built(1);
+  // Of boxes, a worker makes its own before it helps with others'.
+  queue_.Share(0, nullptr);
+  EXPECT_EQ(queue_.NextBuild(1, &backends_[1]).job, a);
 }
 
 TEST_F(JobQueueTest, ACancelledJobIsRemovedWhereItWaitsAndInterruptedWhereItIsBuilt) {

@@ -8,10 +8,10 @@
 #include <algorithm>
 #include <chrono>
 #include <filesystem>
+#include <iterator>
 #include <thread>
 #include <utility>
 
-#include "absl/container/flat_hash_map.h"
 #include "absl/strings/str_cat.h"
 #include "compiler/cache/sqlite/sqlite_file.h"
 #include "compiler/ir/value/message.h"
@@ -51,7 +51,7 @@ class TunerBackend final : public CompileBackend {
     return machine_;
   }
 
-  absl::StatusOr<v1::Plan> Lower(const Graph& graph, bool plain) override {
+  absl::StatusOr<LoweredPlan> Lower(const Graph& graph, bool plain) override {
     const Traffic::Request waited_for(shared_.traffic());
     if (!tuner_.ok()) return tuner_.status();
     RETURN_IF_ERROR(LearnMachine());
@@ -75,8 +75,10 @@ class TunerBackend final : public CompileBackend {
       LogWarn("a baseline is made plain",
               {{"graph", graph.name}, {"error", lowered->plain_because()}});
     }
-    checks_ = std::move(*lowered->mutable_checks());
-    return std::move(*lowered->mutable_plan());
+    auto& checks = *lowered->mutable_checks();
+    return LoweredPlan{
+        .plan = std::move(*lowered->mutable_plan()),
+        .checks = {std::make_move_iterator(checks.begin()), std::make_move_iterator(checks.end())}};
   }
 
   absl::StatusOr<KernelObject> CompileKernel(const v1::Plan& plan, int index) override {
@@ -88,30 +90,27 @@ class TunerBackend final : public CompileBackend {
     return object;
   }
 
-  absl::Status Check(const Graph& graph, const v1::Plan& plan,
-                     absl::Span<const KernelObject> objects) override {
+  absl::Status CheckKernel(const v1::Plan& plan, const internal::KernelCheck& check,
+                           absl::Span<const KernelObject> objects) override {
     const Traffic::Request waited_for(shared_.traffic());
-    absl::flat_hash_map<std::string, const KernelObject*> by_source;
-    for (int i = 0; i < plan.kernels_size(); ++i) {
-      by_source[plan.kernels(i).source_hash()] = &objects[i];
-    }
+    if (!tuner_.ok()) return tuner_.status();
+    RETURN_IF_ERROR(LearnMachine());
     KernelMaker maker = Maker();
-    for (internal::KernelCheck& check : std::exchange(checks_, {})) {
-      for (const v1::Kernel& kernel : check.request().plan().kernels()) {
-        auto object = by_source.find(kernel.source_hash());
-        if (object != by_source.end()) {
-          check.mutable_request()->add_objects(object->second->object);
-          continue;
-        }
-        ASSIGN_OR_RETURN(KernelObject compiled, maker.Compile(kernel));
-        check.mutable_request()->add_objects(std::move(compiled.object));
+    internal::CheckRequest request = check.request();
+    for (const v1::Kernel& kernel : check.request().plan().kernels()) {
+      const auto same = std::find_if(
+          plan.kernels().begin(), plan.kernels().end(),
+          [&](const v1::Kernel& other) { return other.source_hash() == kernel.source_hash(); });
+      if (same != plan.kernels().end()) {
+        request.add_objects(objects[same - plan.kernels().begin()].object);
+        continue;
       }
-      absl::Status passed = maker.Check(check.request(), plan.kernels(check.kernel()));
-      if (!passed.ok()) return Prefixed(AboutKernel(plan, check.kernel()), passed);
+      ASSIGN_OR_RETURN(KernelObject compiled, maker.Compile(kernel));
+      request.add_objects(std::move(compiled.object));
     }
-    // A server that is killed once the plan serves has its kernels when it starts again.
-    constexpr std::chrono::seconds kMostWait{1};
-    shared_.cache()->Flush(kMostWait).IgnoreError();  // else it compiles them again
+    const int kernel = static_cast<int>(check.kernel());
+    absl::Status passed = maker.Check(request, plan.kernels(kernel));
+    if (!passed.ok()) return Prefixed(AboutKernel(plan, kernel), passed);
     return absl::OkStatus();
   }
 
@@ -162,14 +161,11 @@ class TunerBackend final : public CompileBackend {
     return absl::OkStatus();
   }
 
-  using Checks = google::protobuf::RepeatedPtrField<internal::KernelCheck>;
-
   KernelMaker Maker() { return KernelMaker(shared_.cache(), tuner_->get(), machine_); }
 
   TunerBackends& shared_;
   const absl::StatusOr<std::unique_ptr<TunerProcess>> tuner_;
   internal::TargetReply machine_;  // see LearnMachine
-  Checks checks_;                  // of the plan lowered last
   uint64_t searches_ = 0;
 };
 

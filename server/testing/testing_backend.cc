@@ -173,7 +173,7 @@ class EvaluatorBackend final : public CompileBackend {
     return control_->machine();
   }
 
-  absl::StatusOr<v1::Plan> Lower(const Graph& graph, bool plain) override {
+  absl::StatusOr<LoweredPlan> Lower(const Graph& graph, bool plain) override {
     v1::Plan plan;
     std::string what = CanonicalHash(graph) + (plain ? " plain" : "");
     for (const Dim& dim : graph.dims) {
@@ -186,7 +186,7 @@ class EvaluatorBackend final : public CompileBackend {
     plan.mutable_kernels(0)->set_source(plan.plan_id());
     plan.add_run();
     control_->Tell((plain ? "lower plain " : "lower ") + plan.plan_id());
-    return plan;
+    return LoweredPlan{.plan = std::move(plan), .checks = {}};
   }
 
   absl::StatusOr<KernelObject> CompileKernel(const v1::Plan& plan, int) override {
@@ -198,7 +198,8 @@ class EvaluatorBackend final : public CompileBackend {
     return object;
   }
 
-  absl::Status Check(const Graph&, const v1::Plan&, absl::Span<const KernelObject>) override {
+  absl::Status CheckKernel(const v1::Plan&, const internal::KernelCheck&,
+                           absl::Span<const KernelObject>) override {
     return absl::OkStatus();
   }
 
