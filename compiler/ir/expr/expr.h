@@ -183,6 +183,7 @@ class Bounds {
   // kShort: without splitting symbols into digits; kLong: with it.
   enum class Search { kShort, kLong };
   bool Proves(const Expr& e, Search search = Search::kLong) const;
+  bool TryToProve(const Expr& e, Search search) const;
   bool DecideNonNegative(const Expr& e) const;
   Expr DecideSimplest(const Expr& e) const;
   Expr SimplifyAtoms(const Expr& e) const;

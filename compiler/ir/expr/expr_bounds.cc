@@ -422,6 +422,12 @@ void Bounds::Set(std::string_view symbol, Expr lower, Expr upper) {
 }
 
 bool Bounds::Proves(const Expr& e, Search search) const {
+  if (const auto constant = e.constant()) return *constant >= 0;
+  BoundsMemo* memo = BoundsMemo::OfThread();
+  return memo != nullptr ? memo->Proves(*this, e, search) : TryToProve(e, search);
+}
+
+bool Bounds::TryToProve(const Expr& e, Search search) const {
   BoundsProver prover(*this);
   if (prover.Proves(e, kShortSearch)) return true;
   if (search == Search::kShort || !(prover.exhausted() || prover.had_choice())) return false;

@@ -94,6 +94,17 @@ Expr BoundsMemo::Simplify(const Bounds& bounds, const Expr& e) {
   return simple;
 }
 
+bool BoundsMemo::Proves(const Bounds& bounds, const Expr& e, Bounds::Search search) {
+  const auto of = static_cast<size_t>(search);
+  const Key key(bounds, e);
+  if (const Entry* entry = Find(key); entry != nullptr && entry->proves[of]) {
+    return *entry->proves[of];
+  }
+  const bool proves = bounds.TryToProve(e, search);
+  At(key).proves[of] = proves;
+  return proves;
+}
+
 bool BoundsMemo::NonNegative(const Bounds& bounds, const Expr& e) {
   const Key key(bounds, e);
   if (const Entry* entry = Find(key); entry != nullptr && entry->non_negative) {

@@ -33,6 +33,7 @@ class BoundsMemo {
 
   Expr Simplify(const Bounds& bounds, const Expr& e);
   bool NonNegative(const Bounds& bounds, const Expr& e);
+  bool Proves(const Bounds& bounds, const Expr& e, Bounds::Search search);
 
  private:
   using Range = Bounds::Range;
@@ -41,6 +42,7 @@ class BoundsMemo {
     std::vector<std::pair<std::string, Range>> ranges;
     std::optional<Expr> simple;
     std::optional<bool> non_negative;
+    std::optional<bool> proves[2];  // by Bounds::Search
   };
   // The ranges that a decision about an expression depends on, and maybe some more.
   struct Key {
