@@ -16,6 +16,12 @@
 #include "deploy/bazel/libs/status_macros.h"
 
 namespace athanor {
+
+struct KnownKernels {
+  std::map<std::string, LoweredKernel> lowered;  // by task and schedule; buffers as in LoweredTask
+  std::map<std::string, std::string> printed;    // by KirHash
+};
+
 namespace {
 
 std::string Label(const Graph& graph, const KernelChoice& choice) {
@@ -32,12 +38,10 @@ struct LoweredTask {
   LoweredKernel lowered;
 };
 
-absl::StatusOr<LoweredTask> LowerTask(KernelTask task, const v1::Target& target) {
+absl::StatusOr<LoweredKernel> LowerTask(const KernelTask& task, const v1::Target& target) {
   const ScheduledGraph alone = WithSchedule(task, task.choice, target);
   const std::vector<bool> memory = MemoryOf(alone.graph, alone.genome);
-  ASSIGN_OR_RETURN(LoweredKernel lowered,
-                   LowerKernel({alone.graph, memory, target}, alone.genome.kernels.back()));
-  return LoweredTask{std::move(task), std::move(lowered)};
+  return LowerKernel({alone.graph, memory, target}, alone.genome.kernels.back());
 }
 
 // Returns the same kernel with its buffers as nodes of the graph that `task` was cut from.
@@ -53,10 +57,12 @@ LoweredKernel In(const KernelTask& task, const KernelChoice& choice, const Lower
 
 // State shared by the graph and the graphs inside it.
 struct Whole {
-  Whole(const v1::Target& t, const FusionRules& r) : target(t), rules(r) {}
+  Whole(const v1::Target& t, const FusionRules& r, KnownKernels* k)
+      : target(t), rules(r), known_kernels(*k) {}
 
   const v1::Target& target;
   const FusionRules rules;  // for graphs inside
+  KnownKernels& known_kernels;
   PlanInput in;
   std::vector<NodeId> nodes;                   // by value; -1: a value of a graph inside
   std::map<std::string, LoweredTask> lowered;  // by task and schedule
@@ -119,8 +125,12 @@ class Assembly {
     const std::string key = absl::StrCat(task.key, " ", ScheduleText(choice));
     auto known = whole_.lowered.find(key);
     if (known == whole_.lowered.end()) {
-      ASSIGN_OR_RETURN(LoweredTask now, LowerTask(task, whole_.target));
-      known = whole_.lowered.emplace(key, std::move(now)).first;
+      auto before = whole_.known_kernels.lowered.find(key);
+      if (before == whole_.known_kernels.lowered.end()) {
+        ASSIGN_OR_RETURN(LoweredKernel now, LowerTask(task, whole_.target));
+        before = whole_.known_kernels.lowered.emplace(key, std::move(now)).first;
+      }
+      known = whole_.lowered.emplace(key, LoweredTask{task, before->second}).first;
     }
     AddLaunch(choice, In(task, choice, known->second.lowered));
     return absl::OkStatus();
@@ -300,8 +310,14 @@ std::string GenomeText(const ScheduledGraph& scheduled) {
 
 absl::StatusOr<BuiltPlan> PlanBuilder::Build(const ScheduledGraph& scheduled,
                                              const PlanNames& names) const {
+  return BuildWith(scheduled, names, std::make_shared<KnownKernels>());
+}
+
+absl::StatusOr<BuiltPlan> PlanBuilder::BuildWith(const ScheduledGraph& scheduled,
+                                                 const PlanNames& names,
+                                                 std::shared_ptr<KnownKernels> known) const {
   const Graph& graph = scheduled.graph;
-  Whole whole(target_, names.rules);
+  Whole whole(target_, names.rules, known.get());
   Assembly assembly(scheduled, &whole);
   for (NodeId n : graph.InputIds()) assembly.ValueOf(n);
   for (NodeId n : graph.ParameterIds()) assembly.ValueOf(n);
@@ -316,10 +332,13 @@ absl::StatusOr<BuiltPlan> PlanBuilder::Build(const ScheduledGraph& scheduled,
     for (const Dim& d : in.dims) in.dim_names.push_back(d.name);
   }
   for (const Output& o : graph.outputs) in.outputs.emplace_back(o.name, assembly.ValueOf(o.node));
-  ASSIGN_OR_RETURN(v1::Plan plan, MakePlan(in, [this](const kir::Kernel& k) {
-                     return PrintCpuKernel(k, target_);
-                   }));
-  BuiltPlan built{std::move(plan), {}, std::move(whole.nodes)};
+  const auto print = [&](const kir::Kernel& k, const std::string& hash) {
+    auto [printed, added] = known->printed.try_emplace(hash);
+    if (added) printed->second = PrintCpuKernel(k, target_);
+    return printed->second;
+  };
+  ASSIGN_OR_RETURN(v1::Plan plan, MakePlan(in, print));
+  BuiltPlan built{std::move(plan), {}, std::move(whole.nodes), std::move(known)};
   std::map<std::string, int> kernel_of;
   for (int k = 0; k < built.plan.kernels_size(); ++k) {
     kernel_of[built.plan.kernels(k).kir_hash()] = k;
@@ -344,8 +363,14 @@ absl::StatusOr<BuiltPlan> PlanBuilder::Build(const ScheduledGraph& scheduled,
 
 absl::StatusOr<internal::CheckRequest> PlanBuilder::Check(const KernelTask& task,
                                                           const KernelChoice& choice) const {
+  return CheckWith(task, choice, std::make_shared<KnownKernels>());
+}
+
+absl::StatusOr<internal::CheckRequest> PlanBuilder::CheckWith(
+    const KernelTask& task, const KernelChoice& choice, std::shared_ptr<KnownKernels> known) const {
   const ScheduledGraph scheduled = WithSchedule(task, choice, target_);
-  ASSIGN_OR_RETURN(BuiltPlan built, Build(scheduled, {.kind = "check", .describe = false}));
+  ASSIGN_OR_RETURN(BuiltPlan built,
+                   BuildWith(scheduled, {.kind = "check", .describe = false}, std::move(known)));
   internal::CheckRequest request;
   *request.mutable_plan() = std::move(built.plan);
   request.set_graph_text(ToText(task.graph));
@@ -358,7 +383,7 @@ absl::StatusOr<std::vector<internal::KernelCheck>> PlanBuilder::Checks(
     const BuiltPlan& built) const {
   std::vector<internal::KernelCheck> checks;
   for (const auto& [task, kernel] : built.tasks) {
-    ASSIGN_OR_RETURN(internal::CheckRequest check, Check(task, task.choice));
+    ASSIGN_OR_RETURN(internal::CheckRequest check, CheckWith(task, task.choice, built.known));
     internal::KernelCheck& out = checks.emplace_back();
     out.set_kernel(static_cast<uint32_t>(kernel));
     *out.mutable_request() = std::move(check);

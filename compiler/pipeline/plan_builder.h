@@ -10,6 +10,7 @@
 #ifndef ATHANOR_COMPILER_PIPELINE_PLAN_BUILDER_H_
 #define ATHANOR_COMPILER_PIPELINE_PLAN_BUILDER_H_
 
+#include <memory>
 #include <string>
 #include <utility>
 #include <vector>
@@ -39,6 +40,8 @@ struct BuiltPlan {
   std::vector<std::pair<KernelTask, int>> tasks;
   // By plan.buffers: the node of the scheduled graph whose value the buffer holds; -1 inside loops.
   std::vector<NodeId> nodes;
+  // The kernels as they were lowered and printed, so that checks of the tasks need not do it again.
+  std::shared_ptr<struct KnownKernels> known;
 };
 
 // Borrows the target. Pure, thread-safe.
@@ -58,6 +61,12 @@ class PlanBuilder {
                                                const KernelChoice& choice) const;
 
  private:
+  absl::StatusOr<BuiltPlan> BuildWith(const ScheduledGraph& scheduled, const PlanNames& names,
+                                      std::shared_ptr<KnownKernels> known) const;
+  absl::StatusOr<internal::CheckRequest> CheckWith(const KernelTask& task,
+                                                   const KernelChoice& choice,
+                                                   std::shared_ptr<KnownKernels> known) const;
+
   const v1::Target& target_;
 };
 

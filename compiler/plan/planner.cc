@@ -19,8 +19,7 @@ namespace {
 
 class Planner {
  public:
-  Planner(const PlanInput& in, const std::function<std::string(const kir::Kernel&)>& print)
-      : in_(in), print_(print) {
+  Planner(const PlanInput& in, const PrintKernel& print) : in_(in), print_(print) {
     for (size_t d = 0; d < in.dims.size(); ++d) {
       bounds_.Set(in.dims[d].name, in.dims[d].min, in.dims[d].max);
       names_[in.dims[d].name] = Expr::Symbol(in.dim_names[d]);
@@ -54,7 +53,7 @@ class Planner {
   int Root(const PlanLaunch& launch) const { return launch.buffers[0]; }
 
   const PlanInput& in_;
-  const std::function<std::string(const kir::Kernel&)>& print_;
+  const PrintKernel& print_;
   Bounds bounds_;
   std::map<std::string, Expr, std::less<>> names_;
   v1::Plan plan_;
@@ -225,7 +224,7 @@ uint32_t Planner::KernelIndex(const kir::Kernel& kernel) {
   auto [it, added] = kernels_.emplace(hash, static_cast<uint32_t>(plan_.kernels_size()));
   if (added) {
     v1::Kernel* k = plan_.add_kernels();
-    k->set_source(print_(kernel));
+    k->set_source(print_(kernel, hash));
     k->set_source_hash(Sha256Hex(k->source()));
     k->set_kir_hash(hash);
     k->set_name(kernel.name);
@@ -287,8 +286,7 @@ absl::StatusOr<v1::Plan> Planner::Make() {
 
 }  // namespace
 
-absl::StatusOr<v1::Plan> MakePlan(const PlanInput& input,
-                                  const std::function<std::string(const kir::Kernel&)>& print) {
+absl::StatusOr<v1::Plan> MakePlan(const PlanInput& input, const PrintKernel& print) {
   if (input.dim_names.size() != input.dims.size()) {
     return absl::InternalError(absl::StrCat("plan of ", input.dims.size(), " dims has ",
                                             input.dim_names.size(), " names for them"));

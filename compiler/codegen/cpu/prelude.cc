@@ -2,7 +2,10 @@
 
 #include <algorithm>
 #include <cctype>
+#include <set>
+#include <string_view>
 
+#include "absl/container/flat_hash_set.h"
 #include "absl/strings/str_replace.h"
 #include "compiler/ir/value/message.h"
 
@@ -91,7 +94,7 @@ std::string Prelude::Define(const std::string& name, std::string text, const Bla
 }
 
 std::string Typedefs(const std::string& text) {
-  std::set<std::string> used;
+  absl::flat_hash_set<std::string_view> used;
   for (size_t i = 0; i < text.size();) {
     if (!std::isalpha(static_cast<unsigned char>(text[i])) && text[i] != '_') {
       ++i;
@@ -102,7 +105,7 @@ std::string Typedefs(const std::string& text) {
            (std::isalnum(static_cast<unsigned char>(text[end])) || text[end] == '_')) {
       ++end;
     }
-    used.insert(text.substr(i, end - i));
+    used.insert(std::string_view(text).substr(i, end - i));
     i = end;
   }
   std::string result;
