@@ -1,9 +1,11 @@
 """cc_library, cc_binary and cc_test: Bazel's own, compiled with precompiled headers.
 
 A target says which one of //deploy/bazel/precompiled it starts with: `precompiled = "common"`
-(the default), "rpc" where it uses gRPC, or None. Tests and what is only for them read
-"testing", and are compiled without optimisation: they only call what they test. A source still
-includes what it uses; `--define=precompiled=no` builds without, and shows what is missing.
+(the default), "rpc" where it uses gRPC, or None. Tests read "testing", and are compiled without
+optimisation: they only call what they test. Libraries for tests are optimised, because benchmarks
+link them: of an inline function's copies the linker takes the first, whatever it was compiled with.
+A source still includes what it uses; `--define=precompiled=no` builds without, and shows what is
+missing.
 """
 
 load("//deploy/bazel/precompiled:precompiled.bzl", "TEST_COPTS")
@@ -23,9 +25,6 @@ def cc_library(name, precompiled = "common", copts = [], deps = [], **kwargs):
     """native.cc_library; `precompiled` as above."""
     if not kwargs.get("srcs"):
         precompiled = None
-    elif kwargs.get("testonly"):
-        copts = copts + TEST_COPTS
-        precompiled = precompiled and "testing"
     _compiled(native.cc_library, name, precompiled, copts, deps, **kwargs)
 
 def cc_binary(name, precompiled = "common", copts = [], deps = [], **kwargs):

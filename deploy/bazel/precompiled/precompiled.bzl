@@ -3,7 +3,7 @@
 load("@bazel_tools//tools/build_defs/cc:action_names.bzl", "CPP_COMPILE_ACTION_NAME")
 load("@bazel_tools//tools/cpp:toolchain_utils.bzl", "find_cpp_toolchain")
 
-# Flags of tests, and of libraries that only tests use.
+# Flags of tests.
 TEST_COPTS = ["-O0"]
 
 # Without time stamps, and read from standard input in the root folder: the file depends neither
