@@ -79,15 +79,18 @@ absl::StatusOr<Arguments> Parse(int argc, char** argv) {
 
 // The baseline plan, compiled and checked.
 absl::StatusOr<CompiledPlan> Baseline(CompileBackend& backend, const Graph& graph) {
-  absl::StatusOr<v1::Plan> plan = backend.Lower(graph, /*plain=*/false);
-  if (!plan.ok()) return plan.status();
-  CompiledPlan baseline{*std::move(plan), {}};
+  absl::StatusOr<LoweredPlan> lowered = backend.Lower(graph, /*plain=*/false);
+  if (!lowered.ok()) return lowered.status();
+  CompiledPlan baseline{std::move(lowered->plan), {}};
   for (int i = 0; i < baseline.plan.kernels_size(); ++i) {
     absl::StatusOr<KernelObject> object = backend.CompileKernel(baseline.plan, i);
     if (!object.ok()) return object.status();
     baseline.objects.push_back(*std::move(object));
   }
-  if (absl::Status s = backend.Check(graph, baseline.plan, baseline.objects); !s.ok()) return s;
+  for (const internal::KernelCheck& check : lowered->checks) {
+    absl::Status s = backend.CheckKernel(baseline.plan, check, baseline.objects);
+    if (!s.ok()) return s;
+  }
   return baseline;
 }
 

@@ -40,19 +40,19 @@ inline absl::Status SameValues(const Graph& graph, const Graph& other,
   }
   const auto inputs = RandomInputs(graph, env, seed, IndexChoice::kSmall);
   if (!inputs.ok()) return inputs.status();
-  const auto want = Evaluate(graph, *inputs, &env), got = Evaluate(other, *inputs, &env);
-  const auto bounds = ErrorBounds(graph, *inputs, &env), more = ErrorBounds(other, *inputs, &env);
-  for (const absl::Status& s : {want.status(), got.status(), bounds.status(), more.status()}) {
+  const auto want = EvaluateWithBounds(graph, *inputs, &env);
+  const auto got = EvaluateWithBounds(other, *inputs, &env);
+  for (const absl::Status& s : {want.status(), got.status()}) {
     if (!s.ok()) return s;
   }
-  for (size_t i = 0; i < want->size(); ++i) {
-    std::vector<double> mean = (*bounds)[i];
-    for (size_t k = 0; k < mean.size(); ++k) mean[k] = (mean[k] + (*more)[i][k]) / 2;
+  for (size_t i = 0; i < want->values.size(); ++i) {
+    std::vector<double> mean = want->errors[i];
+    for (size_t k = 0; k < mean.size(); ++k) mean[k] = (mean[k] + got->errors[i][k]) / 2;
     counted->elements += static_cast<int64_t>(mean.size());
     counted->bounded += std::count_if(mean.begin(), mean.end(), [](double bound) {
       return bound < std::numeric_limits<double>::infinity();
     });
-    const auto within = WithinBounds((*got)[i], (*want)[i], mean);
+    const auto within = WithinBounds(got->values[i], want->values[i], mean);
     if (!within.ok()) {
       return absl::Status(within.status().code(), absl::StrCat("output ", graph.outputs[i].name,
                                                                ": ", within.status().message()));

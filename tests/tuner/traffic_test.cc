@@ -186,16 +186,18 @@ TEST_F(TrafficTest, WhatIsBuiltCountsAsARequest) {
   };
   const Graph graph = *ParseGraph(kModel);
   EXPECT_EQ(counted(), 0u);
-  absl::StatusOr<v1::Plan> plan = backend->Lower(graph, /*plain=*/false);
-  ASSERT_TRUE(plan.ok()) << plan.status();
+  absl::StatusOr<LoweredPlan> lowered = backend->Lower(graph, /*plain=*/false);
+  ASSERT_TRUE(lowered.ok()) << lowered.status();
   EXPECT_EQ(counted(), 1u);
-  ASSERT_EQ(plan->kernels_size(), 1);
-  absl::StatusOr<KernelObject> object = backend->CompileKernel(*plan, 0);
+  const v1::Plan& plan = lowered->plan;
+  ASSERT_EQ(plan.kernels_size(), 1);
+  absl::StatusOr<KernelObject> object = backend->CompileKernel(plan, 0);
   ASSERT_TRUE(object.ok()) << object.status();
   EXPECT_EQ(counted(), 2u);
-  ASSERT_TRUE(backend->Check(graph, *plan, {*object}).ok());
+  ASSERT_EQ(lowered->checks.size(), 1u);
+  ASSERT_TRUE(backend->CheckKernel(plan, lowered->checks[0], {*object}).ok());
   EXPECT_EQ(counted(), 3u);
-  ASSERT_TRUE((*backends)->Load(graph, *plan, {*object}, {}, nullptr).ok());
+  ASSERT_TRUE((*backends)->Load(graph, plan, {*object}, {}, nullptr).ok());
   EXPECT_EQ(counted(), 4u);
 }
 

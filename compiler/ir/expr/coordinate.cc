@@ -14,6 +14,12 @@ absl::StatusOr<Coordinate> Coordinate::Compile(const Expr& e, const Expr::Env& d
     Term compiled{term.coefficient, {}};
     for (const AtomRef& atom : term.monomial) {
       ASSIGN_OR_RETURN(Factor factor, CompileAtom(*atom, dims, rank));
+      const bool constant = factor.kind == Atom::Kind::kSymbol && factor.axis < 0;
+      int64_t product;
+      if (constant && !__builtin_mul_overflow(compiled.coefficient, factor.value, &product)) {
+        compiled.coefficient = product;
+        continue;
+      }
       compiled.factors.push_back(std::move(factor));
     }
     coordinate.terms_.push_back(std::move(compiled));

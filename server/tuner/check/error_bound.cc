@@ -436,8 +436,9 @@ absl::StatusOr<Errors> NodeBound::Compute() {
 
 }  // namespace
 
-absl::StatusOr<Bounded> BoundGraph(const Graph& simple, absl::Span<const Tensor> inputs,
-                                   absl::Span<const Errors> input_errors, const Expr::Env* given) {
+absl::StatusOr<BoundedValues> BoundGraph(const Graph& simple, absl::Span<const Tensor> inputs,
+                                         absl::Span<const Errors> input_errors,
+                                         const Expr::Env* given) {
   ASSIGN_OR_RETURN(std::vector<Tensor> values, EvaluateAll(simple, inputs, given));
   std::vector<std::vector<int64_t>> shapes;
   for (const Tensor& t : inputs) shapes.push_back(t.shape);
@@ -453,7 +454,7 @@ absl::StatusOr<Bounded> BoundGraph(const Graph& simple, absl::Span<const Tensor>
                      NodeBound(dims, simple.nodes[n], values, errors, values[n]).Compute());
     errors.push_back(std::move(e));
   }
-  Bounded bounded;
+  BoundedValues bounded;
   for (const Output& output : simple.outputs) {
     bounded.values.push_back(values[output.node]);
     bounded.errors.push_back(errors[output.node]);

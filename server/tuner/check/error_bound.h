@@ -1,7 +1,7 @@
 // Bounds how far a correct kernel's results may be from the reference evaluator's.
 //
-//   std::vector<std::vector<double>> bounds = ErrorBounds(graph, inputs).value();
-//   // |kernel - reference| <= 2 * bounds[output][element]
+//   BoundedValues right = EvaluateWithBounds(graph, inputs).value();
+//   // |kernel - right.values[output]| <= 2 * right.errors[output], element by element
 //
 // Replaces composites, except Contract and EmbeddingBag, by their decompositions. Then propagates
 // from node to node, for each element, a bound e on the distance from exact arithmetic. v is the
@@ -36,11 +36,19 @@
 
 namespace athanor {
 
-// Returns the bounds by output, and by element in row-major order. `inputs` and `dims` are as for
+using Errors = std::vector<double>;  // by element, in row-major order
+
+// Values, and how far they may be from exact ones.
+struct BoundedValues {
+  std::vector<Tensor> values;
+  std::vector<Errors> errors;
+};
+
+// Returns the outputs of the reference evaluator with their bounds. `inputs` and `dims` are as for
 // Evaluate; returns its errors.
-absl::StatusOr<std::vector<std::vector<double>>> ErrorBounds(const Graph& graph,
-                                                             absl::Span<const Tensor> inputs,
-                                                             const Expr::Env* dims = nullptr);
+absl::StatusOr<BoundedValues> EvaluateWithBounds(const Graph& graph,
+                                                 absl::Span<const Tensor> inputs,
+                                                 const Expr::Env* dims = nullptr);
 
 // Compares a kernel's output with the reference evaluator's, each within `bounds` of the exact one;
 // skips elements whose bound is infinity. Returns the largest error relative to the tolerance

@@ -15,6 +15,10 @@ namespace {
 // Kernel and reference may each be off by the bound.
 constexpr double kReferenceToo = 2;
 
+bool IsDecomposed(const Node& node) {
+  return OpInfo(node.op).traits.errors == ErrorRule::kDecomposed;
+}
+
 Errors SliceErrors(const Errors& errors, int64_t at, int64_t count) {
   const auto size = static_cast<int64_t>(errors.size()) / std::max<int64_t>(count, 1);
   return {errors.begin() + at * size, errors.begin() + (at + 1) * size};
@@ -47,7 +51,7 @@ absl::StatusOr<Errors> LoopBounds(const ScanView& scan, absl::Span<const Tensor*
                              : sliced        ? SliceErrors(*errors[i], at, length)
                                              : *errors[i]);
     }
-    ASSIGN_OR_RETURN(Bounded after, BoundGraph(body, inputs, input_errors, &none));
+    ASSIGN_OR_RETURN(BoundedValues after, BoundGraph(body, inputs, input_errors, &none));
     elements[at] = after.errors[scan.result];
     for (int i = 0; i < scan.states; ++i) {
       states[i] = std::move(after.values[i]);
@@ -60,18 +64,20 @@ absl::StatusOr<Errors> LoopBounds(const ScanView& scan, absl::Span<const Tensor*
   return all;
 }
 
-absl::StatusOr<Graph> Simplified(const Graph& graph) {
-  return Decompose(graph, [](const Node& node) {
-    return OpInfo(node.op).traits.errors == ErrorRule::kDecomposed;
-  });
-}
+absl::StatusOr<Graph> Simplified(const Graph& graph) { return Decompose(graph, IsDecomposed); }
 
-absl::StatusOr<std::vector<std::vector<double>>> ErrorBounds(const Graph& graph,
-                                                             absl::Span<const Tensor> inputs,
-                                                             const Expr::Env* given) {
+absl::StatusOr<BoundedValues> EvaluateWithBounds(const Graph& graph,
+                                                 absl::Span<const Tensor> inputs,
+                                                 const Expr::Env* given) {
+  // Without composites, the values that bounds are computed from are the evaluator's own.
+  if (std::none_of(graph.nodes.begin(), graph.nodes.end(), IsDecomposed)) {
+    return BoundGraph(graph, inputs, {}, given);
+  }
+  ASSIGN_OR_RETURN(std::vector<Tensor> values, Evaluate(graph, inputs, given));
   ASSIGN_OR_RETURN(Graph simple, Simplified(graph));
-  ASSIGN_OR_RETURN(Bounded bounded, BoundGraph(simple, inputs, {}, given));
-  return std::move(bounded.errors);
+  ASSIGN_OR_RETURN(BoundedValues bounded, BoundGraph(simple, inputs, {}, given));
+  bounded.values = std::move(values);
+  return bounded;
 }
 
 absl::StatusOr<double> WithinBounds(const Tensor& got, const Tensor& want,

@@ -8,23 +8,20 @@
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
 #include "compiler/ir/graph/scan.h"
+#include "server/tuner/check/error_bound.h"
 
 namespace athanor {
 
-using Errors = std::vector<double>;  // by element
 inline constexpr double kUnknown = std::numeric_limits<double>::infinity();
 
 // Returns the graph with composites decomposed if their bounds are those of the decomposition.
 absl::StatusOr<Graph> Simplified(const Graph& graph);
 
-// Values and bounds of a graph's outputs, computed from those of its inputs; without `input_errors`
-// the inputs are exact. REQUIRES: `simple` is simplified.
-struct Bounded {
-  std::vector<Tensor> values;
-  std::vector<Errors> errors;
-};
-absl::StatusOr<Bounded> BoundGraph(const Graph& simple, absl::Span<const Tensor> inputs,
-                                   absl::Span<const Errors> input_errors, const Expr::Env* given);
+// Returns values and bounds of a graph's outputs, computed from those of its inputs; without
+// `input_errors` the inputs are exact. REQUIRES: `simple` is simplified.
+absl::StatusOr<BoundedValues> BoundGraph(const Graph& simple, absl::Span<const Tensor> inputs,
+                                         absl::Span<const Errors> input_errors,
+                                         const Expr::Env* given);
 
 // Returns the bounds of a Scan's result, step by step like the reference evaluator; bounds of
 // states carry over between steps.

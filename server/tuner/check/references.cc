@@ -87,23 +87,22 @@ absl::Status ReferenceMaker::AddCases(int index) {
 }
 
 absl::Status ReferenceMaker::Evaluated(ReferenceCase* c) {
-  absl::StatusOr<std::vector<Tensor>> wanted;
+  absl::StatusOr<BoundedValues> right;
   // Indices computed from inputs are the most likely to be in range for small inputs.
   for (IndexChoice choice : kChoices) {
     absl::StatusOr<std::vector<Tensor>> random = RandomInputs(made_.graph, c->env, c->seed, choice);
     if (!random.ok()) return random.status();
     c->inputs = *std::move(random);
-    wanted = Evaluate(made_.graph, c->inputs, &c->env);
+    right = EvaluateWithBounds(made_.graph, c->inputs, &c->env);
     choice_ = std::max(choice_, choice);
-    if (!absl::IsOutOfRange(wanted.status())) break;
+    if (!absl::IsOutOfRange(right.status())) break;
   }
-  c->index_error = absl::IsOutOfRange(wanted.status());
+  c->index_error = absl::IsOutOfRange(right.status());
   if (c->index_error) return absl::OkStatus();
-  if (!wanted.ok()) return wanted.status();
-  c->wanted = *std::move(wanted);
-  auto bounds = ErrorBounds(made_.graph, c->inputs, &c->env);
-  if (bounds.ok()) c->bounds = *std::move(bounds);
-  return bounds.status();
+  if (!right.ok()) return right.status();
+  c->wanted = std::move(right->values);
+  c->bounds = std::move(right->errors);
+  return absl::OkStatus();
 }
 
 absl::Status ReferenceMaker::RepeatInputs(IndexChoice choice, ReferenceCase* c) const {

@@ -94,10 +94,9 @@ absl::StatusOr<int64_t> OutputSamples::CompareAt(const Positions& positions, int
   ASSIGN_OR_RETURN(PartialGraph part,
                    CutElements(run_.graph, run_.dims, by_output, run_.inputs, max_visited));
   part.graph.outputs = {part.graph.outputs[output_]};
-  ASSIGN_OR_RETURN(std::vector<Tensor> want, Evaluate(part.graph, part.inputs));
-  ASSIGN_OR_RETURN(std::vector<std::vector<double>> bounds, ErrorBounds(part.graph, part.inputs));
-  const Tensor got = Picked(want[0], run_.outputs[output_], positions);
-  RETURN_IF_ERROR(Judge(positions, got, want[0], bounds[0], report));
+  ASSIGN_OR_RETURN(const BoundedValues right, EvaluateWithBounds(part.graph, part.inputs));
+  const Tensor got = Picked(right.values[0], run_.outputs[output_], positions);
+  RETURN_IF_ERROR(Judge(positions, got, right.values[0], right.errors[0], report));
   return part.visited;
 }
 

@@ -26,10 +26,7 @@ class Expected {
       e.place_.push_back(node < 0 ? -1 : static_cast<int>(all.outputs.size()));
       if (node >= 0) all.outputs.push_back({absl::StrCat(node), node});
     }
-    ASSIGN_OR_RETURN(std::vector<Tensor> values, Evaluate(all, inputs, &dims));
-    ASSIGN_OR_RETURN(std::vector<std::vector<double>> bounds, ErrorBounds(all, inputs, &dims));
-    e.values_ = std::move(values);
-    e.bounds_ = std::move(bounds);
+    ASSIGN_OR_RETURN(e.right_, EvaluateWithBounds(all, inputs, &dims));
     return e;
   }
 
@@ -37,15 +34,14 @@ class Expected {
     const int place = place_[buffer.index];
     // Local to a loop iteration: known when the loop has ended.
     if (place < 0) return absl::OkStatus();
-    const Tensor& want = values_[place];
+    const Tensor& want = right_.values[place];
     const Tensor got{want.dtype, want.shape, std::string(buffer.data)};
-    return WithinBounds(got, want, bounds_[place]).status();
+    return WithinBounds(got, want, right_.errors[place]).status();
   }
 
  private:
-  std::vector<int> place_;  // by plan.buffers: index into values_; -1: not there
-  std::vector<Tensor> values_;
-  std::vector<std::vector<double>> bounds_;
+  std::vector<int> place_;  // by plan.buffers: index of the output; -1: not there
+  BoundedValues right_;
 };
 
 absl::Status CheckStep(const SteppedPlan& plan, const Expected& expected, const StepView& view) {
