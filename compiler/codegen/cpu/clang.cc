@@ -23,9 +23,13 @@
 #include "clang/Frontend/CompilerInvocation.h"
 #include "clang/Frontend/TextDiagnosticPrinter.h"
 #include "lld/Common/Driver.h"
+#include "llvm/ADT/STLExtras.h"
+#include "llvm/IR/PassInstrumentation.h"
 #include "llvm/MC/MCSubtargetInfo.h"
 #include "llvm/MC/TargetRegistry.h"
 #include "llvm/Object/ObjectFile.h"
+#include "llvm/Passes/PassBuilder.h"
+#include "llvm/Support/CommandLine.h"
 #include "llvm/Support/MemoryBuffer.h"
 #include "llvm/Support/TargetSelect.h"
 #include "llvm/Support/VirtualFileSystem.h"
@@ -144,6 +148,36 @@ std::vector<std::string> FrontendArguments(const CpuTarget& target, const ClangO
   return args;
 }
 
+// Passes that took a seventh of the time and made no model faster: those that look across
+// functions, of which a kernel has one; SLP, because kernels come with their vectors; and the
+// rewriting of loop counters, which have 64 bits already and at worst keep a comparison more.
+// Objects that were compiled with them are as right: no key of the cache names them.
+constexpr llvm::StringRef kSkippedPasses[] = {
+    "CalledValuePropagationPass", "GlobalOptPass", "IPSCCPPass",
+    "IndVarSimplifyPass",         "OpenMPOptPass", "SLPVectorizerPass"};
+
+void SkipPasses(clang::CodeGenOptions& options) {
+  options.PassBuilderCallbacks.push_back([](llvm::PassBuilder& builder) {
+    builder.getPassInstrumentationCallbacks()->registerShouldRunOptionalPassCallback(
+        [](llvm::StringRef pass, llvm::Any) { return !llvm::is_contained(kSkippedPasses, pass); });
+  });
+}
+
+// A longer source, in bytes, is a convolution's or another kernel's with many versions of its
+// loops; products of matrices are shorter.
+constexpr size_t kLongSource = 40'000;
+
+// Sets what no option of the frontend does; for every compilation, because lld sets all of LLVM's
+// options back. Leaves loop strength reduction out of long sources: it took a third of their time,
+// and no such kernel is faster with it on x86, whose addresses scale and add an index for nothing.
+// Products of matrices take 1 % longer without.
+void SetGlobalOptions(const llvm::Triple& triple, absl::string_view source) {
+  std::vector<const char*> args = {"clang"};
+  if (triple.isX86() && source.size() > kLongSource) args.push_back("-disable-lsr");
+  llvm::cl::ResetAllOptionOccurrences();
+  llvm::cl::ParseCommandLineOptions(static_cast<int>(args.size()), args.data());
+}
+
 // Compiles to a relocatable object. The only file the frontend can open is the
 // source, in a file system of its own.
 absl::StatusOr<llvm::SmallVector<char, 0>> CompileToObject(absl::string_view source,
@@ -164,6 +198,7 @@ absl::StatusOr<llvm::SmallVector<char, 0>> CompileToObject(absl::string_view sou
     return Rejected("Clang does not accept its options", messages);
   }
   invocation->getFrontendOpts().DisableFree = false;
+  SkipPasses(invocation->getCodeGenOpts());
 
   auto files = llvm::makeIntrusiveRefCnt<llvm::vfs::InMemoryFileSystem>();
   // A copy, because Clang's lexer wants the text to end with a NUL.
@@ -351,6 +386,7 @@ absl::StatusOr<std::string> CompileToSharedObject(absl::string_view source, cons
   absl::Status valid = CheckOptions(options);
   if (valid.ok()) valid = CheckTarget(target, triple);
   if (!valid.ok()) return valid;
+  SetGlobalOptions(triple, source);
   absl::StatusOr<llvm::SmallVector<char, 0>> object = CompileToObject(source, target, options);
   if (!object.ok()) return object.status();
   return Link(*object, IsHostArchitecture(triple));
