@@ -50,7 +50,7 @@ absl::StatusOr<KernelObject> BuildKernel(CompileBackend& backend, CompileJob& jo
 
 // Compiles and checks the kernels of a lowered plan, with the workers that have time.
 absl::StatusOr<std::shared_ptr<const CompiledPlan>> MakeKernels(const JobTools& tools,
-                                                                LoweredPlan lowered,
+                                                                internal::LowerReply lowered,
                                                                 KernelWork::Calls calls,
                                                                 BuildTimes* times) {
   const auto begin = std::chrono::steady_clock::now();
@@ -249,10 +249,10 @@ MadePlan LowerAndCheck(const JobTools& tools, CompileJob& job, const Graph& grap
                        BuildTimes* times) {
   Stopwatch watch;
   job.Enter(Phase::LOWERING, 1, "lowers the graph to kernels");
-  absl::StatusOr<LoweredPlan> lowered = tools.backend.Lower(graph, plain);
+  absl::StatusOr<internal::LowerReply> lowered = tools.backend.Lower(graph, plain);
   times->lower = watch.Lap();
   if (!lowered.ok()) return lowered.status();
-  const int total = lowered->plan.kernels_size();
+  const int total = lowered->plan().kernels_size();
   job.Enter(Phase::COMPILING_KERNELS, 5, absl::StrCat("compiles ", total, " kernels"));
   job.Update([&](v1::CompileJob& state) {
     state.set_kernels_total(total);
@@ -260,7 +260,7 @@ MadePlan LowerAndCheck(const JobTools& tools, CompileJob& job, const Graph& grap
     state.set_kernels_from_cache(0);
   });
   std::vector<std::string> names;
-  for (const v1::Kernel& kernel : lowered->plan.kernels()) names.push_back(kernel.name());
+  for (const v1::Kernel& kernel : lowered->plan().kernels()) names.push_back(kernel.name());
   const auto compiled = [&](int kernel, const KernelObject& object) {
     job.Update([&](v1::CompileJob& state) {
       CountKernel(object, state);
@@ -345,8 +345,8 @@ absl::StatusOr<CompiledPlans> MakePlans(const JobTools& tools, CompileJob& job,
   if (tools.gives_way()) return GivesWay(job);
   // Does not fall back to a plain plan: the full range's plan serves these sizes,
   // and is faster.
-  ASSIGN_OR_RETURN(LoweredPlan lowered, tools.backend.Lower(graph, /*plain=*/false));
-  const int total = lowered.plan.kernels_size();
+  ASSIGN_OR_RETURN(internal::LowerReply lowered, tools.backend.Lower(graph, /*plain=*/false));
+  const int total = lowered.plan().kernels_size();
   job.Update(
       [&](v1::CompileJob& state) { state.set_kernels_total(state.kernels_total() + total); });
   const auto stopped = [&] {

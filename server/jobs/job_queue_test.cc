@@ -20,7 +20,7 @@ using ::testing::HasSubstr;
 class IdleBackend : public CompileBackend {
  public:
   absl::StatusOr<internal::TargetReply> Machine() override { return None(); }
-  absl::StatusOr<LoweredPlan> Lower(const Graph&, bool) override { return None(); }
+  absl::StatusOr<internal::LowerReply> Lower(const Graph&, bool) override { return None(); }
   absl::StatusOr<KernelObject> CompileKernel(const v1::Plan&, int) override { return None(); }
   absl::Status CheckKernel(const v1::Plan&, const internal::KernelCheck&,
                            absl::Span<const KernelObject>) override {
@@ -144,11 +144,12 @@ TEST_F(JobQueueTest, BoxesComeAfterFirstPlansAndLeaveAWorker) {
   EXPECT_EQ(queue_.NextBuild(0, &backends_[0]).job, b);
 }
 
-LoweredPlan TwoKernels() {
-  LoweredPlan lowered;
+internal::LowerReply TwoKernels() {
+  internal::LowerReply lowered;
   for (const char* name : {"k0", "k1"}) {
-    lowered.plan.add_kernels()->set_name(name);
-    lowered.plan.mutable_kernels()->rbegin()->set_source_hash(name);
+    v1::Kernel* kernel = lowered.mutable_plan()->add_kernels();
+    kernel->set_name(name);
+    kernel->set_source_hash(name);
   }
   return lowered;
 }

@@ -7,12 +7,12 @@
 
 namespace athanor {
 
-KernelWork::KernelWork(LoweredPlan lowered, Calls calls)
+KernelWork::KernelWork(internal::LowerReply lowered, Calls calls)
     : lowered_(std::move(lowered)),
       calls_(std::move(calls)),
-      is_compiled_(lowered_.plan.kernels_size()),
-      objects_(lowered_.plan.kernels_size()) {
-  const auto& kernels = lowered_.plan.kernels();
+      is_compiled_(lowered_.plan().kernels_size()),
+      objects_(lowered_.plan().kernels_size()) {
+  const auto& kernels = lowered_.plan().kernels();
   absl::flat_hash_map<absl::string_view, int> by_source;
   for (int i = 0; i < kernels.size(); ++i) {
     by_source.emplace(kernels[i].source_hash(), i);
@@ -22,10 +22,10 @@ KernelWork::KernelWork(LoweredPlan lowered, Calls calls)
     const size_t size = kernels[a.index].source().size(), other = kernels[b.index].source().size();
     return size != other ? size > other : a.index < b.index;
   });
-  for (size_t i = 0; i < lowered_.checks.size(); ++i) {
-    waiting_.push_back({.check = true, .index = static_cast<int>(i)});
+  for (int i = 0; i < lowered_.checks_size(); ++i) {
+    waiting_.push_back({.check = true, .index = i});
     std::vector<int>& runs = runs_.emplace_back();
-    for (const v1::Kernel& kernel : lowered_.checks[i].request().plan().kernels()) {
+    for (const v1::Kernel& kernel : lowered_.checks(i).request().plan().kernels()) {
       const auto found = by_source.find(kernel.source_hash());
       if (found != by_source.end()) runs.push_back(found->second);
     }
@@ -62,7 +62,7 @@ bool KernelWork::HasTask() const {
 }
 
 absl::Status KernelWork::Compile(int kernel, CompileBackend& backend) {
-  absl::StatusOr<KernelObject> object = backend.CompileKernel(lowered_.plan, kernel);
+  absl::StatusOr<KernelObject> object = backend.CompileKernel(lowered_.plan(), kernel);
   if (!object.ok()) return object.status();
   objects_[kernel] = *std::move(object);
   calls_.compiled(kernel, objects_[kernel]);
@@ -75,8 +75,9 @@ absl::Status KernelWork::Compile(int kernel, CompileBackend& backend) {
 void KernelWork::Do(const Task& task, CompileBackend& backend) {
   absl::Status status = calls_.stopped();
   if (status.ok()) {
-    status = task.check ? backend.CheckKernel(lowered_.plan, lowered_.checks[task.index], objects_)
-                        : Compile(task.index, backend);
+    status = task.check
+                 ? backend.CheckKernel(lowered_.plan(), lowered_.checks(task.index), objects_)
+                 : Compile(task.index, backend);
   }
   {
     MutexLock lock(mu_);

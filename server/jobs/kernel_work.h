@@ -35,7 +35,7 @@ class KernelWork {
     std::function<void()> changed;
   };
 
-  KernelWork(LoweredPlan lowered, Calls calls);
+  KernelWork(internal::LowerReply lowered, Calls calls);
 
   // Does tasks until all are done, others' included. Returns the error of the first that failed.
   absl::Status Finish(CompileBackend& backend);
@@ -45,7 +45,7 @@ class KernelWork {
   // Does a task if one can begin.
   void DoTask(CompileBackend& backend);
 
-  const v1::Plan& plan() const { return lowered_.plan; }
+  const v1::Plan& plan() const { return lowered_.plan(); }
   // REQUIRES: Finish returned OK; only once. By plan.kernels.
   std::vector<KernelObject> TakeObjects();
   // Returns when the last kernel was compiled. REQUIRES: Finish returned OK.
@@ -66,7 +66,7 @@ class KernelWork {
   void Do(const Task& task, CompileBackend& backend);
   absl::Status Compile(int kernel, CompileBackend& backend);
 
-  LoweredPlan lowered_;
+  const internal::LowerReply lowered_;
   const Calls calls_;
   std::vector<std::vector<int>> runs_;  // by check: the kernels of the plan that it runs
   mutable Mutex mu_;

@@ -24,7 +24,7 @@ class Backend : public CompileBackend {
       : verdict_(std::move(verdict)) {}
 
   absl::StatusOr<internal::TargetReply> Machine() override { return None(); }
-  absl::StatusOr<LoweredPlan> Lower(const Graph&, bool) override { return None(); }
+  absl::StatusOr<internal::LowerReply> Lower(const Graph&, bool) override { return None(); }
   absl::StatusOr<KernelObject> CompileKernel(const v1::Plan& plan, int index) override {
     const absl::Status status = Do("compile " + plan.kernels(index).name());
     if (!status.ok()) return status;
@@ -63,19 +63,19 @@ class Backend : public CompileBackend {
 
 // A plan of kernels k0, k1, ... with sources of these lengths, each with a check that runs it and
 // the kernel before it.
-LoweredPlan Lowered(const std::vector<int>& lengths) {
-  LoweredPlan lowered;
+internal::LowerReply Lowered(const std::vector<int>& lengths) {
+  internal::LowerReply lowered;
   for (size_t i = 0; i < lengths.size(); ++i) {
-    v1::Kernel* kernel = lowered.plan.add_kernels();
+    v1::Kernel* kernel = lowered.mutable_plan()->add_kernels();
     kernel->set_name(absl::StrCat("k", i));
     kernel->set_source(std::string(lengths[i], 'x'));
     kernel->set_source_hash(absl::StrCat("hash", i));
-    internal::KernelCheck& check = lowered.checks.emplace_back();
+    internal::KernelCheck& check = *lowered.add_checks();
     check.set_kernel(static_cast<uint32_t>(i));
     *check.mutable_request()->mutable_plan()->add_kernels() = *kernel;
     if (i > 0) {
       *check.mutable_request()->mutable_plan()->add_kernels() =
-          lowered.plan.kernels(static_cast<int>(i) - 1);
+          lowered.plan().kernels(static_cast<int>(i) - 1);
     }
   }
   return lowered;

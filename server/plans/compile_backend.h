@@ -3,8 +3,8 @@
 // to search with for as long as there is something to search. CompileBackends holds what all of
 // them share and what needs no compiler.
 //
-//   LoweredPlan lowered = backend->Lower(graph, /*plain=*/false).value();
-//   KernelObject object = backend->CompileKernel(lowered.plan, 0).value();
+//   internal::LowerReply lowered = backend->Lower(graph, /*plain=*/false).value();
+//   KernelObject object = backend->CompileKernel(lowered.plan(), 0).value();
 //   std::shared_ptr<PlanRunner> runner = backends->Load(graph, plan, objects, ...).value();
 //
 // The one that serves is over the tuner process and the kernel store (tuner_backend.h); tests of
@@ -32,12 +32,6 @@
 
 namespace athanor {
 
-// A graph's plan before its kernels are compiled.
-struct LoweredPlan {
-  v1::Plan plan;
-  std::vector<internal::KernelCheck> checks;  // its kernels serve once these have passed
-};
-
 class CompileBackend {
  public:
   virtual ~CompileBackend() = default;
@@ -47,7 +41,7 @@ class CompileBackend {
   virtual absl::StatusOr<internal::TargetReply> Machine() = 0;
   // The baseline plan for the full range of the dims; `plain`: made the simplest way, each op by
   // itself, for where a kernel of the other turned out wrong.
-  virtual absl::StatusOr<LoweredPlan> Lower(const Graph& graph, bool plain) = 0;
+  virtual absl::StatusOr<internal::LowerReply> Lower(const Graph& graph, bool plain) = 0;
   // plan.kernels(index) as the runtime loads it. A crash of the compiler costs one more try.
   virtual absl::StatusOr<KernelObject> CompileKernel(const v1::Plan& plan, int index) = 0;
   // Compares a kernel of the plan with the reference evaluator, unless it is known to have passed.

@@ -8,7 +8,6 @@
 #include <algorithm>
 #include <chrono>
 #include <filesystem>
-#include <iterator>
 #include <thread>
 #include <utility>
 
@@ -51,7 +50,7 @@ class TunerBackend final : public CompileBackend {
     return machine_;
   }
 
-  absl::StatusOr<LoweredPlan> Lower(const Graph& graph, bool plain) override {
+  absl::StatusOr<internal::LowerReply> Lower(const Graph& graph, bool plain) override {
     const Traffic::Request waited_for(shared_.traffic());
     if (!tuner_.ok()) return tuner_.status();
     RETURN_IF_ERROR(LearnMachine());
@@ -70,15 +69,11 @@ class TunerBackend final : public CompileBackend {
                                          "; that was the second try, StartCompile makes another"));
       }
     }
-    if (!lowered.ok()) return lowered.status();
-    if (!lowered->plain_because().empty()) {
+    if (lowered.ok() && !lowered->plain_because().empty()) {
       LogWarn("a baseline is made plain",
               {{"graph", graph.name}, {"error", lowered->plain_because()}});
     }
-    auto& checks = *lowered->mutable_checks();
-    return LoweredPlan{
-        .plan = std::move(*lowered->mutable_plan()),
-        .checks = {std::make_move_iterator(checks.begin()), std::make_move_iterator(checks.end())}};
+    return lowered;
   }
 
   absl::StatusOr<KernelObject> CompileKernel(const v1::Plan& plan, int index) override {

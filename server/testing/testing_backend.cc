@@ -173,7 +173,7 @@ class EvaluatorBackend final : public CompileBackend {
     return control_->machine();
   }
 
-  absl::StatusOr<LoweredPlan> Lower(const Graph& graph, bool plain) override {
+  absl::StatusOr<internal::LowerReply> Lower(const Graph& graph, bool plain) override {
     v1::Plan plan;
     std::string what = CanonicalHash(graph) + (plain ? " plain" : "");
     for (const Dim& dim : graph.dims) {
@@ -186,7 +186,9 @@ class EvaluatorBackend final : public CompileBackend {
     plan.mutable_kernels(0)->set_source(plan.plan_id());
     plan.add_run();
     control_->Tell((plain ? "lower plain " : "lower ") + plan.plan_id());
-    return LoweredPlan{.plan = std::move(plan), .checks = {}};
+    internal::LowerReply lowered;
+    *lowered.mutable_plan() = std::move(plan);
+    return lowered;
   }
 
   absl::StatusOr<KernelObject> CompileKernel(const v1::Plan& plan, int) override {

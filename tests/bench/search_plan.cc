@@ -79,15 +79,15 @@ absl::StatusOr<Arguments> Parse(int argc, char** argv) {
 
 // The baseline plan, compiled and checked.
 absl::StatusOr<CompiledPlan> Baseline(CompileBackend& backend, const Graph& graph) {
-  absl::StatusOr<LoweredPlan> lowered = backend.Lower(graph, /*plain=*/false);
+  absl::StatusOr<internal::LowerReply> lowered = backend.Lower(graph, /*plain=*/false);
   if (!lowered.ok()) return lowered.status();
-  CompiledPlan baseline{std::move(lowered->plan), {}};
+  CompiledPlan baseline{std::move(*lowered->mutable_plan()), {}};
   for (int i = 0; i < baseline.plan.kernels_size(); ++i) {
     absl::StatusOr<KernelObject> object = backend.CompileKernel(baseline.plan, i);
     if (!object.ok()) return object.status();
     baseline.objects.push_back(*std::move(object));
   }
-  for (const internal::KernelCheck& check : lowered->checks) {
+  for (const internal::KernelCheck& check : lowered->checks()) {
     absl::Status s = backend.CheckKernel(baseline.plan, check, baseline.objects);
     if (!s.ok()) return s;
   }

@@ -53,12 +53,12 @@ class RestoredPlanTest : public testing::Test {
   // As a search would have found it.
   static CompiledPlan Found(CompileBackend& backend, const Graph& graph) {
     CompiledPlan found;
-    const LoweredPlan lowered = backend.Lower(graph, /*plain=*/false).value();
-    found.plan = lowered.plan;
+    const internal::LowerReply lowered = backend.Lower(graph, /*plain=*/false).value();
+    found.plan = lowered.plan();
     for (int i = 0; i < found.plan.kernels_size(); ++i) {
       found.objects.push_back(backend.CompileKernel(found.plan, i).value());
     }
-    for (const internal::KernelCheck& check : lowered.checks) {
+    for (const internal::KernelCheck& check : lowered.checks()) {
       EXPECT_TRUE(backend.CheckKernel(found.plan, check, found.objects).ok());
     }
     found.how.set_budget("1s");
