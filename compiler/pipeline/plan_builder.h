@@ -44,7 +44,7 @@ struct BuiltPlan {
   std::shared_ptr<struct KnownKernels> known;
 };
 
-// Borrows the target. Pure, thread-safe.
+// Borrows the target. Pure; thread-safe, but for Checks of one BuiltPlan or of its copies.
 class PlanBuilder {
  public:
   explicit PlanBuilder(const v1::Target& target) : target_(target) {}

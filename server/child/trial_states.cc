@@ -89,6 +89,11 @@ bool IsTime(const internal::SizeTimes& size) {
          std::isfinite(size.high());
 }
 
+bool IsRatio(const internal::SizeTimes& size) {
+  return size.ratio() > 0 && std::isfinite(size.ratio()) && size.ratio_low() <= size.ratio() &&
+         size.ratio() <= size.ratio_high();
+}
+
 bool IsStatusCode(int code) {
   return code >= 0 && code <= static_cast<int>(absl::StatusCode::kUnauthenticated);
 }

@@ -19,6 +19,8 @@ enum class TrialState : uint8_t { kCompiling, kMeasuring, kChecking, kMeasuringA
 
 // Reports whether these are times of a measurement: positive and finite.
 bool IsTime(const internal::SizeTimes& size);
+// Reports whether the time over the first plan's can be one.
+bool IsRatio(const internal::SizeTimes& size);
 // Reports whether it is a code of absl::StatusCode.
 bool IsStatusCode(int code);
 

@@ -322,7 +322,9 @@ absl::StatusOr<internal::MeasureReply> TunerProcess::Measure(
   bool fits = reply->measure().plans_size() == request.plans_size();
   for (const internal::PlanTimes& plan : reply->measure().plans()) {
     fits = fits && plan.sizes_size() == request.sizes_size();
-    for (const internal::SizeTimes& size : plan.sizes()) fits = fits && IsTime(size);
+    for (const internal::SizeTimes& size : plan.sizes()) {
+      fits = fits && IsTime(size) && (&plan == &reply->measure().plans(0) || IsRatio(size));
+    }
   }
   if (!fits) return Lose(absl::DataLossError("its times do not fit"), kDoing, {});
   return std::move(*reply->mutable_measure());

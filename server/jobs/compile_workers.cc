@@ -152,7 +152,9 @@ void CompileWorkers::BuildLoop(int index) {
        [this] { return queue_.GivesWay(); },
        [this, index](std::shared_ptr<KernelWork> work) { queue_.Share(index, std::move(work)); },
        [this] { queue_.Wake(); }});
-  for (JobQueue::Build build; (build = queue_.NextBuild(index, backend)).job != nullptr;) {
+  for (;;) {
+    JobQueue::Build build = queue_.NextBuild(index, backend);
+    if (build.job == nullptr) return;
     if (build.help != nullptr) {
       build.help->DoTask(*backend);
       queue_.Built(index);

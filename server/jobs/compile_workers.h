@@ -94,7 +94,7 @@ class CompileWorkers {
   // Does as JobRunner says. Returns whether the job goes on.
   bool GoOn(int index, const std::shared_ptr<CompileJob>& job, JobRunner::GoOn next);
   // These return as GoOn. BeginSearch: a search for a plan that is faster than `serving`, on the
-  // worker with the fewest. Complete: the job is queued again to complete its plan. Park: it waits
+  // worker with the fewest. Leave: it is queued again for what is left. Park: it waits
   // for another job to make its plan, or, with `kind` kSearchLease, to search for the same.
   bool BeginSearch(int index, const std::shared_ptr<CompileJob>& job,
                    std::shared_ptr<const CompiledPlan> serving);

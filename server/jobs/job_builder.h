@@ -94,12 +94,11 @@ using PlanOrWait = std::variant<LeaseWait, JobPlan>;
 // The boxes of a job's version are to be made; then a search begins at the plan that serves, or the
 // job ends.
 struct BoxesLeft {
-  std::shared_ptr<const ServedPlan> serving;
   bool search = true;
 };
 
-// What is left of a job whose version has a plan: a plan to complete, or boxes. Nothing of a job
-// that has not begun.
+// Holds what a job has left to do though its version has a plan: a plan to complete, or boxes;
+// nothing if the job has not begun.
 using JobRest = std::variant<std::monostate, ChosenPlan, BoxesLeft>;
 
 // Returns plans of `graph`, which is the version's with narrower dims: those that the cache has

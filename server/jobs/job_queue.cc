@@ -27,15 +27,34 @@ int64_t JobQueue::CostOf(const CompileJob& job) {
 void JobQueue::Append(Build build) {
   const Rank rank = RankOf(build);
   const int64_t cost = CostOf(*build.job);
+  const bool for_taps = build.job->for_taps();
+  const ModelVersion* version = build.job->version().get();
   builds_.push_back({std::move(build), rank, cost});
+  if (!for_taps) RaiseBoxes(version);
+}
+
+void JobQueue::RaiseBoxes(const ModelVersion* version) {
+  Waiting* boxes = nullptr;
+  Rank most = Rank::kBoxes;
+  for (Waiting& waiting : builds_) {
+    const CompileJob& job = *waiting.build.job;
+    if (job.for_taps() || job.version().get() != version) continue;
+    if (std::holds_alternative<BoxesLeft>(waiting.build.rest)) boxes = &waiting;
+    most = std::min(most, waiting.rank);
+  }
+  if (boxes != nullptr) boxes->rank = most;
 }
 
 absl::StatusOr<JobQueue::Job> JobQueue::Add(absl::FunctionRef<Job()> make) {
   MutexLock lock(mu_);
   if (stopped_) return absl::UnavailableError("the server is draining");
-  if (static_cast<int64_t>(builds_.size()) >= most_) {
-    return absl::ResourceExhaustedError(absl::StrCat(
-        builds_.size(), " compile jobs wait already, the most allowed (--max_compile_jobs)"));
+  // What is left of jobs whose plan serves keeps nobody out.
+  const auto wait = std::count_if(builds_.begin(), builds_.end(), [](const Waiting& waiting) {
+    return std::holds_alternative<std::monostate>(waiting.build.rest);
+  });
+  if (wait >= most_) {
+    return absl::ResourceExhaustedError(
+        absl::StrCat(wait, " compile jobs wait already, the most allowed (--max_compile_jobs)"));
   }
   Job job = make();
   Append({job, {}});
@@ -133,7 +152,11 @@ const JobQueue::AtWork* JobQueue::ToHelp(Builds::const_iterator next) const {
   const AtWork* help = nullptr;
   for (const AtWork& worker : at_work_) {
     if (worker.shared == nullptr || (help != nullptr && help->rank <= worker.rank)) continue;
-    if (next != builds_.end() && next->rank <= worker.rank) continue;
+    // Callers wait for plans with taps as for first plans.
+    const bool urgent =
+        next != builds_.end() &&
+        (next->rank <= worker.rank || next->passed >= kMostPassed || next->build.job->for_taps());
+    if (urgent) continue;
     if (worker.shared->HasTask()) help = &worker;
   }
   return help;

@@ -15,10 +15,11 @@
 //
 // Somebody waits for the first plan of a version: jobs that make one go before all others, small
 // models before large ones. Boxes leave a worker to them, and give way where there is none
-// (GivesWay). Workers that have none of these to build help others with their kernels, a kernel at
-// a time. A job that was passed over kMostPassed times goes next. A version has one job at a
-// time: its next one waits until Release. No step of a search begins while the worker builds or a
-// job waits that it could build. Thread-safe.
+// (GivesWay); if a job of their own version waits for them, they are as urgent as that. A worker
+// with nothing more urgent to build helps others with their kernels, a kernel at a time. A first or
+// later plan that was passed over kMostPassed times goes next. A version has one job at a time: its
+// next one waits until Release. No step of a search begins while the worker builds or a job waits
+// that it could build. Thread-safe.
 #ifndef ATHANOR_SERVER_JOBS_JOB_QUEUE_H_
 #define ATHANOR_SERVER_JOBS_JOB_QUEUE_H_
 
@@ -47,7 +48,8 @@ class JobQueue {
   struct Build {
     Job job;  // null: stop
     JobRest rest;
-    // Work of the job, which another worker builds, to do a task of; null: the job is to be built.
+    // Another worker builds the job; a task of this work is to be done. Null: the job is to be
+    // built.
     std::shared_ptr<KernelWork> help = nullptr;
   };
   // A step of a job's search, which begins with `serving` if that is set.
@@ -73,8 +75,7 @@ class JobQueue {
   // AddFirst.
   bool AddSearch(int worker, const Job& job, std::shared_ptr<const CompiledPlan> serving);
 
-  // Waits for the next job to build with `backend`, or to help with, which is interrupted if the
-  // job is cancelled.
+  // Waits for the next job to build, or to help with. `backend` is interrupted if it is cancelled.
   Build NextBuild(int worker, CompileBackend* backend);
   // Has others help with the kernels of the worker's job. Null: no longer.
   void Share(int worker, std::shared_ptr<KernelWork> work);
@@ -136,6 +137,8 @@ class JobQueue {
   // Returns the worker to help rather than to take `next`; null: none needs help.
   const AtWork* ToHelp(Builds::const_iterator next) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   void Append(Build build) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  // Makes boxes as urgent as the jobs that wait for them: those of the same version.
+  void RaiseBoxes(const ModelVersion* version) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   // Reports whether the worker builds, or should: its searches wait meanwhile.
   bool ToBuild(int worker) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
 

@@ -1,9 +1,11 @@
 #include "server/jobs/job_queue.h"
 
 #include <algorithm>
+#include <atomic>
 #include <memory>
 #include <optional>
 #include <string>
+#include <thread>
 #include <variant>
 #include <vector>
 
@@ -202,9 +204,69 @@ TEST_F(JobQueueTest, FirstPlansAreHelpedBeforeOtherWorkIsBegun) {
   queue_.Share(0, work);
   EXPECT_EQ(queue_.NextBuild(1, &backends_[1]).help, work);
   queue_.Built(1);
-  // Of boxes, a worker makes its own before it helps with others'.
   queue_.Share(0, nullptr);
   EXPECT_EQ(queue_.NextBuild(1, &backends_[1]).job, a);
+}
+
+TEST_F(JobQueueTest, PlansWithTapsGoBeforeHelp) {
+  const auto a = Add(a_);
+  EXPECT_EQ(queue_.NextBuild(0, &backends_[0]).job, a);
+  queue_.Share(0, std::make_shared<KernelWork>(TwoKernels(), NoCalls()));
+  const auto tapped =
+      queue_
+          .Add([&] {
+            return std::make_shared<CompileJob>(
+                "tapped", b_, std::make_shared<TapPlan>(b_->graph(), std::vector<NodeId>{0}));
+          })
+          .value();
+  EXPECT_EQ(queue_.NextBuild(1, &backends_[1]).job, tapped);
+}
+
+// No step of a search begins on a worker that could help.
+TEST_F(JobQueueTest, SearchesWaitWhileTheirWorkerCouldHelp) {
+  const auto a = Add(a_);
+  EXPECT_EQ(queue_.NextBuild(0, &backends_[0]).job, a);
+  const auto work = std::make_shared<KernelWork>(TwoKernels(), NoCalls());
+  queue_.Share(0, work);
+  ASSERT_TRUE(queue_.AddSearch(1, Job(b_), nullptr));
+  std::atomic<bool> searches = false;
+  std::thread searcher([&] { searches = queue_.AwaitSearch(1); });
+  EXPECT_EQ(queue_.NextBuild(1, &backends_[1]).help, work);
+  queue_.Built(1);
+  EXPECT_FALSE(searches);
+  queue_.Share(0, nullptr);
+  searcher.join();
+  EXPECT_TRUE(searches);
+}
+
+// The version's own jobs do not wait behind the boxes of other models.
+TEST_F(JobQueueTest, BoxesAreAsUrgentAsTheJobThatWaitsForThem) {
+  const auto a = Add(a_), b = Add(b_);
+  for (const auto& job : {a, b}) {
+    EXPECT_EQ(queue_.NextBuild(0, &backends_[0]).job, job);
+    ASSERT_TRUE(queue_.AddRest(job, BoxesLeft{}));
+    queue_.Built(0);
+  }
+  EXPECT_EQ(queue_.NextBuild(0, &backends_[0]).job, a) << "its boxes take the only place";
+  const auto again = Add(b_);
+  const JobQueue::Build boxes = queue_.NextBuild(1, &backends_[1]);
+  EXPECT_EQ(boxes.job, b);
+  EXPECT_TRUE(std::holds_alternative<BoxesLeft>(boxes.rest));
+  queue_.Built(1);
+  queue_.Release(b);
+  EXPECT_EQ(queue_.NextBuild(1, &backends_[1]).job, again);
+}
+
+TEST_F(JobQueueTest, WhatIsLeftKeepsNobodyOut) {
+  for (int i = 0; i < 4; ++i) {
+    const auto job = Add(Store(absl::StrCat("m", i), ReluModel()));
+    EXPECT_EQ(queue_.NextBuild(0, &backends_[0]).job, job);
+    ASSERT_TRUE(queue_.AddRest(job, BoxesLeft{}));
+    queue_.Built(0);
+  }
+  for (int i = 0; i < 4; ++i) Add(Store(absl::StrCat("n", i), ReluModel()));
+  EXPECT_EQ(queue_.Add([&] { return Job(a_); }).status().code(),
+            absl::StatusCode::kResourceExhausted);
 }
 
 TEST_F(JobQueueTest, ACancelledJobIsRemovedWhereItWaitsAndInterruptedWhereItIsBuilt) {

@@ -80,8 +80,7 @@ JobRunner::GoOn JobRunner::Run(const std::shared_ptr<CompileJob>& job, JobRest r
        (job->policy().automatic && !policies_.BetterKept(version, job->policy())))) {
     // At start such a job is made for the boxes alone.
     const bool boxes = version.plans().grid()->size() > 1;
-    return LeaveBoxes(*job, {.serving = before,
-                             .search = !boxes || !job->policy().automatic ||
+    return LeaveBoxes(*job, {.search = !boxes || !job->policy().automatic ||
                                        policies_.Due(version, job->policy())});
   }
   watch.Lap();
@@ -138,7 +137,7 @@ JobRunner::GoOn JobRunner::ServeAndGoOn(const std::shared_ptr<CompileJob>& job, 
     const bool searched = origin != PlanOrigin::kLowered &&
                           SearchPolicies::Wanted(version, job->policy()) &&
                           !policies_.Due(version, job->policy());
-    return LeaveBoxes(*job, {.serving = plan, .search = !idle && !searched});
+    return LeaveBoxes(*job, {.search = !idle && !searched});
   }
   const bool deleted = !serves && job->slot()->plan() == nullptr;
   job->Finish(absl::OkStatus(),
@@ -164,7 +163,7 @@ JobRunner::GoOn JobRunner::Complete(const std::shared_ptr<CompileJob>& job, Chos
            {"model", job->model()},
            {"plan", plan_id},
            {"error", built.status().ToString()}});
-  return LeaveBoxes(*job, {.serving = before});
+  return LeaveBoxes(*job, {});
 }
 
 JobRunner::GoOn JobRunner::LeaveBoxes(CompileJob& job, BoxesLeft boxes) {
@@ -178,14 +177,21 @@ JobRunner::GoOn JobRunner::LeaveBoxes(CompileJob& job, BoxesLeft boxes) {
 }
 
 JobRunner::GoOn JobRunner::AfterBoxes(CompileJob& job, const BoxesLeft& boxes) {
-  if (boxes.search) return boxes.serving->compiled;
-  job.FinishRestored(*boxes.serving);
+  // Another plan may serve by now, or none: weights can be found damaged, and models deleted.
+  const std::shared_ptr<const ServedPlan> serving = job.version()->plan();
+  if (serving == nullptr) {
+    job.Finish(absl::OkStatus(), job.stop_requested().value_or(v1::CompileJob::STOP_MODEL_DELETED));
+    return {};
+  }
+  if (boxes.search) return serving->compiled;
+  job.FinishRestored(*serving);
   return {};
 }
 
 JobRunner::GoOn JobRunner::MakeBoxes(CompileJob& job, BoxesLeft boxes) {
   const ModelVersion& version = *job.version();
   const v1::CompileJob before = job.state();
+  job.Enter(v1::CompileJob::PREPARING, 95, "makes the plans of its boxes");
   const BucketTools buckets = {
       .make = [&](const Graph& graph) { return MakePlans(tools_, job, graph); },
       .pinned = [&](const Graph& graph,
@@ -208,6 +214,7 @@ JobRunner::GoOn JobRunner::MakeBoxes(CompileJob& job, BoxesLeft boxes) {
     state.set_kernels_total(before.kernels_total());
     state.set_kernels_done(before.kernels_done());
     state.set_kernels_from_cache(before.kernels_from_cache());
+    state.set_buckets_done(before.buckets_done());
   });
   return JobRest(std::move(boxes));
 }

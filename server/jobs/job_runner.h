@@ -2,7 +2,7 @@
 // makes plans for the version's boxes, and says how the job goes on.
 //
 //   JobRunner runner(options, &registry, &backends, &policies, tools);
-//   JobRunner::GoOn next = runner.Run(job, std::nullopt);
+//   JobRunner::GoOn next = runner.Run(job, {});
 //
 // Used by one thread; borrows everything.
 #ifndef ATHANOR_SERVER_JOBS_JOB_RUNNER_H_
@@ -53,6 +53,7 @@ class JobRunner {
                     int64_t ms);
   // Leaves the boxes of the job's version to be made; goes on at once if there are none.
   GoOn LeaveBoxes(CompileJob& job, BoxesLeft boxes);
+  // ABORTED inside: leaves them again.
   GoOn MakeBoxes(CompileJob& job, BoxesLeft boxes);
   // Goes on with a job whose boxes are made.
   GoOn AfterBoxes(CompileJob& job, const BoxesLeft& boxes);

@@ -40,15 +40,15 @@ bool KernelWork::IsReady(const Task& task) const {
   return true;
 }
 
-std::vector<KernelWork::Task>::const_iterator KernelWork::Next() const {
-  if (!error_.ok()) return waiting_.end();
+std::vector<KernelWork::Task>::const_iterator KernelWork::Next(bool owner) const {
+  if (failed_) return waiting_.end();
   auto next = waiting_.begin();
-  while (next != waiting_.end() && !IsReady(*next)) ++next;
+  while (next != waiting_.end() && ((next->failed && !owner) || !IsReady(*next))) ++next;
   return next;
 }
 
-std::optional<KernelWork::Task> KernelWork::Take() {
-  const auto next = Next();
+std::optional<KernelWork::Task> KernelWork::Take(bool owner) {
+  const auto next = Next(owner);
   if (next == waiting_.end()) return std::nullopt;
   const Task task = *next;
   waiting_.erase(next);
@@ -58,7 +58,7 @@ std::optional<KernelWork::Task> KernelWork::Take() {
 
 bool KernelWork::HasTask() const {
   MutexLock lock(mu_);
-  return Next() != waiting_.end();
+  return Next(/*owner=*/false) != waiting_.end();
 }
 
 absl::Status KernelWork::Compile(int kernel, CompileBackend& backend) {
@@ -72,17 +72,18 @@ absl::Status KernelWork::Compile(int kernel, CompileBackend& backend) {
   return absl::OkStatus();
 }
 
-void KernelWork::Do(const Task& task, CompileBackend& backend) {
+absl::Status KernelWork::Do(const Task& task, CompileBackend& backend) {
   absl::Status status = calls_.stopped();
-  if (status.ok()) {
-    status = task.check
-                 ? backend.CheckKernel(lowered_.plan(), lowered_.checks(task.index), objects_)
-                 : Compile(task.index, backend);
-  }
+  if (!status.ok()) return status;
+  if (!task.check) return Compile(task.index, backend);
+  return backend.CheckKernel(lowered_.plan(), lowered_.checks(task.index), objects_);
+}
+
+void KernelWork::End(const Task& task, bool done) {
   {
     MutexLock lock(mu_);
     --running_;
-    error_.Update(status);  // keeps an earlier one
+    if (!done) waiting_.insert(waiting_.begin(), {task.check, task.index, /*failed=*/true});
     done_.NotifyAll();
   }
   calls_.changed();
@@ -92,20 +93,23 @@ void KernelWork::DoTask(CompileBackend& backend) {
   std::optional<Task> task;
   {
     MutexLock lock(mu_);
-    task = Take();
+    task = Take(/*owner=*/false);
   }
-  if (task.has_value()) Do(*task, backend);
+  if (task.has_value()) End(*task, Do(*task, backend).ok());
 }
 
 absl::Status KernelWork::Finish(CompileBackend& backend) {
+  absl::Status status;
   for (;;) {
     std::optional<Task> task;
     {
       MutexLock lock(mu_);
-      while (!(task = Take()).has_value() && running_ > 0) done_.Wait(lock);
-      if (!task.has_value()) return error_;
+      failed_ = !status.ok();
+      while (!(task = Take(/*owner=*/true)).has_value() && running_ > 0) done_.Wait(lock);
+      if (!task.has_value()) return status;
     }
-    Do(*task, backend);
+    status = Do(*task, backend);
+    End(*task, /*done=*/true);
   }
 }
 

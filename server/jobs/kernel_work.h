@@ -6,8 +6,9 @@
 //   std::vector<KernelObject> objects = work.TakeObjects();
 //
 // Each kernel is compiled once, the longest source first, so that no worker is left alone with it
-// at the end. A check begins when the kernels that it runs are compiled. After an error no task
-// begins. Thread-safe.
+// at the end. A check begins when the kernels that it runs are compiled. What fails at a helper is
+// done again by the owner, whose verdict counts: the helper may have been interrupted, or have lost
+// its child. After the owner's error no task begins. Thread-safe.
 #ifndef ATHANOR_SERVER_JOBS_KERNEL_WORK_H_
 #define ATHANOR_SERVER_JOBS_KERNEL_WORK_H_
 
@@ -27,7 +28,7 @@ class KernelWork {
  public:
   // Called by any worker, without a lock.
   struct Calls {
-    // Asked before each task; an error is that of the work.
+    // Asked before each task; an error ends the work.
     std::function<absl::Status()> stopped;
     // A kernel was compiled or found.
     std::function<void(int kernel, const KernelObject& object)> compiled;
@@ -37,12 +38,13 @@ class KernelWork {
 
   KernelWork(internal::LowerReply lowered, Calls calls);
 
-  // Does tasks until all are done, others' included. Returns the error of the first that failed.
+  // Does tasks until all are done, others' included. Returns the error of the first that failed
+  // here.
   absl::Status Finish(CompileBackend& backend);
 
-  // Reports whether a task could begin.
+  // Reports whether a helper could begin a task.
   bool HasTask() const;
-  // Does a task if one can begin.
+  // Does a task, as a helper, if one can begin.
   void DoTask(CompileBackend& backend);
 
   const v1::Plan& plan() const { return lowered_.plan(); }
@@ -56,14 +58,17 @@ class KernelWork {
   struct Task {
     bool check = false;
     int index = 0;
+    bool failed = false;  // at a helper; the owner does it
   };
 
   bool IsReady(const Task& task) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
-  // Returns the task that would begin next; the end of waiting_: none can.
-  std::vector<Task>::const_iterator Next() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
-  std::optional<Task> Take() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  // Returns the task that the owner or a helper would begin next; the end of waiting_: none can.
+  std::vector<Task>::const_iterator Next(bool owner) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  std::optional<Task> Take(bool owner) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   // Does a task that was taken.
-  void Do(const Task& task, CompileBackend& backend);
+  absl::Status Do(const Task& task, CompileBackend& backend);
+  // Ends a task that was taken: it is done, or is given back.
+  void End(const Task& task, bool done);
   absl::Status Compile(int kernel, CompileBackend& backend);
 
   const internal::LowerReply lowered_;
@@ -76,9 +81,9 @@ class KernelWork {
   // Written once each, by the worker that compiles it; read by tasks that begin after.
   std::vector<KernelObject> objects_;
   int running_ ABSL_GUARDED_BY(mu_) = 0;
+  bool failed_ ABSL_GUARDED_BY(mu_) = false;
   std::chrono::steady_clock::time_point last_compiled_ ABSL_GUARDED_BY(mu_) =
       std::chrono::steady_clock::now();
-  absl::Status error_ ABSL_GUARDED_BY(mu_);
 };
 
 }  // namespace athanor

@@ -36,6 +36,7 @@ class Backend : public CompileBackend {
       for (int i = 0; i < plan.kernels_size(); ++i) {
         if (plan.kernels(i).source_hash() != kernel.source_hash()) continue;
         EXPECT_EQ(objects[i].object, "object of " + plan.kernels(i).name());
+        break;
       }
     }
     return Do("check " + plan.kernels(check.kernel()).name());
@@ -176,7 +177,18 @@ TEST(KernelWorkTest, ManyWorkersDoEachTaskOnce) {
   EXPECT_EQ(work.TakeObjects()[99].object, "object of k99");
 }
 
-TEST(KernelWorkTest, FinishWaitsForOthersAndGivesTheirError) {
+// The helper may have been interrupted, or have lost its child.
+TEST(KernelWorkTest, WhatFailsAtAHelperIsDoneAgainByTheOwner) {
+  KernelWork work(Lowered({1, 1}), Quiet());
+  Backend helper([](const std::string&) { return absl::UnavailableError("no child"); });
+  work.DoTask(helper);
+  EXPECT_THAT(helper.done, ElementsAre("compile k0"));
+  Backend owner;
+  EXPECT_TRUE(work.Finish(owner).ok());
+  EXPECT_THAT(owner.done, ElementsAre("compile k0", "compile k1", "check k0", "check k1"));
+}
+
+TEST(KernelWorkTest, FinishWaitsForWhatAHelperDoes) {
   KernelWork work(Lowered({1, 1}), Quiet());
   std::atomic<bool> helps = false, go_on = false;
   Backend helper([&](const std::string&) {
@@ -187,11 +199,46 @@ TEST(KernelWorkTest, FinishWaitsForOthersAndGivesTheirError) {
   std::thread helping([&] { work.DoTask(helper); });
   while (!helps) std::this_thread::yield();
   Backend owner([&](const std::string& what) {
-    if (what == "check k0" || what == "compile k1") go_on = true;
+    go_on = true;
+    return what == "compile k0" ? absl::DataLossError("wrong") : absl::OkStatus();
+  });
+  EXPECT_EQ(work.Finish(owner), absl::DataLossError("wrong"));
+  helping.join();
+  EXPECT_THAT(owner.done, ElementsAre("compile k1", "compile k0"));
+}
+
+// A check begins when the kernels that it runs are compiled, whatever else is being compiled.
+TEST(KernelWorkTest, ACheckWaitsForItsOwnKernelsAlone) {
+  KernelWork work(Lowered({1, 1, 2}), Quiet());
+  std::atomic<bool> helps = false, go_on = false;
+  Backend helper([&](const std::string&) {
+    helps = true;
+    while (!go_on) std::this_thread::yield();
     return absl::OkStatus();
   });
-  EXPECT_EQ(work.Finish(owner), absl::ResourceExhaustedError("no memory"));
+  std::thread helping([&] { work.DoTask(helper); });  // compiles k2
+  while (!helps) std::this_thread::yield();
+  Backend owner([&](const std::string& what) {
+    if (what == "check k1") go_on = true;
+    return absl::OkStatus();
+  });
+  EXPECT_TRUE(work.Finish(owner).ok());
   helping.join();
+  EXPECT_THAT(helper.done, ElementsAre("compile k2"));
+  EXPECT_THAT(owner.done,
+              ElementsAre("compile k0", "compile k1", "check k0", "check k1", "check k2"));
+}
+
+// The object of the first of two kernels with one source serves checks of both.
+TEST(KernelWorkTest, KernelsOfOneSourceAndOfAnotherPlan) {
+  internal::LowerReply lowered = Lowered({1, 1});
+  lowered.mutable_plan()->mutable_kernels(1)->set_source_hash("hash0");
+  lowered.mutable_checks(1)->mutable_request()->mutable_plan()->mutable_kernels(0)->set_source_hash(
+      "of no kernel of the plan");
+  KernelWork work(lowered, Quiet());
+  Backend backend;
+  EXPECT_TRUE(work.Finish(backend).ok());
+  EXPECT_THAT(backend.done, ElementsAre("compile k0", "compile k1", "check k0", "check k1"));
 }
 
 }  // namespace

@@ -133,9 +133,8 @@ std::vector<std::string> FrontendArguments(const CpuTarget& target, const ClangO
   for (const std::string& feature : target.features) {
     args.insert(args.end(), {"-target-feature", feature});
   }
-  if (options.opt_level >= 2) {
-    args.insert(args.end(), {"-vectorize-loops", "-vectorize-slp"});
-  }
+  // Without SLP: kernels come with their vectors.
+  if (options.opt_level >= 2) args.push_back("-vectorize-loops");
   if (options.fast_math) {
     args.insert(args.end(),
                 {"-menable-no-infs", "-menable-no-nans", "-fapprox-func",
@@ -148,13 +147,12 @@ std::vector<std::string> FrontendArguments(const CpuTarget& target, const ClangO
   return args;
 }
 
-// Passes that took a seventh of the time and made no model faster: those that look across
-// functions, of which a kernel has one; SLP, because kernels come with their vectors; and the
-// rewriting of loop counters, which have 64 bits already and at worst keep a comparison more.
-// Objects that were compiled with them are as right: no key of the cache names them.
-constexpr llvm::StringRef kSkippedPasses[] = {
-    "CalledValuePropagationPass", "GlobalOptPass", "IPSCCPPass",
-    "IndVarSimplifyPass",         "OpenMPOptPass", "SLPVectorizerPass"};
+// Passes that took an eighth of the time and made no model faster: those that look across
+// functions, of which a kernel has one, and the rewriting of loop counters, which have 64 bits
+// already and at worst keep a comparison more. Objects that were compiled with them are as right:
+// no key of the cache names them.
+constexpr llvm::StringRef kSkippedPasses[] = {"CalledValuePropagationPass", "GlobalOptPass",
+                                              "IPSCCPPass", "IndVarSimplifyPass", "OpenMPOptPass"};
 
 void SkipPasses(clang::CodeGenOptions& options) {
   options.PassBuilderCallbacks.push_back([](llvm::PassBuilder& builder) {

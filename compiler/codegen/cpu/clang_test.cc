@@ -323,5 +323,24 @@ TEST(ClangTest, CompilesForAnotherArchitecture) {
   EXPECT_THAT(std::string(status.message()), HasSubstr("erff"));
 }
 
+// Long sources are compiled with other options, which must not stay for the next one.
+TEST(ClangTest, ALongSourceChangesNothingForTheNext) {
+  const std::string kernel =
+      "void sum(const float* x, float* y, long n) {"
+      "  for (long i = 0; i < n; ++i) y[3 * i] += x[5 * i];"
+      "}";
+  const std::string padded = kernel + std::string(50'000, ' ');
+  const auto compile = [](const std::string& source) {
+    return CompileToSharedObject(source, HostCpuTarget(), {}).value();
+  };
+  const std::string before = compile(kernel);
+  Kernel lengthy(padded);
+  float x[6] = {1, 0, 0, 0, 0, 2}, y[4] = {};
+  lengthy.Get<void(const float*, float*, long)>("sum")(x, y, 2);
+  EXPECT_EQ(y[0], 1);
+  EXPECT_EQ(y[3], 2);
+  EXPECT_EQ(compile(kernel), before);
+}
+
 }  // namespace
 }  // namespace athanor

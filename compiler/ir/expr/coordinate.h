@@ -28,7 +28,7 @@ class Coordinate {
  private:
   struct Factor {
     Atom::Kind kind;
-    int axis = -1;  // kSymbol: the axis, or -1 for the constant `value`
+    int axis = -1;  // kSymbol: the axis, or -1 for `value`, whose product overflows
     int64_t value = 0;
     std::vector<Coordinate> args;
   };

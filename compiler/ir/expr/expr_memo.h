@@ -6,8 +6,8 @@
 //
 // A decision depends on the expression, the ranges of its symbols, and those of the symbols that
 // these ranges use: nothing else is part of a key, so that all loops, tiles and kernels of equal
-// layers share an entry. Answers are those of Bounds::DecideSimplest and DecideNonNegative, which
-// are functions of the key alone.
+// layers share an entry. Answers are those of Bounds::DecideSimplest, DecideNonNegative and
+// TryToProve, which are functions of the key alone.
 #ifndef ATHANOR_COMPILER_IR_EXPR_EXPR_MEMO_H_
 #define ATHANOR_COMPILER_IR_EXPR_EXPR_MEMO_H_
 
@@ -21,8 +21,8 @@
 
 namespace athanor {
 
-// Used by one thread. Starts anew when it holds kMost entries, or texts of kMostBytes: then its
-// expressions take some four times as much.
+// Used by one thread. Starts anew when it holds kMost entries, or texts of kMostBytes, which take
+// some 16 MiB.
 class BoundsMemo {
  public:
   static constexpr size_t kMost = size_t{1} << 15;

@@ -75,8 +75,12 @@ absl::StatusOr<BoundedValues> EvaluateWithBounds(const Graph& graph,
   }
   ASSIGN_OR_RETURN(std::vector<Tensor> values, Evaluate(graph, inputs, given));
   ASSIGN_OR_RETURN(Graph simple, Simplified(graph));
-  ASSIGN_OR_RETURN(BoundedValues bounded, BoundGraph(simple, inputs, {}, given));
-  bounded.values = std::move(values);
+  absl::StatusOr<BoundedValues> bounded = BoundGraph(simple, inputs, {}, given);
+  // Only the graph itself says that an index is out of range.
+  if (absl::IsOutOfRange(bounded.status())) {
+    return absl::InternalError(bounded.status().message());
+  }
+  if (bounded.ok()) bounded->values = std::move(values);
   return bounded;
 }
 
