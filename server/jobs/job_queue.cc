@@ -131,6 +131,11 @@ JobQueue::Builds::iterator JobQueue::Next() {
 bool JobQueue::GivesWay() const {
   MutexLock lock(mu_);
   for (const AtWork& worker : at_work_) {
+    if (worker.rank == Rank::kFirstPlan && worker.shared != nullptr && worker.shared->HasTask()) {
+      return true;
+    }
+  }
+  for (const AtWork& worker : at_work_) {
     if (worker.building == nullptr || worker.helps) return false;
   }
   for (const Waiting& waiting : builds_) {

@@ -82,8 +82,8 @@ class JobQueue {
   // Lets idle workers look for something to do.
   void Wake();
   void Built(int worker);
-  // Reports whether somebody waits for a first plan that no free worker takes: who makes boxes then
-  // stops and is queued again.
+  // Reports whether somebody waits for a first plan that no free worker takes, or that one more
+  // could help with: who makes boxes then stops and is queued again.
   bool GivesWay() const;
   // Waits until a search is to begin on the worker. Returns false to stop.
   bool AwaitSearch(int worker);

@@ -170,7 +170,6 @@ TEST_F(JobQueueTest, AnIdleWorkerHelpsUntilAFirstPlanIsWanted) {
   JobQueue::Build help = queue_.NextBuild(1, &backends_[1]);
   EXPECT_EQ(help.job, job);
   EXPECT_EQ(help.help, work);
-  EXPECT_FALSE(queue_.GivesWay());
   // Cancelling the job interrupts both.
   job->RequestStop(v1::CompileJob::STOP_CANCELLED);
   EXPECT_EQ(queue_.Cancel(job), JobQueue::Place::kElsewhere);
@@ -178,7 +177,6 @@ TEST_F(JobQueueTest, AnIdleWorkerHelpsUntilAFirstPlanIsWanted) {
   EXPECT_EQ(backends_[1].interrupts, 1);
   queue_.Built(1);
   const auto first = Add(b_);
-  EXPECT_FALSE(queue_.GivesWay()) << "worker 1 takes it";
   EXPECT_EQ(queue_.NextBuild(1, &backends_[1]).job, first);
   queue_.Built(1);
   EXPECT_EQ(queue_.NextBuild(1, &backends_[1]).help, work);
@@ -206,6 +204,22 @@ TEST_F(JobQueueTest, FirstPlansAreHelpedBeforeOtherWorkIsBegun) {
   queue_.Built(1);
   queue_.Share(0, nullptr);
   EXPECT_EQ(queue_.NextBuild(1, &backends_[1]).job, a);
+}
+
+TEST_F(JobQueueTest, BoxesGiveWayToHelp) {
+  const auto a = Add(a_), b = Add(b_);
+  EXPECT_EQ(queue_.NextBuild(0, &backends_[0]).job, a);
+  ASSERT_TRUE(queue_.AddRest(a, BoxesLeft{}));
+  queue_.Built(0);
+  EXPECT_EQ(queue_.NextBuild(0, &backends_[0]).job, b);
+  EXPECT_EQ(queue_.NextBuild(1, &backends_[1]).job, a);
+  EXPECT_FALSE(queue_.GivesWay()) << "b is being lowered";
+  const auto work = std::make_shared<KernelWork>(TwoKernels(), NoCalls());
+  queue_.Share(0, work);
+  EXPECT_TRUE(queue_.GivesWay());
+  ASSERT_TRUE(queue_.AddRest(a, BoxesLeft{}));
+  queue_.Built(1);
+  EXPECT_EQ(queue_.NextBuild(1, &backends_[1]).help, work);
 }
 
 TEST_F(JobQueueTest, PlansWithTapsGoBeforeHelp) {
