@@ -127,7 +127,7 @@ struct InferReply {
 // Builds the protocol's message. INVALID_ARGUMENT names an input whose bytes do not fit its shape.
 absl::StatusOr<inference::ModelInferRequest> MakeInferRequest(const InferRequest& request);
 
-// What an operator asks of the server's cache.
+// Calls that an operator makes about the server's cache.
 class CacheCalls {
  public:
   absl::StatusOr<v1::CacheStat> Stat(const CallOptions& options = {});

@@ -11,68 +11,30 @@ namespace athanor {
 
 bool JobQueue::Stops(const Job& job) const { return stopped_ || job->stop_requested().has_value(); }
 
-JobQueue::Rank JobQueue::RankOf(const Build& build) {
-  if (std::holds_alternative<BoxesLeft>(build.rest)) return Rank::kBoxes;
-  if (build.job->for_taps()) return Rank::kLater;
-  const std::shared_ptr<PlanSlot> slot = build.job->slot();
-  return slot != nullptr && slot->plan() == nullptr ? Rank::kFirstPlan : Rank::kLater;
-}
-
-int64_t JobQueue::CostOf(const CompileJob& job) {
-  const std::shared_ptr<ModelVersion> version = job.version();
-  if (version == nullptr || !version->row().plans.empty()) return 0;
-  return static_cast<int64_t>(version->graph().nodes.size());
-}
-
-void JobQueue::Append(Build build) {
-  const Rank rank = RankOf(build);
-  const int64_t cost = CostOf(*build.job);
-  const bool for_taps = build.job->for_taps();
-  const ModelVersion* version = build.job->version().get();
-  builds_.push_back({std::move(build), rank, cost});
-  if (!for_taps) RaiseBoxes(version);
-}
-
-void JobQueue::RaiseBoxes(const ModelVersion* version) {
-  Waiting* boxes = nullptr;
-  Rank most = Rank::kBoxes;
-  for (Waiting& waiting : builds_) {
-    const CompileJob& job = *waiting.build.job;
-    if (job.for_taps() || job.version().get() != version) continue;
-    if (std::holds_alternative<BoxesLeft>(waiting.build.rest)) boxes = &waiting;
-    most = std::min(most, waiting.rank);
-  }
-  if (boxes != nullptr) boxes->rank = most;
-}
-
 absl::StatusOr<JobQueue::Job> JobQueue::Add(absl::FunctionRef<Job()> make) {
   MutexLock lock(mu_);
   if (stopped_) return absl::UnavailableError("the server is draining");
-  // What is left of jobs whose plan serves keeps nobody out.
-  const auto wait = std::count_if(builds_.begin(), builds_.end(), [](const Waiting& waiting) {
-    return std::holds_alternative<std::monostate>(waiting.build.rest);
-  });
-  if (wait >= most_) {
+  if (const int64_t wait = waiting_.not_begun(); wait >= most_) {
     return absl::ResourceExhaustedError(
         absl::StrCat(wait, " compile jobs wait already, the most allowed (--max_compile_jobs)"));
   }
   Job job = make();
-  Append({job, {}});
+  waiting_.Append({job, {}});
   changed_.NotifyAll();
   return job;
 }
 
 void JobQueue::AddAll(const std::vector<Job>& jobs, const std::vector<Job>& old) {
   MutexLock lock(mu_);
-  for (const Job& job : jobs) Append({job, {}});
-  for (const Job& job : old) builds_.push_back({{job, {}}, Rank::kOld});
+  for (const Job& job : jobs) waiting_.Append({job, {}});
+  for (const Job& job : old) waiting_.AppendOld(job);
   changed_.NotifyAll();
 }
 
 bool JobQueue::AddFirst(const Job& job) {
   MutexLock lock(mu_);
   if (Stops(job)) return false;
-  builds_.push_front({{job, {}}, Rank::kFirstPlan, 0, kMostPassed});
+  waiting_.AddNext(job);
   changed_.NotifyAll();
   return true;
 }
@@ -80,7 +42,7 @@ bool JobQueue::AddFirst(const Job& job) {
 bool JobQueue::AddRest(const Job& job, JobRest rest) {
   MutexLock lock(mu_);
   if (Stops(job)) return false;
-  Append({job, std::move(rest)});
+  waiting_.Append({job, std::move(rest)});
   changed_.NotifyAll();
   return true;
 }
@@ -98,14 +60,7 @@ bool JobQueue::AddSearch(int worker, const Job& job, std::shared_ptr<const Compi
   return true;
 }
 
-bool JobQueue::IsBefore(const Waiting& a, const Waiting& b) {
-  const bool a_next = a.passed >= kMostPassed, b_next = b.passed >= kMostPassed;
-  if (a_next || b_next) return a_next;
-  if (a.rank != b.rank) return a.rank < b.rank;
-  return a.rank != Rank::kFirstPlan || a.cost <= b.cost;
-}
-
-bool JobQueue::MayBegin(const Waiting& waiting) const {
+bool JobQueue::MayBegin(const WaitingJobs::Waiting& waiting) const {
   const Job& job = waiting.build.job;
   if (waiting.rank == Rank::kBoxes) {
     const auto boxes = std::count_if(at_work_.begin(), at_work_.end(), [](const AtWork& worker) {
@@ -119,13 +74,9 @@ bool JobQueue::MayBegin(const Waiting& waiting) const {
   return busy == busy_.end() || busy->second == job;
 }
 
-JobQueue::Builds::iterator JobQueue::Next() {
-  auto next = builds_.end();
-  for (auto build = builds_.begin(); build != builds_.end(); ++build) {
-    if (!MayBegin(*build)) continue;
-    if (next == builds_.end() || !IsBefore(*next, *build)) next = build;
-  }
-  return next;
+WaitingJobs::Iterator JobQueue::Next() {
+  return waiting_.Next([this](const WaitingJobs::Waiting& waiting)
+                           ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) { return MayBegin(waiting); });
 }
 
 bool JobQueue::GivesWay() const {
@@ -138,29 +89,19 @@ bool JobQueue::GivesWay() const {
   for (const AtWork& worker : at_work_) {
     if (worker.building == nullptr || worker.helps) return false;
   }
-  for (const Waiting& waiting : builds_) {
-    if (waiting.rank == Rank::kFirstPlan && MayBegin(waiting)) return true;
-  }
-  return false;
+  return waiting_.HasFirstPlan(
+      [this](const WaitingJobs::Waiting& waiting)
+          ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) { return MayBegin(waiting); });
 }
 
-JobQueue::Build JobQueue::Take(Builds::iterator build) {
-  for (auto earlier = builds_.begin(); earlier != build; ++earlier) {
-    if (earlier->rank <= Rank::kLater && MayBegin(*earlier)) ++earlier->passed;
-  }
-  Build taken = std::move(build->build);
-  builds_.erase(build);
-  return taken;
-}
-
-const JobQueue::AtWork* JobQueue::ToHelp(Builds::const_iterator next) const {
+const JobQueue::AtWork* JobQueue::ToHelp(WaitingJobs::Iterator next) {
   const AtWork* help = nullptr;
   for (const AtWork& worker : at_work_) {
     if (worker.shared == nullptr || (help != nullptr && help->rank <= worker.rank)) continue;
     // Callers wait for plans with taps as for first plans.
-    const bool urgent =
-        next != builds_.end() &&
-        (next->rank <= worker.rank || next->passed >= kMostPassed || next->build.job->for_taps());
+    const bool urgent = next != waiting_.end() &&
+                        (next->rank <= worker.rank || next->passed >= WaitingJobs::kMostPassed ||
+                         next->build.job->for_taps());
     if (urgent) continue;
     if (worker.shared->HasTask()) help = &worker;
   }
@@ -171,7 +112,7 @@ JobQueue::Build JobQueue::NextBuild(int worker, CompileBackend* backend) {
   MutexLock lock(mu_);
   auto next = Next();
   const AtWork* help = ToHelp(next);
-  while (next == builds_.end() && help == nullptr && !stopped_) {
+  while (next == waiting_.end() && help == nullptr && !stopped_) {
     changed_.Wait(lock);
     next = Next();
     help = ToHelp(next);
@@ -180,7 +121,14 @@ JobQueue::Build JobQueue::NextBuild(int worker, CompileBackend* backend) {
   AtWork& at_work = at_work_[worker];
   at_work.helps = help != nullptr;
   at_work.rank = help != nullptr ? help->rank : next->rank;
-  Build build = help != nullptr ? Build{help->building, {}, help->shared} : Take(next);
+  Build build;
+  if (help != nullptr) {
+    build = {help->building, {}, help->shared};
+  } else {
+    build =
+        waiting_.Take(next, [this](const WaitingJobs::Waiting& waiting)
+                                ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) { return MayBegin(waiting); });
+  }
   backend->ClearInterrupt();
   at_work.building = build.job;
   at_work.build_backend = backend;
@@ -210,7 +158,7 @@ void JobQueue::Wake() {
 bool JobQueue::ToBuild(int worker) {
   if (at_work_[worker].building != nullptr) return true;
   const auto next = Next();
-  return next != builds_.end() || ToHelp(next) != nullptr;
+  return next != waiting_.end() || ToHelp(next) != nullptr;
 }
 
 bool JobQueue::AwaitSearch(int worker) {
@@ -253,16 +201,10 @@ void JobQueue::EndTurn(int worker, bool leaves) {
 }
 
 JobQueue::Place JobQueue::Cancel(const Job& job) {
-  Build gone;  // its plans are destroyed without the lock
+  std::optional<Build> gone;  // its plans are destroyed without the lock
   MutexLock lock(mu_);
   changed_.NotifyAll();  // a search that waits for its step ends now
-  const auto build = std::find_if(builds_.begin(), builds_.end(),
-                                  [&](const Waiting& waiting) { return waiting.build.job == job; });
-  if (build != builds_.end()) {
-    gone = std::move(build->build);
-    builds_.erase(build);
-    return Place::kToBuild;
-  }
+  if ((gone = waiting_.Remove(job)).has_value()) return Place::kToBuild;
   for (AtWork& worker : at_work_) {
     if (worker.building == job) worker.build_backend->Interrupt();
     if (worker.searching == job) worker.search_backend->Interrupt();

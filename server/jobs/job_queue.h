@@ -13,13 +13,11 @@
 //     }
 //   }
 //
-// Somebody waits for the first plan of a version: jobs that make one go before all others, small
-// models before large ones. Boxes leave a worker to them, and give way where there is none
-// (GivesWay); if a job of their own version waits for them, they are as urgent as that. A worker
-// with nothing more urgent to build helps others with their kernels, a kernel at a time. A first or
-// later plan that was passed over kMostPassed times goes next. A version has one job at a time: its
-// next one waits until Release. No step of a search begins while the worker builds or a job waits
-// that it could build. Thread-safe.
+// Somebody waits for the first plan of a version: jobs that make one go before all others
+// (waiting_jobs.h). Boxes leave a worker to them, and give way where there is none (GivesWay). A
+// worker with nothing more urgent to build helps others with their kernels, a kernel at a time. A
+// version has one job at a time: its next one waits until Release. No step of a search begins while
+// the worker builds or a job waits that it could build. Thread-safe.
 #ifndef ATHANOR_SERVER_JOBS_JOB_QUEUE_H_
 #define ATHANOR_SERVER_JOBS_JOB_QUEUE_H_
 
@@ -36,6 +34,7 @@
 #include "server/jobs/compile_job.h"
 #include "server/jobs/job_builder.h"
 #include "server/jobs/kernel_work.h"
+#include "server/jobs/waiting_jobs.h"
 #include "server/jobs/worker_searches.h"
 #include "server/plans/compile_backend.h"
 #include "server/plans/compiled_plan.h"
@@ -44,14 +43,8 @@ namespace athanor {
 
 class JobQueue {
  public:
-  using Job = std::shared_ptr<CompileJob>;
-  struct Build {
-    Job job;  // null: stop
-    JobRest rest;
-    // Another worker builds the job; a task of this work is to be done. Null: the job is to be
-    // built.
-    std::shared_ptr<KernelWork> help = nullptr;
-  };
+  using Job = WaitingJobs::Job;
+  using Build = WaitingJobs::Build;
   // A step of a job's search, which begins with `serving` if that is set.
   struct Turn {
     Job job;  // null: no search is left
@@ -102,17 +95,7 @@ class JobQueue {
   bool stopped() const;
 
  private:
-  // In the order they are taken. Boxes have a baseline that serves their sizes meanwhile.
-  enum class Rank : uint8_t { kFirstPlan, kLater, kBoxes, kOld };
-  struct Waiting {
-    Build build;
-    Rank rank;
-    int64_t cost = 0;  // nodes to compile; 0 where plans may be in the cache
-    int passed = 0;    // how often one that came later was taken before it; kMostPassed: it is next
-  };
-  static constexpr int kMostPassed = 8;
-  using Builds = std::deque<Waiting>;  // in the order of their arrival
-
+  using Rank = WaitingJobs::Rank;
   struct AtWork {
     Job building;
     Rank rank = Rank::kOld;                    // of `building`
@@ -125,20 +108,12 @@ class JobQueue {
     int searches = 0;                          // begun or not
   };
   bool Stops(const Job& job) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
-  static Rank RankOf(const Build& build);
-  static int64_t CostOf(const CompileJob& job);
-  // Reports whether `a` is taken before `b`, which came later.
-  static bool IsBefore(const Waiting& a, const Waiting& b);
   // Reports whether the job may begin: no other works on its version, and it leaves a worker.
-  bool MayBegin(const Waiting& waiting) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  bool MayBegin(const WaitingJobs::Waiting& waiting) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   // Returns the job to be built next.
-  Builds::iterator Next() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
-  Build Take(Builds::iterator build) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  WaitingJobs::Iterator Next() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   // Returns the worker to help rather than to take `next`; null: none needs help.
-  const AtWork* ToHelp(Builds::const_iterator next) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
-  void Append(Build build) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
-  // Makes boxes as urgent as the jobs that wait for them: those of the same version.
-  void RaiseBoxes(const ModelVersion* version) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  const AtWork* ToHelp(WaitingJobs::Iterator next) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   // Reports whether the worker builds, or should: its searches wait meanwhile.
   bool ToBuild(int worker) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
 
@@ -146,7 +121,7 @@ class JobQueue {
   mutable Mutex mu_;
   CondVar changed_;
   bool stopped_ ABSL_GUARDED_BY(mu_) = false;
-  Builds builds_ ABSL_GUARDED_BY(mu_);
+  WaitingJobs waiting_ ABSL_GUARDED_BY(mu_);
   std::vector<AtWork> at_work_ ABSL_GUARDED_BY(mu_);  // by worker
   // By version: the job that builds or searches for it, so that none overwrites another's plan.
   std::map<const ModelVersion*, Job> busy_ ABSL_GUARDED_BY(mu_);
