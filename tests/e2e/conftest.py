@@ -32,7 +32,7 @@ def client(server: Server) -> Iterator[athanor.Client]:
 
 @pytest.fixture
 def own_server(tmp_path: pathlib.Path, request: pytest.FixtureRequest) -> Iterator[Server]:
-    """A server that the test may stop and kill; started, with the flags of an indirect parameter."""
+    """A server that the test may stop and kill; started, with flags from an indirect parameter."""
     running = Server(tmp_path / "state", *getattr(request, "param", ())).start()
     yield running
     running.kill()
