@@ -3,7 +3,8 @@
 //
 //   PlanInput in = ...;                                  // values, launches, outputs
 //   absl::StatusOr<v1::Plan> plan =
-//       MakePlan(in, [&](const kir::Kernel& k, const std::string&) { return PrintCpu(k, target); });
+//       MakePlan(in, [&](const kir::Kernel& k, const std::string&) { return PrintCpu(k, target);
+//       });
 //
 // Pure function, thread-safe.
 #ifndef ATHANOR_COMPILER_PLAN_PLANNER_H_

@@ -8,7 +8,9 @@ namespace {
 
 const Expr kB = Expr::Symbol("b");
 
-std::string Print(const kir::Kernel& k, const std::string&) { return "source of " + kir::ToText(k); }
+std::string Print(const kir::Kernel& k, const std::string&) {
+  return "source of " + kir::ToText(k);
+}
 
 // out[i] = op(operands...)[i] over `elements` elements.
 kir::Kernel Elementwise(Op op, int operands, const Expr& elements) {

@@ -25,8 +25,7 @@ BoundsMemory::BoundsMemory() : memo_(std::make_unique<BoundsMemo>()) {}
 
 BoundsMemory::~BoundsMemory() = default;
 
-RememberBounds::RememberBounds(const BoundsMemory& memory)
-    : outermost_(memo_of_thread == nullptr) {
+RememberBounds::RememberBounds(const BoundsMemory& memory) : outermost_(memo_of_thread == nullptr) {
   if (outermost_) memo_of_thread = memory.memo_.get();
 }
 
