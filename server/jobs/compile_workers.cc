@@ -149,7 +149,7 @@ void CompileWorkers::BuildLoop(int index) {
   JobRunner runner(
       options_, registry_, &backends_, &policies_,
       {*backend, loader_, keeper_, registry_->metrics().server(), backends_.cache(),
-       [this] { return queue_.GivesWay(); },
+       [this, index] { return queue_.GivesWay(index); },
        [this, index](std::shared_ptr<KernelWork> work) { queue_.Share(index, std::move(work)); },
        [this] { queue_.Wake(); }});
   for (;;) {

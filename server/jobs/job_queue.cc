@@ -79,15 +79,16 @@ WaitingJobs::Iterator JobQueue::Next() {
                            ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) { return MayBegin(waiting); });
 }
 
-bool JobQueue::GivesWay() const {
+bool JobQueue::GivesWay(int worker) const {
   MutexLock lock(mu_);
-  for (const AtWork& worker : at_work_) {
-    if (worker.rank == Rank::kFirstPlan && worker.shared != nullptr && worker.shared->HasTask()) {
+  if (at_work_[worker].rank < Rank::kBoxes) return false;
+  for (const AtWork& other : at_work_) {
+    if (other.rank == Rank::kFirstPlan && other.shared != nullptr && other.shared->HasTask()) {
       return true;
     }
   }
-  for (const AtWork& worker : at_work_) {
-    if (worker.building == nullptr || worker.helps) return false;
+  for (const AtWork& other : at_work_) {
+    if (other.building == nullptr || other.helps) return false;
   }
   return waiting_.HasFirstPlan(
       [this](const WaitingJobs::Waiting& waiting)

@@ -75,9 +75,10 @@ class JobQueue {
   // Lets idle workers look for something to do.
   void Wake();
   void Built(int worker);
-  // Reports whether somebody waits for a first plan that no free worker takes, or that one more
-  // could help with: who makes boxes then stops and is queued again.
-  bool GivesWay() const;
+  // Reports whether the worker, which makes boxes, is to stop and queue them again: somebody waits
+  // for a first plan that no free worker takes, or that one more could help with. Not if a job of
+  // the boxes' own version waits for them.
+  bool GivesWay(int worker) const;
   // Waits until a search is to begin on the worker. Returns false to stop.
   bool AwaitSearch(int worker);
   // Waits until the worker may search. Returns the step to do with `backend`: of a search that is

@@ -136,11 +136,11 @@ TEST_F(JobQueueTest, BoxesComeAfterFirstPlansAndLeaveAWorker) {
   // The other worker would build a first plan now, and no further boxes.
   const auto c = Add(Store("c", ScaleModel({3})));
   EXPECT_EQ(queue_.NextBuild(1, &backends_[1]).job, c);
-  EXPECT_FALSE(queue_.GivesWay());
+  EXPECT_FALSE(queue_.GivesWay(0));
   const auto d = Add(Store("d", ScaleModel({4})));
-  EXPECT_TRUE(queue_.GivesWay());
+  EXPECT_TRUE(queue_.GivesWay(0));
   queue_.Built(1);
-  EXPECT_FALSE(queue_.GivesWay()) << "the free worker takes it";
+  EXPECT_FALSE(queue_.GivesWay(0)) << "the free worker takes it";
   EXPECT_EQ(queue_.NextBuild(1, &backends_[1]).job, d);
   queue_.Built(0);
   EXPECT_EQ(queue_.NextBuild(0, &backends_[0]).job, b);
@@ -213,10 +213,10 @@ TEST_F(JobQueueTest, BoxesGiveWayToHelp) {
   queue_.Built(0);
   EXPECT_EQ(queue_.NextBuild(0, &backends_[0]).job, b);
   EXPECT_EQ(queue_.NextBuild(1, &backends_[1]).job, a);
-  EXPECT_FALSE(queue_.GivesWay()) << "b is being lowered";
+  EXPECT_FALSE(queue_.GivesWay(1)) << "b is being lowered";
   const auto work = std::make_shared<KernelWork>(TwoKernels(), NoCalls());
   queue_.Share(0, work);
-  EXPECT_TRUE(queue_.GivesWay());
+  EXPECT_TRUE(queue_.GivesWay(1));
   ASSERT_TRUE(queue_.AddRest(a, BoxesLeft{}));
   queue_.Built(1);
   EXPECT_EQ(queue_.NextBuild(1, &backends_[1]).help, work);
@@ -266,6 +266,11 @@ TEST_F(JobQueueTest, BoxesAreAsUrgentAsTheJobThatWaitsForThem) {
   const JobQueue::Build boxes = queue_.NextBuild(1, &backends_[1]);
   EXPECT_EQ(boxes.job, b);
   EXPECT_TRUE(std::holds_alternative<BoxesLeft>(boxes.rest));
+  // They do not give way to help with themselves.
+  queue_.Share(1, std::make_shared<KernelWork>(TwoKernels(), NoCalls()));
+  EXPECT_FALSE(queue_.GivesWay(1));
+  EXPECT_TRUE(queue_.GivesWay(0)) << "the other boxes are less urgent";
+  queue_.Share(1, nullptr);
   queue_.Built(1);
   queue_.Release(b);
   EXPECT_EQ(queue_.NextBuild(1, &backends_[1]).job, again);
