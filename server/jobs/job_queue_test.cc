@@ -11,37 +11,13 @@
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "server/jobs/idle_backend_testing.h"
 #include "server/testing/core_testing.h"
 
 namespace athanor {
 namespace {
 
 using ::testing::HasSubstr;
-
-// Builds nothing, and counts how often it is interrupted.
-class IdleBackend : public CompileBackend {
- public:
-  absl::StatusOr<internal::TargetReply> Machine() override { return None(); }
-  absl::StatusOr<internal::LowerReply> Lower(const Graph&, bool) override { return None(); }
-  absl::StatusOr<KernelObject> CompileKernel(const v1::Plan&, int) override { return None(); }
-  absl::Status CheckKernel(const v1::Plan&, const internal::KernelCheck&,
-                           absl::Span<const KernelObject>) override {
-    return None();
-  }
-  absl::Status Verify(const Graph&, const CompiledPlan&) override { return None(); }
-  absl::StatusOr<std::unique_ptr<PlanSearch>> NewSearch(const Graph&, CompiledPlan,
-                                                        const PlanSearchOptions&) override {
-    return None();
-  }
-  size_t most_searches() const override { return 1; }
-  void Interrupt() override { ++interrupts; }
-  void ClearInterrupt() override {}
-
-  int interrupts = 0;
-
- private:
-  static absl::Status None() { return absl::UnimplementedError("an idle backend"); }
-};
 
 class JobQueueTest : public CoreTest {
  protected:
@@ -154,12 +130,6 @@ internal::LowerReply TwoKernels() {
     kernel->set_source_hash(name);
   }
   return lowered;
-}
-
-KernelWork::Calls NoCalls() {
-  return {.stopped = [] { return absl::OkStatus(); },
-          .compiled = [](int, const KernelObject&) {},
-          .changed = [] {}};
 }
 
 TEST_F(JobQueueTest, AnIdleWorkerHelpsUntilAFirstPlanIsWanted) {

@@ -10,6 +10,7 @@
 #include "absl/strings/str_cat.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "server/jobs/idle_backend_testing.h"
 
 namespace athanor {
 namespace {
@@ -18,13 +19,11 @@ using ::testing::ElementsAre;
 using ::testing::IsEmpty;
 
 // Says what it compiled and checked, in order; may refuse a task by its name.
-class Backend : public CompileBackend {
+class Backend : public IdleBackend {
  public:
   explicit Backend(std::function<absl::Status(const std::string&)> verdict = {})
       : verdict_(std::move(verdict)) {}
 
-  absl::StatusOr<internal::TargetReply> Machine() override { return None(); }
-  absl::StatusOr<internal::LowerReply> Lower(const Graph&, bool) override { return None(); }
   absl::StatusOr<KernelObject> CompileKernel(const v1::Plan& plan, int index) override {
     const absl::Status status = Do("compile " + plan.kernels(index).name());
     if (!status.ok()) return status;
@@ -41,19 +40,10 @@ class Backend : public CompileBackend {
     }
     return Do("check " + plan.kernels(check.kernel()).name());
   }
-  absl::Status Verify(const Graph&, const CompiledPlan&) override { return None(); }
-  absl::StatusOr<std::unique_ptr<PlanSearch>> NewSearch(const Graph&, CompiledPlan,
-                                                        const PlanSearchOptions&) override {
-    return None();
-  }
-  size_t most_searches() const override { return 1; }
-  void Interrupt() override {}
-  void ClearInterrupt() override {}
 
   std::vector<std::string> done;
 
  private:
-  static absl::Status None() { return absl::UnimplementedError("not asked for here"); }
   absl::Status Do(std::string what) {
     done.push_back(what);
     return verdict_ ? verdict_(what) : absl::OkStatus();
@@ -82,14 +72,8 @@ internal::LowerReply Lowered(const std::vector<int>& lengths) {
   return lowered;
 }
 
-KernelWork::Calls Quiet() {
-  return {.stopped = [] { return absl::OkStatus(); },
-          .compiled = [](int, const KernelObject&) {},
-          .changed = [] {}};
-}
-
 TEST(KernelWorkTest, OneWorkerCompilesTheLongestFirstAndThenChecks) {
-  KernelWork work(Lowered({2, 3, 2}), Quiet());
+  KernelWork work(Lowered({2, 3, 2}), NoCalls());
   Backend backend;
   ASSERT_TRUE(work.Finish(backend).ok());
   EXPECT_THAT(backend.done, ElementsAre("compile k1", "compile k0", "compile k2", "check k0",
@@ -101,7 +85,7 @@ TEST(KernelWorkTest, OneWorkerCompilesTheLongestFirstAndThenChecks) {
 }
 
 TEST(KernelWorkTest, APlanWithoutKernelsIsDone) {
-  KernelWork work({}, Quiet());
+  KernelWork work({}, NoCalls());
   Backend backend;
   EXPECT_FALSE(work.HasTask());
   EXPECT_TRUE(work.Finish(backend).ok());
@@ -109,7 +93,7 @@ TEST(KernelWorkTest, APlanWithoutKernelsIsDone) {
 }
 
 TEST(KernelWorkTest, AnErrorIsTheWorksAndNothingBeginsAfterIt) {
-  KernelWork work(Lowered({1, 2, 3}), Quiet());
+  KernelWork work(Lowered({1, 2, 3}), NoCalls());
   Backend backend([](const std::string& what) {
     return what == "compile k1" ? absl::DataLossError("k1 is wrong") : absl::OkStatus();
   });
@@ -121,7 +105,7 @@ TEST(KernelWorkTest, AnErrorIsTheWorksAndNothingBeginsAfterIt) {
 }
 
 TEST(KernelWorkTest, StopsBeforeATaskWhenItIsAskedTo) {
-  KernelWork::Calls calls = Quiet();
+  KernelWork::Calls calls = NoCalls();
   int asked = 0;
   calls.stopped = [&] { return ++asked > 2 ? absl::AbortedError("gives way") : absl::OkStatus(); };
   KernelWork work(Lowered({1, 1, 1}), calls);
@@ -132,7 +116,7 @@ TEST(KernelWorkTest, StopsBeforeATaskWhenItIsAskedTo) {
 
 // A check must not begin while another worker compiles a kernel that it runs.
 TEST(KernelWorkTest, AHelperHasATaskOnlyWhereOneCanBegin) {
-  KernelWork work(Lowered({1}), Quiet());
+  KernelWork work(Lowered({1}), NoCalls());
   Backend helper, owner([&](const std::string& what) {
     if (what == "compile k0") {
       EXPECT_FALSE(work.HasTask()) << "its check waits for it";
@@ -148,7 +132,7 @@ TEST(KernelWorkTest, AHelperHasATaskOnlyWhereOneCanBegin) {
 TEST(KernelWorkTest, ManyWorkersDoEachTaskOnce) {
   std::vector<int> lengths;
   for (int i = 0; i < 100; ++i) lengths.push_back(i % 7);
-  KernelWork::Calls calls = Quiet();
+  KernelWork::Calls calls = NoCalls();
   std::atomic<int> compiled = 0, changed = 0;
   calls.compiled = [&](int, const KernelObject&) { ++compiled; };
   calls.changed = [&] { ++changed; };
@@ -179,7 +163,7 @@ TEST(KernelWorkTest, ManyWorkersDoEachTaskOnce) {
 
 // The helper may have been interrupted, or have lost its child.
 TEST(KernelWorkTest, WhatFailsAtAHelperIsDoneAgainByTheOwner) {
-  KernelWork work(Lowered({1, 1}), Quiet());
+  KernelWork work(Lowered({1, 1}), NoCalls());
   Backend helper([](const std::string&) { return absl::UnavailableError("no child"); });
   work.DoTask(helper);
   EXPECT_THAT(helper.done, ElementsAre("compile k0"));
@@ -189,7 +173,7 @@ TEST(KernelWorkTest, WhatFailsAtAHelperIsDoneAgainByTheOwner) {
 }
 
 TEST(KernelWorkTest, FinishWaitsForWhatAHelperDoes) {
-  KernelWork work(Lowered({1, 1}), Quiet());
+  KernelWork work(Lowered({1, 1}), NoCalls());
   std::atomic<bool> helps = false, go_on = false;
   Backend helper([&](const std::string&) {
     helps = true;
@@ -209,7 +193,7 @@ TEST(KernelWorkTest, FinishWaitsForWhatAHelperDoes) {
 
 // A check begins when the kernels that it runs are compiled, whatever else is being compiled.
 TEST(KernelWorkTest, ACheckWaitsForItsOwnKernelsAlone) {
-  KernelWork work(Lowered({1, 1, 2}), Quiet());
+  KernelWork work(Lowered({1, 1, 2}), NoCalls());
   std::atomic<bool> helps = false, go_on = false;
   Backend helper([&](const std::string&) {
     helps = true;
@@ -235,7 +219,7 @@ TEST(KernelWorkTest, KernelsOfOneSourceAndOfAnotherPlan) {
   lowered.mutable_plan()->mutable_kernels(1)->set_source_hash("hash0");
   lowered.mutable_checks(1)->mutable_request()->mutable_plan()->mutable_kernels(0)->set_source_hash(
       "of no kernel of the plan");
-  KernelWork work(lowered, Quiet());
+  KernelWork work(lowered, NoCalls());
   Backend backend;
   EXPECT_TRUE(work.Finish(backend).ok());
   EXPECT_THAT(backend.done, ElementsAre("compile k0", "compile k1", "check k0", "check k1"));
