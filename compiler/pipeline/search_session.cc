@@ -15,8 +15,6 @@
 namespace athanor {
 namespace {
 
-// Timing of a kernel is given up at this multiple of its task's best time.
-constexpr double kGiveUp = 1.25;
 // Limits: e-nodes of an e-graph that can still be read as a picture, and bytes of all pictures of a
 // search, which the server keeps.
 constexpr size_t kDrawnNodes = 300, kPictureBytes = size_t{1} << 20;
@@ -135,10 +133,9 @@ void SearchSession::Ask(int id, internal::SearchReply* reply) {
   const Seconds& weights = search_.size_weights();
   out->mutable_size_weights()->Assign(weights.begin(), weights.end());
   const Seconds& best = search_.BestOf(kernel.task);
-  for (double seconds : best) {
-    out->add_best_seconds(seconds);
-    out->add_give_up_seconds(seconds * kGiveUp);
-  }
+  out->set_task(static_cast<uint32_t>(kernel.task));
+  out->mutable_best_seconds()->Assign(best.begin(), best.end());
+  if (!best.empty()) *out->mutable_best()->mutable_plan() = BestPlanOf(kernel.task);
   // A kernel that takes longer than the whole baseline is of no use.
   for (size_t s = 0; best.empty() && s < weights.size(); ++s) {
     const double share = weights[s] * static_cast<double>(weights.size());
@@ -146,6 +143,18 @@ void SearchSession::Ask(int id, internal::SearchReply* reply) {
   }
   AddSizes(sizes_, out->mutable_sizes());
   out->set_weight_bytes(weight_bytes_);
+}
+
+const v1::Plan& SearchSession::BestPlanOf(int task) {
+  const Seconds& seconds = search_.BestOf(task);
+  auto [it, is_new] = best_plans_.try_emplace(task);
+  auto& [of, plan] = it->second;
+  if (is_new || of != seconds) {
+    of = seconds;
+    // It was lowered when it was asked for, so it can be.
+    plan = *builder_.Check(search_.task(task), search_.BestChoiceOf(task))->mutable_plan();
+  }
+  return plan;
 }
 
 void SearchSession::TellPlan(int id, const internal::PlanOutcome& outcome) {

@@ -16,6 +16,7 @@
 #include <memory>
 #include <set>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -43,6 +44,8 @@ class SearchSession {
   absl::Status TakeIn(const internal::SearchRequest& request);
   // Adds a kernel to `reply` if its outcome is not known.
   void Ask(int id, internal::SearchReply* reply);
+  // Returns the plan that the task's best kernel was measured in. REQUIRES: there is one.
+  const v1::Plan& BestPlanOf(int task);
   void TellPlan(int id, const internal::PlanOutcome& outcome);
   absl::Status AskPlan(int id, internal::SearchReply* reply);
   // Tells the search the outcomes of the last step, all of which are known by now.
@@ -65,6 +68,7 @@ class SearchSession {
   Search search_;
   std::map<std::string, absl::StatusOr<Seconds>> known_;      // by kernel key
   std::map<std::string, internal::PlanOutcome> plans_known_;  // by plan id
+  std::map<int, std::pair<Seconds, v1::Plan>> best_plans_;    // by task: of these times
   std::set<int> wrong_forms_;  // forms whose plans do not compute what the graph means
   // Kernels of the last step, not told yet.
   struct Waiting {

@@ -7,10 +7,10 @@
 namespace athanor {
 namespace {
 
-// Most seconds of one call of the whole model. Each compared plan is called some ten times; each of
-// its many kernels takes a small share.
-constexpr double kLargestSeconds = 0.15;
-constexpr double kTypicalSeconds = 0.5;
+// Most seconds of one call of the whole model at the machine's peak: a compared plan is called some
+// ten times, and its kernels are called many times.
+constexpr double kLargestSeconds = 0.06;
+constexpr double kTypicalSeconds = 0.15;
 // Memory that a check process is likely to have.
 constexpr double kMostBytes = 1 << 30;
 // The typical size is below the bound: bounds are declared with room to spare, and most time is

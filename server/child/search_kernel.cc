@@ -2,15 +2,17 @@
 
 namespace athanor {
 
-bool FasterThanBest(absl::Span<const double> seconds, const internal::SearchKernel& kernel) {
-  double is = 0, best = 0;
+double WeightedSeconds(absl::Span<const double> seconds, const internal::SearchKernel& kernel) {
+  double sum = 0;
   for (size_t s = 0; s < seconds.size(); ++s) {
     const int size = static_cast<int>(s);
-    const double weight = kernel.size_weights().empty() ? 1 : kernel.size_weights(size);
-    is += weight * seconds[s];
-    best += weight * kernel.best_seconds(size);
+    sum += seconds[s] * (kernel.size_weights().empty() ? 1 : kernel.size_weights(size));
   }
-  return is < best;
+  return sum;
+}
+
+bool FasterThanBest(absl::Span<const double> seconds, const internal::SearchKernel& kernel) {
+  return WeightedSeconds(seconds, kernel) < WeightedSeconds(kernel.best_seconds(), kernel);
 }
 
 const v1::Kernel& OwnKernel(const v1::Plan& plan) {

@@ -8,6 +8,9 @@
 
 namespace athanor {
 
+// Returns what these times count in the sum over the sizes.
+double WeightedSeconds(absl::Span<const double> seconds, const internal::SearchKernel& kernel);
+
 // Reports whether these times are less than those of the best kernel of the task so far, in the
 // weighted sum over the sizes. REQUIRES: there is one.
 bool FasterThanBest(absl::Span<const double> seconds, const internal::SearchKernel& kernel);

@@ -348,7 +348,7 @@ absl::Status TunerProcess::Try(const internal::TryRequest& request,
       case TrialState::kEnded:
       case TrialState::kMeasuringAgain:
         question->doing = "measuring a kernel";
-        SetDeadline(2 * options_.check_timeout, &*question);  // twice, if its check is known
+        SetDeadline(3 * options_.check_timeout, &*question);  // in turn, alone, and once more
         break;
       case TrialState::kChecking:
         question->doing = "checking a kernel";

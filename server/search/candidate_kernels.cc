@@ -35,6 +35,7 @@ std::vector<double> SecondsOf(const internal::TryOutcome& part) {
 void CandidateKernels::Begin() {
   trials_.clear();
   kept_.clear();
+  best_.clear();
   next_ = 0;
 }
 
@@ -75,7 +76,21 @@ void CandidateKernels::Prepare(int index, absl::Span<const int64_t> activation_b
     trial.compiled &= object.has_value();
     trial.check.add_objects(std::move(object).value_or(""));
   }
+  if (absl::Status s = FindBest(asked); !s.ok()) return Fail(trial, s, std::nullopt);
   trials_.push_back(std::move(trial));
+}
+
+absl::Status CandidateKernels::FindBest(const internal::SearchKernel& asked) {
+  const v1::Plan& plan = asked.best().plan();
+  if (!asked.has_best() || best_.contains(plan.plan_id())) return absl::OkStatus();
+  std::vector<std::string> objects;
+  for (const v1::Kernel& kernel : plan.kernels()) {
+    absl::StatusOr<KernelObject> object = maker_.Compile(kernel);  // where the cache gave it up
+    if (!object.ok()) return object.status();
+    objects.push_back(std::move(object->object));
+  }
+  best_[plan.plan_id()] = std::move(objects);
+  return absl::OkStatus();
 }
 
 void CandidateKernels::PrepareNext(absl::Span<const int64_t> activation_bytes) {
@@ -100,6 +115,10 @@ internal::TryRequest CandidateKernels::RequestFor(absl::Span<const int64_t> acti
     trial.left = absl::OkStatus();
     internal::TriedKernel* tried = request.add_kernels();
     *tried->mutable_kernel() = kernel(trial.index);
+    if (tried->kernel().has_best()) {
+      internal::MeasuredPlan* best = tried->mutable_kernel()->mutable_best();
+      for (const std::string& object : best_[best->plan().plan_id()]) best->add_objects(object);
+    }
     *tried->mutable_objects() = trial.check.objects();
     tried->set_passed(trial.compiled && maker_.HasPassed(trial.check));
   }

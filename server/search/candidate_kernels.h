@@ -12,6 +12,7 @@
 #define ATHANOR_SERVER_SEARCH_CANDIDATE_KERNELS_H_
 
 #include <cstdint>
+#include <map>
 #include <optional>
 #include <set>
 #include <string>
@@ -72,6 +73,8 @@ class CandidateKernels {
   void PrepareNext(absl::Span<const int64_t> activation_bytes);
   internal::TryRequest RequestFor(absl::Span<const int64_t> activation_bytes,
                                   SearchSteps::Time end);
+  // Has the objects of the kernel that this one races with at hand.
+  absl::Status FindBest(const internal::SearchKernel& asked);
   void TakePart(internal::TryOutcome part);
   void TakeCompiled(Trial& trial, internal::TryOutcome& part);
   void TakeRight(Trial& trial, const internal::TryOutcome& part);
@@ -95,7 +98,9 @@ class CandidateKernels {
   SearchRecord& record_;
   int next_ = 0;                // of the step: the first without a trial
   std::set<std::string> kept_;  // hashes of the step's sources whose objects were compiled
-  std::vector<Trial> trials_;   // asked for at once
+  // By plan: objects of the kernels that the step's race with.
+  std::map<std::string, std::vector<std::string>> best_;
+  std::vector<Trial> trials_;  // asked for at once
 };
 
 }  // namespace athanor

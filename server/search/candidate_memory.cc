@@ -1,5 +1,6 @@
 #include "server/search/candidate_memory.h"
 
+#include <cmath>
 #include <utility>
 
 #include "absl/strings/escaping.h"
@@ -15,7 +16,7 @@ namespace athanor {
 namespace {
 
 // Raised when measuring a kernel alone comes to other times than it did.
-constexpr int64_t kMeasureVersion = 2;
+constexpr int64_t kMeasureVersion = 3;
 
 // "1,64;8,64"
 std::string TextOf(const google::protobuf::RepeatedPtrField<internal::Sizes>& sizes) {
@@ -62,11 +63,48 @@ CandidateMemory::Kernel CandidateMemory::Of(const internal::SearchKernel& kernel
                                  " activations=", absl::StrJoin(activation_bytes, ","),
                                  " checks=", kCheckVersion, " codegen=", kCodegenVersion);
   of.time.measure_version = kMeasureVersion;
-  of.time.made_under.target = machine_.target();
-  of.time.made_under.compiler_version = machine_.compiler_version();
-  of.time.made_under.libraries = machine_.target().blas();
-  of.time.made_under.clocks = clocks_;
+  of.time.made_under = Conditions();
   return of;
+}
+
+MachineConditions CandidateMemory::Conditions() const {
+  MachineConditions conditions;
+  conditions.target = machine_.target();
+  conditions.compiler_version = machine_.compiler_version();
+  conditions.libraries = machine_.target().blas();
+  conditions.clocks = clocks_;
+  return conditions;
+}
+
+TimingKey CandidateMemory::LimitsKey() const {
+  TimingKey key;
+  key.kernel = "limits of the machine";
+  key.measure_version = kMeasureVersion;
+  key.made_under = Conditions();
+  return key;
+}
+
+// Kept as what a byte or an operation takes.
+std::optional<internal::MachineReply> CandidateMemory::FindLimits() const {
+  const std::optional<TimingRow> row = cache_.timings().Find(LimitsKey());
+  if (!row || row->seconds.size() != 4) return std::nullopt;
+  for (double seconds : row->seconds) {
+    if (!(seconds > 0 && std::isfinite(1 / seconds))) return std::nullopt;
+  }
+  internal::MachineReply limits;
+  limits.set_read_bytes_per_second(1 / row->seconds[0]);
+  limits.set_cache_bytes_per_second(1 / row->seconds[1]);
+  limits.set_near_bytes_per_second(1 / row->seconds[2]);
+  limits.set_f32_flops_per_second(1 / row->seconds[3]);
+  return limits;
+}
+
+void CandidateMemory::PutLimits(const internal::MachineReply& limits) const {
+  TimingRow row;
+  row.seconds = {1 / limits.read_bytes_per_second(), 1 / limits.cache_bytes_per_second(),
+                 1 / limits.near_bytes_per_second(), 1 / limits.f32_flops_per_second()};
+  row.low = row.high = row.seconds;
+  cache_.timings().Put(LimitsKey(), row);
 }
 
 std::optional<absl::StatusOr<std::vector<double>>> CandidateMemory::Find(

@@ -50,6 +50,10 @@ class CandidateMemory {
   // What says nothing of the kernel (CANCELLED, ABORTED) is not kept.
   void PutFailure(const Kernel& of, FailureKind kind, const absl::Status& status) const;
 
+  // What the machine reaches, as a server before measured it.
+  std::optional<internal::MachineReply> FindLimits() const;
+  void PutLimits(const internal::MachineReply& limits) const;
+
   struct PlanFailure {
     FailureKind kind;
     absl::Status status;
@@ -60,6 +64,8 @@ class CandidateMemory {
 
  private:
   std::string KeyOf(const internal::SearchPlan& plan) const;
+  MachineConditions Conditions() const;
+  TimingKey LimitsKey() const;
 
   Cache& cache_;
   const internal::TargetReply& machine_;

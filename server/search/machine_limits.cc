@@ -9,7 +9,7 @@ namespace {
 
 // More than the best of many rounds differs from the best of as many others.
 constexpr double kNoise = 1.02;
-constexpr std::chrono::seconds kLeastWait{1}, kMostWait{600};
+constexpr std::chrono::seconds kLeastWait{2}, kRecalledWait{60}, kMostWait{600};
 
 }  // namespace
 
@@ -24,6 +24,19 @@ MachineLimits::Clock::time_point MachineLimits::Due() const {
   return last_ ? *last_ + wait_ : Clock::time_point::min();
 }
 
+bool MachineLimits::known() {
+  const MutexLock lock(mu_);
+  return best_.has_value();
+}
+
+void MachineLimits::Recall(const internal::MachineReply& known) {
+  const MutexLock lock(mu_);
+  if (best_.has_value()) return;
+  best_ = known;
+  last_ = now_();
+  wait_ = kRecalledWait;
+}
+
 void MachineLimits::Take(const internal::MachineReply& m) {
   const internal::MachineReply before = best_.value_or(internal::MachineReply());
   internal::MachineReply& b = best_.emplace(before);
@@ -31,11 +44,8 @@ void MachineLimits::Take(const internal::MachineReply& m) {
   b.set_cache_bytes_per_second(std::max(b.cache_bytes_per_second(), m.cache_bytes_per_second()));
   b.set_near_bytes_per_second(std::max(b.near_bytes_per_second(), m.near_bytes_per_second()));
   b.set_f32_flops_per_second(std::max(b.f32_flops_per_second(), m.f32_flops_per_second()));
-  if (!Raised(before, b)) {
-    wait_ = std::clamp(2 * wait_, kLeastWait, kMostWait);
-    return;
-  }
-  wait_ = kLeastWait;
+  wait_ = std::clamp(2 * wait_, kLeastWait, kMostWait);
+  if (!Raised(before, b)) return;
   beaten_ = 1;
   LogInfo("machine", {{"read_gb_per_s", b.read_bytes_per_second() / 1e9},
                       {"cache_gb_per_s", b.cache_bytes_per_second() / 1e9},

@@ -5,9 +5,8 @@
 //   internal::MachineReply known = limits.Get(measure).value();   // measures where that is due
 //   if (ReachedShare(plan, sizes, seconds, known) > 1) limits.Beaten(share);
 //
-// They only rise. Measured again one second after a measurement that raised one, and after twice as
-// long each time that none was; at once where a search is about to end for them, and when a kernel
-// was faster than they allow.
+// They only rise. Measured again after two seconds, and after twice as long each time; at once
+// where a search is about to end for them, and when a kernel was faster than they allow.
 #ifndef ATHANOR_SERVER_SEARCH_MACHINE_LIMITS_H_
 #define ATHANOR_SERVER_SEARCH_MACHINE_LIMITS_H_
 
@@ -39,7 +38,12 @@ class MachineLimits {
   explicit MachineLimits(std::function<Clock::time_point()> now = Clock::now)
       : now_(std::move(now)) {}
   // Known from elsewhere; measured again when it is due.
-  explicit MachineLimits(const internal::MachineReply& known) : MachineLimits() { best_ = known; }
+  explicit MachineLimits(const internal::MachineReply& known) : MachineLimits() { Recall(known); }
+
+  bool known();
+  // What an earlier server measured, for as long as nothing is known; measured again after a
+  // minute.
+  void Recall(const internal::MachineReply& known);
 
   // The best so far, measured again before where that is due, or kNow. `measure`'s error where
   // nothing is known; otherwise what is known stays.

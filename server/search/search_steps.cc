@@ -1,6 +1,7 @@
 #include "server/search/search_steps.h"
 
 #include <iterator>
+#include <optional>
 #include <utility>
 
 #include "absl/strings/escaping.h"
@@ -26,12 +27,14 @@ RecipeKey KeyOf(const internal::RegionRecipes& region) {
 }  // namespace
 
 SearchSteps::SearchSteps(uint64_t session, const Graph& graph, TunerProcess* tuner,
-                         const internal::TargetReply& machine, Cache* cache, MachineLimits* limits,
+                         const internal::TargetReply& machine, Cache* cache,
+                         const CandidateMemory* memory, MachineLimits* limits,
                          const PlanSearchOptions& options, SearchRecord* record)
     : session_(session),
       tuner_(*tuner),
       machine_(machine),
       cache_(*cache),
+      memory_(*memory),
       limits_(*limits),
       record_(*record),
       recipes_(options.recipes) {
@@ -58,9 +61,15 @@ absl::StatusOr<internal::MachineReply> SearchSteps::MeasureMachine(Time end) {
 }
 
 absl::StatusOr<bool> SearchSteps::LearnLimits(MachineLimits::When when, Time end) {
+  std::optional<internal::MachineReply> kept;
+  if (!start_.has_machine()) kept = memory_.FindLimits();
+  if (kept.has_value()) limits_.Recall(*kept);
   absl::StatusOr<internal::MachineReply> known =
       limits_.Get([&] { return MeasureMachine(end); }, when, end);
   if (!known.ok()) return known.status();
+  const internal::MachineReply before =
+      start_.has_machine() ? limits() : kept.value_or(internal::MachineReply());
+  if (Raised(before, *known)) memory_.PutLimits(*known);
   if (!start_.has_machine()) {
     *start_.mutable_machine() = *std::move(known);
     return true;

@@ -25,6 +25,7 @@
 #include "proto/athanor/internal/tuner.pb.h"
 #include "server/child/tuner_process.h"
 #include "server/plans/plan_search.h"
+#include "server/search/candidate_memory.h"
 #include "server/search/machine_limits.h"
 #include "server/search/search_record.h"
 
@@ -36,8 +37,8 @@ class SearchSteps {
   using Time = std::chrono::steady_clock::time_point;
 
   SearchSteps(uint64_t session, const Graph& graph, TunerProcess* tuner,
-              const internal::TargetReply& machine, Cache* cache, MachineLimits* limits,
-              const PlanSearchOptions& options, SearchRecord* record);
+              const internal::TargetReply& machine, Cache* cache, const CandidateMemory* memory,
+              MachineLimits* limits, const PlanSearchOptions& options, SearchRecord* record);
   // The child may forget the session.
   ~SearchSteps() { tuner_.EndSearch(session_); }
   SearchSteps(const SearchSteps&) = delete;
@@ -81,6 +82,7 @@ class SearchSteps {
   TunerProcess& tuner_;
   const internal::TargetReply& machine_;
   Cache& cache_;
+  const CandidateMemory& memory_;
   MachineLimits& limits_;
   SearchRecord& record_;
   const bool recipes_;  // are tried and kept

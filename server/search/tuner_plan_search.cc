@@ -22,7 +22,7 @@ TunerPlanSearch::TunerPlanSearch(uint64_t session, const Graph& graph, CompiledP
                                  const PlanSearchOptions& options)
     : tuner_(*tuner),
       memory_(maker.cache(), &machine, ClocksText(), graph, options),
-      steps_(session, graph, tuner, machine, maker.cache(), limits, options, &record_),
+      steps_(session, graph, tuner, machine, maker.cache(), &memory_, limits, options, &record_),
       kernels_(maker, tuner, machine, &memory_, limits, &steps_, &record_),
       plans_(std::move(serving), graph, maker, tuner, machine, &memory_, options, &steps_,
              &record_) {}

@@ -1,12 +1,95 @@
 #include "server/tuner/compile.h"
 
+#include <sys/types.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <atomic>
+#include <cerrno>
+#include <cstring>
+#include <new>
+#include <optional>
+#include <utility>
+
 #include "absl/cleanup/cleanup.h"
 #include "compiler/codegen/cpu/clang.h"
 #include "server/child/compile_flags.h"
 #include "server/tuner/run/host_target.h"
+#include "server/tuner/run/isolated.h"
 #include "server/tuner/sandbox/sandbox.h"
 
 namespace athanor {
+namespace {
+
+// Sources that the second process may compile, and the bytes of their results.
+constexpr size_t kMostShared = 256, kSharedBytes = size_t{32} << 20;
+
+// What both processes see. This one takes sources from the first on, the other from the last.
+struct Shared {
+  // The first source that nobody has taken, and behind the last one: of a single word, so that no
+  // source is taken twice.
+  struct Open {
+    uint32_t begin, end;
+  };
+  std::atomic<Open> open;
+  struct Result {
+    std::atomic<bool> done{false};
+    int32_t code = 0;
+    size_t offset = 0, size = 0;  // of the object, or of the message
+  } results[kMostShared];
+
+  static_assert(std::atomic<Open>::is_always_lock_free);
+
+  std::optional<size_t> TakeFirst() {
+    Open o = open.load();
+    while (o.begin < o.end) {
+      if (open.compare_exchange_weak(o, {o.begin + 1, o.end})) return o.begin;
+    }
+    return std::nullopt;
+  }
+  std::optional<size_t> TakeLast() {
+    Open o = open.load();
+    while (o.begin < o.end) {
+      if (open.compare_exchange_weak(o, {o.begin, o.end - 1})) return o.end - 1;
+    }
+    return std::nullopt;
+  }
+  // Leaves no source to be taken.
+  void Close() {
+    Open o = open.load();
+    while (!open.compare_exchange_weak(o, {o.end, o.end})) {
+    }
+  }
+};
+
+using Compile = absl::FunctionRef<absl::StatusOr<std::string>(size_t source)>;
+
+// The second process: writes results behind each other until there is no room.
+[[noreturn]] void CompileFromTheLast(pid_t parent, Compile compile, absl::FunctionRef<bool()> may,
+                                     const SharedMemory& memory, Shared* shared) {
+  if (!DieWith(parent).ok()) _exit(1);
+  char* const bytes = memory.data() + sizeof(Shared);
+  size_t used = 0;
+  while (may()) {
+    const std::optional<size_t> source = shared->TakeLast();
+    if (!source) break;
+    const absl::StatusOr<std::string> object = compile(*source);
+    const absl::string_view text =
+        object.ok() ? absl::string_view(*object) : absl::string_view(object.status().message());
+    if (text.size() > kSharedBytes - used) break;
+    Shared::Result& result = shared->results[*source];
+    result.code = static_cast<int32_t>(object.status().code());
+    result.offset = used;
+    result.size = text.size();
+    if (!text.empty()) std::memcpy(bytes + used, text.data(), text.size());
+    used += text.size();
+    result.done = true;
+  }
+  _exit(0);
+}
+
+}  // namespace
 
 absl::StatusOr<std::string> CompileKernel(absl::string_view source, const v1::Target& target,
                                           int64_t cpu_seconds) {
@@ -18,6 +101,51 @@ absl::StatusOr<std::string> CompileKernel(absl::string_view source, const v1::Ta
   LimitCpuFromNow(cpu_seconds);
   const absl::Cleanup unlimited = [] { LimitCpuFromNow(kNoLimit); };
   return CompileToSharedObject(source, ToCpuTarget(target), options);
+}
+
+void CompileSources(
+    absl::Span<const absl::string_view> sources, const v1::Target& target,
+    const CompileSetting& setting,
+    absl::FunctionRef<bool(size_t source, absl::StatusOr<std::string> object)> take) {
+  const auto compile = [&](size_t source) {
+    absl::StatusOr<std::string> object = absl::UnknownError("not compiled");
+    setting.work([&] { object = CompileKernel(sources[source], target, setting.cpu_seconds); });
+    return object;
+  };
+  const auto count = static_cast<uint32_t>(sources.size());
+  absl::StatusOr<SharedMemory> memory = absl::UnavailableError("");
+  if (count > 1 && count <= kMostShared && setting.both()) {
+    memory = SharedMemory::Create(sizeof(Shared) + kSharedBytes);
+  }
+  pid_t other = -1;
+  Shared alone{.open = Shared::Open{0, count}};
+  Shared* shared = &alone;
+  if (memory.ok()) {
+    shared = new (memory->data()) Shared{.open = Shared::Open{0, count}};
+    const pid_t parent = getpid();
+    other = fork();
+    if (other == 0) CompileFromTheLast(parent, compile, setting.both, *memory, shared);
+  }
+  bool going_on = true;
+  while (going_on) {
+    const std::optional<size_t> source = shared->TakeFirst();
+    if (!source) break;
+    going_on = take(*source, compile(*source));
+  }
+  shared->Close();
+  while (other > 0 && waitpid(other, nullptr, 0) < 0 && errno == EINTR) {
+  }
+  // What the other took, from here on; the first of them may have ended it.
+  for (size_t source = shared->open.load().end; source < count && other > 0; ++source) {
+    const Shared::Result& result = shared->results[source];
+    if (!result.done) {
+      if (going_on) going_on = take(source, compile(source));
+      continue;
+    }
+    const absl::string_view text(memory->data() + sizeof(Shared) + result.offset, result.size);
+    const absl::Status failed(static_cast<absl::StatusCode>(result.code), text);
+    going_on &= failed.ok() ? take(source, std::string(text)) : take(source, failed);
+  }
 }
 
 }  // namespace athanor

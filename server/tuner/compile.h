@@ -1,12 +1,21 @@
-// Compiles the source of one kernel, with the flags of its target (server/child/compile_flags.h).
+// Compiles the sources of kernels, with the flags of their target (server/child/compile_flags.h).
+//
+//   CompileSources(sources, target, {.cpu_seconds = 20}, [&](size_t i, auto object) {
+//     ...                       // in any order
+//     return Clock::now() < end;   // false: no further source is begun
+//   });
 #ifndef ATHANOR_SERVER_TUNER_COMPILE_H_
 #define ATHANOR_SERVER_TUNER_COMPILE_H_
 
+#include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <string>
 
+#include "absl/functional/function_ref.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
+#include "absl/types/span.h"
 #include "proto/athanor/v1/target.pb.h"
 
 namespace athanor {
@@ -15,6 +24,25 @@ namespace athanor {
 // `cpu_seconds` of processor time; more ends this process (SIGXCPU).
 absl::StatusOr<std::string> CompileKernel(absl::string_view source, const v1::Target& target,
                                           int64_t cpu_seconds);
+
+struct CompileSetting {
+  int64_t cpu_seconds = 0;  // for each source
+  // Runs the compilation of one source, in whichever process.
+  std::function<void(absl::FunctionRef<void()> work)> work = [](absl::FunctionRef<void()> work) {
+    work();
+  };
+  // Whether a second process may compile beside this one; asked before each source that it takes.
+  std::function<bool()> both = [] { return false; };
+};
+
+// Compiles sources with this process, from the first on, and with one forked from it, from the last
+// on. So the first source without a result is the one that this process works at, and a source that
+// ends the other process is compiled here as well. `take` is called by this process for each
+// result. REQUIRES: this process has one thread.
+void CompileSources(
+    absl::Span<const absl::string_view> sources, const v1::Target& target,
+    const CompileSetting& setting,
+    absl::FunctionRef<bool(size_t source, absl::StatusOr<std::string> object)> take);
 
 }  // namespace athanor
 

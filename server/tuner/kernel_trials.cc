@@ -3,10 +3,14 @@
 #include <malloc.h>
 
 #include <algorithm>
+#include <limits>
+#include <map>
+#include <set>
 #include <string>
 #include <utility>
 #include <vector>
 
+#include "absl/algorithm/container.h"
 #include "absl/strings/str_cat.h"
 #include "server/child/search_kernel.h"
 #include "server/child/tuner_channel.h"
@@ -20,22 +24,35 @@ namespace {
 
 using Stage = internal::TryOutcome::Stage;
 
-// Adds the time until its end to what an outcome says of `on`.
+// A kernel that gains less on its task's best is no better: noise does as much, and a check and
+// another measurement would cost more than it brings.
+constexpr double kLeastGain = 0.01;
+// Kernels of a race, each with prepared weights of its own.
+constexpr size_t kMostRaced = 4;
+
+void AddTime(const char* on, std::chrono::duration<double> took, internal::TryOutcome* outcome) {
+  v1::SearchTime& time = *outcome->add_spent();
+  time.set_on(on);
+  time.set_calls(1);
+  time.set_seconds(took.count());
+}
+
+// Adds the time until its end to what outcomes say of `on`, in equal parts.
 class Spent {
  public:
-  Spent(const char* on, internal::TryOutcome* outcome) : time_(*outcome->add_spent()) {
-    time_.set_on(on);
-    time_.set_calls(1);
-  }
+  Spent(const char* on, std::vector<internal::TryOutcome*> outcomes)
+      : on_(on), outcomes_(std::move(outcomes)) {}
   ~Spent() {
     const std::chrono::duration<double> took = std::chrono::steady_clock::now() - start_;
-    time_.set_seconds(took.count());
+    const auto parts = static_cast<double>(outcomes_.size());
+    for (internal::TryOutcome* outcome : outcomes_) AddTime(on_, took / parts, outcome);
   }
   Spent(const Spent&) = delete;
   Spent& operator=(const Spent&) = delete;
 
  private:
-  v1::SearchTime& time_;
+  const char* const on_;
+  const std::vector<internal::TryOutcome*> outcomes_;
   const std::chrono::steady_clock::time_point start_ = std::chrono::steady_clock::now();
 };
 
@@ -63,7 +80,47 @@ struct KernelTrials::Trial {
   internal::TryOutcome outcome;
 
   internal::CheckRequest& check() const { return *tried.mutable_kernel()->mutable_check(); }
+  const internal::SearchKernel& kernel() const { return tried.kernel(); }
+  const std::string& source(int i) const { return kernel().check().plan().kernels(i).source(); }
+  bool Has(absl::string_view source) const {
+    return absl::c_any_of(kernel().check().plan().kernels(),
+                          [&](const v1::Kernel& k) { return k.source() == source; });
+  }
+  std::vector<double> Seconds() const {
+    std::vector<double> seconds;
+    for (const internal::SizeTimes& size : outcome.times()) seconds.push_back(size.seconds());
+    return seconds;
+  }
 };
+
+namespace {
+
+void AddPlan(const v1::Plan& plan, const google::protobuf::RepeatedPtrField<std::string>& objects,
+             internal::MeasureRequest* request) {
+  internal::MeasuredPlan* measured = request->add_plans();
+  *measured->mutable_plan() = plan;
+  *measured->mutable_objects() = objects;
+}
+
+// Has it take so many times as long.
+void Slow(double times, internal::TryOutcome* outcome) {
+  for (internal::SizeTimes& size : *outcome->mutable_times()) {
+    size.set_seconds(size.seconds() * times);
+    size.set_low(size.low() * times);
+    size.set_high(size.high() * times);
+  }
+}
+
+// Returns the times of a kernel that took `raced` in a race against one that takes `seconds`.
+internal::SizeTimes Relative(const internal::SizeTimes& raced, double seconds) {
+  internal::SizeTimes times = raced;
+  times.set_seconds(seconds * raced.ratio());
+  times.set_low(seconds * raced.ratio_low());
+  times.set_high(seconds * raced.ratio_high());
+  return times;
+}
+
+}  // namespace
 
 absl::Status KernelTrials::Validate(const internal::TryRequest& request) {
   for (const internal::TriedKernel& tried : request.kernels()) {
@@ -77,73 +134,154 @@ absl::Status KernelTrials::Validate(const internal::TryRequest& request) {
       return absl::InvalidArgumentError(
           absl::StrCat("try: ", best, " best times for ", tried.kernel().sizes_size(), " sizes"));
     }
+    const internal::MeasuredPlan& of = tried.kernel().best();
+    if (tried.kernel().has_best() != (best != 0) || of.objects_size() != of.plan().kernels_size()) {
+      return absl::InvalidArgumentError(absl::StrCat("try: ", best, " best times, of a best with ",
+                                                     of.objects_size(), " objects for ",
+                                                     of.plan().kernels_size(), " kernels"));
+    }
   }
   return absl::OkStatus();
 }
 
-bool KernelTrials::Compile(const Setting& setting, const v1::Target& target, Objects* made,
-                           Trial* trial) {
-  internal::CheckRequest& check = trial->check();
-  const Spent spent("compile", &trial->outcome);
-  bool lacked = false;
-  std::vector<bool> given;
-  for (int i = 0; i < trial->tried.objects_size(); ++i) {
-    const std::string& source = check.plan().kernels(i).source();
-    std::string* object = check.add_objects();
-    *object = std::move(*trial->tried.mutable_objects(i));
-    given.push_back(!object->empty());
-    const std::string*& known = made->try_emplace(source, nullptr).first->second;
-    if (object->empty()) {
-      lacked = true;
-      absl::StatusOr<std::string> now = absl::UnknownError("not compiled");
-      if (known != nullptr) {
-        now = *known;
-      } else {
-        setting.work(1, [&] { now = CompileKernel(source, target, setting.compile_seconds); });
-      }
-      if (!now.ok()) {
-        Fail(now.status(), internal::TryOutcome::COMPILE, &trial->outcome);
-        trial->outcome.set_failed_kernel(i);
-        return false;
-      }
-      *object = *std::move(now);
+absl::Status KernelTrials::Compile(const internal::TryRequest& request, const Setting& setting,
+                                   Send send, absl::Span<Trial> trials) {
+  // Objects of this request, given or made; and the sources that have none, by their first use.
+  std::map<absl::string_view, std::string> objects;
+  std::vector<absl::string_view> sources;
+  const auto given = [](const Trial& trial, int i) { return !trial.tried.objects(i).empty(); };
+  for (const Trial& trial : trials) {
+    for (int i = 0; i < trial.tried.objects_size(); ++i) {
+      if (given(trial, i)) objects[trial.source(i)] = trial.tried.objects(i);
     }
-    known = object;
   }
-  for (int i = 0; lacked && i < check.objects_size(); ++i) {
-    trial->outcome.add_objects(given[i] ? "" : check.objects(i));
+  std::set<absl::string_view> lacking;
+  for (const Trial& trial : trials) {
+    for (int i = 0; i < trial.tried.objects_size(); ++i) {
+      if (objects.contains(trial.source(i)) || !lacking.insert(trial.source(i)).second) continue;
+      sources.push_back(trial.source(i));
+    }
   }
-  return true;
+  std::map<absl::string_view, absl::Status> failed;
+  // Sends what a trial lacked once all of it is there, or the first failure.
+  std::vector<bool> sent(trials.size());
+  const auto tell = [&](size_t t) -> absl::Status {
+    Trial& trial = trials[t];
+    internal::TryOutcome& outcome = trial.outcome;
+    bool lacks = false;
+    for (int i = 0; i < trial.tried.objects_size(); ++i) {
+      if (const auto error = failed.find(trial.source(i)); error != failed.end()) {
+        Fail(error->second, internal::TryOutcome::COMPILE, &outcome);
+        outcome.set_failed_kernel(static_cast<uint32_t>(i));
+        outcome.set_ended(true);
+        sent[t] = true;
+        return send(outcome);
+      }
+      if (!objects.contains(trial.source(i))) return absl::OkStatus();
+      lacks |= !given(trial, i);
+    }
+    for (int i = 0; i < trial.tried.objects_size(); ++i) {
+      const std::string& object = objects[trial.source(i)];
+      trial.check().add_objects(given(trial, i) ? trial.tried.objects(i) : object);
+      if (lacks) outcome.add_objects(given(trial, i) ? "" : object);
+    }
+    sent[t] = true;
+    return lacks ? send(outcome) : absl::OkStatus();
+  };
+  absl::Status status;
+  const auto tell_all = [&] {
+    for (size_t t = 0; t < trials.size() && status.ok(); ++t) {
+      if (!sent[t]) status = tell(t);
+    }
+    return status.ok();
+  };
+  const Clock::time_point phase = PhaseEnd(request, setting);
+  if (tell_all() && Clock::now() < setting.end) {
+    const TrafficState quiet = setting.traffic->Read();
+    const CompileSetting how{
+        .cpu_seconds = setting.compile_seconds,
+        .work = [&](absl::FunctionRef<void()> work) { setting.work(1, work); },
+        // The second takes the core of requests: not beside any.
+        .both = [&] { return quiet.running == 0 && setting.traffic->Read() == quiet; }};
+    Clock::time_point last = Clock::now();
+    CompileSources(sources, request.target(), how, [&](size_t i, absl::StatusOr<std::string> made) {
+      if (made.ok()) {
+        objects[sources[i]] = *std::move(made);
+      } else {
+        failed[sources[i]] = made.status();
+      }
+      const Clock::time_point now = Clock::now();
+      for (Trial& trial : trials) {
+        if (!trial.Has(sources[i])) continue;
+        AddTime("compile", now - std::exchange(last, now), &trial.outcome);
+        break;
+      }
+      return tell_all() && now < phase;
+    });
+  }
+  for (size_t t = 0; t < trials.size() && status.ok(); ++t) {
+    if (sent[t]) continue;
+    Leave(&trials[t].outcome);
+    trials[t].outcome.set_ended(true);
+    status = send(trials[t].outcome);
+  }
+  return status;
 }
 
 absl::Status KernelTrials::Measure(const internal::TryRequest& request, const Setting& setting,
-                                   Trial* trial) {
-  const internal::SearchKernel& kernel = trial->tried.kernel();
-  const Spent spent("measure", &trial->outcome);
+                                   absl::Span<Trial* const> trials) {
+  std::vector<internal::TryOutcome*> outcomes;
+  for (Trial* trial : trials) outcomes.push_back(&trial->outcome);
+  const Spent spent("measure", std::move(outcomes));
+  const internal::SearchKernel& kernel = trials.front()->kernel();
   internal::MeasureRequest measure;
-  internal::MeasuredPlan* plan = measure.add_plans();
-  *plan->mutable_plan() = kernel.check().plan();
-  *plan->mutable_objects() = kernel.check().objects();
+  measure.set_race(true);
+  if (kernel.has_best()) AddPlan(kernel.best().plan(), kernel.best().objects(), &measure);
+  for (const Trial* trial : trials)
+    AddPlan(trial->check().plan(), trial->check().objects(), &measure);
   measure.set_graph_text(kernel.check().graph_text());
   *measure.mutable_sizes() = kernel.sizes();
   measure.set_seed(kernel.check().seed() + 1);
   measure.set_weight_bytes(kernel.weight_bytes());
   *measure.mutable_activation_bytes() = request.activation_bytes();
   *measure.mutable_give_up_seconds() = kernel.give_up_seconds();
-  *measure.mutable_best_seconds() = kernel.best_seconds();
-  if (!kernel.best_seconds().empty()) *measure.mutable_size_weights() = kernel.size_weights();
+  *measure.mutable_size_weights() = kernel.size_weights();
   measure.set_threads(request.target().threads());
   absl::StatusOr<internal::MeasureReply> times = absl::UnknownError("not measured");
   setting.work(request.target().threads(), [&] {
     times = MeasurePlans(measure, setting.limits, *setting.traffic, &inputs_, setting.end);
   });
   if (!times.ok()) return times.status();
-  *trial->outcome.mutable_times() = times->plans(0).sizes();
+  // Of a task without a best, the first kernel takes its place.
+  const bool has_best = kernel.has_best();
+  for (size_t i = 0; i < trials.size(); ++i) {
+    internal::TryOutcome& outcome = trials[i]->outcome;
+    outcome.clear_times();
+    for (int s = 0; s < kernel.sizes_size(); ++s) {
+      const internal::SizeTimes& raced = times->plans(static_cast<int>(i) + has_best).sizes(s);
+      const double seconds = has_best ? kernel.best_seconds(s) : times->plans(0).sizes(s).seconds();
+      const bool is_first = !has_best && i == 0;
+      *outcome.add_times() = is_first ? raced : Relative(raced, seconds);
+    }
+  }
   return absl::OkStatus();
 }
 
+void KernelTrials::MeasureAll(const internal::TryRequest& request, const Setting& setting,
+                              absl::Span<Trial* const> trials) {
+  const absl::Status together = Measure(request, setting, trials);
+  if (together.ok()) return;
+  const bool alone = trials.size() == 1;
+  for (Trial* trial : trials) {
+    // There was no time for all, and is none for one.
+    const absl::Status status =
+        alone || absl::IsAborted(together) ? together : Measure(request, setting, {&trial, 1});
+    if (!status.ok()) Fail(status, internal::TryOutcome::MEASURE, &trial->outcome);
+  }
+}
+
 absl::Status KernelTrials::Check(const Setting& setting, Trial* trial) {
-  const Spent spent("check", &trial->outcome);
+  const Spent spent("check", {&trial->outcome});
   const auto check = [&] {
     absl::StatusOr<internal::CheckReply> report = absl::UnknownError("not checked");
     setting.work(1, [&] { report = CheckKernels(trial->check(), setting.limits, &references_); });
@@ -162,18 +300,47 @@ absl::Status KernelTrials::Check(const Setting& setting, Trial* trial) {
 }
 
 absl::Status KernelTrials::Judge(const internal::TryRequest& request, const Setting& setting,
-                                 Send send, Trial* trial) {
-  internal::TryOutcome& outcome = trial->outcome;
-  if (absl::Status s = Measure(request, setting, trial); !s.ok()) {
-    Fail(s, internal::TryOutcome::MEASURE, &outcome);
-    return absl::OkStatus();
+                                 Send send, absl::Span<Trial* const> trials) {
+  MeasureAll(request, setting, trials);
+  // The best of the task, as far as it is known to be right.
+  internal::SearchKernel best = trials.front()->kernel();
+  std::vector<std::pair<double, size_t>> in_order;  // the fastest first, then what failed
+  for (size_t i = 0; i < trials.size(); ++i) {
+    const bool failed = trials[i]->outcome.code() != 0;
+    in_order.emplace_back(failed ? std::numeric_limits<double>::infinity()
+                                 : WeightedSeconds(trials[i]->Seconds(), best),
+                          i);
   }
-  const internal::SearchKernel& kernel = trial->tried.kernel();
-  std::vector<double> seconds;
-  for (const internal::SizeTimes& size : outcome.times()) seconds.push_back(size.seconds());
-  const bool first = kernel.best_seconds().empty();
-  // Only what may be chosen has to be right: one that is slower in the sum never is.
-  if (!first && !FasterThanBest(seconds, kernel)) return absl::OkStatus();
+  absl::c_sort(in_order);
+  for (const auto& [sum, i] : in_order) {
+    Trial* trial = trials[i];
+    internal::TryOutcome& outcome = trial->outcome;
+    // Only what may be chosen has to be right: one that is no better never is.
+    const bool any = best.best_seconds().empty();
+    const double limit = any ? std::numeric_limits<double>::infinity()
+                             : (1 - kLeastGain) * WeightedSeconds(best.best_seconds(), best);
+    if (outcome.code() == 0 && sum < limit) {
+      if (absl::Status s = Confirm(request, setting, send, trial); !s.ok()) return s;
+    }
+    if (outcome.code() == 0) {
+      const double is = WeightedSeconds(trial->Seconds(), best);
+      if (outcome.checked() && is < limit) {
+        best.mutable_best_seconds()->Clear();
+        for (double seconds : trial->Seconds()) best.add_best_seconds(seconds);
+      } else if (!any && is < WeightedSeconds(best.best_seconds(), best)) {
+        Slow(WeightedSeconds(best.best_seconds(), best) / is, &outcome);
+      }
+    }
+    outcome.set_ended(true);
+    if (absl::Status s = send(outcome); !s.ok()) return s;
+  }
+  return absl::OkStatus();
+}
+
+// Checks a kernel that may serve, and measures it again.
+absl::Status KernelTrials::Confirm(const internal::TryRequest& request, const Setting& setting,
+                                   Send send, Trial* trial) {
+  internal::TryOutcome& outcome = trial->outcome;
   if (!trial->tried.passed()) {
     if (Clock::now() >= setting.end) {
       Leave(&outcome);
@@ -191,56 +358,59 @@ absl::Status KernelTrials::Judge(const internal::TryRequest& request, const Sett
     outcome.clear_spent();
   }
   outcome.set_checked(true);
-  if (first) return absl::OkStatus();
-  // The least of many times is low by luck, too: what wins is measured again, and that time counts.
-  if (absl::Status s = Measure(request, setting, trial); !s.ok()) {
+  if (!trial->kernel().has_best()) return absl::OkStatus();
+  // The fastest of several was lucky, too: what wins is measured again, and that time counts.
+  if (absl::Status s = Measure(request, setting, {&trial, 1}); !s.ok()) {
     Fail(s, internal::TryOutcome::MEASURE, &outcome);
   }
   return absl::OkStatus();
 }
 
+KernelTrials::Clock::time_point KernelTrials::PhaseEnd(const internal::TryRequest& request,
+                                                       const Setting& setting) {
+  if (request.enough_us() <= 0) return setting.end;
+  return std::min(setting.end, Clock::now() + std::chrono::microseconds(request.enough_us()));
+}
+
 absl::Status KernelTrials::Try(internal::TryRequest request, const Setting& setting, Send send) {
   if (absl::Status s = Validate(request); !s.ok()) return s;
-  // No phase begins anything after this.
-  const auto phase_end = [&] {
-    if (request.enough_us() <= 0) return setting.end;
-    return std::min(setting.end, Clock::now() + std::chrono::microseconds(request.enough_us()));
-  };
-  Clock::time_point phase = phase_end();
-  Objects made;
   std::vector<Trial> trials;
   trials.reserve(request.kernels_size());
-  for (int i = 0; i < request.kernels_size(); ++i) {
-    Trial& trial = trials.emplace_back(Trial{*request.mutable_kernels(i), {}});
-    internal::TryOutcome& outcome = trial.outcome;
-    outcome.set_kernel(static_cast<uint32_t>(i));
-    if (Clock::now() >= (i == 0 ? setting.end : phase)) {
-      Leave(&outcome);
-      outcome.set_ended(true);
-    } else {
-      outcome.set_ended(!Compile(setting, request.target(), &made, &trial));
-      if (!outcome.ended() && outcome.objects().empty()) continue;  // it lacked none
-    }
-    if (absl::Status s = send(outcome); !s.ok()) return s;
+  for (internal::TriedKernel& tried : *request.mutable_kernels()) {
+    Trial& trial = trials.emplace_back(Trial{tried, {}});
+    trial.outcome.set_kernel(static_cast<uint32_t>(trials.size() - 1));
   }
+  if (absl::Status s = Compile(request, setting, send, absl::MakeSpan(trials)); !s.ok()) return s;
   TrimHeap();
-  phase = phase_end();
+  const Clock::time_point phase = PhaseEnd(request, setting);
   bool first = true, left = false;
-  for (Trial& trial : trials) {
-    internal::TryOutcome& outcome = trial.outcome;
-    if (outcome.ended()) continue;
-    outcome.clear_objects();
-    outcome.clear_spent();
-    left = left || Clock::now() >= (std::exchange(first, false) ? setting.end : phase);
-    if (left) {
-      Leave(&outcome);
-    } else if (absl::Status s = Judge(request, setting, send, &trial); !s.ok()) {
-      return s;
+  for (size_t i = 0; i < trials.size();) {
+    // Those of one task that follow each other.
+    std::vector<Trial*> race;
+    const uint32_t task = trials[i].kernel().task();
+    for (; i < trials.size() && trials[i].kernel().task() == task && race.size() < kMostRaced;
+         ++i) {
+      Trial& trial = trials[i];
+      if (trial.outcome.ended()) continue;
+      trial.outcome.clear_objects();
+      trial.outcome.clear_spent();
+      race.push_back(&trial);
     }
-    outcome.set_ended(true);
-    if (absl::Status s = send(outcome); !s.ok()) return s;
-    // The next would find no time to be measured either.
-    left = outcome.code() == static_cast<int>(absl::StatusCode::kAborted);
+    if (race.empty()) continue;
+    left = left || Clock::now() >= (std::exchange(first, false) ? setting.end : phase);
+    if (!left) {
+      if (absl::Status s = Judge(request, setting, send, race); !s.ok()) return s;
+      // The next would find no time to be measured either.
+      left = absl::c_any_of(race, [](const Trial* trial) {
+        return trial->outcome.code() == static_cast<int>(absl::StatusCode::kAborted);
+      });
+      continue;
+    }
+    for (Trial* trial : race) {
+      Leave(&trial->outcome);
+      trial->outcome.set_ended(true);
+      if (absl::Status s = send(trial->outcome); !s.ok()) return s;
+    }
   }
   return absl::OkStatus();
 }

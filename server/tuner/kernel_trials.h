@@ -1,5 +1,6 @@
-// Tries kernels of a search: compiles them, measures each alone, checks those that may serve, and
-// measures these again. A TryRequest is answered outcome by outcome:
+// Tries kernels of a search: compiles them, measures those of one task in turn with its best,
+// checks those that may serve, and measures these again. A TryRequest is answered outcome by
+// outcome:
 //
 //   KernelTrials trials;
 //   absl::Status all = trials.Try(request, {.limits = limits, .traffic = &traffic},
@@ -14,12 +15,11 @@
 #include <chrono>
 #include <cstdint>
 #include <functional>
-#include <map>
-#include <string>
 
 #include "absl/functional/function_ref.h"
 #include "absl/status/status.h"
 #include "absl/strings/string_view.h"
+#include "absl/types/span.h"
 #include "proto/athanor/internal/tuner.pb.h"
 #include "server/base/traffic.h"
 #include "server/tuner/check/references.h"
@@ -55,17 +55,26 @@ class KernelTrials {
  private:
   struct Trial;
 
-  using Objects = std::map<absl::string_view, const std::string*>;  // by source
+  // No phase of a request begins anything after its end.
+  static Clock::time_point PhaseEnd(const internal::TryRequest& request, const Setting& setting);
 
   static absl::Status Validate(const internal::TryRequest& request);
-  // Adds the objects that a kernel lacks: `made` holds those of the request so far. Reports whether
-  // it has all.
-  static bool Compile(const Setting& setting, const v1::Target& target, Objects* made,
-                      Trial* trial);
-  // Measures and checks; sends the times before a check. Errors are those of `send`.
+  // Adds the objects that kernels lack, and sends them; leaves those there is no time for. Errors
+  // are those of `send`.
+  static absl::Status Compile(const internal::TryRequest& request, const Setting& setting,
+                              Send send, absl::Span<Trial> trials);
+  // Measures and checks kernels of one task; sends the times before a check, and the ends. Errors
+  // are those of `send`.
   absl::Status Judge(const internal::TryRequest& request, const Setting& setting, Send send,
-                     Trial* trial);
-  absl::Status Measure(const internal::TryRequest& request, const Setting& setting, Trial* trial);
+                     absl::Span<Trial* const> trials);
+  absl::Status Confirm(const internal::TryRequest& request, const Setting& setting, Send send,
+                       Trial* trial);
+  // Measures all in turn; where that fails, one after the other, so that one costs itself alone.
+  void MeasureAll(const internal::TryRequest& request, const Setting& setting,
+                  absl::Span<Trial* const> trials);
+  // Sets their times. An error says nothing of any single one, where there are several.
+  absl::Status Measure(const internal::TryRequest& request, const Setting& setting,
+                       absl::Span<Trial* const> trials);
   absl::Status Check(const Setting& setting, Trial* trial);
 
   ReferenceMemory references_;

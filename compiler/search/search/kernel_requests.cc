@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <iterator>
 
 #include "absl/strings/str_cat.h"
 
@@ -71,7 +72,8 @@ double KernelRequests::Gain(int task, int calls) const {
 
 std::vector<int> KernelRequests::Tune(const Calls& calls, double least) {
   std::vector<int> asked;
-  for (int i = 0; i < options_.batch && MayAsk(); ++i) {
+  const auto full = [&] { return std::ssize(asked) >= options_.batch || !MayAsk(); };
+  while (!full()) {
     int chosen = -1;
     double most = least;
     for (const auto& [task, count] : calls) {
@@ -86,7 +88,9 @@ std::vector<int> KernelRequests::Tune(const Calls& calls, double least) {
       }
     }
     if (chosen < 0) break;
-    Ask(chosen, *tasks_.at(chosen).Pick(random_), &asked);
+    for (int i = 0; i < options_.race && !full() && !tasks_.at(chosen).Exhausted(); ++i) {
+      Ask(chosen, *tasks_.at(chosen).Pick(random_), &asked);
+    }
   }
   return asked;
 }

@@ -76,6 +76,11 @@ class Search {
   const FormSpace& forms() const { return *forms_; }
   // Returns the times of the task's best schedule so far; empty if none is known.
   const Seconds& BestOf(int task) const { return tasks_.at(task).best(); }
+  // Returns that schedule's choice, in nodes of task(task).graph. REQUIRES: it is known.
+  const KernelChoice& BestChoiceOf(int task) const {
+    const Tuning& t = tasks_.at(task);
+    return t.schedule(static_cast<size_t>(t.best_schedule()));
+  }
   // Returns the weight of a second at each size; empty until the baseline's times are known. The
   // best plan is the one with the least weighted sum.
   const Seconds& size_weights() const { return tasks_.context().weights; }

@@ -26,7 +26,8 @@ struct SearchOptions {
   uint64_t seed = 1;
   SearchMode mode = SearchMode::kBudget;
   int64_t max_kernels = 1 << 20;  // measured candidates, failed ones included
-  int batch = 4;                  // kernels asked for at once
+  int batch = 8;                  // kernels asked for at once
+  int race = 4;                   // of these, of one task: they are measured in turn
   double least_gain = 0.02;       // least share of the whole time that makes a plan worth proposing
   FusionRules fusion;             // fusions that genomes may have
   bool library = true;            // schedules may call the target's library

@@ -22,7 +22,7 @@ using Clock = std::chrono::steady_clock;
 
 // Number of passes over all limits. The thread sleeps between them: if another process computes,
 // threads that have slept are preferred on their cores for the next milliseconds.
-constexpr int kTurns = 25;
+constexpr int kTurns = 12;
 constexpr std::chrono::milliseconds kApart{4};
 constexpr int64_t kChunk = 256 << 10;   // bytes of one work item
 constexpr int64_t kMemory = 192 << 20;  // beyond the caches of most machines

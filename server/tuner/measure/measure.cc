@@ -24,26 +24,28 @@ namespace {
 constexpr double kSample = 300e-6;  // seconds of one sample
 static_assert(kSample <= Pacer::kMaxSlice);
 // Target time, and least and most rounds, for one plan at one size. A comparison decides which of
-// two plans serves by one per cent, and comparisons are few.
+// two plans serves by one per cent, and comparisons are few; a race is one of very many.
 struct Patience {
   double seconds;
   int least, most;
 };
-constexpr Patience kAlone{40e-3, 5, 31}, kCompared{300e-3, 12, 301};
+constexpr Patience kAlone{20e-3, 5, 15}, kRaced{12e-3, 5, 15}, kCompared{200e-3, 6, 301};
 constexpr int kStepRounds = 15;
-// A kernel alone is known well enough once its median lies with 95 % within this share of it. Five
-// samples or fewer have no such interval.
+// A kernel's time, or its ratio to the best of its task, is known well enough once its median lies
+// with 95 % within this share of it. Five samples or fewer have no such interval.
 constexpr double kKnown = 0.02;
 // Compared plans are known well enough once it is known whether one gains as much as it must gain
 // to be taken (candidate_plans.cc).
 constexpr double kLeastGain = 0.01;
 constexpr int kLeastKnown = 6;
 // Rounds of a size before those of the next: after each pass over the sizes a kernel may be seen to
-// be slower than the best of its task. Noise only adds time, so the least sample is held against
-// it, and has to be worse by a share that is larger for few samples.
-constexpr size_t kFirstPass = 3, kPass = 5;
-constexpr double kClearlySlower = 1.1, kSlower = 1.03;
-// Call data of all sizes that is kept between a kernel's first rounds and the others.
+// lose: it seems to gain too little on the best to be worth more rounds, or surely gains less than
+// another. Few samples have no interval, and have to be worse by more.
+constexpr int kFirstPass = 3, kPass = 3;
+constexpr double kClearlySlower = 1.03, kTooLittle = 0.985;
+// A call that takes so many times the best's is not made again.
+constexpr double kHopeless = 2;
+// Call data of all sizes that is kept between the first rounds and the others.
 constexpr int64_t kMostHeld = int64_t{64} << 20;
 
 // Plain data written by the forked process.
@@ -63,13 +65,13 @@ struct Subject {
   int next = 0;  // next layer to call
   // By size; made when the size is first measured.
   struct AtSize {
-    std::optional<CallMemory> memory;
-    int64_t calls = 1;  // calls per sample
+    std::shared_ptr<const CallMemory> memory;  // subjects with equal calls have one
+    int64_t calls = 1;                         // calls per sample
     bool given_up = false;
-    bool enough = false;  // no further samples are needed
     std::vector<double> samples;
   };
   std::vector<AtSize> sizes;
+  bool lost = false;  // a race that it cannot win any more
 };
 
 class Measurement {
@@ -90,23 +92,28 @@ class Measurement {
  private:
   // Run in the isolated process.
   absl::Status RunAll(Result* results);
-  // A kernel alone: some rounds of each size after the other, until it is seen to be slower or
-  // known well enough.
-  absl::Status RunAlone(Subject& s, Result* results);
-  // Adds samples of a size up to `most`, and for as long as they are needed.
-  absl::Status RunPass(Subject& s, int size, size_t most);
+  // Kernels of one task in turn, the first of which is its best; or one kernel alone. Some rounds
+  // of each size after the other, until those that win are known well enough.
+  absl::Status RunRace(std::vector<Subject>& subjects, Result* results);
+  // Adds rounds of a size up to `most`, and for as long as they are needed.
+  absl::Status RunPass(std::vector<Subject>& subjects, int size, int most);
+  // Reports whether the size needs no further rounds.
+  static bool KnownAt(absl::Span<const Subject> subjects, int size);
+  // Marks those that can no longer win. REQUIRES: samples of all sizes.
+  void FindLosers(std::vector<Subject>& subjects) const;
   // Plans in turn.
   absl::Status RunSize(std::vector<Subject>& subjects, int size, Result* results);
   absl::StatusOr<Subject> Load(Device* device, PreparedPool* pool,
                                const internal::MeasuredPlan& plan);
-  absl::Status Bind(int size, Subject* s);
+  // `like`: what may have the same calls, and holds their memory.
+  absl::Status Bind(int size, const Subject& like, Subject* s);
   // As Bind, and calls once where no sample counts it.
-  absl::Status BindAgain(int size, Subject* s);
-  // Calls it for the first time, and chooses how many calls a sample has.
-  absl::Status Begin(int size, Subject* s);
+  absl::Status BindAgain(int size, const Subject& like, Subject* s);
+  // Calls it for the first time, and chooses how many calls a sample has. Gives it up where a call
+  // takes longer than `limit`; 0: none.
+  absl::Status Begin(int size, double limit, const Subject& like, Subject* s);
   // As many rounds as the time allows, `least` of them in any case.
   int Rounds(absl::Span<const Subject> subjects, int size, const Patience& patience) const;
-  bool Slower(const Subject& s) const;
   // Reports whether further rounds would not change what a comparison comes to at this size.
   static bool Decided(absl::Span<const Subject> subjects, int size);
   // Compares a plan with the first one.
@@ -116,6 +123,7 @@ class Measurement {
   absl::Status Sample(Subject& s, int size, double* seconds);
   // Adds a sample; ABORTED where there is no time for it.
   absl::Status AddSample(Subject& s, int size);
+  double LimitAt(int size) const;
   // Measures the median time of each step of a run.
   absl::Status TimeSteps(Subject& s, int size, double* seconds);
   absl::Span<const int64_t> Dims(int size) const { return request_.sizes(size).values(); }
@@ -151,11 +159,10 @@ absl::Status Validate(const internal::MeasureRequest& request) {
                                                      " dims of the plan"));
     }
   }
-  const int best = request.best_seconds_size(), weights = request.size_weights_size();
-  if ((best != 0 && best != request.sizes_size()) || (weights != 0 && weights != best)) {
-    return absl::InvalidArgumentError(absl::StrCat("measure: ", best, " best times and ", weights,
-                                                   " weights for ", request.sizes_size(),
-                                                   " sizes"));
+  const int weights = request.size_weights_size();
+  if (weights != 0 && weights != request.sizes_size()) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("measure: ", weights, " weights for ", request.sizes_size(), " sizes"));
   }
   return absl::OkStatus();
 }
@@ -211,7 +218,7 @@ absl::Status Measurement::RunAll(Result* results) {
     if (!loaded.ok()) return loaded.status();
     subjects.push_back(*std::move(loaded));
   }
-  if (subjects.size() == 1 && !request_.steps()) return RunAlone(subjects[0], results);
+  if (request_.race()) return RunRace(subjects, results);
   for (int size = 0; size < request_.sizes_size(); ++size) {
     if (absl::Status s = RunSize(subjects, size, results); !s.ok()) return s;
   }
@@ -258,7 +265,28 @@ absl::StatusOr<Subject> Measurement::Load(Device* device, PreparedPool* pool,
   return s;
 }
 
-absl::Status Measurement::Bind(int size, Subject* s) {
+// Reports whether two plans are called with the same inputs and write as many outputs.
+bool SameCalls(const Subject& a, const Subject& b, int size, absl::Span<const int64_t> dims) {
+  const Executable &x = *a.model, &y = *b.model;
+  if (a.layers != b.layers || a.turns[size] != b.turns[size]) return false;
+  if (x.inputs() != y.inputs() || x.outputs() != y.outputs()) return false;
+  for (int i = 0; i < x.inputs(); ++i) {
+    if (x.input_name(i) != y.input_name(i)) return false;
+    if (x.input_bytes(i, dims) != y.input_bytes(i, dims)) return false;
+  }
+  for (int i = 0; i < x.outputs(); ++i) {
+    if (x.output_bytes(i, dims) != y.output_bytes(i, dims)) return false;
+  }
+  return true;
+}
+
+absl::Status Measurement::Bind(int size, const Subject& like, Subject* s) {
+  if (absl::Status fits = s->model->CheckDims(Dims(size)); !fits.ok()) return fits;
+  const auto& held = like.sizes[size].memory;
+  if (held != nullptr && SameCalls(like, *s, size, Dims(size))) {
+    s->sizes[size].memory = held;
+    return absl::OkStatus();
+  }
   const std::vector<std::string>& names = inputs_.names();
   absl::StatusOr<CallMemory> memory =
       CallMemory::Create(*s->model, s->layers, s->turns[size], Dims(size),
@@ -269,7 +297,7 @@ absl::Status Measurement::Bind(int size, Subject* s) {
                                "the plan's input \"", name, "\" is none of the graph's"));
                          });
   if (!memory.ok()) return memory.status();
-  s->sizes[size].memory = *std::move(memory);
+  s->sizes[size].memory = std::make_shared<const CallMemory>(*std::move(memory));
   return absl::OkStatus();
 }
 
@@ -305,19 +333,20 @@ absl::Status Measurement::AddSample(Subject& s, int size) {
   return status;
 }
 
-absl::Status Measurement::Begin(int size, Subject* s) {
-  if (absl::Status status = Bind(size, s); !status.ok()) return status;
+absl::Status Measurement::Begin(int size, double limit, const Subject& like, Subject* s) {
+  if (absl::Status status = Bind(size, like, s); !status.ok()) return status;
   s->next = 0;
   Subject::AtSize& at = s->sizes[size];
   // The first time for the costs of a first call, the second to estimate the time.
+  // One that takes long costs about as much the first time.
+  constexpr double kLong = 2e-3;
   double seconds = 0;
-  for (int warm = 0; warm < 2; ++warm) {
+  for (int warm = 0; warm < 2 && seconds < kLong; ++warm) {
     if (absl::Status status = Sample(*s, size, &seconds); !status.ok()) return status;
   }
   at.calls = std::clamp<int64_t>(static_cast<int64_t>(kSample / std::max(seconds, 1e-9)), 1, 1000);
-  const double limit = size < request_.give_up_seconds_size() ? request_.give_up_seconds(size) : 0;
-  // A single call is a sample like any other.
-  if (at.calls == 1) at.samples = {seconds};
+  // Known until there are others: for how long a round will take, and where there is none.
+  at.samples = {seconds};
   if (limit <= 0 || seconds <= limit) return absl::OkStatus();
   double again = 0;
   if (absl::Status status = Sample(*s, size, &again); !status.ok()) return status;
@@ -342,18 +371,8 @@ int Measurement::Rounds(absl::Span<const Subject> subjects, int size,
                     patience.least, patience.most);
 }
 
-bool Measurement::Slower(const Subject& s) const {
-  if (request_.best_seconds().empty()) return false;
-  double is = 0, best = 0;
-  bool few = false;
-  for (int size = 0; size < request_.sizes_size(); ++size) {
-    const std::vector<double>& samples = s.sizes[size].samples;
-    const double weight = request_.size_weights().empty() ? 1 : request_.size_weights(size);
-    is += weight * *std::min_element(samples.begin(), samples.end());
-    best += weight * request_.best_seconds(size);
-    few |= samples.size() < kLeastKnown;
-  }
-  return is > (few ? kClearlySlower : kSlower) * best;
+double Measurement::LimitAt(int size) const {
+  return size < request_.give_up_seconds_size() ? request_.give_up_seconds(size) : 0;
 }
 
 bool Measurement::Decided(absl::Span<const Subject> subjects, int size) {
@@ -374,62 +393,128 @@ Result Measurement::ResultOf(const Subject& s, int size) {
   return {MedianOf(s.sizes[size].samples), {}, s.layers, s.turns[size]};
 }
 
-absl::Status Measurement::BindAgain(int size, Subject* s) {
-  if (absl::Status status = Bind(size, s); !status.ok()) return status;
+absl::Status Measurement::BindAgain(int size, const Subject& like, Subject* s) {
+  if (absl::Status status = Bind(size, like, s); !status.ok()) return status;
   double seconds = 0;
   return Sample(*s, size, &seconds);
 }
 
-absl::Status Measurement::RunPass(Subject& s, int size, size_t most) {
-  Subject::AtSize& at = s.sizes[size];
-  while (!at.enough && at.samples.size() < most) {
-    const absl::Status status = AddSample(s, size);
-    const size_t samples = at.samples.size();
-    // The samples so far must do where there is no time for more.
-    at.enough = absl::IsAborted(status) && samples >= static_cast<size_t>(kAlone.least);
-    if (!status.ok() && !at.enough) return status;
-    if (samples < kLeastKnown) continue;
-    at.enough |= MedianOf(at.samples).KnownWithin(kKnown);
+bool Measurement::KnownAt(absl::Span<const Subject> subjects, int size) {
+  const Subject::AtSize& first = subjects[0].sizes[size];
+  if (first.samples.size() < kLeastKnown) return subjects.size() == 1 && first.given_up;
+  if (subjects.size() == 1) return MedianOf(first.samples).KnownWithin(kKnown);
+  return std::all_of(subjects.begin() + 1, subjects.end(), [&](const Subject& s) {
+    return s.lost || s.sizes[size].given_up || RatioTo(subjects[0], s, size).KnownWithin(kKnown);
+  });
+}
+
+absl::Status Measurement::RunPass(std::vector<Subject>& subjects, int size, int most) {
+  for (int round = static_cast<int>(subjects[0].sizes[size].samples.size());
+       round < most && !KnownAt(subjects, size); ++round) {
+    for (size_t p = 0; p < subjects.size(); ++p) {
+      // Every other round goes backwards, so that none always runs after the same neighbour.
+      Subject& s = subjects[round % 2 == 0 ? p : subjects.size() - 1 - p];
+      if (s.lost || s.sizes[size].given_up) continue;
+      if (absl::Status status = AddSample(s, size); !status.ok()) return status;
+    }
   }
   return absl::OkStatus();
 }
 
-absl::Status Measurement::RunAlone(Subject& s, Result* results) {
-  const int sizes = request_.sizes_size();
-  std::vector<size_t> rounds;
-  int64_t held = 0;
-  for (int size = 0; size < sizes; ++size) {
-    if (absl::Status status = Begin(size, &s); !status.ok()) return status;
-    Subject::AtSize& at = s.sizes[size];
-    at.enough = at.given_up;
-    if (absl::Status status = RunPass(s, size, kFirstPass); !status.ok()) return status;
-    rounds.push_back(Rounds({&s, 1}, size, kAlone));
-    held += at.memory->bytes();
-    if (held > kMostHeld) at.memory.reset();
-  }
-  // Large call data is not held for all sizes at once: one pass has all rounds then.
-  const bool large = held > kMostHeld;
-  constexpr size_t kMost = kAlone.most;
-  const size_t pass = large ? kMost : kPass;
-  for (size_t most = kFirstPass + pass; most < kMost + pass && !Slower(s); most += pass) {
-    for (int size = 0; size < sizes; ++size) {
-      Subject::AtSize& at = s.sizes[size];
-      if (at.enough) continue;
-      absl::Status status = at.memory.has_value() ? absl::OkStatus() : BindAgain(size, &s);
-      if (status.ok()) status = RunPass(s, size, std::min(most, rounds[size]));
-      if (!status.ok()) return status;
-      if (large) at.memory.reset();
+// Compares the sums over the sizes, the least and the most that the samples allow, as shares of the
+// best's time.
+void Measurement::FindLosers(std::vector<Subject>& subjects) const {
+  struct Sum {
+    double value = 0, low = 0, high = 0;
+    bool few = false;
+  };
+  std::vector<Sum> sums(subjects.size());
+  double best = 0;
+  for (int size = 0; size < request_.sizes_size(); ++size) {
+    const double weight = request_.size_weights().empty() ? 1 : request_.size_weights(size);
+    const double time = weight * MedianOf(subjects[0].sizes[size].samples).value;
+    best += time;
+    for (size_t p = 1; p < subjects.size(); ++p) {
+      const Median ratio = RatioTo(subjects[0], subjects[p], size);
+      sums[p].value += time * ratio.value;
+      sums[p].low += time * ratio.low;
+      sums[p].high += time * ratio.high;
+      sums[p].few |= ratio.samples < kLeastKnown;
     }
   }
+  double least = best;  // that the fastest surely keeps within
+  for (size_t p = 1; p < subjects.size(); ++p) {
+    if (!sums[p].few) least = std::min(least, sums[p].high);
+  }
+  for (size_t p = 1; p < subjects.size(); ++p) {
+    subjects[p].lost |= sums[p].few ? sums[p].low > kClearlySlower * least
+                                    : sums[p].value > kTooLittle * best || sums[p].low > least;
+  }
+}
+
+absl::Status Measurement::RunRace(std::vector<Subject>& subjects, Result* results) {
+  const int sizes = request_.sizes_size();
+  Subject& first = subjects[0];
+  const bool alone = subjects.size() == 1;
+  const Patience& patience = alone ? kAlone : kRaced;
+  std::vector<int> rounds;
+  int64_t held = 0;
+  const auto release = [&](int size) {
+    for (Subject& s : subjects) s.sizes[size].memory.reset();
+  };
   for (int size = 0; size < sizes; ++size) {
-    results[size] = ResultOf(s, size);
+    for (Subject& s : subjects) {
+      const double limit =
+          &s == &first ? LimitAt(size) : kHopeless * first.sizes[size].samples.back();
+      if (absl::Status status = Begin(size, limit, first, &s); !status.ok()) return status;
+    }
+    rounds.push_back(Rounds(subjects, size, patience));
+    for (Subject& s : subjects) {
+      if (!s.sizes[size].given_up) s.sizes[size].samples.clear();
+    }
+    if (absl::Status status = RunPass(subjects, size, kFirstPass); !status.ok()) return status;
+    held += first.sizes[size].memory->bytes();
+    if (held > kMostHeld) release(size);
+  }
+  FindLosers(subjects);
+  // Large call data is not held for all sizes at once: one pass has all rounds then.
+  const bool large = held > kMostHeld;
+  const int pass = large ? patience.most : kPass;
+  const auto over = [&] {
+    return !alone && std::all_of(subjects.begin() + 1, subjects.end(),
+                                 [](const Subject& s) { return s.lost; });
+  };
+  for (int most = kFirstPass + pass; most < patience.most + pass && !over(); most += pass) {
+    for (int size = 0; size < sizes; ++size) {
+      const int upto = std::min(most, rounds[size]);
+      if (static_cast<int>(first.sizes[size].samples.size()) >= upto || KnownAt(subjects, size)) {
+        continue;
+      }
+      for (Subject& s : subjects) {
+        if (s.lost || s.sizes[size].given_up || s.sizes[size].memory != nullptr) continue;
+        if (absl::Status status = BindAgain(size, first, &s); !status.ok()) return status;
+      }
+      const absl::Status status = RunPass(subjects, size, upto);
+      const auto samples = static_cast<int>(first.sizes[size].samples.size());
+      // The samples so far must do where there is no time for more.
+      if (!status.ok() && !(absl::IsAborted(status) && samples >= patience.least)) return status;
+      if (large) release(size);
+    }
+    FindLosers(subjects);
+  }
+  for (size_t p = 0; p < subjects.size(); ++p) {
+    for (int size = 0; size < sizes; ++size) {
+      Result& result = results[p * sizes + size];
+      result = ResultOf(subjects[p], size);
+      if (p > 0) result.ratio = RatioTo(first, subjects[p], size);
+    }
   }
   return absl::OkStatus();
 }
 
 absl::Status Measurement::RunSize(std::vector<Subject>& subjects, int size, Result* results) {
   for (Subject& s : subjects) {
-    if (absl::Status status = Begin(size, &s); !status.ok()) return status;
+    if (absl::Status status = Begin(size, LimitAt(size), s, &s); !status.ok()) return status;
   }
   const Patience& patience = subjects.size() > 1 ? kCompared : kAlone;
   int rounds = Rounds(subjects, size, patience);

@@ -12,10 +12,11 @@
 // that a kernel alone finds weights, inputs and outputs where it would in a plan (layers.h).
 // Weights of a model of more than 512 MiB take turns (weight_turns.h), and what plans prepare from
 // them is shared; large ones of more than 192 MiB are addresses over 96 MiB of memory
-// (walked_memory.h). A plan slower than its limit is given up after its first calls. A
-// kernel alone that is slower than the best of its task (best_seconds) is not measured to
-// the end: its times are those of the first rounds, which `rounds` says. Others are measured until
-// the median is known well enough.
+// (walked_memory.h). A plan slower than its limit is given up after its first calls.
+//
+// Kernels of one task race, the best so far first: in turn, round by round, until it is known which
+// of them is the fastest, and by how much. Those that have lost are not measured to the end: their
+// times are those of the first rounds, which `rounds` says.
 #ifndef ATHANOR_SERVER_TUNER_MEASURE_MEASURE_H_
 #define ATHANOR_SERVER_TUNER_MEASURE_MEASURE_H_
 
