@@ -1,0 +1,93 @@
+#include "server/tuner/compile.h"
+
+#include <unistd.h>
+
+#include <cstdlib>
+#include <map>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "server/tuner/run/host_target.h"
+
+namespace athanor {
+namespace {
+
+using ::testing::HasSubstr;
+using Objects = std::map<size_t, absl::StatusOr<std::string>>;
+
+class CompileSourcesTest : public ::testing::Test {
+ protected:
+  // Compiles all texts; each result has to come once.
+  Objects Compile(const CompileSetting& setting) {
+    const std::vector<absl::string_view> sources(texts_.begin(), texts_.end());
+    Objects objects;
+    CompileSources(sources, HostTarget(), setting, [&](size_t i, absl::StatusOr<std::string> made) {
+      EXPECT_TRUE(objects.emplace(i, std::move(made)).second) << i;
+      return objects.size() < most_;
+    });
+    return objects;
+  }
+
+  std::vector<std::string> texts_;
+  size_t most_ = 1000;
+};
+
+TEST_F(CompileSourcesTest, TwoProcessesMakeWhatOneMakes) {
+  for (int i = 0; i < 7; ++i) {
+    texts_.push_back(i == 2 || i == 5 ? absl::StrCat("no C ", i)
+                                      : absl::StrCat("int f(int x) { return x + ", i, "; }"));
+  }
+  const Objects alone = Compile({.cpu_seconds = 20});
+  const Objects both = Compile({.cpu_seconds = 20, .both = [] { return true; }});
+  ASSERT_EQ(alone.size(), texts_.size());
+  ASSERT_EQ(both.size(), texts_.size());
+  for (const auto& [i, object] : alone) {
+    EXPECT_EQ(both.at(i).status(), object.status()) << i;
+    EXPECT_EQ(object.ok(), i != 2 && i != 5) << object.status();
+    if (object.ok()) EXPECT_EQ(*both.at(i), *object) << i;
+  }
+}
+
+TEST_F(CompileSourcesTest, NothingIsBegunAfterNo) {
+  for (int i = 0; i < 5; ++i) texts_.push_back(absl::StrCat("int f() { return ", i, "; }"));
+  most_ = 1;
+  EXPECT_EQ(Compile({.cpu_seconds = 20}).size(), 1u);
+  // What the other process did meanwhile is taken.
+  const Objects both = Compile({.cpu_seconds = 20, .both = [] { return true; }});
+  EXPECT_TRUE(both.contains(0));
+  for (const auto& [i, object] : both) EXPECT_TRUE(object.ok()) << object.status();
+}
+
+// Whatever ends the other process, at whichever of its sources: this one compiles them.
+TEST_F(CompileSourcesTest, ALostProcessCostsNoSource) {
+  for (int i = 0; i < 5; ++i) texts_.push_back(absl::StrCat("int f() { return ", i, "; }"));
+  const pid_t here = getpid();
+  for (int lost_at : {1, 2, 3}) {
+    int begun = 0;
+    const CompileSetting setting{.cpu_seconds = 20,
+                                 .work =
+                                     [&](absl::FunctionRef<void()> work) {
+                                       if (getpid() != here && ++begun == lost_at) _exit(3);
+                                       work();
+                                     },
+                                 .both = [] { return true; }};
+    const Objects objects = Compile(setting);
+    ASSERT_EQ(objects.size(), texts_.size());
+    for (const auto& [i, object] : objects) EXPECT_TRUE(object.ok()) << object.status();
+  }
+}
+
+TEST_F(CompileSourcesTest, OneOrNoSource) {
+  EXPECT_TRUE(Compile({.cpu_seconds = 20, .both = [] { return true; }}).empty());
+  texts_ = {"no C"};
+  const Objects one = Compile({.cpu_seconds = 20, .both = [] { return true; }});
+  ASSERT_EQ(one.size(), 1u);
+  EXPECT_THAT(std::string(one.at(0).status().message()), HasSubstr("no C"));
+}
+
+}  // namespace
+}  // namespace athanor
