@@ -106,6 +106,9 @@ internal::TryRequest CandidateKernels::RequestFor(absl::Span<const int64_t> acti
                                                   SearchSteps::Time end) {
   internal::TryRequest request;
   *request.mutable_target() = machine_.target();
+  // Once begun, on one scale.
+  if (flops_ == 0) flops_ = memory_.FlopsOfTimes(steps_.limits().f32_flops_per_second());
+  request.set_f32_flops_per_second(flops_);
   request.mutable_activation_bytes()->Assign(activation_bytes.begin(), activation_bytes.end());
   const auto part = (end - std::chrono::steady_clock::now()) / kPartOfTheRest;
   request.set_enough_us(

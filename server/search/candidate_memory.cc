@@ -16,7 +16,11 @@ namespace athanor {
 namespace {
 
 // Raised when measuring a kernel alone comes to other times than it did.
-constexpr int64_t kMeasureVersion = 3;
+constexpr int64_t kMeasureVersion = 4;
+
+// Rows of the timings that are about no kernel.
+constexpr char kLimits[] = "limits of the machine";
+constexpr char kYardstick[] = "yardstick of the machine";
 
 // "1,64;8,64"
 std::string TextOf(const google::protobuf::RepeatedPtrField<internal::Sizes>& sizes) {
@@ -76,9 +80,9 @@ MachineConditions CandidateMemory::Conditions() const {
   return conditions;
 }
 
-TimingKey CandidateMemory::LimitsKey() const {
+TimingKey CandidateMemory::MachineKey(std::string what) const {
   TimingKey key;
-  key.kernel = "limits of the machine";
+  key.kernel = std::move(what);
   key.measure_version = kMeasureVersion;
   key.made_under = Conditions();
   return key;
@@ -86,7 +90,7 @@ TimingKey CandidateMemory::LimitsKey() const {
 
 // Kept as what a byte or an operation takes.
 std::optional<internal::MachineReply> CandidateMemory::FindLimits() const {
-  const std::optional<TimingRow> row = cache_.timings().Find(LimitsKey());
+  const std::optional<TimingRow> row = cache_.timings().Find(MachineKey(kLimits));
   if (!row || row->seconds.size() != 4) return std::nullopt;
   for (double seconds : row->seconds) {
     if (!(seconds > 0 && std::isfinite(1 / seconds))) return std::nullopt;
@@ -104,7 +108,7 @@ void CandidateMemory::PutLimits(const internal::MachineReply& limits) const {
   row.seconds = {1 / limits.read_bytes_per_second(), 1 / limits.cache_bytes_per_second(),
                  1 / limits.near_bytes_per_second(), 1 / limits.f32_flops_per_second()};
   row.low = row.high = row.seconds;
-  cache_.timings().Put(LimitsKey(), row);
+  cache_.timings().Put(MachineKey(kLimits), row);
 }
 
 std::optional<absl::StatusOr<std::vector<double>>> CandidateMemory::Find(
@@ -129,6 +133,17 @@ void CandidateMemory::PutFailure(const Kernel& of, FailureKind kind,
   if (SaysNothing(status)) return;
   const bool timed = kind == FailureKind::kMeasure;
   cache_.failures().Put(timed ? GateHash(of.time.Fields()) : of.right, kind, {status, of.about});
+}
+
+double CandidateMemory::FlopsOfTimes(double now) const {
+  const std::optional<TimingRow> row = cache_.timings().Find(MachineKey(kYardstick));
+  if (row && row->seconds.size() == 1 && row->seconds[0] > 0 && std::isfinite(row->seconds[0])) {
+    return row->seconds[0];
+  }
+  TimingRow first;
+  first.seconds = first.low = first.high = {now};
+  cache_.timings().Put(MachineKey(kYardstick), first);
+  return now;
 }
 
 std::string CandidateMemory::KeyOf(const internal::SearchPlan& plan) const {

@@ -53,6 +53,9 @@ class CandidateMemory {
   // What the machine reaches, as a server before measured it.
   std::optional<internal::MachineReply> FindLimits() const;
   void PutLimits(const internal::MachineReply& limits) const;
+  // Returns the multiply-adds per second, at two flops each, that all times of kernels are told at
+  // (TryRequest): `now` where the cache has no times yet.
+  double FlopsOfTimes(double now) const;
 
   struct PlanFailure {
     FailureKind kind;
@@ -65,7 +68,8 @@ class CandidateMemory {
  private:
   std::string KeyOf(const internal::SearchPlan& plan) const;
   MachineConditions Conditions() const;
-  TimingKey LimitsKey() const;
+  // The key of something about the machine, not of a kernel.
+  TimingKey MachineKey(std::string what) const;
 
   Cache& cache_;
   const internal::TargetReply& machine_;

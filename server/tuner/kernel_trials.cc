@@ -12,11 +12,13 @@
 
 #include "absl/algorithm/container.h"
 #include "absl/strings/str_cat.h"
+#include "deploy/bazel/libs/status_macros.h"
 #include "server/child/search_kernel.h"
 #include "server/child/tuner_channel.h"
 #include "server/tuner/check/check.h"
 #include "server/tuner/compile.h"
 #include "server/tuner/measure/measure.h"
+#include "server/tuner/measure/yardstick.h"
 #include "server/tuner/run/scratch.h"
 
 namespace athanor {
@@ -247,6 +249,13 @@ absl::Status KernelTrials::Measure(const internal::TryRequest& request, const Se
   *measure.mutable_give_up_seconds() = kernel.give_up_seconds();
   *measure.mutable_size_weights() = kernel.size_weights();
   measure.set_threads(request.target().threads());
+  if (!kernel.has_best() && request.f32_flops_per_second() > 0) {
+    if (yardstick_.empty()) {
+      ASSIGN_OR_RETURN(yardstick_, Yardstick::Compile(request.target()));
+    }
+    measure.set_yardstick(yardstick_);
+    measure.set_f32_flops_per_second(request.f32_flops_per_second());
+  }
   absl::StatusOr<internal::MeasureReply> times = absl::UnknownError("not measured");
   setting.work(request.target().threads(), [&] {
     times = MeasurePlans(measure, setting.limits, *setting.traffic, &inputs_, setting.end);

@@ -15,6 +15,7 @@
 #include <chrono>
 #include <cstdint>
 #include <functional>
+#include <string>
 
 #include "absl/functional/function_ref.h"
 #include "absl/status/status.h"
@@ -79,6 +80,7 @@ class KernelTrials {
 
   ReferenceMemory references_;
   InputMemory inputs_;
+  std::string yardstick_;  // empty: not compiled yet
 };
 
 // Returns heap memory left free by compiling and searching to the system, since running plans, and

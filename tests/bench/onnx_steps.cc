@@ -17,7 +17,6 @@
 #include <map>
 #include <memory>
 #include <random>
-#include <sstream>
 #include <string>
 #include <thread>
 #include <utility>
@@ -29,12 +28,11 @@
 #include "compiler/codegen/cpu/clang.h"
 #include "compiler/frontend/expr_proto.h"
 #include "compiler/frontend/onnx/importer/import.h"
-#include "compiler/frontend/onnx/model/wire.h"
-#include "compiler/frontend/onnx/testing/testing.h"
 #include "compiler/pipeline/pipeline.h"
 #include "runtime/cpu/device.h"
 #include "runtime/executor.h"
 #include "tests/bench/arguments.h"
+#include "tests/bench/graph_file.h"
 #include "tests/conformance/harness.h"
 
 namespace athanor {
@@ -42,7 +40,7 @@ namespace {
 
 struct Arguments {
   std::string model, sources;
-  std::vector<onnx::DimGiven> dims;
+  OnnxDims dims;
   std::map<std::string, int64_t> sizes;
   int threads = static_cast<int>(std::thread::hardware_concurrency());
   int rounds = 21, lower = 0;
@@ -50,18 +48,6 @@ struct Arguments {
 
 absl::StatusOr<Arguments> Parse(int argc, char** argv) {
   Arguments a;
-  const auto dims = [&](const std::string& value) {
-    for (absl::string_view item : absl::StrSplit(value, ',', absl::SkipEmpty())) {
-      const std::vector<std::string> parts = absl::StrSplit(item, ':');
-      onnx::DimGiven dim{.name = parts[0]};
-      if (parts.size() != 3 || !absl::SimpleAtoi(parts[1], &dim.min.emplace()) ||
-          !absl::SimpleAtoi(parts[2], &dim.max.emplace())) {
-        return false;
-      }
-      a.dims.push_back(std::move(dim));
-    }
-    return true;
-  };
   const auto sizes = [&](const std::string& value) {
     for (absl::string_view item : absl::StrSplit(value, ',', absl::SkipEmpty())) {
       const std::vector<std::string> parts = absl::StrSplit(item, '=');
@@ -71,7 +57,7 @@ absl::StatusOr<Arguments> Parse(int argc, char** argv) {
   };
   const absl::Status read = ReadArguments(argc, argv,
                                           {{"--model", {.set = AsText(&a.model), .needed = true}},
-                                           {"--dims", {.set = dims}},
+                                           {"--dims", {AsDims(&a.dims)}},
                                            {"--sizes", {.set = sizes}},
                                            {"--sources", {AsText(&a.sources)}},
                                            {"--threads", {AsNumber(&a.threads, 1)}},
@@ -79,13 +65,6 @@ absl::StatusOr<Arguments> Parse(int argc, char** argv) {
                                            {"--rounds", {AsNumber(&a.rounds, 1)}}});
   if (!read.ok()) return read;
   return a;
-}
-
-std::string ReadFile(const std::string& path) {
-  std::ifstream file(path, std::ios::binary);
-  std::stringstream text;
-  text << file.rdbuf();
-  return std::move(text).str();
 }
 
 double Least(const std::vector<double>& values) {
@@ -100,22 +79,6 @@ double Median(std::vector<double> values) {
 double Value(const v1::SizeExpr& size, const std::map<std::string, int64_t>& sizes) {
   const absl::StatusOr<Expr> e = ExprFromProto(size, {64, int64_t{1} << 20});
   return static_cast<double>(e.ok() ? e->Evaluate({sizes.begin(), sizes.end()}).value_or(0) : 0);
-}
-
-absl::StatusOr<Graph> Import(const Arguments& a) {
-  const std::string bytes = ReadFile(a.model);
-  onnx::FileTable table;
-  table.files.push_back({"", static_cast<int64_t>(bytes.size())});
-  auto lifted = onnx::LiftPayloads(bytes, {});
-  if (!lifted.ok()) return lifted.status();
-  auto model = onnx::ParseOnnx(*std::move(lifted), std::move(table));
-  if (!model.ok()) return model.status();
-  std::vector<onnx::Refusal> refusals;
-  onnx::ImportOptions options;
-  options.dims = a.dims;
-  auto imported = onnx::ImportOnnx(*model, onnx::BytesReader({bytes}), options, &refusals);
-  if (!imported.ok()) return imported.status();
-  return std::move(imported->graph);
 }
 
 absl::StatusOr<std::vector<std::string>> ObjectsOf(const v1::Plan& plan,
@@ -229,7 +192,7 @@ absl::Status TimeLowering(const Arguments& a, const Graph& graph, const v1::Targ
 }
 
 absl::Status Run(const Arguments& a) {
-  absl::StatusOr<Graph> graph = Import(a);
+  absl::StatusOr<Graph> graph = ReadOnnx(a.model, a.dims);
   if (!graph.ok()) return graph.status();
   v1::Target target = HostTarget();
   target.set_threads(a.threads);

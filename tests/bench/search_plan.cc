@@ -3,8 +3,10 @@
 //
 //   search_plan --graph graph.pb --out FOLDER [--threads N] [--budget SECONDS] [--seed N]
 //               [--mode budget|fast|exhaust] [--disable_rules A,B] [--cache FILE] [--magnitude N]
+//               [--dims "batch:1:8,height:32:320"]
 //
-// `graph.pb` is a serialised athanor.v1.Graph; no weights are needed. --magnitude states the
+// `graph.pb` is a serialised athanor.v1.Graph, no weights are needed; or an ONNX model
+// (`model.onnx`) with the bounds of its dynamic dims. --magnitude states the
 // magnitude of the weights (compiler/ir/graph/magnitude.h); inprocess.h refuses the plan for
 // weights of another magnitude. Prints one line of JSON: the plan, why the search stopped, its
 // seconds, and its SearchProgress without tasks. The cache keeps kernels (without --cache: in
@@ -18,6 +20,7 @@
 #include <utility>
 #include <vector>
 
+#include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
@@ -35,6 +38,7 @@ namespace {
 
 struct Arguments {
   std::string graph, out, tuner, cache;
+  OnnxDims dims;
   std::optional<int> magnitude;
   int64_t threads = 0;  // 0: one per core
   double budget = 30;   // seconds
@@ -64,6 +68,7 @@ absl::StatusOr<Arguments> Parse(int argc, char** argv) {
   };
   const absl::Status read = ReadArguments(argc, argv,
                                           {{"--graph", {.set = AsText(&a.graph), .needed = true}},
+                                           {"--dims", {AsDims(&a.dims)}},
                                            {"--out", {.set = AsText(&a.out), .needed = true}},
                                            {"--tuner", {AsText(&a.tuner)}},
                                            {"--cache", {AsText(&a.cache)}},
@@ -127,7 +132,9 @@ absl::StatusOr<Searched> SearchFor(CompileBackend& backend, const Graph& graph,
 }
 
 absl::Status Main(const Arguments& arguments) {
-  absl::StatusOr<Graph> graph = ReadGraph(arguments.graph);
+  absl::StatusOr<Graph> graph = absl::EndsWith(arguments.graph, ".onnx")
+                                    ? ReadOnnx(arguments.graph, arguments.dims)
+                                    : ReadGraph(arguments.graph);
   if (!graph.ok()) return graph.status();
   for (Node& node : graph->nodes) {
     if (IsParameter(node.op) && HasMagnitude(node.type.dtype)) {

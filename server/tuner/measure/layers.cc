@@ -14,7 +14,8 @@
 namespace athanor {
 namespace {
 
-constexpr int64_t kMaxHeld = int64_t{96} << 20;  // bytes of weights
+// Bytes of weights, and of inputs and outputs at a size: beyond the caches.
+constexpr int64_t kMaxHeld = int64_t{64} << 20;
 constexpr int64_t kMaxLayers = 128;
 // Reserves as much as a plan's arena at its bucket's largest sizes: enough for huge pages.
 constexpr int64_t kLeastReserved = int64_t{8} << 20;
@@ -138,7 +139,8 @@ absl::StatusOr<LayerCounts> CountLayers(const v1::Plan& plan, int64_t weights,
       if (buffer.kind != v1::Buffer::INPUT && buffer.kind != v1::Buffer::OUTPUT) continue;
       bytes += Aligned(program.sizes.EvaluateOne(buffer.bytes_size, sizes[s]));
     }
-    const int64_t between = s < model.activations.size() ? model.activations[s] : 0;
+    const int64_t between =
+        s < model.activations.size() ? std::min(model.activations[s], kMaxHeld) : 0;
     const int64_t turns = std::clamp<int64_t>(between / std::max<int64_t>(bytes, 1), 1, kMaxLayers);
     counts.turns.push_back(static_cast<int>(turns));
     layers = std::max(layers, turns);
@@ -225,7 +227,10 @@ absl::StatusOr<CallMemory> CallMemory::Create(
     }
     for (int i = 0; i < outputs; ++i) {
       const int64_t size = model.output_bytes(i, dims);
-      std::memset(next, 0, static_cast<size_t>(size));  // no sample touches a page first
+      // No sample touches a page first.
+      constexpr int64_t kPage = 4096;
+      for (int64_t at = 0; at < size; at += kPage) next[at] = 0;
+      if (size > 0) next[size - 1] = 0;
       calls.outputs_.emplace_back(next, static_cast<size_t>(size));
       next += Aligned(size);
     }

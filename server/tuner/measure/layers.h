@@ -45,7 +45,7 @@ struct ModelBytes {
 
 // Returns how many layers of `plan`, with `weights` bytes of weights each, make up the model's
 // weights, and at each of `sizes` (values of plan.dims) how many memories for inputs and outputs
-// make up its activations. Returns fewer layers if their weights would exceed 96 MiB. Returns
+// make up its activations. Returns fewer if those would exceed 64 MiB. Returns
 // INVALID_ARGUMENT if the plan or its sizes are invalid.
 absl::StatusOr<LayerCounts> CountLayers(const v1::Plan& plan, int64_t weights,
                                         absl::Span<const std::vector<int64_t>> sizes,

@@ -7,13 +7,11 @@
 #include <thread>
 #include <vector>
 
-#include "absl/strings/str_replace.h"
-#include "compiler/codegen/cpu/clang.h"
+#include "absl/functional/function_ref.h"
 #include "runtime/cpu/cpus.h"
 #include "runtime/cpu/device.h"
-#include "server/child/compile_flags.h"
 #include "server/tuner/measure/pacer.h"
-#include "server/tuner/run/host_target.h"
+#include "server/tuner/measure/yardstick.h"
 
 namespace athanor {
 namespace {
@@ -25,28 +23,10 @@ using Clock = std::chrono::steady_clock;
 constexpr int kTurns = 12;
 constexpr std::chrono::milliseconds kApart{4};
 constexpr int64_t kChunk = 256 << 10;   // bytes of one work item
-constexpr int64_t kMemory = 192 << 20;  // beyond the caches of most machines
-constexpr int64_t kParts = 12;          // read one after the other
-constexpr int64_t kSteps = 4'000;       // of the reduction of one arithmetic item
-constexpr int64_t kSums = 16;           // independent sums
-constexpr int64_t kItems = 32;          // items per thread
+constexpr int64_t kMemory = 96 << 20;  // beyond the caches of most machines
+constexpr int64_t kParts = 6;          // read one after the other
 
-// Both have the calling convention of runtime/kernel_abi.h.
-constexpr char kArithmetic[] = R"(
-typedef float V __attribute__((vector_size($BYTES)));
-void athanor_kernel(void* const* buffers, const long* sizes, long begin, long end, void* scratch,
-                    void* error) {
-  for (long item = begin; item < end; ++item) {
-    V* out = (V*)buffers[0] + item * $SUMS;
-    V x = out[0] + 0.5f, y = out[1] + 0.25f, sums[$SUMS];
-    for (int i = 0; i < $SUMS; ++i) sums[i] = out[i];
-    for (long n = 0; n < sizes[0]; ++n)
-      for (int i = 0; i < $SUMS; ++i) sums[i] = __builtin_elementwise_fma(sums[i], x, y);
-    for (int i = 0; i < $SUMS; ++i) out[i] = sums[i];
-  }
-}
-)";
-
+// Has the calling convention of runtime/kernel_abi.h.
 constexpr char kRead[] = R"(
 typedef float V __attribute__((vector_size($BYTES)));
 void athanor_kernel(void* const* buffers, const long* sizes, long begin, long end, void* scratch,
@@ -67,23 +47,12 @@ void athanor_kernel(void* const* buffers, const long* sizes, long begin, long en
 }
 )";
 
-absl::StatusOr<std::string> CompileFor(const char* source, const v1::Target& target) {
-  const CompileFlags flags = CompileFlags::For(target);
-  const std::string text = absl::StrReplaceAll(
-      source,
-      {{"$BYTES", std::to_string(target.vector_bytes())}, {"$SUMS", std::to_string(kSums)}});
-  return CompileToSharedObject(
-      text, ToCpuTarget(target),
-      {.opt_level = flags.opt_level, .prefer_vector_width = flags.prefer_vector_width});
-}
-
-// A launch that measures one of the limits by computing or reading a known amount.
+// A launch that measures one of the limits by reading a known amount.
 struct Load {
-  const DeviceKernel& kernel;
   const char* in;
   int64_t size, grid;    // of an item; number of items
   int64_t parts, times;  // parts of the input, used in rotation; repetitions of each item
-  int64_t amount;        // operations or bytes per launch
+  int64_t amount;        // bytes per launch
   double* limit;         // the best value so far
   int64_t rounds;        // rounds of a pass; the first wakes threads and fills the cache
   int64_t done = 0;
@@ -91,26 +60,37 @@ struct Load {
 
 class Reach {
  public:
-  Reach(DeviceQueue* queue, char* out, Pacer* pacer) : queue_(*queue), out_(out), pacer_(*pacer) {}
+  Reach(const DeviceKernel* read, DeviceQueue* queue, char* out, Pacer* pacer)
+      : read_(*read), queue_(*queue), out_(out), pacer_(*pacer) {}
 
   void Round(Load* load) {
-    pacer_.Yield(last_);
     const int64_t sizes[] = {load->size, load->times};
     const int64_t part = load->done++ % load->parts;
     void* const buffers[] = {out_, const_cast<char*>(load->in) + part * load->grid * load->size};
     KernelError error;
-    const Clock::time_point start = Clock::now();
-    queue_.Launch(load->kernel, {.buffers = buffers,
-                                 .sizes = sizes,
-                                 .grid = load->grid,
-                                 .work = int64_t{1} << 40,
-                                 .error = &error});
-    queue_.Wait();
-    last_ = std::chrono::duration<double>(Clock::now() - start).count();
-    *load->limit = std::max(*load->limit, static_cast<double>(load->amount) / last_);
+    Round(static_cast<double>(load->amount), load->limit, [&] {
+      queue_.Launch(read_, {.buffers = buffers,
+                            .sizes = sizes,
+                            .grid = load->grid,
+                            .work = int64_t{1} << 40,
+                            .error = &error});
+      queue_.Wait();
+    });
+  }
+  void Round(Yardstick* yard, double* limit) {
+    Round(yard->flops(), limit, [&] { yard->Run(); });
   }
 
  private:
+  void Round(double amount, double* limit, absl::FunctionRef<void()> run) {
+    pacer_.Yield(last_);
+    const Clock::time_point start = Clock::now();
+    run();
+    last_ = std::chrono::duration<double>(Clock::now() - start).count();
+    *limit = std::max(*limit, amount / last_);
+  }
+
+  const DeviceKernel& read_;
   DeviceQueue& queue_;
   char* const out_;
   Pacer& pacer_;
@@ -131,10 +111,10 @@ absl::Status Measure(const internal::MachineRequest& request, const std::string&
   if (!device.ok()) return device.status();
   const std::vector<int> cpus = UsableCpus();
   if (static_cast<int>(cpus.size()) >= threads) UseCpus({cpus.front()});
-  auto fma = (*device)->LoadKernel(arithmetic), sum = (*device)->LoadKernel(read);
-  if (!fma.ok()) return fma.status();
+  auto yard = Yardstick::Create(device->get(), arithmetic, request.target(), threads);
+  if (!yard.ok()) return yard.status();
+  auto sum = (*device)->LoadKernel(read);
   if (!sum.ok()) return sum.status();
-  const int64_t vector = request.target().vector_bytes(), items = kItems * threads;
   constexpr int64_t kPart = kMemory / kParts;
   const int64_t cached =
       std::clamp<int64_t>(request.target().l3_bytes() / 4, kChunk * 8, 8 << 20) / kChunk * kChunk;
@@ -144,8 +124,8 @@ absl::Status Measure(const internal::MachineRequest& request, const std::string&
   const int64_t own = std::clamp<int64_t>(l2 / 4, 16 << 10, kChunk);
   constexpr int64_t kTimes = 64;
   const int64_t near = kMemory + cached, all = near + own * threads;
-  auto out =
-      (*device)->Allocate(MemoryKind::kArena, std::max(items, kMemory / kChunk) * kSums * vector);
+  auto out = (*device)->Allocate(MemoryKind::kArena,
+                                 kMemory / kChunk * std::max(4, request.target().vector_bytes()));
   auto memory = (*device)->Allocate(MemoryKind::kArena, all);
   if (!out.ok()) return out.status();
   if (!memory.ok()) return memory.status();
@@ -156,14 +136,15 @@ absl::Status Measure(const internal::MachineRequest& request, const std::string&
   char* const in = static_cast<char*>((*memory)->data());
   std::fill_n(in, all, 1);
   Load loads[] = {
-      {**fma, in, kSteps, items, 1, 1, 2 * vector / 4 * kSums * kSteps * items, &limits->flops, 2},
-      {**sum, in, kChunk, kPart / kChunk, kParts, 1, kPart, &limits->read, 2},
-      {**sum, in + kMemory, kChunk, cached / kChunk, 1, 1, cached, &limits->cache, 4},
-      {**sum, in + near, own, threads, 1, kTimes, own * threads * kTimes, &limits->near, 4},
+      {in, kChunk, kPart / kChunk, kParts, 1, kPart, &limits->read, 2},
+      {in + kMemory, kChunk, cached / kChunk, 1, 1, cached, &limits->cache, 4},
+      {in + near, own, threads, 1, kTimes, own * threads * kTimes, &limits->near, 4},
   };
-  Reach reach(queue->get(), static_cast<char*>((*out)->data()), &pacer);
+  Reach reach(sum->get(), queue->get(), static_cast<char*>((*out)->data()), &pacer);
   for (int turn = 0; turn < kTurns; ++turn) {
     if (turn > 0) std::this_thread::sleep_for(kApart);
+    // The first of a pass wakes threads.
+    for (int round = 0; round < 2; ++round) reach.Round(&*yard, &limits->flops);
     for (Load& load : loads) {
       for (int64_t round = 0; round < load.rounds; ++round) reach.Round(&load);
     }
@@ -176,9 +157,9 @@ absl::Status Measure(const internal::MachineRequest& request, const std::string&
 absl::StatusOr<internal::MachineReply> MeasureMachine(const internal::MachineRequest& request,
                                                       const IsolationLimits& limits,
                                                       const TrafficReader& traffic) {
-  absl::StatusOr<std::string> arithmetic = CompileFor(kArithmetic, request.target());
+  absl::StatusOr<std::string> arithmetic = Yardstick::Compile(request.target());
   if (!arithmetic.ok()) return arithmetic.status();
-  absl::StatusOr<std::string> read = CompileFor(kRead, request.target());
+  absl::StatusOr<std::string> read = CompileForMeasuring(kRead, request.target());
   if (!read.ok()) return read.status();
   absl::StatusOr<SharedMemory> memory = SharedMemory::Create(sizeof(Limits));
   if (!memory.ok()) return memory.status();

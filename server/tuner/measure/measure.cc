@@ -16,6 +16,7 @@
 #include "server/tuner/measure/median.h"
 #include "server/tuner/measure/pacer.h"
 #include "server/tuner/measure/walked_memory.h"
+#include "server/tuner/measure/yardstick.h"
 #include "server/tuner/run/weight_turns.h"
 
 namespace athanor {
@@ -124,6 +125,8 @@ class Measurement {
   // Adds a sample; ABORTED where there is no time for it.
   absl::Status AddSample(Subject& s, int size);
   double LimitAt(int size) const;
+  // Returns the first kernel's time at the machine's best.
+  Median TimeAtBest(const Subject& first, int size) const;
   // Measures the median time of each step of a run.
   absl::Status TimeSteps(Subject& s, int size, double* seconds);
   absl::Span<const int64_t> Dims(int size) const { return request_.sizes(size).values(); }
@@ -138,6 +141,9 @@ class Measurement {
   // Shared with the isolated process: times of all plans' steps at the first size, then at the
   // next.
   double* step_seconds_ = nullptr;
+  // Of a race that has it: the yardstick, and the seconds of its runs beside the first kernel's samples.
+  Yardstick* yard_ = nullptr;
+  std::vector<std::vector<double>> yard_seconds_;  // by size
   // By plan: index of its first step; the number of steps at the end.
   std::vector<int64_t> first_step_ = {0};
 };
@@ -158,6 +164,9 @@ absl::Status Validate(const internal::MeasureRequest& request) {
                                                      " sizes for ", plan.plan().dims_size(),
                                                      " dims of the plan"));
     }
+  }
+  if (!request.yardstick().empty() && !(request.f32_flops_per_second() > 0)) {
+    return absl::InvalidArgumentError("measure: a yardstick, but no flops per second to reach");
   }
   const int weights = request.size_weights_size();
   if (weights != 0 && weights != request.sizes_size()) {
@@ -217,6 +226,13 @@ absl::Status Measurement::RunAll(Result* results) {
     absl::StatusOr<Subject> loaded = Load(device->get(), &pool, plan);
     if (!loaded.ok()) return loaded.status();
     subjects.push_back(*std::move(loaded));
+  }
+  absl::StatusOr<Yardstick> yard = absl::NotFoundError("");
+  if (!request_.yardstick().empty()) {
+    yard = Yardstick::Create(device->get(), request_.yardstick(),
+                             request_.plans(0).plan().target(), threads_);
+    if (!yard.ok()) return yard.status();
+    yard_ = &*yard;
   }
   if (request_.race()) return RunRace(subjects, results);
   for (int size = 0; size < request_.sizes_size(); ++size) {
@@ -411,6 +427,15 @@ bool Measurement::KnownAt(absl::Span<const Subject> subjects, int size) {
 absl::Status Measurement::RunPass(std::vector<Subject>& subjects, int size, int most) {
   for (int round = static_cast<int>(subjects[0].sizes[size].samples.size());
        round < most && !KnownAt(subjects, size); ++round) {
+    if (yard_ != nullptr) {
+      int64_t calls = 1;
+      const absl::StatusOr<double> seconds = pacer_.Sample(&calls, [&](int64_t) {
+        yard_->Run();
+        return absl::OkStatus();
+      });
+      if (!seconds.ok()) return seconds.status();
+      yard_seconds_[size].push_back(*seconds);
+    }
     for (size_t p = 0; p < subjects.size(); ++p) {
       // Every other round goes backwards, so that none always runs after the same neighbour.
       Subject& s = subjects[round % 2 == 0 ? p : subjects.size() - 1 - p];
@@ -452,8 +477,19 @@ void Measurement::FindLosers(std::vector<Subject>& subjects) const {
   }
 }
 
+Median Measurement::TimeAtBest(const Subject& first, int size) const {
+  const double best = yard_->flops() / request_.f32_flops_per_second();
+  // Few samples were taken of one that was given up, and none beside the yardstick.
+  if (first.sizes[size].given_up || yard_seconds_[size].empty()) {
+    return MedianOf(first.sizes[size].samples);
+  }
+  const Median share = PairedRatio(first.sizes[size].samples, yard_seconds_[size]);
+  return {share.value * best, share.low * best, share.high * best, share.samples};
+}
+
 absl::Status Measurement::RunRace(std::vector<Subject>& subjects, Result* results) {
   const int sizes = request_.sizes_size();
+  yard_seconds_.resize(sizes);
   Subject& first = subjects[0];
   const bool alone = subjects.size() == 1;
   const Patience& patience = alone ? kAlone : kRaced;
@@ -507,6 +543,7 @@ absl::Status Measurement::RunRace(std::vector<Subject>& subjects, Result* result
       Result& result = results[p * sizes + size];
       result = ResultOf(subjects[p], size);
       if (p > 0) result.ratio = RatioTo(first, subjects[p], size);
+      if (p == 0 && yard_ != nullptr) result.seconds = TimeAtBest(first, size);
     }
   }
   return absl::OkStatus();
