@@ -312,6 +312,7 @@ std::vector<std::string> SearchReport(const v1::SearchProgress& search) {
   std::vector<std::string> lines = {
       absl::StrFormat("%.1f s of search: %s", search.seconds(), CountsText(search)),
       SharesText(search)};
+  if (!search.limited_by().empty()) lines.push_back("limited by " + search.limited_by());
   if (!search.times().empty()) lines.push_back(TimesText(search));
   AddRules(search, &lines);
   size_t width = 4;
@@ -439,6 +440,7 @@ json SearchJson(const v1::SearchProgress& search) {
           {"predicted", search.predicted()},
           {"best", search.best()},
           {"roofline", search.roofline()},
+          {"limited_by", search.limited_by()},
           {"seconds", search.seconds()},
           {"sizes", std::vector<std::string>(search.sizes().begin(), search.sizes().end())},
           {"tasks", tasks},

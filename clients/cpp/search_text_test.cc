@@ -127,6 +127,15 @@ TEST(SearchText, WhatCameFromTheCacheIsSaid) {
       << Joined(SearchReport(*search));
 }
 
+TEST(SearchText, SaysWhatLimitedTheSearch) {
+  v1::CompileJob job = Searching();
+  EXPECT_EQ(Joined(SearchReport(job.search())).find("limited by"), std::string::npos);
+  job.mutable_search()->set_limited_by("the machine: kernels take 1.05 times what it allows");
+  EXPECT_NE(Joined(SearchReport(job.search()))
+                .find("\nlimited by the machine: kernels take 1.05 times what it allows\n"),
+            std::string::npos);
+}
+
 TEST(SearchText, NamesTheBucketThatIsSearchedFor) {
   v1::CompileJob job = Searching();
   job.set_search_bucket("b=1..8");

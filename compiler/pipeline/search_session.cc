@@ -288,6 +288,7 @@ v1::SearchProgress SearchSession::Progress() {
   progress.set_genomes_taken(report.genomes_taken);
   progress.set_predicted(report.predicted);
   progress.set_roofline(report.roofline);
+  progress.set_limited_by(report.limited_by);
   progress.set_forms_tried(report.forms_tried);
   progress.set_forms_taken(report.forms_taken);
   progress.set_recipes_tried(report.recipes_tried);

@@ -35,6 +35,10 @@ bool HasObjects(const TryOutcome& part, const TriedKernel& tried) {
 bool CanEnd(TrialState state, const TryOutcome& part, const TriedKernel& tried) {
   if (!IsStatusCode(part.code()) || !part.objects().empty()) return false;
   if (!part.times().empty() && !HasTimes(part, tried)) return false;
+  // Also false for NaN.
+  if (!(part.f32_flops_per_second() >= 0 && std::isfinite(part.f32_flops_per_second()))) {
+    return false;
+  }
   const bool compiled = state != TrialState::kCompiling;
   const bool right =
       state == TrialState::kMeasuringAgain || (state == TrialState::kMeasuring && tried.passed());

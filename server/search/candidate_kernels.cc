@@ -106,9 +106,7 @@ internal::TryRequest CandidateKernels::RequestFor(absl::Span<const int64_t> acti
                                                   SearchSteps::Time end) {
   internal::TryRequest request;
   *request.mutable_target() = machine_.target();
-  // Once begun, on one scale.
-  if (flops_ == 0) flops_ = memory_.FlopsOfTimes(steps_.limits().f32_flops_per_second());
-  request.set_f32_flops_per_second(flops_);
+  request.set_f32_flops_per_second(memory_.FlopsOfTimes().value_or(0));
   request.mutable_activation_bytes()->Assign(activation_bytes.begin(), activation_bytes.end());
   const auto part = (end - std::chrono::steady_clock::now()) / kPartOfTheRest;
   request.set_enough_us(
@@ -173,6 +171,9 @@ void CandidateKernels::TakeTimes(Trial& trial, const internal::TryOutcome& part)
     row.rounds = size.rounds();
   }
   row.checked = part.checked();
+  // The first times of all set the scale.
+  const bool scale = part.f32_flops_per_second() > 0 && !memory_.FlopsOfTimes().has_value();
+  if (scale) memory_.PutFlopsOfTimes(part.f32_flops_per_second());
   trial.ended = true;
   maker_.CountCandidate();
   memory_.Put(trial.of, row);

@@ -96,7 +96,6 @@ class CandidateKernels {
   MachineLimits& limits_;
   SearchSteps& steps_;
   SearchRecord& record_;
-  double flops_ = 0;            // at which times are told; 0: not known yet
   int next_ = 0;                // of the step: the first without a trial
   std::set<std::string> kept_;  // hashes of the step's sources whose objects were compiled
   // By plan: objects of the kernels that the step's race with.

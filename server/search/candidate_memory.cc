@@ -93,7 +93,7 @@ std::optional<internal::MachineReply> CandidateMemory::FindLimits() const {
   const std::optional<TimingRow> row = cache_.timings().Find(MachineKey(kLimits));
   if (!row || row->seconds.size() != 4) return std::nullopt;
   for (double seconds : row->seconds) {
-    if (!(seconds > 0 && std::isfinite(1 / seconds))) return std::nullopt;
+    if (!(seconds > 0 && std::isfinite(seconds) && std::isfinite(1 / seconds))) return std::nullopt;
   }
   internal::MachineReply limits;
   limits.set_read_bytes_per_second(1 / row->seconds[0]);
@@ -115,8 +115,9 @@ std::optional<absl::StatusOr<std::vector<double>>> CandidateMemory::Find(
     const Kernel& of, const internal::SearchKernel& kernel) const {
   if (std::optional<TimingRow> row = cache_.timings().Find(of.time)) {
     const bool whole = row->seconds.size() == static_cast<size_t>(kernel.sizes_size());
+    // Beside no best, it was measured in turn with one that is: a plan's kernels are all checked.
     const bool may_serve =
-        kernel.best_seconds().empty() || (whole && FasterThanBest(row->seconds, kernel));
+        !kernel.best_seconds().empty() && whole && FasterThanBest(row->seconds, kernel);
     if (whole && (row->checked || !may_serve)) return std::move(row->seconds);
     return std::nullopt;
   }
@@ -135,15 +136,17 @@ void CandidateMemory::PutFailure(const Kernel& of, FailureKind kind,
   cache_.failures().Put(timed ? GateHash(of.time.Fields()) : of.right, kind, {status, of.about});
 }
 
-double CandidateMemory::FlopsOfTimes(double now) const {
+std::optional<double> CandidateMemory::FlopsOfTimes() const {
   const std::optional<TimingRow> row = cache_.timings().Find(MachineKey(kYardstick));
-  if (row && row->seconds.size() == 1 && row->seconds[0] > 0 && std::isfinite(row->seconds[0])) {
-    return row->seconds[0];
-  }
-  TimingRow first;
-  first.seconds = first.low = first.high = {now};
-  cache_.timings().Put(MachineKey(kYardstick), first);
-  return now;
+  if (!row || row->seconds.size() != 1) return std::nullopt;
+  const double flops = 1 / row->seconds[0];
+  return flops > 0 && std::isfinite(flops) ? std::optional(flops) : std::nullopt;
+}
+
+void CandidateMemory::PutFlopsOfTimes(double flops) const {
+  TimingRow row;
+  row.seconds = row.low = row.high = {1 / flops};
+  cache_.timings().Put(MachineKey(kYardstick), row);
 }
 
 std::string CandidateMemory::KeyOf(const internal::SearchPlan& plan) const {

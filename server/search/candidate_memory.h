@@ -53,9 +53,10 @@ class CandidateMemory {
   // What the machine reaches, as a server before measured it.
   std::optional<internal::MachineReply> FindLimits() const;
   void PutLimits(const internal::MachineReply& limits) const;
-  // Returns the multiply-adds per second, at two flops each, that all times of kernels are told at
-  // (TryRequest): `now` where the cache has no times yet.
-  double FlopsOfTimes(double now) const;
+  // The speed at which the cache's times of kernels are told (TryOutcome.f32_flops_per_second);
+  // nullopt: it has none yet.
+  std::optional<double> FlopsOfTimes() const;
+  void PutFlopsOfTimes(double flops) const;
 
   struct PlanFailure {
     FailureKind kind;

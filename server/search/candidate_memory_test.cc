@@ -107,15 +107,49 @@ TEST_F(CandidateMemoryTest, ATimeIsAnothersOnlyWhereAllIsEqual) {
   EXPECT_TRUE(Find().has_value());
 }
 
-TEST_F(CandidateMemoryTest, WhatWasNeverCheckedServesNowhere) {
+TEST_F(CandidateMemoryTest, WhatWasNeverCheckedBeatsNoBest) {
   Memory().Put(Of(), Row({4e-6, 4e-6}, false));
-  EXPECT_FALSE(Find().has_value());  // the first of its task
+  EXPECT_TRUE(Find().has_value());  // of a new task: plans check their kernels
   SetBest(3e-6);
   EXPECT_TRUE(Find().has_value());
   SetBest(5e-6);
   EXPECT_FALSE(Find().has_value());
   Memory().Put(Of(), Row({4e-6, 4e-6}, true));
   EXPECT_TRUE(Find().has_value());
+}
+
+TEST_F(CandidateMemoryTest, KnowsTheMachineOfEqualTimes) {
+  EXPECT_FALSE(Memory().FindLimits().has_value());
+  EXPECT_FALSE(Memory().FlopsOfTimes().has_value());
+  internal::MachineReply limits;
+  limits.set_read_bytes_per_second(30e9);
+  limits.set_cache_bytes_per_second(90e9);
+  limits.set_near_bytes_per_second(200e9);
+  limits.set_f32_flops_per_second(400e9);
+  Memory().PutLimits(limits);
+  Memory().PutFlopsOfTimes(350e9);
+  Reopen();
+  const auto found = Memory().FindLimits();
+  ASSERT_TRUE(found.has_value());
+  EXPECT_NEAR(found->read_bytes_per_second(), 30e9, 1);
+  EXPECT_NEAR(found->cache_bytes_per_second(), 90e9, 1);
+  EXPECT_NEAR(found->near_bytes_per_second(), 200e9, 1);
+  EXPECT_NEAR(found->f32_flops_per_second(), 400e9, 1);
+  EXPECT_NEAR(Memory().FlopsOfTimes().value_or(0), 350e9, 1);
+  // Another machine is another matter, and so are other clocks.
+  machine_.mutable_target()->set_cpu("znver5");
+  EXPECT_FALSE(Memory().FindLimits().has_value());
+  EXPECT_FALSE(Memory().FlopsOfTimes().has_value());
+  machine_.mutable_target()->clear_cpu();
+  clocks_ = "4 GHz";
+  EXPECT_FALSE(Memory().FindLimits().has_value());
+  // What is no limit is none.
+  clocks_ = "3 GHz";
+  limits.set_f32_flops_per_second(0);
+  Memory().PutLimits(limits);
+  EXPECT_FALSE(Memory().FindLimits().has_value());
+  Memory().PutFlopsOfTimes(0);
+  EXPECT_FALSE(Memory().FlopsOfTimes().has_value());
 }
 
 TEST_F(CandidateMemoryTest, SizesCountByTheirWeights) {

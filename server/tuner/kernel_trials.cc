@@ -104,9 +104,17 @@ void AddPlan(const v1::Plan& plan, const google::protobuf::RepeatedPtrField<std:
   *measured->mutable_objects() = objects;
 }
 
-// Has it take so many times as long.
-void Slow(double times, internal::TryOutcome* outcome) {
+// Has a kernel that was not checked take at least as long as the best that it was asked for beside,
+// so that nothing unchecked becomes the best.
+void Slow(const internal::SearchKernel& asked, internal::TryOutcome* outcome) {
+  if (asked.best_seconds().empty()) return;
+  std::vector<double> seconds;
+  for (const internal::SizeTimes& size : outcome->times()) seconds.push_back(size.seconds());
+  constexpr double kRounding = 1 + 1e-9;
+  const double times =
+      kRounding * WeightedSeconds(asked.best_seconds(), asked) / WeightedSeconds(seconds, asked);
   for (internal::SizeTimes& size : *outcome->mutable_times()) {
+    if (times <= 1) break;
     size.set_seconds(size.seconds() * times);
     size.set_low(size.low() * times);
     size.set_high(size.high() * times);
@@ -249,23 +257,27 @@ absl::Status KernelTrials::Measure(const internal::TryRequest& request, const Se
   *measure.mutable_give_up_seconds() = kernel.give_up_seconds();
   *measure.mutable_size_weights() = kernel.size_weights();
   measure.set_threads(request.target().threads());
-  if (!kernel.has_best() && request.f32_flops_per_second() > 0) {
+  if (!kernel.has_best()) {
     if (yardstick_.empty()) {
       ASSIGN_OR_RETURN(yardstick_, Yardstick::Compile(request.target()));
     }
     measure.set_yardstick(yardstick_);
-    measure.set_f32_flops_per_second(request.f32_flops_per_second());
+    measure.set_vector_bytes(request.target().vector_bytes());
+    if (request.f32_flops_per_second() > 0) flops_ = request.f32_flops_per_second();
+    measure.set_f32_flops_per_second(flops_);
   }
   absl::StatusOr<internal::MeasureReply> times = absl::UnknownError("not measured");
   setting.work(request.target().threads(), [&] {
     times = MeasurePlans(measure, setting.limits, *setting.traffic, &inputs_, setting.end);
   });
   if (!times.ok()) return times.status();
+  if (flops_ <= 0) flops_ = times->f32_flops_per_second();
   // Of a task without a best, the first kernel takes its place.
   const bool has_best = kernel.has_best();
   for (size_t i = 0; i < trials.size(); ++i) {
     internal::TryOutcome& outcome = trials[i]->outcome;
     outcome.clear_times();
+    outcome.set_f32_flops_per_second(has_best ? 0 : flops_);
     for (int s = 0; s < kernel.sizes_size(); ++s) {
       const internal::SizeTimes& raced = times->plans(static_cast<int>(i) + has_best).sizes(s);
       const double seconds = has_best ? kernel.best_seconds(s) : times->plans(0).sizes(s).seconds();
@@ -331,14 +343,13 @@ absl::Status KernelTrials::Judge(const internal::TryRequest& request, const Sett
     if (outcome.code() == 0 && sum < limit) {
       if (absl::Status s = Confirm(request, setting, send, trial); !s.ok()) return s;
     }
-    if (outcome.code() == 0) {
-      const double is = WeightedSeconds(trial->Seconds(), best);
-      if (outcome.checked() && is < limit) {
-        best.mutable_best_seconds()->Clear();
-        for (double seconds : trial->Seconds()) best.add_best_seconds(seconds);
-      } else if (!any && is < WeightedSeconds(best.best_seconds(), best)) {
-        Slow(WeightedSeconds(best.best_seconds(), best) / is, &outcome);
+    if (outcome.checked() && outcome.code() == 0) {
+      const std::vector<double> seconds = trial->Seconds();
+      if (any || FasterThanBest(seconds, best)) {
+        best.mutable_best_seconds()->Assign(seconds.begin(), seconds.end());
       }
+    } else if (outcome.code() == 0) {
+      Slow(trial->kernel(), &outcome);
     }
     outcome.set_ended(true);
     if (absl::Status s = send(outcome); !s.ok()) return s;

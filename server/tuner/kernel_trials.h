@@ -81,6 +81,7 @@ class KernelTrials {
   ReferenceMemory references_;
   InputMemory inputs_;
   std::string yardstick_;  // empty: not compiled yet
+  double flops_ = 0;       // per second of the yardstick, at which times are told; 0: not known yet
 };
 
 // Returns heap memory left free by compiling and searching to the system, since running plans, and

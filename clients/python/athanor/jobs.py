@@ -206,6 +206,10 @@ class SearchProgress:
     recipes_tried : int
         Recipes that earlier searches, here or on another machine, left for equal regions, and that
         became candidates.
+    limited_by : str
+        What kept the search from more, once it has ended: the machine, the budget, the space of
+        schedules and forms, or whole plans that do not hold what their kernels promise. Empty if
+        that is not known.
     """
 
     candidates: int
@@ -232,6 +236,7 @@ class SearchProgress:
     candidates_from_cache: int = 0
     failures_from_cache: int = 0
     recipes_tried: int = 0
+    limited_by: str = ""
 
     def __str__(self) -> str:
         known = f", {self.candidates_from_cache} from the cache" * (self.candidates_from_cache > 0)
@@ -263,7 +268,7 @@ def search_progress(m: search_pb2.SearchProgress) -> SearchProgress:
         forms_error=m.forms_error, plans_failed=m.plans_failed,
         times={t.on: t.seconds for t in m.times},
         candidates_from_cache=m.candidates_from_cache, failures_from_cache=m.failures_from_cache,
-        recipes_tried=m.recipes_tried)
+        recipes_tried=m.recipes_tried, limited_by=m.limited_by)
 
 
 def _region(m: search_pb2.SearchRegion) -> SearchRegion:

@@ -27,6 +27,7 @@
 #include <cstdint>
 #include <memory>
 #include <optional>
+#include <string>
 #include <vector>
 
 #include "absl/status/statusor.h"
@@ -115,6 +116,7 @@ class Search {
   std::array<Work, kWorks> Turns() const;
   bool NearRoofline() const;
   Step Done(SearchStop stop);
+  std::string LimitedBy(const SearchReport& report) const;
 
   FusedForm MakeTried(int form, Fusion fusion);  // counts it as tried
   // Asks for the kernels that a genome lacks before it can be compared, and returns them. If it

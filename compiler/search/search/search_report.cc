@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <utility>
 
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
 #include "compiler/search/search/search.h"
 
 namespace athanor {
@@ -69,7 +71,28 @@ SearchReport Search::Report() {
               const double ta = time(a), tb = time(b);
               return ta != tb ? ta > tb : a.key < b.key;
             });
+  report.limited_by = LimitedBy(report);
   return report;
+}
+
+std::string Search::LimitedBy(const SearchReport& report) const {
+  if (stop_ == SearchStop::kNone || report.roofline <= 0) return "";
+  const std::string above =
+      absl::StrFormat("kernels take %.2f times what the machine's limits allow",
+                      report.predicted / report.roofline);
+  if (plans_.unheld() > 1 + options_.least_gain) {
+    return absl::StrFormat("whole plans: the last took %.2f times the sum of its kernels; %s",
+                           plans_.unheld(), above);
+  }
+  switch (stop_) {
+    case SearchStop::kRoofline:
+      return absl::StrCat("the machine: ", above);
+    case SearchStop::kBudget:
+      return absl::StrCat("the budget: ", above, ", and schedules are left to try");
+    default:
+      return absl::StrCat("the space: ", above,
+                          ", but no schedule, fusion or form promises a gain");
+  }
 }
 
 }  // namespace athanor

@@ -43,6 +43,7 @@ struct SearchReport {
   double predicted = 1;  // time of the best genome as a share of the baseline's
   double roofline = 0;   // least time that the machine's limits allow, as a share of the baseline's
   SearchStop stop = SearchStop::kNone;
+  std::string limited_by;         // once it is done: what kept it from more, as a sentence
   std::vector<TaskReport> tasks;  // of the best genome, longest first
 };
 

@@ -15,11 +15,14 @@ TEST(SearchStopTest, StopsAtItsBudgetAndAtTheRoofline) {
                 {.sizes = {{16}}, .max_kernels = 5});
   Drive(budget, PrefersTile(8, 3));
   EXPECT_EQ(budget.Report().stop, SearchStop::kBudget);
+  EXPECT_EQ(budget.Report().limited_by.find("the budget: kernels take "), 0u);
   EXPECT_LT(budget.Report().kernels_measured, 5 + 4);
   Search fast(SingleForm(Layers(1)), Target(), Machine::Typical(Target()), {.sizes = {{16}}});
   Drive(fast, [](const Search& s, const KernelCandidate& k) -> absl::StatusOr<double> {
     return Limit(s, k);
   });
+  EXPECT_EQ(fast.Report().limited_by,
+            "the machine: kernels take 1.00 times what the machine's limits allow");
   EXPECT_EQ(fast.Report().stop, SearchStop::kRoofline);
 }
 
@@ -35,6 +38,8 @@ TEST(SearchStopTest, ARooflineThatPlansDoNotReachIsNotNear) {
           return Limit(s, k) * (++asked < 3 ? 3 : 1.01);
         },
         1, verdict);
+    const bool unheld = search.Report().limited_by.starts_with("whole plans: the last took ");
+    EXPECT_EQ(unheld, search.Report().stop != SearchStop::kRoofline) << search.Report().limited_by;
     return std::pair(search.Report().stop, search.Report().kernels_measured);
   };
   const auto [held_stop, held] = kernels(Take);
@@ -79,6 +84,7 @@ Machine HalfOf(Machine machine) {
 TEST(SearchStopTest, ASearchGoesOnWhenItsLimitsAreRaised) {
   const Machine full = Machine::Typical(Target());
   Search search(SingleForm(Scaled(0)), Target(), HalfOf(full), {.sizes = {{16}}});
+  EXPECT_EQ(search.Report().limited_by, "") << "nothing is known yet";
   double least = 0;
   int asked = 0;
   const Cost cost = [&](const Search& s, const KernelCandidate& k) -> absl::StatusOr<double> {
@@ -122,6 +128,7 @@ TEST(SearchStopTest, ARooflineThatIsBeatenIsNone) {
   });
   const SearchReport report = search.Report();
   EXPECT_NE(report.stop, SearchStop::kRoofline);
+  EXPECT_TRUE(report.limited_by.starts_with("the space: ")) << report.limited_by;
   EXPECT_GT(report.kernels_measured, 20);
   EXPECT_EQ(report.tasks[0].schedule.substr(0, 19), "contract mr=8 nv=3 ");
 }

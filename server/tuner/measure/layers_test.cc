@@ -39,8 +39,8 @@ TEST(LayersTest, AsManyAsTheModelHasWeightsFor) {
   EXPECT_EQ(CountLayers(plan, 32, {{2}}, {.weights = 32 * 18 + 5})->layers, 18);
   EXPECT_EQ(CountLayers(plan, 32, {{2}}, {.weights = int64_t{1} << 40})->layers, 128);
   EXPECT_EQ(CountLayers(plan, 32, {{2}}, {})->layers, 1);
-  // At most 96 MiB are held.
-  EXPECT_EQ(CountLayers(plan, int64_t{40} << 20, {{2}}, {.weights = int64_t{1} << 40})->layers, 2);
+  // At most 64 MiB are held.
+  EXPECT_EQ(CountLayers(plan, int64_t{30} << 20, {{2}}, {.weights = int64_t{1} << 40})->layers, 2);
   EXPECT_EQ(CountLayers(plan, int64_t{200} << 20, {{2}}, {.weights = int64_t{1} << 40})->layers, 1);
 }
 
@@ -53,7 +53,7 @@ TEST(LayersTest, InputsTakeTurnsInAsMuchAsLiesBetweenSteps) {
   EXPECT_THAT(counts.turns, ElementsAre(4, 1));
   // Each layer uses one memory, so there are at most as many memories as layers.
   const LayerCounts heavy =
-      CountLayers(plan, int64_t{40} << 20, {{2}}, {.activations = {1024}}).value();
+      CountLayers(plan, int64_t{30} << 20, {{2}}, {.activations = {1024}}).value();
   EXPECT_EQ(heavy.layers, 2);
   EXPECT_THAT(heavy.turns, ElementsAre(2));
   EXPECT_EQ(CountLayers(plan, 0, {{65}}, {}).status().code(), absl::StatusCode::kInvalidArgument);

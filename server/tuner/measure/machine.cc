@@ -22,7 +22,7 @@ using Clock = std::chrono::steady_clock;
 // threads that have slept are preferred on their cores for the next milliseconds.
 constexpr int kTurns = 12;
 constexpr std::chrono::milliseconds kApart{4};
-constexpr int64_t kChunk = 256 << 10;   // bytes of one work item
+constexpr int64_t kChunk = 256 << 10;  // bytes of one work item
 constexpr int64_t kMemory = 96 << 20;  // beyond the caches of most machines
 constexpr int64_t kParts = 6;          // read one after the other
 
@@ -111,7 +111,8 @@ absl::Status Measure(const internal::MachineRequest& request, const std::string&
   if (!device.ok()) return device.status();
   const std::vector<int> cpus = UsableCpus();
   if (static_cast<int>(cpus.size()) >= threads) UseCpus({cpus.front()});
-  auto yard = Yardstick::Create(device->get(), arithmetic, request.target(), threads);
+  auto yard =
+      Yardstick::Create(device->get(), arithmetic, request.target().vector_bytes(), threads);
   if (!yard.ok()) return yard.status();
   auto sum = (*device)->LoadKernel(read);
   if (!sum.ok()) return sum.status();

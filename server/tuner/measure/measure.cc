@@ -54,6 +54,7 @@ struct Result {
   Median seconds;
   Median ratio;  // over the first plan's
   int layers = 1, turns = 1;
+  double flops_per_second = 0;  // of the yardstick beside it; 0: there was none
 };
 
 // A plan in layers (layers.h), and its call data at the current size.
@@ -125,8 +126,8 @@ class Measurement {
   // Adds a sample; ABORTED where there is no time for it.
   absl::Status AddSample(Subject& s, int size);
   double LimitAt(int size) const;
-  // Returns the first kernel's time at the machine's best.
-  Median TimeAtBest(const Subject& first, int size) const;
+  // Gives the first kernel's time at the request's speed, and says at which it was measured.
+  void TellSpeed(const Subject& first, int size, Result* result) const;
   // Measures the median time of each step of a run.
   absl::Status TimeSteps(Subject& s, int size, double* seconds);
   absl::Span<const int64_t> Dims(int size) const { return request_.sizes(size).values(); }
@@ -141,7 +142,8 @@ class Measurement {
   // Shared with the isolated process: times of all plans' steps at the first size, then at the
   // next.
   double* step_seconds_ = nullptr;
-  // Of a race that has it: the yardstick, and the seconds of its runs beside the first kernel's samples.
+  // Of a race that has it: the yardstick, and the seconds of its runs beside the first kernel's
+  // samples.
   Yardstick* yard_ = nullptr;
   std::vector<std::vector<double>> yard_seconds_;  // by size
   // By plan: index of its first step; the number of steps at the end.
@@ -165,8 +167,8 @@ absl::Status Validate(const internal::MeasureRequest& request) {
                                                      " dims of the plan"));
     }
   }
-  if (!request.yardstick().empty() && !(request.f32_flops_per_second() > 0)) {
-    return absl::InvalidArgumentError("measure: a yardstick, but no flops per second to reach");
+  if (!request.yardstick().empty() && request.vector_bytes() <= 0) {
+    return absl::InvalidArgumentError("measure: a yardstick of vectors of no bytes");
   }
   const int weights = request.size_weights_size();
   if (weights != 0 && weights != request.sizes_size()) {
@@ -192,6 +194,10 @@ absl::StatusOr<internal::MeasureReply> Measurement::Run() {
   const auto run = [&] { return RunAll(results); };
   if (absl::Status s = RunIsolated("a measured plan", limits_, run); !s.ok()) return s;
   internal::MeasureReply reply;
+  for (int s = 0; s < request_.sizes_size(); ++s) {
+    reply.set_f32_flops_per_second(
+        std::max(reply.f32_flops_per_second(), results[s].flops_per_second));
+  }
   for (int p = 0; p < request_.plans_size(); ++p) {
     internal::PlanTimes* times = reply.add_plans();
     for (int s = 0; s < request_.sizes_size(); ++s) {
@@ -229,8 +235,8 @@ absl::Status Measurement::RunAll(Result* results) {
   }
   absl::StatusOr<Yardstick> yard = absl::NotFoundError("");
   if (!request_.yardstick().empty()) {
-    yard = Yardstick::Create(device->get(), request_.yardstick(),
-                             request_.plans(0).plan().target(), threads_);
+    yard =
+        Yardstick::Create(device->get(), request_.yardstick(), request_.vector_bytes(), threads_);
     if (!yard.ok()) return yard.status();
     yard_ = &*yard;
   }
@@ -477,14 +483,14 @@ void Measurement::FindLosers(std::vector<Subject>& subjects) const {
   }
 }
 
-Median Measurement::TimeAtBest(const Subject& first, int size) const {
-  const double best = yard_->flops() / request_.f32_flops_per_second();
+void Measurement::TellSpeed(const Subject& first, int size, Result* result) const {
   // Few samples were taken of one that was given up, and none beside the yardstick.
-  if (first.sizes[size].given_up || yard_seconds_[size].empty()) {
-    return MedianOf(first.sizes[size].samples);
-  }
+  if (yard_ == nullptr || first.sizes[size].given_up || yard_seconds_[size].empty()) return;
+  result->flops_per_second = yard_->flops() / MedianOf(yard_seconds_[size]).value;
+  if (request_.f32_flops_per_second() <= 0) return;
+  const double then = yard_->flops() / request_.f32_flops_per_second();
   const Median share = PairedRatio(first.sizes[size].samples, yard_seconds_[size]);
-  return {share.value * best, share.low * best, share.high * best, share.samples};
+  result->seconds = {share.value * then, share.low * then, share.high * then, share.samples};
 }
 
 absl::Status Measurement::RunRace(std::vector<Subject>& subjects, Result* results) {
@@ -543,7 +549,7 @@ absl::Status Measurement::RunRace(std::vector<Subject>& subjects, Result* result
       Result& result = results[p * sizes + size];
       result = ResultOf(subjects[p], size);
       if (p > 0) result.ratio = RatioTo(first, subjects[p], size);
-      if (p == 0 && yard_ != nullptr) result.seconds = TimeAtBest(first, size);
+      if (p == 0) TellSpeed(first, size, &result);
     }
   }
   return absl::OkStatus();

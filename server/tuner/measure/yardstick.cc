@@ -48,14 +48,13 @@ absl::StatusOr<std::string> Yardstick::Compile(const v1::Target& target) {
 }
 
 absl::StatusOr<Yardstick> Yardstick::Create(Device* device, absl::string_view object,
-                                            const v1::Target& target, int threads) {
+                                            int vector_bytes, int threads) {
   Yardstick yard;
-  const int64_t vector = std::max(4, target.vector_bytes());
+  const int64_t vector = vector_bytes;
   yard.items_ = kItems * std::max(1, threads);
   yard.flops_ = static_cast<double>(2 * vector / 4 * kSums * kSteps * yard.items_);
   ASSIGN_OR_RETURN(yard.kernel_, device->LoadKernel(object));
-  ASSIGN_OR_RETURN(yard.out_,
-                   device->Allocate(MemoryKind::kArena, yard.items_ * kSums * vector));
+  ASSIGN_OR_RETURN(yard.out_, device->Allocate(MemoryKind::kArena, yard.items_ * kSums * vector));
   ASSIGN_OR_RETURN(yard.queue_, device->NewQueue(0));
   return yard;
 }

@@ -4,7 +4,7 @@
 // compare only as multiples of it.
 //
 //   std::string object = Yardstick::Compile(target).value();
-//   Yardstick yard = Yardstick::Create(device, object, target, threads).value();
+//   Yardstick yard = Yardstick::Create(device, object, 64, threads).value();
 //   ... time yard.Run() ...   // yard.flops() of f32
 #ifndef ATHANOR_SERVER_TUNER_MEASURE_YARDSTICK_H_
 #define ATHANOR_SERVER_TUNER_MEASURE_YARDSTICK_H_
@@ -25,8 +25,9 @@ class Yardstick {
  public:
   // Returns a kernel object, as every process of this machine may use it.
   static absl::StatusOr<std::string> Compile(const v1::Target& target);
+  // `vector_bytes`: of the target that it was compiled for.
   static absl::StatusOr<Yardstick> Create(Device* device, absl::string_view object,
-                                          const v1::Target& target, int threads);
+                                          int vector_bytes, int threads);
 
   // Takes about half a millisecond.
   void Run();
