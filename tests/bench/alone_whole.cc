@@ -187,6 +187,7 @@ absl::Status Comparison::Run(const Graph& graph) {
   for (const internal::KernelCheck& check : lowered->checks()) {
     auto request = RequestFor(check.request().plan(), check.request().graph_text());
     if (!request.ok()) return request.status();
+    request->set_race(true);  // as a kernel without a best is measured
     request->set_weight_bytes(WeightBytes(prepared->graph));
     alone.push_back(*std::move(request));
   }
