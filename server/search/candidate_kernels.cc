@@ -76,7 +76,12 @@ void CandidateKernels::Prepare(int index, absl::Span<const int64_t> activation_b
     trial.compiled &= object.has_value();
     trial.check.add_objects(std::move(object).value_or(""));
   }
-  if (absl::Status s = FindBest(asked); !s.ok()) return Fail(trial, s, std::nullopt);
+  if (absl::Status s = FindBest(asked); absl::IsCancelled(s) || absl::IsAborted(s)) {
+    return steps_.TellKernel(asked.key(),
+                             absl::AbortedError("not measured: its best was not made"));
+  } else if (!s.ok()) {
+    return Fail(trial, s, std::nullopt);
+  }
   trials_.push_back(std::move(trial));
 }
 
@@ -107,6 +112,7 @@ internal::TryRequest CandidateKernels::RequestFor(absl::Span<const int64_t> acti
   internal::TryRequest request;
   *request.mutable_target() = machine_.target();
   request.set_f32_flops_per_second(memory_.FlopsOfTimes().value_or(0));
+  request.set_reached_flops_per_second(steps_.limits().f32_flops_per_second());
   request.mutable_activation_bytes()->Assign(activation_bytes.begin(), activation_bytes.end());
   const auto part = (end - std::chrono::steady_clock::now()) / kPartOfTheRest;
   request.set_enough_us(
@@ -171,9 +177,11 @@ void CandidateKernels::TakeTimes(Trial& trial, const internal::TryOutcome& part)
     row.rounds = size.rounds();
   }
   row.checked = part.checked();
-  // The first times of all set the scale.
-  const bool scale = part.f32_flops_per_second() > 0 && !memory_.FlopsOfTimes().has_value();
-  if (scale) memory_.PutFlopsOfTimes(part.f32_flops_per_second());
+  // The first times of all set the scale. A child may say anything.
+  const double flops = part.f32_flops_per_second(),
+               reached = steps_.limits().f32_flops_per_second();
+  const bool likely = flops > reached / 100 && flops < 2 * reached;
+  if (likely && !memory_.FlopsOfTimes().has_value()) memory_.PutFlopsOfTimes(flops);
   trial.ended = true;
   maker_.CountCandidate();
   memory_.Put(trial.of, row);

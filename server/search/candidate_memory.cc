@@ -93,7 +93,8 @@ std::optional<internal::MachineReply> CandidateMemory::FindLimits() const {
   const std::optional<TimingRow> row = cache_.timings().Find(MachineKey(kLimits));
   if (!row || row->seconds.size() != 4) return std::nullopt;
   for (double seconds : row->seconds) {
-    if (!(seconds > 0 && std::isfinite(seconds) && std::isfinite(1 / seconds))) return std::nullopt;
+    constexpr double kLeast = 1e-18;  // no machine is faster
+    if (!(seconds > kLeast && std::isfinite(seconds))) return std::nullopt;
   }
   internal::MachineReply limits;
   limits.set_read_bytes_per_second(1 / row->seconds[0]);
@@ -115,9 +116,8 @@ std::optional<absl::StatusOr<std::vector<double>>> CandidateMemory::Find(
     const Kernel& of, const internal::SearchKernel& kernel) const {
   if (std::optional<TimingRow> row = cache_.timings().Find(of.time)) {
     const bool whole = row->seconds.size() == static_cast<size_t>(kernel.sizes_size());
-    // Beside no best, it was measured in turn with one that is: a plan's kernels are all checked.
     const bool may_serve =
-        !kernel.best_seconds().empty() && whole && FasterThanBest(row->seconds, kernel);
+        kernel.best_seconds().empty() || (whole && FasterThanBest(row->seconds, kernel));
     if (whole && (row->checked || !may_serve)) return std::move(row->seconds);
     return std::nullopt;
   }

@@ -24,11 +24,6 @@ MachineLimits::Clock::time_point MachineLimits::Due() const {
   return last_ ? *last_ + wait_ : Clock::time_point::min();
 }
 
-bool MachineLimits::known() {
-  const MutexLock lock(mu_);
-  return best_.has_value();
-}
-
 void MachineLimits::Recall(const internal::MachineReply& known) {
   const MutexLock lock(mu_);
   if (best_.has_value()) return;

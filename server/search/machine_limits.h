@@ -38,9 +38,8 @@ class MachineLimits {
   explicit MachineLimits(std::function<Clock::time_point()> now = Clock::now)
       : now_(std::move(now)) {}
   // Known from elsewhere; measured again when it is due.
-  explicit MachineLimits(const internal::MachineReply& known) : MachineLimits() { Recall(known); }
+  explicit MachineLimits(const internal::MachineReply& known) : MachineLimits() { best_ = known; }
 
-  bool known();
   // What an earlier server measured, for as long as nothing is known; measured again after a
   // minute.
   void Recall(const internal::MachineReply& known);

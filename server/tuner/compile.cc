@@ -1,5 +1,7 @@
 #include "server/tuner/compile.h"
 
+#include <sys/mman.h>
+#include <sys/resource.h>
 #include <sys/types.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -11,10 +13,12 @@
 #include <new>
 #include <optional>
 #include <utility>
+#include <vector>
 
 #include "absl/cleanup/cleanup.h"
 #include "compiler/codegen/cpu/clang.h"
 #include "server/child/compile_flags.h"
+#include "server/child/tuner_channel.h"
 #include "server/tuner/run/host_target.h"
 #include "server/tuner/run/isolated.h"
 #include "server/tuner/sandbox/sandbox.h"
@@ -69,6 +73,12 @@ using Compile = absl::FunctionRef<absl::StatusOr<std::string>(size_t source)>;
 [[noreturn]] void CompileFromTheLast(pid_t parent, Compile compile, absl::FunctionRef<bool()> may,
                                      const SharedMemory& memory, Shared* shared) {
   if (!DieWith(parent).ok()) _exit(1);
+  // What it says is not the tuner's, nor may it answer.
+  dup2(memfd_create("athanor-compiler", MFD_CLOEXEC), STDERR_FILENO);
+  close(kTunerFd);
+  // A request that comes meanwhile waits for no more than the scheduler.
+  constexpr int kNicer = 10;
+  setpriority(PRIO_PROCESS, 0, std::min(19, getpriority(PRIO_PROCESS, 0) + kNicer));
   char* const bytes = memory.data() + sizeof(Shared);
   size_t used = 0;
   while (may()) {
@@ -126,25 +136,35 @@ void CompileSources(
     other = fork();
     if (other == 0) CompileFromTheLast(parent, compile, setting.both, *memory, shared);
   }
+  std::vector<bool> taken(count);
+  const auto take_from_other = [&](size_t source) {
+    taken[source] = true;
+    const Shared::Result& result = shared->results[source];
+    const absl::string_view text(memory->data() + sizeof(Shared) + result.offset, result.size);
+    const absl::Status failed(static_cast<absl::StatusCode>(result.code), text);
+    return failed.ok() ? take(source, std::string(text)) : take(source, failed);
+  };
   bool going_on = true;
   while (going_on) {
     const std::optional<size_t> source = shared->TakeFirst();
     if (!source) break;
+    taken[*source] = true;
     going_on = take(*source, compile(*source));
+    for (size_t last = shared->open.load().end; last < count && other > 0; ++last) {
+      if (!taken[last] && shared->results[last].done) going_on &= take_from_other(last);
+    }
   }
   shared->Close();
   while (other > 0 && waitpid(other, nullptr, 0) < 0 && errno == EINTR) {
   }
-  // What the other took, from here on; the first of them may have ended it.
+  // One without a result may have ended the other.
   for (size_t source = shared->open.load().end; source < count && other > 0; ++source) {
-    const Shared::Result& result = shared->results[source];
-    if (!result.done) {
-      if (going_on) going_on = take(source, compile(source));
-      continue;
+    if (taken[source]) continue;
+    if (shared->results[source].done) {
+      going_on &= take_from_other(source);
+    } else if (going_on) {
+      going_on = take(source, compile(source));
     }
-    const absl::string_view text(memory->data() + sizeof(Shared) + result.offset, result.size);
-    const absl::Status failed(static_cast<absl::StatusCode>(result.code), text);
-    going_on &= failed.ok() ? take(source, std::string(text)) : take(source, failed);
   }
 }
 

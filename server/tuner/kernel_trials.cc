@@ -12,7 +12,6 @@
 
 #include "absl/algorithm/container.h"
 #include "absl/strings/str_cat.h"
-#include "deploy/bazel/libs/status_macros.h"
 #include "server/child/search_kernel.h"
 #include "server/child/tuner_channel.h"
 #include "server/tuner/check/check.h"
@@ -207,12 +206,10 @@ absl::Status KernelTrials::Compile(const internal::TryRequest& request, const Se
   };
   const Clock::time_point phase = PhaseEnd(request, setting);
   if (tell_all() && Clock::now() < setting.end) {
-    const TrafficState quiet = setting.traffic->Read();
-    const CompileSetting how{
-        .cpu_seconds = setting.compile_seconds,
-        .work = [&](absl::FunctionRef<void()> work) { setting.work(1, work); },
-        // The second takes the core of requests: not beside any.
-        .both = [&] { return quiet.running == 0 && setting.traffic->Read() == quiet; }};
+    const CompileSetting how{.cpu_seconds = setting.compile_seconds,
+                             .work = [&](absl::FunctionRef<void()> work) { setting.work(1, work); },
+                             // The second takes the core of requests: not beside any.
+                             .both = setting.quiet};
     Clock::time_point last = Clock::now();
     CompileSources(sources, request.target(), how, [&](size_t i, absl::StatusOr<std::string> made) {
       if (made.ok()) {
@@ -222,7 +219,7 @@ absl::Status KernelTrials::Compile(const internal::TryRequest& request, const Se
       }
       const Clock::time_point now = Clock::now();
       for (Trial& trial : trials) {
-        if (!trial.Has(sources[i])) continue;
+        if (trial.outcome.ended() || !trial.Has(sources[i])) continue;
         AddTime("compile", now - std::exchange(last, now), &trial.outcome);
         break;
       }
@@ -259,7 +256,8 @@ absl::Status KernelTrials::Measure(const internal::TryRequest& request, const Se
   measure.set_threads(request.target().threads());
   if (!kernel.has_best()) {
     if (yardstick_.empty()) {
-      ASSIGN_OR_RETURN(yardstick_, Yardstick::Compile(request.target()));
+      // Without one, times are told as they are.
+      setting.work(1, [&] { yardstick_ = Yardstick::Compile(request.target()).value_or(""); });
     }
     measure.set_yardstick(yardstick_);
     measure.set_vector_bytes(request.target().vector_bytes());
@@ -271,7 +269,9 @@ absl::Status KernelTrials::Measure(const internal::TryRequest& request, const Se
     times = MeasurePlans(measure, setting.limits, *setting.traffic, &inputs_, setting.end);
   });
   if (!times.ok()) return times.status();
-  if (flops_ <= 0) flops_ = times->f32_flops_per_second();
+  if (flops_ <= 0 && times->f32_flops_per_second() > 0) {
+    flops_ = std::max(times->f32_flops_per_second(), request.reached_flops_per_second());
+  }
   // Of a task without a best, the first kernel takes its place.
   const bool has_best = kernel.has_best();
   for (size_t i = 0; i < trials.size(); ++i) {
@@ -290,14 +290,16 @@ absl::Status KernelTrials::Measure(const internal::TryRequest& request, const Se
 
 void KernelTrials::MeasureAll(const internal::TryRequest& request, const Setting& setting,
                               absl::Span<Trial* const> trials) {
-  const absl::Status together = Measure(request, setting, trials);
-  if (together.ok()) return;
-  const bool alone = trials.size() == 1;
-  for (Trial* trial : trials) {
-    // There was no time for all, and is none for one.
-    const absl::Status status =
-        alone || absl::IsAborted(together) ? together : Measure(request, setting, {&trial, 1});
+  absl::Status status = Measure(request, setting, trials);
+  if (status.ok()) return;
+  const bool gaps = absl::IsAborted(status);
+  for (size_t i = 0; i < trials.size(); ++i) {
+    Trial* trial = trials[i];
+    // Where requests leave no gaps for all of them, they may for one.
+    const bool again = trials.size() > 1 && Clock::now() < setting.end && (!gaps || i == 0);
+    if (again) status = Measure(request, setting, {&trial, 1});
     if (!status.ok()) Fail(status, internal::TryOutcome::MEASURE, &trial->outcome);
+    if (gaps) status = absl::AbortedError("not measured: requests left no gaps for a race");
   }
 }
 
@@ -336,11 +338,11 @@ absl::Status KernelTrials::Judge(const internal::TryRequest& request, const Sett
   for (const auto& [sum, i] : in_order) {
     Trial* trial = trials[i];
     internal::TryOutcome& outcome = trial->outcome;
-    // Only what may be chosen has to be right: one that is no better never is.
+    // Only what may be chosen has to be right: one that is no better than the best never is.
     const bool any = best.best_seconds().empty();
     const double limit = any ? std::numeric_limits<double>::infinity()
                              : (1 - kLeastGain) * WeightedSeconds(best.best_seconds(), best);
-    if (outcome.code() == 0 && sum < limit) {
+    if (outcome.code() == 0 && (sum < limit || !trial->kernel().has_best())) {
       if (absl::Status s = Confirm(request, setting, send, trial); !s.ok()) return s;
     }
     if (outcome.checked() && outcome.code() == 0) {

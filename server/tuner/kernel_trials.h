@@ -39,6 +39,8 @@ class KernelTrials {
     const TrafficReader* traffic = nullptr;
     int64_t compile_seconds = 0;                       // of processor time, for each source
     Clock::time_point end = Clock::time_point::max();  // nothing is begun after it
+    // Reports whether no request runs, or ran lately.
+    std::function<bool()> quiet = [] { return true; };
     // Runs work of so many threads, which may yield to requests (measure/yielding.h).
     std::function<void(int threads, absl::FunctionRef<void()> work)> work =
         [](int, absl::FunctionRef<void()> work) { work(); };

@@ -221,6 +221,7 @@ absl::Status Child::Try(const internal::TunerRequest& request, KernelTrials::Set
     setting.work = [this](int threads, absl::FunctionRef<void()> work) {
       yielding_.Run(threads, work);
     };
+    setting.quiet = [this] { return yielding_.Quiet(); };
   }
   return trials_.Try(request.try_kernels(), setting, [](const internal::TryOutcome& part) {
     internal::TunerReply told;

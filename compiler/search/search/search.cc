@@ -131,6 +131,7 @@ Search::Step Search::NextFinalist() {
 
 Search::Step Search::Next() {
   // docs/internals/search.md explains this order.
+  stop_ = SearchStop::kNone;
   if (options_.max_kernels <= 0) return Done(SearchStop::kBudget);
   if (fast()) return NextFinalist();
   if (requests_.size() == 0 && !finishing_) {

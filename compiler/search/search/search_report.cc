@@ -88,7 +88,7 @@ std::string Search::LimitedBy(const SearchReport& report) const {
     case SearchStop::kRoofline:
       return absl::StrCat("the machine: ", above);
     case SearchStop::kBudget:
-      return absl::StrCat("the budget: ", above, ", and schedules are left to try");
+      return absl::StrCat("the budget: ", above);
     default:
       return absl::StrCat("the space: ", above,
                           ", but no schedule, fusion or form promises a gain");

@@ -1,6 +1,7 @@
 #include "server/tuner/measure/measure.h"
 
 #include <algorithm>
+#include <iterator>
 #include <memory>
 #include <optional>
 #include <string>
@@ -383,6 +384,7 @@ int Measurement::Rounds(absl::Span<const Subject> subjects, int size,
   double longest = 0;
   for (const Subject& s : subjects) {
     const Subject::AtSize& at = s.sizes[size];
+    if (at.given_up) continue;
     const double last = at.samples.empty() ? kSample : at.samples.back() * at.calls;
     longest = std::max(longest, last);
   }
@@ -430,7 +432,17 @@ bool Measurement::KnownAt(absl::Span<const Subject> subjects, int size) {
   });
 }
 
+// An error leaves as many samples of all as there were whole rounds.
 absl::Status Measurement::RunPass(std::vector<Subject>& subjects, int size, int most) {
+  const auto cut = [&](int rounds) {
+    const auto to = [&](std::vector<double>& samples) {
+      if (std::ssize(samples) > rounds) samples.resize(rounds);
+    };
+    for (Subject& s : subjects) {
+      if (!s.sizes[size].given_up) to(s.sizes[size].samples);
+    }
+    to(yard_seconds_[size]);
+  };
   for (int round = static_cast<int>(subjects[0].sizes[size].samples.size());
        round < most && !KnownAt(subjects, size); ++round) {
     if (yard_ != nullptr) {
@@ -439,14 +451,20 @@ absl::Status Measurement::RunPass(std::vector<Subject>& subjects, int size, int 
         yard_->Run();
         return absl::OkStatus();
       });
-      if (!seconds.ok()) return seconds.status();
+      if (!seconds.ok()) {
+        cut(round);
+        return seconds.status();
+      }
       yard_seconds_[size].push_back(*seconds);
     }
     for (size_t p = 0; p < subjects.size(); ++p) {
       // Every other round goes backwards, so that none always runs after the same neighbour.
       Subject& s = subjects[round % 2 == 0 ? p : subjects.size() - 1 - p];
       if (s.lost || s.sizes[size].given_up) continue;
-      if (absl::Status status = AddSample(s, size); !status.ok()) return status;
+      if (absl::Status status = AddSample(s, size); !status.ok()) {
+        cut(round);
+        return status;
+      }
     }
   }
   return absl::OkStatus();
@@ -522,9 +540,12 @@ absl::Status Measurement::RunRace(std::vector<Subject>& subjects, Result* result
   // Large call data is not held for all sizes at once: one pass has all rounds then.
   const bool large = held > kMostHeld;
   const int pass = large ? patience.most : kPass;
+  // Nothing is measured in turn with a first one that was given up.
+  const bool given_up = std::any_of(first.sizes.begin(), first.sizes.end(),
+                                    [](const Subject::AtSize& at) { return at.given_up; });
   const auto over = [&] {
-    return !alone && std::all_of(subjects.begin() + 1, subjects.end(),
-                                 [](const Subject& s) { return s.lost; });
+    return !alone && (given_up || std::all_of(subjects.begin() + 1, subjects.end(),
+                                              [](const Subject& s) { return s.lost; }));
   };
   for (int most = kFirstPass + pass; most < patience.most + pass && !over(); most += pass) {
     for (int size = 0; size < sizes; ++size) {

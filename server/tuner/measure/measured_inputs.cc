@@ -193,7 +193,8 @@ absl::StatusOr<std::shared_ptr<const MeasuredInputs>> InputMemory::For(
   absl::StatusOr<std::shared_ptr<const MeasuredInputs>> drawn = MeasuredInputs::Draw(request);
   if (!drawn.ok()) return drawn;
   const std::optional<int64_t> bytes = (*drawn)->own_bytes();
-  if (request.plans_size() > 1 || !bytes.has_value() || *bytes > kMostBytes) return drawn;
+  const bool few = request.plans_size() == 1 || request.race();  // plans of one task
+  if (!few || !bytes.has_value() || *bytes > kMostBytes) return drawn;
   key_ = std::move(key);
   inputs_ = *drawn;
   return drawn;

@@ -158,6 +158,11 @@ bool YieldingWork::Look() {
   return true;
 }
 
+bool YieldingWork::Quiet() {
+  Look();
+  return seen_.running == 0 && (last_ == Clock::time_point() || Clock::now() - last_ >= recent_);
+}
+
 void YieldingWork::Run(int threads, absl::FunctionRef<void()> work) {
   const absl::Span<const int> cpus = absl::MakeConstSpan(cpus_).first(
       std::min(cpus_.size(), static_cast<size_t>(std::max(1, threads))));

@@ -49,6 +49,8 @@ class YieldingWork {
   // otherwise as soon as a request runs. The calling thread only waits, so the process may be
   // forked as if it had one thread.
   void Run(int threads, absl::FunctionRef<void()> work);
+  // Reports whether work that begins now would not yield from the start.
+  bool Quiet();
 
  private:
   using Clock = std::chrono::steady_clock;
