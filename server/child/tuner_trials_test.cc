@@ -160,7 +160,7 @@ TEST_F(TunerTrialsTest, EveryFailureNamesItsStage) {
   }
 }
 
-// Of three that race, the fastest is checked and measured again; the others cannot win.
+// Checks and measures again the fastest of three that race; the others cannot win.
 TEST_F(TunerTrialsTest, OnlyWhatMayServeIsCheckedAndMeasuredAgain) {
   Add(kSlow);
   Add("");
@@ -188,7 +188,7 @@ TEST_F(TunerTrialsTest, OnlyWhatMayServeIsCheckedAndMeasuredAgain) {
   }
 }
 
-// What is as fast as the best is never said to be faster without a check.
+// Never says without a check that a kernel beats the best.
 TEST_F(TunerTrialsTest, NoiseMakesNoBest) {
   for (int i = 0; i < 4; ++i) Add(absl::StrCat(kSlow, " z = ", i, ";"));
   RaceAgainst(kSlow, 0.5);
@@ -214,7 +214,7 @@ TEST_F(TunerTrialsTest, KernelsOfANewTaskRaceEachOther) {
   for (int size = 0; size < 2; ++size) {
     EXPECT_LT(End(1).times(size).seconds(), End(0).times(size).seconds());
   }
-  // One that is wrong costs itself.
+  // A wrong kernel costs itself.
   Add("if (begin == 0) { y[0] = 1e9f; return; }")->mutable_kernel()->set_task(7);
   ASSERT_TRUE(Try().ok());
   EXPECT_EQ(End(2).failed_at(), Outcome::CHECK);

@@ -50,7 +50,7 @@ class CandidateMemory {
   // What says nothing of the kernel (CANCELLED, ABORTED) is not kept.
   void PutFailure(const Kernel& of, FailureKind kind, const absl::Status& status) const;
 
-  // What the machine reaches, as a server before measured it.
+  // Find and keep the limits of the machine, for later servers.
   std::optional<internal::MachineReply> FindLimits() const;
   void PutLimits(const internal::MachineReply& limits) const;
   // The speed at which the cache's times of kernels are told (TryOutcome.f32_flops_per_second);

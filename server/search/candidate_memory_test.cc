@@ -143,7 +143,7 @@ TEST_F(CandidateMemoryTest, KnowsTheMachineOfEqualTimes) {
   machine_.mutable_target()->clear_cpu();
   clocks_ = "4 GHz";
   EXPECT_FALSE(Memory().FindLimits().has_value());
-  // What is no limit is none.
+  // Ignores numbers that are no limits.
   clocks_ = "3 GHz";
   limits.set_f32_flops_per_second(0);
   Memory().PutLimits(limits);

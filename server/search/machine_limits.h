@@ -40,8 +40,8 @@ class MachineLimits {
   // Known from elsewhere; measured again when it is due.
   explicit MachineLimits(const internal::MachineReply& known) : MachineLimits() { best_ = known; }
 
-  // What an earlier server measured, for as long as nothing is known; measured again after a
-  // minute.
+  // Takes over limits that an earlier server measured, unless some are known. They are measured
+  // again after a minute.
   void Recall(const internal::MachineReply& known);
 
   // The best so far, measured again before where that is due, or kNow. `measure`'s error where

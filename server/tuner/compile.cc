@@ -29,7 +29,7 @@ namespace {
 // Sources that the second process may compile, and the bytes of their results.
 constexpr size_t kMostShared = 256, kSharedBytes = size_t{32} << 20;
 
-// What both processes see. This one takes sources from the first on, the other from the last.
+// Shared by both processes. This one takes sources from the first on, the other from the last.
 struct Shared {
   // The first source that nobody has taken, and behind the last one: of a single word, so that no
   // source is taken twice.
@@ -73,7 +73,7 @@ using Compile = absl::FunctionRef<absl::StatusOr<std::string>(size_t source)>;
 [[noreturn]] void CompileFromTheLast(pid_t parent, Compile compile, absl::FunctionRef<bool()> may,
                                      const SharedMemory& memory, Shared* shared) {
   if (!DieWith(parent).ok()) _exit(1);
-  // What it says is not the tuner's, nor may it answer.
+  // Its words are not the tuner's, and it may not answer.
   dup2(memfd_create("athanor-compiler", MFD_CLOEXEC), STDERR_FILENO);
   close(kTunerFd);
   // A request that comes meanwhile waits for no more than the scheduler.
@@ -157,7 +157,7 @@ void CompileSources(
   shared->Close();
   while (other > 0 && waitpid(other, nullptr, 0) < 0 && errno == EINTR) {
   }
-  // One without a result may have ended the other.
+  // A source without a result may have ended the other.
   for (size_t source = shared->open.load().end; source < count && other > 0; ++source) {
     if (taken[source]) continue;
     if (shared->results[source].done) {

@@ -31,7 +31,8 @@ struct CompileSetting {
   std::function<void(absl::FunctionRef<void()> work)> work = [](absl::FunctionRef<void()> work) {
     work();
   };
-  // Whether a second process may compile beside this one; asked before each source that it takes.
+  // Reports whether a second process may compile beside this one; asked before each source that it
+  // takes.
   std::function<bool()> both = [] { return false; };
 };
 

@@ -56,13 +56,13 @@ TEST_F(CompileSourcesTest, NothingIsBegunAfterNo) {
   for (int i = 0; i < 5; ++i) texts_.push_back(absl::StrCat("int f() { return ", i, "; }"));
   most_ = 1;
   EXPECT_EQ(Compile({.cpu_seconds = 20}).size(), 1u);
-  // What the other process did meanwhile is taken.
+  // Takes the results of the other process.
   const Objects both = Compile({.cpu_seconds = 20, .both = [] { return true; }});
   EXPECT_TRUE(both.contains(0));
   for (const auto& [i, object] : both) EXPECT_TRUE(object.ok()) << object.status();
 }
 
-// Whatever ends the other process, at whichever of its sources: this one compiles them.
+// This process compiles the sources that the other lost, whichever it ended at.
 TEST_F(CompileSourcesTest, ALostProcessCostsNoSource) {
   for (int i = 0; i < 5; ++i) texts_.push_back(absl::StrCat("int f() { return ", i, "; }"));
   const pid_t here = getpid();
