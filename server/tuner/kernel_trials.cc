@@ -272,7 +272,7 @@ absl::Status KernelTrials::Measure(const internal::TryRequest& request, const Se
   if (flops_ <= 0 && times->f32_flops_per_second() > 0) {
     flops_ = std::max(times->f32_flops_per_second(), request.reached_flops_per_second());
   }
-  // Of a task without a best, the first kernel takes its place.
+  // The first kernel takes the place of a best, if there is none.
   const bool has_best = kernel.has_best();
   for (size_t i = 0; i < trials.size(); ++i) {
     internal::TryOutcome& outcome = trials[i]->outcome;
@@ -295,7 +295,7 @@ void KernelTrials::MeasureAll(const internal::TryRequest& request, const Setting
   const bool gaps = absl::IsAborted(status);
   for (size_t i = 0; i < trials.size(); ++i) {
     Trial* trial = trials[i];
-    // Where requests leave no gaps for all of them, they may for one.
+    // Requests that leave no gaps for all of them may leave some for one.
     const bool again = trials.size() > 1 && Clock::now() < setting.end && (!gaps || i == 0);
     if (again) status = Measure(request, setting, {&trial, 1});
     if (!status.ok()) Fail(status, internal::TryOutcome::MEASURE, &trial->outcome);
@@ -407,7 +407,7 @@ absl::Status KernelTrials::Try(internal::TryRequest request, const Setting& sett
   const Clock::time_point phase = PhaseEnd(request, setting);
   bool first = true, left = false;
   for (size_t i = 0; i < trials.size();) {
-    // Those of one task that follow each other.
+    // Collects kernels of one task that follow each other.
     std::vector<Trial*> race;
     const uint32_t task = trials[i].kernel().task();
     for (; i < trials.size() && trials[i].kernel().task() == task && race.size() < kMostRaced;

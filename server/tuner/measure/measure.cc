@@ -143,8 +143,7 @@ class Measurement {
   // Shared with the isolated process: times of all plans' steps at the first size, then at the
   // next.
   double* step_seconds_ = nullptr;
-  // Of a race that has it: the yardstick, and the seconds of its runs beside the first kernel's
-  // samples.
+  // Runs beside the first kernel's samples; null: the request has none. Seconds of its runs.
   Yardstick* yard_ = nullptr;
   std::vector<std::vector<double>> yard_seconds_;  // by size
   // By plan: index of its first step; the number of steps at the end.
@@ -361,7 +360,7 @@ absl::Status Measurement::Begin(int size, double limit, const Subject& like, Sub
   s->next = 0;
   Subject::AtSize& at = s->sizes[size];
   // The first time for the costs of a first call, the second to estimate the time.
-  // One that takes long costs about as much the first time.
+  // A long call costs about as much the first time.
   constexpr double kLong = 2e-3;
   double seconds = 0;
   for (int warm = 0; warm < 2 && seconds < kLong; ++warm) {
@@ -540,7 +539,7 @@ absl::Status Measurement::RunRace(std::vector<Subject>& subjects, Result* result
   // Large call data is not held for all sizes at once: one pass has all rounds then.
   const bool large = held > kMostHeld;
   const int pass = large ? patience.most : kPass;
-  // Nothing is measured in turn with a first one that was given up.
+  // A first kernel that was given up takes no further turns, so the others need none.
   const bool given_up = std::any_of(first.sizes.begin(), first.sizes.end(),
                                     [](const Subject::AtSize& at) { return at.given_up; });
   const auto over = [&] {
