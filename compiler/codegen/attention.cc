@@ -155,7 +155,7 @@ void AttentionLowering::KeyBlock(const Expr& k0) {
 }
 
 void AttentionLowering::Scores(const Expr& k0, const Expr& keys) {
-  ForRowTiles(e_, 0, keys, s_.mr, [&](const Expr& first, int rows) {
+  ForRowTiles(e_, 0, keys, s_.mr, std::nullopt, [&](const Expr& first, int rows) {
     PointLowering::Context context(&b_.at, 1, std::nullopt);
     RegisterTile tile{.rows = rows, .vectors = s_.nv, .k_begin = 0, .k_end = depth_};
     tile.row_value = [&](int r, const Expr& d) {
@@ -234,7 +234,7 @@ void AttentionLowering::Softmax(const Expr& k0, const Expr& keys) {
 }
 
 void AttentionLowering::Values(const Expr& k0, const Expr& keys) {
-  ForRowTiles(e_, 0, value_depth_, s_.mr, [&](const Expr& first, int rows) {
+  ForRowTiles(e_, 0, value_depth_, s_.mr, std::nullopt, [&](const Expr& first, int rows) {
     PointLowering::Context context(&b_.at, 1, std::nullopt);
     RegisterTile tile{.rows = rows, .vectors = s_.nv, .k_begin = 0, .k_end = keys};
     tile.row_value = [&](int r, const Expr& k) {

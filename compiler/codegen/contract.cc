@@ -98,45 +98,56 @@ class ContractLowering {
   // Runs `body` for the item's panels; if they are split, separately for whole panels and for the
   // partial one.
   void ForPanels(absl::FunctionRef<void(const Expr& panel)> body);
-  // Runs `body` for tiles of as many vectors as the panel has columns for, if counts_ is set; else
-  // once.
-  void ForVectors(const Expr& panel, absl::FunctionRef<void()> body);
-  // Puts the item's batch coordinates into registers: their ranges need no proof where they are
-  // used.
-  void BindBatch();
+  // Runs `body` for tiles of as many vectors as the packed panel has columns for, or a few more.
+  void ForVectors(const Expr& panel, const Piece& k, absl::FunctionRef<void()> body);
+  // Returns how many vectors tiles may have, in rising order, for panels that are cut off or, if
+  // they are not split, for all.
+  std::vector<int> TileVectors() const;
+  // Returns how many of an item's rows the tiles of mr rows leave, unless none, if that is known.
+  std::optional<int64_t> RowsLeft() const {
+    const std::optional<int64_t> m = m_.constant();
+    return m && s_.rows_per_item % s_.mr == 0 ? std::optional(*m % s_.mr) : std::nullopt;
+  }
   void Panels();
   void VisitPiece(const Piece& k);
   void CopyRows(const Piece& k);
   void PackPanel(const Expr& n0, const Piece& k);
+  // Clears the packed panel's vectors that have no column, before `end`.
+  void ClearVectors(const Expr& n0, int end, const Piece& k);
   void Tile(const Expr& panel, const Expr& m0, int rows, const Piece& k);
   Var ColumnVector(const Expr& panel, int vector, const Expr& k, const Piece& piece);
   void DotPanel(const Expr& panel);
   void DotTile(const Expr& n0, const Expr& first, int columns, const Expr& m0, int rows);
+  // Computes the epilogue of the panel's columns in `rows` rows from m0 on.
   void Epilogue(const Expr& panel, const Expr& m0, int rows);
-  // Computes the epilogue of one vector, whose sums are `sum()`.
-  void EpilogueOf(const Expr& panel, const Expr& m, int vector, absl::FunctionRef<Var()> sum);
+  // Computes that of the vector whose first column is n, with `below` columns; its sums are
+  // `sum()`.
+  void EpilogueOf(const Expr& m, const Expr& n, std::optional<Expr> below,
+                  absl::FunctionRef<Var()> sum);
   // Prefetches the operand's element at these coordinates, if it is read from memory as it is.
   void Prefetch(NodeId operand, Coordinates at);
 
   // Returns the coordinates of an operand or of the result at the flattened indices m, n, k.
   Coordinates At(const std::string& letters, const Expr& m, const Expr& n, const Expr& k) const;
-  Expr LaneIndex(const Expr& n0, int vector) const {
-    return n0 + vector * lanes_ + Expr::Symbol(kir::kLane);
-  }
-  // Returns the scratch index of row m's sums, from the tile, whose first row is m0, to its
-  // epilogue.
-  Expr SumIndex(const Expr& panel, const Expr& m, const Expr& m0, int vector) const {
+  // Returns the scratch index of row m's sums of columns `place` + lane of the panel, from the
+  // tile, whose first row is m0, to its epilogue.
+  Expr SumIndex(const Expr& panel, const Expr& m, const Expr& m0, const Expr& place) const {
     Expr row = keeps_rows_ ? m - m_begin_ : m - m0;
     if (blocked_) row += (panel - first_) * s_.rows_per_item;
-    return row * width_ + vector * lanes_ + Expr::Symbol(kir::kLane);
+    return row * width_ + place + Expr::Symbol(kir::kLane);
+  }
+  // Returns the end of the panel's columns that there are, as a register unless it is known.
+  Expr EndOf(const Expr& n0) {
+    const Expr end = e_.Simplify(MinOf(n_, n0 + width_));
+    return end == e_.Simplify(n0 + width_) ? end : e_.Coordinate(end, n_ + 1);
   }
   // Returns how many columns a vector has of the panel that begins at n0; nullopt: all lanes.
   std::optional<Expr> Below(const Expr& n0, int vector) const {
     if (vector < full_vectors_) return std::nullopt;
     return LanesBelow(e_, n0 + vector * lanes_, n_, lanes_);
   }
-  Expr PackIndex(const Expr& k, int vector) const {
-    return k * width_ + vector * lanes_ + Expr::Symbol(kir::kLane);
+  Expr PackIndex(const Expr& k, const Expr& place) const {
+    return k * width_ + place + Expr::Symbol(kir::kLane);
   }
 
   KernelBuilder& b_;
@@ -151,7 +162,6 @@ class ContractLowering {
   int tile_vectors_;      // vectors of the current panel
   int full_vectors_ = 0;  // vectors among them known to have all their columns
   bool split_ = false;    // whole panels get code of their own
-  bool counts_ = false;   // the current panel is cut off, after a number of vectors not known ahead
   bool direct_ = false;   // the epilogue takes the sums from registers
   bool windows_ = false;  // panels are packed from windows
   int64_t kc_ = 0;        // s_.kc, in whole windows
@@ -185,12 +195,13 @@ absl::Status ContractLowering::Lower() {
   const int64_t piece = std::min(k_max.value_or(kc_), kc_);
   blocked_ = !dots && (!k_max || *k_max > kc_);
   keeps_rows_ = dots || blocked_;
-  // Panels packed ahead need no masks but for stores, so whole ones need no code of their own.
-  split_ = s_.columns == ColumnAccess::kPack || s_.columns == ColumnAccess::kInPlace;
   // For longer sums the way through memory costs little, and writing the epilogue out is slow to
   // compile.
   constexpr int64_t kShortSums = 128;
   direct_ = !keeps_rows_ && piece <= kShortSums && IsShort(b_);
+  // The tiles of packed panels need no masks but for stores of their own, so whole ones need no
+  // code of their own.
+  split_ = s_.columns == ColumnAccess::kInPlace || (s_.columns == ColumnAccess::kPack && direct_);
   if (s_.columns == ColumnAccess::kPack) pack_ = e_.Scratch(accumulator_, piece * width_);
   const int64_t sum_rows = blocked_      ? s_.panels_per_item * s_.rows_per_item
                            : keeps_rows_ ? s_.rows_per_item
@@ -209,9 +220,12 @@ absl::Status ContractLowering::Lower() {
   for (Expr& e : grid) e = e_.Simplify(e);
   b_.SetGrid(Product(grid));
   Coordinates item = Delinearize(b_.Item(), grid);
-  for (Expr& c : item) c = e_.Simplify(c);
+  // Registers: their ranges need no proof where they are used.
+  for (size_t i = 0; i < item.size(); ++i) {
+    item[i] = e_.Simplify(item[i]);
+    if (!item[i].symbol()) item[i] = e_.Coordinate(item[i], grid[i]);
+  }
   batch_.assign(item.begin(), item.begin() + static_cast<std::ptrdiff_t>(batch_rank));
-  if (windows_) BindBatch();
   m_begin_ = item[batch_rank + 1] * s_.rows_per_item;
   m_end_ = e_.Simplify(MinOf(m_, m_begin_ + s_.rows_per_item));
   first_ = item[batch_rank] * s_.panels_per_item;
@@ -224,18 +238,11 @@ absl::Status ContractLowering::Lower() {
   return status_;
 }
 
-void ContractLowering::BindBatch() {
-  for (size_t i = 0; i < batch_.size(); ++i) {
-    if (batch_[i].symbol()) continue;
-    batch_[i] = e_.Coordinate(batch_[i], roles_.extents.at(roles_.batch[i]));
-  }
-}
-
 void ContractLowering::ForPanels(absl::FunctionRef<void(const Expr&)> body) {
   const Expr whole = e_.Simplify(FloorDiv(n_, width_));
   const Expr rest = e_.Simplify(n_ - whole * width_);
   if (!split_ || rest.IsConstant(0)) {
-    full_vectors_ = split_ ? vectors_ : 0;
+    full_vectors_ = rest.IsConstant(0) ? vectors_ : 0;
     if (s_.panels_per_item == 1) return body(first_);
     return e_.For(first_, last_, 1, body);
   }
@@ -249,29 +256,53 @@ void ContractLowering::ForPanels(absl::FunctionRef<void(const Expr&)> body) {
   const std::optional<int64_t> columns = rest.constant();
   if (columns) tile_vectors_ = static_cast<int>((*columns + lanes_ - 1) / lanes_);
   full_vectors_ = static_cast<int>(columns.value_or(0) / lanes_);
-  counts_ = !columns && s_.columns == ColumnAccess::kPack && HasFewPanels();
   e_.For(MaxOf(first_, whole), last_, 1, body);
   tile_vectors_ = vectors_;
   full_vectors_ = 0;
-  counts_ = false;
 }
 
-void ContractLowering::ForVectors(const Expr& panel, absl::FunctionRef<void()> body) {
-  if (!counts_ || vectors_ == 1) return body();
+std::vector<int> ContractLowering::TileVectors() const {
+  std::vector<int> numbers;
+  const Expr whole = e_.Simplify(FloorDiv(n_, width_));
+  const std::optional<int64_t> rest = e_.Simplify(n_ - whole * width_).constant();
+  if (rest && *rest > 0) {
+    numbers.push_back(static_cast<int>((*rest + lanes_ - 1) / lanes_));
+    if (split_ || whole.IsConstant(0)) return numbers;
+  } else if (!rest && HasFewPanels()) {
+    // Epilogues written out for each vector are long: there one vector is told from several.
+    for (int v = 1; v < vectors_ && !(direct_ && v > 1); v *= 2) numbers.push_back(v);
+  }
+  if (numbers.empty() || numbers.back() < vectors_) numbers.push_back(vectors_);
+  return numbers;
+}
+
+void ContractLowering::ForVectors(const Expr& panel, const Piece& k,
+                                  absl::FunctionRef<void()> body) {
+  if (s_.columns != ColumnAccess::kPack || full_vectors_ == vectors_) return body();
+  const std::vector<int> numbers = TileVectors();
+  const int full = full_vectors_, vectors = tile_vectors_;
   const Var columns = e_.Index(n_ - panel * width_, 1);
   const auto less = [&](Var a, Var b) { return e_.Compute(Op::kLessThan, DType::kBool, {a, b}); };
   const auto number = [&](int64_t value) { return e_.Const(Scalar::Signed(DType::kI64, value)); };
-  for (int v = 1; v <= vectors_; ++v) {
-    Var here = v < vectors_ ? less(columns, number(v * lanes_ + 1)) : kir::kNoVar;
-    if (v > 1) here = e_.And(here, less(number((v - 1) * lanes_), columns));
-    e_.If(here, [&] {
+  int above = 0;
+  for (const int v : numbers) {
+    Var here = v == numbers.back() ? kir::kNoVar : less(columns, number(v * lanes_ + 1));
+    if (above > 0) here = e_.And(here, less(number(above * lanes_), columns));
+    const auto tiles = [&] {
       tile_vectors_ = v;
-      full_vectors_ = v - 1;
+      full_vectors_ = std::max(full, above);
+      if (v > above + 1) ClearVectors(panel * width_, v, k);
       body();
-    });
+    };
+    if (here == kir::kNoVar) {
+      tiles();
+    } else {
+      e_.If(here, tiles);
+    }
+    above = v;
   }
-  tile_vectors_ = vectors_;
-  full_vectors_ = 0;
+  tile_vectors_ = vectors;
+  full_vectors_ = full;
 }
 
 void ContractLowering::Panels() {
@@ -279,8 +310,7 @@ void ContractLowering::Panels() {
   // An empty reduction still gets one visit, because the epilogue reads the sums.
   e_.For(0, MaxOf(k_, 1), kc_, [&](const Expr& k0) { VisitPiece({k0, MinOf(k_, k0 + kc_)}); });
   ForPanels([&](const Expr& panel) {
-    ForVectors(panel,
-               [&] { e_.For(m_begin_, m_end_, 1, [&](const Expr& m) { Epilogue(panel, m, 1); }); });
+    e_.For(m_begin_, m_end_, 1, [&](const Expr& m) { Epilogue(panel, m, 1); });
   });
 }
 
@@ -288,8 +318,8 @@ void ContractLowering::VisitPiece(const Piece& k) {
   if (s_.copy_rows) CopyRows(k);
   ForPanels([&](const Expr& panel) {
     if (s_.columns == ColumnAccess::kPack) PackPanel(panel * width_, k);
-    ForVectors(panel, [&] {
-      ForRowTiles(e_, m_begin_, m_end_, s_.mr, [&](const Expr& m0, int rows) {
+    ForVectors(panel, k, [&] {
+      ForRowTiles(e_, m_begin_, m_end_, s_.mr, RowsLeft(), [&](const Expr& m0, int rows) {
         Tile(panel, m0, rows, k);
         if (!blocked_ && !direct_) Epilogue(panel, m0, rows);
       });
@@ -319,27 +349,37 @@ void ContractLowering::PackPanel(const Expr& n0, const Piece& piece) {
                             .dtype = accumulator_,
                             .lanes = lanes_,
                             .vectors = tile_vectors_,
-                            .whole = full_vectors_ == tile_vectors_,
                             .width = width_,
                             .scratch = pack_,
                             .first = n0,
                             .k_begin = piece.begin,
                             .k_end = piece.end});
   }
+  const Expr end = EndOf(n0);
   e_.For(piece.begin, piece.end, 1, [&](const Expr& k) {
-    for (int v = 0; v < tile_vectors_; ++v) {
-      PointLowering::Context context(&b_.at, lanes_, Below(n0, v));
-      Expr n = LaneIndex(n0, v);
-      Var value = b_.at.At(operand, At(roles_.letters[roles_.column_operand], 0, n, k));
-      value = e_.Broadcast(e_.Cast(value, accumulator_), lanes_);
-      e_.Store(pack_, PackIndex(k - piece.begin, v), value, {});
-    }
+    e_.VectorFor(n0, end, lanes_, vectors_,
+                 [&](const Expr& n, const std::optional<Expr>& count, int /*part*/) {
+                   PointLowering::Context context(&b_.at, lanes_, count);
+                   const std::string& letters = roles_.letters[roles_.column_operand];
+                   Var value = b_.at.At(operand, At(letters, 0, n + Expr::Symbol(kir::kLane), k));
+                   value = e_.Broadcast(e_.Cast(value, accumulator_), lanes_);
+                   e_.Store(pack_, PackIndex(k - piece.begin, n - n0), value, {});
+                 });
+  });
+}
+
+void ContractLowering::ClearVectors(const Expr& n0, int end, const Piece& piece) {
+  const Var zero = e_.Broadcast(e_.Const(ZeroOf(accumulator_)), lanes_);
+  const Expr begin = e_.Simplify(CeilDiv(n_ - n0, lanes_) * lanes_);
+  e_.For(begin, end * lanes_, lanes_, [&](const Expr& place) {
+    e_.For(0, piece.end - piece.begin, 1,
+           [&](const Expr& k) { e_.Store(pack_, PackIndex(k, place), zero, {}); });
   });
 }
 
 Var ContractLowering::ColumnVector(const Expr& panel, int v, const Expr& k, const Piece& piece) {
   if (s_.columns == ColumnAccess::kPack) {
-    return e_.Load(pack_, PackIndex(k - piece.begin, v), lanes_, {});
+    return e_.Load(pack_, PackIndex(k - piece.begin, v * lanes_), lanes_, {});
   }
   if (s_.columns == ColumnAccess::kAhead) {
     Coordinates c = batch_;
@@ -380,19 +420,23 @@ void ContractLowering::Tile(const Expr& panel, const Expr& m0, int rows, const P
   tile.column_value = [&](int v, const Expr& k) { return ColumnVector(panel, v, k, piece); };
   tile.initial = [&](int r, int v) {
     if (!blocked_) return e_.Broadcast(e_.Const(ZeroOf(accumulator_)), lanes_);
-    return e_.Load(sums_, SumIndex(panel, m0 + r, m0, v), lanes_, later);
+    return e_.Load(sums_, SumIndex(panel, m0 + r, m0, v * lanes_), lanes_, later);
   };
   tile.store = [&](int r, int v, Var sum) {
-    if (direct_) return EpilogueOf(panel, m0 + r, v, [&] { return sum; });
-    e_.Store(sums_, SumIndex(panel, m0 + r, m0, v), sum, {});
+    if (direct_) {
+      return EpilogueOf(m0 + r, panel * width_ + v * lanes_, Below(panel * width_, v),
+                        [&] { return sum; });
+    }
+    e_.Store(sums_, SumIndex(panel, m0 + r, m0, v * lanes_), sum, {});
   };
   EmitRegisterTile(e_, tile);
 }
 
 void ContractLowering::DotPanel(const Expr& panel) {
   const Expr n0 = panel * width_;
-  ForRowTiles(e_, n0, e_.Simplify(MinOf(n_, n0 + width_)), s_.nv, [&](const Expr& n, int columns) {
-    ForRowTiles(e_, m_begin_, m_end_, s_.mr,
+  const Expr end = e_.Simplify(MinOf(n_, n0 + width_));
+  ForRowTiles(e_, n0, end, s_.nv, std::nullopt, [&](const Expr& n, int columns) {
+    ForRowTiles(e_, m_begin_, m_end_, s_.mr, RowsLeft(),
                 [&](const Expr& m0, int rows) { DotTile(n0, n, columns, m0, rows); });
   });
   e_.For(m_begin_, m_end_, 1, [&](const Expr& m) { Epilogue(panel, m, 1); });
@@ -449,22 +493,30 @@ void ContractLowering::Prefetch(NodeId operand, Coordinates at) {
 }
 
 void ContractLowering::Epilogue(const Expr& panel, const Expr& m0, int rows) {
+  const Expr n0 = panel * width_;
+  const Expr end = vectors_ == 1 ? n_ : EndOf(n0);
   e_.For(m0, m0 + rows, 1, [&](const Expr& m) {
-    for (int v = 0; v < tile_vectors_; ++v) {
-      EpilogueOf(panel, m, v,
-                 [&] { return e_.Load(sums_, SumIndex(panel, m, m0, v), lanes_, {}); });
+    const auto vector = [&](const Expr& n, const std::optional<Expr>& count) {
+      EpilogueOf(m, n, count,
+                 [&] { return e_.Load(sums_, SumIndex(panel, m, m0, n - n0), lanes_, {}); });
+    };
+    if (vectors_ == 1) return vector(n0, Below(n0, 0));
+    if (!e_.Simplify(n_ - FloorDiv(n_, lanes_) * lanes_).IsConstant(0)) {
+      return e_.VectorFor(n0, end, lanes_, vector);
     }
+    e_.For(n0, end, lanes_, [&](const Expr& n) {
+      e_.bounds().Set(*n.symbol(), n0, n_ - lanes_);
+      vector(n, std::nullopt);
+    });
   });
 }
 
-void ContractLowering::EpilogueOf(const Expr& panel, const Expr& m, int v,
+void ContractLowering::EpilogueOf(const Expr& m, const Expr& n, std::optional<Expr> below,
                                   absl::FunctionRef<Var()> sum) {
-  const Expr n0 = panel * width_;
-  std::optional<Expr> below = Below(n0, v);
   if (below && below->constant().value_or(1) <= 0) return;  // no columns at any size
   BoundLanes(e_, below, lanes_);
   PointLowering::Context context(&b_.at, lanes_, std::move(below));
-  Coordinates anchor = At(roles_.result, m, n0 + v * lanes_ + Expr::Symbol(kir::kLane), 0);
+  Coordinates anchor = At(roles_.result, m, n + Expr::Symbol(kir::kLane), 0);
   b_.at.Provide(b_.choice.anchor,
                 [&](const Coordinates&) { return e_.Cast(sum(), node_.type.dtype); });
   auto root = RootCoordinates(b_.input.graph, b_.input.has_memory, b_.choice.root, b_.choice.anchor,

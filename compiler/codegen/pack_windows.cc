@@ -38,7 +38,8 @@ class WindowPacking {
   void Pack();
 
  private:
-  void ClearBeyond();
+  // Clears the vector that the panel's last column cuts off.
+  void ClearBeyond(const Expr& end);
   void Runs(const Expr& end);
   // Packs the panel's columns in [from, from + run_).
   void Run(const Expr& from, const Expr& end);
@@ -65,9 +66,8 @@ class WindowPacking {
 };
 
 void WindowPacking::Pack() {
-  ClearBeyond();
-  const Expr stop = p_.first + p_.vectors * p_.lanes;
-  const Expr end = Bound(p_.whole ? stop : MinOf(n_, stop), n_ + 1);
+  const Expr end = Bound(MinOf(n_, p_.first + p_.vectors * p_.lanes), n_ + 1);
+  ClearBeyond(end);
   const std::string& sums = p_.roles.sums;
   const std::optional<int64_t> taps =
       p_.roles.SizeOf(sums.empty() ? "" : sums.substr(1)).constant();
@@ -97,13 +97,12 @@ void WindowPacking::Runs(const Expr& end) {
   });
 }
 
-void WindowPacking::ClearBeyond() {
-  if (p_.whole || !LanesBelow(e_, p_.first, n_, p_.vectors * p_.lanes)) return;
+void WindowPacking::ClearBeyond(const Expr& end) {
+  const Expr whole = e_.Simplify(FloorDiv(end - p_.first, p_.lanes) * p_.lanes);
+  const Expr cut = e_.Simplify(CeilDiv(end - p_.first, p_.lanes) * p_.lanes);
+  if (whole == cut) return;
   const Var zero = e_.Broadcast(e_.Const(ZeroOf(p_.dtype)), p_.lanes);
-  const Expr whole = e_.Simplify(FloorDiv(n_ - p_.first, p_.lanes) * p_.lanes);
-  // Vectors without any column are never read.
-  const Expr end = e_.Simplify(CeilDiv(n_ - p_.first, p_.lanes) * p_.lanes);
-  e_.For(whole, end, p_.lanes, [&](const Expr& place) {
+  e_.For(whole, cut, p_.lanes, [&](const Expr& place) {
     e_.For(0, p_.k_end - p_.k_begin, 1, [&](const Expr& k) {
       e_.Store(p_.scratch, k * p_.width + place + Expr::Symbol(kir::kLane), zero, {});
     });

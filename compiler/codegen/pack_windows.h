@@ -15,14 +15,14 @@ struct WindowPanel {
   const Coordinates& batch;  // coordinates of roles.batch
   DType dtype;               // of the panel
   int lanes, vectors;        // size and number of the vectors that are packed
-  bool whole;                // the operand has all their columns
   int width;                 // of a panel's row, in elements
   int scratch;  // buffer; element (k, n) of the panel is at (k - k_begin) * width + n - first
   Expr first;   // column of the panel
   Expr k_begin, k_end;  // range of the flattened sums; whole windows if TapsOf is known
 };
 
-// Packs the panel. Columns beyond the operand's are zeros.
+// Packs the panel. Beyond the operand's columns a vector has zeros; a vector of none is left as it
+// is.
 void PackWindows(KernelBuilder& b, const WindowPanel& panel);
 
 }  // namespace athanor

@@ -29,10 +29,16 @@ void EmitRegisterTile(kir::Emitter& e, const RegisterTile& tile) {
 }
 
 void ForRowTiles(kir::Emitter& e, const Expr& begin, const Expr& end, int rows,
-                 absl::FunctionRef<void(const Expr&, int)> body) {
+                 std::optional<int64_t> rest, absl::FunctionRef<void(const Expr&, int)> body) {
+  std::vector<int> steps = {rows};
+  if (rest) {
+    if (*rest > 0) steps.push_back(static_cast<int>(*rest));
+  } else {
+    if (rows > 4) steps.push_back(4);
+    if (rows > 1) steps.push_back(1);
+  }
   Expr first = begin;
-  for (int step : {rows, 4, 1}) {
-    if (step > rows || (step == rows && first != begin)) continue;
+  for (int step : steps) {
     Expr whole = e.Simplify(FloorDiv(end - first, step) * step);
     if (whole.IsConstant(0)) continue;
     Expr last = e.Simplify(first + whole);

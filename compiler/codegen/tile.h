@@ -4,7 +4,9 @@
 #ifndef ATHANOR_COMPILER_CODEGEN_TILE_H_
 #define ATHANOR_COMPILER_CODEGEN_TILE_H_
 
+#include <cstdint>
 #include <functional>
+#include <optional>
 
 #include "absl/functional/function_ref.h"
 #include "compiler/codegen/emitter.h"
@@ -23,9 +25,10 @@ struct RegisterTile {
 
 void EmitRegisterTile(kir::Emitter& e, const RegisterTile& tile);
 
-// Covers rows [begin, end) with tiles of `rows`, then of 4, then of 1, so that no row is computed
-// twice or read beyond the end.
+// Covers rows [begin, end) with tiles of `rows`, then of `rest`, the only number of rows that can
+// be left; if it is not known, of 4, then of 1. No row is computed twice or read beyond the end.
 void ForRowTiles(kir::Emitter& e, const Expr& begin, const Expr& end, int rows,
+                 std::optional<int64_t> rest,
                  absl::FunctionRef<void(const Expr& first, int rows)> body);
 
 // Returns how many lanes of the vector whose lane 0 is `first` are below `end`, as a count for
