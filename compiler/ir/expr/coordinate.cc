@@ -40,6 +40,30 @@ std::optional<int64_t> Coordinate::Evaluate(absl::Span<const int64_t> axes) cons
   return sum;
 }
 
+bool Coordinate::Uses(int axis) const {
+  return std::any_of(terms_.begin(), terms_.end(), [&](const Term& term) {
+    return std::any_of(term.factors.begin(), term.factors.end(),
+                       [&](const Factor& factor) { return FactorUses(factor, axis); });
+  });
+}
+
+bool Coordinate::FactorUses(const Factor& factor, int axis) {
+  if (factor.kind == Atom::Kind::kSymbol) return factor.axis == axis;
+  return factor.args[0].Uses(axis) || factor.args[1].Uses(axis);
+}
+
+std::optional<int64_t> Coordinate::SlopeAlong(int axis) const {
+  int64_t slope = 0;
+  for (const Term& term : terms_) {
+    const bool uses = std::any_of(term.factors.begin(), term.factors.end(),
+                                  [&](const Factor& factor) { return FactorUses(factor, axis); });
+    if (!uses) continue;
+    const bool alone = term.factors.size() == 1 && term.factors[0].kind == Atom::Kind::kSymbol;
+    if (!alone || __builtin_add_overflow(slope, term.coefficient, &slope)) return std::nullopt;
+  }
+  return slope;
+}
+
 absl::StatusOr<Coordinate::Factor> Coordinate::CompileAtom(const Atom& atom, const Expr::Env& dims,
                                                            int rank) {
   Factor factor{atom.kind};

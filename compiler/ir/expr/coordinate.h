@@ -24,6 +24,8 @@ class Coordinate {
 
   // Returns nullopt if a divisor is not positive or the value is outside int64.
   std::optional<int64_t> Evaluate(absl::Span<const int64_t> axes) const;
+  // Returns by how much the value grows with each step along `axis`, if that is a constant.
+  std::optional<int64_t> SlopeAlong(int axis) const;
 
  private:
   struct Factor {
@@ -38,6 +40,8 @@ class Coordinate {
   };
 
   static absl::StatusOr<Factor> CompileAtom(const Atom& atom, const Expr::Env& dims, int rank);
+  bool Uses(int axis) const;
+  static bool FactorUses(const Factor& factor, int axis);
   static std::optional<int64_t> EvaluateFactor(const Factor& factor,
                                                absl::Span<const int64_t> axes);
 

@@ -98,11 +98,8 @@ class PackedOperand {
         LetterStrides(own_letters + axes.summed, letters, tensor.shape);
     own_sizes.insert(own_sizes.end(), axes.summed_sizes.begin(), axes.summed_sizes.end());
     values_.resize(Product(own_sizes));
-    ForEachElement(own_sizes, [&](int64_t position, const std::vector<int64_t>& at) {
-      int64_t source = 0;
-      for (size_t i = 0; i < at.size(); ++i) source += at[i] * strides[i];
-      values_[position] = values[source];
-    });
+    ForEachOffset(own_sizes, strides,
+                  [&](int64_t position, int64_t source) { values_[position] = values[source]; });
   }
 
   // Returns the summed elements of the result element at `at`.

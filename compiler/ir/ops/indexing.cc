@@ -1,5 +1,6 @@
 // Movement: IndexMap, Gather, Scatter.
 #include <algorithm>
+#include <cstdlib>
 #include <optional>
 #include <string>
 #include <type_traits>
@@ -188,6 +189,76 @@ absl::Status ScatterCombined(absl::Span<const Tensor* const> inputs, int64_t axi
   return status;
 }
 
+// Copies rows of a map's result along which its coordinates grow by constants.
+class MappedRows {
+ public:
+  MappedRows(const std::vector<Coordinate>& coordinates, const Tensor& operand, const Tensor* fill,
+             Tensor* result)
+      : coordinates_(coordinates),
+        operand_(operand),
+        fill_(fill),
+        result_(*result),
+        possible_(!result->shape.empty() && operand.elements() <= kMostElements) {
+    const int last = static_cast<int>(result->shape.size()) - 1;
+    for (const Coordinate& c : coordinates) {
+      const std::optional<int64_t> slope = c.SlopeAlong(last);
+      possible_ = possible_ && slope && std::abs(*slope) <= kMostSlope;
+      slopes_.push_back(slope.value_or(0));
+    }
+  }
+
+  // Copies the row that begins at `position`. Returns false, with nothing written, if it has to be
+  // copied by elements.
+  bool Copy(int64_t position, const std::vector<int64_t>& at) {
+    if (!possible_) return false;
+    // The part of the row whose elements are inside the operand.
+    int64_t begin = 0, end = result_.shape.back(), source = 0, step = 0;
+    for (size_t axis = 0; axis < coordinates_.size(); ++axis) {
+      const std::optional<int64_t> first = coordinates_[axis].Evaluate(at);
+      const int64_t size = operand_.shape[axis], slope = slopes_[axis];
+      if (!first || std::abs(*first) > kMostFirst) return false;
+      if (slope == 0 && (*first < 0 || *first >= size)) end = begin;
+      if (slope > 0) {
+        begin = std::max(begin, (std::max<int64_t>(-*first, 0) + slope - 1) / slope);
+        end = std::min(end, (std::max<int64_t>(size - *first, 0) + slope - 1) / slope);
+      }
+      if (slope < 0) {
+        begin = std::max(begin, *first < size ? 0 : (*first - size) / -slope + 1);
+        end = std::min(end, *first < 0 ? 0 : *first / -slope + 1);
+      }
+      source = source * size + *first;
+      step = step * size + slope;
+    }
+    begin = std::min(begin, result_.shape.back());
+    end = std::max(begin, end);
+    if (fill_ == nullptr && end - begin < result_.shape.back()) return false;
+    for (int64_t i = 0; i < begin; ++i) CopyElements(*fill_, 0, 1, &result_, position + i);
+    if (step == 1) {
+      CopyElements(operand_, source + begin, end - begin, &result_, position + begin);
+    } else {
+      for (int64_t i = begin; i < end; ++i) {
+        CopyElements(operand_, source + i * step, 1, &result_, position + i);
+      }
+    }
+    for (int64_t i = end; i < result_.shape.back(); ++i) {
+      CopyElements(*fill_, 0, 1, &result_, position + i);
+    }
+    return true;
+  }
+
+ private:
+  // Up to these nothing here overflows.
+  static constexpr int64_t kMostSlope = int64_t{1} << 20, kMostFirst = int64_t{1} << 30;
+  static constexpr int64_t kMostElements = int64_t{1} << 30;
+
+  const std::vector<Coordinate>& coordinates_;
+  const Tensor& operand_;
+  const Tensor* fill_;
+  Tensor& result_;
+  std::vector<int64_t> slopes_;
+  bool possible_;
+};
+
 ATHANOR_REFERENCE(IndexMap) {
   const Tensor& operand = *inputs[0];
   const auto& map = GetAttr<IndexMap>(attrs, "map");
@@ -200,7 +271,7 @@ ATHANOR_REFERENCE(IndexMap) {
   }
   const std::vector<int64_t> strides = Strides(operand.shape);
   absl::Status status;
-  ForEachElement(result->shape, [&](int64_t position, const std::vector<int64_t>& at) {
+  const auto element = [&](int64_t position, const std::vector<int64_t>& at) {
     int64_t source = 0;
     for (size_t axis = 0; axis < coordinates.size(); ++axis) {
       const std::optional<int64_t> index = coordinates[axis].Evaluate(at);
@@ -219,6 +290,14 @@ ATHANOR_REFERENCE(IndexMap) {
       source += *index * strides[axis];
     }
     CopyElements(operand, source, 1, result, position);
+  };
+  MappedRows rows(coordinates, operand,
+                  fill == attrs.end() ? nullptr : &std::get<Tensor>(fill->second), result);
+  ForEachRow(result->shape, [&](int64_t position, const std::vector<int64_t>& row) {
+    if (rows.Copy(position, row)) return;
+    if (rank == 0) return element(position, row);
+    std::vector<int64_t> at = row;
+    for (; at.back() < result->shape.back(); ++at.back()) element(position + at.back(), at);
   });
   return status;
 }

@@ -65,9 +65,7 @@ std::vector<Value> Fold(const Tensor& operand, const std::vector<Value>& values,
                         Function function) {
   const std::vector<int64_t> strides = ResultStrides(operand.shape, reduced);
   std::vector<Value> result(result_elements, initial);
-  ForEachElement(operand.shape, [&](int64_t position, const std::vector<int64_t>& at) {
-    int64_t target = 0;
-    for (size_t axis = 0; axis < at.size(); ++axis) target += at[axis] * strides[axis];
+  ForEachOffset(operand.shape, strides, [&](int64_t position, int64_t target) {
     result[target] = function(result[target], values[position]);
   });
   return result;

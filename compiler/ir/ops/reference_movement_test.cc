@@ -65,6 +65,9 @@ TEST(ReferenceMovementTest, IndexMapPermutesExpandsReshapesAndSlices) {
   EXPECT_EQ(map({{2, 2}, {1 - At(0), At(1) + 1}}), (Values{4, 5, 1, 2}));
   EXPECT_EQ(map({{}, {1, 2}}), (Values{5}));
   EXPECT_EQ(map({{0, 7}, {0, 0}}), Values{});
+  const Tensor one = Of(DType::kF32, {}, {3});
+  EXPECT_EQ(ValuesOf(RunOp(Op::kIndexMap, {one}, {{"map", IndexMap{{}, {}}}})), (Values{3}));
+  EXPECT_EQ(ValuesOf(RunOp(Op::kIndexMap, {one}, {{"map", IndexMap{{2}, {}}}})), (Values{3, 3}));
 }
 
 TEST(ReferenceMovementTest, IndexMapFillsOutsideWithTheLiteral) {
@@ -94,6 +97,30 @@ TEST(ReferenceMovementTest, IndexMapUsesDims) {
   const IndexMap clamp = {{b}, {MinOf(MaxOf(At(0), 1), b - 2)}};
   EXPECT_EQ(ValuesOf(RunOp(Op::kIndexMap, {x}, {{"map", clamp}}, {{"b", 5}})),
             (Values{1, 1, 2, 3, 3}));
+}
+
+// Rows along which coordinates grow by constants, from far below the operand to far above it.
+TEST(ReferenceMovementTest, IndexMapOfEverySlope) {
+  const Tensor x = Counting(DType::kF32, {5, 4});
+  const Tensor fill = Of(DType::kF32, {}, {-1});
+  const int64_t length = 7;
+  for (int64_t slope_a = -3; slope_a <= 3; ++slope_a) {
+    for (int64_t slope_b = -2; slope_b <= 2; ++slope_b) {
+      for (int64_t first = -13; first <= 13; ++first) {
+        const IndexMap map = {{2, length}, {first + slope_a * At(1), slope_b * At(1) + At(0) + 1}};
+        Values want;
+        for (int64_t row = 0; row < 2; ++row) {
+          for (int64_t i = 0; i < length; ++i) {
+            const int64_t a = first + slope_a * i, b = slope_b * i + row + 1;
+            const bool inside = a >= 0 && a < 5 && b >= 0 && b < 4;
+            want.push_back(inside ? static_cast<double>(4 * a + b) : -1);
+          }
+        }
+        EXPECT_EQ(ValuesOf(RunOp(Op::kIndexMap, {x}, {{"map", map}, {"fill", fill}})), want)
+            << slope_a << " " << slope_b << " " << first;
+      }
+    }
+  }
 }
 
 // The reference itself refuses a map that inference would have refused.

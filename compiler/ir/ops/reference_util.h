@@ -107,18 +107,43 @@ inline std::vector<int64_t> Strides(absl::Span<const int64_t> shape) {
   return strides;
 }
 
-// Calls function(position, coordinates) for each element of `shape` in row-major order.
+// Calls function(position, coordinates) for the first element of each row of `shape`, in row-major
+// order. A row is what lies along the last axis; a scalar is one.
 template <typename Function>
-void ForEachElement(absl::Span<const int64_t> shape, Function function) {
+void ForEachRow(absl::Span<const int64_t> shape, Function function) {
   std::vector<int64_t> coordinates(shape.size(), 0);
-  const int64_t elements = Product(shape);
-  for (int64_t position = 0; position < elements; ++position) {
+  const int64_t length = shape.empty() ? 1 : shape.back(), elements = Product(shape);
+  for (int64_t position = 0; position < elements; position += length) {
     function(position, coordinates);
-    for (int i = static_cast<int>(shape.size()) - 1; i >= 0; --i) {
+    for (int i = static_cast<int>(shape.size()) - 2; i >= 0; --i) {
       if (++coordinates[i] < shape[i]) break;
       coordinates[i] = 0;
     }
   }
+}
+
+// Does the same for each element.
+template <typename Function>
+void ForEachElement(absl::Span<const int64_t> shape, Function function) {
+  if (shape.empty()) return ForEachRow(shape, function);
+  std::vector<int64_t> coordinates;
+  ForEachRow(shape, [&](int64_t first, const std::vector<int64_t>& row) {
+    coordinates = row;
+    for (int64_t& i = coordinates.back(); i < shape.back(); ++i) function(first + i, coordinates);
+  });
+}
+
+// Calls function(position, offset) for each element of `shape` in row-major order; the offset is
+// the sum of its coordinates times `strides`.
+template <typename Function>
+void ForEachOffset(absl::Span<const int64_t> shape, absl::Span<const int64_t> strides,
+                   Function function) {
+  ForEachRow(shape, [&](int64_t position, const std::vector<int64_t>& at) {
+    int64_t offset = 0;
+    for (size_t axis = 0; axis < at.size(); ++axis) offset += at[axis] * strides[axis];
+    if (shape.empty()) return function(position, offset);
+    for (int64_t i = 0; i < shape.back(); ++i) function(position + i, offset + i * strides.back());
+  });
 }
 
 inline std::vector<int64_t> CoordinatesOf(absl::Span<const int64_t> shape, int64_t position) {

@@ -1,7 +1,9 @@
 #include "compiler/ir/sample/compare.h"
 
 #include <algorithm>
+#include <bit>
 #include <cmath>
+#include <cstdint>
 #include <limits>
 #include <string>
 
@@ -130,9 +132,12 @@ double UnitRoundoff(DType dtype) { return std::ldexp(1.0, -PrecisionOf(dtype).di
 
 double UnitInLastPlace(DType dtype, double value) {
   const Precision precision = PrecisionOf(dtype);
-  const int exponent =
-      value == 0 ? precision.min_exponent : std::max(std::ilogb(value), precision.min_exponent);
-  return std::ldexp(1.0, exponent - precision.digits + 1);
+  if (!std::isfinite(value)) return kInfinity;
+  // Below the normal numbers the field is 0, which is below any least exponent.
+  const int field = static_cast<int>(std::bit_cast<uint64_t>(value) >> 52 & 0x7ff);
+  const int exponent = std::max(field - 1023, precision.min_exponent) - precision.digits + 1;
+  if (exponent < -1022) return std::ldexp(1.0, exponent);
+  return std::bit_cast<double>(static_cast<uint64_t>(exponent + 1023) << 52);
 }
 
 double UlpDistance(DType dtype, double got, double want) {

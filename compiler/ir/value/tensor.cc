@@ -149,7 +149,7 @@ uint64_t EncodeFloat(DType dtype, double value) {
   }
 }
 
-Scalar LoadScalar(const Tensor& tensor, int64_t index) {
+Scalar LoadScalarOfAny(const Tensor& tensor, int64_t index) {
   const uint64_t bits = LoadBits(tensor, index);
   switch (DTypeInfo(tensor.dtype).kind) {
     case DTypeKind::kFloat:
@@ -164,7 +164,7 @@ Scalar LoadScalar(const Tensor& tensor, int64_t index) {
   return Scalar::Unsigned(tensor.dtype, bits);
 }
 
-void StoreScalar(Tensor& tensor, int64_t index, const Scalar& value) {
+void StoreScalarOfAny(Tensor& tensor, int64_t index, const Scalar& value) {
   // Signed values too: the low bytes of two's complement are the wrapped value.
   uint64_t bits = value.u;
   switch (DTypeInfo(tensor.dtype).kind) {

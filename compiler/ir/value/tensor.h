@@ -77,10 +77,21 @@ struct Scalar {
   }
 };
 
+// LoadScalar and StoreScalar of any dtype.
+Scalar LoadScalarOfAny(const Tensor& tensor, int64_t index);
+void StoreScalarOfAny(Tensor& tensor, int64_t index, const Scalar& value);
+
 // Reads or writes element `index` (row-major). Writing rounds floats to nearest even and wraps
-// integers. REQUIRES: `value.dtype` equals the tensor's dtype.
-Scalar LoadScalar(const Tensor& tensor, int64_t index);
-void StoreScalar(Tensor& tensor, int64_t index, const Scalar& value);
+// integers. REQUIRES: `value.dtype` equals the tensor's dtype. Inline for f32: most elements of
+// references are.
+inline Scalar LoadScalar(const Tensor& tensor, int64_t index) {
+  if (tensor.dtype != DType::kF32) return LoadScalarOfAny(tensor, index);
+  return Scalar::Float(DType::kF32, tensor.data<float>()[index]);
+}
+inline void StoreScalar(Tensor& tensor, int64_t index, const Scalar& value) {
+  if (tensor.dtype != DType::kF32) return StoreScalarOfAny(tensor, index, value);
+  tensor.data<float>()[index] = static_cast<float>(value.f);
+}
 
 // Returns the identity of Max for the dtype: -inf, the least integer, false.
 Scalar LowestScalar(DType dtype);
