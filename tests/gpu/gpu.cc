@@ -1,0 +1,160 @@
+#include "tests/gpu/gpu.h"
+
+#include <algorithm>
+#include <chrono>
+#include <cmath>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "deploy/bazel/libs/status_macros.h"
+
+namespace athanor {
+namespace {
+
+constexpr double kMostClockChange = 0.03;
+constexpr int kMostRounds = 3;
+// Clocks rise within some milliseconds of load; caches and code are warm long before.
+constexpr std::chrono::milliseconds kWarmUp{30};
+
+}  // namespace
+
+const std::map<std::string, std::string>& KernelTexts() {
+  static const auto* const texts = new std::map<std::string, std::string>{
+#include "tests/gpu/kernels.inc"
+  };
+  return *texts;
+}
+
+bool Runs(absl::string_view file, absl::string_view arch) {
+  return file != "tensor_map.cu" || arch != "sm_80";  // the copy engine came with sm_90
+}
+
+bool Timing::Steady() const {
+  return std::fabs(ghz_after - ghz_before) <= kMostClockChange * ghz_before;
+}
+
+absl::StatusOr<std::unique_ptr<Gpu>> Gpu::Open(const std::string& nvrtc_folder) {
+  ASSIGN_OR_RETURN(const CudaDriver* cuda, CudaDriver::Load());
+  ASSIGN_OR_RETURN(const Nvrtc* nvrtc, Nvrtc::Load(nvrtc_folder));
+  std::unique_ptr<Gpu> gpu(new Gpu(*cuda, *nvrtc));
+  RETURN_IF_ERROR(gpu->Start());
+  return gpu;
+}
+
+absl::Status Gpu::Start() {
+  RETURN_IF_CUDA_ERROR(cuda_, Init(0));
+  RETURN_IF_CUDA_ERROR(cuda_, DeviceGet(&device_, 0));
+  RETURN_IF_CUDA_ERROR(cuda_, PrimaryCtxRetain(&context_, device_));
+  RETURN_IF_CUDA_ERROR(cuda_, CtxSetCurrent(context_));
+  RETURN_IF_CUDA_ERROR(cuda_, StreamCreate(&stream_, kCudaStreamNonBlocking));
+  RETURN_IF_CUDA_ERROR(cuda_, EventCreate(&begin_, 0));
+  RETURN_IF_CUDA_ERROR(cuda_, EventCreate(&end_, 0));
+  RETURN_IF_CUDA_ERROR(cuda_, MemAlloc(&clock_, 2 * sizeof(uint64_t)));
+  return absl::OkStatus();
+}
+
+Gpu::~Gpu() {
+  if (context_ == nullptr) return;
+  FreeAll();
+  for (void* pointer : pinned_) cuda_.MemFreeHost(pointer);
+  if (clock_ != 0) cuda_.MemFree(clock_);
+  for (const auto& [file, module] : modules_) cuda_.ModuleUnload(module);
+  if (begin_ != nullptr) cuda_.EventDestroy(begin_);
+  if (end_ != nullptr) cuda_.EventDestroy(end_);
+  if (stream_ != nullptr) cuda_.StreamDestroy(stream_);
+  cuda_.PrimaryCtxRelease(device_);
+}
+
+int Gpu::Attribute(CudaDeviceAttribute attribute) const {
+  int value = 0;
+  return cuda_.DeviceGetAttribute(&value, attribute, device_) == kCudaSuccess ? value : 0;
+}
+
+std::string Gpu::arch() const {
+  const int major = Attribute(kCudaComputeMajor), minor = Attribute(kCudaComputeMinor);
+  // From 9.0 on, matrix instructions belong to the chip's own variant.
+  return absl::StrCat("sm_", major, minor, major >= 9 ? "a" : "");
+}
+
+absl::StatusOr<CudaFunction> Gpu::Kernel(const std::string& file, const char* name) {
+  CudaModule& module = modules_[file];
+  if (module == nullptr) {
+    ASSIGN_OR_RETURN(
+        const Cubin cubin,
+        nvrtc_.Compile({.source = KernelTexts().at(file), .arch = arch(), .name = file}));
+    RETURN_IF_CUDA_ERROR(cuda_, ModuleLoadData(&module, cubin.code.data()));
+  }
+  CudaFunction function = nullptr;
+  RETURN_IF_CUDA_ERROR(cuda_, ModuleGetFunction(&function, module, name));
+  return function;
+}
+
+absl::StatusOr<CudaPointer> Gpu::Allocate(size_t bytes) {
+  CudaPointer pointer = 0;
+  RETURN_IF_CUDA_ERROR(cuda_, MemAlloc(&pointer, std::max<size_t>(bytes, 1)));
+  allocations_.push_back(pointer);
+  return pointer;
+}
+
+void Gpu::FreeAll() {
+  for (CudaPointer pointer : allocations_) cuda_.MemFree(pointer);
+  allocations_.clear();
+}
+
+absl::StatusOr<void*> Gpu::AllocatePinned(size_t bytes) {
+  void* pointer = nullptr;
+  RETURN_IF_CUDA_ERROR(cuda_, MemHostAlloc(&pointer, bytes, kCudaHostPortable));
+  pinned_.push_back(pointer);
+  return pointer;
+}
+
+absl::Status Gpu::Wait() {
+  RETURN_IF_CUDA_ERROR(cuda_, StreamSynchronize(stream_));
+  return absl::OkStatus();
+}
+
+absl::Status Gpu::Fill(CudaPointer to, unsigned char value, size_t bytes) {
+  RETURN_IF_CUDA_ERROR(cuda_, FillBytes(to, value, bytes, stream_));
+  return Wait();
+}
+
+absl::StatusOr<double> Gpu::OnceMs(absl::FunctionRef<absl::Status()> work) {
+  RETURN_IF_CUDA_ERROR(cuda_, EventRecord(begin_, stream_));
+  RETURN_IF_ERROR(work());
+  RETURN_IF_CUDA_ERROR(cuda_, EventRecord(end_, stream_));
+  RETURN_IF_CUDA_ERROR(cuda_, EventSynchronize(end_));
+  float ms = 0;
+  RETURN_IF_CUDA_ERROR(cuda_, EventElapsedTime(&ms, begin_, end_));
+  return ms;
+}
+
+absl::StatusOr<Timing> Gpu::Time(int samples, int units, absl::FunctionRef<absl::Status()> work) {
+  const auto end = std::chrono::steady_clock::now() + kWarmUp;
+  do {
+    RETURN_IF_ERROR(work());
+    RETURN_IF_ERROR(Wait());
+  } while (std::chrono::steady_clock::now() < end);
+  Timing timing;
+  for (int round = 0; round < kMostRounds; ++round) {
+    std::vector<double> ms;
+    ASSIGN_OR_RETURN(timing.ghz_before, Gigahertz());
+    for (int i = 0; i < samples; ++i) {
+      ASSIGN_OR_RETURN(double once, OnceMs(work));
+      ms.push_back(once / units);
+    }
+    ASSIGN_OR_RETURN(timing.ghz_after, Gigahertz());
+    timing.ms = MedianOf(std::move(ms));
+    if (timing.Steady()) break;
+  }
+  return timing;
+}
+
+absl::StatusOr<double> Gpu::Gigahertz() {
+  ASSIGN_OR_RETURN(CudaFunction spin, Kernel("probes.cu", "spin"));
+  // Long against the ticks of the device's clock, of up to a microsecond.
+  RETURN_IF_ERROR(Launch(spin, {}, uint64_t{400'000}, clock_));
+  ASSIGN_OR_RETURN(const std::vector<uint64_t> took, Download<uint64_t>(clock_, 2));
+  return took[1] == 0 ? 0.0 : static_cast<double>(took[0]) / static_cast<double>(took[1]);
+}
+
+}  // namespace athanor

@@ -1,0 +1,199 @@
+// athanor-gpu: asks a GPU what our decisions depend on. README.md says how.
+#include <cstdio>
+
+#include "absl/algorithm/container.h"
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "deploy/bazel/libs/status_macros.h"
+#include "tests/gpu/parts.h"
+
+namespace athanor {
+namespace {
+
+enum Exit { kAnswered = 0, kPartFailed = 1, kNoGpu = 2, kWrongArguments = 3 };
+
+struct Options {
+  std::vector<std::string> parts;
+  std::string output = "result.jsonl";
+  std::string nvrtc;
+  std::string seconds = "480";
+  std::string only;   // runs one part in this process
+  std::string child;  // runs a child's task
+  std::string table;
+};
+
+struct Flag {
+  absl::string_view name;
+  std::string Options::* value;
+  const char* help;  // nullptr: only this program uses it
+};
+constexpr Flag kFlags[] = {
+    {"--seconds", &Options::seconds, "N: longest time for all parts together (480)"},
+    {"--output", &Options::output, "FILE: rows are appended to it as they come (result.jsonl)"},
+    {"--nvrtc", &Options::nvrtc,
+     "FOLDER: where the compiler NVRTC lies; by default where ATHANOR_NVRTC says, the system's\n"
+     "            loader finds it, or a toolkit in /usr/local has it"},
+    {"--table", &Options::table, "FILE: prints the table of such rows again, and runs nothing"},
+    {"--only", &Options::only, nullptr},
+    {"--child", &Options::child, nullptr},
+};
+
+void PrintHelp() {
+  std::printf(
+      "athanor-gpu [PART...] [--seconds N] [--output FILE] [--nvrtc FOLDER]\n\n"
+      "Asks the GPU of this machine what Athanor's design predicted, part by part (all by\n"
+      "default), each in a process of its own; prints a table at the end. Exits with 2 if\n"
+      "there is no GPU to ask, with 1 if a part came to no end.\n\n");
+  for (const Part& part : Parts()) {
+    std::printf("  %-12s %s\n", std::string(part.name).c_str(), std::string(part.answers).c_str());
+  }
+  std::printf("\n");
+  for (const Flag& flag : kFlags) {
+    if (flag.help != nullptr) std::printf("  %-9s %s\n", std::string(flag.name).c_str(), flag.help);
+  }
+}
+
+const Part* FindPart(absl::string_view name) {
+  for (const Part& part : Parts()) {
+    if (part.name == name) return &part;
+  }
+  return nullptr;
+}
+
+absl::StatusOr<Options> Parse(int count, char** arguments) {
+  Options options;
+  for (int i = 1; i < count; ++i) {
+    absl::string_view argument = arguments[i];
+    const Flag* known = nullptr;
+    for (const Flag& flag : kFlags) {
+      if (argument == flag.name) known = &flag;
+    }
+    if (known != nullptr && i + 1 < count) {
+      options.*known->value = arguments[++i];
+    } else if (FindPart(argument) != nullptr) {
+      options.parts.emplace_back(argument);
+    } else {
+      return absl::InvalidArgumentError(
+          absl::StrCat("\"", argument, "\" is no part, or a flag without its value; see --help"));
+    }
+  }
+  if (options.parts.empty()) {
+    for (const Part& part : Parts()) options.parts.emplace_back(part.name);
+  }
+  return options;
+}
+
+int RunTask(const Options& options) {
+  for (const ChildTask& task : ChildTasks()) {
+    if (task.name == options.child) return task.run(options.nvrtc);
+  }
+  std::fprintf(stderr, "athanor-gpu: no task \"%s\"\n", options.child.c_str());
+  return kWrongArguments;
+}
+
+absl::Status RunOne(const Options& options, std::vector<Question> questions) {
+  const Part* part = FindPart(options.only);
+  if (part == nullptr) return absl::NotFoundError(absl::StrCat("no part \"", options.only, "\""));
+  ASSIGN_OR_RETURN(Report report, Report::Open(options.output, std::move(questions)));
+  Run run(std::move(report), options.nvrtc);
+  const absl::Status status = part->run(run);
+  if (!status.ok()) run.report().Failed(part->name, status.ToString());
+  return status;
+}
+
+// Runs each part as a child; what it does not answer is said in the rows.
+absl::StatusOr<bool> RunAll(const Options& options, const std::vector<Question>& questions) {
+  double seconds = 0;
+  if (!absl::SimpleAtod(options.seconds, &seconds) || seconds <= 0) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("--seconds ", options.seconds, " is no number above 0"));
+  }
+  ASSIGN_OR_RETURN(Report report, Report::Open(options.output, questions));
+  report.Fact("run", "begin", {{"parts", options.parts}, {"seconds", seconds}});
+  bool all = true;
+  const auto begin = std::chrono::steady_clock::now();
+  for (const std::string& name : options.parts) {
+    const double left = seconds - MsSince(begin) / 1e3;
+    if (left <= 1) {
+      report.Failed(name, "not run: --seconds are over");
+      all = false;
+      continue;
+    }
+    std::fprintf(stderr, "%s ...\n", name.c_str());
+    std::vector<std::string> arguments = {"--only", name, "--output", options.output};
+    if (!options.nvrtc.empty()) arguments.insert(arguments.end(), {"--nvrtc", options.nvrtc});
+    const Child child = RunChild(arguments, std::min(left, FindPart(name)->seconds));
+    report.Fact(name, "process", {{"end", child.End()}, {"seconds", child.seconds}});
+    if (child.exit == kAnswered) continue;
+    all = false;
+    // One that ended by itself has said why.
+    if (child.exit < 0) report.Failed(name, absl::StrCat("its process ended by ", child.End()));
+  }
+  return all;
+}
+
+// The rows of the last run in a file that may hold several.
+std::vector<Json> LastRun(const std::string& path) {
+  std::vector<Json> rows = ReadRows(path);
+  for (size_t i = rows.size(); i-- > 0;) {
+    if (rows[i].contains("part") && rows[i]["part"] == "run") {
+      rows.erase(rows.begin(), rows.begin() + static_cast<ptrdiff_t>(i));
+      break;
+    }
+  }
+  return rows;
+}
+
+// Returns why there is nothing to ask; empty: there is a GPU.
+std::string NoGpu(const Options& options) {
+  std::vector<std::string> arguments = {"--child", "present"};
+  if (!options.nvrtc.empty()) arguments.insert(arguments.end(), {"--nvrtc", options.nvrtc});
+  const Child child = RunChild(arguments, 60);
+  if (child.exit == 0) return "";
+  const Json printed = Printed(child);
+  return printed.is_object() ? printed.value("error", "") : "looking for one: " + child.End();
+}
+
+int Main(int count, char** arguments) {
+  if (count == 2 &&
+      (std::string_view(arguments[1]) == "--help" || std::string_view(arguments[1]) == "-h")) {
+    PrintHelp();
+    return kAnswered;
+  }
+  const auto wrong = [](const absl::Status& status) {
+    std::fprintf(stderr, "athanor-gpu: %s\n", std::string(status.message()).c_str());
+    return kWrongArguments;
+  };
+  const absl::StatusOr<Options> options = Parse(count, arguments);
+  if (!options.ok()) return wrong(options.status());
+  if (!options->child.empty() || !options->only.empty()) DieWithParent();
+  if (!options->child.empty()) return RunTask(*options);
+  absl::StatusOr<std::vector<Question>> questions = ParseQuestions(ExpectJson());
+  if (!questions.ok()) return wrong(questions.status());
+  if (!options->only.empty()) {
+    return RunOne(*options, *std::move(questions)).ok() ? kAnswered : kPartFailed;
+  }
+  bool all = true;
+  if (options->table.empty()) {
+    if (const std::string why = NoGpu(*options); !why.empty()) {
+      std::fprintf(stderr, "athanor-gpu: no GPU to ask: %s\n", why.c_str());
+      return kNoGpu;
+    }
+    const absl::StatusOr<bool> ran = RunAll(*options, *questions);
+    if (!ran.ok()) return wrong(ran.status());
+    all = *ran;
+  }
+  std::vector<Question> asked;
+  for (Question& question : *questions) {
+    if (absl::c_linear_search(options->parts, question.part())) asked.push_back(question);
+  }
+  const std::string& path = options->table.empty() ? options->output : options->table;
+  std::fputs(Table(asked, LastRun(path)).c_str(), stdout);
+  return all ? kAnswered : kPartFailed;
+}
+
+}  // namespace
+}  // namespace athanor
+
+int main(int count, char** arguments) { return athanor::Main(count, arguments); }

@@ -1,0 +1,74 @@
+#include "tests/gpu/parts.h"
+
+#include <cstdio>
+
+#include "deploy/bazel/libs/status_macros.h"
+
+namespace athanor {
+namespace {
+
+constexpr Part kParts[] = {
+    {"environment", "which device, driver and compiler this is", 30, RunEnvironment},
+    {"fragments", "where matrix instructions keep their elements", 30, RunFragments},
+    {"floors", "how fast it copies, multiplies and launches", 90, RunFloors},
+    {"graph", "what a node and a replay of a graph cost", 40, RunGraph},
+    {"reading", "what reading sizes from memory costs a kernel", 30, RunReading},
+    {"rounding", "how matrix instructions round their sums", 30, RunRounding},
+    {"tensor-map", "where a tile's descriptor may lie", 20, RunTensorMap},
+    {"commit", "what mapping memory costs, and whether it is zero", 40, RunCommit},
+    {"events", "how steady times by events are", 30, RunEvents},
+    {"respawn", "how soon a new process works, also after a fault and a hang", 60, RunRespawn},
+    {"sticky", "what a fault leaves behind", 40, RunSticky},
+    {"filter", "which system calls the driver needs", 60, RunFilter},
+};
+
+constexpr ChildTask kChildTasks[] = {
+    {"present", ChildPresent},
+    {"works", ChildWorks},
+    {"faults", ChildFaults},
+    {"traps", ChildTraps},
+    {"hangs", ChildHangs},
+    {"stays", ChildStays},
+    {"filtered-first", ChildFilteredFirst},
+    {"filtered-later", ChildFilteredLater},
+    {"watched", ChildWatched},
+};
+
+}  // namespace
+
+absl::Span<const Part> Parts() { return kParts; }
+absl::Span<const ChildTask> ChildTasks() { return kChildTasks; }
+
+absl::StatusOr<Gpu*> Run::gpu() {
+  if (gpu_ == nullptr) {
+    ASSIGN_OR_RETURN(gpu_, Gpu::Open(nvrtc_));
+  }
+  return gpu_.get();
+}
+
+Child Run::RunTask(const std::string& name, double seconds) const {
+  std::vector<std::string> arguments = {"--child", name};
+  if (!nvrtc_.empty()) arguments.insert(arguments.end(), {"--nvrtc", nvrtc_});
+  return RunChild(arguments, seconds);
+}
+
+void PrintObject(const Json& object) {
+  std::printf("%s\n", object.dump(-1, ' ', false, Json::error_handler_t::replace).c_str());
+  std::fflush(stdout);
+}
+
+Json Printed(const Child& child) {
+  Json printed = Json::parse(child.output, nullptr, /*allow_exceptions=*/false);
+  return printed.is_object() ? printed : Json();
+}
+
+double MsSince(std::chrono::steady_clock::time_point begin) {
+  return std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - begin)
+      .count();
+}
+
+Json Spread(const Median& median) {
+  return {{"median", median.value}, {"low", median.low}, {"high", median.high}};
+}
+
+}  // namespace athanor

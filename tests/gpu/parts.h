@@ -1,0 +1,88 @@
+// The parts of a run: each answers questions of expect.json, in a process of its own.
+#ifndef ATHANOR_TESTS_GPU_PARTS_H_
+#define ATHANOR_TESTS_GPU_PARTS_H_
+
+#include <chrono>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+#include "absl/types/span.h"
+#include "tests/gpu/gpu.h"
+#include "tests/gpu/process.h"
+#include "tests/gpu/report.h"
+
+namespace athanor {
+
+// What a part works with. A part that never asks for gpu() opens no context in its process.
+class Run {
+ public:
+  Run(Report report, std::string nvrtc) : report_(std::move(report)), nvrtc_(std::move(nvrtc)) {}
+
+  Report& report() { return report_; }
+  absl::StatusOr<Gpu*> gpu();
+  // Runs a task of ChildTasks().
+  Child RunTask(const std::string& name, double seconds) const;
+
+ private:
+  Report report_;
+  std::string nvrtc_;
+  std::unique_ptr<Gpu> gpu_;
+};
+
+struct Part {
+  absl::string_view name;
+  absl::string_view answers;
+  double seconds;  // longer than this it is taken to hang
+  absl::Status (*run)(Run& run);
+};
+// In the order in which they run: what most decisions wait for comes first.
+absl::Span<const Part> Parts();
+
+// What a child of a part does: what would end or hang the part, or what has to start from nothing.
+// It prints one object of JSON and returns how to exit.
+struct ChildTask {
+  absl::string_view name;
+  int (*run)(const std::string& nvrtc);
+};
+absl::Span<const ChildTask> ChildTasks();
+
+// For a child: one line.
+void PrintObject(const Json& object);
+// A child's object; null if it printed none.
+Json Printed(const Child& child);
+// Milliseconds from `begin` to now.
+double MsSince(std::chrono::steady_clock::time_point begin);
+// {"median": ..., "low": ..., "high": ...}
+Json Spread(const Median& median);
+
+absl::Status RunEnvironment(Run& run);
+absl::Status RunFloors(Run& run);
+absl::Status RunFragments(Run& run);
+absl::Status RunGraph(Run& run);
+absl::Status RunReading(Run& run);
+absl::Status RunCommit(Run& run);
+absl::Status RunEvents(Run& run);
+absl::Status RunTensorMap(Run& run);
+absl::Status RunRounding(Run& run);
+absl::Status RunSticky(Run& run);
+absl::Status RunRespawn(Run& run);
+absl::Status RunFilter(Run& run);
+
+int ChildPresent(const std::string& nvrtc);
+int ChildWorks(const std::string& nvrtc);
+int ChildFaults(const std::string& nvrtc);
+int ChildTraps(const std::string& nvrtc);
+int ChildHangs(const std::string& nvrtc);
+int ChildStays(const std::string& nvrtc);
+int ChildFilteredFirst(const std::string& nvrtc);
+int ChildFilteredLater(const std::string& nvrtc);
+int ChildWatched(const std::string& nvrtc);
+
+}  // namespace athanor
+
+#endif  // ATHANOR_TESTS_GPU_PARTS_H_

@@ -1,0 +1,138 @@
+// The error of sums of products by mma.sync, against exact sums. Products of 16-bit floats are
+// exact in f64, and sums of these far more exact than what they are compared with.
+//
+// The bound that a sum of K terms in any order of f32 additions keeps is gamma(K) * sum |a b|, with
+// gamma(K) = K u / (1 - K u) and u = 2^-24 for rounding to nearest; c is how many times that it is.
+#include <cmath>
+#include <random>
+
+#include "absl/strings/str_cat.h"
+#include "compiler/codegen/cuda/fragments.h"
+#include "deploy/bazel/libs/status_macros.h"
+#include "tests/gpu/number_formats.h"
+#include "tests/gpu/parts.h"
+
+namespace athanor {
+namespace {
+
+constexpr int kM = 16, kN = 8, kStep = 16;
+constexpr int kBlocks = 64;
+
+struct Format {
+  const char* question;
+  const char* kernel;
+  uint16_t (*bits)(float);
+  float (*value)(uint16_t);
+};
+constexpr Format kFormats[] = {
+    {"rounding.f16_c", "chain_f16", F16Bits, F16Value},
+    {"rounding.bf16_c", "chain_bf16", Bf16Bits, Bf16Value},
+};
+
+// Kinds of operands by what they make hard.
+enum class Kind { kUniform, kWide, kCancelling };
+constexpr const char* kKindNames[] = {"uniform", "wide exponents", "cancelling"};
+
+float Draw(Kind kind, std::mt19937& random) {
+  const float sign = random() % 2 ? 1.0f : -1.0f;
+  const float mantissa = 0.5f + static_cast<float>(random() % 65536) / 131072.0f;
+  const int exponent = kind == Kind::kWide ? static_cast<int>(random() % 13) - 6 : 0;
+  return sign * std::ldexp(mantissa, exponent);
+}
+
+struct Worst {
+  double c = 0, relative = 0;
+};
+
+// Runs kBlocks tiles of k terms and returns the largest c of their elements.
+absl::StatusOr<Worst> Compare(Gpu& gpu, const Format& format, Kind kind, int k,
+                              std::mt19937& random) {
+  const Fragment& left = *FindFragment("mma.m16n8k16", Operand::kLeft);
+  const Fragment& right = *FindFragment("mma.m16n8k16", Operand::kRight);
+  const Fragment& sum = *FindFragment("mma.m16n8k16", Operand::kSum);
+  std::vector<uint16_t> a(size_t{kBlocks} * kM * k), b(size_t{kBlocks} * k * kN);
+  for (uint16_t& x : a) x = format.bits(Draw(kind, random));
+  for (uint16_t& x : b) x = format.bits(Draw(kind, random));
+  if (kind == Kind::kCancelling) {
+    // The second half of each row repeats the first with the other sign, but for the last step.
+    for (int row = 0; row < kBlocks * kM; ++row) {
+      for (int i = 0; i < k / 2 - 1; ++i) a[row * k + k / 2 + i] = a[row * k + i] ^ 0x8000;
+    }
+    for (int block = 0; block < kBlocks; ++block) {
+      uint16_t* const rows = &b[size_t{1} * block * k * kN];
+      for (int i = 0; i < (k / 2 - 1) * kN; ++i) rows[k / 2 * kN + i] = rows[i];
+    }
+  }
+  std::vector<uint16_t> lefts, rights;
+  for (int block = 0; block < kBlocks; ++block) {
+    for (int step = 0; step < k; step += kStep) {
+      for (int thread = 0; thread < kWarpThreads; ++thread) {
+        for (int slot = 0; slot < left.slots(); ++slot) {
+          const Element e = left.At(thread, slot);
+          lefts.push_back(a[(block * kM + e.row) * k + step + e.column]);
+        }
+        for (int slot = 0; slot < right.slots(); ++slot) {
+          const Element e = right.At(thread, slot);
+          rights.push_back(b[(block * k + step + e.row) * kN + e.column]);
+        }
+      }
+    }
+  }
+  ASSIGN_OR_RETURN(const CudaFunction kernel, gpu.Kernel("fragments.cu", format.kernel));
+  ASSIGN_OR_RETURN(const CudaPointer device_a, gpu.Upload(lefts));
+  ASSIGN_OR_RETURN(const CudaPointer device_b, gpu.Upload(rights));
+  const size_t count = size_t{kBlocks} * sum.elements();
+  ASSIGN_OR_RETURN(const CudaPointer device_d, gpu.Allocate(count * 4));
+  RETURN_IF_ERROR(gpu.Fill(device_d, 0xff, count * 4));
+  RETURN_IF_ERROR(gpu.Launch(kernel, {kBlocks, 32}, device_a, device_b, device_d, k / kStep));
+  ASSIGN_OR_RETURN(const std::vector<float> found, gpu.Download<float>(device_d, count));
+  gpu.FreeAll();
+
+  const double u = std::ldexp(1.0, -24), gamma = k * u / (1 - k * u);
+  Worst worst;
+  size_t at = 0;
+  for (int block = 0; block < kBlocks; ++block) {
+    for (int thread = 0; thread < kWarpThreads; ++thread) {
+      for (int slot = 0; slot < sum.slots(); ++slot) {
+        const Element e = sum.At(thread, slot);
+        double exact = 0, magnitude = 0;
+        for (int i = 0; i < k; ++i) {
+          const double product = double{format.value(a[(block * kM + e.row) * k + i])} *
+                                 format.value(b[(block * k + i) * kN + e.column]);
+          exact += product;
+          magnitude += std::abs(product);
+        }
+        const double error = std::abs(found[at++] - exact);
+        // Not a number is as wrong as can be.
+        worst.c = std::max(worst.c, error >= 0 ? error / (gamma * magnitude) : INFINITY);
+        worst.relative = std::max(worst.relative, error / magnitude);
+      }
+    }
+  }
+  return worst;
+}
+
+}  // namespace
+
+absl::Status RunRounding(Run& run) {
+  ASSIGN_OR_RETURN(Gpu * gpu, run.gpu());
+  std::mt19937 random(17);
+  for (const Format& format : kFormats) {
+    double worst = 0;
+    Json rows = Json::array();
+    for (const Kind kind : {Kind::kUniform, Kind::kWide, Kind::kCancelling}) {
+      for (const int k : {16, 64, 256, 1024, 4096}) {
+        ASSIGN_OR_RETURN(const Worst found, Compare(*gpu, format, kind, k, random));
+        rows.push_back({{"operands", kKindNames[static_cast<int>(kind)]},
+                        {"k", k},
+                        {"c", found.c},
+                        {"relative", found.relative}});
+        worst = std::max(worst, found.c);
+      }
+    }
+    run.report().Answer(format.question, worst, {{"worst", std::move(rows)}});
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace athanor
