@@ -26,6 +26,16 @@ absl::Status Bad(absl::string_view row, absl::string_view what) {
   return absl::InvalidArgumentError(absl::StrCat("expect.json: ", row, ": ", what));
 }
 
+// A row's text or number under a name; rows may be of another program's making.
+std::string Text(const Json& row, const char* name) {
+  const auto at = row.find(name);
+  return at != row.end() && at->is_string() ? at->get<std::string>() : "";
+}
+double Number(const Json& row, const char* name) {
+  const auto at = row.find(name);
+  return at != row.end() && at->is_number() ? at->get<double>() : NAN;
+}
+
 struct TextField {
   const char* name;
   std::string Question::* to;
@@ -38,7 +48,7 @@ constexpr TextField kTexts[] = {
 };
 
 absl::StatusOr<Question> ParseQuestion(const Json& row) {
-  const std::string label = row.is_object() ? row.value("question", row.dump()) : row.dump();
+  const std::string label = Text(row, "question").empty() ? row.dump() : Text(row, "question");
   if (!row.is_object()) return Bad(label, "is no object");
   Question question;
   std::set<std::string> unknown;
@@ -184,7 +194,7 @@ std::string Table(const std::vector<Question>& questions, const std::vector<Json
   std::string text;
   for (const Question& question : questions) {
     const auto answer = std::find_if(rows.rbegin(), rows.rend(), [&](const Json& row) {
-      return row.value("question", "") == question.name;
+      return Text(row, "question") == question.name;
     });
     absl::StrAppendFormat(&text, "%-*s  ", static_cast<int>(width), question.name);
     if (answer == rows.rend()) {
@@ -192,15 +202,15 @@ std::string Table(const std::vector<Question>& questions, const std::vector<Json
       absl::StrAppend(&text, "no answer (reach: ", question.Reach(), ")\n");
       continue;
     }
-    const bool holds = answer->value("held", false);
+    const bool holds = answer->contains("held") && (*answer)["held"] == true;
     ++(holds ? held : missed);
-    absl::StrAppendFormat(&text, "%10.4g %-8s %s  %s: %s\n", answer->value("value", 0.0),
+    absl::StrAppendFormat(&text, "%10.4g %-8s %s  %s: %s\n", Number(*answer, "value"),
                           question.unit, holds ? "as predicted" : "NOT as predicted",
-                          question.Reach(), answer->value("decision", ""));
+                          question.Reach(), Text(*answer, "decision"));
   }
   for (const Json& row : rows) {
     if (row.contains("failed")) {
-      absl::StrAppend(&text, row.value("failed", ""), ": ", row.value("why", ""), "\n");
+      absl::StrAppend(&text, Text(row, "failed"), ": ", Text(row, "why"), "\n");
     }
   }
   absl::StrAppend(&text, held, " as predicted, ", missed, " not, ", open, " without an answer\n");
