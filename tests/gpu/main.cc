@@ -33,7 +33,7 @@ constexpr Flag kFlags[] = {
     {"--output", &Options::output, "FILE: rows are appended to it as they come (result.jsonl)"},
     {"--nvrtc", &Options::nvrtc,
      "FOLDER: where the compiler NVRTC lies; by default where ATHANOR_NVRTC says, the system's\n"
-     "            loader finds it, or a toolkit in /usr/local has it"},
+     "            loader finds it, or a toolkit or Python package has it"},
     {"--table", &Options::table, "FILE: prints the table of such rows again, and runs nothing"},
     {"--only", &Options::only, nullptr},
     {"--child", &Options::child, nullptr},

@@ -57,7 +57,8 @@ TEST_P(KernelsTest, CompileWithoutSpills) {
   EXPECT_EQ(files, arch == "sm_80" ? 3 : 4);
 }
 
-INSTANTIATE_TEST_SUITE_P(Architectures, KernelsTest, ::testing::Values("sm_80", "sm_90a"));
+INSTANTIATE_TEST_SUITE_P(Architectures, KernelsTest,
+                         ::testing::Values("sm_80", "sm_90a", "sm_100a"));
 
 TEST(NumberFormatsTest, ValuesComeBack) {
   for (float value :

@@ -16,10 +16,12 @@
 namespace athanor {
 namespace {
 
-constexpr const char* kFiles[] = {"libnvrtc.so.13", "libnvrtc.so.12"};
-// The order of an installation's folders; the last ones found are the newest.
-constexpr const char* kToolkits[] = {"/usr/local/cuda*/lib64",
-                                     "/usr/local/cuda*/targets/x86_64-linux/lib"};
+constexpr char kFile[] = "libnvrtc.so.13";
+// Toolkits, and Python packages of the system's own interpreter.
+constexpr const char* kPlaces[] = {"/usr/local/cuda*/lib64",
+                                   "/usr/local/cuda*/targets/x86_64-linux/lib",
+                                   "/usr/local/lib/python3*/*-packages/nvidia/cu13/lib",
+                                   "/opt/*/lib/python3*/site-packages/nvidia/cu13/lib"};
 
 std::vector<std::string> Found(const std::string& pattern) {
   glob_t matches = {};
@@ -32,7 +34,7 @@ std::vector<std::string> Places(const std::string& folder) {
   if (!folder.empty()) return {folder};
   if (const char* named = std::getenv(kNvrtcVariable); named && *named) return {named};
   std::vector<std::string> places = {""};
-  for (const char* pattern : kToolkits) {
+  for (const char* pattern : kPlaces) {
     for (std::string& place : Found(pattern)) places.push_back(std::move(place));
   }
   return places;
@@ -49,13 +51,8 @@ std::string Nvrtc::Open(const std::string& folder) {
       dlopen(file.c_str(), RTLD_NOW | RTLD_GLOBAL);
     }
   }
-  std::string why;
-  void* library = nullptr;
-  for (const char* file : kFiles) {
-    if (library = dlopen((prefix + file).c_str(), RTLD_NOW | RTLD_LOCAL); library) break;
-    absl::StrAppend(&why, why.empty() ? "" : "; ", dlerror());
-  }
-  if (library == nullptr) return why;
+  void* const library = dlopen((prefix + kFile).c_str(), RTLD_NOW | RTLD_LOCAL);
+  if (library == nullptr) return dlerror();
   struct Entry {
     const char* symbol;
     void** member;
@@ -67,7 +64,7 @@ std::string Nvrtc::Open(const std::string& folder) {
     *entry.member = dlsym(library, entry.symbol);
     if (*entry.member == nullptr) {
       dlclose(library);
-      return absl::StrCat(prefix, "libnvrtc.so has no ", entry.symbol);
+      return absl::StrCat(prefix, kFile, " has no ", entry.symbol);
     }
   }
   return "";
@@ -107,7 +104,9 @@ absl::StatusOr<Cubin> Nvrtc::Compile(const CudaSource& source) const {
     texts.push_back(header.text.c_str());
   }
   const std::string arch = "--gpu-architecture=" + source.arch;
-  std::vector<const char*> options = {arch.c_str(), "--std=c++17", "--ptxas-options=-v"};
+  // NVRTC's own cache would open the driver, initialise it, and write to the user's folder.
+  std::vector<const char*> options = {arch.c_str(), "--std=c++17", "--ptxas-options=-v",
+                                      "--no-cache"};
   for (const std::string& option : source.options) options.push_back(option.c_str());
 
   void* program = nullptr;
