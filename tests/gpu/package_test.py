@@ -54,7 +54,8 @@ class PackageTest(unittest.TestCase):
             done = run("graph", ATHANOR_NVRTC=empty)
         self.assertEqual(done.returncode, 2, done)
         self.assertEqual(done.stdout, "")
-        self.assertRegex(done.stderr, r"^athanor-gpu: no GPU to ask: this machine has no CUDA .*\n$")
+        self.assertRegex(done.stderr,
+                         r"^athanor-gpu: no GPU to ask: this machine has no CUDA .*\n$")
 
     def test_help_names_every_part(self):
         done = run("--help")

@@ -54,6 +54,12 @@ bool CompileLog::Warns(absl::string_view code) const {
                      [&](const CompileWarning& warning) { return warning.code == code; });
 }
 
+bool CompileLog::serialised() const {
+  return std::any_of(warnings.begin(), warnings.end(), [](const CompileWarning& warning) {
+    return absl::StrContains(warning.text, "wgmma.mma_async instructions are serialized");
+  });
+}
+
 CompileLog ParseCompileLog(absl::string_view text) {
   CompileLog log;
   // The kernel that "Used" and the properties are of; null after another function's heading.

@@ -4,7 +4,7 @@
 //   CompileLog log = ParseCompileLog(text);        // of a compilation with --ptxas-options=-v
 //   log.kernels[0].registers;                      // 64
 //   log.kernels[0].spills();                       // true: it keeps values in memory
-//   log.Warns("C7511");                            // wgmma instructions wait for each other
+//   log.serialised();                              // its wgmma instructions wait for each other
 #ifndef ATHANOR_COMPILER_CODEGEN_CUDA_COMPILE_LOG_H_
 #define ATHANOR_COMPILER_CODEGEN_CUDA_COMPILE_LOG_H_
 
@@ -37,6 +37,9 @@ struct CompileWarning {
 
 struct CompileLog {
   bool Warns(absl::string_view code) const;
+  // Reports whether some function's wgmma instructions run one after the other. Each cause has a
+  // code of its own (C7510, C7514, C7520, ...); the text is the same.
+  bool serialised() const;
 
   std::vector<KernelResources> kernels;  // in the order of the log
   std::vector<CompileWarning> warnings;  // those with a code

@@ -8,7 +8,7 @@ namespace {
 
 using ::testing::HasSubstr;
 
-// NVRTC 13.0 wrote these texts; only the one with C7511 is made up.
+// NVRTC 13.0 wrote these texts.
 constexpr char kTwoKernels[] = R"(ptxas info    : 0 bytes gmem
 ptxas info    : Compiling entry function 'b' for 'sm_80'
 ptxas info    : Function properties for b
@@ -31,8 +31,9 @@ ptxas info    : Compile time = 173.152 ms
 )";
 
 constexpr char kInjected[] =
-    R"(ptxas info    : (C7519) warpgroup.arrive is injected in around line 66 by compiler to allow use of registers in GMMA in function 'w'
-ptxas info    : 0 bytes gmem
+    "ptxas info    : (C7519) warpgroup.arrive is injected in around line 66 by compiler to allow "
+    "use of registers in GMMA in function 'w'\n"
+    R"(ptxas info    : 0 bytes gmem
 ptxas info    : Compiling entry function 'w' for 'sm_90a'
 ptxas info    : Function properties for w
 ptxas         .     0 bytes stack frame, 0 bytes spill stores, 0 bytes spill loads
@@ -75,9 +76,25 @@ TEST(CompileLogTest, WarningsHaveTheirCodes) {
   EXPECT_THAT(log.warnings[0].text, HasSubstr("warpgroup.arrive is injected"));
   EXPECT_TRUE(log.Warns("C7519"));
   EXPECT_FALSE(log.Warns("C7511"));
-  EXPECT_TRUE(ParseCompileLog("ptxas info    : (C7511) Potential Performance Loss: wgmma.mma_async "
-                              "instructions are serialized in function 'w'\n")
-                  .Warns("C7511"));
+  EXPECT_FALSE(log.serialised());
+}
+
+TEST(CompileLogTest, SerialisedInstructionsShowWhateverTheCode) {
+  for (const char* line :
+       {"ptxas info    : (C7510) Potential Performance Loss: wgmma.mma_async instructions are "
+        "serialized due to wgmma pipeline crossing function boundary at a function call in the "
+        "function 'w'",
+        "ptxas info    : (C7514) Potential Performance Loss: wgmma.mma_async instructions are "
+        "serialized due to non wgmma instructions reading accumulator registers of  a wgmma "
+        "between start and end of the pipeline stage in the function 'w'",
+        "ptxas info    : (C7520) Potential Performance Loss: wgmma.mma_async instructions are "
+        "serialized due to program dependence on compiler-inserted WG.AR in divergent path in the "
+        "function 'w'"}) {
+    const CompileLog log = ParseCompileLog(line);
+    ASSERT_EQ(log.warnings.size(), 1) << line;
+    EXPECT_EQ(log.warnings[0].code.substr(0, 3), "C75") << line;
+    EXPECT_TRUE(log.serialised()) << line;
+  }
 }
 
 TEST(CompileLogTest, OtherFunctionsAreNotTheKernels) {

@@ -37,19 +37,20 @@ extern "C" __global__ void __launch_bounds__(1024) many(float* x, int n) {
   for (int i = 0; i < 96; i++) x[i * n] = v[i];
 })";
 
-// Writes an accumulator while the instruction that holds it may run.
+// Does BETWEEN between two instructions that add to one accumulator.
 constexpr char kTouched[] = R"(
 #define MULTIPLY asm volatile( \
     "wgmma.mma_async.sync.aligned.m64n8k16.f32.bf16.bf16 {%0,%1,%2,%3}, %4, %4, 1, 1, 1, 0, 0;" \
     : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3]) : "l"(tile))
-extern "C" __global__ void touched(float* x, unsigned long long tile) {
+extern "C" __global__ void touched(float* x, unsigned long long tile, int n) {
   float c[4] = {};
-  asm volatile("wgmma.fence.sync.aligned;");
-  for (int i = 0; i < x[0]; i++) {
+  for (int i = 0; i < n; i++) {
+    asm volatile("wgmma.fence.sync.aligned;" ::: "memory");
     MULTIPLY;
-    c[0] += 1;
+    BETWEEN;
+    MULTIPLY;
+    asm volatile("wgmma.commit_group.sync.aligned; wgmma.wait_group.sync.aligned 0;" ::: "memory");
   }
-  asm volatile("wgmma.commit_group.sync.aligned; wgmma.wait_group.sync.aligned 0;");
   x[threadIdx.x] = c[0] + c[1] + c[2] + c[3];
 })";
 
@@ -95,9 +96,15 @@ TEST_F(NvrtcTest, SpillsShowOnEachArchitecture) {
 }
 
 TEST_F(NvrtcTest, WarningsOfWgmmaShow) {
-  const absl::StatusOr<Cubin> cubin = nvrtc_->Compile({.source = kTouched, .arch = "sm_90a"});
-  ASSERT_TRUE(cubin.ok()) << cubin.status();
-  EXPECT_TRUE(cubin->log.Warns("C7519")) << cubin->log_text;
+  const auto compile = [&](const char* between) {
+    return nvrtc_->Compile({.source = kTouched, .arch = "sm_90a", .options = {between}}).value();
+  };
+  const Cubin clean = compile("-DBETWEEN="), written = compile("-DBETWEEN=c[0]+=1"),
+              read = compile("-DBETWEEN=x[i]=c[0]");
+  EXPECT_TRUE(clean.log.warnings.empty()) << clean.log_text;
+  EXPECT_TRUE(written.log.Warns("C7519")) << written.log_text;
+  EXPECT_TRUE(read.log.Warns("C7514")) << read.log_text;
+  EXPECT_TRUE(read.log.serialised()) << read.log_text;
 }
 
 TEST_F(NvrtcTest, OptionsReachTheCompiler) {
