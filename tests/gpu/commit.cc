@@ -73,7 +73,7 @@ Median Commit(const Costs& costs, double scale) {
 
 }  // namespace
 
-absl::Status RunCommit(Run& run) {
+absl::Status RunCommit(PartRun& run) {
   ASSIGN_OR_RETURN(Gpu * gpu, run.gpu());
   const CudaAllocationProperties properties = {.location = {.id = gpu->device()}};
   size_t granule = 0;

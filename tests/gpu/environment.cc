@@ -34,7 +34,7 @@ int ChildPresent(const std::string& nvrtc) {
   return 1;
 }
 
-absl::Status RunEnvironment(Run& run) {
+absl::Status RunEnvironment(PartRun& run) {
   ASSIGN_OR_RETURN(Gpu * gpu, run.gpu());
   const CudaDriver& cuda = gpu->cuda();
   int version = 0;

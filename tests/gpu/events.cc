@@ -40,7 +40,7 @@ absl::StatusOr<std::vector<double>> Times(Gpu& gpu, absl::FunctionRef<absl::Stat
 
 }  // namespace
 
-absl::Status RunEvents(Run& run) {
+absl::Status RunEvents(PartRun& run) {
   ASSIGN_OR_RETURN(Gpu * gpu, run.gpu());
   ASSIGN_OR_RETURN(std::vector<double> empty, Times(*gpu, [] { return absl::OkStatus(); }));
   for (double& ms : empty) ms *= 1e3;

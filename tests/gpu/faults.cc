@@ -183,7 +183,7 @@ int ChildStays(const std::string& nvrtc) {
   return status.ok() ? Print(found) : PrintError(status);
 }
 
-absl::Status RunRespawn(Run& run) {
+absl::Status RunRespawn(PartRun& run) {
   std::vector<double> times, inits, contexts;
   Json last;
   for (int i = 0; i < 7; ++i) {
@@ -210,7 +210,7 @@ absl::Status RunRespawn(Run& run) {
   return absl::OkStatus();
 }
 
-absl::Status RunSticky(Run& run) {
+absl::Status RunSticky(PartRun& run) {
   Child neighbour;
   std::thread beside([&] { neighbour = run.RunTask("stays", 30); });
   // Until the neighbour launches.

@@ -159,8 +159,8 @@ int ChildWatched(const std::string& nvrtc) {
   return Shown(status, std::move(found));
 }
 
-absl::Status RunFilter(Run& run) {
-  Report& report = run.report();
+absl::Status RunFilter(PartRun& run) {
+  GpuReport& report = run.report();
   const Child first = run.RunTask("filtered-first", 20);
   report.Answer("filter.first", first.exit == 0,
                 {{"end", first.End()}, {"printed", LastPrinted(first)}});

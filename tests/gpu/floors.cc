@@ -38,7 +38,7 @@ Median Share(const Median& ms, double amount, double peak) {
   return {amount / ms.value / peak, amount / ms.high / peak, amount / ms.low / peak, ms.samples};
 }
 
-absl::Status Bandwidth(Run& run, Gpu& gpu) {
+absl::Status Bandwidth(PartRun& run, Gpu& gpu) {
   const double peak = PeakBytesPerMs(gpu);
   if (peak == 0) return absl::FailedPreconditionError("the driver tells no memory clock");
   ASSIGN_OR_RETURN(const CudaPointer from, gpu.Allocate(kLarge));
@@ -96,7 +96,7 @@ absl::Status Bandwidth(Run& run, Gpu& gpu) {
   return absl::OkStatus();
 }
 
-absl::Status Arithmetic(Run& run, Gpu& gpu) {
+absl::Status Arithmetic(PartRun& run, Gpu& gpu) {
   ASSIGN_OR_RETURN(const CudaPointer out, gpu.Allocate(64));
   const unsigned units = gpu.multiprocessors();
   struct Case {
@@ -135,7 +135,7 @@ absl::Status Arithmetic(Run& run, Gpu& gpu) {
   return absl::OkStatus();
 }
 
-absl::Status Launches(Run& run, Gpu& gpu) {
+absl::Status Launches(PartRun& run, Gpu& gpu) {
   ASSIGN_OR_RETURN(const CudaFunction empty, gpu.Kernel("probes.cu", "empty"));
   constexpr int kLaunches = 500;
   const auto many = [&]() -> absl::Status {
@@ -156,7 +156,7 @@ absl::Status Launches(Run& run, Gpu& gpu) {
   return absl::OkStatus();
 }
 
-absl::Status HostCopies(Run& run, Gpu& gpu) {
+absl::Status HostCopies(PartRun& run, Gpu& gpu) {
   constexpr int64_t kMost = 256 * kMiB;
   ASSIGN_OR_RETURN(void* host, gpu.AllocatePinned(kMost));
   ASSIGN_OR_RETURN(const CudaPointer device, gpu.Allocate(kMost));
@@ -193,7 +193,7 @@ absl::Status HostCopies(Run& run, Gpu& gpu) {
 
 }  // namespace
 
-absl::Status RunFloors(Run& run) {
+absl::Status RunFloors(PartRun& run) {
   ASSIGN_OR_RETURN(Gpu * gpu, run.gpu());
   // One that fails leaves the others their answers.
   for (const auto& part : {Bandwidth, Arithmetic, Launches, HostCopies}) {

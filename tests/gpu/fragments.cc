@@ -37,12 +37,12 @@ constexpr Multiply kMultiplies[] = {
 };
 
 // Distinct for each of at most 256 elements, and exact in every format used.
-int Distinct(const Element& e, int columns) { return e.row * columns + e.column - 128; }
+int Distinct(const TileElement& e, int columns) { return e.row * columns + e.column - 128; }
 
 absl::StatusOr<int> WrongElements(Gpu& gpu, const Multiply& multiply) {
-  const Fragment& left = *FindFragment(multiply.instruction, Operand::kLeft);
-  const Fragment& right = *FindFragment(multiply.instruction, Operand::kRight);
-  const Fragment& sum = *FindFragment(multiply.instruction, Operand::kSum);
+  const Fragment& left = *FindFragment(multiply.instruction, MmaOperand::kLeft);
+  const Fragment& right = *FindFragment(multiply.instruction, MmaOperand::kRight);
+  const Fragment& sum = *FindFragment(multiply.instruction, MmaOperand::kSum);
   const auto pack = [&](const Fragment& fragment, auto value, std::vector<uint32_t>* words) {
     for (int thread = 0; thread < kWarpThreads; ++thread) {
       std::vector<uint8_t> bytes(fragment.slots() * multiply.bytes);
@@ -56,9 +56,11 @@ absl::StatusOr<int> WrongElements(Gpu& gpu, const Multiply& multiply) {
   };
   std::vector<uint32_t> lefts, rights;
   for (int one = 0; one < left.elements(); ++one) {
-    pack(left, [&](Element e) { return e.row * left.columns + e.column == one ? 1 : 0; }, &lefts);
+    pack(
+        left, [&](TileElement e) { return e.row * left.columns + e.column == one ? 1 : 0; },
+        &lefts);
   }
-  pack(right, [&](Element e) { return Distinct(e, right.columns); }, &rights);
+  pack(right, [&](TileElement e) { return Distinct(e, right.columns); }, &rights);
   ASSIGN_OR_RETURN(const CudaPointer a, gpu.Upload(lefts));
   ASSIGN_OR_RETURN(const CudaPointer b, gpu.Upload(rights));
   const size_t words = size_t(left.elements()) * sum.elements();
@@ -70,10 +72,10 @@ absl::StatusOr<int> WrongElements(Gpu& gpu, const Multiply& multiply) {
   int wrong = 0;
   size_t at = 0;
   for (int one = 0; one < left.elements(); ++one) {
-    const Element lit = {one / left.columns, one % left.columns};
+    const TileElement lit = {one / left.columns, one % left.columns};
     for (int thread = 0; thread < kWarpThreads; ++thread) {
       for (int slot = 0; slot < sum.slots(); ++slot) {
-        const Element e = sum.At(thread, slot);
+        const TileElement e = sum.At(thread, slot);
         const int expected = e.row == lit.row ? Distinct({lit.column, e.column}, right.columns) : 0;
         wrong += multiply.value(sums[at++]) != expected;
       }
@@ -83,7 +85,7 @@ absl::StatusOr<int> WrongElements(Gpu& gpu, const Multiply& multiply) {
 }
 
 absl::StatusOr<int> WrongLoads(Gpu& gpu, const char* kernel, absl::string_view instruction) {
-  const Fragment& loaded = *FindFragment(instruction, Operand::kLoaded);
+  const Fragment& loaded = *FindFragment(instruction, MmaOperand::kLoaded);
   std::vector<uint16_t> tile(loaded.elements());
   for (size_t i = 0; i < tile.size(); ++i) tile[i] = static_cast<uint16_t>(1000 + i);
   ASSIGN_OR_RETURN(const CudaPointer from, gpu.Upload(tile));
@@ -95,7 +97,7 @@ absl::StatusOr<int> WrongLoads(Gpu& gpu, const char* kernel, absl::string_view i
   int wrong = 0;
   for (int thread = 0; thread < kWarpThreads; ++thread) {
     for (int slot = 0; slot < loaded.slots(); ++slot) {
-      const Element e = loaded.At(thread, slot);
+      const TileElement e = loaded.At(thread, slot);
       wrong += found[thread * loaded.slots() + slot] != tile[e.row * loaded.columns + e.column];
     }
   }
@@ -104,7 +106,7 @@ absl::StatusOr<int> WrongLoads(Gpu& gpu, const char* kernel, absl::string_view i
 
 }  // namespace
 
-absl::Status RunFragments(Run& run) {
+absl::Status RunFragments(PartRun& run) {
   ASSIGN_OR_RETURN(Gpu * gpu, run.gpu());
   for (const Multiply& multiply : kMultiplies) {
     ASSIGN_OR_RETURN(const int wrong, WrongElements(*gpu, multiply));

@@ -106,7 +106,7 @@ absl::StatusOr<bool> KeepsOrder(Gpu& gpu) {
 
 }  // namespace
 
-absl::Status RunGraph(Run& run) {
+absl::Status RunGraph(PartRun& run) {
   ASSIGN_OR_RETURN(Gpu * gpu, run.gpu());
   ASSIGN_OR_RETURN(const CudaFunction empty, gpu->Kernel("probes.cu", "empty"));
   constexpr int kFew = 100, kMany = 1000;
@@ -119,7 +119,7 @@ absl::Status RunGraph(Run& run) {
     if (nodes == kFew) few = replayed;
     if (nodes == kMany) many = replayed;
   }
-  Report& report = run.report();
+  GpuReport& report = run.report();
   report.Answer("graph.node_us", PerNode(few.timing.ms, kFew, many.timing.ms, kMany),
                 {{"sizes", std::move(sizes)}});
   report.Answer("graph.replay_us", one.timing.ms.value * 1e3);
@@ -132,7 +132,7 @@ absl::Status RunGraph(Run& run) {
   return absl::OkStatus();
 }
 
-absl::Status RunReading(Run& run) {
+absl::Status RunReading(PartRun& run) {
   ASSIGN_OR_RETURN(Gpu * gpu, run.gpu());
   ASSIGN_OR_RETURN(const CudaFunction read, gpu->Kernel("probes.cu", "read_sizes"));
   ASSIGN_OR_RETURN(const CudaFunction take, gpu->Kernel("probes.cu", "take_sizes"));

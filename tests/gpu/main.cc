@@ -11,7 +11,7 @@
 namespace athanor {
 namespace {
 
-enum Exit { kAnswered = 0, kPartFailed = 1, kNoGpu = 2, kWrongArguments = 3 };
+enum Exit { kAnswered = 0, kUnanswered = 1, kNoGpu = 2, kWrongArguments = 3 };
 
 struct Options {
   std::vector<std::string> parts;
@@ -44,7 +44,7 @@ void PrintHelp() {
       "athanor-gpu [PART...] [--seconds N] [--output FILE] [--nvrtc FOLDER]\n\n"
       "Asks the GPU of this machine what Athanor's design predicted, part by part (all by\n"
       "default), each in a process of its own; prints a table at the end. Exits with 2 if\n"
-      "there is no GPU to ask, with 1 if a part came to no end.\n\n");
+      "there is no GPU to ask, with 1 if a question has no answer.\n\n");
   for (const Part& part : Parts()) {
     std::printf("  %-12s %s\n", std::string(part.name).c_str(), std::string(part.answers).c_str());
   }
@@ -95,29 +95,27 @@ int RunTask(const Options& options) {
 absl::Status RunOne(const Options& options, std::vector<Question> questions) {
   const Part* part = FindPart(options.only);
   if (part == nullptr) return absl::NotFoundError(absl::StrCat("no part \"", options.only, "\""));
-  ASSIGN_OR_RETURN(Report report, Report::Open(options.output, std::move(questions)));
-  Run run(std::move(report), options.nvrtc);
+  ASSIGN_OR_RETURN(GpuReport report, GpuReport::Open(options.output, std::move(questions)));
+  PartRun run(std::move(report), options.nvrtc);
   const absl::Status status = part->run(run);
   if (!status.ok()) run.report().Failed(part->name, status.ToString());
   return status;
 }
 
 // Runs each part as a child; what it does not answer is said in the rows.
-absl::StatusOr<bool> RunAll(const Options& options, const std::vector<Question>& questions) {
+absl::Status RunAll(const Options& options, const std::vector<Question>& questions) {
   double seconds = 0;
   if (!absl::SimpleAtod(options.seconds, &seconds) || seconds <= 0) {
     return absl::InvalidArgumentError(
         absl::StrCat("--seconds ", options.seconds, " is no number above 0"));
   }
-  ASSIGN_OR_RETURN(Report report, Report::Open(options.output, questions));
+  ASSIGN_OR_RETURN(GpuReport report, GpuReport::Open(options.output, questions));
   report.Fact("run", "begin", {{"parts", options.parts}, {"seconds", seconds}});
-  bool all = true;
   const auto begin = std::chrono::steady_clock::now();
   for (const std::string& name : options.parts) {
     const double left = seconds - MsSince(begin) / 1e3;
     if (left <= 1) {
       report.Failed(name, "not run: --seconds are over");
-      all = false;
       continue;
     }
     std::fprintf(stderr, "%s ...\n", name.c_str());
@@ -125,12 +123,10 @@ absl::StatusOr<bool> RunAll(const Options& options, const std::vector<Question>&
     if (!options.nvrtc.empty()) arguments.insert(arguments.end(), {"--nvrtc", options.nvrtc});
     const Child child = RunChild(arguments, std::min(left, FindPart(name)->seconds));
     report.Fact(name, "process", {{"end", child.End()}, {"seconds", child.seconds}});
-    if (child.exit == kAnswered) continue;
-    all = false;
     // One that ended by itself has said why.
     if (child.exit < 0) report.Failed(name, absl::StrCat("its process ended by ", child.End()));
   }
-  return all;
+  return absl::OkStatus();
 }
 
 // The rows of the last run in a file that may hold several.
@@ -172,25 +168,24 @@ int Main(int count, char** arguments) {
   absl::StatusOr<std::vector<Question>> questions = ParseQuestions(ExpectJson());
   if (!questions.ok()) return wrong(questions.status());
   if (!options->only.empty()) {
-    return RunOne(*options, *std::move(questions)).ok() ? kAnswered : kPartFailed;
+    return RunOne(*options, *std::move(questions)).ok() ? kAnswered : kUnanswered;
   }
-  bool all = true;
   if (options->table.empty()) {
     if (const std::string why = NoGpu(*options); !why.empty()) {
       std::fprintf(stderr, "athanor-gpu: no GPU to ask: %s\n", why.c_str());
       return kNoGpu;
     }
-    const absl::StatusOr<bool> ran = RunAll(*options, *questions);
-    if (!ran.ok()) return wrong(ran.status());
-    all = *ran;
+    if (absl::Status ran = RunAll(*options, *questions); !ran.ok()) return wrong(ran);
   }
   std::vector<Question> asked;
   for (Question& question : *questions) {
     if (absl::c_linear_search(options->parts, question.part())) asked.push_back(question);
   }
-  const std::string& path = options->table.empty() ? options->output : options->table;
-  std::fputs(Table(asked, LastRun(path)).c_str(), stdout);
-  return all ? kAnswered : kPartFailed;
+  const std::vector<Json> rows = LastRun(options->table.empty() ? options->output : options->table);
+  std::fputs(Table(asked, rows).c_str(), stdout);
+  const bool all = absl::c_all_of(
+      asked, [&](const Question& question) { return FindAnswer(question, rows) != nullptr; });
+  return all ? kAnswered : kUnanswered;
 }
 
 }  // namespace

@@ -39,14 +39,14 @@ constexpr ChildTask kChildTasks[] = {
 absl::Span<const Part> Parts() { return kParts; }
 absl::Span<const ChildTask> ChildTasks() { return kChildTasks; }
 
-absl::StatusOr<Gpu*> Run::gpu() {
+absl::StatusOr<Gpu*> PartRun::gpu() {
   if (gpu_ == nullptr) {
     ASSIGN_OR_RETURN(gpu_, Gpu::Open(nvrtc_));
   }
   return gpu_.get();
 }
 
-Child Run::RunTask(const std::string& name, double seconds) const {
+Child PartRun::RunTask(const std::string& name, double seconds) const {
   std::vector<std::string> arguments = {"--child", name};
   if (!nvrtc_.empty()) arguments.insert(arguments.end(), {"--nvrtc", nvrtc_});
   return RunChild(arguments, seconds);

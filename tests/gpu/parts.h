@@ -19,17 +19,18 @@
 namespace athanor {
 
 // What a part works with. A part that never asks for gpu() opens no context in its process.
-class Run {
+class PartRun {
  public:
-  Run(Report report, std::string nvrtc) : report_(std::move(report)), nvrtc_(std::move(nvrtc)) {}
+  PartRun(GpuReport report, std::string nvrtc)
+      : report_(std::move(report)), nvrtc_(std::move(nvrtc)) {}
 
-  Report& report() { return report_; }
+  GpuReport& report() { return report_; }
   absl::StatusOr<Gpu*> gpu();
   // Runs a task of ChildTasks().
   Child RunTask(const std::string& name, double seconds) const;
 
  private:
-  Report report_;
+  GpuReport report_;
   std::string nvrtc_;
   std::unique_ptr<Gpu> gpu_;
 };
@@ -38,7 +39,7 @@ struct Part {
   absl::string_view name;
   absl::string_view answers;
   double seconds;  // longer than this it is taken to hang
-  absl::Status (*run)(Run& run);
+  absl::Status (*run)(PartRun& run);
 };
 // In the order in which they run: what most decisions wait for comes first.
 absl::Span<const Part> Parts();
@@ -60,18 +61,18 @@ double MsSince(std::chrono::steady_clock::time_point begin);
 // {"median": ..., "low": ..., "high": ...}
 Json Spread(const Median& median);
 
-absl::Status RunEnvironment(Run& run);
-absl::Status RunFloors(Run& run);
-absl::Status RunFragments(Run& run);
-absl::Status RunGraph(Run& run);
-absl::Status RunReading(Run& run);
-absl::Status RunCommit(Run& run);
-absl::Status RunEvents(Run& run);
-absl::Status RunTensorMap(Run& run);
-absl::Status RunRounding(Run& run);
-absl::Status RunSticky(Run& run);
-absl::Status RunRespawn(Run& run);
-absl::Status RunFilter(Run& run);
+absl::Status RunEnvironment(PartRun& run);
+absl::Status RunFloors(PartRun& run);
+absl::Status RunFragments(PartRun& run);
+absl::Status RunGraph(PartRun& run);
+absl::Status RunReading(PartRun& run);
+absl::Status RunCommit(PartRun& run);
+absl::Status RunEvents(PartRun& run);
+absl::Status RunTensorMap(PartRun& run);
+absl::Status RunRounding(PartRun& run);
+absl::Status RunSticky(PartRun& run);
+absl::Status RunRespawn(PartRun& run);
+absl::Status RunFilter(PartRun& run);
 
 int ChildPresent(const std::string& nvrtc);
 int ChildWorks(const std::string& nvrtc);

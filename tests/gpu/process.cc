@@ -30,7 +30,8 @@ double Since(Clock::time_point begin) {
 
 std::string Child::End() const {
   if (timed_out) return absl::StrCat("killed after ", static_cast<int>(seconds), " s");
-  return exit >= 0 ? absl::StrCat("exit ", exit) : absl::StrCat("signal ", signal);
+  if (exit >= 0) return absl::StrCat("exit ", exit);
+  return signal != 0 ? absl::StrCat("signal ", signal) : output;
 }
 
 Child RunChild(const std::vector<std::string>& arguments, double seconds) {

@@ -18,7 +18,7 @@ struct Child {
   bool timed_out = false;
   double seconds = 0;       // from its start until its end was seen
   double kill_seconds = 0;  // from the signal that ended what ran too long until it was gone
-  std::string output;       // what it wrote to its standard output
+  std::string output;       // what it wrote to its standard output, or why it did not start
 };
 
 // Kills the child when its time is over. It must die with this process: DieWithParent().

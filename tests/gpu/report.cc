@@ -113,35 +113,36 @@ absl::StatusOr<std::vector<Question>> ParseQuestions(absl::string_view json) {
   return questions;
 }
 
-absl::StatusOr<Report> Report::Open(const std::string& path, std::vector<Question> questions) {
+absl::StatusOr<GpuReport> GpuReport::Open(const std::string& path,
+                                          std::vector<Question> questions) {
   const int fd = open(path.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0644);
   if (fd < 0) {
     return absl::FailedPreconditionError(
         absl::StrCat("--output ", path, " cannot be written: ", std::strerror(errno)));
   }
-  return Report(fd, std::move(questions));
+  return GpuReport(fd, std::move(questions));
 }
 
-Report::Report(Report&& other) noexcept
+GpuReport::GpuReport(GpuReport&& other) noexcept
     : fd_(std::exchange(other.fd_, -1)),
       questions_(std::move(other.questions_)),
       begin_(other.begin_) {}
 
-Report::~Report() {
+GpuReport::~GpuReport() {
   if (fd_ >= 0) close(fd_);
 }
 
-void Report::Fact(absl::string_view part, absl::string_view what, Json values) {
+void GpuReport::Fact(absl::string_view part, absl::string_view what, Json values) {
   Json row = {{"part", std::string(part)}, {"fact", std::string(what)}};
   row.update(values);
   Write(std::move(row));
 }
 
-void Report::Answer(absl::string_view question, double value, Json details) {
+void GpuReport::Answer(absl::string_view question, double value, Json details) {
   Answer(question, Median{value, value, value, 1}, std::move(details));
 }
 
-void Report::Answer(absl::string_view name, const Median& value, Json details) {
+void GpuReport::Answer(absl::string_view name, const Median& value, Json details) {
   const auto question = std::find_if(questions_.begin(), questions_.end(),
                                      [&](const Question& q) { return q.name == name; });
   if (question == questions_.end()) {
@@ -162,11 +163,11 @@ void Report::Answer(absl::string_view name, const Median& value, Json details) {
          {"details", std::move(details)}});
 }
 
-void Report::Failed(absl::string_view name, absl::string_view why) {
+void GpuReport::Failed(absl::string_view name, absl::string_view why) {
   Write({{"failed", std::string(name)}, {"why", std::string(why)}});
 }
 
-void Report::Write(Json row) {
+void GpuReport::Write(Json row) {
   const std::chrono::duration<double> since = std::chrono::steady_clock::now() - begin_;
   row["after_s"] = Rounded(since.count());
   const std::string line = row.dump(-1, ' ', false, Json::error_handler_t::replace) + "\n";
@@ -188,16 +189,21 @@ std::vector<Json> ReadRows(const std::string& path) {
   return rows;
 }
 
+const Json* FindAnswer(const Question& question, const std::vector<Json>& rows) {
+  for (auto row = rows.rbegin(); row != rows.rend(); ++row) {
+    if (Text(*row, "question") == question.name) return &*row;
+  }
+  return nullptr;
+}
+
 std::string Table(const std::vector<Question>& questions, const std::vector<Json>& rows) {
   size_t width = 0, held = 0, missed = 0, open = 0;
   for (const Question& question : questions) width = std::max(width, question.name.size());
   std::string text;
   for (const Question& question : questions) {
-    const auto answer = std::find_if(rows.rbegin(), rows.rend(), [&](const Json& row) {
-      return Text(row, "question") == question.name;
-    });
+    const Json* const answer = FindAnswer(question, rows);
     absl::StrAppendFormat(&text, "%-*s  ", static_cast<int>(width), question.name);
-    if (answer == rows.rend()) {
+    if (answer == nullptr) {
       ++open;
       absl::StrAppend(&text, "no answer (reach: ", question.Reach(), ")\n");
       continue;

@@ -2,7 +2,7 @@
 // held against what was predicted before any device was seen.
 //
 //   ASSIGN_OR_RETURN(std::vector<Question> questions, ParseQuestions(ExpectJson()));
-//   ASSIGN_OR_RETURN(Report report, Report::Open("result.jsonl", questions));
+//   ASSIGN_OR_RETURN(GpuReport report, GpuReport::Open("result.jsonl", questions));
 //   report.Answer("graph.node_us", MedianOf(samples), {{"nodes", 1000}});
 //   puts(Table(ReadRows("result.jsonl")).c_str());
 #ifndef ATHANOR_TESTS_GPU_REPORT_H_
@@ -47,11 +47,11 @@ absl::StatusOr<std::vector<Question>> ParseQuestions(absl::string_view json);
 absl::string_view ExpectJson();
 
 // Used by one thread. Several processes may append to one file: a row is one write.
-class Report {
+class GpuReport {
  public:
-  static absl::StatusOr<Report> Open(const std::string& path, std::vector<Question> questions);
-  Report(Report&& other) noexcept;
-  ~Report();
+  static absl::StatusOr<GpuReport> Open(const std::string& path, std::vector<Question> questions);
+  GpuReport(GpuReport&& other) noexcept;
+  ~GpuReport();
 
   const std::vector<Question>& questions() const { return questions_; }
 
@@ -64,7 +64,7 @@ class Report {
   void Failed(absl::string_view name, absl::string_view why);
 
  private:
-  Report(int fd, std::vector<Question> questions)
+  GpuReport(int fd, std::vector<Question> questions)
       : fd_(fd), questions_(std::move(questions)), begin_(std::chrono::steady_clock::now()) {}
   void Write(Json row);
 
@@ -76,7 +76,10 @@ class Report {
 // Returns the rows of a file; what is no row of JSON is left out.
 std::vector<Json> ReadRows(const std::string& path);
 
-// Every question of `names` with its answer in `rows`, or why it has none; then what failed.
+// Returns the last answer to a question among `rows`; nullptr if there is none.
+const Json* FindAnswer(const Question& question, const std::vector<Json>& rows);
+
+// Every question with its answer in `rows`, or that it has none; then what failed, and the sums.
 std::string Table(const std::vector<Question>& questions, const std::vector<Json>& rows);
 
 }  // namespace athanor

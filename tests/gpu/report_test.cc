@@ -71,7 +71,7 @@ TEST(QuestionsTest, WrongRowsAreNamed) {
 
 TEST(ReportTest, RowsHoldAnswersAgainstPredictions) {
   const std::string path = Output("rows.jsonl");
-  absl::StatusOr<Report> report = Report::Open(path, ParseQuestions(kTwo).value());
+  absl::StatusOr<GpuReport> report = GpuReport::Open(path, ParseQuestions(kTwo).value());
   ASSERT_TRUE(report.ok()) << report.status();
   report->Fact("environment", "device", {{"name", "a card"}});
   report->Answer("graph.node_us", Median{1.23456, 1.2, 1.3, 15}, {{"nodes", 1000}});
@@ -94,14 +94,14 @@ TEST(ReportTest, RowsHoldAnswersAgainstPredictions) {
   EXPECT_EQ(rows[2]["decision"], "reset");
   EXPECT_EQ(rows[3]["failed"], "graph.unknown");
   EXPECT_EQ(rows[4]["failed"], "graph");
-  EXPECT_FALSE(Report::Open("/no/such/folder/x", {}).ok());
+  EXPECT_FALSE(GpuReport::Open("/no/such/folder/x", {}).ok());
 }
 
 TEST(ReportTest, TheTableTellsEveryQuestion) {
   const std::vector<Question> questions = ParseQuestions(kTwo).value();
   const std::string path = Output("table.jsonl");
   {
-    Report report = Report::Open(path, questions).value();
+    GpuReport report = GpuReport::Open(path, questions).value();
     report.Answer("graph.node_us", 9);
     report.Answer("graph.node_us", 2);
     report.Failed("sticky", "its process ended by signal 11");

@@ -47,9 +47,9 @@ struct Worst {
 // Runs kBlocks tiles of k terms and returns the largest c of their elements.
 absl::StatusOr<Worst> Compare(Gpu& gpu, const Format& format, Kind kind, int k,
                               std::mt19937& random) {
-  const Fragment& left = *FindFragment("mma.m16n8k16", Operand::kLeft);
-  const Fragment& right = *FindFragment("mma.m16n8k16", Operand::kRight);
-  const Fragment& sum = *FindFragment("mma.m16n8k16", Operand::kSum);
+  const Fragment& left = *FindFragment("mma.m16n8k16", MmaOperand::kLeft);
+  const Fragment& right = *FindFragment("mma.m16n8k16", MmaOperand::kRight);
+  const Fragment& sum = *FindFragment("mma.m16n8k16", MmaOperand::kSum);
   std::vector<uint16_t> a(size_t{kBlocks} * kM * k), b(size_t{kBlocks} * k * kN);
   for (uint16_t& x : a) x = format.bits(Draw(kind, random));
   for (uint16_t& x : b) x = format.bits(Draw(kind, random));
@@ -68,11 +68,11 @@ absl::StatusOr<Worst> Compare(Gpu& gpu, const Format& format, Kind kind, int k,
     for (int step = 0; step < k; step += kStep) {
       for (int thread = 0; thread < kWarpThreads; ++thread) {
         for (int slot = 0; slot < left.slots(); ++slot) {
-          const Element e = left.At(thread, slot);
+          const TileElement e = left.At(thread, slot);
           lefts.push_back(a[(block * kM + e.row) * k + step + e.column]);
         }
         for (int slot = 0; slot < right.slots(); ++slot) {
-          const Element e = right.At(thread, slot);
+          const TileElement e = right.At(thread, slot);
           rights.push_back(b[(block * k + step + e.row) * kN + e.column]);
         }
       }
@@ -94,7 +94,7 @@ absl::StatusOr<Worst> Compare(Gpu& gpu, const Format& format, Kind kind, int k,
   for (int block = 0; block < kBlocks; ++block) {
     for (int thread = 0; thread < kWarpThreads; ++thread) {
       for (int slot = 0; slot < sum.slots(); ++slot) {
-        const Element e = sum.At(thread, slot);
+        const TileElement e = sum.At(thread, slot);
         double exact = 0, magnitude = 0;
         for (int i = 0; i < k; ++i) {
           const double product = double{format.value(a[(block * kM + e.row) * k + i])} *
@@ -114,7 +114,7 @@ absl::StatusOr<Worst> Compare(Gpu& gpu, const Format& format, Kind kind, int k,
 
 }  // namespace
 
-absl::Status RunRounding(Run& run) {
+absl::Status RunRounding(PartRun& run) {
   ASSIGN_OR_RETURN(Gpu * gpu, run.gpu());
   std::mt19937 random(17);
   for (const Format& format : kFormats) {

@@ -44,16 +44,16 @@ T Read(const void* registers, const Fragment& fragment, int thread, int slot) {
 template <typename T, typename Value>
 void MultiplyWarp(const char* instruction, const void* left, const void* right, Value value,
                   double sums[16][8]) {
-  const Fragment& a = *FindFragment(instruction, Operand::kLeft);
-  const Fragment& b = *FindFragment(instruction, Operand::kRight);
+  const Fragment& a = *FindFragment(instruction, MmaOperand::kLeft);
+  const Fragment& b = *FindFragment(instruction, MmaOperand::kRight);
   double lefts[16][32] = {}, rights[32][8] = {};
   for (int thread = 0; thread < kWarpThreads; ++thread) {
     for (int slot = 0; slot < a.slots(); ++slot) {
-      const Element e = a.At(thread, Defect("fragments") ? slot ^ 1 : slot);
+      const TileElement e = a.At(thread, Defect("fragments") ? slot ^ 1 : slot);
       lefts[e.row][e.column] = value(Read<T>(left, a, thread, slot));
     }
     for (int slot = 0; slot < b.slots(); ++slot) {
-      const Element e = b.At(thread, slot);
+      const TileElement e = b.At(thread, slot);
       rights[e.row][e.column] = value(Read<T>(right, b, thread, slot));
     }
   }
@@ -68,14 +68,14 @@ void MultiplyWarp(const char* instruction, const void* left, const void* right, 
 
 template <typename T, typename Value, typename Sum>
 void Multiply(const char* instruction, void** arguments, int blocks, Value value, Sum sum) {
-  const Fragment& a = *FindFragment(instruction, Operand::kLeft);
-  const Fragment& d = *FindFragment(instruction, Operand::kSum);
+  const Fragment& a = *FindFragment(instruction, MmaOperand::kLeft);
+  const Fragment& d = *FindFragment(instruction, MmaOperand::kSum);
   for (int block = 0; block < blocks; ++block) {
     double sums[16][8] = {};
     MultiplyWarp<T>(instruction, Pointer<T>(arguments, 0) + block * a.elements(),
                     Pointer<T>(arguments, 1), value, sums);
     for (int i = 0; i < d.elements(); ++i) {
-      const Element e = d.At(i / d.slots(), i % d.slots());
+      const TileElement e = d.At(i / d.slots(), i % d.slots());
       Pointer<uint32_t>(arguments, 2)[block * d.elements() + i] = sum(sums[e.row][e.column]);
     }
   }
@@ -83,7 +83,7 @@ void Multiply(const char* instruction, void** arguments, int blocks, Value value
 
 template <typename Value>
 void Chain(void** arguments, int blocks, Value value) {
-  const Fragment& d = *FindFragment("mma.m16n8k16", Operand::kSum);
+  const Fragment& d = *FindFragment("mma.m16n8k16", MmaOperand::kSum);
   const int steps = Argument<int>(arguments, 3);
   for (int block = 0; block < blocks; ++block) {
     double sums[16][8] = {};
@@ -92,16 +92,16 @@ void Chain(void** arguments, int blocks, Value value) {
                              Pointer<uint16_t>(arguments, 1) + step * 128, value, sums);
     }
     for (int i = 0; i < d.elements(); ++i) {
-      const Element e = d.At(i / d.slots(), i % d.slots());
+      const TileElement e = d.At(i / d.slots(), i % d.slots());
       Pointer<float>(arguments, 2)[block * d.elements() + i] = float(sums[e.row][e.column]);
     }
   }
 }
 
 void Load(const char* instruction, void** arguments) {
-  const Fragment& loaded = *FindFragment(instruction, Operand::kLoaded);
+  const Fragment& loaded = *FindFragment(instruction, MmaOperand::kLoaded);
   for (int i = 0; i < loaded.elements(); ++i) {
-    const Element e = loaded.At(i / loaded.slots(), i % loaded.slots());
+    const TileElement e = loaded.At(i / loaded.slots(), i % loaded.slots());
     Pointer<uint16_t>(arguments, 1)[i] = Pointer<uint16_t>(arguments, 0)[e.row * 8 + e.column];
   }
 }

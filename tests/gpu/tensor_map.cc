@@ -43,7 +43,7 @@ absl::StatusOr<int> Wrong(Gpu& gpu, CudaPointer out, int matrix) {
 
 }  // namespace
 
-absl::Status RunTensorMap(Run& run) {
+absl::Status RunTensorMap(PartRun& run) {
   ASSIGN_OR_RETURN(Gpu * gpu, run.gpu());
   if (!Runs("tensor_map.cu", gpu->arch())) {
     return absl::FailedPreconditionError(absl::StrCat(gpu->arch(), " has no copy engine"));

@@ -1,8 +1,8 @@
 // Which thread of a warp holds which element of a matrix instruction's operands, in which of its
 // slots. One table for who prints such instructions, emulates them and tests them on a device.
 //
-//   const Fragment* left = FindFragment("mma.m16n8k16", Operand::kLeft);
-//   const Element e = left->At(/*thread=*/5, /*slot=*/2);   // row 9, column 2
+//   const Fragment* left = FindFragment("mma.m16n8k16", MmaOperand::kLeft);
+//   const TileElement e = left->At(/*thread=*/5, /*slot=*/2);   // row 9, column 2
 //
 // Each bit of a thread's number and of a slot's number moves the element by a fixed number of rows
 // or columns; the moves add up. Slots count elements from the lowest bits of the first register.
@@ -16,12 +16,12 @@ namespace athanor {
 
 inline constexpr int kWarpThreads = 32;
 
-struct Element {
+struct TileElement {
   int row = 0, column = 0;
-  bool operator==(const Element&) const = default;
+  bool operator==(const TileElement&) const = default;
 };
 
-enum class Operand {
+enum class MmaOperand {
   kLeft,    // m rows, k columns
   kRight,   // k rows, n columns
   kSum,     // m rows, n columns: the accumulator and the result
@@ -31,19 +31,19 @@ enum class Operand {
 struct Fragment {
   int elements() const { return rows * columns; }
   int slots() const { return elements() / kWarpThreads; }  // of each thread
-  Element At(int thread, int slot) const;
+  TileElement At(int thread, int slot) const;
 
   absl::string_view instruction;  // "mma.m16n8k16", of 16-bit floats; its dtypes share a map
-  Operand operand;
+  MmaOperand operand;
   int rows, columns;
-  Element thread_bits[5];
-  Element slot_bits[4];  // as many as slots() has bits
+  TileElement thread_bits[5];
+  TileElement slot_bits[4];  // as many as slots() has bits
 };
 
 absl::Span<const Fragment> Fragments();
 
 // Returns nullptr if there is no such row.
-const Fragment* FindFragment(absl::string_view instruction, Operand operand);
+const Fragment* FindFragment(absl::string_view instruction, MmaOperand operand);
 
 }  // namespace athanor
 

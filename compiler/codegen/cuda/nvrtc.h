@@ -66,7 +66,7 @@ class Nvrtc {
   std::string version() const;
 
   // INVALID_ARGUMENT if the text does not compile, with the compiler's messages; INTERNAL if the
-  // compiler fails by itself. Thread-safe; compilations run one at a time inside the library.
+  // compiler fails by itself. Thread-safe.
   absl::StatusOr<Cubin> Compile(const CudaSource& source) const;
 
  private:
