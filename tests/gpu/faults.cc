@@ -201,7 +201,7 @@ absl::Status RunRespawn(PartRun& run) {
   run.report().Answer("respawn.after_fault", after_fault.exit == 0,
                       {{"fault", fault.End()}, {"after", Printed(after_fault)}});
 
-  const Child hang = run.RunTask("hangs", 4);
+  const Child hang = run.RunTask("hangs", 20, /*after_output=*/1);
   if (!hang.timed_out || Printed(hang).is_null()) return Wrong(hang, "hangs");
   const Child after_hang = run.RunTask("works", 30);
   run.report().Answer("respawn.kill_ms", hang.kill_seconds * 1e3, {{"end", hang.End()}});

@@ -4,7 +4,8 @@
 #include "absl/algorithm/container.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_format.h"
+#include "absl/time/clock.h"
+#include "absl/time/time.h"
 #include "deploy/bazel/libs/status_macros.h"
 #include "tests/gpu/parts.h"
 
@@ -110,7 +111,10 @@ absl::Status RunAll(const Options& options, const std::vector<Question>& questio
         absl::StrCat("--seconds ", options.seconds, " is no number above 0"));
   }
   ASSIGN_OR_RETURN(GpuReport report, GpuReport::Open(options.output, questions));
-  report.Fact("run", "begin", {{"parts", options.parts}, {"seconds", seconds}});
+  report.Fact("run", "begin",
+              {{"time", absl::FormatTime(absl::RFC3339_sec, absl::Now(), absl::UTCTimeZone())},
+               {"parts", options.parts},
+               {"seconds", seconds}});
   const auto begin = std::chrono::steady_clock::now();
   for (const std::string& name : options.parts) {
     const double left = seconds - MsSince(begin) / 1e3;

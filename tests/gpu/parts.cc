@@ -10,16 +10,16 @@ namespace {
 constexpr Part kParts[] = {
     {"environment", "which device, driver and compiler this is", 30, RunEnvironment},
     {"fragments", "where matrix instructions keep their elements", 30, RunFragments},
-    {"floors", "how fast it copies, multiplies and launches", 90, RunFloors},
+    {"floors", "how fast it copies, multiplies and launches", 70, RunFloors},
     {"graph", "what a node and a replay of a graph cost", 40, RunGraph},
     {"reading", "what reading sizes from memory costs a kernel", 30, RunReading},
-    {"rounding", "how matrix instructions round their sums", 30, RunRounding},
+    {"rounding", "how matrix instructions round their sums", 60, RunRounding},
     {"tensor-map", "where a tile's descriptor may lie", 20, RunTensorMap},
     {"commit", "what mapping memory costs, and whether it is zero", 40, RunCommit},
     {"events", "how steady times by events are", 30, RunEvents},
     {"respawn", "how soon a new process works, also after a fault and a hang", 60, RunRespawn},
     {"sticky", "what a fault leaves behind", 40, RunSticky},
-    {"filter", "which system calls the driver needs", 60, RunFilter},
+    {"filter", "which system calls the driver needs", 50, RunFilter},
 };
 
 constexpr ChildTask kChildTasks[] = {
@@ -46,10 +46,10 @@ absl::StatusOr<Gpu*> PartRun::gpu() {
   return gpu_.get();
 }
 
-Child PartRun::RunTask(const std::string& name, double seconds) const {
+Child PartRun::RunTask(const std::string& name, double seconds, double after_output) const {
   std::vector<std::string> arguments = {"--child", name};
   if (!nvrtc_.empty()) arguments.insert(arguments.end(), {"--nvrtc", nvrtc_});
-  return RunChild(arguments, seconds);
+  return RunChild(arguments, seconds, after_output);
 }
 
 void PrintObject(const Json& object) {

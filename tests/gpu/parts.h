@@ -3,6 +3,7 @@
 #define ATHANOR_TESTS_GPU_PARTS_H_
 
 #include <chrono>
+#include <limits>
 #include <memory>
 #include <string>
 #include <utility>
@@ -27,7 +28,8 @@ class PartRun {
   GpuReport& report() { return report_; }
   absl::StatusOr<Gpu*> gpu();
   // Runs a task of ChildTasks().
-  Child RunTask(const std::string& name, double seconds) const;
+  Child RunTask(const std::string& name, double seconds,
+                double after_output = std::numeric_limits<double>::infinity()) const;
 
  private:
   GpuReport report_;

@@ -34,7 +34,7 @@ std::string Child::End() const {
   return signal != 0 ? absl::StrCat("signal ", signal) : output;
 }
 
-Child RunChild(const std::vector<std::string>& arguments, double seconds) {
+Child RunChild(const std::vector<std::string>& arguments, double seconds, double after_output) {
   Child child;
   int pipe_ends[2];
   if (pipe2(pipe_ends, O_CLOEXEC) != 0) {
@@ -65,6 +65,7 @@ Child RunChild(const std::vector<std::string>& arguments, double seconds) {
     if (ready < 0 && errno == EINTR) continue;
     char bytes[4096];
     const ssize_t n = ready > 0 ? read(pipe_ends[0], bytes, sizeof(bytes)) : 0;
+    if (n > 0 && child.output.empty()) seconds = std::min(seconds, Since(begin) + after_output);
     if (n > 0) child.output.append(bytes, n);
     open = n > 0;
     child.timed_out = ready == 0;

@@ -5,6 +5,7 @@
 #ifndef ATHANOR_TESTS_GPU_PROCESS_H_
 #define ATHANOR_TESTS_GPU_PROCESS_H_
 
+#include <limits>
 #include <string>
 #include <vector>
 
@@ -21,8 +22,10 @@ struct Child {
   std::string output;       // what it wrote to its standard output, or why it did not start
 };
 
-// Kills the child when its time is over. It must die with this process: DieWithParent().
-Child RunChild(const std::vector<std::string>& arguments, double seconds);
+// Kills the child when its time is over, or `after_output` seconds after its first output. It must
+// die with this process: DieWithParent().
+Child RunChild(const std::vector<std::string>& arguments, double seconds,
+               double after_output = std::numeric_limits<double>::infinity());
 
 // For a child, first thing.
 void DieWithParent();

@@ -16,7 +16,7 @@ namespace athanor {
 namespace {
 
 constexpr int kM = 16, kN = 8, kStep = 16;
-constexpr int kBlocks = 64;
+constexpr int kBlocks = 32;
 
 struct Format {
   const char* question;
