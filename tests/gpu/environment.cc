@@ -48,7 +48,7 @@ absl::Status RunEnvironment(PartRun& run) {
                 {"arch", gpu->arch()},
                 {"memory_bytes", bytes},
                 {"free_bytes", free},
-                {"nvrtc", gpu->nvrtc().version()}};
+                {"nvrtc", gpu->nvrtc() ? gpu->nvrtc()->version() : "none"}};
   for (const Fact& fact : kFacts) facts[fact.name] = gpu->Attribute(fact.attribute);
   utsname system = {};
   uname(&system);
@@ -57,13 +57,17 @@ absl::Status RunEnvironment(PartRun& run) {
   run.report().Answer("environment.driver", version);
   run.report().Answer("environment.virtual_memory", gpu->Attribute(kCudaVirtualMemory));
 
+  if (gpu->nvrtc() == nullptr) {
+    run.report().Failed("environment.compile_ms", "this machine has no compiler (NVRTC)");
+    return absl::OkStatus();
+  }
   Json each;
   double slowest = 0;
   for (const auto& [file, text] : KernelTexts()) {
     if (!Runs(file, gpu->arch())) continue;
     const auto begin = std::chrono::steady_clock::now();
     ASSIGN_OR_RETURN(const Cubin cubin,
-                     gpu->nvrtc().Compile({.source = text, .arch = gpu->arch(), .name = file}));
+                     gpu->nvrtc()->Compile({.source = text, .arch = gpu->arch(), .name = file}));
     each[file] = {{"ms", MsSince(begin)}, {"kernels", cubin.log.kernels.size()}};
     slowest = std::max(slowest, MsSince(begin) / static_cast<double>(cubin.log.kernels.size()));
   }

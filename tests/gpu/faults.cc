@@ -45,13 +45,12 @@ absl::StatusOr<Json> FirstLaunch(const std::string& nvrtc) {
   ASSIGN_OR_RETURN(std::unique_ptr<Gpu> gpu, Gpu::Open(nvrtc));
   const double context = MsSince(opening);
   const auto compiling = Clock::now();
-  ASSIGN_OR_RETURN(const Cubin cubin, gpu->nvrtc().Compile({.source = KernelTexts().at("probes.cu"),
-                                                            .arch = gpu->arch()}));
+  ASSIGN_OR_RETURN(const std::string code, gpu->MachineCode("probes.cu"));
   const double compile = MsSince(compiling);
   const auto launching = Clock::now();
   CudaModule module = nullptr;
   CudaFunction append = nullptr;
-  RETURN_IF_CUDA_ERROR(*cuda, ModuleLoadData(&module, cubin.code.data()));
+  RETURN_IF_CUDA_ERROR(*cuda, ModuleLoadData(&module, code.data()));
   RETURN_IF_CUDA_ERROR(*cuda, ModuleGetFunction(&append, module, "append"));
   ASSIGN_OR_RETURN(const CudaPointer word, gpu->Allocate(4));
   RETURN_IF_ERROR(AppendOnce(*gpu, append, word));

@@ -3,6 +3,9 @@
 #include <algorithm>
 #include <chrono>
 #include <cmath>
+#include <filesystem>
+#include <fstream>
+#include <iterator>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -15,6 +18,16 @@ constexpr double kMostClockChange = 0.03;
 constexpr int kMostRounds = 3;
 // Clocks rise within some milliseconds of load; caches and code are warm long before.
 constexpr std::chrono::milliseconds kWarmUp{30};
+
+// Where machine code lies that came with this program.
+std::filesystem::path OwnFolder() {
+  std::error_code error;
+  return std::filesystem::read_symlink("/proc/self/exe", error).parent_path() / "kernels";
+}
+
+std::string CodeName(absl::string_view file, absl::string_view arch) {
+  return absl::StrCat(file, ".", arch, ".cubin");
+}
 
 }  // namespace
 
@@ -29,14 +42,33 @@ bool Runs(absl::string_view file, absl::string_view arch) {
   return file != "tensor_map.cu" || arch != "sm_80";  // the copy engine came with sm_90
 }
 
+absl::Status WriteMachineCode(const Nvrtc& nvrtc, const std::string& folder) {
+  std::error_code error;
+  std::filesystem::create_directories(folder, error);
+  for (const auto& [file, text] : KernelTexts()) {
+    for (const char* arch : kArchitectures) {
+      if (!Runs(file, arch)) continue;
+      ASSIGN_OR_RETURN(const Cubin cubin,
+                       nvrtc.Compile({.source = text, .arch = arch, .name = file}));
+      const std::string path = folder + "/" + CodeName(file, arch);
+      std::ofstream out(path, std::ios::binary);
+      if (!(out << cubin.code).flush()) {
+        return absl::FailedPreconditionError(absl::StrCat(path, " cannot be written"));
+      }
+    }
+  }
+  return absl::OkStatus();
+}
+
 bool Timing::Steady() const {
   return std::fabs(ghz_after - ghz_before) <= kMostClockChange * ghz_before;
 }
 
 absl::StatusOr<std::unique_ptr<Gpu>> Gpu::Open(const std::string& nvrtc_folder) {
   ASSIGN_OR_RETURN(const CudaDriver* cuda, CudaDriver::Load());
-  ASSIGN_OR_RETURN(const Nvrtc* nvrtc, Nvrtc::Load(nvrtc_folder));
-  std::unique_ptr<Gpu> gpu(new Gpu(*cuda, *nvrtc));
+  const absl::StatusOr<const Nvrtc*> nvrtc = Nvrtc::Load(nvrtc_folder);
+  if (!nvrtc.ok() && !std::filesystem::exists(OwnFolder())) return nvrtc.status();
+  std::unique_ptr<Gpu> gpu(new Gpu(*cuda, nvrtc.ok() ? *nvrtc : nullptr));
   RETURN_IF_ERROR(gpu->Start());
   return gpu;
 }
@@ -76,13 +108,27 @@ std::string Gpu::arch() const {
   return absl::StrCat("sm_", major, minor, major >= 9 ? "a" : "");
 }
 
+absl::StatusOr<std::string> Gpu::MachineCode(const std::string& file) const {
+  if (nvrtc_ != nullptr) {
+    ASSIGN_OR_RETURN(
+        Cubin cubin,
+        nvrtc_->Compile({.source = KernelTexts().at(file), .arch = arch(), .name = file}));
+    return std::move(cubin.code);
+  }
+  const std::filesystem::path path = OwnFolder() / CodeName(file, arch());
+  std::ifstream in(path, std::ios::binary);
+  if (!in) {
+    return absl::FailedPreconditionError(
+        absl::StrCat("this machine has no compiler (NVRTC), and there is no ", path.string()));
+  }
+  return std::string(std::istreambuf_iterator<char>(in), {});
+}
+
 absl::StatusOr<CudaFunction> Gpu::Kernel(const std::string& file, const char* name) {
   CudaModule& module = modules_[file];
   if (module == nullptr) {
-    ASSIGN_OR_RETURN(
-        const Cubin cubin,
-        nvrtc_.Compile({.source = KernelTexts().at(file), .arch = arch(), .name = file}));
-    RETURN_IF_CUDA_ERROR(cuda_, ModuleLoadData(&module, cubin.code.data()));
+    ASSIGN_OR_RETURN(const std::string code, MachineCode(file));
+    RETURN_IF_CUDA_ERROR(cuda_, ModuleLoadData(&module, code.data()));
   }
   CudaFunction function = nullptr;
   RETURN_IF_CUDA_ERROR(cuda_, ModuleGetFunction(&function, module, name));

@@ -30,6 +30,10 @@ namespace athanor {
 
 // The texts of kernels/, by file name.
 const std::map<std::string, std::string>& KernelTexts();
+// Those whose machine code travels with the program, for machines without a compiler.
+inline constexpr const char* kArchitectures[] = {"sm_80", "sm_90a", "sm_100a"};
+// Writes the machine code of all kernels for all of these into `folder`, which it makes.
+absl::Status WriteMachineCode(const Nvrtc& nvrtc, const std::string& folder);
 // Those that an architecture can run.
 bool Runs(absl::string_view file, absl::string_view arch);
 
@@ -46,15 +50,16 @@ struct Timing {
 // Used by one thread.
 class Gpu {
  public:
-  // Opens device 0. FAILED_PRECONDITION, in one sentence, if there is no driver, device or
-  // compiler.
+  // Opens device 0. FAILED_PRECONDITION, in one sentence, if there is no driver or device, or
+  // neither a compiler nor a folder "kernels" of machine code beside this program.
   static absl::StatusOr<std::unique_ptr<Gpu>> Open(const std::string& nvrtc_folder);
   ~Gpu();
   Gpu(const Gpu&) = delete;
   Gpu& operator=(const Gpu&) = delete;
 
   const CudaDriver& cuda() const { return cuda_; }
-  const Nvrtc& nvrtc() const { return nvrtc_; }
+  // nullptr if this machine has no compiler.
+  const Nvrtc* nvrtc() const { return nvrtc_; }
   CudaDevice device() const { return device_; }
   CudaContext context() const { return context_; }
   CudaStream stream() const { return stream_; }
@@ -62,6 +67,8 @@ class Gpu {
   int multiprocessors() const { return Attribute(kCudaMultiprocessors); }
   std::string arch() const;  // as compilers name it: "sm_90a"
 
+  // Compiles a file of kernels/, or reads its machine code where there is no compiler.
+  absl::StatusOr<std::string> MachineCode(const std::string& file) const;
   absl::StatusOr<CudaFunction> Kernel(const std::string& file, const char* name);
   absl::StatusOr<CudaPointer> Allocate(size_t bytes);
   // Frees what Allocate() gave, so that a part can go through sizes.
@@ -103,12 +110,12 @@ class Gpu {
   absl::StatusOr<double> Gigahertz();
 
  private:
-  Gpu(const CudaDriver& cuda, const Nvrtc& nvrtc) : cuda_(cuda), nvrtc_(nvrtc) {}
+  Gpu(const CudaDriver& cuda, const Nvrtc* nvrtc) : cuda_(cuda), nvrtc_(nvrtc) {}
   absl::Status Start();
   absl::StatusOr<double> OnceMs(absl::FunctionRef<absl::Status()> work);
 
   const CudaDriver& cuda_;
-  const Nvrtc& nvrtc_;
+  const Nvrtc* const nvrtc_;
   CudaDevice device_ = 0;
   CudaContext context_ = nullptr;
   CudaStream stream_ = nullptr;

@@ -22,6 +22,7 @@ struct Options {
   std::string only;   // runs one part in this process
   std::string child;  // runs a child's task
   std::string table;
+  std::string compile;
 };
 
 struct Flag {
@@ -36,6 +37,9 @@ constexpr Flag kFlags[] = {
      "FOLDER: where the compiler NVRTC lies; by default where ATHANOR_NVRTC says, the system's\n"
      "            loader finds it, or a toolkit or Python package has it"},
     {"--table", &Options::table, "FILE: prints the table of such rows again, and runs nothing"},
+    {"--compile", &Options::compile,
+     "FOLDER: writes the kernels' machine code, and runs nothing; a folder \"kernels\" beside\n"
+     "            the program is used where there is no NVRTC"},
     {"--only", &Options::only, nullptr},
     {"--child", &Options::child, nullptr},
 };
@@ -169,6 +173,12 @@ int Main(int count, char** arguments) {
   if (!options.ok()) return wrong(options.status());
   if (!options->child.empty() || !options->only.empty()) DieWithParent();
   if (!options->child.empty()) return RunTask(*options);
+  if (!options->compile.empty()) {
+    const absl::StatusOr<const Nvrtc*> nvrtc = Nvrtc::Load(options->nvrtc);
+    const absl::Status written =
+        nvrtc.ok() ? WriteMachineCode(**nvrtc, options->compile) : nvrtc.status();
+    return written.ok() ? static_cast<int>(kAnswered) : wrong(written);
+  }
   absl::StatusOr<std::vector<Question>> questions = ParseQuestions(ExpectJson());
   if (!questions.ok()) return wrong(questions.status());
   if (!options->only.empty()) {

@@ -57,8 +57,7 @@ TEST_P(KernelsTest, CompileWithoutSpills) {
   EXPECT_EQ(files, arch == "sm_80" ? 3 : 4);
 }
 
-INSTANTIATE_TEST_SUITE_P(Architectures, KernelsTest,
-                         ::testing::Values("sm_80", "sm_90a", "sm_100a"));
+INSTANTIATE_TEST_SUITE_P(Architectures, KernelsTest, ::testing::ValuesIn(kArchitectures));
 
 TEST(NumberFormatsTest, ValuesComeBack) {
   for (float value :

@@ -4,6 +4,7 @@ one way are told from right ones. What it measures is about no GPU."""
 import json
 import os
 import pathlib
+import shutil
 import subprocess
 import tempfile
 import unittest
@@ -71,6 +72,34 @@ class RunTest(unittest.TestCase):
                 row = self.answers(question.split(".")[0], defect=defect)[question]
                 self.assertFalse(row["held"], row)
                 self.assertNotEqual(row["decision"], "")
+
+    def test_machine_code_stands_in_for_the_compiler(self):
+        with tempfile.TemporaryDirectory() as folder:
+            place = pathlib.Path(folder)
+            program = place / "athanor-gpu"
+            shutil.copy(PROGRAM, program)
+            environment = os.environ | {"LD_LIBRARY_PATH": str(DRIVER.parent),
+                                        "ATHANOR_NVRTC": str(place / "none")}
+
+            def run(*arguments: str) -> subprocess.CompletedProcess[str]:
+                return subprocess.run([program, *arguments], capture_output=True, text=True,
+                                      check=False, cwd=place, env=environment)
+
+            done = run("fragments")
+            self.assertEqual(done.returncode, 2, done)
+            self.assertIn("no CUDA compiler (NVRTC)", done.stderr)
+            done = run("--compile", str(place / "kernels"), "--nvrtc", str(nvrtc()))
+            self.assertEqual(done.returncode, 0, done)
+            done = run("fragments", "filter", "tensor-map")
+            self.assertEqual(done.returncode, 0, done)
+            done = run("environment")
+            self.assertEqual(done.returncode, 1, done)
+            self.assertIn("environment.compile_ms: this machine has no compiler", done.stdout)
+            for code in (place / "kernels").glob("*.sm_90a.cubin"):
+                code.unlink()
+            done = run("fragments")
+            self.assertEqual(done.returncode, 1, done)
+            self.assertIn("fragments.cu.sm_90a.cubin", done.stdout)
 
     def test_the_table_comes_last(self):
         done, rows = self.run_parts("events", "environment")
