@@ -1,13 +1,16 @@
 """Measures the time from an upload to the first right answer on a server that knows nothing yet.
 
     .venv/bin/python tests/bench/first_answer.py [--only resnet50 vit ...] [--rounds 3]
-        [--beside resnet50] [--after resnet50] [--build bazel-bin] [--build OTHER ...] [--peers]
+        [--beside resnet50] [--after resnet50] [--boxes] [--build bazel-bin] [--build OTHER ...]
+        [--peers]
 
 Each round starts a server with an empty cache for every model and build, in turn, uploads the model
 as a user would (boxes and searches as by default), asks once, and compares the answer with float64.
 --beside first uploads another model and waits until it serves, so that its boxes and searches run.
---after uploads another model a second earlier, and does not wait. --peers loads the same file in
-ONNX Runtime (and in OpenVINO, where it is installed), in a process of its own, and asks once.
+--after uploads another model a second earlier, and does not wait. --boxes searches nothing and
+says how long all boxes of the model took after that, on the idle machine. --peers loads the same
+file in ONNX Runtime (and in OpenVINO, where it is installed), in a process of its own, and asks
+once.
 A build is a folder with `server/athanord`, or with it and `athanor-tuner` beside each other.
 
 Prints one JSON line per upload: seconds from `upload` to the answer, and what the server's log says
@@ -117,17 +120,30 @@ def ours(case: Case, other: Case | None, build: Path, args: argparse.Namespace) 
     with tempfile.TemporaryDirectory() as folder:
         log = Path(folder) / "log"
         flags = [f"--threads={args.threads}"] if args.threads else []
-        with (server(f"--search_budget={args.search_budget}", *flags, build=build,
-                     log=log) as running, athanor.Client(running.address) as client):
+        flags.append(f"--search_budget={0 if args.boxes else args.search_budget}")
+        with (server(*flags, build=build, log=log) as running,
+              athanor.Client(running.address) as client):
             if other is not None:
                 earlier = other.upload(client)
                 if args.beside:
                     other.ask(earlier)
                 time.sleep(1)
             begin = time.perf_counter()
-            case.ask(case.upload(client))
+            served = case.upload(client)
+            case.ask(served)
             seconds = time.perf_counter() - begin
-        return {"seconds": round(seconds, 3)} | phases(log, case.model.name)
+            boxes = boxes_of(client, served) if args.boxes else {}
+        return {"seconds": round(seconds, 3)} | phases(log, case.model.name) | boxes
+
+
+def boxes_of(client: athanor.Client, served: athanor.Model) -> dict[str, float]:
+    """Seconds until the model's job has made its boxes; how many there are, and have a plan."""
+    begin = time.perf_counter()
+    while client.jobs(served.name, only_unfinished=True):
+        time.sleep(0.05)
+    boxes = served.info().buckets
+    return {"boxes_seconds": round(time.perf_counter() - begin, 2), "boxes": len(boxes),
+            "with_plan": sum(bool(box.plan_id) for box in boxes)}
 
 
 def theirs(case: Case, peer: str) -> dict:
@@ -150,6 +166,7 @@ def arguments() -> argparse.Namespace:
     before = parser.add_mutually_exclusive_group()
     before.add_argument("--beside", choices=MODELS, metavar="NAME")
     before.add_argument("--after", choices=MODELS, metavar="NAME")
+    parser.add_argument("--boxes", action="store_true")
     parser.add_argument("--build", type=Path, action="append")
     parser.add_argument("--peers", action="store_true")
     return parser.parse_args()

@@ -1,8 +1,10 @@
 #include "server/tuner/check/sample.h"
 
 #include <algorithm>
-#include <cmath>
+#include <bit>
+#include <cstdint>
 #include <cstring>
+#include <limits>
 #include <numeric>
 #include <random>
 
@@ -81,24 +83,44 @@ void AddAxisEdges(absl::Span<const int64_t> shape, size_t edge, int64_t count,
   }
 }
 
-template <typename Float>
+// Elements that are looked at together: so short that finding one among them costs nothing, so long
+// that the loop over them is one of vectors.
+constexpr int64_t kBlock = 256;
+
+template <typename Bits>
+Bits BitsAt(absl::string_view bytes, int64_t i) {
+  Bits bits;
+  std::memcpy(&bits, bytes.data() + i * sizeof(Bits), sizeof(Bits));
+  return bits;
+}
+
+// Adds the first element that is not finite, and before that the first of the largest magnitude.
+template <typename Float, typename Bits>
 void AddExtremes(absl::string_view bytes, std::vector<int64_t>* positions) {
-  const auto count = static_cast<int64_t>(bytes.size() / sizeof(Float));
-  int64_t largest = 0;
-  Float magnitude = -1;
-  for (int64_t i = 0; i < count; ++i) {
-    Float value;
-    std::memcpy(&value, bytes.data() + i * sizeof(Float), sizeof(Float));
-    if (!std::isfinite(value)) {
-      positions->push_back(i);
-      break;
-    }
-    if (std::fabs(value) > magnitude) {
-      magnitude = std::fabs(value);
+  const auto count = static_cast<int64_t>(bytes.size() / sizeof(Bits));
+  // Without the sign, bits are ordered as magnitudes are, and those of NaN come last.
+  const auto magnitude = [&](int64_t i) { return static_cast<Bits>(BitsAt<Bits>(bytes, i) << 1); };
+  const auto infinite =
+      static_cast<Bits>(std::bit_cast<Bits>(std::numeric_limits<Float>::infinity()) << 1);
+  int64_t largest = -1;
+  Bits most = 0;
+  for (int64_t begin = 0; begin < count; begin += kBlock) {
+    const int64_t end = std::min(begin + kBlock, count);
+    Bits here = 0;
+    for (int64_t i = begin; i < end; ++i) here = std::max(here, magnitude(i));
+    if (here < infinite && largest >= 0 && here <= most) continue;
+    for (int64_t i = begin; i < end; ++i) {
+      if (magnitude(i) >= infinite) {
+        positions->push_back(i);
+        begin = count;
+        break;
+      }
+      if (largest >= 0 && magnitude(i) <= most) continue;
       largest = i;
+      most = magnitude(i);
     }
   }
-  if (magnitude >= 0) positions->push_back(largest);
+  if (largest >= 0) positions->push_back(largest);
 }
 
 // Adds the first and the last few elements that still hold only noise.
@@ -107,18 +129,21 @@ void AddUntouched(absl::string_view bytes, unsigned char noise, std::vector<int6
   const auto count = static_cast<int64_t>(bytes.size() / sizeof(Bits));
   Bits untouched;
   std::memset(&untouched, noise, sizeof(Bits));
-  const auto is_noise = [&](int64_t i) {
-    Bits value;
-    std::memcpy(&value, bytes.data() + i * sizeof(Bits), sizeof(Bits));
-    return value == untouched;
-  };
+  const auto is_noise = [&](int64_t i) { return BitsAt<Bits>(bytes, i) == untouched; };
   int64_t first = 0;
-  for (int found = 0; first < count && found < kSuspectsEachWay; ++first) {
-    if (!is_noise(first)) continue;
-    positions->push_back(first);
-    ++found;
-  }
   int found = 0;
+  while (first < count && found < kSuspectsEachWay) {
+    const int64_t end = std::min(first + kBlock, count);
+    int any = 0;
+    for (int64_t i = first; i < end; ++i) any |= static_cast<int>(is_noise(i));
+    for (; any != 0 && first < end && found < kSuspectsEachWay; ++first) {
+      if (!is_noise(first)) continue;
+      positions->push_back(first);
+      ++found;
+    }
+    if (any == 0) first = end;
+  }
+  found = 0;
   for (int64_t i = count; i-- > first && found < kSuspectsEachWay;) {
     if (!is_noise(i)) continue;
     positions->push_back(i);
@@ -185,8 +210,8 @@ std::vector<int64_t> SuspectPositions(absl::string_view bytes, DType dtype, unsi
     default:
       AddUntouched<uint64_t>(bytes, noise, &positions);
   }
-  if (dtype == DType::kF32) AddExtremes<float>(bytes, &positions);
-  if (dtype == DType::kF64) AddExtremes<double>(bytes, &positions);
+  if (dtype == DType::kF32) AddExtremes<float, uint32_t>(bytes, &positions);
+  if (dtype == DType::kF64) AddExtremes<double, uint64_t>(bytes, &positions);
   SortDistinct(&positions);
   return positions;
 }

@@ -4,6 +4,7 @@
 #include <cmath>
 #include <cstring>
 #include <numeric>
+#include <random>
 #include <set>
 #include <string>
 #include <vector>
@@ -16,6 +17,7 @@ namespace {
 
 using ::testing::Contains;
 using ::testing::ElementsAre;
+using ::testing::ElementsAreArray;
 using ::testing::IsEmpty;
 using Positions = std::vector<int64_t>;
 
@@ -78,8 +80,9 @@ TEST(SampleTest, TileRemaindersAreMet) {
   }
 }
 
-std::string BytesOf(const std::vector<float>& values) {
-  return std::string(reinterpret_cast<const char*>(values.data()), values.size() * sizeof(float));
+template <typename T>
+std::string BytesOf(const std::vector<T>& values) {
+  return std::string(reinterpret_cast<const char*>(values.data()), values.size() * sizeof(T));
 }
 
 TEST(SampleTest, SuspectsAreUntouchedNotFiniteOrLargest) {
@@ -97,6 +100,33 @@ TEST(SampleTest, SuspectsAreUntouchedNotFiniteOrLargest) {
   EXPECT_THAT(SuspectPositions(bytes, DType::kI64, 0x5a),
               ElementsAre(0, 1, 2, 3, 4996, 4997, 4998, 4999));
   EXPECT_THAT(SuspectPositions("", DType::kF64, 0x5a), IsEmpty());
+}
+
+// Against a look at one element after another, wherever the interesting ones are.
+TEST(SampleTest, SuspectsAreThoseOfAPlainLoop) {
+  std::mt19937 random(1);
+  for (int round = 0; round < 300; ++round) {
+    std::vector<double> values(random() % 700);
+    for (double& v : values) v = static_cast<double>(random() % 1000) - 500;
+    for (int special = 0; special < round % 4 && !values.empty(); ++special) {
+      const double chosen[] = {std::nan(""), -HUGE_VAL, 1e300, -1e300};
+      values[random() % values.size()] = chosen[random() % 4];
+    }
+    std::set<int64_t> want;
+    double magnitude = -1;
+    int64_t largest = -1;
+    for (int64_t i = 0; i < static_cast<int64_t>(values.size()); ++i) {
+      if (!std::isfinite(values[i])) {
+        want.insert(i);
+        break;
+      }
+      if (std::fabs(values[i]) <= magnitude) continue;
+      magnitude = std::fabs(values[i]);
+      largest = i;
+    }
+    if (largest >= 0) want.insert(largest);
+    EXPECT_THAT(SuspectPositions(BytesOf(values), DType::kF64, 0x5a), ElementsAreArray(want));
+  }
 }
 
 }  // namespace
