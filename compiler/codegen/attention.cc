@@ -133,7 +133,7 @@ void AttentionLowering::PackQueries() {
   Var factor = e_.Float(accumulator_, scale);
   e_.For(0, depth_, 1, [&](const Expr& d) {
     for (int v = 0; v < s_.nv; ++v) {
-      PointLowering::Context context(&b_.at, lanes_, QueryCount(v));
+      PointLowering::Context context(&b_.at, lanes_, QueryCount(v), v > 0);
       Var q = e_.Cast(b_.at.At(node_.inputs[0], Place(Query(v), d)), accumulator_);
       Write(query_, d, v, Op2(Op::kMul, q, factor));
     }
@@ -199,7 +199,7 @@ Var AttentionLowering::Masked(Var score, const Expr& key, int vector) {
 void AttentionLowering::Softmax(const Expr& k0, const Expr& keys) {
   const bool masked = causal_ || node_.inputs.size() > 3;
   for (int v = 0; v < s_.nv; ++v) {
-    PointLowering::Context context(&b_.at, lanes_, QueryCount(v));
+    PointLowering::Context context(&b_.at, lanes_, QueryCount(v), v > 0);
     Var before = Read(peak_, 0, v);
     Var peak = e_.Mutable(before);
     e_.For(0, keys, 1, [&](const Expr& k) {
@@ -252,7 +252,7 @@ void AttentionLowering::Finish() {
     const std::optional<Expr> below = QueryCount(v);
     if (below && below->constant().value_or(1) <= 0) continue;  // no queries at any size
     BoundLanes(e_, below, lanes_);
-    PointLowering::Context context(&b_.at, lanes_, below);
+    PointLowering::Context context(&b_.at, lanes_, below, v > 0);
     Var total = Read(total_, 0, v);
     // A row with every key hidden is zero by definition (op table).
     Var none =

@@ -76,6 +76,7 @@ void BlockWriter::VectorFor(const Expr& begin, const Expr& end, int lanes, Vecto
   if (rest.IsConstant(0)) return;
   // A loop of at most one step: nothing is computed if nothing remains.
   For(begin + whole, end, lanes, [&](const Expr& i) {
+    bounds_.Set(*i.symbol(), begin + whole, begin + whole);
     bounds_.Set(kLane, 0, rest.constant() ? rest - 1 : end - 1 - i);
     body(i, rest);
     bounds_.Set(kLane, 0, lanes - 1);

@@ -20,6 +20,7 @@
 #include "compiler/codegen/tile.h"
 #include "compiler/search/kernels/access.h"
 #include "compiler/search/kernels/contract_roles.h"
+#include "compiler/search/kernels/contract_schedule.h"
 #include "compiler/search/kernels/extents.h"
 
 namespace athanor {
@@ -87,8 +88,8 @@ class ContractLowering {
     Expr begin, end;
   };
 
-  // Reports whether the last panel is a large part of all panels, so that tiles for each number of
-  // its vectors are worth compiling. A size that calls choose is expected to be a quarter of its
+  // Reports whether the last panel is a large part of all panels, so that tiles of fewer vectors
+  // for it are worth compiling. A size that calls choose is expected to be a quarter of its
   // maximum.
   bool HasFewPanels() const {
     constexpr int64_t kExpected = 4, kFew = 4;
@@ -103,27 +104,27 @@ class ContractLowering {
   // Returns how many vectors tiles may have, in rising order, for panels that are cut off or, if
   // they are not split, for all.
   std::vector<int> TileVectors() const;
-  // Returns how many of an item's rows the tiles of mr rows leave, unless none, if that is known.
-  std::optional<int64_t> RowsLeft() const {
-    const std::optional<int64_t> m = m_.constant();
-    return m && s_.rows_per_item % s_.mr == 0 ? std::optional(*m % s_.mr) : std::nullopt;
+  // Returns how many columns the last panel has, 0 if it is whole, if that is known.
+  std::optional<int64_t> LastColumns() const {
+    return e_.Simplify(n_ - FloorDiv(n_, width_) * width_).constant();
   }
+  std::optional<int64_t> Left() const { return RowsLeft(m_.constant(), s_); }
   void Panels();
   void VisitPiece(const Piece& k);
   void CopyRows(const Piece& k);
   void PackPanel(const Expr& n0, const Piece& k);
-  // Clears the packed panel's vectors that have no column, before `end`.
+  // Clears those of the packed panel's first `end` vectors that have no column.
   void ClearVectors(const Expr& n0, int end, const Piece& k);
   void Tile(const Expr& panel, const Expr& m0, int rows, const Piece& k);
   Var ColumnVector(const Expr& panel, int vector, const Expr& k, const Piece& piece);
   void DotPanel(const Expr& panel);
   void DotTile(const Expr& n0, const Expr& first, int columns, const Expr& m0, int rows);
-  // Computes the epilogue of the panel's columns in `rows` rows from m0 on.
-  void Epilogue(const Expr& panel, const Expr& m0, int rows);
-  // Computes that of the vector whose first column is n, with `below` columns; its sums are
-  // `sum()`.
-  void EpilogueOf(const Expr& m, const Expr& n, std::optional<Expr> below,
-                  absl::FunctionRef<Var()> sum);
+  // Computes the epilogue of the panel's columns in rows [begin, end), whose sums are in scratch.
+  void Epilogue(const Expr& panel, const Expr& begin, const Expr& end);
+  // Computes the epilogue of the panel's vector in row m; its sums are `sum`.
+  void VectorEpilogue(const Expr& panel, const Expr& m, int vector, Var sum);
+  // Computes the epilogue at row m and the lanes from column n on, in the context they have.
+  void LanesEpilogue(const Expr& m, const Expr& n, Var sum);
   // Prefetches the operand's element at these coordinates, if it is read from memory as it is.
   void Prefetch(NodeId operand, Coordinates at);
 
@@ -146,6 +147,8 @@ class ContractLowering {
     if (vector < full_vectors_) return std::nullopt;
     return LanesBelow(e_, n0 + vector * lanes_, n_, lanes_);
   }
+  // Reports whether the panel may have no column for the vector.
+  bool MayBeEmpty(int vector) const { return vector > full_vectors_; }
   Expr PackIndex(const Expr& k, const Expr& place) const {
     return k * width_ + place + Expr::Symbol(kir::kLane);
   }
@@ -263,12 +266,11 @@ void ContractLowering::ForPanels(absl::FunctionRef<void(const Expr&)> body) {
 
 std::vector<int> ContractLowering::TileVectors() const {
   std::vector<int> numbers;
-  const Expr whole = e_.Simplify(FloorDiv(n_, width_));
-  const std::optional<int64_t> rest = e_.Simplify(n_ - whole * width_).constant();
-  if (rest && *rest > 0) {
-    numbers.push_back(static_cast<int>((*rest + lanes_ - 1) / lanes_));
-    if (split_ || whole.IsConstant(0)) return numbers;
-  } else if (!rest && HasFewPanels()) {
+  const std::optional<int64_t> last = LastColumns();
+  if (last && *last > 0) {
+    numbers.push_back(static_cast<int>((*last + lanes_ - 1) / lanes_));
+    if (split_ || e_.Simplify(FloorDiv(n_, width_)).IsConstant(0)) return numbers;
+  } else if (!last && HasFewPanels()) {
     // Epilogues written out for each vector are long: there one vector is told from several.
     for (int v = 1; v < vectors_ && !(direct_ && v > 1); v *= 2) numbers.push_back(v);
   }
@@ -281,9 +283,9 @@ void ContractLowering::ForVectors(const Expr& panel, const Piece& k,
   if (s_.columns != ColumnAccess::kPack || full_vectors_ == vectors_) return body();
   const std::vector<int> numbers = TileVectors();
   const int full = full_vectors_, vectors = tile_vectors_;
-  const Var columns = e_.Index(n_ - panel * width_, 1);
   const auto less = [&](Var a, Var b) { return e_.Compute(Op::kLessThan, DType::kBool, {a, b}); };
   const auto number = [&](int64_t value) { return e_.Const(Scalar::Signed(DType::kI64, value)); };
+  const Var columns = numbers.size() > 1 ? e_.Index(n_ - panel * width_, 1) : kir::kNoVar;
   int above = 0;
   for (const int v : numbers) {
     Var here = v == numbers.back() ? kir::kNoVar : less(columns, number(v * lanes_ + 1));
@@ -291,7 +293,7 @@ void ContractLowering::ForVectors(const Expr& panel, const Piece& k,
     const auto tiles = [&] {
       tile_vectors_ = v;
       full_vectors_ = std::max(full, above);
-      if (v > above + 1) ClearVectors(panel * width_, v, k);
+      if (v > above + 1 && !LastColumns()) ClearVectors(panel * width_, v, k);
       body();
     };
     if (here == kir::kNoVar) {
@@ -309,9 +311,7 @@ void ContractLowering::Panels() {
   if (!blocked_) return VisitPiece({0, k_});
   // An empty reduction still gets one visit, because the epilogue reads the sums.
   e_.For(0, MaxOf(k_, 1), kc_, [&](const Expr& k0) { VisitPiece({k0, MinOf(k_, k0 + kc_)}); });
-  ForPanels([&](const Expr& panel) {
-    e_.For(m_begin_, m_end_, 1, [&](const Expr& m) { Epilogue(panel, m, 1); });
-  });
+  ForPanels([&](const Expr& panel) { Epilogue(panel, m_begin_, m_end_); });
 }
 
 void ContractLowering::VisitPiece(const Piece& k) {
@@ -319,9 +319,9 @@ void ContractLowering::VisitPiece(const Piece& k) {
   ForPanels([&](const Expr& panel) {
     if (s_.columns == ColumnAccess::kPack) PackPanel(panel * width_, k);
     ForVectors(panel, k, [&] {
-      ForRowTiles(e_, m_begin_, m_end_, s_.mr, RowsLeft(), [&](const Expr& m0, int rows) {
+      ForRowTiles(e_, m_begin_, m_end_, s_.mr, Left(), [&](const Expr& m0, int rows) {
         Tile(panel, m0, rows, k);
-        if (!blocked_ && !direct_) Epilogue(panel, m0, rows);
+        if (!blocked_ && !direct_) Epilogue(panel, m0, m0 + rows);
       });
     });
   });
@@ -369,12 +369,9 @@ void ContractLowering::PackPanel(const Expr& n0, const Piece& piece) {
 }
 
 void ContractLowering::ClearVectors(const Expr& n0, int end, const Piece& piece) {
-  const Var zero = e_.Broadcast(e_.Const(ZeroOf(accumulator_)), lanes_);
   const Expr begin = e_.Simplify(CeilDiv(n_ - n0, lanes_) * lanes_);
-  e_.For(begin, end * lanes_, lanes_, [&](const Expr& place) {
-    e_.For(0, piece.end - piece.begin, 1,
-           [&](const Expr& k) { e_.Store(pack_, PackIndex(k, place), zero, {}); });
-  });
+  ClearColumns(e_, pack_, piece.end - piece.begin, width_, begin, end * lanes_, accumulator_,
+               lanes_);
 }
 
 Var ContractLowering::ColumnVector(const Expr& panel, int v, const Expr& k, const Piece& piece) {
@@ -395,7 +392,7 @@ Var ContractLowering::ColumnVector(const Expr& panel, int v, const Expr& k, cons
   if (s_.prefetch && v * bytes % kCacheLineBytes == 0) {
     Prefetch(operand, At(letters, 0, n0, k + s_.kc));
   }
-  PointLowering::Context context(&b_.at, lanes_, Below(panel * width_, v));
+  PointLowering::Context context(&b_.at, lanes_, Below(panel * width_, v), MayBeEmpty(v));
   Var value = b_.at.At(operand, At(letters, 0, n0 + Expr::Symbol(kir::kLane), k));
   return e_.Broadcast(e_.Cast(value, accumulator_), lanes_);
 }
@@ -423,10 +420,7 @@ void ContractLowering::Tile(const Expr& panel, const Expr& m0, int rows, const P
     return e_.Load(sums_, SumIndex(panel, m0 + r, m0, v * lanes_), lanes_, later);
   };
   tile.store = [&](int r, int v, Var sum) {
-    if (direct_) {
-      return EpilogueOf(m0 + r, panel * width_ + v * lanes_, Below(panel * width_, v),
-                        [&] { return sum; });
-    }
+    if (direct_) return VectorEpilogue(panel, m0 + r, v, sum);
     e_.Store(sums_, SumIndex(panel, m0 + r, m0, v * lanes_), sum, {});
   };
   EmitRegisterTile(e_, tile);
@@ -436,10 +430,10 @@ void ContractLowering::DotPanel(const Expr& panel) {
   const Expr n0 = panel * width_;
   const Expr end = e_.Simplify(MinOf(n_, n0 + width_));
   ForRowTiles(e_, n0, end, s_.nv, std::nullopt, [&](const Expr& n, int columns) {
-    ForRowTiles(e_, m_begin_, m_end_, s_.mr, RowsLeft(),
+    ForRowTiles(e_, m_begin_, m_end_, s_.mr, Left(),
                 [&](const Expr& m0, int rows) { DotTile(n0, n, columns, m0, rows); });
   });
-  e_.For(m_begin_, m_end_, 1, [&](const Expr& m) { Epilogue(panel, m, 1); });
+  Epilogue(panel, m_begin_, m_end_);
 }
 
 void ContractLowering::DotTile(const Expr& n0, const Expr& first, int columns, const Expr& m0,
@@ -492,33 +486,49 @@ void ContractLowering::Prefetch(NodeId operand, Coordinates at) {
   e_.Prefetch(b_.at.BufferOf(operand, false), b_.at.Offset(operand, at));
 }
 
-void ContractLowering::Epilogue(const Expr& panel, const Expr& m0, int rows) {
+void ContractLowering::Epilogue(const Expr& panel, const Expr& begin, const Expr& end) {
   const Expr n0 = panel * width_;
-  const Expr end = vectors_ == 1 ? n_ : EndOf(n0);
-  e_.For(m0, m0 + rows, 1, [&](const Expr& m) {
-    const auto vector = [&](const Expr& n, const std::optional<Expr>& count) {
-      EpilogueOf(m, n, count,
-                 [&] { return e_.Load(sums_, SumIndex(panel, m, m0, n - n0), lanes_, {}); });
-    };
-    if (vectors_ == 1) return vector(n0, Below(n0, 0));
-    if (!e_.Simplify(n_ - FloorDiv(n_, lanes_) * lanes_).IsConstant(0)) {
-      return e_.VectorFor(n0, end, lanes_, vector);
+  const auto sum = [&](const Expr& m, const Expr& n) {
+    return e_.Load(sums_, SumIndex(panel, m, begin, n - n0), lanes_, {});
+  };
+  if (vectors_ == 1) {
+    return e_.For(begin, end, 1, [&](const Expr& m) { VectorEpilogue(panel, m, 0, sum(m, n0)); });
+  }
+  const Expr last = EndOf(n0);
+  const auto vector = [&](const Expr& m, const Expr& n, const std::optional<Expr>& count) {
+    PointLowering::Context context(&b_.at, lanes_, count);
+    LanesEpilogue(m, n, sum(m, n));
+  };
+  const bool cut = !e_.Simplify(n_ - FloorDiv(n_, lanes_) * lanes_).IsConstant(0);
+  e_.For(begin, end, 1, [&](const Expr& m) {
+    if (cut) {
+      return e_.VectorFor(n0, last, lanes_, [&](const Expr& n, const std::optional<Expr>& count) {
+        vector(m, n, count);
+      });
     }
-    e_.For(n0, end, lanes_, [&](const Expr& n) {
+    e_.For(n0, last, lanes_, [&](const Expr& n) {
       e_.bounds().Set(*n.symbol(), n0, n_ - lanes_);
-      vector(n, std::nullopt);
+      vector(m, n, std::nullopt);
     });
   });
 }
 
-void ContractLowering::EpilogueOf(const Expr& m, const Expr& n, std::optional<Expr> below,
-                                  absl::FunctionRef<Var()> sum) {
+void ContractLowering::VectorEpilogue(const Expr& panel, const Expr& m, int v, Var sum) {
+  const Expr n0 = panel * width_;
+  const std::optional<Expr> below = Below(n0, v);
   if (below && below->constant().value_or(1) <= 0) return;  // no columns at any size
   BoundLanes(e_, below, lanes_);
-  PointLowering::Context context(&b_.at, lanes_, std::move(below));
+  {
+    PointLowering::Context context(&b_.at, lanes_, below, MayBeEmpty(v));
+    LanesEpilogue(m, n0 + v * lanes_, sum);
+  }
+  BoundLanes(e_, std::nullopt, lanes_);
+}
+
+void ContractLowering::LanesEpilogue(const Expr& m, const Expr& n, Var sum) {
   Coordinates anchor = At(roles_.result, m, n + Expr::Symbol(kir::kLane), 0);
   b_.at.Provide(b_.choice.anchor,
-                [&](const Coordinates&) { return e_.Cast(sum(), node_.type.dtype); });
+                [&](const Coordinates&) { return e_.Cast(sum, node_.type.dtype); });
   auto root = RootCoordinates(b_.input.graph, b_.input.has_memory, b_.choice.root, b_.choice.anchor,
                               anchor, e_.bounds());
   if (root) {
@@ -527,7 +537,6 @@ void ContractLowering::EpilogueOf(const Expr& m, const Expr& n, std::optional<Ex
     status_ = absl::InternalError(absl::StrCat(b_.input.graph.Describe(b_.choice.root),
                                                " is not an epilogue of the contraction"));
   }
-  BoundLanes(e_, std::nullopt, lanes_);
 }
 
 Coordinates ContractLowering::At(const std::string& letters, const Expr& m, const Expr& n,

@@ -25,10 +25,13 @@ namespace athanor::kir {
 // Selects the lanes that compute, and whose loads and stores touch memory.
 struct Mask {
   std::optional<Expr> count;  // lanes [0, count) of the current vector; all if absent
+  bool may_be_empty = false;  // count may be 0 or less
   Var predicate = kNoVar;
 
-  // A scalar has no lanes to count.
-  std::optional<Expr> CountFor(int lanes) const { return lanes > 1 ? count : std::nullopt; }
+  // A scalar has no lanes to count, only to be there for.
+  std::optional<Expr> CountFor(int lanes) const {
+    return lanes > 1 || may_be_empty ? count : std::nullopt;
+  }
 };
 
 class Emitter : public BlockWriter {

@@ -66,8 +66,11 @@ class WindowPacking {
 };
 
 void WindowPacking::Pack() {
-  const Expr end = Bound(MinOf(n_, p_.first + p_.vectors * p_.lanes), n_ + 1);
-  ClearBeyond(end);
+  const Expr stop = p_.first + p_.vectors * p_.lanes;
+  const Expr least = e_.Simplify(MinOf(n_, stop));
+  const Expr end = Bound(least, n_ + 1);
+  const bool cut = !e_.Simplify(n_ - FloorDiv(n_, p_.lanes) * p_.lanes).IsConstant(0);
+  if (cut && least != e_.Simplify(stop)) ClearBeyond(end);
   const std::string& sums = p_.roles.sums;
   const std::optional<int64_t> taps =
       p_.roles.SizeOf(sums.empty() ? "" : sums.substr(1)).constant();
@@ -100,13 +103,7 @@ void WindowPacking::Runs(const Expr& end) {
 void WindowPacking::ClearBeyond(const Expr& end) {
   const Expr whole = e_.Simplify(FloorDiv(end - p_.first, p_.lanes) * p_.lanes);
   const Expr cut = e_.Simplify(CeilDiv(end - p_.first, p_.lanes) * p_.lanes);
-  if (whole == cut) return;
-  const Var zero = e_.Broadcast(e_.Const(ZeroOf(p_.dtype)), p_.lanes);
-  e_.For(whole, cut, p_.lanes, [&](const Expr& place) {
-    e_.For(0, p_.k_end - p_.k_begin, 1, [&](const Expr& k) {
-      e_.Store(p_.scratch, k * p_.width + place + Expr::Symbol(kir::kLane), zero, {});
-    });
-  });
+  ClearColumns(e_, p_.scratch, p_.k_end - p_.k_begin, p_.width, whole, cut, p_.dtype, p_.lanes);
 }
 
 void WindowPacking::Run(const Expr& from, const Expr& end) {

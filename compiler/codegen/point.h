@@ -39,9 +39,11 @@ class PointLowering {
   // Sets the lanes and the mask of the values computed next; restores the former on destruction.
   class Context {
    public:
-    Context(PointLowering* at, int lanes, std::optional<Expr> count)
+    // `may_be_empty`: the count may be 0 or less, so that not even what all lanes share is there.
+    Context(PointLowering* at, int lanes, std::optional<Expr> count, bool may_be_empty = false)
         : at_(at), lanes_(at->lanes_), mask_(at->mask_) {
       at->lanes_ = lanes;
+      at->mask_.may_be_empty = may_be_empty && count.has_value();
       at->mask_.count = std::move(count);
     }
     ~Context() {

@@ -3,6 +3,9 @@
 #include <algorithm>
 #include <vector>
 
+#include "compiler/codegen/lower.h"
+#include "compiler/search/kernels/contract_schedule.h"
+
 namespace athanor {
 
 using kir::Var;
@@ -29,16 +32,9 @@ void EmitRegisterTile(kir::Emitter& e, const RegisterTile& tile) {
 }
 
 void ForRowTiles(kir::Emitter& e, const Expr& begin, const Expr& end, int rows,
-                 std::optional<int64_t> rest, absl::FunctionRef<void(const Expr&, int)> body) {
-  std::vector<int> steps = {rows};
-  if (rest) {
-    if (*rest > 0) steps.push_back(static_cast<int>(*rest));
-  } else {
-    if (rows > 4) steps.push_back(4);
-    if (rows > 1) steps.push_back(1);
-  }
+                 std::optional<int64_t> left, absl::FunctionRef<void(const Expr&, int)> body) {
   Expr first = begin;
-  for (int step : steps) {
+  for (int step : RowTiles(rows, left)) {
     Expr whole = e.Simplify(FloorDiv(end - first, step) * step);
     if (whole.IsConstant(0)) continue;
     Expr last = e.Simplify(first + whole);
@@ -51,6 +47,16 @@ void ForRowTiles(kir::Emitter& e, const Expr& begin, const Expr& end, int rows,
     first = last;
     if (e.Simplify(end - first).IsConstant(0)) return;
   }
+}
+
+void ClearColumns(kir::Emitter& e, int panel, const Expr& rows, int64_t width, const Expr& begin,
+                  const Expr& end, DType dtype, int lanes) {
+  const Var zero = e.Broadcast(e.Const(ZeroOf(dtype)), lanes);
+  e.For(begin, end, lanes, [&](const Expr& column) {
+    e.For(0, rows, 1, [&](const Expr& row) {
+      e.Store(panel, row * width + column + Expr::Symbol(kir::kLane), zero, {});
+    });
+  });
 }
 
 std::optional<Expr> LanesBelow(const kir::Emitter& e, const Expr& first, const Expr& end,

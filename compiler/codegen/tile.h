@@ -25,11 +25,16 @@ struct RegisterTile {
 
 void EmitRegisterTile(kir::Emitter& e, const RegisterTile& tile);
 
-// Covers rows [begin, end) with tiles of `rows`, then of `rest`, the only number of rows that can
-// be left; if it is not known, of 4, then of 1. No row is computed twice or read beyond the end.
+// Covers rows [begin, end) with tiles (RowTiles of contract_schedule.h). No row is computed twice
+// or read beyond the end.
 void ForRowTiles(kir::Emitter& e, const Expr& begin, const Expr& end, int rows,
-                 std::optional<int64_t> rest,
+                 std::optional<int64_t> left,
                  absl::FunctionRef<void(const Expr& first, int rows)> body);
+
+// Clears columns [begin, end), in whole vectors, of the first `rows` rows of a panel in scratch
+// that is `width` columns wide.
+void ClearColumns(kir::Emitter& e, int panel, const Expr& rows, int64_t width, const Expr& begin,
+                  const Expr& end, DType dtype, int lanes);
 
 // Returns how many lanes of the vector whose lane 0 is `first` are below `end`, as a count for
 // masks; nullopt if all are proved to be.

@@ -30,7 +30,7 @@ from race import quartiles, ratios  # noqa: E402
 from serving import server  # noqa: E402
 
 WAIT_S = 600
-CALLS = 3  # of a round, of each build: the least counts, the first finds cold caches
+CALLS = 3  # a build has in a round: the least counts, since the first finds cold caches
 
 
 def compare(name: str, args: argparse.Namespace) -> dict[str, object]:

@@ -137,10 +137,18 @@ def ours(case: Case, other: Case | None, build: Path, args: argparse.Namespace) 
 
 
 def boxes_of(client: athanor.Client, served: athanor.Model) -> dict[str, float]:
-    """Seconds until the model's job has made its boxes; how many there are, and have a plan."""
+    """Waits for the model's boxes; returns the seconds, how many there are and have a plan.
+
+    Raises
+    ------
+    TimeoutError
+        The model's job does not end.
+    """
     begin = time.perf_counter()
     while client.jobs(served.name, only_unfinished=True):
         time.sleep(0.05)
+        if time.perf_counter() > begin + WAIT_S:
+            raise TimeoutError(f"{served.name}: its boxes are not made after {WAIT_S} s")
     boxes = served.info().buckets
     return {"boxes_seconds": round(time.perf_counter() - begin, 2), "boxes": len(boxes),
             "with_plan": sum(bool(box.plan_id) for box in boxes)}
@@ -166,7 +174,7 @@ def arguments() -> argparse.Namespace:
     before = parser.add_mutually_exclusive_group()
     before.add_argument("--beside", choices=MODELS, metavar="NAME")
     before.add_argument("--after", choices=MODELS, metavar="NAME")
-    parser.add_argument("--boxes", action="store_true")
+    before.add_argument("--boxes", action="store_true", help="instead of any search")
     parser.add_argument("--build", type=Path, action="append")
     parser.add_argument("--peers", action="store_true")
     return parser.parse_args()

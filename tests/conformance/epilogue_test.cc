@@ -115,5 +115,30 @@ TEST(EpilogueTest, HeadsMergedAfterAttention) {
   )");
 }
 
+// Whole vectors that a cut-off panel has no column for: what all of a vector's lanes share lies
+// behind its operand's end, at a page that may not be touched.
+TEST(EpilogueTest, RowsSharedByVectorsThatAreAbsent) {
+  for (const char* text : {R"(
+    %0 = Input "x" : f32[1, 7, s, 16]
+    %1 = Parameter "w" : f32[61, 7]
+    %2 = Contract(%0, %1) {spec="ncuv,mc->nmuv"}
+    %3 = Input "r" : f32[s]
+    %4 = IndexMap(%3) {map=map[1, 61, s, 16]($2)}
+    %5 = Add(%2, %4)
+    output "y" = %5
+  )",
+                           R"(
+    %0 = Input "x" : f32[s, 16, 7]
+    %1 = Input "w" : f32[3, 7]
+    %2 = Contract(%1, %0) {spec="mk,uvk->muv"}
+    %3 = Input "r" : f32[s]
+    %4 = IndexMap(%3) {map=map[3, s, 16]($1)}
+    %5 = Add(%2, %4)
+    output "y" = %5
+  )"}) {
+    ExpectOneKernel(text);
+  }
+}
+
 }  // namespace
 }  // namespace athanor

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <map>
+#include <memory>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -13,6 +14,7 @@
 #include "compiler/pipeline/plan_builder.h"
 #include "gtest/gtest.h"
 #include "runtime/cpu/device.h"
+#include "tests/conformance/guarded.h"
 
 namespace athanor {
 
@@ -128,10 +130,13 @@ absl::Status Compiled::RunInto(const std::vector<Tensor>& inputs,
   absl::StatusOr<std::vector<int64_t>> dims = Bind(inputs);
   if (!dims.ok()) return dims.status();
   const std::vector<NodeId> ids = graph_.InputIds();
+  std::vector<std::unique_ptr<Guarded>> guarded;
   std::vector<absl::string_view> in;
   for (int i = 0; i < executable_->inputs(); ++i) {
     for (size_t j = 0; j < ids.size(); ++j) {
-      if (graph_.node(ids[j]).name == executable_->input_name(i)) in.push_back(inputs[j].bytes);
+      if (graph_.node(ids[j]).name != executable_->input_name(i)) continue;
+      guarded.push_back(std::make_unique<Guarded>(inputs[j]));
+      in.emplace_back(guarded.back()->data(), inputs[j].bytes.size());
     }
   }
   std::vector<absl::Span<char>> out;

@@ -1,6 +1,5 @@
 // Movement: IndexMap, Gather, Scatter.
 #include <algorithm>
-#include <cstdlib>
 #include <optional>
 #include <string>
 #include <type_traits>
@@ -198,11 +197,12 @@ class MappedRows {
         operand_(operand),
         fill_(fill),
         result_(*result),
-        possible_(!result->shape.empty() && operand.elements() <= kMostElements) {
+        possible_(!result->shape.empty() && operand.elements() > 0 &&
+                  operand.elements() <= kMostElements) {
     const int last = static_cast<int>(result->shape.size()) - 1;
     for (const Coordinate& c : coordinates) {
       const std::optional<int64_t> slope = c.SlopeAlong(last);
-      possible_ = possible_ && slope && std::abs(*slope) <= kMostSlope;
+      possible_ = possible_ && slope && IsUpTo(*slope, kMostSlope);
       slopes_.push_back(slope.value_or(0));
     }
   }
@@ -216,7 +216,7 @@ class MappedRows {
     for (size_t axis = 0; axis < coordinates_.size(); ++axis) {
       const std::optional<int64_t> first = coordinates_[axis].Evaluate(at);
       const int64_t size = operand_.shape[axis], slope = slopes_[axis];
-      if (!first || std::abs(*first) > kMostFirst) return false;
+      if (!first || !IsUpTo(*first, kMostFirst)) return false;
       if (slope == 0 && (*first < 0 || *first >= size)) end = begin;
       if (slope > 0) {
         begin = std::max(begin, (std::max<int64_t>(-*first, 0) + slope - 1) / slope);
@@ -233,7 +233,7 @@ class MappedRows {
     end = std::max(begin, end);
     if (fill_ == nullptr && end - begin < result_.shape.back()) return false;
     for (int64_t i = 0; i < begin; ++i) CopyElements(*fill_, 0, 1, &result_, position + i);
-    if (step == 1) {
+    if (step == 1 && begin < end) {
       CopyElements(operand_, source + begin, end - begin, &result_, position + begin);
     } else {
       for (int64_t i = begin; i < end; ++i) {
@@ -247,9 +247,12 @@ class MappedRows {
   }
 
  private:
-  // Up to these nothing here overflows.
-  static constexpr int64_t kMostSlope = int64_t{1} << 20, kMostFirst = int64_t{1} << 30;
+  // Up to these nothing here overflows; an operand has one element at least, so that no axis is
+  // longer than all.
+  static constexpr int64_t kMostSlope = int64_t{1} << 20, kMostFirst = int64_t{1} << 28;
   static constexpr int64_t kMostElements = int64_t{1} << 30;
+
+  static bool IsUpTo(int64_t value, int64_t most) { return value >= -most && value <= most; }
 
   const std::vector<Coordinate>& coordinates_;
   const Tensor& operand_;
@@ -293,10 +296,11 @@ ATHANOR_REFERENCE(IndexMap) {
   };
   MappedRows rows(coordinates, operand,
                   fill == attrs.end() ? nullptr : &std::get<Tensor>(fill->second), result);
+  std::vector<int64_t> at;
   ForEachRow(result->shape, [&](int64_t position, const std::vector<int64_t>& row) {
     if (rows.Copy(position, row)) return;
     if (rank == 0) return element(position, row);
-    std::vector<int64_t> at = row;
+    at = row;
     for (; at.back() < result->shape.back(); ++at.back()) element(position + at.back(), at);
   });
   return status;

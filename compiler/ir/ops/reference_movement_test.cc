@@ -123,6 +123,21 @@ TEST(ReferenceMovementTest, IndexMapOfEverySlope) {
   }
 }
 
+// Coordinates that do not grow by constants, and firsts that no sum holds.
+TEST(ReferenceMovementTest, IndexMapOfNoSlope) {
+  const Tensor x = Counting(DType::kF32, {6});
+  const Tensor fill = Of(DType::kF32, {}, {-1});
+  const auto map = [&](Expr at) {
+    return ValuesOf(
+        RunOp(Op::kIndexMap, {x}, {{"map", IndexMap{{2, 4}, {std::move(at)}}}, {"fill", fill}}));
+  };
+  EXPECT_EQ(map(At(0) * At(1)), (Values{0, 0, 0, 0, 0, 1, 2, 3}));
+  EXPECT_EQ(map(At(0) + FloorDiv(At(1), 2)), (Values{0, 0, 1, 1, 1, 1, 2, 2}));
+  EXPECT_EQ(map(MinOf(At(1), 2) + 3 * At(0)), (Values{0, 1, 2, 2, 3, 4, 5, 5}));
+  EXPECT_EQ(map(At(1) - std::numeric_limits<int64_t>::max() - 1), (Values(8, -1)));
+  EXPECT_EQ(map(At(1) + (int64_t{1} << 40)), (Values(8, -1)));
+}
+
 // The reference itself refuses a map that inference would have refused.
 TEST(ReferenceMovementTest, IndexMapOutsideWithoutFillIsAnError) {
   const Tensor x = Counting(DType::kF32, {3});

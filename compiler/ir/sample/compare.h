@@ -23,7 +23,7 @@ namespace athanor {
 // Returns the unit roundoff u of a float dtype: half the distance from 1 to the next value.
 double UnitRoundoff(DType dtype);
 // Returns the distance from |value| to the next larger value of the dtype; the smallest subnormal
-// at 0.
+// at 0, infinity for a value that is not finite.
 double UnitInLastPlace(DType dtype, double value);
 // Returns |got - want| in units in the last place of `want`; 0 for two NaNs or equal infinities,
 // infinity if only one is NaN or infinite.

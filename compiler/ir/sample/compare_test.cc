@@ -21,6 +21,8 @@ TEST(CompareTest, UnitsInTheLastPlace) {
   EXPECT_EQ(UnitInLastPlace(DType::kF64, 1e-320), std::numeric_limits<double>::denorm_min());
   EXPECT_EQ(UnitInLastPlace(DType::kBF16, 1), 0.0078125);
   EXPECT_EQ(UnitInLastPlace(DType::kF16, 65504), 32);
+  EXPECT_EQ(UnitInLastPlace(DType::kF32, -HUGE_VAL), HUGE_VAL);
+  EXPECT_EQ(UnitInLastPlace(DType::kF64, std::nan("")), HUGE_VAL);
   EXPECT_EQ(UlpDistance(DType::kF16, 1.001953125, 1), 2);
   EXPECT_EQ(UlpDistance(DType::kF32, kNan, kNan), 0);
   EXPECT_EQ(UlpDistance(DType::kF32, -kInf, -kInf), 0);

@@ -147,7 +147,7 @@ void BlockForWindows(const Sizes& sizes, int64_t taps, int bytes, bool many_regi
                                        std::max<int64_t>(1, rows / least_rows));
   // Gives each thread equally many blocks.
   if (blocks > threads && panels < threads) blocks -= blocks % threads;
-  // Leftover rows that fill no tile are expensive where rows are few: each reads the whole panel.
+  // Few rows that tiles of four cover take no longer, and no tile of their own for what six leave.
   if (rows <= 64 && rows % 4 == 0 && rows % s->mr % 4 != 0) s->mr = 4;
   s->mr = static_cast<int>(std::min<int64_t>(s->mr, rows));
   s->rows_per_item = ((rows + blocks - 1) / blocks + s->mr - 1) / s->mr * s->mr;
@@ -243,6 +243,24 @@ std::optional<ContractSchedule> ScheduleContract(const Graph& graph, NodeId id,
     ReadDots(sizes, target, &s);
   }
   return s;
+}
+
+std::vector<int> RowTiles(int rows, std::optional<int64_t> left) {
+  // A tile of more rows is more code than it is worth.
+  constexpr int64_t kMostLeft = 8;
+  std::vector<int> tiles = {rows};
+  if (left && *left <= kMostLeft) {
+    if (*left > 0) tiles.push_back(static_cast<int>(*left));
+    return tiles;
+  }
+  if (rows > 4) tiles.push_back(4);
+  if (rows > 1) tiles.push_back(1);
+  return tiles;
+}
+
+std::optional<int64_t> RowsLeft(std::optional<int64_t> m, const ContractSchedule& schedule) {
+  if (!m || schedule.rows_per_item % schedule.mr != 0) return std::nullopt;
+  return *m % schedule.mr;
 }
 
 int PanelWidth(const Graph& graph, NodeId node, const ContractSchedule& schedule,

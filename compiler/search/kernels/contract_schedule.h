@@ -5,6 +5,7 @@
 #ifndef ATHANOR_COMPILER_SEARCH_KERNELS_CONTRACT_SCHEDULE_H_
 #define ATHANOR_COMPILER_SEARCH_KERNELS_CONTRACT_SCHEDULE_H_
 
+#include <cstdint>
 #include <optional>
 #include <vector>
 
@@ -23,6 +24,15 @@ std::optional<ContractSchedule> ScheduleContract(const Graph& graph, NodeId node
 // Adds to the graph a node with the column operand of `node` in panels [batch..., panels, sums,
 // width], zero beyond its columns, and returns it.
 NodeId AddPackedOperand(Graph* graph, NodeId node, const ContractSchedule& schedule, int width);
+
+// Returns the heights of the tiles that cover an item's rows, in turn: `rows`, as often as it fits,
+// then what is left over, if that is known and few; else 4, then 1. `left`: the only number that
+// may be left over beside none.
+std::vector<int> RowTiles(int rows, std::optional<int64_t> left);
+
+// Returns what a schedule's tiles leave over of an item's rows, as RowTiles has it. `m`: all rows,
+// if their number is known.
+std::optional<int64_t> RowsLeft(std::optional<int64_t> m, const ContractSchedule& schedule);
 
 // Returns the elements per panel: nv vectors of the accumulator's dtype.
 int PanelWidth(const Graph& graph, NodeId node, const ContractSchedule& schedule,

@@ -5,6 +5,7 @@
 #include <optional>
 
 #include "compiler/search/kernels/contract_roles.h"
+#include "compiler/search/kernels/contract_schedule.h"
 
 namespace athanor {
 namespace {
@@ -56,11 +57,11 @@ double SlotsOfTile(double rows, double vectors, double column_load) {
   return std::max({rows * vectors, rows + vectors * column_load, kLatencySlots});
 }
 
-double SlotsOfRows(double rows, const ContractSchedule& s, double column_load) {
+// `left`: as RowTiles has it.
+double SlotsOfRows(double rows, const ContractSchedule& s, std::optional<int64_t> left,
+                   double column_load) {
   double slots = 0;
-  // Codegen covers the rows with whole tiles, then with tiles of 4, then of 1 (ForRowTiles).
-  for (double step : {static_cast<double>(s.mr), 4.0, 1.0}) {
-    if (step > s.mr) continue;
+  for (double step : RowTiles(s.mr, left)) {
     const double tiles = std::floor(rows / step);
     slots += tiles * SlotsOfTile(step, s.nv, column_load);
     rows -= tiles * step;
@@ -123,6 +124,7 @@ TaskCost::TaskCost(const KernelTask& task, const SizePoint& sizes, const v1::Tar
       Extents& e = extents_[swap];
       e.batch = ValueOf(roles.SizeOf(roles.batch), env);
       e.rows = ValueOf(roles.SizeOf(roles.rows), env);
+      e.known_rows = roles.SizeOf(roles.rows).constant();
       e.columns = ValueOf(roles.SizeOf(roles.columns), env);
       e.sums = ValueOf(roles.SizeOf(roles.sums), env);
       e.windows = IsWindows(graph, anchor, roles, roles.column_operand, roles.columns);
@@ -158,8 +160,9 @@ double TaskCost::Contract(const ContractSchedule& s) const {
   const double items =
       e.batch * blocks * std::ceil(panels / static_cast<double>(s.panels_per_item));
   const double rows = std::min<double>(m, static_cast<double>(s.rows_per_item));
-  double slots = (blocks - 1) * SlotsOfRows(rows, s, column_load) * k +
-                 SlotsOfRows(m - (blocks - 1) * rows, s, column_load) * k;
+  const std::optional<int64_t> left = RowsLeft(e.known_rows, s);
+  double slots = (blocks - 1) * SlotsOfRows(rows, s, left, column_load) * k +
+                 SlotsOfRows(m - (blocks - 1) * rows, s, left, column_load) * k;
   // Sums go through memory once per piece of the reduction, and once to the epilogue.
   slots += m * s.nv * 2 * std::ceil(k / kc);
   // Packing takes slots per vector, most of all if its elements are not contiguous.
@@ -228,8 +231,9 @@ double TaskCost::Attention(const AttentionSchedule& s) const {
   tile.mr = s.mr;
   tile.nv = s.nv;
   constexpr double kExpSlots = 12;  // per vector: its exponential, its share of maximum and sum
-  double slots = SlotsOfRows(e.rows, tile, 1) * e.sums +
-                 SlotsOfRows(e.value_depth, tile, 1) * e.rows + e.rows * s.nv * kExpSlots;
+  double slots = SlotsOfRows(e.rows, tile, std::nullopt, 1) * e.sums +
+                 SlotsOfRows(e.value_depth, tile, std::nullopt, 1) * e.rows +
+                 e.rows * s.nv * kExpSlots;
   // Each block of keys rescales the sums so far.
   slots += std::ceil(e.rows / static_cast<double>(s.key_block)) * e.value_depth * s.nv * 3;
   return Slots(slots * groups * e.batch) * Imbalance(groups * e.batch, threads_);

@@ -56,9 +56,10 @@ class TaskCost {
   // attention uses [0]; Sort and TopK use the rows of [0] only.
   struct Extents {
     double batch = 1, rows = 0, columns = 0, sums = 0;
-    bool windows = false;     // the column operand is packed piece by piece (IsWindows)
-    bool contiguous = false;  // the column operand's last axis is one of the columns
-    double value_depth = 0;   // attention only; its rows are keys, its sums the depth
+    std::optional<int64_t> known_rows;  // their number, if it is the same in all calls
+    bool windows = false;               // the column operand is packed piece by piece (IsWindows)
+    bool contiguous = false;            // the column operand's last axis is one of the columns
+    double value_depth = 0;             // attention only; its rows are keys, its sums the depth
   };
 
   double Contract(const ContractSchedule& s) const;
