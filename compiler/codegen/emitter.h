@@ -25,8 +25,8 @@ namespace athanor::kir {
 // Selects the lanes that compute, and whose loads and stores touch memory.
 struct Mask {
   std::optional<Expr> count;  // lanes [0, count) of the current vector; all if absent
-  bool may_be_empty = false;  // count may be 0 or less
   Var predicate = kNoVar;
+  bool may_be_empty = false;  // count may be 0 or less
 
   // A scalar has no lanes to count, only to be there for.
   std::optional<Expr> CountFor(int lanes) const {

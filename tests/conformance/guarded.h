@@ -17,6 +17,8 @@ namespace athanor {
 // and after a page filled with a pattern.
 class Guarded {
  public:
+  static constexpr char kPattern = 0x5a;
+
   explicit Guarded(const Tensor& t)
       : size_(t.bytes.size()), mapped_((size_ + 1 + kPage - 1) / kPage * kPage + 2 * kPage) {
     void* memory =
@@ -43,7 +45,6 @@ class Guarded {
 
  private:
   static constexpr size_t kPage = 4096;
-  static constexpr char kPattern = 0x5a;
 
   size_t size_, mapped_;
   char* memory_;

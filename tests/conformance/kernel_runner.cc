@@ -83,10 +83,10 @@ absl::StatusOr<KernelError> RunKernel(const kir::Kernel& kernel, const Machine& 
   };
   for (const Tensor* input : inputs) add(*input);
   for (Tensor& output : *outputs) {
-    std::fill(output.bytes.begin(), output.bytes.end(), kPattern);
+    std::fill(output.bytes.begin(), output.bytes.end(), Guarded::kPattern);
     add(output);
   }
-  std::string scratch(kernel.ScratchBytes() + 64, kPattern);
+  std::string scratch(kernel.ScratchBytes() + 64, Guarded::kPattern);
   KernelError error;
   reinterpret_cast<CpuKernel>(*symbol)(buffers.data(), sizes.data(), 0, grid, scratch.data(),
                                        &error);
