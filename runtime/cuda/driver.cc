@@ -45,7 +45,7 @@ struct Meaning {
   bool sticky;
 };
 
-// Any other result is INTERNAL and leaves the context usable.
+// Any other result is INTERNAL; its context may be usable or not.
 constexpr Meaning kMeanings[] = {
     {kCudaInvalidValue, absl::StatusCode::kInvalidArgument, false},
     {kCudaOutOfMemory, absl::StatusCode::kResourceExhausted, false},
@@ -56,6 +56,8 @@ constexpr Meaning kMeanings[] = {
     {kCudaNoBinaryForGpu, absl::StatusCode::kFailedPrecondition, false},
     {kCudaSystemDriverMismatch, absl::StatusCode::kFailedPrecondition, false},
     {kCudaEccUncorrectable, absl::StatusCode::kUnavailable, true},
+    {kCudaContained, absl::StatusCode::kUnavailable, true},
+    {kCudaContextIsDestroyed, absl::StatusCode::kUnavailable, true},
     {kCudaIllegalAddress, absl::StatusCode::kUnavailable, true},
     {kCudaLaunchTimeout, absl::StatusCode::kUnavailable, true},
     {kCudaAssert, absl::StatusCode::kUnavailable, true},
@@ -65,6 +67,8 @@ constexpr Meaning kMeanings[] = {
     {kCudaInvalidAddressSpace, absl::StatusCode::kUnavailable, true},
     {kCudaInvalidPc, absl::StatusCode::kUnavailable, true},
     {kCudaLaunchFailed, absl::StatusCode::kUnavailable, true},
+    {kCudaTensorMemoryLeak, absl::StatusCode::kUnavailable, true},
+    {kCudaUnknown, absl::StatusCode::kUnavailable, true},
 };
 
 Meaning MeaningOf(CudaResult result) {

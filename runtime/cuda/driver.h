@@ -41,10 +41,12 @@ enum : CudaResult {
   kCudaInvalidDevice = 101,
   kCudaNoBinaryForGpu = 209,
   kCudaEccUncorrectable = 214,
+  kCudaContained = 226,
   kCudaNotReady = 600,
   kCudaIllegalAddress = 700,
   kCudaLaunchOutOfResources = 701,
   kCudaLaunchTimeout = 702,
+  kCudaContextIsDestroyed = 709,
   kCudaAssert = 710,
   kCudaHardwareStackError = 714,
   kCudaIllegalInstruction = 715,
@@ -52,7 +54,9 @@ enum : CudaResult {
   kCudaInvalidAddressSpace = 717,
   kCudaInvalidPc = 718,
   kCudaLaunchFailed = 719,
+  kCudaTensorMemoryLeak = 721,
   kCudaSystemDriverMismatch = 803,
+  kCudaUnknown = 999,
 };
 
 enum CudaDeviceAttribute : int {
@@ -72,13 +76,6 @@ enum CudaDeviceAttribute : int {
   kCudaVirtualMemory = 102,
 };
 
-enum CudaFunctionAttribute : int {
-  kCudaFunctionSharedBytes = 1,
-  kCudaFunctionLocalBytes = 3,
-  kCudaFunctionRegisters = 4,
-  kCudaFunctionMaxDynamicShared = 8,
-};
-
 inline constexpr unsigned kCudaStreamNonBlocking = 1;
 inline constexpr unsigned kCudaEventDisableTiming = 2;
 inline constexpr unsigned kCudaHostPortable = 1;
@@ -86,6 +83,8 @@ inline constexpr int kCudaMemoryPinned = 1;     // of CudaAllocationProperties.t
 inline constexpr int kCudaLocationDevice = 1;   // of CudaLocation.type
 inline constexpr int kCudaAccessReadWrite = 3;  // of CudaAccess.flags
 inline constexpr int kCudaGranularityMinimum = 0;
+inline constexpr int kCudaCopyOfHost = 1;  // of CudaCopySide.type
+inline constexpr int kCudaCopyOfDevice = 2;
 
 struct CudaLocation {
   int type = kCudaLocationDevice;
@@ -115,19 +114,26 @@ struct CudaKernelNode {
   void* kernel = nullptr;  // instead of a function
   CudaContext context = nullptr;
 };
-struct CudaMemsetNode {
-  CudaPointer to = 0;
-  size_t pitch = 0;
-  unsigned value = 0;
-  unsigned element_bytes = 1;
-  size_t width = 0;  // in elements
-  size_t height = 1;
+// Describes one side of a copy, and the whole of it. Fields that copies of bytes between memories
+// do not use stay as they are.
+struct CudaCopySide {
+  size_t x = 0, y = 0, z = 0, level = 0;
+  int type = kCudaCopyOfDevice;
+  void* host = nullptr;
+  CudaPointer device = 0;
+  void* array = nullptr;
+  void* reserved = nullptr;
+  size_t pitch = 0, height = 0;
 };
-// How the copy engine finds a tile; bytes are the driver's own.
-struct alignas(64) CudaTensorMap {
+struct CudaCopyNode {
+  CudaCopySide from, to;
+  size_t bytes = 0, rows = 1, depth = 1;
+};
+// Describes a tile to the copy engine; bytes are the driver's own.
+struct alignas(128) CudaTensorMap {
   uint64_t opaque[16] = {};
 };
-enum CudaTensorMapType : int { kCudaTensorMapU16 = 1, kCudaTensorMapF32 = 7 };
+enum CudaTensorMapType : int { kCudaTensorMapF32 = 7 };
 
 // X(member, symbol, arguments): every function of the table. All return a CudaResult.
 #define ATHANOR_CUDA_DRIVER(X)                                                                   \
@@ -135,7 +141,6 @@ enum CudaTensorMapType : int { kCudaTensorMapU16 = 1, kCudaTensorMapF32 = 7 };
   X(DriverGetVersion, "cuDriverGetVersion", (int* version))                                      \
   X(GetErrorName, "cuGetErrorName", (CudaResult result, const char** name))                      \
   X(GetErrorString, "cuGetErrorString", (CudaResult result, const char** text))                  \
-  X(DeviceGetCount, "cuDeviceGetCount", (int* count))                                            \
   X(DeviceGet, "cuDeviceGet", (CudaDevice * device, int ordinal))                                \
   X(DeviceGetName, "cuDeviceGetName", (char* name, int bytes, CudaDevice device))                \
   X(DeviceGetAttribute, "cuDeviceGetAttribute", (int* value, int attribute, CudaDevice device))  \
@@ -144,15 +149,10 @@ enum CudaTensorMapType : int { kCudaTensorMapU16 = 1, kCudaTensorMapF32 = 7 };
   X(PrimaryCtxRelease, "cuDevicePrimaryCtxRelease_v2", (CudaDevice device))                      \
   X(PrimaryCtxReset, "cuDevicePrimaryCtxReset_v2", (CudaDevice device))                          \
   X(CtxSetCurrent, "cuCtxSetCurrent", (CudaContext context))                                     \
-  X(CtxSynchronize, "cuCtxSynchronize", ())                                                      \
   X(ModuleLoadData, "cuModuleLoadData", (CudaModule * module, const void* image))                \
   X(ModuleUnload, "cuModuleUnload", (CudaModule module))                                         \
   X(ModuleGetFunction, "cuModuleGetFunction",                                                    \
     (CudaFunction * function, CudaModule module, const char* name))                              \
-  X(FuncGetAttribute, "cuFuncGetAttribute", (int* value, int attribute, CudaFunction function))  \
-  X(FuncSetAttribute, "cuFuncSetAttribute", (CudaFunction function, int attribute, int value))   \
-  X(BlocksPerMultiprocessor, "cuOccupancyMaxActiveBlocksPerMultiprocessor",                      \
-    (int* blocks, CudaFunction function, int threads, size_t shared_bytes))                      \
   X(LaunchKernel, "cuLaunchKernel",                                                              \
     (CudaFunction function, unsigned grid_x, unsigned grid_y, unsigned grid_z, unsigned block_x, \
      unsigned block_y, unsigned block_z, unsigned shared_bytes, CudaStream stream,               \
@@ -173,11 +173,9 @@ enum CudaTensorMapType : int { kCudaTensorMapU16 = 1, kCudaTensorMapF32 = 7 };
   X(StreamCreate, "cuStreamCreate", (CudaStream * stream, unsigned flags))                       \
   X(StreamDestroy, "cuStreamDestroy_v2", (CudaStream stream))                                    \
   X(StreamSynchronize, "cuStreamSynchronize", (CudaStream stream))                               \
-  X(StreamWaitEvent, "cuStreamWaitEvent", (CudaStream stream, CudaEvent event, unsigned flags))  \
   X(EventCreate, "cuEventCreate", (CudaEvent * event, unsigned flags))                           \
   X(EventDestroy, "cuEventDestroy_v2", (CudaEvent event))                                        \
   X(EventRecord, "cuEventRecord", (CudaEvent event, CudaStream stream))                          \
-  X(EventQuery, "cuEventQuery", (CudaEvent event))                                               \
   X(EventSynchronize, "cuEventSynchronize", (CudaEvent event))                                   \
   X(EventElapsedTime, "cuEventElapsedTime", (float* ms, CudaEvent begin, CudaEvent end))         \
   X(GraphCreate, "cuGraphCreate", (CudaGraph * graph, unsigned flags))                           \
@@ -185,9 +183,9 @@ enum CudaTensorMapType : int { kCudaTensorMapU16 = 1, kCudaTensorMapF32 = 7 };
   X(GraphAddKernel, "cuGraphAddKernelNode_v2",                                                   \
     (CudaGraphNode * node, CudaGraph graph, const CudaGraphNode* after, size_t count,            \
      const CudaKernelNode* kernel))                                                              \
-  X(GraphAddMemset, "cuGraphAddMemsetNode",                                                      \
+  X(GraphAddCopy, "cuGraphAddMemcpyNode",                                                        \
     (CudaGraphNode * node, CudaGraph graph, const CudaGraphNode* after, size_t count,            \
-     const CudaMemsetNode* memset, CudaContext context))                                         \
+     const CudaCopyNode* copy, CudaContext context))                                             \
   X(GraphInstantiate, "cuGraphInstantiateWithFlags",                                             \
     (CudaGraphExec * exec, CudaGraph graph, unsigned long long flags))                           \
   X(GraphUpload, "cuGraphUpload", (CudaGraphExec exec, CudaStream stream))                       \
@@ -227,13 +225,15 @@ struct CudaDriver {
   static absl::StatusOr<const CudaDriver*> Load(const char* file = kCudaDriverFile);
 };
 
-// Reports whether a result leaves its context unusable: every later call returns it again.
+// Reports whether a result is known to leave its context unusable: every later call fails. False
+// promises a usable context only for the results of this header.
 bool IsStickyError(CudaResult result);
 
 // Returns OK for kCudaSuccess. Otherwise the message is `call`, the driver's name of the error and
 // its explanation; the code says what to do next: RESOURCE_EXHAUSTED: with less memory;
 // UNAVAILABLE: the context is lost, in another process; FAILED_PRECONDITION: with another device,
-// driver or binary; INVALID_ARGUMENT: with other arguments; INTERNAL: nothing.
+// driver or binary; INVALID_ARGUMENT: with other arguments; INTERNAL: a result that this header
+// does not know, whose context may be lost.
 absl::Status CudaStatus(const CudaDriver& cuda, CudaResult result, absl::string_view call);
 
 }  // namespace athanor

@@ -49,7 +49,9 @@ TEST(CudaStatusTest, CodesSayWhatToDoNext) {
 }
 
 TEST(CudaStatusTest, OnlyAFaultedContextIsLost) {
-  for (CudaResult result : {kCudaIllegalAddress, kCudaLaunchFailed, kCudaIllegalInstruction}) {
+  for (CudaResult result :
+       {kCudaIllegalAddress, kCudaLaunchFailed, kCudaIllegalInstruction, kCudaContained,
+        kCudaContextIsDestroyed, kCudaTensorMemoryLeak, kCudaUnknown}) {
     EXPECT_TRUE(IsStickyError(result)) << result;
   }
   for (CudaResult result : {kCudaSuccess, kCudaOutOfMemory, kCudaNotReady, kCudaInvalidValue}) {

@@ -1,7 +1,10 @@
-// New processes, and what kernels that fault or hang leave to their own and to others.
+// Starts new processes, and kernels that fault or hang, and looks at what is left to their own
+// process and to others.
+#include <poll.h>
+#include <unistd.h>
+
 #include <chrono>
 #include <functional>
-#include <thread>
 
 #include "absl/strings/str_cat.h"
 #include "deploy/bazel/libs/status_macros.h"
@@ -11,15 +14,6 @@ namespace athanor {
 namespace {
 
 using Clock = std::chrono::steady_clock;
-
-int Print(const Json& object) {
-  PrintObject(object);
-  return 0;
-}
-int PrintError(const absl::Status& status) {
-  Print({{"error", status.ToString()}});
-  return 1;
-}
 
 std::string Named(const CudaDriver& cuda, CudaResult result) {
   const char* name = nullptr;
@@ -119,31 +113,57 @@ absl::StatusOr<Json> Fault(const std::string& nvrtc,
 }
 
 int Shown(const absl::StatusOr<Json>& found) {
-  return found.ok() ? Print(*found) : PrintError(found.status());
+  return PrintFindings(found.status(), found.ok() ? *found : Json::object());
 }
 
-absl::Status Stay(const std::string& nvrtc, Json* found) {
+// Reports whether standard input has ended after waiting for it `ms`.
+bool InputEnded(int ms) {
+  pollfd input = {STDIN_FILENO, POLLIN, 0};
+  return poll(&input, 1, ms) > 0;  // nobody writes to it
+}
+
+// Launches every 2 ms until input ends, and once after that.
+absl::StatusOr<Json> Stay(const std::string& nvrtc) {
   ASSIGN_OR_RETURN(std::unique_ptr<Gpu> gpu, Gpu::Open(nvrtc));
   ASSIGN_OR_RETURN(const CudaFunction append, gpu->Kernel("probes.cu", "append"));
   ASSIGN_OR_RETURN(const CudaPointer word, gpu->Allocate(4));
-  const auto begin = Clock::now();
   double longest = 0;
   int launches = 0;
-  while (MsSince(begin) < 8000) {
-    const auto one = Clock::now();
+  for (bool last = false; !last; ++launches) {
+    last = launches > 0 && InputEnded(2);
+    const auto begin = Clock::now();
     RETURN_IF_ERROR(AppendOnce(*gpu, append, word));
-    longest = std::max(longest, MsSince(one));
-    ++launches;
-    std::this_thread::sleep_for(std::chrono::milliseconds(2));
+    longest = std::max(longest, MsSince(begin));
+    if (launches == 0) PrintObject({{"ready", true}});
   }
-  *found = {{"launches", launches}, {"longest_ms", longest}};
-  return absl::OkStatus();
+  return Json{{"launches", launches}, {"longest_ms", longest}};
 }
 
-absl::Status Wrong(const Child& child, absl::string_view task) {
+absl::Status Unexpected(const Child& child, absl::string_view task) {
   const Json printed = Printed(child);
   return absl::InternalError(absl::StrCat("the process \"", task, "\" ended by ", child.End(),
                                           " and printed ", printed.dump()));
+}
+
+// Returns an error unless the child lost its context as it should.
+absl::Status CheckFault(const Child& child, absl::string_view task) {
+  const Json printed = Printed(child);
+  if (child.exit == 0 && printed.is_object() && printed.value("first_is_sticky", false))
+    return absl::OkStatus();
+  return Unexpected(child, task);
+}
+
+// Times first launches of new processes, `samples` of them.
+absl::StatusOr<Median> FirstLaunches(const PartRun& run, int samples, Json* last) {
+  std::vector<double> times;
+  for (int i = 0; i < samples; ++i) {
+    const Child child = run.RunTask("works", 20);
+    if (child.exit != 0) return Unexpected(child, "works");
+    *last = Printed(child);
+    times.push_back((*last)["without_compiling_ms"]);
+    (*last)["whole_process_ms"] = child.seconds * 1e3;
+  }
+  return MedianOf(std::move(times));
 }
 
 }  // namespace
@@ -170,38 +190,44 @@ int ChildHangs(const std::string& nvrtc) {
     ASSIGN_OR_RETURN(const CudaFunction hang, gpu->Kernel("probes.cu", "hang"));
     // Ends by itself in the end, should nothing else end it.
     RETURN_IF_ERROR(gpu->Launch(hang, {1, 1}, uint64_t{20'000'000'000}));
-    Print({{"hanging", true}});
+    PrintObject({{"hanging", true}});
     return gpu->Wait();
   }();
-  return status.ok() ? 0 : PrintError(status);
+  return PrintFindings(status, Json::object());
 }
 
-int ChildStays(const std::string& nvrtc) {
-  Json found;
-  const absl::Status status = Stay(nvrtc, &found);
-  return status.ok() ? Print(found) : PrintError(status);
+int ChildStays(const std::string& nvrtc) { return Shown(Stay(nvrtc)); }
+
+int ChildHolds(const std::string& nvrtc) {
+  const absl::Status status = [&]() -> absl::Status {
+    ASSIGN_OR_RETURN(std::unique_ptr<Gpu> gpu, Gpu::Open(nvrtc));
+    PrintObject({{"holding", true}});
+    InputEnded(-1);
+    return absl::OkStatus();
+  }();
+  return PrintFindings(status, Json::object());
 }
 
 absl::Status RunRespawn(PartRun& run) {
-  std::vector<double> times, inits, contexts;
   Json last;
-  for (int i = 0; i < 7; ++i) {
-    const Child child = run.RunTask("works", 20);
-    const Json printed = Printed(child);
-    if (child.exit != 0) return Wrong(child, "works");
-    times.push_back(printed["without_compiling_ms"]);
-    last = printed;
-    last["whole_process_ms"] = child.seconds * 1e3;
-  }
-  run.report().Answer("respawn.first_launch_ms", MedianOf(times), std::move(last));
+  ASSIGN_OR_RETURN(const Median alone, FirstLaunches(run, 5, &last));
+  // Beside a process that holds the device, as the server does.
+  const std::unique_ptr<RunningChild> holder = run.StartTask("holds");
+  if (!holder->WaitForOutput(20)) return Unexpected(holder->Finish(1), "holds");
+  ASSIGN_OR_RETURN(const Median beside, FirstLaunches(run, 5, &last));
+  const Child held = holder->Finish(10);
+  if (held.exit != 0) return Unexpected(held, "holds");
+  last["device_held_by_none_ms"] = Spread(alone);
+  run.report().Answer("respawn.first_launch_ms", beside, std::move(last));
 
   const Child fault = run.RunTask("faults", 20);
+  RETURN_IF_ERROR(CheckFault(fault, "faults"));
   const Child after_fault = run.RunTask("works", 20);
   run.report().Answer("respawn.after_fault", after_fault.exit == 0,
-                      {{"fault", fault.End()}, {"after", Printed(after_fault)}});
+                      {{"fault", Printed(fault)}, {"after", Printed(after_fault)}});
 
-  const Child hang = run.RunTask("hangs", 20, /*after_output=*/1);
-  if (!hang.timed_out || Printed(hang).is_null()) return Wrong(hang, "hangs");
+  const Child hang = run.RunTask("hangs", 20, /*after_output_seconds=*/1);
+  if (!hang.timed_out || Printed(hang).is_null()) return Unexpected(hang, "hangs");
   const Child after_hang = run.RunTask("works", 30);
   run.report().Answer("respawn.kill_ms", hang.kill_seconds * 1e3, {{"end", hang.End()}});
   run.report().Answer("respawn.after_hang", after_hang.exit == 0,
@@ -210,22 +236,24 @@ absl::Status RunRespawn(PartRun& run) {
 }
 
 absl::Status RunSticky(PartRun& run) {
-  Child neighbour;
-  std::thread beside([&] { neighbour = run.RunTask("stays", 30); });
-  // Until the neighbour launches.
-  std::this_thread::sleep_for(std::chrono::milliseconds(2500));
+  const std::unique_ptr<RunningChild> neighbour = run.StartTask("stays");
+  if (!neighbour->WaitForOutput(20)) return Unexpected(neighbour->Finish(1), "stays");
   const Child fault = run.RunTask("faults", 20), trap = run.RunTask("traps", 20);
-  beside.join();
-  run.report().Answer("sticky.neighbour", neighbour.exit == 0, Printed(neighbour));
-  double helps = 0;
-  for (const auto& [question, child] :
-       {std::pair{"sticky.fault_share", &fault}, std::pair{"sticky.trap_share", &trap}}) {
-    const Json printed = Printed(*child);
-    if (child->exit != 0) return Wrong(*child, question);
-    run.report().Answer(question, printed.value("failing_share", 0.0), printed);
-    helps += printed.value("reset_helps", false) ? 0.5 : 0;
+  const Child stayed = neighbour->Finish(10);
+  struct Lost {
+    const char *task, *share, *reset;
+    const Child* child;
+  };
+  const Lost both[] = {{"faults", "sticky.fault_share", "sticky.fault_reset", &fault},
+                       {"traps", "sticky.trap_share", "sticky.trap_reset", &trap}};
+  for (const Lost& one : both) RETURN_IF_ERROR(CheckFault(*one.child, one.task));
+  run.report().Answer("sticky.neighbour", stayed.exit == 0,
+                      {{"end", stayed.End()}, {"printed", Printed(stayed)}});
+  for (const Lost& one : both) {
+    const Json printed = Printed(*one.child);
+    run.report().Answer(one.share, printed.value("failing_share", 0.0), printed);
+    run.report().Answer(one.reset, printed.value("reset_helps", false));
   }
-  run.report().Answer("sticky.reset_helps", helps);
   return absl::OkStatus();
 }
 

@@ -1,10 +1,9 @@
-// Whether the driver works in a process that is confined as the tuner's is, and which system calls
-// it makes at which step.
+// Runs the driver in a process that is confined as the tuner's is, and counts the system calls that
+// it makes at each step.
 #include <sys/prctl.h>
 
 #include <chrono>
 
-#include "absl/cleanup/cleanup.h"
 #include "absl/strings/str_cat.h"
 #include "deploy/bazel/libs/status_macros.h"
 #include "server/tuner/sandbox/allowed_calls.h"
@@ -21,28 +20,35 @@ absl::Status Confine() {
   return FilterTunerCalls();
 }
 
-// What a request does on a plan that is loaded: copies, launches, replays, waits.
+// Does what a request does on a plan that is loaded: copies, launches, replays, waits.
 class Steady {
  public:
-  static absl::StatusOr<Steady> Make(Gpu* gpu) {
-    Steady steady(gpu);
+  static absl::StatusOr<std::unique_ptr<Steady>> Make(Gpu* gpu) {
+    std::unique_ptr<Steady> made(new Steady(gpu));
+    Steady& steady = *made;
     ASSIGN_OR_RETURN(steady.append_, gpu->Kernel("probes.cu", "append"));
     ASSIGN_OR_RETURN(steady.word_, gpu->Allocate(kBytes));
     ASSIGN_OR_RETURN(void* const host, gpu->AllocatePinned(kBytes));
     steady.host_ = static_cast<uint32_t*>(host);
     const CudaDriver& cuda = gpu->cuda();
     RETURN_IF_CUDA_ERROR(cuda, EventCreate(&steady.done_, kCudaEventDisableTiming));
-    CudaGraph graph = nullptr;
-    RETURN_IF_CUDA_ERROR(cuda, GraphCreate(&graph, 0));
-    absl::Cleanup destroy = [&] { cuda.GraphDestroy(graph); };
     CudaGraphNode node = nullptr;
     uint32_t factor = 2;
     void* arguments[] = {&steady.word_, &factor};
     const CudaKernelNode kernel = {.function = steady.append_, .arguments = arguments};
-    RETURN_IF_CUDA_ERROR(cuda, GraphAddKernel(&node, graph, nullptr, 0, &kernel));
-    RETURN_IF_CUDA_ERROR(cuda, GraphInstantiate(&steady.replay_, graph, 0));
-    return steady;
+    const auto add = [&](CudaGraph graph) -> absl::Status {
+      RETURN_IF_CUDA_ERROR(cuda, GraphAddKernel(&node, graph, nullptr, 0, &kernel));
+      return absl::OkStatus();
+    };
+    ASSIGN_OR_RETURN(steady.replay_, gpu->Record(add));
+    return made;
   }
+  ~Steady() {
+    if (replay_ != nullptr) gpu_->cuda().GraphExecDestroy(replay_);
+    if (done_ != nullptr) gpu_->cuda().EventDestroy(done_);
+  }
+  Steady(const Steady&) = delete;
+  Steady& operator=(const Steady&) = delete;
 
   absl::Status Once() const {
     const CudaDriver& cuda = gpu_->cuda();
@@ -77,16 +83,16 @@ absl::Status StartConfined(const std::string& nvrtc) {
   (void)Nvrtc::Load(nvrtc);  // without it there is machine code
   RETURN_IF_ERROR(Confine());
   ASSIGN_OR_RETURN(std::unique_ptr<Gpu> gpu, Gpu::Open(nvrtc));
-  ASSIGN_OR_RETURN(const Steady steady, Steady::Make(gpu.get()));
-  return steady.Once();
+  ASSIGN_OR_RETURN(const std::unique_ptr<Steady> steady, Steady::Make(gpu.get()));
+  return steady->Once();
 }
 
 absl::Status ConfineLater(const std::string& nvrtc, Json* found) {
   ASSIGN_OR_RETURN(std::unique_ptr<Gpu> gpu, Gpu::Open(nvrtc));
-  ASSIGN_OR_RETURN(const Steady steady, Steady::Make(gpu.get()));
-  RETURN_IF_ERROR(steady.Once());
+  ASSIGN_OR_RETURN(const std::unique_ptr<Steady> steady, Steady::Make(gpu.get()));
+  RETURN_IF_ERROR(steady->Once());
   RETURN_IF_ERROR(Confine());
-  for (int i = 0; i < 1000; ++i) RETURN_IF_ERROR(steady.Once());
+  for (int i = 0; i < 1000; ++i) RETURN_IF_ERROR(steady->Once());
   (*found)["steady"] = true;
   PrintObject(*found);  // what follows may end the process
   (*found)["allocate"] = gpu->Allocate(size_t{64} << 20).status().ToString();
@@ -112,12 +118,12 @@ absl::Status Watched(const std::string& nvrtc, Json* found) {
   (*found)["initialise"] = Calls(watch);
   ASSIGN_OR_RETURN(std::unique_ptr<Gpu> gpu, Gpu::Open(nvrtc));
   (*found)["open context"] = Calls(watch);
-  ASSIGN_OR_RETURN(const Steady steady, Steady::Make(gpu.get()));
+  ASSIGN_OR_RETURN(const std::unique_ptr<Steady> steady, Steady::Make(gpu.get()));
   (*found)["compile, load, allocate, instantiate"] = Calls(watch);
-  RETURN_IF_ERROR(steady.Once());
+  RETURN_IF_ERROR(steady->Once());
   (*found)["first use"] = Calls(watch);
   int64_t all = 0;
-  for (int i = 0; i < 1000; ++i) RETURN_IF_ERROR(steady.Once());
+  for (int i = 0; i < 1000; ++i) RETURN_IF_ERROR(steady->Once());
   for (const auto& [number, count] : watch.Take()) {
     (*found)["thousand uses"][std::to_string(number)] = count;
     all += count;
@@ -128,48 +134,35 @@ absl::Status Watched(const std::string& nvrtc, Json* found) {
   return absl::OkStatus();
 }
 
-int Shown(const absl::Status& status, Json found) {
-  if (!status.ok()) found["error"] = status.ToString();
-  PrintObject(found);
-  return status.ok() ? 0 : 1;
-}
-
-// The last line of what a child printed, if it printed several objects.
-Json LastPrinted(Child child) {
-  while (!child.output.empty() && child.output.back() == '\n') child.output.pop_back();
-  child.output.erase(0, child.output.find_last_of('\n') + 1);
-  return Printed(child);
-}
-
 }  // namespace
 
 int ChildFilteredFirst(const std::string& nvrtc) {
-  return Shown(StartConfined(nvrtc), Json::object());
+  return PrintFindings(StartConfined(nvrtc), Json::object());
 }
 
 int ChildFilteredLater(const std::string& nvrtc) {
   Json found;
   const absl::Status status = ConfineLater(nvrtc, &found);
-  return Shown(status, std::move(found));
+  return PrintFindings(status, std::move(found));
 }
 
 int ChildWatched(const std::string& nvrtc) {
   Json found;
   const absl::Status status = Watched(nvrtc, &found);
-  return Shown(status, std::move(found));
+  return PrintFindings(status, std::move(found));
 }
 
 absl::Status RunFilter(PartRun& run) {
   GpuReport& report = run.report();
-  const Child first = run.RunTask("filtered-first", 20);
+  const Child first = run.RunTask("filtered-first", 12);
   report.Answer("filter.first", first.exit == 0,
-                {{"end", first.End()}, {"printed", LastPrinted(first)}});
-  const Child later = run.RunTask("filtered-later", 20);
-  const Json printed = LastPrinted(later);
+                {{"end", first.End()}, {"printed", Printed(first)}});
+  const Child later = run.RunTask("filtered-later", 12);
+  const Json printed = Printed(later);
   report.Answer("filter.later", printed.is_object() && printed.contains("steady"),
                 {{"end", later.End()}, {"printed", printed}});
-  const Child watched = run.RunTask("watched", 30);
-  const Json calls = LastPrinted(watched);
+  const Child watched = run.RunTask("watched", 14);
+  const Json calls = Printed(watched);
   if (watched.exit != 0 || !calls.is_object()) {
     report.Failed("filter.steady_calls", absl::StrCat(watched.End(), ": ", calls.dump()));
     return absl::OkStatus();

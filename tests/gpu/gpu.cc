@@ -8,6 +8,7 @@
 #include <iterator>
 #include <utility>
 
+#include "absl/cleanup/cleanup.h"
 #include "absl/strings/str_cat.h"
 #include "deploy/bazel/libs/status_macros.h"
 
@@ -19,7 +20,7 @@ constexpr int kMostRounds = 3;
 // Clocks rise within some milliseconds of load; caches and code are warm long before.
 constexpr std::chrono::milliseconds kWarmUp{30};
 
-// Where machine code lies that came with this program.
+// Returns the folder of machine code that came with this program.
 std::filesystem::path OwnFolder() {
   std::error_code error;
   return std::filesystem::read_symlink("/proc/self/exe", error).parent_path() / "kernels";
@@ -38,7 +39,7 @@ const std::map<std::string, std::string>& KernelTexts() {
   return *texts;
 }
 
-bool Runs(absl::string_view file, absl::string_view arch) {
+bool CanRun(absl::string_view file, absl::string_view arch) {
   return file != "tensor_map.cu" || arch != "sm_80";  // the copy engine came with sm_90
 }
 
@@ -47,7 +48,7 @@ absl::Status WriteMachineCode(const Nvrtc& nvrtc, const std::string& folder) {
   std::filesystem::create_directories(folder, error);
   for (const auto& [file, text] : KernelTexts()) {
     for (const char* arch : kArchitectures) {
-      if (!Runs(file, arch)) continue;
+      if (!CanRun(file, arch)) continue;
       ASSIGN_OR_RETURN(const Cubin cubin,
                        nvrtc.Compile({.source = text, .arch = arch, .name = file}));
       const std::string path = folder + "/" + CodeName(file, arch);
@@ -66,11 +67,14 @@ bool Timing::Steady() const {
 
 absl::StatusOr<std::unique_ptr<Gpu>> Gpu::Open(const std::string& nvrtc_folder) {
   ASSIGN_OR_RETURN(const CudaDriver* cuda, CudaDriver::Load());
-  const absl::StatusOr<const Nvrtc*> nvrtc = Nvrtc::Load(nvrtc_folder);
-  if (!nvrtc.ok() && !std::filesystem::exists(OwnFolder())) return nvrtc.status();
-  std::unique_ptr<Gpu> gpu(new Gpu(*cuda, nvrtc.ok() ? *nvrtc : nullptr));
+  std::unique_ptr<Gpu> gpu(new Gpu(*cuda, nvrtc_folder));
   RETURN_IF_ERROR(gpu->Start());
   return gpu;
+}
+
+absl::Status Gpu::HasKernels() const {
+  std::error_code error;
+  return std::filesystem::exists(OwnFolder(), error) ? absl::OkStatus() : nvrtc().status();
 }
 
 absl::Status Gpu::Start() {
@@ -108,18 +112,22 @@ std::string Gpu::arch() const {
   return absl::StrCat("sm_", major, minor, major >= 9 ? "a" : "");
 }
 
-absl::StatusOr<std::string> Gpu::MachineCode(const std::string& file) const {
-  if (nvrtc_ != nullptr) {
-    ASSIGN_OR_RETURN(
-        Cubin cubin,
-        nvrtc_->Compile({.source = KernelTexts().at(file), .arch = arch(), .name = file}));
-    return std::move(cubin.code);
+absl::StatusOr<std::string> Gpu::MachineCode(const std::string& file) {
+  const absl::StatusOr<const Nvrtc*> compiler = nvrtc();
+  absl::Status why = compiler.status();
+  if (compiler.ok()) {
+    absl::StatusOr<Cubin> cubin =
+        (*compiler)->Compile({.source = KernelTexts().at(file), .arch = arch(), .name = file});
+    if (cubin.ok()) return std::move(cubin->code);
+    why = cubin.status();
+    if (!absl::IsInternal(why)) return why;
+    compiler_failure_ = std::string(why.message());
   }
   const std::filesystem::path path = OwnFolder() / CodeName(file, arch());
   std::ifstream in(path, std::ios::binary);
   if (!in) {
     return absl::FailedPreconditionError(
-        absl::StrCat("this machine has no compiler (NVRTC), and there is no ", path.string()));
+        absl::StrCat(why.message(), "; and there is no ", path.string()));
   }
   return std::string(std::istreambuf_iterator<char>(in), {});
 }
@@ -159,6 +167,16 @@ absl::Status Gpu::Wait() {
   return absl::OkStatus();
 }
 
+absl::StatusOr<CudaGraphExec> Gpu::Record(absl::FunctionRef<absl::Status(CudaGraph)> add) const {
+  CudaGraph graph = nullptr;
+  RETURN_IF_CUDA_ERROR(cuda_, GraphCreate(&graph, 0));
+  absl::Cleanup destroy = [&] { cuda_.GraphDestroy(graph); };
+  RETURN_IF_ERROR(add(graph));
+  CudaGraphExec exec = nullptr;
+  RETURN_IF_CUDA_ERROR(cuda_, GraphInstantiate(&exec, graph, 0));
+  return exec;
+}
+
 absl::Status Gpu::Fill(CudaPointer to, unsigned char value, size_t bytes) {
   RETURN_IF_CUDA_ERROR(cuda_, FillBytes(to, value, bytes, stream_));
   return Wait();
@@ -174,14 +192,20 @@ absl::StatusOr<double> Gpu::OnceMs(absl::FunctionRef<absl::Status()> work) {
   return ms;
 }
 
-absl::StatusOr<Timing> Gpu::Time(int samples, int units, absl::FunctionRef<absl::Status()> work) {
+absl::Status Gpu::WarmUp(absl::FunctionRef<absl::Status()> work) {
   const auto end = std::chrono::steady_clock::now() + kWarmUp;
   do {
     RETURN_IF_ERROR(work());
     RETURN_IF_ERROR(Wait());
   } while (std::chrono::steady_clock::now() < end);
+  return absl::OkStatus();
+}
+
+absl::StatusOr<Timing> Gpu::Time(int samples, int units, absl::FunctionRef<absl::Status()> work) {
+  RETURN_IF_ERROR(WarmUp(work));
   Timing timing;
-  for (int round = 0; round < kMostRounds; ++round) {
+  while (timing.rounds < kMostRounds) {
+    ++timing.rounds;
     std::vector<double> ms;
     ASSIGN_OR_RETURN(timing.ghz_before, Gigahertz());
     for (int i = 0; i < samples; ++i) {
@@ -190,6 +214,10 @@ absl::StatusOr<Timing> Gpu::Time(int samples, int units, absl::FunctionRef<absl:
     }
     ASSIGN_OR_RETURN(timing.ghz_after, Gigahertz());
     timing.ms = MedianOf(std::move(ms));
+    if (timing.ghz_before > 0) {
+      timing.largest_change =
+          std::max(timing.largest_change, std::fabs(timing.ghz_after / timing.ghz_before - 1));
+    }
     if (timing.Steady()) break;
   }
   return timing;

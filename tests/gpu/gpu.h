@@ -11,6 +11,7 @@
 #include <map>
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/functional/function_ref.h"
@@ -28,38 +29,43 @@ namespace athanor {
 #define RETURN_IF_CUDA_ERROR(cuda, call) \
   RETURN_IF_ERROR(::athanor::CudaStatus((cuda), (cuda).call, #call))
 
-// The texts of kernels/, by file name.
+// Returns the texts of kernels/, by file name.
 const std::map<std::string, std::string>& KernelTexts();
-// Those whose machine code travels with the program, for machines without a compiler.
+// Machine code for these travels with the program, for machines without a compiler.
 inline constexpr const char* kArchitectures[] = {"sm_80", "sm_90a", "sm_100a"};
 // Writes the machine code of all kernels for all of these into `folder`, which it makes.
 absl::Status WriteMachineCode(const Nvrtc& nvrtc, const std::string& folder);
-// Those that an architecture can run.
-bool Runs(absl::string_view file, absl::string_view arch);
+// Reports whether an architecture can run a file's kernels.
+bool CanRun(absl::string_view file, absl::string_view arch);
 
 struct Grid {
   unsigned blocks = 1, threads = 32, shared_bytes = 0;
 };
 
 struct Timing {
-  Median ms;  // of one unit of work
-  double ghz_before = 0, ghz_after = 0;
-  bool Steady() const;  // the clock changed by 3 % at most
+  Median ms;                             // of one unit of work
+  double ghz_before = 0, ghz_after = 0;  // of the round that was kept, on an otherwise idle chip
+  int rounds = 0;
+  double largest_change = 0;  // of the clock, among all rounds
+  bool Steady() const;        // the clock changed by 3 % at most in the round that was kept
 };
 
 // Used by one thread.
 class Gpu {
  public:
-  // Opens device 0. FAILED_PRECONDITION, in one sentence, if there is no driver or device, or
-  // neither a compiler nor a folder "kernels" of machine code beside this program.
+  // Opens device 0; the compiler is opened when it is first needed. FAILED_PRECONDITION, in one
+  // sentence, if there is no driver or device.
   static absl::StatusOr<std::unique_ptr<Gpu>> Open(const std::string& nvrtc_folder);
   ~Gpu();
   Gpu(const Gpu&) = delete;
   Gpu& operator=(const Gpu&) = delete;
 
   const CudaDriver& cuda() const { return cuda_; }
-  // nullptr if this machine has no compiler.
-  const Nvrtc* nvrtc() const { return nvrtc_; }
+  // FAILED_PRECONDITION if this machine has no compiler.
+  absl::StatusOr<const Nvrtc*> nvrtc() const { return Nvrtc::Load(nvrtc_folder_); }
+  // FAILED_PRECONDITION if there is neither a compiler nor a folder "kernels" of machine code
+  // beside this program.
+  absl::Status HasKernels() const;
   CudaDevice device() const { return device_; }
   CudaContext context() const { return context_; }
   CudaStream stream() const { return stream_; }
@@ -67,8 +73,11 @@ class Gpu {
   int multiprocessors() const { return Attribute(kCudaMultiprocessors); }
   std::string arch() const;  // as compilers name it: "sm_90a"
 
-  // Compiles a file of kernels/, or reads its machine code where there is no compiler.
-  absl::StatusOr<std::string> MachineCode(const std::string& file) const;
+  // Compiles a file of kernels/, or reads its machine code where the compiler is missing or fails
+  // by itself (one without its builtins library opens, and fails at the first compilation).
+  absl::StatusOr<std::string> MachineCode(const std::string& file);
+  // Returns why machine code was read though there is a compiler; empty: it was not.
+  const std::string& compiler_failure() const { return compiler_failure_; }
   absl::StatusOr<CudaFunction> Kernel(const std::string& file, const char* name);
   absl::StatusOr<CudaPointer> Allocate(size_t bytes);
   // Frees what Allocate() gave, so that a part can go through sizes.
@@ -83,6 +92,8 @@ class Gpu {
     return absl::OkStatus();
   }
   absl::Status Wait();
+  // Instantiates a graph to which `add` adds nodes; the caller destroys it.
+  absl::StatusOr<CudaGraphExec> Record(absl::FunctionRef<absl::Status(CudaGraph)> add) const;
 
   template <typename T>
   absl::StatusOr<CudaPointer> Upload(const std::vector<T>& values) {
@@ -102,20 +113,25 @@ class Gpu {
   }
   absl::Status Fill(CudaPointer to, unsigned char value, size_t bytes);
 
-  // Times `work`, which enqueues `units` equal units on stream(), by events, after running it until
-  // the clock had time to settle. If the clock changes by more than 3 % while measuring it measures
+  // Runs `work` until the clock had time to settle, and waits.
+  absl::Status WarmUp(absl::FunctionRef<absl::Status()> work);
+  // Returns the milliseconds between events around `work`, which has ended then.
+  absl::StatusOr<double> OnceMs(absl::FunctionRef<absl::Status()> work);
+  // Times `work`, which enqueues `units` equal units on stream(), by events, after
+  // WarmUp(). If the clock changes by more than 3 % while measuring it measures
   // again, three times at most; Timing says how it was.
   absl::StatusOr<Timing> Time(int samples, int units, absl::FunctionRef<absl::Status()> work);
-  // The multiprocessors' clock now.
+  // Returns the multiprocessors' clock now, read by one warp.
   absl::StatusOr<double> Gigahertz();
 
  private:
-  Gpu(const CudaDriver& cuda, const Nvrtc* nvrtc) : cuda_(cuda), nvrtc_(nvrtc) {}
+  Gpu(const CudaDriver& cuda, std::string nvrtc_folder)
+      : cuda_(cuda), nvrtc_folder_(std::move(nvrtc_folder)) {}
   absl::Status Start();
-  absl::StatusOr<double> OnceMs(absl::FunctionRef<absl::Status()> work);
 
   const CudaDriver& cuda_;
-  const Nvrtc* const nvrtc_;
+  const std::string nvrtc_folder_;
+  std::string compiler_failure_;
   CudaDevice device_ = 0;
   CudaContext context_ = nullptr;
   CudaStream stream_ = nullptr;

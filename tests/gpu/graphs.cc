@@ -19,20 +19,22 @@ struct Built {
   double add_ms = 0, instantiate_ms = 0;
 };
 
-// Makes a graph of `nodes` copies of a kernel in `branches` chains of equal length.
+// Makes a graph of `nodes` copies of a kernel in `branches` chains of equal length. The driver
+// keeps copies of each node's arguments.
 absl::StatusOr<Built> Build(const Gpu& gpu, CudaFunction kernel, int nodes, int branches,
-                            void** arguments) {
+                            absl::FunctionRef<void**(int node)> arguments) {
   const CudaDriver& cuda = gpu.cuda();
   Built built;
   CudaGraph graph = nullptr;
   RETURN_IF_CUDA_ERROR(cuda, GraphCreate(&graph, 0));
   absl::Cleanup destroy = [&] { cuda.GraphDestroy(graph); };
   std::vector<CudaGraphNode> last(branches, nullptr);
-  const CudaKernelNode node = {.function = kernel, .block_x = 32, .arguments = arguments};
+  CudaKernelNode node = {.function = kernel, .block_x = 32};
   auto begin = std::chrono::steady_clock::now();
   for (int i = 0; i < nodes; ++i) {
     CudaGraphNode& tail = last[i % branches];
     const CudaGraphNode before = tail;
+    node.arguments = arguments(i);
     RETURN_IF_CUDA_ERROR(cuda, GraphAddKernel(&tail, graph, &before, before != nullptr, &node));
   }
   built.add_ms = MsSince(begin);
@@ -52,7 +54,8 @@ struct Replayed {
 absl::StatusOr<Replayed> Replay(Gpu& gpu, CudaFunction kernel, int nodes, int branches,
                                 void** arguments) {
   Replayed result;
-  ASSIGN_OR_RETURN(result.built, Build(gpu, kernel, nodes, branches, arguments));
+  ASSIGN_OR_RETURN(result.built,
+                   Build(gpu, kernel, nodes, branches, [&](int) { return arguments; }));
   absl::Cleanup destroy = [&] { gpu.cuda().GraphExecDestroy(result.built.exec); };
   std::vector<double> host;
   const auto replay = [&]() -> absl::Status {
@@ -79,7 +82,8 @@ Json Row(const Replayed& replayed, int nodes) {
           {"steady", replayed.timing.Steady()}};
 }
 
-// Microseconds a node, free of what a replay costs by itself; the ends of both intervals add up.
+// Returns microseconds a node, free of the cost of the replay itself; the ends of both intervals
+// add up.
 Median PerNode(const Median& few, int few_nodes, const Median& many, int many_nodes) {
   const double to_us = 1e3 / (many_nodes - few_nodes);
   return {(many.value - few.value) * to_us, (many.low - few.high) * to_us,
@@ -92,13 +96,19 @@ absl::StatusOr<bool> KeepsOrder(Gpu& gpu) {
   ASSIGN_OR_RETURN(CudaPointer value, gpu.Allocate(4));
   RETURN_IF_ERROR(gpu.Fill(value, 0, 4));
   constexpr int kNodes = 200;
-  uint32_t factor = 3, expected = 0;
+  // Odd, so that no bit of an early mistake is shifted out; different, so that two nodes do not
+  // commute.
+  uint32_t factor = 0, expected = 0;
+  const auto factor_of = [](int node) { return static_cast<uint32_t>(2 * node + 3); };
   void* arguments[] = {&value, &factor};
-  ASSIGN_OR_RETURN(const Built built, Build(gpu, append, kNodes, 1, arguments));
+  ASSIGN_OR_RETURN(const Built built, Build(gpu, append, kNodes, 1, [&](int node) {
+                     factor = factor_of(node);
+                     return arguments;
+                   }));
   absl::Cleanup destroy = [&] { gpu.cuda().GraphExecDestroy(built.exec); };
   for (int replay = 0; replay < 20; ++replay) {
     RETURN_IF_CUDA_ERROR(gpu.cuda(), GraphLaunch(built.exec, gpu.stream()));
-    for (int i = 0; i < kNodes; ++i) expected = expected * factor + 1;
+    for (int i = 0; i < kNodes; ++i) expected = expected * factor_of(i) + 1;
   }
   ASSIGN_OR_RETURN(const std::vector<uint32_t> found, gpu.Download<uint32_t>(value, 1));
   return found[0] == expected;

@@ -1,4 +1,5 @@
 // athanor-gpu: asks a GPU what our decisions depend on. README.md says how.
+#include <chrono>
 #include <cstdio>
 
 #include "absl/algorithm/container.h"
@@ -12,14 +13,17 @@
 namespace athanor {
 namespace {
 
-enum Exit { kAnswered = 0, kUnanswered = 1, kNoGpu = 2, kWrongArguments = 3 };
+using TimePoint = std::chrono::steady_clock::time_point;
+
+enum Exit { kAnswered = 0, kUnanswered = 1, kNoGpu = 2, kWrongArguments = 3, kNoKernels = 4 };
 
 struct Options {
   std::vector<std::string> parts;
   std::string output = "result.jsonl";
   std::string nvrtc;
-  std::string seconds = "480";
+  std::string seconds = absl::StrCat(kDefaultSeconds);
   std::string only;   // runs one part in this process
+  std::string begin;  // nanoseconds of the steady clock at which the run began
   std::string child;  // runs a child's task
   std::string table;
   std::string compile;
@@ -41,6 +45,7 @@ constexpr Flag kFlags[] = {
      "FOLDER: writes the kernels' machine code, and runs nothing; a folder \"kernels\" beside\n"
      "            the program is used where there is no NVRTC"},
     {"--only", &Options::only, nullptr},
+    {"--begin", &Options::begin, nullptr},
     {"--child", &Options::child, nullptr},
 };
 
@@ -49,7 +54,8 @@ void PrintHelp() {
       "athanor-gpu [PART...] [--seconds N] [--output FILE] [--nvrtc FOLDER]\n\n"
       "Asks the GPU of this machine what Athanor's design predicted, part by part (all by\n"
       "default), each in a process of its own; prints a table at the end. Exits with 2 if\n"
-      "there is no GPU to ask, with 1 if a question has no answer.\n\n");
+      "there is no GPU to ask, with 4 if there is one but neither a compiler nor kernels for\n"
+      "it, with 1 if a question has no answer.\n\n");
   for (const Part& part : Parts()) {
     std::printf("  %-12s %s\n", std::string(part.name).c_str(), std::string(part.answers).c_str());
   }
@@ -100,26 +106,34 @@ int RunTask(const Options& options) {
 absl::Status RunOne(const Options& options, std::vector<Question> questions) {
   const Part* part = FindPart(options.only);
   if (part == nullptr) return absl::NotFoundError(absl::StrCat("no part \"", options.only, "\""));
-  ASSIGN_OR_RETURN(GpuReport report, GpuReport::Open(options.output, std::move(questions)));
+  int64_t begin = 0;
+  if (!absl::SimpleAtoi(options.begin, &begin)) {
+    return absl::InvalidArgumentError("--only needs --begin");
+  }
+  ASSIGN_OR_RETURN(GpuReport report, GpuReport::Open(options.output, std::move(questions),
+                                                     TimePoint(std::chrono::nanoseconds(begin))));
   PartRun run(std::move(report), options.nvrtc);
   const absl::Status status = part->run(run);
+  run.End(part->name);
   if (!status.ok()) run.report().Failed(part->name, status.ToString());
   return status;
 }
 
-// Runs each part as a child; what it does not answer is said in the rows.
-absl::Status RunAll(const Options& options, const std::vector<Question>& questions) {
+// Runs each part as a child; rows say what it does not answer. The run's time counts from `begin`.
+absl::Status RunAll(const Options& options, const std::vector<Question>& questions,
+                    TimePoint begin) {
   double seconds = 0;
   if (!absl::SimpleAtod(options.seconds, &seconds) || seconds <= 0) {
     return absl::InvalidArgumentError(
         absl::StrCat("--seconds ", options.seconds, " is no number above 0"));
   }
-  ASSIGN_OR_RETURN(GpuReport report, GpuReport::Open(options.output, questions));
+  ASSIGN_OR_RETURN(GpuReport report, GpuReport::Open(options.output, questions, begin));
   report.Fact("run", "begin",
               {{"time", absl::FormatTime(absl::RFC3339_sec, absl::Now(), absl::UTCTimeZone())},
                {"parts", options.parts},
                {"seconds", seconds}});
-  const auto begin = std::chrono::steady_clock::now();
+  const std::string since =
+      absl::StrCat(std::chrono::nanoseconds(begin.time_since_epoch()).count());
   for (const std::string& name : options.parts) {
     const double left = seconds - MsSince(begin) / 1e3;
     if (left <= 1) {
@@ -127,7 +141,8 @@ absl::Status RunAll(const Options& options, const std::vector<Question>& questio
       continue;
     }
     std::fprintf(stderr, "%s ...\n", name.c_str());
-    std::vector<std::string> arguments = {"--only", name, "--output", options.output};
+    std::vector<std::string> arguments = {"--only",       name,      "--output",
+                                          options.output, "--begin", since};
     if (!options.nvrtc.empty()) arguments.insert(arguments.end(), {"--nvrtc", options.nvrtc});
     const Child child = RunChild(arguments, std::min(left, FindPart(name)->seconds));
     report.Fact(name, "process", {{"end", child.End()}, {"seconds", child.seconds}});
@@ -149,14 +164,20 @@ std::vector<Json> LastRun(const std::string& path) {
   return rows;
 }
 
-// Returns why there is nothing to ask; empty: there is a GPU.
-std::string NoGpu(const Options& options) {
+// Looks for a GPU and for kernels to ask it with; says what is missing.
+Exit Look(const Options& options) {
   std::vector<std::string> arguments = {"--child", "present"};
   if (!options.nvrtc.empty()) arguments.insert(arguments.end(), {"--nvrtc", options.nvrtc});
-  const Child child = RunChild(arguments, 60);
-  if (child.exit == 0) return "";
+  const Child child = RunChild(arguments, kLookSeconds);
+  if (child.exit == 0) return kAnswered;
   const Json printed = Printed(child);
-  return printed.is_object() ? printed.value("error", "") : "looking for one: " + child.End();
+  const bool device = printed.is_object() && printed.value("device", false);
+  std::fprintf(
+      stderr, "athanor-gpu: %s: %s\n",
+      device ? "there is a GPU, but neither a compiler nor kernels for it" : "no GPU to ask",
+      printed.is_object() ? printed.value("error", "").c_str()
+                          : ("looking for one: " + child.End()).c_str());
+  return device ? kNoKernels : kNoGpu;
 }
 
 int Main(int count, char** arguments) {
@@ -185,11 +206,9 @@ int Main(int count, char** arguments) {
     return RunOne(*options, *std::move(questions)).ok() ? kAnswered : kUnanswered;
   }
   if (options->table.empty()) {
-    if (const std::string why = NoGpu(*options); !why.empty()) {
-      std::fprintf(stderr, "athanor-gpu: no GPU to ask: %s\n", why.c_str());
-      return kNoGpu;
-    }
-    if (absl::Status ran = RunAll(*options, *questions); !ran.ok()) return wrong(ran);
+    const auto begin = std::chrono::steady_clock::now();
+    if (const Exit missing = Look(*options); missing != kAnswered) return missing;
+    if (absl::Status ran = RunAll(*options, *questions, begin); !ran.ok()) return wrong(ran);
   }
   std::vector<Question> asked;
   for (Question& question : *questions) {

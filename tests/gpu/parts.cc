@@ -2,6 +2,7 @@
 
 #include <cstdio>
 
+#include "absl/strings/strip.h"
 #include "deploy/bazel/libs/status_macros.h"
 
 namespace athanor {
@@ -9,17 +10,17 @@ namespace {
 
 constexpr Part kParts[] = {
     {"environment", "which device, driver and compiler this is", 30, RunEnvironment},
-    {"fragments", "where matrix instructions keep their elements", 30, RunFragments},
+    {"fragments", "where matrix instructions keep their elements", 20, RunFragments},
     {"floors", "how fast it copies, multiplies and launches", 70, RunFloors},
     {"graph", "what a node and a replay of a graph cost", 40, RunGraph},
-    {"reading", "what reading sizes from memory costs a kernel", 30, RunReading},
-    {"rounding", "how matrix instructions round their sums", 60, RunRounding},
+    {"reading", "what reading sizes from memory costs a kernel", 20, RunReading},
+    {"rounding", "how matrix instructions round their sums", 50, RunRounding},
     {"tensor-map", "where a tile's descriptor may lie", 20, RunTensorMap},
     {"commit", "what mapping memory costs, and whether it is zero", 40, RunCommit},
-    {"events", "how steady times by events are", 30, RunEvents},
+    {"events", "how steady times by events are", 20, RunEvents},
     {"respawn", "how soon a new process works, also after a fault and a hang", 60, RunRespawn},
     {"sticky", "what a fault leaves behind", 40, RunSticky},
-    {"filter", "which system calls the driver needs", 50, RunFilter},
+    {"filter", "which system calls the driver needs", 40, RunFilter},
 };
 
 constexpr ChildTask kChildTasks[] = {
@@ -29,6 +30,7 @@ constexpr ChildTask kChildTasks[] = {
     {"traps", ChildTraps},
     {"hangs", ChildHangs},
     {"stays", ChildStays},
+    {"holds", ChildHolds},
     {"filtered-first", ChildFilteredFirst},
     {"filtered-later", ChildFilteredLater},
     {"watched", ChildWatched},
@@ -46,10 +48,24 @@ absl::StatusOr<Gpu*> PartRun::gpu() {
   return gpu_.get();
 }
 
-Child PartRun::RunTask(const std::string& name, double seconds, double after_output) const {
+void PartRun::End(absl::string_view part) {
+  if (gpu_ != nullptr && !gpu_->compiler_failure().empty()) {
+    report_.Fact(part, "machine code instead of the compiler", {{"why", gpu_->compiler_failure()}});
+  }
+}
+
+std::vector<std::string> PartRun::Task(const std::string& name) const {
   std::vector<std::string> arguments = {"--child", name};
   if (!nvrtc_.empty()) arguments.insert(arguments.end(), {"--nvrtc", nvrtc_});
-  return RunChild(arguments, seconds, after_output);
+  return arguments;
+}
+
+Child PartRun::RunTask(const std::string& name, double seconds, double after_output_seconds) const {
+  return RunChild(Task(name), seconds, after_output_seconds);
+}
+
+std::unique_ptr<RunningChild> PartRun::StartTask(const std::string& name) const {
+  return std::make_unique<RunningChild>(Task(name));
 }
 
 void PrintObject(const Json& object) {
@@ -57,8 +73,17 @@ void PrintObject(const Json& object) {
   std::fflush(stdout);
 }
 
+int PrintFindings(const absl::Status& status, Json found) {
+  if (!status.ok()) found["error"] = status.ToString();
+  PrintObject(found);
+  return status.ok() ? 0 : 1;
+}
+
 Json Printed(const Child& child) {
-  Json printed = Json::parse(child.output, nullptr, /*allow_exceptions=*/false);
+  absl::string_view line = child.output;
+  absl::ConsumeSuffix(&line, "\n");
+  line = line.substr(line.rfind('\n') + 1);  // of none, the whole
+  Json printed = Json::parse(line, nullptr, /*allow_exceptions=*/false);
   return printed.is_object() ? printed : Json();
 }
 

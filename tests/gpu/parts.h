@@ -19,7 +19,12 @@
 
 namespace athanor {
 
-// What a part works with. A part that never asks for gpu() opens no context in its process.
+// The longest time for all parts together, unless a run says otherwise, and that for the look for a
+// GPU before them.
+inline constexpr double kDefaultSeconds = 480, kLookSeconds = 30;
+
+// Gives a part what it works with. A part that never asks for gpu() opens no context in its
+// process.
 class PartRun {
  public:
   PartRun(GpuReport report, std::string nvrtc)
@@ -27,11 +32,16 @@ class PartRun {
 
   GpuReport& report() { return report_; }
   absl::StatusOr<Gpu*> gpu();
-  // Runs a task of ChildTasks().
+  // Writes what the report has to say of gpu() itself, when the part has ended.
+  void End(absl::string_view part);
+  // Runs a task of ChildTasks(), or starts one that stays until it is finished.
   Child RunTask(const std::string& name, double seconds,
-                double after_output = std::numeric_limits<double>::infinity()) const;
+                double after_output_seconds = std::numeric_limits<double>::infinity()) const;
+  std::unique_ptr<RunningChild> StartTask(const std::string& name) const;
 
  private:
+  std::vector<std::string> Task(const std::string& name) const;
+
   GpuReport report_;
   std::string nvrtc_;
   std::unique_ptr<Gpu> gpu_;
@@ -43,20 +53,22 @@ struct Part {
   double seconds;  // longer than this it is taken to hang
   absl::Status (*run)(PartRun& run);
 };
-// In the order in which they run: what most decisions wait for comes first.
+// Returns the parts in the order in which they run: those that most decisions wait for come first.
 absl::Span<const Part> Parts();
 
-// What a child of a part does: what would end or hang the part, or what has to start from nothing.
-// It prints one object of JSON and returns how to exit.
+// A task for a child of a part: it would end or hang the part, or has to start from nothing. It
+// prints objects of JSON, one a line, the last its findings, and returns how to exit.
 struct ChildTask {
   absl::string_view name;
   int (*run)(const std::string& nvrtc);
 };
 absl::Span<const ChildTask> ChildTasks();
 
-// For a child: one line.
+// Prints a child's object as one line.
 void PrintObject(const Json& object);
-// A child's object; null if it printed none.
+// Prints a child's findings, or its error beside them, and returns how to exit.
+int PrintFindings(const absl::Status& status, Json found);
+// Returns the last object that a child printed; null if it printed none.
 Json Printed(const Child& child);
 // Milliseconds from `begin` to now.
 double MsSince(std::chrono::steady_clock::time_point begin);
@@ -82,6 +94,7 @@ int ChildFaults(const std::string& nvrtc);
 int ChildTraps(const std::string& nvrtc);
 int ChildHangs(const std::string& nvrtc);
 int ChildStays(const std::string& nvrtc);
+int ChildHolds(const std::string& nvrtc);
 int ChildFilteredFirst(const std::string& nvrtc);
 int ChildFilteredLater(const std::string& nvrtc);
 int ChildWatched(const std::string& nvrtc);

@@ -81,9 +81,9 @@ absl::StatusOr<Question> ParseQuestion(const Json& row) {
   return question;
 }
 
-// Four digits say more than any of these measurements is good for.
+// Keeps four digits, more than any of these measurements is good for; whole numbers are counts.
 double Rounded(double value) {
-  if (value == 0 || !std::isfinite(value)) return value;
+  if (!std::isfinite(value) || value == std::round(value)) return value;
   const double scale = std::pow(10.0, 3 - std::floor(std::log10(std::fabs(value))));
   return std::round(value * scale) / scale;
 }
@@ -113,14 +113,14 @@ absl::StatusOr<std::vector<Question>> ParseQuestions(absl::string_view json) {
   return questions;
 }
 
-absl::StatusOr<GpuReport> GpuReport::Open(const std::string& path,
-                                          std::vector<Question> questions) {
+absl::StatusOr<GpuReport> GpuReport::Open(const std::string& path, std::vector<Question> questions,
+                                          std::chrono::steady_clock::time_point begin) {
   const int fd = open(path.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0644);
   if (fd < 0) {
     return absl::FailedPreconditionError(
         absl::StrCat("--output ", path, " cannot be written: ", std::strerror(errno)));
   }
-  return GpuReport(fd, std::move(questions));
+  return GpuReport(fd, std::move(questions), begin);
 }
 
 GpuReport::GpuReport(GpuReport&& other) noexcept
@@ -210,9 +210,11 @@ std::string Table(const std::vector<Question>& questions, const std::vector<Json
     }
     const bool holds = answer->contains("held") && (*answer)["held"] == true;
     ++(holds ? held : missed);
-    absl::StrAppendFormat(&text, "%10.4g %-8s %s  %s: %s\n", Number(*answer, "value"),
-                          question.unit, holds ? "as predicted" : "NOT as predicted",
-                          question.Reach(), Text(*answer, "decision"));
+    const double value = Number(*answer, "value");
+    const bool whole = value == std::round(value) && std::fabs(value) < 1e10;
+    absl::StrAppendFormat(&text, "%10.*g %-8s %s  %s: %s\n", whole ? 10 : 4, value, question.unit,
+                          holds ? "as predicted" : "NOT as predicted", question.Reach(),
+                          Text(*answer, "decision"));
   }
   for (const Json& row : rows) {
     if (row.contains("failed")) {

@@ -1,5 +1,5 @@
-// What a run finds: facts and answers as rows of JSON, each written when it is known; answers are
-// held against what was predicted before any device was seen.
+// Writes a run's facts and answers as rows of JSON, each when it is known, and holds answers
+// against predictions that were made before any device was seen.
 //
 //   ASSIGN_OR_RETURN(std::vector<Question> questions, ParseQuestions(ExpectJson()));
 //   ASSIGN_OR_RETURN(GpuReport report, GpuReport::Open("result.jsonl", questions));
@@ -43,29 +43,32 @@ struct Question {
 
 // INVALID_ARGUMENT names the row and the field that is missing, unknown or of another kind.
 absl::StatusOr<std::vector<Question>> ParseQuestions(absl::string_view json);
-// The expect.json that this program was built with.
+// Returns the expect.json that this program was built with.
 absl::string_view ExpectJson();
 
 // Used by one thread. Several processes may append to one file: a row is one write.
 class GpuReport {
  public:
-  static absl::StatusOr<GpuReport> Open(const std::string& path, std::vector<Question> questions);
+  // Rows say how long after `begin` they were written.
+  static absl::StatusOr<GpuReport> Open(
+      const std::string& path, std::vector<Question> questions,
+      std::chrono::steady_clock::time_point begin = std::chrono::steady_clock::now());
   GpuReport(GpuReport&& other) noexcept;
   ~GpuReport();
 
   const std::vector<Question>& questions() const { return questions_; }
 
-  // A finding that no prediction is about.
+  // Writes a finding that no prediction is about.
   void Fact(absl::string_view part, absl::string_view what, Json values);
   // REQUIRES: a question of this name
   void Answer(absl::string_view question, const Median& value, Json details = Json::object());
   void Answer(absl::string_view question, double value, Json details = Json::object());
-  // A part, or one of its questions, that did not come to an answer.
+  // Writes why a part, or one of its questions, did not come to an answer.
   void Failed(absl::string_view name, absl::string_view why);
 
  private:
-  GpuReport(int fd, std::vector<Question> questions)
-      : fd_(fd), questions_(std::move(questions)), begin_(std::chrono::steady_clock::now()) {}
+  GpuReport(int fd, std::vector<Question> questions, std::chrono::steady_clock::time_point begin)
+      : fd_(fd), questions_(std::move(questions)), begin_(begin) {}
   void Write(Json row);
 
   int fd_;
@@ -73,13 +76,13 @@ class GpuReport {
   std::chrono::steady_clock::time_point begin_;
 };
 
-// Returns the rows of a file; what is no row of JSON is left out.
+// Returns the rows of a file without lines that are no JSON.
 std::vector<Json> ReadRows(const std::string& path);
 
 // Returns the last answer to a question among `rows`; nullptr if there is none.
 const Json* FindAnswer(const Question& question, const std::vector<Json>& rows);
 
-// Every question with its answer in `rows`, or that it has none; then what failed, and the sums.
+// Returns a line for each question with its answer in `rows`, if any; then failures, and the sums.
 std::string Table(const std::vector<Question>& questions, const std::vector<Json>& rows);
 
 }  // namespace athanor

@@ -97,6 +97,24 @@ TEST(ReportTest, RowsHoldAnswersAgainstPredictions) {
   EXPECT_FALSE(GpuReport::Open("/no/such/folder/x", {}).ok());
 }
 
+TEST(ReportTest, RowsCountFromTheRunsBegin) {
+  const std::string path = Output("begin.jsonl");
+  const auto begin = std::chrono::steady_clock::now() - std::chrono::seconds(100);
+  GpuReport::Open(path, ParseQuestions(kTwo).value(), begin)->Answer("graph.node_us", 1);
+  EXPECT_GE(ReadRows(path).at(0)["after_s"], 100);
+}
+
+TEST(ReportTest, WholeNumbersArePrintedAsSuch) {
+  const std::vector<Question> questions = ParseQuestions(kTwo).value();
+  const std::string path = Output("whole.jsonl");
+  GpuReport report = GpuReport::Open(path, questions).value();
+  report.Answer("graph.node_us", 13012);
+  report.Answer("sticky.reset", 12345.678);
+  const std::string table = Table(questions, ReadRows(path));
+  EXPECT_THAT(table, HasSubstr(" 13012 us "));
+  EXPECT_THAT(table, HasSubstr(" 12350 "));
+}
+
 TEST(ReportTest, TheTableTellsEveryQuestion) {
   const std::vector<Question> questions = ParseQuestions(kTwo).value();
   const std::string path = Output("table.jsonl");

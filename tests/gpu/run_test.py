@@ -58,15 +58,19 @@ class RunTest(unittest.TestCase):
                     self.assertTrue(found[name]["held"], found[name])
         for name in ("graph.order", "commit.nonzero_share", "events.noise", "respawn.after_fault",
                      "respawn.after_hang", "sticky.neighbour", "sticky.fault_share",
-                     "sticky.trap_share", "sticky.reset_helps", "filter.later"):
+                     "sticky.trap_share", "sticky.fault_reset", "sticky.trap_reset",
+                     "filter.later"):
             self.assertTrue(found[name]["held"], found[name])
         # This driver needs no device file, so it starts under the filter.
         self.assertFalse(found["filter.first"]["held"])
 
     def test_a_wrong_device_is_told(self):
         for defect, question in [("fragments", "fragments.f16"), ("fragments", "fragments.i8"),
-                                 ("rounding", "rounding.bf16_c"), ("order", "graph.order"),
+                                 ("rounding", "rounding.bf16_c"),
+                                 ("rounding", "rounding.f16_step"),
+                                 ("order", "graph.order"),
                                  ("descriptor", "tensor-map.replaced"),
+                                 ("descriptor", "tensor-map.replaced_node"),
                                  ("dirty", "commit.nonzero_share")]:
             with self.subTest(defect=defect, question=question):
                 row = self.answers(question.split(".")[0], defect=defect)[question]
@@ -86,7 +90,8 @@ class RunTest(unittest.TestCase):
                                       check=False, cwd=place, env=environment)
 
             done = run("fragments")
-            self.assertEqual(done.returncode, 2, done)
+            self.assertEqual(done.returncode, 4, done)
+            self.assertIn("there is a GPU, but neither", done.stderr)
             self.assertIn("no CUDA compiler (NVRTC)", done.stderr)
             done = run("--compile", str(place / "kernels"), "--nvrtc", str(nvrtc()))
             self.assertEqual(done.returncode, 0, done)
@@ -94,18 +99,39 @@ class RunTest(unittest.TestCase):
             self.assertEqual(done.returncode, 0, done)
             done = run("environment")
             self.assertEqual(done.returncode, 1, done)
-            self.assertIn("environment.compile_ms: this machine has no compiler", done.stdout)
+            self.assertIn("environment.compile_ms: this machine has no CUDA compiler", done.stdout)
             for code in (place / "kernels").glob("*.sm_90a.cubin"):
                 code.unlink()
             done = run("fragments")
             self.assertEqual(done.returncode, 1, done)
             self.assertIn("fragments.cu.sm_90a.cubin", done.stdout)
 
+    def test_machine_code_stands_in_for_a_compiler_that_fails(self):
+        with tempfile.TemporaryDirectory() as folder:
+            place = pathlib.Path(folder)
+            program = place / "athanor-gpu"
+            shutil.copy(PROGRAM, program)
+            # Its builtins lie beside NVRTC; alone it opens, and fails at the first compilation.
+            (place / "alone").mkdir()
+            shutil.copy(nvrtc() / "libnvrtc.so.13", place / "alone")
+            environment = os.environ | {"LD_LIBRARY_PATH": str(DRIVER.parent),
+                                        "ATHANOR_NVRTC": str(place / "alone")}
+            subprocess.run([program, "--compile", place / "kernels", "--nvrtc", nvrtc()],
+                           check=True, cwd=place, env=environment)
+            done = subprocess.run([program, "fragments"], capture_output=True, text=True,
+                                  check=False, cwd=place, env=environment)
+            self.assertEqual(done.returncode, 0, done)
+            rows = [json.loads(line) for line in (place / "result.jsonl").read_text().splitlines()]
+            facts = [row for row in rows
+                     if row.get("fact") == "machine code instead of the compiler"]
+            self.assertEqual(len(facts), 1, rows)
+            self.assertIn("NVRTC", facts[0]["why"])
+
     def test_the_table_comes_last(self):
         done, rows = self.run_parts("events", "environment")
         self.assertEqual(done.returncode, 0, done)
         lines = done.stdout.splitlines()
-        self.assertRegex(lines[0], r"^environment\.driver +1\.3e\+04 +as predicted  at least 13000")
+        self.assertRegex(lines[0], r"^environment\.driver +13000 +as predicted  at least 13000")
         self.assertRegex(lines[-1], r"^\d+ as predicted, \d+ not, 0 without an answer$")
         self.assertEqual(len(lines), 1 + sum("question" in row for row in rows))
 

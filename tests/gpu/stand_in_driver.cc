@@ -11,6 +11,7 @@
 #include <cstring>
 #include <map>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "runtime/cuda/driver.h"
@@ -20,8 +21,9 @@ namespace athanor {
 namespace {
 
 struct Node {
-  const StandInKernel* kernel;
+  const StandInKernel* kernel;               // nullptr: a copy
   std::vector<std::vector<char>> arguments;  // a node keeps copies
+  CudaCopyNode copy;
 };
 struct Graph {
   std::vector<Node> nodes;
@@ -74,10 +76,6 @@ DRIVER cuGetErrorString(CudaResult, const char** text) {
   *text = "no device is there";
   return kCudaSuccess;
 }
-DRIVER cuDeviceGetCount(int* count) {
-  *count = 1;
-  return kCudaSuccess;
-}
 DRIVER cuDeviceGet(CudaDevice* device, int) {
   *device = 0;
   return kCudaSuccess;
@@ -111,7 +109,6 @@ DRIVER cuDevicePrimaryCtxRetain(CudaContext* context, CudaDevice) {
 IDLE(cuDevicePrimaryCtxRelease_v2, CudaDevice)
 IDLE(cuDevicePrimaryCtxReset_v2, CudaDevice)
 IDLE(cuCtxSetCurrent, CudaContext)
-IDLE(cuCtxSynchronize)
 
 DRIVER cuModuleLoadData(CudaModule* module, const void* image) {
   if (std::memcmp(image,
@@ -130,15 +127,6 @@ DRIVER cuModuleGetFunction(CudaFunction* function, CudaModule, const char* name)
     if (std::string_view(kernel.name) == name) found = &kernel;
   }
   *function = reinterpret_cast<CudaFunction>(const_cast<StandInKernel*>(found));
-  return device.lost;
-}
-DRIVER cuFuncGetAttribute(int* value, int, CudaFunction) {
-  *value = 0;
-  return device.lost;
-}
-IDLE(cuFuncSetAttribute, CudaFunction, int, int)
-DRIVER cuOccupancyMaxActiveBlocksPerMultiprocessor(int* blocks, CudaFunction, int, size_t) {
-  *blocks = 1;
   return device.lost;
 }
 DRIVER cuLaunchKernel(CudaFunction function, unsigned blocks, unsigned, unsigned, unsigned,
@@ -192,7 +180,6 @@ DRIVER cuStreamSynchronize(CudaStream) {
   if (device.hanging) sleep(20);
   return device.lost;
 }
-IDLE(cuStreamWaitEvent, CudaStream, CudaEvent, unsigned)
 DRIVER cuEventCreate(CudaEvent* event, unsigned) {
   *event = static_cast<CudaEvent>(Handle(new double(0)));
   return device.lost;
@@ -205,7 +192,6 @@ DRIVER cuEventRecord(CudaEvent event, CudaStream) {
   *reinterpret_cast<double*>(event) = device.now_ms += 0.001;
   return device.lost;
 }
-IDLE(cuEventQuery, CudaEvent)
 IDLE(cuEventSynchronize, CudaEvent)
 DRIVER cuEventElapsedTime(float* ms, CudaEvent begin, CudaEvent end) {
   *ms = float(*reinterpret_cast<double*>(end) - *reinterpret_cast<double*>(begin));
@@ -224,7 +210,7 @@ DRIVER cuGraphAddKernelNode_v2(CudaGraphNode* node, CudaGraph graph, const CudaG
                                const CudaKernelNode* kernel) {
   auto& nodes = reinterpret_cast<Graph*>(graph)->nodes;
   Node& added =
-      nodes.emplace_back(Node{reinterpret_cast<const StandInKernel*>(kernel->function), {}});
+      nodes.emplace_back(Node{reinterpret_cast<const StandInKernel*>(kernel->function), {}, {}});
   for (size_t i = 0; i < added.kernel->argument_bytes.size(); ++i) {
     const auto* bytes = static_cast<const char*>(kernel->arguments[i]);
     added.arguments.emplace_back(bytes, bytes + added.kernel->argument_bytes[i]);
@@ -232,16 +218,26 @@ DRIVER cuGraphAddKernelNode_v2(CudaGraphNode* node, CudaGraph graph, const CudaG
   *node = reinterpret_cast<CudaGraphNode>(nodes.size());
   return device.lost;
 }
-IDLE(cuGraphAddMemsetNode, CudaGraphNode*, CudaGraph, const CudaGraphNode*, size_t,
-     const CudaMemsetNode*, CudaContext)
+DRIVER cuGraphAddMemcpyNode(CudaGraphNode* node, CudaGraph graph, const CudaGraphNode*, size_t,
+                            const CudaCopyNode* copy, CudaContext) {
+  auto& nodes = reinterpret_cast<Graph*>(graph)->nodes;
+  nodes.push_back({nullptr, {}, *copy});
+  *node = reinterpret_cast<CudaGraphNode>(nodes.size());
+  return device.lost;
+}
 DRIVER cuGraphInstantiateWithFlags(CudaGraphExec* exec, CudaGraph graph, unsigned long long) {
-  *exec = static_cast<CudaGraphExec>(Handle(new Graph(*reinterpret_cast<Graph*>(graph))));
+  auto* const copy = new Graph(*reinterpret_cast<Graph*>(graph));
+  if (Defect("order") && copy->nodes.size() > 1) std::swap(copy->nodes[0], copy->nodes[1]);
+  *exec = static_cast<CudaGraphExec>(Handle(copy));
   return device.lost;
 }
 IDLE(cuGraphUpload, CudaGraphExec, CudaStream)
 DRIVER cuGraphLaunch(CudaGraphExec exec, CudaStream) {
   for (Node& node : reinterpret_cast<Graph*>(exec)->nodes) {
-    if (Defect("order") && &node == &reinterpret_cast<Graph*>(exec)->nodes.back()) continue;
+    if (node.kernel == nullptr) {  // always to the device
+      Copy(reinterpret_cast<void*>(node.copy.to.device), node.copy.from.host, node.copy.bytes);
+      continue;
+    }
     std::vector<void*> arguments;
     for (std::vector<char>& argument : node.arguments) arguments.push_back(argument.data());
     if (const CudaResult result = Start(node.kernel, 1, arguments.data()); result != kCudaSuccess) {

@@ -16,7 +16,7 @@
 
 namespace athanor {
 
-// Of one entry function. Bytes are per thread but for `shared_bytes`, which are a block's.
+// Counts what one entry function takes. Bytes are per thread but for `shared_bytes`, a block's.
 struct KernelResources {
   bool spills() const { return spill_store_bytes + spill_load_bytes > 0; }
 

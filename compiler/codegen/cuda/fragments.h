@@ -1,5 +1,5 @@
-// Which thread of a warp holds which element of a matrix instruction's operands, in which of its
-// slots. One table for who prints such instructions, emulates them and tests them on a device.
+// Tells which thread of a warp holds which element of a matrix instruction's operands, in which of
+// its slots: one table for who prints such instructions, emulates them and tests them on a device.
 //
 //   const Fragment* left = FindFragment("mma.m16n8k16", MmaOperand::kLeft);
 //   const TileElement e = left->At(/*thread=*/5, /*slot=*/2);   // row 9, column 2

@@ -1,5 +1,6 @@
 #include "compiler/codegen/cuda/fragments.h"
 
+#include <iterator>
 #include <set>
 #include <utility>
 
@@ -40,21 +41,62 @@ TEST(FragmentsTest, InstructionsHaveAllOperandsOfFittingSizes) {
   EXPECT_EQ(FindFragment("mma.m8n8k4", MmaOperand::kLeft), nullptr);
 }
 
-// Formulas of the instruction set's manual, by thread t and slot i.
+// Holds each row against its formulas in the instruction set's manual, by the thread's group t / 4,
+// its number g in the group and slot i. Sums have the same place in all instructions.
+using Place = TileElement (*)(int group, int g, int i);
+struct Formula {
+  const char* instruction;
+  MmaOperand operand;
+  Place place;
+};
+TileElement SumPlace(int group, int g, int i) {
+  return {i < 2 ? group : group + 8, g * 2 + (i & 1)};
+}
+constexpr Formula kFormulas[] = {
+    {"mma.m16n8k16", MmaOperand::kLeft,
+     [](int group, int g, int i) {
+       const bool upper = i < 2 || (i >= 4 && i < 6);
+       return TileElement{upper ? group : group + 8, g * 2 + (i & 1) + (i >= 4 ? 8 : 0)};
+     }},
+    {"mma.m16n8k16", MmaOperand::kRight,
+     [](int group, int g, int i) {
+       return TileElement{g * 2 + (i & 1) + (i >= 2 ? 8 : 0), group};
+     }},
+    {"mma.m16n8k16", MmaOperand::kSum, SumPlace},
+    {"mma.m16n8k32", MmaOperand::kLeft,
+     [](int group, int g, int i) {
+       const bool upper = i < 4 || (i >= 8 && i < 12);
+       return TileElement{upper ? group : group + 8, g * 4 + (i & 3) + (i >= 8 ? 16 : 0)};
+     }},
+    {"mma.m16n8k32", MmaOperand::kRight,
+     [](int group, int g, int i) {
+       return TileElement{g * 4 + (i & 3) + (i >= 4 ? 16 : 0), group};
+     }},
+    {"mma.m16n8k32", MmaOperand::kSum, SumPlace},
+    {"mma.m16n8k8", MmaOperand::kLeft,
+     [](int group, int g, int i) {
+       return TileElement{i == 0 || i == 2 ? group : group + 8, i < 2 ? g : g + 4};
+     }},
+    {"mma.m16n8k8", MmaOperand::kRight,
+     [](int group, int g, int i) { return TileElement{i == 0 ? g : g + 4, group}; }},
+    {"mma.m16n8k8", MmaOperand::kSum, SumPlace},
+    // Register i / 2 is of matrix i / 2, which lies eight rows below the one before.
+    {"ldmatrix.x4", MmaOperand::kLoaded,
+     [](int group, int g, int i) { return TileElement{i / 2 * 8 + group, g * 2 + (i & 1)}; }},
+    {"ldmatrix.x4.trans", MmaOperand::kLoaded,
+     [](int group, int g, int i) { return TileElement{i / 2 * 8 + g * 2 + (i & 1), group}; }},
+};
+
 TEST(FragmentsTest, PlacesAreTheManuals) {
-  const Fragment& half = *FindFragment("mma.m16n8k16", MmaOperand::kLeft);
-  const Fragment& byte = *FindFragment("mma.m16n8k32", MmaOperand::kRight);
-  const Fragment& tf32 = *FindFragment("mma.m16n8k8", MmaOperand::kLeft);
-  for (int t = 0; t < kWarpThreads; ++t) {
-    const int group = t / 4, in_group = t % 4;
-    for (int i = 0; i < 8; ++i) {
-      const bool upper = i < 2 || (i >= 4 && i < 6);
-      EXPECT_EQ(half.At(t, i), (TileElement{upper ? group : group + 8,
-                                            in_group * 2 + (i & 1) + (i >= 4 ? 8 : 0)}));
-      EXPECT_EQ(byte.At(t, i), (TileElement{in_group * 4 + (i & 3) + (i >= 4 ? 16 : 0), group}));
-    }
-    for (int i = 0; i < 4; ++i) {
-      EXPECT_EQ(tf32.At(t, i), (TileElement{i % 2 == 0 ? group : group + 8, in_group + i / 2 * 4}));
+  EXPECT_EQ(std::size(kFormulas), Fragments().size());
+  for (const Formula& formula : kFormulas) {
+    SCOPED_TRACE(formula.instruction);
+    const Fragment* const fragment = FindFragment(formula.instruction, formula.operand);
+    ASSERT_NE(fragment, nullptr);
+    for (int t = 0; t < kWarpThreads; ++t) {
+      for (int i = 0; i < fragment->slots(); ++i) {
+        EXPECT_EQ(fragment->At(t, i), formula.place(t / 4, t % 4, i)) << t << ", " << i;
+      }
     }
   }
 }

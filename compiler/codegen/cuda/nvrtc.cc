@@ -4,6 +4,7 @@
 #include <glob.h>
 
 #include <cstdlib>
+#include <filesystem>
 #include <map>
 #include <memory>
 #include <utility>
@@ -11,6 +12,7 @@
 #include "absl/cleanup/cleanup.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "absl/strings/str_split.h"
 #include "deploy/bazel/libs/mutex.h"
 
 namespace athanor {
@@ -21,7 +23,10 @@ constexpr char kFile[] = "libnvrtc.so.13";
 constexpr const char* kPlaces[] = {"/usr/local/cuda*/lib64",
                                    "/usr/local/cuda*/targets/x86_64-linux/lib",
                                    "/usr/local/lib/python3*/*-packages/nvidia/cu13/lib",
-                                   "/opt/*/lib/python3*/site-packages/nvidia/cu13/lib"};
+                                   "/opt/*/lib/python3*/site-packages/nvidia/cu13/lib",
+                                   "/opt/*/.venv/lib/python3*/site-packages/nvidia/cu13/lib"};
+// Below the prefix of an interpreter.
+constexpr char kInPrefix[] = "lib/python3*/*-packages/nvidia/cu13/lib";
 
 std::vector<std::string> Found(const std::string& pattern) {
   glob_t matches = {};
@@ -30,12 +35,34 @@ std::vector<std::string> Found(const std::string& pattern) {
   return {matches.gl_pathv, matches.gl_pathv + matches.gl_pathc};
 }
 
+// Returns the prefixes of the interpreters python3 in PATH, and of those that they are links to: an
+// environment's python3 is a link to the one that it was made from.
+std::vector<std::filesystem::path> PythonPrefixes() {
+  const char* const path = std::getenv("PATH");
+  std::vector<std::filesystem::path> prefixes;
+  for (absl::string_view folder : absl::StrSplit(path ? path : "", ':', absl::SkipEmpty())) {
+    std::filesystem::path python = std::filesystem::path(std::string(folder)) / "python3";
+    std::error_code error;
+    constexpr int kMostLinks = 8;
+    for (int i = 0; i < kMostLinks && std::filesystem::exists(python, error); ++i) {
+      prefixes.push_back(python.parent_path().parent_path());
+      const std::filesystem::path to = std::filesystem::read_symlink(python, error);
+      if (error) break;
+      python = python.parent_path() / to;  // `to` alone if it is absolute
+    }
+  }
+  return prefixes;
+}
+
 std::vector<std::string> Places(const std::string& folder) {
   if (!folder.empty()) return {folder};
   if (const char* named = std::getenv(kNvrtcVariable); named && *named) return {named};
   std::vector<std::string> places = {""};
   for (const char* pattern : kPlaces) {
     for (std::string& place : Found(pattern)) places.push_back(std::move(place));
+  }
+  for (const std::filesystem::path& prefix : PythonPrefixes()) {
+    for (std::string& place : Found(prefix / kInPrefix)) places.push_back(std::move(place));
   }
   return places;
 }

@@ -51,15 +51,15 @@ struct Cubin {
   X(GetLogSize, "nvrtcGetProgramLogSize", (void* program, size_t* bytes))                          \
   X(GetLog, "nvrtcGetProgramLog", (void* program, char* log))
 
-// The folder of NVRTC, for a Load("") of this machine: a toolkit's place or a Python package's.
+// Names the folder of NVRTC for Load(""): a toolkit's place or a Python package's.
 inline constexpr char kNvrtcVariable[] = "ATHANOR_NVRTC";
 
 class Nvrtc {
  public:
   // Opens the library of a folder once, for the life of the process. "" is the folder in the
   // environment variable kNvrtcVariable, else where the system's loader finds it, else the usual
-  // place of a toolkit or Python package. FAILED_PRECONDITION if there is none; the message names
-  // the places. Thread-safe.
+  // place of a toolkit or Python package, that of the python3 in PATH among them.
+  // FAILED_PRECONDITION if there is none; the message names the places. Thread-safe.
   static absl::StatusOr<const Nvrtc*> Load(const std::string& folder);
 
   // "13.0"

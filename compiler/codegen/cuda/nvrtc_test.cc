@@ -1,6 +1,8 @@
 #include "compiler/codegen/cuda/nvrtc.h"
 
 #include <cstdlib>
+#include <filesystem>
+#include <fstream>
 
 #include "compiler/codegen/cuda/nvrtc_testing.h"
 #include "gmock/gmock.h"
@@ -132,6 +134,23 @@ TEST(NvrtcLoadTest, AMachineWithoutItIsToldSo) {
   EXPECT_THAT(status.message(), HasSubstr("no CUDA compiler (NVRTC)"));
   EXPECT_THAT(status.message(), HasSubstr("/no/such/folder/libnvrtc.so.13"));
   EXPECT_THAT(status.message(), HasSubstr(kNvrtcVariable));
+}
+
+// An environment's python3 may itself be a link, from a folder that has no packages.
+TEST(NvrtcLoadTest, ThePythonInPathHasIt) {
+  const absl::StatusOr<std::string> nvrtc = TestNvrtcFolder("compiler/codegen/cuda/nvrtc.h");
+  ASSERT_TRUE(nvrtc.ok()) << nvrtc.status();
+  const std::filesystem::path root = std::getenv("TEST_TMPDIR"), prefix = root / "opt/x/.venv";
+  const std::filesystem::path package = prefix / "lib/python3.99/site-packages/nvidia/cu13";
+  std::filesystem::create_directories(package);
+  std::filesystem::create_directories(prefix / "bin");
+  std::filesystem::create_directories(root / "bin");
+  std::filesystem::create_directory_symlink(*nvrtc, package / "lib");
+  std::ofstream(prefix / "bin/python3") << "an interpreter";
+  std::filesystem::create_symlink("../opt/x/.venv/bin/python3", root / "bin/python3");
+  unsetenv(kNvrtcVariable);
+  setenv("PATH", ("/no/such/folder:" + (root / "bin").string()).c_str(), 1);
+  EXPECT_TRUE(Nvrtc::Load("").ok()) << Nvrtc::Load("").status();
 }
 
 }  // namespace

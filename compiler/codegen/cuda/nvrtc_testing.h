@@ -1,4 +1,4 @@
-// Where tests find NVRTC: in the Python environment that deploy/setup makes.
+// Finds NVRTC for tests, in the Python environment that deploy/setup makes.
 #ifndef ATHANOR_COMPILER_CODEGEN_CUDA_NVRTC_TESTING_H_
 #define ATHANOR_COMPILER_CODEGEN_CUDA_NVRTC_TESTING_H_
 
@@ -11,9 +11,9 @@
 
 namespace athanor {
 
-// Returns NVRTC of the source tree's .venv. `data` is any source file among the test's data: a link
-// to the tree. FAILED_PRECONDITION says what is missing.
-inline absl::StatusOr<const Nvrtc*> TestNvrtc(const std::string& data) {
+// Returns NVRTC's folder in the source tree's .venv. `data` is any source file among the test's
+// data: a link to the tree. FAILED_PRECONDITION says what is missing.
+inline absl::StatusOr<std::string> TestNvrtcFolder(const std::string& data) {
   std::error_code error;
   std::filesystem::path root = std::filesystem::canonical(data, error);
   while (!error && root.has_relative_path() && !std::filesystem::exists(root / "WORKSPACE")) {
@@ -26,7 +26,13 @@ inline absl::StatusOr<const Nvrtc*> TestNvrtc(const std::string& data) {
   }
   const std::string folder = found.gl_pathv[0];
   globfree(&found);
-  return Nvrtc::Load(folder);
+  return folder;
+}
+
+inline absl::StatusOr<const Nvrtc*> TestNvrtc(const std::string& data) {
+  const absl::StatusOr<std::string> folder = TestNvrtcFolder(data);
+  if (!folder.ok()) return folder.status();
+  return Nvrtc::Load(*folder);
 }
 
 }  // namespace athanor

@@ -67,10 +67,12 @@ SAME_VALUE(kCudaNoDevice, CUDA_ERROR_NO_DEVICE);
 SAME_VALUE(kCudaInvalidDevice, CUDA_ERROR_INVALID_DEVICE);
 SAME_VALUE(kCudaNoBinaryForGpu, CUDA_ERROR_NO_BINARY_FOR_GPU);
 SAME_VALUE(kCudaEccUncorrectable, CUDA_ERROR_ECC_UNCORRECTABLE);
+SAME_VALUE(kCudaContained, CUDA_ERROR_CONTAINED);
 SAME_VALUE(kCudaNotReady, CUDA_ERROR_NOT_READY);
 SAME_VALUE(kCudaIllegalAddress, CUDA_ERROR_ILLEGAL_ADDRESS);
 SAME_VALUE(kCudaLaunchOutOfResources, CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES);
 SAME_VALUE(kCudaLaunchTimeout, CUDA_ERROR_LAUNCH_TIMEOUT);
+SAME_VALUE(kCudaContextIsDestroyed, CUDA_ERROR_CONTEXT_IS_DESTROYED);
 SAME_VALUE(kCudaAssert, CUDA_ERROR_ASSERT);
 SAME_VALUE(kCudaHardwareStackError, CUDA_ERROR_HARDWARE_STACK_ERROR);
 SAME_VALUE(kCudaIllegalInstruction, CUDA_ERROR_ILLEGAL_INSTRUCTION);
@@ -78,6 +80,8 @@ SAME_VALUE(kCudaMisalignedAddress, CUDA_ERROR_MISALIGNED_ADDRESS);
 SAME_VALUE(kCudaInvalidAddressSpace, CUDA_ERROR_INVALID_ADDRESS_SPACE);
 SAME_VALUE(kCudaInvalidPc, CUDA_ERROR_INVALID_PC);
 SAME_VALUE(kCudaLaunchFailed, CUDA_ERROR_LAUNCH_FAILED);
+SAME_VALUE(kCudaTensorMemoryLeak, CUDA_ERROR_TENSOR_MEMORY_LEAK);
+SAME_VALUE(kCudaUnknown, CUDA_ERROR_UNKNOWN);
 SAME_VALUE(kCudaSystemDriverMismatch, CUDA_ERROR_SYSTEM_DRIVER_MISMATCH);
 SAME_VALUE(kCudaMaxThreadsPerBlock, CU_DEVICE_ATTRIBUTE_MAX_THREADS_PER_BLOCK);
 SAME_VALUE(kCudaWarpSize, CU_DEVICE_ATTRIBUTE_WARP_SIZE);
@@ -94,18 +98,15 @@ SAME_VALUE(kCudaSharedBytesPerMultiprocessor,
 SAME_VALUE(kCudaRegistersPerMultiprocessor, CU_DEVICE_ATTRIBUTE_MAX_REGISTERS_PER_MULTIPROCESSOR);
 SAME_VALUE(kCudaSharedBytesPerBlockOptin, CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN);
 SAME_VALUE(kCudaVirtualMemory, CU_DEVICE_ATTRIBUTE_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED);
-SAME_VALUE(kCudaFunctionSharedBytes, CU_FUNC_ATTRIBUTE_SHARED_SIZE_BYTES);
-SAME_VALUE(kCudaFunctionLocalBytes, CU_FUNC_ATTRIBUTE_LOCAL_SIZE_BYTES);
-SAME_VALUE(kCudaFunctionRegisters, CU_FUNC_ATTRIBUTE_NUM_REGS);
-SAME_VALUE(kCudaFunctionMaxDynamicShared, CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES);
 SAME_VALUE(kCudaStreamNonBlocking, CU_STREAM_NON_BLOCKING);
 SAME_VALUE(kCudaEventDisableTiming, CU_EVENT_DISABLE_TIMING);
 SAME_VALUE(kCudaHostPortable, CU_MEMHOSTALLOC_PORTABLE);
 SAME_VALUE(kCudaMemoryPinned, CU_MEM_ALLOCATION_TYPE_PINNED);
 SAME_VALUE(kCudaLocationDevice, CU_MEM_LOCATION_TYPE_DEVICE);
 SAME_VALUE(kCudaAccessReadWrite, CU_MEM_ACCESS_FLAGS_PROT_READWRITE);
+SAME_VALUE(kCudaCopyOfHost, CU_MEMORYTYPE_HOST);
+SAME_VALUE(kCudaCopyOfDevice, CU_MEMORYTYPE_DEVICE);
 SAME_VALUE(kCudaGranularityMinimum, CU_MEM_ALLOC_GRANULARITY_MINIMUM);
-SAME_VALUE(kCudaTensorMapU16, CU_TENSOR_MAP_DATA_TYPE_UINT16);
 SAME_VALUE(kCudaTensorMapF32, CU_TENSOR_MAP_DATA_TYPE_FLOAT32);
 
 #define SAME_FIELD(Ours, our, Theirs, their)                                                \
@@ -125,15 +126,26 @@ SAME_FIELD(CudaKernelNode, arguments, CUDA_KERNEL_NODE_PARAMS_v2, kernelParams);
 SAME_FIELD(CudaKernelNode, extra, CUDA_KERNEL_NODE_PARAMS_v2, extra);
 SAME_FIELD(CudaKernelNode, kernel, CUDA_KERNEL_NODE_PARAMS_v2, kern);
 SAME_FIELD(CudaKernelNode, context, CUDA_KERNEL_NODE_PARAMS_v2, ctx);
-SAME_FIELD(CudaMemsetNode, to, CUDA_MEMSET_NODE_PARAMS, dst);
-SAME_FIELD(CudaMemsetNode, pitch, CUDA_MEMSET_NODE_PARAMS, pitch);
-SAME_FIELD(CudaMemsetNode, value, CUDA_MEMSET_NODE_PARAMS, value);
-SAME_FIELD(CudaMemsetNode, element_bytes, CUDA_MEMSET_NODE_PARAMS, elementSize);
-SAME_FIELD(CudaMemsetNode, width, CUDA_MEMSET_NODE_PARAMS, width);
-SAME_FIELD(CudaMemsetNode, height, CUDA_MEMSET_NODE_PARAMS, height);
+SAME_FIELD(CudaCopyNode, from.x, CUDA_MEMCPY3D, srcXInBytes);
+SAME_FIELD(CudaCopyNode, from.level, CUDA_MEMCPY3D, srcLOD);
+SAME_FIELD(CudaCopyNode, from.type, CUDA_MEMCPY3D, srcMemoryType);
+SAME_FIELD(CudaCopyNode, from.host, CUDA_MEMCPY3D, srcHost);
+SAME_FIELD(CudaCopyNode, from.device, CUDA_MEMCPY3D, srcDevice);
+SAME_FIELD(CudaCopyNode, from.array, CUDA_MEMCPY3D, srcArray);
+SAME_FIELD(CudaCopyNode, from.pitch, CUDA_MEMCPY3D, srcPitch);
+SAME_FIELD(CudaCopyNode, from.height, CUDA_MEMCPY3D, srcHeight);
+SAME_FIELD(CudaCopyNode, to.x, CUDA_MEMCPY3D, dstXInBytes);
+SAME_FIELD(CudaCopyNode, to.type, CUDA_MEMCPY3D, dstMemoryType);
+SAME_FIELD(CudaCopyNode, to.host, CUDA_MEMCPY3D, dstHost);
+SAME_FIELD(CudaCopyNode, to.device, CUDA_MEMCPY3D, dstDevice);
+SAME_FIELD(CudaCopyNode, to.pitch, CUDA_MEMCPY3D, dstPitch);
+SAME_FIELD(CudaCopyNode, to.height, CUDA_MEMCPY3D, dstHeight);
+SAME_FIELD(CudaCopyNode, bytes, CUDA_MEMCPY3D, WidthInBytes);
+SAME_FIELD(CudaCopyNode, rows, CUDA_MEMCPY3D, Height);
+SAME_FIELD(CudaCopyNode, depth, CUDA_MEMCPY3D, Depth);
+// Headers before CUDA 13 ask for 64 bytes, and so does the text of the call that fills one.
 static_assert(sizeof(CudaTensorMap) == sizeof(CUtensorMap));
-// The header's alignment differs by language version; the hardware wants 64 bytes.
-static_assert(alignof(CudaTensorMap) == 64);
+static_assert(alignof(CudaTensorMap) == alignof(CUtensorMap));
 
 }  // namespace
 }  // namespace athanor

@@ -9,8 +9,8 @@ __device__ u64 Nanoseconds() {
 
 extern "C" __global__ void empty() {}
 
-// Eight sizes, as a kernel of a recording finds them: in a block of parameters, or as arguments.
-// The store does not happen; it keeps the reads.
+// Reads eight sizes as a kernel of a recording finds them: in a block of parameters, or as arguments.
+// A store that never happens keeps the reads.
 extern "C" __global__ void read_sizes(const long long* sizes, unsigned* out) {
   long long product = 1;
   for (int i = 0; i < 8; ++i) product *= sizes[i];
@@ -22,9 +22,10 @@ extern "C" __global__ void take_sizes(long long a, long long b, long long c, lon
   if (a * b * c * d * e * f * g * h == threadIdx.x + 1) *out = 1;
 }
 
-// Adds to what the kernel before it wrote: wrong if two ran at once or out of order.
+// Adds to the word that the kernel before it wrote: wrong if two ran at once, or, where their
+// factors differ, out of order.
 extern "C" __global__ void append(unsigned* value, unsigned factor) {
-  *value = *value * factor + 1;
+  if (threadIdx.x == 0) *value = *value * factor + 1;
 }
 
 extern "C" __global__ void count_nonzero(const uint4* from, u64 n, u64* count) {

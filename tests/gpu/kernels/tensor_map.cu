@@ -1,5 +1,5 @@
 // Copies one tile of 32 x 32 f32 by the copy engine, whose descriptor is the caller's.
-struct alignas(64) Map {
+struct alignas(128) Map {
   unsigned long long opaque[16];
 };
 
@@ -47,7 +47,8 @@ extern "C" __global__ void by_pointer(const Map* map, float* out, int x, int y) 
   CopyTile(map, out, x, y);
 }
 
-// As the instruction set asks where a descriptor's bytes were written through another path.
+// Begins with the fence that the instruction set asks for where a descriptor's bytes were written
+// through another path.
 extern "C" __global__ void by_pointer_fenced(const Map* map, float* out, int x, int y) {
   asm volatile("fence.proxy.tensormap::generic.acquire.gpu [%0], 128;" ::"l"(map) : "memory");
   CopyTile(map, out, x, y);
