@@ -232,7 +232,7 @@ absl::Status HostCopies(PartRun& run, Gpu& gpu) {
 
 absl::Status RunFloors(PartRun& run) {
   ASSIGN_OR_RETURN(Gpu * gpu, run.gpu());
-  // One that fails leaves the others their answers.
+  // A group that fails leaves the others their answers.
   for (const auto& part : {Bandwidth, Arithmetic, Launches, HostCopies}) {
     if (absl::Status status = part(run, *gpu); !status.ok()) {
       run.report().Failed("floors", status.ToString());

@@ -1,5 +1,6 @@
-// One element of the left operand is 1, the others 0, in as many warps as it has elements; all
-// elements of the right operand differ. So each element of the result names its row and column.
+// Multiplies a left operand that is 1 at one element and else 0, in as many warps as it has
+// elements, by a right one whose elements all differ: each element of the result names its row and
+// column.
 #include "compiler/codegen/cuda/fragments.h"
 
 #include <bit>

@@ -67,7 +67,7 @@ absl::StatusOr<Replayed> Replay(Gpu& gpu, CudaFunction kernel, int nodes, int br
     return absl::OkStatus();
   };
   ASSIGN_OR_RETURN(result.timing, gpu.Time(kSamples, kReplays, replay));
-  // Those of the warm-up come first.
+  // Drops the warm-up, which comes first.
   host.erase(host.begin(), host.end() - std::min<ptrdiff_t>(host.size(), kSamples * kReplays));
   result.host_us = MedianOf(std::move(host));
   return result;

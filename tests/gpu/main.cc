@@ -146,7 +146,7 @@ absl::Status RunAll(const Options& options, const std::vector<Question>& questio
     if (!options.nvrtc.empty()) arguments.insert(arguments.end(), {"--nvrtc", options.nvrtc});
     const Child child = RunChild(arguments, std::min(left, FindPart(name)->seconds));
     report.Fact(name, "process", {{"end", child.End()}, {"seconds", child.seconds}});
-    // One that ended by itself has said why.
+    // A child that ended by itself has said why.
     if (child.exit < 0) report.Failed(name, absl::StrCat("its process ended by ", child.End()));
   }
   return absl::OkStatus();
