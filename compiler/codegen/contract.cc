@@ -499,7 +499,7 @@ void ContractLowering::Epilogue(const Expr& panel, const Expr& begin, const Expr
     PointLowering::Context context(&b_.at, lanes_, count);
     LanesEpilogue(m, n, sum(m, n));
   };
-  const bool cut = !e_.Simplify(n_ - FloorDiv(n_, lanes_) * lanes_).IsConstant(0);
+  const bool cut = !Divides(e_, lanes_, n_);
   e_.For(begin, end, 1, [&](const Expr& m) {
     if (cut) {
       return e_.VectorFor(n0, last, lanes_, [&](const Expr& n, const std::optional<Expr>& count) {

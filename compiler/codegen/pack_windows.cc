@@ -69,8 +69,7 @@ void WindowPacking::Pack() {
   const Expr stop = p_.first + p_.vectors * p_.lanes;
   const Expr least = e_.Simplify(MinOf(n_, stop));
   const Expr end = Bound(least, n_ + 1);
-  const bool cut = !e_.Simplify(n_ - FloorDiv(n_, p_.lanes) * p_.lanes).IsConstant(0);
-  if (cut && least != e_.Simplify(stop)) ClearBeyond(end);
+  if (!Divides(e_, p_.lanes, n_) && least != e_.Simplify(stop)) ClearBeyond(end);
   const std::string& sums = p_.roles.sums;
   const std::optional<int64_t> taps =
       p_.roles.SizeOf(sums.empty() ? "" : sums.substr(1)).constant();

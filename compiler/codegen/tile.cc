@@ -59,6 +59,10 @@ void ClearColumns(kir::Emitter& e, int panel, const Expr& rows, int64_t width, c
   });
 }
 
+bool Divides(const kir::Emitter& e, int64_t size, const Expr& n) {
+  return e.Simplify(n - FloorDiv(n, size) * size).IsConstant(0);
+}
+
 std::optional<Expr> LanesBelow(const kir::Emitter& e, const Expr& first, const Expr& end,
                                int lanes) {
   if (e.bounds().NonNegative(end - first - lanes)) return std::nullopt;

@@ -36,6 +36,9 @@ void ForRowTiles(kir::Emitter& e, const Expr& begin, const Expr& end, int rows,
 void ClearColumns(kir::Emitter& e, int panel, const Expr& rows, int64_t width, const Expr& begin,
                   const Expr& end, DType dtype, int lanes);
 
+// Reports whether `size` is known to divide n.
+bool Divides(const kir::Emitter& e, int64_t size, const Expr& n);
+
 // Returns how many lanes of the vector whose lane 0 is `first` are below `end`, as a count for
 // masks; nullopt if all are proved to be.
 std::optional<Expr> LanesBelow(const kir::Emitter& e, const Expr& first, const Expr& end,

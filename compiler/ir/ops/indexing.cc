@@ -298,10 +298,7 @@ ATHANOR_REFERENCE(IndexMap) {
                   fill == attrs.end() ? nullptr : &std::get<Tensor>(fill->second), result);
   std::vector<int64_t> at;
   ForEachRow(result->shape, [&](int64_t position, const std::vector<int64_t>& row) {
-    if (rows.Copy(position, row)) return;
-    if (rank == 0) return element(position, row);
-    at = row;
-    for (; at.back() < result->shape.back(); ++at.back()) element(position + at.back(), at);
+    if (!rows.Copy(position, row)) ForEachInRow(result->shape, position, row, &at, element);
   });
   return status;
 }

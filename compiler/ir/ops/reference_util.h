@@ -122,14 +122,22 @@ void ForEachRow(absl::Span<const int64_t> shape, Function function) {
   }
 }
 
+// Does the same for each element of the row that begins at `first`, whose coordinates are `row`;
+// `at` is memory for coordinates.
+template <typename Function>
+void ForEachInRow(absl::Span<const int64_t> shape, int64_t first, const std::vector<int64_t>& row,
+                  std::vector<int64_t>* at, Function function) {
+  if (shape.empty()) return function(first, row);
+  *at = row;
+  for (int64_t& i = at->back(); i < shape.back(); ++i) function(first + i, *at);
+}
+
 // Does the same for each element.
 template <typename Function>
 void ForEachElement(absl::Span<const int64_t> shape, Function function) {
-  if (shape.empty()) return ForEachRow(shape, function);
-  std::vector<int64_t> coordinates;
+  std::vector<int64_t> at;
   ForEachRow(shape, [&](int64_t first, const std::vector<int64_t>& row) {
-    coordinates = row;
-    for (int64_t& i = coordinates.back(); i < shape.back(); ++i) function(first + i, coordinates);
+    ForEachInRow(shape, first, row, &at, function);
   });
 }
 
