@@ -85,13 +85,14 @@ absl::Status CheckHeader(absl::string_view object) {
 // Returns a path to `fd` that no load in this process has used before. The system's loader takes
 // two objects with one path to be the same object, and numbers of file descriptors are reused as
 // soon as they are closed. So each path spells a serial number, one bit per component: "/." is 1,
-// "/" is 0.
+// "/" is 0. A library with its own copy of this counter spells another address of it.
 std::string UniquePath(int fd) {
   static std::atomic<uint64_t> serials{0};
   std::string path = "/proc/self/fd";
-  for (uint64_t bits = ++serials; bits != 0; bits >>= 1) {
-    path += (bits & 1) != 0 ? "/." : "/";
-  }
+  const auto spell = [&](uint64_t bit) { path += bit != 0 ? "/." : "/"; };
+  for (uint64_t bits = ++serials; bits != 0; bits >>= 1) spell(bits & 1);
+  const auto address = reinterpret_cast<uintptr_t>(&serials);
+  for (int bit = 0; bit < 64; ++bit) spell(address >> bit & 1);
   absl::StrAppend(&path, "/", fd);
   return path;
 }
