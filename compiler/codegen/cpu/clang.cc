@@ -120,13 +120,16 @@ absl::Status CheckOptions(const ClangOptions& options) {
 // Returns the frontend's own arguments, as the driver would have derived them.
 std::vector<std::string> FrontendArguments(const CpuTarget& target, const ClangOptions& options) {
   std::vector<std::string> args = {
-      "-triple", target.triple, "-emit-obj", "-x", "c", "-std=gnu17",
-      absl::StrCat("-O", options.opt_level), "-mrelocation-model", "pic", "-pic-level", "2",
-      "-mframe-pointer=none", "-fno-rounding-math", "-fgnuc-version=4.2.1", "-nostdsysteminc",
-      "-nobuiltininc",
+      "-triple", target.triple, "-emit-obj", "-x", options.cpp ? "c++" : "c",
+      options.cpp ? "-std=c++17" : "-std=gnu17", absl::StrCat("-O", options.opt_level),
+      "-mrelocation-model", "pic", "-pic-level", "2", "-mframe-pointer=none", "-fno-rounding-math",
+      "-fgnuc-version=4.2.1", "-nostdsysteminc", "-nobuiltininc",
       // The assembler could read files, as in .incbin.
       "-fno-gnu-inline-asm", "-disable-llvm-verifier", "-discard-value-names", "-ferror-limit",
       "20", "-w", absl::StrCat("-mprefer-vector-width=", options.prefer_vector_width)};
+  // The frontend leaves exceptions out by itself.
+  if (options.cpp) args.insert(args.end(), {"-nostdinc++", "-fno-rtti", "-fno-threadsafe-statics"});
+  if (!options.headers.empty()) args.insert(args.end(), {"-I", "."});
   if (!target.cpu.empty()) {
     args.insert(args.end(), {"-target-cpu", target.cpu});
   }
@@ -176,8 +179,8 @@ void SetGlobalOptions(const llvm::Triple& triple, absl::string_view source) {
   llvm::cl::ParseCommandLineOptions(static_cast<int>(args.size()), args.data());
 }
 
-// Compiles to a relocatable object. The only file the frontend can open is the
-// source, in a file system of its own.
+// Compiles to a relocatable object. The only files the frontend can open are the source and the
+// options' headers, in a file system of its own.
 absl::StatusOr<llvm::SmallVector<char, 0>> CompileToObject(absl::string_view source,
                                                            const CpuTarget& target,
                                                            const ClangOptions& options) {
@@ -200,9 +203,13 @@ absl::StatusOr<llvm::SmallVector<char, 0>> CompileToObject(absl::string_view sou
 
   auto files = llvm::makeIntrusiveRefCnt<llvm::vfs::InMemoryFileSystem>();
   // A copy, because Clang's lexer wants the text to end with a NUL.
-  files->addFile(options.source_name, 0,
-                 llvm::MemoryBuffer::getMemBufferCopy(llvm::StringRef(source.data(), source.size()),
-                                                      options.source_name));
+  const auto add = [&](const std::string& name, absl::string_view text) {
+    files->addFile(
+        name, 0,
+        llvm::MemoryBuffer::getMemBufferCopy(llvm::StringRef(text.data(), text.size()), name));
+  };
+  add(options.source_name, source);
+  for (const ClangOptions::Header& header : options.headers) add(header.name, header.text);
 
   llvm::SmallVector<char, 0> object;
   clang::CompilerInstance compiler;

@@ -41,13 +41,23 @@ struct ClangOptions {
 
   // Name of the source in diagnostics.
   std::string source_name = "kernel.c";
+
+  // Takes the source as C++17, without exceptions, run-time type information or a standard library.
+  bool cpp = false;
+
+  // Files that the source may include, in quotes, by these names.
+  struct Header {
+    std::string name;
+    std::string text;
+  };
+  std::vector<Header> headers;
 };
 
-// Compiles one C (gnu17) translation unit, which includes nothing, and links it to an ELF shared
-// object. The source can read no file and contain no inline assembly. If `target` has the host's
-// architecture, the source may declare and call functions of libm, libmvec (the `_ZGV...` vector
-// functions) and libc; other targets have no libraries, not even libgcc. The same arguments give
-// the same bytes.
+// Compiles one C (gnu17) translation unit, which includes nothing but the options' headers, and
+// links it to an ELF shared object. The source can read no file and contain no inline assembly. If
+// `target` has the host's architecture, the source may declare and call functions of libm, libmvec
+// (the `_ZGV...` vector functions) and libc; other targets have no libraries, not even libgcc. The
+// same arguments give the same bytes.
 //
 // INVALID_ARGUMENT with Clang's messages if the source does not compile, with the symbol's name if
 // a symbol is undefined, and with the name of a triple, cpu or option that Clang does not know. May

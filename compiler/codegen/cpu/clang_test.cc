@@ -268,6 +268,67 @@ TEST(ClangTest, SourceCannotReadFiles) {
   }
 }
 
+TEST(ClangTest, CppRuns) {
+  ClangOptions options;
+  options.cpp = true;
+  Kernel kernel(R"(
+      template <typename T> struct Pair { T first, second; T Sum() const { return first + second; } };
+      extern "C" int sum(int x) {
+        const auto pair = [=] { return Pair<int>{x, 2}; }();
+        if constexpr (sizeof(x) == 4) return pair.Sum();
+        return 0;
+      })",
+                options);
+  auto* sum = kernel.Get<int(int)>("sum");
+  ASSERT_NE(sum, nullptr);
+  EXPECT_EQ(sum(40), 42);
+}
+
+TEST(ClangTest, CppHasNoExceptionsTypesOrLibrary) {
+  ClangOptions options;
+  options.cpp = true;
+  for (const char* source :
+       {"void f() { throw 1; }", "#include <typeinfo>",
+        "struct A { virtual int g(); }; bool f(A* a) { return dynamic_cast<struct B*>(a); }",
+        "#include <cstdint>", "#include \"/etc/passwd\"",
+        "asm(\".incbin \\\"/etc/passwd\\\"\");"}) {
+    EXPECT_EQ(CompileError(source, HostCpuTarget(), options).code(),
+              absl::StatusCode::kInvalidArgument)
+        << source;
+  }
+}
+
+TEST(ClangTest, HeadersAreIncludedByTheirNames) {
+  ClangOptions options;
+  // From a header's own folder, and from the root.
+  options.headers = {{"a/outer.h", "#include \"inner.h\"\n#include \"a/inner.h\"\n"},
+                     {"a/inner.h", "#pragma once\nenum { kValue = 42 };"}};
+  for (const bool cpp : {false, true}) {
+    options.cpp = cpp;
+    Kernel kernel(absl::StrCat("#include \"a/outer.h\"\n", cpp ? "extern \"C\" " : "",
+                               "int value() { return kValue; }"),
+                  options);
+    auto* value = kernel.Get<int()>("value");
+    ASSERT_NE(value, nullptr);
+    EXPECT_EQ(value(), 42);
+    for (const char* name : {"inner.h", "a/other.h", "/etc/passwd"}) {
+      EXPECT_THAT(std::string(CompileError(absl::StrCat("#include \"", name, "\""), HostCpuTarget(),
+                                           options)
+                                  .message()),
+                  HasSubstr("file not found"))
+          << name;
+    }
+  }
+}
+
+TEST(ClangTest, AnErrorInAHeaderNamesIt) {
+  ClangOptions options;
+  options.headers = {{"broken.h", "int f(void) {\n  retrun;\n}"}};
+  EXPECT_THAT(
+      std::string(CompileError("#include \"broken.h\"", HostCpuTarget(), options).message()),
+      HasSubstr("broken.h:2:3"));
+}
+
 TEST(ClangTest, InlineAssemblyIsRefused) {
   for (const char* source :
        {"__asm__(\".incbin \\\"/etc/passwd\\\"\");", "void f(void) { __asm__(\"nop\"); }"}) {
