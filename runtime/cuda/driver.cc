@@ -53,6 +53,7 @@ constexpr Meaning kMeanings[] = {
     {kCudaNotInitialized, absl::StatusCode::kFailedPrecondition, false},
     {kCudaNoDevice, absl::StatusCode::kFailedPrecondition, false},
     {kCudaInvalidDevice, absl::StatusCode::kFailedPrecondition, false},
+    {kCudaInvalidImage, absl::StatusCode::kFailedPrecondition, false},
     {kCudaNoBinaryForGpu, absl::StatusCode::kFailedPrecondition, false},
     {kCudaSystemDriverMismatch, absl::StatusCode::kFailedPrecondition, false},
     {kCudaEccUncorrectable, absl::StatusCode::kUnavailable, true},

@@ -1,22 +1,29 @@
-#include "tests/gpu/stand_in.h"
-
+// A device for tests/emulator that computes, by name, the kernels whose results a part checks. It
+// shows that a part asks rightly; nothing of what it answers is about a GPU.
+//
+// ATHANOR_STAND_IN=WORD makes it a device that is wrong in one way; each has to show.
 #include <bit>
 #include <cstdlib>
-#include <iterator>
+#include <cstring>
+#include <map>
+#include <memory>
+#include <string_view>
 
 #include "compiler/codegen/cuda/fragments.h"
+#include "tests/emulator/device.h"
 #include "tests/gpu/number_formats.h"
 
 namespace athanor {
+namespace {
 
-StandIn device;
+using emulator::device;
+using emulator::HostAddress;
+using emulator::Threads;
 
 bool Defect(std::string_view word) {
   const char* set = std::getenv("ATHANOR_STAND_IN");
   return set != nullptr && word == set;
 }
-
-namespace {
 
 template <typename T>
 T& Argument(void** arguments, int index) {
@@ -24,14 +31,7 @@ T& Argument(void** arguments, int index) {
 }
 template <typename T>
 T* Pointer(void** arguments, int index) {
-  return reinterpret_cast<T*>(Argument<uint64_t>(arguments, index));
-}
-
-bool Allocated(const void* pointer) {
-  const auto at = reinterpret_cast<uint64_t>(pointer);
-  const auto after = device.memory.upper_bound(at);
-  if (after == device.memory.begin()) return false;
-  return at < std::prev(after)->first + std::prev(after)->second;
+  return static_cast<T*>(HostAddress(Argument<uint64_t>(arguments, index)));
 }
 
 // Reads an element of a fragment: registers of a warp's threads, lowest bits first.
@@ -67,10 +67,10 @@ void MultiplyWarp(const char* instruction, const void* left, const void* right, 
 }
 
 template <typename T, typename Value, typename Sum>
-void Multiply(const char* instruction, void** arguments, int blocks, Value value, Sum sum) {
+void Multiply(const char* instruction, void** arguments, Threads grid, Value value, Sum sum) {
   const Fragment& a = *FindFragment(instruction, MmaOperand::kLeft);
   const Fragment& d = *FindFragment(instruction, MmaOperand::kSum);
-  for (int block = 0; block < blocks; ++block) {
+  for (int64_t block = 0; block < grid.blocks; ++block) {
     double sums[16][8] = {};
     MultiplyWarp<T>(instruction, Pointer<T>(arguments, 0) + block * a.elements(),
                     Pointer<T>(arguments, 1), value, sums);
@@ -82,10 +82,10 @@ void Multiply(const char* instruction, void** arguments, int blocks, Value value
 }
 
 template <typename Value>
-void Chain(void** arguments, int blocks, Value value) {
+void Chain(void** arguments, Threads grid, Value value) {
   const Fragment& d = *FindFragment("mma.m16n8k16", MmaOperand::kSum);
   const int steps = Argument<int>(arguments, 3);
-  for (int block = 0; block < blocks; ++block) {
+  for (int64_t block = 0; block < grid.blocks; ++block) {
     double sums[16][8] = {};
     for (int step = block * steps; step < (block + 1) * steps; ++step) {
       MultiplyWarp<uint16_t>("mma.m16n8k16", Pointer<uint16_t>(arguments, 0) + step * 256,
@@ -110,7 +110,7 @@ void Load(const char* instruction, void** arguments) {
 void CopyTile(const CudaTensorMap& given, void** arguments) {
   static const CudaTensorMap first = given;
   const CudaTensorMap& map = Defect("descriptor") ? first : given;
-  const auto* matrix = reinterpret_cast<const float*>(map.opaque[0]);
+  const auto* matrix = static_cast<const float*>(HostAddress(map.opaque[0]));
   const int x = Argument<int>(arguments, 2), y = Argument<int>(arguments, 3);
   for (int i = 0; i < 32 * 32; ++i) {
     Pointer<float>(arguments, 1)[i] = matrix[(y + i / 32) * map.opaque[1] + x + i % 32];
@@ -118,7 +118,7 @@ void CopyTile(const CudaTensorMap& given, void** arguments) {
 }
 
 // Takes 2 ms at 1.5 GHz.
-void Multiplied(void** arguments, int) {
+void Multiplied(void** arguments, Threads) {
   device.now_ms += 2;
   Pointer<uint64_t>(arguments, 1)[0] = 3'000'000;
   Pointer<uint64_t>(arguments, 1)[1] = 2'000'000;
@@ -126,21 +126,20 @@ void Multiplied(void** arguments, int) {
 
 uint32_t FloatBits(double value) { return std::bit_cast<uint32_t>(static_cast<float>(value)); }
 
-}  // namespace
-
-const std::vector<StandInKernel>& StandInKernels() {
-  static const auto* const kernels = new std::vector<StandInKernel>{
+// Kernels without a row have no result that a part looks at.
+std::vector<emulator::Kernel>& Kernels() {
+  static auto& kernels = *new std::vector<emulator::Kernel>{
       {"empty", {}, nullptr},
       {"read_sizes", {8, 8}, nullptr},
       {"take_sizes", {8, 8, 8, 8, 8, 8, 8, 8, 8}, nullptr},
       {"append",
        {8, 4},
-       [](void** a, int) {
+       [](void** a, Threads) {
          *Pointer<uint32_t>(a, 0) = *Pointer<uint32_t>(a, 0) * Argument<uint32_t>(a, 1) + 1;
        }},
       {"spin",
        {8, 8},
-       [](void** a, int) {
+       [](void** a, Threads) {
          const auto cycles = Argument<uint64_t>(a, 0);
          device.now_ms += double(cycles) / 1.5e6;
          if (auto* took = Pointer<uint64_t>(a, 1); took != nullptr) {
@@ -153,47 +152,96 @@ const std::vector<StandInKernel>& StandInKernels() {
       {"mma_bf16", {8, 8}, Multiplied},
       {"count_nonzero",
        {8, 8, 8},
-       [](void** a, int) { *Pointer<uint64_t>(a, 2) += Defect("dirty"); }},
+       [](void** a, Threads) { *Pointer<uint64_t>(a, 2) += Defect("dirty"); }},
       {"write_word",
        {8, 4},
-       [](void** a, int) {
-         if (!Allocated(Pointer<void>(a, 0))) device.lost = kCudaIllegalAddress;
+       [](void** a, Threads) {
+         if (emulator::Reach(Argument<CudaPointer>(a, 0), 4) == nullptr) {
+           emulator::Lose(kCudaIllegalAddress, "");
+         }
        }},
-      {"trap", {}, [](void**, int) { device.lost = kCudaLaunchFailed; }},
-      {"hang", {8}, [](void**, int) { device.hanging = true; }},
+      {"trap", {}, [](void**, Threads) { emulator::Lose(kCudaLaunchFailed, ""); }},
+      {"hang", {8}, [](void**, Threads) { device.hanging = true; }},
       {"multiply_f16",
        {8, 8, 8},
-       [](void** a, int n) { Multiply<uint16_t>("mma.m16n8k16", a, n, F16Value, FloatBits); }},
+       [](void** a, Threads n) { Multiply<uint16_t>("mma.m16n8k16", a, n, F16Value, FloatBits); }},
       {"multiply_bf16",
        {8, 8, 8},
-       [](void** a, int n) { Multiply<uint16_t>("mma.m16n8k16", a, n, Bf16Value, FloatBits); }},
+       [](void** a, Threads n) { Multiply<uint16_t>("mma.m16n8k16", a, n, Bf16Value, FloatBits); }},
       {"multiply_i8",
        {8, 8, 8},
-       [](void** a, int n) {
+       [](void** a, Threads n) {
          Multiply<int8_t>(
              "mma.m16n8k32", a, n, [](int8_t v) { return v; },
              [](double v) { return uint32_t(int32_t(v)); });
        }},
       {"multiply_tf32",
        {8, 8, 8},
-       [](void** a, int n) {
+       [](void** a, Threads n) {
          Multiply<float>("mma.m16n8k8", a, n, [](float v) { return v; }, FloatBits);
        }},
-      {"load_plain", {8, 8}, [](void** a, int) { Load("ldmatrix.x4", a); }},
-      {"load_trans", {8, 8}, [](void** a, int) { Load("ldmatrix.x4.trans", a); }},
-      {"chain_f16", {8, 8, 8, 4}, [](void** a, int n) { Chain(a, n, F16Value); }},
-      {"chain_bf16", {8, 8, 8, 4}, [](void** a, int n) { Chain(a, n, Bf16Value); }},
+      {"load_plain", {8, 8}, [](void** a, Threads) { Load("ldmatrix.x4", a); }},
+      {"load_trans", {8, 8}, [](void** a, Threads) { Load("ldmatrix.x4.trans", a); }},
+      {"chain_f16", {8, 8, 8, 4}, [](void** a, Threads n) { Chain(a, n, F16Value); }},
+      {"chain_bf16", {8, 8, 8, 4}, [](void** a, Threads n) { Chain(a, n, Bf16Value); }},
       {"by_argument",
        {128, 8, 4, 4},
-       [](void** a, int) { CopyTile(Argument<CudaTensorMap>(a, 0), a); }},
+       [](void** a, Threads) { CopyTile(Argument<CudaTensorMap>(a, 0), a); }},
       {"by_pointer",
        {8, 8, 4, 4},
-       [](void** a, int) { CopyTile(*Pointer<CudaTensorMap>(a, 0), a); }},
+       [](void** a, Threads) { CopyTile(*Pointer<CudaTensorMap>(a, 0), a); }},
       {"by_pointer_fenced",
        {8, 8, 4, 4},
-       [](void** a, int) { CopyTile(*Pointer<CudaTensorMap>(a, 0), a); }},
+       [](void** a, Threads) { CopyTile(*Pointer<CudaTensorMap>(a, 0), a); }},
   };
-  return *kernels;
+  return kernels;
+}
+
+// Stands for every module: it looks at no machine code but for its first bytes.
+struct StandIn : emulator::Program {
+  emulator::Kernel* Find(std::string_view name) override {
+    static auto& other =
+        *new emulator::Kernel{"other", {}, [](void**, Threads) { device.now_ms += 2; }};
+    for (emulator::Kernel& kernel : Kernels()) {
+      if (kernel.name == name) return &kernel;
+    }
+    return &other;
+  }
+};
+
+CudaResult Load(const void* image, std::unique_ptr<emulator::Program>* program) {
+  if (std::memcmp(image,
+                  "\x7f"
+                  "ELF",
+                  4) != 0) {
+    return kCudaNoBinaryForGpu;
+  }
+  *program = std::make_unique<StandIn>();
+  return kCudaSuccess;
+}
+
+int Attribute(int attribute) {
+  static const std::map<int, int> values = {
+      {kCudaComputeMajor, 9},         {kCudaComputeMinor, 0},
+      {kCudaMultiprocessors, 132},    {kCudaL2Bytes, 50 << 20},
+      {kCudaVirtualMemory, 1},        {kCudaMemoryBusBits, 5120},
+      {kCudaClockKilohertz, 1500000}, {kCudaMemoryClockKilohertz, 2619000}};
+  const auto found = values.find(attribute);
+  return found == values.end() ? 0 : found->second;
+}
+
+}  // namespace
+
+const emulator::Machine& emulator::TheMachine() {
+  static const auto& machine = *new emulator::Machine{
+      .name = "stand-in",
+      .bytes = size_t{80} << 30,
+      .attribute = Attribute,
+      .load = Load,
+      .most_moved = size_t{16} << 20,  // no part reads the whole of more
+      .swaps_nodes = Defect("order"),
+  };
+  return machine;
 }
 
 }  // namespace athanor
