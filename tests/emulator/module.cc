@@ -1,0 +1,219 @@
+// A device for the driver's functions of this folder whose machine code libnvrtc.so.13 of this
+// folder makes: objects of this machine that check each access to memory.
+//
+// The environment says which device it is, read at each call:
+//   ATHANOR_EMULATOR_ARCH=sm_90a      instead of sm_80
+//   ATHANOR_EMULATOR_BYTES=N          of memory, instead of 4 GiB
+//   ATHANOR_EMULATOR_QUEUE=now        does work when it is enqueued, instead of when it is waited
+//   for ATHANOR_EMULATOR_ORDER=descending runs the last thread of a launch first
+#include "runtime/cpu/module.h"
+
+#include <elf.h>
+
+#include <algorithm>
+#include <csetjmp>
+#include <cstdlib>
+#include <cstring>
+#include <map>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/string_view.h"
+#include "tests/emulator/athanor/launch.h"
+#include "tests/emulator/device.h"
+
+// Tells a driver's users that no GPU is there.
+extern "C" __attribute__((visibility("default"))) const int athanor_emulator = 1;
+
+namespace athanor::emulator {
+namespace {
+
+using Entry = void (*)(void** arguments, const Launch* launch);
+
+constexpr int kMultiprocessors = 4, kThreadsPerMultiprocessor = 256;
+constexpr size_t kBytes = size_t{4} << 30;
+
+absl::string_view Setting(const char* variable, absl::string_view otherwise) {
+  const char* const set = std::getenv(variable);
+  return set != nullptr ? set : otherwise;
+}
+
+absl::string_view Arch() { return Setting("ATHANOR_EMULATOR_ARCH", "sm_80"); }
+
+int Attribute(int attribute) {
+  switch (attribute) {
+    case kCudaMaxThreadsPerBlock:
+      return 1024;
+    case kCudaWarpSize:
+      return 32;
+    case kCudaMultiprocessors:
+      return kMultiprocessors;
+    case kCudaThreadsPerMultiprocessor:
+      return kThreadsPerMultiprocessor;
+    case kCudaComputeMajor:
+      return Arch() == "sm_80" ? 8 : 9;
+    case kCudaL2Bytes:
+      return 4 << 20;
+    case kCudaClockKilohertz:
+    case kCudaMemoryClockKilohertz:
+      return 1'000'000;
+    case kCudaMemoryBusBits:
+      return 256;
+    case kCudaSharedBytesPerMultiprocessor:
+      return 128 << 10;
+    case kCudaSharedBytesPerBlockOptin:
+      return 99 << 10;
+    case kCudaRegistersPerMultiprocessor:
+      return 65536;
+    case kCudaVirtualMemory:
+      return 1;
+    default:
+      return 0;
+  }
+}
+
+std::vector<Range> Ranges() {
+  std::vector<Range> ranges;
+  for (const auto& [begin, block] : device.blocks) {
+    if (!block.access) continue;
+    if (block.mapped && !ranges.empty() && ranges.back().end == begin) {
+      ranges.back().end += block.bytes;
+    } else {
+      ranges.push_back({begin, begin + block.bytes});
+    }
+  }
+  return ranges;
+}
+
+// Says where an address lies, from the nearest block below it.
+std::string Place(const Launch& launch, unsigned long address) {
+  if ((address & kDeviceBit) == 0) return "which is no address of the device";
+  const Range* below = nullptr;
+  for (const Range* range = launch.ranges; range < launch.ranges + launch.range_count; ++range) {
+    if (range->begin <= address) below = range;
+  }
+  if (below == nullptr) return "before all that is allocated";
+  return absl::StrCat(address - below->begin, " bytes into a block of ", below->end - below->begin);
+}
+
+std::jmp_buf launch_end;
+
+void LoseBy(const Launch& launch, Fault fault, const Access& access) {
+  std::string why = absl::StrCat(launch.kernel, ": thread ", launch.thread, " of ", launch.threads,
+                                 " ", access.write ? "writes " : "reads ", access.bytes, " bytes ");
+  switch (fault) {
+    case Fault::kAddress:
+      absl::StrAppend(&why, Place(launch, access.address));
+      break;
+    case Fault::kMisaligned:
+      absl::StrAppend(&why, "at an address that they do not divide");
+      break;
+    case Fault::kArgument:
+      absl::StrAppend(&why, static_cast<long>(access.address - access.argument),
+                      " bytes into an argument of ", access.argument_bytes);
+      break;
+    case Fault::kLocked:
+      absl::StrAppend(&why, "of a lock that no other thread can hold");
+      break;
+  }
+  Lose(fault == Fault::kMisaligned ? kCudaMisalignedAddress : kCudaIllegalAddress, std::move(why));
+}
+
+void EndLaunch(const Launch* launch, Fault fault, const Access& access) {
+  LoseBy(*launch, fault, access);
+  std::longjmp(launch_end, 1);  // over frames of the kernel, which has nothing to destroy
+}
+
+// Runs the threads of a launch one after another; a fault ends them all.
+void RunThreads(Entry entry, const char* name, void** arguments, Threads threads) {
+  const std::vector<Range> ranges = Ranges();
+  Launch launch = {.threads = threads.blocks * threads.threads,
+                   .ranges = ranges.data(),
+                   .range_count = static_cast<long>(ranges.size()),
+                   .fault = EndLaunch,
+                   .kernel = name};
+  const bool descending = Setting("ATHANOR_EMULATOR_ORDER", "") == "descending";
+  if (setjmp(launch_end) != 0) return;
+  for (long i = 0; i < launch.threads; ++i) {
+    launch.thread = descending ? launch.threads - 1 - i : i;
+    entry(arguments, &launch);
+  }
+}
+
+class Loaded : public Program {
+ public:
+  explicit Loaded(std::unique_ptr<CpuModule> module) : module_(std::move(module)) {}
+
+  Kernel* Find(std::string_view name) override {
+    Kernel& kernel = kernels_[std::string(name)];
+    if (kernel.run) return &kernel;
+    kernel.name = name;
+    const absl::StatusOr<void*> entry = module_->Symbol(kernel.name);
+    const absl::StatusOr<void*> bytes = module_->Symbol(kernel.name + "_argument_bytes");
+    if (!entry.ok() || !bytes.ok()) return nullptr;
+    kernel.argument_bytes = {*static_cast<const unsigned long*>(*bytes)};
+    kernel.run = [entry = reinterpret_cast<Entry>(*entry), name = kernel.name.c_str()](
+                     void** arguments, Threads threads) {
+      RunThreads(entry, name, arguments, threads);
+    };
+    return &kernel;
+  }
+
+ private:
+  const std::unique_ptr<CpuModule> module_;
+  std::map<std::string, Kernel> kernels_;
+};
+
+// Returns the bytes of an image as its headers say; 0: it is no object.
+size_t ImageBytes(const void* image) {
+  Elf64_Ehdr header;
+  if (std::memcmp(image, ELFMAG, SELFMAG) != 0) return 0;
+  std::memcpy(&header, image, sizeof(header));
+  uint64_t bytes = std::max<uint64_t>(
+      sizeof(header), header.e_shoff + uint64_t{header.e_shnum} * header.e_shentsize);
+  for (int i = 0; i < header.e_phnum; ++i) {
+    Elf64_Phdr segment;
+    std::memcpy(&segment, static_cast<const char*>(image) + header.e_phoff + i * sizeof(segment),
+                sizeof(segment));
+    bytes = std::max(bytes, segment.p_offset + segment.p_filesz);
+  }
+  return bytes;
+}
+
+// A GPU's own machine code, and that for another architecture, is none for this device.
+CudaResult Load(const void* image, std::unique_ptr<Program>* program) {
+  const size_t bytes = ImageBytes(image);
+  if (bytes == 0) return kCudaInvalidImage;
+  absl::StatusOr<std::unique_ptr<CpuModule>> module =
+      CpuModule::Load({static_cast<const char*>(image), bytes});
+  if (!module.ok()) return kCudaNoBinaryForGpu;
+  const absl::StatusOr<void*> arch = (*module)->Symbol("athanor_arch");
+  if (!arch.ok() || static_cast<const char*>(*arch) != Arch()) return kCudaNoBinaryForGpu;
+  *program = std::make_unique<Loaded>(*std::move(module));
+  return kCudaSuccess;
+}
+
+size_t MemoryBytes() {
+  uint64_t bytes = 0;
+  return absl::SimpleAtoi(Setting("ATHANOR_EMULATOR_BYTES", ""), &bytes) ? bytes : kBytes;
+}
+
+}  // namespace
+
+const Machine& TheMachine() {
+  static const auto& machine = *new Machine{
+      .name = "emulator",
+      .bytes = MemoryBytes(),
+      .attribute = Attribute,
+      .load = Load,
+      .late = [] { return Setting("ATHANOR_EMULATOR_QUEUE", "late") != "now"; },
+  };
+  return machine;
+}
+
+}  // namespace athanor::emulator

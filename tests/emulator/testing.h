@@ -1,0 +1,34 @@
+// Opens the emulator for a test, which has both libraries among its data.
+#ifndef ATHANOR_TESTS_EMULATOR_TESTING_H_
+#define ATHANOR_TESTS_EMULATOR_TESTING_H_
+
+#include <cstdlib>
+#include <filesystem>
+#include <string>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "compiler/codegen/cuda/nvrtc.h"
+#include "runtime/cuda/driver.h"
+
+namespace athanor::emulator {
+
+// Returns the driver of a device of its own, which another test's faults do not reach: a library is
+// loaded again under another file.
+inline absl::StatusOr<const CudaDriver*> NewDevice() {
+  static int devices = 0;
+  const std::filesystem::path copy = std::filesystem::path(std::getenv("TEST_TMPDIR")) /
+                                     ("libcuda.so.1." + std::to_string(++devices));
+  std::error_code error;
+  std::filesystem::copy_file("tests/emulator/libcuda.so.1", copy,
+                             std::filesystem::copy_options::overwrite_existing, error);
+  if (error)
+    return absl::FailedPreconditionError("tests/emulator/libcuda.so.1: " + error.message());
+  return CudaDriver::Load(copy.c_str());
+}
+
+inline absl::StatusOr<const Nvrtc*> Compiler() { return Nvrtc::Load("tests/emulator"); }
+
+}  // namespace athanor::emulator
+
+#endif  // ATHANOR_TESTS_EMULATOR_TESTING_H_
