@@ -2,14 +2,11 @@
 // prints it, with the reference evaluator: whole vectors, a masked tail, and scalars, on every kind
 // of target this machine can run. All ops of a dtype are one kernel, since most of the time goes
 // into compiling.
-#include <cmath>
-#include <cstring>
-#include <limits>
-#include <random>
 #include <string>
 #include <vector>
 
 #include "compiler/codegen/emitter.h"
+#include "compiler/codegen/written_kernels_testing.h"
 #include "compiler/ir/graph/op.h"
 #include "compiler/ir/sample/compare.h"
 #include "compiler/ir/value/message.h"
@@ -64,62 +61,6 @@ std::vector<Case> CasesOf(DType dtype) {
   return cases;
 }
 
-std::vector<uint64_t> EdgeBits(DType dtype) {
-  std::vector<uint64_t> bits;
-  if (IsFloat(dtype)) {
-    const double inf = std::numeric_limits<double>::infinity();
-    for (double v :
-         {0.0,  1.0,   0.5,     1.5,     2.0,   2.5,   3.0,          7.0,          100.25,
-          1e-3, 255.5, 65519.0, 65520.0, 88.5,  1e4,   2147483648.0, 4294967296.0, 9.3e18,
-          1e38, 1e300, 1e-40,   1e-310,  464.0, 470.0, inf}) {
-      bits.push_back(EncodeFloat(dtype, v));
-      bits.push_back(EncodeFloat(dtype, -v));
-    }
-    // Adds the smallest and largest subnormal and normal values, and NaN.
-    const int width = 8 * DTypeBytes(dtype);
-    bits.push_back(1);
-    bits.push_back(EncodeFloat(dtype, inf) - 1);
-    bits.push_back(uint64_t{1} << (width - 1) | 1);
-    bits.push_back(EncodeFloat(dtype, std::nan("")));
-    return bits;
-  }
-  if (dtype == DType::kBool) return {0, 1};
-  const uint64_t top = uint64_t{1} << (8 * DTypeBytes(dtype) - 1);
-  for (uint64_t v : {0, 1, 2, 3, 5, 7, 8, 15, 16, 31, 32, 63, 64, 100}) {
-    bits.push_back(v);
-    bits.push_back(0 - v);
-  }
-  for (uint64_t v : {top, top - 1, top + 1, top >> 1, top / 3}) bits.push_back(v);
-  if (DTypeBytes(dtype) == 8) {  // values that nearly round to a tie of a float
-    for (uint64_t v : {(1ull << 53) + 1, (1ull << 60) + 1, (1ull << 24) + 1, (0x180ull << 50) + 1})
-      bits.push_back(v);
-  }
-  return bits;
-}
-
-// Returns operand number `which` of two: all pairs of edge values, then random values. The length
-// is never a multiple of the vector length.
-Tensor Operand(DType dtype, int which) {
-  const std::vector<uint64_t> edges = EdgeBits(dtype);
-  const size_t pairs = edges.size() * edges.size();
-  const size_t n = (pairs + 300) / 64 * 64 + 7;
-  Tensor t = Tensor::Zeros(dtype, {static_cast<int64_t>(n)});
-  std::mt19937_64 random(which + 1);
-  std::uniform_real_distribution<double> uniform(-20, 20);
-  for (size_t i = 0; i < n; ++i) {
-    uint64_t bits = random();
-    if (i < pairs) {
-      bits = edges[which == 0 ? i / edges.size() : i % edges.size()];
-    } else if (IsFloat(dtype) && i % 2 == 0) {
-      // Every second value lies in the domain of arcsine and the like.
-      bits = EncodeFloat(dtype, uniform(random) / (i % 4 == 0 ? 16 : 1));
-    }
-    if (dtype == DType::kBool) bits &= 1;
-    std::memcpy(t.bytes.data() + i * DTypeBytes(dtype), &bits, DTypeBytes(dtype));
-  }
-  return t;
-}
-
 // Returns a condition per element of the other operands.
 Tensor Conditions(int64_t n) {
   Tensor t = Tensor::Zeros(DType::kBool, {n});
@@ -159,7 +100,8 @@ class KernelOps : public testing::TestWithParam<Machine> {
 
   static void Check(DType dtype, int lanes) {
     const std::vector<Case> cases = CasesOf(dtype);
-    const Tensor a = Operand(dtype, 0), b = Operand(dtype, 1), condition = Conditions(a.elements());
+    const Tensor a = EdgeOperand(dtype, 0), b = EdgeOperand(dtype, 1),
+                 condition = Conditions(a.elements());
     std::vector<Tensor> got;
     for (const Case& c : cases) got.push_back(Tensor::Zeros(c.result, a.shape));
     absl::StatusOr<KernelError> error = RunKernel(Write(cases, dtype, lanes), GetParam(),

@@ -1,26 +1,15 @@
 #include "compiler/codegen/cpu/arithmetic.h"
 
 #include <bit>
-#include <cmath>
+#include <utility>
 #include <vector>
 
-#include "absl/strings/str_format.h"
 #include "compiler/codegen/cpu/convert.h"
 #include "compiler/codegen/cpu/lanes.h"
 #include "compiler/codegen/cpu/math_functions.h"
 
 namespace athanor::kir {
 namespace {
-
-bool NeverNan(const Operand& x) {
-  return x.constant != nullptr && IsFloat(x.constant->dtype) && !std::isnan(x.constant->f);
-}
-
-std::vector<std::string> Texts(absl::Span<const Operand> args) {
-  std::vector<std::string> texts;
-  for (const Operand& a : args) texts.push_back(a.text);
-  return texts;
-}
 
 // T(T a, T b): kMin and kMax of floats, NaN from either side. The comparison gives b if either is
 // NaN.
@@ -99,11 +88,6 @@ std::string BoolOp(Op op, int lanes, absl::Span<const Operand> args) {
   return Infix(args[0].text, op == Op::kXor ? "^" : both ? "&" : "|", args[1].text);
 }
 
-// Spells the operand for which the comparison holds with the other.
-std::string Pick(const std::string& a, const char* comparison, const std::string& b) {
-  return Choose(Cat(a, " ", comparison, " ", b), a, b);
-}
-
 std::string Select(const Stmt& stmt, absl::Span<const Operand> args) {
   const int lanes = stmt.type.lanes;
   if (stmt.type.dtype == DType::kBool) {
@@ -123,21 +107,9 @@ std::string CpuArithmetic::TypeName(Type type) {
 }
 
 std::string CpuArithmetic::Constant(const Scalar& value) {
-  const DType dtype = value.dtype;
-  if (dtype == DType::kBool) return value.u != 0 ? "1" : "0";
-  const int bits = 8 * DTypeBytes(dtype);
-  if (IsFloat(dtype)) {
-    const uint64_t code = EncodeFloat(dtype, value.f);
-    if (IsNarrow(dtype)) return absl::StrFormat("0x%xu", code);
-    const std::string type = RegisterElement(dtype), raw = UnsignedOf(type);
-    if (!std::isfinite(DecodeFloat(dtype, code))) {
-      return absl::StrFormat("%s(0x%x%s)", Bits(prelude_, type, raw), code,
-                             bits == 64 ? "UL" : "u");
-    }
-    return absl::StrFormat("%a%s", DecodeFloat(dtype, code), bits == 64 ? "" : "f");
-  }
-  const uint64_t kept = bits == 64 ? value.u : value.u & ((uint64_t{1} << bits) - 1);
-  return absl::StrFormat("(%s)0x%x%s", RegisterElement(dtype), kept, bits == 64 ? "UL" : "u");
+  if (std::optional<std::string> literal = Literal(value)) return *std::move(literal);
+  const std::string type = RegisterElement(value.dtype);
+  return Call(Bits(prelude_, type, UnsignedOf(type)), {LiteralOfBits(value)});
 }
 
 std::string CpuArithmetic::Broadcast(Type type, const Operand& scalar) {

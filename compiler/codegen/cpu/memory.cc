@@ -90,8 +90,6 @@ std::string SortHelper(Prelude& p, const std::string& key, const std::string& pl
                   {{"k", key}, {"p", place}, {"b", Cat(bytes)}, {"f", Cat(bytes == 8 ? 64 : 32)}});
 }
 
-std::string BufferName(int buffer) { return Cat("b", buffer); }
-
 }  // namespace
 
 CpuMemory::Active CpuMemory::ActiveOf(const std::string& count,

@@ -55,15 +55,6 @@ int ElementBits(const std::string& element) { return Find(element).bits; }
 std::string SignedOf(const std::string& element) { return Cat("i", ElementBits(element)); }
 std::string UnsignedOf(const std::string& element) { return Cat("u", ElementBits(element)); }
 
-std::string RegisterElement(DType dtype) {
-  return dtype == DType::kBool ? "i32" : MemoryElement(dtype);
-}
-
-std::string MemoryElement(DType dtype) {
-  if (dtype == DType::kBool || IsNarrow(dtype)) return Cat("u", 8 * DTypeBytes(dtype));
-  return std::string(DTypeName(dtype));
-}
-
 std::string Convert(const std::string& to, int lanes, const std::string& x) {
   if (lanes == 1) return Cat("(", to, ")(", x, ")");
   return Call("__builtin_convertvector", {x, VectorName(to, lanes)});

@@ -7,11 +7,9 @@
 //   const std::string call = Call(twice, {"v3"});  // "twice_f32(v3)"
 //   text = prelude.text() + kernel;
 //
-// C types are named by element and lanes: f32, i64, f32x16, u16x8. Element types of memory end in
-// "u": they may lie at any address. Registers hold what memory holds: f16, bf16 and f8 are their
-// bits (u16, u8) and are widened to f32 for arithmetic, so that copies, Select and Bitcast keep
-// every bit. A bool is an i32: 0 or 1, in vectors (masks) 0 or -1, as comparisons of f32 return and
-// selections take.
+// C types are named by element (compiler/codegen/spelling.h) and lanes: f32, i64, f32x16, u16x8.
+// Element types of memory end in "u": they may lie at any address. A bool is an i32: 0 or 1, in
+// vectors (masks) 0 or -1, as comparisons of f32 return and selections take.
 #ifndef ATHANOR_COMPILER_CODEGEN_CPU_PRELUDE_H_
 #define ATHANOR_COMPILER_CODEGEN_CPU_PRELUDE_H_
 
@@ -22,6 +20,7 @@
 
 #include "compiler/codegen/c_text.h"
 #include "compiler/codegen/kir.h"
+#include "compiler/codegen/spelling.h"
 #include "proto/athanor/v1/target.pb.h"
 
 namespace athanor::kir {
@@ -35,11 +34,6 @@ struct CpuFeatures {
 
   static CpuFeatures Of(const v1::Target& target);
 };
-
-// Return the C element of a register, and of memory.
-std::string RegisterElement(DType dtype);
-std::string MemoryElement(DType dtype);
-inline bool IsNarrow(DType dtype) { return IsFloat(dtype) && DTypeBytes(dtype) < 4; }
 
 // Returns "f32x16" for "f32", 16; one lane is the element itself.
 std::string VectorName(const std::string& element, int lanes);
