@@ -1,0 +1,38 @@
+// Compiles every kernel of golden_kernels_testing.h with NVRTC: none spills, and none is warned of.
+#include <string>
+
+#include "compiler/codegen/cuda/dialect.h"
+#include "compiler/codegen/cuda/golden_kernels_testing.h"
+#include "compiler/codegen/cuda/nvrtc.h"
+#include "compiler/codegen/cuda/nvrtc_testing.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+
+namespace athanor {
+namespace {
+
+using ::testing::HasSubstr;
+using ::testing::Not;
+
+class CompiledKernels : public ::testing::TestWithParam<const char*> {};
+
+TEST_P(CompiledKernels, NeitherSpillNorWarn) {
+  const absl::StatusOr<const Nvrtc*> nvrtc = TestNvrtc("compiler/codegen/cuda/dialect.h");
+  ASSERT_TRUE(nvrtc.ok()) << nvrtc.status();
+  for (const auto& [name, kernel] : OneLaneKernels()) {
+    SCOPED_TRACE(name);
+    const absl::StatusOr<Cubin> cubin =
+        (*nvrtc)->Compile(CudaSourceOf(PrintCudaKernel(kernel, {}), GetParam()));
+    ASSERT_TRUE(cubin.ok()) << cubin.status();
+    ASSERT_EQ(cubin->log.kernels.size(), 1) << cubin->log_text;
+    EXPECT_EQ(cubin->log.kernels[0].name, kCudaKernelSymbol);
+    EXPECT_FALSE(cubin->log.kernels[0].spills()) << cubin->log_text;
+    EXPECT_THAT(cubin->log_text, Not(HasSubstr("warning")));
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Architectures, CompiledKernels, ::testing::Values("sm_80", "sm_90a"),
+                         [](const auto& info) { return std::string(info.param); });
+
+}  // namespace
+}  // namespace athanor

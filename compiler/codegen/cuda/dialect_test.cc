@@ -1,0 +1,172 @@
+// Golden kernels: testdata/NAME.kir prints as testdata/NAME.cu. After an intended change, run the
+// test with ATHANOR_GOLDEN_OUT=<folder> and review the difference.
+#include "compiler/codegen/cuda/dialect.h"
+
+#include <cstdlib>
+#include <fstream>
+#include <regex>
+#include <set>
+#include <string>
+
+#include "compiler/codegen/kir.h"
+#include "compiler/codegen/written_kernels_testing.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+
+namespace athanor {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::Contains;
+using ::testing::HasSubstr;
+using ::testing::Not;
+
+const std::string kFolder = "compiler/codegen/cuda/";
+
+kir::Kernel Parse(const std::string& text) {
+  absl::StatusOr<kir::Kernel> kernel = kir::ParseKernel(text);
+  EXPECT_TRUE(kernel.ok()) << kernel.status();
+  if (!kernel.ok()) return {};
+  EXPECT_TRUE(kir::Verify(*kernel).ok()) << kir::Verify(*kernel);
+  return *std::move(kernel);
+}
+
+std::string Print(const std::string& text) { return PrintCudaKernel(Parse(text), {}); }
+
+class Golden : public testing::TestWithParam<const char*> {};
+
+TEST_P(Golden, PrintsAsBefore) {
+  const std::string stem = kFolder + "testdata/" + GetParam(), text = ReadFile(stem + ".kir");
+  const kir::Kernel kernel = Parse(text);
+  EXPECT_EQ(kir::ToText(kernel), text);
+  const std::string got = PrintCudaKernel(kernel, {});
+  if (const char* folder = std::getenv("ATHANOR_GOLDEN_OUT")) {
+    std::ofstream(std::string(folder) + "/" + GetParam() + ".cu") << got;
+  }
+  EXPECT_EQ(got, ReadFile(stem + ".cu"));
+}
+
+INSTANTIATE_TEST_SUITE_P(Kernels, Golden,
+                         testing::Values("gather", "indices", "relu", "row", "sort", "tile"));
+
+TEST(PrintCudaKernel, DependsOnNeitherNamesNorDimsNorTarget) {
+  kir::Kernel a = Parse(ReadFile(kFolder + "testdata/relu.kir")), b = a;
+  b.name = "another";
+  b.sizes = {"batch"};
+  v1::Target target;
+  target.set_vector_bytes(16);
+  EXPECT_EQ(PrintCudaKernel(a, {}), PrintCudaKernel(b, target));
+}
+
+TEST(PrintCudaKernel, TakesAKernelOfNothing) {
+  EXPECT_EQ(Print("kernel() grid 0\n"),
+            "#include \"athanor/device.h\"\n"
+            "struct Arguments {\n  i64 items;\n  u8* workspace;\n  i64 stride;\n"
+            "  ErrorSlot* error;\n};\n"
+            "KERNEL(athanor_kernel) {\n"
+            "  for (i64 g = first(a); g < a.items; g += teams(a)) {\n  }\n}\n");
+}
+
+// The smallest integers have no positive literal, infinities and NaN none at all.
+TEST(PrintCudaKernel, WritesEveryConstant) {
+  const std::string text = Print(
+      "kernel() grid 1\nb0: i64 out\nb1: f32 out\nb2: f64 out\nb3: f16 out\n"
+      "v0: i64 = const -9223372036854775808\nstore b0[0] = v0: i64\n"
+      "v1: f32 = const 0xff800000 (-inf)\nstore b1[0] = v1: f32\n"
+      "v2: f64 = const 0x7ff8000000000000 (nan)\nstore b2[0] = v2: f64\n"
+      "v3: f16 = const 0x7c00 (inf)\nstore b3[0] = v3: f16\n"
+      "v4: f32 = const 0x3dcccccd (0.1)\nstore b1[0] = v4: f32\n");
+  EXPECT_THAT(text, AllOf(HasSubstr("i64 v0 = (i64)0x8000000000000000UL;"),
+                          HasSubstr("f32 v1 = as<f32>(0xff800000u);"),
+                          HasSubstr("f64 v2 = as<f64>(0x7ff8000000000000UL);"),
+                          HasSubstr("u16 v3 = 0x7c00u;"), HasSubstr("f32 v4 = 0x1.99999ap-4f;")));
+}
+
+TEST(PrintCudaKernel, FloorsOnlyWhatMayBeNegative) {
+  const std::string head = "kernel(s0) grid s0\nb0: i64 out\n";
+  EXPECT_THAT(Print(head + "v0: i64 = index floordiv(g, 3)\nstore b0[g] = v0: i64\n"),
+              HasSubstr("(g / 3L)"));
+  EXPECT_THAT(
+      Print(head + "v1: i64 = const -4\nv0: i64 = index floordiv(v1, 3)\nstore b0[g] = v0: i64\n"),
+      HasSubstr("floor_index(v1, 3L)"));
+}
+
+TEST(VerifyCuda, RefusesVectorsWithinLoops) {
+  const absl::Status status =
+      VerifyCuda(Parse("kernel(s0) grid 1\nb0: f32 in\nfor i0 in [0, s0) step 4 {\n"
+                       "  v0: f32x4 = load b0[i0 + lane]\n}\n"));
+  EXPECT_EQ(status.code(), absl::StatusCode::kInternal);
+  EXPECT_THAT(status.message(), HasSubstr("v0 has 4 lanes; a CUDA kernel's registers have one"));
+}
+
+TEST(VerifyCuda, RefusesALibrary) {
+  const absl::Status status = VerifyCuda(
+      Parse("kernel(s0) grid s0\nb0: f64 out\nb1: f64 in\nb2: f64 in\n"
+            "gemm b0[8*g] stride 8 = b1[0] stride s0 * b2[4*g] stride 3 transposed: f64 rows 2 "
+            "columns 8 sums 3\n"));
+  EXPECT_EQ(status.code(), absl::StatusCode::kInternal);
+  EXPECT_THAT(status.message(), HasSubstr("calls no library"));
+}
+
+// 2045 buffers of 16 bytes, a size and four words are 32,760 bytes. Scratch is no argument.
+TEST(VerifyCuda, CountsArguments) {
+  kir::Kernel kernel;
+  kernel.buffers.resize(2045);
+  kernel.sizes = {"n"};
+  kernel.buffers.push_back({.space = kir::Space::kScratch, .elements = 1});
+  EXPECT_TRUE(VerifyCuda(kernel).ok()) << VerifyCuda(kernel);
+  kernel.buffers.insert(kernel.buffers.begin(), kir::Buffer());
+  const absl::Status status = VerifyCuda(kernel);
+  EXPECT_EQ(status.code(), absl::StatusCode::kFailedPrecondition);
+  EXPECT_THAT(status.message(), HasSubstr("32776 bytes of arguments; a CUDA launch takes 32764"));
+}
+
+TEST(CudaSourceOf, BringsItsHeadersAndOptions) {
+  const CudaSource source = CudaSourceOf("text", "sm_90a");
+  EXPECT_EQ(source.source, "text");
+  EXPECT_EQ(source.arch, "sm_90a");
+  EXPECT_THAT(source.options, Contains("--fmad=false"));
+  ASSERT_EQ(source.headers.size(), 3);
+  EXPECT_EQ(source.headers[0].name, "athanor/device.h");
+  EXPECT_EQ(source.headers[0].text, ReadFile(kFolder + "device.h.txt"));
+  for (size_t i = 1; i < 3; ++i) {
+    EXPECT_THAT(source.headers[0].text, HasSubstr("#include \"" + source.headers[i].name + "\"\n"));
+  }
+}
+
+// Returns the functions, macros and types that a text of the header "athanor/device.h" defines.
+std::set<std::string> NamesOf(const std::string& file, const std::set<std::string>& without) {
+  const std::string text = ReadFile(kFolder + file);
+  const std::regex definition(R"(FN \w+ (\w+)\(|FUNCTION\(([a-z]\w*)\)\n|#define ([A-Z]+)|)"
+                              R"(\n(?:struct|using) (?:\w+\(\d+\) )?(\w+))");
+  std::set<std::string> names;
+  for (std::sregex_iterator it(text.begin(), text.end(), definition), end; it != end; ++it) {
+    for (size_t i = 1; i < it->size(); ++i) {
+      if (!(*it)[i].matched) continue;
+      const std::string name = (*it)[i];
+      if (name == "FUNCTION" || without.contains(name)) continue;
+      if (i == 2) names.insert({name + "_f32", name + "_f64"});
+      if (i != 2) names.insert(name);
+    }
+  }
+  return names;
+}
+
+// Whoever replaces the header defines what kernels and the other headers call.
+TEST(DeviceHeader, HasTheSameNamesOnTheHost) {
+  const std::set<std::string> names = NamesOf("device.h.txt", {"ATHANOR"});
+  EXPECT_EQ(NamesOf("host_device.h.txt",
+                    {"ATHANOR", "Host", "inside", "odd_f32", "odd_sum", "bf16_to_f32", "pause"}),
+            names);
+  EXPECT_THAT(names, AllOf(Contains("load"), Contains("KERNEL"), Contains("tanh_f64"),
+                           Contains("ErrorSlot"), Contains("u16"), Not(Contains("check"))));
+  // The README lists functions of f32 and f64 once, as `exp_`.
+  const std::string readme = ReadFile(kFolder + "README.md");
+  for (const std::string& name : names) {
+    const bool both = name.ends_with("_f32") || name.ends_with("_f64");
+    EXPECT_THAT(readme, HasSubstr("`" + (both ? name.substr(0, name.size() - 3) : name)));
+  }
+}
+
+}  // namespace
+}  // namespace athanor

@@ -1,0 +1,25 @@
+// The kernels whose CUDA text tests pin and compile.
+#ifndef ATHANOR_COMPILER_CODEGEN_CUDA_GOLDEN_KERNELS_TESTING_H_
+#define ATHANOR_COMPILER_CODEGEN_CUDA_GOLDEN_KERNELS_TESTING_H_
+
+#include <map>
+#include <string>
+
+#include "compiler/codegen/cuda/dialect.h"
+#include "compiler/codegen/written_kernels_testing.h"
+
+namespace athanor {
+
+// Returns those written for one lane, and of all golden files those with one lane and no library.
+inline std::map<std::string, kir::Kernel> OneLaneKernels() {
+  std::map<std::string, kir::Kernel> kernels = WrittenKernels({1});
+  for (auto& [name, kernel] : KernelsIn({"compiler/codegen/testdata", "compiler/pipeline/testdata",
+                                         "compiler/codegen/cuda/testdata"})) {
+    if (VerifyCuda(kernel).ok()) kernels[name] = kernel;
+  }
+  return kernels;
+}
+
+}  // namespace athanor
+
+#endif  // ATHANOR_COMPILER_CODEGEN_CUDA_GOLDEN_KERNELS_TESTING_H_

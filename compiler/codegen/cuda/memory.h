@@ -1,0 +1,36 @@
+// Spells loads, stores and whatever else touches the buffers of a CUDA kernel. The functions that
+// it calls are in memory.h.txt and device.h.txt.
+#ifndef ATHANOR_COMPILER_CODEGEN_CUDA_MEMORY_H_
+#define ATHANOR_COMPILER_CODEGEN_CUDA_MEMORY_H_
+
+#include <optional>
+#include <string>
+
+#include "absl/types/span.h"
+#include "compiler/codegen/printer.h"
+
+namespace athanor::kir {
+
+// REQUIRES: one lane everywhere, no kGemm (VerifyCuda).
+class CudaMemory : public Memory {
+ public:
+  // `kernel` must outlive it.
+  explicit CudaMemory(const Kernel& kernel) : kernel_(kernel) {}
+
+  std::string Load(const Access& access) override;
+  std::string Store(const Access& access, const Operand& value) override;
+  std::string Prefetch(int buffer, const std::string& index) override;
+  std::string Gemm(Type type, absl::Span<const MatrixOperand> matrices,
+                   absl::Span<const std::string> extents) override;
+  std::string Sort(Type key, absl::Span<const MatrixOperand> rows,
+                   const std::string& elements) override;
+  std::string CheckIndex(const Operand& index, const std::string& extent, const std::string& count,
+                         const std::optional<Operand>& predicate) override;
+
+ private:
+  const Kernel& kernel_;
+};
+
+}  // namespace athanor::kir
+
+#endif  // ATHANOR_COMPILER_CODEGEN_CUDA_MEMORY_H_
