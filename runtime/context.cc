@@ -1,5 +1,4 @@
 #include <algorithm>
-#include <cstring>
 #include <utility>
 
 #include "absl/status/status.h"
@@ -19,8 +18,7 @@ Executable::Context::~Context() = default;
 absl::Status Executable::Context::Allocate() {
   const Program& program = executable_->program_;
   Device& device = *executable_->device_;
-  absl::Status status = scratch_charge_.Raise(program.scratch_bytes * device.capability().threads);
-  if (!status.ok()) return status;
+  RETURN_IF_ERROR(scratch_charge_.Raise(device.ScratchBytes(program.scratch_bytes)));
   ASSIGN_OR_RETURN(queue_, device.NewQueue(program.scratch_bytes));
   ASSIGN_OR_RETURN(arena_, device.Allocate(MemoryKind::kArena, program.arena_bytes));
   dims_.resize(program.sizes.dims().size());
@@ -36,6 +34,7 @@ absl::Status Executable::Context::Allocate() {
 void Executable::Context::FillTable() {
   const Program& program = executable_->program_;
   table_.resize(program.buffer_refs.size());
+  bytes_table_.resize(program.buffer_refs.size());
   for (size_t i = 0; i < table_.size(); ++i) {
     const int index = program.buffer_refs[i];
     const Program::Buffer& buffer = program.buffers[index];
@@ -45,16 +44,16 @@ void Executable::Context::FillTable() {
     } else if (buffer.kind == v1::Buffer::OUTPUT) {
       output_patches_.push_back(patch);
     } else if (buffer.kind != v1::Buffer::WINDOW) {  // windows move
-      table_[i] = const_cast<void*>(AddressOf(index));
+      table_[i] = AddressOf(index);
     }
   }
 }
 
-const void* Executable::Context::AddressOf(int index) const {
+void* Executable::Context::AddressOf(int index) const {
   const Program::Buffer& buffer = executable_->program_.buffers[index];
   switch (buffer.kind) {
     case v1::Buffer::INPUT:
-      return inputs_[buffer.place].data();
+      return const_cast<char*>(inputs_[buffer.place].data());
     case v1::Buffer::OUTPUT:
       return outputs_[buffer.place].data();
     case v1::Buffer::ARENA:
@@ -69,9 +68,7 @@ const void* Executable::Context::AddressOf(int index) const {
 void Executable::Context::MoveWindows(int index, int64_t turn) {
   const Program::Loop& loop = executable_->program_.loops[index];
   const int64_t count = values_[loop.count_size];
-  const auto at = [&](int buffer) {
-    return const_cast<char*>(static_cast<const char*>(AddressOf(buffer)));
-  };
+  const auto at = [&](int buffer) { return static_cast<char*>(AddressOf(buffer)); };
   for (const Program::Loop::Slice& slice : loop.slices) {
     const int64_t number = slice.reverse ? count - 1 - turn : turn;
     windows_[slice.buffer] = at(slice.of) + number * BytesOf(slice.buffer);
@@ -88,6 +85,19 @@ void Executable::Context::MoveWindows(int index, int64_t turn) {
   for (const Program::Loop::Use& use : loop.uses) table_[use.position] = windows_[use.buffer];
 }
 
+void Executable::Context::BindTensors(absl::Span<const absl::string_view> inputs,
+                                      absl::Span<const absl::Span<char>> outputs) {
+  inputs_ = inputs;
+  outputs_ = outputs;
+  for (const Patch& patch : input_patches_) {
+    table_[patch.position] = const_cast<char*>(inputs[patch.place].data());
+  }
+  for (const Patch& patch : output_patches_) {
+    table_[patch.position] = outputs[patch.place].data();
+  }
+  std::fill(errors_.begin(), errors_.end(), KernelError());
+}
+
 int64_t Executable::Context::BytesOf(int index) const {
   return values_[executable_->program_.buffers[index].bytes_size];
 }
@@ -100,10 +110,11 @@ absl::Status Executable::Context::BindSizes(absl::Span<const int64_t> dims) {
   bound_ = false;
   const Program& program = executable_->program_;
   program.sizes.Evaluate(dims, absl::MakeSpan(values_));
-  absl::Status status = CheckSizes();
-  if (!status.ok()) return status;
-  status = arena_charge_.Raise(TouchedArenaBytes());
-  if (!status.ok()) return status;
+  RETURN_IF_ERROR(CheckSizes());
+  RETURN_IF_ERROR(arena_charge_.Raise(TouchedArenaBytes()));
+  for (size_t i = 0; i < bytes_table_.size(); ++i) {
+    bytes_table_[i] = BytesOf(program.buffer_refs[i]);
+  }
   for (size_t i = 0; i < size_table_.size(); ++i) {
     size_table_[i] = values_[program.size_refs[i]];
   }
@@ -193,12 +204,22 @@ int64_t Executable::Context::TouchedArenaBytes() const {
   return touched;
 }
 
-void Executable::Context::Poison() {
+absl::Status Executable::Context::Poison() {
   for (const int index : executable_->program_.arena_buffers) {
-    const int64_t place = executable_->program_.buffers[index].place;
     // All bits set is a NaN in each float type, and -1 in integers.
-    std::memset(static_cast<char*>(arena_->data()) + place, 0xFF, BytesOf(index));
+    RETURN_IF_ERROR(queue_->Fill(AddressOf(index), 0xFF, BytesOf(index)));
   }
+  return absl::OkStatus();
+}
+
+absl::Status Executable::Context::CopyOut() {
+  const std::vector<Program::Output>& outputs = executable_->program_.outputs;
+  for (size_t i = 0; i < outputs.size(); ++i) {
+    if (!outputs[i].copied) continue;
+    RETURN_IF_ERROR(queue_->Copy(outputs_[i].data(), AddressOf(outputs[i].buffer),
+                                 BytesOf(outputs[i].buffer), CopyKind::kToHost));
+  }
+  return absl::OkStatus();
 }
 
 void Executable::Context::Trim() {

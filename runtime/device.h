@@ -6,17 +6,19 @@
 //   auto kernel = (*device)->LoadKernel(object).value();
 //   auto queue = (*device)->NewQueue(/*scratch_bytes=*/0).value();
 //   KernelError error;
-//   queue->Launch(*kernel, {.buffers = table, .sizes = sizes, .grid = 8,
-//                           .error = &error});
-//   queue->Wait();
+//   absl::Status status = queue->Launch(
+//       *kernel, {.buffers = table, .bytes = bytes, .sizes = sizes, .grid = 8, .error = &error});
+//   if (status.ok()) status = queue->Wait();   // then `error` is set, or still 0
 #ifndef ATHANOR_RUNTIME_DEVICE_H_
 #define ATHANOR_RUNTIME_DEVICE_H_
 
 #include <cstdint>
 #include <memory>
 
+#include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
+#include "absl/types/span.h"
 #include "runtime/kernel_abi.h"
 #include "runtime/memory_ledger.h"
 
@@ -50,39 +52,49 @@ class DeviceKernel {
   virtual ~DeviceKernel() = default;
 };
 
-// Arguments of one launch. What they point to must live until the queue's next Wait() returns.
+// Arguments of one launch. What they point to must live, and stay as it is, until the queue's next
+// Wait() returns.
 struct LaunchArguments {
-  void* const* buffers = nullptr;
-  const int64_t* sizes = nullptr;
-  int64_t grid = 0;         // work items [0, grid); at least 1
-  int64_t work = 0;         // flops plus moved bytes; small launches stay on one thread
-  bool one_thread = false;  // debugging: work items in order on one thread
+  absl::Span<void* const> buffers;  // in the order of the kernel's buffer table
+  absl::Span<const int64_t> bytes;  // of each buffer: the kernel touches nothing behind them
+  absl::Span<const int64_t> sizes;  // the kernel's size arguments
+  int64_t grid = 0;                 // work items [0, grid); at least 1
+  int64_t work = 0;                 // flops plus moved bytes; small launches stay on one thread
+  bool one_thread = false;          // debugging: work items in order on one thread
   // Required, with code 0 before the launch: receives the error of the lowest failed item.
   KernelError* error = nullptr;
 };
 
-// Runs launches in order: each sees what those before it wrote. Used by one thread at a time; any
-// number of queues run side by side. Must die before its device.
+// Says which side of a copy is host memory.
+enum class CopyKind : uint8_t { kToDevice, kToHost, kOnDevice };
+
+// Runs launches, copies and fills in order: each sees what those before it wrote. Used by one
+// thread at a time; any number of queues run side by side. Must die before its device.
+//
+// The calls only queue, or may; an error of what they queued may be returned by any later call. It
+// says that what was queued since the last Wait() may not have run. UNAVAILABLE: the device is
+// lost, and every later call says so too.
 class DeviceQueue {
  public:
   virtual ~DeviceQueue() = default;
-  // Allocates nothing. `error` is written by the time Wait() returns.
-  virtual void Launch(const DeviceKernel& kernel, const LaunchArguments& launch) = 0;
-  // Returns when all launches so far have finished.
-  virtual void Wait() = 0;
-};
-
-struct DeviceCapability {
-  bool host_memory = false;  // kernels read and write host pointers directly
-  int threads = 1;           // threads that share a launch; each has its own scratch
+  // Allocates nothing, like Copy and Fill. `error` is written by the time Wait() returns.
+  virtual absl::Status Launch(const DeviceKernel& kernel, const LaunchArguments& launch) = 0;
+  // Host memory needs no alignment; it must live, and stay as it is, until Wait() returns. The two
+  // ranges must not overlap; those of no bytes may be anything. REQUIRES: bytes >= 0
+  virtual absl::Status Copy(void* to, const void* from, int64_t bytes, CopyKind kind) = 0;
+  // Sets bytes of device memory. REQUIRES: bytes >= 0
+  virtual absl::Status Fill(void* to, uint8_t byte, int64_t bytes) = 0;
+  // Returns when everything so far has finished, also if that failed.
+  virtual absl::Status Wait() = 0;
 };
 
 // Thread-safe. Must outlive everything that came from it.
 class Device {
  public:
   virtual ~Device() = default;
-  virtual absl::string_view name() const = 0;  // "cpu"
-  virtual DeviceCapability capability() const = 0;
+  virtual absl::string_view name() const = 0;  // as in Target.device: "cpu"
+  // Returns whether kernels read and write host pointers directly.
+  virtual bool host_memory() const = 0;
   // Reserves address space for `bytes`, committed on use and zero at first; at least 1 byte.
   // RESOURCE_EXHAUSTED if there is none.
   virtual absl::StatusOr<std::unique_ptr<DeviceMemory>> Allocate(MemoryKind kind,
@@ -90,7 +102,11 @@ class Device {
   // Loads a copy of a finished kernel object. INVALID_ARGUMENT or FAILED_PRECONDITION if it does
   // not load here.
   virtual absl::StatusOr<std::unique_ptr<DeviceKernel>> LoadKernel(absl::string_view object) = 0;
-  // `scratch_bytes` per thread: the most that any launch in this queue needs.
+  // Returns the bytes that a queue holds for kernels whose work items need `per_item` bytes of
+  // scratch, as each item that runs at the same time has its own; the largest int64_t if there are
+  // more. REQUIRES: per_item >= 0
+  virtual int64_t ScratchBytes(int64_t per_item) const = 0;
+  // `scratch_bytes` per item: the most that any launch in this queue needs.
   virtual absl::StatusOr<std::unique_ptr<DeviceQueue>> NewQueue(int64_t scratch_bytes) = 0;
 };
 

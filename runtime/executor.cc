@@ -1,7 +1,6 @@
 #include "runtime/executor.h"
 
 #include <algorithm>
-#include <cstring>
 #include <limits>
 #include <utility>
 
@@ -25,6 +24,10 @@ absl::Status OutOfRange(const std::string& label, const KernelError& error) {
   return status;
 }
 
+absl::Status InStep(const std::string& label, const absl::Status& status) {
+  return absl::Status(status.code(), absl::StrCat("step '", label, "': ", status.message()));
+}
+
 }  // namespace
 
 bool IsIndexError(const absl::Status& status) {
@@ -45,7 +48,7 @@ Executable::~Executable() = default;
 absl::StatusOr<std::shared_ptr<const Executable>> Executable::Load(
     const v1::Plan& plan, absl::Span<const absl::string_view> objects,
     absl::Span<const ParameterView> parameters, Device* device, const LoadOptions& options) {
-  if (!device->capability().host_memory) {
+  if (!device->host_memory()) {
     return absl::UnimplementedError(
         absl::StrCat("device '", device->name(), "' does not compute in host memory"));
   }
@@ -68,12 +71,13 @@ absl::Status Executable::ReserveMemory(const v1::Plan& plan,
     hashes[parameter.name] = parameter.hash;
   }
   // Scratch for `prepare`, and then for the first context.
-  absl::Status status = scratch->Raise(program_.scratch_bytes * device_->capability().threads);
+  const int64_t bytes = device_->ScratchBytes(program_.scratch_bytes);
+  absl::Status status = scratch->Raise(bytes);
   if (!status.ok()) {
-    return absl::Status(
-        status.code(), absl::StrCat("plan '", program_.plan_id, "' needs ", program_.scratch_bytes,
-                                    " bytes of scratch for each of ", device_->capability().threads,
-                                    " threads: ", status.message()));
+    return absl::Status(status.code(),
+                        absl::StrCat("plan '", program_.plan_id, "' needs ", bytes,
+                                     " bytes of scratch for steps that use up to ",
+                                     program_.scratch_bytes, ": ", status.message()));
   }
   return fixed_.Reserve(plan, program_, hashes);
 }
@@ -131,11 +135,12 @@ absl::Status Executable::Prepare() {
   for (const int index : fixed_.steps()) {
     const Program::Step& step = program_.prepare[index];
     std::vector<void*> buffers;
+    std::vector<int64_t> bytes, sizes;
     for (int i = 0; i < step.buffers; ++i) {
-      const int buffer = program_.buffer_refs[step.first_buffer + i];
-      buffers.push_back(FixedAddress(program_.buffers[buffer]));
+      const Program::Buffer& buffer = program_.buffers[program_.buffer_refs[step.first_buffer + i]];
+      buffers.push_back(FixedAddress(buffer));
+      bytes.push_back(program_.sizes.range(buffer.bytes_size).min);
     }
-    std::vector<int64_t> sizes;
     for (int i = 0; i < step.sizes; ++i) {
       const int id = program_.size_refs[step.first_size + i];
       sizes.push_back(program_.sizes.range(id).min);
@@ -144,12 +149,16 @@ absl::Status Executable::Prepare() {
     if (grid <= 0) continue;
     KernelError error;
     // Always shares the launch out, whatever work the plan declares: loading is not urgent.
-    queue->Launch(*kernels_[step.kernel], {.buffers = buffers.data(),
-                                           .sizes = sizes.data(),
-                                           .grid = grid,
-                                           .work = std::numeric_limits<int64_t>::max(),
-                                           .error = &error});
-    queue->Wait();
+    absl::Status status =
+        queue->Launch(*kernels_[step.kernel], {.buffers = buffers,
+                                               .bytes = bytes,
+                                               .sizes = sizes,
+                                               .grid = grid,
+                                               .work = std::numeric_limits<int64_t>::max(),
+                                               .error = &error});
+    // The launch reads the tables above until it is over.
+    if (absl::Status waited = queue->Wait(); status.ok()) status = waited;
+    if (!status.ok()) return InStep(step.label, status);
     if (error.code != 0) return OutOfRange(step.label, error);
   }
   fixed_.Keep();
@@ -220,41 +229,32 @@ absl::Status Executable::Run(Context* context, absl::Span<const int64_t> dims,
                              absl::Span<const absl::string_view> inputs,
                              absl::Span<const absl::Span<char>> outputs,
                              const RunOptions& options) const {
-  absl::Status status = CheckDims(dims);
-  if (status.ok()) status = context->BindSizes(dims);
-  if (status.ok()) status = CheckTensors(*context, inputs, outputs);
+  RETURN_IF_ERROR(CheckDims(dims));
+  RETURN_IF_ERROR(context->BindSizes(dims));
+  RETURN_IF_ERROR(CheckTensors(*context, inputs, outputs));
+  RETURN_IF_ERROR(CheckSteps(options));
+  context->BindTensors(inputs, outputs);
+  absl::Status status = RunSteps(*context, options);
+  // What is queued uses the caller's memory, so an error waits for it, too.
+  absl::Status waited = context->queue_->Wait();
   if (!status.ok()) return status;
-  context->inputs_ = inputs;
-  context->outputs_ = outputs;
-  for (const Context::Patch& patch : context->input_patches_) {
-    context->table_[patch.position] = const_cast<char*>(inputs[patch.place].data());
-  }
-  for (const Context::Patch& patch : context->output_patches_) {
-    context->table_[patch.position] = outputs[patch.place].data();
-  }
-  if (options_.poison) context->Poison();
-  status = RunSteps(*context, options);
-  if (!status.ok()) return status;
-  for (size_t i = 0; i < outputs.size(); ++i) {
-    if (!program_.outputs[i].copied || outputs[i].empty()) continue;
-    std::memcpy(outputs[i].data(), context->AddressOf(program_.outputs[i].buffer),
-                outputs[i].size());
-  }
-  return absl::OkStatus();
+  return waited.ok() ? KernelErrors(*context) : waited;
 }
 
-absl::Status Executable::RunSteps(Context& context, const RunOptions& options) const {
+int64_t Executable::EndOf(const RunOptions& options) const {
+  return options.steps < 0 ? steps() : int64_t{options.first_step} + options.steps;
+}
+
+absl::Status Executable::CheckSteps(const RunOptions& options) const {
   const bool timed = !options.step_nanoseconds.empty();
   if (timed && options.step_nanoseconds.size() != program_.run.size()) {
     return absl::InvalidArgumentError(
         absl::StrCat("step_nanoseconds has ", options.step_nanoseconds.size(), " elements for ",
                      program_.run.size(), " steps"));
   }
-  const auto count = static_cast<int64_t>(program_.run.size());
-  const int64_t first = options.first_step;
-  const int64_t end = options.steps < 0 ? count : first + options.steps;
-  if (first < 0 || first > end || end > count) {
-    return absl::InvalidArgumentError(absl::StrCat("steps ", first, " to ", end, " of ", count));
+  const int64_t first = options.first_step, end = EndOf(options);
+  if (first < 0 || first > end || end > steps()) {
+    return absl::InvalidArgumentError(absl::StrCat("steps ", first, " to ", end, " of ", steps()));
   }
   for (const int loop : program_.outer_loops) {
     const Program::Loop& l = program_.loops[loop];
@@ -263,14 +263,17 @@ absl::Status Executable::RunSteps(Context& context, const RunOptions& options) c
           "steps ", first, " to ", end, " cut the loop of steps ", l.first, " to ", l.end));
     }
   }
-  std::fill(context.errors_.begin(), context.errors_.end(), KernelError());
-  if (timed) {
+  return absl::OkStatus();
+}
+
+absl::Status Executable::RunSteps(Context& context, const RunOptions& options) const {
+  const int64_t first = options.first_step, end = EndOf(options);
+  if (!options.step_nanoseconds.empty()) {
     std::fill(options.step_nanoseconds.begin() + first, options.step_nanoseconds.begin() + end, 0);
   }
-  absl::Status status = RunSpan(context, options, program_.outer_loops, first, end);
-  context.queue_->Wait();
-  if (!status.ok()) return status;
-  return KernelErrors(context);
+  if (options_.poison) RETURN_IF_ERROR(context.Poison());
+  RETURN_IF_ERROR(RunSpan(context, options, program_.outer_loops, first, end));
+  return context.CopyOut();
 }
 
 absl::Status Executable::RunSpan(Context& context, const RunOptions& options,
@@ -290,20 +293,19 @@ absl::Status Executable::RunSpan(Context& context, const RunOptions& options,
 absl::Status Executable::RunLoop(Context& context, const RunOptions& options, int index) const {
   const Program::Loop& loop = program_.loops[index];
   const int64_t count = context.values_[loop.count_size];
-  context.queue_->Wait();
+  RETURN_IF_ERROR(context.queue_->Wait());
   // A loop without iterations returns its initial states.
   for (const Program::Loop::Carry& carry : loop.carries) {
-    const int64_t bytes = context.BytesOf(carry.last);
-    if (count > 0 || bytes == 0) continue;
-    std::memcpy(const_cast<void*>(context.AddressOf(carry.last)), context.AddressOf(carry.initial),
-                bytes);
+    if (count > 0) continue;
+    RETURN_IF_ERROR(context.queue_->Copy(context.AddressOf(carry.last),
+                                         context.AddressOf(carry.initial),
+                                         context.BytesOf(carry.last), CopyKind::kOnDevice));
   }
   for (int64_t turn = 0; turn < count; ++turn) {
     context.MoveWindows(index, turn);
-    absl::Status status = RunSpan(context, options, loop.inside, loop.first, loop.end);
+    RETURN_IF_ERROR(RunSpan(context, options, loop.inside, loop.first, loop.end));
     // The next iteration changes the table and the contents of its windows.
-    context.queue_->Wait();
-    if (!status.ok()) return status;
+    RETURN_IF_ERROR(context.queue_->Wait());
     for (int i = loop.first; i < loop.end; ++i) {
       if (context.errors_[i].code != 0) return KernelErrors(context);
     }
@@ -312,26 +314,32 @@ absl::Status Executable::RunLoop(Context& context, const RunOptions& options, in
 }
 
 absl::Status Executable::RunStep(Context& context, const RunOptions& options, int64_t i) const {
-  absl::Status status = Interrupted(options, i);
-  if (!status.ok()) return status;
+  RETURN_IF_ERROR(Interrupted(options, i));
   const bool timed = !options.step_nanoseconds.empty();
   const Program::Step& step = program_.run[i];
-  const int64_t grid = context.values_[step.grid_size];
   const Clock::time_point start = timed ? Clock::now() : Clock::time_point();
-  if (grid > 0) {
-    context.queue_->Launch(*kernels_[step.kernel],
-                           {.buffers = context.table_.data() + step.first_buffer,
-                            .sizes = context.size_table_.data() + step.first_size,
-                            .grid = grid,
-                            .work = Work(context, step),
-                            .one_thread = options.check != nullptr,
-                            .error = &context.errors_[i]});
-  }
-  if (timed) {
-    context.queue_->Wait();
+  absl::Status status = Launch(context, i, /*one_thread=*/options.check != nullptr);
+  if (timed && status.ok()) {
+    status = context.queue_->Wait();
     options.step_nanoseconds[i] += std::chrono::nanoseconds(Clock::now() - start).count();
   }
+  if (!status.ok()) return InStep(step.label, status);
   return options.check != nullptr ? Check(context, options, i) : absl::OkStatus();
+}
+
+absl::Status Executable::Launch(Context& context, int64_t i, bool one_thread) const {
+  const Program::Step& step = program_.run[i];
+  const int64_t grid = context.values_[step.grid_size];
+  if (grid <= 0) return absl::OkStatus();
+  return context.queue_->Launch(
+      *kernels_[step.kernel],
+      {.buffers = absl::MakeConstSpan(context.table_).subspan(step.first_buffer, step.buffers),
+       .bytes = absl::MakeConstSpan(context.bytes_table_).subspan(step.first_buffer, step.buffers),
+       .sizes = absl::MakeConstSpan(context.size_table_).subspan(step.first_size, step.sizes),
+       .grid = grid,
+       .work = Work(context, step),
+       .one_thread = one_thread,
+       .error = &context.errors_[i]});
 }
 
 int64_t Executable::Work(const Context& context, const Program::Step& step) {
@@ -358,8 +366,10 @@ absl::Status Executable::Interrupted(const RunOptions& options, int step) const 
 }
 
 absl::Status Executable::Check(const Context& context, const RunOptions& options, int index) const {
-  context.queue_->Wait();
   const Program::Step& step = program_.run[index];
+  if (absl::Status status = context.queue_->Wait(); !status.ok()) {
+    return InStep(step.label, status);
+  }
   if (context.errors_[index].code != 0) {
     return OutOfRange(step.label, context.errors_[index]);
   }

@@ -111,7 +111,8 @@ class Executable : public std::enable_shared_from_this<Executable> {
   //
   // INVALID_ARGUMENT: a dim outside the plan's range, a wrong byte count, or an index that a kernel
   // found out of range (names step, index and extent). FAILED_PRECONDITION: the plan is wrong about
-  // its own sizes. After an error the outputs' contents are undefined; the context stays usable.
+  // its own sizes. Any other: the device's own, such as UNAVAILABLE if it is lost. After an error
+  // the outputs' contents are undefined; the context stays usable.
   absl::Status Run(Context* context, absl::Span<const int64_t> dims,
                    absl::Span<const absl::string_view> inputs,
                    absl::Span<const absl::Span<char>> outputs, const RunOptions& options) const;
@@ -167,6 +168,8 @@ class Executable : public std::enable_shared_from_this<Executable> {
   absl::Status CheckTensors(const Context& context, absl::Span<const absl::string_view> inputs,
                             absl::Span<const absl::Span<char>> outputs) const;
   static int64_t Work(const Context& context, const Program::Step& step);
+  absl::Status CheckSteps(const RunOptions& options) const;
+  int64_t EndOf(const RunOptions& options) const;  // behind the last step
   absl::Status RunSteps(Context& context, const RunOptions& options) const;
   // Runs steps [first, end), with the loops among them. `loops` are those directly inside the same
   // loop.
@@ -174,6 +177,7 @@ class Executable : public std::enable_shared_from_this<Executable> {
                        int64_t first, int64_t end) const;
   absl::Status RunLoop(Context& context, const RunOptions& options, int loop) const;
   absl::Status RunStep(Context& context, const RunOptions& options, int64_t step) const;
+  absl::Status Launch(Context& context, int64_t step, bool one_thread) const;
   absl::Status Interrupted(const RunOptions& options, int step) const;
   absl::Status Check(const Context& context, const RunOptions& options, int step) const;
   absl::Status KernelErrors(const Context& context) const;
@@ -213,8 +217,11 @@ class Executable::Context {
   absl::Status BindSizes(absl::Span<const int64_t> dims);
   absl::Status CheckSizes() const;
   int64_t TouchedArenaBytes() const;
-  void Poison();
-  const void* AddressOf(int buffer) const;
+  void BindTensors(absl::Span<const absl::string_view> inputs,
+                   absl::Span<const absl::Span<char>> outputs);
+  absl::Status Poison();
+  absl::Status CopyOut();
+  void* AddressOf(int buffer) const;
   int64_t BytesOf(int buffer) const;
   absl::Status CheckLoops() const;
   // Points the loop's windows to their places in iteration `turn`.
@@ -224,7 +231,8 @@ class Executable::Context {
   MemoryCharge arena_charge_, scratch_charge_;
   std::unique_ptr<DeviceMemory> arena_;
   std::unique_ptr<DeviceQueue> queue_;
-  std::vector<void*> table_;  // in the order of Program::buffer_refs
+  std::vector<void*> table_;          // in the order of Program::buffer_refs
+  std::vector<int64_t> bytes_table_;  // of the same buffers
   std::vector<Patch> input_patches_, output_patches_;
   std::vector<int64_t> dims_;  // for which the values below were computed
   bool bound_ = false;

@@ -1,11 +1,13 @@
 #include "runtime/executor.h"
 
 #include <cmath>
+#include <set>
 #include <thread>
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "runtime/executor_testing.h"
+#include "runtime/faulty_device_testing.h"
 
 namespace athanor {
 namespace {
@@ -285,7 +287,7 @@ TEST_F(ExecutorTest, LedgerPaysForWhatIsTouched) {
     EXPECT_EQ(ledger.held, 128);  // constant and prepared row, 64 bytes each
     ledger.limit = 4 << 20;
     auto context = (*executable)->NewContext().value();
-    EXPECT_EQ(ledger.held, 128 + 3 * 32);
+    EXPECT_EQ(ledger.held, 128 + device_->ScratchBytes(32));
     RowCall call(64);
     EXPECT_TRUE(call.Run(**executable, context.get()).ok());
     EXPECT_EQ(context->charged_bytes(), 2 << 20);  // one huge page
@@ -303,6 +305,76 @@ TEST_F(ExecutorTest, LedgerPaysForWhatIsTouched) {
   ExpectStatus(Load(plan, {.ledger = &ledger}).status(), absl::StatusCode::kResourceExhausted,
                {"full"});
   EXPECT_EQ(ledger.held, 0);
+}
+
+// Each call of a queue that a run makes fails once; the context stays usable.
+TEST_F(ExecutorTest, EveryErrorOfTheDeviceReachesTheCaller) {
+  FaultyDevice faulty(device_.get());
+  v1::Plan plan = RowPlan();
+  // Has `y` copied out.
+  plan.mutable_buffers(5)->set_kind(v1::Buffer::ARENA);
+  plan.mutable_buffers(5)->set_arena_offset(2112);
+  plan.set_arena_bytes(2112 + 2048);
+  const ParameterView parameters[] = {RowParameter(1.0f)};
+  auto executable =
+      Executable::Load(plan, RowPlanObjects(), parameters, &faulty, {.poison = true}).value();
+  auto context = executable->NewContext().value();
+  std::set<std::string> failed;
+  for (int call = 0;; ++call) {
+    RowCall first(5), second(5);
+    faulty.FailAt(call);
+    const absl::Status status = first.Run(*executable, context.get());
+    if (faulty.failed().empty()) {
+      EXPECT_TRUE(status.ok()) << status;
+      EXPECT_TRUE(first.Right(1.0f));
+      break;
+    }
+    ExpectStatus(status, absl::StatusCode::kUnavailable, {"lost at " + faulty.failed()});
+    failed.insert(faulty.failed());
+    faulty.FailAt(-1);
+    ASSERT_TRUE(second.Run(*executable, context.get()).ok());
+    EXPECT_TRUE(second.Right(1.0f));
+  }
+  EXPECT_THAT(failed, ::testing::ElementsAre("Copy", "Fill", "Launch", "Wait"));
+}
+
+TEST_F(ExecutorTest, ErrorsOfTheDeviceNameTheStep) {
+  FaultyDevice faulty(device_.get());
+  const ParameterView parameters[] = {RowParameter(1.0f)};
+  auto executable = Executable::Load(RowPlan(), RowPlanObjects(), parameters, &faulty, {}).value();
+  auto context = executable->NewContext().value();
+  RowCall call(5);
+  faulty.FailAt(1);
+  ExpectStatus(call.Run(*executable, context.get()), absl::StatusCode::kUnavailable,
+               {"step 'mul': lost at Launch"});
+  std::vector<int64_t> nanoseconds(3);
+  faulty.FailAt(3);
+  ExpectStatus(
+      call.Run(*executable, context.get(), {.step_nanoseconds = absl::MakeSpan(nanoseconds)}),
+      absl::StatusCode::kUnavailable, {"step 'mul': lost at Wait"});
+  const std::function<absl::Status(const StepView&)> check = [](const StepView&) {
+    return absl::OkStatus();
+  };
+  faulty.FailAt(5);
+  ExpectStatus(call.Run(*executable, context.get(), {.check = &check}),
+               absl::StatusCode::kUnavailable, {"step 'pick': lost at Wait"});
+}
+
+TEST_F(ExecutorTest, ErrorsOfTheDeviceEndLoading) {
+  FaultyDevice faulty(device_.get());
+  const ParameterView parameters[] = {RowParameter(1.0f)};
+  std::set<std::string> failed;
+  for (int call = 0;; ++call) {
+    faulty.FailAt(call);
+    const auto loaded = Executable::Load(RowPlan(), RowPlanObjects(), parameters, &faulty, {});
+    if (faulty.failed().empty()) {
+      EXPECT_TRUE(loaded.ok()) << loaded.status();
+      break;
+    }
+    ExpectStatus(loaded.status(), absl::StatusCode::kUnavailable, {"lost at " + faulty.failed()});
+    failed.insert(faulty.failed());
+  }
+  EXPECT_THAT(failed, ::testing::IsSupersetOf({"Launch", "Wait"}));
 }
 
 TEST_F(ExecutorTest, ContextKeepsTheExecutable) {

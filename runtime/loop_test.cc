@@ -3,6 +3,7 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -12,6 +13,7 @@
 #include "runtime/cpu/device.h"
 #include "runtime/executor.h"
 #include "runtime/executor_testing.h"
+#include "runtime/faulty_device_testing.h"
 #include "runtime/program.h"
 
 namespace athanor {
@@ -295,6 +297,30 @@ TEST_F(LoopTest, AnErrorEndsTheLoop) {
   const auto bad = Run(*e, context.get(), {4, 0}, {{1, -3, 1}, Counting(12, 0)});
   EXPECT_TRUE(IsIndexError(bad.status())) << bad.status();
   EXPECT_TRUE(Run(*e, context.get(), {4, 0}, {{1, 3, 1}, Counting(12, 0)}).ok());
+}
+
+TEST_F(LoopTest, EveryErrorOfTheDeviceEndsTheRun) {
+  FaultyDevice faulty(device_.get());
+  const std::vector<absl::string_view> objects = {"mix", "number", "checked"};
+  const auto e = Executable::Load(Running(false), objects, {}, &faulty, {}).value();
+  const auto context = e->NewContext().value();
+  std::set<std::string> failed;
+  for (int64_t n : {0, 3}) {
+    const std::vector<std::vector<float>> inputs = {Counting(3, 0), Counting(n * kElements, 0)};
+    faulty.FailAt(-1);
+    const auto right = Run(*e, context.get(), {n, 0}, inputs);
+    ASSERT_TRUE(right.ok()) << right.status();
+    for (int call = 0;; ++call) {
+      faulty.FailAt(call);
+      const auto got = Run(*e, context.get(), {n, 0}, inputs);
+      if (faulty.failed().empty()) break;
+      EXPECT_EQ(got.status().code(), absl::StatusCode::kUnavailable) << got.status();
+      failed.insert(faulty.failed());
+      faulty.FailAt(-1);
+      EXPECT_EQ(Run(*e, context.get(), {n, 0}, inputs).value(), *right);
+    }
+  }
+  EXPECT_THAT(failed, ::testing::ElementsAre("Copy", "Launch", "Wait"));
 }
 
 TEST_F(LoopTest, CancelledBetweenTurns) {

@@ -237,7 +237,8 @@ TEST_F(SharedPlansTest, StepsThatFailLeaveNothing) {
 
 TEST_F(SharedPlansTest, WhatDoesNotFitIsRefusedBeforeItIsLoaded) {
   auto first = Load(HashedPlan(), 1);
-  ledger_.limit = 128 + 64 + 63;  // room for the scratch of two threads, but not for the weight too
+  ledger_.limit =
+      128 + 256 + 63;  // room for the scratch of two threads, but not for the weight too
   std::vector<absl::string_view> objects = RowPlanObjects();
   objects[0] = "garbage";  // would be refused if it were loaded
   ParameterView parameter = RowParameter(2);
@@ -250,11 +251,12 @@ TEST_F(SharedPlansTest, WhatDoesNotFitIsRefusedBeforeItIsLoaded) {
               HasSubstr("plan 'p-0' needs 128 bytes of prepared weights and constants, 64 of them "
                         "new, and for each call up to 2112 bytes of arena and 32 of scratch per "
                         "thread: held and limit"));
-  ledger_.limit = 128 + 63;
-  EXPECT_THAT(std::string(TryLoad(HashedPlan(), 1).status().message()),
-              HasSubstr("plan 'p-0' needs 32 bytes of scratch for each of 2 threads: held and"));
+  ledger_.limit = 128 + 255;
+  EXPECT_THAT(
+      std::string(TryLoad(HashedPlan(), 1).status().message()),
+      HasSubstr("plan 'p-0' needs 256 bytes of scratch for steps that use up to 32: held and"));
   EXPECT_EQ(ledger_.held, 128);
-  ledger_.limit = 128 + 64;
+  ledger_.limit = 128 + 256;
   EXPECT_TRUE(TryLoad(HashedPlan(), 1).ok());  // all of it is shared
 }
 

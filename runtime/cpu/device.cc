@@ -1,11 +1,11 @@
 #include "runtime/cpu/device.h"
 
 #include <algorithm>
+#include <cstring>
 #include <limits>
 #include <utility>
 
 #include "absl/status/status.h"
-#include "absl/strings/str_cat.h"
 #include "deploy/bazel/libs/mutex.h"
 #include "deploy/bazel/libs/status_macros.h"
 #include "runtime/arena.h"
@@ -45,23 +45,36 @@ class CpuQueue : public DeviceQueue {
   CpuQueue(ThreadPool& pool, Arena scratch, int64_t stride)
       : pool_(pool), scratch_(std::move(scratch)), stride_(stride) {}
 
-  void Launch(const DeviceKernel& kernel, const LaunchArguments& launch) override {
+  absl::Status Launch(const DeviceKernel& kernel, const LaunchArguments& launch) override {
     const CpuKernel entry = static_cast<const CpuDeviceKernel&>(kernel).entry();
     if (launch.one_thread || launch.work < CpuDevice::kSharedWork) {
       Run(entry, launch, 0, 0, launch.grid);
-      return;
+      return absl::OkStatus();
     }
     pool_.ParallelFor(launch.grid, [&](int thread, int64_t begin, int64_t end) {
       Run(entry, launch, thread, begin, end);
     });
+    return absl::OkStatus();
   }
 
-  void Wait() override {}
+  absl::Status Copy(void* to, const void* from, int64_t bytes, CopyKind kind) override {
+    // A pointer to no bytes may be null, which memcpy does not take.
+    if (bytes > 0) std::memcpy(to, from, bytes);
+    return absl::OkStatus();
+  }
+
+  absl::Status Fill(void* to, uint8_t byte, int64_t bytes) override {
+    if (bytes > 0) std::memset(to, byte, bytes);
+    return absl::OkStatus();
+  }
+
+  absl::Status Wait() override { return absl::OkStatus(); }
 
  private:
   void Run(CpuKernel entry, const LaunchArguments& launch, int thread, int64_t begin, int64_t end) {
     KernelError error;
-    entry(launch.buffers, launch.sizes, begin, end, scratch_.data() + thread * stride_, &error);
+    entry(launch.buffers.data(), launch.sizes.data(), begin, end,
+          scratch_.data() + thread * stride_, &error);
     if (error.code == 0) return;
     MutexLock lock(mu_);
     // Keeps the error of the lowest item, so that the message does not depend on the threads'
@@ -84,10 +97,6 @@ absl::StatusOr<std::unique_ptr<CpuDevice>> CpuDevice::Create(const ThreadPoolOpt
   return std::unique_ptr<CpuDevice>(new CpuDevice(std::move(pool)));
 }
 
-DeviceCapability CpuDevice::capability() const {
-  return {.host_memory = true, .threads = pool_->threads()};
-}
-
 absl::StatusOr<std::unique_ptr<DeviceMemory>> CpuDevice::Allocate(MemoryKind kind, int64_t bytes) {
   ASSIGN_OR_RETURN(Arena arena, Arena::Reserve(bytes));
   return std::make_unique<CpuMemory>(std::move(arena));
@@ -102,15 +111,18 @@ absl::StatusOr<std::unique_ptr<DeviceKernel>> CpuDevice::LoadKernel(absl::string
   return std::make_unique<CpuDeviceKernel>(std::move(module), reinterpret_cast<CpuKernel>(*symbol));
 }
 
-absl::StatusOr<std::unique_ptr<DeviceQueue>> CpuDevice::NewQueue(int64_t scratch_bytes) {
+int64_t CpuDevice::ScratchBytes(int64_t per_item) const {
   const int64_t threads = pool_->threads();
-  if (scratch_bytes > std::numeric_limits<int64_t>::max() / threads - kScratchAlignment) {
-    return absl::ResourceExhaustedError(
-        absl::StrCat("scratch of ", scratch_bytes, " bytes for ", threads, " threads"));
-  }
-  const int64_t stride =
-      (scratch_bytes + kScratchAlignment - 1) / kScratchAlignment * kScratchAlignment;
-  ASSIGN_OR_RETURN(Arena scratch, Arena::Reserve(stride * threads));
+  const int64_t strides = per_item / kScratchAlignment + (per_item % kScratchAlignment != 0);
+  constexpr int64_t kMost = std::numeric_limits<int64_t>::max();
+  if (strides > kMost / kScratchAlignment / threads) return kMost;
+  return strides * kScratchAlignment * threads;
+}
+
+absl::StatusOr<std::unique_ptr<DeviceQueue>> CpuDevice::NewQueue(int64_t scratch_bytes) {
+  // Refuses the largest int64_t, too.
+  ASSIGN_OR_RETURN(Arena scratch, Arena::Reserve(ScratchBytes(scratch_bytes)));
+  const int64_t stride = scratch.bytes() / pool_->threads();
   return std::make_unique<CpuQueue>(*pool_, std::move(scratch), stride);
 }
 

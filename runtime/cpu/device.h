@@ -17,16 +17,17 @@
 
 namespace athanor {
 
-// Thread-safe. Launch returns when it is done, so Wait() is empty.
+// Thread-safe. Launches, copies and fills return when they are done, so Wait() is empty.
 class CpuDevice : public Device {
  public:
   // Errors are those of ThreadPool::Create.
   static absl::StatusOr<std::unique_ptr<CpuDevice>> Create(const ThreadPoolOptions& options);
 
   absl::string_view name() const override { return "cpu"; }
-  DeviceCapability capability() const override;
+  bool host_memory() const override { return true; }
   absl::StatusOr<std::unique_ptr<DeviceMemory>> Allocate(MemoryKind kind, int64_t bytes) override;
   absl::StatusOr<std::unique_ptr<DeviceKernel>> LoadKernel(absl::string_view object) override;
+  int64_t ScratchBytes(int64_t per_item) const override;
   absl::StatusOr<std::unique_ptr<DeviceQueue>> NewQueue(int64_t scratch_bytes) override;
 
   // Wraps a kernel that is linked into this program, for tests and tools.

@@ -2,8 +2,10 @@
 
 #include <fstream>
 #include <iterator>
+#include <limits>
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
@@ -67,12 +69,14 @@ TEST(CpuDeviceTest, ScratchIsAlignedAndApart) {
   void* const buffers[] = {seen};
   const int64_t sizes[] = {1000};
   KernelError error;
-  queue->Launch(*kernel, {.buffers = buffers,
-                          .sizes = sizes,
-                          .grid = 256,
-                          .work = CpuDevice::kSharedWork,
-                          .error = &error});
-  queue->Wait();
+  ASSERT_TRUE(queue
+                  ->Launch(*kernel, {.buffers = buffers,
+                                     .sizes = sizes,
+                                     .grid = 256,
+                                     .work = CpuDevice::kSharedWork,
+                                     .error = &error})
+                  .ok());
+  ASSERT_TRUE(queue->Wait().ok());
   for (void* a : seen) {
     EXPECT_EQ(reinterpret_cast<uintptr_t>(a) % 64, 0);
     for (void* b : seen) {
@@ -96,19 +100,58 @@ TEST(CpuDeviceTest, SmallLaunchesStayOnTheCallingThread) {
     int64_t counts[2] = {};
     void* const buffers[] = {counts};
     KernelError error;
-    queue->Launch(*kernel, {.buffers = buffers,
-                            .grid = 500,
-                            .work = one_thread ? int64_t{1} << 40 : CpuDevice::kSharedWork - 1,
-                            .one_thread = one_thread,
-                            .error = &error});
+    const LaunchArguments launch = {
+        .buffers = buffers,
+        .grid = 500,
+        .work = one_thread ? int64_t{1} << 40 : CpuDevice::kSharedWork - 1,
+        .one_thread = one_thread,
+        .error = &error};
+    ASSERT_TRUE(queue->Launch(*kernel, launch).ok());
     EXPECT_EQ(counts[0], 1);
     EXPECT_EQ(counts[1], 500);
   }
 }
 
 TEST(CpuDeviceTest, ImpossibleScratchIsRefused) {
-  EXPECT_EQ(MakeDevice()->NewQueue(int64_t{1} << 62).status().code(),
-            absl::StatusCode::kResourceExhausted);
+  constexpr int64_t kMost = std::numeric_limits<int64_t>::max();
+  for (const int64_t bytes : {int64_t{1} << 62, kMost - 1, kMost}) {
+    EXPECT_EQ(MakeDevice()->NewQueue(bytes).status().code(), absl::StatusCode::kResourceExhausted);
+  }
+}
+
+TEST(CpuDeviceTest, ScratchBytesAreThoseOfAllThreads) {
+  const auto device = MakeDevice();
+  constexpr int64_t kMost = std::numeric_limits<int64_t>::max();
+  const std::pair<int64_t, int64_t> rows[] = {{0, 0},
+                                              {1, 256},
+                                              {128, 256},
+                                              {129, 512},
+                                              {kMost / 2 - 127, kMost - 255},
+                                              {kMost / 2 - 126, kMost},
+                                              {kMost, kMost}};
+  for (const auto& [per_item, bytes] : rows) {
+    EXPECT_EQ(device->ScratchBytes(per_item), bytes) << per_item;
+  }
+}
+
+TEST(CpuDeviceTest, CopiesAndFills) {
+  const auto device = MakeDevice();
+  EXPECT_TRUE(device->host_memory());
+  const auto memory = device->Allocate(MemoryKind::kArena, 64).value();
+  const auto queue = device->NewQueue(0).value();
+  auto* const data = static_cast<char*>(memory->data());
+  const std::string from = "0123456789";
+  std::string to(12, '?');
+  ASSERT_TRUE(queue->Copy(data + 1, from.data(), 10, CopyKind::kToDevice).ok());
+  ASSERT_TRUE(queue->Copy(data + 32, data + 3, 7, CopyKind::kOnDevice).ok());
+  ASSERT_TRUE(queue->Fill(data + 33, 'x', 2).ok());
+  ASSERT_TRUE(queue->Copy(to.data() + 1, data + 32, 8, CopyKind::kToHost).ok());
+  // A pointer to nothing may be null.
+  ASSERT_TRUE(queue->Copy(nullptr, data, 0, CopyKind::kToHost).ok());
+  ASSERT_TRUE(queue->Copy(data, nullptr, 0, CopyKind::kToDevice).ok());
+  ASSERT_TRUE(queue->Fill(nullptr, 'y', 0).ok());
+  ASSERT_TRUE(queue->Wait().ok());
+  EXPECT_EQ(to, std::string("?2xx5678\0???", 12));
 }
 
 }  // namespace

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "absl/functional/function_ref.h"
+#include "deploy/bazel/libs/status_macros.h"
 #include "runtime/cpu/cpus.h"
 #include "runtime/cpu/device.h"
 #include "server/tuner/measure/pacer.h"
@@ -60,39 +61,42 @@ struct Load {
 
 class Reach {
  public:
-  Reach(const DeviceKernel* read, DeviceQueue* queue, char* out, Pacer* pacer)
-      : read_(*read), queue_(*queue), out_(out), pacer_(*pacer) {}
+  Reach(const DeviceKernel* read, DeviceQueue* queue, const DeviceMemory* out, Pacer* pacer)
+      : read_(*read), queue_(*queue), out_(*out), pacer_(*pacer) {}
 
-  void Round(Load* load) {
+  absl::Status Round(Load* load) {
     const int64_t sizes[] = {load->size, load->times};
-    const int64_t part = load->done++ % load->parts;
-    void* const buffers[] = {out_, const_cast<char*>(load->in) + part * load->grid * load->size};
+    const int64_t part = load->done++ % load->parts, piece = load->grid * load->size;
+    void* const buffers[] = {out_.data(), const_cast<char*>(load->in) + part * piece};
+    const int64_t bytes[] = {out_.bytes(), piece};
     KernelError error;
-    Round(static_cast<double>(load->amount), load->limit, [&] {
-      queue_.Launch(read_, {.buffers = buffers,
-                            .sizes = sizes,
-                            .grid = load->grid,
-                            .work = int64_t{1} << 40,
-                            .error = &error});
-      queue_.Wait();
+    return Round(static_cast<double>(load->amount), load->limit, [&] {
+      RETURN_IF_ERROR(queue_.Launch(read_, {.buffers = buffers,
+                                            .bytes = bytes,
+                                            .sizes = sizes,
+                                            .grid = load->grid,
+                                            .work = int64_t{1} << 40,
+                                            .error = &error}));
+      return queue_.Wait();
     });
   }
-  void Round(Yardstick* yard, double* limit) {
-    Round(yard->flops(), limit, [&] { yard->Run(); });
+  absl::Status Round(Yardstick* yard, double* limit) {
+    return Round(yard->flops(), limit, [&] { return yard->Run(); });
   }
 
  private:
-  void Round(double amount, double* limit, absl::FunctionRef<void()> run) {
+  absl::Status Round(double amount, double* limit, absl::FunctionRef<absl::Status()> run) {
     pacer_.Yield(last_);
     const Clock::time_point start = Clock::now();
-    run();
+    RETURN_IF_ERROR(run());
     last_ = std::chrono::duration<double>(Clock::now() - start).count();
     *limit = std::max(*limit, amount / last_);
+    return absl::OkStatus();
   }
 
   const DeviceKernel& read_;
   DeviceQueue& queue_;
-  char* const out_;
+  const DeviceMemory& out_;
   Pacer& pacer_;
   double last_ = 0;  // seconds of the previous round
 };
@@ -141,13 +145,17 @@ absl::Status Measure(const internal::MachineRequest& request, const std::string&
       {in + kMemory, kChunk, cached / kChunk, 1, 1, cached, &limits->cache, 4},
       {in + near, own, threads, 1, kTimes, own * threads * kTimes, &limits->near, 4},
   };
-  Reach reach(sum->get(), queue->get(), static_cast<char*>((*out)->data()), &pacer);
+  Reach reach(sum->get(), queue->get(), out->get(), &pacer);
   for (int turn = 0; turn < kTurns; ++turn) {
     if (turn > 0) std::this_thread::sleep_for(kApart);
     // The first of a pass wakes threads.
-    for (int round = 0; round < 2; ++round) reach.Round(&*yard, &limits->flops);
+    for (int round = 0; round < 2; ++round) {
+      RETURN_IF_ERROR(reach.Round(&*yard, &limits->flops));
+    }
     for (Load& load : loads) {
-      for (int64_t round = 0; round < load.rounds; ++round) reach.Round(&load);
+      for (int64_t round = 0; round < load.rounds; ++round) {
+        RETURN_IF_ERROR(reach.Round(&load));
+      }
     }
   }
   return absl::OkStatus();

@@ -446,10 +446,8 @@ absl::Status Measurement::RunPass(std::vector<Subject>& subjects, int size, int 
        round < most && !KnownAt(subjects, size); ++round) {
     if (yard_ != nullptr) {
       int64_t calls = 1;
-      const absl::StatusOr<double> seconds = pacer_.Sample(&calls, [&](int64_t) {
-        yard_->Run();
-        return absl::OkStatus();
-      });
+      const absl::StatusOr<double> seconds =
+          pacer_.Sample(&calls, [&](int64_t) { return yard_->Run(); });
       if (!seconds.ok()) {
         cut(round);
         return seconds.status();

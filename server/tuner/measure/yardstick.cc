@@ -59,16 +59,18 @@ absl::StatusOr<Yardstick> Yardstick::Create(Device* device, absl::string_view ob
   return yard;
 }
 
-void Yardstick::Run() {
+absl::Status Yardstick::Run() {
   const int64_t sizes[] = {kSteps};
   void* const buffers[] = {out_->data()};
+  const int64_t bytes[] = {out_->bytes()};
   KernelError error;
-  queue_->Launch(*kernel_, {.buffers = buffers,
-                            .sizes = sizes,
-                            .grid = items_,
-                            .work = int64_t{1} << 40,
-                            .error = &error});
-  queue_->Wait();
+  RETURN_IF_ERROR(queue_->Launch(*kernel_, {.buffers = buffers,
+                                            .bytes = bytes,
+                                            .sizes = sizes,
+                                            .grid = items_,
+                                            .work = int64_t{1} << 40,
+                                            .error = &error}));
+  return queue_->Wait();
 }
 
 }  // namespace athanor

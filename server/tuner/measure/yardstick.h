@@ -13,6 +13,7 @@
 #include <memory>
 #include <string>
 
+#include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "proto/athanor/v1/target.pb.h"
@@ -30,7 +31,7 @@ class Yardstick {
                                           int vector_bytes, int threads);
 
   // Takes about half a millisecond.
-  void Run();
+  absl::Status Run();
   double flops() const { return flops_; }  // of one run; a multiply-add is two
 
  private:

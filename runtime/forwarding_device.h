@@ -1,6 +1,6 @@
-// Base of devices that allocate some memory elsewhere and forward the rest to another device.
-#ifndef ATHANOR_SERVER_TUNER_RUN_FORWARDING_DEVICE_H_
-#define ATHANOR_SERVER_TUNER_RUN_FORWARDING_DEVICE_H_
+// Base of devices that change a part of another device: some of its memory, or its queues.
+#ifndef ATHANOR_RUNTIME_FORWARDING_DEVICE_H_
+#define ATHANOR_RUNTIME_FORWARDING_DEVICE_H_
 
 #include <cstdint>
 #include <memory>
@@ -11,17 +11,21 @@
 
 namespace athanor {
 
-// Forwards everything but Allocate, which the derived class implements.
+// Forwards everything.
 class ForwardingDevice : public Device {
  public:
   // `device` must outlive it.
   explicit ForwardingDevice(Device* device) : device_(*device) {}
 
   absl::string_view name() const override { return device_.name(); }
-  DeviceCapability capability() const override { return device_.capability(); }
+  bool host_memory() const override { return device_.host_memory(); }
+  absl::StatusOr<std::unique_ptr<DeviceMemory>> Allocate(MemoryKind kind, int64_t bytes) override {
+    return device_.Allocate(kind, bytes);
+  }
   absl::StatusOr<std::unique_ptr<DeviceKernel>> LoadKernel(absl::string_view object) override {
     return device_.LoadKernel(object);
   }
+  int64_t ScratchBytes(int64_t per_item) const override { return device_.ScratchBytes(per_item); }
   absl::StatusOr<std::unique_ptr<DeviceQueue>> NewQueue(int64_t scratch_bytes) override {
     return device_.NewQueue(scratch_bytes);
   }
@@ -32,4 +36,4 @@ class ForwardingDevice : public Device {
 
 }  // namespace athanor
 
-#endif  // ATHANOR_SERVER_TUNER_RUN_FORWARDING_DEVICE_H_
+#endif  // ATHANOR_RUNTIME_FORWARDING_DEVICE_H_
