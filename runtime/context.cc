@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <limits>
 #include <utility>
 
 #include "absl/status/status.h"
@@ -7,6 +8,12 @@
 #include "runtime/executor.h"
 
 namespace athanor {
+namespace {
+
+constexpr int64_t kStagedAlignment = 64;
+constexpr int64_t kMostBytes = std::numeric_limits<int64_t>::max() / 2;
+
+}  // namespace
 
 Executable::Context::Context(std::shared_ptr<const Executable> executable)
     : executable_(std::move(executable)),
@@ -20,82 +27,114 @@ absl::Status Executable::Context::Allocate() {
   Device& device = *executable_->device_;
   RETURN_IF_ERROR(scratch_charge_.Raise(device.ScratchBytes(program.scratch_bytes)));
   ASSIGN_OR_RETURN(queue_, device.NewQueue(program.scratch_bytes));
-  ASSIGN_OR_RETURN(arena_, device.Allocate(MemoryKind::kArena, program.arena_bytes));
+  ASSIGN_OR_RETURN(const int64_t arena_bytes, PlaceStaged());
+  ASSIGN_OR_RETURN(arena_, device.Allocate(MemoryKind::kArena, arena_bytes));
   dims_.resize(program.sizes.dims().size());
   values_.resize(program.sizes.size());
   size_table_.resize(program.size_refs.size());
   errors_.resize(program.run.size());
-  windows_.resize(program.buffers.size());
   turns_.resize(program.loops.size());
-  FillTable();
+  FillTables();
   return absl::OkStatus();
 }
 
-void Executable::Context::FillTable() {
+absl::StatusOr<int64_t> Executable::Context::PlaceStaged() {
   const Program& program = executable_->program_;
-  table_.resize(program.buffer_refs.size());
+  int64_t end = program.arena_bytes;
+  if (executable_->host_memory_) return end;
+  const auto place = [&](int buffer, int64_t bytes) {
+    const int64_t offset = (end + kStagedAlignment - 1) / kStagedAlignment * kStagedAlignment;
+    staged_.push_back({buffer, offset});
+    // Half of all addresses leaves room for the alignment.
+    return !__builtin_add_overflow(offset, bytes, &end) && end < kMostBytes;
+  };
+  bool fits = true;
+  for (size_t i = 0; i < program.buffers.size() && fits; ++i) {
+    const Program::Buffer& buffer = program.buffers[i];
+    if (buffer.kind != v1::Buffer::INPUT && buffer.kind != v1::Buffer::OUTPUT) continue;
+    fits = place(static_cast<int>(i),
+                 std::max<int64_t>(0, program.sizes.range(buffer.bytes_size).max));
+  }
+  for (size_t l = 0; l < program.loops.size() && fits; ++l) {
+    if (program.loops[l].turn >= 0) fits = place(program.loops[l].turn, sizeof(int64_t));
+  }
+  if (fits) return end;
+  return absl::ResourceExhaustedError(absl::StrCat(
+      "plan '", program.plan_id, "' needs more than ", kMostBytes, " bytes on device '",
+      executable_->device_->name(), "' for its arena, inputs and outputs at the largest dims"));
+}
+
+// Only inputs and outputs in the caller's memory, and windows, have no lasting address.
+void Executable::Context::FillTables() {
+  const Program& program = executable_->program_;
+  char* const arena = static_cast<char*>(arena_->data());
+  addresses_.resize(program.buffers.size());
+  for (size_t i = 0; i < program.buffers.size(); ++i) {
+    const Program::Buffer& buffer = program.buffers[i];
+    if (buffer.kind == v1::Buffer::ARENA) {
+      addresses_[i] = arena + buffer.place;
+    } else if (buffer.kind == v1::Buffer::PARAMETER || buffer.kind == v1::Buffer::CONSTANT ||
+               buffer.kind == v1::Buffer::PREPARED) {
+      addresses_[i] = executable_->FixedAddress(buffer);
+    }
+  }
+  for (size_t l = 0; l < program.loops.size(); ++l) {
+    if (program.loops[l].turn >= 0) addresses_[program.loops[l].turn] = &turns_[l];
+  }
+  for (const Staged& staged : staged_) addresses_[staged.buffer] = arena + staged.offset;
   bytes_table_.resize(program.buffer_refs.size());
-  for (size_t i = 0; i < table_.size(); ++i) {
+  for (size_t i = 0; i < program.buffer_refs.size(); ++i) {
     const int index = program.buffer_refs[i];
-    const Program::Buffer& buffer = program.buffers[index];
-    const Patch patch{static_cast<int>(i), static_cast<int>(buffer.place)};
-    if (buffer.kind == v1::Buffer::INPUT) {
-      input_patches_.push_back(patch);
-    } else if (buffer.kind == v1::Buffer::OUTPUT) {
-      output_patches_.push_back(patch);
-    } else if (buffer.kind != v1::Buffer::WINDOW) {  // windows move
-      table_[i] = AddressOf(index);
+    const v1::Buffer::Kind kind = program.buffers[index].kind;
+    table_.push_back(addresses_[index]);
+    if (executable_->host_memory_ && (kind == v1::Buffer::INPUT || kind == v1::Buffer::OUTPUT)) {
+      patches_.push_back({static_cast<int>(i), index});
     }
   }
 }
 
-void* Executable::Context::AddressOf(int index) const {
-  const Program::Buffer& buffer = executable_->program_.buffers[index];
-  switch (buffer.kind) {
-    case v1::Buffer::INPUT:
-      return const_cast<char*>(inputs_[buffer.place].data());
-    case v1::Buffer::OUTPUT:
-      return outputs_[buffer.place].data();
-    case v1::Buffer::ARENA:
-      return static_cast<char*>(arena_->data()) + buffer.place;
-    case v1::Buffer::WINDOW:
-      return windows_[index];
-    default:
-      return executable_->FixedAddress(buffer);
-  }
-}
-
-void Executable::Context::MoveWindows(int index, int64_t turn) {
+absl::Status Executable::Context::MoveWindows(int index, int64_t turn) {
   const Program::Loop& loop = executable_->program_.loops[index];
   const int64_t count = values_[loop.count_size];
-  const auto at = [&](int buffer) { return static_cast<char*>(AddressOf(buffer)); };
+  const auto at = [&](int buffer) { return static_cast<char*>(DeviceAddress(buffer)); };
   for (const Program::Loop::Slice& slice : loop.slices) {
     const int64_t number = slice.reverse ? count - 1 - turn : turn;
-    windows_[slice.buffer] = at(slice.of) + number * BytesOf(slice.buffer);
+    addresses_[slice.buffer] = at(slice.of) + number * BytesOf(slice.buffer);
   }
   for (const Program::Loop::Carry& carry : loop.carries) {
     // Iterations write two buffers alternately, so none overwrites what it reads. Counting from
     // the end puts the last result into `last`.
     const bool last = (count - 1 - turn) % 2 == 0;
-    windows_[carry.next] = at(last ? carry.last : carry.other);
-    windows_[carry.read] = turn == 0 ? at(carry.initial) : at(last ? carry.other : carry.last);
+    addresses_[carry.next] = at(last ? carry.last : carry.other);
+    addresses_[carry.read] = turn == 0 ? at(carry.initial) : at(last ? carry.other : carry.last);
   }
+  for (const Program::Loop::Use& use : loop.uses) table_[use.position] = addresses_[use.buffer];
   turns_[index] = turn;
-  if (loop.turn >= 0) windows_[loop.turn] = &turns_[index];
-  for (const Program::Loop::Use& use : loop.uses) table_[use.position] = windows_[use.buffer];
+  if (executable_->host_memory_ || loop.turn < 0) return absl::OkStatus();
+  return queue_->Copy(DeviceAddress(loop.turn), &turns_[index], sizeof(int64_t),
+                      CopyKind::kToDevice);
 }
 
-void Executable::Context::BindTensors(absl::Span<const absl::string_view> inputs,
-                                      absl::Span<const absl::Span<char>> outputs) {
-  inputs_ = inputs;
-  outputs_ = outputs;
-  for (const Patch& patch : input_patches_) {
-    table_[patch.position] = const_cast<char*>(inputs[patch.place].data());
-  }
-  for (const Patch& patch : output_patches_) {
-    table_[patch.position] = outputs[patch.place].data();
-  }
+absl::Status Executable::Context::BindTensors(absl::Span<const absl::string_view> inputs,
+                                              absl::Span<const absl::Span<char>> outputs) {
+  const Program& program = executable_->program_;
   std::fill(errors_.begin(), errors_.end(), KernelError());
+  if (executable_->host_memory_) {
+    for (size_t i = 0; i < inputs.size(); ++i) {
+      addresses_[program.inputs[i]] = const_cast<char*>(inputs[i].data());
+    }
+    for (size_t i = 0; i < outputs.size(); ++i) {
+      if (!program.outputs[i].copied) addresses_[program.outputs[i].buffer] = outputs[i].data();
+    }
+    for (const Patch& patch : patches_) table_[patch.position] = addresses_[patch.buffer];
+    return absl::OkStatus();
+  }
+  for (size_t i = 0; i < inputs.size(); ++i) {
+    const int buffer = program.inputs[i];
+    RETURN_IF_ERROR(queue_->Copy(DeviceAddress(buffer), inputs[i].data(), BytesOf(buffer),
+                                 CopyKind::kToDevice));
+  }
+  return absl::OkStatus();
 }
 
 int64_t Executable::Context::BytesOf(int index) const {
@@ -191,33 +230,41 @@ int64_t Executable::Context::TouchedArenaBytes() const {
   // Buffers share memory at different times, so they overlap. Sorted by offset, each page is
   // counted once.
   int64_t touched = 0, end = 0;  // pages below `end` are counted
-  for (const int index : program.arena_buffers) {
-    const int64_t bytes = BytesOf(index);
-    if (bytes == 0) continue;
-    const int64_t place = program.buffers[index].place;
+  const auto touch = [&](int64_t place, int64_t bytes) {
+    if (bytes == 0) return;
     const int64_t first = std::max(end, place / page * page);
     const int64_t last = (place + bytes + page - 1) / page * page;
-    if (last <= first) continue;
+    if (last <= first) return;
     touched += last - first;
     end = last;
-  }
+  };
+  for (const int index : program.arena_buffers) touch(program.buffers[index].place, BytesOf(index));
+  for (const Staged& staged : staged_) touch(staged.offset, BytesOf(staged.buffer));
   return touched;
 }
 
 absl::Status Executable::Context::Poison() {
-  for (const int index : executable_->program_.arena_buffers) {
-    // All bits set is a NaN in each float type, and -1 in integers.
-    RETURN_IF_ERROR(queue_->Fill(AddressOf(index), 0xFF, BytesOf(index)));
+  // All bits set is a NaN in each float type, and -1 in integers.
+  const auto poison = [&](int buffer) {
+    return queue_->Fill(DeviceAddress(buffer), 0xFF, BytesOf(buffer));
+  };
+  const Program& program = executable_->program_;
+  for (const int index : program.arena_buffers) RETURN_IF_ERROR(poison(index));
+  for (const Staged& staged : staged_) {
+    // An output that no step writes must not show the call before.
+    if (program.buffers[staged.buffer].kind != v1::Buffer::OUTPUT) continue;
+    RETURN_IF_ERROR(poison(staged.buffer));
   }
   return absl::OkStatus();
 }
 
-absl::Status Executable::Context::CopyOut() {
-  const std::vector<Program::Output>& outputs = executable_->program_.outputs;
+absl::Status Executable::Context::CopyOut(absl::Span<const absl::Span<char>> outputs) {
+  const Program& program = executable_->program_;
   for (size_t i = 0; i < outputs.size(); ++i) {
-    if (!outputs[i].copied) continue;
-    RETURN_IF_ERROR(queue_->Copy(outputs_[i].data(), AddressOf(outputs[i].buffer),
-                                 BytesOf(outputs[i].buffer), CopyKind::kToHost));
+    if (executable_->host_memory_ && !program.outputs[i].copied) continue;
+    const int buffer = program.outputs[i].buffer;
+    RETURN_IF_ERROR(
+        queue_->Copy(outputs[i].data(), DeviceAddress(buffer), BytesOf(buffer), CopyKind::kToHost));
   }
   return absl::OkStatus();
 }

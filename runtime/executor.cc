@@ -37,49 +37,68 @@ bool IsIndexError(const absl::Status& status) {
 Executable::Executable(Program program, Device* device, const LoadOptions& options)
     : program_(std::move(program)),
       device_(device),
+      host_memory_(device->host_memory()),
       options_(options),
       own_pool_(options.pool != nullptr ? nullptr
                                         : std::make_unique<PreparedPool>(device, options.ledger)),
       fixed_(options.pool != nullptr ? options.pool : own_pool_.get(),
-             /*shares=*/options.pool != nullptr) {}
+             /*shares=*/options.pool != nullptr),
+      weights_(options.pool != nullptr ? options.pool : own_pool_.get(),
+               /*shares=*/options.pool != nullptr, host_memory_) {}
 
 Executable::~Executable() = default;
 
 absl::StatusOr<std::shared_ptr<const Executable>> Executable::Load(
     const v1::Plan& plan, absl::Span<const absl::string_view> objects,
     absl::Span<const ParameterView> parameters, Device* device, const LoadOptions& options) {
-  if (!device->host_memory()) {
-    return absl::UnimplementedError(
-        absl::StrCat("device '", device->name(), "' does not compute in host memory"));
+  const std::string& made_for = plan.target().device();
+  if (!made_for.empty() && made_for != device->name()) {
+    return absl::FailedPreconditionError(absl::StrCat("plan '", plan.plan_id(),
+                                                      "' is made for device '", made_for,
+                                                      "', not for '", device->name(), "'"));
   }
   ASSIGN_OR_RETURN(Program program, BuildProgram(plan));
   std::shared_ptr<Executable> executable(new Executable(std::move(program), device, options));
   MemoryCharge scratch(options.ledger, MemoryKind::kScratch);
-  absl::Status status = executable->ReserveMemory(plan, parameters, &scratch);
-  if (status.ok()) status = executable->LoadKernels(plan, objects);
-  if (status.ok()) status = executable->BindParameters(parameters);
-  if (status.ok()) status = executable->Prepare();
+  RETURN_IF_ERROR(executable->ChargeScratch(&scratch));
+  ASSIGN_OR_RETURN(auto queue, device->NewQueue(executable->program_.scratch_bytes));
+  absl::Status status = executable->Fill(plan, objects, parameters, *queue);
+  // What is queued reads the plan and the parameters, so an error waits for it, too.
+  if (absl::Status waited = queue->Wait(); status.ok()) status = waited;
   if (!status.ok()) return status;
   return std::shared_ptr<const Executable>(std::move(executable));
 }
 
-absl::Status Executable::ReserveMemory(const v1::Plan& plan,
-                                       absl::Span<const ParameterView> parameters,
-                                       MemoryCharge* scratch) {
-  ParameterHashes hashes;
-  for (const ParameterView& parameter : parameters) {
-    hashes[parameter.name] = parameter.hash;
-  }
-  // Scratch for `prepare`, and then for the first context.
+// Charges the scratch of `prepare`, and then of the first context.
+absl::Status Executable::ChargeScratch(MemoryCharge* scratch) const {
   const int64_t bytes = device_->ScratchBytes(program_.scratch_bytes);
   absl::Status status = scratch->Raise(bytes);
-  if (!status.ok()) {
-    return absl::Status(status.code(),
-                        absl::StrCat("plan '", program_.plan_id, "' needs ", bytes,
-                                     " bytes of scratch for steps that use up to ",
-                                     program_.scratch_bytes, ": ", status.message()));
-  }
-  return fixed_.Reserve(plan, program_, hashes);
+  if (status.ok()) return status;
+  return absl::Status(status.code(), absl::StrCat("plan '", program_.plan_id, "' needs ", bytes,
+                                                  " bytes of scratch for steps that use up to ",
+                                                  program_.scratch_bytes, ": ", status.message()));
+}
+
+absl::Status Executable::Fill(const v1::Plan& plan, absl::Span<const absl::string_view> objects,
+                              absl::Span<const ParameterView> parameters, DeviceQueue& queue) {
+  RETURN_IF_ERROR(ReserveMemory(plan, parameters, queue));
+  RETURN_IF_ERROR(LoadKernels(plan, objects));
+  RETURN_IF_ERROR(weights_.Upload(program_, parameters, queue));
+  RETURN_IF_ERROR(Prepare(queue));
+  // Others may use what is kept from now on, so it has to be there.
+  RETURN_IF_ERROR(queue.Wait());
+  fixed_.Keep();
+  weights_.Keep(program_);
+  return absl::OkStatus();
+}
+
+absl::Status Executable::ReserveMemory(const v1::Plan& plan,
+                                       absl::Span<const ParameterView> parameters,
+                                       DeviceQueue& queue) {
+  ParameterHashes hashes;
+  for (const ParameterView& parameter : parameters) hashes[parameter.name] = parameter.hash;
+  RETURN_IF_ERROR(fixed_.Reserve(plan, program_, hashes, queue));
+  return weights_.Reserve(program_, hashes, fixed_.steps());
 }
 
 absl::Status Executable::LoadKernels(const v1::Plan& plan,
@@ -101,37 +120,12 @@ absl::Status Executable::LoadKernels(const v1::Plan& plan,
   return absl::OkStatus();
 }
 
-absl::Status Executable::BindParameters(absl::Span<const ParameterView> parameters) {
-  absl::flat_hash_map<absl::string_view, const ParameterView*> by_name;
-  for (const ParameterView& parameter : parameters) {
-    by_name[parameter.name] = &parameter;
-  }
-  for (const int index : program_.parameters) {
-    const Program::Buffer& buffer = program_.buffers[index];
-    const auto found = by_name.find(buffer.name);
-    if (found == by_name.end()) {
-      return absl::InvalidArgumentError(absl::StrCat("parameter '", buffer.name, "' is missing"));
-    }
-    const int64_t bytes = program_.sizes.range(buffer.bytes_size).min;
-    if (static_cast<int64_t>(found->second->data.size()) != bytes) {
-      return absl::InvalidArgumentError(absl::StrCat("parameter '", buffer.name, "' has ",
-                                                     found->second->data.size(),
-                                                     " bytes, the plan wants ", bytes));
-    }
-    parameters_.push_back(*found->second);
-  }
-  return absl::OkStatus();
-}
-
 void* Executable::FixedAddress(const Program::Buffer& buffer) const {
-  if (buffer.kind == v1::Buffer::PARAMETER) {
-    return const_cast<char*>(parameters_[buffer.place].data.data());
-  }
-  return fixed_.data(buffer.place);
+  return buffer.kind == v1::Buffer::PARAMETER ? weights_.data(buffer.place)
+                                              : fixed_.data(buffer.place);
 }
 
-absl::Status Executable::Prepare() {
-  ASSIGN_OR_RETURN(auto queue, device_->NewQueue(program_.scratch_bytes));
+absl::Status Executable::Prepare(DeviceQueue& queue) {
   for (const int index : fixed_.steps()) {
     const Program::Step& step = program_.prepare[index];
     std::vector<void*> buffers;
@@ -150,18 +144,17 @@ absl::Status Executable::Prepare() {
     KernelError error;
     // Always shares the launch out, whatever work the plan declares: loading is not urgent.
     absl::Status status =
-        queue->Launch(*kernels_[step.kernel], {.buffers = buffers,
-                                               .bytes = bytes,
-                                               .sizes = sizes,
-                                               .grid = grid,
-                                               .work = std::numeric_limits<int64_t>::max(),
-                                               .error = &error});
+        queue.Launch(*kernels_[step.kernel], {.buffers = buffers,
+                                              .bytes = bytes,
+                                              .sizes = sizes,
+                                              .grid = grid,
+                                              .work = std::numeric_limits<int64_t>::max(),
+                                              .error = &error});
     // The launch reads the tables above until it is over.
-    if (absl::Status waited = queue->Wait(); status.ok()) status = waited;
+    if (absl::Status waited = queue.Wait(); status.ok()) status = waited;
     if (!status.ok()) return InStep(step.label, status);
     if (error.code != 0) return OutOfRange(step.label, error);
   }
-  fixed_.Keep();
   return absl::OkStatus();
 }
 
@@ -233,8 +226,7 @@ absl::Status Executable::Run(Context* context, absl::Span<const int64_t> dims,
   RETURN_IF_ERROR(context->BindSizes(dims));
   RETURN_IF_ERROR(CheckTensors(*context, inputs, outputs));
   RETURN_IF_ERROR(CheckSteps(options));
-  context->BindTensors(inputs, outputs);
-  absl::Status status = RunSteps(*context, options);
+  absl::Status status = RunSteps(*context, inputs, outputs, options);
   // What is queued uses the caller's memory, so an error waits for it, too.
   absl::Status waited = context->queue_->Wait();
   if (!status.ok()) return status;
@@ -266,14 +258,17 @@ absl::Status Executable::CheckSteps(const RunOptions& options) const {
   return absl::OkStatus();
 }
 
-absl::Status Executable::RunSteps(Context& context, const RunOptions& options) const {
+absl::Status Executable::RunSteps(Context& context, absl::Span<const absl::string_view> inputs,
+                                  absl::Span<const absl::Span<char>> outputs,
+                                  const RunOptions& options) const {
+  RETURN_IF_ERROR(context.BindTensors(inputs, outputs));
   const int64_t first = options.first_step, end = EndOf(options);
   if (!options.step_nanoseconds.empty()) {
     std::fill(options.step_nanoseconds.begin() + first, options.step_nanoseconds.begin() + end, 0);
   }
   if (options_.poison) RETURN_IF_ERROR(context.Poison());
   RETURN_IF_ERROR(RunSpan(context, options, program_.outer_loops, first, end));
-  return context.CopyOut();
+  return context.CopyOut(outputs);
 }
 
 absl::Status Executable::RunSpan(Context& context, const RunOptions& options,
@@ -293,16 +288,15 @@ absl::Status Executable::RunSpan(Context& context, const RunOptions& options,
 absl::Status Executable::RunLoop(Context& context, const RunOptions& options, int index) const {
   const Program::Loop& loop = program_.loops[index];
   const int64_t count = context.values_[loop.count_size];
-  RETURN_IF_ERROR(context.queue_->Wait());
   // A loop without iterations returns its initial states.
   for (const Program::Loop::Carry& carry : loop.carries) {
     if (count > 0) continue;
-    RETURN_IF_ERROR(context.queue_->Copy(context.AddressOf(carry.last),
-                                         context.AddressOf(carry.initial),
+    RETURN_IF_ERROR(context.queue_->Copy(context.DeviceAddress(carry.last),
+                                         context.DeviceAddress(carry.initial),
                                          context.BytesOf(carry.last), CopyKind::kOnDevice));
   }
   for (int64_t turn = 0; turn < count; ++turn) {
-    context.MoveWindows(index, turn);
+    RETURN_IF_ERROR(context.MoveWindows(index, turn));
     RETURN_IF_ERROR(RunSpan(context, options, loop.inside, loop.first, loop.end));
     // The next iteration changes the table and the contents of its windows.
     RETURN_IF_ERROR(context.queue_->Wait());
@@ -374,13 +368,20 @@ absl::Status Executable::Check(const Context& context, const RunOptions& options
     return OutOfRange(step.label, context.errors_[index]);
   }
   StepView view{index, step.label, context.values_[step.grid_size], {}};
+  std::vector<std::string> copies(host_memory_ ? 0 : step.buffers);  // for the view to point to
   for (int i = 0; i < step.buffers; ++i) {
     const int buffer_index = program_.buffer_refs[step.first_buffer + i];
     const Program::Buffer& buffer = program_.buffers[buffer_index];
-    view.buffers.push_back(
-        {buffer_index, buffer.name, buffer.dtype, ShapeOf(buffer, context.dims_),
-         absl::string_view(static_cast<const char*>(context.AddressOf(buffer_index)),
-                           context.BytesOf(buffer_index))});
+    const int64_t bytes = context.BytesOf(buffer_index);
+    const void* data = context.DeviceAddress(buffer_index);
+    if (!host_memory_) {
+      copies[i].resize(bytes);
+      RETURN_IF_ERROR(context.queue_->Copy(copies[i].data(), data, bytes, CopyKind::kToHost));
+      RETURN_IF_ERROR(context.queue_->Wait());
+      data = copies[i].data();
+    }
+    view.buffers.push_back({buffer_index, buffer.name, buffer.dtype, ShapeOf(buffer, context.dims_),
+                            absl::string_view(static_cast<const char*>(data), bytes)});
   }
   return (*options.check)(view);
 }

@@ -26,19 +26,9 @@
 #include "runtime/memory_ledger.h"
 #include "runtime/prepared_pool.h"
 #include "runtime/program.h"
+#include "runtime/uploaded_weights.h"
 
 namespace athanor {
-
-// A weight as uploaded. Its bytes need no alignment and must not change while `owner`, which the
-// Executable keeps, is alive.
-struct ParameterView {
-  std::string name;
-  absl::string_view data;
-  std::shared_ptr<const void> owner;
-  // Hash of `data`: equal hashes mean equal bytes. Empty: what is prepared from it is not shared
-  // with other Executables.
-  std::string hash = {};
-};
 
 // A step as a debugger sees it after it ran: everything that the step could touch.
 struct StepView {
@@ -71,8 +61,8 @@ struct RunOptions {
 
 struct LoadOptions {
   MemoryLedger* ledger = nullptr;  // must outlive the Executable and its contexts
-  // Pool in which constants and prepared weights are shared with other plans. The pool charges them
-  // to a ledger of its own; it must outlive the Executable. Null: no sharing.
+  // Pool in which constants, prepared weights and copies of weights are shared with other plans.
+  // The pool charges them to a ledger of its own; it must outlive the Executable. Null: no sharing.
   PreparedPool* pool = nullptr;
   // For tests: fills the arena with NaNs before every run.
   bool poison = false;
@@ -92,7 +82,8 @@ class Executable : public std::enable_shared_from_this<Executable> {
   // contexts.
   //
   // INVALID_ARGUMENT names what is wrong in the plan, or the parameter that is missing or has a
-  // wrong byte count. FAILED_PRECONDITION: a kernel does not load on this machine.
+  // wrong byte count. FAILED_PRECONDITION: the plan is made for another kind of device, or a kernel
+  // does not load on this machine.
   // RESOURCE_EXHAUSTED, before anything is loaded, names what the plan needs: its prepared weights
   // or scratch do not fit.
   static absl::StatusOr<std::shared_ptr<const Executable>> Load(
@@ -159,18 +150,22 @@ class Executable : public std::enable_shared_from_this<Executable> {
   }
   Shape ShapeOf(const Program::Buffer& buffer, absl::Span<const int64_t> dims) const;
 
+  absl::Status ChargeScratch(MemoryCharge* scratch) const;
+  absl::Status Fill(const v1::Plan& plan, absl::Span<const absl::string_view> objects,
+                    absl::Span<const ParameterView> parameters, DeviceQueue& queue);
   absl::Status ReserveMemory(const v1::Plan& plan, absl::Span<const ParameterView> parameters,
-                             MemoryCharge* scratch);
+                             DeviceQueue& queue);
   absl::Status LoadKernels(const v1::Plan& plan, absl::Span<const absl::string_view> objects);
-  absl::Status BindParameters(absl::Span<const ParameterView> parameters);
-  absl::Status Prepare();
+  absl::Status Prepare(DeviceQueue& queue);
   void* FixedAddress(const Program::Buffer& buffer) const;
   absl::Status CheckTensors(const Context& context, absl::Span<const absl::string_view> inputs,
                             absl::Span<const absl::Span<char>> outputs) const;
   static int64_t Work(const Context& context, const Program::Step& step);
   absl::Status CheckSteps(const RunOptions& options) const;
   int64_t EndOf(const RunOptions& options) const;  // behind the last step
-  absl::Status RunSteps(Context& context, const RunOptions& options) const;
+  absl::Status RunSteps(Context& context, absl::Span<const absl::string_view> inputs,
+                        absl::Span<const absl::Span<char>> outputs,
+                        const RunOptions& options) const;
   // Runs steps [first, end), with the loops among them. `loops` are those directly inside the same
   // loop.
   absl::Status RunSpan(Context& context, const RunOptions& options, absl::Span<const int> loops,
@@ -184,11 +179,12 @@ class Executable : public std::enable_shared_from_this<Executable> {
 
   const Program program_;
   Device* const device_;
+  const bool host_memory_;  // kernels use the caller's memory in place
   const LoadOptions options_;
   std::vector<std::unique_ptr<DeviceKernel>> kernels_;
-  std::vector<ParameterView> parameters_;   // in the order of Program::parameters
   std::unique_ptr<PreparedPool> own_pool_;  // if no pool is shared; else null
   FixedBuffers fixed_;
+  UploadedWeights weights_;
 };
 
 // The memory and tables of one call at a time.
@@ -205,45 +201,49 @@ class Executable::Context {
 
  private:
   friend class Executable;
-  // A step's use of the caller's memory.
-  struct Patch {
-    int position;  // index in table_
-    int place;     // index of the input or output
+  struct Patch {           // a step's use of the caller's memory
+    int position, buffer;  // in table_, in plan.buffers
+  };
+  struct Staged {  // a buffer that goes by copies: an input, an output, a loop's turn
+    int buffer;
+    int64_t offset;  // in the arena, behind the plan's own buffers
   };
 
   explicit Context(std::shared_ptr<const Executable> executable);
   absl::Status Allocate();
-  void FillTable();
+  // Places what is staged, in order, and returns the bytes of the arena with it.
+  absl::StatusOr<int64_t> PlaceStaged();
+  void FillTables();
   absl::Status BindSizes(absl::Span<const int64_t> dims);
   absl::Status CheckSizes() const;
   int64_t TouchedArenaBytes() const;
-  void BindTensors(absl::Span<const absl::string_view> inputs,
-                   absl::Span<const absl::Span<char>> outputs);
+  // Makes inputs and outputs available to kernels: in place, or by copies of the inputs.
+  absl::Status BindTensors(absl::Span<const absl::string_view> inputs,
+                           absl::Span<const absl::Span<char>> outputs);
   absl::Status Poison();
-  absl::Status CopyOut();
-  void* AddressOf(int buffer) const;
+  absl::Status CopyOut(absl::Span<const absl::Span<char>> outputs);
+  // Where kernels find the buffer; of a WINDOW, in the present iteration.
+  void* DeviceAddress(int buffer) const { return addresses_[buffer]; }
   int64_t BytesOf(int buffer) const;
   absl::Status CheckLoops() const;
   // Points the loop's windows to their places in iteration `turn`.
-  void MoveWindows(int loop, int64_t turn);
+  absl::Status MoveWindows(int loop, int64_t turn);
 
   const std::shared_ptr<const Executable> executable_;
   MemoryCharge arena_charge_, scratch_charge_;
   std::unique_ptr<DeviceMemory> arena_;
   std::unique_ptr<DeviceQueue> queue_;
   std::vector<void*> table_;          // in the order of Program::buffer_refs
-  std::vector<int64_t> bytes_table_;  // of the same buffers
-  std::vector<Patch> input_patches_, output_patches_;
-  std::vector<int64_t> dims_;  // for which the values below were computed
+  std::vector<int64_t> bytes_table_;  // of these buffers
+  std::vector<void*> addresses_;      // by buffer
+  std::vector<Patch> patches_;        // empty if the device does not use the caller's memory
+  std::vector<Staged> staged_;        // empty if it does; sorted by offset
+  std::vector<int64_t> dims_;         // for which the values below were computed
   bool bound_ = false;
   std::vector<int64_t> values_;      // in the order of Program::sizes
   std::vector<int64_t> size_table_;  // in the order of Program::size_refs
   std::vector<KernelError> errors_;  // by step
-  std::vector<void*> windows_;       // by buffer: present address of a WINDOW
   std::vector<int64_t> turns_;       // by loop: number of the iteration
-  // Valid during a run.
-  absl::Span<const absl::string_view> inputs_;
-  absl::Span<const absl::Span<char>> outputs_;
 };
 
 }  // namespace athanor

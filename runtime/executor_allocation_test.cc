@@ -5,6 +5,7 @@
 
 #include "gtest/gtest.h"
 #include "runtime/executor_testing.h"
+#include "runtime/far_device_testing.h"
 
 namespace {
 std::atomic<int64_t> allocations{0};
@@ -22,8 +23,11 @@ void operator delete(void* memory, size_t) noexcept { std::free(memory); }
 namespace athanor {
 namespace {
 
-TEST(ExecutorAllocationTest, RunAllocatesNothing) {
-  auto device = FunctionDevice::Make(2);
+using ExecutorAllocationTest = ::testing::TestWithParam<bool>;
+INSTANTIATE_TEST_SUITE_P(Devices, ExecutorAllocationTest, ::testing::Bool(), EitherDeviceName);
+
+TEST_P(ExecutorAllocationTest, RunAllocatesNothing) {
+  EitherDevice<FunctionDevice> device(FunctionDevice::Make(2), GetParam());
   v1::Plan plan = RowPlan();
   plan.add_outputs()->set_buffer(4);  // copied out
   const ParameterView parameters[] = {RowParameter(1.0f)};
@@ -36,9 +40,10 @@ TEST(ExecutorAllocationTest, RunAllocatesNothing) {
   const RunOptions options = {.deadline = std::chrono::steady_clock::now() + std::chrono::hours(1),
                               .cancelled = &cancelled,
                               .step_nanoseconds = absl::MakeSpan(nanoseconds)};
-  const int64_t before = allocations;
-  ASSERT_GT(before, 0);
+  int64_t before = 0;
   for (int i = 0; i < 100; ++i) {
+    // The far device's queue has room for a run's calls after the first.
+    if (i == 1) before = allocations;
     RowCall& call = i % 3 == 0 ? small : large;
     const int64_t dims[] = {call.rows};
     const absl::string_view inputs[] = {RowCall::View(call.x), RowCall::View(call.idx)};
@@ -48,6 +53,7 @@ TEST(ExecutorAllocationTest, RunAllocatesNothing) {
       FAIL();
     }
   }
+  ASSERT_GT(before, 0);
   EXPECT_EQ(allocations - before, 0);
   EXPECT_TRUE(large.Right(1.0f));
   EXPECT_TRUE(small.Right(1.0f));

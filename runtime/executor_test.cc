@@ -7,6 +7,7 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "runtime/executor_testing.h"
+#include "runtime/far_device_testing.h"
 #include "runtime/faulty_device_testing.h"
 
 namespace athanor {
@@ -35,7 +36,7 @@ class FakeLedger : public MemoryLedger {
   int64_t limit, held = 0;
 };
 
-class ExecutorTest : public ::testing::Test {
+class ExecutorTest : public ::testing::TestWithParam<bool> {
  protected:
   absl::StatusOr<std::shared_ptr<const Executable>> Load(const v1::Plan& plan,
                                                          const LoadOptions& options = {
@@ -52,10 +53,12 @@ class ExecutorTest : public ::testing::Test {
     ExpectStatus(Load(plan).status(), absl::StatusCode::kInvalidArgument, parts);
   }
 
-  std::unique_ptr<FunctionDevice> device_ = FunctionDevice::Make(3);
+  EitherDevice<FunctionDevice> device_{FunctionDevice::Make(3), GetParam()};
 };
 
-TEST_F(ExecutorTest, SizesUpAndDown) {
+INSTANTIATE_TEST_SUITE_P(Devices, ExecutorTest, ::testing::Bool(), EitherDeviceName);
+
+TEST_P(ExecutorTest, SizesUpAndDown) {
   for (int64_t work : {0, 1 << 20}) {
     auto executable = LoadOrDie(RowPlan(work));
     auto context = executable->NewContext().value();
@@ -67,7 +70,7 @@ TEST_F(ExecutorTest, SizesUpAndDown) {
   }
 }
 
-TEST_F(ExecutorTest, ThreadsShareOneExecutable) {
+TEST_P(ExecutorTest, ThreadsShareOneExecutable) {
   auto executable = LoadOrDie(RowPlan());
   std::vector<std::thread> threads;
   for (int t = 0; t < 5; ++t) {
@@ -83,7 +86,7 @@ TEST_F(ExecutorTest, ThreadsShareOneExecutable) {
   for (std::thread& thread : threads) thread.join();
 }
 
-TEST_F(ExecutorTest, UnalignedTensors) {
+TEST_P(ExecutorTest, UnalignedTensors) {
   auto executable = LoadOrDie(RowPlan());
   auto context = executable->NewContext().value();
   RowCall call(9);
@@ -102,7 +105,7 @@ TEST_F(ExecutorTest, UnalignedTensors) {
 }
 
 // Every kind of buffer as an output, and one buffer twice.
-TEST_F(ExecutorTest, OutputsOfEveryKind) {
+TEST_P(ExecutorTest, OutputsOfEveryKind) {
   v1::Plan plan = RowPlan();
   for (int buffer : {0, 1, 2, 3, 4, 5}) {
     v1::PlanOutput* output = plan.add_outputs();
@@ -134,7 +137,7 @@ TEST_F(ExecutorTest, OutputsOfEveryKind) {
   EXPECT_THAT(executable->output_shape(6, {3}), ::testing::ElementsAre(3, 8));
 }
 
-TEST_F(ExecutorTest, DimsOutsideTheirRange) {
+TEST_P(ExecutorTest, DimsOutsideTheirRange) {
   auto executable = LoadOrDie(RowPlan());
   auto context = executable->NewContext().value();
   ExpectStatus(RowCall(65).Run(*executable, context.get()), absl::StatusCode::kInvalidArgument,
@@ -143,7 +146,7 @@ TEST_F(ExecutorTest, DimsOutsideTheirRange) {
   ExpectStatus(executable->CheckDims({1, 2}), absl::StatusCode::kInvalidArgument, {"got 2 dims"});
 }
 
-TEST_F(ExecutorTest, WrongByteCounts) {
+TEST_P(ExecutorTest, WrongByteCounts) {
   auto executable = LoadOrDie(RowPlan());
   auto context = executable->NewContext().value();
   RowCall call(4);
@@ -159,7 +162,7 @@ TEST_F(ExecutorTest, WrongByteCounts) {
 }
 
 // The lowest item's error is reported, whichever thread finds which error first.
-TEST_F(ExecutorTest, IndexOutOfRangeNamesTheStep) {
+TEST_P(ExecutorTest, IndexOutOfRangeNamesTheStep) {
   auto executable = LoadOrDie(RowPlan());
   auto context = executable->NewContext().value();
   for (int i = 0; i < 50; ++i) {
@@ -176,7 +179,7 @@ TEST_F(ExecutorTest, IndexOutOfRangeNamesTheStep) {
   EXPECT_TRUE(good.Right(1.0f));
 }
 
-TEST_F(ExecutorTest, DeadlineAndCancel) {
+TEST_P(ExecutorTest, DeadlineAndCancel) {
   auto executable = LoadOrDie(RowPlan());
   auto context = executable->NewContext().value();
   RowCall call(4);
@@ -189,7 +192,7 @@ TEST_F(ExecutorTest, DeadlineAndCancel) {
   EXPECT_TRUE(call.Run(*executable, context.get(), {.cancelled = &cancelled}).ok());
 }
 
-TEST_F(ExecutorTest, CancelBetweenSteps) {
+TEST_P(ExecutorTest, CancelBetweenSteps) {
   auto executable = LoadOrDie(RowPlan());
   auto context = executable->NewContext().value();
   std::atomic<bool> cancelled{false};
@@ -202,7 +205,7 @@ TEST_F(ExecutorTest, CancelBetweenSteps) {
       absl::StatusCode::kCancelled, {"before step 2 of 3 'mul'"});
 }
 
-TEST_F(ExecutorTest, TimesEveryStep) {
+TEST_P(ExecutorTest, TimesEveryStep) {
   auto executable = LoadOrDie(RowPlan());
   auto context = executable->NewContext().value();
   std::vector<int64_t> nanoseconds(3, -1);
@@ -215,7 +218,7 @@ TEST_F(ExecutorTest, TimesEveryStep) {
                absl::StatusCode::kInvalidArgument, {"2 elements for 3 steps"});
 }
 
-TEST_F(ExecutorTest, RunsSomeOfItsSteps) {
+TEST_P(ExecutorTest, RunsSomeOfItsSteps) {
   auto executable = LoadOrDie(RowPlan());
   auto context = executable->NewContext().value();
   RowCall call(64);
@@ -237,7 +240,7 @@ TEST_F(ExecutorTest, RunsSomeOfItsSteps) {
   }
 }
 
-TEST_F(ExecutorTest, CheckSeesEveryStep) {
+TEST_P(ExecutorTest, CheckSeesEveryStep) {
   auto executable = LoadOrDie(RowPlan());
   auto context = executable->NewContext().value();
   RowCall call(2);
@@ -263,7 +266,7 @@ TEST_F(ExecutorTest, CheckSeesEveryStep) {
 
 // A plan that reads a value which no step of this run wrote gives NaN, even if the previous run
 // left a good value there.
-TEST_F(ExecutorTest, PoisonShowsReadsOfNothing) {
+TEST_P(ExecutorTest, PoisonShowsReadsOfNothing) {
   v1::Plan plan = RowPlan();
   auto executable = LoadOrDie(plan);
   plan.mutable_run()->DeleteSubrange(0, 1);
@@ -276,7 +279,20 @@ TEST_F(ExecutorTest, PoisonShowsReadsOfNothing) {
   }
 }
 
-TEST_F(ExecutorTest, LedgerPaysForWhatIsTouched) {
+// An output that no step writes does not show what the call before left there.
+TEST_P(ExecutorTest, PoisonShowsOutputsOfNothing) {
+  v1::Plan plan = RowPlan();
+  plan.mutable_run()->DeleteSubrange(1, 1);  // makes y
+  auto executable = LoadOrDie(plan);
+  auto context = executable->NewContext().value();
+  RowCall call(5);
+  call.y.assign(call.y.size(), 3.0f);
+  ASSERT_TRUE(call.Run(*executable, context.get()).ok());
+  // The host's kernels write into the caller's memory, which stays as it is.
+  for (float y : call.y) EXPECT_TRUE(GetParam() ? std::isnan(y) : y == 3.0f) << y;
+}
+
+TEST_P(ExecutorTest, LedgerPaysForWhatIsTouched) {
   FakeLedger ledger(1 << 20);
   v1::Plan plan = RowPlan();
   plan.set_arena_bytes(int64_t{1} << 40);
@@ -285,18 +301,20 @@ TEST_F(ExecutorTest, LedgerPaysForWhatIsTouched) {
     auto executable = Load(plan, {.ledger = &ledger});
     ASSERT_TRUE(executable.ok()) << executable.status();
     EXPECT_EQ(ledger.held, 128);  // constant and prepared row, 64 bytes each
-    ledger.limit = 4 << 20;
+    const int64_t touched = GetParam() ? 4 << 20 : 2 << 20;
+    ledger.limit = 2 * touched;
     auto context = (*executable)->NewContext().value();
     EXPECT_EQ(ledger.held, 128 + device_->ScratchBytes(32));
     RowCall call(64);
     EXPECT_TRUE(call.Run(**executable, context.get()).ok());
-    EXPECT_EQ(context->charged_bytes(), 2 << 20);  // one huge page
+    // One huge page for buffer 4, and where inputs and outputs are copied one for them.
+    EXPECT_EQ(context->charged_bytes(), touched);
     context->Trim();
     EXPECT_EQ(context->charged_bytes(), 0);
     ledger.limit = 1000;
     ExpectStatus(call.Run(**executable, context.get()), absl::StatusCode::kResourceExhausted,
                  {"full"});
-    ledger.limit = 4 << 20;
+    ledger.limit = 2 * touched;
     EXPECT_TRUE(call.Run(**executable, context.get()).ok());
     EXPECT_TRUE(call.Right(1.0f));
   }
@@ -308,7 +326,7 @@ TEST_F(ExecutorTest, LedgerPaysForWhatIsTouched) {
 }
 
 // Each call of a queue that a run makes fails once; the context stays usable.
-TEST_F(ExecutorTest, EveryErrorOfTheDeviceReachesTheCaller) {
+TEST_P(ExecutorTest, EveryErrorOfTheDeviceReachesTheCaller) {
   FaultyDevice faulty(device_.get());
   v1::Plan plan = RowPlan();
   // Has `y` copied out.
@@ -338,29 +356,31 @@ TEST_F(ExecutorTest, EveryErrorOfTheDeviceReachesTheCaller) {
   EXPECT_THAT(failed, ::testing::ElementsAre("Copy", "Fill", "Launch", "Wait"));
 }
 
-TEST_F(ExecutorTest, ErrorsOfTheDeviceNameTheStep) {
+TEST_P(ExecutorTest, ErrorsOfTheDeviceNameTheStep) {
   FaultyDevice faulty(device_.get());
   const ParameterView parameters[] = {RowParameter(1.0f)};
   auto executable = Executable::Load(RowPlan(), RowPlanObjects(), parameters, &faulty, {}).value();
   auto context = executable->NewContext().value();
   RowCall call(5);
-  faulty.FailAt(1);
+  const int inputs = GetParam() ? 2 : 0;  // are copied first
+  const int shown = GetParam() ? 6 : 0;   // copies of the buffers of two steps, with a wait each
+  faulty.FailAt(inputs + 1);
   ExpectStatus(call.Run(*executable, context.get()), absl::StatusCode::kUnavailable,
                {"step 'mul': lost at Launch"});
   std::vector<int64_t> nanoseconds(3);
-  faulty.FailAt(3);
+  faulty.FailAt(inputs + 3);
   ExpectStatus(
       call.Run(*executable, context.get(), {.step_nanoseconds = absl::MakeSpan(nanoseconds)}),
       absl::StatusCode::kUnavailable, {"step 'mul': lost at Wait"});
   const std::function<absl::Status(const StepView&)> check = [](const StepView&) {
     return absl::OkStatus();
   };
-  faulty.FailAt(5);
+  faulty.FailAt(inputs + 2 * shown + 5);
   ExpectStatus(call.Run(*executable, context.get(), {.check = &check}),
                absl::StatusCode::kUnavailable, {"step 'pick': lost at Wait"});
 }
 
-TEST_F(ExecutorTest, ErrorsOfTheDeviceEndLoading) {
+TEST_P(ExecutorTest, ErrorsOfTheDeviceEndLoading) {
   FaultyDevice faulty(device_.get());
   const ParameterView parameters[] = {RowParameter(1.0f)};
   std::set<std::string> failed;
@@ -377,7 +397,7 @@ TEST_F(ExecutorTest, ErrorsOfTheDeviceEndLoading) {
   EXPECT_THAT(failed, ::testing::IsSupersetOf({"Launch", "Wait"}));
 }
 
-TEST_F(ExecutorTest, ContextKeepsTheExecutable) {
+TEST_P(ExecutorTest, ContextKeepsTheExecutable) {
   auto executable = LoadOrDie(RowPlan());
   auto context = executable->NewContext().value();
   const Executable& alive = *executable;
@@ -387,7 +407,7 @@ TEST_F(ExecutorTest, ContextKeepsTheExecutable) {
   EXPECT_TRUE(call.Right(1.0f));
 }
 
-TEST_F(ExecutorTest, ParametersAreNamed) {
+TEST_P(ExecutorTest, ParametersAreNamed) {
   const auto load = [&](std::vector<ParameterView> parameters) {
     return Executable::Load(RowPlan(), RowPlanObjects(), parameters, device_.get(), {}).status();
   };
@@ -401,7 +421,34 @@ TEST_F(ExecutorTest, ParametersAreNamed) {
   EXPECT_TRUE(load({other, RowParameter(2.0f)}).ok());
 }
 
-TEST_F(ExecutorTest, KernelsMustLoad) {
+TEST_P(ExecutorTest, PlansOfOtherDevicesAreRefused) {
+  v1::Plan plan = RowPlan();
+  plan.mutable_target()->set_device("cuda");
+  ExpectStatus(
+      Load(plan).status(), absl::StatusCode::kFailedPrecondition,
+      {absl::StrCat("plan 'p-0' is made for device 'cuda', not for '", device_->name(), "'")});
+  plan.mutable_target()->set_device(std::string(device_->name()));
+  EXPECT_TRUE(Load(plan).ok());
+}
+
+// On the host only the arena takes memory of its own.
+TEST_P(ExecutorTest, InputsAndOutputsBeyondAllAddresses) {
+  v1::Plan plan = RowPlan();
+  plan.mutable_dims(0)->set_max(int64_t{1} << 57);  // 2^62 bytes of x, and of y
+  auto executable = LoadOrDie(plan);
+  auto context = executable->NewContext();
+  if (!GetParam()) {
+    ASSERT_TRUE(context.ok()) << context.status();
+    RowCall call(64);
+    EXPECT_TRUE(call.Run(*executable, context->get()).ok());
+    EXPECT_TRUE(call.Right(1.0f));
+    return;
+  }
+  ExpectStatus(context.status(), absl::StatusCode::kResourceExhausted,
+               {"plan 'p-0' needs more than", "bytes on device 'far'", "at the largest dims"});
+}
+
+TEST_P(ExecutorTest, KernelsMustLoad) {
   std::vector<absl::string_view> objects = RowPlanObjects();
   const ParameterView parameters[] = {RowParameter(1.0f)};
   objects[2] = "garbage";
@@ -412,7 +459,7 @@ TEST_F(ExecutorTest, KernelsMustLoad) {
                absl::StatusCode::kInvalidArgument, {"4 kernels", "3 objects"});
 }
 
-TEST_F(ExecutorTest, PrepareErrorsAreReported) {
+TEST_P(ExecutorTest, PrepareErrorsAreReported) {
   v1::Plan plan = RowPlan();
   v1::Step* step = plan.add_prepare();
   step->set_kernel(3);
@@ -423,7 +470,7 @@ TEST_F(ExecutorTest, PrepareErrorsAreReported) {
   ExpectPlanRefused(plan, {"step 'bad table'", "out of range [0, 1)"});
 }
 
-TEST_F(ExecutorTest, SizesThatLeaveTheArenaNeverRun) {
+TEST_P(ExecutorTest, SizesThatLeaveTheArenaNeverRun) {
   v1::Plan plan = RowPlan();
   plan.set_arena_bytes(2111);
   auto executable = LoadOrDie(plan);
@@ -436,7 +483,7 @@ TEST_F(ExecutorTest, SizesThatLeaveTheArenaNeverRun) {
   EXPECT_TRUE(call.Right(1.0f));
 }
 
-TEST_F(ExecutorTest, WrongPlansAreNamed) {
+TEST_P(ExecutorTest, WrongPlansAreNamed) {
   v1::Plan plan = RowPlan();
   plan.set_format(2);
   ExpectPlanRefused(plan, {"format", "is 2", "reads 1"});

@@ -1,7 +1,7 @@
 #include "runtime/fixed_buffers.h"
 
 #include <algorithm>
-#include <cstring>
+#include <iterator>
 #include <string>
 #include <tuple>
 #include <utility>
@@ -14,7 +14,7 @@
 namespace athanor {
 
 absl::Status FixedBuffers::Reserve(const v1::Plan& plan, const Program& program,
-                                   const ParameterHashes& hashes) {
+                                   const ParameterHashes& hashes, DeviceQueue& queue) {
   const size_t count = program.fixed.size();
   keys_ = shares_ ? PreparedKeys(plan, program, hashes) : std::vector<PreparedKey>(count);
   blocks_.resize(count);
@@ -35,7 +35,7 @@ absl::Status FixedBuffers::Reserve(const v1::Plan& plan, const Program& program,
     const int buffer = program.fixed[i].buffer;
     if (!made_[i] || program.buffers[buffer].kind != v1::Buffer::CONSTANT) continue;
     const std::string& literal = plan.buffers(buffer).literal();
-    std::memcpy(data(i), literal.data(), literal.size());
+    RETURN_IF_ERROR(queue.Copy(data(i), literal.data(), std::ssize(literal), CopyKind::kToDevice));
   }
   return absl::OkStatus();
 }
@@ -59,7 +59,7 @@ void FixedBuffers::ChooseSteps(const Program& program) {
   needed_.assign(keys_.size(), !program.prepares_once);
   kept_.resize(keys_.size());
   for (size_t i = 0; i < keys_.size(); ++i) {
-    kept_[i] = program.fixed[i].kept;
+    kept_[i] = program.buffers[program.fixed[i].buffer].kept;
   }
   for (size_t i = 0; i < keys_.size(); ++i) {
     if (!kept_[i]) continue;

@@ -2,9 +2,9 @@
 // which steps of `prepare` still have to run, and memory for the results of these.
 //
 //   FixedBuffers fixed(pool);
-//   absl::Status s = fixed.Reserve(plan, program, hashes);      // takes memory, runs nothing
-//   for (int step : fixed.steps()) ...;                         // into fixed.data(place)
-//   fixed.Keep();                                               // others find them from now on
+//   absl::Status s = fixed.Reserve(plan, program, hashes, queue);  // takes memory, runs no step
+//   for (int step : fixed.steps()) ...;                            // into fixed.data(place)
+//   fixed.Keep();                                                  // others find them from now on
 #ifndef ATHANOR_RUNTIME_FIXED_BUFFERS_H_
 #define ATHANOR_RUNTIME_FIXED_BUFFERS_H_
 
@@ -26,15 +26,17 @@ class FixedBuffers {
   // any.
   FixedBuffers(PreparedPool* pool, bool shares) : pool_(*pool), shares_(shares) {}
 
-  // Allocates memory for what nobody holds yet, and fills in the constants. RESOURCE_EXHAUSTED says
-  // what the plan needs, how much of it others hold, and what the ledger says.
-  absl::Status Reserve(const v1::Plan& plan, const Program& program, const ParameterHashes& hashes);
+  // Allocates memory for what nobody holds yet, and queues copies of the constants; `plan` must
+  // stay until the queue's next Wait() returns. RESOURCE_EXHAUSTED says what the plan needs, how
+  // much of it others hold, and what the ledger says.
+  absl::Status Reserve(const v1::Plan& plan, const Program& program, const ParameterHashes& hashes,
+                       DeviceQueue& queue);
   // Steps of program.prepare to run, in order.
   const std::vector<int>& steps() const { return steps_; }
   // Returns null for a buffer that only steps of `prepare` use, if it was released or not needed.
   void* data(int64_t place) const { return blocks_[place] ? blocks_[place].data() : nullptr; }
-  // Ends loading, after the steps have run: publishes what runs use for other plans, takes theirs
-  // if they were faster, and releases what only the steps needed.
+  // Ends loading, after copies and steps have finished: publishes what runs use for other plans,
+  // takes theirs if they were faster, and releases what only the steps needed.
   void Keep();
   // Bytes of the blocks, each counted once, also if other plans hold it too.
   int64_t bytes() const;

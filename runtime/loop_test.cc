@@ -13,6 +13,7 @@
 #include "runtime/cpu/device.h"
 #include "runtime/executor.h"
 #include "runtime/executor_testing.h"
+#include "runtime/far_device_testing.h"
 #include "runtime/faulty_device_testing.h"
 #include "runtime/program.h"
 
@@ -169,7 +170,7 @@ v1::Plan Running(bool reverse) {
   return p.plan;
 }
 
-class LoopTest : public ::testing::Test {
+class LoopTest : public ::testing::TestWithParam<bool> {
  protected:
   absl::StatusOr<std::shared_ptr<const Executable>> Load(const v1::Plan& plan) {
     const std::vector<absl::string_view> objects = {"mix", "number", "checked"};
@@ -203,8 +204,10 @@ class LoopTest : public ::testing::Test {
     EXPECT_THAT(std::string(s.message()), HasSubstr(part));
   }
 
-  std::unique_ptr<LoopDevice> device_ = LoopDevice::Make();
+  EitherDevice<LoopDevice> device_{LoopDevice::Make(), GetParam()};
 };
+
+INSTANTIATE_TEST_SUITE_P(Devices, LoopTest, ::testing::Bool(), EitherDeviceName);
 
 std::vector<float> Counting(int64_t count, float first) {
   std::vector<float> v;
@@ -212,7 +215,7 @@ std::vector<float> Counting(int64_t count, float first) {
   return v;
 }
 
-TEST_F(LoopTest, StatesSlicesAndElementsAtAnyNumberOfTurns) {
+TEST_P(LoopTest, StatesSlicesAndElementsAtAnyNumberOfTurns) {
   for (bool reverse : {false, true}) {
     const auto e = Load(Running(reverse)).value();
     const auto context = e->NewContext().value();
@@ -265,7 +268,7 @@ v1::Plan Nested() {
   return p.plan;
 }
 
-TEST_F(LoopTest, OneInsideAnother) {
+TEST_P(LoopTest, OneInsideAnother) {
   const auto e = Load(Nested()).value();
   const auto context = e->NewContext().value();
   for (int64_t n : {0, 1, 3, 4}) {
@@ -289,7 +292,7 @@ TEST_F(LoopTest, OneInsideAnother) {
   }
 }
 
-TEST_F(LoopTest, AnErrorEndsTheLoop) {
+TEST_P(LoopTest, AnErrorEndsTheLoop) {
   v1::Plan plan = Running(false);
   plan.mutable_run(0)->set_kernel(2);  // h' = h, which is checked
   const auto e = Load(plan).value();
@@ -299,7 +302,7 @@ TEST_F(LoopTest, AnErrorEndsTheLoop) {
   EXPECT_TRUE(Run(*e, context.get(), {4, 0}, {{1, 3, 1}, Counting(12, 0)}).ok());
 }
 
-TEST_F(LoopTest, EveryErrorOfTheDeviceEndsTheRun) {
+TEST_P(LoopTest, EveryErrorOfTheDeviceEndsTheRun) {
   FaultyDevice faulty(device_.get());
   const std::vector<absl::string_view> objects = {"mix", "number", "checked"};
   const auto e = Executable::Load(Running(false), objects, {}, &faulty, {}).value();
@@ -323,7 +326,7 @@ TEST_F(LoopTest, EveryErrorOfTheDeviceEndsTheRun) {
   EXPECT_THAT(failed, ::testing::ElementsAre("Copy", "Launch", "Wait"));
 }
 
-TEST_F(LoopTest, CancelledBetweenTurns) {
+TEST_P(LoopTest, CancelledBetweenTurns) {
   const auto e = Load(Running(false)).value();
   const auto context = e->NewContext().value();
   std::atomic<bool> cancelled = false;
@@ -341,7 +344,7 @@ TEST_F(LoopTest, CancelledBetweenTurns) {
   EXPECT_EQ(steps, 7);
 }
 
-TEST_F(LoopTest, TimesAreOfAllTurnsAndLoopsAreNotCut) {
+TEST_P(LoopTest, TimesAreOfAllTurnsAndLoopsAreNotCut) {
   const auto e = Load(Running(false)).value();
   const auto context = e->NewContext().value();
   std::vector<int64_t> nanoseconds(2, -5);
@@ -359,7 +362,7 @@ TEST_F(LoopTest, TimesAreOfAllTurnsAndLoopsAreNotCut) {
   EXPECT_THAT(std::string(s.message()), HasSubstr("steps 1 to 2 cut the loop of steps 0 to 2"));
 }
 
-TEST_F(LoopTest, WrongLoopsAreRefused) {
+TEST_P(LoopTest, WrongLoopsAreRefused) {
   const auto changed = [](const std::function<void(v1::Plan&)>& change) {
     v1::Plan plan = Running(false);
     change(plan);
@@ -394,7 +397,7 @@ TEST_F(LoopTest, WrongLoopsAreRefused) {
   ExpectRefused(changed([](v1::Plan& p) { *p.add_loops() = p.loops(0); }), "not a WINDOW");
 }
 
-TEST_F(LoopTest, SizesThatDoNotFitCostTheCall) {
+TEST_P(LoopTest, SizesThatDoNotFitCostTheCall) {
   const auto fails = [&](const std::function<void(v1::Plan&)>& change, const std::string& part) {
     v1::Plan plan = Running(false);
     change(plan);

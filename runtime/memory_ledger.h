@@ -17,6 +17,7 @@ enum class MemoryKind : uint8_t {
   kPrepared,  // constants and prepared weights: held as long as an Executable holds them
   kArena,     // values between steps: held as long as their execution context
   kScratch,   // per-thread working space of kernels
+  kWeights,   // weights as uploaded, on a device that does not read the host's: as kPrepared
 };
 
 // Implementations are thread-safe and do not call back into the runtime.

@@ -86,6 +86,14 @@ std::vector<PreparedKey> PreparedKeys(const v1::Plan& plan, const Program& progr
   return KeyMaker(plan, program, hashes).Make();
 }
 
+PreparedKey WeightKey(const std::string& content_hash) {
+  if (content_hash.empty()) return {};
+  Sha256 hash;
+  Add(hash, "weight");
+  Add(hash, content_hash);
+  return hash.Finish();
+}
+
 int64_t PlanMemory::Prepared() const {
   int64_t bytes = 0;
   for (const Weight& weight : prepared) bytes += weight.bytes;
@@ -106,8 +114,10 @@ PlanMemory MemoryOf(const Program& program, const std::vector<PreparedKey>& keys
   memory.scratch = program.scratch_bytes;
   absl::flat_hash_set<absl::string_view> seen;
   for (size_t i = 0; i < keys.size(); ++i) {
-    if (!program.fixed[i].kept || (!keys[i].empty() && !seen.insert(keys[i]).second)) continue;
-    memory.prepared.push_back({keys[i], PreparedPool::Rounded(program.fixed[i].bytes)});
+    const Program::Fixed& fixed = program.fixed[i];
+    if (!program.buffers[fixed.buffer].kept || (!keys[i].empty() && !seen.insert(keys[i]).second))
+      continue;
+    memory.prepared.push_back({keys[i], PreparedPool::Rounded(fixed.bytes)});
   }
   return memory;
 }

@@ -31,6 +31,9 @@ using ParameterHashes = absl::flat_hash_map<std::string, std::string>;
 std::vector<PreparedKey> PreparedKeys(const v1::Plan& plan, const Program& program,
                                       const ParameterHashes& hashes);
 
+// Returns the key of a parameter's own bytes on a device; empty for an empty hash.
+PreparedKey WeightKey(const std::string& content_hash);
+
 struct PlanMemory {
   struct Weight {
     PreparedKey key;  // empty: not shared

@@ -10,6 +10,7 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "runtime/executor_testing.h"
+#include "runtime/far_device_testing.h"
 
 namespace athanor {
 namespace {
@@ -132,7 +133,7 @@ TEST(PlanMemoryTest, CountsEachKeyOnce) {
   EXPECT_FALSE(MemoryOf(plan, {}).ok());
 }
 
-class SharedPlansTest : public ::testing::Test {
+class SharedPlansTest : public ::testing::TestWithParam<bool> {
  protected:
   std::shared_ptr<const Executable> Load(const v1::Plan& plan, float w) {
     auto loaded = TryLoad(plan, w);
@@ -152,12 +153,14 @@ class SharedPlansTest : public ::testing::Test {
     EXPECT_TRUE(call.Right(w));
   }
 
-  const std::unique_ptr<FunctionDevice> device_ = FunctionDevice::Make(2);
+  EitherDevice<FunctionDevice> device_{FunctionDevice::Make(2), GetParam()};
   Ledger ledger_;
   PreparedPool pool_{device_.get(), &ledger_};
 };
 
-TEST_F(SharedPlansTest, EqualWeightsAreHeldOnce) {
+INSTANTIATE_TEST_SUITE_P(Devices, SharedPlansTest, ::testing::Bool(), EitherDeviceName);
+
+TEST_P(SharedPlansTest, EqualWeightsAreHeldOnce) {
   const v1::Plan plan = HashedPlan();
   v1::Plan box = plan;
   box.mutable_dims(0)->set_max(7);
@@ -185,7 +188,7 @@ TEST_F(SharedPlansTest, EqualWeightsAreHeldOnce) {
   EXPECT_EQ(memory.NewPrepared(pool_), 128);
 }
 
-TEST_F(SharedPlansTest, WhatOnlyStepsNeedIsGivenBack) {
+TEST_P(SharedPlansTest, WhatOnlyStepsNeedIsGivenBack) {
   v1::Plan plan = ChainPlan();
   // Runs use the last buffer of the chain: twice two times w in place of p.
   plan.mutable_run(0)->set_buffers(1, plan.buffers_size() - 1);
@@ -202,7 +205,7 @@ TEST_F(SharedPlansTest, WhatOnlyStepsNeedIsGivenBack) {
   ExpectRight(*first, 1);
 }
 
-TEST_F(SharedPlansTest, OneWeightPreparedTwiceInOnePlan) {
+TEST_P(SharedPlansTest, OneWeightPreparedTwiceInOnePlan) {
   v1::Plan plan = HashedPlan();
   // The first buffer by number is made last, and read before.
   *plan.add_buffers() = plan.buffers(kPrepared);
@@ -221,7 +224,7 @@ TEST_F(SharedPlansTest, OneWeightPreparedTwiceInOnePlan) {
   for (int i = 0; i < 3 * kWidth; ++i) EXPECT_EQ(call.y[i], (call.x[i] + 2) * 2);
 }
 
-TEST_F(SharedPlansTest, StepsThatFailLeaveNothing) {
+TEST_P(SharedPlansTest, StepsThatFailLeaveNothing) {
   v1::Plan plan = HashedPlan();
   *plan.add_buffers() = plan.buffers(kPrepared);
   v1::Step* step = plan.add_prepare();
@@ -235,7 +238,7 @@ TEST_F(SharedPlansTest, StepsThatFailLeaveNothing) {
   EXPECT_EQ(MemoryOf(plan, {{"w", std::to_string(1.0f)}}).value().NewPrepared(pool_), 128);
 }
 
-TEST_F(SharedPlansTest, WhatDoesNotFitIsRefusedBeforeItIsLoaded) {
+TEST_P(SharedPlansTest, WhatDoesNotFitIsRefusedBeforeItIsLoaded) {
   auto first = Load(HashedPlan(), 1);
   ledger_.limit =
       128 + 256 + 63;  // room for the scratch of two threads, but not for the weight too
@@ -270,9 +273,12 @@ class LockedLedger final : public MemoryLedger {
   std::atomic<int64_t> held = 0;
 };
 
-TEST(SharedPlansThreadsTest, TwoLoadersOfOneWeightKeepOneCopy) {
+using SharedPlansThreadsTest = ::testing::TestWithParam<bool>;
+INSTANTIATE_TEST_SUITE_P(Devices, SharedPlansThreadsTest, ::testing::Bool(), EitherDeviceName);
+
+TEST_P(SharedPlansThreadsTest, TwoLoadersOfOneWeightKeepOneCopy) {
   LockedLedger ledger;
-  const auto device = FunctionDevice::Make(1);
+  EitherDevice<FunctionDevice> device(FunctionDevice::Make(1), GetParam());
   PreparedPool pool(device.get(), &ledger);
   for (int round = 0; round < 50; ++round) {
     std::vector<std::shared_ptr<const Executable>> loaded(4);

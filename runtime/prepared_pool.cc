@@ -45,8 +45,9 @@ struct PreparedPool::Slab {
 };
 
 struct PreparedPool::Block::Memory {
-  Memory(std::shared_ptr<State> state, std::shared_ptr<Slab> slab, int64_t offset, int64_t bytes)
-      : state(std::move(state)), slab(std::move(slab)), offset(offset), bytes(bytes) {}
+  Memory(std::shared_ptr<State> state, std::shared_ptr<Slab> slab, MemoryKind kind, int64_t offset,
+         int64_t bytes)
+      : state(std::move(state)), slab(std::move(slab)), kind(kind), offset(offset), bytes(bytes) {}
   Memory(const Memory&) = delete;
   Memory& operator=(const Memory&) = delete;
 
@@ -60,11 +61,12 @@ struct PreparedPool::Block::Memory {
     slab->Drop(offset);
     slab.reset();
     state->bytes -= bytes;
-    if (state->ledger != nullptr) state->ledger->Release(MemoryKind::kPrepared, bytes);
+    if (state->ledger != nullptr) state->ledger->Release(kind, bytes);
   }
 
   const std::shared_ptr<State> state;
   std::shared_ptr<Slab> slab;
+  const MemoryKind kind;
   const int64_t offset, bytes;
   PreparedKey key;  // set once, before others see the block
 };
@@ -93,20 +95,21 @@ std::optional<PreparedPool::Block> PreparedPool::Find(const PreparedKey& key) co
 }
 
 absl::Status PreparedPool::AllocateSlab(Device* device, absl::Span<const int64_t> bytes,
-                                        std::vector<Block>* blocks) {
+                                        MemoryKind kind, std::vector<Block>* blocks) {
   if (bytes.empty()) return absl::OkStatus();
   int64_t total = 0;
   for (const int64_t b : bytes) total += Rounded(b);
-  MemoryCharge charge(state_->ledger, MemoryKind::kPrepared);
+  MemoryCharge charge(state_->ledger, kind);
   RETURN_IF_ERROR(charge.Raise(total));
-  ASSIGN_OR_RETURN(auto memory, device->Allocate(MemoryKind::kPrepared, total));
+  ASSIGN_OR_RETURN(auto memory, device->Allocate(kind, total));
   auto slab = std::make_shared<Slab>(std::move(memory));
   int64_t offset = 0;
   MutexLock lock(slab->mu);
   for (const int64_t b : bytes) {
     const int64_t end = offset + Rounded(b);
     slab->live.emplace(offset, end);
-    blocks->push_back(Block(std::make_shared<Block::Memory>(state_, slab, offset, end - offset)));
+    blocks->push_back(
+        Block(std::make_shared<Block::Memory>(state_, slab, kind, offset, end - offset)));
     offset = end;
   }
   state_->bytes += total;
@@ -115,18 +118,18 @@ absl::Status PreparedPool::AllocateSlab(Device* device, absl::Span<const int64_t
 }
 
 absl::StatusOr<std::vector<PreparedPool::Block>> PreparedPool::Allocate(
-    absl::Span<const int64_t> bytes) {
+    absl::Span<const int64_t> bytes, MemoryKind kind) {
   const auto is_large = [&](int64_t b) { return state_->large != nullptr && b >= kLargeBlock; };
   std::vector<int64_t> together;
   std::vector<Block> small, blocks;
   std::copy_if(bytes.begin(), bytes.end(), std::back_inserter(together),
                [&](int64_t b) { return !is_large(b); });
-  RETURN_IF_ERROR(AllocateSlab(state_->device, together, &small));
+  RETURN_IF_ERROR(AllocateSlab(state_->device, together, kind, &small));
   auto next = small.begin();
   for (const int64_t b : bytes) {
     if (!is_large(b)) {
       blocks.push_back(std::move(*next++));
-    } else if (absl::Status s = AllocateSlab(state_->large, {b}, &blocks); !s.ok()) {
+    } else if (absl::Status s = AllocateSlab(state_->large, {b}, kind, &blocks); !s.ok()) {
       return s;
     }
   }

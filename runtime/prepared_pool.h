@@ -1,5 +1,5 @@
-// Memory of constants and prepared weights, shared by the plans that want the same bytes: one block
-// per key, as long as a plan holds it.
+// Memory of constants, prepared weights and weights on a device, shared by the plans that want the
+// same bytes: one block per key, as long as a plan holds it.
 //
 //   PreparedPool pool(device, ledger);
 //   std::optional<PreparedPool::Block> block = pool.Find(key);
@@ -62,9 +62,10 @@ class PreparedPool {
 
   // Returns the block of `key`; nullopt if nobody holds it or the key is empty.
   std::optional<Block> Find(const PreparedKey& key) const;
-  // Returns a new block for each of `bytes`, charged as MemoryKind::kPrepared; Find does not see
-  // them yet. RESOURCE_EXHAUSTED from the ledger or the system: nothing is held.
-  absl::StatusOr<std::vector<Block>> Allocate(absl::Span<const int64_t> bytes);
+  // Returns a new block for each of `bytes`, charged as this kind; Find does not see them yet.
+  // RESOURCE_EXHAUSTED from the ledger or the system: nothing is held.
+  absl::StatusOr<std::vector<Block>> Allocate(absl::Span<const int64_t> bytes,
+                                              MemoryKind kind = MemoryKind::kPrepared);
   // Makes `block` the one that Find returns for `key`; its contents must not change any more. If
   // another block was published meanwhile, returns that one, to be used instead. REQUIRES:
   // !key.empty()
@@ -82,7 +83,7 @@ class PreparedPool {
   struct Slab;
 
   // Adds a block for each of `bytes`, in one slab of `device`'s memory.
-  absl::Status AllocateSlab(Device* device, absl::Span<const int64_t> bytes,
+  absl::Status AllocateSlab(Device* device, absl::Span<const int64_t> bytes, MemoryKind kind,
                             std::vector<Block>* blocks);
 
   const std::shared_ptr<State> state_;

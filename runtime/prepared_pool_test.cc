@@ -4,7 +4,7 @@
 #include <unistd.h>
 
 #include <atomic>
-#include <cstring>
+#include <map>
 #include <memory>
 #include <string>
 #include <thread>
@@ -16,6 +16,7 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "runtime/executor_testing.h"
+#include "runtime/far_device_testing.h"
 
 namespace athanor {
 namespace {
@@ -29,53 +30,75 @@ class Ledger final : public MemoryLedger {
     MutexLock lock(mu_);
     if (held_ + bytes > limit_) return absl::ResourceExhaustedError("full");
     held_ += bytes;
+    by_kind_[kind] += bytes;
     return absl::OkStatus();
   }
   void Release(MemoryKind kind, int64_t bytes) override {
     MutexLock lock(mu_);
     held_ -= bytes;
+    by_kind_[kind] -= bytes;
   }
   int64_t held() const {
     MutexLock lock(mu_);
     return held_;
+  }
+  int64_t held(MemoryKind kind) {
+    MutexLock lock(mu_);
+    return by_kind_[kind];
   }
 
  private:
   const int64_t limit_;
   mutable Mutex mu_;
   int64_t held_ ABSL_GUARDED_BY(mu_) = 0;
+  std::map<MemoryKind, int64_t> by_kind_ ABSL_GUARDED_BY(mu_);
 };
 
-class PreparedPoolTest : public ::testing::Test {
+void Fill(DeviceQueue& queue, const Block& block, int byte) {
+  ASSERT_TRUE(queue.Fill(block.data(), static_cast<uint8_t>(byte), block.bytes()).ok());
+  ASSERT_TRUE(queue.Wait().ok());
+}
+
+std::string Bytes(DeviceQueue& queue, const Block& block) {
+  std::string bytes(block.bytes(), '?');
+  EXPECT_TRUE(queue.Copy(bytes.data(), block.data(), block.bytes(), CopyKind::kToHost).ok());
+  EXPECT_TRUE(queue.Wait().ok());
+  return bytes;
+}
+
+class PreparedPoolTest : public ::testing::TestWithParam<bool> {
  protected:
   Block One(int64_t bytes) { return pool_->Allocate({bytes}).value()[0]; }
 
-  const std::unique_ptr<FunctionDevice> device_ = FunctionDevice::Make(1);
+  EitherDevice<FunctionDevice> device_{FunctionDevice::Make(1), GetParam()};
+  const std::unique_ptr<DeviceQueue> queue_ = device_->NewQueue(0).value();
   Ledger ledger_;
   std::unique_ptr<PreparedPool> pool_ = std::make_unique<PreparedPool>(device_.get(), &ledger_);
 };
 
-TEST_F(PreparedPoolTest, FoundWhileSomebodyHoldsIt) {
+INSTANTIATE_TEST_SUITE_P(Devices, PreparedPoolTest, ::testing::Bool(), EitherDeviceName);
+
+TEST_P(PreparedPoolTest, FoundWhileSomebodyHoldsIt) {
   Block block = One(100);
   EXPECT_EQ(block.bytes(), 128);
   EXPECT_EQ(ledger_.held(), 128);
   EXPECT_FALSE(pool_->Find("k").has_value());  // not published
-  std::memset(block.data(), 7, 100);
+  Fill(*queue_, block, 7);
   block = pool_->Publish("k", std::move(block));
   Block second = pool_->Find("k").value();
   EXPECT_EQ(second.data(), block.data());
   EXPECT_EQ(ledger_.held(), 128);  // once, however many hold it
   block = Block();
-  EXPECT_EQ(static_cast<char*>(pool_->Find("k").value().data())[99], 7);
+  EXPECT_EQ(Bytes(*queue_, pool_->Find("k").value()), std::string(128, 7));
   second = Block();
   EXPECT_FALSE(pool_->Find("k").has_value());
   EXPECT_EQ(ledger_.held(), 0);
   EXPECT_EQ(pool_->bytes(), 0);
 }
 
-TEST_F(PreparedPoolTest, NothingIsFoundWithoutAKey) { EXPECT_FALSE(pool_->Find("").has_value()); }
+TEST_P(PreparedPoolTest, NothingIsFoundWithoutAKey) { EXPECT_FALSE(pool_->Find("").has_value()); }
 
-TEST_F(PreparedPoolTest, LargeBlocksComeFromTheDeviceForThem) {
+TEST_P(PreparedPoolTest, LargeBlocksComeFromTheDeviceForThem) {
   const auto other = FunctionDevice::Make(1);
   const int64_t large = PreparedPool::kLargeBlock;
   PreparedPool pool(device_.get(), &ledger_, other.get());
@@ -95,7 +118,7 @@ TEST_F(PreparedPoolTest, LargeBlocksComeFromTheDeviceForThem) {
   EXPECT_EQ(tight.held(), 0);
 }
 
-TEST_F(PreparedPoolTest, WhatIsAllocatedTogetherFollowsEachOther) {
+TEST_P(PreparedPoolTest, WhatIsAllocatedTogetherFollowsEachOther) {
   const std::vector<Block> blocks = pool_->Allocate({1, 0, 64, 65}).value();
   ASSERT_EQ(blocks.size(), 4);
   const auto* begin = static_cast<char*>(blocks[0].data());
@@ -107,10 +130,10 @@ TEST_F(PreparedPoolTest, WhatIsAllocatedTogetherFollowsEachOther) {
   EXPECT_EQ(ledger_.held(), 320);
 }
 
-TEST_F(PreparedPoolTest, TheFirstOfTwoThatArePublishedRemains) {
+TEST_P(PreparedPoolTest, TheFirstOfTwoThatArePublishedRemains) {
   Block first = One(64), second = One(64);
-  std::memset(first.data(), 1, 64);
-  std::memset(second.data(), 1, 64);
+  Fill(*queue_, first, 1);
+  Fill(*queue_, second, 1);
   first = pool_->Publish("k", std::move(first));
   second = pool_->Publish("k", std::move(second));
   EXPECT_EQ(first.data(), second.data());
@@ -123,7 +146,18 @@ TEST_F(PreparedPoolTest, TheFirstOfTwoThatArePublishedRemains) {
   EXPECT_EQ(pool_->Find("k").value().data(), third.data());
 }
 
-TEST_F(PreparedPoolTest, RefusedAllocationsHoldNothing) {
+TEST_P(PreparedPoolTest, BlocksAreOfTheKindThatIsAskedFor) {
+  std::vector<Block> weights = pool_->Allocate({100}, MemoryKind::kWeights).value();
+  const Block prepared = One(1);
+  EXPECT_EQ(ledger_.held(MemoryKind::kWeights), 128);
+  EXPECT_EQ(ledger_.held(MemoryKind::kPrepared), 64);
+  EXPECT_EQ(pool_->bytes(), 192);
+  weights.clear();
+  EXPECT_EQ(ledger_.held(MemoryKind::kWeights), 0);
+  EXPECT_EQ(ledger_.held(MemoryKind::kPrepared), 64);
+}
+
+TEST_P(PreparedPoolTest, RefusedAllocationsHoldNothing) {
   Ledger small(128);
   PreparedPool pool(device_.get(), &small);
   EXPECT_EQ(pool.Allocate({64, 65}).status().code(), absl::StatusCode::kResourceExhausted);
@@ -132,10 +166,10 @@ TEST_F(PreparedPoolTest, RefusedAllocationsHoldNothing) {
   EXPECT_TRUE(pool.Allocate({64, 64}).ok());
 }
 
-TEST_F(PreparedPoolTest, BlocksOutliveThePool) {
+TEST_P(PreparedPoolTest, BlocksOutliveThePool) {
   Block block = pool_->Publish("k", One(64));
   pool_.reset();
-  std::memset(block.data(), 1, 64);
+  Fill(*queue_, block, 1);
   block = Block();
   EXPECT_EQ(ledger_.held(), 0);
 }
@@ -143,7 +177,7 @@ TEST_F(PreparedPoolTest, BlocksOutliveThePool) {
 // Returns how many pages of the block are in memory.
 int64_t ResidentPages(const Block& block) {
   const int64_t page = sysconf(_SC_PAGESIZE);
-  auto* const data = static_cast<char*>(block.data());
+  auto* const data = static_cast<char*>(FarDevice::Near(block.data()));
   char* const first = data - reinterpret_cast<uintptr_t>(data) % page;
   std::vector<unsigned char> resident((data + block.bytes() - first + page - 1) / page);
   EXPECT_EQ(mincore(first, resident.size() * page, resident.data()), 0);
@@ -152,13 +186,13 @@ int64_t ResidentPages(const Block& block) {
   return count;
 }
 
-TEST_F(PreparedPoolTest, ABlockThatDiesGivesItsPagesBack) {
+TEST_P(PreparedPoolTest, ABlockThatDiesGivesItsPagesBack) {
   const int64_t page = sysconf(_SC_PAGESIZE);
   // Small blocks that meet inside a page, and a block that begins inside one.
   std::vector<Block> blocks =
       pool_->Allocate({100, 20 * page, page / 4, page / 4, 10 * page}).value();
-  for (const Block& block : blocks) std::memset(block.data(), 5, block.bytes());
-  auto* const big = static_cast<char*>(blocks[1].data());
+  for (const Block& block : blocks) Fill(*queue_, block, 5);
+  auto* const big = static_cast<char*>(FarDevice::Near(blocks[1].data()));
   char* const inner = big + page - reinterpret_cast<uintptr_t>(big) % page;
   std::vector<unsigned char> resident(19);
   const auto count = [&] {
@@ -172,8 +206,7 @@ TEST_F(PreparedPoolTest, ABlockThatDiesGivesItsPagesBack) {
   EXPECT_EQ(count(), 0);
   // Its neighbours are unchanged.
   for (int i : {0, 2, 3, 4}) {
-    const std::string wanted(blocks[i].bytes(), 5);
-    EXPECT_EQ(std::memcmp(blocks[i].data(), wanted.data(), wanted.size()), 0) << i;
+    EXPECT_EQ(Bytes(*queue_, blocks[i]), std::string(blocks[i].bytes(), 5)) << i;
   }
   EXPECT_EQ(ResidentPages(blocks[4]), 11);
   EXPECT_EQ(ledger_.held(), pool_->bytes());
@@ -183,30 +216,31 @@ TEST_F(PreparedPoolTest, ABlockThatDiesGivesItsPagesBack) {
   blocks[3] = Block();
   EXPECT_EQ(mincore(inner - page, page, resident.data()), 0);
   EXPECT_EQ(resident[0] & 1, 0);
-  EXPECT_EQ(static_cast<char*>(blocks[4].data())[0], 5);
+  EXPECT_EQ(Bytes(*queue_, blocks[4])[0], 5);
   blocks.clear();
   EXPECT_EQ(ledger_.held(), 0);
 }
 
 // Threads load, share and drop a few weights at once: no bytes are ever wrong, and none remain.
-TEST_F(PreparedPoolTest, ManyLoadersAtOnce) {
+TEST_P(PreparedPoolTest, ManyLoadersAtOnce) {
   constexpr int kThreads = 4, kRounds = 300, kKeys = 5;
   std::vector<std::thread> threads;
   std::atomic<int> wrong = 0;
   for (int t = 0; t < kThreads; ++t) {
     threads.emplace_back([&, t] {
       std::vector<Block> held(kKeys);
+      const std::unique_ptr<DeviceQueue> queue = device_->NewQueue(0).value();
       for (int round = 0; round < kRounds; ++round) {
         const int k = (round * 7 + t) % kKeys;
         const std::string key = absl::StrCat("k", k);
         std::optional<Block> block = pool_->Find(key);
         if (!block) {
           std::vector<Block> made = pool_->Allocate({5000, 300}).value();
-          std::memset(made[0].data(), k, made[0].bytes());
+          Fill(*queue, made[0], k);
           block = pool_->Publish(key, std::move(made[0]));
         }
-        const auto* data = static_cast<char*>(block->data());
-        if (data[0] != k || data[4999] != k) ++wrong;
+        const std::string bytes = Bytes(*queue, *block);
+        if (bytes[0] != k || bytes[4999] != k) ++wrong;
         held[(round + t) % kKeys] = *std::move(block);
       }
     });

@@ -385,41 +385,31 @@ class Builder {
   void Uses() {
     for (size_t s = 0; s < program_.prepare.size(); ++s) {
       int made = 0;
-      ForFixed(program_.prepare[s], [&](Program::Fixed& fixed) {
-        const bool prepared = program_.buffers[fixed.buffer].kind == v1::Buffer::PREPARED;
-        if (!prepared || fixed.step >= 0) return;
-        fixed.step = static_cast<int>(s);
+      ForBuffers(program_.prepare[s], [&](Program::Buffer& buffer) {
+        if (buffer.kind != v1::Buffer::PREPARED || program_.fixed[buffer.place].step >= 0) return;
+        program_.fixed[buffer.place].step = static_cast<int>(s);
         ++made;
       });
       program_.prepares_once &= made == 1;
     }
     for (const Program::Step& step : program_.run) {
-      ForFixed(step, [](Program::Fixed& fixed) { fixed.kept = true; });
+      ForBuffers(step, [](Program::Buffer& buffer) { buffer.kept = true; });
     }
-    const auto keep = [&](int buffer) {
-      if (Program::Fixed* fixed = FixedOf(buffer)) fixed->kept = true;
-    };
     for (const Program::Loop& loop : program_.loops) {
-      for (const Program::Loop::Slice& slice : loop.slices) keep(slice.of);
-      for (const Program::Loop::Carry& carry : loop.carries) keep(carry.initial);
+      for (const Program::Loop::Slice& slice : loop.slices) program_.buffers[slice.of].kept = true;
+      for (const Program::Loop::Carry& carry : loop.carries) {
+        program_.buffers[carry.initial].kept = true;
+      }
     }
     for (const Program::Output& output : program_.outputs) {
-      if (Program::Fixed* fixed = FixedOf(output.buffer)) fixed->kept = true;
+      program_.buffers[output.buffer].kept = true;
     }
-  }
-
-  Program::Fixed* FixedOf(int index) {
-    const Program::Buffer& buffer = program_.buffers[index];
-    const bool fixed = buffer.kind == v1::Buffer::CONSTANT || buffer.kind == v1::Buffer::PREPARED;
-    return fixed ? &program_.fixed[buffer.place] : nullptr;
   }
 
   template <typename Visit>
-  void ForFixed(const Program::Step& step, Visit visit) {
+  void ForBuffers(const Program::Step& step, Visit visit) {
     for (int i = 0; i < step.buffers; ++i) {
-      if (Program::Fixed* fixed = FixedOf(program_.buffer_refs[step.first_buffer + i])) {
-        visit(*fixed);
-      }
+      visit(program_.buffers[program_.buffer_refs[step.first_buffer + i]]);
     }
   }
 

@@ -27,13 +27,13 @@ struct Program {
     // among parameters. CONSTANT, PREPARED: index in `fixed`. ARENA: offset in the arena. WINDOW:
     // its loop.
     int64_t place;
+    bool kept = false;  // a step of run, a loop or an output uses it
   };
   // A constant or prepared buffer.
   struct Fixed {
     int buffer;
     int64_t bytes;
-    int step = -1;      // of prepare: the first that names the buffer, which makes it
-    bool kept = false;  // a step of run or an output uses it
+    int step = -1;  // of prepare: the first that names the buffer, which makes it
   };
   struct Step {
     std::string label;

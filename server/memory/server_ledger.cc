@@ -18,6 +18,8 @@ HeldKind KindOf(MemoryKind kind) {
       return HeldKind::kArenas;
     case MemoryKind::kScratch:
       return HeldKind::kScratch;
+    case MemoryKind::kWeights:
+      return HeldKind::kParameters;
   }
   return HeldKind::kScratch;
 }

@@ -62,6 +62,10 @@ TEST(ServerLedgerTest, SaysWhatModelsAndUploadsLeave) {
   ledger.Release(MemoryKind::kPrepared, 40);
   ledger.Release(MemoryKind::kArena, 500);
   EXPECT_EQ(freed, 70);
+  ASSERT_TRUE(ledger.Reserve(MemoryKind::kWeights, 50).ok());
+  EXPECT_EQ(ledger.used(HeldKind::kParameters), 50);
+  ledger.Release(MemoryKind::kWeights, 50);
+  EXPECT_EQ(freed, 120);
 }
 
 TEST(ServerLedgerTest, ManyThreadsNeverExceedTheLimit) {

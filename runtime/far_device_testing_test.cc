@@ -1,0 +1,102 @@
+// Shows that the far device notices what the tests that run on it rely on.
+#include "runtime/far_device_testing.h"
+
+#include <cstring>
+#include <string>
+
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "runtime/executor_testing.h"
+
+namespace athanor {
+namespace {
+
+using ::testing::HasSubstr;
+
+class FarDeviceTest : public ::testing::Test {
+ protected:
+  static void ExpectBroken(const absl::Status& status, const std::string& part) {
+    EXPECT_EQ(status.code(), absl::StatusCode::kInternal) << status;
+    EXPECT_THAT(std::string(status.message()), HasSubstr(part));
+  }
+  // Doubles eight floats.
+  absl::Status Double(void* from, int64_t from_bytes, void* to, int64_t to_bytes) {
+    void* const buffers[] = {from, to};
+    const int64_t bytes[] = {from_bytes, to_bytes};
+    KernelError error;
+    absl::Status status = queue_->Launch(
+        *kernel_, {.buffers = buffers, .bytes = bytes, .grid = kWidth, .error = &error});
+    if (absl::Status waited = queue_->Wait(); status.ok()) status = waited;
+    return status;
+  }
+
+  const std::unique_ptr<FunctionDevice> near_ = FunctionDevice::Make(1);
+  FarDevice far_{near_.get()};
+  std::unique_ptr<DeviceMemory> memory_ = far_.Allocate(MemoryKind::kArena, 64).value();
+  char* const data_ = static_cast<char*>(memory_->data());
+  const std::unique_ptr<DeviceKernel> kernel_ = far_.LoadKernel("double").value();
+  std::unique_ptr<DeviceQueue> queue_ = far_.NewQueue(0).value();
+};
+
+using FarDeviceDeathTest = FarDeviceTest;
+
+TEST_F(FarDeviceDeathTest, TheHostCannotTouchItsMemory) {
+  EXPECT_DEATH({ *static_cast<volatile char*>(data_) = 1; }, "");
+  EXPECT_DEATH({ (void)*static_cast<volatile char*>(data_); }, "");
+  *static_cast<char*>(FarDevice::Near(data_)) = 1;
+}
+
+TEST_F(FarDeviceDeathTest, QueuesDoNotDieWithCalls) {
+  EXPECT_DEATH(
+      {
+        EXPECT_TRUE(queue_->Fill(data_, 1, 1).ok());
+        queue_.reset();
+      },
+      "nobody waited for");
+}
+
+TEST_F(FarDeviceTest, NothingRunsBeforeWait) {
+  std::string from(8, 'a'), to(8, '?');
+  ASSERT_TRUE(queue_->Copy(data_, from.data(), 8, CopyKind::kToDevice).ok());
+  ASSERT_TRUE(queue_->Fill(data_, 'f', 2).ok());
+  ASSERT_TRUE(queue_->Copy(data_ + 8, data_, 8, CopyKind::kOnDevice).ok());
+  ASSERT_TRUE(queue_->Copy(to.data(), data_ + 8, 8, CopyKind::kToHost).ok());
+  from = "bbbbbbbb";
+  EXPECT_EQ(to, "????????");
+  ASSERT_TRUE(queue_->Wait().ok());
+  EXPECT_EQ(to, "ffbbbbbb");
+}
+
+TEST_F(FarDeviceTest, BuffersLieInOneBlock) {
+  EXPECT_TRUE(Double(data_, 32, data_ + 32, 32).ok());
+  ExpectBroken(Double(data_, 32, data_ + 32, 33), "buffer of a launch: 33 bytes");
+  ExpectBroken(Double(data_ - 1, 32, data_ + 32, 32), "buffer of a launch: 32 bytes");
+  float host[kWidth] = {};
+  ExpectBroken(Double(host, 32, data_ + 32, 32), "not in a block of the device");
+  // Of no bytes it may be anything.
+  EXPECT_TRUE(queue_->Fill(nullptr, 1, 0).ok());
+  EXPECT_TRUE(queue_->Copy(nullptr, data_ + 64, 0, CopyKind::kToHost).ok());
+  EXPECT_TRUE(queue_->Wait().ok());
+  memory_.reset();
+  ExpectBroken(Double(data_, 32, data_ + 32, 32), "not in a block of the device");
+}
+
+TEST_F(FarDeviceTest, CopiesGoTheWayTheySay) {
+  char host[64] = {};
+  ExpectBroken(queue_->Copy(host, data_, 8, CopyKind::kToDevice), "copy to: 8 bytes");
+  ExpectBroken(queue_->Copy(data_, host, 8, CopyKind::kToHost), "copy to: 8 bytes");
+  ExpectBroken(queue_->Copy(data_, host, 8, CopyKind::kOnDevice), "copy from: 8 bytes");
+  ExpectBroken(queue_->Copy(data_, host, 65, CopyKind::kToDevice), "copy to: 65 bytes");
+  ExpectBroken(queue_->Fill(host, 1, 8), "fill: 8 bytes");
+  EXPECT_TRUE(queue_->Wait().ok());
+}
+
+TEST_F(FarDeviceTest, LaunchesSayTheBytesOfAllBuffers) {
+  void* const buffers[] = {data_, data_ + 32};
+  KernelError error;
+  ExpectBroken(queue_->Launch(*kernel_, {.buffers = buffers, .grid = 1, .error = &error}),
+               "2 buffers and 0 numbers of bytes");
+}
+
+}  // namespace
+}  // namespace athanor
