@@ -48,13 +48,13 @@ class AttentionLowering {
     c.insert(c.end(), {row, column});
     return c;
   }
-  Expr Query(int vector) const { return q0_ + vector * lanes_ + Expr::Symbol(kir::kLane); }
+  Expr Query(int vector) const { return q0_ + vector * lanes_ + e_.Lane(lanes_); }
   std::optional<Expr> QueryCount(int vector) const {
     return LanesBelow(e_, q0_ + vector * lanes_, queries_, lanes_);
   }
   // Returns the index of element (row, vector) in a scratch matrix whose rows are `width_` queries.
   Expr Cell(const Expr& row, int vector) const {
-    return row * width_ + vector * lanes_ + Expr::Symbol(kir::kLane);
+    return row * width_ + vector * lanes_ + e_.Lane(lanes_);
   }
   Var Read(int buffer, const Expr& row, int vector) {
     return e_.Load(buffer, Cell(row, vector), lanes_, {});

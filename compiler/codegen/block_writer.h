@@ -48,6 +48,8 @@ class BlockWriter {
   void Hoist(const Expr& e, absl::FunctionRef<void()> body);
 
   const Type& type(Var v) const { return types_[v]; }
+  // Returns the part of an index that differs by lane: the lane's number, 0 for a scalar.
+  static Expr Lane(int lanes) { return lanes == 1 ? Expr(0) : Expr::Symbol(kLane); }
   static Expr Symbol(Var v) { return Expr::Symbol("v" + std::to_string(v)); }
   bool UsesLane(const Expr& e) const { return Pattern(e) != LanePattern::kUniform; }
   LanePattern Pattern(const Expr& e) const { return LanePatternOf(e, vectors_); }

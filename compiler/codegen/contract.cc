@@ -135,7 +135,7 @@ class ContractLowering {
   Expr SumIndex(const Expr& panel, const Expr& m, const Expr& m0, const Expr& place) const {
     Expr row = keeps_rows_ ? m - m_begin_ : m - m0;
     if (blocked_) row += (panel - first_) * s_.rows_per_item;
-    return row * width_ + place + Expr::Symbol(kir::kLane);
+    return row * width_ + place + e_.Lane(lanes_);
   }
   // Returns the end of the panel's columns that there are, as a register unless it is known.
   Expr EndOf(const Expr& n0) {
@@ -150,7 +150,7 @@ class ContractLowering {
   // Reports whether the panel may have no column for the vector.
   bool MayBeEmpty(int vector) const { return vector > full_vectors_; }
   Expr PackIndex(const Expr& k, const Expr& place) const {
-    return k * width_ + place + Expr::Symbol(kir::kLane);
+    return k * width_ + place + e_.Lane(lanes_);
   }
 
   KernelBuilder& b_;
@@ -332,7 +332,7 @@ void ContractLowering::CopyRows(const Piece& k) {
   e_.For(m_begin_, m_end_, 1, [&](const Expr& m) {
     e_.VectorFor(k.begin, k.end, lanes_, [&](const Expr& i, const std::optional<Expr>& count) {
       PointLowering::Context context(&b_.at, lanes_, count);
-      const Expr at = i + Expr::Symbol(kir::kLane);
+      const Expr at = i + e_.Lane(lanes_);
       Var value = b_.at.At(operand, At(roles_.letters[roles_.row_operand], m, 0, at));
       value = e_.Broadcast(e_.Cast(value, accumulator_), lanes_);
       e_.Store(rows_, (m - m_begin_) * row_stride_ + at - k.begin, value, b_.at.mask());
@@ -361,7 +361,7 @@ void ContractLowering::PackPanel(const Expr& n0, const Piece& piece) {
                  [&](const Expr& n, const std::optional<Expr>& count, int /*part*/) {
                    PointLowering::Context context(&b_.at, lanes_, count);
                    const std::string& letters = roles_.letters[roles_.column_operand];
-                   Var value = b_.at.At(operand, At(letters, 0, n + Expr::Symbol(kir::kLane), k));
+                   Var value = b_.at.At(operand, At(letters, 0, n + e_.Lane(lanes_), k));
                    value = e_.Broadcast(e_.Cast(value, accumulator_), lanes_);
                    e_.Store(pack_, PackIndex(k - piece.begin, n - n0), value, {});
                  });
@@ -380,7 +380,7 @@ Var ContractLowering::ColumnVector(const Expr& panel, int v, const Expr& k, cons
   }
   if (s_.columns == ColumnAccess::kAhead) {
     Coordinates c = batch_;
-    c.insert(c.end(), {panel, k, v * lanes_ + Expr::Symbol(kir::kLane)});
+    c.insert(c.end(), {panel, k, v * lanes_ + e_.Lane(lanes_)});
     Var value = e_.Load(b_.at.BufferOf(s_.packed, false), b_.at.Offset(s_.packed, c), lanes_, {});
     return e_.Cast(value, accumulator_);
   }
@@ -393,7 +393,7 @@ Var ContractLowering::ColumnVector(const Expr& panel, int v, const Expr& k, cons
     Prefetch(operand, At(letters, 0, n0, k + s_.kc));
   }
   PointLowering::Context context(&b_.at, lanes_, Below(panel * width_, v), MayBeEmpty(v));
-  Var value = b_.at.At(operand, At(letters, 0, n0 + Expr::Symbol(kir::kLane), k));
+  Var value = b_.at.At(operand, At(letters, 0, n0 + e_.Lane(lanes_), k));
   return e_.Broadcast(e_.Cast(value, accumulator_), lanes_);
 }
 
@@ -446,7 +446,7 @@ void ContractLowering::DotTile(const Expr& n0, const Expr& first, int columns, c
   for (int i = 0; i < rows * columns; ++i) sums.push_back(e_.Mutable(zero));
   e_.VectorFor(0, k_, lanes_, [&](const Expr& i, const std::optional<Expr>& count) {
     PointLowering::Context context(&b_.at, lanes_, count);
-    const Expr k = i + Expr::Symbol(kir::kLane);
+    const Expr k = i + e_.Lane(lanes_);
     auto vector = [&](NodeId operand, const Coordinates& at) {
       Var value = e_.Broadcast(e_.Cast(b_.at.At(operand, at), accumulator_), lanes_);
       // Lanes beyond the last element may hold anything, infinities included.
@@ -526,7 +526,7 @@ void ContractLowering::VectorEpilogue(const Expr& panel, const Expr& m, int v, V
 }
 
 void ContractLowering::LanesEpilogue(const Expr& m, const Expr& n, Var sum) {
-  Coordinates anchor = At(roles_.result, m, n + Expr::Symbol(kir::kLane), 0);
+  Coordinates anchor = At(roles_.result, m, n + e_.Lane(lanes_), 0);
   b_.at.Provide(b_.choice.anchor,
                 [&](const Coordinates&) { return e_.Cast(sum, node_.type.dtype); });
   auto root = RootCoordinates(b_.input.graph, b_.input.has_memory, b_.choice.root, b_.choice.anchor,

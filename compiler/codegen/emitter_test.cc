@@ -35,6 +35,25 @@ TEST(EmitterTest, ConstantsAndIndicesAreOneInAScope) {
   EXPECT_TRUE(Verify(k).ok()) << Verify(k);
 }
 
+// With one lane a loop over vectors is one over scalars, which may not use the lane.
+TEST(EmitterTest, ScalarsHaveNoLane) {
+  EXPECT_EQ(Emitter::Lane(8), Lane());
+  EXPECT_EQ(Emitter::Lane(1), Expr(0));
+  for (const int lanes : {1, 8}) {
+    Emitter e{Dims()};
+    const int out = e.Global(DType::kF32, true), a = e.Global(DType::kF32, false);
+    int bodies = 0;
+    e.VectorFor(0, Expr::Symbol("n"), lanes, [&](const Expr& i, const std::optional<Expr>& count) {
+      const Expr at = i + e.Lane(lanes);
+      e.Store(out, at, e.Load(a, at, lanes, {count}), {count});
+      EXPECT_EQ(count.has_value(), bodies++ == 1);
+    });
+    EXPECT_EQ(bodies, lanes == 1 ? 1 : 2);
+    const Kernel k = std::move(e).Finish("k", 1);
+    EXPECT_TRUE(Verify(k).ok()) << Verify(k);
+  }
+}
+
 TEST(EmitterTest, ValuesOfALoopStayInIt) {
   Emitter e{Bounds()};
   int out = e.Global(DType::kF32, true), a = e.Global(DType::kF32, false);

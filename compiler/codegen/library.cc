@@ -123,7 +123,7 @@ kir::Matrix LibraryLowering::Block(int buffer, const MatrixView& view, const Exp
 }
 
 void LibraryLowering::Epilogue(int block) {
-  const Expr lane = Expr::Symbol(kir::kLane);
+  const Expr lane = e_.Lane(lanes_);
   e_.For(m_begin_, m_end_, 1, [&](const Expr& m) {
     e_.VectorFor(n_begin_, n_end_, lanes_, [&](const Expr& n, const std::optional<Expr>& count) {
       PointLowering::Context context(&b_.at, lanes_, count);

@@ -52,11 +52,12 @@ void HoistReductions(KernelBuilder& b, const Axes& axes, const Coordinates& oute
 }
 
 // Returns scratch for the nodes worth keeping between passes: of the root's shape, costly, and used
-// more than once.
-std::map<NodeId, int> RowScratch(KernelBuilder& b, const Expr& length) {
+// more than once. Scalars are computed again: a device without vectors has too many threads for
+// scratch of that size.
+std::map<NodeId, int> RowScratch(KernelBuilder& b, const Expr& length, int lanes) {
   std::map<NodeId, int> scratch;
   std::optional<int64_t> elements = b.emitter.bounds().Maximum(length);
-  if (!elements || *elements > kMaxCachedRow) return scratch;
+  if (lanes == 1 || !elements || *elements > kMaxCachedRow) return scratch;
   const Graph& graph = b.input.graph;
   std::vector<int> users(graph.nodes.size());
   std::vector<bool> inlined(graph.nodes.size());
@@ -92,14 +93,14 @@ absl::Status LowerRow(KernelBuilder& b) {
   prefix = Place(axes, prefix);
   if (!b.root.type.shape.empty() && b.root.type.shape.back() == length) {
     prefix.pop_back();
-    b.at.SetRow(prefix, length, RowScratch(b, length));
+    b.at.SetRow(prefix, length, RowScratch(b, length, lanes));
   }
   HoistReductions(b, axes, at);
   b.emitter.VectorFor(0, length, lanes, [&](const Expr& i, const std::optional<Expr>& count) {
     PointLowering::Context context(&b.at, lanes, count);
     b.at.BeginRowPass(i);
     Coordinates element = at;
-    element.push_back(i + Expr::Symbol(kir::kLane));
+    element.push_back(i + b.emitter.Lane(lanes));
     b.StoreRoot(Place(axes, element));
   });
   b.at.EndRowPass();
@@ -152,7 +153,7 @@ absl::Status LowerScatter(KernelBuilder& b) {
   auto each_slice = [&](absl::FunctionRef<void(const Expr& last)> body) {
     b.emitter.VectorFor(begin, end, lanes, [&](const Expr& i, const std::optional<Expr>& count) {
       PointLowering::Context context(&b.at, lanes, count);
-      body(vector ? i + Expr::Symbol(kir::kLane) : Expr(0));
+      body(vector ? i + b.emitter.Lane(lanes) : Expr(0));
     });
   };
   b.emitter.For(0, data[axis], 1, [&](const Expr& i) {

@@ -14,6 +14,7 @@
 #include "compiler/codegen/kir.h"
 #include "compiler/codegen/point.h"
 #include "compiler/ir/graph/graph.h"
+#include "compiler/search/kernels/extents.h"
 #include "compiler/search/kernels/schedule.h"
 #include "proto/athanor/v1/target.pb.h"
 
@@ -46,7 +47,7 @@ struct KernelBuilder {
   PointLowering at;
   int out;  // the root's buffer: global buffer 0
 
-  int LanesFor(int bytes) const { return input.target.vector_bytes() / bytes; }
+  int LanesFor(int bytes) const { return LanesOf(input.target, bytes); }
   Expr Item() const { return Expr::Symbol(kir::kGrid); }
   // Sets the number of work items; all index expressions from here on know it.
   void SetGrid(const Expr& items) {

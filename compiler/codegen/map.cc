@@ -277,7 +277,7 @@ class RowsMap {
     for (int64_t row = 0; row < rows; ++row) {
       Coordinates element = outer_;
       element.push_back(y + row);
-      element.push_back(lanes_ == 1 ? x : x + Expr::Symbol(kir::kLane));
+      element.push_back(x + e_.Lane(lanes_));
       b_.StoreRoot(Place(axes_, element));
     }
   }
@@ -320,7 +320,7 @@ void LowerLine(KernelBuilder& b, const Axes& axes, int lanes, bool chunked) {
                       [&](const Expr& i, const std::optional<Expr>& count, int) {
                         PointLowering::Context context(&b.at, lanes, count);
                         Coordinates element = at;
-                        element.push_back(i + Expr::Symbol(kir::kLane));
+                        element.push_back(i + b.emitter.Lane(lanes));
                         b.StoreRoot(Place(axes, element));
                       });
 }
@@ -334,12 +334,14 @@ void LowerPieces(const Map& map) {
   const Expr length = axes.extents.back();
   const int64_t step = int64_t{lanes} * b.choice.walk.unroll;
   const Item item = MakeItems(b, axes, axes.extents.size() - 1, b.choice.walk.elements);
-  const Expr whole = Limit(e, item.begin + FloorDiv(item.end - item.begin, step) * step, length);
+  const Expr whole =
+      step == 1 ? item.end
+                : Limit(e, item.begin + FloorDiv(item.end - item.begin, step) * step, length);
   b.at.SetHoists();
   const auto store = [&](const Expr& x, const std::optional<Expr>& count) {
     PointLowering::Context context(&b.at, lanes, count);
     Coordinates element = item.outer;
-    element.push_back(x + Expr::Symbol(kir::kLane));
+    element.push_back(x + e.Lane(lanes));
     b.StoreRoot(Place(axes, element));
   };
   ForEachPiece(map, item.outer, map.bounds, [&](const Bounds&) {
@@ -348,6 +350,7 @@ void LowerPieces(const Map& map) {
       e.bounds().Set(kir::kLane, 0, lanes - 1);
       for (int64_t part = 0; part < step; part += lanes) store(x + part, std::nullopt);
     });
+    if (step == 1) return;
     e.For(whole, item.end, lanes, [&](const Expr& x) {
       e.bounds().Set(*x.symbol(), 0, length - 1);
       e.bounds().Set(kir::kLane, 0, length - 1 - x);

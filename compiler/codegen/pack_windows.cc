@@ -109,14 +109,14 @@ void WindowPacking::Run(const Expr& from, const Expr& end) {
   const Expr begin = Bound(MaxOf(p_.first - from, 0), run_);
   const Expr stop = Bound(MinOf(end - from, run_), run_ + 1);
   const Expr whole = Bound(FloorDiv(stop - begin, p_.lanes) * p_.lanes, run_ + 1);
-  const Expr rest = Bound(stop - begin - whole, p_.lanes);
+  const Expr rest = p_.lanes == 1 ? Expr(0) : Bound(stop - begin - whole, p_.lanes);
   // The ends are registers, so that a run's lanes are known to be inside it.
   const auto vectors = [&](const Expr& first, const Expr& last, const std::optional<Expr>& count) {
     const Expr lanes = count.value_or(p_.lanes);
     e_.For(first, last, p_.lanes, [&](const Expr& i) {
       e_.bounds().Set(*i.symbol(), 0, run_ - lanes);
       e_.bounds().Set(kir::kLane, 0, lanes - 1);
-      const Expr column = i + Expr::Symbol(kir::kLane);
+      const Expr column = i + e_.Lane(p_.lanes);
       Columns(column, from - p_.first + column, count);
     });
   };

@@ -207,10 +207,8 @@ Var PointLowering::Combine(Op op, DType accumulator, const std::vector<Expr>& ex
                       {e_.Const(IdentityOf(op, accumulator)), e_.Cast(term({}), accumulator)});
   }
   const int lanes = lanes_;
-  const bool vectors =
-      free_lanes && lanes > 1;  // else the coordinates use the lanes, or there are none
   std::vector<Var> sums;
-  for (int i = 0; i < (vectors ? unroll_ : 1); ++i) {
+  for (int i = 0; i < (free_lanes ? unroll_ : 1); ++i) {
     sums.push_back(e_.Mutable(e_.Broadcast(e_.Const(IdentityOf(op, accumulator)), lanes)));
   }
   auto accumulate = [&](Var value, const std::optional<Expr>& count, int part) {
@@ -226,9 +224,11 @@ Var PointLowering::Combine(Op op, DType accumulator, const std::vector<Expr>& ex
     bool row_pass = !row_.index && extents.size() == 1 && extent == row_.length;
     e_.VectorFor(0, extent, lanes, static_cast<int>(sums.size()),
                  [&](const Expr& i, const std::optional<Expr>& count, int part) {
-                   Context context(this, lanes, count);
+                   // Scalars have no remainder; the mask around the reduction is theirs, too.
+                   std::optional<Context> context;
+                   if (lanes > 1) context.emplace(this, lanes, count);
                    if (row_pass) BeginRowPass(i);
-                   indices.push_back(i + Expr::Symbol(kir::kLane));
+                   indices.push_back(i + e_.Lane(lanes));
                    accumulate(term(indices), count, part);
                    indices.pop_back();
                  });
@@ -237,7 +237,7 @@ Var PointLowering::Combine(Op op, DType accumulator, const std::vector<Expr>& ex
   std::function<void(size_t)> nest = [&](size_t axis) {
     if (axis == extents.size()) {
       accumulate(term(indices), std::nullopt, 0);
-    } else if (axis + 1 == extents.size() && vectors) {
+    } else if (axis + 1 == extents.size() && free_lanes) {
       vector_pass(extents[axis]);
     } else {
       e_.For(0, extents[axis], 1, [&](const Expr& i) {
@@ -251,7 +251,7 @@ Var PointLowering::Combine(Op op, DType accumulator, const std::vector<Expr>& ex
   for (; sums.size() > 1; sums.pop_back()) {
     sums[0] = e_.Compute(op, accumulator, {sums[0], sums.back()});
   }
-  return vectors ? e_.Reduce(op, sums[0]) : sums[0];
+  return free_lanes ? e_.Reduce(op, sums[0]) : sums[0];
 }
 
 Var PointLowering::Unrolled(Op op, DType accumulator, const std::vector<Expr>& extents,
@@ -440,7 +440,7 @@ void PointLowering::SetRow(Coordinates prefix, Expr length, std::map<NodeId, int
 }
 
 Var PointLowering::FromRowCache(NodeId node, const Coordinates& coordinates) {
-  Expr r = e_.Simplify(*row_.index + Expr::Symbol(kir::kLane));
+  Expr r = e_.Simplify(*row_.index + e_.Lane(lanes_));
   Coordinates whole = row_.prefix;
   whole.push_back(r);
   if (coordinates != whole || mask_.predicate != kNoVar) return Compute(node, coordinates);

@@ -77,7 +77,6 @@ class SortLowering {
   const int bytes_;
   const DType key_;
   const int lanes_;
-  const Expr lane_ = Expr::Symbol(kir::kLane);
   DType position_ = DType::kI64;
   Expr room_;
   Coordinates row_;  // without the sorted axis
@@ -169,7 +168,7 @@ Var SortLowering::OrderOfFloats(Var v) {
 void SortLowering::Fill() {
   e_.VectorFor(0, room_, lanes_, [&](const Expr& i, const std::optional<Expr>& count) {
     PointLowering::Context context(&b_.at, lanes_, count);
-    const Expr at = i + lane_;
+    const Expr at = i + e_.Lane(lanes_);
     e_.Store(keys_, at, Key(at), b_.at.mask());
     e_.Store(places_, at, Position(at, lanes_), b_.at.mask());
   });
@@ -183,12 +182,12 @@ void SortLowering::Scan() {
   const Expr end = e_.Symbol(found);
   e_.VectorFor(room_, length_, lanes_, [&](const Expr& i, const std::optional<Expr>& count) {
     PointLowering::Context context(&b_.at, lanes_, count);
-    const Var key = Key(i + lane_);
+    const Var key = Key(i + e_.Lane(lanes_));
     Var below = e_.Compute(Op::kLessThan, DType::kBool, {key, limit});
     if (count) below = e_.And(below, e_.LaneMask(*count, lanes_));
     // Equal keys are left out: the lower position goes first.
     e_.If(e_.Reduce(Op::kOr, below), [&] {
-      e_.Store(block, lane_, key, {});
+      e_.Store(block, e_.Lane(lanes_), key, {});
       e_.For(0, count ? *count : Expr(lanes_), 1, [&](const Expr& l) {
         // Stores every element; one that is not below is overwritten by the next.
         const Var one = e_.Load(block, l, 1, {});
@@ -213,8 +212,9 @@ void SortLowering::Store() {
   const int lanes = b_.LanesFor(DTypeBytes(DType::kI64));
   e_.VectorFor(0, wanted_, lanes, [&](const Expr& i, const std::optional<Expr>& count) {
     PointLowering::Context context(&b_.at, lanes, count);
-    const Var position = e_.Cast(e_.Load(places_, i + lane_, lanes, b_.at.mask()), DType::kI64);
-    e_.Store(b_.out, b_.at.Offset(b_.choice.root, Place(i + lane_)), position, b_.at.mask());
+    const Expr at = i + e_.Lane(lanes);
+    const Var position = e_.Cast(e_.Load(places_, at, lanes, b_.at.mask()), DType::kI64);
+    e_.Store(b_.out, b_.at.Offset(b_.choice.root, Place(at)), position, b_.at.mask());
   });
 }
 

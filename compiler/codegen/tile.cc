@@ -53,9 +53,8 @@ void ClearColumns(kir::Emitter& e, int panel, const Expr& rows, int64_t width, c
                   const Expr& end, DType dtype, int lanes) {
   const Var zero = e.Broadcast(e.Const(ZeroOf(dtype)), lanes);
   e.For(begin, end, lanes, [&](const Expr& column) {
-    e.For(0, rows, 1, [&](const Expr& row) {
-      e.Store(panel, row * width + column + Expr::Symbol(kir::kLane), zero, {});
-    });
+    e.For(0, rows, 1,
+          [&](const Expr& row) { e.Store(panel, row * width + column + e.Lane(lanes), zero, {}); });
   });
 }
 

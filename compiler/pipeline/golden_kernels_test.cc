@@ -1,11 +1,14 @@
 // Golden kernels: the baseline plan of testdata/NAME.graph has the kernels of testdata/NAME.kir.
 // A changed .kir file is a changed kernel and belongs into review. To write the files anew, run
 // with ATHANOR_GOLDEN_DIR set to this folder's testdata.
+#include <algorithm>
 #include <cstdlib>
 #include <fstream>
 #include <string>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "compiler/codegen/kir.h"
 #include "compiler/pipeline/golden_testing.h"
 #include "gtest/gtest.h"
 
@@ -31,6 +34,24 @@ TEST_P(GoldenKernels, AreTheBaselines) {
     return;
   }
   EXPECT_EQ(got, ReadGolden(absl::StrCat(GetParam(), ".kir")));
+}
+
+bool IsScalar(const std::vector<kir::Stmt>& body) {
+  return std::all_of(body.begin(), body.end(),
+                     [](const kir::Stmt& s) { return s.type.lanes == 1 && IsScalar(s.body); });
+}
+
+TEST_P(GoldenKernels, AreScalarWhereATargetHasNoVectors) {
+  v1::Target target = GoldenTarget();
+  target.set_vector_bytes(1);
+  const absl::StatusOr<v1::Plan> plan = GoldenPlan(GetParam(), target);
+  ASSERT_TRUE(plan.ok()) << plan.status();
+  EXPECT_GT(plan->kernels_size(), 0);
+  for (const v1::Kernel& kernel : plan->kernels()) {
+    const absl::StatusOr<kir::Kernel> parsed = kir::ParseKernel(kernel.kir());
+    ASSERT_TRUE(parsed.ok()) << parsed.status();
+    EXPECT_TRUE(IsScalar(parsed->body)) << kernel.name() << "\n" << kernel.kir();
+  }
 }
 
 INSTANTIATE_TEST_SUITE_P(All, GoldenKernels, testing::ValuesIn(GoldenNames()),

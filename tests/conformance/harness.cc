@@ -256,7 +256,7 @@ void ExpectRunsTo(const std::vector<Tensor>& want, absl::StatusOr<Compiled> comp
 void ExpectMatchesReference(const Graph& graph, const std::vector<Tensor>& inputs,
                             const std::vector<Tensor>& parameters, double slack) {
   const std::vector<Tensor> want = Evaluated(graph, inputs, parameters);
-  for (int vector_bytes : {0, 32}) {
+  for (int vector_bytes : {0, 32, 1}) {
     ExpectRunsTo(want, Compile(graph, parameters, HostTarget(vector_bytes)), graph, inputs, slack,
                  absl::StrCat("vectors of ", vector_bytes, " bytes"));
   }

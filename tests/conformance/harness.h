@@ -19,7 +19,8 @@
 
 namespace athanor {
 
-// Describes this machine with vectors of `vector_bytes`; 0: the widest it has.
+// Describes this machine with vectors of `vector_bytes`; 0: the widest it has; 1: scalars only, as
+// one thread of a GPU.
 v1::Target HostTarget(int vector_bytes = 0);
 
 class Compiled {

@@ -191,7 +191,7 @@ TEST_P(SchedulesTest, GiveTheSameValues) {
   for (NodeId n = 0; n < static_cast<NodeId>(graph->nodes.size()); ++n) {
     if (!graph->node(n).inputs.empty()) fusion.nodes[n] = Fuse::kInline;
   }
-  v1::Target targets[] = {HostTarget(), HostTarget(32)};
+  v1::Target targets[] = {HostTarget(), HostTarget(32), HostTarget(1)};
   for (v1::Target& target : targets) target.set_blas(BlasVersion());
   const Genome genome = ChooseKernels(*graph, targets[0], fusion);
   // Takes the contraction's kernel if there are several; else the one for which the others prepare.
@@ -202,6 +202,8 @@ TEST_P(SchedulesTest, GiveTheSameValues) {
   int run = 0;
   for (const KernelChoice& choice : Covering(Schedules(task, targets[0]), rng_)) {
     Run(*graph, task, choice, targets[run++ % 2]);
+    if (HasFailure()) return;
+    Run(*graph, task, choice, targets[2]);
     if (HasFailure()) return;
   }
   EXPECT_GE(run, 1);

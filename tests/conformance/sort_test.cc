@@ -294,6 +294,8 @@ TEST(SortTest, LongRows) {
   ExpectLongRows<int32_t>(DType::kI32);
   ExpectLongRows<float>(DType::kF32, 16);
   ExpectLongRows<int64_t>(DType::kI64, 16);
+  ExpectLongRows<float>(DType::kF32, 1);
+  ExpectLongRows<int64_t>(DType::kI64, 1);
 }
 
 TEST(SortTest, AnAxisWithoutBoundIsRefusedByName) {

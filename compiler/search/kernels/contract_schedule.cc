@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "compiler/search/kernels/contract_roles.h"
+#include "compiler/search/kernels/extents.h"
 
 namespace athanor {
 
@@ -103,7 +104,7 @@ void ReadDots(const Sizes& sizes, const v1::Target& target, ContractSchedule* s)
   const int64_t m = std::max<int64_t>(*sizes.m, 1);
   s->columns = ColumnAccess::kDots;
   s->mr = static_cast<int>(std::min<int64_t>(m, 4));
-  s->nv = FittingColumns(s->mr, s->mr > 2 ? 4 : 8, target);
+  s->nv = sizes.lanes == 1 ? 1 : FittingColumns(s->mr, s->mr > 2 ? 4 : 8, target);
   s->rows_per_item = (m + s->mr - 1) / s->mr * s->mr;
   s->prefetch = !StaysNear(sizes, target);
   const int64_t items = int64_t{4} * std::max(1, target.threads());
@@ -190,7 +191,7 @@ std::optional<ContractSchedule> ScheduleContract(const Graph& graph, NodeId id,
                                                  const v1::Target& target) {
   const Node& node = graph.node(id);
   const int bytes = DTypeBytes(AccumulatorOf(node.type.dtype));
-  const int64_t lanes = target.vector_bytes() / bytes;
+  const int64_t lanes = LanesOf(target, bytes);
   const int scores[2] = {ColumnScore(graph, node, 0, is_weight, lanes),
                          ColumnScore(graph, node, 1, is_weight, lanes)};
   if (scores[0] == 0 && scores[1] == 0) return std::nullopt;
@@ -265,8 +266,7 @@ std::optional<int64_t> RowsLeft(std::optional<int64_t> m, const ContractSchedule
 
 int PanelWidth(const Graph& graph, NodeId node, const ContractSchedule& schedule,
                const v1::Target& target) {
-  return target.vector_bytes() / DTypeBytes(AccumulatorOf(graph.node(node).type.dtype)) *
-         schedule.nv;
+  return LanesOf(target, DTypeBytes(AccumulatorOf(graph.node(node).type.dtype))) * schedule.nv;
 }
 
 NodeId AddPackedOperand(Graph* graph, NodeId id, const ContractSchedule& schedule, int width) {

@@ -5,6 +5,10 @@
 
 #include "absl/strings/str_cat.h"
 #include "compiler/search/kernels/contract_roles.h"
+#include "compiler/search/kernels/cost.h"
+#include "compiler/search/kernels/fusion.h"
+#include "compiler/search/kernels/space.h"
+#include "compiler/search/kernels/task.h"
 #include "gtest/gtest.h"
 
 namespace athanor {
@@ -256,6 +260,33 @@ TEST(ScheduleContractTest, FewPanelsShareTheirRows) {
   const ContractSchedule few = PointwiseOf(16, 80);
   EXPECT_EQ(few.columns, ColumnAccess::kInPlace);
   EXPECT_LE(few.panels_per_item * few.nv * 16, 256);
+}
+
+// On a target without vectors a panel of nv vectors has nv columns, of any dtype, and each schedule
+// has a cost.
+TEST(ScheduleContractTest, VectorsOfOneLane) {
+  v1::Target target = Target(1, 32);
+  target.set_l1_bytes(48 << 10);
+  const Machine machine = Machine::Typical(target);
+  for (const DType t : {DType::kI8, DType::kF16, DType::kF32, DType::kF64}) {
+    for (const bool weight : {true, false}) {
+      for (const char* spec : {"mk,kn->mn", "mk,nk->mn", "bek,bkz->bez"}) {
+        const Case c = Contraction(spec, weight, t);
+        const ContractSchedule s = *ScheduleContract(c.g, c.node, c.weights, target);
+        EXPECT_EQ(PanelWidth(c.g, c.node, s, target), s.nv) << spec;
+        const Genome genome = ChooseKernels(c.g, target);
+        const KernelTask task =
+            CutTask(c.g, MemoryOf(c.g, genome), c.weights, genome.kernels.back());
+        const TaskCost cost(task, {}, target, machine);
+        EXPECT_GT(cost.roofline(), 0) << spec;
+        for (const KernelChoice& choice : Schedules(task, target)) {
+          EXPECT_LT(cost.Predict(choice), 1) << spec << " " << ScheduleText(choice);
+          EXPECT_GE(cost.Predict(choice), cost.roofline()) << spec << " " << ScheduleText(choice);
+          if (choice.contract.columns == ColumnAccess::kDots) EXPECT_EQ(choice.contract.nv, 1);
+        }
+      }
+    }
+  }
 }
 
 // Columns that are adjacent in the operand or in the result stay together.

@@ -6,6 +6,7 @@
 
 #include "compiler/search/kernels/contract_roles.h"
 #include "compiler/search/kernels/contract_schedule.h"
+#include "compiler/search/kernels/extents.h"
 
 namespace athanor {
 namespace {
@@ -78,7 +79,7 @@ Machine Machine::Typical(const v1::Target& target) {
   m.cache_bytes_per_second = 60e9 * threads;
   m.near_bytes_per_second = 150e9 * threads;
   // Two pipes, each with one vector of f32 multiply-adds per cycle, at 3 GHz.
-  m.f32_flops_per_second = threads * 3e9 * 2 * 2 * std::max(16, target.vector_bytes()) / 4;
+  m.f32_flops_per_second = threads * 3e9 * 2 * 2 * LanesOf(target, sizeof(float));
   m.launch_seconds = 1e-7;
   return m;
 }
@@ -86,9 +87,8 @@ Machine Machine::Typical(const v1::Target& target) {
 TaskCost::TaskCost(const KernelTask& task, const SizePoint& sizes, const v1::Target& target,
                    const Machine& machine)
     : launch_(machine.launch_seconds),
-      slots_per_second_(machine.f32_flops_per_second / 2 / (target.vector_bytes() / 4.0)),
+      slots_per_second_(machine.f32_flops_per_second / 2 / LanesOf(target, sizeof(float))),
       threads_(std::max(1, target.threads())),
-      vector_bytes_(target.vector_bytes()),
       l1_bytes_(static_cast<double>(target.l1_bytes())),
       l2_bytes_(static_cast<double>(target.l2_bytes())),
       cache_bytes_per_second_(machine.cache_bytes_per_second) {
@@ -96,7 +96,8 @@ TaskCost::TaskCost(const KernelTask& task, const SizePoint& sizes, const v1::Tar
   const Expr::Env env = EnvOf(graph, sizes);
   const std::vector<bool> memory = OperandsOf(task);
   const double bytes = ValueOf(MovedBytes(graph, memory, task.choice.root), env);
-  moved_bytes_ = bytes;
+  const int element_bytes = DTypeBytes(graph.node(task.choice.root).type.dtype);
+  moved_vectors_ = bytes / (LanesOf(target, element_bytes) * element_bytes);
   elements_ = 1;
   for (const Expr& e : graph.node(task.choice.root).type.shape) elements_ *= ValueOf(e, env);
   const double flops = ValueOf(Flops(graph, memory, task.choice.root), env);
@@ -118,6 +119,7 @@ TaskCost::TaskCost(const KernelTask& task, const SizePoint& sizes, const v1::Tar
   if (!tiled) return;
   const Node& anchor = graph.node(task.choice.anchor);
   accumulator_bytes_ = DTypeBytes(AccumulatorOf(anchor.type.dtype));
+  lanes_ = LanesOf(target, accumulator_bytes_);
   if (FormOf(anchor.op) == OpForm::kContract) {
     for (bool swap : {false, true}) {
       const ContractRoles roles = FindContractRoles(graph, anchor, swap);
@@ -148,10 +150,9 @@ double TaskCost::Contract(const ContractSchedule& s) const {
   const Extents& e = extents_[s.swap];
   const double m = e.rows, n = e.columns, k = e.sums;
   if (m * n * e.batch == 0) return 0;
-  const double lanes = vector_bytes_ / accumulator_bytes_;
-  if (s.columns == ColumnAccess::kDots) return Dots(e, s, lanes);
-  if (s.columns == ColumnAccess::kLibrary) return Library(e, s, lanes);
-  const double width = lanes * s.nv;
+  if (s.columns == ColumnAccess::kDots) return Dots(e, s);
+  if (s.columns == ColumnAccess::kLibrary) return Library(e, s);
+  const double width = lanes_ * s.nv;
   const double kc = std::min<double>(k, static_cast<double>(s.kc));
   // A panel larger than the first-level cache is loaded at about half the speed.
   const double column_load = kc * width * accumulator_bytes_ > 0.75 * l1_bytes_ ? 2 : 1;
@@ -167,11 +168,11 @@ double TaskCost::Contract(const ContractSchedule& s) const {
   slots += m * s.nv * 2 * std::ceil(k / kc);
   // Packing takes slots per vector, most of all if its elements are not contiguous.
   if (s.columns == ColumnAccess::kPack) {
-    const double vector = !e.contiguous ? 3 * lanes : e.windows ? 8 : 4;
+    const double vector = !e.contiguous ? 3 * lanes_ : e.windows ? 8 : 4;
     slots += blocks * k * s.nv * vector;
   }
   if (s.prefetch) slots += blocks * k * s.nv;
-  if (s.copy_rows) slots += m * k / lanes * 2 / static_cast<double>(s.panels_per_item);
+  if (s.copy_rows) slots += m * k / lanes_ * 2 / static_cast<double>(s.panels_per_item);
   // Rows that share sets of the first-level cache are loaded from the second-level cache each time.
   constexpr double kAliasBytes = 4096;  // distance of addresses of one set
   // Lines that a set holds at the same time.
@@ -189,30 +190,30 @@ double TaskCost::Contract(const ContractSchedule& s) const {
 
 // The library copies both operands of a block into panels of its own, and each call has a start-up
 // cost.
-double TaskCost::Library(const Extents& e, const ContractSchedule& s, double lanes) const {
+double TaskCost::Library(const Extents& e, const ContractSchedule& s) const {
   constexpr double kPackSlots = 20;     // per vector of an operand
   constexpr double kEfficiency = 0.85;  // of its inner loops
   constexpr double kCallSeconds = 1e-6;
   constexpr double kTileRows = 16;  // of its own tile, which few rows leave partly empty
-  const double block = static_cast<double>(s.panels_per_item) * s.nv * lanes;
+  const double block = static_cast<double>(s.panels_per_item) * s.nv * lanes_;
   const double row_blocks = std::ceil(e.rows / static_cast<double>(s.rows_per_item));
   const double items = e.batch * row_blocks * std::ceil(e.columns / block);
   const double rows = std::min(e.rows, static_cast<double>(s.rows_per_item));
   const double columns = std::min(e.columns, block);
   const double tiled = std::ceil(rows / kTileRows) * kTileRows * row_blocks;
-  const double slots = e.batch * tiled * e.columns * e.sums / lanes / kEfficiency +
-                       items * (rows + columns) * e.sums / lanes * kPackSlots;
+  const double slots = e.batch * tiled * e.columns * e.sums / lanes_ / kEfficiency +
+                       items * (rows + columns) * e.sums / lanes_ * kPackSlots;
   return (Slots(slots) + items * kCallSeconds / threads_) * Imbalance(items, threads_);
 }
 
-double TaskCost::Dots(const Extents& e, const ContractSchedule& s, double lanes) const {
-  constexpr double kReduceSlots = 8;  // to sum a vector's lanes
+double TaskCost::Dots(const Extents& e, const ContractSchedule& s) const {
+  const double reduce_slots = lanes_ > 1 ? 8 : 0;  // to sum a vector's lanes
   const double blocks = std::ceil(e.rows / static_cast<double>(s.rows_per_item));
   const double tiles = std::ceil(e.rows / s.mr) * std::ceil(e.columns / s.nv) * e.batch;
-  const double slots =
-      tiles * (std::ceil(e.sums / lanes) * SlotsOfTile(s.mr, s.nv, 1) + kReduceSlots * s.mr * s.nv);
+  const double slots = tiles * (std::ceil(e.sums / lanes_) * SlotsOfTile(s.mr, s.nv, 1) +
+                                reduce_slots * s.mr * s.nv);
   const double items =
-      e.batch * blocks * std::ceil(e.columns / (lanes * static_cast<double>(s.panels_per_item)));
+      e.batch * blocks * std::ceil(e.columns / (lanes_ * static_cast<double>(s.panels_per_item)));
   return Slots(slots) * Imbalance(items, threads_);
 }
 
@@ -225,8 +226,7 @@ double TaskCost::Stream(double bytes, double stretch, bool prefetch) const {
 
 double TaskCost::Attention(const AttentionSchedule& s) const {
   const Extents& e = extents_[0];
-  const double lanes = vector_bytes_ / accumulator_bytes_;
-  const double groups = std::ceil(e.columns / (lanes * s.nv));
+  const double groups = std::ceil(e.columns / (lanes_ * s.nv));
   ContractSchedule tile;
   tile.mr = s.mr;
   tile.nv = s.nv;
@@ -243,7 +243,7 @@ double TaskCost::Attention(const AttentionSchedule& s) const {
 double TaskCost::Sort() const {
   constexpr double kReadSlots = 10;  // per vector
   constexpr double kSortSlots = 40;  // per pair
-  return Slots(moved_bytes_ / vector_bytes_ * kReadSlots + elements_ * kSortSlots) *
+  return Slots(moved_vectors_ * kReadSlots + elements_ * kSortSlots) *
          Imbalance(extents_[0].rows, threads_);
 }
 
@@ -269,8 +269,8 @@ double TaskCost::Predict(const KernelChoice& choice) const {
   } else if (choice.kind == KernelKind::kRow || choice.kind == KernelKind::kPoint) {
     // Each of the sums side by side waits for its previous addition.
     constexpr double kLatencySlots = 8;
-    seconds = std::max(seconds, Slots(moved_bytes_ / vector_bytes_ *
-                                      std::max(1.0, kLatencySlots / choice.walk.unroll)));
+    seconds = std::max(seconds,
+                       Slots(moved_vectors_ * std::max(1.0, kLatencySlots / choice.walk.unroll)));
   }
   return seconds + launch_;
 }

@@ -63,8 +63,8 @@ class TaskCost {
   };
 
   double Contract(const ContractSchedule& s) const;
-  double Library(const Extents& e, const ContractSchedule& s, double lanes) const;
-  double Dots(const Extents& e, const ContractSchedule& s, double lanes) const;
+  double Library(const Extents& e, const ContractSchedule& s) const;
+  double Dots(const Extents& e, const ContractSchedule& s) const;
   // Returns the seconds to read `bytes` of an operand in place, in stretches of `stretch` bytes.
   double Stream(double bytes, double stretch, bool prefetch) const;
   double Attention(const AttentionSchedule& s) const;
@@ -74,9 +74,10 @@ class TaskCost {
   Extents extents_[2];
   double roofline_ = 0, untiled_ = 0, launch_ = 0, slots_per_second_ = 1;
   int threads_ = 1, accumulator_bytes_ = 4;
-  double vector_bytes_ = 4, l1_bytes_ = 0, l2_bytes_ = 0;
+  double lanes_ = 1;  // of a vector of the accumulator's dtype
+  double l1_bytes_ = 0, l2_bytes_ = 0;
   double cache_bytes_per_second_ = 1;
-  double moved_bytes_ = 0, elements_ = 1;  // moved by the kernel; of its result
+  double moved_vectors_ = 0, elements_ = 1;  // moved by the kernel; of its result
 };
 
 // For a single prediction.

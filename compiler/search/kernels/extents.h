@@ -1,10 +1,13 @@
-// Number of elements and bytes of a type, as expressions over the graph's dims.
+// Number of elements and bytes of a type, as expressions over the graph's dims, and of lanes of a
+// vector.
 #ifndef ATHANOR_COMPILER_SEARCH_KERNELS_EXTENTS_H_
 #define ATHANOR_COMPILER_SEARCH_KERNELS_EXTENTS_H_
 
+#include <algorithm>
 #include <vector>
 
 #include "compiler/ir/graph/graph.h"
+#include "proto/athanor/v1/target.pb.h"
 
 namespace athanor {
 
@@ -15,6 +18,12 @@ inline Expr Product(const std::vector<Expr>& extents) {
 }
 
 inline Expr BytesOf(const TensorType& type) { return Product(type.shape) * DTypeBytes(type.dtype); }
+
+// Returns how many elements of `bytes` bytes a vector has; 1 on a target without vectors, and where
+// one element is as large as a vector.
+inline int LanesOf(const v1::Target& target, int bytes) {
+  return std::max(1, target.vector_bytes() / bytes);
+}
 
 }  // namespace athanor
 

@@ -6,6 +6,7 @@
 #include <set>
 
 #include "compiler/search/kernels/contract_roles.h"
+#include "compiler/search/kernels/extents.h"
 #include "compiler/search/kernels/fusion.h"
 #include "compiler/search/kernels/library_product.h"
 
@@ -76,7 +77,7 @@ Contraction Describe(const KernelTask& task, bool swap, const v1::Target& target
   return {.m = MaximumOf(task.graph, roles.SizeOf(roles.rows)),
           .n = MaximumOf(task.graph, roles.SizeOf(roles.columns)),
           .k = MaximumOf(task.graph, roles.SizeOf(roles.sums)),
-          .lanes = target.vector_bytes() / DTypeBytes(AccumulatorOf(node.type.dtype)),
+          .lanes = LanesOf(target, DTypeBytes(AccumulatorOf(node.type.dtype))),
           .weight = weights[node.inputs[roles.column_operand]],
           .columns_in_place = contiguous(roles.column_operand, roles.columns),
           .sums_in_place = contiguous(roles.column_operand, roles.sums) &&
@@ -184,7 +185,7 @@ void AddLibrary(const KernelTask& task, const Contraction& c, bool swap, const v
       FindLibraryProduct(task.graph, MemoryOf(task.graph, {{task.choice}}), task.choice.root,
                          task.choice.anchor, swap);
   if (!product) return;
-  const int64_t bytes = target.vector_bytes() / c.lanes;
+  const int64_t bytes = DTypeBytes(task.graph.node(task.choice.anchor).type.dtype);
   for (int64_t rows : BlockSizes(c.m, 1, target)) {
     for (int64_t columns : BlockSizes(c.n, c.lanes, target)) {
       const double block = static_cast<double>(rows) * static_cast<double>(columns);
@@ -221,8 +222,10 @@ std::vector<KernelChoice> ContractSchedules(const KernelTask& task, const v1::Ta
     for (const Tile& tile : Tiles(target)) {
       if (tile.mr > std::max<int64_t>(c.m, 1)) continue;
       const bool few = c.m <= kMostRowsInPlace;
-      // A tile of dot products has nv columns, others nv vectors of columns.
-      if (few && c.sums_in_place && tile.nv <= std::max<int64_t>(c.n, 1)) {
+      // A tile of dot products has nv columns, others nv vectors of columns. A panel of one lane
+      // has one column.
+      const int64_t most = c.lanes == 1 ? 1 : std::max<int64_t>(c.n, 1);
+      if (few && c.sums_in_place && tile.nv <= most) {
         AddDots(c, tile, &schedules);
       }
       if (tile.nv > 1 && (tile.nv - 1) * c.lanes >= c.n) continue;
