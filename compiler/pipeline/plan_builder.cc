@@ -7,8 +7,8 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "compiler/codegen/cpu/dialect.h"
 #include "compiler/ir/graph/scan.h"
+#include "compiler/pipeline/backends.h"
 #include "compiler/pipeline/check_sizes.h"
 #include "compiler/plan/planner.h"
 #include "compiler/search/kernels/extents.h"
@@ -57,10 +57,11 @@ LoweredKernel In(const KernelTask& task, const KernelChoice& choice, const Lower
 
 // State shared by the graph and the graphs inside it.
 struct Whole {
-  Whole(const v1::Target& t, const FusionRules& r, KnownKernels* k)
-      : target(t), rules(r), known_kernels(*k) {}
+  Whole(const v1::Target& t, const Backend& b, const FusionRules& r, KnownKernels* k)
+      : target(t), backend(b), rules(r), known_kernels(*k) {}
 
   const v1::Target& target;
+  const Backend& backend;
   const FusionRules rules;  // for graphs inside
   KnownKernels& known_kernels;
   PlanInput in;
@@ -128,6 +129,7 @@ class Assembly {
       auto before = whole_.known_kernels.lowered.find(key);
       if (before == whole_.known_kernels.lowered.end()) {
         ASSIGN_OR_RETURN(LoweredKernel now, LowerTask(task, whole_.target));
+        RETURN_IF_ERROR(whole_.backend.verify(now.kernel));
         before = whole_.known_kernels.lowered.emplace(key, std::move(now)).first;
       }
       known = whole_.lowered.emplace(key, LoweredTask{task, before->second}).first;
@@ -317,7 +319,8 @@ absl::StatusOr<BuiltPlan> PlanBuilder::BuildWith(const ScheduledGraph& scheduled
                                                  const PlanNames& names,
                                                  std::shared_ptr<KnownKernels> known) const {
   const Graph& graph = scheduled.graph;
-  Whole whole(target_, names.rules, known.get());
+  ASSIGN_OR_RETURN(const Backend* const backend, FindBackend(target_.device()));
+  Whole whole(target_, *backend, names.rules, known.get());
   Assembly assembly(scheduled, &whole);
   for (NodeId n : graph.InputIds()) assembly.ValueOf(n);
   for (NodeId n : graph.ParameterIds()) assembly.ValueOf(n);
@@ -334,7 +337,7 @@ absl::StatusOr<BuiltPlan> PlanBuilder::BuildWith(const ScheduledGraph& scheduled
   for (const Output& o : graph.outputs) in.outputs.emplace_back(o.name, assembly.ValueOf(o.node));
   const auto print = [&](const kir::Kernel& k, const std::string& hash) {
     auto [printed, added] = known->printed.try_emplace(hash);
-    if (added) printed->second = PrintCpuKernel(k, target_);
+    if (added) printed->second = backend->print(k, target_);
     return printed->second;
   };
   ASSIGN_OR_RETURN(v1::Plan plan, MakePlan(in, print));

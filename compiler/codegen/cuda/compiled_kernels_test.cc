@@ -25,7 +25,7 @@ TEST_P(CompiledKernels, NeitherSpillNorWarn) {
         (*nvrtc)->Compile(CudaSourceOf(PrintCudaKernel(kernel, {}), GetParam()));
     ASSERT_TRUE(cubin.ok()) << cubin.status();
     ASSERT_EQ(cubin->log.kernels.size(), 1) << cubin->log_text;
-    EXPECT_EQ(cubin->log.kernels[0].name, kCudaKernelSymbol);
+    EXPECT_EQ(cubin->log.kernels[0].name, "athanor_kernel");
     EXPECT_FALSE(cubin->log.kernels[0].spills()) << cubin->log_text;
     EXPECT_THAT(cubin->log_text, Not(HasSubstr("warning")));
   }

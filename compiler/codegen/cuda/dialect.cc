@@ -7,6 +7,7 @@
 #include "compiler/codegen/printer.h"
 #include "compiler/codegen/spelling.h"
 #include "compiler/ir/value/message.h"
+#include "deploy/bazel/libs/sha256.h"
 #include "deploy/bazel/libs/status_macros.h"
 
 namespace athanor {
@@ -94,7 +95,7 @@ std::string PrintCudaKernel(const kir::Kernel& kernel, const v1::Target&) {
   kir::CodeText code;
   code.Directive("#include \"athanor/device.h\"");
   kir::DefineArguments(kernel, &code);
-  code.Open("KERNEL(", kCudaKernelSymbol, ")");
+  code.Open("KERNEL(athanor_kernel)");
   kir::NameArguments(kernel, &code);
   code.Open("for (i64 g = first(a); g < a.items; g += teams(a))");
   kir::PrintBody(kernel, {arithmetic, memory, kir::LoopHint}, &code);
@@ -111,6 +112,17 @@ CudaSource CudaSourceOf(std::string_view text, std::string_view arch) {
           .arch = std::string(arch),
           // Warning 177 is of registers that nothing reads; KIR may have them.
           .options = {"--fmad=false", "--diag-suppress=177"}};
+}
+
+std::string CudaHeadersHash() {
+  const CudaSource added = CudaSourceOf("", "");
+  std::string all;
+  for (const CudaSource::Header& header : added.headers) {
+    all += Cat(header.name.size(), " ", header.name, header.text.size(), " ", header.text);
+  }
+  for (const std::string& option : added.options) all += Cat(option.size(), " ", option);
+  constexpr size_t kDigits = 16;
+  return Sha256Hex(all).substr(0, kDigits);
 }
 
 }  // namespace athanor

@@ -4,7 +4,8 @@
 //   const std::string text = PrintCudaKernel(kernel, target);
 //   ASSIGN_OR_RETURN(Cubin cubin, nvrtc->Compile(CudaSourceOf(text, "sm_90a")));
 //
-// The text is one function that takes one struct by value, all of whose members have 8 bytes:
+// The text is one function, `athanor_kernel` (runtime/kernel_abi.h), that takes one struct by
+// value, all of whose members have 8 bytes:
 //
 //   {pointer, bytes} of each global buffer, in the order of the launch's buffer table
 //   the sizes
@@ -13,7 +14,7 @@
 // so that a launch can build it, and read it, without knowing the kernel. Each buffer lies at a
 // multiple of its elements' size. The workspace holds Kernel::ScratchBytes for every thread that is
 // launched; an ErrorSlot has 64 bytes, begins like KernelError (runtime/kernel_abi.h), and is zero
-// before the launch. Any number of blocks of at most kCudaTeamsPerBlock threads compute all items.
+// before the launch. Any number of blocks of at most 128 threads compute all items.
 #ifndef ATHANOR_COMPILER_CODEGEN_CUDA_DIALECT_H_
 #define ATHANOR_COMPILER_CODEGEN_CUDA_DIALECT_H_
 
@@ -27,9 +28,6 @@
 
 namespace athanor {
 
-inline constexpr char kCudaKernelSymbol[] = "athanor_kernel";
-inline constexpr int kCudaTeamsPerBlock = 128;
-
 // Checks what the dialect asks of a verified kernel. INTERNAL names a vector or a library's
 // product, FAILED_PRECONDITION arguments that no launch takes.
 absl::Status VerifyCuda(const kir::Kernel& kernel);
@@ -41,6 +39,9 @@ std::string PrintCudaKernel(const kir::Kernel& kernel, const v1::Target& target)
 // Returns what NVRTC compiles: the text, the headers that it includes, and the options under which
 // operators round as on the CPU.
 CudaSource CudaSourceOf(std::string_view text, std::string_view arch);
+
+// Returns a hash of what CudaSourceOf adds to a text, part of a cubin's key.
+std::string CudaHeadersHash();
 
 }  // namespace athanor
 

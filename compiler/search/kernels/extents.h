@@ -4,6 +4,8 @@
 #define ATHANOR_COMPILER_SEARCH_KERNELS_EXTENTS_H_
 
 #include <algorithm>
+#include <array>
+#include <cstdint>
 #include <vector>
 
 #include "compiler/ir/graph/graph.h"
@@ -18,6 +20,17 @@ inline Expr Product(const std::vector<Expr>& extents) {
 }
 
 inline Expr BytesOf(const TensorType& type) { return Product(type.shape) * DTypeBytes(type.dtype); }
+
+// How many elements of a map an item may compute, in rising order. A GPU's neighbouring threads are
+// to read neighbours, so each has few.
+struct WalkExtents {
+  std::array<int64_t, 3> all;
+  int64_t usual;
+};
+inline WalkExtents WalkExtentsOf(const v1::Target& target) {
+  if (target.device() == "cuda") return {{1, 4, 16}, 1};
+  return {{1024, 4096, 16384}, 4096};
+}
 
 // Returns how many elements of `bytes` bytes a vector has; 1 on a target without vectors, and where
 // one element is as large as a vector.

@@ -12,6 +12,7 @@
 #include "absl/strings/str_cat.h"
 #include "compiler/search/kernels/access.h"
 #include "compiler/search/kernels/contract_schedule.h"
+#include "compiler/search/kernels/extents.h"
 #include "compiler/search/kernels/repeats.h"
 
 namespace athanor {
@@ -392,6 +393,7 @@ bool Grouping::CanInlineAnchor(NodeId n, NodeId root) {
 KernelChoice Grouping::ChoiceOf(NodeId root) {
   const Group& g = roots_[root];
   KernelChoice k;
+  k.walk.elements = WalkExtentsOf(target_).usual;
   k.root = root;
   k.anchor = g.anchor;
   if (g.anchor == root && FormOf(node(root).op) == OpForm::kContract && !fusion_.rules.tiles) {

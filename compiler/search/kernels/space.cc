@@ -254,10 +254,10 @@ std::vector<KernelChoice> AttentionSchedules(const KernelTask& task, const v1::T
   return all;
 }
 
-std::vector<KernelChoice> WalkSchedules(const KernelTask& task) {
+std::vector<KernelChoice> WalkSchedules(const KernelTask& task, const v1::Target& target) {
   const bool map = task.choice.kind == KernelKind::kMap;
   std::vector<KernelChoice> all;
-  for (int64_t elements : {1024, 4096, 16384}) {
+  for (int64_t elements : WalkExtentsOf(target).all) {
     if (!map && elements != task.choice.walk.elements) continue;
     for (int unroll : {1, 2, 4}) {
       for (int64_t rows : {1, 2, 4, 8}) {
@@ -281,7 +281,7 @@ std::vector<KernelChoice> Schedules(const KernelTask& task, const v1::Target& ta
   if (task.choice.kind == KernelKind::kAttention) all = AttentionSchedules(task, target);
   const KernelKind kind = task.choice.kind;
   if (kind == KernelKind::kMap || kind == KernelKind::kRow || kind == KernelKind::kPoint) {
-    all = WalkSchedules(task);
+    all = WalkSchedules(task, target);
   }
   const Point start = PointOf(task.choice);
   if (std::none_of(all.begin(), all.end(),
