@@ -1,4 +1,6 @@
-// The calling convention of kernels: the one C function that each CPU kernel object exports.
+// The calling conventions of kernels: the one function that each kernel object exports.
+//
+// On a CPU it is a C function:
 //
 //   auto* kernel = reinterpret_cast<CpuKernel>(module->Symbol(kCpuKernelSymbol).value());
 //   kernel(buffers, sizes, /*begin=*/0, /*end=*/grid, scratch, &error);
@@ -36,6 +38,21 @@ using CpuGemm = void (*)(int64_t rows, int64_t columns, int64_t sums, const void
                          int64_t result_stride);
 inline constexpr char kCpuSgemmSymbol[] = "athanor_sgemm";  // f32
 inline constexpr char kCpuDgemmSymbol[] = "athanor_dgemm";  // f64
+
+// A CUDA kernel takes one struct by value, all of whose members have 8 bytes: address and bytes of
+// each buffer, the sizes, the number of work items, the address of the workspace, bytes of it per
+// thread, and the address of an error slot. Any number of blocks of at most kCudaBlockThreads
+// threads compute all items.
+inline constexpr char kCudaKernelSymbol[] = "athanor_kernel";
+inline constexpr int kCudaBlockThreads = 128;
+// What a launch takes at most, from compute capability 7.0 on.
+inline constexpr int64_t kCudaArgumentBytes = 32764;
+
+// Receives the error of the lowest failed item of a launch; zero before it.
+struct alignas(64) CudaErrorSlot {
+  KernelError error;
+  uint32_t lock = 0;
+};
 
 }  // namespace athanor
 

@@ -14,7 +14,9 @@
 #include "absl/cleanup/cleanup.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/strip.h"
+#include "deploy/bazel/libs/status_macros.h"
 #include "runtime/cpu/blas.h"
+#include "runtime/elf.h"
 #include "runtime/kernel_abi.h"
 
 // This program's own ELF header, which the linker puts there.
@@ -23,63 +25,19 @@ extern "C" __attribute__((visibility("hidden"))) const ElfW(Ehdr) __ehdr_start;
 namespace athanor {
 namespace {
 
-absl::Status Malformed(absl::string_view what) {
-  return absl::InvalidArgumentError(absl::StrCat("kernel object: ", what));
-}
-
-bool Fits(uint64_t offset, uint64_t size, size_t total) {
-  return offset <= total && size <= total - offset;
-}
-
-// Checks that the object holds all that its headers announce. The system's loader maps it without
-// looking at the file's length, and touching a page behind its end then kills the process with
-// SIGBUS.
-absl::Status CheckComplete(absl::string_view object, const ElfW(Ehdr) & header) {
-  if (header.e_phentsize != sizeof(ElfW(Phdr))) {
-    return Malformed(absl::StrCat("program headers of ", header.e_phentsize, " bytes, expected ",
-                                  sizeof(ElfW(Phdr))));
+// Checks what the system's loader does not: it maps an object without looking at the file's length,
+// and touching a page behind its end then kills the process with SIGBUS.
+absl::Status CheckObject(absl::string_view object) {
+  ASSIGN_OR_RETURN(const ElfObject elf, CheckElf(object));
+  if (elf.machine != __ehdr_start.e_machine) {
+    return MalformedObject(absl::StrCat("built for ELF machine ", elf.machine,
+                                        ", this program is for machine ", __ehdr_start.e_machine));
   }
-  const uint64_t programs = uint64_t{header.e_phnum} * header.e_phentsize;
-  const uint64_t sections = uint64_t{header.e_shnum} * header.e_shentsize;
-  if (!Fits(header.e_phoff, programs, object.size()) ||
-      !Fits(header.e_shoff, sections, object.size())) {
-    return Malformed(
-        absl::StrCat("truncated: ", object.size(), " bytes do not hold the headers it announces"));
+  if (elf.type != ET_DYN) {
+    return MalformedObject(absl::StrCat("ELF type ", elf.type, ", expected a shared object (3)"));
   }
-  bool dynamic = false;
-  for (int i = 0; i < header.e_phnum; ++i) {
-    ElfW(Phdr) segment;
-    std::memcpy(&segment, object.data() + header.e_phoff + i * sizeof(segment), sizeof(segment));
-    if (!Fits(segment.p_offset, segment.p_filesz, object.size())) {
-      return Malformed(
-          absl::StrCat("truncated: ", object.size(), " bytes do not hold segment ", i));
-    }
-    dynamic |= segment.p_type == PT_DYNAMIC;
-  }
-  if (!dynamic) return Malformed("not linked: it has no dynamic section");
+  if (!elf.dynamic) return MalformedObject("not linked: it has no dynamic section");
   return absl::OkStatus();
-}
-
-absl::Status CheckHeader(absl::string_view object) {
-  ElfW(Ehdr) header;
-  if (object.size() < SELFMAG || std::memcmp(object.data(), ELFMAG, SELFMAG) != 0) {
-    return Malformed("not an ELF file");
-  }
-  if (object.size() < sizeof(header)) {
-    return Malformed(
-        absl::StrCat("truncated: ", object.size(), " bytes do not hold an ELF header"));
-  }
-  std::memcpy(&header, object.data(), sizeof(header));
-  const ElfW(Ehdr)& own = __ehdr_start;
-  if (header.e_ident[EI_CLASS] != own.e_ident[EI_CLASS] ||
-      header.e_ident[EI_DATA] != own.e_ident[EI_DATA] || header.e_machine != own.e_machine) {
-    return Malformed(absl::StrCat("built for ELF machine ", header.e_machine,
-                                  ", this program is for machine ", own.e_machine));
-  }
-  if (header.e_type != ET_DYN) {
-    return Malformed(absl::StrCat("ELF type ", header.e_type, ", expected a shared object (3)"));
-  }
-  return CheckComplete(object, header);
 }
 
 // Returns a path to `fd` that no load in this process has used before. The system's loader takes
@@ -113,7 +71,7 @@ absl::Status WriteAll(int fd, absl::string_view bytes) {
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<CpuModule>> CpuModule::Load(absl::string_view object) {
-  absl::Status status = CheckHeader(object);
+  absl::Status status = CheckObject(object);
   if (!status.ok()) return status;
   const int fd = memfd_create("athanor-kernel", MFD_CLOEXEC);
   if (fd < 0) {

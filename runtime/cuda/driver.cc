@@ -48,6 +48,7 @@ struct Meaning {
 // Any other result is INTERNAL; its context may be usable or not.
 constexpr Meaning kMeanings[] = {
     {kCudaInvalidValue, absl::StatusCode::kInvalidArgument, false},
+    {kCudaNotFound, absl::StatusCode::kInvalidArgument, false},
     {kCudaOutOfMemory, absl::StatusCode::kResourceExhausted, false},
     {kCudaLaunchOutOfResources, absl::StatusCode::kResourceExhausted, false},
     {kCudaNotInitialized, absl::StatusCode::kFailedPrecondition, false},

@@ -19,7 +19,7 @@
 namespace athanor {
 
 using CudaResult = int;
-using CudaDevice = int;
+using CudaDeviceHandle = int;
 using CudaPointer = uint64_t;     // in the device's address space
 using CudaAllocation = uint64_t;  // physical memory without an address
 using CudaContext = struct CudaContextOpaque*;
@@ -43,6 +43,7 @@ enum : CudaResult {
   kCudaNoBinaryForGpu = 209,
   kCudaEccUncorrectable = 214,
   kCudaContained = 226,
+  kCudaNotFound = 500,
   kCudaNotReady = 600,
   kCudaIllegalAddress = 700,
   kCudaLaunchOutOfResources = 701,
@@ -147,13 +148,15 @@ enum CudaTensorMapType : int { kCudaTensorMapF32 = 7 };
   X(DriverGetVersion, "cuDriverGetVersion", (int* version))                                      \
   X(GetErrorName, "cuGetErrorName", (CudaResult result, const char** name))                      \
   X(GetErrorString, "cuGetErrorString", (CudaResult result, const char** text))                  \
-  X(DeviceGet, "cuDeviceGet", (CudaDevice * device, int ordinal))                                \
-  X(DeviceGetName, "cuDeviceGetName", (char* name, int bytes, CudaDevice device))                \
-  X(DeviceGetAttribute, "cuDeviceGetAttribute", (int* value, int attribute, CudaDevice device))  \
-  X(DeviceTotalMem, "cuDeviceTotalMem_v2", (size_t* bytes, CudaDevice device))                   \
-  X(PrimaryCtxRetain, "cuDevicePrimaryCtxRetain", (CudaContext * context, CudaDevice device))    \
-  X(PrimaryCtxRelease, "cuDevicePrimaryCtxRelease_v2", (CudaDevice device))                      \
-  X(PrimaryCtxReset, "cuDevicePrimaryCtxReset_v2", (CudaDevice device))                          \
+  X(DeviceGet, "cuDeviceGet", (CudaDeviceHandle * device, int ordinal))                          \
+  X(DeviceGetName, "cuDeviceGetName", (char* name, int bytes, CudaDeviceHandle device))          \
+  X(DeviceGetAttribute, "cuDeviceGetAttribute",                                                  \
+    (int* value, int attribute, CudaDeviceHandle device))                                        \
+  X(DeviceTotalMem, "cuDeviceTotalMem_v2", (size_t* bytes, CudaDeviceHandle device))             \
+  X(PrimaryCtxRetain, "cuDevicePrimaryCtxRetain",                                                \
+    (CudaContext * context, CudaDeviceHandle device))                                            \
+  X(PrimaryCtxRelease, "cuDevicePrimaryCtxRelease_v2", (CudaDeviceHandle device))                \
+  X(PrimaryCtxReset, "cuDevicePrimaryCtxReset_v2", (CudaDeviceHandle device))                    \
   X(CtxSetCurrent, "cuCtxSetCurrent", (CudaContext context))                                     \
   X(ModuleLoadData, "cuModuleLoadData", (CudaModule * module, const void* image))                \
   X(ModuleUnload, "cuModuleUnload", (CudaModule module))                                         \

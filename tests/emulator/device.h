@@ -27,8 +27,7 @@
 namespace athanor::emulator {
 
 // Results that only a driver names.
-inline constexpr CudaResult kCudaInvalidContext = 201, kCudaInvalidHandle = 400,
-                            kCudaNotFound = 500;
+inline constexpr CudaResult kCudaInvalidContext = 201, kCudaInvalidHandle = 400;
 
 // Returns where the host finds an address of the device.
 inline void* HostAddress(CudaPointer pointer) {

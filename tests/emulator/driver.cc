@@ -99,39 +99,39 @@ ATHANOR_DRIVER cuGetErrorString(CudaResult result, const char** text) {
   return kCudaInvalidValue;
 }
 
-ATHANOR_DRIVER cuDeviceGet(CudaDevice* ordinal, int wanted) {
+ATHANOR_DRIVER cuDeviceGet(CudaDeviceHandle* ordinal, int wanted) {
   return OnDevice([&]() -> CudaResult {
     if (wanted != 0) return kCudaInvalidDevice;
     *ordinal = 0;
     return kCudaSuccess;
   });
 }
-ATHANOR_DRIVER cuDeviceGetName(char* name, int bytes, CudaDevice) {
+ATHANOR_DRIVER cuDeviceGetName(char* name, int bytes, CudaDeviceHandle) {
   return OnDevice([&] {
     std::strncpy(name, TheMachine().name.c_str(), bytes);
     return kCudaSuccess;
   });
 }
-ATHANOR_DRIVER cuDeviceGetAttribute(int* value, int attribute, CudaDevice) {
+ATHANOR_DRIVER cuDeviceGetAttribute(int* value, int attribute, CudaDeviceHandle) {
   return OnDevice([&] {
     *value = TheMachine().attribute(attribute);
     return kCudaSuccess;
   });
 }
-ATHANOR_DRIVER cuDeviceTotalMem_v2(size_t* bytes, CudaDevice) {
+ATHANOR_DRIVER cuDeviceTotalMem_v2(size_t* bytes, CudaDeviceHandle) {
   return OnDevice([&] {
     *bytes = TheMachine().bytes;
     return kCudaSuccess;
   });
 }
-ATHANOR_DRIVER cuDevicePrimaryCtxRetain(CudaContext* context, CudaDevice) {
+ATHANOR_DRIVER cuDevicePrimaryCtxRetain(CudaContext* context, CudaDeviceHandle) {
   return OnDevice([&] {
     ++device.retained;
     *context = reinterpret_cast<CudaContext>(&device);
     return kCudaSuccess;
   });
 }
-ATHANOR_DRIVER cuDevicePrimaryCtxRelease_v2(CudaDevice) {
+ATHANOR_DRIVER cuDevicePrimaryCtxRelease_v2(CudaDeviceHandle) {
   return OnDevice([&]() -> CudaResult {
     if (device.retained == 0) return kCudaInvalidContext;
     --device.retained;
@@ -139,7 +139,7 @@ ATHANOR_DRIVER cuDevicePrimaryCtxRelease_v2(CudaDevice) {
   });
 }
 // Does not bring back a lost device: a new process does.
-ATHANOR_DRIVER cuDevicePrimaryCtxReset_v2(CudaDevice) {
+ATHANOR_DRIVER cuDevicePrimaryCtxReset_v2(CudaDeviceHandle) {
   return OnDevice([] { return kCudaSuccess; });
 }
 ATHANOR_DRIVER cuCtxSetCurrent(CudaContext context) {

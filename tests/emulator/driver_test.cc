@@ -56,7 +56,7 @@ class DriverTest : public ::testing::Test {
 
 TEST_F(DriverTest, CallsNeedTheirDriverAndContext) {
   CudaPointer pointer = 0;
-  CudaDevice device = 0;
+  CudaDeviceHandle device = 0;
   EXPECT_EQ(cuda_->DeviceGet(&device, 0), kCudaNotInitialized);
   ASSERT_EQ(cuda_->Init(0), kCudaSuccess);
   EXPECT_EQ(cuda_->DeviceGet(&device, 0), kCudaSuccess);

@@ -66,7 +66,7 @@ class Gpu {
   // FAILED_PRECONDITION if there is neither a compiler nor a folder "kernels" of machine code
   // beside this program.
   absl::Status HasKernels() const;
-  CudaDevice device() const { return device_; }
+  CudaDeviceHandle device() const { return device_; }
   CudaContext context() const { return context_; }
   CudaStream stream() const { return stream_; }
   int Attribute(CudaDeviceAttribute attribute) const;
@@ -132,7 +132,7 @@ class Gpu {
   const CudaDriver& cuda_;
   const std::string nvrtc_folder_;
   std::string compiler_failure_;
-  CudaDevice device_ = 0;
+  CudaDeviceHandle device_ = 0;
   CudaContext context_ = nullptr;
   CudaStream stream_ = nullptr;
   CudaEvent begin_ = nullptr, end_ = nullptr;

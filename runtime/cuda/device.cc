@@ -1,0 +1,192 @@
+#include "runtime/cuda/device.h"
+
+#include <algorithm>
+#include <limits>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "deploy/bazel/libs/status_macros.h"
+#include "runtime/cuda/queue.h"
+#include "runtime/elf.h"
+
+namespace athanor {
+namespace {
+
+constexpr int kOldestCompute = 80;
+// Keeps items' scratch apart by whole sectors of the memory.
+constexpr int64_t kScratchAlignment = 128;
+
+class CudaMemory : public DeviceMemory {
+ public:
+  CudaMemory(const CudaDevice& device, CudaPointer pointer, int64_t bytes)
+      : DeviceMemory(reinterpret_cast<void*>(pointer), bytes), device_(device) {}
+  ~CudaMemory() override {
+    // A lost device has no memory to give back.
+    if (device_.Enter().ok()) {
+      device_.Check(device_.driver().MemFree(AddressOnDevice(data())), "cuMemFree").IgnoreError();
+    }
+  }
+
+ private:
+  const CudaDevice& device_;
+};
+
+int64_t Rounded(int64_t bytes) {
+  return bytes / kScratchAlignment * kScratchAlignment +
+         (bytes % kScratchAlignment != 0 ? kScratchAlignment : 0);
+}
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<CudaDevice>> CudaDevice::Create(const CudaDriver& cuda,
+                                                               const CudaDeviceOptions& options) {
+  std::unique_ptr<CudaDevice> device(new CudaDevice(cuda, options));
+  RETURN_IF_ERROR(device->Named(device->Start()));
+  return device;
+}
+
+absl::Status CudaDevice::Start() {
+  RETURN_IF_ERROR(Check(cuda_.Init(0), "cuInit"));
+  RETURN_IF_ERROR(Check(cuda_.DeviceGet(&handle_, options_.ordinal), "cuDeviceGet"));
+  RETURN_IF_ERROR(ReadProperties());
+  if (properties_.compute < kOldestCompute) {
+    return absl::FailedPreconditionError(absl::StrCat(properties_.name, " is sm_",
+                                                      properties_.compute, "; kernels need sm_",
+                                                      kOldestCompute, " (Ampere) or newer"));
+  }
+  return Check(cuda_.PrimaryCtxRetain(&context_, handle_), "cuDevicePrimaryCtxRetain");
+}
+
+absl::Status CudaDevice::ReadProperties() {
+  char name[256] = {};
+  RETURN_IF_ERROR(Check(cuda_.DeviceGetName(name, sizeof(name) - 1, handle_), "cuDeviceGetName"));
+  properties_.name = name;
+  int version = 0;
+  RETURN_IF_ERROR(Check(cuda_.DriverGetVersion(&version), "cuDriverGetVersion"));
+  properties_.driver = absl::StrCat(version / 1000, ".", version % 1000 / 10);
+  size_t memory = 0;
+  RETURN_IF_ERROR(Check(cuda_.DeviceTotalMem(&memory, handle_), "cuDeviceTotalMem"));
+  properties_.memory_bytes = memory;
+  int major = 0, minor = 0, threads = 0, l2 = 0, shared = 0;
+  const std::pair<int, int*> attributes[] = {
+      {kCudaComputeMajor, &major},
+      {kCudaComputeMinor, &minor},
+      {kCudaMultiprocessors, &properties_.multiprocessors},
+      {kCudaThreadsPerMultiprocessor, &threads},
+      {kCudaL2Bytes, &l2},
+      {kCudaSharedBytesPerMultiprocessor, &shared},
+  };
+  for (const auto& [attribute, value] : attributes) {
+    RETURN_IF_ERROR(Check(cuda_.DeviceGetAttribute(value, attribute, handle_),
+                          absl::StrCat("cuDeviceGetAttribute(", attribute, ")")));
+  }
+  properties_.compute = 10 * major + minor;
+  properties_.threads = threads * properties_.multiprocessors;
+  properties_.l2_bytes = l2;
+  properties_.shared_bytes = shared;
+  return absl::OkStatus();
+}
+
+CudaDevice::~CudaDevice() {
+  if (context_ != nullptr) cuda_.PrimaryCtxRelease(handle_);
+}
+
+absl::Status CudaDevice::Named(const absl::Status& status) const {
+  if (status.ok()) return status;
+  return absl::Status(status.code(),
+                      absl::StrCat("device cuda:", options_.ordinal, ": ", status.message()));
+}
+
+absl::Status CudaDevice::Enter() const {
+  if (lost_.load(std::memory_order_acquire)) {
+    MutexLock lock(mu_);
+    return loss_;
+  }
+  return Check(cuda_.CtxSetCurrent(context_), "cuCtxSetCurrent");
+}
+
+absl::Status CudaDevice::Check(CudaResult result, absl::string_view call) const {
+  if (result == kCudaSuccess) return absl::OkStatus();
+  const absl::Status status = CudaStatus(cuda_, result, call);
+  if (!IsStickyError(result)) return status;
+  MutexLock lock(mu_);
+  if (loss_.ok()) {
+    loss_ = absl::UnavailableError(
+        absl::StrCat("device cuda:", options_.ordinal,
+                     " is lost until this process restarts: ", status.message()));
+    lost_.store(true, std::memory_order_release);
+  }
+  return loss_;
+}
+
+absl::StatusOr<std::unique_ptr<DeviceMemory>> CudaDevice::Allocate(MemoryKind kind, int64_t bytes) {
+  RETURN_IF_ERROR(Enter());
+  CudaPointer pointer = 0;
+  if (const CudaResult result = cuda_.MemAlloc(&pointer, std::max<int64_t>(bytes, 1));
+      result != kCudaSuccess) {
+    const absl::Status status = Check(result, absl::StrCat("cuMemAlloc of ", bytes, " bytes"));
+    const absl::StatusOr<int64_t> free = FreeBytes();
+    if (!free.ok()) return Named(status);
+    return Named(absl::Status(status.code(), absl::StrCat(status.message(), "; ", *free, " of ",
+                                                          properties_.memory_bytes, " are free")));
+  }
+  auto memory = std::make_unique<CudaMemory>(*this, pointer, bytes);
+  RETURN_IF_ERROR(Named(Check(cuda_.FillBytes(pointer, 0, bytes, nullptr), "cuMemsetD8Async")));
+  RETURN_IF_ERROR(Named(Check(cuda_.StreamSynchronize(nullptr), "cuStreamSynchronize")));
+  return memory;
+}
+
+absl::StatusOr<int64_t> CudaDevice::FreeBytes() const {
+  RETURN_IF_ERROR(Enter());
+  size_t free = 0, total = 0;
+  RETURN_IF_ERROR(Check(cuda_.MemGetInfo(&free, &total), "cuMemGetInfo"));
+  return static_cast<int64_t>(free);
+}
+
+absl::StatusOr<std::unique_ptr<DeviceKernel>> CudaDevice::LoadKernel(absl::string_view object) {
+  // The driver takes no length, and would read behind a file that was cut off.
+  RETURN_IF_ERROR(CheckElf(object).status());
+  RETURN_IF_ERROR(Enter());
+  return LoadCudaKernel(*this, object);
+}
+
+int64_t CudaDevice::Teams(int64_t stride) const {
+  const int64_t resident = std::max(properties_.threads, 1);
+  if (stride == 0) return resident;
+  return std::clamp<int64_t>(options_.workspace_bytes / stride, 1, resident);
+}
+
+int64_t CudaDevice::ScratchBytes(int64_t per_item) const {
+  constexpr int64_t kMost = std::numeric_limits<int64_t>::max();
+  if (per_item > kMost - kScratchAlignment) return kMost;
+  const int64_t stride = Rounded(per_item);
+  return stride * Teams(stride);
+}
+
+absl::StatusOr<std::unique_ptr<DeviceQueue>> CudaDevice::NewQueue(int64_t scratch_bytes) {
+  const int64_t bytes = ScratchBytes(scratch_bytes);
+  std::unique_ptr<DeviceMemory> workspace;
+  if (bytes > 0) {
+    ASSIGN_OR_RETURN(workspace, Allocate(MemoryKind::kScratch, bytes));
+  }
+  ASSIGN_OR_RETURN(std::unique_ptr<DeviceMemory> slots,
+                   Allocate(MemoryKind::kScratch, kCudaQueueSlots * sizeof(CudaErrorSlot)));
+  return NewCudaQueue(*this, std::move(workspace), std::move(slots), Rounded(scratch_bytes));
+}
+
+v1::Target CudaDevice::target() const {
+  v1::Target target;
+  target.set_device(std::string(name()));
+  target.set_triple("nvptx64-nvidia-cuda");
+  // The letter admits what this architecture alone has.
+  target.set_cpu(absl::StrCat("sm_", properties_.compute, properties_.compute >= 90 ? "a" : ""));
+  target.set_vector_bytes(1);
+  target.set_vector_registers(32);
+  target.set_l1_bytes(properties_.shared_bytes);
+  target.set_l2_bytes(properties_.l2_bytes);
+  target.set_l3_bytes(properties_.l2_bytes);
+  target.set_threads(properties_.threads);
+  return target;
+}
+
+}  // namespace athanor

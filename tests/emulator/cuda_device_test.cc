@@ -1,0 +1,313 @@
+// The CUDA device on the emulated driver: memory, kernels, queues and how each fails.
+#include <cstdint>
+#include <cstdlib>
+#include <memory>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "compiler/codegen/cuda/dialect.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "runtime/cuda/device.h"
+#include "tests/emulator/testing.h"
+
+namespace athanor {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+
+// Returns the cubin of a kernel of two buffers and a size that does `body` for each item `g`.
+std::string CubinOf(absl::string_view body, const std::string& arch = "sm_80") {
+  const std::string text = absl::StrCat(
+      "#include \"athanor/device.h\"\n"
+      "struct Arguments {\n"
+      "  Buffer b0, b1;\n"
+      "  i64 s0, items;\n"
+      "  u8* workspace;\n"
+      "  i64 stride;\n"
+      "  ErrorSlot* error;\n"
+      "};\n"
+      "KERNEL(athanor_kernel) {\n"
+      "  for (i64 g = first(a); g < a.items; g += teams(a)) {\n",
+      body, "  }\n}\n");
+  absl::StatusOr<const Nvrtc*> compiler = emulator::Compiler();
+  if (!compiler.ok()) {
+    ADD_FAILURE() << compiler.status();
+    return "";
+  }
+  absl::StatusOr<Cubin> cubin = (*compiler)->Compile(CudaSourceOf(text, arch));
+  if (!cubin.ok()) {
+    ADD_FAILURE() << cubin.status();
+    return "";
+  }
+  return cubin->code;
+}
+
+constexpr char kDouble[] = "store<f32>(a.b1, g, 2 * load<f32>(a.b0, g));";
+// Fails each item from a.s0 on.
+constexpr char kFail[] = "check(a.error, g, g, a.s0, 1);";
+
+std::unique_ptr<CudaDevice> MakeDevice(const CudaDeviceOptions& options = {}) {
+  absl::StatusOr<const CudaDriver*> driver = emulator::NewDevice();
+  if (!driver.ok()) {
+    ADD_FAILURE() << driver.status();
+    std::abort();
+  }
+  return CudaDevice::Create(**driver, options).value();
+}
+
+// A kernel's tables, on a device.
+struct Call {
+  Call(CudaDevice& device, int64_t bytes)
+      : from(device.Allocate(MemoryKind::kArena, bytes).value()),
+        to(device.Allocate(MemoryKind::kArena, bytes).value()),
+        buffers{from->data(), to->data()},
+        lengths{bytes, bytes} {}
+
+  absl::Status Launch(DeviceQueue& queue, const DeviceKernel& kernel, int64_t items,
+                      KernelError* into, bool one_thread = false) {
+    return queue.Launch(kernel, {.buffers = buffers,
+                                 .bytes = lengths,
+                                 .sizes = sizes,
+                                 .grid = items,
+                                 .one_thread = one_thread,
+                                 .error = into});
+  }
+
+  std::unique_ptr<DeviceMemory> from, to;
+  std::vector<void*> buffers;
+  std::vector<int64_t> lengths;
+  std::vector<int64_t> sizes = {0};
+};
+
+TEST(CudaDeviceTest, TellsWhatItIs) {
+  auto device = MakeDevice();
+  EXPECT_EQ(device->name(), "cuda");
+  EXPECT_FALSE(device->host_memory());
+  EXPECT_EQ(device->properties().compute, 80);
+  const v1::Target target = device->target();
+  EXPECT_EQ(target.device(), "cuda");
+  EXPECT_EQ(target.cpu(), "sm_80");
+  EXPECT_EQ(target.threads(), device->properties().threads);
+  EXPECT_GT(target.l2_bytes(), 0);
+}
+
+TEST(CudaDeviceTest, DevicesThatDoNotServeAreNamed) {
+  const CudaDriver* driver = emulator::NewDevice().value();
+  absl::Status status = CudaDevice::Create(*driver, {.ordinal = 9}).status();
+  EXPECT_EQ(status.code(), absl::StatusCode::kFailedPrecondition);
+  EXPECT_THAT(std::string(status.message()), HasSubstr("cuda:9"));
+
+  CudaDriver old = *driver;
+  static CudaResult (*const attribute)(int*, int, CudaDeviceHandle) = driver->DeviceGetAttribute;
+  old.DeviceGetAttribute = [](int* value, int which, CudaDeviceHandle device) -> CudaResult {
+    if (which == kCudaComputeMajor) return *value = 7, kCudaSuccess;
+    if (which == kCudaComputeMinor) return *value = 5, kCudaSuccess;
+    return attribute(value, which, device);
+  };
+  status = CudaDevice::Create(old, {}).status();
+  EXPECT_EQ(status.code(), absl::StatusCode::kFailedPrecondition);
+  EXPECT_THAT(std::string(status.message()), AllOf(HasSubstr("sm_75"), HasSubstr("sm_80")));
+}
+
+TEST(CudaDeviceTest, MemoryIsZeroAtFirst) {
+  auto device = MakeDevice();
+  auto queue = device->NewQueue(0).value();
+  for (int64_t bytes : {1, 255, 65537}) {
+    auto memory = device->Allocate(MemoryKind::kArena, bytes).value();
+    EXPECT_EQ(memory->bytes(), bytes);
+    EXPECT_EQ(reinterpret_cast<uint64_t>(memory->data()) % 64, 0u);
+    std::string got(bytes, 'x');
+    ASSERT_TRUE(queue->Copy(got.data(), memory->data(), bytes, CopyKind::kToHost).ok());
+    ASSERT_TRUE(queue->Wait().ok());
+    EXPECT_EQ(got, std::string(bytes, '\0'));
+  }
+}
+
+TEST(CudaDeviceTest, CopiesAndFillsInOrder) {
+  auto device = MakeDevice();
+  auto queue = device->NewQueue(0).value();
+  auto one = device->Allocate(MemoryKind::kArena, 100).value();
+  auto two = device->Allocate(MemoryKind::kArena, 100).value();
+  const std::string sent(60, 'a');
+  std::string got(100, '?');
+  ASSERT_TRUE(queue->Fill(one->data(), 'b', 100).ok());
+  ASSERT_TRUE(
+      queue->Copy(static_cast<char*>(one->data()) + 40, sent.data(), 60, CopyKind::kToDevice).ok());
+  ASSERT_TRUE(queue->Copy(two->data(), one->data(), 100, CopyKind::kOnDevice).ok());
+  ASSERT_TRUE(queue->Fill(one->data(), 'c', 100).ok());
+  ASSERT_TRUE(queue->Copy(got.data(), two->data(), 100, CopyKind::kToHost).ok());
+  ASSERT_TRUE(queue->Copy(nullptr, nullptr, 0, CopyKind::kToHost).ok());
+  ASSERT_TRUE(queue->Fill(nullptr, 1, 0).ok());
+  ASSERT_TRUE(queue->Wait().ok());
+  EXPECT_EQ(got, std::string(40, 'b') + sent);
+}
+
+TEST(CudaDeviceTest, EveryItemRunsOnce) {
+  auto device = MakeDevice();
+  auto kernel =
+      device->LoadKernel(CubinOf("store<i64>(a.b1, g, load<i64>(a.b1, g) + g + 1);")).value();
+  auto queue = device->NewQueue(0).value();
+  // Around a wave, a block and all threads of the device.
+  const int64_t all = device->properties().threads;
+  for (int64_t items : {int64_t{1}, int64_t{31}, int64_t{33}, int64_t{128}, int64_t{1021}, all - 1,
+                        all + 1, 3 * all}) {
+    for (bool one_thread : {false, true}) {
+      Call call(*device, items * 8);
+      KernelError error;
+      ASSERT_TRUE(call.Launch(*queue, *kernel, items, &error, one_thread).ok());
+      std::vector<int64_t> got(items);
+      ASSERT_TRUE(queue->Copy(got.data(), call.to->data(), items * 8, CopyKind::kToHost).ok());
+      ASSERT_TRUE(queue->Wait().ok());
+      for (int64_t i = 0; i < items; ++i) ASSERT_EQ(got[i], i + 1) << items;
+      EXPECT_EQ(error.code, 0);
+    }
+  }
+}
+
+TEST(CudaDeviceTest, ScratchBelongsToOneItemAtATime) {
+  constexpr int64_t kItems = 1000, kScratch = 200;
+  const std::string cubin = CubinOf(
+      "Buffer own = scratch(a, 0, 200);\n"
+      "for (i64 i = 0; i < 25; ++i) store<i64>(own, i, g);\n"
+      "i64 sum = 0;\n"
+      "for (i64 i = 0; i < 25; ++i) sum += load<i64>(own, i);\n"
+      "store<i64>(a.b1, g, sum);\n");
+  // Room for one item, for some, for all.
+  for (int64_t workspace : {int64_t{1}, int64_t{5000}, int64_t{1} << 26}) {
+    auto device = MakeDevice({.workspace_bytes = workspace});
+    EXPECT_LE(device->ScratchBytes(kScratch), std::max<int64_t>(workspace, 256));
+    auto kernel = device->LoadKernel(cubin).value();
+    auto queue = device->NewQueue(kScratch).value();
+    Call call(*device, kItems * 8);
+    KernelError error;
+    ASSERT_TRUE(call.Launch(*queue, *kernel, kItems, &error).ok());
+    std::vector<int64_t> got(kItems);
+    ASSERT_TRUE(queue->Copy(got.data(), call.to->data(), kItems * 8, CopyKind::kToHost).ok());
+    const absl::Status status = queue->Wait();
+    ASSERT_TRUE(status.ok()) << status;
+    for (int64_t i = 0; i < kItems; ++i) ASSERT_EQ(got[i], 25 * i) << workspace;
+  }
+}
+
+TEST(CudaDeviceTest, ScratchThatNoMemoryHoldsIsRefused) {
+  auto device = MakeDevice();
+  EXPECT_EQ(device->ScratchBytes(INT64_MAX), INT64_MAX);
+  EXPECT_EQ(device->ScratchBytes(0), 0);
+  EXPECT_EQ(device->NewQueue(int64_t{1} << 40).status().code(),
+            absl::StatusCode::kResourceExhausted);
+}
+
+TEST(CudaDeviceTest, ErrorsGoToTheirLaunches) {
+  auto device = MakeDevice();
+  auto kernel = device->LoadKernel(CubinOf(kFail)).value();
+  auto queue = device->NewQueue(0).value();
+  Call call(*device, 8);
+  // More launches than a queue has slots, and twice, since slots are used again.
+  for (int round = 0; round < 2; ++round) {
+    std::vector<KernelError> errors(2500);
+    for (size_t i = 0; i < errors.size(); ++i) {
+      call.sizes[0] = i % 7 == 3 ? 5 : 1000;
+      ASSERT_TRUE(call.Launch(*queue, *kernel, 300, &errors[i]).ok());
+    }
+    ASSERT_TRUE(queue->Wait().ok());
+    for (size_t i = 0; i < errors.size(); ++i) {
+      ASSERT_EQ(errors[i].code, i % 7 == 3 ? 1 : 0) << i;
+      if (errors[i].code == 0) continue;
+      EXPECT_EQ(errors[i].item, 5);
+      EXPECT_EQ(errors[i].index, 5);
+      EXPECT_EQ(errors[i].extent, 5);
+    }
+  }
+}
+
+TEST(CudaDeviceTest, AFaultLosesTheDeviceForGood) {
+  auto device = MakeDevice();
+  auto kernel = device->LoadKernel(CubinOf("store<f32>(a.b1, g + 1, 1.f);")).value();
+  auto queue = device->NewQueue(0).value(), other = device->NewQueue(0).value();
+  Call call(*device, 400);
+  KernelError error;
+  absl::Status status = call.Launch(*queue, *kernel, 100, &error);
+  if (status.ok()) status = queue->Wait();
+  EXPECT_EQ(status.code(), absl::StatusCode::kUnavailable) << status;
+  EXPECT_THAT(std::string(status.message()),
+              AllOf(HasSubstr("cuda:0 is lost"), HasSubstr("ILLEGAL_ADDRESS")));
+  for (const absl::Status& later :
+       {queue->Wait(), other->Wait(), call.Launch(*other, *kernel, 1, &error),
+        other->Fill(call.to->data(), 0, 4),
+        other->Copy(call.to->data(), call.from->data(), 4, CopyKind::kOnDevice),
+        device->Allocate(MemoryKind::kArena, 1).status(), device->NewQueue(0).status(),
+        device->LoadKernel(CubinOf(kDouble)).status()}) {
+    EXPECT_EQ(later.code(), absl::StatusCode::kUnavailable) << later;
+    EXPECT_THAT(std::string(later.message()), HasSubstr("ILLEGAL_ADDRESS"));
+  }
+}
+
+TEST(CudaDeviceTest, FullMemoryIsNoLoss) {
+  auto device = MakeDevice();
+  const absl::Status status = device->Allocate(MemoryKind::kArena, int64_t{1} << 45).status();
+  EXPECT_EQ(status.code(), absl::StatusCode::kResourceExhausted);
+  EXPECT_THAT(std::string(status.message()),
+              AllOf(HasSubstr("cuda:0"), HasSubstr("35184372088832 bytes"), HasSubstr("are free")));
+  EXPECT_TRUE(device->Allocate(MemoryKind::kArena, 1).ok());
+}
+
+// Memory that is given back can be had again, whatever died first.
+TEST(CudaDeviceTest, GivesEverythingBack) {
+  const CudaDriver* driver = emulator::NewDevice().value();
+  auto device = CudaDevice::Create(*driver, {}).value();
+  ASSERT_TRUE(device->Enter().ok());
+  size_t before = 0, after = 0, total = 0;
+  ASSERT_EQ(driver->MemGetInfo(&before, &total), kCudaSuccess);
+  {
+    auto kernel = device->LoadKernel(CubinOf(kDouble)).value();
+    auto queue = device->NewQueue(64).value();
+    Call call(*device, 400);
+    KernelError error;
+    ASSERT_TRUE(call.Launch(*queue, *kernel, 100, &error).ok());
+    queue.reset();  // with a launch in flight
+  }
+  ASSERT_EQ(driver->MemGetInfo(&after, &total), kCudaSuccess);
+  EXPECT_EQ(before, after);
+}
+
+TEST(CudaDeviceTest, ObjectsThatAreNoCubinsOfItAreRefused) {
+  auto device = MakeDevice();
+  const std::string whole = CubinOf(kDouble);
+  for (size_t size : {size_t{0}, size_t{3}, size_t{63}, whole.size() / 2, whole.size() - 1}) {
+    EXPECT_EQ(device->LoadKernel(whole.substr(0, size)).status().code(),
+              absl::StatusCode::kInvalidArgument)
+        << size;
+  }
+  const absl::Status other = device->LoadKernel(CubinOf(kDouble, "sm_90a")).status();
+  EXPECT_EQ(other.code(), absl::StatusCode::kFailedPrecondition) << other;
+  EXPECT_TRUE(device->LoadKernel(whole).ok());
+}
+
+TEST(CudaDeviceTest, QueuesOfManyThreadsDoNotMix) {
+  auto device = MakeDevice();
+  auto kernel = device->LoadKernel(CubinOf("store<i64>(a.b1, g, a.s0 + g);")).value();
+  std::vector<std::thread> threads;
+  for (int64_t t = 0; t < 4; ++t) {
+    threads.emplace_back([&, t] {
+      auto queue = device->NewQueue(32).value();
+      Call call(*device, 800);
+      for (int round = 0; round < 50; ++round) {
+        KernelError error;
+        call.sizes[0] = 1000 * t + round;
+        ASSERT_TRUE(call.Launch(*queue, *kernel, 100, &error).ok());
+        std::vector<int64_t> got(100);
+        ASSERT_TRUE(queue->Copy(got.data(), call.to->data(), 800, CopyKind::kToHost).ok());
+        ASSERT_TRUE(queue->Wait().ok());
+        for (int64_t i = 0; i < 100; ++i) ASSERT_EQ(got[i], call.sizes[0] + i);
+      }
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+}
+
+}  // namespace
+}  // namespace athanor
