@@ -62,8 +62,12 @@ constexpr FlagRow kFlags[] = {
      "loaded into this server, only from bundles signed with one of these keys; empty: import no "
      "binaries"},
     {"device", FlagType::kString, &O::device, 0, 0,
-     "device that executes models: auto or cpu; this build has no backend for cuda:N and metal and "
-     "refuses them"},
+     "device that executes models: cpu, or cuda:N, the N-th NVIDIA GPU from 0; auto is cpu for "
+     "now"},
+    {"nvrtc", FlagType::kString, &O::nvrtc, 0, 0,
+     "folder of libnvrtc.so.13, which compiles kernels for cuda:N; empty: where the system's "
+     "loader, "
+     "toolkits and Python packages have it"},
     {"threads", FlagType::kInt, &O::threads, 0, 4096,
      "number of threads that execute requests; 0: one per core that --search_cores leaves"},
     {"compile_workers", FlagType::kInt, &O::compile_workers, 0, 256,

@@ -10,6 +10,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <optional>
 #include <string>
 #include <variant>
 #include <vector>
@@ -36,6 +37,7 @@ struct ServerOptions {
   std::string cache_signing_key;   // a PEM file
   std::string cache_trusted_keys;  // PEM files, separated by commas
   std::string device = "auto";
+  std::string nvrtc;
   int64_t threads = 0;                // 0: one per core
   int64_t compile_workers = 0;        // 0: one per core, at least two and at most eight
   int64_t search_cores = 0;           // cores set aside for searches
@@ -120,6 +122,9 @@ std::string FlagVariable(absl::string_view name);
 using Environment = std::function<const char*(const char* name)>;
 absl::StatusOr<ServerOptions> ParseOptions(const std::vector<std::string>& args,
                                            const Environment& environment);
+
+// Returns the number of a GPU named as --device=cuda:N; nullopt: that names none.
+std::optional<int> GpuOrdinal(absl::string_view device);
 
 // Checks rules that span several flags: addresses open to others need TLS or --insecure, and a
 // device that is not built in is refused by name. Fills in defaults of empty paths.

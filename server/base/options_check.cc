@@ -2,11 +2,16 @@
 #include <algorithm>
 #include <filesystem>
 #include <iterator>
+#include <optional>
 #include <string>
 #include <system_error>
 
+#include "absl/algorithm/container.h"
+#include "absl/strings/ascii.h"
 #include "absl/strings/match.h"
+#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/strip.h"
 #include "deploy/bazel/libs/status_macros.h"
 #include "server/base/options.h"
 #include "server/base/search_policy.h"
@@ -27,16 +32,22 @@ absl::Status CheckAddress(absl::string_view flag, const std::string& address, bo
 }
 
 absl::Status CheckDevice(absl::string_view device) {
-  if (device == "auto" || device == "cpu") return absl::OkStatus();
-  if (device == "metal" || device == "cuda" || absl::StartsWith(device, "cuda:")) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("--device=", device, ": this build has no such backend; it has: auto, cpu"));
-  }
+  if (device == "auto" || device == "cpu" || GpuOrdinal(device)) return absl::OkStatus();
+  const absl::string_view why =
+      device == "metal" ? "this build has no such backend" : "unknown device";
   return absl::InvalidArgumentError(
-      absl::StrCat("--device=", device, ": unknown device; must be auto or cpu"));
+      absl::StrCat("--device=", device, ": ", why, "; must be auto, cpu or cuda:N with N from 0"));
 }
 
 }  // namespace
+
+std::optional<int> GpuOrdinal(absl::string_view device) {
+  int ordinal = 0;
+  const bool digits = absl::ConsumePrefix(&device, "cuda:") && !device.empty() &&
+                      absl::c_all_of(device, absl::ascii_isdigit);
+  if (!digits || !absl::SimpleAtoi(device, &ordinal)) return std::nullopt;
+  return ordinal;
+}
 
 absl::Status ValidateOptions(ServerOptions* options, const Environment& environment) {
   RETURN_IF_ERROR(CheckDevice(options->device));

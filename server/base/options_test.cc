@@ -3,9 +3,11 @@
 #include <cstdlib>
 #include <fstream>
 #include <map>
+#include <optional>
 #include <string>
 #include <vector>
 
+#include "absl/strings/str_cat.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 
@@ -119,11 +121,19 @@ TEST(OptionsTest, HowRequestsShareCalls) {
   EXPECT_THAT(Error({"--max_batch_rows=-1"}), HasSubstr("--max_batch_rows"));
 }
 
-TEST(OptionsTest, DevicesThatAreNotBuiltAreRefusedByName) {
-  EXPECT_THAT(Error({"--device=cuda:1"}), HasSubstr("--device=cuda:1: this build has no such"));
-  EXPECT_THAT(Error({"--device=metal"}), HasSubstr("--device=metal"));
-  EXPECT_THAT(Error({"--device=tpu"}), HasSubstr("unknown device"));
-  EXPECT_TRUE(Parse({"--device=cpu"}).ok());
+TEST(OptionsTest, DevicesAreNamed) {
+  for (const char* device : {"auto", "cpu", "cuda:0", "cuda:15"}) {
+    EXPECT_TRUE(Parse({absl::StrCat("--device=", device)}).ok()) << device;
+  }
+  EXPECT_THAT(Error({"--device=metal"}), HasSubstr("--device=metal: this build has no such"));
+  for (const char* device : {"", "tpu", "cuda", "cuda:", "cuda:-1", "cuda:+1", "cuda:x", "cuda:1 ",
+                             "cuda:99999999999", "CUDA:0"}) {
+    EXPECT_THAT(Error({absl::StrCat("--device=", device)}),
+                HasSubstr("unknown device; must be auto, cpu or cuda:N"))
+        << device;
+  }
+  EXPECT_EQ(GpuOrdinal("cuda:15"), 15);
+  EXPECT_EQ(GpuOrdinal("cpu"), std::nullopt);
 }
 
 TEST(OptionsTest, OtherInterfacesNeedTlsOrInsecure) {

@@ -56,6 +56,10 @@ struct TunerOptions {
   // CPUs, by the system's numbers, that the child may use besides its parent's, and where its work
   // in the background goes first while there are requests. None: the parent's.
   std::vector<int> search_cpus;
+  // The GPU that kernels are for, by its number; -1: the CPU. Its compiler lies in `nvrtc` or, if
+  // that is empty, where the child finds it.
+  int gpu = -1;
+  std::string nvrtc;
 };
 
 // The binary it starts: `wanted`, or the one beside this executable where that is empty.

@@ -126,6 +126,10 @@ std::vector<std::string> Arguments(const std::string& binary, const TunerOptions
       absl::StrCat("--max_reply_bytes=", options.max_reply_bytes)};
   if (traffic >= 0) args.push_back("--traffic");
   if (scratch >= 0) args.push_back("--scratch");
+  if (options.gpu >= 0) {
+    args.push_back(absl::StrCat("--gpu=", options.gpu));
+    args.push_back(absl::StrCat("--nvrtc=", options.nvrtc));
+  }
   if (!options.search_cpus.empty()) {
     args.push_back(absl::StrCat("--search_cpus=", absl::StrJoin(options.search_cpus, ",")));
   }

@@ -86,6 +86,7 @@ PlanKey PlanKeeper::KeyOf(const ModelVersion& version, const Graph& graph,
   key.made_under.compiler_version = machine_->compiler_version();
   key.made_under.rule_set = absl::BytesToHexString(machine_->rule_set());
   key.made_under.libraries = machine_->target().blas();
+  key.made_under.driver = machine_->driver();
   key.made_under.clocks = clocks_;
   return key;
 }

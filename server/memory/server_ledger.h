@@ -59,8 +59,13 @@ class ServerLedger final : public MemoryLedger {
   // Called for each refused reservation, under the same conditions.
   using Refused = std::function<void()>;
 
-  explicit ServerLedger(int64_t limit, Freed freed = nullptr, Refused refused = nullptr)
-      : limit_(limit), freed_(std::move(freed)), refused_(std::move(refused)) {}
+  // Messages name the limit `name`.
+  explicit ServerLedger(int64_t limit, Freed freed = nullptr, Refused refused = nullptr,
+                        std::string name = "--memory_limit")
+      : limit_(limit),
+        freed_(std::move(freed)),
+        refused_(std::move(refused)),
+        name_(std::move(name)) {}
   ServerLedger(const ServerLedger&) = delete;
   ServerLedger& operator=(const ServerLedger&) = delete;
 
@@ -88,6 +93,7 @@ class ServerLedger final : public MemoryLedger {
   const int64_t limit_;
   const Freed freed_;
   const Refused refused_;
+  const std::string name_;
   std::atomic<int64_t> used_{0};
   std::array<std::atomic<int64_t>, kHeldKinds> by_kind_{};
 };

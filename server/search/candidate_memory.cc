@@ -76,6 +76,7 @@ MachineConditions CandidateMemory::Conditions() const {
   conditions.target = machine_.target();
   conditions.compiler_version = machine_.compiler_version();
   conditions.libraries = machine_.target().blas();
+  conditions.driver = machine_.driver();
   conditions.clocks = clocks_;
   return conditions;
 }

@@ -16,6 +16,8 @@
 #include "compiler/ir/value/message.h"
 #include "deploy/bazel/libs/status_macros.h"
 #include "runtime/cpu/cpus.h"
+#include "runtime/cpu/device.h"
+#include "runtime/cuda/device.h"
 #include "server/base/disk.h"
 #include "server/base/log.h"
 #include "server/base/machine_id.h"
@@ -196,25 +198,64 @@ absl::StatusOr<std::shared_ptr<TunerBackends>> TunerBackends::Create(const Serve
   backends->tuner_options_.traffic = backends->traffic_.get();
   backends->tuner_options_.turns = &backends->turns_;
   backends->tuner_options_.scratch_folder = options.state_dir;
-  ThreadPoolOptions threads;
-  threads.threads = static_cast<int>(backends->threads_);
-  ASSIGN_OR_RETURN(backends->device_, CpuDevice::Create(threads));
+  backends->machine_id_ = MachineFingerprint();
+  RETURN_IF_ERROR(backends->MakeDevice(options));
   ASSIGN_OR_RETURN(std::string binary, FindTuner(backends->tuner_options_.binary));
   backends->cache_ =
       Cache::Open({.path = options.cache,
                    .limit_bytes = options.cache_limit,
                    .leases = {.timeout = std::chrono::milliseconds(options.lease_timeout_ms)}},
                   [](absl::string_view message) { LogWarn("cache", {{"warning", message}}); });
-  backends->machine_id_ = MachineFingerprint();
   backends->tuner_id_ = BuildIdOf(binary);
   MutexLock lock(backends->mu_);
   backends->target_ = backends->cache_->targets().Find(backends->machine_id_, backends->tuner_id_);
   if (backends->target_.has_value()) {
-    backends->target_->mutable_target()->set_threads(static_cast<int32_t>(backends->threads_));
+    backends->Complete(&*backends->target_);
     return backends;
   }
   ASSIGN_OR_RETURN(backends->first_, TunerProcess::Start(backends->NextOptions()));
   return backends;
+}
+
+absl::Status TunerBackends::MakeDevice(const ServerOptions& options) {
+  const std::optional<int> gpu = GpuOrdinal(options.device);
+  if (!gpu) {
+    ThreadPoolOptions threads;
+    threads.threads = static_cast<int>(threads_);
+    ASSIGN_OR_RETURN(device_, CpuDevice::Create(threads));
+    return absl::OkStatus();
+  }
+  ASSIGN_OR_RETURN(const CudaDriver* driver, CudaDriver::Load());
+  ASSIGN_OR_RETURN(std::unique_ptr<CudaDevice> device,
+                   CudaDevice::Create(*driver, {.ordinal = *gpu}));
+  ASSIGN_OR_RETURN(const int64_t free, device->FreeBytes());
+  const CudaProperties& told = device->properties();
+  gpu_ = device->target();
+  driver_ = absl::StrCat("cuda ", told.driver);
+  absl::StrAppend(&machine_id_, " ", told.name, " ", driver_);
+  constexpr int64_t kTenths = 9;
+  gpu_memory_ = std::make_unique<ServerLedger>(
+      free / 10 * kTenths, nullptr, nullptr,
+      absl::StrCat("nine tenths of what was free on ", options.device));
+  tuner_options_.gpu = *gpu;
+  tuner_options_.nvrtc = options.nvrtc;
+  LogInfo("gpu", {{"device", options.device},
+                  {"name", told.name},
+                  {"arch", gpu_->cpu()},
+                  {"driver", told.driver},
+                  {"multiprocessors", told.multiprocessors},
+                  {"memory_limit", gpu_memory_->limit()}});
+  device_ = std::move(device);
+  return absl::OkStatus();
+}
+
+void TunerBackends::Complete(internal::TargetReply* reply) const {
+  if (gpu_.has_value()) {
+    *reply->mutable_target() = *gpu_;
+    reply->set_driver(driver_);
+  } else {
+    reply->mutable_target()->set_threads(static_cast<int32_t>(threads_));
+  }
 }
 
 TunerOptions TunerBackends::NextOptions() {
@@ -245,6 +286,7 @@ absl::StatusOr<std::shared_ptr<PlanRunner>> TunerBackends::Load(
     const Graph& graph, const v1::Plan& plan, absl::Span<const KernelObject> objects,
     absl::Span<const std::shared_ptr<const MappedTensor>> parameters, MemoryLedger* ledger) {
   const Traffic::Request waited_for(traffic());
+  if (gpu_memory_ != nullptr) ledger = gpu_memory_.get();
   return ExecutorRunner::Load(graph, plan, objects, parameters, device(), ledger, pool(ledger),
                               traffic());
 }
@@ -264,7 +306,7 @@ absl::StatusOr<internal::TargetReply> TunerBackends::Target(TunerProcess& tuner)
   if (!reply.ok()) return reply.status();
   // Threads are this server's, not the machine's.
   cache_->targets().Put(machine_id_, tuner_id_, *reply);
-  reply->mutable_target()->set_threads(static_cast<int32_t>(threads_));
+  Complete(&*reply);
   LogInfo("target", {{"cpu", reply->target().cpu()},
                      {"blas", reply->target().blas()},
                      {"vector_bytes", reply->target().vector_bytes()},

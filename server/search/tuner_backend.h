@@ -20,12 +20,13 @@
 #include "compiler/cache/cache.h"
 #include "deploy/bazel/libs/mutex.h"
 #include "proto/athanor/internal/tuner.pb.h"
-#include "runtime/cpu/device.h"
+#include "runtime/device.h"
 #include "runtime/prepared_pool.h"
 #include "server/base/options.h"
 #include "server/base/traffic.h"
 #include "server/child/measuring_turns.h"
 #include "server/child/tuner_process.h"
+#include "server/memory/server_ledger.h"
 #include "server/plans/compile_backend.h"
 #include "server/search/machine_limits.h"
 
@@ -61,6 +62,10 @@ class TunerBackends final : public CompileBackends {
  private:
   TunerBackends() = default;
 
+  // Opens --device.
+  absl::Status MakeDevice(const ServerOptions& options);
+  // Adds what is this server's to what a child says.
+  void Complete(internal::TargetReply* reply) const;
   TunerOptions NextOptions();
 
   int64_t threads_ = 1;
@@ -69,7 +74,11 @@ class TunerBackends final : public CompileBackends {
   // What the cache knows a machine and its compiler by (restore/machine_id.h).
   std::string machine_id_, tuner_id_;
   std::atomic<size_t> started_ = 0;
-  std::unique_ptr<CpuDevice> device_;
+  std::unique_ptr<Device> device_;
+  // A GPU's: what children do not say of the machine, and the memory that it may hold.
+  std::optional<v1::Target> gpu_;
+  std::string driver_;
+  std::unique_ptr<ServerLedger> gpu_memory_;
   std::unique_ptr<Cache> cache_;
   MachineLimits limits_;
   MeasuringTurns turns_;

@@ -16,11 +16,16 @@
 #include <vector>
 
 #include "absl/cleanup/cleanup.h"
+#include "absl/strings/str_cat.h"
 #include "compiler/codegen/cpu/clang.h"
+#include "compiler/codegen/cuda/dialect.h"
+#include "compiler/codegen/cuda/nvrtc.h"
+#include "deploy/bazel/libs/status_macros.h"
 #include "server/child/compile_flags.h"
 #include "server/child/tuner_channel.h"
 #include "server/tuner/run/host_target.h"
 #include "server/tuner/run/isolated.h"
+#include "server/tuner/run/target_device.h"
 #include "server/tuner/sandbox/sandbox.h"
 
 namespace athanor {
@@ -67,6 +72,24 @@ struct Shared {
   }
 };
 
+const Nvrtc* nvrtc = nullptr;  // for the life of the process, once UseNvrtc() has found it
+
+absl::StatusOr<std::string> CompileForGpu(absl::string_view source, const v1::Target& target,
+                                          Poor poor) {
+  if (nvrtc == nullptr) {
+    return absl::FailedPreconditionError(
+        "no compiler for GPUs: this tuner found no NVRTC; name its folder with --nvrtc");
+  }
+  ASSIGN_OR_RETURN(Cubin cubin, nvrtc->Compile(CudaSourceOf({source.data(), source.size()}, target.cpu())));
+  for (const KernelResources& kernel : cubin.log.kernels) {
+    if (poor == Poor::kServes || !kernel.spills()) continue;
+    return absl::FailedPreconditionError(
+        absl::StrCat("ptxas spills registers to memory: ", kernel.spill_store_bytes,
+                     " bytes stored, ", kernel.spill_load_bytes, " loaded"));
+  }
+  return std::move(cubin.code);
+}
+
 using Compile = absl::FunctionRef<absl::StatusOr<std::string>(size_t source)>;
 
 // The second process: writes results behind each other until there is no room.
@@ -101,15 +124,26 @@ using Compile = absl::FunctionRef<absl::StatusOr<std::string>(size_t source)>;
 
 }  // namespace
 
+absl::Status UseNvrtc(const std::string& folder) {
+  ASSIGN_OR_RETURN(nvrtc, Nvrtc::Load(folder));
+  return absl::OkStatus();
+}
+
+std::string CompilerVersion() {
+  if (nvrtc != nullptr) return absl::StrCat("nvrtc ", nvrtc->version(), " ", CudaHeadersHash());
+  return absl::StrCat("clang ", ClangVersion());
+}
+
 absl::StatusOr<std::string> CompileKernel(absl::string_view source, const v1::Target& target,
-                                          int64_t cpu_seconds) {
+                                          int64_t cpu_seconds, Poor poor) {
   constexpr int64_t kNoLimit = int64_t{1} << 30;
+  LimitCpuFromNow(cpu_seconds);
+  const absl::Cleanup unlimited = [] { LimitCpuFromNow(kNoLimit); };
+  if (!RunsOnHost(target)) return CompileForGpu(source, target, poor);
   const CompileFlags flags = CompileFlags::For(target);
   ClangOptions options;
   options.opt_level = flags.opt_level;
   options.prefer_vector_width = flags.prefer_vector_width;
-  LimitCpuFromNow(cpu_seconds);
-  const absl::Cleanup unlimited = [] { LimitCpuFromNow(kNoLimit); };
   return CompileToSharedObject(source, ToCpuTarget(target), options);
 }
 
@@ -119,7 +153,9 @@ void CompileSources(
     absl::FunctionRef<bool(size_t source, absl::StatusOr<std::string> object)> take) {
   const auto compile = [&](size_t source) {
     absl::StatusOr<std::string> object = absl::UnknownError("not compiled");
-    setting.work([&] { object = CompileKernel(sources[source], target, setting.cpu_seconds); });
+    setting.work([&] {
+      object = CompileKernel(sources[source], target, setting.cpu_seconds, setting.poor);
+    });
     return object;
   };
   const auto count = static_cast<uint32_t>(sources.size());

@@ -13,6 +13,7 @@
 #include <string>
 
 #include "absl/functional/function_ref.h"
+#include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "absl/types/span.h"
@@ -20,13 +21,28 @@
 
 namespace athanor {
 
-// A shared object for runtime/cpu/module.h. INVALID_ARGUMENT: Clang refuses the source. It may use
-// `cpu_seconds` of processor time; more ends this process (SIGXCPU).
+// Says where NVRTC lies, which compiles for GPUs, and opens it while files can be opened; "" as
+// Nvrtc::Load has it. Errors are its.
+absl::Status UseNvrtc(const std::string& folder);
+// Returns the compiler and its version, part of a binary's key: of GPUs once UseNvrtc() was called.
+std::string CompilerVersion();
+
+// What a kernel may be without being wrong.
+enum class Poor {
+  kServes,     // a baseline has nothing to fall back to
+  kIsRefused,  // a search has others
+};
+
+// A shared object for runtime/cpu/module.h, or a cubin for runtime/cuda. INVALID_ARGUMENT: the
+// compiler refuses the source. FAILED_PRECONDITION: no compiler for this target, or registers are
+// spilled to memory and `poor` is refused. It may use `cpu_seconds` of processor time; more ends
+// this process (SIGXCPU).
 absl::StatusOr<std::string> CompileKernel(absl::string_view source, const v1::Target& target,
-                                          int64_t cpu_seconds);
+                                          int64_t cpu_seconds, Poor poor = Poor::kServes);
 
 struct CompileSetting {
   int64_t cpu_seconds = 0;  // for each source
+  Poor poor = Poor::kServes;
   // Runs the compilation of one source, in whichever process.
   std::function<void(absl::FunctionRef<void()> work)> work = [](absl::FunctionRef<void()> work) {
     work();

@@ -19,6 +19,7 @@
 #include "server/tuner/measure/measure.h"
 #include "server/tuner/measure/yardstick.h"
 #include "server/tuner/run/scratch.h"
+#include "server/tuner/run/target_device.h"
 
 namespace athanor {
 namespace {
@@ -207,6 +208,7 @@ absl::Status KernelTrials::Compile(const internal::TryRequest& request, const Se
   const Clock::time_point phase = PhaseEnd(request, setting);
   if (tell_all() && Clock::now() < setting.end) {
     const CompileSetting how{.cpu_seconds = setting.compile_seconds,
+                             .poor = Poor::kIsRefused,
                              .work = [&](absl::FunctionRef<void()> work) { setting.work(1, work); },
                              // The second takes the core of requests: not beside any.
                              .both = setting.quiet};
@@ -253,9 +255,9 @@ absl::Status KernelTrials::Measure(const internal::TryRequest& request, const Se
   *measure.mutable_activation_bytes() = request.activation_bytes();
   *measure.mutable_give_up_seconds() = kernel.give_up_seconds();
   *measure.mutable_size_weights() = kernel.size_weights();
-  measure.set_threads(request.target().threads());
+  measure.set_threads(HostThreads(request.target(), request.target().threads()));
   if (!kernel.has_best()) {
-    if (yardstick_.empty()) {
+    if (yardstick_.empty() && RunsOnHost(request.target())) {
       // Without one, times are told as they are.
       setting.work(1, [&] { yardstick_ = Yardstick::Compile(request.target()).value_or(""); });
     }
@@ -265,7 +267,7 @@ absl::Status KernelTrials::Measure(const internal::TryRequest& request, const Se
     measure.set_f32_flops_per_second(flops_);
   }
   absl::StatusOr<internal::MeasureReply> times = absl::UnknownError("not measured");
-  setting.work(request.target().threads(), [&] {
+  setting.work(HostThreads(request.target(), request.target().threads()), [&] {
     times = MeasurePlans(measure, setting.limits, *setting.traffic, &inputs_, setting.end);
   });
   if (!times.ok()) return times.status();

@@ -49,6 +49,7 @@
 #include "server/tuner/measure/yielding.h"
 #include "server/tuner/run/host_target.h"
 #include "server/tuner/run/scratch.h"
+#include "server/tuner/run/target_device.h"
 #include "server/tuner/sandbox/sandbox.h"
 
 namespace athanor {
@@ -63,6 +64,9 @@ struct Flags {
   bool traffic = false;  // there is a page of running requests
   bool scratch = false;  // there is a file for large memory
   std::vector<int> search_cpus;
+  int64_t gpu = -1;  // the number of the GPU that kernels are for; -1: the CPU
+  std::string nvrtc;
+  absl::Status no_nvrtc;  // why there is none for the GPU
 };
 
 bool ParseCpus(absl::string_view text, std::vector<int>* cpus) {
@@ -84,6 +88,11 @@ bool ParseFlags(int argc, char** argv, Flags* flags) {
     bool known = false;
     if (absl::string_view(argv[i]) == "--traffic") known = flags->traffic = true;
     if (absl::string_view(argv[i]) == "--scratch") known = flags->scratch = true;
+    absl::string_view gpu = argv[i], nvrtc = argv[i];
+    if (absl::ConsumePrefix(&gpu, "--gpu=")) {
+      known = absl::SimpleAtoi(gpu, &flags->gpu) && flags->gpu >= 0;
+    }
+    if (absl::ConsumePrefix(&nvrtc, "--nvrtc=")) known = true, flags->nvrtc = std::string(nvrtc);
     absl::string_view cpus = argv[i];
     if (absl::ConsumePrefix(&cpus, "--search_cpus=")) known = ParseCpus(cpus, &flags->search_cpus);
     for (const auto& [name, value] : rows) {
@@ -130,11 +139,15 @@ absl::Status Put(absl::StatusOr<T> value, T* reply) {
 int ThreadsOf(const internal::TunerRequest& request) {
   switch (request.kind_case()) {
     case internal::TunerRequest::kMeasure:
-      return request.measure().threads();
+      return request.measure().plans().empty()
+                 ? 1
+                 : HostThreads(request.measure().plans(0).plan().target(),
+                               request.measure().threads());
     case internal::TunerRequest::kPlanCheck:
-      return request.plan_check().threads();
+      return HostThreads(request.plan_check().candidate().plan().target(),
+                         request.plan_check().threads());
     case internal::TunerRequest::kMachine:
-      return request.machine().threads();
+      return HostThreads(request.machine().target(), request.machine().threads());
     default:
       return 1;
   }
@@ -184,8 +197,9 @@ std::string RuleSet() {
 
 absl::StatusOr<internal::TargetReply> Child::Target() const {
   internal::TargetReply reply;
+  RETURN_IF_ERROR(flags_.no_nvrtc);
   *reply.mutable_target() = HostTarget();
-  reply.set_compiler_version(absl::StrCat("clang ", ClangVersion()));
+  reply.set_compiler_version(CompilerVersion());
   for (const RuleRow& row : RuleRows()) reply.add_rules(std::string(row.name));
   for (std::string_view family : RuleFamilies()) reply.add_rule_families(std::string(family));
   reply.set_rule_set(RuleSet());
@@ -324,8 +338,18 @@ int main(int argc, char** argv) {
   }
   athanor::UseCpus(flags.search_cpus);
   athanor::BlasVersion();  // loaded while there is one thread, and for all kernels' processes
-  const absl::StatusOr<std::string> walls = athanor::ConfineTuner(
-      {.parent = static_cast<pid_t>(flags.parent), .memory_bytes = flags.memory_limit});
+  if (flags.gpu >= 0) {
+    const absl::Status driver = athanor::UseGpu(static_cast<int>(flags.gpu));
+    if (!driver.ok()) {
+      std::fprintf(stderr, "%s\n", driver.ToString().c_str());
+      return 1;
+    }
+    flags.no_nvrtc = athanor::UseNvrtc(flags.nvrtc);
+  }
+  const absl::StatusOr<std::string> walls =
+      athanor::ConfineTuner({.parent = static_cast<pid_t>(flags.parent),
+                             .memory_bytes = flags.memory_limit,
+                             .gpu_driver = flags.gpu >= 0 && !athanor::GpuIsEmulated()});
   if (!walls.ok()) {
     std::fprintf(stderr, "%s\n", walls.status().ToString().c_str());
     return 1;

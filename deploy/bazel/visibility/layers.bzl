@@ -121,6 +121,7 @@ ROOMS = {
     "server/search": [
         "server/base",
         "server/child",
+        "server/memory",
         "server/plans",
     ],
     "server/keeper": [

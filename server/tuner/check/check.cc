@@ -10,13 +10,14 @@
 
 #include "absl/strings/str_cat.h"
 #include "compiler/ir/graph/graph.h"
-#include "runtime/cpu/device.h"
+#include "deploy/bazel/libs/status_macros.h"
 #include "runtime/executor.h"
 #include "runtime/prepared_pool.h"
 #include "server/tuner/check/error_bound.h"
 #include "server/tuner/check/sampled_check.h"
 #include "server/tuner/run/repeated_bytes.h"
 #include "server/tuner/run/scratch.h"
+#include "server/tuner/run/target_device.h"
 
 namespace athanor {
 namespace {
@@ -91,7 +92,7 @@ absl::StatusOr<internal::CheckReply> Checker::Run() {
   absl::StatusOr<SharedMemory> refused = SharedMemory::Create(cases_.size());
   if (!refused.ok()) return refused.status();
   refused_.emplace(*std::move(refused));
-  if (limits_.scratch != nullptr) {
+  if (limits_.scratch != nullptr && RunsOnHost(request_.plan().target())) {
     window_ = limits_.scratch->Take(LargePreparedBytes(request_.plan(), {}));
   }
   // Repeated pages count as often as they are mapped.
@@ -172,16 +173,15 @@ absl::Status Checker::AddSampledOutputs(Case* c) {
 }
 
 absl::Status Checker::RunPlans() {
-  absl::StatusOr<std::unique_ptr<CpuDevice>> device =
-      CpuDevice::Create({.threads = 2, .pin = false});
-  if (!device.ok()) return device.status();
+  ASSIGN_OR_RETURN(const std::unique_ptr<Device> device,
+                   DeviceFor(request_.plan().target(), /*threads=*/2));
   std::optional<ScratchDevice> large;
-  if (window_.has_value()) large.emplace(device->get(), window_->data(), window_->bytes());
-  PreparedPool pool(device->get(), nullptr, large.has_value() ? &*large : nullptr);
+  if (window_.has_value()) large.emplace(device.get(), window_->data(), window_->bytes());
+  PreparedPool pool(device.get(), nullptr, large.has_value() ? &*large : nullptr);
   std::vector<absl::string_view> objects;
   for (const std::string& object : request_.objects()) objects.push_back(object);
   for (size_t i = 0; i < cases_.size(); ++i) {
-    absl::Status status = RunCase(device->get(), &pool, objects, cases_[i], refused_->data() + i);
+    absl::Status status = RunCase(device.get(), &pool, objects, cases_[i], refused_->data() + i);
     if (!status.ok()) {
       return absl::Status(status.code(),
                           absl::StrCat(cases_[i].reference.text, ": ", status.message()));

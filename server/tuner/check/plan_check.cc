@@ -19,6 +19,7 @@
 #include "server/tuner/check/plan_subjects.h"
 #include "server/tuner/check/roundings.h"
 #include "server/tuner/run/scratch.h"
+#include "server/tuner/run/target_device.h"
 
 namespace athanor {
 namespace {
@@ -168,7 +169,7 @@ absl::Status PlanCheck::RunPlans(absl::string_view what, const std::vector<PlanS
   IsolationLimits limits = limits_;
   limits.memory_bytes += runs_->bytes();  // repeated pages count as often as they are mapped
   std::optional<SharedMemory> window;
-  if (limits_.scratch != nullptr) {
+  if (limits_.scratch != nullptr && RunsOnHost(request_.candidate().plan().target())) {
     window = limits_.scratch->Take(WindowBytes(graph_, *runs_, subjects));
   }
   return RunIsolated(what, limits, [&] {

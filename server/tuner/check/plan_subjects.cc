@@ -10,10 +10,10 @@
 
 #include "absl/strings/str_cat.h"
 #include "deploy/bazel/libs/status_macros.h"
-#include "runtime/cpu/device.h"
 #include "runtime/executor.h"
 #include "runtime/prepared_pool.h"
 #include "server/tuner/run/scratch.h"
+#include "server/tuner/run/target_device.h"
 #include "server/tuner/run/weight_turns.h"
 
 namespace athanor {
@@ -146,8 +146,9 @@ absl::Status SubjectRunner::RunSet(Device* device, const std::vector<PlanSubject
 }
 
 absl::Status SubjectRunner::RunAll(const std::vector<PlanSubject*>& subjects) const {
-  ASSIGN_OR_RETURN(std::unique_ptr<CpuDevice> device,
-                   CpuDevice::Create({.threads = std::max(1, threads_), .pin = false}));
+  if (subjects.empty()) return absl::OkStatus();
+  ASSIGN_OR_RETURN(const std::unique_ptr<Device> device,
+                   DeviceFor(subjects.front()->plan->plan().target(), threads_));
   for (int set = 0; set < runs_.weight_sets(); ++set) {
     absl::Status status = RunSet(device.get(), subjects, set);
     if (!status.ok()) return status;

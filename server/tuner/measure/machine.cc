@@ -8,11 +8,13 @@
 #include <vector>
 
 #include "absl/functional/function_ref.h"
+#include "compiler/search/kernels/cost.h"
 #include "deploy/bazel/libs/status_macros.h"
 #include "runtime/cpu/cpus.h"
 #include "runtime/cpu/device.h"
 #include "server/tuner/measure/pacer.h"
 #include "server/tuner/measure/yardstick.h"
+#include "server/tuner/run/target_device.h"
 
 namespace athanor {
 namespace {
@@ -101,6 +103,17 @@ class Reach {
   double last_ = 0;  // seconds of the previous round
 };
 
+// A GPU's limits are not measured yet: what its kind reaches.
+internal::MachineReply Typical(const v1::Target& target) {
+  const Machine machine = Machine::Typical(target);
+  internal::MachineReply reply;
+  reply.set_read_bytes_per_second(machine.read_bytes_per_second);
+  reply.set_cache_bytes_per_second(machine.cache_bytes_per_second);
+  reply.set_near_bytes_per_second(machine.near_bytes_per_second);
+  reply.set_f32_flops_per_second(machine.f32_flops_per_second);
+  return reply;
+}
+
 struct Limits {
   double read = 0, cache = 0, near = 0, flops = 0;
 };
@@ -166,6 +179,7 @@ absl::Status Measure(const internal::MachineRequest& request, const std::string&
 absl::StatusOr<internal::MachineReply> MeasureMachine(const internal::MachineRequest& request,
                                                       const IsolationLimits& limits,
                                                       const TrafficReader& traffic) {
+  if (!RunsOnHost(request.target())) return Typical(request.target());
   absl::StatusOr<std::string> arithmetic = Yardstick::Compile(request.target());
   if (!arithmetic.ok()) return arithmetic.status();
   absl::StatusOr<std::string> read = CompileForMeasuring(kRead, request.target());

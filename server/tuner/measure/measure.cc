@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "runtime/cpu/device.h"
+#include "deploy/bazel/libs/status_macros.h"
 #include "runtime/executor.h"
 #include "runtime/prepared_pool.h"
 #include "server/tuner/measure/layers.h"
@@ -18,6 +18,7 @@
 #include "server/tuner/measure/pacer.h"
 #include "server/tuner/measure/walked_memory.h"
 #include "server/tuner/measure/yardstick.h"
+#include "server/tuner/run/target_device.h"
 #include "server/tuner/run/weight_turns.h"
 
 namespace athanor {
@@ -85,7 +86,7 @@ class Measurement {
       : request_(request),
         inputs_(inputs),
         limits_(limits),
-        threads_(std::max(1, request.threads())),
+        threads_(HostThreads(request.plans(0).plan().target(), request.threads())),
         view_(MakePacerView(&traffic)),
         end_(end),
         pacer_({.cores = UsableCores(), .threads = threads_, .end = end}, view_.get()) {}
@@ -221,22 +222,22 @@ absl::StatusOr<internal::MeasureReply> Measurement::Run() {
 }
 
 absl::Status Measurement::RunAll(Result* results) {
-  absl::StatusOr<std::unique_ptr<CpuDevice>> device =
-      CpuDevice::Create({.threads = threads_, .pin = false});
-  if (!device.ok()) return device.status();
+  ASSIGN_OR_RETURN(const std::unique_ptr<Device> device,
+                   DeviceFor(request_.plans(0).plan().target(), threads_));
   std::optional<WalkedDevice> large;
-  if (inputs_.walked() != nullptr) large.emplace(device->get(), inputs_.walked());
-  PreparedPool pool(device->get(), nullptr, large.has_value() ? &*large : nullptr);
+  if (inputs_.walked() != nullptr && device->host_memory()) {
+    large.emplace(device.get(), inputs_.walked());
+  }
+  PreparedPool pool(device.get(), nullptr, large.has_value() ? &*large : nullptr);
   std::vector<Subject> subjects;
   for (const internal::MeasuredPlan& plan : request_.plans()) {
-    absl::StatusOr<Subject> loaded = Load(device->get(), &pool, plan);
+    absl::StatusOr<Subject> loaded = Load(device.get(), &pool, plan);
     if (!loaded.ok()) return loaded.status();
     subjects.push_back(*std::move(loaded));
   }
   absl::StatusOr<Yardstick> yard = absl::NotFoundError("");
   if (!request_.yardstick().empty()) {
-    yard =
-        Yardstick::Create(device->get(), request_.yardstick(), request_.vector_bytes(), threads_);
+    yard = Yardstick::Create(device.get(), request_.yardstick(), request_.vector_bytes(), threads_);
     if (!yard.ok()) return yard.status();
     yard_ = &*yard;
   }

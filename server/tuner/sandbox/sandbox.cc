@@ -25,6 +25,8 @@ namespace {
 constexpr const char* kSystemPaths[] = {"/proc", "/sys/devices/system/cpu"};
 // Set if this tuner process has restricted its paths; read by the processes that it forks.
 bool paths_are_walled = false;
+// Set if a GPU's driver runs in the processes that this one forks.
+bool a_driver_runs = false;
 
 absl::Status CloseFrom(unsigned first) {
   if (syscall(SYS_close_range, first, ~0u, 0u) == 0) return absl::OkStatus();
@@ -77,6 +79,12 @@ absl::Status DieWith(pid_t parent) {
 
 absl::StatusOr<std::string> ConfineTuner(const TunerLimits& limits) {
   absl::Status status = Limit(RLIMIT_CORE, 0, true, "RLIMIT_CORE");
+  a_driver_runs = limits.gpu_driver;
+  if (a_driver_runs) {
+    if (status.ok()) status = DieWith(limits.parent);
+    if (!status.ok()) return status;
+    return "none: a GPU's driver makes calls that they would forbid";
+  }
   if (status.ok()) status = Limit(RLIMIT_FSIZE, limits.file_bytes, true, "RLIMIT_FSIZE");
 #if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
 #if !__has_feature(address_sanitizer) && !__has_feature(thread_sanitizer)
@@ -118,6 +126,7 @@ absl::StatusOr<std::string> ConfineTuner(const TunerLimits& limits) {
 
 absl::Status ConfineKernel(int64_t cpu_seconds) {
   absl::Status status = LimitCpu(cpu_seconds);
+  if (a_driver_runs) return status;
   if (status.ok()) status = Limit(RLIMIT_NOFILE, 32, true, "RLIMIT_NOFILE");
   rlimit free_address_space;
   getrlimit(RLIMIT_AS, &free_address_space);

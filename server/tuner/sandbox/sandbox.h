@@ -12,6 +12,8 @@
 // has libraries and its own process. A forbidden call ends the process with SIGSYS if no library
 // makes it by itself; otherwise the call fails with EPERM, EACCES or ENOSYS.
 //
+// Where a GPU's driver runs (TunerLimits), none of these restrictions holds but the first two.
+//
 // Two of these restrictions depend on the system: Landlock (Linux 5.13) and, for a server of root,
 // the change of user. Without both, a process can read what its server can read.
 #ifndef ATHANOR_SERVER_TUNER_SANDBOX_SANDBOX_H_
@@ -34,6 +36,10 @@ struct TunerLimits {
   // Disabled in tests of the remaining restrictions.
   bool wall_paths = true;
   bool another_user = true;
+  // A GPU's driver runs in processes that are forked from here. It makes system calls and opens
+  // files of its own, so they only die with their parents and dump no core. A kernel of a GPU makes
+  // no system calls.
+  bool gpu_driver = false;
 };
 
 // Restricts this process. Returns a description of the restrictions for the log. Returns

@@ -1,0 +1,203 @@
+"""A server on a GPU that is emulated (tests/emulator): what works on the CPU works there."""
+
+from __future__ import annotations
+
+import pathlib
+import re
+import shutil
+import subprocess
+import threading
+from collections.abc import Iterator
+
+import athanor
+import encoder
+import mlp
+import numpy as np
+import pytest
+from conftest import ATHANORD, ROOT, Server, built
+from test_restart import metric
+
+EMULATOR = ROOT / "bazel-bin/tests/emulator"
+CONFIG = mlp.Config(widths=(24, 40, 16), batch=16)
+
+
+class GpuServer(Server):
+    """A server on the emulated GPU; `nvrtc` is its compiler's folder."""
+
+    def __init__(self, state: pathlib.Path, *flags: str, nvrtc: pathlib.Path = EMULATOR,
+                 **environment: str) -> None:
+        built(EMULATOR / "libcuda.so.1")
+        built(EMULATOR / "libnvrtc.so.13")
+        super().__init__(state, "--device=cuda:0", f"--nvrtc={nvrtc}", *flags,
+                         environment={"LD_LIBRARY_PATH": str(EMULATOR), **environment})
+
+
+@pytest.fixture(scope="module")
+def gpu(tmp_path_factory: pytest.TempPathFactory) -> Iterator[athanor.Client]:
+    """A client of a server on the emulated GPU."""
+    running = GpuServer(tmp_path_factory.mktemp("gpu") / "state").start()
+    with running.client() as client:
+        yield client
+    assert running.stop() == 0, running.log.read_text()
+
+
+def check(model: athanor.Model, config: mlp.Config = CONFIG) -> str:
+    """Answers against numpy at the ends and inside of the dim's range; the plan that gave them."""
+    for batch in (1, 3, config.batch):
+        x = np.random.default_rng(batch).standard_normal((batch, config.widths[0]), np.float32)
+        reply = model.infer({"x": x}, timeout=120)
+        np.testing.assert_allclose(reply["y"], mlp.mlp_numpy(x, config), rtol=1e-4, atol=1e-4)
+    return reply.plan_id
+
+
+def test_answers_are_right(gpu: athanor.Client) -> None:
+    model = gpu.upload(mlp.mlp_graph(config=CONFIG), name="mlp").wait(timeout=120)
+    check(model)
+
+
+def test_attention_and_norms(gpu: athanor.Client) -> None:
+    config = encoder.Config(layers=1, width=16, heads=2, hidden=32, vocabulary=50, positions=8,
+                            batch=2)
+    model = gpu.upload(encoder.encoder_graph(config=config), name="encoder").wait(timeout=240)
+    for batch, length in ((1, 1), (2, 7), (2, 8)):
+        ids = np.random.default_rng(length).integers(0, 50, (batch, length))
+        reply = model.infer({"ids": ids}, timeout=120)
+        (got,) = reply.values()
+        np.testing.assert_allclose(got, encoder.encoder_numpy(ids, config), rtol=1e-3, atol=1e-4)
+
+
+def test_an_index_out_of_range_is_told(gpu: athanor.Client) -> None:
+    g = athanor.Graph("pick", dims={"n": (1, 40)})
+    table = g.parameter("table", np.arange(30, dtype=np.float32).reshape(10, 3))
+    # Computed, so that only the kernel can tell.
+    g.output("rows", athanor.gather(table, g.input("below", ("n",), "i64") + 1))
+    model = gpu.upload(g, name="pick").wait(timeout=120)
+    ids = np.arange(40) % 10
+    np.testing.assert_array_equal(model.infer({"below": ids - 1})["rows"],
+                                  np.arange(30, dtype=np.float32).reshape(10, 3)[ids])
+    ids[7], ids[31] = 10, -11
+    with pytest.raises(athanor.InvalidArgument, match="10"):
+        model.infer({"below": ids - 1})
+    assert model.infer({"below": ids[:7] - 1})["rows"].shape == (7, 3)
+
+
+def test_taps(gpu: athanor.Client) -> None:
+    g = athanor.Graph("tapped", dims={"n": (0, 9)})
+    x = g.input("x", ("n", 4), "f32")
+    g.output("y", (x * x).named("square") + 1.0)
+    model = gpu.upload(g, name="tapped").wait(timeout=120)
+    for rows in (0, 1, 9):
+        x = np.random.default_rng(rows).standard_normal((rows, 4), np.float32)
+        reply = model.infer({"x": x}, taps=["square"], timeout=120)
+        np.testing.assert_allclose(reply["square"], x * x, rtol=1e-6)
+        np.testing.assert_allclose(reply["y"], x * x + 1, rtol=1e-6)
+
+
+def test_eight_clients(gpu: athanor.Client) -> None:
+    model = gpu.upload(mlp.mlp_graph(config=CONFIG), name="many").wait(timeout=120)
+    failed = []
+
+    def ask(number: int) -> None:
+        random = np.random.default_rng(number)
+        try:
+            for _ in range(20):
+                x = random.standard_normal((int(random.integers(1, 17)), 24), np.float32)
+                np.testing.assert_allclose(model.infer({"x": x}, timeout=120)["y"],
+                                           mlp.mlp_numpy(x, CONFIG), rtol=1e-4, atol=1e-4)
+        except Exception as error:  # noqa: BLE001 what a thread raises, this test raises
+            failed.append(error)
+
+    threads = [threading.Thread(target=ask, args=(n,)) for n in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert not failed, failed[0]
+
+
+def test_a_search_ends_and_answers_stay_right(tmp_path: pathlib.Path) -> None:
+    server = GpuServer(tmp_path / "state", "--search_budget=exhaust:6s").start()
+    try:
+        with server.client() as client:
+            model = client.upload(mlp.mlp_graph(config=CONFIG), name="m")
+            check(model)
+            model.wait("optimised", timeout=180)
+            check(model)
+            search = client.jobs("m")[0].search
+            assert search.candidates > 0
+        assert server.stop() == 0
+    finally:
+        server.kill()
+
+
+@pytest.mark.parametrize("compiler", ["there", "gone"])
+def test_a_restart_compiles_nothing(tmp_path: pathlib.Path, compiler: str) -> None:
+    nvrtc = tmp_path / "nvrtc"
+    nvrtc.mkdir()
+    shutil.copy(EMULATOR / "libnvrtc.so.13", nvrtc)
+    server = GpuServer(tmp_path / "state", "--http_listen=127.0.0.1:0", nvrtc=nvrtc).start()
+    try:
+        with server.client() as client:
+            before = check(client.upload(mlp.mlp_graph(config=CONFIG), name="m").wait(timeout=120))
+            while client.cache_stat().writes_waiting > 0:
+                pass
+        server.kill()
+        if compiler == "gone":
+            shutil.rmtree(nvrtc)
+        server.start()
+        with server.client() as client:
+            assert check(client.model("m")) == before
+            assert metric(server, "athanor_kernels_compiled_total") == 0
+            if compiler == "gone":
+                other = mlp.Config(widths=(8, 8, 8), batch=4)
+                with pytest.raises(athanor.Error, match="NVRTC"):
+                    client.upload(mlp.mlp_graph(config=other), name="new").wait(timeout=120)
+                assert check(client.model("m")) == before
+        assert server.stop() == 0
+    finally:
+        server.kill()
+
+
+def test_the_cpus_plans_are_not_a_gpus(tmp_path: pathlib.Path) -> None:
+    state = tmp_path / "state"
+    cpu = Server(state).start()
+    try:
+        with cpu.client() as client:
+            on_cpu = check(client.upload(mlp.mlp_graph(config=CONFIG), name="m").wait(timeout=120))
+        assert cpu.stop() == 0
+        gpu = GpuServer(state).start()
+        with gpu.client() as client:
+            assert check(client.model("m").wait(timeout=120)) != on_cpu
+        assert gpu.stop() == 0
+    finally:
+        cpu.kill()
+
+
+def refusal(*flags: str, **environment: str) -> str:
+    """What a server says that does not start."""
+    state = environment.pop("state")
+    done = subprocess.run([built(ATHANORD), "--listen=127.0.0.1:0", f"--state_dir={state}", *flags],
+                          env={"HOME": state, **environment}, capture_output=True, text=True,
+                          timeout=60, check=False)
+    assert done.returncode != 0
+    return done.stderr
+
+
+def test_devices_that_are_not_there(tmp_path: pathlib.Path) -> None:
+    state = str(tmp_path)
+    emulated = {"LD_LIBRARY_PATH": str(EMULATOR), "state": state}
+    assert "no CUDA driver" in refusal("--device=cuda:0", state=state)
+    assert re.search(r"cuda:9: .*cuDeviceGet", refusal("--device=cuda:9", **emulated))
+
+
+def test_memory_that_no_gpu_has(tmp_path: pathlib.Path) -> None:
+    server = GpuServer(tmp_path / "state", ATHANOR_EMULATOR_BYTES=str(48 << 20)).start()
+    try:
+        with server.client() as client:
+            large = mlp.Config(widths=(2048, 4096, 2048), batch=4)
+            with pytest.raises(athanor.Error, match="cuda:0"):
+                client.upload(mlp.mlp_graph(config=large), name="large").wait(timeout=240)
+            check(client.upload(mlp.mlp_graph(config=CONFIG), name="m").wait(timeout=120))
+        assert server.stop() == 0
+    finally:
+        server.kill()
