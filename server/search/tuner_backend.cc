@@ -310,7 +310,7 @@ absl::StatusOr<internal::TargetReply> TunerBackends::Target(TunerProcess& tuner)
   LogInfo("target", {{"cpu", reply->target().cpu()},
                      {"blas", reply->target().blas()},
                      {"vector_bytes", reply->target().vector_bytes()},
-                     {"threads", threads_},
+                     {"threads", reply->target().threads()},
                      {"compiler", reply->compiler_version()},
                      {"sandbox", tuner.walls()}});
   MutexLock lock(mu_);
