@@ -2,7 +2,7 @@
 // it ends.
 //
 //   ASSIGN_OR_RETURN(ElfObject elf, CheckElf(object));
-//   if (elf.machine != kCudaMachine) ...
+//   if (elf.machine != EM_X86_64) ...
 #ifndef ATHANOR_RUNTIME_ELF_H_
 #define ATHANOR_RUNTIME_ELF_H_
 

@@ -3,11 +3,10 @@
 // weights share.
 //
 //   UploadedWeights weights(pool, /*shares=*/true, device->host_memory());
-//   absl::Status s = weights.Reserve(program, hashes, fixed.steps());  // takes memory, copies
-//   nothing s = weights.Upload(program, parameters, queue);                    // checks and copies
-//   them
+//   absl::Status s = weights.Reserve(program, hashes, fixed.steps());  // takes memory
+//   s = weights.Upload(program, parameters, queue);                    // checks and copies
 //   ... run the steps of `prepare` with weights.data(place), wait for the queue ...
-//   weights.Keep();
+//   weights.Keep(program);
 #ifndef ATHANOR_RUNTIME_UPLOADED_WEIGHTS_H_
 #define ATHANOR_RUNTIME_UPLOADED_WEIGHTS_H_
 

@@ -37,12 +37,15 @@ enum : CudaResult {
   kCudaInvalidValue = 1,
   kCudaOutOfMemory = 2,
   kCudaNotInitialized = 3,
+  kCudaDeviceUnavailable = 46,
   kCudaNoDevice = 100,
   kCudaInvalidDevice = 101,
   kCudaInvalidImage = 200,
   kCudaNoBinaryForGpu = 209,
   kCudaEccUncorrectable = 214,
+  kCudaNvlinkUncorrectable = 220,
   kCudaContained = 226,
+  kCudaOperatingSystem = 304,
   kCudaNotFound = 500,
   kCudaNotReady = 600,
   kCudaIllegalAddress = 700,
@@ -57,7 +60,14 @@ enum : CudaResult {
   kCudaInvalidPc = 718,
   kCudaLaunchFailed = 719,
   kCudaTensorMemoryLeak = 721,
+  kCudaSystemNotReady = 802,
   kCudaSystemDriverMismatch = 803,
+  kCudaCompatNotSupported = 804,
+  kCudaMpsConnectionFailed = 805,
+  kCudaMpsServerNotReady = 807,
+  kCudaMpsMaxClientsReached = 808,
+  kCudaMpsMaxConnectionsReached = 809,
+  kCudaMpsClientTerminated = 810,
   kCudaUnknown = 999,
 };
 
@@ -66,6 +76,7 @@ enum CudaDeviceAttribute : int {
   kCudaWarpSize = 10,
   kCudaClockKilohertz = 13,
   kCudaMultiprocessors = 16,
+  kCudaComputeMode = 20,
   kCudaMemoryClockKilohertz = 36,
   kCudaMemoryBusBits = 37,
   kCudaL2Bytes = 38,
@@ -78,6 +89,7 @@ enum CudaDeviceAttribute : int {
   kCudaVirtualMemory = 102,
 };
 
+inline constexpr int kCudaComputeModeDefault = 0;
 inline constexpr unsigned kCudaStreamNonBlocking = 1;
 inline constexpr unsigned kCudaEventDisableTiming = 2;
 inline constexpr unsigned kCudaHostPortable = 1;

@@ -71,6 +71,7 @@ class CudaQueue : public DeviceQueue {
   absl::Status Launch(const DeviceKernel& kernel, const LaunchArguments& launch) override {
     if (waiting_.size() == kCudaQueueSlots) RETURN_IF_ERROR(Wait());
     RETURN_IF_ERROR(device_.Enter());
+    RETURN_IF_ERROR(ClearSlots());
     RETURN_IF_ERROR(SetArguments(launch));
     const auto [blocks, threads] = Geometry(launch);
     size_t bytes = arguments_.size() * sizeof(uint64_t);
@@ -82,6 +83,7 @@ class CudaQueue : public DeviceQueue {
                            1, 1, /*shared_bytes=*/0, stream_, nullptr, extra),
         "cuLaunchKernel"));
     waiting_.push_back(launch.error);
+    used_slots_ = std::max(used_slots_, waiting_.size());
     return absl::OkStatus();
   }
 
@@ -113,7 +115,11 @@ class CudaQueue : public DeviceQueue {
   absl::Status Wait() override {
     const size_t launches = waiting_.size();
     absl::Status status = device_.Enter();
-    if (status.ok() && launches > 0) status = ReadSlots(launches);
+    if (status.ok() && launches > 0) {
+      status = device_.Check(cuda_.CopyToHost(host_slots_, AddressOnDevice(slots_->data()),
+                                              launches * sizeof(CudaErrorSlot), stream_),
+                             "cuMemcpyDtoHAsync");
+    }
     // Waits after an error, too.
     const absl::Status waited =
         device_.Check(cuda_.StreamSynchronize(stream_), "cuStreamSynchronize");
@@ -164,19 +170,21 @@ class CudaQueue : public DeviceQueue {
     return absl::OkStatus();
   }
 
-  // Queues a copy of the slots, and clears them for the launches that follow.
-  absl::Status ReadSlots(size_t launches) {
-    const size_t bytes = launches * sizeof(CudaErrorSlot);
-    const CudaPointer slots = AddressOnDevice(slots_->data());
-    RETURN_IF_ERROR(
-        device_.Check(cuda_.CopyToHost(host_slots_, slots, bytes, stream_), "cuMemcpyDtoHAsync"));
-    return device_.Check(cuda_.FillBytes(slots, 0, bytes, stream_), "cuMemsetD8Async");
+  // Clears the slots of launches that were waited for, before the next one.
+  absl::Status ClearSlots() {
+    if (!waiting_.empty() || used_slots_ == 0) return absl::OkStatus();
+    RETURN_IF_ERROR(device_.Check(cuda_.FillBytes(AddressOnDevice(slots_->data()), 0,
+                                                  used_slots_ * sizeof(CudaErrorSlot), stream_),
+                                  "cuMemsetD8Async"));
+    used_slots_ = 0;
+    return absl::OkStatus();
   }
 
   const CudaDevice& device_;
   const CudaDriver& cuda_;
   const std::unique_ptr<DeviceMemory> workspace_;  // null: no kernel needs scratch
-  const std::unique_ptr<DeviceMemory> slots_;      // kCudaQueueSlots of them, zero where none waits
+  const std::unique_ptr<DeviceMemory> slots_;      // kCudaQueueSlots of them
+  size_t used_slots_ = 0;                          // behind them all are zero
   const int64_t stride_;
   const int64_t teams_;
   CudaErrorSlot* host_slots_ = nullptr;  // pinned

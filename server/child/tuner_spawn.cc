@@ -31,19 +31,32 @@ using std::chrono::milliseconds;
 // Nothing of the server's environment is the kernels' business.
 constexpr const char* kPassedOn[] = {"LD_LIBRARY_PATH", "ASAN_OPTIONS", "UBSAN_OPTIONS",
                                      "TSAN_OPTIONS"};
+// Says which GPU a number is, how its driver is reached, and where python3 has its compiler.
+constexpr const char* kPassedOnForGpu[] = {"CUDA_VISIBLE_DEVICES", "CUDA_DEVICE_ORDER",
+                                           "CUDA_MPS_PIPE_DIRECTORY", "CUDA_MPS_LOG_DIRECTORY",
+                                           "PATH"};
+
+std::vector<std::string> Environment(bool gpu) {
+  std::vector<std::string> environment;
+  const auto pass = [&](const char* name) {
+    if (const char* value = std::getenv(name)) {
+      environment.push_back(absl::StrCat(name, "=", value));
+    }
+  };
+  for (const char* name : kPassedOn) pass(name);
+  if (!gpu) return environment;
+  for (const char* name : kPassedOnForGpu) pass(name);
+  return environment;
+}
 
 // Spawning is not forking: nothing of a threaded process may run between fork and exec.
 // `traffic` and `scratch` may be -1.
-absl::StatusOr<pid_t> SpawnChild(const std::vector<std::string>& args, int socket, int words,
+absl::StatusOr<pid_t> SpawnChild(const std::vector<std::string>& args,
+                                 std::vector<std::string> environment, int socket, int words,
                                  int traffic, int scratch) {
   std::vector<char*> argv, envp;
   for (const std::string& arg : args) argv.push_back(const_cast<char*>(arg.c_str()));
   argv.push_back(nullptr);
-  std::vector<std::string> environment;
-  for (const char* name : kPassedOn) {
-    if (const char* value = std::getenv(name))
-      environment.push_back(absl::StrCat(name, "=", value));
-  }
   for (std::string& entry : environment) envp.push_back(entry.data());
   envp.push_back(nullptr);
 
@@ -160,8 +173,8 @@ absl::StatusOr<SpawnedTuner> SpawnTuner(const std::string& binary, const TunerOp
   };
   absl::StatusOr<pid_t> pid = absl::UnavailableError("descriptors for the tuner: none left");
   if (child_end >= 0 && words >= 0 && (traffic >= 0 || options.traffic == nullptr)) {
-    pid = SpawnChild(Arguments(binary, options, traffic, scratch), child_end, words, traffic,
-                     scratch);
+    pid = SpawnChild(Arguments(binary, options, traffic, scratch), Environment(options.gpu >= 0),
+                     child_end, words, traffic, scratch);
   }
   if (!pid.ok()) {
     close(ends[0]);

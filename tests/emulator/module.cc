@@ -4,8 +4,8 @@
 // The environment says which device it is, read at each call:
 //   ATHANOR_EMULATOR_ARCH=sm_90a      instead of sm_80
 //   ATHANOR_EMULATOR_BYTES=N          of memory, instead of 4 GiB
-//   ATHANOR_EMULATOR_QUEUE=now        does work when it is enqueued, instead of when it is waited
-//   for ATHANOR_EMULATOR_ORDER=descending runs the last thread of a launch first
+//   ATHANOR_EMULATOR_QUEUE=now        does work at once, instead of when it is waited for
+//   ATHANOR_EMULATOR_ORDER=descending runs the last thread of a launch first
 #include "runtime/cpu/module.h"
 
 #include <elf.h>
