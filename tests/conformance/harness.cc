@@ -2,18 +2,22 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstdlib>
 #include <map>
 #include <memory>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/string_view.h"
 #include "compiler/codegen/cpu/clang.h"
 #include "compiler/ir/sample/compare.h"
 #include "compiler/ir/sample/evaluate_at.h"
 #include "compiler/pipeline/pipeline.h"
 #include "compiler/pipeline/plan_builder.h"
+#include "deploy/bazel/libs/status_macros.h"
 #include "gtest/gtest.h"
 #include "runtime/cpu/device.h"
+#include "tests/conformance/emulated.h"
 #include "tests/conformance/guarded.h"
 
 namespace athanor {
@@ -38,20 +42,41 @@ v1::Target HostTarget(int vector_bytes) {
   return t;
 }
 
+std::vector<v1::Target> TestTargets(const std::vector<int>& vector_bytes) {
+  const char* const device = std::getenv("ATHANOR_TEST_DEVICE");
+  if (device != nullptr && absl::string_view(device) == "cuda") {
+    return {EmulatedDevice().value()->target()};
+  }
+  std::vector<v1::Target> targets;
+  for (const int bytes : vector_bytes) targets.push_back(HostTarget(bytes));
+  return targets;
+}
+
 namespace {
+
+bool IsCuda(const v1::Target& target) { return target.device() == "cuda"; }
+
+absl::StatusOr<std::string> CpuCode(const std::string& source, const v1::Target& target) {
+  CpuTarget cpu{
+      target.triple(), target.cpu(), {target.features().begin(), target.features().end()}};
+  absl::StatusOr<std::string> object = CompileToSharedObject(source, cpu, {});
+  if (object.ok()) return object;
+  return absl::Status(object.status().code(),
+                      absl::StrCat(object.status().message(), "\n", source));
+}
 
 absl::StatusOr<std::string> ObjectFor(const std::string& source, const v1::Target& target) {
   static auto* objects = new std::map<std::string, std::string>;
   auto it = objects->find(source);
   if (it != objects->end()) return it->second;
-  CpuTarget cpu{
-      target.triple(), target.cpu(), {target.features().begin(), target.features().end()}};
-  absl::StatusOr<std::string> object = CompileToSharedObject(source, cpu, {});
-  if (!object.ok()) {
-    return absl::Status(object.status().code(),
-                        absl::StrCat(object.status().message(), "\n", source));
-  }
-  return objects->emplace(source, *std::move(object)).first->second;
+  ASSIGN_OR_RETURN(std::string object,
+                   IsCuda(target) ? EmulatedCode(source, target) : CpuCode(source, target));
+  return objects->emplace(source, std::move(object)).first->second;
+}
+
+absl::StatusOr<std::shared_ptr<Device>> DeviceFor(const v1::Target& target, int threads) {
+  if (IsCuda(target)) return EmulatedDevice();
+  return CpuDevice::Create({.threads = threads});
 }
 
 }  // namespace
@@ -101,9 +126,7 @@ absl::StatusOr<Compiled> Compiled::Load(const Graph& graph, v1::Plan plan,
     auto owner = std::make_shared<Tensor>(parameters[i]);
     views.push_back({graph.node(ids[i]).name, owner->bytes, owner});
   }
-  absl::StatusOr<std::unique_ptr<CpuDevice>> device = CpuDevice::Create({.threads = threads});
-  if (!device.ok()) return device.status();
-  c.device_ = *std::move(device);
+  ASSIGN_OR_RETURN(c.device_, DeviceFor(target, threads));
   std::vector<absl::string_view> object_views(objects.begin(), objects.end());
   auto executable = Executable::Load(c.plan_, object_views, views, c.device_.get(),
                                      LoadOptions{.poison = poison});
@@ -256,9 +279,9 @@ void ExpectRunsTo(const std::vector<Tensor>& want, absl::StatusOr<Compiled> comp
 void ExpectMatchesReference(const Graph& graph, const std::vector<Tensor>& inputs,
                             const std::vector<Tensor>& parameters, double slack) {
   const std::vector<Tensor> want = Evaluated(graph, inputs, parameters);
-  for (int vector_bytes : {0, 32, 1}) {
-    ExpectRunsTo(want, Compile(graph, parameters, HostTarget(vector_bytes)), graph, inputs, slack,
-                 absl::StrCat("vectors of ", vector_bytes, " bytes"));
+  for (const v1::Target& target : TestTargets()) {
+    ExpectRunsTo(want, Compile(graph, parameters, target), graph, inputs, slack,
+                 absl::StrCat(target.device(), ", vectors of ", target.vector_bytes(), " bytes"));
   }
 }
 

@@ -1,4 +1,4 @@
-// Runs a graph in one process both as the server would (pipeline, Clang, executor) and with the
+// Runs a graph in one process both as the server would (pipeline, compiler, executor) and with the
 // reference evaluator, for tests that cross folders.
 //
 //   Compiled model = Compile(graph).value();
@@ -22,6 +22,10 @@ namespace athanor {
 // Describes this machine with vectors of `vector_bytes`; 0: the widest it has; 1: scalars only, as
 // one thread of a GPU.
 v1::Target HostTarget(int vector_bytes = 0);
+
+// Returns what tests compile for: this machine with each of these widths of vectors; or the
+// emulated GPU alone, where the environment has ATHANOR_TEST_DEVICE=cuda.
+std::vector<v1::Target> TestTargets(const std::vector<int>& vector_bytes = {0, 32, 1});
 
 class Compiled {
  public:
@@ -53,13 +57,13 @@ class Compiled {
 // Compiles a graph. `parameters` are its Parameters in order. Keeps objects by source for the life
 // of the process. INTERNAL: only a plain plan is possible.
 absl::StatusOr<Compiled> Compile(const Graph& graph, const std::vector<Tensor>& parameters = {},
-                                 const v1::Target& target = HostTarget(), int threads = 2,
+                                 const v1::Target& target = TestTargets({0})[0], int threads = 2,
                                  bool poison = true);
 
 // Compiles the plan in plain form (compiler/pipeline/pipeline.h).
 absl::StatusOr<Compiled> CompilePlain(const Graph& graph,
                                       const std::vector<Tensor>& parameters = {},
-                                      const v1::Target& target = HostTarget());
+                                      const v1::Target& target = TestTargets({0})[0]);
 
 // Compiles with the given schedules instead of the baseline's.
 absl::StatusOr<Compiled> CompileScheduled(const ScheduledGraph& scheduled,

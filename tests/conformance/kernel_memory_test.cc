@@ -1,6 +1,6 @@
-// Runs everything of KIR that is no elementwise op, as the CPU dialect prints it: loads and stores
+// Runs everything of KIR that is no elementwise op, as each dialect prints it: loads and stores
 // with every pattern of lanes and mask for every dtype, reductions, checked indices, random bits,
-// index arithmetic. Inputs end at a page that may not be touched.
+// index arithmetic.
 #include <cmath>
 #include <cstring>
 #include <functional>
@@ -27,6 +27,9 @@ using kir::Mask;
 using kir::Var;
 
 class KernelMemory : public testing::TestWithParam<Machine> {};
+
+// Returns what an element's index has beside that of its vector.
+Expr LaneOf(int lanes) { return lanes > 1 ? Expr::Symbol(kLane) : Expr(0); }
 
 Scalar Signed(int64_t v) { return Scalar::Signed(DType::kI64, v); }
 
@@ -90,7 +93,7 @@ TEST_P(KernelMemory, PatternsAndMasks) {
       for (size_t p = 0; p < patterns.size(); ++p) out.push_back(e.Global(row.dtype, true));
       e.VectorFor(0, Expr::Symbol("n"), lanes,
                   [&](const Expr& i, const std::optional<Expr>& count) {
-                    const Expr at = i + Expr::Symbol(kLane);
+                    const Expr at = i + LaneOf(lanes);
                     const Mask all{.count = count};
                     const Var von = e.Load(bon, at, lanes, all), one_on = e.Load(bon, i, 1, {});
                     const Var vorder = e.Load(border, at, lanes, all);
@@ -171,7 +174,7 @@ TEST_P(KernelMemory, Reductions) {
       got.push_back(Tensor::Zeros(row.dtype, {kRows}));
     }
     const Expr g = Expr::Symbol(kir::kGrid);
-    const Var v = e.Load(in, lanes * g + Expr::Symbol(kLane), lanes, {});
+    const Var v = e.Load(in, lanes * g + LaneOf(lanes), lanes, {});
     for (size_t k = 0; k < ops.size(); ++k)
       e.Store(1 + static_cast<int>(k), g, e.Reduce(ops[k], v), {});
     absl::StatusOr<KernelError> error =
@@ -217,8 +220,7 @@ TEST_P(KernelMemory, FusedMultiplyAdd) {
       }
       Emitter e{Bounds()};
       std::vector<Var> args;
-      const Expr at =
-          lanes * Expr::Symbol(kir::kGrid) + (lanes > 1 ? Expr::Symbol(kLane) : Expr(0));
+      const Expr at = lanes * Expr::Symbol(kir::kGrid) + LaneOf(lanes);
       for (int k = 0; k < 3; ++k) args.push_back(e.Load(e.Global(row.dtype, false), at, lanes, {}));
       e.Store(e.Global(row.dtype, true), at, e.Fma(args[0], args[1], args[2]), {});
       std::vector<Tensor> got = {in[0]};
@@ -261,7 +263,7 @@ TEST_P(KernelMemory, CheckedIndices) {
     const int in = e.Global(DType::kI64, false), values = e.Global(DType::kF32, false),
               out = e.Global(DType::kF32, true);
     const Expr g = Expr::Symbol(kir::kGrid);
-    const Expr at = lanes * g + (lanes > 1 ? Expr::Symbol(kLane) : Expr(0));
+    const Expr at = lanes * g + LaneOf(lanes);
     const Var i = e.Load(in, at, lanes, {});
     // Item 1 is masked off completely.
     const Var on = e.Compute(Op::kNot, DType::kBool,
@@ -300,7 +302,7 @@ TEST_P(KernelMemory, RandomBitsEqualTheReference) {
       Emitter e{Bounds()};
       const int in = e.Global(DType::kU64, false), out = e.Global(DType::kU32, true);
       e.VectorFor(0, n, lanes, [&](const Expr& i, const std::optional<Expr>& count) {
-        const Expr at = lanes > 1 ? i + Expr::Symbol(kLane) : i;
+        const Expr at = i + LaneOf(lanes);
         e.Store(out, at, e.RandomBits(e.Index(at, lanes), e.Load(in, 0, 1, {})),
                 Mask{.count = count});
       });
@@ -333,8 +335,10 @@ TEST_P(KernelMemory, IndexArithmetic) {
   std::vector<Tensor> got;
   for (const Expr& expr : expressions) {
     // The kernel names its first size "s0".
-    const Var v = e.Broadcast(e.Index(expr.Substitute({{"s0", Expr::Symbol("n")}}), lanes), lanes);
-    e.Store(e.Global(DType::kI64, true), lanes * g + Expr::Symbol(kLane), v, {});
+    const Expr index =
+        expr.Substitute({{"s0", Expr::Symbol("n")}, {std::string(kLane), LaneOf(lanes)}});
+    const Var v = e.Broadcast(e.Index(index, lanes), lanes);
+    e.Store(e.Global(DType::kI64, true), lanes * g + LaneOf(lanes), v, {});
     got.push_back(Tensor::Zeros(DType::kI64, {kItems, lanes}));
   }
   absl::StatusOr<KernelError> error =

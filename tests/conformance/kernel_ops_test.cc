@@ -1,6 +1,6 @@
-// Compares every elementwise op of the op table, for every dtype it takes, as the CPU dialect
-// prints it, with the reference evaluator: whole vectors, a masked tail, and scalars, on every kind
-// of target this machine can run. All ops of a dtype are one kernel, since most of the time goes
+// Compares every elementwise op of the op table, for every dtype it takes, as each dialect prints
+// it, with the reference evaluator: whole vectors, a masked tail, and scalars, on every kind of
+// target this machine can run. All ops of a dtype are one kernel, since most of the time goes
 // into compiling.
 #include <string>
 #include <vector>

@@ -8,8 +8,11 @@
 
 #include "compiler/codegen/cpu/clang.h"
 #include "compiler/codegen/cpu/dialect.h"
+#include "compiler/codegen/cuda/dialect.h"
 #include "compiler/ir/value/message.h"
+#include "deploy/bazel/libs/status_macros.h"
 #include "runtime/cpu/module.h"
+#include "tests/conformance/emulated.h"
 #include "tests/conformance/guarded.h"
 
 namespace athanor {
@@ -18,6 +21,7 @@ namespace {
 Machine MachineOf(std::string name, const std::string& cpu, std::vector<std::string> features,
                   int bytes) {
   Machine m{std::move(name), {}, bytes / 4};
+  m.target.set_device("cpu");
   m.target.set_triple(HostCpuTarget().triple);
   m.target.set_cpu(cpu);
   std::sort(features.begin(), features.end());
@@ -49,32 +53,38 @@ std::vector<Machine> Machines() {
   if (all(avx2)) machines.push_back(MachineOf("avx2", "x86-64", avx2, 32));
   // Adds the baseline of the target triple.
   machines.push_back(MachineOf("generic", "x86-64", {}, 16));
+  machines.push_back(Machine{"sm_80", {}, /*lanes=*/1});
+  machines.back().target.set_device("cuda");
+  machines.back().target.set_cpu("sm_80");
   return machines;
 }
 
-absl::StatusOr<KernelError> RunKernel(const kir::Kernel& kernel, const Machine& machine,
-                                      const std::vector<const Tensor*>& inputs,
-                                      const std::vector<int64_t>& sizes, int64_t grid,
-                                      std::vector<Tensor>* outputs) {
-  if (absl::Status s = kir::Verify(kernel); !s.ok()) return s;
-  const v1::Target& t = machine.target;
+namespace {
+
+absl::StatusOr<std::string> CodeOf(const kir::Kernel& kernel, const v1::Target& t) {
+  if (t.device() == "cuda") {
+    RETURN_IF_ERROR(VerifyCuda(kernel));
+    return EmulatedCode(PrintCudaKernel(kernel, t), t);
+  }
   const CpuTarget target{t.triple(), t.cpu(), {t.features().begin(), t.features().end()}};
   ClangOptions options;
   options.opt_level = 1;
   const std::string source = PrintCpuKernel(kernel, t);
-  // Keeps objects, so that a kernel that runs at several sizes is compiled once.
-  static std::map<std::string, std::string>& objects = *new std::map<std::string, std::string>;
-  std::string& known = objects[Cat(machine.name, source)];
-  if (known.empty()) {
-    absl::StatusOr<std::string> object = CompileToSharedObject(source, target, options);
-    if (!object.ok()) return Prefixed(Cat(source, "\n"), object.status());
-    known = *std::move(object);
-  }
-  absl::StatusOr<std::unique_ptr<CpuModule>> module = CpuModule::Load(known);
-  if (!module.ok()) return module.status();
-  absl::StatusOr<void*> symbol = (*module)->Symbol(kCpuKernelSymbol);
-  if (!symbol.ok()) return symbol.status();
+  absl::StatusOr<std::string> object = CompileToSharedObject(source, target, options);
+  if (!object.ok()) return Prefixed(Cat(source, "\n"), object.status());
+  return object;
+}
 
+absl::Status Written(size_t buffer) {
+  return absl::InternalError(Cat("b", buffer, ": an input was written"));
+}
+
+absl::StatusOr<KernelError> RunOnCpu(const std::string& code, const kir::Kernel& kernel,
+                                     const std::vector<const Tensor*>& inputs,
+                                     const std::vector<int64_t>& sizes, int64_t grid,
+                                     std::vector<Tensor>* outputs) {
+  ASSIGN_OR_RETURN(std::unique_ptr<CpuModule> module, CpuModule::Load(code));
+  ASSIGN_OR_RETURN(void* symbol, module->Symbol(kCpuKernelSymbol));
   std::vector<std::unique_ptr<Guarded>> memory;
   std::vector<void*> buffers;
   auto add = [&](const Tensor& tensor) {
@@ -82,27 +92,82 @@ absl::StatusOr<KernelError> RunKernel(const kir::Kernel& kernel, const Machine& 
     buffers.push_back(memory.back()->data());
   };
   for (const Tensor* input : inputs) add(*input);
-  for (Tensor& output : *outputs) {
-    std::fill(output.bytes.begin(), output.bytes.end(), Guarded::kPattern);
-    add(output);
-  }
+  for (const Tensor& output : *outputs) add(output);
   std::string scratch(kernel.ScratchBytes() + 64, Guarded::kPattern);
   KernelError error;
-  reinterpret_cast<CpuKernel>(*symbol)(buffers.data(), sizes.data(), 0, grid, scratch.data(),
-                                       &error);
+  reinterpret_cast<CpuKernel>(symbol)(buffers.data(), sizes.data(), 0, grid, scratch.data(),
+                                      &error);
   for (size_t i = 0; i < memory.size(); ++i) {
     if (!memory[i]->Intact())
       return absl::InternalError(Cat("b", i, ": written outside its tensor"));
     if (i < inputs.size()) {
-      if (std::memcmp(memory[i]->data(), inputs[i]->bytes.data(), inputs[i]->bytes.size()) != 0) {
-        return absl::InternalError(Cat("b", i, ": an input was written"));
-      }
+      const std::string& given = inputs[i]->bytes;
+      if (std::memcmp(memory[i]->data(), given.data(), given.size()) != 0) return Written(i);
       continue;
     }
     std::string& bytes = (*outputs)[i - inputs.size()].bytes;
     bytes.assign(memory[i]->data(), bytes.size());
   }
   return error;
+}
+
+absl::StatusOr<KernelError> RunOnGpu(const std::string& code, const kir::Kernel& kernel,
+                                     const std::vector<const Tensor*>& inputs,
+                                     const std::vector<int64_t>& sizes, int64_t grid,
+                                     std::vector<Tensor>* outputs) {
+  ASSIGN_OR_RETURN(const std::shared_ptr<CudaDevice> device, EmulatedDevice());
+  ASSIGN_OR_RETURN(const std::unique_ptr<DeviceKernel> loaded, device->LoadKernel(code));
+  ASSIGN_OR_RETURN(const std::unique_ptr<DeviceQueue> queue,
+                   device->NewQueue(kernel.ScratchBytes()));
+  std::vector<std::string> host;  // each buffer's bytes
+  for (const Tensor* input : inputs) host.push_back(input->bytes);
+  for (const Tensor& output : *outputs) host.push_back(output.bytes);
+  std::vector<std::unique_ptr<DeviceMemory>> memory;
+  std::vector<void*> buffers;
+  std::vector<int64_t> lengths;
+  for (const std::string& bytes : host) {
+    ASSIGN_OR_RETURN(memory.emplace_back(), device->Allocate(MemoryKind::kArena, bytes.size()));
+    buffers.push_back(memory.back()->data());
+    lengths.push_back(static_cast<int64_t>(bytes.size()));
+    RETURN_IF_ERROR(queue->Copy(buffers.back(), bytes.data(), lengths.back(), CopyKind::kToDevice));
+  }
+  KernelError error;
+  RETURN_IF_ERROR(queue->Launch(
+      *loaded,
+      {.buffers = buffers, .bytes = lengths, .sizes = sizes, .grid = grid, .error = &error}));
+  RETURN_IF_ERROR(queue->Wait());
+  for (size_t i = 0; i < host.size(); ++i) {
+    RETURN_IF_ERROR(queue->Copy(host[i].data(), buffers[i], lengths[i], CopyKind::kToHost));
+  }
+  RETURN_IF_ERROR(queue->Wait());
+  for (size_t i = 0; i < host.size(); ++i) {
+    if (i >= inputs.size()) {
+      (*outputs)[i - inputs.size()].bytes = std::move(host[i]);
+    } else if (host[i] != inputs[i]->bytes) {
+      return Written(i);
+    }
+  }
+  return error;
+}
+
+}  // namespace
+
+absl::StatusOr<KernelError> RunKernel(const kir::Kernel& kernel, const Machine& machine,
+                                      const std::vector<const Tensor*>& inputs,
+                                      const std::vector<int64_t>& sizes, int64_t grid,
+                                      std::vector<Tensor>* outputs) {
+  RETURN_IF_ERROR(kir::Verify(kernel));
+  // Keeps objects, so that a kernel that runs at several sizes is compiled once.
+  static std::map<std::string, std::string>& objects = *new std::map<std::string, std::string>;
+  std::string& known = objects[Cat(machine.name, kir::ToText(kernel))];
+  if (known.empty()) {
+    ASSIGN_OR_RETURN(known, CodeOf(kernel, machine.target));
+  }
+  for (Tensor& output : *outputs) {
+    std::fill(output.bytes.begin(), output.bytes.end(), Guarded::kPattern);
+  }
+  const auto run = machine.target.device() == "cuda" ? RunOnGpu : RunOnCpu;
+  return run(known, kernel, inputs, sizes, grid, outputs);
 }
 
 }  // namespace athanor

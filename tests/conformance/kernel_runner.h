@@ -1,4 +1,5 @@
-// Compiles one KIR kernel for a target and runs it over tensors in guarded, unaligned memory.
+// Compiles one KIR kernel for a target and runs it over tensors: on the CPU in guarded, unaligned
+// memory, on the emulated GPU in memory whose every access is checked.
 //
 //   std::vector<Tensor> outputs = {Tensor::Zeros(DType::kF32, {n})};
 //   KernelError e = RunKernel(kernel, Machines()[0], {&x}, {n}, /*grid=*/1, &outputs).value();
@@ -25,7 +26,8 @@ struct Machine {
 
 inline std::ostream& operator<<(std::ostream& out, const Machine& m) { return out << m.name; }
 
-// Returns every kind of target that this machine can run, the widest first.
+// Returns every kind of target that this machine can run: CPUs, the widest first, and the emulated
+// GPU.
 std::vector<Machine> Machines();
 
 // Runs a kernel. `inputs` are the first global buffers; `outputs` are the others, filled with a

@@ -28,8 +28,8 @@ int64_t FromEnvironment(const char* name, int64_t otherwise) {
 }
 
 void Check(const MapCase& c, const Graph& graph, uint64_t seed) {
-  constexpr int kVectorBytes[] = {0, 32, 16};
-  auto compiled = Compile(graph, {}, HostTarget(kVectorBytes[seed % 3]), 1 + seed % 2);
+  static const auto& targets = *new std::vector<v1::Target>(TestTargets({0, 32, 16}));
+  auto compiled = Compile(graph, {}, targets[seed % targets.size()], 1 + seed % 2);
   ASSERT_TRUE(compiled.ok()) << compiled.status();
   std::mt19937 rng(static_cast<uint32_t>(seed));
   for (const Expr::Env& dims : c.sizes) {

@@ -270,7 +270,7 @@ void ExpectLongRows(DType dtype, int vector_bytes = 0) {
     at[3 * kLength + i] = static_cast<T>(3);
     at[4 * kLength + i] = static_cast<T>(rng() % 5);
   }
-  absl::StatusOr<Compiled> model = Compile(graph, {}, HostTarget(vector_bytes));
+  absl::StatusOr<Compiled> model = Compile(graph, {}, TestTargets({vector_bytes})[0]);
   ASSERT_TRUE(model.ok()) << model.status();
   const absl::StatusOr<std::vector<Tensor>> y = model->Run({x});
   ASSERT_TRUE(y.ok()) << y.status();

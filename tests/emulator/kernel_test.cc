@@ -9,8 +9,10 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "compiler/codegen/cuda/dialect.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "runtime/kernel_abi.h"
 #include "tests/emulator/testing.h"
 
 namespace athanor {
@@ -19,24 +21,6 @@ namespace {
 using ::testing::AllOf;
 using ::testing::Each;
 using ::testing::HasSubstr;
-
-// Keeps errors as the backend's kernels do.
-constexpr char kMemoryHeader[] = R"(
-FN void record(ErrorSlot* slot, i64 item, i64 index, i64 extent) {
-  if (peek(&slot->code) != 0 && peek(&slot->item) <= item) return;
-  for (bool done = false; !done;) {
-    if (!try_lock(&slot->lock)) continue;
-    if (peek(&slot->code) == 0 || item < peek(&slot->item)) {
-      slot->index = index;
-      slot->extent = extent;
-      slot->item = item;
-      publish(&slot->code, 1);
-    }
-    unlock(&slot->lock);
-    done = true;
-  }
-}
-)";
 
 struct BufferArgument {
   CudaPointer data = 0;
@@ -49,25 +33,18 @@ struct Arguments {
   int64_t stride = 0;
   CudaPointer error = 0;
 };
-struct alignas(64) ErrorSlot {
-  int64_t code, index, extent, item;
-  uint32_t lock;
-};
 
 // Returns the program whose kernel does `body` for each item `g`.
-CudaSource Program(absl::string_view body, std::string arch = "sm_80") {
-  return {.source = absl::StrCat("#include \"athanor/device.h\"\n"
-                                 "struct Arguments {\n"
-                                 "  Buffer b0, b1; i64 s0, items;\n"
-                                 "  u8* workspace; i64 stride; ErrorSlot* error;\n"
-                                 "};\n"
-                                 "KERNEL(athanor_kernel) {\n"
-                                 "  for (i64 g = first(a); g < a.items; g += teams(a)) {\n",
-                                 body, "\n  }\n}\n"),
-          .headers = {{"athanor/device.h", ""},
-                      {"athanor/arithmetic.h", ""},
-                      {"athanor/memory.h", kMemoryHeader}},
-          .arch = std::move(arch)};
+CudaSource Program(absl::string_view body, const std::string& arch = "sm_80") {
+  return CudaSourceOf(absl::StrCat("#include \"athanor/device.h\"\n"
+                                   "struct Arguments {\n"
+                                   "  Buffer b0, b1; i64 s0, items;\n"
+                                   "  u8* workspace; i64 stride; ErrorSlot* error;\n"
+                                   "};\n"
+                                   "KERNEL(athanor_kernel) {\n"
+                                   "  for (i64 g = first(a); g < a.items; g += teams(a)) {\n",
+                                   body, "\n  }\n}\n"),
+                      arch);
 }
 
 class KernelTest : public ::testing::Test {
@@ -345,20 +322,20 @@ TEST_F(KernelTest, TheLowestFailedItemIsReportedInBothOrders) {
     setenv("ATHANOR_EMULATOR_ORDER", order, 1);
     Open();
     const CudaFunction function = Load("if (g % 5 == 3) record(a.error, g, 100 + g, a.s0);");
-    const BufferArgument slot = Upload(std::vector<ErrorSlot>(1));
+    const BufferArgument slot = Upload(std::vector<CudaErrorSlot>(1));
     ASSERT_EQ(Launch(function, {.s0 = 40, .items = 29, .error = slot.data}, 2, 4), kCudaSuccess);
-    const ErrorSlot error = Download<ErrorSlot>(slot)[0];
+    const auto [error, lock] = Download<CudaErrorSlot>(slot)[0];
     EXPECT_EQ(error.code, 1);
     EXPECT_EQ(error.item, 3) << order;
     EXPECT_EQ(error.index, 103);
     EXPECT_EQ(error.extent, 40);
-    EXPECT_EQ(error.lock, 0);
+    EXPECT_EQ(lock, 0);
   }
 }
 
 TEST_F(KernelTest, AnErrorSlotThatWasNotClearedIsCaught) {
   EXPECT_THAT(
-      Fate("record(a.error, -2, 0, 0);", {.error = Allocate(sizeof(ErrorSlot)).data}).message(),
+      Fate("record(a.error, -2, 0, 0);", {.error = Allocate(sizeof(CudaErrorSlot)).data}).message(),
       HasSubstr("of a lock that no other thread can hold"));
 }
 

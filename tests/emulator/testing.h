@@ -17,8 +17,10 @@ namespace athanor::emulator {
 // loaded again under another file.
 inline absl::StatusOr<const CudaDriver*> NewDevice() {
   static int devices = 0;
-  const std::filesystem::path copy = std::filesystem::path(std::getenv("TEST_TMPDIR")) /
-                                     ("libcuda.so.1." + std::to_string(++devices));
+  const char* const folder = std::getenv("TEST_TMPDIR");
+  if (folder == nullptr) return absl::FailedPreconditionError("TEST_TMPDIR names no folder");
+  const std::filesystem::path copy =
+      std::filesystem::path(folder) / ("libcuda.so.1." + std::to_string(++devices));
   std::error_code error;
   std::filesystem::copy_file("tests/emulator/libcuda.so.1", copy,
                              std::filesystem::copy_options::overwrite_existing, error);

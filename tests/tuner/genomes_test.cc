@@ -16,13 +16,9 @@
 #include "absl/strings/str_cat.h"
 #include "compiler/ir/graph/graph.h"
 #include "compiler/pipeline/plan_builder.h"
-#include "compiler/pipeline/prepare.h"
-#include "compiler/search/kernels/fusion.h"
-#include "compiler/search/kernels/space.h"
-#include "compiler/search/regions/region_forms.h"
 #include "gtest/gtest.h"
+#include "tests/tuner/random_genome.h"
 #include "tests/tuner/same_values.h"
-#include "tests/tuner/small_graphs.h"
 #include "tests/tuner/tuner_test.h"
 
 namespace athanor {
@@ -30,37 +26,6 @@ namespace {
 
 class GenomesTest : public TunerTest {
  protected:
-  template <typename T>
-  const T& OneOf(const std::vector<T>& all) {
-    return all[random_() % all.size()];
-  }
-
-  // Changes some decisions of the rule of thumb, and draws a schedule for each kernel.
-  ScheduledGraph RandomGenome(const Graph& graph, std::string* about) {
-    Fusion fusion;
-    for (int change = static_cast<int>(random_() % 4); change > 0; --change) {
-      const auto flips = FusionFlips(graph, ChooseKernels(graph, target_, fusion));
-      if (flips.empty()) break;
-      const auto& [node, say] = OneOf(flips);
-      fusion.nodes[node] = say;
-      absl::StrAppend(about, " %", node, say == Fuse::kMemory ? "=memory" : "=inline");
-    }
-    ScheduledGraph scheduled{graph, ChooseKernels(graph, target_, fusion)};
-    const std::vector<bool> memory = MemoryOf(graph, scheduled.genome);
-    const std::vector<bool> weights = WeightsOf(graph);
-    for (KernelChoice& kernel : scheduled.genome.kernels) {
-      const KernelTask task = CutTask(graph, memory, weights, kernel);
-      const std::vector<KernelChoice> schedules = Schedules(task, target_);
-      const KernelChoice& chosen = OneOf(schedules);
-      kernel.contract = chosen.contract;
-      kernel.attention = chosen.attention;
-      kernel.walk = chosen.walk;
-      absl::StrAppend(about, "; ", ScheduleText(kernel));
-    }
-    PackWeights(&scheduled.graph, &scheduled.genome, target_);
-    return scheduled;
-  }
-
   absl::Status Check(const Graph& graph, const v1::Plan& plan) {
     internal::CheckRequest request;
     *request.mutable_plan() = plan;
@@ -93,28 +58,18 @@ TEST_F(GenomesTest, RandomGenomesAreRight) {
   if (const char* asked = std::getenv("ATHANOR_GENOMES")) {
     ASSERT_TRUE(absl::SimpleAtoi(asked, &count)) << asked;
   }
-  std::vector<std::unique_ptr<RegionForms>> graphs;
-  for (const char* body : kSmallGraphs) {
-    auto graph = ParseSmallGraph(body);
-    ASSERT_TRUE(graph.ok()) << graph.status() << body;
-    auto prepared = Prepare(*graph);
-    ASSERT_TRUE(prepared.ok()) << prepared.status();
-    RegionFormsOptions options{.sizes = {{5, 7}}, .machine = Machine::Typical(target_)};
-    options.limits.nodes = 4000;
-    auto forms = RegionForms::Create(prepared->graph, options);
-    ASSERT_TRUE(forms.ok()) << forms.status() << body;
-    graphs.push_back(*std::move(forms));
-  }
+  const auto graphs = SmallForms(target_);
+  ASSERT_TRUE(graphs.ok()) << graphs.status();
   PlanBuilder builder(target_);
   Bounded counted;
   for (int i = 0; i < count && !HasFailure(); ++i) {
-    const RegionForms& forms = *graphs[i % graphs.size()];
+    const RegionForms& forms = *(*graphs)[i % graphs->size()];
     absl::StatusOr<Graph> form = forms.RandomForm(i);
     ASSERT_TRUE(form.ok()) << form.status();
     // Every fourth graph is the prepared one, unrewritten.
     const Graph& graph = random_() % 4 ? *form : forms.graph(0);
     std::string about = absl::StrCat("genome ", i, ":");
-    const ScheduledGraph scheduled = RandomGenome(graph, &about);
+    const ScheduledGraph scheduled = RandomGenome(graph, target_, random_, &about);
     SCOPED_TRACE(about);
     SCOPED_TRACE(ToText(graph));
     const absl::Status same = SameValues(forms.graph(0), graph, {3, 5}, i, &counted);

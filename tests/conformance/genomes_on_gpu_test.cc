@@ -1,0 +1,76 @@
+// Runs random genomes for random forms of small graphs on the emulated GPU, against the reference
+// evaluator: whatever a search for a GPU may choose is right there. ATHANOR_GENOMES is their number
+// (200).
+#include <algorithm>
+#include <cmath>
+#include <cstdint>
+#include <cstdlib>
+#include <random>
+#include <string>
+#include <vector>
+
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+#include "compiler/ir/graph/graph.h"
+#include "gtest/gtest.h"
+#include "server/tuner/check/error_bound.h"
+#include "server/tuner/run/inputs.h"
+#include "tests/conformance/emulated.h"
+#include "tests/conformance/harness.h"
+#include "tests/tuner/random_genome.h"
+#include "tests/tuner/same_values.h"
+
+namespace athanor {
+namespace {
+
+// Compares one run, at sizes that depend on the seed; counts its elements.
+void Check(const Graph& graph, const ScheduledGraph& scheduled, const v1::Target& target,
+           uint64_t seed, Bounded* counted) {
+  Expr::Env dims;
+  constexpr int64_t kSizes[] = {1, 5, 18};
+  for (size_t d = 0; d < graph.dims.size(); ++d) {
+    dims[graph.dims[d].name] = std::min(graph.dims[d].max, kSizes[(seed + d) % 3]);
+  }
+  const auto all = RandomInputs(graph, dims, seed, IndexChoice::kSmall);
+  ASSERT_TRUE(all.ok()) << all.status();
+  const auto middle = all->begin() + static_cast<int64_t>(graph.InputIds().size());
+  const auto want = EvaluateWithBounds(graph, *all, &dims);
+  ASSERT_TRUE(want.ok()) << want.status();
+  auto compiled = CompileScheduled(scheduled, {middle, all->end()}, target);
+  ASSERT_TRUE(compiled.ok()) << compiled.status();
+  const auto got = compiled->Run({all->begin(), middle});
+  ASSERT_TRUE(got.ok()) << got.status();
+  for (size_t i = 0; i < got->size(); ++i) {
+    const Errors& errors = want->errors[i];
+    const auto within = WithinBounds((*got)[i], want->values[i], errors);
+    EXPECT_TRUE(within.ok()) << "output " << i << ": " << within.status();
+    counted->elements += static_cast<int64_t>(errors.size());
+    counted->bounded += std::count_if(errors.begin(), errors.end(),
+                                      [](double error) { return std::isfinite(error); });
+  }
+}
+
+TEST(GenomesOnGpuTest, AreRight) {
+  int count = 200;
+  if (const char* asked = std::getenv("ATHANOR_GENOMES")) {
+    ASSERT_TRUE(absl::SimpleAtoi(asked, &count)) << asked;
+  }
+  const v1::Target target = EmulatedDevice().value()->target();
+  const auto graphs = SmallForms(target);
+  ASSERT_TRUE(graphs.ok()) << graphs.status();
+  std::mt19937_64 random(11);
+  Bounded counted;
+  for (int i = 0; i < count && !testing::Test::HasFailure(); ++i) {
+    const absl::StatusOr<Graph> form = (*graphs)[i % graphs->size()]->RandomForm(i);
+    ASSERT_TRUE(form.ok()) << form.status();
+    std::string about = absl::StrCat("genome ", i, ":");
+    const ScheduledGraph scheduled = RandomGenome(*form, target, random, &about);
+    SCOPED_TRACE(about);
+    SCOPED_TRACE(ToText(*form));
+    Check(*form, scheduled, target, i, &counted);
+  }
+  EXPECT_GT(counted.share(), kLeastBounded) << "of " << counted.elements << " elements";
+}
+
+}  // namespace
+}  // namespace athanor
