@@ -19,7 +19,7 @@ absl::StatusOr<std::shared_ptr<CudaDevice>> EmulatedDevice();
 
 // Returns the machine code of a kernel's text; an error has both the messages and the text. Where
 // the environment has ATHANOR_TEST_NVRTC=N, NVIDIA's compiler has to take one text in N too, for
-// sm_80 and for sm_90a, without keeping registers in memory.
+// sm_80 and for sm_90a, keeping next to no registers in memory.
 absl::StatusOr<std::string> EmulatedCode(const std::string& text, const v1::Target& target);
 
 }  // namespace athanor

@@ -252,7 +252,7 @@ std::vector<int64_t> StableOrder(const T* x, int64_t n, bool descending) {
 
 // Rows that maximise or minimise what can be skipped, with two threads.
 template <typename T>
-void ExpectLongRows(DType dtype, int vector_bytes = 0) {
+void ExpectLongRows(DType dtype, const v1::Target& target) {
   constexpr int64_t kRows = 5, kLength = 60'001, kK = 300;
   const Graph graph = GraphOf(
       R"(%0 = Input "x" : T[5, n] %1 = TopK(%0) {axis=1, k=shape[300]}
@@ -270,7 +270,7 @@ void ExpectLongRows(DType dtype, int vector_bytes = 0) {
     at[3 * kLength + i] = static_cast<T>(3);
     at[4 * kLength + i] = static_cast<T>(rng() % 5);
   }
-  absl::StatusOr<Compiled> model = Compile(graph, {}, TestTargets({vector_bytes})[0]);
+  absl::StatusOr<Compiled> model = Compile(graph, {}, target);
   ASSERT_TRUE(model.ok()) << model.status();
   const absl::StatusOr<std::vector<Tensor>> y = model->Run({x});
   ASSERT_TRUE(y.ok()) << y.status();
@@ -288,14 +288,12 @@ void ExpectLongRows(DType dtype, int vector_bytes = 0) {
 }
 
 TEST(SortTest, LongRows) {
-  ExpectLongRows<float>(DType::kF32);
-  ExpectLongRows<double>(DType::kF64);
-  ExpectLongRows<int64_t>(DType::kI64);
-  ExpectLongRows<int32_t>(DType::kI32);
-  ExpectLongRows<float>(DType::kF32, 16);
-  ExpectLongRows<int64_t>(DType::kI64, 16);
-  ExpectLongRows<float>(DType::kF32, 1);
-  ExpectLongRows<int64_t>(DType::kI64, 1);
+  for (const v1::Target& target : TestTargets({0, 16, 1})) {
+    ExpectLongRows<float>(DType::kF32, target);
+    ExpectLongRows<int64_t>(DType::kI64, target);
+  }
+  ExpectLongRows<double>(DType::kF64, TestTargets({0})[0]);
+  ExpectLongRows<int32_t>(DType::kI32, TestTargets({0})[0]);
 }
 
 TEST(SortTest, AnAxisWithoutBoundIsRefusedByName) {
