@@ -29,6 +29,10 @@ absl::Status Executable::Context::Allocate() {
   ASSIGN_OR_RETURN(queue_, device.NewQueue(program.scratch_bytes));
   ASSIGN_OR_RETURN(const int64_t arena_bytes, PlaceStaged());
   ASSIGN_OR_RETURN(arena_, device.Allocate(MemoryKind::kArena, arena_bytes));
+  // Where all memory is committed at once, it counts before the first run.
+  if (!executable_->host_memory_ && arena_->granularity() >= arena_bytes) {
+    RETURN_IF_ERROR(arena_charge_.Raise(arena_bytes));
+  }
   dims_.resize(program.sizes.dims().size());
   values_.resize(program.sizes.size());
   size_table_.resize(program.size_refs.size());

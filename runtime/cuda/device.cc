@@ -20,6 +20,7 @@ class CudaMemory : public DeviceMemory {
  public:
   CudaMemory(const CudaDevice& device, CudaPointer pointer, int64_t bytes)
       : DeviceMemory(reinterpret_cast<void*>(pointer), bytes), device_(device) {}
+  int64_t granularity() const override { return std::max<int64_t>(bytes(), 1); }
   ~CudaMemory() override {
     // A lost device has no memory to give back.
     if (device_.Enter().ok()) {
