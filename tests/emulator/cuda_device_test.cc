@@ -1,6 +1,8 @@
 // The CUDA device on the emulated driver: memory, kernels, queues and how each fails.
 #include <cstdint>
 #include <cstdlib>
+#include <filesystem>
+#include <fstream>
 #include <memory>
 #include <string>
 #include <thread>
@@ -113,12 +115,28 @@ TEST(CudaDeviceTest, DevicesThatDoNotServeAreNamed) {
   EXPECT_THAT(std::string(status.message()), AllOf(HasSubstr("sm_75"), HasSubstr("sm_80")));
 }
 
+TEST(CudaDeviceTest, ABrokenDeviceStaysLost) {
+  const std::string file = absl::StrCat(std::getenv("TEST_TMPDIR"), "/broken");
+  setenv("ATHANOR_EMULATOR_BREAKS", file.c_str(), 1);
+  auto device = MakeDevice();
+  auto memory = device->Allocate(MemoryKind::kArena, 8).value();
+  std::ofstream(file).close();
+  const absl::Status first = device->Allocate(MemoryKind::kArena, 8).status();
+  EXPECT_EQ(first.code(), absl::StatusCode::kUnavailable);
+  EXPECT_THAT(std::string(first.message()), HasSubstr("ECC"));
+  std::filesystem::remove(file);
+  unsetenv("ATHANOR_EMULATOR_BREAKS");
+  EXPECT_EQ(device->NewQueue(0).status().code(), absl::StatusCode::kUnavailable);
+  EXPECT_EQ(device->FreeBytes().status().code(), absl::StatusCode::kUnavailable);
+}
+
 TEST(CudaDeviceTest, MemoryIsZeroAtFirst) {
   auto device = MakeDevice();
   auto queue = device->NewQueue(0).value();
   for (int64_t bytes : {1, 255, 65537}) {
     auto memory = device->Allocate(MemoryKind::kArena, bytes).value();
     EXPECT_EQ(memory->bytes(), bytes);
+    EXPECT_EQ(memory->granularity(), bytes) << "all of it is committed at once";
     EXPECT_EQ(reinterpret_cast<uint64_t>(memory->data()) % 64, 0u);
     std::string got(bytes, 'x');
     ASSERT_TRUE(queue->Copy(got.data(), memory->data(), bytes, CopyKind::kToHost).ok());

@@ -117,6 +117,7 @@ void SetContextOfThread(bool current) { has_context = current; }
 CudaResult OnDevice(absl::FunctionRef<CudaResult()> call) {
   MutexLock lock(device.mutex);
   if (!device.initialised) return kCudaNotInitialized;
+  if (TheMachine().breaks()) Lose(kCudaEccUncorrectable, "a bit of the memory has flipped");
   return device.lost != kCudaSuccess ? device.lost : call();
 }
 

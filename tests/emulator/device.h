@@ -62,6 +62,8 @@ struct Machine {
   // Reports whether a stream's work waits until the host waits for it, as late as a GPU may take
   // it up. Otherwise it is done within the call.
   bool (*late)() = [] { return false; };
+  // Reports whether the device breaks now, as hardware may at any time.
+  bool (*breaks)() = [] { return false; };
   // Of each copy and fill, more bytes than these are left out.
   size_t most_moved = SIZE_MAX;
   // Instantiates graphs with their first two nodes swapped: a defect.

@@ -2,13 +2,15 @@
 // folder makes: objects of this machine that check each access to memory.
 //
 // The environment says which device it is, read at each call:
-//   ATHANOR_EMULATOR_ARCH=sm_90a      instead of sm_80
+//   ATHANOR_EMULATOR_ARCH=sm_90a      instead of sm_80; sm_75: one that nothing compiles for
 //   ATHANOR_EMULATOR_BYTES=N          of memory, instead of 4 GiB
-//   ATHANOR_EMULATOR_QUEUE=now        does work at once, instead of when it is waited for
+//   ATHANOR_EMULATOR_QUEUE=now        does work as it is enqueued, not when it is waited for
 //   ATHANOR_EMULATOR_ORDER=descending runs the last thread of a launch first
+//   ATHANOR_EMULATOR_BREAKS=FILE      breaks once there is such a file
 #include "runtime/cpu/module.h"
 
 #include <elf.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <csetjmp>
@@ -56,7 +58,9 @@ int Attribute(int attribute) {
     case kCudaThreadsPerMultiprocessor:
       return kThreadsPerMultiprocessor;
     case kCudaComputeMajor:
-      return Arch() == "sm_80" ? 8 : 9;
+      return Arch() == "sm_75" ? 7 : Arch() == "sm_80" ? 8 : 9;
+    case kCudaComputeMinor:
+      return Arch() == "sm_75" ? 5 : 0;
     case kCudaL2Bytes:
       return 4 << 20;
     case kCudaClockKilohertz:
@@ -212,6 +216,11 @@ const Machine& TheMachine() {
       .attribute = Attribute,
       .load = Load,
       .late = [] { return Setting("ATHANOR_EMULATOR_QUEUE", "late") != "now"; },
+      .breaks =
+          [] {
+            const char* const file = std::getenv("ATHANOR_EMULATOR_BREAKS");
+            return file != nullptr && access(file, F_OK) == 0;
+          },
   };
   return machine;
 }

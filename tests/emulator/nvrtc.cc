@@ -1,6 +1,14 @@
 // A libnvrtc.so.13 that compiles kernels for the device of module.cc: their text as it is, with an
 // athanor/device.h of its own in place of the one given, by Clang for this machine.
+//
+// A text that has the word ATHANOR_EMULATOR_SPILLS is said to spill registers. A file spoil.h in
+// the library's folder, read at each compilation, goes behind device.h: it may redefine what
+// kernels use, and so spoil whatever is compiled from then on.
+#include <dlfcn.h>
+
 #include <cstring>
+#include <fstream>
+#include <iterator>
 #include <memory>
 #include <set>
 #include <string>
@@ -22,6 +30,7 @@ constexpr int kSuccess = 0, kInvalidInput = 3, kInvalidProgram = 4, kInvalidOpti
               kCompilation = 6;
 
 constexpr char kDeviceHeader[] = "athanor/device.h";
+constexpr absl::string_view kSpills = "ATHANOR_EMULATOR_SPILLS";
 constexpr absl::string_view kDeviceText =
 #include "tests/emulator/device_header.inc"
     ;
@@ -71,15 +80,25 @@ std::set<std::string> KernelNames(absl::string_view code) {
 }
 
 // Says in the words of ptxas what kernels take: the registers are of no chip.
-std::string ResourceLog(absl::string_view code, absl::string_view arch) {
+std::string ResourceLog(absl::string_view code, absl::string_view arch, bool spills) {
+  const int bytes = spills ? 8 : 0;
   std::string log = "ptxas info    : 0 bytes gmem\n";
   for (const std::string& name : KernelNames(code)) {
     absl::StrAppend(&log, "ptxas info    : Compiling entry function '", name, "' for '", arch,
-                    "'\nptxas info    : Function properties for ", name,
-                    "\n    0 bytes stack frame, 0 bytes spill stores, 0 bytes spill loads\n"
-                    "ptxas info    : Used 32 registers, used 0 barriers\n");
+                    "'\nptxas info    : Function properties for ", name, "\n    ", bytes,
+                    " bytes stack frame, ", bytes, " bytes spill stores, ", bytes,
+                    " bytes spill loads\nptxas info    : Used 32 registers, used 0 barriers\n");
   }
   return log;
+}
+
+// Returns the text of spoil.h; "" if there is none.
+std::string SpoilingText() {
+  Dl_info here;
+  if (dladdr(kDeviceHeader, &here) == 0) return "";
+  std::string path = here.dli_fname;
+  std::ifstream file(path.substr(0, path.rfind('/') + 1) + "spoil.h");
+  return {std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};
 }
 
 int Compile(Source& source, absl::string_view arch) {
@@ -92,7 +111,8 @@ int Compile(Source& source, absl::string_view arch) {
   options.headers = source.headers;
   for (ClangOptions::Header& header : options.headers) {
     if (header.name != kDeviceHeader) continue;
-    header.text = absl::StrCat("#define ATHANOR_ARCH \"", arch, "\"\n", kDeviceText);
+    header.text =
+        absl::StrCat("#define ATHANOR_ARCH \"", arch, "\"\n", kDeviceText, SpoilingText());
   }
   static Mutex mutex;
   MutexLock lock(mutex);
@@ -102,7 +122,7 @@ int Compile(Source& source, absl::string_view arch) {
     return kCompilation;
   }
   source.code = *std::move(code);
-  source.log = ResourceLog(source.code, arch);
+  source.log = ResourceLog(source.code, arch, absl::StrContains(source.text, kSpills));
   return kSuccess;
 }
 

@@ -1,6 +1,11 @@
 // The emulator's compiler, by the table of functions that the tuner uses.
 #include "compiler/codegen/cuda/nvrtc.h"
 
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+
+#include "absl/strings/str_cat.h"
 #include "compiler/codegen/cpu/clang.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
@@ -62,6 +67,24 @@ TEST_F(EmulatedNvrtcTest, EqualProgramsGiveEqualBytes) {
   const std::string once = nvrtc_->Compile(Source(kKernel)).value().code;
   EXPECT_EQ(nvrtc_->Compile(Source(kKernel)).value().code, once);
   EXPECT_NE(nvrtc_->Compile(Source(kKernel, "sm_90a")).value().code, once);
+}
+
+TEST_F(EmulatedNvrtcTest, ATextMayAskForSpills) {
+  const Cubin cubin =
+      nvrtc_->Compile(Source(absl::StrCat(kKernel, "// ATHANOR_EMULATOR_SPILLS"))).value();
+  ASSERT_EQ(cubin.log.kernels.size(), 1) << cubin.log_text;
+  EXPECT_EQ(cubin.log.kernels[0].spill_store_bytes, 8);
+  EXPECT_EQ(cubin.log.kernels[0].spill_load_bytes, 8);
+}
+
+TEST_F(EmulatedNvrtcTest, AFileBesideItSpoilsWhatIsCompiledNext) {
+  const std::filesystem::path folder = std::filesystem::path(std::getenv("TEST_TMPDIR")) / "spoilt";
+  std::filesystem::create_directory(folder);
+  std::filesystem::copy_file("tests/emulator/libnvrtc.so.13", folder / "libnvrtc.so.13");
+  const Nvrtc* nvrtc = Nvrtc::Load(folder).value();
+  EXPECT_TRUE(nvrtc->Compile(Source(kKernel)).ok());
+  std::ofstream(folder / "spoil.h") << "#error spoilt";
+  EXPECT_THAT(nvrtc->Compile(Source(kKernel)).status().message(), HasSubstr("spoilt"));
 }
 
 TEST_F(EmulatedNvrtcTest, EachKernelIsReported) {
