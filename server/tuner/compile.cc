@@ -80,10 +80,11 @@ absl::StatusOr<std::string> CompileForGpu(absl::string_view source, const v1::Ta
     return absl::FailedPreconditionError(
         "no compiler for GPUs: this tuner found no NVRTC; name its folder with --nvrtc");
   }
-  ASSIGN_OR_RETURN(Cubin cubin, nvrtc->Compile(CudaSourceOf({source.data(), source.size()}, target.cpu())));
+  ASSIGN_OR_RETURN(Cubin cubin,
+                   nvrtc->Compile(CudaSourceOf({source.data(), source.size()}, target.cpu())));
   for (const KernelResources& kernel : cubin.log.kernels) {
     if (poor == Poor::kServes || !kernel.spills()) continue;
-    return absl::FailedPreconditionError(
+    return absl::ResourceExhaustedError(
         absl::StrCat("ptxas spills registers to memory: ", kernel.spill_store_bytes,
                      " bytes stored, ", kernel.spill_load_bytes, " loaded"));
   }

@@ -34,9 +34,9 @@ enum class Poor {
 };
 
 // A shared object for runtime/cpu/module.h, or a cubin for runtime/cuda. INVALID_ARGUMENT: the
-// compiler refuses the source. FAILED_PRECONDITION: no compiler for this target, or registers are
-// spilled to memory and `poor` is refused. It may use `cpu_seconds` of processor time; more ends
-// this process (SIGXCPU).
+// compiler refuses the source. FAILED_PRECONDITION: no compiler for this target, which says nothing
+// of the source. RESOURCE_EXHAUSTED: registers are spilled to memory and `poor` is refused. It may
+// use `cpu_seconds` of processor time; more ends this process (SIGXCPU).
 absl::StatusOr<std::string> CompileKernel(absl::string_view source, const v1::Target& target,
                                           int64_t cpu_seconds, Poor poor = Poor::kServes);
 

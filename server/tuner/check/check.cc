@@ -62,7 +62,7 @@ class Checker {
   absl::Status CompareSampled(const Case& c, internal::CheckReply* reply) const;
 
   // Run in the isolated process.
-  absl::Status RunPlans();
+  absl::Status RunPlans(Device* device);
   absl::Status RunCase(Device* device, PreparedPool* pool,
                        const std::vector<absl::string_view>& objects, Case& c, char* refused);
   absl::StatusOr<std::vector<absl::string_view>> PlanInputs(const Executable& plan, const Case& c);
@@ -98,7 +98,10 @@ absl::StatusOr<internal::CheckReply> Checker::Run() {
   // Repeated pages count as often as they are mapped.
   IsolationLimits limits = limits_;
   limits.memory_bytes += RepeatedBytesHeld();
-  absl::Status status = RunIsolated("a checked kernel", limits, [this] { return RunPlans(); });
+  absl::Status status = RunIsolated("a checked kernel", limits, [this] {
+    return RunOnDevice(request_.plan().target(), /*threads=*/2,
+                       [this](Device* device) { return RunPlans(device); });
+  });
   if (!status.ok()) return status;
   internal::CheckReply reply;
   for (size_t i = 0; i < cases_.size(); ++i) {
@@ -172,16 +175,14 @@ absl::Status Checker::AddSampledOutputs(Case* c) {
   return absl::OkStatus();
 }
 
-absl::Status Checker::RunPlans() {
-  ASSIGN_OR_RETURN(const std::unique_ptr<Device> device,
-                   DeviceFor(request_.plan().target(), /*threads=*/2));
+absl::Status Checker::RunPlans(Device* device) {
   std::optional<ScratchDevice> large;
-  if (window_.has_value()) large.emplace(device.get(), window_->data(), window_->bytes());
-  PreparedPool pool(device.get(), nullptr, large.has_value() ? &*large : nullptr);
+  if (window_.has_value()) large.emplace(device, window_->data(), window_->bytes());
+  PreparedPool pool(device, nullptr, large.has_value() ? &*large : nullptr);
   std::vector<absl::string_view> objects;
   for (const std::string& object : request_.objects()) objects.push_back(object);
   for (size_t i = 0; i < cases_.size(); ++i) {
-    absl::Status status = RunCase(device.get(), &pool, objects, cases_[i], refused_->data() + i);
+    absl::Status status = RunCase(device, &pool, objects, cases_[i], refused_->data() + i);
     if (!status.ok()) {
       return absl::Status(status.code(),
                           absl::StrCat(cases_[i].reference.text, ": ", status.message()));

@@ -147,13 +147,14 @@ absl::Status SubjectRunner::RunSet(Device* device, const std::vector<PlanSubject
 
 absl::Status SubjectRunner::RunAll(const std::vector<PlanSubject*>& subjects) const {
   if (subjects.empty()) return absl::OkStatus();
-  ASSIGN_OR_RETURN(const std::unique_ptr<Device> device,
-                   DeviceFor(subjects.front()->plan->plan().target(), threads_));
-  for (int set = 0; set < runs_.weight_sets(); ++set) {
-    absl::Status status = RunSet(device.get(), subjects, set);
-    if (!status.ok()) return status;
-  }
-  return absl::OkStatus();
+  const auto run = [&](Device* device) {
+    absl::Status status;
+    for (int set = 0; set < runs_.weight_sets() && status.ok(); ++set) {
+      status = RunSet(device, subjects, set);
+    }
+    return status;
+  };
+  return RunOnDevice(subjects.front()->plan->plan().target(), threads_, run);
 }
 
 }  // namespace

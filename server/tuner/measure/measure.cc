@@ -95,7 +95,7 @@ class Measurement {
 
  private:
   // Run in the isolated process.
-  absl::Status RunAll(Result* results);
+  absl::Status RunAll(Device* device, Result* results);
   // Kernels of one task in turn, the first of which is its best; or one kernel alone. Some rounds
   // of each size after the other, until those that win are known well enough.
   absl::Status RunRace(std::vector<Subject>& subjects, Result* results);
@@ -192,7 +192,10 @@ absl::StatusOr<internal::MeasureReply> Measurement::Run() {
       SharedMemory::Create(std::max<size_t>(1, steps) * sizeof(double));
   if (!step_memory.ok()) return step_memory.status();
   step_seconds_ = new (step_memory->data()) double[std::max<size_t>(1, steps)]();
-  const auto run = [&] { return RunAll(results); };
+  const auto run = [&] {
+    return RunOnDevice(request_.plans(0).plan().target(), threads_,
+                       [&](Device* device) { return RunAll(device, results); });
+  };
   if (absl::Status s = RunIsolated("a measured plan", limits_, run); !s.ok()) return s;
   internal::MeasureReply reply;
   for (int s = 0; s < request_.sizes_size(); ++s) {
@@ -221,23 +224,21 @@ absl::StatusOr<internal::MeasureReply> Measurement::Run() {
   return reply;
 }
 
-absl::Status Measurement::RunAll(Result* results) {
-  ASSIGN_OR_RETURN(const std::unique_ptr<Device> device,
-                   DeviceFor(request_.plans(0).plan().target(), threads_));
+absl::Status Measurement::RunAll(Device* device, Result* results) {
   std::optional<WalkedDevice> large;
   if (inputs_.walked() != nullptr && device->host_memory()) {
-    large.emplace(device.get(), inputs_.walked());
+    large.emplace(device, inputs_.walked());
   }
-  PreparedPool pool(device.get(), nullptr, large.has_value() ? &*large : nullptr);
+  PreparedPool pool(device, nullptr, large.has_value() ? &*large : nullptr);
   std::vector<Subject> subjects;
   for (const internal::MeasuredPlan& plan : request_.plans()) {
-    absl::StatusOr<Subject> loaded = Load(device.get(), &pool, plan);
+    absl::StatusOr<Subject> loaded = Load(device, &pool, plan);
     if (!loaded.ok()) return loaded.status();
     subjects.push_back(*std::move(loaded));
   }
   absl::StatusOr<Yardstick> yard = absl::NotFoundError("");
   if (!request_.yardstick().empty()) {
-    yard = Yardstick::Create(device.get(), request_.yardstick(), request_.vector_bytes(), threads_);
+    yard = Yardstick::Create(device, request_.yardstick(), request_.vector_bytes(), threads_);
     if (!yard.ok()) return yard.status();
     yard_ = &*yard;
   }

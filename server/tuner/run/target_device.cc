@@ -3,7 +3,9 @@
 #include <dlfcn.h>
 
 #include <algorithm>
+#include <memory>
 
+#include "absl/status/statusor.h"
 #include "deploy/bazel/libs/status_macros.h"
 #include "runtime/cpu/device.h"
 #include "runtime/cuda/device.h"
@@ -15,6 +17,21 @@ struct Gpu {
   const CudaDriver* driver = nullptr;
   int ordinal = 0;
 } gpu;
+
+absl::StatusOr<std::unique_ptr<Device>> DeviceFor(const v1::Target& target, int threads) {
+  if (RunsOnHost(target)) {
+    ASSIGN_OR_RETURN(std::unique_ptr<Device> device,
+                     CpuDevice::Create({.threads = HostThreads(target, threads), .pin = false}));
+    return device;
+  }
+  if (gpu.driver == nullptr) {
+    return absl::FailedPreconditionError(
+        "a plan for a GPU, but this tuner was started for the CPU (no --gpu=N)");
+  }
+  ASSIGN_OR_RETURN(std::unique_ptr<Device> device,
+                   CudaDevice::Create(*gpu.driver, {.ordinal = gpu.ordinal}));
+  return device;
+}
 
 }  // namespace
 
@@ -32,19 +49,12 @@ bool GpuIsEmulated() {
   return emulated;
 }
 
-absl::StatusOr<std::unique_ptr<Device>> DeviceFor(const v1::Target& target, int threads) {
-  if (RunsOnHost(target)) {
-    ASSIGN_OR_RETURN(std::unique_ptr<Device> device,
-                     CpuDevice::Create({.threads = HostThreads(target, threads), .pin = false}));
-    return device;
-  }
-  if (gpu.driver == nullptr) {
-    return absl::FailedPreconditionError(
-        "a plan for a GPU, but this tuner was started for the CPU (no --device=cuda:N)");
-  }
-  ASSIGN_OR_RETURN(std::unique_ptr<Device> device,
-                   CudaDevice::Create(*gpu.driver, {.ordinal = gpu.ordinal}));
-  return device;
+absl::Status RunOnDevice(const v1::Target& target, int threads,
+                         absl::FunctionRef<absl::Status(Device* device)> body) {
+  ASSIGN_OR_RETURN(const std::unique_ptr<Device> device, DeviceFor(target, threads));
+  absl::Status status = body(device.get());
+  if (RunsOnHost(target) || !absl::IsUnavailable(status)) return status;
+  return absl::InternalError(status.message());
 }
 
 bool RunsOnHost(const v1::Target& target) { return target.device() != "cuda"; }

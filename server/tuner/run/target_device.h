@@ -2,15 +2,12 @@
 // context does not survive a fork.
 //
 //   UseGpu(1);                                    // once, before the first device
-//   ASSIGN_OR_RETURN(std::unique_ptr<Device> device,
-//                    DeviceFor(plan.target(), /*threads=*/2));
+//   RunOnDevice(plan.target(), /*threads=*/2, [&](Device* device) { return Check(device); });
 #ifndef ATHANOR_SERVER_TUNER_RUN_TARGET_DEVICE_H_
 #define ATHANOR_SERVER_TUNER_RUN_TARGET_DEVICE_H_
 
-#include <memory>
-
+#include "absl/functional/function_ref.h"
 #include "absl/status/status.h"
-#include "absl/status/statusor.h"
 #include "proto/athanor/v1/target.pb.h"
 #include "runtime/device.h"
 
@@ -23,9 +20,12 @@ absl::Status UseGpu(int ordinal);
 // Returns whether that GPU is one of tests, whose kernels are code of the host.
 bool GpuIsEmulated();
 
-// `threads` are the CPU's, not bound to cores. Errors are those of the device's Create;
-// FAILED_PRECONDITION if the target is a GPU's and UseGpu() was not called.
-absl::StatusOr<std::unique_ptr<Device>> DeviceFor(const v1::Target& target, int threads);
+// Makes the device, with `threads` of the CPU that are not bound to cores, and returns what `body`
+// returns. Other errors are those of the device's Create; FAILED_PRECONDITION if the target is a
+// GPU's and UseGpu() was not called; INTERNAL if a GPU was lost, which is to a kernel of a GPU what
+// a crash of its process is to one of the CPU.
+absl::Status RunOnDevice(const v1::Target& target, int threads,
+                         absl::FunctionRef<absl::Status(Device* device)> body);
 
 // Returns whether the target's kernels run on the host and read its memory.
 bool RunsOnHost(const v1::Target& target);

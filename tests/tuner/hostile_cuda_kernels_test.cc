@@ -1,0 +1,219 @@
+// Kernels of a GPU that are wrong, and worse, on the emulated one: each costs its candidate, none
+// the tuner or what is beside it.
+#include <cstdint>
+#include <cstdlib>
+#include <filesystem>
+#include <iterator>
+#include <map>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "server/child/tuner_process.h"
+#include "server/child/tuner_process_testing.h"
+
+namespace athanor {
+namespace {
+
+using ::testing::HasSubstr;
+using ::testing::Not;
+using Code = absl::StatusCode;
+using Outcome = internal::TryOutcome;
+
+// Doubles after `body`, for each item `g`.
+std::string GpuKernel(const std::string& body, const std::string& before = "") {
+  return absl::StrCat(
+      "#include \"athanor/device.h\"\n", before,
+      "\nstruct Arguments {\n"
+      "  Buffer b0, b1;\n"
+      "  i64 items;\n"
+      "  u8* workspace;\n"
+      "  i64 stride;\n"
+      "  ErrorSlot* error;\n"
+      "};\n"
+      "KERNEL(athanor_kernel) {\n"
+      "  for (i64 g = first(a); g < a.items; g += teams(a)) {\n",
+      body, "\n    const f32 x = load<f32>(a.b0, g);\n    store<f32>(a.b1, g, x + x);\n  }\n}\n");
+}
+
+class HostileCudaKernelsTest : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    const std::string emulator = std::filesystem::absolute("tests/emulator");
+    setenv("LD_LIBRARY_PATH", emulator.c_str(), 1);
+    options_ = TestOptions();
+    options_.gpu = 0;
+    options_.nvrtc = emulator;
+    target_.set_device("cuda");
+    target_.set_triple("nvptx64-nvidia-cuda");
+    target_.set_cpu("sm_80");
+    target_.set_vector_bytes(1);
+    target_.set_threads(270336);  // of an H100: nobody may start as many
+    *request_.mutable_target() = target_;
+  }
+  void Start() {
+    absl::StatusOr<std::unique_ptr<TunerProcess>> tuner = TunerProcess::Start(options_);
+    ASSERT_TRUE(tuner.ok()) << tuner.status();
+    tuner_ = *std::move(tuner);
+  }
+
+  void Add(const std::string& source) {
+    internal::TriedKernel* tried = request_.add_kernels();
+    internal::SearchKernel* kernel = tried->mutable_kernel();
+    *kernel->mutable_check() = DoublingCheck("");
+    kernel->mutable_check()->clear_objects();
+    v1::Plan* plan = kernel->mutable_check()->mutable_plan();
+    plan->mutable_kernels(0)->set_source(source);
+    *plan->mutable_target() = target_;
+    kernel->set_key(absl::StrCat("k", request_.kernels_size()));
+    kernel->set_task(static_cast<uint32_t>(request_.kernels_size()));
+    kernel->add_sizes()->add_values(1000);
+    tried->add_objects("");
+  }
+  // Returns how each kernel ended.
+  std::vector<Outcome> Try() {
+    std::map<uint32_t, Outcome> ends;
+    const absl::Status status = tuner_->Try(request_, [&](Outcome part) {
+      if (part.ended()) ends[part.kernel()] = std::move(part);
+    });
+    EXPECT_TRUE(status.ok()) << status;
+    EXPECT_EQ(ends.size(), request_.kernels_size());
+    std::vector<Outcome> outcomes;
+    for (auto& [kernel, end] : ends) outcomes.push_back(std::move(end));
+    outcomes.resize(request_.kernels_size());
+    return outcomes;
+  }
+
+  TunerOptions options_;
+  v1::Target target_;
+  internal::TryRequest request_;
+  std::unique_ptr<TunerProcess> tuner_;
+};
+
+TEST_F(HostileCudaKernelsTest, EachCostsItself) {
+  Start();
+  EXPECT_THAT(tuner_->walls(), Not(HasSubstr("none")));
+  const std::string c =
+      "extern \"C\" void exit(int); extern \"C\" void abort(); extern \"C\" int kill(int, int);"
+      "extern \"C\" int getppid(); extern \"C\" int fork();";
+  const struct {
+    const char* name;
+    std::string source;
+    Outcome::Stage stage;
+    Code code;
+    const char* message;
+  } rows[] = {
+      {"write past the end", GpuKernel("store<f32>(a.b1, a.items, 1);"), Outcome::MEASURE,
+       Code::kInternal, "writes 4 bytes 4000 bytes into an argument of 4000"},
+      {"read before the beginning", GpuKernel("store<f32>(a.b1, g, load<f32>(a.b0, -1));"),
+       Outcome::MEASURE, Code::kInternal, "reads 4 bytes -4 bytes into an argument"},
+      {"wild write", GpuKernel("store<f32>(Buffer{(u8*)0x123456789000, 4}, 0, 1);"),
+       Outcome::MEASURE, Code::kInternal, "no address of the device"},
+      {"misaligned write", GpuKernel("store<f32>(Buffer{a.b1.data + 1, 4}, 0, 1);"),
+       Outcome::MEASURE, Code::kInternal, "MISALIGNED"},
+      {"null", GpuKernel("store<f32>(Buffer{nullptr, 4}, 0, 1);"), Outcome::MEASURE,
+       Code::kInternal, "is lost"},
+      {"the host's pointer", GpuKernel("*(volatile f32*)a.b1.data = 1;"), Outcome::MEASURE,
+       Code::kInternal, "SIG"},
+      {"writes its neighbour", GpuKernel("store<f32>(Buffer{a.b0.data, 4000}, g, 7);"),
+       Outcome::CHECK, Code::kDataLoss, ""},
+      {"wrong values", GpuKernel("if (g == 5) { store<f32>(a.b1, g, 1e9f); continue; }"),
+       Outcome::CHECK, Code::kDataLoss, ""},
+      {"an item left out", GpuKernel("if (g == 36) continue;"), Outcome::CHECK, Code::kDataLoss,
+       ""},
+      {"trap", GpuKernel("__builtin_trap();"), Outcome::MEASURE, Code::kInternal, "SIGILL"},
+      {"exit", GpuKernel("exit(0);", c), Outcome::MEASURE, Code::kInternal, "status 0"},
+      {"abort", GpuKernel("abort();", c), Outcome::MEASURE, Code::kInternal, "SIG"},
+      {"kills its parent", GpuKernel("kill(getppid(), 9);", c), Outcome::MEASURE, Code::kInternal,
+       "SIGSYS"},
+      {"forks", GpuKernel("fork();", c), Outcome::MEASURE, Code::kInternal, "SIGSYS"},
+      {"endless loop", GpuKernel("for (volatile int go = 1; go;) {}"), Outcome::MEASURE,
+       Code::kDeadlineExceeded, "still ran"},
+      {"spills", GpuKernel("// ATHANOR_EMULATOR_SPILLS"), Outcome::COMPILE,
+       Code::kResourceExhausted, "spills registers to memory: 8 bytes stored, 8 loaded"},
+      {"no CUDA", "no CUDA", Outcome::COMPILE, Code::kInvalidArgument, "does not compile"},
+      {"no kernel", "#include \"athanor/device.h\"\nint none;", Outcome::MEASURE,
+       Code::kInvalidArgument, "athanor_kernel"},
+  };
+  Add(GpuKernel(""));
+  for (const auto& row : rows) Add(row.source);
+  Add(GpuKernel("// other"));
+  const std::vector<Outcome> ends = Try();
+  for (size_t i = 0; i < std::size(rows); ++i) {
+    SCOPED_TRACE(rows[i].name);
+    const Outcome& end = ends[i + 1];
+    EXPECT_EQ(end.code(), static_cast<int>(rows[i].code)) << end.message();
+    EXPECT_EQ(end.failed_at(), rows[i].stage) << end.message();
+    EXPECT_THAT(end.message(), HasSubstr(rows[i].message));
+    EXPECT_FALSE(end.checked());
+  }
+  for (const Outcome& good : {ends.front(), ends.back()}) {
+    EXPECT_EQ(good.code(), 0) << good.message();
+    EXPECT_TRUE(good.checked());
+  }
+  EXPECT_EQ(tuner_->starts(), 1);
+}
+
+// In races, too, where those that share a task share a device.
+TEST_F(HostileCudaKernelsTest, AHundredCostAHundred) {
+  Start();
+  constexpr int kHostile = 100, kEvery = 25;
+  for (int i = 0; i < kHostile; ++i) {
+    const std::string rows[] = {
+        absl::StrCat("store<f32>(a.b1, a.items + ", i, ", 1);"),
+        absl::StrCat("if (g == ", i, ") __builtin_trap();"),
+        absl::StrCat("store<f32>(Buffer{a.b0.data, 4000}, g, ", i, ");"),
+        absl::StrCat("// ATHANOR_EMULATOR_SPILLS ", i),
+    };
+    Add(GpuKernel(rows[i % std::size(rows)]));
+    if (i % kEvery == kEvery - 1) Add(GpuKernel(absl::StrCat("// good ", i)));
+  }
+  for (int i = 0; i < request_.kernels_size(); ++i) {
+    request_.mutable_kernels(i)->mutable_kernel()->set_task(i / 4);
+  }
+  const std::vector<Outcome> ends = Try();
+  int failed = 0;
+  for (const Outcome& end : ends) {
+    failed += end.code() != 0;
+    EXPECT_EQ(end.checked(), end.code() == 0) << end.message();
+  }
+  EXPECT_EQ(failed, kHostile);
+  EXPECT_EQ(tuner_->starts(), 1);
+}
+
+// Has nothing to fall back to.
+TEST_F(HostileCudaKernelsTest, ABaselineMaySpill) {
+  Start();
+  EXPECT_TRUE(tuner_->Compile(GpuKernel("// ATHANOR_EMULATOR_SPILLS"), target_).ok());
+}
+
+TEST_F(HostileCudaKernelsTest, WithoutACompilerKernelsThatThereAreRun) {
+  Start();
+  internal::CheckRequest check = DoublingCheck(tuner_->Compile(GpuKernel(""), target_).value());
+  *check.mutable_plan()->mutable_target() = target_;
+  options_.nvrtc = "/nowhere";
+  Start();
+  const absl::Status target = tuner_->Target().status();
+  EXPECT_EQ(target.code(), Code::kFailedPrecondition) << target;
+  EXPECT_THAT(target.message(), HasSubstr("NVRTC"));
+  EXPECT_EQ(tuner_->Compile(GpuKernel(""), target_).status().code(), Code::kFailedPrecondition);
+  const absl::Status right = tuner_->Check(check);
+  EXPECT_TRUE(right.ok()) << right;
+}
+
+TEST_F(HostileCudaKernelsTest, ATunerOfTheCpuTakesNoGpusKernel) {
+  Start();
+  internal::CheckRequest check = DoublingCheck(tuner_->Compile(GpuKernel(""), target_).value());
+  *check.mutable_plan()->mutable_target() = target_;
+  options_.gpu = -1;
+  Start();
+  EXPECT_EQ(tuner_->Compile(GpuKernel(""), target_).status().code(), Code::kFailedPrecondition);
+  EXPECT_EQ(tuner_->Check(check).code(), Code::kFailedPrecondition);
+}
+
+}  // namespace
+}  // namespace athanor
