@@ -231,8 +231,9 @@ absl::Status TunerBackends::MakeDevice(const ServerOptions& options) {
   ASSIGN_OR_RETURN(const int64_t free, device->FreeBytes());
   const CudaProperties& told = device->properties();
   gpu_ = device->target();
-  driver_ = absl::StrCat("cuda ", told.driver);
-  absl::StrAppend(&machine_id_, " ", told.name, " ", driver_);
+  // Chips of one architecture are not equally fast.
+  driver_ = absl::StrCat(told.name, ", CUDA ", told.driver);
+  absl::StrAppend(&machine_id_, " ", driver_);
   constexpr int64_t kTenths = 9;
   gpu_memory_ = std::make_unique<ServerLedger>(
       free / 10 * kTenths, nullptr, nullptr,
@@ -266,6 +267,7 @@ TunerOptions TunerBackends::NextOptions() {
 }
 
 PreparedPool* TunerBackends::pool(MemoryLedger* ledger) {
+  if (gpu_memory_ != nullptr) ledger = gpu_memory_.get();
   MutexLock lock(mu_);
   std::unique_ptr<PreparedPool>& pool = pools_[ledger];
   if (pool == nullptr) pool = std::make_unique<PreparedPool>(device_.get(), ledger);

@@ -55,7 +55,7 @@ class TunerBackends final : public CompileBackends {
   // What it reaches with the serving threads.
   MachineLimits* limits() { return &limits_; }
   Device* device() { return device_.get(); }
-  // Where the plans that are charged to `ledger` share their prepared weights.
+  // Where the plans that are charged to `ledger` share their weights; all of a GPU's share there.
   PreparedPool* pool(MemoryLedger* ledger) override;
   Traffic* traffic() { return traffic_.get(); }
 
