@@ -6,6 +6,7 @@ import pathlib
 import re
 import shutil
 import subprocess
+import tempfile
 import threading
 from collections.abc import Iterator
 
@@ -173,6 +174,76 @@ def test_the_cpus_plans_are_not_a_gpus(tmp_path: pathlib.Path) -> None:
         cpu.kill()
 
 
+def test_a_gpu_that_breaks_is_told(tmp_path: pathlib.Path) -> None:
+    broken = tmp_path / "broken"
+    server = GpuServer(tmp_path / "state", "--http_listen=127.0.0.1:0",
+                       ATHANOR_EMULATOR_BREAKS=str(broken)).start()
+    try:
+        with server.client() as client:
+            before = check(client.upload(mlp.mlp_graph(config=CONFIG), name="m").wait(timeout=120))
+            while client.cache_stat().writes_waiting > 0:
+                pass
+            broken.touch()
+            x = np.zeros((1, 24), np.float32)
+            told = "cuda:0 is lost until this process restarts: .*ECC"
+            for _ in range(3):
+                with pytest.raises(athanor.Unavailable, match=told):
+                    client.model("m").infer({"x": x}, timeout=120)
+            broken.unlink()
+            # A context that is lost stays so.
+            with pytest.raises(athanor.Unavailable, match=told):
+                client.model("m").infer({"x": x}, timeout=120)
+            assert client.model("m").info().state == "READY"
+            other = mlp.Config(widths=(8, 8, 8), batch=4)
+            with pytest.raises(athanor.Error, match=told):
+                client.upload(mlp.mlp_graph(config=other), name="new").wait(timeout=120)
+        assert server.stop() == 0
+        server.start()
+        with server.client() as client:
+            assert check(client.model("m")) == before
+            assert metric(server, "athanor_kernels_compiled_total") == 0
+        assert server.stop() == 0
+    finally:
+        server.kill()
+
+
+@pytest.fixture
+def open_folder() -> Iterator[pathlib.Path]:
+    """A folder that a tuner of another user reads; pytest's are their owner's."""
+    folder = pathlib.Path(tempfile.mkdtemp())
+    folder.chmod(0o755)
+    yield folder
+    shutil.rmtree(folder)
+
+
+def test_hostile_candidates_cost_no_request(tmp_path: pathlib.Path,
+                                            open_folder: pathlib.Path) -> None:
+    """Each kernel that the search compiles faults; the baseline was compiled before."""
+    shutil.copy(EMULATOR / "libnvrtc.so.13", open_folder)
+    server = GpuServer(tmp_path / "state", nvrtc=open_folder).start()
+    try:
+        with server.client() as client:
+            model = client.upload(mlp.mlp_graph(config=CONFIG), name="m").wait(timeout=120)
+            baseline = check(model)
+            (open_folder / "spoil.h").write_text(
+                "#define first(a) (*athanor::emulator::Element<i64>((void*)8, false))\n")
+            job = client.compile("m", budget="100c")
+            answered = 0
+            while not client.job(job.id).finished:
+                assert check(model) == baseline
+                answered += 1
+            search = client.job(job.id).search
+            assert answered > 0
+            assert search.candidates == 100
+            # The two that the baseline has were compiled before.
+            assert search.candidates_failed >= 98
+            assert search.plans_taken == 0
+            assert check(model) == baseline
+        assert server.stop() == 0
+    finally:
+        server.kill()
+
+
 def refusal(*flags: str, **environment: str) -> str:
     """What a server says that does not start."""
     state = environment.pop("state")
@@ -188,6 +259,8 @@ def test_devices_that_are_not_there(tmp_path: pathlib.Path) -> None:
     emulated = {"LD_LIBRARY_PATH": str(EMULATOR), "state": state}
     assert "no CUDA driver" in refusal("--device=cuda:0", state=state)
     assert re.search(r"cuda:9: .*cuDeviceGet", refusal("--device=cuda:9", **emulated))
+    old = refusal("--device=cuda:0", ATHANOR_EMULATOR_ARCH="sm_75", **emulated)
+    assert "sm_75; kernels need sm_80" in old
 
 
 def test_memory_that_no_gpu_has(tmp_path: pathlib.Path) -> None:
