@@ -13,6 +13,7 @@ namespace athanor {
 namespace {
 
 constexpr int kOldestCompute = 80;
+constexpr int kOldestDriver = 13000;  // as cuDriverGetVersion says it: takes code of NVRTC 13
 // Keeps items' scratch apart by whole sectors of the memory.
 constexpr int64_t kScratchAlignment = 128;
 
@@ -65,10 +66,15 @@ absl::Status CudaDevice::ReadProperties() {
   int version = 0;
   RETURN_IF_ERROR(Check(cuda_.DriverGetVersion(&version), "cuDriverGetVersion"));
   properties_.driver = absl::StrCat(version / 1000, ".", version % 1000 / 10);
+  if (version < kOldestDriver) {
+    return absl::FailedPreconditionError(
+        absl::StrCat("its driver knows CUDA ", properties_.driver,
+                     "; kernels need one that knows 13.0, which drivers from 580 do"));
+  }
   size_t memory = 0;
   RETURN_IF_ERROR(Check(cuda_.DeviceTotalMem(&memory, handle_), "cuDeviceTotalMem"));
   properties_.memory_bytes = memory;
-  int major = 0, minor = 0, threads = 0, l2 = 0, shared = 0;
+  int major = 0, minor = 0, threads = 0, l2 = 0, shared = 0, mode = 0;
   const std::pair<int, int*> attributes[] = {
       {kCudaComputeMajor, &major},
       {kCudaComputeMinor, &minor},
@@ -76,10 +82,16 @@ absl::Status CudaDevice::ReadProperties() {
       {kCudaThreadsPerMultiprocessor, &threads},
       {kCudaL2Bytes, &l2},
       {kCudaSharedBytesPerMultiprocessor, &shared},
+      {kCudaComputeMode, &mode},
   };
   for (const auto& [attribute, value] : attributes) {
     RETURN_IF_ERROR(Check(cuda_.DeviceGetAttribute(value, attribute, handle_),
                           absl::StrCat("cuDeviceGetAttribute(", attribute, ")")));
+  }
+  if (mode != kCudaComputeModeDefault) {
+    return absl::FailedPreconditionError(
+        absl::StrCat("its compute mode is ", mode,
+                     "; kernels are checked in other processes, which mode 0 (default) admits"));
   }
   properties_.compute = 10 * major + minor;
   properties_.threads = threads * properties_.multiprocessors;
@@ -132,8 +144,9 @@ absl::StatusOr<std::unique_ptr<DeviceMemory>> CudaDevice::Allocate(MemoryKind ki
                                                           properties_.memory_bytes, " are free")));
   }
   auto memory = std::make_unique<CudaMemory>(*this, pointer, bytes);
-  RETURN_IF_ERROR(Named(Check(cuda_.FillBytes(pointer, 0, bytes, nullptr), "cuMemsetD8Async")));
-  RETURN_IF_ERROR(Named(Check(cuda_.StreamSynchronize(nullptr), "cuStreamSynchronize")));
+  RETURN_IF_ERROR(
+      Check(cuda_.FillBytes(pointer, 0, std::max<int64_t>(bytes, 1), nullptr), "cuMemsetD8Async"));
+  RETURN_IF_ERROR(Check(cuda_.StreamSynchronize(nullptr), "cuStreamSynchronize"));
   return memory;
 }
 

@@ -113,6 +113,23 @@ TEST(CudaDeviceTest, DevicesThatDoNotServeAreNamed) {
   status = CudaDevice::Create(old, {}).status();
   EXPECT_EQ(status.code(), absl::StatusCode::kFailedPrecondition);
   EXPECT_THAT(std::string(status.message()), AllOf(HasSubstr("sm_75"), HasSubstr("sm_80")));
+
+  CudaDriver shared = *driver;
+  shared.DeviceGetAttribute = [](int* value, int which, CudaDeviceHandle device) -> CudaResult {
+    if (which == kCudaComputeMode) return *value = 3, kCudaSuccess;
+    return attribute(value, which, device);
+  };
+  status = CudaDevice::Create(shared, {}).status();
+  EXPECT_EQ(status.code(), absl::StatusCode::kFailedPrecondition);
+  EXPECT_THAT(std::string(status.message()), HasSubstr("compute mode is 3"));
+
+  CudaDriver before = *driver;
+  before.DriverGetVersion = [](int* version) -> CudaResult {
+    return *version = 12080, kCudaSuccess;
+  };
+  status = CudaDevice::Create(before, {}).status();
+  EXPECT_EQ(status.code(), absl::StatusCode::kFailedPrecondition);
+  EXPECT_THAT(std::string(status.message()), AllOf(HasSubstr("CUDA 12.8"), HasSubstr("580")));
 }
 
 TEST(CudaDeviceTest, ABrokenDeviceStaysLost) {
