@@ -17,6 +17,7 @@
 #include <set>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "absl/functional/function_ref.h"
@@ -94,6 +95,8 @@ struct Device {
   bool hanging = false;
   size_t used_bytes = 0;
   std::map<CudaPointer, Block> blocks;
+  std::deque<std::pair<void*, size_t>> freed;  // the oldest first; not yet the host's again
+  size_t freed_bytes = 0;
   std::map<CudaPointer, size_t> reserved;        // bytes of cuMemAddressReserve's
   std::map<CudaAllocation, size_t> allocations;  // bytes of cuMemCreate's
   CudaAllocation last_allocation = 0;

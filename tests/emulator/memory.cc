@@ -13,6 +13,19 @@ namespace {
 // Lies between any two blocks, so that reaching from one into the next is noticed.
 constexpr size_t kGap = 256;
 
+// Keeps freed memory for a while, so that what still uses its address does not meet a new block
+// there.
+void Forget(void* host, size_t bytes) {
+  constexpr size_t kMostBytes = size_t{64} << 20;
+  device.freed.emplace_back(host, bytes);
+  device.freed_bytes += bytes;
+  while (device.freed_bytes > kMostBytes) {
+    device.freed_bytes -= device.freed.front().second;
+    std::free(device.freed.front().first);
+    device.freed.pop_front();
+  }
+}
+
 CudaResult EnqueueCopy(const CopyEnd& to, const CopyEnd& from, size_t bytes, CudaStream handle) {
   return InContext([&]() -> CudaResult {
     Stream* const stream = FindStream(handle);
@@ -52,8 +65,8 @@ ATHANOR_DRIVER cuMemFree_v2(CudaPointer pointer) {
     const auto block = device.blocks.find(pointer);
     if (block == device.blocks.end() || block->second.mapped) return kCudaInvalidValue;
     device.used_bytes -= block->second.bytes;
+    Forget(HostAddress(pointer), block->second.bytes);
     device.blocks.erase(block);
-    std::free(HostAddress(pointer));
     return kCudaSuccess;
   });
 }
