@@ -20,6 +20,10 @@ struct Gpu {
 
 absl::StatusOr<std::unique_ptr<Device>> DeviceFor(const v1::Target& target, int threads) {
   if (RunsOnHost(target)) {
+    if (gpu.driver != nullptr && !GpuIsEmulated()) {
+      return absl::FailedPreconditionError(
+          "a plan for the CPU, but this tuner was started for a GPU (--gpu=N), without walls");
+    }
     ASSIGN_OR_RETURN(std::unique_ptr<Device> device,
                      CpuDevice::Create({.threads = HostThreads(target, threads), .pin = false}));
     return device;
