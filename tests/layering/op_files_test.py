@@ -59,6 +59,7 @@ MOST_THAT_NAME_ONE = 30
 SWITCHES = {
     "compiler/codegen/contract.cc",
     "compiler/codegen/cpu/arithmetic.cc",
+    "compiler/codegen/cuda/arithmetic.cc",
     "compiler/rules/terms/facts.cc",
 }
 
