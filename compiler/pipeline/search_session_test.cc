@@ -27,6 +27,7 @@ constexpr char kModel[] = R"(graph "g" { dim rows in [1, 64]
 internal::SearchStart Start() {
   internal::SearchStart start;
   start.set_graph_text(kModel);
+  start.mutable_target()->set_device("cpu");
   start.mutable_target()->set_vector_bytes(64);
   start.mutable_target()->set_vector_registers(32);
   start.mutable_target()->set_l1_bytes(32 << 10);

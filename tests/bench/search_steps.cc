@@ -35,6 +35,7 @@ double Milliseconds() {
 
 v1::Target ServerCore() {
   v1::Target t;
+  t.set_device("cpu");
   t.set_vector_bytes(64);
   t.set_vector_registers(32);
   t.set_l1_bytes(32 << 10);

@@ -15,6 +15,7 @@ TEST(KernelTimesSharedTest, KernelsOverOtherDimsAreMeasuredForThemselves) {
     %0 = Input "x" : f32[b, 64] %1 = Input "z" : f32[s, 64]
     %2 = Tanh(%0) %3 = Tanh(%1) output "x1" = %2 output "z1" = %3 })");
   v1::Target& target = *start.mutable_target();
+  target.set_device("cpu");
   target.set_vector_bytes(64);
   target.set_vector_registers(32);
   target.set_l1_bytes(32 << 10);
