@@ -107,7 +107,7 @@ class AthanordTest : public testing::Test {
 
 TEST_F(AthanordTest, WrongFlagsEndWithTwo) {
   for (const char* flag :
-       {"--no_such_flag=1", "--threads=many", "--device=cuda:0", "--listen=0.0.0.0:0",
+       {"--no_such_flag=1", "--threads=many", "--device=cuda", "--listen=0.0.0.0:0",
         "--listen=127.0.0.1:99999", "--http_listen=127.0.0.1:99999", "--http_listen=localhost:-1",
         "serve"}) {
     auto process = Start({flag});
