@@ -6,7 +6,9 @@ from __future__ import annotations
 
 import copy
 import dataclasses
+import re
 from collections.abc import Callable
+from pathlib import Path
 
 import numpy as np
 from draw import FLOATS, Draw, Elem, Operand
@@ -233,7 +235,35 @@ def _causal_past(d: Draw) -> bool:
     return d.operands[0].value.shape[-2] == 1 != d.operands[1].value.shape[-2]
 
 
+def _adds_in_16_bits() -> bool:
+    """An x86 processor without VNNI adds pairs of products of u8 and i8 in 16 bits, which saturate:
+    what ONNX Runtime makes of them depends on it."""
+    try:
+        flags = re.search(r"^flags\s*:(.*)$", Path("/proc/cpuinfo").read_text(), re.MULTILINE)
+    except OSError:
+        return False
+    return flags is not None and not {"avx512_vnni", "avx_vnni"} & set(flags[1].split())
+
+
+_ADDS_IN_16_BITS = _adds_in_16_bits()
+
+
+def _saturates(d: Draw) -> bool:
+    return _ADDS_IN_16_BITS and any(o is not None and o.elem == Elem.INT8 for o in d.operands)
+
+
+def _unsigned(d: Draw) -> None:
+    """The same numbers as u8, whose products do not saturate."""
+    for operand in d.operands:
+        if operand is not None and operand.elem == Elem.INT8:
+            operand.value = (operand.value.astype(np.int16) + 128).astype(np.uint8)
+            operand.elem = Elem.UINT8
+
+
 ROWS: list[Row] = [
+    Row("ConvInteger", _saturates, "sums saturate on this processor"),
+    Row("com.microsoft.DynamicQuantizeLSTM", _saturates, "sums saturate on this processor",
+        by_other_node(_unsigned)),
     Row("Attention", lambda d: d.attributes.get("qk_matmul_output_mode") == 2,
         "scores that a mask hides are the lowest number; by the text -inf"),
     Row("Attention", _causal_past,
