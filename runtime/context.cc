@@ -29,7 +29,7 @@ absl::Status Executable::Context::Allocate() {
   ASSIGN_OR_RETURN(queue_, device.NewQueue(program.scratch_bytes));
   ASSIGN_OR_RETURN(const int64_t arena_bytes, PlaceStaged());
   ASSIGN_OR_RETURN(arena_, device.Allocate(MemoryKind::kArena, arena_bytes));
-  // Where all memory is committed at once, it counts before the first run.
+  // Charges memory that is committed at once before the first run.
   if (!executable_->host_memory_ && arena_->granularity() >= arena_bytes) {
     RETURN_IF_ERROR(arena_charge_.Raise(arena_bytes));
   }

@@ -50,6 +50,34 @@ std::string Pick(const std::string& a, const char* comparison, const std::string
   return Choose(Cat(a, " ", comparison, " ", b), a, b);
 }
 
+std::optional<std::string> IntegerText(Op op, const std::string& type, const std::string& wrap,
+                                       absl::Span<const Operand> args) {
+  const std::string& a = args[0].text;
+  auto infix = [&](const char* o, const std::string& cast) {
+    return Cat("(", type, ")", Infix(Cat(cast, a), o, Cat(cast, args[1].text)));
+  };
+  switch (op) {
+    case Op::kAdd:
+      return infix("+", wrap);
+    case Op::kMul:
+      return infix("*", wrap);
+    case Op::kAnd:
+      return infix("&", "");
+    case Op::kOr:
+      return infix("|", "");
+    case Op::kXor:
+      return infix("^", "");
+    case Op::kNot:
+      return Cat("(", type, ")~", a);
+    case Op::kMin:
+      return Pick(a, "<", args[1].text);
+    case Op::kMax:
+      return Pick(a, ">", args[1].text);
+    default:
+      return std::nullopt;
+  }
+}
+
 std::string BufferName(int buffer) { return Cat("b", buffer); }
 
 }  // namespace athanor::kir

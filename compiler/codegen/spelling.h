@@ -31,6 +31,10 @@ std::vector<std::string> Texts(absl::Span<const Operand> args);
 bool NeverNan(const Operand& x);
 // Spells the operand for which the comparison holds with the other.
 std::string Pick(const std::string& a, const char* comparison, const std::string& b);
+// Spells an op of integers of the C type `type`, whose sums and products wrap once they are cast by
+// `wrap`: "(u32)"; nullopt for divisions.
+std::optional<std::string> IntegerText(Op op, const std::string& type, const std::string& wrap,
+                                       absl::Span<const Operand> args);
 // Returns "b2", the name of a buffer.
 std::string BufferName(int buffer);
 

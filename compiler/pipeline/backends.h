@@ -1,4 +1,4 @@
-// What a plan needs of each kind of device: how its kernels are written.
+// Says how kernels are written for each kind of device.
 //
 //   ASSIGN_OR_RETURN(const Backend* backend, FindBackend(target.device()));
 //   const std::string source = backend->print(kernel, target);

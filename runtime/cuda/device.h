@@ -32,7 +32,7 @@ struct CudaDeviceOptions {
   int64_t workspace_bytes = 256 << 20;
 };
 
-// What a driver tells of a device.
+// Holds what a driver tells of a device.
 struct CudaProperties {
   std::string name;    // "NVIDIA H100 80GB HBM3"
   std::string driver;  // the newest CUDA that its driver knows: "13.0"

@@ -51,7 +51,7 @@ class CudaQueue : public DeviceQueue {
   }
 
   ~CudaQueue() override {
-    // What is queued still uses the workspace.
+    // Waits for launches that still use the workspace.
     if (stream_ != nullptr) Wait().IgnoreError();
     if (!device_.Enter().ok()) return;
     if (host_slots_ != nullptr) cuda_.MemFreeHost(host_slots_);

@@ -178,34 +178,13 @@ std::string CpuArithmetic::FloatOp(Op op, const std::string& element, int lanes,
 
 std::string CpuArithmetic::IntegerOp(Op op, const std::string& element, int lanes,
                                      absl::Span<const Operand> args) {
-  const std::string type = VectorName(element, lanes), &a = args[0].text;
+  const std::string type = VectorName(element, lanes);
   // Unsigned arithmetic wraps; scalars narrower than int are widened without harm.
   const std::string wrap = Cat(
       "(", VectorName(lanes == 1 && ElementBits(element) < 32 ? "u32" : UnsignedOf(element), lanes),
       ")");
-  auto infix = [&](const char* o, const std::string& cast) {
-    return Cat("(", type, ")", Infix(Cat(cast, a), o, Cat(cast, args[1].text)));
-  };
-  switch (op) {
-    case Op::kAdd:
-      return infix("+", wrap);
-    case Op::kMul:
-      return infix("*", wrap);
-    case Op::kAnd:
-      return infix("&", "");
-    case Op::kOr:
-      return infix("|", "");
-    case Op::kXor:
-      return infix("^", "");
-    case Op::kNot:
-      return Cat("(", type, ")~", a);
-    case Op::kMin:
-      return Pick(a, "<", args[1].text);
-    case Op::kMax:
-      return Pick(a, ">", args[1].text);
-    default:
-      return Call(Divide(prelude_, op, element, lanes), Texts(args));
-  }
+  const std::optional<std::string> text = IntegerText(op, type, wrap, args);
+  return text ? *text : Call(Divide(prelude_, op, element, lanes), Texts(args));
 }
 
 std::string CpuArithmetic::Shift(const std::string& element, int lanes, bool left,

@@ -31,32 +31,12 @@ std::string BoolOp(Op op, absl::Span<const Operand> args) {
 }
 
 std::string IntegerOp(Op op, DType dtype, absl::Span<const Operand> args) {
-  const std::string type = RegisterElement(dtype), &a = args[0].text;
+  const std::string type = RegisterElement(dtype);
   // Unsigned arithmetic wraps; narrower integers are widened without harm.
   const std::string wrap = DTypeBytes(dtype) == 8 ? "(u64)" : "(u32)";
-  auto infix = [&](const char* o, const std::string& cast) {
-    return Cat("(", type, ")", Infix(Cat(cast, a), o, Cat(cast, args[1].text)));
-  };
-  switch (op) {
-    case Op::kAdd:
-      return infix("+", wrap);
-    case Op::kMul:
-      return infix("*", wrap);
-    case Op::kAnd:
-      return infix("&", "");
-    case Op::kOr:
-      return infix("|", "");
-    case Op::kXor:
-      return infix("^", "");
-    case Op::kNot:
-      return Cat("(", type, ")~", a);
-    case Op::kMin:
-      return Pick(a, "<", args[1].text);
-    case Op::kMax:
-      return Pick(a, ">", args[1].text);
-    default:  // truncdiv, floordiv, mod
-      return Call(For(absl::AsciiStrToLower(std::string(OpName(op))), dtype), Texts(args));
-  }
+  const std::optional<std::string> text = IntegerText(op, type, wrap, args);
+  return text ? *text
+              : Call(For(absl::AsciiStrToLower(std::string(OpName(op))), dtype), Texts(args));
 }
 
 // Spells an op on f32 or f64.
