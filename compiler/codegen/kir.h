@@ -31,6 +31,8 @@ namespace athanor::kir {
 
 inline constexpr char kLane[] = "lane";
 inline constexpr char kGrid[] = "g";
+// Sizes of a GPU's wave and of its blocks. A team of more threads than a wave's is a block.
+inline constexpr int kWaveThreads = 32, kBlockThreads = 128;
 
 // Registers of f16 and bf16 hold values of that precision: every result is rounded to it.
 struct Type {
@@ -44,7 +46,7 @@ inline constexpr Var kNoVar = -1;
 
 enum class Space : uint8_t {
   kGlobal,   // an argument of the kernel
-  kScratch,  // private to the thread running the work item; undefined contents at the item's start
+  kScratch,  // private to the team running the work item; undefined contents at the item's start
 };
 
 struct Buffer {
@@ -86,6 +88,8 @@ enum class Opcode : uint8_t {
   // those of matrices[1], i32 or i64, move with them. Equal keys keep their order. matrices[2] and
   // [3] are scratch of the same sizes, undefined afterwards.
   kSort,
+  // orders what the team's threads did to memory before it ahead of what they do after it
+  kBarrier,
 };
 
 enum class AxisRole : uint8_t { kSerial, kUnroll };
@@ -135,7 +139,12 @@ struct Kernel {
   std::vector<std::string> sizes;
   std::vector<Buffer> buffers;  // globals in the order of the launch's buffer table, then scratch
   Expr grid = 1;                // over s0, s1, ...
-  int vars = 0;                 // registers v0 .. v<vars-1>
+  // Threads that run an item together: a power of two up to kWaveThreads, or kBlockThreads. Lane l
+  // of a vector is thread l's, so vectors of a team have as many lanes. All threads compute scalars
+  // alike; thread 0 stores them. Teams of one have vectors of any lanes, and no kBarrier; others no
+  // kGemm and no kSort.
+  int team = 1;
+  int vars = 0;  // registers v0 .. v<vars-1>
   std::vector<Stmt> body;
 
   int64_t ScratchBytes() const;  // of all scratch buffers, one after another

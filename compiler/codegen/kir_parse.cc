@@ -25,7 +25,7 @@ class Reader {
   absl::StatusOr<Kernel> Read() {
     NextLine();
     Header();
-    while (NextLine() && line_[0] == 'b') BufferLine();
+    while (NextLine() && line_[0] == 'b' && line_ != "barrier") BufferLine();
     if (more_) Block(&kernel_.body, 0);
     if (status_.ok() && more_) Fail("no '}' outside a loop");
     if (!status_.ok()) return status_;
@@ -134,6 +134,7 @@ class Reader {
       if (Id('s') != size) Fail("sizes in order");
       kernel_.sizes.push_back(Cat("s", size));
     }
+    if (Take(" team ")) kernel_.team = Number<int>();
     Expect(" grid ");
     kernel_.grid = Index(line_);
   }
@@ -215,6 +216,8 @@ class Reader {
       Gemm(s);
     } else if (Take("sort ")) {
       Sort(s);
+    } else if (Take("barrier")) {
+      s->opcode = Opcode::kBarrier;
     } else if (Take("prefetch ")) {
       s->opcode = Opcode::kPrefetch;
       Subscript(s);

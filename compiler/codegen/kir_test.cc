@@ -71,6 +71,18 @@ TEST(KirText, RoundTrips) {
   EXPECT_EQ(kernel->ScratchBytes(), 320 + 4 * 64);
 }
 
+TEST(KirText, TeamsRoundTrip) {
+  constexpr char kText[] =
+      "kernel(s0) team 32 grid s0\nb0: f32 in\nb1: f32 out\nb2: f32 scratch 32\n"
+      "v0: f32x32 = load b0[32*g + lane]\nstore b2[lane] = v0: f32x32\nbarrier\n"
+      "v1: f32 = load b2[31]\nstore b1[g] = v1: f32\n";
+  absl::StatusOr<Kernel> kernel = ParseKernel(kText);
+  ASSERT_TRUE(kernel.ok()) << kernel.status();
+  EXPECT_EQ(kernel->team, 32);
+  EXPECT_EQ(ToText(*kernel), kText);
+  EXPECT_TRUE(Verify(*kernel).ok()) << Verify(*kernel);
+}
+
 TEST(KirText, HashIsThatOfTheTextWithoutTheName) {
   Kernel a = *ParseKernel(kEverything), b = a;
   b.name = "other";
@@ -132,6 +144,24 @@ TEST(KirVerify, NamesWhatIsWrongWithASort) {
     const absl::Status status = Verify(*kernel);
     EXPECT_THAT(std::string(status.message()), HasSubstr("sort: ")) << w.text;
     EXPECT_THAT(std::string(status.message()), HasSubstr(w.message)) << w.text;
+  }
+}
+
+TEST(KirVerify, NamesWhatIsWrongWithATeam) {
+  for (const Wrong& w :
+       {Wrong{"kernel() team 3 grid 1\n",
+              "a team of 3 threads; it must be a power of two up to 32"},
+        {"kernel() team 0 grid 1\n", "a team of 0 threads"},
+        {"kernel() team 64 grid 1\n", "a team of 64 threads"},
+        {"kernel() grid 1\nbarrier\n", "barrier: in a kernel of teams of one"},
+        {"kernel() team 32 grid 1\nv0: i64x16 = index lane\n",
+         "v0: 16 lanes; a team of 32 has 1 or as many"},
+        {"kernel() team 32 grid 1\nb0: f32 in\nb1: f32 out\ngemm b1[0] stride 1 = b0[0] stride 1 * "
+         "b0[0] stride 1: f32 rows 1 columns 1 sums 1\n",
+         "gemm: in a kernel of teams of 32"}}) {
+    const absl::StatusOr<Kernel> kernel = ParseKernel(w.text);
+    ASSERT_TRUE(kernel.ok()) << w.text << ": " << kernel.status();
+    EXPECT_THAT(std::string(Verify(*kernel).message()), HasSubstr(w.message)) << w.text;
   }
 }
 

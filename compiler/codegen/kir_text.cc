@@ -50,7 +50,8 @@ class Writer {
   std::string Write(const Kernel& k) {
     std::string sizes;
     for (size_t i = 0; i < k.sizes.size(); ++i) sizes += Cat(i == 0 ? "s" : ", s", i);
-    text_ = Cat("kernel(", sizes, ") grid ", k.grid.ToString(), "\n");
+    text_ = Cat("kernel(", sizes, ")", k.team == 1 ? "" : Cat(" team ", k.team), " grid ",
+                k.grid.ToString(), "\n");
     for (size_t i = 0; i < k.buffers.size(); ++i) {
       const Buffer& b = k.buffers[i];
       text_ += Cat("b", i, ": ", DTypeName(b.dtype));
@@ -95,6 +96,9 @@ class Writer {
         text_ += Cat("sort ", RowText(s.matrices[0]), ", ", RowText(s.matrices[1]), " by way of ",
                      RowText(s.matrices[2]), ", ", RowText(s.matrices[3]), ": ", TypeText(s.type),
                      " elements ", s.extents[0].ToString(), "\n");
+        return;
+      case Opcode::kBarrier:
+        text_ += "barrier\n";
         return;
       case Opcode::kAssign:
         text_ += Cat("v", s.result, " := ", VarList(s.args), "\n");

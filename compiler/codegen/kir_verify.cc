@@ -29,6 +29,12 @@ class Verifier {
   }
 
   absl::Status Run() {
+    const int team = kernel_.team;
+    const bool part = team >= 1 && team <= kWaveThreads && (team & (team - 1)) == 0;
+    if (!part && team != kBlockThreads) {
+      return Invalid("a team of ", team, " threads; it must be a power of two up to ", kWaveThreads,
+                     ", or ", kBlockThreads);
+    }
     std::set<std::string> used;
     kernel_.grid.CollectSymbols(&used);
     if (kernel_.grid.overflow()) return Invalid("grid: the expression is too large");
@@ -71,7 +77,7 @@ class Verifier {
   static bool Defines(const Stmt& s) {
     return s.opcode != Opcode::kStore && s.opcode != Opcode::kPrefetch &&
            s.opcode != Opcode::kAssign && s.opcode != Opcode::kFor && s.opcode != Opcode::kIf &&
-           s.opcode != Opcode::kGemm && s.opcode != Opcode::kSort;
+           s.opcode != Opcode::kGemm && s.opcode != Opcode::kSort && s.opcode != Opcode::kBarrier;
   }
 
   static std::string Where(const Stmt& s) {
@@ -81,6 +87,7 @@ class Verifier {
     if (s.opcode == Opcode::kIf) return "if";
     if (s.opcode == Opcode::kGemm) return "gemm";
     if (s.opcode == Opcode::kSort) return "sort";
+    if (s.opcode == Opcode::kBarrier) return "barrier";
     return Cat("v", s.result);
   }
 
@@ -94,8 +101,13 @@ class Verifier {
       RETURN_IF_ERROR(Args(s, {Type{DType::kBool, 1}}));
       return Block(s.body, depth + 1);
     }
-    if (s.opcode == Opcode::kGemm) return Gemm(s);
-    if (s.opcode == Opcode::kSort) return Sort(s);
+    if (s.opcode == Opcode::kBarrier) {
+      return kernel_.team > 1 ? absl::OkStatus() : Invalid("in a kernel of teams of one");
+    }
+    if (s.opcode == Opcode::kGemm || s.opcode == Opcode::kSort) {
+      if (kernel_.team > 1) return Invalid("in a kernel of teams of ", kernel_.team);
+      return s.opcode == Opcode::kGemm ? Gemm(s) : Sort(s);
+    }
     RETURN_IF_ERROR(Lanes(s.type));
     RETURN_IF_ERROR(Operands(s));
     return Result(s);
@@ -121,6 +133,11 @@ class Verifier {
   }
 
   absl::Status Lanes(Type t) const {
+    if (kernel_.team > 1) {
+      return t.lanes == 1 || t.lanes == kernel_.team
+                 ? absl::OkStatus()
+                 : Invalid(t.lanes, " lanes; a team of ", kernel_.team, " has 1 or as many");
+    }
     const bool power = t.lanes >= 1 && t.lanes <= kMaxLanes && (t.lanes & (t.lanes - 1)) == 0;
     return power ? absl::OkStatus()
                  : Invalid(t.lanes, " lanes; it must be a power of two up to ", kMaxLanes);
