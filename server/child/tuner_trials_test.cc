@@ -170,18 +170,23 @@ TEST_F(TunerTrialsTest, OnlyWhatMayServeIsCheckedAndMeasuredAgain) {
   const Outcome fast = End(1);
   EXPECT_TRUE(fast.checked());
   EXPECT_EQ(SpentOn(1), (std::vector<std::string>{"compile", "measure", "check", "measure"}));
-  // Times are the best's as it was known, by the ratio: not those of now.
+  // Times are the best's as it was known, by the ratio, and what it surely keeps within: not those
+  // of now.
+  double sum = 0, most = 0;
   for (const internal::SizeTimes& size : fast.times()) {
     EXPECT_LT(size.seconds(), 0.5);
     EXPECT_GT(size.seconds(), 0.5 / 1000);
-    EXPECT_NEAR(size.seconds(), 0.5 * size.ratio(), 1e-9);
+    EXPECT_GE(size.seconds(), 0.5 * size.ratio());
+    sum += size.seconds();
+    most += 0.5 * size.ratio_high();
   }
+  EXPECT_LE(sum, most * (1 + 1e-6));
   for (uint32_t kernel : {0u, 2u}) {
     const Outcome slow = End(kernel);
     EXPECT_FALSE(slow.checked());
     EXPECT_EQ(SpentOn(kernel), (std::vector<std::string>{"compile", "measure"}));
     for (int size = 0; size < 2; ++size) {
-      EXPECT_LE(slow.times(size).rounds(), 12);
+      EXPECT_LE(slow.times(size).rounds(), 15);  // those of a race
       EXPECT_LT(fast.times(size).seconds(), slow.times(size).seconds());
       EXPECT_LT(slow.times(size).seconds(), 2 * 0.5);
     }

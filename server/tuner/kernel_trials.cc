@@ -20,6 +20,7 @@
 #include "server/tuner/measure/yardstick.h"
 #include "server/tuner/run/scratch.h"
 #include "server/tuner/run/target_device.h"
+#include "server/tuner/told_times.h"
 
 namespace athanor {
 namespace {
@@ -104,30 +105,9 @@ void AddPlan(const v1::Plan& plan, const google::protobuf::RepeatedPtrField<std:
   *measured->mutable_objects() = objects;
 }
 
-// Has a kernel that was not checked take at least as long as the best that it was asked for beside,
-// so that nothing unchecked becomes the best.
-void Slow(const internal::SearchKernel& asked, internal::TryOutcome* outcome) {
-  if (asked.best_seconds().empty()) return;
-  std::vector<double> seconds;
-  for (const internal::SizeTimes& size : outcome->times()) seconds.push_back(size.seconds());
-  constexpr double kRounding = 1 + 1e-9;
-  const double times =
-      kRounding * WeightedSeconds(asked.best_seconds(), asked) / WeightedSeconds(seconds, asked);
-  for (internal::SizeTimes& size : *outcome->mutable_times()) {
-    if (times <= 1) break;
-    size.set_seconds(size.seconds() * times);
-    size.set_low(size.low() * times);
-    size.set_high(size.high() * times);
-  }
-}
-
-// Returns the times of a kernel that took `raced` in a race against one that takes `seconds`.
-internal::SizeTimes Relative(const internal::SizeTimes& raced, double seconds) {
-  internal::SizeTimes times = raced;
-  times.set_seconds(seconds * raced.ratio());
-  times.set_low(seconds * raced.ratio_low());
-  times.set_high(seconds * raced.ratio_high());
-  return times;
+// Returns the time of the best that a kernel was asked for beside; 0: there is none.
+double BestOf(const internal::SearchKernel& asked) {
+  return WeightedSeconds(asked.best_seconds(), asked);
 }
 
 }  // namespace
@@ -238,13 +218,14 @@ absl::Status KernelTrials::Compile(const internal::TryRequest& request, const Se
 }
 
 absl::Status KernelTrials::Measure(const internal::TryRequest& request, const Setting& setting,
-                                   absl::Span<Trial* const> trials) {
+                                   bool confirm, absl::Span<Trial* const> trials) {
   std::vector<internal::TryOutcome*> outcomes;
   for (Trial* trial : trials) outcomes.push_back(&trial->outcome);
   const Spent spent("measure", std::move(outcomes));
   const internal::SearchKernel& kernel = trials.front()->kernel();
   internal::MeasureRequest measure;
   measure.set_race(true);
+  measure.set_confirm(confirm);
   if (kernel.has_best()) AddPlan(kernel.best().plan(), kernel.best().objects(), &measure);
   for (const Trial* trial : trials)
     AddPlan(trial->check().plan(), trial->check().objects(), &measure);
@@ -284,7 +265,10 @@ absl::Status KernelTrials::Measure(const internal::TryRequest& request, const Se
       const internal::SizeTimes& raced = times->plans(static_cast<int>(i) + has_best).sizes(s);
       const double seconds = has_best ? kernel.best_seconds(s) : times->plans(0).sizes(s).seconds();
       const bool is_first = !has_best && i == 0;
-      *outcome.add_times() = is_first ? raced : Relative(raced, seconds);
+      *outcome.add_times() = is_first ? raced : RelativeTo(seconds, raced);
+    }
+    if (!has_best && i > 0) {
+      TellSurely(WeightedSeconds(trials[0]->Seconds(), kernel), kernel, &outcome);
     }
   }
   return absl::OkStatus();
@@ -292,14 +276,14 @@ absl::Status KernelTrials::Measure(const internal::TryRequest& request, const Se
 
 void KernelTrials::MeasureAll(const internal::TryRequest& request, const Setting& setting,
                               absl::Span<Trial* const> trials) {
-  absl::Status status = Measure(request, setting, trials);
+  absl::Status status = Measure(request, setting, /*confirm=*/false, trials);
   if (status.ok()) return;
   const bool gaps = absl::IsAborted(status);
   for (size_t i = 0; i < trials.size(); ++i) {
     Trial* trial = trials[i];
     // Requests that leave no gaps for all of them may leave some for one.
     const bool again = trials.size() > 1 && Clock::now() < setting.end && (!gaps || i == 0);
-    if (again) status = Measure(request, setting, {&trial, 1});
+    if (again) status = Measure(request, setting, /*confirm=*/false, {&trial, 1});
     if (!status.ok()) Fail(status, internal::TryOutcome::MEASURE, &trial->outcome);
     if (gaps) status = absl::AbortedError("not measured: requests left no gaps for a race");
   }
@@ -352,8 +336,8 @@ absl::Status KernelTrials::Judge(const internal::TryRequest& request, const Sett
       if (any || FasterThanBest(seconds, best)) {
         best.mutable_best_seconds()->Assign(seconds.begin(), seconds.end());
       }
-    } else if (outcome.code() == 0) {
-      Slow(trial->kernel(), &outcome);
+    } else if (outcome.code() == 0) {  // nothing unchecked becomes the best
+      TellAtLeast(BestOf(trial->kernel()), trial->kernel(), &outcome);
     }
     outcome.set_ended(true);
     if (absl::Status s = send(outcome); !s.ok()) return s;
@@ -384,9 +368,11 @@ absl::Status KernelTrials::Confirm(const internal::TryRequest& request, const Se
   outcome.set_checked(true);
   if (!trial->kernel().has_best()) return absl::OkStatus();
   // The fastest of several was lucky, too: what wins is measured again, and that time counts.
-  if (absl::Status s = Measure(request, setting, {&trial, 1}); !s.ok()) {
+  if (absl::Status s = Measure(request, setting, /*confirm=*/true, {&trial, 1}); !s.ok()) {
     Fail(s, internal::TryOutcome::MEASURE, &outcome);
+    return absl::OkStatus();
   }
+  TellSurely(BestOf(trial->kernel()), trial->kernel(), &outcome);
   return absl::OkStatus();
 }
 

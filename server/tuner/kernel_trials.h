@@ -75,8 +75,9 @@ class KernelTrials {
   // Measures all in turn; where that fails, one after the other, so that one costs itself alone.
   void MeasureAll(const internal::TryRequest& request, const Setting& setting,
                   absl::Span<Trial* const> trials);
-  // Sets their times. An error says nothing of any single one, where there are several.
-  absl::Status Measure(const internal::TryRequest& request, const Setting& setting,
+  // Sets their times. An error says nothing of any single one, where there are several. `confirm`:
+  // the one that there is, beside the best, for longer.
+  absl::Status Measure(const internal::TryRequest& request, const Setting& setting, bool confirm,
                        absl::Span<Trial* const> trials);
   absl::Status Check(const Setting& setting, Trial* trial);
 

@@ -32,7 +32,8 @@ struct Patience {
   double seconds;
   int least, most;
 };
-constexpr Patience kAlone{20e-3, 5, 15}, kRaced{12e-3, 5, 15}, kCompared{200e-3, 6, 301};
+constexpr Patience kAlone{20e-3, 5, 15}, kRaced{12e-3, 5, 15}, kConfirmed{60e-3, 6, 99},
+    kCompared{200e-3, 6, 301};
 constexpr int kStepRounds = 15;
 // A kernel's time, or its ratio to the best of its task, is known well enough once its median lies
 // with 95 % within this share of it. Five samples or fewer have no such interval.
@@ -56,6 +57,7 @@ struct Result {
   Median seconds;
   Median ratio;  // over the first plan's
   int layers = 1, turns = 1;
+  int64_t calls = 1;
   double flops_per_second = 0;  // of the yardstick beside it; 0: there was none
 };
 
@@ -70,7 +72,7 @@ struct Subject {
   // By size; made when the size is first measured.
   struct AtSize {
     std::shared_ptr<const CallMemory> memory;  // subjects with equal calls have one
-    int64_t calls = 1;                         // calls per sample
+    int64_t calls = 0;                         // of the last sample
     bool given_up = false;
     std::vector<double> samples;
   };
@@ -89,7 +91,8 @@ class Measurement {
         threads_(HostThreads(request.plans(0).plan().target(), request.threads())),
         view_(MakePacerView(&traffic)),
         end_(end),
-        pacer_({.cores = UsableCores(), .threads = threads_, .end = end}, view_.get()) {}
+        pacer_({.cores = UsableCores(), .threads = threads_, .end = end}, view_.get()),
+        calls_(request.sizes_size(), 1) {}
 
   absl::StatusOr<internal::MeasureReply> Run();
 
@@ -113,8 +116,8 @@ class Measurement {
   absl::Status Bind(int size, const Subject& like, Subject* s);
   // As Bind, and calls once where no sample counts it.
   absl::Status BindAgain(int size, const Subject& like, Subject* s);
-  // Calls it for the first time, and chooses how many calls a sample has. Gives it up where a call
-  // takes longer than `limit`; 0: none.
+  // Calls it for the first time, and sees to it that a sample has enough calls. Gives it up where a
+  // call takes longer than `limit`; 0: none.
   absl::Status Begin(int size, double limit, const Subject& like, Subject* s);
   // As many rounds as the time allows, `least` of them in any case.
   int Rounds(absl::Span<const Subject> subjects, int size, const Patience& patience) const;
@@ -124,7 +127,7 @@ class Measurement {
   static Median RatioTo(const Subject& first, const Subject& s, int size);
   static Result ResultOf(const Subject& s, int size);
   absl::Status Call(Subject& s, int size, int64_t calls);
-  absl::Status Sample(Subject& s, int size, double* seconds);
+  absl::Status Sample(Subject& s, int size, int64_t* calls, double* seconds);
   // Adds a sample; ABORTED where there is no time for it.
   absl::Status AddSample(Subject& s, int size);
   double LimitAt(int size) const;
@@ -141,6 +144,9 @@ class Measurement {
   const std::unique_ptr<PacerView> view_;
   const PacerView::Clock::time_point end_;
   Pacer pacer_;
+  // Calls per sample, by size: alike for all plans, since the first of a sample takes longest. A
+  // plan that made 3 seemed to take 0.8 of its own time with 2.
+  std::vector<int64_t> calls_;
   // Shared with the isolated process: times of all plans' steps at the first size, then at the
   // next.
   double* step_seconds_ = nullptr;
@@ -211,6 +217,7 @@ absl::StatusOr<internal::MeasureReply> Measurement::Run() {
       size->set_low(r.seconds.low);
       size->set_high(r.seconds.high);
       size->set_rounds(r.seconds.samples);
+      size->set_calls(r.calls);
       size->set_ratio(r.ratio.value);
       size->set_ratio_low(r.ratio.low);
       size->set_ratio_high(r.ratio.high);
@@ -343,37 +350,42 @@ absl::Status Measurement::Call(Subject& s, int size, int64_t calls) {
   return absl::OkStatus();
 }
 
-absl::Status Measurement::Sample(Subject& s, int size, double* seconds) {
-  absl::StatusOr<double> one =
-      pacer_.Sample(&s.sizes[size].calls, [&](int64_t calls) { return Call(s, size, calls); });
+absl::Status Measurement::Sample(Subject& s, int size, int64_t* calls, double* seconds) {
+  absl::StatusOr<double> one = pacer_.Sample(calls, [&](int64_t n) { return Call(s, size, n); });
   if (one.ok()) *seconds = *one;
   return one.status();
 }
 
 absl::Status Measurement::AddSample(Subject& s, int size) {
   double seconds = 0;
-  absl::Status status = Sample(s, size, &seconds);
-  if (status.ok()) s.sizes[size].samples.push_back(seconds);
-  return status;
+  absl::Status status = Sample(s, size, &calls_[size], &seconds);
+  if (!status.ok()) return status;
+  s.sizes[size].samples.push_back(seconds);
+  s.sizes[size].calls = calls_[size];
+  return absl::OkStatus();
 }
 
 absl::Status Measurement::Begin(int size, double limit, const Subject& like, Subject* s) {
   if (absl::Status status = Bind(size, like, s); !status.ok()) return status;
   s->next = 0;
   Subject::AtSize& at = s->sizes[size];
-  // The first time for the costs of a first call, the second to estimate the time.
-  // A long call costs about as much the first time.
+  // The first time for the costs of a first call, the second to estimate the time of a few, which
+  // tell that of many. A long call costs about as much the first time.
   constexpr double kLong = 2e-3;
+  int64_t calls = 1;
   double seconds = 0;
-  for (int warm = 0; warm < 2 && seconds < kLong; ++warm) {
-    if (absl::Status status = Sample(*s, size, &seconds); !status.ok()) return status;
+  for (int warm = 0; warm < 3 && seconds < kLong; ++warm) {
+    if (absl::Status status = Sample(*s, size, &calls, &seconds); !status.ok()) return status;
+    if (warm > 0) {
+      calls = std::clamp<int64_t>(static_cast<int64_t>(kSample / std::max(seconds, 1e-9)), 1, 1000);
+    }
   }
-  at.calls = std::clamp<int64_t>(static_cast<int64_t>(kSample / std::max(seconds, 1e-9)), 1, 1000);
+  calls_[size] = std::max(calls_[size], calls);
   // Known until there are others: for how long a round will take, and where there is none.
   at.samples = {seconds};
   if (limit <= 0 || seconds <= limit) return absl::OkStatus();
   double again = 0;
-  if (absl::Status status = Sample(*s, size, &again); !status.ok()) return status;
+  if (absl::Status status = Sample(*s, size, &calls, &again); !status.ok()) return status;
   at.given_up = again > limit;
   at.samples = {again};
   if (at.given_up) at.samples.push_back(seconds);
@@ -386,7 +398,8 @@ int Measurement::Rounds(absl::Span<const Subject> subjects, int size,
   for (const Subject& s : subjects) {
     const Subject::AtSize& at = s.sizes[size];
     if (at.given_up) continue;
-    const double last = at.samples.empty() ? kSample : at.samples.back() * at.calls;
+    const double last =
+        at.samples.empty() ? kSample : at.samples.back() * static_cast<double>(calls_[size]);
     longest = std::max(longest, last);
   }
   // Plans to use at most half of the time left for each, since samples may be discarded.
@@ -415,13 +428,14 @@ Median Measurement::RatioTo(const Subject& first, const Subject& s, int size) {
 }
 
 Result Measurement::ResultOf(const Subject& s, int size) {
-  return {MedianOf(s.sizes[size].samples), {}, s.layers, s.turns[size]};
+  const Subject::AtSize& at = s.sizes[size];
+  return {MedianOf(at.samples), {}, s.layers, s.turns[size], at.calls};
 }
 
 absl::Status Measurement::BindAgain(int size, const Subject& like, Subject* s) {
   if (absl::Status status = Bind(size, like, s); !status.ok()) return status;
   double seconds = 0;
-  return Sample(*s, size, &seconds);
+  return Sample(*s, size, &calls_[size], &seconds);
 }
 
 bool Measurement::KnownAt(absl::Span<const Subject> subjects, int size) {
@@ -469,34 +483,32 @@ absl::Status Measurement::RunPass(std::vector<Subject>& subjects, int size, int 
   return absl::OkStatus();
 }
 
-// Compares the sums over the sizes, the least and the most that the samples allow, as shares of the
-// best's time.
+// Compares the sums over the sizes, and their intervals, as shares of the best's time.
 void Measurement::FindLosers(std::vector<Subject>& subjects) const {
-  struct Sum {
-    double value = 0, low = 0, high = 0;
-    bool few = false;
-  };
-  std::vector<Sum> sums(subjects.size());
+  std::vector<std::vector<Median>> times(subjects.size());
   double best = 0;
   for (int size = 0; size < request_.sizes_size(); ++size) {
     const double weight = request_.size_weights().empty() ? 1 : request_.size_weights(size);
     const double time = weight * MedianOf(subjects[0].sizes[size].samples).value;
     best += time;
     for (size_t p = 1; p < subjects.size(); ++p) {
-      const Median ratio = RatioTo(subjects[0], subjects[p], size);
-      sums[p].value += time * ratio.value;
-      sums[p].low += time * ratio.low;
-      sums[p].high += time * ratio.high;
-      sums[p].few |= ratio.samples < kLeastKnown;
+      times[p].push_back(Scaled(RatioTo(subjects[0], subjects[p], size), time));
     }
   }
+  std::vector<Median> sums;
   double least = best;  // that the fastest surely keeps within
-  for (size_t p = 1; p < subjects.size(); ++p) {
-    if (!sums[p].few) least = std::min(least, sums[p].high);
+  for (size_t p = 0; p < subjects.size(); ++p) {
+    sums.push_back(SumOf(times[p]));
+    if (sums[p].samples >= kLeastKnown) least = std::min(least, sums[p].high);
   }
   for (size_t p = 1; p < subjects.size(); ++p) {
-    subjects[p].lost |= sums[p].few ? sums[p].low > kClearlySlower * least
-                                    : sums[p].value > kTooLittle * best || sums[p].low > least;
+    if (sums[p].samples < kLeastKnown) {
+      subjects[p].lost |= sums[p].low > kClearlySlower * least;
+    } else if (request_.confirm()) {
+      subjects[p].lost |= sums[p].low > (1 - kLeastGain) * best;
+    } else {
+      subjects[p].lost |= sums[p].value > kTooLittle * best || sums[p].low > least;
+    }
   }
 }
 
@@ -515,7 +527,7 @@ absl::Status Measurement::RunRace(std::vector<Subject>& subjects, Result* result
   yard_seconds_.resize(sizes);
   Subject& first = subjects[0];
   const bool alone = subjects.size() == 1;
-  const Patience& patience = alone ? kAlone : kRaced;
+  const Patience& patience = alone ? kAlone : request_.confirm() ? kConfirmed : kRaced;
   std::vector<int> rounds;
   int64_t held = 0;
   const auto release = [&](int size) {
@@ -538,7 +550,11 @@ absl::Status Measurement::RunRace(std::vector<Subject>& subjects, Result* result
   FindLosers(subjects);
   // Large call data is not held for all sizes at once: one pass has all rounds then.
   const bool large = held > kMostHeld;
-  const int pass = large ? patience.most : kPass;
+  const auto next = [&](int most) {
+    if (large) return patience.most;
+    // Each look may find a loser by chance: the more rounds there may be, the fewer looks.
+    return std::min(request_.confirm() ? 2 * most : most + kPass, patience.most);
+  };
   // A first kernel that was given up takes no further turns, so the others need none.
   const bool given_up = std::any_of(first.sizes.begin(), first.sizes.end(),
                                     [](const Subject::AtSize& at) { return at.given_up; });
@@ -546,7 +562,8 @@ absl::Status Measurement::RunRace(std::vector<Subject>& subjects, Result* result
     return !alone && (given_up || std::all_of(subjects.begin() + 1, subjects.end(),
                                               [](const Subject& s) { return s.lost; }));
   };
-  for (int most = kFirstPass + pass; most < patience.most + pass && !over(); most += pass) {
+  for (int most = kFirstPass; most < patience.most && !over();) {
+    most = next(most);
     for (int size = 0; size < sizes; ++size) {
       const int upto = std::min(most, rounds[size]);
       if (static_cast<int>(first.sizes[size].samples.size()) >= upto || KnownAt(subjects, size)) {

@@ -34,6 +34,24 @@ Median PairedRatio(const std::vector<double>& samples, const std::vector<double>
   return MedianOf(std::move(ratios));
 }
 
+Median Scaled(const Median& ratio, double seconds) {
+  return {ratio.value * seconds, ratio.low * seconds, ratio.high * seconds, ratio.samples};
+}
+
+Median SumOf(const std::vector<Median>& times) {
+  Median sum;
+  double below = 0, above = 0;
+  for (const Median& t : times) {
+    sum.samples = sum.samples == 0 ? t.samples : std::min(sum.samples, t.samples);
+    sum.value += t.value;
+    below += (t.value - t.low) * (t.value - t.low);
+    above += (t.high - t.value) * (t.high - t.value);
+  }
+  sum.low = sum.value - std::sqrt(below);
+  sum.high = sum.value + std::sqrt(above);
+  return sum;
+}
+
 bool RatioIsKnown(const Median& ratio, double limit) {
   if (ratio.samples < kLeastKnown) return ratio.low > kFarAbove * limit;
   return ratio.high < limit || ratio.low > limit;

@@ -29,6 +29,13 @@ Median MedianOf(std::vector<double> samples);
 // disturbs both samples of a round cancels. REQUIRES: samples; what one has more is left out
 Median PairedRatio(const std::vector<double>& samples, const std::vector<double>& to);
 
+// Returns the time that `ratio` to a time of `seconds` comes to.
+Median Scaled(const Median& ratio, double seconds);
+
+// Returns the sum of times that err independently of each other: its interval is as wide as the
+// root of the sum of their squares. The fewest samples count.
+Median SumOf(const std::vector<Median>& times);
+
 // Reports whether further rounds would not change on which side of `limit` the ratio lies: its
 // interval lies there, or (the first rounds) all of it lies far above.
 bool RatioIsKnown(const Median& ratio, double limit);

@@ -47,6 +47,15 @@ TEST(MedianTest, RatiosArePairedRoundByRound) {
   EXPECT_EQ(ratio.high, 2);
 }
 
+TEST(MedianTest, ASumsIntervalIsNarrowerThanThatOfItsParts) {
+  const Median sum = SumOf({{10, 7, 13, 8}, Scaled({2, 1.5, 3, 20}, 2)});
+  EXPECT_DOUBLE_EQ(sum.value, 14);
+  EXPECT_DOUBLE_EQ(sum.low, 14 - std::hypot(3, 1));
+  EXPECT_DOUBLE_EQ(sum.high, 14 + std::hypot(3, 2));
+  EXPECT_EQ(sum.samples, 8);
+  EXPECT_EQ(SumOf({}).value, 0);
+}
+
 TEST(MedianTest, ARatioIsKnownOnOneSideOfTheLimit) {
   EXPECT_TRUE(RatioIsKnown({0.9, 0.8, 0.98, 6}, 0.99));
   EXPECT_TRUE(RatioIsKnown({1, 0.995, 1.4, 6}, 0.99));
