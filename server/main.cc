@@ -87,7 +87,7 @@ int Serve(const ServerOptions& options, Console& console) {
                       {"port", (*server)->port()},
                       {"http_listen", options.http_listen},
                       {"http_port", (*server)->http_port()},
-                      {"device", options.device == "auto" ? "cpu" : options.device},
+                      {"device", (*backends)->device_name()},
                       {"threads", (*server)->core().options().threads},
                       {"memory_limit", (*server)->core().ledger().limit()},
                       {"search_cores", options.search_cores},

@@ -40,6 +40,14 @@ int64_t Rounded(int64_t bytes) {
 
 }  // namespace
 
+absl::StatusOr<int> CountGpus(const CudaDriver& cuda) {
+  int count = 0;
+  RETURN_IF_ERROR(CudaStatus(cuda, cuda.Init(0), "cuInit"));
+  RETURN_IF_ERROR(CudaStatus(cuda, cuda.DeviceGetCount(&count), "cuDeviceGetCount"));
+  if (count <= 0) return absl::FailedPreconditionError("the CUDA driver shows no GPU");
+  return count;
+}
+
 absl::StatusOr<std::unique_ptr<CudaDevice>> CudaDevice::Create(const CudaDriver& cuda,
                                                                const CudaDeviceOptions& options) {
   std::unique_ptr<CudaDevice> device(new CudaDevice(cuda, options));
@@ -48,7 +56,11 @@ absl::StatusOr<std::unique_ptr<CudaDevice>> CudaDevice::Create(const CudaDriver&
 }
 
 absl::Status CudaDevice::Start() {
-  RETURN_IF_ERROR(Check(cuda_.Init(0), "cuInit"));
+  ASSIGN_OR_RETURN(const int gpus, CountGpus(cuda_));
+  if (options_.ordinal >= gpus) {
+    return absl::FailedPreconditionError(
+        absl::StrCat("there is no such GPU; the driver shows ", gpus, ", numbered from cuda:0"));
+  }
   RETURN_IF_ERROR(Check(cuda_.DeviceGet(&handle_, options_.ordinal), "cuDeviceGet"));
   RETURN_IF_ERROR(ReadProperties());
   if (properties_.compute < kOldestCompute) {
@@ -106,9 +118,10 @@ CudaDevice::~CudaDevice() {
 
 absl::Status CudaDevice::Named(const absl::Status& status) const {
   if (status.ok()) return status;
-  return absl::Status(status.code(),
-                      absl::StrCat("device cuda:", options_.ordinal, ": ", status.message()));
+  return absl::Status(status.code(), absl::StrCat("device ", full_name(), ": ", status.message()));
 }
+
+std::string CudaDevice::full_name() const { return absl::StrCat("cuda:", options_.ordinal); }
 
 absl::Status CudaDevice::Enter() const {
   if (lost_.load(std::memory_order_acquire)) {
@@ -124,9 +137,8 @@ absl::Status CudaDevice::Check(CudaResult result, absl::string_view call) const 
   if (!IsStickyError(result)) return status;
   MutexLock lock(mu_);
   if (loss_.ok()) {
-    loss_ = absl::UnavailableError(
-        absl::StrCat("device cuda:", options_.ordinal,
-                     " is lost until this process restarts: ", status.message()));
+    loss_ = absl::UnavailableError(absl::StrCat(
+        "device ", full_name(), " is lost until this process restarts: ", status.message()));
     lost_.store(true, std::memory_order_release);
   }
   return loss_;

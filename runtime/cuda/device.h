@@ -44,6 +44,9 @@ struct CudaProperties {
   int64_t shared_bytes = 0;  // of a multiprocessor
 };
 
+// Returns how many GPUs the driver shows. FAILED_PRECONDITION: none, or it does not start.
+absl::StatusOr<int> CountGpus(const CudaDriver& cuda);
+
 // Thread-safe.
 class CudaDevice : public Device {
  public:
@@ -61,6 +64,7 @@ class CudaDevice : public Device {
   int64_t ScratchBytes(int64_t per_item) const override;
   absl::StatusOr<std::unique_ptr<DeviceQueue>> NewQueue(int64_t scratch_bytes) override;
 
+  std::string full_name() const;  // "cuda:0"
   const CudaProperties& properties() const { return properties_; }
   // Returns how much memory nobody holds now, in bytes.
   absl::StatusOr<int64_t> FreeBytes() const;

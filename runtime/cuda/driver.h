@@ -160,6 +160,7 @@ enum CudaTensorMapType : int { kCudaTensorMapF32 = 7 };
   X(DriverGetVersion, "cuDriverGetVersion", (int* version))                                      \
   X(GetErrorName, "cuGetErrorName", (CudaResult result, const char** name))                      \
   X(GetErrorString, "cuGetErrorString", (CudaResult result, const char** text))                  \
+  X(DeviceGetCount, "cuDeviceGetCount", (int* count))                                            \
   X(DeviceGet, "cuDeviceGet", (CudaDeviceHandle * device, int ordinal))                          \
   X(DeviceGetName, "cuDeviceGetName", (char* name, int bytes, CudaDeviceHandle device))          \
   X(DeviceGetAttribute, "cuDeviceGetAttribute",                                                  \

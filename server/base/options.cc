@@ -62,8 +62,8 @@ constexpr FlagRow kFlags[] = {
      "loaded into this server, only from bundles signed with one of these keys; empty: import no "
      "binaries"},
     {"device", FlagType::kString, &O::device, 0, 0,
-     "device that executes models: cpu, or cuda:N, the N-th NVIDIA GPU from 0; auto is cpu for "
-     "now"},
+     "device that executes models: cpu, or cuda:N, the N-th NVIDIA GPU from 0; auto: the first GPU "
+     "that is usable, else cpu"},
     {"nvrtc", FlagType::kString, &O::nvrtc, 0, 0,
      "folder of libnvrtc.so.13, which compiles kernels for cuda:N; empty: where the system's "
      "loader, "

@@ -36,7 +36,7 @@ struct ServerOptions {
   int64_t lease_timeout_ms = 10'000;
   std::string cache_signing_key;   // a PEM file
   std::string cache_trusted_keys;  // PEM files, separated by commas
-  std::string device = "auto";
+  std::string device = "cpu";
   std::string nvrtc;
   int64_t threads = 0;                // 0: one per core
   int64_t compile_workers = 0;        // 0: one per core, at least two and at most eight

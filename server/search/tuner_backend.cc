@@ -16,7 +16,6 @@
 #include "compiler/ir/value/message.h"
 #include "deploy/bazel/libs/status_macros.h"
 #include "runtime/cpu/cpus.h"
-#include "runtime/cpu/device.h"
 #include "runtime/cuda/device.h"
 #include "server/base/disk.h"
 #include "server/base/log.h"
@@ -24,6 +23,7 @@
 #include "server/child/tuner_channel.h"
 #include "server/plans/executor_runner.h"
 #include "server/search/kernel_maker.h"
+#include "server/search/open_device.h"
 #include "server/search/plan_verifier.h"
 #include "server/search/tuner_plan_search.h"
 
@@ -218,35 +218,35 @@ absl::StatusOr<std::shared_ptr<TunerBackends>> TunerBackends::Create(const Serve
 }
 
 absl::Status TunerBackends::MakeDevice(const ServerOptions& options) {
-  const std::optional<int> gpu = GpuOrdinal(options.device);
-  if (!gpu) {
-    ThreadPoolOptions threads;
-    threads.threads = static_cast<int>(threads_);
-    ASSIGN_OR_RETURN(device_, CpuDevice::Create(threads));
-    return absl::OkStatus();
+  ThreadPoolOptions threads;
+  threads.threads = static_cast<int>(threads_);
+  ASSIGN_OR_RETURN(OpenedDevice opened,
+                   OpenDevice(options.device, threads, [] { return CudaDriver::Load(); }));
+  device_ = std::move(opened.device);
+  device_name_ = std::move(opened.name);
+  if (options.device == "auto") {
+    LogInfo("device chosen", {{"device", device_name_}, {"reason", opened.reason}});
   }
-  ASSIGN_OR_RETURN(const CudaDriver* driver, CudaDriver::Load());
-  ASSIGN_OR_RETURN(std::unique_ptr<CudaDevice> device,
-                   CudaDevice::Create(*driver, {.ordinal = *gpu}));
-  ASSIGN_OR_RETURN(const int64_t free, device->FreeBytes());
-  const CudaProperties& told = device->properties();
-  gpu_ = device->target();
+  if (opened.gpu == nullptr) return absl::OkStatus();
+  const CudaDevice& gpu = *opened.gpu;
+  ASSIGN_OR_RETURN(const int64_t free, gpu.FreeBytes());
+  const CudaProperties& told = gpu.properties();
+  gpu_ = gpu.target();
   // Chips of one architecture are not equally fast.
   driver_ = absl::StrCat(told.name, ", CUDA ", told.driver);
   absl::StrAppend(&machine_id_, " ", driver_);
   constexpr int64_t kTenths = 9;
   gpu_memory_ = std::make_unique<ServerLedger>(
       free / 10 * kTenths, nullptr, nullptr,
-      absl::StrCat("nine tenths of what was free on ", options.device));
-  tuner_options_.gpu = *gpu;
+      absl::StrCat("nine tenths of what was free on ", device_name_));
+  tuner_options_.gpu = *GpuOrdinal(device_name_);
   tuner_options_.nvrtc = options.nvrtc;
-  LogInfo("gpu", {{"device", options.device},
+  LogInfo("gpu", {{"device", device_name_},
                   {"name", told.name},
                   {"arch", gpu_->cpu()},
                   {"driver", told.driver},
                   {"multiprocessors", told.multiprocessors},
                   {"memory_limit", gpu_memory_->limit()}});
-  device_ = std::move(device);
   return absl::OkStatus();
 }
 

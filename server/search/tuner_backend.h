@@ -55,6 +55,7 @@ class TunerBackends final : public CompileBackends {
   // What it reaches with the serving threads.
   MachineLimits* limits() { return &limits_; }
   Device* device() { return device_.get(); }
+  const std::string& device_name() const { return device_name_; }  // "cpu" or "cuda:0"
   // Where the plans that are charged to `ledger` share their weights; all of a GPU's share there.
   PreparedPool* pool(MemoryLedger* ledger) override;
   Traffic* traffic() { return traffic_.get(); }
@@ -75,6 +76,7 @@ class TunerBackends final : public CompileBackends {
   std::string machine_id_, tuner_id_;
   std::atomic<size_t> started_ = 0;
   std::unique_ptr<Device> device_;
+  std::string device_name_;
   // A GPU's: what children do not say of the machine, and the memory that it may hold.
   std::optional<v1::Target> gpu_;
   std::string driver_;

@@ -26,10 +26,10 @@ class GpuServer(Server):
     """A server on the emulated GPU; `nvrtc` is its compiler's folder."""
 
     def __init__(self, state: pathlib.Path, *flags: str, nvrtc: pathlib.Path = EMULATOR,
-                 **environment: str) -> None:
+                 device: str = "cuda:0", **environment: str) -> None:
         built(EMULATOR / "libcuda.so.1")
         built(EMULATOR / "libnvrtc.so.13")
-        super().__init__(state, "--device=cuda:0", f"--nvrtc={nvrtc}", *flags,
+        super().__init__(state, f"--device={device}", f"--nvrtc={nvrtc}", *flags,
                          environment={"LD_LIBRARY_PATH": str(EMULATOR), **environment})
 
 
@@ -258,9 +258,30 @@ def test_devices_that_are_not_there(tmp_path: pathlib.Path) -> None:
     state = str(tmp_path)
     emulated = {"LD_LIBRARY_PATH": str(EMULATOR), "state": state}
     assert "no CUDA driver" in refusal("--device=cuda:0", state=state)
-    assert re.search(r"cuda:9: .*cuDeviceGet", refusal("--device=cuda:9", **emulated))
+    assert "cuda:9: there is no such GPU; the driver shows 1" in refusal("--device=cuda:9",
+                                                                         **emulated)
     old = refusal("--device=cuda:0", ATHANOR_EMULATOR_ARCH="sm_75", **emulated)
     assert "sm_75; kernels need sm_80" in old
+
+
+@pytest.mark.parametrize(("environment", "device", "reason"), [
+    ({}, "cuda:0", ""),
+    ({"ATHANOR_EMULATOR_ARCH": "sm_75"}, "cpu", "cuda:0: emulator is sm_75; kernels need sm_80"),
+    ({"ATHANOR_EMULATOR_BYTES": str(48 << 20)}, "cpu", "bytes are free, fewer than"),
+    ({"LD_LIBRARY_PATH": ""}, "cpu", "this machine has no CUDA driver"),
+])
+def test_auto_takes_a_gpu_that_is_usable(tmp_path: pathlib.Path, environment: dict[str, str],
+                                         device: str, reason: str) -> None:
+    server = GpuServer(tmp_path / "state", device="auto", **environment).start()
+    try:
+        with server.client() as client:
+            check(client.upload(mlp.mlp_graph(config=CONFIG), name="m").wait(timeout=120))
+        assert server.stop() == 0
+    finally:
+        server.kill()
+    (chosen,) = [line for line in server.log.read_text().splitlines() if "device chosen" in line]
+    assert re.search(rf'device="?{device}"? ', chosen), chosen
+    assert reason in chosen
 
 
 def test_memory_that_no_gpu_has(tmp_path: pathlib.Path) -> None:

@@ -100,6 +100,12 @@ ATHANOR_DRIVER cuGetErrorString(CudaResult result, const char** text) {
   return kCudaInvalidValue;
 }
 
+ATHANOR_DRIVER cuDeviceGetCount(int* count) {
+  return OnDevice([&] {
+    *count = 1;
+    return kCudaSuccess;
+  });
+}
 ATHANOR_DRIVER cuDeviceGet(CudaDeviceHandle* ordinal, int wanted) {
   return OnDevice([&]() -> CudaResult {
     if (wanted != 0) return kCudaInvalidDevice;

@@ -1,0 +1,77 @@
+#include "server/search/open_device.h"
+
+#include <optional>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "deploy/bazel/libs/status_macros.h"
+#include "runtime/cpu/device.h"
+#include "server/base/options.h"
+
+namespace athanor {
+namespace {
+
+OpenedDevice Opened(std::unique_ptr<CudaDevice> gpu, std::string reason = "") {
+  OpenedDevice opened = {.name = gpu->full_name(), .gpu = gpu.get(), .reason = std::move(reason)};
+  opened.device = std::move(gpu);
+  return opened;
+}
+
+absl::StatusOr<std::unique_ptr<CudaDevice>> WithRoom(const CudaDriver& driver, int ordinal) {
+  ASSIGN_OR_RETURN(std::unique_ptr<CudaDevice> gpu,
+                   CudaDevice::Create(driver, {.ordinal = ordinal}));
+  ASSIGN_OR_RETURN(const int64_t free, gpu->FreeBytes());
+  if (free >= kLeastFreeOnGpu) return gpu;
+  return absl::ResourceExhaustedError(
+      absl::StrCat("device ", gpu->full_name(), ": ", free, " of ", gpu->properties().memory_bytes,
+                   " bytes are free, fewer than ", kLeastFreeOnGpu));
+}
+
+// Returns the first GPU that is usable, null if none is; adds to `reasons` why not those before it.
+std::unique_ptr<CudaDevice> FindGpu(const absl::StatusOr<const CudaDriver*>& driver,
+                                    std::vector<std::string>* reasons) {
+  if (!driver.ok()) {
+    reasons->emplace_back(driver.status().message());
+    return nullptr;
+  }
+  const absl::StatusOr<int> gpus = CountGpus(**driver);
+  if (!gpus.ok()) {
+    reasons->emplace_back(gpus.status().message());
+    return nullptr;
+  }
+  for (int i = 0; i < *gpus; ++i) {
+    auto gpu = WithRoom(**driver, i);
+    if (gpu.ok()) {
+      if (i + 1 < *gpus) reasons->push_back(absl::StrCat("cuda:", i + 1, " on: not tried"));
+      return *std::move(gpu);
+    }
+    reasons->emplace_back(gpu.status().message());
+  }
+  return nullptr;
+}
+
+}  // namespace
+
+absl::StatusOr<OpenedDevice> OpenDevice(
+    absl::string_view asked, const ThreadPoolOptions& threads,
+    absl::FunctionRef<absl::StatusOr<const CudaDriver*>()> driver) {
+  if (const std::optional<int> ordinal = GpuOrdinal(asked)) {
+    ASSIGN_OR_RETURN(const CudaDriver* loaded, driver());
+    ASSIGN_OR_RETURN(std::unique_ptr<CudaDevice> gpu,
+                     CudaDevice::Create(*loaded, {.ordinal = *ordinal}));
+    return Opened(std::move(gpu));
+  }
+  OpenedDevice opened = {.name = "cpu"};
+  if (asked == "auto") {
+    std::vector<std::string> reasons;
+    std::unique_ptr<CudaDevice> gpu = FindGpu(driver(), &reasons);
+    opened.reason = absl::StrJoin(reasons, "; ");
+    if (gpu != nullptr) return Opened(std::move(gpu), std::move(opened.reason));
+  }
+  ASSIGN_OR_RETURN(opened.device, CpuDevice::Create(threads));
+  return opened;
+}
+
+}  // namespace athanor

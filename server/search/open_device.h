@@ -1,0 +1,42 @@
+// Opens the device that executes models: the one that --device names, or the GPU that `auto` finds.
+//
+//   ASSIGN_OR_RETURN(OpenedDevice opened,
+//                    OpenDevice("auto", {.threads = 4}, [] { return CudaDriver::Load(); }));
+//   if (opened.gpu != nullptr) opened.gpu->properties();
+#ifndef ATHANOR_SERVER_SEARCH_OPEN_DEVICE_H_
+#define ATHANOR_SERVER_SEARCH_OPEN_DEVICE_H_
+
+#include <cstdint>
+#include <memory>
+#include <string>
+
+#include "absl/functional/function_ref.h"
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+#include "runtime/cpu/thread_pool.h"
+#include "runtime/cuda/device.h"
+#include "runtime/cuda/driver.h"
+#include "runtime/device.h"
+
+namespace athanor {
+
+// `auto` leaves a GPU with less free memory to others: models would not fit.
+inline constexpr int64_t kLeastFreeOnGpu = int64_t{1} << 30;
+
+struct OpenedDevice {
+  std::string name;  // "cpu" or "cuda:0"
+  std::unique_ptr<Device> device;
+  CudaDevice* gpu = nullptr;  // `device`, if it is one
+  std::string reason;         // of `auto`: why it is none of the GPUs before it
+};
+
+// `asked` is a value of --device. `driver` is called only if a GPU may be needed. Named GPUs that
+// are missing or unusable are errors, as of CudaDevice::Create; `auto` takes the first usable GPU,
+// else the CPU.
+absl::StatusOr<OpenedDevice> OpenDevice(
+    absl::string_view asked, const ThreadPoolOptions& threads,
+    absl::FunctionRef<absl::StatusOr<const CudaDriver*>()> driver);
+
+}  // namespace athanor
+
+#endif  // ATHANOR_SERVER_SEARCH_OPEN_DEVICE_H_

@@ -1,0 +1,143 @@
+#include "server/search/open_device.h"
+
+#include <cstring>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+
+namespace athanor {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+
+struct Gpu {
+  int compute = 80;
+  int mode = kCudaComputeModeDefault;
+  size_t free = size_t{8} << 30;
+};
+std::vector<Gpu>& Gpus() {
+  static auto& gpus = *new std::vector<Gpu>;
+  return gpus;
+}
+int current = 0, retained = 0;
+
+// A driver that shows Gpus(), and does nothing else with them.
+const CudaDriver* Driver() {
+  static CudaDriver driver;
+  driver.Init = [](unsigned) -> CudaResult { return kCudaSuccess; };
+  driver.DriverGetVersion = [](int* version) -> CudaResult {
+    return *version = 13000, kCudaSuccess;
+  };
+  driver.GetErrorName = [](CudaResult, const char** name) -> CudaResult {
+    return *name = "CUDA_ERROR", kCudaSuccess;
+  };
+  driver.GetErrorString = driver.GetErrorName;
+  driver.DeviceGetCount = [](int* count) -> CudaResult {
+    return *count = static_cast<int>(Gpus().size()), kCudaSuccess;
+  };
+  driver.DeviceGet = [](CudaDeviceHandle* handle, int ordinal) -> CudaResult {
+    return *handle = ordinal, kCudaSuccess;
+  };
+  driver.DeviceGetName = [](char* name, int bytes, CudaDeviceHandle) -> CudaResult {
+    return std::strncpy(name, "a GPU", bytes), kCudaSuccess;
+  };
+  driver.DeviceGetAttribute = [](int* value, int which, CudaDeviceHandle handle) -> CudaResult {
+    const Gpu& gpu = Gpus()[handle];
+    *value = which == kCudaComputeMajor   ? gpu.compute / 10
+             : which == kCudaComputeMinor ? gpu.compute % 10
+             : which == kCudaComputeMode  ? gpu.mode
+                                          : 4;
+    return kCudaSuccess;
+  };
+  driver.DeviceTotalMem = [](size_t* bytes, CudaDeviceHandle) -> CudaResult {
+    return *bytes = size_t{16} << 30, kCudaSuccess;
+  };
+  driver.PrimaryCtxRetain = [](CudaContext* context, CudaDeviceHandle handle) -> CudaResult {
+    *context = reinterpret_cast<CudaContext>(&Gpus()[handle]);
+    return ++retained, kCudaSuccess;
+  };
+  driver.PrimaryCtxRelease = [](CudaDeviceHandle) -> CudaResult {
+    return --retained, kCudaSuccess;
+  };
+  driver.CtxSetCurrent = [](CudaContext context) -> CudaResult {
+    current = static_cast<int>(reinterpret_cast<Gpu*>(context) - Gpus().data());
+    return kCudaSuccess;
+  };
+  driver.MemGetInfo = [](size_t* free, size_t* total) -> CudaResult {
+    *free = Gpus()[current].free;
+    return *total = size_t{16} << 30, kCudaSuccess;
+  };
+  return &driver;
+}
+
+absl::StatusOr<OpenedDevice> Open(const std::string& asked, std::vector<Gpu> gpus) {
+  Gpus() = std::move(gpus);
+  return OpenDevice(asked, {.threads = 1},
+                    []() -> absl::StatusOr<const CudaDriver*> { return Driver(); });
+}
+
+TEST(OpenDeviceTest, TheCpuNeedsNoDriver) {
+  const absl::StatusOr<OpenedDevice> cpu =
+      OpenDevice("cpu", {.threads = 1}, []() -> absl::StatusOr<const CudaDriver*> {
+        ADD_FAILURE() << "asked for a driver";
+        return absl::FailedPreconditionError("no driver");
+      });
+  ASSERT_TRUE(cpu.ok()) << cpu.status();
+  EXPECT_EQ(cpu->name, "cpu");
+  EXPECT_EQ(cpu->device->name(), "cpu");
+  EXPECT_EQ(cpu->gpu, nullptr);
+}
+
+TEST(OpenDeviceTest, AutoTakesTheFirstThatIsUsable) {
+  const absl::StatusOr<OpenedDevice> opened =
+      Open("auto", {{.compute = 75}, {.mode = 3}, {.free = 5 << 20}, {}, {}});
+  ASSERT_TRUE(opened.ok()) << opened.status();
+  EXPECT_EQ(opened->name, "cuda:3");
+  ASSERT_NE(opened->gpu, nullptr);
+  EXPECT_EQ(opened->gpu, opened->device.get());
+  EXPECT_THAT(opened->reason,
+              AllOf(HasSubstr("cuda:0: a GPU is sm_75"), HasSubstr("cuda:1: its compute mode is 3"),
+                    HasSubstr("cuda:2: 5242880 of 17179869184 bytes are free"),
+                    HasSubstr("cuda:4 on: not tried")));
+  EXPECT_EQ(retained, 1);  // those that were left are given back
+}
+
+TEST(OpenDeviceTest, AutoIsTheCpuWhereNoGpuIsUsable) {
+  for (const std::vector<Gpu>& gpus : {std::vector<Gpu>{}, std::vector<Gpu>{{.compute = 61}}}) {
+    const absl::StatusOr<OpenedDevice> opened = Open("auto", gpus);
+    ASSERT_TRUE(opened.ok()) << opened.status();
+    EXPECT_EQ(opened->name, "cpu");
+    EXPECT_EQ(opened->device->name(), "cpu");
+    EXPECT_EQ(opened->gpu, nullptr);
+    EXPECT_THAT(opened->reason,
+                HasSubstr(gpus.empty() ? "the CUDA driver shows no GPU" : "a GPU is sm_61"));
+  }
+  const absl::StatusOr<OpenedDevice> none =
+      OpenDevice("auto", {.threads = 1}, []() -> absl::StatusOr<const CudaDriver*> {
+        return absl::FailedPreconditionError("this machine has no CUDA driver");
+      });
+  ASSERT_TRUE(none.ok()) << none.status();
+  EXPECT_EQ(none->name, "cpu");
+  EXPECT_EQ(none->reason, "this machine has no CUDA driver");
+}
+
+TEST(OpenDeviceTest, ANamedGpuIsTakenOrRefused) {
+  // Its limit of memory says how little there is.
+  const absl::StatusOr<OpenedDevice> small = Open("cuda:1", {{}, {.free = 5 << 20}});
+  ASSERT_TRUE(small.ok()) << small.status();
+  EXPECT_EQ(small->name, "cuda:1");
+  EXPECT_EQ(small->reason, "");
+  EXPECT_EQ(
+      Open("cuda:2", {{}, {}}).status(),
+      absl::FailedPreconditionError("device cuda:2: there is no such GPU; the driver shows 2, "
+                                    "numbered from cuda:0"));
+  EXPECT_THAT(std::string(Open("cuda:0", {{.compute = 75}, {}}).status().message()),
+              HasSubstr("device cuda:0: a GPU is sm_75; kernels need sm_80"));
+}
+
+}  // namespace
+}  // namespace athanor
