@@ -137,6 +137,7 @@ absl::Status Server::Listen() {
   RETURN_IF_ERROR(AcceptConnections(std::move(listener)));
   core_->registry().publisher().SetHook(
       [this](const std::string& name) { network_->health.Tell(name); });
+  core_->backends().OnLoss([this] { network_->health.TellAll(); });
   return absl::OkStatus();
 }
 
@@ -188,6 +189,7 @@ bool Server::Drain() {
   }
   const int64_t left = core_->active_calls();
   core_->registry().publisher().SetHook(nullptr);
+  core_->backends().OnLoss(nullptr);
   network_->connections.reset();
   // Cancels calls that still run.
   network_->grpc_server->Shutdown(std::chrono::system_clock::now() +

@@ -337,6 +337,11 @@ absl::StatusOr<v1::ListModelsResponse> Client::ListModels(const std::string& nam
               /*retry=*/true);
 }
 
+absl::StatusOr<v1::ListDevicesResponse> Client::ListDevices(const CallOptions& options) {
+  return Call(services_->models.get(), &v1::ModelService::Stub::ListDevices,
+              v1::ListDevicesRequest(), options, /*retry=*/true);
+}
+
 absl::StatusOr<v1::DeleteModelResponse> Client::DeleteModel(const std::string& name,
                                                             const std::string& version,
                                                             const CallOptions& options) {

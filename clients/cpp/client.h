@@ -180,6 +180,7 @@ class Client {
                                      const CallOptions& options = {});
   absl::StatusOr<v1::ListModelsResponse> ListModels(const std::string& name = "",
                                                     const CallOptions& options = {});
+  absl::StatusOr<v1::ListDevicesResponse> ListDevices(const CallOptions& options = {});
   absl::StatusOr<v1::DeleteModelResponse> DeleteModel(const std::string& name,
                                                       const std::string& version = "",
                                                       const CallOptions& options = {});

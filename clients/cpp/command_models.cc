@@ -1,5 +1,5 @@
 // athanor models, athanor delete, athanor status: shows and deletes models, shows the server's
-// status.
+// status and its devices.
 #include <memory>
 #include <string>
 
@@ -40,6 +40,7 @@ absl::Status Status(Context* context) {
   ASSIGN_OR_RETURN(inference::ServerMetadataResponse server, client.Metadata(context->call()));
   ASSIGN_OR_RETURN(bool ready, client.Ready(context->call()));
   ASSIGN_OR_RETURN(v1::ListModelsResponse models, client.ListModels("", context->call()));
+  ASSIGN_OR_RETURN(v1::ListDevicesResponse devices, client.ListDevices(context->call()));
   v1::ListCompileJobsRequest unfinished;
   unfinished.set_only_unfinished(true);
   ASSIGN_OR_RETURN(v1::ListCompileJobsResponse jobs,
@@ -49,9 +50,12 @@ absl::Status Status(Context* context) {
   if (context->json) {
     nlohmann::json list = nlohmann::json::array();
     for (const v1::CompileJob& job : jobs.jobs()) list.push_back(JobJson(job));
+    nlohmann::json used = nlohmann::json::array();
+    for (const v1::Device& device : devices.devices()) used.push_back(DeviceJson(device));
     context->out().Object({{"server", server.name()},
                            {"version", server.version()},
                            {"ready", ready},
+                           {"devices", used},
                            {"model_versions", models.models_size()},
                            {"ready_model_versions", serving},
                            {"jobs", list}});
@@ -61,6 +65,7 @@ absl::Status Status(Context* context) {
                                    ready ? ": ready, " : ": not ready, ", serving, " of ",
                                    models.models_size(), " model versions have a plan, ",
                                    jobs.jobs_size(), " compile jobs unfinished"));
+  for (const v1::Device& device : devices.devices()) context->out().Line(DeviceText(device));
   for (const v1::CompileJob& job : jobs.jobs()) context->out().Job(job);
   return absl::OkStatus();
 }
@@ -82,7 +87,8 @@ void AddDelete(CommandSyntax root, Context* context) {
 }
 
 void AddStatus(CommandSyntax root, Context* context) {
-  CommandSyntax command = root.Add("status", "Shows the server, its models and its jobs");
+  CommandSyntax command =
+      root.Add("status", "Shows the server, its devices, its models and its jobs");
   command.Then([=] { context->run = [=] { return Status(context); }; });
 }
 

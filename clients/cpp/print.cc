@@ -98,6 +98,41 @@ json PlanJson(const v1::PlanInfo& plan) {
           {"search", plan.has_search() ? SearchOptionsJson(plan.search()) : json()}};
 }
 
+json DeviceJson(const v1::Device& device) {
+  const auto mhz = [](int32_t told) { return told > 0 ? json(told) : json(); };
+  return {{"name", device.name()},
+          {"chip", device.chip()},
+          {"compute_capability", device.compute_capability()},
+          {"driver", device.driver()},
+          {"threads", device.threads()},
+          {"memory_used", device.memory_used()},
+          {"memory_limit", device.memory_limit()},
+          {"memory_bytes", device.memory_bytes()},
+          {"core_mhz", mhz(device.core_mhz())},
+          {"memory_mhz", mhz(device.memory_mhz())},
+          {"compiler", device.compiler()},
+          {"kernels_compiled", device.kernels_compiled()},
+          {"lost", device.lost()}};
+}
+
+std::string DeviceText(const v1::Device& device) {
+  constexpr double kGiB = 1 << 30;
+  std::string text = absl::StrCat("device ", device.name());
+  if (!device.chip().empty()) absl::StrAppend(&text, ": ", device.chip());
+  if (!device.compute_capability().empty()) {
+    absl::StrAppend(&text, ", compute capability ", device.compute_capability(),
+                    ", driver of CUDA ", device.driver());
+  }
+  absl::StrAppendFormat(&text, "; %.2f of %.2f GiB held", device.memory_used() / kGiB,
+                        device.memory_limit() / kGiB);
+  if (device.core_mhz() > 0) absl::StrAppend(&text, "; ", device.core_mhz(), " MHz");
+  if (device.memory_mhz() > 0) absl::StrAppend(&text, ", memory ", device.memory_mhz(), " MHz");
+  absl::StrAppend(&text, "; ", device.kernels_compiled(), " kernels compiled");
+  if (!device.compiler().empty()) absl::StrAppend(&text, " by ", device.compiler());
+  if (!device.lost().empty()) absl::StrAppend(&text, "; LOST: ", device.lost());
+  return text;
+}
+
 json BatchingJson(const v1::Batching& batching) {
   if (batching.dim().empty()) return nullptr;
   return {{"dim", batching.dim()},

@@ -40,6 +40,11 @@ nlohmann::json PlanJson(const v1::PlanInfo& plan);
 // Returns one line per bucket: "b=1..1 s=1..128: plan p-12ab", or why the full-range plan serves
 // it.
 std::vector<std::string> BucketLines(const v1::Model& model);
+// Holds every field; clocks are null where they are not told.
+nlohmann::json DeviceJson(const v1::Device& device);
+// Formats a device: "device cuda:0: NVIDIA A100, compute capability 8.0, driver of CUDA 13.0; 1.50
+// of 70.20 GiB held; 1410 MHz, memory 1593 MHz; 12 kernels compiled by nvrtc 13.0"
+std::string DeviceText(const v1::Device& device);
 // Holds every field; "search" is null before there is one.
 nlohmann::json JobJson(const v1::CompileJob& job);
 // Holds the values in one flat list of numbers; nan and inf, which JSON lacks, are text.

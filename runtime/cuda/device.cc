@@ -75,6 +75,10 @@ absl::Status CudaDevice::ReadProperties() {
   char name[256] = {};
   RETURN_IF_ERROR(Check(cuda_.DeviceGetName(name, sizeof(name) - 1, handle_), "cuDeviceGetName"));
   properties_.name = name;
+  char bus_id[32] = {};
+  RETURN_IF_ERROR(
+      Check(cuda_.DeviceGetPciBusId(bus_id, sizeof(bus_id) - 1, handle_), "cuDeviceGetPCIBusId"));
+  properties_.bus_id = bus_id;
   int version = 0;
   RETURN_IF_ERROR(Check(cuda_.DriverGetVersion(&version), "cuDriverGetVersion"));
   properties_.driver = absl::StrCat(version / 1000, ".", version % 1000 / 10);
@@ -123,11 +127,14 @@ absl::Status CudaDevice::Named(const absl::Status& status) const {
 
 std::string CudaDevice::full_name() const { return absl::StrCat("cuda:", options_.ordinal); }
 
+absl::Status CudaDevice::loss() const {
+  if (!lost_.load(std::memory_order_acquire)) return absl::OkStatus();
+  MutexLock lock(mu_);
+  return loss_;
+}
+
 absl::Status CudaDevice::Enter() const {
-  if (lost_.load(std::memory_order_acquire)) {
-    MutexLock lock(mu_);
-    return loss_;
-  }
+  RETURN_IF_ERROR(loss());
   return Check(cuda_.CtxSetCurrent(context_), "cuCtxSetCurrent");
 }
 
@@ -135,13 +142,16 @@ absl::Status CudaDevice::Check(CudaResult result, absl::string_view call) const 
   if (result == kCudaSuccess) return absl::OkStatus();
   const absl::Status status = CudaStatus(cuda_, result, call);
   if (!IsStickyError(result)) return status;
-  MutexLock lock(mu_);
-  if (loss_.ok()) {
+  {
+    MutexLock lock(mu_);
+    if (!loss_.ok()) return loss_;
     loss_ = absl::UnavailableError(absl::StrCat(
         "device ", full_name(), " is lost until this process restarts: ", status.message()));
     lost_.store(true, std::memory_order_release);
   }
-  return loss_;
+  const absl::Status lost = loss();
+  if (on_loss_) on_loss_(lost);
+  return lost;
 }
 
 absl::StatusOr<std::unique_ptr<DeviceMemory>> CudaDevice::Allocate(MemoryKind kind, int64_t bytes) {

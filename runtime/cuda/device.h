@@ -12,14 +12,17 @@
 
 #include <atomic>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <string>
+#include <utility>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "deploy/bazel/libs/mutex.h"
 #include "proto/athanor/v1/target.pb.h"
+#include "runtime/cuda/clocks.h"
 #include "runtime/cuda/driver.h"
 #include "runtime/device.h"
 
@@ -36,6 +39,7 @@ struct CudaDeviceOptions {
 struct CudaProperties {
   std::string name;    // "NVIDIA H100 80GB HBM3"
   std::string driver;  // the newest CUDA that its driver knows: "13.0"
+  std::string bus_id;  // "0000:01:00.0"
   int compute = 0;     // its architecture: 90 is sm_90
   int multiprocessors = 0;
   int threads = 0;  // that are resident at once
@@ -68,6 +72,12 @@ class CudaDevice : public Device {
   const CudaProperties& properties() const { return properties_; }
   // Returns how much memory nobody holds now, in bytes.
   absl::StatusOr<int64_t> FreeBytes() const;
+  CudaClocks clocks() const { return ReadClocks(properties_.bus_id); }
+  // Returns the first error that ended the context; OK as long as it is usable.
+  absl::Status loss() const;
+  // Sets what is called with that error once, on the thread that finds it. Before other threads
+  // use the device.
+  void OnLoss(std::function<void(const absl::Status&)> call) { on_loss_ = std::move(call); }
   // Describes it to the compiler. `threads` is the number of items that run at once.
   v1::Target target() const;
 
@@ -94,6 +104,7 @@ class CudaDevice : public Device {
   CudaProperties properties_;
   CudaDeviceHandle handle_ = 0;
   CudaContext context_ = nullptr;  // retained
+  std::function<void(const absl::Status&)> on_loss_;
   mutable std::atomic<bool> lost_{false};
   mutable Mutex mu_;
   mutable absl::Status loss_ ABSL_GUARDED_BY(mu_);  // the first error that ended the context

@@ -165,6 +165,7 @@ enum CudaTensorMapType : int { kCudaTensorMapF32 = 7 };
   X(DeviceGetName, "cuDeviceGetName", (char* name, int bytes, CudaDeviceHandle device))          \
   X(DeviceGetAttribute, "cuDeviceGetAttribute",                                                  \
     (int* value, int attribute, CudaDeviceHandle device))                                        \
+  X(DeviceGetPciBusId, "cuDeviceGetPCIBusId", (char* id, int bytes, CudaDeviceHandle device))    \
   X(DeviceTotalMem, "cuDeviceTotalMem_v2", (size_t* bytes, CudaDeviceHandle device))             \
   X(PrimaryCtxRetain, "cuDevicePrimaryCtxRetain",                                                \
     (CudaContext * context, CudaDeviceHandle device))                                            \

@@ -118,6 +118,17 @@ absl::StatusOr<std::unique_ptr<ServerCore>> ServerCore::Create(
   return core;
 }
 
+std::vector<v1::Device> ServerCore::Devices() {
+  std::vector<v1::Device> devices = backends_->Devices();
+  for (v1::Device& device : devices) {
+    if (device.memory_limit() > 0) continue;
+    device.set_memory_used(ledger_.used());
+    device.set_memory_limit(ledger_.limit());
+    device.set_memory_bytes(MachineMemoryBytes());
+  }
+  return devices;
+}
+
 void ServerCore::RestoreVersions() {
   const auto begin = std::chrono::steady_clock::now();
   if (const auto machine = backends_->known_machine()) keeper_->SetMachine(*machine);

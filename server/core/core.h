@@ -11,6 +11,7 @@
 #include <cstdint>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
@@ -52,6 +53,10 @@ class ServerCore {
   Registry& registry() { return *registry_; }
   CompileWorkers& workers() { return *workers_; }
   CompileBackends& backends() { return *backends_; }
+  // The devices that execute models, as they are now.
+  std::vector<v1::Device> Devices();
+  // Returns whether calls for models can be answered: not while draining, nor on a lost device.
+  bool serves() { return !draining() && backends_->loss().ok(); }
   Timer& timer() { return timer_; }
   // An empty cache if plans are not kept.
   Cache& cache() { return no_cache_ != nullptr ? *no_cache_ : *backends_->cache(); }

@@ -123,10 +123,10 @@ class Page {
   }
 
   void Header() {
-    const bool serving = At("server.state") == "serving";
+    const Json& state = At("server.state");
+    const char* kind = state == "serving" ? "good" : state == "draining" ? "busy" : "bad";
     absl::StrAppend(&html_, "<header><h1>Athanor</h1><span class=\"quiet\">",
-                    Text("server.version"), "</span>",
-                    Mark(At("server.state").get<std::string>(), serving ? "good" : "busy"),
+                    Text("server.version"), "</span>", Mark(state.get<std::string>(), kind),
                     "<span class=\"quiet\">up ", Field("server.uptime", "duration"), "</span>",
                     "<span class=\"quiet\" id=\"live\">as of the last reload</span></header>\n");
   }
@@ -166,8 +166,41 @@ class Page {
     Row("compile workers", "server.compile_workers", "count");
     Row("threads", "server.threads", "count");
     EndTile();
+    for (size_t i = 0; i < At("devices").size(); ++i) Device(absl::StrCat("devices.", i, "."));
     Cache();
     absl::StrAppend(&html_, "</div>\n");
+  }
+
+  void TextRow(absl::string_view name, const std::string& text) {
+    absl::StrAppend(&html_, "<dt>", Escaped(name), "</dt><dd>", text.empty() ? kMissing : text,
+                    "</dd>");
+  }
+
+  // A GPU has memory and clocks of its own; the CPU's memory has a tile already.
+  void Device(const std::string& d) {
+    const bool gpu = !Text(d + "compute_capability").empty();
+    const std::string lost = Text(d + "lost");
+    std::string below = absl::StrCat("<div class=\"small\">", Text(d + "chip"), "</div>");
+    if (gpu) {
+      absl::StrAppend(&below, Bar(d + "memory.used", At(d + "memory.limit").get<double>(),
+                                  "device memory held of its limit"));
+    }
+    if (!lost.empty()) absl::StrAppend(&below, "<p class=\"error\">", lost, "</p>");
+    BeginTile("Device",
+              absl::StrCat(Text(d + "name"), " ", lost.empty() ? "" : Mark("lost", "bad")), below);
+    if (gpu) {
+      Row("memory held", d + "memory.used", "bytes");
+      Row("memory limit", d + "memory.limit", "bytes");
+      Row("memory in all", d + "memory.all", "bytes");
+      Row("core MHz", d + "core_mhz", "count");
+      Row("memory MHz", d + "memory_mhz", "count");
+      TextRow("compute capability", Text(d + "compute_capability"));
+      TextRow("driver", absl::StrCat("CUDA ", Text(d + "driver")));
+    }
+    Row("threads at once", d + "threads", "count");
+    TextRow("compiler", Text(d + "compiler"));
+    Row("kernels compiled", d + "kernels_compiled", "count");
+    EndTile();
   }
 
   void Cache() {

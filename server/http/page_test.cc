@@ -64,12 +64,47 @@ Json Status(const std::vector<Json>& models) {
             {"used", 1 << 20},
             {"resident", 5 << 20},
             {"kinds", {{"parameters", 1 << 20}}}}},
+          {"devices", Json::array()},
           {"refusals", {{"compile_jobs", 0}}},
           {"cache", {{"kernels", {{"hits", 7}, {"misses", 2}}}}},
           {"versions", models.size()},
           {"versions_left_out", 0},
           {"models", models},
           {"shape", "00ff"}};
+}
+
+Json Device(const std::string& name, const std::string& capability) {
+  return {{"name", name},
+          {"chip", "a <chip>"},
+          {"compute_capability", capability},
+          {"driver", capability.empty() ? "" : "13.0"},
+          {"threads", 1024},
+          {"memory", {{"used", 1 << 20}, {"limit", 3 << 30}, {"all", int64_t{4} << 30}}},
+          {"core_mhz", 900},
+          {"memory_mhz", nullptr},
+          {"compiler", "nvrtc 13.0"},
+          {"kernels_compiled", 17},
+          {"lost", ""}};
+}
+
+TEST(PageTest, DevicesHaveTiles) {
+  Json status = Status({});
+  status["devices"] = {Device("cuda:0", "9.0"), Device("cpu", "")};
+  std::string page = StatusPage(status);
+  for (const char* text :
+       {"cuda:0", "a &lt;chip&gt;",
+        "data-path=\"devices.0.memory.used\" data-as=\"bytes\">1.0 MiB<",
+        "data-path=\"devices.0.core_mhz\" data-as=\"count\">900<", "CUDA 13.0", "nvrtc 13.0",
+        "data-path=\"devices.0.memory_mhz\" data-as=\"count\">\u2013<",
+        "data-path=\"devices.1.kernels_compiled\" data-as=\"count\">17<"}) {
+    EXPECT_THAT(page, HasSubstr(text));
+  }
+  EXPECT_THAT(page, Not(HasSubstr("devices.1.memory.used"))) << "the host's has a tile";
+  EXPECT_THAT(page, Not(HasSubstr(">lost<")));
+  status["devices"][0]["lost"] = "cuda:0 is lost: <ECC>";
+  page = StatusPage(status);
+  EXPECT_THAT(page, HasSubstr("<span class=\"mark bad\">lost</span>"));
+  EXPECT_THAT(page, HasSubstr("<p class=\"error\">cuda:0 is lost: &lt;ECC&gt;</p>"));
 }
 
 TEST(PageTest, HoldsTheNumbersWithoutItsScript) {

@@ -169,6 +169,29 @@ Json Memory(const ServerLedger& ledger) {
           {"kinds", std::move(kinds)}};
 }
 
+Json Mhz(int32_t mhz) { return mhz > 0 ? Json(mhz) : Json(); }
+
+Json Devices(ServerCore& core) {
+  Json devices = Json::array();
+  for (const v1::Device& device : core.Devices()) {
+    devices.push_back({{"name", device.name()},
+                       {"chip", device.chip()},
+                       {"compute_capability", device.compute_capability()},
+                       {"driver", device.driver()},
+                       {"threads", device.threads()},
+                       {"memory",
+                        {{"used", device.memory_used()},
+                         {"limit", device.memory_limit()},
+                         {"all", device.memory_bytes()}}},
+                       {"core_mhz", Mhz(device.core_mhz())},
+                       {"memory_mhz", Mhz(device.memory_mhz())},
+                       {"compiler", device.compiler()},
+                       {"kernels_compiled", device.kernels_compiled()},
+                       {"lost", device.lost()}});
+  }
+  return devices;
+}
+
 int64_t Queued(ServerCore& core) {
   int64_t queued = 0;
   for (const RequestQueue::Waiting& waiting : core.requests().waiting()) queued += waiting.requests;
@@ -241,7 +264,9 @@ nlohmann::json ServerStatus(ServerCore& core) {
   }
   Json status = {{"server",
                   {{"version", kVersion},
-                   {"state", core.draining() ? "draining" : "serving"},
+                   {"state", core.draining() ? "draining"
+                             : core.serves() ? "serving"
+                                             : "device lost"},
                    {"uptime", SecondsNow() - StartOf(samples)},
                    {"threads", core.options().threads},
                    {"compile_workers", core.options().compile_workers}}},
@@ -252,6 +277,7 @@ nlohmann::json ServerStatus(ServerCore& core) {
                  {"uploads", {{"now", core.uploads()}, {"most", core.options().max_uploads}}},
                  {"jobs", {{"unfinished", Unfinished(core)}}},
                  {"memory", Memory(core.ledger())},
+                 {"devices", Devices(core)},
                  {"refusals", Refusals(core.metrics().server())},
                  {"cache", CacheStatus(samples)},
                  {"versions", versions.size()},
@@ -292,6 +318,18 @@ void AddCoreSamples(ServerCore& core, std::chrono::system_clock::time_point star
   }
   add(Metric::kMemoryLimit, core.ledger().limit());
   add(Metric::kResident, ResidentBytes());
+  constexpr double kHertz = 1e6;  // of a MHz
+  for (const v1::Device& device : core.Devices()) {
+    add(Metric::kDeviceMemory, device.memory_used(), {device.name()});
+    add(Metric::kDeviceMemoryLimit, device.memory_limit(), {device.name()});
+    add(Metric::kDeviceClock, device.core_mhz() * kHertz, {device.name(), "core"});
+    add(Metric::kDeviceClock, device.memory_mhz() * kHertz, {device.name(), "memory"});
+    add(Metric::kDeviceKernels, device.kernels_compiled(), {device.name()});
+    add(Metric::kDeviceLost, device.lost().empty() ? 0 : 1, {device.name()});
+    add(Metric::kDeviceInfo, 1,
+        {device.name(), device.chip(), device.compute_capability(), device.driver(),
+         device.compiler()});
+  }
   add(Metric::kCalls, core.active_calls());
   add(Metric::kQueued, Queued(core));
   add(Metric::kUploadsRunning, core.uploads());

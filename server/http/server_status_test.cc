@@ -54,6 +54,50 @@ TEST_F(ServerStatusTest, OfAnEmptyServer) {
   EXPECT_EQ(ServerStatus(*core_)["server"]["state"], "draining");
 }
 
+TEST_F(ServerStatusTest, DevicesAsTheyAre) {
+  v1::Device gpu;
+  gpu.set_name("cuda:0");
+  gpu.set_chip("a chip");
+  gpu.set_compute_capability("9.0");
+  gpu.set_driver("13.0");
+  gpu.set_memory_used(5);
+  gpu.set_memory_limit(70);
+  gpu.set_memory_bytes(80);
+  gpu.set_core_mhz(900);
+  gpu.set_compiler("nvrtc 13.0");
+  gpu.set_kernels_compiled(3);
+  control_->SetDevice(gpu);
+  Json device = ServerStatus(*core_)["devices"].at(0);
+  EXPECT_EQ(device["name"], "cuda:0");
+  EXPECT_EQ(device["memory"], (Json{{"used", 5}, {"limit", 70}, {"all", 80}}));
+  EXPECT_EQ(device["core_mhz"], 900);
+  EXPECT_EQ(device["memory_mhz"], nullptr);
+  EXPECT_EQ(device["lost"], "");
+  const LabelSet labels{{"device", "cuda:0"}};
+  Families families = Parsed();
+  EXPECT_EQ(families.at("athanor_device_memory_bytes").Value(labels), 5);
+  EXPECT_EQ(families.at("athanor_device_memory_limit_bytes").Value(labels), 70);
+  EXPECT_EQ(
+      families.at("athanor_device_clock_hertz").Value({{"device", "cuda:0"}, {"clock", "core"}}),
+      9e8);
+  EXPECT_EQ(families.at("athanor_device_kernels_compiled_total").Value(labels), 3);
+  EXPECT_EQ(families.at("athanor_device_lost").Value(labels), 0);
+  const std::string shape = Shape();
+  control_->Lose("an ECC error");
+  EXPECT_EQ(ServerStatus(*core_)["devices"].at(0)["lost"], "an ECC error");
+  EXPECT_EQ(ServerStatus(*core_)["server"]["state"], "device lost");
+  EXPECT_EQ(Parsed().at("athanor_device_lost").Value(labels), 1);
+  EXPECT_NE(Shape(), shape) << "the page is drawn anew";
+
+  // The CPU's memory is what the ledger counts.
+  gpu.Clear();
+  gpu.set_name("cpu");
+  control_->SetDevice(gpu);
+  device = ServerStatus(*core_)["devices"].at(0);
+  EXPECT_EQ(device["memory"]["limit"], core_->ledger().limit());
+  EXPECT_GT(device["memory"]["all"], 0);
+}
+
 TEST_F(ServerStatusTest, FollowsASearchStepByStep) {
   control_->Search({.plans = 2, .stop = v1::CompileJob::STOP_EXHAUSTED});
   auto version = StoreScale("<script>", 3);

@@ -47,6 +47,12 @@ enum class Metric : uint8_t {
   kMemory,
   kMemoryLimit,
   kResident,
+  kDeviceMemory,
+  kDeviceMemoryLimit,
+  kDeviceClock,
+  kDeviceKernels,
+  kDeviceLost,
+  kDeviceInfo,
   kStartTime,
   kInfo,
 };
@@ -67,7 +73,8 @@ struct MetricRow {
   absl::string_view name;
   MetricType type;
   MetricScope scope;
-  absl::string_view unit;  // "seconds", "bytes", "ratio", "rows", or empty for a plain count
+  absl::string_view
+      unit;  // "seconds", "bytes", "ratio", "rows", "hertz", or empty for a plain count
   absl::string_view help;
   absl::Span<const absl::string_view> labels;  // without the `model` and `version` of kVersion
   // Values of the one label that cells may have; an empty one is a number not in use.

@@ -12,6 +12,7 @@
 #ifndef ATHANOR_SERVER_PLANS_COMPILE_BACKEND_H_
 #define ATHANOR_SERVER_PLANS_COMPILE_BACKEND_H_
 
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
@@ -23,6 +24,7 @@
 #include "compiler/cache/cache.h"
 #include "compiler/ir/graph/graph.h"
 #include "proto/athanor/internal/tuner.pb.h"
+#include "proto/athanor/v1/model.pb.h"
 #include "proto/athanor/v1/plan.pb.h"
 #include "runtime/memory_ledger.h"
 #include "runtime/prepared_pool.h"
@@ -84,6 +86,13 @@ class CompileBackends {
   virtual std::optional<internal::TargetReply> known_machine() = 0;
   // Returns the cache of kernels and plans; null: there is none.
   virtual Cache* cache() = 0;
+  // Describes the devices that execute plans, as they are now. Those whose memory is the host's say
+  // nothing of it.
+  virtual std::vector<v1::Device> Devices() = 0;
+  // Returns the error that ended a device's use; OK while all are usable. One atomic load then.
+  virtual absl::Status loss() = 0;
+  // Sets what is called once a device is lost, on any thread; null: nothing.
+  virtual void OnLoss(std::function<void()> call) = 0;
 };
 
 }  // namespace athanor

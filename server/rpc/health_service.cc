@@ -19,8 +19,7 @@ HealthCheckResponse::ServingStatus StateOf(ServerCore& core, const std::string& 
     if (!version.ok()) return HealthCheckResponse::SERVICE_UNKNOWN;
     serves = (*version)->plan() != nullptr;
   }
-  return serves && !core.draining() ? HealthCheckResponse::SERVING
-                                    : HealthCheckResponse::NOT_SERVING;
+  return serves && core.serves() ? HealthCheckResponse::SERVING : HealthCheckResponse::NOT_SERVING;
 }
 
 absl::Status CheckOne(ServerCore& core, const grpc::ByteBuffer& bytes, grpc::ByteBuffer* reply) {

@@ -90,6 +90,27 @@ TEST(HealthServiceTest, AWatcherIsToldOfDamagedWeights) {
   watch.context.TryCancel();
 }
 
+TEST(HealthServiceTest, AWatcherIsToldOfALostDevice) {
+  TestServer test;
+  test.Upload("m", ReluModel());
+  const auto stub = Health::NewStub(test.channel);
+  Watch model(*stub, "m"), server(*stub, "");
+  EXPECT_EQ(model.Next(), HealthCheckResponse::SERVING);
+  EXPECT_EQ(server.Next(), HealthCheckResponse::SERVING);
+  test.control->Lose("an ECC error");
+  EXPECT_EQ(model.Next(), HealthCheckResponse::NOT_SERVING);
+  EXPECT_EQ(server.Next(), HealthCheckResponse::NOT_SERVING);
+  grpc::ClientContext of_server, of_model;
+  inference::ServerReadyResponse server_ready;
+  inference::ModelReadyRequest named;
+  named.set_name("m");
+  inference::ModelReadyResponse model_ready;
+  ASSERT_TRUE(test.inference_stub->ServerReady(&of_server, {}, &server_ready).ok());
+  ASSERT_TRUE(test.inference_stub->ModelReady(&of_model, named, &model_ready).ok());
+  EXPECT_FALSE(server_ready.ready());
+  EXPECT_FALSE(model_ready.ready());
+}
+
 TEST(HealthServiceTest, AWatcherIsToldOfEachChange) {
   TestServer test;
   const auto stub = Health::NewStub(test.channel);

@@ -45,6 +45,9 @@ const CudaDriver* Driver() {
   driver.DeviceGetName = [](char* name, int bytes, CudaDeviceHandle) -> CudaResult {
     return std::strncpy(name, "a GPU", bytes), kCudaSuccess;
   };
+  driver.DeviceGetPciBusId = [](char* id, int bytes, CudaDeviceHandle) -> CudaResult {
+    return std::strncpy(id, "0000:02:00.0", bytes), kCudaSuccess;
+  };
   driver.DeviceGetAttribute = [](int* value, int which, CudaDeviceHandle handle) -> CudaResult {
     const Gpu& gpu = Gpus()[handle];
     *value = which == kCudaComputeMajor   ? gpu.compute / 10

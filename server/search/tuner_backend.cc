@@ -12,6 +12,8 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "absl/strings/str_split.h"
 #include "compiler/cache/sqlite/sqlite_file.h"
 #include "compiler/ir/value/message.h"
 #include "deploy/bazel/libs/status_macros.h"
@@ -228,7 +230,13 @@ absl::Status TunerBackends::MakeDevice(const ServerOptions& options) {
     LogInfo("device chosen", {{"device", device_name_}, {"reason", opened.reason}});
   }
   if (opened.gpu == nullptr) return absl::OkStatus();
-  const CudaDevice& gpu = *opened.gpu;
+  cuda_ = opened.gpu;
+  cuda_->OnLoss([this](const absl::Status& loss) {
+    LogError("device lost", {{"device", device_name_}, {"error", loss.message()}});
+    MutexLock lock(loss_mu_);
+    if (on_loss_) on_loss_();
+  });
+  const CudaDevice& gpu = *cuda_;
   ASSIGN_OR_RETURN(const int64_t free, gpu.FreeBytes());
   const CudaProperties& told = gpu.properties();
   gpu_ = gpu.target();
@@ -257,6 +265,42 @@ void TunerBackends::Complete(internal::TargetReply* reply) const {
   } else {
     reply->mutable_target()->set_threads(static_cast<int32_t>(threads_));
   }
+}
+
+std::vector<v1::Device> TunerBackends::Devices() {
+  v1::Device device;
+  device.set_name(device_name_);
+  device.set_kernels_compiled(cache_->work().kernels_compiled);
+  if (const std::optional<internal::TargetReply> known = known_machine()) {
+    device.set_chip(known->target().cpu());
+    // Without the hash of headers.
+    const std::vector<absl::string_view> words = absl::StrSplit(known->compiler_version(), ' ');
+    device.set_compiler(
+        absl::StrJoin(absl::MakeSpan(words).first(std::min<size_t>(words.size(), 2)), " "));
+  }
+  device.set_threads(static_cast<int32_t>(threads_));
+  if (cuda_ != nullptr) {
+    const CudaProperties& told = cuda_->properties();
+    device.set_chip(told.name);
+    device.set_compute_capability(absl::StrCat(told.compute / 10, ".", told.compute % 10));
+    device.set_driver(told.driver);
+    device.set_threads(told.threads);
+    device.set_memory_used(gpu_memory_->used());
+    device.set_memory_limit(gpu_memory_->limit());
+    device.set_memory_bytes(told.memory_bytes);
+    const CudaClocks clocks = cuda_->clocks();
+    device.set_core_mhz(clocks.core_mhz);
+    device.set_memory_mhz(clocks.memory_mhz);
+    device.set_lost(std::string(cuda_->loss().message()));
+  }
+  return {device};
+}
+
+absl::Status TunerBackends::loss() { return cuda_ != nullptr ? cuda_->loss() : absl::OkStatus(); }
+
+void TunerBackends::OnLoss(std::function<void()> call) {
+  MutexLock lock(loss_mu_);
+  on_loss_ = std::move(call);
 }
 
 TunerOptions TunerBackends::NextOptions() {

@@ -10,6 +10,7 @@
 #define ATHANOR_SERVER_SEARCH_TUNER_BACKEND_H_
 
 #include <atomic>
+#include <functional>
 #include <map>
 #include <memory>
 #include <optional>
@@ -20,6 +21,7 @@
 #include "compiler/cache/cache.h"
 #include "deploy/bazel/libs/mutex.h"
 #include "proto/athanor/internal/tuner.pb.h"
+#include "runtime/cuda/device.h"
 #include "runtime/device.h"
 #include "runtime/prepared_pool.h"
 #include "server/base/options.h"
@@ -49,6 +51,9 @@ class TunerBackends final : public CompileBackends {
   absl::StatusOr<std::vector<std::string>> RuleNames() override;
   std::optional<internal::TargetReply> known_machine() override;
   Cache* cache() override { return cache_.get(); }
+  std::vector<v1::Device> Devices() override;
+  absl::Status loss() override;
+  void OnLoss(std::function<void()> call) override;
 
   // The machine, asked of `tuner` once: what the cache knows is believed as long as no child runs.
   absl::StatusOr<internal::TargetReply> Target(TunerProcess& tuner);
@@ -75,9 +80,12 @@ class TunerBackends final : public CompileBackends {
   // What the cache knows a machine and its compiler by (restore/machine_id.h).
   std::string machine_id_, tuner_id_;
   std::atomic<size_t> started_ = 0;
+  Mutex loss_mu_;  // held during the call, so that nobody is told after OnLoss(nullptr)
+  std::function<void()> on_loss_ ABSL_GUARDED_BY(loss_mu_);
   std::unique_ptr<Device> device_;
   std::string device_name_;
   // A GPU's: what children do not say of the machine, and the memory that it may hold.
+  CudaDevice* cuda_ = nullptr;
   std::optional<v1::Target> gpu_;
   std::string driver_;
   std::unique_ptr<ServerLedger> gpu_memory_;

@@ -139,6 +139,32 @@ void TestControl::Keep(const v1::Plan& plan, const KernelObject& object) {
   cache_->kernels().Put(KernelKeyOf(plan.kernels(0), machine_), object.object);
 }
 
+void TestControl::SetDevice(v1::Device device) {
+  MutexLock lock(mu_);
+  device_ = std::move(device);
+}
+
+v1::Device TestControl::device() {
+  MutexLock lock(mu_);
+  return device_;
+}
+
+void TestControl::Lose(const std::string& error) {
+  MutexLock lock(mu_);
+  device_.set_lost(error);
+  if (on_loss_) on_loss_();
+}
+
+absl::Status TestControl::loss() {
+  const std::string error = device().lost();
+  return error.empty() ? absl::OkStatus() : absl::UnavailableError(error);
+}
+
+void TestControl::OnLoss(std::function<void()> call) {
+  MutexLock lock(mu_);
+  on_loss_ = std::move(call);
+}
+
 TestModel ModelOf(const Graph& graph, const std::vector<std::string>& parameters) {
   TestModel model;
   std::vector<std::string> hashes;

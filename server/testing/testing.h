@@ -10,6 +10,7 @@
 #include <grpcpp/grpcpp.h>
 
 #include <atomic>
+#include <functional>
 #include <map>
 #include <memory>
 #include <optional>
@@ -79,6 +80,14 @@ class TestControl {
   bool machine_known() const { return machine_known_; }
   void AskMachine() { machine_known_ = true; }
 
+  // The one device: empty unless a test says what it is.
+  void SetDevice(v1::Device device);
+  v1::Device device();
+  // Makes it a lost one.
+  void Lose(const std::string& error);
+  absl::Status loss();
+  void OnLoss(std::function<void()> call);
+
   // Makes compiles wait before their kernel until released.
   void HoldCompiles() { Set(&hold_compiles_, true); }
   void ReleaseCompiles() { Set(&hold_compiles_, false); }
@@ -119,6 +128,8 @@ class TestControl {
   absl::Status error_, verdict_;
   std::atomic<int> runs_waiting_{0};
   std::atomic<bool> machine_known_{true};
+  v1::Device device_;
+  std::function<void()> on_loss_;
   std::unique_ptr<Cache> cache_;  // may only change while no server runs
   internal::TargetReply machine_;
 };

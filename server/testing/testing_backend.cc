@@ -267,6 +267,9 @@ class EvaluatorBackends final : public CompileBackends {
     return control_->machine();
   }
   Cache* cache() override { return control_->cache(); }
+  std::vector<v1::Device> Devices() override { return {control_->device()}; }
+  absl::Status loss() override { return control_->loss(); }
+  void OnLoss(std::function<void()> call) override { control_->OnLoss(std::move(call)); }
 
  private:
   const std::shared_ptr<TestControl> control_;

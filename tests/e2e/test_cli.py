@@ -6,6 +6,7 @@ import json
 import os
 import pathlib
 import pty
+import re
 import subprocess
 
 import athanor
@@ -121,6 +122,11 @@ def test_models_status_watch_compile(cli: Cli) -> None:
     assert "cli/1 (serving): READY" in cli("models")
     status = cli.objects("status")[0]
     assert status["ready"] and status["server"] == "athanor"
+    (device,) = status["devices"]
+    assert device["name"] == "cpu" and device["compiler"].startswith("clang ")
+    assert 0 < device["memory_used"] < device["memory_limit"] < device["memory_bytes"]
+    assert device["kernels_compiled"] > 0 and device["core_mhz"] is None
+    assert re.search(r"device cpu: \S+; [0-9.]+ of [0-9.]+ GiB held; \d+ kernels", cli("status"))
     assert cli.objects("watch", "cli")[-1]["phase"] == "DONE"
     assert cli.objects("watch", model["compile_job_id"])[-1]["phase"] == "DONE"
     assert cli.objects("compile", "cli")[-1]["kernels_done"] > 0

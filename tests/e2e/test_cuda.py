@@ -12,10 +12,11 @@ from collections.abc import Iterator
 
 import athanor
 import encoder
+import grpc
 import mlp
 import numpy as np
 import pytest
-from conftest import ATHANORD, ROOT, Server, built
+from conftest import ATHANORD, CLI, ROOT, Server, built
 from test_restart import metric
 
 EMULATOR = ROOT / "bazel-bin/tests/emulator"
@@ -51,9 +52,49 @@ def check(model: athanor.Model, config: mlp.Config = CONFIG) -> str:
     return reply.plan_id
 
 
+def health(server: GpuServer, service: str) -> str:
+    """What grpc.health.v1 says of a model, or of the server."""
+    with grpc.insecure_channel(server.address) as channel:
+        call = channel.unary_unary("/grpc.health.v1.Health/Check")
+        request = b"\x0a" + bytes([len(service)]) + service.encode() if service else b""
+        return {b"\x08\x01": "SERVING", b"\x08\x02": "NOT_SERVING"}[call(request, timeout=60)]
+
+
 def test_answers_are_right(gpu: athanor.Client) -> None:
     model = gpu.upload(mlp.mlp_graph(config=CONFIG), name="mlp").wait(timeout=120)
     check(model)
+
+
+def test_the_device_is_shown(tmp_path: pathlib.Path) -> None:
+    built(EMULATOR / "libnvidia-ml.so.1")
+    server = GpuServer(tmp_path / "state", "--http_listen=127.0.0.1:0").start()
+    try:
+        with server.client() as client:
+            (device,) = client.devices()
+            assert (device.name, device.chip, device.lost) == ("cuda:0", "emulator", "")
+            assert (device.compute_capability, device.driver) == ("8.0", "13.0")
+            assert (device.core_mhz, device.memory_mhz) == (900, 1000)
+            assert device.memory_bytes == 4 << 30
+            assert device.kernels_compiled == 0
+            before = device.memory_used
+            check(client.upload(mlp.mlp_graph(config=CONFIG), name="m").wait(timeout=120))
+            (device,) = client.devices()
+            assert before < device.memory_used < device.memory_limit < device.memory_bytes
+            assert device.compiler.startswith("nvrtc ")
+            assert device.kernels_compiled > 0
+            assert metric(server, "athanor_device_memory_bytes") == device.memory_used
+            assert metric(server, "athanor_device_memory_limit_bytes") == device.memory_limit
+            assert metric(server, "athanor_device_clock_hertz") == 1.9e9  # core and memory
+            assert metric(server, "athanor_device_lost") == 0
+            assert (metric(server, "athanor_device_kernels_compiled_total")
+                    == device.kernels_compiled)
+            text = subprocess.run([built(CLI), "--address", server.address, "status"],
+                                  capture_output=True, text=True, timeout=60, check=True).stdout
+            assert "device cuda:0: emulator, compute capability 8.0, driver of CUDA 13.0" in text
+            assert "900 MHz, memory 1000 MHz" in text
+        assert server.stop() == 0
+    finally:
+        server.kill()
 
 
 def test_attention_and_norms(gpu: athanor.Client) -> None:
@@ -183,6 +224,7 @@ def test_a_gpu_that_breaks_is_told(tmp_path: pathlib.Path) -> None:
             before = check(client.upload(mlp.mlp_graph(config=CONFIG), name="m").wait(timeout=120))
             while client.cache_stat().writes_waiting > 0:
                 pass
+            assert health(server, "") == health(server, "m") == "SERVING"
             broken.touch()
             x = np.zeros((1, 24), np.float32)
             told = "cuda:0 is lost until this process restarts: .*ECC"
@@ -194,6 +236,11 @@ def test_a_gpu_that_breaks_is_told(tmp_path: pathlib.Path) -> None:
             with pytest.raises(athanor.Unavailable, match=told):
                 client.model("m").infer({"x": x}, timeout=120)
             assert client.model("m").info().state == "READY"
+            assert re.search(told, client.devices()[0].lost)
+            assert not client.ready()
+            assert metric(server, "athanor_device_lost") == 1
+            assert server.log.read_text().count("device lost") == 1
+            assert health(server, "") == health(server, "m") == "NOT_SERVING"
             other = mlp.Config(widths=(8, 8, 8), batch=4)
             with pytest.raises(athanor.Error, match=told):
                 client.upload(mlp.mlp_graph(config=other), name="new").wait(timeout=120)

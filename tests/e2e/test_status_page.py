@@ -25,7 +25,7 @@ from conftest import Server
 CONFIG = mlp.Config(widths=(64, 96, 32), batch=16)
 EVIL = "<script>document.title='owned'</script>\"><b>\\"
 SAMPLE = re.compile(
-    r'[a-z_]+(\{[a-z]+="(?:[^"\\\n]|\\[\\"n])*"(?:,[a-z]+="(?:[^"\\\n]|\\[\\"n])*")*\})? '
+    r'[a-z_]+(\{[a-z_]+="(?:[^"\\\n]|\\[\\"n])*"(?:,[a-z_]+="(?:[^"\\\n]|\\[\\"n])*")*\})? '
     r"(?:\+Inf|-?\d+(?:\.\d+)?(?:e[+-]\d+)?)")
 
 

@@ -48,6 +48,7 @@ std::string CubinOf(absl::string_view body, const std::string& arch = "sm_80") {
   return cubin->code;
 }
 
+constexpr char kNvml[] = "tests/emulator/libnvidia-ml.so.1";
 constexpr char kDouble[] = "store<f32>(a.b1, g, 2 * load<f32>(a.b0, g));";
 // Fails each item from a.s0 on.
 constexpr char kFail[] = "check(a.error, g, g, a.s0, 1);";
@@ -90,6 +91,13 @@ TEST(CudaDeviceTest, TellsWhatItIs) {
   EXPECT_EQ(device->name(), "cuda");
   EXPECT_FALSE(device->host_memory());
   EXPECT_EQ(device->properties().compute, 80);
+  EXPECT_EQ(device->full_name(), "cuda:0");
+  EXPECT_EQ(device->properties().bus_id, "0000:01:00.0");
+  const CudaClocks clocks = ReadClocks(device->properties().bus_id, kNvml);
+  EXPECT_EQ(clocks.core_mhz, 900);
+  EXPECT_EQ(clocks.memory_mhz, 1'000);
+  EXPECT_EQ(ReadClocks("0000:09:00.0", kNvml).core_mhz, 0);
+  EXPECT_EQ(ReadClocks("0000:01:00.0", "no such file").memory_mhz, 0);
   const v1::Target target = device->target();
   EXPECT_EQ(target.device(), "cuda");
   EXPECT_EQ(target.cpu(), "sm_80");
@@ -136,7 +144,10 @@ TEST(CudaDeviceTest, ABrokenDeviceStaysLost) {
   const std::string file = absl::StrCat(std::getenv("TEST_TMPDIR"), "/broken");
   setenv("ATHANOR_EMULATOR_BREAKS", file.c_str(), 1);
   auto device = MakeDevice();
+  std::vector<std::string> told;
+  device->OnLoss([&](const absl::Status& loss) { told.emplace_back(loss.message()); });
   auto memory = device->Allocate(MemoryKind::kArena, 8).value();
+  EXPECT_TRUE(device->loss().ok());
   std::ofstream(file).close();
   const absl::Status first = device->Allocate(MemoryKind::kArena, 8).status();
   EXPECT_EQ(first.code(), absl::StatusCode::kUnavailable);
@@ -145,6 +156,8 @@ TEST(CudaDeviceTest, ABrokenDeviceStaysLost) {
   unsetenv("ATHANOR_EMULATOR_BREAKS");
   EXPECT_EQ(device->NewQueue(0).status().code(), absl::StatusCode::kUnavailable);
   EXPECT_EQ(device->FreeBytes().status().code(), absl::StatusCode::kUnavailable);
+  EXPECT_EQ(device->loss(), first);
+  EXPECT_EQ(told, std::vector<std::string>{std::string(first.message())}) << "once";
 }
 
 TEST(CudaDeviceTest, MemoryIsZeroAtFirst) {

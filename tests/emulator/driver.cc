@@ -125,6 +125,12 @@ ATHANOR_DRIVER cuDeviceGetAttribute(int* value, int attribute, CudaDeviceHandle)
     return kCudaSuccess;
   });
 }
+ATHANOR_DRIVER cuDeviceGetPCIBusId(char* id, int bytes, CudaDeviceHandle) {
+  return OnDevice([&] {
+    std::strncpy(id, "0000:01:00.0", bytes);
+    return kCudaSuccess;
+  });
+}
 ATHANOR_DRIVER cuDeviceTotalMem_v2(size_t* bytes, CudaDeviceHandle) {
   return OnDevice([&] {
     *bytes = TheMachine().bytes;

@@ -154,14 +154,14 @@ from athanor.reductions import (
 )
 from athanor.value import Value
 from athanor.windows import average_pool, conv, max_pool, sum_pool
-from athanor.wire import Batching, Bucket, InferResult, ModelInfo, Tensor
+from athanor.wire import Batching, Bucket, Device, InferResult, ModelInfo, Tensor
 
 __version__ = "0.1.0"
 __all__ = [
     "Aborted", "AlreadyExists", "AsyncClient", "AsyncModel", "BadRow", "Batching", "Bucket",
     "CacheDifference", "CacheExplanation", "CacheExport", "CacheGarbage", "CacheImport",
     "CacheLease", "CacheStat", "CacheTier", "CacheVerification", "Cancelled", "Client",
-    "CompileJob", "DEFAULT_DIM_BOUNDS", "DataLoss", "DeadlineExceeded", "Error", "Expr",
+    "CompileJob", "DEFAULT_DIM_BOUNDS", "DataLoss", "DeadlineExceeded", "Device", "Error", "Expr",
     "FailedPrecondition", "Graph", "GraphError", "InferResult", "Internal", "InvalidArgument",
     "Model", "ModelInfo", "NotFound", "OutOfRange", "PermissionDenied", "PlanComparison", "Refusal",
     "ResourceExhausted", "SearchFailure", "SearchOptions", "SearchProgress", "SearchRegion",

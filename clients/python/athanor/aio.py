@@ -22,7 +22,7 @@ from athanor.cache import (
 from athanor.errors import DeadlineExceeded, Error, InvalidArgument
 from athanor.jobs import CompileJob
 from athanor.onnx_given import Dims, Given, Values
-from athanor.wire import InferResult, ModelInfo
+from athanor.wire import Device, InferResult, ModelInfo
 
 
 class AsyncClient:
@@ -113,6 +113,10 @@ class AsyncClient:
     async def models(self, name: str = "") -> list[ModelInfo]:
         """Lists all versions of all models, or of one."""
         return await self._run(calls.list_models(name))
+
+    async def devices(self) -> list[Device]:
+        """Lists the devices that execute models, as they are now."""
+        return await self._run(calls.list_devices())
 
     async def delete(self, name: str, version: str = "") -> list[str]:
         """Deletes a model, or one version."""

@@ -148,6 +148,11 @@ def list_models(name: str) -> Call[list[wire.ModelInfo]]:
                 lambda reply: [wire.model_info(message) for message in reply.models])
 
 
+def list_devices() -> Call[list[wire.Device]]:
+    return Call("models.ListDevices", model_pb2.ListDevicesRequest(),
+                lambda reply: [wire.device(message) for message in reply.devices])
+
+
 def delete_model(name: str, version: str) -> Call[list[str]]:
     """Returns the deleted versions."""
     return Call("models.DeleteModel", model_pb2.DeleteModelRequest(name=name, version=version),

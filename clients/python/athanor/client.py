@@ -21,7 +21,7 @@ from athanor.cache import (
 from athanor.errors import Error, InvalidArgument
 from athanor.jobs import CompileJob
 from athanor.onnx_given import Dims, Given, Values
-from athanor.wire import InferResult, ModelInfo
+from athanor.wire import Device, InferResult, ModelInfo
 
 
 class Client:
@@ -188,6 +188,10 @@ class Client:
     def models(self, name: str = "") -> list[ModelInfo]:
         """Lists all versions of all models, or of one, newest first."""
         return self._run(calls.list_models(name))
+
+    def devices(self) -> list[Device]:
+        """Lists the devices that execute models, as they are now."""
+        return self._run(calls.list_devices())
 
     def delete(self, name: str, version: str = "") -> list[str]:
         """Deletes a model, or one version; returns the deleted versions. Running calls finish."""

@@ -353,6 +353,30 @@ class ModelInfo:
     notes: tuple[str, ...] = ()  # decisions made at import
 
 
+@dataclasses.dataclass(frozen=True)
+class Device:
+    """A device that executes models."""
+
+    name: str  # as `--device` names it: "cpu", "cuda:0"
+    chip: str  # empty: not known yet
+    compute_capability: str  # of a GPU: "9.0"
+    driver: str  # of a GPU: the newest CUDA that its driver knows
+    threads: int  # that run at once
+    memory_used: int  # bytes that the server holds there
+    memory_limit: int
+    memory_bytes: int  # all of the device's
+    core_mhz: int  # clocks of a GPU now; 0: not told
+    memory_mhz: int
+    compiler: str  # "nvrtc 13.0"
+    kernels_compiled: int
+    lost: str  # error that ended its use until the server restarts; empty: it is usable
+
+
+def device(m: model_pb2.Device) -> Device:
+    """The message as a plain value."""
+    return Device(**{field.name: getattr(m, field.name) for field in dataclasses.fields(Device)})
+
+
 def _tensors(messages: Sequence[model_pb2.ModelTensor]) -> tuple[Tensor, ...]:
     return tuple(Tensor(m.name, m.dtype, tuple(m.shape), m.element, m.fixed) for m in messages)
 

@@ -26,6 +26,7 @@ CALLS = [
                  "b"),
     calls.get_model("m", "2"),
     calls.list_models("m"),
+    calls.list_devices(),
     calls.delete_model("m", "2"),
     calls.rollback("m", "2"),
     calls.pin_plan("m", "2", "p-1"),

@@ -8,7 +8,7 @@ grpc::ServerUnaryReactor* InferenceService::ServerReady(Context* context, const 
   return AnswerUnary<inference::ServerReadyRequest, inference::ServerReadyResponse>(
       core_, {.name = "ServerReady", .while_draining = true}, context, request, reply,
       [this](const inference::ServerReadyRequest&, inference::ServerReadyResponse* answer) {
-        answer->set_ready(!core_.draining());
+        answer->set_ready(core_.serves());
         return absl::OkStatus();
       });
 }

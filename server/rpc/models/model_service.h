@@ -20,7 +20,8 @@ class ModelService final : public RawMethods<v1::ModelService::Service,
                                              v1::ModelService::WithRawCallbackMethod_PinPlan,
                                              v1::ModelService::WithRawCallbackMethod_Rollback,
                                              v1::ModelService::WithRawCallbackMethod_GetPlan,
-                                             v1::ModelService::WithRawCallbackMethod_GetEGraph> {
+                                             v1::ModelService::WithRawCallbackMethod_GetEGraph,
+                                             v1::ModelService::WithRawCallbackMethod_ListDevices> {
  public:
   explicit ModelService(ServerCore* core) : core_(*core) {}
 
@@ -36,6 +37,7 @@ class ModelService final : public RawMethods<v1::ModelService::Service,
   Reactor* DeleteModel(Context* context, const Bytes* request, Bytes* reply) override;
   Reactor* PinPlan(Context* context, const Bytes* request, Bytes* reply) override;
   Reactor* Rollback(Context* context, const Bytes* request, Bytes* reply) override;
+  Reactor* ListDevices(Context* context, const Bytes* request, Bytes* reply) override;
 
  private:
   ServerCore& core_;

@@ -52,6 +52,27 @@ std::vector<v1::Model> List(TestServer& test, const std::string& name = "") {
   return {reply.models().begin(), reply.models().end()};
 }
 
+TEST(ModelServiceTest, DevicesAreListedAsTheyAre) {
+  TestServer test;
+  v1::Device device;
+  device.set_name("cpu");
+  device.set_compiler("clang 19.1.7");
+  test.control->SetDevice(device);
+  const auto list = [&] {
+    grpc::ClientContext context;
+    v1::ListDevicesResponse reply;
+    EXPECT_TRUE(test.models->ListDevices(&context, {}, &reply).ok());
+    EXPECT_EQ(reply.devices_size(), 1);
+    return reply.devices(0);
+  };
+  EXPECT_EQ(list().name(), "cpu");
+  EXPECT_EQ(list().compiler(), "clang 19.1.7");
+  EXPECT_EQ(list().memory_limit(), test.server->core().ledger().limit());
+  EXPECT_EQ(list().lost(), "");
+  test.control->Lose("an ECC error");
+  EXPECT_EQ(list().lost(), "an ECC error");
+}
+
 TEST(ModelServiceTest, MissingTensorsAnswersInOrderEachOnce) {
   TestServer test;
   const TestModel model = ScaleModel({1, 2});
