@@ -71,7 +71,7 @@ void AddLoopLines(const v1::Plan& plan, int step, std::vector<std::string>* line
     const int last = first + static_cast<int>(loop.steps()) - 1;
     if (first == step) {
       lines->push_back(absl::StrCat(
-          std::string(55, ' '), indent, "loop of ", SizeText(loop.count()), " turns: step",
+          std::string(65, ' '), indent, "loop of ", SizeText(loop.count()), " turns: step",
           last > first ? "s " : " ", first, last > first ? absl::StrCat(" to ", last) : ""));
     }
     if (first <= step && step <= last) indent += "  ";
@@ -93,20 +93,64 @@ void AddCostTable(const v1::Plan& plan, const v1::PlanCost& cost, std::vector<st
                                 whole > 0
                                     ? absl::StrCat(", ", SecondsText(whole), " in all:")
                                     : ", not measured (a search measures the serving plan):"));
-  lines->push_back(absl::StrFormat("  %4s %9s %7s %9s %9s %8s  %s", "step", "time", "share",
-                                   "bytes", "flops", "roofline", "kernel: what it computes"));
+  lines->push_back(absl::StrFormat("  %4s %9s %7s %9s %9s %9s %8s  %s", "step", "time", "share",
+                                   "bytes", "flops", "least", "roofline",
+                                   "kernel: what it computes"));
   for (int i = 0; i < std::min(cost.steps_size(), plan.run_size()); ++i) {
     const v1::StepCost& step = cost.steps(i);
     const bool timed = step.seconds() > 0 && whole > 0;
-    const bool bounded = timed && step.roofline_seconds() > 0;
+    const bool limited = step.roofline_seconds() > 0;
+    const bool bounded = timed && limited;
     AddLoopLines(plan, i, lines);
     lines->push_back(absl::StrFormat(
-        "  %4d %9s %7s %9s %9s %8s  %s%s: %s", i, timed ? SecondsText(step.seconds()) : "-",
+        "  %4d %9s %7s %9s %9s %9s %8s  %s%s: %s", i, timed ? SecondsText(step.seconds()) : "-",
         timed ? absl::StrFormat("%.1f %%", 100 * step.seconds() / whole) : "-",
         CountText(step.bytes()), CountText(step.flops()),
+        limited ? SecondsText(step.roofline_seconds()) : "-",
         bounded ? absl::StrFormat("%.0f %%", 100 * step.roofline_seconds() / step.seconds()) : "-",
         LoopIndent(plan, i), KernelName(plan, plan.run(i)), plan.run(i).label()));
   }
+}
+
+std::string DeviceLine(const v1::PlanDetails& details) {
+  std::string line = absl::StrCat("Device ", details.device());
+  if (!details.has_limits())
+    return line + ", whose limits are not known yet (a search measures them)";
+  const v1::DeviceLimits& limits = details.limits();
+  return absl::StrCat(line, ": ", CountText(limits.read_bytes_per_second()), "B/s of memory, ",
+                      CountText(limits.cache_bytes_per_second()), "B/s of its cache, ",
+                      CountText(limits.f32_flops_per_second()), "flop/s in f32");
+}
+
+void AddResourceTable(const v1::PlanDetails& details, std::vector<std::string>* lines) {
+  if (details.resources().empty()) return;
+  lines->push_back(
+      "Kernels, as their compiler's log has them (bytes of a thread; shared: of a block):");
+  lines->push_back(absl::StrFormat("  %9s %7s %7s %7s %7s  %s", "registers", "shared", "stack",
+                                   "spilled", "loaded", "kernel"));
+  for (int i = 0; i < std::min(details.resources_size(), details.plan().kernels_size()); ++i) {
+    const v1::KernelResources& r = details.resources(i);
+    lines->push_back(absl::StrFormat("  %9s %7d %7d %7d %7d  %s",
+                                     r.registers() > 0 ? absl::StrCat(r.registers()) : "-",
+                                     r.shared_bytes(), r.stack_bytes(), r.spill_store_bytes(),
+                                     r.spill_load_bytes(), details.plan().kernels(i).name()));
+  }
+}
+
+json ResourcesJson(const v1::KernelResources& r) {
+  return {{"registers", r.registers() > 0 ? json(r.registers()) : json()},
+          {"shared_bytes", r.shared_bytes()},
+          {"stack_bytes", r.stack_bytes()},
+          {"spill_store_bytes", r.spill_store_bytes()},
+          {"spill_load_bytes", r.spill_load_bytes()},
+          {"barriers", r.barriers()}};
+}
+
+json LimitsJson(const v1::PlanDetails& details) {
+  if (!details.has_limits()) return nullptr;
+  return {{"read_bytes_per_second", details.limits().read_bytes_per_second()},
+          {"cache_bytes_per_second", details.limits().cache_bytes_per_second()},
+          {"f32_flops_per_second", details.limits().f32_flops_per_second()}};
 }
 
 std::string FileStem(int kernel, const std::string& name) {
@@ -145,17 +189,23 @@ std::string BufferText(const v1::Buffer& buffer) {
 
 std::vector<std::string> PlanTable(const v1::PlanDetails& details) {
   std::vector<std::string> lines;
+  if (!details.device().empty()) lines.push_back(DeviceLine(details));
   for (const v1::PlanCost& cost : details.costs()) AddCostTable(details.plan(), cost, &lines);
+  AddResourceTable(details, &lines);
   return lines;
 }
 
 json PlanDetailsJson(const v1::PlanDetails& details) {
   const v1::Plan& plan = details.plan();
   json kernels = json::array(), steps = json::array(), costs = json::array();
-  for (const v1::Kernel& kernel : plan.kernels()) {
-    kernels.push_back({{"name", kernel.name()},
-                       {"source_hash", kernel.source_hash()},
-                       {"kir_hash", kernel.kir_hash()}});
+  for (int i = 0; i < plan.kernels_size(); ++i) {
+    const v1::Kernel& kernel = plan.kernels(i);
+    kernels.push_back(
+        {{"name", kernel.name()},
+         {"source_hash", kernel.source_hash()},
+         {"kir_hash", kernel.kir_hash()},
+         {"resources",
+          i < details.resources_size() ? ResourcesJson(details.resources(i)) : json()}});
   }
   for (const v1::Step& step : plan.run()) {
     json buffers = json::array();
@@ -193,6 +243,8 @@ json PlanDetailsJson(const v1::PlanDetails& details) {
     costs.push_back({{"size", cost.size()}, {"steps", at}});
   }
   return {{"info", PlanJson(details.info())},
+          {"device", details.device()},
+          {"limits", LimitsJson(details)},
           {"kernels", kernels},
           {"buffers", buffers},
           {"prepare_steps", plan.prepare_size()},

@@ -21,8 +21,9 @@ std::string SizeText(const v1::SizeExpr& size);
 std::string BufferText(const v1::Buffer& buffer);
 
 // Returns one table per size. A row is a step of the run: kernel, time, share of the total, bytes,
-// operations, and how close it comes to the machine's limit. "-" stands for what was not measured.
-// A line before each loop names it; its steps are indented.
+// operations, the least time that the device's limits allow, and how close it comes to that. "-"
+// stands for what was not measured. A line before each loop names it; its steps are indented. A
+// GPU's kernels follow, with what each takes.
 std::vector<std::string> PlanTable(const v1::PlanDetails& details);
 nlohmann::json PlanDetailsJson(const v1::PlanDetails& details);
 

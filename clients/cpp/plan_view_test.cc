@@ -101,11 +101,40 @@ TEST(PlanView, TableOfSteps) {
   const std::vector<std::string> lines = PlanTable(Diamond());
   ASSERT_EQ(lines.size(), 6u);
   EXPECT_EQ(lines[0], "Steps at b=8, 100 us in all:");
-  EXPECT_EQ(lines[2], "     0   60.0 us  60.0 %    1.25 M    65.5 k     50 %  contract: h = x @ w");
+  EXPECT_EQ(lines[2],
+            "     0   60.0 us  60.0 %    1.25 M    65.5 k   30.0 us     50 %  contract: h = x @ w");
   v1::PlanDetails untimed = Diamond();
   for (v1::StepCost& step : *untimed.mutable_costs(0)->mutable_steps()) step.clear_seconds();
   EXPECT_EQ(PlanTable(untimed)[2],
-            "     0         -       -    1.25 M    65.5 k        -  contract: h = x @ w");
+            "     0         -       -    1.25 M    65.5 k   30.0 us        -  contract: h = x @ w");
+}
+
+TEST(PlanView, DeviceAndWhatItsKernelsTake) {
+  v1::PlanDetails details = Diamond();
+  details.set_device("cuda:0");
+  EXPECT_THAT(PlanTable(details)[0], HasSubstr("Device cuda:0, whose limits are not known yet"));
+  details.mutable_limits()->set_read_bytes_per_second(3.35e12);
+  details.mutable_limits()->set_cache_bytes_per_second(6.7e12);
+  details.mutable_limits()->set_f32_flops_per_second(66.9e12);
+  v1::KernelResources* contract = details.add_resources();
+  contract->set_registers(255);
+  contract->set_shared_bytes(16'384);
+  contract->set_stack_bytes(40);
+  contract->set_spill_store_bytes(24);
+  contract->set_spill_load_bytes(28);
+  details.add_resources();  // its log did not tell
+  const std::vector<std::string> lines = PlanTable(details);
+  ASSERT_EQ(lines.size(), 11u);
+  EXPECT_EQ(lines[0],
+            "Device cuda:0: 3.35 TB/s of memory, 6.70 TB/s of its cache, 66.9 Tflop/s in f32");
+  EXPECT_EQ(lines[9], "        255   16384      40      24      28  contract");
+  EXPECT_EQ(lines[10], "          -       0       0       0       0  map");
+  const nlohmann::json all = PlanDetailsJson(details);
+  EXPECT_EQ(all["device"], "cuda:0");
+  EXPECT_EQ(all["limits"]["f32_flops_per_second"], 66.9e12);
+  EXPECT_EQ(all["kernels"][0]["resources"]["spill_store_bytes"], 24);
+  EXPECT_EQ(all["kernels"][1]["resources"]["registers"], nullptr);
+  EXPECT_EQ(PlanDetailsJson(Diamond())["kernels"][0]["resources"], nullptr);
 }
 
 std::vector<std::vector<int>> Matches(const std::string& text, const char* pattern) {
@@ -185,12 +214,12 @@ TEST(PlanView, LoopsAreMarked) {
   *inner->mutable_count() = Sum({{4, {}}});
   const std::vector<std::string> lines = PlanTable(details);
   ASSERT_EQ(lines.size(), 8u);
-  EXPECT_EQ(lines[2].substr(55), "contract: h = x @ w");
-  EXPECT_EQ(lines[3], std::string(55, ' ') + "loop of s turns: steps 1 to 2");
-  EXPECT_EQ(lines[4].substr(55), "  map: a <exp>");
-  EXPECT_EQ(lines[5], std::string(55, ' ') + "  loop of 4 turns: step 2");
-  EXPECT_EQ(lines[6].substr(55), "    map: b & tanh");
-  EXPECT_EQ(lines[7].substr(55), "map: y");
+  EXPECT_EQ(lines[2].substr(65), "contract: h = x @ w");
+  EXPECT_EQ(lines[3], std::string(65, ' ') + "loop of s turns: steps 1 to 2");
+  EXPECT_EQ(lines[4].substr(65), "  map: a <exp>");
+  EXPECT_EQ(lines[5], std::string(65, ' ') + "  loop of 4 turns: step 2");
+  EXPECT_EQ(lines[6].substr(65), "    map: b & tanh");
+  EXPECT_EQ(lines[7].substr(65), "map: y");
   const std::string svg = PlanSvg(details);
   EXPECT_THAT(svg, HasSubstr("<title>loop of s turns</title>"));
   EXPECT_THAT(svg, HasSubstr("4 turns</text>"));

@@ -91,6 +91,7 @@ absl::Status CudaDevice::ReadProperties() {
   RETURN_IF_ERROR(Check(cuda_.DeviceTotalMem(&memory, handle_), "cuDeviceTotalMem"));
   properties_.memory_bytes = memory;
   int major = 0, minor = 0, threads = 0, l2 = 0, shared = 0, mode = 0;
+  int core_kilohertz = 0, memory_kilohertz = 0;
   const std::pair<int, int*> attributes[] = {
       {kCudaComputeMajor, &major},
       {kCudaComputeMinor, &minor},
@@ -99,6 +100,9 @@ absl::Status CudaDevice::ReadProperties() {
       {kCudaL2Bytes, &l2},
       {kCudaSharedBytesPerMultiprocessor, &shared},
       {kCudaComputeMode, &mode},
+      {kCudaClockKilohertz, &core_kilohertz},
+      {kCudaMemoryClockKilohertz, &memory_kilohertz},
+      {kCudaMemoryBusBits, &properties_.memory_bits},
   };
   for (const auto& [attribute, value] : attributes) {
     RETURN_IF_ERROR(Check(cuda_.DeviceGetAttribute(value, attribute, handle_),
@@ -110,6 +114,8 @@ absl::Status CudaDevice::ReadProperties() {
                      "; kernels are checked in other processes, which mode 0 (default) admits"));
   }
   properties_.compute = 10 * major + minor;
+  properties_.core_hertz = 1e3 * core_kilohertz;
+  properties_.memory_hertz = 1e3 * memory_kilohertz;
   properties_.threads = threads * properties_.multiprocessors;
   properties_.l2_bytes = l2;
   properties_.shared_bytes = shared;

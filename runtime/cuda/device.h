@@ -44,6 +44,11 @@ struct CudaProperties {
   int multiprocessors = 0;
   int threads = 0;  // that are resident at once
   int64_t memory_bytes = 0;
+  // The most that its clocks are set to, and how much memory moves at once; 0: its driver does not
+  // tell.
+  double core_hertz = 0;
+  double memory_hertz = 0;
+  int memory_bits = 0;
   int64_t l2_bytes = 0;
   int64_t shared_bytes = 0;  // of a multiprocessor
 };

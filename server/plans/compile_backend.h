@@ -89,6 +89,8 @@ class CompileBackends {
   // Describes the devices that execute plans, as they are now. Those whose memory is the host's say
   // nothing of it.
   virtual std::vector<v1::Device> Devices() = 0;
+  // Returns what the device reaches; nullopt: not known yet.
+  virtual std::optional<internal::MachineReply> Limits() = 0;
   // Returns the error that ended a device's use; OK while all are usable. One atomic load then.
   virtual absl::Status loss() = 0;
   // Sets what is called once a device is lost, on any thread; null: nothing.

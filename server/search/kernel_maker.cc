@@ -7,6 +7,7 @@
 #include "server/base/log.h"
 #include "server/child/compile_flags.h"
 #include "server/child/tuner_channel.h"
+#include "server/plans/kernel_resources.h"
 
 namespace athanor {
 
@@ -47,6 +48,14 @@ absl::StatusOr<KernelObject> KernelMaker::Compile(const v1::Kernel& kernel) {
     object = tuner_.Compile(kernel.source(), machine_.target());
   }
   if (!object.ok()) return NamedKernel(kernel, object.status());
+  // A search tries no such kernel; a baseline has no other.
+  if (const auto resources = ResourcesOf(*object);
+      resources.has_value() && resources->spill_store_bytes() + resources->spill_load_bytes() > 0) {
+    LogWarn("kernel spills registers", {{"kernel", kernel.name()},
+                                        {"source_hash", kernel.source_hash()},
+                                        {"bytes_stored", resources->spill_store_bytes()},
+                                        {"bytes_loaded", resources->spill_load_bytes()}});
+  }
   Put(kernel, *object);
   return KernelObject{*std::move(object), false};
 }

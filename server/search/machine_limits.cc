@@ -32,6 +32,17 @@ void MachineLimits::Recall(const internal::MachineReply& known) {
   wait_ = kRecalledWait;
 }
 
+void MachineLimits::Fix(const internal::MachineReply& limits) {
+  const MutexLock lock(mu_);
+  best_ = limits;
+  fixed_ = true;
+}
+
+std::optional<internal::MachineReply> MachineLimits::known() {
+  const MutexLock lock(mu_);
+  return best_;
+}
+
 void MachineLimits::Take(const internal::MachineReply& m) {
   const internal::MachineReply before = best_.value_or(internal::MachineReply());
   internal::MachineReply& b = best_.emplace(before);
@@ -51,6 +62,7 @@ void MachineLimits::Take(const internal::MachineReply& m) {
 absl::StatusOr<internal::MachineReply> MachineLimits::Get(Measure measure, When when,
                                                           Clock::time_point until) {
   MutexLock lock(mu_);
+  if (fixed_) return *best_;
   // Who may go on with what is known does not wait for another's measurement.
   bool waits = true;
   while (waits && measuring_ && (!best_ || when == When::kNow)) {

@@ -44,6 +44,11 @@ class MachineLimits {
   // again after a minute.
   void Recall(const internal::MachineReply& known);
 
+  // Takes limits that are not measured: Get returns them from now on.
+  void Fix(const internal::MachineReply& limits);
+  // The best so far; nullopt: nothing is known yet.
+  std::optional<internal::MachineReply> known();
+
   // The best so far, measured again before where that is due, or kNow. `measure`'s error where
   // nothing is known; otherwise what is known stays.
   // Who waits for another's measurement waits no longer than `until`: ABORTED where nothing is
@@ -63,6 +68,7 @@ class MachineLimits {
   Mutex mu_;
   CondVar measured_;
   bool measuring_ ABSL_GUARDED_BY(mu_) = false;
+  bool fixed_ ABSL_GUARDED_BY(mu_) = false;
   std::optional<internal::MachineReply> best_ ABSL_GUARDED_BY(mu_);
   std::optional<Clock::time_point> last_ ABSL_GUARDED_BY(mu_);  // measured then
   std::chrono::seconds wait_ ABSL_GUARDED_BY(mu_){};            // from then to the next

@@ -90,6 +90,17 @@ TEST_F(MachineLimitsTest, WhatAnEarlierServerMeasuredServesForAMinute) {
   EXPECT_EQ(Get().f32_flops_per_second(), 300e9);
 }
 
+TEST_F(MachineLimitsTest, FixedLimitsAreNotMeasured) {
+  EXPECT_FALSE(limits_.known().has_value());
+  limits_.Fix(Reached(300e9));
+  EXPECT_EQ(limits_.known()->f32_flops_per_second(), 300e9);
+  limits_.Recall(Reached(900e9));
+  limits_.Beaten(2);
+  now_ += seconds(1000);
+  EXPECT_EQ(Get(MachineLimits::When::kNow).f32_flops_per_second(), 300e9);
+  EXPECT_EQ(measured_, 0);
+}
+
 TEST_F(MachineLimitsTest, WhatDiffersByNoiseIsNoRise) {
   EXPECT_FALSE(Raised(Reached(100e9), Reached(101e9)));
   EXPECT_FALSE(Raised(Reached(100e9, 2e9), Reached(50e9, 1e9)));

@@ -74,4 +74,18 @@ absl::StatusOr<OpenedDevice> OpenDevice(
   return opened;
 }
 
+std::optional<internal::MachineReply> LimitsOf(const CudaProperties& gpu) {
+  if (gpu.core_hertz <= 0 || gpu.memory_hertz <= 0 || gpu.memory_bits <= 0) return std::nullopt;
+  // f32 lanes of a multiprocessor: 64 of GA100, 128 of all since.
+  const double lanes = gpu.compute == 80 ? 64 : 128;
+  const double read = 2 * gpu.memory_hertz * gpu.memory_bits / 8;
+  internal::MachineReply limits;
+  limits.set_read_bytes_per_second(read);
+  // No driver tells these: the proportions are those of the compiler's typical GPU.
+  limits.set_cache_bytes_per_second(2 * read);
+  limits.set_near_bytes_per_second(7 * read);
+  limits.set_f32_flops_per_second(2 * lanes * gpu.multiprocessors * gpu.core_hertz);
+  return limits;
+}
+
 }  // namespace athanor

@@ -8,11 +8,13 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 
 #include "absl/functional/function_ref.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
+#include "proto/athanor/internal/tuner.pb.h"
 #include "runtime/cpu/thread_pool.h"
 #include "runtime/cuda/device.h"
 #include "runtime/cuda/driver.h"
@@ -36,6 +38,10 @@ struct OpenedDevice {
 absl::StatusOr<OpenedDevice> OpenDevice(
     absl::string_view asked, const ThreadPoolOptions& threads,
     absl::FunctionRef<absl::StatusOr<const CudaDriver*>()> driver);
+
+// Returns what a GPU reaches by its clocks and widths, as its vendor counts: its memory's bits at
+// both edges, a multiply-add per lane and cycle. nullopt: its driver does not tell its clocks.
+std::optional<internal::MachineReply> LimitsOf(const CudaProperties& gpu);
 
 }  // namespace athanor
 

@@ -128,6 +128,22 @@ TEST(OpenDeviceTest, AutoIsTheCpuWhereNoGpuIsUsable) {
   EXPECT_EQ(none->reason, "this machine has no CUDA driver");
 }
 
+TEST(OpenDeviceTest, LimitsAreTheVendors) {
+  CudaProperties h100;
+  h100.compute = 90;
+  h100.multiprocessors = 132;
+  h100.core_hertz = 1.98e9;
+  h100.memory_hertz = 2.619e9;
+  h100.memory_bits = 5120;
+  const auto limits = LimitsOf(h100);
+  ASSERT_TRUE(limits.has_value());
+  EXPECT_NEAR(limits->read_bytes_per_second(), 3.35e12, 0.01e12);
+  EXPECT_NEAR(limits->f32_flops_per_second(), 66.9e12, 0.1e12);
+  EXPECT_GT(limits->cache_bytes_per_second(), limits->read_bytes_per_second());
+  h100.memory_hertz = 0;
+  EXPECT_FALSE(LimitsOf(h100).has_value());
+}
+
 TEST(OpenDeviceTest, ANamedGpuIsTakenOrRefused) {
   // Its limit of memory says how little there is.
   const absl::StatusOr<OpenedDevice> small = Open("cuda:1", {{}, {.free = 5 << 20}});

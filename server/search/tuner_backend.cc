@@ -240,6 +240,7 @@ absl::Status TunerBackends::MakeDevice(const ServerOptions& options) {
   ASSIGN_OR_RETURN(const int64_t free, gpu.FreeBytes());
   const CudaProperties& told = gpu.properties();
   gpu_ = gpu.target();
+  if (const auto limits = LimitsOf(told)) limits_.Fix(*limits);
   // Chips of one architecture are not equally fast.
   driver_ = absl::StrCat(told.name, ", CUDA ", told.driver);
   absl::StrAppend(&machine_id_, " ", driver_);

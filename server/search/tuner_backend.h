@@ -52,6 +52,7 @@ class TunerBackends final : public CompileBackends {
   std::optional<internal::TargetReply> known_machine() override;
   Cache* cache() override { return cache_.get(); }
   std::vector<v1::Device> Devices() override;
+  std::optional<internal::MachineReply> Limits() override { return limits_.known(); }
   absl::Status loss() override;
   void OnLoss(std::function<void()> call) override;
 

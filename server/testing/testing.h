@@ -83,6 +83,8 @@ class TestControl {
   // The one device: empty unless a test says what it is.
   void SetDevice(v1::Device device);
   v1::Device device();
+  // What it reaches; may only change while no call runs.
+  std::optional<internal::MachineReply> limits;
   // Makes it a lost one.
   void Lose(const std::string& error);
   absl::Status loss();

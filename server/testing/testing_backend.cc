@@ -268,6 +268,7 @@ class EvaluatorBackends final : public CompileBackends {
   }
   Cache* cache() override { return control_->cache(); }
   std::vector<v1::Device> Devices() override { return {control_->device()}; }
+  std::optional<internal::MachineReply> Limits() override { return control_->limits; }
   absl::Status loss() override { return control_->loss(); }
   void OnLoss(std::function<void()> call) override { control_->OnLoss(std::move(call)); }
 

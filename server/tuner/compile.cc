@@ -23,6 +23,7 @@
 #include "deploy/bazel/libs/status_macros.h"
 #include "server/child/compile_flags.h"
 #include "server/child/tuner_channel.h"
+#include "server/plans/kernel_resources.h"
 #include "server/tuner/run/host_target.h"
 #include "server/tuner/run/isolated.h"
 #include "server/tuner/run/target_device.h"
@@ -88,7 +89,17 @@ absl::StatusOr<std::string> CompileForGpu(absl::string_view source, const v1::Ta
         absl::StrCat("ptxas spills registers to memory: ", kernel.spill_store_bytes,
                      " bytes stored, ", kernel.spill_load_bytes, " loaded"));
   }
-  return std::move(cubin.code);
+  v1::KernelResources resources;
+  if (!cubin.log.kernels.empty()) {
+    const KernelResources& told = cubin.log.kernels.front();  // a source has one kernel
+    resources.set_registers(told.registers);
+    resources.set_stack_bytes(told.stack_bytes);
+    resources.set_spill_store_bytes(told.spill_store_bytes);
+    resources.set_spill_load_bytes(told.spill_load_bytes);
+    resources.set_shared_bytes(told.shared_bytes);
+    resources.set_barriers(told.barriers);
+  }
+  return WithResources(std::move(cubin.code), resources);
 }
 
 using Compile = absl::FunctionRef<absl::StatusOr<std::string>(size_t source)>;

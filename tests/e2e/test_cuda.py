@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import pathlib
 import re
 import shutil
@@ -92,6 +93,41 @@ def test_the_device_is_shown(tmp_path: pathlib.Path) -> None:
                                   capture_output=True, text=True, timeout=60, check=True).stdout
             assert "device cuda:0: emulator, compute capability 8.0, driver of CUDA 13.0" in text
             assert "900 MHz, memory 1000 MHz" in text
+        assert server.stop() == 0
+    finally:
+        server.kill()
+
+
+def explained(server: GpuServer) -> dict:
+    """What `athanor explain` shows of the model "m"."""
+    done = subprocess.run([built(CLI), "--address", server.address, "--json", "explain", "m"],
+                          capture_output=True, text=True, timeout=60, check=True)
+    return json.loads(done.stdout)["details"]
+
+
+def test_explain_is_by_the_device(tmp_path: pathlib.Path) -> None:
+    server = GpuServer(tmp_path / "state").start()
+    try:
+        with server.client() as client:
+            client.upload(mlp.mlp_graph(config=CONFIG), name="m").wait(timeout=120)
+        details = explained(server)
+        assert details["device"] == "cuda:0"
+        # 256 bits at both edges of 1 GHz; 64 lanes of 4 multiprocessors.
+        assert details["limits"]["read_bytes_per_second"] == 64e9
+        assert details["limits"]["f32_flops_per_second"] == 2 * 64 * 4 * 1e9
+        (cost,) = details["costs"]
+        for step in cost["steps"]:
+            assert step["bytes"] > 0 and step["flops"] > 0
+            assert step["roofline_seconds"] == pytest.approx(
+                max(step["bytes"] / 128e9, step["flops"] / 512e9))  # its bytes fit into the L2
+        for kernel in details["kernels"]:
+            assert kernel["resources"] == {"registers": 32, "shared_bytes": 0, "stack_bytes": 0,
+                                           "spill_store_bytes": 0, "spill_load_bytes": 0,
+                                           "barriers": 0}
+        text = subprocess.run([built(CLI), "--address", server.address, "explain", "m"],
+                              capture_output=True, text=True, timeout=60, check=True).stdout
+        assert "Device cuda:0: 64.0 GB/s of memory, 128 GB/s of its cache, 512 Gflop/s" in text
+        assert re.search(r"registers +shared +stack +spilled +loaded +kernel\n +32 ", text)
         assert server.stop() == 0
     finally:
         server.kill()
@@ -190,6 +226,9 @@ def test_a_restart_compiles_nothing(tmp_path: pathlib.Path, compiler: str) -> No
         with server.client() as client:
             assert check(client.model("m")) == before
             assert metric(server, "athanor_kernels_compiled_total") == 0
+            # What the compiler's log had is kept with the kernels.
+            for kernel in explained(server)["kernels"]:
+                assert kernel["resources"]["registers"] == 32
             if compiler == "gone":
                 other = mlp.Config(widths=(8, 8, 8), batch=4)
                 with pytest.raises(athanor.Error, match="NVRTC"):

@@ -191,6 +191,7 @@ ROOMS = {
         "server/base",
         "server/core",
         "server/models",
+        "server/plans",
         "server/rpc",
         "server/search",
     ],

@@ -4,12 +4,24 @@
 
 #include "compiler/ir/value/message.h"
 #include "deploy/bazel/libs/status_macros.h"
+#include "server/plans/kernel_resources.h"
 #include "server/rpc/call.h"
 #include "server/rpc/models/model_service.h"
 #include "server/search/plan_cost.h"
 
 namespace athanor {
 namespace {
+
+// Adds what each kernel takes, if one of them says so.
+void AddResources(const CompiledPlan& plan, v1::PlanDetails* answer) {
+  bool told = false;
+  for (const KernelObject& object : plan.objects) {
+    const std::optional<v1::KernelResources> resources = ResourcesOf(object.object);
+    told |= resources.has_value();
+    *answer->add_resources() = resources.value_or(v1::KernelResources());
+  }
+  if (!told) answer->clear_resources();
+}
 
 absl::Status GetPlan(ServerCore& core, const v1::GetPlanRequest& asked, v1::PlanDetails* answer) {
   ASSIGN_OR_RETURN(auto version, core.registry().versions().Find(asked.name(), asked.version()));
@@ -31,11 +43,20 @@ absl::Status GetPlan(ServerCore& core, const v1::GetPlanRequest& asked, v1::Plan
   *answer->mutable_info() = PlanInfoOf(*kept.plan);
   *answer->mutable_plan() = kept.plan->plan;
   for (v1::Buffer& buffer : *answer->mutable_plan()->mutable_buffers()) buffer.clear_literal();
+  for (const v1::Device& device : core.Devices()) answer->set_device(device.name());
+  const std::optional<internal::MachineReply> limits = core.backends().Limits();
+  if (limits.has_value()) {
+    answer->mutable_limits()->set_read_bytes_per_second(limits->read_bytes_per_second());
+    answer->mutable_limits()->set_cache_bytes_per_second(limits->cache_bytes_per_second());
+    answer->mutable_limits()->set_f32_flops_per_second(limits->f32_flops_per_second());
+  }
+  AddResources(*kept.plan, answer);
   if (kept.costs != nullptr) *answer->mutable_costs() = {kept.costs->begin(), kept.costs->end()};
   if (!answer->costs().empty()) return absl::OkStatus();
   std::vector<int64_t> largest;
   for (const v1::DimRange& dim : answer->plan().dims()) largest.push_back(dim.max());
-  *answer->add_costs() = CountCost(answer->plan(), largest);
+  *answer->add_costs() =
+      CountCost(answer->plan(), largest, limits.value_or(internal::MachineReply()));
   return absl::OkStatus();
 }
 

@@ -321,6 +321,16 @@ TEST(ModelServiceTest, GetPlanShowsEachPlanThereIs) {
   EXPECT_EQ(details.plan().kernels(0).name(), "reference");
   ASSERT_EQ(details.costs_size(), 1);
   EXPECT_EQ(details.costs(0).steps(0).seconds(), 0) << "nothing was measured";
+  EXPECT_FALSE(details.has_limits());
+  v1::Device device;
+  device.set_name("cuda:0");
+  test.control->SetDevice(device);
+  test.control->limits.emplace().set_read_bytes_per_second(1e9);
+  test.control->limits->set_f32_flops_per_second(1e12);
+  ASSERT_TRUE(get("m", "", &details).ok());
+  EXPECT_EQ(details.device(), "cuda:0");
+  EXPECT_EQ(details.limits().read_bytes_per_second(), 1e9);
+  EXPECT_EQ(details.resources_size(), 0) << "no object says what its kernel takes";
   test.control->Search({.plans = 1});
   grpc::ClientContext context;
   v1::StartCompileRequest request;
