@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import concurrent.futures
 import json
 import pathlib
 import re
@@ -16,8 +17,12 @@ import encoder
 import grpc
 import mlp
 import numpy as np
+import onnx
+import onnx_models
 import pytest
 from conftest import ATHANORD, CLI, ROOT, Server, built
+from onnx import helper
+from test_batching import at_once, ids_of, lookup_graph
 from test_restart import metric
 
 EMULATOR = ROOT / "bazel-bin/tests/emulator"
@@ -191,6 +196,90 @@ def test_eight_clients(gpu: athanor.Client) -> None:
     for thread in threads:
         thread.join()
     assert not failed, failed[0]
+
+
+def test_calls_are_shared(tmp_path: pathlib.Path) -> None:
+    """Eight threads whose calls the batcher joins; one with a wrong id is split out."""
+    server = GpuServer(tmp_path / "state", "--batch_delay=60s").start()
+    try:
+        with server.client() as client:
+            joined = client.upload(lookup_graph(), name="lookup", batch_dim="b").wait(timeout=120)
+            alone = client.upload(lookup_graph(), name="alone").wait(timeout=120)
+            assert joined.info().batching.on
+            for wrong in (None, 5):
+                inputs = [ids_of(i, rows=2) for i in range(8)]
+                if wrong is not None:
+                    inputs[wrong]["ids"][1, 2] = 1000
+                answers = at_once(8, lambda i, given=inputs: joined.infer(given[i], timeout=120))
+                for i, answer in enumerate(answers):
+                    if i == wrong:
+                        assert isinstance(answer, athanor.InvalidArgument) and "1003" in str(answer)
+                        continue
+                    np.testing.assert_array_equal(answer["y"], alone.infer(inputs[i])["y"])
+                    assert wrong is not None or answer.batch_rows == 16
+        assert server.stop() == 0
+    finally:
+        server.kill()
+
+
+def test_calls_of_all_sizes_are_shared(tmp_path: pathlib.Path) -> None:
+    server = GpuServer(tmp_path / "state", "--batch_delay=2ms").start()
+    try:
+        with server.client() as client:
+            model = client.upload(mlp.mlp_graph(config=CONFIG), name="m",
+                                  batch_dim="b").wait(timeout=120)
+            assert model.info().batching.on
+
+            def ask(number: int) -> int:
+                random = np.random.default_rng(number)
+                shared = 0
+                for _ in range(10):
+                    x = random.standard_normal((int(random.integers(1, 6)), 24), np.float32)
+                    reply = model.infer({"x": x}, timeout=120)
+                    np.testing.assert_allclose(reply["y"], mlp.mlp_numpy(x, CONFIG), rtol=1e-4,
+                                               atol=1e-4)
+                    shared += reply.batch_rows > len(x)
+                return shared
+
+            with concurrent.futures.ThreadPoolExecutor(8) as threads:
+                assert sum(threads.map(ask, range(8))) > 0, "no call was shared"
+        assert server.stop() == 0
+    finally:
+        server.kill()
+
+
+def scan_model() -> onnx.ModelProto:
+    """s' = s / 2 + x, over the steps of xs; y stacks tanh(s')."""
+    body = helper.make_graph(
+        [helper.make_node("Mul", ["s", "half"], ["m"]), helper.make_node("Add", ["m", "x"], ["t"]),
+         helper.make_node("Tanh", ["t"], ["o"])], "body",
+        [onnx_models.value("s", ["batch", 3]), onnx_models.value("x", ["batch", 3])],
+        [onnx_models.value("t", ["batch", 3]), onnx_models.value("o", ["batch", 3])])
+    node = helper.make_node("Scan", ["s0", "xs"], ["last", "y"], num_scan_inputs=1, body=body)
+    return onnx_models.model(
+        [node],
+        [onnx_models.value("s0", ["batch", 3]), onnx_models.value("xs", ["steps", "batch", 3])],
+        [onnx_models.value("last", ["batch", 3]), onnx_models.value("y", ["steps", "batch", 3])],
+        {"half": np.float32(0.5)})
+
+
+def test_a_scan_of_any_length(gpu: athanor.Client, tmp_path: pathlib.Path) -> None:
+    path = tmp_path / "scan.onnx"
+    onnx.save(scan_model(), path)
+    model = gpu.upload(path, "scan", dims={"steps": (0, 64), "batch": (1, 4)}).wait(timeout=120)
+    for steps in (0, 1, 2, 7, 64):
+        random = np.random.default_rng(steps)
+        batch = 1 + steps % 4
+        state = random.standard_normal((batch, 3), np.float32)
+        xs = random.standard_normal((steps, batch, 3), np.float32)
+        reply = model.infer({"s0": state, "xs": xs}, timeout=120)
+        states = []
+        for x in xs:
+            state = state / 2 + x
+            states.append(np.tanh(state))
+        np.testing.assert_allclose(reply["last"], state, rtol=1e-5, atol=1e-6)
+        np.testing.assert_allclose(reply["y"], np.reshape(states, (steps, batch, 3)), rtol=1e-5,
+                                   atol=1e-6)
 
 
 def test_a_search_ends_and_answers_stay_right(tmp_path: pathlib.Path) -> None:
