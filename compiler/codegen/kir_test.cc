@@ -74,7 +74,7 @@ TEST(KirText, RoundTrips) {
 TEST(KirText, TeamsRoundTrip) {
   constexpr char kText[] =
       "kernel(s0) team 32 grid s0\nb0: f32 in\nb1: f32 out\nb2: f32 scratch 32\n"
-      "v0: f32x32 = load b0[32*g + lane]\nstore b2[lane] = v0: f32x32\nbarrier\n"
+      "v0: f32x32 = load b0[32*g + lane]\nbarrier\nstore b2[lane] = v0: f32x32\nbarrier\n"
       "v1: f32 = load b2[31]\nstore b1[g] = v1: f32\n";
   absl::StatusOr<Kernel> kernel = ParseKernel(kText);
   ASSERT_TRUE(kernel.ok()) << kernel.status();

@@ -3,6 +3,7 @@
 #include <string>
 #include <vector>
 
+#include "compiler/codegen/barriers.h"
 #include "compiler/codegen/kir.h"
 #include "compiler/ir/value/message.h"
 #include "deploy/bazel/libs/status_macros.h"
@@ -53,7 +54,8 @@ class Verifier {
         return Invalid("b", i, ": a global buffer after scratch; global ones come first");
       }
     }
-    return Block(kernel_.body, 0);
+    RETURN_IF_ERROR(Block(kernel_.body, 0));
+    return CheckBarriers(kernel_);
   }
 
  private:

@@ -9,6 +9,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "compiler/codegen/axes.h"
+#include "compiler/codegen/barriers.h"
 #include "compiler/search/kernels/access.h"
 #include "compiler/search/kernels/extents.h"
 
@@ -300,6 +301,7 @@ absl::StatusOr<LoweredKernel> LowerKernel(const LowerInput& input, const KernelC
   }
   if (!status.ok()) return status;
   LoweredKernel lowered = std::move(b).Finish();
+  kir::PlaceBarriers(&lowered.kernel);
   if (absl::Status valid = kir::Verify(lowered.kernel); !valid.ok()) {
     return absl::InternalError(
         absl::StrCat("kernel for ", input.graph.Describe(choice.root), ": ", valid.message()));

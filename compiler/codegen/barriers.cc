@@ -1,0 +1,515 @@
+// Races are found by a forward data flow over the structured program (Kildall; Aho et al.,
+// Compilers, 9.2): the fact at a point is which accesses may have been reached since the last
+// barrier. A fact says by which loop it was carried: the outermost one whose back edge was passed
+// since, if that loop goes on. So it knows which loop variables and registers have the same value
+// in both accesses, which only range over the same values, and that the carrying loop's was
+// smaller: the direction vectors of dependence analysis (Allen and Kennedy, Optimizing Compilers
+// for Modern Architectures, 2.2). Facts pass a loop's back edge and the item loop's; a barrier ends
+// them all, on its path alone; conditions and loops that may not run join the path around them.
+//
+// Two accesses are kept apart by the difference of their indices, where the loop variable of step s
+// is begin + s*k: it is a multiple of the team (each thread has elements of its own), its constant
+// is no multiple of what all else is (the GCD test), or Bounds prove its sign.
+#include "compiler/codegen/barriers.h"
+
+#include <algorithm>
+#include <map>
+#include <numeric>
+#include <optional>
+#include <set>
+#include <string>
+#include <tuple>
+#include <utility>
+#include <vector>
+
+#include "compiler/ir/value/message.h"
+
+namespace athanor::kir {
+namespace {
+
+constexpr int kItems = 0;    // the loop over items
+constexpr int kNoLoop = -1;  // not carried: both accesses are in one iteration of all common loops
+
+using Values = std::map<std::string, Expr, std::less<>>;
+
+// An access of a buffer that the kernel writes. Accesses and loops are numbered in program order;
+// barriers do not count.
+struct MemoryAccess {
+  int buffer;
+  bool store, vector;
+  Expr index;               // over sizes, loops' counters, lane, and registers that are no index
+  Expr expanded;            // that without registers that are an index
+  std::vector<Expr> known;  // expressions that are not negative where it is done
+  std::vector<int> loops;   // around it, from the outermost
+  std::string text;
+
+  bool OfOneThread() const { return store && !vector; }
+};
+
+// A symbol's first and last value.
+struct Range {
+  std::string symbol;
+  Expr lower, upper;
+};
+
+struct Loop {
+  std::string name;                // as the kernel calls it
+  std::string counter;             // symbol of the iteration's number; none if there is but one
+  Expr last;                       // the counter's last value
+  bool runs = false;               // at least once
+  int end_loop = 0;                // loops in it are (this, end_loop)
+  int access = 0, end_access = 0;  // accesses in it
+};
+
+std::string SymbolOf(Var v) { return Cat("v", v); }
+std::string Other(std::string_view symbol) { return Cat(symbol, ".p"); }
+
+bool IsAccess(const Kernel& kernel, const Stmt& s) {
+  if (s.opcode != Opcode::kLoad && s.opcode != Opcode::kStore) return false;
+  const Buffer& b = kernel.buffers[s.buffer];
+  return b.space == Space::kScratch || b.written;
+}
+
+// The accesses of a kernel, and which of them may meet at one element.
+class Accesses {
+ public:
+  explicit Accesses(const Kernel& kernel) : kernel_(kernel) {
+    for (size_t i = 0; i < kernel.sizes.size(); ++i) {
+      const std::string size = Cat("s", i);
+      bounds_.Set(size, 0, Expr::Symbol(Other(size)));  // no known maximum
+    }
+    AddLoop(kGrid, kGrid, kernel.grid - 1);
+    Collect(kernel.body);
+    Close(kItems);
+  }
+
+  const MemoryAccess& access(int a) const { return accesses_[a]; }
+  const Loop& loop(int l) const { return loops_[l]; }
+  int loops() const { return static_cast<int>(loops_.size()); }
+
+  bool IsIn(int access, int loop) const {
+    return access >= loops_[loop].access && access < loops_[loop].end_access;
+  }
+
+  // Reports whether `earlier`, carried by `carrier`, and `later` may touch one element in two
+  // threads, at least one of them writing.
+  bool Race(int earlier, int carrier, int later) {
+    const auto [it, added] = races_.try_emplace({earlier, carrier, later}, false);
+    if (added) it->second = Decide(accesses_[earlier], carrier, accesses_[later]);
+    return it->second;
+  }
+
+ private:
+  void AddLoop(const std::string& name, const std::string& counter, const Expr& last) {
+    Loop loop{.name = name, .counter = counter, .last = bounds_.Simplify(last)};
+    loop.runs = bounds_.NonNegative(loop.last);
+    loop.access = static_cast<int>(accesses_.size());
+    if (bounds_.NonNegative(-1 * loop.last)) {
+      loop.counter.clear();
+    } else {
+      bounds_.Set(counter, 0, loop.last);
+      owner_[counter] = static_cast<int>(loops_.size());
+    }
+    around_.push_back(static_cast<int>(loops_.size()));
+    loops_.push_back(std::move(loop));
+  }
+
+  void Close(int loop) {
+    around_.pop_back();
+    loops_[loop].end_loop = static_cast<int>(loops_.size());
+    loops_[loop].end_access = static_cast<int>(accesses_.size());
+  }
+
+  void Collect(const std::vector<Stmt>& block) {
+    for (const Stmt& s : block) {
+      if (s.type.dtype == DType::kI64 && s.result != kNoVar) Define(s);
+      if (IsAccess(kernel_, s)) {
+        const bool store = s.opcode == Opcode::kStore;
+        const std::string text =
+            Cat(store ? std::string("store") : Cat(SymbolOf(s.result), " = load"), " b", s.buffer,
+                "[", s.index.ToString(), "]");
+        const Expr index = s.index.Substitute(values_);
+        accesses_.push_back({s.buffer, store, s.type.lanes > 1, index, index.Substitute(expanded_),
+                             known_, around_, text});
+        if (s.count) {
+          const Expr last = s.count->Substitute(values_) - 1;
+          accesses_.back().known.push_back(s.type.lanes == 1 ? last : last - Expr::Symbol(kLane));
+        }
+      }
+      if (s.opcode == Opcode::kCompute) conditions_[s.result] = &s;
+      if (s.opcode == Opcode::kIf) {
+        const size_t outside = known_.size();
+        Assume(s.args[0]);
+        Collect(s.body);
+        known_.resize(outside);
+      }
+      if (s.opcode != Opcode::kFor) continue;
+      const int loop = loops();
+      const std::string counter = Cat("k", loop);
+      const Expr begin = AtEntry(s.begin, counter), end = AtEntry(s.end, counter);
+      AddLoop(s.loop, counter, FloorDiv(end - 1 - begin, s.step));
+      const bool once = loops_[loop].counter.empty();
+      values_[s.loop] = once ? begin : begin + s.step * Expr::Symbol(counter);
+      Collect(s.body);
+      Close(loop);
+    }
+  }
+
+  // Returns a limit of a loop, with symbols of their own for what the loop may change.
+  Expr AtEntry(const Expr& limit, const std::string& counter) {
+    Values entry;
+    for (const std::string& m : mutables_) {
+      if (!limit.Uses(m)) continue;
+      const std::string symbol = Cat(m, ".", counter);
+      entry[m] = Expr::Symbol(symbol);
+      owner_[symbol] = around_.back();
+    }
+    return limit.Substitute(values_).Substitute(entry);
+  }
+
+  // Adds to what is known what a true `condition` says of index registers.
+  void Assume(Var condition) {
+    const auto it = conditions_.find(condition);
+    if (it == conditions_.end()) return;
+    const Stmt& s = *it->second;
+    if (s.op == Op::kAnd) {
+      for (Var v : s.args) Assume(v);
+    } else if (s.op == Op::kLessThan) {
+      const auto a = indices_.find(SymbolOf(s.args[0])), b = indices_.find(SymbolOf(s.args[1]));
+      if (a != indices_.end() && b != indices_.end()) known_.push_back(b->second - a->second - 1);
+    }
+  }
+
+  // Remembers an i64 register: its index, unless that may change while the register does not.
+  void Define(const Stmt& s) {
+    const std::string symbol = SymbolOf(s.result);
+    if (s.opcode == Opcode::kAssign) return;
+    const bool is_index = s.opcode == Opcode::kIndex &&
+                          std::none_of(mutables_.begin(), mutables_.end(),
+                                       [&](const std::string& m) { return s.index.Uses(m); });
+    if (is_index) {
+      indices_[symbol] = s.index.Substitute(values_);
+      expanded_[symbol] = indices_[symbol].Substitute(expanded_);
+    }
+    if (s.opcode == Opcode::kMutable) mutables_.insert(symbol);
+    if (is_index && s.type.lanes > 1) {
+      values_[symbol] = indices_[symbol];
+    } else if (s.opcode == Opcode::kMutable || s.type.lanes > 1) {
+      varying_.insert(symbol);
+    } else {
+      owner_[symbol] = around_.back();
+    }
+  }
+
+  // What the earlier access's symbols are to the later one, and the ranges of the symbols of both,
+  // inner loops first.
+  struct Relation {
+    Values values;
+    std::vector<Range> ranges;
+  };
+
+  Relation Relate(const MemoryAccess& earlier, int carrier, const MemoryAccess& later) const {
+    const auto &loops = earlier.loops, &to = later.loops;
+    const auto same = carrier == kNoLoop
+                          ? std::mismatch(loops.begin(), loops.end(), to.begin(), to.end()).first
+                          : std::find(loops.begin(), loops.end(), carrier);
+    Relation r;
+    r.values[kLane] = Expr::Symbol(Other(kLane));
+    for (const std::string& v : varying_) r.values[v] = Expr::Symbol(Other(v));
+    for (const auto& [symbol, loop] : owner_) {
+      if (std::find(same, loops.end(), loop) == loops.end()) continue;
+      r.values[symbol] = Expr::Symbol(Other(symbol));
+    }
+    for (auto i = same; i != loops.end(); ++i) {
+      const Loop& loop = loops_[*i];
+      if (loop.counter.empty()) continue;
+      if (*i == carrier) {  // an earlier iteration of the later access's own loop
+        const Expr counter = Expr::Symbol(loop.counter);
+        const std::string back = Cat(loop.counter, ".back");
+        r.values[loop.counter] = counter - 1 - Expr::Symbol(back);
+        r.ranges.push_back({back, 0, counter - 1});
+      } else {
+        r.ranges.push_back({Other(loop.counter), 0, loop.last.Substitute(r.values)});
+      }
+    }
+    std::reverse(r.ranges.begin(), r.ranges.end());
+    for (auto i = to.rbegin(); i != to.rend(); ++i) {
+      const Loop& loop = loops_[*i];
+      if (!loop.counter.empty()) r.ranges.push_back({loop.counter, 0, loop.last});
+    }
+    // Lanes of threads other than the other access's, if that is of one thread.
+    r.ranges.push_back({Other(kLane), later.OfOneThread() ? 1 : 0, kernel_.team - 1});
+    r.ranges.push_back({kLane, earlier.OfOneThread() ? 1 : 0, kernel_.team - 1});
+    return r;
+  }
+
+  bool Decide(const MemoryAccess& earlier, int carrier, const MemoryAccess& later) const {
+    if (earlier.buffer != later.buffer || (!earlier.store && !later.store)) return false;
+    if (earlier.OfOneThread() && later.OfOneThread()) return false;
+    const Relation r = Relate(earlier, carrier, later);
+    const Expr a = earlier.index.Substitute(r.values), difference = a - later.index;
+    if (difference.overflow()) return true;
+    if (earlier.vector && later.vector &&
+        (OwnElements(a, later.index) ||
+         OwnElements(earlier.expanded.Substitute(r.values), later.expanded))) {
+      return false;
+    }
+    if (NeverZero(difference)) return false;
+    std::vector<Expr> known = later.known;
+    for (const Expr& e : earlier.known) known.push_back(e.Substitute(r.values));
+    return !Positive(difference, r.ranges, known) && !Positive(-1 * difference, r.ranges, known);
+  }
+
+  // Reports whether `e` is proved to be 1 or more. `known`: expressions that are not negative; one
+  // of them is used, if that takes a symbol out of `e`.
+  bool Positive(const Expr& e, const std::vector<Range>& ranges,
+                const std::vector<Expr>& known) const {
+    if (Positive(e, ranges)) return true;
+    return std::any_of(known.begin(), known.end(), [&](const Expr& k) {
+      const Expr rest = e - k;
+      return rest.terms().size() + 2 <= e.terms().size() + k.terms().size() &&
+             Positive(rest, ranges);
+    });
+  }
+
+  // Reports whether `e` is proved to be 1 or more: puts the end of its range that makes `e` least
+  // for each symbol.
+  bool Positive(Expr e, const std::vector<Range>& ranges) const {
+    for (const Range& r : ranges) {
+      const std::optional<Expr::Affine> affine = e.AsAffine(r.symbol);
+      if (!affine) return false;
+      if (affine->stride.IsConstant(0)) continue;
+      const bool rises = bounds_.NonNegative(affine->stride);
+      if (!rises && !bounds_.NonNegative(-1 * affine->stride)) return false;
+      e = affine->base + affine->stride * (rises ? r.lower : r.upper);
+    }
+    return bounds_.NonNegative(e - 1);
+  }
+
+  // Reports whether two vectors meet only where the lanes, and so the threads, are the same.
+  bool OwnElements(const Expr& a, const Expr& b) const {
+    const std::optional<Expr::Affine> x = a.AsAffine(Other(kLane)), y = b.AsAffine(kLane);
+    if (!x || !y || x->stride != y->stride) return false;
+    const int64_t stride = x->stride.constant().value_or(0);
+    int64_t span;
+    if (stride == 0 || __builtin_mul_overflow(stride, kernel_.team, &span)) return false;
+    const Expr apart = x->base - y->base;
+    return !apart.overflow() &&
+           std::all_of(apart.terms().begin(), apart.terms().end(),
+                       [&](const Expr::Term& t) { return t.coefficient % span == 0; });
+  }
+
+  static bool NeverZero(const Expr& e) {
+    int64_t constant = 0, divisor = 0;
+    for (const Expr::Term& t : e.terms()) {
+      if (t.coefficient == INT64_MIN) return false;
+      (t.monomial.empty() ? constant : divisor) =
+          t.monomial.empty() ? t.coefficient : std::gcd(divisor, t.coefficient);
+    }
+    return divisor == 0 ? constant != 0 : constant % divisor != 0;
+  }
+
+  const Kernel& kernel_;
+  std::vector<MemoryAccess> accesses_;
+  std::vector<Loop> loops_;
+  std::map<Var, const Stmt*> conditions_;  // computed registers
+  std::vector<Expr> known_;                // where the collected statement is
+  std::vector<int> around_;                // loops around the statement being collected
+  Bounds bounds_;
+  Values values_;                     // of loop variables, and of vectors of indices
+  Values indices_;                    // of registers that are an index
+  Values expanded_;                   // the same, without such registers
+  std::map<std::string, int> owner_;  // the loop in whose iteration a symbol has one value
+  std::set<std::string> varying_;     // registers whose value differs by thread or may change
+  std::set<std::string> mutables_;
+  std::map<std::tuple<int, int, int>, bool> races_;
+};
+
+struct Race {
+  int earlier, carrier, later;
+};
+
+// Finds a race of a kernel body. Walks it in rounds, each with what the last one found to be
+// carried by each loop, until nothing is added; what is found on the way is on some path already.
+class RaceFinder {
+ public:
+  RaceFinder(const Kernel& kernel, Accesses* accesses)
+      : kernel_(kernel), accesses_(*accesses), carried_(accesses->loops()) {}
+
+  std::optional<Race> Find() {
+    do {
+      added_ = false;
+      access_ = 0;
+      loop_ = kItems;
+      Facts facts = carried_[kItems];
+      Block(kernel_.body, &facts);
+      std::erase_if(facts, [&](const Fact& f) {
+        return kernel_.buffers[accesses_.access(f.first).buffer].space == Space::kGlobal;
+      });
+      Carry(facts, kItems);
+    } while (added_ && !race_);
+    return race_;
+  }
+
+ private:
+  using Fact = std::pair<int, int>;  // an access, and the loop that carried it
+  using Facts = std::set<Fact>;
+
+  void Block(const std::vector<Stmt>& block, Facts* facts) {
+    for (const Stmt& s : block) {
+      if (race_) return;
+      if (s.opcode == Opcode::kBarrier) {
+        facts->clear();
+      } else if (s.opcode == Opcode::kIf) {
+        Facts inside = *facts;
+        Block(s.body, &inside);
+        facts->insert(inside.begin(), inside.end());
+      } else if (s.opcode == Opcode::kFor) {
+        For(s, facts);
+      } else if (IsAccess(kernel_, s)) {
+        Touch(access_++, facts);
+      }
+    }
+  }
+
+  void Touch(int later, Facts* facts) {
+    for (const auto& [earlier, carrier] : *facts) {
+      if (!accesses_.Race(earlier, carrier, later)) continue;
+      race_ = {earlier, carrier, later};
+      return;
+    }
+    facts->insert({later, kNoLoop});
+  }
+
+  void For(const Stmt& s, Facts* facts) {
+    const int number = ++loop_;
+    const Loop& loop = accesses_.loop(number);
+    Facts inside = *facts;
+    if (loop.runs) facts->clear();
+    inside.insert(carried_[number].begin(), carried_[number].end());
+    Block(s.body, &inside);
+    Carry(inside, number);
+    for (const auto& [access, carrier] : inside) {
+      const bool over = carrier >= number && carrier < loop.end_loop;
+      facts->insert({access, over ? kNoLoop : carrier});
+    }
+  }
+
+  void Carry(const Facts& facts, int number) {
+    const Loop& loop = accesses_.loop(number);
+    if (loop.counter.empty()) return;
+    for (const auto& [access, carrier] : facts) {
+      if (!accesses_.IsIn(access, number)) continue;
+      const bool outer = carrier != kNoLoop && carrier < number;
+      if (carried_[number].insert({access, outer ? carrier : number}).second) added_ = true;
+    }
+  }
+
+  const Kernel& kernel_;
+  Accesses& accesses_;
+  std::vector<Facts> carried_;  // by loop
+  std::optional<Race> race_;
+  bool added_ = false;
+  int access_ = 0, loop_ = 0;
+};
+
+// Calls `visit` with each block and the number of loops around, outer blocks first.
+template <typename Visit>
+void ForEachBlock(std::vector<Stmt>* block, int depth, const Visit& visit) {
+  visit(block, depth);
+  for (Stmt& s : *block) {
+    if (!s.body.empty()) ForEachBlock(&s.body, depth + (s.opcode == Opcode::kFor), visit);
+  }
+}
+
+// A place in program order: an access or a loop, by its number.
+struct Place {
+  bool loop;
+  int number;
+};
+
+// Adds a barrier before a place. `access` and `loop`: the last ones passed.
+bool AddBarrier(const Kernel& kernel, Place place, std::vector<Stmt>* block, int* access,
+                int* loop) {
+  for (size_t i = 0; i < block->size(); ++i) {
+    Stmt& s = (*block)[i];
+    const bool found = s.opcode == Opcode::kFor ? ++*loop == place.number && place.loop
+                       : IsAccess(kernel, s)    ? ++*access == place.number && !place.loop
+                                                : false;
+    if (found) {
+      block->insert(block->begin() + static_cast<std::ptrdiff_t>(i), {.opcode = Opcode::kBarrier});
+      return true;
+    }
+    if (AddBarrier(kernel, place, &s.body, access, loop)) return true;
+  }
+  return false;
+}
+
+// Adds a barrier between the two accesses: before the later one, or before the outermost loop
+// around it that is not around both, in one iteration of the carrying loop.
+void Separate(Kernel* kernel, const Accesses& accesses, const Race& race) {
+  Place place{false, race.later};
+  for (const int loop : accesses.access(race.later).loops) {
+    const bool inner =
+        race.carrier == kNoLoop ? !accesses.IsIn(race.earlier, loop) : loop > race.carrier;
+    if (!inner) continue;
+    place = {true, loop};
+    break;
+  }
+  int access = -1, loop = kItems;
+  AddBarrier(*kernel, place, &kernel->body, &access, &loop);
+}
+
+// Returns the kernel with those of its barriers that `keep` says.
+Kernel With(Kernel kernel, const std::vector<bool>& keep) {
+  size_t number = 0;
+  ForEachBlock(&kernel.body, 0, [&](std::vector<Stmt>* block, int) {
+    std::erase_if(*block,
+                  [&](const Stmt& s) { return s.opcode == Opcode::kBarrier && !keep[number++]; });
+  });
+  return kernel;
+}
+
+// Leaves out barriers that the others make superfluous, first those in inner loops.
+void Thin(Kernel* kernel, Accesses* accesses) {
+  std::vector<std::pair<int, size_t>> order;  // depth, negative, and number
+  ForEachBlock(&kernel->body, 0, [&](const std::vector<Stmt>* block, int depth) {
+    for (const Stmt& s : *block) {
+      if (s.opcode == Opcode::kBarrier) order.emplace_back(-depth, order.size());
+    }
+  });
+  std::sort(order.begin(), order.end());
+  std::vector<bool> keep(order.size(), true);
+  for (const auto& [depth, number] : order) {
+    keep[number] = false;
+    keep[number] = RaceFinder(With(*kernel, keep), accesses).Find().has_value();
+  }
+  *kernel = With(*kernel, keep);
+}
+
+}  // namespace
+
+void PlaceBarriers(Kernel* kernel) {
+  if (kernel->team == 1) return;
+  const Kernel given = *kernel;  // borrowed by its accesses
+  Accesses accesses(given);
+  while (std::optional<Race> race = RaceFinder(*kernel, &accesses).Find()) {
+    Separate(kernel, accesses, *race);
+  }
+  Thin(kernel, &accesses);
+}
+
+absl::Status CheckBarriers(const Kernel& kernel) {
+  if (kernel.team == 1) return absl::OkStatus();
+  Accesses accesses(kernel);
+  const std::optional<Race> race = RaceFinder(kernel, &accesses).Find();
+  if (!race) return absl::OkStatus();
+  const MemoryAccess &earlier = accesses.access(race->earlier),
+                     &later = accesses.access(race->later);
+  const std::string when =
+      race->carrier == kNoLoop ? "" : Cat(" of a later ", accesses.loop(race->carrier).name);
+  return Invalid("b", later.buffer, ": no barrier between \"", earlier.text, "\" and \"",
+                 later.text, "\"", when, "; two threads of the team may touch one element");
+}
+
+}  // namespace athanor::kir

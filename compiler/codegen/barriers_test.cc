@@ -1,0 +1,265 @@
+#include "compiler/codegen/barriers.h"
+
+#include <string>
+
+#include "absl/strings/str_cat.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+
+namespace athanor::kir {
+namespace {
+
+using ::testing::HasSubstr;
+
+// A team of 32 with an input, two results and scratch.
+constexpr char kHead[] =
+    "kernel(s0, s1) team 32 grid s0\nb0: f32 in\nb1: f32 out\nb2: i64 out\nb3: f32 scratch 128\n"
+    "b4: f32 scratch 128\n"
+    "v0: f32 = const 0x0 (0)\nv1: f32x32 = broadcast(v0)\nv2: bool = const 1\nv3: i64 = const 1\n";
+
+// A statement "barrier" of `expected` is a barrier that must be placed; there must be no others.
+void ExpectBarriers(const std::string& expected) {
+  std::string without, line;
+  for (char c : expected) {
+    line += c;
+    if (c != '\n') continue;
+    if (line.find("barrier") == std::string::npos) without += line;
+    line.clear();
+  }
+  absl::StatusOr<Kernel> kernel = ParseKernel(absl::StrCat(kHead, without));
+  ASSERT_TRUE(kernel.ok()) << kernel.status();
+  EXPECT_EQ(Verify(*kernel).ok(), without == expected) << expected << Verify(*kernel);
+  PlaceBarriers(&*kernel);
+  EXPECT_EQ(ToText(*kernel), absl::StrCat(kHead, expected));
+  EXPECT_TRUE(Verify(*kernel).ok()) << Verify(*kernel);
+}
+
+TEST(PlaceBarriers, ThreadsReadWhatOthersWrote) {
+  // The scalar load of the last thread's element, and the next item's stores before it.
+  ExpectBarriers(R"(barrier
+store b3[lane] = v1: f32x32
+barrier
+v4: f32 = load b3[31]
+store b1[g] = v4: f32
+)");
+  // Thread 0's scalar.
+  ExpectBarriers(R"(store b1[g] = v0: f32
+barrier
+v4: f32 = load b1[g]
+)");
+  // Lanes shifted by one.
+  ExpectBarriers(R"(barrier
+store b3[lane] = v1: f32x32
+barrier
+v4: f32x32 = load b3[lane + 1]
+)");
+}
+
+TEST(PlaceBarriers, ThreadsOverwriteWhatOthersRead) {
+  ExpectBarriers(R"(v4: f32 = load b1[32*g + 5]
+barrier
+store b1[32*g + lane] = v1: f32x32
+)");
+  ExpectBarriers(R"(v4: f32 = load b1[g]
+barrier
+store b1[g] = v4: f32
+)");
+}
+
+TEST(PlaceBarriers, ThreadsOverwriteWhatOthersWrote) {
+  ExpectBarriers(R"(store b1[32*g + lane] = v1: f32x32
+barrier
+store b1[32*g + 7] = v0: f32
+)");
+  ExpectBarriers(R"(store b1[32*g + lane] = v1: f32x32
+barrier
+store b1[32*g - lane + 31] = v1: f32x32
+)");
+}
+
+TEST(PlaceBarriers, ThreadsWithElementsOfTheirOwn) {
+  ExpectBarriers(R"(store b3[lane] = v1: f32x32
+for i0 in [0, 96) step 32 {
+  v4: f32x32 = load b3[i0 + lane]
+  store b3[i0 + lane + 32] = v4: f32x32
+}
+v5: i64 = index 64*g
+for i1 in [v5, v5 + 64) step 32 {
+  store b1[i1 + lane] = v1: f32x32
+  v6: f32x32 = load b1[i1 + lane]
+  store b1[i1 + lane - 32] = v6: f32x32
+}
+store b2[3*g] = v3: i64
+store b2[3*g] = v3: i64
+)");
+}
+
+TEST(PlaceBarriers, ElementsThatAreNeverTheSame) {
+  ExpectBarriers(R"(store b3[lane] = v1: f32x32
+v4: f32 = load b3[40]
+v5: f32x32 = load b3[lane + 64]
+store b1[2*g] = v0: f32
+v6: f32 = load b1[2*g + 1]
+store b4[0] = v0: f32
+v7: f32x32 = load b4[lane] count 1
+)");
+}
+
+TEST(PlaceBarriers, NothingForOneThread) {
+  Kernel kernel = *ParseKernel(
+      "kernel() grid 9\nb0: f32 scratch 8\nb1: f32 out\nv0: f32 = load b0[3]\nstore b0[3] = v0: "
+      "f32\nstore b1[g] = v0: f32\n");
+  const std::string text = ToText(kernel);
+  PlaceBarriers(&kernel);
+  EXPECT_EQ(ToText(kernel), text);
+}
+
+TEST(PlaceBarriers, TheNextItemHasTheSameScratch) {
+  // One item alone is followed by none.
+  Kernel kernel = *ParseKernel(
+      "kernel() team 4 grid 1\nb0: f32 scratch 4\nv0: f32x4 = load b0[-lane + 3]\n"
+      "v1: f32 = reduce.Add(v0)\nv2: f32x4 = broadcast(v1)\nbarrier\nstore b0[lane] = v2: f32x4\n");
+  EXPECT_TRUE(Verify(kernel).ok()) << Verify(kernel);
+  kernel.grid = 2;
+  EXPECT_THAT(std::string(Verify(kernel).message()),
+              HasSubstr("b0: no barrier between \"store b0[lane]\" and \"v0 = load b0[-lane + 3]\" "
+                        "of a later g; two threads of the team may touch one element"));
+  // Global buffers' elements are one item's.
+  ExpectBarriers(R"(store b1[g] = v0: f32
+)");
+}
+
+TEST(PlaceBarriers, LoopsThatCarryARace) {
+  ExpectBarriers(R"(for i0 in [0, s0) step 1 {
+  barrier
+  v4: f32x32 = load b3[-lane + 31]
+  barrier
+  store b3[lane] = v4: f32x32
+}
+)");
+  // Of two loops, the outer one carries it: the barrier is outside the inner one.
+  ExpectBarriers(R"(for i0 in [0, s0) step 1 {
+  barrier
+  for i1 in [0, s1) step 1 {
+    v4: f32 = load b3[i1]
+  }
+  barrier
+  for i2 in [0, 64) step 32 {
+    store b3[i2 + lane] = v1: f32x32
+  }
+}
+)");
+  // The inner loop has its own barrier, which serves what comes before.
+  ExpectBarriers(R"(store b3[lane] = v1: f32x32
+for i0 in [0, s0) step 1 {
+  barrier
+  v4: f32 = load b3[7]
+  barrier
+  store b3[lane] = v1: f32x32
+}
+)");
+}
+
+TEST(PlaceBarriers, RowsOfOneResult) {
+  // No row is a multiple of the team long: rows, their whole vectors and the rest do not overlap.
+  ExpectBarriers(R"(v4: i64 = index floordiv(g, 3)
+for i0 in [v4, v4 + 8) step 1 {
+  for i1 in [0, 32*floordiv(s0, 32)) step 32 {
+    store b1[i0*s0 + i1 + lane] = v1: f32x32
+  }
+  for i2 in [32*floordiv(s0, 32), s0) step 32 {
+    store b1[i0*s0 + i2 + lane] = v1: f32x32 count -32*floordiv(s0, 32) + s0
+  }
+}
+)");
+  // Nor if a condition says that the last lane is inside the row.
+  ExpectBarriers(R"(for i0 in [0, s1) step 1 {
+  for i1 in [0, s0) step 32 {
+    v4: i64 = index i1 + 31
+    v5: i64 = index s0
+    v6: bool = LessThan(v4, v5)
+    if v6 {
+      store b1[i0*s0 + i1 + lane] = v1: f32x32
+    }
+    v7: bool = Not(v6)
+    if v7 {
+      store b1[i0*s0 + i1 + lane] = v1: f32x32 count -i1 + s0
+    }
+  }
+}
+)");
+}
+
+TEST(PlaceBarriers, PathsAroundABarrier) {
+  // The loop may not run, and the condition may be false.
+  ExpectBarriers(R"(store b1[g] = v0: f32
+for i0 in [0, s0) step 1 {
+  barrier
+  v4: f32 = load b1[g]
+  barrier
+  store b1[g] = v4: f32
+}
+barrier
+v5: f32 = load b1[g]
+)");
+  ExpectBarriers(R"(store b1[g] = v0: f32
+if v2 {
+  barrier
+  v4: f32 = load b1[g]
+}
+barrier
+v5: f32 = load b1[g]
+)");
+  // A loop that runs has its barriers on every path.
+  for (const auto& [end, after] : {std::pair{"4", ""}, {"s0", "barrier\n"}}) {
+    ExpectBarriers(absl::StrCat("barrier\nstore b3[lane] = v1: f32x32\nfor i0 in [0, ", end,
+                                ") step 1 {\n  barrier\n  v4: f32 = load b1[g]\n  barrier\n"
+                                "  store b1[g] = v4: f32\n}\n",
+                                after, "v5: f32 = load b3[31]\n"));
+  }
+}
+
+TEST(PlaceBarriers, RegistersThatChange) {
+  // The loop begins at the old v4 + 1, so that the first load is of element 0.
+  ExpectBarriers(R"(mut v4: i64 = v3
+v5: i64 = index v4 + 1
+barrier
+store b3[0] = v0: f32
+barrier
+for i0 in [v4 + 1, v4 + 5) step 1 {
+  v4 := v5
+  v6: f32 = load b3[i0 - v4]
+}
+)");
+  ExpectBarriers(R"(mut v4: i64 = v3
+barrier
+store b3[lane + v4] = v1: f32x32
+v4 := v3
+barrier
+v5: f32x32 = load b3[lane + v4]
+)");
+  // The same elements in one iteration; perhaps others in the next.
+  ExpectBarriers(R"(for i0 in [0, 4) step 1 {
+  v4: i64 = load b2[g]
+  barrier
+  v5: f32x32 = load b3[lane + v4]
+  store b3[lane + v4] = v5: f32x32
+}
+)");
+}
+
+TEST(CheckBarriers, NamesBothStatements) {
+  const std::string head = kHead;
+  for (const auto& [text, message] :
+       {std::pair{"store b1[32*g + lane] = v1: f32x32\nv4: f32 = load b1[32*g]\n",
+                  "b1: no barrier between \"store b1[32*g + lane]\" and \"v4 = load b1[32*g]\";"},
+        {"for i0 in [0, s0) step 1 {\nv4: f32 = load b1[g]\nbarrier\nstore b1[g] = v4: f32\n}\n",
+         "b1: no barrier between \"store b1[g]\" and \"v4 = load b1[g]\" of a later i0;"}}) {
+    const absl::StatusOr<Kernel> kernel = ParseKernel(absl::StrCat(kHead, text));
+    ASSERT_TRUE(kernel.ok()) << kernel.status();
+    EXPECT_THAT(std::string(Verify(*kernel).message()), HasSubstr(message)) << text;
+  }
+}
+
+}  // namespace
+}  // namespace athanor::kir
