@@ -8,11 +8,12 @@
 // them all, on its path alone; conditions and loops that may not run join the path around them.
 //
 // Two accesses are kept apart by the difference of their indices, where the loop variable of step s
-// is begin + s*k: it is a multiple of the team (each thread has elements of its own), its constant
-// is no multiple of what all else is (the GCD test), or Bounds prove its sign.
+// is begin + s*k: it is a multiple of the team (each thread has elements of its own), it passes
+// over 0 as multiples of a number do (the GCD test), or Bounds prove its sign (Banerjee's test).
 #include "compiler/codegen/barriers.h"
 
 #include <algorithm>
+#include <cstdlib>
 #include <map>
 #include <numeric>
 #include <optional>
@@ -37,8 +38,8 @@ using Values = std::map<std::string, Expr, std::less<>>;
 struct MemoryAccess {
   int buffer;
   bool store, vector;
-  Expr index;               // over sizes, loops' counters, lane, and registers that are no index
-  Expr expanded;            // that without registers that are an index
+  Expr index;               // over sizes, loops' counters, lane and registers
+  Expr expanded;            // the same, without registers that are an index
   std::vector<Expr> known;  // expressions that are not negative where it is done
   std::vector<int> loops;   // around it, from the outermost
   std::string text;
@@ -180,6 +181,13 @@ class Accesses {
     }
   }
 
+  static bool IsPolynomial(const Expr& e) {
+    return std::all_of(e.terms().begin(), e.terms().end(), [](const Expr::Term& t) {
+      return std::all_of(t.monomial.begin(), t.monomial.end(),
+                         [](const AtomRef& a) { return a->kind == Atom::Kind::kSymbol; });
+    });
+  }
+
   // Remembers an i64 register: its index, unless that may change while the register does not.
   void Define(const Stmt& s) {
     const std::string symbol = SymbolOf(s.result);
@@ -192,7 +200,7 @@ class Accesses {
       expanded_[symbol] = indices_[symbol].Substitute(expanded_);
     }
     if (s.opcode == Opcode::kMutable) mutables_.insert(symbol);
-    if (is_index && s.type.lanes > 1) {
+    if (is_index && (s.type.lanes > 1 || IsPolynomial(indices_[symbol]))) {
       values_[symbol] = indices_[symbol];
     } else if (s.opcode == Opcode::kMutable || s.type.lanes > 1) {
       varying_.insert(symbol);
@@ -254,7 +262,7 @@ class Accesses {
          OwnElements(earlier.expanded.Substitute(r.values), later.expanded))) {
       return false;
     }
-    if (NeverZero(difference)) return false;
+    if (NeverZero(difference, r.ranges)) return false;
     std::vector<Expr> known = later.known;
     for (const Expr& e : earlier.known) known.push_back(e.Substitute(r.values));
     return !Positive(difference, r.ranges, known) && !Positive(-1 * difference, r.ranges, known);
@@ -272,41 +280,60 @@ class Accesses {
     });
   }
 
-  // Reports whether `e` is proved to be 1 or more: puts the end of its range that makes `e` least
-  // for each symbol.
-  bool Positive(Expr e, const std::vector<Range>& ranges) const {
+  bool Positive(const Expr& e, const std::vector<Range>& ranges) const {
+    const std::optional<Expr> least = Least(e, ranges);
+    return least && bounds_.NonNegative(*least - 1);
+  }
+
+  // Returns what `e` is at least: puts the end of its range that makes `e` least for each symbol.
+  std::optional<Expr> Least(Expr e, const std::vector<Range>& ranges) const {
     for (const Range& r : ranges) {
       const std::optional<Expr::Affine> affine = e.AsAffine(r.symbol);
-      if (!affine) return false;
+      if (!affine) return std::nullopt;
       if (affine->stride.IsConstant(0)) continue;
       const bool rises = bounds_.NonNegative(affine->stride);
-      if (!rises && !bounds_.NonNegative(-1 * affine->stride)) return false;
+      if (!rises && !bounds_.NonNegative(-1 * affine->stride)) return std::nullopt;
       e = affine->base + affine->stride * (rises ? r.lower : r.upper);
     }
-    return bounds_.NonNegative(e - 1);
+    return e;
   }
 
   // Reports whether two vectors meet only where the lanes, and so the threads, are the same.
   bool OwnElements(const Expr& a, const Expr& b) const {
     const std::optional<Expr::Affine> x = a.AsAffine(Other(kLane)), y = b.AsAffine(kLane);
     if (!x || !y || x->stride != y->stride) return false;
+    const Expr apart = x->base - y->base;
+    if (apart.IsConstant(0)) {
+      return bounds_.NonNegative(x->stride - 1) || bounds_.NonNegative(-1 * x->stride - 1);
+    }
     const int64_t stride = x->stride.constant().value_or(0);
     int64_t span;
     if (stride == 0 || __builtin_mul_overflow(stride, kernel_.team, &span)) return false;
-    const Expr apart = x->base - y->base;
     return !apart.overflow() &&
            std::all_of(apart.terms().begin(), apart.terms().end(),
                        [&](const Expr::Term& t) { return t.coefficient % span == 0; });
   }
 
-  static bool NeverZero(const Expr& e) {
-    int64_t constant = 0, divisor = 0;
+  // Reports whether `e` is proved not to be 0: it is a multiple of some divisor, and a rest in
+  // whose range there is no multiple.
+  bool NeverZero(const Expr& e, const std::vector<Range>& ranges) const {
+    int64_t common = 0;
+    std::set<int64_t> divisors;
     for (const Expr::Term& t : e.terms()) {
       if (t.coefficient == INT64_MIN) return false;
-      (t.monomial.empty() ? constant : divisor) =
-          t.monomial.empty() ? t.coefficient : std::gcd(divisor, t.coefficient);
+      if (t.monomial.empty()) continue;
+      common = std::gcd(common, t.coefficient);
+      divisors.insert({common, std::abs(t.coefficient)});
     }
-    return divisor == 0 ? constant != 0 : constant % divisor != 0;
+    return std::any_of(divisors.begin(), divisors.end(), [&](int64_t divisor) {
+      Expr rest;
+      for (const Expr::Term& t : e.terms()) {
+        if (t.coefficient % divisor != 0) rest += Expr::Of(t);
+      }
+      const std::optional<Expr> least = Least(rest, ranges), most = Least(-1 * rest, ranges);
+      return least && least->constant() && most && most->constant() &&
+             FloorDiv(*least - 1, divisor) == FloorDiv(-1 * *most, divisor);
+    });
   }
 
   const Kernel& kernel_;
@@ -316,7 +343,7 @@ class Accesses {
   std::vector<Expr> known_;                // where the collected statement is
   std::vector<int> around_;                // loops around the statement being collected
   Bounds bounds_;
-  Values values_;                     // of loop variables, and of vectors of indices
+  Values values_;                     // of loop variables, and of simple indices
   Values indices_;                    // of registers that are an index
   Values expanded_;                   // the same, without such registers
   std::map<std::string, int> owner_;  // the loop in whose iteration a symbol has one value

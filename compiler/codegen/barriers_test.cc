@@ -105,6 +105,30 @@ v7: f32x32 = load b4[lane] count 1
 )");
 }
 
+TEST(PlaceBarriers, MultiplesThatPassOverEachOther) {
+  // Thread 0's element is 8*s0; of each eight, the others touch 1 to 3.
+  Kernel kernel = *ParseKernel(
+      "kernel(s0, s1) team 4 grid 3\nb0: f32 scratch 99\nv0: f32x4 = load b0[8*s1 + lane]\n"
+      "v1: f32 = reduce.Add(v0)\nstore b0[8*s0] = v1: f32\n");
+  EXPECT_TRUE(Verify(kernel).ok()) << Verify(kernel);
+  kernel.team = 8;
+  kernel.body[0].type.lanes = 8;
+  EXPECT_TRUE(Verify(kernel).ok()) << Verify(kernel);
+  kernel.body[0].index += 1;
+  EXPECT_FALSE(Verify(kernel).ok());  // lane 7's is the next eight's first
+}
+
+TEST(PlaceBarriers, OneIndexInBothStatements) {
+  ExpectBarriers(R"(v4: f32x32 = load b1[lane*s0 + g + lane]
+store b1[lane*s0 + g + lane] = v4: f32x32
+)");
+  // A row of no elements: all lanes are at one.
+  ExpectBarriers(R"(v4: f32x32 = load b1[lane*s0 + g]
+barrier
+store b1[lane*s0 + g] = v4: f32x32
+)");
+}
+
 TEST(PlaceBarriers, NothingForOneThread) {
   Kernel kernel = *ParseKernel(
       "kernel() grid 9\nb0: f32 scratch 8\nb1: f32 out\nv0: f32 = load b0[3]\nstore b0[3] = v0: "
