@@ -9,8 +9,9 @@ namespace athanor {
 // Returns true only if it is proved: every load of global buffer `operand` is at the very index at
 // which the same block later stores the result (buffer 0), the result is never loaded, and both
 // have elements of one size. Then only the lane that overwrites an element reads it, before it
-// does. REQUIRES: the kernel stores an element of its result at most once, or loads no operand
-// after the first time.
+// does; in a kernel of a team it is one thread that does both, since only vectors may. REQUIRES:
+// the kernel stores an element of its result at most once, or loads no operand after the first
+// time.
 bool MayWriteOver(const kir::Kernel& kernel, int operand);
 
 }  // namespace athanor

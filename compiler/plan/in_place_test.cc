@@ -62,6 +62,21 @@ TEST(InPlaceTest, AnotherBlockOrAnotherSize) {
   EXPECT_FALSE(MayWriteOver(narrow.Done(), 1));
 }
 
+TEST(InPlaceTest, TeamsWriteOverWhatOneThreadReads) {
+  const Expr g = Expr::Symbol(kir::kGrid);
+  Kernel vectors, scalars;
+  vectors.e.Store(vectors.out, 16 * g + Lane(), vectors.e.Load(vectors.a, 16 * g + Lane(), 16, {}),
+                  {});
+  scalars.e.Store(scalars.out, g, scalars.e.Load(scalars.a, g, 1, {}), {});
+  kir::Kernel by_vectors = vectors.Done(), by_scalars = scalars.Done();
+  for (const int threads : {1, 16}) {
+    by_vectors.team = by_scalars.team = threads;
+    EXPECT_TRUE(MayWriteOver(by_vectors, 1)) << threads;
+    // Thread 0 may store before thread 5 has loaded.
+    EXPECT_EQ(MayWriteOver(by_scalars, 1), threads == 1) << threads;
+  }
+}
+
 TEST(InPlaceTest, StoresThatMayNotHappen) {
   Kernel k;
   k.e.For(0, 64, 16, [&](const Expr& i) {
