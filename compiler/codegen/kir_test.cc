@@ -156,6 +156,9 @@ TEST(KirVerify, NamesWhatIsWrongWithATeam) {
         {"kernel() grid 1\nbarrier\n", "barrier: in a kernel of teams of one"},
         {"kernel() team 32 grid 1\nv0: i64x16 = index lane\n",
          "v0: 16 lanes; a team of 32 has 1 or as many"},
+        {"kernel() team 4 grid 9\nb0: f32 out\nv0: f32x4 = load b0[4*g + lane]\nstore b0[4*g] = "
+         "v0: f32x4\n",
+         "store to b0: all lanes store to one element"},
         {"kernel() team 32 grid 1\nb0: f32 in\nb1: f32 out\ngemm b1[0] stride 1 = b0[0] stride 1 * "
          "b0[0] stride 1: f32 rows 1 columns 1 sums 1\n",
          "gemm: in a kernel of teams of 32"}}) {
