@@ -5,7 +5,8 @@
 //   ATHANOR_EMULATOR_ARCH=sm_90a      instead of sm_80; sm_75: one that nothing compiles for
 //   ATHANOR_EMULATOR_BYTES=N          of memory, instead of 4 GiB
 //   ATHANOR_EMULATOR_QUEUE=now        does work as it is enqueued, not when it is waited for
-//   ATHANOR_EMULATOR_ORDER=descending runs the last thread of a launch first
+//   ATHANOR_EMULATOR_ORDER=descending runs the last thread of a launch, and of a team, first;
+//                          N: in a random order that the number N gives
 //   ATHANOR_EMULATOR_BREAKS=FILE      breaks once there is such a file
 #include "runtime/cpu/module.h"
 
@@ -18,24 +19,24 @@
 #include <cstring>
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <utility>
 #include <vector>
 
 #include "absl/strings/numbers.h"
-#include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
 #include "tests/emulator/athanor/launch.h"
 #include "tests/emulator/device.h"
+#include "tests/emulator/faults.h"
+#include "tests/emulator/teams.h"
 
 // Tells a driver's users that no GPU is there.
 extern "C" __attribute__((visibility("default"))) const int athanor_emulator = 1;
 
 namespace athanor::emulator {
 namespace {
-
-using Entry = void (*)(void** arguments, const Launch* launch);
 
 constexpr int kMultiprocessors = 4, kThreadsPerMultiprocessor = 256;
 constexpr size_t kBytes = size_t{4} << 30;
@@ -94,60 +95,64 @@ std::vector<Range> Ranges() {
   return ranges;
 }
 
-// Says where an address lies, from the nearest block below it.
-std::string Place(const Launch& launch, unsigned long address) {
-  if ((address & kDeviceBit) == 0) return "which is no address of the device";
-  const Range* below = nullptr;
-  for (const Range* range = launch.ranges; range < launch.ranges + launch.range_count; ++range) {
-    if (range->begin <= address) below = range;
-  }
-  if (below == nullptr) return "before all that is allocated";
-  return absl::StrCat(address - below->begin, " bytes into a block of ", below->end - below->begin);
+std::optional<Order> TheOrder() {
+  const absl::string_view set = Setting("ATHANOR_EMULATOR_ORDER", "ascending");
+  Order order;
+  if (set == "ascending") return order;
+  order.kind = set == "descending" ? Order::kDescending : Order::kSeeded;
+  if (order.kind == Order::kSeeded && !absl::SimpleAtoi(set, &order.seed)) return std::nullopt;
+  return order;
 }
 
 std::jmp_buf launch_end;
 
-void LoseBy(const Launch& launch, Fault fault, const Access& access) {
-  std::string why = absl::StrCat(launch.kernel, ": thread ", launch.thread, " of ", launch.threads,
-                                 " ", access.write ? "writes " : "reads ", access.bytes, " bytes ");
-  switch (fault) {
-    case Fault::kAddress:
-      absl::StrAppend(&why, Place(launch, access.address));
-      break;
-    case Fault::kMisaligned:
-      absl::StrAppend(&why, "at an address that they do not divide");
-      break;
-    case Fault::kArgument:
-      absl::StrAppend(&why, static_cast<long>(access.address - access.argument),
-                      " bytes into an argument of ", access.argument_bytes);
-      break;
-    case Fault::kLocked:
-      absl::StrAppend(&why, "of a lock that no other thread can hold");
-      break;
-  }
-  Lose(fault == Fault::kMisaligned ? kCudaMisalignedAddress : kCudaIllegalAddress, std::move(why));
-}
-
 void EndLaunch(const Launch* launch, Fault fault, const Access& access) {
-  LoseBy(*launch, fault, access);
+  Lose(ResultOf(fault), TextOf(*launch, fault, access));
   std::longjmp(launch_end, 1);  // over frames of the kernel, which has nothing to destroy
 }
 
+// A thread alone meets itself, and who would swap with another has none.
+unsigned long MeetAlone(const Launch* launch, const Meeting& meeting, unsigned long value) {
+  const long team = meeting.kind == Meeting::kSwap ? 2 * meeting.step : meeting.team;
+  if (team != 1) EndLaunch(launch, Fault::kTeam, {0, team, false});
+  return value;
+}
+
 // Runs the threads of a launch one after another; a fault ends them all.
-void RunThreads(Entry entry, const char* name, void** arguments, Threads threads) {
-  const std::vector<Range> ranges = Ranges();
-  Launch launch = {.threads = threads.blocks * threads.threads,
-                   .ranges = ranges.data(),
-                   .range_count = static_cast<long>(ranges.size()),
-                   .fault = EndLaunch,
-                   .kernel = name};
-  const bool descending = Setting("ATHANOR_EMULATOR_ORDER", "") == "descending";
+void RunThreads(Entry entry, void** arguments, Launch& launch, const Order& order) {
+  launch.fault = EndLaunch;
+  launch.meet = MeetAlone;
   if (setjmp(launch_end) != 0) return;
   for (long i = 0; i < launch.threads; ++i) {
-    launch.thread = descending ? launch.threads - 1 - i : i;
+    launch.thread = order.At(i, launch.threads);
     entry(arguments, &launch);
   }
 }
+
+// Is a kernel of an object.
+struct Code {
+  std::string name;
+  Entry entry = nullptr;
+  int team = 1;
+  long shared_bytes = 0;
+
+  void Run(void** arguments, Threads threads) const {
+    const std::optional<Order> order = TheOrder();
+    if (!order) {
+      return Lose(kCudaLaunchFailed,
+                  "ATHANOR_EMULATOR_ORDER may be ascending, descending or a number");
+    }
+    const std::vector<Range> ranges = Ranges();
+    Launch launch = {.threads = threads.blocks * threads.threads,
+                     .ranges = ranges.data(),
+                     .range_count = static_cast<long>(ranges.size()),
+                     .kernel = name.c_str(),
+                     .team = team};
+    if (team == 1) return RunThreads(entry, arguments, launch, *order);
+    Stop stop = RunTeams(entry, arguments, launch, threads.threads, shared_bytes, *order);
+    if (stop.result != kCudaSuccess) Lose(stop.result, std::move(stop.why));
+  }
+};
 
 class Loaded : public Program {
  public:
@@ -157,18 +162,28 @@ class Loaded : public Program {
     Kernel& kernel = kernels_[std::string(name)];
     if (kernel.run) return &kernel;
     kernel.name = name;
-    const absl::StatusOr<void*> entry = module_->Symbol(kernel.name);
-    const absl::StatusOr<void*> bytes = module_->Symbol(kernel.name + "_argument_bytes");
-    if (!entry.ok() || !bytes.ok()) return nullptr;
-    kernel.argument_bytes = {*static_cast<const unsigned long*>(*bytes)};
-    kernel.run = [entry = reinterpret_cast<Entry>(*entry), name = kernel.name.c_str()](
-                     void** arguments, Threads threads) {
-      RunThreads(entry, name, arguments, threads);
+    const auto* const bytes = Symbol<const unsigned long>(kernel.name + "_argument_bytes");
+    const auto* const team = Symbol<const int>(kernel.name + "_team");
+    const auto* const shared_bytes = Symbol<const long>(kernel.name + "_shared_bytes");
+    Code code = {.name = kernel.name, .entry = reinterpret_cast<Entry>(Symbol<void>(kernel.name))};
+    if (code.entry == nullptr || bytes == nullptr) return nullptr;
+    if (team != nullptr) code.team = *team;
+    if (shared_bytes != nullptr) code.shared_bytes = *shared_bytes;
+    kernel.argument_bytes = {*bytes};
+    kernel.run = [code = std::move(code)](void** arguments, Threads threads) {
+      code.Run(arguments, threads);
     };
     return &kernel;
   }
 
  private:
+  // Null: the object has none of this name.
+  template <typename T>
+  T* Symbol(const std::string& name) const {
+    const absl::StatusOr<void*> symbol = module_->Symbol(name);
+    return symbol.ok() ? static_cast<T*>(*symbol) : nullptr;
+  }
+
   const std::unique_ptr<CpuModule> module_;
   std::map<std::string, Kernel> kernels_;
 };

@@ -17,12 +17,21 @@ using f64 = double;
 
 #define FN inline __attribute__((always_inline))
 // Begins the kernel that reads its arguments from `a`: a thread's run, which a launch calls.
-#define KERNEL(name)                                                                \
+#define KERNEL(name) TEAM_KERNEL(name, 1, 0)
+// Begins a kernel of teams of so many threads, which have so many bytes of shared memory. A block
+// holds whole teams and has at most 128 threads.
+#define TEAM_KERNEL(name, threads_of_team, bytes_of_team)                           \
+  static_assert(athanor::emulator::IsTeam(threads_of_team),                         \
+                "a team is 1, 2, 4, 8, 16, 32 or 128 threads");                     \
+  static_assert((bytes_of_team) <= athanor::emulator::MostShared(threads_of_team),  \
+                "the teams of a block have 48 KiB of shared memory");               \
   static void name##_thread(const Arguments& a);                                    \
   extern "C" const unsigned long name##_argument_bytes = sizeof(Arguments);         \
+  extern "C" const int name##_team = threads_of_team;                               \
+  extern "C" const long name##_shared_bytes = bytes_of_team;                        \
   extern "C" void name(void** arguments, const athanor::emulator::Launch* launch) { \
     const Arguments& a = *static_cast<const Arguments*>(arguments[0]);              \
-    athanor::emulator::Begin(a, launch);                                            \
+    athanor::emulator::Begin<threads_of_team>(a, launch);                           \
     name##_thread(a);                                                               \
   }                                                                                 \
   static void name##_thread(const Arguments& a)
@@ -32,7 +41,17 @@ extern "C" const char athanor_arch[] = ATHANOR_ARCH;
 namespace athanor::emulator {
 
 static const Launch* launch;
-static Range near;  // the range that was accessed last
+static Range near;    // the range that was accessed last
+static bool watched;  // accesses are told: teams have several threads. Never set where none has
+static int locks;     // that are held, by the thread that runs
+
+constexpr bool IsTeam(int threads) {
+  return threads == kMostThreadsOfBlock ||
+         (threads > 0 && threads <= kWave && (threads & (threads - 1)) == 0);
+}
+constexpr long MostShared(int threads) {
+  return kMostSharedBytesOfBlock / (kMostThreadsOfBlock / threads);
+}
 
 [[gnu::noinline, gnu::cold]] static void Fail(Fault fault, const Access& access) {
   launch->fault(launch, fault, access);
@@ -73,14 +92,53 @@ FN T* Element(const void* address, bool write) {
   return static_cast<T*>(Reach(access));
 }
 
-// A thread's scratch holds what no kernel wrote.
-template <typename A>
+// Tells of an access to what other threads of the team may access.
+FN void Touch(const Access& access) {
+  if (watched && locks == 0) launch->touch(launch, access);
+}
+
+// A team's scratch holds what no kernel wrote.
+template <int T, typename A>
 FN void Begin(const A& a, const Launch* of) {
   launch = of;
   near = {};
-  if (a.stride == 0 || of->thread >= a.items) return;
-  const u64 scratch = reinterpret_cast<u64>(a.workspace) + of->thread * a.stride;
+  watched = T > 1;
+  locks = 0;
+  const long team = of->thread / T;
+  if (!of->first_of_team || a.stride == 0 || team >= a.items) return;
+  const u64 scratch = reinterpret_cast<u64>(a.workspace) + team * a.stride;
   __builtin_memset(Reach({scratch, a.stride, true}), kUnwritten, a.stride);
+  if (T > 1) of->workspace = {scratch, scratch + a.stride};
+}
+
+FN void CheckTeam(int threads) {
+  if (launch->team != threads) Fail(Fault::kTeam, {0, threads, false});
+}
+
+// Returns a part of what belongs to the team.
+FN u8* Part(u64 whole, i64 whole_bytes, i64 offset, i64 bytes) {
+  if (offset < 0 || bytes < 0 || offset + bytes > whole_bytes) {
+    Fail(Fault::kArgument, {whole + offset, bytes, true, whole, whole_bytes});
+  }
+  return reinterpret_cast<u8*>(whole + offset);
+}
+
+// Is where in the text a function is called, as its last argument.
+struct Site {
+  const char* file;
+  int line, column;
+};
+#define ATHANOR_SITE \
+  athanor::emulator::Site { __builtin_FILE(), __builtin_LINE(), __builtin_COLUMN() }
+
+template <int T, typename Value>
+FN Value Meet(Meeting::Kind kind, Value value, i64 step, Site site) {
+  static_assert(sizeof(Value) == 4 || sizeof(Value) == 8, "threads exchange 4 or 8 bytes");
+  u64 bits = 0;
+  __builtin_memcpy(&bits, &value, sizeof(value));
+  bits = launch->meet(launch, {kind, T, int(step), site.file, site.line, site.column}, bits);
+  __builtin_memcpy(&value, &bits, sizeof(value));
+  return value;
 }
 
 }  // namespace athanor::emulator
@@ -93,10 +151,14 @@ struct Buffer {
 // Is a number on the device.
 class Cell {
  public:
-  void operator=(i64 value) { *athanor::emulator::Element<i64>(this, true) = value; }
-  operator i64() const { return *athanor::emulator::Element<i64>(this, false); }
+  void operator=(i64 value) { *Told(true) = value; }
+  operator i64() const { return *Told(false); }
 
  private:
+  i64* Told(bool write) const {
+    athanor::emulator::Touch({reinterpret_cast<u64>(this), sizeof(i64), write});
+    return athanor::emulator::Element<i64>(this, write);
+  }
   i64 value_;
 };
 struct alignas(64) ErrorSlot {
@@ -104,34 +166,57 @@ struct alignas(64) ErrorSlot {
   u32 lock;
 };
 
-template <typename A>
+template <int T = 1, typename A>
 FN i64 first(const A&) {
-  return athanor::emulator::launch->thread;
+  athanor::emulator::CheckTeam(T);
+  return athanor::emulator::launch->thread / T;
 }
-template <typename A>
+template <int T = 1, typename A>
 FN i64 teams(const A&) {
-  return athanor::emulator::launch->threads;
+  return athanor::emulator::launch->threads / T;
 }
-template <typename A>
+template <int T>
+FN i64 lane_of() {
+  athanor::emulator::CheckTeam(T);
+  return athanor::emulator::launch->thread % T;
+}
+template <int T = 1, typename A>
 FN Buffer scratch(const A& a, i64 offset, i64 bytes) {
-  u8* const own = a.workspace + first(a) * a.stride;
-  if (offset + bytes > a.stride) {
-    athanor::emulator::Fail(
-        athanor::emulator::Fault::kArgument,
-        {reinterpret_cast<u64>(own) + offset, bytes, true, reinterpret_cast<u64>(own), a.stride});
-  }
-  return {own + offset, bytes};
+  const u64 own = reinterpret_cast<u64>(a.workspace) + first<T>(a) * a.stride;
+  return {athanor::emulator::Part(own, a.stride, offset, bytes), bytes};
+}
+template <int T>
+FN Buffer shared(i64 offset, i64 bytes) {
+  athanor::emulator::CheckTeam(T);
+  const athanor::emulator::Range& own = athanor::emulator::launch->shared;
+  return {athanor::emulator::Part(own.begin, own.end - own.begin, offset, bytes), bytes};
+}
+
+template <int T>
+FN void barrier(athanor::emulator::Site site = ATHANOR_SITE) {
+  athanor::emulator::Meet<T>(athanor::emulator::Meeting::kBarrier, 0, 0, site);
+}
+template <int T, typename Value>
+FN Value swap(Value x, i64 step, athanor::emulator::Site site = ATHANOR_SITE) {
+  return athanor::emulator::Meet<T>(athanor::emulator::Meeting::kSwap, x, step, site);
+}
+template <int T, typename Value>
+FN Value from_first(Value x, athanor::emulator::Site site = ATHANOR_SITE) {
+  return athanor::emulator::Meet<T>(athanor::emulator::Meeting::kFromFirst, x, 0, site);
 }
 
 template <typename T>
 FN T* checked(const Buffer& b, i64 index, bool write) {
-  const u8* const address = b.data + index * i64(sizeof(T));
+  const athanor::emulator::Access access = {reinterpret_cast<u64>(b.data) + index * i64(sizeof(T)),
+                                            sizeof(T), write, reinterpret_cast<u64>(b.data),
+                                            b.bytes};
   if (u64(index) >= u64(b.bytes) / sizeof(T)) {
-    athanor::emulator::Fail(
-        athanor::emulator::Fault::kArgument,
-        {reinterpret_cast<u64>(address), sizeof(T), write, reinterpret_cast<u64>(b.data), b.bytes});
+    athanor::emulator::Fail(athanor::emulator::Fault::kArgument, access);
   }
-  return athanor::emulator::Element<T>(address, write);
+  T* const element =
+      athanor::emulator::Element<T>(reinterpret_cast<const void*>(access.address), write);
+  athanor::emulator::Touch(access);
+  return element;
 }
 template <typename T>
 FN T load(const Buffer& b, i64 index) {
@@ -144,7 +229,7 @@ FN void store(const Buffer& b, i64 index, T value) {
 template <typename T>
 FN void prefetch(const Buffer&, i64) {}
 
-// Threads run one after another, so a lock that is taken would stay so.
+// Threads take turns only where they meet, so a lock that is taken would stay so.
 FN bool try_lock(u32* lock) {
   u32* const word = athanor::emulator::Element<u32>(lock, true);
   if (*word != 0) {
@@ -152,9 +237,13 @@ FN bool try_lock(u32* lock) {
                             {reinterpret_cast<u64>(lock), sizeof(*lock), true});
   }
   *word = 1;
+  ++athanor::emulator::locks;
   return true;
 }
-FN void unlock(u32* lock) { *athanor::emulator::Element<u32>(lock, true) = 0; }
+FN void unlock(u32* lock) {
+  *athanor::emulator::Element<u32>(lock, true) = 0;
+  --athanor::emulator::locks;
+}
 template <typename Number>
 FN i64 peek(const Number* from) {
   return *athanor::emulator::Element<i64>(from, false);
@@ -238,5 +327,8 @@ FUNCTION(erf)
 
 #include "athanor/arithmetic.h"
 #include "athanor/memory.h"
+#if __has_include("athanor/team.h")
+#include "athanor/team.h"
+#endif
 
 #endif

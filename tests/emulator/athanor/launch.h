@@ -2,6 +2,8 @@
 // the athanor/device.h that the object was compiled with. An object defines, for each kernel NAME,
 //   void NAME(void** arguments, const Launch*)  one thread's run
 //   const unsigned long NAME_argument_bytes
+//   const int NAME_team                         threads of a team
+//   const long NAME_shared_bytes                of a team
 // and once
 //   const char athanor_arch[]                   "sm_80"
 #ifndef ATHANOR_TESTS_EMULATOR_ATHANOR_LAUNCH_H_
@@ -13,9 +15,12 @@ namespace athanor::emulator {
 inline constexpr unsigned long kDeviceBit = 1UL << 54;
 // Fills memory that was never written: NaN in every float type.
 inline constexpr unsigned char kUnwritten = 0xff;
+// Of a kernel whose teams have several threads.
+inline constexpr int kMostThreadsOfBlock = 128, kWave = 32;
+inline constexpr long kMostSharedBytesOfBlock = 48 << 10;
 
 struct Range {
-  unsigned long begin, end;
+  unsigned long begin = 0, end = 0;
 };
 
 enum class Fault {
@@ -23,6 +28,7 @@ enum class Fault {
   kMisaligned,  // its bytes do not divide it
   kArgument,    // it is allocated, but outside the argument that it should lie in
   kLocked,      // a lock is taken, though no other thread runs
+  kTeam,        // the text says another team than the kernel has: `bytes` threads
 };
 
 struct Access {
@@ -33,6 +39,15 @@ struct Access {
   long argument_bytes = 0;
 };
 
+// Says where threads wait for each other.
+struct Meeting {
+  enum Kind { kBarrier, kSwap, kFromFirst } kind;
+  int team;  // threads, as the kernel's text says
+  int step;  // of a swap
+  const char* file;
+  int line, column;
+};
+
 struct Launch {
   long thread = 0;                // of the launch
   long threads = 1;               // in it
@@ -40,6 +55,15 @@ struct Launch {
   long range_count = 0;
   void (*fault)(const Launch*, Fault, const Access&) = nullptr;  // ends the launch
   const char* kernel = nullptr;
+  int team = 1;               // threads of one, which have neighbouring numbers
+  bool first_of_team = true;  // no other thread of the team has run
+  Range shared;               // memory of the team
+  mutable Range workspace;    // of the team; the object sets it
+  // Waits until all threads that should meet have come, and returns what the thread gets. Teams of
+  // one have nobody to meet: it ends the launch.
+  unsigned long (*meet)(const Launch*, const Meeting&, unsigned long value) = nullptr;
+  // Ends the launch if an access races. Of teams of several threads.
+  void (*touch)(const Launch*, const Access&) = nullptr;
 };
 
 }  // namespace athanor::emulator

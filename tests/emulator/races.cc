@@ -1,0 +1,116 @@
+#include "tests/emulator/races.h"
+
+#include <algorithm>
+#include <iterator>
+
+namespace athanor::emulator {
+namespace {
+
+// Pages beyond these are forgotten between launches, and epochs before they have no number left.
+constexpr size_t kMostPages = 8192;
+constexpr uint32_t kMostEpochs = uint32_t{1} << 31;
+
+}  // namespace
+
+void Races::BeginLaunch() {
+  if (pages_.size() > kMostPages || epoch_ > kMostEpochs) {
+    pages_.clear();
+    cache_ = {};
+    epoch_ = 0;
+  }
+  teams_.clear();
+  launch_begin_ = ++epoch_;
+}
+
+void Races::BeginTeam(long team) {
+  team_begin_ = ++epoch_;
+  teams_.emplace_back(team_begin_, team);
+}
+
+void Races::Barrier() { ++epoch_; }
+
+std::optional<Race> Races::Touch(int thread, uint64_t address, int bytes, bool write,
+                                 const Region& region) {
+  Page& page = PageOf(address >> kPageBits);
+  if (page.cell_bits != 0 && bytes < 4) {  // what a cell knows, each of its bytes knows
+    std::vector<Cell> cells;
+    for (const Cell& cell : page.cells) cells.insert(cells.end(), 4, cell);
+    page = {0, std::move(cells)};
+  }
+  const uint64_t within = address & ((1 << kPageBits) - 1);
+  const uint64_t end = (within + bytes - 1) >> page.cell_bits;
+  for (uint64_t i = within >> page.cell_bits; i <= end; ++i) {
+    const std::optional<Race> race =
+        write ? Write(page.cells[i], thread, region) : Read(page.cells[i], thread, region);
+    if (race) return race;
+  }
+  return std::nullopt;
+}
+
+Races::Page& Races::PageOf(uint64_t number) {
+  auto& [cached_number, cached] = cache_[number % kCachedPages];
+  if (cached == nullptr || cached_number != number) {
+    std::unique_ptr<Page>& page = pages_[number];
+    if (page == nullptr) page = std::make_unique<Page>();
+    cached_number = number;
+    cached = page.get();
+  }
+  return *cached;
+}
+
+Race Races::Of(Race::Kind kind, uint32_t epoch, int thread) const {
+  const auto next = std::upper_bound(
+      teams_.begin(), teams_.end(), epoch,
+      [](uint32_t wanted, const std::pair<uint32_t, long>& team) { return wanted < team.first; });
+  return {kind, std::prev(next)->second, thread};
+}
+
+std::optional<Race> Races::Read(Cell& cell, int thread, const Region& region) {
+  if (cell.written >= team_begin_) {
+    if (cell.written == epoch_ && cell.writer != thread) {
+      return Of(Race::kWritten, cell.written, cell.writer);
+    }
+  } else if (!region.defined) {
+    return Race{Race::kUndefined};
+  } else if (cell.written >= launch_begin_ && !region.of_team) {
+    return Of(Race::kWritten, cell.written, cell.writer);
+  }
+  if (cell.read != epoch_) {
+    if (cell.read >= launch_begin_ && cell.read < team_begin_) {
+      cell.read_else = cell.read;
+      cell.else_reader = cell.reader;
+    }
+    cell.read = epoch_;
+    cell.reader = thread;
+    cell.second_reader = kNobody;
+  } else if (cell.reader != thread && cell.second_reader == kNobody) {
+    cell.second_reader = thread;
+  }
+  return std::nullopt;
+}
+
+std::optional<Race> Races::Write(Cell& cell, int thread, const Region& region) {
+  if (cell.written == epoch_ && cell.writer != thread) {
+    return Of(Race::kWritten, cell.written, cell.writer);
+  }
+  if (cell.read == epoch_ && cell.reader != thread) {
+    return Of(Race::kRead, cell.read, cell.reader);
+  }
+  if (cell.read == epoch_ && cell.second_reader != kNobody) {
+    return Of(Race::kRead, cell.read, cell.second_reader);
+  }
+  if (!region.of_team) {
+    if (cell.written >= launch_begin_ && cell.written < team_begin_) {
+      return Of(Race::kWritten, cell.written, cell.writer);
+    }
+    if (cell.read >= launch_begin_ && cell.read < team_begin_) {
+      return Of(Race::kRead, cell.read, cell.reader);
+    }
+    if (cell.read_else >= launch_begin_) return Of(Race::kRead, cell.read_else, cell.else_reader);
+  }
+  cell.written = epoch_;
+  cell.writer = thread;
+  return std::nullopt;
+}
+
+}  // namespace athanor::emulator
