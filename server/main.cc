@@ -10,6 +10,7 @@
 #include <utility>
 #include <vector>
 
+#include "absl/strings/str_join.h"
 #include "google/protobuf/stubs/logging.h"
 #include "runtime/cpu/blas.h"
 #include "server/base/log.h"
@@ -87,7 +88,7 @@ int Serve(const ServerOptions& options, Console& console) {
                       {"port", (*server)->port()},
                       {"http_listen", options.http_listen},
                       {"http_port", (*server)->http_port()},
-                      {"device", (*backends)->device_name()},
+                      {"device", absl::StrJoin((*backends)->DeviceNames(), ",")},
                       {"threads", (*server)->core().options().threads},
                       {"memory_limit", (*server)->core().ledger().limit()},
                       {"search_cores", options.search_cores},

@@ -46,6 +46,7 @@ v1::UploadHeader MakeHeader(const UploadRequest& request, const Division& divisi
   header.set_approximate(request.approximate);
   header.set_deterministic(request.deterministic);
   header.set_batch_dim(request.batch_dim);
+  header.set_device(request.device);
   header.mutable_buckets()->Assign(request.buckets.begin(), request.buckets.end());
   header.set_nonce(division.nonce);
   header.mutable_proofs()->Assign(division.proofs.begin(), division.proofs.end());

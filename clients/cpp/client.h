@@ -95,6 +95,7 @@ struct UploadRequest {
   std::vector<v1::DimBuckets> buckets;
   // Name of the dim along which requests may be batched; empty: no batching.
   std::string batch_dim;
+  std::string device;  // that executes the model: "cuda:0"; empty: the server's first
   // Used with format "onnx", with the meaning UploadHeader gives them. The model is `graph`, or the
   // first file if `graph` is empty.
   std::vector<UploadBytes> files;

@@ -182,6 +182,7 @@ TEST_F(ClientTest, ErrorsAreTheServers) {
 UploadRequest RequestWith(absl::string_view other) {
   UploadRequest request{"m", "athanor", "graph", {}, "0", {}};
   request.batch_dim = "rows";
+  request.device = "cuda:1";
   for (absl::string_view bytes : {absl::string_view("held"), other}) {
     request.tensors.push_back({Sha256Of(bytes), bytes});
   }
@@ -203,6 +204,7 @@ TEST_F(ClientTest, UploadSendsOnlyWhatIsMissingInChunks) {
   EXPECT_EQ(calls, 13) << "of 256 KiB";
   EXPECT_EQ(models_.header.graph_sha256(), Sha256Of("graph"));
   EXPECT_EQ(models_.header.batch_dim(), "rows");
+  EXPECT_EQ(models_.header.device(), "cuda:1");
   ASSERT_EQ(models_.header.tensors_size(), 1);
   EXPECT_EQ(models_.header.tensors(0).bytes(), static_cast<int64_t>(large.size()));
   EXPECT_EQ(models_.header.nonce(), models_.nonce);

@@ -23,7 +23,7 @@ namespace {
 constexpr size_t kHeaderBytes = size_t{32} << 20;
 
 struct Options {
-  std::string file, name, format, budget, batch_dim;
+  std::string file, name, format, budget, batch_dim, device;
   std::vector<std::string> buckets, disable_rules, dims, values;
   std::optional<uint64_t> random_seed;
   bool no_wait = false, deterministic = false, approximate = false, check = false;
@@ -94,6 +94,7 @@ absl::StatusOr<UploadRequest> MakeRequest(const Options& options, Source* source
   request.approximate = options.approximate;
   request.deterministic = options.deterministic;
   request.batch_dim = options.batch_dim;
+  request.device = options.device;
   for (const std::string& text : options.buckets) {
     ASSIGN_OR_RETURN(v1::DimBuckets buckets, ParseBuckets(text));
     request.buckets.push_back(std::move(buckets));
@@ -199,6 +200,9 @@ void AddUpload(CommandSyntax root, Context* context) {
   command.Flag("--deterministic", &options->deterministic,
                "serve the same plan until another is pinned; search only when asked to (athanor "
                "compile)");
+  command.Option("--device", &options->device,
+                 "device of the server that executes the model, as athanor status names it; "
+                 "default: the first of the server's --device");
   command.Option("--batch_dim", &options->batch_dim,
                  "dim along which requests may be batched, if rows along it are proved "
                  "independent; default: no batching");

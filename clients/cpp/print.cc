@@ -170,6 +170,7 @@ json ModelJson(const v1::Model& model) {
           {"serving", model.serving()},
           {"state", v1::Model::State_Name(model.state())},
           {"error", model.error()},
+          {"device", model.device()},
           {"inputs", TensorsJson(model.inputs())},
           {"outputs", TensorsJson(model.outputs())},
           {"dims", dims},
@@ -255,8 +256,8 @@ void Printer::Model(const v1::Model& model) {
     Line(absl::StrCat(model.name(), ": ", types));
   } else {
     Line(absl::StrCat(model.name(), "/", model.version(), model.serving() ? " (serving)" : "", ": ",
-                      v1::Model::State_Name(model.state()),
-                      model.plan_id().empty() ? "" : ", plan ", model.plan_id(),
+                      v1::Model::State_Name(model.state()), model.device().empty() ? "" : " on ",
+                      model.device(), model.plan_id().empty() ? "" : ", plan ", model.plan_id(),
                       model.pinned() ? " (pinned)" : "",
                       model.deterministic() ? " (deterministic)" : "", "; ", types));
   }

@@ -63,7 +63,9 @@ constexpr FlagRow kFlags[] = {
      "binaries"},
     {"device", FlagType::kString, &O::device, 0, 0,
      "device that executes models: cpu, or cuda:N, the N-th NVIDIA GPU from 0; auto: the first GPU "
-     "that is usable, else cpu"},
+     "that is usable, else cpu. Several, separated by commas: an upload may name one, and the "
+     "first "
+     "executes models whose upload names none"},
     {"nvrtc", FlagType::kString, &O::nvrtc, 0, 0,
      "folder of libnvrtc.so.13, which compiles kernels for cuda:N; empty: where the system's "
      "loader, "

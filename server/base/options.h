@@ -123,7 +123,10 @@ using Environment = std::function<const char*(const char* name)>;
 absl::StatusOr<ServerOptions> ParseOptions(const std::vector<std::string>& args,
                                            const Environment& environment);
 
-// Returns the number of a GPU named as --device=cuda:N; nullopt: that names none.
+// Returns the names of --device in their order: the first is that of models which name none.
+std::vector<std::string> DevicesOf(const ServerOptions& options);
+
+// Returns the number of a GPU named as one of --device, cuda:N; nullopt: that names none.
 std::optional<int> GpuOrdinal(absl::string_view device);
 
 // Checks rules that span several flags: addresses open to others need TLS or --insecure, and a

@@ -3,14 +3,17 @@
 #include <filesystem>
 #include <iterator>
 #include <optional>
+#include <set>
 #include <string>
 #include <system_error>
+#include <vector>
 
 #include "absl/algorithm/container.h"
 #include "absl/strings/ascii.h"
 #include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
 #include "absl/strings/strip.h"
 #include "deploy/bazel/libs/status_macros.h"
 #include "server/base/options.h"
@@ -31,12 +34,26 @@ absl::Status CheckAddress(absl::string_view flag, const std::string& address, bo
                    "--insecure to serve without TLS"));
 }
 
-absl::Status CheckDevice(absl::string_view device) {
-  if (device == "auto" || device == "cpu" || GpuOrdinal(device)) return absl::OkStatus();
-  const absl::string_view why =
-      device == "metal" ? "this build has no such backend" : "unknown device";
-  return absl::InvalidArgumentError(
-      absl::StrCat("--device=", device, ": ", why, "; must be auto, cpu or cuda:N with N from 0"));
+absl::Status CheckDevices(absl::string_view devices) {
+  std::set<std::string> names;
+  for (absl::string_view device : absl::StrSplit(devices, ',')) {
+    const std::optional<int> gpu = GpuOrdinal(device);
+    if (device != "auto" && device != "cpu" && !gpu) {
+      const absl::string_view why =
+          device == "metal" ? "this build has no such backend" : "unknown device";
+      return absl::InvalidArgumentError(absl::StrCat(
+          "--device=", device, ": ", why, "; must be auto, cpu or cuda:N with N from 0"));
+    }
+    if (!names.insert(gpu ? absl::StrCat(*gpu) : std::string(device)).second) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("--device=", devices, ": names ", device, " twice"));
+    }
+  }
+  if (names.size() > 1 && names.count("auto") > 0) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("--device=", devices, ": auto chooses one device, and stands alone"));
+  }
+  return absl::OkStatus();
 }
 
 }  // namespace
@@ -49,8 +66,12 @@ std::optional<int> GpuOrdinal(absl::string_view device) {
   return ordinal;
 }
 
+std::vector<std::string> DevicesOf(const ServerOptions& options) {
+  return absl::StrSplit(options.device, ',');
+}
+
 absl::Status ValidateOptions(ServerOptions* options, const Environment& environment) {
-  RETURN_IF_ERROR(CheckDevice(options->device));
+  RETURN_IF_ERROR(CheckDevices(options->device));
   if (options->tls_cert.empty() != options->tls_key.empty()) {
     return absl::InvalidArgumentError("--tls_cert and --tls_key are given together");
   }

@@ -122,7 +122,7 @@ TEST(OptionsTest, HowRequestsShareCalls) {
 }
 
 TEST(OptionsTest, DevicesAreNamed) {
-  for (const char* device : {"auto", "cpu", "cuda:0", "cuda:15"}) {
+  for (const char* device : {"auto", "cpu", "cuda:0", "cuda:15", "cuda:0,cpu", "cuda:1,cuda:0"}) {
     EXPECT_TRUE(Parse({absl::StrCat("--device=", device)}).ok()) << device;
   }
   EXPECT_THAT(Error({"--device=metal"}), HasSubstr("--device=metal: this build has no such"));
@@ -132,6 +132,10 @@ TEST(OptionsTest, DevicesAreNamed) {
                 HasSubstr("unknown device; must be auto, cpu or cuda:N"))
         << device;
   }
+  EXPECT_THAT(Error({"--device=cpu,cuda:0,tpu"}), HasSubstr("--device=tpu: unknown device"));
+  EXPECT_THAT(Error({"--device=cpu,"}), HasSubstr("unknown device"));
+  EXPECT_THAT(Error({"--device=cuda:0,cpu,cuda:00"}), HasSubstr("names cuda:00 twice"));
+  EXPECT_THAT(Error({"--device=cpu,auto"}), HasSubstr("auto chooses one device"));
   EXPECT_EQ(GpuOrdinal("cuda:15"), 15);
   EXPECT_EQ(GpuOrdinal("cpu"), std::nullopt);
 }

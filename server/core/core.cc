@@ -9,7 +9,9 @@
 #include <utility>
 #include <vector>
 
+#include "absl/algorithm/container.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "deploy/bazel/libs/status_macros.h"
 #include "runtime/cpu/cpus.h"
 #include "server/base/log.h"
@@ -79,6 +81,7 @@ absl::StatusOr<std::unique_ptr<ServerCore>> ServerCore::Create(
     resolved.compile_workers =
         std::clamp(cpus + resolved.search_cores, kLeastWorkers, kMostWorkers);
   }
+  resolved.device = absl::StrJoin(backends->DeviceNames(), ",");  // what `auto` has chosen
   std::unique_ptr<ServerCore> core(new ServerCore(resolved, std::move(backends), std::move(lock)));
   core->cache_keys_ = std::move(keys);
   if (disk == nullptr) disk = &core->machine_disk_;
@@ -118,6 +121,11 @@ absl::StatusOr<std::unique_ptr<ServerCore>> ServerCore::Create(
   return core;
 }
 
+bool ServerCore::serves() {
+  return absl::c_any_of(backends_->DeviceNames(),
+                        [this](const std::string& device) { return serves(device); });
+}
+
 std::vector<v1::Device> ServerCore::Devices() {
   std::vector<v1::Device> devices = backends_->Devices();
   for (v1::Device& device : devices) {
@@ -131,7 +139,9 @@ std::vector<v1::Device> ServerCore::Devices() {
 
 void ServerCore::RestoreVersions() {
   const auto begin = std::chrono::steady_clock::now();
-  if (const auto machine = backends_->known_machine()) keeper_->SetMachine(*machine);
+  for (const std::string& device : backends_->DeviceNames()) {
+    if (const auto machine = backends_->known_machine(device)) keeper_->SetMachine(*machine);
+  }
   // Restores serving versions first: callers are waiting for them.
   std::vector<std::shared_ptr<ModelVersion>> serving, old;
   std::vector<std::shared_ptr<ModelVersion>> versions_of_all = registry_->versions().List("");

@@ -55,8 +55,10 @@ class ServerCore {
   CompileBackends& backends() { return *backends_; }
   // The devices that execute models, as they are now.
   std::vector<v1::Device> Devices();
-  // Returns whether calls for models can be answered: not while draining, nor on a lost device.
-  bool serves() { return !draining() && backends_->loss().ok(); }
+  // Return whether calls for models of a device, or of any, can be answered: not while draining,
+  // nor on a lost device.
+  bool serves(const std::string& device) { return !draining() && backends_->loss(device).ok(); }
+  bool serves();
   Timer& timer() { return timer_; }
   // An empty cache if plans are not kept.
   Cache& cache() { return no_cache_ != nullptr ? *no_cache_ : *backends_->cache(); }

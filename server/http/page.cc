@@ -260,6 +260,7 @@ class Page {
                                     "class=\"quiet\">version ", Text(m + "version"), "</span> ",
                                     Mark(Words(state), kind));
     if (Is(m + "serving")) absl::StrAppend(&cell, Mark("serves", "good"));
+    if (At("devices").size() > 1) absl::StrAppend(&cell, Mark(Text(m + "device"), "quiet"));
     if (Is(m + "deterministic")) absl::StrAppend(&cell, Mark("deterministic", "quiet"));
     absl::StrAppend(&cell, "</p>");
     if (const std::string error = Text(m + "error"); !error.empty()) {

@@ -134,6 +134,7 @@ Json VersionStatus(ServerCore& core, const ModelVersion& version) {
           {"state", v1::Model::State_Name(model.state())},
           {"serving", model.serving()},
           {"deterministic", model.deterministic()},
+          {"device", model.device()},
           {"error", model.error()},
           {"dims", DimsText(model.dims())},
           {"plan", Plan(model)},

@@ -67,6 +67,7 @@ TEST_F(ServerStatusTest, DevicesAsTheyAre) {
   gpu.set_compiler("nvrtc 13.0");
   gpu.set_kernels_compiled(3);
   control_->SetDevice(gpu);
+  control_->devices = {"cuda:0"};
   Json device = ServerStatus(*core_)["devices"].at(0);
   EXPECT_EQ(device["name"], "cuda:0");
   EXPECT_EQ(device["memory"], (Json{{"used", 5}, {"limit", 70}, {"all", 80}}));

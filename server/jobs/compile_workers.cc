@@ -156,10 +156,12 @@ void CompileWorkers::BuildLoop(int index) {
     JobQueue::Build build = queue_.NextBuild(index, backend);
     if (build.job == nullptr) return;
     if (build.help != nullptr) {
+      backend->Use(build.help->device());
       build.help->DoTask(*backend);
       queue_.Built(index);
       continue;
     }
+    backend->Use(build.job->version()->device());
     const bool goes_on = GoOn(index, build.job, runner.Run(build.job, std::move(build.rest)));
     queue_.Built(index);
     if (!goes_on) Release(build.job);

@@ -273,7 +273,10 @@ MadePlan LowerAndCheck(const JobTools& tools, CompileJob& job, const Graph& grap
     });
   };
   return MakeKernels(tools, *std::move(lowered),
-                     {.stopped = [&] { return Stopped(job); }, .compiled = compiled}, times);
+                     {.stopped = [&] { return Stopped(job); },
+                      .compiled = compiled,
+                      .device = job.version()->device()},
+                     times);
 }
 
 absl::StatusOr<std::shared_ptr<const ServedPlan>> BuildLowered(const JobTools& tools,
@@ -302,7 +305,7 @@ void KeepBaseline(const JobTools& tools, const ModelVersion& version,
 
 // Returns the key under which the version's baseline is kept; empty if it is not kept.
 std::string LeaseKeyOf(const JobTools& tools, const ModelVersion& version) {
-  if (tools.cache == nullptr || !tools.keeper.ready()) return "";
+  if (tools.cache == nullptr || !tools.keeper.ready(version)) return "";
   return GateHash(tools.keeper.KeyOf(version, version.graph(), {}).Fields());
 }
 
@@ -357,8 +360,11 @@ absl::StatusOr<CompiledPlans> MakePlans(const JobTools& tools, CompileJob& job,
     job.Update([&](v1::CompileJob& state) { CountKernel(object, state); });
   };
   BuildTimes times;
-  ASSIGN_OR_RETURN(auto made, MakeKernels(tools, std::move(lowered),
-                                          {.stopped = stopped, .compiled = compiled}, &times));
+  ASSIGN_OR_RETURN(
+      auto made,
+      MakeKernels(tools, std::move(lowered),
+                  {.stopped = stopped, .compiled = compiled, .device = job.version()->device()},
+                  &times));
   if (machine.ok()) tools.keeper.PutBaseline(tools.keeper.KeyOf(*job.version(), graph, {}), *made);
   return CompiledPlans{std::move(made)};
 }

@@ -200,7 +200,7 @@ JobRunner::GoOn JobRunner::MakeBoxes(CompileJob& job, BoxesLeft boxes) {
           [&](const Graph& graph, std::shared_ptr<const CompiledPlan> plan) {
             return tools_.loader.Load(version, graph, std::move(plan));
           },
-      .pool = backends_.pool(&registry_.ledger()),
+      .pool = backends_.pool(version.device(), &registry_.ledger()),
       .max_buckets = options_.max_buckets};
   const absl::Status made = BuildBuckets(buckets, registry_, job);
   const auto stop = job.stop_requested();

@@ -206,7 +206,7 @@ absl::Status JobSearch::Swap(std::shared_ptr<const CompiledPlan> found) {
 
 void JobSearch::Remember(const CompiledPlan& found) {
   const ModelVersion& version = *job_->version();
-  if (job_->policy().use == v1::SearchOptions::COMPARE || !tools_.keeper.ready()) return;
+  if (job_->policy().use == v1::SearchOptions::COMPARE || !tools_.keeper.ready(version)) return;
   tools_.keeper.PutFound(tools_.keeper.KeyOf(version, parts_.graph(), found.how), found, from_,
                          search_->progress().best());
 }
@@ -224,8 +224,8 @@ void JobSearch::RememberEnd(v1::CompileJob::StopReason reason) {
     default:
       return;
   }
-  if (!tools_.keeper.ready()) return;
   const ModelVersion& version = *job_->version();
+  if (!tools_.keeper.ready(version)) return;
   const SearchPolicy& policy = job_->policy();
   tools_.keeper.PutSearch(tools_.keeper.KeyOf(version, parts_.graph(), policy.ToProto()), policy,
                           {.stop = reason,
@@ -297,7 +297,7 @@ absl::Status JobSearch::Contest(bool at_end) {
                                          {"full_range_by_own", share},
                                          {"serves", contest_.leader()->id()}});
   if (!contest_.Serve(version)) return absl::OkStatus();  // it was deleted: the job is stopped
-  if (tools_.keeper.ready()) {
+  if (tools_.keeper.ready(version)) {
     const CompiledPlan& full = *contest_.full();
     tools_.keeper.PutFound(tools_.keeper.KeyOf(version, parts_.graph(), full.how), full,
                            contest_.own()->id(), share);
@@ -322,7 +322,7 @@ absl::Status JobSearch::NoteCosts() {
   const std::shared_ptr<const ServedPlan> serving = Serving();
   if (serving == nullptr) return absl::OkStatus();
   ASSIGN_OR_RETURN(std::vector<v1::PlanCost> costs, search_->Costs(*serving->compiled));
-  if (tools_.keeper.ready()) {
+  if (tools_.keeper.ready(version)) {
     tools_.keeper.PutCosts(tools_.keeper.KeyOf(version, parts_.graph(), serving->compiled->how),
                            serving->id(), costs);
   }

@@ -34,6 +34,7 @@ class KernelWork {
     std::function<void(int kernel, const KernelObject& object)> compiled;
     // Others may have a task to begin, or none any more.
     std::function<void()> changed;
+    std::string device = "";  // that the kernels are for (CompileBackend::Use)
   };
 
   KernelWork(internal::LowerReply lowered, Calls calls);
@@ -48,6 +49,7 @@ class KernelWork {
   void DoTask(CompileBackend& backend);
 
   const v1::Plan& plan() const { return lowered_.plan(); }
+  const std::string& device() const { return calls_.device; }
   // REQUIRES: Finish returned OK; only once. By plan.kernels.
   std::vector<KernelObject> TakeObjects();
   // Returns when the last kernel was compiled. REQUIRES: Finish returned OK.

@@ -43,7 +43,7 @@ absl::StatusOr<std::shared_ptr<ModelVersion>> PlanPins::Pin(const std::string& n
     plan = *std::move(loaded);
   }
   // Before it is promised: the cache may be deleted, a pin may not.
-  if (kept != nullptr && keeper_.ready()) {
+  if (kept != nullptr && keeper_.ready(model)) {
     const PlanKey key = keeper_.KeyOf(model, model.graph(), wanted->how);
     absl::Status written = keeper_.Pin(model, key, *kept);
     if (!written.ok()) return named(written);
@@ -78,7 +78,7 @@ absl::Status PlanPins::PinBox(ModelVersion& version, const Plans::View& plans, i
     plan = *std::move(loaded);
   }
   // Stores the pin before it is acknowledged: the cache may be deleted, a pin must last.
-  if (keeper_.ready()) {
+  if (keeper_.ready(version)) {
     absl::Status written =
         keeper_.Pin(version, keeper_.KeyOf(version, graph, kept.plan->how), kept);
     if (!written.ok()) return named(written);
@@ -105,7 +105,7 @@ absl::Status PlanPins::UnpinBoxes(ModelVersion& version) {
     if (box.pinned.empty()) continue;
     const Graph graph = NarrowedTo(version.graph(), view.grid->box(bucket));
     std::shared_ptr<const CompiledPlan> latest = box.latest();
-    if (latest == nullptr && keeper_.ready()) {
+    if (latest == nullptr && keeper_.ready(version)) {
       const SearchPolicy policy = policies_.Automatic(version);
       CompiledPlans known =
           keeper_.FindAll(keeper_.KeyOf(version, graph, policy.ToProto()), policy, 1);

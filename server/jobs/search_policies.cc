@@ -54,7 +54,7 @@ bool SearchPolicies::Wanted(const ModelVersion& version, const SearchPolicy& pol
 
 bool SearchPolicies::PartDue(const ModelVersion& version, const SearchPolicy& policy,
                              const Graph& graph) const {
-  if (!policy.automatic || !keeper_.ready()) return true;
+  if (!policy.automatic || !keeper_.ready(version)) return true;
   return !keeper_.SearchEnded(keeper_.KeyOf(version, graph, policy.ToProto()), policy);
 }
 
@@ -79,7 +79,7 @@ bool SearchPolicies::BetterKept(const ModelVersion& version, const SearchPolicy&
   const std::shared_ptr<const ServedPlan> plan = version.plan();
   if (plan == nullptr || plan->compiled->searched()) return false;
   if (!policy.budget.search || policy.use != v1::SearchOptions::SERVE) return false;
-  if (!version.pinned_plan().empty() || !keeper_.ready()) return false;
+  if (!version.pinned_plan().empty() || !keeper_.ready(version)) return false;
   const std::string best =
       keeper_.BestId(keeper_.KeyOf(version, version.graph(), policy.ToProto()), policy);
   return !best.empty() && best != plan->id();

@@ -43,6 +43,7 @@ std::optional<LeaseWait> WorkerSearches::Start(const std::shared_ptr<CompileJob>
     job->Finish(absl::OkStatus(), v1::CompileJob::STOP_BASELINE_ONLY);
     return std::nullopt;
   }
+  backend_.Use(job->version()->device());
   Lease lease;
   if (auto wait = TakeLease(job, &lease, &serving)) return wait;
   if (job->finished()) return std::nullopt;
@@ -71,8 +72,8 @@ std::optional<LeaseWait> WorkerSearches::Start(const std::shared_ptr<CompileJob>
 std::string WorkerSearches::LeaseKeyOf(const CompileJob& job) const {
   // A search whose plans are only kept or compared was requested here, and does not concern others.
   if (job.policy().use != v1::SearchOptions::SERVE) return "";
-  if (cache_ == nullptr || !keeper_.ready()) return "";
   const ModelVersion& version = *job.version();
+  if (cache_ == nullptr || !keeper_.ready(version)) return "";
   const v1::SearchOptions how = job.policy().ToProto();
   return SearchKeyOf(keeper_.KeyOf(version, version.graph(), how), how);
 }
@@ -129,6 +130,7 @@ std::shared_ptr<const CompiledPlan> WorkerSearches::Adopt(CompileJob& job,
 void WorkerSearches::Step() {
   Turn turn = std::move(turns_.front());
   turns_.pop_front();
+  backend_.Use(turn.search->job()->version()->device());
   const auto start = Clock::now();
   const bool goes_on = turn.search->Step();
   turn.used += Clock::now() - start;

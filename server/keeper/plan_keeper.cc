@@ -29,6 +29,13 @@ bool Allowed(const internal::StoredPlan& stored, const SearchPolicy& policy) {
                      });
 }
 
+// Returns the key of a plan's kernel, compiled as its plan is made.
+KernelKey KernelKeyUnder(const PlanKey& key, const v1::Kernel& kernel) {
+  return MakeKernelKey(kernel.source(), key.made_under.target,
+                       CompileFlags::For(key.made_under.target).ToString(),
+                       key.made_under.compiler_version);
+}
+
 // Prefers measurements made under this machine's conditions.
 bool Faster(const PlanRow& a, const PlanRow& b) {
   if (a.conditions_equal != b.conditions_equal) return a.conditions_equal;
@@ -47,13 +54,13 @@ KernelKey KernelKeyOf(const v1::Kernel& kernel, const internal::TargetReply& mac
 
 void PlanKeeper::SetMachine(const internal::TargetReply& machine) {
   MutexLock lock(mu_);
-  machine_ = machine;
+  machines_[machine.device()] = machine;
   if (clocks_.empty()) clocks_ = ClocksText();
 }
 
-bool PlanKeeper::ready() const {
+bool PlanKeeper::ready(const ModelVersion& version) const {
   MutexLock lock(mu_);
-  return machine_.has_value();
+  return machines_.count(version.device()) > 0;
 }
 
 PlanKey PlanKeeper::KeyOf(const ModelVersion& version, const Graph& graph,
@@ -82,40 +89,36 @@ PlanKey PlanKeeper::KeyOf(const ModelVersion& version, const Graph& graph,
   key.approximate = how.approximate();
   key.disabled_rules.assign(how.disabled_rules().begin(), how.disabled_rules().end());
   MutexLock lock(mu_);
-  key.made_under.target = machine_->target();
-  key.made_under.compiler_version = machine_->compiler_version();
-  key.made_under.rule_set = absl::BytesToHexString(machine_->rule_set());
-  key.made_under.libraries = machine_->target().blas();
-  key.made_under.driver = machine_->driver();
+  const internal::TargetReply& machine = machines_.at(version.device());
+  key.made_under.target = machine.target();
+  key.made_under.compiler_version = machine.compiler_version();
+  key.made_under.rule_set = absl::BytesToHexString(machine.rule_set());
+  key.made_under.libraries = machine.target().blas();
+  key.made_under.driver = machine.driver();
   key.made_under.clocks = clocks_;
   return key;
 }
 
-internal::StoredPlan PlanKeeper::Stored(const CompiledPlan& compiled,
-                                        const PlanCosts& costs) const {
+internal::StoredPlan PlanKeeper::Stored(const PlanKey& key, const CompiledPlan& compiled,
+                                        const PlanCosts& costs) {
   internal::StoredPlan stored;
   *stored.mutable_plan() = compiled.plan;
   if (!compiled.how.budget().empty()) *stored.mutable_how() = compiled.how;
   if (costs != nullptr) *stored.mutable_costs() = {costs->begin(), costs->end()};
-  MutexLock lock(mu_);
   for (const v1::Kernel& kernel : compiled.plan.kernels()) {
-    stored.add_kernel_keys(KernelKeyOf(kernel, *machine_).Hash());
+    stored.add_kernel_keys(KernelKeyUnder(key, kernel).Hash());
   }
   return stored;
 }
 
-KeptPlan PlanKeeper::Revived(const internal::StoredPlan& stored, double share) const {
-  internal::TargetReply machine;
-  {
-    MutexLock lock(mu_);
-    machine = *machine_;
-  }
+KeptPlan PlanKeeper::Revived(const PlanKey& plan_key, const internal::StoredPlan& stored,
+                             double share) const {
   auto compiled = std::make_shared<CompiledPlan>();
   compiled->plan = stored.plan();
   compiled->how = stored.how();
   compiled->share_of_baseline = share;
   for (int i = 0; i < stored.plan().kernels_size(); ++i) {
-    const KernelKey key = KernelKeyOf(stored.plan().kernels(i), machine);
+    const KernelKey key = KernelKeyUnder(plan_key, stored.plan().kernels(i));
     // An object is stored before it is checked. So an object under another key than the verified
     // one says nothing about this plan.
     const bool verified = i < stored.kernel_keys_size() && stored.kernel_keys(i) == key.Hash();
@@ -169,11 +172,11 @@ absl::StatusOr<KeptPlan> PlanKeeper::Find(const ModelVersion& version, const Pla
   }
   if (cache_ != nullptr) {
     if (std::optional<PlanRow> row = cache_->plans().FindById(key, plan_id)) {
-      return Revived(row->stored);
+      return Revived(key, row->stored);
     }
   }
   if (std::optional<internal::StoredPlan> pinned = pins_.Read(version, key, plan_id)) {
-    return Revived(*pinned);
+    return Revived(key, *pinned);
   }
   return absl::NotFoundError(absl::StrCat("plan ", plan_id, " is not in the cache: ", WhyNot(key)));
 }
@@ -210,8 +213,8 @@ absl::StatusOr<std::vector<KeptPlan>> PlanKeeper::FindBest(PlanKey key,
         absl::StrCat("plan ", best.plan().plan_id(), " is in the cache, but its baseline is not"));
   }
   const internal::StoredPlan& baseline = choice.baseline->stored;
-  std::vector<KeptPlan> found = {Revived(best)};
-  if (best.plan().plan_id() != baseline.plan().plan_id()) found.push_back(Revived(baseline));
+  std::vector<KeptPlan> found = {Revived(key, best)};
+  if (best.plan().plan_id() != baseline.plan().plan_id()) found.push_back(Revived(key, baseline));
   return found;
 }
 
@@ -235,7 +238,7 @@ CompiledPlans PlanKeeper::FindAll(PlanKey key, const SearchPolicy& policy, size_
     if (is_baseline ? baseline : plans.size() >= most) continue;
     // Times measured under other conditions cannot be compared with these.
     if (!is_baseline && row.conditions_equal != rows.front().conditions_equal) continue;
-    KeptPlan kept = Revived(row.stored, is_baseline ? 1 : row.share_of_baseline);
+    KeptPlan kept = Revived(key, row.stored, is_baseline ? 1 : row.share_of_baseline);
     if (!kept.plan->whole()) continue;
     baseline |= is_baseline;
     plans.push_back(std::move(kept.plan));
@@ -265,7 +268,7 @@ void PlanKeeper::PutBaseline(const PlanKey& key, const CompiledPlan& baseline) {
   const std::optional<PlanRow> same = cache_->plans().FindById(exact, baseline.id());
   if (same.has_value() && same->conditions_equal) return;
   PlanRow row;
-  row.stored = Stored(baseline, nullptr);
+  row.stored = Stored(key, baseline, nullptr);
   row.incumbent = first;
   row.compared_with = "kernels";
   cache_->plans().Put(exact, row);
@@ -279,7 +282,7 @@ absl::Status PlanKeeper::PutVerified(const ModelVersion& version, const PlanKey&
   }
   if (cache_ == nullptr) return absl::OkStatus();
   if (auto row = cache_->plans().FindById(key, kept.plan->id())) {
-    row->stored = Stored(*kept.plan, kept.costs);
+    row->stored = Stored(key, *kept.plan, kept.costs);
     cache_->plans().Put(key, *row);
   }
   return absl::OkStatus();
@@ -321,7 +324,7 @@ void PlanKeeper::PutFound(const PlanKey& key, const CompiledPlan& found, const s
   TakeBack(key, found.id());
   const std::optional<PlanRow> before = cache_->plans().Find(key);
   PlanRow row;
-  row.stored = Stored(found, nullptr);
+  row.stored = Stored(key, found, nullptr);
   row.share_of_baseline = row.low = row.high = share;
   // For a box, the full range's plan may be slower than the box's baseline.
   row.incumbent =
@@ -353,7 +356,7 @@ void PlanKeeper::PutSearch(const PlanKey& key, const SearchPolicy& policy,
 
 absl::Status PlanKeeper::Pin(const ModelVersion& version, const PlanKey& key,
                              const KeptPlan& kept) {
-  return pins_.Write(version, key, Stored(*kept.plan, kept.costs));
+  return pins_.Write(version, key, Stored(key, *kept.plan, kept.costs));
 }
 
 }  // namespace athanor

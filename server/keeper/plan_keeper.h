@@ -42,12 +42,13 @@ class PlanKeeper {
   PlanKeeper(Cache* cache, const std::string& state_dir, Disk* disk)
       : cache_(cache), pins_(state_dir, disk) {}
 
-  // Sets the machine that plans are made for. Until then no plan is found or kept.
+  // Sets the machine with one of its devices, `machine.device()`, that plans are made for. Until
+  // then no plan of a version of that device is found or kept.
   void SetMachine(const internal::TargetReply& machine);
-  bool ready() const;
+  bool ready(const ModelVersion& version) const;
 
   // Returns the key of a plan of `graph`, found with `how`; an empty `how` means a baseline.
-  // `graph` is the version's own or the same with narrower dims. REQUIRES: ready().
+  // `graph` is the version's own or the same with narrower dims. REQUIRES: ready(version).
   PlanKey KeyOf(const ModelVersion& version, const Graph& graph,
                 const v1::SearchOptions& how) const;
 
@@ -96,9 +97,10 @@ class PlanKeeper {
   void TakePins(absl::Span<const std::shared_ptr<ModelVersion>> versions) { pins_.Take(versions); }
 
  private:
-  internal::StoredPlan Stored(const CompiledPlan& compiled, const PlanCosts& costs) const;
+  static internal::StoredPlan Stored(const PlanKey& key, const CompiledPlan& compiled,
+                                     const PlanCosts& costs);
   // `share` is its time divided by the baseline's.
-  KeptPlan Revived(const internal::StoredPlan& stored, double share = 1) const;
+  KeptPlan Revived(const PlanKey& key, const internal::StoredPlan& stored, double share = 1) const;
   std::string WhyNot(const PlanKey& key) const;
   // Returns why the plan was quarantined since the start; empty if it was not.
   std::string Refusal(const PlanKey& key, const std::string& plan_id) const;
@@ -112,7 +114,7 @@ class PlanKeeper {
   Cache* const cache_;
   PinFiles pins_;
   mutable Mutex mu_;
-  std::optional<internal::TargetReply> machine_ ABSL_GUARDED_BY(mu_);
+  std::map<std::string, internal::TargetReply> machines_ ABSL_GUARDED_BY(mu_);  // by device
   std::string clocks_ ABSL_GUARDED_BY(mu_);
   // Reasons of quarantines by key (GateHash) and plan id; effective even if the cache cannot be
   // written.

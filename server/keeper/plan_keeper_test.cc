@@ -24,7 +24,8 @@ namespace fs = std::filesystem;
 
 // Makes a version with output = relu(input), f32 [dim, 4].
 std::shared_ptr<ModelVersion> Version(const std::string& input = "x", const std::string& dim = "b",
-                                      int64_t max = 64, int64_t version = 1) {
+                                      int64_t max = 64, int64_t version = 1,
+                                      const std::string& device = "") {
   ImportedGraph imported;
   imported.graph.dims = {{dim, 1, max}};
   GraphBuilder b(&imported.graph);
@@ -33,6 +34,7 @@ std::shared_ptr<ModelVersion> Version(const std::string& input = "x", const std:
   VersionRow row;
   row.name = "m";
   row.version = version;
+  row.device = device;
   return ModelVersion::Create(std::move(row), std::move(imported)).value();
 }
 
@@ -109,6 +111,29 @@ class PlanKeeperTest : public testing::Test {
   std::unique_ptr<PlanKeeper> keeper_;
   std::shared_ptr<ModelVersion> version_ = Version();
 };
+
+TEST_F(PlanKeeperTest, EachDeviceHasItsPlans) {
+  const auto on_gpu = Version("x", "b", 64, 2, "cuda:0");
+  EXPECT_TRUE(keeper_->ready(*version_));
+  EXPECT_FALSE(keeper_->ready(*on_gpu));
+  internal::TargetReply machine = Machine("sm_80", 1024);
+  machine.mutable_target()->set_device("cuda");
+  machine.set_device("cuda:0");
+  keeper_->SetMachine(machine);
+  ASSERT_TRUE(keeper_->ready(*on_gpu));
+  const PlanKey host = keeper_->KeyOf(*version_, version_->graph(), {});
+  const PlanKey gpu = keeper_->KeyOf(*on_gpu, on_gpu->graph(), {});
+  EXPECT_NE(GateHash(host.Fields()), GateHash(gpu.Fields()));
+  const CompiledPlan made = Plan("p-gpu");
+  for (int i = 0; i < 2; ++i) {
+    cache_->kernels().Put(KernelKeyOf(made.plan.kernels(i), machine), made.objects[i].object);
+  }
+  keeper_->PutBaseline(gpu, made);
+  const auto kept = keeper_->Find(*on_gpu, gpu, "p-gpu");
+  ASSERT_TRUE(kept.ok()) << kept.status();
+  EXPECT_EQ(Objects(*kept), Objects(Kept(made))) << "its kernels are looked up under its target";
+  EXPECT_FALSE(keeper_->Find(*version_, host, "p-gpu").ok());
+}
 
 TEST_F(PlanKeeperTest, AKeySaysWhatDecidesAboutAPlan) {
   const auto gates = [&](const ModelVersion& version) {

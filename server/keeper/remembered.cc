@@ -28,7 +28,7 @@ absl::StatusOr<std::vector<KeptPlan>> FindRemembered(const PlanKeeper& keeper,
     return absl::NotFoundError(
         absl::StrCat(version.Describe(), " has not been served by a plan yet"));
   }
-  if (!keeper.ready()) {
+  if (!keeper.ready(version)) {
     return absl::FailedPreconditionError(
         "the compiler was not asked yet which machine this is, or another one was");
   }

@@ -176,6 +176,7 @@ v1::Model ModelVersion::Interface() const {
   *model.mutable_batching() = batching_.ToProto();
   v1::Model notes;
   if (notes.ParseFromString(row_.notes)) *model.mutable_notes() = std::move(*notes.mutable_notes());
+  model.set_device(device());
   return model;
 }
 

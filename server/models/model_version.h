@@ -43,6 +43,8 @@ class ModelVersion {
   const std::string& name() const { return row_.name; }
   int64_t version() const { return row_.version; }
   const VersionRow& row() const { return row_; }  // without the graph's bytes
+  // The device that executes it, as --device names it.
+  const std::string& device() const { return row_.device; }
   // Parameters carry their magnitudes if known (compiler/ir/graph/magnitude.h).
   const Graph& graph() const { return graph_; }
   const std::string& graph_hash() const { return graph_hash_; }

@@ -48,7 +48,8 @@ absl::StatusOr<std::shared_ptr<const ServedPlan>> PlanLoader::Load(
     ASSIGN_OR_RETURN(std::shared_ptr<const MappedTensor> tensor, registry_.tensors().Map(hash));
     parameters.push_back(std::move(tensor));
   }
-  auto runner = backends_.Load(graph, plan, compiled->objects, parameters, ledger_);
+  auto runner =
+      backends_.Load(version.device(), graph, plan, compiled->objects, parameters, ledger_);
   if (!runner.ok()) return TooLarge(version, plan, runner.status());
   served->runner = *std::move(runner);
   served->contexts = std::make_shared<ContextPool>(served->runner, contexts_);

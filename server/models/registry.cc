@@ -79,6 +79,8 @@ absl::Status Registry::Load() {
 std::shared_ptr<ModelVersion> Registry::LoadVersion(VersionRow row) {
   absl::Status status = tensors_.TakeStored(row);
   row.deterministic |= options_.deterministic;
+  if (v1::Model notes; notes.ParseFromString(row.notes)) row.device = notes.device();
+  if (row.device.empty()) row.device = DevicesOf(options_).front();
   const std::string name = row.name;
   const int64_t number = row.version;
   absl::StatusOr<std::shared_ptr<ModelVersion>> version =

@@ -146,6 +146,11 @@ absl::Status Upload::CheckHeader(const v1::UploadHeader& header) const {
                      ", but the graph's bytes have ", absl::BytesToHexString(found));
     }
   }
+  const std::vector<std::string> devices = DevicesOf(options_);
+  if (!header.device().empty() && !absl::c_linear_search(devices, header.device())) {
+    return Invalid("header.device: this server has no ", Quoted(header.device()), "; it has ",
+                   absl::StrJoin(devices, ", "), " (--device)");
+  }
   RETURN_IF_ERROR(CheckRuleNames("header.disable_rules", header.disable_rules()));
   return CheckSearchBudget("header.search_budget", header.search_budget());
 }
@@ -178,6 +183,10 @@ void Upload::FillRow(const v1::UploadHeader& header) {
   row_.approximate = header.approximate();
   row_.deterministic = header.deterministic();
   row_.batch_dim = header.batch_dim();
+  v1::Model notes;
+  notes.set_device(header.device());
+  row_.notes = notes.SerializeAsString();
+  row_.device = header.device().empty() ? DevicesOf(options_).front() : header.device();
   buckets_ = header.buckets();
   dry_run_ = header.dry_run();
 }
@@ -198,6 +207,7 @@ absl::Status Upload::ReadOnnx() {
   if (!stored.ok()) return Prefixed("as it would be stored: ", stored.status());
   ImportedGraph& graph = *stored;
   v1::Model notes;
+  notes.ParseFromString(row_.notes);
   notes.mutable_notes()->Assign(imported.notes.begin(), imported.notes.end());
   row_.notes = notes.SerializeAsString();
   const int64_t most = std::min(kDefaultBuckets, options_.max_buckets);

@@ -38,6 +38,9 @@ class CompileBackend {
  public:
   virtual ~CompileBackend() = default;
 
+  // Works from now on for this of the server's devices (ModelVersion::device); searches that were
+  // begun stay with theirs. Not while another call runs.
+  virtual void Use(const std::string& device) {}
   // The machine that plans are made for; asks a compiler where nobody has asked one yet.
   // UNIMPLEMENTED: plans are not kept here.
   virtual absl::StatusOr<internal::TargetReply> Machine() = 0;
@@ -73,26 +76,31 @@ class CompileBackends {
   // Starts no compiler: the first call that needs one does.
   virtual std::unique_ptr<CompileBackend> New() = 0;
   // `parameters` are in the order of graph.ParameterIds(). Runs `prepare`; needs no compiler. The
-  // plan accounts for its memory at `ledger`, which outlives it.
+  // plan accounts for its memory at `ledger`, which outlives it, unless the device has memory of
+  // its own. FAILED_PRECONDITION: there is no such device.
   virtual absl::StatusOr<std::shared_ptr<PlanRunner>> Load(
-      const Graph& graph, const v1::Plan& plan, absl::Span<const KernelObject> objects,
+      const std::string& device, const Graph& graph, const v1::Plan& plan,
+      absl::Span<const KernelObject> objects,
       absl::Span<const std::shared_ptr<const MappedTensor>> parameters, MemoryLedger* ledger) = 0;
-  // Returns the pool in which plans loaded for `ledger` share prepared weights; null: they do not.
-  virtual PreparedPool* pool(MemoryLedger* ledger) { return nullptr; }
+  // Returns the pool in which a device's plans loaded for `ledger` share prepared weights; null:
+  // they do not.
+  virtual PreparedPool* pool(const std::string& device, MemoryLedger* ledger) { return nullptr; }
   // Names of the rules and of their families.
   virtual absl::StatusOr<std::vector<std::string>> RuleNames() = 0;
-  // The machine, as far as it is known without a compiler: asked before, or by a server before
-  // this one.
-  virtual std::optional<internal::TargetReply> known_machine() = 0;
+  // The machine with one of its devices, as far as it is known without a compiler: asked before, or
+  // by a server before this one.
+  virtual std::optional<internal::TargetReply> known_machine(const std::string& device) = 0;
   // Returns the cache of kernels and plans; null: there is none.
   virtual Cache* cache() = 0;
-  // Describes the devices that execute plans, as they are now. Those whose memory is the host's say
-  // nothing of it.
+  // Returns the names of the devices that execute plans, the one of versions that name none first.
+  virtual std::vector<std::string> DeviceNames() const = 0;
+  // Describes them as they are now. Those whose memory is the host's say nothing of it.
   virtual std::vector<v1::Device> Devices() = 0;
-  // Returns what the device reaches; nullopt: not known yet.
-  virtual std::optional<internal::MachineReply> Limits() = 0;
-  // Returns the error that ended a device's use; OK while all are usable. One atomic load then.
-  virtual absl::Status loss() = 0;
+  // Returns what a device reaches; nullopt: not known yet.
+  virtual std::optional<internal::MachineReply> Limits(const std::string& device) = 0;
+  // Returns the error that ended a device's use, or that there is none of this name; OK while it is
+  // usable.
+  virtual absl::Status loss(const std::string& device) = 0;
   // Sets what is called once a device is lost, on any thread; null: nothing.
   virtual void OnLoss(std::function<void()> call) = 0;
 };

@@ -13,13 +13,13 @@ using grpc::health::v1::HealthCheckResponse;
 namespace {
 
 HealthCheckResponse::ServingStatus StateOf(ServerCore& core, const std::string& name) {
-  bool serves = true;
+  bool serves = core.serves();
   if (!name.empty()) {
     const auto version = core.registry().versions().Find(name, "");
     if (!version.ok()) return HealthCheckResponse::SERVICE_UNKNOWN;
-    serves = (*version)->plan() != nullptr;
+    serves = core.serves((*version)->device()) && (*version)->plan() != nullptr;
   }
-  return serves && core.serves() ? HealthCheckResponse::SERVING : HealthCheckResponse::NOT_SERVING;
+  return serves ? HealthCheckResponse::SERVING : HealthCheckResponse::NOT_SERVING;
 }
 
 absl::Status CheckOne(ServerCore& core, const grpc::ByteBuffer& bytes, grpc::ByteBuffer* reply) {

@@ -111,6 +111,32 @@ TEST(HealthServiceTest, AWatcherIsToldOfALostDevice) {
   EXPECT_FALSE(model_ready.ready());
 }
 
+TEST(HealthServiceTest, OtherDevicesServeOn) {
+  TestServer test;
+  test.control->devices = {"cuda:0", "cpu"};
+  test.Restart();
+  for (const char* device : {"cuda:0", "cpu"}) {
+    auto messages = UploadMessages(device, ReluModel());
+    messages[0].mutable_header()->set_device(device);
+    v1::UploadModelResponse uploaded;
+    ASSERT_TRUE(test.Send(messages, &uploaded).ok());
+    test.WaitForJob(uploaded.compile_job_id());
+  }
+  v1::Device gpu;
+  gpu.set_name("cuda:0");
+  test.control->SetDevice(gpu);
+  test.control->Lose("an ECC error");
+  const auto stub = Health::NewStub(test.channel);
+  const auto state_of = [&](const std::string& name) {
+    HealthCheckResponse::ServingStatus state;
+    EXPECT_TRUE(Check(*stub, name, &state).ok());
+    return state;
+  };
+  EXPECT_EQ(state_of(""), HealthCheckResponse::SERVING);
+  EXPECT_EQ(state_of("cpu"), HealthCheckResponse::SERVING);
+  EXPECT_EQ(state_of("cuda:0"), HealthCheckResponse::NOT_SERVING);
+}
+
 TEST(HealthServiceTest, AWatcherIsToldOfEachChange) {
   TestServer test;
   const auto stub = Health::NewStub(test.channel);

@@ -33,6 +33,7 @@ std::optional<std::string> KernelMaker::Find(const v1::Kernel& kernel) {
 
 void KernelMaker::Put(const v1::Kernel& kernel, const std::string& object) {
   ++cache_.work().kernels_compiled;
+  if (compiled_ != nullptr) ++*compiled_;
   cache_.kernels().Put(KeyOf(kernel), object);
 }
 

@@ -9,6 +9,7 @@
 #ifndef ATHANOR_SERVER_SEARCH_KERNEL_MAKER_H_
 #define ATHANOR_SERVER_SEARCH_KERNEL_MAKER_H_
 
+#include <atomic>
 #include <cstdint>
 #include <optional>
 #include <string>
@@ -31,8 +32,10 @@ absl::Status NamedKernel(const v1::Kernel& kernel, const absl::Status& status);
 
 class KernelMaker {
  public:
-  KernelMaker(Cache* cache, TunerProcess* tuner, const internal::TargetReply& machine)
-      : cache_(*cache), tuner_(*tuner), machine_(machine) {}
+  // `compiled` counts the kernels compiled for the device, if it is not null.
+  KernelMaker(Cache* cache, TunerProcess* tuner, const internal::TargetReply& machine,
+              std::atomic<int64_t>* compiled = nullptr)
+      : cache_(*cache), tuner_(*tuner), machine_(machine), compiled_(compiled) {}
 
   // A crash of the compiler costs one more try. Errors name the kernel.
   absl::StatusOr<KernelObject> Compile(const v1::Kernel& kernel);
@@ -60,6 +63,7 @@ class KernelMaker {
   Cache& cache_;
   TunerProcess& tuner_;
   const internal::TargetReply& machine_;
+  std::atomic<int64_t>* compiled_;
 };
 
 }  // namespace athanor

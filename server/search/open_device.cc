@@ -6,8 +6,10 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "absl/strings/str_split.h"
 #include "deploy/bazel/libs/status_macros.h"
 #include "runtime/cpu/device.h"
+#include "server/base/log.h"
 #include "server/base/options.h"
 
 namespace athanor {
@@ -71,6 +73,18 @@ absl::StatusOr<OpenedDevice> OpenDevice(
     if (gpu != nullptr) return Opened(std::move(gpu), std::move(opened.reason));
   }
   ASSIGN_OR_RETURN(opened.device, CpuDevice::Create(threads));
+  return opened;
+}
+
+absl::StatusOr<std::vector<OpenedDevice>> OpenDevices(
+    absl::string_view asked, const ThreadPoolOptions& threads,
+    absl::FunctionRef<absl::StatusOr<const CudaDriver*>()> driver) {
+  std::vector<OpenedDevice> opened;
+  for (absl::string_view name : absl::StrSplit(asked, ',')) {
+    ASSIGN_OR_RETURN(opened.emplace_back(), OpenDevice(name, threads, driver));
+    if (name != "auto") continue;
+    LogInfo("device chosen", {{"device", opened.back().name}, {"reason", opened.back().reason}});
+  }
   return opened;
 }
 

@@ -1,4 +1,4 @@
-// Opens the device that executes models: the one that --device names, or the GPU that `auto` finds.
+// Opens the devices that execute models: those that --device names, or the GPU that `auto` finds.
 //
 //   ASSIGN_OR_RETURN(OpenedDevice opened,
 //                    OpenDevice("auto", {.threads = 4}, [] { return CudaDriver::Load(); }));
@@ -10,6 +10,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "absl/functional/function_ref.h"
 #include "absl/status/statusor.h"
@@ -32,10 +33,15 @@ struct OpenedDevice {
   std::string reason;         // of `auto`: why it is none of the GPUs before it
 };
 
-// `asked` is a value of --device. `driver` is called only if a GPU may be needed. Named GPUs that
+// `asked` is one name of --device. `driver` is called only if a GPU may be needed. Named GPUs that
 // are missing or unusable are errors, as of CudaDevice::Create; `auto` takes the first usable GPU,
 // else the CPU.
 absl::StatusOr<OpenedDevice> OpenDevice(
+    absl::string_view asked, const ThreadPoolOptions& threads,
+    absl::FunctionRef<absl::StatusOr<const CudaDriver*>()> driver);
+
+// Opens all that --device names, separated by commas, in that order; logs what `auto` chose.
+absl::StatusOr<std::vector<OpenedDevice>> OpenDevices(
     absl::string_view asked, const ThreadPoolOptions& threads,
     absl::FunctionRef<absl::StatusOr<const CudaDriver*>()> driver);
 

@@ -128,6 +128,20 @@ TEST(OpenDeviceTest, AutoIsTheCpuWhereNoGpuIsUsable) {
   EXPECT_EQ(none->reason, "this machine has no CUDA driver");
 }
 
+TEST(OpenDeviceTest, SeveralInTheirOrder) {
+  Gpus() = {{}, {.compute = 90}};
+  const auto driver = []() -> absl::StatusOr<const CudaDriver*> { return Driver(); };
+  const auto opened = OpenDevices("cuda:1,cpu,cuda:0", {.threads = 1}, driver);
+  ASSERT_TRUE(opened.ok()) << opened.status();
+  ASSERT_EQ(opened->size(), 3u);
+  EXPECT_EQ((*opened)[0].name, "cuda:1");
+  EXPECT_EQ((*opened)[0].gpu->properties().compute, 90);
+  EXPECT_EQ((*opened)[1].name, "cpu");
+  EXPECT_EQ((*opened)[2].name, "cuda:0");
+  EXPECT_THAT(std::string(OpenDevices("cpu,cuda:7", {.threads = 1}, driver).status().message()),
+              HasSubstr("cuda:7: there is no such GPU"));
+}
+
 TEST(OpenDeviceTest, LimitsAreTheVendors) {
   CudaProperties h100;
   h100.compute = 90;

@@ -13,17 +13,15 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
-#include "absl/strings/str_split.h"
 #include "compiler/cache/sqlite/sqlite_file.h"
 #include "compiler/ir/value/message.h"
 #include "deploy/bazel/libs/status_macros.h"
 #include "runtime/cpu/cpus.h"
-#include "runtime/cuda/device.h"
+#include "runtime/cuda/driver.h"
 #include "server/base/disk.h"
 #include "server/base/log.h"
 #include "server/base/machine_id.h"
 #include "server/child/tuner_channel.h"
-#include "server/plans/executor_runner.h"
 #include "server/search/kernel_maker.h"
 #include "server/search/open_device.h"
 #include "server/search/plan_verifier.h"
@@ -44,26 +42,44 @@ std::string AboutKernel(const v1::Plan& plan, uint32_t kernel) {
 // it and measure beside none of it.
 class TunerBackend final : public CompileBackend {
  public:
-  TunerBackend(TunerBackends* shared, absl::StatusOr<std::unique_ptr<TunerProcess>> tuner)
-      : shared_(*shared), tuner_(std::move(tuner)) {}
+  // `first`: a child of the first device that runs already; null: there is none.
+  TunerBackend(TunerBackends* shared, std::unique_ptr<TunerProcess> first) : shared_(*shared) {
+    TunerDevice* const device = *shared_.Find("");
+    if (first != nullptr) owned_.push_back(std::make_unique<Owned>(*device, std::move(first)));
+    Use("");
+  }
+
+  void Use(const std::string& name) override {
+    const absl::StatusOr<TunerDevice*> device = shared_.Find(name);
+    used_ = device.status();
+    own_ = nullptr;
+    if (!device.ok()) return;
+    MutexLock lock(mu_);
+    for (const std::unique_ptr<Owned>& owned : owned_) {
+      if (&owned->device == *device) own_ = owned.get();
+    }
+    if (own_ != nullptr) return;
+    owned_.push_back(std::make_unique<Owned>(**device, (*device)->NewTuner()));
+    own_ = owned_.back().get();
+    if (interrupted_ && own_->tuner.ok()) (*own_->tuner)->Interrupt();
+  }
 
   absl::StatusOr<internal::TargetReply> Machine() override {
-    if (auto known = shared_.known_machine()) return *std::move(known);
-    if (!tuner_.ok()) return tuner_.status();
+    RETURN_IF_ERROR(used_);
+    if (auto known = own_->device.known()) return *std::move(known);
     RETURN_IF_ERROR(LearnMachine());
-    return machine_;
+    return own_->machine;
   }
 
   absl::StatusOr<internal::LowerReply> Lower(const Graph& graph, bool plain) override {
     const Traffic::Request waited_for(shared_.traffic());
-    if (!tuner_.ok()) return tuner_.status();
     RETURN_IF_ERROR(LearnMachine());
     const auto lower = [&] {
-      return (*tuner_)->Lower(graph, machine_.target(), /*exact=*/false, plain);
+      return tuner()->Lower(graph, own_->machine.target(), /*exact=*/false, plain);
     };
     absl::StatusOr<internal::LowerReply> lowered = lower();
     // What the pipeline finds itself, the next child finds as well.
-    if (WorthRetrying(lowered.status()) && (*tuner_)->pid() < 0) {
+    if (WorthRetrying(lowered.status()) && tuner()->pid() < 0) {
       LogWarn("graph lowered once more",
               {{"graph", graph.name}, {"error", lowered.status().message()}});
       lowered = lower();
@@ -82,7 +98,6 @@ class TunerBackend final : public CompileBackend {
 
   absl::StatusOr<KernelObject> CompileKernel(const v1::Plan& plan, int index) override {
     const Traffic::Request waited_for(shared_.traffic());
-    if (!tuner_.ok()) return tuner_.status();
     RETURN_IF_ERROR(LearnMachine());
     absl::StatusOr<KernelObject> object = Maker().Compile(plan.kernels(index));
     if (!object.ok()) return Prefixed(AboutKernel(plan, index), object.status());
@@ -92,7 +107,6 @@ class TunerBackend final : public CompileBackend {
   absl::Status CheckKernel(const v1::Plan& plan, const internal::KernelCheck& check,
                            absl::Span<const KernelObject> objects) override {
     const Traffic::Request waited_for(shared_.traffic());
-    if (!tuner_.ok()) return tuner_.status();
     RETURN_IF_ERROR(LearnMachine());
     KernelMaker maker = Maker();
     internal::CheckRequest request = check.request();
@@ -115,19 +129,18 @@ class TunerBackend final : public CompileBackend {
 
   absl::StatusOr<std::unique_ptr<PlanSearch>> NewSearch(const Graph& graph, CompiledPlan serving,
                                                         const PlanSearchOptions& options) override {
-    if (!tuner_.ok()) return tuner_.status();
     // The plan may have been lowered by another worker.
     RETURN_IF_ERROR(LearnMachine());
     return std::make_unique<TunerPlanSearch>(++searches_, graph, std::move(serving), Maker(),
-                                             tuner_->get(), machine_, shared_.limits(), options);
+                                             tuner(), own_->machine, own_->device.limits(),
+                                             options);
   }
 
   absl::Status Verify(const Graph& graph, const CompiledPlan& plan) override {
     const Traffic::Request waited_for(shared_.traffic());
-    if (!tuner_.ok()) return tuner_.status();
     RETURN_IF_ERROR(LearnMachine());
     constexpr uint64_t kSeed = 1;
-    PlanVerifier verifier(graph, Maker(), tuner_->get(), machine_.target(), kSeed,
+    PlanVerifier verifier(graph, Maker(), tuner(), own_->machine.target(), kSeed,
                           plan.how.approximate());
     for (bool prepared = false; !prepared;) {
       ASSIGN_OR_RETURN(prepared, verifier.Prepare());
@@ -146,26 +159,52 @@ class TunerBackend final : public CompileBackend {
   size_t most_searches() const override { return kMaxTunerSearches; }
 
   void Interrupt() override {
-    if (tuner_.ok()) (*tuner_)->Interrupt();
+    MutexLock lock(mu_);
+    interrupted_ = true;
+    for (const std::unique_ptr<Owned>& owned : owned_) {
+      if (owned->tuner.ok()) (*owned->tuner)->Interrupt();
+    }
   }
   void ClearInterrupt() override {
-    if (tuner_.ok()) (*tuner_)->ClearInterrupt();
+    MutexLock lock(mu_);
+    interrupted_ = false;
+    for (const std::unique_ptr<Owned>& owned : owned_) {
+      if (owned->tuner.ok()) (*owned->tuner)->ClearInterrupt();
+    }
   }
 
  private:
-  // Once: searches refer to what it says for as long as they live.
+  // What this backend has of a device. Searches refer to it for as long as they live.
+  struct Owned {
+    Owned(TunerDevice& of, absl::StatusOr<std::unique_ptr<TunerProcess>> own)
+        : device(of), tuner(std::move(own)) {}
+    TunerDevice& device;
+    const absl::StatusOr<std::unique_ptr<TunerProcess>> tuner;
+    internal::TargetReply machine;  // see LearnMachine
+  };
+
+  TunerProcess* tuner() { return own_->tuner->get(); }
+
+  // Once a device. The error of one that there is not, or that has no child process.
   absl::Status LearnMachine() {
-    if (machine_.has_target()) return absl::OkStatus();
-    ASSIGN_OR_RETURN(machine_, shared_.Target(**tuner_));
+    RETURN_IF_ERROR(used_);
+    if (!own_->tuner.ok()) return own_->tuner.status();
+    if (own_->machine.has_target()) return absl::OkStatus();
+    ASSIGN_OR_RETURN(own_->machine, own_->device.Target(*tuner()));
     return absl::OkStatus();
   }
 
-  KernelMaker Maker() { return KernelMaker(shared_.cache(), tuner_->get(), machine_); }
+  KernelMaker Maker() {
+    return KernelMaker(shared_.cache(), tuner(), own_->machine, own_->device.compiled());
+  }
 
   TunerBackends& shared_;
-  const absl::StatusOr<std::unique_ptr<TunerProcess>> tuner_;
-  internal::TargetReply machine_;  // see LearnMachine
+  absl::Status used_;     // why there is no `own_`
+  Owned* own_ = nullptr;  // of the device in use
   uint64_t searches_ = 0;
+  Mutex mu_;
+  bool interrupted_ ABSL_GUARDED_BY(mu_) = false;
+  std::vector<std::unique_ptr<Owned>> owned_ ABSL_GUARDED_BY(mu_);
 };
 
 // Children of the same user could read this process's memory. Landlock, where there is any, lets
@@ -192,131 +231,80 @@ absl::StatusOr<std::shared_ptr<TunerBackends>> TunerBackends::Create(const Serve
     if (folder.empty()) continue;
     RETURN_IF_ERROR(Disk().MakeDirectory(folder));
   }
-  backends->threads_ =
+  const int64_t threads =
       options.threads > 0 ? options.threads : std::max<int64_t>(1, UsableCpus().size());
   ASSIGN_OR_RETURN(backends->traffic_, Traffic::Create());
   HideMemory();
-  backends->tuner_options_ = std::move(tuner);
-  backends->tuner_options_.traffic = backends->traffic_.get();
-  backends->tuner_options_.turns = &backends->turns_;
-  backends->tuner_options_.scratch_folder = options.state_dir;
-  backends->machine_id_ = MachineFingerprint();
-  RETURN_IF_ERROR(backends->MakeDevice(options));
-  ASSIGN_OR_RETURN(std::string binary, FindTuner(backends->tuner_options_.binary));
+  ThreadPoolOptions pool;
+  pool.threads = static_cast<int>(threads);
+  ASSIGN_OR_RETURN(std::vector<OpenedDevice> opened,
+                   OpenDevices(options.device, pool, [] { return CudaDriver::Load(); }));
+  ASSIGN_OR_RETURN(std::string binary, FindTuner(tuner.binary));
   backends->cache_ =
       Cache::Open({.path = options.cache,
                    .limit_bytes = options.cache_limit,
                    .leases = {.timeout = std::chrono::milliseconds(options.lease_timeout_ms)}},
                   [](absl::string_view message) { LogWarn("cache", {{"warning", message}}); });
-  backends->tuner_id_ = BuildIdOf(binary);
-  MutexLock lock(backends->mu_);
-  backends->target_ = backends->cache_->targets().Find(backends->machine_id_, backends->tuner_id_);
-  if (backends->target_.has_value()) {
-    backends->Complete(&*backends->target_);
-    return backends;
+  tuner.traffic = backends->traffic_.get();
+  tuner.turns = &backends->turns_;
+  tuner.scratch_folder = options.state_dir;
+  const TunerDevice::Shared shared = {.cache = backends->cache_.get(),
+                                      .traffic = backends->traffic_.get(),
+                                      .machine_id = MachineFingerprint(),
+                                      .tuner_id = BuildIdOf(binary),
+                                      .threads = threads};
+  for (OpenedDevice& one : opened) {
+    ASSIGN_OR_RETURN(backends->devices_.emplace_back(),
+                     TunerDevice::Create(std::move(one), tuner, options.nvrtc, shared,
+                                         [all = backends.get()] { all->Lost(); }));
   }
-  ASSIGN_OR_RETURN(backends->first_, TunerProcess::Start(backends->NextOptions()));
+  MutexLock lock(backends->mu_);
+  TunerDevice& first = *backends->devices_.front();
+  if (!first.known().has_value()) {
+    ASSIGN_OR_RETURN(backends->first_, first.NewTuner(/*now=*/true));
+  }
   return backends;
 }
 
-absl::Status TunerBackends::MakeDevice(const ServerOptions& options) {
-  ThreadPoolOptions threads;
-  threads.threads = static_cast<int>(threads_);
-  ASSIGN_OR_RETURN(OpenedDevice opened,
-                   OpenDevice(options.device, threads, [] { return CudaDriver::Load(); }));
-  device_ = std::move(opened.device);
-  device_name_ = std::move(opened.name);
-  if (options.device == "auto") {
-    LogInfo("device chosen", {{"device", device_name_}, {"reason", opened.reason}});
+absl::StatusOr<TunerDevice*> TunerBackends::Find(const std::string& device) const {
+  for (const std::unique_ptr<TunerDevice>& one : devices_) {
+    if (device.empty() || one->name() == device) return one.get();
   }
-  if (opened.gpu == nullptr) return absl::OkStatus();
-  cuda_ = opened.gpu;
-  cuda_->OnLoss([this](const absl::Status& loss) {
-    LogError("device lost", {{"device", device_name_}, {"error", loss.message()}});
-    MutexLock lock(loss_mu_);
-    if (on_loss_) on_loss_();
-  });
-  const CudaDevice& gpu = *cuda_;
-  ASSIGN_OR_RETURN(const int64_t free, gpu.FreeBytes());
-  const CudaProperties& told = gpu.properties();
-  gpu_ = gpu.target();
-  if (const auto limits = LimitsOf(told)) limits_.Fix(*limits);
-  // Chips of one architecture are not equally fast.
-  driver_ = absl::StrCat(told.name, ", CUDA ", told.driver);
-  absl::StrAppend(&machine_id_, " ", driver_);
-  constexpr int64_t kTenths = 9;
-  gpu_memory_ = std::make_unique<ServerLedger>(
-      free / 10 * kTenths, nullptr, nullptr,
-      absl::StrCat("nine tenths of what was free on ", device_name_));
-  tuner_options_.gpu = *GpuOrdinal(device_name_);
-  tuner_options_.nvrtc = options.nvrtc;
-  LogInfo("gpu", {{"device", device_name_},
-                  {"name", told.name},
-                  {"arch", gpu_->cpu()},
-                  {"driver", told.driver},
-                  {"multiprocessors", told.multiprocessors},
-                  {"memory_limit", gpu_memory_->limit()}});
-  return absl::OkStatus();
+  return absl::FailedPreconditionError(
+      absl::StrCat("this server has no device \"", device, "\"; it has ",
+                   absl::StrJoin(DeviceNames(), ", "), " (--device)"));
 }
 
-void TunerBackends::Complete(internal::TargetReply* reply) const {
-  if (gpu_.has_value()) {
-    *reply->mutable_target() = *gpu_;
-    reply->set_driver(driver_);
-  } else {
-    reply->mutable_target()->set_threads(static_cast<int32_t>(threads_));
-  }
+std::vector<std::string> TunerBackends::DeviceNames() const {
+  std::vector<std::string> names;
+  for (const std::unique_ptr<TunerDevice>& one : devices_) names.push_back(one->name());
+  return names;
 }
 
 std::vector<v1::Device> TunerBackends::Devices() {
-  v1::Device device;
-  device.set_name(device_name_);
-  device.set_kernels_compiled(cache_->work().kernels_compiled);
-  if (const std::optional<internal::TargetReply> known = known_machine()) {
-    device.set_chip(known->target().cpu());
-    // Without the hash of headers.
-    const std::vector<absl::string_view> words = absl::StrSplit(known->compiler_version(), ' ');
-    device.set_compiler(
-        absl::StrJoin(absl::MakeSpan(words).first(std::min<size_t>(words.size(), 2)), " "));
-  }
-  device.set_threads(static_cast<int32_t>(threads_));
-  if (cuda_ != nullptr) {
-    const CudaProperties& told = cuda_->properties();
-    device.set_chip(told.name);
-    device.set_compute_capability(absl::StrCat(told.compute / 10, ".", told.compute % 10));
-    device.set_driver(told.driver);
-    device.set_threads(told.threads);
-    device.set_memory_used(gpu_memory_->used());
-    device.set_memory_limit(gpu_memory_->limit());
-    device.set_memory_bytes(told.memory_bytes);
-    const CudaClocks clocks = cuda_->clocks();
-    device.set_core_mhz(clocks.core_mhz);
-    device.set_memory_mhz(clocks.memory_mhz);
-    device.set_lost(std::string(cuda_->loss().message()));
-  }
-  return {device};
+  std::vector<v1::Device> devices;
+  for (const std::unique_ptr<TunerDevice>& one : devices_) devices.push_back(one->Describe());
+  return devices;
 }
 
-absl::Status TunerBackends::loss() { return cuda_ != nullptr ? cuda_->loss() : absl::OkStatus(); }
+std::optional<internal::MachineReply> TunerBackends::Limits(const std::string& device) {
+  const absl::StatusOr<TunerDevice*> found = Find(device);
+  return found.ok() ? (*found)->limits()->known() : std::nullopt;
+}
+
+absl::Status TunerBackends::loss(const std::string& device) {
+  const absl::StatusOr<TunerDevice*> found = Find(device);
+  return found.ok() ? (*found)->loss() : found.status();
+}
+
+void TunerBackends::Lost() {
+  MutexLock lock(loss_mu_);
+  if (on_loss_) on_loss_();
+}
 
 void TunerBackends::OnLoss(std::function<void()> call) {
   MutexLock lock(loss_mu_);
   on_loss_ = std::move(call);
-}
-
-TunerOptions TunerBackends::NextOptions() {
-  TunerOptions options = tuner_options_;
-  std::vector<int>& cpus = options.search_cpus;
-  if (!cpus.empty()) std::rotate(cpus.begin(), cpus.begin() + started_++ % cpus.size(), cpus.end());
-  return options;
-}
-
-PreparedPool* TunerBackends::pool(MemoryLedger* ledger) {
-  if (gpu_memory_ != nullptr) ledger = gpu_memory_.get();
-  MutexLock lock(mu_);
-  std::unique_ptr<PreparedPool>& pool = pools_[ledger];
-  if (pool == nullptr) pool = std::make_unique<PreparedPool>(device_.get(), ledger);
-  return pool.get();
 }
 
 std::unique_ptr<CompileBackend> TunerBackends::New() {
@@ -325,56 +313,33 @@ std::unique_ptr<CompileBackend> TunerBackends::New() {
     MutexLock lock(mu_);
     first = std::move(first_);
   }
-  if (first != nullptr) return std::make_unique<TunerBackend>(this, std::move(first));
-  return std::make_unique<TunerBackend>(this, TunerProcess::Create(NextOptions()));
+  return std::make_unique<TunerBackend>(this, std::move(first));
 }
 
 absl::StatusOr<std::shared_ptr<PlanRunner>> TunerBackends::Load(
-    const Graph& graph, const v1::Plan& plan, absl::Span<const KernelObject> objects,
+    const std::string& device, const Graph& graph, const v1::Plan& plan,
+    absl::Span<const KernelObject> objects,
     absl::Span<const std::shared_ptr<const MappedTensor>> parameters, MemoryLedger* ledger) {
-  const Traffic::Request waited_for(traffic());
-  if (gpu_memory_ != nullptr) ledger = gpu_memory_.get();
-  return ExecutorRunner::Load(graph, plan, objects, parameters, device(), ledger, pool(ledger),
-                              traffic());
+  ASSIGN_OR_RETURN(TunerDevice* const found, Find(device));
+  return found->Load(graph, plan, objects, parameters, ledger);
 }
 
-std::optional<internal::TargetReply> TunerBackends::known_machine() {
-  MutexLock lock(mu_);
-  return target_;
+PreparedPool* TunerBackends::pool(const std::string& device, MemoryLedger* ledger) {
+  const absl::StatusOr<TunerDevice*> found = Find(device);
+  return found.ok() ? (*found)->pool(ledger) : nullptr;
 }
 
-absl::StatusOr<internal::TargetReply> TunerBackends::Target(TunerProcess& tuner) {
-  {
-    MutexLock lock(mu_);
-    if (asked_) return *target_;
-  }
-  absl::StatusOr<internal::TargetReply> reply = tuner.Target();
-  if (!reply.ok() && WorthRetrying(reply.status())) reply = tuner.Target();
-  if (!reply.ok()) return reply.status();
-  // Threads are this server's, not the machine's.
-  cache_->targets().Put(machine_id_, tuner_id_, *reply);
-  Complete(&*reply);
-  LogInfo("target", {{"cpu", reply->target().cpu()},
-                     {"blas", reply->target().blas()},
-                     {"vector_bytes", reply->target().vector_bytes()},
-                     {"threads", reply->target().threads()},
-                     {"compiler", reply->compiler_version()},
-                     {"sandbox", tuner.walls()}});
-  MutexLock lock(mu_);
-  target_ = *reply;
-  asked_ = true;
-  return *std::move(reply);
+std::optional<internal::TargetReply> TunerBackends::known_machine(const std::string& device) {
+  const absl::StatusOr<TunerDevice*> found = Find(device);
+  return found.ok() ? (*found)->known() : std::nullopt;
 }
 
 absl::StatusOr<std::vector<std::string>> TunerBackends::RuleNames() {
-  std::optional<internal::TargetReply> target;
-  {
-    MutexLock lock(mu_);
-    target = target_;
-  }
+  TunerDevice& first = *devices_.front();
+  std::optional<internal::TargetReply> target = first.known();
   if (!target.has_value()) {
-    ASSIGN_OR_RETURN(std::unique_ptr<TunerProcess> tuner, TunerProcess::Start(NextOptions()));
-    ASSIGN_OR_RETURN(target, Target(*tuner));
+    ASSIGN_OR_RETURN(std::unique_ptr<TunerProcess> tuner, first.NewTuner(/*now=*/true));
+    ASSIGN_OR_RETURN(target, first.Target(*tuner));
   }
   std::vector<std::string> names(target->rules().begin(), target->rules().end());
   names.insert(names.end(), target->rule_families().begin(), target->rule_families().end());

@@ -4,14 +4,13 @@
 //   std::shared_ptr<TunerBackends> backends = TunerBackends::Create(options).value();
 //   std::unique_ptr<CompileBackend> backend = backends->New();
 //
-// Each backend owns one child process, started when it is needed. What they share (device, cache,
-// the machine's target, the page of running requests) lives here and outlives them.
+// Each backend owns one child process for each device that it worked for, started when it is
+// needed. What they share (devices, cache, the page of running requests) lives here and outlives
+// them.
 #ifndef ATHANOR_SERVER_SEARCH_TUNER_BACKEND_H_
 #define ATHANOR_SERVER_SEARCH_TUNER_BACKEND_H_
 
-#include <atomic>
 #include <functional>
-#include <map>
 #include <memory>
 #include <optional>
 #include <string>
@@ -21,83 +20,59 @@
 #include "compiler/cache/cache.h"
 #include "deploy/bazel/libs/mutex.h"
 #include "proto/athanor/internal/tuner.pb.h"
-#include "runtime/cuda/device.h"
-#include "runtime/device.h"
 #include "runtime/prepared_pool.h"
 #include "server/base/options.h"
 #include "server/base/traffic.h"
 #include "server/child/measuring_turns.h"
 #include "server/child/tuner_process.h"
-#include "server/memory/server_ledger.h"
 #include "server/plans/compile_backend.h"
-#include "server/search/machine_limits.h"
+#include "server/search/tuner_device.h"
 
 namespace athanor {
 
 class TunerBackends final : public CompileBackends {
  public:
-  // Starts the first child unless the cache knows what it would say of the machine: somebody will
-  // wait for it. Each child's background work begins at another of `tuner.search_cpus`.
-  // FAILED_PRECONDITION if there is no tuner binary.
+  // Opens the devices of --device. Starts the first child unless the cache knows what it would say
+  // of the machine: somebody will wait for it. Each child's background work begins at another of
+  // `tuner.search_cpus`. FAILED_PRECONDITION if there is no tuner binary.
   static absl::StatusOr<std::shared_ptr<TunerBackends>> Create(const ServerOptions& options,
                                                                TunerOptions tuner = {});
 
   std::unique_ptr<CompileBackend> New() override;
   absl::StatusOr<std::shared_ptr<PlanRunner>> Load(
-      const Graph& graph, const v1::Plan& plan, absl::Span<const KernelObject> objects,
+      const std::string& device, const Graph& graph, const v1::Plan& plan,
+      absl::Span<const KernelObject> objects,
       absl::Span<const std::shared_ptr<const MappedTensor>> parameters,
       MemoryLedger* ledger) override;
   // Of a child of its own where none was ever asked.
   absl::StatusOr<std::vector<std::string>> RuleNames() override;
-  std::optional<internal::TargetReply> known_machine() override;
+  std::optional<internal::TargetReply> known_machine(const std::string& device) override;
   Cache* cache() override { return cache_.get(); }
+  std::vector<std::string> DeviceNames() const override;
   std::vector<v1::Device> Devices() override;
-  std::optional<internal::MachineReply> Limits() override { return limits_.known(); }
-  absl::Status loss() override;
+  std::optional<internal::MachineReply> Limits(const std::string& device) override;
+  absl::Status loss(const std::string& device) override;
   void OnLoss(std::function<void()> call) override;
-
-  // The machine, asked of `tuner` once: what the cache knows is believed as long as no child runs.
-  absl::StatusOr<internal::TargetReply> Target(TunerProcess& tuner);
-  // What it reaches with the serving threads.
-  MachineLimits* limits() { return &limits_; }
-  Device* device() { return device_.get(); }
-  const std::string& device_name() const { return device_name_; }  // "cpu" or "cuda:0"
   // Where the plans that are charged to `ledger` share their weights; all of a GPU's share there.
-  PreparedPool* pool(MemoryLedger* ledger) override;
+  PreparedPool* pool(const std::string& device, MemoryLedger* ledger) override;
+
+  // Returns the device of this name, the first for an empty one. FAILED_PRECONDITION names those
+  // that there are.
+  absl::StatusOr<TunerDevice*> Find(const std::string& device) const;
   Traffic* traffic() { return traffic_.get(); }
 
  private:
   TunerBackends() = default;
+  void Lost();
 
-  // Opens --device.
-  absl::Status MakeDevice(const ServerOptions& options);
-  // Adds what is this server's to what a child says.
-  void Complete(internal::TargetReply* reply) const;
-  TunerOptions NextOptions();
-
-  int64_t threads_ = 1;
   std::unique_ptr<Traffic> traffic_;
-  TunerOptions tuner_options_;
-  // What the cache knows a machine and its compiler by (restore/machine_id.h).
-  std::string machine_id_, tuner_id_;
-  std::atomic<size_t> started_ = 0;
+  MeasuringTurns turns_;  // of the devices together: all measure beside the host's threads
+  std::unique_ptr<Cache> cache_;
   Mutex loss_mu_;  // held during the call, so that nobody is told after OnLoss(nullptr)
   std::function<void()> on_loss_ ABSL_GUARDED_BY(loss_mu_);
-  std::unique_ptr<Device> device_;
-  std::string device_name_;
-  // A GPU's: what children do not say of the machine, and the memory that it may hold.
-  CudaDevice* cuda_ = nullptr;
-  std::optional<v1::Target> gpu_;
-  std::string driver_;
-  std::unique_ptr<ServerLedger> gpu_memory_;
-  std::unique_ptr<Cache> cache_;
-  MachineLimits limits_;
-  MeasuringTurns turns_;
+  std::vector<std::unique_ptr<TunerDevice>> devices_;  // at least one; as --device names them
   Mutex mu_;
-  std::map<MemoryLedger*, std::unique_ptr<PreparedPool>> pools_ ABSL_GUARDED_BY(mu_);
-  std::unique_ptr<TunerProcess> first_ ABSL_GUARDED_BY(mu_);
-  std::optional<internal::TargetReply> target_ ABSL_GUARDED_BY(mu_);
-  bool asked_ ABSL_GUARDED_BY(mu_) = false;  // a child of this server said so
+  std::unique_ptr<TunerProcess> first_ ABSL_GUARDED_BY(mu_);  // of the first device
 };
 
 }  // namespace athanor

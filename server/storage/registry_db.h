@@ -46,7 +46,9 @@ struct VersionRow {
   std::string batch_dim;   // empty: none
   std::string buckets;     // a serialised UploadHeader with only its buckets set
   int64_t created_us = 0;  // microseconds since 1970
-  std::string notes;       // a serialised v1.Model with only its notes set
+  std::string notes;       // a serialised v1.Model with only its notes and its device set
+  std::string device =
+      {};  // that executes it; of no column: the server's first, or that of `notes`
   std::vector<TensorRow> tensors;
   // Plans of the full range of its dims, the latest last. SetPlans writes them.
   std::vector<VersionPlanRow> plans;

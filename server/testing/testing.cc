@@ -155,9 +155,16 @@ void TestControl::Lose(const std::string& error) {
   if (on_loss_) on_loss_();
 }
 
-absl::Status TestControl::loss() {
-  const std::string error = device().lost();
-  return error.empty() ? absl::OkStatus() : absl::UnavailableError(error);
+absl::Status TestControl::loss(const std::string& name) {
+  const v1::Device one = device();
+  const bool other = !one.name().empty() && one.name() != name;
+  return one.lost().empty() || other ? absl::OkStatus() : absl::UnavailableError(one.lost());
+}
+
+internal::TargetReply TestControl::machine(const std::string& device) {
+  internal::TargetReply machine = machine_;
+  machine.set_device(device);
+  return machine;
 }
 
 void TestControl::OnLoss(std::function<void()> call) {

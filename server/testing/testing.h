@@ -72,7 +72,7 @@ class TestControl {
   // different machine.
   void RememberIn(const std::string& path, const std::string& cpu = "test cpu");
   Cache* cache() { return cache_.get(); }
-  const internal::TargetReply& machine() { return machine_; }
+  internal::TargetReply machine(const std::string& device = "cpu");
   // Keeps the compiled kernel of `plan`: "compile p-1".
   void Keep(const v1::Plan& plan, const KernelObject& object);
   // Makes the machine unknown until a compiler is asked.
@@ -80,14 +80,16 @@ class TestControl {
   bool machine_known() const { return machine_known_; }
   void AskMachine() { machine_known_ = true; }
 
-  // The one device: empty unless a test says what it is.
+  // Names of the devices; may only change while no server runs.
+  std::vector<std::string> devices = {"cpu"};
+  // One of them: empty unless a test says what it is.
   void SetDevice(v1::Device device);
   v1::Device device();
   // What it reaches; may only change while no call runs.
   std::optional<internal::MachineReply> limits;
   // Makes it a lost one.
   void Lose(const std::string& error);
-  absl::Status loss();
+  absl::Status loss(const std::string& device);
   void OnLoss(std::function<void()> call);
 
   // Makes compiles wait before their kernel until released.

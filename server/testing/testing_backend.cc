@@ -167,10 +167,12 @@ class EvaluatorBackend final : public CompileBackend {
  public:
   explicit EvaluatorBackend(std::shared_ptr<TestControl> control) : control_(std::move(control)) {}
 
+  void Use(const std::string& device) override { used_ = device; }
+
   absl::StatusOr<internal::TargetReply> Machine() override {
     if (control_->cache() == nullptr) return absl::UnimplementedError("plans are not kept");
     control_->AskMachine();
-    return control_->machine();
+    return control_->machine(used_);
   }
 
   absl::StatusOr<internal::LowerReply> Lower(const Graph& graph, bool plain) override {
@@ -227,6 +229,7 @@ class EvaluatorBackend final : public CompileBackend {
 
  private:
   const std::shared_ptr<TestControl> control_;
+  std::string used_ = "cpu";
   bool interrupted_ = false;  // guarded by the control's lock
 };
 
@@ -239,7 +242,8 @@ class EvaluatorBackends final : public CompileBackends {
   }
 
   absl::StatusOr<std::shared_ptr<PlanRunner>> Load(
-      const Graph& graph, const v1::Plan& plan, absl::Span<const KernelObject> objects,
+      const std::string&, const Graph& graph, const v1::Plan& plan,
+      absl::Span<const KernelObject> objects,
       absl::Span<const std::shared_ptr<const MappedTensor>> parameters, MemoryLedger*) override {
     for (const KernelObject& object : objects) {
       if (object.object == ObjectOf(plan)) continue;
@@ -262,14 +266,17 @@ class EvaluatorBackends final : public CompileBackends {
   absl::StatusOr<std::vector<std::string>> RuleNames() override {
     return std::vector<std::string>{"double_not", "algebra", "fuse", "layout"};
   }
-  std::optional<internal::TargetReply> known_machine() override {
+  std::optional<internal::TargetReply> known_machine(const std::string& device) override {
     if (cache() == nullptr || !control_->machine_known()) return std::nullopt;
-    return control_->machine();
+    return control_->machine(device);
   }
   Cache* cache() override { return control_->cache(); }
   std::vector<v1::Device> Devices() override { return {control_->device()}; }
-  std::optional<internal::MachineReply> Limits() override { return control_->limits; }
-  absl::Status loss() override { return control_->loss(); }
+  std::vector<std::string> DeviceNames() const override { return control_->devices; }
+  std::optional<internal::MachineReply> Limits(const std::string&) override {
+    return control_->limits;
+  }
+  absl::Status loss(const std::string& device) override { return control_->loss(device); }
   void OnLoss(std::function<void()> call) override { control_->OnLoss(std::move(call)); }
 
  private:

@@ -103,9 +103,9 @@ def test_the_device_is_shown(tmp_path: pathlib.Path) -> None:
         server.kill()
 
 
-def explained(server: GpuServer) -> dict:
-    """What `athanor explain` shows of the model "m"."""
-    done = subprocess.run([built(CLI), "--address", server.address, "--json", "explain", "m"],
+def explained(server: GpuServer, model: str = "m") -> dict:
+    """What `athanor explain` shows of a model's plan."""
+    done = subprocess.run([built(CLI), "--address", server.address, "--json", "explain", model],
                           capture_output=True, text=True, timeout=60, check=True)
     return json.loads(done.stdout)["details"]
 
@@ -341,6 +341,85 @@ def test_the_cpus_plans_are_not_a_gpus(tmp_path: pathlib.Path) -> None:
         assert gpu.stop() == 0
     finally:
         cpu.kill()
+
+
+def test_two_devices_in_one_server(tmp_path: pathlib.Path) -> None:
+    broken = tmp_path / "broken"
+    state = tmp_path / "state"
+    server = GpuServer(state, "--http_listen=127.0.0.1:0", device="cuda:0,cpu",
+                       ATHANOR_EMULATOR_BREAKS=str(broken)).start()
+    graph = mlp.mlp_graph(config=CONFIG)
+    path = tmp_path / "m.athanor"
+    graph.save(path)
+    try:
+        with server.client() as client:
+            assert [device.name for device in client.devices()] == ["cuda:0", "cpu"]
+            first = check(client.upload(graph, name="any").wait(timeout=120))
+            gpu = check(client.upload(graph, name="gpu", device="cuda:0").wait(timeout=120))
+            # Two versions of one model, on two devices.
+            client.upload(graph, name="both", device="cuda:0").wait(timeout=120)
+            subprocess.run([built(CLI), "--address", server.address, "upload", path, "--name",
+                            "both", "--device", "cpu"], timeout=120, check=True)
+            cpu = check(client.model("both").wait(timeout=120))
+            assert check(client.model("both", "1")) == gpu == first != cpu
+            assert client.model("any").info().device == "cuda:0"
+            assert client.model("both", "1").info().device == "cuda:0"
+            assert client.model("both", "2").info().device == "cpu"
+            compilers = [device.compiler.split()[0] for device in client.devices()]
+            assert compilers == ["nvrtc", "clang"]
+            # The second and third time the cache had them.
+            assert [device.kernels_compiled for device in client.devices()] == [4, 4]
+            with pytest.raises(athanor.InvalidArgument,
+                               match='has no "cuda:1"; it has cuda:0, cpu'):
+                client.upload(graph, name="none", device="cuda:1")
+            assert explained(server, "both/1")["device"] == "cuda:0"
+            assert explained(server, "both/2")["device"] == "cpu"
+            while client.cache_stat().writes_waiting > 0:
+                pass
+        assert server.stop() == 0
+        server.start()
+        with server.client() as client:
+            assert check(client.model("both", "1")) == check(client.model("gpu")) == gpu
+            assert check(client.model("both", "2")) == cpu
+            assert metric(server, "athanor_kernels_compiled_total") == 0
+            broken.touch()
+            x = np.zeros((1, 24), np.float32)
+            with pytest.raises(athanor.Unavailable, match="cuda:0 is lost"):
+                client.model("gpu").infer({"x": x}, timeout=120)
+            assert check(client.model("both")) == cpu
+            assert health(server, "gpu") == "NOT_SERVING"
+            assert health(server, "both") == health(server, "") == "SERVING"
+            assert client.ready()
+        assert server.stop() == 0
+        broken.unlink()
+        without = GpuServer(state, device="cpu").start()
+        with without.client() as client:
+            assert check(client.model("any").wait(timeout=120)) == cpu
+            assert check(client.model("both")) == cpu
+            with pytest.raises(athanor.FailedPrecondition,
+                               match='no device "cuda:0"; it has cpu'):
+                client.model("gpu").infer({"x": x}, timeout=120)
+        assert without.stop() == 0
+    finally:
+        server.kill()
+
+
+def test_a_search_for_each_device(tmp_path: pathlib.Path) -> None:
+    """Searches of two devices take turns on one worker."""
+    server = GpuServer(tmp_path / "state", "--search_budget=5s", "--compile_workers=1",
+                       device="cpu,cuda:0").start()
+    try:
+        with server.client() as client:
+            models = [client.upload(mlp.mlp_graph(config=CONFIG), name=device.replace(":", ""),
+                                    device=device) for device in ("cpu", "cuda:0")]
+            for model in models:
+                model.wait("optimised", timeout=240)
+                check(model)
+                (job,) = client.jobs(model.info().name)
+                assert job.search.candidates > 0, job
+        assert server.stop() == 0
+    finally:
+        server.kill()
 
 
 def test_a_gpu_that_breaks_is_told(tmp_path: pathlib.Path) -> None:

@@ -74,19 +74,19 @@ TEST_F(RestoredPlanTest, ItNeedsNoChildUnlessSomethingIsMissing) {
   internal::TargetReply asked;
   {
     const auto backends = Start();
-    EXPECT_FALSE(backends->known_machine().has_value());
+    EXPECT_FALSE(backends->known_machine("").has_value());
     const auto backend = backends->New();
     found = Found(*backend, graph);
-    asked = backends->known_machine().value();
+    asked = backends->known_machine("").value();
     EXPECT_EQ(asked.rule_set().size(), 32u);
     EXPECT_FALSE(Children().empty());
   }
   const auto backends = Start();
   const auto backend = backends->New();
-  ASSERT_TRUE(backends->known_machine().has_value());
-  EXPECT_EQ(backends->known_machine()->SerializeAsString(), asked.SerializeAsString());
+  ASSERT_TRUE(backends->known_machine("").has_value());
+  EXPECT_EQ(backends->known_machine("")->SerializeAsString(), asked.SerializeAsString());
   EXPECT_EQ(backend->Machine()->SerializeAsString(), asked.SerializeAsString());
-  EXPECT_TRUE(backends->Load(graph, found.plan, found.objects, {}, nullptr).ok());
+  EXPECT_TRUE(backends->Load("", graph, found.plan, found.objects, {}, nullptr).ok());
   EXPECT_TRUE(backends->RuleNames().ok());
   EXPECT_THAT(Children(), testing::IsEmpty());
   const auto again = backend->CompileKernel(found.plan, 0);

@@ -197,7 +197,7 @@ TEST_F(TrafficTest, WhatIsBuiltCountsAsARequest) {
   ASSERT_EQ(lowered->checks_size(), 1);
   ASSERT_TRUE(backend->CheckKernel(plan, lowered->checks(0), {*object}).ok());
   EXPECT_EQ(counted(), 3u);
-  ASSERT_TRUE((*backends)->Load(graph, plan, {*object}, {}, nullptr).ok());
+  ASSERT_TRUE((*backends)->Load("", graph, plan, {*object}, {}, nullptr).ok());
   EXPECT_EQ(counted(), 4u);
 }
 

@@ -83,14 +83,14 @@ class AsyncClient:
                      timeout: float | None = None, *, deterministic: bool = False,
                      disable_rules: Sequence[str] | None = None, approximate: bool = False,
                      batch_dim: str | None = None, dims: Dims | None = None,
-                     values: Values | None = None,
-                     random_seed: int | None = None) -> AsyncModel:
+                     values: Values | None = None, random_seed: int | None = None,
+                     device: str | None = None) -> AsyncModel:
         """Stores a model and starts compiling it; see `athanor.Client.upload`."""
         read = wire.read_source(source, format)
         given = Given(dims, values, random_seed)
         sent = calls.send_model(read, lambda division: calls.upload(
             read, name, division, buckets, budget, deterministic, disable_rules, approximate,
-            batch_dim, given))
+            batch_dim, given, device))
         return AsyncModel(self, *await self._run_all(sent, timeout))
 
     async def check(self, source: object, format: str | None = None,

@@ -120,12 +120,12 @@ def send_model(source: wire.Source, make: Callable[[wire.Division], Call[Result]
 
 def upload(source: wire.Source, name: str, division: wire.Division, buckets: wire.Buckets | None,
            budget: str | None, deterministic: bool, disable_rules: Sequence[str] | None,
-           approximate: bool, batch_dim: str | None,
-           given: Given | None = None) -> Call[tuple[str, str]]:
+           approximate: bool, batch_dim: str | None, given: Given | None = None,
+           device: str | None = None) -> Call[tuple[str, str]]:
     """Returns name and version of the stored model."""
     return Call("models.UploadModel",
                 wire.upload_requests(source, name, division, buckets, budget, deterministic,
-                                     disable_rules, approximate, batch_dim, given),
+                                     disable_rules, approximate, batch_dim, given, device=device),
                 _name_and_version, (REFUSALS_ASKED,))
 
 

@@ -88,7 +88,8 @@ class Client:
                timeout: float | None = None, *, deterministic: bool = False,
                disable_rules: Sequence[str] | None = None, approximate: bool = False,
                batch_dim: str | None = None, dims: Dims | None = None,
-               values: Values | None = None, random_seed: int | None = None) -> Model:
+               values: Values | None = None, random_seed: int | None = None,
+               device: str | None = None) -> Model:
         """Stores a model and starts compiling it; returns when it is stored.
 
         Parameters
@@ -127,6 +128,9 @@ class Client:
             inputs stay; a request that carries other contents is refused.
         random_seed : int, optional
             For an ONNX model's random ops without a seed of their own.
+        device : str, optional
+            Device that executes it, one of the server's (`devices`): ``"cpu"``, ``"cuda:0"``; else
+            the first of the server's `--device`.
 
         Raises
         ------
@@ -142,7 +146,7 @@ class Client:
         given = Given(dims, values, random_seed)
         sent = calls.send_model(read, lambda division: calls.upload(
             read, name, division, buckets, budget, deterministic, disable_rules, approximate,
-            batch_dim, given))
+            batch_dim, given, device))
         return Model(self, *self._run_all(sent, timeout))
 
     def check(self, source: object, format: str | None = None,

@@ -196,11 +196,25 @@ def dim_name(batch_dim: str | None) -> str:
     return batch_dim or ""
 
 
+def device_name(device: str | None) -> str:
+    """Returns the name of a device; empty for the server's first.
+
+    Raises
+    ------
+    InvalidArgument
+        If it is not a str.
+    """
+    if device is not None and not isinstance(device, str):
+        raise InvalidArgument(f'device={device!r}: it must be the name of a device, as "cuda:0"')
+    return device or ""
+
+
 def upload_requests(source: Source, name: str, division: Division, buckets: Buckets | None,
                     budget: str | None, deterministic: bool = False,
                     disable_rules: Sequence[str] | None = None, approximate: bool = False,
                     batch_dim: str | None = None, given: Given | None = None,
-                    dry_run: bool = False) -> Iterator[model_pb2.UploadModelRequest]:
+                    dry_run: bool = False, device: str | None = None
+                    ) -> Iterator[model_pb2.UploadModelRequest]:
     """Yields the header, the chunks of tensors or files to send, and the commit.
 
     Raises
@@ -217,7 +231,7 @@ def upload_requests(source: Source, name: str, division: Division, buckets: Buck
         search_budget=budget_text(budget),
         buckets=bucket_messages(buckets), deterministic=deterministic,
         disable_rules=rule_names(disable_rules), approximate=approximate,
-        batch_dim=dim_name(batch_dim), nonce=division.nonce,
+        batch_dim=dim_name(batch_dim), device=device_name(device), nonce=division.nonce,
         proofs=proof_messages(division.proofs))
     given.write(header)
     for key in division.sent:
@@ -351,6 +365,7 @@ class ModelInfo:
     batching: Batching = Batching()
     buckets: tuple[Bucket, ...] = ()
     notes: tuple[str, ...] = ()  # decisions made at import
+    device: str = ""  # that executes it: "cuda:0"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -396,7 +411,7 @@ def model_info(m: model_pb2.Model) -> ModelInfo:
         batching=Batching(m.batching.dim, m.batching.on, m.batching.reason, m.batching.max_rows,
                           m.batching.max_delay_us),
         buckets=tuple(Bucket({r.name: (r.min, r.max) for r in b.bucket}, b.plan_id, b.pinned,
-                             b.reason) for b in m.buckets), notes=tuple(m.notes))
+                             b.reason) for b in m.buckets), notes=tuple(m.notes), device=m.device)
 
 
 def start_compile(name: str, version: str, buckets: Buckets | None, budget: str | None,

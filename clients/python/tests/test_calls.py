@@ -85,6 +85,7 @@ def test_every_argument_reaches_the_request() -> None:
     ({"budget": 30}, "budget=30: it must be a str"),
     ({"disable_rules": "layout"}, "it must be a sequence"),
     ({"batch_dim": ["b"]}, "must be the name of a dim"),
+    ({"device": 0}, "device=0: it must be the name of a device"),
 ])
 def test_an_upload_that_cannot_be_said_is_refused_before_it_is_sent(wrong: dict, text: str) -> None:
     options = {"buckets": None, "budget": None, "deterministic": False, "disable_rules": None,

@@ -110,6 +110,14 @@ def test_every_grpc_code_has_its_error() -> None:
             assert error.code == code.name
 
 
+def test_where_a_model_is_executed() -> None:
+    source, none = wire.Source("athanor", b"g", {}), wire.Division()
+    assert next(wire.upload_requests(source, "m", none, None, None)).header.device == ""
+    header = next(wire.upload_requests(source, "m", none, None, None, device="cuda:1")).header
+    assert header.device == "cuda:1"
+    assert wire.model_info(model_pb2.Model(name="m", device="cpu")).device == "cpu"
+
+
 def test_how_requests_share_calls() -> None:
     source = wire.Source("athanor", b"g", {})
     none = wire.Division()

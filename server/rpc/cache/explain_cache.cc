@@ -29,7 +29,7 @@ absl::Status ExplainBuckets(ServerCore& core, const v1::ExplainCacheRequest& ask
                             v1::CacheExplanation* answer) {
   ASSIGN_OR_RETURN(auto found, core.registry().versions().Find(asked.model(), asked.version()));
   const ModelVersion& version = *found;
-  if (!core.keeper().ready()) {
+  if (!core.keeper().ready(version)) {
     return absl::FailedPreconditionError(
         "no plan was looked up since the server started: the machine it would be for is not known "
         "yet");

@@ -11,7 +11,7 @@ grpc::ServerUnaryReactor* InferenceService::ModelReady(Context* context, const B
       [this](const inference::ModelReadyRequest& asked, inference::ModelReadyResponse* answer) {
         ASSIGN_OR_RETURN(auto version,
                          core_.registry().versions().Find(asked.name(), asked.version()));
-        answer->set_ready(core_.serves() && version->plan() != nullptr);
+        answer->set_ready(core_.serves(version->device()) && version->plan() != nullptr);
         return absl::OkStatus();
       });
 }

@@ -43,8 +43,8 @@ absl::Status GetPlan(ServerCore& core, const v1::GetPlanRequest& asked, v1::Plan
   *answer->mutable_info() = PlanInfoOf(*kept.plan);
   *answer->mutable_plan() = kept.plan->plan;
   for (v1::Buffer& buffer : *answer->mutable_plan()->mutable_buffers()) buffer.clear_literal();
-  for (const v1::Device& device : core.Devices()) answer->set_device(device.name());
-  const std::optional<internal::MachineReply> limits = core.backends().Limits();
+  answer->set_device(version->device());
+  const std::optional<internal::MachineReply> limits = core.backends().Limits(version->device());
   if (limits.has_value()) {
     answer->mutable_limits()->set_read_bytes_per_second(limits->read_bytes_per_second());
     answer->mutable_limits()->set_cache_bytes_per_second(limits->cache_bytes_per_second());

@@ -73,6 +73,30 @@ TEST(ModelServiceTest, DevicesAreListedAsTheyAre) {
   EXPECT_EQ(list().lost(), "an ECC error");
 }
 
+TEST(ModelServiceTest, AVersionKeepsTheDeviceItNames) {
+  TestServer test;
+  test.control->devices = {"cuda:0", "cpu"};
+  test.Restart();
+  const auto upload = [&](const std::string& name, const std::string& device) {
+    auto messages = UploadMessages(name, ScaleModel({1, 2}));
+    messages[0].mutable_header()->set_device(device);
+    v1::UploadModelResponse reply;
+    EXPECT_TRUE(test.Send(messages, &reply).ok());
+    return reply.model().device();
+  };
+  EXPECT_EQ(upload("any", ""), "cuda:0");
+  EXPECT_EQ(upload("host", "cpu"), "cpu");
+  EXPECT_EQ(upload("gpu", "cuda:0"), "cuda:0");
+  test.Restart();
+  EXPECT_EQ(test.Get("any").device(), "cuda:0");
+  EXPECT_EQ(test.Get("host").device(), "cpu");
+  test.control->devices = {"cpu"};
+  test.Restart();
+  EXPECT_EQ(test.Get("any").device(), "cpu") << "the server's first";
+  EXPECT_EQ(test.Get("host").device(), "cpu");
+  EXPECT_EQ(test.Get("gpu").device(), "cuda:0");
+}
+
 TEST(ModelServiceTest, MissingTensorsAnswersInOrderEachOnce) {
   TestServer test;
   const TestModel model = ScaleModel({1, 2});
@@ -322,13 +346,10 @@ TEST(ModelServiceTest, GetPlanShowsEachPlanThereIs) {
   ASSERT_EQ(details.costs_size(), 1);
   EXPECT_EQ(details.costs(0).steps(0).seconds(), 0) << "nothing was measured";
   EXPECT_FALSE(details.has_limits());
-  v1::Device device;
-  device.set_name("cuda:0");
-  test.control->SetDevice(device);
   test.control->limits.emplace().set_read_bytes_per_second(1e9);
   test.control->limits->set_f32_flops_per_second(1e12);
   ASSERT_TRUE(get("m", "", &details).ok());
-  EXPECT_EQ(details.device(), "cuda:0");
+  EXPECT_EQ(details.device(), "cpu");
   EXPECT_EQ(details.limits().read_bytes_per_second(), 1e9);
   EXPECT_EQ(details.resources_size(), 0) << "no object says what its kernel takes";
   test.control->Search({.plans = 1});

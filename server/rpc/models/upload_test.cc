@@ -66,6 +66,18 @@ TEST_F(UploadTest, ValidMessagesAreTaken) {
   EXPECT_THAT(test_.Infer("m", {1, 1, 1, 1, 1, 1}), testing::ElementsAre(1, 2, 3, 4, 5, 6));
 }
 
+TEST_F(UploadTest, ADeviceThatTheServerHasNot) {
+  for (const char* device : {"cuda:1", "auto", "CPU", "cpu,cpu"}) {
+    Messages messages = Valid();
+    HeaderOf(messages)->set_device(device);
+    Invalid(messages, std::string("header.device: this server has no \"") + device +
+                          "\"; it has cpu (--device)");
+  }
+  Messages messages = Valid();
+  HeaderOf(messages)->set_device("cpu");
+  EXPECT_TRUE(test_.Send(messages).ok());
+}
+
 TEST_F(UploadTest, CutOffBetweenChunks) {
   Messages messages = Valid();
   messages.resize(3);
