@@ -5,8 +5,14 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "compiler/codegen/index_bits.h"
 
 namespace athanor::kir {
+
+void BlockWriter::Append(Stmt stmt) {
+  stmt.narrow = narrows_ && FitsI32(stmt, bounds_);
+  blocks_.back()->push_back(std::move(stmt));
+}
 
 Var BlockWriter::Result(Stmt stmt, Type type) {
   const Var v = static_cast<Var>(types_.size());

@@ -47,6 +47,9 @@ class BlockWriter {
   // statements must be harmless where those do not run.
   void Hoist(const Expr& e, absl::FunctionRef<void()> body);
 
+  // From here on, statements say which of their index expressions fit into i32.
+  void NarrowIndices() { narrows_ = true; }
+
   const Type& type(Var v) const { return types_[v]; }
   // Returns the part of an index that differs by lane: the lane's number, 0 for a scalar.
   static Expr Lane(int lanes) { return lanes == 1 ? Expr(0) : Expr::Symbol(kLane); }
@@ -65,7 +68,7 @@ class BlockWriter {
   void Remember(const std::string& key, Var value) { memo_.back()[key] = value; }
 
  protected:
-  void Append(Stmt stmt) { blocks_.back()->push_back(std::move(stmt)); }
+  void Append(Stmt stmt);
   // Gives the statement a new register for its result.
   Var Result(Stmt stmt, Type type);
   // Returns the value remembered as `key`, or the statement's new result.
@@ -90,6 +93,7 @@ class BlockWriter {
   std::map<std::string, size_t, std::less<>> depth_;
   std::set<std::string> places_;
   int loops_ = 0;
+  bool narrows_ = false;
 };
 
 }  // namespace athanor::kir

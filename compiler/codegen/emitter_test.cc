@@ -35,6 +35,61 @@ TEST(EmitterTest, ConstantsAndIndicesAreOneInAScope) {
   EXPECT_TRUE(Verify(k).ok()) << Verify(k);
 }
 
+// A statement is narrow if all that it computes of indices fits into i32, whatever the sizes.
+TEST(EmitterTest, IndicesThatFitAreNarrow) {
+  for (const bool asked : {false, true}) {
+    Bounds dims = Dims();
+    dims.Set("wide", 0, int64_t{1} << 31);
+    dims.Set("any", 0, Expr::Symbol("unknown"));
+    Emitter e{dims};
+    if (asked) e.NarrowIndices();
+    const int out = e.Global(DType::kI64, true);
+    const Expr n = Expr::Symbol("n"), g = Expr::Symbol(kGrid);
+    e.bounds().SetExtent(kGrid, n);
+    const std::vector<std::pair<Expr, bool>> cases = {
+        {1000 * n * g + 1, true},
+        {2149 * n * g, true},  // 2149 * 1000 * 999 is below 2^31
+        {2150 * n * g, false},
+        {3000 * n * g, false},
+        {3000 * n * g - 3000 * n * g + 2 * g, true},
+        {FloorDiv(3000 * n * g + 1, 7001), false},  // the quotient fits, not the dividend
+        {Expr::Symbol("wide") - 4, false},
+        {MinOf(Expr::Symbol("any"), 4) + g, false},
+        {2 * g, true},
+        {g, false},  // nothing is computed
+        {5, false}};
+    for (const auto& [index, fits] : cases) e.Store(out, index, e.Index(7, 1), {});
+    const Kernel k = std::move(e).Finish("k", n);
+    size_t store = 0;
+    for (const Stmt& s : k.body) {
+      if (s.opcode != Opcode::kStore) continue;
+      EXPECT_EQ(s.narrow, asked && cases[store].second) << cases[store].first.ToString();
+      ++store;
+    }
+    EXPECT_EQ(store, cases.size());
+  }
+}
+
+// Of a vector the part that all lanes share is asked about, and the stride.
+TEST(EmitterTest, VectorsAreNarrowByTheirBase) {
+  Emitter e{Dims()};
+  e.NarrowIndices();
+  const int out = e.Global(DType::kF32, true);
+  const Expr n = Expr::Symbol("n");
+  const Var value = e.Broadcast(e.Float(DType::kF32, 1), 8);
+  e.For(0, n, 8, [&](const Expr& i) {
+    e.Store(out, 9 * i + Lane(), value, {});
+    e.Store(out, i + n * Lane(), value, {n - 2 * i});
+    e.Store(out, i + Lane(), value, {});
+    e.Store(out, 9 * i + FloorDiv(Lane(), 2), value, {});
+    e.Store(out, 9 * i + Lane(), value, {n * n * n * n - i});
+  });
+  const Kernel k = std::move(e).Finish("k", 1);
+  std::string narrow;
+  for (const Stmt& s : k.body.back().body) narrow += s.narrow ? '1' : '0';
+  EXPECT_EQ(narrow, "11000");
+}
+
 // With one lane a loop over vectors is one over scalars, which may not use the lane.
 TEST(EmitterTest, ScalarsHaveNoLane) {
   EXPECT_EQ(Emitter::Lane(8), Lane());

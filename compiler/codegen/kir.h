@@ -128,6 +128,7 @@ struct Stmt {
   Expr begin, end;          // kFor
   int64_t step = 1;         // kFor
   AxisRole role = AxisRole::kSerial;
+  bool narrow = false;           // its index expressions may be computed in i32 (index_bits.h)
   std::vector<Stmt> body;        // kFor, kIf
   std::vector<Matrix> matrices;  // kGemm, kSort
   std::vector<Expr> extents;     // kGemm, kSort

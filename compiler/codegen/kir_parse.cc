@@ -197,6 +197,7 @@ class Reader {
 
   // Returns true if a block follows.
   bool Statement(Stmt* s) {
+    s->narrow = Take("i32 ");
     if (Take("for ")) return For(s);
     if (Take("if ")) {
       s->opcode = Opcode::kIf;

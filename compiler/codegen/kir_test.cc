@@ -83,6 +83,18 @@ TEST(KirText, TeamsRoundTrip) {
   EXPECT_TRUE(Verify(*kernel).ok()) << Verify(*kernel);
 }
 
+TEST(KirText, NarrowStatementsRoundTrip) {
+  constexpr char kText[] =
+      "kernel(s0) grid s0\nb0: f32 in\nb1: f32 out\ni32 v0: i64 = index 4*g\n"
+      "i32 for i0 in [v0, v0 + 4) step 1 {\n  i32 v1: f32 = load b0[8*i0]\n"
+      "  i32 store b1[8*i0] = v1: f32\n}\n";
+  const absl::StatusOr<Kernel> kernel = ParseKernel(kText);
+  ASSERT_TRUE(kernel.ok()) << kernel.status();
+  EXPECT_TRUE(kernel->body[0].narrow);
+  EXPECT_EQ(ToText(*kernel), kText);
+  EXPECT_TRUE(Verify(*kernel).ok()) << Verify(*kernel);
+}
+
 TEST(KirText, HashIsThatOfTheTextWithoutTheName) {
   Kernel a = *ParseKernel(kEverything), b = a;
   b.name = "other";

@@ -15,6 +15,7 @@
 //   gemm b2[0] stride s1 = b0[64*g] stride 64 * b1[0] stride s0 transposed: f32 rows 4 columns s1
 //       sums s0                                                                   (on one line)
 //   sort b3[0], b4[0] by way of b5[0], b6[0]: u32 elements s0
+//   i32 v5: i64 = index 4*g + 1         (any statement whose indices may be computed in i32)
 #include <string>
 #include <vector>
 
@@ -68,6 +69,7 @@ class Writer {
   void Block(const std::vector<Stmt>& body, int indent) {
     for (const Stmt& s : body) {
       text_.append(indent, ' ');
+      if (s.narrow) text_ += "i32 ";
       Statement(s, indent);
     }
   }

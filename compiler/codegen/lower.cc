@@ -219,6 +219,7 @@ KernelBuilder::KernelBuilder(const LowerInput& in, const KernelChoice& c)
       root(in.graph.node(c.root)),
       emitter(in.graph.DimBounds()),
       at(in.graph, in.has_memory, &emitter) {
+  if (in.target.device() == "cuda") emitter.NarrowIndices();
   at.SetRoot(c.root);
   out = at.BufferOf(c.root, /*written=*/true);
 }

@@ -10,10 +10,15 @@
 
 #include "absl/strings/str_cat.h"
 #include "compiler/search/kernels/fusion.h"
+#include "gmock/gmock.h"
 #include "gtest/gtest.h"
 
 namespace athanor {
 namespace {
+
+using ::testing::ContainsRegex;
+using ::testing::HasSubstr;
+using ::testing::Not;
 
 v1::Target Target() {
   v1::Target t;
@@ -25,11 +30,10 @@ v1::Target Target() {
   return t;
 }
 
-std::string Lowered(const std::string& text) {
+std::string Lowered(const std::string& text, const v1::Target& target = Target()) {
   absl::StatusOr<Graph> g = ParseGraph(text);
   EXPECT_TRUE(g.ok()) << g.status();
   if (!g.ok()) return "";
-  const v1::Target target = Target();
   Genome genome = ChooseKernels(*g, target);
   PackWeights(&*g, &genome, target);
   const std::vector<bool> memory = MemoryOf(*g, genome);
@@ -320,6 +324,23 @@ TEST(LowerTest, LibrariesRefuseWhatTheyCannotRead) {
           .status();
   EXPECT_EQ(none.code(), absl::StatusCode::kInternal);
   EXPECT_NE(none.message().find("has no library"), absl::string_view::npos) << none;
+}
+
+// The largest index of the bucket decides. The CPU's kernels say nothing of it.
+TEST(LowerTest, GpusComputeSmallIndicesIn32Bits) {
+  v1::Target gpu = Target();
+  gpu.set_device("cuda");
+  gpu.set_vector_bytes(1);
+  for (const auto& [rows, narrow] : {std::pair{2147483, true}, {2147484, false}}) {
+    const std::string graph = absl::StrCat("graph \"\" {\n  dim b in [1, ", rows, R"(]
+      %0 = Input "x" : f32[b, 1000]
+      %1 = MaxReduce(%0) {axes=[1]}
+      output "y" = %1
+    })");
+    EXPECT_THAT(Lowered(graph), Not(HasSubstr("i32 v")));
+    EXPECT_THAT(Lowered(graph, gpu), ContainsRegex(narrow ? " i32 v[0-9]+: f32 = load b1.1000.g"
+                                                          : "  v[0-9]+: f32 = load b1.1000.g"));
+  }
 }
 
 TEST(LowerTest, ImpossibleChoicesAreInternal) {

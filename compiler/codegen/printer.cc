@@ -15,10 +15,11 @@ bool ComputesVectors(const std::vector<Stmt>& body) {
                      [](const Stmt& s) { return s.type.lanes > 1 || ComputesVectors(s.body); });
 }
 
-std::string Literal(int64_t value) {
+std::string Literal(int64_t value, bool narrow = false) {
   // The most negative value has no positive literal to negate.
   if (value == INT64_MIN) return "(-9223372036854775807L - 1)";
-  return value < 0 ? Cat("(", value, "L)") : Cat(value, "L");
+  const std::string text = Cat(value, narrow ? "" : "L");
+  return value < 0 ? Cat("(", text, ")") : text;
 }
 
 class Printer {
@@ -43,6 +44,7 @@ class Printer {
 
  private:
   void Statement(const Stmt& s) {
+    narrow_ = s.narrow;
     switch (s.opcode) {
       case Opcode::kStore:
         return code_.Line(memory_.Store(AccessOf(s, s.type), OperandOf(s.args[0])), ";");
@@ -211,12 +213,28 @@ class Printer {
   std::string Scalar(const Expr& e) {
     if (std::optional<int64_t> value = e.constant()) return Literal(*value);
     if (std::optional<std::string> name = e.symbol()) return SymbolText(*name);
+    return narrow_ ? Cat("(", arithmetic_.TypeName({DType::kI64, 1}), ")", Sum(e)) : Sum(e);
+  }
+
+  // Returns `e` as an i32 if the statement's indices are narrow, else as an i64.
+  std::string Part(const Expr& e) {
+    if (std::optional<int64_t> value = e.constant()) return Literal(*value, narrow_);
+    if (std::optional<std::string> name = e.symbol()) return SymbolPart(*name);
+    return Sum(e);
+  }
+
+  std::string SymbolPart(const std::string& symbol) {
+    const std::string name = SymbolText(symbol);
+    return narrow_ ? Cat("(", arithmetic_.TypeName({DType::kI32, 1}), ")", name) : name;
+  }
+
+  std::string Sum(const Expr& e) {
     std::string text;
     for (const Term& term : e.terms()) {
       std::string product;
       const bool minus = term.coefficient == -1 && !text.empty() && !term.monomial.empty();
       if (!minus && (term.coefficient != 1 || term.monomial.empty()))
-        product = Literal(term.coefficient);
+        product = Literal(term.coefficient, narrow_);
       for (const AtomRef& atom : term.monomial) {
         product += Cat(product.empty() ? "" : " * ", AtomText(*atom, 1));
       }
@@ -227,12 +245,13 @@ class Printer {
 
   std::string AtomText(const Atom& atom, int lanes) {
     if (atom.kind == Atom::Kind::kSymbol)
-      return atom.symbol == kLane ? arithmetic_.Lane(lanes) : SymbolText(atom.symbol);
+      return atom.symbol == kLane ? arithmetic_.Lane(lanes) : SymbolPart(atom.symbol);
     // A division by an empty extent has no user, but must not trap: the divisor is at least 1.
     const bool divides =
         atom.kind == Atom::Kind::kFloorDiv && !bounds_.NonNegative(atom.args[1] - 1);
     const Expr second = divides ? MaxOf(atom.args[1], 1) : atom.args[1];
-    std::string a = Index(atom.args[0], lanes), b = Index(second, lanes);
+    std::string a = lanes == 1 ? Part(atom.args[0]) : Index(atom.args[0], lanes);
+    std::string b = lanes == 1 ? Part(second) : Index(second, lanes);
     if (atom.kind != Atom::Kind::kFloorDiv) {
       return arithmetic_.Extreme(atom.kind == Atom::Kind::kMax, a, b, lanes);
     }
@@ -249,6 +268,7 @@ class Printer {
   std::vector<Type> types_;
   std::vector<const athanor::Scalar*> constants_;
   std::vector<std::string> vectors_;  // i64 registers that differ by lane
+  bool narrow_ = false;               // Stmt::narrow of the statement being printed
 };
 
 }  // namespace

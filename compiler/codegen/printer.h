@@ -67,7 +67,8 @@ class Arithmetic {
   virtual std::string LaneMask(const std::string& count, int lanes) = 0;
   virtual std::string RandomBits(const Operand& index, const Operand& seed) = 0;
 
-  // Index arithmetic, in i64 with `lanes` lanes. Lane is 0, 1, 2, ... by lane.
+  // Index arithmetic, in i64 with `lanes` lanes, or in i32 if the statement is narrow. Lane is 0,
+  // 1, 2, ... by lane.
   virtual std::string Lane(int lanes) = 0;
   // `divisor`: the value of `b`, if known. `natural`: `a` is never negative.
   virtual std::string FloorDivide(const std::string& a, const std::string& b, int lanes,

@@ -47,7 +47,29 @@ TEST_P(Golden, PrintsAsBefore) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Kernels, Golden,
-                         testing::Values("gather", "indices", "relu", "row", "sort", "tile"));
+                         testing::Values("gather", "indices", "narrow", "relu", "row", "sort",
+                                         "tile"));
+
+// Loops, counts and limits of checks are computed in i32 too; what is wide beside them stays i64.
+TEST(PrintCudaKernel, NarrowStatementsComputeInI32) {
+  const std::string text = Print(
+      "kernel(s0, s1) grid s0\nb0: f32 in\nb1: f32 out\n"
+      "i32 for i0 in [4*g, min(4*g + 4, s0)) step 1 {\n"
+      "  i32 v0: f32 = load b0[768*i0 - s1 + 7] count s0 - i0\n"
+      "  v1: i64 = index 768*i0 + s1\n"
+      "  i32 v2: bool = check v1 below 3*s1\n"
+      "  store b1[i0*s1] = v0: f32\n"
+      "}\n");
+  for (const char* line :
+       {"for (i64 x0 = (i64)(4 * (i32)g), x0_end = (i64)(((4 * (i32)g + 4) < (i32)s0 ? "
+        "(4 * (i32)g + 4) : (i32)s0)); x0 < x0_end; x0 += 1) {",
+        "f32 v0 = ((i64)((-1) * (i32)x0 + (i32)s0) > 0) ? "
+        "load<f32>(b0, (i64)(768 * (i32)x0 - (i32)s1 + 7)) : 0;",
+        "i64 v1 = (768L * x0 + s1);", "i32 v2 = check(a.error, g, v1, (i64)(3 * (i32)s1), 1);",
+        "store<f32>(b1, (x0 * s1), v0);"}) {
+    EXPECT_THAT(text, HasSubstr(line));
+  }
+}
 
 TEST(PrintCudaKernel, DependsOnNeitherNamesNorDimsNorTarget) {
   kir::Kernel a = Parse(ReadFile(kFolder + "testdata/relu.kir")), b = a;

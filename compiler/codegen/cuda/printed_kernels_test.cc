@@ -201,8 +201,8 @@ TEST(PrintedKernels, MovesEqualThoseOfOneLane) {
 }
 
 // Compares index expressions with Expr::Evaluate, by negative values and by divisors of 0 too.
-TEST(PrintedKernels, IndicesEqualTheirExpressions) {
-  const kir::Kernel kernel = kir::ParseKernel(ReadFile(kFolder + "indices.kir")).value();
+void ExpectIndices(const std::string& name) {
+  const kir::Kernel kernel = kir::ParseKernel(ReadFile(kFolder + name + ".kir")).value();
   std::vector<Expr> expressions;
   for (const kir::Stmt& s : kernel.body) {
     if (s.opcode == kir::Opcode::kIndex) expressions.push_back(s.index);
@@ -211,17 +211,22 @@ TEST(PrintedKernels, IndicesEqualTheirExpressions) {
   Tensor at = Of<int64_t>(DType::kI64, {0, 1, -1, 2, 3, -3, 7, -8, 8, 9, -25, 1 << 20, -(1 << 20)});
   for (const int64_t size : {1, 2, 7, 1000}) {
     Tensor got = Tensor::Zeros(DType::kI64, {at.elements() * 10});
-    Launch("indices_0").Run({All(at), All(got)}, {at.elements(), size}, at.elements(), 3);
+    Launch(name + "_0").Run({All(at), All(got)}, {at.elements(), size}, at.elements(), 3);
     for (int64_t g = 0; g < at.elements(); ++g) {
       const Expr::Env env = {
           {"g", g}, {"s0", at.elements()}, {"s1", size}, {"v0", at.data<int64_t>()[g]}};
       for (int k = 0; k < 10; ++k) {
         EXPECT_EQ(got.data<int64_t>()[10 * g + k], expressions[k].Evaluate(env).value())
-            << expressions[k].ToString() << " at g = " << g << ", s1 = " << size;
+            << name << ": " << expressions[k].ToString() << " at g = " << g << ", s1 = " << size;
       }
     }
   }
 }
+
+TEST(PrintedKernels, IndicesEqualTheirExpressions) { ExpectIndices("indices"); }
+
+// In i32 too, where every value on the way fits.
+TEST(PrintedKernels, NarrowIndicesEqualTheirExpressions) { ExpectIndices("narrow"); }
 
 TEST(PrintedKernels, RandomBitsEqualTheReference) {
   for (const uint64_t seed : {uint64_t{0}, uint64_t{0x123456789abcdef0}, ~uint64_t{0}}) {
