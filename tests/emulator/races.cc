@@ -30,7 +30,7 @@ void Races::BeginTeam(long team) {
 void Races::Barrier() { ++epoch_; }
 
 std::optional<Race> Races::Touch(int thread, uint64_t address, int bytes, bool write,
-                                 const Region& region) {
+                                 Region region) {
   Page& page = PageOf(address >> kPageBits);
   if (page.cell_bits != 0 && bytes < 4) {  // what a cell knows, each of its bytes knows
     std::vector<Cell> cells;
@@ -38,17 +38,18 @@ std::optional<Race> Races::Touch(int thread, uint64_t address, int bytes, bool w
     page = {0, std::move(cells)};
   }
   const uint64_t within = address & ((1 << kPageBits) - 1);
-  const uint64_t end = (within + bytes - 1) >> page.cell_bits;
-  for (uint64_t i = within >> page.cell_bits; i <= end; ++i) {
-    const std::optional<Race> race =
-        write ? Write(page.cells[i], thread, region) : Read(page.cells[i], thread, region);
-    if (race) return race;
+  Cell* cell = &page.cells[within >> page.cell_bits];
+  Cell* const last = &page.cells[(within + bytes - 1) >> page.cell_bits];
+  for (; cell <= last; ++cell) {
+    if (write ? Write(*cell, thread, region) : Read(*cell, thread, region)) continue;
+    return write ? BeforeWrite(*cell, thread, region) : BeforeRead(*cell, region);
   }
   return std::nullopt;
 }
 
 Races::Page& Races::PageOf(uint64_t number) {
-  auto& [cached_number, cached] = cache_[number % kCachedPages];
+  // Buffers often lie a power of two apart.
+  auto& [cached_number, cached] = cache_[number * 0x9e3779b97f4a7c15 >> (64 - kCacheBits)];
   if (cached == nullptr || cached_number != number) {
     std::unique_ptr<Page>& page = pages_[number];
     if (page == nullptr) page = std::make_unique<Page>();
@@ -65,15 +66,11 @@ Race Races::Of(Race::Kind kind, uint32_t epoch, int thread) const {
   return {kind, std::prev(next)->second, thread};
 }
 
-std::optional<Race> Races::Read(Cell& cell, int thread, const Region& region) {
-  if (cell.written >= team_begin_) {
-    if (cell.written == epoch_ && cell.writer != thread) {
-      return Of(Race::kWritten, cell.written, cell.writer);
-    }
-  } else if (!region.defined) {
-    return Race{Race::kUndefined};
-  } else if (cell.written >= launch_begin_ && !region.of_team) {
-    return Of(Race::kWritten, cell.written, cell.writer);
+inline bool Races::Read(Cell& cell, int thread, Region region) const {
+  const bool by_team = cell.written >= team_begin_;
+  if (by_team ? cell.written == epoch_ && cell.writer != thread
+              : !region.defined || (cell.written >= launch_begin_ && !region.of_team)) {
+    return false;
   }
   if (cell.read != epoch_) {
     if (cell.read >= launch_begin_ && cell.read < team_begin_) {
@@ -86,31 +83,45 @@ std::optional<Race> Races::Read(Cell& cell, int thread, const Region& region) {
   } else if (cell.reader != thread && cell.second_reader == kNobody) {
     cell.second_reader = thread;
   }
-  return std::nullopt;
+  return true;
 }
 
-std::optional<Race> Races::Write(Cell& cell, int thread, const Region& region) {
-  if (cell.written == epoch_ && cell.writer != thread) {
-    return Of(Race::kWritten, cell.written, cell.writer);
-  }
-  if (cell.read == epoch_ && cell.reader != thread) {
-    return Of(Race::kRead, cell.read, cell.reader);
-  }
-  if (cell.read == epoch_ && cell.second_reader != kNobody) {
-    return Of(Race::kRead, cell.read, cell.second_reader);
-  }
-  if (!region.of_team) {
-    if (cell.written >= launch_begin_ && cell.written < team_begin_) {
-      return Of(Race::kWritten, cell.written, cell.writer);
-    }
-    if (cell.read >= launch_begin_ && cell.read < team_begin_) {
-      return Of(Race::kRead, cell.read, cell.reader);
-    }
-    if (cell.read_else >= launch_begin_) return Of(Race::kRead, cell.read_else, cell.else_reader);
+inline bool Races::Write(Cell& cell, int thread, Region region) const {
+  if ((cell.written == epoch_ && cell.writer != thread) ||
+      (cell.read == epoch_ && (cell.reader != thread || cell.second_reader != kNobody)) ||
+      (!region.of_team && (ByTeamBefore(cell.written) || ByTeamBefore(cell.read) ||
+                           cell.read_else >= launch_begin_))) {
+    return false;
   }
   cell.written = epoch_;
   cell.writer = thread;
-  return std::nullopt;
+  return true;
+}
+
+bool Races::ByTeamBefore(uint32_t epoch) const {
+  return epoch >= launch_begin_ && epoch < team_begin_;
+}
+
+Race Races::BeforeRead(const Cell& cell, Region region) const {
+  if (cell.written < team_begin_ && !region.defined) return {Race::kUndefined};
+  return Of(Race::kWritten, cell.written, cell.writer);
+}
+
+Race Races::BeforeWrite(const Cell& cell, int thread, Region region) const {
+  const auto before = [&](uint32_t epoch) {
+    return epoch == epoch_ || (!region.of_team && ByTeamBefore(epoch));
+  };
+  if (before(cell.written) && !(cell.written == epoch_ && cell.writer == thread)) {
+    return Of(Race::kWritten, cell.written, cell.writer);
+  }
+  if (!before(cell.read)) return Of(Race::kRead, cell.read_else, cell.else_reader);
+  if (cell.read == epoch_ && cell.reader == thread && cell.second_reader != kNobody) {
+    return Of(Race::kRead, cell.read, cell.second_reader);
+  }
+  if (cell.read == epoch_ && cell.reader == thread) {
+    return Of(Race::kRead, cell.read_else, cell.else_reader);
+  }
+  return Of(Race::kRead, cell.read, cell.reader);
 }
 
 }  // namespace athanor::emulator

@@ -46,11 +46,10 @@ class Races {
     bool defined = true;   // holds something before the launch's first write
   };
   // Remembers an access, aligned to its bytes (1, 2, 4 or 8), of the current team.
-  std::optional<Race> Touch(int thread, uint64_t address, int bytes, bool write,
-                            const Region& region);
+  std::optional<Race> Touch(int thread, uint64_t address, int bytes, bool write, Region region);
 
  private:
-  static constexpr int kPageBits = 12, kCachedPages = 256;
+  static constexpr int kPageBits = 12, kCacheBits = 8;
   static constexpr uint8_t kNobody = 0xff;
 
   struct Cell {
@@ -68,13 +67,18 @@ class Races {
 
   Page& PageOf(uint64_t number);
   Race Of(Race::Kind kind, uint32_t epoch, int thread) const;
-  std::optional<Race> Read(Cell& cell, int thread, const Region& region);
-  std::optional<Race> Write(Cell& cell, int thread, const Region& region);
+  // Remember an access; false: it races with an access before.
+  bool Read(Cell& cell, int thread, Region region) const;
+  bool Write(Cell& cell, int thread, Region region) const;
+  bool ByTeamBefore(uint32_t epoch) const;  // of this launch
+  // Return who was there before.
+  Race BeforeRead(const Cell& cell, Region region) const;
+  Race BeforeWrite(const Cell& cell, int thread, Region region) const;
 
   uint32_t epoch_ = 0, launch_begin_ = 0, team_begin_ = 0;
   std::vector<std::pair<uint32_t, long>> teams_;  // the launch's: first epoch, number
   absl::flat_hash_map<uint64_t, std::unique_ptr<Page>> pages_;
-  std::array<std::pair<uint64_t, Page*>, kCachedPages> cache_ = {};
+  std::array<std::pair<uint64_t, Page*>, 1 << kCacheBits> cache_ = {};
 };
 
 }  // namespace athanor::emulator

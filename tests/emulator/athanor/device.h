@@ -53,43 +53,48 @@ constexpr long MostShared(int threads) {
   return kMostSharedBytesOfBlock / (kMostThreadsOfBlock / threads);
 }
 
-[[gnu::noinline, gnu::cold]] static void Fail(Fault fault, const Access& access) {
-  launch->fault(launch, fault, access);
+// Accesses are described where they fail: on the way they stay in registers.
+[[gnu::noinline, gnu::cold]] static void Fail(Fault fault, u64 address, i64 bytes, bool write,
+                                              u64 argument = 0, i64 argument_bytes = 0) {
+  launch->fault(launch, fault, {address, bytes, write, argument, argument_bytes});
   __builtin_unreachable();
 }
 
 // Sets `near`.
-[[gnu::noinline]] static void Find(const Access& access) {
+[[gnu::noinline]] static void Find(u64 address, i64 bytes, bool write) {
   long low = 0, high = launch->range_count;
   while (low < high) {  // the first range that ends behind the address
     const long middle = (low + high) / 2;
-    if (launch->ranges[middle].end <= access.address) {
+    if (launch->ranges[middle].end <= address) {
       low = middle + 1;
     } else {
       high = middle;
     }
   }
-  if (low == launch->range_count || access.address < launch->ranges[low].begin ||
-      launch->ranges[low].end - access.address < static_cast<u64>(access.bytes)) {
-    Fail(Fault::kAddress, access);
+  if (low == launch->range_count || address < launch->ranges[low].begin ||
+      launch->ranges[low].end - address < static_cast<u64>(bytes)) {
+    Fail(Fault::kAddress, address, bytes, write);
   }
   near = launch->ranges[low];
 }
 
 // Returns where the host finds an address of the device.
-FN void* Reach(const Access& access) {
-  if (access.address < near.begin || access.address >= near.end ||
-      near.end - access.address < static_cast<u64>(access.bytes)) {
-    Find(access);
+FN void* Reach(u64 address, i64 bytes, bool write) {
+  const u64 within = address - near.begin, near_bytes = near.end - near.begin;
+  if (within >= near_bytes || near_bytes - within < static_cast<u64>(bytes)) {
+    Find(address, bytes, write);
   }
-  return reinterpret_cast<void*>(access.address & ~kDeviceBit);
+  return reinterpret_cast<void*>(address & ~kDeviceBit);
 }
 
 template <typename T>
+FN T* Element(u64 address, bool write) {
+  if (address % sizeof(T) != 0) Fail(Fault::kMisaligned, address, sizeof(T), write);
+  return static_cast<T*>(Reach(address, sizeof(T), write));
+}
+template <typename T>
 FN T* Element(const void* address, bool write) {
-  const Access access = {reinterpret_cast<u64>(address), sizeof(T), write};
-  if (access.address % sizeof(T) != 0) Fail(Fault::kMisaligned, access);
-  return static_cast<T*>(Reach(access));
+  return Element<T>(reinterpret_cast<u64>(address), write);
 }
 
 // Tells of an access to what other threads of the team may access.
@@ -107,18 +112,18 @@ FN void Begin(const A& a, const Launch* of) {
   const long team = of->thread / T;
   if (!of->first_of_team || a.stride == 0 || team >= a.items) return;
   const u64 scratch = reinterpret_cast<u64>(a.workspace) + team * a.stride;
-  __builtin_memset(Reach({scratch, a.stride, true}), kUnwritten, a.stride);
+  __builtin_memset(Reach(scratch, a.stride, true), kUnwritten, a.stride);
   if (T > 1) of->workspace = {scratch, scratch + a.stride};
 }
 
 FN void CheckTeam(int threads) {
-  if (launch->team != threads) Fail(Fault::kTeam, {0, threads, false});
+  if (launch->team != threads) Fail(Fault::kTeam, 0, threads, false);
 }
 
 // Returns a part of what belongs to the team.
 FN u8* Part(u64 whole, i64 whole_bytes, i64 offset, i64 bytes) {
   if (offset < 0 || bytes < 0 || offset + bytes > whole_bytes) {
-    Fail(Fault::kArgument, {whole + offset, bytes, true, whole, whole_bytes});
+    Fail(Fault::kArgument, whole + offset, bytes, true, whole, whole_bytes);
   }
   return reinterpret_cast<u8*>(whole + offset);
 }
@@ -207,15 +212,13 @@ FN Value from_first(Value x, athanor::emulator::Site site = ATHANOR_SITE) {
 
 template <typename T>
 FN T* checked(const Buffer& b, i64 index, bool write) {
-  const athanor::emulator::Access access = {reinterpret_cast<u64>(b.data) + index * i64(sizeof(T)),
-                                            sizeof(T), write, reinterpret_cast<u64>(b.data),
-                                            b.bytes};
+  const u64 argument = reinterpret_cast<u64>(b.data), address = argument + index * i64(sizeof(T));
   if (u64(index) >= u64(b.bytes) / sizeof(T)) {
-    athanor::emulator::Fail(athanor::emulator::Fault::kArgument, access);
+    athanor::emulator::Fail(athanor::emulator::Fault::kArgument, address, sizeof(T), write,
+                            argument, b.bytes);
   }
-  T* const element =
-      athanor::emulator::Element<T>(reinterpret_cast<const void*>(access.address), write);
-  athanor::emulator::Touch(access);
+  T* const element = athanor::emulator::Element<T>(address, write);
+  athanor::emulator::Touch({address, sizeof(T), write, argument, b.bytes});
   return element;
 }
 template <typename T>
@@ -233,8 +236,8 @@ FN void prefetch(const Buffer&, i64) {}
 FN bool try_lock(u32* lock) {
   u32* const word = athanor::emulator::Element<u32>(lock, true);
   if (*word != 0) {
-    athanor::emulator::Fail(athanor::emulator::Fault::kLocked,
-                            {reinterpret_cast<u64>(lock), sizeof(*lock), true});
+    athanor::emulator::Fail(athanor::emulator::Fault::kLocked, reinterpret_cast<u64>(lock),
+                            sizeof(*lock), true);
   }
   *word = 1;
   ++athanor::emulator::locks;
