@@ -57,7 +57,7 @@ class KernelTest : public ::testing::Test {
 
   // Opens a device as the environment says.
   void Open() {
-    const absl::StatusOr<const CudaDriver*> driver = emulator::NewDevice();
+    const absl::StatusOr<const CudaDriver*> driver = emulator::NewDevice(&library_);
     ASSERT_TRUE(driver.ok()) << driver.status();
     cuda_ = *driver;
     ASSERT_EQ(cuda_->Init(0), kCudaSuccess);
@@ -121,6 +121,7 @@ class KernelTest : public ::testing::Test {
     return Wait();
   }
 
+  std::string library_;  // the path of the driver's
   const CudaDriver* cuda_ = nullptr;
   CudaStream stream_ = nullptr;
 };

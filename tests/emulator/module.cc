@@ -7,6 +7,7 @@
 //   ATHANOR_EMULATOR_QUEUE=now        does work as it is enqueued, not when it is waited for
 //   ATHANOR_EMULATOR_ORDER=descending runs the last thread of a launch, and of a team, first;
 //                          N: in a random order that the number N gives
+//   ATHANOR_EMULATOR_COUNTS=1         counts the accesses of teams of several threads
 //   ATHANOR_EMULATOR_BREAKS=FILE      breaks once there is such a file
 #include "runtime/cpu/module.h"
 
@@ -34,6 +35,13 @@
 
 // Tells a driver's users that no GPU is there.
 extern "C" __attribute__((visibility("default"))) const int athanor_emulator = 1;
+
+// Tells a test what the last launch of teams of several threads asked of memory.
+extern "C" __attribute__((visibility("default"))) void athanor_emulator_counters(
+    athanor::emulator::Counters* counters) {
+  athanor::MutexLock lock(athanor::emulator::device.mutex);
+  *counters = athanor::emulator::CountersOfLastTeams();
+}
 
 namespace athanor::emulator {
 namespace {

@@ -12,6 +12,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
+#include "tests/emulator/counters.h"
 #include "tests/emulator/faults.h"
 #include "tests/emulator/fibres.h"
 #include "tests/emulator/races.h"
@@ -88,6 +89,7 @@ struct Group {
 struct Kept {
   std::vector<Thread> threads;
   Races races;
+  Counting counting;
   void* const shared = std::aligned_alloc(256, kMostSharedBytesOfBlock);
 };
 Kept& TheKept() {
@@ -129,6 +131,8 @@ class Teams {
   Range* shared_ = nullptr;  // of them; null: teams have no shared memory
   std::vector<Thread>& threads_;
   Races& races_;
+  Counting& counting_;
+  const bool counts_ = std::getenv("ATHANOR_EMULATOR_COUNTS") != nullptr;
   Set turns_;  // of the threads that go on
   Group team_;
   std::vector<Group> waves_;
@@ -148,6 +152,7 @@ Teams::Teams(Entry entry, void** arguments, const Launch& launch, long block, lo
       ranges_(launch.ranges, launch.ranges + launch.range_count),
       threads_(TheKept().threads),
       races_(TheKept().races),
+      counting_(TheKept().counting),
       team_{.threads = launch.team} {
   while (threads_.size() < static_cast<size_t>(launch_.team)) threads_.emplace_back();
   const int wave = std::min(kWave, launch_.team);
@@ -168,6 +173,7 @@ Teams::Teams(Entry entry, void** arguments, const Launch& launch, long block, lo
 Stop Teams::Run() {
   running = this;
   races_.BeginLaunch();
+  counting_.BeginLaunch(launch_.team);
   const long teams = launch_.threads / launch_.team;
   for (long i = 0; i < teams && stop_.result == kCudaSuccess; ++i) RunTeam(order_.At(i, teams));
   running = nullptr;
@@ -190,6 +196,7 @@ void Teams::RunTeam(long team) {
   if (stop_.result == kCudaSuccess && std::any_of(threads_.begin(), threads_.end(), waits)) {
     stop_ = {kCudaLaunchFailed, StandstillText()};
   }
+  counting_.EndTeam();
   for (Thread& thread : threads_) {
     thread.fibre->End();
     thread.state = Thread::kEnded;
@@ -250,6 +257,9 @@ void Teams::Touch(const Launch* launch, const Access& access) {
     return range.begin <= access.address && access.address < range.end;
   };
   const bool shared = in(launch->shared), own = shared || in(launch->workspace);
+  if (self.counts_) {
+    self.counting_.Access(self.thread(), __builtin_return_address(0), access, shared);
+  }
   const std::optional<Race> race =
       self.races_.Touch(self.thread(), access.address, access.bytes, access.write,
                         {.of_team = shared, .defined = !own});
@@ -298,7 +308,12 @@ void Teams::Complete(Group& group) {
     thread.state = Thread::kGoesOn;
     turns_.Add(TurnOf(i));
   }
-  if (group.meeting.kind == Meeting::kBarrier) races_.Barrier();
+  if (group.meeting.kind == Meeting::kBarrier) {
+    races_.Barrier();
+    counting_.Barrier();
+  } else {
+    counting_.Exchange();
+  }
 }
 
 unsigned long Teams::Meet(const Launch* launch, const Meeting& meeting, unsigned long value) {
@@ -348,6 +363,8 @@ std::string Teams::StandstillText() const {
 }
 
 }  // namespace
+
+const Counters& CountersOfLastTeams() { return TheKept().counting.counters(); }
 
 long Order::At(long i, long n) const {
   if (kind == kAscending) return i;

@@ -8,6 +8,7 @@
 
 #include "runtime/cuda/driver.h"
 #include "tests/emulator/athanor/launch.h"
+#include "tests/emulator/counters.h"
 
 namespace athanor::emulator {
 
@@ -33,6 +34,10 @@ struct Stop {
 // `launch` is of single teams is set here.
 Stop RunTeams(Entry entry, void** arguments, const Launch& launch, long block, long shared_bytes,
               const Order& order);
+
+// Returns what the last launch of RunTeams() asked of memory; accesses are counted where
+// ATHANOR_EMULATOR_COUNTS is set.
+const Counters& CountersOfLastTeams();
 
 }  // namespace athanor::emulator
 

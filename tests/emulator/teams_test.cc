@@ -1,11 +1,12 @@
 // Kernels whose teams have several threads: right ones in every order of threads, and each mistake
 // that a GPU would not tell of.
+#include <dlfcn.h>
+
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
 #include <cstdlib>
 #include <cstring>
-#include <functional>
 #include <limits>
 #include <string>
 #include <type_traits>
@@ -16,6 +17,7 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "runtime/kernel_abi.h"
+#include "tests/emulator/counters.h"
 #include "tests/emulator/kernel_testing.h"
 
 namespace athanor {
@@ -244,76 +246,89 @@ std::vector<T> Values() {
   return values;
 }
 
-// Reduces what each item picks from `Values`; returns nothing, but expects all threads to have the
-// same bits, and whole numbers to be right.
+// Is a reduction's operation, in the kernel's text and here.
 template <typename T>
-void ExpectAllReduces(
-    const std::function<std::vector<T>(const char* op, int team, const std::vector<T>& in)>& run) {
-  for (const int team : {2, 32, 128}) {
+struct Op {
+  const char* text;
+  T (*apply)(T x, T y);
+};
+template <typename T>
+std::vector<Op<T>> Ops() {
+  using Wide = std::conditional_t<std::is_integral_v<T>, uint64_t, T>;  // wraps
+  std::vector<Op<T>> ops = {{"x + y", [](T x, T y) { return T(Wide(x) + Wide(y)); }},
+                            {"x < y ? x : y", [](T x, T y) { return x < y ? x : y; }},
+                            {"x > y ? x : y", [](T x, T y) { return x > y ? x : y; }},
+                            {"x * y", [](T x, T y) { return T(Wide(x) * Wide(y)); }}};
+  if constexpr (std::is_integral_v<T>) {
+    ops.push_back({"x & y", [](T x, T y) { return T(x & y); }});
+    ops.push_back({"x | y", [](T x, T y) { return T(x | y); }});
+  }
+  return ops;
+}
+
+class AllReduceTest : public TeamsTest {
+ protected:
+  // The first items are all alike, the next are zeros of both signs, the others of all kinds.
+  static constexpr int kItems = 24, kPlainItems = 16;
+  template <typename T>
+  static std::vector<T> Inputs(int team) {
     const std::vector<T> values = Values<T>();
-    constexpr int kItems = 24;
     std::vector<T> in;
     for (int g = 0; g < kItems; ++g) {
       for (int lane = 0; lane < team; ++lane) {
-        // All alike, then zeros of both signs, then of all kinds.
         const size_t pick = g < int(values.size()) ? g
-                            : g < 16               ? (lane * (g + 1) / 3) % 2
+                            : g < kPlainItems      ? (lane * (g + 1) / 3) % 2
                                                    : size_t(lane * g + lane / 7);
         in.push_back(values[pick % values.size()]);
       }
     }
-    for (const char* op : {"x + y", "x * y", "x < y ? x : y", "x > y ? x : y", "x & y", "x | y"}) {
-      if (!std::numeric_limits<T>::is_integer && strpbrk(op, "&|") != nullptr) continue;
-      const std::vector<T> got = run(op, team, in);
-      ASSERT_EQ(got.size(), in.size());
-      for (int g = 0; g < kItems; ++g) {
-        T want = in[g * team];
-        for (int lane = 1; lane < team; ++lane) {
-          const T x = want, y = in[g * team + lane];
-          using U = std::conditional_t<std::is_integral_v<T>, uint64_t, T>;
-          want = op[2] == '+'   ? T(U(x) + U(y))
-                 : op[2] == '*' ? T(U(x) * U(y))
-                 : op[2] == '<' ? (x < y ? x : y)
-                                : (x > y ? x : y);
-          if constexpr (std::is_integral_v<T>) {
-            if (op[2] == '&') want = x & y;
-            if (op[2] == '|') want = x | y;
-          }
-        }
-        for (int lane = 0; lane < team; ++lane) {
-          ASSERT_EQ(std::memcmp(&got[g * team], &got[g * team + lane], sizeof(T)), 0)
-              << op << " of a team of " << team << ", item " << g << ", lane " << lane;
-          if (std::is_integral_v<T>) {
-            ASSERT_EQ(got[g * team + lane], want) << op << " of a team of " << team;
+    return in;
+  }
+
+  // Expects all threads to have the same bits, and right ones where no order of operands matters.
+  // `device`: the type's name there; `carried`: what threads swap.
+  template <typename T>
+  void Expect(const std::string& device, const std::string& carried) {
+    const std::vector<Op<T>> ops = Ops<T>();
+    for (const int team : {2, 32, 128}) {
+      std::string body = "C x = C(load<V>(a.b0, g * T + lane));\n";
+      for (size_t i = 0; i < ops.size(); ++i) {
+        absl::StrAppend(&body, "store<V>(a.b1, (a.items * ", i,
+                        " + g) * T + lane, V(all<T>(x, [](C a, C b) -> C {\n"
+                        "const V x = V(a), y = V(b); return C(V(",
+                        ops[i].text, ")); })));\n");
+      }
+      const CudaFunction function =
+          Load(TeamProgram(team, 64, absl::StrReplaceAll(body, {{"V", device}, {"C", carried}})));
+      const std::vector<T> in = Inputs<T>(team);
+      for (const char* order : kOrders) {
+        setenv("ATHANOR_EMULATOR_ORDER", order, 1);
+        const BufferArgument out = Allocate(sizeof(T) * in.size() * ops.size());
+        ASSERT_EQ(Launch(function, {.b0 = Upload(in), .b1 = out, .items = kItems}, 2, 128),
+                  kCudaSuccess);
+        const absl::Status status = Wait();
+        ASSERT_TRUE(status.ok()) << status;
+        const std::vector<T> got = Download<T>(out);
+        for (size_t i = 0; i < ops.size(); ++i) {
+          for (int g = 0; g < kItems; ++g) {
+            ExpectItem(ops[i], &in[g * team], &got[(kItems * i + g) * team], team, g);
           }
         }
       }
     }
   }
-}
-
-class AllReduceTest : public TeamsTest {
- protected:
-  // `device`: the type's name there; `carried`: what threads swap.
   template <typename T>
-  void Expect(const std::string& device, const std::string& carried) {
-    int order = 0;
-    ExpectAllReduces<T>([&](const char* op, int team, const std::vector<T>& in) {
-      setenv("ATHANOR_EMULATOR_ORDER", kOrders[order++ % 4], 1);
-      const CudaFunction function = Load(TeamProgram(
-          team, 64,
-          absl::StrReplaceAll("store<V>(a.b1, g * T + lane, V(all<T>(C(load<V>(a.b0, g * T + "
-                              "lane)), [](C a, C b) -> C { const V x = V(a), y = V(b); return "
-                              "C(V(OP)); })));",
-                              {{"V", device}, {"C", carried}, {"OP", op}})));
-      const BufferArgument out = Allocate(sizeof(T) * in.size());
-      EXPECT_EQ(Launch(function, {.b0 = Upload(in), .b1 = out, .items = int64_t(in.size()) / team},
-                       2, 128),
-                kCudaSuccess);
-      const absl::Status status = Wait();
-      EXPECT_TRUE(status.ok()) << status;
-      return Download<T>(out);
-    });
+  static void ExpectItem(const Op<T>& op, const T* in, const T* got, int team, int g) {
+    T want = in[0];
+    for (int lane = 1; lane < team; ++lane) want = op.apply(want, in[lane]);
+    const bool exact = std::is_integral_v<T> || (g < kPlainItems && op.text[2] != '*');
+    for (int lane = 0; lane < team; ++lane) {
+      ASSERT_EQ(std::memcmp(&got[0], &got[lane], sizeof(T)), 0)
+          << op.text << " of a team of " << team << ", item " << g << ", lane " << lane;
+      if (exact && want == want) {
+        ASSERT_EQ(got[lane], want) << op.text << " of a team of " << team << ", item " << g;
+      }
+    }
   }
 };
 
@@ -609,6 +624,96 @@ TEST_F(TeamsTest, OrdersDiffer) {
   EXPECT_NE(seen[2], seen[0]);
   EXPECT_NE(seen[2], seen[1]);
   EXPECT_NE(seen[2], seen[3]);
+}
+
+class CountersTest : public TeamsTest {
+ protected:
+  // Runs one item of a kernel on two buffers of 4096 numbers; returns what was counted.
+  std::string Counted(int team, absl::string_view body, const char* counts = "1") {
+    setenv("ATHANOR_EMULATOR_COUNTS", counts, 1);
+    if (*counts == '\0') unsetenv("ATHANOR_EMULATOR_COUNTS");
+    Open();
+    const CudaFunction function = Load(TeamProgram(team, 4096 + 128, body));
+    EXPECT_EQ(Launch(function,
+                     {.b0 = Upload(std::vector<float>(4096, 1)),
+                      .b1 = Upload(std::vector<float>(4096, 2)),
+                      .s0 = 32,
+                      .items = 1},
+                     1, team),
+              kCudaSuccess);
+    const absl::Status status = Wait();
+    EXPECT_TRUE(status.ok()) << status;
+    void* const driver = dlopen(library_.c_str(), RTLD_NOW);
+    const auto read =
+        reinterpret_cast<void (*)(emulator::Counters*)>(dlsym(driver, "athanor_emulator_counters"));
+    emulator::Counters c;
+    read(&c);
+    const auto global = [](const char* name, const emulator::Counters::Global& of) {
+      return absl::StrCat(name, " ", of.requests, " requests ", of.sectors, " sectors ", of.bytes,
+                          " bytes\n");
+    };
+    return absl::StrCat(global("loads", c.loads), global("stores", c.stores), "shared ",
+                        c.shared.requests, " requests ", c.shared.bytes, " bytes ",
+                        c.shared.bank_conflicts, " conflicts\nbarriers ", c.barriers, " exchanges ",
+                        c.exchanges, "\n");
+  }
+};
+
+TEST_F(CountersTest, ACopyOfNeighboursTakesFewestSectors) {
+  EXPECT_EQ(Counted(32,
+                    "for (i64 x = 0; x < 1024; x += T) "
+                    "store<f32>(a.b1, x + lane, load<f32>(a.b0, x + lane));"),
+            "loads 32 requests 128 sectors 4096 bytes\n"
+            "stores 32 requests 128 sectors 4096 bytes\n"
+            "shared 0 requests 0 bytes 0 conflicts\n"
+            "barriers 0 exchanges 0\n");
+}
+
+TEST_F(CountersTest, ACopyOfRowsByLanesTakesASectorEach) {
+  EXPECT_EQ(Counted(32,
+                    "for (i64 x = 0; x < 32; ++x) "
+                    "store<f32>(a.b1, x * 32 + lane, load<f32>(a.b0, lane * 32 + x));"),
+            "loads 32 requests 1024 sectors 4096 bytes\n"
+            "stores 32 requests 128 sectors 4096 bytes\n"
+            "shared 0 requests 0 bytes 0 conflicts\n"
+            "barriers 0 exchanges 0\n");
+  // All read one number: one sector serves them. A tail is a request of fewer.
+  EXPECT_EQ(Counted(128,
+                    "f32 v = load<f32>(a.b0, 5);\n"
+                    "for (i64 x = 0; x < 200; x += T) if (x + lane < 200) "
+                    "store<f32>(a.b1, x + lane, v);"),
+            "loads 4 requests 4 sectors 512 bytes\n"
+            "stores 7 requests 25 sectors 800 bytes\n"
+            "shared 0 requests 0 bytes 0 conflicts\n"
+            "barriers 0 exchanges 0\n");
+}
+
+// A transposition through shared memory: by rows of 32 numbers a column is one bank; of 33, all.
+TEST_F(CountersTest, ConflictsOfBanksShowInATransposition) {
+  constexpr char kTranspose[] =
+      "const Buffer t = shared<T>(0, 4224);\n"
+      "for (i64 x = 0; x < 32; ++x) store<f32>(t, x * WIDTH + lane, load<f32>(a.b0, x * 32 + "
+      "lane));\n"
+      "barrier<T>();\n"
+      "for (i64 x = 0; x < 32; ++x) store<f32>(a.b1, x * 32 + lane, load<f32>(t, lane * WIDTH + "
+      "x));\n"
+      "f32 sum = all<T>(f32(lane), [](f32 x, f32 y) { return x + y; });\n"
+      "if (lane == 0) store<f32>(a.b1, 2000, sum);";
+  for (const auto& [width, conflicts] : {std::pair("32", 32 * 31), std::pair("33", 0)}) {
+    EXPECT_EQ(Counted(32, absl::StrReplaceAll(kTranspose, {{"WIDTH", width}})),
+              absl::StrCat("loads 32 requests 128 sectors 4096 bytes\n"
+                           "stores 33 requests 129 sectors 4100 bytes\n"
+                           "shared 64 requests 8192 bytes ",
+                           conflicts, " conflicts\nbarriers 1 exchanges 6\n"));
+  }
+}
+
+TEST_F(CountersTest, AccessesAreCountedOnRequestOnly) {
+  EXPECT_EQ(Counted(32, "store<f32>(a.b1, lane, load<f32>(a.b0, lane)); barrier<T>();", ""),
+            "loads 0 requests 0 sectors 0 bytes\n"
+            "stores 0 requests 0 sectors 0 bytes\n"
+            "shared 0 requests 0 bytes 0 conflicts\n"
+            "barriers 1 exchanges 0\n");
 }
 
 }  // namespace

@@ -14,8 +14,8 @@
 namespace athanor::emulator {
 
 // Returns the driver of a device of its own, which another test's faults do not reach: a library is
-// loaded again under another file.
-inline absl::StatusOr<const CudaDriver*> NewDevice() {
+// loaded again under another file, whose `path` is told.
+inline absl::StatusOr<const CudaDriver*> NewDevice(std::string* path = nullptr) {
   static int devices = 0;
   const char* const folder = std::getenv("TEST_TMPDIR");
   if (folder == nullptr) return absl::FailedPreconditionError("TEST_TMPDIR names no folder");
@@ -26,6 +26,7 @@ inline absl::StatusOr<const CudaDriver*> NewDevice() {
                              std::filesystem::copy_options::overwrite_existing, error);
   if (error)
     return absl::FailedPreconditionError("tests/emulator/libcuda.so.1: " + error.message());
+  if (path != nullptr) *path = copy;
   return CudaDriver::Load(copy.c_str());
 }
 
