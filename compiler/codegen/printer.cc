@@ -54,6 +54,8 @@ class Printer {
         return code_.Line(memory_.Gemm(s.type, MatricesOf(s), ExtentsOf(s)), ";");
       case Opcode::kSort:
         return code_.Line(memory_.Sort(s.type, MatricesOf(s), Scalar(s.extents[0])), ";");
+      case Opcode::kBarrier:
+        return code_.Line(memory_.Barrier(), ";");
       case Opcode::kAssign:
         return code_.Line(Name(s.result), " = ", Name(s.args[0]), ";");
       case Opcode::kFor:

@@ -98,6 +98,9 @@ class Memory {
   virtual std::string CheckIndex(const Operand& index, const std::string& extent,
                                  const std::string& count,
                                  const std::optional<Operand>& predicate) = 0;
+  // Returns a statement without ';'. Only devices whose kernels have teams of several threads have
+  // barriers; elsewhere it names a function that there is not.
+  virtual std::string Barrier() { return "no_team_meets_here()"; }
 };
 
 struct Dialect {

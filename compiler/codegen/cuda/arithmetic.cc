@@ -128,19 +128,26 @@ std::string CudaArithmetic::Fma(Type type, absl::Span<const Operand> args) {
   return Apply(Op::kAdd, type.dtype, {product, args[2]});
 }
 
-// One lane is its own broadcast and reduction: the printer asks for neither.
+// Every thread has the scalar.
 std::string CudaArithmetic::Broadcast(Type, const Operand& scalar) { return scalar.text; }
-std::string CudaArithmetic::Reduce(Op, const Operand& vector) { return vector.text; }
 
-std::string CudaArithmetic::LaneMask(const std::string& count, int) {
-  return Infix(count, ">", "0");
+std::string CudaArithmetic::Reduce(Op op, const Operand& vector) {
+  const std::string type = TypeName(vector.type);
+  const Operand x{"x", vector.type, nullptr}, y{"y", vector.type, nullptr};
+  return Call(Cat("reduce<", team_, ">"),
+              {vector.text, Cat("[](", type, " x, ", type, " y) -> ", type, " { return ",
+                                Apply(op, vector.type.dtype, {x, y}), "; }")});
+}
+
+std::string CudaArithmetic::LaneMask(const std::string& count, int lanes) {
+  return lanes > 1 ? Infix("lane", "<", count) : Infix(count, ">", "0");
 }
 
 std::string CudaArithmetic::RandomBits(const Operand& index, const Operand& seed) {
   return Call("philox", {index.text, seed.text});
 }
 
-std::string CudaArithmetic::Lane(int) { return "0L"; }
+std::string CudaArithmetic::Lane(int lanes) { return lanes > 1 ? "lane" : "0L"; }
 
 // A shift rounds down, as a floor division does, and a dividend that is never negative needs no
 // correction.

@@ -11,9 +11,12 @@
 
 namespace athanor::kir {
 
-// REQUIRES: one lane everywhere (VerifyCuda).
+// A register has one element of each thread: a vector of a team's lanes is one too. REQUIRES:
+// VerifyCuda.
 class CudaArithmetic : public Arithmetic {
  public:
+  explicit CudaArithmetic(int team) : team_(team) {}
+
   std::string TypeName(Type type) override;
   std::string Constant(const Scalar& value) override;
   std::string Compute(const Stmt& stmt, absl::Span<const Operand> args) override;
@@ -26,6 +29,9 @@ class CudaArithmetic : public Arithmetic {
   std::string FloorDivide(const std::string& a, const std::string& b, int lanes,
                           std::optional<int64_t> divisor, bool natural) override;
   std::string Extreme(bool max, const std::string& a, const std::string& b, int lanes) override;
+
+ private:
+  const int team_;
 };
 
 }  // namespace athanor::kir

@@ -19,7 +19,7 @@ class CompiledKernels : public ::testing::TestWithParam<const char*> {};
 TEST_P(CompiledKernels, NeitherSpillNorWarn) {
   const absl::StatusOr<const Nvrtc*> nvrtc = TestNvrtc("compiler/codegen/cuda/dialect.h");
   ASSERT_TRUE(nvrtc.ok()) << nvrtc.status();
-  for (const auto& [name, kernel] : OneLaneKernels()) {
+  for (const auto& [name, kernel] : CudaKernels()) {
     SCOPED_TRACE(name);
     const absl::StatusOr<Cubin> cubin =
         (*nvrtc)->Compile(CudaSourceOf(PrintCudaKernel(kernel, {}), GetParam()));

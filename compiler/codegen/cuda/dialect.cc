@@ -23,29 +23,48 @@ constexpr char kArithmeticHeader[] =
 constexpr char kMemoryHeader[] =
 #include "compiler/codegen/cuda/memory.inc"
     ;
+constexpr char kTeamHeader[] =
+#include "compiler/codegen/cuda/team.inc"
+    ;
 
 // Bytes of arguments that a launch takes from compute capability 7.0 on.
 constexpr int64_t kMostArgumentBytes = 32764;
+
+// Shared memory that a block has without asking for more.
+constexpr int64_t kMostSharedBytes = 48 << 10;
+// What reductions take of the shared memory of a team that is a block (kReduceBytes of team.h.txt).
+constexpr int64_t kReduceBytes = 64;
 
 std::string LoopHint(AxisRole role, bool) {
   return role == AxisRole::kUnroll ? "#pragma unroll" : "";
 }
 
-absl::Status OneLane(const std::vector<Stmt>& body) {
+absl::Status LanesOfTeam(int team, const std::vector<Stmt>& body) {
   for (const Stmt& s : body) {
     if (s.opcode == Opcode::kGemm) {
       return absl::InternalError("a CUDA kernel calls no library: lower the contraction to loops");
     }
-    if (s.type.lanes != 1) {
-      return absl::InternalError(
-          Cat("v", s.result, " has ", s.type.lanes, " lanes; a CUDA kernel's registers have one"));
+    if (s.type.lanes != 1 && s.type.lanes != team) {
+      return absl::InternalError(Cat("v", s.result, " has ", s.type.lanes,
+                                     " lanes; a CUDA kernel's registers have one",
+                                     team > 1 ? Cat(", or the ", team, " of its team") : ""));
     }
-    RETURN_IF_ERROR(OneLane(s.body));
+    RETURN_IF_ERROR(LanesOfTeam(team, s.body));
   }
   return absl::OkStatus();
 }
 
 bool IsGlobal(const Buffer& b) { return b.space == Space::kGlobal; }
+
+int64_t ReservedBytes(const Kernel& kernel) {
+  return kernel.team > kWaveThreads ? kReduceBytes : 0;
+}
+
+// Reports whether scratch lies in shared memory: that of all teams of a block fits.
+bool SharesScratch(const Kernel& kernel) {
+  const int64_t bytes = ReservedBytes(kernel) + kernel.ScratchBytes();
+  return kernel.team > 1 && bytes <= kMostSharedBytes / (kBlockThreads / kernel.team);
+}
 
 void DefineArguments(const Kernel& kernel, CodeText* code) {
   code->Line("struct Arguments {");
@@ -60,17 +79,19 @@ void DefineArguments(const Kernel& kernel, CodeText* code) {
 }
 
 // Names the arguments: sN, and bN, of which scratch is laid out as Kernel::ScratchBytes counts it.
-void NameArguments(const Kernel& kernel, CodeText* code) {
+// `team`: what functions of teams have behind their name.
+void NameArguments(const Kernel& kernel, const std::string& team, CodeText* code) {
   for (size_t i = 0; i < kernel.sizes.size(); ++i) code->Line("const i64 s", i, " = a.s", i, ";");
-  int64_t offset = 0;
+  const bool shared = SharesScratch(kernel);
+  int64_t offset = shared ? ReservedBytes(kernel) : 0;
   for (size_t i = 0; i < kernel.buffers.size(); ++i) {
     const Buffer& b = kernel.buffers[i];
     if (IsGlobal(b)) {
       code->Line("const Buffer b", i, " = a.b", i, ";");
       continue;
     }
-    code->Line("const Buffer b", i, " = scratch(a, ", offset, ", ",
-               b.elements * DTypeBytes(b.dtype), ");");
+    code->Line("const Buffer b", i, " = ", shared ? "shared" : "scratch", team,
+               shared ? "(" : "(a, ", offset, ", ", b.elements * DTypeBytes(b.dtype), ");");
     offset += b.ScratchBytes();
   }
 }
@@ -86,18 +107,31 @@ absl::Status VerifyCuda(const kir::Kernel& kernel) {
                                              " bytes of arguments; a CUDA launch takes ",
                                              kir::kMostArgumentBytes));
   }
-  return Prefixed(Cat("kernel ", Quoted(kernel.name), ": "), kir::OneLane(kernel.body));
+  return Prefixed(Cat("kernel ", Quoted(kernel.name), ": "),
+                  kir::LanesOfTeam(kernel.team, kernel.body));
+}
+
+int64_t CudaWorkspaceBytes(const kir::Kernel& kernel) {
+  return kir::SharesScratch(kernel) ? 0 : kernel.ScratchBytes();
 }
 
 std::string PrintCudaKernel(const kir::Kernel& kernel, const v1::Target&) {
-  kir::CudaArithmetic arithmetic;
+  kir::CudaArithmetic arithmetic(kernel.team);
   kir::CudaMemory memory(kernel);
   kir::CodeText code;
   code.Directive("#include \"athanor/device.h\"");
   kir::DefineArguments(kernel, &code);
-  code.Open("KERNEL(athanor_kernel)");
-  kir::NameArguments(kernel, &code);
-  code.Open("for (i64 g = first(a); g < a.items; g += teams(a))");
+  const std::string team = kernel.team > 1 ? Cat("<", kernel.team, ">") : "";
+  if (kernel.team > 1) {
+    const int64_t scratch = kir::SharesScratch(kernel) ? kernel.ScratchBytes() : 0;
+    code.Open("TEAM_KERNEL(athanor_kernel, ", kernel.team, ", ",
+              kir::ReservedBytes(kernel) + scratch, ")");
+  } else {
+    code.Open("KERNEL(athanor_kernel)");
+  }
+  kir::NameArguments(kernel, team, &code);
+  if (kernel.team > 1) code.Line("const i64 lane = lane_of", team, "();");
+  code.Open("for (i64 g = first", team, "(a); g < a.items; g += teams", team, "(a))");
   kir::PrintBody(kernel, {arithmetic, memory, kir::LoopHint}, &code);
   code.Close();
   code.Close();
@@ -108,7 +142,8 @@ CudaSource CudaSourceOf(std::string_view text, std::string_view arch) {
   return {.source = std::string(text),
           .headers = {{"athanor/device.h", kir::kDeviceHeader},
                       {"athanor/arithmetic.h", kir::kArithmeticHeader},
-                      {"athanor/memory.h", kir::kMemoryHeader}},
+                      {"athanor/memory.h", kir::kMemoryHeader},
+                      {"athanor/team.h", kir::kTeamHeader}},
           .arch = std::string(arch),
           // Warning 177 is of registers that nothing reads; KIR may have them.
           .options = {"--fmad=false", "--diag-suppress=177"}};

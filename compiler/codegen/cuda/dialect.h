@@ -1,4 +1,4 @@
-// Prints a kernel as CUDA C++, for teams of one thread:
+// Prints a kernel as CUDA C++:
 //
 //   RETURN_IF_ERROR(VerifyCuda(kernel));
 //   const std::string text = PrintCudaKernel(kernel, target);
@@ -12,9 +12,10 @@
 //   work items; address of the workspace; bytes of it per team; address of an ErrorSlot
 //
 // so that a launch can build it, and read it, without knowing the kernel. Each buffer lies at a
-// multiple of its elements' size. The workspace holds Kernel::ScratchBytes for every thread that is
+// multiple of its elements' size. The workspace holds CudaWorkspaceBytes for every team that is
 // launched; an ErrorSlot has 64 bytes, begins like KernelError (runtime/kernel_abi.h), and is zero
-// before the launch. Any number of blocks of at most 128 threads compute all items.
+// before the launch. Any number of blocks of at most 128 threads, in whole teams, compute all
+// items.
 #ifndef ATHANOR_COMPILER_CODEGEN_CUDA_DIALECT_H_
 #define ATHANOR_COMPILER_CODEGEN_CUDA_DIALECT_H_
 
@@ -28,9 +29,13 @@
 
 namespace athanor {
 
-// Checks what the dialect asks of a verified kernel. INTERNAL names a vector or a library's
-// product, FAILED_PRECONDITION arguments that no launch takes.
+// Checks what the dialect asks of a verified kernel. INTERNAL names a vector that is not the
+// team's, or a library's product, FAILED_PRECONDITION arguments that no launch takes.
 absl::Status VerifyCuda(const kir::Kernel& kernel);
+
+// Returns the bytes of a team's workspace that the kernel needs: none if scratch lies in shared
+// memory, as that of teams of several threads does where it fits.
+int64_t CudaWorkspaceBytes(const kir::Kernel& kernel);
 
 // REQUIRES: kir::Verify(kernel).ok() and VerifyCuda(kernel).ok(). The text depends on the kernel
 // alone; a target's architecture is the compiler's matter.

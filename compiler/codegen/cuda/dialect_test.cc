@@ -48,7 +48,8 @@ TEST_P(Golden, PrintsAsBefore) {
 
 INSTANTIATE_TEST_SUITE_P(Kernels, Golden,
                          testing::Values("gather", "indices", "narrow", "relu", "row", "sort",
-                                         "tile"));
+                                         "team_block", "team_gather", "team_large", "team_map",
+                                         "team_row", "tile"));
 
 // Loops, counts and limits of checks are computed in i32 too; what is wide beside them stays i64.
 TEST(PrintCudaKernel, NarrowStatementsComputeInI32) {
@@ -148,10 +149,10 @@ TEST(CudaSourceOf, BringsItsHeadersAndOptions) {
   EXPECT_EQ(source.source, "text");
   EXPECT_EQ(source.arch, "sm_90a");
   EXPECT_THAT(source.options, Contains("--fmad=false"));
-  ASSERT_EQ(source.headers.size(), 3);
+  ASSERT_EQ(source.headers.size(), 4);
   EXPECT_EQ(source.headers[0].name, "athanor/device.h");
   EXPECT_EQ(source.headers[0].text, ReadFile(kFolder + "device.h.txt"));
-  for (size_t i = 1; i < 3; ++i) {
+  for (size_t i = 1; i < 4; ++i) {
     EXPECT_THAT(source.headers[0].text, HasSubstr("#include \"" + source.headers[i].name + "\"\n"));
   }
 }
@@ -159,7 +160,7 @@ TEST(CudaSourceOf, BringsItsHeadersAndOptions) {
 // Returns the functions, macros and types that a text of the header "athanor/device.h" defines.
 std::set<std::string> NamesOf(const std::string& file, const std::set<std::string>& without) {
   const std::string text = ReadFile(kFolder + file);
-  const std::regex definition(R"(FN \w+ (\w+)\(|FUNCTION\(([a-z]\w*)\)\n|#define ([A-Z]+)|)"
+  const std::regex definition(R"(FN \w+ (\w+)\(|FUNCTION\(([a-z]\w*)\)\n|#define ([A-Z_]+)|)"
                               R"(\n(?:struct|using) (?:\w+\(\d+\) )?(\w+))");
   std::set<std::string> names;
   for (std::sregex_iterator it(text.begin(), text.end(), definition), end; it != end; ++it) {
@@ -176,12 +177,13 @@ std::set<std::string> NamesOf(const std::string& file, const std::set<std::strin
 
 // Whoever replaces the header defines what kernels and the other headers call.
 TEST(DeviceHeader, HasTheSameNamesOnTheHost) {
-  const std::set<std::string> names = NamesOf("device.h.txt", {"ATHANOR"});
-  EXPECT_EQ(NamesOf("host_device.h.txt",
-                    {"ATHANOR", "Host", "inside", "odd_f32", "odd_sum", "bf16_to_f32", "pause"}),
+  const std::set<std::string> names = NamesOf("device.h.txt", {"ATHANOR_DEVICE_H", "part_mask"});
+  EXPECT_EQ(NamesOf("host_device.h.txt", {"ATHANOR_DEVICE_H", "Host", "bf16_to_f32", "count_fault",
+                                          "inside", "odd_f32", "odd_sum", "of_lane", "pause"}),
             names);
-  EXPECT_THAT(names, AllOf(Contains("load"), Contains("KERNEL"), Contains("tanh_f64"),
-                           Contains("ErrorSlot"), Contains("u16"), Not(Contains("check"))));
+  EXPECT_THAT(names, AllOf(Contains("load"), Contains("KERNEL"), Contains("TEAM_KERNEL"),
+                           Contains("from_first"), Contains("tanh_f64"), Contains("ErrorSlot"),
+                           Contains("u16"), Not(Contains("check"))));
   // The README lists functions of f32 and f64 once, as `exp_`.
   const std::string readme = ReadFile(kFolder + "README.md");
   for (const std::string& name : names) {

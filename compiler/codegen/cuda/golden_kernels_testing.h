@@ -10,8 +10,8 @@
 
 namespace athanor {
 
-// Returns those written for one lane, and of all golden files those with one lane and no library.
-inline std::map<std::string, kir::Kernel> OneLaneKernels() {
+// Returns those written for one lane, and of all golden files those that the dialect takes.
+inline std::map<std::string, kir::Kernel> CudaKernels() {
   std::map<std::string, kir::Kernel> kernels = WrittenKernels({1});
   for (auto& [name, kernel] : KernelsIn({"compiler/codegen/testdata", "compiler/pipeline/testdata",
                                          "compiler/codegen/cuda/testdata"})) {

@@ -8,11 +8,29 @@
 namespace athanor::kir {
 namespace {
 
-// Returns the condition under which an access takes place; empty: always.
-std::string ActiveOf(const std::string& count, const std::optional<Operand>& predicate) {
-  if (count.empty()) return predicate ? predicate->text : "";
-  const std::string counted = Infix(count, ">", "0");
-  return predicate ? Infix(counted, "&", predicate->text) : counted;
+// Returns a condition that holds if both do; empty: always.
+std::string Both(const std::string& a, const std::string& b) {
+  return a.empty() ? b : b.empty() ? a : Infix(a, "&", b);
+}
+
+// Returns the condition under which a thread's lane is active.
+std::string ActiveOf(int lanes, const std::string& count, const std::optional<Operand>& predicate) {
+  const std::string counted = count.empty() ? ""
+                              : lanes > 1   ? Infix("lane", "<", count)
+                                            : Infix(count, ">", "0");
+  return Both(counted, predicate ? predicate->text : "");
+}
+
+// Returns the element that a thread's lane accesses.
+std::string IndexOf(const Access& access) {
+  switch (access.pattern) {
+    case Access::Pattern::kContiguous:
+      return Infix(access.index, "+", "lane");
+    case Access::Pattern::kStrided:
+      return Infix(access.index, "+", Infix("lane", "*", access.stride));
+    default:
+      return access.index;
+  }
 }
 
 }  // namespace
@@ -20,22 +38,25 @@ std::string ActiveOf(const std::string& count, const std::optional<Operand>& pre
 std::string CudaMemory::Load(const Access& access) {
   const bool is_bool = access.type.dtype == DType::kBool;
   const std::string value = Cat(Call(Cat("load<", MemoryElement(access.type.dtype), ">"),
-                                     {BufferName(access.buffer), access.index}),
+                                     {BufferName(access.buffer), IndexOf(access)}),
                                 is_bool ? " != 0" : "");
-  const std::string active = ActiveOf(access.count, access.predicate);
+  const std::string active = ActiveOf(access.type.lanes, access.count, access.predicate);
   return active.empty() ? value : Cat(active, " ? ", value, " : 0");
 }
 
 std::string CudaMemory::Store(const Access& access, const Operand& value) {
   const std::string store = Call(Cat("store<", MemoryElement(access.type.dtype), ">"),
-                                 {BufferName(access.buffer), access.index, value.text});
-  const std::string active = ActiveOf(access.count, access.predicate);
+                                 {BufferName(access.buffer), IndexOf(access), value.text});
+  const std::string active = Both(FirstOnly(access.type.lanes),
+                                  ActiveOf(access.type.lanes, access.count, access.predicate));
   return active.empty() ? store : Cat("if (", active, ") ", store);
 }
 
 std::string CudaMemory::Prefetch(int buffer, const std::string& index) {
-  return Call(Cat("prefetch<", MemoryElement(kernel_.buffers[buffer].dtype), ">"),
-              {BufferName(buffer), index});
+  const std::string first = FirstOnly(1);
+  return Cat(first.empty() ? "" : Cat("if (", first, ") "),
+             Call(Cat("prefetch<", MemoryElement(kernel_.buffers[buffer].dtype), ">"),
+                  {BufferName(buffer), index}));
 }
 
 // Names a function that no device has, so that the kernel does not compile.
@@ -58,8 +79,19 @@ std::string CudaMemory::Sort(Type key, absl::Span<const MatrixOperand> rows,
 std::string CudaMemory::CheckIndex(const Operand& index, const std::string& extent,
                                    const std::string& count,
                                    const std::optional<Operand>& predicate) {
-  const std::string active = ActiveOf(count, predicate);
-  return Call("check", {"a.error", "g", index.text, extent, active.empty() ? "1" : active});
+  const int lanes = index.type.lanes;
+  const std::string active = Both(FirstOnly(lanes), ActiveOf(lanes, count, predicate));
+  return Call(OfTeam("check"), {"a.error", "g", index.text, extent, active.empty() ? "1" : active});
+}
+
+std::string CudaMemory::Barrier() { return Call(OfTeam("barrier"), {}); }
+
+std::string CudaMemory::OfTeam(const char* name) const {
+  return kernel_.team > 1 ? Cat(name, "<", kernel_.team, ">") : name;
+}
+
+std::string CudaMemory::FirstOnly(int lanes) const {
+  return kernel_.team > 1 && lanes == 1 ? Infix("lane", "==", "0") : "";
 }
 
 }  // namespace athanor::kir

@@ -11,7 +11,8 @@
 
 namespace athanor::kir {
 
-// REQUIRES: one lane everywhere, no kGemm (VerifyCuda).
+// In a team each thread moves its lane of a vector, every thread loads scalars, and the first one
+// stores them. REQUIRES: VerifyCuda.
 class CudaMemory : public Memory {
  public:
   // `kernel` must outlive it.
@@ -26,8 +27,13 @@ class CudaMemory : public Memory {
                    const std::string& elements) override;
   std::string CheckIndex(const Operand& index, const std::string& extent, const std::string& count,
                          const std::optional<Operand>& predicate) override;
+  std::string Barrier() override;
 
  private:
+  // Returns `name`, with the team's threads behind it if they are several.
+  std::string OfTeam(const char* name) const;
+  // Returns the condition under which a thread does what its team does once; empty: always.
+  std::string FirstOnly(int lanes) const;
   const Kernel& kernel_;
 };
 

@@ -15,10 +15,12 @@ int main() {
   for (const auto& [name, kernel] : kernels) {
     std::cout << "namespace " << name << " {\n"
               << athanor::PrintCudaKernel(kernel, {}) << "}  // namespace " << name << "\n";
-    table += athanor::Cat("    {\"", name, "\", ", kernel.ScratchBytes(), ", sizeof(", name,
-                          "::Arguments), [](const void* a) {\n       ", name,
-                          "::athanor_kernel(*static_cast<const ", name, "::Arguments*>(a));\n",
-                          "     }},\n");
+    const std::string shared =
+        kernel.team > 1 ? athanor::Cat(name, "::athanor_kernel_shared_bytes") : "0";
+    table += athanor::Cat(
+        "    {\"", name, "\", ", kernel.team, ", ", athanor::CudaWorkspaceBytes(kernel), ", ",
+        shared, ", sizeof(", name, "::Arguments), [](const void* a) {\n       ", name,
+        "::athanor_kernel(*static_cast<const ", name, "::Arguments*>(a));\n", "     }},\n");
   }
   std::cout << "const Printed kPrinted[] = {\n" << table << "};\n";
 }

@@ -18,7 +18,7 @@ namespace {
 TEST(PrintedCuda, IsThatOfTheCachedKernels) {
   const char* folder = std::getenv("ATHANOR_GOLDEN_OUT");
   std::string list;
-  for (const auto& [name, kernel] : OneLaneKernels()) {
+  for (const auto& [name, kernel] : CudaKernels()) {
     ASSERT_TRUE(kir::Verify(kernel).ok()) << name << ": " << kir::Verify(kernel);
     const std::string text = PrintCudaKernel(kernel, {});
     if (folder != nullptr) std::ofstream(Cat(folder, "/", name, ".cu")) << text;

@@ -24,7 +24,8 @@ namespace on_host {
 
 struct Printed {
   const char* name;
-  long scratch_bytes, argument_bytes;
+  int team;
+  long scratch_bytes, shared_bytes, argument_bytes;
   void (*run)(const void* arguments);
 };
 
@@ -53,6 +54,9 @@ template <typename T>
 Tensor Of(DType dtype, const std::vector<T>& values) {
   return Tensor::Of<T>(dtype, {static_cast<int64_t>(values.size())}, values);
 }
+
+// The meeting of the threads of the team that runs.
+std::unique_ptr<std::barrier<>> meeting;
 
 // A launch of a printed kernel: its arguments as a launch builds them without knowing the kernel,
 // and its teams one after another, the last one first.
@@ -83,13 +87,30 @@ class Launch {
     ErrorSlot error = {};
     add(&error);
     EXPECT_EQ(8 * words.size(), printed_->argument_bytes);
-    host = {.teams = teams};
-    for (host.team = teams - 1; host.team >= 0; --host.team) printed_->run(words.data());
+    std::vector<unsigned char> shared(printed_->shared_bytes, 0x5a);
+    host = {.teams = teams,
+            .shared = shared.data(),
+            .shared_bytes = printed_->shared_bytes,
+            .meet = [] { meeting->arrive_and_wait(); }};
+    for (host.team = teams - 1; host.team >= 0; --host.team) RunTeam(words.data());
     EXPECT_EQ(host.faults, 0) << printed_->name;
     return error;
   }
 
  private:
+  void RunTeam(const void* arguments) const {
+    if (printed_->team == 1) return printed_->run(arguments);
+    meeting = std::make_unique<std::barrier<>>(printed_->team);
+    std::vector<std::thread> threads;
+    for (int lane = 0; lane < printed_->team; ++lane) {
+      threads.emplace_back([&, lane] {
+        on_host::host_lane = lane;
+        printed_->run(arguments);
+      });
+    }
+    for (std::thread& thread : threads) thread.join();
+  }
+
   const on_host::Printed* printed_ = nullptr;
 };
 
@@ -438,6 +459,150 @@ TEST(Sort, TakesEveryKeyAndPlace) {
     ExpectSorted<uint32_t, int64_t>(n);
     ExpectSorted<uint64_t, int32_t>(n);
   }
+}
+
+// Softmax by a team of `team` threads, whatever the number of teams.
+void CheckTeamRow(const std::string& name, int64_t team) {
+  constexpr int64_t kRows = 5;
+  for (const int64_t teams : {1, 3}) {
+    for (const int64_t n : {0, 1, 31, 32, 33, 150, 200}) {
+      Tensor x = Tensor::Zeros(DType::kF32, {kRows, n}), got = x, want = x;
+      Tensor any = Tensor::Zeros(DType::kBool, {kRows});
+      for (int64_t g = 0; g < kRows; ++g) {
+        float* const row = x.data<float>() + g * n;
+        for (int64_t i = 0; i < n; ++i) row[i] = static_cast<float>((g * 31 + i * 17) % 23) / 3;
+        const float most = n == 0 ? 0 : *std::max_element(row, row + n);
+        double sum = 0;
+        for (int64_t i = 0; i < n; ++i) sum += std::exp(row[i] - most);
+        for (int64_t i = 0; i < n; ++i) {
+          want.data<float>()[g * n + i] = static_cast<float>(std::exp(row[i] - most) / sum);
+        }
+      }
+      Launch(name).Run({All(x), All(got), All(any)}, {kRows, n}, kRows, teams);
+      const absl::Status same = CompareTensors(got, want, 1e-6, 1e-5);
+      EXPECT_TRUE(same.ok()) << team << " threads, " << teams << " teams, " << n << ": " << same;
+      EXPECT_EQ(any.bytes, std::string(kRows, n > 0));
+    }
+  }
+}
+
+TEST(PrintedTeams, ReduceRows) {
+  CheckTeamRow("team_row_0", 32);
+  CheckTeamRow("team_block_0", 128);
+}
+
+TEST(PrintedTeams, MaskLanes) {
+  for (const int64_t n : {1, 7, 8, 9, 32, 45, 64}) {
+    constexpr int64_t kStride = 3;
+    Tensor a = Tensor::Zeros(DType::kF32, {n}), b = Tensor::Zeros(DType::kF32, {kStride * n}),
+           least = Tensor::Zeros(DType::kF32, {(n + 31) / 32}),
+           at = Tensor::Zeros(DType::kI64, {n}), got = Tensor::Zeros(DType::kBool, {n}), want = got;
+    for (int64_t i = 0; i < n; ++i) {
+      a.data<float>()[i] = static_cast<float>(i * 7 % 5) - 2;
+      at.data<int64_t>()[i] = i * 11 % (4 * n) - n / 2;
+    }
+    for (int64_t i = 0; i < kStride * n; ++i) b.data<float>()[i] = static_cast<float>(i % 4) / 2;
+    for (int64_t i = 0; i < least.elements(); ++i) least.data<float>()[i] = i == 0 ? -1 : 0.5;
+    for (int64_t i = 0; i < n; ++i) {
+      const int64_t place = std::max<int64_t>(
+          0, std::min<int64_t>(
+                 static_cast<int64_t>(std::floor(static_cast<double>(at.data<int64_t>()[i]) / 3)),
+                 n - 1));
+      const float value =
+          std::fma(a.data<float>()[i], b.data<float>()[kStride * i], a.data<float>()[place]);
+      want.bytes[i] = std::max(value, least.data<float>()[i / 32]) < 1;
+    }
+    Launch("team_map_0")
+        .Run({All(a), All(b), All(got), All(at), All(least)}, {n, kStride}, (n + 31) / 32, 2);
+    EXPECT_EQ(got, want) << n;
+  }
+}
+
+// Of the lowest failed item the lowest index is recorded, whichever thread is the first; elements
+// of failed checks are zero.
+TEST(PrintedTeams, CheckIndices) {
+  constexpr int64_t kRows = 4, kColumns = 70, kExtent = 9;
+  Tensor rows = Of<int64_t>(DType::kI64, {0, 8, 9, 3}),
+         places = Tensor::Zeros(DType::kI32, {kRows * kColumns}),
+         data = Tensor::Zeros(DType::kF16, {kExtent * kExtent}),
+         got = Tensor::Zeros(DType::kF16, {kRows * kColumns}), want = got,
+         inside = Tensor::Zeros(DType::kBool, {kRows});
+  for (int64_t i = 0; i < data.elements(); ++i) {
+    data.data<uint16_t>()[i] = static_cast<uint16_t>(i + 1);
+  }
+  for (int64_t i = 0; i < kRows * kColumns; ++i) {
+    places.data<int32_t>()[i] = static_cast<int32_t>(i % kExtent);
+  }
+  int32_t* const second = places.data<int32_t>() + kColumns;
+  second[3] = 1000;
+  second[40] = 77;
+  second[41] = 9;
+  second[69] = 12;
+  for (int64_t g = 0; g < kRows; ++g) {
+    const int64_t checked = rows.data<int64_t>()[g], row = checked < kExtent ? checked : 0;
+    for (int64_t i = 0; i < kColumns; ++i) {
+      const int64_t place = places.data<int32_t>()[g * kColumns + i];
+      if (place >= kExtent) continue;
+      want.data<uint16_t>()[g * kColumns + i] = data.data<uint16_t>()[row * kExtent + place];
+    }
+  }
+  for (const int64_t teams : {1, 4}) {
+    const ErrorSlot error = Launch("team_gather_0")
+                                .Run({All(rows), All(places), All(data), All(got), All(inside)},
+                                     {kRows, kColumns, kExtent}, kRows, teams);
+    EXPECT_EQ(got, want);
+    EXPECT_EQ(inside, Of<uint8_t>(DType::kBool, {1, 1, 0, 1}));
+    EXPECT_EQ(error.code, 1);
+    EXPECT_EQ(error.item, 1);
+    EXPECT_EQ(error.index, 9);
+    EXPECT_EQ(error.extent, kExtent);
+    EXPECT_EQ(error.lock, 0);
+  }
+}
+
+// Scratch that is too large for shared memory lies in the team's workspace; a barrier is between
+// those who write it and those who read it.
+TEST(PrintedTeams, ReadWhatOthersWrote) {
+  constexpr int64_t kRows = 2, kColumns = 4096;
+  Tensor x = Tensor::Zeros(DType::kF16, {kRows * kColumns}), got = x, want = x,
+         sum = Tensor::Zeros(DType::kF16, {kRows}), any = Tensor::Zeros(DType::kBool, {kRows}),
+         most = Tensor::Zeros(DType::kI64, {kRows});
+  for (int64_t i = 0; i < kRows * kColumns; ++i) {
+    const bool one = i % 512 == 3 * (i / kColumns);
+    StoreScalar(x, i, Scalar::Float(DType::kF16, one ? (i < kColumns ? 3 : -2) : 0));
+  }
+  for (int64_t i = 0; i < kRows * kColumns; ++i) {
+    const int64_t row = i / kColumns * kColumns;
+    want.data<uint16_t>()[i] = x.data<uint16_t>()[row + kColumns - 1 - (i - row)];
+  }
+  Launch("team_large_0").Run({All(x), All(got), All(sum), All(any), All(most)}, {kRows}, kRows, 1);
+  EXPECT_EQ(got, want);
+  EXPECT_EQ(LoadScalar(sum, 0).f, 24);
+  EXPECT_EQ(LoadScalar(sum, 1).f, -16);
+  EXPECT_EQ(any, Of<uint8_t>(DType::kBool, {0, 1}));
+  EXPECT_EQ(most, Of<int64_t>(DType::kI64, {3, 0}));
+}
+
+TEST(Record, OfATeamKeepsTheLowestItemsLowestIndex) {
+  ErrorSlot slot = {};
+  const auto expect = [&](long item, long index, long extent) {
+    EXPECT_EQ(slot.item, item);
+    EXPECT_EQ(slot.index, index);
+    EXPECT_EQ(slot.extent, extent);
+    EXPECT_EQ(slot.lock, 0);
+  };
+  on_host::record<32>(&slot, 5, 50, 51);
+  expect(5, 50, 51);
+  on_host::record<32>(&slot, 5, 60, 51);
+  expect(5, 50, 51);
+  on_host::record<32>(&slot, 5, -1, 51);
+  expect(5, -1, 51);
+  on_host::record<32>(&slot, 5, -1, 7);
+  expect(5, -1, 7);
+  on_host::record<32>(&slot, 6, -9, 7);
+  expect(5, -1, 7);
+  on_host::record<32>(&slot, 4, 99, 8);
+  expect(4, 99, 8);
 }
 
 // The device of these tests sees what they must not miss.
