@@ -59,8 +59,9 @@ struct LaunchArguments {
   absl::Span<const int64_t> bytes;  // of each buffer: the kernel touches nothing behind them
   absl::Span<const int64_t> sizes;  // the kernel's size arguments
   int64_t grid = 0;                 // work items [0, grid); at least 1
+  int team = 1;                     // threads that compute an item together, as the kernel says
   int64_t work = 0;                 // flops plus moved bytes; small launches stay on one thread
-  bool one_thread = false;          // debugging: work items in order on one thread
+  bool one_thread = false;          // debugging: work items in order, by one team
   // Required, with code 0 before the launch: receives the error of the lowest failed item.
   KernelError* error = nullptr;
 };
@@ -103,8 +104,8 @@ class Device {
   // not load here.
   virtual absl::StatusOr<std::unique_ptr<DeviceKernel>> LoadKernel(absl::string_view object) = 0;
   // Returns the bytes that a queue holds for kernels whose work items need `per_item` bytes of
-  // scratch, as each item that runs at the same time has its own; the largest int64_t if there are
-  // more. REQUIRES: per_item >= 0
+  // scratch, as each item that runs at the same time, of teams of one, has its own; the largest
+  // int64_t if there are more. REQUIRES: per_item >= 0
   virtual int64_t ScratchBytes(int64_t per_item) const = 0;
   // `scratch_bytes` per item: the most that any launch in this queue needs.
   virtual absl::StatusOr<std::unique_ptr<DeviceQueue>> NewQueue(int64_t scratch_bytes) = 0;

@@ -148,6 +148,7 @@ absl::Status Executable::Prepare(DeviceQueue& queue) {
                                               .bytes = bytes,
                                               .sizes = sizes,
                                               .grid = grid,
+                                              .team = step.team,
                                               .work = std::numeric_limits<int64_t>::max(),
                                               .error = &error});
     // The launch reads the tables above until it is over.
@@ -331,6 +332,7 @@ absl::Status Executable::Launch(Context& context, int64_t i, bool one_thread) co
        .bytes = absl::MakeConstSpan(context.bytes_table_).subspan(step.first_buffer, step.buffers),
        .sizes = absl::MakeConstSpan(context.size_table_).subspan(step.first_size, step.sizes),
        .grid = grid,
+       .team = step.team,
        .work = Work(context, step),
        .one_thread = one_thread,
        .error = &context.errors_[i]});

@@ -4,11 +4,13 @@
 #include <set>
 #include <thread>
 
+#include "absl/strings/str_cat.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "runtime/executor_testing.h"
 #include "runtime/far_device_testing.h"
 #include "runtime/faulty_device_testing.h"
+#include "runtime/program.h"
 
 namespace athanor {
 namespace {
@@ -526,6 +528,22 @@ TEST_P(ExecutorTest, WrongPlansAreNamed) {
   plan = RowPlan();
   plan.mutable_outputs()->RemoveLast();
   ExpectPlanRefused(plan, {"buffer 7 'g'", "but no output uses it"});
+}
+
+TEST_P(ExecutorTest, ATeamIsPartOfAWaveOrABlock) {
+  v1::Plan plan = RowPlan();
+  const int kernel = static_cast<int>(plan.run(0).kernel());
+  for (const uint32_t team : {1, 2, 32, 128}) {
+    plan.mutable_kernels(kernel)->set_team(team);
+    const absl::StatusOr<Program> program = BuildProgram(plan);
+    ASSERT_TRUE(program.ok()) << program.status();
+    EXPECT_EQ(program->run[0].team, team);
+  }
+  for (const uint32_t team : {3, 64, 256}) {
+    plan.mutable_kernels(kernel)->set_team(team);
+    ExpectPlanRefused(plan, {absl::StrCat("kernel ", kernel), absl::StrCat("team is ", team),
+                             "power of two up to 32"});
+  }
 }
 
 }  // namespace

@@ -41,8 +41,8 @@ inline constexpr char kCpuDgemmSymbol[] = "athanor_dgemm";  // f64
 
 // A CUDA kernel takes one struct by value, all of whose members have 8 bytes: address and bytes of
 // each buffer, the sizes, the number of work items, the address of the workspace, bytes of it per
-// thread, and the address of an error slot. Any number of blocks of at most kCudaBlockThreads
-// threads compute all items.
+// team, and the address of an error slot. Any number of blocks of at most kCudaBlockThreads
+// threads, in whole teams, compute all items.
 inline constexpr char kCudaKernelSymbol[] = "athanor_kernel";
 inline constexpr int kCudaBlockThreads = 128;
 // What a launch takes at most, from compute capability 7.0 on.

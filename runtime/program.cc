@@ -8,6 +8,7 @@
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
 #include "deploy/bazel/libs/status_macros.h"
+#include "runtime/kernel_abi.h"
 
 namespace athanor {
 namespace {
@@ -16,6 +17,7 @@ constexpr uint32_t kFormat = 1;
 constexpr uint32_t kFormatWithLoops = 2;
 // A cache line, and the widest vector register.
 constexpr int64_t kAlignment = 64;
+constexpr uint32_t kWaveThreads = 32;
 // More than any address space; sums of two are far from overflow.
 constexpr int64_t kMaxBytes = int64_t{1} << 56;
 
@@ -25,6 +27,7 @@ class Builder {
 
   absl::StatusOr<Program> Build() {
     absl::Status status = Dims();
+    if (status.ok()) status = Kernels();
     if (status.ok()) status = Buffers();
     if (status.ok()) status = Loops();
     if (status.ok()) status = Steps(plan_.prepare(), "prepare", program_.prepare);
@@ -75,6 +78,18 @@ class Builder {
     absl::StatusOr<int> size = program_.sizes.Add(expr);
     if (size.ok()) return size;
     return Bad(absl::StrCat(where, " ", field), size.status().message());
+  }
+
+  absl::Status Kernels() const {
+    for (int i = 0; i < plan_.kernels_size(); ++i) {
+      const uint32_t team = plan_.kernels(i).team();
+      const bool part = team <= kWaveThreads && (team & (team - 1)) == 0;
+      if (part || team == kCudaBlockThreads) continue;
+      return Bad(absl::StrCat("kernel ", i, " '", plan_.kernels(i).name(), "'"),
+                 absl::StrCat("team is ", team, "; it must be a power of two up to ", kWaveThreads,
+                              ", or ", kCudaBlockThreads));
+    }
+    return absl::OkStatus();
   }
 
   absl::Status Buffers() {
@@ -183,6 +198,7 @@ class Builder {
     Program::Step to;
     to.label = from.label();
     to.kernel = from.kernel();
+    to.team = std::max(static_cast<int>(plan_.kernels(to.kernel).team()), 1);
     to.first_buffer = program_.buffer_refs.size();
     to.buffers = from.buffers_size();
     for (const uint32_t buffer : from.buffers()) {

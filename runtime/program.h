@@ -38,6 +38,7 @@ struct Program {
   struct Step {
     std::string label;
     int kernel;
+    int team;                   // of the kernel
     int first_buffer, buffers;  // in buffer_refs
     int first_size, sizes;      // in size_refs
     int grid_size, flops_size, moved_size;

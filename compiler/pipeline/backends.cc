@@ -7,9 +7,16 @@
 namespace athanor {
 namespace {
 
+absl::Status VerifyCpu(const kir::Kernel& kernel) {
+  if (kernel.team == 1) return absl::OkStatus();
+  return absl::InternalError(Cat("kernel ", Quoted(kernel.name), " is of teams of ", kernel.team,
+                                 " threads; on a CPU an item has one"));
+}
+
 constexpr Backend kBackends[] = {
-    {"cpu", [](const kir::Kernel&) { return absl::OkStatus(); }, PrintCpuKernel},
-    {"cuda", VerifyCuda, PrintCudaKernel},
+    {"cpu", VerifyCpu, [](const kir::Kernel& kernel) { return kernel.ScratchBytes(); },
+     PrintCpuKernel},
+    {"cuda", VerifyCuda, CudaWorkspaceBytes, PrintCudaKernel},
 };
 
 }  // namespace

@@ -19,6 +19,8 @@ struct Backend {
   std::string_view device;  // as in Target.device
   // Checks what it asks of a verified kernel beyond that.
   absl::Status (*verify)(const kir::Kernel& kernel);
+  // Returns the bytes of memory that a launch gives each team for the kernel's scratch.
+  int64_t (*scratch_bytes)(const kir::Kernel& kernel);
   // REQUIRES: verify(kernel).ok()
   std::string (*print)(const kir::Kernel& kernel, const v1::Target& target);
 };

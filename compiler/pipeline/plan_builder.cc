@@ -327,6 +327,7 @@ absl::StatusOr<BuiltPlan> PlanBuilder::BuildWith(const ScheduledGraph& scheduled
   RETURN_IF_ERROR(assembly.AddLaunches());
   PlanInput& in = whole.in;
   in.target = target_;
+  in.scratch_bytes = backend->scratch_bytes;
   in.graph_hash = names.graph_hash.empty() ? CanonicalHash(graph) : names.graph_hash;
   in.kind = names.kind;
   in.dims = graph.dims;

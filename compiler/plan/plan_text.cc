@@ -47,7 +47,8 @@ std::string StepText(const v1::Plan& plan, const char* part, int index, const v1
   const bool known = step.kernel() < static_cast<uint32_t>(plan.kernels_size());
   std::string text = Cat(part, " ", index, ": ");
   text += known ? plan.kernels(static_cast<int>(step.kernel())).name() : "?";
-  text += Cat(" (kernel ", step.kernel(), ")(");
+  const uint32_t team = known ? plan.kernels(static_cast<int>(step.kernel())).team() : 0;
+  text += Cat(" (kernel ", step.kernel(), team > 1 ? Cat(", team ", team) : "", ")(");
   for (int i = 0; i < step.buffers_size(); ++i) {
     text += (i == 0 ? "" : i == 1 ? " <- " : ", ") + BufferText(plan, step.buffers(i));
   }

@@ -228,6 +228,7 @@ uint32_t Planner::KernelIndex(const kir::Kernel& kernel) {
     k->set_source_hash(Sha256Hex(k->source()));
     k->set_kir_hash(hash);
     k->set_name(kernel.name);
+    if (kernel.team > 1) k->set_team(static_cast<uint32_t>(kernel.team));
   }
   return it->second;
 }
@@ -245,7 +246,7 @@ void Planner::AddSteps() {
       sizes[absl::StrCat("s", s)] = dim;
     }
     *step->mutable_grid() = Proto(bounds_.Simplify(launch.kernel.grid.Substitute(sizes)));
-    step->set_scratch_bytes(launch.kernel.ScratchBytes());
+    step->set_scratch_bytes(in_.scratch_bytes(launch.kernel));
     step->set_label(launch.label);
     *step->mutable_flops() = Proto(launch.flops);
     *step->mutable_moved_bytes() = Proto(launch.moved_bytes);

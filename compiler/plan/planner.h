@@ -66,6 +66,10 @@ struct PlanInput {
   std::vector<PlanLaunch> launches;  // a topological order
   std::vector<PlanLoop> loops;       // outer loops before those inside them
   std::vector<std::pair<std::string, int>> outputs;
+  // Returns the bytes of memory that a launch gives each team for a kernel's scratch.
+  int64_t (*scratch_bytes)(const kir::Kernel& kernel) = [](const kir::Kernel& kernel) {
+    return kernel.ScratchBytes();
+  };
 };
 
 // Prints a kernel, which has this KirHash, as the text that is compiled.

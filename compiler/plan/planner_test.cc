@@ -1,6 +1,7 @@
 #include "compiler/plan/planner.h"
 
 #include "compiler/codegen/emitter.h"
+#include "compiler/plan/plan_text.h"
 #include "gtest/gtest.h"
 
 namespace athanor {
@@ -132,6 +133,21 @@ TEST(PlannerTest, TooLargeAnArenaNamesTheBytes) {
   absl::StatusOr<v1::Plan> plan = MakePlan(m.in, Print);
   EXPECT_EQ(plan.status().code(), absl::StatusCode::kResourceExhausted);
   EXPECT_NE(std::string(plan.status().message()).find("4*b*b"), std::string::npos) << plan.status();
+}
+
+TEST(PlannerTest, KernelsSayTheirTeams) {
+  Maker m;
+  int x = m.Value(ValueKind::kInput, {4}, "x");
+  m.in.outputs = {{"y", m.Launch(Op::kExp, {m.Launch(Op::kTanh, {x}, {4})}, {4})}};
+  EXPECT_EQ(m.Make().kernels(0).team(), 0);
+  m.in.launches[1].kernel.team = 32;
+  m.in.scratch_bytes = [](const kir::Kernel& k) { return int64_t{64} * k.team; };
+  const v1::Plan plan = m.Make();
+  EXPECT_EQ(plan.kernels(0).team(), 0);
+  EXPECT_EQ(plan.kernels(1).team(), 32);
+  EXPECT_EQ(plan.run(0).scratch_bytes(), 64);
+  EXPECT_EQ(plan.run(1).scratch_bytes(), 64 * 32);
+  EXPECT_NE(PlanToText(plan).find("(kernel 1, team 32)"), std::string::npos) << PlanToText(plan);
 }
 
 TEST(PlannerTest, EveryDimNeedsItsName) {

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "absl/status/status.h"
+#include "absl/strings/str_cat.h"
 #include "deploy/bazel/libs/mutex.h"
 #include "deploy/bazel/libs/status_macros.h"
 #include "runtime/arena.h"
@@ -46,6 +47,10 @@ class CpuQueue : public DeviceQueue {
       : pool_(pool), scratch_(std::move(scratch)), stride_(stride) {}
 
   absl::Status Launch(const DeviceKernel& kernel, const LaunchArguments& launch) override {
+    if (launch.team != 1) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("a launch of teams of ", launch.team, " threads; on a CPU an item has one"));
+    }
     const CpuKernel entry = static_cast<const CpuDeviceKernel&>(kernel).entry();
     if (launch.one_thread || launch.work < CpuDevice::kSharedWork) {
       Run(entry, launch, 0, 0, launch.grid);

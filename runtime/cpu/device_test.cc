@@ -112,6 +112,17 @@ TEST(CpuDeviceTest, SmallLaunchesStayOnTheCallingThread) {
   }
 }
 
+TEST(CpuDeviceTest, AnItemHasOneThread) {
+  auto device = MakeDevice();
+  auto queue = device->NewQueue(0).value();
+  auto kernel = CpuDevice::WrapKernel(
+      [](void* const*, const int64_t*, int64_t, int64_t, void*, KernelError*) { FAIL(); });
+  KernelError error;
+  const absl::Status status = queue->Launch(*kernel, {.grid = 1, .team = 32, .error = &error});
+  EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_NE(status.message().find("teams of 32 threads"), absl::string_view::npos) << status;
+}
+
 TEST(CpuDeviceTest, ImpossibleScratchIsRefused) {
   constexpr int64_t kMost = std::numeric_limits<int64_t>::max();
   for (const int64_t bytes : {int64_t{1} << 62, kMost - 1, kMost}) {

@@ -132,21 +132,10 @@ class CudaQueue : public DeviceQueue {
   }
 
  private:
-  struct Blocks {
-    unsigned blocks, threads;
-  };
-
-  // Spreads the items over the multiprocessors: kernels walk, so any number of threads is right.
-  Blocks Geometry(const LaunchArguments& launch) const {
-    if (launch.one_thread) return {1, 1};
-    const int64_t teams = std::min(launch.grid, teams_);
-    const int64_t multiprocessors = std::max(device_.properties().multiprocessors, 1);
-    const int64_t share = (teams + multiprocessors - 1) / multiprocessors;
-    const int64_t waves = (share + kWaveThreads - 1) / kWaveThreads;
-    const int64_t threads = std::min<int64_t>({waves * kWaveThreads, kCudaBlockThreads, teams_});
-    // Each thread that is launched has its scratch.
-    const int64_t blocks = std::min((teams + threads - 1) / threads, teams_ / threads);
-    return {static_cast<unsigned>(blocks), static_cast<unsigned>(threads)};
+  CudaGeometry Geometry(const LaunchArguments& launch) const {
+    if (launch.one_thread) return {1, static_cast<unsigned>(launch.team)};
+    return GeometryOf(launch.grid, launch.team, teams_, device_.properties().threads,
+                      device_.properties().multiprocessors);
   }
 
   // Lays out what the kernel takes (compiler/codegen/cuda/dialect.h).
@@ -194,6 +183,21 @@ class CudaQueue : public DeviceQueue {
 };
 
 }  // namespace
+
+CudaGeometry GeometryOf(int64_t grid, int team, int64_t most_teams, int64_t most_threads,
+                        int64_t multiprocessors) {
+  const auto ceil = [](int64_t a, int64_t b) { return (a + b - 1) / b; };
+  // Each team that is launched has its workspace.
+  const int64_t most = std::max<int64_t>(std::min(most_teams, most_threads / team), 1);
+  const int64_t teams = std::min(grid, most);
+  const int64_t share = ceil(teams, std::max<int64_t>(multiprocessors, 1));
+  const int64_t waves = ceil(share * team, kWaveThreads);
+  // Whole waves are whole teams.
+  const int64_t threads = std::min({waves * kWaveThreads, int64_t{kCudaBlockThreads}, most * team});
+  const int64_t in_block = threads / team;
+  const int64_t blocks = std::min(ceil(teams, in_block), most / in_block);
+  return {static_cast<unsigned>(blocks), static_cast<unsigned>(threads)};
+}
 
 absl::StatusOr<std::unique_ptr<DeviceKernel>> LoadCudaKernel(const CudaDevice& device,
                                                              absl::string_view cubin) {

@@ -23,7 +23,17 @@ inline CudaPointer AddressOnDevice(const void* pointer) {
 absl::StatusOr<std::unique_ptr<DeviceKernel>> LoadCudaKernel(const CudaDevice& device,
                                                              absl::string_view cubin);
 
-// `workspace` is null if no item needs scratch; else each item that runs has `stride` bytes of it.
+// Shapes of a launch's blocks and threads in each.
+struct CudaGeometry {
+  unsigned blocks, threads;
+};
+// Spreads `grid` items, each computed by a team of `team` threads, over the multiprocessors, in
+// blocks of whole teams. Kernels walk items, so any number of teams is right: no more than
+// `most_teams`, which have a workspace, and than have `most_threads` threads.
+CudaGeometry GeometryOf(int64_t grid, int team, int64_t most_teams, int64_t most_threads,
+                        int64_t multiprocessors);
+
+// `workspace` is null if no item needs scratch; else each team that runs has `stride` bytes of it.
 // `slots` has kCudaQueueSlots CudaErrorSlots.
 absl::StatusOr<std::unique_ptr<DeviceQueue>> NewCudaQueue(const CudaDevice& device,
                                                           std::unique_ptr<DeviceMemory> workspace,

@@ -118,7 +118,7 @@ absl::StatusOr<KernelError> RunOnGpu(const std::string& code, const kir::Kernel&
   ASSIGN_OR_RETURN(const std::shared_ptr<CudaDevice> device, EmulatedDevice());
   ASSIGN_OR_RETURN(const std::unique_ptr<DeviceKernel> loaded, device->LoadKernel(code));
   ASSIGN_OR_RETURN(const std::unique_ptr<DeviceQueue> queue,
-                   device->NewQueue(kernel.ScratchBytes()));
+                   device->NewQueue(CudaWorkspaceBytes(kernel)));
   std::vector<std::string> host;  // each buffer's bytes
   for (const Tensor* input : inputs) host.push_back(input->bytes);
   for (const Tensor& output : *outputs) host.push_back(output.bytes);
@@ -132,9 +132,12 @@ absl::StatusOr<KernelError> RunOnGpu(const std::string& code, const kir::Kernel&
     RETURN_IF_ERROR(queue->Copy(buffers.back(), bytes.data(), lengths.back(), CopyKind::kToDevice));
   }
   KernelError error;
-  RETURN_IF_ERROR(queue->Launch(
-      *loaded,
-      {.buffers = buffers, .bytes = lengths, .sizes = sizes, .grid = grid, .error = &error}));
+  RETURN_IF_ERROR(queue->Launch(*loaded, {.buffers = buffers,
+                                          .bytes = lengths,
+                                          .sizes = sizes,
+                                          .grid = grid,
+                                          .team = kernel.team,
+                                          .error = &error}));
   RETURN_IF_ERROR(queue->Wait());
   for (size_t i = 0; i < host.size(); ++i) {
     RETURN_IF_ERROR(queue->Copy(host[i].data(), buffers[i], lengths[i], CopyKind::kToHost));

@@ -61,6 +61,7 @@ inline ScheduledGraph RandomGenome(const Graph& graph, const v1::Target& target,
     kernel.contract = chosen.contract;
     kernel.attention = chosen.attention;
     kernel.walk = chosen.walk;
+    kernel.team = chosen.team;
     absl::StrAppend(about, "; ", ScheduleText(kernel));
   }
   PackWeights(&scheduled.graph, &scheduled.genome, target);

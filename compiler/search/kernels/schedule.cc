@@ -33,9 +33,7 @@ const char* ColumnsText(ColumnAccess columns) {
   return "";
 }
 
-}  // namespace
-
-std::string ScheduleText(const KernelChoice& choice) {
+std::string KindText(const KernelChoice& choice) {
   switch (choice.kind) {
     case KernelKind::kMap:
       return absl::StrCat("map elements=", choice.walk.elements, " unroll=", choice.walk.unroll,
@@ -67,6 +65,13 @@ std::string ScheduleText(const KernelChoice& choice) {
     }
   }
   return "";
+}
+
+}  // namespace
+
+std::string ScheduleText(const KernelChoice& choice) {
+  return absl::StrCat(KindText(choice),
+                      choice.team == 1 ? "" : absl::StrCat(" team=", choice.team));
 }
 
 }  // namespace athanor

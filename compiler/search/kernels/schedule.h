@@ -96,7 +96,14 @@ struct KernelChoice {
   ContractSchedule contract;
   AttentionSchedule attention;
   WalkSchedule walk;
+  // GPUs: threads that compute an item together (kir::Kernel.team). kSort, kLoop: 1.
+  int team = 1;
 };
+
+// Reports whether kernels may have teams of so many threads: a power of two up to 32, or 128.
+inline bool IsTeam(int threads) {
+  return threads == 128 || (threads >= 1 && threads <= 32 && (threads & (threads - 1)) == 0);
+}
 
 // A way to compute a graph: kernels in execution order. Every node that is neither some kernel's
 // root nor a leaf with memory of its own is computed inside the kernels that need it.

@@ -60,6 +60,7 @@ class ScheduleReader {
         {"kc", &c.kc},
         {"keys", &a.key_block},
         {"elements", &w.elements}};
+    if (name == "team") return absl::SimpleAtoi(value, &choice_.team) && TakesTeam();
     for (const auto& [known, field] : small) {
       if (name == known) return absl::SimpleAtoi(value, field) && *field > 0;
     }
@@ -67,6 +68,11 @@ class ScheduleReader {
       if (name == known) return absl::SimpleAtoi(value, field) && *field > 0;
     }
     return false;
+  }
+
+  bool TakesTeam() const {
+    const bool one = choice_.kind == KernelKind::kSort || choice_.kind == KernelKind::kLoop;
+    return IsTeam(choice_.team) && !one;
   }
 
   KernelChoice& choice_;

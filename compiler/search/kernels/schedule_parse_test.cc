@@ -83,6 +83,18 @@ TEST(ScheduleParseTest, ReadsEverySchedule) {
   EXPECT_GT(all[KernelKind::kContract], 1000);
 }
 
+TEST(ScheduleParseTest, ReadsTeams) {
+  for (const std::string& text :
+       {std::string("row unroll=2 team=32"), std::string("map elements=1 unroll=1 team=128"),
+        std::string("scatter team=2"), std::string("attention mr=4 nv=1 keys=16 team=32"),
+        std::string("contract mr=12 nv=2 rows=96 panels=1 kc=512 ahead team=8")}) {
+    const absl::StatusOr<KernelChoice> read = ParseSchedule(text);
+    ASSERT_TRUE(read.ok()) << read.status();
+    EXPECT_GT(read->team, 1) << text;
+    EXPECT_EQ(ScheduleText(*read), text);
+  }
+}
+
 TEST(ScheduleParseTest, RefusesWhatIsNone) {
   const std::string good = "contract mr=12 nv=2 rows=96 panels=1 kc=512 ahead";
   EXPECT_TRUE(ParseSchedule(good).ok());
@@ -107,6 +119,12 @@ TEST(ScheduleParseTest, RefusesWhatIsNone) {
            std::string("contract mr= nv=2 rows=96 panels=1 kc=512"),
            std::string("row unroll=1 elements=4096"),
            std::string("row mr=1"),
+           std::string("row unroll=1 team=1"),
+           std::string("row unroll=1 team=3"),
+           std::string("row unroll=1 team=64"),
+           std::string("row team=32 unroll=1"),
+           std::string("sort team=32"),
+           std::string("loop team=32"),
            std::string("row unroll=1\nrow unroll=2"),
        }) {
     const absl::Status refused = ParseSchedule(text).status();
