@@ -488,16 +488,21 @@ void ContractLowering::Prefetch(NodeId operand, Coordinates at) {
 
 void ContractLowering::Epilogue(const Expr& panel, const Expr& begin, const Expr& end) {
   const Expr n0 = panel * width_;
-  const auto sum = [&](const Expr& m, const Expr& n) {
-    return e_.Load(sums_, SumIndex(panel, m, begin, n - n0), lanes_, {});
+  // Tiles of dot products write no sums beyond the columns, which a team's threads must not read.
+  const bool masked = s_.columns == ColumnAccess::kDots && b_.choice.team > 1;
+  const auto sum = [&](const Expr& m, const Expr& n, const std::optional<Expr>& below) {
+    kir::Mask mask;
+    if (masked) mask.count = below;
+    return e_.Load(sums_, SumIndex(panel, m, begin, n - n0), lanes_, mask);
   };
   if (vectors_ == 1) {
-    return e_.For(begin, end, 1, [&](const Expr& m) { VectorEpilogue(panel, m, 0, sum(m, n0)); });
+    return e_.For(begin, end, 1,
+                  [&](const Expr& m) { VectorEpilogue(panel, m, 0, sum(m, n0, Below(n0, 0))); });
   }
   const Expr last = EndOf(n0);
   const auto vector = [&](const Expr& m, const Expr& n, const std::optional<Expr>& count) {
     PointLowering::Context context(&b_.at, lanes_, count);
-    LanesEpilogue(m, n, sum(m, n));
+    LanesEpilogue(m, n, sum(m, n, count));
   };
   const bool cut = !Divides(e_, lanes_, n_);
   e_.For(begin, end, 1, [&](const Expr& m) {

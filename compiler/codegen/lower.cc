@@ -1,6 +1,7 @@
 #include "compiler/codegen/lower.h"
 
 #include <algorithm>
+#include <limits>
 #include <map>
 #include <optional>
 #include <set>
@@ -52,6 +53,13 @@ void HoistReductions(KernelBuilder& b, const Axes& axes, const Coordinates& oute
   for (const auto& [node, coordinates] : hoisted) b.at.At(node, coordinates);
 }
 
+// Bytes of scratch that stay near: a block's shared memory is parted among its teams.
+int64_t NearBytes(const KernelBuilder& b) {
+  constexpr int64_t kBlockBytes = 40 << 10;
+  return b.choice.team == 1 ? std::numeric_limits<int64_t>::max()
+                            : kBlockBytes * b.choice.team / kir::kBlockThreads;
+}
+
 // Returns scratch for the nodes worth keeping between passes: of the root's shape, costly, and used
 // more than once. Scalars are computed again: a device without vectors has too many threads for
 // scratch of that size.
@@ -63,6 +71,7 @@ std::map<NodeId, int> RowScratch(KernelBuilder& b, const Expr& length, int lanes
   std::vector<int> users(graph.nodes.size());
   std::vector<bool> inlined(graph.nodes.size());
   inlined[b.choice.root] = true;
+  int64_t left = NearBytes(b);
   for (NodeId n = b.choice.root; n >= 0; --n) {
     if (!inlined[n]) continue;
     for (NodeId input : graph.node(n).inputs) {
@@ -74,6 +83,8 @@ std::map<NodeId, int> RowScratch(KernelBuilder& b, const Expr& length, int lanes
     const Node& node = graph.node(n);
     bool costly = OpInfo(node.op).op_class == OpClass::kElementwise && OpInfo(node.op).ulp > 0;
     if (!inlined[n] || users[n] < 2 || !costly || node.type.shape != b.root.type.shape) continue;
+    left -= *elements * DTypeBytes(node.type.dtype);
+    if (left < 0) break;
     scratch[n] = b.emitter.Scratch(node.type.dtype, *elements);
   }
   return scratch;
@@ -235,6 +246,7 @@ LoweredKernel KernelBuilder::Finish() && {
   LoweredKernel lowered;
   lowered.buffers = at.buffers();
   lowered.kernel = std::move(emitter).Finish(KernelName(input, choice), grid);
+  lowered.kernel.team = choice.team;
   return lowered;
 }
 
@@ -264,12 +276,25 @@ bool IsAbout(const Graph& graph, const KernelChoice& choice) {
   return !wanted || (about >= 0 && FormOf(graph.node(about).op) == *wanted);
 }
 
+// Reports whether a team of the choice's threads can compute it on the target.
+bool TakesTeam(const v1::Target& target, const KernelChoice& choice) {
+  const bool alone =
+      choice.kind == KernelKind::kSort ||
+      (choice.kind == KernelKind::kContract && choice.contract.columns == ColumnAccess::kLibrary);
+  return choice.team == 1 || (IsTeam(choice.team) && LanesOf(target, 1) == 1 && !alone);
+}
+
 }  // namespace
 
 absl::StatusOr<LoweredKernel> LowerKernel(const LowerInput& input, const KernelChoice& choice) {
   if (!IsAbout(input.graph, choice)) {
     return absl::InternalError(absl::StrCat("kernel for ", input.graph.Describe(choice.root),
                                             " has a kernel kind that cannot compute this op"));
+  }
+  if (!TakesTeam(input.target, choice)) {
+    return absl::InternalError(absl::StrCat(
+        "kernel for ", input.graph.Describe(choice.root), " has a team of ", choice.team,
+        " threads, which cannot compute it on device '", input.target.device(), "'"));
   }
   KernelBuilder b(input, choice);
   absl::Status status;

@@ -47,7 +47,7 @@ struct KernelBuilder {
   PointLowering at;
   int out;  // the root's buffer: global buffer 0
 
-  int LanesFor(int bytes) const { return LanesOf(input.target, bytes); }
+  int LanesFor(int bytes) const { return LanesOf(input.target, bytes, choice.team); }
   Expr Item() const { return Expr::Symbol(kir::kGrid); }
   // Sets the number of work items; all index expressions from here on know it.
   void SetGrid(const Expr& items) {

@@ -359,5 +359,41 @@ TEST(LowerTest, ImpossibleChoicesAreInternal) {
   EXPECT_EQ(LowerKernel({*g, memory, target}, choice).status().code(), absl::StatusCode::kInternal);
 }
 
+// Neither a device with vectors nor a sort has teams of several threads.
+TEST(LowerTest, ATeamNeedsAGpu) {
+  const absl::StatusOr<Graph> g = ParseGraph(R"(graph "" {
+    %0 = Input "x" : f32[40]
+    %1 = Exp(%0)
+    %2 = Sort "order"(%0) {axis=0}
+    output "y" = %1
+    output "z" = %2
+  })");
+  ASSERT_TRUE(g.ok()) << g.status();
+  const std::vector<bool> memory = {true, true, true};
+  v1::Target gpu = Target();
+  gpu.set_device("cuda");
+  gpu.set_vector_bytes(1);
+  KernelChoice choice{.root = 1, .walk = {.elements = 32}, .team = 32};
+  const absl::StatusOr<LoweredKernel> lowered = LowerKernel({*g, memory, gpu}, choice);
+  ASSERT_TRUE(lowered.ok()) << lowered.status();
+  EXPECT_EQ(lowered->kernel.team, 32);
+  EXPECT_EQ(kir::ToText(lowered->kernel),
+            "kernel() team 32 grid 1\nb0: f32 out\nb1: f32 in\n"
+            "for i0 in [0, 32) step 32 {\n  v0: f32x32 = load b1[i0 + lane]\n"
+            "  v1: f32x32 = Exp(v0)\n  store b0[i0 + lane] = v1: f32x32\n}\n"
+            "for i1 in [32, 40) step 32 {\n  v2: f32x32 = load b1[i1 + lane] count 8\n"
+            "  v3: f32x32 = Exp(v2)\n  store b0[i1 + lane] = v3: f32x32 count 8\n}\n");
+  const auto expect_refused = [&](const v1::Target& target) {
+    const absl::Status status = LowerKernel({*g, memory, target}, choice).status();
+    EXPECT_EQ(status.code(), absl::StatusCode::kInternal);
+    EXPECT_NE(status.message().find("has a team of"), absl::string_view::npos) << status;
+  };
+  expect_refused(Target());
+  choice.team = 48;
+  expect_refused(gpu);
+  choice = {.root = 2, .kind = KernelKind::kSort, .team = 32};
+  expect_refused(gpu);
+}
+
 }  // namespace
 }  // namespace athanor

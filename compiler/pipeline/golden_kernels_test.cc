@@ -1,6 +1,7 @@
-// Golden kernels: the baseline plan of testdata/NAME.graph has the kernels of testdata/NAME.kir.
-// A changed .kir file is a changed kernel and belongs into review. To write the files anew, run
-// with ATHANOR_GOLDEN_DIR set to this folder's testdata.
+// Golden kernels: the baseline plan of testdata/NAME.graph has the kernels of testdata/NAME.kir,
+// that of a GPU those of testdata/cuda/NAME.kir, in whose loops the barriers count. A changed .kir
+// file is a changed kernel and belongs into review. To write the files anew, run with
+// ATHANOR_GOLDEN_DIR set to this folder's testdata.
 #include <algorithm>
 #include <cstdlib>
 #include <fstream>
@@ -15,8 +16,8 @@
 namespace athanor {
 namespace {
 
-std::string KernelsOf(const std::string& name) {
-  const absl::StatusOr<v1::Plan> plan = GoldenPlan(name);
+std::string KernelsOf(const std::string& name, const v1::Target& target) {
+  const absl::StatusOr<v1::Plan> plan = GoldenPlan(name, target);
   if (!plan.ok()) return plan.status().ToString();
   std::string text;
   for (const v1::Kernel& kernel : plan->kernels()) {
@@ -27,13 +28,20 @@ std::string KernelsOf(const std::string& name) {
 
 class GoldenKernels : public testing::TestWithParam<std::string> {};
 
-TEST_P(GoldenKernels, AreTheBaselines) {
-  const std::string got = KernelsOf(GetParam());
+void ExpectGolden(const std::string& file, const std::string& got) {
   if (const char* folder = std::getenv("ATHANOR_GOLDEN_DIR")) {
-    std::ofstream(absl::StrCat(folder, "/", GetParam(), ".kir")) << got;
+    std::ofstream(absl::StrCat(folder, "/", file)) << got;
     return;
   }
-  EXPECT_EQ(got, ReadGolden(absl::StrCat(GetParam(), ".kir")));
+  EXPECT_EQ(got, ReadGolden(file));
+}
+
+TEST_P(GoldenKernels, AreTheBaselines) {
+  ExpectGolden(absl::StrCat(GetParam(), ".kir"), KernelsOf(GetParam(), GoldenTarget()));
+}
+
+TEST_P(GoldenKernels, AreTheBaselinesOfAGpu) {
+  ExpectGolden(absl::StrCat("cuda/", GetParam(), ".kir"), KernelsOf(GetParam(), GoldenGpu()));
 }
 
 bool IsScalar(const std::vector<kir::Stmt>& body) {

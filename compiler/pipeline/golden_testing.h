@@ -29,6 +29,20 @@ inline v1::Target GoldenTarget() {
   return target;
 }
 
+// One like an H100.
+inline v1::Target GoldenGpu() {
+  v1::Target target;
+  target.set_device("cuda");
+  target.set_cpu("sm_90a");
+  target.set_vector_bytes(1);
+  target.set_vector_registers(32);
+  target.set_l1_bytes(228 << 10);
+  target.set_l2_bytes(50 << 20);
+  target.set_l3_bytes(50 << 20);
+  target.set_threads(132 * 2048);
+  return target;
+}
+
 // Returns the text of a file in the folder.
 inline std::string ReadGolden(const std::string& file_name) {
   std::ifstream file(std::filesystem::path(kGoldenFolder) / file_name);

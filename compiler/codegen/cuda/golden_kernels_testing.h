@@ -10,12 +10,16 @@
 
 namespace athanor {
 
-// Returns those written for one lane, and of all golden files those that the dialect takes.
+// Returns those written for one lane, of all golden files those that the dialect takes, and
+// those of teams of a GPU's baselines.
 inline std::map<std::string, kir::Kernel> CudaKernels() {
   std::map<std::string, kir::Kernel> kernels = WrittenKernels({1});
   for (auto& [name, kernel] : KernelsIn({"compiler/codegen/testdata", "compiler/pipeline/testdata",
                                          "compiler/codegen/cuda/testdata"})) {
     if (VerifyCuda(kernel).ok()) kernels[name] = kernel;
+  }
+  for (auto& [name, kernel] : KernelsIn({"compiler/pipeline/testdata/cuda"})) {
+    if (kernel.team > 1) kernels["gpu_" + name] = kernel;
   }
   return kernels;
 }

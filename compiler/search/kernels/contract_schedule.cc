@@ -184,6 +184,43 @@ void BlockForCaches(const Sizes& sizes, int bytes, const v1::Target& target, Con
   }
 }
 
+// Bytes of scratch of a team that fit the shared memory of its block.
+constexpr int64_t kTeamBytes = 10 << 10;
+
+// A team computes many small items of one tile each. Its lanes read neighbours where they are; what
+// has none is packed a few sums at a time, so that scratch lies in shared memory, or summed by lane
+// if there are few rows.
+ContractSchedule ScheduleForTeam(const Graph& graph, const Node& node, const ContractRoles& roles,
+                                 const Sizes& sizes, bool ahead) {
+  constexpr int64_t kRows = 8, kFew = 4, kMostSums = 4096;
+  const auto contiguous = [&](int side, const std::string& group) {
+    return IsContiguous(graph, node, roles, side, group);
+  };
+  const int64_t m = std::max<int64_t>(sizes.m.value_or(kRows), 1);
+  ContractSchedule s;
+  s.mr = static_cast<int>(std::min(m, kRows));
+  s.nv = !sizes.n || *sizes.n > sizes.lanes ? 2 : 1;
+  s.kc = kMostSums;
+  if (ahead) {
+    s.columns = ColumnAccess::kAhead;
+  } else if (IsWindows(graph, node, roles, roles.column_operand, roles.columns)) {
+    s.columns = ColumnAccess::kPack;
+  } else if (contiguous(roles.column_operand, roles.columns)) {
+    s.columns = ColumnAccess::kInPlace;
+  } else if (sizes.m && m <= kFewRows && contiguous(roles.column_operand, roles.sums) &&
+             contiguous(roles.row_operand, roles.sums)) {
+    s.columns = ColumnAccess::kDots;
+    s.mr = static_cast<int>(std::min(m, kFew));
+    s.nv = static_cast<int>(std::clamp<int64_t>(sizes.n.value_or(kFew), 1, kFew));
+  }
+  s.rows_per_item = s.mr;
+  if (s.columns != ColumnAccess::kPack) return s;
+  const int64_t row = sizes.lanes * s.nv * DTypeBytes(AccumulatorOf(node.type.dtype));
+  const int64_t most = std::max<int64_t>((kTeamBytes - s.mr * row) / row, 1), taps = TapsOf(roles);
+  s.kc = std::max<int64_t>(most / taps, 1) * taps;
+  return s;
+}
+
 }  // namespace
 
 std::optional<ContractSchedule> ScheduleContract(const Graph& graph, NodeId id,
@@ -191,7 +228,7 @@ std::optional<ContractSchedule> ScheduleContract(const Graph& graph, NodeId id,
                                                  const v1::Target& target) {
   const Node& node = graph.node(id);
   const int bytes = DTypeBytes(AccumulatorOf(node.type.dtype));
-  const int64_t lanes = LanesOf(target, bytes);
+  int64_t lanes = LanesOf(target, bytes, HasTeams(target) ? TeamFor(std::nullopt) : 1);
   const int scores[2] = {ColumnScore(graph, node, 0, is_weight, lanes),
                          ColumnScore(graph, node, 1, is_weight, lanes)};
   if (scores[0] == 0 && scores[1] == 0) return std::nullopt;
@@ -203,6 +240,7 @@ std::optional<ContractSchedule> ScheduleContract(const Graph& graph, NodeId id,
   const ContractRoles roles = FindContractRoles(graph, node, s.swap);
   const Bounds bounds = graph.DimBounds();
   const Expr m = roles.SizeOf(roles.rows);
+  if (HasTeams(target)) lanes = TeamFor(bounds.Maximum(roles.SizeOf(roles.columns)));
   const Sizes sizes{.m = bounds.Maximum(m),
                     .n = bounds.Maximum(roles.SizeOf(roles.columns)),
                     .k = bounds.Maximum(roles.SizeOf(roles.sums)),
@@ -213,6 +251,7 @@ std::optional<ContractSchedule> ScheduleContract(const Graph& graph, NodeId id,
                     .image = is_weight[node.inputs[roles.row_operand]]};
   if (sizes.n && *sizes.n <= lanes) s.nv = 1;
   const bool ahead = is_weight[node.inputs[roles.column_operand]];
+  if (HasTeams(target)) return ScheduleForTeam(graph, node, roles, sizes, ahead);
   // Packing inside a work item is paid once per block of rows, so its blocks are taller.
   int64_t tiles = ahead ? 8 : 40;
   constexpr int kWideRows = 6;
@@ -265,8 +304,17 @@ std::optional<int64_t> RowsLeft(std::optional<int64_t> m, const ContractSchedule
 }
 
 int PanelWidth(const Graph& graph, NodeId node, const ContractSchedule& schedule,
-               const v1::Target& target) {
-  return LanesOf(target, DTypeBytes(AccumulatorOf(graph.node(node).type.dtype))) * schedule.nv;
+               const v1::Target& target, int team) {
+  const int bytes = DTypeBytes(AccumulatorOf(graph.node(node).type.dtype));
+  return LanesOf(target, bytes, team) * schedule.nv;
+}
+
+int ContractTeam(const Graph& graph, NodeId node, const ContractSchedule& schedule,
+                 const v1::Target& target) {
+  if (!HasTeams(target)) return 1;
+  const ContractRoles roles = FindContractRoles(graph, graph.node(node), schedule.swap);
+  const bool sums = schedule.columns == ColumnAccess::kDots;
+  return TeamFor(graph.DimBounds().Maximum(roles.SizeOf(sums ? roles.sums : roles.columns)));
 }
 
 NodeId AddPackedOperand(Graph* graph, NodeId id, const ContractSchedule& schedule, int width) {

@@ -34,9 +34,13 @@ std::vector<int> RowTiles(int rows, std::optional<int64_t> left);
 // if their number is known.
 std::optional<int64_t> RowsLeft(std::optional<int64_t> m, const ContractSchedule& schedule);
 
-// Returns the elements per panel: nv vectors of the accumulator's dtype.
+// Returns the elements per panel: nv vectors of the accumulator's dtype, or of a team's lanes.
 int PanelWidth(const Graph& graph, NodeId node, const ContractSchedule& schedule,
-               const v1::Target& target);
+               const v1::Target& target, int team = 1);
+
+// Returns the team that the rule of thumb gives the schedule, by what lanes run along.
+int ContractTeam(const Graph& graph, NodeId node, const ContractSchedule& schedule,
+                 const v1::Target& target);
 
 }  // namespace athanor
 

@@ -101,7 +101,8 @@ TaskCost::TaskCost(const KernelTask& task, const SizePoint& sizes, const v1::Tar
       threads_(std::max(1, target.threads())),
       l1_bytes_(static_cast<double>(target.l1_bytes())),
       l2_bytes_(static_cast<double>(target.l2_bytes())),
-      cache_bytes_per_second_(machine.cache_bytes_per_second) {
+      cache_bytes_per_second_(machine.cache_bytes_per_second),
+      teams_(HasTeams(target)) {
   const Graph& graph = task.graph;
   const Expr::Env env = EnvOf(graph, sizes);
   const std::vector<bool> memory = OperandsOf(task);
@@ -112,6 +113,9 @@ TaskCost::TaskCost(const KernelTask& task, const SizePoint& sizes, const v1::Tar
   for (const Expr& e : graph.node(task.choice.root).type.shape) elements_ *= ValueOf(e, env);
   const double flops = ValueOf(Flops(graph, memory, task.choice.root), env);
   const double moving = bytes / Bandwidth(bytes, target, machine);
+  moving_ = moving;
+  const Shape& shape = graph.node(task.choice.root).type.shape;
+  if (!shape.empty()) row_ = std::max(ValueOf(shape.back(), env), 1.0);
   const double computing = flops / machine.f32_flops_per_second;
   const bool tiled = task.choice.anchor >= 0;
   // The roofline model (Williams, Waterman and Patterson, 2009): a kernel takes at least as long as
@@ -156,13 +160,14 @@ TaskCost::TaskCost(const KernelTask& task, const SizePoint& sizes, const v1::Tar
   e.value_depth = ValueOf(v.back(), env);
 }
 
-double TaskCost::Contract(const ContractSchedule& s) const {
+double TaskCost::Contract(const ContractSchedule& s, int team) const {
   const Extents& e = extents_[s.swap];
   const double m = e.rows, n = e.columns, k = e.sums;
   if (m * n * e.batch == 0) return 0;
-  if (s.columns == ColumnAccess::kDots) return Dots(e, s);
+  if (s.columns == ColumnAccess::kDots) return Dots(e, s, team);
   if (s.columns == ColumnAccess::kLibrary) return Library(e, s);
-  const double width = lanes_ * s.nv;
+  const double lanes = lanes_ * team;
+  const double width = lanes * s.nv;
   const double kc = std::min<double>(k, static_cast<double>(s.kc));
   // A panel larger than the first-level cache is loaded at about half the speed.
   const double column_load = kc * width * accumulator_bytes_ > 0.75 * l1_bytes_ ? 2 : 1;
@@ -178,24 +183,24 @@ double TaskCost::Contract(const ContractSchedule& s) const {
   slots += m * s.nv * 2 * std::ceil(k / kc);
   // Packing takes slots per vector, most of all if its elements are not contiguous.
   if (s.columns == ColumnAccess::kPack) {
-    const double vector = !e.contiguous ? 3 * lanes_ : e.windows ? 8 : 4;
+    const double vector = !e.contiguous ? 3 * lanes_ : e.windows ? 8 : 4;  // per thread of a team
     slots += blocks * k * s.nv * vector;
   }
   if (s.prefetch) slots += blocks * k * s.nv;
-  if (s.copy_rows) slots += m * k / lanes_ * 2 / static_cast<double>(s.panels_per_item);
+  if (s.copy_rows) slots += m * k / lanes * 2 / static_cast<double>(s.panels_per_item);
   // Rows that share sets of the first-level cache are loaded from the second-level cache each time.
   constexpr double kAliasBytes = 4096;  // distance of addresses of one set
   // Lines that a set holds at the same time.
   constexpr int kWays = 8;
   const bool aliased = std::fmod(k * accumulator_bytes_, kAliasBytes) == 0;
   if (!s.copy_rows && aliased && s.mr > kWays) slots += m * k * 0.5;
-  double seconds = Slots(slots * panels * e.batch);
+  double seconds = Slots(slots * panels * e.batch * team);
   if (s.columns == ColumnAccess::kInPlace) {
     const double stretch = width * static_cast<double>(s.panels_per_item) * accumulator_bytes_;
     seconds = std::max(seconds,
                        Stream(k * n * e.batch * blocks * accumulator_bytes_, stretch, s.prefetch));
   }
-  return seconds * Imbalance(items, threads_);
+  return seconds * Imbalance(items * team, threads_);
 }
 
 // The library copies both operands of a block into panels of its own, and each call has a start-up
@@ -216,15 +221,16 @@ double TaskCost::Library(const Extents& e, const ContractSchedule& s) const {
   return (Slots(slots) + items * kCallSeconds / threads_) * Imbalance(items, threads_);
 }
 
-double TaskCost::Dots(const Extents& e, const ContractSchedule& s) const {
-  const double reduce_slots = lanes_ > 1 ? 8 : 0;  // to sum a vector's lanes
+double TaskCost::Dots(const Extents& e, const ContractSchedule& s, int team) const {
+  const double lanes = lanes_ * team;
+  const double reduce_slots = lanes > 1 ? 8 : 0;  // to sum a vector's lanes
   const double blocks = std::ceil(e.rows / static_cast<double>(s.rows_per_item));
   const double tiles = std::ceil(e.rows / s.mr) * std::ceil(e.columns / s.nv) * e.batch;
-  const double slots = tiles * (std::ceil(e.sums / lanes_) * SlotsOfTile(s.mr, s.nv, 1) +
-                                reduce_slots * s.mr * s.nv);
+  const double slots =
+      tiles * (std::ceil(e.sums / lanes) * SlotsOfTile(s.mr, s.nv, 1) + reduce_slots * s.mr * s.nv);
   const double items =
-      e.batch * blocks * std::ceil(e.columns / (lanes_ * static_cast<double>(s.panels_per_item)));
-  return Slots(slots) * Imbalance(items, threads_);
+      e.batch * blocks * std::ceil(e.columns / (lanes * static_cast<double>(s.panels_per_item)));
+  return Slots(slots * team) * Imbalance(items * team, threads_);
 }
 
 // Each stretch starts slowly, less so if it is prefetched.
@@ -234,9 +240,9 @@ double TaskCost::Stream(double bytes, double stretch, bool prefetch) const {
   return bytes / cache_bytes_per_second_ * (1 + kStartBytes / stretch) * (prefetch ? 1 : 1.25);
 }
 
-double TaskCost::Attention(const AttentionSchedule& s) const {
+double TaskCost::Attention(const AttentionSchedule& s, int team) const {
   const Extents& e = extents_[0];
-  const double groups = std::ceil(e.columns / (lanes_ * s.nv));
+  const double groups = std::ceil(e.columns / (lanes_ * team * s.nv));
   ContractSchedule tile;
   tile.mr = s.mr;
   tile.nv = s.nv;
@@ -246,7 +252,7 @@ double TaskCost::Attention(const AttentionSchedule& s) const {
                  e.rows * s.nv * kExpSlots;
   // Each block of keys rescales the sums so far.
   slots += std::ceil(e.rows / static_cast<double>(s.key_block)) * e.value_depth * s.nv * 3;
-  return Slots(slots * groups * e.batch) * Imbalance(groups * e.batch, threads_);
+  return Slots(slots * groups * e.batch * team) * Imbalance(groups * e.batch * team, threads_);
 }
 
 // Each element is read and compared with the selected ones; those are sorted pair by pair.
@@ -259,30 +265,51 @@ double TaskCost::Sort() const {
 
 double TaskCost::Slots(double slots) const { return slots / slots_per_second_; }
 
-double TaskCost::Predict(const KernelChoice& choice) const {
-  // No schedule is predicted to beat the roofline.
-  double seconds = choice.anchor >= 0 ? roofline_ : untiled_;
-  if (choice.kind == KernelKind::kContract) {
-    seconds = std::max(seconds, Contract(choice.contract));
-  } else if (choice.kind == KernelKind::kAttention) {
-    seconds = std::max(seconds, Attention(choice.attention));
-  } else if (choice.kind == KernelKind::kSort) {
-    seconds = std::max(seconds, Sort());
-  } else if (choice.kind == KernelKind::kMap) {
+double TaskCost::Scattering(const KernelChoice& choice) const {
+  // A sector of memory, which is moved as a whole, has 8 elements of f32.
+  constexpr double kSector = 8;
+  if (!teams_ || choice.kind == KernelKind::kSort) return 1;
+  // Each thread of a map of teams of one walks elements of its own.
+  const double apart = choice.kind != KernelKind::kMap ? kSector
+                       : choice.team > 1               ? 1
+                                                       : static_cast<double>(choice.walk.elements);
+  return std::max(1.0, std::min(apart, kSector) / choice.team);
+}
+
+double TaskCost::Walk(const KernelChoice& choice) const {
+  double seconds = untiled_;
+  if (choice.kind == KernelKind::kMap) {
     const double items = std::ceil(elements_ / static_cast<double>(choice.walk.elements));
     // Half of what windows read is taken to be shared by neighbouring rows.
     if (choice.walk.rows > 1) {
       const double shared = 0.5 + 0.5 / static_cast<double>(choice.walk.rows);
       seconds = std::max(roofline_, seconds * shared);
     }
-    seconds *= Imbalance(items, threads_);
-  } else if (choice.kind == KernelKind::kRow || choice.kind == KernelKind::kPoint) {
-    // Each of the sums side by side waits for its previous addition.
-    constexpr double kLatencySlots = 8;
-    seconds = std::max(seconds,
-                       Slots(moved_vectors_ * std::max(1.0, kLatencySlots / choice.walk.unroll)));
+    return seconds * Imbalance(items * choice.team, threads_);
   }
-  return seconds + launch_;
+  // Each of the sums side by side waits for its previous addition.
+  constexpr double kLatencySlots = 8;
+  seconds =
+      std::max(seconds, Slots(moved_vectors_ * std::max(1.0, kLatencySlots / choice.walk.unroll)));
+  if (!teams_) return seconds;
+  const double items = choice.kind == KernelKind::kRow ? elements_ / row_ : elements_;
+  return seconds * Imbalance(items * choice.team, threads_);
+}
+
+double TaskCost::Predict(const KernelChoice& choice) const {
+  // No schedule is predicted to beat the roofline.
+  double seconds = choice.anchor >= 0 ? roofline_ : untiled_;
+  if (choice.kind == KernelKind::kContract) {
+    seconds = std::max(seconds, Contract(choice.contract, choice.team));
+  } else if (choice.kind == KernelKind::kAttention) {
+    seconds = std::max(seconds, Attention(choice.attention, choice.team));
+  } else if (choice.kind == KernelKind::kSort) {
+    seconds = std::max(seconds, Sort());
+  } else if (choice.kind == KernelKind::kMap || choice.kind == KernelKind::kRow ||
+             choice.kind == KernelKind::kPoint) {
+    seconds = Walk(choice);
+  }
+  return std::max(seconds, moving_ * Scattering(choice)) + launch_;
 }
 
 double RooflineSeconds(const KernelTask& task, const SizePoint& sizes, const v1::Target& target,

@@ -62,12 +62,17 @@ class TaskCost {
     double value_depth = 0;             // attention only; its rows are keys, its sums the depth
   };
 
-  double Contract(const ContractSchedule& s) const;
+  // `team`: of the choice; its lanes are a vector's.
+  double Contract(const ContractSchedule& s, int team) const;
   double Library(const Extents& e, const ContractSchedule& s) const;
-  double Dots(const Extents& e, const ContractSchedule& s) const;
+  double Dots(const Extents& e, const ContractSchedule& s, int team) const;
   // Returns the seconds to read `bytes` of an operand in place, in stretches of `stretch` bytes.
   double Stream(double bytes, double stretch, bool prefetch) const;
-  double Attention(const AttentionSchedule& s) const;
+  double Attention(const AttentionSchedule& s, int team) const;
+  double Walk(const KernelChoice& choice) const;  // maps, rows and points
+  // Returns how many times as long memory takes because neighbouring threads of a GPU do not touch
+  // neighbours; 1 on a CPU.
+  double Scattering(const KernelChoice& choice) const;
   double Sort() const;
   double Slots(double slots) const;  // converts issue slots to seconds
 
@@ -78,6 +83,9 @@ class TaskCost {
   double l1_bytes_ = 0, l2_bytes_ = 0;
   double cache_bytes_per_second_ = 1;
   double moved_vectors_ = 0, elements_ = 1;  // moved by the kernel; of its result
+  double moving_ = 0;                        // seconds to move its bytes
+  double row_ = 1;                           // elements along the result's last axis
+  bool teams_ = false;                       // the target is a GPU
 };
 
 // For a single prediction.

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <array>
 #include <cstdint>
+#include <optional>
 #include <vector>
 
 #include "compiler/ir/graph/graph.h"
@@ -21,21 +22,40 @@ inline Expr Product(const std::vector<Expr>& extents) {
 
 inline Expr BytesOf(const TensorType& type) { return Product(type.shape) * DTypeBytes(type.dtype); }
 
-// How many elements of a map an item may compute, in rising order. A GPU's neighbouring threads are
-// to read neighbours, so each has few.
+// Reports whether several threads may compute an item together (KernelChoice.team).
+inline bool HasTeams(const v1::Target& target) { return target.device() == "cuda"; }
+
+// How many elements of a map a thread may compute of an item, in rising order. A GPU's neighbouring
+// threads are to read neighbours, so each has few.
 struct WalkExtents {
   std::array<int64_t, 3> all;
   int64_t usual;
 };
 inline WalkExtents WalkExtentsOf(const v1::Target& target) {
-  if (target.device() == "cuda") return {{1, 4, 16}, 1};
+  if (HasTeams(target)) return {{1, 4, 16}, 1};
   return {{1024, 4096, 16384}, 4096};
 }
 
 // Returns how many elements of `bytes` bytes a vector has; 1 on a target without vectors, and where
-// one element is as large as a vector.
-inline int LanesOf(const v1::Target& target, int bytes) {
-  return std::max(1, target.vector_bytes() / bytes);
+// one element is as large as a vector. Each thread of a team of several has one lane.
+inline int LanesOf(const v1::Target& target, int bytes, int team = 1) {
+  return team > 1 ? team : std::max(1, target.vector_bytes() / bytes);
+}
+
+// Returns the least team, at most a wave, whose threads share `extent` elements, each with one.
+inline int TeamFor(std::optional<int64_t> extent) {
+  int team = 1;
+  while (team < 32 && (!extent || team < *extent)) team *= 2;
+  return team;
+}
+
+// Returns the team for rows of `length` elements: a block if there are so few long ones that waves
+// would leave threads idle.
+inline int RowTeam(std::optional<int64_t> rows, std::optional<int64_t> length,
+                   const v1::Target& target) {
+  constexpr int64_t kWave = 32, kBlock = 128, kLong = 512;
+  const bool few = rows && *rows * kWave < target.threads();
+  return few && (!length || *length >= kLong) ? kBlock : TeamFor(length);
 }
 
 }  // namespace athanor

@@ -44,6 +44,8 @@ struct Group {
   bool inline_ = false;  // other reductions, computed inline
   bool point = false;    // one of those is long and runs along its operand's last axis
   bool windows = false;  // one of those is over small windows
+  // Most elements along the axis of a reduction that its lanes run along; nullopt: any number.
+  std::optional<int64_t> along = 0;
   bool has_reduction() const { return row || inline_; }
 };
 
@@ -93,6 +95,9 @@ class Grouping {
   void AppendViews(NodeId n, std::string* key) const;
   bool CanInlineReduction(NodeId n, NodeId root);
   void FindWindows(const Node& reduction, Group* group) const;
+  void AddReduction(const Node& reduction, Group* group) const;
+  // Returns how many threads compute an item of the kernel together.
+  int TeamOf(const Group& group, const KernelChoice& kernel) const;
   bool CanInlineAnchor(NodeId n, NodeId root);
   // False if one of the kernels that need `n` is full.
   bool HasRoom(NodeId n) const;
@@ -220,7 +225,16 @@ void Grouping::MakeRoot(NodeId n) {
     g.inline_ = true;
     g.point = std::find(axes.begin(), axes.end(), last) != axes.end();
     FindWindows(root, &g);
+    AddReduction(root, &g);
   }
+}
+
+void Grouping::AddReduction(const Node& reduction, Group* group) const {
+  const auto& axes = GetAttr<std::vector<int64_t>>(reduction.attrs, "axes");
+  if (axes.empty() || !group->along) return;
+  const std::optional<int64_t> extent =
+      graph_.DimBounds().Maximum(node(reduction.inputs[0]).type.shape[axes.back()]);
+  group->along = extent ? std::max(*group->along, *extent) : extent;
 }
 
 void Grouping::FindWindows(const Node& reduction, Group* group) const {
@@ -359,6 +373,7 @@ bool Grouping::CanInlineReduction(NodeId n, NodeId root) {
   if (row && !same && !g.inline_) {
     const auto& axes = GetAttr<std::vector<int64_t>>(node(n).attrs, "axes");
     g.row = true;
+    AddReduction(node(n), &g);
     return !axes.empty();
   }
   if (same && !g.has_reduction()) {
@@ -367,6 +382,7 @@ bool Grouping::CanInlineReduction(NodeId n, NodeId root) {
     g.inline_ = true;
     g.point = std::find(axes.begin(), axes.end(), last) != axes.end();
     FindWindows(node(n), &g);
+    AddReduction(node(n), &g);
     return true;
   }
   return false;
@@ -417,7 +433,42 @@ KernelChoice Grouping::ChoiceOf(NodeId root) {
   } else if (g.windows && node(root).type.shape.size() > 1) {
     k.walk.rows = kWindowRows;
   }
+  k.team = TeamOf(g, k);
   return k;
+}
+
+// Lanes run along rows, and along the columns of a tile, as vectors do. Neighbouring threads of
+// maps read neighbours already.
+int Grouping::TeamOf(const Group& group, const KernelChoice& kernel) const {
+  if (!HasTeams(target_)) return 1;
+  const Bounds bounds = graph_.DimBounds();
+  const Shape& shape = node(kernel.root).type.shape;
+  switch (kernel.kind) {
+    case KernelKind::kContract:
+      return ContractTeam(graph_, kernel.anchor, kernel.contract, target_);
+    case KernelKind::kAttention: {
+      const Shape& queries = node(node(kernel.anchor).inputs[0]).type.shape;
+      return TeamFor(bounds.Maximum(queries[queries.size() - 2]));
+    }
+    case KernelKind::kScatter: {
+      const auto axis = static_cast<size_t>(GetAttr<int64_t>(node(kernel.root).attrs, "axis"));
+      return axis + 1 < shape.size() ? TeamFor(bounds.Maximum(shape.back())) : 1;
+    }
+    case KernelKind::kRow:
+    case KernelKind::kPoint: {
+      const bool row = kernel.kind == KernelKind::kRow;
+      // A reduction of a contraction has no axes.
+      std::optional<int64_t> length = group.along == 0 ? std::nullopt : group.along;
+      if (row && length) {
+        const std::optional<int64_t> own = bounds.Maximum(shape.back());
+        length = own ? std::max(*own, *length) : own;
+      }
+      std::vector<Expr> outer(shape.begin(), shape.end() - (row ? 1 : 0));
+      return RowTeam(bounds.Maximum(Product(outer)), length, target_);
+    }
+    default:
+      return 1;
+  }
 }
 
 Genome Grouping::Choose() {
@@ -480,7 +531,7 @@ void PackWeights(Graph* graph, Genome* genome, const v1::Target& target) {
   for (KernelChoice k : genome->kernels) {
     if (k.kind == KernelKind::kContract && k.contract.pack_ahead()) {
       const NodeId operand = graph->node(k.anchor).inputs[k.contract.swap ? 0 : 1];
-      const int width = PanelWidth(*graph, k.anchor, k.contract, target);
+      const int width = PanelWidth(*graph, k.anchor, k.contract, target, k.team);
       const NodeId added = AddPackedOperand(graph, k.anchor, k.contract, width);
       std::string key = absl::StrCat(operand, " ", width);
       for (const Expr& c : GetAttr<IndexMap>(graph->node(added).attrs, "map").coordinates) {

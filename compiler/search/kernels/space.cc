@@ -14,24 +14,30 @@ namespace athanor {
 namespace {
 
 // The parameters of a schedule as numbers, in a fixed order.
-using Point = std::array<int64_t, 9>;
+using Point = std::array<int64_t, 10>;
 
 Point PointOf(const KernelChoice& choice) {
   const ContractSchedule& c = choice.contract;
   const AttentionSchedule& a = choice.attention;
   switch (choice.kind) {
     case KernelKind::kContract:
-      return {c.swap, static_cast<int64_t>(c.columns), c.copy_rows,       c.prefetch, c.mr,
-              c.nv,   c.rows_per_item / c.mr,          c.panels_per_item, c.kc};
+      return {choice.team, c.swap, static_cast<int64_t>(c.columns), c.copy_rows,       c.prefetch,
+              c.mr,        c.nv,   c.rows_per_item / c.mr,          c.panels_per_item, c.kc};
     case KernelKind::kAttention:
-      return {a.mr, a.nv, a.key_block / a.mr};
+      return {choice.team, a.mr, a.nv, a.key_block / a.mr};
     case KernelKind::kMap:
     case KernelKind::kRow:
     case KernelKind::kPoint:
-      return {choice.walk.elements, choice.walk.unroll, choice.walk.rows};
+      return {choice.team, choice.walk.elements / choice.team, choice.walk.unroll,
+              choice.walk.rows};
     default:
-      return {};
+      return {choice.team};
   }
+}
+
+// Threads that may compute an item together: one, a wave, a block.
+std::vector<int> Teams(const v1::Target& target) {
+  return HasTeams(target) ? std::vector<int>{1, 32, 128} : std::vector<int>{1};
 }
 
 // Counts the accumulators, the column vectors, and one for the broadcast row.
@@ -68,7 +74,7 @@ struct Contraction {
 };
 
 Contraction Describe(const KernelTask& task, bool swap, const v1::Target& target,
-                     const std::vector<bool>& weights) {
+                     const std::vector<bool>& weights, int team) {
   const Node& node = task.graph.node(task.choice.anchor);
   const ContractRoles roles = FindContractRoles(task.graph, node, swap);
   auto contiguous = [&](int side, const std::string& group) {
@@ -77,7 +83,7 @@ Contraction Describe(const KernelTask& task, bool swap, const v1::Target& target
   return {.m = MaximumOf(task.graph, roles.SizeOf(roles.rows)),
           .n = MaximumOf(task.graph, roles.SizeOf(roles.columns)),
           .k = MaximumOf(task.graph, roles.SizeOf(roles.sums)),
-          .lanes = LanesOf(target, DTypeBytes(AccumulatorOf(node.type.dtype))),
+          .lanes = LanesOf(target, DTypeBytes(AccumulatorOf(node.type.dtype)), team),
           .weight = weights[node.inputs[roles.column_operand]],
           .columns_in_place = contiguous(roles.column_operand, roles.columns),
           .sums_in_place = contiguous(roles.column_operand, roles.sums) &&
@@ -204,15 +210,21 @@ void AddLibrary(const KernelTask& task, const Contraction& c, bool swap, const v
 // products.
 constexpr int64_t kMostRowsInPlace = 128;
 
-std::vector<KernelChoice> ContractSchedules(const KernelTask& task, const v1::Target& target) {
+// Reports whether a team may have the schedule: its items are small, and other teams hide the time
+// that memory takes.
+bool SuitsTeam(const ContractSchedule& s) {
+  return s.rows_per_item <= 4 * s.mr && s.panels_per_item == 1 && !s.copy_rows && !s.prefetch;
+}
+
+void AddContractSchedules(const KernelTask& task, const v1::Target& target, int team,
+                          std::vector<KernelChoice>* all) {
   const Node& node = task.graph.node(task.choice.anchor);
   const std::vector<bool> weights = WeightsOf(task.graph);
-  std::vector<KernelChoice> all;
   for (bool swap : {false, true}) {
     const ContractRoles roles = FindContractRoles(task.graph, node, swap);
     if (roles.columns.empty()) continue;
     if (IsWindows(task.graph, node, roles, roles.row_operand, roles.rows)) continue;
-    const Contraction c = Describe(task, swap, target, weights);
+    const Contraction c = Describe(task, swap, target, weights, team);
     std::vector<ContractSchedule> schedules;
     // Takes the library in one of both orders only: the product is the same.
     if (roles.rows.empty() || roles.columns.back() == roles.result.back() ||
@@ -233,11 +245,18 @@ std::vector<KernelChoice> ContractSchedules(const KernelTask& task, const v1::Ta
       if (few && c.columns_in_place && tile.nv <= 6) AddInPlace(c, tile, target, &schedules);
     }
     for (ContractSchedule& s : schedules) {
+      if (team > 1 && !SuitsTeam(s)) continue;
       s.swap = swap;
-      all.push_back(task.choice);
-      all.back().contract = s;
+      all->push_back(task.choice);
+      all->back().contract = s;
+      all->back().team = team;
     }
   }
+}
+
+std::vector<KernelChoice> ContractSchedules(const KernelTask& task, const v1::Target& target) {
+  std::vector<KernelChoice> all;
+  for (int team : Teams(target)) AddContractSchedules(task, target, team, &all);
   return all;
 }
 
@@ -246,9 +265,12 @@ std::vector<KernelChoice> AttentionSchedules(const KernelTask& task, const v1::T
   for (const Tile& tile : Tiles(target)) {
     if (tile.mr < 2 || tile.nv > 4) continue;
     for (int64_t tiles : {4, 8, 16, 32}) {
-      KernelChoice c = task.choice;
-      c.attention = {.mr = tile.mr, .nv = tile.nv, .key_block = tile.mr * tiles};
-      all.push_back(c);
+      for (int team : Teams(target)) {
+        KernelChoice c = task.choice;
+        c.attention = {.mr = tile.mr, .nv = tile.nv, .key_block = tile.mr * tiles};
+        c.team = team;
+        all.push_back(c);
+      }
     }
   }
   return all;
@@ -264,9 +286,12 @@ std::vector<KernelChoice> WalkSchedules(const KernelTask& task, const v1::Target
         // Computes rows side by side only if they read each other's windows.
         if (rows > 1 && task.choice.walk.rows == 1) continue;
         if (rows * unroll > 8) continue;
-        KernelChoice c = task.choice;
-        c.walk = {.elements = elements, .unroll = unroll, .rows = rows};
-        all.push_back(c);
+        for (int team : Teams(target)) {
+          KernelChoice c = task.choice;
+          c.walk = {.elements = map ? elements * team : elements, .unroll = unroll, .rows = rows};
+          c.team = team;
+          all.push_back(c);
+        }
       }
     }
   }
@@ -282,6 +307,12 @@ std::vector<KernelChoice> Schedules(const KernelTask& task, const v1::Target& ta
   const KernelKind kind = task.choice.kind;
   if (kind == KernelKind::kMap || kind == KernelKind::kRow || kind == KernelKind::kPoint) {
     all = WalkSchedules(task, target);
+  }
+  if (kind == KernelKind::kScatter) {
+    for (int team : Teams(target)) {
+      all.push_back(task.choice);
+      all.back().team = team;
+    }
   }
   const Point start = PointOf(task.choice);
   if (std::none_of(all.begin(), all.end(),
