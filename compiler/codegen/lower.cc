@@ -238,8 +238,15 @@ KernelBuilder::KernelBuilder(const LowerInput& in, const KernelChoice& c)
 void KernelBuilder::StoreRoot(const Coordinates& coordinates) {
   kir::Var v = at.At(choice.root, coordinates);
   Expr offset = at.Offset(choice.root, coordinates);
-  if (emitter.UsesLane(offset)) v = emitter.Broadcast(v, at.lanes());
-  emitter.Store(out, offset, v, at.mask());
+  kir::Mask mask = at.mask();
+  if (emitter.UsesLane(offset)) {
+    v = emitter.Broadcast(v, at.lanes());
+  } else if (const int lanes = emitter.type(v).lanes; choice.team > 1 && lanes > 1) {
+    // The only element is the first thread's.
+    mask.count = mask.count ? emitter.Simplify(MinOf(*mask.count, 1)) : Expr(1);
+    offset += emitter.Lane(lanes);
+  }
+  emitter.Store(out, offset, v, mask);
 }
 
 LoweredKernel KernelBuilder::Finish() && {
