@@ -338,8 +338,8 @@ TEST(LowerTest, GpusComputeSmallIndicesIn32Bits) {
       output "y" = %1
     })");
     EXPECT_THAT(Lowered(graph), Not(HasSubstr("i32 v")));
-    EXPECT_THAT(Lowered(graph, gpu), ContainsRegex(narrow ? " i32 v[0-9]+: f32 = load b1.1000.g"
-                                                          : "  v[0-9]+: f32 = load b1.1000.g"));
+    EXPECT_THAT(Lowered(graph, gpu), ContainsRegex(narrow ? " i32 v[0-9]+: f32x32 = load b1.1000.g"
+                                                          : "  v[0-9]+: f32x32 = load b1.1000.g"));
   }
 }
 
