@@ -197,9 +197,9 @@ class Page {
       TextRow("compute capability", Text(d + "compute_capability"));
       TextRow("driver", absl::StrCat("CUDA ", Text(d + "driver")));
     }
-    Row("threads at once", d + "threads", "count");
+    Row("threads", d + "threads", "count");
     TextRow("compiler", Text(d + "compiler"));
-    Row("kernels compiled", d + "kernels_compiled", "count");
+    Row("kernels", d + "kernels_compiled", "count");
     EndTile();
   }
 

@@ -91,6 +91,8 @@ v1::Device TunerDevice::Describe() {
   device.set_memory_used(memory_->used());
   device.set_memory_limit(memory_->limit());
   device.set_memory_bytes(told.memory_bytes);
+  // Asking notices a GPU that was lost while nothing ran.
+  opened_.gpu->FreeBytes().status().IgnoreError();
   const CudaClocks clocks = opened_.gpu->clocks();
   device.set_core_mhz(clocks.core_mhz);
   device.set_memory_mhz(clocks.memory_mhz);

@@ -1,8 +1,8 @@
-// A device of a server, with what is its own: kernels' processes and memory, limits, the target
-// that plans are made for.
+// A device of a server, with what is its own: memory and its limit, pools of weights, child
+// processes, what it reaches, and the target that plans are made for.
 //
-//   ASSIGN_OR_RETURN(OpenedDevice opened, OpenDevice("cuda:0", threads, driver));
-//   ASSIGN_OR_RETURN(auto device, TunerDevice::Create(std::move(opened), own, tuner, shared));
+//   auto device = TunerDevice::Create(OpenDevice("cuda:0", threads, driver).value(), tuner_options,
+//                                     options.nvrtc, shared, [] { Tell(); }).value();
 //   device->Load(graph, plan, objects, parameters, &ledger);
 #ifndef ATHANOR_SERVER_SEARCH_TUNER_DEVICE_H_
 #define ATHANOR_SERVER_SEARCH_TUNER_DEVICE_H_
@@ -14,6 +14,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <utility>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
@@ -22,8 +23,8 @@
 #include "deploy/bazel/libs/mutex.h"
 #include "proto/athanor/internal/tuner.pb.h"
 #include "proto/athanor/v1/model.pb.h"
-#include "runtime/device.h"
 #include "runtime/prepared_pool.h"
+#include "server/base/traffic.h"
 #include "server/child/tuner_process.h"
 #include "server/memory/server_ledger.h"
 #include "server/plans/compile_backend.h"

@@ -461,6 +461,95 @@ def test_a_gpu_that_breaks_is_told(tmp_path: pathlib.Path) -> None:
         server.kill()
 
 
+def test_a_gpu_that_breaks_while_nothing_runs(tmp_path: pathlib.Path) -> None:
+    """Whoever looks at the status notices, and watchers of its health are told."""
+    broken = tmp_path / "broken"
+    server = GpuServer(tmp_path / "state", "--http_listen=127.0.0.1:0",
+                       ATHANOR_EMULATOR_BREAKS=str(broken)).start()
+    try:
+        with server.client() as client:
+            check(client.upload(mlp.mlp_graph(config=CONFIG), name="m").wait(timeout=120))
+            broken.touch()
+            assert health(server, "m") == "SERVING"
+            assert metric(server, "athanor_device_lost") == 1
+            assert health(server, "m") == health(server, "") == "NOT_SERVING"
+            assert "ECC" in client.devices()[0].lost
+        assert server.stop() == 0
+        assert server.log.read_text().count("device lost") == 1
+    finally:
+        server.kill()
+
+
+def test_a_gpu_that_breaks_in_mid_call(tmp_path: pathlib.Path) -> None:
+    """Whoever is answered is answered right; everybody else hears why not."""
+    broken = tmp_path / "broken"
+    server = GpuServer(tmp_path / "state", ATHANOR_EMULATOR_BREAKS=str(broken)).start()
+    try:
+        with server.client() as client:
+            model = client.upload(mlp.mlp_graph(config=CONFIG), name="m").wait(timeout=120)
+            under_way = threading.Barrier(9)
+
+            def ask(number: int) -> str:
+                x = np.random.default_rng(number).standard_normal((4, 24), np.float32)
+                for call in range(10_000):
+                    if call == 3:
+                        under_way.wait()
+                    try:
+                        reply = model.infer({"x": x}, timeout=120)
+                    except athanor.Unavailable as error:
+                        return str(error)
+                    np.testing.assert_allclose(reply["y"], mlp.mlp_numpy(x, CONFIG), rtol=1e-4,
+                                               atol=1e-4)
+                return "the GPU did not break"
+
+            with concurrent.futures.ThreadPoolExecutor(8) as threads:
+                errors = [threads.submit(ask, number) for number in range(8)]
+                under_way.wait()
+                broken.touch()
+                for error in errors:
+                    assert "cuda:0 is lost until this process restarts" in error.result()
+            assert health(server, "m") == "NOT_SERVING"
+        assert server.stop() == 0
+        assert server.log.read_text().count("device lost") == 1
+    finally:
+        server.kill()
+
+
+def test_two_servers_share_a_gpu_and_a_cache(tmp_path: pathlib.Path) -> None:
+    servers = [GpuServer(tmp_path / name, f"--cache={tmp_path}/cache.db",
+                         "--http_listen=127.0.0.1:0").start() for name in ("one", "two")]
+    try:
+        plans = []
+        for server in servers:
+            with server.client() as client:
+                plans.append(check(client.upload(mlp.mlp_graph(config=CONFIG),
+                                                 name="m").wait(timeout=120)))
+                while client.cache_stat().writes_waiting > 0:
+                    pass
+        assert plans[0] == plans[1]
+        assert metric(servers[0], "athanor_kernels_compiled_total") > 0
+        assert metric(servers[1], "athanor_kernels_compiled_total") == 0
+        for server in servers:
+            assert server.stop() == 0
+    finally:
+        for server in servers:
+            server.kill()
+
+
+def test_inputs_at_any_address(gpu: athanor.Client) -> None:
+    """An input behind one of odd length lies where no f32 may lie in the GPU's memory."""
+    g = athanor.Graph("odd", dims={"n": (0, 9)})
+    odd, even = g.input("odd", ("n",), "i8"), g.input("even", ("n", 3), "f32")
+    g.output("y", even * odd.cast("f32").unsqueeze(1))
+    model = gpu.upload(g, name="odd").wait(timeout=120)
+    for n in (0, 1, 2, 3, 7, 9):
+        random = np.random.default_rng(n)
+        few = random.integers(-9, 9, n).astype(np.int8)
+        many = random.standard_normal((n, 3), np.float32)
+        reply = model.infer({"odd": few, "even": many}, timeout=120)
+        np.testing.assert_array_equal(reply["y"], many * few[:, None])
+
+
 @pytest.fixture
 def open_folder() -> Iterator[pathlib.Path]:
     """A folder that a tuner of another user reads; pytest's are their owner's."""
