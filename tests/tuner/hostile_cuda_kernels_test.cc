@@ -15,6 +15,7 @@
 #include "gtest/gtest.h"
 #include "server/child/tuner_process.h"
 #include "server/child/tuner_process_testing.h"
+#include "server/plans/kernel_resources.h"
 
 namespace athanor {
 namespace {
@@ -188,7 +189,14 @@ TEST_F(HostileCudaKernelsTest, AHundredCostAHundred) {
 // Has nothing to fall back to.
 TEST_F(HostileCudaKernelsTest, ABaselineMaySpill) {
   Start();
-  EXPECT_TRUE(tuner_->Compile(GpuKernel("// ATHANOR_EMULATOR_SPILLS"), target_).ok());
+  const auto object = tuner_->Compile(GpuKernel("// ATHANOR_EMULATOR_SPILLS"), target_);
+  ASSERT_TRUE(object.ok()) << object.status();
+  // What the log had comes along.
+  const auto resources = ResourcesOf(*object);
+  ASSERT_TRUE(resources.has_value());
+  EXPECT_EQ(resources->registers(), 32);
+  EXPECT_EQ(resources->spill_store_bytes(), 8);
+  EXPECT_EQ(resources->spill_load_bytes(), 8);
 }
 
 TEST_F(HostileCudaKernelsTest, WithoutACompilerKernelsThatThereAreRun) {
