@@ -45,6 +45,7 @@ CudaResult ResultOf(Fault fault) {
   switch (fault) {
     case Fault::kMisaligned:
       return kCudaMisalignedAddress;
+    case Fault::kHolds:
     case Fault::kTeam:
       return kCudaLaunchFailed;
     case Fault::kAddress:
@@ -77,6 +78,8 @@ std::string TextOf(const Launch& launch, Fault fault, const Access& access) {
       return TextOf(launch, access);
     case Fault::kLocked:
       return AccessText(launch, access) + "of a lock that no other thread can hold";
+    case Fault::kHolds:
+      return ThreadText(launch) + " waits for others while it holds a lock";
     case Fault::kTeam:
       return absl::StrCat(ThreadText(launch), " takes its team for one of ", access.bytes,
                           " threads; the kernel's teams have ", launch.team);

@@ -29,7 +29,8 @@ CudaSource Source(std::string text, std::string arch = "sm_80") {
   return {.source = std::move(text),
           .headers = {{"athanor/device.h", "__global__ is no word of the emulator"},
                       {"athanor/arithmetic.h", "constexpr f32 kScale = 2;"},
-                      {"athanor/memory.h", ""}},
+                      {"athanor/memory.h", ""},
+                      {"athanor/team.h", ""}},
           .arch = std::move(arch),
           .options = {"--fmad=false", "--diag-suppress=177"}};
 }

@@ -168,6 +168,10 @@ Teams::Teams(Entry entry, void** arguments, const Launch& launch, long block, lo
   launch_.fault = Fail;
   launch_.touch = Touch;
   launch_.meet = Meet;
+  // In the other orders the thread that runs is the one that goes on.
+  if (order_.kind == Order::kSeeded) {
+    launch_.step = [](const Launch*) { Fibre::Suspend(); };
+  }
 }
 
 Stop Teams::Run() {

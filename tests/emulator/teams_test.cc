@@ -557,6 +557,61 @@ TEST_F(TeamsTest, TheLowestFailedItemIsReportedWhoeverFails) {
   }
 }
 
+// Threads that fail at once neither lose the lowest item nor mix two records: in a random order
+// they change between any two steps of writing.
+TEST_F(TeamsTest, RecordsAreWholeThoughThreadsWriteThemAtOnce) {
+  const std::string code = Code(TeamProgram(
+      32, 0,
+      "const i64 item = (lane * 11 + 5) % 32;\nrecord<T>(a.error, item, 10 + item, 100 + item);"));
+  for (int seed = 0; seed < 300; ++seed) {
+    setenv("ATHANOR_EMULATOR_ORDER", std::to_string(seed).c_str(), 1);
+    if (seed == 0) Open();
+    const CudaFunction function = LoadCode(code);
+    const BufferArgument slot = Upload(std::vector<CudaErrorSlot>(1));
+    ASSERT_EQ(Launch(function, {.items = 1, .error = slot.data}, 1, 32), kCudaSuccess);
+    const absl::Status status = Wait();
+    ASSERT_TRUE(status.ok()) << status;
+    const auto [error, lock] = Download<CudaErrorSlot>(slot)[0];
+    ASSERT_EQ(error.code, 1);
+    ASSERT_EQ(error.item, 0) << seed;
+    ASSERT_EQ(error.index, 10) << seed;
+    ASSERT_EQ(error.extent, 100) << seed;
+    ASSERT_EQ(lock, 0);
+  }
+}
+
+// Records that are written without a lock are mixed in some order.
+TEST_F(TeamsTest, ATornRecordShows) {
+  const std::string code = Code(TeamProgram(32, 0,
+                                            "publish(&a.error->item, lane);\n"
+                                            "publish(&a.error->index, lane);"));
+  int torn = 0;
+  for (int seed = 0; seed < 20; ++seed) {
+    setenv("ATHANOR_EMULATOR_ORDER", std::to_string(seed).c_str(), 1);
+    const CudaFunction function = LoadCode(code);
+    const BufferArgument slot = Upload(std::vector<CudaErrorSlot>(1));
+    ASSERT_EQ(Launch(function, {.items = 1, .error = slot.data}, 1, 32), kCudaSuccess);
+    const auto [error, lock] = Download<CudaErrorSlot>(slot)[0];
+    torn += error.item != error.index;
+  }
+  EXPECT_GT(torn, 5);
+}
+
+TEST_F(TeamsTest, AThreadThatWaitsWithALockIsCaught) {
+  const CudaFunction function =
+      Load(TeamProgram(32, 0, "if (lane == 4) try_lock(&a.error->lock);\nbarrier<T>();"));
+  const BufferArgument slot = Upload(std::vector<CudaErrorSlot>(1));
+  ASSERT_EQ(Launch(function, {.items = 1, .error = slot.data}, 1, 32), kCudaSuccess);
+  EXPECT_THAT(std::string(Wait().message()),
+              HasSubstr("thread 4 of team 0 waits for others while it holds a lock"));
+  Open();
+  const BufferArgument taken = Allocate(sizeof(CudaErrorSlot));
+  ASSERT_EQ(Launch(Load(TeamProgram(32, 0, "record<T>(a.error, -2, 0, 0);")),
+                   {.items = 1, .error = taken.data}, 1, 32),
+            kCudaSuccess);
+  EXPECT_THAT(std::string(Wait().message()), HasSubstr("of a lock that no other thread can hold"));
+}
+
 TEST_F(TeamsTest, AnErrorThatIsWrittenWithoutItsLockIsCaught) {
   for (const char* order : kOrders) {
     setenv("ATHANOR_EMULATOR_ORDER", order, 1);
@@ -610,7 +665,7 @@ TEST_F(TeamsTest, OrdersDiffer) {
     setenv("ATHANOR_EMULATOR_ORDER", order, 1);
     const CudaFunction function = Load(
         TeamProgram(32, 0,
-                    "barrier<T>(); try_lock(&a.error->lock); const i64 n = peek(&a.error->index);\n"
+                    "barrier<T>(); while (!try_lock(&a.error->lock)) {} const i64 n = peek(&a.error->index);\n"
                     "a.error->index = n + 1; unlock(&a.error->lock); store<i64>(a.b1, n, lane);"));
     const BufferArgument slot = Upload(std::vector<CudaErrorSlot>(1)), out = Allocate(8 * 32);
     ASSERT_EQ(Launch(function, {.b1 = out, .items = 1, .error = slot.data}, 1, 32), kCudaSuccess);

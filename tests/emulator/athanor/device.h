@@ -41,9 +41,10 @@ extern "C" const char athanor_arch[] = ATHANOR_ARCH;
 namespace athanor::emulator {
 
 static const Launch* launch;
-static Range near;    // the range that was accessed last
-static bool watched;  // accesses are told: teams have several threads. Never set where none has
-static int locks;     // that are held, by the thread that runs
+static Range near;      // the range that was accessed last
+static bool watched;    // accesses are told: teams have several threads. Never set where none has
+static int locks;       // that the thread holds which runs
+static int team_locks;  // that the team's threads hold
 
 constexpr bool IsTeam(int threads) {
   return threads == kMostThreadsOfBlock ||
@@ -102,6 +103,15 @@ FN void Touch(const Access& access) {
   if (watched && locks == 0) launch->touch(launch, access);
 }
 
+// Is where threads of a team may change besides where they meet, so that records are written by
+// several at a time.
+FN void Step() {
+  if (!watched || launch->step == nullptr) return;
+  const int own = locks;
+  launch->step(launch);
+  locks = own;
+}
+
 // A team's scratch holds what no kernel wrote.
 template <int T, typename A>
 FN void Begin(const A& a, const Launch* of) {
@@ -109,6 +119,7 @@ FN void Begin(const A& a, const Launch* of) {
   near = {};
   watched = T > 1;
   locks = 0;
+  if (of->first_of_team) team_locks = 0;
   const long team = of->thread / T;
   if (!of->first_of_team || a.stride == 0 || team >= a.items) return;
   const u64 scratch = reinterpret_cast<u64>(a.workspace) + team * a.stride;
@@ -139,9 +150,11 @@ struct Site {
 template <int T, typename Value>
 FN Value Meet(Meeting::Kind kind, Value value, i64 step, Site site) {
   static_assert(sizeof(Value) == 4 || sizeof(Value) == 8, "threads exchange 4 or 8 bytes");
+  if (locks != 0) Fail(Fault::kHolds, 0, 0, false);
   u64 bits = 0;
   __builtin_memcpy(&bits, &value, sizeof(value));
   bits = launch->meet(launch, {kind, T, int(step), site.file, site.line, site.column}, bits);
+  locks = 0;  // others may hold some
   __builtin_memcpy(&value, &bits, sizeof(value));
   return value;
 }
@@ -161,6 +174,7 @@ class Cell {
 
  private:
   i64* Told(bool write) const {
+    athanor::emulator::Step();
     athanor::emulator::Touch({reinterpret_cast<u64>(this), sizeof(i64), write});
     return athanor::emulator::Element<i64>(this, write);
   }
@@ -232,27 +246,34 @@ FN void store(const Buffer& b, i64 index, T value) {
 template <typename T>
 FN void prefetch(const Buffer&, i64) {}
 
-// Threads take turns only where they meet, so a lock that is taken would stay so.
+// A lock that no thread of the team holds would stay taken: teams run one after another.
 FN bool try_lock(u32* lock) {
+  athanor::emulator::Step();
   u32* const word = athanor::emulator::Element<u32>(lock, true);
   if (*word != 0) {
+    if (athanor::emulator::team_locks != 0) return false;
     athanor::emulator::Fail(athanor::emulator::Fault::kLocked, reinterpret_cast<u64>(lock),
                             sizeof(*lock), true);
   }
   *word = 1;
   ++athanor::emulator::locks;
+  ++athanor::emulator::team_locks;
   return true;
 }
 FN void unlock(u32* lock) {
+  athanor::emulator::Step();
   *athanor::emulator::Element<u32>(lock, true) = 0;
   --athanor::emulator::locks;
+  --athanor::emulator::team_locks;
 }
 template <typename Number>
 FN i64 peek(const Number* from) {
+  athanor::emulator::Step();
   return *athanor::emulator::Element<i64>(from, false);
 }
 template <typename Number>
 FN void publish(Number* to, i64 value) {
+  athanor::emulator::Step();
   *athanor::emulator::Element<i64>(to, true) = value;
 }
 
@@ -330,8 +351,6 @@ FUNCTION(erf)
 
 #include "athanor/arithmetic.h"
 #include "athanor/memory.h"
-#if __has_include("athanor/team.h")
 #include "athanor/team.h"
-#endif
 
 #endif

@@ -28,6 +28,7 @@ enum class Fault {
   kMisaligned,  // its bytes do not divide it
   kArgument,    // it is allocated, but outside the argument that it should lie in
   kLocked,      // a lock is taken, though no other thread runs
+  kHolds,       // it waits for others while it holds a lock
   kTeam,        // the text says another team than the kernel has: `bytes` threads
 };
 
@@ -62,6 +63,8 @@ struct Launch {
   // Waits until all threads that should meet have come, and returns what the thread gets. Teams of
   // one have nobody to meet: it ends the launch.
   unsigned long (*meet)(const Launch*, const Meeting&, unsigned long value) = nullptr;
+  // Lets another thread of the team run, where the order of threads says so; null: none would.
+  void (*step)(const Launch*) = nullptr;
   // Ends the launch if an access races. Of teams of several threads.
   void (*touch)(const Launch*, const Access&) = nullptr;
 };
