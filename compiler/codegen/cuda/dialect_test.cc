@@ -4,8 +4,6 @@
 
 #include <cstdlib>
 #include <fstream>
-#include <regex>
-#include <set>
 #include <string>
 
 #include "compiler/codegen/kir.h"
@@ -19,7 +17,6 @@ namespace {
 using ::testing::AllOf;
 using ::testing::Contains;
 using ::testing::HasSubstr;
-using ::testing::Not;
 
 const std::string kFolder = "compiler/codegen/cuda/";
 
@@ -154,41 +151,6 @@ TEST(CudaSourceOf, BringsItsHeadersAndOptions) {
   EXPECT_EQ(source.headers[0].text, ReadFile(kFolder + "device.h.txt"));
   for (size_t i = 1; i < 4; ++i) {
     EXPECT_THAT(source.headers[0].text, HasSubstr("#include \"" + source.headers[i].name + "\"\n"));
-  }
-}
-
-// Returns the functions, macros and types that a text of the header "athanor/device.h" defines.
-std::set<std::string> NamesOf(const std::string& file, const std::set<std::string>& without) {
-  const std::string text = ReadFile(kFolder + file);
-  const std::regex definition(R"(FN \w+ (\w+)\(|FUNCTION\(([a-z]\w*)\)\n|#define ([A-Z_]+)|)"
-                              R"(\n(?:struct|using) (?:\w+\(\d+\) )?(\w+))");
-  std::set<std::string> names;
-  for (std::sregex_iterator it(text.begin(), text.end(), definition), end; it != end; ++it) {
-    for (size_t i = 1; i < it->size(); ++i) {
-      if (!(*it)[i].matched) continue;
-      const std::string name = (*it)[i];
-      if (name == "FUNCTION" || without.contains(name)) continue;
-      if (i == 2) names.insert({name + "_f32", name + "_f64"});
-      if (i != 2) names.insert(name);
-    }
-  }
-  return names;
-}
-
-// Whoever replaces the header defines what kernels and the other headers call.
-TEST(DeviceHeader, HasTheSameNamesOnTheHost) {
-  const std::set<std::string> names = NamesOf("device.h.txt", {"ATHANOR_DEVICE_H", "part_mask"});
-  EXPECT_EQ(NamesOf("host_device.h.txt", {"ATHANOR_DEVICE_H", "Host", "bf16_to_f32", "count_fault",
-                                          "inside", "odd_f32", "odd_sum", "of_lane", "pause"}),
-            names);
-  EXPECT_THAT(names, AllOf(Contains("load"), Contains("KERNEL"), Contains("TEAM_KERNEL"),
-                           Contains("from_first"), Contains("tanh_f64"), Contains("ErrorSlot"),
-                           Contains("u16"), Not(Contains("check"))));
-  // The README lists functions of f32 and f64 once, as `exp_`.
-  const std::string readme = ReadFile(kFolder + "README.md");
-  for (const std::string& name : names) {
-    const bool both = name.ends_with("_f32") || name.ends_with("_f64");
-    EXPECT_THAT(readme, HasSubstr("`" + (both ? name.substr(0, name.size() - 3) : name)));
   }
 }
 
