@@ -8,8 +8,9 @@
 // them all, on its path alone; conditions and loops that may not run join the path around them.
 //
 // Two accesses are kept apart by the difference of their indices, where the loop variable of step s
-// is begin + s*k: it is a multiple of the team (each thread has elements of its own), it passes
-// over 0 as multiples of a number do (the GCD test), or Bounds prove its sign (Banerjee's test).
+// is begin + s*k: it is a multiple of the team or less than the lanes' stride (each thread has
+// elements of its own), it passes over 0 as multiples of a number do (the GCD test), or its sign is
+// proved (Banerjee's test), with what the loops and conditions around both imply.
 #include "compiler/codegen/barriers.h"
 
 #include <algorithm>
@@ -38,13 +39,13 @@ using Values = std::map<std::string, Expr, std::less<>>;
 struct MemoryAccess {
   int buffer;
   bool store, vector;
+  bool one_thread;          // only thread 0 does it
   Expr index;               // over sizes, loops' counters, lane and registers
   Expr expanded;            // the same, without registers that are an index
   std::vector<Expr> known;  // expressions that are not negative where it is done
   std::vector<int> loops;   // around it, from the outermost
   std::string text;
-
-  bool OfOneThread() const { return store && !vector; }
+  std::optional<Expr> count;  // of active lanes
 };
 
 // A symbol's first and last value.
@@ -111,6 +112,11 @@ class Accesses {
       bounds_.Set(counter, 0, loop.last);
       owner_[counter] = static_cast<int>(loops_.size());
     }
+    if (loop.counter.empty()) {
+      Know(loop.last);
+    } else {
+      Deduce(loop.last - Expr::Symbol(counter));  // its range itself is used everywhere
+    }
     around_.push_back(static_cast<int>(loops_.size()));
     loops_.push_back(std::move(loop));
   }
@@ -130,16 +136,15 @@ class Accesses {
             Cat(store ? std::string("store") : Cat(SymbolOf(s.result), " = load"), " b", s.buffer,
                 "[", s.index.ToString(), "]");
         const Expr index = s.index.Substitute(values_);
-        accesses_.push_back({s.buffer, store, s.type.lanes > 1, index, index.Substitute(expanded_),
-                             known_, around_, text});
-        if (s.count) {
-          const Expr last = s.count->Substitute(values_) - 1;
-          accesses_.back().known.push_back(s.type.lanes == 1 ? last : last - Expr::Symbol(kLane));
-        }
+        const bool vector = s.type.lanes > 1;
+        const bool one_thread = vector ? s.count && s.count->IsConstant(1) : store;
+        accesses_.push_back({s.buffer, store, vector, one_thread, index,
+                             index.Substitute(expanded_), known_, around_, text});
+        if (s.count) accesses_.back().count = s.count->Substitute(values_);
       }
       if (s.opcode == Opcode::kCompute) conditions_[s.result] = &s;
+      const size_t outside = known_.size();
       if (s.opcode == Opcode::kIf) {
-        const size_t outside = known_.size();
         Assume(s.args[0]);
         Collect(s.body);
         known_.resize(outside);
@@ -153,6 +158,27 @@ class Accesses {
       values_[s.loop] = once ? begin : begin + s.step * Expr::Symbol(counter);
       Collect(s.body);
       Close(loop);
+      known_.resize(outside);
+    }
+  }
+
+  // Adds that `e` is not negative, and what follows for the arguments of its quotients and minima.
+  void Know(const Expr& e, int depth = 4) {
+    if (e.constant()) return;
+    known_.push_back(e);
+    if (depth > 0) Deduce(e, depth);
+  }
+
+  void Deduce(const Expr& e, int depth = 4) {
+    for (const Expr::Term& t : e.terms()) {
+      if (t.monomial.size() != 1 || t.coefficient <= 0) continue;
+      const Atom& atom = *t.monomial[0];
+      const Expr rest = e - Expr::Of(t);
+      if (atom.kind == Atom::Kind::kMin) {
+        for (const Expr& arg : atom.args) Know(t.coefficient * arg + rest, depth - 1);
+      } else if (atom.kind == Atom::Kind::kFloorDiv && atom.args[1].constant().value_or(0) > 0) {
+        Know(t.coefficient * atom.args[0] + atom.args[1] * rest, depth - 1);
+      }
     }
   }
 
@@ -177,7 +203,7 @@ class Accesses {
       for (Var v : s.args) Assume(v);
     } else if (s.op == Op::kLessThan) {
       const auto a = indices_.find(SymbolOf(s.args[0])), b = indices_.find(SymbolOf(s.args[1]));
-      if (a != indices_.end() && b != indices_.end()) known_.push_back(b->second - a->second - 1);
+      if (a != indices_.end() && b != indices_.end()) Know(b->second - a->second - 1);
     }
   }
 
@@ -192,11 +218,13 @@ class Accesses {
   void Define(const Stmt& s) {
     const std::string symbol = SymbolOf(s.result);
     if (s.opcode == Opcode::kAssign) return;
-    const bool is_index = s.opcode == Opcode::kIndex &&
-                          std::none_of(mutables_.begin(), mutables_.end(),
-                                       [&](const std::string& m) { return s.index.Uses(m); });
+    const bool is_index = (s.opcode == Opcode::kConst && s.type.lanes == 1) ||
+                          (s.opcode == Opcode::kIndex &&
+                           std::none_of(mutables_.begin(), mutables_.end(),
+                                        [&](const std::string& m) { return s.index.Uses(m); }));
     if (is_index) {
-      indices_[symbol] = s.index.Substitute(values_);
+      indices_[symbol] =
+          s.opcode == Opcode::kConst ? Expr(s.constant.i) : s.index.Substitute(values_);
       expanded_[symbol] = indices_[symbol].Substitute(expanded_);
     }
     if (s.opcode == Opcode::kMutable) mutables_.insert(symbol);
@@ -245,27 +273,47 @@ class Accesses {
       const Loop& loop = loops_[*i];
       if (!loop.counter.empty()) r.ranges.push_back({loop.counter, 0, loop.last});
     }
-    // Lanes of threads other than the other access's, if that is of one thread.
-    r.ranges.push_back({Other(kLane), later.OfOneThread() ? 1 : 0, kernel_.team - 1});
-    r.ranges.push_back({kLane, earlier.OfOneThread() ? 1 : 0, kernel_.team - 1});
     return r;
   }
 
   bool Decide(const MemoryAccess& earlier, int carrier, const MemoryAccess& later) const {
     if (earlier.buffer != later.buffer || (!earlier.store && !later.store)) return false;
-    if (earlier.OfOneThread() && later.OfOneThread()) return false;
+    if (earlier.one_thread && later.one_thread) return false;
     const Relation r = Relate(earlier, carrier, later);
     const Expr a = earlier.index.Substitute(r.values), difference = a - later.index;
     if (difference.overflow()) return true;
-    if (earlier.vector && later.vector &&
-        (OwnElements(a, later.index) ||
-         OwnElements(earlier.expanded.Substitute(r.values), later.expanded))) {
-      return false;
-    }
-    if (NeverZero(difference, r.ranges)) return false;
     std::vector<Expr> known = later.known;
-    for (const Expr& e : earlier.known) known.push_back(e.Substitute(r.values));
-    return !Positive(difference, r.ranges, known) && !Positive(-1 * difference, r.ranges, known);
+    for (const Expr& e : earlier.known) {
+      const Expr then = e.Substitute(r.values);
+      if (std::find(known.begin(), known.end(), then) == known.end()) known.push_back(then);
+    }
+    const bool vectors = earlier.vector && later.vector;
+    const Expr wide = earlier.expanded.Substitute(r.values);
+    for (const bool counted : {false, true}) {
+      if (counted && !earlier.count && !later.count) break;
+      std::vector<Range> ranges = LaneRanges(earlier, later, r.values, counted);
+      ranges.insert(ranges.end(), r.ranges.begin(), r.ranges.end());
+      if (vectors && (OwnElements(a, later.index, ranges, known) ||
+                      OwnElements(wide, later.expanded, ranges, known))) {
+        return false;
+      }
+      if (NeverZero(difference, ranges) || Positive(difference, ranges, known) ||
+          Positive(-1 * difference, ranges, known)) {
+        return false;
+      }
+    }
+    return true;
+  }
+
+  // Returns the lanes of both accesses, without thread 0 if the other access is only its.
+  // `counted`: up to the count of active lanes, else up to the team.
+  std::vector<Range> LaneRanges(const MemoryAccess& earlier, const MemoryAccess& later,
+                                const Values& values, bool counted) const {
+    const auto lanes = [&](const MemoryAccess& a) {
+      return counted && a.count ? *a.count : Expr(kernel_.team);
+    };
+    return {{Other(kLane), later.one_thread ? 1 : 0, lanes(earlier).Substitute(values) - 1},
+            {kLane, earlier.one_thread ? 1 : 0, lanes(later) - 1}};
   }
 
   // Reports whether `e` is proved to be 1 or more. `known`: expressions that are not negative; one
@@ -274,44 +322,67 @@ class Accesses {
                 const std::vector<Expr>& known) const {
     if (Positive(e, ranges)) return true;
     return std::any_of(known.begin(), known.end(), [&](const Expr& k) {
-      const Expr rest = e - k;
-      return rest.terms().size() + 2 <= e.terms().size() + k.terms().size() &&
-             Positive(rest, ranges);
+      const std::set<int64_t> times = Ratios(e, k);
+      return std::any_of(times.begin(), times.end(),
+                         [&](int64_t n) { return Positive(e - n * k, ranges); });
     });
+  }
+
+  // Returns how many times `k` has a term of `e`, for all terms that are a multiple.
+  static std::set<int64_t> Ratios(const Expr& e, const Expr& k) {
+    std::set<int64_t> ratios;
+    for (const Expr::Term& t : k.terms()) {
+      for (const Expr::Term& u : e.terms()) {
+        if (t.monomial.empty() || u.coefficient == INT64_MIN) continue;
+        if (u.coefficient % t.coefficient != 0) continue;
+        const int64_t ratio = u.coefficient / t.coefficient;
+        if (ratio > 0 && ratio * Expr::Of(t) == Expr::Of(u)) ratios.insert(ratio);
+      }
+    }
+    return ratios;
   }
 
   bool Positive(const Expr& e, const std::vector<Range>& ranges) const {
     const std::optional<Expr> least = Least(e, ranges);
-    return least && bounds_.NonNegative(*least - 1);
+    return least && NonNegative(*least - 1);
+  }
+
+  // Few expressions are left of many pairs of accesses.
+  bool NonNegative(const Expr& e) const {
+    if (const std::optional<int64_t> value = e.constant()) return *value >= 0;
+    const auto [it, added] = signs_.try_emplace(e, false);
+    if (added) it->second = bounds_.NonNegative(e);
+    return it->second;
   }
 
   // Returns what `e` is at least: puts the end of its range that makes `e` least for each symbol.
   std::optional<Expr> Least(Expr e, const std::vector<Range>& ranges) const {
     for (const Range& r : ranges) {
       const std::optional<Expr::Affine> affine = e.AsAffine(r.symbol);
-      if (!affine) return std::nullopt;
-      if (affine->stride.IsConstant(0)) continue;
-      const bool rises = bounds_.NonNegative(affine->stride);
-      if (!rises && !bounds_.NonNegative(-1 * affine->stride)) return std::nullopt;
+      if (!affine || affine->stride.IsConstant(0)) continue;
+      const bool rises = NonNegative(affine->stride);
+      if (!rises && !NonNegative(-1 * affine->stride)) return std::nullopt;
       e = affine->base + affine->stride * (rises ? r.lower : r.upper);
     }
     return e;
   }
 
-  // Reports whether two vectors meet only where the lanes, and so the threads, are the same.
-  bool OwnElements(const Expr& a, const Expr& b) const {
+  // Reports whether two vectors meet only where the lanes, and so the threads, are the same: at one
+  // stride their bases are apart by less than the stride, or by multiples of all lanes together.
+  bool OwnElements(const Expr& a, const Expr& b, const std::vector<Range>& ranges,
+                   const std::vector<Expr>& known) const {
     const std::optional<Expr::Affine> x = a.AsAffine(Other(kLane)), y = b.AsAffine(kLane);
-    if (!x || !y || x->stride != y->stride) return false;
-    const Expr apart = x->base - y->base;
-    if (apart.IsConstant(0)) {
-      return bounds_.NonNegative(x->stride - 1) || bounds_.NonNegative(-1 * x->stride - 1);
-    }
-    const int64_t stride = x->stride.constant().value_or(0);
+    if (!x || !y || x->stride != y->stride || x->stride.IsConstant(0)) return false;
+    const Expr stride = x->stride, apart = x->base - y->base;
+    if (apart.overflow()) return false;
     int64_t span;
-    if (stride == 0 || __builtin_mul_overflow(stride, kernel_.team, &span)) return false;
-    return !apart.overflow() &&
-           std::all_of(apart.terms().begin(), apart.terms().end(),
-                       [&](const Expr::Term& t) { return t.coefficient % span == 0; });
+    if (const std::optional<int64_t> step = stride.constant();
+        step && !__builtin_mul_overflow(*step, kernel_.team, &span) &&
+        std::all_of(apart.terms().begin(), apart.terms().end(),
+                    [&](const Expr::Term& t) { return t.coefficient % span == 0; })) {
+      return true;
+    }
+    return Positive(stride - apart, ranges, known) && Positive(stride + apart, ranges, known);
   }
 
   // Reports whether `e` is proved not to be 0: it is a multiple of some divisor, and a rest in
@@ -350,6 +421,7 @@ class Accesses {
   std::set<std::string> varying_;     // registers whose value differs by thread or may change
   std::set<std::string> mutables_;
   std::map<std::tuple<int, int, int>, bool> races_;
+  mutable std::map<Expr, bool> signs_;  // is it proved not to be negative?
 };
 
 struct Race {

@@ -214,6 +214,58 @@ for i0 in [v4, v4 + 8) step 1 {
 )");
 }
 
+// The first tile of 64 columns is there only if a row is as long; so are its 4 rows.
+TEST(PlaceBarriers, LoopsThatRunSayHowLongRowsAre) {
+  ExpectBarriers(R"(for i0 in [0, min(floordiv(s0, 64), 1)) step 1 {
+  for i1 in [8*g, 4*floordiv(min(8*g + 8, s1), 4)) step 4 {
+    store b1[i1*s0 + 64*i0 + lane] = v1: f32x32
+    store b1[i1*s0 + 64*i0 + lane + 32] = v1: f32x32
+    store b1[i1*s0 + 64*i0 + lane + s0] = v1: f32x32
+    store b1[i1*s0 + 64*i0 + lane + s0 + 32] = v1: f32x32
+    store b1[i1*s0 + 64*i0 + lane + 3*s0] = v1: f32x32
+  }
+}
+)");
+  // Lanes along the columns, each with its rows.
+  ExpectBarriers(R"(for i0 in [8*g, 4*floordiv(min(8*g + 8, s1), 4)) step 4 {
+  store b1[lane*s1 + i0] = v1: f32x32
+  store b1[lane*s1 + i0 + 1] = v1: f32x32
+  store b1[lane*s1 + i0 + 3] = v1: f32x32
+}
+)");
+  // The fifth row may be another lane's first.
+  ExpectBarriers(R"(for i0 in [8*g, 4*floordiv(min(8*g + 8, s1), 4)) step 4 {
+  store b1[lane*s1 + i0] = v1: f32x32
+  barrier
+  store b1[lane*s1 + i0 + 4] = v1: f32x32
+}
+)");
+}
+
+TEST(PlaceBarriers, ConditionsAndCountsLimitIndices) {
+  ExpectBarriers(R"(v4: i64 = index s0 - 4*s1
+v5: i64 = const 31
+v6: bool = LessThan(v5, v4)
+if v6 {
+  store b1[lane] = v1: f32x32
+  store b1[lane + s0 - 4*s1] = v1: f32x32
+}
+)");
+  ExpectBarriers(R"(for i0 in [0, s0) step 1 {
+  store b1[48*i0 + lane] = v1: f32x32
+  store b1[48*i0 + lane + 32] = v1: f32x32 count 16
+}
+)");
+  // Thread 0 alone, as with a scalar.
+  ExpectBarriers(R"(store b1[g] = v0: f32
+v4: f32x32 = load b1[g + lane] count 1
+store b1[g + lane] = v4: f32x32 count 1
+v5: f32x32 = load b1[g + lane] count 2
+barrier
+v6: f32 = load b1[g]
+)");
+}
+
 TEST(PlaceBarriers, PathsAroundABarrier) {
   // The loop may not run, and the condition may be false.
   ExpectBarriers(R"(store b1[g] = v0: f32
