@@ -89,8 +89,28 @@ class Accesses {
   const Loop& loop(int l) const { return loops_[l]; }
   int loops() const { return static_cast<int>(loops_.size()); }
 
+  int size() const { return static_cast<int>(accesses_.size()); }
+
   bool IsIn(int access, int loop) const {
     return access >= loops_[loop].access && access < loops_[loop].end_access;
+  }
+
+  // Reports whether each lane of a vector's store is proved to have an element of its own. A stride
+  // over sizes counts as 1 or more if it is not negative: lowerings multiply the extents of axes,
+  // and store nothing to a tensor of which one is 0.
+  bool LanesDiffer(int access) const {
+    const MemoryAccess& a = accesses_[access];
+    const std::optional<Expr::Affine> affine = a.expanded.AsAffine(kLane);
+    if (!affine || affine->base.overflow()) return false;
+    if (const std::optional<int64_t> stride = affine->stride.constant(); stride == 0) return false;
+    std::set<std::string> in_base, in_stride;
+    affine->base.CollectSymbols(&in_base);
+    affine->stride.CollectSymbols(&in_stride);
+    return std::none_of(in_base.begin(), in_base.end(),
+                        [&](const std::string& s) { return vectors_.contains(s); }) &&
+           std::all_of(in_stride.begin(), in_stride.end(),
+                       [](const std::string& s) { return s[0] == 's'; }) &&
+           (bounds_.NonNegative(affine->stride) || bounds_.NonNegative(-1 * affine->stride));
   }
 
   // Reports whether `earlier`, carried by `carrier`, and `later` may touch one element in two
@@ -232,13 +252,14 @@ class Accesses {
       values_[symbol] = indices_[symbol];
     } else if (s.opcode == Opcode::kMutable || s.type.lanes > 1) {
       varying_.insert(symbol);
+      if (s.type.lanes > 1) vectors_.insert(symbol);
     } else {
       owner_[symbol] = around_.back();
     }
   }
 
-  // What the earlier access's symbols are to the later one, and the ranges of the symbols of both,
-  // inner loops first.
+  // Says what the earlier access's symbols are to the later one, and holds the ranges of the
+  // symbols of both, inner loops first.
   struct Relation {
     Values values;
     std::vector<Range> ranges;
@@ -419,6 +440,7 @@ class Accesses {
   Values expanded_;                   // the same, without such registers
   std::map<std::string, int> owner_;  // the loop in whose iteration a symbol has one value
   std::set<std::string> varying_;     // registers whose value differs by thread or may change
+  std::set<std::string> vectors_;     // registers that differ by lane and are no index
   std::set<std::string> mutables_;
   std::map<std::tuple<int, int, int>, bool> races_;
   mutable std::map<Expr, bool> signs_;  // is it proved not to be negative?
@@ -601,6 +623,12 @@ void PlaceBarriers(Kernel* kernel) {
 absl::Status CheckBarriers(const Kernel& kernel) {
   if (kernel.team == 1) return absl::OkStatus();
   Accesses accesses(kernel);
+  for (int i = 0; i < accesses.size(); ++i) {
+    const MemoryAccess& a = accesses.access(i);
+    if (!a.store || !a.vector || accesses.LanesDiffer(i)) continue;
+    return Invalid("b", a.buffer, ": two threads of the team may be at one element in \"", a.text,
+                   "\"; each lane needs one of its own, at a multiple of the lane");
+  }
   const std::optional<Race> race = RaceFinder(kernel, &accesses).Find();
   if (!race) return absl::OkStatus();
   const MemoryAccess &earlier = accesses.access(race->earlier),

@@ -9,7 +9,7 @@
 // thread and stored by thread 0. This relies on two things that hold of every kernel of a team:
 // - Items are independent: none touches an element of a global buffer that another one writes. So
 //   only scratch, which the team's next item has again, is ordered from item to item.
-// - The lanes of one store go to elements of their own.
+// - The lanes of one store go to elements of their own, which CheckBarriers wants to be proved.
 #ifndef ATHANOR_COMPILER_CODEGEN_BARRIERS_H_
 #define ATHANOR_COMPILER_CODEGEN_BARRIERS_H_
 
@@ -23,7 +23,8 @@ namespace athanor::kir {
 // kernels of teams of one. REQUIRES: all else that Verify wants.
 void PlaceBarriers(Kernel* kernel);
 
-// Names the buffer and both statements of a race; OK if there is none. REQUIRES: as PlaceBarriers.
+// Names the buffer and both statements of a race, or the store whose lanes may meet at one element;
+// OK if there is none. REQUIRES: all else that Verify wants.
 absl::Status CheckBarriers(const Kernel& kernel);
 
 }  // namespace athanor::kir

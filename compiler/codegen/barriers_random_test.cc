@@ -1,6 +1,7 @@
 // Random kernels of teams against an oracle that runs them: it walks the items of one team with
 // concrete sizes and data, and notes for each element which threads read and wrote it since the
 // last barrier. It shares nothing with the pass but KIR.
+#include <algorithm>
 #include <cstdint>
 #include <iostream>
 #include <map>
@@ -29,13 +30,14 @@ class Generator {
     text_ =
         "kernel(s0, s1) team 4 grid s1\nb0: i64 in\nb1: bool in\nb2: f32 out\nb3: f32 scratch 64\n"
         "b4: f32 scratch 64\nv0: f32 = const 0x0 (0)\nv1: f32x4 = broadcast(v0)\n";
-    Block(Scope{{"s0"}, {}, {}}, 0);
+    Block(Scope{{"s0"}, {}, {}, {}}, 0);
     return text_;
   }
 
  private:
   struct Scope {
-    std::vector<std::string> scalars, vectors, mutables;
+    std::vector<std::string> scalars, mutables;
+    std::vector<std::string> vectors, apart;  // apart: those whose lanes are proved to differ
   };
 
   int Below(int n) { return static_cast<int>(random_() % static_cast<uint32_t>(n)); }
@@ -55,10 +57,11 @@ class Generator {
     return e;
   }
 
-  std::string Index(const Scope& scope, int buffer, bool vector) {
+  std::string Index(const Scope& scope, int buffer, bool vector, bool store) {
     std::string e = Scalar(scope);
-    if (vector && !scope.vectors.empty() && Below(6) == 0) {
-      absl::StrAppend(&e, " + ", OneOf(scope.vectors));
+    const std::vector<std::string>& vectors = store ? scope.apart : scope.vectors;
+    if (vector && !vectors.empty() && Below(6) == 0) {
+      absl::StrAppend(&e, " + ", OneOf(vectors));
     } else if (vector) {
       absl::StrAppend(
           &e, OneOf<std::string>({" + lane", " + lane", " + lane", " + lane", " + lane", " + lane",
@@ -73,8 +76,10 @@ class Generator {
     const std::string type = vector ? "f32x4" : "f32";
     const std::string mask =
         Below(6) == 0 ? absl::StrCat(" count ", OneOf<std::string>({"1", "3", "s0", "5"})) : "";
-    const std::string element = absl::StrCat("b", buffer, "[", Index(scope, buffer, vector), "]");
-    if (Below(2) == 0) {
+    const bool load = Below(2) == 0;
+    const std::string element =
+        absl::StrCat("b", buffer, "[", Index(scope, buffer, vector, !load), "]");
+    if (load) {
       Line("v", vars_++, ": ", type, " = load ", element, mask);
     } else {
       Line("store ", element, " = ", vector ? "v1" : "v0", ": ", type, mask);
@@ -96,10 +101,16 @@ class Generator {
         Line(v, ": i64x4 = load b0[", Scalar(*scope), " + lane]");
         scope->vectors.push_back(v);
         break;
-      case 3:
-        Line(v, ": i64x4 = index ", Scalar(*scope), " + ", OneOf<int>({1, 4}), "*lane");
+      case 3: {
+        const std::string e = Scalar(*scope);
+        Line(v, ": i64x4 = index ", e, " + ", OneOf<int>({1, 4}), "*lane");
         scope->vectors.push_back(v);
+        const bool changes =
+            std::any_of(scope->mutables.begin(), scope->mutables.end(),
+                        [&](const std::string& m) { return e.find(m) != std::string::npos; });
+        if (!changes) scope->apart.push_back(v);
         break;
+      }
       default:
         Line(v, ": i64 = index ", Scalar(*scope));
         if (scope->mutables.empty() || Below(2) == 0) {
@@ -219,7 +230,6 @@ class Oracle {
       if (s.opcode == Opcode::kIndex) {
         Set(s, thread, At(s.index, thread));
       } else if (s.opcode == Opcode::kLoad && s.buffer == 0) {
-        // Lanes differ, as they do wherever they are an index of a store.
         const int64_t value = std::vector{0, 0, 1, 4}[Data(At(s.index, thread) + 7) % 4];
         Set(s, thread, value + (s.type.lanes == 1 ? 0 : 8 * thread));
       } else if (s.opcode == Opcode::kLoad && s.buffer == 1) {

@@ -170,13 +170,46 @@ TEST(KirVerify, NamesWhatIsWrongWithATeam) {
          "v0: 16 lanes; a team of 32 has 1 or as many"},
         {"kernel() team 4 grid 9\nb0: f32 out\nv0: f32x4 = load b0[4*g + lane]\nstore b0[4*g] = "
          "v0: f32x4\n",
-         "store to b0: all lanes store to one element"},
+         "b0: two threads of the team may be at one element in \"store b0[4*g]\"; each lane needs"},
         {"kernel() team 32 grid 1\nb0: f32 in\nb1: f32 out\ngemm b1[0] stride 1 = b0[0] stride 1 * "
          "b0[0] stride 1: f32 rows 1 columns 1 sums 1\n",
          "gemm: in a kernel of teams of 32"}}) {
     const absl::StatusOr<Kernel> kernel = ParseKernel(w.text);
     ASSERT_TRUE(kernel.ok()) << w.text << ": " << kernel.status();
     EXPECT_THAT(std::string(Verify(*kernel).message()), HasSubstr(w.message)) << w.text;
+  }
+}
+
+// A team's lanes are threads, which store in any order.
+TEST(KirVerify, LanesOfATeamStoreToElementsOfTheirOwn) {
+  const auto verify = [](const char* team, const std::string& text) {
+    const absl::StatusOr<Kernel> kernel = ParseKernel(
+        absl::StrCat("kernel(s0, s1)", team,
+                     " grid 1\nb0: i64 in\nb1: f32 out\nv0: f32 = const 0x0 (0)\n"
+                     "v1: i64 = const 1\nv2: f32x32 = broadcast(v0)\nv3: i64 = load b0[g]\n",
+                     text, " = v2: f32x32\n"));
+    EXPECT_TRUE(kernel.ok()) << text << ": " << kernel.status();
+    return Verify(*kernel);
+  };
+  for (const char* text :
+       {"v4: i64x32 = broadcast(v1)\nstore b1[v4]", "v4: i64x32 = index g\nstore b1[v4]",
+        "store b1[floordiv(lane, 2)]", "v4: i64x32 = load b0[lane]\nstore b1[v4]",
+        "v4: i64x32 = load b0[lane]\nv5: i64x32 = index v4 + lane\nstore b1[v5]",
+        "v4: i64x32 = index 2*lane\nv5: i64x32 = index lane\nstore b1[v4 - 2*v5]",
+        "store b1[lane*v3]", "store b1[s0*lane - lane]", "store b1[s0*lane - s1*lane]",
+        "for i0 in [0, 4) step 1 {\n  store b1[i0*lane] = v2: f32x32\n}\nstore b1[lane]",
+        "mut v4: i64 = v1\nstore b1[v4]"}) {
+    EXPECT_THAT(std::string(verify(" team 32", text).message()),
+                HasSubstr("b1: two threads of the team may be at one element in \"store b1["))
+        << text;
+    EXPECT_TRUE(verify("", text).ok()) << text << ": " << verify("", text);
+  }
+  for (const char* text :
+       {"store b1[lane + v3]", "store b1[-lane + 31]", "v4: i64x32 = index 4*lane\nstore b1[v4]",
+        "v4: i64x32 = index lane\nv5: i64x32 = index 3*v4 + v3\nstore b1[v5 + s1]",
+        "store b1[s0*lane + s0*s1*lane]", "store b1[lane*floordiv(s0, 2)]",
+        "v4: i64 = index s0*s1\nstore b1[lane*v4]", "mut v4: i64 = v1\nstore b1[lane + v4]"}) {
+    EXPECT_TRUE(verify(" team 32", text).ok()) << text << ": " << verify(" team 32", text);
   }
 }
 

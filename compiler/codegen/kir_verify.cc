@@ -1,5 +1,4 @@
 // Verifies what printers rely on, in one walk in program order with the set of registers in scope.
-#include <algorithm>
 #include <set>
 #include <string>
 #include <vector>
@@ -170,14 +169,6 @@ class Verifier {
     return absl::OkStatus();
   }
 
-  bool Differs(const Expr& index) const {
-    std::set<std::string> used;
-    index.CollectSymbols(&used);
-    return std::any_of(used.begin(), used.end(), [&](const std::string& s) {
-      return s == kLane || (s[0] == 'v' && types_[std::stoi(s.substr(1))].lanes > 1);
-    });
-  }
-
   absl::Status Loop(const Stmt& s, int depth) {
     const bool named = s.loop.size() > 1 && s.loop.size() < 10 && s.loop[0] == 'i' &&
                        s.loop.find_first_not_of("0123456789", 1) == std::string::npos;
@@ -216,9 +207,6 @@ class Verifier {
     }
     if (!memory) return absl::OkStatus();
     RETURN_IF_ERROR(Holds(s.buffer, s.type));
-    if (s.opcode == Opcode::kStore && vector && kernel_.team > 1 && !Differs(s.index)) {
-      return Invalid("all lanes store to one element; in a team each needs one of its own");
-    }
     return s.opcode == Opcode::kStore ? Writable(s.buffer) : absl::OkStatus();
   }
 
