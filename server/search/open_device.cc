@@ -21,19 +21,26 @@ OpenedDevice Opened(std::unique_ptr<CudaDevice> gpu, std::string reason = "") {
   return opened;
 }
 
-absl::StatusOr<std::unique_ptr<CudaDevice>> WithRoom(const CudaDriver& driver, int ordinal) {
+absl::StatusOr<std::unique_ptr<CudaDevice>> OpenUsable(const CudaDriver& driver, int ordinal,
+                                                       const GpuSupport& support) {
   ASSIGN_OR_RETURN(std::unique_ptr<CudaDevice> gpu,
                    CudaDevice::Create(driver, {.ordinal = ordinal}));
   ASSIGN_OR_RETURN(const int64_t free, gpu->FreeBytes());
-  if (free >= kLeastFreeOnGpu) return gpu;
-  return absl::ResourceExhaustedError(
-      absl::StrCat("device ", gpu->full_name(), ": ", free, " of ", gpu->properties().memory_bytes,
-                   " bytes are free, fewer than ", kLeastFreeOnGpu));
+  if (free < kLeastFreeOnGpu) {
+    return absl::ResourceExhaustedError(absl::StrCat(
+        "device ", gpu->full_name(), ": ", free, " of ", gpu->properties().memory_bytes,
+        " bytes are free, fewer than ", kLeastFreeOnGpu));
+  }
+  if (absl::Status compiler = support.compiler(ordinal); !compiler.ok()) {
+    return absl::Status(compiler.code(),
+                        absl::StrCat("device ", gpu->full_name(), ": ", compiler.message()));
+  }
+  return gpu;
 }
 
 // Returns the first GPU that is usable, null if none is; adds to `reasons` why not those before it.
-std::unique_ptr<CudaDevice> FindGpu(const absl::StatusOr<const CudaDriver*>& driver,
-                                    std::vector<std::string>* reasons) {
+std::unique_ptr<CudaDevice> FindGpu(const GpuSupport& support, std::vector<std::string>* reasons) {
+  const absl::StatusOr<const CudaDriver*> driver = support.driver();
   if (!driver.ok()) {
     reasons->emplace_back(driver.status().message());
     return nullptr;
@@ -44,7 +51,7 @@ std::unique_ptr<CudaDevice> FindGpu(const absl::StatusOr<const CudaDriver*>& dri
     return nullptr;
   }
   for (int i = 0; i < *gpus; ++i) {
-    auto gpu = WithRoom(**driver, i);
+    auto gpu = OpenUsable(**driver, i, support);
     if (gpu.ok()) {
       if (i + 1 < *gpus) reasons->push_back(absl::StrCat("cuda:", i + 1, " on: not tried"));
       return *std::move(gpu);
@@ -56,11 +63,10 @@ std::unique_ptr<CudaDevice> FindGpu(const absl::StatusOr<const CudaDriver*>& dri
 
 }  // namespace
 
-absl::StatusOr<OpenedDevice> OpenDevice(
-    absl::string_view asked, const ThreadPoolOptions& threads,
-    absl::FunctionRef<absl::StatusOr<const CudaDriver*>()> driver) {
+absl::StatusOr<OpenedDevice> OpenDevice(absl::string_view asked, const ThreadPoolOptions& threads,
+                                        const GpuSupport& gpus) {
   if (const std::optional<int> ordinal = GpuOrdinal(asked)) {
-    ASSIGN_OR_RETURN(const CudaDriver* loaded, driver());
+    ASSIGN_OR_RETURN(const CudaDriver* loaded, gpus.driver());
     ASSIGN_OR_RETURN(std::unique_ptr<CudaDevice> gpu,
                      CudaDevice::Create(*loaded, {.ordinal = *ordinal}));
     return Opened(std::move(gpu));
@@ -68,7 +74,7 @@ absl::StatusOr<OpenedDevice> OpenDevice(
   OpenedDevice opened = {.name = "cpu"};
   if (asked == "auto") {
     std::vector<std::string> reasons;
-    std::unique_ptr<CudaDevice> gpu = FindGpu(driver(), &reasons);
+    std::unique_ptr<CudaDevice> gpu = FindGpu(gpus, &reasons);
     opened.reason = absl::StrJoin(reasons, "; ");
     if (gpu != nullptr) return Opened(std::move(gpu), std::move(opened.reason));
   }
@@ -76,12 +82,12 @@ absl::StatusOr<OpenedDevice> OpenDevice(
   return opened;
 }
 
-absl::StatusOr<std::vector<OpenedDevice>> OpenDevices(
-    absl::string_view asked, const ThreadPoolOptions& threads,
-    absl::FunctionRef<absl::StatusOr<const CudaDriver*>()> driver) {
+absl::StatusOr<std::vector<OpenedDevice>> OpenDevices(absl::string_view asked,
+                                                      const ThreadPoolOptions& threads,
+                                                      const GpuSupport& gpus) {
   std::vector<OpenedDevice> opened;
   for (absl::string_view name : absl::StrSplit(asked, ',')) {
-    ASSIGN_OR_RETURN(opened.emplace_back(), OpenDevice(name, threads, driver));
+    ASSIGN_OR_RETURN(opened.emplace_back(), OpenDevice(name, threads, gpus));
     if (name != "auto") continue;
     LogInfo("device chosen", {{"device", opened.back().name}, {"reason", opened.back().reason}});
   }

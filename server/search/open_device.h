@@ -1,7 +1,9 @@
 // Opens the devices that execute models: those that --device names, or the GPU that `auto` finds.
 //
 //   ASSIGN_OR_RETURN(OpenedDevice opened,
-//                    OpenDevice("auto", {.threads = 4}, [] { return CudaDriver::Load(); }));
+//                    OpenDevice("auto", {.threads = 4},
+//                               {.driver = [] { return CudaDriver::Load(); },
+//                                .compiler = [](int gpu) { return FindCompiler(gpu); }}));
 //   if (opened.gpu != nullptr) opened.gpu->properties();
 #ifndef ATHANOR_SERVER_SEARCH_OPEN_DEVICE_H_
 #define ATHANOR_SERVER_SEARCH_OPEN_DEVICE_H_
@@ -33,17 +35,23 @@ struct OpenedDevice {
   std::string reason;         // of `auto`: why it is none of the GPUs before it
 };
 
-// `asked` is one name of --device. `driver` is called only if a GPU may be needed. Named GPUs that
-// are missing or unusable are errors, as of CudaDevice::Create; `auto` takes the first usable GPU,
-// else the CPU.
-absl::StatusOr<OpenedDevice> OpenDevice(
-    absl::string_view asked, const ThreadPoolOptions& threads,
-    absl::FunctionRef<absl::StatusOr<const CudaDriver*>()> driver);
+// Where what a GPU needs is asked for.
+struct GpuSupport {
+  // Called only if a GPU may be needed.
+  absl::FunctionRef<absl::StatusOr<const CudaDriver*>()> driver;
+  // Says why kernels cannot be compiled for the GPU of a number, OK if they can. Called by `auto`.
+  absl::FunctionRef<absl::Status(int ordinal)> compiler;
+};
+
+// `asked` is one name of --device. Named GPUs that are missing or unusable are errors, as of
+// CudaDevice::Create; `auto` takes the first GPU that is usable and has a compiler, else the CPU.
+absl::StatusOr<OpenedDevice> OpenDevice(absl::string_view asked, const ThreadPoolOptions& threads,
+                                        const GpuSupport& gpus);
 
 // Opens all that --device names, separated by commas, in that order; logs what `auto` chose.
-absl::StatusOr<std::vector<OpenedDevice>> OpenDevices(
-    absl::string_view asked, const ThreadPoolOptions& threads,
-    absl::FunctionRef<absl::StatusOr<const CudaDriver*>()> driver);
+absl::StatusOr<std::vector<OpenedDevice>> OpenDevices(absl::string_view asked,
+                                                      const ThreadPoolOptions& threads,
+                                                      const GpuSupport& gpus);
 
 // Returns what a GPU reaches by its clocks and widths, as its vendor counts: its memory's bits at
 // both edges, a multiply-add per lane and cycle. nullopt: its driver does not tell its clocks.

@@ -18,6 +18,7 @@ struct Gpu {
   int compute = 80;
   int mode = kCudaComputeModeDefault;
   size_t free = size_t{8} << 30;
+  bool compiler = true;
 };
 std::vector<Gpu>& Gpus() {
   static auto& gpus = *new std::vector<Gpu>;
@@ -77,18 +78,25 @@ const CudaDriver* Driver() {
   return &driver;
 }
 
+absl::StatusOr<const CudaDriver*> TheDriver() { return Driver(); }
+absl::Status HasCompiler(int ordinal) {
+  return Gpus()[ordinal].compiler ? absl::OkStatus() : absl::FailedPreconditionError("no NVRTC");
+}
+const GpuSupport kSupport = {.driver = TheDriver, .compiler = HasCompiler};
+
 absl::StatusOr<OpenedDevice> Open(const std::string& asked, std::vector<Gpu> gpus) {
   Gpus() = std::move(gpus);
-  return OpenDevice(asked, {.threads = 1},
-                    []() -> absl::StatusOr<const CudaDriver*> { return Driver(); });
+  return OpenDevice(asked, {.threads = 1}, kSupport);
 }
 
 TEST(OpenDeviceTest, TheCpuNeedsNoDriver) {
   const absl::StatusOr<OpenedDevice> cpu =
-      OpenDevice("cpu", {.threads = 1}, []() -> absl::StatusOr<const CudaDriver*> {
-        ADD_FAILURE() << "asked for a driver";
-        return absl::FailedPreconditionError("no driver");
-      });
+      OpenDevice("cpu", {.threads = 1},
+                 {.driver = []() -> absl::StatusOr<const CudaDriver*> {
+                    ADD_FAILURE() << "asked for a driver";
+                    return absl::FailedPreconditionError("no driver");
+                  },
+                  .compiler = HasCompiler});
   ASSERT_TRUE(cpu.ok()) << cpu.status();
   EXPECT_EQ(cpu->name, "cpu");
   EXPECT_EQ(cpu->device->name(), "cpu");
@@ -97,15 +105,15 @@ TEST(OpenDeviceTest, TheCpuNeedsNoDriver) {
 
 TEST(OpenDeviceTest, AutoTakesTheFirstThatIsUsable) {
   const absl::StatusOr<OpenedDevice> opened =
-      Open("auto", {{.compute = 75}, {.mode = 3}, {.free = 5 << 20}, {}, {}});
+      Open("auto", {{.compute = 75}, {.mode = 3}, {.free = 5 << 20}, {.compiler = false}, {}, {}});
   ASSERT_TRUE(opened.ok()) << opened.status();
-  EXPECT_EQ(opened->name, "cuda:3");
+  EXPECT_EQ(opened->name, "cuda:4");
   ASSERT_NE(opened->gpu, nullptr);
   EXPECT_EQ(opened->gpu, opened->device.get());
   EXPECT_THAT(opened->reason,
               AllOf(HasSubstr("cuda:0: a GPU is sm_75"), HasSubstr("cuda:1: its compute mode is 3"),
                     HasSubstr("cuda:2: 5242880 of 17179869184 bytes are free"),
-                    HasSubstr("cuda:4 on: not tried")));
+                    HasSubstr("device cuda:3: no NVRTC"), HasSubstr("cuda:5 on: not tried")));
   EXPECT_EQ(retained, 1);  // those that were left are given back
 }
 
@@ -120,9 +128,11 @@ TEST(OpenDeviceTest, AutoIsTheCpuWhereNoGpuIsUsable) {
                 HasSubstr(gpus.empty() ? "the CUDA driver shows no GPU" : "a GPU is sm_61"));
   }
   const absl::StatusOr<OpenedDevice> none =
-      OpenDevice("auto", {.threads = 1}, []() -> absl::StatusOr<const CudaDriver*> {
-        return absl::FailedPreconditionError("this machine has no CUDA driver");
-      });
+      OpenDevice("auto", {.threads = 1},
+                 {.driver = []() -> absl::StatusOr<const CudaDriver*> {
+                    return absl::FailedPreconditionError("this machine has no CUDA driver");
+                  },
+                  .compiler = HasCompiler});
   ASSERT_TRUE(none.ok()) << none.status();
   EXPECT_EQ(none->name, "cpu");
   EXPECT_EQ(none->reason, "this machine has no CUDA driver");
@@ -130,15 +140,14 @@ TEST(OpenDeviceTest, AutoIsTheCpuWhereNoGpuIsUsable) {
 
 TEST(OpenDeviceTest, SeveralInTheirOrder) {
   Gpus() = {{}, {.compute = 90}};
-  const auto driver = []() -> absl::StatusOr<const CudaDriver*> { return Driver(); };
-  const auto opened = OpenDevices("cuda:1,cpu,cuda:0", {.threads = 1}, driver);
+  const auto opened = OpenDevices("cuda:1,cpu,cuda:0", {.threads = 1}, kSupport);
   ASSERT_TRUE(opened.ok()) << opened.status();
   ASSERT_EQ(opened->size(), 3u);
   EXPECT_EQ((*opened)[0].name, "cuda:1");
   EXPECT_EQ((*opened)[0].gpu->properties().compute, 90);
   EXPECT_EQ((*opened)[1].name, "cpu");
   EXPECT_EQ((*opened)[2].name, "cuda:0");
-  EXPECT_THAT(std::string(OpenDevices("cpu,cuda:7", {.threads = 1}, driver).status().message()),
+  EXPECT_THAT(std::string(OpenDevices("cpu,cuda:7", {.threads = 1}, kSupport).status().message()),
               HasSubstr("cuda:7: there is no such GPU"));
 }
 
@@ -159,8 +168,9 @@ TEST(OpenDeviceTest, LimitsAreTheVendors) {
 }
 
 TEST(OpenDeviceTest, ANamedGpuIsTakenOrRefused) {
-  // Its limit of memory says how little there is.
-  const absl::StatusOr<OpenedDevice> small = Open("cuda:1", {{}, {.free = 5 << 20}});
+  // Its limit of memory says how little there is; what the cache has needs no compiler.
+  const absl::StatusOr<OpenedDevice> small =
+      Open("cuda:1", {{}, {.free = 5 << 20, .compiler = false}});
   ASSERT_TRUE(small.ok()) << small.status();
   EXPECT_EQ(small->name, "cuda:1");
   EXPECT_EQ(small->reason, "");

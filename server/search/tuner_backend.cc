@@ -237,9 +237,18 @@ absl::StatusOr<std::shared_ptr<TunerBackends>> TunerBackends::Create(const Serve
   HideMemory();
   ThreadPoolOptions pool;
   pool.threads = static_cast<int>(threads);
-  ASSIGN_OR_RETURN(std::vector<OpenedDevice> opened,
-                   OpenDevices(options.device, pool, [] { return CudaDriver::Load(); }));
   ASSIGN_OR_RETURN(std::string binary, FindTuner(tuner.binary));
+  const auto compiler = [&](int gpu) -> absl::Status {
+    TunerOptions asked = tuner;
+    asked.gpu = gpu;
+    asked.nvrtc = options.nvrtc;
+    ASSIGN_OR_RETURN(std::unique_ptr<TunerProcess> child, TunerProcess::Start(std::move(asked)));
+    return child->Target().status();
+  };
+  ASSIGN_OR_RETURN(
+      std::vector<OpenedDevice> opened,
+      OpenDevices(options.device, pool,
+                  {.driver = [] { return CudaDriver::Load(); }, .compiler = compiler}));
   backends->cache_ =
       Cache::Open({.path = options.cache,
                    .limit_bytes = options.cache_limit,

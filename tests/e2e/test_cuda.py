@@ -611,9 +611,11 @@ def test_devices_that_are_not_there(tmp_path: pathlib.Path) -> None:
     ({}, "cuda:0", ""),
     ({"ATHANOR_EMULATOR_ARCH": "sm_75"}, "cpu", "cuda:0: emulator is sm_75; kernels need sm_80"),
     ({"ATHANOR_EMULATOR_BYTES": str(48 << 20)}, "cpu", "bytes are free, fewer than"),
+    ({"nvrtc": pathlib.Path("nothing")}, "cpu", "cuda:0: this machine has no CUDA compiler"),
     ({"LD_LIBRARY_PATH": ""}, "cpu", "this machine has no CUDA driver"),
 ])
-def test_auto_takes_a_gpu_that_is_usable(tmp_path: pathlib.Path, environment: dict[str, str],
+def test_auto_takes_a_gpu_that_is_usable(tmp_path: pathlib.Path,
+                                         environment: dict[str, str | pathlib.Path],
                                          device: str, reason: str) -> None:
     server = GpuServer(tmp_path / "state", device="auto", **environment).start()
     try:
