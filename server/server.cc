@@ -134,11 +134,11 @@ absl::Status Server::Listen() {
   builder.RegisterService(&network_->health);
   network_->grpc_server = builder.BuildAndStart();
   if (network_->grpc_server == nullptr) return absl::InternalError("gRPC's server does not start");
-  RETURN_IF_ERROR(AcceptConnections(std::move(listener)));
+  // Before there are watchers, who would never hear of what changes in between.
   core_->registry().publisher().SetHook(
       [this](const std::string& name) { network_->health.Tell(name); });
   core_->backends().OnLoss([this] { network_->health.TellAll(); });
-  return absl::OkStatus();
+  return AcceptConnections(std::move(listener));
 }
 
 absl::Status Server::AcceptConnections(std::unique_ptr<Listener> listener) {

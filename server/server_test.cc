@@ -10,6 +10,7 @@
 #include <fstream>
 #include <thread>
 
+#include "absl/strings/str_cat.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "server/http/server_status.h"
@@ -24,22 +25,43 @@ namespace {
 using ::testing::HasSubstr;
 
 // Calls grpc.health.v1.Health/Check by hand: the request is one string field, the reply one enum.
-std::string Health(TestServer& test, const std::string& service) {
+std::string Health(grpc::Channel* channel, const std::string& service,
+                   std::chrono::milliseconds limit = std::chrono::minutes(1)) {
   std::string bytes;
   if (!service.empty()) bytes = "\x0a" + std::string(1, char(service.size())) + service;
   grpc::Slice slice(bytes);
   grpc::ByteBuffer request(&slice, 1), reply;
   grpc::ClientContext context;
+  context.set_deadline(std::chrono::system_clock::now() + limit);
   grpc::internal::RpcMethod method("/grpc.health.v1.Health/Check",
                                    grpc::internal::RpcMethod::NORMAL_RPC);
   const grpc::Status status = grpc::internal::BlockingUnaryCall<grpc::ByteBuffer, grpc::ByteBuffer>(
-      test.channel.get(), method, &context, request, &reply);
+      channel, method, &context, request, &reply);
   if (status.error_code() == grpc::StatusCode::NOT_FOUND) return "unknown";
   if (!status.ok()) return status.error_message();
   std::vector<grpc::Slice> slices;
   reply.Dump(&slices);
   return !slices.empty() && slices[0].size() == 2 && slices[0].begin()[1] == 1 ? "serving"
                                                                                : "not serving";
+}
+
+std::string Health(TestServer& test, const std::string& service) {
+  return Health(test.channel.get(), service);
+}
+
+TEST(ServerTest, NobodyIsAnsweredBeforeALossIsTold) {
+  TestServer test;
+  test.options.listen = absl::StrCat("127.0.0.1:", test.server->port());
+  std::string early;
+  test.control->before_hooked = [&] {
+    const auto channel =
+        grpc::CreateChannel(test.options.listen, grpc::InsecureChannelCredentials());
+    early = Health(channel.get(), "", std::chrono::milliseconds(300));
+  };
+  test.Restart();
+  EXPECT_NE(early, "");
+  EXPECT_NE(early, "serving");
+  EXPECT_EQ(Health(test, ""), "serving");
 }
 
 TEST(ServerTest, HealthOfTheServerAndOfEachModel) {

@@ -40,7 +40,10 @@ absl::Status Status(Context* context) {
   ASSIGN_OR_RETURN(inference::ServerMetadataResponse server, client.Metadata(context->call()));
   ASSIGN_OR_RETURN(bool ready, client.Ready(context->call()));
   ASSIGN_OR_RETURN(v1::ListModelsResponse models, client.ListModels("", context->call()));
-  ASSIGN_OR_RETURN(v1::ListDevicesResponse devices, client.ListDevices(context->call()));
+  absl::StatusOr<v1::ListDevicesResponse> devices = client.ListDevices(context->call());
+  // Older servers do not tell.
+  if (absl::IsUnimplemented(devices.status())) devices.emplace();
+  RETURN_IF_ERROR(devices.status());
   v1::ListCompileJobsRequest unfinished;
   unfinished.set_only_unfinished(true);
   ASSIGN_OR_RETURN(v1::ListCompileJobsResponse jobs,
@@ -51,7 +54,7 @@ absl::Status Status(Context* context) {
     nlohmann::json list = nlohmann::json::array();
     for (const v1::CompileJob& job : jobs.jobs()) list.push_back(JobJson(job));
     nlohmann::json used = nlohmann::json::array();
-    for (const v1::Device& device : devices.devices()) used.push_back(DeviceJson(device));
+    for (const v1::Device& device : devices->devices()) used.push_back(DeviceJson(device));
     context->out().Object({{"server", server.name()},
                            {"version", server.version()},
                            {"ready", ready},
@@ -65,7 +68,7 @@ absl::Status Status(Context* context) {
                                    ready ? ": ready, " : ": not ready, ", serving, " of ",
                                    models.models_size(), " model versions have a plan, ",
                                    jobs.jobs_size(), " compile jobs unfinished"));
-  for (const v1::Device& device : devices.devices()) context->out().Line(DeviceText(device));
+  for (const v1::Device& device : devices->devices()) context->out().Line(DeviceText(device));
   for (const v1::CompileJob& job : jobs.jobs()) context->out().Job(job);
   return absl::OkStatus();
 }

@@ -53,7 +53,8 @@ struct CudaProperties {
   int64_t shared_bytes = 0;  // of a multiprocessor
 };
 
-// Returns how many GPUs the driver shows. FAILED_PRECONDITION: none, or it does not start.
+// Returns how many GPUs the driver shows. FAILED_PRECONDITION: none, or the driver is a stub, has
+// no license or does not fit the kernel's. UNAVAILABLE: it does not start now.
 absl::StatusOr<int> CountGpus(const CudaDriver& cuda);
 
 // Thread-safe.

@@ -42,8 +42,10 @@ TEST(CudaStatusTest, CodesSayWhatToDoNext) {
                                    "illegal memory access"));
   EXPECT_EQ(CudaStatus(cuda, kCudaOutOfMemory, "cuMemAlloc").code(),
             absl::StatusCode::kResourceExhausted);
-  EXPECT_EQ(CudaStatus(cuda, kCudaNoDevice, "cuInit").code(),
-            absl::StatusCode::kFailedPrecondition);
+  for (CudaResult result : {kCudaNoDevice, kCudaStubLibrary, kCudaDeviceNotLicensed}) {
+    EXPECT_EQ(CudaStatus(cuda, result, "cuInit").code(), absl::StatusCode::kFailedPrecondition)
+        << result;
+  }
   EXPECT_EQ(CudaStatus(cuda, 12345, "cuInit"),
             absl::InternalError("cuInit: unknown error (12345)"));
 }

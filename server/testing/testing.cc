@@ -168,6 +168,7 @@ internal::TargetReply TestControl::machine(const std::string& device) {
 }
 
 void TestControl::OnLoss(std::function<void()> call) {
+  if (call && before_hooked) before_hooked();
   MutexLock lock(mu_);
   on_loss_ = std::move(call);
 }

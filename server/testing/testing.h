@@ -82,7 +82,7 @@ class TestControl {
 
   // Names of the devices; may only change while no server runs.
   std::vector<std::string> devices = {"cpu"};
-  // One of them: empty unless a test says what it is.
+  // Describes one of them; empty unless a test says what it is.
   void SetDevice(v1::Device device);
   v1::Device device();
   // What it reaches; may only change while no call runs.
@@ -91,6 +91,8 @@ class TestControl {
   void Lose(const std::string& error);
   absl::Status loss(const std::string& device);
   void OnLoss(std::function<void()> call);
+  // Called when a server is about to set what a loss calls; may only change while no server runs.
+  std::function<void()> before_hooked;
 
   // Makes compiles wait before their kernel until released.
   void HoldCompiles() { Set(&hold_compiles_, true); }

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import concurrent.futures
 import json
 import os
 import pathlib
@@ -10,6 +11,7 @@ import re
 import subprocess
 
 import athanor
+import grpc
 import ml_dtypes
 import numpy as np
 import pytest
@@ -178,6 +180,26 @@ def test_a_server_that_does_not_answer_is_a_timeout(own_server: Server) -> None:
     assert "DEADLINE" in tool("--timeout", "0.3", "status", status=4)
     own_server.resume()
     assert tool("--timeout", "60", "status")
+
+
+class OlderServer(grpc.GenericRpcHandler):
+    """Answers every call but ListDevices, with a message of defaults."""
+
+    def service(self, details: grpc.HandlerCallDetails) -> grpc.RpcMethodHandler | None:
+        if details.method.endswith("/ListDevices"):
+            return None
+        return grpc.unary_unary_rpc_method_handler(lambda request, context: b"")
+
+
+def test_the_status_of_a_server_that_lists_no_devices() -> None:
+    server = grpc.server(concurrent.futures.ThreadPoolExecutor(2), handlers=[OlderServer()])
+    port = server.add_insecure_port("127.0.0.1:0")
+    server.start()
+    try:
+        (status,) = Cli(f"127.0.0.1:{port}").objects("status")
+    finally:
+        server.stop(None)
+    assert status["devices"] == [] and status["jobs"] == []
 
 
 def test_fsck(own_server: Server, bundle: pathlib.Path) -> None:
