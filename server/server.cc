@@ -67,9 +67,8 @@ struct Server::Network {
 
 Server::Server(std::unique_ptr<ServerCore> core)
     : core_(std::move(core)), network_(std::make_unique<Network>(core_.get())) {
-  core_->metrics().AddCollector([core = core_.get(), started = std::chrono::system_clock::now()](
-                                    std::vector<MetricSample>* samples) {
-    AddCoreSamples(*core, started, samples);
+  core_->metrics().AddCollector([core = core_.get()](std::vector<MetricSample>* samples) {
+    AddCoreSamples(*core, samples);
     AddCacheSamples(core->cache().Counts(), samples);
   });
 }

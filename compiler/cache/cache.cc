@@ -133,7 +133,6 @@ CacheCounts Cache::Counts() const {
   for (int i = 0; i < kTierCount; ++i) {
     counts.tiers.push_back(reader_->TierCounts(static_cast<Tier>(i)));
   }
-  counts.kernels_compiled = work_.kernels_compiled;
   counts.candidates_measured = work_.candidates_measured;
   if (!options_.path.empty()) counts.bytes = FileBytes(options_.path);
   return counts;

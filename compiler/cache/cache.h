@@ -43,7 +43,6 @@ struct CacheCounts {
     std::array<int64_t, kMissReasonCount> misses{};  // by MissReason
   };
   std::vector<Tier> tiers;  // all of them
-  int64_t kernels_compiled = 0;
   int64_t candidates_measured = 0;
   int64_t bytes = 0;  // as in CacheStat
 };

@@ -8,6 +8,7 @@
 #define ATHANOR_SERVER_CORE_CORE_H_
 
 #include <atomic>
+#include <chrono>
 #include <cstdint>
 #include <memory>
 #include <string>
@@ -47,6 +48,7 @@ class ServerCore {
   ~ServerCore();
 
   const ServerOptions& options() const { return options_; }
+  std::chrono::system_clock::time_point started() const { return started_; }
   ServerLedger& ledger() { return ledger_; }
   Metrics& metrics() { return metrics_; }
   const MemoryReturn& memory_return() const { return memory_return_; }
@@ -91,6 +93,7 @@ class ServerCore {
   void RestoreVersions();
 
   const ServerOptions options_;
+  const std::chrono::system_clock::time_point started_ = std::chrono::system_clock::now();
   const std::shared_ptr<CompileBackends> backends_;
   const std::unique_ptr<Cache> no_cache_;  // set if the backends have no cache
   DirectoryLock lock_;

@@ -3,12 +3,15 @@
 #include <algorithm>
 #include <array>
 #include <cstdint>
+#include <iterator>
 #include <memory>
+#include <numeric>
 #include <utility>
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "compiler/cache/cache.h"
 #include "server/base/version.h"
 #include "server/memory/memory_return.h"
 #include "server/metrics/metrics.h"
@@ -19,8 +22,8 @@ namespace {
 using Json = nlohmann::json;
 using Versions = std::vector<std::shared_ptr<ModelVersion>>;
 
-double SecondsNow() {
-  return std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count();
+double Seconds(std::chrono::system_clock::time_point time) {
+  return std::chrono::duration<double>(time.time_since_epoch()).count();
 }
 
 Json Latency(const MetricCells& cells, Metric metric) {
@@ -232,23 +235,13 @@ void HashShape(const Json& value, uint64_t* hash) {
   }
 }
 
-double StartOf(const std::vector<MetricSample>& samples) {
-  for (const MetricSample& sample : samples) {
-    if (sample.metric == Metric::kStartTime) return sample.value;
-  }
-  return SecondsNow();
-}
-
 // Returns the look-ups by tier and result.
-Json CacheStatus(const std::vector<MetricSample>& samples) {
+Json CacheStatus(const CacheCounts& counts) {
   Json tiers = Json::object();
-  for (const MetricSample& sample : samples) {
-    const bool hit = sample.metric == Metric::kCacheHits;
-    if (!hit && sample.metric != Metric::kCacheMisses) continue;
-    Json& tier = tiers[sample.labels[0]];
-    if (tier.is_null()) tier = {{"hits", 0}, {"misses", 0}};
-    Json& count = tier[hit ? "hits" : "misses"];
-    count = count.get<int64_t>() + static_cast<int64_t>(sample.value);
+  for (const CacheCounts::Tier& tier : counts.tiers) {
+    const int64_t misses =
+        std::accumulate(std::begin(tier.misses), std::end(tier.misses), int64_t{0});
+    tiers[std::string(tier.name)] = {{"hits", tier.hits}, {"misses", misses}};
   }
   return tiers;
 }
@@ -256,7 +249,7 @@ Json CacheStatus(const std::vector<MetricSample>& samples) {
 }  // namespace
 
 nlohmann::json ServerStatus(ServerCore& core) {
-  const std::vector<MetricSample> samples = core.metrics().Ask();
+  Json devices = Devices(core);  // first, since it notices a loss
   const Versions versions = core.registry().versions().List("");
   Json models = Json::array();
   for (const auto& version : versions) {
@@ -268,7 +261,7 @@ nlohmann::json ServerStatus(ServerCore& core) {
                    {"state", core.draining() ? "draining"
                              : core.serves() ? "serving"
                                              : "device lost"},
-                   {"uptime", SecondsNow() - StartOf(samples)},
+                   {"uptime", Seconds(std::chrono::system_clock::now()) - Seconds(core.started())},
                    {"threads", core.options().threads},
                    {"compile_workers", core.options().compile_workers}}},
                  {"calls",
@@ -278,9 +271,9 @@ nlohmann::json ServerStatus(ServerCore& core) {
                  {"uploads", {{"now", core.uploads()}, {"most", core.options().max_uploads}}},
                  {"jobs", {{"unfinished", Unfinished(core)}}},
                  {"memory", Memory(core.ledger())},
-                 {"devices", Devices(core)},
+                 {"devices", std::move(devices)},
                  {"refusals", Refusals(core.metrics().server())},
-                 {"cache", CacheStatus(samples)},
+                 {"cache", CacheStatus(core.cache().Counts())},
                  {"versions", versions.size()},
                  {"versions_left_out", versions.size() - models.size()},
                  {"models", std::move(models)}};
@@ -294,8 +287,7 @@ std::string ServerStatusText(ServerCore& core) {
   return ServerStatus(core).dump(-1, ' ', false, Json::error_handler_t::replace) + "\n";
 }
 
-void AddCoreSamples(ServerCore& core, std::chrono::system_clock::time_point started,
-                    std::vector<MetricSample>* samples) {
+void AddCoreSamples(ServerCore& core, std::vector<MetricSample>* samples) {
   const auto add = [samples](Metric metric, auto value, std::vector<std::string> labels = {}) {
     samples->push_back({metric, std::move(labels), static_cast<double>(value)});
   };
@@ -320,22 +312,25 @@ void AddCoreSamples(ServerCore& core, std::chrono::system_clock::time_point star
   add(Metric::kMemoryLimit, core.ledger().limit());
   add(Metric::kResident, ResidentBytes());
   constexpr double kHertz = 1e6;  // of a MHz
-  for (const v1::Device& device : core.Devices()) {
-    add(Metric::kDeviceMemory, device.memory_used(), {device.name()});
-    add(Metric::kDeviceMemoryLimit, device.memory_limit(), {device.name()});
+  for (const v1::Device& device : core.backends().Devices()) {
+    const bool gpu = device.memory_limit() > 0;  // the host's memory is above
+    if (gpu) {
+      add(Metric::kDeviceMemory, device.memory_used(), {device.name()});
+      add(Metric::kDeviceMemoryLimit, device.memory_limit(), {device.name()});
+    }
     add(Metric::kDeviceClock, device.core_mhz() * kHertz, {device.name(), "core"});
     add(Metric::kDeviceClock, device.memory_mhz() * kHertz, {device.name(), "memory"});
-    add(Metric::kDeviceKernels, device.kernels_compiled(), {device.name()});
+    add(Metric::kKernelsCompiled, device.kernels_compiled(), {device.name()});
     add(Metric::kDeviceLost, device.lost().empty() ? 0 : 1, {device.name()});
+    // Only a GPU's chip is known before a compiler has been asked.
     add(Metric::kDeviceInfo, 1,
-        {device.name(), device.chip(), device.compute_capability(), device.driver(),
-         device.compiler()});
+        {device.name(), gpu ? device.chip() : "", device.compute_capability(), device.driver()});
   }
   add(Metric::kCalls, core.active_calls());
   add(Metric::kQueued, Queued(core));
   add(Metric::kUploadsRunning, core.uploads());
   add(Metric::kJobsUnfinished, Unfinished(core));
-  add(Metric::kStartTime, std::chrono::duration<double>(started.time_since_epoch()).count());
+  add(Metric::kStartTime, Seconds(core.started()));
   add(Metric::kInfo, 1, {kVersion});
 }
 

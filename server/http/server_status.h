@@ -2,15 +2,14 @@
 // metrics.
 //
 //   ServerStatus(core).dump();
-//   core.metrics().AddCollector([&core, started](std::vector<MetricSample>* samples) {
-//     AddCoreSamples(core, started, samples);
+//   core.metrics().AddCollector([&core](std::vector<MetricSample>* samples) {
+//     AddCoreSamples(core, samples);
 //   });
 //
 // Reads the parts of the core. May run on any thread, concurrently with everything else.
 #ifndef ATHANOR_SERVER_HTTP_SERVER_STATUS_H_
 #define ATHANOR_SERVER_HTTP_SERVER_STATUS_H_
 
-#include <chrono>
 #include <cstddef>
 #include <string>
 #include <vector>
@@ -34,8 +33,7 @@ nlohmann::json ServerStatus(ServerCore& core);
 // Returns ServerStatus as text; replaces bytes that are not UTF-8.
 std::string ServerStatusText(ServerCore& core);
 
-void AddCoreSamples(ServerCore& core, std::chrono::system_clock::time_point started,
-                    std::vector<MetricSample>* samples);
+void AddCoreSamples(ServerCore& core, std::vector<MetricSample>* samples);
 
 }  // namespace athanor
 

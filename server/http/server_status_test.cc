@@ -22,9 +22,8 @@ class ServerStatusTest : public SearchTest {
   void SetUp() override {
     SearchTest::SetUp();
     control_->Search({.endless = true});
-    core_->metrics().AddCollector([this](std::vector<MetricSample>* samples) {
-      AddCoreSamples(*core_, std::chrono::system_clock::now(), samples);
-    });
+    core_->metrics().AddCollector(
+        [this](std::vector<MetricSample>* samples) { AddCoreSamples(*core_, samples); });
   }
 
   Families Parsed() {
@@ -81,8 +80,14 @@ TEST_F(ServerStatusTest, DevicesAsTheyAre) {
   EXPECT_EQ(
       families.at("athanor_device_clock_hertz").Value({{"device", "cuda:0"}, {"clock", "core"}}),
       9e8);
-  EXPECT_EQ(families.at("athanor_device_kernels_compiled_total").Value(labels), 3);
+  EXPECT_EQ(families.at("athanor_kernels_compiled_total").Value(labels), 3);
   EXPECT_EQ(families.at("athanor_device_lost").Value(labels), 0);
+  const LabelSet info{
+      {"device", "cuda:0"}, {"chip", "a chip"}, {"compute_capability", "9.0"}, {"driver", "13.0"}};
+  EXPECT_EQ(families.at("athanor_device_info").Value(info), 1);
+  const int before = control_->descriptions;
+  ServerStatus(*core_);
+  EXPECT_EQ(control_->descriptions, before + 1) << "a GPU's clocks are read once";
   const std::string shape = Shape();
   control_->Lose("an ECC error");
   EXPECT_EQ(ServerStatus(*core_)["devices"].at(0)["lost"], "an ECC error");
@@ -97,6 +102,14 @@ TEST_F(ServerStatusTest, DevicesAsTheyAre) {
   device = ServerStatus(*core_)["devices"].at(0);
   EXPECT_EQ(device["memory"]["limit"], core_->ledger().limit());
   EXPECT_GT(device["memory"]["all"], 0);
+  families = Parsed();
+  EXPECT_TRUE(families.at("athanor_device_memory_bytes").samples.empty());
+  const LabelSet cpu{{"device", "cpu"}, {"chip", ""}, {"compute_capability", ""}, {"driver", ""}};
+  EXPECT_EQ(families.at("athanor_device_info").Value(cpu), 1);
+  gpu.set_chip("znver5");
+  gpu.set_compiler("clang 19");
+  control_->SetDevice(gpu);
+  EXPECT_EQ(Parsed().at("athanor_device_info").Value(cpu), 1) << "the series stays the same";
 }
 
 TEST_F(ServerStatusTest, FollowsASearchStepByStep) {

@@ -68,7 +68,7 @@ constexpr Text kKind[] = {"kind"};
 constexpr Text kVersion[] = {"version"};
 constexpr Text kDevice[] = {"device"};
 constexpr Text kDeviceClocks[] = {"device", "clock"};
-constexpr Text kDeviceFacts[] = {"device", "chip", "compute_capability", "driver", "compiler"};
+constexpr Text kDeviceFacts[] = {"device", "chip", "compute_capability", "driver"};
 
 constexpr MetricType kCounter = MetricType::kCounter;
 constexpr MetricType kGauge = MetricType::kGauge;
@@ -204,8 +204,8 @@ constexpr MetricRow kTable[] = {
      kCounter,
      kAsked,
      "",
-     "Kernels compiled, including those of candidates.",
-     {},
+     "Kernels compiled for a device, including those of candidates.",
+     kDevice,
      {},
      {}},
     {Metric::kCacheHits,
@@ -321,7 +321,7 @@ constexpr MetricRow kTable[] = {
      kGauge,
      kAsked,
      "bytes",
-     "Memory that the server holds on a device.",
+     "Memory that the server holds on a device with memory of its own.",
      kDevice,
      {},
      {}},
@@ -330,7 +330,7 @@ constexpr MetricRow kTable[] = {
      kGauge,
      kAsked,
      "bytes",
-     "Most memory that the server may hold on a device.",
+     "Most memory that the server may hold on a device with memory of its own.",
      kDevice,
      {},
      {}},
@@ -342,15 +342,6 @@ constexpr MetricRow kTable[] = {
      "Clocks of a GPU now: of its multiprocessors (core) and its memory; 0 where its driver does "
      "not tell.",
      kDeviceClocks,
-     {},
-     {}},
-    {Metric::kDeviceKernels,
-     "athanor_device_kernels_compiled_total",
-     kCounter,
-     kAsked,
-     "",
-     "Kernels compiled for a device.",
-     kDevice,
      {},
      {}},
     {Metric::kDeviceLost,
@@ -367,7 +358,7 @@ constexpr MetricRow kTable[] = {
      kGauge,
      kAsked,
      "",
-     "1, with what a device is and what compiles its kernels.",
+     "1, with what a GPU is; the CPU has a name only.",
      kDeviceFacts,
      {},
      {}},

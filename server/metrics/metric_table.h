@@ -50,7 +50,6 @@ enum class Metric : uint8_t {
   kDeviceMemory,
   kDeviceMemoryLimit,
   kDeviceClock,
-  kDeviceKernels,
   kDeviceLost,
   kDeviceInfo,
   kStartTime,

@@ -38,6 +38,7 @@ absl::Status TunerDevice::UseGpu(const std::string& nvrtc, std::function<void()>
     LogError("device lost", {{"device", name()}, {"error", loss.message()}});
     lost();
   });
+  gpu.clocks();  // opens their library, which takes longer than a call should
   ASSIGN_OR_RETURN(const int64_t free, gpu.FreeBytes());
   const CudaProperties& told = gpu.properties();
   target_of_gpu_ = gpu.target();

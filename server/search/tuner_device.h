@@ -1,7 +1,7 @@
 // A device of a server, with what is its own: memory and its limit, pools of weights, child
 // processes, what it reaches, and the target that plans are made for.
 //
-//   auto device = TunerDevice::Create(OpenDevice("cuda:0", threads, driver).value(), tuner_options,
+//   auto device = TunerDevice::Create(OpenDevice("cuda:0", threads, gpus).value(), tuner_options,
 //                                     options.nvrtc, shared, [] { Tell(); }).value();
 //   device->Load(graph, plan, objects, parameters, &ledger);
 #ifndef ATHANOR_SERVER_SEARCH_TUNER_DEVICE_H_

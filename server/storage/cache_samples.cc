@@ -11,7 +11,6 @@ void AddCacheSamples(const CacheCounts& counts, std::vector<MetricSample>* sampl
     samples->push_back({metric, std::move(labels), static_cast<double>(value)});
   };
   add(Metric::kCandidates, counts.candidates_measured);
-  add(Metric::kKernelsCompiled, counts.kernels_compiled);
   add(Metric::kCacheBytes, counts.bytes);
   for (const CacheCounts::Tier& tier : counts.tiers) {
     const std::string name(tier.name);

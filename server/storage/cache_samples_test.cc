@@ -41,11 +41,9 @@ TEST(CacheSamplesTest, HitsAndMissesByReason) {
   counts.tiers = {{.name = "kernels", .hits = 7}, {.name = "plans"}};
   counts.tiers[0].misses[static_cast<int>(MissReason::kAbsent)] = 3;
   counts.tiers[0].misses[static_cast<int>(MissReason::kBadRow)] = 1;
-  counts.kernels_compiled = 4;
   counts.candidates_measured = 9;
   counts.bytes = 4096;
   EXPECT_THAT(Values(counts, Metric::kCandidates), ElementsAre(Pair(Labels(), 9)));
-  EXPECT_THAT(Values(counts, Metric::kKernelsCompiled), ElementsAre(Pair(Labels(), 4)));
   EXPECT_THAT(Values(counts, Metric::kCacheBytes), ElementsAre(Pair(Labels(), 4096)));
   EXPECT_THAT(Values(counts, Metric::kCacheHits),
               ElementsAre(Pair(ElementsAre("kernels"), 7), Pair(ElementsAre("plans"), 0)));

@@ -85,7 +85,8 @@ class TestControl {
   // Describes one of them; empty unless a test says what it is.
   void SetDevice(v1::Device device);
   v1::Device device();
-  // What it reaches; may only change while no call runs.
+  std::atomic<int> descriptions = 0;  // times that devices were described
+  // Returned as what it reaches; may only change while no call runs.
   std::optional<internal::MachineReply> limits;
   // Makes it a lost one.
   void Lose(const std::string& error);

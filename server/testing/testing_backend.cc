@@ -271,7 +271,10 @@ class EvaluatorBackends final : public CompileBackends {
     return control_->machine(device);
   }
   Cache* cache() override { return control_->cache(); }
-  std::vector<v1::Device> Devices() override { return {control_->device()}; }
+  std::vector<v1::Device> Devices() override {
+    ++control_->descriptions;
+    return {control_->device()};
+  }
   std::vector<std::string> DeviceNames() const override { return control_->devices; }
   std::optional<internal::MachineReply> Limits(const std::string&) override {
     return control_->limits;

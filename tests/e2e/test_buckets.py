@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import concurrent.futures
 import pathlib
-import re
-import urllib.request
 from collections.abc import Iterator
 
 import athanor
 import numpy as np
 import pytest
 from conftest import Server
+from test_restart import metric
 
 ROWS, STEPS, WIDTH = 24, 40, 16
 BUCKETS = {"b": [(1, 1), (2, 8), (9, ROWS)], "s": [(1, 16), (17, STEPS)]}
@@ -46,10 +45,7 @@ def box_of(b: int, s: int) -> str:
 
 
 def kernels_compiled(server: Server) -> int:
-    url = f"http://{server.http_address}/metrics"
-    with urllib.request.urlopen(url, timeout=20) as reply:
-        text = reply.read().decode()
-    return int(float(re.search(r"^athanor_kernels_compiled_total (\S+)$", text, re.M)[1]))
+    return int(metric(server, "athanor_kernels_compiled_total"))
 
 
 @pytest.fixture

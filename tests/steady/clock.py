@@ -59,7 +59,7 @@ def scenario(run: Run) -> None:
             assert sorted(info.name for info in client.models()) == kept
             check(client.model(searched.name), searched)
             cache_is_clean(server)
-        compiled += metrics(server)["athanor_kernels_compiled_total"]
+        compiled += metrics(server)['athanor_kernels_compiled_total{device="cpu"}']
     run.figure("jumps", len(DAYS) * run.count(1, 10) + len(DAYS))
     run.figure("calls meanwhile", asking.rounds)
     run.figure("kernels compiled after a jump and a restart", compiled, at_most=0)

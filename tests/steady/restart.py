@@ -83,7 +83,8 @@ def scenario(run: Run) -> None:
                 assert reply.plan_id == plans[case.name], (case.name, reply.plan_id, plans)
                 same += 1
             samples = metrics(server)
-            for name in ("athanor_kernels_compiled_total", "athanor_search_candidates_total"):
+            for name in ('athanor_kernels_compiled_total{device="cpu"}',
+                         "athanor_search_candidates_total"):
                 assert samples[name] == 0, (name, samples[name])
             digits, image = models[0], cases[0].inputs
             first.append(_milliseconds(lambda m=digits, i=image: m.infer(i)))
