@@ -22,7 +22,7 @@
 
 namespace athanor::emulator {
 
-// Who touched the same byte before.
+// Says who touched the same byte before.
 struct Race {
   enum Kind {
     kWritten,    // by another thread
@@ -47,6 +47,8 @@ class Races {
   };
   // Remembers an access, aligned to its bytes (1, 2, 4 or 8), of the current team.
   std::optional<Race> Touch(int thread, uint64_t address, int bytes, bool write, Region region);
+  // Counts the pages of which it remembers accesses.
+  size_t pages() const { return pages_.size(); }
 
  private:
   static constexpr int kPageBits = 12, kCacheBits = 8;

@@ -136,9 +136,12 @@ TEST_F(RacesTest, ATeamsOwnMemoryIsNewForEachTeam) {
 }
 
 TEST_F(RacesTest, MuchMemoryIsForgottenBetweenLaunchesOnly) {
+  EXPECT_THAT(Write(1, 0), kNone);
   for (int launch = 0; launch < 2; ++launch) {
     BeginLaunch();
+    EXPECT_EQ(races_.pages(), launch == 0 ? 1u : 0u);
     for (uint64_t page = 0; page < 9000; ++page) EXPECT_THAT(Write(1, page << 12), kNone);
+    EXPECT_EQ(races_.pages(), 9000u);
     for (uint64_t page = 0; page < 9000; page += 1000) {
       EXPECT_THAT(Read(2, page << 12), By(Race::kWritten, 0, 1));
     }

@@ -49,7 +49,7 @@ class Set {
 
 bool Same(const Meeting& a, const Meeting& b) {
   return a.kind == b.kind && a.step == b.step && a.line == b.line && a.column == b.column &&
-         (a.file == b.file || std::strcmp(a.file, b.file) == 0);
+         a.call == b.call && (a.file == b.file || std::strcmp(a.file, b.file) == 0);
 }
 
 std::string MeetingText(const Meeting& meeting) {
@@ -85,7 +85,7 @@ struct Group {
   Meeting meeting;
 };
 
-// What is kept between launches. Guarded by the driver's mutex, as all here.
+// Is kept between launches. Guarded by the driver's mutex, as all here.
 struct Kept {
   std::vector<Thread> threads;
   Races races;
@@ -104,7 +104,6 @@ class Teams {
   Stop Run();
 
  private:
-  static Teams& Of(const Launch* launch);
   static void Fail(const Launch* launch, Fault fault, const Access& access);
   static void Touch(const Launch* launch, const Access& access);
   static unsigned long Meet(const Launch* launch, const Meeting& meeting, unsigned long value);
@@ -212,7 +211,7 @@ void Teams::BeginTeam(long team) {
   launch_.first_of_team = true;
   launch_.workspace = {};
   if (shared_ != nullptr) {
-    // Where a block's teams have theirs side by side, so that alignment is a GPU's.
+    // A block's teams have theirs side by side, so that alignment is a GPU's.
     char* const host =
         static_cast<char*>(TheKept().shared) + team % teams_of_block_ * shared_bytes_;
     std::memset(host, kUnwritten, shared_bytes_);
@@ -249,14 +248,12 @@ void Teams::Leave(CudaResult result, std::string why) {
   Fibre::Leave();
 }
 
-Teams& Teams::Of(const Launch*) { return *running; }
-
 void Teams::Fail(const Launch* launch, Fault fault, const Access& access) {
-  Of(launch).Leave(ResultOf(fault), TextOf(*launch, fault, access));
+  running->Leave(ResultOf(fault), TextOf(*launch, fault, access));
 }
 
 void Teams::Touch(const Launch* launch, const Access& access) {
-  Teams& self = Of(launch);
+  Teams& self = *running;
   const auto in = [&](const Range& range) {
     return range.begin <= access.address && access.address < range.end;
   };
@@ -320,8 +317,8 @@ void Teams::Complete(Group& group) {
   }
 }
 
-unsigned long Teams::Meet(const Launch* launch, const Meeting& meeting, unsigned long value) {
-  Teams& self = Of(launch);
+unsigned long Teams::Meet(const Launch*, const Meeting& meeting, unsigned long value) {
+  Teams& self = *running;
   self.CheckMeeting(meeting);
   const int number = self.thread();
   Thread& thread = self.threads_[number];
@@ -331,37 +328,46 @@ unsigned long Teams::Meet(const Launch* launch, const Meeting& meeting, unsigned
   self.turns_.Remove(self.TurnOf(number));
   Group& group = self.GroupOf(meeting, number);
   if (group.waiting == 0) group.meeting = meeting;
-  // Who comes to another place waits in vain, and with it those who came here.
+  // A thread that comes to another place waits in vain, and with it those who came here.
   if (Same(group.meeting, meeting) && ++group.waiting == group.threads) self.Complete(group);
   Fibre::Suspend();
   return thread.result;
 }
 
 std::string Teams::StandstillText() const {
-  std::vector<std::pair<std::string, std::vector<int>>> places;
+  struct Place {
+    std::string text;
+    const void* call;
+    std::vector<int> threads;
+  };
+  std::vector<Place> places;
   for (int i = 0; i < launch_.team; ++i) {
     const Thread& thread = threads_[i];
     const bool ended = thread.state == Thread::kEnded;
     std::string place = ended ? "ended" : "wait for " + MeetingText(thread.meeting);
-    const auto known = std::find_if(places.begin(), places.end(),
-                                    [&](const auto& other) { return other.first == place; });
+    const void* const call = ended ? nullptr : thread.meeting.call;
+    const auto known = std::find_if(places.begin(), places.end(), [&](const Place& other) {
+      return other.text == place && other.call == call;
+    });
     if (known != places.end()) {
-      known->second.push_back(i);
+      known->threads.push_back(i);
     } else {
-      places.push_back({std::move(place), {i}});
+      places.push_back({std::move(place), call, {i}});
     }
   }
   std::string text = absl::StrCat(launch_.kernel, ": team ", launch_.thread / launch_.team,
                                   " stands still, since its threads do not meet:");
-  for (const auto& [place, numbers] : places) {
+  for (const auto& [place, call, numbers] : places) {
     absl::string_view verb = place;
     std::string singular;
     if (numbers.size() == 1 && verb.substr(0, 4) == "wait") {
       singular = absl::StrCat("waits", verb.substr(4));
       verb = singular;
     }
-    absl::StrAppend(&text, &place == &places[0].first ? " " : "; ", NumbersText(numbers), " ",
-                    verb);
+    absl::StrAppend(&text, &place == &places[0].text ? " " : "; ", NumbersText(numbers), " ", verb);
+    const auto same = std::count_if(places.begin(), places.end(),
+                                    [&](const Place& other) { return other.text == place; });
+    if (same > 1) absl::StrAppend(&text, " in a call of their own");
   }
   return text;
 }

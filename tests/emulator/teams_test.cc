@@ -14,6 +14,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_replace.h"
+#include "compiler/codegen/kir.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "runtime/kernel_abi.h"
@@ -23,9 +24,15 @@
 namespace athanor {
 namespace {
 
+// The kernel IR, the runtime and the emulator have a home each for these.
+static_assert(kir::kBlockThreads == kCudaBlockThreads &&
+              kir::kBlockThreads == emulator::kMostThreadsOfBlock);
+static_assert(kir::kWaveThreads == emulator::kWave);
+
 using ::testing::AllOf;
 using ::testing::Each;
 using ::testing::HasSubstr;
+using ::testing::Not;
 
 constexpr const char* kOrders[] = {"ascending", "descending", "1", "20261127"};
 
@@ -155,8 +162,8 @@ TEST_F(TeamsTest, SwapsAndFirstLanesGiveTheirThreadsValue) {
   }
 }
 
-// Of rows of any length, each by a team: the largest, the sum of exponentials in shared memory, and
-// the quotients.
+// Computes for rows of any length, each by a team: the largest, the sum of exponentials in shared
+// memory, and the quotients.
 constexpr char kSoftmax[] = R"(
   const i64 n = a.s0;
   const Buffer row = SCRATCH;
@@ -373,7 +380,7 @@ TEST_F(TeamsTest, ManyLaunchesOfKernelsOfOtherTeamsFollowEachOther) {
   EXPECT_THAT(Download<float>(memory), Each(200.0f));
 }
 
-// What another thread wrote is read, or what another thread reads is overwritten.
+// Threads read what another wrote, or write over what another reads.
 TEST_F(TeamsTest, AMissingBarrierIsCaught) {
   struct Place {
     const char *buffer, *name;
@@ -477,10 +484,28 @@ TEST_F(TeamsTest, ABarrierThatNotAllReachIsCaught) {
     ExpectFault(
         team, "if (lane == 1) barrier<T>(); else swap<T>(1, 1);",
         AllOf(HasSubstr("wait for a swap at"), HasSubstr("thread 1 waits for a barrier at")));
+    // Both calls meet in one line of a function.
+    ExpectFault(team,
+                "f32 x = load<f32>(a.b0, lane);\n"
+                "if (lane & 1) x = all<T>(x, [](f32 x, f32 y) { return x + y; });\n"
+                "else x = all<T>(x, [](f32 x, f32 y) { return x > y ? x : y; });\n"
+                "store<f32>(a.b1, lane, x);",
+                AllOf(HasSubstr("team 0 stands still, since its threads do not meet: "),
+                      HasSubstr("in a call of their own")));
     // A loop that one thread leaves later.
     ExpectFault(team, "for (i64 i = 0; i < 3 + (lane == 2); ++i) barrier<T>();",
                 AllOf(HasSubstr("thread 2 waits for a barrier at"), HasSubstr("ended")));
   }
+}
+
+TEST_F(TeamsTest, ACellOfAnErrorRecordIsCheckedBeforeItIsWatched) {
+  // Half of it is in the team's memory, which nobody has written.
+  const std::string code =
+      Code(TeamProgram(32, 1020,
+                       "Cell* const last = reinterpret_cast<Cell*>(shared<T>(0, 64).data + 1016);\n"
+                       "if (lane == 0) store<i64>(a.b1, 0, *last);"));
+  EXPECT_THAT(std::string(FateOfCode(32, code, 1, 1).message()),
+              AllOf(HasSubstr("thread 0 of team 0 reads 8 bytes"), Not(HasSubstr("has written"))));
 }
 
 TEST_F(TeamsTest, MeetingsOfAnotherTeamAreCaught) {
@@ -495,8 +520,11 @@ TEST_F(TeamsTest, MeetingsOfAnotherTeamAreCaught) {
       std::string(Fate(32, "store<i64>(a.b1, first(a), 1);").message()),
       HasSubstr("thread 0 of team 0 takes its team for one of 1 threads; the kernel's teams "
                 "have 32"));
+  Open();
+  EXPECT_THAT(std::string(Fate(32, "g += teams(a);").message()),
+              HasSubstr("thread 0 of team 0 takes its team for one of 1 threads"));
   for (const char* body : {"barrier<32>();", "lane_of<32>();", "shared<32>(0, 8);",
-                           "from_first<32>(1);", "scratch<32>(a, 0, 8);"}) {
+                           "from_first<32>(1);", "scratch<32>(a, 0, 8);", "teams<32>(a);"}) {
     Open();
     EXPECT_THAT(std::string(KernelTest::Fate(body).message()),
                 HasSubstr("thread 0 of 1 takes its team for one of 32 threads; the kernel's teams "
@@ -533,7 +561,7 @@ TEST_F(TeamsTest, TwoTeamsAtOneCellAreCaught) {
                               "team "),
                     HasSubstr("wrote in the same launch: teams do not wait for each other")),
               2, 2);
-  // What another team reads, or wrote.
+  // Writes over what another team reads, or wrote.
   ExpectFault(32,
               "if (g == 0) store<f32>(a.b1, lane, 1);\n"
               "if (g == 1) store<f32>(a.b0, lane, load<f32>(a.b1, lane));",
@@ -663,10 +691,10 @@ TEST_F(TeamsTest, OrdersDiffer) {
   std::vector<std::vector<int64_t>> seen;
   for (const char* order : kOrders) {
     setenv("ATHANOR_EMULATOR_ORDER", order, 1);
-    const CudaFunction function = Load(
-        TeamProgram(32, 0,
-                    "barrier<T>(); while (!try_lock(&a.error->lock)) {} const i64 n = peek(&a.error->index);\n"
-                    "a.error->index = n + 1; unlock(&a.error->lock); store<i64>(a.b1, n, lane);"));
+    const CudaFunction function = Load(TeamProgram(
+        32, 0,
+        "barrier<T>(); while (!try_lock(&a.error->lock)) {} const i64 n = peek(&a.error->index);\n"
+        "a.error->index = n + 1; unlock(&a.error->lock); store<i64>(a.b1, n, lane);"));
     const BufferArgument slot = Upload(std::vector<CudaErrorSlot>(1)), out = Allocate(8 * 32);
     ASSERT_EQ(Launch(function, {.b1 = out, .items = 1, .error = slot.data}, 1, 32), kCudaSuccess);
     seen.push_back(Download<int64_t>(out));

@@ -147,13 +147,21 @@ struct Site {
 #define ATHANOR_SITE \
   athanor::emulator::Site { __builtin_FILE(), __builtin_LINE(), __builtin_COLUMN() }
 
+// A line of a header is one site for all that call it, so meetings are told apart by the calls of
+// this too, which the compiler must neither merge nor move into a branch.
+__attribute__((noinline, convergent)) inline u64 MeetFromHere(Meeting meeting, u64 bits) {
+  meeting.call = __builtin_return_address(0);
+  return launch->meet(launch, meeting, bits);
+}
+
 template <int T, typename Value>
 FN Value Meet(Meeting::Kind kind, Value value, i64 step, Site site) {
   static_assert(sizeof(Value) == 4 || sizeof(Value) == 8, "threads exchange 4 or 8 bytes");
   if (locks != 0) Fail(Fault::kHolds, 0, 0, false);
   u64 bits = 0;
   __builtin_memcpy(&bits, &value, sizeof(value));
-  bits = launch->meet(launch, {kind, T, int(step), site.file, site.line, site.column}, bits);
+  [[clang::nomerge]] bits =
+      MeetFromHere({kind, T, int(step), site.file, site.line, site.column, nullptr}, bits);
   locks = 0;  // others may hold some
   __builtin_memcpy(&value, &bits, sizeof(value));
   return value;
@@ -175,8 +183,9 @@ class Cell {
  private:
   i64* Told(bool write) const {
     athanor::emulator::Step();
+    i64* const element = athanor::emulator::Element<i64>(this, write);
     athanor::emulator::Touch({reinterpret_cast<u64>(this), sizeof(i64), write});
-    return athanor::emulator::Element<i64>(this, write);
+    return element;
   }
   i64 value_;
 };
@@ -192,6 +201,7 @@ FN i64 first(const A&) {
 }
 template <int T = 1, typename A>
 FN i64 teams(const A&) {
+  athanor::emulator::CheckTeam(T);
   return athanor::emulator::launch->threads / T;
 }
 template <int T>

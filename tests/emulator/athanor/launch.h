@@ -15,7 +15,7 @@ namespace athanor::emulator {
 inline constexpr unsigned long kDeviceBit = 1UL << 54;
 // Fills memory that was never written: NaN in every float type.
 inline constexpr unsigned char kUnwritten = 0xff;
-// Of a kernel whose teams have several threads.
+// Limits of a kernel whose teams have several threads.
 inline constexpr int kMostThreadsOfBlock = 128, kWave = 32;
 inline constexpr long kMostSharedBytesOfBlock = 48 << 10;
 
@@ -47,6 +47,7 @@ struct Meeting {
   int step;  // of a swap
   const char* file;
   int line, column;
+  const void* call;  // of it in the object: a line of a header may be that of several
 };
 
 struct Launch {
