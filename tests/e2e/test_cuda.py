@@ -59,7 +59,7 @@ def check(model: athanor.Model, config: mlp.Config = CONFIG) -> str:
 
 
 def health(server: GpuServer, service: str) -> str:
-    """What grpc.health.v1 says of a model, or of the server."""
+    """Asks grpc.health.v1 about a model, or about the server."""
     with grpc.insecure_channel(server.address) as channel:
         call = channel.unary_unary("/grpc.health.v1.Health/Check")
         request = b"\x0a" + bytes([len(service)]) + service.encode() if service else b""
@@ -103,7 +103,7 @@ def test_the_device_is_shown(tmp_path: pathlib.Path) -> None:
 
 
 def explained(server: GpuServer, model: str = "m") -> dict:
-    """What `athanor explain` shows of a model's plan."""
+    """Asks `athanor explain` about a model's plan."""
     done = subprocess.run([built(CLI), "--address", server.address, "--json", "explain", model],
                           capture_output=True, text=True, timeout=60, check=True)
     return json.loads(done.stdout)["details"]
@@ -319,7 +319,7 @@ def test_a_restart_compiles_nothing(tmp_path: pathlib.Path, compiler: str) -> No
                 assert kernel["resources"]["registers"] == 32
             if compiler == "gone":
                 other = mlp.Config(widths=(8, 8, 8), batch=4)
-                with pytest.raises(athanor.Error, match="NVRTC"):
+                with pytest.raises(athanor.FailedPrecondition, match="NVRTC"):
                     client.upload(mlp.mlp_graph(config=other), name="new").wait(timeout=120)
                 assert check(client.model("m")) == before
         assert server.stop() == 0
@@ -610,8 +610,8 @@ def test_devices_that_are_not_there(tmp_path: pathlib.Path) -> None:
     ({}, "cuda:0", ""),
     ({"ATHANOR_EMULATOR_ARCH": "sm_75"}, "cpu", "cuda:0: emulator is sm_75; kernels need sm_80"),
     ({"ATHANOR_EMULATOR_BYTES": str(48 << 20)}, "cpu", "bytes are free, fewer than"),
-    ({"nvrtc": pathlib.Path("nothing")}, "cpu", "cuda:0: this machine has no CUDA compiler"),
     ({"LD_LIBRARY_PATH": ""}, "cpu", "this machine has no CUDA driver"),
+    ({"nvrtc": pathlib.Path("nothing")}, "cpu", "nothing/libnvrtc.so.13: cannot open"),
 ])
 def test_auto_takes_a_gpu_that_is_usable(tmp_path: pathlib.Path,
                                          environment: dict[str, str | pathlib.Path],
