@@ -161,7 +161,7 @@ TEST(PlaceBarriers, LoopsThatCarryARace) {
   store b3[lane] = v4: f32x32
 }
 )");
-  // Of two loops, the outer one carries it: the barrier is outside the inner one.
+  // The outer one of two loops carries it: the barrier is outside the inner one.
   ExpectBarriers(R"(for i0 in [0, s0) step 1 {
   barrier
   for i1 in [0, s1) step 1 {
@@ -325,7 +325,6 @@ v5: f32x32 = load b3[lane + v4]
 }
 
 TEST(CheckBarriers, NamesBothStatements) {
-  const std::string head = kHead;
   for (const auto& [text, message] :
        {std::pair{"store b1[32*g + lane] = v1: f32x32\nv4: f32 = load b1[32*g]\n",
                   "b1: no barrier between \"store b1[32*g + lane]\" and \"v4 = load b1[32*g]\";"},

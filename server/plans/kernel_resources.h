@@ -1,5 +1,5 @@
-// What a GPU's compiler says that a kernel takes, kept behind the kernel's object: wherever the
-// object goes, into the cache, a pin's file or a bundle, it goes along. Loaders read an object by
+// Keeps what a kernel takes, as a GPU's compiler says, behind the kernel's object: it goes along
+// wherever the object goes, into the cache, a pin's file or a bundle. Loaders read an object by
 // its headers, and so no further than its end.
 //
 //   object = WithResources(std::move(cubin), resources);   // in the child, which has the log

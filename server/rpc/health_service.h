@@ -33,7 +33,7 @@ class HealthService final
 
   // Makes the watchers of the model check its state again. Short; any thread may call it.
   void Tell(const std::string& name);
-  // The same for all watchers: draining has begun.
+  // The same for all watchers: draining has begun, or a device is lost.
   void TellAll();
 
  private:
