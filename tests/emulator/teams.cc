@@ -49,7 +49,7 @@ class Set {
 
 bool Same(const Meeting& a, const Meeting& b) {
   return a.kind == b.kind && a.step == b.step && a.line == b.line && a.column == b.column &&
-         a.call == b.call && (a.file == b.file || std::strcmp(a.file, b.file) == 0);
+         (a.file == b.file || std::strcmp(a.file, b.file) == 0);
 }
 
 std::string MeetingText(const Meeting& meeting) {
@@ -335,39 +335,30 @@ unsigned long Teams::Meet(const Launch*, const Meeting& meeting, unsigned long v
 }
 
 std::string Teams::StandstillText() const {
-  struct Place {
-    std::string text;
-    const void* call;
-    std::vector<int> threads;
-  };
-  std::vector<Place> places;
+  std::vector<std::pair<std::string, std::vector<int>>> places;
   for (int i = 0; i < launch_.team; ++i) {
     const Thread& thread = threads_[i];
     const bool ended = thread.state == Thread::kEnded;
     std::string place = ended ? "ended" : "wait for " + MeetingText(thread.meeting);
-    const void* const call = ended ? nullptr : thread.meeting.call;
-    const auto known = std::find_if(places.begin(), places.end(), [&](const Place& other) {
-      return other.text == place && other.call == call;
-    });
+    const auto known = std::find_if(places.begin(), places.end(),
+                                    [&](const auto& other) { return other.first == place; });
     if (known != places.end()) {
-      known->threads.push_back(i);
+      known->second.push_back(i);
     } else {
-      places.push_back({std::move(place), call, {i}});
+      places.push_back({std::move(place), {i}});
     }
   }
   std::string text = absl::StrCat(launch_.kernel, ": team ", launch_.thread / launch_.team,
                                   " stands still, since its threads do not meet:");
-  for (const auto& [place, call, numbers] : places) {
+  for (const auto& [place, numbers] : places) {
     absl::string_view verb = place;
     std::string singular;
     if (numbers.size() == 1 && verb.substr(0, 4) == "wait") {
       singular = absl::StrCat("waits", verb.substr(4));
       verb = singular;
     }
-    absl::StrAppend(&text, &place == &places[0].text ? " " : "; ", NumbersText(numbers), " ", verb);
-    const auto same = std::count_if(places.begin(), places.end(),
-                                    [&](const Place& other) { return other.text == place; });
-    if (same > 1) absl::StrAppend(&text, " in a call of their own");
+    absl::StrAppend(&text, &place == &places[0].first ? " " : "; ", NumbersText(numbers), " ",
+                    verb);
   }
   return text;
 }

@@ -484,14 +484,6 @@ TEST_F(TeamsTest, ABarrierThatNotAllReachIsCaught) {
     ExpectFault(
         team, "if (lane == 1) barrier<T>(); else swap<T>(1, 1);",
         AllOf(HasSubstr("wait for a swap at"), HasSubstr("thread 1 waits for a barrier at")));
-    // Both calls meet in one line of a function.
-    ExpectFault(team,
-                "f32 x = load<f32>(a.b0, lane);\n"
-                "if (lane & 1) x = all<T>(x, [](f32 x, f32 y) { return x + y; });\n"
-                "else x = all<T>(x, [](f32 x, f32 y) { return x > y ? x : y; });\n"
-                "store<f32>(a.b1, lane, x);",
-                AllOf(HasSubstr("team 0 stands still, since its threads do not meet: "),
-                      HasSubstr("in a call of their own")));
     // A loop that one thread leaves later.
     ExpectFault(team, "for (i64 i = 0; i < 3 + (lane == 2); ++i) barrier<T>();",
                 AllOf(HasSubstr("thread 2 waits for a barrier at"), HasSubstr("ended")));

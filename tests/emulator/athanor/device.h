@@ -147,21 +147,13 @@ struct Site {
 #define ATHANOR_SITE \
   athanor::emulator::Site { __builtin_FILE(), __builtin_LINE(), __builtin_COLUMN() }
 
-// A line of a header is one site for all that call it, so meetings are told apart by the calls of
-// this too, which the compiler must neither merge nor move into a branch.
-__attribute__((noinline, convergent)) inline u64 MeetFromHere(Meeting meeting, u64 bits) {
-  meeting.call = __builtin_return_address(0);
-  return launch->meet(launch, meeting, bits);
-}
-
 template <int T, typename Value>
 FN Value Meet(Meeting::Kind kind, Value value, i64 step, Site site) {
   static_assert(sizeof(Value) == 4 || sizeof(Value) == 8, "threads exchange 4 or 8 bytes");
   if (locks != 0) Fail(Fault::kHolds, 0, 0, false);
   u64 bits = 0;
   __builtin_memcpy(&bits, &value, sizeof(value));
-  [[clang::nomerge]] bits =
-      MeetFromHere({kind, T, int(step), site.file, site.line, site.column, nullptr}, bits);
+  bits = launch->meet(launch, {kind, T, int(step), site.file, site.line, site.column}, bits);
   locks = 0;  // others may hold some
   __builtin_memcpy(&value, &bits, sizeof(value));
   return value;

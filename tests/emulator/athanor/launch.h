@@ -47,7 +47,6 @@ struct Meeting {
   int step;  // of a swap
   const char* file;
   int line, column;
-  const void* call;  // of it in the object: a line of a header may be that of several
 };
 
 struct Launch {
