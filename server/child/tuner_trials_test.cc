@@ -188,7 +188,6 @@ TEST_F(TunerTrialsTest, OnlyWhatMayServeIsCheckedAndMeasuredAgain) {
     for (int size = 0; size < 2; ++size) {
       EXPECT_LE(slow.times(size).rounds(), 15);  // those of a race
       EXPECT_LT(fast.times(size).seconds(), slow.times(size).seconds());
-      EXPECT_LT(slow.times(size).seconds(), 2 * 0.5);
     }
   }
 }

@@ -27,9 +27,6 @@ namespace {
 
 using Stage = internal::TryOutcome::Stage;
 
-// A kernel that gains less on its task's best is no better: noise does as much, and a check and
-// another measurement would cost more than it brings.
-constexpr double kLeastGain = 0.01;
 // Kernels of a race, each with prepared weights of its own.
 constexpr size_t kMostRaced = 4;
 
@@ -327,7 +324,7 @@ absl::Status KernelTrials::Judge(const internal::TryRequest& request, const Sett
     // Only what may be chosen has to be right: one that is no better than the best never is.
     const bool any = best.best_seconds().empty();
     const double limit = any ? std::numeric_limits<double>::infinity()
-                             : (1 - kLeastGain) * WeightedSeconds(best.best_seconds(), best);
+                             : (1 - kLeastKernelGain) * WeightedSeconds(best.best_seconds(), best);
     if (outcome.code() == 0 && (sum < limit || !trial->kernel().has_best())) {
       if (absl::Status s = Confirm(request, setting, send, trial); !s.ok()) return s;
     }

@@ -38,7 +38,9 @@ void TellSurely(double best, const internal::SearchKernel& asked, internal::TryO
     times.push_back(Scaled({size.seconds(), size.low(), size.high(), size.rounds()}, weight));
   }
   const Median sum = SumOf(times);
-  if (sum.value < best) TellAtLeast(std::min(sum.high, best), asked, outcome);
+  if (sum.value >= best) return;
+  const bool gains = sum.value <= (1 - kLeastKernelGain) * best;
+  TellAtLeast(gains ? std::min(sum.high, best) : best, asked, outcome);
 }
 
 }  // namespace athanor

@@ -61,6 +61,15 @@ TEST(ToldTimesTest, AGainThatMayBeLuckIsNone) {
   EXPECT_NEAR(Sum(outcome, Asked()), 40, 1e-6);
 }
 
+TEST(ToldTimesTest, AGainThatIsKnownAndSmallIsNone) {
+  internal::TryOutcome outcome = Raced({{0.995, 0.994, 0.996}, {0.995, 0.994, 0.996}});
+  TellSurely(40, Asked(), &outcome);
+  EXPECT_NEAR(Sum(outcome, Asked()), 40, 1e-6);
+  outcome = Raced({{0.985, 0.98, 0.99}, {0.985, 0.98, 0.99}});
+  TellSurely(40, Asked(), &outcome);
+  EXPECT_LT(Sum(outcome, Asked()), 40 * 0.99);
+}
+
 TEST(ToldTimesTest, LuckIsNotHandedOnFromBestToBest) {
   // Each of twenty equal kernels seems to gain a tenth, within its interval.
   double best = 40;

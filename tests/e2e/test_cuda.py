@@ -568,7 +568,10 @@ def test_hostile_candidates_cost_no_request(tmp_path: pathlib.Path,
             model = client.upload(mlp.mlp_graph(config=CONFIG), name="m").wait(timeout=120)
             baseline = check(model)
             (open_folder / "spoil.h").write_text(
-                "#define first(a) (*athanor::emulator::Element<i64>((void*)8, false))\n")
+                "template <int T = 1, typename A> FN i64 spoilt(const A&) {\n"
+                "  return *athanor::emulator::Element<i64>((void*)8, false);\n"
+                "}\n"
+                "#define first spoilt\n")
             job = client.compile("m", budget="100c")
             answered = 0
             while not client.job(job.id).finished:

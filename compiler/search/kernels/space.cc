@@ -28,8 +28,11 @@ Point PointOf(const KernelChoice& choice) {
     case KernelKind::kMap:
     case KernelKind::kRow:
     case KernelKind::kPoint:
-      return {choice.team, choice.walk.elements / choice.team, choice.walk.unroll,
-              choice.walk.rows};
+      // The larger a team, the more elements of a map are an item's (WalkSchedules).
+      return {choice.team,
+              choice.kind == KernelKind::kMap ? choice.walk.elements / choice.team
+                                              : choice.walk.elements,
+              choice.walk.unroll, choice.walk.rows};
     default:
       return {choice.team};
   }

@@ -133,6 +133,14 @@ TEST(Teams, AreInTheSpaceOfAGpuOnly) {
       EXPECT_GE(cost.Predict(s), cost.roofline()) << ScheduleText(s);
     }
     EXPECT_EQ(teams, (std::set<int>{1, 32, 128})) << body;
+    // Each schedule of a row can be left for another team.
+    const bool row = c.choice.kind == KernelKind::kRow || c.choice.kind == KernelKind::kPoint;
+    for (const KernelChoice& s : row ? all : std::vector<KernelChoice>()) {
+      const std::vector<KernelChoice> near = Neighbours(s, all);
+      EXPECT_TRUE(std::any_of(near.begin(), near.end(),
+                              [&](const KernelChoice& n) { return n.team != s.team; }))
+          << body << ": " << ScheduleText(s);
+    }
     EXPECT_EQ(texts.size(), all.size()) << body;
     v1::Target cpu = Gpu();
     cpu.set_device("cpu");

@@ -38,6 +38,8 @@ constexpr int kStepRounds = 15;
 // A kernel's time, or its ratio to the best of its task, is known well enough once its median lies
 // with 95 % within this share of it. Five samples or fewer have no such interval.
 constexpr double kKnown = 0.02;
+// A gain is confirmed by more: it is told to be as small as it may be.
+constexpr double kConfirmedWithin = 0.005;
 // Compared plans are known well enough once it is known whether one gains as much as it must gain
 // to be taken (candidate_plans.cc).
 constexpr double kLeastGain = 0.01;
@@ -92,7 +94,8 @@ class Measurement {
         view_(MakePacerView(&traffic)),
         end_(end),
         pacer_({.cores = UsableCores(), .threads = threads_, .end = end}, view_.get()),
-        calls_(request.sizes_size(), 1) {}
+        calls_(request.sizes_size(), 1),
+        slowest_(request.sizes_size()) {}
 
   absl::StatusOr<internal::MeasureReply> Run();
 
@@ -105,7 +108,7 @@ class Measurement {
   // Adds rounds of a size up to `most`, and for as long as they are needed.
   absl::Status RunPass(std::vector<Subject>& subjects, int size, int most);
   // Reports whether the size needs no further rounds.
-  static bool KnownAt(absl::Span<const Subject> subjects, int size);
+  bool KnownAt(absl::Span<const Subject> subjects, int size) const;
   // Marks those that can no longer win. REQUIRES: samples of all sizes.
   void FindLosers(std::vector<Subject>& subjects) const;
   // Plans in turn.
@@ -147,6 +150,7 @@ class Measurement {
   // Calls per sample, by size: alike for all plans, since the first of a sample takes longest. A
   // plan that made 3 seemed to take 0.8 of its own time with 2.
   std::vector<int64_t> calls_;
+  std::vector<double> slowest_;  // seconds of a call, by size
   // Shared with the isolated process: times of all plans' steps at the first size, then at the
   // next.
   double* step_seconds_ = nullptr;
@@ -380,15 +384,20 @@ absl::Status Measurement::Begin(int size, double limit, const Subject& like, Sub
       calls = std::clamp<int64_t>(static_cast<int64_t>(kSample / std::max(seconds, 1e-9)), 1, 1000);
     }
   }
-  calls_[size] = std::max(calls_[size], calls);
   // Known until there are others: for how long a round will take, and where there is none.
   at.samples = {seconds};
-  if (limit <= 0 || seconds <= limit) return absl::OkStatus();
-  double again = 0;
-  if (absl::Status status = Sample(*s, size, &calls, &again); !status.ok()) return status;
-  at.given_up = again > limit;
-  at.samples = {again};
-  if (at.given_up) at.samples.push_back(seconds);
+  if (limit > 0 && seconds > limit) {
+    double again = 0;
+    if (absl::Status status = Sample(*s, size, &calls, &again); !status.ok()) return status;
+    at.given_up = again > limit;
+    at.samples = {again};
+    if (at.given_up) at.samples.push_back(seconds);
+  }
+  if (at.given_up) return absl::OkStatus();
+  // As many as the fastest needs, within a slice of the slowest.
+  slowest_[size] = std::max(slowest_[size], seconds);
+  const auto most = static_cast<int64_t>(Pacer::kMaxSlice / std::max(slowest_[size], 1e-9));
+  calls_[size] = std::max<int64_t>(1, std::min(std::max(calls_[size], calls), most));
   return absl::OkStatus();
 }
 
@@ -438,12 +447,13 @@ absl::Status Measurement::BindAgain(int size, const Subject& like, Subject* s) {
   return Sample(*s, size, &calls_[size], &seconds);
 }
 
-bool Measurement::KnownAt(absl::Span<const Subject> subjects, int size) {
+bool Measurement::KnownAt(absl::Span<const Subject> subjects, int size) const {
+  const double known = request_.confirm() ? kConfirmedWithin : kKnown;
   const Subject::AtSize& first = subjects[0].sizes[size];
   if (first.samples.size() < kLeastKnown) return subjects.size() == 1 && first.given_up;
   if (subjects.size() == 1) return MedianOf(first.samples).KnownWithin(kKnown);
   return std::all_of(subjects.begin() + 1, subjects.end(), [&](const Subject& s) {
-    return s.lost || s.sizes[size].given_up || RatioTo(subjects[0], s, size).KnownWithin(kKnown);
+    return s.lost || s.sizes[size].given_up || RatioTo(subjects[0], s, size).KnownWithin(known);
   });
 }
 
@@ -460,10 +470,11 @@ absl::Status Measurement::RunPass(std::vector<Subject>& subjects, int size, int 
   };
   for (int round = static_cast<int>(subjects[0].sizes[size].samples.size());
        round < most && !KnownAt(subjects, size); ++round) {
+    const int64_t calls = calls_[size];
     if (yard_ != nullptr) {
-      int64_t calls = 1;
+      int64_t once = 1;
       const absl::StatusOr<double> seconds =
-          pacer_.Sample(&calls, [&](int64_t) { return yard_->Run(); });
+          pacer_.Sample(&once, [&](int64_t) { return yard_->Run(); });
       if (!seconds.ok()) {
         cut(round);
         return seconds.status();
@@ -479,6 +490,8 @@ absl::Status Measurement::RunPass(std::vector<Subject>& subjects, int size, int 
         return status;
       }
     }
+    // A request had one of them make fewer calls: not for the same round.
+    if (calls_[size] < calls) cut(round--);
   }
   return absl::OkStatus();
 }
@@ -607,6 +620,7 @@ absl::Status Measurement::RunSize(std::vector<Subject>& subjects, int size, Resu
     if (!s.sizes[size].given_up) s.sizes[size].samples.clear();
   }
   for (int round = 0; round < rounds; ++round) {
+    const int64_t calls = calls_[size];
     for (size_t p = 0; p < subjects.size(); ++p) {
       // Every other round goes backwards, so that no plan always runs after the same neighbour.
       Subject& s = subjects[round % 2 == 0 ? p : subjects.size() - 1 - p];
@@ -615,6 +629,13 @@ absl::Status Measurement::RunSize(std::vector<Subject>& subjects, int size, Resu
       if (status.ok()) continue;
       if (!absl::IsAborted(status) || round < patience.least) return status;
       rounds = round;  // the samples so far must do
+    }
+    if (calls_[size] < calls && round < rounds) {  // a request had one make fewer calls
+      for (Subject& s : subjects) {
+        if (!s.sizes[size].given_up) s.sizes[size].samples.resize(round);
+      }
+      --round;
+      continue;
     }
     if (subjects.size() == 1 || round + 1 != look) continue;
     if (Decided(subjects, size)) break;

@@ -44,9 +44,12 @@ Median SumOf(const std::vector<Median>& times) {
   for (const Median& t : times) {
     sum.samples = sum.samples == 0 ? t.samples : std::min(sum.samples, t.samples);
     sum.value += t.value;
+    sum.low += t.low;
+    sum.high += t.high;
     below += (t.value - t.low) * (t.value - t.low);
     above += (t.high - t.value) * (t.high - t.value);
   }
+  if (sum.samples < kLeastKnown) return sum;
   sum.low = sum.value - std::sqrt(below);
   sum.high = sum.value + std::sqrt(above);
   return sum;

@@ -33,7 +33,8 @@ Median PairedRatio(const std::vector<double>& samples, const std::vector<double>
 Median Scaled(const Median& ratio, double seconds);
 
 // Returns the sum of times that err independently of each other: its interval is as wide as the
-// root of the sum of their squares. The fewest samples count.
+// root of the sum of their squares. The fewest samples count; where they have no interval, all that
+// the sum may be is given.
 Median SumOf(const std::vector<Median>& times);
 
 // Reports whether further rounds would not change on which side of `limit` the ratio lies: its

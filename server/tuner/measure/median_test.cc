@@ -54,6 +54,10 @@ TEST(MedianTest, ASumsIntervalIsNarrowerThanThatOfItsParts) {
   EXPECT_DOUBLE_EQ(sum.high, 14 + std::hypot(3, 2));
   EXPECT_EQ(sum.samples, 8);
   EXPECT_EQ(SumOf({}).value, 0);
+  // Extremes of few samples add up.
+  const Median few = SumOf({{10, 7, 13, 5}, {4, 3, 6, 20}});
+  EXPECT_DOUBLE_EQ(few.low, 10);
+  EXPECT_DOUBLE_EQ(few.high, 19);
 }
 
 TEST(MedianTest, ARatioIsKnownOnOneSideOfTheLimit) {
