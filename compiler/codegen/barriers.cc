@@ -95,13 +95,15 @@ class Accesses {
     return access >= loops_[loop].access && access < loops_[loop].end_access;
   }
 
-  // Reports whether each lane of a vector's store is proved to have an element of its own. A stride
-  // over sizes counts as 1 or more if it is not negative: lowerings multiply the extents of axes,
-  // and store nothing to a tensor of which one is 0.
+  // Reports whether each lane of a vector's store has an element of its own: proved of a multiple
+  // of the lane, tried of others, such as columns that are split into heads. A stride over sizes
+  // counts as 1 or more if it is not negative: lowerings multiply the extents of axes, and store
+  // nothing to a tensor of which one is 0.
   bool LanesDiffer(int access) const {
     const MemoryAccess& a = accesses_[access];
     const std::optional<Expr::Affine> affine = a.expanded.AsAffine(kLane);
-    if (!affine || affine->base.overflow()) return false;
+    if (!affine) return LanesDifferWhereTried(a.expanded);
+    if (affine->base.overflow()) return false;
     if (const std::optional<int64_t> stride = affine->stride.constant(); stride == 0) return false;
     std::set<std::string> in_base, in_stride;
     affine->base.CollectSymbols(&in_base);
@@ -111,6 +113,27 @@ class Accesses {
            std::all_of(in_stride.begin(), in_stride.end(),
                        [](const std::string& s) { return s[0] == 's'; }) &&
            (bounds_.NonNegative(affine->stride) || bounds_.NonNegative(-1 * affine->stride));
+  }
+
+  // Reports whether an index differs by lane where all else is large, and so no multiple of what
+  // divides the lane.
+  bool LanesDifferWhereTried(const Expr& index) const {
+    std::set<std::string> used;
+    index.CollectSymbols(&used);
+    Expr::Env env;
+    int64_t value = 4099;
+    for (const std::string& symbol : used) {
+      if (vectors_.contains(symbol)) return false;
+      env[symbol] = value;
+      value += 1006;
+    }
+    std::set<int64_t> elements;
+    for (int lane = 0; lane < kernel_.team; ++lane) {
+      env[kLane] = lane;
+      const std::optional<int64_t> element = index.Evaluate(env);
+      if (!element || !elements.insert(*element).second) return false;
+    }
+    return true;
   }
 
   // Reports whether `earlier`, carried by `carrier`, and `later` may touch one element in two

@@ -207,6 +207,7 @@ TEST(KirVerify, LanesOfATeamStoreToElementsOfTheirOwn) {
   for (const char* text :
        {"store b1[lane + v3]", "store b1[-lane + 31]", "v4: i64x32 = index 4*lane\nstore b1[v4]",
         "v4: i64x32 = index lane\nv5: i64x32 = index 3*v4 + v3\nstore b1[v5 + s1]",
+        "store b1[8*s1*floordiv(lane + v3, 8) + mod(lane + v3, 8)]",
         "store b1[s0*lane + s0*s1*lane]", "store b1[lane*floordiv(s0, 2)]",
         "v4: i64 = index s0*s1\nstore b1[lane*v4]", "mut v4: i64 = v1\nstore b1[lane + v4]"}) {
     EXPECT_TRUE(verify(" team 32", text).ok()) << text << ": " << verify(" team 32", text);
