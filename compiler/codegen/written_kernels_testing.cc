@@ -26,8 +26,9 @@ Expr Lane(int lanes) { return lanes == 1 ? 0 : Expr::Symbol(kir::kLane); }
 // Adds results to a kernel of ops.
 class OpsWriter {
  public:
-  OpsWriter(DType dtype, int lanes)
+  OpsWriter(DType dtype, int lanes, bool f64)
       : dtype_(dtype),
+        f64_(f64),
         lane_(Lane(lanes)),
         condition_(e_.Global(DType::kBool, false)),
         in_(e_.Global(dtype, false)) {
@@ -44,7 +45,9 @@ class OpsWriter {
         Add(row, {{"direction", std::string("left")}}, true);
         Add(row, {{"direction", std::string("right")}});
       } else {
-        for (const DTypeRow& to : kDTypes) Add(row, {{"dtype", to.dtype}});
+        for (const DTypeRow& to : kDTypes) {
+          if (f64_ || to.dtype != DType::kF64) Add(row, {{"dtype", to.dtype}});
+        }
       }
     }
     if (Computes(dtype_) && dtype_ != DType::kBool) AddNumeric();
@@ -94,6 +97,7 @@ class OpsWriter {
 
   Emitter e_{Bounds()};
   const DType dtype_;
+  const bool f64_;
   const Expr lane_;
   const int condition_, in_;
   Var choice_;
@@ -152,7 +156,9 @@ void AddKernelsOf(const std::filesystem::path& path, std::map<std::string, kir::
 
 }  // namespace
 
-WrittenOps WriteOps(DType dtype, int lanes) { return OpsWriter(dtype, lanes).Write(); }
+WrittenOps WriteOps(DType dtype, int lanes, bool f64) {
+  return OpsWriter(dtype, lanes, f64).Write();
+}
 
 std::vector<Expr> WrittenPlaces(const Expr& n, const Expr& lane, const Expr& place) {
   return {3 * n,    lane + n,     2 * lane, 3 * lane + n, 4 * lane,
@@ -223,12 +229,12 @@ kir::Kernel WriteIndices(int lanes) {
   return std::move(e).Finish("indices", 1);
 }
 
-std::map<std::string, kir::Kernel> WrittenKernels(const std::vector<int>& lanes) {
+std::map<std::string, kir::Kernel> WrittenKernels(const std::vector<int>& lanes, bool f64) {
   std::map<std::string, kir::Kernel> kernels;
   for (int n : lanes) {
     kernels[Cat("indices_x", n)] = WriteIndices(n);
     for (const DTypeRow& row : kDTypes) {
-      kernels[Cat("ops_", row.name, "x", n)] = WriteOps(row.dtype, n).kernel;
+      kernels[Cat("ops_", row.name, "x", n)] = WriteOps(row.dtype, n, f64).kernel;
       kernels[Cat("memory_", row.name, "x", n)] = WriteMemory(row.dtype, n);
     }
   }

@@ -30,7 +30,8 @@ struct WrittenOps {
   std::vector<Result> results;
   int fma = -1;  // the buffer of operand 0 * operand 1 + operand 2; -1 if the dtype has none
 };
-WrittenOps WriteOps(DType dtype, int lanes);
+// `f64`: results may be f64.
+WrittenOps WriteOps(DType dtype, int lanes, bool f64 = true);
 
 // The places that WriteMemory loads from and stores to, one after another under each mask. `n` is
 // the size, `place` what buffer 2 holds.
@@ -48,7 +49,7 @@ std::vector<Expr> WrittenIndices(const Expr& n, const Expr& lane, const Expr& at
 kir::Kernel WriteIndices(int lanes);
 
 // Returns all of these by name, for each number of lanes.
-std::map<std::string, kir::Kernel> WrittenKernels(const std::vector<int>& lanes);
+std::map<std::string, kir::Kernel> WrittenKernels(const std::vector<int>& lanes, bool f64 = true);
 
 // Returns operand number `which` of two: all pairs of edge values, then random values. The length
 // is never a multiple of the vector length.

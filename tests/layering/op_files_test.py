@@ -59,7 +59,7 @@ MOST_THAT_NAME_ONE = 30
 SWITCHES = {
     "compiler/codegen/contract.cc",
     "compiler/codegen/cpu/arithmetic.cc",
-    "compiler/codegen/cuda/arithmetic.cc",
+    "compiler/codegen/gpu/arithmetic.cc",
     "compiler/codegen/spelling.cc",  # what both dialects spell alike
     "compiler/rules/terms/facts.cc",
 }

@@ -2,8 +2,9 @@
 
 #include <vector>
 
-#include "compiler/codegen/cuda/arithmetic.h"
-#include "compiler/codegen/cuda/memory.h"
+#include "compiler/codegen/gpu/arithmetic.h"
+#include "compiler/codegen/gpu/frame.h"
+#include "compiler/codegen/gpu/memory.h"
 #include "compiler/codegen/printer.h"
 #include "compiler/codegen/spelling.h"
 #include "compiler/ir/value/message.h"
@@ -18,10 +19,10 @@ constexpr char kDeviceHeader[] =
 #include "compiler/codegen/cuda/device.inc"
     ;
 constexpr char kArithmeticHeader[] =
-#include "compiler/codegen/cuda/arithmetic.inc"
+#include "compiler/codegen/gpu/arithmetic.inc"
     ;
 constexpr char kMemoryHeader[] =
-#include "compiler/codegen/cuda/memory.inc"
+#include "compiler/codegen/gpu/memory.inc"
     ;
 constexpr char kTeamHeader[] =
 #include "compiler/codegen/cuda/team.inc"
@@ -32,57 +33,12 @@ constexpr int64_t kMostArgumentBytes = 32764;
 
 // Shared memory that a block has without asking for more.
 constexpr int64_t kMostSharedBytes = 48 << 10;
-// What reductions take of the shared memory of a team that is a block (kReduceBytes of team.h.txt).
-constexpr int64_t kReduceBytes = 64;
-
-std::string LoopHint(AxisRole role, bool) {
-  return role == AxisRole::kUnroll ? "#pragma unroll" : "";
-}
-
-absl::Status LanesOfTeam(int team, const std::vector<Stmt>& body) {
-  for (const Stmt& s : body) {
-    if (s.opcode == Opcode::kGemm) {
-      return absl::InternalError("a CUDA kernel calls no library: lower the contraction to loops");
-    }
-    if (s.type.lanes != 1 && s.type.lanes != team) {
-      return absl::InternalError(Cat("v", s.result, " has ", s.type.lanes,
-                                     " lanes; a CUDA kernel's registers have one",
-                                     team > 1 ? Cat(", or the ", team, " of its team") : ""));
-    }
-    RETURN_IF_ERROR(LanesOfTeam(team, s.body));
-  }
-  return absl::OkStatus();
-}
-
-bool IsGlobal(const Buffer& b) { return b.space == Space::kGlobal; }
-
-int64_t ReservedBytes(const Kernel& kernel) {
-  return kernel.team > kWaveThreads ? kReduceBytes : 0;
-}
-
-// Reports whether scratch lies in shared memory: that of all teams of a block fits.
-bool SharesScratch(const Kernel& kernel) {
-  const int64_t bytes = ReservedBytes(kernel) + kernel.ScratchBytes();
-  return kernel.team > 1 && bytes <= kMostSharedBytes / (kBlockThreads / kernel.team);
-}
-
-void DefineArguments(const Kernel& kernel, CodeText* code) {
-  code->Line("struct Arguments {");
-  for (size_t i = 0; i < kernel.buffers.size(); ++i) {
-    if (IsGlobal(kernel.buffers[i])) code->Line("  Buffer b", i, ";");
-  }
-  for (size_t i = 0; i < kernel.sizes.size(); ++i) code->Line("  i64 s", i, ";");
-  for (const char* member : {"i64 items", "u8* workspace", "i64 stride", "ErrorSlot* error"}) {
-    code->Line("  ", member, ";");
-  }
-  code->Line("};");
-}
 
 // Names the arguments: sN, and bN, of which scratch is laid out as Kernel::ScratchBytes counts it.
 // `team`: what functions of teams have behind their name.
 void NameArguments(const Kernel& kernel, const std::string& team, CodeText* code) {
   for (size_t i = 0; i < kernel.sizes.size(); ++i) code->Line("const i64 s", i, " = a.s", i, ";");
-  const bool shared = SharesScratch(kernel);
+  const bool shared = SharesScratch(kernel, kMostSharedBytes);
   int64_t offset = shared ? ReservedBytes(kernel) : 0;
   for (size_t i = 0; i < kernel.buffers.size(); ++i) {
     const Buffer& b = kernel.buffers[i];
@@ -107,32 +63,30 @@ absl::Status VerifyCuda(const kir::Kernel& kernel) {
                                              " bytes of arguments; a CUDA launch takes ",
                                              kir::kMostArgumentBytes));
   }
-  return Prefixed(Cat("kernel ", Quoted(kernel.name), ": "),
-                  kir::LanesOfTeam(kernel.team, kernel.body));
+  return Prefixed(Cat("kernel ", Quoted(kernel.name), ": "), kir::VerifyTeam(kernel, "CUDA"));
 }
 
 int64_t CudaWorkspaceBytes(const kir::Kernel& kernel) {
-  return kir::SharesScratch(kernel) ? 0 : kernel.ScratchBytes();
+  return kir::SharesScratch(kernel, kir::kMostSharedBytes) ? 0 : kernel.ScratchBytes();
 }
 
 std::string PrintCudaKernel(const kir::Kernel& kernel, const v1::Target&) {
-  kir::CudaArithmetic arithmetic(kernel.team);
-  kir::CudaMemory memory(kernel);
+  kir::GpuArithmetic arithmetic(kernel.team);
+  kir::GpuMemory memory(kernel);
   kir::CodeText code;
   code.Directive("#include \"athanor/device.h\"");
-  kir::DefineArguments(kernel, &code);
+  kir::DefineArguments(kernel, "", &code);
   const std::string team = kernel.team > 1 ? Cat("<", kernel.team, ">") : "";
   if (kernel.team > 1) {
-    const int64_t scratch = kir::SharesScratch(kernel) ? kernel.ScratchBytes() : 0;
     code.Open("TEAM_KERNEL(athanor_kernel, ", kernel.team, ", ",
-              kir::ReservedBytes(kernel) + scratch, ")");
+              kir::SharedBytes(kernel, kir::kMostSharedBytes), ")");
   } else {
     code.Open("KERNEL(athanor_kernel)");
   }
   kir::NameArguments(kernel, team, &code);
   if (kernel.team > 1) code.Line("const i64 lane = lane_of", team, "();");
   code.Open("for (i64 g = first", team, "(a); g < a.items; g += teams", team, "(a))");
-  kir::PrintBody(kernel, {arithmetic, memory, kir::LoopHint}, &code);
+  kir::PrintBody(kernel, {arithmetic, memory, kir::UnrollHint}, &code);
   code.Close();
   code.Close();
   return code.text();

@@ -16,6 +16,7 @@ using f32 = float;
 using f64 = double;
 
 #define FN inline __attribute__((always_inline))
+#define CONSTANT constexpr
 // Begins the kernel that reads its arguments from `a`: a thread's run, which a launch calls.
 #define KERNEL(name) TEAM_KERNEL(name, 1, 0)
 // Begins a kernel of teams of so many threads, which have so many bytes of shared memory. A block
@@ -37,6 +38,11 @@ using f64 = double;
   static void name##_thread(const Arguments& a)
 
 extern "C" const char athanor_arch[] = ATHANOR_ARCH;
+
+template <typename T, typename From>
+FN T as(From x) {
+  return __builtin_bit_cast(T, x);
+}
 
 namespace athanor::emulator {
 
@@ -185,6 +191,7 @@ struct alignas(64) ErrorSlot {
   Cell code, index, extent, item;
   u32 lock;
 };
+using Errors = ErrorSlot*;
 
 template <int T = 1, typename A>
 FN i64 first(const A&) {

@@ -1,7 +1,7 @@
-// Spells types, constants and the op table's elementwise ops in CUDA C++, for scalars of every
-// dtype. The functions that it calls are in arithmetic.h.txt and device.h.txt.
-#ifndef ATHANOR_COMPILER_CODEGEN_CUDA_ARITHMETIC_H_
-#define ATHANOR_COMPILER_CODEGEN_CUDA_ARITHMETIC_H_
+// Spells types, constants and the op table's elementwise ops in the C++ of GPUs, for scalars of
+// every dtype. The functions that it calls are in arithmetic.h.txt and device.h.txt.
+#ifndef ATHANOR_COMPILER_CODEGEN_GPU_ARITHMETIC_H_
+#define ATHANOR_COMPILER_CODEGEN_GPU_ARITHMETIC_H_
 
 #include <optional>
 #include <string>
@@ -12,10 +12,10 @@
 namespace athanor::kir {
 
 // A register has one element of each thread: a vector of a team's lanes is one too. REQUIRES:
-// VerifyCuda.
-class CudaArithmetic : public Arithmetic {
+// VerifyTeam.
+class GpuArithmetic : public Arithmetic {
  public:
-  explicit CudaArithmetic(int team) : team_(team) {}
+  explicit GpuArithmetic(int team) : team_(team) {}
 
   std::string TypeName(Type type) override;
   std::string Constant(const Scalar& value) override;
@@ -30,10 +30,13 @@ class CudaArithmetic : public Arithmetic {
                           std::optional<int64_t> divisor, bool natural) override;
   std::string Extreme(bool max, const std::string& a, const std::string& b, int lanes) override;
 
- private:
+ protected:
+  // Spells what `op` makes of x and y, each a register of the dtype.
+  static std::string Combine(Op op, DType dtype);
+
   const int team_;
 };
 
 }  // namespace athanor::kir
 
-#endif  // ATHANOR_COMPILER_CODEGEN_CUDA_ARITHMETIC_H_
+#endif  // ATHANOR_COMPILER_CODEGEN_GPU_ARITHMETIC_H_

@@ -1,4 +1,4 @@
-#include "compiler/codegen/cuda/memory.h"
+#include "compiler/codegen/gpu/memory.h"
 
 #include <vector>
 
@@ -35,7 +35,7 @@ std::string IndexOf(const Access& access) {
 
 }  // namespace
 
-std::string CudaMemory::Load(const Access& access) {
+std::string GpuMemory::Load(const Access& access) {
   const bool is_bool = access.type.dtype == DType::kBool;
   const std::string value = Cat(Call(Cat("load<", MemoryElement(access.type.dtype), ">"),
                                      {BufferName(access.buffer), IndexOf(access)}),
@@ -44,7 +44,7 @@ std::string CudaMemory::Load(const Access& access) {
   return active.empty() ? value : Cat(active, " ? ", value, " : 0");
 }
 
-std::string CudaMemory::Store(const Access& access, const Operand& value) {
+std::string GpuMemory::Store(const Access& access, const Operand& value) {
   const std::string store = Call(Cat("store<", MemoryElement(access.type.dtype), ">"),
                                  {BufferName(access.buffer), IndexOf(access), value.text});
   const std::string active = Both(FirstOnly(access.type.lanes),
@@ -52,7 +52,7 @@ std::string CudaMemory::Store(const Access& access, const Operand& value) {
   return active.empty() ? store : Cat("if (", active, ") ", store);
 }
 
-std::string CudaMemory::Prefetch(int buffer, const std::string& index) {
+std::string GpuMemory::Prefetch(int buffer, const std::string& index) {
   const std::string first = FirstOnly(1);
   return Cat(first.empty() ? "" : Cat("if (", first, ") "),
              Call(Cat("prefetch<", MemoryElement(kernel_.buffers[buffer].dtype), ">"),
@@ -60,12 +60,12 @@ std::string CudaMemory::Prefetch(int buffer, const std::string& index) {
 }
 
 // Names a function that no device has, so that the kernel does not compile.
-std::string CudaMemory::Gemm(Type, absl::Span<const MatrixOperand>, absl::Span<const std::string>) {
+std::string GpuMemory::Gemm(Type, absl::Span<const MatrixOperand>, absl::Span<const std::string>) {
   return "no_library_multiplies_inside_kernels()";
 }
 
-std::string CudaMemory::Sort(Type key, absl::Span<const MatrixOperand> rows,
-                             const std::string& elements) {
+std::string GpuMemory::Sort(Type key, absl::Span<const MatrixOperand> rows,
+                            const std::string& elements) {
   std::vector<std::string> args;
   for (const MatrixOperand& row : rows) {
     args.push_back(Cat("Row{", BufferName(row.buffer), ", ", row.index, "}"));
@@ -76,21 +76,21 @@ std::string CudaMemory::Sort(Type key, absl::Span<const MatrixOperand> rows,
               args);
 }
 
-std::string CudaMemory::CheckIndex(const Operand& index, const std::string& extent,
-                                   const std::string& count,
-                                   const std::optional<Operand>& predicate) {
+std::string GpuMemory::CheckIndex(const Operand& index, const std::string& extent,
+                                  const std::string& count,
+                                  const std::optional<Operand>& predicate) {
   const int lanes = index.type.lanes;
   const std::string active = Both(FirstOnly(lanes), ActiveOf(lanes, count, predicate));
   return Call(OfTeam("check"), {"a.error", "g", index.text, extent, active.empty() ? "1" : active});
 }
 
-std::string CudaMemory::Barrier() { return Call(OfTeam("barrier"), {}); }
+std::string GpuMemory::Barrier() { return Call(OfTeam("barrier"), {}); }
 
-std::string CudaMemory::OfTeam(const char* name) const {
+std::string GpuMemory::OfTeam(const char* name) const {
   return kernel_.team > 1 ? Cat(name, "<", kernel_.team, ">") : name;
 }
 
-std::string CudaMemory::FirstOnly(int lanes) const {
+std::string GpuMemory::FirstOnly(int lanes) const {
   return kernel_.team > 1 && lanes == 1 ? Infix("lane", "==", "0") : "";
 }
 

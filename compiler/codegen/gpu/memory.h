@@ -1,7 +1,7 @@
-// Spells loads, stores and whatever else touches the buffers of a CUDA kernel. The functions that
+// Spells loads, stores and whatever else touches the buffers of a GPU kernel. The functions that
 // it calls are in memory.h.txt and device.h.txt.
-#ifndef ATHANOR_COMPILER_CODEGEN_CUDA_MEMORY_H_
-#define ATHANOR_COMPILER_CODEGEN_CUDA_MEMORY_H_
+#ifndef ATHANOR_COMPILER_CODEGEN_GPU_MEMORY_H_
+#define ATHANOR_COMPILER_CODEGEN_GPU_MEMORY_H_
 
 #include <optional>
 #include <string>
@@ -12,11 +12,11 @@
 namespace athanor::kir {
 
 // In a team each thread moves its lane of a vector, every thread loads scalars, and the first one
-// stores them. REQUIRES: VerifyCuda.
-class CudaMemory : public Memory {
+// stores them. REQUIRES: VerifyTeam.
+class GpuMemory : public Memory {
  public:
   // `kernel` must outlive it.
-  explicit CudaMemory(const Kernel& kernel) : kernel_(kernel) {}
+  explicit GpuMemory(const Kernel& kernel) : kernel_(kernel) {}
 
   std::string Load(const Access& access) override;
   std::string Store(const Access& access, const Operand& value) override;
@@ -39,4 +39,4 @@ class CudaMemory : public Memory {
 
 }  // namespace athanor::kir
 
-#endif  // ATHANOR_COMPILER_CODEGEN_CUDA_MEMORY_H_
+#endif  // ATHANOR_COMPILER_CODEGEN_GPU_MEMORY_H_

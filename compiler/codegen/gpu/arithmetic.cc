@@ -1,4 +1,4 @@
-#include "compiler/codegen/cuda/arithmetic.h"
+#include "compiler/codegen/gpu/arithmetic.h"
 
 #include <bit>
 #include <utility>
@@ -97,14 +97,14 @@ std::string Bitcast(DType to, const Operand& x) {
 
 }  // namespace
 
-std::string CudaArithmetic::TypeName(Type type) { return RegisterElement(type.dtype); }
+std::string GpuArithmetic::TypeName(Type type) { return RegisterElement(type.dtype); }
 
-std::string CudaArithmetic::Constant(const Scalar& value) {
+std::string GpuArithmetic::Constant(const Scalar& value) {
   if (std::optional<std::string> literal = Literal(value)) return *std::move(literal);
   return Call(For("as", value.dtype), {LiteralOfBits(value)});
 }
 
-std::string CudaArithmetic::Compute(const Stmt& stmt, absl::Span<const Operand> args) {
+std::string GpuArithmetic::Compute(const Stmt& stmt, absl::Span<const Operand> args) {
   const DType dtype = stmt.type.dtype;
   switch (stmt.op) {
     case Op::kCast:
@@ -122,44 +122,48 @@ std::string CudaArithmetic::Compute(const Stmt& stmt, absl::Span<const Operand> 
   }
 }
 
-std::string CudaArithmetic::Fma(Type type, absl::Span<const Operand> args) {
+std::string GpuArithmetic::Fma(Type type, absl::Span<const Operand> args) {
   if (IsFloat(type.dtype)) return Call(Cat("fma_", DTypeName(type.dtype)), Texts(args));
   const Operand product{Apply(Op::kMul, type.dtype, args.subspan(0, 2)), type, nullptr};
   return Apply(Op::kAdd, type.dtype, {product, args[2]});
 }
 
 // Every thread has the scalar.
-std::string CudaArithmetic::Broadcast(Type, const Operand& scalar) { return scalar.text; }
+std::string GpuArithmetic::Broadcast(Type, const Operand& scalar) { return scalar.text; }
 
-std::string CudaArithmetic::Reduce(Op op, const Operand& vector) {
+std::string GpuArithmetic::Reduce(Op op, const Operand& vector) {
   const std::string type = TypeName(vector.type);
-  const Operand x{"x", vector.type, nullptr}, y{"y", vector.type, nullptr};
   return Call(Cat("reduce<", team_, ">"),
               {vector.text, Cat("[](", type, " x, ", type, " y) -> ", type, " { return ",
-                                Apply(op, vector.type.dtype, {x, y}), "; }")});
+                                Combine(op, vector.type.dtype), "; }")});
 }
 
-std::string CudaArithmetic::LaneMask(const std::string& count, int lanes) {
+std::string GpuArithmetic::Combine(Op op, DType dtype) {
+  const Type type{dtype, 1};
+  return Apply(op, dtype, {Operand{"x", type, nullptr}, Operand{"y", type, nullptr}});
+}
+
+std::string GpuArithmetic::LaneMask(const std::string& count, int lanes) {
   return lanes > 1 ? Infix("lane", "<", count) : Infix(count, ">", "0");
 }
 
-std::string CudaArithmetic::RandomBits(const Operand& index, const Operand& seed) {
+std::string GpuArithmetic::RandomBits(const Operand& index, const Operand& seed) {
   return Call("philox", {index.text, seed.text});
 }
 
-std::string CudaArithmetic::Lane(int lanes) { return lanes > 1 ? "lane" : "0L"; }
+std::string GpuArithmetic::Lane(int lanes) { return lanes > 1 ? "lane" : "0L"; }
 
 // A shift rounds down, as a floor division does, and a dividend that is never negative needs no
 // correction.
-std::string CudaArithmetic::FloorDivide(const std::string& a, const std::string& b, int,
-                                        std::optional<int64_t> divisor, bool natural) {
+std::string GpuArithmetic::FloorDivide(const std::string& a, const std::string& b, int,
+                                       std::optional<int64_t> divisor, bool natural) {
   if (divisor && *divisor > 0 && (*divisor & (*divisor - 1)) == 0) {
     return Infix(a, ">>", Cat(std::countr_zero(static_cast<uint64_t>(*divisor))));
   }
   return natural ? Infix(a, "/", b) : Call("floor_index", {a, b});
 }
 
-std::string CudaArithmetic::Extreme(bool max, const std::string& a, const std::string& b, int) {
+std::string GpuArithmetic::Extreme(bool max, const std::string& a, const std::string& b, int) {
   return Pick(a, max ? ">" : "<", b);
 }
 
