@@ -9,8 +9,8 @@
 // thread and stored by thread 0. This relies on two things that hold of every kernel of a team:
 // - Items are independent: none touches an element of a global buffer that another one writes. So
 //   only scratch, which the team's next item has again, is ordered from item to item.
-// - The lanes of one store go to elements of their own: CheckBarriers wants it proved, or tried where
-//   the lane is divided.
+// - The lanes of one store go to elements of their own: CheckBarriers wants it proved, or tried
+//   where the lane is divided.
 #ifndef ATHANOR_COMPILER_CODEGEN_BARRIERS_H_
 #define ATHANOR_COMPILER_CODEGEN_BARRIERS_H_
 
