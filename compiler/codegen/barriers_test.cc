@@ -139,7 +139,7 @@ TEST(PlaceBarriers, NothingForOneThread) {
 }
 
 TEST(PlaceBarriers, TheNextItemHasTheSameScratch) {
-  // One item alone is followed by none.
+  // An item that is alone is followed by none.
   Kernel kernel = *ParseKernel(
       "kernel() team 4 grid 1\nb0: f32 scratch 4\nv0: f32x4 = load b0[-lane + 3]\n"
       "v1: f32 = reduce.Add(v0)\nv2: f32x4 = broadcast(v1)\nbarrier\nstore b0[lane] = v2: f32x4\n");

@@ -28,7 +28,7 @@ TEST(GeometryOf, SpreadsItemsOverMultiprocessors) {
   EXPECT_EQ(Of(132 * 2 + 1, 32), Shape(89, 96));
   EXPECT_EQ(Of(5, 128), Shape(5, 128));
   EXPECT_EQ(Of(int64_t{1} << 40, 128), Shape(kResident / 128, 128));
-  // One wave has four teams of eight.
+  // Four teams of eight fill a wave.
   EXPECT_EQ(Of(3, 8), Shape(1, 32));
   EXPECT_EQ(Of(133, 8), Shape(34, 32));
 }

@@ -35,7 +35,7 @@ struct OpenedDevice {
   std::string reason;         // of `auto`: why it is none of the GPUs before it
 };
 
-// Where what a GPU needs is asked for.
+// Answers for what a GPU needs.
 struct GpuSupport {
   // Called only if a GPU may be needed.
   absl::FunctionRef<absl::StatusOr<const CudaDriver*>()> driver;

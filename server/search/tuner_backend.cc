@@ -174,7 +174,7 @@ class TunerBackend final : public CompileBackend {
   }
 
  private:
-  // What this backend has of a device. Searches refer to it for as long as they live.
+  // Holds what this backend has of a device. Searches refer to it for as long as they live.
   struct Owned {
     Owned(TunerDevice& of, absl::StatusOr<std::unique_ptr<TunerProcess>> own)
         : device(of), tuner(std::move(own)) {}

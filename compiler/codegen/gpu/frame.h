@@ -1,4 +1,4 @@
-// What the frames of kernels of GPUs have in common: arguments, and where scratch lies.
+// Writes what the frames of GPU kernels share: arguments, and where scratch lies.
 #ifndef ATHANOR_COMPILER_CODEGEN_GPU_FRAME_H_
 #define ATHANOR_COMPILER_CODEGEN_GPU_FRAME_H_
 

@@ -18,7 +18,7 @@ int main() {
     if (!athanor::VerifyMetal(kernel).ok()) continue;
     std::cout << "namespace " << name << " {\n"
               << athanor::PrintMetalKernel(kernel) << "}  // namespace " << name << "\n";
-    // What the device gives to each thread, of threadgroups of one team.
+    // Stands for what the device gives to each thread, of threadgroups of one team.
     const std::string place = kernel.team == 1 ? "host.team, host.teams"
                                                : Cat("host.team, host.teams, host_lane / 32, ",
                                                      kernel.team / 32, ", host_lane % 32");

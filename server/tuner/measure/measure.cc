@@ -131,6 +131,8 @@ class Measurement {
   static Result ResultOf(const Subject& s, int size);
   absl::Status Call(Subject& s, int size, int64_t calls);
   absl::Status Sample(Subject& s, int size, int64_t* calls, double* seconds);
+  // Drops the samples of all rounds after so many.
+  static void Cut(int rounds, int size, std::vector<Subject>& subjects);
   // Adds a sample; ABORTED where there is no time for it.
   absl::Status AddSample(Subject& s, int size);
   double LimitAt(int size) const;
@@ -457,16 +459,18 @@ bool Measurement::KnownAt(absl::Span<const Subject> subjects, int size) const {
   });
 }
 
+void Measurement::Cut(int rounds, int size, std::vector<Subject>& subjects) {
+  for (Subject& s : subjects) {
+    std::vector<double>& samples = s.sizes[size].samples;
+    if (!s.sizes[size].given_up && std::ssize(samples) > rounds) samples.resize(rounds);
+  }
+}
+
 // An error leaves as many samples of all as there were whole rounds.
 absl::Status Measurement::RunPass(std::vector<Subject>& subjects, int size, int most) {
   const auto cut = [&](int rounds) {
-    const auto to = [&](std::vector<double>& samples) {
-      if (std::ssize(samples) > rounds) samples.resize(rounds);
-    };
-    for (Subject& s : subjects) {
-      if (!s.sizes[size].given_up) to(s.sizes[size].samples);
-    }
-    to(yard_seconds_[size]);
+    Cut(rounds, size, subjects);
+    if (std::ssize(yard_seconds_[size]) > rounds) yard_seconds_[size].resize(rounds);
   };
   for (int round = static_cast<int>(subjects[0].sizes[size].samples.size());
        round < most && !KnownAt(subjects, size); ++round) {
@@ -631,10 +635,7 @@ absl::Status Measurement::RunSize(std::vector<Subject>& subjects, int size, Resu
       rounds = round;  // the samples so far must do
     }
     if (calls_[size] < calls && round < rounds) {  // a request had one make fewer calls
-      for (Subject& s : subjects) {
-        if (!s.sizes[size].given_up) s.sizes[size].samples.resize(round);
-      }
-      --round;
+      Cut(round--, size, subjects);
       continue;
     }
     if (subjects.size() == 1 || round + 1 != look) continue;
