@@ -10,7 +10,9 @@
 namespace athanor {
 namespace {
 
-constexpr int64_t kStagedAlignment = 64;
+// Larger inputs and outputs are copied by themselves, from and to the caller's memory: staging them
+// would take as much memory of the host that pages cannot leave, and saves little.
+constexpr int64_t kMostInBlock = 256 << 10;
 constexpr int64_t kMostBytes = std::numeric_limits<int64_t>::max() / 2;
 
 }  // namespace
@@ -35,11 +37,12 @@ absl::Status Executable::Context::Allocate() {
   }
   dims_.resize(program.sizes.dims().size());
   values_.resize(program.sizes.size());
-  size_table_.resize(program.size_refs.size());
   errors_.resize(program.run.size());
   turns_.resize(program.loops.size());
+  if (!executable_->host_memory_) RETURN_IF_ERROR(AllocateBlock());
   FillTables();
-  return absl::OkStatus();
+  if (executable_->host_memory_) return absl::OkStatus();
+  return RecordSpan(program.outer_loops, 0, program.run.size());
 }
 
 absl::StatusOr<int64_t> Executable::Context::PlaceStaged() {
@@ -47,7 +50,7 @@ absl::StatusOr<int64_t> Executable::Context::PlaceStaged() {
   int64_t end = program.arena_bytes;
   if (executable_->host_memory_) return end;
   const auto place = [&](int buffer, int64_t bytes) {
-    const int64_t offset = (end + kStagedAlignment - 1) / kStagedAlignment * kStagedAlignment;
+    const int64_t offset = CallBlock::Aligned(end);
     staged_.push_back({buffer, offset});
     // Half of all addresses leaves room for the alignment.
     return !__builtin_add_overflow(offset, bytes, &end) && end < kMostBytes;
@@ -56,8 +59,13 @@ absl::StatusOr<int64_t> Executable::Context::PlaceStaged() {
   for (size_t i = 0; i < program.buffers.size() && fits; ++i) {
     const Program::Buffer& buffer = program.buffers[i];
     if (buffer.kind != v1::Buffer::INPUT && buffer.kind != v1::Buffer::OUTPUT) continue;
-    fits = place(static_cast<int>(i),
-                 std::max<int64_t>(0, program.sizes.range(buffer.bytes_size).max));
+    const int64_t most = std::max<int64_t>(0, program.sizes.range(buffer.bytes_size).max);
+    if (most > kMostInBlock) {
+      fits = place(static_cast<int>(i), most);
+    } else {
+      auto& staged = buffer.kind == v1::Buffer::INPUT ? in_block_ : out_of_block_;
+      staged.push_back({static_cast<int>(i), 0});
+    }
   }
   for (size_t l = 0; l < program.loops.size() && fits; ++l) {
     if (program.loops[l].turn >= 0) fits = place(program.loops[l].turn, sizeof(int64_t));
@@ -86,12 +94,14 @@ void Executable::Context::FillTables() {
     if (program.loops[l].turn >= 0) addresses_[program.loops[l].turn] = &turns_[l];
   }
   for (const Staged& staged : staged_) addresses_[staged.buffer] = arena + staged.offset;
+  if (!executable_->host_memory_) return;
   bytes_table_.resize(program.buffer_refs.size());
+  size_table_.resize(program.size_refs.size());
   for (size_t i = 0; i < program.buffer_refs.size(); ++i) {
     const int index = program.buffer_refs[i];
     const v1::Buffer::Kind kind = program.buffers[index].kind;
     table_.push_back(addresses_[index]);
-    if (executable_->host_memory_ && (kind == v1::Buffer::INPUT || kind == v1::Buffer::OUTPUT)) {
+    if (kind == v1::Buffer::INPUT || kind == v1::Buffer::OUTPUT) {
       patches_.push_back({static_cast<int>(i), index});
     }
   }
@@ -112,17 +122,24 @@ absl::Status Executable::Context::MoveWindows(int index, int64_t turn) {
     addresses_[carry.next] = at(last ? carry.last : carry.other);
     addresses_[carry.read] = turn == 0 ? at(carry.initial) : at(last ? carry.other : carry.last);
   }
-  for (const Program::Loop::Use& use : loop.uses) table_[use.position] = addresses_[use.buffer];
   turns_[index] = turn;
-  if (executable_->host_memory_ || loop.turn < 0) return absl::OkStatus();
-  return queue_->Copy(DeviceAddress(loop.turn), &turns_[index], sizeof(int64_t),
-                      CopyKind::kToDevice);
+  if (executable_->host_memory_) {
+    for (const Program::Loop::Use& use : loop.uses) table_[use.position] = addresses_[use.buffer];
+    return absl::OkStatus();
+  }
+  for (const Program::Loop::Use& use : loop.uses) {
+    *words_[use.position] = reinterpret_cast<int64_t>(addresses_[use.buffer]);
+  }
+  if (loop.turn < 0) return absl::OkStatus();
+  RETURN_IF_ERROR(MakeRoom());
+  return block_->SendNumber(*queue_, DeviceAddress(loop.turn), turn);
 }
 
 absl::Status Executable::Context::BindTensors(absl::Span<const absl::string_view> inputs,
                                               absl::Span<const absl::Span<char>> outputs) {
   const Program& program = executable_->program_;
   std::fill(errors_.begin(), errors_.end(), KernelError());
+  turn_failed_ = false;
   if (executable_->host_memory_) {
     for (size_t i = 0; i < inputs.size(); ++i) {
       addresses_[program.inputs[i]] = const_cast<char*>(inputs[i].data());
@@ -133,12 +150,7 @@ absl::Status Executable::Context::BindTensors(absl::Span<const absl::string_view
     for (const Patch& patch : patches_) table_[patch.position] = addresses_[patch.buffer];
     return absl::OkStatus();
   }
-  for (size_t i = 0; i < inputs.size(); ++i) {
-    const int buffer = program.inputs[i];
-    RETURN_IF_ERROR(queue_->Copy(DeviceAddress(buffer), inputs[i].data(), BytesOf(buffer),
-                                 CopyKind::kToDevice));
-  }
-  return absl::OkStatus();
+  return BringInputs(inputs);
 }
 
 int64_t Executable::Context::BytesOf(int index) const {
@@ -161,6 +173,7 @@ absl::Status Executable::Context::BindSizes(absl::Span<const int64_t> dims) {
   for (size_t i = 0; i < size_table_.size(); ++i) {
     size_table_[i] = values_[program.size_refs[i]];
   }
+  if (!executable_->host_memory_) WriteArguments();
   std::copy(dims.begin(), dims.end(), dims_.begin());
   bound_ = true;
   return absl::OkStatus();
@@ -254,23 +267,30 @@ absl::Status Executable::Context::Poison() {
   };
   const Program& program = executable_->program_;
   for (const int index : program.arena_buffers) RETURN_IF_ERROR(poison(index));
+  // An output that no step writes must not show the call before.
   for (const Staged& staged : staged_) {
-    // An output that no step writes must not show the call before.
     if (program.buffers[staged.buffer].kind != v1::Buffer::OUTPUT) continue;
     RETURN_IF_ERROR(poison(staged.buffer));
   }
+  for (const Staged& staged : out_of_block_) RETURN_IF_ERROR(poison(staged.buffer));
   return absl::OkStatus();
 }
 
 absl::Status Executable::Context::CopyOut(absl::Span<const absl::Span<char>> outputs) {
   const Program& program = executable_->program_;
   for (size_t i = 0; i < outputs.size(); ++i) {
-    if (executable_->host_memory_ && !program.outputs[i].copied) continue;
     const int buffer = program.outputs[i].buffer;
+    if (executable_->host_memory_ ? !program.outputs[i].copied : IsInBlock(buffer)) continue;
     RETURN_IF_ERROR(
         queue_->Copy(outputs[i].data(), DeviceAddress(buffer), BytesOf(buffer), CopyKind::kToHost));
   }
-  return absl::OkStatus();
+  return executable_->host_memory_ ? absl::OkStatus() : block_->CopyOut(*queue_);
+}
+
+absl::Status Executable::Context::Wait() {
+  const absl::Status status = queue_->Wait();
+  if (!executable_->host_memory_) SettleTurns(status.ok());
+  return status;
 }
 
 void Executable::Context::Trim() {

@@ -9,6 +9,11 @@
 //   absl::Status status = queue->Launch(
 //       *kernel, {.buffers = table, .bytes = bytes, .sizes = sizes, .grid = 8, .error = &error});
 //   if (status.ok()) status = queue->Wait();   // then `error` is set, or still 0
+//
+// A device whose kernels do not read host pointers has recordings instead of launches:
+//
+//   auto recording = queue->Record({{.kernel = kernel.get(), .arguments = words, ...}}).value();
+//   absl::Status status = queue->Replay(*recording);   // as often as wanted
 #ifndef ATHANOR_RUNTIME_DEVICE_H_
 #define ATHANOR_RUNTIME_DEVICE_H_
 
@@ -52,8 +57,8 @@ class DeviceKernel {
   virtual ~DeviceKernel() = default;
 };
 
-// Arguments of one launch. What they point to must live, and stay as it is, until the queue's next
-// Wait() returns.
+// Arguments of one launch on a device of host memory. What they point to must live, and stay as it
+// is, until the queue's next Wait() returns.
 struct LaunchArguments {
   absl::Span<void* const> buffers;  // in the order of the kernel's buffer table
   absl::Span<const int64_t> bytes;  // of each buffer: the kernel touches nothing behind them
@@ -64,6 +69,30 @@ struct LaunchArguments {
   bool one_thread = false;          // debugging: work items in order, by one team
   // Required, with code 0 before the launch: receives the error of the lowest failed item.
   KernelError* error = nullptr;
+};
+
+// A launch of a recording. Its arguments lie in the device's memory, and are read each time it
+// runs.
+struct RecordedLaunch {
+  const DeviceKernel* kernel = nullptr;
+  const void* arguments = nullptr;  // as ArgumentWords
+  int buffers = 0, sizes = 0;       // of them
+  int64_t most_items = 1;           // work items of any time, which has from 0 to so many
+  int team = 1;                     // as LaunchArguments
+  bool one_thread = false;          // as LaunchArguments
+};
+
+// Launches in order, made ready to be run many times by the queue that made it. Must die before the
+// queue and its kernels, and not while it runs.
+class DeviceRecording {
+ public:
+  virtual ~DeviceRecording() = default;
+};
+
+// Memory in which kernels have scratch.
+struct Workspace {
+  void* data = nullptr;
+  int64_t bytes_per_team = 0;
 };
 
 // Says which side of a copy is host memory.
@@ -78,8 +107,16 @@ enum class CopyKind : uint8_t { kToDevice, kToHost, kOnDevice };
 class DeviceQueue {
  public:
   virtual ~DeviceQueue() = default;
-  // Allocates nothing, like Copy and Fill. `error` is written by the time Wait() returns.
-  virtual absl::Status Launch(const DeviceKernel& kernel, const LaunchArguments& launch) = 0;
+  // Allocates nothing, like Copy, Fill and Replay. `error` is written by the time Wait() returns.
+  // REQUIRES: the device has host_memory()
+  virtual absl::Status Launch(const DeviceKernel& kernel, const LaunchArguments& launch);
+  // Takes as long as many launches. REQUIRES, as Replay and workspace: it has no host_memory()
+  virtual absl::StatusOr<std::unique_ptr<DeviceRecording>> Record(
+      absl::Span<const RecordedLaunch> launches);
+  // The arguments are read before Wait() returns. An error of an item is in its launch's slot.
+  virtual absl::Status Replay(const DeviceRecording& recording);
+  // What the arguments of each launch in this queue name.
+  virtual Workspace workspace() const { return {}; }
   // Host memory needs no alignment; it must live, and stay as it is, until Wait() returns. The two
   // ranges must not overlap; those of no bytes may be anything. REQUIRES: bytes >= 0
   virtual absl::Status Copy(void* to, const void* from, int64_t bytes, CopyKind kind) = 0;
@@ -110,6 +147,17 @@ class Device {
   // `scratch_bytes` per item: the most that any launch in this queue needs.
   virtual absl::StatusOr<std::unique_ptr<DeviceQueue>> NewQueue(int64_t scratch_bytes) = 0;
 };
+
+inline absl::Status DeviceQueue::Launch(const DeviceKernel&, const LaunchArguments&) {
+  return absl::InternalError("a launch on a device that has recordings");
+}
+inline absl::StatusOr<std::unique_ptr<DeviceRecording>> DeviceQueue::Record(
+    absl::Span<const RecordedLaunch>) {
+  return absl::InternalError("a recording on a device that has launches");
+}
+inline absl::Status DeviceQueue::Replay(const DeviceRecording&) {
+  return absl::InternalError("a recording on a device that has launches");
+}
 
 }  // namespace athanor
 

@@ -16,7 +16,14 @@ using Clock = std::chrono::steady_clock;
 
 constexpr char kIndexErrorUrl[] = "athanor/index_error";
 
-absl::Status OutOfRange(const std::string& label, const KernelError& error) {
+// Reports whether somebody looks at what single steps do.
+bool StepByStep(const RunOptions& options) {
+  return options.check != nullptr || !options.step_nanoseconds.empty();
+}
+
+}  // namespace
+
+absl::Status Executable::OutOfRange(const std::string& label, const KernelError& error) {
   absl::Status status = absl::InvalidArgumentError(
       absl::StrCat("step '", label, "': index ", error.index, " is out of range [0, ", error.extent,
                    ") at work item ", error.item));
@@ -24,11 +31,9 @@ absl::Status OutOfRange(const std::string& label, const KernelError& error) {
   return status;
 }
 
-absl::Status InStep(const std::string& label, const absl::Status& status) {
+absl::Status Executable::InStep(const std::string& label, const absl::Status& status) {
   return absl::Status(status.code(), absl::StrCat("step '", label, "': ", status.message()));
 }
-
-}  // namespace
 
 bool IsIndexError(const absl::Status& status) {
   return status.GetPayload(kIndexErrorUrl).has_value();
@@ -126,6 +131,7 @@ void* Executable::FixedAddress(const Program::Buffer& buffer) const {
 }
 
 absl::Status Executable::Prepare(DeviceQueue& queue) {
+  if (!host_memory_) return RecordPrepared(queue);
   for (const int index : fixed_.steps()) {
     const Program::Step& step = program_.prepare[index];
     std::vector<void*> buffers;
@@ -229,9 +235,14 @@ absl::Status Executable::Run(Context* context, absl::Span<const int64_t> dims,
   RETURN_IF_ERROR(CheckSteps(options));
   absl::Status status = RunSteps(*context, inputs, outputs, options);
   // What is queued uses the caller's memory, so an error waits for it, too.
-  absl::Status waited = context->queue_->Wait();
+  absl::Status waited = context->Wait();
   if (!status.ok()) return status;
-  return waited.ok() ? KernelErrors(*context) : waited;
+  RETURN_IF_ERROR(waited);
+  if (!host_memory_) {
+    context->NoteErrors();
+    context->TakeOutputs(outputs);
+  }
+  return KernelErrors(*context);
 }
 
 int64_t Executable::EndOf(const RunOptions& options) const {
@@ -277,11 +288,16 @@ absl::Status Executable::RunSpan(Context& context, const RunOptions& options,
   size_t next = 0;
   for (int64_t i = first; i < end;) {
     while (next < loops.size() && program_.loops[loops[next]].first < i) ++next;
-    const bool loop = next < loops.size() && program_.loops[loops[next]].first == i;
-    absl::Status status =
-        loop ? RunLoop(context, options, loops[next]) : RunStep(context, options, i);
-    if (!status.ok()) return status;
-    i = loop ? program_.loops[loops[next]].end : i + 1;
+    const int64_t straight =
+        next < loops.size() ? std::min<int64_t>(program_.loops[loops[next]].first, end) : end;
+    if (straight == i) {
+      RETURN_IF_ERROR(RunLoop(context, options, loops[next]));
+      i = program_.loops[loops[next]].end;
+    } else {
+      const int64_t until = host_memory_ || StepByStep(options) ? i + 1 : straight;
+      RETURN_IF_ERROR(RunStraight(context, options, i, until));
+      i = until;
+    }
   }
   return absl::OkStatus();
 }
@@ -299,7 +315,8 @@ absl::Status Executable::RunLoop(Context& context, const RunOptions& options, in
   for (int64_t turn = 0; turn < count; ++turn) {
     RETURN_IF_ERROR(context.MoveWindows(index, turn));
     RETURN_IF_ERROR(RunSpan(context, options, loop.inside, loop.first, loop.end));
-    // The next iteration changes the table and the contents of its windows.
+    if (!host_memory_) continue;
+    // The next iteration changes the table.
     RETURN_IF_ERROR(context.queue_->Wait());
     for (int i = loop.first; i < loop.end; ++i) {
       if (context.errors_[i].code != 0) return KernelErrors(context);
@@ -308,18 +325,20 @@ absl::Status Executable::RunLoop(Context& context, const RunOptions& options, in
   return absl::OkStatus();
 }
 
-absl::Status Executable::RunStep(Context& context, const RunOptions& options, int64_t i) const {
-  RETURN_IF_ERROR(Interrupted(options, i));
-  const bool timed = !options.step_nanoseconds.empty();
-  const Program::Step& step = program_.run[i];
+absl::Status Executable::RunStraight(Context& context, const RunOptions& options, int64_t first,
+                                     int64_t end) const {
+  RETURN_IF_ERROR(Interrupted(options, first));
+  const bool timed = !options.step_nanoseconds.empty(), one_thread = options.check != nullptr;
+  const std::string& label = program_.run[first].label;
   const Clock::time_point start = timed ? Clock::now() : Clock::time_point();
-  absl::Status status = Launch(context, i, /*one_thread=*/options.check != nullptr);
+  absl::Status status =
+      host_memory_ ? Launch(context, first, one_thread) : context.Replay({first, end, one_thread});
   if (timed && status.ok()) {
-    status = context.queue_->Wait();
-    options.step_nanoseconds[i] += std::chrono::nanoseconds(Clock::now() - start).count();
+    status = context.Wait();
+    options.step_nanoseconds[first] += std::chrono::nanoseconds(Clock::now() - start).count();
   }
-  if (!status.ok()) return InStep(step.label, status);
-  return options.check != nullptr ? Check(context, options, i) : absl::OkStatus();
+  if (!status.ok()) return end == first + 1 ? InStep(label, status) : status;
+  return options.check != nullptr ? Check(context, options, first) : absl::OkStatus();
 }
 
 absl::Status Executable::Launch(Context& context, int64_t i, bool one_thread) const {
@@ -361,11 +380,11 @@ absl::Status Executable::Interrupted(const RunOptions& options, int step) const 
   return absl::OkStatus();
 }
 
-absl::Status Executable::Check(const Context& context, const RunOptions& options, int index) const {
+absl::Status Executable::Check(Context& context, const RunOptions& options, int index) const {
   const Program::Step& step = program_.run[index];
-  if (absl::Status status = context.queue_->Wait(); !status.ok()) {
-    return InStep(step.label, status);
-  }
+  if (!host_memory_) RETURN_IF_ERROR(context.block_->CopyOut(*context.queue_));
+  if (absl::Status status = context.Wait(); !status.ok()) return InStep(step.label, status);
+  if (!host_memory_) context.NoteErrors();
   if (context.errors_[index].code != 0) {
     return OutOfRange(step.label, context.errors_[index]);
   }

@@ -12,8 +12,10 @@
 #include <chrono>
 #include <cstdint>
 #include <functional>
+#include <map>
 #include <memory>
 #include <string>
+#include <tuple>
 #include <vector>
 
 #include "absl/container/inlined_vector.h"
@@ -21,6 +23,7 @@
 #include "absl/strings/string_view.h"
 #include "absl/types/span.h"
 #include "proto/athanor/v1/plan.pb.h"
+#include "runtime/call_block.h"
 #include "runtime/device.h"
 #include "runtime/fixed_buffers.h"
 #include "runtime/memory_ledger.h"
@@ -45,7 +48,8 @@ struct StepView {
 };
 
 struct RunOptions {
-  // Checked before every step: DEADLINE_EXCEEDED, CANCELLED.
+  // Checked before every step or, on a device with recordings, before each of these:
+  // DEADLINE_EXCEEDED, CANCELLED.
   std::chrono::steady_clock::time_point deadline = std::chrono::steady_clock::time_point::max();
   const std::atomic<bool>* cancelled = nullptr;
   // Receives the nanoseconds of each step, over all iterations of a loop; empty, or one element per
@@ -157,6 +161,7 @@ class Executable : public std::enable_shared_from_this<Executable> {
                              DeviceQueue& queue);
   absl::Status LoadKernels(const v1::Plan& plan, absl::Span<const absl::string_view> objects);
   absl::Status Prepare(DeviceQueue& queue);
+  absl::Status RecordPrepared(DeviceQueue& queue);
   void* FixedAddress(const Program::Buffer& buffer) const;
   absl::Status CheckTensors(const Context& context, absl::Span<const absl::string_view> inputs,
                             absl::Span<const absl::Span<char>> outputs) const;
@@ -171,11 +176,17 @@ class Executable : public std::enable_shared_from_this<Executable> {
   absl::Status RunSpan(Context& context, const RunOptions& options, absl::Span<const int> loops,
                        int64_t first, int64_t end) const;
   absl::Status RunLoop(Context& context, const RunOptions& options, int loop) const;
-  absl::Status RunStep(Context& context, const RunOptions& options, int64_t step) const;
+  // Runs steps [first, end), among which no loop begins or ends.
+  absl::Status RunStraight(Context& context, const RunOptions& options, int64_t first,
+                           int64_t end) const;
   absl::Status Launch(Context& context, int64_t step, bool one_thread) const;
   absl::Status Interrupted(const RunOptions& options, int step) const;
-  absl::Status Check(const Context& context, const RunOptions& options, int step) const;
+  absl::Status Check(Context& context, const RunOptions& options, int step) const;
   absl::Status KernelErrors(const Context& context) const;
+  static absl::Status OutOfRange(const std::string& label, const KernelError& error);
+  static absl::Status InStep(const std::string& label, const absl::Status& status);
+  // Completes a launch of a recording, but for its arguments.
+  RecordedLaunch LaunchOf(const Program::Step& step, RecordedLaunch launch) const;
 
   const Program program_;
   Device* const device_;
@@ -206,8 +217,10 @@ class Executable::Context {
   };
   struct Staged {  // a buffer that goes by copies: an input, an output, a loop's turn
     int buffer;
-    int64_t offset;  // in the arena, behind the plan's own buffers
+    int64_t offset;  // in the arena, behind the plan's own buffers; in `block_`, at these sizes
   };
+  // Steps [first, end), and whether they run on one thread.
+  using Span = std::tuple<int64_t, int64_t, bool>;
 
   explicit Context(std::shared_ptr<const Executable> executable);
   absl::Status Allocate();
@@ -222,6 +235,7 @@ class Executable::Context {
                            absl::Span<const absl::Span<char>> outputs);
   absl::Status Poison();
   absl::Status CopyOut(absl::Span<const absl::Span<char>> outputs);
+  absl::Status Wait();
   // Where kernels find the buffer; of a WINDOW, in the present iteration.
   void* DeviceAddress(int buffer) const { return addresses_[buffer]; }
   int64_t BytesOf(int buffer) const;
@@ -229,21 +243,49 @@ class Executable::Context {
   // Points the loop's windows to their places in iteration `turn`.
   absl::Status MoveWindows(int loop, int64_t turn);
 
+  // What follows is for a device with recordings (recorded_calls.cc).
+  absl::Status AllocateBlock();
+  bool IsInBlock(int buffer) const;  // an output
+  // Writes the arguments of all steps, for the present sizes, but windows.
+  void WriteArguments();
+  absl::Status BringInputs(absl::Span<const absl::string_view> inputs);
+  // Records what a run will replay: steps [first, end), with `loops` as in RunSpan.
+  absl::Status RecordSpan(absl::Span<const int> loops, int64_t first, int64_t end);
+  // Returns null for steps that have no work at any size.
+  absl::StatusOr<const DeviceRecording*> Recorded(const Span& span);
+  absl::Status Replay(const Span& span);
+  // Lets a loop go on that is as far ahead of the device as it may be.
+  absl::Status MakeRoom();
+  void SettleTurns(bool finished);
+  // After CopyOut() and Wait(): notes errors, and copies outputs to the caller.
+  void NoteErrors();
+  void TakeOutputs(absl::Span<const absl::Span<char>> outputs) const;
+
   const std::shared_ptr<const Executable> executable_;
   MemoryCharge arena_charge_, scratch_charge_;
   std::unique_ptr<DeviceMemory> arena_;
   std::unique_ptr<DeviceQueue> queue_;
-  std::vector<void*> table_;          // in the order of Program::buffer_refs
-  std::vector<int64_t> bytes_table_;  // of these buffers
-  std::vector<void*> addresses_;      // by buffer
-  std::vector<Patch> patches_;        // empty if the device does not use the caller's memory
-  std::vector<Staged> staged_;        // empty if it does; sorted by offset
-  std::vector<int64_t> dims_;         // for which the values below were computed
+  std::vector<void*> addresses_;  // by buffer
+  std::vector<int64_t> dims_;     // for which the values below were computed
   bool bound_ = false;
   std::vector<int64_t> values_;      // in the order of Program::sizes
-  std::vector<int64_t> size_table_;  // in the order of Program::size_refs
   std::vector<KernelError> errors_;  // by step
-  std::vector<int64_t> turns_;       // by loop: number of the iteration
+
+  // Of a device of host memory; empty for others.
+  std::vector<void*> table_;          // in the order of Program::buffer_refs
+  std::vector<int64_t> bytes_table_;  // of these buffers
+  std::vector<int64_t> size_table_;   // in the order of Program::size_refs
+  std::vector<Patch> patches_;
+  std::vector<int64_t> turns_;  // by loop: number of the iteration
+
+  // Of a device with recordings; empty for others.
+  std::vector<Staged> staged_;        // in the arena, sorted by offset
+  std::unique_ptr<CallBlock> block_;  // its launches are the steps of run
+  std::vector<Staged> in_block_, out_of_block_;
+  std::vector<int64_t*> words_;  // by position in Program::buffer_refs: address in `block_`
+  std::vector<bool> in_loop_;    // by step
+  bool turn_failed_ = false;     // the first error of a loop is noted
+  std::map<Span, std::unique_ptr<DeviceRecording>> recordings_;  // null: of no work
 };
 
 }  // namespace athanor

@@ -303,13 +303,21 @@ TEST_P(ExecutorTest, LedgerPaysForWhatIsTouched) {
     auto executable = Load(plan, {.ledger = &ledger});
     ASSERT_TRUE(executable.ok()) << executable.status();
     EXPECT_EQ(ledger.held, 128);  // constant and prepared row, 64 bytes each
-    const int64_t touched = GetParam() ? 4 << 20 : 2 << 20;
+    const int64_t touched = 2 << 20;
     ledger.limit = 2 * touched;
     auto context = (*executable)->NewContext().value();
-    EXPECT_EQ(ledger.held, 128 + device_->ScratchBytes(32));
+    const int64_t staged = ledger.held - 128 - device_->ScratchBytes(32);
+    if (GetParam()) {
+      // Inputs and outputs of 64 rows, on the device and on the host.
+      const int64_t tensors = 64 * (2 * kWidth * sizeof(float) + sizeof(int64_t) + sizeof(float));
+      EXPECT_GE(staged, 2 * tensors);
+      EXPECT_LE(staged, 2 * tensors + 4096);
+    } else {
+      EXPECT_EQ(staged, 0);
+    }
     RowCall call(64);
     EXPECT_TRUE(call.Run(**executable, context.get()).ok());
-    // One huge page for buffer 4, and where inputs and outputs are copied one for them.
+    // One huge page for buffer 4.
     EXPECT_EQ(context->charged_bytes(), touched);
     context->Trim();
     EXPECT_EQ(context->charged_bytes(), 0);
@@ -355,7 +363,8 @@ TEST_P(ExecutorTest, EveryErrorOfTheDeviceReachesTheCaller) {
     ASSERT_TRUE(second.Run(*executable, context.get()).ok());
     EXPECT_TRUE(second.Right(1.0f));
   }
-  EXPECT_THAT(failed, ::testing::ElementsAre("Copy", "Fill", "Launch", "Wait"));
+  const std::string run = GetParam() ? "Replay" : "Launch";
+  EXPECT_THAT(failed, ::testing::UnorderedElementsAre("Copy", "Fill", run, "Wait"));
 }
 
 TEST_P(ExecutorTest, ErrorsOfTheDeviceNameTheStep) {
@@ -364,22 +373,33 @@ TEST_P(ExecutorTest, ErrorsOfTheDeviceNameTheStep) {
   auto executable = Executable::Load(RowPlan(), RowPlanObjects(), parameters, &faulty, {}).value();
   auto context = executable->NewContext().value();
   RowCall call(5);
-  const int inputs = GetParam() ? 2 : 0;  // are copied first
-  const int shown = GetParam() ? 6 : 0;   // copies of the buffers of two steps, with a wait each
-  faulty.FailAt(inputs + 1);
-  ExpectStatus(call.Run(*executable, context.get()), absl::StatusCode::kUnavailable,
-               {"step 'mul': lost at Launch"});
+  const bool far = GetParam();
+  const std::string run = far ? "Replay" : "Launch";
+  const int in = far ? 1 : 0;  // copies, before the first step
+  if (!far) {
+    faulty.FailAt(1);
+    ExpectStatus(call.Run(*executable, context.get()), absl::StatusCode::kUnavailable,
+                 {"step 'mul': lost at Launch"});
+  }
   std::vector<int64_t> nanoseconds(3);
-  faulty.FailAt(inputs + 3);
-  ExpectStatus(
-      call.Run(*executable, context.get(), {.step_nanoseconds = absl::MakeSpan(nanoseconds)}),
-      absl::StatusCode::kUnavailable, {"step 'mul': lost at Wait"});
+  const RunOptions timed = {.step_nanoseconds = absl::MakeSpan(nanoseconds)};
+  EXPECT_TRUE(call.Run(*executable, context.get(), timed).ok());  // records steps
+  for (const int wait : {0, 1}) {
+    faulty.FailAt(in + 2 + wait);
+    ExpectStatus(call.Run(*executable, context.get(), timed), absl::StatusCode::kUnavailable,
+                 {"step 'mul': lost at " + (wait ? "Wait" : run)});
+  }
   const std::function<absl::Status(const StepView&)> check = [](const StepView&) {
     return absl::OkStatus();
   };
-  faulty.FailAt(inputs + 2 * shown + 5);
-  ExpectStatus(call.Run(*executable, context.get(), {.check = &check}),
-               absl::StatusCode::kUnavailable, {"step 'pick': lost at Wait"});
+  const RunOptions checked = {.check = &check};
+  EXPECT_TRUE(call.Run(*executable, context.get(), checked).ok());
+  // A step is a launch and a wait. A far one fetches errors between, and then its three buffers,
+  // with a wait each.
+  const int step = far ? 3 + 6 : 2;
+  faulty.FailAt(in + 2 * step + (far ? 2 : 1));
+  ExpectStatus(call.Run(*executable, context.get(), checked), absl::StatusCode::kUnavailable,
+               {"step 'pick': lost at Wait"});
 }
 
 TEST_P(ExecutorTest, ErrorsOfTheDeviceEndLoading) {
@@ -396,7 +416,11 @@ TEST_P(ExecutorTest, ErrorsOfTheDeviceEndLoading) {
     ExpectStatus(loaded.status(), absl::StatusCode::kUnavailable, {"lost at " + faulty.failed()});
     failed.insert(faulty.failed());
   }
-  EXPECT_THAT(failed, ::testing::IsSupersetOf({"Launch", "Wait"}));
+  if (GetParam()) {
+    EXPECT_THAT(failed, ::testing::IsSupersetOf({"Record", "Replay", "Copy", "Wait"}));
+  } else {
+    EXPECT_THAT(failed, ::testing::IsSupersetOf({"Launch", "Wait"}));
+  }
 }
 
 TEST_P(ExecutorTest, ContextKeepsTheExecutable) {

@@ -65,12 +65,17 @@ class FarDevice::Queue : public DeviceQueue {
     std::abort();
   }
 
-  absl::Status Launch(const DeviceKernel& kernel, const LaunchArguments& launch) override {
-    if (launch.bytes.size() != launch.buffers.size()) {
-      return absl::InternalError(absl::StrCat("launch of ", launch.buffers.size(), " buffers and ",
-                                              launch.bytes.size(), " numbers of bytes"));
+  absl::StatusOr<std::unique_ptr<DeviceRecording>> Record(
+      absl::Span<const RecordedLaunch> launches) override {
+    for (const RecordedLaunch& launch : launches) {
+      const ArgumentWords words = {nullptr, launch.buffers, launch.sizes};
+      RETURN_IF_ERROR(
+          Check("arguments", launch.arguments, words.count() * sizeof(int64_t), /*far=*/true));
     }
-    calls_.push_back({.kernel = &kernel, .launch = launch});
+    return std::make_unique<Recording>(launches);
+  }
+  absl::Status Replay(const DeviceRecording& recording) override {
+    calls_.push_back({.recording = static_cast<const Recording*>(&recording)});
     return absl::OkStatus();
   }
   absl::Status Copy(void* to, const void* from, int64_t bytes, CopyKind kind) override {
@@ -94,10 +99,14 @@ class FarDevice::Queue : public DeviceQueue {
   }
 
  private:
-  // A launch has a kernel, a copy a source; the rest are fills.
+  struct Recording : DeviceRecording {
+    explicit Recording(absl::Span<const RecordedLaunch> from)
+        : launches(from.begin(), from.end()) {}
+    const std::vector<RecordedLaunch> launches;
+  };
+  // A copy has a source; what has no recording either is a fill.
   struct Call {
-    const DeviceKernel* kernel = nullptr;
-    LaunchArguments launch = {};
+    const Recording* recording = nullptr;
     void* to = nullptr;
     const void* from = nullptr;
     int64_t bytes = 0;
@@ -115,33 +124,55 @@ class FarDevice::Queue : public DeviceQueue {
   }
 
   absl::Status Run(const Call& call) {
-    if (call.kernel == nullptr && call.bytes == 0) return absl::OkStatus();
-    if (call.kernel == nullptr && call.from == nullptr) {
-      return near_->Fill(Near(call.to), call.byte, call.bytes);
+    if (call.recording != nullptr) {
+      for (const RecordedLaunch& launch : call.recording->launches) RETURN_IF_ERROR(Run(launch));
+      return absl::OkStatus();
     }
-    if (call.kernel == nullptr) {
-      return near_->Copy(Near(call.to), Near(call.from), call.bytes, call.kind);
+    if (call.bytes == 0) return absl::OkStatus();
+    if (call.from == nullptr) return near_->Fill(Near(call.to), call.byte, call.bytes);
+    return near_->Copy(Near(call.to), Near(call.from), call.bytes, call.kind);
+  }
+
+  absl::Status Run(const RecordedLaunch& launch) {
+    const ArgumentWords words = {static_cast<int64_t*>(Near(launch.arguments)), launch.buffers,
+                                 launch.sizes};
+    if (words.items() < 0 || words.items() > launch.most_items) {
+      return absl::InternalError(
+          absl::StrCat(words.items(), " items; a launch was recorded of ", launch.most_items));
     }
+    if (words.items() == 0) return absl::OkStatus();
+    const auto pointer = [](int64_t address) { return reinterpret_cast<void*>(address); };
     buffers_.clear();
-    for (size_t i = 0; i < call.launch.buffers.size(); ++i) {
-      const void* const data = call.launch.buffers[i];
-      RETURN_IF_ERROR(Check("buffer of a launch", data, call.launch.bytes[i], /*far=*/true));
+    bytes_.clear();
+    for (int i = 0; i < launch.buffers; ++i) {
+      void* const data = pointer(words.address(i));
+      RETURN_IF_ERROR(Check("buffer of a launch", data, words.bytes(i), /*far=*/true));
       buffers_.push_back(Near(data));
+      bytes_.push_back(words.bytes(i));
     }
-    LaunchArguments launch = call.launch;
-    launch.buffers = buffers_;
-    RETURN_IF_ERROR(near_->Launch(*call.kernel, launch));
+    RETURN_IF_ERROR(Check("error slot", pointer(words.error()), sizeof(ErrorSlot), /*far=*/true));
+    auto* const slot = static_cast<ErrorSlot*>(Near(pointer(words.error())));
+    if (slot->error.code != 0) return absl::InternalError("an error slot was not cleared");
+    RETURN_IF_ERROR(near_->Launch(*launch.kernel, {.buffers = buffers_,
+                                                   .bytes = bytes_,
+                                                   .sizes = {&words.size(0), size_t(words.sizes)},
+                                                   .grid = words.items(),
+                                                   .team = launch.team,
+                                                   .one_thread = launch.one_thread,
+                                                   .error = &slot->error}));
     return near_->Wait();
   }
 
   const FarDevice& device_;
   const std::unique_ptr<DeviceQueue> near_;
-  std::vector<Call> calls_;  // since the last Wait()
-  std::vector<void*> buffers_;
+  std::vector<Call> calls_;     // since the last Wait()
+  std::vector<void*> buffers_;  // of the launch that runs
+  std::vector<int64_t> bytes_;
 };
 
 absl::StatusOr<std::unique_ptr<DeviceMemory>> FarDevice::Allocate(MemoryKind kind, int64_t bytes) {
   ASSIGN_OR_RETURN(std::unique_ptr<DeviceMemory> near, device_.Allocate(kind, bytes));
+  if (kind == MemoryKind::kStaging) return near;
   return std::make_unique<Memory>(this, std::move(near));
 }
 

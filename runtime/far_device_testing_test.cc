@@ -7,6 +7,7 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "runtime/executor_testing.h"
+#include "runtime/one_launch_testing.h"
 
 namespace athanor {
 namespace {
@@ -20,12 +21,14 @@ class FarDeviceTest : public ::testing::Test {
     EXPECT_THAT(std::string(status.message()), HasSubstr(part));
   }
   // Doubles eight floats.
-  absl::Status Double(void* from, int64_t from_bytes, void* to, int64_t to_bytes) {
-    void* const buffers[] = {from, to};
-    const int64_t bytes[] = {from_bytes, to_bytes};
-    KernelError error;
-    absl::Status status = queue_->Launch(
-        *kernel_, {.buffers = buffers, .bytes = bytes, .grid = kWidth, .error = &error});
+  absl::Status Double(void* from, int64_t from_bytes, void* to, int64_t to_bytes,
+                      int64_t items = kWidth) {
+    auto launch =
+        OneLaunch::Record(far_, *queue_,
+                          {.kernel = kernel_.get(), .buffers = 2, .sizes = 0, .most_items = kWidth})
+            .value();
+    launch->Set({from, to}, {from_bytes, to_bytes}, {}, items);
+    absl::Status status = launch->Enqueue(*queue_);
     if (absl::Status waited = queue_->Wait(); status.ok()) status = waited;
     return status;
   }
@@ -78,7 +81,7 @@ TEST_F(FarDeviceTest, BuffersLieInOneBlock) {
   EXPECT_TRUE(queue_->Copy(nullptr, data_ + 64, 0, CopyKind::kToHost).ok());
   EXPECT_TRUE(queue_->Wait().ok());
   memory_.reset();
-  ExpectBroken(Double(data_, 32, data_ + 32, 32), "not in a block of the device");
+  EXPECT_FALSE(far_.Holds(data_, 32));
 }
 
 TEST_F(FarDeviceTest, CopiesGoTheWayTheySay) {
@@ -91,11 +94,16 @@ TEST_F(FarDeviceTest, CopiesGoTheWayTheySay) {
   EXPECT_TRUE(queue_->Wait().ok());
 }
 
-TEST_F(FarDeviceTest, LaunchesSayTheBytesOfAllBuffers) {
-  void* const buffers[] = {data_, data_ + 32};
-  KernelError error;
-  ExpectBroken(queue_->Launch(*kernel_, {.buffers = buffers, .grid = 1, .error = &error}),
-               "2 buffers and 0 numbers of bytes");
+TEST_F(FarDeviceTest, ALaunchHasNoMoreItemsThanWereRecorded) {
+  EXPECT_TRUE(Double(data_, 32, data_ + 32, 32, 0).ok());
+  ExpectBroken(Double(data_, 32, data_ + 32, 32, kWidth + 1),
+               "9 items; a launch was recorded of 8");
+  ExpectBroken(Double(data_, 32, data_ + 32, 32, -1), "-1 items");
+}
+
+TEST_F(FarDeviceTest, ItHasRecordingsInsteadOfLaunches) {
+  EXPECT_FALSE(queue_->Launch(*kernel_, {.grid = 1}).ok());
+  EXPECT_FALSE(near_->NewQueue(0).value()->Record({}).ok());
 }
 
 }  // namespace

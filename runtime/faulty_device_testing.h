@@ -4,7 +4,8 @@
 //   FaultyDevice device(inner);
 //   device.FailAt(3);          // the fourth call of its queues from now on, counted over all kinds
 //   ... run ...
-//   device.failed()            // "Launch", "Copy", "Fill" or "Wait"; empty: no call came that far
+//   device.failed()            // "Launch", "Record", "Replay", "Copy", "Fill" or "Wait"; empty: no
+//   call came that far
 #ifndef ATHANOR_RUNTIME_FAULTY_DEVICE_TESTING_H_
 #define ATHANOR_RUNTIME_FAULTY_DEVICE_TESTING_H_
 
@@ -47,6 +48,16 @@ class FaultyDevice : public ForwardingDevice {
       RETURN_IF_ERROR(device_.Count("Launch"));
       return queue_->Launch(kernel, launch);
     }
+    absl::StatusOr<std::unique_ptr<DeviceRecording>> Record(
+        absl::Span<const RecordedLaunch> launches) override {
+      RETURN_IF_ERROR(device_.Count("Record"));
+      return queue_->Record(launches);
+    }
+    absl::Status Replay(const DeviceRecording& recording) override {
+      RETURN_IF_ERROR(device_.Count("Replay"));
+      return queue_->Replay(recording);
+    }
+    Workspace workspace() const override { return queue_->workspace(); }
     absl::Status Copy(void* to, const void* from, int64_t bytes, CopyKind kind) override {
       RETURN_IF_ERROR(device_.Count("Copy"));
       return queue_->Copy(to, from, bytes, kind);

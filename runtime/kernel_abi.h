@@ -39,17 +39,28 @@ using CpuGemm = void (*)(int64_t rows, int64_t columns, int64_t sums, const void
 inline constexpr char kCpuSgemmSymbol[] = "athanor_sgemm";  // f32
 inline constexpr char kCpuDgemmSymbol[] = "athanor_dgemm";  // f64
 
-// A CUDA kernel takes one struct by value, all of whose members have 8 bytes: address and bytes of
-// each buffer, the sizes, the number of work items, the address of the workspace, bytes of it per
-// team, and the address of an error slot. Any number of blocks of at most kCudaBlockThreads
-// threads, in whole teams, compute all items.
+// A GPU's kernel takes the address, in the device's memory, of its arguments: words of 8 bytes in
+// the order of this struct's members. Any number of blocks of at most kCudaBlockThreads threads, in
+// whole teams, compute all items. That they are read when the kernel runs lets a launch be recorded
+// once and run with other sizes.
+struct ArgumentWords {
+  int64_t* words = nullptr;  // where the host writes them
+  int buffers = 0, sizes = 0;
+
+  int64_t count() const { return 2 * int64_t{buffers} + sizes + 4; }
+  int64_t& address(int buffer) const { return words[2 * buffer]; }
+  int64_t& bytes(int buffer) const { return words[2 * buffer + 1]; }
+  int64_t& size(int i) const { return words[2 * buffers + i]; }
+  int64_t& items() const { return size(sizes); }  // [0, items)
+  int64_t& workspace() const { return size(sizes + 1); }
+  int64_t& bytes_per_team() const { return size(sizes + 2); }  // of the workspace
+  int64_t& error() const { return size(sizes + 3); }           // of an ErrorSlot
+};
 inline constexpr char kCudaKernelSymbol[] = "athanor_kernel";
 inline constexpr int kCudaBlockThreads = 128;
-// What a launch takes at most, from compute capability 7.0 on.
-inline constexpr int64_t kCudaArgumentBytes = 32764;
 
 // Receives the error of the lowest failed item of a launch; zero before it.
-struct alignas(64) CudaErrorSlot {
+struct alignas(64) ErrorSlot {
   KernelError error;
   uint32_t lock = 0;
 };

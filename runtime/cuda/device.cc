@@ -1,6 +1,7 @@
 #include "runtime/cuda/device.h"
 
 #include <algorithm>
+#include <cstring>
 #include <limits>
 #include <utility>
 
@@ -27,6 +28,19 @@ class CudaMemory : public DeviceMemory {
     if (device_.Enter().ok()) {
       device_.Check(device_.driver().MemFree(AddressOnDevice(data())), "cuMemFree").IgnoreError();
     }
+  }
+
+ private:
+  const CudaDevice& device_;
+};
+
+// Memory of the host that the GPU copies from and to by itself, while the host goes on.
+class PinnedMemory : public DeviceMemory {
+ public:
+  PinnedMemory(const CudaDevice& device, void* data, int64_t bytes)
+      : DeviceMemory(data, bytes), device_(device) {}
+  ~PinnedMemory() override {
+    if (device_.Enter().ok()) device_.driver().MemFreeHost(data());
   }
 
  private:
@@ -162,6 +176,14 @@ absl::Status CudaDevice::Check(CudaResult result, absl::string_view call) const 
 
 absl::StatusOr<std::unique_ptr<DeviceMemory>> CudaDevice::Allocate(MemoryKind kind, int64_t bytes) {
   RETURN_IF_ERROR(Enter());
+  if (kind == MemoryKind::kStaging) {
+    void* data = nullptr;
+    const size_t most = std::max<int64_t>(bytes, 1);
+    RETURN_IF_ERROR(Named(Check(cuda_.MemHostAlloc(&data, most, kCudaHostPortable),
+                                absl::StrCat("cuMemHostAlloc of ", bytes, " bytes"))));
+    std::memset(data, 0, most);
+    return std::make_unique<PinnedMemory>(*this, data, bytes);
+  }
   CudaPointer pointer = 0;
   if (const CudaResult result = cuda_.MemAlloc(&pointer, std::max<int64_t>(bytes, 1));
       result != kCudaSuccess) {
@@ -211,9 +233,7 @@ absl::StatusOr<std::unique_ptr<DeviceQueue>> CudaDevice::NewQueue(int64_t scratc
   if (bytes > 0) {
     ASSIGN_OR_RETURN(workspace, Allocate(MemoryKind::kScratch, bytes));
   }
-  ASSIGN_OR_RETURN(std::unique_ptr<DeviceMemory> slots,
-                   Allocate(MemoryKind::kScratch, kCudaQueueSlots * sizeof(CudaErrorSlot)));
-  return NewCudaQueue(*this, std::move(workspace), std::move(slots), Rounded(scratch_bytes));
+  return NewCudaQueue(*this, std::move(workspace), Rounded(scratch_bytes));
 }
 
 v1::Target CudaDevice::target() const {

@@ -99,12 +99,7 @@ inline constexpr int kCudaMemoryPinned = 1;     // of CudaAllocationProperties.t
 inline constexpr int kCudaLocationDevice = 1;   // of CudaLocation.type
 inline constexpr int kCudaAccessReadWrite = 3;  // of CudaAccess.flags
 inline constexpr int kCudaGranularityMinimum = 0;
-// Words of LaunchKernel's `extra`, which takes all arguments as one block: each but the last is
-// followed by its value.
-inline constexpr uintptr_t kCudaLaunchEnd = 0;
-inline constexpr uintptr_t kCudaLaunchBuffer = 1;       // the block
-inline constexpr uintptr_t kCudaLaunchBufferBytes = 2;  // a pointer to its size_t
-inline constexpr int kCudaCopyOfHost = 1;               // of CudaCopySide.type
+inline constexpr int kCudaCopyOfHost = 1;  // of CudaCopySide.type
 inline constexpr int kCudaCopyOfDevice = 2;
 
 struct CudaLocation {

@@ -14,7 +14,6 @@ namespace athanor {
 namespace {
 
 constexpr int64_t kWaveThreads = 32;
-constexpr size_t kMostWords = kCudaArgumentBytes / sizeof(uint64_t);
 
 class CudaKernel : public DeviceKernel {
  public:
@@ -36,55 +35,90 @@ class CudaKernel : public DeviceKernel {
   CudaFunction function_ = nullptr;
 };
 
+// A graph of kernels, each of which waits for the one before it.
+class CudaRecording : public DeviceRecording {
+ public:
+  explicit CudaRecording(const CudaDevice& device) : device_(device), cuda_(device.driver()) {}
+  ~CudaRecording() override {
+    if (!device_.Enter().ok()) return;
+    if (graph_ != nullptr) cuda_.GraphDestroy(graph_);
+    if (exec_ != nullptr) cuda_.GraphExecDestroy(exec_);
+  }
+
+  absl::Status Start() { return device_.Check(cuda_.GraphCreate(&graph_, 0), "cuGraphCreate"); }
+  absl::Status Add(CudaFunction function, CudaGeometry geometry, const void* arguments) {
+    CudaPointer address = AddressOnDevice(arguments);
+    void* pointers[] = {&address};
+    const CudaKernelNode kernel = {.function = function,
+                                   .grid_x = geometry.blocks,
+                                   .block_x = geometry.threads,
+                                   .arguments = pointers};
+    const CudaGraphNode before = last_;
+    return device_.Check(
+        cuda_.GraphAddKernel(&last_, graph_, &before, before != nullptr ? 1 : 0, &kernel),
+        "cuGraphAddKernelNode");
+  }
+  // Makes it ready, so that the first replay takes no longer than the others.
+  absl::Status Finish(CudaStream stream) {
+    RETURN_IF_ERROR(
+        device_.Check(cuda_.GraphInstantiate(&exec_, graph_, 0), "cuGraphInstantiateWithFlags"));
+    const CudaGraph graph = std::exchange(graph_, nullptr);
+    RETURN_IF_ERROR(device_.Check(cuda_.GraphDestroy(graph), "cuGraphDestroy"));
+    return device_.Check(cuda_.GraphUpload(exec_, stream), "cuGraphUpload");
+  }
+  absl::Status Replay(CudaStream stream) const {
+    return device_.Check(cuda_.GraphLaunch(exec_, stream), "cuGraphLaunch");
+  }
+
+ private:
+  const CudaDevice& device_;
+  const CudaDriver& cuda_;
+  CudaGraph graph_ = nullptr;
+  CudaGraphNode last_ = nullptr;
+  CudaGraphExec exec_ = nullptr;
+};
+
 class CudaQueue : public DeviceQueue {
  public:
-  CudaQueue(const CudaDevice& device, std::unique_ptr<DeviceMemory> workspace,
-            std::unique_ptr<DeviceMemory> slots, int64_t stride)
+  CudaQueue(const CudaDevice& device, std::unique_ptr<DeviceMemory> workspace, int64_t stride)
       : device_(device),
         cuda_(device.driver()),
         workspace_(std::move(workspace)),
-        slots_(std::move(slots)),
         stride_(stride),
-        teams_(device.Teams(stride)) {
-    arguments_.reserve(kMostWords);
-    waiting_.reserve(kCudaQueueSlots);
-  }
+        teams_(device.Teams(stride)) {}
 
   ~CudaQueue() override {
     // Waits for launches that still use the workspace.
     if (stream_ != nullptr) Wait().IgnoreError();
     if (!device_.Enter().ok()) return;
-    if (host_slots_ != nullptr) cuda_.MemFreeHost(host_slots_);
     if (stream_ != nullptr) cuda_.StreamDestroy(stream_);
   }
 
   absl::Status Start() {
     RETURN_IF_ERROR(device_.Enter());
-    void* host = nullptr;
-    RETURN_IF_ERROR(device_.Check(
-        cuda_.MemHostAlloc(&host, kCudaQueueSlots * sizeof(CudaErrorSlot), kCudaHostPortable),
-        "cuMemHostAlloc"));
-    host_slots_ = static_cast<CudaErrorSlot*>(host);
     return device_.Check(cuda_.StreamCreate(&stream_, kCudaStreamNonBlocking), "cuStreamCreate");
   }
 
-  absl::Status Launch(const DeviceKernel& kernel, const LaunchArguments& launch) override {
-    if (waiting_.size() == kCudaQueueSlots) RETURN_IF_ERROR(Wait());
+  absl::StatusOr<std::unique_ptr<DeviceRecording>> Record(
+      absl::Span<const RecordedLaunch> launches) override {
     RETURN_IF_ERROR(device_.Enter());
-    RETURN_IF_ERROR(ClearSlots());
-    RETURN_IF_ERROR(SetArguments(launch));
-    const auto [blocks, threads] = Geometry(launch);
-    size_t bytes = arguments_.size() * sizeof(uint64_t);
-    void* extra[] = {reinterpret_cast<void*>(kCudaLaunchBuffer), arguments_.data(),
-                     reinterpret_cast<void*>(kCudaLaunchBufferBytes), &bytes,
-                     reinterpret_cast<void*>(kCudaLaunchEnd)};
-    RETURN_IF_ERROR(device_.Check(
-        cuda_.LaunchKernel(static_cast<const CudaKernel&>(kernel).function(), blocks, 1, 1, threads,
-                           1, 1, /*shared_bytes=*/0, stream_, nullptr, extra),
-        "cuLaunchKernel"));
-    waiting_.push_back(launch.error);
-    used_slots_ = std::max(used_slots_, waiting_.size());
-    return absl::OkStatus();
+    auto recording = std::make_unique<CudaRecording>(device_);
+    RETURN_IF_ERROR(recording->Start());
+    for (const RecordedLaunch& launch : launches) {
+      RETURN_IF_ERROR(recording->Add(static_cast<const CudaKernel&>(*launch.kernel).function(),
+                                     Geometry(launch), launch.arguments));
+    }
+    RETURN_IF_ERROR(recording->Finish(stream_));
+    return recording;
+  }
+
+  absl::Status Replay(const DeviceRecording& recording) override {
+    RETURN_IF_ERROR(device_.Enter());
+    return static_cast<const CudaRecording&>(recording).Replay(stream_);
+  }
+
+  Workspace workspace() const override {
+    return {workspace_ != nullptr ? workspace_->data() : nullptr, stride_};
   }
 
   absl::Status Copy(void* to, const void* from, int64_t bytes, CopyKind kind) override {
@@ -113,73 +147,26 @@ class CudaQueue : public DeviceQueue {
   }
 
   absl::Status Wait() override {
-    const size_t launches = waiting_.size();
-    absl::Status status = device_.Enter();
-    if (status.ok() && launches > 0) {
-      status = device_.Check(cuda_.CopyToHost(host_slots_, AddressOnDevice(slots_->data()),
-                                              launches * sizeof(CudaErrorSlot), stream_),
-                             "cuMemcpyDtoHAsync");
-    }
+    const absl::Status status = device_.Enter();
     // Waits after an error, too.
     const absl::Status waited =
         device_.Check(cuda_.StreamSynchronize(stream_), "cuStreamSynchronize");
-    if (status.ok()) status = waited;
-    for (size_t i = 0; status.ok() && i < launches; ++i) {
-      if (host_slots_[i].error.code != 0) *waiting_[i] = host_slots_[i].error;
-    }
-    waiting_.clear();
-    return status;
+    return status.ok() ? waited : status;
   }
 
  private:
-  CudaGeometry Geometry(const LaunchArguments& launch) const {
+  CudaGeometry Geometry(const RecordedLaunch& launch) const {
     if (launch.one_thread) return {1, static_cast<unsigned>(launch.team)};
-    return GeometryOf(launch.grid, launch.team, teams_, device_.properties().threads,
+    return GeometryOf(launch.most_items, launch.team, teams_, device_.properties().threads,
                       device_.properties().multiprocessors);
-  }
-
-  // Lays out what the kernel takes (compiler/codegen/cuda/dialect.h).
-  absl::Status SetArguments(const LaunchArguments& launch) {
-    const size_t words = 2 * launch.buffers.size() + launch.sizes.size() + 4;
-    if (words > kMostWords) {
-      return absl::InvalidArgumentError(
-          absl::StrCat("a launch of ", launch.buffers.size(), " buffers and ", launch.sizes.size(),
-                       " sizes; CUDA takes ", kMostWords, " words of arguments"));
-    }
-    arguments_.clear();
-    for (size_t i = 0; i < launch.buffers.size(); ++i) {
-      arguments_.push_back(AddressOnDevice(launch.buffers[i]));
-      arguments_.push_back(launch.bytes[i]);
-    }
-    arguments_.insert(arguments_.end(), launch.sizes.begin(), launch.sizes.end());
-    arguments_.push_back(launch.grid);
-    arguments_.push_back(workspace_ != nullptr ? AddressOnDevice(workspace_->data()) : 0);
-    arguments_.push_back(stride_);
-    arguments_.push_back(AddressOnDevice(slots_->data()) + waiting_.size() * sizeof(CudaErrorSlot));
-    return absl::OkStatus();
-  }
-
-  // Clears the slots of launches that were waited for, before the next one.
-  absl::Status ClearSlots() {
-    if (!waiting_.empty() || used_slots_ == 0) return absl::OkStatus();
-    RETURN_IF_ERROR(device_.Check(cuda_.FillBytes(AddressOnDevice(slots_->data()), 0,
-                                                  used_slots_ * sizeof(CudaErrorSlot), stream_),
-                                  "cuMemsetD8Async"));
-    used_slots_ = 0;
-    return absl::OkStatus();
   }
 
   const CudaDevice& device_;
   const CudaDriver& cuda_;
   const std::unique_ptr<DeviceMemory> workspace_;  // null: no kernel needs scratch
-  const std::unique_ptr<DeviceMemory> slots_;      // kCudaQueueSlots of them
-  size_t used_slots_ = 0;                          // behind them all are zero
   const int64_t stride_;
   const int64_t teams_;
-  CudaErrorSlot* host_slots_ = nullptr;  // pinned
   CudaStream stream_ = nullptr;
-  std::vector<uint64_t> arguments_;    // of the launch that is being made
-  std::vector<KernelError*> waiting_;  // of launches since the last Wait(), by slot
 };
 
 }  // namespace
@@ -214,9 +201,8 @@ absl::StatusOr<std::unique_ptr<DeviceKernel>> LoadCudaKernel(const CudaDevice& d
 
 absl::StatusOr<std::unique_ptr<DeviceQueue>> NewCudaQueue(const CudaDevice& device,
                                                           std::unique_ptr<DeviceMemory> workspace,
-                                                          std::unique_ptr<DeviceMemory> slots,
                                                           int64_t stride) {
-  auto queue = std::make_unique<CudaQueue>(device, std::move(workspace), std::move(slots), stride);
+  auto queue = std::make_unique<CudaQueue>(device, std::move(workspace), stride);
   RETURN_IF_ERROR(queue->Start());
   return queue;
 }

@@ -12,9 +12,6 @@
 
 namespace athanor {
 
-// Launches that a queue has in flight before it waits for them.
-inline constexpr int kCudaQueueSlots = 1024;
-
 inline CudaPointer AddressOnDevice(const void* pointer) {
   return reinterpret_cast<CudaPointer>(pointer);
 }
@@ -34,10 +31,8 @@ CudaGeometry GeometryOf(int64_t grid, int team, int64_t most_teams, int64_t most
                         int64_t multiprocessors);
 
 // `workspace` is null if no item needs scratch; else each team that runs has `stride` bytes of it.
-// `slots` has kCudaQueueSlots CudaErrorSlots.
 absl::StatusOr<std::unique_ptr<DeviceQueue>> NewCudaQueue(const CudaDevice& device,
                                                           std::unique_ptr<DeviceMemory> workspace,
-                                                          std::unique_ptr<DeviceMemory> slots,
                                                           int64_t stride);
 
 }  // namespace athanor

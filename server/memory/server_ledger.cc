@@ -15,6 +15,7 @@ HeldKind KindOf(MemoryKind kind) {
     case MemoryKind::kPrepared:
       return HeldKind::kPrepared;
     case MemoryKind::kArena:
+    case MemoryKind::kStaging:
       return HeldKind::kArenas;
     case MemoryKind::kScratch:
       return HeldKind::kScratch;

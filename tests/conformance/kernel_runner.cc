@@ -12,6 +12,7 @@
 #include "compiler/ir/value/message.h"
 #include "deploy/bazel/libs/status_macros.h"
 #include "runtime/cpu/module.h"
+#include "runtime/one_launch_testing.h"
 #include "tests/conformance/emulated.h"
 #include "tests/conformance/guarded.h"
 
@@ -131,13 +132,15 @@ absl::StatusOr<KernelError> RunOnGpu(const std::string& code, const kir::Kernel&
     lengths.push_back(static_cast<int64_t>(bytes.size()));
     RETURN_IF_ERROR(queue->Copy(buffers.back(), bytes.data(), lengths.back(), CopyKind::kToDevice));
   }
-  KernelError error;
-  RETURN_IF_ERROR(queue->Launch(*loaded, {.buffers = buffers,
-                                          .bytes = lengths,
-                                          .sizes = sizes,
-                                          .grid = grid,
-                                          .team = kernel.team,
-                                          .error = &error}));
+  ASSIGN_OR_RETURN(const std::unique_ptr<OneLaunch> launch,
+                   OneLaunch::Record(*device, *queue,
+                                     {.kernel = loaded.get(),
+                                      .buffers = static_cast<int>(buffers.size()),
+                                      .sizes = static_cast<int>(sizes.size()),
+                                      .most_items = grid,
+                                      .team = kernel.team}));
+  launch->Set(buffers, lengths, sizes, grid);
+  RETURN_IF_ERROR(launch->Enqueue(*queue));
   RETURN_IF_ERROR(queue->Wait());
   for (size_t i = 0; i < host.size(); ++i) {
     RETURN_IF_ERROR(queue->Copy(host[i].data(), buffers[i], lengths[i], CopyKind::kToHost));
@@ -150,7 +153,7 @@ absl::StatusOr<KernelError> RunOnGpu(const std::string& code, const kir::Kernel&
       return Written(i);
     }
   }
-  return error;
+  return launch->error();
 }
 
 }  // namespace

@@ -10,9 +10,12 @@
 
 #include "absl/strings/str_cat.h"
 #include "compiler/codegen/cuda/dialect.h"
+#include "deploy/bazel/libs/status_macros.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "runtime/call_block.h"
 #include "runtime/cuda/device.h"
+#include "runtime/one_launch_testing.h"
 #include "tests/emulator/testing.h"
 
 namespace athanor {
@@ -62,28 +65,32 @@ std::unique_ptr<CudaDevice> MakeDevice(const CudaDeviceOptions& options = {}) {
   return CudaDevice::Create(**driver, options).value();
 }
 
-// A kernel's tables, on a device.
+// Two buffers on a device, and a launch that a queue recorded.
 struct Call {
   Call(CudaDevice& device, int64_t bytes)
-      : from(device.Allocate(MemoryKind::kArena, bytes).value()),
-        to(device.Allocate(MemoryKind::kArena, bytes).value()),
-        buffers{from->data(), to->data()},
-        lengths{bytes, bytes} {}
+      : device(device),
+        from(device.Allocate(MemoryKind::kArena, bytes).value()),
+        to(device.Allocate(MemoryKind::kArena, bytes).value()) {}
 
+  // May be called again with other sizes, also while the one before runs.
   absl::Status Launch(DeviceQueue& queue, const DeviceKernel& kernel, int64_t items,
-                      KernelError* into, bool one_thread = false) {
-    return queue.Launch(kernel, {.buffers = buffers,
-                                 .bytes = lengths,
-                                 .sizes = sizes,
-                                 .grid = items,
-                                 .one_thread = one_thread,
-                                 .error = into});
+                      bool one_thread = false) {
+    if (launch == nullptr) {
+      ASSIGN_OR_RETURN(launch, OneLaunch::Record(device, queue,
+                                                 {.kernel = &kernel,
+                                                  .buffers = 2,
+                                                  .sizes = 1,
+                                                  .most_items = items,
+                                                  .one_thread = one_thread}));
+    }
+    launch->Set({from->data(), to->data()}, {from->bytes(), to->bytes()}, {size}, items);
+    return launch->Enqueue(queue);
   }
 
+  CudaDevice& device;
   std::unique_ptr<DeviceMemory> from, to;
-  std::vector<void*> buffers;
-  std::vector<int64_t> lengths;
-  std::vector<int64_t> sizes = {0};
+  int64_t size = 0;
+  std::unique_ptr<OneLaunch> launch;
 };
 
 TEST(CudaDeviceTest, TellsWhatItIs) {
@@ -205,13 +212,12 @@ TEST(CudaDeviceTest, EveryItemRunsOnce) {
                         all + 1, 3 * all}) {
     for (bool one_thread : {false, true}) {
       Call call(*device, items * 8);
-      KernelError error;
-      ASSERT_TRUE(call.Launch(*queue, *kernel, items, &error, one_thread).ok());
+      ASSERT_TRUE(call.Launch(*queue, *kernel, items, one_thread).ok());
       std::vector<int64_t> got(items);
       ASSERT_TRUE(queue->Copy(got.data(), call.to->data(), items * 8, CopyKind::kToHost).ok());
       ASSERT_TRUE(queue->Wait().ok());
       for (int64_t i = 0; i < items; ++i) ASSERT_EQ(got[i], i + 1) << items;
-      EXPECT_EQ(error.code, 0);
+      EXPECT_EQ(call.launch->error().code, 0);
     }
   }
 }
@@ -231,8 +237,7 @@ TEST(CudaDeviceTest, ScratchBelongsToOneItemAtATime) {
     auto kernel = device->LoadKernel(cubin).value();
     auto queue = device->NewQueue(kScratch).value();
     Call call(*device, kItems * 8);
-    KernelError error;
-    ASSERT_TRUE(call.Launch(*queue, *kernel, kItems, &error).ok());
+    ASSERT_TRUE(call.Launch(*queue, *kernel, kItems).ok());
     std::vector<int64_t> got(kItems);
     ASSERT_TRUE(queue->Copy(got.data(), call.to->data(), kItems * 8, CopyKind::kToHost).ok());
     const absl::Status status = queue->Wait();
@@ -253,23 +258,66 @@ TEST(CudaDeviceTest, ErrorsGoToTheirLaunches) {
   auto device = MakeDevice();
   auto kernel = device->LoadKernel(CubinOf(kFail)).value();
   auto queue = device->NewQueue(0).value();
-  Call call(*device, 8);
-  // More launches than a queue has slots, and twice, since slots are used again.
-  for (int round = 0; round < 2; ++round) {
-    std::vector<KernelError> errors(2500);
-    for (size_t i = 0; i < errors.size(); ++i) {
-      call.sizes[0] = i % 7 == 3 ? 5 : 1000;
-      ASSERT_TRUE(call.Launch(*queue, *kernel, 300, &errors[i]).ok());
-    }
+  constexpr int kLaunches = 100;
+  auto block =
+      CallBlock::Create(*device, *queue,
+                        std::vector<CallBlock::Launch>(kLaunches, {.buffers = 2, .sizes = 1}), {},
+                        nullptr)
+          .value();
+  std::vector<RecordedLaunch> recorded;
+  for (int i = 0; i < kLaunches; ++i) {
+    recorded.push_back(block->Recorded(i));
+    recorded.back().kernel = kernel.get();
+    recorded.back().most_items = 300;
+    block->arguments(i).items() = 300;
+  }
+  const auto recording = queue->Record(recorded).value();
+  // Slots are used again: what failed in one call is no error of the next.
+  for (int round = 0; round < 3; ++round) {
+    const auto fails = [&](int i) { return i % 7 == round; };
+    for (int i = 0; i < kLaunches; ++i) block->arguments(i).size(0) = fails(i) ? 5 : 1000;
+    ASSERT_TRUE(block->CopyIn(*queue).ok());
+    ASSERT_TRUE(queue->Replay(*recording).ok());
+    ASSERT_TRUE(block->CopyOut(*queue).ok());
     ASSERT_TRUE(queue->Wait().ok());
-    for (size_t i = 0; i < errors.size(); ++i) {
-      ASSERT_EQ(errors[i].code, i % 7 == 3 ? 1 : 0) << i;
-      if (errors[i].code == 0) continue;
-      EXPECT_EQ(errors[i].item, 5);
-      EXPECT_EQ(errors[i].index, 5);
-      EXPECT_EQ(errors[i].extent, 5);
+    for (int i = 0; i < kLaunches; ++i) {
+      const KernelError& error = block->Error(i);
+      ASSERT_EQ(error.code, fails(i) ? 1 : 0) << i;
+      if (!fails(i)) continue;
+      EXPECT_EQ(error.item, 5);
+      EXPECT_EQ(error.index, 5);
+      EXPECT_EQ(error.extent, 5);
     }
   }
+}
+
+TEST(CudaDeviceTest, StepsOfARecordingRunInOrder) {
+  auto device = MakeDevice();
+  auto kernel =
+      device->LoadKernel(CubinOf("store<i64>(a.b1, 0, 3 * load<i64>(a.b1, 0) + a.s0);")).value();
+  auto queue = device->NewQueue(0).value();
+  auto memory = device->Allocate(MemoryKind::kArena, 8).value();
+  const std::vector<CallBlock::Launch> launches(20, {.buffers = 2, .sizes = 1});
+  auto block = CallBlock::Create(*device, *queue, launches, {}, nullptr).value();
+  std::vector<RecordedLaunch> recorded;
+  int64_t want = 0;
+  for (int i = 0; i < 20; ++i) {
+    recorded.push_back(block->Recorded(i));
+    recorded.back().kernel = kernel.get();
+    const ArgumentWords arguments = block->arguments(i);
+    arguments.address(1) = reinterpret_cast<int64_t>(memory->data());
+    arguments.bytes(1) = 8;
+    arguments.size(0) = i;
+    arguments.items() = i % 5 == 4 ? 0 : 1;  // some have no work this time
+    if (arguments.items() > 0) want = 3 * want + i;
+  }
+  auto recording = queue->Record(recorded).value();
+  ASSERT_TRUE(block->CopyIn(*queue).ok());
+  ASSERT_TRUE(queue->Replay(*recording).ok());
+  int64_t got = 0;
+  ASSERT_TRUE(queue->Copy(&got, memory->data(), 8, CopyKind::kToHost).ok());
+  ASSERT_TRUE(queue->Wait().ok());
+  EXPECT_EQ(got, want);
 }
 
 TEST(CudaDeviceTest, AFaultLosesTheDeviceForGood) {
@@ -277,14 +325,13 @@ TEST(CudaDeviceTest, AFaultLosesTheDeviceForGood) {
   auto kernel = device->LoadKernel(CubinOf("store<f32>(a.b1, g + 1, 1.f);")).value();
   auto queue = device->NewQueue(0).value(), other = device->NewQueue(0).value();
   Call call(*device, 400);
-  KernelError error;
-  absl::Status status = call.Launch(*queue, *kernel, 100, &error);
+  absl::Status status = call.Launch(*queue, *kernel, 100);
   if (status.ok()) status = queue->Wait();
   EXPECT_EQ(status.code(), absl::StatusCode::kUnavailable) << status;
   EXPECT_THAT(std::string(status.message()),
               AllOf(HasSubstr("cuda:0 is lost"), HasSubstr("ILLEGAL_ADDRESS")));
   for (const absl::Status& later :
-       {queue->Wait(), other->Wait(), call.Launch(*other, *kernel, 1, &error),
+       {queue->Wait(), other->Wait(), call.launch->Enqueue(*other),
         other->Fill(call.to->data(), 0, 4),
         other->Copy(call.to->data(), call.from->data(), 4, CopyKind::kOnDevice),
         device->Allocate(MemoryKind::kArena, 1).status(), device->NewQueue(0).status(),
@@ -314,9 +361,11 @@ TEST(CudaDeviceTest, GivesEverythingBack) {
     auto kernel = device->LoadKernel(CubinOf(kDouble)).value();
     auto queue = device->NewQueue(64).value();
     Call call(*device, 400);
-    KernelError error;
-    ASSERT_TRUE(call.Launch(*queue, *kernel, 100, &error).ok());
-    queue.reset();  // with a launch in flight
+    ASSERT_TRUE(call.Launch(*queue, *kernel, 100).ok());
+    ASSERT_TRUE(queue->Wait().ok());
+    call.launch.reset();
+    ASSERT_TRUE(queue->Fill(call.to->data(), 1, 400).ok());
+    queue.reset();  // with work in flight
   }
   ASSERT_EQ(driver->MemGetInfo(&after, &total), kCudaSuccess);
   EXPECT_EQ(before, after);
@@ -344,13 +393,12 @@ TEST(CudaDeviceTest, QueuesOfManyThreadsDoNotMix) {
       auto queue = device->NewQueue(32).value();
       Call call(*device, 800);
       for (int round = 0; round < 50; ++round) {
-        KernelError error;
-        call.sizes[0] = 1000 * t + round;
-        ASSERT_TRUE(call.Launch(*queue, *kernel, 100, &error).ok());
+        call.size = 1000 * t + round;
+        ASSERT_TRUE(call.Launch(*queue, *kernel, 100).ok());
         std::vector<int64_t> got(100);
         ASSERT_TRUE(queue->Copy(got.data(), call.to->data(), 800, CopyKind::kToHost).ok());
         ASSERT_TRUE(queue->Wait().ok());
-        for (int64_t i = 0; i < 100; ++i) ASSERT_EQ(got[i], call.sizes[0] + i);
+        for (int64_t i = 0; i < 100; ++i) ASSERT_EQ(got[i], call.size + i);
       }
     });
   }

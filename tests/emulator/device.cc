@@ -60,13 +60,15 @@ void RunAll() {
   for (Stream* stream : device.streams) RunUntil(*stream, stream->enqueued);
 }
 
-std::vector<std::vector<char>> KeptArguments(const Kernel& kernel, void** arguments) {
-  std::vector<std::vector<char>> kept;
+CudaResult TakeArguments(const Kernel& kernel, void** arguments, void** extra,
+                         std::vector<std::vector<char>>* kept) {
+  if (extra != nullptr) return kCudaInvalidValue;
+  if (arguments == nullptr && !kernel.argument_bytes.empty()) return kCudaInvalidValue;
   for (size_t i = 0; i < kernel.argument_bytes.size(); ++i) {
     const auto* bytes = static_cast<const char*>(arguments[i]);
-    kept.emplace_back(bytes, bytes + kernel.argument_bytes[i]);
+    kept->emplace_back(bytes, bytes + kernel.argument_bytes[i]);
   }
-  return kept;
+  return kCudaSuccess;
 }
 
 CudaResult EnqueueKernel(Stream& stream, Kernel* kernel, Threads threads,

@@ -124,8 +124,10 @@ void RunAll();  // of all streams
 // Enqueues a kernel, with copies of its arguments.
 CudaResult EnqueueKernel(Stream& stream, Kernel* kernel, Threads threads,
                          std::vector<std::vector<char>> arguments);
-// Copies arguments as a launch takes them.
-std::vector<std::vector<char>> KeptArguments(const Kernel& kernel, void** arguments);
+// Copies arguments as a launch takes them, by pointers to each. One block of all (`extra`) is not
+// known here: where others than the first lie depends on their types.
+CudaResult TakeArguments(const Kernel& kernel, void** arguments, void** extra,
+                         std::vector<std::vector<char>>* kept);
 
 // Describes one side of a copy.
 struct CopyEnd {

@@ -33,37 +33,6 @@ const struct {
     {kCudaLaunchFailed, "CUDA_ERROR_LAUNCH_FAILED", "unspecified launch failure"},
 };
 
-// Takes a launch's arguments from pointers to each, or from one block of all.
-CudaResult TakeArguments(const Kernel& kernel, void** arguments, void** extra,
-                         std::vector<std::vector<char>>* kept) {
-  if (arguments != nullptr || extra == nullptr) {
-    if (arguments == nullptr && !kernel.argument_bytes.empty()) return kCudaInvalidValue;
-    if (extra != nullptr) return kCudaInvalidValue;
-    *kept = KeptArguments(kernel, arguments);
-    return kCudaSuccess;
-  }
-  const char* block = nullptr;
-  size_t bytes = 0;
-  for (; *extra != reinterpret_cast<void*>(kCudaLaunchEnd); extra += 2) {
-    switch (reinterpret_cast<uintptr_t>(extra[0])) {
-      case kCudaLaunchBuffer:
-        block = static_cast<const char*>(extra[1]);
-        break;
-      case kCudaLaunchBufferBytes:
-        bytes = *static_cast<const size_t*>(extra[1]);
-        break;
-      default:
-        return kCudaInvalidValue;
-    }
-  }
-  // Of one argument alone: where others lie depends on their types.
-  if (block == nullptr || kernel.argument_bytes.size() != 1 || bytes != kernel.argument_bytes[0]) {
-    return kCudaInvalidValue;
-  }
-  kept->emplace_back(block, block + bytes);
-  return kCudaSuccess;
-}
-
 }  // namespace
 
 ATHANOR_DRIVER cuInit(unsigned flags) {

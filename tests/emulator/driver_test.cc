@@ -213,6 +213,40 @@ TEST_F(DriverTest, AnEventMayGoBeforeItIsReached) {
   EXPECT_EQ(Wait(), kCudaSuccess);
 }
 
+TEST_F(DriverTest, NodesOfAGraphWaitOnlyForThoseTheyName) {
+  Start();
+  const CudaPointer memory = Allocate(4);
+  int one = 1, two = 2, read = 0;
+  CudaGraph graph = nullptr;
+  ASSERT_EQ(cuda_->GraphCreate(&graph, 0), kCudaSuccess);
+  const auto add = [&](const CudaCopyNode& copy, std::vector<CudaGraphNode> after) {
+    CudaGraphNode node = nullptr;
+    EXPECT_EQ(cuda_->GraphAddCopy(&node, graph, after.data(), after.size(), &copy, context_),
+              kCudaSuccess);
+    return node;
+  };
+  const auto write = [&](int* from, std::vector<CudaGraphNode> after) {
+    return add(
+        {.from = {.type = kCudaCopyOfHost, .host = from}, .to = {.device = memory}, .bytes = 4},
+        std::move(after));
+  };
+  // Neither waits for the other: the later one runs first.
+  const CudaGraphNode first = write(&one, {}), second = write(&two, {});
+  add({.from = {.device = memory}, .to = {.type = kCudaCopyOfHost, .host = &read}, .bytes = 4},
+      {first, second});
+  CudaGraphExec exec = nullptr;
+  ASSERT_EQ(cuda_->GraphInstantiate(&exec, graph, 0), kCudaSuccess);
+  ASSERT_EQ(cuda_->GraphLaunch(exec, stream_), kCudaSuccess);
+  ASSERT_EQ(Wait(), kCudaSuccess);
+  EXPECT_EQ(read, 1);
+  CudaGraphNode node = nullptr;
+  const auto stranger = reinterpret_cast<CudaGraphNode>(9);
+  const CudaCopyNode copy = {.from = {.device = memory}, .to = {.device = memory}, .bytes = 4};
+  EXPECT_EQ(cuda_->GraphAddCopy(&node, graph, &stranger, 1, &copy, context_), kCudaInvalidValue);
+  EXPECT_EQ(cuda_->GraphExecDestroy(exec), kCudaSuccess);
+  EXPECT_EQ(cuda_->GraphDestroy(graph), kCudaSuccess);
+}
+
 TEST_F(DriverTest, AGraphsCopiesReadTheirSourceAtEachReplay) {
   Start();
   const CudaPointer memory = Allocate(8);
@@ -230,7 +264,9 @@ TEST_F(DriverTest, AGraphsCopiesReadTheirSourceAtEachReplay) {
   const CudaCopyNode outside = {
       .from = {.device = memory}, .to = {.device = memory + 8}, .bytes = 4};
   for (const CudaCopyNode* copy : {&in, &across, &out}) {
-    ASSERT_EQ(cuda_->GraphAddCopy(&node, graph, nullptr, 0, copy, context_), kCudaSuccess);
+    const CudaGraphNode before = node;
+    ASSERT_EQ(cuda_->GraphAddCopy(&node, graph, &before, before != nullptr ? 1 : 0, copy, context_),
+              kCudaSuccess);
   }
   EXPECT_EQ(cuda_->GraphAddCopy(&node, graph, nullptr, 0, &outside, context_), kCudaInvalidValue);
   ASSERT_EQ(cuda_->GraphInstantiate(&exec, graph, 0), kCudaSuccess);

@@ -1,6 +1,9 @@
-// The driver's functions for graphs. Nodes run in the order in which they were added.
+// The driver's functions for graphs. Of the nodes that may run, that which was added last runs
+// first: a dependency that was forgotten shows.
+#include <algorithm>
 #include <memory>
 #include <utility>
+#include <vector>
 
 #include "tests/emulator/device.h"
 
@@ -15,6 +18,7 @@ struct Node {
   std::vector<std::vector<char>> arguments;
   CopyEnd to, from;
   size_t bytes = 0;
+  std::vector<size_t> after;  // places in the graph
 };
 struct Graph {
   std::vector<Node> nodes;
@@ -23,10 +27,34 @@ struct Graph {
 Graph& GraphOf(CudaGraph handle) { return *reinterpret_cast<Graph*>(handle); }
 Graph& GraphOf(CudaGraphExec handle) { return *reinterpret_cast<Graph*>(handle); }
 
-CudaResult Add(CudaGraph graph, Node node, CudaGraphNode* handle) {
-  GraphOf(graph).nodes.push_back(std::move(node));
-  *handle = reinterpret_cast<CudaGraphNode>(GraphOf(graph).nodes.size());
+CudaResult Add(CudaGraph graph, Node node, const CudaGraphNode* after, size_t count,
+               CudaGraphNode* handle) {
+  std::vector<Node>& nodes = GraphOf(graph).nodes;
+  for (size_t i = 0; i < count; ++i) {
+    const size_t place = reinterpret_cast<size_t>(after[i]) - 1;
+    if (place >= nodes.size()) return kCudaInvalidValue;
+    node.after.push_back(place);
+  }
+  nodes.push_back(std::move(node));
+  *handle = reinterpret_cast<CudaGraphNode>(nodes.size());
   return kCudaSuccess;
+}
+
+// Returns the nodes' places in the order in which they run.
+std::vector<size_t> OrderOf(const Graph& graph) {
+  std::vector<size_t> order;
+  std::vector<bool> ran(graph.nodes.size(), false);
+  while (order.size() < graph.nodes.size()) {
+    size_t next = graph.nodes.size() - 1;
+    const auto waits = [&](size_t place) { return !ran[place]; };
+    while (ran[next] ||
+           std::any_of(graph.nodes[next].after.begin(), graph.nodes[next].after.end(), waits)) {
+      --next;  // nodes wait for earlier ones only
+    }
+    ran[next] = true;
+    order.push_back(next);
+  }
+  return order;
 }
 
 CopyEnd EndOf(const CudaCopySide& side) {
@@ -48,23 +76,30 @@ ATHANOR_DRIVER cuGraphDestroy(CudaGraph graph) {
     return kCudaSuccess;
   });
 }
-ATHANOR_DRIVER cuGraphAddKernelNode_v2(CudaGraphNode* node, CudaGraph graph, const CudaGraphNode*,
-                                       size_t, const CudaKernelNode* added) {
-  return InContext([&] {
+ATHANOR_DRIVER cuGraphAddKernelNode_v2(CudaGraphNode* node, CudaGraph graph,
+                                       const CudaGraphNode* after, size_t count,
+                                       const CudaKernelNode* added) {
+  return InContext([&]() -> CudaResult {
     auto* const kernel = reinterpret_cast<Kernel*>(added->function);
     const Threads threads = {int64_t{added->grid_x} * added->grid_y * added->grid_z,
                              int64_t{added->block_x} * added->block_y * added->block_z};
-    return Add(graph, {kernel, threads, KeptArguments(*kernel, added->arguments), {}, {}, 0}, node);
+    std::vector<std::vector<char>> kept;
+    if (const CudaResult taken = TakeArguments(*kernel, added->arguments, added->extra, &kept);
+        taken != kCudaSuccess) {
+      return taken;
+    }
+    return Add(graph, {kernel, threads, std::move(kept), {}, {}, 0, {}}, after, count, node);
   });
 }
-ATHANOR_DRIVER cuGraphAddMemcpyNode(CudaGraphNode* node, CudaGraph graph, const CudaGraphNode*,
-                                    size_t, const CudaCopyNode* added, CudaContext) {
+ATHANOR_DRIVER cuGraphAddMemcpyNode(CudaGraphNode* node, CudaGraph graph,
+                                    const CudaGraphNode* after, size_t count,
+                                    const CudaCopyNode* added, CudaContext) {
   return InContext([&]() -> CudaResult {
     const CopyEnd to = EndOf(added->to), from = EndOf(added->from);
     const size_t bytes = added->bytes * added->rows * added->depth;
     const CudaResult result = CheckCopy(to, from, bytes);
     if (result != kCudaSuccess) return result;
-    return Add(graph, {nullptr, {}, {}, to, from, bytes}, node);
+    return Add(graph, {nullptr, {}, {}, to, from, bytes, {}}, after, count, node);
   });
 }
 ATHANOR_DRIVER cuGraphInstantiateWithFlags(CudaGraphExec* exec, CudaGraph graph,
@@ -73,6 +108,7 @@ ATHANOR_DRIVER cuGraphInstantiateWithFlags(CudaGraphExec* exec, CudaGraph graph,
     auto* const copy = new Graph(GraphOf(graph));
     if (TheMachine().swaps_nodes && copy->nodes.size() > 1) {
       std::swap(copy->nodes[0], copy->nodes[1]);
+      std::swap(copy->nodes[0].after, copy->nodes[1].after);
     }
     *exec = reinterpret_cast<CudaGraphExec>(copy);
     return kCudaSuccess;
@@ -85,7 +121,8 @@ ATHANOR_DRIVER cuGraphLaunch(CudaGraphExec exec, CudaStream handle) {
   return InContext([&]() -> CudaResult {
     Stream* const stream = FindStream(handle);
     if (stream == nullptr) return kCudaInvalidHandle;
-    for (const Node& node : GraphOf(exec).nodes) {
+    for (const size_t place : OrderOf(GraphOf(exec))) {
+      const Node& node = GraphOf(exec).nodes[place];
       if (node.kernel != nullptr) {
         EnqueueKernel(*stream, node.kernel, node.threads, node.arguments);
       } else {

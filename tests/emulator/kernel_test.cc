@@ -6,6 +6,7 @@
 #include <cstdlib>
 #include <cstring>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
@@ -41,34 +42,37 @@ TEST_F(KernelTest, ItemsAreWalkedByAnyNumberOfThreads) {
   }
 }
 
-TEST_F(KernelTest, ArgumentsAreKeptFromTheLaunchOn) {
+TEST_F(KernelTest, ArgumentsAreReadWhenTheKernelRuns) {
   const CudaFunction store = Load("store<i64>(a.b0, 0, a.s0);");
   const BufferArgument out = Allocate(8);
-  Arguments arguments = {.b0 = out, .b1 = out, .s0 = 7, .items = 1};
-  void* pointers[] = {&arguments};
+  BufferArgument at = Allocate(sizeof(Arguments));
+  void* pointers[] = {&at.data};
   ASSERT_EQ(cuda_->LaunchKernel(store, 1, 1, 1, 1, 1, 1, 0, stream_, pointers, nullptr),
             kCudaSuccess);
-  arguments.s0 = 8;
+  // The address was kept, and what lies there was not.
+  const CudaPointer address = std::exchange(at.data, 0);
+  const Arguments arguments = {.b0 = out, .b1 = out, .s0 = 7, .items = 1};
+  setenv("ATHANOR_EMULATOR_QUEUE", "late", 1);
+  CudaStream other = nullptr;
+  ASSERT_EQ(cuda_->StreamCreate(&other, kCudaStreamNonBlocking), kCudaSuccess);
+  ASSERT_EQ(cuda_->CopyToDevice(address, &arguments, sizeof(arguments), other), kCudaSuccess);
+  ASSERT_EQ(cuda_->StreamSynchronize(other), kCudaSuccess);
   EXPECT_EQ(Download<int64_t>(out), std::vector<int64_t>{7});
 }
 
-TEST_F(KernelTest, WrongSizesOfArgumentsAndLaunchesAreRefused) {
+TEST_F(KernelTest, WrongArgumentsAndLaunchesAreRefused) {
   const CudaFunction function = Load("store<i64>(a.b0, 0, a.s0);");
-  Arguments arguments = {.b0 = Allocate(8), .items = 1};
-  const auto launch = [&](size_t bytes, unsigned blocks, unsigned threads) {
-    void* extra[] = {reinterpret_cast<void*>(kCudaLaunchBuffer), &arguments,
-                     reinterpret_cast<void*>(kCudaLaunchBufferBytes), &bytes,
-                     reinterpret_cast<void*>(kCudaLaunchEnd)};
-    return cuda_->LaunchKernel(function, blocks, 1, 1, threads, 1, 1, 0, stream_, nullptr, extra);
-  };
-  EXPECT_EQ(launch(sizeof(arguments) - 8, 1, 1), kCudaInvalidValue);
-  EXPECT_EQ(launch(sizeof(arguments) + 8, 1, 1), kCudaInvalidValue);
-  EXPECT_EQ(launch(0, 1, 1), kCudaInvalidValue);
-  EXPECT_EQ(launch(sizeof(arguments), 0, 1), kCudaInvalidValue);
-  EXPECT_EQ(launch(sizeof(arguments), 1, 0), kCudaInvalidValue);
-  EXPECT_EQ(launch(sizeof(arguments), 1, 1025), kCudaInvalidValue);
-  EXPECT_EQ(launch(sizeof(arguments), 1, 1024), kCudaSuccess);
+  const Arguments arguments = {.b0 = Allocate(8), .items = 1};
+  EXPECT_EQ(Launch(function, arguments, 0, 1), kCudaInvalidValue);
+  EXPECT_EQ(Launch(function, arguments, 1, 0), kCudaInvalidValue);
+  EXPECT_EQ(Launch(function, arguments, 1, 1025), kCudaInvalidValue);
+  EXPECT_EQ(Launch(function, arguments, 1, 1024), kCudaSuccess);
   EXPECT_TRUE(Wait().ok());
+  EXPECT_EQ(cuda_->LaunchKernel(function, 1, 1, 1, 1, 1, 1, 0, stream_, nullptr, nullptr),
+            kCudaInvalidValue);
+  // Of a struct that is longer than what is there.
+  EXPECT_EQ(Launch(function, std::vector<uint64_t>(sizeof(Arguments) / 8 - 1), 1, 1), kCudaSuccess);
+  EXPECT_THAT(std::string(Wait().message()), HasSubstr("ILLEGAL_ADDRESS"));
 }
 
 TEST_F(KernelTest, OnlyCodeForThisDeviceLoads) {
@@ -216,9 +220,9 @@ TEST_F(KernelTest, TheLowestFailedItemIsReportedInBothOrders) {
     setenv("ATHANOR_EMULATOR_ORDER", order, 1);
     Open();
     const CudaFunction function = Load("if (g % 5 == 3) record(a.error, g, 100 + g, a.s0);");
-    const BufferArgument slot = Upload(std::vector<CudaErrorSlot>(1));
+    const BufferArgument slot = Upload(std::vector<ErrorSlot>(1));
     ASSERT_EQ(Launch(function, {.s0 = 40, .items = 29, .error = slot.data}, 2, 4), kCudaSuccess);
-    const auto [error, lock] = Download<CudaErrorSlot>(slot)[0];
+    const auto [error, lock] = Download<ErrorSlot>(slot)[0];
     EXPECT_EQ(error.code, 1);
     EXPECT_EQ(error.item, 3) << order;
     EXPECT_EQ(error.index, 103);
@@ -229,7 +233,7 @@ TEST_F(KernelTest, TheLowestFailedItemIsReportedInBothOrders) {
 
 TEST_F(KernelTest, AnErrorSlotThatWasNotClearedIsCaught) {
   EXPECT_THAT(
-      Fate("record(a.error, -2, 0, 0);", {.error = Allocate(sizeof(CudaErrorSlot)).data}).message(),
+      Fate("record(a.error, -2, 0, 0);", {.error = Allocate(sizeof(ErrorSlot)).data}).message(),
       HasSubstr("of a lock that no other thread can hold"));
 }
 

@@ -4,7 +4,10 @@
 
 #include <cstdint>
 #include <cstdlib>
+#include <cstring>
+#include <deque>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -84,11 +87,23 @@ class KernelTest : public ::testing::Test {
 
   CudaResult Launch(CudaFunction function, Arguments arguments, unsigned blocks = 1,
                     unsigned threads = 1) {
-    size_t bytes = sizeof(arguments);
-    void* extra[] = {reinterpret_cast<void*>(kCudaLaunchBuffer), &arguments,
-                     reinterpret_cast<void*>(kCudaLaunchBufferBytes), &bytes,
-                     reinterpret_cast<void*>(kCudaLaunchEnd)};
-    return cuda_->LaunchKernel(function, blocks, 1, 1, threads, 1, 1, 0, stream_, nullptr, extra);
+    std::vector<uint64_t> words(sizeof(arguments) / sizeof(uint64_t));
+    std::memcpy(words.data(), &arguments, sizeof(arguments));
+    return Launch(function, std::move(words), blocks, threads);
+  }
+  // Launches a kernel of any arguments.
+  CudaResult Launch(CudaFunction function, std::vector<uint64_t> words, unsigned blocks,
+                    unsigned threads) {
+    launched_.push_back(std::move(words));  // the queue reads them later
+    const std::vector<uint64_t>& kept = launched_.back();
+    const size_t bytes = kept.size() * sizeof(uint64_t);
+    CudaPointer at = 0;
+    CudaResult result = cuda_->MemAlloc(&at, bytes);
+    if (result == kCudaSuccess) result = cuda_->CopyToDevice(at, kept.data(), bytes, stream_);
+    if (result != kCudaSuccess) return result;
+    void* pointers[] = {&at};
+    return cuda_->LaunchKernel(function, blocks, 1, 1, threads, 1, 1, 0, stream_, pointers,
+                               nullptr);
   }
   absl::Status Wait() { return CudaStatus(*cuda_, cuda_->StreamSynchronize(stream_), "wait"); }
 
@@ -124,6 +139,7 @@ class KernelTest : public ::testing::Test {
   std::string library_;  // the path of the driver's
   const CudaDriver* cuda_ = nullptr;
   CudaStream stream_ = nullptr;
+  std::deque<std::vector<uint64_t>> launched_;
 };
 
 }  // namespace athanor

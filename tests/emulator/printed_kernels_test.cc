@@ -75,14 +75,7 @@ class PrintedKernels : public KernelTest, public ::testing::WithParamInterface<c
     if (stride > 0) memory_.push_back(Allocate(teams * stride).data);
     words.insert(words.end(),
                  {uint64_t(items), stride > 0 ? memory_.back() : 0, uint64_t(stride), error});
-    size_t bytes = 8 * words.size();
-    void* extra[] = {reinterpret_cast<void*>(kCudaLaunchBuffer), words.data(),
-                     reinterpret_cast<void*>(kCudaLaunchBufferBytes), &bytes,
-                     reinterpret_cast<void*>(kCudaLaunchEnd)};
-    ASSERT_EQ(
-        cuda_->LaunchKernel(function, teams, 1, 1, kernel.team, 1, 1, 0, stream_, nullptr, extra),
-        kCudaSuccess)
-        << name;
+    ASSERT_EQ(Launch(function, std::move(words), teams, kernel.team), kCudaSuccess) << name;
   }
 
   // Memory of the device that goes with FreeAll().
@@ -97,7 +90,7 @@ class PrintedKernels : public KernelTest, public ::testing::WithParamInterface<c
     EXPECT_EQ(cuda_->CopyToHost(t->bytes.data(), from.data, from.bytes, stream_), kCudaSuccess);
   }
   CudaPointer NewSlot() {
-    const CudaErrorSlot clear;
+    const ErrorSlot clear;
     memory_.push_back(Allocate(sizeof(clear)).data);
     EXPECT_EQ(cuda_->CopyToDevice(memory_.back(), &clear, sizeof(clear), stream_), kCudaSuccess);
     EXPECT_TRUE(Wait().ok());
@@ -109,14 +102,14 @@ class PrintedKernels : public KernelTest, public ::testing::WithParamInterface<c
   }
 
   // Runs a kernel on tensors, which receive what it writes.
-  CudaErrorSlot Run(const std::string& name, const std::vector<Tensor*>& tensors,
-                    const std::vector<int64_t>& sizes, int64_t items, int64_t teams) {
+  ErrorSlot Run(const std::string& name, const std::vector<Tensor*>& tensors,
+                const std::vector<int64_t>& sizes, int64_t items, int64_t teams) {
     std::vector<BufferArgument> buffers;
     for (const Tensor* t : tensors) buffers.push_back(Copied(*t));
     const CudaPointer slot = NewSlot();
     Enqueue(name, buffers, sizes, items, teams, slot);
     for (size_t i = 0; i < tensors.size(); ++i) CopyBack(buffers[i], tensors[i]);
-    CudaErrorSlot error;
+    ErrorSlot error;
     EXPECT_EQ(cuda_->CopyToHost(&error, slot, sizeof(error), stream_), kCudaSuccess);
     const absl::Status status = Wait();
     EXPECT_TRUE(status.ok()) << name << ": " << status;
@@ -613,11 +606,11 @@ class Records : public KernelTest {
         Load(Program(absl::StrCat(record,
                                   "(a.error, load<i64>(a.b0, 0), load<i64>(a.b0, 1), "
                                   "load<i64>(a.b0, 2));")));
-    const BufferArgument slot = Upload(std::vector<CudaErrorSlot>(1));
+    const BufferArgument slot = Upload(std::vector<ErrorSlot>(1));
     for (size_t i = 0; i < failures.size(); ++i) {
       const BufferArgument in = Upload(std::vector<Failure>{failures[i]});
       ASSERT_EQ(Launch(function, {.b0 = in, .items = 1, .error = slot.data}), kCudaSuccess);
-      const auto [error, lock] = Download<CudaErrorSlot>(slot)[0];
+      const auto [error, lock] = Download<ErrorSlot>(slot)[0];
       const Failure& want = failures[kept[i]];
       EXPECT_EQ(error.code, 1) << i;
       EXPECT_EQ(error.item, want.item) << i;

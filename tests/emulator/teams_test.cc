@@ -568,9 +568,9 @@ TEST_F(TeamsTest, TheLowestFailedItemIsReportedWhoeverFails) {
     Open();
     const CudaFunction function =
         Load(TeamProgram(32, 0, "if (g % 5 == 3 && lane == 7) record(a.error, g, 100 + g, a.s0);"));
-    const BufferArgument slot = Upload(std::vector<CudaErrorSlot>(1));
+    const BufferArgument slot = Upload(std::vector<ErrorSlot>(1));
     ASSERT_EQ(Launch(function, {.s0 = 40, .items = 29, .error = slot.data}, 2, 128), kCudaSuccess);
-    const auto [error, lock] = Download<CudaErrorSlot>(slot)[0];
+    const auto [error, lock] = Download<ErrorSlot>(slot)[0];
     EXPECT_EQ(error.item, 3) << order;
     EXPECT_EQ(error.index, 103);
     EXPECT_EQ(lock, 0);
@@ -587,11 +587,11 @@ TEST_F(TeamsTest, RecordsAreWholeThoughThreadsWriteThemAtOnce) {
     setenv("ATHANOR_EMULATOR_ORDER", std::to_string(seed).c_str(), 1);
     if (seed == 0) Open();
     const CudaFunction function = LoadCode(code);
-    const BufferArgument slot = Upload(std::vector<CudaErrorSlot>(1));
+    const BufferArgument slot = Upload(std::vector<ErrorSlot>(1));
     ASSERT_EQ(Launch(function, {.items = 1, .error = slot.data}, 1, 32), kCudaSuccess);
     const absl::Status status = Wait();
     ASSERT_TRUE(status.ok()) << status;
-    const auto [error, lock] = Download<CudaErrorSlot>(slot)[0];
+    const auto [error, lock] = Download<ErrorSlot>(slot)[0];
     ASSERT_EQ(error.code, 1);
     ASSERT_EQ(error.item, 0) << seed;
     ASSERT_EQ(error.index, 10) << seed;
@@ -609,9 +609,9 @@ TEST_F(TeamsTest, ATornRecordShows) {
   for (int seed = 0; seed < 20; ++seed) {
     setenv("ATHANOR_EMULATOR_ORDER", std::to_string(seed).c_str(), 1);
     const CudaFunction function = LoadCode(code);
-    const BufferArgument slot = Upload(std::vector<CudaErrorSlot>(1));
+    const BufferArgument slot = Upload(std::vector<ErrorSlot>(1));
     ASSERT_EQ(Launch(function, {.items = 1, .error = slot.data}, 1, 32), kCudaSuccess);
-    const auto [error, lock] = Download<CudaErrorSlot>(slot)[0];
+    const auto [error, lock] = Download<ErrorSlot>(slot)[0];
     torn += error.item != error.index;
   }
   EXPECT_GT(torn, 5);
@@ -620,12 +620,12 @@ TEST_F(TeamsTest, ATornRecordShows) {
 TEST_F(TeamsTest, AThreadThatWaitsWithALockIsCaught) {
   const CudaFunction function =
       Load(TeamProgram(32, 0, "if (lane == 4) try_lock(&a.error->lock);\nbarrier<T>();"));
-  const BufferArgument slot = Upload(std::vector<CudaErrorSlot>(1));
+  const BufferArgument slot = Upload(std::vector<ErrorSlot>(1));
   ASSERT_EQ(Launch(function, {.items = 1, .error = slot.data}, 1, 32), kCudaSuccess);
   EXPECT_THAT(std::string(Wait().message()),
               HasSubstr("thread 4 of team 0 waits for others while it holds a lock"));
   Open();
-  const BufferArgument taken = Allocate(sizeof(CudaErrorSlot));
+  const BufferArgument taken = Allocate(sizeof(ErrorSlot));
   ASSERT_EQ(Launch(Load(TeamProgram(32, 0, "record<T>(a.error, -2, 0, 0);")),
                    {.items = 1, .error = taken.data}, 1, 32),
             kCudaSuccess);
@@ -637,7 +637,7 @@ TEST_F(TeamsTest, AnErrorThatIsWrittenWithoutItsLockIsCaught) {
     setenv("ATHANOR_EMULATOR_ORDER", order, 1);
     Open();
     const CudaFunction function = Load(TeamProgram(32, 0, "a.error->index = lane;"));
-    const BufferArgument slot = Upload(std::vector<CudaErrorSlot>(1));
+    const BufferArgument slot = Upload(std::vector<ErrorSlot>(1));
     ASSERT_EQ(Launch(function, {.items = 1, .error = slot.data}, 1, 32), kCudaSuccess);
     EXPECT_THAT(std::string(Wait().message()), HasSubstr("a barrier is missing")) << order;
   }
@@ -687,7 +687,7 @@ TEST_F(TeamsTest, OrdersDiffer) {
         32, 0,
         "barrier<T>(); while (!try_lock(&a.error->lock)) {} const i64 n = peek(&a.error->index);\n"
         "a.error->index = n + 1; unlock(&a.error->lock); store<i64>(a.b1, n, lane);"));
-    const BufferArgument slot = Upload(std::vector<CudaErrorSlot>(1)), out = Allocate(8 * 32);
+    const BufferArgument slot = Upload(std::vector<ErrorSlot>(1)), out = Allocate(8 * 32);
     ASSERT_EQ(Launch(function, {.b1 = out, .items = 1, .error = slot.data}, 1, 32), kCudaSuccess);
     seen.push_back(Download<int64_t>(out));
     std::vector<int64_t> sorted = seen.back();

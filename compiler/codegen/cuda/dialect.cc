@@ -28,9 +28,6 @@ constexpr char kTeamHeader[] =
 #include "compiler/codegen/cuda/team.inc"
     ;
 
-// Bytes of arguments that a launch takes from compute capability 7.0 on.
-constexpr int64_t kMostArgumentBytes = 32764;
-
 // Shared memory that a block has without asking for more.
 constexpr int64_t kMostSharedBytes = 48 << 10;
 
@@ -56,13 +53,6 @@ void NameArguments(const Kernel& kernel, const std::string& team, CodeText* code
 }  // namespace kir
 
 absl::Status VerifyCuda(const kir::Kernel& kernel) {
-  int64_t words = 4 + static_cast<int64_t>(kernel.sizes.size());
-  for (const kir::Buffer& b : kernel.buffers) words += kir::IsGlobal(b) ? 2 : 0;
-  if (8 * words > kir::kMostArgumentBytes) {
-    return absl::FailedPreconditionError(Cat("kernel ", Quoted(kernel.name), ": ", 8 * words,
-                                             " bytes of arguments; a CUDA launch takes ",
-                                             kir::kMostArgumentBytes));
-  }
   return Prefixed(Cat("kernel ", Quoted(kernel.name), ": "), kir::VerifyTeam(kernel, "CUDA"));
 }
 

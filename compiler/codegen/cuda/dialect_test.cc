@@ -129,18 +129,6 @@ TEST(VerifyCuda, RefusesALibrary) {
 }
 
 // 2045 buffers of 16 bytes, a size and four words are 32,760 bytes. Scratch is no argument.
-TEST(VerifyCuda, CountsArguments) {
-  kir::Kernel kernel;
-  kernel.buffers.resize(2045);
-  kernel.sizes = {"n"};
-  kernel.buffers.push_back({.space = kir::Space::kScratch, .elements = 1});
-  EXPECT_TRUE(VerifyCuda(kernel).ok()) << VerifyCuda(kernel);
-  kernel.buffers.insert(kernel.buffers.begin(), kir::Buffer());
-  const absl::Status status = VerifyCuda(kernel);
-  EXPECT_EQ(status.code(), absl::StatusCode::kFailedPrecondition);
-  EXPECT_THAT(status.message(), HasSubstr("32776 bytes of arguments; a CUDA launch takes 32764"));
-}
-
 TEST(CudaSourceOf, BringsItsHeadersAndOptions) {
   const CudaSource source = CudaSourceOf("text", "sm_90a");
   EXPECT_EQ(source.source, "text");

@@ -17,7 +17,8 @@ using f64 = double;
 
 #define FN inline __attribute__((always_inline))
 #define CONSTANT constexpr
-// Begins the kernel that reads its arguments from `a`: a thread's run, which a launch calls.
+// Begins the kernel that reads its arguments from `a`, in the device's memory: a thread's run,
+// which a launch calls.
 #define KERNEL(name) TEAM_KERNEL(name, 1, 0)
 // Begins a kernel of teams of so many threads, which have so many bytes of shared memory. A block
 // holds whole teams and has at most 128 threads.
@@ -27,13 +28,12 @@ using f64 = double;
   static_assert((bytes_of_team) <= athanor::emulator::MostShared(threads_of_team),  \
                 "the teams of a block have 48 KiB of shared memory");               \
   static void name##_thread(const Arguments& a);                                    \
-  extern "C" const unsigned long name##_argument_bytes = sizeof(Arguments);         \
+  extern "C" const unsigned long name##_argument_bytes = sizeof(unsigned long);     \
   extern "C" const int name##_team = threads_of_team;                               \
   extern "C" const long name##_shared_bytes = bytes_of_team;                        \
   extern "C" void name(void** arguments, const athanor::emulator::Launch* launch) { \
-    const Arguments& a = *static_cast<const Arguments*>(arguments[0]);              \
-    athanor::emulator::Begin<threads_of_team>(a, launch);                           \
-    name##_thread(a);                                                               \
+    name##_thread(athanor::emulator::Begin<threads_of_team, Arguments>(             \
+        *static_cast<const unsigned long*>(arguments[0]), launch));                 \
   }                                                                                 \
   static void name##_thread(const Arguments& a)
 
@@ -118,19 +118,22 @@ FN void Step() {
   locks = own;
 }
 
-// A team's scratch holds what no kernel wrote.
+// Returns a thread's arguments. A team's scratch holds what no kernel wrote.
 template <int T, typename A>
-FN void Begin(const A& a, const Launch* of) {
+FN const A& Begin(u64 address, const Launch* of) {
   launch = of;
   near = {};
   watched = T > 1;
   locks = 0;
   if (of->first_of_team) team_locks = 0;
+  if (address % alignof(A) != 0) Fail(Fault::kMisaligned, address, sizeof(A), false);
+  const A& a = *static_cast<const A*>(Reach(address, sizeof(A), false));
   const long team = of->thread / T;
-  if (!of->first_of_team || a.stride == 0 || team >= a.items) return;
+  if (!of->first_of_team || a.stride == 0 || team >= a.items) return a;
   const u64 scratch = reinterpret_cast<u64>(a.workspace) + team * a.stride;
   __builtin_memset(Reach(scratch, a.stride, true), kUnwritten, a.stride);
   if (T > 1) of->workspace = {scratch, scratch + a.stride};
+  return a;
 }
 
 FN void CheckTeam(int threads) {
