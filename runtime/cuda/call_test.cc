@@ -124,5 +124,26 @@ TEST_F(CallTest, AllocatesNothing) {
   }
 }
 
+TEST_F(CallTest, ARecordingThatDoesNotFitIsRefusedAndNothingIsLost) {
+  static int left;  // recordings that fit
+  CudaDriver full = EmptyDriver();
+  full.GraphInstantiate = [](CudaGraphExec*, CudaGraph, unsigned long long) -> CudaResult {
+    return left-- > 0 ? kCudaSuccess : kCudaOutOfMemory;
+  };
+  const auto device = CudaDevice::Create(full, {}).value();
+  const std::string object = EmptyObject();
+  const auto executable =
+      Executable::Load(ChainPlan(4, 10), {object}, {}, device.get(), {}).value();
+  for (left = 0; left < 2;) {  // steps before the loop, and its own
+    const int fit = left;
+    const absl::Status status = executable->NewContext().status();
+    EXPECT_EQ(status.code(), absl::StatusCode::kResourceExhausted) << status;
+    EXPECT_NE(status.message().find("cuGraphInstantiate"), std::string::npos) << status;
+    left = fit + 1;
+  }
+  EXPECT_TRUE(executable->NewContext().ok());
+  EXPECT_TRUE(device->loss().ok());
+}
+
 }  // namespace
 }  // namespace athanor
