@@ -31,8 +31,9 @@ absl::Status Executable::Context::Allocate() {
   ASSIGN_OR_RETURN(queue_, device.NewQueue(program.scratch_bytes));
   ASSIGN_OR_RETURN(const int64_t arena_bytes, PlaceStaged());
   ASSIGN_OR_RETURN(arena_, device.Allocate(MemoryKind::kArena, arena_bytes));
-  // Charges memory that is committed at once before the first run.
-  if (!executable_->host_memory_ && arena_->granularity() >= arena_bytes) {
+  if (const int64_t granule = arena_->granularity(); granule > 0) {
+    committed_.resize((arena_bytes + granule - 1) / granule);
+  } else {
     RETURN_IF_ERROR(arena_charge_.Raise(arena_bytes));
   }
   dims_.resize(program.sizes.dims().size());
@@ -166,7 +167,7 @@ absl::Status Executable::Context::BindSizes(absl::Span<const int64_t> dims) {
   const Program& program = executable_->program_;
   program.sizes.Evaluate(dims, absl::MakeSpan(values_));
   RETURN_IF_ERROR(CheckSizes());
-  RETURN_IF_ERROR(arena_charge_.Raise(TouchedArenaBytes()));
+  RETURN_IF_ERROR(CommitArena());
   for (size_t i = 0; i < bytes_table_.size(); ++i) {
     bytes_table_[i] = BytesOf(program.buffer_refs[i]);
   }
@@ -241,23 +242,51 @@ absl::Status Executable::Context::CheckLoops() const {
   return absl::OkStatus();
 }
 
-int64_t Executable::Context::TouchedArenaBytes() const {
+void Executable::Context::ForUncommitted(
+    absl::FunctionRef<void(int64_t first, int64_t end)> use) const {
   const Program& program = executable_->program_;
-  const int64_t page = arena_->granularity();
-  // Buffers share memory at different times, so they overlap. Sorted by offset, each page is
-  // counted once.
-  int64_t touched = 0, end = 0;  // pages below `end` are counted
+  const int64_t granule = arena_->granularity();
+  // Buffers share memory at different times, so they overlap. Sorted by offset, each granule comes
+  // once.
+  int64_t next = 0;  // granules below it were seen
   const auto touch = [&](int64_t place, int64_t bytes) {
     if (bytes == 0) return;
-    const int64_t first = std::max(end, place / page * page);
-    const int64_t last = (place + bytes + page - 1) / page * page;
-    if (last <= first) return;
-    touched += last - first;
-    end = last;
+    const int64_t end = (place + bytes + granule - 1) / granule;
+    next = std::max(next, place / granule);
+    while (next < end) {
+      const int64_t first = next++;
+      if (committed_[first]) continue;
+      while (next < end && !committed_[next]) ++next;
+      use(first, next);
+    }
   };
   for (const int index : program.arena_buffers) touch(program.buffers[index].place, BytesOf(index));
   for (const Staged& staged : staged_) touch(staged.offset, BytesOf(staged.buffer));
-  return touched;
+}
+
+absl::Status Executable::Context::CommitArena() {
+  if (committed_.empty()) return absl::OkStatus();
+  const int64_t granule = arena_->granularity(), held = arena_charge_.bytes();
+  int64_t more = 0;
+  ForUncommitted([&](int64_t first, int64_t end) { more += (end - first) * granule; });
+  RETURN_IF_ERROR(arena_charge_.Raise(held + more));
+  const auto bytes = [&](int64_t first, int64_t end) {
+    return std::min(end * granule, arena_->bytes()) - first * granule;
+  };
+  absl::Status status;
+  ForUncommitted([&](int64_t first, int64_t end) {
+    if (status.ok()) status = arena_->Commit(first * granule, bytes(first, end));
+  });
+  if (!status.ok()) {
+    ForUncommitted(
+        [&](int64_t first, int64_t end) { arena_->Decommit(first * granule, bytes(first, end)); });
+    arena_charge_.Lower(held);
+    return status;
+  }
+  ForUncommitted([&](int64_t first, int64_t end) {
+    std::fill(committed_.begin() + first, committed_.begin() + end, true);
+  });
+  return absl::OkStatus();
 }
 
 absl::Status Executable::Context::Poison() {
@@ -294,8 +323,10 @@ absl::Status Executable::Context::Wait() {
 }
 
 void Executable::Context::Trim() {
+  if (committed_.empty()) return;
   arena_->Decommit();
   arena_charge_.Clear();
+  std::fill(committed_.begin(), committed_.end(), false);
   bound_ = false;
 }
 

@@ -29,17 +29,24 @@
 
 namespace athanor {
 
-// A block of device memory, given back on destruction.
+// A block of device memory, given back on destruction. Commit and Decommit are called by one thread
+// at a time, and by no thread while work is in flight that uses their range.
 class DeviceMemory {
  public:
   virtual ~DeviceMemory() = default;
   void* data() const { return data_; }  // 64-byte aligned
   int64_t bytes() const { return bytes_; }
-  // Smallest amount of memory that is committed at once, in bytes.
-  virtual int64_t granularity() const { return 1; }
-  // Gives unused pages back to the system; contents are undefined afterwards.
+  // Returns the bytes of a granule, the least that is committed; 0: all is there as long as this
+  // lives, and Commit and Decommit do nothing.
+  virtual int64_t granularity() const { return 0; }
+  // Makes all granules of [offset, offset + bytes) usable; those that were not are zero. Returns
+  // RESOURCE_EXHAUSTED, with what is free, and leaves everything as it was. REQUIRES: the range
+  // lies in this memory
+  virtual absl::Status Commit(int64_t offset, int64_t bytes) { return absl::OkStatus(); }
+  // Gives all granules back to the system: what is used again has to be committed again.
   virtual void Decommit() {}
-  // Does the same for the whole pages in [offset, offset + bytes).
+  // Does the same for the whole granules in [offset, offset + bytes), or pages where these are
+  // smaller. REQUIRES: the range lies in this memory
   virtual void Decommit(int64_t offset, int64_t bytes) {}
 
  protected:
@@ -133,8 +140,8 @@ class Device {
   virtual absl::string_view name() const = 0;  // as in Target.device: "cpu"
   // Returns whether kernels read and write host pointers directly.
   virtual bool host_memory() const = 0;
-  // Reserves address space for `bytes`, committed on use and zero at first; at least 1 byte.
-  // RESOURCE_EXHAUSTED if there is none.
+  // Reserves `bytes`, at least 1, to be committed before use. RESOURCE_EXHAUSTED if there are not
+  // so many.
   virtual absl::StatusOr<std::unique_ptr<DeviceMemory>> Allocate(MemoryKind kind,
                                                                  int64_t bytes) = 0;
   // Loads a copy of a finished kernel object. INVALID_ARGUMENT or FAILED_PRECONDITION if it does

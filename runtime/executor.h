@@ -19,6 +19,7 @@
 #include <vector>
 
 #include "absl/container/inlined_vector.h"
+#include "absl/functional/function_ref.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "absl/types/span.h"
@@ -96,17 +97,19 @@ class Executable : public std::enable_shared_from_this<Executable> {
   ~Executable();
 
   // Returns a context, which is used by one thread at a time and keeps the Executable alive.
-  // Reserves address space for the bucket's largest sizes; pages are committed, and charged to the
-  // ledger, as runs touch them.
+  // Reserves addresses for the bucket's largest sizes; memory is charged to the ledger and
+  // committed as runs touch it. A device that cannot do so allocates all of it here.
   absl::StatusOr<std::unique_ptr<Context>> NewContext() const;
 
   // Computes outputs from inputs. `dims` are values in the order of plan.dims; `inputs` follow
   // plan.buffers of kind INPUT, `outputs` plan.outputs. They have exactly input_bytes() and
-  // output_bytes() and need no alignment; outputs overlap nothing. Allocates nothing.
+  // output_bytes() and need no alignment; outputs overlap nothing. Allocates nothing but memory of
+  // the arena that no run before touched.
   //
   // INVALID_ARGUMENT: a dim outside the plan's range, a wrong byte count, or an index that a kernel
   // found out of range (names step, index and extent). FAILED_PRECONDITION: the plan is wrong about
-  // its own sizes. Any other: the device's own, such as UNAVAILABLE if it is lost. After an error
+  // its own sizes. RESOURCE_EXHAUSTED: there is no memory for what these dims touch. Any other: the
+  // device's own, such as UNAVAILABLE if it is lost. After an error
   // the outputs' contents are undefined; the context stays usable.
   absl::Status Run(Context* context, absl::Span<const int64_t> dims,
                    absl::Span<const absl::string_view> inputs,
@@ -205,9 +208,10 @@ class Executable::Context {
   Context(const Context&) = delete;
   Context& operator=(const Context&) = delete;
 
-  // Gives the arena's pages back to the system; the next run commits them again.
+  // Gives the arena's memory back to the system; the next run commits it again. A device that
+  // allocates all of it at once keeps it. Between runs.
   void Trim();
-  // Upper bound of the arena bytes that this context's runs have touched.
+  // Bytes of the arena's granules that this context's runs have touched.
   int64_t charged_bytes() const { return arena_charge_.bytes(); }
 
  private:
@@ -229,7 +233,12 @@ class Executable::Context {
   void FillTables();
   absl::Status BindSizes(absl::Span<const int64_t> dims);
   absl::Status CheckSizes() const;
-  int64_t TouchedArenaBytes() const;
+  // Charges and commits what the bound sizes touch of the arena; if refused, holds no more than
+  // before.
+  absl::Status CommitArena();
+  // Calls `use` with each run [first, end) of granules that the bound sizes touch and that are not
+  // committed, ascending.
+  void ForUncommitted(absl::FunctionRef<void(int64_t first, int64_t end)> use) const;
   // Makes inputs and outputs available to kernels: in place, or by copies of the inputs.
   absl::Status BindTensors(absl::Span<const absl::string_view> inputs,
                            absl::Span<const absl::Span<char>> outputs);
@@ -264,6 +273,7 @@ class Executable::Context {
   const std::shared_ptr<const Executable> executable_;
   MemoryCharge arena_charge_, scratch_charge_;
   std::unique_ptr<DeviceMemory> arena_;
+  std::vector<bool> committed_;  // by the arena's granule; empty: all are
   std::unique_ptr<DeviceQueue> queue_;
   std::vector<void*> addresses_;  // by buffer
   std::vector<int64_t> dims_;     // for which the values below were computed

@@ -10,6 +10,7 @@
 #include "runtime/executor_testing.h"
 #include "runtime/far_device_testing.h"
 #include "runtime/faulty_device_testing.h"
+#include "runtime/forwarding_device.h"
 #include "runtime/program.h"
 
 namespace athanor {
@@ -333,6 +334,124 @@ TEST_P(ExecutorTest, LedgerPaysForWhatIsTouched) {
   ExpectStatus(Load(plan, {.ledger = &ledger}).status(), absl::StatusCode::kResourceExhausted,
                {"full"});
   EXPECT_EQ(ledger.held, 0);
+}
+
+constexpr int64_t kPage = 4096;  // of the host, and so of both devices
+
+// A plan whose arena takes three pages, or two of up to two rows.
+v1::Plan SparsePlan() {
+  constexpr int64_t kBytes = int64_t{1} << 20;
+  v1::Plan plan = RowPlan();
+  plan.set_arena_bytes(kBytes);
+  plan.mutable_buffers(4)->set_arena_offset(kPage - 64);  // t
+  plan.mutable_buffers(5)->set_kind(v1::Buffer::ARENA);   // y, copied out
+  plan.mutable_buffers(5)->set_arena_offset(kBytes - 2048);
+  return plan;
+}
+
+TEST_P(ExecutorTest, LargerSizesCommitMore) {
+  FakeLedger ledger(1 << 20);
+  auto executable = Load(SparsePlan(), {.ledger = &ledger, .poison = true}).value();
+  auto context = executable->NewContext().value();
+  const int64_t before = ledger.held;
+  const auto expect = [&](int64_t rows, int64_t pages) {
+    // Where inputs and outputs are copied, they lie in one page behind the arena.
+    if (GetParam() && pages > 0) ++pages;
+    RowCall call(rows);
+    ASSERT_TRUE(call.Run(*executable, context.get()).ok());
+    EXPECT_TRUE(call.Right(1.0f)) << rows;
+    EXPECT_EQ(context->charged_bytes(), pages * kPage) << rows;
+    EXPECT_EQ(ledger.held, before + pages * kPage) << rows;
+  };
+  expect(0, 0);
+  expect(2, 2);
+  expect(3, 3);
+  expect(64, 3);
+  expect(1, 3);  // nothing is given back between calls
+  context->Trim();
+  EXPECT_EQ(ledger.held, before);
+  expect(1, 2);
+  context->Trim();
+  context->Trim();
+  expect(64, 3);
+  context.reset();
+  EXPECT_EQ(ledger.held, before - device_->ScratchBytes(32));
+}
+
+// Commits so many bytes of arenas in all.
+class ScarceDevice : public ForwardingDevice {
+ public:
+  using ForwardingDevice::ForwardingDevice;
+  absl::StatusOr<std::unique_ptr<DeviceMemory>> Allocate(MemoryKind kind, int64_t bytes) override {
+    auto memory = device_.Allocate(kind, bytes);
+    if (!memory.ok() || kind != MemoryKind::kArena) return memory;
+    return std::make_unique<Memory>(this, *std::move(memory));
+  }
+  int64_t left = 0;
+
+ private:
+  class Memory : public DeviceMemory {
+   public:
+    Memory(ScarceDevice* device, std::unique_ptr<DeviceMemory> inner)
+        : DeviceMemory(inner->data(), inner->bytes()), device_(*device), inner_(std::move(inner)) {}
+    int64_t granularity() const override { return inner_->granularity(); }
+    absl::Status Commit(int64_t offset, int64_t bytes) override {
+      std::set<int64_t> wanted;
+      for (int64_t g = offset / kPage; g * kPage < offset + bytes; ++g) {
+        if (committed_.count(g) == 0) wanted.insert(g);
+      }
+      const auto needed = static_cast<int64_t>(wanted.size()) * kPage;
+      if (needed > device_.left) return absl::ResourceExhaustedError("scarce");
+      device_.left -= needed;
+      committed_.merge(wanted);
+      return inner_->Commit(offset, bytes);
+    }
+    void Decommit() override { Decommit(0, bytes()); }
+    void Decommit(int64_t offset, int64_t bytes) override {
+      for (int64_t g = offset / kPage; g * kPage < offset + bytes; ++g) {
+        device_.left += static_cast<int64_t>(committed_.erase(g)) * kPage;
+      }
+      inner_->Decommit(offset, bytes);
+    }
+
+   private:
+    ScarceDevice& device_;
+    const std::unique_ptr<DeviceMemory> inner_;
+    std::set<int64_t> committed_;
+  };
+};
+
+TEST_P(ExecutorTest, ARefusedCommitLeavesNothingAndSmallerCallsWork) {
+  ScarceDevice scarce(device_.get());
+  FakeLedger ledger(1 << 20);
+  const ParameterView parameters[] = {RowParameter(1.0f)};
+  auto executable = Executable::Load(SparsePlan(), RowPlanObjects(), parameters, &scarce,
+                                     {.ledger = &ledger, .poison = true})
+                        .value();
+  auto context = executable->NewContext().value();
+  const int64_t before = ledger.held, small = (GetParam() ? 3 : 2) * kPage;
+  RowCall large(64), few(2);
+  const auto expect_refused = [&](int64_t left, int64_t held) {
+    ExpectStatus(large.Run(*executable, context.get()), absl::StatusCode::kResourceExhausted,
+                 {"scarce"});
+    EXPECT_EQ(scarce.left, left);
+    EXPECT_EQ(ledger.held, before + held);
+    EXPECT_EQ(context->charged_bytes(), held);
+  };
+  // The first, a middle or the last range of the large call finds no memory.
+  for (scarce.left = 0; scarce.left <= small; scarce.left += kPage) {
+    expect_refused(scarce.left, 0);
+  }
+  scarce.left = small;
+  ASSERT_TRUE(few.Run(*executable, context.get()).ok());
+  EXPECT_TRUE(few.Right(1.0f));
+  expect_refused(0, small);
+  ASSERT_TRUE(few.Run(*executable, context.get()).ok());
+  EXPECT_TRUE(few.Right(1.0f));
+  scarce.left = kPage;
+  ASSERT_TRUE(large.Run(*executable, context.get()).ok());
+  EXPECT_TRUE(large.Right(1.0f));
+  EXPECT_EQ(ledger.held, before + small + kPage);
 }
 
 // Each call of a queue that a run makes fails once; the context stays usable.

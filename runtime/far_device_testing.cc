@@ -1,5 +1,6 @@
 #include "runtime/far_device_testing.h"
 
+#include <algorithm>
 #include <cstdio>
 #include <cstdlib>
 #include <iterator>
@@ -23,37 +24,71 @@ bool IsFar(const void* data) { return (AddressOf(data) & kFar) != 0; }
 
 void* FarDevice::Near(const void* data) { return reinterpret_cast<void*>(AddressOf(data) & ~kFar); }
 
-bool FarDevice::Holds(const void* data, int64_t bytes) const {
-  const uintptr_t address = AddressOf(data);
-  MutexLock lock(mu_);
-  const auto after = blocks_.upper_bound(address);
-  if (after == blocks_.begin()) return false;
-  const auto& [first, size] = *std::prev(after);
-  const auto offset = static_cast<int64_t>(address - first);
-  return offset <= size && bytes <= size - offset;
-}
-
 class FarDevice::Memory : public DeviceMemory {
  public:
-  Memory(FarDevice* device, std::unique_ptr<DeviceMemory> near)
+  Memory(FarDevice* device, MemoryKind kind, std::unique_ptr<DeviceMemory> near)
       : DeviceMemory(reinterpret_cast<void*>(AddressOf(near->data()) | kFar), near->bytes()),
         device_(*device),
-        near_(std::move(near)) {
+        near_(std::move(near)),
+        granule_(kind == MemoryKind::kScratch ? 0 : near_->granularity()) {
+    if (granule_ > 0) committed_.resize((bytes() + granule_ - 1) / granule_);
     MutexLock lock(device_.mu_);
-    device_.blocks_.emplace(AddressOf(data()), bytes());
+    device_.blocks_.emplace(AddressOf(data()), this);
   }
   ~Memory() override {
     MutexLock lock(device_.mu_);
     device_.blocks_.erase(AddressOf(data()));
   }
-  int64_t granularity() const override { return near_->granularity(); }
-  void Decommit() override { near_->Decommit(); }
-  void Decommit(int64_t offset, int64_t bytes) override { near_->Decommit(offset, bytes); }
+  int64_t granularity() const override { return granule_; }
+  absl::Status Commit(int64_t offset, int64_t bytes) override {
+    if (granule_ == 0 || bytes == 0) return absl::OkStatus();
+    MutexLock lock(device_.mu_);
+    Set(offset / granule_, EndOf(offset + bytes), true);
+    return absl::OkStatus();
+  }
+  void Decommit() override {
+    near_->Decommit();
+    MutexLock lock(device_.mu_);
+    Set(0, committed_.size(), false);
+  }
+  void Decommit(int64_t offset, int64_t bytes) override {
+    near_->Decommit(offset, bytes);
+    if (granule_ == 0) return;
+    MutexLock lock(device_.mu_);
+    Set(EndOf(offset),
+        offset + bytes == this->bytes() ? committed_.size() : (offset + bytes) / granule_, false);
+  }
+
+  // REQUIRES: the device's lock is held
+  bool IsCommitted(int64_t offset, int64_t bytes) const {
+    if (granule_ == 0 || bytes == 0) return true;
+    const auto begin = committed_.begin();
+    return std::find(begin + offset / granule_, begin + EndOf(offset + bytes), false) ==
+           begin + EndOf(offset + bytes);
+  }
 
  private:
+  int64_t EndOf(int64_t offset) const { return (offset + granule_ - 1) / granule_; }
+  void Set(int64_t first, int64_t end, bool committed) {
+    for (; first < end; ++first) committed_[first] = committed;
+  }
+
   FarDevice& device_;
   const std::unique_ptr<DeviceMemory> near_;
+  const int64_t granule_;
+  std::vector<bool> committed_;  // by granule, under the device's lock
 };
+
+bool FarDevice::Holds(const void* data, int64_t bytes) const {
+  const uintptr_t address = AddressOf(data);
+  MutexLock lock(mu_);
+  const auto after = blocks_.upper_bound(address);
+  if (after == blocks_.begin()) return false;
+  const auto& [first, block] = *std::prev(after);
+  const auto offset = static_cast<int64_t>(address - first);
+  return offset <= block->bytes() && bytes <= block->bytes() - offset &&
+         block->IsCommitted(offset, bytes);
+}
 
 class FarDevice::Queue : public DeviceQueue {
  public:
@@ -118,9 +153,9 @@ class FarDevice::Queue : public DeviceQueue {
     if (bytes == 0 || (IsFar(data) == far && (!far || device_.Holds(data, bytes)))) {
       return absl::OkStatus();
     }
-    return absl::InternalError(absl::StrCat(what, ": ", bytes, " bytes at ",
-                                            absl::Hex(AddressOf(data)), " are not in ",
-                                            far ? "a block of the device" : "host memory"));
+    return absl::InternalError(
+        absl::StrCat(what, ": ", bytes, " bytes at ", absl::Hex(AddressOf(data)), " are not in ",
+                     far ? "a block of the device, committed" : "host memory"));
   }
 
   absl::Status Run(const Call& call) {
@@ -173,7 +208,7 @@ class FarDevice::Queue : public DeviceQueue {
 absl::StatusOr<std::unique_ptr<DeviceMemory>> FarDevice::Allocate(MemoryKind kind, int64_t bytes) {
   ASSIGN_OR_RETURN(std::unique_ptr<DeviceMemory> near, device_.Allocate(kind, bytes));
   if (kind == MemoryKind::kStaging) return near;
-  return std::make_unique<Memory>(this, std::move(near));
+  return std::make_unique<Memory>(this, kind, std::move(near));
 }
 
 absl::StatusOr<std::unique_ptr<DeviceQueue>> FarDevice::NewQueue(int64_t scratch_bytes) {

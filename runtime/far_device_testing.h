@@ -1,6 +1,6 @@
 // A device that computes on the host's threads but whose memory the host cannot touch: its pointers
 // have a bit set that no address has, so that a host access faults. Its queues run nothing before
-// Wait(), so that a missing Wait() shows. For tests.
+// Wait(), so that a missing Wait() shows, and its memory has to be committed. For tests.
 //
 //   FarDevice far(near.get());
 //   auto executable = Executable::Load(plan, objects, parameters, &far, {}).value();
@@ -22,8 +22,8 @@
 namespace athanor {
 
 // Thread-safe. Queues return INTERNAL for what a device could not do: a buffer or a copy outside
-// all blocks of memory, a host pointer for a device's or the reverse. One that dies with calls that
-// nobody waited for ends the process.
+// all blocks of memory or where one is not committed, a host pointer for a device's or the reverse.
+// One that dies with calls that nobody waited for ends the process.
 class FarDevice : public ForwardingDevice {
  public:
   // `near` computes in host memory and must outlive it.
@@ -36,7 +36,7 @@ class FarDevice : public ForwardingDevice {
 
   // Returns where the bytes really are; of a host pointer, itself.
   static void* Near(const void* data);
-  // Returns whether `bytes` from this device pointer on lie in one block.
+  // Returns whether `bytes` from this device pointer on lie in one block, and are committed.
   bool Holds(const void* data, int64_t bytes) const;
 
  private:
@@ -44,7 +44,7 @@ class FarDevice : public ForwardingDevice {
   class Queue;
 
   mutable Mutex mu_;
-  std::map<uintptr_t, int64_t> blocks_ ABSL_GUARDED_BY(mu_);  // device address: bytes
+  std::map<uintptr_t, const Memory*> blocks_ ABSL_GUARDED_BY(mu_);  // by device address
 };
 
 // A device of the host and the far one over it, for tests that run on either: TEST_P of a

@@ -16,6 +16,7 @@ using ::testing::HasSubstr;
 
 class FarDeviceTest : public ::testing::Test {
  protected:
+  void SetUp() override { ASSERT_TRUE(memory_->Commit(0, 64).ok()); }
   static void ExpectBroken(const absl::Status& status, const std::string& part) {
     EXPECT_EQ(status.code(), absl::StatusCode::kInternal) << status;
     EXPECT_THAT(std::string(status.message()), HasSubstr(part));
@@ -82,6 +83,35 @@ TEST_F(FarDeviceTest, BuffersLieInOneBlock) {
   EXPECT_TRUE(queue_->Wait().ok());
   memory_.reset();
   EXPECT_FALSE(far_.Holds(data_, 32));
+}
+
+TEST_F(FarDeviceTest, MemoryHasToBeCommitted) {
+  const int64_t page = memory_->granularity();
+  ASSERT_GT(page, 0);
+  auto memory = far_.Allocate(MemoryKind::kArena, 2 * page + 1).value();
+  char* const data = static_cast<char*>(memory->data());
+  const auto fill = [&](int64_t offset, int64_t bytes) {
+    const absl::Status status = queue_->Fill(data + offset, 1, bytes);
+    EXPECT_TRUE(queue_->Wait().ok());
+    return status;
+  };
+  ExpectBroken(fill(0, 1), "not in a block of the device, committed");
+  ASSERT_TRUE(memory->Commit(page + 1, page - 1).ok());
+  EXPECT_TRUE(fill(page, page).ok());
+  ExpectBroken(fill(page, page + 1), "fill");
+  ExpectBroken(fill(page - 1, 2), "fill");
+  ASSERT_TRUE(memory->Commit(2 * page, 1).ok());
+  EXPECT_TRUE(fill(page, page + 1).ok());
+  memory->Decommit(page + 1, page);  // no whole granule but the last, which ends the memory
+  EXPECT_TRUE(fill(page, page).ok());
+  ExpectBroken(fill(2 * page, 1), "fill");
+  memory->Decommit();
+  ExpectBroken(fill(page, 1), "fill");
+  // Scratch is there at once.
+  auto scratch = far_.Allocate(MemoryKind::kScratch, 1).value();
+  EXPECT_EQ(scratch->granularity(), 0);
+  EXPECT_TRUE(queue_->Fill(scratch->data(), 1, 1).ok());
+  EXPECT_TRUE(queue_->Wait().ok());
 }
 
 TEST_F(FarDeviceTest, CopiesGoTheWayTheySay) {

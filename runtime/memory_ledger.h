@@ -50,10 +50,13 @@ class MemoryCharge {
     return absl::OkStatus();
   }
 
-  void Clear() {
-    if (ledger_ != nullptr && bytes_ > 0) ledger_->Release(kind_, bytes_);
-    bytes_ = 0;
+  // Lowers the held bytes to at most `bytes`. REQUIRES: bytes >= 0
+  void Lower(int64_t bytes) {
+    if (bytes >= bytes_) return;
+    if (ledger_ != nullptr) ledger_->Release(kind_, bytes_ - bytes);
+    bytes_ = bytes;
   }
+  void Clear() { Lower(0); }
 
   // Leaves the release of the held bytes to somebody else.
   void HandOver() { bytes_ = 0; }

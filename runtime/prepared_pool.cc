@@ -102,6 +102,7 @@ absl::Status PreparedPool::AllocateSlab(Device* device, absl::Span<const int64_t
   MemoryCharge charge(state_->ledger, kind);
   RETURN_IF_ERROR(charge.Raise(total));
   ASSIGN_OR_RETURN(auto memory, device->Allocate(kind, total));
+  RETURN_IF_ERROR(memory->Commit(0, total));
   auto slab = std::make_shared<Slab>(std::move(memory));
   int64_t offset = 0;
   MutexLock lock(slab->mu);

@@ -7,6 +7,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "deploy/bazel/libs/status_macros.h"
+#include "runtime/cuda/memory.h"
 #include "runtime/cuda/queue.h"
 #include "runtime/elf.h"
 
@@ -17,35 +18,6 @@ constexpr int kOldestCompute = 80;
 constexpr int kOldestDriver = 13000;  // as cuDriverGetVersion says it: takes code of NVRTC 13
 // Keeps items' scratch apart by whole sectors of the memory.
 constexpr int64_t kScratchAlignment = 128;
-
-class CudaMemory : public DeviceMemory {
- public:
-  CudaMemory(const CudaDevice& device, CudaPointer pointer, int64_t bytes)
-      : DeviceMemory(reinterpret_cast<void*>(pointer), bytes), device_(device) {}
-  int64_t granularity() const override { return std::max<int64_t>(bytes(), 1); }
-  ~CudaMemory() override {
-    // A lost device has no memory to give back.
-    if (device_.Enter().ok()) {
-      device_.Check(device_.driver().MemFree(AddressOnDevice(data())), "cuMemFree").IgnoreError();
-    }
-  }
-
- private:
-  const CudaDevice& device_;
-};
-
-// Memory of the host that the GPU copies from and to by itself, while the host goes on.
-class PinnedMemory : public DeviceMemory {
- public:
-  PinnedMemory(const CudaDevice& device, void* data, int64_t bytes)
-      : DeviceMemory(data, bytes), device_(device) {}
-  ~PinnedMemory() override {
-    if (device_.Enter().ok()) device_.driver().MemFreeHost(data());
-  }
-
- private:
-  const CudaDevice& device_;
-};
 
 int64_t Rounded(int64_t bytes) {
   return bytes / kScratchAlignment * kScratchAlignment +
@@ -82,7 +54,22 @@ absl::Status CudaDevice::Start() {
                                                       properties_.compute, "; kernels need sm_",
                                                       kOldestCompute, " (Ampere) or newer"));
   }
-  return Check(cuda_.PrimaryCtxRetain(&context_, handle_), "cuDevicePrimaryCtxRetain");
+  RETURN_IF_ERROR(Check(cuda_.PrimaryCtxRetain(&context_, handle_), "cuDevicePrimaryCtxRetain"));
+  return ReadGranule();
+}
+
+absl::Status CudaDevice::ReadGranule() {
+  int has = 0;
+  RETURN_IF_ERROR(Check(cuda_.DeviceGetAttribute(&has, kCudaVirtualMemory, handle_),
+                        absl::StrCat("cuDeviceGetAttribute(", kCudaVirtualMemory, ")")));
+  if (has == 0) return absl::OkStatus();
+  RETURN_IF_ERROR(Enter());
+  const CudaAllocationProperties properties = {.location = {.id = handle_}};
+  size_t granule = 0;
+  RETURN_IF_ERROR(Check(cuda_.MemGranularity(&granule, &properties, kCudaGranularityMinimum),
+                        "cuMemGetAllocationGranularity"));
+  properties_.granule = granule;
+  return absl::OkStatus();
 }
 
 absl::Status CudaDevice::ReadProperties() {
@@ -175,29 +162,7 @@ absl::Status CudaDevice::Check(CudaResult result, absl::string_view call) const 
 }
 
 absl::StatusOr<std::unique_ptr<DeviceMemory>> CudaDevice::Allocate(MemoryKind kind, int64_t bytes) {
-  RETURN_IF_ERROR(Enter());
-  if (kind == MemoryKind::kStaging) {
-    void* data = nullptr;
-    const size_t most = std::max<int64_t>(bytes, 1);
-    RETURN_IF_ERROR(Named(Check(cuda_.MemHostAlloc(&data, most, kCudaHostPortable),
-                                absl::StrCat("cuMemHostAlloc of ", bytes, " bytes"))));
-    std::memset(data, 0, most);
-    return std::make_unique<PinnedMemory>(*this, data, bytes);
-  }
-  CudaPointer pointer = 0;
-  if (const CudaResult result = cuda_.MemAlloc(&pointer, std::max<int64_t>(bytes, 1));
-      result != kCudaSuccess) {
-    const absl::Status status = Check(result, absl::StrCat("cuMemAlloc of ", bytes, " bytes"));
-    const absl::StatusOr<int64_t> free = FreeBytes();
-    if (!free.ok()) return Named(status);
-    return Named(absl::Status(status.code(), absl::StrCat(status.message(), "; ", *free, " of ",
-                                                          properties_.memory_bytes, " are free")));
-  }
-  auto memory = std::make_unique<CudaMemory>(*this, pointer, bytes);
-  RETURN_IF_ERROR(
-      Check(cuda_.FillBytes(pointer, 0, std::max<int64_t>(bytes, 1), nullptr), "cuMemsetD8Async"));
-  RETURN_IF_ERROR(Check(cuda_.StreamSynchronize(nullptr), "cuStreamSynchronize"));
-  return memory;
+  return AllocateCudaMemory(*this, kind, bytes);
 }
 
 absl::StatusOr<int64_t> CudaDevice::FreeBytes() const {
@@ -212,6 +177,14 @@ absl::StatusOr<std::unique_ptr<DeviceKernel>> CudaDevice::LoadKernel(absl::strin
   RETURN_IF_ERROR(CheckElf(object).status());
   RETURN_IF_ERROR(Enter());
   return LoadCudaKernel(*this, object);
+}
+
+absl::StatusOr<int64_t> CudaDevice::ResidentThreads(CudaFunction function,
+                                                    int block_threads) const {
+  int blocks = 0;
+  RETURN_IF_ERROR(Check(cuda_.OccupancyBlocks(&blocks, function, block_threads, 0),
+                        "cuOccupancyMaxActiveBlocksPerMultiprocessor"));
+  return int64_t{blocks} * block_threads * properties_.multiprocessors;
 }
 
 int64_t CudaDevice::Teams(int64_t stride) const {

@@ -51,6 +51,7 @@ struct CudaProperties {
   int memory_bits = 0;
   int64_t l2_bytes = 0;
   int64_t shared_bytes = 0;  // of a multiprocessor
+  int64_t granule = 0;       // of virtual memory, in bytes; 0: it has none
 };
 
 // Returns how many GPUs the driver shows. FAILED_PRECONDITION: none, or the driver is a stub, has
@@ -68,7 +69,7 @@ class CudaDevice : public Device {
 
   absl::string_view name() const override { return "cuda"; }
   bool host_memory() const override { return false; }
-  // Commits all bytes at once.
+  // runtime/cuda/memory.h says which kinds are committed granule by granule.
   absl::StatusOr<std::unique_ptr<DeviceMemory>> Allocate(MemoryKind kind, int64_t bytes) override;
   absl::StatusOr<std::unique_ptr<DeviceKernel>> LoadKernel(absl::string_view object) override;
   int64_t ScratchBytes(int64_t per_item) const override;
@@ -90,10 +91,15 @@ class CudaDevice : public Device {
   // What follows is for its memory, kernels and queues.
 
   const CudaDriver& driver() const { return cuda_; }
+  CudaDeviceHandle handle() const { return handle_; }
   // Makes the context that of the calling thread, unless the device is lost.
   absl::Status Enter() const;
   // Returns the status of a driver's call, and remembers the first that ended the context.
   absl::Status Check(CudaResult result, absl::string_view call) const;
+  // Returns how many threads of a kernel are resident at once in blocks of so many, as its
+  // registers and shared memory admit; 0: not even one block. REQUIRES: the context is that of this
+  // thread
+  absl::StatusOr<int64_t> ResidentThreads(CudaFunction function, int block_threads) const;
   // Returns how many items run at once whose scratch takes `stride` bytes each; at least 1.
   int64_t Teams(int64_t stride) const;
 
@@ -102,6 +108,7 @@ class CudaDevice : public Device {
       : cuda_(cuda), options_(options) {}
   absl::Status Start();
   absl::Status ReadProperties();
+  absl::Status ReadGranule();
   // Puts the device's name before an error.
   absl::Status Named(const absl::Status& status) const;
 

@@ -177,6 +177,8 @@ enum CudaTensorMapType : int { kCudaTensorMapF32 = 7 };
     (CudaFunction function, unsigned grid_x, unsigned grid_y, unsigned grid_z, unsigned block_x, \
      unsigned block_y, unsigned block_z, unsigned shared_bytes, CudaStream stream,               \
      void** arguments, void** extra))                                                            \
+  X(OccupancyBlocks, "cuOccupancyMaxActiveBlocksPerMultiprocessor",                              \
+    (int* blocks, CudaFunction function, int block_threads, size_t shared_bytes))                \
   X(MemGetInfo, "cuMemGetInfo_v2", (size_t* free, size_t* total))                                \
   X(MemAlloc, "cuMemAlloc_v2", (CudaPointer * pointer, size_t bytes))                            \
   X(MemFree, "cuMemFree_v2", (CudaPointer pointer))                                              \

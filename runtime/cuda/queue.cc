@@ -24,15 +24,20 @@ class CudaKernel : public DeviceKernel {
     }
   }
   absl::Status FindFunction() {
-    return device_.Check(device_.driver().ModuleGetFunction(&function_, module_, kCudaKernelSymbol),
-                         absl::StrCat("cuModuleGetFunction of '", kCudaKernelSymbol, "'"));
+    RETURN_IF_ERROR(
+        device_.Check(device_.driver().ModuleGetFunction(&function_, module_, kCudaKernelSymbol),
+                      absl::StrCat("cuModuleGetFunction of '", kCudaKernelSymbol, "'")));
+    ASSIGN_OR_RETURN(resident_threads_, device_.ResidentThreads(function_, kCudaBlockThreads));
+    return absl::OkStatus();
   }
   CudaFunction function() const { return function_; }
+  int64_t resident_threads() const { return resident_threads_; }
 
  private:
   const CudaDevice& device_;
   const CudaModule module_;
   CudaFunction function_ = nullptr;
+  int64_t resident_threads_ = 0;
 };
 
 // A graph of kernels, each of which waits for the one before it.
@@ -105,8 +110,9 @@ class CudaQueue : public DeviceQueue {
     auto recording = std::make_unique<CudaRecording>(device_);
     RETURN_IF_ERROR(recording->Start());
     for (const RecordedLaunch& launch : launches) {
-      RETURN_IF_ERROR(recording->Add(static_cast<const CudaKernel&>(*launch.kernel).function(),
-                                     Geometry(launch), launch.arguments));
+      const auto& kernel = static_cast<const CudaKernel&>(*launch.kernel);
+      RETURN_IF_ERROR(
+          recording->Add(kernel.function(), Geometry(kernel, launch), launch.arguments));
     }
     RETURN_IF_ERROR(recording->Finish(stream_));
     return recording;
@@ -155,9 +161,9 @@ class CudaQueue : public DeviceQueue {
   }
 
  private:
-  CudaGeometry Geometry(const RecordedLaunch& launch) const {
+  CudaGeometry Geometry(const CudaKernel& kernel, const RecordedLaunch& launch) const {
     if (launch.one_thread) return {1, static_cast<unsigned>(launch.team)};
-    return GeometryOf(launch.most_items, launch.team, teams_, device_.properties().threads,
+    return GeometryOf(launch.most_items, launch.team, teams_, kernel.resident_threads(),
                       device_.properties().multiprocessors);
   }
 

@@ -1,4 +1,5 @@
 // The CUDA device on the emulated driver: memory, kernels, queues and how each fails.
+#include <algorithm>
 #include <cstdint>
 #include <cstdlib>
 #include <filesystem>
@@ -25,7 +26,8 @@ using ::testing::AllOf;
 using ::testing::HasSubstr;
 
 // Returns the cubin of a kernel of two buffers and a size that does `body` for each item `g`.
-std::string CubinOf(absl::string_view body, const std::string& arch = "sm_80") {
+std::string CubinOf(absl::string_view body, const std::string& arch = "sm_80", int team = 1,
+                    int shared_bytes = 0) {
   const std::string text = absl::StrCat(
       "#include \"athanor/device.h\"\n"
       "struct Arguments {\n"
@@ -34,10 +36,9 @@ std::string CubinOf(absl::string_view body, const std::string& arch = "sm_80") {
       "  u8* workspace;\n"
       "  i64 stride;\n"
       "  ErrorSlot* error;\n"
-      "};\n"
-      "KERNEL(athanor_kernel) {\n"
-      "  for (i64 g = first(a); g < a.items; g += teams(a)) {\n",
-      body, "  }\n}\n");
+      "};\n",
+      "TEAM_KERNEL(athanor_kernel, ", team, ", ", shared_bytes, ") {\n", "  for (i64 g = first<",
+      team, ">(a); g < a.items; g += teams<", team, ">(a)) {\n", body, "  }\n}\n");
   absl::StatusOr<const Nvrtc*> compiler = emulator::Compiler();
   if (!compiler.ok()) {
     ADD_FAILURE() << compiler.status();
@@ -74,13 +75,14 @@ struct Call {
 
   // May be called again with other sizes, also while the one before runs.
   absl::Status Launch(DeviceQueue& queue, const DeviceKernel& kernel, int64_t items,
-                      bool one_thread = false) {
+                      bool one_thread = false, int team = 1) {
     if (launch == nullptr) {
       ASSIGN_OR_RETURN(launch, OneLaunch::Record(device, queue,
                                                  {.kernel = &kernel,
                                                   .buffers = 2,
                                                   .sizes = 1,
                                                   .most_items = items,
+                                                  .team = team,
                                                   .one_thread = one_thread}));
     }
     launch->Set({from->data(), to->data()}, {from->bytes(), to->bytes()}, {size}, items);
@@ -173,7 +175,7 @@ TEST(CudaDeviceTest, MemoryIsZeroAtFirst) {
   for (int64_t bytes : {1, 255, 65537}) {
     auto memory = device->Allocate(MemoryKind::kArena, bytes).value();
     EXPECT_EQ(memory->bytes(), bytes);
-    EXPECT_EQ(memory->granularity(), bytes) << "all of it is committed at once";
+    EXPECT_EQ(memory->granularity(), 0) << "all of it is there";
     EXPECT_EQ(reinterpret_cast<uint64_t>(memory->data()) % 64, 0u);
     std::string got(bytes, 'x');
     ASSERT_TRUE(queue->Copy(got.data(), memory->data(), bytes, CopyKind::kToHost).ok());
@@ -343,11 +345,62 @@ TEST(CudaDeviceTest, AFaultLosesTheDeviceForGood) {
 
 TEST(CudaDeviceTest, FullMemoryIsNoLoss) {
   auto device = MakeDevice();
-  const absl::Status status = device->Allocate(MemoryKind::kArena, int64_t{1} << 45).status();
+  const absl::Status status = device->Allocate(MemoryKind::kScratch, int64_t{1} << 45).status();
   EXPECT_EQ(status.code(), absl::StatusCode::kResourceExhausted);
   EXPECT_THAT(std::string(status.message()),
               AllOf(HasSubstr("cuda:0"), HasSubstr("35184372088832 bytes"), HasSubstr("are free")));
   EXPECT_TRUE(device->Allocate(MemoryKind::kArena, 1).ok());
+}
+
+// Launches store how many threads they have.
+TEST(CudaDeviceTest, KernelsHaveAsManyThreadsAsAreResident) {
+  const auto cubin = [](int team, int shared_bytes) {
+    return CubinOf(absl::StrCat("if (g == 0 && lane_of<", team, ">() == 0) {\n",
+                                "  store<i64>(a.b1, 0, teams<", team, ">(a));\n}\n"),
+                   "sm_80", team, shared_bytes);
+  };
+  constexpr int64_t kItems = 1 << 20, kMultiprocessors = 4;
+  struct Case {
+    int team, shared_bytes;  // of a team
+    const char* shared;      // of a multiprocessor
+    int64_t threads;         // resident on one; blocks have 128
+  };
+  for (const Case& c : {Case{1, 0, "131072", 256}, Case{1, 64, "131072", 256},
+                        Case{1, 64, "16383", 128}, Case{32, 12288, "131072", 256},
+                        Case{32, 12288, "98303", 128}, Case{128, 49152, "65536", 128},
+                        // Not even a block of 128 fits: a launch still has a team.
+                        Case{32, 12288, "49151", 0}}) {
+    setenv("ATHANOR_EMULATOR_SHARED", c.shared, 1);
+    auto device = MakeDevice();
+    auto kernel = device->LoadKernel(cubin(c.team, c.shared_bytes)).value();
+    unsetenv("ATHANOR_EMULATOR_SHARED");
+    auto queue = device->NewQueue(0).value();
+    Call call(*device, 8);
+    ASSERT_TRUE(call.Launch(*queue, *kernel, kItems, false, c.team).ok());
+    int64_t teams = 0;
+    ASSERT_TRUE(queue->Copy(&teams, call.to->data(), 8, CopyKind::kToHost).ok());
+    const absl::Status status = queue->Wait();
+    ASSERT_TRUE(status.ok()) << status;
+    EXPECT_EQ(teams, std::max<int64_t>(1, kMultiprocessors * c.threads / c.team))
+        << c.team << " " << c.shared;
+  }
+}
+
+TEST(CudaDeviceTest, TellsResidentThreadsByTheBlock) {
+  const CudaDriver* driver = emulator::NewDevice().value();
+  auto device = CudaDevice::Create(*driver, {}).value();
+  ASSERT_TRUE(device->Enter().ok());
+  CudaModule module = nullptr;
+  CudaFunction function = nullptr;
+  const std::string cubin = CubinOf(kDouble);
+  ASSERT_EQ(driver->ModuleLoadData(&module, cubin.data()), kCudaSuccess);
+  ASSERT_EQ(driver->ModuleGetFunction(&function, module, kCudaKernelSymbol), kCudaSuccess);
+  EXPECT_EQ(device->ResidentThreads(function, 1).value(), device->properties().threads);
+  EXPECT_EQ(device->ResidentThreads(function, 32).value(), device->properties().threads);
+  EXPECT_EQ(device->ResidentThreads(function, 96).value(), 4 * 2 * 96);
+  EXPECT_EQ(device->ResidentThreads(function, 512).value(), 0);
+  EXPECT_EQ(device->ResidentThreads(function, 0).status().code(),
+            absl::StatusCode::kInvalidArgument);
 }
 
 // Memory that is given back can be had again, whatever died first.

@@ -28,7 +28,8 @@
 namespace athanor::emulator {
 
 // Results that only a driver names.
-inline constexpr CudaResult kCudaInvalidContext = 201, kCudaInvalidHandle = 400;
+inline constexpr CudaResult kCudaInvalidContext = 201, kCudaInvalidHandle = 400,
+                            kCudaNotSupported = 801;
 
 // Returns where the host finds an address of the device.
 inline void* HostAddress(CudaPointer pointer) {
@@ -44,6 +45,7 @@ struct Kernel {
   std::string name;
   // A launch keeps copies of its arguments, of these sizes.
   std::vector<size_t> argument_bytes;
+  size_t shared_bytes = 0;  // of a block
   // Calls Lose() where a GPU would fault. Empty: has no result.
   std::function<void(void** arguments, Threads)> run;
 };
@@ -77,6 +79,14 @@ struct Block {
   size_t bytes = 0;
   bool mapped = false;  // by cuMemMap: kernels may reach from one such block into the next
   bool access = true;
+  CudaAllocation allocation = 0;  // if mapped
+};
+
+// Is cuMemCreate's; gone once it is released and nothing maps it.
+struct Allocation {
+  size_t bytes = 0;
+  int mappings = 0;
+  bool released = false;
 };
 
 struct Stream {
@@ -97,8 +107,8 @@ struct Device {
   std::map<CudaPointer, Block> blocks;
   std::deque<std::pair<void*, size_t>> freed;  // the oldest first; not yet the host's again
   size_t freed_bytes = 0;
-  std::map<CudaPointer, size_t> reserved;        // bytes of cuMemAddressReserve's
-  std::map<CudaAllocation, size_t> allocations;  // bytes of cuMemCreate's
+  std::map<CudaPointer, size_t> reserved;  // bytes of cuMemAddressReserve's
+  std::map<CudaAllocation, Allocation> allocations;
   CudaAllocation last_allocation = 0;
   std::map<CudaModule, std::unique_ptr<Program>> modules;
   std::set<Stream*> streams;

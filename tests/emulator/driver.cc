@@ -160,6 +160,27 @@ ATHANOR_DRIVER cuModuleGetFunction(CudaFunction* function, CudaModule module, co
     return kCudaSuccess;
   });
 }
+// Counts what the emulated machines are short of. Registers are not: no thread has more than 255,
+// and a multiprocessor has so many for each of its threads.
+ATHANOR_DRIVER cuOccupancyMaxActiveBlocksPerMultiprocessor(int* blocks, CudaFunction function,
+                                                           int block_threads, size_t shared_bytes) {
+  return InContext([&]() -> CudaResult {
+    const auto* const kernel = reinterpret_cast<const Kernel*>(function);
+    if (kernel == nullptr) return kCudaInvalidHandle;
+    const auto of_machine = [](int attribute) {
+      return static_cast<size_t>(TheMachine().attribute(attribute));
+    };
+    if (block_threads <= 0 || size_t(block_threads) > of_machine(kCudaMaxThreadsPerBlock)) {
+      return kCudaInvalidValue;
+    }
+    size_t most = of_machine(kCudaThreadsPerMultiprocessor) / block_threads;
+    if (const size_t shared = kernel->shared_bytes + shared_bytes; shared > 0) {
+      most = std::min(most, of_machine(kCudaSharedBytesPerMultiprocessor) / shared);
+    }
+    *blocks = static_cast<int>(most);
+    return kCudaSuccess;
+  });
+}
 ATHANOR_DRIVER cuLaunchKernel(CudaFunction function, unsigned grid_x, unsigned grid_y,
                               unsigned grid_z, unsigned block_x, unsigned block_y, unsigned block_z,
                               unsigned shared_bytes, CudaStream handle, void** arguments,

@@ -324,6 +324,41 @@ TEST_F(DriverTest, ReservedMemoryIsThereOnceMappedWithAccess) {
   EXPECT_EQ(cuda_->AddressFree(base, 3 * kGranule), kCudaSuccess);
 }
 
+TEST_F(DriverTest, AMappingKeepsWhatIsReleased) {
+  Start();
+  const CudaAllocationProperties properties;
+  const CudaAccess access;
+  CudaPointer base = 0;
+  CudaAllocation piece = 0;
+  const size_t all = size_t{64} << 20;
+  ASSERT_EQ(cuda_->AddressReserve(&base, kGranule, 0, 0, 0), kCudaSuccess);
+  ASSERT_EQ(cuda_->MemCreate(&piece, kGranule, &properties, 0), kCudaSuccess);
+  ASSERT_EQ(cuda_->MemMap(base, kGranule, 0, piece, 0), kCudaSuccess);
+  ASSERT_EQ(cuda_->MemRelease(piece), kCudaSuccess);
+  EXPECT_EQ(cuda_->MemRelease(piece), kCudaInvalidValue);
+  EXPECT_EQ(Free(), all - kGranule);
+  ASSERT_EQ(cuda_->MemSetAccess(base, kGranule, &access, 1), kCudaSuccess);
+  ASSERT_EQ(Upload(base, {1, 2, 3}), kCudaSuccess);
+  // Work that needs it later loses the device.
+  ASSERT_EQ(cuda_->FillBytes(base, 1, 4, stream_), kCudaSuccess);
+  ASSERT_EQ(cuda_->MemUnmap(base, kGranule), kCudaSuccess);
+  EXPECT_EQ(Free(), all);
+  EXPECT_EQ(Wait(), kCudaIllegalAddress);
+}
+
+TEST_F(DriverTest, ADeviceMayHaveNoVirtualMemory) {
+  Start();
+  setenv("ATHANOR_EMULATOR_VIRTUAL", "0", 1);
+  int has = -1;
+  EXPECT_EQ(cuda_->DeviceGetAttribute(&has, kCudaVirtualMemory, 0), kCudaSuccess);
+  EXPECT_EQ(has, 0);
+  CudaPointer base = 0;
+  constexpr CudaResult kNotSupported = 801;
+  EXPECT_EQ(cuda_->AddressReserve(&base, kGranule, 0, 0, 0), kNotSupported);
+  unsetenv("ATHANOR_EMULATOR_VIRTUAL");
+  EXPECT_EQ(cuda_->AddressReserve(&base, kGranule, 0, 0, 0), kCudaSuccess);
+}
+
 TEST_F(DriverTest, ResultsHaveTheirNames) {
   EXPECT_EQ(
       CudaStatus(*cuda_, kCudaOutOfMemory, "cuMemAlloc"),

@@ -4,8 +4,10 @@
 // The environment says which device it is, read at each call:
 //   ATHANOR_EMULATOR_ARCH=sm_90a      instead of sm_80; sm_75: one that nothing compiles for
 //   ATHANOR_EMULATOR_BYTES=N          of memory, instead of 4 GiB
-//   ATHANOR_EMULATOR_QUEUE=now        does work as it is enqueued, not when it is waited for
-//   ATHANOR_EMULATOR_ORDER=descending runs the last thread of a launch, and of a team, first;
+//   ATHANOR_EMULATOR_SHARED=N         bytes of shared memory of a multiprocessor, instead of 128
+//   KiB ATHANOR_EMULATOR_VIRTUAL=0        has no virtual memory ATHANOR_EMULATOR_QUEUE=now does
+//   work as it is enqueued, not when it is waited for ATHANOR_EMULATOR_ORDER=descending runs the
+//   last thread of a launch, and of a team, first;
 //                          N: in a random order that the number N gives
 //   ATHANOR_EMULATOR_COUNTS=1         counts the accesses of teams of several threads
 //   ATHANOR_EMULATOR_BREAKS=FILE      breaks once there is such a file
@@ -54,6 +56,11 @@ absl::string_view Setting(const char* variable, absl::string_view otherwise) {
   return set != nullptr ? set : otherwise;
 }
 
+uint64_t Number(const char* variable, uint64_t otherwise) {
+  uint64_t number = 0;
+  return absl::SimpleAtoi(Setting(variable, ""), &number) ? number : otherwise;
+}
+
 absl::string_view Arch() { return Setting("ATHANOR_EMULATOR_ARCH", "sm_80"); }
 
 int Attribute(int attribute) {
@@ -78,13 +85,13 @@ int Attribute(int attribute) {
     case kCudaMemoryBusBits:
       return 256;
     case kCudaSharedBytesPerMultiprocessor:
-      return 128 << 10;
+      return static_cast<int>(Number("ATHANOR_EMULATOR_SHARED", 128 << 10));
     case kCudaSharedBytesPerBlockOptin:
       return 99 << 10;
     case kCudaRegistersPerMultiprocessor:
       return 65536;
     case kCudaVirtualMemory:
-      return 1;
+      return static_cast<int>(Number("ATHANOR_EMULATOR_VIRTUAL", 1));
     default:
       return 0;
   }
@@ -178,6 +185,8 @@ class Loaded : public Program {
     if (team != nullptr) code.team = *team;
     if (shared_bytes != nullptr) code.shared_bytes = *shared_bytes;
     kernel.argument_bytes = {*bytes};
+    // A block has room for all teams that it can hold.
+    kernel.shared_bytes = kMostThreadsOfBlock / code.team * code.shared_bytes;
     kernel.run = [code = std::move(code)](void** arguments, Threads threads) {
       code.Run(arguments, threads);
     };
@@ -225,17 +234,12 @@ CudaResult Load(const void* image, std::unique_ptr<Program>* program) {
   return kCudaSuccess;
 }
 
-size_t MemoryBytes() {
-  uint64_t bytes = 0;
-  return absl::SimpleAtoi(Setting("ATHANOR_EMULATOR_BYTES", ""), &bytes) ? bytes : kBytes;
-}
-
 }  // namespace
 
 const Machine& TheMachine() {
   static const auto& machine = *new Machine{
       .name = "emulator",
-      .bytes = MemoryBytes(),
+      .bytes = Number("ATHANOR_EMULATOR_BYTES", kBytes),
       .attribute = Attribute,
       .load = Load,
       .late = [] { return Setting("ATHANOR_EMULATOR_QUEUE", "late") != "now"; },

@@ -14,6 +14,8 @@ using namespace athanor::emulator;  // NOLINT
 namespace {
 
 constexpr size_t kGranule = size_t{2} << 20;
+// Lies behind each reserved range, so that reaching from one into the next is noticed.
+constexpr size_t kGap = 4096;
 
 // Calls `use` with each block of a range that whole mapped blocks make up; false if none do.
 bool ForMapped(CudaPointer pointer, size_t bytes,
@@ -31,13 +33,28 @@ bool ForMapped(CudaPointer pointer, size_t bytes,
   return !blocks.empty();
 }
 
+// Is a call of a device that has virtual memory.
+CudaResult WithVirtualMemory(absl::FunctionRef<CudaResult()> call) {
+  return InContext([&]() -> CudaResult {
+    return TheMachine().attribute(kCudaVirtualMemory) != 0 ? call() : kCudaNotSupported;
+  });
+}
+
+void DropIfUnused(CudaAllocation number) {
+  const auto found = device.allocations.find(number);
+  if (!found->second.released || found->second.mappings > 0) return;
+  device.used_bytes -= found->second.bytes;
+  device.allocations.erase(found);
+}
+
 }  // namespace
 
 ATHANOR_DRIVER cuMemAddressReserve(CudaPointer* pointer, size_t bytes, size_t, CudaPointer,
                                    unsigned long long) {
-  return InContext([&]() -> CudaResult {
+  return WithVirtualMemory([&]() -> CudaResult {
     if (bytes == 0 || bytes % kGranule != 0) return kCudaInvalidValue;
-    void* const host = mmap(nullptr, bytes, PROT_READ | PROT_WRITE,
+    if (bytes > SIZE_MAX - kGap) return kCudaOutOfMemory;
+    void* const host = mmap(nullptr, bytes + kGap, PROT_READ | PROT_WRITE,
                             MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     if (host == MAP_FAILED) return kCudaOutOfMemory;
     *pointer = reinterpret_cast<CudaPointer>(host) | kDeviceBit;
@@ -46,43 +63,43 @@ ATHANOR_DRIVER cuMemAddressReserve(CudaPointer* pointer, size_t bytes, size_t, C
   });
 }
 ATHANOR_DRIVER cuMemAddressFree(CudaPointer pointer, size_t bytes) {
-  return InContext([&]() -> CudaResult {
+  return WithVirtualMemory([&]() -> CudaResult {
     const auto range = device.reserved.find(pointer);
     if (range == device.reserved.end() || range->second != bytes) return kCudaInvalidValue;
     const auto block = device.blocks.lower_bound(pointer);
     if (block != device.blocks.end() && block->first < pointer + bytes) return kCudaInvalidValue;
     device.reserved.erase(range);
-    munmap(HostAddress(pointer), bytes);
+    munmap(HostAddress(pointer), bytes + kGap);
     return kCudaSuccess;
   });
 }
 ATHANOR_DRIVER cuMemCreate(CudaAllocation* allocation, size_t bytes,
                            const CudaAllocationProperties*, unsigned long long) {
-  return InContext([&]() -> CudaResult {
+  return WithVirtualMemory([&]() -> CudaResult {
     if (bytes == 0 || bytes % kGranule != 0) return kCudaInvalidValue;
     if (bytes > TheMachine().bytes - device.used_bytes) return kCudaOutOfMemory;
     *allocation = ++device.last_allocation;
-    device.allocations[*allocation] = bytes;
+    device.allocations[*allocation] = {.bytes = bytes};
     device.used_bytes += bytes;
     return kCudaSuccess;
   });
 }
 ATHANOR_DRIVER cuMemRelease(CudaAllocation allocation) {
-  return InContext([&]() -> CudaResult {
+  return WithVirtualMemory([&]() -> CudaResult {
     const auto found = device.allocations.find(allocation);
-    if (found == device.allocations.end()) return kCudaInvalidValue;
-    device.used_bytes -= found->second;
-    device.allocations.erase(found);
+    if (found == device.allocations.end() || found->second.released) return kCudaInvalidValue;
+    found->second.released = true;
+    DropIfUnused(allocation);
     return kCudaSuccess;
   });
 }
 ATHANOR_DRIVER cuMemMap(CudaPointer pointer, size_t bytes, size_t offset, CudaAllocation allocation,
                         unsigned long long) {
-  return InContext([&]() -> CudaResult {
+  return WithVirtualMemory([&]() -> CudaResult {
     const auto found = device.allocations.find(allocation);
     auto range = device.reserved.upper_bound(pointer);
-    if (found == device.allocations.end() || offset != 0 || bytes != found->second ||
-        range == device.reserved.begin()) {
+    if (found == device.allocations.end() || found->second.released || offset != 0 ||
+        bytes != found->second.bytes || range == device.reserved.begin()) {
       return kCudaInvalidValue;
     }
     --range;
@@ -91,21 +108,30 @@ ATHANOR_DRIVER cuMemMap(CudaPointer pointer, size_t bytes, size_t offset, CudaAl
         (after != device.blocks.end() && after->first < pointer + bytes)) {
       return kCudaInvalidValue;
     }
-    device.blocks[pointer] = {bytes, /*mapped=*/true, /*access=*/false};
+    device.blocks[pointer] = {bytes, /*mapped=*/true, /*access=*/false, allocation};
+    ++found->second.mappings;
     std::memset(HostAddress(pointer), kUnwritten, std::min(bytes, TheMachine().most_moved));
     return kCudaSuccess;
   });
 }
+// Waits for no stream: work that still needs the memory loses the device.
 ATHANOR_DRIVER cuMemUnmap(CudaPointer pointer, size_t bytes) {
-  return InContext([&] {
-    return ForMapped(pointer, bytes, [](CudaPointer at, Block&) { device.blocks.erase(at); })
+  return WithVirtualMemory([&] {
+    return ForMapped(pointer, bytes,
+                     [](CudaPointer at, Block& block) {
+                       const CudaAllocation allocation = block.allocation;
+                       madvise(HostAddress(at), block.bytes, MADV_DONTNEED);
+                       device.blocks.erase(at);
+                       --device.allocations.at(allocation).mappings;
+                       DropIfUnused(allocation);
+                     })
                ? kCudaSuccess
                : kCudaInvalidValue;
   });
 }
 ATHANOR_DRIVER cuMemSetAccess(CudaPointer pointer, size_t bytes, const CudaAccess* access,
                               size_t count) {
-  return InContext([&] {
+  return WithVirtualMemory([&] {
     const bool on = count > 0 && access->flags == kCudaAccessReadWrite;
     return ForMapped(pointer, bytes, [&](CudaPointer, Block& block) { block.access = on; })
                ? kCudaSuccess
@@ -113,7 +139,7 @@ ATHANOR_DRIVER cuMemSetAccess(CudaPointer pointer, size_t bytes, const CudaAcces
   });
 }
 ATHANOR_DRIVER cuMemGetAllocationGranularity(size_t* bytes, const CudaAllocationProperties*, int) {
-  return InContext([&] {
+  return WithVirtualMemory([&] {
     *bytes = kGranule;
     return kCudaSuccess;
   });

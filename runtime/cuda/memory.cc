@@ -1,0 +1,222 @@
+#include "runtime/cuda/memory.h"
+
+#include <algorithm>
+#include <cstring>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "deploy/bazel/libs/status_macros.h"
+
+namespace athanor {
+namespace {
+
+CudaPointer AddressOf(const DeviceMemory& memory) {
+  return reinterpret_cast<CudaPointer>(memory.data());
+}
+
+// Adds to an error the device, what was wanted and what is free.
+absl::Status Refused(const CudaDevice& device, int64_t bytes, const absl::Status& status) {
+  if (!device.loss().ok()) return status;
+  std::string text =
+      absl::StrCat("device ", device.full_name(), ": ", bytes, " bytes: ", status.message());
+  if (const absl::StatusOr<int64_t> free = device.FreeBytes(); free.ok()) {
+    absl::StrAppend(&text, "; ", *free, " of ", device.properties().memory_bytes, " are free");
+  }
+  return absl::Status(status.code(), text);
+}
+
+// The driver fills on its null stream, for which no stream of ours waits.
+absl::Status FillWithZeros(const CudaDevice& device, CudaPointer to, int64_t bytes) {
+  return device.Check(device.driver().FillBytes(to, 0, bytes, nullptr), "cuMemsetD8Async");
+}
+absl::Status WaitForFills(const CudaDevice& device) {
+  return device.Check(device.driver().StreamSynchronize(nullptr), "cuStreamSynchronize");
+}
+
+class WholeMemory : public DeviceMemory {
+ public:
+  WholeMemory(const CudaDevice& device, CudaPointer pointer, int64_t bytes)
+      : DeviceMemory(reinterpret_cast<void*>(pointer), bytes), device_(device) {}
+  ~WholeMemory() override {
+    // A lost device has no memory to give back.
+    if (!device_.Enter().ok()) return;
+    device_.Check(device_.driver().MemFree(AddressOf(*this)), "cuMemFree").IgnoreError();
+  }
+
+ private:
+  const CudaDevice& device_;
+};
+
+// Has an allocation of its own for each granule, since the driver unmaps whole allocations only.
+class ReservedMemory : public DeviceMemory {
+ public:
+  ReservedMemory(const CudaDevice& device, CudaPointer base, int64_t bytes, int64_t granules)
+      : DeviceMemory(reinterpret_cast<void*>(base), bytes),
+        device_(device),
+        cuda_(device.driver()),
+        granule_(device.properties().granule),
+        mapped_(granules) {}
+
+  ~ReservedMemory() override {
+    if (!device_.Enter().ok()) return;
+    Decommit();
+    device_
+        .Check(cuda_.AddressFree(AddressOf(*this), mapped_.size() * granule_), "cuMemAddressFree")
+        .IgnoreError();
+  }
+
+  int64_t granularity() const override { return granule_; }
+
+  absl::Status Commit(int64_t offset, int64_t bytes) override {
+    if (bytes == 0) return absl::OkStatus();
+    RETURN_IF_ERROR(device_.Enter());
+    const int64_t first = offset / granule_, end = (offset + bytes - 1) / granule_ + 1;
+    const int64_t missing = std::count(mapped_.begin() + first, mapped_.begin() + end, false);
+    std::vector<Run> made;
+    absl::Status status = Map(first, end, &made);
+    if (status.ok()) status = Clear(made);
+    // Fills must not meet unmapped memory.
+    if (!made.empty()) {
+      const absl::Status waited = WaitForFills(device_);
+      if (status.ok()) status = waited;
+    }
+    for (const Run& run : made) {
+      if (status.ok()) {
+        std::fill(mapped_.begin() + run.first, mapped_.begin() + run.end, true);
+      } else {
+        for (int64_t g = run.first; g < run.end; ++g) Unmap(g).IgnoreError();
+      }
+    }
+    return status.ok() ? status : Refused(device_, missing * granule_, status);
+  }
+
+  void Decommit() override { Decommit(0, bytes()); }
+  void Decommit(int64_t offset, int64_t bytes) override {
+    if (!device_.Enter().ok()) return;
+    const int64_t first = (offset + granule_ - 1) / granule_;
+    // The last granule holds nothing behind the end, so it goes with what is before it.
+    const int64_t end = offset + bytes == this->bytes() ? static_cast<int64_t>(mapped_.size())
+                                                        : (offset + bytes) / granule_;
+    for (int64_t g = first; g < end; ++g) {
+      if (mapped_[g]) mapped_[g] = !Unmap(g).ok();
+    }
+  }
+
+ private:
+  struct Run {
+    int64_t first, end;  // granules
+  };
+
+  CudaPointer At(int64_t granule) const { return AddressOf(*this) + granule * granule_; }
+
+  // Maps those of the granules [first, end) that are not; `made` receives them also if it fails.
+  absl::Status Map(int64_t first, int64_t end, std::vector<Run>* made) {
+    const CudaAllocationProperties properties = {.location = {.id = device_.handle()}};
+    for (int64_t g = first; g < end; ++g) {
+      if (mapped_[g]) continue;
+      CudaAllocation allocation = 0;
+      RETURN_IF_ERROR(
+          device_.Check(cuda_.MemCreate(&allocation, granule_, &properties, 0), "cuMemCreate"));
+      const absl::Status mapped =
+          device_.Check(cuda_.MemMap(At(g), granule_, 0, allocation, 0), "cuMemMap");
+      if (mapped.ok()) {
+        if (made->empty() || made->back().end != g) made->push_back({g, g});
+        ++made->back().end;
+      }
+      // From here on the mapping alone holds the allocation.
+      const absl::Status released = device_.Check(cuda_.MemRelease(allocation), "cuMemRelease");
+      RETURN_IF_ERROR(mapped);
+      RETURN_IF_ERROR(released);
+    }
+    return absl::OkStatus();
+  }
+
+  // Makes new granules accessible and queues their fills: the driver gives what others left there.
+  absl::Status Clear(const std::vector<Run>& made) {
+    const CudaAccess access = {.location = {.id = device_.handle()}};
+    for (const Run& run : made) {
+      const int64_t bytes = (run.end - run.first) * granule_;
+      RETURN_IF_ERROR(
+          device_.Check(cuda_.MemSetAccess(At(run.first), bytes, &access, 1), "cuMemSetAccess"));
+      RETURN_IF_ERROR(FillWithZeros(device_, At(run.first), bytes));
+    }
+    return absl::OkStatus();
+  }
+
+  absl::Status Unmap(int64_t granule) {
+    return device_.Check(cuda_.MemUnmap(At(granule), granule_), "cuMemUnmap");
+  }
+
+  const CudaDevice& device_;
+  const CudaDriver& cuda_;
+  const int64_t granule_;
+  std::vector<bool> mapped_;  // by granule
+};
+
+// Memory of the host that the GPU copies from and to by itself, while the host goes on.
+class PinnedMemory : public DeviceMemory {
+ public:
+  PinnedMemory(const CudaDevice& device, void* data, int64_t bytes)
+      : DeviceMemory(data, bytes), device_(device) {}
+  ~PinnedMemory() override {
+    if (device_.Enter().ok()) device_.driver().MemFreeHost(data());
+  }
+
+ private:
+  const CudaDevice& device_;
+};
+
+absl::StatusOr<std::unique_ptr<DeviceMemory>> AllocatePinned(const CudaDevice& device,
+                                                             int64_t bytes) {
+  void* data = nullptr;
+  const size_t taken = std::max<int64_t>(bytes, 1);
+  if (absl::Status s = device.Check(device.driver().MemHostAlloc(&data, taken, kCudaHostPortable),
+                                    "cuMemHostAlloc");
+      !s.ok()) {
+    if (!device.loss().ok()) return s;
+    return absl::Status(s.code(), absl::StrCat("device ", device.full_name(), ": ", bytes,
+                                               " bytes of the host: ", s.message()));
+  }
+  std::memset(data, 0, taken);
+  return std::make_unique<PinnedMemory>(device, data, bytes);
+}
+
+absl::StatusOr<std::unique_ptr<DeviceMemory>> AllocateWhole(const CudaDevice& device,
+                                                            int64_t bytes) {
+  CudaPointer pointer = 0;
+  const int64_t taken = std::max<int64_t>(bytes, 1);
+  if (absl::Status s = device.Check(device.driver().MemAlloc(&pointer, taken), "cuMemAlloc");
+      !s.ok()) {
+    return Refused(device, bytes, s);
+  }
+  auto memory = std::make_unique<WholeMemory>(device, pointer, bytes);
+  RETURN_IF_ERROR(FillWithZeros(device, pointer, taken));
+  RETURN_IF_ERROR(WaitForFills(device));
+  return memory;
+}
+
+absl::StatusOr<std::unique_ptr<DeviceMemory>> Reserve(const CudaDevice& device, int64_t bytes) {
+  const int64_t granule = device.properties().granule, granules = (bytes - 1) / granule + 1;
+  int64_t reserved = 0;
+  CudaPointer base = 0;
+  const absl::Status status =
+      __builtin_mul_overflow(granules, granule, &reserved)
+          ? absl::ResourceExhaustedError("more than the address space")
+          : device.Check(device.driver().AddressReserve(&base, reserved, 0, 0, 0),
+                         "cuMemAddressReserve");
+  if (!status.ok()) return Refused(device, bytes, status);
+  return std::make_unique<ReservedMemory>(device, base, bytes, granules);
+}
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<DeviceMemory>> AllocateCudaMemory(const CudaDevice& device,
+                                                                 MemoryKind kind, int64_t bytes) {
+  RETURN_IF_ERROR(device.Enter());
+  if (kind == MemoryKind::kStaging) return AllocatePinned(device, bytes);
+  const int64_t granule = device.properties().granule;
+  const bool whole = kind == MemoryKind::kScratch || granule == 0 || bytes <= granule;
+  return whole ? AllocateWhole(device, bytes) : Reserve(device, bytes);
+}
+
+}  // namespace athanor
