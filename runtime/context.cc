@@ -269,6 +269,7 @@ absl::Status Executable::Context::CommitArena() {
   const int64_t granule = arena_->granularity(), held = arena_charge_.bytes();
   int64_t more = 0;
   ForUncommitted([&](int64_t first, int64_t end) { more += (end - first) * granule; });
+  if (more == 0) return absl::OkStatus();
   RETURN_IF_ERROR(arena_charge_.Raise(held + more));
   const auto bytes = [&](int64_t first, int64_t end) {
     return std::min(end * granule, arena_->bytes()) - first * granule;

@@ -98,7 +98,8 @@ class Executable : public std::enable_shared_from_this<Executable> {
 
   // Returns a context, which is used by one thread at a time and keeps the Executable alive.
   // Reserves addresses for the bucket's largest sizes; memory is charged to the ledger and
-  // committed as runs touch it. A device that cannot do so allocates all of it here.
+  // committed as runs touch it. What is small to the device, or all if it cannot do so, is
+  // allocated here.
   absl::StatusOr<std::unique_ptr<Context>> NewContext() const;
 
   // Computes outputs from inputs. `dims` are values in the order of plan.dims; `inputs` follow
@@ -143,10 +144,14 @@ class Executable : public std::enable_shared_from_this<Executable> {
   const std::vector<SizeDim>& dims() const { return program_.sizes.dims(); }
   int steps() const { return program_.run.size(); }
   const std::string& step_label(int i) const { return program_.run[i].label; }
-  // Constants and prepared weights, held as long as this lives: the bytes of all, and the blocks,
-  // some of which other plans may hold too.
-  int64_t fixed_bytes() const { return fixed_.bytes(); }
-  const std::vector<PreparedPool::Block>& fixed_blocks() const { return fixed_.blocks(); }
+  // Constants, prepared weights and copies of weights, held as long as this lives: the blocks, some
+  // of which other plans may hold too, and the bytes of all.
+  std::vector<PreparedPool::Block> fixed_blocks() const {
+    std::vector<PreparedPool::Block> blocks = fixed_.blocks();
+    blocks.insert(blocks.end(), weights_.blocks().begin(), weights_.blocks().end());
+    return blocks;
+  }
+  int64_t fixed_bytes() const { return PreparedPool::BytesOf(fixed_blocks()); }
 
  private:
   Executable(Program program, Device* device, const LoadOptions& options);
@@ -208,8 +213,8 @@ class Executable::Context {
   Context(const Context&) = delete;
   Context& operator=(const Context&) = delete;
 
-  // Gives the arena's memory back to the system; the next run commits it again. A device that
-  // allocates all of it at once keeps it. Between runs.
+  // Gives the arena's memory back to the system, unless it was allocated with the context; the next
+  // run commits it again. Between runs.
   void Trim();
   // Bytes of the arena's granules that this context's runs have touched.
   int64_t charged_bytes() const { return arena_charge_.bytes(); }

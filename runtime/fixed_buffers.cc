@@ -7,7 +7,6 @@
 #include <utility>
 
 #include "absl/container/flat_hash_map.h"
-#include "absl/container/flat_hash_set.h"
 #include "absl/strings/str_cat.h"
 #include "deploy/bazel/libs/status_macros.h"
 
@@ -23,11 +22,12 @@ absl::Status FixedBuffers::Reserve(const v1::Plan& plan, const Program& program,
   FindSame(program);
   ChooseSteps(program);
   if (absl::Status s = Allocate(program); !s.ok()) {
-    const PlanMemory memory = MemoryOf(program, keys_);
+    const PlanMemory memory =
+        MemoryOf(program, keys_, shares_ ? hashes : ParameterHashes(), pool_.host_memory());
     return absl::Status(
         s.code(),
-        absl::StrCat("plan '", program.plan_id, "' needs ", memory.Prepared(),
-                     " bytes of prepared weights and constants, ", memory.NewPrepared(pool_),
+        absl::StrCat("plan '", program.plan_id, "' needs ", memory.WeightBytes(),
+                     " bytes of weights and constants, ", memory.NewBytes(pool_),
                      " of them new, and for each call up to ", memory.arena, " bytes of arena and ",
                      memory.scratch, " of scratch per thread: ", s.message()));
   }
@@ -90,17 +90,19 @@ void FixedBuffers::ChooseSteps(const Program& program) {
 }
 
 absl::Status FixedBuffers::Allocate(const Program& program) {
-  std::vector<int64_t> bytes;
+  std::vector<int64_t> kept, dropped;
   made_.assign(keys_.size(), false);
   for (size_t i = 0; i < keys_.size(); ++i) {
     if (!needed_[i] || first_[i] != static_cast<int>(i) || blocks_[i]) continue;
     made_[i] = true;
-    bytes.push_back(program.fixed[i].bytes);
+    (kept_[i] ? kept : dropped).push_back(program.fixed[i].bytes);
   }
-  ASSIGN_OR_RETURN(std::vector<PreparedPool::Block> allocated, pool_.Allocate(bytes));
-  auto next = allocated.begin();
+  // What only the steps need lies apart, so that all of its memory can be given back.
+  ASSIGN_OR_RETURN(const std::vector<PreparedPool::Block> stay, pool_.Allocate(kept));
+  ASSIGN_OR_RETURN(const std::vector<PreparedPool::Block> go, pool_.Allocate(dropped));
+  auto next_stays = stay.begin(), next_goes = go.begin();
   for (size_t i = 0; i < keys_.size(); ++i) {
-    if (made_[i]) blocks_[i] = *next++;
+    if (made_[i]) blocks_[i] = kept_[i] ? *next_stays++ : *next_goes++;
   }
   // Equal buffers share one block.
   for (size_t i = 0; i < keys_.size(); ++i) blocks_[i] = blocks_[first_[i]];
@@ -117,15 +119,6 @@ void FixedBuffers::Keep() {
     // Frees the buffers that only steps of `prepare` read.
     blocks_[i] = kept_[i] ? blocks_[first_[i]] : PreparedPool::Block();
   }
-}
-
-int64_t FixedBuffers::bytes() const {
-  int64_t bytes = 0;
-  absl::flat_hash_set<const void*> seen;
-  for (const PreparedPool::Block& block : blocks_) {
-    if (block && seen.insert(block.data()).second) bytes += block.bytes();
-  }
-  return bytes;
 }
 
 }  // namespace athanor

@@ -38,8 +38,7 @@ class FixedBuffers {
   // Ends loading, after copies and steps have finished: publishes what runs use for other plans,
   // takes theirs if they were faster, and releases what only the steps needed.
   void Keep();
-  // Bytes of the blocks, each counted once, also if other plans hold it too.
-  int64_t bytes() const;
+  // Some of which other plans hold too.
   const std::vector<PreparedPool::Block>& blocks() const { return blocks_; }
 
  private:

@@ -8,6 +8,8 @@
 #define ATHANOR_RUNTIME_MEMORY_LEDGER_H_
 
 #include <cstdint>
+#include <limits>
+#include <string>
 
 #include "absl/status/status.h"
 
@@ -29,6 +31,10 @@ class MemoryLedger {
   // Returns RESOURCE_EXHAUSTED, with what is held and the limit, if refused.
   virtual absl::Status Reserve(MemoryKind kind, int64_t bytes) = 0;
   virtual void Release(MemoryKind kind, int64_t bytes) = 0;
+  // Returns how many bytes may be reserved now.
+  virtual int64_t free() const { return std::numeric_limits<int64_t>::max(); }
+  // Returns what limits them, for messages.
+  virtual std::string limit_name() const { return "no limit"; }
 };
 
 // Bytes held at a ledger, which may be null and must outlive the charge. Not thread-safe.

@@ -1,5 +1,7 @@
 #include "runtime/plan_memory.h"
 
+#include <algorithm>
+#include <limits>
 #include <utility>
 
 #include "absl/container/flat_hash_set.h"
@@ -94,37 +96,62 @@ PreparedKey WeightKey(const std::string& content_hash) {
   return hash.Finish();
 }
 
-int64_t PlanMemory::Prepared() const {
+int64_t PlanMemory::WeightBytes() const {
   int64_t bytes = 0;
-  for (const Weight& weight : prepared) bytes += weight.bytes;
+  for (const Weight& weight : weights) bytes += weight.bytes;
   return bytes;
 }
 
-int64_t PlanMemory::NewPrepared(const PreparedPool& pool) const {
+int64_t PlanMemory::NewBytes(const PreparedPool& pool) const {
   int64_t bytes = 0;
-  for (const Weight& weight : prepared) {
+  for (const Weight& weight : weights) {
     if (!pool.Find(weight.key).has_value()) bytes += weight.bytes;
   }
   return bytes;
 }
 
-PlanMemory MemoryOf(const Program& program, const std::vector<PreparedKey>& keys) {
-  PlanMemory memory;
-  memory.arena = program.arena_bytes;
-  memory.scratch = program.scratch_bytes;
-  absl::flat_hash_set<absl::string_view> seen;
+PlanMemory MemoryOf(const Program& program, const std::vector<PreparedKey>& keys,
+                    const ParameterHashes& hashes, bool host_memory) {
+  PlanMemory memory{.arena = program.arena_bytes, .scratch = program.scratch_bytes};
+  absl::flat_hash_set<PreparedKey> seen;
+  const auto hold = [&](int buffer, const PreparedKey& key, int64_t bytes) {
+    if (!program.buffers[buffer].kept || (!key.empty() && !seen.insert(key).second)) return;
+    memory.weights.push_back({key, PreparedPool::Rounded(bytes)});
+  };
   for (size_t i = 0; i < keys.size(); ++i) {
-    const Program::Fixed& fixed = program.fixed[i];
-    if (!program.buffers[fixed.buffer].kept || (!keys[i].empty() && !seen.insert(keys[i]).second))
-      continue;
-    memory.prepared.push_back({keys[i], PreparedPool::Rounded(fixed.bytes)});
+    hold(program.fixed[i].buffer, keys[i], program.fixed[i].bytes);
+  }
+  if (host_memory) return memory;
+  const auto most = [&](int buffer) {
+    return std::max<int64_t>(0, program.sizes.range(program.buffers[buffer].bytes_size).max);
+  };
+  for (const int parameter : program.parameters) {
+    const auto hash = hashes.find(program.buffers[parameter].name);
+    hold(parameter, hash == hashes.end() ? PreparedKey() : WeightKey(hash->second),
+         most(parameter));
+  }
+  // What no memory holds is refused when a context is made.
+  constexpr int64_t kMost = std::numeric_limits<int64_t>::max();
+  const auto stage = [&](int64_t bytes) {
+    if (bytes > kMost - PreparedPool::kAlignment ||
+        __builtin_add_overflow(memory.arena, PreparedPool::Rounded(bytes), &memory.arena)) {
+      memory.arena = kMost;
+    }
+  };
+  for (size_t i = 0; i < program.buffers.size(); ++i) {
+    const v1::Buffer::Kind kind = program.buffers[i].kind;
+    if (kind == v1::Buffer::INPUT || kind == v1::Buffer::OUTPUT) stage(most(static_cast<int>(i)));
+  }
+  for (const Program::Loop& loop : program.loops) {
+    if (loop.turn >= 0) stage(sizeof(int64_t));
   }
   return memory;
 }
 
-absl::StatusOr<PlanMemory> MemoryOf(const v1::Plan& plan, const ParameterHashes& hashes) {
+absl::StatusOr<PlanMemory> MemoryOf(const v1::Plan& plan, const ParameterHashes& hashes,
+                                    bool host_memory) {
   ASSIGN_OR_RETURN(Program program, BuildProgram(plan));
-  return MemoryOf(program, PreparedKeys(plan, program, hashes));
+  return MemoryOf(program, PreparedKeys(plan, program, hashes), hashes, host_memory);
 }
 
 }  // namespace athanor

@@ -1,8 +1,8 @@
 // Memory that loading a plan takes, known before anything is loaded, and the keys by which its
 // weights are shared with other plans.
 //
-//   PlanMemory memory = MemoryOf(plan, {{"w", content_hash}}).value();
-//   memory.NewPrepared(pool)   // bytes of prepared weights that no other plan holds
+//   PlanMemory memory = MemoryOf(plan, {{"w", content_hash}}, /*host_memory=*/true).value();
+//   memory.NewBytes(pool)   // bytes of weights that no other plan holds
 //
 // A key is the SHA-256 over the chain of steps that make a buffer: the kernel's source, its size
 // arguments and grid, and the keys of what it reads. A parameter's key is the hash of its contents,
@@ -39,19 +39,26 @@ struct PlanMemory {
     PreparedKey key;  // empty: not shared
     int64_t bytes = 0;
   };
-  // Constants and prepared weights that runs use, each key once.
-  std::vector<Weight> prepared;
-  int64_t arena = 0;    // per call, at the bucket's largest sizes; committed on use
+  // What runs use of constants and prepared weights and, copied to a device that does not compute
+  // in host memory, of the parameters: each key once. Loading takes what only `prepare` reads, too,
+  // and gives it back.
+  std::vector<Weight> weights;
+  // Per call, at the bucket's largest sizes; committed on use. With the places of inputs, outputs
+  // and loops' turns on a device that does not compute in host memory.
+  int64_t arena = 0;
   int64_t scratch = 0;  // per call and thread
 
-  int64_t Prepared() const;
-  // Returns the bytes of prepared weights that the pool does not hold yet.
-  int64_t NewPrepared(const PreparedPool& pool) const;
+  int64_t WeightBytes() const;
+  // Returns the bytes of weights that the pool does not hold yet.
+  int64_t NewBytes(const PreparedPool& pool) const;
 };
 
-PlanMemory MemoryOf(const Program& program, const std::vector<PreparedKey>& keys);
+// `keys` as PreparedKeys returns them; `host_memory` as of the device that is to run the plan.
+PlanMemory MemoryOf(const Program& program, const std::vector<PreparedKey>& keys,
+                    const ParameterHashes& hashes, bool host_memory);
 // INVALID_ARGUMENT names what is wrong in the plan.
-absl::StatusOr<PlanMemory> MemoryOf(const v1::Plan& plan, const ParameterHashes& hashes);
+absl::StatusOr<PlanMemory> MemoryOf(const v1::Plan& plan, const ParameterHashes& hashes,
+                                    bool host_memory);
 
 }  // namespace athanor
 

@@ -1,5 +1,7 @@
 #include "runtime/plan_memory.h"
 
+#include <unistd.h>
+
 #include <atomic>
 #include <memory>
 #include <string>
@@ -7,6 +9,7 @@
 #include <utility>
 #include <vector>
 
+#include "absl/strings/str_cat.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "runtime/executor_testing.h"
@@ -17,7 +20,7 @@ namespace {
 
 using ::testing::HasSubstr;
 
-constexpr int kConstant = 2, kPrepared = 3;  // buffers of RowPlan
+constexpr int kParameter = 1, kConstant = 2, kPrepared = 3;  // buffers of RowPlan
 
 class Ledger final : public MemoryLedger {
  public:
@@ -115,8 +118,8 @@ TEST(PreparedKeysTest, NoneWhereTheBytesAreNotKnownByWhatMadeThem) {
 
 TEST(PlanMemoryTest, CountsEachKeyOnce) {
   v1::Plan plan = HashedPlan();
-  PlanMemory memory = MemoryOf(plan, {{"w", "W"}}).value();
-  EXPECT_EQ(memory.Prepared(), 128);
+  PlanMemory memory = MemoryOf(plan, {{"w", "W"}}, /*host_memory=*/true).value();
+  EXPECT_EQ(memory.WeightBytes(), 128);
   EXPECT_EQ(memory.arena, 2112);
   EXPECT_EQ(memory.scratch, 32);
   // Prepares the same weight the same way into a second buffer, which runs use.
@@ -125,12 +128,37 @@ TEST(PlanMemoryTest, CountsEachKeyOnce) {
   *step = plan.prepare(0);
   step->set_buffers(1, plan.buffers_size() - 1);
   plan.mutable_run(1)->set_buffers(1, plan.buffers_size() - 1);
-  memory = MemoryOf(plan, {{"w", "W"}}).value();
+  memory = MemoryOf(plan, {{"w", "W"}}, true).value();
   // the constant is not used any more, and the weight counts once
-  EXPECT_EQ(memory.Prepared(), 64);
-  EXPECT_EQ(MemoryOf(plan, {}).value().Prepared(), 128);
+  EXPECT_EQ(memory.WeightBytes(), 64);
+  EXPECT_EQ(MemoryOf(plan, {}, true).value().WeightBytes(), 128);
   plan.set_format(9);
-  EXPECT_FALSE(MemoryOf(plan, {}).ok());
+  EXPECT_FALSE(MemoryOf(plan, {}, true).ok());
+}
+
+TEST(PlanMemoryTest, CountsWhatADeviceOfItsOwnMemoryHolds) {
+  v1::Plan plan = HashedPlan();
+  // The weight is read by `prepare` alone, and given back.
+  PlanMemory memory = MemoryOf(plan, {{"w", "W"}}, /*host_memory=*/false).value();
+  EXPECT_EQ(memory.WeightBytes(), 128);
+  // Two inputs and two outputs of up to 64 rows, in places of their own.
+  EXPECT_EQ(memory.arena, 2112 + 64 * (32 + 8 + 32 + 4));
+  plan.mutable_run(0)->set_buffers(1, kParameter);
+  memory = MemoryOf(plan, {{"w", "W"}}, false).value();
+  EXPECT_EQ(memory.WeightBytes(), 128);  // the constant and the weight, no prepared one
+  ASSERT_EQ(memory.weights.size(), 2u);
+  EXPECT_EQ(memory.weights[1].key, WeightKey("W"));
+  EXPECT_EQ(MemoryOf(plan, {{"w", "W"}}, true).value().WeightBytes(), 64);
+  EXPECT_EQ(MemoryOf(plan, {}, false).value().weights[1].key, "");
+  // Another name of the same weight, then of another.
+  *plan.add_buffers() = plan.buffers(kParameter);
+  plan.mutable_buffers(plan.buffers_size() - 1)->set_name("v");
+  plan.mutable_run(1)->set_buffers(1, plan.buffers_size() - 1);
+  EXPECT_EQ(MemoryOf(plan, {{"w", "W"}, {"v", "W"}}, false).value().WeightBytes(), 64);
+  EXPECT_EQ(MemoryOf(plan, {{"w", "W"}, {"v", "V"}}, false).value().WeightBytes(), 128);
+  // More than any memory holds.
+  plan.mutable_dims(0)->set_max(int64_t{1} << 57);
+  EXPECT_EQ(MemoryOf(plan, {}, false).value().arena, INT64_MAX);
 }
 
 class SharedPlansTest : public ::testing::TestWithParam<bool> {
@@ -164,10 +192,10 @@ TEST_P(SharedPlansTest, EqualWeightsAreHeldOnce) {
   const v1::Plan plan = HashedPlan();
   v1::Plan box = plan;
   box.mutable_dims(0)->set_max(7);
-  const PlanMemory memory = MemoryOf(plan, {{"w", std::to_string(1.0f)}}).value();
-  EXPECT_EQ(memory.NewPrepared(pool_), 128);
+  const PlanMemory memory = MemoryOf(plan, {{"w", std::to_string(1.0f)}}, !GetParam()).value();
+  EXPECT_EQ(memory.NewBytes(pool_), 128);
   auto first = Load(plan, 1);
-  EXPECT_EQ(memory.NewPrepared(pool_), 0);
+  EXPECT_EQ(memory.NewBytes(pool_), 0);
   auto second = Load(box, 1);
   EXPECT_EQ(ledger_.held, 128);
   EXPECT_EQ(second->fixed_bytes(), 128);
@@ -185,7 +213,27 @@ TEST_P(SharedPlansTest, EqualWeightsAreHeldOnce) {
   ExpectRight(*third, 2);
   third.reset();
   EXPECT_EQ(ledger_.held, 0);
-  EXPECT_EQ(memory.NewPrepared(pool_), 128);
+  EXPECT_EQ(memory.NewBytes(pool_), 128);
+}
+
+// What is told before a plan is loaded is what it then holds.
+TEST_P(SharedPlansTest, TheEstimateIsWhatIsHeld) {
+  v1::Plan plan = HashedPlan();
+  for (const bool reads_weight : {false, true}) {
+    if (reads_weight) plan.mutable_run(0)->set_buffers(1, kParameter);
+    const PlanMemory memory =
+        MemoryOf(plan, {{"w", std::to_string(3.0f)}}, device_->host_memory()).value();
+    EXPECT_EQ(memory.NewBytes(pool_), memory.WeightBytes());
+    auto executable = Load(plan, 3);
+    EXPECT_EQ(ledger_.held, memory.WeightBytes());
+    EXPECT_EQ(executable->fixed_bytes(), memory.WeightBytes());
+    EXPECT_EQ(memory.NewBytes(pool_), 0);
+    auto context = executable->NewContext().value();
+    RowCall call(64);
+    ASSERT_TRUE(call.Run(*executable, context.get()).ok());
+    const int64_t page = sysconf(_SC_PAGESIZE);
+    EXPECT_EQ(context->charged_bytes(), (memory.arena + page - 1) / page * page);
+  }
 }
 
 TEST_P(SharedPlansTest, WhatOnlyStepsNeedIsGivenBack) {
@@ -235,7 +283,8 @@ TEST_P(SharedPlansTest, StepsThatFailLeaveNothing) {
   plan.mutable_run(0)->set_buffers(1, plan.buffers_size() - 1);
   EXPECT_EQ(TryLoad(plan, 1).status().code(), absl::StatusCode::kInvalidArgument);
   EXPECT_EQ(ledger_.held, 0);
-  EXPECT_EQ(MemoryOf(plan, {{"w", std::to_string(1.0f)}}).value().NewPrepared(pool_), 128);
+  EXPECT_EQ(MemoryOf(plan, {{"w", std::to_string(1.0f)}}, !GetParam()).value().NewBytes(pool_),
+            128);
 }
 
 TEST_P(SharedPlansTest, WhatDoesNotFitIsRefusedBeforeItIsLoaded) {
@@ -251,9 +300,11 @@ TEST_P(SharedPlansTest, WhatDoesNotFitIsRefusedBeforeItIsLoaded) {
                                    .status();
   EXPECT_EQ(refused.code(), absl::StatusCode::kResourceExhausted);
   EXPECT_THAT(std::string(refused.message()),
-              HasSubstr("plan 'p-0' needs 128 bytes of prepared weights and constants, 64 of them "
-                        "new, and for each call up to 2112 bytes of arena and 32 of scratch per "
-                        "thread: held and limit"));
+              HasSubstr(absl::StrCat(
+                  "plan 'p-0' needs 128 bytes of weights and constants, 64 of them new, and "
+                  "for each call up to ",
+                  GetParam() ? 6976 : 2112,
+                  " bytes of arena and 32 of scratch per thread: held and limit")));
   ledger_.limit = 128 + 255;
   EXPECT_THAT(
       std::string(TryLoad(HashedPlan(), 1).status().message()),

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "absl/container/flat_hash_map.h"
+#include "absl/container/flat_hash_set.h"
 #include "deploy/bazel/libs/mutex.h"
 #include "deploy/bazel/libs/status_macros.h"
 
@@ -84,6 +85,15 @@ int64_t PreparedPool::Rounded(int64_t bytes) {
   return std::max(kAlignment, (bytes + kAlignment - 1) / kAlignment * kAlignment);
 }
 
+int64_t PreparedPool::BytesOf(absl::Span<const Block> blocks) {
+  int64_t bytes = 0;
+  absl::flat_hash_set<const Block::Memory*> seen;
+  for (const Block& block : blocks) {
+    if (block && seen.insert(block.memory_.get()).second) bytes += block.bytes();
+  }
+  return bytes;
+}
+
 std::optional<PreparedPool::Block> PreparedPool::Find(const PreparedKey& key) const {
   if (key.empty()) return std::nullopt;
   MutexLock lock(state_->mu);
@@ -151,5 +161,9 @@ PreparedPool::Block PreparedPool::Publish(const PreparedKey& key, Block block) {
 }
 
 int64_t PreparedPool::bytes() const { return state_->bytes; }
+
+const MemoryLedger* PreparedPool::ledger() const { return state_->ledger; }
+
+bool PreparedPool::host_memory() const { return state_->device->host_memory(); }
 
 }  // namespace athanor

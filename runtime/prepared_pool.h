@@ -72,7 +72,13 @@ class PreparedPool {
   Block Publish(const PreparedKey& key, Block block);
   // Bytes of all blocks that are held.
   int64_t bytes() const;
+  // As of its device.
+  bool host_memory() const;
+  // Returns who is asked for its memory; null: nobody.
+  const MemoryLedger* ledger() const;
 
+  // Returns the bytes of the blocks, each counted once, empty ones as none.
+  static int64_t BytesOf(absl::Span<const Block> blocks);
   // Returns the bytes that a block of so many bytes takes.
   static int64_t Rounded(int64_t bytes);
   static constexpr int64_t kAlignment = 64;

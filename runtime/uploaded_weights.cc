@@ -37,7 +37,7 @@ absl::Status UploadedWeights::Reserve(const Program& program, const ParameterHas
   keys_.resize(count);
   made_.resize(count);
   blocks_.resize(count);
-  std::vector<int64_t> bytes;
+  std::vector<int64_t> kept, dropped;
   int64_t all = 0, made = 0;
   for (size_t i = 0; i < count; ++i) {
     if (!needed[i]) continue;
@@ -46,20 +46,24 @@ absl::Status UploadedWeights::Reserve(const Program& program, const ParameterHas
     if (shares_ && hash != hashes.end()) keys_[i] = WeightKey(hash->second);
     blocks_[i] = pool_.Find(keys_[i]).value_or(PreparedPool::Block());
     made_[i] = !blocks_[i];
-    if (made_[i]) bytes.push_back(BytesOf(program, index));
-    all += PreparedPool::Rounded(BytesOf(program, index));
-    if (made_[i]) made += PreparedPool::Rounded(bytes.back());
+    const int64_t bytes = BytesOf(program, index);
+    all += PreparedPool::Rounded(bytes);
+    if (!made_[i]) continue;
+    made += PreparedPool::Rounded(bytes);
+    (program.buffers[index].kept ? kept : dropped).push_back(bytes);
   }
-  auto allocated = pool_.Allocate(bytes, MemoryKind::kWeights);
-  if (!allocated.ok()) {
-    return absl::Status(allocated.status().code(),
-                        absl::StrCat("plan '", program.plan_id, "' needs ", all,
-                                     " bytes for weights on the device, ", made,
-                                     " of them new: ", allocated.status().message()));
+  // What only the steps need lies apart, so that all of its memory can be given back.
+  auto stay = pool_.Allocate(kept, MemoryKind::kWeights);
+  auto go = stay.ok() ? pool_.Allocate(dropped, MemoryKind::kWeights) : stay;
+  if (!go.ok()) {
+    return absl::Status(go.status().code(), absl::StrCat("plan '", program.plan_id, "' needs ", all,
+                                                         " bytes for weights on the device, ", made,
+                                                         " of them new: ", go.status().message()));
   }
-  auto next = allocated->begin();
+  auto next_stays = stay->begin(), next_goes = go->begin();
   for (size_t i = 0; i < count; ++i) {
-    if (made_[i]) blocks_[i] = std::move(*next++);
+    const bool stays = program.buffers[program.parameters[i]].kept;
+    if (made_[i]) blocks_[i] = std::move(stays ? *next_stays++ : *next_goes++);
   }
   return absl::OkStatus();
 }

@@ -60,6 +60,9 @@ class UploadedWeights {
   // Ends loading, after the steps have run: publishes what runs use for other plans, and releases
   // what only the steps needed.
   void Keep(const Program& program);
+  // Blocks by index in program.parameters, some of which other Executables may hold too; those of
+  // weights that runs do not read are empty. None in host memory.
+  const std::vector<PreparedPool::Block>& blocks() const { return blocks_; }
 
  private:
   PreparedPool& pool_;

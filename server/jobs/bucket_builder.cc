@@ -130,6 +130,12 @@ class Builder {
     return std::max(kLeastGain, (1 + kNarrower - share) / (1 + kNarrower));
   }
 
+  // Returns who is asked for the memory of plans: a GPU has its own.
+  const MemoryLedger& ledger() const {
+    const MemoryLedger* const own = tools_.pool != nullptr ? tools_.pool->ledger() : nullptr;
+    return own != nullptr ? *own : registry_.ledger();
+  }
+
   // What loading it would take that nobody holds yet.
   BucketCandidate CandidateOf(int bucket, const CompiledPlan& plan) const {
     BucketCandidate candidate{.bucket = bucket, .gain = GainOf(bucket, plan)};
@@ -139,9 +145,10 @@ class Builder {
       hashes[version_->graph().node(ids[i]).name] = version_->parameter_hashes()[i];
     }
     // A plan that says nothing of its memory is refused, if at all, when it is loaded.
-    const auto memory = MemoryOf(plan.plan, hashes);
+    const bool host_memory = tools_.pool == nullptr || tools_.pool->host_memory();
+    const auto memory = MemoryOf(plan.plan, hashes, host_memory);
     if (!memory.ok()) return candidate;
-    for (const PlanMemory::Weight& weight : memory->prepared) {
+    for (const PlanMemory::Weight& weight : memory->weights) {
       if (tools_.pool != nullptr && tools_.pool->Find(weight.key).has_value()) continue;
       candidate.weights.push_back(weight);
     }
@@ -167,17 +174,16 @@ class Builder {
       boxes_[bucket].reason = "the full range's plan takes no longer there than any of its own";
       made_[bucket].clear();
     }
-    const ServerLedger& ledger = registry_.ledger();
-    input.bytes_free = ledger.limit() - ledger.used();
+    input.bytes_free = ledger().free();
     const std::vector<int> chosen = ChoosePlans(input);
     const int64_t bytes = BytesOf(input, chosen);
     for (int bucket = 1; bucket < grid_->size(); ++bucket) {
       if (made_[bucket].empty() || job_.stop_requested().has_value()) continue;
       if (chosen[bucket] < 0) {
-        Refuse(bucket, absl::ResourceExhaustedError(absl::StrCat(
-                           "its weights do not fit beside the ", bytes,
-                           " bytes of the other buckets: ", ledger.used(), " of the limit of ",
-                           ledger.limit(), " bytes (--memory_limit) are held")));
+        Refuse(bucket, absl::ResourceExhaustedError(
+                           absl::StrCat("its weights do not fit beside the ", bytes,
+                                        " bytes of the other buckets: ", ledger().free(),
+                                        " are free of the limit of ", ledger().limit_name())));
         continue;
       }
       LoadOne(bucket, plans_[chosen[bucket]]);

@@ -36,7 +36,8 @@ struct BucketTools {
   std::function<absl::StatusOr<std::shared_ptr<const ServedPlan>>(
       const Graph&, std::shared_ptr<const CompiledPlan>)>
       load;
-  // Pool in which loaded plans share their prepared weights; null: they do not.
+  // Pool in which loaded plans share their weights, in the memory of the device that executes them;
+  // null: they share none, in the server's.
   const PreparedPool* pool = nullptr;
   int64_t max_buckets = 64;
 };

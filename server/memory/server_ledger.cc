@@ -45,7 +45,7 @@ absl::Status ServerLedger::Hold(HeldKind kind, int64_t bytes, absl::string_view 
       if (refused_) refused_();
       return absl::ResourceExhaustedError(
           absl::StrCat(what, ": needs ", bytes, " bytes for ", HeldKindName(kind), ", ", held,
-                       " of the limit of ", limit_, " bytes (", name_, ") are held: ", Describe()));
+                       " of the limit of ", limit_name(), " are held: ", Describe()));
     }
   } while (!used_.compare_exchange_weak(held, held + bytes, std::memory_order_relaxed));
   by_kind_[static_cast<int>(kind)].fetch_add(bytes, std::memory_order_relaxed);

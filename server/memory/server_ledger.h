@@ -19,6 +19,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
 #include "runtime/memory_ledger.h"
 
@@ -77,6 +78,8 @@ class ServerLedger final : public MemoryLedger {
   // The runtime's interface.
   absl::Status Reserve(MemoryKind kind, int64_t bytes) override;
   void Release(MemoryKind kind, int64_t bytes) override;
+  int64_t free() const override { return limit_ - used(); }
+  std::string limit_name() const override { return absl::StrCat(limit_, " bytes (", name_, ")"); }
 
   int64_t limit() const { return limit_; }
   int64_t used() const { return used_.load(std::memory_order_relaxed); }

@@ -56,7 +56,8 @@ class PlanRunner {
                            absl::Span<const RunOutput> outputs, const RunLimits& limits) = 0;
   // Held by `prepare`, and by the contexts made so far.
   virtual int64_t prepared_bytes() const = 0;
-  // Prepared weights by where they lie: plans that share some name the same.
+  // Held weights by where they lie, prepared or copied to the device: plans that share some name
+  // the same.
   using Prepared = absl::flat_hash_map<const void*, int64_t>;
   virtual void AddPrepared(Prepared* held) const { (*held)[this] = prepared_bytes(); }
   virtual int64_t arena_bytes() const = 0;

@@ -80,6 +80,10 @@ class TestControl {
   bool machine_known() const { return machine_known_; }
   void AskMachine() { machine_known_ = true; }
 
+  // Bytes of a constant of plans that are lowered, and the pool that they are loaded into, without
+  // being taken from it; may only change while no server runs.
+  int64_t constant_bytes = 0;
+  PreparedPool* pool = nullptr;
   // Names of the devices; may only change while no server runs.
   std::vector<std::string> devices = {"cpu"};
   // Describes one of them; empty unless a test says what it is.

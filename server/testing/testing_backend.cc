@@ -187,6 +187,15 @@ class EvaluatorBackend final : public CompileBackend {
     plan.add_kernels()->set_name(plain ? kPlainKernel : "reference");
     plan.mutable_kernels(0)->set_source(plan.plan_id());
     plan.add_run();
+    if (const int64_t bytes = control_->constant_bytes; bytes > 0) {
+      plan.set_format(1);
+      v1::Buffer* constant = plan.add_buffers();
+      constant->set_kind(v1::Buffer::CONSTANT);
+      constant->set_dtype("u8");
+      constant->mutable_bytes()->add_terms()->set_coefficient(bytes);
+      constant->set_literal(std::string(bytes, 'c'));
+      plan.add_outputs()->set_name("c");
+    }
     control_->Tell((plain ? "lower plain " : "lower ") + plan.plan_id());
     internal::LowerReply lowered;
     *lowered.mutable_plan() = std::move(plan);
@@ -276,6 +285,7 @@ class EvaluatorBackends final : public CompileBackends {
     return {control_->device()};
   }
   std::vector<std::string> DeviceNames() const override { return control_->devices; }
+  PreparedPool* pool(const std::string&, MemoryLedger*) override { return control_->pool; }
   std::optional<internal::MachineReply> Limits(const std::string&) override {
     return control_->limits;
   }

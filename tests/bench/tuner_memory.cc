@@ -54,10 +54,10 @@ class Phases {
 };
 
 std::string About(const v1::Plan& plan) {
-  const absl::StatusOr<PlanMemory> memory = MemoryOf(plan, {});
+  const absl::StatusOr<PlanMemory> memory = MemoryOf(plan, {}, /*host_memory=*/true);
   if (!memory.ok()) return "";
   return absl::StrCat(",\"steps\":", plan.run_size(),
-                      ",\"prepared_mb\":", memory->Prepared() / 1'000'000,
+                      ",\"prepared_mb\":", memory->WeightBytes() / 1'000'000,
                       ",\"arena_mb\":", memory->arena / 1'000'000);
 }
 

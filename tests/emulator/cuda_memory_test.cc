@@ -16,6 +16,7 @@
 #include "gtest/gtest.h"
 #include "runtime/cuda/device.h"
 #include "runtime/executor_testing.h"
+#include "runtime/prepared_pool.h"
 #include "tests/emulator/testing.h"
 
 namespace athanor {
@@ -298,6 +299,20 @@ TEST(CudaMemoryTest, ManyThreadsHaveMemoriesOfTheirOwn) {
   EXPECT_EQ(gpu.Free(), before);
 }
 
+TEST(CudaMemoryTest, ASlabGivesBackWhatNobodyHolds) {
+  Gpu gpu;
+  const int64_t before = gpu.Free();
+  PreparedPool pool(gpu.device.get(), nullptr);
+  auto blocks = pool.Allocate({3 * kGranule, 64, 3 * kGranule}, MemoryKind::kWeights).value();
+  EXPECT_EQ(gpu.Free(), before - 7 * kGranule);
+  blocks[0] = {};
+  EXPECT_EQ(gpu.Free(), before - 4 * kGranule);
+  blocks[1] = {};  // the granule that it lies in has bytes of the last, too
+  EXPECT_EQ(gpu.Free(), before - 4 * kGranule);
+  blocks.clear();
+  EXPECT_EQ(gpu.Free(), before);
+}
+
 // Plans.
 
 // Returns the cubin of a kernel of a row plan that does `body` for each item `g`.
@@ -436,6 +451,41 @@ TEST_F(CudaPlanTest, ContextsOfManyThreadsGrowAndShrink) {
   for (std::thread& thread : threads) thread.join();
   EXPECT_EQ(gpu_->Free(), before);
   EXPECT_EQ(ledger_.arenas, 0);
+}
+
+// What only `prepare` reads lies beside what runs read: of parameters, and of prepared weights.
+TEST_F(CudaPlanTest, WhatOnlyPrepareReadsTakesNoMemoryAfterIt) {
+  v1::Plan plan = RowPlan();
+  constexpr int kWeight = 1, kConstant = 2, kPrepared = 3;
+  const int other = plan.buffers_size(), last = other + 1;
+  *plan.add_buffers() = plan.buffers(kWeight);
+  plan.mutable_buffers(other)->set_name("v");
+  *plan.add_buffers() = plan.buffers(kPrepared);
+  v1::Step* step = plan.add_prepare();
+  *step = plan.prepare(0);
+  step->set_buffers(0, kPrepared);
+  step->set_buffers(1, last);
+  plan.mutable_run(0)->set_buffers(1, last);   // 4 * w
+  plan.mutable_run(1)->set_buffers(1, other);  // in place of the constant, which has its values
+  std::vector<absl::string_view> objects(RowCubins().begin(), RowCubins().end());
+  const ParameterView parameters[] = {RowParameter(1.0f),
+                                      {"v", plan.buffers(kConstant).literal(), nullptr}};
+  for (const int64_t virtual_memory : {0, 1}) {
+    const Setting setting("ATHANOR_EMULATOR_VIRTUAL", virtual_memory);
+    gpu_ = std::make_unique<Gpu>();
+    const int64_t before = gpu_->Free();
+    executable_ =
+        Executable::Load(plan, objects, parameters, gpu_->device.get(), {.poison = true}).value();
+    EXPECT_EQ(executable_->fixed_bytes(), 2 * 64);
+    EXPECT_EQ(gpu_->Free(), before - executable_->fixed_bytes());
+    auto context = executable_->NewContext().value();
+    RowCall call(7);
+    ASSERT_TRUE(call.Run(*executable_, context.get()).ok());
+    EXPECT_TRUE(call.Right(2.0f));
+    context.reset();
+    executable_.reset();
+    EXPECT_EQ(gpu_->Free(), before);
+  }
 }
 
 TEST_F(CudaPlanTest, WithoutVirtualMemoryAContextHoldsAllOfItsArena) {
