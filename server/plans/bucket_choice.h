@@ -2,7 +2,7 @@
 // prepared weights, so they are chosen together.
 //
 //   std::vector<int> chosen = ChoosePlans({.buckets = 4, .candidates = candidates,
-//                                          .bytes_free = ledger.limit() - ledger.used()});
+//                                          .bytes_free = ledger.free()});
 #ifndef ATHANOR_SERVER_PLANS_BUCKET_CHOICE_H_
 #define ATHANOR_SERVER_PLANS_BUCKET_CHOICE_H_
 
