@@ -109,7 +109,7 @@ TEST_F(CallBlockTest, TurnsHaveTheArgumentsThatTheyWereSentWith) {
   auto block = Make(3, {.most_of_turn = 2});
   auto kernel = far_.LoadKernel("double").value();
   auto recording = Record(*block, *kernel, 1, 3);
-  auto memory = far_.Allocate(MemoryKind::kArena, 100 * kBytes).value();
+  auto memory = far_.Allocate(MemoryKind::kScratch, 100 * kBytes).value();
   char* const at = static_cast<char*>(memory->data());
   int turns = 0;
   std::vector<float> rows(100 * kWidth);
@@ -139,7 +139,7 @@ TEST_F(CallBlockTest, TurnsTellTheirErrorsInOrder) {
   auto block = CallBlock::Create(far_, *queue_, launches, {.most_of_turn = 2}, nullptr).value();
   auto kernel = far_.LoadKernel("gather").value();
   auto recording = Record(*block, *kernel, 0, 2);
-  auto memory = far_.Allocate(MemoryKind::kArena, 1024).value();
+  auto memory = far_.Allocate(MemoryKind::kScratch, 1024).value();
   char* const at = static_cast<char*>(memory->data());
   const std::vector<int64_t> index = {4};
   ASSERT_TRUE(queue_->Copy(at + 512, index.data(), 8, CopyKind::kToDevice).ok());

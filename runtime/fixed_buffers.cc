@@ -25,11 +25,11 @@ absl::Status FixedBuffers::Reserve(const v1::Plan& plan, const Program& program,
     const PlanMemory memory =
         MemoryOf(program, keys_, shares_ ? hashes : ParameterHashes(), pool_.host_memory());
     return absl::Status(
-        s.code(),
-        absl::StrCat("plan '", program.plan_id, "' needs ", memory.WeightBytes(),
-                     " bytes of weights and constants, ", memory.NewBytes(pool_),
-                     " of them new, and for each call up to ", memory.arena, " bytes of arena and ",
-                     memory.scratch, " of scratch per thread: ", s.message()));
+        s.code(), absl::StrCat("plan '", program.plan_id, "' needs ", memory.WeightBytes(),
+                               " bytes of prepared weights, constants and copies of weights, ",
+                               memory.NewBytes(pool_), " of them new, and for each call up to ",
+                               memory.arena, " bytes of arena and ", memory.scratch,
+                               " of scratch per thread: ", s.message()));
   }
   for (size_t i = 0; i < count; ++i) {
     const int buffer = program.fixed[i].buffer;

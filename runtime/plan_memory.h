@@ -44,7 +44,8 @@ struct PlanMemory {
   // and gives it back.
   std::vector<Weight> weights;
   // Per call, at the bucket's largest sizes; committed on use. With the places of inputs, outputs
-  // and loops' turns on a device that does not compute in host memory.
+  // and loops' turns on a device that does not compute in host memory, of which small ones lie in
+  // the call's block.
   int64_t arena = 0;
   int64_t scratch = 0;  // per call and thread
 

@@ -7,7 +7,7 @@
 // Arenas get it as calls grow, since most calls are far smaller than their bucket's largest;
 // weights get all of it at once, but give back what of a slab nobody reads any more. Whole is what
 // is used whole (scratch), and what one granule holds: the driver packs several such blocks into
-// one.
+// one. What the host shares with the GPU (staging) is the host's, pinned.
 #ifndef ATHANOR_RUNTIME_CUDA_MEMORY_H_
 #define ATHANOR_RUNTIME_CUDA_MEMORY_H_
 

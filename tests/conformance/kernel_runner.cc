@@ -128,6 +128,7 @@ absl::StatusOr<KernelError> RunOnGpu(const std::string& code, const kir::Kernel&
   std::vector<int64_t> lengths;
   for (const std::string& bytes : host) {
     ASSIGN_OR_RETURN(memory.emplace_back(), device->Allocate(MemoryKind::kArena, bytes.size()));
+    RETURN_IF_ERROR(memory.back()->Commit(0, bytes.size()));
     buffers.push_back(memory.back()->data());
     lengths.push_back(static_cast<int64_t>(bytes.size()));
     RETURN_IF_ERROR(queue->Copy(buffers.back(), bytes.data(), lengths.back(), CopyKind::kToDevice));
