@@ -192,7 +192,7 @@ TEST_F(CacheTest, AMissSaysWhy) {
   ASSERT_TRUE(cache->Flush(kLong).ok());
   PlanKey other = TestPlanKey(1);
   other.made_under.target.set_cpu("znver5");
-  other.made_under.driver = "580.2";
+  other.made_under.driver = "NVIDIA H200, CUDA 13.0";
   EXPECT_FALSE(cache->plans().Find(other, &why).has_value());
   EXPECT_EQ(why, MissReason::kGate);
   const v1::BucketExplanation miss = cache->Explain(other);
@@ -203,6 +203,7 @@ TEST_F(CacheTest, AMissSaysWhy) {
   EXPECT_EQ(miss.differences(0).found(), "znver4");
   EXPECT_TRUE(miss.differences(0).gates());
   EXPECT_EQ(miss.differences(1).column(), "driver");
+  EXPECT_EQ(miss.differences(1).wanted(), "NVIDIA H200, CUDA 13.0");
   EXPECT_FALSE(miss.differences(1).gates());
   EXPECT_THAT(miss.steps(0), HasSubstr("the nearest is p-1"));
   const v1::BucketExplanation hit = cache->Explain(TestPlanKey(1));

@@ -43,8 +43,10 @@ struct MachineConditions {
   std::string compiler_version;
   std::string rule_set;   // hash of the rules
   std::string libraries;  // with versions: "OpenBLAS 0.3.21"
-  std::string driver;     // of a GPU; empty for the CPU
-  std::string clocks;     // nominal clock rate, and the governor
+  // Of a GPU its product and what its driver knows, "NVIDIA H200, CUDA 13.0": chips of one
+  // architecture are not equally fast. Empty for the CPU.
+  std::string driver;
+  std::string clocks;  // nominal clock rate, and the governor
 };
 
 struct PlanKey {

@@ -259,6 +259,28 @@ TEST_F(PlanKeeperTest, ASearchThatEndedIsKnownUnderItsConditions) {
   EXPECT_FALSE(ended(policy));
 }
 
+// Both are sm_90a: their kernels are the same, and not equally fast.
+TEST_F(PlanKeeperTest, APlanOfAnotherChipServesAndIsSearchedAnew) {
+  internal::TargetReply chip = Machine("sm_90a", 1024);
+  chip.set_driver("NVIDIA H100 PCIe, CUDA 13.0");
+  keeper_->SetMachine(chip);
+  const SearchPolicy policy = Policy();
+  const auto key = [&] { return Key(policy.ToProto()); };
+  keeper_->PutBaseline(key(), Plan("p-1"));
+  keeper_->PutFound(key(), Plan("p-2", "3s"), "p-1", 0.5);
+  keeper_->PutSearch(key(), policy, {.stop = v1::CompileJob::STOP_BUDGET});
+  EXPECT_TRUE(keeper_->SearchEnded(key(), policy));
+  chip.set_driver("NVIDIA H200, CUDA 13.0");
+  keeper_->SetMachine(chip);
+  EXPECT_FALSE(keeper_->SearchEnded(key(), policy));
+  EXPECT_EQ(keeper_->FindBest(key(), policy)->front().plan->id(), "p-2");
+  keeper_->PutFound(key(), Plan("p-3", "3s"), "p-1", 0.9);
+  EXPECT_EQ(keeper_->FindBest(key(), policy)->front().plan->id(), "p-3") << "measured on this chip";
+  chip.set_driver("NVIDIA H100 PCIe, CUDA 13.0");
+  keeper_->SetMachine(chip);
+  EXPECT_EQ(keeper_->FindBest(key(), policy)->front().plan->id(), "p-2");
+}
+
 TEST_F(PlanKeeperTest, APinnedPlanOutlivesTheCache) {
   v1::PlanCost cost;
   cost.set_size("b=4");

@@ -89,6 +89,7 @@ TEST_F(CandidateMemoryTest, ATimeIsAnothersOnlyWhereAllIsEqual) {
       [&] { machine_.mutable_target()->set_cpu("znver5"); },
       [&] { machine_.mutable_target()->set_blas("OpenBLAS"); },
       [&] { machine_.set_compiler_version("20"); },
+      [&] { machine_.set_driver("NVIDIA H100 PCIe, CUDA 13.0"); },
       [&] { clocks_ = "4 GHz"; }};
   const auto kernel = kernel_;
   const auto machine = machine_;
@@ -105,6 +106,26 @@ TEST_F(CandidateMemoryTest, ATimeIsAnothersOnlyWhereAllIsEqual) {
   options_.seed = 7;
   machine_.set_rule_set("others");
   EXPECT_TRUE(Find().has_value());
+}
+
+// Both are sm_90a.
+TEST_F(CandidateMemoryTest, ChipsOfOneArchitectureShareNoTimes) {
+  machine_.mutable_target()->set_cpu("sm_90a");
+  machine_.set_driver("NVIDIA H100 PCIe, CUDA 13.0");
+  internal::MachineReply limits;
+  limits.set_read_bytes_per_second(2e12);
+  limits.set_cache_bytes_per_second(4e12);
+  limits.set_near_bytes_per_second(8e12);
+  limits.set_f32_flops_per_second(5e13);
+  Memory().Put(Of(), Row({1e-6, 2e-6}, true));
+  Memory().PutLimits(limits);
+  machine_.set_driver("NVIDIA H200, CUDA 13.0");
+  Reopen();
+  EXPECT_FALSE(Find().has_value());
+  EXPECT_FALSE(Memory().FindLimits().has_value());
+  machine_.set_driver("NVIDIA H100 PCIe, CUDA 13.0");
+  EXPECT_TRUE(Find().has_value());
+  EXPECT_TRUE(Memory().FindLimits().has_value());
 }
 
 TEST_F(CandidateMemoryTest, WhatWasNeverCheckedServesNowhere) {
