@@ -5,6 +5,7 @@
 #include <cstring>
 #include <utility>
 
+#include "absl/algorithm/container.h"
 #include "compiler/frontend/frontend.h"
 #include "deploy/bazel/libs/possession.h"
 #include "deploy/bazel/libs/sha256.h"
@@ -155,7 +156,14 @@ void TestControl::Lose(const std::string& error) {
   if (on_loss_) on_loss_();
 }
 
+bool TestControl::HasDevice(const std::string& name) const {
+  return name.empty() || absl::c_linear_search(devices, name);
+}
+
 absl::Status TestControl::loss(const std::string& name) {
+  if (!HasDevice(name)) {
+    return absl::FailedPreconditionError(absl::StrCat("this server has no device \"", name, "\""));
+  }
   const v1::Device one = device();
   const bool other = !one.name().empty() && one.name() != name;
   return one.lost().empty() || other ? absl::OkStatus() : absl::UnavailableError(one.lost());

@@ -86,6 +86,7 @@ class TestControl {
   PreparedPool* pool = nullptr;
   // Names of the devices; may only change while no server runs.
   std::vector<std::string> devices = {"cpu"};
+  bool HasDevice(const std::string& name) const;  // "": the first of them
   // Describes one of them; empty unless a test says what it is.
   void SetDevice(v1::Device device);
   v1::Device device();

@@ -171,6 +171,7 @@ class EvaluatorBackend final : public CompileBackend {
 
   absl::StatusOr<internal::TargetReply> Machine() override {
     if (control_->cache() == nullptr) return absl::UnimplementedError("plans are not kept");
+    if (!control_->HasDevice(used_)) return control_->loss(used_);
     control_->AskMachine();
     return control_->machine(used_);
   }
@@ -277,6 +278,7 @@ class EvaluatorBackends final : public CompileBackends {
   }
   std::optional<internal::TargetReply> known_machine(const std::string& device) override {
     if (cache() == nullptr || !control_->machine_known()) return std::nullopt;
+    if (!control_->HasDevice(device)) return std::nullopt;
     return control_->machine(device);
   }
   Cache* cache() override { return control_->cache(); }

@@ -11,6 +11,11 @@
 
 namespace athanor {
 
+// Returns why the key of a version's plans is not known: its device is not there, or no plan was
+// looked up on it since the server started. FAILED_PRECONDITION, or UNAVAILABLE where the device is
+// lost.
+absl::Status CheckMachineKnown(ServerCore& core, const ModelVersion& version);
+
 class CacheService final
     : public RawMethods<v1::CacheService::Service, v1::CacheService::WithRawCallbackMethod_Stat,
                         v1::CacheService::WithRawCallbackMethod_Explain,

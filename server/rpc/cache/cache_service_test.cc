@@ -394,6 +394,47 @@ TEST_F(CacheServiceTest, WhatOfAModelCannotBeExportedIsSaid) {
   }
 }
 
+TEST_F(CacheServiceTest, AVersionWhoseDeviceIsAbsentIsNamed) {
+  TestServer test(With('a'));
+  test.control->devices = {"cuda:0", "cpu"};
+  test.Restart();
+  for (const char* device : {"cuda:0", "cpu"}) {
+    auto messages = UploadMessages("m", ScaleModel({1, 2, device[1] == 'u' ? 3.f : 4.f}));
+    messages[0].mutable_header()->set_device(device);
+    v1::UploadModelResponse uploaded;
+    ASSERT_TRUE(test.Send(messages, &uploaded).ok());
+    test.WaitForJob(uploaded.compile_job_id());
+  }
+  test.control->devices = {"cpu"};
+  test.Restart();
+  const auto absent = AllOf(HasSubstr("model \"m\", version 1"), HasSubstr("no device \"cuda:0\""));
+  v1::ExplainCacheRequest explain;
+  v1::CacheExplanation explanation;
+  explain.set_model("m");
+  for (const auto& [version, code] :
+       {std::pair{"1", StatusCode::FAILED_PRECONDITION}, {"2", StatusCode::OK}}) {
+    grpc::ClientContext context;
+    explain.set_version(version);
+    const grpc::Status status = test.cache_stub->Explain(&context, explain, &explanation);
+    EXPECT_EQ(status.error_code(), code) << status.error_message();
+    if (code != StatusCode::OK) EXPECT_THAT(status.error_message(), absent);
+  }
+  v1::ExportCacheRequest request;
+  request.set_model("m");
+  request.set_binaries(true);
+  Chunks chunks;
+  const grpc::Status all = Export(test, request, &chunks);
+  EXPECT_EQ(all.error_code(), StatusCode::FAILED_PRECONDITION);
+  EXPECT_THAT(all.error_message(),
+              AllOf(absent, HasSubstr("name a version whose device is there")));
+  EXPECT_THAT(chunks, IsEmpty());
+  request.set_version("1");
+  EXPECT_THAT(Export(test, request, &chunks).error_message(), absent);
+  request.set_version("2");
+  EXPECT_TRUE(Export(test, request, &chunks).ok());
+  EXPECT_GT(chunks.size(), 2u);
+}
+
 // The error for a bad bundle names the record, and no record is kept.
 TEST_F(CacheServiceTest, TamperedBundlesLeaveNothing) {
   TestServer from(With('a')), to(With(0, 'a'));

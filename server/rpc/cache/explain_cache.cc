@@ -29,11 +29,7 @@ absl::Status ExplainBuckets(ServerCore& core, const v1::ExplainCacheRequest& ask
                             v1::CacheExplanation* answer) {
   ASSIGN_OR_RETURN(auto found, core.registry().versions().Find(asked.model(), asked.version()));
   const ModelVersion& version = *found;
-  if (!core.keeper().ready(version)) {
-    return absl::FailedPreconditionError(
-        "no plan was looked up since the server started: the machine it would be for is not known "
-        "yet");
-  }
+  RETURN_IF_ERROR(CheckMachineKnown(core, version));
   const v1::SearchOptions how = core.workers().policies().Of(version).ToProto();
   const std::shared_ptr<const BucketGrid> grid = version.plans().grid();
   std::vector<std::string> there;
@@ -56,6 +52,18 @@ absl::Status ExplainBuckets(ServerCore& core, const v1::ExplainCacheRequest& ask
 }
 
 }  // namespace
+
+absl::Status CheckMachineKnown(ServerCore& core, const ModelVersion& version) {
+  if (core.keeper().ready(version)) return absl::OkStatus();
+  const absl::Status device = core.backends().loss(version.device());
+  if (!device.ok()) {
+    return absl::Status(device.code(), absl::StrCat(version.Describe(), ": ", device.message()));
+  }
+  return absl::FailedPreconditionError(
+      absl::StrCat(version.Describe(),
+                   ": no plan was looked up since the server started: the machine it would be for "
+                   "is not known yet"));
+}
 
 grpc::ServerUnaryReactor* CacheService::Explain(Context* context, const Bytes* request,
                                                 Bytes* reply) {

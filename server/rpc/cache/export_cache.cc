@@ -56,14 +56,14 @@ absl::StatusOr<std::vector<PlanKey>> KeysOf(ServerCore& core, const v1::ExportCa
   ASSIGN_OR_RETURN(auto found, core.registry().versions().Find(asked.model(), asked.version()));
   std::vector<std::shared_ptr<ModelVersion>> versions = {found};
   if (asked.version().empty()) versions = core.registry().versions().List(asked.model());
-  if (!core.keeper().ready(*found)) {
-    return absl::FailedPreconditionError(
-        "model: no plan was looked up since the server started: the machine it would be for is not "
-        "known yet");
-  }
   std::vector<PlanKey> keys;
   for (const std::shared_ptr<ModelVersion>& version : versions) {
-    if (!core.keeper().ready(*version)) continue;  // of another device
+    if (const absl::Status known = CheckMachineKnown(core, *version); !known.ok()) {
+      return absl::Status(
+          known.code(),
+          absl::StrCat(known.message(),
+                       versions.size() == 1 ? "" : "; name a version whose device is there"));
+    }
     const v1::SearchOptions how = core.workers().policies().Of(*version).ToProto();
     const std::shared_ptr<const BucketGrid> grid = version->plans().grid();
     for (int bucket = 0; bucket < grid->size(); ++bucket) {
