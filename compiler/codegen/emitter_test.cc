@@ -70,7 +70,7 @@ TEST(EmitterTest, IndicesThatFitAreNarrow) {
   }
 }
 
-// Of a vector the part that all lanes share is asked about, and the stride.
+// Asks, of a vector, about the part that all lanes share and about the stride.
 TEST(EmitterTest, VectorsAreNarrowByTheirBase) {
   Emitter e{Dims()};
   e.NarrowIndices();

@@ -217,8 +217,8 @@ void TeamsMaskLanes(PrintedLauncher& launcher) {
   }
 }
 
-// Of the lowest failed item the lowest index is recorded, whichever thread is the first; elements
-// of failed checks are zero.
+// Records the lowest index of the lowest failed item, whichever thread is the first; elements of
+// failed checks are zero.
 void TeamsCheckIndices(PrintedLauncher& launcher) {
   constexpr int64_t kRows = 4, kColumns = 70, kExtent = 9;
   Tensor rows = Of<int64_t>(DType::kI64, {0, 8, 9, 3}),

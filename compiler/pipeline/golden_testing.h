@@ -29,7 +29,7 @@ inline v1::Target GoldenTarget() {
   return target;
 }
 
-// One like an H100.
+// Returns a target like an H100.
 inline v1::Target GoldenGpu() {
   v1::Target target;
   target.set_device("cuda");

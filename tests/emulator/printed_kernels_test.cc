@@ -261,7 +261,7 @@ class Records : public KernelTest {
   }
 };
 
-// Of one item the first failure stays, of two the lower item's, in any order of writing.
+// Keeps the first failure of an item, and of two items the lower one's, in any order of writing.
 TEST_F(Records, KeepTheLowestItemsFirstFailure) {
   Expect("record", {{5, 50, 51}, {5, 60, 61}, {9, 90, 91}, {0, 7, 8}, {0, 8, 9}}, {0, 0, 0, 3, 3});
 }

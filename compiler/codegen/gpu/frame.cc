@@ -8,7 +8,7 @@
 namespace athanor::kir {
 namespace {
 
-// What reductions take of the shared memory of a team that is a block (kReduceBytes of team.h.txt).
+// Reductions of a team that is a block take these shared bytes (kReduceBytes of team.h.txt).
 constexpr int64_t kReduceBytes = 64;
 
 absl::Status LanesOfTeam(int team, const char* language, const std::vector<Stmt>& body) {

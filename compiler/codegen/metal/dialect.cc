@@ -49,7 +49,7 @@ class MetalArithmetic : public GpuArithmetic {
     return Call(Cat("reduce<Combine", i, ", ", team_, ">"), {vector.text, "lane", "memory"});
   }
 
-  // What reductions combine by, number i of struct Combine<i>.
+  // Returns what reductions combine by: number i is that of struct Combine<i>.
   const std::vector<std::string>& combined() const { return combined_; }
 
  private:

@@ -113,7 +113,7 @@ TEST(MetalSourceOf, IncludesItsHeaders) {
   EXPECT_THAT(source, AllOf(HasSubstr("#include <metal_stdlib>"), Not(HasSubstr("\"athanor/")),
                             HasSubstr("f32_to_f8e4m3"), HasSubstr("FN i32 check("),
                             HasSubstr("TEAM_KERNEL(athanor_kernel) {")));
-  // What C++14 has not, and Metal's words for address spaces replace.
+  // C++14 has none of these, or Metal's words for address spaces replace them.
   for (const char* absent :
        {"if constexpr", "extern \"C\"", "[](", "__builtin", "ErrorSlot* slot", "const Buffer&"}) {
     EXPECT_THAT(source, Not(HasSubstr(absent))) << absent;

@@ -150,7 +150,7 @@ TEST(PrintedKernels, RandomBitsEqualTheReference) {
   }
 }
 
-// Of one item the first failure stays, of two the lower item's, in any order of writing.
+// Keeps the first failure of an item, and of two items the lower one's, in any order of writing.
 TEST(Record, KeepsTheLowestItemsFirstFailure) {
   ErrorSlot slot = {};
   const auto expect = [&](long item, long index) {
