@@ -9,7 +9,6 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
-#include "compiler/codegen/cpu/clang.h"
 #include "compiler/ir/sample/compare.h"
 #include "compiler/ir/sample/evaluate_at.h"
 #include "compiler/pipeline/pipeline.h"
@@ -17,21 +16,16 @@
 #include "deploy/bazel/libs/status_macros.h"
 #include "gtest/gtest.h"
 #include "runtime/cpu/device.h"
-#include "tests/conformance/emulated.h"
+#include "tests/conformance/devices.h"
 #include "tests/conformance/guarded.h"
 
 namespace athanor {
 
 v1::Target HostTarget(int vector_bytes) {
-  CpuTarget host = HostCpuTarget();
+  v1::Target t = TestCpu().value();
   auto has = [&](const char* f) {
-    return std::find(host.features.begin(), host.features.end(), f) != host.features.end();
+    return std::find(t.features().begin(), t.features().end(), f) != t.features().end();
   };
-  v1::Target t;
-  t.set_device("cpu");
-  t.set_triple(host.triple);
-  t.set_cpu(host.cpu);
-  for (const std::string& f : host.features) t.add_features(f);
   const int widest = has("+avx512f") ? 64 : has("+avx2") ? 32 : 16;
   t.set_vector_bytes(vector_bytes == 0 ? widest : std::min(vector_bytes, widest));
   t.set_vector_registers(has("+avx512f") ? 32 : 16);
@@ -44,8 +38,8 @@ v1::Target HostTarget(int vector_bytes) {
 
 std::vector<v1::Target> TestTargets(const std::vector<int>& vector_bytes) {
   const char* const device = std::getenv("ATHANOR_TEST_DEVICE");
-  if (device != nullptr && absl::string_view(device) == "cuda") {
-    return {EmulatedDevice().value()->target()};
+  if (!TestCpu() || (device != nullptr && absl::string_view(device) == "cuda")) {
+    return {TestGpu().value()->target()};
   }
   std::vector<v1::Target> targets;
   for (const int bytes : vector_bytes) targets.push_back(HostTarget(bytes));
@@ -56,26 +50,17 @@ namespace {
 
 bool IsCuda(const v1::Target& target) { return target.device() == "cuda"; }
 
-absl::StatusOr<std::string> CpuCode(const std::string& source, const v1::Target& target) {
-  CpuTarget cpu{
-      target.triple(), target.cpu(), {target.features().begin(), target.features().end()}};
-  absl::StatusOr<std::string> object = CompileToSharedObject(source, cpu, {});
-  if (object.ok()) return object;
-  return absl::Status(object.status().code(),
-                      absl::StrCat(object.status().message(), "\n", source));
-}
-
 absl::StatusOr<std::string> ObjectFor(const std::string& source, const v1::Target& target) {
   static auto* objects = new std::map<std::string, std::string>;
   auto it = objects->find(source);
   if (it != objects->end()) return it->second;
   ASSIGN_OR_RETURN(std::string object,
-                   IsCuda(target) ? EmulatedCode(source, target) : CpuCode(source, target));
+                   IsCuda(target) ? GpuCode(source) : CpuCode(source, target, /*opt_level=*/3));
   return objects->emplace(source, std::move(object)).first->second;
 }
 
 absl::StatusOr<std::shared_ptr<Device>> DeviceFor(const v1::Target& target, int threads) {
-  if (IsCuda(target)) return EmulatedDevice();
+  if (IsCuda(target)) return TestGpu();
   return CpuDevice::Create({.threads = threads});
 }
 

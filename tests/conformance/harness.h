@@ -24,7 +24,8 @@ namespace athanor {
 v1::Target HostTarget(int vector_bytes = 0);
 
 // Returns what tests compile for: this machine with each of these widths of vectors; or the
-// emulated GPU alone, where the environment has ATHANOR_TEST_DEVICE=cuda.
+// GPU alone (devices.h), where the environment has ATHANOR_TEST_DEVICE=cuda or the program no
+// compiler for the CPU.
 std::vector<v1::Target> TestTargets(const std::vector<int>& vector_bytes = {0, 32, 1});
 
 class Compiled {

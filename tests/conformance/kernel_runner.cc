@@ -6,37 +6,33 @@
 #include <map>
 #include <memory>
 
-#include "compiler/codegen/cpu/clang.h"
 #include "compiler/codegen/cpu/dialect.h"
 #include "compiler/codegen/cuda/dialect.h"
 #include "compiler/ir/value/message.h"
 #include "deploy/bazel/libs/status_macros.h"
 #include "runtime/cpu/module.h"
 #include "runtime/one_launch_testing.h"
-#include "tests/conformance/emulated.h"
+#include "tests/conformance/devices.h"
 #include "tests/conformance/guarded.h"
 
 namespace athanor {
 namespace {
 
-Machine MachineOf(std::string name, const std::string& cpu, std::vector<std::string> features,
+Machine MachineOf(std::string name, const v1::Target& host, std::vector<std::string> features,
                   int bytes) {
   Machine m{std::move(name), {}, bytes / 4};
   m.target.set_device("cpu");
-  m.target.set_triple(HostCpuTarget().triple);
-  m.target.set_cpu(cpu);
+  m.target.set_triple(host.triple());
+  m.target.set_cpu("x86-64");  // the baseline of the triple
   std::sort(features.begin(), features.end());
   for (const std::string& f : features) m.target.add_features(f);
   m.target.set_vector_bytes(bytes);
   return m;
 }
 
-}  // namespace
-
-std::vector<Machine> Machines() {
-  const CpuTarget host = HostCpuTarget();
+std::vector<Machine> CpuMachines(const v1::Target& host) {
   auto has = [&](const char* f) {
-    return std::find(host.features.begin(), host.features.end(), f) != host.features.end();
+    return std::find(host.features().begin(), host.features().end(), f) != host.features().end();
   };
   const std::vector<std::string> avx2 = {"+avx", "+avx2", "+fma", "+f16c", "+sse4.1"};
   std::vector<std::string> avx512 = avx2;
@@ -47,16 +43,22 @@ std::vector<Machine> Machines() {
   };
   std::vector<Machine> machines;
   if (all(avx512)) {
-    machines.push_back(MachineOf("avx512", "x86-64", avx512, 64));
-    machines.push_back(MachineOf("avx512_short", "x86-64", avx512, 64));
+    machines.push_back(MachineOf("avx512", host, avx512, 64));
+    machines.push_back(MachineOf("avx512_short", host, avx512, 64));
     machines.back().lanes = 4;
   }
-  if (all(avx2)) machines.push_back(MachineOf("avx2", "x86-64", avx2, 32));
-  // Adds the baseline of the target triple.
-  machines.push_back(MachineOf("generic", "x86-64", {}, 16));
-  machines.push_back(Machine{"sm_80", {}, /*lanes=*/1});
+  if (all(avx2)) machines.push_back(MachineOf("avx2", host, avx2, 32));
+  machines.push_back(MachineOf("generic", host, {}, 16));
+  return machines;
+}
+
+}  // namespace
+
+std::vector<Machine> Machines() {
+  std::vector<Machine> machines;
+  if (const std::optional<v1::Target> cpu = TestCpu()) machines = CpuMachines(*cpu);
+  machines.push_back(Machine{"gpu", {}, /*lanes=*/1});
   machines.back().target.set_device("cuda");
-  machines.back().target.set_cpu("sm_80");
   return machines;
 }
 
@@ -65,15 +67,9 @@ namespace {
 absl::StatusOr<std::string> CodeOf(const kir::Kernel& kernel, const v1::Target& t) {
   if (t.device() == "cuda") {
     RETURN_IF_ERROR(VerifyCuda(kernel));
-    return EmulatedCode(PrintCudaKernel(kernel, t), t);
+    return GpuCode(PrintCudaKernel(kernel, t));
   }
-  const CpuTarget target{t.triple(), t.cpu(), {t.features().begin(), t.features().end()}};
-  ClangOptions options;
-  options.opt_level = 1;
-  const std::string source = PrintCpuKernel(kernel, t);
-  absl::StatusOr<std::string> object = CompileToSharedObject(source, target, options);
-  if (!object.ok()) return Prefixed(Cat(source, "\n"), object.status());
-  return object;
+  return CpuCode(PrintCpuKernel(kernel, t), t, /*opt_level=*/1);
 }
 
 absl::Status Written(size_t buffer) {
@@ -113,25 +109,23 @@ absl::StatusOr<KernelError> RunOnCpu(const std::string& code, const kir::Kernel&
 }
 
 absl::StatusOr<KernelError> RunOnGpu(const std::string& code, const kir::Kernel& kernel,
-                                     const std::vector<const Tensor*>& inputs,
-                                     const std::vector<int64_t>& sizes, int64_t grid,
-                                     std::vector<Tensor>* outputs) {
-  ASSIGN_OR_RETURN(const std::shared_ptr<CudaDevice> device, EmulatedDevice());
+                                     const std::vector<Tensor*>& tensors,
+                                     const std::vector<int64_t>& sizes, int64_t grid) {
+  ASSIGN_OR_RETURN(const std::shared_ptr<CudaDevice> device, TestGpu());
   ASSIGN_OR_RETURN(const std::unique_ptr<DeviceKernel> loaded, device->LoadKernel(code));
   ASSIGN_OR_RETURN(const std::unique_ptr<DeviceQueue> queue,
                    device->NewQueue(CudaWorkspaceBytes(kernel)));
-  std::vector<std::string> host;  // each buffer's bytes
-  for (const Tensor* input : inputs) host.push_back(input->bytes);
-  for (const Tensor& output : *outputs) host.push_back(output.bytes);
   std::vector<std::unique_ptr<DeviceMemory>> memory;
   std::vector<void*> buffers;
   std::vector<int64_t> lengths;
-  for (const std::string& bytes : host) {
-    ASSIGN_OR_RETURN(memory.emplace_back(), device->Allocate(MemoryKind::kArena, bytes.size()));
-    RETURN_IF_ERROR(memory.back()->Commit(0, bytes.size()));
+  for (const Tensor* tensor : tensors) {
+    lengths.push_back(static_cast<int64_t>(tensor->bytes.size()));
+    ASSIGN_OR_RETURN(memory.emplace_back(),
+                     device->Allocate(MemoryKind::kArena, std::max<int64_t>(lengths.back(), 1)));
+    RETURN_IF_ERROR(memory.back()->Commit(0, lengths.back()));
     buffers.push_back(memory.back()->data());
-    lengths.push_back(static_cast<int64_t>(bytes.size()));
-    RETURN_IF_ERROR(queue->Copy(buffers.back(), bytes.data(), lengths.back(), CopyKind::kToDevice));
+    RETURN_IF_ERROR(
+        queue->Copy(buffers.back(), tensor->bytes.data(), lengths.back(), CopyKind::kToDevice));
   }
   ASSIGN_OR_RETURN(const std::unique_ptr<OneLaunch> launch,
                    OneLaunch::Record(*device, *queue,
@@ -143,38 +137,56 @@ absl::StatusOr<KernelError> RunOnGpu(const std::string& code, const kir::Kernel&
   launch->Set(buffers, lengths, sizes, grid);
   RETURN_IF_ERROR(launch->Enqueue(*queue));
   RETURN_IF_ERROR(queue->Wait());
-  for (size_t i = 0; i < host.size(); ++i) {
-    RETURN_IF_ERROR(queue->Copy(host[i].data(), buffers[i], lengths[i], CopyKind::kToHost));
+  for (size_t i = 0; i < tensors.size(); ++i) {
+    RETURN_IF_ERROR(
+        queue->Copy(tensors[i]->bytes.data(), buffers[i], lengths[i], CopyKind::kToHost));
   }
   RETURN_IF_ERROR(queue->Wait());
-  for (size_t i = 0; i < host.size(); ++i) {
-    if (i >= inputs.size()) {
-      (*outputs)[i - inputs.size()].bytes = std::move(host[i]);
-    } else if (host[i] != inputs[i]->bytes) {
-      return Written(i);
-    }
-  }
   return launch->error();
 }
 
+// Returns the code of a kernel. Keeps it, so that a kernel that runs at several sizes is compiled
+// once.
+absl::StatusOr<std::string> KnownCode(const kir::Kernel& kernel, const Machine& machine) {
+  RETURN_IF_ERROR(kir::Verify(kernel));
+  static std::map<std::string, std::string>& codes = *new std::map<std::string, std::string>;
+  std::string& known = codes[Cat(machine.name, kir::ToText(kernel))];
+  if (known.empty()) {
+    ASSIGN_OR_RETURN(known, CodeOf(kernel, machine.target));
+  }
+  return known;
+}
+
 }  // namespace
+
+absl::StatusOr<KernelError> RunGpuKernel(const kir::Kernel& kernel,
+                                         const std::vector<Tensor*>& tensors,
+                                         const std::vector<int64_t>& sizes, int64_t grid) {
+  ASSIGN_OR_RETURN(const std::string code, KnownCode(kernel, Machines().back()));
+  return RunOnGpu(code, kernel, tensors, sizes, grid);
+}
 
 absl::StatusOr<KernelError> RunKernel(const kir::Kernel& kernel, const Machine& machine,
                                       const std::vector<const Tensor*>& inputs,
                                       const std::vector<int64_t>& sizes, int64_t grid,
                                       std::vector<Tensor>* outputs) {
-  RETURN_IF_ERROR(kir::Verify(kernel));
-  // Keeps objects, so that a kernel that runs at several sizes is compiled once.
-  static std::map<std::string, std::string>& objects = *new std::map<std::string, std::string>;
-  std::string& known = objects[Cat(machine.name, kir::ToText(kernel))];
-  if (known.empty()) {
-    ASSIGN_OR_RETURN(known, CodeOf(kernel, machine.target));
-  }
+  ASSIGN_OR_RETURN(const std::string code, KnownCode(kernel, machine));
   for (Tensor& output : *outputs) {
     std::fill(output.bytes.begin(), output.bytes.end(), Guarded::kPattern);
   }
-  const auto run = machine.target.device() == "cuda" ? RunOnGpu : RunOnCpu;
-  return run(known, kernel, inputs, sizes, grid, outputs);
+  if (machine.target.device() != "cuda") {
+    return RunOnCpu(code, kernel, inputs, sizes, grid, outputs);
+  }
+  std::vector<Tensor> copies;
+  for (const Tensor* input : inputs) copies.push_back(*input);
+  std::vector<Tensor*> tensors;
+  for (Tensor& copy : copies) tensors.push_back(&copy);
+  for (Tensor& output : *outputs) tensors.push_back(&output);
+  ASSIGN_OR_RETURN(const KernelError error, RunOnGpu(code, kernel, tensors, sizes, grid));
+  for (size_t i = 0; i < inputs.size(); ++i) {
+    if (copies[i].bytes != inputs[i]->bytes) return Written(i);
+  }
+  return error;
 }
 
 }  // namespace athanor

@@ -1,5 +1,5 @@
 // Compiles one KIR kernel for a target and runs it over tensors: on the CPU in guarded, unaligned
-// memory, on the emulated GPU in memory whose every access is checked.
+// memory, on the GPU (devices.h) in memory whose every access the emulator checks.
 //
 //   std::vector<Tensor> outputs = {Tensor::Zeros(DType::kF32, {n})};
 //   KernelError e = RunKernel(kernel, Machines()[0], {&x}, {n}, /*grid=*/1, &outputs).value();
@@ -26,8 +26,7 @@ struct Machine {
 
 inline std::ostream& operator<<(std::ostream& out, const Machine& m) { return out << m.name; }
 
-// Returns every kind of target that this machine can run: CPUs, the widest first, and the emulated
-// GPU.
+// Returns every kind of target that this program can run: CPUs, the widest first, and the GPU.
 std::vector<Machine> Machines();
 
 // Runs a kernel. `inputs` are the first global buffers; `outputs` are the others, filled with a
@@ -36,6 +35,11 @@ absl::StatusOr<KernelError> RunKernel(const kir::Kernel& kernel, const Machine& 
                                       const std::vector<const Tensor*>& inputs,
                                       const std::vector<int64_t>& sizes, int64_t grid,
                                       std::vector<Tensor>* outputs);
+
+// Runs a kernel on the GPU. `tensors` are its global buffers in order, and receive what it writes.
+absl::StatusOr<KernelError> RunGpuKernel(const kir::Kernel& kernel,
+                                         const std::vector<Tensor*>& tensors,
+                                         const std::vector<int64_t>& sizes, int64_t grid);
 
 }  // namespace athanor
 

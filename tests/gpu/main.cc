@@ -9,6 +9,7 @@
 #include "absl/time/time.h"
 #include "deploy/bazel/libs/status_macros.h"
 #include "tests/gpu/parts.h"
+#include "tests/gpu/suites.h"
 
 namespace athanor {
 namespace {
@@ -25,6 +26,8 @@ struct Options {
   std::string only;   // runs one part in this process
   std::string begin;  // nanoseconds of the steady clock at which the run began
   std::string child;  // runs a child's task
+  std::string tests;
+  std::string share = "0", files;  // of a child that runs a test
   std::string table;
   std::string compile;
 };
@@ -44,18 +47,24 @@ constexpr Flag kFlags[] = {
     {"--compile", &Options::compile,
      "FOLDER: writes the kernels' machine code, and runs nothing; a folder \"kernels\" beside\n"
      "            the program is used where there is no NVRTC"},
+    {"--tests", &Options::tests,
+     "PATTERN: of kernels, conformance and zoo runs the tests of these names, such as\n"
+     "            'PlanTest.*'; by default all"},
     {"--only", &Options::only, nullptr},
     {"--begin", &Options::begin, nullptr},
     {"--child", &Options::child, nullptr},
+    {"--share", &Options::share, nullptr},
+    {"--files", &Options::files, nullptr},
 };
 
 void PrintHelp() {
   std::printf(
-      "athanor-gpu [PART...] [--seconds N] [--output FILE] [--nvrtc FOLDER]\n\n"
-      "Asks the GPU of this machine what Athanor's design predicted, part by part (all by\n"
-      "default), each in a process of its own; prints a table at the end. Exits with 2 if\n"
-      "there is no GPU to ask, with 4 if there is one but neither a compiler nor kernels for\n"
-      "it, with 1 if a question has no answer.\n\n");
+      "athanor-gpu [PART...] [--seconds N] [--tests PATTERN] [--output FILE] [--nvrtc FOLDER]\n\n"
+      "Asks the GPU of this machine what Athanor's design predicted, and runs Athanor's own\n"
+      "kernels there, part by part (all by default), each in a process of its own; prints a\n"
+      "table at the end. Exits with 2 if there is no GPU to ask, with 4 if there is one but\n"
+      "neither a compiler nor kernels for it, with 1 if a question has no answer. Kernels,\n"
+      "conformance and zoo need the compiler, and run a process per test, 16 side by side.\n\n");
   for (const Part& part : Parts()) {
     std::printf("  %-12s %s\n", std::string(part.name).c_str(), std::string(part.answers).c_str());
   }
@@ -96,6 +105,11 @@ absl::StatusOr<Options> Parse(int count, char** arguments) {
 }
 
 int RunTask(const Options& options) {
+  if (options.child == "test") {
+    TestTask task = {options.tests};
+    if (!absl::SimpleAtoi(options.share, &task.share)) return kWrongArguments;
+    return RunTestTask(task, options.nvrtc, options.files);
+  }
   for (const ChildTask& task : ChildTasks()) {
     if (task.name == options.child) return task.run(options.nvrtc);
   }
@@ -112,7 +126,11 @@ absl::Status RunOne(const Options& options, std::vector<Question> questions) {
   }
   ASSIGN_OR_RETURN(GpuReport report, GpuReport::Open(options.output, std::move(questions),
                                                      TimePoint(std::chrono::nanoseconds(begin))));
-  PartRun run(std::move(report), options.nvrtc);
+  double seconds = 0;
+  if (!absl::SimpleAtod(options.seconds, &seconds)) {
+    return absl::InvalidArgumentError("--only needs --seconds");
+  }
+  PartRun run(std::move(report), options.nvrtc, seconds, options.tests);
   const absl::Status status = part->run(run);
   run.End(part->name);
   if (!status.ok()) run.report().Failed(part->name, status.ToString());
@@ -141,10 +159,12 @@ absl::Status RunAll(const Options& options, const std::vector<Question>& questio
       continue;
     }
     std::fprintf(stderr, "%s ...\n", name.c_str());
-    std::vector<std::string> arguments = {"--only",       name,      "--output",
-                                          options.output, "--begin", since};
+    const double most = std::min(left, FindPart(name)->seconds);
+    std::vector<std::string> arguments = {"--only",  name,  "--output",  options.output,
+                                          "--begin", since, "--seconds", absl::StrCat(most)};
     if (!options.nvrtc.empty()) arguments.insert(arguments.end(), {"--nvrtc", options.nvrtc});
-    const Child child = RunChild(arguments, std::min(left, FindPart(name)->seconds));
+    if (!options.tests.empty()) arguments.insert(arguments.end(), {"--tests", options.tests});
+    const Child child = RunChild(arguments, most);
     report.Fact(name, "process", {{"end", child.End()}, {"seconds", child.seconds}});
     // A child that ended by itself has said why.
     if (child.exit < 0) report.Failed(name, absl::StrCat("its process ended by ", child.End()));

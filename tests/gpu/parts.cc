@@ -9,18 +9,21 @@ namespace athanor {
 namespace {
 
 constexpr Part kParts[] = {
-    {"environment", "which device, driver and compiler this is", 30, RunEnvironment},
-    {"fragments", "where matrix instructions keep their elements", 20, RunFragments},
-    {"floors", "how fast it copies, multiplies and launches", 70, RunFloors},
-    {"graph", "what a node and a replay of a graph cost", 40, RunGraph},
-    {"reading", "what reading sizes from memory costs a kernel", 20, RunReading},
-    {"rounding", "how matrix instructions round their sums", 50, RunRounding},
-    {"tensor-map", "where a tile's descriptor may lie", 20, RunTensorMap},
-    {"commit", "what mapping memory costs, and whether it is zero", 40, RunCommit},
-    {"events", "how steady times by events are", 20, RunEvents},
-    {"respawn", "how soon a new process works, also after a fault and a hang", 60, RunRespawn},
-    {"sticky", "what a fault leaves behind", 40, RunSticky},
-    {"filter", "which system calls the driver needs", 40, RunFilter},
+    {"environment", "which device, driver and compiler this is", 20, RunEnvironment},
+    {"fragments", "where matrix instructions keep their elements", 15, RunFragments},
+    {"floors", "how fast it copies, multiplies and launches", 45, RunFloors},
+    {"graph", "what a node and a replay of a graph cost", 25, RunGraph},
+    {"reading", "what reading sizes from memory costs a kernel", 15, RunReading},
+    {"rounding", "how matrix instructions round their sums", 30, RunRounding},
+    {"tensor-map", "where a tile's descriptor may lie", 15, RunTensorMap},
+    {"commit", "what mapping memory costs, and whether it is zero", 25, RunCommit},
+    {"events", "how steady times by events are", 15, RunEvents},
+    {"respawn", "how soon a new process works, also after a fault and a hang", 45, RunRespawn},
+    {"sticky", "what a fault leaves behind", 30, RunSticky},
+    {"filter", "which system calls the driver needs", 30, RunFilter},
+    {"kernels", "whether the golden kernels compute what the reference does", 20, RunKernels},
+    {"conformance", "whether plans and kernels of every kind do", 90, RunConformance},
+    {"zoo", "whether small models do", 30, RunZoo},
 };
 
 constexpr ChildTask kChildTasks[] = {
@@ -60,8 +63,11 @@ std::vector<std::string> PartRun::Task(const std::string& name) const {
   return arguments;
 }
 
-Child PartRun::RunTask(const std::string& name, double seconds, double after_output_seconds) const {
-  return RunChild(Task(name), seconds, after_output_seconds);
+Child PartRun::RunTask(const std::string& name, double seconds, double after_output_seconds,
+                       const std::vector<std::string>& more) const {
+  std::vector<std::string> arguments = Task(name);
+  arguments.insert(arguments.end(), more.begin(), more.end());
+  return RunChild(arguments, seconds, after_output_seconds);
 }
 
 std::unique_ptr<RunningChild> PartRun::StartTask(const std::string& name) const {

@@ -27,16 +27,25 @@ inline constexpr double kDefaultSeconds = 480, kLookSeconds = 30;
 // process.
 class PartRun {
  public:
-  PartRun(GpuReport report, std::string nvrtc)
-      : report_(std::move(report)), nvrtc_(std::move(nvrtc)) {}
+  PartRun(GpuReport report, std::string nvrtc, double seconds, std::string tests)
+      : report_(std::move(report)),
+        nvrtc_(std::move(nvrtc)),
+        seconds_(seconds),
+        tests_(std::move(tests)) {}
 
   GpuReport& report() { return report_; }
   absl::StatusOr<Gpu*> gpu();
+  // Returns when the part's process is killed, from its start.
+  double seconds() const { return seconds_; }
+  // Returns the pattern of the tests that are wanted; "": all.
+  const std::string& tests() const { return tests_; }
   // Writes what the report has to say of gpu() itself, when the part has ended.
   void End(absl::string_view part);
-  // Runs a task of ChildTasks(), or starts one that stays until it is finished.
+  // Runs a task of ChildTasks(), or starts one that stays until it is finished. `more` are further
+  // flags. Any thread may run tasks.
   Child RunTask(const std::string& name, double seconds,
-                double after_output_seconds = std::numeric_limits<double>::infinity()) const;
+                double after_output_seconds = std::numeric_limits<double>::infinity(),
+                const std::vector<std::string>& more = {}) const;
   std::unique_ptr<RunningChild> StartTask(const std::string& name) const;
 
  private:
@@ -44,6 +53,8 @@ class PartRun {
 
   GpuReport report_;
   std::string nvrtc_;
+  double seconds_;
+  std::string tests_;
   std::unique_ptr<Gpu> gpu_;
 };
 
@@ -87,6 +98,10 @@ absl::Status RunRounding(PartRun& run);
 absl::Status RunSticky(PartRun& run);
 absl::Status RunRespawn(PartRun& run);
 absl::Status RunFilter(PartRun& run);
+// Run tests (suites.h).
+absl::Status RunKernels(PartRun& run);
+absl::Status RunConformance(PartRun& run);
+absl::Status RunZoo(PartRun& run);
 
 int ChildPresent(const std::string& nvrtc);
 int ChildWorks(const std::string& nvrtc);

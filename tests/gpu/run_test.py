@@ -1,5 +1,6 @@
-"""Every part runs to its end on a driver that stands in for a device, and devices that are wrong in
-one way are told from right ones. What it measures is about no GPU."""
+"""Every part runs to its end without a GPU: those that ask on a driver that stands in for a device,
+those that run our own kernels on the emulator. Devices and kernels that are wrong in one way are
+told from right ones. What it measures is about no GPU."""
 
 import json
 import os
@@ -12,6 +13,12 @@ import unittest
 PROGRAM = pathlib.Path("tests/gpu/athanor-gpu").resolve()
 DRIVER = pathlib.Path("tests/gpu/libcuda.so.1").resolve()
 EXPECT = pathlib.Path("tests/gpu/expect.json")
+EMULATOR = pathlib.Path("tests/emulator").resolve()
+SUITES = ["kernels", "conformance", "zoo"]
+# In the order in which they stand there.
+ASKING = [part for part in dict.fromkeys(row["question"].split(".")[0]
+                                         for row in json.loads(EXPECT.read_text()))
+          if part not in SUITES]
 
 
 def nvrtc() -> pathlib.Path:
@@ -45,8 +52,9 @@ class RunTest(unittest.TestCase):
         return {row["question"]: row for row in rows if "question" in row}
 
     def test_every_question_is_answered(self):
-        found = self.answers()
-        asked = [row["question"] for row in json.loads(EXPECT.read_text())]
+        found = self.answers(*ASKING)
+        asked = [row["question"] for row in json.loads(EXPECT.read_text())
+                 if row["question"].split(".")[0] in ASKING]
         self.assertEqual(sorted(found), sorted(asked))
         for name, row in found.items():
             self.assertIsInstance(row["value"], int | float, name)
@@ -140,6 +148,110 @@ class RunTest(unittest.TestCase):
         self.assertEqual(done.returncode, 1, done)
         self.assertIn("respawn: not run: --seconds are over", done.stdout)
         self.assertIn("without an answer", done.stdout)
+
+
+class SuitesTest(unittest.TestCase):
+    """Runs our own kernels on the emulator."""
+
+    def setUp(self):
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        self.place = pathlib.Path(folder.name)
+        # Copies: what spoils kernels lies beside the compiler.
+        for library in ("libcuda.so.1", "libnvrtc.so.13"):
+            shutil.copy(EMULATOR / library, self.place)
+
+    def run_suites(self, *arguments: str, seconds: int = 300) -> dict[str, dict]:
+        """Runs parts; returns the rows of questions by name, and those of wrong tests."""
+        output = self.place / "result.jsonl"
+        output.unlink(missing_ok=True)
+        self.done = subprocess.run(
+            [PROGRAM, *arguments, "--output", output, "--nvrtc", self.place,
+             "--seconds", str(seconds)],
+            capture_output=True, text=True, check=False, cwd=self.place,
+            env=os.environ | {"LD_LIBRARY_PATH": str(self.place), "TMPDIR": str(self.place)})
+        rows = [json.loads(line) for line in output.read_text().splitlines()]
+        self.failed = [row for row in rows if "failed" in row]
+        # Nothing is left behind.
+        self.assertEqual(list(self.place.glob("athanor-gpu.*")), [])
+        return ({row["question"]: row for row in rows if "question" in row} |
+                {row["test"]: row for row in rows if row.get("fact") == "wrong"})
+
+    def test_kernels_and_models_are_right(self):
+        found = self.run_suites("kernels", "zoo")
+        self.assertEqual(self.failed, [], self.done)
+        self.assertEqual(self.done.returncode, 0, self.done)
+        for part, right in (("kernels", 11), ("zoo", 3)):
+            self.assertEqual(found[f"{part}.wrong"]["value"], 0, found)
+            self.assertEqual(found[f"{part}.unreached"]["value"], 0, found)
+            details = found[f"{part}.wrong"]["details"]
+            self.assertEqual(details["right"], right)
+            self.assertGreater(details["kernels"], right)
+            self.assertEqual(details["spilling_kernels"], 0)
+
+    def test_conformance_runs_what_is_asked(self):
+        found = self.run_suites("conformance", "--tests", "PlainTest.*")
+        self.assertEqual(self.failed, [], self.done)
+        self.assertEqual(found["conformance.wrong"]["value"], 0, found)
+        self.assertEqual(found["conformance.wrong"]["details"]["right"], 4, found)
+        self.run_suites("conformance", "--tests", "nonsense")
+        self.assertEqual(self.done.returncode, 1, self.done)
+        self.assertIn("no test matches --tests nonsense", self.failed[0]["why"])
+
+    def test_what_time_does_not_reach_is_named(self):
+        found = self.run_suites("conformance", seconds=3)
+        self.assertEqual(self.failed, [], self.done)
+        unreached = found["conformance.unreached"]
+        self.assertFalse(unreached["held"])
+        self.assertGreater(unreached["value"], 90)
+        self.assertEqual(len(unreached["details"]["tests"]), unreached["value"])
+        self.assertIn("GenomesOnGpuTest.AreRight, share 15", unreached["details"]["tests"])
+        details = found["conformance.wrong"]["details"]
+        self.assertEqual(details["wrong"], [])
+        # "Sizes/ConvTest" and "ConvTest" are one suite.
+        self.assertEqual({suite.split("/")[-1] for suite in details["suites"]},
+                         {"CompositesTest", "ConcatTest", "ConvTest", "EpilogueTest",
+                          "GenomesOnGpuTest", "KernelMemory", "KernelOps", "LoopsTest",
+                          "PlainTest", "PlanTest", "RandomMapsTest", "RewrittenTest",
+                          "SortTest", "WindowTest"})
+        counts = [suite.split(" of ") for suite in details["suites"].values()]
+        self.assertEqual(sum(int(right) for right, _ in counts), details["right"])
+        self.assertEqual(sum(int(of) for _, of in counts),
+                         details["right"] + unreached["value"])
+
+    def test_a_wrong_kernel_is_named(self):
+        (self.place / "spoil.h").write_text(
+            "FN f32 spoilt(f32 x) { return exp_f32(x) * 1.001f; }\n#define exp_f32 spoilt\n")
+        found = self.run_suites("kernels", "--tests", "*LoopsRunOverEveryElement")
+        self.assertEqual(found["kernels.wrong"]["value"], 1, found)
+        wrong = found["Golden/PrintedKernels.EqualTheReference/LoopsRunOverEveryElement"]
+        self.assertIn("1 of 5 elements differs; first [4]: got 1.28", wrong["why"])
+        self.assertFalse(found["kernels.wrong"]["held"])
+        self.assertIn("mend", found["kernels.wrong"]["decision"])
+
+    def test_a_kernel_that_faults_costs_its_own_test(self):
+        (self.place / "spoil.h").write_text(
+            "FN f32 spoilt(f32) { return *athanor::emulator::Element<f32>((void*)8, false); }\n"
+            "#define exp_f32 spoilt\n")
+        found = self.run_suites("kernels")
+        details = found["kernels.wrong"]["details"]
+        self.assertGreater(len(details["wrong"]), 1)
+        self.assertGreater(details["right"], 5)
+        self.assertEqual(details["right"] + len(details["wrong"]), 11)
+        wrong = found["Golden/PrintedKernels.EqualTheReference/LoopsRunOverEveryElement"]
+        self.assertRegex(wrong["why"], "relu_0: .*ILLEGAL_ADDRESS")
+
+    def test_without_a_compiler_a_suite_says_so(self):
+        (self.place / "libnvrtc.so.13").unlink()
+        (self.place / "kernels").mkdir()  # the machine code of parts that ask
+        program = self.place / "athanor-gpu"
+        shutil.copy(PROGRAM, program)
+        done = subprocess.run([program, "kernels", "--nvrtc", self.place], capture_output=True,
+                              text=True, check=False, cwd=self.place,
+                              env=os.environ | {"LD_LIBRARY_PATH": str(self.place)})
+        self.assertEqual(done.returncode, 1, done)
+        self.assertIn("kernels: FAILED_PRECONDITION: this machine has no CUDA compiler",
+                      done.stdout)
 
 
 if __name__ == "__main__":
