@@ -159,7 +159,8 @@ absl::Status RunAll(const Options& options, const std::vector<Question>& questio
       continue;
     }
     std::fprintf(stderr, "%s ...\n", name.c_str());
-    const double most = std::min(left, FindPart(name)->seconds);
+    // Alone it has all the time.
+    const double most = options.parts.size() == 1 ? left : std::min(left, FindPart(name)->seconds);
     std::vector<std::string> arguments = {"--only",  name,  "--output",  options.output,
                                           "--begin", since, "--seconds", absl::StrCat(most)};
     if (!options.nvrtc.empty()) arguments.insert(arguments.end(), {"--nvrtc", options.nvrtc});

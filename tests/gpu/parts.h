@@ -61,7 +61,7 @@ class PartRun {
 struct Part {
   absl::string_view name;
   absl::string_view answers;
-  double seconds;  // longer than this it is taken to hang
+  double seconds;  // longer than this, beside others, it is taken to hang
   absl::Status (*run)(PartRun& run);
 };
 // Returns the parts in the order in which they run: those that most decisions wait for come first.
