@@ -13,7 +13,6 @@
 #include <sstream>
 
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_replace.h"
 #include "compiler/codegen/cuda/dialect.h"
 #include "deploy/bazel/libs/sha256.h"
 #include "deploy/bazel/libs/status_macros.h"
@@ -33,15 +32,6 @@ Verdict VerdictOf(const CompileLog& log) {
     verdict.spill_bytes += kernel.spill_store_bytes + kernel.spill_load_bytes;
   }
   return verdict;
-}
-
-// Lets the compiler use all registers that a block of one kernel can have.
-CudaSource OneBlockIsEnough(CudaSource source) {
-  for (CudaSource::Header& header : source.headers) {
-    header.text =
-        absl::StrReplaceAll(header.text, {{"__launch_bounds__(128)", "__launch_bounds__(128, 1)"}});
-  }
-  return source;
 }
 
 }  // namespace
@@ -73,7 +63,7 @@ absl::StatusOr<std::unique_ptr<Verdicts>> Verdicts::Open(const Nvrtc& nvrtc,
     std::string hash, arch, end;
     Verdict verdict;
     words >> hash >> arch >> verdict.registers >> verdict.stack_bytes >> verdict.spill_bytes >>
-        verdict.shared_bytes >> verdict.needed_spill_bytes >> end;
+        verdict.shared_bytes >> end;
     if (words && end == kEnd) verdicts->known_[{hash, arch}] = verdict;
   }
   return verdicts;
@@ -85,17 +75,11 @@ absl::StatusOr<Verdict> Verdicts::Of(const std::string& text, const std::string&
   const std::pair<std::string, std::string> key = {Sha256Hex(text), arch};
   if (const auto known = known_.find(key); known != known_.end()) return known->second;
   ++compiled_;
-  const CudaSource source = CudaSourceOf(text, arch);
-  ASSIGN_OR_RETURN(const Cubin cubin, nvrtc_.Compile(source));
-  Verdict verdict = VerdictOf(cubin.log);
-  if (verdict.spill_bytes > 0) {
-    ASSIGN_OR_RETURN(const Cubin alone, nvrtc_.Compile(OneBlockIsEnough(source)));
-    verdict.needed_spill_bytes = VerdictOf(alone.log).spill_bytes;
-  }
+  ASSIGN_OR_RETURN(const Cubin cubin, nvrtc_.Compile(CudaSourceOf(text, arch)));
+  const Verdict verdict = VerdictOf(cubin.log);
   const std::string line =
       absl::StrCat(key.first, " ", arch, " ", verdict.registers, " ", verdict.stack_bytes, " ",
-                   verdict.spill_bytes, " ", verdict.shared_bytes, " ", verdict.needed_spill_bytes,
-                   " ", kEnd, "\n");
+                   verdict.spill_bytes, " ", verdict.shared_bytes, " ", kEnd, "\n");
   // What is not kept is compiled again.
   if (write(fd_, line.data(), line.size()) < 0) errno = 0;
   known_[key] = verdict;

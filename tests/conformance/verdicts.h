@@ -19,11 +19,9 @@
 namespace athanor {
 
 // Says what a kernel takes: bytes per thread, but for `shared_bytes`, a block's. Spills are bytes
-// stored and loaded. The compiler chooses some where registers are left, so that one more block
-// fits a multiprocessor; `needed_spill_bytes` are left if one block at a time is enough for it.
+// stored and loaded.
 struct Verdict {
   int64_t registers = 0, stack_bytes = 0, spill_bytes = 0, shared_bytes = 0;
-  int64_t needed_spill_bytes = 0;
 
   bool operator==(const Verdict&) const = default;
 };
