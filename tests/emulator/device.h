@@ -45,9 +45,9 @@ struct Kernel {
   std::string name;
   // A launch keeps copies of its arguments, of these sizes.
   std::vector<size_t> argument_bytes;
-  size_t shared_bytes = 0;  // of a block
   // Calls Lose() where a GPU would fault. Empty: has no result.
   std::function<void(void** arguments, Threads)> run;
+  size_t shared_bytes = 0;  // of a block
 };
 
 // What a module holds. Kernels live as long as it.
