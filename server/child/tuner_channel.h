@@ -27,10 +27,17 @@ inline constexpr int kTrafficFd = 4;
 // one, and its size: it takes room on the disk only as it is used.
 inline constexpr int kScratchFd = 5;
 inline constexpr int64_t kScratchBytes = int64_t{64} << 30;
+// The descriptors of the socket to the device worker, and of a file of kScratchBytes in memory that
+// tuner and worker share, if the tuner is for a GPU. The worker's own end is kTunerFd.
+inline constexpr int kWorkerFd = 6;
+inline constexpr int kWorkerMemoryFd = 7;
+inline constexpr int kLastTunerFd = kWorkerMemoryFd;
 // Begins the child's first line on its standard error, which names its restrictions.
 inline constexpr absl::string_view kTunerWalls = "confined: ";
 // Exit status of a child that noticed that memory ran out.
 inline constexpr int kTunerExitMemory = 86;
+// Exit status of a tuner whose device worker is gone. It has no right to start another.
+inline constexpr int kTunerExitWorker = 87;
 
 // Reports whether a process gets the signal by its own doing. Others are sent: by somebody who
 // stops all processes, or by a system that has no memory left.

@@ -95,6 +95,8 @@ absl::Status TunerProcess::Spawn() {
   words_fd_ = child->words;
   pid_ = child->pid;
   child_ = std::make_unique<ChildReaper>(pid_);
+  worker_pid_ = child->worker;
+  if (worker_pid_ >= 0) worker_ = std::make_unique<ChildReaper>(worker_pid_);
   warm_ = false;
   words_begin_ = 0;
   ++starts_;
@@ -105,7 +107,8 @@ absl::Status TunerProcess::Spawn() {
 int TunerProcess::Reap() {
   const int status = child_->End();
   child_.reset();
-  pid_ = -1;
+  worker_.reset();
+  pid_ = worker_pid_ = -1;
   CloseFd(&fd_);
   CloseFd(&words_fd_);
   return status;
@@ -153,6 +156,10 @@ absl::Status TunerProcess::Lose(const absl::Status& why, absl::string_view doing
   if (memory) {
     return absl::ResourceExhaustedError(absl::StrCat(
         doing, ": needs more than the ", options_.memory_limit, " bytes of memory it may have"));
+  }
+  if (WIFEXITED(status) && WEXITSTATUS(status) == kTunerExitWorker) {
+    return absl::UnavailableError(absl::StrCat(doing, ": the tuner's device worker is gone",
+                                               words.empty() ? "" : ": ", words));
   }
   const bool killed = WIFSIGNALED(status) && !IsCrash(WTERMSIG(status));
   return absl::Status(

@@ -7,7 +7,8 @@
 //   absl::Status passed = tuner->Check(request);
 //
 // A call that runs out of time or memory, kills the child or makes it answer nonsense costs that
-// call: the child is ended and the next one started in its place.
+// call: the child is ended and the next one started in its place. A child for a GPU has a device
+// worker beside it (server/tuner/worker), which starts and ends with it.
 #ifndef ATHANOR_SERVER_CHILD_TUNER_PROCESS_H_
 #define ATHANOR_SERVER_CHILD_TUNER_PROCESS_H_
 
@@ -151,6 +152,8 @@ class TunerProcess {
   void EndSearch(uint64_t session) { ended_.push_back(session); }
 
   pid_t pid() const { return pid_; }  // of the child now; -1 between a loss and the next call
+  // Of the process that keeps the child's device worker (server/tuner/worker); -1: there is none.
+  pid_t worker_pid() const { return worker_pid_; }
   // What the child denies itself (server/tuner/sandbox/sandbox.h), in words; empty before the first
   // reply.
   const std::string& walls() const { return walls_; }
@@ -194,9 +197,11 @@ class TunerProcess {
   std::string binary_;
   pid_t pid_ = -1;
   std::unique_ptr<ChildReaper> child_;  // of that; null: none
-  int fd_ = -1;                         // our end of the socket pair
-  int words_fd_ = -1;                   // memory file: the child's standard error
-  off_t words_begin_ = 0;               // after what it says first
+  pid_t worker_pid_ = -1;
+  std::unique_ptr<ChildReaper> worker_;  // of that; null: none
+  int fd_ = -1;                          // our end of the socket pair
+  int words_fd_ = -1;                    // memory file: the child's standard error
+  off_t words_begin_ = 0;                // after what it says first
   std::string walls_;
   WakeEvent interrupt_;
   bool warm_ = false;  // this child has answered before

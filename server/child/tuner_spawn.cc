@@ -21,6 +21,7 @@
 #include "absl/cleanup/cleanup.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "server/child/child_reaper.h"
 #include "server/child/tuner_channel.h"
 
 namespace athanor {
@@ -49,11 +50,19 @@ std::vector<std::string> Environment(bool gpu) {
   return environment;
 }
 
+// Descriptors of a child by what they become there; -1: none.
+struct Descriptors {
+  int words = -1;   // standard error
+  int socket = -1;  // kTunerFd
+  int traffic = -1;
+  int scratch = -1;
+  int worker = -1;
+  int memory = -1;
+};
+
 // Spawning is not forking: nothing of a threaded process may run between fork and exec.
-// `traffic` and `scratch` may be -1.
 absl::StatusOr<pid_t> SpawnChild(const std::vector<std::string>& args,
-                                 std::vector<std::string> environment, int socket, int words,
-                                 int traffic, int scratch) {
+                                 std::vector<std::string> environment, const Descriptors& given) {
   std::vector<char*> argv, envp;
   for (const std::string& arg : args) argv.push_back(const_cast<char*>(arg.c_str()));
   argv.push_back(nullptr);
@@ -71,17 +80,18 @@ absl::StatusOr<pid_t> SpawnChild(const std::vector<std::string>& args,
   // All are above the targets (MoveUp), so that none overwrites another.
   posix_spawn_file_actions_addopen(&files, 0, "/dev/null", O_RDONLY, 0);
   posix_spawn_file_actions_addopen(&files, 1, "/dev/null", O_WRONLY, 0);
-  posix_spawn_file_actions_adddup2(&files, words, 2);
-  posix_spawn_file_actions_adddup2(&files, socket, kTunerFd);
   // Every number is taken: the child has none that it was not given.
-  for (const auto& [from, to] : {std::pair(traffic, kTrafficFd), std::pair(scratch, kScratchFd)}) {
+  for (const auto& [from, to] :
+       {std::pair(given.words, 2), std::pair(given.socket, kTunerFd),
+        std::pair(given.traffic, kTrafficFd), std::pair(given.scratch, kScratchFd),
+        std::pair(given.worker, kWorkerFd), std::pair(given.memory, kWorkerMemoryFd)}) {
     if (from >= 0) {
       posix_spawn_file_actions_adddup2(&files, from, to);
     } else {
       posix_spawn_file_actions_addopen(&files, to, "/dev/null", O_RDONLY, 0);
     }
   }
-  posix_spawn_file_actions_addclosefrom_np(&files, kScratchFd + 1);
+  posix_spawn_file_actions_addclosefrom_np(&files, kLastTunerFd + 1);
   sigset_t none, all;
   sigemptyset(&none);
   sigfillset(&all);
@@ -101,7 +111,7 @@ absl::StatusOr<pid_t> SpawnChild(const std::vector<std::string>& args,
 }
 
 // The same file, close-on-exec, with a number that the child's fixed ones cannot meet.
-int CopyUp(int fd) { return fcntl(fd, F_DUPFD_CLOEXEC, kScratchFd + 1); }
+int CopyUp(int fd) { return fcntl(fd, F_DUPFD_CLOEXEC, kLastTunerFd + 1); }
 
 int MoveUp(int fd) {
   if (fd < 0) return -1;
@@ -110,23 +120,31 @@ int MoveUp(int fd) {
   return moved;
 }
 
+// Gives a file as many bytes as scratch has, or as files may have.
+bool Extend(int fd) {
+  rlimit most{};
+  // Beyond a limit on files, growing one would be a signal.
+  return getrlimit(RLIMIT_FSIZE, &most) == 0 &&
+         ftruncate(fd, static_cast<off_t>(std::min<rlim_t>(most.rlim_cur, kScratchBytes))) == 0;
+}
+
 // -1: the folder's file system has no files without names, or is memory itself.
 int OpenScratch(const std::string& folder) {
   if (folder.empty()) return -1;
   int fd = MoveUp(open(folder.c_str(), O_TMPFILE | O_RDWR | O_CLOEXEC, 0600));
   struct statfs system{};
-  rlimit most{};
-  // Beyond a limit on files, growing one would be a signal.
-  if (fd >= 0 && fstatfs(fd, &system) == 0 && system.f_type != TMPFS_MAGIC &&
-      getrlimit(RLIMIT_FSIZE, &most) == 0 &&
-      ftruncate(fd, static_cast<off_t>(std::min<rlim_t>(most.rlim_cur, kScratchBytes))) == 0) {
-    return fd;
-  }
+  if (fd >= 0 && fstatfs(fd, &system) == 0 && system.f_type != TMPFS_MAGIC && Extend(fd)) return fd;
   CloseFd(&fd);
   return -1;
 }
 
-// `traffic` and `scratch` may be -1.
+// -1: there is no room. Takes memory only as it is used.
+int OpenWorkerMemory() {
+  int fd = MoveUp(memfd_create("athanor-device-worker", MFD_CLOEXEC));
+  if (fd >= 0 && !Extend(fd)) CloseFd(&fd);
+  return fd;
+}
+
 std::vector<std::string> Arguments(const std::string& binary, const TunerOptions& options,
                                    int traffic, int scratch) {
   const auto seconds = [](milliseconds t) { return std::chrono::ceil<std::chrono::seconds>(t); };
@@ -157,31 +175,49 @@ void CloseFd(int* fd) {
 }
 
 absl::StatusOr<SpawnedTuner> SpawnTuner(const std::string& binary, const TunerOptions& options) {
-  int ends[2];
+  const bool gpu = options.gpu >= 0;
+  int ends[2], worker_ends[2] = {-1, -1};
   if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends) != 0) {
     return absl::UnavailableError(
         absl::StrCat("socket pair for the tuner: ", std::strerror(errno)));
   }
-  int child_end = MoveUp(ends[1]);
-  int words = MoveUp(memfd_create("athanor-tuner-stderr", MFD_CLOEXEC));
-  int traffic = options.traffic == nullptr ? -1 : CopyUp(options.traffic->fd());
-  int scratch = OpenScratch(options.scratch_folder);
+  if (gpu) socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, worker_ends);
+  Descriptors tuner;
+  tuner.socket = MoveUp(ends[1]);
+  tuner.words = MoveUp(memfd_create("athanor-tuner-stderr", MFD_CLOEXEC));
+  tuner.traffic = options.traffic == nullptr ? -1 : CopyUp(options.traffic->fd());
+  tuner.scratch = OpenScratch(options.scratch_folder);
+  Descriptors worker = tuner;
+  if (gpu) {
+    tuner.worker = MoveUp(worker_ends[0]);
+    worker.socket = MoveUp(worker_ends[1]);
+    tuner.memory = worker.memory = OpenWorkerMemory();
+  }
   absl::Cleanup closer = [&] {
-    CloseFd(&child_end);
-    CloseFd(&traffic);
-    CloseFd(&scratch);
+    if (gpu) CloseFd(&worker.socket);
+    for (int* fd : {&tuner.socket, &tuner.traffic, &tuner.scratch, &tuner.worker, &tuner.memory}) {
+      CloseFd(fd);
+    }
   };
+  std::vector<std::string> args = Arguments(binary, options, tuner.traffic, tuner.scratch);
+  SpawnedTuner spawned = {-1, -1, ends[0], tuner.words};
   absl::StatusOr<pid_t> pid = absl::UnavailableError("descriptors for the tuner: none left");
-  if (child_end >= 0 && words >= 0 && (traffic >= 0 || options.traffic == nullptr)) {
-    pid = SpawnChild(Arguments(binary, options, traffic, scratch), Environment(options.gpu >= 0),
-                     child_end, words, traffic, scratch);
+  if (tuner.socket >= 0 && tuner.words >= 0 && (tuner.traffic >= 0 || options.traffic == nullptr) &&
+      (!gpu || (tuner.worker >= 0 && worker.socket >= 0 && tuner.memory >= 0))) {
+    pid = SpawnChild(args, Environment(gpu), tuner);
+    if (pid.ok()) spawned.pid = *pid;
+    if (pid.ok() && gpu) {
+      args.push_back("--worker");
+      pid = SpawnChild(args, Environment(gpu), worker);
+      if (pid.ok()) spawned.worker = *pid;
+    }
   }
-  if (!pid.ok()) {
-    close(ends[0]);
-    CloseFd(&words);
-    return pid.status();
-  }
-  return SpawnedTuner{*pid, ends[0], words};
+  if (pid.ok()) return spawned;
+  // Without its worker, a tuner ends as its socket closes.
+  CloseFd(&spawned.socket);
+  CloseFd(&spawned.words);
+  if (spawned.pid >= 0) ChildReaper(spawned.pid).End();
+  return pid.status();
 }
 
 }  // namespace athanor

@@ -1,4 +1,5 @@
-// How a process athanor-tuner begins: its arguments, its environment, and the descriptors it has.
+// Starts a process athanor-tuner: its arguments, its environment, and the descriptors it has. A
+// tuner for a GPU has a device worker beside it, another process of the same binary.
 //
 //   absl::StatusOr<SpawnedTuner> child = SpawnTuner(FindTuner("").value(), options);
 #ifndef ATHANOR_SERVER_CHILD_TUNER_SPAWN_H_
@@ -16,11 +17,12 @@ namespace athanor {
 // The descriptors are the caller's to close.
 struct SpawnedTuner {
   pid_t pid;
-  int socket;  // our end
-  int words;   // memory file: its standard error
+  pid_t worker;  // -1: it has none
+  int socket;    // our end
+  int words;     // memory file: standard error of both
 };
 
-// Returns when it has been spawned. UNAVAILABLE: this process has no descriptors left, or the
+// Returns when both have been spawned. UNAVAILABLE: this process has no descriptors left, or the
 // system starts no further one. Thread-safe.
 absl::StatusOr<SpawnedTuner> SpawnTuner(const std::string& binary, const TunerOptions& options);
 

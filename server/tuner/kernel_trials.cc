@@ -292,7 +292,7 @@ absl::Status KernelTrials::Check(const Setting& setting, Trial* trial) {
     absl::StatusOr<internal::CheckReply> report = absl::UnknownError("not checked");
     setting.work(1, [&] { report = CheckKernels(trial->check(), setting.limits, &references_); });
     // Each check may take all of it: nothing of the one before lives.
-    if (setting.limits.scratch != nullptr) setting.limits.scratch->Clear();
+    ClearTaken(setting.limits);
     return report;
   };
   absl::StatusOr<internal::CheckReply> passed = check();

@@ -2,9 +2,13 @@
 // for faster plans, compiles kernels with Clang, runs them for the first time and measures them, so
 // that failures there affect only this process.
 //
+// With --worker: the device worker beside such a process (server/tuner/worker), which runs for it
+// what is for a GPU. It speaks worker.proto.
+//
 // Started by server/child/tuner_process.h, never by hand. It speaks tuner.proto over descriptor 3
 // and ends when the other end closes or dies.
 #include <malloc.h>
+#include <sys/resource.h>
 #include <sys/types.h>
 #include <unistd.h>
 
@@ -15,6 +19,7 @@
 #include <cstdlib>
 #include <memory>
 #include <new>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -47,10 +52,12 @@
 #include "server/tuner/measure/machine.h"
 #include "server/tuner/measure/measure.h"
 #include "server/tuner/measure/yielding.h"
+#include "server/tuner/run/device_worker.h"
 #include "server/tuner/run/host_target.h"
 #include "server/tuner/run/scratch.h"
 #include "server/tuner/run/target_device.h"
 #include "server/tuner/sandbox/sandbox.h"
+#include "server/tuner/worker/keeper.h"
 
 namespace athanor {
 namespace {
@@ -64,7 +71,8 @@ struct Flags {
   bool traffic = false;  // there is a page of running requests
   bool scratch = false;  // there is a file for large memory
   std::vector<int> search_cpus;
-  int64_t gpu = -1;  // the number of the GPU that kernels are for; -1: the CPU
+  int64_t gpu = -1;     // the number of the GPU that kernels are for; -1: the CPU
+  bool worker = false;  // this is the device worker of a tuner for that GPU
   std::string nvrtc;
   absl::Status no_nvrtc;  // why there is none for the GPU
 };
@@ -88,6 +96,7 @@ bool ParseFlags(int argc, char** argv, Flags* flags) {
     bool known = false;
     if (absl::string_view(argv[i]) == "--traffic") known = flags->traffic = true;
     if (absl::string_view(argv[i]) == "--scratch") known = flags->scratch = true;
+    if (absl::string_view(argv[i]) == "--worker") known = flags->worker = true;
     absl::string_view gpu = argv[i], nvrtc = argv[i];
     if (absl::ConsumePrefix(&gpu, "--gpu=")) {
       known = absl::SimpleAtoi(gpu, &flags->gpu) && flags->gpu >= 0;
@@ -105,7 +114,7 @@ bool ParseFlags(int argc, char** argv, Flags* flags) {
   for (const auto& [name, value] : rows) {
     if (*value == 0) return false;
   }
-  return true;
+  return !flags->worker || flags->gpu >= 0;
 }
 
 // Makes the text valid UTF-8 for a proto string: a message may quote a source of any bytes.
@@ -157,7 +166,9 @@ int ThreadsOf(const internal::TunerRequest& request) {
 class Child {
  public:
   Child(const Flags& flags, TrafficReader traffic, Scratch scratch)
-      : flags_(flags), traffic_(std::move(traffic)), scratch_(std::move(scratch)) {}
+      : flags_(flags), traffic_(std::move(traffic)), scratch_(std::move(scratch)) {
+    if (flags.gpu >= 0) worker_.emplace(kWorkerFd, Scratch::Open(kWorkerMemoryFd, /*least=*/0));
+  }
 
   // Serves one request, in the background or while somebody waits for it.
   absl::Status Serve(const internal::TunerRequest& request, internal::TunerReply* reply);
@@ -174,6 +185,7 @@ class Child {
   const BoundsMemory bounds_;  // from one graph to the next: boxes ask what their model asked
   const TrafficReader traffic_;
   Scratch scratch_;
+  std::optional<DeviceWorker> worker_;
   YieldingWork yielding_{&traffic_, flags_.search_cpus};
   KernelTrials trials_;
   // The most recently used search is last.
@@ -258,12 +270,13 @@ absl::Status Child::Answer(const internal::TunerRequest& request, internal::Tune
   const int patience = request.background() ? kBackgroundPatience : 1;
   const IsolationLimits kernels{.timeout = std::chrono::milliseconds(flags_.kernel_ms) * patience,
                                 .memory_bytes = flags_.memory_limit,
-                                .scratch = &scratch_};
+                                .scratch = &scratch_,
+                                .worker = worker_.has_value() ? &*worker_ : nullptr};
   const auto end =
       request.end_us() > 0
           ? std::chrono::steady_clock::time_point(std::chrono::microseconds(request.end_us()))
           : std::chrono::steady_clock::time_point::max();
-  const absl::Cleanup clear = [this] { scratch_.Clear(); };
+  const absl::Cleanup clear = [&kernels] { ClearTaken(kernels); };
   switch (request.kind_case()) {
     case internal::TunerRequest::kTarget:
       return Put(Target(), reply->mutable_target());
@@ -338,23 +351,27 @@ int main(int argc, char** argv) {
   }
   athanor::UseCpus(flags.search_cpus);
   athanor::BlasVersion();  // loaded while there is one thread, and for all kernels' processes
-  if (flags.gpu >= 0) {
+  if (flags.worker) {
     const absl::Status driver = athanor::UseGpu(static_cast<int>(flags.gpu));
     if (!driver.ok()) {
       std::fprintf(stderr, "%s\n", driver.ToString().c_str());
       return 1;
     }
+    // A request that comes meanwhile waits for no more than the scheduler.
+    constexpr int kNicer = 10;
+    setpriority(PRIO_PROCESS, 0, std::min(19, getpriority(PRIO_PROCESS, 0) + kNicer));
+  } else if (flags.gpu >= 0) {
     flags.no_nvrtc = athanor::UseNvrtc(flags.nvrtc);
   }
   const absl::StatusOr<std::string> walls =
       athanor::ConfineTuner({.parent = static_cast<pid_t>(flags.parent),
                              .memory_bytes = flags.memory_limit,
-                             .gpu_driver = flags.gpu >= 0 && !athanor::GpuIsEmulated()});
+                             .gpu_driver = flags.worker && !athanor::GpuIsEmulated()});
   if (!walls.ok()) {
     std::fprintf(stderr, "%s\n", walls.status().ToString().c_str());
     return 1;
   }
-  std::fprintf(stderr, "%s%s\n", athanor::kTunerWalls.data(), walls->c_str());
+  if (!flags.worker) std::fprintf(stderr, "%s%s\n", athanor::kTunerWalls.data(), walls->c_str());
   athanor::TrafficReader traffic;
   if (flags.traffic) {
     absl::StatusOr<athanor::TrafficReader> page = athanor::TrafficReader::Open(athanor::kTrafficFd);
@@ -368,6 +385,11 @@ int main(int argc, char** argv) {
   // Background work creates and ends threads: with a single arena no memory is kept for ended ones.
   mallopt(M_ARENA_MAX, 1);
   std::set_new_handler([] { _exit(athanor::kTunerExitMemory); });
+  if (flags.worker) {
+    return athanor::KeepWorker({.socket = athanor::kTunerFd,
+                                .descriptors = {athanor::kScratchFd, athanor::kWorkerMemoryFd},
+                                .traffic = &traffic});
+  }
   athanor::WarmUp();
   return athanor::Run(
       flags, std::move(traffic),

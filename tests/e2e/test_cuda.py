@@ -568,22 +568,24 @@ def test_hostile_candidates_cost_no_request(tmp_path: pathlib.Path,
             model = client.upload(mlp.mlp_graph(config=CONFIG), name="m").wait(timeout=120)
             baseline = check(model)
             compiled = client.devices()[0].kernels_compiled
+            # Addresses that nobody has, and behind an argument.
             (open_folder / "spoil.h").write_text(
-                "template <int T = 1, typename A> FN i64 spoilt(const A&) {\n"
+                "template <int T = 1, typename A> FN i64 spoilt(const A& a) {\n"
+                "  if (sizeof(A) % 64 < 32) return load<i64>(a.b0, i64{1} << 40);\n"
                 "  return *athanor::emulator::Element<i64>((void*)8, false);\n"
                 "}\n"
                 "#define first spoilt\n")
-            job = client.compile("m", budget="100c")
+            # Kernels that the baseline has were compiled before, and are right.
+            assert 0 < compiled < 10
+            job = client.compile("m", budget=f"{100 + compiled}c")
             answered = 0
             while not client.job(job.id).finished:
                 assert check(model) == baseline
                 answered += 1
             search = client.job(job.id).search
             assert answered > 0
-            assert search.candidates == 100
-            # Those that the baseline has were compiled before.
-            assert 0 < compiled < 10
-            assert search.candidates_failed >= 100 - compiled
+            assert search.candidates == 100 + compiled
+            assert search.candidates_failed >= 100
             assert search.plans_taken == 0
             assert check(model) == baseline
         assert server.stop() == 0

@@ -1,21 +1,14 @@
 // Kernels of a GPU that are wrong, and worse, on the emulated one: each costs its candidate, none
 // the tuner or what is beside it.
-#include <cstdint>
-#include <cstdlib>
-#include <filesystem>
 #include <iterator>
-#include <map>
-#include <memory>
 #include <string>
-#include <utility>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
-#include "server/child/tuner_process.h"
-#include "server/child/tuner_process_testing.h"
 #include "server/plans/kernel_resources.h"
+#include "tests/tuner/gpu_tuner_test.h"
 
 namespace athanor {
 namespace {
@@ -25,75 +18,7 @@ using ::testing::Not;
 using Code = absl::StatusCode;
 using Outcome = internal::TryOutcome;
 
-// Doubles after `body`, for each item `g`.
-std::string GpuKernel(const std::string& body, const std::string& before = "") {
-  return absl::StrCat(
-      "#include \"athanor/device.h\"\n", before,
-      "\nstruct Arguments {\n"
-      "  Buffer b0, b1;\n"
-      "  i64 items;\n"
-      "  u8* workspace;\n"
-      "  i64 stride;\n"
-      "  ErrorSlot* error;\n"
-      "};\n"
-      "KERNEL(athanor_kernel) {\n"
-      "  for (i64 g = first(a); g < a.items; g += teams(a)) {\n",
-      body, "\n    const f32 x = load<f32>(a.b0, g);\n    store<f32>(a.b1, g, x + x);\n  }\n}\n");
-}
-
-class HostileCudaKernelsTest : public ::testing::Test {
- protected:
-  void SetUp() override {
-    const std::string emulator = std::filesystem::absolute("tests/emulator");
-    setenv("LD_LIBRARY_PATH", emulator.c_str(), 1);
-    options_ = TestOptions();
-    options_.gpu = 0;
-    options_.nvrtc = emulator;
-    target_.set_device("cuda");
-    target_.set_triple("nvptx64-nvidia-cuda");
-    target_.set_cpu("sm_80");
-    target_.set_vector_bytes(1);
-    target_.set_threads(270336);  // of an H100: nobody may start as many
-    *request_.mutable_target() = target_;
-  }
-  void Start() {
-    absl::StatusOr<std::unique_ptr<TunerProcess>> tuner = TunerProcess::Start(options_);
-    ASSERT_TRUE(tuner.ok()) << tuner.status();
-    tuner_ = *std::move(tuner);
-  }
-
-  void Add(const std::string& source) {
-    internal::TriedKernel* tried = request_.add_kernels();
-    internal::SearchKernel* kernel = tried->mutable_kernel();
-    *kernel->mutable_check() = DoublingCheck("");
-    kernel->mutable_check()->clear_objects();
-    v1::Plan* plan = kernel->mutable_check()->mutable_plan();
-    plan->mutable_kernels(0)->set_source(source);
-    *plan->mutable_target() = target_;
-    kernel->set_key(absl::StrCat("k", request_.kernels_size()));
-    kernel->set_task(static_cast<uint32_t>(request_.kernels_size()));
-    kernel->add_sizes()->add_values(1000);
-    tried->add_objects("");
-  }
-  // Returns how each kernel ended.
-  std::vector<Outcome> Try() {
-    std::map<uint32_t, Outcome> ends;
-    const absl::Status status = tuner_->Try(request_, [&](Outcome part) {
-      if (part.ended()) ends[part.kernel()] = std::move(part);
-    });
-    EXPECT_TRUE(status.ok()) << status;
-    EXPECT_EQ(ends.size(), request_.kernels_size());
-    std::vector<Outcome> outcomes;
-    for (auto& [kernel, end] : ends) outcomes.push_back(std::move(end));
-    outcomes.resize(request_.kernels_size());
-    return outcomes;
-  }
-
-  TunerOptions options_;
-  v1::Target target_;
-  internal::TryRequest request_;
-  std::unique_ptr<TunerProcess> tuner_;
-};
+using HostileCudaKernelsTest = GpuTunerTest;
 
 TEST_F(HostileCudaKernelsTest, EachCostsItself) {
   Start();
@@ -201,8 +126,7 @@ TEST_F(HostileCudaKernelsTest, ABaselineMaySpill) {
 
 TEST_F(HostileCudaKernelsTest, WithoutACompilerKernelsThatThereAreRun) {
   Start();
-  internal::CheckRequest check = DoublingCheck(tuner_->Compile(GpuKernel(""), target_).value());
-  *check.mutable_plan()->mutable_target() = target_;
+  const internal::CheckRequest check = CheckOf(GpuKernel(""));
   options_.nvrtc = "/nowhere";
   Start();
   const absl::Status target = tuner_->Target().status();
@@ -215,8 +139,7 @@ TEST_F(HostileCudaKernelsTest, WithoutACompilerKernelsThatThereAreRun) {
 
 TEST_F(HostileCudaKernelsTest, ATunerOfTheCpuTakesNoGpusKernel) {
   Start();
-  internal::CheckRequest check = DoublingCheck(tuner_->Compile(GpuKernel(""), target_).value());
-  *check.mutable_plan()->mutable_target() = target_;
+  const internal::CheckRequest check = CheckOf(GpuKernel(""));
   options_.gpu = -1;
   Start();
   EXPECT_EQ(tuner_->Compile(GpuKernel(""), target_).status().code(), Code::kFailedPrecondition);

@@ -294,11 +294,18 @@ ROOMS = {
         "server/tuner/run",
         "server/tuner/sandbox",
     ],
+    "server/tuner/worker": [
+        "server/tuner/check",
+        "server/tuner/measure",
+        "server/tuner/run",
+        "server/tuner/sandbox",
+    ],
     "server/tuner": [
         "server/tuner/check",
         "server/tuner/measure",
         "server/tuner/run",
         "server/tuner/sandbox",
+        "server/tuner/worker",
     ],
     "compiler/egraph/graph": [],
     "compiler/egraph/match": ["compiler/egraph/graph"],

@@ -11,10 +11,10 @@
 #include "absl/strings/str_cat.h"
 #include "compiler/ir/graph/graph.h"
 #include "deploy/bazel/libs/status_macros.h"
-#include "runtime/executor.h"
-#include "runtime/prepared_pool.h"
+#include "server/tuner/check/check_run.h"
 #include "server/tuner/check/error_bound.h"
 #include "server/tuner/check/sampled_check.h"
+#include "server/tuner/run/device_worker.h"
 #include "server/tuner/run/repeated_bytes.h"
 #include "server/tuner/run/scratch.h"
 #include "server/tuner/run/target_device.h"
@@ -32,14 +32,6 @@ struct Case {
   std::vector<GuardedBytes> outputs;
 };
 
-template <typename Names>
-std::optional<size_t> PositionOf(absl::string_view name, const Names& names) {
-  for (size_t i = 0; i < names.size(); ++i) {
-    if (absl::string_view(names[i]) == name) return i;
-  }
-  return std::nullopt;
-}
-
 class Checker {
  public:
   Checker(const internal::CheckRequest& request, const References& references,
@@ -52,7 +44,6 @@ class Checker {
   absl::StatusOr<internal::CheckReply> Run();
 
  private:
-  void NameTensors();
   absl::StatusOr<Case> MakeCase(const ReferenceCase& reference);
   absl::Status AddSampledOutputs(Case* c);
   absl::Status AddOutput(size_t bytes, Case* c);
@@ -61,54 +52,58 @@ class Checker {
   absl::Status Compare(const Case& c, bool refused, internal::CheckReply* reply) const;
   absl::Status CompareSampled(const Case& c, internal::CheckReply* reply) const;
 
-  // Run in the isolated process.
-  absl::Status RunPlans(Device* device);
-  absl::Status RunCase(Device* device, PreparedPool* pool,
-                       const std::vector<absl::string_view>& objects, Case& c, char* refused);
-  absl::StatusOr<std::vector<absl::string_view>> PlanInputs(const Executable& plan, const Case& c);
-  absl::StatusOr<std::vector<absl::Span<char>>> PlanOutputs(const Executable& plan, const Case& c,
-                                                            std::vector<std::string>* spare);
+  // Runs the kernels where they can harm nothing.
+  absl::Status RunKernels();
+  absl::string_view OutputName(size_t output) const { return graph_.outputs[output].name; }
 
   const internal::CheckRequest& request_;
   const Graph& graph_;
   const std::vector<ReferenceCase>& references_;
   const IsolationLimits limits_;
-  std::vector<std::string> input_names_, output_names_;
-  size_t parameters_ = 0;  // number of parameters, which are the last of input_names_
   std::vector<Case> cases_;
-  // By case, written in the isolated process: the kernel found an index out of range, and not all
-  // indices of the case were examined.
-  std::optional<SharedMemory> refused_;
-  std::optional<SharedMemory> window_;  // for large prepared weights; empty: in memory
+  std::optional<SharedMemory> refused_;  // CheckRun::refused
 };
 
 absl::StatusOr<internal::CheckReply> Checker::Run() {
-  NameTensors();
   for (const ReferenceCase& reference : references_) {
-    absl::StatusOr<Case> c = MakeCase(reference);
-    if (!c.ok()) return c.status();
-    cases_.push_back(*std::move(c));
+    ASSIGN_OR_RETURN(Case c, MakeCase(reference));
+    cases_.push_back(std::move(c));
   }
-  absl::StatusOr<SharedMemory> refused = SharedMemory::Create(cases_.size());
-  if (!refused.ok()) return refused.status();
-  refused_.emplace(*std::move(refused));
-  if (limits_.scratch != nullptr && RunsOnHost(request_.plan().target())) {
-    window_ = limits_.scratch->Take(LargePreparedBytes(request_.plan(), {}));
+  RETURN_IF_ERROR(RunKernels());
+  internal::CheckReply reply;
+  for (size_t i = 0; i < cases_.size(); ++i) {
+    RETURN_IF_ERROR(Compare(cases_[i], refused_->data()[i] != 0, &reply));
+  }
+  return reply;
+}
+
+absl::Status Checker::RunKernels() {
+  constexpr absl::string_view kWhat = "a checked kernel";
+  ASSIGN_OR_RETURN(refused_, TakeOrCreate(limits_, cases_.size()));
+  CheckRun run = {.request = request_, .graph = graph_, .refused = refused_->data()};
+  std::vector<std::vector<GuardedBytes>*> outputs;
+  for (Case& c : cases_) {
+    CheckRun::Case& one = run.cases.emplace_back(CheckRun::Case{c.reference, c.inputs, {}});
+    for (GuardedBytes& output : c.outputs) {
+      one.outputs.push_back(absl::MakeSpan(output.data(), output.bytes()));
+    }
+    outputs.push_back(&c.outputs);
   }
   // Repeated pages count as often as they are mapped.
   IsolationLimits limits = limits_;
   limits.memory_bytes += RepeatedBytesHeld();
-  absl::Status status = RunIsolated("a checked kernel", limits, [this] {
-    return RunOnDevice(request_.plan().target(), /*threads=*/2,
-                       [this](Device* device) { return RunPlans(device); });
-  });
-  if (!status.ok()) return status;
-  internal::CheckReply reply;
-  for (size_t i = 0; i < cases_.size(); ++i) {
-    status = Compare(cases_[i], refused_->data()[i] != 0, &reply);
-    if (!status.ok()) return status;
+  if (limits.worker != nullptr) {
+    internal::WorkerJob job;
+    *job.mutable_check() = CheckJobOf(run, outputs, *refused_);
+    return limits.worker->Run(kWhat, limits, &job).status();
   }
-  return reply;
+  std::optional<SharedMemory> window;
+  if (limits.scratch != nullptr) {
+    window = limits.scratch->Take(LargePreparedBytes(request_.plan(), {}));
+    if (window.has_value()) run.window = &*window;
+  }
+  return RunWhereItIsSafe(kWhat, limits, request_.plan().target(), /*threads=*/2,
+                          [&](Device* device) { return RunCheck(run, device); });
 }
 
 int64_t Checker::RepeatedBytesHeld() const {
@@ -120,15 +115,8 @@ int64_t Checker::RepeatedBytesHeld() const {
   return bytes;
 }
 
-void Checker::NameTensors() {
-  for (NodeId id : graph_.InputIds()) input_names_.push_back(graph_.node(id).name);
-  for (NodeId id : graph_.ParameterIds()) input_names_.push_back(graph_.node(id).name);
-  parameters_ = graph_.ParameterIds().size();
-  for (const Output& output : graph_.outputs) output_names_.push_back(output.name);
-}
-
 absl::Status Checker::AddOutput(size_t bytes, Case* c) {
-  absl::StatusOr<GuardedBytes> output = TakeOrCreateGuarded(limits_.scratch, bytes);
+  absl::StatusOr<GuardedBytes> output = TakeOrCreateGuarded(limits_, bytes);
   if (!output.ok()) return output.status();
   std::memset(output->data(), kNoise, output->bytes());
   c->outputs.push_back(*std::move(output));
@@ -139,9 +127,14 @@ absl::StatusOr<Case> Checker::MakeCase(const ReferenceCase& reference) {
   Case c{reference, {}, {}, {}};
   for (const RepeatedBytes& input : reference.repeated) c.inputs.push_back(input.view());
   for (const Tensor& input : reference.inputs) {
+    if (limits_.worker != nullptr) {  // which draws them again
+      c.inputs.push_back(input.bytes);
+      continue;
+    }
     absl::StatusOr<GuardedBytes> bytes = GuardedBytes::Create(input.bytes.size());
     if (!bytes.ok()) return bytes.status();
     std::memcpy(bytes->data(), input.bytes.data(), input.bytes.size());
+    bytes->Freeze();
     c.held.push_back(*std::move(bytes));
     c.inputs.push_back(c.held.back().view());
   }
@@ -175,95 +168,6 @@ absl::Status Checker::AddSampledOutputs(Case* c) {
   return absl::OkStatus();
 }
 
-absl::Status Checker::RunPlans(Device* device) {
-  std::optional<ScratchDevice> large;
-  if (window_.has_value()) large.emplace(device, window_->data(), window_->bytes());
-  PreparedPool pool(device, nullptr, large.has_value() ? &*large : nullptr);
-  std::vector<absl::string_view> objects;
-  for (const std::string& object : request_.objects()) objects.push_back(object);
-  for (size_t i = 0; i < cases_.size(); ++i) {
-    absl::Status status = RunCase(device, &pool, objects, cases_[i], refused_->data() + i);
-    if (!status.ok()) {
-      return absl::Status(status.code(),
-                          absl::StrCat(cases_[i].reference.text, ": ", status.message()));
-    }
-  }
-  return absl::OkStatus();
-}
-
-absl::StatusOr<std::vector<absl::string_view>> Checker::PlanInputs(const Executable& plan,
-                                                                   const Case& c) {
-  std::vector<absl::string_view> inputs;
-  for (int i = 0; i < plan.inputs(); ++i) {
-    const std::optional<size_t> position = PositionOf(plan.input_name(i), input_names_);
-    if (!position) {
-      return absl::InvalidArgumentError(
-          absl::StrCat("the plan's input \"", plan.input_name(i), "\" is none of the graph's"));
-    }
-    inputs.push_back(c.inputs[*position]);
-  }
-  return inputs;
-}
-
-absl::StatusOr<std::vector<absl::Span<char>>> Checker::PlanOutputs(
-    const Executable& plan, const Case& c, std::vector<std::string>* spare) {
-  spare->resize(plan.outputs());
-  std::vector<absl::Span<char>> outputs;
-  for (int i = 0; i < plan.outputs(); ++i) {
-    const std::optional<size_t> position = PositionOf(plan.output_name(i), output_names_);
-    if (!position) {
-      return absl::InvalidArgumentError(
-          absl::StrCat("the plan's output \"", plan.output_name(i), "\" is none of the graph's"));
-    }
-    if (c.reference.index_error) {
-      // There is nothing to compare, so the kernel writes into spare memory.
-      (*spare)[i].resize(plan.output_bytes(i, c.reference.dims));
-      outputs.push_back(absl::MakeSpan((*spare)[i].data(), (*spare)[i].size()));
-    } else {
-      outputs.push_back(absl::MakeSpan(c.outputs[*position].data(), c.outputs[*position].bytes()));
-    }
-  }
-  if (static_cast<size_t>(plan.outputs()) != output_names_.size()) {
-    return absl::InvalidArgumentError(absl::StrCat("the plan has ", plan.outputs(),
-                                                   " outputs, the graph ", output_names_.size()));
-  }
-  return outputs;
-}
-
-absl::Status Checker::RunCase(Device* device, PreparedPool* pool,
-                              const std::vector<absl::string_view>& objects, Case& c,
-                              char* refused) {
-  for (GuardedBytes& input : c.held) input.Freeze();
-  std::vector<ParameterView> parameters;
-  for (size_t i = input_names_.size() - parameters_; i < input_names_.size(); ++i) {
-    parameters.push_back({input_names_[i], c.inputs[i], nullptr});
-  }
-  absl::StatusOr<std::shared_ptr<const Executable>> plan =
-      Executable::Load(request_.plan(), objects, parameters, device,
-                       {.pool = window_.has_value() ? pool : nullptr, .poison = true});
-  if (!plan.ok()) return plan.status();
-  absl::StatusOr<std::unique_ptr<Executable::Context>> context = (*plan)->NewContext();
-  if (!context.ok()) return context.status();
-  if (absl::Status s = (*plan)->CheckDims(c.reference.dims); !s.ok()) return s;
-  absl::StatusOr<std::vector<absl::string_view>> inputs = PlanInputs(**plan, c);
-  if (!inputs.ok()) return inputs.status();
-  std::vector<std::string> spare;
-  absl::StatusOr<std::vector<absl::Span<char>>> outputs = PlanOutputs(**plan, c, &spare);
-  if (!outputs.ok()) return outputs.status();
-  absl::Status status = (*plan)->Run(context->get(), c.reference.dims, *inputs, *outputs, {});
-  if (c.reference.index_error && status.ok()) {
-    return absl::DataLossError("an index out of range goes unnoticed");
-  }
-  if (!IsIndexError(status) || c.reference.index_error) {
-    return IsIndexError(status) ? absl::OkStatus() : status;
-  }
-  if (c.reference.in_range) {
-    return absl::DataLossError(absl::StrCat("every index is in range, yet ", status.message()));
-  }
-  *refused = 1;
-  return absl::OkStatus();
-}
-
 absl::Status Checker::CompareSampled(const Case& c, internal::CheckReply* reply) const {
   std::vector<absl::string_view> outputs;
   for (const GuardedBytes& output : c.outputs) outputs.push_back(output.view());
@@ -290,7 +194,7 @@ absl::Status Checker::Compare(const Case& c, bool refused, internal::CheckReply*
   }
   for (size_t output = 0; output < c.outputs.size(); ++output) {
     if (c.outputs[output].MarginIntact()) continue;
-    return absl::DataLossError(absl::StrCat("output \"", output_names_[output], "\" at ",
+    return absl::DataLossError(absl::StrCat("output \"", OutputName(output), "\" at ",
                                             c.reference.text, ": written before its beginning"));
   }
   if (c.reference.sampled) {
@@ -304,7 +208,7 @@ absl::Status Checker::Compare(const Case& c, bool refused, internal::CheckReply*
     const Tensor got{want.dtype, want.shape, std::string(c.outputs[output].view())};
     const absl::StatusOr<double> worst = WithinBounds(got, want, c.reference.bounds[output]);
     if (!worst.ok()) {
-      return absl::DataLossError(absl::StrCat("output \"", output_names_[output], "\" at ",
+      return absl::DataLossError(absl::StrCat("output \"", OutputName(output), "\" at ",
                                               c.reference.text, ": ", worst.status().message()));
     }
     reply->set_worst_error(std::max(reply->worst_error(), *worst));

@@ -18,8 +18,8 @@
 #include "server/tuner/check/plan_samples.h"
 #include "server/tuner/check/plan_subjects.h"
 #include "server/tuner/check/roundings.h"
+#include "server/tuner/run/device_worker.h"
 #include "server/tuner/run/scratch.h"
-#include "server/tuner/run/target_device.h"
 
 namespace athanor {
 namespace {
@@ -59,7 +59,6 @@ class PlanCheck {
   // Returns groups of runs: the usual runs of a size, or one run of special values.
   std::vector<std::vector<int>> Groups() const;
 
-  std::optional<SharedMemory> marks_memory_;
   const internal::PlanCheckRequest& request_;
   const IsolationLimits limits_;
   Graph graph_, twin_;
@@ -76,9 +75,9 @@ absl::Status PlanCheck::Validate() {
   RETURN_IF_ERROR(Verify(graph, AcceptedLimits()));
   graph_ = std::move(graph);
   ASSIGN_OR_RETURN(twin_, WidenToF64(graph_));
-  candidate_ = {&request_.candidate(), &graph_, {}, nullptr};
-  baseline_ = {&request_.baseline(), &graph_, {}, nullptr};
-  exact_ = {&request_.exact(), &twin_, {}, nullptr};
+  candidate_ = {&request_.candidate(), &graph_, {}, {}};
+  baseline_ = {&request_.baseline(), &graph_, {}, {}};
+  exact_ = {&request_.exact(), &twin_, {}, {}};
   for (const PlanSubject* s : {&candidate_, &baseline_, &exact_}) {
     if (s->plan->objects_size() == s->plan->plan().kernels_size()) continue;
     return absl::InvalidArgumentError(absl::StrCat("check of a plan: ", s->plan->objects_size(),
@@ -157,7 +156,7 @@ absl::Status PlanCheck::AllocateOutputs(PlanSubject* subject) const {
     if (!planned_[r]) continue;
     ASSIGN_OR_RETURN(std::vector<int64_t> sizes, OutputBytes(*subject->types, runs_->runs()[r]));
     for (int64_t bytes : sizes) {
-      ASSIGN_OR_RETURN(GuardedBytes memory, TakeOrCreateGuarded(limits_.scratch, bytes));
+      ASSIGN_OR_RETURN(GuardedBytes memory, TakeOrCreateGuarded(limits_, bytes));
       subject->outputs[r].push_back(std::move(memory));
     }
   }
@@ -168,8 +167,19 @@ absl::Status PlanCheck::RunPlans(absl::string_view what, const std::vector<PlanS
                                  const std::vector<PlanMark>* references) const {
   IsolationLimits limits = limits_;
   limits.memory_bytes += runs_->bytes();  // repeated pages count as often as they are mapped
+  if (limits.worker != nullptr) {
+    internal::PlanJob::PlanInputs inputs;
+    inputs.set_graph_text(request_.graph_text());
+    for (const v1::DimRange& dim : request_.candidate().plan().dims()) inputs.add_dims(dim.name());
+    *inputs.mutable_sizes() = request_.sizes();
+    inputs.set_seed(request_.seed());
+    internal::WorkerJob job;
+    *job.mutable_plan() =
+        PlanJobOf(std::move(inputs), request_.threads(), subjects, planned_, references);
+    return limits.worker->Run(what, limits, &job).status();
+  }
   std::optional<SharedMemory> window;
-  if (limits_.scratch != nullptr && RunsOnHost(request_.candidate().plan().target())) {
+  if (limits_.scratch != nullptr) {
     window = limits_.scratch->Take(WindowBytes(graph_, *runs_, subjects));
   }
   return RunIsolated(what, limits, [&] {
@@ -347,12 +357,10 @@ absl::StatusOr<internal::PlanCheckReply> PlanCheck::Run() {
   const Clock::time_point start = Clock::now();
   RETURN_IF_ERROR(Validate());
   const size_t runs = runs_->runs().size();
-  ASSIGN_OR_RETURN(SharedMemory memory, SharedMemory::Create(3 * runs * sizeof(PlanMark)));
-  marks_memory_.emplace(std::move(memory));
-  PlanMark* marks = new (marks_memory_->data()) PlanMark[3 * runs];
-  baseline_.marks = marks;
-  exact_.marks = marks + runs;
-  candidate_.marks = marks + 2 * runs;
+  for (PlanSubject* subject : {&candidate_, &baseline_, &exact_}) {
+    ASSIGN_OR_RETURN(SharedMemory memory, TakeOrCreate(limits_, runs * sizeof(PlanMark)));
+    subject->Mark(std::move(memory), runs);
+  }
   for (auto step : {&PlanCheck::RunReferences, &PlanCheck::RunCandidate, &PlanCheck::Compare}) {
     RETURN_IF_ERROR((this->*step)());
   }

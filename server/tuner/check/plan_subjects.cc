@@ -4,14 +4,18 @@
 
 #include <algorithm>
 #include <cstring>
+#include <iterator>
 #include <memory>
+#include <new>
 #include <optional>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "compiler/ir/graph/accepted_limits.h"
 #include "deploy/bazel/libs/status_macros.h"
 #include "runtime/executor.h"
 #include "runtime/prepared_pool.h"
+#include "server/tuner/run/device_worker.h"
 #include "server/tuner/run/scratch.h"
 #include "server/tuner/run/target_device.h"
 #include "server/tuner/run/weight_turns.h"
@@ -164,6 +168,86 @@ absl::Status RunSubjects(const Graph& graph, const PlanRuns& runs, int threads,
                          const std::vector<bool>& planned, const std::vector<PlanMark>* references,
                          const SharedMemory* window) {
   return SubjectRunner(graph, runs, threads, planned, references, window).RunAll(subjects);
+}
+
+void PlanSubject::Mark(SharedMemory memory, size_t runs) {
+  marks_memory = std::move(memory);
+  marks = new (marks_memory->data()) PlanMark[runs];
+}
+
+internal::PlanJob PlanJobOf(internal::PlanJob::PlanInputs inputs, int threads,
+                            const std::vector<PlanSubject*>& subjects,
+                            const std::vector<bool>& planned,
+                            const std::vector<PlanMark>* references) {
+  internal::PlanJob job;
+  *job.mutable_inputs() = std::move(inputs);
+  job.set_threads(threads);
+  job.mutable_planned()->Assign(planned.begin(), planned.end());
+  if (references != nullptr) {
+    for (const PlanMark& mark : *references) job.add_made(mark.ran);
+  }
+  for (const PlanSubject* subject : subjects) {
+    internal::PlanJob::Subject& message = *job.add_subjects();
+    *message.mutable_plan() = *subject->plan;
+    *message.mutable_marks() = ToMessage(*subject->marks_memory);
+    for (const std::vector<GuardedBytes>& run : subject->outputs) {
+      internal::PlanJob::Outputs& outputs = *message.add_runs();
+      for (const GuardedBytes& output : run) *outputs.add_outputs() = ToMessage(output);
+    }
+  }
+  return job;
+}
+
+absl::Status PlanJobs::Draw(const internal::PlanJob::PlanInputs& inputs) {
+  std::string key = inputs.SerializeAsString();
+  if (runs_.has_value() && key_ == key) return absl::OkStatus();
+  runs_.reset();
+  ASSIGN_OR_RETURN(graph_, ParseGraph(inputs.graph_text(), AcceptedLimits()));
+  std::vector<Expr::Env> sizes;
+  for (const internal::Sizes& set : inputs.sizes()) {
+    if (set.values_size() != inputs.dims_size()) {
+      return absl::InvalidArgumentError("a job with sizes of other dims");
+    }
+    Expr::Env& env = sizes.emplace_back();
+    for (int d = 0; d < inputs.dims_size(); ++d) env[inputs.dims(d)] = set.values(d);
+  }
+  ASSIGN_OR_RETURN(PlanRuns runs, PlanRuns::Create(graph_, sizes, inputs.seed()));
+  runs_.emplace(std::move(runs));
+  key_ = std::move(key);
+  return absl::OkStatus();
+}
+
+absl::Status PlanJobs::Serve(const internal::PlanJob& job) {
+  RETURN_IF_ERROR(Draw(job.inputs()));
+  const int runs = static_cast<int>(runs_->runs().size());
+  bool fits = job.planned_size() == runs && (job.made().empty() || job.made_size() == runs);
+  std::vector<PlanSubject> subjects;
+  subjects.reserve(job.subjects_size());
+  std::vector<PlanSubject*> pointers;
+  for (const internal::PlanJob::Subject& message : job.subjects()) {
+    PlanSubject& subject = subjects.emplace_back(PlanSubject{&message.plan(), &graph_, {}, {}});
+    pointers.push_back(&subject);
+    fits = fits && message.runs_size() == runs &&
+           message.marks().bytes() >= static_cast<int64_t>(runs * sizeof(PlanMark));
+    if (!fits) break;
+    ASSIGN_OR_RETURN(SharedMemory marks, SharedFrom(message.marks()));
+    subject.Mark(std::move(marks), runs);
+    for (int r = 0; r < runs; ++r) {
+      const auto& outputs = message.runs(r).outputs();
+      fits = fits && (!job.planned(r) || outputs.size() == std::ssize(graph_.outputs));
+      std::vector<GuardedBytes>& memory = subject.outputs.emplace_back();
+      for (const internal::SharedBytes& output : outputs) {
+        ASSIGN_OR_RETURN(GuardedBytes bytes, GuardedFrom(output));
+        memory.push_back(std::move(bytes));
+      }
+    }
+  }
+  if (!fits) return absl::InvalidArgumentError("a job whose runs do not fit its inputs");
+  const std::vector<bool> planned(job.planned().begin(), job.planned().end());
+  std::vector<PlanMark> references;
+  for (const bool made : job.made()) references.push_back({.ran = made});
+  return RunSubjects(graph_, *runs_, job.threads(), pointers, planned,
+                     references.empty() ? nullptr : &references, nullptr);
 }
 
 int64_t WindowBytes(const Graph& graph, const PlanRuns& runs,

@@ -1,17 +1,21 @@
 // Runs the plans of a check (plan_check.h) on the same inputs.
 //
 //   // In a process of its own:
-//   PlanSubject baseline = {&request.baseline(), &graph, outputs, marks};
+//   PlanSubject baseline = {&request.baseline(), &graph, outputs};
 //   RunSubjects(graph, runs, threads, {&baseline}, planned, nullptr, nullptr);
 //   // baseline.outputs holds the results, baseline.marks which runs were made
 #ifndef ATHANOR_SERVER_TUNER_CHECK_PLAN_SUBJECTS_H_
 #define ATHANOR_SERVER_TUNER_CHECK_PLAN_SUBJECTS_H_
 
+#include <cstddef>
+#include <optional>
+#include <string>
 #include <vector>
 
 #include "absl/status/status.h"
 #include "compiler/ir/graph/graph.h"
 #include "proto/athanor/internal/tuner.pb.h"
+#include "proto/athanor/internal/worker.pb.h"
 #include "server/tuner/check/plan_runs.h"
 #include "server/tuner/run/isolated.h"
 
@@ -29,7 +33,11 @@ struct PlanSubject {
   const internal::MeasuredPlan* plan = nullptr;
   const Graph* types = nullptr;  // graph with the types of the outputs
   std::vector<std::vector<GuardedBytes>> outputs;
-  PlanMark* marks = nullptr;
+  std::optional<SharedMemory> marks_memory;
+  PlanMark* marks = nullptr;  // in that
+
+  // Places marks for so many runs.
+  void Mark(SharedMemory memory, size_t runs);
 };
 
 // Runs every subject on the `planned` runs (those with memory for their outputs). Without
@@ -42,6 +50,26 @@ absl::Status RunSubjects(const Graph& graph, const PlanRuns& runs, int threads,
                          const std::vector<PlanSubject*>& subjects,
                          const std::vector<bool>& planned, const std::vector<PlanMark>* references,
                          const SharedMemory* window);
+
+// The job that has the device worker do the same, with runs of these inputs.
+internal::PlanJob PlanJobOf(internal::PlanJob::PlanInputs inputs, int threads,
+                            const std::vector<PlanSubject*>& subjects,
+                            const std::vector<bool>& planned,
+                            const std::vector<PlanMark>* references);
+
+// Serves such jobs, in the worker. Keeps the inputs that it drew last. Used by one thread.
+class PlanJobs {
+ public:
+  // As RunSubjects. INVALID_ARGUMENT: the job does not fit together.
+  absl::Status Serve(const internal::PlanJob& job);
+
+ private:
+  absl::Status Draw(const internal::PlanJob::PlanInputs& inputs);
+
+  std::string key_;
+  Graph graph_;
+  std::optional<PlanRuns> runs_;
+};
 
 // Returns the size of the window that the subjects fill.
 int64_t WindowBytes(const Graph& graph, const PlanRuns& runs,

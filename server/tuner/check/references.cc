@@ -7,6 +7,7 @@
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
 #include "compiler/ir/graph/accepted_limits.h"
+#include "deploy/bazel/libs/status_macros.h"
 #include "server/tuner/check/error_bound.h"
 #include "server/tuner/check/sampled_check.h"
 #include "server/tuner/run/inputs.h"
@@ -27,6 +28,31 @@ double ProcessorSeconds() {
   return static_cast<double>(now.tv_sec) + 1e-9 * static_cast<double>(now.tv_nsec);
 }
 
+absl::Status RepeatInputs(const Graph& graph, ReferenceCase* c) {
+  absl::StatusOr<std::vector<DrawnInput>> drawn = DrawInputs(graph, c->env, c->seed, c->choice);
+  if (!drawn.ok()) return drawn.status();
+  c->repeated.clear();
+  for (const DrawnInput& input : *drawn) {
+    std::vector<int64_t> strides;
+    int64_t bytes = DTypeBytes(input.drawn.dtype);
+    for (size_t axis = input.shape.size(); axis-- > 0;) {
+      strides.push_back(bytes);
+      if (__builtin_mul_overflow(bytes, input.shape[axis], &bytes)) {
+        std::vector<NodeId> ids = graph.InputIds();
+        const std::vector<NodeId> parameters = graph.ParameterIds();
+        ids.insert(ids.end(), parameters.begin(), parameters.end());
+        return absl::ResourceExhaustedError(absl::StrCat(
+            "input \"", graph.node(ids[c->repeated.size()]).name, "\" has too many bytes"));
+      }
+    }
+    absl::StatusOr<RepeatedBytes> repeated =
+        RepeatedBytes::Create(bytes, strides, input.drawn.bytes);
+    if (!repeated.ok()) return repeated.status();
+    c->repeated.push_back(*std::move(repeated));
+  }
+  return absl::OkStatus();
+}
+
 class ReferenceMaker {
  public:
   explicit ReferenceMaker(const internal::CheckRequest& request) : request_(request) {}
@@ -37,7 +63,6 @@ class ReferenceMaker {
   absl::Status AddCases(int index);
   absl::Status Evaluated(ReferenceCase* c);
   absl::Status Sampled(ReferenceCase* c);
-  absl::Status RepeatInputs(IndexChoice choice, ReferenceCase* c) const;
 
   const internal::CheckRequest& request_;
   References made_;
@@ -90,9 +115,8 @@ absl::Status ReferenceMaker::Evaluated(ReferenceCase* c) {
   absl::StatusOr<BoundedValues> right;
   // Indices computed from inputs are the most likely to be in range for small inputs.
   for (IndexChoice choice : kChoices) {
-    absl::StatusOr<std::vector<Tensor>> random = RandomInputs(made_.graph, c->env, c->seed, choice);
-    if (!random.ok()) return random.status();
-    c->inputs = *std::move(random);
+    c->choice = choice;
+    RETURN_IF_ERROR(DrawInputsOf(made_.graph, c));
     right = EvaluateWithBounds(made_.graph, c->inputs, &c->env);
     choice_ = std::max(choice_, choice);
     if (!absl::IsOutOfRange(right.status())) break;
@@ -105,35 +129,11 @@ absl::Status ReferenceMaker::Evaluated(ReferenceCase* c) {
   return absl::OkStatus();
 }
 
-absl::Status ReferenceMaker::RepeatInputs(IndexChoice choice, ReferenceCase* c) const {
-  absl::StatusOr<std::vector<DrawnInput>> drawn = DrawInputs(made_.graph, c->env, c->seed, choice);
-  if (!drawn.ok()) return drawn.status();
-  c->repeated.clear();
-  for (const DrawnInput& input : *drawn) {
-    std::vector<int64_t> strides;
-    int64_t bytes = DTypeBytes(input.drawn.dtype);
-    for (size_t axis = input.shape.size(); axis-- > 0;) {
-      strides.push_back(bytes);
-      if (__builtin_mul_overflow(bytes, input.shape[axis], &bytes)) {
-        std::vector<NodeId> ids = made_.graph.InputIds();
-        const std::vector<NodeId> parameters = made_.graph.ParameterIds();
-        ids.insert(ids.end(), parameters.begin(), parameters.end());
-        return absl::ResourceExhaustedError(absl::StrCat(
-            "input \"", made_.graph.node(ids[c->repeated.size()]).name, "\" has too many bytes"));
-      }
-    }
-    absl::StatusOr<RepeatedBytes> repeated =
-        RepeatedBytes::Create(bytes, strides, input.drawn.bytes);
-    if (!repeated.ok()) return repeated.status();
-    c->repeated.push_back(*std::move(repeated));
-  }
-  return absl::OkStatus();
-}
-
 absl::Status ReferenceMaker::Sampled(ReferenceCase* c) {
   for (IndexChoice choice : kChoices) {
     if (choice < choice_) continue;
-    if (absl::Status s = RepeatInputs(choice, c); !s.ok()) return s;
+    c->choice = choice;
+    RETURN_IF_ERROR(DrawInputsOf(made_.graph, c));
     std::vector<absl::string_view> inputs;
     for (const RepeatedBytes& repeated : c->repeated) inputs.push_back(repeated.view());
     const absl::StatusOr<bool> in_range = IndicesInRange(made_.graph, c->env, inputs);
@@ -171,6 +171,12 @@ std::string KeyOf(const internal::CheckRequest& request) {
 }
 
 }  // namespace
+
+absl::Status DrawInputsOf(const Graph& graph, ReferenceCase* c) {
+  if (c->sampled) return RepeatInputs(graph, c);
+  ASSIGN_OR_RETURN(c->inputs, RandomInputs(graph, c->env, c->seed, c->choice));
+  return absl::OkStatus();
+}
 
 absl::StatusOr<References> MakeReferences(const internal::CheckRequest& request) {
   return ReferenceMaker(request).Make();

@@ -20,6 +20,7 @@
 #include "absl/status/statusor.h"
 #include "compiler/ir/graph/graph.h"
 #include "proto/athanor/internal/tuner.pb.h"
+#include "server/tuner/run/inputs.h"
 #include "server/tuner/run/repeated_bytes.h"
 
 namespace athanor {
@@ -31,6 +32,7 @@ struct ReferenceCase {
   std::string text;  // "b=7 s=11 seed=3"
   uint64_t seed = 0;
   bool sampled = false;
+  IndexChoice choice = IndexChoice::kAny;  // by which inputs are drawn
   // Inputs, then parameters: `inputs` where every element is compared, else `repeated`.
   std::vector<Tensor> inputs;
   std::vector<RepeatedBytes> repeated;
@@ -44,6 +46,9 @@ struct References {
   Graph graph;
   std::vector<ReferenceCase> cases;
 };
+
+// Draws the case's inputs by its sizes, seed and choice: every process draws the same.
+absl::Status DrawInputsOf(const Graph& graph, ReferenceCase* c);
 
 // INVALID_ARGUMENT: the request does not fit together. Besides, the reference evaluator's errors.
 absl::StatusOr<References> MakeReferences(const internal::CheckRequest& request);

@@ -8,16 +8,19 @@
 #include <utility>
 #include <vector>
 
+#include "absl/algorithm/container.h"
 #include "absl/strings/str_cat.h"
 #include "deploy/bazel/libs/status_macros.h"
 #include "runtime/executor.h"
 #include "runtime/prepared_pool.h"
+#include "server/child/trial_states.h"
 #include "server/tuner/measure/layers.h"
 #include "server/tuner/measure/measured_inputs.h"
 #include "server/tuner/measure/median.h"
 #include "server/tuner/measure/pacer.h"
 #include "server/tuner/measure/walked_memory.h"
 #include "server/tuner/measure/yardstick.h"
+#include "server/tuner/run/device_worker.h"
 #include "server/tuner/run/target_device.h"
 #include "server/tuner/run/weight_turns.h"
 
@@ -53,6 +56,8 @@ constexpr double kClearlySlower = 1.03, kTooLittle = 0.985;
 constexpr double kHopeless = 2;
 // Call data of all sizes that is kept between the first rounds and the others.
 constexpr int64_t kMostHeld = int64_t{64} << 20;
+
+constexpr absl::string_view kWhat = "a measured plan";
 
 // Plain data written by the forked process.
 struct Result {
@@ -204,11 +209,8 @@ absl::StatusOr<internal::MeasureReply> Measurement::Run() {
       SharedMemory::Create(std::max<size_t>(1, steps) * sizeof(double));
   if (!step_memory.ok()) return step_memory.status();
   step_seconds_ = new (step_memory->data()) double[std::max<size_t>(1, steps)]();
-  const auto run = [&] {
-    return RunOnDevice(request_.plans(0).plan().target(), threads_,
-                       [&](Device* device) { return RunAll(device, results); });
-  };
-  if (absl::Status s = RunIsolated("a measured plan", limits_, run); !s.ok()) return s;
+  RETURN_IF_ERROR(RunWhereItIsSafe(kWhat, limits_, request_.plans(0).plan().target(), threads_,
+                                   [&](Device* device) { return RunAll(device, results); }));
   internal::MeasureReply reply;
   for (int s = 0; s < request_.sizes_size(); ++s) {
     reply.set_f32_flops_per_second(
@@ -677,6 +679,23 @@ absl::Status Measurement::TimeSteps(Subject& s, int size, double* seconds) {
   return absl::OkStatus();
 }
 
+// Has the device worker measure. What it says is held against the request.
+absl::StatusOr<internal::MeasureReply> MeasureInWorker(const internal::MeasureRequest& request,
+                                                       const IsolationLimits& limits,
+                                                       PacerView::Clock::time_point end) {
+  internal::WorkerJob job;
+  *job.mutable_measure()->mutable_request() = request;
+  job.mutable_measure()->set_end_us(end.time_since_epoch() / std::chrono::microseconds(1));
+  ASSIGN_OR_RETURN(internal::WorkerReply reply, limits.worker->Run(kWhat, limits, &job));
+  bool fits = reply.measure().plans_size() == request.plans_size();
+  for (int p = 0; fits && p < request.plans_size(); ++p) {
+    const internal::PlanTimes& plan = reply.measure().plans(p);
+    fits = plan.sizes_size() == request.sizes_size() && absl::c_all_of(plan.sizes(), IsTime);
+  }
+  if (fits) return std::move(*reply.mutable_measure());
+  return absl::InternalError(absl::StrCat(kWhat, ": the device worker's times do not fit"));
+}
+
 }  // namespace
 
 absl::StatusOr<internal::MeasureReply> MeasurePlans(const internal::MeasureRequest& request,
@@ -685,6 +704,7 @@ absl::StatusOr<internal::MeasureReply> MeasurePlans(const internal::MeasureReque
                                                     InputMemory* memory,
                                                     std::chrono::steady_clock::time_point end) {
   if (absl::Status s = Validate(request); !s.ok()) return s;
+  if (limits.worker != nullptr) return MeasureInWorker(request, limits, end);
   absl::StatusOr<std::shared_ptr<const MeasuredInputs>> inputs = memory->For(request);
   if (!inputs.ok()) return inputs.status();
   return Measurement(request, **inputs, limits, traffic, end).Run();

@@ -11,9 +11,11 @@
 #include <utility>
 
 #include "absl/container/flat_hash_set.h"
+#include "absl/strings/str_cat.h"
 #include "deploy/bazel/libs/mutex.h"
 #include "runtime/prepared_pool.h"
 #include "runtime/program.h"
+#include "server/tuner/run/device_worker.h"
 
 namespace athanor {
 namespace {
@@ -24,14 +26,15 @@ int64_t Pages(int64_t bytes) { return (bytes + kPage - 1) / kPage * kPage; }
 
 }  // namespace
 
-Scratch Scratch::Open(int fd) {
+Scratch Scratch::Open(int fd, size_t least) {
   struct stat info{};
   if (fstat(fd, &info) != 0) return Scratch();
-  return Scratch(fd, info.st_size);
+  return Scratch(fd, least, info.st_size);
 }
 
 Scratch& Scratch::operator=(Scratch&& other) noexcept {
   std::swap(fd_, other.fd_);
+  std::swap(least_, other.least_);
   std::swap(bytes_, other.bytes_);
   std::swap(next_, other.next_);
   return *this;
@@ -42,7 +45,7 @@ Scratch::~Scratch() {
 }
 
 std::optional<SharedMemory> Scratch::Take(size_t bytes) {
-  if (fd_ < 0 || bytes < kLeast || static_cast<int64_t>(bytes) > bytes_ - next_) {
+  if (fd_ < 0 || bytes < least_ || static_cast<int64_t>(bytes) > bytes_ - next_) {
     return std::nullopt;
   }
   const auto size = static_cast<int64_t>(bytes);
@@ -62,16 +65,26 @@ void Scratch::Clear() {
   next_ = 0;
 }
 
-absl::StatusOr<SharedMemory> TakeOrCreate(Scratch* scratch, size_t bytes) {
-  if (scratch != nullptr) {
-    if (std::optional<SharedMemory> taken = scratch->Take(bytes)) return *std::move(taken);
+absl::StatusOr<SharedMemory> TakeOrCreate(const IsolationLimits& limits, size_t bytes) {
+  if (limits.scratch != nullptr) {
+    if (std::optional<SharedMemory> taken = limits.scratch->Take(bytes)) return *std::move(taken);
   }
-  return SharedMemory::Create(bytes);
+  if (limits.worker == nullptr) return SharedMemory::Create(bytes);
+  if (std::optional<SharedMemory> taken = limits.worker->memory().Take(bytes)) {
+    return *std::move(taken);
+  }
+  return absl::ResourceExhaustedError(
+      absl::StrCat("memory for a check: ", bytes, " bytes: none is left for the device worker"));
 }
 
-absl::StatusOr<GuardedBytes> TakeOrCreateGuarded(Scratch* scratch, size_t bytes) {
-  return GuardedBytes::Create(bytes,
-                              [&](size_t with_guard) { return TakeOrCreate(scratch, with_guard); });
+absl::StatusOr<GuardedBytes> TakeOrCreateGuarded(const IsolationLimits& limits, size_t bytes) {
+  return GuardedBytes::Create(
+      bytes, [&](size_t with_margins) { return TakeOrCreate(limits, with_margins); });
+}
+
+void ClearTaken(const IsolationLimits& limits) {
+  if (limits.scratch != nullptr) limits.scratch->Clear();
+  if (limits.worker != nullptr) limits.worker->memory().Clear();
 }
 
 struct ScratchDevice::Window {

@@ -38,15 +38,19 @@ class Scratch {
  public:
   Scratch() = default;  // without a file; Take returns nullopt
   // Takes over the descriptor of a file; the file's size limits what can be taken between two calls
-  // of Clear.
-  static Scratch Open(int fd);
+  // of Clear. Fewer than `least` bytes are not taken.
+  static Scratch Open(int fd, size_t least = kLeast);
   Scratch(Scratch&& other) noexcept
-      : fd_(std::exchange(other.fd_, -1)), bytes_(other.bytes_), next_(other.next_) {}
+      : fd_(std::exchange(other.fd_, -1)),
+        least_(other.least_),
+        bytes_(other.bytes_),
+        next_(other.next_) {}
   Scratch& operator=(Scratch&& other) noexcept;
   ~Scratch();
 
   // Returns zeroed pages that forked processes share, with disk space allocated for them. Returns
-  // nullopt for fewer than kLeast bytes, which are not worth it, without a file, or without room.
+  // nullopt for fewer than the least bytes, which are not worth it, without a file, or without
+  // room.
   std::optional<SharedMemory> Take(size_t bytes);
   // Frees pages and disk space. REQUIRES: none of the taken memory is in use
   void Clear();
@@ -54,15 +58,19 @@ class Scratch {
   static constexpr size_t kLeast = size_t{8} << 20;
 
  private:
-  Scratch(int fd, int64_t bytes) : fd_(fd), bytes_(bytes) {}
+  Scratch(int fd, size_t least, int64_t bytes) : fd_(fd), least_(least), bytes_(bytes) {}
 
   int fd_ = -1;
+  size_t least_ = kLeast;
   int64_t bytes_ = 0, next_ = 0;
 };
 
-// Takes the memory from `scratch` if it is not null and has room; otherwise creates it in memory.
-absl::StatusOr<SharedMemory> TakeOrCreate(Scratch* scratch, size_t bytes);
-absl::StatusOr<GuardedBytes> TakeOrCreateGuarded(Scratch* scratch, size_t bytes);
+// Takes the memory from `limits.scratch` if there is one with room, then from what the worker
+// shares with this process, or else creates it. RESOURCE_EXHAUSTED: there is none left.
+absl::StatusOr<SharedMemory> TakeOrCreate(const IsolationLimits& limits, size_t bytes);
+absl::StatusOr<GuardedBytes> TakeOrCreateGuarded(const IsolationLimits& limits, size_t bytes);
+// Frees what was taken. REQUIRES: none of it is in use
+void ClearTaken(const IsolationLimits& limits);
 
 // Allocates prepared weights in a window while there is room, then from `device`; forwards
 // everything else to that device. The start of the window is reused once no allocation lives in it.

@@ -46,8 +46,8 @@ TEST(ScratchTest, NothingWithoutAFile) {
   EXPECT_FALSE(none.Take(kLeast).has_value());
   none.Clear();
   EXPECT_FALSE(Scratch::Open(-1).Take(kLeast).has_value());
-  EXPECT_TRUE(AllAre(TakeOrCreate(&none, kLeast).value().data(), kLeast, 0));
-  EXPECT_TRUE(AllAre(TakeOrCreate(nullptr, 1).value().data(), 1, 0));
+  EXPECT_TRUE(AllAre(TakeOrCreate({.scratch = &none}, kLeast).value().data(), kLeast, 0));
+  EXPECT_TRUE(AllAre(TakeOrCreate({}, 1).value().data(), 1, 0));
 }
 
 TEST(ScratchTest, PagesOfTheFileUntilItIsFull) {
@@ -64,7 +64,7 @@ TEST(ScratchTest, PagesOfTheFileUntilItIsFull) {
   EXPECT_EQ(pread(fd, &at_end, 1, kLeast), 1);
   EXPECT_EQ(at_end, 1);
   EXPECT_FALSE(scratch.Take(2 * kLeast).has_value());
-  EXPECT_TRUE(TakeOrCreate(&scratch, 2 * kLeast).ok());  // falls back to memory
+  EXPECT_TRUE(TakeOrCreate({.scratch = &scratch}, 2 * kLeast).ok());  // falls back to memory
 }
 
 TEST(ScratchTest, ClearGivesEverythingBackAndBeginsAnew) {
@@ -84,7 +84,7 @@ TEST(ScratchTest, ClearGivesEverythingBackAndBeginsAnew) {
 TEST(ScratchTest, GuardedBytesLieThereToo) {
   const int fd = File(4 * kLeast);
   Scratch scratch = Scratch::Open(fd);
-  const GuardedBytes bytes = TakeOrCreateGuarded(&scratch, kLeast).value();
+  const GuardedBytes bytes = TakeOrCreateGuarded({.scratch = &scratch}, kLeast).value();
   EXPECT_EQ(bytes.bytes(), kLeast);
   std::memset(bytes.data(), 4, bytes.bytes());
   EXPECT_TRUE(bytes.MarginIntact());

@@ -16,26 +16,8 @@ namespace {
 struct Gpu {
   const CudaDriver* driver = nullptr;
   int ordinal = 0;
+  CudaDevice* device = nullptr;
 } gpu;
-
-absl::StatusOr<std::unique_ptr<Device>> DeviceFor(const v1::Target& target, int threads) {
-  if (RunsOnHost(target)) {
-    if (gpu.driver != nullptr && !GpuIsEmulated()) {
-      return absl::FailedPreconditionError(
-          "a plan for the CPU, but this tuner was started for a GPU (--gpu=N), without walls");
-    }
-    ASSIGN_OR_RETURN(std::unique_ptr<Device> device,
-                     CpuDevice::Create({.threads = HostThreads(target, threads), .pin = false}));
-    return device;
-  }
-  if (gpu.driver == nullptr) {
-    return absl::FailedPreconditionError(
-        "a plan for a GPU, but this tuner was started for the CPU (no --gpu=N)");
-  }
-  ASSIGN_OR_RETURN(std::unique_ptr<Device> device,
-                   CudaDevice::Create(*gpu.driver, {.ordinal = gpu.ordinal}));
-  return device;
-}
 
 }  // namespace
 
@@ -53,12 +35,34 @@ bool GpuIsEmulated() {
   return emulated;
 }
 
+absl::StatusOr<CudaDevice*> TheGpu() {
+  if (gpu.device != nullptr) return gpu.device;
+  if (gpu.driver == nullptr) {
+    return absl::FailedPreconditionError(
+        "a plan for a GPU, but this is no device worker (--worker), or none of a GPU (--gpu=N)");
+  }
+  ASSIGN_OR_RETURN(std::unique_ptr<CudaDevice> made,
+                   CudaDevice::Create(*gpu.driver, {.ordinal = gpu.ordinal}));
+  return gpu.device = made.release();
+}
+
 absl::Status RunOnDevice(const v1::Target& target, int threads,
                          absl::FunctionRef<absl::Status(Device* device)> body) {
-  ASSIGN_OR_RETURN(const std::unique_ptr<Device> device, DeviceFor(target, threads));
-  absl::Status status = body(device.get());
-  if (RunsOnHost(target) || !absl::IsUnavailable(status)) return status;
-  return absl::InternalError(status.message());
+  if (RunsOnHost(target)) {
+    ASSIGN_OR_RETURN(const std::unique_ptr<Device> device,
+                     CpuDevice::Create({.threads = HostThreads(target, threads), .pin = false}));
+    return body(device.get());
+  }
+  ASSIGN_OR_RETURN(CudaDevice* const device, TheGpu());
+  absl::Status status = body(device);
+  return absl::IsUnavailable(status) ? absl::InternalError(status.message()) : status;
+}
+
+absl::Status RunWhereItIsSafe(absl::string_view what, const IsolationLimits& limits,
+                              const v1::Target& target, int threads,
+                              absl::FunctionRef<absl::Status(Device* device)> body) {
+  if (!RunsOnHost(target)) return RunOnDevice(target, threads, body);
+  return RunIsolated(what, limits, [&] { return RunOnDevice(target, threads, body); });
 }
 
 bool RunsOnHost(const v1::Target& target) { return target.device() != "cuda"; }

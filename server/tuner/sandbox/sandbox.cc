@@ -10,6 +10,7 @@
 #include <cerrno>
 #include <cstring>
 #include <iterator>
+#include <utility>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
@@ -28,11 +29,23 @@ bool paths_are_walled = false;
 // Set if a GPU's driver runs in the processes that this one forks.
 bool a_driver_runs = false;
 
-absl::Status CloseFrom(unsigned first) {
-  if (syscall(SYS_close_range, first, ~0u, 0u) == 0) return absl::OkStatus();
+absl::Status CloseRange(unsigned first, unsigned last) {
+  if (syscall(SYS_close_range, first, last, 0u) == 0) return absl::OkStatus();
   return absl::FailedPreconditionError(
       absl::StrCat("a kernel's process would keep its descriptors: close_range (Linux 5.9): ",
                    std::strerror(errno)));
+}
+
+// Closes all but these.
+absl::Status CloseOthers(std::vector<int> kept) {
+  std::sort(kept.begin(), kept.end());
+  unsigned first = 0;
+  for (const int fd : kept) {
+    const auto next = static_cast<unsigned>(fd);
+    if (next > first) RETURN_IF_ERROR(CloseRange(first, next - 1));
+    first = next + 1;
+  }
+  return CloseRange(first, ~0u);
 }
 
 absl::Status Limit(int resource, uint64_t value, bool hard, const char* name) {
@@ -66,6 +79,32 @@ void AllowOwnPriority() {
   setrlimit(RLIMIT_NICE, &limit);  // fails for most users: then they do not
 }
 
+// What a GPU's driver does without. It keeps its user, by whom CUDA's multi-process service knows
+// its clients.
+absl::StatusOr<std::string> ConfineDriver(pid_t parent) {
+  ASSIGN_OR_RETURN(std::string who, DropPrivileges(/*another_user=*/false));
+  RETURN_IF_ERROR(DieWith(parent));
+  if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) != 0) {
+    return absl::FailedPreconditionError("prctl(PR_SET_NO_NEW_PRIVS) fails");
+  }
+  return absl::StrCat(who, "; a GPU's driver makes calls that more would forbid");
+}
+
+// Limits what a forked process may open, call and map.
+absl::Status WallForkedProcess() {
+  RETURN_IF_ERROR(Limit(RLIMIT_NOFILE, 32, true, "RLIMIT_NOFILE"));
+  rlimit free_address_space;
+  getrlimit(RLIMIT_AS, &free_address_space);
+  free_address_space.rlim_cur = free_address_space.rlim_max;
+  setrlimit(RLIMIT_AS, &free_address_space);
+  if (paths_are_walled) {
+    std::vector<std::string> paths = LibraryPaths();
+    paths.push_back("/proc/self/");
+    RETURN_IF_ERROR(WallPaths(paths).status());
+  }
+  return FilterKernelCalls();
+}
+
 }  // namespace
 
 absl::Status DieWith(pid_t parent) {
@@ -80,11 +119,7 @@ absl::Status DieWith(pid_t parent) {
 absl::StatusOr<std::string> ConfineTuner(const TunerLimits& limits) {
   absl::Status status = Limit(RLIMIT_CORE, 0, true, "RLIMIT_CORE");
   a_driver_runs = limits.gpu_driver;
-  if (a_driver_runs) {
-    if (status.ok()) status = DieWith(limits.parent);
-    if (!status.ok()) return status;
-    return "none: a GPU's driver makes calls that they would forbid";
-  }
+  if (a_driver_runs) return status.ok() ? ConfineDriver(limits.parent) : status;
   if (status.ok()) status = Limit(RLIMIT_FSIZE, limits.file_bytes, true, "RLIMIT_FSIZE");
 #if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
 #if !__has_feature(address_sanitizer) && !__has_feature(thread_sanitizer)
@@ -95,7 +130,7 @@ absl::StatusOr<std::string> ConfineTuner(const TunerLimits& limits) {
 #endif
 #endif
   // Tests now, before there is a kernel, whether kernels could be confined.
-  if (status.ok()) status = CloseFrom(~0u);
+  if (status.ok()) status = CloseRange(~0u, ~0u);
   if (!status.ok()) return status;
   AllowOwnPriority();
   ASSIGN_OR_RETURN(std::string who, DropPrivileges(limits.another_user));
@@ -125,20 +160,16 @@ absl::StatusOr<std::string> ConfineTuner(const TunerLimits& limits) {
 }
 
 absl::Status ConfineKernel(int64_t cpu_seconds) {
-  absl::Status status = LimitCpu(cpu_seconds);
-  if (a_driver_runs) return status;
-  if (status.ok()) status = Limit(RLIMIT_NOFILE, 32, true, "RLIMIT_NOFILE");
-  rlimit free_address_space;
-  getrlimit(RLIMIT_AS, &free_address_space);
-  free_address_space.rlim_cur = free_address_space.rlim_max;
-  setrlimit(RLIMIT_AS, &free_address_space);
-  if (status.ok()) status = CloseFrom(0);
-  if (status.ok() && paths_are_walled) {
-    std::vector<std::string> paths = LibraryPaths();
-    paths.push_back("/proc/self/");
-    status = WallPaths(paths).status();
-  }
-  return status.ok() ? FilterKernelCalls() : status;
+  RETURN_IF_ERROR(LimitCpu(cpu_seconds));
+  RETURN_IF_ERROR(CloseOthers({}));
+  return WallForkedProcess();
+}
+
+absl::Status ConfineWorker(std::vector<int> descriptors) {
+  // A driver's words must not go to what it opens.
+  if (a_driver_runs) descriptors.insert(descriptors.end(), {0, 1, 2});
+  RETURN_IF_ERROR(CloseOthers(std::move(descriptors)));
+  return a_driver_runs ? absl::OkStatus() : WallForkedProcess();
 }
 
 void WidenAddressSpace(int64_t bytes) {

@@ -12,7 +12,10 @@
 // has libraries and its own process. A forbidden call ends the process with SIGSYS if no library
 // makes it by itself; otherwise the call fails with EPERM, EACCES or ENOSYS.
 //
-// Where a GPU's driver runs (TunerLimits), none of these restrictions holds but the first two.
+// A device worker (server/tuner/worker) is confined as a tuner is, and its forked process, which
+// runs kernels of a GPU, as a kernel's. Where the GPU is real, its driver needs more than they
+// allow: these two only die with their parents, dump no core, and have no capabilities, no way to
+// gain any, and no descriptors but their own.
 //
 // Two of these restrictions depend on the system: Landlock (Linux 5.13) and, for a server of root,
 // the change of user. Without both, a process can read what its server can read.
@@ -23,6 +26,7 @@
 
 #include <cstdint>
 #include <string>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
@@ -36,9 +40,8 @@ struct TunerLimits {
   // Disabled in tests of the remaining restrictions.
   bool wall_paths = true;
   bool another_user = true;
-  // A GPU's driver runs in processes that are forked from here. It makes system calls and opens
-  // files of its own, so they only die with their parents and dump no core. A kernel of a GPU makes
-  // no system calls.
+  // The driver of a real GPU runs in processes that are forked from here. It makes system calls and
+  // opens files of its own. A kernel of a GPU makes none.
   bool gpu_driver = false;
 };
 
@@ -53,6 +56,9 @@ absl::Status DieWith(pid_t parent);
 // address space, since plans reserve more than they use; resident memory is watched from outside.
 // Returns FAILED_PRECONDITION as ConfineTuner does.
 absl::Status ConfineKernel(int64_t cpu_seconds);
+// Restricts a process forked by a device worker likewise, but for its time, which the worker limits
+// job by job: it runs one after the other. It keeps `descriptors`.
+absl::Status ConfineWorker(std::vector<int> descriptors);
 
 // Raises this process's limit on address space, if it has one, by `bytes`; negative lowers it. For
 // mappings without memory of their own.

@@ -272,7 +272,7 @@ void Expect(Outcome wanted, const Confined& result) {
 
 TEST_F(SandboxAttacksTest, NoneGetsThrough) {
   for (const Walls& walls : kAllWalls) {
-    for (Level level : {kTuner, kKernel}) {
+    for (Level level : kAllLevels) {
       for (const Attack& attack : kAttacks) {
         SCOPED_TRACE(ToString(level, walls) + ": " + attack.name);
         Expect(level == kTuner ? attack.tuner : attack.kernel,
@@ -288,7 +288,7 @@ TEST_F(SandboxAttacksTest, NoneGetsThrough) {
 
 #if defined(__x86_64__)
 TEST_F(SandboxAttacksTest, SystemCallsOf32BitProgramsEndTheProcess) {
-  for (Level level : {kTuner, kKernel}) {
+  for (Level level : kAllLevels) {
     const Confined result = RunConfined(level, {}, [] {
       int value = 20;  // getpid
       asm volatile("int $0x80" : "+a"(value) : : "memory");
@@ -326,7 +326,7 @@ TEST_F(SandboxAttacksTest, FilesStayClosed) {
       {"/proc/self/cwd", kByLandlock},
   };
   for (const Walls& walls : kAllWalls) {
-    for (Level level : {kTuner, kKernel}) {
+    for (Level level : kAllLevels) {
       for (const auto& row : rows) {
         SCOPED_TRACE(ToString(level, walls) + ": " + row.path);
         std::string path = row.path;

@@ -13,10 +13,12 @@
 
 #include <algorithm>
 #include <atomic>
+#include <chrono>
 #include <cstddef>
 #include <cstdlib>
 #include <fstream>
 #include <iterator>
+#include <memory>
 #include <new>
 #include <string>
 #include <thread>
@@ -136,9 +138,9 @@ const struct Need {
 
 TEST(SandboxTest, WhatTheyNeedWorks) {
   for (const Walls& walls : kAllWalls) {
-    for (Level level : {kTuner, kKernel}) {
+    for (Level level : kAllLevels) {
       for (const Need& need : kNeeds) {
-        if (level == kKernel && !need.of_kernels) continue;
+        if (level != kTuner && !need.of_kernels) continue;
         SCOPED_TRACE(ToString(level, walls) + ": " + need.name);
         const Confined result = RunConfined(level, walls, need.run);
         EXPECT_EQ(result.ended_by, 0);
@@ -161,8 +163,10 @@ std::string State(const char* fields) {
 TEST(SandboxTest, NoPrivilegeStays) {
   // In a container, a process of root may not be permitted to drop its bounding set.
   const bool all = prctl(PR_CAPBSET_DROP, 40, 0, 0, 0) == 0;
-  for (const Walls& walls : kAllWalls) {
-    for (Level level : {kTuner, kKernel}) {
+  std::vector<Walls> rows(std::begin(kAllWalls), std::end(kAllWalls));
+  rows.push_back({.driver = true});
+  for (const Walls& walls : rows) {
+    for (Level level : kAllLevels) {
       SCOPED_TRACE(ToString(level, walls));
       const Confined result = RunConfined(level, walls, [all] {
         const std::string sets[] = {State("CapInh"), State("CapPrm"), State("CapEff"),
@@ -200,6 +204,44 @@ TEST(SandboxTest, AKernelsProcessHasNoDescriptor) {
   });
   close(inherited);
   EXPECT_EQ(result.value, 0);
+}
+
+TEST(SandboxTest, AWorkersProcessHasTheDescriptorsOfItsJobs) {
+  const int first = open("/dev/null", O_RDONLY), between = open("/dev/null", O_RDONLY),
+            last = open("/dev/null", O_RDONLY);
+  for (const bool driver : {true, false}) {
+    const Confined result = RunConfined(kTuner, {.driver = driver}, [&] {
+      const absl::StatusOr<std::unique_ptr<ForkedProcess>> process =
+          ForkedProcess::Start([&](absl::Status status) {
+            if (!status.ok() || !ConfineWorker({last, first}).ok()) _exit(1);
+            for (int fd = 0; fd < 1024; ++fd) {
+              const bool wanted = fd == first || fd == last || (driver && fd <= 2);
+              if ((fcntl(fd, F_GETFD) != -1) != wanted) _exit(2);
+            }
+            _exit(0);
+          });
+      if (!process.ok()) return 3;
+      const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(30);
+      WatchProcess(**process, -1, end, int64_t{1} << 40);
+      const int status = (*process)->End();
+      return WIFEXITED(status) ? WEXITSTATUS(status) : 4;
+    });
+    EXPECT_EQ(result.value, 0) << result.walls;
+  }
+  for (const int fd : {first, between, last}) close(fd);
+}
+
+// A driver opens devices, and makes calls that no list has.
+TEST(SandboxTest, ADriverMayWriteAndCall) {
+  for (Level level : {kTuner, kWorker}) {
+    const Confined result = RunConfined(level, {.driver = true}, [] {
+      if (open("/dev/null", O_RDWR) < 0) return 1;
+      return syscall(SYS_socket, 1, 1, 0) >= 0 ? 0 : 2;
+    });
+    EXPECT_EQ(result.ended_by, 0);
+    EXPECT_EQ(result.value, 0) << result.walls;
+    EXPECT_THAT(std::string(result.walls), HasSubstr("without capabilities"));
+  }
 }
 
 // Makes `call` fail as on a system without it.

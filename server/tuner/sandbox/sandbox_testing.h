@@ -1,4 +1,5 @@
-// Runs code in the sandboxes of a tuner process and of a kernel's process.
+// Runs code in the sandboxes of a tuner process, of a kernel's process, and of one that runs
+// kernels for a device worker.
 //
 //   const Confined result = RunConfined(kKernel, {.paths = false}, [] { return Try(SYS_fork); });
 //   EXPECT_EQ(result.ended_by, SIGSYS);
@@ -21,18 +22,22 @@
 
 namespace athanor {
 
-enum Level { kTuner, kKernel };
+enum Level { kTuner, kKernel, kWorker };
+inline constexpr Level kAllLevels[] = {kTuner, kKernel, kWorker};
 
 // The restrictions that a system may lack.
 struct Walls {
   bool paths = true;
   bool user = true;
+  bool driver = false;  // there is a GPU's driver, which has few
 };
 inline constexpr Walls kAllWalls[] = {{true, true}, {true, false}, {false, true}, {false, false}};
 
 inline std::string ToString(Level level, Walls walls) {
-  return std::string(level == kTuner ? "tuner" : "kernel") + (walls.paths ? ", Landlock" : "") +
-         (walls.user ? ", another user" : "");
+  return std::string(level == kTuner    ? "tuner"
+                     : level == kKernel ? "kernel"
+                                        : "worker") +
+         (walls.paths ? ", Landlock" : "") + (walls.user ? ", another user" : "");
 }
 
 // Returns 0, or the errno of a system call.
@@ -60,19 +65,24 @@ inline Confined RunConfined(Level level, Walls walls, const std::function<int()>
   const pid_t test = getpid();
   const pid_t tuner = fork();
   if (tuner == 0) {
-    const absl::StatusOr<std::string> confined =
-        ConfineTuner({.parent = test, .wall_paths = walls.paths, .another_user = walls.user});
+    const absl::StatusOr<std::string> confined = ConfineTuner({.parent = test,
+                                                               .wall_paths = walls.paths,
+                                                               .another_user = walls.user,
+                                                               .gpu_driver = walls.driver});
     const std::string words = confined.ok() ? *confined : confined.status().ToString();
     std::memcpy(shared->walls, words.data(), std::min(words.size(), sizeof(shared->walls) - 1));
     if (!confined.ok()) _exit(1);
     const pid_t self = getpid();
-    if (level == kKernel) {
+    if (level != kTuner) {
       const pid_t kernel = fork();
       if (kernel != 0) {
         wait(kernel);
         _exit(0);
       }
-      if (!DieWith(self).ok() || !ConfineKernel(/*cpu_seconds=*/60).ok()) _exit(1);
+      absl::Status status = DieWith(self);
+      if (status.ok())
+        status = level == kKernel ? ConfineKernel(/*cpu_seconds=*/60) : ConfineWorker({});
+      if (!status.ok()) _exit(1);
     }
     shared->value = code();
     _exit(0);
