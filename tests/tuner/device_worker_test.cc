@@ -113,6 +113,19 @@ TEST_F(DeviceWorkerTest, ResultsOfTheJobBeforeAreGone) {
   }
 }
 
+// Where an address is right and what lies there is another's, no GPU tells.
+TEST_F(DeviceWorkerTest, AWriteIntoTheGapBehindAnArgument) {
+  Start();
+  const absl::Status wrong =
+      tuner_->Check(CheckOf(GpuKernel("store<f32>(Buffer{a.b1.data, 1 << 20}, a.items, 1);")));
+  EXPECT_EQ(wrong.code(), Code::kDataLoss) << wrong;
+  EXPECT_THAT(wrong.message(), HasSubstr("0 bytes behind argument 1, which has 4 bytes"));
+  const absl::Status before =
+      tuner_->Check(CheckOf(GpuKernel("store<f32>(Buffer{a.b0.data - 8, 1 << 20}, 0, 1);")));
+  EXPECT_EQ(before.code(), Code::kDataLoss) << before;
+  EXPECT_THAT(before.message(), HasSubstr("8 bytes before argument 0"));
+}
+
 TEST_F(DeviceWorkerTest, AFaultEndsItAndTheNextServes) {
   Start();
   const internal::CheckRequest good = CheckOf(GpuKernel(""));

@@ -12,6 +12,7 @@
 #include "deploy/bazel/libs/status_macros.h"
 #include "runtime/executor.h"
 #include "runtime/prepared_pool.h"
+#include "server/tuner/check/canaries.h"
 #include "server/tuner/run/device_worker.h"
 #include "server/tuner/run/scratch.h"
 #include "server/tuner/run/target_device.h"
@@ -196,8 +197,10 @@ absl::Status ServeCheckJob(const internal::CheckJob& job) {
       outputs.push_back(std::move(memory));
     }
   }
-  return RunOnDevice(job.request().plan().target(), /*threads=*/1,
-                     [&](Device* device) { return RunCheck(run, device); });
+  return RunOnDevice(job.request().plan().target(), /*threads=*/1, [&](Device* device) {
+    CanaryDevice canaries(device);
+    return RunCheck(run, &canaries);
+  });
 }
 
 }  // namespace athanor

@@ -46,7 +46,8 @@ absl::Status RunCheck(const CheckRun& run, Device* device);
 internal::CheckJob CheckJobOf(const CheckRun& run,
                               const std::vector<std::vector<GuardedBytes>*>& outputs,
                               const SharedMemory& refused);
-// Does it, in the worker: with inputs that it draws itself.
+// Does it, in the worker: with inputs that it draws itself, and with gaps between the arguments of
+// each launch (canaries.h). DATA_LOSS also if a kernel writes there.
 absl::Status ServeCheckJob(const internal::CheckJob& job);
 
 }  // namespace athanor

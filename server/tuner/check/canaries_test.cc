@@ -1,0 +1,145 @@
+#include "server/tuner/check/canaries.h"
+
+#include <algorithm>
+#include <cstdint>
+#include <cstring>
+#include <memory>
+#include <numeric>
+#include <string>
+#include <vector>
+
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "runtime/executor_testing.h"
+
+namespace athanor {
+namespace {
+
+using ::testing::HasSubstr;
+
+// Adds 1 to each of the second argument's floats, and stores `sizes[1]` at byte `sizes[0]` of it.
+void AddAndStray(void* const* buffers, const int64_t* sizes, int64_t begin, int64_t end, void*,
+                 KernelError*) {
+  for (int64_t i = begin; i < end; ++i) {
+    StoreAt(buffers[1], i, LoadAt<float>(buffers[0], i) + 1);
+  }
+  if (sizes[1] >= 0) static_cast<char*>(buffers[1])[sizes[0]] = static_cast<char>(sizes[1]);
+}
+
+class CanariesTest : public ::testing::Test {
+ protected:
+  static constexpr int64_t kFloats = 1000;
+
+  void SetUp() override {
+    memory_ = device_->Allocate(MemoryKind::kArena, 1 << 20).value();
+    queue_ = canaries_.NewQueue(0).value();
+    kernel_ = CpuDevice::WrapKernel(AddAndStray);
+    std::iota(Floats(0), Floats(0) + 3 * kFloats, 0.0f);
+  }
+
+  float* Floats(int64_t first) const { return static_cast<float*>(memory_->data()) + first; }
+
+  // Runs items [0, grid) on arguments that begin at these floats.
+  absl::Status Run(int64_t in, int64_t out, int64_t at = 0, int64_t value = -1,
+                   int64_t bytes = 4 * kFloats, int64_t grid = kFloats) {
+    void* const buffers[] = {Floats(in), Floats(out)};
+    const int64_t lengths[] = {bytes, bytes}, sizes[] = {at, value};
+    KernelError error;
+    return queue_->Launch(
+        *kernel_,
+        {.buffers = buffers, .bytes = lengths, .sizes = sizes, .grid = grid, .error = &error});
+  }
+
+  const std::unique_ptr<FunctionDevice> device_ = FunctionDevice::Make(1);
+  CanaryDevice canaries_{device_.get()};
+  std::unique_ptr<DeviceMemory> memory_;
+  std::unique_ptr<DeviceQueue> queue_;
+  std::unique_ptr<DeviceKernel> kernel_;
+};
+
+TEST_F(CanariesTest, ResultsAreWhereTheyShouldBe) {
+  for (int64_t out : {kFloats, kFloats + 3, 2 * kFloats, int64_t{0}}) {
+    ASSERT_TRUE(Run(0, out).ok());
+    for (int64_t i = 0; i < kFloats; ++i) ASSERT_EQ(*Floats(out + i), static_cast<float>(i + 1));
+    std::iota(Floats(0), Floats(0) + 3 * kFloats, 0.0f);
+  }
+}
+
+// What lies together stays together, with what one argument has of the other.
+TEST_F(CanariesTest, ArgumentsThatOverlapAreOne) {
+  ASSERT_TRUE(Run(1, 0).ok());
+  for (int64_t i = 0; i < kFloats; ++i) ASSERT_EQ(*Floats(i), static_cast<float>(i + 2));
+  EXPECT_EQ(*Floats(kFloats), static_cast<float>(kFloats));
+}
+
+TEST_F(CanariesTest, AWriteBesideAnArgumentIsFound) {
+  const struct {
+    int64_t at;
+    const char* message;
+  } rows[] = {
+      {4 * kFloats, "0 bytes behind argument 1, which has 4000 bytes"},
+      {4 * kFloats + 300, "300 bytes behind argument 1"},
+      {-1, "1 bytes before argument 1"},
+      {-40, "40 bytes before argument 1"},
+  };
+  for (const auto& row : rows) {
+    const absl::Status found = Run(0, kFloats, row.at, 1);
+    EXPECT_EQ(found.code(), absl::StatusCode::kDataLoss) << found;
+    EXPECT_THAT(std::string(found.message()), HasSubstr(row.message));
+    // The neighbour itself is as it was, and the next launch finds clean gaps.
+    EXPECT_EQ(*Floats(kFloats - 1), static_cast<float>(kFloats - 1));
+    EXPECT_EQ(*Floats(2 * kFloats), static_cast<float>(2 * kFloats));
+    EXPECT_TRUE(Run(0, kFloats).ok());
+  }
+}
+
+// Such a value spoils the result, which is compared.
+TEST_F(CanariesTest, AReadBehindAnArgumentFindsNoValue) {
+  // Nor does it go into the next gap unseen.
+  EXPECT_FALSE(Run(0, kFloats, 0, -1, 4 * kFloats, kFloats + 1).ok());
+  void* const buffers[] = {Floats(0), Floats(kFloats)};
+  const int64_t lengths[] = {4 * (kFloats - 1), 4 * kFloats}, sizes[] = {0, -1};
+  KernelError error;
+  ASSERT_TRUE(queue_
+                  ->Launch(*kernel_, {.buffers = buffers,
+                                      .bytes = lengths,
+                                      .sizes = sizes,
+                                      .grid = kFloats,
+                                      .error = &error})
+                  .ok());
+  EXPECT_EQ(*Floats(2 * kFloats - 2), static_cast<float>(kFloats - 1));
+  EXPECT_LT(*Floats(2 * kFloats - 1), -1e15f);
+}
+
+TEST_F(CanariesTest, ArgumentsOfNoBytesAndOfVeryMany) {
+  EXPECT_TRUE(Run(0, kFloats, 0, -1, /*bytes=*/0, /*grid=*/0).ok());
+  // No gaps then, and nothing is found.
+  memory_ = device_->Allocate(MemoryKind::kArena, 2 * CanaryDevice::kMostBytes).value();
+  void* const buffers[] = {Floats(0), Floats(CanaryDevice::kMostBytes / 4)};
+  const int64_t lengths[] = {CanaryDevice::kMostBytes, 8}, sizes[] = {8, 1};
+  KernelError error;
+  EXPECT_TRUE(
+      queue_
+          ->Launch(
+              *kernel_,
+              {.buffers = buffers, .bytes = lengths, .sizes = sizes, .grid = 2, .error = &error})
+          .ok());
+  EXPECT_EQ(static_cast<char*>(buffers[1])[8], 1);
+}
+
+// Whole plans run as without.
+TEST_F(CanariesTest, PlansRunAsWithout) {
+  const std::vector<ParameterView> parameters = {RowParameter(0.5f)};
+  const auto plan =
+      Executable::Load(RowPlan(), RowPlanObjects(), parameters, &canaries_, {.poison = true});
+  ASSERT_TRUE(plan.ok()) << plan.status();
+  const auto context = (*plan)->NewContext().value();
+  for (int64_t rows : {0, 1, 7, 64}) {
+    RowCall call(rows);
+    ASSERT_TRUE(call.Run(**plan, context.get()).ok());
+    EXPECT_TRUE(call.Right(0.5f)) << rows;
+  }
+}
+
+}  // namespace
+}  // namespace athanor
