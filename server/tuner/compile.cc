@@ -111,6 +111,7 @@ using Compile = absl::FunctionRef<absl::StatusOr<std::string>(size_t source)>;
   // Its words are not the tuner's, and it may not answer.
   dup2(memfd_create("athanor-compiler", MFD_CLOEXEC), STDERR_FILENO);
   close(kTunerFd);
+  close(kWorkerFd);
   // A request that comes meanwhile waits for no more than the scheduler.
   constexpr int kNicer = 10;
   setpriority(PRIO_PROCESS, 0, std::min(19, getpriority(PRIO_PROCESS, 0) + kNicer));

@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import collections
 import concurrent.futures
+import contextlib
 import json
+import os
 import pathlib
 import re
 import shutil
+import signal
 import subprocess
 import tempfile
 import threading
+import time
 from collections.abc import Iterator
 
 import athanor
@@ -589,6 +594,53 @@ def test_hostile_candidates_cost_no_request(tmp_path: pathlib.Path,
             assert search.plans_taken == 0
             assert check(model) == baseline
         assert server.stop() == 0
+    finally:
+        server.kill()
+
+
+def device_workers(server: int) -> tuple[set[int], set[int]]:
+    """Returns the keepers of device workers of a server, and the processes that have the GPU."""
+    parents = {}
+    for folder in pathlib.Path("/proc").glob("[0-9]*"):
+        try:
+            words = (folder / "cmdline").read_bytes().split(b"\0")
+            parent = int((folder / "stat").read_text().rpartition(")")[2].split()[1])
+        except OSError:
+            continue
+        if b"--worker" in words and b"--parent=%d" % server in words:
+            parents[int(folder.name)] = parent
+    keepers = {pid for pid, parent in parents.items() if parent not in parents}
+    return keepers, set(parents) - keepers
+
+
+def test_device_workers_that_are_killed(tmp_path: pathlib.Path) -> None:
+    """A search goes on though somebody kills what it measures with; a server's end leaves none."""
+    server = GpuServer(tmp_path / "state").start()
+    pid = server.pid
+    try:
+        with server.client() as client:
+            model = client.upload(mlp.mlp_graph(config=CONFIG), name="m").wait(timeout=120)
+            check(model)
+            job = client.compile("m", budget="8s")
+            killed = collections.Counter()
+            while not client.job(job.id).finished:
+                check(model)
+                keepers, workers = device_workers(pid)
+                # Processes that have the GPU, and the third time who keeps them.
+                for victim in keepers if sum(killed.values()) % 3 == 2 else workers:
+                    with contextlib.suppress(ProcessLookupError):
+                        os.kill(victim, signal.SIGKILL)
+                    killed["keeper" if victim in keepers else "worker"] += 1
+                time.sleep(0.5)
+            assert killed["keeper"] > 0 and killed["worker"] > 0, killed
+            search = client.job(job.id).search
+            assert search.candidates > search.candidates_failed
+            check(model)
+            server.kill()
+            deadline = time.monotonic() + 10
+            while any(device_workers(pid)) and time.monotonic() < deadline:
+                time.sleep(0.05)
+            assert device_workers(pid) == (set(), set())
     finally:
         server.kill()
 

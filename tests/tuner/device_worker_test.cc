@@ -258,6 +258,41 @@ TEST_F(DeviceWorkerTest, TheTunerHasAllWallsAndNoDriver) {
   EXPECT_THAT(maps(tuner_->worker_pid()), HasSubstr("libcuda.so"));
 }
 
+// A driver that is not known as the emulator is taken for a real one: its worker has few walls.
+TEST_F(DeviceWorkerTest, ADriverThatNeedsMoreThanTheWallsAllow) {
+  std::ifstream file("tests/emulator/libcuda.so.1", std::ios::binary);
+  std::string library((std::istreambuf_iterator<char>(file)), {});
+  const std::string symbol("\0athanor_emulator\0", 18);
+  const size_t at = library.find(symbol);
+  ASSERT_NE(at, std::string::npos);
+  library.replace(at, symbol.size(), std::string("\0athanor_unknowns\0", 18));
+  const std::string folder = ::testing::TempDir();
+  std::ofstream(folder + "/libcuda.so.1", std::ios::binary) << library;
+  setenv("LD_LIBRARY_PATH", folder.c_str(), 1);
+  options_.check_timeout = milliseconds(2000);
+  Start();
+  const internal::CheckRequest good = CheckOf(GpuKernel(""));
+  const internal::CheckRequest hangs = CheckOf(GpuKernel("for (volatile int go = 1; go;) {}"));
+  const internal::CheckRequest bad = CheckOf(GpuKernel("store<f32>(a.b1, a.items, 1);"));
+  for (int i = 0; i < 2; ++i) {
+    const absl::Status right = tuner_->Check(good);
+    EXPECT_TRUE(right.ok()) << right;
+    EXPECT_EQ(tuner_->Check(bad).code(), Code::kInternal);
+    EXPECT_EQ(tuner_->Check(hangs).code(), Code::kDeadlineExceeded);
+  }
+  EXPECT_TRUE(tuner_->Check(good).ok());
+  EXPECT_EQ(tuner_->starts(), 1);
+  EXPECT_THAT(tuner_->walls(), HasSubstr("system calls of a list"));
+  const auto filter = [](pid_t pid) {
+    std::ifstream status(absl::StrCat("/proc/", pid, "/status"));
+    std::string text((std::istreambuf_iterator<char>(status)), {});
+    return absl::StrContains(text, "Seccomp:\t2");
+  };
+  EXPECT_TRUE(filter(tuner_->pid()));
+  EXPECT_FALSE(filter(tuner_->worker_pid()));
+  EXPECT_FALSE(filter(Worker()));
+}
+
 TEST_F(DeviceWorkerTest, AGpuThatIsNotThere) {
   Start();
   const internal::CheckRequest good = CheckOf(GpuKernel(""));
