@@ -28,11 +28,15 @@ struct Region {
   bool Has(const void* address) const { return address >= from && address < from + bytes; }
 };
 
+char* Address(const ArgumentWords& arguments, int i) {
+  return reinterpret_cast<char*>(arguments.address(i));
+}
+
 // Sorts the arguments into regions, and returns the bytes of all copies with gaps around them.
-int64_t Spread(const LaunchArguments& launch, std::vector<Region>* regions) {
-  for (size_t i = 0; i < launch.buffers.size(); ++i) {
-    if (launch.bytes[i] <= 0) continue;
-    regions->push_back({static_cast<char*>(launch.buffers[i]), launch.bytes[i]});
+int64_t Spread(const ArgumentWords& arguments, std::vector<Region>* regions) {
+  for (int i = 0; i < arguments.buffers; ++i) {
+    if (arguments.bytes(i) <= 0) continue;
+    regions->push_back({Address(arguments, i), arguments.bytes(i)});
   }
   absl::c_sort(*regions, [](const Region& a, const Region& b) { return a.from < b.from; });
   size_t last = 0;
@@ -71,12 +75,33 @@ std::vector<Gap> GapsOf(const std::vector<Region>& regions, int64_t bytes) {
   return gaps;
 }
 
+// Each launch is a recording of its own, with arguments of its own.
+struct CanaryRecording : DeviceRecording {
+  struct Step {
+    RecordedLaunch launch;
+    std::unique_ptr<DeviceMemory> arguments;
+    std::unique_ptr<DeviceRecording> recording;
+    std::vector<int64_t> words;  // on the host
+
+    int64_t bytes() const { return static_cast<int64_t>(words.size() * sizeof(int64_t)); }
+  };
+  mutable std::vector<Step> steps;
+};
+
 class CanaryQueue : public DeviceQueue {
  public:
   CanaryQueue(Device* device, std::unique_ptr<DeviceQueue> queue)
       : device_(*device), queue_(std::move(queue)) {}
 
-  absl::Status Launch(const DeviceKernel& kernel, const LaunchArguments& launch) override;
+  absl::StatusOr<std::unique_ptr<DeviceRecording>> Record(
+      absl::Span<const RecordedLaunch> launches) override;
+  absl::Status Replay(const DeviceRecording& recording) override {
+    for (CanaryRecording::Step& step : static_cast<const CanaryRecording&>(recording).steps) {
+      RETURN_IF_ERROR(Run(step));
+    }
+    return absl::OkStatus();
+  }
+  Workspace workspace() const override { return queue_->workspace(); }
   absl::Status Copy(void* to, const void* from, int64_t bytes, CopyKind kind) override {
     return queue_->Copy(to, from, bytes, kind);
   }
@@ -89,10 +114,12 @@ class CanaryQueue : public DeviceQueue {
   char* At(int64_t offset) const { return static_cast<char*>(memory_->data()) + offset; }
   // Reports whether there is memory for so many bytes of copies.
   absl::StatusOr<bool> Reserve(int64_t bytes);
-  absl::Status RunOnCopies(const DeviceKernel& kernel, const LaunchArguments& launch,
-                           const std::vector<Region>& regions, int64_t bytes);
+  absl::Status Run(CanaryRecording::Step& step);
+  // Queues fills of the gaps, copies of the arguments, and the launch on these.
+  absl::Status RunOnCopies(CanaryRecording::Step& step, const std::vector<Region>& regions,
+                           const std::vector<Gap>& gaps);
   // Reads the gaps.
-  absl::Status Inspect(const LaunchArguments& launch, const std::vector<Region>& regions,
+  absl::Status Inspect(const std::vector<void*>& arguments, const std::vector<Region>& regions,
                        const std::vector<Gap>& gaps);
 
   Device& device_;
@@ -100,56 +127,85 @@ class CanaryQueue : public DeviceQueue {
   const std::unique_ptr<DeviceQueue> queue_;  // dies before what it works on
 };
 
+absl::StatusOr<std::unique_ptr<DeviceRecording>> CanaryQueue::Record(
+    absl::Span<const RecordedLaunch> launches) {
+  auto recording = std::make_unique<CanaryRecording>();
+  for (const RecordedLaunch& launch : launches) {
+    CanaryRecording::Step& step = recording->steps.emplace_back();
+    step.launch = launch;
+    step.words.resize(ArgumentWords{nullptr, launch.buffers, launch.sizes}.count());
+    ASSIGN_OR_RETURN(step.arguments, device_.Allocate(MemoryKind::kScratch, step.bytes()));
+    RecordedLaunch apart = launch;
+    apart.arguments = step.arguments->data();
+    ASSIGN_OR_RETURN(step.recording, queue_->Record({apart}));
+  }
+  return recording;
+}
+
 absl::StatusOr<bool> CanaryQueue::Reserve(int64_t bytes) {
   if (memory_ != nullptr && memory_->bytes() >= bytes) return true;
   if (bytes > CanaryDevice::kMostBytes) return false;
   RETURN_IF_ERROR(queue_->Wait());
   memory_.reset();
   absl::StatusOr<std::unique_ptr<DeviceMemory>> memory =
-      device_.Allocate(MemoryKind::kArena, bytes);
+      device_.Allocate(MemoryKind::kScratch, bytes);
   if (absl::IsResourceExhausted(memory.status())) return false;
   if (!memory.ok()) return memory.status();
   memory_ = *std::move(memory);
   return true;
 }
 
-absl::Status CanaryQueue::Launch(const DeviceKernel& kernel, const LaunchArguments& launch) {
+absl::Status CanaryQueue::Run(CanaryRecording::Step& step) {
+  RETURN_IF_ERROR(
+      queue_->Copy(step.words.data(), step.launch.arguments, step.bytes(), CopyKind::kToHost));
+  RETURN_IF_ERROR(queue_->Wait());
+  const ArgumentWords arguments = {step.words.data(), step.launch.buffers, step.launch.sizes};
   std::vector<Region> regions;
-  const int64_t bytes = Spread(launch, &regions);
-  if (regions.empty()) return queue_->Launch(kernel, launch);
+  const int64_t bytes = Spread(arguments, &regions);
   ASSIGN_OR_RETURN(const bool spread, Reserve(bytes));
-  return spread ? RunOnCopies(kernel, launch, regions, bytes) : queue_->Launch(kernel, launch);
-}
-
-absl::Status CanaryQueue::RunOnCopies(const DeviceKernel& kernel, const LaunchArguments& launch,
-                                      const std::vector<Region>& regions, int64_t bytes) {
-  const std::vector<Gap> gaps = GapsOf(regions, bytes);
-  for (size_t i = 0; i < gaps.size(); ++i) {
-    RETURN_IF_ERROR(queue_->Fill(At(gaps[i].offset), Canary(i), gaps[i].bytes));
-  }
-  std::vector<void*> buffers(launch.buffers.begin(), launch.buffers.end());
-  for (const Region& region : regions) {
-    RETURN_IF_ERROR(
-        queue_->Copy(At(region.offset), region.from, region.bytes, CopyKind::kOnDevice));
-    for (size_t i = 0; i < buffers.size(); ++i) {
-      if (launch.bytes[i] <= 0 || !region.Has(launch.buffers[i])) continue;
-      buffers[i] = At(region.offset + (static_cast<char*>(launch.buffers[i]) - region.from));
-    }
-  }
-  LaunchArguments copies = launch;
-  copies.buffers = buffers;
-  absl::Status status = queue_->Launch(kernel, copies);
-  for (const Region& region : regions) {
-    if (!status.ok()) break;
-    status = queue_->Copy(region.from, At(region.offset), region.bytes, CopyKind::kOnDevice);
-  }
-  if (status.ok()) status = Inspect(launch, regions, gaps);
-  // What is queued uses the buffers.
+  if (!spread) regions.clear();
+  std::vector<void*> buffers;  // as the launch has them
+  for (int i = 0; i < arguments.buffers; ++i) buffers.push_back(Address(arguments, i));
+  const std::vector<Gap> gaps = spread ? GapsOf(regions, bytes) : std::vector<Gap>();
+  absl::Status status = RunOnCopies(step, regions, gaps);
+  if (status.ok()) status = Inspect(buffers, regions, gaps);
+  // What is queued uses the words.
   absl::Status waited = queue_->Wait();
   return status.ok() ? waited : status;
 }
 
-absl::Status CanaryQueue::Inspect(const LaunchArguments& launch, const std::vector<Region>& regions,
+absl::Status CanaryQueue::RunOnCopies(CanaryRecording::Step& step,
+                                      const std::vector<Region>& regions,
+                                      const std::vector<Gap>& gaps) {
+  for (size_t i = 0; i < gaps.size(); ++i) {
+    RETURN_IF_ERROR(queue_->Fill(At(gaps[i].offset), Canary(i), gaps[i].bytes));
+  }
+  const ArgumentWords arguments = {step.words.data(), step.launch.buffers, step.launch.sizes};
+  std::vector<char*> copies;
+  for (int i = 0; i < arguments.buffers; ++i) copies.push_back(Address(arguments, i));
+  for (const Region& region : regions) {
+    RETURN_IF_ERROR(
+        queue_->Copy(At(region.offset), region.from, region.bytes, CopyKind::kOnDevice));
+    for (int i = 0; i < arguments.buffers; ++i) {
+      if (arguments.bytes(i) <= 0 || !region.Has(Address(arguments, i))) continue;
+      copies[i] = At(region.offset + (Address(arguments, i) - region.from));
+    }
+  }
+  for (int i = 0; i < arguments.buffers; ++i) {
+    arguments.address(i) = reinterpret_cast<int64_t>(copies[i]);
+  }
+  RETURN_IF_ERROR(
+      queue_->Copy(step.arguments->data(), step.words.data(), step.bytes(), CopyKind::kToDevice));
+  RETURN_IF_ERROR(queue_->Replay(*step.recording));
+  for (const Region& region : regions) {
+    RETURN_IF_ERROR(
+        queue_->Copy(region.from, At(region.offset), region.bytes, CopyKind::kOnDevice));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status CanaryQueue::Inspect(const std::vector<void*>& arguments,
+                                  const std::vector<Region>& regions,
                                   const std::vector<Gap>& gaps) {
   std::vector<std::string> found(gaps.size());
   for (size_t i = 0; i < gaps.size(); ++i) {
@@ -161,14 +217,15 @@ absl::Status CanaryQueue::Inspect(const LaunchArguments& launch, const std::vect
   for (size_t i = 0; i < gaps.size(); ++i) {
     const size_t at = found[i].find_first_not_of(static_cast<char>(Canary(i)));
     if (at == std::string::npos) continue;
+    if (regions.empty()) return absl::DataLossError("the kernel writes to no argument");
     // The gap lies behind region i - 1 and before region i; the nearer one was left.
     const bool behind = i > 0 && (i == regions.size() || at < found[i].size() / 2);
     const Region& left = regions[behind ? i - 1 : i];
-    const auto argument = absl::c_find_if(launch.buffers, [&](void* b) { return left.Has(b); });
+    const auto argument = absl::c_find_if(arguments, [&](void* b) { return left.Has(b); });
     const size_t distance = behind ? at : found[i].size() - at;
     return absl::DataLossError(absl::StrCat(
         "the kernel writes ", distance, " bytes ", behind ? "behind" : "before", " argument ",
-        argument - launch.buffers.begin(), ", which has ", left.bytes, " bytes"));
+        argument - arguments.begin(), ", which has ", left.bytes, " bytes"));
   }
   return absl::OkStatus();
 }

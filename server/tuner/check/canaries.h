@@ -19,9 +19,9 @@
 
 namespace athanor {
 
-// For checks: each launch is waited for. A launch returns DATA_LOSS if its kernel wrote beside an
-// argument. Arguments of more than kMostBytes in all, or for which no memory is left, stay where
-// they are.
+// For checks on a device with recordings: each launch is waited for. A replay returns DATA_LOSS if
+// a kernel wrote beside an argument. Arguments of more than kMostBytes in all, or for which no
+// memory is left, stay where they are.
 class CanaryDevice : public ForwardingDevice {
  public:
   static constexpr int64_t kMostBytes = int64_t{256} << 20;

@@ -11,6 +11,8 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "runtime/executor_testing.h"
+#include "runtime/far_device_testing.h"
+#include "runtime/one_launch_testing.h"
 
 namespace athanor {
 namespace {
@@ -31,27 +33,38 @@ class CanariesTest : public ::testing::Test {
   static constexpr int64_t kFloats = 1000;
 
   void SetUp() override {
-    memory_ = device_->Allocate(MemoryKind::kArena, 1 << 20).value();
+    memory_ = far_.Allocate(MemoryKind::kScratch, 1 << 20).value();
     queue_ = canaries_.NewQueue(0).value();
     kernel_ = CpuDevice::WrapKernel(AddAndStray);
     std::iota(Floats(0), Floats(0) + 3 * kFloats, 0.0f);
   }
 
-  float* Floats(int64_t first) const { return static_cast<float*>(memory_->data()) + first; }
+  float* Floats(int64_t first) const {
+    return static_cast<float*>(FarDevice::Near(memory_->data())) + first;
+  }
+  void* OnDevice(int64_t first) const { return static_cast<float*>(memory_->data()) + first; }
+  // Runs the kernel once.
+  absl::Status Launch(std::vector<void*> buffers, std::vector<int64_t> bytes,
+                      std::vector<int64_t> sizes, int64_t grid) {
+    auto launch = OneLaunch::Record(
+        canaries_, *queue_,
+        {.kernel = kernel_.get(), .buffers = 2, .sizes = 2, .most_items = 1 << 20});
+    if (!launch.ok()) return launch.status();
+    (*launch)->Set(buffers, bytes, sizes, grid);
+    absl::Status status = (*launch)->Enqueue(*queue_);
+    const absl::Status waited = queue_->Wait();
+    return status.ok() ? waited : status;
+  }
 
   // Runs items [0, grid) on arguments that begin at these floats.
   absl::Status Run(int64_t in, int64_t out, int64_t at = 0, int64_t value = -1,
                    int64_t bytes = 4 * kFloats, int64_t grid = kFloats) {
-    void* const buffers[] = {Floats(in), Floats(out)};
-    const int64_t lengths[] = {bytes, bytes}, sizes[] = {at, value};
-    KernelError error;
-    return queue_->Launch(
-        *kernel_,
-        {.buffers = buffers, .bytes = lengths, .sizes = sizes, .grid = grid, .error = &error});
+    return Launch({OnDevice(in), OnDevice(out)}, {bytes, bytes}, {at, value}, grid);
   }
 
   const std::unique_ptr<FunctionDevice> device_ = FunctionDevice::Make(1);
-  CanaryDevice canaries_{device_.get()};
+  FarDevice far_{device_.get()};
+  CanaryDevice canaries_{&far_};
   std::unique_ptr<DeviceMemory> memory_;
   std::unique_ptr<DeviceQueue> queue_;
   std::unique_ptr<DeviceKernel> kernel_;
@@ -97,16 +110,9 @@ TEST_F(CanariesTest, AWriteBesideAnArgumentIsFound) {
 TEST_F(CanariesTest, AReadBehindAnArgumentFindsNoValue) {
   // Nor does it go into the next gap unseen.
   EXPECT_FALSE(Run(0, kFloats, 0, -1, 4 * kFloats, kFloats + 1).ok());
-  void* const buffers[] = {Floats(0), Floats(kFloats)};
-  const int64_t lengths[] = {4 * (kFloats - 1), 4 * kFloats}, sizes[] = {0, -1};
-  KernelError error;
-  ASSERT_TRUE(queue_
-                  ->Launch(*kernel_, {.buffers = buffers,
-                                      .bytes = lengths,
-                                      .sizes = sizes,
-                                      .grid = kFloats,
-                                      .error = &error})
-                  .ok());
+  ASSERT_TRUE(
+      Launch({OnDevice(0), OnDevice(kFloats)}, {4 * (kFloats - 1), 4 * kFloats}, {0, -1}, kFloats)
+          .ok());
   EXPECT_EQ(*Floats(2 * kFloats - 2), static_cast<float>(kFloats - 1));
   EXPECT_LT(*Floats(2 * kFloats - 1), -1e15f);
 }
@@ -114,17 +120,11 @@ TEST_F(CanariesTest, AReadBehindAnArgumentFindsNoValue) {
 TEST_F(CanariesTest, ArgumentsOfNoBytesAndOfVeryMany) {
   EXPECT_TRUE(Run(0, kFloats, 0, -1, /*bytes=*/0, /*grid=*/0).ok());
   // No gaps then, and nothing is found.
-  memory_ = device_->Allocate(MemoryKind::kArena, 2 * CanaryDevice::kMostBytes).value();
-  void* const buffers[] = {Floats(0), Floats(CanaryDevice::kMostBytes / 4)};
-  const int64_t lengths[] = {CanaryDevice::kMostBytes, 8}, sizes[] = {8, 1};
-  KernelError error;
-  EXPECT_TRUE(
-      queue_
-          ->Launch(
-              *kernel_,
-              {.buffers = buffers, .bytes = lengths, .sizes = sizes, .grid = 2, .error = &error})
-          .ok());
-  EXPECT_EQ(static_cast<char*>(buffers[1])[8], 1);
+  memory_ = far_.Allocate(MemoryKind::kScratch, 2 * CanaryDevice::kMostBytes).value();
+  EXPECT_TRUE(Launch({OnDevice(0), OnDevice(CanaryDevice::kMostBytes / 4)},
+                     {CanaryDevice::kMostBytes, 8}, {8, 1}, 2)
+                  .ok());
+  EXPECT_EQ(reinterpret_cast<char*>(Floats(CanaryDevice::kMostBytes / 4))[8], 1);
 }
 
 // Whole plans run as without.
