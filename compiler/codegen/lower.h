@@ -71,6 +71,8 @@ absl::Status LowerAttention(KernelBuilder& b);
 absl::Status LowerSort(KernelBuilder& b);
 // Lowers a contraction whose schedule says ColumnAccess::kLibrary.
 absl::Status LowerLibraryProduct(KernelBuilder& b);
+// Lowers one whose schedule says ColumnAccess::kStaged.
+absl::Status LowerStaged(KernelBuilder& b);
 
 }  // namespace athanor
 

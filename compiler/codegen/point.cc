@@ -149,6 +149,19 @@ bool PointLowering::IsZeroOutside(NodeId id) const {
   return (IsIndexMap(node.op) || node.op == Op::kCast) && IsZeroOutside(node.inputs[0]);
 }
 
+Var PointLowering::OrZero(NodeId node, const Coordinates& coordinates,
+                          const std::vector<Limit>& limits) {
+  Var inside = kNoVar;
+  for (const Limit& l : limits) inside = e_.And(inside, Inside(l.index, l.extent));
+  const Var outer = mask_.predicate;
+  mask_.predicate = e_.And(outer, inside);
+  const Var value = At(node, coordinates);
+  mask_.predicate = outer;
+  if (inside == kNoVar || IsZeroOutside(node)) return value;
+  return e_.Compute(Op::kSelect, e_.type(value).dtype,
+                    {inside, value, e_.Const(ZeroOf(e_.type(value).dtype))});
+}
+
 Var PointLowering::Movement(const Node& node, const Coordinates& coordinates) {
   const IndexMap& map = GetAttr<IndexMap>(node.attrs, "map");
   const TensorType& operand = graph_.node(node.inputs[0]).type;

@@ -36,6 +36,13 @@ class PointLowering {
 
   kir::Var At(NodeId node, const Coordinates& coordinates);
 
+  // Returns the node's value where each `index` is below its `extent`, and zero, for which nothing
+  // is read, elsewhere.
+  struct Limit {
+    Expr index, extent;
+  };
+  kir::Var OrZero(NodeId node, const Coordinates& coordinates, const std::vector<Limit>& limits);
+
   // Sets the lanes and the mask of the values computed next; restores the former on destruction.
   class Context {
    public:

@@ -285,6 +285,37 @@ std::optional<ContractSchedule> ScheduleContract(const Graph& graph, NodeId id,
   return s;
 }
 
+bool FitsStaged(const ContractSchedule& s, int bytes) {
+  constexpr int64_t kThreads = kStagedThreadRows * kStagedThreadColumns;
+  constexpr int64_t kMostBytes = (48 << 10) - 64;  // reductions take the rest
+  const auto is_part = [](int64_t n) { return n == 4 || n == 8; };
+  if (!is_part(s.mr) || !is_part(s.nv) || (s.kc != 8 && s.kc != 16 && s.kc != 32)) return false;
+  if (s.rows_per_item != s.mr * kStagedThreadRows || s.panels_per_item != 1) return false;
+  if (s.copy_rows || s.prefetch) return false;
+  const int64_t rows = s.rows_per_item, columns = s.nv * kStagedThreadColumns;
+  // Staged along the sums, each group of elements has a part of its own as large, for the banks.
+  const int64_t staged = (rows + columns) * (s.kc + 1);
+  // Three buffers end at a cache line.
+  return kThreads * s.mr * s.nv * bytes + staged * bytes + 3 * 64 <= kMostBytes;
+}
+
+std::vector<ContractSchedule> StagedSchedules(int bytes) {
+  std::vector<ContractSchedule> all;
+  for (int mr : {8, 4}) {
+    for (int nv : {8, 4}) {
+      for (int64_t kc : {16, 8, 32}) {
+        const ContractSchedule s{.mr = mr,
+                                 .nv = nv,
+                                 .rows_per_item = mr * kStagedThreadRows,
+                                 .kc = kc,
+                                 .columns = ColumnAccess::kStaged};
+        if (FitsStaged(s, bytes)) all.push_back(s);
+      }
+    }
+  }
+  return all;
+}
+
 std::vector<int> RowTiles(int rows, std::optional<int64_t> left) {
   // A tile of more rows is more code than it is worth.
   constexpr int64_t kMostLeft = 8;

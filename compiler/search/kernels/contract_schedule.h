@@ -34,6 +34,17 @@ std::vector<int> RowTiles(int rows, std::optional<int64_t> left);
 // if their number is known.
 std::optional<int64_t> RowsLeft(std::optional<int64_t> m, const ContractSchedule& schedule);
 
+// The threads of a block that computes a tile of staged operands, as a grid: neighbours are in one
+// row of it.
+inline constexpr int kStagedThreadRows = 8, kStagedThreadColumns = 16;
+
+// Reports whether a schedule of kStaged is one that its lowering knows: its operands and sums, of
+// `bytes` bytes an element, fit the shared memory that a block has without asking for more.
+bool FitsStaged(const ContractSchedule& schedule, int bytes);
+
+// Returns the schedules of kStaged for sums of `bytes` bytes, those of larger tiles first.
+std::vector<ContractSchedule> StagedSchedules(int bytes);
+
 // Returns the elements per panel: nv vectors of the accumulator's dtype, or of a team's lanes.
 int PanelWidth(const Graph& graph, NodeId node, const ContractSchedule& schedule,
                const v1::Target& target, int team = 1);

@@ -27,6 +27,8 @@ const char* ColumnsText(ColumnAccess columns) {
       return " in_place";
     case ColumnAccess::kDots:
       return " dots";
+    case ColumnAccess::kStaged:
+      return " staged";
     case ColumnAccess::kLibrary:
       return " openblas";
   }

@@ -35,11 +35,13 @@ enum class ColumnAccess : uint8_t {
   kAhead,    // a weight that `prepare` copies into panels
   kInPlace,  // read in place, lanes along the columns
   kDots,     // read in place, lanes along the sums: the tile is one of dot products
+  kStaged,   // GPUs: copied into a block's shared memory, as the row operand is
   kLibrary,  // read by the target's library, which multiplies the item's block (library_product.h)
 };
 
 // Tile sizes of a contraction. A register tile is `mr` rows by `nv` vectors of columns; for kDots,
-// `mr` rows by `nv` columns; for kLibrary, which tiles by itself, 1 by 1.
+// `mr` rows by `nv` columns, and for kStaged each thread's; for kLibrary, which tiles by itself, 1
+// by 1.
 struct ContractSchedule {
   bool swap = false;  // the right operand's free axes become rows
   int mr = 12;

@@ -32,6 +32,7 @@ class ScheduleReader {
         {"ahead", ColumnAccess::kAhead},
         {"in_place", ColumnAccess::kInPlace},
         {"dots", ColumnAccess::kDots},
+        {"staged", ColumnAccess::kStaged},
         {"openblas", ColumnAccess::kLibrary}};
     for (const auto& [name, columns] : kColumns) {
       if (word != name) continue;
