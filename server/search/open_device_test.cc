@@ -71,6 +71,9 @@ const CudaDriver* Driver() {
     current = static_cast<int>(reinterpret_cast<Gpu*>(context) - Gpus().data());
     return kCudaSuccess;
   };
+  driver.MemGranularity = [](size_t* bytes, const CudaAllocationProperties*, int) -> CudaResult {
+    return *bytes = 2 << 20, kCudaSuccess;
+  };
   driver.MemGetInfo = [](size_t* free, size_t* total) -> CudaResult {
     *free = Gpus()[current].free;
     return *total = size_t{16} << 30, kCudaSuccess;
