@@ -222,8 +222,10 @@ def test_explain_writes_the_plan_and_ablates(searching: Server, tmp_path: pathli
     for cost in described["costs"]:
         assert cost["size"].startswith("b=") and len(cost["steps"]) == len(described["steps"])
         for step in cost["steps"]:
-            assert step["seconds"] > 0 and step["flops"] > 0 and step["bytes"] > 0
+            # A step that only moves values has no operations.
+            assert step["seconds"] > 0 and step["flops"] >= 0 and step["bytes"] > 0
             assert step["roofline_seconds"] > 0
+        assert any(step["flops"] > 0 for step in cost["steps"])
     kernels = described["kernels"]
     assert len(list((tmp_path / "plan").glob("*.kir"))) == len(kernels)
     for source in (tmp_path / "plan").glob("*.cc"):
