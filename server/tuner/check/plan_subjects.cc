@@ -57,6 +57,8 @@ class SubjectRunner {
   const PlanRuns& runs_;
   const int threads_;
   const std::vector<bool>& planned_;
+  // A device worker has done other jobs before.
+  const double began_ = ProcessorSeconds();
   const std::vector<PlanMark>* const references_;
   const SharedMemory* const window_;
 };
@@ -126,7 +128,9 @@ absl::Status SubjectRunner::RunSet(Device* device, const std::vector<PlanSubject
     for (size_t r = 0; r < runs_.runs().size(); ++r) {
       const PlanRun& run = runs_.runs()[r];
       if (run.weights != set || run.required != required || !planned_[r]) continue;
-      if (references_ == nullptr && !required && ProcessorSeconds() > kOptionalSeconds) continue;
+      if (references_ == nullptr && !required && ProcessorSeconds() - began_ > kOptionalSeconds) {
+        continue;
+      }
       if (references_ != nullptr && !(*references_)[r].ran) continue;
       for (size_t s = 0; s < subjects.size(); ++s) {
         if (plans.size() == s) {

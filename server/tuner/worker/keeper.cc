@@ -173,7 +173,12 @@ absl::Status Keeper::Start() {
   if (!ready.ok()) return absl::UnavailableError(ready.status().message());
   if (ready->code() == 0) return absl::OkStatus();
   worker_.reset();
-  return absl::Status(static_cast<absl::StatusCode>(ready->code()), ready->message());
+  const auto code = static_cast<absl::StatusCode>(ready->code());
+  // Nor does a GPU that has no room for a context now; one that does not serve is named.
+  if (code != absl::StatusCode::kFailedPrecondition) {
+    return absl::UnavailableError(ready->message());
+  }
+  return absl::FailedPreconditionError(ready->message());
 }
 
 std::optional<ProcessEnd> Keeper::Send(absl::string_view bytes, Clock::time_point deadline,
