@@ -13,6 +13,7 @@
 #include "compiler/codegen/tile.h"
 #include "compiler/search/kernels/access.h"
 #include "compiler/search/kernels/extents.h"
+#include "deploy/bazel/libs/status_macros.h"
 
 namespace athanor {
 
@@ -94,11 +95,7 @@ class AttentionLowering {
 };
 
 absl::Status AttentionLowering::Lower() {
-  if (!IsEpilogue(b_.input.graph, b_.input.has_memory, b_.choice.root, b_.choice.anchor)) {
-    return absl::InternalError(absl::StrCat(b_.input.graph.Describe(b_.choice.root),
-                                            " is not an epilogue of ",
-                                            b_.input.graph.Describe(b_.choice.anchor)));
-  }
+  RETURN_IF_ERROR(b_.CheckEpilogue());
   std::optional<int64_t> depth = depth_.constant(), value_depth = value_depth_.constant();
   if (!depth || !value_depth) return absl::InternalError("attention needs constant head sizes");
   causal_ = GetAttrOr<bool>(node_.attrs, "causal", false);
@@ -111,9 +108,7 @@ absl::Status AttentionLowering::Lower() {
   std::vector<Expr> grid(Type(0).shape.begin(), Type(0).shape.end() - 2);
   grid.push_back(CeilDiv(queries_, width_));
   for (Expr& e : grid) e = e_.Simplify(e);
-  b_.SetGrid(Product(grid));
-  batch_ = Delinearize(b_.Item(), grid);
-  for (Expr& c : batch_) c = e_.Simplify(c);
+  batch_ = b_.SplitItem(grid);
   q0_ = batch_.back() * width_;
   batch_.pop_back();
   PackQueries();
@@ -267,19 +262,11 @@ void AttentionLowering::Finish() {
     e_.For(0, value_depth_, 1, [&](const Expr& d) {
       Coordinates anchor = Place(Query(v), d);
       for (Expr& c : anchor) c = e_.Simplify(c);
-      b_.at.Provide(b_.choice.anchor, [&, v](const Coordinates&) {
+      status_.Update(b_.StoreEpilogue(anchor, [=, this] {
         Var value = Op2(Op::kDiv, Read(sum_, d, v), total);
         value = e_.Compute(Op::kSelect, accumulator_, {empty, Fill(0), value});
         return e_.Cast(value, node_.type.dtype);
-      });
-      auto root = RootCoordinates(b_.input.graph, b_.input.has_memory, b_.choice.root,
-                                  b_.choice.anchor, anchor, e_.bounds());
-      if (!root) {
-        status_ = absl::InternalError(absl::StrCat(b_.input.graph.Describe(b_.choice.root),
-                                                   " is not an epilogue of the attention"));
-        return;
-      }
-      b_.StoreRoot(*root);
+      }));
     });
     BoundLanes(e_, std::nullopt, lanes_);
   }

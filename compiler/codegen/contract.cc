@@ -22,6 +22,7 @@
 #include "compiler/search/kernels/contract_roles.h"
 #include "compiler/search/kernels/contract_schedule.h"
 #include "compiler/search/kernels/extents.h"
+#include "deploy/bazel/libs/status_macros.h"
 
 namespace athanor {
 
@@ -180,11 +181,7 @@ class ContractLowering {
 };
 
 absl::Status ContractLowering::Lower() {
-  if (!IsEpilogue(b_.input.graph, b_.input.has_memory, b_.choice.root, b_.choice.anchor)) {
-    return absl::InternalError(absl::StrCat(b_.input.graph.Describe(b_.choice.root),
-                                            " is not an epilogue of ",
-                                            b_.input.graph.Describe(b_.choice.anchor)));
-  }
+  RETURN_IF_ERROR(b_.CheckEpilogue());
   e_.bounds().Set(kir::kLane, 0, lanes_ - 1);
   const bool dots = s_.columns == ColumnAccess::kDots;
   windows_ = s_.columns == ColumnAccess::kPack &&
@@ -221,13 +218,7 @@ absl::Status ContractLowering::Lower() {
   grid.push_back(CeilDiv(panels, s_.panels_per_item));
   grid.push_back(CeilDiv(m_, s_.rows_per_item));
   for (Expr& e : grid) e = e_.Simplify(e);
-  b_.SetGrid(Product(grid));
-  Coordinates item = Delinearize(b_.Item(), grid);
-  // Registers: their ranges need no proof where they are used.
-  for (size_t i = 0; i < item.size(); ++i) {
-    item[i] = e_.Simplify(item[i]);
-    if (!item[i].symbol()) item[i] = e_.Coordinate(item[i], grid[i]);
-  }
+  const Coordinates item = b_.SplitItem(grid, /*registers=*/true);
   batch_.assign(item.begin(), item.begin() + static_cast<std::ptrdiff_t>(batch_rank));
   m_begin_ = item[batch_rank + 1] * s_.rows_per_item;
   m_end_ = e_.Simplify(MinOf(m_, m_begin_ + s_.rows_per_item));
@@ -531,17 +522,8 @@ void ContractLowering::VectorEpilogue(const Expr& panel, const Expr& m, int v, V
 }
 
 void ContractLowering::LanesEpilogue(const Expr& m, const Expr& n, Var sum) {
-  Coordinates anchor = At(roles_.result, m, n + e_.Lane(lanes_), 0);
-  b_.at.Provide(b_.choice.anchor,
-                [&](const Coordinates&) { return e_.Cast(sum, node_.type.dtype); });
-  auto root = RootCoordinates(b_.input.graph, b_.input.has_memory, b_.choice.root, b_.choice.anchor,
-                              anchor, e_.bounds());
-  if (root) {
-    b_.StoreRoot(*root);
-  } else {
-    status_ = absl::InternalError(absl::StrCat(b_.input.graph.Describe(b_.choice.root),
-                                               " is not an epilogue of the contraction"));
-  }
+  status_.Update(b_.StoreEpilogue(At(roles_.result, m, n + e_.Lane(lanes_), 0),
+                                  [this, sum] { return e_.Cast(sum, node_.type.dtype); }));
 }
 
 Coordinates ContractLowering::At(const std::string& letters, const Expr& m, const Expr& n,

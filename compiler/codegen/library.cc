@@ -14,6 +14,7 @@
 #include "compiler/search/kernels/contract_roles.h"
 #include "compiler/search/kernels/extents.h"
 #include "compiler/search/kernels/library_product.h"
+#include "deploy/bazel/libs/status_macros.h"
 
 namespace athanor {
 
@@ -64,10 +65,7 @@ absl::Status LibraryLowering::Lower() {
     return absl::InternalError(absl::StrCat(about, "the target (device \"", in.target.device(),
                                             "\") has no library that multiplies matrices"));
   }
-  if (!IsEpilogue(in.graph, in.has_memory, b_.choice.root, b_.choice.anchor)) {
-    return absl::InternalError(
-        absl::StrCat(about, in.graph.Describe(b_.choice.root), " is not an epilogue of it"));
-  }
+  RETURN_IF_ERROR(b_.CheckEpilogue());
   const std::optional<LibraryProduct> product =
       FindLibraryProduct(in.graph, in.has_memory, b_.choice.root, b_.choice.anchor, s_.swap);
   if (!product) {
@@ -103,9 +101,7 @@ void LibraryLowering::Grid() {
   grid.push_back(CeilDiv(n, block_columns_));
   grid.push_back(CeilDiv(m, s_.rows_per_item));
   for (Expr& e : grid) e = e_.Simplify(e);
-  b_.SetGrid(Product(grid));
-  Coordinates item = Delinearize(b_.Item(), grid);
-  for (Expr& c : item) c = e_.Simplify(c);
+  const Coordinates item = b_.SplitItem(grid);
   batch_.assign(item.begin(), item.begin() + static_cast<std::ptrdiff_t>(batch_rank));
   n_begin_ = item[batch_rank] * block_columns_;
   n_end_ = e_.Simplify(MinOf(n, n_begin_ + block_columns_));
@@ -129,17 +125,9 @@ void LibraryLowering::Epilogue(int block) {
       PointLowering::Context context(&b_.at, lanes_, count);
       Coordinates anchor = roles_.At(roles_.result, batch_, m, n + lane, 0);
       for (Expr& e : anchor) e = e_.Simplify(e);
-      b_.at.Provide(b_.choice.anchor, [&](const Coordinates&) {
+      status_.Update(b_.StoreEpilogue(anchor, [=, this] {
         return e_.Load(block, (m - m_begin_) * block_columns_ + n - n_begin_ + lane, lanes_, {});
-      });
-      const auto root = RootCoordinates(b_.input.graph, b_.input.has_memory, b_.choice.root,
-                                        b_.choice.anchor, anchor, e_.bounds());
-      if (root) {
-        b_.StoreRoot(*root);
-      } else if (status_.ok()) {
-        status_ = absl::InternalError(absl::StrCat(b_.input.graph.Describe(b_.choice.root),
-                                                   " is not an epilogue of the contraction"));
-      }
+      }));
     });
   });
 }

@@ -94,9 +94,7 @@ absl::Status LowerRow(KernelBuilder& b) {
   Axes axes = RootAxes(b.root);
   const Expr length = axes.extents.back();
   std::vector<Expr> outer(axes.extents.begin(), axes.extents.end() - 1);
-  b.SetGrid(Product(outer));
-  Coordinates at = Delinearize(b.Item(), outer);
-  for (Expr& c : at) c = b.emitter.Simplify(c);
+  Coordinates at = b.SplitItem(outer);
   int lanes = b.LanesFor(WidestBytes(b.input, b.choice.root, axes.root, b.emitter.bounds()));
   b.at.SetUnroll(b.choice.walk.unroll);
   PointLowering::Context row(&b.at, lanes, std::nullopt);
@@ -121,9 +119,7 @@ absl::Status LowerRow(KernelBuilder& b) {
 
 absl::Status LowerPoint(KernelBuilder& b) {
   Axes axes = RootAxes(b.root);
-  b.SetGrid(Product(axes.extents));
-  Coordinates at = Delinearize(b.Item(), axes.extents);
-  for (Expr& c : at) c = b.emitter.Simplify(c);
+  Coordinates at = b.SplitItem(axes.extents);
   int lanes = b.LanesFor(WidestBytes(b.input, b.choice.root, axes.root, b.emitter.bounds()));
   b.at.SetUnroll(b.choice.walk.unroll);
   PointLowering::Context context(&b.at, lanes, std::nullopt);
@@ -233,6 +229,37 @@ KernelBuilder::KernelBuilder(const LowerInput& in, const KernelChoice& c)
   if (in.target.device() == "cuda") emitter.NarrowIndices();
   at.SetRoot(c.root);
   out = at.BufferOf(c.root, /*written=*/true);
+}
+
+Coordinates KernelBuilder::SplitItem(const std::vector<Expr>& extents, bool registers) {
+  SetGrid(Product(extents));
+  Coordinates item = Delinearize(Item(), extents);
+  for (size_t i = 0; i < item.size(); ++i) {
+    item[i] = emitter.Simplify(item[i]);
+    if (registers && !item[i].symbol()) item[i] = emitter.Coordinate(item[i], extents[i]);
+  }
+  return item;
+}
+
+absl::Status KernelBuilder::CheckEpilogue() const {
+  return IsEpilogue(input.graph, input.has_memory, choice.root, choice.anchor) ? absl::OkStatus()
+                                                                               : NoEpilogue();
+}
+
+absl::Status KernelBuilder::NoEpilogue() const {
+  return absl::InternalError(absl::StrCat(input.graph.Describe(choice.root),
+                                          " is not an epilogue of ",
+                                          input.graph.Describe(choice.anchor)));
+}
+
+absl::Status KernelBuilder::StoreEpilogue(const Coordinates& coordinates,
+                                          const std::function<kir::Var()>& value) {
+  at.Provide(choice.anchor, [value](const Coordinates&) { return value(); });
+  const auto root_at = RootCoordinates(input.graph, input.has_memory, choice.root, choice.anchor,
+                                       coordinates, emitter.bounds());
+  if (!root_at) return NoEpilogue();
+  StoreRoot(*root_at);
+  return absl::OkStatus();
 }
 
 void KernelBuilder::StoreRoot(const Coordinates& coordinates) {

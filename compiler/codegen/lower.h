@@ -7,9 +7,11 @@
 #ifndef ATHANOR_COMPILER_CODEGEN_LOWER_H_
 #define ATHANOR_COMPILER_CODEGEN_LOWER_H_
 
+#include <functional>
 #include <string>
 #include <vector>
 
+#include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "compiler/codegen/kir.h"
 #include "compiler/codegen/point.h"
@@ -54,11 +56,23 @@ struct KernelBuilder {
     grid = items;
     emitter.bounds().SetExtent(kir::kGrid, items);
   }
+  // Makes an item of each element of `extents`, and returns this item's coordinates; with
+  // `registers` each in one, whose range needs no proof where it is used.
+  Coordinates SplitItem(const std::vector<Expr>& extents, bool registers = false);
   // Stores the root's value at `coordinates`.
   void StoreRoot(const Coordinates& coordinates);
+  // INTERNAL unless the root is an epilogue of the anchor.
+  absl::Status CheckEpilogue() const;
+  // Stores the root where the anchor is at `coordinates` and has this value. INTERNAL as
+  // CheckEpilogue().
+  absl::Status StoreEpilogue(const Coordinates& coordinates,
+                             const std::function<kir::Var()>& value);
   LoweredKernel Finish() &&;
 
   Expr grid = 1;
+
+ private:
+  absl::Status NoEpilogue() const;
 };
 
 // Returns `flat`, in [0, product of extents), as coordinates; the first extent is the slowest.

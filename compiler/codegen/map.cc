@@ -307,9 +307,7 @@ void LowerLine(KernelBuilder& b, const Axes& axes, int lanes, bool chunked) {
   std::vector<Expr> outer(axes.extents.begin(), axes.extents.end() - 1);
   const int64_t chunk = b.choice.walk.elements;
   if (chunked) outer.push_back(CeilDiv(length, chunk));
-  b.SetGrid(Product(outer));
-  Coordinates at = Delinearize(b.Item(), outer);
-  for (Expr& c : at) c = b.emitter.Simplify(c);
+  Coordinates at = b.SplitItem(outer);
   Expr begin = 0, end = length;
   if (chunked) {
     begin = at.back() * chunk;

@@ -87,9 +87,7 @@ absl::Status SortLowering::Lower() {
   RETURN_IF_ERROR(FindRoom());
   Shape rows = type_.shape;
   rows.erase(rows.begin() + axis_);
-  b_.SetGrid(Product(rows));
-  row_ = Delinearize(b_.Item(), rows);
-  for (Expr& c : row_) c = e_.Simplify(c);
+  row_ = b_.SplitItem(rows);
   Fill();
   if (room_ == length_) {
     Sort(length_);

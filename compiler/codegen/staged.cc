@@ -19,6 +19,7 @@
 #include "compiler/search/kernels/contract_roles.h"
 #include "compiler/search/kernels/contract_schedule.h"
 #include "compiler/search/kernels/extents.h"
+#include "deploy/bazel/libs/status_macros.h"
 
 namespace athanor {
 
@@ -69,7 +70,6 @@ class StagedLowering {
   }
   void Multiply(const Stage& rows, const Stage& columns, const std::vector<Var>& sums);
   void Epilogue();
-  void LanesEpilogue(const Expr& m, const Expr& n, Var sum);
   Coordinates At(const std::string& letters, const Expr& m, const Expr& n, const Expr& k) const {
     Coordinates c = roles_.At(letters, batch_, m, n, k);
     for (Expr& e : c) e = e_.Simplify(e);
@@ -93,14 +93,11 @@ class StagedLowering {
 };
 
 absl::Status StagedLowering::Lower() {
-  const std::string about = b_.input.graph.Describe(b_.choice.anchor);
-  if (!IsEpilogue(b_.input.graph, b_.input.has_memory, b_.choice.root, b_.choice.anchor)) {
-    return absl::InternalError(
-        absl::StrCat(b_.input.graph.Describe(b_.choice.root), " is not an epilogue of ", about));
-  }
+  RETURN_IF_ERROR(b_.CheckEpilogue());
   if (!FitsStaged(s_, DTypeBytes(accumulator_))) {
-    return absl::InternalError(
-        absl::StrCat(about, ": no tile of staged operands is \"", ScheduleText(b_.choice), "\""));
+    return absl::InternalError(absl::StrCat(b_.input.graph.Describe(b_.choice.anchor),
+                                            ": no tile of staged operands is \"",
+                                            ScheduleText(b_.choice), "\""));
   }
   rows_ = s_.rows_per_item;
   columns_ = int64_t{s_.nv} * kStagedThreadColumns;
@@ -110,13 +107,7 @@ absl::Status StagedLowering::Lower() {
   grid.push_back(CeilDiv(n_, columns_));
   grid.push_back(CeilDiv(m_, rows_));
   for (Expr& e : grid) e = e_.Simplify(e);
-  b_.SetGrid(Product(grid));
-  Coordinates item = Delinearize(b_.Item(), grid);
-  // Registers: their ranges need no proof where they are used.
-  for (size_t i = 0; i < item.size(); ++i) {
-    item[i] = e_.Simplify(item[i]);
-    if (!item[i].symbol()) item[i] = e_.Coordinate(item[i], grid[i]);
-  }
+  const Coordinates item = b_.SplitItem(grid, /*registers=*/true);
   batch_.assign(item.begin(), item.begin() + static_cast<std::ptrdiff_t>(batch_rank));
   n_begin_ = item[batch_rank] * columns_;
   m_begin_ = item[batch_rank + 1] * rows_;
@@ -204,24 +195,12 @@ void StagedLowering::Epilogue() {
     const Expr at = m - m_begin_, row = FloorDiv(at, kStagedThreadRows);
     const Expr thread = (at - row * kStagedThreadRows) * kStagedThreadColumns + Lane() -
                         column * kStagedThreadColumns;
-    LanesEpilogue(
-        m, n_begin_ + Lane(),
-        e_.Load(sums_, e_.Simplify((row * s_.nv + column) * kTeam + thread), kTeam, b_.at.mask()));
+    const Var sum =
+        e_.Load(sums_, e_.Simplify((row * s_.nv + column) * kTeam + thread), kTeam, b_.at.mask());
+    status_.Update(b_.StoreEpilogue(At(roles_.result, m, n_begin_ + Lane(), 0),
+                                    [this, sum] { return e_.Cast(sum, node_.type.dtype); }));
     BoundLanes(e_, std::nullopt, kTeam);
   });
-}
-
-void StagedLowering::LanesEpilogue(const Expr& m, const Expr& n, Var sum) {
-  b_.at.Provide(b_.choice.anchor,
-                [&](const Coordinates&) { return e_.Cast(sum, node_.type.dtype); });
-  const auto root = RootCoordinates(b_.input.graph, b_.input.has_memory, b_.choice.root,
-                                    b_.choice.anchor, At(roles_.result, m, n, 0), e_.bounds());
-  if (root) {
-    b_.StoreRoot(*root);
-  } else {
-    status_ = absl::InternalError(absl::StrCat(b_.input.graph.Describe(b_.choice.root),
-                                               " is not an epilogue of the contraction"));
-  }
 }
 
 }  // namespace
