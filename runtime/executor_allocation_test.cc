@@ -1,24 +1,10 @@
 // Tests that a run allocates nothing. Counts at operator new, so it needs a program of its own.
 #include <atomic>
-#include <cstdlib>
-#include <new>
 
 #include "gtest/gtest.h"
+#include "runtime/allocations_testing.h"
 #include "runtime/executor_testing.h"
 #include "runtime/far_device_testing.h"
-
-namespace {
-std::atomic<int64_t> allocations{0};
-}  // namespace
-
-void* operator new(size_t bytes) {
-  ++allocations;
-  void* memory = std::malloc(bytes);
-  if (memory == nullptr) std::abort();
-  return memory;
-}
-void operator delete(void* memory) noexcept { std::free(memory); }
-void operator delete(void* memory, size_t) noexcept { std::free(memory); }
 
 namespace athanor {
 namespace {

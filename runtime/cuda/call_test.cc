@@ -1,29 +1,14 @@
 // Tests that a call on a recording allocates nothing and asks little of the driver. Counts at
 // operator new, so it needs a program of its own.
-#include <atomic>
-#include <cstdlib>
 #include <memory>
-#include <new>
 #include <string>
 #include <vector>
 
 #include "gtest/gtest.h"
+#include "runtime/allocations_testing.h"
 #include "runtime/cuda/device.h"
 #include "runtime/cuda/empty_driver_testing.h"
 #include "runtime/executor.h"
-
-namespace {
-std::atomic<int64_t> allocations{0};
-}  // namespace
-
-void* operator new(size_t bytes) {
-  ++allocations;
-  void* memory = std::malloc(bytes);
-  if (memory == nullptr) std::abort();
-  return memory;
-}
-void operator delete(void* memory) noexcept { std::free(memory); }
-void operator delete(void* memory, size_t) noexcept { std::free(memory); }
 
 namespace athanor {
 namespace {

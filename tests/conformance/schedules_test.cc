@@ -3,7 +3,6 @@
 // columns, at sizes of 0, 1, 2, primes and more than a panel, with NaN and infinities among the
 // operands.
 #include <algorithm>
-#include <limits>
 #include <random>
 #include <set>
 #include <string>
@@ -14,13 +13,13 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "absl/strings/string_view.h"
-#include "compiler/ir/sample/compare.h"
 #include "compiler/search/kernels/fusion.h"
 #include "compiler/search/kernels/space.h"
 #include "compiler/search/kernels/task.h"
 #include "gtest/gtest.h"
 #include "runtime/cpu/blas.h"
 #include "tests/conformance/harness.h"
+#include "tests/conformance/scheduled.h"
 
 namespace athanor {
 namespace {
@@ -31,8 +30,7 @@ struct Case {
   const char* body;
 };
 
-// Values of the dims b, s and t in one call.
-constexpr int64_t kSizes[][3] = {{1, 1, 1},   {2, 0, 3},     {0, 5, 7},
+constexpr ThreeSizes kSizes[] = {{1, 1, 1},   {2, 0, 3},     {0, 5, 7},
                                  {5, 67, 83}, {17, 18, 128}, {40, 100, 211}};
 
 constexpr Case kContractions[] = {
@@ -131,52 +129,6 @@ std::vector<KernelChoice> Covering(std::vector<KernelChoice> all, std::mt19937& 
 
 class SchedulesTest : public testing::TestWithParam<Case> {
  protected:
-  // Makes random values, some of them special.
-  Tensor Random(const Node& node, const int64_t (&sizes)[3]) {
-    const Expr::Env env = {{"b", sizes[0]}, {"s", sizes[1]}, {"t", sizes[2]}};
-    std::vector<int64_t> shape;
-    for (const Expr& e : node.type.shape) shape.push_back(e.Evaluate(env).value());
-    Tensor t = RandomTensor(node.type.dtype, shape, rng_);
-    const double special[] = {std::numeric_limits<double>::quiet_NaN(),
-                              std::numeric_limits<double>::infinity(),
-                              -std::numeric_limits<double>::infinity()};
-    if (!IsFloat(node.type.dtype) || t.elements() < 20) return t;
-    for (double v : special) {
-      StoreScalar(t, static_cast<int64_t>(rng_() % t.elements()),
-                  Scalar::Float(node.type.dtype, v));
-    }
-    return t;
-  }
-
-  // Runs one schedule of the graph's only kernel at all sizes.
-  void Run(const Graph& graph, const KernelTask& task, const KernelChoice& choice,
-           const v1::Target& target) {
-    SCOPED_TRACE(ScheduleText(choice));
-    std::vector<Tensor> parameters;
-    for (NodeId n : task.graph.ParameterIds()) {
-      parameters.push_back(Random(task.graph.node(n), kSizes[0]));
-    }
-    auto compiled = CompileScheduled(WithSchedule(task, choice, target), parameters, target);
-    ASSERT_TRUE(compiled.ok()) << compiled.status();
-    for (const auto& sizes : kSizes) {
-      std::vector<Tensor> inputs;
-      for (NodeId n : task.graph.InputIds()) inputs.push_back(Random(task.graph.node(n), sizes));
-      std::vector<Tensor> all = inputs;
-      all.insert(all.end(), parameters.begin(), parameters.end());
-      auto want = Evaluate(task.graph, all);
-      ASSERT_TRUE(want.ok()) << want.status();
-      auto got = compiled->Run(inputs);
-      ASSERT_TRUE(got.ok()) << got.status();
-      const DType t = (*want)[0].dtype;
-      const double bound = t == DType::kF64    ? 1e-12
-                           : t == DType::kF16  ? 1e-2
-                           : t == DType::kBF16 ? 6e-2
-                                               : 2e-4;
-      const absl::Status same = CompareTensors((*got)[0], (*want)[0], bound, bound);
-      EXPECT_TRUE(same.ok()) << same << " at " << sizes[0] << ", " << sizes[1] << ", " << sizes[2];
-    }
-  }
-
   std::mt19937 rng_{11};
 };
 
@@ -205,9 +157,9 @@ TEST_P(SchedulesTest, GiveTheSameValues) {
   const KernelTask task = CutTask(*graph, MemoryOf(*graph, genome), WeightsOf(*graph), *kernel);
   int run = 0;
   for (const KernelChoice& choice : Covering(Schedules(task, targets[0]), rng_)) {
-    Run(*graph, task, choice, targets[run++ % wide]);
+    ExpectSchedule(task, choice, targets[run++ % wide], kSizes, rng_);
     if (HasFailure()) return;
-    if (targets.size() > wide) Run(*graph, task, choice, targets.back());
+    if (targets.size() > wide) ExpectSchedule(task, choice, targets.back(), kSizes, rng_);
     if (HasFailure()) return;
   }
   EXPECT_GE(run, 1);

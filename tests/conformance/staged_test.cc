@@ -2,18 +2,17 @@
 // reference evaluator's values, on the emulated GPU: at sizes of 0, 1, primes, exact tiles and a
 // little more, of each kind of dtype, and with infinities and NaN beside what padding hides.
 #include <algorithm>
-#include <limits>
 #include <random>
 #include <string>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "compiler/ir/sample/compare.h"
 #include "compiler/search/kernels/contract_schedule.h"
 #include "compiler/search/kernels/fusion.h"
 #include "compiler/search/kernels/space.h"
 #include "gtest/gtest.h"
 #include "tests/conformance/harness.h"
+#include "tests/conformance/scheduled.h"
 
 namespace athanor {
 namespace {
@@ -46,25 +45,11 @@ constexpr Case kCases[] = {
        %4 = Contract(%2, %3) {spec="bk,nk->bn"} output "y" = %4)"},
 };
 
-constexpr int64_t kSizes[][3] = {{1, 1, 1},  {2, 0, 3},     {0, 5, 7},     {3, 4, 0},
+constexpr ThreeSizes kSizes[] = {{1, 1, 1},  {2, 0, 3},     {0, 5, 7},     {3, 4, 0},
                                  {5, 67, 3}, {64, 32, 128}, {67, 17, 131}, {31, 33, 61}};
 
 class StagedTest : public testing::TestWithParam<Case> {
  protected:
-  Tensor Random(const Node& node, const int64_t (&sizes)[3]) {
-    const Expr::Env env = {{"b", sizes[0]}, {"s", sizes[1]}, {"t", sizes[2]}};
-    std::vector<int64_t> shape;
-    for (const Expr& e : node.type.shape) shape.push_back(e.Evaluate(env).value());
-    Tensor t = RandomTensor(node.type.dtype, shape, rng_);
-    if (!IsFloat(node.type.dtype) || t.elements() < 20) return t;
-    for (const double v :
-         {std::numeric_limits<double>::quiet_NaN(), std::numeric_limits<double>::infinity()}) {
-      StoreScalar(t, static_cast<int64_t>(rng_() % t.elements()),
-                  Scalar::Float(node.type.dtype, v));
-    }
-    return t;
-  }
-
   std::mt19937 rng_{17};
 };
 
@@ -93,24 +78,8 @@ TEST_P(StagedTest, GivesTheReferencesValues) {
     KernelChoice choice = task.choice;
     choice.contract = s;
     choice.team = 128;
-    SCOPED_TRACE(ScheduleText(choice));
-    auto compiled = CompileScheduled(WithSchedule(task, choice, target), {}, target);
-    ASSERT_TRUE(compiled.ok()) << compiled.status();
-    for (const auto& sizes : kSizes) {
-      std::vector<Tensor> inputs;
-      for (NodeId n : task.graph.InputIds()) inputs.push_back(Random(task.graph.node(n), sizes));
-      auto want = Evaluate(task.graph, inputs);
-      ASSERT_TRUE(want.ok()) << want.status();
-      auto got = compiled->Run(inputs);
-      ASSERT_TRUE(got.ok()) << got.status();
-      const DType t = (*want)[0].dtype;
-      const double bound = t == DType::kF64    ? 1e-12
-                           : t == DType::kF16  ? 1e-2
-                           : t == DType::kBF16 ? 6e-2
-                                               : 2e-4;
-      const absl::Status same = CompareTensors((*got)[0], (*want)[0], bound, bound);
-      ASSERT_TRUE(same.ok()) << same << " at " << sizes[0] << ", " << sizes[1] << ", " << sizes[2];
-    }
+    ExpectSchedule(task, choice, target, kSizes, rng_);
+    if (HasFailure()) return;
   }
   EXPECT_GE(run, 4);
 }
