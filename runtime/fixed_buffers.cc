@@ -90,19 +90,17 @@ void FixedBuffers::ChooseSteps(const Program& program) {
 }
 
 absl::Status FixedBuffers::Allocate(const Program& program) {
-  std::vector<int64_t> kept, dropped;
+  std::vector<PreparedPool::Wanted> wanted;
   made_.assign(keys_.size(), false);
   for (size_t i = 0; i < keys_.size(); ++i) {
     if (!needed_[i] || first_[i] != static_cast<int>(i) || blocks_[i]) continue;
     made_[i] = true;
-    (kept_[i] ? kept : dropped).push_back(program.fixed[i].bytes);
+    wanted.emplace_back(program.fixed[i].bytes, /*is_brief=*/!kept_[i]);
   }
-  // What only the steps need lies apart, so that all of its memory can be given back.
-  ASSIGN_OR_RETURN(const std::vector<PreparedPool::Block> stay, pool_.Allocate(kept));
-  ASSIGN_OR_RETURN(const std::vector<PreparedPool::Block> go, pool_.Allocate(dropped));
-  auto next_stays = stay.begin(), next_goes = go.begin();
+  ASSIGN_OR_RETURN(const std::vector<PreparedPool::Block> made, pool_.Allocate(wanted));
+  auto next = made.begin();
   for (size_t i = 0; i < keys_.size(); ++i) {
-    if (made_[i]) blocks_[i] = kept_[i] ? *next_stays++ : *next_goes++;
+    if (made_[i]) blocks_[i] = *next++;
   }
   // Equal buffers share one block.
   for (size_t i = 0; i < keys_.size(); ++i) blocks_[i] = blocks_[first_[i]];

@@ -129,18 +129,24 @@ absl::Status PreparedPool::AllocateSlab(Device* device, absl::Span<const int64_t
 }
 
 absl::StatusOr<std::vector<PreparedPool::Block>> PreparedPool::Allocate(
-    absl::Span<const int64_t> bytes, MemoryKind kind) {
-  const auto is_large = [&](int64_t b) { return state_->large != nullptr && b >= kLargeBlock; };
-  std::vector<int64_t> together;
-  std::vector<Block> small, blocks;
-  std::copy_if(bytes.begin(), bytes.end(), std::back_inserter(together),
-               [&](int64_t b) { return !is_large(b); });
-  RETURN_IF_ERROR(AllocateSlab(state_->device, together, kind, &small));
-  auto next = small.begin();
-  for (const int64_t b : bytes) {
-    if (!is_large(b)) {
-      blocks.push_back(std::move(*next++));
-    } else if (absl::Status s = AllocateSlab(state_->large, {b}, kind, &blocks); !s.ok()) {
+    absl::Span<const Wanted> wanted, MemoryKind kind) {
+  const auto is_large = [&](const Wanted& w) {
+    return state_->large != nullptr && w.bytes >= kLargeBlock;
+  };
+  std::vector<Block> together[2];  // of those that stay, and of brief ones
+  for (const bool brief : {false, true}) {
+    std::vector<int64_t> bytes;
+    for (const Wanted& w : wanted) {
+      if (!is_large(w) && w.brief == brief) bytes.push_back(w.bytes);
+    }
+    RETURN_IF_ERROR(AllocateSlab(state_->device, bytes, kind, &together[brief]));
+  }
+  std::vector<Block> blocks;
+  auto stays = together[false].begin(), brief = together[true].begin();
+  for (const Wanted& w : wanted) {
+    if (!is_large(w)) {
+      blocks.push_back(std::move(w.brief ? *brief++ : *stays++));
+    } else if (absl::Status s = AllocateSlab(state_->large, {w.bytes}, kind, &blocks); !s.ok()) {
       return s;
     }
   }

@@ -62,9 +62,17 @@ class PreparedPool {
 
   // Returns the block of `key`; nullopt if nobody holds it or the key is empty.
   std::optional<Block> Find(const PreparedKey& key) const;
-  // Returns a new block for each of `bytes`, charged as this kind; Find does not see them yet.
+  // A block to be allocated. Those that are freed after loading (`brief`) lie apart from those that
+  // stay, so that all of their memory can be given back.
+  struct Wanted {
+    Wanted(int64_t b, bool is_brief = false)  // NOLINT: a number is a block that stays
+        : bytes(b), brief(is_brief) {}
+    int64_t bytes;
+    bool brief;
+  };
+  // Returns a new block for each, charged as this kind; Find does not see them yet.
   // RESOURCE_EXHAUSTED from the ledger or the system: nothing is held.
-  absl::StatusOr<std::vector<Block>> Allocate(absl::Span<const int64_t> bytes,
+  absl::StatusOr<std::vector<Block>> Allocate(absl::Span<const Wanted> wanted,
                                               MemoryKind kind = MemoryKind::kPrepared);
   // Makes `block` the one that Find returns for `key`; its contents must not change any more. If
   // another block was published meanwhile, returns that one, to be used instead. REQUIRES:

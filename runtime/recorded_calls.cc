@@ -1,5 +1,5 @@
-// How a device is called whose kernels do not read host memory: arguments, inputs and outputs go
-// through a CallBlock, and steps between loops are recorded once and replayed.
+// Calls devices whose kernels do not read host memory: arguments, inputs and outputs go through a
+// CallBlock, and steps between loops are recorded once and replayed.
 #include <algorithm>
 #include <cstring>
 #include <utility>
@@ -55,9 +55,8 @@ absl::Status Executable::RecordPrepared(DeviceQueue& queue) {
   RETURN_IF_ERROR(block->CopyIn(queue));
   for (size_t i = 0; i < steps.size(); ++i) {
     if (size(steps[i].grid_size) <= 0) continue;
-    absl::Status status;
-    auto recording = queue.Record({LaunchOf(steps[i], block->Recorded(i))});
-    status = recording.ok() ? queue.Replay(**recording) : recording.status();
+    const auto recording = queue.Record({LaunchOf(steps[i], block->Recorded(i))});
+    absl::Status status = recording.ok() ? queue.Replay(**recording) : recording.status();
     // Waits for each, so that an error tells its step.
     if (absl::Status waited = queue.Wait(); status.ok()) status = waited;
     if (!status.ok()) return InStep(steps[i].label, status);

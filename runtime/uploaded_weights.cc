@@ -37,7 +37,7 @@ absl::Status UploadedWeights::Reserve(const Program& program, const ParameterHas
   keys_.resize(count);
   made_.resize(count);
   blocks_.resize(count);
-  std::vector<int64_t> kept, dropped;
+  std::vector<PreparedPool::Wanted> wanted;
   int64_t all = 0, made = 0;
   for (size_t i = 0; i < count; ++i) {
     if (!needed[i]) continue;
@@ -50,20 +50,18 @@ absl::Status UploadedWeights::Reserve(const Program& program, const ParameterHas
     all += PreparedPool::Rounded(bytes);
     if (!made_[i]) continue;
     made += PreparedPool::Rounded(bytes);
-    (program.buffers[index].kept ? kept : dropped).push_back(bytes);
+    wanted.emplace_back(bytes, /*is_brief=*/!program.buffers[index].kept);
   }
-  // What only the steps need lies apart, so that all of its memory can be given back.
-  auto stay = pool_.Allocate(kept, MemoryKind::kWeights);
-  auto go = stay.ok() ? pool_.Allocate(dropped, MemoryKind::kWeights) : stay;
-  if (!go.ok()) {
-    return absl::Status(go.status().code(), absl::StrCat("plan '", program.plan_id, "' needs ", all,
-                                                         " bytes for weights on the device, ", made,
-                                                         " of them new: ", go.status().message()));
+  auto allocated = pool_.Allocate(wanted, MemoryKind::kWeights);
+  if (!allocated.ok()) {
+    const absl::Status& s = allocated.status();
+    return absl::Status(s.code(), absl::StrCat("plan '", program.plan_id, "' needs ", all,
+                                               " bytes for weights on the device, ", made,
+                                               " of them new: ", s.message()));
   }
-  auto next_stays = stay->begin(), next_goes = go->begin();
+  auto next = allocated->begin();
   for (size_t i = 0; i < count; ++i) {
-    const bool stays = program.buffers[program.parameters[i]].kept;
-    if (made_[i]) blocks_[i] = std::move(stays ? *next_stays++ : *next_goes++);
+    if (made_[i]) blocks_[i] = std::move(*next++);
   }
   return absl::OkStatus();
 }
