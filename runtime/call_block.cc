@@ -71,7 +71,7 @@ void CallBlock::Resize(int64_t in, int64_t out) {
 }
 
 absl::Status CallBlock::CopyIn(DeviceQueue& queue) {
-  // Of the call before; most have no error.
+  // Clears errors of the call before, which most have not.
   for (size_t i = 0; i < launches_.size(); ++i) {
     if (slots()[i].error.code != 0) slots()[i] = ErrorSlot();
   }
@@ -93,7 +93,7 @@ absl::Status CallBlock::SendTurn(DeviceQueue& queue, int first, int end) {
   entries_[used_++] = {first, end};
   const int64_t* const words = arguments(first).words;
   std::memcpy(entry, words, WordsBytes(first, end));
-  // Nothing is there to settle if the call fails before FetchTurn().
+  // Leaves nothing to settle if the call fails before FetchTurn().
   std::memset(entry + Aligned(WordsBytes(first, end)), 0, (end - first) * sizeof(ErrorSlot));
   RETURN_IF_ERROR(queue.Copy(OnDevice(words), entry, WordsBytes(first, end), CopyKind::kToDevice));
   return queue.Fill(OnDevice(slots() + first), 0, (end - first) * sizeof(ErrorSlot));

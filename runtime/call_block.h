@@ -1,5 +1,5 @@
-// What a call brings to a device that reads no host memory, and what it takes back: one region of
-// the device's memory with a copy on the host, so that each way is one transfer.
+// Holds what a call brings to a device that reads no host memory, and what it takes back, in one
+// region of the device's memory with a copy on the host, so that each way is one transfer.
 //
 //   inputs | arguments of launches | error slots | outputs
 //   '---------------- in ----------------'

@@ -122,7 +122,7 @@ class DeviceQueue {
       absl::Span<const RecordedLaunch> launches);
   // The arguments are read before Wait() returns. An error of an item is in its launch's slot.
   virtual absl::Status Replay(const DeviceRecording& recording);
-  // What the arguments of each launch in this queue name.
+  // Returns the memory that the arguments of each launch in this queue name.
   virtual Workspace workspace() const { return {}; }
   // Host memory needs no alignment; it must live, and stay as it is, until Wait() returns. The two
   // ranges must not overlap; those of no bytes may be anything. REQUIRES: bytes >= 0

@@ -59,8 +59,9 @@ struct RunOptions {
   // For measuring: runs only this many steps of plan.run, from first_step on; -1: all from there.
   // Must not cut a loop.
   int first_step = 0, steps = -1;
-  // For debugging: runs on one thread and calls this after every step; an error ends the run. The
-  // only mode that allocates.
+  // For debugging: runs on one thread and calls this after every step; an error ends the run.
+  // Allocates, as does the first run with step_nanoseconds or other steps on a device with
+  // recordings, which records them.
   const std::function<absl::Status(const StepView&)>* check = nullptr;
 };
 
@@ -257,7 +258,7 @@ class Executable::Context {
   // Points the loop's windows to their places in iteration `turn`.
   absl::Status MoveWindows(int loop, int64_t turn);
 
-  // What follows is for a device with recordings (recorded_calls.cc).
+  // The rest is for a device with recordings (recorded_calls.cc).
   absl::Status AllocateBlock();
   bool IsInBlock(int buffer) const;  // an output
   // Writes the arguments of all steps, for the present sizes, but windows.
@@ -286,14 +287,14 @@ class Executable::Context {
   std::vector<int64_t> values_;      // in the order of Program::sizes
   std::vector<KernelError> errors_;  // by step
 
-  // Of a device of host memory; empty for others.
+  // These are empty but for a device of host memory.
   std::vector<void*> table_;          // in the order of Program::buffer_refs
   std::vector<int64_t> bytes_table_;  // of these buffers
   std::vector<int64_t> size_table_;   // in the order of Program::size_refs
   std::vector<Patch> patches_;
   std::vector<int64_t> turns_;  // by loop: number of the iteration
 
-  // Of a device with recordings; empty for others.
+  // These are empty but for a device with recordings.
   std::vector<Staged> staged_;        // in the arena, sorted by offset
   std::unique_ptr<CallBlock> block_;  // its launches are the steps of run
   std::vector<Staged> in_block_, out_of_block_;

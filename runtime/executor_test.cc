@@ -318,7 +318,7 @@ TEST_P(ExecutorTest, LedgerPaysForWhatIsTouched) {
     }
     RowCall call(64);
     EXPECT_TRUE(call.Run(**executable, context.get()).ok());
-    // One huge page for buffer 4.
+    // Buffer 4 takes one huge page.
     EXPECT_EQ(context->charged_bytes(), touched);
     context->Trim();
     EXPECT_EQ(context->charged_bytes(), 0);

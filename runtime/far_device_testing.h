@@ -23,7 +23,7 @@ namespace athanor {
 
 // Thread-safe. Queues return INTERNAL for what a device could not do: a buffer or a copy outside
 // all blocks of memory or where one is not committed, a host pointer for a device's or the reverse.
-// One that dies with calls that nobody waited for ends the process.
+// Dying with calls that nobody waited for, a queue ends the process.
 class FarDevice : public ForwardingDevice {
  public:
   // `near` computes in host memory and must outlive it.

@@ -1,4 +1,4 @@
-// One launch on a device with recordings, for tests of kernels and queues.
+// Makes one launch on a device with recordings, for tests of kernels and queues.
 //
 //   auto launch = OneLaunch::Record(device, *queue, {.kernel = kernel.get(), .buffers =
 //   2}).value(); launch->Set(buffers, bytes, sizes, items); launch->Enqueue(*queue); queue->Wait();

@@ -130,7 +130,7 @@ PlanMemory MemoryOf(const Program& program, const std::vector<PreparedKey>& keys
     hold(parameter, hash == hashes.end() ? PreparedKey() : WeightKey(hash->second),
          most(parameter));
   }
-  // What no memory holds is refused when a context is made.
+  // Making a context refuses what no memory holds.
   constexpr int64_t kMost = std::numeric_limits<int64_t>::max();
   const auto stage = [&](int64_t bytes) {
     if (bytes > kMost - PreparedPool::kAlignment ||

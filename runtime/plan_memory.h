@@ -39,9 +39,9 @@ struct PlanMemory {
     PreparedKey key;  // empty: not shared
     int64_t bytes = 0;
   };
-  // What runs use of constants and prepared weights and, copied to a device that does not compute
-  // in host memory, of the parameters: each key once. Loading takes what only `prepare` reads, too,
-  // and gives it back.
+  // Lists the constants and prepared weights that runs use and, copied to a device that does not
+  // compute in host memory, the parameters, each key once. Loading takes what only `prepare` reads,
+  // too, and gives it back.
   std::vector<Weight> weights;
   // Per call, at the bucket's largest sizes; committed on use. With the places of inputs, outputs
   // and loops' turns on a device that does not compute in host memory, of which small ones lie in

@@ -141,7 +141,7 @@ TEST(PlanMemoryTest, CountsWhatADeviceOfItsOwnMemoryHolds) {
   // The weight is read by `prepare` alone, and given back.
   PlanMemory memory = MemoryOf(plan, {{"w", "W"}}, /*host_memory=*/false).value();
   EXPECT_EQ(memory.WeightBytes(), 128);
-  // Two inputs and two outputs of up to 64 rows, in places of their own.
+  // There are two inputs and two outputs of up to 64 rows, in places of their own.
   EXPECT_EQ(memory.arena, 2112 + 64 * (32 + 8 + 32 + 4));
   plan.mutable_run(0)->set_buffers(1, kParameter);
   memory = MemoryOf(plan, {{"w", "W"}}, false).value();
@@ -216,7 +216,7 @@ TEST_P(SharedPlansTest, EqualWeightsAreHeldOnce) {
   EXPECT_EQ(memory.NewBytes(pool_), 128);
 }
 
-// What is told before a plan is loaded is what it then holds.
+// A plan holds what was told before it was loaded.
 TEST_P(SharedPlansTest, TheEstimateIsWhatIsHeld) {
   v1::Plan plan = HashedPlan();
   for (const bool reads_weight : {false, true}) {

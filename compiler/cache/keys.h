@@ -43,8 +43,8 @@ struct MachineConditions {
   std::string compiler_version;
   std::string rule_set;   // hash of the rules
   std::string libraries;  // with versions: "OpenBLAS 0.3.21"
-  // Of a GPU its product and what its driver knows, "NVIDIA H200, CUDA 13.0": chips of one
-  // architecture are not equally fast. Empty for the CPU.
+  // Names a GPU's product and what its driver knows, "NVIDIA H200, CUDA 13.0", since chips of one
+  // architecture are not equally fast; empty for the CPU.
   std::string driver;
   std::string clocks;  // nominal clock rate, and the governor
 };

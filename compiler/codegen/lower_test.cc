@@ -394,8 +394,8 @@ constexpr StagedCase kStaged[] = {
      2, "contract mr=4 nv=8 rows=32 panels=1 kc=32 staged team=128", 3},
 };
 
-// Each step of the sums has two barriers, and one is before the epilogue. That rows of a size that
-// calls choose do not overlap is not proved: there each row of the epilogue has one.
+// Counts barriers: two in each step of the sums, and one before the epilogue. Where calls choose
+// the size of rows, nothing proves that they do not overlap, and each row of the epilogue has one.
 TEST(LowerTest, Staged) {
   for (const StagedCase& c : kStaged) {
     SCOPED_TRACE(c.name);

@@ -51,8 +51,8 @@ void IndicesEqualTheirExpressions(PrintedLauncher& launcher) {
   }
 }
 
-// Whatever the number of teams, all items run; the last team, which fails first, gives way to the
-// lowest item. What is not active is not checked.
+// Runs all items, by any number of teams; the last team, which fails first, gives way to the lowest
+// item. Does not check what is not active.
 void TheLowestFailedItemIsRecorded(PrintedLauncher& launcher) {
   for (const int64_t teams : {1, 3, 8, 200}) {
     Tensor places = Of<int64_t>(DType::kI64, {4, -1, 0, 5, 1, INT64_MIN, INT64_MAX, 2}),
@@ -91,6 +91,12 @@ void LoopsRunOverEveryElement(PrintedLauncher& launcher) {
   }
 }
 
+// Fills a row, number g, and returns its largest element.
+float FillRow(int64_t g, float* row, int64_t n) {
+  for (int64_t i = 0; i < n; ++i) row[i] = static_cast<float>((g * 31 + i * 17) % 23) / 3;
+  return n == 0 ? 0 : *std::max_element(row, row + n);
+}
+
 // The scratch of a team is its own: many teams and few give the same.
 void TeamsHaveTheirOwnScratch(PrintedLauncher& launcher) {
   constexpr int64_t kRows = 9;
@@ -100,8 +106,7 @@ void TeamsHaveTheirOwnScratch(PrintedLauncher& launcher) {
       Tensor any = Tensor::Zeros(DType::kBool, {kRows});
       for (int64_t g = 0; g < kRows; ++g) {
         float* const row = x.data<float>() + g * n;
-        for (int64_t i = 0; i < n; ++i) row[i] = static_cast<float>((g * 31 + i * 17) % 23) / 3;
-        const float most = n == 0 ? 0 : *std::max_element(row, row + n);
+        const float most = FillRow(g, row, n);
         float sum = 0;
         for (int64_t i = 0; i < n; ++i) sum += std::exp(row[i] + most * -1.0f);
         for (int64_t i = 0; i < n; ++i) {
@@ -170,8 +175,7 @@ void ExpectSoftmax(PrintedLauncher& launcher, const std::string& name, int64_t t
       Tensor any = Tensor::Zeros(DType::kBool, {kRows});
       for (int64_t g = 0; g < kRows; ++g) {
         float* const row = x.data<float>() + g * n;
-        for (int64_t i = 0; i < n; ++i) row[i] = static_cast<float>((g * 31 + i * 17) % 23) / 3;
-        const float most = n == 0 ? 0 : *std::max_element(row, row + n);
+        const float most = FillRow(g, row, n);
         double sum = 0;
         for (int64_t i = 0; i < n; ++i) sum += std::exp(row[i] - most);
         for (int64_t i = 0; i < n; ++i) {

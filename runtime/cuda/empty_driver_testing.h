@@ -68,7 +68,7 @@ inline const CudaDriver& EmptyDriver() {
   return driver;
 }
 
-// Any whole object: none of it is run.
+// Returns some whole object; none of it is run.
 inline std::string EmptyObject() {
   std::ifstream self("/proc/self/exe", std::ios::binary);
   return {std::istreambuf_iterator<char>(self), std::istreambuf_iterator<char>()};

@@ -21,7 +21,7 @@
 namespace athanor {
 
 // Allocates as Device::Allocate does; RESOURCE_EXHAUSTED names the device and says what is free.
-// Where the device has no virtual memory, all is whole.
+// Allocates everything whole where the device has no virtual memory.
 absl::StatusOr<std::unique_ptr<DeviceMemory>> AllocateCudaMemory(const CudaDevice& device,
                                                                  MemoryKind kind, int64_t bytes);
 

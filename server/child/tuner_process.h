@@ -152,7 +152,8 @@ class TunerProcess {
   void EndSearch(uint64_t session) { ended_.push_back(session); }
 
   pid_t pid() const { return pid_; }  // of the child now; -1 between a loss and the next call
-  // Of the process that keeps the child's device worker (server/tuner/worker); -1: there is none.
+  // Tells the process that keeps the child's device worker (server/tuner/worker); -1: there is
+  // none.
   pid_t worker_pid() const { return worker_pid_; }
   // What the child denies itself (server/tuner/sandbox/sandbox.h), in words; empty before the first
   // reply.

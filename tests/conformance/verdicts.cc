@@ -80,7 +80,7 @@ absl::StatusOr<Verdict> Verdicts::Of(const std::string& text, const std::string&
   const std::string line =
       absl::StrCat(key.first, " ", arch, " ", verdict.registers, " ", verdict.stack_bytes, " ",
                    verdict.spill_bytes, " ", verdict.shared_bytes, " ", kEnd, "\n");
-  // What is not kept is compiled again.
+  // A later run compiles again what was not kept.
   if (write(fd_, line.data(), line.size()) < 0) errno = 0;
   known_[key] = verdict;
   return verdict;

@@ -1,5 +1,4 @@
-// What NVIDIA's compiler said of kernels, kept between runs: of a text that is known it is not
-// asked again.
+// Keeps what NVIDIA's compiler said of kernels between runs: it is asked about each text once.
 //
 //   ASSIGN_OR_RETURN(std::unique_ptr<Verdicts> verdicts, Verdicts::Open(*nvrtc, folder));
 //   ASSIGN_OR_RETURN(Verdict verdict, verdicts->Of(PrintCudaKernel(kernel, {}), "sm_90a"));

@@ -66,7 +66,7 @@ std::unique_ptr<CudaDevice> MakeDevice(const CudaDeviceOptions& options = {}) {
   return CudaDevice::Create(**driver, options).value();
 }
 
-// Two buffers on a device, and a launch that a queue recorded.
+// Has two buffers on a device, and a launch that a queue recorded.
 struct Call {
   Call(CudaDevice& device, int64_t bytes)
       : device(device),

@@ -142,7 +142,7 @@ TEST_F(PlanSearchTest, PlansFoundAreRight) {
   EXPECT_EQ(progress.sizes_size(), 3);
   ASSERT_GE(progress.tasks_size(), 1);
   EXPECT_EQ(progress.tasks(0).seconds_size(), 3);
-  // Of the baseline it is a quotient of two sums.
+  // Divides two sums, which for the baseline differ by rounding alone.
   EXPECT_LE(progress.predicted(), 1 + 1e-9);
   EXPECT_LE(progress.best(), 1);
   // Lists each region once.

@@ -75,7 +75,7 @@ std::vector<Gap> GapsOf(const std::vector<Region>& regions, int64_t bytes) {
   return gaps;
 }
 
-// Each launch is a recording of its own, with arguments of its own.
+// Has a recording, with arguments of its own, for each launch.
 struct CanaryRecording : DeviceRecording {
   struct Step {
     RecordedLaunch launch;
@@ -169,7 +169,7 @@ absl::Status CanaryQueue::Run(CanaryRecording::Step& step) {
   const std::vector<Gap> gaps = spread ? GapsOf(regions, bytes) : std::vector<Gap>();
   absl::Status status = RunOnCopies(step, regions, gaps);
   if (status.ok()) status = Inspect(buffers, regions, gaps);
-  // What is queued uses the words.
+  // The queue uses the words until then.
   absl::Status waited = queue_->Wait();
   return status.ok() ? waited : status;
 }

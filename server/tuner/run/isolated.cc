@@ -201,7 +201,7 @@ std::optional<ProcessEnd> WatchProcess(const ForkedProcess& process, int fd,
   for (;;) {
     pollfd fds[2] = {{process.pidfd(), POLLIN, 0}, {fd, POLLIN, 0}};
     const int ready = poll(fds, 2, kPollMilliseconds);
-    // What it has said holds, even if it has ended since.
+    // Takes what it has said, even if it has ended since.
     if (ready > 0 && fds[1].revents != 0) return std::nullopt;
     if (ready > 0) return ProcessEnd::kItself;
     if (Clock::now() >= deadline) return ProcessEnd::kTime;

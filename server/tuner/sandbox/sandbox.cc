@@ -79,8 +79,8 @@ void AllowOwnPriority() {
   setrlimit(RLIMIT_NICE, &limit);  // fails for most users: then they do not
 }
 
-// What a GPU's driver does without. It keeps its user, by whom CUDA's multi-process service knows
-// its clients.
+// Drops what a GPU's driver does without. Keeps the user, by whom CUDA's multi-process service
+// knows its clients.
 absl::StatusOr<std::string> ConfineDriver(pid_t parent) {
   ASSIGN_OR_RETURN(std::string who, DropPrivileges(/*another_user=*/false));
   RETURN_IF_ERROR(DieWith(parent));

@@ -94,7 +94,7 @@ struct Pipe {
   Pipe& operator=(const Pipe&) = delete;
 };
 
-// What one process is, and how it is talked to.
+// Holds a process, and the pipes to talk to it.
 struct Worker {
   Pipe jobs, replies;
   std::unique_ptr<ForkedProcess> process;
@@ -148,7 +148,7 @@ class Keeper {
 };
 
 absl::Status Keeper::Start() {
-  // One that somebody ended between two jobs has cost none.
+  // Replaces one that somebody ended between two jobs: it has cost none.
   if (worker_ != nullptr) {
     pollfd ended{worker_->process->pidfd(), POLLIN, 0};
     if (poll(&ended, 1, 0) == 0) return absl::OkStatus();
@@ -160,7 +160,7 @@ absl::Status Keeper::Start() {
   ASSIGN_OR_RETURN(worker->process, ForkedProcess::Start([&](absl::Status status) {
                      Work(std::move(status), setup_, *worker);
                    }));
-  // Whatever ends the process closes these.
+  // The process has its own of these, which its end closes.
   close(std::exchange(worker->jobs.read, -1));
   close(std::exchange(worker->replies.write, -1));
   for (const int fd : {worker->jobs.write, worker->replies.read}) {
@@ -174,7 +174,7 @@ absl::Status Keeper::Start() {
   if (ready->code() == 0) return absl::OkStatus();
   worker_.reset();
   const auto code = static_cast<absl::StatusCode>(ready->code());
-  // Nor does a GPU that has no room for a context now; one that does not serve is named.
+  // A GPU that has no room for a context now says nothing either; one that does not serve is named.
   if (code != absl::StatusCode::kFailedPrecondition) {
     return absl::UnavailableError(ready->message());
   }
