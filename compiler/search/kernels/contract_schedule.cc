@@ -190,14 +190,15 @@ constexpr int64_t kTeamBytes = 10 << 10;
 // A team computes many small items of one tile each. Its lanes read neighbours where they are; what
 // has none is packed a few sums at a time, so that scratch lies in shared memory, or summed by lane
 // if there are few rows.
-ContractSchedule ScheduleForTeam(const Graph& graph, const Node& node, const ContractRoles& roles,
-                                 const Sizes& sizes, bool ahead) {
+ContractSchedule ScheduleForTeam(const Graph& graph, const Node& node, bool swap,
+                                 const ContractRoles& roles, const Sizes& sizes, bool ahead) {
   constexpr int64_t kRows = 8, kFew = 4, kMostSums = 4096;
   const auto contiguous = [&](int side, const std::string& group) {
     return IsContiguous(graph, node, roles, side, group);
   };
   const int64_t m = std::max<int64_t>(sizes.m.value_or(kRows), 1);
   ContractSchedule s;
+  s.swap = swap;
   s.mr = static_cast<int>(std::min(m, kRows));
   s.nv = !sizes.n || *sizes.n > sizes.lanes ? 2 : 1;
   s.kc = kMostSums;
@@ -210,8 +211,12 @@ ContractSchedule ScheduleForTeam(const Graph& graph, const Node& node, const Con
   } else if (sizes.m && m <= kFewRows && contiguous(roles.column_operand, roles.sums) &&
              contiguous(roles.row_operand, roles.sums)) {
     s.columns = ColumnAccess::kDots;
-    s.mr = static_cast<int>(std::min(m, kFew));
-    s.nv = static_cast<int>(std::clamp<int64_t>(sizes.n.value_or(kFew), 1, kFew));
+    // An item has few rows and as many columns as the team has threads: rows are what there is more
+    // of, so that there are more items.
+    const int64_t n = std::max<int64_t>(sizes.n.value_or(sizes.lanes), 1);
+    if (n > m) s.swap = !swap;
+    s.mr = static_cast<int>(std::min(std::max(m, n), kFew));
+    s.nv = static_cast<int>(std::min({m, n, kFew}));
   }
   s.rows_per_item = s.mr;
   if (s.columns != ColumnAccess::kPack) return s;
@@ -251,7 +256,7 @@ std::optional<ContractSchedule> ScheduleContract(const Graph& graph, NodeId id,
                     .image = is_weight[node.inputs[roles.row_operand]]};
   if (sizes.n && *sizes.n <= lanes) s.nv = 1;
   const bool ahead = is_weight[node.inputs[roles.column_operand]];
-  if (HasTeams(target)) return ScheduleForTeam(graph, node, roles, sizes, ahead);
+  if (HasTeams(target)) return ScheduleForTeam(graph, node, s.swap, roles, sizes, ahead);
   // Packing inside a work item is paid once per block of rows, so its blocks are taller.
   int64_t tiles = ahead ? 8 : 40;
   constexpr int kWideRows = 6;
