@@ -99,7 +99,7 @@ constexpr Case kWalks[] = {
 std::vector<std::string> ValuesOf(const KernelChoice& choice) {
   const std::string text = ScheduleText(choice);
   std::string columns = "pack";
-  for (const char* word : {"ahead", "in_place", "dots", "openblas"}) {
+  for (const char* word : {"ahead", "in_place", "dots", "openblas", "staged"}) {
     if (absl::StrContains(text, word)) columns = word;
   }
   std::vector<std::string> values;

@@ -43,6 +43,9 @@ constexpr Case kCases[] = {
        %2 = IndexMap(%0) {fill=f32[] {0.5}, map=map[b, s + 3]($0, $1 - 2)}
        %3 = IndexMap(%1) {fill=f32[] {0.25}, map=map[t, s + 3]($0, $1 - 1)}
        %4 = Contract(%2, %3) {spec="bk,nk->bn"} output "y" = %4)"},
+    {"Windows", R"(%0 = Input "x" : f32[1, 3, b, t] %1 = Input "w" : f32[s, 3, 3, 2]
+       %2 = IndexMap(%0) {fill=f32[] {0}, map=map[1, 3, 3, 2, b, t]($0, $1, $2 + $4 - 1, $3 + $5)}
+       %3 = Contract(%2, %1) {spec="ncUVuv,mcUV->nmuv"} %4 = Tanh(%3) output "y" = %4)"},
 };
 
 constexpr ThreeSizes kSizes[] = {{1, 1, 1},  {2, 0, 3},     {0, 5, 7},     {3, 4, 0},

@@ -8,6 +8,7 @@
 
 #include <memory>
 #include <random>
+#include <set>
 #include <string>
 #include <utility>
 #include <vector>
@@ -56,7 +57,12 @@ inline ScheduledGraph RandomGenome(const Graph& graph, const v1::Target& target,
   const std::vector<bool> weights = WeightsOf(graph);
   for (KernelChoice& kernel : scheduled.genome.kernels) {
     const KernelTask task = CutTask(graph, memory, weights, kernel);
-    const std::vector<KernelChoice> schedules = Schedules(task, target);
+    std::vector<KernelChoice> schedules = Schedules(task, target);
+    // Draws each way to read a contraction's columns as often, however many schedules it has.
+    std::set<ColumnAccess> ways;
+    for (const KernelChoice& s : schedules) ways.insert(s.contract.columns);
+    const ColumnAccess way = one_of(std::vector<ColumnAccess>(ways.begin(), ways.end()));
+    std::erase_if(schedules, [&](const KernelChoice& s) { return s.contract.columns != way; });
     const KernelChoice& chosen = one_of(schedules);
     kernel.contract = chosen.contract;
     kernel.attention = chosen.attention;

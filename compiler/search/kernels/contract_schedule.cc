@@ -226,6 +226,43 @@ ContractSchedule ScheduleForTeam(const Graph& graph, const Node& node, bool swap
   return s;
 }
 
+// Returns what a rule of thumb takes a size to be: a size that calls choose, a quarter of its
+// maximum.
+int64_t Usual(const Expr& size, const Bounds& bounds) {
+  constexpr int64_t kUnbounded = 1 << 20;
+  if (const std::optional<int64_t> exact = size.constant()) return *exact;
+  return bounds.Maximum(size).value_or(4 * kUnbounded) / 4;
+}
+
+// Returns the first tile of which each multiprocessor gets one, else the last, which is small.
+// nullopt where rows, columns or sums are too few for tiles. Lanes run along what is stored
+// contiguously: it costs a tile nothing to read either operand across its order in memory.
+std::optional<ContractSchedule> TileOf(const Graph& graph, NodeId id, const v1::Target& target) {
+  constexpr int64_t kLeastRows = 32, kLeastColumns = 32, kLeastSums = 16;
+  const Node& node = graph.node(id);
+  const auto stores = [&](const ContractRoles& r) {
+    return !r.columns.empty() && r.columns.back() == r.result.back();
+  };
+  const bool swap = stores(FindContractRoles(graph, node, /*swap=*/true));
+  const ContractRoles roles = FindContractRoles(graph, node, swap);
+  if (!stores(roles)) return std::nullopt;
+  const Bounds bounds = graph.DimBounds();
+  const auto usual = [&](const std::string& group) { return Usual(roles.SizeOf(group), bounds); };
+  const int64_t m = usual(roles.rows), n = usual(roles.columns);
+  if (m < kLeastRows || n < kLeastColumns || usual(roles.sums) < kLeastSums) return std::nullopt;
+  std::optional<ContractSchedule> tile;
+  for (const ContractSchedule& s : TileSchedules(graph, id, swap, target)) {
+    // Of each shape of tile, the first one's pieces of the sums are preferred.
+    if (tile && tile->mr == s.mr && tile->nv == s.nv && tile->columns == s.columns) continue;
+    tile = s;
+    const int64_t columns = StagedColumns(s);
+    const int64_t tiles =
+        (m + s.rows_per_item - 1) / s.rows_per_item * ((n + columns - 1) / columns);
+    if (tiles * std::max<int64_t>(usual(roles.batch), 1) >= MultiprocessorsOf(target)) break;
+  }
+  return tile;
+}
+
 }  // namespace
 
 std::optional<ContractSchedule> ScheduleContract(const Graph& graph, NodeId id,
@@ -256,7 +293,10 @@ std::optional<ContractSchedule> ScheduleContract(const Graph& graph, NodeId id,
                     .image = is_weight[node.inputs[roles.row_operand]]};
   if (sizes.n && *sizes.n <= lanes) s.nv = 1;
   const bool ahead = is_weight[node.inputs[roles.column_operand]];
-  if (HasTeams(target)) return ScheduleForTeam(graph, node, s.swap, roles, sizes, ahead);
+  if (HasTeams(target)) {
+    const std::optional<ContractSchedule> tile = TileOf(graph, id, target);
+    return tile ? *tile : ScheduleForTeam(graph, node, s.swap, roles, sizes, ahead);
+  }
   // Packing inside a work item is paid once per block of rows, so its blocks are taller.
   int64_t tiles = ahead ? 8 : 40;
   constexpr int kWideRows = 6;
@@ -290,18 +330,21 @@ std::optional<ContractSchedule> ScheduleContract(const Graph& graph, NodeId id,
   return s;
 }
 
+int64_t StagedBytes(const ContractSchedule& s, int bytes) {
+  const int64_t rows = s.rows_per_item, columns = StagedColumns(s);
+  // Staged along the sums, each group of elements has a part of its own as large, for the banks.
+  const int64_t staged = (rows + columns) * (s.kc + 1);
+  // Three buffers end at a cache line.
+  return int64_t{kStagedTeam} * s.mr * s.nv * bytes + staged * bytes + 3 * 64;
+}
+
 bool FitsStaged(const ContractSchedule& s, int bytes) {
-  constexpr int64_t kThreads = kStagedThreadRows * kStagedThreadColumns;
   constexpr int64_t kMostBytes = (48 << 10) - 64;  // reductions take the rest
   const auto is_part = [](int64_t n) { return n == 4 || n == 8; };
   if (!is_part(s.mr) || !is_part(s.nv) || (s.kc != 8 && s.kc != 16 && s.kc != 32)) return false;
   if (s.rows_per_item != s.mr * kStagedThreadRows || s.panels_per_item != 1) return false;
   if (s.copy_rows || s.prefetch) return false;
-  const int64_t rows = s.rows_per_item, columns = s.nv * kStagedThreadColumns;
-  // Staged along the sums, each group of elements has a part of its own as large, for the banks.
-  const int64_t staged = (rows + columns) * (s.kc + 1);
-  // Three buffers end at a cache line.
-  return kThreads * s.mr * s.nv * bytes + staged * bytes + 3 * 64 <= kMostBytes;
+  return StagedBytes(s, bytes) <= kMostBytes;
 }
 
 std::vector<ContractSchedule> StagedSchedules(int bytes) {
@@ -317,6 +360,31 @@ std::vector<ContractSchedule> StagedSchedules(int bytes) {
         if (FitsStaged(s, bytes)) all.push_back(s);
       }
     }
+  }
+  return all;
+}
+
+std::vector<ContractSchedule> TileSchedules(const Graph& graph, NodeId id, bool swap,
+                                            const v1::Target& target) {
+  std::vector<ContractSchedule> all;
+  if (!HasTeams(target)) return all;
+  const Node& node = graph.node(id);
+  const ContractRoles roles = FindContractRoles(graph, node, swap);
+  if (roles.columns.empty()) return all;
+  const Bounds bounds = graph.DimBounds();
+  // Reports whether calls can fill half of a tile's part, and more than the next smaller part.
+  const auto suits = [&](const std::string& group, int64_t part, int64_t least) {
+    const std::optional<int64_t> most = bounds.Maximum(roles.SizeOf(group));
+    return !most || (part == least ? 2 * *most >= part : 2 * *most > part);
+  };
+  for (ContractSchedule s : StagedSchedules(DTypeBytes(AccumulatorOf(node.type.dtype)))) {
+    if (!suits(roles.rows, s.rows_per_item, 4 * kStagedThreadRows) ||
+        !suits(roles.columns, StagedColumns(s), 4 * kStagedThreadColumns) ||
+        !suits(roles.sums, s.kc, 8)) {
+      continue;
+    }
+    s.swap = swap;
+    all.push_back(s);
   }
   return all;
 }
@@ -348,6 +416,7 @@ int PanelWidth(const Graph& graph, NodeId node, const ContractSchedule& schedule
 int ContractTeam(const Graph& graph, NodeId node, const ContractSchedule& schedule,
                  const v1::Target& target) {
   if (!HasTeams(target)) return 1;
+  if (schedule.columns == ColumnAccess::kStaged) return kStagedTeam;
   const ContractRoles roles = FindContractRoles(graph, graph.node(node), schedule.swap);
   const bool sums = schedule.columns == ColumnAccess::kDots;
   return TeamFor(graph.DimBounds().Maximum(roles.SizeOf(sums ? roles.sums : roles.columns)));

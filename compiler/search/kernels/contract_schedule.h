@@ -37,19 +37,36 @@ std::optional<int64_t> RowsLeft(std::optional<int64_t> m, const ContractSchedule
 // The threads of a block that computes a tile of staged operands, as a grid: neighbours are in one
 // row of it.
 inline constexpr int kStagedThreadRows = 8, kStagedThreadColumns = 16;
+inline constexpr int kStagedTeam = kStagedThreadRows * kStagedThreadColumns;
 
-// Reports whether a schedule of kStaged is one that its lowering knows: its operands and sums, of
-// `bytes` bytes an element, fit the shared memory that a block has without asking for more.
+// Returns the columns of the tile that an item of a schedule of kStaged computes.
+inline int64_t StagedColumns(const ContractSchedule& schedule) {
+  return int64_t{schedule.nv} * kStagedThreadColumns;
+}
+
+// Returns the bytes of shared memory that a schedule of kStaged takes: of its sums and of a piece
+// of both operands, `bytes` bytes an element.
+int64_t StagedBytes(const ContractSchedule& schedule, int bytes);
+
+// Reports whether a schedule of kStaged is one that its lowering knows: what it keeps in shared
+// memory fits what a block has without asking for more.
 bool FitsStaged(const ContractSchedule& schedule, int bytes);
 
 // Returns the schedules of kStaged for sums of `bytes` bytes, those of larger tiles first.
 std::vector<ContractSchedule> StagedSchedules(int bytes);
 
+// Returns every tile by which a block of the target's threads can compute contraction `node`, those
+// that the rule of thumb prefers first, without those that its sizes leave mostly empty. None on a
+// target without teams. `swap`: as the schedule's.
+std::vector<ContractSchedule> TileSchedules(const Graph& graph, NodeId node, bool swap,
+                                            const v1::Target& target);
+
 // Returns the elements per panel: nv vectors of the accumulator's dtype, or of a team's lanes.
 int PanelWidth(const Graph& graph, NodeId node, const ContractSchedule& schedule,
                const v1::Target& target, int team = 1);
 
-// Returns the team that the rule of thumb gives the schedule, by what lanes run along.
+// Returns the team that the rule of thumb gives the schedule: a block for a tile, else by what
+// lanes run along.
 int ContractTeam(const Graph& graph, NodeId node, const ContractSchedule& schedule,
                  const v1::Target& target);
 

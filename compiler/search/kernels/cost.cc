@@ -43,6 +43,22 @@ double Bandwidth(double bytes, const v1::Target& target, const Machine& machine)
 constexpr double kLeastUntiled = 2;
 constexpr double kUntiled = 8;
 
+// Slots of a load on a GPU: a multiprocessor reads 128 bytes of shared memory or of its first-level
+// cache in the cycle in which it issues 128 threads' multiply-adds (CUDA C++ Programming Guide,
+// "Shared Memory": 32 banks of 4 bytes).
+double LoadSlots(int bytes) { return std::max(bytes, 4); }
+
+// Slots until a load from there has come, and from beyond (Jia et al., "Dissecting the NVIDIA Volta
+// GPU Architecture via Microbenchmarking", 2018: 19 and 28 cycles; 193 and more).
+constexpr double kCacheLatency = 25, kMemoryLatency = 400;
+// Slots from load to load of a loop that has a few of them under way.
+constexpr double kStreamLatency = kMemoryLatency / 4;
+
+// A sector of memory, which is moved as a whole, has 8 elements of f32.
+constexpr double kSector = 8;
+// Returns how many sectors are moved for one in use, where each team reads elsewhere.
+double Apart(int team) { return std::max(1.0, kSector / team); }
+
 // Returns the factor by which a partly idle last round of work items lengthens the time.
 double Imbalance(double items, int threads) {
   if (items <= 0 || threads <= 1) return 1;
@@ -50,21 +66,32 @@ double Imbalance(double items, int threads) {
   return std::ceil(items / threads) * threads / items;
 }
 
+// Slots of a row's value and of a vector of columns.
+struct Loads {
+  double row = 1, column = 1;
+};
+
 // Returns the issue slots, of one vector multiply-add each, that a tile of `rows` x `vectors` takes
 // per step of the reduction: those of its multiply-adds or of its loads, whichever are more, but no
 // fewer than pass in two pipes during the latency of an addition.
-double SlotsOfTile(double rows, double vectors, double column_load) {
+double SlotsOfTile(double rows, double vectors, const Loads& load) {
   constexpr double kLatencySlots = 8;
-  return std::max({rows * vectors, rows + vectors * column_load, kLatencySlots});
+  return std::max({rows * vectors, rows * load.row + vectors * load.column, kLatencySlots});
+}
+
+// Returns those of a team's threads, each of which has an element of the vector.
+Loads LoadsOfTeam(int team) {
+  const double slots = LoadSlots(sizeof(float)) * Apart(team);
+  return {.row = slots, .column = slots};
 }
 
 // `left`: as RowTiles has it.
 double SlotsOfRows(double rows, const ContractSchedule& s, std::optional<int64_t> left,
-                   double column_load) {
+                   const Loads& load) {
   double slots = 0;
   for (double step : RowTiles(s.mr, left)) {
     const double tiles = std::floor(rows / step);
-    slots += tiles * SlotsOfTile(step, s.nv, column_load);
+    slots += tiles * SlotsOfTile(step, s.nv, load);
     rows -= tiles * step;
   }
   return slots;
@@ -99,6 +126,7 @@ TaskCost::TaskCost(const KernelTask& task, const SizePoint& sizes, const v1::Tar
     : launch_(machine.launch_seconds),
       slots_per_second_(machine.f32_flops_per_second / 2 / LanesOf(target, sizeof(float))),
       threads_(std::max(1, target.threads())),
+      multiprocessors_(MultiprocessorsOf(target)),
       l1_bytes_(static_cast<double>(target.l1_bytes())),
       l2_bytes_(static_cast<double>(target.l2_bytes())),
       cache_bytes_per_second_(machine.cache_bytes_per_second),
@@ -133,6 +161,7 @@ TaskCost::TaskCost(const KernelTask& task, const SizePoint& sizes, const v1::Tar
   if (!tiled) return;
   const Node& anchor = graph.node(task.choice.anchor);
   accumulator_bytes_ = DTypeBytes(AccumulatorOf(anchor.type.dtype));
+  operand_bytes_ = DTypeBytes(graph.node(anchor.inputs[0]).type.dtype);
   lanes_ = LanesOf(target, accumulator_bytes_);
   if (FormOf(anchor.op) == OpForm::kContract) {
     for (bool swap : {false, true}) {
@@ -166,19 +195,21 @@ double TaskCost::Contract(const ContractSchedule& s, int team) const {
   if (m * n * e.batch == 0) return 0;
   if (s.columns == ColumnAccess::kDots) return Dots(e, s, team);
   if (s.columns == ColumnAccess::kLibrary) return Library(e, s);
+  if (s.columns == ColumnAccess::kStaged) return Staged(e, s);
   const double lanes = lanes_ * team;
   const double width = lanes * s.nv;
   const double kc = std::min<double>(k, static_cast<double>(s.kc));
   // A panel larger than the first-level cache is loaded at about half the speed.
   const double column_load = kc * width * accumulator_bytes_ > 0.75 * l1_bytes_ ? 2 : 1;
+  const Loads load = teams_ ? LoadsOfTeam(team) : Loads{.column = column_load};
   const double blocks = std::ceil(m / static_cast<double>(s.rows_per_item));
   const double panels = std::ceil(n / width);
   const double items =
       e.batch * blocks * std::ceil(panels / static_cast<double>(s.panels_per_item));
   const double rows = std::min<double>(m, static_cast<double>(s.rows_per_item));
   const std::optional<int64_t> left = RowsLeft(e.known_rows, s);
-  double slots = (blocks - 1) * SlotsOfRows(rows, s, left, column_load) * k +
-                 SlotsOfRows(m - (blocks - 1) * rows, s, left, column_load) * k;
+  double slots = (blocks - 1) * SlotsOfRows(rows, s, left, load) * k +
+                 SlotsOfRows(m - (blocks - 1) * rows, s, left, load) * k;
   // Sums go through memory once per piece of the reduction, and once to the epilogue.
   slots += m * s.nv * 2 * std::ceil(k / kc);
   // Packing takes slots per vector, most of all if its elements are not contiguous.
@@ -194,13 +225,70 @@ double TaskCost::Contract(const ContractSchedule& s, int team) const {
   constexpr int kWays = 8;
   const bool aliased = std::fmod(k * accumulator_bytes_, kAliasBytes) == 0;
   if (!s.copy_rows && aliased && s.mr > kWays) slots += m * k * 0.5;
-  double seconds = Slots(slots * panels * e.batch * team);
+  if (teams_) {
+    // Each step of the sums waits for its columns: a tile's, or those that are packed.
+    const double tiles = std::ceil(rows / s.mr), each = blocks * panels * e.batch / items;
+    const double waiting = s.columns == ColumnAccess::kPack ? kStreamLatency + tiles * kCacheLatency
+                                                            : tiles * kStreamLatency;
+    return OnGpu(items,
+                 {.team = team,
+                  .slots = slots * panels * e.batch / items,
+                  .waiting = each * k * waiting,
+                  .bytes = each * (rows + tiles * width) * k * operand_bytes_ * Apart(team)});
+  }
+  double seconds = Slots(slots * panels * e.batch);
   if (s.columns == ColumnAccess::kInPlace) {
     const double stretch = width * static_cast<double>(s.panels_per_item) * accumulator_bytes_;
     seconds = std::max(seconds,
                        Stream(k * n * e.batch * blocks * accumulator_bytes_, stretch, s.prefetch));
   }
-  return seconds * Imbalance(items * team, threads_);
+  return seconds * Imbalance(items, threads_);
+}
+
+// A tile of R rows and C columns reads (R + C) k elements for R C k multiply-adds, so a larger one
+// asks less of the L2 cache (Kung, "Memory requirements for balanced computer architectures",
+// 1986). Of each sum a thread loads mr + nv elements of shared memory for its mr nv multiply-adds,
+// and these overlap: the slower of both counts (Volkov and Demmel, "Benchmarking GPUs to tune dense
+// linear algebra", 2008, whose registers hold the sums for that reason). Sums beyond k are computed
+// too, as are rows and columns beyond the result.
+double TaskCost::Staged(const Extents& e, const ContractSchedule& s) const {
+  constexpr double kCopySlots = 12;     // per element that is staged, its index and conversion too
+  constexpr double kStoreSlots = 16;    // per element of the result, through shared memory
+  constexpr double kBarrierSlots = 32;  // of the two of a step
+  constexpr double kRegisters = 65536, kOtherRegisters = 32;  // of a multiprocessor; of a thread
+  constexpr double kMostBlocks = 16;                          // of a multiprocessor
+  const double rows = static_cast<double>(s.rows_per_item),
+               columns = static_cast<double>(StagedColumns(s));
+  const double tiles = e.batch * std::ceil(e.rows / rows) * std::ceil(e.columns / columns);
+  const double kc = static_cast<double>(s.kc), steps = std::ceil(std::max(e.sums, 1.0) / kc);
+  const double loads = s.mr + s.nv, sums = s.mr * s.nv;
+  const double per_sum = std::max(sums + loads, loads * LoadSlots(accumulator_bytes_));
+  const double copied = (rows + columns) * kc / kStagedTeam;  // by each thread, per step
+  const double words = std::max(accumulator_bytes_, 4) / 4;
+  const double blocks =
+      std::min({kMostBlocks, l1_bytes_ / static_cast<double>(StagedBytes(s, accumulator_bytes_)),
+                kRegisters / (kStagedTeam * ((sums + loads) * words + kOtherRegisters))});
+  return OnGpu(tiles, {.team = kStagedTeam,
+                       .slots = steps * (kc * per_sum + copied * kCopySlots + kBarrierSlots) +
+                                sums * kStoreSlots,
+                       .waiting = steps * (kc * kCacheLatency + kMemoryLatency) + kMemoryLatency,
+                       .bytes = (rows + columns) * steps * kc * operand_bytes_,
+                       .resident = std::max(1.0, std::floor(blocks))});
+}
+
+// A scheduler, of which a multiprocessor has four, issues an instruction of a wave of 32 threads a
+// cycle, which is a slot of each of them. The fullest scheduler's slots count; or, where it has too
+// few waves to hide what each waits, the time of one wave after another, as many side by side as
+// have room; or the bytes that items read.
+double TaskCost::OnGpu(double items, const TeamWork& work) const {
+  constexpr double kWave = 32, kSchedulers = 4;
+  const double schedulers = multiprocessors_ * kSchedulers;
+  const double waves = std::ceil(items * work.team / kWave);
+  const double busy = std::ceil(waves / schedulers) * work.slots;
+  const double alone =
+      std::ceil(waves / (schedulers * work.resident)) * (work.slots + work.waiting);
+  return std::max(Slots(std::max(busy, alone) * schedulers * kWave),
+                  items * work.bytes / cache_bytes_per_second_);
 }
 
 // The library copies both operands of a block into panels of its own, and each call has a start-up
@@ -226,11 +314,19 @@ double TaskCost::Dots(const Extents& e, const ContractSchedule& s, int team) con
   const double reduce_slots = lanes > 1 ? 8 : 0;  // to sum a vector's lanes
   const double blocks = std::ceil(e.rows / static_cast<double>(s.rows_per_item));
   const double tiles = std::ceil(e.rows / s.mr) * std::ceil(e.columns / s.nv) * e.batch;
-  const double slots =
-      tiles * (std::ceil(e.sums / lanes) * SlotsOfTile(s.mr, s.nv, 1) + reduce_slots * s.mr * s.nv);
+  const double steps = std::ceil(e.sums / lanes);
+  const Loads load = teams_ ? LoadsOfTeam(team) : Loads();
+  const double slots = tiles * (steps * SlotsOfTile(s.mr, s.nv, load) + reduce_slots * s.mr * s.nv);
   const double items =
       e.batch * blocks * std::ceil(e.columns / (lanes * static_cast<double>(s.panels_per_item)));
-  return Slots(slots * team) * Imbalance(items * team, threads_);
+  if (teams_) {
+    return OnGpu(items,
+                 {.team = team,
+                  .slots = slots / items,
+                  .waiting = tiles / items * steps * kStreamLatency,
+                  .bytes = tiles / items * (s.mr + s.nv) * e.sums * operand_bytes_ * Apart(team)});
+  }
+  return Slots(slots) * Imbalance(items, threads_);
 }
 
 // Each stretch starts slowly, less so if it is prefetched.
@@ -247,8 +343,8 @@ double TaskCost::Attention(const AttentionSchedule& s, int team) const {
   tile.mr = s.mr;
   tile.nv = s.nv;
   constexpr double kExpSlots = 12;  // per vector: its exponential, its share of maximum and sum
-  double slots = SlotsOfRows(e.rows, tile, std::nullopt, 1) * e.sums +
-                 SlotsOfRows(e.value_depth, tile, std::nullopt, 1) * e.rows +
+  double slots = SlotsOfRows(e.rows, tile, std::nullopt, {}) * e.sums +
+                 SlotsOfRows(e.value_depth, tile, std::nullopt, {}) * e.rows +
                  e.rows * s.nv * kExpSlots;
   // Each block of keys rescales the sums so far.
   slots += std::ceil(e.rows / static_cast<double>(s.key_block)) * e.value_depth * s.nv * 3;
@@ -266,8 +362,6 @@ double TaskCost::Sort() const {
 double TaskCost::Slots(double slots) const { return slots / slots_per_second_; }
 
 double TaskCost::Scattering(const KernelChoice& choice) const {
-  // A sector of memory, which is moved as a whole, has 8 elements of f32.
-  constexpr double kSector = 8;
   if (!teams_ || choice.kind == KernelKind::kSort) return 1;
   // Each thread of a map of teams of one walks elements of its own.
   const double apart = choice.kind != KernelKind::kMap ? kSector

@@ -64,10 +64,22 @@ class TaskCost {
 
   // `team`: of the choice; its lanes are a vector's.
   double Contract(const ContractSchedule& s, int team) const;
+  // Returns the seconds of a tile's schedule on a GPU (ColumnAccess::kStaged).
+  double Staged(const Extents& e, const ContractSchedule& s) const;
   double Library(const Extents& e, const ContractSchedule& s) const;
   double Dots(const Extents& e, const ContractSchedule& s, int team) const;
   // Returns the seconds to read `bytes` of an operand in place, in stretches of `stretch` bytes.
   double Stream(double bytes, double stretch, bool prefetch) const;
+  // Describes what one item asks of a GPU.
+  struct TeamWork {
+    int team = 1;
+    double slots = 0;      // issue slots of each of its threads
+    double waiting = 0;    // slots that pass beside, while a thread waits for memory or the others
+    double bytes = 0;      // that it reads beyond its multiprocessor
+    double resident = 16;  // waves of a scheduler that have room at a time
+  };
+  // Returns the seconds of so many items.
+  double OnGpu(double items, const TeamWork& work) const;
   double Attention(const AttentionSchedule& s, int team) const;
   double Walk(const KernelChoice& choice) const;  // maps, rows and points
   // Returns how many times as long memory takes because neighbouring threads of a GPU do not touch
@@ -78,7 +90,9 @@ class TaskCost {
 
   Extents extents_[2];
   double roofline_ = 0, untiled_ = 0, launch_ = 0, slots_per_second_ = 1;
-  int threads_ = 1, accumulator_bytes_ = 4;
+  int threads_ = 1;
+  double multiprocessors_ = 1;  // of a GPU
+  int accumulator_bytes_ = 4, operand_bytes_ = 4;
   double lanes_ = 1;  // of a vector of the accumulator's dtype
   double l1_bytes_ = 0, l2_bytes_ = 0;
   double cache_bytes_per_second_ = 1;

@@ -25,6 +25,12 @@ inline Expr BytesOf(const TensorType& type) { return Product(type.shape) * DType
 // Reports whether several threads may compute an item together (KernelChoice.team).
 inline bool HasTeams(const v1::Target& target) { return target.device() == "cuda"; }
 
+// Returns how many multiprocessors keep a GPU's threads. Each has room for 2,048 on sm_80, sm_90
+// and sm_100 (CUDA C++ Programming Guide, "Technical Specifications per Compute Capability").
+inline int MultiprocessorsOf(const v1::Target& target) {
+  return std::max(1, target.threads() / 2048);
+}
+
 // How many elements of a map a thread may compute of an item, in rising order. A GPU's neighbouring
 // threads are to read neighbours, so each has few.
 struct WalkExtents {

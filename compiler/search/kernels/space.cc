@@ -2,10 +2,12 @@
 
 #include <algorithm>
 #include <array>
+#include <cstdlib>
 #include <optional>
 #include <set>
 
 #include "compiler/search/kernels/contract_roles.h"
+#include "compiler/search/kernels/contract_schedule.h"
 #include "compiler/search/kernels/extents.h"
 #include "compiler/search/kernels/fusion.h"
 #include "compiler/search/kernels/library_product.h"
@@ -16,11 +18,19 @@ namespace {
 // The parameters of a schedule as numbers, in a fixed order.
 using Point = std::array<int64_t, 10>;
 
+// Takes a tile's pieces of the sums, 8 to 32 long, to those of panels, 128 to 512 long.
+constexpr int64_t kPanelSumsPerStaged = 16;
+
 Point PointOf(const KernelChoice& choice) {
   const ContractSchedule& c = choice.contract;
   const AttentionSchedule& a = choice.attention;
   switch (choice.kind) {
     case KernelKind::kContract:
+      // The item is the tile.
+      if (c.columns == ColumnAccess::kStaged) {
+        return {choice.team, c.swap, static_cast<int64_t>(c.columns), 0, 0, c.mr, c.nv,
+                1,           1,      c.kc * kPanelSumsPerStaged};
+      }
       return {choice.team, c.swap, static_cast<int64_t>(c.columns), c.copy_rows,       c.prefetch,
               c.mr,        c.nv,   c.rows_per_item / c.mr,          c.panels_per_item, c.kc};
     case KernelKind::kAttention:
@@ -219,13 +229,38 @@ bool SuitsTeam(const ContractSchedule& s) {
   return s.rows_per_item <= 4 * s.mr && s.panels_per_item == 1 && !s.copy_rows && !s.prefetch;
 }
 
+// Adds the schedules whose items are covered by a tile.
+void AddTile(const Contraction& c, const Tile& tile, const v1::Target& target,
+             std::vector<ContractSchedule>* all) {
+  if (tile.mr > std::max<int64_t>(c.m, 1)) return;
+  const bool few = c.m <= kMostRowsInPlace;
+  // A tile of dot products has nv columns, others nv vectors of columns. A panel of one lane has
+  // one column.
+  const int64_t most = c.lanes == 1 ? 1 : std::max<int64_t>(c.n, 1);
+  if (few && c.sums_in_place && tile.nv <= most) AddDots(c, tile, all);
+  if (tile.nv > 1 && (tile.nv - 1) * c.lanes >= c.n) return;
+  AddPanels(c, tile, target, all);
+  if (few && c.columns_in_place && tile.nv <= 6) AddInPlace(c, tile, target, all);
+}
+
 void AddContractSchedules(const KernelTask& task, const v1::Target& target, int team,
                           std::vector<KernelChoice>* all) {
   const Node& node = task.graph.node(task.choice.anchor);
   const std::vector<bool> weights = WeightsOf(task.graph);
+  const auto add = [&](const ContractSchedule& s) {
+    all->push_back(task.choice);
+    all->back().contract = s;
+    all->back().team = team;
+  };
   for (bool swap : {false, true}) {
     const ContractRoles roles = FindContractRoles(task.graph, node, swap);
     if (roles.columns.empty()) continue;
+    if (team == kStagedTeam) {
+      for (const ContractSchedule& s :
+           TileSchedules(task.graph, task.choice.anchor, swap, target)) {
+        add(s);
+      }
+    }
     if (IsWindows(task.graph, node, roles, roles.row_operand, roles.rows)) continue;
     const Contraction c = Describe(task, swap, target, weights, team);
     std::vector<ContractSchedule> schedules;
@@ -234,25 +269,11 @@ void AddContractSchedules(const KernelTask& task, const v1::Target& target, int 
         (!swap && roles.rows.back() != roles.result.back())) {
       AddLibrary(task, c, swap, target, &schedules);
     }
-    for (const Tile& tile : Tiles(target)) {
-      if (tile.mr > std::max<int64_t>(c.m, 1)) continue;
-      const bool few = c.m <= kMostRowsInPlace;
-      // A tile of dot products has nv columns, others nv vectors of columns. A panel of one lane
-      // has one column.
-      const int64_t most = c.lanes == 1 ? 1 : std::max<int64_t>(c.n, 1);
-      if (few && c.sums_in_place && tile.nv <= most) {
-        AddDots(c, tile, &schedules);
-      }
-      if (tile.nv > 1 && (tile.nv - 1) * c.lanes >= c.n) continue;
-      AddPanels(c, tile, target, &schedules);
-      if (few && c.columns_in_place && tile.nv <= 6) AddInPlace(c, tile, target, &schedules);
-    }
+    for (const Tile& tile : Tiles(target)) AddTile(c, tile, target, &schedules);
     for (ContractSchedule& s : schedules) {
       if (team > 1 && !SuitsTeam(s)) continue;
       s.swap = swap;
-      all->push_back(task.choice);
-      all->back().contract = s;
-      all->back().team = team;
+      add(s);
     }
   }
 }
@@ -328,29 +349,32 @@ std::vector<KernelChoice> Schedules(const KernelTask& task, const v1::Target& ta
 std::vector<KernelChoice> Neighbours(const KernelChoice& choice,
                                      const std::vector<KernelChoice>& all) {
   const Point at = PointOf(choice);
-  // Values that occur, per parameter; a step goes to the nearest one below or above.
-  std::array<std::set<int64_t>, std::tuple_size_v<Point>> values;
-  for (const KernelChoice& c : all) {
-    const Point p = PointOf(c);
-    for (size_t i = 0; i < p.size(); ++i) values[i].insert(p[i]);
-  }
-  auto is_step = [&](size_t i, int64_t to) {
-    auto here = values[i].find(at[i]);
-    if (here == values[i].end()) return false;
-    return (here != values[i].begin() && *std::prev(here) == to) ||
-           (std::next(here) != values[i].end() && *std::next(here) == to);
+  constexpr size_t kParameters = std::tuple_size_v<Point>;
+  // The nearest one below and above, by the parameter in which it differs.
+  struct Side {
+    const KernelChoice* choice = nullptr;
+    int64_t distance = 0;
   };
-  std::vector<KernelChoice> near;
+  std::array<std::array<Side, 2>, kParameters> nearest;
   for (const KernelChoice& c : all) {
     const Point p = PointOf(c);
+    size_t parameter = kParameters;
     int differ = 0;
-    bool step = true;
-    for (size_t i = 0; i < p.size(); ++i) {
+    for (size_t i = 0; i < kParameters; ++i) {
       if (p[i] == at[i]) continue;
+      parameter = i;
       ++differ;
-      step = step && is_step(i, p[i]);
     }
-    if (differ == 1 && step) near.push_back(c);
+    if (differ != 1) continue;
+    const int64_t distance = std::abs(p[parameter] - at[parameter]);
+    Side& side = nearest[parameter][p[parameter] > at[parameter]];
+    if (side.choice == nullptr || distance < side.distance) side = {&c, distance};
+  }
+  std::vector<KernelChoice> near;
+  for (const auto& sides : nearest) {
+    for (const Side& side : sides) {
+      if (side.choice != nullptr) near.push_back(*side.choice);
+    }
   }
   return near;
 }

@@ -21,8 +21,8 @@ namespace athanor {
 // target's library, if it has one (rule "openblas").
 std::vector<KernelChoice> Schedules(const KernelTask& task, const v1::Target& target);
 
-// Returns the members of `all` that differ from `choice` in one parameter, by one step along the
-// values that occur.
+// Returns the members of `all` that differ from `choice` in one parameter only, and of those the
+// nearest below and above in each parameter.
 std::vector<KernelChoice> Neighbours(const KernelChoice& choice,
                                      const std::vector<KernelChoice>& all);
 

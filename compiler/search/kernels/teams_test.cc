@@ -69,9 +69,13 @@ TEST(Teams, FollowWhatLanesRunAlong) {
            // Neighbouring threads of a map touch neighbours.
            {R"(%0 = Input "x" : f32[100, 300] %1 = Exp(%0) output "y" = %1)", 1},
            {R"(%0 = Input "x" : f32[300, 100] %1 = SumReduce(%0) {axes=[0]} output "y" = %1)", 1},
-           {R"(%0 = Input "x" : f32[64, 256] %1 = Parameter "w" : f32[256, 192]
+           {R"(%0 = Input "x" : f32[20, 256] %1 = Parameter "w" : f32[256, 192]
                %2 = Contract(%0, %1) {spec="mk,kn->mn"} output "y" = %2)",
             32},
+           // Tiles have a block.
+           {R"(%0 = Input "x" : f32[64, 256] %1 = Parameter "w" : f32[256, 192]
+               %2 = Contract(%0, %1) {spec="mk,kn->mn"} output "y" = %2)",
+            128},
            {R"(%0 = Input "x" : f32[64, 256] %1 = Parameter "w" : f32[256, 6]
                %2 = Contract(%0, %1) {spec="mk,kn->mn"} output "y" = %2)",
             8},
@@ -100,7 +104,7 @@ TEST(Teams, FollowWhatLanesRunAlong) {
 TEST(Teams, OfContractionsHaveSmallItems) {
   for (const char* columns : {"256, 192", "192, 256"}) {
     const bool transposed = columns[0] == '1';
-    const Case c = Of(std::string(R"(%0 = Input "x" : f32[64, 256] %1 = Input "w" : f32[)") +
+    const Case c = Of(std::string(R"(%0 = Input "x" : f32[20, 256] %1 = Input "w" : f32[)") +
                       columns + R"(] %2 = Contract(%0, %1) {spec=")" +
                       (transposed ? "mk,nk->mn" : "mk,kn->mn") + R"("} output "y" = %2)");
     const ContractSchedule& s = c.choice.contract;
