@@ -21,6 +21,9 @@ namespace athanor {
 // ended it.
 absl::StatusOr<std::shared_ptr<CudaDevice>> TestGpu();
 
+// Returns the file of that GPU's driver; only the emulated one's tests have it.
+std::string TestGpuLibrary();
+
 // Returns the machine code of a kernel's text for that GPU; an error has both the messages and the
 // text.
 absl::StatusOr<std::string> GpuCode(const std::string& text);

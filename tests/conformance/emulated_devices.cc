@@ -1,4 +1,5 @@
 #include <cstdlib>
+#include <string>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -12,10 +13,21 @@
 
 namespace athanor {
 
+namespace {
+
+std::string& Library() {
+  static auto& library = *new std::string;
+  return library;
+}
+
+}  // namespace
+
+std::string TestGpuLibrary() { return Library(); }
+
 absl::StatusOr<std::shared_ptr<CudaDevice>> TestGpu() {
   static auto& device = *new std::shared_ptr<CudaDevice>;
   if (device != nullptr && device->Enter().ok()) return device;
-  ASSIGN_OR_RETURN(const CudaDriver* driver, emulator::NewDevice());
+  ASSIGN_OR_RETURN(const CudaDriver* driver, emulator::NewDevice(&Library()));
   // The emulator fills the workspace before each launch, so that a small one saves time.
   ASSIGN_OR_RETURN(device, CudaDevice::Create(*driver, {.workspace_bytes = 1 << 16}));
   return device;

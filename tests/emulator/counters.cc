@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <set>
 
+#include "absl/strings/str_cat.h"
+
 namespace athanor::emulator {
 namespace {
 
@@ -68,6 +70,17 @@ void Counting::Count(const Request& request) {
   ++global.requests;
   global.bytes += bytes;
   global.sectors += Pieces(request.accesses, kSectorBytes).size();
+}
+
+std::string CountersText(const Counters& c) {
+  const auto global = [](const char* name, const Counters::Global& of) {
+    return absl::StrCat(name, " ", of.requests, " requests ", of.sectors, " sectors ", of.bytes,
+                        " bytes\n");
+  };
+  return absl::StrCat(global("loads", c.loads), global("stores", c.stores), "shared ",
+                      c.shared.requests, " requests ", c.shared.bytes, " bytes ",
+                      c.shared.bank_conflicts, " conflicts\nbarriers ", c.barriers, " exchanges ",
+                      c.exchanges, "\n");
 }
 
 }  // namespace athanor::emulator

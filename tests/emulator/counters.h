@@ -6,6 +6,7 @@
 #define ATHANOR_TESTS_EMULATOR_COUNTERS_H_
 
 #include <cstdint>
+#include <string>
 #include <tuple>
 #include <utility>
 #include <vector>
@@ -15,7 +16,8 @@
 
 namespace athanor::emulator {
 
-// Of one launch. A request is an access of the threads of a wave that belong to one team, at once.
+// Of one launch. A request is an access of the threads of a wave that belong to one team, at once;
+// threads of teams of one are requested for by waves.
 struct Counters {
   struct Global {
     int64_t requests = 0;
@@ -37,6 +39,7 @@ struct Counters {
 // same place, is taken for late.
 class Counting {
  public:
+  // `team`: its threads; of teams of one, all threads of the launch.
   void BeginLaunch(int team);
   void Access(int thread, const void* place, const emulator::Access& access, bool shared);
   void EndTeam();
@@ -58,6 +61,9 @@ class Counting {
   std::vector<absl::flat_hash_map<const void*, int64_t>> made_;  // accesses, by thread and place
   absl::flat_hash_map<Key, Request> open_;                       // that not all threads have made
 };
+
+// Returns the counters as lines of text.
+std::string CountersText(const Counters& counters);
 
 }  // namespace athanor::emulator
 

@@ -9,7 +9,8 @@
 //   work as it is enqueued, not when it is waited for ATHANOR_EMULATOR_ORDER=descending runs the
 //   last thread of a launch, and of a team, first;
 //                          N: in a random order that the number N gives
-//   ATHANOR_EMULATOR_COUNTS=1         counts the accesses of teams of several threads
+//   ATHANOR_EMULATOR_COUNTS=1         counts accesses; those of teams of one where the kernel was
+//                                     compiled so, too
 //   ATHANOR_EMULATOR_BREAKS=FILE      breaks once there is such a file
 #include "runtime/cpu/module.h"
 
@@ -38,11 +39,11 @@
 // Tells a driver's users that no GPU is there.
 extern "C" __attribute__((visibility("default"))) const int athanor_emulator = 1;
 
-// Tells a test what the last launch of teams of several threads asked of memory.
+// Tells a test what the last launch that was counted asked of memory.
 extern "C" __attribute__((visibility("default"))) void athanor_emulator_counters(
     athanor::emulator::Counters* counters) {
   athanor::MutexLock lock(athanor::emulator::device.mutex);
-  *counters = athanor::emulator::CountersOfLastTeams();
+  *counters = athanor::emulator::TheCounting().counters();
 }
 
 namespace athanor::emulator {
@@ -133,15 +134,26 @@ unsigned long MeetAlone(const Launch* launch, const Meeting& meeting, unsigned l
   return value;
 }
 
+// Takes the threads of a wave, which are teams of one, for a team: they run at once.
+void CountAlone(const Launch* launch, const Access& access) {
+  TheCounting().Access(static_cast<int>(launch->thread), __builtin_return_address(0), access,
+                       /*shared=*/false);
+}
+
 // Runs the threads of a launch one after another; a fault ends them all.
 void RunThreads(Entry entry, void** arguments, Launch& launch, const Order& order) {
   launch.fault = EndLaunch;
   launch.meet = MeetAlone;
+  if (std::getenv("ATHANOR_EMULATOR_COUNTS") != nullptr) {
+    TheCounting().BeginLaunch(static_cast<int>(launch.threads));
+    launch.touch = CountAlone;
+  }
   if (setjmp(launch_end) != 0) return;
   for (long i = 0; i < launch.threads; ++i) {
     launch.thread = order.At(i, launch.threads);
     entry(arguments, &launch);
   }
+  if (launch.touch != nullptr) TheCounting().EndTeam();
 }
 
 // Is a kernel of an object.

@@ -6,6 +6,7 @@
 // kernels use, and so spoil whatever is compiled from then on.
 #include <dlfcn.h>
 
+#include <cstdlib>
 #include <cstring>
 #include <fstream>
 #include <iterator>
@@ -111,8 +112,10 @@ int Compile(Source& source, absl::string_view arch) {
   options.headers = source.headers;
   for (ClangOptions::Header& header : options.headers) {
     if (header.name != kDeviceHeader) continue;
-    header.text =
-        absl::StrCat("#define ATHANOR_ARCH \"", arch, "\"\n", kDeviceText, SpoilingText());
+    header.text = absl::StrCat(
+        "#define ATHANOR_ARCH \"", arch, "\"\n",
+        std::getenv("ATHANOR_EMULATOR_COUNTS") != nullptr ? "#define ATHANOR_COUNTS\n" : "",
+        kDeviceText, SpoilingText());
   }
   static Mutex mutex;
   MutexLock lock(mutex);

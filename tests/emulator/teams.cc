@@ -365,7 +365,7 @@ std::string Teams::StandstillText() const {
 
 }  // namespace
 
-const Counters& CountersOfLastTeams() { return TheKept().counting.counters(); }
+Counting& TheCounting() { return TheKept().counting; }
 
 long Order::At(long i, long n) const {
   if (kind == kAscending) return i;

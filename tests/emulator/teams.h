@@ -35,9 +35,9 @@ struct Stop {
 Stop RunTeams(Entry entry, void** arguments, const Launch& launch, long block, long shared_bytes,
               const Order& order);
 
-// Returns what the last launch of RunTeams() asked of memory; accesses are counted where
-// ATHANOR_EMULATOR_COUNTS is set.
-const Counters& CountersOfLastTeams();
+// Counts what a launch asks of memory, where ATHANOR_EMULATOR_COUNTS is set: RunTeams() those of
+// teams of several threads.
+Counting& TheCounting();
 
 }  // namespace athanor::emulator
 

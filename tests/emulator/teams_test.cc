@@ -1,7 +1,5 @@
 // Kernels whose teams have several threads: right ones in every order of threads, and each mistake
 // that a GPU would not tell of.
-#include <dlfcn.h>
-
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
@@ -18,7 +16,7 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "runtime/kernel_abi.h"
-#include "tests/emulator/counters.h"
+#include "tests/emulator/counters_testing.h"
 #include "tests/emulator/kernel_testing.h"
 
 namespace athanor {
@@ -703,34 +701,22 @@ TEST_F(TeamsTest, OrdersDiffer) {
 
 class CountersTest : public TeamsTest {
  protected:
-  // Runs one item of a kernel on two buffers of 4096 numbers; returns what was counted.
-  std::string Counted(int team, absl::string_view body, const char* counts = "1") {
+  // Runs items of a kernel, a team each, on two buffers of 4096 numbers; returns what was counted.
+  std::string Counted(int team, absl::string_view body, const char* counts = "1", int items = 1) {
     setenv("ATHANOR_EMULATOR_COUNTS", counts, 1);
     if (*counts == '\0') unsetenv("ATHANOR_EMULATOR_COUNTS");
     Open();
-    const CudaFunction function = Load(TeamProgram(team, 4096 + 128, body));
+    const CudaFunction function = Load(TeamProgram(team, team > 1 ? 4096 + 128 : 0, body));
     EXPECT_EQ(Launch(function,
                      {.b0 = Upload(std::vector<float>(4096, 1)),
                       .b1 = Upload(std::vector<float>(4096, 2)),
                       .s0 = 32,
-                      .items = 1},
-                     1, team),
+                      .items = items},
+                     items, team),
               kCudaSuccess);
     const absl::Status status = Wait();
     EXPECT_TRUE(status.ok()) << status;
-    void* const driver = dlopen(library_.c_str(), RTLD_NOW);
-    const auto read =
-        reinterpret_cast<void (*)(emulator::Counters*)>(dlsym(driver, "athanor_emulator_counters"));
-    emulator::Counters c;
-    read(&c);
-    const auto global = [](const char* name, const emulator::Counters::Global& of) {
-      return absl::StrCat(name, " ", of.requests, " requests ", of.sectors, " sectors ", of.bytes,
-                          " bytes\n");
-    };
-    return absl::StrCat(global("loads", c.loads), global("stores", c.stores), "shared ",
-                        c.shared.requests, " requests ", c.shared.bytes, " bytes ",
-                        c.shared.bank_conflicts, " conflicts\nbarriers ", c.barriers, " exchanges ",
-                        c.exchanges, "\n");
+    return emulator::CountersText(emulator::CountersOf(library_));
   }
 };
 
@@ -781,6 +767,26 @@ TEST_F(CountersTest, ConflictsOfBanksShowInATransposition) {
                            "shared 64 requests 8192 bytes ",
                            conflicts, " conflicts\nbarriers 1 exchanges 6\n"));
   }
+}
+
+// Teams of one that run side by side are a wave: neighbours share sectors, rows apart do not.
+TEST_F(CountersTest, TeamsOfOneAreCountedByWaves) {
+  const std::string neighbours = "store<f32>(a.b1, g, load<f32>(a.b0, g));";
+  EXPECT_EQ(Counted(1, neighbours, "1", 64),
+            "loads 2 requests 8 sectors 256 bytes\n"
+            "stores 2 requests 8 sectors 256 bytes\n"
+            "shared 0 requests 0 bytes 0 conflicts\n"
+            "barriers 0 exchanges 0\n");
+  EXPECT_EQ(Counted(1, "store<f32>(a.b1, g, load<f32>(a.b0, g * 32));", "1", 64),
+            "loads 2 requests 64 sectors 256 bytes\n"
+            "stores 2 requests 8 sectors 256 bytes\n"
+            "shared 0 requests 0 bytes 0 conflicts\n"
+            "barriers 0 exchanges 0\n");
+  EXPECT_EQ(Counted(1, neighbours, "", 64),
+            "loads 0 requests 0 sectors 0 bytes\n"
+            "stores 0 requests 0 sectors 0 bytes\n"
+            "shared 0 requests 0 bytes 0 conflicts\n"
+            "barriers 0 exchanges 0\n");
 }
 
 TEST_F(CountersTest, AccessesAreCountedOnRequestOnly) {

@@ -1,6 +1,7 @@
 // The emulator as kernels see it, in place of the header of the same name that they are compiled
 // with for a GPU: the same names, on the host, where each access to memory is checked. nvrtc.cc
-// puts launch.h before it, and defines ATHANOR_ARCH.
+// puts launch.h before it, and defines ATHANOR_ARCH; and ATHANOR_COUNTS where
+// ATHANOR_EMULATOR_COUNTS is set, so that teams of one tell of their accesses.
 #ifndef ATHANOR_DEVICE_H
 #define ATHANOR_DEVICE_H
 
@@ -48,7 +49,7 @@ namespace athanor::emulator {
 
 static const Launch* launch;
 static Range near;      // the range that was accessed last
-static bool watched;    // accesses are told: teams have several threads. Never set where none has
+static bool watched;    // accesses are told. Never set where teams of one tell nothing
 static int locks;       // that the thread holds which runs
 static int team_locks;  // that the team's threads hold
 
@@ -123,7 +124,11 @@ template <int T, typename A>
 FN const A& Begin(u64 address, const Launch* of) {
   launch = of;
   near = {};
+#ifdef ATHANOR_COUNTS
+  watched = of->touch != nullptr;
+#else
   watched = T > 1;
+#endif
   locks = 0;
   if (of->first_of_team) team_locks = 0;
   if (address % alignof(A) != 0) Fail(Fault::kMisaligned, address, sizeof(A), false);

@@ -65,7 +65,8 @@ struct Launch {
   unsigned long (*meet)(const Launch*, const Meeting&, unsigned long value) = nullptr;
   // Lets another thread of the team run, where the order of threads says so; null: none would.
   void (*step)(const Launch*) = nullptr;
-  // Ends the launch if an access races. Of teams of several threads.
+  // Counts an access, and of teams of several threads ends the launch if it races. Teams of one
+  // tell of accesses only where ATHANOR_COUNTS is defined, and may have null here.
   void (*touch)(const Launch*, const Access&) = nullptr;
 };
 
