@@ -32,6 +32,8 @@ absl::Status Executable::OutOfRange(const std::string& label, const KernelError&
 }
 
 absl::Status Executable::InStep(const std::string& label, const absl::Status& status) {
+  // Names its own step, which the host was ahead of.
+  if (IsIndexError(status)) return status;
   return absl::Status(status.code(), absl::StrCat("step '", label, "': ", status.message()));
 }
 

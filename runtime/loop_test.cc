@@ -302,6 +302,36 @@ TEST_P(LoopTest, AnErrorEndsTheLoop) {
   EXPECT_TRUE(Run(*e, context.get(), {4, 0}, {{1, 3, 1}, Counting(12, 0)}).ok());
 }
 
+// The host learns of a turn's error when it has run ahead as far as it may, and only then asks for
+// that of a step outside.
+TEST_P(LoopTest, AnErrorBeforeALongLoopIsToldFirst) {
+  PlanMaker p;
+  for (v1::DimRange& dim : *p.plan.mutable_dims()) dim.set_max(200);
+  const uint32_t a = p.Add(v1::Buffer::INPUT, "a"), x = p.Add(v1::Buffer::INPUT, "x", {"n"});
+  const uint32_t first = p.Add(v1::Buffer::OUTPUT, "first");
+  const uint32_t y = p.Add(v1::Buffer::OUTPUT, "y", {"n"});
+  const uint32_t slice = p.Add(v1::Buffer::WINDOW, "slice");
+  const uint32_t element = p.Add(v1::Buffer::WINDOW, "element");
+  p.Step(2, {first, a}, "before");
+  p.Step(2, {element, slice}, "inside");
+  v1::Loop* loop = p.Loop(1, 1, "n");
+  PlanMaker::Slice(loop, slice, x, false);
+  PlanMaker::Slice(loop, element, y, false);
+  const auto e = Load(p.plan).value();
+  const auto context = e->NewContext().value();
+  const auto failed_step = [&](std::vector<float> before, int64_t turns) {
+    std::vector<float> inside = Counting(turns * kElements, 1);
+    inside[4] = -5;
+    const absl::Status s = Run(*e, context.get(), {turns, 0}, {before, inside}).status();
+    EXPECT_TRUE(IsIndexError(s)) << s;
+    return std::string(s.message());
+  };
+  for (const int64_t turns : {10, 64, 65, 200}) {
+    EXPECT_THAT(failed_step({1, -3, 1}, turns), HasSubstr("step 'before': index -3")) << turns;
+    EXPECT_THAT(failed_step({1, 3, 1}, turns), HasSubstr("step 'inside': index -5")) << turns;
+  }
+}
+
 TEST_P(LoopTest, EveryErrorOfTheDeviceEndsTheRun) {
   FaultyDevice faulty(device_.get());
   const std::vector<absl::string_view> objects = {"mix", "number", "checked"};

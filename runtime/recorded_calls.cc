@@ -186,8 +186,12 @@ absl::Status Executable::Context::Replay(const Span& span) {
 absl::Status Executable::Context::MakeRoom() {
   if (!block_->Full()) return absl::OkStatus();
   RETURN_IF_ERROR(Wait());
-  // The host ran ahead of the error.
-  return turn_failed_ ? executable_->KernelErrors(*this) : absl::OkStatus();
+  if (!turn_failed_) return absl::OkStatus();
+  // The host ran ahead of the error. A step before the loop may have failed first.
+  RETURN_IF_ERROR(block_->CopyOut(*queue_));
+  RETURN_IF_ERROR(Wait());
+  NoteErrors();
+  return executable_->KernelErrors(*this);
 }
 
 void Executable::Context::SettleTurns(bool finished) {
