@@ -52,17 +52,24 @@ absl::Status Executable::RecordPrepared(DeviceQueue& queue) {
   for (size_t i = 0; i < steps.size(); ++i) {
     Write(program_, steps[i], block->arguments(i), address, size);
   }
-  RETURN_IF_ERROR(block->CopyIn(queue));
-  for (size_t i = 0; i < steps.size(); ++i) {
-    if (size(steps[i].grid_size) <= 0) continue;
-    const auto recording = queue.Record({LaunchOf(steps[i], block->Recorded(i))});
-    absl::Status status = recording.ok() ? queue.Replay(**recording) : recording.status();
-    // Waits for each, so that an error tells its step.
-    if (absl::Status waited = queue.Wait(); status.ok()) status = waited;
-    if (!status.ok()) return InStep(steps[i].label, status);
+  const auto run = [&]() -> absl::Status {
+    RETURN_IF_ERROR(block->CopyIn(queue));
+    for (size_t i = 0; i < steps.size(); ++i) {
+      if (size(steps[i].grid_size) <= 0) continue;
+      const auto recording = queue.Record({LaunchOf(steps[i], block->Recorded(i))});
+      absl::Status status = recording.ok() ? queue.Replay(**recording) : recording.status();
+      // Waits for each, so that an error tells its step.
+      if (absl::Status waited = queue.Wait(); status.ok()) status = waited;
+      if (!status.ok()) return InStep(steps[i].label, status);
+    }
+    RETURN_IF_ERROR(block->CopyOut(queue));
+    return queue.Wait();
+  };
+  if (absl::Status status = run(); !status.ok()) {
+    // What is queued uses the block, so an error waits for it, too.
+    queue.Wait().IgnoreError();
+    return status;
   }
-  RETURN_IF_ERROR(block->CopyOut(queue));
-  RETURN_IF_ERROR(queue.Wait());
   for (size_t i = 0; i < steps.size(); ++i) {
     if (block->Error(i).code != 0) return OutOfRange(steps[i].label, block->Error(i));
   }
