@@ -279,9 +279,11 @@ absl::Status Executable::Context::CommitArena() {
     if (status.ok()) status = arena_->Commit(first * granule, bytes(first, end));
   });
   if (!status.ok()) {
-    ForUncommitted(
-        [&](int64_t first, int64_t end) { arena_->Decommit(first * granule, bytes(first, end)); });
-    arena_charge_.Lower(held);
+    int64_t kept = std::count(committed_.begin(), committed_.end(), true) * granule;
+    ForUncommitted([&](int64_t first, int64_t end) {
+      kept += arena_->Decommit(first * granule, bytes(first, end));
+    });
+    arena_charge_.Lower(std::max(held, kept));
     return status;
   }
   ForUncommitted([&](int64_t first, int64_t end) {
@@ -325,8 +327,7 @@ absl::Status Executable::Context::Wait() {
 
 void Executable::Context::Trim() {
   if (committed_.empty()) return;
-  arena_->Decommit();
-  arena_charge_.Clear();
+  arena_charge_.Lower(arena_->Decommit());
   std::fill(committed_.begin(), committed_.end(), false);
   bound_ = false;
 }

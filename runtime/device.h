@@ -43,11 +43,12 @@ class DeviceMemory {
   // RESOURCE_EXHAUSTED, with what is free, and leaves everything as it was. REQUIRES: the range
   // lies in this memory
   virtual absl::Status Commit(int64_t offset, int64_t bytes) { return absl::OkStatus(); }
-  // Gives all granules back to the system: what is used again has to be committed again.
-  virtual void Decommit() {}
+  // Gives all granules back to the system: what is used again has to be committed again. Returns
+  // the bytes that the system did not take back, which stay charged.
+  int64_t Decommit() { return Decommit(0, bytes()); }
   // Does the same for the whole granules in [offset, offset + bytes), or pages where these are
   // smaller. REQUIRES: the range lies in this memory
-  virtual void Decommit(int64_t offset, int64_t bytes) {}
+  virtual int64_t Decommit(int64_t offset, int64_t bytes) { return 0; }
 
  protected:
   DeviceMemory(void* data, int64_t bytes) : data_(data), bytes_(bytes) {}

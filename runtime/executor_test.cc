@@ -387,6 +387,7 @@ class ScarceDevice : public ForwardingDevice {
     return std::make_unique<Memory>(this, *std::move(memory));
   }
   int64_t left = 0;
+  int64_t stuck = 0;  // granules that a call of Decommit does not give back
 
  private:
   class Memory : public DeviceMemory {
@@ -405,12 +406,17 @@ class ScarceDevice : public ForwardingDevice {
       committed_.merge(wanted);
       return inner_->Commit(offset, bytes);
     }
-    void Decommit() override { Decommit(0, bytes()); }
-    void Decommit(int64_t offset, int64_t bytes) override {
+    int64_t Decommit(int64_t offset, int64_t bytes) override {
+      int64_t kept = 0;
       for (int64_t g = offset / kPage; g * kPage < offset + bytes; ++g) {
-        device_.left += static_cast<int64_t>(committed_.erase(g)) * kPage;
+        if (committed_.count(g) > 0 && device_.stuck > kept / kPage) {
+          kept += kPage;
+        } else {
+          device_.left += static_cast<int64_t>(committed_.erase(g)) * kPage;
+        }
       }
       inner_->Decommit(offset, bytes);
+      return kept;
     }
 
    private:
@@ -419,6 +425,36 @@ class ScarceDevice : public ForwardingDevice {
     std::set<int64_t> committed_;
   };
 };
+
+// The ledger keeps, once, what the system does not take back.
+TEST_P(ExecutorTest, WhatIsNotGivenBackStaysCharged) {
+  ScarceDevice scarce(device_.get());
+  scarce.left = 10 * kPage;
+  FakeLedger ledger(1 << 20);
+  const ParameterView parameters[] = {RowParameter(1.0f)};
+  auto executable = Executable::Load(SparsePlan(), RowPlanObjects(), parameters, &scarce,
+                                     {.ledger = &ledger, .poison = true})
+                        .value();
+  auto context = executable->NewContext().value();
+  const int64_t before = ledger.held;
+  RowCall few(2), large(64);
+  ASSERT_TRUE(few.Run(*executable, context.get()).ok());
+  scarce.stuck = 1;
+  context->Trim();
+  EXPECT_EQ(ledger.held, before + kPage);
+  // Refused again and again, a call adds nothing to that.
+  scarce.left = 0;
+  for (int i = 0; i < 3; ++i) {
+    EXPECT_EQ(large.Run(*executable, context.get()).code(), absl::StatusCode::kResourceExhausted);
+    EXPECT_EQ(ledger.held, before + kPage);
+  }
+  scarce.left = 10 * kPage;
+  scarce.stuck = 0;
+  ASSERT_TRUE(large.Run(*executable, context.get()).ok());
+  EXPECT_TRUE(large.Right(1.0f));
+  context->Trim();
+  EXPECT_EQ(ledger.held, before);
+}
 
 TEST_P(ExecutorTest, ARefusedCommitLeavesNothingAndSmallerCallsWork) {
   ScarceDevice scarce(device_.get());

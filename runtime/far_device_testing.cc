@@ -46,17 +46,13 @@ class FarDevice::Memory : public DeviceMemory {
     Set(offset / granule_, EndOf(offset + bytes), true);
     return absl::OkStatus();
   }
-  void Decommit() override {
-    near_->Decommit();
-    MutexLock lock(device_.mu_);
-    Set(0, committed_.size(), false);
-  }
-  void Decommit(int64_t offset, int64_t bytes) override {
-    near_->Decommit(offset, bytes);
-    if (granule_ == 0) return;
+  int64_t Decommit(int64_t offset, int64_t bytes) override {
+    const int64_t kept = near_->Decommit(offset, bytes);
+    if (granule_ == 0) return kept;
     MutexLock lock(device_.mu_);
     Set(EndOf(offset),
         offset + bytes == this->bytes() ? committed_.size() : (offset + bytes) / granule_, false);
+    return kept;
   }
 
   // REQUIRES: the device's lock is held

@@ -23,8 +23,10 @@ class CpuMemory : public DeviceMemory {
   explicit CpuMemory(Arena arena)
       : DeviceMemory(arena.data(), arena.bytes()), arena_(std::move(arena)) {}
   int64_t granularity() const override { return arena_.granularity(); }
-  void Decommit() override { arena_.Decommit(); }
-  void Decommit(int64_t offset, int64_t bytes) override { arena_.Decommit(offset, bytes); }
+  int64_t Decommit(int64_t offset, int64_t bytes) override {
+    arena_.Decommit(offset, bytes);
+    return 0;
+  }
 
  private:
   Arena arena_;

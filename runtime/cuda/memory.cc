@@ -55,13 +55,13 @@ class ReservedMemory : public DeviceMemory {
         device_(device),
         cuda_(device.driver()),
         granule_(device.properties().granule),
-        mapped_(granules) {}
+        granules_(granules) {}
 
   ~ReservedMemory() override {
     if (!device_.Enter().ok()) return;
-    Decommit();
+    Decommit(0, bytes());
     device_
-        .Check(cuda_.AddressFree(AddressOf(*this), mapped_.size() * granule_), "cuMemAddressFree")
+        .Check(cuda_.AddressFree(AddressOf(*this), granules_.size() * granule_), "cuMemAddressFree")
         .IgnoreError();
   }
 
@@ -71,7 +71,8 @@ class ReservedMemory : public DeviceMemory {
     if (bytes == 0) return absl::OkStatus();
     RETURN_IF_ERROR(device_.Enter());
     const int64_t first = offset / granule_, end = (offset + bytes - 1) / granule_ + 1;
-    const int64_t missing = std::count(mapped_.begin() + first, mapped_.begin() + end, false);
+    const int64_t missing =
+        std::count(granules_.begin() + first, granules_.begin() + end, Granule::kNone);
     std::vector<Run> made;
     absl::Status status = Map(first, end, &made);
     if (status.ok()) status = Clear(made);
@@ -81,54 +82,62 @@ class ReservedMemory : public DeviceMemory {
       if (status.ok()) status = waited;
     }
     for (const Run& run : made) {
-      if (status.ok()) {
-        std::fill(mapped_.begin() + run.first, mapped_.begin() + run.end, true);
-      } else {
-        for (int64_t g = run.first; g < run.end; ++g) Unmap(g).IgnoreError();
+      for (int64_t g = run.first; g < run.end; ++g) {
+        granules_[g] = status.ok() ? Granule::kCommitted : Unmapped(g);
       }
     }
     return status.ok() ? status : Refused(device_, missing * granule_, status);
   }
 
-  void Decommit() override { Decommit(0, bytes()); }
-  void Decommit(int64_t offset, int64_t bytes) override {
-    if (!device_.Enter().ok()) return;
+  int64_t Decommit(int64_t offset, int64_t bytes) override {
+    // A lost device has no memory to give back.
+    if (!device_.Enter().ok()) return 0;
     const int64_t first = (offset + granule_ - 1) / granule_;
     // The last granule holds nothing behind the end, so it goes with what is before it.
-    const int64_t end = offset + bytes == this->bytes() ? static_cast<int64_t>(mapped_.size())
+    const int64_t end = offset + bytes == this->bytes() ? static_cast<int64_t>(granules_.size())
                                                         : (offset + bytes) / granule_;
+    int64_t kept = 0;
     for (int64_t g = first; g < end; ++g) {
-      if (mapped_[g]) mapped_[g] = !Unmap(g).ok();
+      if (granules_[g] != Granule::kNone) granules_[g] = Unmapped(g);
+      if (granules_[g] != Granule::kNone) kept += granule_;
     }
+    return kept;
   }
 
  private:
+  // A granule without memory; one that is committed; one that could not be unmapped, which has what
+  // was left there.
+  enum class Granule : uint8_t { kNone, kCommitted, kStale };
   struct Run {
     int64_t first, end;  // granules
   };
 
   CudaPointer At(int64_t granule) const { return AddressOf(*this) + granule * granule_; }
 
-  // Maps those of the granules [first, end) that are not; `made` receives them also if it fails.
+  // Maps those of the granules [first, end) that have no memory; `made` receives all that were not
+  // committed, also if it fails.
   absl::Status Map(int64_t first, int64_t end, std::vector<Run>* made) {
-    const CudaAllocationProperties properties = {.location = {.id = device_.handle()}};
     for (int64_t g = first; g < end; ++g) {
-      if (mapped_[g]) continue;
-      CudaAllocation allocation = 0;
-      RETURN_IF_ERROR(
-          device_.Check(cuda_.MemCreate(&allocation, granule_, &properties, 0), "cuMemCreate"));
-      const absl::Status mapped =
-          device_.Check(cuda_.MemMap(At(g), granule_, 0, allocation, 0), "cuMemMap");
-      if (mapped.ok()) {
-        if (made->empty() || made->back().end != g) made->push_back({g, g});
-        ++made->back().end;
-      }
-      // From here on the mapping alone holds the allocation.
-      const absl::Status released = device_.Check(cuda_.MemRelease(allocation), "cuMemRelease");
-      RETURN_IF_ERROR(mapped);
+      if (granules_[g] == Granule::kCommitted) continue;
+      absl::Status released;
+      if (granules_[g] == Granule::kNone) RETURN_IF_ERROR(MapOne(g, &released));
+      if (made->empty() || made->back().end != g) made->push_back({g, g});
+      ++made->back().end;
       RETURN_IF_ERROR(released);
     }
     return absl::OkStatus();
+  }
+
+  absl::Status MapOne(int64_t granule, absl::Status* released) {
+    const CudaAllocationProperties properties = {.location = {.id = device_.handle()}};
+    CudaAllocation allocation = 0;
+    RETURN_IF_ERROR(
+        device_.Check(cuda_.MemCreate(&allocation, granule_, &properties, 0), "cuMemCreate"));
+    const absl::Status mapped =
+        device_.Check(cuda_.MemMap(At(granule), granule_, 0, allocation, 0), "cuMemMap");
+    // From here on the mapping alone holds the allocation.
+    *released = device_.Check(cuda_.MemRelease(allocation), "cuMemRelease");
+    return mapped;
   }
 
   // Makes new granules accessible and queues their fills: the driver gives what others left there.
@@ -143,14 +152,16 @@ class ReservedMemory : public DeviceMemory {
     return absl::OkStatus();
   }
 
-  absl::Status Unmap(int64_t granule) {
-    return device_.Check(cuda_.MemUnmap(At(granule), granule_), "cuMemUnmap");
+  // Unmaps a granule, and returns what it is then.
+  Granule Unmapped(int64_t granule) {
+    const absl::Status status = device_.Check(cuda_.MemUnmap(At(granule), granule_), "cuMemUnmap");
+    return status.ok() ? Granule::kNone : Granule::kStale;
   }
 
   const CudaDevice& device_;
   const CudaDriver& cuda_;
   const int64_t granule_;
-  std::vector<bool> mapped_;  // by granule
+  std::vector<Granule> granules_;
 };
 
 // Memory of the host that the GPU copies from and to by itself, while the host goes on.

@@ -235,12 +235,26 @@ TEST(CudaMemoryTest, EveryCallOfTheDriverMayFail) {
   EXPECT_EQ(refused, 12);
   ASSERT_TRUE(memory->Commit(0, 5 * kGranule).ok());
   EXPECT_EQ(gpu.Read(*memory, 0, 1).value(), std::string(1, '\0'));
-  // What could not be unmapped stays, and goes later.
-  gpu.driver.MemUnmap = FailingAt<4>(real.MemUnmap, 1);
-  memory->Decommit();
-  gpu.driver = real;
-  EXPECT_EQ(gpu.Free(), before - kGranule);
-  EXPECT_TRUE(gpu.Read(*memory, kGranule, 1).ok());
+  // What could not be unmapped stays, is told, and goes later.
+  gpu.Fill(*memory, 0, 5 * kGranule);
+  const auto keep_one = [&] {
+    gpu.driver.MemUnmap = FailingAt<4>(real.MemUnmap, 1);
+    EXPECT_EQ(memory->Decommit(), kGranule);
+    gpu.driver = real;
+    EXPECT_EQ(gpu.Free(), before - kGranule);
+    EXPECT_TRUE(gpu.Read(*memory, kGranule, 1).ok());
+  };
+  keep_one();
+  EXPECT_EQ(memory->Decommit(kGranule, kGranule), 0);
+  EXPECT_EQ(gpu.Free(), before);
+  // Committed again, it is as empty as what comes anew.
+  ASSERT_TRUE(memory->Commit(0, 5 * kGranule).ok());
+  gpu.Fill(*memory, 0, 5 * kGranule);
+  keep_one();
+  ASSERT_TRUE(memory->Commit(0, 3 * kGranule).ok());
+  EXPECT_EQ(gpu.Free(), before - 3 * kGranule);
+  EXPECT_EQ(gpu.Read(*memory, kGranule - 1, 3).value(), std::string(3, '\0'));
+  EXPECT_EQ(memory->Decommit(), 0);
   memory.reset();
   EXPECT_EQ(gpu.Free(), before);
 }
