@@ -8,12 +8,10 @@
 
 namespace athanor {
 
-absl::StatusOr<std::unique_ptr<CallBlock>> CallBlock::Create(Device& device,
-                                                             const DeviceQueue& queue,
-                                                             absl::Span<const Launch> launches,
-                                                             const Limits& limits,
-                                                             MemoryLedger* ledger) {
-  std::unique_ptr<CallBlock> block(new CallBlock(ledger));
+absl::StatusOr<std::unique_ptr<CallBlock>> CallBlock::Create(
+    Device& device, const DeviceQueue& queue, absl::Span<const Launch> launches,
+    const Limits& limits, MemoryLedger* ledger, MemoryLedger* host_ledger) {
+  std::unique_ptr<CallBlock> block(new CallBlock(ledger, host_ledger));
   RETURN_IF_ERROR(block->Allocate(device, launches, limits));
   const Workspace workspace = queue.workspace();
   for (size_t i = 0; i < launches.size(); ++i) {
@@ -44,7 +42,8 @@ absl::Status CallBlock::Allocate(Device& device, absl::Span<const Launch> launch
         entry_bytes_, Aligned(WordsBytes(first, end)) + (end - first) * sizeof(ErrorSlot));
   }
   const int64_t turns_bytes = kEntries * entry_bytes_;
-  RETURN_IF_ERROR(charge_.Raise(2 * bytes + turns_bytes));
+  RETURN_IF_ERROR(charge_.Raise(bytes));
+  RETURN_IF_ERROR(host_charge_.Raise(bytes + turns_bytes));
   ASSIGN_OR_RETURN(device_, device.Allocate(MemoryKind::kScratch, bytes));
   ASSIGN_OR_RETURN(staging_, device.Allocate(MemoryKind::kStaging, bytes));
   if (turns_bytes > 0) {

@@ -47,11 +47,13 @@ class CallBlock {
     int most_of_turn = 0;               // launches that one SendTurn() brings; 0: there is no loop
   };
 
-  // RESOURCE_EXHAUSTED: the ledger, which may be null, refuses, or there is no memory.
+  // Charges the device's memory to `ledger` and the host's to `host_ledger`; either may be null.
+  // RESOURCE_EXHAUSTED: one of them refuses, or there is no memory.
   static absl::StatusOr<std::unique_ptr<CallBlock>> Create(Device& device, const DeviceQueue& queue,
                                                            absl::Span<const Launch> launches,
                                                            const Limits& limits,
-                                                           MemoryLedger* ledger);
+                                                           MemoryLedger* ledger,
+                                                           MemoryLedger* host_ledger = nullptr);
 
   // The arguments that the next copy brings. The block has set workspace and error.
   ArgumentWords arguments(int launch) const;
@@ -89,7 +91,8 @@ class CallBlock {
     int first = 0, end = 0;
   };
 
-  CallBlock(MemoryLedger* ledger) : charge_(ledger, MemoryKind::kStaging) {}
+  CallBlock(MemoryLedger* ledger, MemoryLedger* host_ledger)
+      : charge_(ledger, MemoryKind::kStaging), host_charge_(host_ledger, MemoryKind::kStaging) {}
   absl::Status Allocate(Device& device, absl::Span<const Launch> launches, const Limits& limits);
   ErrorSlot* slots() const { return reinterpret_cast<ErrorSlot*>(host_ + slots_at_); }
   void* OnDevice(const void* on_host) const {
@@ -98,7 +101,7 @@ class CallBlock {
   int64_t WordsBytes(int first, int end) const;
   char* EntryAt(int i) const { return static_cast<char*>(turns_->data()) + i * entry_bytes_; }
 
-  MemoryCharge charge_;
+  MemoryCharge charge_, host_charge_;
   std::unique_ptr<DeviceMemory> device_, staging_;
   char* host_ = nullptr;  // staging_'s
   std::vector<Launch> launches_;

@@ -30,7 +30,7 @@ class CallBlockTest : public ::testing::Test {
  protected:
   std::unique_ptr<CallBlock> Make(int launches, const CallBlock::Limits& limits) {
     const std::vector<CallBlock::Launch> all(launches, {.buffers = 2, .sizes = 1});
-    return CallBlock::Create(far_, *queue_, all, limits, &ledger_).value();
+    return CallBlock::Create(far_, *queue_, all, limits, &ledger_, &host_ledger_).value();
   }
   // Records a kernel that doubles floats, or gathers, by the block's first launches.
   std::unique_ptr<DeviceRecording> Record(const CallBlock& block, const DeviceKernel& kernel,
@@ -53,7 +53,7 @@ class CallBlockTest : public ::testing::Test {
     words.items() = items;
   }
 
-  CountingLedger ledger_;
+  CountingLedger ledger_, host_ledger_;
   const std::unique_ptr<FunctionDevice> near_ = FunctionDevice::Make(1);
   FarDevice far_{near_.get()};
   std::unique_ptr<DeviceQueue> queue_ = far_.NewQueue(0).value();
@@ -89,18 +89,31 @@ TEST_F(CallBlockTest, TensorsAndSlotsAreAligned) {
   for (int i = 0; i < 3; ++i) EXPECT_EQ(block->arguments(i).error() % 64, 0);
 }
 
-TEST_F(CallBlockTest, ChargesItsMemoryAndGivesItBack) {
+TEST_F(CallBlockTest, ChargesItsMemoryWhereItLiesAndGivesItBack) {
+  int64_t &device = ledger_.held[MemoryKind::kStaging],
+          &host = host_ledger_.held[MemoryKind::kStaging];
   {
-    auto block = Make(2, {.most_in = 256, .most_out = 128, .most_of_turn = 2});
-    // On the device and on the host, and what turns are ahead.
-    EXPECT_GE(ledger_.held[MemoryKind::kStaging], 2 * (256 + 128 + 2 * 64 + 2 * 9 * 8));
+    auto block = Make(2, {.most_in = 256, .most_out = 128});
+    EXPECT_GE(device, 256 + 128 + 2 * 64 + 2 * 9 * 8);
+    EXPECT_EQ(host, device);
+    // Turns that are ahead lie on the host alone.
+    const int64_t without = device;
+    auto turning = Make(2, {.most_in = 256, .most_out = 128, .most_of_turn = 2});
+    EXPECT_EQ(device, 2 * without);
+    EXPECT_GE(host, 2 * without + 64 * 2 * 9 * 8);
   }
-  EXPECT_EQ(ledger_.held[MemoryKind::kStaging], 0);
-  ledger_.limit = 100;
+  EXPECT_EQ(device, 0);
+  EXPECT_EQ(host, 0);
   const std::vector<CallBlock::Launch> launches(1);
-  EXPECT_EQ(CallBlock::Create(far_, *queue_, launches, {}, &ledger_).status().code(),
-            absl::StatusCode::kResourceExhausted);
-  EXPECT_EQ(ledger_.held[MemoryKind::kStaging], 0);
+  for (CountingLedger* full : {&ledger_, &host_ledger_}) {
+    full->limit = 100;
+    EXPECT_EQ(
+        CallBlock::Create(far_, *queue_, launches, {}, &ledger_, &host_ledger_).status().code(),
+        absl::StatusCode::kResourceExhausted);
+    full->limit = 1 << 20;
+    EXPECT_EQ(device, 0);
+    EXPECT_EQ(host, 0);
+  }
 }
 
 // The queue does all of it at the wait, long after the host has gone on to other arguments.

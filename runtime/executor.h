@@ -66,7 +66,11 @@ struct RunOptions {
 };
 
 struct LoadOptions {
-  MemoryLedger* ledger = nullptr;  // must outlive the Executable and its contexts
+  // Count the device's memory, and the host's by which calls bring and fetch what a device with
+  // memory of its own reads and writes; null: it is not counted. Must outlive the Executable and
+  // its contexts.
+  MemoryLedger* ledger = nullptr;
+  MemoryLedger* host_ledger = nullptr;
   // Pool in which constants, prepared weights and copies of weights are shared with other plans.
   // The pool charges them to a ledger of its own; it must outlive the Executable. Null: no sharing.
   PreparedPool* pool = nullptr;

@@ -296,12 +296,12 @@ TEST_P(ExecutorTest, PoisonShowsOutputsOfNothing) {
 }
 
 TEST_P(ExecutorTest, LedgerPaysForWhatIsTouched) {
-  FakeLedger ledger(1 << 20);
+  FakeLedger ledger(1 << 20), host(1 << 20);
   v1::Plan plan = RowPlan();
   plan.set_arena_bytes(int64_t{1} << 40);
   plan.mutable_buffers(4)->set_arena_offset(int64_t{1} << 30);
   {
-    auto executable = Load(plan, {.ledger = &ledger});
+    auto executable = Load(plan, {.ledger = &ledger, .host_ledger = &host});
     ASSERT_TRUE(executable.ok()) << executable.status();
     EXPECT_EQ(ledger.held, 128);  // constant and prepared row, 64 bytes each
     const int64_t touched = 2 << 20;
@@ -309,13 +309,14 @@ TEST_P(ExecutorTest, LedgerPaysForWhatIsTouched) {
     auto context = (*executable)->NewContext().value();
     const int64_t staged = ledger.held - 128 - device_->ScratchBytes(32);
     if (GetParam()) {
-      // Inputs and outputs of 64 rows, on the device and on the host.
+      // Inputs and outputs of 64 rows, each in the ledger of its place.
       const int64_t tensors = 64 * (2 * kWidth * sizeof(float) + sizeof(int64_t) + sizeof(float));
-      EXPECT_GE(staged, 2 * tensors);
-      EXPECT_LE(staged, 2 * tensors + 4096);
+      EXPECT_GE(staged, tensors);
+      EXPECT_LE(staged, tensors + 2048);
     } else {
       EXPECT_EQ(staged, 0);
     }
+    EXPECT_EQ(host.held, staged);
     RowCall call(64);
     EXPECT_TRUE(call.Run(**executable, context.get()).ok());
     // Buffer 4 takes one huge page.
@@ -329,6 +330,12 @@ TEST_P(ExecutorTest, LedgerPaysForWhatIsTouched) {
     EXPECT_TRUE(call.Run(**executable, context.get()).ok());
     EXPECT_TRUE(call.Right(1.0f));
   }
+  EXPECT_EQ(ledger.held, 0);
+  EXPECT_EQ(host.held, 0);
+  // Recording `prepare` takes memory of the host, too.
+  host.limit = 100;
+  const absl::Status no_host = Load(plan, {.ledger = &ledger, .host_ledger = &host}).status();
+  EXPECT_EQ(absl::IsResourceExhausted(no_host), GetParam()) << no_host;
   EXPECT_EQ(ledger.held, 0);
   ledger.limit = 100;
   ExpectStatus(Load(plan, {.ledger = &ledger}).status(), absl::StatusCode::kResourceExhausted,

@@ -20,8 +20,8 @@ enum class MemoryKind : uint8_t {
   kArena,     // values between steps: held as long as their execution context
   kScratch,   // per-thread working space of kernels
   kWeights,   // weights as uploaded, on a device that does not read the host's: as kPrepared
-  kStaging,   // what a call brings to a device that reads no host memory, and its copy there: as
-              // kArena
+  kStaging,   // what a call brings to a device that reads no host memory, in the device's ledger,
+              // and its copy on the host, in the host's: as kArena
 };
 
 // Implementations are thread-safe and do not call back into the runtime.

@@ -46,7 +46,8 @@ absl::Status Executable::RecordPrepared(DeviceQueue& queue) {
   for (const int index : fixed_.steps()) steps.push_back(program_.prepare[index]);
   if (steps.empty()) return absl::OkStatus();
   ASSIGN_OR_RETURN(const std::unique_ptr<CallBlock> block,
-                   CallBlock::Create(*device_, queue, LaunchesOf(steps), {}, options_.ledger));
+                   CallBlock::Create(*device_, queue, LaunchesOf(steps), {}, options_.ledger,
+                                     options_.host_ledger));
   const auto address = [&](int buffer) { return FixedAddress(program_.buffers[buffer]); };
   const auto size = [&](int id) { return program_.sizes.range(id).min; };
   for (size_t i = 0; i < steps.size(); ++i) {
@@ -93,7 +94,7 @@ absl::Status Executable::Context::AllocateBlock() {
   }
   ASSIGN_OR_RETURN(
       block_, CallBlock::Create(*executable_->device_, *queue_, LaunchesOf(program.run), limits,
-                                executable_->options_.ledger));
+                                executable_->options_.ledger, executable_->options_.host_ledger));
   words_.resize(program.buffer_refs.size());
   for (size_t s = 0; s < program.run.size(); ++s) {
     const Program::Step& step = program.run[s];

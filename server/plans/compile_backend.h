@@ -76,8 +76,8 @@ class CompileBackends {
   // Starts no compiler: the first call that needs one does.
   virtual std::unique_ptr<CompileBackend> New() = 0;
   // `parameters` are in the order of graph.ParameterIds(). Runs `prepare`; needs no compiler. The
-  // plan accounts for its memory at `ledger`, which outlives it, unless the device has memory of
-  // its own. FAILED_PRECONDITION: there is no such device.
+  // plan accounts for its memory of the host at `ledger`, which outlives it, and for that of a
+  // device at the device's own. FAILED_PRECONDITION: there is no such device.
   virtual absl::StatusOr<std::shared_ptr<PlanRunner>> Load(
       const std::string& device, const Graph& graph, const v1::Plan& plan,
       absl::Span<const KernelObject> objects,

@@ -32,7 +32,7 @@ struct ExecutorRunner::Context final : RunContext {
 absl::StatusOr<std::shared_ptr<PlanRunner>> ExecutorRunner::Load(
     const Graph& graph, const v1::Plan& plan, absl::Span<const KernelObject> objects,
     absl::Span<const std::shared_ptr<const MappedTensor>> parameters, Device* device,
-    MemoryLedger* ledger, PreparedPool* pool, Traffic* traffic) {
+    const LoadOptions& options, Traffic* traffic) {
   std::vector<absl::string_view> object_bytes;
   for (const KernelObject& object : objects) object_bytes.push_back(object.object);
   std::vector<ParameterView> views;
@@ -45,9 +45,6 @@ absl::StatusOr<std::shared_ptr<PlanRunner>> ExecutorRunner::Load(
   }
   auto runner = std::make_shared<ExecutorRunner>();
   runner->traffic_ = traffic;
-  LoadOptions options;
-  options.ledger = ledger;
-  options.pool = pool;
   ASSIGN_OR_RETURN(runner->executable_,
                    Executable::Load(plan, object_bytes, views, device, options));
   RETURN_IF_ERROR(runner->MatchNames(graph, plan));

@@ -1,7 +1,7 @@
 // A loaded plan of the runtime's executor, as the server runs plans.
 //
-//   auto runner = ExecutorRunner::Load(graph, plan, objects, parameters, device, &ledger, &pool,
-//                                      &traffic).value();
+//   auto runner = ExecutorRunner::Load(graph, plan, objects, parameters, device,
+//                                      {.ledger = &ledger, .pool = &pool}, &traffic).value();
 #ifndef ATHANOR_SERVER_PLANS_EXECUTOR_RUNNER_H_
 #define ATHANOR_SERVER_PLANS_EXECUTOR_RUNNER_H_
 
@@ -24,13 +24,13 @@ namespace athanor {
 
 class ExecutorRunner final : public PlanRunner {
  public:
-  // `device`, `ledger`, `pool` and `traffic` outlive the runner and its contexts. `parameters` are
-  // in the order of graph.ParameterIds(). Prepared weights are shared with the other plans of
-  // `pool`, unless it is null. Runs are counted in `traffic` unless it is null.
+  // `device`, what `options` point to and `traffic` outlive the runner and its contexts.
+  // `parameters` are in the order of graph.ParameterIds(). Runs are counted in `traffic` unless it
+  // is null.
   static absl::StatusOr<std::shared_ptr<PlanRunner>> Load(
       const Graph& graph, const v1::Plan& plan, absl::Span<const KernelObject> objects,
       absl::Span<const std::shared_ptr<const MappedTensor>> parameters, Device* device,
-      MemoryLedger* ledger, PreparedPool* pool, Traffic* traffic);
+      const LoadOptions& options, Traffic* traffic);
 
   absl::StatusOr<std::unique_ptr<RunContext>> NewContext() override;
   absl::Status Run(RunContext& context, absl::Span<const int64_t> dims,

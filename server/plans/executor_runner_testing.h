@@ -40,8 +40,8 @@ inline absl::StatusOr<std::shared_ptr<PlanRunner>> LoadRowPlan(float weight, Dev
   for (absl::string_view object : RowPlanObjects()) {
     objects.push_back({.object = std::string(object)});
   }
-  return ExecutorRunner::Load(RowGraph(), RowPlan(), objects, {RowWeight(weight)}, device, nullptr,
-                              nullptr, traffic);
+  return ExecutorRunner::Load(RowGraph(), RowPlan(), objects, {RowWeight(weight)}, device, {},
+                              traffic);
 }
 
 }  // namespace athanor

@@ -149,9 +149,11 @@ absl::StatusOr<std::shared_ptr<PlanRunner>> TunerDevice::Load(
     const Graph& graph, const v1::Plan& plan, absl::Span<const KernelObject> objects,
     absl::Span<const std::shared_ptr<const MappedTensor>> parameters, MemoryLedger* ledger) {
   const Traffic::Request waited_for(shared_.traffic);
-  if (memory_ != nullptr) ledger = memory_.get();
-  return ExecutorRunner::Load(graph, plan, objects, parameters, opened_.device.get(), ledger,
-                              pool(ledger), shared_.traffic);
+  return ExecutorRunner::Load(graph, plan, objects, parameters, opened_.device.get(),
+                              {.ledger = memory_ != nullptr ? memory_.get() : ledger,
+                               .host_ledger = ledger,
+                               .pool = pool(ledger)},
+                              shared_.traffic);
 }
 
 }  // namespace athanor
