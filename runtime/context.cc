@@ -128,6 +128,8 @@ absl::Status Executable::Context::MoveWindows(int index, int64_t turn) {
     for (const Program::Loop::Use& use : loop.uses) table_[use.position] = addresses_[use.buffer];
     return absl::OkStatus();
   }
+  // The copy of a call's arguments may not have read these yet. SendTurn() brings them before each
+  // replay that reads them.
   for (const Program::Loop::Use& use : loop.uses) {
     *words_[use.position] = reinterpret_cast<int64_t>(addresses_[use.buffer]);
   }
