@@ -139,7 +139,8 @@ absl::Status Executable::Context::MoveWindows(int index, int64_t turn) {
 }
 
 absl::Status Executable::Context::BindTensors(absl::Span<const absl::string_view> inputs,
-                                              absl::Span<const absl::Span<char>> outputs) {
+                                              absl::Span<const absl::Span<char>> outputs,
+                                              bool resident) {
   const Program& program = executable_->program_;
   std::fill(errors_.begin(), errors_.end(), KernelError());
   turn_failed_ = false;
@@ -153,6 +154,8 @@ absl::Status Executable::Context::BindTensors(absl::Span<const absl::string_view
     for (const Patch& patch : patches_) table_[patch.position] = addresses_[patch.buffer];
     return absl::OkStatus();
   }
+  if (resident && brought_) return absl::OkStatus();
+  brought_ = false;
   return BringInputs(inputs);
 }
 
@@ -165,7 +168,7 @@ absl::Status Executable::Context::BindSizes(absl::Span<const int64_t> dims) {
   if (bound_ && std::equal(dims.begin(), dims.end(), dims_.begin())) {
     return absl::OkStatus();
   }
-  bound_ = false;
+  bound_ = brought_ = false;
   const Program& program = executable_->program_;
   program.sizes.Evaluate(dims, absl::MakeSpan(values_));
   RETURN_IF_ERROR(CheckSizes());
@@ -331,7 +334,7 @@ void Executable::Context::Trim() {
   if (committed_.empty()) return;
   arena_charge_.Lower(arena_->Decommit());
   std::fill(committed_.begin(), committed_.end(), false);
-  bound_ = false;
+  bound_ = brought_ = false;
 }
 
 }  // namespace athanor

@@ -16,12 +16,11 @@ using Clock = std::chrono::steady_clock;
 
 constexpr char kIndexErrorUrl[] = "athanor/index_error";
 
-// Reports whether somebody looks at what single steps do.
-bool StepByStep(const RunOptions& options) {
+}  // namespace
+
+bool Executable::StepByStep(const RunOptions& options) {
   return options.check != nullptr || !options.step_nanoseconds.empty();
 }
-
-}  // namespace
 
 absl::Status Executable::OutOfRange(const std::string& label, const KernelError& error) {
   absl::Status status = absl::InvalidArgumentError(
@@ -237,14 +236,15 @@ absl::Status Executable::Run(Context* context, absl::Span<const int64_t> dims,
   RETURN_IF_ERROR(CheckSteps(options));
   absl::Status status = RunSteps(*context, inputs, outputs, options);
   // What is queued uses the caller's memory, so an error waits for it, too.
-  absl::Status waited = context->Wait();
-  if (!status.ok()) return status;
-  RETURN_IF_ERROR(waited);
-  if (!host_memory_) {
+  const absl::Status waited = context->Wait();
+  if (status.ok()) status = waited;
+  if (status.ok() && !host_memory_ && !options.resident) {
     context->NoteErrors();
     context->TakeOutputs(outputs);
   }
-  return KernelErrors(*context);
+  if (status.ok()) status = KernelErrors(*context);
+  context->brought_ = status.ok() && (context->brought_ || !options.resident);
+  return status;
 }
 
 int64_t Executable::EndOf(const RunOptions& options) const {
@@ -275,14 +275,14 @@ absl::Status Executable::CheckSteps(const RunOptions& options) const {
 absl::Status Executable::RunSteps(Context& context, absl::Span<const absl::string_view> inputs,
                                   absl::Span<const absl::Span<char>> outputs,
                                   const RunOptions& options) const {
-  RETURN_IF_ERROR(context.BindTensors(inputs, outputs));
+  RETURN_IF_ERROR(context.BindTensors(inputs, outputs, options.resident));
   const int64_t first = options.first_step, end = EndOf(options);
   if (!options.step_nanoseconds.empty()) {
     std::fill(options.step_nanoseconds.begin() + first, options.step_nanoseconds.begin() + end, 0);
   }
   if (options_.poison) RETURN_IF_ERROR(context.Poison());
   RETURN_IF_ERROR(RunSpan(context, options, program_.outer_loops, first, end));
-  return context.CopyOut(outputs);
+  return options.resident && !host_memory_ ? absl::OkStatus() : context.CopyOut(outputs);
 }
 
 absl::Status Executable::RunSpan(Context& context, const RunOptions& options,

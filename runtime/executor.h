@@ -59,6 +59,10 @@ struct RunOptions {
   // For measuring: runs only this many steps of plan.run, from first_step on; -1: all from there.
   // Must not cut a loop.
   int first_step = 0, steps = -1;
+  // For measuring: takes the inputs that this context's last run brought, if that was at these dims
+  // and succeeded, and leaves on the device outputs and errors of items outside loops. Means
+  // nothing where kernels use the caller's memory.
+  bool resident = false;
   // For debugging: runs on one thread and calls this after every step; an error ends the run.
   // Allocates, as does the first run with step_nanoseconds or other steps on a device with
   // recordings, which records them.
@@ -121,6 +125,11 @@ class Executable : public std::enable_shared_from_this<Executable> {
                    absl::Span<const absl::string_view> inputs,
                    absl::Span<const absl::Span<char>> outputs, const RunOptions& options) const;
 
+  // Makes the recordings that Run() with these options replays, so that its time has none; those of
+  // whole runs are there with the context. Does nothing on a device of host memory. Errors are
+  // Run()'s.
+  absl::Status Record(Context* context, const RunOptions& options) const;
+
   // INVALID_ARGUMENT names the dim and its range.
   absl::Status CheckDims(absl::Span<const int64_t> dims) const;
 
@@ -181,6 +190,8 @@ class Executable : public std::enable_shared_from_this<Executable> {
   static int64_t Work(const Context& context, const Program::Step& step);
   absl::Status CheckSteps(const RunOptions& options) const;
   int64_t EndOf(const RunOptions& options) const;  // behind the last step
+  // Reports whether somebody looks at what single steps do.
+  static bool StepByStep(const RunOptions& options);
   absl::Status RunSteps(Context& context, absl::Span<const absl::string_view> inputs,
                         absl::Span<const absl::Span<char>> outputs,
                         const RunOptions& options) const;
@@ -251,7 +262,7 @@ class Executable::Context {
   void ForUncommitted(absl::FunctionRef<void(int64_t first, int64_t end)> use) const;
   // Makes inputs and outputs available to kernels: in place, or by copies of the inputs.
   absl::Status BindTensors(absl::Span<const absl::string_view> inputs,
-                           absl::Span<const absl::Span<char>> outputs);
+                           absl::Span<const absl::Span<char>> outputs, bool resident);
   absl::Status Poison();
   absl::Status CopyOut(absl::Span<const absl::Span<char>> outputs);
   absl::Status Wait();
@@ -268,7 +279,8 @@ class Executable::Context {
   // Writes the arguments of all steps, for the present sizes, but windows.
   void WriteArguments();
   absl::Status BringInputs(absl::Span<const absl::string_view> inputs);
-  // Records what a run will replay: steps [first, end), with `loops` as in RunSpan.
+  // Records what a run of steps [first, end) will replay, with `loops` as in RunSpan, some of which
+  // may lie outside.
   absl::Status RecordSpan(absl::Span<const int> loops, int64_t first, int64_t end);
   // Returns null for steps that have no work at any size.
   absl::StatusOr<const DeviceRecording*> Recorded(const Span& span);
@@ -305,6 +317,7 @@ class Executable::Context {
   std::vector<int64_t*> words_;  // by position in Program::buffer_refs: address in `block_`
   std::vector<bool> in_loop_;    // by step
   bool turn_failed_ = false;     // the first error of a loop is noted
+  bool brought_ = false;         // the device has the last run's inputs, and its slots are empty
   std::map<Span, std::unique_ptr<DeviceRecording>> recordings_;  // null: of no work
 };
 

@@ -587,6 +587,77 @@ TEST_P(ExecutorTest, ErrorsOfTheDeviceEndLoading) {
   }
 }
 
+TEST_P(ExecutorTest, ResidentRunsBringAndFetchNothing) {
+  FaultyDevice device(device_.get());
+  const ParameterView parameters[] = {RowParameter(1.0f)};
+  const auto executable =
+      Executable::Load(RowPlan(), RowPlanObjects(), parameters, &device, {}).value();
+  const auto context = executable->NewContext().value();
+  const auto run = [&](RowCall& call, const RunOptions& options) {
+    const absl::Status status = call.Run(*executable, context.get(), options);
+    EXPECT_TRUE(status.ok()) << status;
+  };
+  const RunOptions resident{.resident = true}, none{.steps = 0};
+  RowCall first(5, 1.0f), other(5, 9.0f);
+  run(first, {});
+  EXPECT_TRUE(first.Right(1.0f));
+  if (!GetParam()) {
+    run(other, resident);
+    EXPECT_TRUE(other.Right(1.0f)) << "these are the caller's";
+    return;
+  }
+  // Neither the inputs of the resident run count, nor does it write its outputs.
+  std::fill(other.y.begin(), other.y.end(), -3.0f);
+  run(other, resident);
+  EXPECT_EQ(other.y, std::vector<float>(other.y.size(), -3.0f));
+  std::fill(first.y.begin(), first.y.end(), 0.0f);
+  run(first, none);
+  EXPECT_TRUE(first.Right(1.0f));
+  // It is a replay and a wait.
+  device.FailAt(2);
+  run(other, resident);
+  EXPECT_EQ(device.failed(), "");
+  // At other dims, and after an error, the device has none yet.
+  RowCall wide(7, 2.0f), wrong(7, 3.0f);
+  device.FailAt(-1);
+  run(wide, resident);
+  run(wide, none);
+  EXPECT_TRUE(wide.Right(1.0f));
+  wrong.idx[2] = 99;
+  EXPECT_TRUE(IsIndexError(wrong.Run(*executable, context.get())));
+  run(wide, resident);
+  run(wide, none);
+  EXPECT_TRUE(wide.Right(1.0f));
+}
+
+TEST_P(ExecutorTest, RecordingsAreMadeAhead) {
+  FaultyDevice device(device_.get());
+  const ParameterView parameters[] = {RowParameter(1.0f)};
+  const auto executable =
+      Executable::Load(RowPlan(), RowPlanObjects(), parameters, &device, {}).value();
+  const auto context = executable->NewContext().value();
+  RowCall call(5);
+  std::vector<int64_t> nanoseconds(3);
+  for (const RunOptions& options :
+       {RunOptions{.first_step = 1, .steps = 2}, RunOptions{.steps = 1},
+        RunOptions{.step_nanoseconds = absl::MakeSpan(nanoseconds)}, RunOptions{}}) {
+    device.FailAt(-1);
+    ASSERT_TRUE(executable->Record(context.get(), options).ok());
+    // No call of the run is a Record.
+    for (int at = 0;; ++at) {
+      device.FailAt(at);
+      const absl::Status status = call.Run(*executable, context.get(), options);
+      if (device.failed().empty()) {
+        EXPECT_TRUE(status.ok()) << status;
+        break;
+      }
+      EXPECT_NE(device.failed(), "Record");
+    }
+  }
+  ExpectStatus(executable->Record(context.get(), {.first_step = 2, .steps = 2}),
+               absl::StatusCode::kInvalidArgument, {"steps 2 to 4 of 3"});
+}
+
 TEST_P(ExecutorTest, ContextKeepsTheExecutable) {
   auto executable = LoadOrDie(RowPlan());
   auto context = executable->NewContext().value();

@@ -77,6 +77,17 @@ absl::Status Executable::RecordPrepared(DeviceQueue& queue) {
   return absl::OkStatus();
 }
 
+absl::Status Executable::Record(Context* context, const RunOptions& options) const {
+  RETURN_IF_ERROR(CheckSteps(options));
+  if (host_memory_) return absl::OkStatus();
+  const int64_t first = options.first_step, end = EndOf(options);
+  if (!StepByStep(options)) return context->RecordSpan(program_.outer_loops, first, end);
+  for (int64_t i = first; i < end; ++i) {
+    RETURN_IF_ERROR(context->Recorded({i, i + 1, options.check != nullptr}).status());
+  }
+  return absl::OkStatus();
+}
+
 absl::Status Executable::Context::AllocateBlock() {
   const Program& program = executable_->program_;
   CallBlock::Limits limits;
@@ -155,6 +166,7 @@ absl::Status Executable::Context::RecordSpan(absl::Span<const int> loops, int64_
   const Program& program = executable_->program_;
   for (const int index : loops) {
     const Program::Loop& loop = program.loops[index];
+    if (loop.first < first || loop.end > end) continue;
     if (loop.first > first) RETURN_IF_ERROR(Recorded({first, loop.first, false}).status());
     RETURN_IF_ERROR(RecordSpan(loop.inside, loop.first, loop.end));
     first = loop.end;

@@ -102,6 +102,28 @@ TEST_F(DeviceWorkerTest, OneProcessServesJobAfterJob) {
   EXPECT_EQ(tuner_->starts(), 1);
 }
 
+TEST_F(DeviceWorkerTest, AKernelIsMeasuredAsLayersOfAModel) {
+  Start();
+  internal::MeasureRequest measure = MeasureOf(CheckOf(GpuKernel("")));
+  measure.add_sizes()->add_values(10);
+  // A call reads and writes 4,000 bytes each, 8,064 with their alignment; a small one 128 in all.
+  measure.add_activation_bytes(5 * 8064);
+  measure.add_activation_bytes(3 * 128);
+  for (const bool race : {false, true}) {
+    measure.set_race(race);
+    measure.set_steps(!race);
+    const auto measured = tuner_->Measure(measure);
+    ASSERT_TRUE(measured.ok()) << measured.status();
+    for (int size = 0; size < 2; ++size) {
+      const internal::SizeTimes& times = measured->plans(0).sizes(size);
+      EXPECT_GT(times.seconds(), 0);
+      EXPECT_EQ(times.layers(), 5);
+      EXPECT_EQ(times.turns(), size == 0 ? 5 : 3);
+      EXPECT_EQ(times.step_seconds_size(), race ? 0 : 1);
+    }
+  }
+}
+
 // What the process before it left in the GPU's memory is not taken for this one's result.
 TEST_F(DeviceWorkerTest, ResultsOfTheJobBeforeAreGone) {
   Start();

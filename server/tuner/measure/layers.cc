@@ -238,4 +238,37 @@ absl::StatusOr<CallMemory> CallMemory::Create(
   return calls;
 }
 
+absl::Status LayerCalls::ForRuns(int64_t calls,
+                                 absl::FunctionRef<absl::Status(const RunOptions&)> use) const {
+  const int steps = model_->steps() / layers_;
+  for (int next = next_; calls > 0;) {
+    const int layers = static_cast<int>(std::min<int64_t>(calls, layers_ - next));
+    RETURN_IF_ERROR(use({.first_step = next * steps, .steps = layers * steps, .resident = true}));
+    next = (next + layers) % layers_;
+    calls -= layers;
+  }
+  return absl::OkStatus();
+}
+
+absl::Status LayerCalls::Prepare(absl::Span<const int64_t> dims, const CallMemory& memory,
+                                 int64_t calls) {
+  if (host_memory_) return absl::OkStatus();
+  if (absl::MakeConstSpan(brought_) != dims) {
+    brought_.clear();
+    RETURN_IF_ERROR(
+        model_->Run(context_.get(), dims, memory.inputs(), memory.outputs(), {.steps = 0}));
+    brought_.assign(dims.begin(), dims.end());
+  }
+  return ForRuns(calls, [&](const RunOptions& run) { return model_->Record(context_.get(), run); });
+}
+
+absl::Status LayerCalls::Call(absl::Span<const int64_t> dims, const CallMemory& memory,
+                              int64_t calls) {
+  RETURN_IF_ERROR(ForRuns(calls, [&](const RunOptions& run) {
+    return model_->Run(context_.get(), dims, memory.inputs(), memory.outputs(), run);
+  }));
+  next_ = static_cast<int>((next_ + calls) % layers_);
+  return absl::OkStatus();
+}
+
 }  // namespace athanor

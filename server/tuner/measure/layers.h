@@ -6,7 +6,7 @@
 //   Layers model = InLayers(plan, counts.layers);
 //   auto executable = Executable::Load(model.plan, objects, parameters, device, {}).value();
 //   CallMemory memory = CallMemory::Create(*executable, counts.layers, 3, dims, input).value();
-//   ... for layer i: RunOptions{.first_step = i * steps, .steps = steps}
+//   LayerCalls calls(executable, executable->NewContext().value(), counts.layers, host_memory);
 //
 // Each layer has its own weights, in one block like a model's. Calls go from layer to layer, so
 // that a weight is read again after as many bytes as in the model. Inputs and outputs rotate
@@ -18,6 +18,7 @@
 #define ATHANOR_SERVER_TUNER_MEASURE_LAYERS_H_
 
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <string>
 #include <utility>
@@ -88,6 +89,44 @@ class CallMemory {
   Arena memory_;
   std::vector<absl::string_view> inputs_;
   std::vector<absl::Span<char>> outputs_;
+};
+
+// Calls the layers of a loaded model in turn. Used by one thread.
+//
+//   LayerCalls layers(model, model->NewContext().value(), /*layers=*/5, device->host_memory());
+//   absl::Status status = layers.Prepare(dims, memory, 12);
+//   status = layers.Call(dims, memory, 12);   // is what is timed
+class LayerCalls {
+ public:
+  LayerCalls(std::shared_ptr<const Executable> model, std::unique_ptr<Executable::Context> context,
+             int layers, bool host_memory)
+      : model_(std::move(model)),
+        context_(std::move(context)),
+        layers_(layers),
+        host_memory_(host_memory) {}
+
+  // Does for the next calls what a device of its own memory needs only once: brings the inputs, and
+  // makes the recordings. `memory` has the same inputs whenever it has these dims.
+  absl::Status Prepare(absl::Span<const int64_t> dims, const CallMemory& memory, int64_t calls);
+  // Calls layer after layer, as many in one run as there are, so that the fixed cost of a run is
+  // shared as in a model. A device with memory of its own keeps the outputs.
+  absl::Status Call(absl::Span<const int64_t> dims, const CallMemory& memory, int64_t calls);
+  // Begins again with the first layer.
+  void Restart() { next_ = 0; }
+
+  const Executable& model() const { return *model_; }
+  Executable::Context* context() { return context_.get(); }
+
+ private:
+  // Calls `use` with the runs that make so many calls.
+  absl::Status ForRuns(int64_t calls, absl::FunctionRef<absl::Status(const RunOptions&)> use) const;
+
+  std::shared_ptr<const Executable> model_;
+  std::unique_ptr<Executable::Context> context_;
+  int layers_;
+  bool host_memory_;
+  int next_ = 0;                  // layer to call
+  std::vector<int64_t> brought_;  // dims of the inputs that the device has
 };
 
 }  // namespace athanor

@@ -2,11 +2,17 @@
 
 #include <algorithm>
 #include <cstring>
+#include <memory>
 #include <set>
+#include <utility>
+#include <vector>
 
+#include "deploy/bazel/libs/status_macros.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "runtime/executor_testing.h"
+#include "runtime/far_device_testing.h"
+#include "runtime/forwarding_device.h"
 
 namespace athanor {
 namespace {
@@ -152,6 +158,116 @@ TEST(LayersTest, AnInputThatIsNotThereIsNamed) {
   const auto memory = MemoryOf(*executable, 1, 1, RowCall(2));
   EXPECT_EQ(memory.status().code(), absl::StatusCode::kNotFound);
   EXPECT_EQ(memory.status().message(), "z");
+}
+
+// Counts what the queues of another device do.
+class CountingDevice : public ForwardingDevice {
+ public:
+  using ForwardingDevice::ForwardingDevice;
+  absl::StatusOr<std::unique_ptr<DeviceQueue>> NewQueue(int64_t scratch_bytes) override {
+    ASSIGN_OR_RETURN(std::unique_ptr<DeviceQueue> queue, device_.NewQueue(scratch_bytes));
+    return std::make_unique<Queue>(this, std::move(queue));
+  }
+
+  int records = 0, replays = 0, copies = 0;
+
+ private:
+  class Queue : public DeviceQueue {
+   public:
+    Queue(CountingDevice* device, std::unique_ptr<DeviceQueue> queue)
+        : device_(*device), queue_(std::move(queue)) {}
+    absl::StatusOr<std::unique_ptr<DeviceRecording>> Record(
+        absl::Span<const RecordedLaunch> launches) override {
+      ++device_.records;
+      return queue_->Record(launches);
+    }
+    absl::Status Replay(const DeviceRecording& recording) override {
+      ++device_.replays;
+      return queue_->Replay(recording);
+    }
+    Workspace workspace() const override { return queue_->workspace(); }
+    absl::Status Copy(void* to, const void* from, int64_t bytes, CopyKind kind) override {
+      ++device_.copies;
+      return queue_->Copy(to, from, bytes, kind);
+    }
+    absl::Status Fill(void* to, uint8_t byte, int64_t bytes) override {
+      return queue_->Fill(to, byte, bytes);
+    }
+    absl::Status Wait() override { return queue_->Wait(); }
+
+   private:
+    CountingDevice& device_;
+    const std::unique_ptr<DeviceQueue> queue_;
+  };
+};
+
+TEST(LayerCallsTest, WhatIsTimedRecordsAndCopiesNothing) {
+  const std::unique_ptr<FunctionDevice> near = FunctionDevice::Make(1);
+  FarDevice far(near.get());
+  CountingDevice device(&far);
+  constexpr int kLayers = 5;
+  const Layers layers = InLayers(RowPlan(), kLayers);
+  const std::vector<ParameterView> parameters = {RowParameter(0.5f)};
+  const auto model =
+      Executable::Load(layers.plan, RowPlanObjects(), parameters, &device, {}).value();
+  LayerCalls calls(model, model->NewContext().value(), kLayers, device.host_memory());
+  for (const int64_t rows : {3, 7, 3}) {
+    RowCall row(rows);
+    const int64_t dims[] = {rows};
+    const CallMemory memory = MemoryOf(*model, kLayers, 2, row).value();
+    for (const int64_t n : {1, 3, 3, 7, 12, 1, 5}) {
+      ASSERT_TRUE(calls.Prepare(dims, memory, n).ok());
+      device.records = device.replays = device.copies = 0;
+      const absl::Status called = calls.Call(dims, memory, n);
+      ASSERT_TRUE(called.ok()) << called;
+      EXPECT_EQ(device.records, 0) << n;
+      EXPECT_EQ(device.copies, 0) << n;
+      EXPECT_GE(device.replays, 1) << n;
+    }
+    // It did compute: a run of no steps fetches what lies there.
+    const absl::Status fetched =
+        model->Run(calls.context(), dims, memory.inputs(), memory.outputs(), {.steps = 0});
+    ASSERT_TRUE(fetched.ok()) << fetched;
+    for (size_t o = 0; o < memory.outputs().size(); o += 2) {
+      std::memcpy(row.y.data(), memory.outputs()[o].data(), memory.outputs()[o].size());
+      std::memcpy(row.g.data(), memory.outputs()[o + 1].data(), memory.outputs()[o + 1].size());
+      EXPECT_TRUE(row.Right(0.5f)) << rows << " output " << o;
+    }
+  }
+}
+
+TEST(LayerCallsTest, GoFromLayerToLayer) {
+  const std::unique_ptr<FunctionDevice> device = FunctionDevice::Make(1);
+  const Layers layers = InLayers(RowPlan(), 3);
+  const std::vector<ParameterView> parameters = {RowParameter(0.5f)};
+  const auto model =
+      Executable::Load(layers.plan, RowPlanObjects(), parameters, device.get(), {}).value();
+  LayerCalls calls(model, model->NewContext().value(), 3, device->host_memory());
+  const RowCall row(4);
+  const int64_t dims[] = {4};
+  const CallMemory memory = MemoryOf(*model, 3, 3, row).value();
+  const auto written = [&] {
+    std::vector<bool> which;
+    for (size_t o = 0; o < memory.outputs().size(); o += 2) {
+      which.push_back(LoadAt<float>(memory.outputs()[o].data(), 1) != 0);
+      std::memset(memory.outputs()[o].data(), 0, memory.outputs()[o].size());
+    }
+    return which;
+  };
+  EXPECT_THAT(written(), ElementsAre(false, false, false));
+  for (const auto& [n, which] :
+       std::vector<std::pair<int64_t, std::vector<bool>>>{{1, {true, false, false}},
+                                                          {1, {false, true, false}},
+                                                          {2, {true, false, true}},
+                                                          {0, {false, false, false}},
+                                                          {4, {true, true, true}}}) {
+    ASSERT_TRUE(calls.Prepare(dims, memory, n).ok());
+    ASSERT_TRUE(calls.Call(dims, memory, n).ok());
+    EXPECT_EQ(written(), which) << n;
+  }
+  calls.Restart();
+  ASSERT_TRUE(calls.Call(dims, memory, 1).ok());
+  EXPECT_THAT(written(), ElementsAre(true, false, false));
 }
 
 }  // namespace

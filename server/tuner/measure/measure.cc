@@ -73,9 +73,7 @@ struct Subject {
   int layers = 1, steps = 0;  // steps of each layer
   std::vector<int> turns;     // by size
   std::optional<Arena> weights;
-  std::shared_ptr<const Executable> model;
-  std::unique_ptr<Executable::Context> context;
-  int next = 0;  // next layer to call
+  std::optional<LayerCalls> run;
   // By size; made when the size is first measured.
   struct AtSize {
     std::shared_ptr<const CallMemory> memory;  // subjects with equal calls have one
@@ -134,7 +132,6 @@ class Measurement {
   // Compares a plan with the first one.
   static Median RatioTo(const Subject& first, const Subject& s, int size);
   static Result ResultOf(const Subject& s, int size);
-  absl::Status Call(Subject& s, int size, int64_t calls);
   absl::Status Sample(Subject& s, int size, int64_t* calls, double* seconds);
   // Drops the samples of all rounds after so many.
   static void Cut(int rounds, int size, std::vector<Subject>& subjects);
@@ -296,17 +293,16 @@ absl::StatusOr<Subject> Measurement::Load(Device* device, PreparedPool* pool,
   auto loaded = Executable::Load(model.plan, objects, *views, device,
                                  {.pool = shared || inputs_.walked() != nullptr ? pool : nullptr});
   if (!loaded.ok()) return loaded.status();
-  s.model = *std::move(loaded);
-  auto context = s.model->NewContext();
+  auto context = (*loaded)->NewContext();
   if (!context.ok()) return context.status();
-  s.context = *std::move(context);
+  s.run.emplace(*std::move(loaded), *std::move(context), s.layers, device->host_memory());
   s.sizes.resize(request_.sizes_size());
   return s;
 }
 
 // Reports whether two plans are called with the same inputs and write as many outputs.
 bool SameCalls(const Subject& a, const Subject& b, int size, absl::Span<const int64_t> dims) {
-  const Executable &x = *a.model, &y = *b.model;
+  const Executable &x = a.run->model(), &y = b.run->model();
   if (a.layers != b.layers || a.turns[size] != b.turns[size]) return false;
   if (x.inputs() != y.inputs() || x.outputs() != y.outputs()) return false;
   for (int i = 0; i < x.inputs(); ++i) {
@@ -320,7 +316,7 @@ bool SameCalls(const Subject& a, const Subject& b, int size, absl::Span<const in
 }
 
 absl::Status Measurement::Bind(int size, const Subject& like, Subject* s) {
-  if (absl::Status fits = s->model->CheckDims(Dims(size)); !fits.ok()) return fits;
+  if (absl::Status fits = s->run->model().CheckDims(Dims(size)); !fits.ok()) return fits;
   const auto& held = like.sizes[size].memory;
   if (held != nullptr && SameCalls(like, *s, size, Dims(size))) {
     s->sizes[size].memory = held;
@@ -328,7 +324,7 @@ absl::Status Measurement::Bind(int size, const Subject& like, Subject* s) {
   }
   const std::vector<std::string>& names = inputs_.names();
   absl::StatusOr<CallMemory> memory =
-      CallMemory::Create(*s->model, s->layers, s->turns[size], Dims(size),
+      CallMemory::Create(s->run->model(), s->layers, s->turns[size], Dims(size),
                          [&](absl::string_view name) -> absl::StatusOr<absl::string_view> {
                            const auto found = std::find(names.begin(), names.end(), name);
                            if (found != names.end()) return inputs_.at(size, found - names.begin());
@@ -340,26 +336,11 @@ absl::Status Measurement::Bind(int size, const Subject& like, Subject* s) {
   return absl::OkStatus();
 }
 
-// Calls layer after layer, as many in one run as there are, so that the fixed cost of a run is
-// shared as in a model.
-absl::Status Measurement::Call(Subject& s, int size, int64_t calls) {
-  const CallMemory& memory = *s.sizes[size].memory;
-  while (calls > 0) {
-    const int layers = static_cast<int>(std::min<int64_t>(calls, s.layers - s.next));
-    RunOptions options;
-    options.first_step = s.next * s.steps;
-    options.steps = layers * s.steps;
-    absl::Status status =
-        s.model->Run(s.context.get(), Dims(size), memory.inputs(), memory.outputs(), options);
-    if (!status.ok()) return status;
-    s.next = (s.next + layers) % s.layers;
-    calls -= layers;
-  }
-  return absl::OkStatus();
-}
-
 absl::Status Measurement::Sample(Subject& s, int size, int64_t* calls, double* seconds) {
-  absl::StatusOr<double> one = pacer_.Sample(calls, [&](int64_t n) { return Call(s, size, n); });
+  const CallMemory& memory = *s.sizes[size].memory;
+  absl::StatusOr<double> one = pacer_.Sample(
+      calls, [&](int64_t n) { return s.run->Prepare(Dims(size), memory, n); },
+      [&](int64_t n) { return s.run->Call(Dims(size), memory, n); });
   if (one.ok()) *seconds = *one;
   return one.status();
 }
@@ -375,7 +356,7 @@ absl::Status Measurement::AddSample(Subject& s, int size) {
 
 absl::Status Measurement::Begin(int size, double limit, const Subject& like, Subject* s) {
   if (absl::Status status = Bind(size, like, s); !status.ok()) return status;
-  s->next = 0;
+  s->run->Restart();
   Subject::AtSize& at = s->sizes[size];
   // The first time for the costs of a first call, the second to estimate the time of a few, which
   // tell that of many. A long call costs about as much the first time.
@@ -662,14 +643,15 @@ absl::Status Measurement::RunSize(std::vector<Subject>& subjects, int size, Resu
 absl::Status Measurement::TimeSteps(Subject& s, int size, double* seconds) {
   const CallMemory& memory = *s.sizes[size].memory;
   std::vector<std::vector<double>> samples(s.steps);
-  std::vector<int64_t> nanoseconds(s.model->steps());
-  RunOptions options;
-  options.step_nanoseconds = absl::MakeSpan(nanoseconds);
-  options.steps = s.steps;
+  const Executable& model = s.run->model();
+  std::vector<int64_t> nanoseconds(model.steps());
+  const RunOptions options{
+      .step_nanoseconds = absl::MakeSpan(nanoseconds), .steps = s.steps, .resident = true};
+  if (absl::Status ready = model.Record(s.run->context(), options); !ready.ok()) return ready;
   for (int round = 0; round < kStepRounds; ++round) {
     int64_t calls = 1;
     absl::StatusOr<double> sample = pacer_.Sample(&calls, [&](int64_t) {
-      return s.model->Run(s.context.get(), Dims(size), memory.inputs(), memory.outputs(), options);
+      return model.Run(s.run->context(), Dims(size), memory.inputs(), memory.outputs(), options);
     });
     if (!sample.ok()) return sample.status();
     for (int i = 0; i < s.steps; ++i)

@@ -102,7 +102,14 @@ absl::Status Pacer::WaitForGap() {
 
 absl::StatusOr<double> Pacer::Sample(int64_t* calls,
                                      absl::FunctionRef<absl::Status(int64_t calls)> run) {
+  return Sample(calls, [](int64_t) { return absl::OkStatus(); }, run);
+}
+
+absl::StatusOr<double> Pacer::Sample(int64_t* calls,
+                                     absl::FunctionRef<absl::Status(int64_t calls)> prepare,
+                                     absl::FunctionRef<absl::Status(int64_t calls)> run) {
   for (int preempted = 0;;) {
+    RETURN_IF_ERROR(prepare(*calls));
     RETURN_IF_ERROR(WaitForGap());
     const TrafficState before = view_.Traffic();
     const int64_t preemptions = view_.Preemptions();

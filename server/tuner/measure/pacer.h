@@ -65,8 +65,11 @@ class Pacer {
   // Returns the seconds of one call, measured over `*calls` calls in a row. Makes fewer calls, and
   // lowers `*calls`, if so many do not fit between requests. Returns `run`'s errors. Returns
   // ABORTED if there were no gaps for as long as it may wait (try again when the server has less to
-  // do), or if the time is up.
+  // do), or if the time is up. `prepare` is called before each try, outside its time.
   absl::StatusOr<double> Sample(int64_t* calls, absl::FunctionRef<absl::Status(int64_t calls)> run);
+  absl::StatusOr<double> Sample(int64_t* calls,
+                                absl::FunctionRef<absl::Status(int64_t calls)> prepare,
+                                absl::FunctionRef<absl::Status(int64_t calls)> run);
 
   // Waits for a gap, but only until `last`, the seconds of the previous sample, is at most `share`
   // of the time. For measurements that a concurrent request only slows down and does not
