@@ -12,10 +12,13 @@
 #include <filesystem>
 #include <string_view>
 #include <utility>
+#include <vector>
 
 #include "absl/strings/ascii.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "absl/strings/str_split.h"
 #include "absl/strings/strip.h"
 #include "compiler/ir/value/message.h"
 #include "server/child/trial_states.h"
@@ -98,7 +101,6 @@ absl::Status TunerProcess::Spawn() {
   worker_pid_ = child->worker;
   if (worker_pid_ >= 0) worker_ = std::make_unique<ChildReaper>(worker_pid_);
   warm_ = false;
-  words_begin_ = 0;
   ++starts_;
   return absl::OkStatus();
 }
@@ -114,24 +116,31 @@ int TunerProcess::Reap() {
   return status;
 }
 
-std::string TunerProcess::LastWords() {
+std::string TunerProcess::Words() const {
   struct stat info;
   if (fstat(words_fd_, &info) != 0) return "";
-  const off_t from = std::max({words_begin_, info.st_size - kMaxWords, off_t{0}});
-  if (from >= info.st_size) return "";
+  const off_t from = std::max(info.st_size - kMaxWords, off_t{0});
   std::string words(info.st_size - from, '\0');
   const ssize_t n = pread(words_fd_, words.data(), words.size(), from);
   words.resize(std::max<ssize_t>(n, 0));
-  return std::string(absl::StripAsciiWhitespace(words));
+  return words;
 }
 
-// What the child says first is no word of its end.
+// What the child says first is no word of its end. A keeper may have said something before it.
+std::string TunerProcess::LastWords() const {
+  const std::string words = Words();
+  std::vector<absl::string_view> lines = absl::StrSplit(words, '\n');
+  std::erase_if(lines, [](absl::string_view line) { return absl::StartsWith(line, kTunerWalls); });
+  return std::string(absl::StripAsciiWhitespace(absl::StrJoin(lines, "\n")));
+}
+
 void TunerProcess::TakeWalls() {
-  const std::string words = LastWords();
-  absl::string_view line = absl::string_view(words).substr(0, words.find('\n'));
-  if (!absl::ConsumePrefix(&line, kTunerWalls)) return;
-  walls_ = std::string(line);
-  words_begin_ = static_cast<off_t>(kTunerWalls.size() + line.size() + 1);
+  const std::string words = Words();
+  for (absl::string_view line : absl::StrSplit(words, '\n')) {
+    if (!absl::ConsumePrefix(&line, kTunerWalls)) continue;
+    walls_ = std::string(line);
+    return;
+  }
 }
 
 absl::Status TunerProcess::Lose(const absl::Status& why, absl::string_view doing,

@@ -191,7 +191,10 @@ class TunerProcess {
   absl::Status Lose(const absl::Status& why, absl::string_view doing,
                     std::chrono::milliseconds timeout);
   int Reap();
-  std::string LastWords();
+  // Returns the end of what it and the keeper of its device worker said.
+  std::string Words() const;
+  // Returns that without the line in which it names its walls.
+  std::string LastWords() const;
   void TakeWalls();
 
   const TunerOptions options_;
@@ -201,8 +204,7 @@ class TunerProcess {
   pid_t worker_pid_ = -1;
   std::unique_ptr<ChildReaper> worker_;  // of that; null: none
   int fd_ = -1;                          // our end of the socket pair
-  int words_fd_ = -1;                    // memory file: the child's standard error
-  off_t words_begin_ = 0;                // after what it says first
+  int words_fd_ = -1;                    // memory file: standard error of both
   std::string walls_;
   WakeEvent interrupt_;
   bool warm_ = false;  // this child has answered before

@@ -129,6 +129,21 @@ absl::Status AskAScript(const std::string& script) {
   return tuner.ok() ? (*tuner)->Target().status() : tuner.status();
 }
 
+// The keeper of a device worker writes to the same file, and may be the first.
+TEST(TunerProcessStartTest, WallsAreFoundBehindAnothersWords) {
+  const std::string path = ::testing::TempDir() + "/script";
+  std::ofstream(path) << "#!/bin/sh\necho 'no driver' >&2\necho 'confined: all' >&2\n"
+                      << "echo 'the end' >&2\nexit 3\n";
+  chmod(path.c_str(), 0700);
+  TunerOptions options;
+  options.binary = path;
+  auto tuner = TunerProcess::Start(options);
+  ASSERT_TRUE(tuner.ok()) << tuner.status();
+  const absl::Status status = (*tuner)->Target().status();
+  EXPECT_THAT(std::string(status.message()), HasSubstr("exit status 3: no driver\nthe end"));
+  EXPECT_EQ((*tuner)->walls(), "all");
+}
+
 TEST(TunerProcessStartTest, OnlyBackgroundWorkWaitsForWhoMeasures) {
   MeasuringTurns turns;
   TunerOptions options = TestOptions();
