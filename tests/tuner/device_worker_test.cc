@@ -141,7 +141,7 @@ TEST_F(DeviceWorkerTest, AWriteIntoTheGapBehindAnArgument) {
   const absl::Status wrong =
       tuner_->Check(CheckOf(GpuKernel("store<f32>(Buffer{a.b1.data, 1 << 20}, a.items, 1);")));
   EXPECT_EQ(wrong.code(), Code::kDataLoss) << wrong;
-  EXPECT_THAT(wrong.message(), HasSubstr("0 bytes behind argument 1, which has 4 bytes"));
+  EXPECT_THAT(wrong.message(), HasSubstr("writes 1 byte behind argument 1, which has 4 bytes"));
   const absl::Status before =
       tuner_->Check(CheckOf(GpuKernel("store<f32>(Buffer{a.b0.data - 8, 1 << 20}, 0, 1);")));
   EXPECT_EQ(before.code(), Code::kDataLoss) << before;

@@ -222,10 +222,12 @@ absl::Status CanaryQueue::Inspect(const std::vector<void*>& arguments,
     const bool behind = i > 0 && (i == regions.size() || at < found[i].size() / 2);
     const Region& left = regions[behind ? i - 1 : i];
     const auto argument = absl::c_find_if(arguments, [&](void* b) { return left.Has(b); });
-    const size_t distance = behind ? at : found[i].size() - at;
-    return absl::DataLossError(absl::StrCat(
-        "the kernel writes ", distance, " bytes ", behind ? "behind" : "before", " argument ",
-        argument - arguments.begin(), ", which has ", left.bytes, " bytes"));
+    // The first byte behind is 1 byte behind, as the last before is 1 byte before.
+    const size_t distance = behind ? at + 1 : found[i].size() - at;
+    return absl::DataLossError(
+        absl::StrCat("the kernel writes ", distance, distance == 1 ? " byte " : " bytes ",
+                     behind ? "behind" : "before", " argument ", argument - arguments.begin(),
+                     ", which has ", left.bytes, " bytes"));
   }
   return absl::OkStatus();
 }

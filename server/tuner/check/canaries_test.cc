@@ -90,10 +90,10 @@ TEST_F(CanariesTest, AWriteBesideAnArgumentIsFound) {
     int64_t at;
     const char* message;
   } rows[] = {
-      {4 * kFloats, "0 bytes behind argument 1, which has 4000 bytes"},
-      {4 * kFloats + 300, "300 bytes behind argument 1"},
-      {-1, "1 bytes before argument 1"},
-      {-40, "40 bytes before argument 1"},
+      {4 * kFloats, "writes 1 byte behind argument 1, which has 4000 bytes"},
+      {4 * kFloats + 300, "writes 301 bytes behind argument 1"},
+      {-1, "writes 1 byte before argument 1"},
+      {-40, "writes 40 bytes before argument 1"},
   };
   for (const auto& row : rows) {
     const absl::Status found = Run(0, kFloats, row.at, 1);
