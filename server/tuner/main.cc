@@ -57,6 +57,7 @@
 #include "server/tuner/run/scratch.h"
 #include "server/tuner/run/target_device.h"
 #include "server/tuner/sandbox/sandbox.h"
+#include "server/tuner/worker/jobs.h"
 #include "server/tuner/worker/keeper.h"
 
 namespace athanor {
@@ -386,9 +387,12 @@ int main(int argc, char** argv) {
   mallopt(M_ARENA_MAX, 1);
   std::set_new_handler([] { _exit(athanor::kTunerExitMemory); });
   if (flags.worker) {
-    return athanor::KeepWorker({.socket = athanor::kTunerFd,
-                                .descriptors = {athanor::kScratchFd, athanor::kWorkerMemoryFd},
-                                .traffic = &traffic});
+    athanor::WorkerJobs jobs(&traffic);
+    return athanor::KeepWorker(
+        {.socket = athanor::kTunerFd,
+         .descriptors = {athanor::kScratchFd, athanor::kWorkerMemoryFd},
+         .begin = [] { return athanor::TheGpu().status(); },
+         .serve = [&](const auto& job, auto drawn) { return jobs.Serve(job, drawn); }});
   }
   athanor::WarmUp();
   return athanor::Run(

@@ -167,7 +167,7 @@ internal::CheckJob CheckJobOf(const CheckRun& run,
   return job;
 }
 
-absl::Status ServeCheckJob(const internal::CheckJob& job) {
+absl::Status ServeCheckJob(const internal::CheckJob& job, absl::FunctionRef<void()> drawn) {
   ASSIGN_OR_RETURN(const Graph graph, ParseGraph(job.request().graph_text(), AcceptedLimits()));
   ASSIGN_OR_RETURN(const SharedMemory refused, SharedFrom(job.refused()));
   const auto& dims = job.request().plan().dims();
@@ -197,6 +197,7 @@ absl::Status ServeCheckJob(const internal::CheckJob& job) {
       outputs.push_back(std::move(memory));
     }
   }
+  drawn();
   return RunOnDevice(job.request().plan().target(), /*threads=*/1, [&](Device* device) {
     CanaryDevice canaries(device);
     return RunCheck(run, &canaries);

@@ -9,6 +9,7 @@
 
 #include <vector>
 
+#include "absl/functional/function_ref.h"
 #include "absl/status/status.h"
 #include "absl/strings/string_view.h"
 #include "absl/types/span.h"
@@ -47,8 +48,9 @@ internal::CheckJob CheckJobOf(const CheckRun& run,
                               const std::vector<std::vector<GuardedBytes>*>& outputs,
                               const SharedMemory& refused);
 // Does it, in the worker: with inputs that it draws itself, and with gaps between the arguments of
-// each launch (canaries.h). DATA_LOSS also if a kernel writes there.
-absl::Status ServeCheckJob(const internal::CheckJob& job);
+// each launch (canaries.h). Calls `drawn` when it has these. DATA_LOSS also if a kernel writes
+// there.
+absl::Status ServeCheckJob(const internal::CheckJob& job, absl::FunctionRef<void()> drawn);
 
 }  // namespace athanor
 

@@ -221,8 +221,9 @@ absl::Status PlanJobs::Draw(const internal::PlanJob::PlanInputs& inputs) {
   return absl::OkStatus();
 }
 
-absl::Status PlanJobs::Serve(const internal::PlanJob& job) {
+absl::Status PlanJobs::Serve(const internal::PlanJob& job, absl::FunctionRef<void()> drawn) {
   RETURN_IF_ERROR(Draw(job.inputs()));
+  drawn();
   const int runs = static_cast<int>(runs_->runs().size());
   bool fits = job.planned_size() == runs && (job.made().empty() || job.made_size() == runs);
   std::vector<PlanSubject> subjects;

@@ -12,6 +12,7 @@
 #include <string>
 #include <vector>
 
+#include "absl/functional/function_ref.h"
 #include "absl/status/status.h"
 #include "compiler/ir/graph/graph.h"
 #include "proto/athanor/internal/tuner.pb.h"
@@ -60,8 +61,9 @@ internal::PlanJob PlanJobOf(internal::PlanJob::PlanInputs inputs, int threads,
 // Serves such jobs, in the worker. Keeps the inputs that it drew last. Used by one thread.
 class PlanJobs {
  public:
-  // As RunSubjects. INVALID_ARGUMENT: the job does not fit together.
-  absl::Status Serve(const internal::PlanJob& job);
+  // As RunSubjects, and calls `drawn` when it has the inputs. INVALID_ARGUMENT: the job does not
+  // fit together.
+  absl::Status Serve(const internal::PlanJob& job, absl::FunctionRef<void()> drawn);
 
  private:
   absl::Status Draw(const internal::PlanJob::PlanInputs& inputs);

@@ -684,11 +684,13 @@ absl::StatusOr<internal::MeasureReply> MeasurePlans(const internal::MeasureReque
                                                     const IsolationLimits& limits,
                                                     const TrafficReader& traffic,
                                                     InputMemory* memory,
-                                                    std::chrono::steady_clock::time_point end) {
+                                                    std::chrono::steady_clock::time_point end,
+                                                    absl::FunctionRef<void()> drawn) {
   if (absl::Status s = Validate(request); !s.ok()) return s;
   if (limits.worker != nullptr) return MeasureInWorker(request, limits, end);
   absl::StatusOr<std::shared_ptr<const MeasuredInputs>> inputs = memory->For(request);
   if (!inputs.ok()) return inputs.status();
+  drawn();
   return Measurement(request, **inputs, limits, traffic, end).Run();
 }
 

@@ -22,6 +22,7 @@
 
 #include <chrono>
 
+#include "absl/functional/function_ref.h"
 #include "absl/status/statusor.h"
 #include "proto/athanor/internal/tuner.pb.h"
 #include "server/base/traffic.h"
@@ -32,11 +33,12 @@ namespace athanor {
 
 // Returns INVALID_ARGUMENT if the request is inconsistent; ABORTED if the requests of `traffic`
 // left no gaps to measure in, or there was no time for the fewest rounds; otherwise the runtime's
-// errors and RunIsolated's.
+// errors and RunIsolated's. Calls `drawn` when there are inputs to measure on.
 absl::StatusOr<internal::MeasureReply> MeasurePlans(
     const internal::MeasureRequest& request, const IsolationLimits& limits,
     const TrafficReader& traffic, InputMemory* memory,
-    std::chrono::steady_clock::time_point end = std::chrono::steady_clock::time_point::max());
+    std::chrono::steady_clock::time_point end = std::chrono::steady_clock::time_point::max(),
+    absl::FunctionRef<void()> drawn = [] {});
 
 }  // namespace athanor
 

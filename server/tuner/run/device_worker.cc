@@ -1,5 +1,6 @@
 #include "server/tuner/run/device_worker.h"
 
+#include <sys/random.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -10,6 +11,7 @@
 #include "deploy/bazel/libs/status_macros.h"
 #include "server/child/trial_states.h"
 #include "server/child/tuner_channel.h"
+#include "server/tuner/run/target_device.h"
 
 namespace athanor {
 namespace {
@@ -41,6 +43,10 @@ absl::StatusOr<internal::WorkerReply> DeviceWorker::Run(absl::string_view what,
   job->set_what(std::string(what));
   job->set_timeout_ms(limits.timeout.count());
   job->set_memory_bytes(limits.memory_bytes);
+  uint64_t number = 0;
+  // Nobody who has not read the job can know it.
+  if (getrandom(&number, sizeof(number), 0) != sizeof(number)) number = job->number() + 1;
+  job->set_number(number);
   const absl::Status sent = WriteFrame(fd_, *job, {});
   if (absl::IsInvalidArgument(sent)) return sent;  // too large
   const absl::StatusOr<std::string> bytes = ReadFrame(fd_, kMaxTunerFrame, {});
@@ -49,7 +55,11 @@ absl::StatusOr<internal::WorkerReply> DeviceWorker::Run(absl::string_view what,
   if (!bytes.ok() || !reply.ParseFromString(*bytes) || !IsStatusCode(reply.code())) {
     return absl::InternalError(absl::StrCat(what, ": the device worker's reply is no reply"));
   }
+  if (reply.number() != number) {
+    return absl::InternalError(absl::StrCat(what, ": the device worker's reply is to another job"));
+  }
   if (reply.code() == 0) return reply;
+  if (reply.short_of_memory()) return ShortOfMemory(reply.message());
   return absl::Status(static_cast<absl::StatusCode>(reply.code()), reply.message());
 }
 

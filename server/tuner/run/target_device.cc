@@ -6,12 +6,18 @@
 #include <memory>
 
 #include "absl/status/statusor.h"
+#include "absl/strings/str_cat.h"
 #include "deploy/bazel/libs/status_macros.h"
 #include "runtime/cpu/device.h"
 #include "runtime/cuda/device.h"
 
 namespace athanor {
 namespace {
+
+constexpr char kShortOfMemoryUrl[] = "athanor/short_of_memory";
+// A job that has more than this share of a GPU's memory when it begins has what there is: drivers
+// and contexts take the rest.
+constexpr double kAlmostAll = 0.9;
 
 struct Gpu {
   const CudaDriver* driver = nullptr;
@@ -54,8 +60,26 @@ absl::Status RunOnDevice(const v1::Target& target, int threads,
     return body(device.get());
   }
   ASSIGN_OR_RETURN(CudaDevice* const device, TheGpu());
-  absl::Status status = body(device);
-  return absl::IsUnavailable(status) ? absl::InternalError(status.message()) : status;
+  const absl::StatusOr<int64_t> free = device->FreeBytes();
+  absl::Status status = free.ok() ? body(device) : free.status();
+  if (absl::IsUnavailable(status)) return absl::InternalError(status.message());
+  const int64_t all = device->properties().memory_bytes;
+  if (absl::IsResourceExhausted(status) &&
+      static_cast<double>(*free) < kAlmostAll * static_cast<double>(all)) {
+    return ShortOfMemory(absl::StrCat(status.message(), "; when it began, ", *free, " of ", all,
+                                      " bytes were free"));
+  }
+  return status;
+}
+
+absl::Status ShortOfMemory(absl::string_view message) {
+  absl::Status status = absl::UnavailableError(message);
+  status.SetPayload(kShortOfMemoryUrl, absl::Cord());
+  return status;
+}
+
+bool IsShortOfMemory(const absl::Status& status) {
+  return status.GetPayload(kShortOfMemoryUrl).has_value();
 }
 
 absl::Status RunWhereItIsSafe(absl::string_view what, const IsolationLimits& limits,

@@ -32,7 +32,9 @@ absl::StatusOr<CudaDevice*> TheGpu();
 
 // Makes the device, with `threads` of the CPU that are not bound to cores, or takes the GPU, and
 // returns what `body` returns. Other errors are those of the device's Create; INTERNAL if a GPU was
-// lost, which is to a kernel of a GPU what a crash of its process is to one of the CPU.
+// lost, which is to a kernel of a GPU what a crash of its process is to one of the CPU; UNAVAILABLE
+// if a GPU's memory did not suffice while others held a good part of it, as a server does for its
+// plans: that says nothing of what ran.
 absl::Status RunOnDevice(const v1::Target& target, int threads,
                          absl::FunctionRef<absl::Status(Device* device)> body);
 // As RunOnDevice, for the host in a process of its own (isolated.h). REQUIRES: for a GPU, this
@@ -40,6 +42,10 @@ absl::Status RunOnDevice(const v1::Target& target, int threads,
 absl::Status RunWhereItIsSafe(absl::string_view what, const IsolationLimits& limits,
                               const v1::Target& target, int threads,
                               absl::FunctionRef<absl::Status(Device* device)> body);
+
+// Makes the last of these errors, and reports whether an error is one.
+absl::Status ShortOfMemory(absl::string_view message);
+bool IsShortOfMemory(const absl::Status& status);
 
 // Returns whether the target's kernels run on the host and read its memory.
 bool RunsOnHost(const v1::Target& target);

@@ -12,17 +12,18 @@
 
 namespace athanor {
 
-absl::Status WorkerJobs::Answer(const internal::WorkerJob& job, internal::WorkerReply* reply) {
+absl::Status WorkerJobs::Answer(const internal::WorkerJob& job, absl::FunctionRef<void()> drawn,
+                                internal::WorkerReply* reply) {
   switch (job.kind_case()) {
     case internal::WorkerJob::kCheck:
-      return ServeCheckJob(job.check());
+      return ServeCheckJob(job.check(), drawn);
     case internal::WorkerJob::kPlan:
-      return plans_.Serve(job.plan());
+      return plans_.Serve(job.plan(), drawn);
     case internal::WorkerJob::kMeasure: {
       const std::chrono::steady_clock::time_point end(
           std::chrono::microseconds(job.measure().end_us()));
       ASSIGN_OR_RETURN(*reply->mutable_measure(),
-                       MeasurePlans(job.measure().request(), {}, traffic_, &measured_, end));
+                       MeasurePlans(job.measure().request(), {}, traffic_, &measured_, end, drawn));
       return absl::OkStatus();
     }
     case internal::WorkerJob::KIND_NOT_SET:
@@ -31,11 +32,13 @@ absl::Status WorkerJobs::Answer(const internal::WorkerJob& job, internal::Worker
   return absl::InvalidArgumentError("a job of no kind");
 }
 
-internal::WorkerReply WorkerJobs::Serve(const internal::WorkerJob& job) {
+internal::WorkerReply WorkerJobs::Serve(const internal::WorkerJob& job,
+                                        absl::FunctionRef<void()> drawn) {
   internal::WorkerReply reply;
-  const absl::Status status = Answer(job, &reply);
+  const absl::Status status = Answer(job, drawn, &reply);
   reply.set_code(static_cast<int>(status.code()));
   reply.set_message(std::string(status.message()));
+  reply.set_short_of_memory(IsShortOfMemory(status));
   const absl::StatusOr<CudaDevice*> gpu = TheGpu();
   reply.set_lost(!gpu.ok() || !(*gpu)->loss().ok());
   return reply;

@@ -26,9 +26,7 @@
 #include "server/child/trial_states.h"
 #include "server/child/tuner_channel.h"
 #include "server/tuner/run/isolated.h"
-#include "server/tuner/run/target_device.h"
 #include "server/tuner/sandbox/sandbox.h"
-#include "server/tuner/worker/jobs.h"
 
 namespace athanor {
 namespace {
@@ -100,19 +98,19 @@ struct Worker {
   std::unique_ptr<ForkedProcess> process;
 };
 
-// The forked process: makes the device, says so, and serves jobs until one loses it.
+// The forked process: makes the device, says so, and serves jobs until one loses it. Each reply has
+// the number of its job; the first has none.
 void Work(absl::Status status, const KeeperSetup& setup, const Worker& worker) {
   std::vector<int> kept = setup.descriptors;
   kept.push_back(worker.jobs.read);
   kept.push_back(worker.replies.write);
   std::set_new_handler([] { _exit(kTunerExitMemory); });
   if (status.ok()) status = ConfineWorker(std::move(kept));
-  if (status.ok()) status = TheGpu().status();
+  if (status.ok()) status = setup.begin();
   const auto tell = [&](const internal::WorkerReply& reply) {
     return WriteAll(worker.replies.write, WithSize(reply.SerializeAsString()));
   };
   if (!tell(ReplyOf(status)) || !status.ok()) _exit(0);
-  WorkerJobs jobs(setup.traffic);
   for (;;) {
     uint32_t size = 0;
     if (!ReadAll(worker.jobs.read, reinterpret_cast<char*>(&size), sizeof(size))) _exit(0);
@@ -121,7 +119,13 @@ void Work(absl::Status status, const KeeperSetup& setup, const Worker& worker) {
     internal::WorkerJob job;
     if (!job.ParseFromString(bytes)) _exit(0);
     bytes.clear();
-    const internal::WorkerReply reply = jobs.Serve(job);
+    internal::WorkerReply drawn;
+    drawn.set_number(job.number());
+    drawn.set_drawn(true);
+    internal::WorkerReply reply = setup.serve(job, [&] {
+      if (!tell(drawn)) _exit(0);
+    });
+    reply.set_number(job.number());
     if (!tell(reply) || reply.lost()) _exit(0);
   }
 }
@@ -136,9 +140,11 @@ class Keeper {
  private:
   // Forks a process unless there is one. Errors are those of its device.
   absl::Status Start();
-  // Sends `bytes`, if any, and returns what the process says to it; an error says how it was lost.
+  // Sends `bytes`, if any, and returns what the process says to the job of this number, which may
+  // be that it has drawn its inputs; an error says how the process was lost.
   absl::StatusOr<internal::WorkerReply> Exchange(absl::string_view what,
-                                                 const IsolationLimits& limits, std::string bytes);
+                                                 const IsolationLimits& limits, uint64_t number,
+                                                 std::string bytes);
   std::optional<ProcessEnd> Send(absl::string_view bytes, Clock::time_point deadline, int64_t most);
   std::optional<ProcessEnd> Receive(char* data, size_t bytes, Clock::time_point deadline,
                                     int64_t most);
@@ -148,10 +154,11 @@ class Keeper {
 };
 
 absl::Status Keeper::Start() {
-  // Replaces one that somebody ended between two jobs: it has cost none.
+  // Replaces one that somebody ended between two jobs, or that has said what no job asked for: it
+  // has cost none.
   if (worker_ != nullptr) {
-    pollfd ended{worker_->process->pidfd(), POLLIN, 0};
-    if (poll(&ended, 1, 0) == 0) return absl::OkStatus();
+    pollfd fds[2] = {{worker_->process->pidfd(), POLLIN, 0}, {worker_->replies.read, POLLIN, 0}};
+    if (poll(fds, 2, 0) == 0) return absl::OkStatus();
     worker_.reset();
   }
   auto worker = std::make_unique<Worker>();
@@ -168,7 +175,7 @@ absl::Status Keeper::Start() {
   }
   worker_ = std::move(worker);
   const absl::StatusOr<internal::WorkerReply> ready =
-      Exchange("a device worker that begins", {.timeout = kStartTimeout}, "");
+      Exchange("a device worker that begins", {.timeout = kStartTimeout}, /*number=*/0, "");
   // Says nothing of the kernel that it was begun for.
   if (!ready.ok()) return absl::UnavailableError(ready.status().message());
   if (ready->code() == 0) return absl::OkStatus();
@@ -220,7 +227,7 @@ std::optional<ProcessEnd> Keeper::Receive(char* data, size_t bytes, Clock::time_
 
 absl::StatusOr<internal::WorkerReply> Keeper::Exchange(absl::string_view what,
                                                        const IsolationLimits& limits,
-                                                       std::string bytes) {
+                                                       uint64_t number, std::string bytes) {
   const Clock::time_point deadline = Clock::now() + limits.timeout;
   const int64_t most =
       std::max<int64_t>(ResidentBytes(worker_->process->pid()), 0) + limits.memory_bytes;
@@ -235,18 +242,31 @@ absl::StatusOr<internal::WorkerReply> Keeper::Exchange(absl::string_view what,
     end = Receive(answer.data(), size, deadline, most);
   }
   internal::WorkerReply reply;
-  if (!end && fits && reply.ParseFromString(answer) && IsStatusCode(reply.code())) return reply;
+  const bool parsed = !end && fits && reply.ParseFromString(answer) && IsStatusCode(reply.code());
+  if (parsed && reply.number() == number) return reply;
   const int status = worker_->process->End();
   worker_.reset();
   if (end) return ExplainEnd(what, limits, *end, status);
-  return absl::InternalError(absl::StrCat(what, ": the device worker's reply is no reply"));
+  return absl::InternalError(absl::StrCat(what, ": the device worker's reply is ",
+                                          parsed ? "to another job" : "no reply"));
 }
 
 internal::WorkerReply Keeper::Do(const internal::WorkerJob& job, const std::string& bytes) {
   if (absl::Status started = Start(); !started.ok()) return ReplyOf(started);
   const IsolationLimits limits{.timeout = std::chrono::milliseconds(job.timeout_ms()),
                                .memory_bytes = job.memory_bytes()};
-  absl::StatusOr<internal::WorkerReply> reply = Exchange(job.what(), limits, bytes);
+  absl::StatusOr<internal::WorkerReply> reply =
+      Exchange(absl::StrCat("drawing the inputs of ", job.what()), limits, job.number(), bytes);
+  if (reply.ok() && reply->drawn()) {
+    reply = Exchange(job.what(), limits, job.number(), "");
+    if (reply.ok() && reply->drawn()) {
+      worker_.reset();
+      reply = absl::InternalError(absl::StrCat(job.what(), ": it began to run twice"));
+    }
+  } else if (!reply.ok()) {
+    // Nothing of what the job is about ran.
+    reply = absl::UnavailableError(reply.status().message());
+  }
   if (!reply.ok()) return ReplyOf(reply.status());
   if (reply->lost()) worker_.reset();
   // A message may quote what a kernel wrote.
@@ -263,10 +283,11 @@ int KeepWorker(const KeeperSetup& setup) {
     const absl::StatusOr<std::string> bytes = ReadFrame(setup.socket, kMaxTunerFrame, {});
     if (!bytes.ok()) return absl::IsUnavailable(bytes.status()) ? 0 : 1;
     internal::WorkerJob job;
-    const internal::WorkerReply reply =
+    internal::WorkerReply reply =
         job.ParseFromString(*bytes)
             ? keeper.Do(job, *bytes)
             : ReplyOf(absl::InvalidArgumentError("a job that does not parse"));
+    reply.set_number(job.number());
     if (!WriteFrame(setup.socket, reply, {}).ok()) return 1;
   }
 }
