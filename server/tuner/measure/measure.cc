@@ -672,7 +672,11 @@ absl::StatusOr<internal::MeasureReply> MeasureInWorker(const internal::MeasureRe
   bool fits = reply.measure().plans_size() == request.plans_size();
   for (int p = 0; fits && p < request.plans_size(); ++p) {
     const internal::PlanTimes& plan = reply.measure().plans(p);
-    fits = plan.sizes_size() == request.sizes_size() && absl::c_all_of(plan.sizes(), IsTime);
+    const int steps = request.steps() ? request.plans(p).plan().run_size() : 0;
+    fits = plan.sizes_size() == request.sizes_size() &&
+           absl::c_all_of(plan.sizes(), [&](const internal::SizeTimes& size) {
+             return IsTime(size) && size.step_seconds_size() == steps;
+           });
   }
   if (fits) return std::move(*reply.mutable_measure());
   return absl::InternalError(absl::StrCat(kWhat, ": the device worker's times do not fit"));
