@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <cstring>
 #include <optional>
 #include <string>
 #include <utility>
@@ -20,6 +21,7 @@
 #include "server/tuner/check/roundings.h"
 #include "server/tuner/run/device_worker.h"
 #include "server/tuner/run/scratch.h"
+#include "server/tuner/run/target_device.h"
 
 namespace athanor {
 namespace {
@@ -47,7 +49,10 @@ class PlanCheck {
   absl::Status RunCandidate();
   absl::StatusOr<std::vector<int64_t>> OutputBytes(const Graph& types, const PlanRun& run) const;
   absl::Status ChooseRuns(bool with_exact);
+  // Sees to it that planned runs have memory for outputs; what there is stays.
   absl::Status AllocateOutputs(PlanSubject* subject) const;
+  // Puts what references have written where the candidate's process cannot write.
+  absl::Status TakeReferences();
 
   // Runs the subjects in an isolated process of that name; `references` determine which optional
   // runs are made.
@@ -150,10 +155,10 @@ absl::Status PlanCheck::ChooseRuns(bool with_exact) {
 }
 
 absl::Status PlanCheck::AllocateOutputs(PlanSubject* subject) const {
-  subject->outputs.clear();
   subject->outputs.resize(planned_.size());
   for (size_t r = 0; r < planned_.size(); ++r) {
-    if (!planned_[r]) continue;
+    if (!planned_[r]) subject->outputs[r].clear();
+    if (!planned_[r] || !subject->outputs[r].empty()) continue;
     ASSIGN_OR_RETURN(std::vector<int64_t> sizes, OutputBytes(*subject->types, runs_->runs()[r]));
     for (int64_t bytes : sizes) {
       ASSIGN_OR_RETURN(GuardedBytes memory, TakeOrCreateGuarded(limits_, bytes));
@@ -196,12 +201,17 @@ absl::Status PlanCheck::RunReferences() {
     if (status.ok()) status = AllocateOutputs(&exact_);
     if (status.ok()) {
       status = RunPlans("the plan in f64", {&baseline_, &exact_}, nullptr);
+      // Nothing was said of the plans: a second try may say more than weaker evidence would.
+      if (absl::IsUnavailable(status) && !IsShortOfMemory(status)) return status;
     }
     exact_ran_ = status.ok();
     why = std::string(status.message());
   }
   if (!exact_ran_) {
     reply_.add_left_out(absl::StrCat("comparison with the whole graph in f64: ", why));
+    for (auto& run : exact_.outputs) {
+      for (GuardedBytes& output : run) output.Drop();
+    }
     exact_.outputs.clear();
     std::fill_n(baseline_.marks, runs_->runs().size(), PlanMark());
     std::fill_n(exact_.marks, runs_->runs().size(), PlanMark());
@@ -210,17 +220,31 @@ absl::Status PlanCheck::RunReferences() {
     if (status.ok()) {
       status = RunPlans("the baseline", {&baseline_}, nullptr);
     }
+    if (absl::IsUnavailable(status)) return status;
     if (!status.ok()) {
       return absl::FailedPreconditionError(
           absl::StrCat("nothing to compare with: ", status.message()));
     }
   }
+  return TakeReferences();
+}
+
+absl::Status PlanCheck::TakeReferences() {
   // Copies the marks: the candidate's process can write where they lie.
   ran_.assign(baseline_.marks, baseline_.marks + runs_->runs().size());
   exact_marks_.assign(exact_.marks, exact_.marks + runs_->runs().size());
   for (PlanSubject* subject : {&baseline_, &exact_}) {
     for (auto& run : subject->outputs) {
-      for (GuardedBytes& output : run) output.Freeze();
+      for (GuardedBytes& output : run) {
+        if (limits_.worker != nullptr) {
+          // The worker may map all of what it shares, and lives on.
+          ASSIGN_OR_RETURN(GuardedBytes own, GuardedBytes::Create(output.bytes()));
+          std::memcpy(own.data(), output.data(), output.bytes());
+          output.Drop();
+          output = std::move(own);
+        }
+        output.Freeze();
+      }
     }
   }
   return absl::OkStatus();

@@ -12,7 +12,8 @@
 // and the tolerance is three times the floors of plan_errors.h. The reply names the reference used.
 //
 // Baseline and twin run first, in their own process (isolated.h), then the candidate in another: a
-// candidate that corrupts memory harms only itself.
+// candidate that corrupts memory harms only itself. A device worker runs both: what baseline and
+// twin gave is taken out of its memory before the candidate runs.
 #ifndef ATHANOR_SERVER_TUNER_CHECK_PLAN_CHECK_H_
 #define ATHANOR_SERVER_TUNER_CHECK_PLAN_CHECK_H_
 
@@ -24,8 +25,9 @@ namespace athanor {
 
 // Returns DATA_LOSS naming output, sizes, error and tolerance; INVALID_ARGUMENT if the request is
 // inconsistent; FAILED_PRECONDITION if the baseline itself could not be run, so nothing is known
-// about the candidate; otherwise the runtime's errors and RunIsolated's, which are the candidate's.
-// `limits` apply to each of the two processes.
+// about the candidate; UNAVAILABLE if a process was lost or a GPU's memory short, which says
+// nothing of any of them; otherwise the runtime's errors and RunIsolated's, which are the
+// candidate's. `limits` apply to each of the two processes.
 absl::StatusOr<internal::PlanCheckReply> CheckPlan(const internal::PlanCheckRequest& request,
                                                    const IsolationLimits& limits);
 

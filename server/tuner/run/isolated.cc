@@ -141,6 +141,8 @@ absl::StatusOr<GuardedBytes> GuardedBytes::Again(SharedMemory::Place place, size
 
 void GuardedBytes::Freeze() { mprotect(memory_.data(), memory_.bytes() - PageBytes(), PROT_READ); }
 
+void GuardedBytes::Drop() { madvise(memory_.data(), memory_.bytes() - PageBytes(), MADV_REMOVE); }
+
 bool GuardedBytes::MarginIntact() const {
   return std::all_of(memory_.data(), data(), [](char c) { return c == kMargin; });
 }

@@ -75,6 +75,8 @@ class GuardedBytes {
   SharedMemory::Place place() const { return memory_.place(); }
   // Makes writing raise SIGSEGV too, in this process and those forked from it.
   void Freeze();
+  // Gives the pages back, for all who map them: they read as zero. REQUIRES: it is not frozen
+  void Drop();
   // Reports whether the bytes between the page's start and data() are as Create left them.
   bool MarginIntact() const;
 
