@@ -10,7 +10,12 @@
 // Two accesses are kept apart by the difference of their indices, where the loop variable of step s
 // is begin + s*k: it is a multiple of the team or less than the lanes' stride (each thread has
 // elements of its own), it passes over 0 as multiples of a number do (the GCD test), or its sign is
-// proved (Banerjee's test), with what the loops and conditions around both imply.
+// proved (Banerjee's test), with what the loops and conditions around both imply. A fragment's load
+// counts as one of all its buffer.
+//
+// A copy writes at some time between its begin and the wait for its group. A fact about it has the
+// group's age, so that it outlives barriers until a wait covers it; meanwhile no thread may touch
+// what it writes, its own neither.
 #include "compiler/codegen/barriers.h"
 
 #include <algorithm>
@@ -46,6 +51,8 @@ struct MemoryAccess {
   std::vector<int> loops;   // around it, from the outermost
   std::string text;
   std::optional<Expr> count;  // of active lanes
+  bool whole = false;         // a fragment's: of any element of the buffer
+  int64_t elements = 1;       // of each lane, from its index on: a copy's
 };
 
 // A symbol's first and last value.
@@ -65,8 +72,11 @@ struct Loop {
 
 std::string SymbolOf(Var v) { return Cat("v", v); }
 std::string Other(std::string_view symbol) { return Cat(symbol, ".p"); }
+// The number of an element among those that a lane copies.
+constexpr char kElement[] = "e";
 
 bool IsAccess(const Kernel& kernel, const Stmt& s) {
+  if (s.opcode == Opcode::kFragment || s.opcode == Opcode::kCopy) return true;
   if (s.opcode != Opcode::kLoad && s.opcode != Opcode::kStore) return false;
   const Buffer& b = kernel.buffers[s.buffer];
   return b.space == Space::kScratch || b.written;
@@ -101,6 +111,7 @@ class Accesses {
   // nothing to a tensor of which one is 0.
   bool LanesDiffer(int access) const {
     const MemoryAccess& a = accesses_[access];
+    if (a.elements > 1) return LanesDifferWhereTried(a.expanded, a.elements);
     const std::optional<Expr::Affine> affine = a.expanded.AsAffine(kLane);
     if (!affine) return LanesDifferWhereTried(a.expanded);
     if (affine->base.overflow()) return false;
@@ -116,8 +127,8 @@ class Accesses {
   }
 
   // Reports whether an index differs by lane where all else is large, and so no multiple of what
-  // divides the lane.
-  bool LanesDifferWhereTried(const Expr& index) const {
+  // divides the lane; with it the `count` elements from there on.
+  bool LanesDifferWhereTried(const Expr& index, int64_t count = 1) const {
     std::set<std::string> used;
     index.CollectSymbols(&used);
     Expr::Env env;
@@ -130,17 +141,21 @@ class Accesses {
     std::set<int64_t> elements;
     for (int lane = 0; lane < kernel_.team; ++lane) {
       env[kLane] = lane;
-      const std::optional<int64_t> element = index.Evaluate(env);
-      if (!element || !elements.insert(*element).second) return false;
+      for (int64_t i = 0; i < count; ++i) {
+        env[kElement] = i;
+        const std::optional<int64_t> element = index.Evaluate(env);
+        if (!element || !elements.insert(*element).second) return false;
+      }
     }
     return true;
   }
 
   // Reports whether `earlier`, carried by `carrier`, and `later` may touch one element in two
-  // threads, at least one of them writing.
-  bool Race(int earlier, int carrier, int later) {
-    const auto [it, added] = races_.try_emplace({earlier, carrier, later}, false);
-    if (added) it->second = Decide(accesses_[earlier], carrier, accesses_[later]);
+  // threads, at least one of them writing. `pending`: in one thread neither, since `earlier` is a
+  // copy that may be under way.
+  bool Race(int earlier, int carrier, int later, bool pending) {
+    const auto [it, added] = races_.try_emplace({earlier, carrier, later, pending}, false);
+    if (added) it->second = Decide(accesses_[earlier], carrier, accesses_[later], pending);
     return it->second;
   }
 
@@ -173,7 +188,9 @@ class Accesses {
   void Collect(const std::vector<Stmt>& block) {
     for (const Stmt& s : block) {
       if (s.type.dtype == DType::kI64 && s.result != kNoVar) Define(s);
-      if (IsAccess(kernel_, s)) {
+      if (s.opcode == Opcode::kFragment || s.opcode == Opcode::kCopy) {
+        Matrices(s);
+      } else if (IsAccess(kernel_, s)) {
         const bool store = s.opcode == Opcode::kStore;
         const std::string text =
             Cat(store ? std::string("store") : Cat(SymbolOf(s.result), " = load"), " b", s.buffer,
@@ -203,6 +220,26 @@ class Accesses {
       Close(loop);
       known_.resize(outside);
     }
+  }
+
+  // Adds the access to scratch of a fragment's load or of a copy.
+  void Matrices(const Stmt& s) {
+    MemoryAccess a = {
+        .buffer = s.buffer, .store = true, .vector = true, .known = known_, .loops = around_};
+    if (s.opcode == Opcode::kFragment) {
+      const Matrix& from = s.matrices[0];
+      a.buffer = from.buffer;
+      a.store = false;
+      a.whole = true;
+      a.text =
+          Cat(SymbolOf(s.result), " = fragment b", from.buffer, "[", from.index.ToString(), "]");
+    } else {
+      a.index = s.index.Substitute(values_) + Expr::Symbol(kElement);
+      a.expanded = a.index.Substitute(expanded_);
+      a.elements = s.step;
+      a.text = Cat("copy b", s.buffer, "[", s.index.ToString(), "]");
+    }
+    accesses_.push_back(std::move(a));
   }
 
   // Adds that `e` is not negative, and what follows for the arguments of its quotients and minima.
@@ -294,7 +331,7 @@ class Accesses {
                           ? std::mismatch(loops.begin(), loops.end(), to.begin(), to.end()).first
                           : std::find(loops.begin(), loops.end(), carrier);
     Relation r;
-    r.values[kLane] = Expr::Symbol(Other(kLane));
+    for (const char* own : {kLane, kElement}) r.values[own] = Expr::Symbol(Other(own));
     for (const std::string& v : varying_) r.values[v] = Expr::Symbol(Other(v));
     for (const auto& [symbol, loop] : owner_) {
       if (std::find(same, loops.end(), loop) == loops.end()) continue;
@@ -320,22 +357,30 @@ class Accesses {
     return r;
   }
 
-  bool Decide(const MemoryAccess& earlier, int carrier, const MemoryAccess& later) const {
+  bool Decide(const MemoryAccess& earlier, int carrier, const MemoryAccess& later,
+              bool pending) const {
     if (earlier.buffer != later.buffer || (!earlier.store && !later.store)) return false;
-    if (earlier.one_thread && later.one_thread) return false;
+    if (earlier.whole || later.whole) return true;
+    if (earlier.one_thread && later.one_thread && !pending) return false;
     const Relation r = Relate(earlier, carrier, later);
-    const Expr a = earlier.index.Substitute(r.values), difference = a - later.index;
-    if (difference.overflow()) return true;
+    const Expr a = earlier.index.Substitute(r.values);
+    if ((a - later.index).overflow()) return true;
     std::vector<Expr> known = later.known;
     for (const Expr& e : earlier.known) {
       const Expr then = e.Substitute(r.values);
       if (std::find(known.begin(), known.end(), then) == known.end()) known.push_back(then);
     }
-    const bool vectors = earlier.vector && later.vector;
+    const bool vectors = earlier.vector && later.vector && !pending;
     const Expr wide = earlier.expanded.Substitute(r.values);
     for (const bool counted : {false, true}) {
       if (counted && !earlier.count && !later.count) break;
-      std::vector<Range> ranges = LaneRanges(earlier, later, r.values, counted);
+      std::vector<Range> ranges = {{Other(kElement), 0, earlier.elements - 1},
+                                   {kElement, 0, later.elements - 1}};
+      for (Range& range : LaneRanges(earlier, later, r.values, counted)) {
+        if (pending) range.lower = 0;
+        ranges.push_back(std::move(range));
+      }
+      const Expr difference = Relaxed(a - later.index, &ranges);
       ranges.insert(ranges.end(), r.ranges.begin(), r.ranges.end());
       if (vectors && (OwnElements(a, later.index, ranges, known) ||
                       OwnElements(wide, later.expanded, ranges, known))) {
@@ -358,6 +403,34 @@ class Accesses {
     };
     return {{Other(kLane), later.one_thread ? 1 : 0, lanes(earlier).Substitute(values) - 1},
             {kLane, earlier.one_thread ? 1 : 0, lanes(later) - 1}};
+  }
+
+  // Returns `e` with a symbol, which ranges by itself, for each quotient of a lane by a number.
+  static Expr Relaxed(const Expr& e, std::vector<Range>* ranges) {
+    Expr relaxed;
+    for (const Expr::Term& t : e.terms()) {
+      Expr product = t.coefficient;
+      for (const AtomRef& atom : t.monomial) product *= RelaxedAtom(atom, ranges);
+      relaxed += product;
+    }
+    return relaxed;
+  }
+
+  static Expr RelaxedAtom(const AtomRef& atom, std::vector<Range>* ranges) {
+    if (atom->kind != Atom::Kind::kFloorDiv) return Expr::Of(atom);
+    const std::optional<std::string> symbol = atom->args[0].symbol();
+    const int64_t divisor = atom->args[1].constant().value_or(0);
+    if (!symbol || (*symbol != kLane && *symbol != Other(kLane)) || divisor <= 0) {
+      return Expr::Of(atom);
+    }
+    const std::string quotient = Cat(*symbol, ".over", divisor);
+    for (const Range& r : *ranges) {
+      if (r.symbol == quotient) return Expr::Symbol(quotient);
+    }
+    const Range lane = *std::find_if(ranges->begin(), ranges->end(),
+                                     [&](const Range& r) { return r.symbol == *symbol; });
+    ranges->push_back({quotient, FloorDiv(lane.lower, divisor), FloorDiv(lane.upper, divisor)});
+    return Expr::Symbol(quotient);
   }
 
   // Reports whether `e` is proved to be 1 or more. `known`: expressions that are not negative; one
@@ -465,12 +538,13 @@ class Accesses {
   std::set<std::string> varying_;     // registers whose value differs by thread or may change
   std::set<std::string> vectors_;     // registers that differ by lane and are no index
   std::set<std::string> mutables_;
-  std::map<std::tuple<int, int, int>, bool> races_;
+  std::map<std::tuple<int, int, int, bool>, bool> races_;
   mutable std::map<Expr, bool> signs_;  // is it proved not to be negative?
 };
 
 struct Race {
   int earlier, carrier, later;
+  bool pending;  // the earlier is a copy that may be under way
 };
 
 // Finds a race of a kernel body. Walks it in rounds, each with what the last one found to be
@@ -488,7 +562,7 @@ class RaceFinder {
       Facts facts = carried_[kItems];
       Block(kernel_.body, &facts);
       std::erase_if(facts, [&](const Fact& f) {
-        return kernel_.buffers[accesses_.access(f.first).buffer].space == Space::kGlobal;
+        return kernel_.buffers[accesses_.access(f.access).buffer].space == Space::kGlobal;
       });
       Carry(facts, kItems);
     } while (added_ && !race_);
@@ -496,14 +570,34 @@ class RaceFinder {
   }
 
  private:
-  using Fact = std::pair<int, int>;  // an access, and the loop that carried it
+  // Ages of copies' groups: copies whose group is not made are of age 1, and beyond kMostAge age no
+  // longer matters.
+  static constexpr int kDone = 0, kMostAge = 9;
+
+  struct Fact {
+    int access, carrier;  // the loop that carried it
+    int age = kDone;      // of a copy's group; it is under way
+    auto operator<=>(const Fact&) const = default;
+  };
   using Facts = std::set<Fact>;
+
+  // Gives each fact another age.
+  template <typename Age>
+  static void SetAges(Facts* facts, const Age& age) {
+    Facts all;
+    for (const Fact& f : *facts) all.insert({f.access, f.carrier, age(f.age)});
+    *facts = std::move(all);
+  }
 
   void Block(const std::vector<Stmt>& block, Facts* facts) {
     for (const Stmt& s : block) {
       if (race_) return;
       if (s.opcode == Opcode::kBarrier) {
-        facts->clear();
+        std::erase_if(*facts, [](const Fact& f) { return f.age == kDone; });
+      } else if (s.opcode == Opcode::kCommit) {
+        SetAges(facts, [](int age) { return age == kDone ? kDone : std::min(age + 1, kMostAge); });
+      } else if (s.opcode == Opcode::kWait) {
+        SetAges(facts, [&](int age) { return age >= s.step + 2 ? kDone : age; });
       } else if (s.opcode == Opcode::kIf) {
         Facts inside = *facts;
         Block(s.body, &inside);
@@ -511,18 +605,18 @@ class RaceFinder {
       } else if (s.opcode == Opcode::kFor) {
         For(s, facts);
       } else if (IsAccess(kernel_, s)) {
-        Touch(access_++, facts);
+        Touch(access_++, s.opcode == Opcode::kCopy, facts);
       }
     }
   }
 
-  void Touch(int later, Facts* facts) {
-    for (const auto& [earlier, carrier] : *facts) {
-      if (!accesses_.Race(earlier, carrier, later)) continue;
-      race_ = {earlier, carrier, later};
+  void Touch(int later, bool copies, Facts* facts) {
+    for (const auto& [earlier, carrier, age] : *facts) {
+      if (!accesses_.Race(earlier, carrier, later, age != kDone)) continue;
+      race_ = {earlier, carrier, later, age != kDone};
       return;
     }
-    facts->insert({later, kNoLoop});
+    facts->insert({later, kNoLoop, copies ? 1 : kDone});
   }
 
   void For(const Stmt& s, Facts* facts) {
@@ -533,19 +627,19 @@ class RaceFinder {
     inside.insert(carried_[number].begin(), carried_[number].end());
     Block(s.body, &inside);
     Carry(inside, number);
-    for (const auto& [access, carrier] : inside) {
+    for (const auto& [access, carrier, age] : inside) {
       const bool over = carrier >= number && carrier < loop.end_loop;
-      facts->insert({access, over ? kNoLoop : carrier});
+      facts->insert({access, over ? kNoLoop : carrier, age});
     }
   }
 
   void Carry(const Facts& facts, int number) {
     const Loop& loop = accesses_.loop(number);
     if (loop.counter.empty()) return;
-    for (const auto& [access, carrier] : facts) {
+    for (const auto& [access, carrier, age] : facts) {
       if (!accesses_.IsIn(access, number)) continue;
       const bool outer = carrier != kNoLoop && carrier < number;
-      if (carried_[number].insert({access, outer ? carrier : number}).second) added_ = true;
+      if (carried_[number].insert({access, outer ? carrier : number, age}).second) added_ = true;
     }
   }
 
@@ -590,10 +684,13 @@ bool AddBarrier(const Kernel& kernel, Place place, std::vector<Stmt>* block, int
 }
 
 // Adds a barrier between the two accesses: before the later one, or before the outermost loop
-// around it that is not around both, in one iteration of the carrying loop.
+// around it that is not around both, in one iteration of the carrying loop. What a copy wrote is
+// there only behind a wait, which those loops may contain.
 void Separate(Kernel* kernel, const Accesses& accesses, const Race& race) {
   Place place{false, race.later};
+  const bool copied = accesses.access(race.earlier).elements > 1;
   for (const int loop : accesses.access(race.later).loops) {
+    if (copied) break;
     const bool inner =
         race.carrier == kNoLoop ? !accesses.IsIn(race.earlier, loop) : loop > race.carrier;
     if (!inner) continue;
@@ -638,6 +735,7 @@ void PlaceBarriers(Kernel* kernel) {
   const Kernel given = *kernel;  // borrowed by its accesses
   Accesses accesses(given);
   while (std::optional<Race> race = RaceFinder(*kernel, &accesses).Find()) {
+    if (race->pending) return;  // no barrier helps; CheckBarriers says so
     Separate(kernel, accesses, *race);
   }
   Thin(kernel, &accesses);
@@ -658,6 +756,10 @@ absl::Status CheckBarriers(const Kernel& kernel) {
                      &later = accesses.access(race->later);
   const std::string when =
       race->carrier == kNoLoop ? "" : Cat(" of a later ", accesses.loop(race->carrier).name);
+  if (race->pending) {
+    return Invalid("b", later.buffer, ": no wait between \"", earlier.text, "\" and \"", later.text,
+                   "\"", when, "; the copy may be under way");
+  }
   return Invalid("b", later.buffer, ": no barrier between \"", earlier.text, "\" and \"",
                  later.text, "\"", when, "; two threads of the team may touch one element");
 }

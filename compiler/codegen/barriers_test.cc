@@ -3,6 +3,7 @@
 #include <string>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_replace.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 
@@ -322,6 +323,107 @@ v5: f32x32 = load b3[lane + v4]
   store b3[lane + v4] = v5: f32x32
 }
 )");
+}
+
+// A block that copies 1024 elements to scratch and loads a fragment of them.
+constexpr char kCopies[] =
+    "kernel(s0) team 128 grid s0\nb0: f16 in\nb1: f16 scratch 2560\nb2: f16 scratch 2560\n";
+
+std::string MessageOf(const std::string& body) {
+  absl::StatusOr<Kernel> kernel = ParseKernel(absl::StrCat(kCopies, body));
+  EXPECT_TRUE(kernel.ok()) << kernel.status();
+  return std::string(Verify(*kernel).message());
+}
+
+TEST(PlaceBarriers, FragmentsAndCopiesOfOneStage) {
+  // The next item's copies, and those of the next step, before which other waves have loaded.
+  constexpr char kBody[] = R"(for i0 in [0, s0) step 1 {
+  barrier
+  copy b1[8*lane] = b0[1024*i0 + 8*lane] elements 8: f16x128
+  commit
+  wait 0
+  barrier
+  v0: f16x128.left = fragment b1[0] stride 16
+}
+)";
+  EXPECT_EQ(MessageOf(kBody), "");
+  for (const char* barrier : {"  barrier\n  copy", "  barrier\n  v0"}) {
+    const std::string without = absl::StrReplaceAll(kBody, {{barrier, barrier + 10}});
+    ASSERT_NE(without, kBody);
+    EXPECT_THAT(MessageOf(without), HasSubstr("b1: no barrier between")) << barrier;
+    absl::StatusOr<Kernel> kernel = ParseKernel(absl::StrCat(kCopies, without));
+    PlaceBarriers(&*kernel);
+    EXPECT_EQ(ToText(*kernel), absl::StrCat(kCopies, kBody)) << barrier;
+  }
+}
+
+TEST(PlaceBarriers, PartsOfOneStageDoNotMeet) {
+  // Two chunks of each thread, rows of 32 elements that lie 40 apart.
+  EXPECT_EQ(MessageOf(R"(for i0 in [0, 2) step 1 {
+  copy b1[8*floordiv(lane, 4) + 1280*i0 + 8*lane] = b0[8*lane] elements 8: f16x128
+}
+commit
+wait 0
+barrier
+)"),
+            "");
+  // Rows of 32 that overlap those of the next part.
+  EXPECT_THAT(
+      MessageOf(R"(for i0 in [0, 2) step 1 {
+  copy b1[8*floordiv(lane, 4) + 1264*i0 + 8*lane] = b0[8*lane] elements 8: f16x128
+}
+commit
+wait 0
+barrier
+)"),
+      HasSubstr("b1: no wait between \"copy b1[8*floordiv(lane, 4) + 1264*i0 + 8*lane]\" and"));
+}
+
+// Copies run a step ahead: at each wait but one group is done, in another stage.
+TEST(CheckBarriers, StagesAhead) {
+  constexpr char kBody[] = R"(copy b1[8*lane] = b0[8*lane] elements 8: f16x128
+commit
+for i0 in [0, s0) step 2 {
+  wait 0
+  barrier
+  copy b2[8*lane] = b0[1024*i0 + 8*lane + 1024] elements 8: f16x128
+  commit
+  v0: f16x128.left = fragment b1[0] stride 16
+  wait 0
+  barrier
+  copy b1[8*lane] = b0[1024*i0 + 8*lane + 2048] elements 8: f16x128
+  commit
+  v1: f16x128.left = fragment b2[0] stride 16
+}
+wait 0
+barrier
+)";
+  EXPECT_EQ(MessageOf(kBody), "");
+  struct {
+    const char *line, *wrong, *message;
+  } cases[] = {
+      // Used before the copy's wait.
+      {"  wait 0\n  barrier\n  copy b2", "  wait 1\n  barrier\n  copy b2",
+       "b1: no wait between \"copy b1[8*lane]\" and \"v0 = fragment b1[0]\"; the copy may be"},
+      {"  wait 0\n  barrier\n  copy b1", "  barrier\n  copy b1",
+       "b2: no wait between \"copy b2[8*lane]\" and \"v1 = fragment b2[0]\"; the copy may be"},
+      // Other threads' copies are only there behind a barrier.
+      {"  wait 0\n  barrier\n  copy b2", "  barrier\n  wait 0\n  copy b2",
+       "b1: no barrier between \"copy b1[8*lane]\" and \"v0 = fragment b1[0]\""},
+      // The stage is filled while others may load it.
+      {"  copy b1[8*lane] = b0[1024*i0 + 8*lane + 2048]",
+       "  copy b2[8*lane] = b0[1024*i0 + 8*lane + 2048]",
+       "b2: no wait between \"copy b2[8*lane]\" and \"v1 = fragment b2[0]\""},
+      // A group that is never made is never done.
+      {"  commit\n  v0", "  v0", "b2: no wait between \"copy b2[8*lane]\" and"},
+      // The next item's copies meet the last ones.
+      {"}\nwait 0\nbarrier\n", "}\n", "b1: no wait between \"copy b1[8*lane]\""},
+  };
+  for (const auto& c : cases) {
+    const std::string text = absl::StrReplaceAll(kBody, {{c.line, c.wrong}});
+    ASSERT_NE(text, kBody) << c.line;
+    EXPECT_THAT(MessageOf(text), HasSubstr(c.message)) << c.wrong;
+  }
 }
 
 TEST(CheckBarriers, NamesBothStatements) {

@@ -160,6 +160,43 @@ Var Emitter::RandomBits(Var index, Var seed) {
       {DType::kU32, lanes});
 }
 
+Var Emitter::Fragment(const Matrix& from, Part part) {
+  return Result({.opcode = Opcode::kFragment, .matrices = {from}},
+                {kernel_.buffers[from.buffer].dtype, kBlockThreads, part});
+}
+
+Var Emitter::Sums(Var scalar) {
+  return Result({.opcode = Opcode::kBroadcast, .args = {scalar}},
+                {type(scalar).dtype, kBlockThreads, Part::kSums});
+}
+
+Var Emitter::Mma(Var left, Var right, Var sums) {
+  return Result({.opcode = Opcode::kMma, .args = {left, right, sums}}, type(sums));
+}
+
+Var Emitter::Slot(Var sums, int slot) {
+  return Result({.opcode = Opcode::kSlot, .args = {sums}, .step = slot},
+                {type(sums).dtype, type(sums).lanes});
+}
+
+void Emitter::Copy(int to, const Expr& index, int from, const Expr& source, int elements,
+                   Var predicate) {
+  Append({.opcode = Opcode::kCopy,
+          .type = {kernel_.buffers[to].dtype, kBlockThreads},
+          .buffer = to,
+          .index = index,
+          .predicate = predicate,
+          .step = elements,
+          .matrices = {{from, source, 0}}});
+}
+
+void Emitter::Commit() { Append({.opcode = Opcode::kCommit}); }
+
+void Emitter::Wait(int groups) {
+  Append({.opcode = Opcode::kWait, .step = groups});
+  Append({.opcode = Opcode::kBarrier});
+}
+
 Var Emitter::Mutable(Var value) {
   return Result({.opcode = Opcode::kMutable, .args = {value}}, type(value));
 }

@@ -62,6 +62,17 @@ class Emitter : public BlockWriter {
   Var And(Var a, Var b);  // kNoVar counts as true
   Var CheckIndex(Var index, const Expr& extent, const Mask& mask);
   Var RandomBits(Var index, Var seed);
+  // Of a block: loads a fragment from scratch.
+  Var Fragment(const Matrix& from, Part part);
+  Var Sums(Var scalar);  // a fragment that has the value everywhere
+  Var Mma(Var left, Var right, Var sums);
+  Var Slot(Var sums, int slot);
+  // Of a block: each thread begins to copy `elements` from its `source`, or zeros where the
+  // predicate, if there is one, is false.
+  void Copy(int to, const Expr& index, int from, const Expr& source, int elements, Var predicate);
+  void Commit();
+  // Waits until at most `groups` of copies are under way, and for the team, to which it matters.
+  void Wait(int groups);
   Var Mutable(Var value);
   void Assign(Var mutable_var, Var value);
   // Returns `value`, in [0, extent), as a register, so that its users need not divide again.

@@ -34,10 +34,22 @@ inline constexpr char kGrid[] = "g";
 // Sizes of a GPU's wave and of its blocks. A team of more threads than a wave's is a block.
 inline constexpr int kWaveThreads = 32, kBlockThreads = 128;
 
+// An operand of a matrix instruction (compiler/search/kernels/matrix_instructions.h) of which a
+// register holds a fragment.
+enum class Part : uint8_t {
+  kNone,   // a scalar or vector
+  kLeft,   // m rows, k columns
+  kRight,  // k rows, n columns
+  kSums,   // m rows, n columns
+};
+
 // Registers of f16 and bf16 hold values of that precision: every result is rounded to it.
 struct Type {
   DType dtype = DType::kF32;
-  int lanes = 1;
+  int lanes = 1;  // of a fragment: the team's threads
+  // A fragment: each wave of the team has a matrix of its own, spread over its threads as
+  // codegen/cuda/fragments.h has it.
+  Part part = Part::kNone;
   bool operator==(const Type&) const = default;
 };
 
@@ -90,12 +102,23 @@ enum class Opcode : uint8_t {
   kSort,
   // orders what the team's threads did to memory before it ahead of what they do after it
   kBarrier,
+  // result(kLeft, kRight) = the matrix at matrices[0], of scratch, whose index is the same in all
+  // threads of a wave
+  kFragment,
+  kMma,   // result(kSums) = args[0](kLeft) * args[1](kRight) + args[2](kSums), by wave
+  kSlot,  // result(lanes) = the element that each thread has in slot `step` of args[0](kSums)
+  // Begins to copy: lane l copies `step` elements from matrices[0], of a global buffer that is only
+  // read, to buffer[index], scratch; zeros where the predicate is false, for which nothing is read.
+  // Until a kWait has waited for it nothing may touch what is written, and then only its thread.
+  kCopy,
+  kCommit,  // makes a group of the copies that each thread has begun since the last kCommit
+  kWait,    // waits until at most `step` groups, the youngest, are under way
 };
 
 enum class AxisRole : uint8_t { kSerial, kUnroll };
 
 // Element (i, j) is buffer[index + i * stride + j] or, if transposed, buffer[index + j * stride +
-// i]. A row of kSort has no stride.
+// i]. A row of kSort, and the source of kCopy, has no stride.
 struct Matrix {
   int buffer = -1;
   Expr index;
@@ -114,23 +137,24 @@ constexpr bool HasDirection(Op op) { return op == Op::kShift; }
 struct Stmt {
   Opcode opcode = Opcode::kConst;
   Var result = kNoVar;
-  Type type;  // of the result; of args[0] for kStore; of an element for kGemm; of a key for kSort
+  // Of the result; of args[0] for kStore; of an element for kGemm and kCopy; of a key for kSort.
+  Type type;
   Op op = Op::kAdd;  // kCompute, kReduce
   std::vector<Var> args;
-  int buffer = -1;  // kLoad, kStore, kPrefetch
+  int buffer = -1;  // kLoad, kStore, kPrefetch, kCopy
   Expr index;       // see Opcode
   std::optional<Expr>
       count;               // kLoad, kStore, kCheckIndex: lanes [0, count) are active; all if absent
-  Var predicate = kNoVar;  // kLoad, kStore, kCheckIndex: bool, scalar or per lane
+  Var predicate = kNoVar;  // kLoad, kStore, kCheckIndex, kCopy: bool, scalar or per lane
   Scalar constant;         // kConst
   bool shift_left = false;  // kCompute Shift
   std::string loop;         // kFor
   Expr begin, end;          // kFor
-  int64_t step = 1;         // kFor
+  int64_t step = 1;         // kFor, kSlot, kCopy, kWait
   AxisRole role = AxisRole::kSerial;
   bool narrow = false;           // its index expressions may be computed in i32 (index_bits.h)
   std::vector<Stmt> body;        // kFor, kIf
-  std::vector<Matrix> matrices;  // kGemm, kSort
+  std::vector<Matrix> matrices;  // kGemm, kSort, kFragment, kCopy
   std::vector<Expr> extents;     // kGemm, kSort
 };
 
@@ -143,7 +167,7 @@ struct Kernel {
   // Threads that run an item together: a power of two up to kWaveThreads, or kBlockThreads. Lane l
   // of a vector is thread l's, so vectors of a team have as many lanes. All threads compute scalars
   // alike; thread 0 stores them. Teams of one have vectors of any lanes, and no kBarrier; others no
-  // kGemm and no kSort.
+  // kGemm and no kSort. Only a block has fragments and copies.
   int team = 1;
   int vars = 0;  // registers v0 .. v<vars-1>
   std::vector<Stmt> body;
@@ -161,6 +185,7 @@ absl::Status Verify(const Kernel& kernel);
 // ToText returns the text form without the name; equal text means equal kernels. KirHash is its
 // SHA-256, 64 hex digits.
 std::string ToText(const Kernel& kernel);
+std::string TypeText(Type type);  // "f32x16"
 absl::StatusOr<Kernel> ParseKernel(std::string_view text);
 std::string KirHash(const Kernel& kernel);
 

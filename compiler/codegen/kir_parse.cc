@@ -123,6 +123,9 @@ class Reader {
     if (!absl::SimpleAtoi(absl::string_view(digits.data(), digits.size()), &lanes))
       Fail("a number of lanes");
     t.lanes = lanes;
+    if (Take(".left")) t.part = Part::kLeft;
+    if (Take(".right")) t.part = Part::kRight;
+    if (Take(".sums")) t.part = Part::kSums;
     return t;
   }
 
@@ -217,6 +220,13 @@ class Reader {
       Gemm(s);
     } else if (Take("sort ")) {
       Sort(s);
+    } else if (Take("copy ")) {
+      Copy(s);
+    } else if (Take("commit")) {
+      s->opcode = Opcode::kCommit;
+    } else if (Take("wait ")) {
+      s->opcode = Opcode::kWait;
+      s->step = Number<int64_t>();
     } else if (Take("barrier")) {
       s->opcode = Opcode::kBarrier;
     } else if (Take("prefetch ")) {
@@ -229,6 +239,21 @@ class Reader {
     }
     End();
     return false;
+  }
+
+  void Copy(Stmt* s) {
+    s->opcode = Opcode::kCopy;
+    Subscript(s);
+    Expect(" = ");
+    Matrix& from = s->matrices.emplace_back();
+    from.buffer = Id('b');
+    Expect("[");
+    from.index = Index(Until("]"));
+    Expect("] elements ");
+    s->step = Number<int64_t>();
+    Expect(": ");
+    s->type = TypeOf();
+    Mask(s);
   }
 
   void Gemm(Stmt* s) {
@@ -334,6 +359,20 @@ class Reader {
       s->opcode = Opcode::kLoad;
       Subscript(s);
       Mask(s);
+    } else if (Take("fragment ")) {
+      s->opcode = Opcode::kFragment;
+      Matrix& m = s->matrices.emplace_back();
+      m.buffer = Id('b');
+      Expect("[");
+      m.index = Index(Until("]"));
+      Expect("] stride ");
+      m.stride = Index(Until(" transposed"));
+      m.transposed = Take(" transposed");
+    } else if (Take("slot ")) {
+      s->opcode = Opcode::kSlot;
+      s->step = Number<int64_t>();
+      Expect(" of ");
+      Vars(s);
     } else if (Take("lanes ")) {
       s->opcode = Opcode::kLaneMask;
       s->index = Index(line_);
@@ -353,6 +392,8 @@ class Reader {
     const std::string name(Word());
     if (name == "fma") {
       s->opcode = Opcode::kFma;
+    } else if (name == "mma") {
+      s->opcode = Opcode::kMma;
     } else if (name == "broadcast") {
       s->opcode = Opcode::kBroadcast;
     } else if (name == "randombits") {

@@ -4,6 +4,7 @@
 #include <string>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_replace.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 
@@ -95,6 +96,44 @@ TEST(KirText, NarrowStatementsRoundTrip) {
   EXPECT_TRUE(Verify(*kernel).ok()) << Verify(*kernel);
 }
 
+// A block that multiplies matrices of f16, and what a statement of it may look like otherwise.
+constexpr char kMatrices[] = R"(kernel(s0) team 128 grid s0
+b0: f16 in
+b1: f32 out
+b2: i8 in
+b3: f16 scratch 5120
+b4: f16 scratch 5120
+b5: f32 scratch 128
+b6: i8 scratch 2048
+v0: f32 = const 0x0 (0)
+v1: f32x128.sums = broadcast(v0)
+mut v2: f32x128.sums = v1
+v3: i64x128 = index 64*g + 8*lane
+v4: i64x128 = index s0
+v5: boolx128 = LessThan(v3, v4)
+barrier
+copy b3[8*floordiv(lane, 4) + 8*lane] = b0[v3] elements 8: f16x128 if v5
+copy b4[8*lane] = b0[8*lane] elements 8: f16x128
+commit
+wait 0
+barrier
+for i0 in [0, 2) step 1 unroll {
+  v6: f16x128.left = fragment b3[640*floordiv(lane, 64) + 16*i0] stride 40
+  v7: f16x128.right = fragment b4[64*i0] stride 40 transposed
+  v8: f32x128.sums = mma(v6, v7, v2)
+  v2 := v8
+}
+v9: f32x128 = slot 3 of v2
+store b5[lane] = v9: f32x128
+)";
+
+TEST(KirText, MatricesRoundTrip) {
+  const absl::StatusOr<Kernel> kernel = ParseKernel(kMatrices);
+  ASSERT_TRUE(kernel.ok()) << kernel.status();
+  EXPECT_EQ(ToText(*kernel), kMatrices);
+  EXPECT_TRUE(Verify(*kernel).ok()) << Verify(*kernel);
+}
+
 TEST(KirText, HashIsThatOfTheTextWithoutTheName) {
   Kernel a = *ParseKernel(kEverything), b = a;
   b.name = "other";
@@ -181,6 +220,77 @@ TEST(KirVerify, NamesWhatIsWrongWithATeam) {
 }
 
 // A team's lanes are threads, which store in any order.
+// Expects the message of `kMatrices` with one line in place of another.
+TEST(KirVerify, NamesWhatIsWrongWithMatrices) {
+  struct {
+    const char *line, *wrong, *message;
+  } cases[] = {
+      {"b3[640*floordiv(lane, 64) + 16*i0] stride 40",
+       "b3[640*floordiv(lane, 64) + 4*i0] stride 40",
+       "v6: index 640*floordiv(lane, 64) + 4*i0 is not proved to be a multiple of 8, the elements"},
+      {"+ 16*i0] stride 40", "+ 16*i0] stride 36", "index 36 is not proved to be a multiple of 8"},
+      {"640*floordiv(lane, 64)", "640*floordiv(lane, 16)", "differs by thread of a wave"},
+      {"fragment b3[640*floordiv(lane, 64)", "fragment b0[640*floordiv(lane, 64)",
+       "v6: b0 is global; it must be scratch"},
+      {"v6: f16x128.left", "v6: f16x128.sums", "only operands are loaded, .left and .right"},
+      {"v6: f16x128.left", "v6: f16x128", "only operands are loaded"},
+      {"v6: f16x128.left", "v6: bf16x128.left", "b3 holds f16"},
+      {"v7: f16x128.right = fragment b4[64*i0] stride 40 transposed",
+       "v7: f16x128.right = fragment b4[64*i0] stride 40 transposed\n"
+       "v10: i8x128.left = fragment b6[0] stride 48 transposed",
+       "v10: elements of one byte must lie side by side along the sums: a left operand is not"},
+      {"v7: f16x128.right = fragment b4[64*i0] stride 40 transposed",
+       "v7: f16x128.right = fragment b4[64*i0] stride 40 transposed\n"
+       "v10: i8x128.right = fragment b6[0] stride 48",
+       "a right operand is transposed"},
+      {"v8: f32x128.sums = mma(v6, v7, v2)", "v8: f32x128.sums = mma(v7, v6, v2)",
+       "v8: operand v7 is a f16x128.right; it must be f16x128.left"},
+      {"v8: f32x128.sums = mma(v6, v7, v2)", "v8: f32x128.sums = mma(v6, v7)",
+       "v8: 2 operands; it must have 3"},
+      {"v8: f32x128.sums = mma(v6, v7, v2)", "v8: f32x128.sums = mma(v0, v7, v2)",
+       "no matrix instruction multiplies f32"},
+      {"v8: f32x128.sums = mma(v6, v7, v2)", "v8: i32x128.sums = mma(v6, v7, v2)",
+       "is a i32x128.sums; it must be f32x128.sums"},
+      {"v8: f32x128.sums = mma(v6, v7, v2)", "v8: f32x128.sums = Add(v2, v2)",
+       "v8: operand v2 is a f32x128.sums; it must be no fragment"},
+      {"v8: f32x128.sums = mma(v6, v7, v2)", "v8: f32x128.sums = Add(v0, v0)",
+       "v8: is a f32x128.sums, a fragment"},
+      {"slot 3 of v2", "slot 4 of v2", "slot 4; a thread has slots 0 to 3"},
+      {"slot 3 of v2", "slot 3 of v0", "operand v0 is a f32; it must be f32x128.sums"},
+      {"= v9: f32x128", "= v2: f32x128.sums", "store to b5: operand v2 is a f32x128.sums"},
+      {"copy b4[8*lane]", "copy b4[4*lane]", "copy to b4: index 4*lane is not proved"},
+      {"copy b4[8*lane] = b0[8*lane] elements 8", "copy b4[8*lane] = b0[8*lane] elements 4",
+       "of 4 elements of f16; it must be 16 bytes"},
+      {"copy b4[8*lane] = b0[8*lane]", "copy b4[8*lane] = b3[8*lane]",
+       "from b3; it must be a global buffer that is only read"},
+      {"copy b4[8*lane] = b0[8*lane]", "copy b0[8*lane] = b0[8*lane]", "b0 is global"},
+      {"copy b4[8*lane] = b0[8*lane]", "copy b4[8*lane] = b2[8*lane]", "b2 holds i8"},
+      {"8: f16x128 if v5", "8: f16x128 if v0", "predicate v0 is a f32"},
+      {"8: f16x128 if v5", "8: f16x128 count s0 if v5", "a predicate says which lanes copy"},
+      {"8: f16x128 if v5", "8: f16 if v5", "of f16; each of 128 threads copies"},
+      {"wait 0", "wait 8", "wait: for all but 8 groups; it must be 0 to 7"},
+  };
+  for (const auto& c : cases) {
+    const std::string text = absl::StrReplaceAll(kMatrices, {{c.line, c.wrong}});
+    ASSERT_NE(text, kMatrices) << c.line;
+    const absl::StatusOr<Kernel> kernel = ParseKernel(text);
+    ASSERT_TRUE(kernel.ok()) << kernel.status();
+    EXPECT_THAT(std::string(Verify(*kernel).message()), HasSubstr(c.message)) << c.wrong;
+  }
+}
+
+TEST(KirVerify, OnlyABlockHasCopiesAndFragments) {
+  constexpr char kWave[] = "kernel() team 32 grid 1\nb0: f16 in\nb1: f16 scratch 512\n";
+  for (const char* line : {"commit", "wait 0", "copy b1[8*lane] = b0[8*lane] elements 8: f16x32",
+                           "v0: f16x32.left = fragment b1[0] stride 16"}) {
+    const absl::StatusOr<Kernel> kernel = ParseKernel(absl::StrCat(kWave, line, "\n"));
+    ASSERT_TRUE(kernel.ok()) << kernel.status();
+    EXPECT_THAT(std::string(Verify(*kernel).message()),
+                HasSubstr("in a kernel of teams of 32; it needs a block's 128 threads"))
+        << line;
+  }
+}
+
 TEST(KirVerify, LanesOfATeamStoreToElementsOfTheirOwn) {
   const auto verify = [](const char* team, const std::string& text) {
     const absl::StatusOr<Kernel> kernel = ParseKernel(

@@ -16,6 +16,13 @@
 //       sums s0                                                                   (on one line)
 //   sort b3[0], b4[0] by way of b5[0], b6[0]: u32 elements s0
 //   i32 v5: i64 = index 4*g + 1         (any statement whose indices may be computed in i32)
+//   copy b3[8*lane] = b0[64*g + 8*lane] elements 8: f16x128 if v3
+//   commit
+//   wait 1
+//   v6: f16x128.left = fragment b3[640*floordiv(lane, 64)] stride 40
+//   v7: f16x128.right = fragment b4[0] stride 40 transposed
+//   v9: f32x128.sums = mma(v6, v7, v8)
+//   v10: f32x128 = slot 2 of v9
 #include <string>
 #include <vector>
 
@@ -26,10 +33,6 @@
 
 namespace athanor::kir {
 namespace {
-
-std::string TypeText(Type t) {
-  return t.lanes == 1 ? std::string(DTypeName(t.dtype)) : Cat(DTypeName(t.dtype), "x", t.lanes);
-}
 
 // Writes floats by their bits: exact, and the same for equal values only.
 std::string ConstantText(const Scalar& s) {
@@ -102,6 +105,16 @@ class Writer {
       case Opcode::kBarrier:
         text_ += "barrier\n";
         return;
+      case Opcode::kCopy:
+        text_ += Cat("copy b", s.buffer, "[", s.index.ToString(), "] = ", RowText(s.matrices[0]),
+                     " elements ", s.step, ": ", TypeText(s.type), Mask(s), "\n");
+        return;
+      case Opcode::kCommit:
+        text_ += "commit\n";
+        return;
+      case Opcode::kWait:
+        text_ += Cat("wait ", s.step, "\n");
+        return;
       case Opcode::kAssign:
         text_ += Cat("v", s.result, " := ", VarList(s.args), "\n");
         return;
@@ -153,6 +166,12 @@ class Writer {
         return Cat("check ", args, " below ", s.index.ToString(), Mask(s));
       case Opcode::kRandomBits:
         return Cat("randombits(", args, ")");
+      case Opcode::kFragment:
+        return Cat("fragment ", MatrixText(s.matrices[0]));
+      case Opcode::kMma:
+        return Cat("mma(", args, ")");
+      case Opcode::kSlot:
+        return Cat("slot ", s.step, " of ", args);
       default:
         return args;  // kMutable
     }
@@ -162,6 +181,12 @@ class Writer {
 };
 
 }  // namespace
+
+std::string TypeText(Type t) {
+  const char* const parts[] = {"", ".left", ".right", ".sums"};
+  return Cat(DTypeName(t.dtype), t.lanes == 1 ? "" : Cat("x", t.lanes),
+             parts[static_cast<size_t>(t.part)]);
+}
 
 std::string ToText(const Kernel& kernel) { return Writer().Write(kernel); }
 

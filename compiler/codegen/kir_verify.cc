@@ -1,4 +1,6 @@
 // Verifies what printers rely on, in one walk in program order with the set of registers in scope.
+#include <algorithm>
+#include <optional>
 #include <set>
 #include <string>
 #include <vector>
@@ -6,6 +8,7 @@
 #include "compiler/codegen/barriers.h"
 #include "compiler/codegen/kir.h"
 #include "compiler/ir/value/message.h"
+#include "compiler/search/kernels/matrix_instructions.h"
 #include "deploy/bazel/libs/status_macros.h"
 
 namespace athanor::kir {
@@ -13,10 +16,9 @@ namespace {
 
 constexpr int kMaxLanes = 64;
 constexpr int kMaxNesting = 256;
-
-std::string TypeText(Type t) {
-  return t.lanes == 1 ? std::string(DTypeName(t.dtype)) : Cat(DTypeName(t.dtype), "x", t.lanes);
-}
+// What one access of a fragment's row moves, and one copy.
+constexpr int kAccessBytes = 16;
+constexpr int kMostGroups = 7;  // of copies under way
 
 class Verifier {
  public:
@@ -79,7 +81,12 @@ class Verifier {
   static bool Defines(const Stmt& s) {
     return s.opcode != Opcode::kStore && s.opcode != Opcode::kPrefetch &&
            s.opcode != Opcode::kAssign && s.opcode != Opcode::kFor && s.opcode != Opcode::kIf &&
-           s.opcode != Opcode::kGemm && s.opcode != Opcode::kSort && s.opcode != Opcode::kBarrier;
+           s.opcode != Opcode::kGemm && s.opcode != Opcode::kSort && s.opcode != Opcode::kBarrier &&
+           !Copies(s);
+  }
+
+  static bool Copies(const Stmt& s) {
+    return s.opcode == Opcode::kCopy || s.opcode == Opcode::kCommit || s.opcode == Opcode::kWait;
   }
 
   static std::string Where(const Stmt& s) {
@@ -90,6 +97,9 @@ class Verifier {
     if (s.opcode == Opcode::kGemm) return "gemm";
     if (s.opcode == Opcode::kSort) return "sort";
     if (s.opcode == Opcode::kBarrier) return "barrier";
+    if (s.opcode == Opcode::kCopy) return Cat("copy to b", s.buffer);
+    if (s.opcode == Opcode::kCommit) return "commit";
+    if (s.opcode == Opcode::kWait) return "wait";
     return Cat("v", s.result);
   }
 
@@ -111,6 +121,8 @@ class Verifier {
       return s.opcode == Opcode::kGemm ? Gemm(s) : Sort(s);
     }
     RETURN_IF_ERROR(Lanes(s.type));
+    if (Copies(s)) return Copy(s);
+    RETURN_IF_ERROR(Fragments(s));
     RETURN_IF_ERROR(Operands(s));
     return Result(s);
   }
@@ -197,17 +209,20 @@ class Verifier {
     if (s.count) {
       RETURN_IF_ERROR(Symbols(*s.count, false, false));
     }
-    if (s.predicate != kNoVar) {
-      RETURN_IF_ERROR(Defined(s.predicate));
-      const Type p = types_[s.predicate];
-      if (p.dtype != DType::kBool || (p.lanes != 1 && p.lanes != s.type.lanes)) {
-        return Invalid("predicate v", s.predicate, " is a ", TypeText(p),
-                       "; it must be a bool, scalar or of ", s.type.lanes, " lanes");
-      }
-    }
+    RETURN_IF_ERROR(Predicate(s));
     if (!memory) return absl::OkStatus();
     RETURN_IF_ERROR(Holds(s.buffer, s.type));
     return s.opcode == Opcode::kStore ? Writable(s.buffer) : absl::OkStatus();
+  }
+
+  absl::Status Predicate(const Stmt& s) const {
+    if (s.predicate == kNoVar) return absl::OkStatus();
+    RETURN_IF_ERROR(Defined(s.predicate));
+    const Type p = types_[s.predicate];
+    return p.dtype == DType::kBool && (p.lanes == 1 || p.lanes == s.type.lanes)
+               ? absl::OkStatus()
+               : Invalid("predicate v", s.predicate, " is a ", TypeText(p),
+                         "; it must be a bool, scalar or of ", s.type.lanes, " lanes");
   }
 
   absl::Status Holds(int buffer, Type type) const {
@@ -224,6 +239,144 @@ class Verifier {
     const Buffer& b = kernel_.buffers[buffer];
     return b.space == Space::kGlobal && !b.written ? Invalid("b", buffer, " is read only")
                                                    : absl::OkStatus();
+  }
+
+  // Checks which statements take and make fragments.
+  absl::Status Fragments(const Stmt& s) const {
+    const bool moves = s.opcode == Opcode::kMutable || s.opcode == Opcode::kAssign;
+    const bool takes = moves || s.opcode == Opcode::kMma || s.opcode == Opcode::kSlot;
+    for (Var v : s.args) {
+      if (types_[v].part == Part::kNone || takes) continue;
+      return Invalid("operand v", v, " is a ", TypeText(types_[v]), "; it must be no fragment");
+    }
+    const bool makes = moves || s.opcode == Opcode::kFragment || s.opcode == Opcode::kMma ||
+                       (s.opcode == Opcode::kBroadcast && s.type.part == Part::kSums);
+    if (s.type.part != Part::kNone && !makes) {
+      return Invalid("is a ", TypeText(s.type), ", a fragment; it must be a scalar or a vector");
+    }
+    if (s.type.part == Part::kNone && s.opcode != Opcode::kSlot) return absl::OkStatus();
+    return OfBlock();
+  }
+
+  absl::Status OfBlock() const {
+    return kernel_.team == kBlockThreads
+               ? absl::OkStatus()
+               : Invalid("in a kernel of teams of ", kernel_.team, "; it needs a block's ",
+                         kBlockThreads, " threads");
+  }
+
+  // Reports whether an expression is proved to be a multiple of so many.
+  static bool IsMultiple(const Expr& e, int64_t of) {
+    return std::all_of(e.terms().begin(), e.terms().end(),
+                       [&](const Expr::Term& t) { return t.coefficient % of == 0; });
+  }
+
+  // Checks that the element lies in scratch, at a multiple of what one access moves.
+  absl::Status InScratch(int buffer, Type type, const Expr& index) const {
+    RETURN_IF_ERROR(Holds(buffer, {type.dtype}));
+    if (kernel_.buffers[buffer].space != Space::kScratch) {
+      return Invalid("b", buffer, " is global; it must be scratch");
+    }
+    const int64_t elements = kAccessBytes / DTypeBytes(type.dtype);
+    return IsMultiple(index, elements)
+               ? absl::OkStatus()
+               : Invalid("index ", index.ToString(), " is not proved to be a multiple of ",
+                         elements, ", the elements of ", kAccessBytes, " bytes");
+  }
+
+  // Reports whether the threads of a wave have one index: tried where all else is large.
+  static bool SameInWave(const Expr& index) {
+    std::set<std::string> used;
+    index.CollectSymbols(&used);
+    Expr::Env env;
+    int64_t value = 4099;
+    for (const std::string& symbol : used) {
+      env[symbol] = value;
+      value += 1006;
+    }
+    for (int wave = 0; wave < kBlockThreads; wave += kWaveThreads) {
+      env[kLane] = wave;
+      const std::optional<int64_t> first = index.Evaluate(env);
+      for (int lane = wave; lane < wave + kWaveThreads; ++lane) {
+        env[kLane] = lane;
+        if (!first || index.Evaluate(env) != first) return false;
+      }
+    }
+    return true;
+  }
+
+  absl::Status Fragment(const Stmt& s) const {
+    if (s.type.part != Part::kLeft && s.type.part != Part::kRight) {
+      return Invalid("is a ", TypeText(s.type), "; only operands are loaded, .left and .right");
+    }
+    if (FindMatrixInstruction(s.type.dtype) == nullptr) {
+      return Invalid("no matrix instruction multiplies ", DTypeName(s.type.dtype));
+    }
+    RETURN_IF_ERROR(Args(s, {}));
+    if (s.matrices.size() != 1) return Invalid(s.matrices.size(), " matrices; it must have 1");
+    const Matrix& m = s.matrices[0];
+    RETURN_IF_ERROR(Symbols(m.index, true, false));
+    RETURN_IF_ERROR(Symbols(m.stride, false, false));
+    RETURN_IF_ERROR(InScratch(m.buffer, s.type, m.index));
+    RETURN_IF_ERROR(InScratch(m.buffer, s.type, m.stride));
+    if (!SameInWave(m.index)) {
+      return Invalid("index ", m.index.ToString(), " differs by thread of a wave");
+    }
+    const bool left = s.type.part == Part::kLeft;
+    if (DTypeBytes(s.type.dtype) == 1 && m.transposed == left) {
+      return Invalid("elements of one byte must lie side by side along the sums: ",
+                     left ? "a left operand is not" : "a right operand is", " transposed");
+    }
+    return absl::OkStatus();
+  }
+
+  absl::Status Mma(const Stmt& s) const {
+    if (s.args.size() != 3) return Args(s, std::vector<Type>(3, s.type));
+    const Type left{types_[s.args[0]].dtype, kBlockThreads, Part::kLeft};
+    const MatrixInstruction* const row = FindMatrixInstruction(left.dtype);
+    if (row == nullptr) {
+      return Invalid("no matrix instruction multiplies ", DTypeName(left.dtype));
+    }
+    const Type sums{row->sums, kBlockThreads, Part::kSums};
+    if (s.type != sums) return Invalid("is a ", TypeText(s.type), "; it must be ", TypeText(sums));
+    return Args(s, {left, {left.dtype, kBlockThreads, Part::kRight}, sums});
+  }
+
+  absl::Status Slot(const Stmt& s) const {
+    constexpr int kSlots = 4;
+    if (s.step < 0 || s.step >= kSlots) {
+      return Invalid("slot ", s.step, "; a thread has slots 0 to ", kSlots - 1, " of the sums");
+    }
+    return Args(s, {{s.type.dtype, kBlockThreads, Part::kSums}});
+  }
+
+  // Checks a kCopy, kCommit or kWait; which copies are under way where is for CheckBarriers.
+  absl::Status Copy(const Stmt& s) const {
+    RETURN_IF_ERROR(OfBlock());
+    if (s.opcode == Opcode::kCommit) return absl::OkStatus();
+    if (s.opcode == Opcode::kWait) {
+      return s.step >= 0 && s.step <= kMostGroups
+                 ? absl::OkStatus()
+                 : Invalid("for all but ", s.step, " groups; it must be 0 to ", kMostGroups);
+    }
+    if (s.type.lanes != kBlockThreads || s.type.part != Part::kNone) {
+      return Invalid("of ", TypeText(s.type), "; each of ", kBlockThreads, " threads copies");
+    }
+    if (s.step * DTypeBytes(s.type.dtype) != kAccessBytes) {
+      return Invalid("of ", s.step, " elements of ", DTypeName(s.type.dtype), "; it must be ",
+                     kAccessBytes, " bytes");
+    }
+    if (s.matrices.size() != 1) return Invalid(s.matrices.size(), " sources; it must have 1");
+    const Matrix& from = s.matrices[0];
+    RETURN_IF_ERROR(Symbols(s.index, true, true));
+    RETURN_IF_ERROR(Symbols(from.index, true, true));
+    RETURN_IF_ERROR(InScratch(s.buffer, s.type, s.index));
+    RETURN_IF_ERROR(Holds(from.buffer, {s.type.dtype}));
+    const Buffer& source = kernel_.buffers[from.buffer];
+    if (source.space != Space::kGlobal || source.written) {
+      return Invalid("from b", from.buffer, "; it must be a global buffer that is only read");
+    }
+    return s.count ? Invalid("has a count; a predicate says which lanes copy") : Predicate(s);
   }
 
   absl::Status Gemm(const Stmt& s) const {
@@ -330,6 +483,12 @@ class Verifier {
       case Opcode::kCheckIndex:
         RETURN_IF_ERROR(ResultIs(s, DType::kBool));
         return Args(s, {{DType::kI64, t.lanes}});
+      case Opcode::kFragment:
+        return Fragment(s);
+      case Opcode::kMma:
+        return Mma(s);
+      case Opcode::kSlot:
+        return Slot(s);
       case Opcode::kRandomBits:
         RETURN_IF_ERROR(ResultIs(s, DType::kU32));
         return Args(s, {{DType::kI64, t.lanes}, {DType::kU64, t.lanes}});

@@ -56,6 +56,18 @@ class Printer {
         return code_.Line(memory_.Sort(s.type, MatricesOf(s), Scalar(s.extents[0])), ";");
       case Opcode::kBarrier:
         return code_.Line(memory_.Barrier(), ";");
+      case Opcode::kCopy: {
+        const Access to{.type = s.type,
+                        .buffer = s.buffer,
+                        .pattern = Access::Pattern::kScattered,
+                        .index = Index(s.index, s.type.lanes),
+                        .predicate = Predicate(s)};
+        return code_.Line(memory_.Copy(to, MatrixOf(s), s.step), ";");
+      }
+      case Opcode::kCommit:
+        return code_.Line(memory_.Commit(), ";");
+      case Opcode::kWait:
+        return code_.Line(memory_.Wait(s.step), ";");
       case Opcode::kAssign:
         return code_.Line(Name(s.result), " = ", Name(s.args[0]), ";");
       case Opcode::kFor:
@@ -104,6 +116,12 @@ class Printer {
       case Opcode::kCheckIndex:
         return memory_.CheckIndex(OperandOf(s.args[0]), Index(s.index, s.type.lanes),
                                   s.count ? Scalar(*s.count) : "", Predicate(s));
+      case Opcode::kFragment:
+        return memory_.Fragment(s.type, MatrixOf(s));
+      case Opcode::kMma:
+        return arithmetic_.Mma(Operands(s));
+      case Opcode::kSlot:
+        return arithmetic_.Slot(OperandOf(s.args[0]), s.step);
       case Opcode::kRandomBits:
         return arithmetic_.RandomBits(OperandOf(s.args[0]), OperandOf(s.args[1]));
       default:
@@ -117,6 +135,12 @@ class Printer {
       matrices.push_back({m.buffer, Scalar(m.index), Scalar(m.stride), m.transposed});
     }
     return matrices;
+  }
+
+  // Returns the only matrix, whose index may differ by thread.
+  MatrixOperand MatrixOf(const Stmt& s) {
+    const Matrix& m = s.matrices[0];
+    return {m.buffer, Index(m.index, s.type.lanes), Scalar(m.stride), m.transposed};
   }
 
   std::vector<std::string> ExtentsOf(const Stmt& s) {

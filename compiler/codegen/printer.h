@@ -66,6 +66,10 @@ class Arithmetic {
   virtual std::string Reduce(Op op, const Operand& vector) = 0;
   virtual std::string LaneMask(const std::string& count, int lanes) = 0;
   virtual std::string RandomBits(const Operand& index, const Operand& seed) = 0;
+  // Of fragments: of operands' products and sums, and a thread's element. Only devices with matrix
+  // instructions have them; elsewhere they name functions that there are not.
+  virtual std::string Mma(absl::Span<const Operand>) { return "no_matrix_is_multiplied_here()"; }
+  virtual std::string Slot(const Operand&, int64_t) { return "no_fragment_has_slots_here()"; }
 
   // Index arithmetic, in i64 with `lanes` lanes, or in i32 if the statement is narrow. Lane is 0,
   // 1, 2, ... by lane.
@@ -101,6 +105,14 @@ class Memory {
   // Returns a statement without ';'. Only devices whose kernels have teams of several threads have
   // barriers; elsewhere it names a function that there is not.
   virtual std::string Barrier() { return "no_team_meets_here()"; }
+  // Likewise. Fragment returns an expression, the others statements without ';'. `from`: a buffer
+  // and an index of each thread.
+  virtual std::string Fragment(Type, const MatrixOperand&) { return "no_fragments_here()"; }
+  virtual std::string Copy(const Access&, const MatrixOperand& /*from*/, int64_t /*elements*/) {
+    return "nothing_copies_here()";
+  }
+  virtual std::string Commit() { return "nothing_copies_here()"; }
+  virtual std::string Wait(int64_t) { return "nothing_copies_here()"; }
 };
 
 struct Dialect {

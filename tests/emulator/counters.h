@@ -32,6 +32,7 @@ struct Counters {
   } shared;
   int64_t barriers = 0;   // of a team
   int64_t exchanges = 0;  // swaps and first lanes, of a wave's part
+  int64_t products = 0;   // of matrices, of a wave
 };
 
 // Puts accesses of single threads together to requests: the n-th that each thread makes at a place
@@ -45,6 +46,7 @@ class Counting {
   void EndTeam();
   void Barrier() { ++counters_.barriers; }
   void Exchange() { ++counters_.exchanges; }
+  void Product() { ++counters_.products; }
   const Counters& counters() const { return counters_; }
 
  private:

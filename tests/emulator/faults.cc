@@ -47,7 +47,9 @@ CudaResult ResultOf(Fault fault) {
       return kCudaMisalignedAddress;
     case Fault::kHolds:
     case Fault::kTeam:
+    case Fault::kWave:
       return kCudaLaunchFailed;
+    case Fault::kShared:
     case Fault::kAddress:
     case Fault::kArgument:
     case Fault::kLocked:
@@ -83,6 +85,11 @@ std::string TextOf(const Launch& launch, Fault fault, const Access& access) {
     case Fault::kTeam:
       return absl::StrCat(ThreadText(launch), " takes its team for one of ", access.bytes,
                           " threads; the kernel's teams have ", launch.team);
+    case Fault::kShared:
+      return AccessText(launch, access) + PlaceInArgument(launch, access) +
+             ", which is not the team's shared memory";
+    case Fault::kWave:
+      return ThreadText(launch) + " names another matrix than the first thread of its wave";
   }
   return "";
 }

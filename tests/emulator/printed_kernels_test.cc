@@ -273,16 +273,17 @@ TEST_F(Records, OfATeamKeepTheLowestItemsLowestIndex) {
 // Returns the functions, macros and types that a text of the header "athanor/device.h" defines.
 std::set<std::string> NamesOf(const std::string& path, const std::set<std::string>& without) {
   const std::string text = ReadFile(path);
-  const std::regex definition(R"(FN \w+ (\w+)\(|FUNCTION\(([a-z]\w*)\)\n|#define ([A-Z_]+)|)"
-                              R"(\n(?:struct|using) (?:\w+\(\d+\) )?(\w+))");
+  const std::regex definition(
+      R"(FN \w+ (\w+)\(|FUNCTION\(([a-z]\w*)\)\n|\nMULTIPLY\((\w+)|#define ([A-Z_]+)|)"
+      R"(\n(?:struct|using) (?:\w+\(\d+\) )?(\w+))");
   std::set<std::string> names;
   for (std::sregex_iterator it(text.begin(), text.end(), definition), end; it != end; ++it) {
     for (size_t i = 1; i < it->size(); ++i) {
       if (!(*it)[i].matched) continue;
       const std::string name = (*it)[i];
-      if (name == "FUNCTION" || without.contains(name)) continue;
+      if (name == "FUNCTION" || name == "MULTIPLY" || without.contains(name)) continue;
       if (i == 2) names.insert({name + "_f32", name + "_f64"});
-      if (i != 2) names.insert(name);
+      if (i != 2) names.insert(i == 3 ? "multiply_" + name : name);
     }
   }
   return names;
@@ -292,10 +293,10 @@ std::set<std::string> NamesOf(const std::string& path, const std::set<std::strin
 TEST(DeviceHeader, HasTheGpusNames) {
   const std::string folder = "compiler/codegen/cuda/";
   const std::set<std::string> names =
-      NamesOf(folder + "device.h.txt", {"ATHANOR_DEVICE_H", "part_mask"});
+      NamesOf(folder + "device.h.txt", {"ATHANOR_DEVICE_H", "part_mask", "shared_address"});
   EXPECT_EQ(NamesOf("tests/emulator/athanor/device.h",
-                    {"ATHANOR_DEVICE_H", "ATHANOR_SITE", "Begin", "CheckTeam", "Meet", "Site",
-                     "Step", "Touch", "fma_odd"}),
+                    {"ATHANOR_DEVICE_H", "ATHANOR_SITE", "Begin", "CheckShared", "CheckTeam",
+                     "Load", "Meet", "Site", "Step", "Touch", "fma_odd"}),
             names);
   EXPECT_THAT(names, AllOf(Contains("load"), Contains("KERNEL"), Contains("TEAM_KERNEL"),
                            Contains("from_first"), Contains("tanh_f64"), Contains("ErrorSlot"),

@@ -4,17 +4,20 @@
 #include <bit>
 #include <cstdlib>
 #include <cstring>
+#include <deque>
 #include <memory>
 #include <numeric>
 #include <optional>
 #include <utility>
 #include <vector>
 
+#include "absl/container/flat_hash_set.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
 #include "tests/emulator/counters.h"
 #include "tests/emulator/faults.h"
 #include "tests/emulator/fibres.h"
+#include "tests/emulator/matrices.h"
 #include "tests/emulator/races.h"
 
 namespace athanor::emulator {
@@ -27,6 +30,8 @@ uint64_t Shuffled(uint64_t x) {
   x = (x ^ (x >> 27)) * 0x94d049bb133111eb;
   return x ^ (x >> 31);
 }
+
+constexpr int kCopyBytes = 16;
 
 // Is a set of numbers below 128.
 class Set {
@@ -53,9 +58,10 @@ bool Same(const Meeting& a, const Meeting& b) {
 }
 
 std::string MeetingText(const Meeting& meeting) {
-  const char* const what = meeting.kind == Meeting::kBarrier ? "a barrier"
-                           : meeting.kind == Meeting::kSwap  ? "a swap"
-                                                             : "lane 0's value";
+  const char* const what = meeting.kind == Meeting::kBarrier    ? "a barrier"
+                           : meeting.kind == Meeting::kSwap     ? "a swap"
+                           : meeting.kind == Meeting::kMultiply ? "a product of matrices"
+                                                                : "lane 0's value";
   return absl::StrCat(what, " at ", meeting.file, ":", meeting.line, ":", meeting.column);
 }
 
@@ -76,6 +82,12 @@ struct Thread {
   enum { kGoesOn, kWaits, kEnded } state = kEnded;
   Meeting meeting;                      // where it waits
   unsigned long value = 0, result = 0;  // what it brings there and takes from there
+  struct Copy {
+    Access to;
+    const void* from;  // null: zeros
+  };
+  std::vector<Copy> begun;  // and in no group yet
+  std::deque<std::vector<Copy>> groups;
 };
 
 // Counts who waits at the meeting of a wave, or of the team.
@@ -106,7 +118,12 @@ class Teams {
  private:
   static void Fail(const Launch* launch, Fault fault, const Access& access);
   static void Touch(const Launch* launch, const Access& access);
+  static void CheckOrder(const Launch* launch, const Access& access);
+  static void Count(const Launch* launch, const Access& access);
   static unsigned long Meet(const Launch* launch, const Meeting& meeting, unsigned long value);
+  static void Copy(const Launch* launch, const Access& to, const void* from);
+  static void Commit(const Launch* launch);
+  static void Wait(const Launch* launch, int groups);
 
   void RunTeam(long team);
   void BeginTeam(long team);
@@ -114,7 +131,11 @@ class Teams {
   int TurnOf(int thread) const;
   Group& GroupOf(const Meeting& meeting, int thread);
   void Complete(Group& group);
+  void Multiply(const Group& group);
   void CheckMeeting(const Meeting& meeting);
+  bool InShared(const Access& access) const {
+    return launch_.shared.begin <= access.address && access.address < launch_.shared.end;
+  }
   std::string StandstillText() const;
   // Ends the launch. What the caller holds is not destroyed.
   [[noreturn]] void Leave(CudaResult result, std::string why);
@@ -132,7 +153,8 @@ class Teams {
   Races& races_;
   Counting& counting_;
   const bool counts_ = std::getenv("ATHANOR_EMULATOR_COUNTS") != nullptr;
-  Set turns_;  // of the threads that go on
+  Set turns_;                                  // of the threads that go on
+  absl::flat_hash_set<unsigned long> copied_;  // pieces of 16 bytes that copies will write
   Group team_;
   std::vector<Group> waves_;
   Stop stop_;
@@ -166,7 +188,13 @@ Teams::Teams(Entry entry, void** arguments, const Launch& launch, long block, lo
   launch_.range_count = ranges_.size();
   launch_.fault = Fail;
   launch_.touch = Touch;
+  launch_.order = CheckOrder;
+  launch_.count = Count;
   launch_.meet = Meet;
+  launch_.element = ElementOf;
+  launch_.copy = Copy;
+  launch_.commit = Commit;
+  launch_.wait = Wait;
   // In the other orders the thread that runs is the one that goes on.
   if (order_.kind == Order::kSeeded) {
     launch_.step = [](const Launch*) { Fibre::Suspend(); };
@@ -199,10 +227,16 @@ void Teams::RunTeam(long team) {
   if (stop_.result == kCudaSuccess && std::any_of(threads_.begin(), threads_.end(), waits)) {
     stop_ = {kCudaLaunchFailed, StandstillText()};
   }
+  if (stop_.result == kCudaSuccess && !copied_.empty()) {
+    stop_ = {kCudaLaunchFailed,
+             absl::StrCat(launch_.kernel, ": team ", team, " ends while copies are under way")};
+  }
   counting_.EndTeam();
   for (Thread& thread : threads_) {
     thread.fibre->End();
     thread.state = Thread::kEnded;
+    thread.begun.clear();
+    thread.groups.clear();
   }
 }
 
@@ -210,6 +244,7 @@ void Teams::BeginTeam(long team) {
   races_.BeginTeam(team);
   launch_.first_of_team = true;
   launch_.workspace = {};
+  copied_.clear();
   if (shared_ != nullptr) {
     // A block's teams have theirs side by side, so that alignment is a GPU's.
     char* const host =
@@ -253,13 +288,24 @@ void Teams::Fail(const Launch* launch, Fault fault, const Access& access) {
 }
 
 void Teams::Touch(const Launch* launch, const Access& access) {
+  Count(launch, access);
+  CheckOrder(launch, access);
+}
+
+void Teams::Count(const Launch*, const Access& access) {
   Teams& self = *running;
-  const auto in = [&](const Range& range) {
-    return range.begin <= access.address && access.address < range.end;
-  };
-  const bool shared = in(launch->shared), own = shared || in(launch->workspace);
-  if (self.counts_) {
-    self.counting_.Access(self.thread(), __builtin_return_address(0), access, shared);
+  if (!self.counts_) return;
+  self.counting_.Access(self.thread(), __builtin_return_address(0), access, self.InShared(access));
+}
+
+void Teams::CheckOrder(const Launch* launch, const Access& access) {
+  Teams& self = *running;
+  const Range& workspace = launch->workspace;
+  const bool shared = self.InShared(access);
+  const bool own = shared || (workspace.begin <= access.address && access.address < workspace.end);
+  if (shared && self.copied_.contains(access.address / kCopyBytes)) {
+    self.Leave(kCudaLaunchFailed, TextOf(*launch, access) +
+                                      ", to which a copy is under way: no wait for it came before");
   }
   const std::optional<Race> race =
       self.races_.Touch(self.thread(), access.address, access.bytes, access.write,
@@ -295,6 +341,47 @@ void Teams::CheckMeeting(const Meeting& meeting) {
   }
 }
 
+// Keeps the copy until the wait for its group; meanwhile nobody may touch where it writes.
+void Teams::Copy(const Launch* launch, const Access& to, const void* from) {
+  Teams& self = *running;
+  Access half = to;
+  half.bytes = kCopyBytes / 2;
+  CheckOrder(launch, half);
+  half.address += half.bytes;
+  CheckOrder(launch, half);
+  Count(launch, to);
+  self.copied_.insert(to.address / kCopyBytes);
+  self.threads_[self.thread()].begun.push_back({to, from});
+}
+
+void Teams::Commit(const Launch*) {
+  Thread& thread = running->threads_[running->thread()];
+  thread.groups.push_back(std::move(thread.begun));
+  thread.begun.clear();
+}
+
+void Teams::Wait(const Launch* launch, int groups) {
+  Teams& self = *running;
+  Thread& thread = self.threads_[self.thread()];
+  while (thread.groups.size() > static_cast<size_t>(groups)) {
+    for (const Thread::Copy& copy : thread.groups.front()) {
+      self.copied_.erase(copy.to.address / kCopyBytes);
+      Access half = copy.to;
+      half.bytes = kCopyBytes / 2;
+      CheckOrder(launch, half);
+      half.address += half.bytes;
+      CheckOrder(launch, half);
+      void* const to = reinterpret_cast<void*>(copy.to.address & ~kDeviceBit);
+      if (copy.from != nullptr) {
+        std::memcpy(to, copy.from, kCopyBytes);
+      } else {
+        std::memset(to, 0, kCopyBytes);
+      }
+    }
+    thread.groups.pop_front();
+  }
+}
+
 Group& Teams::GroupOf(const Meeting& meeting, int thread) {
   return meeting.kind == Meeting::kBarrier ? team_ : waves_[thread / kWave];
 }
@@ -302,6 +389,7 @@ Group& Teams::GroupOf(const Meeting& meeting, int thread) {
 // Lets a group go on: the last thread that came computes for all.
 void Teams::Complete(Group& group) {
   group.waiting = 0;
+  if (group.meeting.kind == Meeting::kMultiply) Multiply(group);
   for (int i = group.begin; i < group.begin + group.threads; ++i) {
     Thread& thread = threads_[i];
     const int from = group.meeting.kind == Meeting::kSwap ? i ^ group.meeting.step : group.begin;
@@ -312,9 +400,19 @@ void Teams::Complete(Group& group) {
   if (group.meeting.kind == Meeting::kBarrier) {
     races_.Barrier();
     counting_.Barrier();
+  } else if (group.meeting.kind == Meeting::kMultiply) {
+    counting_.Product();
   } else {
     counting_.Exchange();
   }
+}
+
+void Teams::Multiply(const Group& group) {
+  std::vector<Product*> wave;
+  for (int i = group.begin; i < group.begin + group.threads; ++i) {
+    wave.push_back(reinterpret_cast<Product*>(threads_[i].value));
+  }
+  MultiplyMatrices(static_cast<Factors>(group.meeting.step), wave);
 }
 
 unsigned long Teams::Meet(const Launch*, const Meeting& meeting, unsigned long value) {

@@ -135,7 +135,8 @@ std::string CpuArithmetic::Compute(const Stmt& stmt, absl::Span<const Operand> a
 }
 
 std::string CpuArithmetic::Apply(Op op, Type type, absl::Span<const Operand> args) {
-  const auto [dtype, lanes] = type;
+  const DType dtype = type.dtype;
+  const int lanes = type.lanes;
   if (dtype == DType::kBool) return BoolOp(op, lanes, args);
   if (!IsFloat(dtype)) return IntegerOp(op, RegisterElement(dtype), lanes, args);
   std::vector<Operand> wide;

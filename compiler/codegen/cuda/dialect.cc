@@ -53,7 +53,14 @@ void NameArguments(const Kernel& kernel, const std::string& team, CodeText* code
 }  // namespace kir
 
 absl::Status VerifyCuda(const kir::Kernel& kernel) {
-  return Prefixed(Cat("kernel ", Quoted(kernel.name), ": "), kir::VerifyTeam(kernel, "CUDA"));
+  const std::string name = Cat("kernel ", Quoted(kernel.name), ": ");
+  if (kir::HasMatrices(kernel.body) && !kir::SharesScratch(kernel, kir::kMostSharedBytes)) {
+    return absl::InternalError(Cat(name, "fragments and copies of ", kernel.ScratchBytes(),
+                                   " bytes of scratch; a block has ", kir::kMostSharedBytes,
+                                   " of shared memory, ", kir::ReservedBytes(kernel),
+                                   " of them for reductions"));
+  }
+  return Prefixed(name, kir::VerifyTeam(kernel, "CUDA"));
 }
 
 int64_t CudaWorkspaceBytes(const kir::Kernel& kernel) {

@@ -30,7 +30,8 @@
 namespace athanor {
 
 // Checks what the dialect asks of a verified kernel. INTERNAL names a vector that is not the
-// team's, or a library's product, FAILED_PRECONDITION arguments that no launch takes.
+// team's, a library's product, or scratch of fragments that no shared memory holds,
+// FAILED_PRECONDITION arguments that no launch takes.
 absl::Status VerifyCuda(const kir::Kernel& kernel);
 
 // Returns the bytes of a team's workspace that the kernel needs: none if scratch lies in shared

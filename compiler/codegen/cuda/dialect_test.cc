@@ -6,6 +6,7 @@
 #include <fstream>
 #include <string>
 
+#include "absl/strings/str_cat.h"
 #include "compiler/codegen/kir.h"
 #include "compiler/codegen/written_kernels_testing.h"
 #include "gmock/gmock.h"
@@ -46,7 +47,23 @@ TEST_P(Golden, PrintsAsBefore) {
 INSTANTIATE_TEST_SUITE_P(Kernels, Golden,
                          testing::Values("gather", "indices", "narrow", "relu", "row", "sort",
                                          "team_block", "team_gather", "team_large", "team_map",
-                                         "team_row", "tile"));
+                                         "team_row", "tensor_f16", "tile"));
+
+// Fragments are loaded from shared memory, and copies go there.
+TEST(VerifyCuda, RefusesMatricesThatNoSharedMemoryHolds) {
+  const auto status = [](int64_t elements) {
+    const std::string text =
+        absl::StrCat("kernel() team 128 grid 1\nb0: f16 in\nb1: f16 scratch ", elements,
+                     "\nbarrier\ncopy b1[8*lane] = b0[8*lane] elements 8: f16x128\n");
+    return VerifyCuda(Parse(text));
+  };
+  constexpr int64_t kMost = ((48 << 10) - 64) / 2;
+  EXPECT_TRUE(status(kMost).ok()) << status(kMost);
+  EXPECT_EQ(status(kMost + 1).code(), absl::StatusCode::kInternal);
+  EXPECT_THAT(std::string(status(kMost + 1).message()),
+              HasSubstr("fragments and copies of 49152 bytes of scratch; a block has 49152 of "
+                        "shared memory, 64 of them for reductions"));
+}
 
 // Loops, counts and limits of checks are computed in i32 too; what is wide beside them stays i64.
 TEST(PrintCudaKernel, NarrowStatementsComputeInI32) {

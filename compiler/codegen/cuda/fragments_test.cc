@@ -4,6 +4,7 @@
 #include <set>
 #include <utility>
 
+#include "compiler/search/kernels/matrix_instructions.h"
 #include "gtest/gtest.h"
 
 namespace athanor {
@@ -39,6 +40,22 @@ TEST(FragmentsTest, InstructionsHaveAllOperandsOfFittingSizes) {
   }
   EXPECT_EQ(FindFragment("mma.m16n8k16", MmaOperand::kLoaded), nullptr);
   EXPECT_EQ(FindFragment("mma.m8n8k4", MmaOperand::kLeft), nullptr);
+}
+
+// What schedules may use has its operands' places here.
+TEST(FragmentsTest, MatrixInstructionsHaveTheirShapes) {
+  for (const MatrixInstruction& row : kMatrixInstructions) {
+    const Fragment* left = FindFragment(row.name, MmaOperand::kLeft);
+    const Fragment* right = FindFragment(row.name, MmaOperand::kRight);
+    ASSERT_TRUE(left != nullptr && right != nullptr) << row.name;
+    EXPECT_EQ(left->rows, row.m);
+    EXPECT_EQ(left->columns, row.k);
+    EXPECT_EQ(right->columns, row.n);
+    // Loads take 32 bytes of each row and column, in 16-byte pieces.
+    EXPECT_EQ(row.k * DTypeBytes(row.operands), 32);
+    EXPECT_EQ(FindMatrixInstruction(row.operands), &row);
+  }
+  EXPECT_EQ(FindMatrixInstruction(DType::kF32), nullptr);
 }
 
 // Holds each row against its formulas in the instruction set's manual, by the thread's group t / 4,

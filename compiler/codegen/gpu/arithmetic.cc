@@ -97,7 +97,19 @@ std::string Bitcast(DType to, const Operand& x) {
 
 }  // namespace
 
-std::string GpuArithmetic::TypeName(Type type) { return RegisterElement(type.dtype); }
+std::string GpuArithmetic::TypeName(Type type) {
+  switch (type.part) {
+    case Part::kLeft:
+      return "Left";
+    case Part::kRight:
+      return "Right";
+    case Part::kSums:
+      return For("Sums", type.dtype);
+    case Part::kNone:
+      break;
+  }
+  return RegisterElement(type.dtype);
+}
 
 std::string GpuArithmetic::Constant(const Scalar& value) {
   if (std::optional<std::string> literal = Literal(value)) return *std::move(literal);
@@ -129,7 +141,19 @@ std::string GpuArithmetic::Fma(Type type, absl::Span<const Operand> args) {
 }
 
 // Every thread has the scalar.
-std::string GpuArithmetic::Broadcast(Type, const Operand& scalar) { return scalar.text; }
+std::string GpuArithmetic::Broadcast(Type type, const Operand& scalar) {
+  if (type.part == Part::kNone) return scalar.text;
+  const std::string& x = scalar.text;
+  return Cat(TypeName(type), "{{", x, ", ", x, ", ", x, ", ", x, "}}");
+}
+
+std::string GpuArithmetic::Mma(absl::Span<const Operand> args) {
+  return Call(Cat("multiply_", DTypeName(args[0].type.dtype)), Texts(args));
+}
+
+std::string GpuArithmetic::Slot(const Operand& sums, int64_t slot) {
+  return Cat(sums.text, ".x[", slot, "]");
+}
 
 std::string GpuArithmetic::Reduce(Op op, const Operand& vector) {
   const std::string type = TypeName(vector.type);

@@ -25,6 +25,8 @@ class GpuArithmetic : public Arithmetic {
   std::string Reduce(Op op, const Operand& vector) override;
   std::string LaneMask(const std::string& count, int lanes) override;
   std::string RandomBits(const Operand& index, const Operand& seed) override;
+  std::string Mma(absl::Span<const Operand> args) override;
+  std::string Slot(const Operand& sums, int64_t slot) override;
   std::string Lane(int lanes) override;
   std::string FloorDivide(const std::string& a, const std::string& b, int lanes,
                           std::optional<int64_t> divisor, bool natural) override;

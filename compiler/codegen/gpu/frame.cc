@@ -1,5 +1,6 @@
 #include "compiler/codegen/gpu/frame.h"
 
+#include <algorithm>
 #include <vector>
 
 #include "compiler/ir/value/message.h"
@@ -31,6 +32,12 @@ absl::Status LanesOfTeam(int team, const char* language, const std::vector<Stmt>
 
 absl::Status VerifyTeam(const Kernel& kernel, const char* language) {
   return LanesOfTeam(kernel.team, language, kernel.body);
+}
+
+bool HasMatrices(const std::vector<Stmt>& body) {
+  return std::any_of(body.begin(), body.end(), [](const Stmt& s) {
+    return s.type.part != Part::kNone || s.opcode == Opcode::kCopy || HasMatrices(s.body);
+  });
 }
 
 int64_t ReservedBytes(const Kernel& kernel) {

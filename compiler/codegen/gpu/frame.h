@@ -3,6 +3,7 @@
 #define ATHANOR_COMPILER_CODEGEN_GPU_FRAME_H_
 
 #include <string>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "compiler/codegen/c_text.h"
@@ -13,6 +14,9 @@ namespace athanor::kir {
 // Returns INTERNAL that names a vector that is not the team's, or a library's product. `language`:
 // "CUDA".
 absl::Status VerifyTeam(const Kernel& kernel, const char* language);
+
+// Reports whether statements make fragments or copy beside the threads.
+bool HasMatrices(const std::vector<Stmt>& body);
 
 inline bool IsGlobal(const Buffer& b) { return b.space == Space::kGlobal; }
 

@@ -86,6 +86,22 @@ std::string GpuMemory::CheckIndex(const Operand& index, const std::string& exten
 
 std::string GpuMemory::Barrier() { return Call(OfTeam("barrier"), {}); }
 
+std::string GpuMemory::Fragment(Type type, const MatrixOperand& from) {
+  return Call(Cat(type.part == Part::kLeft ? "load_left" : "load_right",
+                  from.transposed ? "_transposed<" : "<", MemoryElement(type.dtype), ">"),
+              {BufferName(from.buffer), from.index, from.stride});
+}
+
+std::string GpuMemory::Copy(const Access& to, const MatrixOperand& from, int64_t elements) {
+  return Call(Cat("copy<", MemoryElement(to.type.dtype), ", ", elements, ">"),
+              {BufferName(to.buffer), to.index, BufferName(from.buffer), from.index,
+               to.predicate ? to.predicate->text : "1"});
+}
+
+std::string GpuMemory::Commit() { return "commit_copies()"; }
+
+std::string GpuMemory::Wait(int64_t groups) { return Cat("wait_copies<", groups, ">()"); }
+
 std::string GpuMemory::OfTeam(const char* name) const {
   return kernel_.team > 1 ? Cat(name, "<", kernel_.team, ">") : name;
 }

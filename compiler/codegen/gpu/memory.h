@@ -28,6 +28,10 @@ class GpuMemory : public Memory {
   std::string CheckIndex(const Operand& index, const std::string& extent, const std::string& count,
                          const std::optional<Operand>& predicate) override;
   std::string Barrier() override;
+  std::string Fragment(Type type, const MatrixOperand& from) override;
+  std::string Copy(const Access& to, const MatrixOperand& from, int64_t elements) override;
+  std::string Commit() override;
+  std::string Wait(int64_t groups) override;
 
  private:
   // Returns `name`, with the team's threads behind it if they are several.

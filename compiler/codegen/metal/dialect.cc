@@ -123,6 +123,11 @@ absl::Status VerifyMetal(const kir::Kernel& kernel) {
         Cat(name, "a team of ", kernel.team, " threads is a part of a SIMD-group, for which Metal ",
             "has no barrier; a team has 1, ", kir::kWaveThreads, " or ", kir::kBlockThreads));
   }
+  if (kir::HasMatrices(kernel.body)) {
+    return absl::UnimplementedError(
+        Cat(name, "fragments and copies beside the threads are not printed as Metal; such tiles ",
+            "are CUDA's"));
+  }
   return Prefixed(name, kir::VerifyTeam(kernel, "Metal"));
 }
 

@@ -19,8 +19,9 @@
 
 namespace athanor {
 
-// Checks what the dialect asks of a verified kernel. UNIMPLEMENTED names an f64, or a team that is
-// a part of a SIMD-group; INTERNAL a vector that is not the team's, or a library's product.
+// Checks what the dialect asks of a verified kernel. UNIMPLEMENTED names an f64, a team that is a
+// part of a SIMD-group, or fragments; INTERNAL a vector that is not the team's, or a library's
+// product.
 absl::Status VerifyMetal(const kir::Kernel& kernel);
 
 // Returns the bytes of a team's workspace that the kernel needs: none if scratch lies in the

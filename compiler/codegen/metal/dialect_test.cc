@@ -82,6 +82,16 @@ TEST(VerifyMetal, RefusesALibraryAndVectors) {
                 absl::StatusCode::kInternal, "v0 has 4 lanes; a Metal kernel's registers have one");
 }
 
+TEST(VerifyMetal, RefusesMatrices) {
+  const std::string head = "kernel() team 128 grid 1\nb0: f16 in\nb1: f16 scratch 2048\nbarrier\n";
+  for (const char* line : {"copy b1[8*lane] = b0[8*lane] elements 8: f16x128\nwait 0\n",
+                           "for i0 in [0, 4) step 1 {\n"
+                           "  v0: f16x128.left = fragment b1[0] stride 16\n}\n"}) {
+    ExpectRefused(Parse(head + line), absl::StatusCode::kUnimplemented,
+                  "fragments and copies beside the threads are not printed as Metal");
+  }
+}
+
 // Scratch of 32 KiB fits a threadgroup only without the 64 bytes of reductions, and if no other
 // team shares it.
 TEST(MetalWorkspaceBytes, CountsWhatNoThreadgroupHolds) {

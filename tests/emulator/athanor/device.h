@@ -145,6 +145,15 @@ FN void CheckTeam(int threads) {
   if (launch->team != threads) Fail(Fault::kTeam, 0, threads, false);
 }
 
+// Fails unless so many bytes lie in the team's shared memory, at a multiple of 16.
+FN void CheckShared(u64 address, i64 bytes, bool write) {
+  const Range& own = launch->shared;
+  if (address < own.begin || own.end < address + bytes) {
+    Fail(Fault::kShared, address, bytes, write);
+  }
+  if (address % 16 != 0) Fail(Fault::kMisaligned, address, 16, write);
+}
+
 // Returns a part of what belongs to the team.
 FN u8* Part(u64 whole, i64 whole_bytes, i64 offset, i64 bytes) {
   if (offset < 0 || bytes < 0 || offset + bytes > whole_bytes) {
@@ -262,6 +271,158 @@ FN void store(const Buffer& b, i64 index, T value) {
 }
 template <typename T>
 FN void prefetch(const Buffer&, i64) {}
+
+// What a thread of a wave has of a matrix instruction's operands and sums.
+struct Left {
+  u32 x[4];
+};
+struct Right {
+  u32 x[2];
+};
+template <typename T>
+struct Sums {
+  T x[4];
+};
+
+namespace athanor::emulator {
+
+// Returns the thread's elements of a matrix of shared memory, whose element (i, j) is at index + i
+// * row_stride + j * column_stride. `at`: where the piece of 16 bytes lies, in bytes from the first
+// one, that the thread loads and exchanges with others.
+template <typename T, typename Operand>
+FN Operand Load(const Buffer& b, i64 index, i64 row_stride, i64 column_stride, MatrixSide side,
+                i64 at, Site site) {
+  CheckTeam(kMostThreadsOfBlock);
+  const u64 begin = reinterpret_cast<u64>(b.data) + index * i64(sizeof(T));
+  if (Meet<kMostThreadsOfBlock>(Meeting::kFromFirst, begin, 0, site) != begin) {
+    Fail(Fault::kWave, begin, 0, false);
+  }
+  T elements[sizeof(Operand) / sizeof(T)];
+  for (u64 slot = 0; slot < sizeof(Operand) / sizeof(T); ++slot) {
+    int row = 0, column = 0;
+    launch->element(launch, side, sizeof(T), slot, &row, &column);
+    const i64 element = index + row * row_stride + column * column_stride;
+    const u64 argument = reinterpret_cast<u64>(b.data),
+              address = argument + element * i64(sizeof(T));
+    if (u64(element) >= u64(b.bytes) / sizeof(T)) {
+      Fail(Fault::kArgument, address, sizeof(T), false, argument, b.bytes);
+    }
+    elements[slot] = *Element<T>(address, false);
+    launch->order(launch, {address, sizeof(T), false, argument, b.bytes});
+  }
+  CheckShared(begin + at, 16, false);
+  // Right operands are two matrices of eight rows, left ones four.
+  constexpr i64 kRows = sizeof(Operand) / sizeof(u32) * 8;
+  if (launch->thread % kWave < kRows) launch->count(launch, {begin + at, 16, false});
+  Operand operand;
+  __builtin_memcpy(&operand, elements, sizeof(operand));
+  return operand;
+}
+
+template <typename T>
+FN Sums<T> Multiply(Factors factors, const Left& a, const Right& b, Sums<T> c, Site site) {
+  Product product;
+  __builtin_memcpy(product.left, a.x, sizeof(a.x));
+  __builtin_memcpy(product.right, b.x, sizeof(b.x));
+  __builtin_memcpy(product.sums, c.x, sizeof(c.x));
+  Meet<kMostThreadsOfBlock>(Meeting::kMultiply, reinterpret_cast<u64>(&product), i64(factors),
+                            site);
+  __builtin_memcpy(c.x, product.sums, sizeof(c.x));
+  return c;
+}
+
+}  // namespace athanor::emulator
+
+template <typename T>
+FN Left load_left(const Buffer& b, i64 index, i64 stride,
+                  athanor::emulator::Site site = ATHANOR_SITE) {
+  const i64 thread = athanor::emulator::launch->thread;
+  return athanor::emulator::Load<T, Left>(
+      b, index, stride, 1, athanor::emulator::MatrixSide::kLeft,
+      thread % 16 * stride * i64(sizeof(T)) + thread / 16 % 2 * 16, site);
+}
+template <typename T>
+FN Left load_left_transposed(const Buffer& b, i64 index, i64 stride,
+                             athanor::emulator::Site site = ATHANOR_SITE) {
+  static_assert(sizeof(T) == 2, "loads transpose elements of 2 bytes");
+  const i64 thread = athanor::emulator::launch->thread, row = thread % 8 + thread / 16 % 2 * 8;
+  return athanor::emulator::Load<T, Left>(b, index, 1, stride, athanor::emulator::MatrixSide::kLeft,
+                                          row * stride * i64(sizeof(T)) + thread / 8 % 2 * 16,
+                                          site);
+}
+template <typename T>
+FN Right load_right(const Buffer& b, i64 index, i64 stride,
+                    athanor::emulator::Site site = ATHANOR_SITE) {
+  static_assert(sizeof(T) == 2, "loads transpose elements of 2 bytes");
+  const i64 thread = athanor::emulator::launch->thread;
+  return athanor::emulator::Load<T, Right>(b, index, stride, 1,
+                                           athanor::emulator::MatrixSide::kRight,
+                                           thread % 16 * stride * i64(sizeof(T)), site);
+}
+template <typename T>
+FN Right load_right_transposed(const Buffer& b, i64 index, i64 stride,
+                               athanor::emulator::Site site = ATHANOR_SITE) {
+  const i64 thread = athanor::emulator::launch->thread;
+  return athanor::emulator::Load<T, Right>(
+      b, index, 1, stride, athanor::emulator::MatrixSide::kRight,
+      thread % 8 * stride * i64(sizeof(T)) + thread / 8 % 2 * 16, site);
+}
+
+#define MULTIPLY(operands, T, factors)                                                         \
+  FN Sums<T> multiply_##operands(const Left& a, const Right& b, const Sums<T>& c,              \
+                                 athanor::emulator::Site site = ATHANOR_SITE) {                \
+    return athanor::emulator::Multiply<T>(athanor::emulator::Factors::factors, a, b, c, site); \
+  }
+MULTIPLY(f16, f32, kF16)
+MULTIPLY(bf16, f32, kBF16)
+MULTIPLY(i8, i32, kI8)
+MULTIPLY(u8, i32, kU8)
+#undef MULTIPLY
+
+// Copies land at the wait for their group, and no cell may be touched before.
+template <typename T, i32 N>
+FN void copy(const Buffer& to, i64 there, const Buffer& from, i64 here, i32 active) {
+  namespace emulator = athanor::emulator;
+  static_assert(sizeof(T) * N == 16, "a copy is of 16 bytes");
+  emulator::CheckTeam(emulator::kMostThreadsOfBlock);
+  const u64 target = reinterpret_cast<u64>(to.data) + there * i64(sizeof(T));
+  const u64 source = reinterpret_cast<u64>(from.data) + (active ? here * i64(sizeof(T)) : 0);
+  if (source % 16 != 0) {
+    for (i32 i = 0; i < N; ++i) store<T>(to, there + i, active ? load<T>(from, here + i) : T(0));
+    return;
+  }
+  const u64 elements = u64(to.bytes) / sizeof(T), given = u64(from.bytes) / sizeof(T);
+  if (u64(there) >= elements || elements - there < N) {
+    emulator::Fail(emulator::Fault::kArgument, target, 16, true, reinterpret_cast<u64>(to.data),
+                   to.bytes);
+  }
+  if (active && (u64(here) >= given || given - here < N)) {
+    emulator::Fail(emulator::Fault::kArgument, source, 16, false, reinterpret_cast<u64>(from.data),
+                   from.bytes);
+  }
+  emulator::CheckShared(target, 16, true);
+  const void* host = nullptr;
+  if (active) {
+    host = emulator::Reach(source, 16, false);
+    const u64 argument = reinterpret_cast<u64>(from.data);
+    for (u64 at = source; at < source + 16; at += 8) {
+      emulator::launch->order(emulator::launch, {at, 8, false, argument, from.bytes});
+    }
+    emulator::launch->count(emulator::launch, {source, 16, false, argument, from.bytes});
+  }
+  emulator::Reach(target, 16, true);
+  emulator::launch->copy(emulator::launch,
+                         {target, 16, true, reinterpret_cast<u64>(to.data), to.bytes}, host);
+}
+FN void commit_copies() {
+  athanor::emulator::CheckTeam(athanor::emulator::kMostThreadsOfBlock);
+  athanor::emulator::launch->commit(athanor::emulator::launch);
+}
+template <i32 Groups>
+FN void wait_copies() {
+  athanor::emulator::CheckTeam(athanor::emulator::kMostThreadsOfBlock);
+  athanor::emulator::launch->wait(athanor::emulator::launch, Groups);
+}
 
 // A lock that no thread of the team holds would stay taken: teams run one after another.
 FN bool try_lock(u32* lock) {

@@ -30,6 +30,8 @@ enum class Fault {
   kLocked,      // a lock is taken, though no other thread runs
   kHolds,       // it waits for others while it holds a lock
   kTeam,        // the text says another team than the kernel has: `bytes` threads
+  kShared,      // it is not in the team's shared memory, though only that is loaded and copied so
+  kWave,        // the threads of a wave name different matrices
 };
 
 struct Access {
@@ -42,11 +44,21 @@ struct Access {
 
 // Says where threads wait for each other.
 struct Meeting {
-  enum Kind { kBarrier, kSwap, kFromFirst } kind;
+  enum Kind { kBarrier, kSwap, kFromFirst, kMultiply } kind;
   int team;  // threads, as the kernel's text says
-  int step;  // of a swap
+  int step;  // of a swap; of a product, its Factors
   const char* file;
   int line, column;
+};
+
+// The matrix instructions, by their operands.
+enum class Factors { kF16, kBF16, kI8, kU8 };
+enum class MatrixSide { kLeft, kRight };
+
+// A thread's registers of a product.
+struct Product {
+  unsigned left[4], right[2];
+  unsigned sums[4];  // and then the result
 };
 
 struct Launch {
@@ -68,6 +80,16 @@ struct Launch {
   // Counts an access, and of teams of several threads ends the launch if it races. Teams of one
   // tell of accesses only where ATHANOR_COUNTS is defined, and may have null here.
   void (*touch)(const Launch*, const Access&) = nullptr;
+  // Do one part of it each: tell of a race, and count a request.
+  void (*order)(const Launch*, const Access&) = nullptr;
+  void (*count)(const Launch*, const Access&) = nullptr;
+  // Tells the row and the column of the element in a slot of the thread that runs, of operands
+  // whose elements have so many bytes.
+  void (*element)(const Launch*, MatrixSide, int bytes, int slot, int* row, int* column) = nullptr;
+  // Begins a copy of 16 bytes, of zeros if `from` is null, on the host, for the thread that runs.
+  void (*copy)(const Launch*, const Access& to, const void* from) = nullptr;
+  void (*commit)(const Launch*) = nullptr;
+  void (*wait)(const Launch*, int groups) = nullptr;  // of the thread's, that may be under way
 };
 
 }  // namespace athanor::emulator
