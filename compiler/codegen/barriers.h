@@ -1,4 +1,5 @@
-// Barriers of kernels that teams run: which statements race, and where the team must meet.
+// Barriers of kernels that teams run: which statements race, and where the team must meet; and
+// whether copies are waited for, which no barrier does.
 //
 //   store b1[lane] = v0: f32x32        // thread l writes element l
 //   barrier                            // placed: thread 0 reads what thread 31 wrote
@@ -20,12 +21,14 @@
 namespace athanor::kir {
 
 // Adds the barriers that `kernel` needs, and no barrier that can be left out by itself. They stand
-// before the later access, outside the loops that do not contain the earlier one. Does nothing to
-// kernels of teams of one. REQUIRES: all else that Verify wants.
+// before the later access, outside the loops that do not contain the earlier one. Where a copy is
+// not waited for, it stops. Does nothing to kernels of teams of one. REQUIRES: all else that Verify
+// wants.
 void PlaceBarriers(Kernel* kernel);
 
-// Names the buffer and both statements of a race, or the store whose lanes may meet at one element;
-// OK if there is none. REQUIRES: all else that Verify wants.
+// Names the buffer and both statements of a race, those of a copy and of an access while it may be
+// under way, or the store whose lanes may meet at one element; OK if there is none. REQUIRES: all
+// else that Verify wants.
 absl::Status CheckBarriers(const Kernel& kernel);
 
 }  // namespace athanor::kir

@@ -316,7 +316,8 @@ bool TakesTeam(const v1::Target& target, const KernelChoice& choice) {
       choice.kind == KernelKind::kSort ||
       (choice.kind == KernelKind::kContract && choice.contract.columns == ColumnAccess::kLibrary);
   const bool block =
-      choice.kind == KernelKind::kContract && choice.contract.columns == ColumnAccess::kStaged;
+      choice.kind == KernelKind::kContract && (choice.contract.columns == ColumnAccess::kStaged ||
+                                               choice.contract.columns == ColumnAccess::kTensor);
   if (block && choice.team != kir::kBlockThreads) return false;
   return choice.team == 1 || (IsTeam(choice.team) && LanesOf(target, 1) == 1 && !alone);
 }

@@ -87,6 +87,8 @@ absl::Status LowerSort(KernelBuilder& b);
 absl::Status LowerLibraryProduct(KernelBuilder& b);
 // Lowers one whose schedule says ColumnAccess::kStaged.
 absl::Status LowerStaged(KernelBuilder& b);
+// Lowers one whose schedule says ColumnAccess::kTensor.
+absl::Status LowerTensor(KernelBuilder& b);
 
 }  // namespace athanor
 

@@ -9,6 +9,7 @@
 #include <string>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_replace.h"
 #include "compiler/search/kernels/fusion.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
@@ -351,16 +352,19 @@ v1::Target Gpu() {
   return gpu;
 }
 
-// Lowers the last node of a graph, a contraction and its epilogue, by a schedule of kStaged.
+// Lowers the last node of a graph, a contraction and its epilogue, by a schedule of kStaged or,
+// with a chip, of kTensor.
 absl::StatusOr<LoweredKernel> Staged(const std::string& body, NodeId anchor,
-                                     const std::string& schedule) {
+                                     const std::string& schedule, const std::string& chip = "") {
   const absl::StatusOr<Graph> g = ParseGraph("graph \"\" {\n" + body + "}");
   EXPECT_TRUE(g.ok()) << g.status();
   absl::StatusOr<KernelChoice> choice = ParseSchedule(schedule);
   EXPECT_TRUE(choice.ok()) << choice.status();
   choice->root = static_cast<NodeId>(g->nodes.size()) - 1;
   choice->anchor = anchor;
-  return LowerKernel({*g, MemoryOf(*g, {{*choice}}), Gpu()}, *choice);
+  v1::Target gpu = Gpu();
+  gpu.set_cpu(chip);
+  return LowerKernel({*g, MemoryOf(*g, {{*choice}}), gpu}, *choice);
 }
 
 int Count(const std::string& text, const std::string& word) {
@@ -420,6 +424,81 @@ TEST(LowerTest, StagedNeedsABlockAndATileItKnows) {
                                "contract mr=5 nv=8 rows=40 panels=1 kc=16 staged team=128",
                                "contract mr=8 nv=8 rows=64 panels=2 kc=16 staged team=128"}) {
     EXPECT_EQ(Staged(body, 2, schedule).status().code(), absl::StatusCode::kInternal) << schedule;
+  }
+}
+
+constexpr StagedCase kTensor[] = {
+    {"tensor_f16", R"(%0 = Input "x" : f16[64, 72] %1 = Input "w" : f16[64, 136]
+       %2 = Contract(%0, %1) {spec="km,kn->mn"} output "y" = %2)",
+     2, "contract mr=2 nv=4 rows=64 panels=1 kc=32 tensor team=128", 9},
+    {"tensor_bf16_ahead", R"(dim b in [0, 100000]
+       %0 = Input "x" : bf16[b, 520] %1 = Input "w" : bf16[768, 520]
+       %2 = Contract(%0, %1) {spec="mk,nk->mn"} output "y" = %2)",
+     2, "contract mr=1 nv=4 rows=32 panels=1 kc=32 tensor stages=3 team=128", 6},
+    {"tensor_i8_epilogue", R"(dim b in [0, 5000] dim s in [0, 5000]
+       %0 = Input "x" : i8[b, 64] %1 = Input "w" : i8[64, s] %2 = Input "o" : i32[s]
+       %3 = Cast(%0) {dtype=i32} %4 = Cast(%1) {dtype=i32}
+       %5 = Contract(%3, %4) {spec="mk,kn->mn"} %6 = IndexMap(%2) {map=map[b, s]($1)}
+       %7 = Add(%5, %6) output "y" = %7)",
+     5, "contract mr=1 nv=4 rows=32 panels=1 kc=64 tensor stages=2 team=128", 6},
+};
+
+// Counts barriers: of one stage two in each step of the sums, of several one for each; then two for
+// each half of a row of fragments, but for the first one's; where calls choose the size of rows,
+// one is in each row of the epilogue.
+TEST(LowerTest, Tensor) {
+  for (const StagedCase& c : kTensor) {
+    SCOPED_TRACE(c.name);
+    const absl::StatusOr<LoweredKernel> k = Staged(c.body, c.anchor, c.schedule, "sm_80");
+    ASSERT_TRUE(k.ok()) << k.status();
+    const std::string text = kir::ToText(k->kernel);
+    const absl::StatusOr<kir::Kernel> parsed = kir::ParseKernel(text);
+    ASSERT_TRUE(parsed.ok()) << parsed.status();
+    EXPECT_EQ(kir::KirHash(*parsed), kir::KirHash(k->kernel));
+    EXPECT_EQ(Count(text, "barrier\n"), c.barriers) << text;
+    EXPECT_LE(k->kernel.ScratchBytes(), (48 << 10) - 64);
+    ExpectGolden(c.name, text, "compiler/codegen/cuda/testdata/");
+  }
+}
+
+// Of a wait that comes too late, or of none, nothing but the check tells.
+TEST(LowerTest, TensorsCopiesAreWaitedFor) {
+  absl::StatusOr<LoweredKernel> k =
+      Staged(kTensor[1].body, kTensor[1].anchor, kTensor[1].schedule, "sm_80");
+  ASSERT_TRUE(k.ok()) << k.status();
+  const std::string text = kir::ToText(k->kernel);
+  ASSERT_EQ(Count(text, "wait 1\n"), 3);
+  for (const char* wait : {"  wait 2\n", ""}) {
+    const absl::StatusOr<kir::Kernel> wrong =
+        kir::ParseKernel(absl::StrReplaceAll(text, {{"  wait 1\n", wait}}));
+    ASSERT_TRUE(wrong.ok()) << wrong.status();
+    EXPECT_THAT(std::string(kir::Verify(*wrong).message()), HasSubstr("the copy may be under way"));
+  }
+}
+
+TEST(LowerTest, TensorNeedsItsInstructionAndATileItKnows) {
+  const std::string f16 = kTensor[0].body, good = kTensor[0].schedule;
+  const auto expect_refused = [](const std::string& body, const std::string& schedule,
+                                 const char* chip, const char* message) {
+    const absl::Status status = Staged(body, 2, schedule, chip).status();
+    EXPECT_EQ(status.code(), absl::StatusCode::kInternal) << schedule;
+    EXPECT_THAT(std::string(status.message()), HasSubstr(message)) << schedule;
+  };
+  expect_refused(f16, good, "sm_75", "device 'cuda', sm_75, has no mma.m16n8k16 of f16");
+  expect_refused(f16, good, "", "has no mma.m16n8k16 of f16");
+  expect_refused(kStaged[0].body, good, "sm_80", "no matrix instruction multiplies its operands");
+  for (const char* schedule :
+       {"contract mr=3 nv=4 rows=96 panels=1 kc=32 tensor team=128",
+        "contract mr=2 nv=4 rows=32 panels=1 kc=32 tensor team=128",
+        "contract mr=2 nv=4 rows=64 panels=1 kc=48 tensor team=128",
+        "contract mr=2 nv=4 rows=64 panels=2 kc=32 tensor team=128",
+        "contract mr=2 nv=4 rows=64 panels=1 kc=32 tensor stages=5 team=128",
+        "contract mr=4 nv=8 rows=128 panels=1 kc=64 tensor stages=2 team=128",
+        "contract mr=1 nv=4 rows=32 panels=1 kc=16 tensor team=128"}) {
+    expect_refused(f16, schedule, "sm_80", "no tile of matrix instructions is \"contract mr=");
+  }
+  for (const char* team : {"", " team=32"}) {
+    expect_refused(f16, absl::StrReplaceAll(good, {{" team=128", team}}), "sm_80", "has a team of");
   }
 }
 

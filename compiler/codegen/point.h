@@ -42,6 +42,8 @@ class PointLowering {
     Expr index, extent;
   };
   kir::Var OrZero(NodeId node, const Coordinates& coordinates, const std::vector<Limit>& limits);
+  // Returns a bool that is true where 0 <= coordinate < extent; kNoVar if that is proved.
+  kir::Var Inside(const Expr& coordinate, const Expr& extent);
 
   // Sets the lanes and the mask of the values computed next; restores the former on destruction.
   class Context {
@@ -119,9 +121,6 @@ class PointLowering {
   bool IsZeroOutside(NodeId node) const;
   // Reports whether neither `coordinates` nor the predicate differs by lane.
   bool LanesFree(const Coordinates& coordinates) const;
-  // Returns a bool that is true where 0 <= coordinate < extent; kNoVar if that is proved.
-  kir::Var Inside(const Expr& coordinate, const Expr& extent);
-
   const Graph& graph_;
   const std::vector<bool>& has_memory_;
   kir::Emitter& e_;

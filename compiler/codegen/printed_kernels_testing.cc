@@ -296,6 +296,82 @@ double OddFma(double a, double b, double c) {
   return std::bit_cast<double>(std::bit_cast<uint64_t>(static_cast<double>(sum)) | odd);
 }
 
+// Small integers, whose sums are exact in f32.
+Tensor SmallIntegers(DType dtype, std::vector<int64_t> shape, int seed) {
+  Tensor t = Tensor::Zeros(dtype, std::move(shape));
+  for (int64_t i = 0; i < t.elements(); ++i) {
+    const int64_t value = (i * 37 + i / 11 * 5 + seed) % 7 - 3;
+    StoreScalar(t, i,
+                IsFloat(dtype) ? Scalar::Float(dtype, static_cast<double>(value))
+                               : Scalar::Signed(dtype, value));
+  }
+  return t;
+}
+
+// tensor_bf16_ahead.kir: rows of x by rows of w, copied two steps ahead.
+void TilesOfCopiedFloats(PrintedLauncher& launcher) {
+  constexpr int64_t kSums = 520, kColumns = 768, kTile = 32, kTilesBeside = kColumns / 64;
+  for (const int64_t rows : {1, 37, 64}) {
+    Tensor x = SmallIntegers(DType::kBF16, {rows, kSums}, 1),
+           w = SmallIntegers(DType::kBF16, {kColumns, kSums}, 4),
+           got = Tensor::Zeros(DType::kBF16, {rows, kColumns}), want = got;
+    std::vector<int> a(x.elements()), b(w.elements());
+    for (size_t i = 0; i < a.size(); ++i) a[i] = static_cast<int>(LoadScalar(x, i).f);
+    for (size_t i = 0; i < b.size(); ++i) b[i] = static_cast<int>(LoadScalar(w, i).f);
+    for (int64_t m = 0; m < rows; ++m) {
+      for (int64_t n = 0; n < kColumns; ++n) {
+        const int sum = std::inner_product(&a[m * kSums], &a[m * kSums] + kSums, &b[n * kSums], 0);
+        StoreScalar(want, m * kColumns + n, Scalar::Float(DType::kBF16, sum));
+      }
+    }
+    launcher.Run("tensor_bf16_ahead_0", {&got, &x, &w}, {rows},
+                 kTilesBeside * ((rows + kTile - 1) / kTile), 7);
+    EXPECT_EQ(got, want) << rows;
+  }
+}
+
+// tensor_f16.kir: columns of x by columns of w, which loads transpose.
+void TilesOfTransposedFloats(PrintedLauncher& launcher) {
+  constexpr int64_t kSums = 64, kRows = 72, kColumns = 136, kItems = 2 * 3;
+  Tensor x = SmallIntegers(DType::kF16, {kSums, kRows}, 3),
+         w = SmallIntegers(DType::kF16, {kSums, kColumns}, 1),
+         got = Tensor::Zeros(DType::kF16, {kRows, kColumns}), want = got;
+  for (int64_t m = 0; m < kRows; ++m) {
+    for (int64_t n = 0; n < kColumns; ++n) {
+      double sum = 0;
+      for (int64_t k = 0; k < kSums; ++k) {
+        sum += LoadScalar(x, k * kRows + m).f * LoadScalar(w, k * kColumns + n).f;
+      }
+      StoreScalar(want, m * kColumns + n, Scalar::Float(DType::kF16, sum));
+    }
+  }
+  launcher.Run("tensor_f16_0", {&got, &x, &w}, {}, kItems, 4);
+  EXPECT_EQ(got, want);
+}
+
+// tensor_i8_epilogue.kir: rows of x by columns of w, which no copy takes, and an offset by column.
+void TilesOfBytes(PrintedLauncher& launcher) {
+  constexpr int64_t kSums = 64;
+  for (const auto& [rows, columns] : {std::pair(1, 1), std::pair(45, 70), std::pair(32, 64)}) {
+    Tensor x = SmallIntegers(DType::kI8, {rows, kSums}, 2),
+           w = SmallIntegers(DType::kI8, {kSums, columns}, 3),
+           offset = SmallIntegers(DType::kI32, {columns}, 5),
+           got = Tensor::Zeros(DType::kI32, {rows, columns}), want = got;
+    for (int64_t m = 0; m < rows; ++m) {
+      for (int64_t n = 0; n < columns; ++n) {
+        int32_t sum = offset.data<int32_t>()[n];
+        for (int64_t k = 0; k < kSums; ++k) {
+          sum += x.data<int8_t>()[m * kSums + k] * w.data<int8_t>()[k * columns + n];
+        }
+        want.data<int32_t>()[m * columns + n] = sum;
+      }
+    }
+    launcher.Run("tensor_i8_epilogue_0", {&got, &x, &w, &offset}, {columns, rows},
+                 (rows + 31) / 32 * ((columns + 63) / 64), 3);
+    EXPECT_EQ(got, want) << rows << " x " << columns;
+  }
+}
+
 constexpr PrintedCheck kChecks[] = {
     {"IndicesEqualTheirExpressions", IndicesEqualTheirExpressions},
     {"TheLowestFailedItemIsRecorded", TheLowestFailedItemIsRecorded},
@@ -308,6 +384,9 @@ constexpr PrintedCheck kChecks[] = {
     {"TeamsMaskLanes", TeamsMaskLanes},
     {"TeamsCheckIndices", TeamsCheckIndices},
     {"TeamsReadWhatOthersWrote", TeamsReadWhatOthersWrote},
+    {"TilesOfCopiedFloats", TilesOfCopiedFloats},
+    {"TilesOfTransposedFloats", TilesOfTransposedFloats},
+    {"TilesOfBytes", TilesOfBytes},
 };
 
 }  // namespace

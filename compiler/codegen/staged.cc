@@ -100,7 +100,7 @@ absl::Status StagedLowering::Lower() {
                                             ScheduleText(b_.choice), "\""));
   }
   rows_ = s_.rows_per_item;
-  columns_ = StagedColumns(s_);
+  columns_ = TileColumns(s_);
   e_.bounds().Set(kir::kLane, 0, kTeam - 1);
   std::vector<Expr> grid = roles_.ExtentsOf(roles_.batch);
   const size_t batch_rank = grid.size();

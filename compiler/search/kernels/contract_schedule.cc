@@ -5,6 +5,9 @@
 #include <string>
 #include <utility>
 
+#include "absl/strings/numbers.h"
+#include "absl/strings/string_view.h"
+#include "absl/strings/strip.h"
 #include "compiler/search/kernels/contract_roles.h"
 #include "compiler/search/kernels/extents.h"
 
@@ -234,7 +237,8 @@ int64_t Usual(const Expr& size, const Bounds& bounds) {
   return bounds.Maximum(size).value_or(4 * kUnbounded) / 4;
 }
 
-// Returns the first tile of which each multiprocessor gets one, else the last, which is small.
+// Returns the first tile of which each multiprocessor gets one, else the last, which is small: of
+// matrix instructions where the target has one for the operands.
 // nullopt where rows, columns or sums are too few for tiles. Lanes run along what is stored
 // contiguously: it costs a tile nothing to read either operand across its order in memory.
 std::optional<ContractSchedule> TileOf(const Graph& graph, NodeId id, const v1::Target& target) {
@@ -250,12 +254,15 @@ std::optional<ContractSchedule> TileOf(const Graph& graph, NodeId id, const v1::
   const auto usual = [&](const std::string& group) { return Usual(roles.SizeOf(group), bounds); };
   const int64_t m = usual(roles.rows), n = usual(roles.columns);
   if (m < kLeastRows || n < kLeastColumns || usual(roles.sums) < kLeastSums) return std::nullopt;
+  // Operands that are casts may get memory of their own.
+  const std::vector<bool> all_have_memory(graph.nodes.size(), true);
   std::optional<ContractSchedule> tile;
-  for (const ContractSchedule& s : TileSchedules(graph, id, swap, target)) {
+  for (const ContractSchedule& s : TileSchedules(graph, id, swap, target, &all_have_memory)) {
+    if (tile && tile->columns != s.columns) break;
     // Of each shape of tile, the first one's pieces of the sums are preferred.
-    if (tile && tile->mr == s.mr && tile->nv == s.nv && tile->columns == s.columns) continue;
+    if (tile && tile->mr == s.mr && tile->nv == s.nv) continue;
     tile = s;
-    const int64_t columns = StagedColumns(s);
+    const int64_t columns = TileColumns(s);
     const int64_t tiles =
         (m + s.rows_per_item - 1) / s.rows_per_item * ((n + columns - 1) / columns);
     if (tiles * std::max<int64_t>(usual(roles.batch), 1) >= MultiprocessorsOf(target)) break;
@@ -330,16 +337,18 @@ std::optional<ContractSchedule> ScheduleContract(const Graph& graph, NodeId id,
   return s;
 }
 
+// Scratch of a block's team that lies in shared memory; reductions take the rest.
+constexpr int64_t kMostBytes = (48 << 10) - 64;
+
 int64_t StagedBytes(const ContractSchedule& s, int bytes) {
-  const int64_t rows = s.rows_per_item, columns = StagedColumns(s);
+  const int64_t rows = s.rows_per_item, columns = TileColumns(s);
   // Staged along the sums, each group of elements has a part of its own as large, for the banks.
   const int64_t staged = (rows + columns) * (s.kc + 1);
   // Three buffers end at a cache line.
-  return int64_t{kStagedTeam} * s.mr * s.nv * bytes + staged * bytes + 3 * 64;
+  return int64_t{kTileTeam} * s.mr * s.nv * bytes + staged * bytes + 3 * 64;
 }
 
 bool FitsStaged(const ContractSchedule& s, int bytes) {
-  constexpr int64_t kMostBytes = (48 << 10) - 64;  // reductions take the rest
   const auto is_part = [](int64_t n) { return n == 4 || n == 8; };
   if (!is_part(s.mr) || !is_part(s.nv) || (s.kc != 8 && s.kc != 16 && s.kc != 32)) return false;
   if (s.rows_per_item != s.mr * kStagedThreadRows || s.panels_per_item != 1) return false;
@@ -364,28 +373,117 @@ std::vector<ContractSchedule> StagedSchedules(int bytes) {
   return all;
 }
 
+std::optional<TensorOperands> FindTensorOperands(const Graph& graph, const Node& node,
+                                                 const std::vector<bool>* has_memory) {
+  TensorOperands found{};
+  for (int side = 0; side < 2; ++side) {
+    NodeId& operand = found.operands[side];
+    operand = node.inputs[side];
+    const bool inlined = has_memory == nullptr || !(*has_memory)[operand];
+    const Node& source = graph.node(operand);
+    if (source.op == Op::kCast && inlined) operand = source.inputs[0];
+    const MatrixInstruction* row = FindMatrixInstruction(graph.node(operand).type.dtype);
+    if (row == nullptr || (side == 1 && row != found.instruction)) return std::nullopt;
+    found.instruction = row;
+  }
+  const DType result = node.type.dtype;
+  const MatrixInstruction& row = *found.instruction;
+  if (result != row.operands && result != row.sums) return std::nullopt;
+  return found;
+}
+
+bool HasInstruction(const v1::Target& target, const MatrixInstruction& instruction) {
+  absl::string_view chip = target.cpu();
+  int number = 0;
+  if (target.device() != "cuda" || !absl::ConsumePrefix(&chip, "sm_")) return false;
+  absl::ConsumeSuffix(&chip, "a");
+  return absl::SimpleAtoi(chip, &number) && number >= instruction.least_sm;
+}
+
+int64_t TensorBytes(const ContractSchedule& s, const MatrixInstruction& mma) {
+  constexpr int64_t kLine = 64;  // a buffer ends at a cache line
+  const int64_t row_bytes = s.kc * DTypeBytes(mma.operands);
+  int64_t bytes = 0;
+  for (const int64_t width : {s.rows_per_item, TileColumns(s)}) {
+    bytes += width * row_bytes + std::max(width, s.kc) * kTensorPadBytes + kLine;
+  }
+  const int64_t sums = int64_t{kTensorStagedSlots} * s.nv * kTensorSumsApart;
+  return s.stages * bytes + sums * DTypeBytes(mma.sums) + kLine;
+}
+
+bool FitsTensor(const ContractSchedule& s, const MatrixInstruction& mma) {
+  const bool shape = (s.mr == 1 || s.mr == 2 || s.mr == 4) &&
+                     (s.nv == 2 || s.nv == 4 || s.nv == 8) && s.stages >= 1 && s.stages <= 4;
+  if (!shape || s.rows_per_item != int64_t{s.mr} * mma.m * kTensorWaveRows) return false;
+  if (s.panels_per_item != 1 || s.copy_rows || s.prefetch) return false;
+  const int64_t row_bytes = s.kc * DTypeBytes(mma.operands);
+  if (row_bytes != 32 && row_bytes != 64 && row_bytes != 128) return false;
+  for (const int64_t width : {s.rows_per_item, TileColumns(s)}) {
+    // Each thread copies as many chunks.
+    if (width * row_bytes % (kTileTeam * kTensorAccessBytes) != 0) return false;
+  }
+  return TensorBytes(s, mma) <= kMostBytes;
+}
+
+std::vector<ContractSchedule> TensorSchedules(const Graph& graph, NodeId node,
+                                              const v1::Target& target,
+                                              const std::vector<bool>* has_memory) {
+  constexpr std::pair<int, int> kTiles[] = {{4, 8}, {4, 4}, {2, 4}, {1, 4}};
+  std::vector<ContractSchedule> all;
+  const std::optional<TensorOperands> operands =
+      FindTensorOperands(graph, graph.node(node), has_memory);
+  if (!operands || !HasInstruction(target, *operands->instruction)) return all;
+  const MatrixInstruction& mma = *operands->instruction;
+  for (const auto& [mr, nv] : kTiles) {
+    for (const int64_t row_bytes : {64, 32, 128}) {
+      for (const int stages : {3, 2, 4, 1}) {
+        const ContractSchedule s{.mr = mr,
+                                 .nv = nv,
+                                 .rows_per_item = int64_t{mr} * mma.m * kTensorWaveRows,
+                                 .kc = row_bytes / DTypeBytes(mma.operands),
+                                 .columns = ColumnAccess::kTensor,
+                                 .stages = stages};
+        if (FitsTensor(s, mma)) all.push_back(s);
+      }
+    }
+  }
+  return all;
+}
+
 std::vector<ContractSchedule> TileSchedules(const Graph& graph, NodeId id, bool swap,
-                                            const v1::Target& target) {
+                                            const v1::Target& target,
+                                            const std::vector<bool>* has_memory) {
   std::vector<ContractSchedule> all;
   if (!HasTeams(target)) return all;
   const Node& node = graph.node(id);
   const ContractRoles roles = FindContractRoles(graph, node, swap);
   if (roles.columns.empty()) return all;
   const Bounds bounds = graph.DimBounds();
-  // Reports whether calls can fill half of a tile's part, and more than the next smaller part.
-  const auto suits = [&](const std::string& group, int64_t part, int64_t least) {
-    const std::optional<int64_t> most = bounds.Maximum(roles.SizeOf(group));
-    return !most || (part == least ? 2 * *most >= part : 2 * *most > part);
-  };
-  for (ContractSchedule s : StagedSchedules(DTypeBytes(AccumulatorOf(node.type.dtype)))) {
-    if (!suits(roles.rows, s.rows_per_item, 4 * kStagedThreadRows) ||
-        !suits(roles.columns, StagedColumns(s), 4 * kStagedThreadColumns) ||
-        !suits(roles.sums, s.kc, 8)) {
-      continue;
+  // Adds tiles of which calls can fill half of each part, and more than the next smaller part.
+  const auto add = [&](const std::vector<ContractSchedule>& tiles) {
+    if (tiles.empty()) return;
+    ContractSchedule least = tiles[0];
+    for (const ContractSchedule& s : tiles) {
+      least.rows_per_item = std::min(least.rows_per_item, s.rows_per_item);
+      least.nv = std::min(least.nv, s.nv);
+      least.kc = std::min(least.kc, s.kc);
     }
-    s.swap = swap;
-    all.push_back(s);
-  }
+    const auto suits = [&](const std::string& group, int64_t part, int64_t smallest) {
+      const std::optional<int64_t> most = bounds.Maximum(roles.SizeOf(group));
+      return !most || (part == smallest ? 2 * *most >= part : 2 * *most > part);
+    };
+    for (ContractSchedule s : tiles) {
+      if (!suits(roles.rows, s.rows_per_item, least.rows_per_item) ||
+          !suits(roles.columns, TileColumns(s), TileColumns(least)) ||
+          !suits(roles.sums, s.kc, least.kc)) {
+        continue;
+      }
+      s.swap = swap;
+      all.push_back(s);
+    }
+  };
+  add(TensorSchedules(graph, id, target, has_memory));
+  add(StagedSchedules(DTypeBytes(AccumulatorOf(node.type.dtype))));
   return all;
 }
 
@@ -416,7 +514,7 @@ int PanelWidth(const Graph& graph, NodeId node, const ContractSchedule& schedule
 int ContractTeam(const Graph& graph, NodeId node, const ContractSchedule& schedule,
                  const v1::Target& target) {
   if (!HasTeams(target)) return 1;
-  if (schedule.columns == ColumnAccess::kStaged) return kStagedTeam;
+  if (IsTile(schedule.columns)) return kTileTeam;
   const ContractRoles roles = FindContractRoles(graph, graph.node(node), schedule.swap);
   const bool sums = schedule.columns == ColumnAccess::kDots;
   return TeamFor(graph.DimBounds().Maximum(roles.SizeOf(sums ? roles.sums : roles.columns)));

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "compiler/ir/graph/graph.h"
+#include "compiler/search/kernels/matrix_instructions.h"
 #include "compiler/search/kernels/schedule.h"
 #include "proto/athanor/v1/target.pb.h"
 
@@ -37,10 +38,15 @@ std::optional<int64_t> RowsLeft(std::optional<int64_t> m, const ContractSchedule
 // The threads of a block that computes a tile of staged operands, as a grid: neighbours are in one
 // row of it.
 inline constexpr int kStagedThreadRows = 8, kStagedThreadColumns = 16;
-inline constexpr int kStagedTeam = kStagedThreadRows * kStagedThreadColumns;
+inline constexpr int kTileTeam = kStagedThreadRows * kStagedThreadColumns;
 
-// Returns the columns of the tile that an item of a schedule of kStaged computes.
-inline int64_t StagedColumns(const ContractSchedule& schedule) {
+// Reports whether an item is a tile whose operands a block stages in its shared memory.
+inline bool IsTile(ColumnAccess access) {
+  return access == ColumnAccess::kStaged || access == ColumnAccess::kTensor;
+}
+
+// Returns the columns of that tile: two waves, side by side, have 8 in each of their instructions.
+inline int64_t TileColumns(const ContractSchedule& schedule) {
   return int64_t{schedule.nv} * kStagedThreadColumns;
 }
 
@@ -55,11 +61,47 @@ bool FitsStaged(const ContractSchedule& schedule, int bytes);
 // Returns the schedules of kStaged for sums of `bytes` bytes, those of larger tiles first.
 std::vector<ContractSchedule> StagedSchedules(int bytes);
 
+// Of a tile of matrix instructions: the block's waves as a grid.
+inline constexpr int kTensorWaveRows = 2, kTensorWaveColumns = 2;
+// What one access of staged operands moves, and the gap behind each of their rows.
+inline constexpr int kTensorAccessBytes = 16, kTensorPadBytes = 16;
+// Slots of a thread's sums that go to the epilogue at a time, each with all threads' at such a
+// distance from the next.
+inline constexpr int kTensorStagedSlots = 2, kTensorSumsApart = 132;
+
+// The instruction that computes a contraction, and the nodes with the operands that it takes.
+struct TensorOperands {
+  const MatrixInstruction* instruction;
+  NodeId operands[2];
+};
+// Looks behind casts of the operands, which lose nothing: f16 to f32, i8 to i32. Those that have
+// memory of their own are read from there. nullopt if no instruction computes `node`.
+std::optional<TensorOperands> FindTensorOperands(const Graph& graph, const Node& node,
+                                                 const std::vector<bool>* has_memory = nullptr);
+
+// Reports whether the target's chip has the instruction: "sm_80" or a later one.
+bool HasInstruction(const v1::Target& target, const MatrixInstruction& instruction);
+
+// Returns the bytes of shared memory that a schedule of kTensor takes: of its stages and of the
+// sums on their way to the epilogue.
+int64_t TensorBytes(const ContractSchedule& schedule, const MatrixInstruction& instruction);
+
+// Reports whether a schedule of kTensor is one that its lowering knows, whose stages and sums fit
+// the shared memory that a block has without asking for more.
+bool FitsTensor(const ContractSchedule& schedule, const MatrixInstruction& instruction);
+
+// Returns the schedules of kTensor for `node`, those of larger tiles first; none if no instruction
+// of the target computes it.
+std::vector<ContractSchedule> TensorSchedules(const Graph& graph, NodeId node,
+                                              const v1::Target& target,
+                                              const std::vector<bool>* has_memory = nullptr);
+
 // Returns every tile by which a block of the target's threads can compute contraction `node`, those
 // that the rule of thumb prefers first, without those that its sizes leave mostly empty. None on a
-// target without teams. `swap`: as the schedule's.
+// target without teams. `swap`: as the schedule's. `has_memory`: as FindTensorOperands has it.
 std::vector<ContractSchedule> TileSchedules(const Graph& graph, NodeId node, bool swap,
-                                            const v1::Target& target);
+                                            const v1::Target& target,
+                                            const std::vector<bool>* has_memory = nullptr);
 
 // Returns the elements per panel: nv vectors of the accumulator's dtype, or of a team's lanes.
 int PanelWidth(const Graph& graph, NodeId node, const ContractSchedule& schedule,

@@ -1,7 +1,11 @@
 #include "compiler/search/kernels/contract_schedule.h"
 
 #include <map>
+#include <optional>
+#include <set>
 #include <string>
+#include <utility>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "compiler/search/kernels/contract_roles.h"
@@ -384,6 +388,83 @@ void ExpectPacked(const std::string& spec, bool swap, int width, const std::stri
   // The values are positive, so the sums agree only if everything else is zero.
   for (int64_t i = 0; i < panels.elements(); ++i) sum -= panels.data<float>()[i];
   EXPECT_EQ(sum, 0) << spec;
+}
+
+v1::Target Chip(const std::string& cpu) {
+  v1::Target t = Target(1, 32);
+  t.set_device("cuda");
+  t.set_cpu(cpu);
+  return t;
+}
+
+std::vector<ContractSchedule> TensorsOf(DType operands, DType result, const std::string& cpu) {
+  Graph graph;
+  GraphBuilder b(&graph);
+  NodeId x = *b.Input("x", {operands, {64, 32}}), w = *b.Input("w", {operands, {32, 64}});
+  if (operands != result) {
+    x = *b.Add(Op::kCast, {x}, {{"dtype", result}});
+    w = *b.Add(Op::kCast, {w}, {{"dtype", result}});
+  }
+  const NodeId node = *b.Add(Op::kContract, {x, w}, {{"spec", std::string("mk,kn->mn")}});
+  return TensorSchedules(graph, node, Chip(cpu));
+}
+
+TEST(TensorSchedulesTest, AreThoseOfAnInstruction) {
+  for (const auto& [operands, result] : {std::pair(DType::kF16, DType::kF16),
+                                         {DType::kF16, DType::kF32},
+                                         {DType::kBF16, DType::kBF16},
+                                         {DType::kBF16, DType::kF32},
+                                         {DType::kI8, DType::kI8},
+                                         {DType::kI8, DType::kI32},
+                                         {DType::kU8, DType::kI32}}) {
+    SCOPED_TRACE(std::string(DTypeName(operands)) + " to " + std::string(DTypeName(result)));
+    const MatrixInstruction& mma = *FindMatrixInstruction(operands);
+    const std::vector<ContractSchedule> all = TensorsOf(operands, result, "sm_80");
+    std::set<int> stages;
+    for (const ContractSchedule& s : all) {
+      EXPECT_TRUE(FitsTensor(s, mma));
+      stages.insert(s.stages);
+      EXPECT_LE(s.mr, all[0].mr) << "larger tiles come first";
+    }
+    EXPECT_EQ(stages, (std::set<int>{1, 2, 3, 4}));
+    EXPECT_EQ(all.size(), TensorsOf(operands, result, "sm_90a").size());
+    EXPECT_TRUE(TensorsOf(operands, result, "sm_75").empty());
+    EXPECT_TRUE(TensorsOf(operands, result, "").empty());
+    EXPECT_TRUE(TensorsOf(operands, result, "znver4").empty());
+  }
+  // Neither operands without an instruction, nor results wider than its sums.
+  EXPECT_TRUE(TensorsOf(DType::kF32, DType::kF32, "sm_80").empty());
+  EXPECT_TRUE(TensorsOf(DType::kF16, DType::kF64, "sm_80").empty());
+  EXPECT_TRUE(TensorsOf(DType::kI8, DType::kI64, "sm_80").empty());
+  EXPECT_TRUE(TensorsOf(DType::kI8, DType::kF32, "sm_80").empty());
+}
+
+// Weights of f16 by values of f32 need sums of their own.
+TEST(TensorSchedulesTest, NeedOneDTypeOfBothOperands) {
+  Graph graph;
+  GraphBuilder b(&graph);
+  const NodeId x = *b.Input("x", {DType::kF32, {64, 32}});
+  const NodeId w =
+      *b.Add(Op::kCast, {*b.Input("w", {DType::kF16, {32, 64}})}, {{"dtype", DType::kF32}});
+  const NodeId node = *b.Add(Op::kContract, {x, w}, {{"spec", std::string("mk,kn->mn")}});
+  EXPECT_TRUE(TensorSchedules(graph, node, Chip("sm_80")).empty());
+  EXPECT_FALSE(TileSchedules(graph, node, Chip("sm_80")).empty());
+}
+
+// A cast with memory of its own is read from there.
+TEST(TensorSchedulesTest, OperandsAreBehindCastsWithoutMemory) {
+  Graph graph;
+  GraphBuilder b(&graph);
+  const NodeId x = *b.Input("x", {DType::kI8, {64, 32}});
+  const NodeId cast = *b.Add(Op::kCast, {x}, {{"dtype", DType::kI32}});
+  const NodeId node = *b.Add(Op::kContract, {cast, cast}, {{"spec", std::string("mk,nk->mn")}});
+  std::vector<bool> memory = {true, false, true};
+  const std::optional<TensorOperands> found = FindTensorOperands(graph, graph.node(node), &memory);
+  ASSERT_TRUE(found.has_value());
+  EXPECT_EQ(found->operands[0], x);
+  EXPECT_EQ(found->operands[1], x);
+  memory[cast] = true;
+  EXPECT_FALSE(FindTensorOperands(graph, graph.node(node), &memory).has_value());
 }
 
 TEST(AddPackedOperandTest, EveryElementInItsPanelAndZerosBeyond) {

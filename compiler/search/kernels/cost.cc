@@ -59,6 +59,11 @@ constexpr double kSector = 8;
 // Returns how many sectors are moved for one in use, where each team reads elsewhere.
 double Apart(int team) { return std::max(1.0, kSector / team); }
 
+// How many multiply-adds matrix instructions do while others do one of f32: 312 TFLOP/s
+// against 19.5 (NVIDIA A100 Tensor Core GPU Architecture, 2020). One of 16 x 8 x 16 takes a
+// scheduler's slots:
+constexpr double kTensorPeak = 16, kTensorSlots = 8;
+
 // Returns the factor by which a partly idle last round of work items lengthens the time.
 double Imbalance(double items, int threads) {
   if (items <= 0 || threads <= 1) return 1;
@@ -144,8 +149,13 @@ TaskCost::TaskCost(const KernelTask& task, const SizePoint& sizes, const v1::Tar
   moving_ = moving;
   const Shape& shape = graph.node(task.choice.root).type.shape;
   if (!shape.empty()) row_ = std::max(ValueOf(shape.back(), env), 1.0);
-  const double computing = flops / machine.f32_flops_per_second;
   const bool tiled = task.choice.anchor >= 0;
+  if (tiled && FormOf(graph.node(task.choice.anchor).op) == OpForm::kContract) {
+    const auto tensor = FindTensorOperands(graph, graph.node(task.choice.anchor));
+    if (tensor && HasInstruction(target, *tensor->instruction)) tensor_ = tensor->instruction;
+  }
+  const double peak = machine.f32_flops_per_second * (tensor_ != nullptr ? kTensorPeak : 1);
+  const double computing = flops / peak;
   // The roofline model (Williams, Waterman and Patterson, 2009): a kernel takes at least as long as
   // moving its bytes and as computing.
   roofline_ = std::max(moving, tiled ? computing : kLeastUntiled * computing);
@@ -196,6 +206,7 @@ double TaskCost::Contract(const ContractSchedule& s, int team) const {
   if (s.columns == ColumnAccess::kDots) return Dots(e, s, team);
   if (s.columns == ColumnAccess::kLibrary) return Library(e, s);
   if (s.columns == ColumnAccess::kStaged) return Staged(e, s);
+  if (s.columns == ColumnAccess::kTensor) return Tensor(e, s);
   const double lanes = lanes_ * team;
   const double width = lanes * s.nv;
   const double kc = std::min<double>(k, static_cast<double>(s.kc));
@@ -258,17 +269,17 @@ double TaskCost::Staged(const Extents& e, const ContractSchedule& s) const {
   constexpr double kRegisters = 65536, kOtherRegisters = 32;  // of a multiprocessor; of a thread
   constexpr double kMostBlocks = 16;                          // of a multiprocessor
   const double rows = static_cast<double>(s.rows_per_item),
-               columns = static_cast<double>(StagedColumns(s));
+               columns = static_cast<double>(TileColumns(s));
   const double tiles = e.batch * std::ceil(e.rows / rows) * std::ceil(e.columns / columns);
   const double kc = static_cast<double>(s.kc), steps = std::ceil(std::max(e.sums, 1.0) / kc);
   const double loads = s.mr + s.nv, sums = s.mr * s.nv;
   const double per_sum = std::max(sums + loads, loads * LoadSlots(accumulator_bytes_));
-  const double copied = (rows + columns) * kc / kStagedTeam;  // by each thread, per step
+  const double copied = (rows + columns) * kc / kTileTeam;  // by each thread, per step
   const double words = std::max(accumulator_bytes_, 4) / 4;
   const double blocks =
       std::min({kMostBlocks, l1_bytes_ / static_cast<double>(StagedBytes(s, accumulator_bytes_)),
-                kRegisters / (kStagedTeam * ((sums + loads) * words + kOtherRegisters))});
-  return OnGpu(tiles, {.team = kStagedTeam,
+                kRegisters / (kTileTeam * ((sums + loads) * words + kOtherRegisters))});
+  return OnGpu(tiles, {.team = kTileTeam,
                        .slots = steps * (kc * per_sum + copied * kCopySlots + kBarrierSlots) +
                                 sums * kStoreSlots,
                        .waiting = steps * (kc * kCacheLatency + kMemoryLatency) + kMemoryLatency,
@@ -280,6 +291,36 @@ double TaskCost::Staged(const Extents& e, const ContractSchedule& s) const {
 // cycle, which is a slot of each of them. The fullest scheduler's slots count; or, where it has too
 // few waves to hide what each waits, the time of one wave after another, as many side by side as
 // have room; or the bytes that items read.
+// As Staged(), by waves: what an instruction multiplies is loaded by 512 bytes of rows and 256 of
+// columns at a time. Copies that run ahead hide what memory takes behind the products of the steps
+// in between. Takes their chunks to be whole.
+double TaskCost::Tensor(const Extents& e, const ContractSchedule& s) const {
+  constexpr double kCopySlots = 12;     // per chunk that is copied, its index too
+  constexpr double kStoreSlots = 16;    // per element of the result, through shared memory
+  constexpr double kBarrierSlots = 32;  // of the two of a step
+  constexpr double kRegisters = 65536, kOtherRegisters = 48;  // of a multiprocessor; of a thread
+  constexpr double kSlotsOfSums = 4;                          // of a thread, in each fragment
+  constexpr double kMostBlocks = 16;                          // of a multiprocessor
+  const double rows = static_cast<double>(s.rows_per_item),
+               columns = static_cast<double>(TileColumns(s));
+  const double tiles = e.batch * std::ceil(e.rows / rows) * std::ceil(e.columns / columns);
+  const double kc = static_cast<double>(s.kc), steps = std::ceil(std::max(e.sums, 1.0) / kc);
+  const double sums = s.mr * s.nv, bytes = DTypeBytes(tensor_->operands);
+  const double loads = s.mr * LoadSlots(16) + s.nv * LoadSlots(8);
+  const double products = kc / tensor_->k * std::max(sums * kTensorSlots + s.mr + s.nv, loads);
+  const double copied = (rows + columns) * kc * bytes / kTensorAccessBytes / kTileTeam;
+  const double step = products + copied * kCopySlots + kBarrierSlots;
+  const double blocks =
+      std::min({kMostBlocks, l1_bytes_ / static_cast<double>(TensorBytes(s, *tensor_)),
+                kRegisters / (kTileTeam * (sums * kSlotsOfSums + 2 * s.nv + kOtherRegisters))});
+  const double late = std::max(0.0, kMemoryLatency - (s.stages - 1) * step);
+  return OnGpu(tiles, {.team = kTileTeam,
+                       .slots = steps * step + sums * kSlotsOfSums * kStoreSlots,
+                       .waiting = steps * (kc / tensor_->k * kCacheLatency + late) + kMemoryLatency,
+                       .bytes = (rows + columns) * steps * kc * bytes,
+                       .resident = std::max(1.0, std::floor(blocks))});
+}
+
 double TaskCost::OnGpu(double items, const TeamWork& work) const {
   constexpr double kWave = 32, kSchedulers = 4;
   const double schedulers = multiprocessors_ * kSchedulers;

@@ -12,6 +12,7 @@
 #define ATHANOR_COMPILER_SEARCH_KERNELS_COST_H_
 
 #include "compiler/ir/graph/graph.h"
+#include "compiler/search/kernels/matrix_instructions.h"
 #include "compiler/search/kernels/schedule.h"
 #include "compiler/search/kernels/task.h"
 #include "proto/athanor/v1/target.pb.h"
@@ -66,6 +67,8 @@ class TaskCost {
   double Contract(const ContractSchedule& s, int team) const;
   // Returns the seconds of a tile's schedule on a GPU (ColumnAccess::kStaged).
   double Staged(const Extents& e, const ContractSchedule& s) const;
+  // Likewise of one of matrix instructions (ColumnAccess::kTensor), which tensor_ is.
+  double Tensor(const Extents& e, const ContractSchedule& s) const;
   double Library(const Extents& e, const ContractSchedule& s) const;
   double Dots(const Extents& e, const ContractSchedule& s, int team) const;
   // Returns the seconds to read `bytes` of an operand in place, in stretches of `stretch` bytes.
@@ -93,7 +96,8 @@ class TaskCost {
   int threads_ = 1;
   double multiprocessors_ = 1;  // of a GPU
   int accumulator_bytes_ = 4, operand_bytes_ = 4;
-  double lanes_ = 1;  // of a vector of the accumulator's dtype
+  const MatrixInstruction* tensor_ = nullptr;  // of a GPU that computes the contraction, if any
+  double lanes_ = 1;                           // of a vector of the accumulator's dtype
   double l1_bytes_ = 0, l2_bytes_ = 0;
   double cache_bytes_per_second_ = 1;
   double moved_vectors_ = 0, elements_ = 1;  // moved by the kernel; of its result

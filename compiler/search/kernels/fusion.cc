@@ -309,7 +309,7 @@ bool Grouping::IsPacked(NodeId n) const {
                                       ? std::pair(node(u).inputs[1], node(u).inputs[0])
                                       : std::pair(node(u).inputs[0], node(u).inputs[1]);
     // A tile copies both operands.
-    if (contract->second.columns == ColumnAccess::kStaged) return columns == n || rows == n;
+    if (IsTile(contract->second.columns)) return columns == n || rows == n;
     return contract->second.columns == ColumnAccess::kPack && columns == n && rows != n;
   });
 }

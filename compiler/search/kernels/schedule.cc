@@ -29,6 +29,8 @@ const char* ColumnsText(ColumnAccess columns) {
       return " dots";
     case ColumnAccess::kStaged:
       return " staged";
+    case ColumnAccess::kTensor:
+      return " tensor";
     case ColumnAccess::kLibrary:
       return " openblas";
   }
@@ -59,7 +61,8 @@ std::string KindText(const KernelChoice& choice) {
       return absl::StrCat("contract mr=", s.mr, " nv=", s.nv, " rows=", s.rows_per_item,
                           " panels=", s.panels_per_item, " kc=", s.kc, s.swap ? " swap" : "",
                           ColumnsText(s.columns), s.copy_rows ? " copy" : "",
-                          s.prefetch ? " prefetch" : "");
+                          s.prefetch ? " prefetch" : "",
+                          s.stages == 1 ? "" : absl::StrCat(" stages=", s.stages));
     }
     case KernelKind::kAttention: {
       const AttentionSchedule& s = choice.attention;

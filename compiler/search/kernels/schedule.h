@@ -36,12 +36,13 @@ enum class ColumnAccess : uint8_t {
   kInPlace,  // read in place, lanes along the columns
   kDots,     // read in place, lanes along the sums: the tile is one of dot products
   kStaged,   // GPUs: copied into a block's shared memory, as the row operand is
+  kTensor,   // likewise, and multiplied by matrix instructions
   kLibrary,  // read by the target's library, which multiplies the item's block (library_product.h)
 };
 
 // Tile sizes of a contraction. A register tile is `mr` rows by `nv` vectors of columns; for kDots,
-// `mr` rows by `nv` columns, and for kStaged each thread's; for kLibrary, which tiles by itself, 1
-// by 1.
+// `mr` rows by `nv` columns, and for kStaged each thread's; for kTensor, each wave's matrix
+// instructions; for kLibrary, which tiles by itself, 1 by 1.
 struct ContractSchedule {
   bool swap = false;  // the right operand's free axes become rows
   int mr = 12;
@@ -56,7 +57,9 @@ struct ContractSchedule {
   // for the same few sets of the first-level cache. Not used by kDots.
   bool copy_rows = false;
   bool prefetch = false;  // kInPlace, kDots: prefetches what the next visit reads
-  NodeId packed = -1;     // holds the panels of kAhead (PackWeights adds it)
+  // kTensor: pieces of kc sums in scratch; all but one of them are copied ahead
+  int stages = 1;
+  NodeId packed = -1;  // holds the panels of kAhead (PackWeights adds it)
 
   bool pack_ahead() const { return columns == ColumnAccess::kAhead; }
 
@@ -64,7 +67,7 @@ struct ContractSchedule {
   friend bool operator==(const ContractSchedule& a, const ContractSchedule& b) {
     auto tie = [](const ContractSchedule& s) {
       return std::tie(s.swap, s.mr, s.nv, s.rows_per_item, s.panels_per_item, s.kc, s.columns,
-                      s.copy_rows, s.prefetch);
+                      s.copy_rows, s.prefetch, s.stages);
     };
     return tie(a) == tie(b);
   }

@@ -29,11 +29,9 @@ class ScheduleReader {
     ContractSchedule& s = choice_.contract;
     if (choice_.kind != KernelKind::kContract) return false;
     constexpr std::pair<absl::string_view, ColumnAccess> kColumns[] = {
-        {"ahead", ColumnAccess::kAhead},
-        {"in_place", ColumnAccess::kInPlace},
-        {"dots", ColumnAccess::kDots},
-        {"staged", ColumnAccess::kStaged},
-        {"openblas", ColumnAccess::kLibrary}};
+        {"ahead", ColumnAccess::kAhead},   {"in_place", ColumnAccess::kInPlace},
+        {"dots", ColumnAccess::kDots},     {"staged", ColumnAccess::kStaged},
+        {"tensor", ColumnAccess::kTensor}, {"openblas", ColumnAccess::kLibrary}};
     for (const auto& [name, columns] : kColumns) {
       if (word != name) continue;
       s.columns = columns;
@@ -53,6 +51,7 @@ class ScheduleReader {
     const bool attention = choice_.kind == KernelKind::kAttention;
     const std::pair<absl::string_view, int*> small[] = {{"mr", attention ? &a.mr : &c.mr},
                                                         {"nv", attention ? &a.nv : &c.nv},
+                                                        {"stages", &c.stages},
                                                         {"unroll", &w.unroll}};
     const bool map = choice_.kind == KernelKind::kMap;
     const std::pair<absl::string_view, int64_t*> large[] = {

@@ -87,7 +87,9 @@ TEST(ScheduleParseTest, ReadsTeams) {
   for (const std::string& text :
        {std::string("row unroll=2 team=32"), std::string("map elements=1 unroll=1 team=128"),
         std::string("scatter team=2"), std::string("attention mr=4 nv=1 keys=16 team=32"),
-        std::string("contract mr=12 nv=2 rows=96 panels=1 kc=512 ahead team=8")}) {
+        std::string("contract mr=12 nv=2 rows=96 panels=1 kc=512 ahead team=8"),
+        std::string("contract mr=2 nv=4 rows=64 panels=1 kc=32 tensor team=128"),
+        std::string("contract mr=2 nv=4 rows=64 panels=1 kc=32 swap tensor stages=3 team=128")}) {
     const absl::StatusOr<KernelChoice> read = ParseSchedule(text);
     ASSERT_TRUE(read.ok()) << read.status();
     EXPECT_GT(read->team, 1) << text;
@@ -117,6 +119,9 @@ TEST(ScheduleParseTest, RefusesWhatIsNone) {
            std::string("contract mr=012 nv=2 rows=96 panels=1 kc=512"),
            std::string("contract mr=99999999999 nv=2 rows=96 panels=1 kc=512"),
            std::string("contract mr= nv=2 rows=96 panels=1 kc=512"),
+           std::string("contract mr=2 nv=4 rows=64 panels=1 kc=32 tensor stages=1 team=128"),
+           std::string("contract mr=2 nv=4 rows=64 panels=1 kc=32 tensor stages=0 team=128"),
+           std::string("row unroll=1 stages=2"),
            std::string("row unroll=1 elements=4096"),
            std::string("row mr=1"),
            std::string("row unroll=1 team=1"),

@@ -27,9 +27,9 @@ Point PointOf(const KernelChoice& choice) {
   switch (choice.kind) {
     case KernelKind::kContract:
       // The item is the tile.
-      if (c.columns == ColumnAccess::kStaged) {
+      if (IsTile(c.columns)) {
         return {choice.team, c.swap, static_cast<int64_t>(c.columns), 0, 0, c.mr, c.nv,
-                1,           1,      c.kc * kPanelSumsPerStaged};
+                c.stages,    1,      c.kc * kPanelSumsPerStaged};
       }
       return {choice.team, c.swap, static_cast<int64_t>(c.columns), c.copy_rows,       c.prefetch,
               c.mr,        c.nv,   c.rows_per_item / c.mr,          c.panels_per_item, c.kc};
@@ -255,7 +255,7 @@ void AddContractSchedules(const KernelTask& task, const v1::Target& target, int 
   for (bool swap : {false, true}) {
     const ContractRoles roles = FindContractRoles(task.graph, node, swap);
     if (roles.columns.empty()) continue;
-    if (team == kStagedTeam) {
+    if (team == kTileTeam) {
       for (const ContractSchedule& s :
            TileSchedules(task.graph, task.choice.anchor, swap, target)) {
         add(s);

@@ -1,0 +1,103 @@
+// Schedules of matrix instructions give the reference evaluator's values, on the emulated GPU: each
+// dtype of an instruction, copied beside the threads or by them, at sizes of 0, 1, primes, exact
+// tiles and a little more, and with infinities and NaN beside what padding hides. Each case has a
+// quarter of the schedules, each schedule two cases or more.
+#include <iterator>
+#include <random>
+#include <string>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/string_view.h"
+#include "compiler/search/kernels/contract_schedule.h"
+#include "compiler/search/kernels/fusion.h"
+#include "compiler/search/kernels/space.h"
+#include "gtest/gtest.h"
+#include "tests/conformance/harness.h"
+#include "tests/conformance/scheduled.h"
+
+namespace athanor {
+namespace {
+
+struct Case {
+  const char* name;
+  const char* dims;  // of one letter each
+  const char* body;
+};
+
+// Where an extent along memory is 72, 136, 48 or 80, chunks of 16 bytes are copied.
+constexpr Case kCases[] = {
+    {"F16Copied", "b", R"(%0 = Input "x" : f16[b, 72] %1 = Input "w" : f16[72, 136]
+       %2 = Contract(%0, %1) {spec="mk,kn->mn"} output "y" = %2)"},
+    {"F16Loaded", "bst", R"(%0 = Input "x" : f16[b, s] %1 = Input "w" : f16[t, s]
+       %2 = Contract(%0, %1) {spec="mk,nk->mn"} output "y" = %2)"},
+    {"Bf16OneCopied", "bs", R"(%0 = Input "x" : bf16[b, s] %1 = Input "w" : bf16[s, 136]
+       %2 = Contract(%0, %1) {spec="mk,kn->mn"} output "y" = %2)"},
+    {"Bf16Batched", "bt", R"(%0 = Input "x" : bf16[3, b, 40] %1 = Input "w" : bf16[3, 2, t, 40]
+       %2 = Contract(%0, %1) {spec="abk,actk->abct"} output "y" = %2)"},
+    {"F16BothTransposed", "st", R"(%0 = Input "x" : f16[s, 64] %1 = Input "w" : f16[t, s]
+       %2 = Contract(%0, %1) {spec="km,nk->mn"} output "y" = %2)"},
+    {"I8", "bt", R"(%0 = Input "x" : i8[b, 80] %1 = Input "w" : i8[t, 80]
+       %2 = Contract(%0, %1) {spec="mk,nk->mn"} output "y" = %2)"},
+    {"I8ToI32", "bst", R"(%0 = Input "x" : i8[b, s] %1 = Input "w" : i8[s, t]
+       %2 = Cast(%0) {dtype=i32} %3 = Cast(%1) {dtype=i32}
+       %4 = Contract(%2, %3) {spec="mk,kn->mn"} output "y" = %4)"},
+    {"U8ToI32", "bt", R"(%0 = Input "x" : u8[b, 48] %1 = Input "w" : u8[t, 48]
+       %2 = Cast(%0) {dtype=i32} %3 = Cast(%1) {dtype=i32}
+       %4 = Contract(%2, %3) {spec="mk,nk->mn"} output "y" = %4)"},
+    {"F16ToF32Epilogue", "bt", R"(%0 = Input "x" : f16[b, 72] %1 = Input "w" : f16[72, t]
+       %2 = Input "o" : f32[t] %3 = Cast(%0) {dtype=f32} %4 = Cast(%1) {dtype=f32}
+       %5 = Contract(%3, %4) {spec="mk,kn->mn"} %6 = IndexMap(%2) {map=map[b, t]($1)}
+       %7 = Add(%5, %6) %8 = Tanh(%7) %9 = IndexMap(%8) {map=map[t, b]($1, $0)}
+       output "y" = %9)"},
+    {"F16Padded", "bst", R"(%0 = Input "x" : f16[b, s] %1 = Input "w" : f16[t, s]
+       %2 = IndexMap(%0) {fill=f16[] {0.5}, map=map[b, s + 3]($0, $1 - 2)}
+       %3 = IndexMap(%1) {fill=f16[] {0.25}, map=map[t, s + 3]($0, $1 - 1)}
+       %4 = Contract(%2, %3) {spec="bk,nk->bn"} output "y" = %4)"},
+};
+
+constexpr ThreeSizes kSizes[] = {{1, 1, 1},  {2, 0, 3},      {0, 5, 7},     {3, 4, 0},
+                                 {5, 67, 3}, {64, 128, 128}, {67, 17, 131}, {129, 200, 33}};
+
+class TensorTest : public testing::TestWithParam<size_t> {
+ protected:
+  std::mt19937 rng_{29};
+};
+
+TEST_P(TensorTest, GivesTheReferencesValues) {
+  const Case& c = kCases[GetParam()];
+  std::string text = "graph \"\" {";
+  for (const char dim : absl::string_view(c.dims)) {
+    absl::StrAppend(&text, " dim ", std::string(1, dim), " in [0, 300]");
+  }
+  const absl::StatusOr<Graph> graph = ParseGraph(absl::StrCat(text, " ", c.body, "}"));
+  ASSERT_TRUE(graph.ok()) << graph.status();
+  v1::Target target = TestTargets({0})[0];
+  ASSERT_EQ(target.device(), "cuda");
+  target.set_cpu("sm_80");
+  // One kernel computes it all: casts of operands too, which others may compute in a plan.
+  KernelChoice one{.root = static_cast<NodeId>(graph->nodes.size()) - 1,
+                   .kind = KernelKind::kContract,
+                   .team = 128};
+  for (NodeId n = 0; n <= one.root; ++n) {
+    if (graph->node(n).op == Op::kContract) one.anchor = n;
+  }
+  const KernelTask task = CutTask(*graph, MemoryOf(*graph, {{one}}), WeightsOf(*graph), one);
+  const std::vector<ContractSchedule> all = TensorSchedules(task.graph, task.choice.anchor, target);
+  EXPECT_GE(all.size(), 28);
+  constexpr size_t kShare = 4;
+  for (size_t i = GetParam() % kShare; i < all.size(); i += kShare) {
+    ContractSchedule s = all[i];
+    s.swap = i / kShare % 3 == 2;
+    KernelChoice choice = task.choice;
+    choice.contract = s;
+    ExpectSchedule(task, choice, target, kSizes, rng_);
+    if (HasFailure()) return;
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Contractions, TensorTest, testing::Range(size_t{0}, std::size(kCases)),
+                         [](const auto& info) { return std::string(kCases[info.param].name); });
+
+}  // namespace
+}  // namespace athanor
