@@ -448,7 +448,7 @@ TEST(TensorSchedulesTest, NeedOneDTypeOfBothOperands) {
       *b.Add(Op::kCast, {*b.Input("w", {DType::kF16, {32, 64}})}, {{"dtype", DType::kF32}});
   const NodeId node = *b.Add(Op::kContract, {x, w}, {{"spec", std::string("mk,kn->mn")}});
   EXPECT_TRUE(TensorSchedules(graph, node, Chip("sm_80")).empty());
-  EXPECT_FALSE(TileSchedules(graph, node, Chip("sm_80")).empty());
+  EXPECT_FALSE(TileSchedules(graph, node, /*swap=*/false, Chip("sm_80")).empty());
 }
 
 // A cast with memory of its own is read from there.

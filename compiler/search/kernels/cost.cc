@@ -287,10 +287,6 @@ double TaskCost::Staged(const Extents& e, const ContractSchedule& s) const {
                        .resident = std::max(1.0, std::floor(blocks))});
 }
 
-// A scheduler, of which a multiprocessor has four, issues an instruction of a wave of 32 threads a
-// cycle, which is a slot of each of them. The fullest scheduler's slots count; or, where it has too
-// few waves to hide what each waits, the time of one wave after another, as many side by side as
-// have room; or the bytes that items read.
 // As Staged(), by waves: what an instruction multiplies is loaded by 512 bytes of rows and 256 of
 // columns at a time. Copies that run ahead hide what memory takes behind the products of the steps
 // in between. Takes their chunks to be whole.
@@ -321,6 +317,10 @@ double TaskCost::Tensor(const Extents& e, const ContractSchedule& s) const {
                        .resident = std::max(1.0, std::floor(blocks))});
 }
 
+// A scheduler, of which a multiprocessor has four, issues an instruction of a wave of 32 threads a
+// cycle, which is a slot of each of them. The fullest scheduler's slots count; or, where it has too
+// few waves to hide what each waits, the time of one wave after another, as many side by side as
+// have room; or the bytes that items read.
 double TaskCost::OnGpu(double items, const TeamWork& work) const {
   constexpr double kWave = 32, kSchedulers = 4;
   const double schedulers = multiprocessors_ * kSchedulers;

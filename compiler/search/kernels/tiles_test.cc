@@ -2,6 +2,7 @@
 // a search walks among them, what they are predicted to cost, and where the rule of thumb takes
 // one.
 #include <algorithm>
+#include <limits>
 #include <map>
 #include <set>
 #include <string>
@@ -54,7 +55,14 @@ std::string Product(const std::string& m, const std::string& k, const std::strin
                       "] %2 = Contract(%0, %1) {spec=\"mk,kn->mn\"} output \"y\" = %2");
 }
 
-bool IsTile(const KernelChoice& c) { return c.contract.columns == ColumnAccess::kStaged; }
+v1::Target GpuWithInstructions() {
+  v1::Target t = Gpu();
+  t.set_cpu("sm_90a");
+  return t;
+}
+
+bool IsTile(const KernelChoice& c) { return IsTile(c.contract.columns); }
+bool IsTensor(const KernelChoice& c) { return c.contract.columns == ColumnAccess::kTensor; }
 
 std::vector<KernelChoice> TilesOf(const KernelTask& task, const v1::Target& target = Gpu()) {
   std::vector<KernelChoice> tiles;
@@ -244,6 +252,53 @@ TEST(TilesTest, TheRuleOfThumbTakesThemForEnoughRowsColumnsAndSums) {
     EXPECT_FALSE(absl::StrContains(Rule(body), "staged")) << Rule(body) << " of " << body;
   }
   EXPECT_FALSE(absl::StrContains(Rule(Product("4096", "4096", "4096"), Cpu()), "staged"));
+}
+
+TEST(TilesTest, TheRuleOfThumbTakesMatrixInstructionsOfTheChip) {
+  const auto rule = [](const std::string& body) { return Rule(body, GpuWithInstructions()); };
+  const auto product = [](const std::string& n, const std::string& dtype) {
+    return Product(n, n, n, dtype);
+  };
+  for (const char* dtype : {"f16", "bf16", "i8", "u8"}) {
+    EXPECT_TRUE(absl::StrContains(rule(product("4096", dtype)), " tensor ")) << dtype;
+    EXPECT_TRUE(absl::StartsWith(rule(product("4096", dtype)), "contract mr=4 nv=8 rows=128 "));
+    EXPECT_TRUE(absl::StartsWith(rule(product("128", dtype)), "contract mr=1 nv=4 rows=32 "));
+    EXPECT_TRUE(absl::StrContains(Rule(product("4096", dtype)), " staged "))
+        << "of a chip without them: " << dtype;
+  }
+  for (const char* dtype : {"f32", "f64", "i32"}) {
+    EXPECT_TRUE(absl::StrContains(rule(product("4096", dtype)), " staged ")) << dtype;
+  }
+  // These casts get kernels of their own.
+  EXPECT_TRUE(
+      absl::StrContains(rule("%0 = Input \"x\" : f16[512, 512] %1 = Input \"w\" : f16[512, 512] "
+                             "%2 = Cast(%0) {dtype=f32} %3 = Cast(%1) {dtype=f32} "
+                             "%4 = Contract(%2, %3) {spec=\"mk,kn->mn\"} output \"y\" = %4"),
+                        " staged "));
+}
+
+TEST(TilesTest, OfMatrixInstructionsArePredictedToBeFaster) {
+  const v1::Target target = GpuWithInstructions();
+  const KernelTask task = Task(Product("8192", "8192", "8192", "bf16"), target);
+  const TaskCost cost(task, {}, target, Machine::Typical(target));
+  const auto least = [&](const auto& among) {
+    double seconds = std::numeric_limits<double>::infinity();
+    for (const KernelChoice& c : Schedules(task, target)) {
+      if (among(c)) seconds = std::min(seconds, cost.Predict(c));
+    }
+    return seconds;
+  };
+  const double tensor = least(IsTensor);
+  EXPECT_LT(4 * tensor, least([](const KernelChoice& c) { return !IsTensor(c); }));
+  EXPECT_GE(tensor, cost.roofline());
+  // Copies that run ahead are waited for less.
+  const auto stages = [&](int n) {
+    return least([n](const KernelChoice& c) {
+      return IsTensor(c) && c.contract.stages == n && c.contract.mr == 4 && c.contract.nv == 4;
+    });
+  };
+  EXPECT_LE(stages(2), stages(1));
+  EXPECT_LE(stages(3), stages(2));
 }
 
 // Lanes follow the stores, whichever operand is a weight and however it lies in memory.
