@@ -1,10 +1,7 @@
 #include "compiler/codegen/cuda/nvrtc.h"
 
 #include <dlfcn.h>
-#include <glob.h>
 
-#include <cstdlib>
-#include <filesystem>
 #include <map>
 #include <memory>
 #include <utility>
@@ -12,60 +9,13 @@
 #include "absl/cleanup/cleanup.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
-#include "absl/strings/str_split.h"
+#include "deploy/bazel/libs/cuda_folders.h"
 #include "deploy/bazel/libs/mutex.h"
 
 namespace athanor {
 namespace {
 
 constexpr char kFile[] = "libnvrtc.so.13";
-// Toolkits, and Python packages of the system's own interpreter.
-constexpr const char* kPlaces[] = {"/usr/local/cuda*/lib64",
-                                   "/usr/local/cuda*/targets/x86_64-linux/lib",
-                                   "/usr/local/lib/python3*/*-packages/nvidia/cu13/lib",
-                                   "/opt/*/lib/python3*/site-packages/nvidia/cu13/lib",
-                                   "/opt/*/.venv/lib/python3*/site-packages/nvidia/cu13/lib"};
-// Below the prefix of an interpreter.
-constexpr char kInPrefix[] = "lib/python3*/*-packages/nvidia/cu13/lib";
-
-std::vector<std::string> Found(const std::string& pattern) {
-  glob_t matches = {};
-  absl::Cleanup release = [&] { globfree(&matches); };
-  if (glob(pattern.c_str(), 0, nullptr, &matches) != 0) return {};
-  return {matches.gl_pathv, matches.gl_pathv + matches.gl_pathc};
-}
-
-// Returns the prefixes of the interpreters python3 in PATH, and of those that they are links to: an
-// environment's python3 is a link to the one that it was made from.
-std::vector<std::filesystem::path> PythonPrefixes() {
-  const char* const path = std::getenv("PATH");
-  std::vector<std::filesystem::path> prefixes;
-  for (absl::string_view folder : absl::StrSplit(path ? path : "", ':', absl::SkipEmpty())) {
-    std::filesystem::path python = std::filesystem::path(std::string(folder)) / "python3";
-    std::error_code error;
-    constexpr int kMostLinks = 8;
-    for (int i = 0; i < kMostLinks && std::filesystem::exists(python, error); ++i) {
-      prefixes.push_back(python.parent_path().parent_path());
-      const std::filesystem::path to = std::filesystem::read_symlink(python, error);
-      if (error) break;
-      python = python.parent_path() / to;  // `to` alone if it is absolute
-    }
-  }
-  return prefixes;
-}
-
-std::vector<std::string> Places(const std::string& folder) {
-  if (!folder.empty()) return {folder};
-  if (const char* named = std::getenv(kNvrtcVariable); named && *named) return {named};
-  std::vector<std::string> places = {""};
-  for (const char* pattern : kPlaces) {
-    for (std::string& place : Found(pattern)) places.push_back(std::move(place));
-  }
-  for (const std::filesystem::path& prefix : PythonPrefixes()) {
-    for (std::string& place : Found(prefix / kInPrefix)) places.push_back(std::move(place));
-  }
-  return places;
-}
 
 }  // namespace
 
@@ -74,7 +24,7 @@ std::string Nvrtc::Open(const std::string& folder) {
   // NVRTC asks for its builtins by bare name at the first compilation; whatever is loaded by then
   // under that name is taken, wherever it lies.
   if (!folder.empty()) {
-    for (const std::string& file : Found(prefix + "libnvrtc-builtins.so.*")) {
+    for (const std::string& file : FilesLike(prefix + "libnvrtc-builtins.so.*")) {
       dlopen(file.c_str(), RTLD_NOW | RTLD_GLOBAL);
     }
   }
@@ -104,7 +54,7 @@ absl::StatusOr<const Nvrtc*> Nvrtc::Load(const std::string& folder) {
   std::unique_ptr<Nvrtc>& nvrtc = (*loaded)[folder];
   if (nvrtc != nullptr) return nvrtc.get();
   std::vector<std::string> reasons;
-  for (const std::string& place : Places(folder)) {
+  for (const std::string& place : CudaFolders(folder, kNvrtcVariable)) {
     auto opened = std::make_unique<Nvrtc>();
     std::string why = opened->Open(place);
     if (why.empty()) {
