@@ -61,7 +61,8 @@ absl::StatusOr<int64_t> Executable::Context::PlaceStaged() {
     const Program::Buffer& buffer = program.buffers[i];
     if (buffer.kind != v1::Buffer::INPUT && buffer.kind != v1::Buffer::OUTPUT) continue;
     const int64_t most = std::max<int64_t>(0, program.sizes.range(buffer.bytes_size).max);
-    if (most > kMostInBlock) {
+    // In the block, places move with the sizes.
+    if (most > kMostInBlock || buffer.still) {
       fits = place(static_cast<int>(i), most);
     } else {
       auto& staged = buffer.kind == v1::Buffer::INPUT ? in_block_ : out_of_block_;

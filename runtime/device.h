@@ -22,9 +22,11 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
 #include "absl/types/span.h"
 #include "runtime/kernel_abi.h"
+#include "runtime/library_call.h"
 #include "runtime/memory_ledger.h"
 
 namespace athanor {
@@ -80,14 +82,16 @@ struct LaunchArguments {
 };
 
 // A launch of a recording. Its arguments lie in the device's memory, and are read each time it
-// runs.
+// runs. Or a call of the library, whose buffers lie at the same addresses each time.
 struct RecordedLaunch {
   const DeviceKernel* kernel = nullptr;
-  const void* arguments = nullptr;  // as ArgumentWords
-  int buffers = 0, sizes = 0;       // of them
-  int64_t most_items = 1;           // work items of any time, which has from 0 to so many
-  int team = 1;                     // as LaunchArguments
-  bool one_thread = false;          // as LaunchArguments
+  const void* arguments = nullptr;    // as ArgumentWords
+  int buffers = 0, sizes = 0;         // of them
+  int64_t most_items = 1;             // work items of any time, which has from 0 to so many
+  int team = 1;                       // as LaunchArguments
+  bool one_thread = false;            // as LaunchArguments
+  const LibraryCall* call = nullptr;  // instead of a kernel; CheckCall() was OK
+  LibraryBuffers call_buffers;        // committed by the time it runs
 };
 
 // Launches in order, made ready to be run many times by the queue that made it. Must die before the
@@ -149,6 +153,10 @@ class Device {
   // Loads a copy of a finished kernel object. INVALID_ARGUMENT or FAILED_PRECONDITION if it does
   // not load here.
   virtual absl::StatusOr<std::unique_ptr<DeviceKernel>> LoadKernel(absl::string_view object) = 0;
+  // Checks that the library of this device computes a call as it is: its version, its algorithm.
+  // FAILED_PRECONDITION: there is no library, or another version; INVALID_ARGUMENT: it computes no
+  // such product in this way.
+  virtual absl::Status CheckCall(const LibraryCall& call);
   // Returns the bytes that a queue holds for kernels whose work items need `per_item` bytes of
   // scratch, as each item that runs at the same time, of teams of one, has its own; the largest
   // int64_t if there are more. REQUIRES: per_item >= 0
@@ -157,6 +165,10 @@ class Device {
   virtual absl::StatusOr<std::unique_ptr<DeviceQueue>> NewQueue(int64_t scratch_bytes) = 0;
 };
 
+inline absl::Status Device::CheckCall(const LibraryCall& call) {
+  return absl::FailedPreconditionError(
+      absl::StrCat("device '", name(), "' calls no library; ", call.library, " is that of a GPU"));
+}
 inline absl::Status DeviceQueue::Launch(const DeviceKernel&, const LaunchArguments&) {
   return absl::InternalError("a launch on a device that has recordings");
 }

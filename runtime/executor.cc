@@ -123,6 +123,11 @@ absl::Status Executable::LoadKernels(const v1::Plan& plan,
     }
     kernels_.push_back(*std::move(kernel));
   }
+  for (const Program::Step& step : program_.run) {
+    if (step.call < 0) continue;
+    const absl::Status status = device_->CheckCall(program_.calls[step.call]);
+    if (!status.ok()) return InStep(step.label, status);
+  }
   return absl::OkStatus();
 }
 

@@ -282,6 +282,8 @@ class Executable::Context {
   // Records what a run of steps [first, end) will replay, with `loops` as in RunSpan, some of which
   // may lie outside.
   absl::Status RecordSpan(absl::Span<const int> loops, int64_t first, int64_t end);
+  // Returns where the buffers of a library call lie, in every run.
+  LibraryBuffers CallBuffersOf(const Program::Step& step) const;
   // Returns null for steps that have no work at any size.
   absl::StatusOr<const DeviceRecording*> Recorded(const Span& span);
   absl::Status Replay(const Span& span);

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <memory>
 
+#include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "runtime/device.h"
@@ -25,6 +26,7 @@ class ForwardingDevice : public Device {
   absl::StatusOr<std::unique_ptr<DeviceKernel>> LoadKernel(absl::string_view object) override {
     return device_.LoadKernel(object);
   }
+  absl::Status CheckCall(const LibraryCall& call) override { return device_.CheckCall(call); }
   int64_t ScratchBytes(int64_t per_item) const override { return device_.ScratchBytes(per_item); }
   absl::StatusOr<std::unique_ptr<DeviceQueue>> NewQueue(int64_t scratch_bytes) override {
     return device_.NewQueue(scratch_bytes);

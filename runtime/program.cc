@@ -8,6 +8,7 @@
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
 #include "deploy/bazel/libs/status_macros.h"
+#include "runtime/checked_call.h"
 #include "runtime/kernel_abi.h"
 
 namespace athanor {
@@ -15,6 +16,7 @@ namespace {
 
 constexpr uint32_t kFormat = 1;
 constexpr uint32_t kFormatWithLoops = 2;
+constexpr uint32_t kFormatWithCalls = 3;
 // A cache line, and the widest vector register.
 constexpr int64_t kAlignment = 64;
 constexpr uint32_t kWaveThreads = 32;
@@ -48,10 +50,15 @@ class Builder {
   }
 
   absl::Status Dims() {
-    const uint32_t format = plan_.loops().empty() ? kFormat : kFormatWithLoops;
+    const bool calls = std::any_of(plan_.run().begin(), plan_.run().end(),
+                                   [](const v1::Step& step) { return step.has_library_call(); });
+    const uint32_t format = calls                   ? kFormatWithCalls
+                            : plan_.loops().empty() ? kFormat
+                                                    : kFormatWithLoops;
     if (plan_.format() != format) {
       return Bad("format", absl::StrCat("is ", plan_.format(), ", this runtime reads ", kFormat,
-                                        ", or with loops ", kFormatWithLoops));
+                                        ", or with loops ", kFormatWithLoops,
+                                        ", or with library calls ", kFormatWithCalls));
     }
     program_.plan_id = plan_.plan_id();
     program_.kernels = plan_.kernels_size();
@@ -178,6 +185,12 @@ class Builder {
     for (int i = 0; i < from.size(); ++i) {
       const std::string where = absl::StrCat(part, " step ", i, " '", from[i].label(), "'");
       ASSIGN_OR_RETURN(Program::Step step, OneStep(from[i], where));
+      if (from[i].has_library_call()) {
+        if (part == "prepare") {
+          return Bad(where, "has a library_call, which only steps of `run` may have");
+        }
+        RETURN_IF_ERROR(AddCall(from[i], where, step));
+      }
       if (part == "prepare") {
         absl::Status status = CheckPrepare(step, where);
         if (!status.ok()) return status;
@@ -188,7 +201,8 @@ class Builder {
   }
 
   absl::StatusOr<Program::Step> OneStep(const v1::Step& from, absl::string_view where) {
-    if (from.kernel() >= static_cast<uint32_t>(plan_.kernels_size())) {
+    const bool call = from.has_library_call();
+    if (!call && from.kernel() >= static_cast<uint32_t>(plan_.kernels_size())) {
       return Bad(where, absl::StrCat("kernel ", from.kernel(), " of ", plan_.kernels_size()));
     }
     if (from.scratch_bytes() < 0 || from.scratch_bytes() > kMaxBytes) {
@@ -197,8 +211,8 @@ class Builder {
     program_.scratch_bytes = std::max(program_.scratch_bytes, from.scratch_bytes());
     Program::Step to;
     to.label = from.label();
-    to.kernel = from.kernel();
-    to.team = std::max(static_cast<int>(plan_.kernels(to.kernel).team()), 1);
+    to.kernel = call ? -1 : static_cast<int>(from.kernel());
+    to.team = call ? 1 : std::max(static_cast<int>(plan_.kernels(to.kernel).team()), 1);
     to.first_buffer = program_.buffer_refs.size();
     to.buffers = from.buffers_size();
     for (const uint32_t buffer : from.buffers()) {
@@ -222,6 +236,60 @@ class Builder {
       *rest[i].second = size;
     }
     return to;
+  }
+
+  // Checks a step that calls the library, and completes it. What it touches must lie inside its
+  // buffers: no kernel compares its indices.
+  absl::Status AddCall(const v1::Step& from, absl::string_view where, Program::Step& step) {
+    if (from.kernel() != 0 || from.sizes_size() != 0 || from.scratch_bytes() != 0) {
+      return Bad(where, "has a library_call, and kernel, sizes or scratch_bytes beside it");
+    }
+    const SizeRange grid = program_.sizes.range(step.grid_size);
+    if (grid.min != 1 || grid.max != 1) {
+      return Bad(where, absl::StrCat("calls a library with a grid of ", grid.min, " to ", grid.max,
+                                     "; it must be 1"));
+    }
+    std::vector<CallBuffer> buffers;
+    for (int i = 0; i < step.buffers; ++i) {
+      Program::Buffer& buffer = program_.buffers[program_.buffer_refs[step.first_buffer + i]];
+      buffer.still = true;
+      buffers.push_back(
+          {buffer.dtype, std::max<int64_t>(0, program_.sizes.range(buffer.bytes_size).min)});
+    }
+    absl::StatusOr<LibraryCall> call = CheckedCall(from.library_call(), buffers);
+    if (!call.ok()) return Bad(where, call.status().message());
+    for (int i = 0; i < step.buffers; ++i) RETURN_IF_ERROR(CheckCallBuffer(from, where, i));
+    step.call = static_cast<int>(program_.calls.size());
+    program_.calls.push_back(*std::move(call));
+    return absl::OkStatus();
+  }
+
+  // Checks the kind of the i-th buffer of a library call.
+  absl::Status CheckCallBuffer(const v1::Step& from, absl::string_view where, int i) const {
+    const auto kind = [&](uint32_t buffer) {
+      return plan_.buffers(static_cast<int>(buffer)).kind();
+    };
+    const uint32_t buffer = from.buffers(i);
+    const bool workspace =
+        from.library_call().workspace_bytes() > 0 && i + 1 == from.buffers_size();
+    const auto wrong = [&](absl::string_view why) {
+      return Bad(where, absl::StrCat("uses buffer ", buffer, " of kind ",
+                                     v1::Buffer::Kind_Name(kind(buffer)), why));
+    };
+    if (kind(buffer) == v1::Buffer::WINDOW) {
+      return wrong("; a library call keeps its addresses, and a WINDOW moves");
+    }
+    if (workspace && kind(buffer) != v1::Buffer::ARENA) {
+      return wrong(" as workspace; that must be in the ARENA");
+    }
+    if (i == 0 && kind(buffer) != v1::Buffer::ARENA && kind(buffer) != v1::Buffer::OUTPUT) {
+      return wrong(" as result; only ARENA and OUTPUT can be written");
+    }
+    if (std::count(from.buffers().begin(), from.buffers().end(), buffer) > 1 &&
+        (i == 0 || workspace)) {
+      return wrong(" twice, and writes it");
+    }
+    return absl::OkStatus();
   }
 
   // Prepare runs once, before any call, so no buffer of a call exists yet.

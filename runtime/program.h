@@ -11,6 +11,7 @@
 
 #include "absl/status/statusor.h"
 #include "proto/athanor/v1/plan.pb.h"
+#include "runtime/library_call.h"
 #include "runtime/size_expr.h"
 
 namespace athanor {
@@ -27,7 +28,8 @@ struct Program {
     // among parameters. CONSTANT, PREPARED: index in `fixed`. ARENA: offset in the arena. WINDOW:
     // its loop.
     int64_t place;
-    bool kept = false;  // a step of run, a loop or an output uses it
+    bool kept = false;   // a step of run, a loop or an output uses it
+    bool still = false;  // a library call uses it: its address must not change from run to run
   };
   // A constant or prepared buffer.
   struct Fixed {
@@ -37,7 +39,8 @@ struct Program {
   };
   struct Step {
     std::string label;
-    int kernel;
+    int kernel;                 // -1: a library call
+    int call = -1;              // in `calls`
     int team;                   // of the kernel
     int first_buffer, buffers;  // in buffer_refs
     int first_size, sizes;      // in size_refs
@@ -79,6 +82,7 @@ struct Program {
   std::vector<int> arena_buffers;  // sorted by offset
   std::vector<Fixed> fixed;
   std::vector<Step> prepare, run;
+  std::vector<LibraryCall> calls;  // of run
   std::vector<Loop> loops;
   std::vector<int> outer_loops;  // loops inside no other, sorted by `first`
   // Each step of prepare makes one buffer and reads the others, as in plans of the compiler. If

@@ -35,7 +35,11 @@ void Write(const Program& program, const Program::Step& step, const ArgumentWord
 }  // namespace
 
 RecordedLaunch Executable::LaunchOf(const Program::Step& step, RecordedLaunch launch) const {
-  launch.kernel = kernels_[step.kernel].get();
+  if (step.call >= 0) {
+    launch.call = &program_.calls[step.call];
+  } else {
+    launch.kernel = kernels_[step.kernel].get();
+  }
   launch.most_items = program_.sizes.range(step.grid_size).max;
   launch.team = step.team;
   return launch;
@@ -174,6 +178,20 @@ absl::Status Executable::Context::RecordSpan(absl::Span<const int> loops, int64_
   return first < end ? Recorded({first, end, false}).status() : absl::OkStatus();
 }
 
+LibraryBuffers Executable::Context::CallBuffersOf(const Program::Step& step) const {
+  const Program& program = executable_->program_;
+  const LibraryCall& call = program.calls[step.call];
+  int next = step.first_buffer;
+  const auto address = [&] { return DeviceAddress(program.buffer_refs[next++]); };
+  LibraryBuffers buffers;
+  buffers.result = address();
+  buffers.left = address();
+  buffers.right = address();
+  if (call.bias) buffers.bias = address();
+  if (call.workspace_bytes > 0) buffers.workspace = address();
+  return buffers;
+}
+
 absl::StatusOr<const DeviceRecording*> Executable::Context::Recorded(const Span& span) {
   if (const auto found = recordings_.find(span); found != recordings_.end()) {
     return found->second.get();
@@ -184,6 +202,7 @@ absl::StatusOr<const DeviceRecording*> Executable::Context::Recorded(const Span&
     RecordedLaunch launch =
         executable_->LaunchOf(executable_->program_.run[s], block_->Recorded(s));
     launch.one_thread = one_thread;
+    if (launch.call != nullptr) launch.call_buffers = CallBuffersOf(executable_->program_.run[s]);
     if (launch.most_items > 0) launches.push_back(launch);
   }
   std::unique_ptr<DeviceRecording> recording;

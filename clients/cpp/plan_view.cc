@@ -59,6 +59,7 @@ double SecondsOf(const v1::PlanCost& cost) {
 }
 
 std::string KernelName(const v1::Plan& plan, const v1::Step& step) {
+  if (step.has_library_call()) return step.library_call().library();
   const auto kernel = static_cast<int>(step.kernel());
   return kernel < plan.kernels_size() ? plan.kernels(kernel).name() : "?";
 }
@@ -210,7 +211,8 @@ json PlanDetailsJson(const v1::PlanDetails& details) {
   for (const v1::Step& step : plan.run()) {
     json buffers = json::array();
     for (uint32_t b : step.buffers()) buffers.push_back(b);
-    steps.push_back({{"kernel", step.kernel()},
+    steps.push_back({{"kernel", step.has_library_call() ? json() : json(step.kernel())},
+                     {"library", step.library_call().library()},
                      {"label", step.label()},
                      {"buffers", buffers},
                      {"grid", SizeText(step.grid())},

@@ -43,12 +43,22 @@ std::string BufferText(const v1::Plan& plan, uint32_t index) {
   return text + "]";
 }
 
-std::string StepText(const v1::Plan& plan, const char* part, int index, const v1::Step& step) {
+// Returns which kernel a step launches, or what of a library it calls.
+std::string WorkText(const v1::Plan& plan, const v1::Step& step) {
+  if (step.has_library_call()) {
+    const v1::LibraryCall& call = step.library_call();
+    return Cat(call.library(), " ", call.rows(), " x ", call.columns(), " x ", call.sums(),
+               call.batch() > 1 ? Cat(" batch ", call.batch()) : "", call.bias() ? " bias" : "",
+               " (workspace ", call.workspace_bytes(), ")(");
+  }
   const bool known = step.kernel() < static_cast<uint32_t>(plan.kernels_size());
-  std::string text = Cat(part, " ", index, ": ");
-  text += known ? plan.kernels(static_cast<int>(step.kernel())).name() : "?";
   const uint32_t team = known ? plan.kernels(static_cast<int>(step.kernel())).team() : 0;
-  text += Cat(" (kernel ", step.kernel(), team > 1 ? Cat(", team ", team) : "", ")(");
+  return Cat(known ? plan.kernels(static_cast<int>(step.kernel())).name() : "?", " (kernel ",
+             step.kernel(), team > 1 ? Cat(", team ", team) : "", ")(");
+}
+
+std::string StepText(const v1::Plan& plan, const char* part, int index, const v1::Step& step) {
+  std::string text = Cat(part, " ", index, ": ", WorkText(plan, step));
   for (int i = 0; i < step.buffers_size(); ++i) {
     text += (i == 0 ? "" : i == 1 ? " <- " : ", ") + BufferText(plan, step.buffers(i));
   }

@@ -77,6 +77,11 @@ class Verifier {
     return step >= static_cast<int>(l.first()) && step < static_cast<int>(l.first() + l.steps());
   }
   absl::Status CheckStep(const v1::Step& step, const std::string& name) const;
+  absl::Status CheckCall(const v1::Step& step, const std::string& name) const;
+  // Returns which of the step's buffers is a library call's workspace; -1: none.
+  static int WorkspaceOf(const v1::Step& step) {
+    return step.library_call().workspace_bytes() > 0 ? step.buffers_size() - 1 : -1;
+  }
   void Touch(int b, int step);
   absl::Status Write(int b, const std::string& name, bool prepare);
   absl::Status Read(int b, const std::string& name, bool prepare) const;
@@ -92,10 +97,14 @@ class Verifier {
 };
 
 absl::Status Verifier::Dims() {
-  const uint32_t format = plan_.loops().empty() ? 1 : 2;
+  const bool calls = std::any_of(plan_.run().begin(), plan_.run().end(),
+                                 [](const v1::Step& step) { return step.has_library_call(); });
+  const uint32_t format = calls ? 3 : plan_.loops().empty() ? 1 : 2;
   if (plan_.format() != format) {
     return Broken("format ", plan_.format(), "; this code knows format ", format,
-                  format == 1 ? " of plans without loops" : " of plans with loops");
+                  calls         ? " of plans with library calls"
+                  : format == 1 ? " of plans without loops"
+                                : " of plans with loops");
   }
   for (const v1::DimRange& d : plan_.dims()) {
     if (!Expr::IsSymbolName(d.name()) || !dims_.insert(d.name()).second) {
@@ -161,8 +170,29 @@ absl::Status Verifier::CheckBuffer(int b) {
   return absl::OkStatus();
 }
 
+// Checks what the runtime asks of a call's step; runtime/checked_call.h checks its matrices.
+absl::Status Verifier::CheckCall(const v1::Step& step, const std::string& name) const {
+  const v1::LibraryCall& call = step.library_call();
+  const int buffers = 3 + (call.bias() ? 1 : 0) + (WorkspaceOf(step) >= 0 ? 1 : 0);
+  if (step.buffers_size() != buffers) {
+    return Broken(name, " calls a library with ", step.buffers_size(), " buffers, not ", buffers);
+  }
+  if (step.kernel() != 0 || step.sizes_size() != 0 || step.scratch_bytes() != 0) {
+    return Broken(name, " calls a library, and has a kernel, sizes or scratch");
+  }
+  for (uint32_t b : step.buffers()) {
+    if (b < static_cast<uint32_t>(plan_.buffers_size()) &&
+        plan_.buffers(static_cast<int>(b)).kind() == Buffer::WINDOW) {
+      return Broken(name, " calls a library with ", Name(static_cast<int>(b)), ", which moves");
+    }
+  }
+  return absl::OkStatus();
+}
+
 absl::Status Verifier::CheckStep(const v1::Step& step, const std::string& name) const {
-  if (step.kernel() >= static_cast<uint32_t>(plan_.kernels_size())) {
+  if (step.has_library_call()) {
+    if (absl::Status s = CheckCall(step, name); !s.ok()) return s;
+  } else if (step.kernel() >= static_cast<uint32_t>(plan_.kernels_size())) {
     return Broken(name, " runs kernel ", step.kernel(), " of ", plan_.kernels_size());
   }
   if (step.buffers_size() == 0) return Broken(name, " has no buffer to write");
@@ -338,12 +368,23 @@ absl::Status Verifier::Steps(const google::protobuf::RepeatedPtrField<v1::Step>&
       }
     }
     for (int b = 1; s.ok() && b < step.buffers_size(); ++b) {
+      if (b == WorkspaceOf(step)) continue;
       s = Read(static_cast<int>(step.buffers(b)), name, prepare);
     }
     if (s.ok()) s = Write(static_cast<int>(step.buffers(0)), name, prepare);
+    if (s.ok() && prepare && step.has_library_call()) {
+      s = Broken(name, " calls a library; only steps of run may");
+    }
+    if (const int workspace = WorkspaceOf(step); s.ok() && workspace >= 0) {
+      s = Write(static_cast<int>(step.buffers(workspace)), name, prepare);
+    }
     if (!s.ok()) return s;
     if (prepare) continue;
     lives_[step.buffers(0)].made = i;
+    if (const int workspace = WorkspaceOf(step); workspace >= 0) {
+      lives_[step.buffers(workspace)].made = i;
+      lives_[step.buffers(workspace)].written = false;
+    }
     for (uint32_t b : step.buffers()) Touch(static_cast<int>(b), i);
   }
   return absl::OkStatus();
@@ -384,7 +425,7 @@ absl::Status Verifier::Outputs() {
 bool Verifier::Replaces(int born, int dying) const {
   if (lives_[born].first != lives_[dying].last) return false;
   const v1::Step& step = plan_.run(lives_[born].first);
-  return static_cast<int>(step.buffers(0)) == born &&
+  return !step.has_library_call() && static_cast<int>(step.buffers(0)) == born &&
          plan_.buffers(born).arena_offset() == plan_.buffers(dying).arena_offset() &&
          plan_.buffers(born).bytes().SerializeAsString() ==
              plan_.buffers(dying).bytes().SerializeAsString();

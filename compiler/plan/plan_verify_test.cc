@@ -149,6 +149,58 @@ void ExpectBrokenBy(Change change, const std::string& says) {
 
 TEST(PlanVerifyTest, AGoodPlan) { EXPECT_TRUE(VerifyPlan(Good()).ok()) << VerifyPlan(Good()); }
 
+// Step 1 of the plan, arena 2 → arena 3, as a library's product by the weight, with a workspace.
+v1::Plan WithCall() {
+  v1::Plan plan = Good();
+  plan.set_format(3);
+  plan.set_arena_bytes(640);
+  v1::Buffer* workspace = plan.add_buffers();
+  *workspace = plan.buffers(2);
+  workspace->set_arena_offset(512);
+  v1::Step* step = plan.mutable_run(1);
+  step->clear_kernel();
+  step->add_buffers(5);
+  step->add_buffers(6);
+  v1::LibraryCall* call = step->mutable_library_call();
+  call->set_library("cuBLASLt 13.1.0");
+  call->set_rows(4);
+  call->set_columns(8);
+  call->set_sums(2);
+  call->set_batch(3);
+  call->set_workspace_bytes(16);
+  return plan;
+}
+
+TEST(PlanVerifyTest, LibraryCalls) {
+  EXPECT_TRUE(VerifyPlan(WithCall()).ok()) << VerifyPlan(WithCall());
+  const auto broken = [](auto change, const std::string& says) {
+    v1::Plan plan = WithCall();
+    change(plan, *plan.mutable_run(1));
+    ExpectBroken(plan, says);
+  };
+  broken([](v1::Plan& p, v1::Step&) { p.set_format(1); },
+         "format 1; this code knows format 3 of plans with library calls");
+  broken([](v1::Plan&, v1::Step& s) { s.mutable_library_call()->set_bias(true); },
+         "calls a library with 4 buffers, not 5");
+  broken([](v1::Plan&, v1::Step& s) { s.set_kernel(1); }, "has a kernel, sizes or scratch");
+  broken([](v1::Plan& p, v1::Step& s) { *p.add_prepare() = s; }, "may not read buffer 2");
+  broken([](v1::Plan&, v1::Step& s) { s.set_buffers(3, 3); }, "writes buffer 3");
+  broken([](v1::Plan&, v1::Step& s) { s.set_buffers(3, 0); }, "may not write buffer 0");
+  // A kernel may write over what it reads last, a library may not; nor may its workspace lie there.
+  broken([](v1::Plan& p, v1::Step&) { p.mutable_buffers(3)->set_arena_offset(0); }, "overlaps");
+  broken([](v1::Plan& p, v1::Step&) { p.mutable_buffers(6)->set_arena_offset(0); }, "overlaps");
+  // What the workspace held is gone.
+  broken([](v1::Plan& p, v1::Step&) { p.mutable_run(2)->set_buffers(1, 6); },
+         "reads buffer 6 (ARENA), which nothing has written yet");
+}
+
+TEST(PlanVerifyTest, TextOfALibraryCall) {
+  const std::string text = PlanToText(WithCall());
+  EXPECT_NE(text.find("run 1: cuBLASLt 13.1.0 4 x 8 x 2 batch 3 (workspace 16)(b3 arena@256"),
+            std::string::npos)
+      << text;
+}
+
 TEST(PlanVerifyTest, IndicesAndSizes) {
   ExpectBrokenBy([](v1::Plan& p) { p.set_format(2); }, "format 2");
   ExpectBrokenBy([](v1::Plan& p) { p.mutable_run(0)->set_kernel(7); },

@@ -124,6 +124,12 @@ absl::Status CudaDevice::ReadProperties() {
 }
 
 CudaDevice::~CudaDevice() {
+  {
+    MutexLock lock(library_mu_);
+    // A lost context frees nothing.
+    if (library_ != nullptr && !Enter().ok()) library_.release();
+    library_.reset();
+  }
   if (context_ != nullptr) cuda_.PrimaryCtxRelease(handle_);
 }
 
@@ -185,6 +191,20 @@ absl::StatusOr<int64_t> CudaDevice::ResidentThreads(CudaFunction function,
   RETURN_IF_ERROR(Check(cuda_.OccupancyBlocks(&blocks, function, block_threads, 0),
                         "cuOccupancyMaxActiveBlocksPerMultiprocessor"));
   return int64_t{blocks} * block_threads * properties_.multiprocessors;
+}
+
+absl::StatusOr<const CudaLibrary*> CudaDevice::library() const {
+  MutexLock lock(library_mu_);
+  if (library_ == nullptr) {
+    ASSIGN_OR_RETURN(library_, CudaLibrary::Open(options_.library_folder));
+  }
+  return library_.get();
+}
+
+absl::Status CudaDevice::CheckCall(const LibraryCall& call) {
+  RETURN_IF_ERROR(Enter());
+  ASSIGN_OR_RETURN(const CudaLibrary* const calls, library());
+  return calls->Check(call);
 }
 
 int64_t CudaDevice::Teams(int64_t stride) const {

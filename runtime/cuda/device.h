@@ -24,6 +24,7 @@
 #include "proto/athanor/v1/target.pb.h"
 #include "runtime/cuda/clocks.h"
 #include "runtime/cuda/driver.h"
+#include "runtime/cuda/library.h"
 #include "runtime/device.h"
 
 namespace athanor {
@@ -33,6 +34,8 @@ struct CudaDeviceOptions {
   // The most that a queue holds for kernels' scratch: launches that want more run fewer items at a
   // time, but one always.
   int64_t workspace_bytes = 256 << 20;
+  // Folder of cuBLASLt; empty: the usual ones (Cublaslt::Load).
+  std::string library_folder;
 };
 
 // Holds what a driver tells of a device.
@@ -72,6 +75,7 @@ class CudaDevice : public Device {
   // runtime/cuda/memory.h says which kinds are committed granule by granule.
   absl::StatusOr<std::unique_ptr<DeviceMemory>> Allocate(MemoryKind kind, int64_t bytes) override;
   absl::StatusOr<std::unique_ptr<DeviceKernel>> LoadKernel(absl::string_view object) override;
+  absl::Status CheckCall(const LibraryCall& call) override;
   int64_t ScratchBytes(int64_t per_item) const override;
   absl::StatusOr<std::unique_ptr<DeviceQueue>> NewQueue(int64_t scratch_bytes) override;
 
@@ -102,6 +106,9 @@ class CudaDevice : public Device {
   absl::StatusOr<int64_t> ResidentThreads(CudaFunction function, int block_threads) const;
   // Returns how many items run at once whose scratch takes `stride` bytes each; at least 1.
   int64_t Teams(int64_t stride) const;
+  // Returns the library, opened at the first call: it takes half a GB of addresses.
+  // FAILED_PRECONDITION: there is none. REQUIRES: the context is that of this thread
+  absl::StatusOr<const CudaLibrary*> library() const;
 
  private:
   CudaDevice(const CudaDriver& cuda, const CudaDeviceOptions& options)
@@ -121,6 +128,9 @@ class CudaDevice : public Device {
   mutable std::atomic<bool> lost_{false};
   mutable Mutex mu_;
   mutable absl::Status loss_ ABSL_GUARDED_BY(mu_);  // the first error that ended the context
+  mutable Mutex library_mu_;
+  // Null: not wanted so far, or there is none.
+  mutable std::unique_ptr<CudaLibrary> library_ ABSL_GUARDED_BY(library_mu_);
 };
 
 }  // namespace athanor

@@ -70,6 +70,8 @@ enum : CudaResult {
   kCudaMpsMaxClientsReached = 808,
   kCudaMpsMaxConnectionsReached = 809,
   kCudaMpsClientTerminated = 810,
+  kCudaCaptureUnsupported = 900,
+  kCudaCaptureInvalidated = 901,
   kCudaUnknown = 999,
 };
 
@@ -93,6 +95,8 @@ enum CudaDeviceAttribute : int {
 
 inline constexpr int kCudaComputeModeDefault = 0;
 inline constexpr unsigned kCudaStreamNonBlocking = 1;
+// Captures while this thread and others may call anything.
+inline constexpr int kCudaCaptureRelaxed = 2;
 inline constexpr unsigned kCudaEventDisableTiming = 2;
 inline constexpr unsigned kCudaHostPortable = 1;
 inline constexpr int kCudaMemoryPinned = 1;     // of CudaAllocationProperties.type
@@ -195,6 +199,8 @@ enum CudaTensorMapType : int { kCudaTensorMapF32 = 7 };
   X(StreamCreate, "cuStreamCreate", (CudaStream * stream, unsigned flags))                       \
   X(StreamDestroy, "cuStreamDestroy_v2", (CudaStream stream))                                    \
   X(StreamSynchronize, "cuStreamSynchronize", (CudaStream stream))                               \
+  X(StreamBeginCapture, "cuStreamBeginCapture_v2", (CudaStream stream, int mode))                \
+  X(StreamEndCapture, "cuStreamEndCapture", (CudaStream stream, CudaGraph * graph))              \
   X(EventCreate, "cuEventCreate", (CudaEvent * event, unsigned flags))                           \
   X(EventDestroy, "cuEventDestroy_v2", (CudaEvent event))                                        \
   X(EventRecord, "cuEventRecord", (CudaEvent event, CudaStream stream))                          \
@@ -208,6 +214,9 @@ enum CudaTensorMapType : int { kCudaTensorMapF32 = 7 };
   X(GraphAddCopy, "cuGraphAddMemcpyNode",                                                        \
     (CudaGraphNode * node, CudaGraph graph, const CudaGraphNode* after, size_t count,            \
      const CudaCopyNode* copy, CudaContext context))                                             \
+  X(GraphAddChild, "cuGraphAddChildGraphNode",                                                   \
+    (CudaGraphNode * node, CudaGraph graph, const CudaGraphNode* after, size_t count,            \
+     CudaGraph child))                                                                           \
   X(GraphInstantiate, "cuGraphInstantiateWithFlags",                                             \
     (CudaGraphExec * exec, CudaGraph graph, unsigned long long flags))                           \
   X(GraphUpload, "cuGraphUpload", (CudaGraphExec exec, CudaStream stream))                       \

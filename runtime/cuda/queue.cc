@@ -40,7 +40,7 @@ class CudaKernel : public DeviceKernel {
   int64_t resident_threads_ = 0;
 };
 
-// A graph of kernels, each of which waits for the one before it.
+// A graph of kernels and library calls, each of which waits for the one before it.
 class CudaRecording : public DeviceRecording {
  public:
   explicit CudaRecording(const CudaDevice& device) : device_(device), cuda_(device.driver()) {}
@@ -62,6 +62,26 @@ class CudaRecording : public DeviceRecording {
     return device_.Check(
         cuda_.GraphAddKernel(&last_, graph_, &before, before != nullptr ? 1 : 0, &kernel),
         "cuGraphAddKernelNode");
+  }
+  // Adds what the library enqueues for a call, as a graph of its own.
+  absl::Status Add(const CudaLibrary& library, const RecordedLaunch& launch, CudaStream stream) {
+    // The library may load code at its first call, which stricter captures forbid.
+    RETURN_IF_ERROR(device_.Check(cuda_.StreamBeginCapture(stream, kCudaCaptureRelaxed),
+                                  "cuStreamBeginCapture"));
+    const absl::Status enqueued = library.Enqueue(*launch.call, launch.call_buffers, stream);
+    CudaGraph child = nullptr;
+    // Ends the capture after an error, too.
+    const absl::Status ended =
+        device_.Check(cuda_.StreamEndCapture(stream, &child), "cuStreamEndCapture");
+    absl::Status status = enqueued.ok() ? ended : enqueued;
+    const CudaGraphNode before = last_;
+    if (status.ok()) {
+      status = device_.Check(
+          cuda_.GraphAddChild(&last_, graph_, &before, before != nullptr ? 1 : 0, child),
+          "cuGraphAddChildGraphNode");
+    }
+    if (child != nullptr) cuda_.GraphDestroy(child);
+    return status;
   }
   // Makes it ready, so that the first replay takes no longer than the others.
   absl::Status Finish(CudaStream stream) {
@@ -110,6 +130,11 @@ class CudaQueue : public DeviceQueue {
     auto recording = std::make_unique<CudaRecording>(device_);
     RETURN_IF_ERROR(recording->Start());
     for (const RecordedLaunch& launch : launches) {
+      if (launch.call != nullptr) {
+        ASSIGN_OR_RETURN(const CudaLibrary* const library, device_.library());
+        RETURN_IF_ERROR(recording->Add(*library, launch, stream_));
+        continue;
+      }
       const auto& kernel = static_cast<const CudaKernel&>(*launch.kernel);
       RETURN_IF_ERROR(
           recording->Add(kernel.function(), Geometry(kernel, launch), launch.arguments));

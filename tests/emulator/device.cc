@@ -41,6 +41,7 @@ Stream* FindStream(CudaStream handle) {
 }
 
 void Enqueue(Stream& stream, std::function<void()> work) {
+  if (stream.capture != nullptr) return stream.capture->work.push_back(std::move(work));
   stream.waiting.push_back(std::move(work));
   ++stream.enqueued;
   if (!TheMachine().late()) RunUntil(stream, stream.enqueued);

@@ -24,6 +24,7 @@
 #include "deploy/bazel/libs/mutex.h"
 #include "runtime/cuda/driver.h"
 #include "tests/emulator/athanor/launch.h"
+#include "tests/emulator/library_work.h"
 
 namespace athanor::emulator {
 
@@ -75,6 +76,9 @@ struct Machine {
 // Each library that links the emulator defines it.
 const Machine& TheMachine();
 
+// Lets libraries enqueue work (streams.cc).
+extern const LibraryWork kLibraryWork;
+
 struct Block {
   size_t bytes = 0;
   bool mapped = false;  // by cuMemMap: kernels may reach from one such block into the next
@@ -89,9 +93,17 @@ struct Allocation {
   bool released = false;
 };
 
+// Is what a capture met so far.
+struct Capture {
+  std::vector<std::function<void()>> work;
+  bool broken = false;  // the host waited for the stream
+};
+
 struct Stream {
+  const LibraryWork* const library = &kLibraryWork;  // the first member: libraries look for it
   std::deque<std::function<void()>> waiting;
   int64_t enqueued = 0, done = 0;
+  std::unique_ptr<Capture> capture;  // null: none is under way
 };
 
 // Guarded by `mutex`, which every function of the driver holds for its whole time.
@@ -125,7 +137,8 @@ void Lose(CudaResult result, std::string why);
 
 // Returns the stream of a handle; null if there is none.
 Stream* FindStream(CudaStream handle);
-// Does `work` in its turn: at once, or when the host waits for the stream.
+// Does `work` in its turn: at once, or when the host waits for the stream. A stream that is
+// captured keeps it for the graph.
 void Enqueue(Stream& stream, std::function<void()> work);
 // Does what was enqueued before `number`.
 void RunUntil(Stream& stream, int64_t number);

@@ -284,6 +284,50 @@ TEST_F(DriverTest, AGraphsCopiesReadTheirSourceAtEachReplay) {
   EXPECT_EQ(read[1], 8);
 }
 
+TEST_F(DriverTest, CapturedWorkIsDoneByItsGraph) {
+  Start();
+  const CudaPointer memory = Allocate(4);
+  int source = 1, read = 0;
+  const CudaCopyNode out = {
+      .from = {.device = memory}, .to = {.type = kCudaCopyOfHost, .host = &read}, .bytes = 4};
+  CudaGraph graph = nullptr, child = nullptr;
+  CudaGraphNode first = nullptr, last = nullptr;
+  ASSERT_EQ(cuda_->StreamEndCapture(stream_, &child), kCudaInvalidValue) << "none is under way";
+  ASSERT_EQ(cuda_->StreamBeginCapture(stream_, kCudaCaptureRelaxed), kCudaSuccess);
+  EXPECT_EQ(cuda_->StreamBeginCapture(stream_, kCudaCaptureRelaxed), kCudaCaptureUnsupported);
+  ASSERT_EQ(cuda_->FillBytes(memory, 9, 4, stream_), kCudaSuccess);
+  ASSERT_EQ(cuda_->CopyToDevice(memory, &source, 4, stream_), kCudaSuccess);
+  ASSERT_EQ(cuda_->StreamEndCapture(stream_, &child), kCudaSuccess);
+  ASSERT_EQ(cuda_->GraphCreate(&graph, 0), kCudaSuccess);
+  EXPECT_EQ(cuda_->GraphAddChild(&first, graph, nullptr, 0, nullptr), kCudaInvalidValue);
+  ASSERT_EQ(cuda_->GraphAddChild(&first, graph, nullptr, 0, child), kCudaSuccess);
+  ASSERT_EQ(cuda_->GraphDestroy(child), kCudaSuccess);
+  ASSERT_EQ(cuda_->GraphAddCopy(&last, graph, &first, 1, &out, context_), kCudaSuccess);
+  CudaGraphExec exec = nullptr;
+  ASSERT_EQ(cuda_->GraphInstantiate(&exec, graph, 0), kCudaSuccess);
+  ASSERT_EQ(Wait(), kCudaSuccess);
+  EXPECT_EQ(read, 0) << "nothing ran so far";
+  for (source = 5; source < 8; ++source) {
+    ASSERT_EQ(cuda_->GraphLaunch(exec, stream_), kCudaSuccess);
+    ASSERT_EQ(Wait(), kCudaSuccess);
+    EXPECT_EQ(read, source);
+  }
+  EXPECT_EQ(cuda_->GraphExecDestroy(exec), kCudaSuccess);
+  EXPECT_EQ(cuda_->GraphDestroy(graph), kCudaSuccess);
+}
+
+TEST_F(DriverTest, AWaitBreaksACapture) {
+  Start();
+  const CudaPointer memory = Allocate(4);
+  CudaGraph graph = nullptr;
+  ASSERT_EQ(cuda_->StreamBeginCapture(stream_, kCudaCaptureRelaxed), kCudaSuccess);
+  ASSERT_EQ(cuda_->FillBytes(memory, 9, 4, stream_), kCudaSuccess);
+  EXPECT_EQ(Wait(), kCudaCaptureUnsupported);
+  EXPECT_EQ(cuda_->StreamEndCapture(stream_, &graph), kCudaCaptureInvalidated);
+  EXPECT_EQ(graph, nullptr);
+  EXPECT_EQ(Wait(), kCudaSuccess) << "the stream is as before";
+}
+
 TEST_F(DriverTest, ReservedMemoryIsThereOnceMappedWithAccess) {
   Start();
   size_t granule = 0;

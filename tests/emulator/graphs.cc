@@ -1,6 +1,7 @@
 // The driver's functions for graphs. Of the nodes that may run, that which was added last runs
 // first: a dependency that was forgotten shows.
 #include <algorithm>
+#include <functional>
 #include <memory>
 #include <utility>
 #include <vector>
@@ -12,12 +13,17 @@ using namespace athanor::emulator;  // NOLINT
 
 namespace {
 
+struct Graph;
+
+// Is a kernel, captured work, a graph of its own, or else a copy.
 struct Node {
-  Kernel* kernel = nullptr;  // null: a copy
+  Kernel* kernel = nullptr;
   Threads threads;
   std::vector<std::vector<char>> arguments;
   CopyEnd to, from;
   size_t bytes = 0;
+  std::function<void()> work;
+  std::shared_ptr<const Graph> child;
   std::vector<size_t> after;  // places in the graph
 };
 struct Graph {
@@ -57,6 +63,22 @@ std::vector<size_t> OrderOf(const Graph& graph) {
   return order;
 }
 
+void EnqueueGraph(const Graph& graph, Stream& stream) {
+  for (const size_t place : OrderOf(graph)) {
+    const Node& node = graph.nodes[place];
+    if (node.kernel != nullptr) {
+      EnqueueKernel(stream, node.kernel, node.threads, node.arguments);
+    } else if (node.work) {
+      Enqueue(stream, node.work);
+    } else if (node.child != nullptr) {
+      EnqueueGraph(*node.child, stream);
+    } else {
+      Enqueue(stream,
+              [=, to = node.to, from = node.from, bytes = node.bytes] { Copy(to, from, bytes); });
+    }
+  }
+}
+
 CopyEnd EndOf(const CudaCopySide& side) {
   if (side.type == kCudaCopyOfHost) return {.host = side.host};
   return {.device = side.device};
@@ -88,7 +110,8 @@ ATHANOR_DRIVER cuGraphAddKernelNode_v2(CudaGraphNode* node, CudaGraph graph,
         taken != kCudaSuccess) {
       return taken;
     }
-    return Add(graph, {kernel, threads, std::move(kept), {}, {}, 0, {}}, after, count, node);
+    return Add(graph, {.kernel = kernel, .threads = threads, .arguments = std::move(kept)}, after,
+               count, node);
   });
 }
 ATHANOR_DRIVER cuGraphAddMemcpyNode(CudaGraphNode* node, CudaGraph graph,
@@ -99,7 +122,43 @@ ATHANOR_DRIVER cuGraphAddMemcpyNode(CudaGraphNode* node, CudaGraph graph,
     const size_t bytes = added->bytes * added->rows * added->depth;
     const CudaResult result = CheckCopy(to, from, bytes);
     if (result != kCudaSuccess) return result;
-    return Add(graph, {nullptr, {}, {}, to, from, bytes, {}}, after, count, node);
+    return Add(graph, {.to = to, .from = from, .bytes = bytes}, after, count, node);
+  });
+}
+// Adds a copy of the child.
+ATHANOR_DRIVER cuGraphAddChildGraphNode(CudaGraphNode* node, CudaGraph graph,
+                                        const CudaGraphNode* after, size_t count, CudaGraph child) {
+  return InContext([&]() -> CudaResult {
+    if (child == nullptr) return kCudaInvalidValue;
+    return Add(graph, {.child = std::make_shared<const Graph>(GraphOf(child))}, after, count, node);
+  });
+}
+
+ATHANOR_DRIVER cuStreamBeginCapture_v2(CudaStream handle, int) {
+  return InContext([&]() -> CudaResult {
+    Stream* const stream = FindStream(handle);
+    if (handle == nullptr || stream == nullptr) return kCudaInvalidHandle;
+    if (stream->capture != nullptr) return kCudaCaptureUnsupported;
+    stream->capture = std::make_unique<Capture>();
+    return kCudaSuccess;
+  });
+}
+// The graph is a chain of what was enqueued.
+ATHANOR_DRIVER cuStreamEndCapture(CudaStream handle, CudaGraph* graph) {
+  return InContext([&]() -> CudaResult {
+    *graph = nullptr;
+    Stream* const stream = FindStream(handle);
+    if (stream == nullptr || stream->capture == nullptr) return kCudaInvalidValue;
+    const std::unique_ptr<Capture> capture = std::move(stream->capture);
+    if (capture->broken) return kCudaCaptureInvalidated;
+    auto* const made = new Graph;
+    for (std::function<void()>& work : capture->work) {
+      Node node = {.work = std::move(work)};
+      if (!made->nodes.empty()) node.after.push_back(made->nodes.size() - 1);
+      made->nodes.push_back(std::move(node));
+    }
+    *graph = reinterpret_cast<CudaGraph>(made);
+    return kCudaSuccess;
   });
 }
 ATHANOR_DRIVER cuGraphInstantiateWithFlags(CudaGraphExec* exec, CudaGraph graph,
@@ -121,15 +180,7 @@ ATHANOR_DRIVER cuGraphLaunch(CudaGraphExec exec, CudaStream handle) {
   return InContext([&]() -> CudaResult {
     Stream* const stream = FindStream(handle);
     if (stream == nullptr) return kCudaInvalidHandle;
-    for (const size_t place : OrderOf(GraphOf(exec))) {
-      const Node& node = GraphOf(exec).nodes[place];
-      if (node.kernel != nullptr) {
-        EnqueueKernel(*stream, node.kernel, node.threads, node.arguments);
-      } else {
-        Enqueue(*stream,
-                [=, to = node.to, from = node.from, bytes = node.bytes] { Copy(to, from, bytes); });
-      }
-    }
+    EnqueueGraph(GraphOf(exec), *stream);
     return device.lost;
   });
 }

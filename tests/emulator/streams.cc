@@ -22,7 +22,32 @@ struct Event {
   std::shared_ptr<Passing> last;  // null: never recorded
 };
 
+void RunOfLibrary(void (*run)(const DeviceForWork&, void*), void* state) {
+  run({.reach = Reach,
+       .lose = [](CudaResult result, const char* why) { Lose(result, why); },
+       .spend = [](double ms) { device.now_ms += ms; },
+       .most_moved = TheMachine().most_moved},
+      state);
+}
+
+CudaResult EnqueueOfLibrary(CudaStream handle, void (*run)(const DeviceForWork&, void*),
+                            void* state, void (*release)(void*)) {
+  const std::shared_ptr<void> kept(state, release);
+  return InContext([&]() -> CudaResult {
+    Stream* const stream = FindStream(handle);
+    if (stream == nullptr) return kCudaInvalidHandle;
+    Enqueue(*stream, [run, kept] { RunOfLibrary(run, kept.get()); });
+    return kCudaSuccess;
+  });
+}
+
 }  // namespace
+
+namespace athanor::emulator {
+
+const LibraryWork kLibraryWork = {.enqueue = EnqueueOfLibrary};
+
+}  // namespace athanor::emulator
 
 ATHANOR_DRIVER cuStreamCreate(CudaStream* stream, unsigned) {
   return InContext([&] {
@@ -47,6 +72,10 @@ ATHANOR_DRIVER cuStreamSynchronize(CudaStream handle) {
   const CudaResult result = InContext([&]() -> CudaResult {
     Stream* const stream = FindStream(handle);
     if (stream == nullptr) return kCudaInvalidHandle;
+    if (stream->capture != nullptr) {
+      stream->capture->broken = true;
+      return kCudaCaptureUnsupported;
+    }
     RunUntil(*stream, stream->enqueued);
     hanging = device.hanging;
     return device.lost;

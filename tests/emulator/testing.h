@@ -30,6 +30,9 @@ inline absl::StatusOr<const CudaDriver*> NewDevice(std::string* path = nullptr) 
   return CudaDriver::Load(copy.c_str());
 }
 
+// Names the folder of the library of matrix products.
+inline constexpr char kLibraryFolder[] = "tests/emulator";
+
 inline absl::StatusOr<const Nvrtc*> Compiler() { return Nvrtc::Load("tests/emulator"); }
 
 }  // namespace athanor::emulator

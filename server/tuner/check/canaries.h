@@ -6,7 +6,8 @@
 //
 // The arena places tensors one behind the other, and a GPU has no inaccessible page between them.
 // So each launch works on copies of its arguments that lie apart; they are copied back, and the
-// gaps are read by copies that the kernel has no part in. Arguments that overlap are one copy.
+// gaps are read by copies that the kernel has no part in. Arguments that overlap are one copy. A
+// library call, whose addresses are recorded, works where its buffers lie.
 #ifndef ATHANOR_SERVER_TUNER_CHECK_CANARIES_H_
 #define ATHANOR_SERVER_TUNER_CHECK_CANARIES_H_
 

@@ -1,0 +1,206 @@
+// Plans with library calls: what is refused, by the plan's checks and by devices without a library.
+#include <cstdint>
+#include <functional>
+#include <string>
+
+#include "absl/strings/str_cat.h"
+#include "gmock/gmock.h"
+#include "google/protobuf/text_format.h"
+#include "gtest/gtest.h"
+#include "runtime/executor.h"
+#include "runtime/executor_testing.h"
+#include "runtime/far_device_testing.h"
+#include "runtime/program.h"
+
+namespace athanor {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+
+// result[2, 4, 6] = left[2, 4, 8] * right[8, 6] + bias[6], all f32.
+v1::Plan ProductPlan() {
+  const auto bytes = [](int64_t n) {
+    return absl::StrCat("bytes { terms { coefficient: ", n, "} } ");
+  };
+  v1::Plan plan;
+  const bool parsed = google::protobuf::TextFormat::ParseFromString(
+      absl::StrCat("format: 3 plan_id: 'p-0' arena_bytes: 256 dims { name: 'n' min: 1 max: 9 } "
+                   "buffers { kind: OUTPUT name: 'y' dtype: 'f32' ",
+                   bytes(192), "} buffers { kind: INPUT name: 'x' dtype: 'f32' ", bytes(256),
+                   "} buffers { kind: PARAMETER name: 'w' dtype: 'f32' ", bytes(192),
+                   "} buffers { kind: PARAMETER name: 'b' dtype: 'f32' ", bytes(24),
+                   "} buffers { kind: ARENA dtype: 'u8' ", bytes(256),
+                   "} outputs { name: 'y' buffer: 0 } "
+                   "run { label: 'product' buffers: [0, 1, 2, 3, 4] "
+                   "grid { terms { coefficient: 1 } } library_call { library: 'cuBLASLt 13.1.0' "
+                   "rows: 4 columns: 6 sums: 8 batch: 2 left { stride: 8 batch_stride: 32 } "
+                   "right { stride: 6 } result { stride: 6 batch_stride: 24 } bias: true "
+                   "workspace_bytes: 256 } }"),
+      &plan);
+  EXPECT_TRUE(parsed);
+  if (parsed) plan.mutable_run(0)->mutable_library_call()->set_algorithm(std::string(64, 'a'));
+  return plan;
+}
+
+v1::SizeExpr Number(int64_t number) {
+  v1::SizeExpr size;
+  size.add_terms()->set_coefficient(number);
+  return size;
+}
+
+TEST(LibraryCallTest, AProgramHoldsTheCall) {
+  const absl::StatusOr<Program> program = BuildProgram(ProductPlan());
+  ASSERT_TRUE(program.ok()) << program.status();
+  ASSERT_EQ(program->calls.size(), 1u);
+  const LibraryCall& call = program->calls[0];
+  EXPECT_EQ(program->run[0].call, 0);
+  EXPECT_EQ(program->run[0].kernel, -1);
+  EXPECT_EQ(call.library, "cuBLASLt 13.1.0");
+  EXPECT_EQ(call.dtype, "f32");
+  EXPECT_EQ(call.columns, 6);
+  EXPECT_EQ(call.left.batch_stride, 32);
+  EXPECT_EQ(call.algorithm, std::string(64, 'a'));
+  for (const Program::Buffer& buffer : program->buffers) EXPECT_TRUE(buffer.still);
+}
+
+TEST(LibraryCallTest, WrongCallsAreNamed) {
+  using Change = std::function<void(v1::Plan&, v1::Step&, v1::LibraryCall&)>;
+  const struct {
+    const char* says;
+    Change change;
+  } kCases[] = {
+      {"format: is 1", [](auto& p, auto&, auto&) { p.set_format(1); }},
+      {"format: is 3", [](auto&, auto& s, auto&) { s.clear_library_call(); }},
+      {"kernel, sizes or scratch_bytes", [](auto&, auto& s, auto&) { s.set_kernel(1); }},
+      {"kernel, sizes or scratch_bytes", [](auto&, auto& s, auto&) { *s.add_sizes() = Number(1); }},
+      {"kernel, sizes or scratch_bytes", [](auto&, auto& s, auto&) { s.set_scratch_bytes(64); }},
+      {"grid of 2 to 2", [](auto&, auto& s, auto&) { *s.mutable_grid() = Number(2); }},
+      {"the step has 4 buffers; result, left, right, bias, workspace are 5",
+       [](auto&, auto& s, auto&) { s.mutable_buffers()->RemoveLast(); }},
+      {"result, left, right, workspace are 4", [](auto&, auto&, auto& c) { c.set_bias(false); }},
+      {"no library multiplies i64 by f32 to f32",
+       [](auto& p, auto&, auto&) { p.mutable_buffers(1)->set_dtype("i64"); }},
+      {"library_call.library is empty", [](auto&, auto&, auto& c) { c.clear_library(); }},
+      {"library_call.rows is 0", [](auto&, auto&, auto& c) { c.set_rows(0); }},
+      {"library_call.rows is 2147483648",
+       [](auto&, auto&, auto& c) { c.set_rows(int64_t{1} << 31); }},
+      {"library_call.columns is -1", [](auto&, auto&, auto& c) { c.set_columns(-1); }},
+      {"library_call.sums is 0", [](auto&, auto&, auto& c) { c.set_sums(0); }},
+      {"library_call.batch is 0", [](auto&, auto&, auto& c) { c.set_batch(0); }},
+      {"result is transposed",
+       [](auto&, auto&, auto& c) { c.mutable_result()->set_transposed(true); }},
+      {"left.stride is 7; it must be from 8",
+       [](auto&, auto&, auto& c) { c.mutable_left()->set_stride(7); }},
+      {"left.offset is -1", [](auto&, auto&, auto& c) { c.mutable_left()->set_offset(-1); }},
+      {"left leaves its buffer, which has 256 bytes",
+       [](auto&, auto&, auto& c) { c.mutable_left()->set_offset(1); }},
+      {"left leaves its buffer",
+       [](auto&, auto&, auto& c) { c.mutable_left()->set_batch_stride(int64_t{1} << 53); }},
+      // Transposed, it has 8 columns of 4 rows each.
+      {"left leaves its buffer",
+       [](auto&, auto&, auto& c) { c.mutable_left()->set_transposed(true); }},
+      {"right leaves its buffer", [](auto&, auto&, auto& c) { c.mutable_right()->set_stride(7); }},
+      {"right leaves its buffer",
+       [](auto&, auto&, auto& c) { c.mutable_right()->set_batch_stride(1); }},
+      {"result.batch_stride is 23; results of 24 elements would overlap",
+       [](auto&, auto&, auto& c) { c.mutable_result()->set_batch_stride(23); }},
+      {"result leaves its buffer",
+       [](auto&, auto&, auto& c) { c.mutable_result()->set_batch_stride(25); }},
+      {"bias is of f64", [](auto& p, auto&, auto&) { p.mutable_buffers(3)->set_dtype("f64"); }},
+      {"bias has 20 bytes for 6 columns",
+       [](auto& p, auto&, auto&) { *p.mutable_buffers(3)->mutable_bytes() = Number(20); }},
+      {"algorithm has 63 bytes, not 64",
+       [](auto&, auto&, auto& c) { c.mutable_algorithm()->pop_back(); }},
+      {"workspace_bytes is 257", [](auto&, auto&, auto& c) { c.set_workspace_bytes(257); }},
+      {"workspace_bytes is -1",
+       [](auto&, auto& s, auto& c) {
+         s.mutable_buffers()->RemoveLast();
+         c.set_workspace_bytes(-1);
+       }},
+      {"buffer 1 of kind INPUT as workspace", [](auto&, auto& s, auto&) { s.set_buffers(4, 1); }},
+      {"buffer 1 of kind INPUT as result", [](auto&, auto& s, auto&) { s.set_buffers(0, 1); }},
+      {"buffer 0 of kind OUTPUT twice, and writes it",
+       [](auto& p, auto& s, auto&) {
+         *p.mutable_buffers(0)->mutable_bytes() = Number(256);
+         s.set_buffers(1, 0);
+       }},
+      {"buffer 4 of kind ARENA twice, and writes it",
+       [](auto& p, auto& s, auto&) {
+         p.mutable_buffers(4)->set_dtype("f32");
+         s.set_buffers(1, 4);
+       }},
+      {"buffer 9 of 5", [](auto&, auto& s, auto&) { s.set_buffers(2, 9); }},
+      {"only steps of `run` may have", [](auto& p, auto& s, auto&) { *p.add_prepare() = s; }},
+      // The least size of the bucket has fewer bytes than the product.
+      {"left leaves its buffer, which has 32 bytes",
+       [](auto& p, auto&, auto&) {
+         v1::SizeExpr* bytes = p.mutable_buffers(1)->mutable_bytes();
+         bytes->mutable_terms(0)->set_coefficient(32);
+         bytes->mutable_terms(0)->add_factors()->set_symbol("n");
+       }},
+  };
+  for (const auto& [says, change] : kCases) {
+    v1::Plan plan = ProductPlan();
+    change(plan, *plan.mutable_run(0), *plan.mutable_run(0)->mutable_library_call());
+    const absl::Status status = BuildProgram(plan).status();
+    EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument) << says;
+    EXPECT_THAT(std::string(status.message()), HasSubstr(says));
+  }
+}
+
+TEST(LibraryCallTest, SumsOfI8MustBeExact) {
+  v1::Plan plan = ProductPlan();
+  for (int b : {1, 2}) {
+    plan.mutable_buffers(b)->set_dtype("i8");
+    *plan.mutable_buffers(b)->mutable_bytes() = Number(1 << 21);
+  }
+  plan.mutable_buffers(0)->set_dtype("i32");
+  v1::Step& step = *plan.mutable_run(0);
+  step.mutable_buffers()->erase(step.mutable_buffers()->begin() + 3);
+  v1::LibraryCall& call = *step.mutable_library_call();
+  call.set_bias(false);
+  call.set_sums(131071);
+  call.mutable_left()->set_stride(131071);
+  EXPECT_TRUE(BuildProgram(plan).ok()) << BuildProgram(plan).status();
+  call.set_sums(131072);
+  call.mutable_left()->set_stride(131072);
+  EXPECT_THAT(std::string(BuildProgram(plan).status().message()), HasSubstr("from 1 to 131071"));
+  call.set_sums(8);
+  call.set_bias(true);
+  plan.mutable_buffers(3)->set_dtype("i32");
+  step.set_buffers(3, 3);
+  step.add_buffers(4);
+  EXPECT_THAT(std::string(BuildProgram(plan).status().message()), HasSubstr("and no i32"));
+}
+
+TEST(LibraryCallTest, AWindowMayNotMoveUnderACall) {
+  v1::Plan plan = ProductPlan();
+  const bool parsed = google::protobuf::TextFormat::MergeFromString(
+      "buffers { kind: WINDOW dtype: 'f32' bytes { terms { coefficient: 256 } } } "
+      "loops { steps: 1 count { terms { coefficient: 1 } } slices { buffer: 5 of: 1 } }",
+      &plan);
+  ASSERT_TRUE(parsed);
+  EXPECT_TRUE(BuildProgram(plan).ok()) << "a call may be in a loop";
+  plan.mutable_run(0)->set_buffers(1, 5);
+  EXPECT_THAT(std::string(BuildProgram(plan).status().message()),
+              AllOf(HasSubstr("buffer 5 of kind WINDOW"), HasSubstr("a WINDOW moves")));
+}
+
+TEST(LibraryCallTest, DevicesWithoutALibraryRefuseThePlan) {
+  const auto near = FunctionDevice::Make(1);
+  FarDevice far(near.get());
+  const std::string weights(192, 'w'), bias(24, 'b');
+  const ParameterView parameters[] = {{"w", weights, nullptr}, {"b", bias, nullptr}};
+  for (Device* device : {static_cast<Device*>(near.get()), static_cast<Device*>(&far)}) {
+    const absl::Status status =
+        Executable::Load(ProductPlan(), {}, parameters, device, {}).status();
+    EXPECT_EQ(status.code(), absl::StatusCode::kFailedPrecondition) << status;
+    EXPECT_THAT(std::string(status.message()),
+                HasSubstr("step 'product': device 'cpu' calls no library; cuBLASLt 13.1.0 is that "
+                          "of a GPU"));
+  }
+}
+
+}  // namespace
+}  // namespace athanor
