@@ -41,6 +41,23 @@ struct Extents {
   int64_t rows, columns, batch;
 };
 
+// Returns the elements of one matrix, from its first to its last.
+int64_t ElementsOf(const LibraryCall::Matrix& matrix, const Extents& extents) {
+  const int64_t runs = matrix.transposed ? extents.columns : extents.rows;
+  const int64_t length = matrix.transposed ? extents.rows : extents.columns;
+  return (runs - 1) * matrix.stride + length;  // below 2^62
+}
+
+// Returns where the last matrix of a batch ends, in elements of the buffer.
+__int128 EndOf(const LibraryCall::Matrix& matrix, const Extents& extents) {
+  return __int128{matrix.offset} + __int128{extents.batch - 1} * matrix.batch_stride +
+         ElementsOf(matrix, extents);
+}
+
+Extents ResultOf(const LibraryCall& call) { return {call.rows, call.columns, call.batch}; }
+Extents LeftOf(const LibraryCall& call) { return {call.rows, call.sums, call.batch}; }
+Extents RightOf(const LibraryCall& call) { return {call.sums, call.columns, call.batch}; }
+
 // Checks that a matrix lies inside its buffer, and overlaps itself nowhere: of operands, those of a
 // batch may.
 absl::Status CheckMatrix(const std::string& field, const LibraryCall::Matrix& matrix,
@@ -48,18 +65,14 @@ absl::Status CheckMatrix(const std::string& field, const LibraryCall::Matrix& ma
                          bool written) {
   RETURN_IF_ERROR(CheckNumber(field + ".offset", matrix.offset, 0, kMostElements));
   RETURN_IF_ERROR(CheckNumber(field + ".batch_stride", matrix.batch_stride, 0, kMostElements));
-  const int64_t runs = matrix.transposed ? extents.columns : extents.rows;
-  const int64_t length = matrix.transposed ? extents.rows : extents.columns;
-  RETURN_IF_ERROR(CheckNumber(field + ".stride", matrix.stride, length, kMostExtent));
-  const int64_t own = (runs - 1) * matrix.stride + length;  // below 2^62
+  RETURN_IF_ERROR(CheckNumber(field + ".stride", matrix.stride,
+                              matrix.transposed ? extents.rows : extents.columns, kMostExtent));
+  const int64_t own = ElementsOf(matrix, extents);
   if (written && extents.batch > 1 && matrix.batch_stride < own) {
     return Bad(field + ".batch_stride", absl::StrCat("is ", matrix.batch_stride, "; results of ",
                                                      own, " elements would overlap"));
   }
-  const __int128 end =
-      (__int128{matrix.offset} + __int128{extents.batch - 1} * matrix.batch_stride + own) *
-      element_bytes;
-  if (end <= buffer.bytes) return absl::OkStatus();
+  if (EndOf(matrix, extents) * element_bytes <= buffer.bytes) return absl::OkStatus();
   return Bad(field, absl::StrCat("leaves its buffer, which has ", buffer.bytes, " bytes"));
 }
 
@@ -67,58 +80,60 @@ LibraryCall::Matrix MatrixOf(const v1::LibraryCall::Matrix& from) {
   return {from.offset(), from.stride(), from.batch_stride(), from.transposed()};
 }
 
-absl::StatusOr<Types> TypesOf(absl::Span<const CallBuffer> buffers) {
+const Types* FindTypes(absl::string_view operand, absl::string_view result) {
   for (const Types& types : kTypes) {
-    if (buffers[0].dtype == types.result && buffers[1].dtype == types.operand &&
-        buffers[2].dtype == types.operand) {
-      return types;
-    }
+    if (types.operand == operand && types.result == result) return &types;
   }
+  return nullptr;
+}
+
+absl::StatusOr<Types> TypesOf(absl::Span<const CallBuffer> buffers) {
+  const Types* const types = FindTypes(buffers[1].dtype, buffers[0].dtype);
+  if (types != nullptr && buffers[1].dtype == buffers[2].dtype) return *types;
   return absl::InvalidArgumentError(
       absl::StrCat("library_call: no library multiplies ", buffers[1].dtype, " by ",
                    buffers[2].dtype, " to ", buffers[0].dtype,
-                   " as the op table says; it may multiply f32, f64, f16 or bf16 by the same "
-                   "to the same or, of 16 bits, to f32, and i8 by i8 to i32"));
+                   " as the op table says; it may multiply f32, f64, f16 or bf16 by the same to "
+                   "the same or, of 16 bits, to f32, and i8 by i8 to i32"));
 }
 
-}  // namespace
-
-absl::StatusOr<LibraryCall> CheckedCall(const v1::LibraryCall& from,
-                                        absl::Span<const CallBuffer> buffers) {
-  const size_t wanted = 3 + (from.bias() ? 1 : 0) + (from.workspace_bytes() > 0 ? 1 : 0);
-  if (buffers.size() != wanted) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("library_call: the step has ", buffers.size(), " buffers; result, left, right",
-                     from.bias() ? ", bias" : "", from.workspace_bytes() > 0 ? ", workspace" : "",
-                     " are ", wanted));
+// Checks the number of ways, their rows and their algorithms.
+absl::Status CheckWays(const v1::LibraryCall& from, int64_t most_rows) {
+  if (from.ways_size() < 1 || from.ways_size() > kMostWays) {
+    return Bad("ways", absl::StrCat("are ", from.ways_size(), "; they must be 1 to ", kMostWays));
   }
-  ASSIGN_OR_RETURN(const Types types, TypesOf(buffers));
-  LibraryCall call = {.library = from.library(),
-                      .dtype = std::string(types.operand),
-                      .result_dtype = std::string(types.result),
-                      .rows = from.rows(),
-                      .columns = from.columns(),
-                      .sums = from.sums(),
-                      .batch = from.batch(),
-                      .left = MatrixOf(from.left()),
-                      .right = MatrixOf(from.right()),
-                      .result = MatrixOf(from.result()),
-                      .bias = from.bias(),
-                      .algorithm = from.algorithm(),
-                      .workspace_bytes = from.workspace_bytes()};
-  if (call.library.empty()) return Bad("library", "is empty; it names a library and its version");
-  RETURN_IF_ERROR(CheckNumber("rows", call.rows, 1, kMostExtent));
-  RETURN_IF_ERROR(CheckNumber("columns", call.columns, 1, kMostExtent));
-  RETURN_IF_ERROR(
-      CheckNumber("sums", call.sums, 1, types.operand == "i8" ? kMostI8Sums : kMostExtent));
-  RETURN_IF_ERROR(CheckNumber("batch", call.batch, 1, kMostExtent));
-  if (call.result.transposed) return Bad("result", "is transposed; swap the operands instead");
-  RETURN_IF_ERROR(CheckMatrix("result", call.result, {call.rows, call.columns, call.batch},
-                              types.result_bytes, buffers[0], /*written=*/true));
-  RETURN_IF_ERROR(CheckMatrix("left", call.left, {call.rows, call.sums, call.batch},
-                              types.operand_bytes, buffers[1], /*written=*/false));
-  RETURN_IF_ERROR(CheckMatrix("right", call.right, {call.sums, call.columns, call.batch},
-                              types.operand_bytes, buffers[2], /*written=*/false));
+  if (from.ways_size() > 1 && from.batch() != 1) {
+    return Bad("batch", absl::StrCat("is ", from.batch(), "; with several ways it must be 1"));
+  }
+  int64_t before = 0;
+  for (const v1::LibraryCall::Way& way : from.ways()) {
+    RETURN_IF_ERROR(CheckNumber("ways.rows", way.rows(), before + 1, kMostExtent));
+    before = way.rows();
+    if (way.algorithm().size() != kAlgorithmBytes) {
+      return Bad("ways.algorithm",
+                 absl::StrCat("has ", way.algorithm().size(), " bytes, not ", kAlgorithmBytes));
+    }
+    RETURN_IF_ERROR(CheckNumber("ways.workspace_bytes", way.workspace_bytes(), 0, kMostElements));
+  }
+  if (most_rows > before) {
+    return Bad("rows", absl::StrCat("are up to ", most_rows, ", and the last way has ", before));
+  }
+  return absl::OkStatus();
+}
+
+bool HasWorkspace(const v1::LibraryCall& call) {
+  return std::any_of(call.ways().begin(), call.ways().end(),
+                     [](const v1::LibraryCall::Way& way) { return way.workspace_bytes() > 0; });
+}
+
+absl::Status CheckWay(const LibraryCall& call, const Types& types,
+                      absl::Span<const CallBuffer> buffers) {
+  RETURN_IF_ERROR(CheckMatrix("result", call.result, ResultOf(call), types.result_bytes, buffers[0],
+                              /*written=*/true));
+  RETURN_IF_ERROR(CheckMatrix("left", call.left, LeftOf(call), types.operand_bytes, buffers[1],
+                              /*written=*/false));
+  RETURN_IF_ERROR(CheckMatrix("right", call.right, RightOf(call), types.operand_bytes, buffers[2],
+                              /*written=*/false));
   if (call.bias && (types.result == "i32" || buffers[3].dtype != types.result)) {
     return Bad("bias", absl::StrCat("is of ", buffers[3].dtype,
                                     "; the library adds what is of the "
@@ -129,14 +144,60 @@ absl::StatusOr<LibraryCall> CheckedCall(const v1::LibraryCall& from,
     return Bad("bias",
                absl::StrCat("has ", buffers[3].bytes, " bytes for ", call.columns, " columns"));
   }
-  if (call.algorithm.size() != kAlgorithmBytes) {
-    return Bad("algorithm",
-               absl::StrCat("has ", call.algorithm.size(), " bytes, not ", kAlgorithmBytes));
+  if (call.workspace_bytes == 0) return absl::OkStatus();
+  return CheckNumber("ways.workspace_bytes", call.workspace_bytes, 0, buffers.back().bytes);
+}
+
+}  // namespace
+
+absl::StatusOr<std::vector<LibraryCall>> CheckedCall(const v1::LibraryCall& from, int64_t most_rows,
+                                                     absl::Span<const CallBuffer> buffers) {
+  const size_t wanted = 3 + (from.bias() ? 1 : 0) + (HasWorkspace(from) ? 1 : 0);
+  if (buffers.size() != wanted) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "library_call: the step has ", buffers.size(), " buffers; result, left, right",
+        from.bias() ? ", bias" : "", HasWorkspace(from) ? ", workspace" : "", " are ", wanted));
   }
+  ASSIGN_OR_RETURN(const Types types, TypesOf(buffers));
+  RETURN_IF_ERROR(CheckWays(from, most_rows));
+  LibraryCall call = {.library = from.library(),
+                      .dtype = std::string(types.operand),
+                      .result_dtype = std::string(types.result),
+                      .columns = from.columns(),
+                      .sums = from.sums(),
+                      .batch = from.batch(),
+                      .left = MatrixOf(from.left()),
+                      .right = MatrixOf(from.right()),
+                      .result = MatrixOf(from.result()),
+                      .bias = from.bias()};
+  if (call.library.empty()) return Bad("library", "is empty; it names a library and its version");
+  RETURN_IF_ERROR(CheckNumber("columns", call.columns, 1, kMostExtent));
   RETURN_IF_ERROR(
-      CheckNumber("workspace_bytes", call.workspace_bytes, 0,
-                  call.workspace_bytes > 0 ? buffers[wanted - 1].bytes : kMostElements));
-  return call;
+      CheckNumber("sums", call.sums, 1, types.operand == "i8" ? kMostI8Sums : kMostExtent));
+  RETURN_IF_ERROR(CheckNumber("batch", call.batch, 1, kMostExtent));
+  if (call.result.transposed) return Bad("result", "is transposed; swap the operands instead");
+  std::vector<LibraryCall> calls;
+  for (const v1::LibraryCall::Way& way : from.ways()) {
+    call.rows = way.rows();
+    call.algorithm = way.algorithm();
+    call.workspace_bytes = way.workspace_bytes();
+    RETURN_IF_ERROR(CheckWay(call, types, buffers));
+    calls.push_back(call);
+  }
+  return calls;
+}
+
+TouchedBytes TouchedBy(const LibraryCall& call) {
+  const Types& types = *FindTypes(call.dtype, call.result_dtype);
+  const auto bytes = [](__int128 elements, int64_t each) {
+    return static_cast<int64_t>(elements * each);
+  };
+  TouchedBytes touched = {bytes(EndOf(call.result, ResultOf(call)), types.result_bytes),
+                          bytes(EndOf(call.left, LeftOf(call)), types.operand_bytes),
+                          bytes(EndOf(call.right, RightOf(call)), types.operand_bytes)};
+  if (call.bias) touched.push_back(call.columns * types.result_bytes);
+  if (call.workspace_bytes > 0) touched.push_back(call.workspace_bytes);
+  return touched;
 }
 
 }  // namespace athanor

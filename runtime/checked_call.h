@@ -1,11 +1,13 @@
 // Checks a plan's library call against the buffers that it uses.
 //
-//   ASSIGN_OR_RETURN(LibraryCall call, CheckedCall(step.library_call(), {{"f32", 4096}, ...}));
+//   ASSIGN_OR_RETURN(std::vector<LibraryCall> ways,
+//                    CheckedCall(step.library_call(), /*most_rows=*/64, {{"f32", 4096}, ...}));
 #ifndef ATHANOR_RUNTIME_CHECKED_CALL_H_
 #define ATHANOR_RUNTIME_CHECKED_CALL_H_
 
 #include <cstdint>
 #include <string>
+#include <vector>
 
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
@@ -16,13 +18,22 @@ namespace athanor {
 
 struct CallBuffer {
   std::string dtype;
-  int64_t bytes = 0;  // at any size of the bucket, at least
+  int64_t bytes = 0;  // that are its own at every size of the bucket
 };
 
-// Returns the call. `buffers` are its step's, in order. INVALID_ARGUMENT names the field, and what
-// it should be: nothing that the call reads or writes lies outside its buffers.
-absl::StatusOr<LibraryCall> CheckedCall(const v1::LibraryCall& from,
-                                        absl::Span<const CallBuffer> buffers);
+// Counts the bytes of a call's buffers that one way touches, in the order of the step's.
+using TouchedBytes = std::vector<int64_t>;
+
+inline constexpr int kMostWays = 8;
+
+// Returns the call in each of its ways, by ascending rows. `most_rows` is the most that is ever
+// wanted; `buffers` are the step's, in order. INVALID_ARGUMENT names the field, and what it should
+// be: nothing that the call reads or writes lies outside its buffers.
+absl::StatusOr<std::vector<LibraryCall>> CheckedCall(const v1::LibraryCall& from, int64_t most_rows,
+                                                     absl::Span<const CallBuffer> buffers);
+
+// REQUIRES: the call is one of CheckedCall's
+TouchedBytes TouchedBy(const LibraryCall& call);
 
 }  // namespace athanor
 

@@ -62,7 +62,7 @@ absl::StatusOr<int64_t> Executable::Context::PlaceStaged() {
     if (buffer.kind != v1::Buffer::INPUT && buffer.kind != v1::Buffer::OUTPUT) continue;
     const int64_t most = std::max<int64_t>(0, program.sizes.range(buffer.bytes_size).max);
     // In the block, places move with the sizes.
-    if (most > kMostInBlock || buffer.still) {
+    if (most > kMostInBlock || !buffer.touched.empty()) {
       fits = place(static_cast<int>(i), most);
     } else {
       auto& staged = buffer.kind == v1::Buffer::INPUT ? in_block_ : out_of_block_;
@@ -173,6 +173,7 @@ absl::Status Executable::Context::BindSizes(absl::Span<const int64_t> dims) {
   const Program& program = executable_->program_;
   program.sizes.Evaluate(dims, absl::MakeSpan(values_));
   RETURN_IF_ERROR(CheckSizes());
+  level_ = LevelNow();
   RETURN_IF_ERROR(CommitArena());
   for (size_t i = 0; i < bytes_table_.size(); ++i) {
     bytes_table_[i] = BytesOf(program.buffer_refs[i]);
@@ -266,8 +267,13 @@ void Executable::Context::ForUncommitted(
       use(first, next);
     }
   };
-  for (const int index : program.arena_buffers) touch(program.buffers[index].place, BytesOf(index));
-  for (const Staged& staged : staged_) touch(staged.offset, BytesOf(staged.buffer));
+  // A library call may round its rows up.
+  const auto bytes = [&](int index) {
+    const std::vector<int64_t>& touched = program.buffers[index].touched;
+    return touched.empty() ? BytesOf(index) : std::max(BytesOf(index), touched[level_]);
+  };
+  for (const int index : program.arena_buffers) touch(program.buffers[index].place, bytes(index));
+  for (const Staged& staged : staged_) touch(staged.offset, bytes(staged.buffer));
 }
 
 absl::Status Executable::Context::CommitArena() {

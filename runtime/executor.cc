@@ -125,8 +125,10 @@ absl::Status Executable::LoadKernels(const v1::Plan& plan,
   }
   for (const Program::Step& step : program_.run) {
     if (step.call < 0) continue;
-    const absl::Status status = device_->CheckCall(program_.calls[step.call]);
-    if (!status.ok()) return InStep(step.label, status);
+    for (const LibraryCall& way : program_.calls[step.call].ways) {
+      const absl::Status status = device_->CheckCall(way);
+      if (!status.ok()) return InStep(step.label, status);
+    }
   }
   return absl::OkStatus();
 }
@@ -339,7 +341,7 @@ absl::Status Executable::RunStraight(Context& context, const RunOptions& options
   const std::string& label = program_.run[first].label;
   const Clock::time_point start = timed ? Clock::now() : Clock::time_point();
   absl::Status status =
-      host_memory_ ? Launch(context, first, one_thread) : context.Replay({first, end, one_thread});
+      host_memory_ ? Launch(context, first, one_thread) : context.Replay(first, end, one_thread);
   if (timed && status.ok()) {
     status = context.Wait();
     options.step_nanoseconds[first] += std::chrono::nanoseconds(Clock::now() - start).count();

@@ -209,8 +209,8 @@ class Executable : public std::enable_shared_from_this<Executable> {
   absl::Status KernelErrors(const Context& context) const;
   static absl::Status OutOfRange(const std::string& label, const KernelError& error);
   static absl::Status InStep(const std::string& label, const absl::Status& status);
-  // Completes a launch of a recording, but for its arguments.
-  RecordedLaunch LaunchOf(const Program::Step& step, RecordedLaunch launch) const;
+  // Completes a launch of a recording, but for its arguments, or a call, but for its buffers.
+  RecordedLaunch LaunchOf(const Program::Step& step, int level, RecordedLaunch launch) const;
 
   const Program program_;
   Device* const device_;
@@ -244,8 +244,9 @@ class Executable::Context {
     int buffer;
     int64_t offset;  // in the arena, behind the plan's own buffers; in `block_`, at these sizes
   };
-  // Steps [first, end), and whether they run on one thread.
-  using Span = std::tuple<int64_t, int64_t, bool>;
+  // Steps [first, end), whether they run on one thread, and the level of their library calls, 0 if
+  // they have none of several ways.
+  using Span = std::tuple<int64_t, int64_t, bool, int>;
 
   explicit Context(std::shared_ptr<const Executable> executable);
   absl::Status Allocate();
@@ -279,14 +280,20 @@ class Executable::Context {
   // Writes the arguments of all steps, for the present sizes, but windows.
   void WriteArguments();
   absl::Status BringInputs(absl::Span<const absl::string_view> inputs);
+  // Returns the level of library calls at the bound sizes.
+  int LevelNow() const;
+  // Returns the level of what is replayed of steps [first, end).
+  int LevelOf(int64_t first, int64_t end, int level) const;
   // Records what a run of steps [first, end) will replay, with `loops` as in RunSpan, some of which
   // may lie outside.
   absl::Status RecordSpan(absl::Span<const int> loops, int64_t first, int64_t end);
-  // Returns where the buffers of a library call lie, in every run.
-  LibraryBuffers CallBuffersOf(const Program::Step& step) const;
+  // Records steps [first, end) for each level.
+  absl::Status RecordLevels(int64_t first, int64_t end, bool one_thread = false);
+  // Returns where the buffers of a library call lie, in every run of this level.
+  LibraryBuffers CallBuffersOf(const Program::Step& step, int level) const;
   // Returns null for steps that have no work at any size.
   absl::StatusOr<const DeviceRecording*> Recorded(const Span& span);
-  absl::Status Replay(const Span& span);
+  absl::Status Replay(int64_t first, int64_t end, bool one_thread);
   // Lets a loop go on that is as far ahead of the device as it may be.
   absl::Status MakeRoom();
   void SettleTurns(bool finished);
@@ -321,6 +328,7 @@ class Executable::Context {
   bool turn_failed_ = false;     // the first error of a loop is noted
   bool brought_ = false;         // the device has the last run's inputs, and its slots are empty
   std::map<Span, std::unique_ptr<DeviceRecording>> recordings_;  // null: of no work
+  int level_ = 0;                                                // of the bound sizes
 };
 
 }  // namespace athanor

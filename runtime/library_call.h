@@ -28,7 +28,7 @@ struct LibraryCall {
   int64_t workspace_bytes = 0;
 };
 
-// Where a call's buffers lie in the device's memory, each aligned to 64 bytes.
+// Says where a call's buffers lie in the device's memory; each is aligned to 64 bytes.
 struct LibraryBuffers {
   void* result = nullptr;
   const void *left = nullptr, *right = nullptr;

@@ -2,6 +2,7 @@
 #include <cstdint>
 #include <functional>
 #include <string>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "gmock/gmock.h"
@@ -16,6 +17,7 @@ namespace athanor {
 namespace {
 
 using ::testing::AllOf;
+using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
 // result[2, 4, 6] = left[2, 4, 8] * right[8, 6] + bias[6], all f32.
@@ -34,12 +36,14 @@ v1::Plan ProductPlan() {
                    "} outputs { name: 'y' buffer: 0 } "
                    "run { label: 'product' buffers: [0, 1, 2, 3, 4] "
                    "grid { terms { coefficient: 1 } } library_call { library: 'cuBLASLt 13.1.0' "
-                   "rows: 4 columns: 6 sums: 8 batch: 2 left { stride: 8 batch_stride: 32 } "
+                   "rows { terms { coefficient: 4 } } columns: 6 sums: 8 batch: 2 left { stride: 8 "
+                   "batch_stride: 32 } "
                    "right { stride: 6 } result { stride: 6 batch_stride: 24 } bias: true "
-                   "workspace_bytes: 256 } }"),
+                   "ways { rows: 4 workspace_bytes: 256 } } }"),
       &plan);
   EXPECT_TRUE(parsed);
-  if (parsed) plan.mutable_run(0)->mutable_library_call()->set_algorithm(std::string(64, 'a'));
+  if (!parsed) return plan;
+  plan.mutable_run(0)->mutable_library_call()->mutable_ways(0)->set_algorithm(std::string(64, 'a'));
   return plan;
 }
 
@@ -53,7 +57,8 @@ TEST(LibraryCallTest, AProgramHoldsTheCall) {
   const absl::StatusOr<Program> program = BuildProgram(ProductPlan());
   ASSERT_TRUE(program.ok()) << program.status();
   ASSERT_EQ(program->calls.size(), 1u);
-  const LibraryCall& call = program->calls[0];
+  ASSERT_EQ(program->calls[0].ways.size(), 1u);
+  const LibraryCall& call = program->calls[0].ways[0];
   EXPECT_EQ(program->run[0].call, 0);
   EXPECT_EQ(program->run[0].kernel, -1);
   EXPECT_EQ(call.library, "cuBLASLt 13.1.0");
@@ -61,7 +66,12 @@ TEST(LibraryCallTest, AProgramHoldsTheCall) {
   EXPECT_EQ(call.columns, 6);
   EXPECT_EQ(call.left.batch_stride, 32);
   EXPECT_EQ(call.algorithm, std::string(64, 'a'));
-  for (const Program::Buffer& buffer : program->buffers) EXPECT_TRUE(buffer.still);
+  EXPECT_EQ(call.rows, 4);
+  EXPECT_EQ(program->levels, 1);
+  std::vector<std::vector<int64_t>> touched;
+  for (const Program::Buffer& buffer : program->buffers) touched.push_back(buffer.touched);
+  EXPECT_THAT(touched, ElementsAre(ElementsAre(192), ElementsAre(256), ElementsAre(192),
+                                   ElementsAre(24), ElementsAre(256)));
 }
 
 TEST(LibraryCallTest, WrongCallsAreNamed) {
@@ -82,9 +92,27 @@ TEST(LibraryCallTest, WrongCallsAreNamed) {
       {"no library multiplies i64 by f32 to f32",
        [](auto& p, auto&, auto&) { p.mutable_buffers(1)->set_dtype("i64"); }},
       {"library_call.library is empty", [](auto&, auto&, auto& c) { c.clear_library(); }},
-      {"library_call.rows is 0", [](auto&, auto&, auto& c) { c.set_rows(0); }},
-      {"library_call.rows is 2147483648",
-       [](auto&, auto&, auto& c) { c.set_rows(int64_t{1} << 31); }},
+      {"ways.rows is 0; it must be from 1",
+       [](auto&, auto&, auto& c) { c.mutable_ways(0)->set_rows(0); }},
+      {"ways.rows is 2147483648",
+       [](auto&, auto&, auto& c) { c.mutable_ways(0)->set_rows(int64_t{1} << 31); }},
+      {"rows are up to 5, and the last way has 4",
+       [](auto&, auto&, auto& c) { *c.mutable_rows() = Number(5); }},
+      {"rows are down to -4", [](auto&, auto&, auto& c) { *c.mutable_rows() = Number(-4); }},
+      {"rows: a size names dim 'z'",
+       [](auto&, auto&, auto& c) {
+         c.mutable_rows()->mutable_terms(0)->add_factors()->set_symbol("z");
+       }},
+      {"ways are 0; they must be 1 to 8",
+       [](auto&, auto& s, auto& c) {
+         s.mutable_buffers()->RemoveLast();
+         c.clear_ways();
+       }},
+      {"ways are 9; they must be 1 to 8",
+       [](auto&, auto&, auto& c) {
+         for (int i = 0; i < 8; ++i) *c.add_ways() = c.ways(0);
+       }},
+      {"with several ways it must be 1", [](auto&, auto&, auto& c) { *c.add_ways() = c.ways(0); }},
       {"library_call.columns is -1", [](auto&, auto&, auto& c) { c.set_columns(-1); }},
       {"library_call.sums is 0", [](auto&, auto&, auto& c) { c.set_sums(0); }},
       {"library_call.batch is 0", [](auto&, auto&, auto& c) { c.set_batch(0); }},
@@ -111,12 +139,13 @@ TEST(LibraryCallTest, WrongCallsAreNamed) {
       {"bias has 20 bytes for 6 columns",
        [](auto& p, auto&, auto&) { *p.mutable_buffers(3)->mutable_bytes() = Number(20); }},
       {"algorithm has 63 bytes, not 64",
-       [](auto&, auto&, auto& c) { c.mutable_algorithm()->pop_back(); }},
-      {"workspace_bytes is 257", [](auto&, auto&, auto& c) { c.set_workspace_bytes(257); }},
+       [](auto&, auto&, auto& c) { c.mutable_ways(0)->mutable_algorithm()->pop_back(); }},
+      {"workspace_bytes is 257",
+       [](auto&, auto&, auto& c) { c.mutable_ways(0)->set_workspace_bytes(257); }},
       {"workspace_bytes is -1",
        [](auto&, auto& s, auto& c) {
          s.mutable_buffers()->RemoveLast();
-         c.set_workspace_bytes(-1);
+         c.mutable_ways(0)->set_workspace_bytes(-1);
        }},
       {"buffer 1 of kind INPUT as workspace", [](auto&, auto& s, auto&) { s.set_buffers(4, 1); }},
       {"buffer 1 of kind INPUT as result", [](auto&, auto& s, auto&) { s.set_buffers(0, 1); }},
@@ -147,6 +176,70 @@ TEST(LibraryCallTest, WrongCallsAreNamed) {
     EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument) << says;
     EXPECT_THAT(std::string(status.message()), HasSubstr(says));
   }
+}
+
+// rows n of x, from 0 to 9, in ways of 2, 4 and 9.
+v1::Plan RowsPlan() {
+  v1::Plan plan = ProductPlan();
+  plan.mutable_dims(0)->set_min(0);
+  const auto rows = [](int64_t bytes) {
+    v1::SizeExpr size = Number(bytes);
+    size.mutable_terms(0)->add_factors()->set_symbol("n");
+    return size;
+  };
+  *plan.mutable_buffers(0)->mutable_bytes() = rows(24);
+  *plan.mutable_buffers(1)->mutable_bytes() = rows(32);
+  v1::LibraryCall& call = *plan.mutable_run(0)->mutable_library_call();
+  call.set_batch(1);
+  *call.mutable_rows() = rows(1);
+  const v1::LibraryCall::Way way = call.ways(0);
+  call.clear_ways();
+  for (int64_t count : {2, 4, 9}) {
+    *call.add_ways() = way;
+    call.mutable_ways()->rbegin()->set_rows(count);
+  }
+  call.mutable_ways(1)->set_workspace_bytes(0);
+  return plan;
+}
+
+TEST(LibraryCallTest, RowsAreRoundedUp) {
+  const absl::StatusOr<Program> program = BuildProgram(RowsPlan());
+  ASSERT_TRUE(program.ok()) << program.status();
+  EXPECT_EQ(program->levels, 3);
+  EXPECT_EQ(program->calls[0].at(1).rows, 4);
+  EXPECT_THAT(program->buffers[0].touched, ElementsAre(48, 96, 216));
+  EXPECT_THAT(program->buffers[1].touched, ElementsAre(64, 128, 288));
+  EXPECT_THAT(program->buffers[4].touched, ElementsAre(256, 0, 256));
+}
+
+TEST(LibraryCallTest, WrongWaysAreNamed) {
+  const auto refused = [](const std::function<void(v1::Plan&, v1::LibraryCall&)>& change,
+                          const std::string& says) {
+    v1::Plan plan = RowsPlan();
+    change(plan, *plan.mutable_run(0)->mutable_library_call());
+    const absl::Status status = BuildProgram(plan).status();
+    EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument) << says;
+    EXPECT_THAT(std::string(status.message()), HasSubstr(says));
+  };
+  refused([](auto&, auto& c) { c.mutable_ways(1)->set_rows(2); },
+          "ways.rows is 2; it must be from 3");
+  refused([](auto&, auto& c) { c.mutable_ways()->RemoveLast(); },
+          "rows are up to 9, and the last way has 4");
+  // Its place ends with the largest size's rows.
+  refused([](auto&, auto& c) { c.mutable_ways(2)->set_rows(10); }, "result leaves its buffer");
+  refused(
+      [](auto& p, auto&) {
+        p.mutable_buffers(0)->set_kind(v1::Buffer::ARENA);
+        p.mutable_buffers(0)->set_arena_offset(64);
+        p.mutable_outputs(0)->set_buffer(1);
+      },
+      "result leaves its buffer, which has 192 bytes");
+  refused(
+      [](auto& p, auto& c) {
+        *p.add_run() = p.run(0);
+        c.mutable_ways()->erase(c.mutable_ways()->begin());
+      },
+      "calls a library in 3 ways, an earlier step in 2");
 }
 
 TEST(LibraryCallTest, SumsOfI8MustBeExact) {

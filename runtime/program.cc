@@ -37,6 +37,7 @@ class Builder {
     if (status.ok()) status = LoopUses();
     if (status.ok()) status = Outputs();
     if (status.ok()) Uses();
+    if (status.ok()) Touches();
     if (!status.ok()) {
       return absl::InvalidArgumentError(
           absl::StrCat("plan '", plan_.plan_id(), "': ", status.message()));
@@ -249,19 +250,53 @@ class Builder {
       return Bad(where, absl::StrCat("calls a library with a grid of ", grid.min, " to ", grid.max,
                                      "; it must be 1"));
     }
+    ASSIGN_OR_RETURN(const int rows_size, Size(from.library_call().rows(), where, "rows"));
+    const SizeRange rows = program_.sizes.range(rows_size);
+    if (rows.min < 0) return Bad(where, absl::StrCat("library_call.rows are down to ", rows.min));
     std::vector<CallBuffer> buffers;
     for (int i = 0; i < step.buffers; ++i) {
-      Program::Buffer& buffer = program_.buffers[program_.buffer_refs[step.first_buffer + i]];
-      buffer.still = true;
-      buffers.push_back(
-          {buffer.dtype, std::max<int64_t>(0, program_.sizes.range(buffer.bytes_size).min)});
+      const Program::Buffer& buffer = program_.buffers[program_.buffer_refs[step.first_buffer + i]];
+      buffers.push_back({buffer.dtype, OwnBytes(buffer, /*all=*/rows.min != rows.max)});
     }
-    absl::StatusOr<LibraryCall> call = CheckedCall(from.library_call(), buffers);
-    if (!call.ok()) return Bad(where, call.status().message());
+    absl::StatusOr<std::vector<LibraryCall>> ways =
+        CheckedCall(from.library_call(), rows.max, buffers);
+    if (!ways.ok()) return Bad(where, ways.status().message());
+    const int count = static_cast<int>(ways->size());
+    if (count > 1 && program_.levels > 1 && count != program_.levels) {
+      return Bad(where, absl::StrCat("calls a library in ", count, " ways, an earlier step in ",
+                                     program_.levels, "; they must be as many, or one"));
+    }
+    program_.levels = std::max(program_.levels, count);
     for (int i = 0; i < step.buffers; ++i) RETURN_IF_ERROR(CheckCallBuffer(from, where, i));
     step.call = static_cast<int>(program_.calls.size());
-    program_.calls.push_back(*std::move(call));
+    program_.calls.push_back({rows_size, *std::move(ways)});
     return absl::OkStatus();
+  }
+
+  // Returns the bytes that a buffer has at every size of the bucket; `all`: at the largest one, for
+  // which it has its place at every size.
+  int64_t OwnBytes(const Program::Buffer& buffer, bool all) const {
+    const SizeRange range = program_.sizes.range(buffer.bytes_size);
+    const int64_t bytes = std::max<int64_t>(0, all ? range.max : range.min);
+    return buffer.kind == v1::Buffer::ARENA ? std::min(bytes, program_.arena_bytes - buffer.place)
+                                            : bytes;
+  }
+
+  // Finds what calls touch of their buffers at each level.
+  void Touches() {
+    for (const Program::Step& step : program_.run) {
+      if (step.call < 0) continue;
+      for (int level = 0; level < program_.levels; ++level) {
+        const TouchedBytes touched = TouchedBy(program_.calls[step.call].at(level));
+        for (int i = 0; i < step.buffers; ++i) {
+          std::vector<int64_t>& most =
+              program_.buffers[program_.buffer_refs[step.first_buffer + i]].touched;
+          most.resize(program_.levels);
+          // A way without workspace has one buffer less.
+          if (i < static_cast<int>(touched.size())) most[level] = std::max(most[level], touched[i]);
+        }
+      }
+    }
   }
 
   // Checks the kind of the i-th buffer of a library call.
@@ -270,8 +305,7 @@ class Builder {
       return plan_.buffers(static_cast<int>(buffer)).kind();
     };
     const uint32_t buffer = from.buffers(i);
-    const bool workspace =
-        from.library_call().workspace_bytes() > 0 && i + 1 == from.buffers_size();
+    const bool workspace = i == (from.library_call().bias() ? 4 : 3);
     const auto wrong = [&](absl::string_view why) {
       return Bad(where, absl::StrCat("uses buffer ", buffer, " of kind ",
                                      v1::Buffer::Kind_Name(kind(buffer)), why));

@@ -28,8 +28,10 @@ struct Program {
     // among parameters. CONSTANT, PREPARED: index in `fixed`. ARENA: offset in the arena. WINDOW:
     // its loop.
     int64_t place;
-    bool kept = false;   // a step of run, a loop or an output uses it
-    bool still = false;  // a library call uses it: its address must not change from run to run
+    bool kept = false;  // a step of run, a loop or an output uses it
+    // Bytes that library calls touch, by level; empty: none uses it. Its address must not change
+    // from run to run.
+    std::vector<int64_t> touched;
   };
   // A constant or prepared buffer.
   struct Fixed {
@@ -82,7 +84,16 @@ struct Program {
   std::vector<int> arena_buffers;  // sorted by offset
   std::vector<Fixed> fixed;
   std::vector<Step> prepare, run;
-  std::vector<LibraryCall> calls;  // of run
+  // Library calls of run, each in its ways; those of several ways have one a level. A run is at the
+  // lowest level whose ways have enough rows.
+  struct Call {
+    int rows_size;
+    std::vector<LibraryCall> ways;
+
+    const LibraryCall& at(int level) const { return ways[ways.size() == 1 ? 0 : level]; }
+  };
+  std::vector<Call> calls;
+  int levels = 1;
   std::vector<Loop> loops;
   std::vector<int> outer_loops;  // loops inside no other, sorted by `first`
   // Each step of prepare makes one buffer and reads the others, as in plans of the compiler. If

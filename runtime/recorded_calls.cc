@@ -34,9 +34,10 @@ void Write(const Program& program, const Program::Step& step, const ArgumentWord
 
 }  // namespace
 
-RecordedLaunch Executable::LaunchOf(const Program::Step& step, RecordedLaunch launch) const {
+RecordedLaunch Executable::LaunchOf(const Program::Step& step, int level,
+                                    RecordedLaunch launch) const {
   if (step.call >= 0) {
-    launch.call = &program_.calls[step.call];
+    launch.call = &program_.calls[step.call].at(level);
   } else {
     launch.kernel = kernels_[step.kernel].get();
   }
@@ -61,7 +62,7 @@ absl::Status Executable::RecordPrepared(DeviceQueue& queue) {
     RETURN_IF_ERROR(block->CopyIn(queue));
     for (size_t i = 0; i < steps.size(); ++i) {
       if (size(steps[i].grid_size) <= 0) continue;
-      const auto recording = queue.Record({LaunchOf(steps[i], block->Recorded(i))});
+      const auto recording = queue.Record({LaunchOf(steps[i], /*level=*/0, block->Recorded(i))});
       absl::Status status = recording.ok() ? queue.Replay(**recording) : recording.status();
       // Waits for each, so that an error tells its step.
       if (absl::Status waited = queue.Wait(); status.ok()) status = waited;
@@ -87,7 +88,7 @@ absl::Status Executable::Record(Context* context, const RunOptions& options) con
   const int64_t first = options.first_step, end = EndOf(options);
   if (!StepByStep(options)) return context->RecordSpan(program_.outer_loops, first, end);
   for (int64_t i = first; i < end; ++i) {
-    RETURN_IF_ERROR(context->Recorded({i, i + 1, options.check != nullptr}).status());
+    RETURN_IF_ERROR(context->RecordLevels(i, i + 1, options.check != nullptr));
   }
   return absl::OkStatus();
 }
@@ -171,16 +172,43 @@ absl::Status Executable::Context::RecordSpan(absl::Span<const int> loops, int64_
   for (const int index : loops) {
     const Program::Loop& loop = program.loops[index];
     if (loop.first < first || loop.end > end) continue;
-    if (loop.first > first) RETURN_IF_ERROR(Recorded({first, loop.first, false}).status());
+    if (loop.first > first) RETURN_IF_ERROR(RecordLevels(first, loop.first));
     RETURN_IF_ERROR(RecordSpan(loop.inside, loop.first, loop.end));
     first = loop.end;
   }
-  return first < end ? Recorded({first, end, false}).status() : absl::OkStatus();
+  return first < end ? RecordLevels(first, end) : absl::OkStatus();
 }
 
-LibraryBuffers Executable::Context::CallBuffersOf(const Program::Step& step) const {
+absl::Status Executable::Context::RecordLevels(int64_t first, int64_t end, bool one_thread) {
+  const int most = LevelOf(first, end, executable_->program_.levels - 1);
+  for (int level = 0; level <= most; ++level) {
+    RETURN_IF_ERROR(Recorded({first, end, one_thread, level}).status());
+  }
+  return absl::OkStatus();
+}
+
+int Executable::Context::LevelNow() const {
+  int level = 0;
+  for (const Program::Call& call : executable_->program_.calls) {
+    if (call.ways.size() == 1) continue;
+    // The last way has enough rows for all sizes (CheckedCall).
+    while (call.ways[level].rows < values_[call.rows_size]) ++level;
+  }
+  return level;
+}
+
+int Executable::Context::LevelOf(int64_t first, int64_t end, int level) const {
   const Program& program = executable_->program_;
-  const LibraryCall& call = program.calls[step.call];
+  for (int64_t s = first; s < end && program.levels > 1; ++s) {
+    const int call = program.run[s].call;
+    if (call >= 0 && program.calls[call].ways.size() > 1) return level;
+  }
+  return 0;
+}
+
+LibraryBuffers Executable::Context::CallBuffersOf(const Program::Step& step, int level) const {
+  const Program& program = executable_->program_;
+  const LibraryCall& call = program.calls[step.call].at(level);
   int next = step.first_buffer;
   const auto address = [&] { return DeviceAddress(program.buffer_refs[next++]); };
   LibraryBuffers buffers;
@@ -196,13 +224,15 @@ absl::StatusOr<const DeviceRecording*> Executable::Context::Recorded(const Span&
   if (const auto found = recordings_.find(span); found != recordings_.end()) {
     return found->second.get();
   }
-  const auto [first, end, one_thread] = span;
+  const auto [first, end, one_thread, level] = span;
   std::vector<RecordedLaunch> launches;
   for (int64_t s = first; s < end; ++s) {
     RecordedLaunch launch =
-        executable_->LaunchOf(executable_->program_.run[s], block_->Recorded(s));
+        executable_->LaunchOf(executable_->program_.run[s], level, block_->Recorded(s));
     launch.one_thread = one_thread;
-    if (launch.call != nullptr) launch.call_buffers = CallBuffersOf(executable_->program_.run[s]);
+    if (launch.call != nullptr) {
+      launch.call_buffers = CallBuffersOf(executable_->program_.run[s], level);
+    }
     if (launch.most_items > 0) launches.push_back(launch);
   }
   std::unique_ptr<DeviceRecording> recording;
@@ -212,9 +242,9 @@ absl::StatusOr<const DeviceRecording*> Executable::Context::Recorded(const Span&
   return recordings_.emplace(span, std::move(recording)).first->second.get();
 }
 
-absl::Status Executable::Context::Replay(const Span& span) {
-  ASSIGN_OR_RETURN(const DeviceRecording* const recording, Recorded(span));
-  const auto [first, end, one_thread] = span;
+absl::Status Executable::Context::Replay(int64_t first, int64_t end, bool one_thread) {
+  ASSIGN_OR_RETURN(const DeviceRecording* const recording,
+                   Recorded({first, end, one_thread, LevelOf(first, end, level_)}));
   if (!in_loop_[first]) return recording ? queue_->Replay(*recording) : absl::OkStatus();
   RETURN_IF_ERROR(MakeRoom());
   RETURN_IF_ERROR(block_->SendTurn(*queue_, first, end));

@@ -47,9 +47,14 @@ std::string BufferText(const v1::Plan& plan, uint32_t index) {
 std::string WorkText(const v1::Plan& plan, const v1::Step& step) {
   if (step.has_library_call()) {
     const v1::LibraryCall& call = step.library_call();
-    return Cat(call.library(), " ", call.rows(), " x ", call.columns(), " x ", call.sums(),
-               call.batch() > 1 ? Cat(" batch ", call.batch()) : "", call.bias() ? " bias" : "",
-               " (workspace ", call.workspace_bytes(), ")(");
+    std::string text =
+        Cat(call.library(), " ", SizeText(call.rows()), " x ", call.columns(), " x ", call.sums(),
+            call.batch() > 1 ? Cat(" batch ", call.batch()) : "", call.bias() ? " bias" : "", " (");
+    for (int i = 0; i < call.ways_size(); ++i) {
+      const v1::LibraryCall::Way& way = call.ways(i);
+      text += Cat(i > 0 ? ", " : "", way.rows(), " rows workspace ", way.workspace_bytes());
+    }
+    return text + ")(";
   }
   const bool known = step.kernel() < static_cast<uint32_t>(plan.kernels_size());
   const uint32_t team = known ? plan.kernels(static_cast<int>(step.kernel())).team() : 0;

@@ -80,7 +80,11 @@ class Verifier {
   absl::Status CheckCall(const v1::Step& step, const std::string& name) const;
   // Returns which of the step's buffers is a library call's workspace; -1: none.
   static int WorkspaceOf(const v1::Step& step) {
-    return step.library_call().workspace_bytes() > 0 ? step.buffers_size() - 1 : -1;
+    const auto& ways = step.library_call().ways();
+    const bool has = std::any_of(ways.begin(), ways.end(), [](const v1::LibraryCall::Way& way) {
+      return way.workspace_bytes() > 0;
+    });
+    return has ? step.buffers_size() - 1 : -1;
   }
   void Touch(int b, int step);
   absl::Status Write(int b, const std::string& name, bool prepare);
@@ -180,6 +184,7 @@ absl::Status Verifier::CheckCall(const v1::Step& step, const std::string& name) 
   if (step.kernel() != 0 || step.sizes_size() != 0 || step.scratch_bytes() != 0) {
     return Broken(name, " calls a library, and has a kernel, sizes or scratch");
   }
+  RETURN_IF_ERROR(Size(call.rows(), name + ": rows").status());
   for (uint32_t b : step.buffers()) {
     if (b < static_cast<uint32_t>(plan_.buffers_size()) &&
         plan_.buffers(static_cast<int>(b)).kind() == Buffer::WINDOW) {

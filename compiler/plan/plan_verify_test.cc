@@ -163,11 +163,14 @@ v1::Plan WithCall() {
   step->add_buffers(6);
   v1::LibraryCall* call = step->mutable_library_call();
   call->set_library("cuBLASLt 13.1.0");
-  call->set_rows(4);
+  call->mutable_rows()->add_terms()->set_coefficient(4);
   call->set_columns(8);
   call->set_sums(2);
-  call->set_batch(3);
-  call->set_workspace_bytes(16);
+  call->set_batch(1);
+  call->add_ways()->set_rows(2);
+  v1::LibraryCall::Way* way = call->add_ways();
+  way->set_rows(4);
+  way->set_workspace_bytes(16);
   return plan;
 }
 
@@ -182,6 +185,11 @@ TEST(PlanVerifyTest, LibraryCalls) {
          "format 1; this code knows format 3 of plans with library calls");
   broken([](v1::Plan&, v1::Step& s) { s.mutable_library_call()->set_bias(true); },
          "calls a library with 4 buffers, not 5");
+  broken(
+      [](v1::Plan&, v1::Step& s) {
+        s.mutable_library_call()->mutable_rows()->mutable_terms(0)->add_factors()->set_symbol("z");
+      },
+      "rows uses \"z\", which is not a dim of the plan");
   broken([](v1::Plan&, v1::Step& s) { s.set_kernel(1); }, "has a kernel, sizes or scratch");
   broken([](v1::Plan& p, v1::Step& s) { *p.add_prepare() = s; }, "may not read buffer 2");
   broken([](v1::Plan&, v1::Step& s) { s.set_buffers(3, 3); }, "writes buffer 3");
@@ -196,7 +204,8 @@ TEST(PlanVerifyTest, LibraryCalls) {
 
 TEST(PlanVerifyTest, TextOfALibraryCall) {
   const std::string text = PlanToText(WithCall());
-  EXPECT_NE(text.find("run 1: cuBLASLt 13.1.0 4 x 8 x 2 batch 3 (workspace 16)(b3 arena@256"),
+  EXPECT_NE(text.find("run 1: cuBLASLt 13.1.0 4 x 8 x 2 (2 rows workspace 0, 4 rows workspace "
+                      "16)(b3 arena@256"),
             std::string::npos)
       << text;
 }

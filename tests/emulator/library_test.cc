@@ -326,10 +326,10 @@ class PlanTest : public ::testing::Test {
       return absl::StrCat("dtype: 'f32' bytes { terms { coefficient: ", 4 * floats, " } } ");
     };
     const auto call = [](int64_t sums, int64_t columns, const char* rest) {
-      return absl::StrCat("grid { terms { coefficient: 1 } } library_call { rows: ", kRows,
-                          " columns: ", columns, " sums: ", sums, " batch: 1 left { stride: ", sums,
-                          " } right { stride: ", columns, " } result { stride: ", columns, " } ",
-                          rest, "} ");
+      return absl::StrCat("grid { terms { coefficient: 1 } } library_call { rows { terms { ",
+                          "coefficient: ", kRows, " } } columns: ", columns, " sums: ", sums,
+                          " batch: 1 left { stride: ", sums, " } right { stride: ", columns,
+                          " } result { stride: ", columns, " } ", rest, "} ");
     };
     const std::string text = absl::StrCat(
         "format: 3 plan_id: 'p-0' target { device: 'cuda' } kernels { name: 'twice' } ",
@@ -361,7 +361,7 @@ class PlanTest : public ::testing::Test {
     v1::LibraryCall& to = *step->mutable_library_call();
     LibraryCall call = {.dtype = "f32",
                         .result_dtype = "f32",
-                        .rows = to.rows(),
+                        .rows = kRows,
                         .columns = to.columns(),
                         .sums = to.sums(),
                         .left = {.stride = to.left().stride()},
@@ -371,9 +371,14 @@ class PlanTest : public ::testing::Test {
     EXPECT_TRUE(device.Enter().ok());
     call = device.library().value()->Propose(call, 8, kMostWorkspace).value()[way];
     to.set_library(call.library);
-    to.set_algorithm(call.algorithm);
-    to.set_workspace_bytes(call.workspace_bytes);
+    AddWay(call, &to);
     if (call.workspace_bytes > 0) step->add_buffers(7);
+  }
+  static void AddWay(const LibraryCall& call, v1::LibraryCall* to) {
+    v1::LibraryCall::Way* way = to->add_ways();
+    way->set_rows(call.rows);
+    way->set_algorithm(call.algorithm);
+    way->set_workspace_bytes(call.workspace_bytes);
   }
 
   absl::StatusOr<std::shared_ptr<const Executable>> Load(const v1::Plan& plan, Device* device,
@@ -388,13 +393,21 @@ class PlanTest : public ::testing::Test {
   // Runs once with x = seed, seed + 1, ... and compares.
   void Run(const Executable& plan, Executable::Context* context, int seed,
            const RunOptions& options = {}) const {
-    std::vector<float> x(kRows * kInner), y(kRows * kColumns);
+    Compare(plan, context, {}, kRows, seed, options);
+  }
+  void RunRows(const Executable& plan, Executable::Context* context, int64_t rows, int seed) const {
+    Compare(plan, context, {rows}, rows, seed, {});
+  }
+  void Compare(const Executable& plan, Executable::Context* context,
+               const std::vector<int64_t>& dims, int64_t rows, int seed,
+               const RunOptions& options) const {
+    std::vector<float> x(rows * kInner), y(rows * kColumns);
     for (size_t i = 0; i < x.size(); ++i) x[i] = static_cast<float>((seed + i) % 7);
     const absl::string_view in(reinterpret_cast<const char*>(x.data()), x.size() * sizeof(float));
     const absl::Span<char> out(reinterpret_cast<char*>(y.data()), y.size() * sizeof(float));
-    const absl::Status status = plan.Run(context, {}, {in}, {out}, options);
+    const absl::Status status = plan.Run(context, dims, {in}, {out}, options);
     ASSERT_TRUE(status.ok()) << status;
-    for (int64_t r = 0; r < kRows; ++r) {
+    for (int64_t r = 0; r < rows; ++r) {
       for (int64_t c = 0; c < kColumns; ++c) {
         float want = b_[c];
         for (int64_t k = 0; k < kInner; ++k) {
@@ -478,12 +491,117 @@ TEST_F(PlanTest, APlanOutlivesItsProcessButNotItsLibrary) {
 TEST_F(PlanTest, LoadingNamesTheStep) {
   const auto device = MakeDevice();
   v1::Plan plan = MakePlan(*device, 0, 1);
-  (*plan.mutable_run(2)->mutable_library_call()->mutable_algorithm())[3] ^= 1;
+  (*plan.mutable_run(2)->mutable_library_call()->mutable_ways(0)->mutable_algorithm())[3] ^= 1;
   EXPECT_THAT(std::string(Load(plan, device.get()).status().message()),
               AllOf(HasSubstr("step 'second'"), HasSubstr("NOT_SUPPORTED")));
   const auto without = MakeDevice("/no/such/folder");
   EXPECT_THAT(std::string(Load(MakePlan(*device, 0, 1), without.get()).status().message()),
               AllOf(HasSubstr("step 'first'"), HasSubstr("this machine has no cuBLASLt")));
+}
+
+// The same plan for 0 to 64 rows, whose calls round them up to `ways`.
+class RowsTest : public PlanTest {
+ protected:
+  static v1::Plan RowsPlan(const CudaDevice& device, const std::vector<int64_t>& ways) {
+    v1::Plan plan = MakePlan(device, 0, 1);
+    v1::DimRange* dim = plan.add_dims();
+    dim->set_name("n");
+    dim->set_max(kMostRows);
+    const auto by_rows = [](v1::SizeExpr* size) {
+      v1::SizeExpr::Term* term = size->mutable_terms(0);
+      term->set_coefficient(term->coefficient() / kRows);
+      term->add_factors()->set_symbol("n");
+    };
+    for (int b : {0, 4, 5, 6}) by_rows(plan.mutable_buffers(b)->mutable_bytes());
+    by_rows(plan.mutable_run(1)->mutable_grid());
+    // Each in granules of its own, so that what is not committed is known.
+    plan.mutable_buffers(5)->set_arena_offset(kGranule);
+    plan.mutable_buffers(7)->set_arena_offset(2 * kGranule);
+    plan.set_arena_bytes(3 * kGranule);
+    for (int s : {0, 2}) {
+      v1::Step* step = plan.mutable_run(s);
+      v1::LibraryCall* to = step->mutable_library_call();
+      by_rows(to->mutable_rows());
+      to->clear_ways();
+      bool workspace = false;
+      for (const int64_t rows : ways) {
+        const LibraryCall call = {.dtype = "f32",
+                                  .result_dtype = "f32",
+                                  .rows = rows,
+                                  .columns = to->columns(),
+                                  .sums = to->sums(),
+                                  .left = {.stride = to->left().stride()},
+                                  .right = {.stride = to->right().stride()},
+                                  .result = {.stride = to->result().stride()},
+                                  .bias = to->bias()};
+        // Some with a workspace, some without.
+        AddWay(device.library().value()->Propose(call, 8, kMostWorkspace).value()[rows % 2], to);
+        workspace |= to->ways().rbegin()->workspace_bytes() > 0;
+      }
+      step->mutable_buffers()->Truncate(s == 0 ? 3 : 4);
+      if (workspace) step->add_buffers(7);
+    }
+    return plan;
+  }
+  static constexpr int64_t kMostRows = 64, kGranule = 2 << 20;
+};
+
+TEST_F(RowsTest, CallsOfEverySizeOfTheBucket) {
+  const auto device = MakeDevice();
+  for (const std::vector<int64_t>& ways :
+       {std::vector<int64_t>{64}, {1, 7, 64}, {1, 2, 3, 4, 8, 16, 33, 64}}) {
+    const auto loaded = Load(RowsPlan(*device, ways), device.get(), {.poison = true});
+    ASSERT_TRUE(loaded.ok()) << loaded.status();
+    const auto context = (*loaded)->NewContext().value();
+    for (int64_t rows : {64, 0, 1, 2, 5, 7, 8, 32, 33, 63, 64, 3}) {
+      RunRows(**loaded, context.get(), rows, static_cast<int>(rows));
+    }
+  }
+}
+
+TEST_F(RowsTest, MemoryIsThereForRowsThatAreRoundedUp) {
+  const auto device = MakeDevice();
+  // One row of 1 MiB: the result of 2 rows takes a granule more than that of one.
+  const int64_t kWide = 1 << 18;
+  v1::Plan plan = RowsPlan(*device, {3});
+  plan.mutable_dims(0)->set_max(3);
+  plan.mutable_run()->DeleteSubrange(1, 2);
+  v1::LibraryCall& call = *plan.mutable_run(0)->mutable_library_call();
+  const LibraryCall wide = {.dtype = "f32",
+                            .result_dtype = "f32",
+                            .rows = 3,
+                            .columns = kWide,
+                            .sums = 1,
+                            .left = {.stride = 1},
+                            .right = {.stride = kWide},
+                            .result = {.stride = kWide}};
+  call.clear_ways();
+  AddWay(device->library().value()->Propose(wide, 8, 0).value()[0], &call);
+  call.set_columns(kWide);
+  call.set_sums(1);
+  call.mutable_left()->set_stride(1);
+  call.mutable_right()->set_stride(kWide);
+  call.mutable_result()->set_stride(kWide);
+  v1::Step* step = plan.mutable_run(0);
+  step->mutable_buffers()->Truncate(3);
+  step->set_buffers(0, 6);
+  const auto size = [&](int b, int64_t bytes) {
+    plan.mutable_buffers(b)->mutable_bytes()->mutable_terms(0)->set_coefficient(bytes);
+  };
+  size(0, 4);
+  size(1, 4 * kWide);
+  size(6, 4 * kWide);
+  w_.assign(kWide, 3);
+  const auto loaded = Load(plan, device.get());
+  ASSERT_TRUE(loaded.ok()) << loaded.status();
+  const auto context = (*loaded)->NewContext().value();
+  const float x = 2;
+  std::vector<float> y(kWide);
+  const absl::string_view in(reinterpret_cast<const char*>(&x), sizeof(x));
+  const absl::Span<char> out(reinterpret_cast<char*>(y.data()), y.size() * sizeof(float));
+  const absl::Status status = (*loaded)->Run(context.get(), {1}, {in}, {out}, {});
+  ASSERT_TRUE(status.ok()) << status;
+  EXPECT_THAT(y, ::testing::Each(6.0f));
 }
 
 TEST_F(PlanTest, AWorkspaceThatNoMemoryHoldsCostsTheContext) {

@@ -11,7 +11,7 @@
 
 namespace athanor::emulator {
 
-// What work may ask of the device while it runs.
+// Tells work of the device while it runs.
 struct DeviceForWork {
   // Returns where the host finds memory of the device; null if not all of it is allocated.
   void* (*reach)(CudaPointer pointer, size_t bytes);
