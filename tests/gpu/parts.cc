@@ -15,6 +15,7 @@ constexpr Part kParts[] = {
     {"graph", "what a node and a replay of a graph cost", 25, RunGraph},
     {"reading", "what reading sizes from memory costs a kernel", 15, RunReading},
     {"rounding", "how matrix instructions round their sums", 30, RunRounding},
+    {"library", "whether cuBLASLt multiplies as plans ask, and how fast", 30, RunLibrary},
     {"tensor-map", "where a tile's descriptor may lie", 15, RunTensorMap},
     {"commit", "what mapping memory costs, and whether it is zero", 25, RunCommit},
     {"events", "how steady times by events are", 15, RunEvents},

@@ -21,7 +21,7 @@ namespace athanor {
 
 // The longest time for all parts together, unless a run says otherwise, and that for the look for a
 // GPU before them.
-inline constexpr double kDefaultSeconds = 480, kLookSeconds = 30;
+inline constexpr double kDefaultSeconds = 510, kLookSeconds = 30;
 
 // Gives a part what it works with. A part that never asks for gpu() opens no context in its
 // process.
@@ -95,6 +95,7 @@ absl::Status RunCommit(PartRun& run);
 absl::Status RunEvents(PartRun& run);
 absl::Status RunTensorMap(PartRun& run);
 absl::Status RunRounding(PartRun& run);
+absl::Status RunLibrary(PartRun& run);
 absl::Status RunSticky(PartRun& run);
 absl::Status RunRespawn(PartRun& run);
 absl::Status RunFilter(PartRun& run);

@@ -33,7 +33,7 @@ def nvrtc() -> pathlib.Path:
 class RunTest(unittest.TestCase):
 
     def run_parts(self, *parts: str, defect: str = "", seconds: int = 200,
-                  ) -> tuple[subprocess.CompletedProcess[str], list[dict]]:
+                  **environment: str) -> tuple[subprocess.CompletedProcess[str], list[dict]]:
         """Runs parts, all by default; returns the process and its rows."""
         with tempfile.TemporaryDirectory() as folder:
             output = pathlib.Path(folder) / "result.jsonl"
@@ -42,11 +42,12 @@ class RunTest(unittest.TestCase):
                  "--seconds", str(seconds)],
                 capture_output=True, text=True, check=False,
                 env=os.environ | {"LD_LIBRARY_PATH": str(DRIVER.parent),
-                                  "ATHANOR_STAND_IN": defect})
+                                  "ATHANOR_STAND_IN": defect,
+                                  "ATHANOR_CUBLASLT": str(EMULATOR)} | environment)
             return done, [json.loads(line) for line in output.read_text().splitlines()]
 
-    def answers(self, *parts: str, defect: str = "") -> dict[str, dict]:
-        done, rows = self.run_parts(*parts, defect=defect)
+    def answers(self, *parts: str, defect: str = "", **environment: str) -> dict[str, dict]:
+        done, rows = self.run_parts(*parts, defect=defect, **environment)
         self.assertEqual([row for row in rows if "failed" in row], [], done)
         self.assertEqual(done.returncode, 0, done)
         return {row["question"]: row for row in rows if "question" in row}
@@ -67,7 +68,7 @@ class RunTest(unittest.TestCase):
         for name in ("graph.order", "commit.nonzero_share", "events.noise", "respawn.after_fault",
                      "respawn.after_hang", "sticky.neighbour", "sticky.fault_share",
                      "sticky.trap_share", "sticky.fault_reset", "sticky.trap_reset",
-                     "filter.later"):
+                     "filter.later", "library.wrong", "library.unknown"):
             self.assertTrue(found[name]["held"], found[name])
         # This driver needs no device file, so it starts under the filter.
         self.assertFalse(found["filter.first"]["held"])
@@ -84,6 +85,17 @@ class RunTest(unittest.TestCase):
                 row = self.answers(question.split(".")[0], defect=defect)[question]
                 self.assertFalse(row["held"], row)
                 self.assertNotEqual(row["decision"], "")
+
+    def test_a_wrong_library_is_told(self):
+        row = self.answers("library", ATHANOR_EMULATOR_CUBLASLT_BIAS="2")["library.wrong"]
+        self.assertFalse(row["held"], row)
+        self.assertTrue(all("bias" in case for case in row["details"]["cases"]), row)
+        self.assertEqual(len(row["details"]["cases"]), 6 * 4, "each type, each proposal")
+
+    def test_a_machine_without_the_library_says_so(self):
+        done, rows = self.run_parts("library", ATHANOR_CUBLASLT="/no/such/folder")
+        self.assertEqual(done.returncode, 1, done)
+        self.assertIn("this machine has no cuBLASLt", done.stdout)
 
     def test_machine_code_stands_in_for_the_compiler(self):
         with tempfile.TemporaryDirectory() as folder:
