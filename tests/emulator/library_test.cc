@@ -559,49 +559,55 @@ TEST_F(RowsTest, CallsOfEverySizeOfTheBucket) {
   }
 }
 
+// A row of the result has 768 KiB: two fit a granule, and three do not.
 TEST_F(RowsTest, MemoryIsThereForRowsThatAreRoundedUp) {
+  constexpr int64_t kWide = 192 << 10;
   const auto device = MakeDevice();
-  // One row of 1 MiB: the result of 2 rows takes a granule more than that of one.
-  const int64_t kWide = 1 << 18;
-  v1::Plan plan = RowsPlan(*device, {3});
+  v1::Plan plan = RowsPlan(*device, {1, 3});
   plan.mutable_dims(0)->set_max(3);
   plan.mutable_run()->DeleteSubrange(1, 2);
-  v1::LibraryCall& call = *plan.mutable_run(0)->mutable_library_call();
-  const LibraryCall wide = {.dtype = "f32",
-                            .result_dtype = "f32",
-                            .rows = 3,
-                            .columns = kWide,
-                            .sums = 1,
-                            .left = {.stride = 1},
-                            .right = {.stride = kWide},
-                            .result = {.stride = kWide}};
-  call.clear_ways();
-  AddWay(device->library().value()->Propose(wide, 8, 0).value()[0], &call);
-  call.set_columns(kWide);
-  call.set_sums(1);
-  call.mutable_left()->set_stride(1);
-  call.mutable_right()->set_stride(kWide);
-  call.mutable_result()->set_stride(kWide);
   v1::Step* step = plan.mutable_run(0);
   step->mutable_buffers()->Truncate(3);
   step->set_buffers(0, 6);
+  v1::LibraryCall& to = *step->mutable_library_call();
+  to.set_columns(kWide);
+  to.set_sums(1);
+  to.mutable_left()->set_stride(1);
+  to.mutable_right()->set_stride(kWide);
+  to.mutable_result()->set_stride(kWide);
+  to.clear_ways();
+  for (const int64_t rows : {1, 3}) {
+    const LibraryCall call = {.dtype = "f32",
+                              .result_dtype = "f32",
+                              .rows = rows,
+                              .columns = kWide,
+                              .sums = 1,
+                              .left = {.stride = 1},
+                              .right = {.stride = kWide},
+                              .result = {.stride = kWide}};
+    AddWay(device->library().value()->Propose(call, 8, /*most_workspace=*/0).value()[0], &to);
+  }
   const auto size = [&](int b, int64_t bytes) {
     plan.mutable_buffers(b)->mutable_bytes()->mutable_terms(0)->set_coefficient(bytes);
   };
-  size(0, 4);
-  size(1, 4 * kWide);
-  size(6, 4 * kWide);
+  size(0, sizeof(float));  // of a row
+  size(6, sizeof(float) * kWide);
+  size(1, sizeof(float) * kWide);
   w_.assign(kWide, 3);
   const auto loaded = Load(plan, device.get());
   ASSERT_TRUE(loaded.ok()) << loaded.status();
   const auto context = (*loaded)->NewContext().value();
-  const float x = 2;
-  std::vector<float> y(kWide);
-  const absl::string_view in(reinterpret_cast<const char*>(&x), sizeof(x));
-  const absl::Span<char> out(reinterpret_cast<char*>(y.data()), y.size() * sizeof(float));
-  const absl::Status status = (*loaded)->Run(context.get(), {1}, {in}, {out}, {});
-  ASSERT_TRUE(status.ok()) << status;
-  EXPECT_THAT(y, ::testing::Each(6.0f));
+  for (const int64_t rows : {1, 2}) {
+    const std::vector<float> x(rows, 2);
+    std::vector<float> y(rows * kWide);
+    const absl::string_view in(reinterpret_cast<const char*>(x.data()), x.size() * sizeof(float));
+    const absl::Span<char> out(reinterpret_cast<char*>(y.data()), y.size() * sizeof(float));
+    const absl::Status status = (*loaded)->Run(context.get(), {rows}, {in}, {out}, {});
+    ASSERT_TRUE(status.ok()) << status;
+    EXPECT_THAT(y, ::testing::Each(6.0f));
+    // Two rows are computed as three, one is not; three granules are of other buffers.
+    EXPECT_EQ(context->charged_bytes(), (3 + rows) * kGranule);
+  }
 }
 
 TEST_F(PlanTest, AWorkspaceThatNoMemoryHoldsCostsTheContext) {
