@@ -129,9 +129,9 @@ class DeviceQueue {
   virtual absl::Status Replay(const DeviceRecording& recording);
   // Returns the memory that the arguments of each launch in this queue name.
   virtual Workspace workspace() const { return {}; }
-  // Host memory needs no alignment and must live until Wait() returns; what of it changes before may
-  // arrive as it was at any time until then. The two ranges must not overlap; those of no bytes may
-  // be anything. REQUIRES: bytes >= 0
+  // Host memory needs no alignment and must live until Wait() returns; what of it changes before
+  // may arrive as it was at any time until then. The two ranges must not overlap; those of no bytes
+  // may be anything. REQUIRES: bytes >= 0
   virtual absl::Status Copy(void* to, const void* from, int64_t bytes, CopyKind kind) = 0;
   // Sets bytes of device memory. REQUIRES: bytes >= 0
   virtual absl::Status Fill(void* to, uint8_t byte, int64_t bytes) = 0;
