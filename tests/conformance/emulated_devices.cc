@@ -1,8 +1,10 @@
 #include <cstdlib>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
 #include "compiler/codegen/cpu/clang.h"
 #include "compiler/codegen/cuda/dialect.h"
 #include "compiler/codegen/cuda/nvrtc_testing.h"
@@ -35,6 +37,13 @@ absl::StatusOr<std::shared_ptr<CudaDevice>> TestGpu() {
 
 namespace {
 
+// Returns the architectures whose compiler is asked: those of ATHANOR_TEST_NVRTC_ARCHS, with commas
+// in between, or the two that CI has time for.
+std::vector<std::string> AskedArchitectures() {
+  const char* const archs = std::getenv("ATHANOR_TEST_NVRTC_ARCHS");
+  return absl::StrSplit(archs != nullptr ? archs : "sm_80,sm_90a", ',');
+}
+
 // Asks NVIDIA's compiler whether it takes a text for every architecture, and, where that is
 // `asked`, has registers for all values.
 absl::Status CheckByNvrtc(const std::string& text, absl::string_view asked) {
@@ -42,7 +51,7 @@ absl::Status CheckByNvrtc(const std::string& text, absl::string_view asked) {
   static const auto& verdicts =
       *new absl::StatusOr<std::unique_ptr<Verdicts>>(Verdicts::Open(*nvrtc, VerdictFolder()));
   RETURN_IF_ERROR(verdicts.status());
-  for (const char* arch : {"sm_80", "sm_90a"}) {
+  for (const std::string& arch : AskedArchitectures()) {
     ASSIGN_OR_RETURN(const Verdict verdict, (*verdicts)->Of(text, arch));
     if (asked == "compiles") continue;
     if (asked != "registers") {
