@@ -253,11 +253,11 @@ absl::Status LayerCalls::ForRuns(int64_t calls,
 absl::Status LayerCalls::Prepare(absl::Span<const int64_t> dims, const CallMemory& memory,
                                  int64_t calls) {
   if (host_memory_) return absl::OkStatus();
-  if (absl::MakeConstSpan(brought_) != dims) {
-    brought_.clear();
+  if (!brought_.has_value() || absl::MakeConstSpan(*brought_) != dims) {
+    brought_.reset();
     RETURN_IF_ERROR(
         model_->Run(context_.get(), dims, memory.inputs(), memory.outputs(), {.steps = 0}));
-    brought_.assign(dims.begin(), dims.end());
+    brought_.emplace(dims.begin(), dims.end());
   }
   return ForRuns(calls, [&](const RunOptions& run) { return model_->Record(context_.get(), run); });
 }

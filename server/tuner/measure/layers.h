@@ -125,8 +125,9 @@ class LayerCalls {
   std::unique_ptr<Executable::Context> context_;
   int layers_;
   bool host_memory_;
-  int next_ = 0;                  // layer to call
-  std::vector<int64_t> brought_;  // dims of the inputs that the device has
+  int next_ = 0;  // layer to call
+  // Dims of the inputs that the device has, of which a plan may have none.
+  std::optional<std::vector<int64_t>> brought_;
 };
 
 }  // namespace athanor

@@ -236,6 +236,49 @@ TEST(LayerCallsTest, WhatIsTimedRecordsAndCopiesNothing) {
   }
 }
 
+// RowPlan for so many rows, without dims.
+v1::Plan RowPlanOf(int64_t rows) {
+  v1::Plan plan = RowPlan();
+  plan.clear_dims();
+  const auto fix = [&](v1::SizeExpr* size) {
+    for (v1::SizeExpr::Term& term : *size->mutable_terms()) {
+      for (int f = 0; f < term.factors_size(); ++f) term.set_coefficient(term.coefficient() * rows);
+      term.clear_factors();
+    }
+  };
+  for (v1::Buffer& buffer : *plan.mutable_buffers()) {
+    fix(buffer.mutable_bytes());
+    for (v1::SizeExpr& axis : *buffer.mutable_shape()) fix(&axis);
+  }
+  for (v1::Step& step : *plan.mutable_run()) fix(step.mutable_grid());
+  return plan;
+}
+
+TEST(LayerCallsTest, WhatIsTimedOfAPlanWithoutDimsCopiesNothing) {
+  const std::unique_ptr<FunctionDevice> near = FunctionDevice::Make(1);
+  FarDevice far(near.get());
+  CountingDevice device(&far);
+  const std::vector<ParameterView> parameters = {RowParameter(0.5f)};
+  const auto model =
+      Executable::Load(InLayers(RowPlanOf(3), 2).plan, RowPlanObjects(), parameters, &device, {})
+          .value();
+  LayerCalls calls(model, model->NewContext().value(), 2, device.host_memory());
+  const RowCall row(3);
+  const CallMemory memory =
+      CallMemory::Create(*model, 2, 1, {},
+                         [&](absl::string_view name) -> absl::StatusOr<absl::string_view> {
+                           return name == "x" ? RowCall::View(row.x) : RowCall::View(row.idx);
+                         })
+          .value();
+  for (const int64_t n : {1, 2, 5}) {
+    ASSERT_TRUE(calls.Prepare({}, memory, n).ok());
+    device.copies = 0;
+    const absl::Status called = calls.Call({}, memory, n);
+    ASSERT_TRUE(called.ok()) << called;
+    EXPECT_EQ(device.copies, 0) << n;
+  }
+}
+
 TEST(LayerCallsTest, GoFromLayerToLayer) {
   const std::unique_ptr<FunctionDevice> device = FunctionDevice::Make(1);
   const Layers layers = InLayers(RowPlan(), 3);
