@@ -25,6 +25,8 @@ struct CallBuffer {
 using TouchedBytes = std::vector<int64_t>;
 
 inline constexpr int kMostWays = 8;
+// Of a workspace's offset in the arena: cuBLASLt wants it (NVIDIA's reference of cublasLtMatmul).
+inline constexpr int64_t kWorkspaceAlignment = 256;
 
 // Returns the call in each of its ways, by ascending rows. `most_rows` is the most that is ever
 // wanted; `buffers` are the step's, in order. INVALID_ARGUMENT names the field, and what it should

@@ -28,7 +28,8 @@ struct LibraryCall {
   int64_t workspace_bytes = 0;
 };
 
-// Says where a call's buffers lie in the device's memory; each is aligned to 64 bytes.
+// Says where a call's buffers lie in the device's memory; each is aligned to 64 bytes, the
+// workspace to 256 (kWorkspaceAlignment).
 struct LibraryBuffers {
   void* result = nullptr;
   const void *left = nullptr, *right = nullptr;

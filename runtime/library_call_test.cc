@@ -148,6 +148,11 @@ TEST(LibraryCallTest, WrongCallsAreNamed) {
          c.mutable_ways(0)->set_workspace_bytes(-1);
        }},
       {"buffer 1 of kind INPUT as workspace", [](auto&, auto& s, auto&) { s.set_buffers(4, 1); }},
+      {"buffer 4 of kind ARENA at 64 as workspace; that must be at a multiple of 256",
+       [](auto& p, auto&, auto&) {
+         p.set_arena_bytes(320);
+         p.mutable_buffers(4)->set_arena_offset(64);
+       }},
       {"buffer 1 of kind INPUT as result", [](auto&, auto& s, auto&) { s.set_buffers(0, 1); }},
       {"buffer 0 of kind OUTPUT twice, and writes it",
        [](auto& p, auto& s, auto&) {

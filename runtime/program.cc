@@ -316,6 +316,11 @@ class Builder {
     if (workspace && kind(buffer) != v1::Buffer::ARENA) {
       return wrong(" as workspace; that must be in the ARENA");
     }
+    if (workspace && program_.buffers[buffer].place % kWorkspaceAlignment != 0) {
+      return wrong(absl::StrCat(" at ", program_.buffers[buffer].place,
+                                " as workspace; that must be at a multiple of ",
+                                kWorkspaceAlignment));
+    }
     if (i == 0 && kind(buffer) != v1::Buffer::ARENA && kind(buffer) != v1::Buffer::OUTPUT) {
       return wrong(" as result; only ARENA and OUTPUT can be written");
     }

@@ -184,6 +184,15 @@ absl::Status Verifier::CheckCall(const v1::Step& step, const std::string& name) 
   if (step.kernel() != 0 || step.sizes_size() != 0 || step.scratch_bytes() != 0) {
     return Broken(name, " calls a library, and has a kernel, sizes or scratch");
   }
+  if (const int w = WorkspaceOf(step); w >= 0) {
+    const uint32_t b = step.buffers(w);
+    constexpr int64_t kWorkspaceAlignment = 256;
+    if (b < static_cast<uint32_t>(plan_.buffers_size()) &&
+        plan_.buffers(static_cast<int>(b)).arena_offset() % kWorkspaceAlignment != 0) {
+      return Broken(name, " calls a library with the workspace ", Name(static_cast<int>(b)),
+                    ", which is not aligned to ", kWorkspaceAlignment);
+    }
+  }
   RETURN_IF_ERROR(Size(call.rows(), name + ": rows").status());
   for (uint32_t b : step.buffers()) {
     if (b < static_cast<uint32_t>(plan_.buffers_size()) &&

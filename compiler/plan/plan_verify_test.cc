@@ -194,6 +194,12 @@ TEST(PlanVerifyTest, LibraryCalls) {
   broken([](v1::Plan& p, v1::Step& s) { *p.add_prepare() = s; }, "may not read buffer 2");
   broken([](v1::Plan&, v1::Step& s) { s.set_buffers(3, 3); }, "writes buffer 3");
   broken([](v1::Plan&, v1::Step& s) { s.set_buffers(3, 0); }, "may not write buffer 0");
+  broken(
+      [](v1::Plan& p, v1::Step&) {
+        p.set_arena_bytes(704);
+        p.mutable_buffers(6)->set_arena_offset(576);
+      },
+      "which is not aligned to 256");
   // A kernel may write over what it reads last, a library may not; nor may its workspace lie there.
   broken([](v1::Plan& p, v1::Step&) { p.mutable_buffers(3)->set_arena_offset(0); }, "overlaps");
   broken([](v1::Plan& p, v1::Step&) { p.mutable_buffers(6)->set_arena_offset(0); }, "overlaps");

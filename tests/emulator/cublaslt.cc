@@ -8,8 +8,8 @@
 //   1       none                    16-byte alignment of all matrices
 //   2       none                    nothing
 //   3       64 KiB                  no batch
-// Products of i8 need a transposed first matrix and multiples of 4, as the real ones do. Sums of
-// floats are in f64 and rounded once: exact where f32 would be.
+// A workspace is aligned to 256 bytes. Products of i8 need a transposed first matrix and multiples
+// of 4, as the real ones do. Sums of floats are in f64 and rounded once: exact where f32 would be.
 //
 // ATHANOR_EMULATOR_CUBLASLT=N is its version instead of 130100; it refuses algorithms of others.
 // ATHANOR_EMULATOR_CUBLASLT_BIAS=N adds a bias N times: a defect.
@@ -34,7 +34,7 @@ namespace {
 
 constexpr uint64_t kMagic = 0x6174'6861'6e6f'7221;
 constexpr int kAlgorithms = 4;
-constexpr uint64_t kAligned = 16;
+constexpr uint64_t kAligned = 16, kWorkspaceAligned = 256;
 constexpr size_t kExtraWorkspace = 64 << 10;
 
 struct Operation {
@@ -468,7 +468,11 @@ cublasLtMatmul(CublasHandle handle, CublasOperation operation, const void* alpha
   const CublasResult known = cublasLtMatmulAlgoCheck(handle, operation, a_layout, b_layout,
                                                      c_layout, d_layout, algorithm, &checked);
   if (known != kCublasSuccess) return known;
-  if (stream == nullptr || workspace_bytes < checked.workspace_bytes) return kCublasInvalidValue;
+  const bool aligned =
+      checked.workspace_bytes == 0 || Work::AddressOf(workspace) % kWorkspaceAligned == 0;
+  if (stream == nullptr || workspace_bytes < checked.workspace_bytes || !aligned) {
+    return kCublasInvalidValue;
+  }
   // Factors of 1 and 0 have one set bit pattern each in every type: 0 is all zeros, 1 is not.
   uint32_t one = 0, zero = 1;
   std::memcpy(&zero, beta, sizeof(zero));

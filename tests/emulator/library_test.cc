@@ -266,6 +266,19 @@ TEST_F(ProductTest, ARecordingThatFailsLeavesTheQueueUsable) {
   EXPECT_EQ(Run(Plain("f32", "f32")), 4u) << "the stream is captured no longer";
 }
 
+TEST_F(ProductTest, AWorkspaceThatIsNotAlignedIsRefused) {
+  ASSERT_TRUE(device_->Enter().ok());
+  const LibraryCall call =
+      device_->library().value()->Propose(Plain("f32", "f32"), 1, kMostWorkspace).value()[0];
+  const auto memory = Upload(std::string(4096, '\0'));
+  LibraryBuffers buffers = {memory->data(), memory->data(), memory->data(), nullptr,
+                            static_cast<char*>(memory->data()) + 1024};
+  EXPECT_TRUE(queue_->Record({{.call = &call, .call_buffers = buffers}}).ok());
+  buffers.workspace = static_cast<char*>(buffers.workspace) + 64;
+  const absl::Status status = queue_->Record({{.call = &call, .call_buffers = buffers}}).status();
+  EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument) << status;
+}
+
 TEST_F(ProductTest, AFaultOfACallLosesTheDevice) {
   ASSERT_TRUE(device_->Enter().ok());
   const LibraryCall call =
