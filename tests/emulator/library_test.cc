@@ -9,11 +9,13 @@
 
 #include "absl/strings/str_cat.h"
 #include "compiler/codegen/cuda/dialect.h"
+#include "deploy/bazel/libs/status_macros.h"
 #include "gmock/gmock.h"
 #include "google/protobuf/text_format.h"
 #include "gtest/gtest.h"
 #include "runtime/cuda/device.h"
 #include "runtime/executor.h"
+#include "runtime/forwarding_device.h"
 #include "server/tuner/check/canaries.h"
 #include "tests/emulator/testing.h"
 
@@ -570,6 +572,79 @@ TEST_F(RowsTest, CallsOfEverySizeOfTheBucket) {
       RunRows(**loaded, context.get(), rows, static_cast<int>(rows));
     }
   }
+}
+
+// Counts the recordings of another device's queues.
+class RecordCounter : public ForwardingDevice {
+ public:
+  using ForwardingDevice::ForwardingDevice;
+  absl::StatusOr<std::unique_ptr<DeviceQueue>> NewQueue(int64_t scratch_bytes) override {
+    ASSIGN_OR_RETURN(std::unique_ptr<DeviceQueue> queue, device_.NewQueue(scratch_bytes));
+    return std::make_unique<Queue>(&records, std::move(queue));
+  }
+  int records = 0;
+
+ private:
+  struct Queue : DeviceQueue {
+    Queue(int* records, std::unique_ptr<DeviceQueue> queue)
+        : records(*records), queue(std::move(queue)) {}
+    absl::StatusOr<std::unique_ptr<DeviceRecording>> Record(
+        absl::Span<const RecordedLaunch> launches) override {
+      ++records;
+      return queue->Record(launches);
+    }
+    absl::Status Replay(const DeviceRecording& recording) override {
+      return queue->Replay(recording);
+    }
+    Workspace workspace() const override { return queue->workspace(); }
+    absl::Status Copy(void* to, const void* from, int64_t bytes, CopyKind kind) override {
+      return queue->Copy(to, from, bytes, kind);
+    }
+    absl::Status Fill(void* to, uint8_t byte, int64_t bytes) override {
+      return queue->Fill(to, byte, bytes);
+    }
+    absl::Status Wait() override { return queue->Wait(); }
+
+    int& records;
+    const std::unique_ptr<DeviceQueue> queue;
+  };
+};
+
+// What is recorded once is replayed at each size's level, of all steps, of some and of each.
+TEST_F(RowsTest, ResidentRunsReplayTheRecordingsOfTheirLevel) {
+  const auto device = MakeDevice();
+  RecordCounter counter(device.get());
+  const auto plan = Load(RowsPlan(*device, {1, 7, 64}), &counter).value();
+  const auto context = plan->NewContext().value();
+  EXPECT_EQ(counter.records, 3) << "one a level";
+  std::vector<int64_t> nanoseconds(3);
+  std::vector<std::vector<RunOptions>> ways(3);
+  ways[0] = {{.resident = true}};
+  ways[1] = {{.steps = 2, .resident = true}, {.first_step = 2, .resident = true}};
+  ways[2] = {{.step_nanoseconds = absl::MakeSpan(nanoseconds), .resident = true}};
+  for (const auto& way : ways) {
+    for (const RunOptions& options : way) ASSERT_TRUE(plan->Record(context.get(), options).ok());
+  }
+  // Two spans of three levels; a step that is no call has one level, and one call is a span's.
+  EXPECT_EQ(counter.records, 3 + 2 * 3 + 3 + 1);
+  counter.records = 0;
+  for (const int64_t rows : {64, 1, 7, 8, 5, 0, 63}) {
+    for (const auto& way : ways) {
+      // Brings other inputs each time, and computes nothing.
+      const int seed = static_cast<int>(rows + 3 * (&way - ways.data()));
+      std::vector<float> x(rows * kInner), y(rows * kColumns);
+      for (size_t i = 0; i < x.size(); ++i) x[i] = static_cast<float>((seed + i) % 7);
+      const absl::string_view in(reinterpret_cast<const char*>(x.data()), x.size() * sizeof(float));
+      const absl::Span<char> out(reinterpret_cast<char*>(y.data()), y.size() * sizeof(float));
+      ASSERT_TRUE(plan->Run(context.get(), {rows}, {in}, {out}, {.steps = 0}).ok());
+      for (const RunOptions& options : way) {
+        ASSERT_TRUE(plan->Run(context.get(), {rows}, {in}, {out}, options).ok());
+      }
+      Compare(*plan, context.get(), {rows}, rows, seed, {.steps = 0});
+    }
+    if (rows == 8) context->Trim();
+  }
+  EXPECT_EQ(counter.records, 0);
 }
 
 // A row of the result has 768 KiB: two fit a granule, and three do not.
