@@ -118,7 +118,9 @@ absl::Status StagedLowering::Lower() {
   for (int i = 0; i < s_.mr * s_.nv; ++i) sums.push_back(e_.Mutable(zero));
   // An empty reduction has one step, of zeros, since its loop is proved to run.
   e_.For(0, MaxOf(k_, 1), s_.kc, [&](const Expr& k0) {
-    if (Divides(e_, s_.kc, k_)) e_.bounds().Set(*k0.symbol(), 0, k_ - s_.kc);
+    if (Divides(e_, s_.kc, k_) && e_.bounds().NonNegative(k_ - s_.kc)) {
+      e_.bounds().Set(*k0.symbol(), 0, k_ - s_.kc);
+    }
     Copy(rows, m_begin_, k0);
     Copy(columns, n_begin_, k0);
     Multiply(rows, columns, sums);

@@ -39,6 +39,9 @@ constexpr Case kCases[] = {
        %3 = Contract(%0, %1) {spec="mk,kn->mn"} %4 = IndexMap(%2) {map=map[b, t]($1)}
        %5 = Add(%3, %4) %6 = Tanh(%5) %7 = IndexMap(%6) {map=map[t, b]($1, $0)}
        output "y" = %7)"},
+    // Pieces divide the sums, of which calls may choose none.
+    {"NoSums", R"(%0 = Input "x" : f32[b, s, 32] %1 = Input "w" : f32[s, 32, t]
+       %2 = Contract(%0, %1) {spec="mkj,kjn->mn"} output "y" = %2)"},
     {"Padded", R"(%0 = Input "x" : f32[b, s] %1 = Input "w" : f32[t, s]
        %2 = IndexMap(%0) {fill=f32[] {0.5}, map=map[b, s + 3]($0, $1 - 2)}
        %3 = IndexMap(%1) {fill=f32[] {0.25}, map=map[t, s + 3]($0, $1 - 1)}

@@ -50,6 +50,9 @@ constexpr Case kCases[] = {
        %5 = Contract(%3, %4) {spec="mk,kn->mn"} %6 = IndexMap(%2) {map=map[b, t]($1)}
        %7 = Add(%5, %6) %8 = Tanh(%7) %9 = IndexMap(%8) {map=map[t, b]($1, $0)}
        output "y" = %9)"},
+    // Pieces divide the sums, of which calls may choose none.
+    {"F16NoSums", "bs", R"(%0 = Input "x" : f16[s, b, 64] %1 = Input "w" : f16[b, 64, 16]
+       %2 = Contract(%0, %1) {spec="mkj,kjn->mn"} output "y" = %2)"},
     {"F16Padded", "bst", R"(%0 = Input "x" : f16[b, s] %1 = Input "w" : f16[t, s]
        %2 = IndexMap(%0) {fill=f16[] {0.5}, map=map[b, s + 3]($0, $1 - 2)}
        %3 = IndexMap(%1) {fill=f16[] {0.25}, map=map[t, s + 3]($0, $1 - 1)}
