@@ -476,6 +476,29 @@ TEST(LowerTest, TensorsCopiesAreWaitedFor) {
   }
 }
 
+// Neighbours of a view that has memory are those of its own elements, not of those it views.
+TEST(LowerTest, TensorCopiesAViewThatHasMemoryAsItIs) {
+  const auto text = [](const std::string& operand) {
+    const absl::StatusOr<Graph> g = ParseGraph(absl::StrCat(
+        R"(graph "" { %0 = Input "x" : f16[64, 72] )", operand,
+        R"( %3 = Contract(%0, %2) {spec="mk,nk->mn"} output "y" = %3 output "v" = %2 })"));
+    EXPECT_TRUE(g.ok()) << g.status();
+    absl::StatusOr<KernelChoice> choice = ParseSchedule(kTensor[0].schedule);
+    EXPECT_TRUE(choice.ok()) << choice.status();
+    choice->root = choice->anchor = static_cast<NodeId>(g->nodes.size()) - 1;
+    std::vector<bool> memory = MemoryOf(*g, {{*choice}});
+    memory[choice->root - 1] = true;
+    v1::Target gpu = Gpu();
+    gpu.set_cpu("sm_80");
+    const absl::StatusOr<LoweredKernel> k = LowerKernel({*g, memory, gpu}, *choice);
+    EXPECT_TRUE(k.ok()) << k.status();
+    return k.ok() ? kir::ToText(k->kernel) : "";
+  };
+  EXPECT_EQ(text(R"(%1 = Input "w" : f16[72, 136]
+                    %2 = IndexMap(%1) {map=map[136, 72]($1, $0)})"),
+            text(R"(%1 = Input "unread" : f16[1] %2 = Input "w" : f16[136, 72])"));
+}
+
 TEST(LowerTest, TensorNeedsItsInstructionAndATileItKnows) {
   const std::string f16 = kTensor[0].body, good = kTensor[0].schedule;
   const auto expect_refused = [](const std::string& body, const std::string& schedule,

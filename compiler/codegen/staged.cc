@@ -137,7 +137,8 @@ StagedLowering::Stage StagedLowering::StageOf(bool row, int64_t width) {
               .row = row,
               .extent = row ? m_ : n_,
               .width = width,
-              .along_sums = IsContiguous(b_.input.graph, node_, roles_, side, roles_.sums),
+              .along_sums = IsContiguous(b_.input.graph, node_, roles_, side, roles_.sums,
+                                         &b_.input.has_memory),
               .group = kTeam / s_.kc};
   const int64_t elements =
       stage.along_sums ? width / stage.group * (kTeam + stage.group) : width * s_.kc;

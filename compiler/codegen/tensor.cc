@@ -138,7 +138,7 @@ absl::Status TensorLowering::Lower() {
 TensorLowering::Operand TensorLowering::OperandOf(bool row, int64_t width) {
   const int side = row ? roles_.row_operand : roles_.column_operand;
   const auto contiguous = [&](const std::string& group) {
-    return IsContiguous(b_.input.graph, node_, roles_, side, group);
+    return IsContiguous(b_.input.graph, node_, roles_, side, group, &b_.input.has_memory);
   };
   const bool sums_contiguous = contiguous(roles_.sums);
   Operand o{.node = node_.inputs[side],

@@ -95,8 +95,8 @@ std::string Together(const std::string& columns, const std::string& result,
 }  // namespace
 
 bool IsContiguous(const Graph& graph, const Node& node, const ContractRoles& roles, int side,
-                  const std::string& group) {
-  const std::optional<Expr> step = Step(graph, node, roles, side, group, nullptr);
+                  const std::string& group, const std::vector<bool>* has_memory) {
+  const std::optional<Expr> step = Step(graph, node, roles, side, group, has_memory);
   return step && step->IsConstant(1);
 }
 

@@ -34,9 +34,9 @@ struct ContractRoles {
 };
 
 // Reports whether operand `side`'s elements along the flattened `group`, letters of one role, are
-// adjacent in memory, through the views it is read by.
+// adjacent in memory, through the views it is read by, down to the first node that has memory.
 bool IsContiguous(const Graph& graph, const Node& node, const ContractRoles& roles, int side,
-                  const std::string& group);
+                  const std::string& group, const std::vector<bool>* has_memory = nullptr);
 
 // Reports whether operand `side` is a map whose elements along the flattened `columns` are not
 // evenly spaced in memory or are partly padding: windows of an image. A vector of them is read
