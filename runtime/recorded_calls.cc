@@ -72,7 +72,7 @@ absl::Status Executable::RecordPrepared(DeviceQueue& queue) {
     return queue.Wait();
   };
   if (absl::Status status = run(); !status.ok()) {
-    // What is queued uses the block, so an error waits for it, too.
+    // Waits after an error too: what is queued uses the block.
     queue.Wait().IgnoreError();
     return status;
   }

@@ -62,12 +62,12 @@ class Emitter : public BlockWriter {
   Var And(Var a, Var b);  // kNoVar counts as true
   Var CheckIndex(Var index, const Expr& extent, const Mask& mask);
   Var RandomBits(Var index, Var seed);
-  // Of a block: loads a fragment from scratch.
+  // Loads a fragment from scratch; for teams of a block.
   Var Fragment(const Matrix& from, Part part);
   Var Sums(Var scalar);  // a fragment that has the value everywhere
   Var Mma(Var left, Var right, Var sums);
   Var Slot(Var sums, int slot);
-  // Of a block: each thread begins to copy `elements` from its `source`, or zeros where the
+  // Lets each thread of a block begin to copy `elements` from its `source`, or zeros where the
   // predicate, if there is one, is false.
   void Copy(int to, const Expr& index, int from, const Expr& source, int elements, Var predicate);
   void Commit();

@@ -16,7 +16,7 @@ namespace {
 
 constexpr int kMaxLanes = 64;
 constexpr int kMaxNesting = 256;
-// What one access of a fragment's row moves, and one copy.
+// Bytes that one access of a fragment's row moves, and one copy.
 constexpr int kAccessBytes = 16;
 constexpr int kMostGroups = 7;  // of copies under way
 

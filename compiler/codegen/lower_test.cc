@@ -461,7 +461,7 @@ TEST(LowerTest, Tensor) {
   }
 }
 
-// Of a wait that comes too late, or of none, nothing but the check tells.
+// Checks waits that come too late, and none: nothing else tells of them.
 TEST(LowerTest, TensorsCopiesAreWaitedFor) {
   absl::StatusOr<LoweredKernel> k =
       Staged(kTensor[1].body, kTensor[1].anchor, kTensor[1].schedule, "sm_80");

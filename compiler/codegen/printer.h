@@ -66,8 +66,8 @@ class Arithmetic {
   virtual std::string Reduce(Op op, const Operand& vector) = 0;
   virtual std::string LaneMask(const std::string& count, int lanes) = 0;
   virtual std::string RandomBits(const Operand& index, const Operand& seed) = 0;
-  // Of fragments: of operands' products and sums, and a thread's element. Only devices with matrix
-  // instructions have them; elsewhere they name functions that there are not.
+  // Spells fragments: products and sums of operands, and a thread's element. Only devices with
+  // matrix instructions have them; elsewhere they name functions that there are not.
   virtual std::string Mma(absl::Span<const Operand>) { return "no_matrix_is_multiplied_here()"; }
   virtual std::string Slot(const Operand&, int64_t) { return "no_fragment_has_slots_here()"; }
 

@@ -273,8 +273,8 @@ void TensorLowering::Epilogue() {
   }
 }
 
-// Of a fragment of sums, thread t of a wave has in slots 0 and 1 columns 2 * (t % 4) and the next
-// of row t / 4, in slots 2 and 3 those of eight rows further (codegen/cuda/fragments.cc).
+// Reads a fragment of sums: thread t of a wave has in slots 0 and 1 columns 2 * (t % 4) and the
+// next of row t / 4, in slots 2 and 3 those of eight rows further (codegen/cuda/fragments.cc).
 void TensorLowering::EpilogueOfRows(const Expr& first) {
   // Lanes beyond the tile's columns are idle.
   std::optional<Expr> below = LanesBelow(e_, n_begin_, n_, static_cast<int>(columns_));

@@ -203,7 +203,7 @@ TEST(PlanVerifyTest, LibraryCalls) {
   // A kernel may write over what it reads last, a library may not; nor may its workspace lie there.
   broken([](v1::Plan& p, v1::Step&) { p.mutable_buffers(3)->set_arena_offset(0); }, "overlaps");
   broken([](v1::Plan& p, v1::Step&) { p.mutable_buffers(6)->set_arena_offset(0); }, "overlaps");
-  // What the workspace held is gone.
+  // The call overwrites what the workspace held.
   broken([](v1::Plan& p, v1::Step&) { p.mutable_run(2)->set_buffers(1, 6); },
          "reads buffer 6 (ARENA), which nothing has written yet");
 }

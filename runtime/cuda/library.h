@@ -37,7 +37,7 @@ class CudaLibrary {
   // call, completed by library, algorithm and workspace. Empty: it knows none.
   absl::StatusOr<std::vector<LibraryCall>> Propose(const LibraryCall& call, int most,
                                                    int64_t most_workspace) const;
-  // As Device::CheckCall.
+  // Does what Device::CheckCall promises.
   absl::Status Check(const LibraryCall& call) const;
   // Enqueues a call, or has it captured. REQUIRES: Check(call) was OK
   absl::Status Enqueue(const LibraryCall& call, const LibraryBuffers& buffers,

@@ -25,7 +25,7 @@ struct Case {
   const char* body;
 };
 
-// Where an extent along memory is 72, 136, 48 or 80, chunks of 16 bytes are copied.
+// Chunks of 16 bytes are copied where an extent along memory is 72, 136, 48 or 80.
 constexpr Case kCases[] = {
     {"F16Copied", "b", R"(%0 = Input "x" : f16[b, 72] %1 = Input "w" : f16[72, 136]
        %2 = Contract(%0, %1) {spec="mk,kn->mn"} output "y" = %2)"},

@@ -235,7 +235,7 @@ TEST(CudaMemoryTest, EveryCallOfTheDriverMayFail) {
   EXPECT_EQ(refused, 12);
   ASSERT_TRUE(memory->Commit(0, 5 * kGranule).ok());
   EXPECT_EQ(gpu.Read(*memory, 0, 1).value(), std::string(1, '\0'));
-  // What could not be unmapped stays, is told, and goes later.
+  // Keeps, tells, and later frees what could not be unmapped.
   gpu.Fill(*memory, 0, 5 * kGranule);
   const auto keep_one = [&] {
     gpu.driver.MemUnmap = FailingAt<4>(real.MemUnmap, 1);

@@ -610,7 +610,7 @@ class RecordCounter : public ForwardingDevice {
   };
 };
 
-// What is recorded once is replayed at each size's level, of all steps, of some and of each.
+// Replays what was recorded once at each size's level: all steps, some, and each.
 TEST_F(RowsTest, ResidentRunsReplayTheRecordingsOfTheirLevel) {
   const auto device = MakeDevice();
   RecordCounter counter(device.get());

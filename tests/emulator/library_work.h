@@ -1,4 +1,4 @@
-// What the emulated driver and a library that enqueues work on its streams know of each other. They
+// Tells the emulated driver and a library that enqueues work on its streams of each other. They
 // are linked apart, and a test has a driver for each device: a stream says whose it is.
 //
 //   CudaResult result = WorkOf(stream)->enqueue(stream, Run, state, Release);

@@ -275,7 +275,7 @@ TEST_F(MatricesTest, CopiesStayInside) {
               HasSubstr("at an address that they do not divide"));
   ExpectFault("copy<f32, 4>(a.b1, 4 * lane, a.b0, 0, 1);",
               HasSubstr("which is not the team's shared memory"));
-  // What is not active is not read.
+  // Nothing inactive is read.
   ExpectRuns("copy<f32, 4>(s, 4 * lane, a.b0, 1 << 20, 0); commit_copies(); wait_copies<0>();");
 }
 

@@ -42,7 +42,7 @@ TEST(FragmentsTest, InstructionsHaveAllOperandsOfFittingSizes) {
   EXPECT_EQ(FindFragment("mma.m8n8k4", MmaOperand::kLeft), nullptr);
 }
 
-// What schedules may use has its operands' places here.
+// Checks that the map places the operands of every instruction that schedules may use.
 TEST(FragmentsTest, MatrixInstructionsHaveTheirShapes) {
   for (const MatrixInstruction& row : kMatrixInstructions) {
     const Fragment* left = FindFragment(row.name, MmaOperand::kLeft);

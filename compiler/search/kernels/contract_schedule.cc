@@ -259,7 +259,7 @@ std::optional<ContractSchedule> TileOf(const Graph& graph, NodeId id, const v1::
   std::optional<ContractSchedule> tile;
   for (const ContractSchedule& s : TileSchedules(graph, id, swap, target, &all_have_memory)) {
     if (tile && tile->columns != s.columns) break;
-    // Of each shape of tile, the first one's pieces of the sums are preferred.
+    // Keeps each shape's first pieces of the sums.
     if (tile && tile->mr == s.mr && tile->nv == s.nv) continue;
     tile = s;
     const int64_t columns = TileColumns(s);

@@ -61,9 +61,9 @@ bool FitsStaged(const ContractSchedule& schedule, int bytes);
 // Returns the schedules of kStaged for sums of `bytes` bytes, those of larger tiles first.
 std::vector<ContractSchedule> StagedSchedules(int bytes);
 
-// Of a tile of matrix instructions: the block's waves as a grid.
+// Arranges the block's waves as a grid on a tile of matrix instructions.
 inline constexpr int kTensorWaveRows = 2, kTensorWaveColumns = 2;
-// What one access of staged operands moves, and the gap behind each of their rows.
+// Bytes that one access of staged operands moves, and that lie unused behind each of their rows.
 inline constexpr int kTensorAccessBytes = 16, kTensorPadBytes = 16;
 // Slots of a thread's sums that go to the epilogue at a time, each with all threads' at such a
 // distance from the next.

@@ -67,7 +67,8 @@ class TaskCost {
   double Contract(const ContractSchedule& s, int team) const;
   // Returns the seconds of a tile's schedule on a GPU (ColumnAccess::kStaged).
   double Staged(const Extents& e, const ContractSchedule& s) const;
-  // Likewise of one of matrix instructions (ColumnAccess::kTensor), which tensor_ is.
+  // Returns those of a tile of matrix instructions (ColumnAccess::kTensor), which tensor_
+  // describes.
   double Tensor(const Extents& e, const ContractSchedule& s) const;
   double Library(const Extents& e, const ContractSchedule& s) const;
   double Dots(const Extents& e, const ContractSchedule& s, int team) const;

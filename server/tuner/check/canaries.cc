@@ -156,7 +156,7 @@ absl::StatusOr<bool> CanaryQueue::Reserve(int64_t bytes) {
 }
 
 absl::Status CanaryQueue::Run(CanaryRecording::Step& step) {
-  // What a library call uses was recorded with it.
+  // A library call's buffers were recorded with it.
   if (step.launch.call != nullptr) return queue_->Replay(*step.recording);
   RETURN_IF_ERROR(
       queue_->Copy(step.words.data(), step.launch.arguments, step.bytes(), CopyKind::kToHost));
