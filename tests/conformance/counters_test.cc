@@ -41,6 +41,11 @@ constexpr char kF64Product[] = R"(%0 = Input "x" : f64[128, 64] %1 = Input "w" :
     %2 = Contract(%0, %1) {spec="mk,kn->mn"} output "y" = %2)";
 constexpr char kF16Product[] = R"(%0 = Input "x" : f16[128, 64] %1 = Input "w" : f16[64, 128]
     %2 = Contract(%0, %1) {spec="mk,kn->mn"} output "y" = %2)";
+constexpr char kTurnedF16Product[] =
+    R"(%0 = Input "x" : f16[128, 64] %1 = Input "w" : f16[128, 64]
+    %2 = Contract(%0, %1) {spec="mk,nk->mn"} output "y" = %2)";
+constexpr char kI8Product[] = R"(%0 = Input "x" : i8[128, 64] %1 = Input "w" : i8[128, 64]
+    %2 = Contract(%0, %1) {spec="mk,nk->mn"} output "y" = %2)";
 constexpr char kEdges[] = R"(%0 = Input "x" : f32[70, 37] %1 = Input "w" : f32[37, 150]
     %2 = Input "o" : f32[150] %3 = Contract(%0, %1) {spec="mk,kn->mn"}
     %4 = IndexMap(%2) {map=map[70, 150]($1)} %5 = Add(%3, %4) %6 = Tanh(%5) output "y" = %6)";
@@ -98,6 +103,14 @@ constexpr Case kCases[] = {
      "contract mr=8 nv=8 rows=64 panels=1 kc=16 staged team=128"},
     {"contract staged, windows", kWindows,
      "contract mr=4 nv=8 rows=32 panels=1 kc=16 swap staged team=128"},
+    {"contract of matrix instructions", kF16Product,
+     "contract mr=4 nv=4 rows=128 panels=1 kc=32 tensor team=128"},
+    {"contract of matrix instructions, copied ahead", kF16Product,
+     "contract mr=2 nv=4 rows=64 panels=1 kc=32 tensor stages=3 team=128"},
+    {"contract of matrix instructions along the sums", kTurnedF16Product,
+     "contract mr=2 nv=4 rows=64 panels=1 kc=32 tensor stages=3 team=128"},
+    {"contract of matrix instructions, i8", kI8Product,
+     "contract mr=2 nv=4 rows=64 panels=1 kc=64 tensor stages=2 team=128"},
     {"attention", R"(%0 = Input "q" : f32[2, 64, 32] %1 = Attention(%0, %0, %0) output "y" = %1)"},
     {"scatter of rows", R"(%0 = Input "x" : f32[20, 64] %1 = Input "i" : i32[8]
        %2 = Input "v" : f32[8, 64] %3 = Scatter(%0, %1, %2) {axis=0, mode="add"}

@@ -99,7 +99,7 @@ constexpr Case kWalks[] = {
 std::vector<std::string> ValuesOf(const KernelChoice& choice) {
   const std::string text = ScheduleText(choice);
   std::string columns = "pack";
-  for (const char* word : {"ahead", "in_place", "dots", "openblas", "staged"}) {
+  for (const char* word : {"ahead", "in_place", "dots", "openblas", "staged", "tensor"}) {
     if (absl::StrContains(text, word)) columns = word;
   }
   std::vector<std::string> values;

@@ -12,7 +12,7 @@ namespace athanor::emulator {
 void ElementOf(const Launch* launch, MatrixSide side, int bytes, int slot, int* row, int* column);
 
 // Computes the sums of all threads of a wave, one product each. Products of floats and their sum
-// are exact, then rounded once to f32; those of integers wrap.
+// are computed in f64, then rounded once to f32; those of integers wrap.
 void MultiplyMatrices(Factors factors, absl::Span<Product* const> wave);
 
 }  // namespace athanor::emulator

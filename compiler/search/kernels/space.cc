@@ -18,7 +18,8 @@ namespace {
 // The parameters of a schedule as numbers, in a fixed order.
 using Point = std::array<int64_t, 10>;
 
-// Takes a tile's pieces of the sums, 8 to 32 long, to those of panels, 128 to 512 long.
+// Takes a staged tile's pieces of the sums, 8 to 32 long, to those of panels, 128 to 512 long;
+// those of matrix instructions, 16 to 128 long, to longer ones.
 constexpr int64_t kPanelSumsPerStaged = 16;
 
 Point PointOf(const KernelChoice& choice) {
