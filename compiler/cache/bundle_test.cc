@@ -203,7 +203,9 @@ TEST(BundleTest, NoPartOfABundleIsAMap) {
       if (type->field(i)->message_type() != nullptr) left.push_back(type->field(i)->message_type());
     }
   }
-  EXPECT_EQ(seen.size(), 27u);
+  // It went down to what lies deepest in a plan.
+  EXPECT_TRUE(seen.contains(v1::LibraryCall::descriptor()));
+  EXPECT_TRUE(seen.contains(v1::SizeExpr::descriptor()));
 }
 
 TEST(BundleTest, OrderAndNumber) {
