@@ -116,11 +116,7 @@ absl::Status StagedLowering::Lower() {
   const Var zero = e_.Broadcast(e_.Const(ZeroOf(accumulator_)), kTeam);
   std::vector<Var> sums;
   for (int i = 0; i < s_.mr * s_.nv; ++i) sums.push_back(e_.Mutable(zero));
-  // An empty reduction has one step, of zeros, since its loop is proved to run.
-  e_.For(0, MaxOf(k_, 1), s_.kc, [&](const Expr& k0) {
-    if (Divides(e_, s_.kc, k_) && e_.bounds().NonNegative(k_ - s_.kc)) {
-      e_.bounds().Set(*k0.symbol(), 0, k_ - s_.kc);
-    }
+  ForPieces(e_, k_, s_.kc, [&](const Expr& k0) {
     Copy(rows, m_begin_, k0);
     Copy(columns, n_begin_, k0);
     Multiply(rows, columns, sums);

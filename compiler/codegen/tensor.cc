@@ -167,11 +167,7 @@ void TensorLowering::MakeStages() {
 }
 
 void TensorLowering::OneStage() {
-  // An empty reduction has one step, of zeros, since its loop is proved to run.
-  e_.For(0, MaxOf(k_, 1), s_.kc, [&](const Expr& k0) {
-    if (Divides(e_, s_.kc, k_) && e_.bounds().NonNegative(k_ - s_.kc)) {
-      e_.bounds().Set(*k0.symbol(), 0, k_ - s_.kc);
-    }
+  ForPieces(e_, k_, s_.kc, [&](const Expr& k0) {
     Fill(0, k0);
     if (copies()) e_.Wait(0);
     Multiply(0);

@@ -62,6 +62,16 @@ bool Divides(const kir::Emitter& e, int64_t size, const Expr& n) {
   return e.Simplify(n - FloorDiv(n, size) * size).IsConstant(0);
 }
 
+void ForPieces(kir::Emitter& e, const Expr& sums, int64_t piece,
+               absl::FunctionRef<void(const Expr& k0)> body) {
+  e.For(0, MaxOf(sums, 1), piece, [&](const Expr& k0) {
+    if (Divides(e, piece, sums) && e.bounds().NonNegative(sums - piece)) {
+      e.bounds().Set(*k0.symbol(), 0, sums - piece);
+    }
+    body(k0);
+  });
+}
+
 std::optional<Expr> LanesBelow(const kir::Emitter& e, const Expr& first, const Expr& end,
                                int lanes) {
   if (e.bounds().NonNegative(end - first - lanes)) return std::nullopt;

@@ -39,6 +39,11 @@ void ClearColumns(kir::Emitter& e, int panel, const Expr& rows, int64_t width, c
 // Reports whether `size` is known to divide n.
 bool Divides(const kir::Emitter& e, int64_t size, const Expr& n);
 
+// Covers the sums with pieces that begin at k0; tells the bounds where all of them are proved to be
+// whole. An empty reduction has one piece, of zeros, since loops are proved to run.
+void ForPieces(kir::Emitter& e, const Expr& sums, int64_t piece,
+               absl::FunctionRef<void(const Expr& k0)> body);
+
 // Returns how many lanes of the vector whose lane 0 is `first` are below `end`, as a count for
 // masks; nullopt if all are proved to be.
 std::optional<Expr> LanesBelow(const kir::Emitter& e, const Expr& first, const Expr& end,

@@ -64,6 +64,12 @@ double Apart(int team) { return std::max(1.0, kSector / team); }
 // scheduler's slots:
 constexpr double kTensorPeak = 16, kTensorSlots = 8;
 
+// Slots of a tile: per element of the result, on its way through shared memory, and of both
+// barriers of a step.
+constexpr double kStoreSlots = 16, kBarrierSlots = 32;
+// Registers and blocks that a multiprocessor has room for.
+constexpr double kRegisters = 65536, kMostBlocks = 16;
+
 // Returns the factor by which a partly idle last round of work items lengthens the time.
 double Imbalance(double items, int threads) {
   if (items <= 0 || threads <= 1) return 1;
@@ -263,11 +269,8 @@ double TaskCost::Contract(const ContractSchedule& s, int team) const {
 // linear algebra", 2008, whose registers hold the sums for that reason). Sums beyond k are computed
 // too, as are rows and columns beyond the result.
 double TaskCost::Staged(const Extents& e, const ContractSchedule& s) const {
-  constexpr double kCopySlots = 12;     // per element that is staged, its index and conversion too
-  constexpr double kStoreSlots = 16;    // per element of the result, through shared memory
-  constexpr double kBarrierSlots = 32;  // of the two of a step
-  constexpr double kRegisters = 65536, kOtherRegisters = 32;  // of a multiprocessor; of a thread
-  constexpr double kMostBlocks = 16;                          // of a multiprocessor
+  constexpr double kCopySlots = 12;  // per element that is staged, its index and conversion too
+  constexpr double kOtherRegisters = 32;  // of a thread
   const double rows = static_cast<double>(s.rows_per_item),
                columns = static_cast<double>(TileColumns(s));
   const double tiles = e.batch * std::ceil(e.rows / rows) * std::ceil(e.columns / columns);
@@ -291,12 +294,9 @@ double TaskCost::Staged(const Extents& e, const ContractSchedule& s) const {
 // columns at a time. Copies that run ahead hide what memory takes behind the products of the steps
 // in between. Takes their chunks to be whole.
 double TaskCost::Tensor(const Extents& e, const ContractSchedule& s) const {
-  constexpr double kCopySlots = 12;     // per chunk that is copied, its index too
-  constexpr double kStoreSlots = 16;    // per element of the result, through shared memory
-  constexpr double kBarrierSlots = 32;  // of the two of a step
-  constexpr double kRegisters = 65536, kOtherRegisters = 48;  // of a multiprocessor; of a thread
-  constexpr double kSlotsOfSums = 4;                          // of a thread, in each fragment
-  constexpr double kMostBlocks = 16;                          // of a multiprocessor
+  constexpr double kCopySlots = 12;       // per chunk that is copied, its index too
+  constexpr double kOtherRegisters = 48;  // of a thread
+  constexpr double kSlotsOfSums = 4;      // of a thread, in each fragment
   const double rows = static_cast<double>(s.rows_per_item),
                columns = static_cast<double>(TileColumns(s));
   const double tiles = e.batch * std::ceil(e.rows / rows) * std::ceil(e.columns / columns);
