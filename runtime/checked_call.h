@@ -25,7 +25,8 @@ struct CallBuffer {
 using TouchedBytes = std::vector<int64_t>;
 
 inline constexpr int kMostWays = 8;
-// Of a workspace's offset in the arena: cuBLASLt wants it (NVIDIA's reference of cublasLtMatmul).
+// Divides a workspace's offset in the arena, as cuBLASLt wants it (NVIDIA's reference of
+// cublasLtMatmul).
 inline constexpr int64_t kWorkspaceAlignment = 256;
 
 // Returns the call in each of its ways, by ascending rows. `most_rows` is the most that is ever

@@ -18,8 +18,8 @@ struct LibraryCall {
     bool transposed = false;                           // not the result
   };
   std::string library;  // with its version: "cuBLASLt 13.1.0"
-  // Of both operands; of result and bias. Sums are in f32 for f16 and bf16, in i32 for i8, else in
-  // the operands' own.
+  // Tell the element of both operands, and that of result and bias. Sums are in f32 for f16 and
+  // bf16, in i32 for i8, else in the operands' own.
   std::string dtype, result_dtype;
   int64_t rows = 1, columns = 1, sums = 1, batch = 1;  // rows, columns, sums and batch fit 31 bits
   Matrix left, right, result;

@@ -71,9 +71,9 @@ enum CublasPreferenceAttribute : int {
   kCublasAlignmentD = 8,
   kCublasImplementations = 12,
 };
-// Of kCublasReductions: partial sums lie in the workspace, in the type of the sums.
+// Lets kCublasReductions keep partial sums in the workspace, in the type of the sums.
 inline constexpr uint32_t kCublasReduceInSums = 2;
-// Of kCublasImplementations, a set of flags of all three groups: any instruction, what sums are in,
+// Are flags of kCublasImplementations, from all three groups: any instruction, what sums are in,
 // what operands are rounded to before they are multiplied.
 inline constexpr uint64_t kCublasAnyInstruction = 0xff;
 inline constexpr uint64_t kCublasAccumulatorF32 = 0x02 << 8, kCublasAccumulatorF64 = 0x04 << 8,

@@ -126,7 +126,7 @@ std::string TunerProcess::Words() const {
   return words;
 }
 
-// What the child says first is no word of its end. A keeper may have said something before it.
+// Leaves out what the child says first. A keeper may have said something before it.
 std::string TunerProcess::LastWords() const {
   const std::string words = Words();
   std::vector<absl::string_view> lines = absl::StrSplit(words, '\n');

@@ -27,7 +27,7 @@ TEST(DeviceWorkerTest, AReplyToAnotherJobIsNone) {
     return worker.get().Run("a job", {}, &job).status();
   };
   EXPECT_TRUE(run(0).ok());
-  // Of the job before, of the next by counting, of none.
+  // Numbers of the job before, of the next by counting, of none.
   for (const uint64_t number : {last, last + 1, last + 2, uint64_t{1}}) {
     const absl::Status refused = run(number);
     EXPECT_EQ(refused.code(), Code::kInternal) << refused;

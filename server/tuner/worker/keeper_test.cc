@@ -168,7 +168,7 @@ TEST_F(KeeperTest, AGpuThatDoesNotServeIsNamed) {
 TEST_F(KeeperTest, AForgedReplyCostsTheProcess) {
   Keep(kBegins, [](const internal::WorkerJob& job, Drawn drawn) {
     internal::WorkerReply forged = Reply("forged");
-    // Of the job before, of the next, of none.
+    // Forges the number of the job before, of the next, of none.
     if (absl::StrContains(job.what(), "before")) forged.set_number(job.number() - 1);
     if (absl::StrContains(job.what(), "next")) forged.set_number(job.number() + 1);
     drawn();
