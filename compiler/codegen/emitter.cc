@@ -29,8 +29,17 @@ int64_t Kernel::ScratchBytes() const {
   return bytes;
 }
 
+const Stmt* CallOf(const Kernel& kernel) {
+  const bool is_call = kernel.body.size() == 1 && kernel.body[0].opcode == Opcode::kCall;
+  return is_call ? kernel.body.data() : nullptr;
+}
+
 int Emitter::Global(DType dtype, bool written) {
   return AddBuffer({dtype, Space::kGlobal, written, 0});
+}
+
+int Emitter::Launch(DType dtype, int64_t elements) {
+  return AddBuffer({dtype, Space::kLaunch, true, elements});
 }
 
 int Emitter::Scratch(DType dtype, int64_t elements) {
@@ -240,11 +249,11 @@ void RenumberBuffers(std::vector<Stmt>& block, const std::vector<int>& to) {
   }
 }
 
-// Puts global buffers first, as kernels list them; the emitter numbers buffers as they are met.
-void GlobalsFirst(Kernel* kernel) {
+// Orders buffers by their space, as kernels list them; the emitter numbers buffers as they are met.
+void OrderBuffers(Kernel* kernel) {
   std::vector<int> to(kernel->buffers.size());
   std::vector<Buffer> ordered;
-  for (Space space : {Space::kGlobal, Space::kScratch}) {
+  for (Space space : {Space::kGlobal, Space::kLaunch, Space::kScratch}) {
     for (size_t b = 0; b < to.size(); ++b) {
       if (kernel->buffers[b].space != space) continue;
       to[b] = static_cast<int>(ordered.size());
@@ -330,7 +339,7 @@ Kernel Emitter::Finish(std::string name, const Expr& grid) && {
     rename(kernel_.grid);
     ForEachExpr(kernel_.body, rename);
   }
-  GlobalsFirst(&kernel_);
+  OrderBuffers(&kernel_);
   return std::move(kernel_);
 }
 

@@ -39,6 +39,7 @@ class Emitter : public BlockWriter {
   using BlockWriter::BlockWriter;
 
   int Global(DType dtype, bool written);
+  int Launch(DType dtype, int64_t elements);
   int Scratch(DType dtype, int64_t elements);
 
   Var Const(const Scalar& value);

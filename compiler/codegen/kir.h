@@ -58,6 +58,7 @@ inline constexpr Var kNoVar = -1;
 
 enum class Space : uint8_t {
   kGlobal,   // an argument of the kernel
+  kLaunch,   // an argument too: memory of the launch, which all teams share
   kScratch,  // private to the team running the work item; undefined contents at the item's start
 };
 
@@ -65,7 +66,7 @@ struct Buffer {
   DType dtype = DType::kF32;
   Space space = Space::kGlobal;
   bool written = false;  // kGlobal: an output; else it is only read
-  int64_t elements = 0;  // kScratch: its size
+  int64_t elements = 0;  // kLaunch, kScratch: its size
 
   // Rounds the size of a scratch buffer up to a cache line.
   int64_t ScratchBytes() const { return (elements * DTypeBytes(dtype) + 63) / 64 * 64; }
@@ -96,6 +97,11 @@ enum class Opcode : uint8_t {
   // matrices[0] = matrices[1] * matrices[2] by a library, in f32 or f64. extents: rows, columns and
   // sums. The result is not read, not transposed, and in neither operand's buffer.
   kGemm,
+  // matrices[0] = matrices[1] * matrices[2] (+ buffer, the bias, in each row) by a GPU's library
+  // (v1::LibraryCall), for each of a batch. extents: rows, columns, sums, batch; all but the rows
+  // are constant, as are indices and strides. The kernel's only statement, of one item. The last
+  // buffer, of kLaunch, is its workspace; there is none if the call gets no bytes.
+  kCall,
   // sorts the first extents[0] elements of matrices[0], unsigned integers, in ascending order;
   // those of matrices[1], i32 or i64, move with them. Equal keys keep their order. matrices[2] and
   // [3] are scratch of the same sizes, undefined afterwards.
@@ -124,6 +130,7 @@ struct Matrix {
   Expr index;
   Expr stride;
   bool transposed = false;
+  int64_t batch_stride = 0;  // kCall: elements from one of the batch to the next
 };
 
 // The ops of kReduce: any order of the lanes gives what one after another gives, but for rounding.
@@ -137,11 +144,12 @@ constexpr bool HasDirection(Op op) { return op == Op::kShift; }
 struct Stmt {
   Opcode opcode = Opcode::kConst;
   Var result = kNoVar;
-  // Of the result; of args[0] for kStore; of an element for kGemm and kCopy; of a key for kSort.
+  // Of the result; of args[0] for kStore; of an element for kGemm and kCopy, of the operands' for
+  // kCall; of a key for kSort.
   Type type;
   Op op = Op::kAdd;  // kCompute, kReduce
   std::vector<Var> args;
-  int buffer = -1;  // kLoad, kStore, kPrefetch, kCopy
+  int buffer = -1;  // kLoad, kStore, kPrefetch, kCopy; kCall: the bias, -1 if there is none
   Expr index;       // see Opcode
   std::optional<Expr>
       count;               // kLoad, kStore, kCheckIndex: lanes [0, count) are active; all if absent
@@ -154,16 +162,20 @@ struct Stmt {
   AxisRole role = AxisRole::kSerial;
   bool narrow = false;           // its index expressions may be computed in i32 (index_bits.h)
   std::vector<Stmt> body;        // kFor, kIf
-  std::vector<Matrix> matrices;  // kGemm, kSort, kFragment, kCopy
-  std::vector<Expr> extents;     // kGemm, kSort
+  std::vector<Matrix> matrices;  // kGemm, kCall, kSort, kFragment, kCopy
+  std::vector<Expr> extents;     // kGemm, kCall, kSort
+  // kCall: ascending numbers of rows that the library computes; the first that suffices is taken.
+  std::vector<int64_t> ways;
+  int proposal = 0;  // kCall: which of the library's ways to compute each it is, from 0
 };
 
 struct Kernel {
   std::string name;  // for people; not hashed
   // dim names whose values are s0, s1, ...; neither printed nor hashed
   std::vector<std::string> sizes;
-  std::vector<Buffer> buffers;  // globals in the order of the launch's buffer table, then scratch
-  Expr grid = 1;                // over s0, s1, ...
+  std::vector<Buffer>
+      buffers;    // in the order of the launch's buffer table, kLaunch last; then scratch
+  Expr grid = 1;  // over s0, s1, ...
   // Threads that run an item together: a power of two up to kWaveThreads, or kBlockThreads. Lane l
   // of a vector is thread l's, so vectors of a team have as many lanes. All threads compute scalars
   // alike; thread 0 stores them. Teams of one have vectors of any lanes, and no kBarrier; others no
@@ -174,6 +186,9 @@ struct Kernel {
 
   int64_t ScratchBytes() const;  // of all scratch buffers, one after another
 };
+
+// Returns the library call that the kernel is; null if it is code.
+const Stmt* CallOf(const Kernel& kernel);
 
 // Verifies what printers rely on: registers are defined before use and in scope, operands have the
 // types the opcode says, symbols of index expressions are known, stores go to written or scratch

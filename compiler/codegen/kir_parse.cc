@@ -151,6 +151,10 @@ class Reader {
       b.space = Space::kScratch;
       b.written = true;
       b.elements = Number<int64_t>();
+    } else if (Take(" launch ")) {
+      b.space = Space::kLaunch;
+      b.written = true;
+      b.elements = Number<int64_t>();
     } else {
       b.written = Take(" out");
       if (!b.written) Expect(" in");
@@ -218,6 +222,8 @@ class Reader {
       Mask(s);
     } else if (Take("gemm ")) {
       Gemm(s);
+    } else if (Take("call ")) {
+      LibraryCall(s);
     } else if (Take("sort ")) {
       Sort(s);
     } else if (Take("copy ")) {
@@ -259,27 +265,59 @@ class Reader {
   void Gemm(Stmt* s) {
     s->opcode = Opcode::kGemm;
     for (const char* end : {" = ", " * ", ": "}) {
-      Matrix& m = s->matrices.emplace_back();
-      m.buffer = Id('b');
-      Expect("[");
-      m.index = Index(Until("]"));
-      Expect("] stride ");
-      const size_t length = std::min(line_.find(" transposed"), line_.find(end));
-      m.stride = Index(line_.substr(0, length));
-      line_.remove_prefix(std::min(length, line_.size()));
-      m.transposed = Take(" transposed");
+      MatrixUpTo(end, s);
       Expect(end);
     }
     s->type = TypeOf();
-    Expect(" rows ");
-    for (const char* end : {" columns ", " sums ", ""}) {
-      const std::string_view word(end);
-      s->extents.push_back(Index(word.empty() ? line_ : Until(word)));
-      if (word.empty()) {
-        line_ = {};
-      } else {
-        Expect(word);
-      }
+    Extents({" rows ", " columns ", " sums "}, s);
+    Expect(" sums ");
+    s->extents.push_back(Index(line_));
+    line_ = {};
+  }
+
+  void LibraryCall(Stmt* s) {
+    s->opcode = Opcode::kCall;
+    MatrixUpTo(" = ", s);
+    Expect(" = ");
+    MatrixUpTo(" * ", s);
+    Expect(" * ");
+    const bool bias = line_.find(" + b") < line_.find(": ");
+    MatrixUpTo(bias ? " + b" : ": ", s);
+    if (bias) {
+      Expect(" + ");
+      s->buffer = Id('b');
+    }
+    Expect(": ");
+    s->type = TypeOf();
+    Extents({" rows ", " columns ", " sums ", " batch ", " ways"}, s);
+    Expect(" ways");
+    while (status_.ok() && !Take(" proposal ")) {
+      Expect(" ");
+      s->ways.push_back(Number<int64_t>());
+    }
+    s->proposal = Number<int>();
+  }
+
+  // Reads a matrix that `end` follows.
+  void MatrixUpTo(std::string_view end, Stmt* s) {
+    Matrix& m = s->matrices.emplace_back();
+    m.buffer = Id('b');
+    Expect("[");
+    m.index = Index(Until("]"));
+    Expect("] stride ");
+    const size_t length = std::min(
+        {line_.find(" batch_stride "), line_.find(" transposed"), line_.find(end), line_.size()});
+    m.stride = Index(line_.substr(0, length));
+    line_.remove_prefix(length);
+    if (Take(" batch_stride ")) m.batch_stride = Number<int64_t>();
+    m.transposed = Take(" transposed");
+  }
+
+  // Reads an extent behind each of the words but the last, where it stops.
+  void Extents(const std::vector<std::string_view>& words, Stmt* s) {
+    for (size_t i = 0; i + 1 < words.size(); ++i) {
+      Expect(words[i]);
+      s->extents.push_back(Index(Until(words[i + 1])));
     }
   }
 

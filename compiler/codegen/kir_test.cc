@@ -1,7 +1,9 @@
 #include "compiler/codegen/kir.h"
 
+#include <array>
 #include <cmath>
 #include <string>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_replace.h"
@@ -94,6 +96,52 @@ TEST(KirText, NarrowStatementsRoundTrip) {
   EXPECT_TRUE(kernel->body[0].narrow);
   EXPECT_EQ(ToText(*kernel), kText);
   EXPECT_TRUE(Verify(*kernel).ok()) << Verify(*kernel);
+}
+
+constexpr char kCallText[] =
+    "kernel(s0) grid 1\nb0: f16 out\nb1: f16 in\nb2: f16 in\nb3: f16 in\nb4: u8 launch 4194304\n"
+    "call b0[0] stride 64 = b1[16] stride 32 transposed * b2[0] stride 64 batch_stride 2048 + b3: "
+    "f16 rows 8*s0 columns 64 sums 32 batch 1 ways 64 128 proposal 2\n";
+
+TEST(KirText, CallsRoundTrip) {
+  const absl::StatusOr<Kernel> kernel = ParseKernel(kCallText);
+  ASSERT_TRUE(kernel.ok()) << kernel.status();
+  EXPECT_EQ(ToText(*kernel), kCallText);
+  EXPECT_TRUE(Verify(*kernel).ok()) << Verify(*kernel);
+  EXPECT_EQ(kernel->ScratchBytes(), 0);
+  const Stmt* const call = CallOf(*kernel);
+  ASSERT_NE(call, nullptr);
+  EXPECT_EQ(call->matrices[2].batch_stride, 2048);
+  EXPECT_THAT(call->ways, ::testing::ElementsAre(64, 128));
+  EXPECT_EQ(CallOf(*ParseKernel("kernel() grid 1\nb0: f32 in\nv0: f32 = load b0[0]\n")), nullptr);
+}
+
+TEST(KirVerify, RefusesCallsThatNoLibraryIsGiven) {
+  for (const auto& [was, is, error] : std::vector<std::array<std::string, 3>>{
+           {"grid 1", "grid s0", "all of its kernel"},
+           {"grid 1", "team 32 grid 1", "all of its kernel"},
+           {"proposal 2", "proposal 2\nv0: f16 = load b1[0]", "all of its kernel"},
+           {"b0: f16 out", "b0: f16 in", "b0 is read only"},
+           {"b2: f16 in", "b2: f32 in", "b2 holds f32"},
+           {"b3: f16 in", "b3: f32 in", "b3 holds f32"},
+           {"b4: u8 launch", "b4: u8 scratch", "b4: operands are global"},
+           {"* b2", "* b1", "result, left, right"},
+           {"+ b3", "+ b2", "result, left, right"},
+           {"b1[16]", "b1[s0]", "index and stride must be constant"},
+           {"b1[16] stride 32", "b1[16] stride s0", "index and stride must be constant"},
+           {"b0[0] stride 64", "b0[0] stride 64 transposed", "the result is transposed"},
+           {"rows 8*s0", "rows 8*s1", "symbol \"s1\""},
+           {"columns 64", "columns s0", "only the rows"},
+           {"ways 64 128", "ways", "ascending from 1"},
+           {"ways 64 128", "ways 0 128", "ascending from 1"},
+           {"ways 64 128", "ways 64 64", "ascending from 1"},
+           {"proposal 2", "proposal -1", "proposal -1"}}) {
+    const std::string text = absl::StrReplaceAll(kCallText, {{was, is}});
+    ASSERT_NE(text, kCallText) << was;
+    const absl::StatusOr<Kernel> kernel = ParseKernel(text);
+    ASSERT_TRUE(kernel.ok()) << kernel.status() << "\n" << text;
+    EXPECT_THAT(std::string(Verify(*kernel).message()), HasSubstr(error)) << text;
+  }
 }
 
 // A block that multiplies matrices of f16, and what a statement of it may look like otherwise.

@@ -14,6 +14,8 @@
 //   store b1[16*g + lane] = v2: f32x16 count -16*g + s0 if v3
 //   gemm b2[0] stride s1 = b0[64*g] stride 64 * b1[0] stride s0 transposed: f32 rows 4 columns s1
 //       sums s0                                                                   (on one line)
+//   call b0[0] stride 64 = b1[0] stride 32 * b2[0] stride 64 + b3: f16 rows 8*s0 columns 64
+//       sums 32 batch 1 ways 64 128 proposal 2                                    (on one line)
 //   sort b3[0], b4[0] by way of b5[0], b6[0]: u32 elements s0
 //   i32 v5: i64 = index 4*g + 1         (any statement whose indices may be computed in i32)
 //   copy b3[8*lane] = b0[64*g + 8*lane] elements 8: f16x128 if v3
@@ -59,9 +61,10 @@ class Writer {
     for (size_t i = 0; i < k.buffers.size(); ++i) {
       const Buffer& b = k.buffers[i];
       text_ += Cat("b", i, ": ", DTypeName(b.dtype));
-      text_ += b.space == Space::kScratch ? Cat(" scratch ", b.elements)
-               : b.written                ? " out"
-                                          : " in";
+      text_ += b.space == Space::kScratch  ? Cat(" scratch ", b.elements)
+               : b.space == Space::kLaunch ? Cat(" launch ", b.elements)
+               : b.written                 ? " out"
+                                           : " in";
       text_ += "\n";
     }
     Block(k.body, 0);
@@ -96,6 +99,9 @@ class Writer {
                      MatrixText(s.matrices[2]), ": ", TypeText(s.type), " rows ",
                      s.extents[0].ToString(), " columns ", s.extents[1].ToString(), " sums ",
                      s.extents[2].ToString(), "\n");
+        return;
+      case Opcode::kCall:
+        text_ += CallText(s);
         return;
       case Opcode::kSort:
         text_ += Cat("sort ", RowText(s.matrices[0]), ", ", RowText(s.matrices[1]), " by way of ",
@@ -140,7 +146,19 @@ class Writer {
   }
 
   static std::string MatrixText(const Matrix& m) {
-    return Cat(RowText(m), " stride ", m.stride.ToString(), m.transposed ? " transposed" : "");
+    return Cat(RowText(m), " stride ", m.stride.ToString(),
+               m.batch_stride == 0 ? "" : Cat(" batch_stride ", m.batch_stride),
+               m.transposed ? " transposed" : "");
+  }
+
+  static std::string CallText(const Stmt& s) {
+    std::string ways;
+    for (int64_t rows : s.ways) ways += Cat(" ", rows);
+    return Cat("call ", MatrixText(s.matrices[0]), " = ", MatrixText(s.matrices[1]), " * ",
+               MatrixText(s.matrices[2]), s.buffer < 0 ? "" : Cat(" + b", s.buffer), ": ",
+               TypeText(s.type), " rows ", s.extents[0].ToString(), " columns ",
+               s.extents[1].ToString(), " sums ", s.extents[2].ToString(), " batch ",
+               s.extents[3].ToString(), " ways", ways, " proposal ", s.proposal, "\n");
   }
 
   static std::string Value(const Stmt& s) {

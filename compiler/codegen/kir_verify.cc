@@ -1,5 +1,6 @@
 // Verifies what printers rely on, in one walk in program order with the set of registers in scope.
 #include <algorithm>
+#include <functional>
 #include <optional>
 #include <set>
 #include <string>
@@ -45,15 +46,16 @@ class Verifier {
       if (!sizes_.contains(s))
         return Invalid("grid: symbol \"", s, "\" is not a size of the kernel");
     }
-    bool scratch = false;
+    Space space = Space::kGlobal;
     for (size_t i = 0; i < kernel_.buffers.size(); ++i) {
       const Buffer& b = kernel_.buffers[i];
-      if (b.space == Space::kScratch) {
-        scratch = true;
-        if (b.elements < 0)
-          return Invalid("b", i, ": ", b.elements, " elements of scratch; it must be 0 or more");
-      } else if (scratch) {
-        return Invalid("b", i, ": a global buffer after scratch; global ones come first");
+      if (b.space < space) {
+        return Invalid("b", i, ": after one of ", space == Space::kScratch ? "scratch" : "a launch",
+                       "; global buffers come first, then those of a launch, then scratch");
+      }
+      space = b.space;
+      if (b.space != Space::kGlobal && b.elements < 0) {
+        return Invalid("b", i, ": ", b.elements, " elements; it must be 0 or more");
       }
     }
     RETURN_IF_ERROR(Block(kernel_.body, 0));
@@ -81,8 +83,8 @@ class Verifier {
   static bool Defines(const Stmt& s) {
     return s.opcode != Opcode::kStore && s.opcode != Opcode::kPrefetch &&
            s.opcode != Opcode::kAssign && s.opcode != Opcode::kFor && s.opcode != Opcode::kIf &&
-           s.opcode != Opcode::kGemm && s.opcode != Opcode::kSort && s.opcode != Opcode::kBarrier &&
-           !Copies(s);
+           s.opcode != Opcode::kGemm && s.opcode != Opcode::kCall && s.opcode != Opcode::kSort &&
+           s.opcode != Opcode::kBarrier && !Copies(s);
   }
 
   static bool Copies(const Stmt& s) {
@@ -95,6 +97,7 @@ class Verifier {
     if (s.opcode == Opcode::kPrefetch) return Cat("prefetch of b", s.buffer);
     if (s.opcode == Opcode::kIf) return "if";
     if (s.opcode == Opcode::kGemm) return "gemm";
+    if (s.opcode == Opcode::kCall) return "call";
     if (s.opcode == Opcode::kSort) return "sort";
     if (s.opcode == Opcode::kBarrier) return "barrier";
     if (s.opcode == Opcode::kCopy) return Cat("copy to b", s.buffer);
@@ -120,6 +123,7 @@ class Verifier {
       if (kernel_.team > 1) return Invalid("in a kernel of teams of ", kernel_.team);
       return s.opcode == Opcode::kGemm ? Gemm(s) : Sort(s);
     }
+    if (s.opcode == Opcode::kCall) return Call(s);
     RETURN_IF_ERROR(Lanes(s.type));
     if (Copies(s)) return Copy(s);
     RETURN_IF_ERROR(Fragments(s));
@@ -402,6 +406,57 @@ class Verifier {
       return Invalid("b", result.buffer, " is the result and an operand");
     }
     return Writable(result.buffer);
+  }
+
+  absl::Status Call(const Stmt& s) const {
+    if (kernel_.team != 1 || !kernel_.grid.IsConstant(1) || kernel_.body.size() != 1) {
+      return Invalid("it must be all of its kernel, of one item and a team of one");
+    }
+    if (s.matrices.size() != 3 || s.extents.size() != 4) {
+      return Invalid(s.matrices.size(), " matrices and ", s.extents.size(),
+                     " extents; it must have 3 and 4");
+    }
+    RETURN_IF_ERROR(CallBuffers(s));
+    for (const Matrix& m : s.matrices) {
+      if (!m.index.constant() || !m.stride.constant()) {
+        return Invalid("b", m.buffer, ": index and stride must be constant");
+      }
+    }
+    if (s.matrices[0].transposed) return Invalid("the result is transposed; the operands may be");
+    RETURN_IF_ERROR(Symbols(s.extents[0], false, false));
+    for (size_t i = 1; i < s.extents.size(); ++i) {
+      if (s.extents[i].constant()) continue;
+      return Invalid("extent ", s.extents[i].ToString(), "; only the rows need not be constant");
+    }
+    if (s.ways.empty() || s.ways[0] < 1 ||
+        std::adjacent_find(s.ways.begin(), s.ways.end(), std::greater_equal<>()) != s.ways.end()) {
+      return Invalid("its ways must be one or more numbers of rows, ascending from 1");
+    }
+    return s.proposal >= 0 ? absl::OkStatus()
+                           : Invalid("proposal ", s.proposal, "; it must be 0 or more");
+  }
+
+  // Checks that the buffers are result, left, right, bias if there is one, and workspace.
+  absl::Status CallBuffers(const Stmt& s) const {
+    const size_t own = s.buffer < 0 ? 3 : 4, all = kernel_.buffers.size();
+    const bool bias = s.buffer < 0 || s.buffer == 3;
+    if (s.matrices[0].buffer != 0 || s.matrices[1].buffer != 1 || s.matrices[2].buffer != 2 ||
+        !bias || all < own || all > own + 1) {
+      return Invalid("its buffers must be result, left, right, bias and workspace, from b0 on");
+    }
+    for (size_t i = 0; i < all; ++i) {
+      const Space wanted = i < own ? Space::kGlobal : Space::kLaunch;
+      if (kernel_.buffers[i].space == wanted) continue;
+      return Invalid("b", i, ": operands are global, and a workspace is of the launch");
+    }
+    const DType result = kernel_.buffers[0].dtype;
+    for (int operand : {1, 2}) {
+      RETURN_IF_ERROR(Holds(operand, {s.type.dtype}));
+    }
+    if (s.buffer >= 0) {
+      RETURN_IF_ERROR(Holds(s.buffer, {result}));
+    }
+    return Writable(0);
   }
 
   absl::Status Sort(const Stmt& s) const {

@@ -14,7 +14,7 @@ constexpr int64_t kReduceBytes = 64;
 
 absl::Status LanesOfTeam(int team, const char* language, const std::vector<Stmt>& body) {
   for (const Stmt& s : body) {
-    if (s.opcode == Opcode::kGemm) {
+    if (s.opcode == Opcode::kGemm || s.opcode == Opcode::kCall) {
       return absl::InternalError(
           Cat("a ", language, " kernel calls no library: lower the contraction to loops"));
     }
