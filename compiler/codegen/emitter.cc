@@ -42,6 +42,10 @@ int Emitter::Launch(DType dtype, int64_t elements) {
   return AddBuffer({dtype, Space::kLaunch, true, elements});
 }
 
+int Emitter::Counters(int64_t elements) {
+  return AddBuffer({DType::kU32, Space::kLaunch, true, elements, /*zeroed=*/true});
+}
+
 int Emitter::Scratch(DType dtype, int64_t elements) {
   return AddBuffer({dtype, Space::kScratch, true, elements});
 }
@@ -204,6 +208,11 @@ void Emitter::Commit() { Append({.opcode = Opcode::kCommit}); }
 void Emitter::Wait(int groups) {
   Append({.opcode = Opcode::kWait, .step = groups});
   Append({.opcode = Opcode::kBarrier});
+}
+
+Var Emitter::Ticket(int counters, const Expr& index, int64_t teams) {
+  return Result({.opcode = Opcode::kTicket, .buffer = counters, .index = index, .step = teams},
+                {DType::kI32, 1});
 }
 
 Var Emitter::Mutable(Var value) {

@@ -40,6 +40,7 @@ class Emitter : public BlockWriter {
 
   int Global(DType dtype, bool written);
   int Launch(DType dtype, int64_t elements);
+  int Counters(int64_t elements);  // for Ticket
   int Scratch(DType dtype, int64_t elements);
 
   Var Const(const Scalar& value);
@@ -74,6 +75,8 @@ class Emitter : public BlockWriter {
   void Commit();
   // Waits until at most `groups` of copies are under way, and for the team, to which it matters.
   void Wait(int groups);
+  // Draws the counter buffer[index], which `teams` teams draw.
+  Var Ticket(int counters, const Expr& index, int64_t teams);
   Var Mutable(Var value);
   void Assign(Var mutable_var, Var value);
   // Returns `value`, in [0, extent), as a register, so that its users need not divide again.

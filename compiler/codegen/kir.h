@@ -67,6 +67,7 @@ struct Buffer {
   Space space = Space::kGlobal;
   bool written = false;  // kGlobal: an output; else it is only read
   int64_t elements = 0;  // kLaunch, kScratch: its size
+  bool zeroed = false;   // kLaunch: counters of kTicket, 0 before and after each launch
 
   // Rounds the size of a scratch buffer up to a cache line.
   int64_t ScratchBytes() const { return (elements * DTypeBytes(dtype) + 63) / 64 * 64; }
@@ -119,6 +120,10 @@ enum class Opcode : uint8_t {
   kCopy,
   kCommit,  // makes a group of the copies that each thread has begun since the last kCommit
   kWait,    // waits until at most `step` groups, the youngest, are under way
+  // result(i32) = how many teams drew buffer[index] before, of `step` teams that draw it; the same
+  // in all threads. What those teams stored ahead of their draws is seen behind this one. The last
+  // draw leaves 0. For teams of a block; the buffer is `zeroed`.
+  kTicket,
 };
 
 enum class AxisRole : uint8_t { kSerial, kUnroll };
@@ -149,8 +154,9 @@ struct Stmt {
   Type type;
   Op op = Op::kAdd;  // kCompute, kReduce
   std::vector<Var> args;
-  int buffer = -1;  // kLoad, kStore, kPrefetch, kCopy; kCall: the bias, -1 if there is none
-  Expr index;       // see Opcode
+  int buffer =
+      -1;      // kLoad, kStore, kPrefetch, kCopy, kTicket; kCall: the bias, -1 if there is none
+  Expr index;  // see Opcode
   std::optional<Expr>
       count;               // kLoad, kStore, kCheckIndex: lanes [0, count) are active; all if absent
   Var predicate = kNoVar;  // kLoad, kStore, kCheckIndex, kCopy: bool, scalar or per lane
@@ -158,7 +164,7 @@ struct Stmt {
   bool shift_left = false;  // kCompute Shift
   std::string loop;         // kFor
   Expr begin, end;          // kFor
-  int64_t step = 1;         // kFor, kSlot, kCopy, kWait
+  int64_t step = 1;         // kFor, kSlot, kCopy, kWait, kTicket
   AxisRole role = AxisRole::kSerial;
   bool narrow = false;           // its index expressions may be computed in i32 (index_bits.h)
   std::vector<Stmt> body;        // kFor, kIf

@@ -155,6 +155,7 @@ class Reader {
       b.space = Space::kLaunch;
       b.written = true;
       b.elements = Number<int64_t>();
+      b.zeroed = Take(" zeroed");
     } else {
       b.written = Take(" out");
       if (!b.written) Expect(" in");
@@ -411,6 +412,11 @@ class Reader {
       s->step = Number<int64_t>();
       Expect(" of ");
       Vars(s);
+    } else if (Take("ticket ")) {
+      s->opcode = Opcode::kTicket;
+      Subscript(s);
+      Expect(" of ");
+      s->step = Number<int64_t>();
     } else if (Take("lanes ")) {
       s->opcode = Opcode::kLaneMask;
       s->index = Index(line_);

@@ -144,6 +144,36 @@ TEST(KirVerify, RefusesCallsThatNoLibraryIsGiven) {
   }
 }
 
+constexpr char kTicketText[] =
+    "kernel() team 128 grid 8\nb0: f32 in\nb1: f32 out\nb2: u32 launch 2 zeroed\n"
+    "v0: i32 = ticket b2[floordiv(g, 4)] of 4\n";
+
+TEST(KirText, TicketsRoundTrip) {
+  const absl::StatusOr<Kernel> kernel = ParseKernel(kTicketText);
+  ASSERT_TRUE(kernel.ok()) << kernel.status();
+  EXPECT_EQ(ToText(*kernel), kTicketText);
+  EXPECT_TRUE(Verify(*kernel).ok()) << Verify(*kernel);
+}
+
+TEST(KirVerify, RefusesTicketsThatCountNothing) {
+  for (const auto& [was, is, error] : std::vector<std::array<std::string, 3>>{
+           {"team 128", "team 32", "it needs a block's 128 threads"},
+           {"2 zeroed", "2", "b2 holds no counters"},
+           {"b2: u32", "b2: i32", "b2 holds i32"},
+           {"b2[floordiv(g, 4)]", "b2[lane]", "\"lane\" where all"},
+           {"b2[floordiv(g, 4)]", "b9[g]", "no buffer b9"},
+           {"of 4", "of 0", "of 0 teams"},
+           {"v0: i32", "v0: u32", "it must be i32"},
+           {"v0: i32 = ticket b2[floordiv(g, 4)] of 4", "v0: u32 = const 1\nstore b2[g] = v0: u32",
+            "only tickets change"}}) {
+    const std::string text = absl::StrReplaceAll(kTicketText, {{was, is}});
+    ASSERT_NE(text, kTicketText) << was;
+    const absl::StatusOr<Kernel> kernel = ParseKernel(text);
+    ASSERT_TRUE(kernel.ok()) << kernel.status() << "\n" << text;
+    EXPECT_THAT(std::string(Verify(*kernel).message()), HasSubstr(error)) << text;
+  }
+}
+
 // A block that multiplies matrices of f16, and what a statement of it may look like otherwise.
 constexpr char kMatrices[] = R"(kernel(s0) team 128 grid s0
 b0: f16 in

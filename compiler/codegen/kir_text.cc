@@ -25,6 +25,7 @@
 //   v7: f16x128.right = fragment b4[0] stride 40 transposed
 //   v9: f32x128.sums = mma(v6, v7, v8)
 //   v10: f32x128 = slot 2 of v9
+//   v11: i32 = ticket b4[floordiv(g, 4)] of 4
 #include <string>
 #include <vector>
 
@@ -62,7 +63,7 @@ class Writer {
       const Buffer& b = k.buffers[i];
       text_ += Cat("b", i, ": ", DTypeName(b.dtype));
       text_ += b.space == Space::kScratch  ? Cat(" scratch ", b.elements)
-               : b.space == Space::kLaunch ? Cat(" launch ", b.elements)
+               : b.space == Space::kLaunch ? Cat(" launch ", b.elements, b.zeroed ? " zeroed" : "")
                : b.written                 ? " out"
                                            : " in";
       text_ += "\n";
@@ -190,6 +191,8 @@ class Writer {
         return Cat("mma(", args, ")");
       case Opcode::kSlot:
         return Cat("slot ", s.step, " of ", args);
+      case Opcode::kTicket:
+        return Cat("ticket b", s.buffer, "[", s.index.ToString(), "] of ", s.step);
       default:
         return args;  // kMutable
     }

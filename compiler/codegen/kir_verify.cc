@@ -241,6 +241,7 @@ class Verifier {
 
   absl::Status Writable(int buffer) const {
     const Buffer& b = kernel_.buffers[buffer];
+    if (b.zeroed) return Invalid("b", buffer, " holds counters, which only tickets change");
     return b.space == Space::kGlobal && !b.written ? Invalid("b", buffer, " is read only")
                                                    : absl::OkStatus();
   }
@@ -352,6 +353,18 @@ class Verifier {
       return Invalid("slot ", s.step, "; a thread has slots 0 to ", kSlots - 1, " of the sums");
     }
     return Args(s, {{s.type.dtype, kBlockThreads, Part::kSums}});
+  }
+
+  absl::Status Ticket(const Stmt& s) const {
+    RETURN_IF_ERROR(OfBlock());
+    RETURN_IF_ERROR(Symbols(s.index, false, false));
+    RETURN_IF_ERROR(Holds(s.buffer, {DType::kU32}));
+    if (!kernel_.buffers[s.buffer].zeroed) {
+      return Invalid("b", s.buffer, " holds no counters; it must be zeroed memory of the launch");
+    }
+    if (s.step < 1) return Invalid("of ", s.step, " teams; it must be 1 or more");
+    return s.type == Type{DType::kI32} ? Args(s, {})
+                                       : Invalid("is a ", TypeText(s.type), "; it must be i32");
   }
 
   // Checks a kCopy, kCommit or kWait; which copies are under way where is for CheckBarriers.
@@ -544,6 +557,8 @@ class Verifier {
         return Mma(s);
       case Opcode::kSlot:
         return Slot(s);
+      case Opcode::kTicket:
+        return Ticket(s);
       case Opcode::kRandomBits:
         RETURN_IF_ERROR(ResultIs(s, DType::kU32));
         return Args(s, {{DType::kI64, t.lanes}, {DType::kU64, t.lanes}});

@@ -33,6 +33,8 @@ const char* ColumnsText(ColumnAccess columns) {
       return " tensor";
     case ColumnAccess::kLibrary:
       return " openblas";
+    case ColumnAccess::kCall:
+      return " cublaslt";
   }
   return "";
 }
@@ -58,11 +60,16 @@ std::string KindText(const KernelChoice& choice) {
         return absl::StrCat("contract openblas rows=", s.rows_per_item,
                             " panels=", s.panels_per_item, s.swap ? " swap" : "");
       }
+      if (s.columns == ColumnAccess::kCall) {
+        return absl::StrCat("contract cublaslt proposal=", s.proposal, " workspace=", s.workspace,
+                            s.swap ? " swap" : "");
+      }
       return absl::StrCat("contract mr=", s.mr, " nv=", s.nv, " rows=", s.rows_per_item,
                           " panels=", s.panels_per_item, " kc=", s.kc, s.swap ? " swap" : "",
                           ColumnsText(s.columns), s.copy_rows ? " copy" : "",
                           s.prefetch ? " prefetch" : "",
-                          s.stages == 1 ? "" : absl::StrCat(" stages=", s.stages));
+                          s.stages == 1 ? "" : absl::StrCat(" stages=", s.stages),
+                          s.split == 1 ? "" : absl::StrCat(" split=", s.split));
     }
     case KernelKind::kAttention: {
       const AttentionSchedule& s = choice.attention;

@@ -37,12 +37,13 @@ enum class ColumnAccess : uint8_t {
   kDots,     // read in place, lanes along the sums: the tile is one of dot products
   kStaged,   // GPUs: copied into a block's shared memory, as the row operand is
   kTensor,   // likewise, and multiplied by matrix instructions
-  kLibrary,  // read by the target's library, which multiplies the item's block (library_product.h)
+  kLibrary,  // read by the CPU's library, which multiplies the item's block (library_product.h)
+  kCall,     // GPUs: read by the target's library, which computes it all in one step of the plan
 };
 
 // Tile sizes of a contraction. A register tile is `mr` rows by `nv` vectors of columns; for kDots,
 // `mr` rows by `nv` columns, and for kStaged each thread's; for kTensor, each wave's matrix
-// instructions; for kLibrary, which tiles by itself, 1 by 1.
+// instructions; for kLibrary and kCall, which tile by themselves, 1 by 1.
 struct ContractSchedule {
   bool swap = false;  // the right operand's free axes become rows
   int mr = 12;
@@ -59,6 +60,11 @@ struct ContractSchedule {
   bool prefetch = false;  // kInPlace, kDots: prefetches what the next visit reads
   // kTensor: pieces of kc sums in scratch; all but one of them are copied ahead
   int stages = 1;
+  // kStaged, kTensor: items that share the sums of a tile; the last to be done adds them up
+  int split = 1;
+  // kCall: which of the library's proposals it is, from 0, among those of at most so many bytes
+  int proposal = 0;
+  int64_t workspace = 0;
   NodeId packed = -1;  // holds the panels of kAhead (PackWeights adds it)
 
   bool pack_ahead() const { return columns == ColumnAccess::kAhead; }
@@ -67,7 +73,7 @@ struct ContractSchedule {
   friend bool operator==(const ContractSchedule& a, const ContractSchedule& b) {
     auto tie = [](const ContractSchedule& s) {
       return std::tie(s.swap, s.mr, s.nv, s.rows_per_item, s.panels_per_item, s.kc, s.columns,
-                      s.copy_rows, s.prefetch, s.stages);
+                      s.copy_rows, s.prefetch, s.stages, s.split, s.proposal, s.workspace);
     };
     return tie(a) == tie(b);
   }

@@ -31,11 +31,12 @@ class ScheduleReader {
     constexpr std::pair<absl::string_view, ColumnAccess> kColumns[] = {
         {"ahead", ColumnAccess::kAhead},   {"in_place", ColumnAccess::kInPlace},
         {"dots", ColumnAccess::kDots},     {"staged", ColumnAccess::kStaged},
-        {"tensor", ColumnAccess::kTensor}, {"openblas", ColumnAccess::kLibrary}};
+        {"tensor", ColumnAccess::kTensor}, {"openblas", ColumnAccess::kLibrary},
+        {"cublaslt", ColumnAccess::kCall}};
     for (const auto& [name, columns] : kColumns) {
       if (word != name) continue;
       s.columns = columns;
-      if (columns == ColumnAccess::kLibrary) s.mr = s.nv = 1;
+      if (columns == ColumnAccess::kLibrary || columns == ColumnAccess::kCall) s.mr = s.nv = 1;
       return true;
     }
     if (word == "swap") return s.swap = true;
@@ -52,6 +53,7 @@ class ScheduleReader {
     const std::pair<absl::string_view, int*> small[] = {{"mr", attention ? &a.mr : &c.mr},
                                                         {"nv", attention ? &a.nv : &c.nv},
                                                         {"stages", &c.stages},
+                                                        {"split", &c.split},
                                                         {"unroll", &w.unroll}};
     const bool map = choice_.kind == KernelKind::kMap;
     const std::pair<absl::string_view, int64_t*> large[] = {
@@ -60,6 +62,8 @@ class ScheduleReader {
         {"kc", &c.kc},
         {"keys", &a.key_block},
         {"elements", &w.elements}};
+    if (name == "proposal") return absl::SimpleAtoi(value, &c.proposal) && c.proposal >= 0;
+    if (name == "workspace") return absl::SimpleAtoi(value, &c.workspace) && c.workspace >= 0;
     if (name == "team") return absl::SimpleAtoi(value, &choice_.team) && TakesTeam();
     for (const auto& [known, field] : small) {
       if (name == known) return absl::SimpleAtoi(value, field) && *field > 0;

@@ -97,6 +97,19 @@ TEST(ScheduleParseTest, ReadsTeams) {
   }
 }
 
+TEST(ScheduleParseTest, ReadsCallsAndSplits) {
+  for (const std::string& text :
+       {std::string("contract cublaslt proposal=0 workspace=0"),
+        std::string("contract cublaslt proposal=7 workspace=4194304 swap"),
+        std::string("contract mr=2 nv=4 rows=64 panels=1 kc=32 tensor split=4 team=128"),
+        std::string(
+            "contract mr=2 nv=4 rows=64 panels=1 kc=32 tensor stages=3 split=4 team=128")}) {
+    const absl::StatusOr<KernelChoice> read = ParseSchedule(text);
+    ASSERT_TRUE(read.ok()) << read.status();
+    EXPECT_EQ(ScheduleText(*read), text);
+  }
+}
+
 TEST(ScheduleParseTest, RefusesWhatIsNone) {
   const std::string good = "contract mr=12 nv=2 rows=96 panels=1 kc=512 ahead";
   EXPECT_TRUE(ParseSchedule(good).ok());
@@ -121,6 +134,10 @@ TEST(ScheduleParseTest, RefusesWhatIsNone) {
            std::string("contract mr= nv=2 rows=96 panels=1 kc=512"),
            std::string("contract mr=2 nv=4 rows=64 panels=1 kc=32 tensor stages=1 team=128"),
            std::string("contract mr=2 nv=4 rows=64 panels=1 kc=32 tensor stages=0 team=128"),
+           std::string("contract mr=2 nv=4 rows=64 panels=1 kc=32 tensor split=1 team=128"),
+           std::string("contract cublaslt proposal=-1 workspace=0"),
+           std::string("contract cublaslt workspace=0"),
+           std::string("contract mr=12 nv=2 rows=96 panels=1 kc=512 ahead proposal=1"),
            std::string("row unroll=1 stages=2"),
            std::string("row unroll=1 elements=4096"),
            std::string("row mr=1"),

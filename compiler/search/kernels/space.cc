@@ -16,7 +16,7 @@ namespace athanor {
 namespace {
 
 // The parameters of a schedule as numbers, in a fixed order.
-using Point = std::array<int64_t, 10>;
+using Point = std::array<int64_t, 11>;
 
 // Takes a staged tile's pieces of the sums, 8 to 32 long, to those of panels, 128 to 512 long;
 // those of matrix instructions, 16 to 128 long, to longer ones.
@@ -27,10 +27,13 @@ Point PointOf(const KernelChoice& choice) {
   const AttentionSchedule& a = choice.attention;
   switch (choice.kind) {
     case KernelKind::kContract:
+      if (c.columns == ColumnAccess::kCall) {
+        return {choice.team, c.swap, static_cast<int64_t>(c.columns), c.proposal, c.workspace};
+      }
       // The item is the tile.
       if (IsTile(c.columns)) {
-        return {choice.team, c.swap, static_cast<int64_t>(c.columns), 0, 0, c.mr, c.nv,
-                c.stages,    1,      c.kc * kPanelSumsPerStaged};
+        return {choice.team, c.swap, static_cast<int64_t>(c.columns), 0,          0, c.mr, c.nv,
+                c.stages,    1,      c.kc * kPanelSumsPerStaged,      c.split - 1};
       }
       return {choice.team, c.swap, static_cast<int64_t>(c.columns), c.copy_rows,       c.prefetch,
               c.mr,        c.nv,   c.rows_per_item / c.mr,          c.panels_per_item, c.kc};
