@@ -29,6 +29,11 @@ int64_t Kernel::ScratchBytes() const {
   return bytes;
 }
 
+int Kernel::LaunchBuffers() const {
+  return static_cast<int>(std::count_if(buffers.begin(), buffers.end(),
+                                        [](const Buffer& b) { return b.space == Space::kLaunch; }));
+}
+
 const Stmt* CallOf(const Kernel& kernel) {
   const bool is_call = kernel.body.size() == 1 && kernel.body[0].opcode == Opcode::kCall;
   return is_call ? kernel.body.data() : nullptr;

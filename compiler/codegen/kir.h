@@ -191,6 +191,7 @@ struct Kernel {
   std::vector<Stmt> body;
 
   int64_t ScratchBytes() const;  // of all scratch buffers, one after another
+  int LaunchBuffers() const;     // counts those of kLaunch
 };
 
 // Returns the library call that the kernel is; null if it is code.

@@ -281,6 +281,7 @@ LoweredKernel KernelBuilder::Finish() && {
   lowered.buffers = at.buffers();
   lowered.kernel = std::move(emitter).Finish(KernelName(input, choice), grid);
   lowered.kernel.team = choice.team;
+  lowered.buffers.resize(lowered.buffers.size() + lowered.kernel.LaunchBuffers(), -1);
   return lowered;
 }
 

@@ -1,7 +1,8 @@
 // Lowers a graph and one kernel choice to KIR.
 //
 //   absl::StatusOr<LoweredKernel> k = LowerKernel({graph, has_memory, target}, choice);
-//   // k->kernel is the program; k->buffers[i] is the node behind global buffer i, the root first
+//   // k->kernel is the program; k->buffers[i] is the node behind buffer i, the root first; -1:
+//   // memory of the launch
 //
 // Pure functions, thread-safe.
 #ifndef ATHANOR_COMPILER_CODEGEN_LOWER_H_

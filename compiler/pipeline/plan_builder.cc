@@ -50,7 +50,7 @@ LoweredKernel In(const KernelTask& task, const KernelChoice& choice, const Lower
   for (NodeId n : lowered.buffers) {
     // A node behind the task's own is the packed weight that WithSchedule added.
     const bool own = n < static_cast<NodeId>(task.nodes.size());
-    in.buffers.push_back(own ? task.nodes[n] : choice.contract.packed);
+    in.buffers.push_back(n < 0 ? n : own ? task.nodes[n] : choice.contract.packed);
   }
   return in;
 }
@@ -141,11 +141,23 @@ class Assembly {
   void AddLaunch(const KernelChoice& choice, const LoweredKernel& lowered) {
     PlanLaunch launch{
         lowered.kernel, {}, Label(graph_, choice), Flops(graph_, memory_, choice.root), 0};
-    for (NodeId n : lowered.buffers) {
-      launch.buffers.push_back(ValueOf(n));
-      launch.moved_bytes += BytesOf(graph_.node(n).type);
+    for (size_t b = 0; b < lowered.buffers.size(); ++b) {
+      const NodeId n = lowered.buffers[b];
+      if (n < 0) {
+        AddOfLaunch(lowered.kernel.buffers[b], &launch);
+      } else {
+        launch.buffers.push_back(ValueOf(n));
+        launch.moved_bytes += BytesOf(graph_.node(n).type);
+      }
     }
     whole_.in.launches.push_back(std::move(launch));
+  }
+
+  void AddOfLaunch(const kir::Buffer& buffer, PlanLaunch* launch) {
+    const TensorType type = {buffer.dtype, {buffer.elements}};
+    launch->buffers.push_back(AddOf(ValueKind::kLaunch, type));
+    // A kernel of code writes and reads it; the library has it for whatever it needs.
+    if (kir::CallOf(launch->kernel) == nullptr) launch->moved_bytes += 2 * BytesOf(type);
   }
 
   absl::Status AddLoop(const KernelChoice& choice);

@@ -38,7 +38,8 @@ struct BuiltPlan {
   // A task for each distinct kernel of `plan`, with that kernel's index; and a task for each loop
   // as a whole, with the index of its last kernel.
   std::vector<std::pair<KernelTask, int>> tasks;
-  // By plan.buffers: the node of the scheduled graph whose value the buffer holds; -1 inside loops.
+  // By plan.buffers: the node of the scheduled graph whose value the buffer holds; -1 inside loops,
+  // and for memory of a launch.
   std::vector<NodeId> nodes;
   // The kernels as they were lowered and printed, so that checks of the tasks need not do it again.
   std::shared_ptr<struct KnownKernels> known;

@@ -7,8 +7,6 @@ namespace athanor {
 
 namespace {
 
-constexpr int64_t kAlignment = 64;
-
 // Required relation of the places of two values.
 enum class Relation { kFree, kSameOrApart, kApart };
 
@@ -29,11 +27,12 @@ struct Taken {
   bool shareable;  // by a value that begins at the same offset
 };
 
-// Returns the lowest place for `bytes` bytes: over a value that may be replaced if possible, else
-// in free space.
-int64_t OffsetFor(int64_t bytes, const std::vector<Taken>& taken) {
+// Returns the lowest place for a value: over one that may be replaced if possible, else in free
+// space.
+int64_t OffsetFor(const ArenaValue& value, const std::vector<Taken>& taken) {
+  const int64_t bytes = value.bytes, alignment = value.alignment;
   for (const Taken& t : taken) {
-    if (!t.shareable) continue;
+    if (!t.shareable || t.begin % alignment != 0) continue;
     bool fits = std::all_of(taken.begin(), taken.end(), [&](const Taken& o) {
       const bool apart = o.end <= t.begin || t.begin + bytes <= o.begin;
       return apart || (o.shareable && o.begin == t.begin);
@@ -43,7 +42,7 @@ int64_t OffsetFor(int64_t bytes, const std::vector<Taken>& taken) {
   int64_t offset = 0;
   for (const Taken& t : taken) {
     if (offset + bytes <= t.begin) break;
-    offset = std::max(offset, (t.end + kAlignment - 1) / kAlignment * kAlignment);
+    offset = std::max(offset, (t.end + alignment - 1) / alignment * alignment);
   }
   return offset;
 }
@@ -72,7 +71,7 @@ int64_t PlaceValues(std::vector<ArenaValue>* values) {
     }
     std::sort(taken.begin(), taken.end(),
               [](const Taken& a, const Taken& b) { return a.begin < b.begin; });
-    (*values)[v].offset = OffsetFor((*values)[v].bytes, taken);
+    (*values)[v].offset = OffsetFor((*values)[v], taken);
     total = std::max(total, (*values)[v].offset + (*values)[v].bytes);
     placed.push_back(v);
   }

@@ -19,7 +19,8 @@ struct ArenaValue {
   int first = -1, last = -1;  // steps, inclusive; -1: never touched
   // values of the same size that die where this one is born: it may lie exactly over one of them
   std::vector<int> may_replace;
-  int64_t offset = 0;  // result, a multiple of 64
+  int64_t alignment = 64;  // a multiple of 64
+  int64_t offset = 0;      // result, a multiple of `alignment`
 
   void Touch(int step) {
     first = first < 0 ? step : std::min(first, step);

@@ -46,6 +46,15 @@ TEST(ArenaTest, ReplacingIsPlaceForPlace) {
   EXPECT_EQ(v[2].offset, v[1].offset);
 }
 
+TEST(ArenaTest, SomeValuesWantMoreAlignment) {
+  std::vector<ArenaValue> v = {Alive(100, 0, 1), Alive(90, 0, 1), Alive(80, 0, 1), Alive(70, 0, 1)};
+  v[2].alignment = 256;
+  EXPECT_EQ(PlaceValues(&v), 454);
+  EXPECT_EQ(v[2].offset, 256);
+  // The gap ahead of it is too small.
+  EXPECT_EQ(v[3].offset, 384);
+}
+
 TEST(ArenaTest, NothingToPlace) {
   std::vector<ArenaValue> v = {Alive(0, 0, 3), Alive(64, -1, -1)};
   EXPECT_EQ(PlaceValues(&v), 0);
@@ -61,6 +70,7 @@ TEST(ArenaTest, RandomLifetimesBySimulation) {
     std::vector<std::vector<int>> reads(steps);
     for (int s = 0; s < steps; ++s) {  // value s is born in step s
       v.push_back(Alive(1 + below(5) * 61, s, s));
+      if (below(4) == 0) v[s].alignment = 256;
       for (int r = s > 0 ? below(3) : 0; r > 0; --r) {
         int operand = std::max(0, s - 1 - below(6));
         v[operand].Touch(s);
@@ -72,8 +82,8 @@ TEST(ArenaTest, RandomLifetimesBySimulation) {
     int64_t sum = 0;
     std::map<int64_t, std::pair<int, int64_t>> memory;  // byte → value and its byte
     for (int s = 0; s < steps; ++s) {
-      sum += (v[s].bytes + 63) / 64 * 64;
-      EXPECT_EQ(v[s].offset % 64, 0);
+      sum += (v[s].bytes + 63) / 64 * 64 + v[s].alignment - 64;
+      EXPECT_EQ(v[s].offset % v[s].alignment, 0);
       EXPECT_LE(v[s].offset + v[s].bytes, total);
       // Works byte by byte, as a kernel in place does: reads the operands' byte, then writes the
       // result's.

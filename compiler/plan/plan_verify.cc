@@ -77,14 +77,14 @@ class Verifier {
     return step >= static_cast<int>(l.first()) && step < static_cast<int>(l.first() + l.steps());
   }
   absl::Status CheckStep(const v1::Step& step, const std::string& name) const;
+  absl::Status CheckLaunchBuffers(const v1::Step& step, const std::string& name) const;
   absl::Status CheckCall(const v1::Step& step, const std::string& name) const;
-  // Returns which of the step's buffers is a library call's workspace; -1: none.
-  static int WorkspaceOf(const v1::Step& step) {
-    const auto& ways = step.library_call().ways();
-    const bool has = std::any_of(ways.begin(), ways.end(), [](const v1::LibraryCall::Way& way) {
-      return way.workspace_bytes() > 0;
-    });
-    return has ? step.buffers_size() - 1 : -1;
+  const v1::Kernel& KernelOf(const v1::Step& step) const {
+    return plan_.kernels(static_cast<int>(step.kernel()));
+  }
+  // Counts the step's buffers ahead of those that are memory of its launch.
+  int OperandsOf(const v1::Step& step) const {
+    return step.buffers_size() - static_cast<int>(KernelOf(step).launch_buffers());
   }
   void Touch(int b, int step);
   absl::Status Write(int b, const std::string& name, bool prepare);
@@ -177,36 +177,52 @@ absl::Status Verifier::CheckBuffer(int b) {
 // Checks what the runtime asks of a call's step; runtime/checked_call.h checks its matrices.
 absl::Status Verifier::CheckCall(const v1::Step& step, const std::string& name) const {
   const v1::LibraryCall& call = step.library_call();
-  const int buffers = 3 + (call.bias() ? 1 : 0) + (WorkspaceOf(step) >= 0 ? 1 : 0);
-  if (step.buffers_size() != buffers) {
-    return Broken(name, " calls a library with ", step.buffers_size(), " buffers, not ", buffers);
+  const bool workspace =
+      std::any_of(call.ways().begin(), call.ways().end(),
+                  [](const v1::LibraryCall::Way& way) { return way.workspace_bytes() > 0; });
+  const int buffers = 3 + (call.bias() ? 1 : 0) + (workspace ? 1 : 0);
+  if (step.buffers_size() != buffers || (KernelOf(step).launch_buffers() > 0) != workspace) {
+    return Broken(name, " calls a library with ", step.buffers_size(), " buffers, ",
+                  KernelOf(step).launch_buffers(), " of the launch; they must be ", buffers,
+                  " and ", workspace ? 1 : 0);
   }
-  if (step.kernel() != 0 || step.sizes_size() != 0 || step.scratch_bytes() != 0) {
-    return Broken(name, " calls a library, and has a kernel, sizes or scratch");
-  }
-  if (const int w = WorkspaceOf(step); w >= 0) {
-    const uint32_t b = step.buffers(w);
-    constexpr int64_t kWorkspaceAlignment = 256;
-    if (b < static_cast<uint32_t>(plan_.buffers_size()) &&
-        plan_.buffers(static_cast<int>(b)).arena_offset() % kWorkspaceAlignment != 0) {
-      return Broken(name, " calls a library with the workspace ", Name(static_cast<int>(b)),
-                    ", which is not aligned to ", kWorkspaceAlignment);
-    }
-  }
+  if (step.scratch_bytes() != 0) return Broken(name, " calls a library, and has scratch");
   RETURN_IF_ERROR(Size(call.rows(), name + ": rows").status());
   for (uint32_t b : step.buffers()) {
-    if (b < static_cast<uint32_t>(plan_.buffers_size()) &&
-        plan_.buffers(static_cast<int>(b)).kind() == Buffer::WINDOW) {
+    if (plan_.buffers(static_cast<int>(b)).kind() == Buffer::WINDOW) {
       return Broken(name, " calls a library with ", Name(static_cast<int>(b)), ", which moves");
+    }
+  }
+  constexpr int64_t kWorkspaceAlignment = 256;
+  const int last = static_cast<int>(*step.buffers().rbegin());
+  if (workspace && plan_.buffers(last).arena_offset() % kWorkspaceAlignment != 0) {
+    return Broken(name, " calls a library with the workspace ", Name(last),
+                  ", which is not aligned to ", kWorkspaceAlignment);
+  }
+  return absl::OkStatus();
+}
+
+// Checks the kinds of the buffers that are memory of the launch, and that no other buffer is one.
+absl::Status Verifier::CheckLaunchBuffers(const v1::Step& step, const std::string& name) const {
+  const uint32_t own = KernelOf(step).launch_buffers();
+  if (own >= static_cast<uint32_t>(step.buffers_size())) {
+    return Broken(name, " has ", step.buffers_size(), " buffers, of which ", own,
+                  " are memory of the launch; the first is its result");
+  }
+  for (int i = OperandsOf(step); i < step.buffers_size(); ++i) {
+    const int b = static_cast<int>(step.buffers(i));
+    if (plan_.buffers(b).kind() != Buffer::ARENA) {
+      return Broken(name, " has ", Name(b), " as memory of the launch, which is in the ARENA");
+    }
+    if (std::count(step.buffers().begin(), step.buffers().end(), step.buffers(i)) > 1) {
+      return Broken(name, " has ", Name(b), " as memory of the launch, and a second time");
     }
   }
   return absl::OkStatus();
 }
 
 absl::Status Verifier::CheckStep(const v1::Step& step, const std::string& name) const {
-  if (step.has_library_call()) {
-    if (absl::Status s = CheckCall(step, name); !s.ok()) return s;
-  } else if (step.kernel() >= static_cast<uint32_t>(plan_.kernels_size())) {
+  if (step.kernel() >= static_cast<uint32_t>(plan_.kernels_size())) {
     return Broken(name, " runs kernel ", step.kernel(), " of ", plan_.kernels_size());
   }
   if (step.buffers_size() == 0) return Broken(name, " has no buffer to write");
@@ -215,6 +231,13 @@ absl::Status Verifier::CheckStep(const v1::Step& step, const std::string& name) 
       return Broken(name, " names buffer ", b, " of ", plan_.buffers_size());
     }
   }
+  RETURN_IF_ERROR(CheckLaunchBuffers(step, name));
+  if (step.has_library_call() != KernelOf(step).library_call()) {
+    return Broken(name, step.has_library_call() ? " calls a library by" : " runs", " kernel ",
+                  step.kernel(),
+                  step.has_library_call() ? ", which is none of its calls" : ", a library's call");
+  }
+  if (step.has_library_call()) RETURN_IF_ERROR(CheckCall(step, name));
   if (step.scratch_bytes() < 0 || step.scratch_bytes() % kAlignment != 0) {
     return Broken(name, " has ", step.scratch_bytes(), " bytes of scratch, not a multiple of ",
                   kAlignment);
@@ -381,23 +404,22 @@ absl::Status Verifier::Steps(const google::protobuf::RepeatedPtrField<v1::Step>&
         s = Broken(name, " uses ", Name(static_cast<int>(b)), " outside its loop");
       }
     }
-    for (int b = 1; s.ok() && b < step.buffers_size(); ++b) {
-      if (b == WorkspaceOf(step)) continue;
+    for (int b = 1; s.ok() && b < OperandsOf(step); ++b) {
       s = Read(static_cast<int>(step.buffers(b)), name, prepare);
     }
     if (s.ok()) s = Write(static_cast<int>(step.buffers(0)), name, prepare);
     if (s.ok() && prepare && step.has_library_call()) {
       s = Broken(name, " calls a library; only steps of run may");
     }
-    if (const int workspace = WorkspaceOf(step); s.ok() && workspace >= 0) {
-      s = Write(static_cast<int>(step.buffers(workspace)), name, prepare);
+    for (int b = OperandsOf(step); s.ok() && b < step.buffers_size(); ++b) {
+      s = Write(static_cast<int>(step.buffers(b)), name, prepare);
     }
     if (!s.ok()) return s;
     if (prepare) continue;
     lives_[step.buffers(0)].made = i;
-    if (const int workspace = WorkspaceOf(step); workspace >= 0) {
-      lives_[step.buffers(workspace)].made = i;
-      lives_[step.buffers(workspace)].written = false;
+    for (int b = OperandsOf(step); b < step.buffers_size(); ++b) {
+      lives_[step.buffers(b)].made = i;
+      lives_[step.buffers(b)].written = false;
     }
     for (uint32_t b : step.buffers()) Touch(static_cast<int>(b), i);
   }

@@ -158,7 +158,10 @@ v1::Plan WithCall() {
   *workspace = plan.buffers(2);
   workspace->set_arena_offset(512);
   v1::Step* step = plan.mutable_run(1);
-  step->clear_kernel();
+  step->set_kernel(2);
+  v1::Kernel* kernel = plan.add_kernels();
+  kernel->set_library_call(true);
+  kernel->set_launch_buffers(1);
   step->add_buffers(5);
   step->add_buffers(6);
   v1::LibraryCall* call = step->mutable_library_call();
@@ -184,16 +187,24 @@ TEST(PlanVerifyTest, LibraryCalls) {
   broken([](v1::Plan& p, v1::Step&) { p.set_format(1); },
          "format 1; this code knows format 3 of plans with library calls");
   broken([](v1::Plan&, v1::Step& s) { s.mutable_library_call()->set_bias(true); },
-         "calls a library with 4 buffers, not 5");
+         "calls a library with 4 buffers, 1 of the launch; they must be 5 and 1");
+  broken([](v1::Plan& p, v1::Step&) { p.mutable_kernels(2)->clear_launch_buffers(); },
+         "calls a library with 4 buffers, 0 of the launch; they must be 4 and 1");
   broken(
       [](v1::Plan&, v1::Step& s) {
         s.mutable_library_call()->mutable_rows()->mutable_terms(0)->add_factors()->set_symbol("z");
       },
       "rows uses \"z\", which is not a dim of the plan");
-  broken([](v1::Plan&, v1::Step& s) { s.set_kernel(1); }, "has a kernel, sizes or scratch");
+  broken([](v1::Plan&, v1::Step& s) { s.set_scratch_bytes(64); },
+         "calls a library, and has scratch");
+  broken([](v1::Plan&, v1::Step& s) { s.set_kernel(3); }, "runs kernel 3 of 3");
+  broken([](v1::Plan& p, v1::Step&) { p.mutable_kernels(2)->clear_library_call(); },
+         "calls a library by kernel 2, which is none of its calls");
+  broken([](v1::Plan& p, v1::Step&) { p.mutable_run(2)->set_kernel(2); },
+         "runs kernel 2, a library's call");
   broken([](v1::Plan& p, v1::Step& s) { *p.add_prepare() = s; }, "may not read buffer 2");
-  broken([](v1::Plan&, v1::Step& s) { s.set_buffers(3, 3); }, "writes buffer 3");
-  broken([](v1::Plan&, v1::Step& s) { s.set_buffers(3, 0); }, "may not write buffer 0");
+  broken([](v1::Plan&, v1::Step& s) { s.set_buffers(3, 3); }, "and a second time");
+  broken([](v1::Plan&, v1::Step& s) { s.set_buffers(3, 0); }, "which is in the ARENA");
   broken(
       [](v1::Plan& p, v1::Step&) {
         p.set_arena_bytes(704);
@@ -206,6 +217,40 @@ TEST(PlanVerifyTest, LibraryCalls) {
   // The call overwrites what the workspace held.
   broken([](v1::Plan& p, v1::Step&) { p.mutable_run(2)->set_buffers(1, 6); },
          "reads buffer 6 (ARENA), which nothing has written yet");
+}
+
+// Step 1 of the plan by a kernel of code with memory of the launch.
+v1::Plan WithMemoryOfALaunch() {
+  v1::Plan plan = WithCall();
+  plan.set_format(1);
+  plan.mutable_kernels(2)->clear_library_call();
+  plan.mutable_run(1)->clear_library_call();
+  return plan;
+}
+
+TEST(PlanVerifyTest, MemoryOfALaunch) {
+  EXPECT_TRUE(VerifyPlan(WithMemoryOfALaunch()).ok()) << VerifyPlan(WithMemoryOfALaunch());
+  const auto broken = [](auto change, const std::string& says) {
+    v1::Plan plan = WithMemoryOfALaunch();
+    change(plan, *plan.mutable_run(1));
+    ExpectBroken(plan, says);
+  };
+  broken([](v1::Plan& p, v1::Step&) { p.mutable_kernels(2)->clear_launch_buffers(); },
+         "reads buffer 6 (ARENA), which nothing has written yet");
+  broken([](v1::Plan& p, v1::Step&) { p.mutable_kernels(2)->set_launch_buffers(4); },
+         "has 4 buffers, of which 4 are memory of the launch");
+  broken([](v1::Plan&, v1::Step& s) { s.set_buffers(3, 4); },
+         "has buffer 4 (OUTPUT \"y\") as memory of the launch, which is in the ARENA");
+  broken([](v1::Plan&, v1::Step& s) { s.set_buffers(1, 6); },
+         "has buffer 6 (ARENA) as memory of the launch, and a second time");
+  broken([](v1::Plan& p, v1::Step&) { p.mutable_buffers(6)->set_arena_offset(256); }, "overlaps");
+  broken([](v1::Plan& p, v1::Step&) { p.mutable_run(2)->set_buffers(1, 6); },
+         "reads buffer 6 (ARENA), which nothing has written yet");
+  // Another step may have it as such again.
+  v1::Plan plan = WithMemoryOfALaunch();
+  plan.mutable_run(2)->set_kernel(2);
+  plan.mutable_run(2)->add_buffers(6);
+  EXPECT_TRUE(VerifyPlan(plan).ok()) << VerifyPlan(plan);
 }
 
 TEST(PlanVerifyTest, TextOfALibraryCall) {

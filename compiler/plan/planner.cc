@@ -17,6 +17,9 @@ namespace athanor {
 
 namespace {
 
+// As the runtime wants it (runtime/checked_call.h).
+constexpr int64_t kWorkspaceAlignment = 256;
+
 class Planner {
  public:
   Planner(const PlanInput& in, const PrintKernel& print) : in_(in), print_(print) {
@@ -50,6 +53,7 @@ class Planner {
   }
   v1::SizeExpr Proto(const Expr& e) const { return ExprToProto(e.Substitute(names_)); }
   bool Computed(int value) const { return in_.values[value].kind == ValueKind::kComputed; }
+  bool OfLaunch(int value) const { return in_.values[value].kind == ValueKind::kLaunch; }
   int Root(const PlanLaunch& launch) const { return launch.buffers[0]; }
 
   const PlanInput& in_;
@@ -70,7 +74,9 @@ void Planner::FindPrepared() {
   prepared_value_.resize(in_.values.size());
   made_by_.resize(in_.values.size(), -1);
   for (size_t l = 0; l < in_.launches.size(); ++l) {
-    made_by_[Root(in_.launches[l])] = static_cast<int>(l);
+    for (int v : in_.launches[l].buffers) {
+      if (v == Root(in_.launches[l]) || OfLaunch(v)) made_by_[v] = static_cast<int>(l);
+    }
   }
   for (size_t v = 0; v < in_.values.size(); ++v) {
     const ValueKind kind = in_.values[v].kind;
@@ -113,6 +119,9 @@ absl::Status Planner::AddBuffers() {
       case ValueKind::kWindow:
         b->set_kind(v1::Buffer::WINDOW);
         break;
+      case ValueKind::kLaunch:
+        b->set_kind(v1::Buffer::ARENA);
+        break;
       case ValueKind::kComputed:
         if (auto out = written_.find(static_cast<int>(v)); out != written_.end()) {
           b->set_kind(v1::Buffer::OUTPUT);
@@ -139,10 +148,15 @@ absl::Status Planner::PlaceArena() {
   }
   for (size_t step = 0; step < run_.size(); ++step) {
     const PlanLaunch& launch = in_.launches[run_[step]];
-    for (int v : launch.buffers) live[v].Touch(static_cast<int>(step));
+    for (int v : launch.buffers) {
+      live[v].Touch(static_cast<int>(step));
+      if (OfLaunch(v) && kir::CallOf(launch.kernel) != nullptr) {
+        live[v].alignment = kWorkspaceAlignment;
+      }
+    }
     for (size_t b = 1; b < launch.buffers.size(); ++b) {
       int operand = launch.buffers[b];
-      bool arena = plan_.buffers(operand).kind() == v1::Buffer::ARENA;
+      bool arena = plan_.buffers(operand).kind() == v1::Buffer::ARENA && !OfLaunch(operand);
       if (arena && MadeAround(operand, run_[step]) &&
           MayWriteOver(launch.kernel, static_cast<int>(b)) &&
           BytesOf(operand) == BytesOf(Root(launch))) {
@@ -229,6 +243,7 @@ uint32_t Planner::KernelIndex(const kir::Kernel& kernel) {
     k->set_kir_hash(hash);
     k->set_name(kernel.name);
     if (kernel.team > 1) k->set_team(static_cast<uint32_t>(kernel.team));
+    k->set_launch_buffers(static_cast<uint32_t>(kernel.LaunchBuffers()));
   }
   return it->second;
 }

@@ -21,8 +21,9 @@
 
 namespace athanor {
 
-// kWindow: a part of other values, placed by a loop.
-enum class ValueKind : uint8_t { kInput, kParameter, kConstant, kComputed, kWindow };
+// kWindow: a part of other values, placed by a loop. kLaunch: memory of one launch, which its
+// kernel writes before it reads it.
+enum class ValueKind : uint8_t { kInput, kParameter, kConstant, kComputed, kWindow, kLaunch };
 
 // A value with memory of its own.
 struct PlanValue {
@@ -32,7 +33,8 @@ struct PlanValue {
   Tensor literal;    // kConstant
 };
 
-// A kernel launch; `buffers` are value indices in the order of the kernel's global buffers.
+// A kernel launch; `buffers` are value indices in the order of the kernel's buffers but scratch.
+// Those of Space::kLaunch are of ValueKind::kLaunch, and in no other launch.
 struct PlanLaunch {
   kir::Kernel kernel;
   std::vector<int> buffers;

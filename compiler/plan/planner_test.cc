@@ -56,6 +56,19 @@ struct Maker {
     in.launches.push_back(std::move(l));
     return root;
   }
+  // Makes launch number `l` one whose kernel has `elements` of memory of its own, which it writes
+  // and reads back; returns the value.
+  int AddOfLaunch(size_t l, int64_t elements) {
+    Bounds bounds;
+    kir::Emitter e(bounds);
+    const int out = e.Global(DType::kF32, true), x = e.Global(DType::kF32, false);
+    const int own = e.Launch(DType::kF32, elements);
+    e.For(0, elements, 1, [&](const Expr& i) { e.Store(own, i, e.Load(x, i, 1, {}), {}); });
+    e.For(0, elements, 1, [&](const Expr& i) { e.Store(out, i, e.Load(own, i, 1, {}), {}); });
+    in.launches[l].kernel = std::move(e).Finish("twice", 1);
+    in.launches[l].buffers.push_back(Value(ValueKind::kLaunch, {elements}));
+    return in.launches[l].buffers.back();
+  }
   v1::Plan Make() {
     absl::StatusOr<v1::Plan> plan = MakePlan(in, Print);
     EXPECT_TRUE(plan.ok()) << plan.status();
@@ -111,6 +124,58 @@ TEST(PlannerTest, ValuesStillNeededAreKept) {
   v1::Plan p = m.Make();
   EXPECT_NE(p.buffers(a).arena_offset(), p.buffers(b).arena_offset());
   EXPECT_EQ(p.arena_bytes(), 512);
+}
+
+TEST(PlannerTest, MemoryOfALaunchLivesInItsStep) {
+  Maker m;
+  const int x = m.Value(ValueKind::kInput, {64}, "x");
+  const int a = m.Launch(Op::kExp, {x}, {64});
+  const int b = m.Launch(Op::kExp, {a}, {64});
+  const int c = m.Launch(Op::kExp, {b}, {64});
+  m.in.outputs = {{"y", m.Launch(Op::kTanh, {c}, {64})}};
+  const int first = m.AddOfLaunch(1, 64), second = m.AddOfLaunch(2, 64);
+  const v1::Plan p = m.Make();
+  ASSERT_EQ(p.kernels_size(), 3);
+  EXPECT_EQ(p.kernels(1).launch_buffers(), 1u);
+  EXPECT_EQ(p.kernels(2).launch_buffers(), 0u);
+  EXPECT_EQ(p.buffers(first).kind(), v1::Buffer::ARENA);
+  EXPECT_EQ(p.buffers(first).bytes().terms(0).coefficient(), 256);
+  ASSERT_EQ(p.run(1).buffers_size(), 3);
+  EXPECT_EQ(p.run(1).buffers(2), static_cast<uint32_t>(first));
+  EXPECT_EQ(p.run(2).buffers(2), static_cast<uint32_t>(second));
+  // Nothing that is alive in the step lies there: neither operand nor result; later it is free.
+  EXPECT_EQ(p.arena_bytes(), 3 * 256);
+}
+
+TEST(PlannerTest, LaunchesWithMemoryOfTheirOwnAreNotPrepared) {
+  Maker m;
+  const int a = m.Launch(Op::kExp, {m.Value(ValueKind::kParameter, {64}, "w")}, {64});
+  m.in.outputs = {{"y", a}};
+  m.AddOfLaunch(0, 64);
+  const v1::Plan p = m.Make();
+  EXPECT_EQ(p.prepare_size(), 0);
+  EXPECT_EQ(p.run_size(), 1);
+}
+
+// A loop's step has it in each turn anew, while what the loop carries lives through all of them.
+TEST(PlannerTest, MemoryOfALaunchInALoop) {
+  Maker m;
+  const int x = m.Value(ValueKind::kInput, {64}, "x");
+  const int a = m.Launch(Op::kExp, {x}, {64});
+  m.Launch(Op::kExp, {m.Launch(Op::kExp, {a}, {64})}, {64});
+  const int first = m.AddOfLaunch(1, 64), second = m.AddOfLaunch(2, 64);
+  const int read = m.Value(ValueKind::kWindow, {64}), next = m.Value(ValueKind::kWindow, {64});
+  const int last = m.Value(ValueKind::kComputed, {64}), other = m.Value(ValueKind::kComputed, {64});
+  m.in.launches[1].buffers[1] = read;
+  m.in.launches[2].buffers[0] = next;
+  PlanLoop loop{.first = 1, .end = 3, .count = 5};
+  loop.carries.push_back({a, read, next, last, other});
+  m.in.loops.push_back(std::move(loop));
+  m.in.outputs = {{"y", last}};
+  const v1::Plan p = m.Make();
+  EXPECT_EQ(p.buffers(first).arena_offset(), p.buffers(second).arena_offset());
+  // Initial and other state, what one kernel leaves the other, and the memory.
+  EXPECT_EQ(p.arena_bytes(), 4 * 256);
 }
 
 TEST(PlannerTest, IdIsOfContentAndReproducible) {
