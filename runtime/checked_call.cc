@@ -97,7 +97,7 @@ absl::StatusOr<Types> TypesOf(absl::Span<const CallBuffer> buffers) {
                    "the same or, of 16 bits, to f32, and i8 by i8 to i32"));
 }
 
-// Checks the number of ways, their rows and their algorithms.
+// Checks the number of ways, their rows and their workspaces.
 absl::Status CheckWays(const v1::LibraryCall& from, int64_t most_rows) {
   if (from.ways_size() < 1 || from.ways_size() > kMostWays) {
     return Bad("ways", absl::StrCat("are ", from.ways_size(), "; they must be 1 to ", kMostWays));
@@ -109,10 +109,6 @@ absl::Status CheckWays(const v1::LibraryCall& from, int64_t most_rows) {
   for (const v1::LibraryCall::Way& way : from.ways()) {
     RETURN_IF_ERROR(CheckNumber("ways.rows", way.rows(), before + 1, kMostExtent));
     before = way.rows();
-    if (way.algorithm().size() != kAlgorithmBytes) {
-      return Bad("ways.algorithm",
-                 absl::StrCat("has ", way.algorithm().size(), " bytes, not ", kAlgorithmBytes));
-    }
     RETURN_IF_ERROR(CheckNumber("ways.workspace_bytes", way.workspace_bytes(), 0, kMostElements));
   }
   if (most_rows > before) {
@@ -160,8 +156,7 @@ absl::StatusOr<std::vector<LibraryCall>> CheckedCall(const v1::LibraryCall& from
   }
   ASSIGN_OR_RETURN(const Types types, TypesOf(buffers));
   RETURN_IF_ERROR(CheckWays(from, most_rows));
-  LibraryCall call = {.library = from.library(),
-                      .dtype = std::string(types.operand),
+  LibraryCall call = {.dtype = std::string(types.operand),
                       .result_dtype = std::string(types.result),
                       .columns = from.columns(),
                       .sums = from.sums(),
@@ -170,7 +165,6 @@ absl::StatusOr<std::vector<LibraryCall>> CheckedCall(const v1::LibraryCall& from
                       .right = MatrixOf(from.right()),
                       .result = MatrixOf(from.result()),
                       .bias = from.bias()};
-  if (call.library.empty()) return Bad("library", "is empty; it names a library and its version");
   RETURN_IF_ERROR(CheckNumber("columns", call.columns, 1, kMostExtent));
   RETURN_IF_ERROR(
       CheckNumber("sums", call.sums, 1, types.operand == "i8" ? kMostI8Sums : kMostExtent));
@@ -179,12 +173,37 @@ absl::StatusOr<std::vector<LibraryCall>> CheckedCall(const v1::LibraryCall& from
   std::vector<LibraryCall> calls;
   for (const v1::LibraryCall::Way& way : from.ways()) {
     call.rows = way.rows();
-    call.algorithm = way.algorithm();
     call.workspace_bytes = way.workspace_bytes();
     RETURN_IF_ERROR(CheckWay(call, types, buffers));
     calls.push_back(call);
   }
   return calls;
+}
+
+absl::Status CompleteCall(absl::string_view object, std::vector<LibraryCall>* ways) {
+  const auto bad = [](const auto&... what) {
+    return absl::InvalidArgumentError(absl::StrCat("the object ", what...));
+  };
+  v1::LibraryObject from;
+  if (!from.ParseFromArray(object.data(), static_cast<int>(object.size()))) {
+    return bad("of a library call is no LibraryObject");
+  }
+  if (from.library().empty()) {
+    return bad("of a library call is for no library; it names one and its version");
+  }
+  if (from.algorithms_size() != static_cast<int>(ways->size())) {
+    return bad("has ", from.algorithms_size(), " algorithms for ", ways->size(),
+               " ways of a library call");
+  }
+  for (int i = 0; i < from.algorithms_size(); ++i) {
+    const std::string& algorithm = from.algorithms(i);
+    if (algorithm.size() != kAlgorithmBytes) {
+      return bad("has algorithm ", i, " of ", algorithm.size(), " bytes, not ", kAlgorithmBytes);
+    }
+    (*ways)[i].library = from.library();
+    (*ways)[i].algorithm = algorithm;
+  }
+  return absl::OkStatus();
 }
 
 TouchedBytes TouchedBy(const LibraryCall& call) {

@@ -2,6 +2,7 @@
 //
 //   ASSIGN_OR_RETURN(std::vector<LibraryCall> ways,
 //                    CheckedCall(step.library_call(), /*most_rows=*/64, {{"f32", 4096}, ...}));
+//   RETURN_IF_ERROR(CompleteCall(object, &ways));  // a v1::LibraryObject's bytes
 #ifndef ATHANOR_RUNTIME_CHECKED_CALL_H_
 #define ATHANOR_RUNTIME_CHECKED_CALL_H_
 
@@ -9,7 +10,9 @@
 #include <string>
 #include <vector>
 
+#include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
 #include "absl/types/span.h"
 #include "proto/athanor/v1/plan.pb.h"
 #include "runtime/library_call.h"
@@ -29,11 +32,17 @@ inline constexpr int kMostWays = 8;
 // cublasLtMatmul).
 inline constexpr int64_t kWorkspaceAlignment = 256;
 
-// Returns the call in each of its ways, by ascending rows. `most_rows` is the most that is ever
-// wanted; `buffers` are the step's, in order. INVALID_ARGUMENT names the field, and what it should
-// be: nothing that the call reads or writes lies outside its buffers.
+// Returns the call in each of its ways, by ascending rows, without library and algorithm.
+// `most_rows` is the most that is ever wanted; `buffers` are the step's, in order. INVALID_ARGUMENT
+// names the field, and what it should be: nothing that the call reads or writes lies outside its
+// buffers.
 absl::StatusOr<std::vector<LibraryCall>> CheckedCall(const v1::LibraryCall& from, int64_t most_rows,
                                                      absl::Span<const CallBuffer> buffers);
+
+// Gives a call's ways what the object of their kernel has: the library and their algorithms.
+// INVALID_ARGUMENT says what is wrong with the object. Device::CheckCall() has the library look at
+// them.
+absl::Status CompleteCall(absl::string_view object, std::vector<LibraryCall>* ways);
 
 // REQUIRES: the call is one of CheckedCall's
 TouchedBytes TouchedBy(const LibraryCall& call);

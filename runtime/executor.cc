@@ -8,6 +8,7 @@
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
 #include "deploy/bazel/libs/status_macros.h"
+#include "runtime/checked_call.h"
 
 namespace athanor {
 namespace {
@@ -34,6 +35,12 @@ absl::Status Executable::InStep(const std::string& label, const absl::Status& st
   // Names its own step, which the host was ahead of.
   if (IsIndexError(status)) return status;
   return absl::Status(status.code(), absl::StrCat("step '", label, "': ", status.message()));
+}
+
+absl::Status Executable::InKernel(const v1::Plan& plan, int kernel, const absl::Status& status) {
+  return absl::Status(
+      status.code(),
+      absl::StrCat("kernel ", kernel, " '", plan.kernels(kernel).name(), "': ", status.message()));
 }
 
 bool IsIndexError(const absl::Status& status) {
@@ -114,21 +121,21 @@ absl::Status Executable::LoadKernels(const v1::Plan& plan,
                                                    program_.kernels, " kernels, got ",
                                                    objects.size(), " objects"));
   }
-  for (size_t i = 0; i < objects.size(); ++i) {
-    auto kernel = device_->LoadKernel(objects[i]);
-    if (!kernel.ok()) {
-      return absl::Status(kernel.status().code(),
-                          absl::StrCat("kernel ", i, " '", plan.kernels(i).name(),
-                                       "': ", kernel.status().message()));
+  for (int i = 0; i < program_.kernels; ++i) {
+    if (plan.kernels(i).library_call()) {
+      kernels_.push_back(nullptr);
+      continue;
     }
+    auto kernel = device_->LoadKernel(objects[i]);
+    if (!kernel.ok()) return InKernel(plan, i, kernel.status());
     kernels_.push_back(*std::move(kernel));
   }
   for (const Program::Step& step : program_.run) {
     if (step.call < 0) continue;
-    for (const LibraryCall& way : program_.calls[step.call].ways) {
-      const absl::Status status = device_->CheckCall(way);
-      if (!status.ok()) return InStep(step.label, status);
-    }
+    std::vector<LibraryCall>& ways = program_.calls[step.call].ways;
+    absl::Status status = CompleteCall(objects[step.kernel], &ways);
+    for (size_t w = 0; w < ways.size() && status.ok(); ++w) status = device_->CheckCall(ways[w]);
+    if (!status.ok()) return InStep(step.label, InKernel(plan, step.kernel, status));
   }
   return absl::OkStatus();
 }

@@ -209,10 +209,11 @@ class Executable : public std::enable_shared_from_this<Executable> {
   absl::Status KernelErrors(const Context& context) const;
   static absl::Status OutOfRange(const std::string& label, const KernelError& error);
   static absl::Status InStep(const std::string& label, const absl::Status& status);
+  static absl::Status InKernel(const v1::Plan& plan, int kernel, const absl::Status& status);
   // Completes a launch of a recording, but for its arguments, or a call, but for its buffers.
   RecordedLaunch LaunchOf(const Program::Step& step, int level, RecordedLaunch launch) const;
 
-  const Program program_;
+  Program program_;  // LoadKernels() completes its calls
   Device* const device_;
   const bool host_memory_;  // kernels use the caller's memory in place
   const LoadOptions options_;

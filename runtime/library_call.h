@@ -17,14 +17,14 @@ struct LibraryCall {
     int64_t offset = 0, stride = 0, batch_stride = 0;  // elements
     bool transposed = false;                           // not the result
   };
-  std::string library;  // with its version: "cuBLASLt 13.1.0"
+  std::string library;  // with its version: "cuBLASLt 13.1.0"; empty until CompleteCall()
   // Tell the element of both operands, and that of result and bias. Sums are in f32 for f16 and
   // bf16, in i32 for i8, else in the operands' own.
   std::string dtype, result_dtype;
   int64_t rows = 1, columns = 1, sums = 1, batch = 1;  // rows, columns, sums and batch fit 31 bits
   Matrix left, right, result;
   bool bias = false;
-  std::string algorithm;  // bytes that the library gave
+  std::string algorithm;  // bytes that the library gave; empty until CompleteCall()
   int64_t workspace_bytes = 0;
 };
 

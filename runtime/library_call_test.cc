@@ -8,6 +8,7 @@
 #include "gmock/gmock.h"
 #include "google/protobuf/text_format.h"
 #include "gtest/gtest.h"
+#include "runtime/checked_call.h"
 #include "runtime/executor.h"
 #include "runtime/executor_testing.h"
 #include "runtime/far_device_testing.h"
@@ -28,6 +29,7 @@ v1::Plan ProductPlan() {
   v1::Plan plan;
   const bool parsed = google::protobuf::TextFormat::ParseFromString(
       absl::StrCat("format: 3 plan_id: 'p-0' arena_bytes: 256 dims { name: 'n' min: 1 max: 9 } "
+                   "kernels { name: 'x w' library_call: true launch_buffers: 1 } "
                    "buffers { kind: OUTPUT name: 'y' dtype: 'f32' ",
                    bytes(192), "} buffers { kind: INPUT name: 'x' dtype: 'f32' ", bytes(256),
                    "} buffers { kind: PARAMETER name: 'w' dtype: 'f32' ", bytes(192),
@@ -35,16 +37,22 @@ v1::Plan ProductPlan() {
                    "} buffers { kind: ARENA dtype: 'u8' ", bytes(256),
                    "} outputs { name: 'y' buffer: 0 } "
                    "run { label: 'product' buffers: [0, 1, 2, 3, 4] "
-                   "grid { terms { coefficient: 1 } } library_call { library: 'cuBLASLt 13.1.0' "
-                   "rows { terms { coefficient: 4 } } columns: 6 sums: 8 batch: 2 left { stride: 8 "
+                   "grid { terms { coefficient: 1 } } library_call { rows { terms { coefficient: 4 "
+                   "} } columns: 6 sums: 8 batch: 2 left { stride: 8 "
                    "batch_stride: 32 } "
                    "right { stride: 6 } result { stride: 6 batch_stride: 24 } bias: true "
                    "ways { rows: 4 workspace_bytes: 256 } } }"),
       &plan);
   EXPECT_TRUE(parsed);
-  if (!parsed) return plan;
-  plan.mutable_run(0)->mutable_library_call()->mutable_ways(0)->set_algorithm(std::string(64, 'a'));
   return plan;
+}
+
+v1::LibraryObject Object(int ways) {
+  v1::LibraryObject object;
+  object.set_library("cuBLASLt 13.1.0");
+  for (int way = 0; way < ways; ++way)
+    object.add_algorithms(std::string(64, static_cast<char>('a' + way)));
+  return object;
 }
 
 v1::SizeExpr Number(int64_t number) {
@@ -60,12 +68,11 @@ TEST(LibraryCallTest, AProgramHoldsTheCall) {
   ASSERT_EQ(program->calls[0].ways.size(), 1u);
   const LibraryCall& call = program->calls[0].ways[0];
   EXPECT_EQ(program->run[0].call, 0);
-  EXPECT_EQ(program->run[0].kernel, -1);
-  EXPECT_EQ(call.library, "cuBLASLt 13.1.0");
+  EXPECT_EQ(program->run[0].kernel, 0);
   EXPECT_EQ(call.dtype, "f32");
   EXPECT_EQ(call.columns, 6);
   EXPECT_EQ(call.left.batch_stride, 32);
-  EXPECT_EQ(call.algorithm, std::string(64, 'a'));
+  EXPECT_EQ(call.library + call.algorithm, "") << "its kernel's object has them";
   EXPECT_EQ(call.rows, 4);
   EXPECT_EQ(program->levels, 1);
   std::vector<std::vector<int64_t>> touched;
@@ -82,16 +89,23 @@ TEST(LibraryCallTest, WrongCallsAreNamed) {
   } kCases[] = {
       {"format: is 1", [](auto& p, auto&, auto&) { p.set_format(1); }},
       {"format: is 3", [](auto&, auto& s, auto&) { s.clear_library_call(); }},
-      {"kernel, sizes or scratch_bytes", [](auto&, auto& s, auto&) { s.set_kernel(1); }},
-      {"kernel, sizes or scratch_bytes", [](auto&, auto& s, auto&) { *s.add_sizes() = Number(1); }},
-      {"kernel, sizes or scratch_bytes", [](auto&, auto& s, auto&) { s.set_scratch_bytes(64); }},
+      {"step 0 'product': has no library_call, and kernel 0 is one",
+       [](auto& p, auto& s, auto&) {
+         p.set_format(1);
+         s.clear_library_call();
+       }},
+      {"step 0 'product': has a library_call, and kernel 0 is none",
+       [](auto& p, auto&, auto&) { p.mutable_kernels(0)->clear_library_call(); }},
+      {"kernel 1 of 1", [](auto&, auto& s, auto&) { s.set_kernel(1); }},
+      {"sizes or scratch_bytes beside it",
+       [](auto&, auto& s, auto&) { *s.add_sizes() = Number(1); }},
+      {"sizes or scratch_bytes beside it", [](auto&, auto& s, auto&) { s.set_scratch_bytes(64); }},
       {"grid of 2 to 2", [](auto&, auto& s, auto&) { *s.mutable_grid() = Number(2); }},
       {"the step has 4 buffers; result, left, right, bias, workspace are 5",
        [](auto&, auto& s, auto&) { s.mutable_buffers()->RemoveLast(); }},
       {"result, left, right, workspace are 4", [](auto&, auto&, auto& c) { c.set_bias(false); }},
       {"no library multiplies i64 by f32 to f32",
        [](auto& p, auto&, auto&) { p.mutable_buffers(1)->set_dtype("i64"); }},
-      {"library_call.library is empty", [](auto&, auto&, auto& c) { c.clear_library(); }},
       {"ways.rows is 0; it must be from 1",
        [](auto&, auto&, auto& c) { c.mutable_ways(0)->set_rows(0); }},
       {"ways.rows is 2147483648",
@@ -138,8 +152,6 @@ TEST(LibraryCallTest, WrongCallsAreNamed) {
       {"bias is of f64", [](auto& p, auto&, auto&) { p.mutable_buffers(3)->set_dtype("f64"); }},
       {"bias has 20 bytes for 6 columns",
        [](auto& p, auto&, auto&) { *p.mutable_buffers(3)->mutable_bytes() = Number(20); }},
-      {"algorithm has 63 bytes, not 64",
-       [](auto&, auto&, auto& c) { c.mutable_ways(0)->mutable_algorithm()->pop_back(); }},
       {"workspace_bytes is 257",
        [](auto&, auto&, auto& c) { c.mutable_ways(0)->set_workspace_bytes(257); }},
       {"workspace_bytes is -1",
@@ -247,6 +259,29 @@ TEST(LibraryCallTest, WrongWaysAreNamed) {
       "calls a library in 3 ways, an earlier step in 2");
 }
 
+TEST(LibraryCallTest, ObjectsCompleteTheWays) {
+  Program program = BuildProgram(RowsPlan()).value();
+  std::vector<LibraryCall>& ways = program.calls[0].ways;
+  ASSERT_TRUE(CompleteCall(Object(3).SerializeAsString(), &ways).ok());
+  EXPECT_EQ(ways[0].library, "cuBLASLt 13.1.0");
+  EXPECT_EQ(ways[0].algorithm, std::string(64, 'a'));
+  EXPECT_EQ(ways[2].algorithm, std::string(64, 'c'));
+  const auto refused = [&](const std::string& object, const std::string& says) {
+    const absl::Status status = CompleteCall(object, &ways);
+    EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument) << says;
+    EXPECT_EQ(status.message(), says);
+  };
+  refused("\x7f", "the object of a library call is no LibraryObject");
+  refused("", "the object of a library call is for no library; it names one and its version");
+  refused(Object(2).SerializeAsString(),
+          "the object has 2 algorithms for 3 ways of a library call");
+  refused(Object(4).SerializeAsString(),
+          "the object has 4 algorithms for 3 ways of a library call");
+  v1::LibraryObject object = Object(3);
+  object.mutable_algorithms(2)->pop_back();
+  refused(object.SerializeAsString(), "the object has algorithm 2 of 63 bytes, not 64");
+}
+
 TEST(LibraryCallTest, SumsOfI8MustBeExact) {
   v1::Plan plan = ProductPlan();
   for (int b : {1, 2}) {
@@ -291,12 +326,17 @@ TEST(LibraryCallTest, DevicesWithoutALibraryRefuseThePlan) {
   const std::string weights(192, 'w'), bias(24, 'b');
   const ParameterView parameters[] = {{"w", weights, nullptr}, {"b", bias, nullptr}};
   for (Device* device : {static_cast<Device*>(near.get()), static_cast<Device*>(&far)}) {
-    const absl::Status status =
-        Executable::Load(ProductPlan(), {}, parameters, device, {}).status();
+    const auto load = [&](const std::string& object) {
+      return Executable::Load(ProductPlan(), {object}, parameters, device, {}).status();
+    };
+    const absl::Status status = load(Object(1).SerializeAsString());
     EXPECT_EQ(status.code(), absl::StatusCode::kFailedPrecondition) << status;
-    EXPECT_THAT(std::string(status.message()),
-                HasSubstr("step 'product': device 'cpu' calls no library; cuBLASLt 13.1.0 is that "
-                          "of a GPU"));
+    EXPECT_EQ(status.message(),
+              "step 'product': kernel 0 'x w': device 'cpu' calls no library; cuBLASLt 13.1.0 is "
+              "that of a GPU");
+    EXPECT_EQ(load(Object(2).SerializeAsString()).message(),
+              "step 'product': kernel 0 'x w': the object has 2 algorithms for 1 ways of a library "
+              "call");
   }
 }
 

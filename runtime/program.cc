@@ -186,6 +186,11 @@ class Builder {
     for (int i = 0; i < from.size(); ++i) {
       const std::string where = absl::StrCat(part, " step ", i, " '", from[i].label(), "'");
       ASSIGN_OR_RETURN(Program::Step step, OneStep(from[i], where));
+      if (from[i].has_library_call() != plan_.kernels(step.kernel).library_call()) {
+        return Bad(where, absl::StrCat("has ", from[i].has_library_call() ? "a" : "no",
+                                       " library_call, and kernel ", step.kernel, " is ",
+                                       from[i].has_library_call() ? "none" : "one"));
+      }
       if (from[i].has_library_call()) {
         if (part == "prepare") {
           return Bad(where, "has a library_call, which only steps of `run` may have");
@@ -202,8 +207,7 @@ class Builder {
   }
 
   absl::StatusOr<Program::Step> OneStep(const v1::Step& from, absl::string_view where) {
-    const bool call = from.has_library_call();
-    if (!call && from.kernel() >= static_cast<uint32_t>(plan_.kernels_size())) {
+    if (from.kernel() >= static_cast<uint32_t>(plan_.kernels_size())) {
       return Bad(where, absl::StrCat("kernel ", from.kernel(), " of ", plan_.kernels_size()));
     }
     if (from.scratch_bytes() < 0 || from.scratch_bytes() > kMaxBytes) {
@@ -212,8 +216,8 @@ class Builder {
     program_.scratch_bytes = std::max(program_.scratch_bytes, from.scratch_bytes());
     Program::Step to;
     to.label = from.label();
-    to.kernel = call ? -1 : static_cast<int>(from.kernel());
-    to.team = call ? 1 : std::max(static_cast<int>(plan_.kernels(to.kernel).team()), 1);
+    to.kernel = static_cast<int>(from.kernel());
+    to.team = std::max(static_cast<int>(plan_.kernels(to.kernel).team()), 1);
     to.first_buffer = program_.buffer_refs.size();
     to.buffers = from.buffers_size();
     for (const uint32_t buffer : from.buffers()) {
@@ -242,8 +246,8 @@ class Builder {
   // Checks a step that calls the library, and completes it. What it touches must lie inside its
   // buffers: no kernel compares its indices.
   absl::Status AddCall(const v1::Step& from, absl::string_view where, Program::Step& step) {
-    if (from.kernel() != 0 || from.sizes_size() != 0 || from.scratch_bytes() != 0) {
-      return Bad(where, "has a library_call, and kernel, sizes or scratch_bytes beside it");
+    if (from.sizes_size() != 0 || from.scratch_bytes() != 0) {
+      return Bad(where, "has a library_call, and sizes or scratch_bytes beside it");
     }
     const SizeRange grid = program_.sizes.range(step.grid_size);
     if (grid.min != 1 || grid.max != 1) {

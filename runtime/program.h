@@ -41,8 +41,8 @@ struct Program {
   };
   struct Step {
     std::string label;
-    int kernel;                 // -1: a library call
-    int call = -1;              // in `calls`
+    int kernel;
+    int call = -1;              // in `calls`; -1: its kernel is code
     int team;                   // of the kernel
     int first_buffer, buffers;  // in buffer_refs
     int first_size, sizes;      // in size_refs
@@ -84,7 +84,8 @@ struct Program {
   std::vector<int> arena_buffers;  // sorted by offset
   std::vector<Fixed> fixed;
   std::vector<Step> prepare, run;
-  // Library calls of run, each in its ways; those of several ways have one a level. A run is at the
+  // Library calls of run, each in its ways, which the objects of their kernels complete
+  // (CompleteCall); those of several ways have one a level. A run is at the
   // lowest level whose ways have enough rows.
   struct Call {
     int rows_size;

@@ -81,12 +81,8 @@ class Picture {
  private:
   void AddStep(int i, const v1::PlanCost* cost) {
     const v1::Step& step = plan_.run(i);
-    const auto kernel = static_cast<int>(step.kernel());
     Box box;
-    box.title = absl::StrCat(i, ": ",
-                             step.has_library_call()         ? step.library_call().library()
-                             : kernel < plan_.kernels_size() ? plan_.kernels(kernel).name()
-                                                             : "?");
+    box.title = absl::StrCat(i, ": ", KernelName(plan_, step));
     box.label = step.label();
     box.tooltip = absl::StrCat("grid ", SizeText(step.grid()), ", flops ", SizeText(step.flops()),
                                ", bytes ", SizeText(step.moved_bytes()));

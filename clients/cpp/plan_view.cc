@@ -58,12 +58,6 @@ double SecondsOf(const v1::PlanCost& cost) {
   return whole;
 }
 
-std::string KernelName(const v1::Plan& plan, const v1::Step& step) {
-  if (step.has_library_call()) return step.library_call().library();
-  const auto kernel = static_cast<int>(step.kernel());
-  return kernel < plan.kernels_size() ? plan.kernels(kernel).name() : "?";
-}
-
 // Adds "loop of s turns: steps 2 to 4" for each loop that starts here; inner loops are indented.
 void AddLoopLines(const v1::Plan& plan, int step, std::vector<std::string>* lines) {
   std::string indent;
@@ -188,6 +182,13 @@ std::string BufferText(const v1::Buffer& buffer) {
       "]");
 }
 
+std::string KernelName(const v1::Plan& plan, const v1::Step& step) {
+  const auto kernel = static_cast<int>(step.kernel());
+  if (kernel >= plan.kernels_size()) return "?";
+  return absl::StrCat(plan.kernels(kernel).name(),
+                      step.has_library_call() ? " by " + plan.target().blas() : "");
+}
+
 std::vector<std::string> PlanTable(const v1::PlanDetails& details) {
   std::vector<std::string> lines;
   if (!details.device().empty()) lines.push_back(DeviceLine(details));
@@ -211,8 +212,8 @@ json PlanDetailsJson(const v1::PlanDetails& details) {
   for (const v1::Step& step : plan.run()) {
     json buffers = json::array();
     for (uint32_t b : step.buffers()) buffers.push_back(b);
-    steps.push_back({{"kernel", step.has_library_call() ? json() : json(step.kernel())},
-                     {"library", step.library_call().library()},
+    steps.push_back({{"kernel", step.kernel()},
+                     {"library", step.has_library_call() ? plan.target().blas() : ""},
                      {"label", step.label()},
                      {"buffers", buffers},
                      {"grid", SizeText(step.grid())},
@@ -270,6 +271,7 @@ absl::StatusOr<std::vector<std::string>> WritePlan(const v1::PlanDetails& detail
   for (int k = 0; k < plan.kernels_size(); ++k) {
     const std::string stem = FileStem(k, plan.kernels(k).name());
     files.emplace_back(stem + ".kir", plan.kernels(k).kir());
+    if (plan.kernels(k).library_call()) continue;  // its source is the same
     files.emplace_back(stem + ".cc", plan.kernels(k).source());
   }
   std::vector<std::string> names;

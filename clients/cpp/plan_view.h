@@ -19,6 +19,8 @@ namespace athanor::client {
 std::string SizeText(const v1::SizeExpr& size);
 // "f32[b, 64]"
 std::string BufferText(const v1::Buffer& buffer);
+// "contract_gelu"; of a library call "contract by cuBLASLt 13.1.0"
+std::string KernelName(const v1::Plan& plan, const v1::Step& step);
 
 // Returns one table per size. A row is a step of the run: kernel, time, share of the total, bytes,
 // operations, the least time that the device's limits allow, and how close it comes to that. "-"
@@ -31,8 +33,8 @@ nlohmann::json PlanDetailsJson(const v1::PlanDetails& details);
 // the last size; buffers as edges from the step that writes them to those that read them.
 std::string PlanSvg(const v1::PlanDetails& details);
 
-// Writes plan.svg, plan.json, genome.txt, and per kernel NN_name.kir and NN_name.cc into
-// `directory`, which is created if needed. Returns the names of the files.
+// Writes plan.svg, plan.json, genome.txt, and per kernel NN_name.kir and, unless it is a library
+// call, NN_name.cc into `directory`, which is created if needed. Returns the names of the files.
 absl::StatusOr<std::vector<std::string>> WritePlan(const v1::PlanDetails& details,
                                                    const std::string& directory);
 

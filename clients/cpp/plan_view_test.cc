@@ -14,7 +14,9 @@
 namespace athanor::client {
 namespace {
 
+using ::testing::Contains;
 using ::testing::HasSubstr;
+using ::testing::Not;
 
 v1::SizeExpr Sum(std::vector<std::pair<int64_t, std::vector<std::string>>> terms) {
   v1::SizeExpr size;
@@ -135,6 +137,25 @@ TEST(PlanView, DeviceAndWhatItsKernelsTake) {
   EXPECT_EQ(all["kernels"][0]["resources"]["spill_store_bytes"], 24);
   EXPECT_EQ(all["kernels"][1]["resources"]["registers"], nullptr);
   EXPECT_EQ(PlanDetailsJson(Diamond())["kernels"][0]["resources"], nullptr);
+}
+
+TEST(PlanView, LibraryCallsNameTheirLibrary) {
+  v1::PlanDetails details = Diamond();
+  v1::Plan& plan = *details.mutable_plan();
+  plan.mutable_target()->set_blas("cuBLASLt 13.1.0");
+  plan.mutable_kernels(0)->set_library_call(true);
+  plan.mutable_run(0)->mutable_library_call();
+  EXPECT_THAT(PlanTable(details)[2], HasSubstr("contract by cuBLASLt 13.1.0: h = x @ w"));
+  EXPECT_THAT(PlanSvg(details), HasSubstr("0: contract by cuBLASLt 13.1.0, 60.0 us"));
+  const nlohmann::json all = PlanDetailsJson(details);
+  EXPECT_EQ(all["steps"][0]["kernel"], 0);
+  EXPECT_EQ(all["steps"][0]["library"], "cuBLASLt 13.1.0");
+  EXPECT_EQ(all["steps"][1]["library"], "");
+  const absl::StatusOr<std::vector<std::string>> files = WritePlan(details, ::testing::TempDir());
+  ASSERT_TRUE(files.ok()) << files.status();
+  EXPECT_THAT(*files, Contains(HasSubstr("00_contract.kir")));
+  EXPECT_THAT(*files, Not(Contains(HasSubstr("00_contract.cc"))));
+  EXPECT_THAT(*files, Contains(HasSubstr("01_map.cc")));
 }
 
 std::vector<std::vector<int>> Matches(const std::string& text, const char* pattern) {

@@ -43,23 +43,23 @@ std::string BufferText(const v1::Plan& plan, uint32_t index) {
   return text + "]";
 }
 
-// Returns which kernel a step launches, or what of a library it calls.
-std::string WorkText(const v1::Plan& plan, const v1::Step& step) {
-  if (step.has_library_call()) {
-    const v1::LibraryCall& call = step.library_call();
-    std::string text =
-        Cat(call.library(), " ", SizeText(call.rows()), " x ", call.columns(), " x ", call.sums(),
-            call.batch() > 1 ? Cat(" batch ", call.batch()) : "", call.bias() ? " bias" : "", " (");
-    for (int i = 0; i < call.ways_size(); ++i) {
-      const v1::LibraryCall::Way& way = call.ways(i);
-      text += Cat(i > 0 ? ", " : "", way.rows(), " rows workspace ", way.workspace_bytes());
-    }
-    return text + ")(";
+std::string CallText(const v1::LibraryCall& call) {
+  std::string text =
+      Cat(", library call ", SizeText(call.rows()), " x ", call.columns(), " x ", call.sums(),
+          call.batch() > 1 ? Cat(" batch ", call.batch()) : "", call.bias() ? " bias" : "");
+  for (const v1::LibraryCall::Way& way : call.ways()) {
+    text += Cat(", ", way.rows(), " rows workspace ", way.workspace_bytes());
   }
+  return text;
+}
+
+// Returns which kernel a step launches, and what it asks of a library.
+std::string WorkText(const v1::Plan& plan, const v1::Step& step) {
   const bool known = step.kernel() < static_cast<uint32_t>(plan.kernels_size());
   const uint32_t team = known ? plan.kernels(static_cast<int>(step.kernel())).team() : 0;
   return Cat(known ? plan.kernels(static_cast<int>(step.kernel())).name() : "?", " (kernel ",
-             step.kernel(), team > 1 ? Cat(", team ", team) : "", ")(");
+             step.kernel(), team > 1 ? Cat(", team ", team) : "",
+             step.has_library_call() ? CallText(step.library_call()) : "", ")(");
 }
 
 std::string StepText(const v1::Plan& plan, const char* part, int index, const v1::Step& step) {

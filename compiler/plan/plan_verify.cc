@@ -186,7 +186,9 @@ absl::Status Verifier::CheckCall(const v1::Step& step, const std::string& name) 
                   KernelOf(step).launch_buffers(), " of the launch; they must be ", buffers,
                   " and ", workspace ? 1 : 0);
   }
-  if (step.scratch_bytes() != 0) return Broken(name, " calls a library, and has scratch");
+  if (step.sizes_size() != 0 || step.scratch_bytes() != 0) {
+    return Broken(name, " calls a library, and has sizes or scratch");
+  }
   RETURN_IF_ERROR(Size(call.rows(), name + ": rows").status());
   for (uint32_t b : step.buffers()) {
     if (plan_.buffers(static_cast<int>(b)).kind() == Buffer::WINDOW) {

@@ -160,12 +160,12 @@ v1::Plan WithCall() {
   v1::Step* step = plan.mutable_run(1);
   step->set_kernel(2);
   v1::Kernel* kernel = plan.add_kernels();
+  kernel->set_name("product");
   kernel->set_library_call(true);
   kernel->set_launch_buffers(1);
   step->add_buffers(5);
   step->add_buffers(6);
   v1::LibraryCall* call = step->mutable_library_call();
-  call->set_library("cuBLASLt 13.1.0");
   call->mutable_rows()->add_terms()->set_coefficient(4);
   call->set_columns(8);
   call->set_sums(2);
@@ -195,8 +195,8 @@ TEST(PlanVerifyTest, LibraryCalls) {
         s.mutable_library_call()->mutable_rows()->mutable_terms(0)->add_factors()->set_symbol("z");
       },
       "rows uses \"z\", which is not a dim of the plan");
-  broken([](v1::Plan&, v1::Step& s) { s.set_scratch_bytes(64); },
-         "calls a library, and has scratch");
+  broken([](v1::Plan&, v1::Step& s) { s.set_scratch_bytes(64); }, "and has sizes or scratch");
+  broken([](v1::Plan&, v1::Step& s) { s.add_sizes(); }, "and has sizes or scratch");
   broken([](v1::Plan&, v1::Step& s) { s.set_kernel(3); }, "runs kernel 3 of 3");
   broken([](v1::Plan& p, v1::Step&) { p.mutable_kernels(2)->clear_library_call(); },
          "calls a library by kernel 2, which is none of its calls");
@@ -255,9 +255,10 @@ TEST(PlanVerifyTest, MemoryOfALaunch) {
 
 TEST(PlanVerifyTest, TextOfALibraryCall) {
   const std::string text = PlanToText(WithCall());
-  EXPECT_NE(text.find("run 1: cuBLASLt 13.1.0 4 x 8 x 2 (2 rows workspace 0, 4 rows workspace "
-                      "16)(b3 arena@256"),
-            std::string::npos)
+  EXPECT_NE(
+      text.find("run 1: product (kernel 2, library call 4 x 8 x 2, 2 rows workspace 0, 4 rows "
+                "workspace 16)(b3 arena@256"),
+      std::string::npos)
       << text;
 }
 

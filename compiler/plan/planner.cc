@@ -32,6 +32,8 @@ class Planner {
   absl::StatusOr<v1::Plan> Make();
 
  private:
+  using Symbols = std::map<std::string, Expr, std::less<>>;
+
   void FindPrepared();
   absl::Status AddBuffers();
   absl::Status PlaceArena();
@@ -39,6 +41,9 @@ class Planner {
   void AddOutputs();
   void TouchLoops(std::vector<ArenaValue>* live) const;
   void AddLoops();
+  // Sets what the step of a library call asks, whose kernel's sizes are these.
+  void SetCall(const kir::Kernel& kernel, const kir::Stmt& call, const Symbols& sizes,
+               v1::LibraryCall* to) const;
   uint32_t KernelIndex(const kir::Kernel& kernel);
   // Returns the steps of `run`, [first, end), that correspond to a loop's launches.
   std::pair<int, int> StepsOf(const PlanLoop& loop) const;
@@ -59,7 +64,7 @@ class Planner {
   const PlanInput& in_;
   const PrintKernel& print_;
   Bounds bounds_;
-  std::map<std::string, Expr, std::less<>> names_;
+  Symbols names_;
   v1::Plan plan_;
   std::vector<bool> prepared_launch_, prepared_value_;
   std::vector<int> made_by_;            // by value: the launch; -1: none
@@ -68,7 +73,8 @@ class Planner {
   std::map<std::string, uint32_t> kernels_;
 };
 
-// A launch belongs to `prepare` if nothing it reads comes from a request.
+// A launch belongs to `prepare` if nothing it reads comes from a request, memory of its own aside,
+// and it calls no library.
 void Planner::FindPrepared() {
   prepared_launch_.resize(in_.launches.size());
   prepared_value_.resize(in_.values.size());
@@ -85,7 +91,7 @@ void Planner::FindPrepared() {
   for (size_t l = 0; l < in_.launches.size(); ++l) {
     const PlanLaunch& launch = in_.launches[l];
     bool prepared = Computed(Root(launch)) && BytesOf(Root(launch)).constant().has_value() &&
-                    launch.kernel.sizes.empty();
+                    launch.kernel.sizes.empty() && kir::CallOf(launch.kernel) == nullptr;
     for (size_t b = 1; b < launch.buffers.size(); ++b)
       prepared = prepared && prepared_value_[launch.buffers[b]];
     prepared_launch_[l] = prepared;
@@ -231,6 +237,8 @@ void Planner::AddLoops() {
     if (loop.turn >= 0) out->set_turn(static_cast<uint32_t>(loop.turn));
   }
   if (!in_.loops.empty()) plan_.set_format(2);
+  const auto calls = [](const v1::Step& step) { return step.has_library_call(); };
+  if (std::any_of(plan_.run().begin(), plan_.run().end(), calls)) plan_.set_format(3);
 }
 
 uint32_t Planner::KernelIndex(const kir::Kernel& kernel) {
@@ -243,9 +251,34 @@ uint32_t Planner::KernelIndex(const kir::Kernel& kernel) {
     k->set_kir_hash(hash);
     k->set_name(kernel.name);
     if (kernel.team > 1) k->set_team(static_cast<uint32_t>(kernel.team));
+    k->set_library_call(kir::CallOf(kernel) != nullptr);
     k->set_launch_buffers(static_cast<uint32_t>(kernel.LaunchBuffers()));
   }
   return it->second;
+}
+
+void Planner::SetCall(const kir::Kernel& kernel, const kir::Stmt& call, const Symbols& sizes,
+                      v1::LibraryCall* to) const {
+  const auto number = [&](int extent) { return *call.extents[extent].constant(); };
+  const auto set = [](const kir::Matrix& from, v1::LibraryCall::Matrix* matrix) {
+    matrix->set_offset(*from.index.constant());
+    matrix->set_stride(*from.stride.constant());
+    matrix->set_transposed(from.transposed);
+    matrix->set_batch_stride(from.batch_stride);
+  };
+  *to->mutable_rows() = Proto(bounds_.Simplify(call.extents[0].Substitute(sizes)));
+  to->set_columns(number(1));
+  to->set_sums(number(2));
+  to->set_batch(number(3));
+  set(call.matrices[0], to->mutable_result());
+  set(call.matrices[1], to->mutable_left());
+  set(call.matrices[2], to->mutable_right());
+  to->set_bias(call.buffer >= 0);
+  for (const int64_t rows : call.ways) {
+    v1::LibraryCall::Way* way = to->add_ways();
+    way->set_rows(rows);
+    way->set_workspace_bytes(kernel.LaunchBuffers() > 0 ? kernel.buffers.back().elements : 0);
+  }
 }
 
 void Planner::AddSteps() {
@@ -254,12 +287,14 @@ void Planner::AddSteps() {
     v1::Step* step = prepared_launch_[l] ? plan_.add_prepare() : plan_.add_run();
     step->set_kernel(KernelIndex(launch.kernel));
     for (int v : launch.buffers) step->add_buffers(static_cast<uint32_t>(v));
-    std::map<std::string, Expr, std::less<>> sizes;
+    const kir::Stmt* const call = kir::CallOf(launch.kernel);
+    Symbols sizes;
     for (size_t s = 0; s < launch.kernel.sizes.size(); ++s) {
       Expr dim = Expr::Symbol(launch.kernel.sizes[s]);
-      *step->add_sizes() = Proto(dim);
+      if (call == nullptr) *step->add_sizes() = Proto(dim);
       sizes[absl::StrCat("s", s)] = dim;
     }
+    if (call != nullptr) SetCall(launch.kernel, *call, sizes, step->mutable_library_call());
     *step->mutable_grid() = Proto(bounds_.Simplify(launch.kernel.grid.Substitute(sizes)));
     step->set_scratch_bytes(in_.scratch_bytes(launch.kernel));
     step->set_label(launch.label);

@@ -77,11 +77,11 @@ struct PlanInput {
 // Prints a kernel, which has this KirHash, as the text that is compiled.
 using PrintKernel = std::function<std::string(const kir::Kernel& kernel, const std::string& hash)>;
 
-// Makes the plan. Launches that need no input go to `prepare`; their results that `run` reads are
-// PREPARED. Arena values whose lifetimes do not overlap share memory, at offsets fixed for the
-// bucket's largest sizes. A launch may write over an operand that dies in it only if every work
-// item reads no more of it than it writes. Values that a loop reads from outside, and values that
-// it fills, live through all of its iterations.
+// Makes the plan. Launches that need no input, no memory of their own and no library go to
+// `prepare`; their results that `run` reads are PREPARED. Arena values whose lifetimes do not
+// overlap share memory, at offsets fixed for the bucket's largest sizes. A launch may write over an
+// operand that dies in it only if every work item reads no more of it than it writes. Values that a
+// loop reads from outside, and values that it fills, live through all of its iterations.
 absl::StatusOr<v1::Plan> MakePlan(const PlanInput& input, const PrintKernel& print);
 
 }  // namespace athanor

@@ -33,7 +33,7 @@ namespace {
 // The nodes that a kernel computes, as a message begins with them.
 std::string AboutKernel(const v1::Plan& plan, uint32_t kernel) {
   for (const v1::Step& step : plan.run()) {
-    if (step.has_library_call() || step.kernel() != kernel) continue;
+    if (step.kernel() != kernel) continue;
     if (!step.label().empty()) return absl::StrCat(step.label(), ": ");
   }
   return "";

@@ -336,7 +336,7 @@ class PlanTest : public ::testing::Test {
 
   // Makes the plan with the ways `first` and `second` of the library of `device`. With `turns`, all
   // of it is a loop.
-  static v1::Plan MakePlan(const CudaDevice& device, int first, int second, int turns = 0) {
+  v1::Plan MakePlan(const CudaDevice& device, int first, int second, int turns = 0) {
     const auto bytes = [](int64_t floats) {
       return absl::StrCat("dtype: 'f32' bytes { terms { coefficient: ", 4 * floats, " } } ");
     };
@@ -348,6 +348,7 @@ class PlanTest : public ::testing::Test {
     };
     const std::string text = absl::StrCat(
         "format: 3 plan_id: 'p-0' target { device: 'cuda' } kernels { name: 'twice' } ",
+        "kernels { name: 'x w' library_call: true } kernels { name: 'u v' library_call: true } ",
         "buffers { kind: INPUT name: 'x' ", bytes(kRows * kInner),
         "} buffers { kind: PARAMETER name: 'w' ", bytes(kInner * kInner),
         "} buffers { kind: PARAMETER name: 'v' ", bytes(kInner * kColumns),
@@ -357,9 +358,9 @@ class PlanTest : public ::testing::Test {
         "} buffers { kind: OUTPUT name: 'y' ", bytes(kRows * kColumns),
         "} buffers { kind: ARENA arena_offset: 2048 ", bytes(1 << 15),
         "} outputs { name: 'y' buffer: 6 } arena_bytes: ", 2048 + (4 << 15),
-        " run { label: 'first' buffers: [4, 0, 1] ", call(kInner, kInner, ""),
+        " run { label: 'first' kernel: 1 buffers: [4, 0, 1] ", call(kInner, kInner, ""),
         "} run { label: 'twice' kernel: 0 buffers: [5, 4] grid { terms { coefficient: ",
-        kRows * kInner, " } } } run { label: 'second' buffers: [6, 5, 2, 3] ",
+        kRows * kInner, " } } } run { label: 'second' kernel: 2 buffers: [6, 5, 2, 3] ",
         call(kInner, kColumns, "bias: true "), "} ");
     v1::Plan plan;
     EXPECT_TRUE(google::protobuf::TextFormat::ParseFromString(text, &plan));
@@ -368,11 +369,12 @@ class PlanTest : public ::testing::Test {
       loop->set_steps(3);
       loop->mutable_count()->add_terms()->set_coefficient(turns);
     }
+    objects_ = {twice_, "", ""};
     Choose(device, first, plan.mutable_run(0));
     Choose(device, second, plan.mutable_run(2));
     return plan;
   }
-  static void Choose(const CudaDevice& device, int way, v1::Step* step) {
+  void Choose(const CudaDevice& device, int way, v1::Step* step) {
     v1::LibraryCall& to = *step->mutable_library_call();
     LibraryCall call = {.dtype = "f32",
                         .result_dtype = "f32",
@@ -385,15 +387,21 @@ class PlanTest : public ::testing::Test {
                         .bias = to.bias()};
     EXPECT_TRUE(device.Enter().ok());
     call = device.library().value()->Propose(call, 8, kMostWorkspace).value()[way];
-    to.set_library(call.library);
-    AddWay(call, &to);
+    SetWays({call}, step);
     if (call.workspace_bytes > 0) step->add_buffers(7);
   }
-  static void AddWay(const LibraryCall& call, v1::LibraryCall* to) {
-    v1::LibraryCall::Way* way = to->add_ways();
-    way->set_rows(call.rows);
-    way->set_algorithm(call.algorithm);
-    way->set_workspace_bytes(call.workspace_bytes);
+  // Sets the ways of the step's call, and the object of its kernel.
+  void SetWays(const std::vector<LibraryCall>& calls, v1::Step* step) {
+    v1::LibraryObject object;
+    step->mutable_library_call()->clear_ways();
+    for (const LibraryCall& call : calls) {
+      v1::LibraryCall::Way* way = step->mutable_library_call()->add_ways();
+      way->set_rows(call.rows);
+      way->set_workspace_bytes(call.workspace_bytes);
+      object.set_library(call.library);
+      object.add_algorithms(call.algorithm);
+    }
+    objects_[step->kernel()] = object.SerializeAsString();
   }
 
   absl::StatusOr<std::shared_ptr<const Executable>> Load(const v1::Plan& plan, Device* device,
@@ -403,7 +411,8 @@ class PlanTest : public ::testing::Test {
     };
     const ParameterView parameters[] = {
         {"w", view(w_), nullptr}, {"v", view(v_), nullptr}, {"b", view(b_), nullptr}};
-    return Executable::Load(plan, {twice_}, parameters, device, options);
+    const std::vector<absl::string_view> objects(objects_.begin(), objects_.end());
+    return Executable::Load(plan, objects, parameters, device, options);
   }
   // Runs once with x = seed, seed + 1, ... and compares.
   void Run(const Executable& plan, Executable::Context* context, int seed,
@@ -436,6 +445,7 @@ class PlanTest : public ::testing::Test {
   }
 
   std::string twice_;
+  std::vector<std::string> objects_;  // of the plan that was made last
   std::vector<float> w_ = std::vector<float>(kInner * kInner),
                      v_ = std::vector<float>(kInner * kColumns), b_ = std::vector<float>(kColumns);
 };
@@ -506,9 +516,12 @@ TEST_F(PlanTest, APlanOutlivesItsProcessButNotItsLibrary) {
 TEST_F(PlanTest, LoadingNamesTheStep) {
   const auto device = MakeDevice();
   v1::Plan plan = MakePlan(*device, 0, 1);
-  (*plan.mutable_run(2)->mutable_library_call()->mutable_ways(0)->mutable_algorithm())[3] ^= 1;
+  v1::LibraryObject object;
+  ASSERT_TRUE(object.ParseFromString(objects_[2]));
+  (*object.mutable_algorithms(0))[3] ^= 1;
+  objects_[2] = object.SerializeAsString();
   EXPECT_THAT(std::string(Load(plan, device.get()).status().message()),
-              AllOf(HasSubstr("step 'second'"), HasSubstr("NOT_SUPPORTED")));
+              AllOf(HasSubstr("step 'second': kernel 2 'u v': "), HasSubstr("NOT_SUPPORTED")));
   const auto without = MakeDevice("/no/such/folder");
   EXPECT_THAT(std::string(Load(MakePlan(*device, 0, 1), without.get()).status().message()),
               AllOf(HasSubstr("step 'first'"), HasSubstr("this machine has no cuBLASLt")));
@@ -517,7 +530,7 @@ TEST_F(PlanTest, LoadingNamesTheStep) {
 // The same plan for 0 to 64 rows, whose calls round them up to `ways`.
 class RowsTest : public PlanTest {
  protected:
-  static v1::Plan RowsPlan(const CudaDevice& device, const std::vector<int64_t>& ways) {
+  v1::Plan RowsPlan(const CudaDevice& device, const std::vector<int64_t>& ways) {
     v1::Plan plan = MakePlan(device, 0, 1);
     v1::DimRange* dim = plan.add_dims();
     dim->set_name("n");
@@ -537,7 +550,7 @@ class RowsTest : public PlanTest {
       v1::Step* step = plan.mutable_run(s);
       v1::LibraryCall* to = step->mutable_library_call();
       by_rows(to->mutable_rows());
-      to->clear_ways();
+      std::vector<LibraryCall> calls;
       bool workspace = false;
       for (const int64_t rows : ways) {
         const LibraryCall call = {.dtype = "f32",
@@ -550,9 +563,11 @@ class RowsTest : public PlanTest {
                                   .result = {.stride = to->result().stride()},
                                   .bias = to->bias()};
         // Some with a workspace, some without.
-        AddWay(device.library().value()->Propose(call, 8, kMostWorkspace).value()[rows % 2], to);
-        workspace |= to->ways().rbegin()->workspace_bytes() > 0;
+        calls.push_back(
+            device.library().value()->Propose(call, 8, kMostWorkspace).value()[rows % 2]);
+        workspace |= calls.back().workspace_bytes > 0;
       }
+      SetWays(calls, step);
       step->mutable_buffers()->Truncate(s == 0 ? 3 : 4);
       if (workspace) step->add_buffers(7);
     }
@@ -663,7 +678,7 @@ TEST_F(RowsTest, MemoryIsThereForRowsThatAreRoundedUp) {
   to.mutable_left()->set_stride(1);
   to.mutable_right()->set_stride(kWide);
   to.mutable_result()->set_stride(kWide);
-  to.clear_ways();
+  std::vector<LibraryCall> calls;
   for (const int64_t rows : {1, 3}) {
     const LibraryCall call = {.dtype = "f32",
                               .result_dtype = "f32",
@@ -673,8 +688,9 @@ TEST_F(RowsTest, MemoryIsThereForRowsThatAreRoundedUp) {
                               .left = {.stride = 1},
                               .right = {.stride = kWide},
                               .result = {.stride = kWide}};
-    AddWay(device->library().value()->Propose(call, 8, /*most_workspace=*/0).value()[0], &to);
+    calls.push_back(device->library().value()->Propose(call, 8, /*most_workspace=*/0).value()[0]);
   }
+  SetWays(calls, step);
   const auto size = [&](int b, int64_t bytes) {
     plan.mutable_buffers(b)->mutable_bytes()->mutable_terms(0)->set_coefficient(bytes);
   };

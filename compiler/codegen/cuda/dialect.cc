@@ -68,6 +68,7 @@ int64_t CudaWorkspaceBytes(const kir::Kernel& kernel) {
 }
 
 std::string PrintCudaKernel(const kir::Kernel& kernel, const v1::Target&) {
+  if (kir::CallOf(kernel) != nullptr) return kir::ToText(kernel);
   kir::GpuArithmetic arithmetic(kernel.team);
   kir::GpuMemory memory(kernel);
   kir::CodeText code;

@@ -39,7 +39,7 @@ absl::Status VerifyCuda(const kir::Kernel& kernel);
 int64_t CudaWorkspaceBytes(const kir::Kernel& kernel);
 
 // REQUIRES: kir::Verify(kernel).ok() and VerifyCuda(kernel).ok(). The text depends on the kernel
-// alone; a target's architecture is the compiler's matter.
+// alone; a target's architecture is the compiler's matter. That of a library call is its KIR.
 std::string PrintCudaKernel(const kir::Kernel& kernel, const v1::Target& target);
 
 // Returns what NVRTC compiles: the text, the headers that it includes, and the options under which
