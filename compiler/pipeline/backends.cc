@@ -8,10 +8,6 @@ namespace athanor {
 namespace {
 
 absl::Status VerifyCpu(const kir::Kernel& kernel) {
-  if (kir::CallOf(kernel) != nullptr) {
-    return absl::InternalError(Cat("kernel ", Quoted(kernel.name),
-                                   " calls a GPU's library; a CPU's is called inside one"));
-  }
   if (kernel.team == 1) return absl::OkStatus();
   return absl::InternalError(Cat("kernel ", Quoted(kernel.name), " is of teams of ", kernel.team,
                                  " threads; on a CPU an item has one"));

@@ -29,7 +29,7 @@
 
 namespace athanor {
 
-// Checks what the dialect asks of a verified kernel. INTERNAL names a vector that is not the
+// Checks what the dialect asks of a verified kernel, if it is no library call. INTERNAL names a vector that is not the
 // team's, a library's product, or scratch of fragments that no shared memory holds,
 // FAILED_PRECONDITION arguments that no launch takes.
 absl::Status VerifyCuda(const kir::Kernel& kernel);

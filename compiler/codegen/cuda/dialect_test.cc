@@ -145,6 +145,17 @@ TEST(VerifyCuda, RefusesALibrary) {
   EXPECT_THAT(status.message(), HasSubstr("calls no library"));
 }
 
+TEST(PrintCudaKernel, PrintsALibraryCallAsItsKir) {
+  const std::string text =
+      "kernel(s0) grid 1\nb0: f16 out\nb1: f16 in\nb2: f16 in\nb3: u8 launch 4096\n"
+      "call b0[0] stride 64 = b1[0] stride 32 * b2[0] stride 64: f16 rows s0 columns 64 sums 32 "
+      "batch 1 ways 64 proposal 0\n";
+  const kir::Kernel kernel = Parse(text);
+  EXPECT_TRUE(VerifyCuda(kernel).ok()) << VerifyCuda(kernel);
+  EXPECT_EQ(PrintCudaKernel(kernel, {}), text);
+  EXPECT_EQ(CudaWorkspaceBytes(kernel), 0);
+}
+
 // 2045 buffers of 16 bytes, a size and four words are 32,760 bytes. Scratch is no argument.
 TEST(CudaSourceOf, BringsItsHeadersAndOptions) {
   const CudaSource source = CudaSourceOf("text", "sm_90a");
