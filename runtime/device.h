@@ -92,6 +92,7 @@ struct RecordedLaunch {
   bool one_thread = false;            // as LaunchArguments
   const LibraryCall* call = nullptr;  // instead of a kernel; CheckCall() was OK
   LibraryBuffers call_buffers;        // committed by the time it runs
+  absl::string_view label;            // of a call's step, which errors name
 };
 
 // Launches in order, made ready to be run many times by the queue that made it. Must die before the

@@ -232,6 +232,7 @@ absl::StatusOr<const DeviceRecording*> Executable::Context::Recorded(const Span&
     launch.one_thread = one_thread;
     if (launch.call != nullptr) {
       launch.call_buffers = CallBuffersOf(executable_->program_.run[s], level);
+      launch.label = executable_->program_.run[s].label;
     }
     if (launch.most_items > 0) launches.push_back(launch);
   }

@@ -82,6 +82,13 @@ inline constexpr uint64_t kCublasInputF16 = 0x01 << 16, kCublasInputBf16 = 0x02 
                           kCublasInputF32 = 0x08 << 16, kCublasInputF64 = 0x10 << 16,
                           kCublasInputI8 = 0x20 << 16;
 
+// Attributes of an algorithm, of 4 bytes.
+enum CublasAlgorithmAttribute : int {
+  kCublasLeastAlignmentA = 16,
+  kCublasLeastAlignmentB = 17,
+  kCublasLeastAlignmentD = 19,
+};
+
 // A way to compute products. May be kept, for the same version of the library.
 struct CublasAlgorithm {
   uint64_t data[8] = {};
@@ -125,6 +132,9 @@ struct CublasProposal {
   X(CublasResult, Check, "cublasLtMatmulAlgoCheck",                                                \
     (CublasHandle handle, CublasOperation operation, CublasLayout a, CublasLayout b,               \
      CublasLayout c, CublasLayout d, const CublasAlgorithm* algorithm, CublasProposal* checked))   \
+  X(CublasResult, AlgorithmGet, "cublasLtMatmulAlgoCapGetAttribute",                               \
+    (const CublasAlgorithm* algorithm, CublasAlgorithmAttribute attribute, void* value,            \
+     size_t bytes, size_t* written))                                                               \
   X(CublasResult, Multiply, "cublasLtMatmul",                                                      \
     (CublasHandle handle, CublasOperation operation, const void* alpha, const void* a,             \
      CublasLayout a_layout, const void* b, CublasLayout b_layout, const void* beta, const void* c, \

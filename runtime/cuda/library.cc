@@ -244,7 +244,27 @@ absl::Status CudaLibrary::Check(const LibraryCall& call) const {
                                                    " bytes of workspace; the plan gives it ",
                                                    call.workspace_bytes));
   }
-  return absl::OkStatus();
+  const int64_t bytes = description.numbers->bytes;
+  RETURN_IF_ERROR(CheckAlignment(algorithm, kCublasLeastAlignmentA, "the right matrix",
+                                 AlignmentOf(call, call.right, bytes)));
+  RETURN_IF_ERROR(CheckAlignment(algorithm, kCublasLeastAlignmentB, "the left matrix",
+                                 AlignmentOf(call, call.left, bytes)));
+  return CheckAlignment(algorithm, kCublasLeastAlignmentD, "the result",
+                        AlignmentOf(call, call.result, description.result_bytes));
+}
+
+absl::Status CudaLibrary::CheckAlignment(const CublasAlgorithm& algorithm,
+                                         CublasAlgorithmAttribute attribute, absl::string_view name,
+                                         uint32_t alignment) const {
+  uint32_t least = 1;
+  size_t written = 0;
+  RETURN_IF_ERROR(CublasStatus(
+      library_, library_.AlgorithmGet(&algorithm, attribute, &least, sizeof(least), &written),
+      "cublasLtMatmulAlgoCapGetAttribute"));
+  if (least <= alignment) return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrCat("the algorithm wants ", name, " at multiples of ",
+                                                 least, " bytes; the plan has it at multiples of ",
+                                                 alignment));
 }
 
 absl::Status CudaLibrary::Enqueue(const LibraryCall& call, const LibraryBuffers& buffers,

@@ -17,6 +17,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
 #include "deploy/bazel/libs/mutex.h"
 #include "runtime/cuda/cublaslt.h"
 #include "runtime/cuda/driver.h"
@@ -44,6 +45,10 @@ class CudaLibrary {
                        CudaStream stream) const;
 
  private:
+  // Checks that an algorithm wants no more alignment of a matrix than it has.
+  absl::Status CheckAlignment(const CublasAlgorithm& algorithm, CublasAlgorithmAttribute attribute,
+                              absl::string_view name, uint32_t alignment) const;
+
   CudaLibrary(const Cublaslt& library, CublasHandle handle) : library_(library), handle_(handle) {}
 
   const Cublaslt& library_;

@@ -132,8 +132,10 @@ class CudaQueue : public DeviceQueue {
     for (const RecordedLaunch& launch : launches) {
       if (launch.call != nullptr) {
         ASSIGN_OR_RETURN(const CudaLibrary* const library, device_.library());
-        RETURN_IF_ERROR(recording->Add(*library, launch, stream_));
-        continue;
+        const absl::Status added = recording->Add(*library, launch, stream_);
+        if (added.ok()) continue;
+        return absl::Status(added.code(),
+                            absl::StrCat("step '", launch.label, "': ", added.message()));
       }
       const auto& kernel = static_cast<const CudaKernel&>(*launch.kernel);
       RETURN_IF_ERROR(

@@ -34,7 +34,7 @@ namespace {
 
 constexpr uint64_t kMagic = 0x6174'6861'6e6f'7221;
 constexpr int kAlgorithms = 4;
-constexpr uint64_t kAligned = 16, kWorkspaceAligned = 256;
+constexpr uint32_t kAligned = 16, kWorkspaceAligned = 256;
 constexpr size_t kExtraWorkspace = 64 << 10;
 
 struct Operation {
@@ -456,6 +456,20 @@ cublasLtMatmulAlgoCheck(CublasHandle, CublasOperation operation, CublasLayout a,
   if (!Fits(number, product)) return kCublasNotSupported;
   checked->workspace_bytes = WorkspaceOf(number, product);
   checked->state = kCublasSuccess;
+  return kCublasSuccess;
+}
+ATHANOR_LIBRARY(CublasResult)
+cublasLtMatmulAlgoCapGetAttribute(const CublasAlgorithm* algorithm,
+                                  CublasAlgorithmAttribute attribute, void* value, size_t bytes,
+                                  size_t* written) {
+  const int number = NumberOf(*algorithm);
+  if (number < 0) return kCublasNotSupported;
+  const bool known = attribute == kCublasLeastAlignmentA || attribute == kCublasLeastAlignmentB ||
+                     attribute == kCublasLeastAlignmentD;
+  const uint32_t alignment = NeedsAlignment(number) ? kAligned : 1;
+  if (!known || bytes != sizeof(alignment)) return kCublasInvalidValue;
+  std::memcpy(value, &alignment, bytes);
+  *written = bytes;
   return kCublasSuccess;
 }
 ATHANOR_LIBRARY(CublasResult)

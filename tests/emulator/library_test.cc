@@ -250,6 +250,20 @@ TEST_F(ProductTest, CallsThatTheLibraryDoesNotKnowAreRefused) {
   call.algorithm += "?";
   refused(call, absl::StatusCode::kInvalidArgument, "64 bytes, not 65");
   call = good;
+  call.left.offset = 1;
+  refused(call, absl::StatusCode::kInvalidArgument,
+          "wants the left matrix at multiples of 16 bytes; the plan has it at multiples of 4");
+  call = good;
+  call.right.offset = 2;
+  refused(call, absl::StatusCode::kInvalidArgument,
+          "wants the right matrix at multiples of 16 bytes");
+  call = good;
+  call.batch = 2;
+  call.result.batch_stride = 50;
+  call.workspace_bytes *= 2;
+  refused(call, absl::StatusCode::kInvalidArgument,
+          "wants the result at multiples of 16 bytes; the plan has it at multiples of 8");
+  call = good;
   call.rows = 400;  // of a larger product, which takes more
   refused(call, absl::StatusCode::kInvalidArgument, "the plan gives it 256");
   call = good;
@@ -262,9 +276,9 @@ TEST_F(ProductTest, ARecordingThatFailsLeavesTheQueueUsable) {
   LibraryCall call =
       device_->library().value()->Propose(Plain("f32", "f32"), 1, kMostWorkspace).value()[0];
   call.algorithm[0] ^= 1;
-  const absl::Status status = queue_->Record({{.call = &call}}).status();
+  const absl::Status status = queue_->Record({{.call = &call, .label = "x w"}}).status();
   EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument) << status;
-  EXPECT_THAT(std::string(status.message()), HasSubstr("cublasLtMatmul"));
+  EXPECT_THAT(std::string(status.message()), HasSubstr("step 'x w': cublasLtMatmul"));
   EXPECT_EQ(Run(Plain("f32", "f32")), 4u) << "the stream is captured no longer";
 }
 
@@ -525,6 +539,29 @@ TEST_F(PlanTest, LoadingNamesTheStep) {
   const auto without = MakeDevice("/no/such/folder");
   EXPECT_THAT(std::string(Load(MakePlan(*device, 0, 1), without.get()).status().message()),
               AllOf(HasSubstr("step 'first'"), HasSubstr("this machine has no cuBLASLt")));
+}
+
+// Takes every call.
+class CredulousDevice : public ForwardingDevice {
+ public:
+  using ForwardingDevice::ForwardingDevice;
+  absl::Status CheckCall(const LibraryCall&) override { return absl::OkStatus(); }
+};
+
+TEST_F(PlanTest, MatricesThatAnAlgorithmWantsAlignedAreRefusedByTheStep) {
+  const auto device = MakeDevice();
+  v1::Plan plan = MakePlan(*device, 0, 1);
+  plan.mutable_run(2)->mutable_library_call()->mutable_left()->set_offset(1);
+  plan.mutable_buffers(5)->mutable_bytes()->mutable_terms(0)->set_coefficient(4 *
+                                                                              (kRows * kInner + 1));
+  EXPECT_THAT(std::string(Load(plan, device.get()).status().message()),
+              AllOf(HasSubstr("step 'second': kernel 2 'u v': "), HasSubstr("the left matrix")));
+  // So are those of which the library did not tell.
+  CredulousDevice credulous(device.get());
+  const auto loaded = Load(plan, &credulous);
+  ASSERT_TRUE(loaded.ok()) << loaded.status();
+  EXPECT_THAT(std::string((*loaded)->NewContext().status().message()),
+              HasSubstr("step 'second': cublasLtMatmul"));
 }
 
 // The same plan for 0 to 64 rows, whose calls round them up to `ways`.
