@@ -29,9 +29,9 @@
 
 namespace athanor {
 
-// Checks what the dialect asks of a verified kernel, if it is no library call. INTERNAL names a vector that is not the
-// team's, a library's product, or scratch of fragments that no shared memory holds,
-// FAILED_PRECONDITION arguments that no launch takes.
+// Checks what the dialect asks of a verified kernel, if it is no library call. INTERNAL names a
+// vector that is not the team's, a library's product, or scratch of fragments that no shared memory
+// holds, FAILED_PRECONDITION arguments that no launch takes.
 absl::Status VerifyCuda(const kir::Kernel& kernel);
 
 // Returns the bytes of a team's workspace that the kernel needs: none if scratch lies in shared
