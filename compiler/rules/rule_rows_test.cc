@@ -69,8 +69,9 @@ INSTANTIATE_TEST_SUITE_P(Rows, RuleRowsTest, testing::ValuesIn(RowsThatAct()),
 TEST(IntegerRowsTest, RowsThatTakeIntegersAreRight) {
   for (const char* name :
        {"factors_collect", "terms_collect", "same_terms_add", "sum_of_scaled", "sum_of_sums",
-        "contract_gives_scale", "weight_takes_scale", "table_contracts", "contracts_share_operand",
-        "linears_share_operand", "contract_reads_through", "contract_permuted", "idempotent"}) {
+        "contract_gives_scale", "weight_takes_scale", "table_contracts", "contract_splits_sum",
+        "contracts_share_operand", "linears_share_operand", "contract_reads_through",
+        "contract_permuted", "idempotent"}) {
     for (const DType dtype : {DType::kI8, DType::kI64, DType::kU64}) {
       const RowCheck check = CheckRow(*FindRule(name), dtype, 20);
       ASSERT_TRUE(check.status.ok()) << check.status;

@@ -72,6 +72,24 @@ TEST(SaturationTest, ADecoderLayersNormsGoIntoItsWeights) {
   EXPECT_GT(Unions(report, "contract_gives_factor"), 0u);  // root mean squares
 }
 
+// Of few tokens each contraction has sums that are long beside its results, and so two more forms,
+// which share operands as it does.
+TEST(SaturationTest, SumsInPiecesOfFewTokensComeToAnEnd) {
+  size_t nodes[2];
+  for (const int64_t tokens : {1024, 2}) {
+    Graph graph = DecoderLayers(1, 4096);
+    graph.dims[0].max = tokens;
+    graph.dims[1].max = 1;
+    const std::unique_ptr<TermGraph> terms = TermGraph::Create(graph).value();
+    const absl::StatusOr<egraph::Report> report = Saturate(terms.get(), {}, {});
+    ASSERT_TRUE(report.ok()) << report.status();
+    ExpectSaturated(*report, 2000);
+    EXPECT_EQ(Unions(*report, "contract_splits_sum") > 0, tokens == 2);
+    nodes[tokens == 2] = report->iterations.back().nodes;
+  }
+  EXPECT_LT(nodes[1], 3 * nodes[0]);
+}
+
 // Decomposes and recognises composites too, within the limits of a region.
 TEST(SaturationTest, AllFamiliesTogetherComeToAnEnd) {
   for (const Graph& graph : {EncoderLayers(1), DecoderLayers(1), EncoderLayers(2)}) {

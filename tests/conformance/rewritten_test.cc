@@ -3,10 +3,12 @@
 #include <algorithm>
 #include <memory>
 #include <random>
+#include <string>
 #include <vector>
 
 #include "compiler/egraph/extract/extract.h"
 #include "compiler/ir/sample/compare.h"
+#include "compiler/ir/value/message.h"
 #include "compiler/rules/saturate.h"
 #include "compiler/rules/terms_testing.h"
 #include "gtest/gtest.h"
@@ -69,6 +71,44 @@ TEST(RewrittenTest, EncoderLayer) { CheckForms(EncoderLayers(1, 64), 4); }
 
 // There are seven contractions; a group of three and a group of two can each become one.
 TEST(RewrittenTest, DecoderLayer) { CheckForms(DecoderLayers(1, 64), 5); }
+
+// Both numbers of pieces, for rows that calls choose and a batch axis.
+TEST(RewrittenTest, SumsInPieces) {
+  for (const DType dtype : {DType::kF32, DType::kI32}) {
+    const std::string type(DTypeName(dtype));
+    const Graph graph =
+        ParseGraph(Cat("graph \"\" { dim d0 in [0, 8] %0 = Input \"x\" : ", type,
+                       "[3, d0, 2048] %1 = Parameter \"w\" : ", type,
+                       "[3, 2048, 40] %2 = Contract(%0, %1) {spec=\"abk,akn->abn\"} "
+                       "output \"y\" = %2 }"))
+            .value();
+    const std::unique_ptr<TermGraph> terms = TermGraph::Create(graph).value();
+    ASSERT_TRUE(SaturateWith(terms.get(), {FindRule("contract_splits_sum")}, {}).ok());
+    const egraph::ClassId root = terms->Roots()[0];
+    for (const int64_t pieces : {4, 16}) {
+      const egraph::NodeCost cost = [&](egraph::NodeId n) {
+        const egraph::EGraph& e = terms->terms();
+        if (e.Find(e.class_of(n)) != root) return 1.0;
+        if (e.op(n) == ToOpId(Op::kContract)) return 1e6;
+        return terms->facts().Type(e, e.children(n)[0]).shape[0].IsConstant(pieces) ? 1.0 : 1e6;
+      };
+      const egraph::Extractor extractor(terms->terms(), cost);
+      const Graph form = terms->Extract(extractor.Extract(terms->Roots()).value()).value();
+      ASSERT_EQ(form.nodes.size(), 6) << ToText(form);
+      std::mt19937 rng(7);
+      const Tensor w = RandomTensor(dtype, {3, 2048, 40}, rng);
+      for (const int64_t rows : {0, 1, 7}) {
+        const Tensor x = RandomTensor(dtype, {3, rows, 2048}, rng);
+        ExpectMatchesReference(form, {x}, {w}, /*slack=*/10);
+        const double error = IsFloat(dtype) ? 2e-5 : 0;
+        const absl::Status same =
+            CompareTensors(Evaluate(form, {x, w}).value()[0], Evaluate(graph, {x, w}).value()[0],
+                           error, 100 * error);
+        EXPECT_TRUE(same.ok()) << same;
+      }
+    }
+  }
+}
 
 }  // namespace
 }  // namespace athanor

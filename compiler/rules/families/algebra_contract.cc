@@ -1,12 +1,16 @@
 // Algebra of one contraction: scales and shifts are moved into its weight, which is computed once
-// per model.
+// per model; long sums are computed in pieces.
+#include <algorithm>
 #include <cmath>
+#include <cstddef>
 #include <cstdlib>
 #include <functional>
+#include <iterator>
 #include <map>
 #include <string>
 #include <utility>
 
+#include "compiler/ir/value/message.h"
 #include "compiler/rules/families/algebra.h"
 #include "compiler/rules/families/row_terms.h"
 
@@ -204,7 +208,7 @@ void WeightTakesFactorExample(ExampleBuilder& e) {
                     : e.x().Add(Op::kContract, {w, scaled}, {{"spec", "nk,bmk->bmn"}}));
 }
 
-// --- Operands read through views ---
+// --- Sums in pieces ---
 
 // Returns a letter that no operand of the spec has.
 char FreshLetter(const ContractSpec& spec, const std::string& taken) {
@@ -214,6 +218,103 @@ char FreshLetter(const ContractSpec& spec, const std::string& taken) {
   }
   return 0;
 }
+
+// Returns the letter that both operands sum over, if nothing else is summed and there are rows or
+// columns: without, as in a norm, it is a reduction of what is multiplied element by element.
+std::optional<char> SummedLetter(const ContractSpec& spec) {
+  std::string summed;
+  bool free = false;
+  for (const char letter : spec.lhs + spec.rhs) {
+    if (spec.result.find(letter) == std::string::npos) {
+      summed += letter;
+    } else {
+      free = free || spec.lhs.find(letter) == std::string::npos ||
+             spec.rhs.find(letter) == std::string::npos;
+    }
+  }
+  if (!free || summed.size() != 2 || summed[0] != summed[1]) return std::nullopt;
+  return summed[0];
+}
+
+// Returns a view of the operand in which `axis` is two: pieces, and what is in each.
+NodeId InPieces(TermExpansion& e, NodeId operand, size_t axis, int64_t pieces) {
+  Shape shape = e.Type(operand).shape;
+  const int64_t each = *shape[axis].constant() / pieces;
+  shape[axis] = each;
+  shape.insert(shape.begin() + static_cast<std::ptrdiff_t>(axis), pieces);
+  std::vector<Expr> coordinates;
+  for (size_t i = 0; i < shape.size(); ++i) {
+    const Expr at = Expr::Axis(static_cast<int>(i));
+    if (i == axis + 1) {
+      coordinates.back() = each * coordinates.back() + at;
+    } else {
+      coordinates.push_back(at);
+    }
+  }
+  return e.x().Map(operand, std::move(shape), std::move(coordinates));
+}
+
+// Numbers of pieces that sums are computed in.
+constexpr int64_t kPieces[] = {4, 16};
+
+// Reports whether the axes right ahead of the sums, `left` and `right`, are the pieces that the
+// rule has made, so that it need not look at its own results.
+bool IsInPieces(const ContractSpec& spec, size_t left, size_t right, const Shape& x) {
+  if (left == 0 || right == 0 || spec.lhs[left - 1] != spec.rhs[right - 1]) return false;
+  return std::any_of(std::begin(kPieces), std::end(kPieces),
+                     [&](int64_t pieces) { return x[left - 1].IsConstant(pieces); });
+}
+
+// Gives work to more of a machine's threads than there are results for. Rules know no machine: a
+// cost has to say whether it pays. So that few contractions are asked about, the sums must be long
+// beside the largest number of results.
+Specs ContractSplitsSum(const TermLanguage& language, const FactsAnalysis& facts) {
+  constexpr int64_t kLeastEach = 128, kMostResultsPerSum = 16;
+  const RowTerms t(language, facts);
+  Specs specs;
+  for (const int64_t pieces : kPieces) {
+    const auto build = [t, pieces](const Match& m, TermExpansion& e) -> std::optional<NodeId> {
+      ContractSpec spec = t.SpecOf(m, "spec");
+      const std::optional<char> k = SummedLetter(spec);
+      if (!k) return std::nullopt;
+      const size_t left = spec.lhs.find(*k), right = spec.rhs.find(*k);
+      if (IsInPieces(spec, left, right, t.ShapeOf(m, "x"))) return std::nullopt;
+      const std::optional<int64_t> sums = t.ShapeOf(m, "x")[left].constant();
+      if (!sums || *sums % pieces != 0 || *sums / pieces < kLeastEach) return std::nullopt;
+      Expr results = 1;
+      for (const Expr& extent : t.ShapeOf(m, "y")) results *= extent;
+      const std::optional<int64_t> most = t.facts().bounds().Maximum(results);
+      if (!most || *most / kMostResultsPerSum > *sums) return std::nullopt;
+      const char piece = FreshLetter(spec, "");
+      if (piece == 0) return std::nullopt;
+      const NodeId x = InPieces(e, e.Operand(m.Class("x")), left, pieces);
+      const NodeId z = InPieces(e, e.Operand(m.Class("z")), right, pieces);
+      spec.lhs.insert(left, 1, piece);
+      spec.rhs.insert(right, 1, piece);
+      spec.result.insert(0, 1, piece);
+      return e.x().Reduce(Op::kSumReduce, Contraction(e, x, z, spec), {0});
+    };
+    specs.push_back({.name = Cat("contract_splits_sum.", pieces),
+                     .premises = {"?y = (Contract[?spec] ?x ?z)"},
+                     .conditions = {t.HasWideDType("y"), t.IsNoWeight("y")},
+                     .apply = t.Equal("y", build)});
+  }
+  return specs;
+}
+
+void ContractSplitsSumExample(ExampleBuilder& e) {
+  const Expr batch = e.Pick(1, 3), rows = e.Size(), columns = e.Size();
+  const int64_t k = e.Coin() ? 4 * 128 : 16 * 128;
+  const NodeId x = e.Input({batch, rows, k}, WideDType(e));
+  const NodeId w =
+      e.Coin() ? e.Input({k, columns}, WideDType(e)) : e.Parameter({k, 3}, WideDType(e));
+  // Sums of terms of one sign are infinite in any order, or in none.
+  const NodeId squares = e.x().Add(Op::kMul, {w, w});
+  e.Output(e.Coin() ? e.x().Add(Op::kContract, {x, squares}, {{"spec", "bmk,kn->bmn"}})
+                    : e.x().Add(Op::kContract, {squares, x}, {{"spec", "kn,bmk->nbm"}}));
+}
+
+// --- Operands read through views ---
 
 // Returns the letters of the operand's source, if the operand with `letters` is a view. Axes of
 // size 1 that the view lacks get new letters, which are summed. Returns nullopt if the result would
@@ -308,6 +409,10 @@ std::vector<RuleRow> ContractionRows() {
        "contract(x*repeat(g), w) = contract(x, repeat(g)*w) for weights g, w along axes of w, "
        "bounded g*w",
        WeightTakesFactor, nullptr, nullptr, WeightTakesFactorExample},
+      {"contract_splits_sum", kFamily, kReassociating,
+       "contract(x, z) = sum(contract(x, z) of each of 4 or 16 pieces of the sums), sums that are "
+       "long beside the results",
+       ContractSplitsSum, nullptr, nullptr, ContractSplitsSumExample},
   };
 }
 

@@ -148,6 +148,70 @@ TEST_P(AlgebraTest, EveryEqualityHolds) {
   }
 }
 
+// Returns how many ways contract_splits_sum finds to compute the results of `body`.
+uint64_t Splits(const std::string& body) {
+  const absl::StatusOr<Graph> graph =
+      ParseGraph(Cat("graph \"\" { dim b in [1, 64] dim s in [1, 4096] ", body, "}"));
+  EXPECT_TRUE(graph.ok()) << graph.status();
+  if (!graph.ok()) return 0;
+  Terms t(*graph);
+  const egraph::Report report = t.Run({*FindRule("contract_splits_sum")});
+  EXPECT_EQ(report.reason, egraph::StopReason::kSaturated);
+  uint64_t unions = 0;
+  for (const egraph::RuleReport& rule : report.rules) unions += rule.unions;
+  return unions;
+}
+
+std::string Product(const std::string& lhs, const std::string& rhs, const std::string& spec,
+                    const std::string& dtype = "f32") {
+  return Cat("%0 = Input \"x\" : ", dtype, lhs, " %1 = Input \"z\" : ", dtype, rhs,
+             " %2 = Contract(%0, %1) {spec=\"", spec, "\"} output \"y\" = %2");
+}
+
+TEST(ContractSplitsSumTest, SplitsSumsThatAreLongBesideTheResults) {
+  EXPECT_EQ(Splits(Product("[8, 4096]", "[4096, 64]", "mk,kn->mn")), 2u);
+  EXPECT_EQ(Splits(Product("[64, 4096]", "[4096, 1024]", "mk,kn->mn")), 2u);
+  EXPECT_EQ(Splits(Product("[65, 4096]", "[4096, 1024]", "mk,kn->mn")), 0u);
+  // Both pieces are long enough, or one, or none.
+  EXPECT_EQ(Splits(Product("[8, 2048]", "[2048, 8]", "mk,kn->mn")), 2u);
+  EXPECT_EQ(Splits(Product("[8, 2032]", "[2032, 8]", "mk,kn->mn")), 1u);
+  EXPECT_EQ(Splits(Product("[8, 512]", "[512, 8]", "mk,kn->mn")), 1u);
+  EXPECT_EQ(Splits(Product("[8, 508]", "[508, 8]", "mk,kn->mn")), 0u);
+  // Divided by 4 only; a prime.
+  EXPECT_EQ(Splits(Product("[8, 4100]", "[4100, 64]", "mk,kn->mn")), 1u);
+  EXPECT_EQ(Splits(Product("[8, 4093]", "[4093, 64]", "mk,kn->mn")), 0u);
+  EXPECT_EQ(Splits(Product("[0, 4096]", "[4096, 64]", "mk,kn->mn")), 2u);
+  EXPECT_EQ(Splits(Product("[8, 0]", "[0, 64]", "mk,kn->mn")), 0u);
+}
+
+TEST(ContractSplitsSumTest, KnowsDTypesLettersAndDims) {
+  for (const char* dtype : {"f32", "f64", "i32", "u64"}) {
+    EXPECT_EQ(Splits(Product("[8, 4096]", "[4096, 64]", "mk,kn->mn", dtype)), 2u) << dtype;
+  }
+  for (const char* dtype : {"f16", "bf16"}) {
+    EXPECT_EQ(Splits(Product("[8, 4096]", "[4096, 64]", "mk,kn->mn", dtype)), 0u) << dtype;
+  }
+  EXPECT_EQ(Splits(Product("[2, 3, 4096, 5]", "[4096, 7, 2, 3]", "abkm,knab->mnab")), 2u);
+  EXPECT_EQ(Splits(Product("[2, 3, 5, 4096]", "[2, 3, 4096, 7]", "abmk,abkn->nmba")), 2u);
+  EXPECT_EQ(Splits(Product("[4096, 2, 3, 5]", "[7, 4096, 2, 3]", "kabm,nkab->abmn")), 2u);
+  EXPECT_EQ(Splits(Product("[2, 3, 4096, 5]", "[2, 3, 4096, 7]", "abkm,abkn->abmn")), 2u);
+  // A matrix by a vector; no dot products, of which norms have one a row.
+  EXPECT_EQ(Splits(Product("[5, 4096]", "[4096]", "mk,k->m")), 2u);
+  EXPECT_EQ(Splits(Product("[4096]", "[4096]", "k,k->")), 0u);
+  EXPECT_EQ(Splits(Product("[b, 4096]", "[b, 4096]", "bk,bk->b")), 0u);
+  // Results that calls choose count at their most; sums that they choose have no pieces.
+  EXPECT_EQ(Splits(Product("[b, 4096]", "[4096, 64]", "mk,kn->mn")), 2u);
+  EXPECT_EQ(Splits(Product("[s, 4096]", "[4096, 64]", "mk,kn->mn")), 0u);
+  EXPECT_EQ(Splits(Product("[8, s]", "[s, 64]", "mk,kn->mn")), 0u);
+  // Of several sums, or of one operand's alone, none.
+  EXPECT_EQ(Splits(Product("[8, 4096, 3]", "[4096, 3, 64]", "mkj,kjn->mn")), 0u);
+  EXPECT_EQ(Splits(Product("[8, 4096]", "[64]", "mk,n->mn")), 0u);
+  // What is computed once per model.
+  EXPECT_EQ(Splits(R"(%0 = Parameter "x" : f32[8, 4096] %1 = Parameter "w" : f32[4096, 64]
+                      %2 = Contract(%0, %1) {spec="mk,kn->mn"} output "y" = %2)"),
+            0u);
+}
+
 INSTANTIATE_TEST_SUITE_P(Rows, AlgebraTest, testing::ValuesIn(AlgebraAndLayout()),
                          [](const auto& row) { return std::string(row.param.name); });
 

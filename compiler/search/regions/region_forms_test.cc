@@ -10,6 +10,10 @@
 #include "compiler/egraph/dot_testing.h"
 #include "compiler/rules/decompose/decompose.h"
 #include "compiler/rules/terms_testing.h"
+#include "compiler/search/kernels/cost.h"
+#include "compiler/search/kernels/fusion.h"
+#include "compiler/search/kernels/space.h"
+#include "compiler/search/kernels/task.h"
 #include "compiler/search/regions/region_testing.h"
 #include "gtest/gtest.h"
 
@@ -90,6 +94,67 @@ TEST(RegionFormsTest, TheCostGivenDecidesTheOrder) {
     EXPECT_LE(cost(forms->graph(near[0])), cost(graph));
     for (size_t i = 1; i < near.size(); ++i) {
       EXPECT_LE(cost(forms->graph(near[i - 1])), cost(forms->graph(near[i])));
+    }
+  }
+}
+
+// Returns the sum of what the best schedules of the graph's kernels are predicted to take.
+double PredictedBest(const Graph& graph, const v1::Target& target) {
+  const Genome genome = ChooseKernels(graph, target);
+  const SizePoint sizes(graph.dims.size(), 8);
+  double seconds = 0;
+  for (const KernelChoice& kernel : genome.kernels) {
+    const KernelTask task = CutTask(graph, MemoryOf(graph, genome), WeightsOf(graph), kernel);
+    const TaskCost cost(task, sizes, target, Machine::Typical(target));
+    double best = cost.Predict(kernel);
+    for (const KernelChoice& c : Schedules(task, target)) best = std::min(best, cost.Predict(c));
+    seconds += best;
+  }
+  return seconds;
+}
+
+// A few rows by a weight: on a GPU a form whose sums are in pieces is predicted to be faster, on a
+// CPU none.
+TEST(RegionFormsTest, SumsInPiecesPayWhereThereAreThreadsForThem) {
+  v1::Target gpu;
+  gpu.set_device("cuda");
+  gpu.set_vector_bytes(1);
+  gpu.set_vector_registers(32);
+  gpu.set_l1_bytes(228 << 10);
+  gpu.set_l2_bytes(50 << 20);
+  gpu.set_threads(132 * 2048);
+  v1::Target cpu;
+  cpu.set_vector_bytes(64);
+  cpu.set_vector_registers(32);
+  cpu.set_l1_bytes(32 << 10);
+  cpu.set_l2_bytes(1 << 20);
+  cpu.set_threads(2);
+  const Graph graph = ParseBody(R"(
+      %0 = Input "x" : f32[32, 16384] %1 = Parameter "w" : f32[16384, 256]
+      %2 = Contract(%0, %1) {spec="mk,kn->mn"} %3 = Tanh(%2) output "y" = %3)");
+  for (const v1::Target& target : {gpu, cpu}) {
+    RegionFormsOptions options = Options(graph);
+    options.machine = Machine::Typical(target);
+    const auto forms = Make(graph, options);
+    forms->UseCost([&](const Graph& g) { return PredictedBest(g, target); });
+    const std::vector<int> near = forms->Neighbours(0);
+    int in_pieces = 0;
+    for (const int form : near) {
+      if (Ops(forms->graph(form))["SumReduce"] == 0) continue;
+      const double change =
+          PredictedBest(forms->graph(form), target) / PredictedBest(graph, target);
+      if (Ops(forms->graph(form))["Contract"] == 1) ++in_pieces;
+      const bool first = form == near[0];
+      if (target.device() == "cuda" && first) {
+        EXPECT_LT(change, 0.8) << ToText(forms->graph(form));
+      }
+      if (target.device() != "cuda") {
+        EXPECT_GT(change, 0.98) << ToText(forms->graph(form));
+      }
+    }
+    EXPECT_EQ(in_pieces, 2) << target.device();
+    if (target.device() == "cuda") {
+      EXPECT_EQ(Ops(forms->graph(near[0]))["SumReduce"], 1);
     }
   }
 }
