@@ -352,7 +352,7 @@ bool FitsStaged(const ContractSchedule& s, int bytes) {
   const auto is_part = [](int64_t n) { return n == 4 || n == 8; };
   if (!is_part(s.mr) || !is_part(s.nv) || (s.kc != 8 && s.kc != 16 && s.kc != 32)) return false;
   if (s.rows_per_item != s.mr * kStagedThreadRows || s.panels_per_item != 1) return false;
-  if (s.copy_rows || s.prefetch) return false;
+  if (s.copy_rows || s.prefetch || s.stages != 1) return false;
   return StagedBytes(s, bytes) <= kMostBytes;
 }
 

@@ -467,6 +467,14 @@ TEST(TensorSchedulesTest, OperandsAreBehindCastsWithoutMemory) {
   EXPECT_FALSE(FindTensorOperands(graph, graph.node(node), &memory).has_value());
 }
 
+TEST(StagedSchedulesTest, HaveOneStage) {
+  for (ContractSchedule s : StagedSchedules(4)) {
+    EXPECT_TRUE(FitsStaged(s, 4));
+    s.stages = 2;
+    EXPECT_FALSE(FitsStaged(s, 4));
+  }
+}
+
 TEST(AddPackedOperandTest, EveryElementInItsPanelAndZerosBeyond) {
   ExpectPacked("mk,kn->mn", false, 4, "", "k", "n");
   ExpectPacked("mk,kn->mn", false, 15, "", "k", "n");  // exactly one panel

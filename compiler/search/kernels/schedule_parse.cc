@@ -8,6 +8,7 @@
 #include "absl/strings/str_split.h"
 #include "absl/strings/string_view.h"
 #include "compiler/ir/value/message.h"
+#include "compiler/search/kernels/contract_schedule.h"
 #include "compiler/search/kernels/schedule.h"
 
 namespace athanor {
@@ -114,6 +115,15 @@ absl::StatusOr<KernelChoice> ParseSchedule(absl::string_view text) {
       return Invalid("schedule: ", Quoted(std::string(text)), ": unknown parameter ",
                      Quoted(std::string(word)));
     }
+  }
+  const ColumnAccess columns = choice.contract.columns;
+  if (choice.contract.stages != 1 && columns != ColumnAccess::kTensor) {
+    return Invalid("schedule: ", Quoted(std::string(text)),
+                   ": stages= needs tensor: other contractions have one stage");
+  }
+  if (choice.contract.split != 1 && !IsTile(columns)) {
+    return Invalid("schedule: ", Quoted(std::string(text)),
+                   ": split= needs staged or tensor: only tiles share their sums");
   }
   // Writing the schedule again reveals a parameter that is missing, repeated, out of order or of
   // another kind of kernel.

@@ -100,6 +100,7 @@ TEST(ScheduleParseTest, ReadsTeams) {
 TEST(ScheduleParseTest, ReadsCallsAndSplits) {
   for (const std::string& text :
        {std::string("contract cublaslt proposal=0 workspace=0"),
+        std::string("contract mr=4 nv=4 rows=32 panels=1 kc=16 staged split=4 team=128"),
         std::string("contract cublaslt proposal=7 workspace=4194304 swap"),
         std::string("contract mr=2 nv=4 rows=64 panels=1 kc=32 tensor split=4 team=128"),
         std::string(
@@ -135,6 +136,13 @@ TEST(ScheduleParseTest, RefusesWhatIsNone) {
            std::string("contract mr=2 nv=4 rows=64 panels=1 kc=32 tensor stages=1 team=128"),
            std::string("contract mr=2 nv=4 rows=64 panels=1 kc=32 tensor stages=0 team=128"),
            std::string("contract mr=2 nv=4 rows=64 panels=1 kc=32 tensor split=1 team=128"),
+           std::string("contract mr=4 nv=4 rows=32 panels=1 kc=16 staged stages=2 team=128"),
+           std::string("contract mr=12 nv=2 rows=96 panels=1 kc=512 stages=2"),
+           std::string("contract mr=12 nv=2 rows=96 panels=1 kc=512 ahead split=4"),
+           std::string("contract mr=4 nv=4 rows=4 panels=1 kc=512 in_place split=4 team=32"),
+           std::string("contract openblas rows=64 panels=4 split=4"),
+           std::string("contract cublaslt proposal=1 workspace=0 split=4"),
+           std::string("row unroll=1 split=4"),
            std::string("contract cublaslt proposal=-1 workspace=0"),
            std::string("contract cublaslt workspace=0"),
            std::string("contract mr=12 nv=2 rows=96 panels=1 kc=512 ahead proposal=1"),
