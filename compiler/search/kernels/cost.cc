@@ -215,7 +215,7 @@ double TaskCost::Contract(const ContractSchedule& s, int team) const {
   if (s.columns == ColumnAccess::kTensor) return Tensor(e, s);
   const double lanes = lanes_ * team;
   const double width = lanes * s.nv;
-  const double kc = std::min<double>(k, static_cast<double>(s.kc));
+  const double kc = std::max(1.0, std::min<double>(k, static_cast<double>(s.kc)));
   // A panel larger than the first-level cache is loaded at about half the speed.
   const double column_load = kc * width * accumulator_bytes_ > 0.75 * l1_bytes_ ? 2 : 1;
   const Loads load = teams_ ? LoadsOfTeam(team) : Loads{.column = column_load};
@@ -227,8 +227,9 @@ double TaskCost::Contract(const ContractSchedule& s, int team) const {
   const std::optional<int64_t> left = RowsLeft(e.known_rows, s);
   double slots = (blocks - 1) * SlotsOfRows(rows, s, left, load) * k +
                  SlotsOfRows(m - (blocks - 1) * rows, s, left, load) * k;
-  // Sums go through memory once per piece of the reduction, and once to the epilogue.
-  slots += m * s.nv * 2 * std::ceil(k / kc);
+  // Sums go through memory once per piece of the reduction, and once to the epilogue: also those of
+  // no terms.
+  slots += m * s.nv * 2 * std::max(1.0, std::ceil(k / kc));
   // Packing takes slots per vector, most of all if its elements are not contiguous.
   if (s.columns == ColumnAccess::kPack) {
     const double vector = !e.contiguous ? 3 * lanes_ : e.windows ? 8 : 4;  // per thread of a team

@@ -225,6 +225,17 @@ TEST(TilesTest, CostMoreOfLargerProducts) {
     EXPECT_GE(seconds, last * (*sums == '1' ? 0 : 1)) << sums;
     last = seconds;
   }
+  // Sums of nothing are stored all the same: by one thread of four it takes longer.
+  KernelTask empty = Task(
+      "%0 = Input \"x\" : f32[256, 0] %1 = Input \"w\" : f32[0, 256] "
+      "%2 = Contract(%0, %1) {spec=\"mk,kn->mn\"} output \"y\" = %2",
+      Cpu());
+  const auto seconds_of_rows = [&](int64_t rows) {
+    KernelChoice c = empty.choice;
+    c.contract = {.mr = 4, .nv = 2, .rows_per_item = rows, .panels_per_item = 16};
+    return TaskCost(empty, {}, Cpu(), Machine::Typical(Cpu())).Predict(c);
+  };
+  EXPECT_GT(seconds_of_rows(256), seconds_of_rows(16));
   // Nothing is computed of nothing.
   EXPECT_LT(Prices("dim z in [0, 9] %0 = Input \"x\" : f32[64, 0] %1 = Input \"w\" : f32[0, 64] "
                    "%2 = Contract(%0, %1) {spec=\"mk,kn->mn\"} output \"y\" = %2")
