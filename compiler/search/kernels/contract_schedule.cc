@@ -435,8 +435,10 @@ std::vector<ContractSchedule> TensorSchedules(const Graph& graph, NodeId node,
   if (!operands || !HasInstruction(target, *operands->instruction)) return all;
   const MatrixInstruction& mma = *operands->instruction;
   for (const auto& [mr, nv] : kTiles) {
-    for (const int64_t row_bytes : {64, 32, 128}) {
-      for (const int stages : {3, 2, 4, 1}) {
+    // More copies ahead come before longer rows: three stages of the largest tile have room in rows
+    // of 32 bytes only.
+    for (const int stages : {3, 2, 4, 1}) {
+      for (const int64_t row_bytes : {64, 32, 128}) {
         const ContractSchedule s{.mr = mr,
                                  .nv = nv,
                                  .rows_per_item = int64_t{mr} * mma.m * kTensorWaveRows,

@@ -286,6 +286,13 @@ TEST(TilesTest, TheRuleOfThumbTakesMatrixInstructionsOfTheChip) {
                              "%2 = Cast(%0) {dtype=f32} %3 = Cast(%1) {dtype=f32} "
                              "%4 = Contract(%2, %3) {spec=\"mk,kn->mn\"} output \"y\" = %4"),
                         " staged "));
+  // The largest tile has room for three stages of 32 bytes a row, others for longer rows.
+  EXPECT_EQ(rule(product("4096", "f16")),
+            "contract mr=4 nv=8 rows=128 panels=1 kc=16 tensor stages=3 team=128");
+  EXPECT_EQ(rule(product("4096", "i8")),
+            "contract mr=4 nv=8 rows=128 panels=1 kc=32 tensor stages=3 team=128");
+  EXPECT_EQ(rule(product("128", "f16")),
+            "contract mr=1 nv=4 rows=32 panels=1 kc=32 tensor stages=3 team=128");
 }
 
 TEST(TilesTest, OfMatrixInstructionsArePredictedToBeFaster) {
