@@ -4,11 +4,15 @@
 // quarter of the schedules, each schedule two cases or more.
 #include <iterator>
 #include <random>
+#include <set>
 #include <string>
+#include <utility>
 #include <vector>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
+#include "compiler/ir/sample/compare.h"
 #include "compiler/search/kernels/contract_schedule.h"
 #include "compiler/search/kernels/fusion.h"
 #include "compiler/search/kernels/space.h"
@@ -62,30 +66,35 @@ constexpr Case kCases[] = {
 constexpr ThreeSizes kSizes[] = {{1, 1, 1},  {2, 0, 3},      {0, 5, 7},     {3, 4, 0},
                                  {5, 67, 3}, {64, 128, 128}, {67, 17, 131}, {129, 200, 33}};
 
+Graph WithDims(const Case& c) {
+  std::string text = "graph \"\" {";
+  for (const char dim : absl::string_view(c.dims)) {
+    absl::StrAppend(&text, " dim ", std::string(1, dim), " in [0, 300]");
+  }
+  const absl::StatusOr<Graph> graph = ParseGraph(absl::StrCat(text, " ", c.body, "}"));
+  EXPECT_TRUE(graph.ok()) << graph.status();
+  return graph.value_or(Graph());
+}
+
 class TensorTest : public testing::TestWithParam<size_t> {
  protected:
   std::mt19937 rng_{29};
 };
 
 TEST_P(TensorTest, GivesTheReferencesValues) {
-  const Case& c = kCases[GetParam()];
-  std::string text = "graph \"\" {";
-  for (const char dim : absl::string_view(c.dims)) {
-    absl::StrAppend(&text, " dim ", std::string(1, dim), " in [0, 300]");
-  }
-  const absl::StatusOr<Graph> graph = ParseGraph(absl::StrCat(text, " ", c.body, "}"));
-  ASSERT_TRUE(graph.ok()) << graph.status();
+  const Graph graph = WithDims(kCases[GetParam()]);
+  ASSERT_FALSE(graph.nodes.empty());
   v1::Target target = TestTargets({0})[0];
   ASSERT_EQ(target.device(), "cuda");
   target.set_cpu("sm_80");
-  // One kernel computes it all: casts of operands too, which others may compute in a plan.
-  KernelChoice one{.root = static_cast<NodeId>(graph->nodes.size()) - 1,
+  // One kernel computes it all, casts of operands too.
+  KernelChoice one{.root = static_cast<NodeId>(graph.nodes.size()) - 1,
                    .kind = KernelKind::kContract,
                    .team = 128};
   for (NodeId n = 0; n <= one.root; ++n) {
-    if (graph->node(n).op == Op::kContract) one.anchor = n;
+    if (graph.node(n).op == Op::kContract) one.anchor = n;
   }
-  const KernelTask task = CutTask(*graph, MemoryOf(*graph, {{one}}), WeightsOf(*graph), one);
+  const KernelTask task = CutTask(graph, MemoryOf(graph, {{one}}), WeightsOf(graph), one);
   const std::vector<ContractSchedule> all = TensorSchedules(task.graph, task.choice.anchor, target);
   EXPECT_GE(all.size(), 28);
   constexpr size_t kShare = 4;
@@ -101,6 +110,80 @@ TEST_P(TensorTest, GivesTheReferencesValues) {
 
 INSTANTIATE_TEST_SUITE_P(Contractions, TensorTest, testing::Range(size_t{0}, std::size(kCases)),
                          [](const auto& info) { return std::string(kCases[info.param].name); });
+
+// Products of casts, in plans as they are made without a search.
+constexpr Case kPlans[] = {
+    {"I8ToI32", "b", R"(%0 = Input "x" : i8[b, 80] %1 = Parameter "w" : i8[80, 72]
+       %2 = Cast(%0) {dtype=i32} %3 = Cast(%1) {dtype=i32}
+       %4 = Contract(%2, %3) {spec="mk,kn->mn"} output "y" = %4)"},
+    {"U8ToI32AndOn", "b", R"(%0 = Input "x" : u8[b, 64] %1 = Parameter "w" : u8[96, 64]
+       %2 = Parameter "s" : f32[96] %3 = Cast(%0) {dtype=i32} %4 = Cast(%1) {dtype=i32}
+       %5 = Contract(%3, %4) {spec="mk,nk->mn"} %6 = Cast(%5) {dtype=f32}
+       %7 = IndexMap(%2) {map=map[b, 96]($1)} %8 = Mul(%6, %7) output "y" = %8)"},
+    {"F16ToF32", "bt", R"(%0 = Input "x" : f16[b, 64] %1 = Input "w" : f16[t, 64]
+       %2 = Cast(%0) {dtype=f32} %3 = Cast(%1) {dtype=f32}
+       %4 = Contract(%2, %3) {spec="mk,nk->mn"} output "y" = %4)"},
+    {"Bf16ToF32Batched", "b",
+     R"(%0 = Input "x" : bf16[3, b, 40] %1 = Parameter "w" : bf16[3, 40, 48]
+       %2 = Cast(%0) {dtype=f32} %3 = Cast(%1) {dtype=f32}
+       %4 = Contract(%2, %3) {spec="abk,akn->abn"} output "y" = %4)"},
+};
+
+class TensorPlanTest : public testing::TestWithParam<Case> {};
+
+TEST_P(TensorPlanTest, HasCastsOfOperandsInOneKernel) {
+  const Graph graph = WithDims(GetParam());
+  v1::Target target = TestTargets({0})[0];
+  target.set_cpu("sm_80");
+  std::mt19937 rng(31);
+  for (const int64_t size : {1, 37, 200}) {
+    Expr::Env dims;
+    for (const Dim& dim : graph.dims) dims[dim.name] = size;
+    std::vector<Tensor> inputs, parameters, all;
+    for (const Node& node : graph.nodes) {
+      if (!IsDeclared(node.op)) continue;
+      all.push_back(RandomTensor(node.type.dtype, *ConcreteShape(node.type.shape, dims), rng));
+      (IsInput(node.op) ? inputs : parameters).push_back(all.back());
+    }
+    absl::StatusOr<Compiled> compiled = Compile(graph, parameters, target);
+    ASSERT_TRUE(compiled.ok()) << compiled.status();
+    EXPECT_EQ(compiled->plan().prepare_size(), 0);
+    ASSERT_EQ(compiled->plan().run_size(), 1) << compiled->plan().genome();
+    EXPECT_TRUE(absl::StrContains(compiled->plan().genome(), " tensor "))
+        << compiled->plan().genome();
+    const absl::StatusOr<std::vector<Tensor>> want = Evaluate(graph, all, &dims);
+    ASSERT_TRUE(want.ok()) << want.status();
+    const absl::StatusOr<std::vector<Tensor>> got = compiled->Run(inputs);
+    ASSERT_TRUE(got.ok()) << got.status();
+    const double error = IsFloat((*want)[0].dtype) ? 2e-5 : 0;
+    const absl::Status same = CompareTensors((*got)[0], (*want)[0], error, error);
+    EXPECT_TRUE(same.ok()) << same;
+  }
+}
+
+// Whatever else a search may choose of such a kernel reads casts of operands too.
+TEST_P(TensorPlanTest, IsRightByOtherSchedules) {
+  const Graph graph = WithDims(GetParam());
+  v1::Target target = TestTargets({0})[0];
+  target.set_cpu("sm_80");
+  const Genome genome = ChooseKernels(graph, target);
+  ASSERT_EQ(genome.kernels.size(), 1);
+  const KernelTask task =
+      CutTask(graph, MemoryOf(graph, genome), WeightsOf(graph), genome.kernels[0]);
+  std::mt19937 rng(37);
+  std::set<std::pair<ColumnAccess, int>> seen;
+  for (const KernelChoice& c : Schedules(task, target)) {
+    if (c.contract.columns == ColumnAccess::kTensor) continue;
+    if (!seen.emplace(c.contract.columns, c.team).second) continue;
+    constexpr ThreeSizes kFew[] = {{5, 67, 3}, {67, 17, 131}};
+    ExpectSchedule(task, c, target, kFew, rng);
+    if (HasFailure()) return;
+  }
+  EXPECT_GE(seen.size(), 3);
+}
+
+INSTANTIATE_TEST_SUITE_P(Products, TensorPlanTest, testing::ValuesIn(kPlans),
+                         [](const auto& info) { return std::string(info.param.name); });
 
 }  // namespace
 }  // namespace athanor

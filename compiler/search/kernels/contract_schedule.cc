@@ -241,7 +241,8 @@ int64_t Usual(const Expr& size, const Bounds& bounds) {
 // matrix instructions where the target has one for the operands.
 // nullopt where rows, columns or sums are too few for tiles. Lanes run along what is stored
 // contiguously: it costs a tile nothing to read either operand across its order in memory.
-std::optional<ContractSchedule> TileOf(const Graph& graph, NodeId id, const v1::Target& target) {
+std::optional<ContractSchedule> TileOf(const Graph& graph, NodeId id, const v1::Target& target,
+                                       const std::vector<bool>* has_memory) {
   constexpr int64_t kLeastRows = 32, kLeastColumns = 32, kLeastSums = 16;
   const Node& node = graph.node(id);
   const auto stores = [&](const ContractRoles& r) {
@@ -254,10 +255,10 @@ std::optional<ContractSchedule> TileOf(const Graph& graph, NodeId id, const v1::
   const auto usual = [&](const std::string& group) { return Usual(roles.SizeOf(group), bounds); };
   const int64_t m = usual(roles.rows), n = usual(roles.columns);
   if (m < kLeastRows || n < kLeastColumns || usual(roles.sums) < kLeastSums) return std::nullopt;
-  // Operands that are casts may get memory of their own.
   const std::vector<bool> all_have_memory(graph.nodes.size(), true);
+  if (has_memory == nullptr) has_memory = &all_have_memory;
   std::optional<ContractSchedule> tile;
-  for (const ContractSchedule& s : TileSchedules(graph, id, swap, target, &all_have_memory)) {
+  for (const ContractSchedule& s : TileSchedules(graph, id, swap, target, has_memory)) {
     if (tile && tile->columns != s.columns) break;
     // Keeps each shape's first pieces of the sums.
     if (tile && tile->mr == s.mr && tile->nv == s.nv) continue;
@@ -274,7 +275,8 @@ std::optional<ContractSchedule> TileOf(const Graph& graph, NodeId id, const v1::
 
 std::optional<ContractSchedule> ScheduleContract(const Graph& graph, NodeId id,
                                                  const std::vector<bool>& is_weight,
-                                                 const v1::Target& target) {
+                                                 const v1::Target& target,
+                                                 const std::vector<bool>* has_memory) {
   const Node& node = graph.node(id);
   const int bytes = DTypeBytes(AccumulatorOf(node.type.dtype));
   int64_t lanes = LanesOf(target, bytes, HasTeams(target) ? TeamFor(std::nullopt) : 1);
@@ -301,7 +303,7 @@ std::optional<ContractSchedule> ScheduleContract(const Graph& graph, NodeId id,
   if (sizes.n && *sizes.n <= lanes) s.nv = 1;
   const bool ahead = is_weight[node.inputs[roles.column_operand]];
   if (HasTeams(target)) {
-    const std::optional<ContractSchedule> tile = TileOf(graph, id, target);
+    const std::optional<ContractSchedule> tile = TileOf(graph, id, target, has_memory);
     return tile ? *tile : ScheduleForTeam(graph, node, s.swap, roles, sizes, ahead);
   }
   // Packing inside a work item is paid once per block of rows, so its blocks are taller.

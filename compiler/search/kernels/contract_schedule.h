@@ -17,10 +17,12 @@
 namespace athanor {
 
 // Returns the schedule of contraction `node`; nullopt if no axis of either operand can carry the
-// lanes (a dot product). `is_weight[n]`: n depends on parameters and constants only.
+// lanes (a dot product). `is_weight[n]`: n depends on parameters and constants only. `has_memory`:
+// as FindTensorOperands has it; null: of all nodes.
 std::optional<ContractSchedule> ScheduleContract(const Graph& graph, NodeId node,
                                                  const std::vector<bool>& is_weight,
-                                                 const v1::Target& target);
+                                                 const v1::Target& target,
+                                                 const std::vector<bool>* has_memory = nullptr);
 
 // Adds to the graph a node with the column operand of `node` in panels [batch..., panels, sums,
 // width], zero beyond its columns, and returns it.

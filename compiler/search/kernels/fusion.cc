@@ -72,12 +72,16 @@ class Grouping {
         known_(known),
         bounds_(graph.DimBounds()),
         repeats_(graph),
+        cast_has_memory_(graph.nodes.size(), true),
         at_(known ? graph.nodes.size() : 0),
         place_(at_.size()) {}
   Genome Choose();
 
  private:
   void FindUsers();
+  // Finds casts that are computed inside all contractions that read them, since matrix instructions
+  // take what they cast.
+  void FindInnerCasts();
   void Visit(NodeId n);
   void MakeRoot(NodeId n);
   bool CanInline(NodeId n);
@@ -119,6 +123,7 @@ class Grouping {
   Bounds bounds_;
   Repeats repeats_;
   std::vector<bool> memory_, is_weight_, is_output_, views_only_;
+  std::vector<bool> cast_has_memory_;  // false of the casts that FindInnerCasts finds
   std::vector<std::vector<NodeId>> users_;
   std::vector<std::set<NodeId>> groups_;  // roots whose kernels compute the node
   std::map<NodeId, Group> roots_;
@@ -169,13 +174,16 @@ void Grouping::AppendViews(NodeId n, std::string* key) const {
 }
 
 std::optional<ContractSchedule> Grouping::ScheduleOf(NodeId n) const {
-  const auto find = [&] { return ScheduleContract(graph_, n, is_weight_, target_); };
+  const auto find = [&] {
+    return ScheduleContract(graph_, n, is_weight_, target_, &cast_has_memory_);
+  };
   if (!known_) return find();
   std::string key;
   Append((*known_->kinds)[n], &key);
   for (NodeId i : node(n).inputs) {
     Append(is_weight_[i] ? -3 : -4, &key);
     AppendViews(i, &key);
+    if (!cast_has_memory_[i]) Append((*known_->kinds)[node(i).inputs[0]], &key);
   }
   return Remembered(known_->memo->contracts, std::move(key), find);
 }
@@ -192,6 +200,39 @@ void Grouping::FindUsers() {
     for (NodeId i : graph_.nodes[n].inputs) users_[i].push_back(static_cast<NodeId>(n));
   }
   for (const Output& o : graph_.outputs) is_output_[o.node] = true;
+  if (HasTeams(target_) && fusion_.rules.tiles && fusion_.rules.producers) FindInnerCasts();
+}
+
+// Starts with all casts that instructions could look behind and that contractions alone read. If a
+// contraction turns out to be no tile of matrix instructions its casts get memory, and then perhaps
+// those of others that read them too.
+void Grouping::FindInnerCasts() {
+  const auto is_contract = [&](NodeId n) { return FormOf(node(n).op) == OpForm::kContract; };
+  std::vector<NodeId> contracts;
+  for (NodeId n = 0; n < static_cast<NodeId>(graph_.nodes.size()); ++n) {
+    if (!is_contract(n)) continue;
+    contracts.push_back(n);
+    const std::optional<TensorOperands> behind = FindTensorOperands(graph_, node(n));
+    if (!behind) continue;
+    for (size_t side = 0; side < 2; ++side) {
+      const NodeId cast = node(n).inputs[side];
+      const auto asked = fusion_.nodes.find(cast);
+      const bool memory = asked != fusion_.nodes.end() && asked->second == Fuse::kMemory;
+      if (cast == behind->operands[side] || is_output_[cast] || memory) continue;
+      cast_has_memory_[cast] = !std::all_of(users_[cast].begin(), users_[cast].end(), is_contract);
+    }
+  }
+  for (bool changed = true; changed;) {
+    changed = false;
+    for (NodeId n : contracts) {
+      const std::vector<NodeId>& operands = node(n).inputs;
+      if (cast_has_memory_[operands[0]] && cast_has_memory_[operands[1]]) continue;
+      const std::optional<ContractSchedule> s = ScheduleOf(n);
+      if (s && s->columns == ColumnAccess::kTensor) continue;
+      cast_has_memory_[operands[0]] = cast_has_memory_[operands[1]] = true;
+      changed = true;
+    }
+  }
 }
 
 std::vector<Expr> Grouping::RootSymbols(NodeId root, Bounds& bounds) const {
@@ -268,8 +309,8 @@ void Grouping::Visit(NodeId n) {
   const bool repeats = repeats_.Pay(n, users_[n], memory_);
   const bool memory =
       asked == fusion_.nodes.end() ? repeats || NeedsDivision(n) : asked->second == Fuse::kMemory;
-  const bool literal = IsConstant(node(n).op);
-  if (!literal && (memory || !HasRoom(n) || !CanInline(n))) return MakeRoot(n);
+  const bool inside = IsConstant(node(n).op) || !cast_has_memory_[n];
+  if (!inside && (memory || !HasRoom(n) || !CanInline(n))) return MakeRoot(n);
   for (NodeId root : groups_[n]) ++roots_[root].nodes;
 }
 

@@ -475,6 +475,108 @@ TEST(FusionTest, EqualLayersAreLookedAtOnce) {
   EXPECT_EQ(known[0], known[1]);
 }
 
+v1::Target Gpu(const std::string& chip = "sm_80") {
+  v1::Target t = Target();
+  t.set_device("cuda");
+  t.set_cpu(chip);
+  t.set_vector_bytes(1);
+  t.set_l1_bytes(228 << 10);
+  t.set_threads(132 * 2048);
+  return t;
+}
+
+// Returns "map 1, tensor 4": as Kernels does, of a GPU; with the way of reading operands of
+// contractions. `memory` are nodes that a search gives memory.
+std::string OnGpu(const std::string& body, const v1::Target& target = Gpu(),
+                  const std::vector<NodeId>& memory = {}) {
+  const absl::StatusOr<Graph> g = ParseGraph("graph \"\" { dim b in [1, 640] " + body + "}");
+  EXPECT_TRUE(g.ok()) << g.status();
+  if (!g.ok()) return "";
+  Fusion fusion;
+  for (const NodeId n : memory) fusion.nodes[n] = Fuse::kMemory;
+  const Genome genome = ChooseKernels(*g, target, fusion);
+  NodeNumbers numbers;
+  FusionMemo memo;
+  const TaskIndex index(*g, &numbers);
+  const FusionKnowledge known{&memo, &index.kinds()};
+  EXPECT_EQ(Text(ChooseKernels(*g, target, fusion, known)), Text(genome));
+  std::string kernels;
+  for (const KernelChoice& k : genome.kernels) {
+    const bool tensor = k.contract.columns == ColumnAccess::kTensor;
+    absl::StrAppend(&kernels, kernels.empty() ? "" : ", ", tensor ? "tensor" : KindName(k.kind),
+                    " ", k.root);
+  }
+  return kernels;
+}
+
+// Returns the text of a product of casts of two operands.
+std::string OfCasts(const std::string& operands, const std::string& sums) {
+  return absl::StrCat("%0 = Input \"x\" : ", operands, "[b, 64] %1 = Input \"w\" : ", operands,
+                      "[64, 96] %2 = Cast(%0) {dtype=", sums, "} %3 = Cast(%1) {dtype=", sums,
+                      "} %4 = Contract(%2, %3) {spec=\"mk,kn->mn\"} ");
+}
+
+TEST(FusionTest, MatrixInstructionsTakeOperandsFromBehindTheirCasts) {
+  for (const auto& [operands, sums] :
+       {std::pair("f16", "f32"), {"bf16", "f32"}, {"i8", "i32"}, {"u8", "i32"}}) {
+    const std::string body = OfCasts(operands, sums) + "output \"y\" = %4";
+    EXPECT_EQ(OnGpu(body), "tensor 4") << operands;
+    // Elsewhere each has memory.
+    EXPECT_EQ(OnGpu(body, Gpu("sm_75")), "map 2, map 3, contract 4") << operands;
+    EXPECT_EQ(OnGpu(body, Target()), "map 2, map 3, contract 4") << operands;
+    // One without the other is no use.
+    EXPECT_EQ(OnGpu(body, Gpu(), {2}), "map 2, map 3, contract 4") << operands;
+  }
+  EXPECT_EQ(OnGpu(OfCasts("i8", "f32") + "output \"y\" = %4"), "map 2, map 3, contract 4");
+  // What is before a cast has memory; what follows the sums is their epilogue.
+  EXPECT_EQ(OnGpu(R"(%0 = Input "x" : f16[b, 64] %1 = Parameter "w" : f16[64, 96] %2 = Exp(%0)
+                     %3 = Cast(%2) {dtype=f32} %4 = Cast(%1) {dtype=f32}
+                     %5 = Contract(%3, %4) {spec="mk,kn->mn"} %6 = Tanh(%5) output "y" = %6)"),
+            "map 2, tensor 6");
+  // An instruction takes what this cast makes.
+  EXPECT_EQ(OnGpu(R"(%0 = Input "x" : f32[b, 64] %1 = Input "w" : f16[64, 96]
+                     %2 = Cast(%0) {dtype=f16} %3 = Contract(%2, %1) {spec="mk,kn->mn"}
+                     output "y" = %3)"),
+            "map 2, tensor 3");
+}
+
+TEST(FusionTest, CastsThatOthersReadHaveMemory) {
+  const std::string body = OfCasts("i8", "i32");
+  EXPECT_EQ(OnGpu(body + "output \"y\" = %4 output \"z\" = %2"), "map 2, map 3, contract 4");
+  EXPECT_EQ(OnGpu(body + "%5 = Mul(%2, %2) output \"y\" = %4 output \"z\" = %5"),
+            "map 2, map 3, contract 4, map 5");
+  // The other operand of this one is no cast.
+  EXPECT_EQ(OnGpu(body + R"(%5 = Input "v" : i32[64, 128]
+                            %6 = Contract(%2, %5) {spec="mk,kn->mn"} output "y" = %4
+                            output "z" = %6)"),
+            "map 2, map 3, contract 4, contract 6");
+  // Several products are each a tile of matrix instructions.
+  const std::string second = R"(%5 = Input "v" : i8[64, 128] %6 = Cast(%5) {dtype=i32}
+                                %7 = Contract(%2, %6) {spec="mk,kn->mn"} output "y" = %4 )";
+  EXPECT_EQ(OnGpu(body + second + "output \"z\" = %7"), "tensor 4, tensor 7");
+  // One is none, so its operands have memory; so has the other's, and then that of the third.
+  const std::string small = R"(%8 = Input "u" : i8[64, 3] %9 = Cast(%8) {dtype=i32}
+                               %10 = Contract(%2, %9) {spec="mk,kn->mn"} output "z" = %7 )";
+  EXPECT_EQ(OnGpu(body + second + small + "output \"t\" = %10"),
+            "map 2, map 3, contract 4, map 6, contract 7, map 9, contract 10");
+}
+
+// A search may give each of these casts memory, and takes it back.
+TEST(FusionTest, CastsInsideProductsAreFlips) {
+  const Graph g =
+      ParseGraph("graph \"\" { dim b in [1, 640] " + OfCasts("f16", "f32") + "output \"y\" = %4}")
+          .value();
+  using Flips = std::vector<std::pair<NodeId, Fuse>>;
+  EXPECT_EQ(FusionFlips(g, ChooseKernels(g, Gpu())),
+            (Flips{{2, Fuse::kMemory}, {3, Fuse::kMemory}}));
+  const Genome apart = ChooseKernels(g, Gpu(), {.nodes = {{2, Fuse::kMemory}}});
+  EXPECT_EQ(FusionFlips(g, apart), (Flips{{2, Fuse::kInline}, {3, Fuse::kInline}}));
+  const Genome together = ChooseKernels(g, Gpu(), {.nodes = {{2, Fuse::kInline}}});
+  EXPECT_EQ(Text(together), Text(ChooseKernels(g, Gpu())));
+  EXPECT_EQ(ChooseKernels(g, Gpu(), {.rules = {.producers = false}}).kernels.size(), 3u);
+  EXPECT_EQ(ChooseKernels(g, Gpu(), {.rules = {.tiles = false}}).kernels.size(), 3u);
+}
+
 TEST(FusionTest, ScatterIsItsOwnKernel) {
   EXPECT_EQ(Kernels(R"(
     %0 = Input "x" : f32[10, 4]

@@ -280,12 +280,12 @@ TEST(TilesTest, TheRuleOfThumbTakesMatrixInstructionsOfTheChip) {
   for (const char* dtype : {"f32", "f64", "i32"}) {
     EXPECT_TRUE(absl::StrContains(rule(product("4096", dtype)), " staged ")) << dtype;
   }
-  // These casts get kernels of their own.
+  // What is cast is what an instruction multiplies.
   EXPECT_TRUE(
       absl::StrContains(rule("%0 = Input \"x\" : f16[512, 512] %1 = Input \"w\" : f16[512, 512] "
                              "%2 = Cast(%0) {dtype=f32} %3 = Cast(%1) {dtype=f32} "
                              "%4 = Contract(%2, %3) {spec=\"mk,kn->mn\"} output \"y\" = %4"),
-                        " staged "));
+                        " tensor "));
   // The largest tile has room for three stages of 32 bytes a row, others for longer rows.
   EXPECT_EQ(rule(product("4096", "f16")),
             "contract mr=4 nv=8 rows=128 panels=1 kc=16 tensor stages=3 team=128");
