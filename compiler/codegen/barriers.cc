@@ -45,7 +45,7 @@ class RaceFinder {
       Facts facts = carried_[kItems];
       Block(kernel_.body, &facts);
       std::erase_if(facts, [&](const Fact& f) {
-        return kernel_.buffers[accesses_.access(f.access).buffer].space == Space::kGlobal;
+        return kernel_.buffers[accesses_.access(f.access).buffer].space != Space::kScratch;
       });
       Carry(facts, kItems);
     } while (added_ && !race_);
@@ -75,7 +75,7 @@ class RaceFinder {
   void Block(const std::vector<Stmt>& block, Facts* facts) {
     for (const Stmt& s : block) {
       if (race_) return;
-      if (s.opcode == Opcode::kBarrier) {
+      if (s.opcode == Opcode::kBarrier || s.opcode == Opcode::kTicket) {
         std::erase_if(*facts, [](const Fact& f) { return f.age == kDone; });
       } else if (s.opcode == Opcode::kCommit) {
         SetAges(facts, [](int age) { return age == kDone ? kDone : std::min(age + 1, kMostAge); });

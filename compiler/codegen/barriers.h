@@ -8,8 +8,9 @@
 // Two accesses race if two threads of the team may touch one element, one of them writes it, and
 // the team need not meet between. A vector's lane l is thread l's, a scalar is loaded by every
 // thread and stored by thread 0. This relies on two things that hold of every kernel of a team:
-// - Items are independent: none touches an element of a global buffer that another one writes. So
-//   only scratch, which the team's next item has again, is ordered from item to item.
+// - Items are independent: none touches an element of a global buffer that another one writes, and
+//   of memory of the launch only behind a ticket, which is a barrier too (tickets.h). So only
+//   scratch, which the team's next item has again, is ordered from item to item.
 // - The lanes of one store go to elements of their own: CheckBarriers wants it proved, or tried
 //   where the lane is divided.
 #ifndef ATHANOR_COMPILER_CODEGEN_BARRIERS_H_

@@ -200,8 +200,8 @@ const Stmt* CallOf(const Kernel& kernel);
 // Verifies what printers rely on: registers are defined before use and in scope, operands have the
 // types the opcode says, symbols of index expressions are known, stores go to written or scratch
 // buffers only, steps are positive. A team's kernel has no races: lanes of a store have elements of
-// their own, and barriers order the rest (barriers.h). The error names the statement's result or
-// loop, or the statements that race.
+// their own, and barriers order the rest (barriers.h); items share by tickets only (tickets.h). The
+// error names the statement's result or loop, or the statements that race.
 absl::Status Verify(const Kernel& kernel);
 
 // ToText returns the text form without the name; equal text means equal kernels. KirHash is its

@@ -165,7 +165,7 @@ TEST(KirVerify, RefusesTicketsThatCountNothing) {
            {"of 4", "of 0", "of 0 teams"},
            {"v0: i32", "v0: u32", "it must be i32"},
            {"v0: i32 = ticket b2[floordiv(g, 4)] of 4", "v0: u32 = const 1\nstore b2[g] = v0: u32",
-            "only tickets change"}}) {
+            "only tickets touch"}}) {
     const std::string text = absl::StrReplaceAll(kTicketText, {{was, is}});
     ASSERT_NE(text, kTicketText) << was;
     const absl::StatusOr<Kernel> kernel = ParseKernel(text);

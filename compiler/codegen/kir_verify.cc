@@ -8,6 +8,7 @@
 
 #include "compiler/codegen/barriers.h"
 #include "compiler/codegen/kir.h"
+#include "compiler/codegen/tickets.h"
 #include "compiler/ir/value/message.h"
 #include "compiler/search/kernels/matrix_instructions.h"
 #include "deploy/bazel/libs/status_macros.h"
@@ -59,6 +60,8 @@ class Verifier {
       }
     }
     RETURN_IF_ERROR(Block(kernel_.body, 0));
+    if (CallOf(kernel_) != nullptr) return absl::OkStatus();
+    RETURN_IF_ERROR(CheckTickets(kernel_));
     return CheckBarriers(kernel_);
   }
 
@@ -241,7 +244,6 @@ class Verifier {
 
   absl::Status Writable(int buffer) const {
     const Buffer& b = kernel_.buffers[buffer];
-    if (b.zeroed) return Invalid("b", buffer, " holds counters, which only tickets change");
     return b.space == Space::kGlobal && !b.written ? Invalid("b", buffer, " is read only")
                                                    : absl::OkStatus();
   }
@@ -362,7 +364,9 @@ class Verifier {
     if (!kernel_.buffers[s.buffer].zeroed) {
       return Invalid("b", s.buffer, " holds no counters; it must be zeroed memory of the launch");
     }
-    if (s.step < 1) return Invalid("of ", s.step, " teams; it must be 1 or more");
+    if (s.step < 1 || s.step > INT32_MAX) {
+      return Invalid("of ", s.step, " teams; it must be 1 to ", INT32_MAX);
+    }
     return s.type == Type{DType::kI32} ? Args(s, {})
                                        : Invalid("is a ", TypeText(s.type), "; it must be i32");
   }

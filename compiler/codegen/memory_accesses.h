@@ -76,6 +76,9 @@ class Accesses {
   // threads, at least one of them writing. `pending`: in one thread neither, since `earlier` is a
   // copy that may be under way.
   bool Race(int earlier, int carrier, int later, bool pending);
+  // Reports whether `earlier` of an item and `later` of a later one may touch one element, at least
+  // one of them writing. REQUIRES: there may be several items.
+  bool ItemsMeet(int earlier, int later) { return Race(earlier, kItems, later, /*pending=*/true); }
 
  private:
   using Values = std::map<std::string, Expr, std::less<>>;
