@@ -372,6 +372,41 @@ void TilesOfBytes(PrintedLauncher& launcher) {
   }
 }
 
+// ticket.kir: four teams add up two rows each, and the last of them what all four have. Two
+// launches follow each other on one set of counters.
+void TeamsShareSums(PrintedLauncher& launcher) {
+  constexpr int64_t kTeams = 4, kLanes = 128, kMost = 128;
+  for (const int64_t tiles : {int64_t{1}, int64_t{3}, kMost}) {
+    Tensor counters = Tensor::Zeros(DType::kU32, {kMost});
+    for (const int seed : {2, 5}) {
+      Tensor x = SmallIntegers(DType::kF32, {tiles * kTeams * 2, kLanes}, seed),
+             sums = Tensor::Zeros(DType::kF32, {tiles, kLanes}),
+             most = Tensor::Zeros(DType::kF32, {tiles}), want_sums = sums, want_most = most,
+             parts = Tensor::Zeros(DType::kF32, {kMost * kTeams, kLanes}),
+             part_most = Tensor::Zeros(DType::kF32, {kMost * kTeams});
+      std::fill(parts.bytes.begin(), parts.bytes.end(), 0xff);
+      for (int64_t t = 0; t < tiles; ++t) {
+        float all = 0, largest = 0;
+        for (int64_t row = t * kTeams; row < (t + 1) * kTeams; ++row) {
+          for (int64_t lane = 0; lane < kLanes; ++lane) {
+            const float part = x.data<float>()[2 * row * kLanes + lane] +
+                               x.data<float>()[(2 * row + 1) * kLanes + lane];
+            want_sums.data<float>()[t * kLanes + kLanes - 1 - lane] += part;
+            all += part;
+            largest = std::max(largest, part);
+          }
+        }
+        want_most.data<float>()[t] = all + largest;
+      }
+      launcher.Run("ticket_0", {&x, &sums, &most, &parts, &part_most, &counters}, {tiles},
+                   tiles * kTeams, 7);
+      EXPECT_EQ(sums, want_sums) << tiles;
+      EXPECT_EQ(most, want_most) << tiles;
+      EXPECT_EQ(counters, Tensor::Zeros(DType::kU32, {kMost})) << tiles;
+    }
+  }
+}
+
 constexpr PrintedCheck kChecks[] = {
     {"IndicesEqualTheirExpressions", IndicesEqualTheirExpressions},
     {"TheLowestFailedItemIsRecorded", TheLowestFailedItemIsRecorded},
@@ -387,6 +422,7 @@ constexpr PrintedCheck kChecks[] = {
     {"TilesOfCopiedFloats", TilesOfCopiedFloats},
     {"TilesOfTransposedFloats", TilesOfTransposedFloats},
     {"TilesOfBytes", TilesOfBytes},
+    {"TeamsShareSums", TeamsShareSums},
 };
 
 }  // namespace

@@ -122,6 +122,8 @@ class Printer {
         return arithmetic_.Mma(Operands(s));
       case Opcode::kSlot:
         return arithmetic_.Slot(OperandOf(s.args[0]), s.step);
+      case Opcode::kTicket:
+        return memory_.Ticket(s.buffer, Scalar(s.index), s.step);
       case Opcode::kRandomBits:
         return arithmetic_.RandomBits(OperandOf(s.args[0]), OperandOf(s.args[1]));
       default:

@@ -111,6 +111,10 @@ class Memory {
   virtual std::string Copy(const Access&, const MatrixOperand& /*from*/, int64_t /*elements*/) {
     return "nothing_copies_here()";
   }
+  // Returns an expression: the same number in all threads.
+  virtual std::string Ticket(int /*buffer*/, const std::string& /*index*/, int64_t /*teams*/) {
+    return "nothing_is_drawn_here()";
+  }
   virtual std::string Commit() { return "nothing_copies_here()"; }
   virtual std::string Wait(int64_t) { return "nothing_copies_here()"; }
 };

@@ -8,9 +8,16 @@ namespace athanor {
 namespace {
 
 absl::Status VerifyCpu(const kir::Kernel& kernel) {
-  if (kernel.team == 1) return absl::OkStatus();
-  return absl::InternalError(Cat("kernel ", Quoted(kernel.name), " is of teams of ", kernel.team,
-                                 " threads; on a CPU an item has one"));
+  if (kernel.team > 1) {
+    return absl::InternalError(Cat("kernel ", Quoted(kernel.name), " is of teams of ", kernel.team,
+                                   " threads; on a CPU an item has one"));
+  }
+  for (const kir::Buffer& b : kernel.buffers) {
+    if (b.space != kir::Space::kLaunch) continue;
+    return absl::InternalError(Cat("kernel ", Quoted(kernel.name), " has memory of the launch; on ",
+                                   "a CPU items share nothing"));
+  }
+  return absl::OkStatus();
 }
 
 constexpr Backend kBackends[] = {

@@ -20,20 +20,6 @@ std::string Place(const Launch& launch, unsigned long address) {
   return absl::StrCat(address - below->begin, " bytes into a block of ", below->end - below->begin);
 }
 
-// Says where an access lies in the argument, or the part of the team's memory, that it belongs to.
-std::string PlaceInArgument(const Launch& launch, const Access& access) {
-  if (access.argument == 0) return Place(launch, access.address);
-  const std::string place =
-      absl::StrCat(static_cast<long>(access.address - access.argument), " bytes into ");
-  for (const auto& [range, name] :
-       {std::pair(launch.shared, "shared memory"), std::pair(launch.workspace, "workspace")}) {
-    if (!Holds(range, access.argument)) continue;
-    return absl::StrCat(place, access.argument_bytes, " bytes of the team's ", name, ", from byte ",
-                        access.argument - range.begin, " on");
-  }
-  return absl::StrCat(place, "an argument of ", access.argument_bytes);
-}
-
 std::string AccessText(const Launch& launch, const Access& access) {
   return absl::StrCat(ThreadText(launch), " ", access.write ? "writes " : "reads ", access.bytes,
                       " bytes ");
@@ -58,6 +44,19 @@ CudaResult ResultOf(Fault fault) {
   return kCudaLaunchFailed;
 }
 
+std::string PlaceOf(const Launch& launch, const Access& access) {
+  if (access.argument == 0) return Place(launch, access.address);
+  const std::string place =
+      absl::StrCat(static_cast<long>(access.address - access.argument), " bytes into ");
+  for (const auto& [range, name] :
+       {std::pair(launch.shared, "shared memory"), std::pair(launch.workspace, "workspace")}) {
+    if (!Holds(range, access.argument)) continue;
+    return absl::StrCat(place, access.argument_bytes, " bytes of the team's ", name, ", from byte ",
+                        access.argument - range.begin, " on");
+  }
+  return absl::StrCat(place, "an argument of ", access.argument_bytes);
+}
+
 std::string ThreadText(const Launch& launch) {
   if (launch.team == 1) {
     return absl::StrCat(launch.kernel, ": thread ", launch.thread, " of ", launch.threads);
@@ -67,7 +66,7 @@ std::string ThreadText(const Launch& launch) {
 }
 
 std::string TextOf(const Launch& launch, const Access& access) {
-  return AccessText(launch, access) + PlaceInArgument(launch, access);
+  return AccessText(launch, access) + PlaceOf(launch, access);
 }
 
 std::string TextOf(const Launch& launch, Fault fault, const Access& access) {
@@ -86,7 +85,7 @@ std::string TextOf(const Launch& launch, Fault fault, const Access& access) {
       return absl::StrCat(ThreadText(launch), " takes its team for one of ", access.bytes,
                           " threads; the kernel's teams have ", launch.team);
     case Fault::kShared:
-      return AccessText(launch, access) + PlaceInArgument(launch, access) +
+      return AccessText(launch, access) + PlaceOf(launch, access) +
              ", which is not the team's shared memory";
     case Fault::kWave:
       return ThreadText(launch) + " names another matrix than the first thread of its wave";

@@ -15,6 +15,8 @@ CudaResult ResultOf(Fault fault);
 std::string TextOf(const Launch& launch, Fault fault, const Access& access);
 // Returns "k: thread 3 of team 1 writes 4 bytes 8 bytes into an argument of 64".
 std::string TextOf(const Launch& launch, const Access& access);
+// Returns "8 bytes into an argument of 64", or a part of the team's memory.
+std::string PlaceOf(const Launch& launch, const Access& access);
 // Returns "k: thread 3 of 8", or "k: thread 3 of team 1" where teams have several.
 std::string ThreadText(const Launch& launch);
 

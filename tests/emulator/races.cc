@@ -19,15 +19,26 @@ void Races::BeginLaunch() {
     epoch_ = 0;
   }
   teams_.clear();
+  drawn_.clear();
   launch_begin_ = ++epoch_;
 }
 
 void Races::BeginTeam(long team) {
   team_begin_ = ++epoch_;
   teams_.emplace_back(team_begin_, team);
+  known_.clear();
 }
 
 void Races::Barrier() { ++epoch_; }
+
+void Races::Draw(uint64_t counter) {
+  Known& drawn = drawn_[counter];
+  known_.resize(teams_.size());
+  drawn.resize(teams_.size());
+  for (size_t i = 0; i < known_.size(); ++i) known_[i] = std::max(known_[i], drawn[i]);
+  known_.back() = epoch_;
+  drawn = known_;
+}
 
 std::optional<Race> Races::Touch(int thread, uint64_t address, int bytes, bool write,
                                  Region region) {
@@ -59,17 +70,27 @@ Races::Page& Races::PageOf(uint64_t number) {
   return *cached;
 }
 
-Race Races::Of(Race::Kind kind, uint32_t epoch, int thread) const {
+bool Races::Drew(uint32_t epoch) const {
+  const size_t team = TeamOf(epoch) - teams_.begin();
+  return team < known_.size() && epoch <= known_[team];
+}
+
+std::vector<std::pair<uint32_t, long>>::const_iterator Races::TeamOf(uint32_t epoch) const {
   const auto next = std::upper_bound(
       teams_.begin(), teams_.end(), epoch,
       [](uint32_t wanted, const std::pair<uint32_t, long>& team) { return wanted < team.first; });
-  return {kind, std::prev(next)->second, thread};
+  return std::prev(next);
+}
+
+Race Races::Of(Race::Kind kind, uint32_t epoch, int thread) const {
+  return {kind, TeamOf(epoch)->second, thread};
 }
 
 inline bool Races::Read(Cell& cell, int thread, Region region) const {
   const bool by_team = cell.written >= team_begin_;
   if (by_team ? cell.written == epoch_ && cell.writer != thread
-              : !region.defined || (cell.written >= launch_begin_ && !region.of_team)) {
+              : !region.defined ||
+                    (cell.written >= launch_begin_ && !region.of_team && !Drew(cell.written))) {
     return false;
   }
   if (cell.read != epoch_) {

@@ -7,7 +7,8 @@
 //
 // A barrier ends an epoch of its team. Within an epoch, of two threads that touch a byte none may
 // write it. Teams of a launch do not wait for each other: of two that touch a byte none may write
-// it in the whole launch.
+// it in the whole launch. But a team that draws a counter may read what those that drew it before
+// had written when they drew, and what these might read.
 #ifndef ATHANOR_TESTS_EMULATOR_RACES_H_
 #define ATHANOR_TESTS_EMULATOR_RACES_H_
 
@@ -38,8 +39,9 @@ struct Race {
 class Races {
  public:
   void BeginLaunch();
-  void BeginTeam(long team);  // one after another
-  void Barrier();             // of all threads of the team
+  void BeginTeam(long team);    // one after another
+  void Barrier();               // of all threads of the team
+  void Draw(uint64_t counter);  // by the team, at a barrier
 
   struct Region {
     bool of_team = false;  // no other team has it: what teams before left in it is nothing
@@ -68,17 +70,23 @@ class Races {
   };
 
   Page& PageOf(uint64_t number);
+  std::vector<std::pair<uint32_t, long>>::const_iterator TeamOf(uint32_t epoch) const;
   Race Of(Race::Kind kind, uint32_t epoch, int thread) const;
   // Remember an access; false: it races with an access before.
   bool Read(Cell& cell, int thread, Region region) const;
   bool Write(Cell& cell, int thread, Region region) const;
   bool ByTeamBefore(uint32_t epoch) const;  // of this launch
+  bool Drew(uint32_t epoch) const;          // was it before a draw ahead of one of this team's?
   // Return who was there before.
   Race BeforeRead(const Cell& cell, Region region) const;
   Race BeforeWrite(const Cell& cell, int thread, Region region) const;
 
   uint32_t epoch_ = 0, launch_begin_ = 0, team_begin_ = 0;
   std::vector<std::pair<uint32_t, long>> teams_;  // the launch's: first epoch, number
+  // The last epoch of each of these teams that a draw makes known; teams behind the end: none.
+  using Known = std::vector<uint32_t>;
+  Known known_;                                 // to this team
+  absl::flat_hash_map<uint64_t, Known> drawn_;  // to whoever draws a counter
   absl::flat_hash_map<uint64_t, std::unique_ptr<Page>> pages_;
   std::array<std::pair<uint64_t, Page*>, 1 << kCacheBits> cache_ = {};
 };

@@ -104,6 +104,47 @@ TEST_F(RacesTest, TeamsDoNotWaitForEachOther) {
   EXPECT_THAT(Read(1), By(Race::kWritten, 0, 1));
 }
 
+constexpr uint64_t kCounter = 0x777000;
+
+TEST_F(RacesTest, WhoDrawsReadsWhatOthersWroteBeforeTheyDrew) {
+  EXPECT_THAT(Write(1), kNone);
+  races_.Draw(kCounter);
+  races_.Barrier();
+  EXPECT_THAT(Write(1, kPlace + 4), kNone);  // too late
+  races_.BeginTeam(3);
+  EXPECT_THAT(Read(2), By(Race::kWritten, 0, 1));  // too early
+  races_.Draw(kCounter);
+  races_.Barrier();
+  EXPECT_THAT(Read(2), kNone);
+  EXPECT_THAT(Read(2, kPlace + 4), By(Race::kWritten, 0, 1));
+  // Writing over it is none of what a ticket is for.
+  EXPECT_THAT(Write(2), By(Race::kWritten, 0, 1));
+  // The next team has drawn nothing, and the next launch knows no draws.
+  races_.BeginTeam(1);
+  EXPECT_THAT(Read(2), By(Race::kWritten, 0, 1));
+  BeginLaunch();
+  EXPECT_THAT(Write(1), kNone);
+  races_.BeginTeam(2);
+  races_.Draw(kCounter);
+  EXPECT_THAT(Read(1), By(Race::kWritten, 0, 1));
+}
+
+TEST_F(RacesTest, CountersTellOfTheirOwnDrawsOnly) {
+  EXPECT_THAT(Write(1), kNone);
+  races_.Draw(kCounter);
+  races_.BeginTeam(1);
+  races_.Draw(kCounter + 4);
+  EXPECT_THAT(Read(1), By(Race::kWritten, 0, 1));
+  // By way of a third team.
+  races_.BeginTeam(2);
+  races_.Draw(kCounter);
+  races_.Barrier();
+  races_.Draw(kCounter + 4);
+  races_.BeginTeam(3);
+  races_.Draw(kCounter + 4);
+  EXPECT_THAT(Read(1), kNone);
+}
+
 TEST_F(RacesTest, AWriteRacesWithReadersOfTeamsBefore) {
   EXPECT_THAT(Read(4), kNone);
   races_.BeginTeam(3);

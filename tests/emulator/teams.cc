@@ -5,6 +5,7 @@
 #include <cstdlib>
 #include <cstring>
 #include <deque>
+#include <map>
 #include <memory>
 #include <numeric>
 #include <optional>
@@ -61,6 +62,7 @@ std::string MeetingText(const Meeting& meeting) {
   const char* const what = meeting.kind == Meeting::kBarrier    ? "a barrier"
                            : meeting.kind == Meeting::kSwap     ? "a swap"
                            : meeting.kind == Meeting::kMultiply ? "a product of matrices"
+                           : meeting.kind == Meeting::kTicket   ? "a ticket"
                                                                 : "lane 0's value";
   return absl::StrCat(what, " at ", meeting.file, ":", meeting.line, ":", meeting.column);
 }
@@ -82,6 +84,7 @@ struct Thread {
   enum { kGoesOn, kWaits, kEnded } state = kEnded;
   Meeting meeting;                      // where it waits
   unsigned long value = 0, result = 0;  // what it brings there and takes from there
+  Access counter;                       // that it draws there
   struct Copy {
     Access to;
     const void* from;  // null: zeros
@@ -120,6 +123,7 @@ class Teams {
   static void Touch(const Launch* launch, const Access& access);
   static void CheckOrder(const Launch* launch, const Access& access);
   static void Count(const Launch* launch, const Access& access);
+  static void Draw(const Launch* launch, const Access& counter);
   static unsigned long Meet(const Launch* launch, const Meeting& meeting, unsigned long value);
   static void Copy(const Launch* launch, const Access& to, const void* from);
   static void Commit(const Launch* launch);
@@ -132,6 +136,8 @@ class Teams {
   Group& GroupOf(const Meeting& meeting, int thread);
   void Complete(Group& group);
   void Multiply(const Group& group);
+  void DrawTicket(const Group& group);
+  void CheckCounters();
   void CheckMeeting(const Meeting& meeting);
   bool InShared(const Access& access) const {
     return launch_.shared.begin <= access.address && access.address < launch_.shared.end;
@@ -153,6 +159,7 @@ class Teams {
   Races& races_;
   Counting& counting_;
   const bool counts_ = std::getenv("ATHANOR_EMULATOR_COUNTS") != nullptr;
+  std::map<unsigned long, Access> drawn_;      // counters, by their address
   Set turns_;                                  // of the threads that go on
   absl::flat_hash_set<unsigned long> copied_;  // pieces of 16 bytes that copies will write
   Group team_;
@@ -190,6 +197,7 @@ Teams::Teams(Entry entry, void** arguments, const Launch& launch, long block, lo
   launch_.touch = Touch;
   launch_.order = CheckOrder;
   launch_.count = Count;
+  launch_.draw = Draw;
   launch_.meet = Meet;
   launch_.element = ElementOf;
   launch_.copy = Copy;
@@ -207,6 +215,7 @@ Stop Teams::Run() {
   counting_.BeginLaunch(launch_.team);
   const long teams = launch_.threads / launch_.team;
   for (long i = 0; i < teams && stop_.result == kCudaSuccess; ++i) RunTeam(order_.At(i, teams));
+  if (stop_.result == kCudaSuccess) CheckCounters();
   running = nullptr;
   return std::move(stop_);
 }
@@ -307,6 +316,10 @@ void Teams::CheckOrder(const Launch* launch, const Access& access) {
     self.Leave(kCudaLaunchFailed, TextOf(*launch, access) +
                                       ", to which a copy is under way: no wait for it came before");
   }
+  if (!self.drawn_.empty() && self.drawn_.contains(access.address & ~3UL)) {
+    self.Leave(kCudaLaunchFailed,
+               TextOf(*launch, access) + ", a counter of tickets: only they may touch it");
+  }
   const std::optional<Race> race =
       self.races_.Touch(self.thread(), access.address, access.bytes, access.write,
                         {.of_team = shared, .defined = !own});
@@ -383,13 +396,15 @@ void Teams::Wait(const Launch* launch, int groups) {
 }
 
 Group& Teams::GroupOf(const Meeting& meeting, int thread) {
-  return meeting.kind == Meeting::kBarrier ? team_ : waves_[thread / kWave];
+  const bool of_team = meeting.kind == Meeting::kBarrier || meeting.kind == Meeting::kTicket;
+  return of_team ? team_ : waves_[thread / kWave];
 }
 
 // Lets a group go on: the last thread that came computes for all.
 void Teams::Complete(Group& group) {
   group.waiting = 0;
   if (group.meeting.kind == Meeting::kMultiply) Multiply(group);
+  if (group.meeting.kind == Meeting::kTicket) DrawTicket(group);
   for (int i = group.begin; i < group.begin + group.threads; ++i) {
     Thread& thread = threads_[i];
     const int from = group.meeting.kind == Meeting::kSwap ? i ^ group.meeting.step : group.begin;
@@ -397,7 +412,7 @@ void Teams::Complete(Group& group) {
     thread.state = Thread::kGoesOn;
     turns_.Add(TurnOf(i));
   }
-  if (group.meeting.kind == Meeting::kBarrier) {
+  if (group.meeting.kind == Meeting::kBarrier || group.meeting.kind == Meeting::kTicket) {
     races_.Barrier();
     counting_.Barrier();
   } else if (group.meeting.kind == Meeting::kMultiply) {
@@ -413,6 +428,52 @@ void Teams::Multiply(const Group& group) {
     wave.push_back(reinterpret_cast<Product*>(threads_[i].value));
   }
   MultiplyMatrices(static_cast<Factors>(group.meeting.step), wave);
+}
+
+void Teams::Draw(const Launch* launch, const Access& counter) {
+  Teams& self = *running;
+  self.threads_[self.thread()].counter = counter;
+  if (self.thread() == 0) Count(launch, counter);
+}
+
+// Draws the counter that all threads name; each gets what it held.
+void Teams::DrawTicket(const Group& group) {
+  const Access& counter = threads_[group.begin].counter;
+  for (int i = 0; i < group.threads; ++i) {
+    if (threads_[i].value == counter.address) continue;
+    Leave(kCudaLaunchFailed,
+          absl::StrCat(launch_.kernel, ": thread ", i, " of team ", launch_.thread / launch_.team,
+                       " draws another counter than the first thread"));
+  }
+  auto* const cell = reinterpret_cast<uint32_t*>(counter.address & ~kDeviceBit);
+  const uint32_t before = *cell, teams = static_cast<uint32_t>(group.meeting.step);
+  if (!drawn_.contains(counter.address)) {
+    Access look = counter;
+    look.write = false;
+    CheckOrder(&launch_, look);
+    if (before != 0) {
+      Leave(kCudaLaunchFailed,
+            absl::StrCat(ThreadText(launch_), " draws a counter that holds ", before,
+                         " when the launch begins, ", PlaceOf(launch_, counter),
+                         ": only zeros may lie there"));
+    }
+    drawn_[counter.address] = counter;
+  }
+  *cell = before + 1 < teams ? before + 1 : 0;
+  threads_[group.begin].value = before;
+  races_.Draw(counter.address);
+  counting_.Barrier();  // a GPU's threads meet before they draw, too
+}
+
+void Teams::CheckCounters() {
+  for (const auto& [address, counter] : drawn_) {
+    uint32_t left;
+    std::memcpy(&left, reinterpret_cast<const void*>(address & ~kDeviceBit), sizeof(left));
+    if (left == 0) continue;
+    stop_ = {kCudaLaunchFailed, absl::StrCat(launch_.kernel, ": counter not reset: it holds ", left,
+                                             " when the launch ends, ", PlaceOf(launch_, counter))};
+    return;
+  }
 }
 
 unsigned long Teams::Meet(const Launch*, const Meeting& meeting, unsigned long value) {

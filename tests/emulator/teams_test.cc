@@ -6,6 +6,7 @@
 #include <cstdlib>
 #include <cstring>
 #include <limits>
+#include <map>
 #include <string>
 #include <type_traits>
 #include <vector>
@@ -454,6 +455,126 @@ TEST_F(TeamsTest, ScratchThatNobodyWroteIsCaught) {
                              "store<f32>(a.b1, g * T + lane, load<f32>(b, lane));"),
                 HasSubstr("of team 1 reads"), 2, 2);
   }
+}
+
+// Four items share each sum: the last to draw adds up what all four stored, and says which it was.
+constexpr char kTicket[] = R"(
+  store<f32>(a.b0, g * T + lane, f32(g + lane));
+  const i32 before = ticket<T>(a.b1, g / 4, 4);
+  if (before == 3) {
+    f32 sum = 0;
+    for (i64 i = 0; i < 4; ++i) sum += load<f32>(a.b0, (g / 4 * 4 + i) * T + T - 1 - lane);
+    store<f32>(a.b0, (a.items + g / 4) * T + lane, sum);
+    if (lane == 0) store<f32>(a.b0, (a.items + a.items / 4) * T + g / 4, f32(g));
+  }
+)";
+
+class TicketsTest : public TeamsTest {
+ protected:
+  static constexpr int kItems = 8, kTiles = kItems / 4;
+
+  // Opens a device of this order, runs `body` for the items, and returns what the device says.
+  absl::Status FateOfSums(absl::string_view body, const char* order, unsigned blocks = kItems,
+                          unsigned char counters = 0) {
+    setenv("ATHANOR_EMULATOR_ORDER", order, 1);
+    Open();
+    std::string& code = codes_[std::string(body)];
+    if (code.empty()) code = Code(TeamProgram(128, 64, body));
+    const CudaFunction function = LoadCode(code);
+    memory_ = Upload(std::vector<float>((kItems + kTiles + 1) * 128, -1));
+    counters_ = Upload(std::vector<unsigned char>(sizeof(uint32_t) * kTiles, counters));
+    EXPECT_EQ(Launch(function, {.b0 = memory_, .b1 = counters_, .items = kItems}, blocks, 128),
+              kCudaSuccess);
+    return Wait();
+  }
+  // Expects the fault in each order.
+  template <typename Matcher>
+  void ExpectFaultOf(absl::string_view body, const Matcher& text, unsigned char counters = 0) {
+    for (const char* order : kOrders) {
+      EXPECT_THAT(std::string(FateOfSums(body, order, kItems, counters).message()), text) << order;
+    }
+  }
+  // Returns kTicket with another text for a part of it.
+  static std::string With(absl::string_view was, absl::string_view is) {
+    EXPECT_THAT(kTicket, HasSubstr(std::string(was)));
+    return absl::StrReplaceAll(kTicket, {{was, is}});
+  }
+
+  std::map<std::string, std::string> codes_;
+  BufferArgument memory_, counters_;
+};
+
+TEST_F(TicketsTest, TheLastToDrawSeesWhatAllStored) {
+  for (const char* order : kOrders) {
+    for (const unsigned blocks : {unsigned{kItems}, 3u, 1u}) {
+      const absl::Status status = FateOfSums(kTicket, order, blocks);
+      ASSERT_TRUE(status.ok()) << status;
+      const std::vector<float> got = Download<float>(memory_);
+      for (int tile = 0; tile < kTiles; ++tile) {
+        for (int lane = 0; lane < 128; ++lane) {
+          ASSERT_EQ(got[(kItems + tile) * 128 + lane], 4 * (127 - lane) + 16 * tile + 6) << order;
+        }
+      }
+      EXPECT_THAT(Download<uint32_t>(counters_), Each(0u)) << order;
+      if (blocks != kItems) continue;
+      const float last = got[(kItems + kTiles) * 128];
+      if (order == kOrders[0]) EXPECT_EQ(last, 3);
+      if (order == kOrders[1]) EXPECT_EQ(last, 0);
+    }
+  }
+}
+
+TEST_F(TicketsTest, ACounterThatIsNotDrawnByAllIsCaught) {
+  ExpectFaultOf(With("g / 4, 4)", "g / 4, 5)"),
+                HasSubstr("athanor_kernel: counter not reset: it holds 4 when the launch ends, 0 "
+                          "bytes into an argument of 8"));
+  ExpectFaultOf("if (g != 6) ticket<T>(a.b1, g / 4, 4);",
+                HasSubstr("counter not reset: it holds 3 when the launch ends, 4 bytes into an "
+                          "argument of 8"));
+}
+
+TEST_F(TicketsTest, CountersThatDoNotBeginAtZeroAreCaught) {
+  ExpectFaultOf(kTicket, HasSubstr("draws a counter that holds 16843009 when the launch begins"),
+                /*counters=*/1);
+}
+
+TEST_F(TicketsTest, StoresThatNoDrawOrdersAreCaught) {
+  const auto race = HasSubstr("in the same launch: teams do not wait for each other");
+  // A store behind the ticket.
+  const std::string store = "store<f32>(a.b0, g * T + lane, f32(g + lane));";
+  ExpectFaultOf(
+      absl::StrReplaceAll(With(store, ""), {{"a.b1, g / 4, 4);", "a.b1, g / 4, 4); " + store}}),
+      race);
+  // Sums that are added up before all are there.
+  ExpectFaultOf(With("before == 3", "before == 2"), race);
+  // Each item draws a counter of another sum.
+  ExpectFaultOf(With("ticket<T>(a.b1, g / 4, 4)", "ticket<T>(a.b1, g % 2, 4)"), race);
+  // A number that is drawn without a ticket, as by atomics without fences, orders nothing.
+  ExpectFaultOf(With("ticket<T>(a.b1, g / 4, 4)", "i32(g % 4); barrier<T>()"), race);
+}
+
+// Some order of teams mixes the items of two sums.
+TEST_F(TicketsTest, OneCounterForTwoSumsIsCaught) {
+  int caught = 0;
+  for (const char* order : kOrders) {
+    caught += !FateOfSums(With("ticket<T>(a.b1, g / 4, 4)", "ticket<T>(a.b1, 0, 4)"), order).ok();
+  }
+  EXPECT_GT(caught, 0);
+}
+
+TEST_F(TicketsTest, OnlyTicketsTouchCounters) {
+  const auto only = HasSubstr("a counter of tickets: only they may touch it");
+  ExpectFaultOf("ticket<T>(a.b1, g / 4, 4); load<u32>(a.b1, g / 4);", only);
+  ExpectFaultOf("ticket<T>(a.b1, g / 4, 5); if (lane == 0) store<u32>(a.b1, g / 4, 0);", only);
+}
+
+TEST_F(TicketsTest, ABlockDrawsOneCounterAtATime) {
+  ExpectFaultOf("ticket<T>(a.b1, lane / 64, 4);",
+                HasSubstr("draws another counter than the first thread"));
+  ExpectFaultOf("ticket<T>(a.b1, 2, 4);",
+                HasSubstr("writes 4 bytes 8 bytes into an argument of 8"));
+  ExpectFaultOf("if (lane != 5) ticket<T>(a.b1, 0, 4);",
+                AllOf(HasSubstr("wait for a ticket at"), HasSubstr("; thread 5 ended")));
 }
 
 TEST_F(TeamsTest, ALaneThatIsAbsentFromASwapIsCaught) {

@@ -249,7 +249,7 @@ class SuitesTest(unittest.TestCase):
         details = found["kernels.wrong"]["details"]
         self.assertGreater(len(details["wrong"]), 1)
         self.assertGreater(details["right"], 5)
-        self.assertEqual(details["right"] + len(details["wrong"]), 14)
+        self.assertEqual(details["right"] + len(details["wrong"]), 15)
         wrong = found["Golden/PrintedKernels.EqualTheReference/LoopsRunOverEveryElement"]
         self.assertRegex(wrong["why"], "relu_0: .*ILLEGAL_ADDRESS")
 

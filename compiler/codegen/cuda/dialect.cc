@@ -39,7 +39,7 @@ void NameArguments(const Kernel& kernel, const std::string& team, CodeText* code
   int64_t offset = shared ? ReservedBytes(kernel) : 0;
   for (size_t i = 0; i < kernel.buffers.size(); ++i) {
     const Buffer& b = kernel.buffers[i];
-    if (IsGlobal(b)) {
+    if (IsArgument(b)) {
       code->Line("const Buffer b", i, " = a.b", i, ";");
       continue;
     }

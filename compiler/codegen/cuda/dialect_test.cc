@@ -47,7 +47,7 @@ TEST_P(Golden, PrintsAsBefore) {
 INSTANTIATE_TEST_SUITE_P(Kernels, Golden,
                          testing::Values("gather", "indices", "narrow", "relu", "row", "sort",
                                          "team_block", "team_gather", "team_large", "team_map",
-                                         "team_row", "tensor_f16", "tile"));
+                                         "team_row", "tensor_f16", "ticket", "tile"));
 
 // Fragments are loaded from shared memory, and copies go there.
 TEST(VerifyCuda, RefusesMatricesThatNoSharedMemoryHolds) {
@@ -154,6 +154,17 @@ TEST(PrintCudaKernel, PrintsALibraryCallAsItsKir) {
   EXPECT_TRUE(VerifyCuda(kernel).ok()) << VerifyCuda(kernel);
   EXPECT_EQ(PrintCudaKernel(kernel, {}), text);
   EXPECT_EQ(CudaWorkspaceBytes(kernel), 0);
+}
+
+// Memory of the launch comes with the other arguments, before the sizes.
+TEST(PrintCudaKernel, DrawsTicketsFromArguments) {
+  const std::string text = Print(
+      "kernel(s0) team 128 grid 4*s0\nb0: f32 out\nb1: u32 launch 8 zeroed\n"
+      "v0: i32 = ticket b1[floordiv(g, 4)] of 4\n");
+  EXPECT_THAT(text, AllOf(HasSubstr("  Buffer b0;\n  Buffer b1;\n  i64 s0;\n"),
+                          HasSubstr("TEAM_KERNEL(athanor_kernel, 128, 64) {"),
+                          HasSubstr("const Buffer b1 = a.b1;"),
+                          HasSubstr("i32 v0 = ticket<128>(b1, ((g >> 2)), 4);")));
 }
 
 // 2045 buffers of 16 bytes, a size and four words are 32,760 bytes. Scratch is no argument.

@@ -9,7 +9,8 @@
 namespace athanor::kir {
 namespace {
 
-// Reductions of a team that is a block take these shared bytes (kReduceBytes of team.h.txt).
+// Reductions and tickets of a team that is a block take these shared bytes (kReduceBytes of
+// team.h.txt).
 constexpr int64_t kReduceBytes = 64;
 
 absl::Status LanesOfTeam(int team, const char* language, const std::vector<Stmt>& body) {
@@ -56,7 +57,7 @@ int64_t SharedBytes(const Kernel& kernel, int64_t most) {
 void DefineArguments(const Kernel& kernel, const char* space, CodeText* code) {
   code->Line("struct Arguments {");
   for (size_t i = 0; i < kernel.buffers.size(); ++i) {
-    if (IsGlobal(kernel.buffers[i])) code->Line("  Buffer b", i, ";");
+    if (IsArgument(kernel.buffers[i])) code->Line("  Buffer b", i, ";");
   }
   for (size_t i = 0; i < kernel.sizes.size(); ++i) code->Line("  i64 s", i, ";");
   code->Line("  i64 items;");

@@ -18,9 +18,10 @@ absl::Status VerifyTeam(const Kernel& kernel, const char* language);
 // Reports whether statements make fragments or copy beside the threads.
 bool HasMatrices(const std::vector<Stmt>& body);
 
-inline bool IsGlobal(const Buffer& b) { return b.space == Space::kGlobal; }
+// Reports whether a buffer is an argument of the kernel.
+inline bool IsArgument(const Buffer& b) { return b.space != Space::kScratch; }
 
-// Returns what reductions take of the shared memory of a team.
+// Returns what reductions and tickets take of the shared memory of a team.
 int64_t ReservedBytes(const Kernel& kernel);
 // Reports whether scratch lies in shared memory: that of all teams of a block fits `most` bytes.
 bool SharesScratch(const Kernel& kernel, int64_t most);

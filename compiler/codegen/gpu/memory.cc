@@ -98,6 +98,10 @@ std::string GpuMemory::Copy(const Access& to, const MatrixOperand& from, int64_t
                to.predicate ? to.predicate->text : "1"});
 }
 
+std::string GpuMemory::Ticket(int buffer, const std::string& index, int64_t teams) {
+  return Call(OfTeam("ticket"), {BufferName(buffer), index, Cat(teams)});
+}
+
 std::string GpuMemory::Commit() { return "commit_copies()"; }
 
 std::string GpuMemory::Wait(int64_t groups) { return Cat("wait_copies<", groups, ">()"); }

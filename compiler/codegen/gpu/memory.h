@@ -30,6 +30,7 @@ class GpuMemory : public Memory {
   std::string Barrier() override;
   std::string Fragment(Type type, const MatrixOperand& from) override;
   std::string Copy(const Access& to, const MatrixOperand& from, int64_t elements) override;
+  std::string Ticket(int buffer, const std::string& index, int64_t teams) override;
   std::string Commit() override;
   std::string Wait(int64_t groups) override;
 

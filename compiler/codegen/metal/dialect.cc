@@ -101,7 +101,7 @@ void NameArguments(const Kernel& kernel, CodeText* code) {
   int64_t offset = shared ? ReservedBytes(kernel) : 0;
   for (size_t i = 0; i < kernel.buffers.size(); ++i) {
     const Buffer& b = kernel.buffers[i];
-    if (IsGlobal(b)) {
+    if (IsArgument(b)) {
       code->Line("const Buffer b", i, " = a.b", i, ";");
       continue;
     }
@@ -127,6 +127,12 @@ absl::Status VerifyMetal(const kir::Kernel& kernel) {
     return absl::UnimplementedError(
         Cat(name, "fragments and copies beside the threads are not printed as Metal; such tiles ",
             "are CUDA's"));
+  }
+  for (size_t i = 0; i < kernel.buffers.size(); ++i) {
+    if (kernel.buffers[i].space != kir::Space::kLaunch) continue;
+    return absl::UnimplementedError(
+        Cat(name, "b", i, " is memory of the launch; sums that teams share by tickets are not ",
+            "printed as Metal, but as CUDA"));
   }
   return Prefixed(name, kir::VerifyTeam(kernel, "Metal"));
 }

@@ -92,6 +92,13 @@ TEST(VerifyMetal, RefusesMatrices) {
   }
 }
 
+TEST(VerifyMetal, RefusesTickets) {
+  ExpectRefused(Parse("kernel() team 128 grid 4\nb0: u32 launch 1 zeroed\n"
+                      "v0: i32 = ticket b0[floordiv(g, 4)] of 4\n"),
+                absl::StatusCode::kUnimplemented,
+                "b0 is memory of the launch; sums that teams share by tickets are not printed");
+}
+
 // Scratch of 32 KiB fits a threadgroup only without the 64 bytes of reductions, and if no other
 // team shares it.
 TEST(MetalWorkspaceBytes, CountsWhatNoThreadgroupHolds) {

@@ -125,8 +125,8 @@ TEST(PrintedKernels, EqualTheReference) {
   for (const PrintedCheck& check : PrintedChecks()) {
     // Their teams are a part of a SIMD-group, which Metal refuses.
     if (check.name == "TeamsMaskLanes" || check.name == "TeamsReadWhatOthersWrote") continue;
-    // It has no fragments.
-    if (check.name.substr(0, 7) == "TilesOf") continue;
+    // It has no fragments and no tickets.
+    if (check.name.substr(0, 7) == "TilesOf" || check.name == "TeamsShareSums") continue;
     SCOPED_TRACE(std::string(check.name));
     check.run(launcher);
   }

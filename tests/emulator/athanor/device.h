@@ -249,6 +249,23 @@ template <int T, typename Value>
 FN Value from_first(Value x, athanor::emulator::Site site = ATHANOR_SITE) {
   return athanor::emulator::Meet<T>(athanor::emulator::Meeting::kFromFirst, x, 0, site);
 }
+template <int T>
+FN i32 ticket(const Buffer& counters, i64 index, i32 teams,
+              athanor::emulator::Site site = ATHANOR_SITE) {
+  namespace emulator = athanor::emulator;
+  static_assert(T == emulator::kMostThreadsOfBlock, "a block draws tickets");
+  const u64 argument = reinterpret_cast<u64>(counters.data);
+  const emulator::Access counter = {argument + index * i64(sizeof(u32)), sizeof(u32), true,
+                                    argument, counters.bytes};
+  if (u64(index) >= u64(counters.bytes) / sizeof(u32)) {
+    emulator::Fail(emulator::Fault::kArgument, counter.address, sizeof(u32), true, argument,
+                   counters.bytes);
+  }
+  emulator::Element<u32>(counter.address, true);
+  emulator::CheckTeam(T);
+  emulator::launch->draw(emulator::launch, counter);
+  return i32(emulator::Meet<T>(emulator::Meeting::kTicket, counter.address, teams, site));
+}
 
 template <typename T>
 FN T* checked(const Buffer& b, i64 index, bool write) {

@@ -44,9 +44,9 @@ struct Access {
 
 // Says where threads wait for each other.
 struct Meeting {
-  enum Kind { kBarrier, kSwap, kFromFirst, kMultiply } kind;
+  enum Kind { kBarrier, kSwap, kFromFirst, kMultiply, kTicket } kind;
   int team;  // threads, as the kernel's text says
-  int step;  // of a swap; of a product, its Factors
+  int step;  // of a swap; of a product, its Factors; of a ticket, how many teams draw the counter
   const char* file;
   int line, column;
 };
@@ -83,6 +83,8 @@ struct Launch {
   // Do one part of it each: tell of a race, and count a request.
   void (*order)(const Launch*, const Access&) = nullptr;
   void (*count)(const Launch*, const Access&) = nullptr;
+  // Says which counter the thread that runs draws at the kTicket that it comes to.
+  void (*draw)(const Launch*, const Access&) = nullptr;
   // Tells the row and the column of the element in a slot of the thread that runs, of operands
   // whose elements have so many bytes.
   void (*element)(const Launch*, MatrixSide, int bytes, int slot, int* row, int* column) = nullptr;
