@@ -97,7 +97,7 @@ class TicketChecker {
   void Define(const Stmt& s) {
     if (s.opcode == Opcode::kConst && s.type == Type{DType::kI32}) {
       constants_[s.result] = s.constant.i;
-    } else if (ticket_ != nullptr && s.opcode == Opcode::kCompute && s.op == Op::kLessThan &&
+    } else if (ticket_ != nullptr && s.opcode == Opcode::kCompute && IsComparison(s.op) &&
                s.args[1] == ticket_->result) {
       const auto limit = constants_.find(s.args[0]);
       if (limit != constants_.end() && limit->second == ticket_->step - 2) {
