@@ -33,7 +33,7 @@ if v4 {
   v6: f32x128 = broadcast(v5)
   mut v7: f32x128 = v6
   for i0 in [0, 4) step 1 {
-    v8: f32x128 = load b2[1024*floordiv(g, 4) + 256*i0 + lane]
+    v8: f32x128 = load b2[1024*floordiv(g, 4) + 256*i0 - lane + 127]
     v9: f32x128 = Add(v7, v8)
     v7 := v9
   }
@@ -69,7 +69,8 @@ TEST(CheckTickets, RefusesTheRest) {
       {"store b2[256*g + lane]", "store b2[256*floordiv(g, 2) + lane]", "b2: two items may be"},
       {"store b2[256*g + lane + 128]", "store b2[128*g + lane]", "b2: two items may be"},
       {"v2: i32 = ticket b3[floordiv(g, 4)] of 4", "v2: i32 = const 3",
-       "v8 = load b2[1024*floordiv(g, 4) + 256*i0 + lane]: other items may not have stored it"},
+       "v8 = load b2[1024*floordiv(g, 4) + 256*i0 - lane + 127]: other items may not have stored "
+       "it"},
       // Loads.
       {"v3: i32 = const 2", "v3: i32 = const 1", "it must stand in an if that the ticket is the"},
       {"v3: i32 = const 2", "v3: i32 = const 3", "it must stand in an if that the ticket is the"},
