@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <iterator>
 #include <limits>
 #include <utility>
 
@@ -32,7 +33,7 @@ absl::Status Executable::Context::Allocate() {
   ASSIGN_OR_RETURN(const int64_t arena_bytes, PlaceStaged());
   ASSIGN_OR_RETURN(arena_, device.Allocate(MemoryKind::kArena, arena_bytes));
   if (const int64_t granule = arena_->granularity(); granule > 0) {
-    committed_.resize((arena_bytes + granule - 1) / granule);
+    granules_.resize((arena_bytes + granule - 1) / granule);
   } else {
     RETURN_IF_ERROR(arena_charge_.Raise(arena_bytes));
   }
@@ -262,8 +263,8 @@ void Executable::Context::ForUncommitted(
     next = std::max(next, place / granule);
     while (next < end) {
       const int64_t first = next++;
-      if (committed_[first]) continue;
-      while (next < end && !committed_[next]) ++next;
+      if (granules_[first] == Granule::kCommitted) continue;
+      while (next < end && granules_[next] != Granule::kCommitted) ++next;
       use(first, next);
     }
   };
@@ -277,31 +278,49 @@ void Executable::Context::ForUncommitted(
 }
 
 absl::Status Executable::Context::CommitArena() {
-  if (committed_.empty()) return absl::OkStatus();
-  const int64_t granule = arena_->granularity(), held = arena_charge_.bytes();
-  int64_t more = 0;
-  ForUncommitted([&](int64_t first, int64_t end) { more += (end - first) * granule; });
-  if (more == 0) return absl::OkStatus();
-  RETURN_IF_ERROR(arena_charge_.Raise(held + more));
-  const auto bytes = [&](int64_t first, int64_t end) {
-    return std::min(end * granule, arena_->bytes()) - first * granule;
-  };
+  if (granules_.empty()) return absl::OkStatus();
+  const int64_t granule = arena_->granularity();
+  const auto begin = granules_.begin();
+  int64_t wanted = 0, more = 0;
+  ForUncommitted([&](int64_t first, int64_t end) {
+    wanted += end - first;
+    more += std::count(begin + first, begin + end, Granule::kNone) * granule;
+  });
+  if (wanted == 0) return absl::OkStatus();
+  RETURN_IF_ERROR(arena_charge_.Raise(arena_charge_.bytes() + more));
   absl::Status status;
   ForUncommitted([&](int64_t first, int64_t end) {
-    if (status.ok()) status = arena_->Commit(first * granule, bytes(first, end));
+    const int64_t bytes = std::min(end * granule, arena_->bytes()) - first * granule;
+    if (status.ok()) status = arena_->Commit(first * granule, bytes);
   });
-  if (!status.ok()) {
-    int64_t kept = std::count(committed_.begin(), committed_.end(), true) * granule;
-    ForUncommitted([&](int64_t first, int64_t end) {
-      kept += arena_->Decommit(first * granule, bytes(first, end));
-    });
-    arena_charge_.Lower(std::max(held, kept));
-    return status;
-  }
   ForUncommitted([&](int64_t first, int64_t end) {
-    std::fill(committed_.begin() + first, committed_.begin() + end, true);
+    if (status.ok()) {
+      std::fill(begin + first, begin + end, Granule::kCommitted);
+    } else {
+      DecommitArena(first, end);
+    }
   });
-  return absl::OkStatus();
+  if (!status.ok()) LowerArenaCharge();
+  return status;
+}
+
+void Executable::Context::DecommitArena(int64_t first, int64_t end) {
+  const int64_t granule = arena_->granularity();
+  const auto decommit = [&](int64_t from, int64_t to) {
+    return arena_->Decommit(from * granule,
+                            std::min(to * granule, arena_->bytes()) - from * granule);
+  };
+  std::fill(granules_.begin() + first, granules_.begin() + end, Granule::kNone);
+  if (decommit(first, end) == 0) return;
+  // Asks one by one which those are.
+  for (int64_t g = first; g < end; ++g) {
+    if (decommit(g, g + 1) > 0) granules_[g] = Granule::kStale;
+  }
+}
+
+void Executable::Context::LowerArenaCharge() {
+  const auto none = std::count(granules_.begin(), granules_.end(), Granule::kNone);
+  arena_charge_.Lower((std::ssize(granules_) - none) * arena_->granularity());
 }
 
 absl::Status Executable::Context::Poison() {
@@ -338,9 +357,9 @@ absl::Status Executable::Context::Wait() {
 }
 
 void Executable::Context::Trim() {
-  if (committed_.empty()) return;
-  arena_charge_.Lower(arena_->Decommit());
-  std::fill(committed_.begin(), committed_.end(), false);
+  if (granules_.empty()) return;
+  DecommitArena(0, std::ssize(granules_));
+  LowerArenaCharge();
   bound_ = brought_ = false;
 }
 

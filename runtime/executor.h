@@ -262,6 +262,10 @@ class Executable::Context {
   // Calls `use` with each run [first, end) of granules that the bound sizes touch and that are not
   // committed, ascending.
   void ForUncommitted(absl::FunctionRef<void(int64_t first, int64_t end)> use) const;
+  // Gives granules [first, end) back to the system, and notes which it did not take.
+  void DecommitArena(int64_t first, int64_t end);
+  // Lowers the charge to the granules that the arena has.
+  void LowerArenaCharge();
   // Makes inputs and outputs available to kernels: in place, or by copies of the inputs.
   absl::Status BindTensors(absl::Span<const absl::string_view> inputs,
                            absl::Span<const absl::Span<char>> outputs, bool resident);
@@ -305,7 +309,10 @@ class Executable::Context {
   const std::shared_ptr<const Executable> executable_;
   MemoryCharge arena_charge_, scratch_charge_;
   std::unique_ptr<DeviceMemory> arena_;
-  std::vector<bool> committed_;  // by the arena's granule; empty: all are
+  // A granule without memory; one that runs use; one that the system did not take back: it takes
+  // memory, but has to be committed before use.
+  enum class Granule : uint8_t { kNone, kCommitted, kStale };
+  std::vector<Granule> granules_;  // of the arena; empty: all of it is committed
   std::unique_ptr<DeviceQueue> queue_;
   std::vector<void*> addresses_;  // by buffer
   std::vector<int64_t> dims_;     // for which the values below were computed

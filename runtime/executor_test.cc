@@ -455,10 +455,19 @@ TEST_P(ExecutorTest, WhatIsNotGivenBackStaysCharged) {
     EXPECT_EQ(large.Run(*executable, context.get()).code(), absl::StatusCode::kResourceExhausted);
     EXPECT_EQ(ledger.held, before + kPage);
   }
+  // What a call uses again of it is charged once.
   scarce.left = 10 * kPage;
+  for (int i = 0; i < 3; ++i) {
+    ASSERT_TRUE(few.Run(*executable, context.get()).ok());
+    EXPECT_TRUE(few.Right(1.0f));
+    EXPECT_EQ(ledger.held, before + 2 * kPage);
+    context->Trim();
+    EXPECT_EQ(ledger.held, before + kPage);
+  }
   scarce.stuck = 0;
   ASSERT_TRUE(large.Run(*executable, context.get()).ok());
   EXPECT_TRUE(large.Right(1.0f));
+  EXPECT_EQ(ledger.held, before + 3 * kPage);
   context->Trim();
   EXPECT_EQ(ledger.held, before);
 }
