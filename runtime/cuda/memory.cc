@@ -170,7 +170,10 @@ class PinnedMemory : public DeviceMemory {
   PinnedMemory(const CudaDevice& device, void* data, int64_t bytes)
       : DeviceMemory(data, bytes), device_(device) {}
   ~PinnedMemory() override {
-    if (device_.Enter().ok()) device_.driver().MemFreeHost(data());
+    // The host's memory is there after a loss, too. If a lost device's driver refuses, it stays
+    // until the process ends.
+    device_.Enter().IgnoreError();
+    device_.driver().MemFreeHost(data());
   }
 
  private:

@@ -288,6 +288,26 @@ TEST(CudaMemoryTest, ALostDeviceCommitsNothing) {
   memory->Decommit();
 }
 
+TEST(CudaMemoryTest, PinnedMemoryIsGivenBackAfterALossToo) {
+  static CudaResult (*free_host)(void*);
+  static std::vector<void*> freed;
+  Gpu gpu;
+  free_host = gpu.driver.MemFreeHost;
+  freed.clear();
+  gpu.driver.MemFreeHost = [](void* pointer) {
+    freed.push_back(pointer);
+    return free_host(pointer);
+  };
+  std::vector<void*> taken;
+  for (const bool lost : {false, true}) {
+    auto memory = gpu.device->Allocate(MemoryKind::kStaging, 100).value();
+    taken.push_back(memory->data());
+    if (lost) gpu.device->Check(kCudaIllegalAddress, "a test").IgnoreError();
+    memory.reset();
+    EXPECT_EQ(freed, taken);
+  }
+}
+
 TEST(CudaMemoryTest, ManyThreadsHaveMemoriesOfTheirOwn) {
   Gpu gpu;
   const int64_t before = gpu.Free();
