@@ -210,7 +210,7 @@ absl::Status PlanCheck::RunReferences() {
   if (!exact_ran_) {
     reply_.add_left_out(absl::StrCat("comparison with the whole graph in f64: ", why));
     for (auto& run : exact_.outputs) {
-      for (GuardedBytes& output : run) output.Drop();
+      for (GuardedBytes& output : run) RETURN_IF_ERROR(output.Drop());
     }
     exact_.outputs.clear();
     std::fill_n(baseline_.marks, runs_->runs().size(), PlanMark());
@@ -240,7 +240,7 @@ absl::Status PlanCheck::TakeReferences() {
           // The worker may map all of what it shares, and lives on.
           ASSIGN_OR_RETURN(GuardedBytes own, GuardedBytes::Create(output.bytes()));
           std::memcpy(own.data(), output.data(), output.bytes());
-          output.Drop();
+          RETURN_IF_ERROR(output.Drop());
           output = std::move(own);
         }
         output.Freeze();

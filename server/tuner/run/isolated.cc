@@ -141,7 +141,12 @@ absl::StatusOr<GuardedBytes> GuardedBytes::Again(SharedMemory::Place place, size
 
 void GuardedBytes::Freeze() { mprotect(memory_.data(), memory_.bytes() - PageBytes(), PROT_READ); }
 
-void GuardedBytes::Drop() { madvise(memory_.data(), memory_.bytes() - PageBytes(), MADV_REMOVE); }
+absl::Status GuardedBytes::Drop() {
+  const size_t used = memory_.bytes() - PageBytes();
+  if (madvise(memory_.data(), used, MADV_REMOVE) == 0) return absl::OkStatus();
+  return absl::UnavailableError(
+      absl::StrCat("giving back memory of a check: ", used, " bytes: ", std::strerror(errno)));
+}
 
 bool GuardedBytes::MarginIntact() const {
   return std::all_of(memory_.data(), data(), [](char c) { return c == kMargin; });

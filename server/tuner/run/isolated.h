@@ -75,8 +75,9 @@ class GuardedBytes {
   SharedMemory::Place place() const { return memory_.place(); }
   // Makes writing raise SIGSEGV too, in this process and those forked from it.
   void Freeze();
-  // Gives the pages back, for all who map them: they read as zero. REQUIRES: it is not frozen
-  void Drop();
+  // Gives the pages back, for all who map them: they read as zero. UNAVAILABLE if the system does
+  // not take them: they stay as they are. REQUIRES: it is not frozen
+  absl::Status Drop();
   // Reports whether the bytes between the page's start and data() are as Create left them.
   bool MarginIntact() const;
 

@@ -1,5 +1,9 @@
 #include "server/tuner/run/isolated.h"
 
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
 #include <algorithm>
 #include <array>
 #include <string>
@@ -28,6 +32,30 @@ TEST(IsolatedTest, ReturnsWhatTheBodyReturns) {
   const absl::Status status =
       RunIsolated("a body", kLimits, [] { return absl::DataLossError("wrong"); });
   EXPECT_EQ(status, absl::DataLossError("wrong"));
+}
+
+TEST(IsolatedTest, DroppedBytesAreZeroForAll) {
+  for (const size_t bytes : {size_t{0}, size_t{1}, kBytes, kBytes + 1}) {
+    GuardedBytes memory = GuardedBytes::Create(bytes).value();
+    std::fill_n(memory.data(), bytes, 'x');
+    ASSERT_TRUE(RunIsolated("a body", kLimits, [&] { return memory.Drop(); }).ok());
+    EXPECT_EQ(memory.view(), std::string(bytes, '\0'));
+  }
+}
+
+TEST(IsolatedTest, BytesThatTheSystemDoesNotTakeBackAreTold) {
+  const int file = memfd_create("a test", MFD_CLOEXEC | MFD_ALLOW_SEALING);
+  ASSERT_EQ(ftruncate(file, kBytes), 0);
+  GuardedBytes memory = GuardedBytes::Create(1, [&](size_t bytes) -> absl::StatusOr<SharedMemory> {
+                          return *SharedMemory::OfFile(file, 0, bytes);
+                        }).value();
+  *memory.data() = 'x';
+  // Who maps it already may write, but nobody may make holes.
+  ASSERT_EQ(fcntl(file, F_ADD_SEALS, F_SEAL_FUTURE_WRITE), 0);
+  const absl::Status kept = memory.Drop();
+  EXPECT_EQ(kept.code(), absl::StatusCode::kUnavailable) << kept;
+  EXPECT_EQ(memory.view(), "x");
+  close(file);
 }
 
 // The caller's thread lives on in the parent alone: its stack must not become that of a thread of
