@@ -160,6 +160,7 @@ absl::Status CudaDevice::Check(CudaResult result, absl::string_view call) const 
     if (!loss_.ok()) return loss_;
     loss_ = absl::UnavailableError(absl::StrCat(
         "device ", full_name(), " is lost until this process restarts: ", status.message()));
+    lost_by_kernel_.store(IsKernelFault(result), std::memory_order_release);
     lost_.store(true, std::memory_order_release);
   }
   const absl::Status lost = loss();

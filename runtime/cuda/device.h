@@ -86,6 +86,8 @@ class CudaDevice : public Device {
   CudaClocks clocks() const { return ReadClocks(properties_.bus_id); }
   // Returns the first error that ended the context; OK as long as it is usable.
   absl::Status loss() const;
+  // Reports whether that error can be a kernel's doing (IsKernelFault).
+  bool LostByKernel() const { return lost_by_kernel_.load(std::memory_order_acquire); }
   // Sets what is called with that error once, on the thread that finds it. Before other threads
   // use the device.
   void OnLoss(std::function<void(const absl::Status&)> call) { on_loss_ = std::move(call); }
@@ -125,7 +127,7 @@ class CudaDevice : public Device {
   CudaDeviceHandle handle_ = 0;
   CudaContext context_ = nullptr;  // retained
   std::function<void(const absl::Status&)> on_loss_;
-  mutable std::atomic<bool> lost_{false};
+  mutable std::atomic<bool> lost_{false}, lost_by_kernel_{false};
   mutable Mutex mu_;
   mutable absl::Status loss_ ABSL_GUARDED_BY(mu_);  // the first error that ended the context
   mutable Mutex library_mu_;

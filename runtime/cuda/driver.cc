@@ -43,6 +43,7 @@ struct Meaning {
   CudaResult result;
   absl::StatusCode code;
   bool sticky;
+  bool of_kernel = false;  // sticky, and what a kernel did can have led to it
 };
 
 // Any other result is INTERNAL; its context may be usable or not.
@@ -72,17 +73,17 @@ constexpr Meaning kMeanings[] = {
     {kCudaEccUncorrectable, absl::StatusCode::kUnavailable, true},
     {kCudaContained, absl::StatusCode::kUnavailable, true},
     {kCudaContextIsDestroyed, absl::StatusCode::kUnavailable, true},
-    {kCudaIllegalAddress, absl::StatusCode::kUnavailable, true},
-    {kCudaLaunchTimeout, absl::StatusCode::kUnavailable, true},
-    {kCudaAssert, absl::StatusCode::kUnavailable, true},
-    {kCudaHardwareStackError, absl::StatusCode::kUnavailable, true},
-    {kCudaIllegalInstruction, absl::StatusCode::kUnavailable, true},
-    {kCudaMisalignedAddress, absl::StatusCode::kUnavailable, true},
-    {kCudaInvalidAddressSpace, absl::StatusCode::kUnavailable, true},
-    {kCudaInvalidPc, absl::StatusCode::kUnavailable, true},
-    {kCudaLaunchFailed, absl::StatusCode::kUnavailable, true},
-    {kCudaTensorMemoryLeak, absl::StatusCode::kUnavailable, true},
-    {kCudaUnknown, absl::StatusCode::kUnavailable, true},
+    {kCudaIllegalAddress, absl::StatusCode::kUnavailable, true, true},
+    {kCudaLaunchTimeout, absl::StatusCode::kUnavailable, true, true},
+    {kCudaAssert, absl::StatusCode::kUnavailable, true, true},
+    {kCudaHardwareStackError, absl::StatusCode::kUnavailable, true, true},
+    {kCudaIllegalInstruction, absl::StatusCode::kUnavailable, true, true},
+    {kCudaMisalignedAddress, absl::StatusCode::kUnavailable, true, true},
+    {kCudaInvalidAddressSpace, absl::StatusCode::kUnavailable, true, true},
+    {kCudaInvalidPc, absl::StatusCode::kUnavailable, true, true},
+    {kCudaLaunchFailed, absl::StatusCode::kUnavailable, true, true},
+    {kCudaTensorMemoryLeak, absl::StatusCode::kUnavailable, true, true},
+    {kCudaUnknown, absl::StatusCode::kUnavailable, true, true},
 };
 
 Meaning MeaningOf(CudaResult result) {
@@ -109,6 +110,8 @@ absl::StatusOr<const CudaDriver*> CudaDriver::Load(const char* file) {
 }
 
 bool IsStickyError(CudaResult result) { return MeaningOf(result).sticky; }
+
+bool IsKernelFault(CudaResult result) { return MeaningOf(result).of_kernel; }
 
 absl::Status CudaStatus(const CudaDriver& cuda, CudaResult result, absl::string_view call) {
   if (result == kCudaSuccess) return absl::OkStatus();

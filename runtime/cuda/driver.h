@@ -260,6 +260,10 @@ struct CudaDriver {
 // promises a usable context only for the results of this header.
 bool IsStickyError(CudaResult result);
 
+// Reports whether what a kernel did can have led to a result that ends its context; others come
+// from the chip, the driver or another process.
+bool IsKernelFault(CudaResult result);
+
 // Returns OK for kCudaSuccess. Otherwise the message is `call`, the driver's name of the error and
 // its explanation; the code says what to do next: RESOURCE_EXHAUSTED: with less memory;
 // UNAVAILABLE: the context is lost, in another process; FAILED_PRECONDITION: with another device,

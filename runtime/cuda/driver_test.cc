@@ -61,5 +61,21 @@ TEST(CudaStatusTest, OnlyAFaultedContextIsLost) {
   }
 }
 
+TEST(CudaStatusTest, AKernelIsToBlameForItsFaultsOnly) {
+  for (CudaResult result :
+       {kCudaIllegalAddress, kCudaLaunchTimeout, kCudaAssert, kCudaHardwareStackError,
+        kCudaIllegalInstruction, kCudaMisalignedAddress, kCudaInvalidAddressSpace, kCudaInvalidPc,
+        kCudaLaunchFailed, kCudaTensorMemoryLeak, kCudaUnknown}) {
+    EXPECT_TRUE(IsStickyError(result)) << result;
+    EXPECT_TRUE(IsKernelFault(result)) << result;
+  }
+  for (CudaResult result :
+       {kCudaEccUncorrectable, kCudaNvlinkUncorrectable, kCudaContained, kCudaContextIsDestroyed,
+        kCudaMpsClientTerminated, kCudaMpsConnectionFailed, kCudaDeviceUnavailable, kCudaSuccess,
+        kCudaOutOfMemory}) {
+    EXPECT_FALSE(IsKernelFault(result)) << result;
+  }
+}
+
 }  // namespace
 }  // namespace athanor

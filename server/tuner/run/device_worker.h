@@ -27,10 +27,9 @@ class DeviceWorker {
   // `fd` is a socket; `memory` is of a file that the worker has under the same number.
   DeviceWorker(int fd, Scratch memory) : fd_(fd), memory_(std::move(memory)) {}
 
-  // Completes the job and runs it. Errors are those of RunIsolated, INTERNAL if the GPU is lost by
-  // it, or if the reply is none, or to another job, and UNAVAILABLE if others held the GPU's memory
-  // (IsShortOfMemory()). If nobody is left to answer, this process ends (kTunerExitWorker): its
-  // parent starts both anew.
+  // Completes the job and runs it. Errors are those of RunIsolated and RunOnDevice, and INTERNAL if
+  // the reply is none, or to another job. If nobody is left to answer, this process ends
+  // (kTunerExitWorker): its parent starts both anew.
   absl::StatusOr<internal::WorkerReply> Run(absl::string_view what, const IsolationLimits& limits,
                                             internal::WorkerJob* job);
 

@@ -62,7 +62,9 @@ absl::Status RunOnDevice(const v1::Target& target, int threads,
   ASSIGN_OR_RETURN(CudaDevice* const device, TheGpu());
   const absl::StatusOr<int64_t> free = device->FreeBytes();
   absl::Status status = free.ok() ? body(device) : free.status();
-  if (absl::IsUnavailable(status)) return absl::InternalError(status.message());
+  if (absl::IsUnavailable(status) && device->LostByKernel()) {
+    return absl::InternalError(status.message());
+  }
   const int64_t all = device->properties().memory_bytes;
   if (absl::IsResourceExhausted(status) &&
       static_cast<double>(*free) < kAlmostAll * static_cast<double>(all)) {

@@ -32,9 +32,10 @@ absl::StatusOr<CudaDevice*> TheGpu();
 
 // Makes the device, with `threads` of the CPU that are not bound to cores, or takes the GPU, and
 // returns what `body` returns. Other errors are those of the device's Create; INTERNAL if a GPU was
-// lost, which is to a kernel of a GPU what a crash of its process is to one of the CPU; UNAVAILABLE
-// if a GPU's memory did not suffice while others held a good part of it, as a server does for its
-// plans: that says nothing of what ran.
+// lost by a fault of a kernel, which is to a kernel of a GPU what a crash of its process is to one
+// of the CPU; UNAVAILABLE if it was lost otherwise or does not answer, or if its memory did not
+// suffice while others held a good part of it, as a server does for its plans: that says nothing of
+// what ran.
 absl::Status RunOnDevice(const v1::Target& target, int threads,
                          absl::FunctionRef<absl::Status(Device* device)> body);
 // As RunOnDevice, for the host in a process of its own (isolated.h). REQUIRES: for a GPU, this
