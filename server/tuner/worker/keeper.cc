@@ -255,8 +255,9 @@ internal::WorkerReply Keeper::Do(const internal::WorkerJob& job, const std::stri
   if (absl::Status started = Start(); !started.ok()) return ReplyOf(started);
   const IsolationLimits limits{.timeout = std::chrono::milliseconds(job.timeout_ms()),
                                .memory_bytes = job.memory_bytes()};
+  const IsolationLimits drawing{.timeout = limits.timeout / 2, .memory_bytes = limits.memory_bytes};
   absl::StatusOr<internal::WorkerReply> reply =
-      Exchange(absl::StrCat("drawing the inputs of ", job.what()), limits, job.number(), bytes);
+      Exchange(absl::StrCat("drawing the inputs of ", job.what()), drawing, job.number(), bytes);
   if (reply.ok() && reply->drawn()) {
     reply = Exchange(job.what(), limits, job.number(), "");
     if (reply.ok() && reply->drawn()) {
@@ -266,6 +267,9 @@ internal::WorkerReply Keeper::Do(const internal::WorkerJob& job, const std::stri
   } else if (!reply.ok()) {
     // Nothing of what the job is about ran.
     reply = absl::UnavailableError(reply.status().message());
+  } else if (reply->code() == 0) {
+    worker_.reset();
+    reply = absl::UnavailableError(absl::StrCat(job.what(), ": it ended before it began to run"));
   }
   if (!reply.ok()) return ReplyOf(reply.status());
   if (reply->lost()) worker_.reset();

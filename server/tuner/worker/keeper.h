@@ -11,7 +11,8 @@
 // kernel has ended its context, and is ended where a job takes too long or too much memory: that
 // costs the job. So does the end that somebody else gives it, as UNAVAILABLE, since that says
 // nothing of the kernel; and so does one that comes before what the job is about has begun to run,
-// while it draws inputs. A reply to another job ends the process.
+// while it draws inputs, which may take half as long as the job. A reply to another job ends the
+// process, and so does a success of what has not begun to run.
 //
 // Rejected: the server starts each process anew at the tuner's word. It would have to pass sockets
 // through a tuner that may not have any, and a tuner would wait for the server.
