@@ -233,6 +233,9 @@ class Executable::Context {
   // Gives the arena's memory back to the system, unless it was allocated with the context; the next
   // run commits it again. Between runs.
   void Trim();
+  // Drops all recordings if they have more launches than so many; runs make those that they need
+  // again. Between runs.
+  void LimitRecordings(int64_t launches);
   // Bytes of the arena's granules that this context's runs have touched.
   int64_t charged_bytes() const { return arena_charge_.bytes(); }
 
@@ -336,6 +339,7 @@ class Executable::Context {
   bool turn_failed_ = false;     // the first error of a loop is noted
   bool brought_ = false;         // the device has the last run's inputs, and its slots are empty
   std::map<Span, std::unique_ptr<DeviceRecording>> recordings_;  // null: of no work
+  int64_t recorded_launches_ = 0;                                // of all of them
   int level_ = 0;                                                // of the bound sizes
 };
 

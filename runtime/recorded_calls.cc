@@ -2,6 +2,7 @@
 // CallBlock, and steps between loops are recorded once and replayed.
 #include <algorithm>
 #include <cstring>
+#include <iterator>
 #include <utility>
 #include <vector>
 
@@ -239,8 +240,15 @@ absl::StatusOr<const DeviceRecording*> Executable::Context::Recorded(const Span&
   std::unique_ptr<DeviceRecording> recording;
   if (!launches.empty()) {
     ASSIGN_OR_RETURN(recording, queue_->Record(launches));
+    recorded_launches_ += std::ssize(launches);
   }
   return recordings_.emplace(span, std::move(recording)).first->second.get();
+}
+
+void Executable::Context::LimitRecordings(int64_t launches) {
+  if (recorded_launches_ <= launches) return;
+  recordings_.clear();
+  recorded_launches_ = 0;
 }
 
 absl::Status Executable::Context::Replay(int64_t first, int64_t end, bool one_thread) {

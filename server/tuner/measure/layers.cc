@@ -259,6 +259,7 @@ absl::Status LayerCalls::Prepare(absl::Span<const int64_t> dims, const CallMemor
         model_->Run(context_.get(), dims, memory.inputs(), memory.outputs(), {.steps = 0}));
     brought_.emplace(dims.begin(), dims.end());
   }
+  context_->LimitRecordings(std::max<int64_t>(kMostRecorded, 8 * model_->steps()));
   return ForRuns(calls, [&](const RunOptions& run) { return model_->Record(context_.get(), run); });
 }
 

@@ -98,6 +98,11 @@ class CallMemory {
 //   status = layers.Call(dims, memory, 12);   // is what is timed
 class LayerCalls {
  public:
+  // Recordings have at most so many launches, or those of 8 times all layers, before the calls that
+  // are prepared: calls begin and end at any layer, which could be a recording for each pair. The
+  // memory of these, the driver's and the GPU's, is in no ledger.
+  static constexpr int64_t kMostRecorded = 1 << 14;
+
   LayerCalls(std::shared_ptr<const Executable> model, std::unique_ptr<Executable::Context> context,
              int layers, bool host_memory)
       : model_(std::move(model)),

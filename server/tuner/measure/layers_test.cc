@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <iterator>
 #include <memory>
 #include <set>
 #include <utility>
@@ -170,20 +171,33 @@ class CountingDevice : public ForwardingDevice {
   }
 
   int records = 0, replays = 0, copies = 0;
+  int64_t recorded = 0;  // launches of the recordings that are there
 
  private:
+  struct Recording : DeviceRecording {
+    Recording(CountingDevice* device, std::unique_ptr<DeviceRecording> recording, int64_t launches)
+        : device(*device), recording(std::move(recording)), launches(launches) {
+      ++device->records;
+      device->recorded += launches;
+    }
+    ~Recording() override { device.recorded -= launches; }
+
+    CountingDevice& device;
+    const std::unique_ptr<DeviceRecording> recording;
+    const int64_t launches;
+  };
   class Queue : public DeviceQueue {
    public:
     Queue(CountingDevice* device, std::unique_ptr<DeviceQueue> queue)
         : device_(*device), queue_(std::move(queue)) {}
     absl::StatusOr<std::unique_ptr<DeviceRecording>> Record(
         absl::Span<const RecordedLaunch> launches) override {
-      ++device_.records;
-      return queue_->Record(launches);
+      ASSIGN_OR_RETURN(std::unique_ptr<DeviceRecording> recording, queue_->Record(launches));
+      return std::make_unique<Recording>(&device_, std::move(recording), std::ssize(launches));
     }
     absl::Status Replay(const DeviceRecording& recording) override {
       ++device_.replays;
-      return queue_->Replay(recording);
+      return queue_->Replay(*static_cast<const Recording&>(recording).recording);
     }
     Workspace workspace() const override { return queue_->workspace(); }
     absl::Status Copy(void* to, const void* from, int64_t bytes, CopyKind kind) override {
@@ -234,6 +248,34 @@ TEST(LayerCallsTest, WhatIsTimedRecordsAndCopiesNothing) {
       EXPECT_TRUE(row.Right(0.5f)) << rows << " output " << o;
     }
   }
+}
+
+TEST(LayerCallsTest, RecordingsAreFew) {
+  const std::unique_ptr<FunctionDevice> near = FunctionDevice::Make(1);
+  FarDevice far(near.get());
+  CountingDevice device(&far);
+  constexpr int kLayers = 128;
+  const Layers layers = InLayers(RowPlan(), kLayers);
+  const std::vector<ParameterView> parameters = {RowParameter(0.5f)};
+  const auto model =
+      Executable::Load(layers.plan, RowPlanObjects(), parameters, &device, {}).value();
+  LayerCalls calls(model, model->NewContext().value(), kLayers, device.host_memory());
+  const int64_t dims[] = {1};
+  const CallMemory memory = MemoryOf(*model, kLayers, 1, RowCall(1)).value();
+  const int64_t steps = model->steps() / kLayers, most = LayerCalls::kMostRecorded;
+  ASSERT_LT(8 * model->steps(), most);
+  int64_t recorded = 0;
+  bool dropped = false;
+  for (int64_t n = 1; n <= kLayers; ++n) {
+    ASSERT_TRUE(calls.Prepare(dims, memory, n).ok());
+    dropped |= device.recorded < recorded;
+    recorded = device.recorded;
+    EXPECT_LE(recorded, most + n * steps) << n;
+    device.records = 0;
+    ASSERT_TRUE(calls.Call(dims, memory, n).ok());
+    EXPECT_EQ(device.records, 0) << n;
+  }
+  EXPECT_TRUE(dropped);
 }
 
 // RowPlan for so many rows, without dims.
