@@ -213,9 +213,9 @@ absl::Status RunRespawn(PartRun& run) {
   ASSIGN_OR_RETURN(const Median alone, FirstLaunches(run, 5, &last));
   // Beside a process that holds the device, as the server does.
   const std::unique_ptr<RunningChild> holder = run.StartTask("holds");
-  if (!holder->WaitForOutput(20)) return Unexpected(holder->Finish(1), "holds");
+  if (!holder->WaitForOutput(run.Left(20))) return Unexpected(holder->Finish(1), "holds");
   ASSIGN_OR_RETURN(const Median beside, FirstLaunches(run, 5, &last));
-  const Child held = holder->Finish(10);
+  const Child held = holder->Finish(run.Left(10));
   if (held.exit != 0) return Unexpected(held, "holds");
   last["device_held_by_none_ms"] = Spread(alone);
   run.report().Answer("respawn.first_launch_ms", beside, std::move(last));
@@ -237,9 +237,9 @@ absl::Status RunRespawn(PartRun& run) {
 
 absl::Status RunSticky(PartRun& run) {
   const std::unique_ptr<RunningChild> neighbour = run.StartTask("stays");
-  if (!neighbour->WaitForOutput(20)) return Unexpected(neighbour->Finish(1), "stays");
+  if (!neighbour->WaitForOutput(run.Left(20))) return Unexpected(neighbour->Finish(1), "stays");
   const Child fault = run.RunTask("faults", 20), trap = run.RunTask("traps", 20);
-  const Child stayed = neighbour->Finish(10);
+  const Child stayed = neighbour->Finish(run.Left(10));
   struct Lost {
     const char *task, *share, *reset;
     const Child* child;

@@ -83,8 +83,8 @@ absl::Status Gpu::Start() {
   RETURN_IF_CUDA_ERROR(cuda_, PrimaryCtxRetain(&context_, device_));
   RETURN_IF_CUDA_ERROR(cuda_, CtxSetCurrent(context_));
   RETURN_IF_CUDA_ERROR(cuda_, StreamCreate(&stream_, kCudaStreamNonBlocking));
-  RETURN_IF_CUDA_ERROR(cuda_, EventCreate(&begin_, 0));
-  RETURN_IF_CUDA_ERROR(cuda_, EventCreate(&end_, 0));
+  RETURN_IF_CUDA_ERROR(cuda_, EventCreate(&begin_event_, 0));
+  RETURN_IF_CUDA_ERROR(cuda_, EventCreate(&end_event_, 0));
   RETURN_IF_CUDA_ERROR(cuda_, MemAlloc(&clock_, 2 * sizeof(uint64_t)));
   return absl::OkStatus();
 }
@@ -95,8 +95,8 @@ Gpu::~Gpu() {
   for (void* pointer : pinned_) cuda_.MemFreeHost(pointer);
   if (clock_ != 0) cuda_.MemFree(clock_);
   for (const auto& [file, module] : modules_) cuda_.ModuleUnload(module);
-  if (begin_ != nullptr) cuda_.EventDestroy(begin_);
-  if (end_ != nullptr) cuda_.EventDestroy(end_);
+  if (begin_event_ != nullptr) cuda_.EventDestroy(begin_event_);
+  if (end_event_ != nullptr) cuda_.EventDestroy(end_event_);
   if (stream_ != nullptr) cuda_.StreamDestroy(stream_);
   cuda_.PrimaryCtxRelease(device_);
 }
@@ -133,6 +133,7 @@ absl::StatusOr<std::string> Gpu::MachineCode(const std::string& file) {
 }
 
 absl::StatusOr<CudaFunction> Gpu::Kernel(const std::string& file, const char* name) {
+  RETURN_IF_ERROR(InTime());
   CudaModule& module = modules_[file];
   if (module == nullptr) {
     ASSIGN_OR_RETURN(const std::string code, MachineCode(file));
@@ -164,7 +165,12 @@ absl::StatusOr<void*> Gpu::AllocatePinned(size_t bytes) {
 
 absl::Status Gpu::Wait() {
   RETURN_IF_CUDA_ERROR(cuda_, StreamSynchronize(stream_));
-  return absl::OkStatus();
+  return InTime();
+}
+
+absl::Status Gpu::InTime() const {
+  if (std::chrono::steady_clock::now() < end_) return absl::OkStatus();
+  return absl::DeadlineExceededError("its time is over");
 }
 
 absl::StatusOr<CudaGraphExec> Gpu::Record(absl::FunctionRef<absl::Status(CudaGraph)> add) const {
@@ -183,12 +189,13 @@ absl::Status Gpu::Fill(CudaPointer to, unsigned char value, size_t bytes) {
 }
 
 absl::StatusOr<double> Gpu::OnceMs(absl::FunctionRef<absl::Status()> work) {
-  RETURN_IF_CUDA_ERROR(cuda_, EventRecord(begin_, stream_));
+  RETURN_IF_CUDA_ERROR(cuda_, EventRecord(begin_event_, stream_));
   RETURN_IF_ERROR(work());
-  RETURN_IF_CUDA_ERROR(cuda_, EventRecord(end_, stream_));
-  RETURN_IF_CUDA_ERROR(cuda_, EventSynchronize(end_));
+  RETURN_IF_CUDA_ERROR(cuda_, EventRecord(end_event_, stream_));
+  RETURN_IF_CUDA_ERROR(cuda_, EventSynchronize(end_event_));
   float ms = 0;
-  RETURN_IF_CUDA_ERROR(cuda_, EventElapsedTime(&ms, begin_, end_));
+  RETURN_IF_CUDA_ERROR(cuda_, EventElapsedTime(&ms, begin_event_, end_event_));
+  RETURN_IF_ERROR(InTime());
   return ms;
 }
 

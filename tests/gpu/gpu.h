@@ -7,6 +7,7 @@
 #ifndef ATHANOR_TESTS_GPU_GPU_H_
 #define ATHANOR_TESTS_GPU_GPU_H_
 
+#include <chrono>
 #include <cstdint>
 #include <map>
 #include <memory>
@@ -59,6 +60,9 @@ class Gpu {
   ~Gpu();
   Gpu(const Gpu&) = delete;
   Gpu& operator=(const Gpu&) = delete;
+
+  // Has every wait, timing and compilation fail with DEADLINE_EXCEEDED from then on.
+  void EndBy(std::chrono::steady_clock::time_point end) { end_ = end; }
 
   const CudaDriver& cuda() const { return cuda_; }
   // FAILED_PRECONDITION if this machine has no compiler.
@@ -128,14 +132,16 @@ class Gpu {
   Gpu(const CudaDriver& cuda, std::string nvrtc_folder)
       : cuda_(cuda), nvrtc_folder_(std::move(nvrtc_folder)) {}
   absl::Status Start();
+  absl::Status InTime() const;
 
   const CudaDriver& cuda_;
   const std::string nvrtc_folder_;
+  std::chrono::steady_clock::time_point end_ = std::chrono::steady_clock::time_point::max();
   std::string compiler_failure_;
   CudaDeviceHandle device_ = 0;
   CudaContext context_ = nullptr;
   CudaStream stream_ = nullptr;
-  CudaEvent begin_ = nullptr, end_ = nullptr;
+  CudaEvent begin_event_ = nullptr, end_event_ = nullptr;
   std::map<std::string, CudaModule> modules_;
   std::vector<CudaPointer> allocations_;
   std::vector<void*> pinned_;

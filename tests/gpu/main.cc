@@ -38,7 +38,7 @@ struct Flag {
   const char* help;  // nullptr: only this program uses it
 };
 constexpr Flag kFlags[] = {
-    {"--seconds", &Options::seconds, "N: longest time for all parts together (510)"},
+    {"--seconds", &Options::seconds, "N: longest time for all parts together (480)"},
     {"--output", &Options::output, "FILE: rows are appended to it as they come (result.jsonl)"},
     {"--nvrtc", &Options::nvrtc,
      "FOLDER: where the compiler NVRTC lies; by default where ATHANOR_NVRTC says, the system's\n"

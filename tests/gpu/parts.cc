@@ -1,5 +1,6 @@
 #include "tests/gpu/parts.h"
 
+#include <algorithm>
 #include <cstdio>
 
 #include "absl/strings/strip.h"
@@ -9,15 +10,15 @@ namespace athanor {
 namespace {
 
 constexpr Part kParts[] = {
-    {"environment", "which device, driver and compiler this is", 20, RunEnvironment},
+    {"environment", "which device, driver and compiler this is", 15, RunEnvironment},
     {"fragments", "where matrix instructions keep their elements", 15, RunFragments},
-    {"floors", "how fast it copies, multiplies and launches", 45, RunFloors},
+    {"floors", "how fast it copies, multiplies and launches", 40, RunFloors},
     {"graph", "what a node and a replay of a graph cost", 25, RunGraph},
     {"reading", "what reading sizes from memory costs a kernel", 15, RunReading},
-    {"rounding", "how matrix instructions round their sums", 30, RunRounding},
+    {"rounding", "how matrix instructions round their sums", 25, RunRounding},
     {"library", "whether cuBLASLt multiplies as plans ask, and how fast", 30, RunLibrary},
     {"tensor-map", "where a tile's descriptor may lie", 15, RunTensorMap},
-    {"commit", "what mapping memory costs, and whether it is zero", 25, RunCommit},
+    {"commit", "what mapping memory costs, and whether it is zero", 20, RunCommit},
     {"events", "how steady times by events are", 15, RunEvents},
     {"respawn", "how soon a new process works, also after a fault and a hang", 45, RunRespawn},
     {"sticky", "what a fault leaves behind", 30, RunSticky},
@@ -48,8 +49,13 @@ absl::Span<const ChildTask> ChildTasks() { return kChildTasks; }
 absl::StatusOr<Gpu*> PartRun::gpu() {
   if (gpu_ == nullptr) {
     ASSIGN_OR_RETURN(gpu_, Gpu::Open(nvrtc_));
+    gpu_->EndBy(end_);
   }
   return gpu_.get();
+}
+
+double PartRun::Left(double seconds) const {
+  return std::clamp(-MsSince(end_) / 1e3, 0.0, seconds);
 }
 
 void PartRun::End(absl::string_view part) {
@@ -68,7 +74,7 @@ Child PartRun::RunTask(const std::string& name, double seconds, double after_out
                        const std::vector<std::string>& more) const {
   std::vector<std::string> arguments = Task(name);
   arguments.insert(arguments.end(), more.begin(), more.end());
-  return RunChild(arguments, seconds, after_output_seconds);
+  return RunChild(arguments, Left(seconds), after_output_seconds);
 }
 
 std::unique_ptr<RunningChild> PartRun::StartTask(const std::string& name) const {

@@ -2,6 +2,7 @@
 #ifndef ATHANOR_TESTS_GPU_PARTS_H_
 #define ATHANOR_TESTS_GPU_PARTS_H_
 
+#include <algorithm>
 #include <chrono>
 #include <limits>
 #include <memory>
@@ -21,7 +22,7 @@ namespace athanor {
 
 // The longest time for all parts together, unless a run says otherwise, and that for the look for a
 // GPU before them.
-inline constexpr double kDefaultSeconds = 510, kLookSeconds = 30;
+inline constexpr double kDefaultSeconds = 480, kLookSeconds = 20;
 
 // Gives a part what it works with. A part that never asks for gpu() opens no context in its
 // process.
@@ -31,30 +32,41 @@ class PartRun {
       : report_(std::move(report)),
         nvrtc_(std::move(nvrtc)),
         seconds_(seconds),
-        tests_(std::move(tests)) {}
+        tests_(std::move(tests)),
+        end_(std::chrono::steady_clock::now() +
+             std::chrono::nanoseconds(
+                 static_cast<int64_t>(1e9 * std::max(seconds - kEndSeconds, seconds / 2)))) {}
 
   GpuReport& report() { return report_; }
+  // Fails what it does with DEADLINE_EXCEEDED before the part's process is killed, so that the part
+  // can end.
   absl::StatusOr<Gpu*> gpu();
+  // Returns `seconds`, or what is left until then; 0 if nothing is.
+  double Left(double seconds) const;
   // Returns when the part's process is killed, from its start.
   double seconds() const { return seconds_; }
   // Returns the pattern of the tests that are wanted; "": all.
   const std::string& tests() const { return tests_; }
   // Writes what the report has to say of gpu() itself, when the part has ended.
   void End(absl::string_view part);
-  // Runs a task of ChildTasks(), or starts one that stays until it is finished. `more` are further
-  // flags. Any thread may run tasks.
+  // Runs a task of ChildTasks() for as long as Left(seconds), or starts one that stays until it is
+  // finished. `more` are further flags. Any thread may run tasks.
   Child RunTask(const std::string& name, double seconds,
                 double after_output_seconds = std::numeric_limits<double>::infinity(),
                 const std::vector<std::string>& more = {}) const;
   std::unique_ptr<RunningChild> StartTask(const std::string& name) const;
 
  private:
+  // The time for ending in order.
+  static constexpr double kEndSeconds = 2;
+
   std::vector<std::string> Task(const std::string& name) const;
 
   GpuReport report_;
   std::string nvrtc_;
   double seconds_;
   std::string tests_;
+  const std::chrono::steady_clock::time_point end_;
   std::unique_ptr<Gpu> gpu_;
 };
 
