@@ -31,11 +31,12 @@ absl::Status Executable::Context::Allocate() {
   RETURN_IF_ERROR(scratch_charge_.Raise(device.ScratchBytes(program.scratch_bytes)));
   ASSIGN_OR_RETURN(queue_, device.NewQueue(program.scratch_bytes));
   ASSIGN_OR_RETURN(const int64_t arena_bytes, PlaceStaged());
+  const bool later = device.CommitsLater(MemoryKind::kArena, arena_bytes);
+  if (!later) RETURN_IF_ERROR(arena_charge_.Raise(arena_bytes));
   ASSIGN_OR_RETURN(arena_, device.Allocate(MemoryKind::kArena, arena_bytes));
-  if (const int64_t granule = arena_->granularity(); granule > 0) {
+  if (later) {
+    const int64_t granule = arena_->granularity();
     granules_.resize((arena_bytes + granule - 1) / granule);
-  } else {
-    RETURN_IF_ERROR(arena_charge_.Raise(arena_bytes));
   }
   dims_.resize(program.sizes.dims().size());
   values_.resize(program.sizes.size());

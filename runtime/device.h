@@ -151,6 +151,8 @@ class Device {
   // so many.
   virtual absl::StatusOr<std::unique_ptr<DeviceMemory>> Allocate(MemoryKind kind,
                                                                  int64_t bytes) = 0;
+  // Returns whether that takes addresses only, and Commit the memory. REQUIRES: as Allocate
+  virtual bool CommitsLater(MemoryKind kind, int64_t bytes) const = 0;
   // Loads a copy of a finished kernel object. INVALID_ARGUMENT or FAILED_PRECONDITION if it does
   // not load here.
   virtual absl::StatusOr<std::unique_ptr<DeviceKernel>> LoadKernel(absl::string_view object) = 0;

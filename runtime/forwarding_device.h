@@ -23,6 +23,9 @@ class ForwardingDevice : public Device {
   absl::StatusOr<std::unique_ptr<DeviceMemory>> Allocate(MemoryKind kind, int64_t bytes) override {
     return device_.Allocate(kind, bytes);
   }
+  bool CommitsLater(MemoryKind kind, int64_t bytes) const override {
+    return device_.CommitsLater(kind, bytes);
+  }
   absl::StatusOr<std::unique_ptr<DeviceKernel>> LoadKernel(absl::string_view object) override {
     return device_.LoadKernel(object);
   }

@@ -26,6 +26,8 @@ class CpuDevice : public Device {
   absl::string_view name() const override { return "cpu"; }
   bool host_memory() const override { return true; }
   absl::StatusOr<std::unique_ptr<DeviceMemory>> Allocate(MemoryKind kind, int64_t bytes) override;
+  // The system commits pages as they are touched.
+  bool CommitsLater(MemoryKind, int64_t) const override { return true; }
   absl::StatusOr<std::unique_ptr<DeviceKernel>> LoadKernel(absl::string_view object) override;
   int64_t ScratchBytes(int64_t per_item) const override;
   absl::StatusOr<std::unique_ptr<DeviceQueue>> NewQueue(int64_t scratch_bytes) override;

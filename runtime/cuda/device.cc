@@ -172,6 +172,11 @@ absl::StatusOr<std::unique_ptr<DeviceMemory>> CudaDevice::Allocate(MemoryKind ki
   return AllocateCudaMemory(*this, kind, bytes);
 }
 
+bool CudaDevice::CommitsLater(MemoryKind kind, int64_t bytes) const {
+  const bool whole = kind == MemoryKind::kScratch || kind == MemoryKind::kStaging;
+  return !whole && properties_.granule > 0 && bytes > properties_.granule;
+}
+
 absl::StatusOr<int64_t> CudaDevice::FreeBytes() const {
   RETURN_IF_ERROR(Enter());
   size_t free = 0, total = 0;

@@ -74,6 +74,7 @@ class CudaDevice : public Device {
   bool host_memory() const override { return false; }
   // runtime/cuda/memory.h says which kinds are committed granule by granule.
   absl::StatusOr<std::unique_ptr<DeviceMemory>> Allocate(MemoryKind kind, int64_t bytes) override;
+  bool CommitsLater(MemoryKind kind, int64_t bytes) const override;
   absl::StatusOr<std::unique_ptr<DeviceKernel>> LoadKernel(absl::string_view object) override;
   absl::Status CheckCall(const LibraryCall& call) override;
   int64_t ScratchBytes(int64_t per_item) const override;

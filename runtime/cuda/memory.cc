@@ -228,9 +228,7 @@ absl::StatusOr<std::unique_ptr<DeviceMemory>> AllocateCudaMemory(const CudaDevic
                                                                  MemoryKind kind, int64_t bytes) {
   RETURN_IF_ERROR(device.Enter());
   if (kind == MemoryKind::kStaging) return AllocatePinned(device, bytes);
-  const int64_t granule = device.properties().granule;
-  const bool whole = kind == MemoryKind::kScratch || granule == 0 || bytes <= granule;
-  return whole ? AllocateWhole(device, bytes) : Reserve(device, bytes);
+  return device.CommitsLater(kind, bytes) ? Reserve(device, bytes) : AllocateWhole(device, bytes);
 }
 
 }  // namespace athanor

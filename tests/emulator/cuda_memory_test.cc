@@ -1,5 +1,6 @@
 // The CUDA device's memory on the emulated driver: reserved, committed granule by granule, and
 // plans that run in it.
+#include <algorithm>
 #include <atomic>
 #include <cstdint>
 #include <cstdlib>
@@ -385,6 +386,9 @@ class CudaPlanTest : public ::testing::Test {
   class Ledger : public MemoryLedger {
    public:
     absl::Status Reserve(MemoryKind kind, int64_t bytes) override {
+      if (kind == MemoryKind::kArena && arenas + bytes > most_arenas) {
+        return absl::ResourceExhaustedError("full");
+      }
       if (kind == MemoryKind::kArena) arenas += bytes;
       return absl::OkStatus();
     }
@@ -392,6 +396,7 @@ class CudaPlanTest : public ::testing::Test {
       if (kind == MemoryKind::kArena) arenas -= bytes;
     }
     std::atomic<int64_t> arenas = 0;
+    int64_t most_arenas = INT64_MAX;
   };
 
   void Load(int64_t bytes_of_gpu) {
@@ -534,6 +539,28 @@ TEST_F(CudaPlanTest, WithoutVirtualMemoryAContextHoldsAllOfItsArena) {
     context->Trim();
     EXPECT_EQ(ledger_.arenas, held);
   }
+}
+
+TEST_F(CudaPlanTest, WhatTheLedgerRefusesIsNotAllocated) {
+  const Setting setting("ATHANOR_EMULATOR_VIRTUAL", 0);
+  Load(int64_t{64} << 20);
+  static CudaResult (*allocate)(CudaPointer*, size_t);
+  static size_t largest;
+  allocate = gpu_->driver.MemAlloc;
+  largest = 0;
+  gpu_->driver.MemAlloc = [](CudaPointer* pointer, size_t bytes) {
+    largest = std::max(largest, bytes);
+    return allocate(pointer, bytes);
+  };
+  const int64_t all = 64 + kMostRows * (32 + 32 + 32 + 8 + 4);
+  ledger_.most_arenas = all - 1;
+  EXPECT_EQ(executable_->NewContext().status().message(), "full");
+  EXPECT_LT(largest, size_t(all));
+  EXPECT_EQ(ledger_.arenas, 0);
+  ledger_.most_arenas = all;
+  EXPECT_TRUE(executable_->NewContext().ok());
+  EXPECT_EQ(largest, size_t(all));
+  EXPECT_EQ(ledger_.arenas, 0);
 }
 
 }  // namespace
