@@ -158,6 +158,7 @@ absl::StatusOr<Median> FirstLaunches(const PartRun& run, int samples, Json* last
   std::vector<double> times;
   for (int i = 0; i < samples; ++i) {
     const Child child = run.RunTask("works", 20);
+    RETURN_IF_ERROR(run.InTime());
     if (child.exit != 0) return Unexpected(child, "works");
     *last = Printed(child);
     times.push_back((*last)["without_compiling_ms"]);
@@ -223,12 +224,14 @@ absl::Status RunRespawn(PartRun& run) {
   const Child fault = run.RunTask("faults", 20);
   RETURN_IF_ERROR(CheckFault(fault, "faults"));
   const Child after_fault = run.RunTask("works", 20);
+  RETURN_IF_ERROR(run.InTime());
   run.report().Answer("respawn.after_fault", after_fault.exit == 0,
                       {{"fault", Printed(fault)}, {"after", Printed(after_fault)}});
 
   const Child hang = run.RunTask("hangs", 20, /*after_output_seconds=*/1);
   if (!hang.timed_out || Printed(hang).is_null()) return Unexpected(hang, "hangs");
   const Child after_hang = run.RunTask("works", 30);
+  RETURN_IF_ERROR(run.InTime());
   run.report().Answer("respawn.kill_ms", hang.kill_seconds * 1e3, {{"end", hang.End()}});
   run.report().Answer("respawn.after_hang", after_hang.exit == 0,
                       {{"seconds", after_hang.seconds}, {"after", Printed(after_hang)}});
@@ -240,6 +243,7 @@ absl::Status RunSticky(PartRun& run) {
   if (!neighbour->WaitForOutput(run.Left(20))) return Unexpected(neighbour->Finish(1), "stays");
   const Child fault = run.RunTask("faults", 20), trap = run.RunTask("traps", 20);
   const Child stayed = neighbour->Finish(run.Left(10));
+  RETURN_IF_ERROR(run.InTime());
   struct Lost {
     const char *task, *share, *reset;
     const Child* child;

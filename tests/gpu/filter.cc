@@ -155,13 +155,16 @@ int ChildWatched(const std::string& nvrtc) {
 absl::Status RunFilter(PartRun& run) {
   GpuReport& report = run.report();
   const Child first = run.RunTask("filtered-first", 12);
+  RETURN_IF_ERROR(run.InTime());
   report.Answer("filter.first", first.exit == 0,
                 {{"end", first.End()}, {"printed", Printed(first)}});
   const Child later = run.RunTask("filtered-later", 12);
+  RETURN_IF_ERROR(run.InTime());
   const Json printed = Printed(later);
   report.Answer("filter.later", printed.is_object() && printed.contains("steady"),
                 {{"end", later.End()}, {"printed", printed}});
   const Child watched = run.RunTask("watched", 14);
+  RETURN_IF_ERROR(run.InTime());
   const Json calls = Printed(watched);
   if (watched.exit != 0 || !calls.is_object()) {
     report.Failed("filter.steady_calls", absl::StrCat(watched.End(), ": ", calls.dump()));

@@ -58,6 +58,10 @@ double PartRun::Left(double seconds) const {
   return std::clamp(-MsSince(end_) / 1e3, 0.0, seconds);
 }
 
+absl::Status PartRun::InTime() const {
+  return Left(1) > 0 ? absl::OkStatus() : absl::DeadlineExceededError("its time is over");
+}
+
 void PartRun::End(absl::string_view part) {
   if (gpu_ != nullptr && !gpu_->compiler_failure().empty()) {
     report_.Fact(part, "machine code instead of the compiler", {{"why", gpu_->compiler_failure()}});

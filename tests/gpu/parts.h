@@ -43,6 +43,8 @@ class PartRun {
   absl::StatusOr<Gpu*> gpu();
   // Returns `seconds`, or what is left until then; 0 if nothing is.
   double Left(double seconds) const;
+  // Returns DEADLINE_EXCEEDED if nothing is: what a task was cut short for is no finding.
+  absl::Status InTime() const;
   // Returns when the part's process is killed, from its start.
   double seconds() const { return seconds_; }
   // Returns the pattern of the tests that are wanted; "": all.

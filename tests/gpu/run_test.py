@@ -162,6 +162,19 @@ class RunTest(unittest.TestCase):
         self.assertIn("without an answer", done.stdout)
 
 
+    def test_a_part_ends_in_order_before_its_time_is_over(self):
+        # A hang of a second takes longer than half of this.
+        done, rows = self.run_parts("respawn", seconds=2)
+        self.assertEqual(done.returncode, 1, done)
+        ends = [row["end"] for row in rows if row.get("fact") == "process"]
+        self.assertEqual(ends, ["exit 1"], rows)
+        failed = [row["why"] for row in rows if "failed" in row]
+        self.assertEqual(failed, ["DEADLINE_EXCEEDED: its time is over"])
+        # What was cut short is no answer.
+        self.assertTrue(all(row["held"] for row in rows
+                            if row.get("question", "").startswith("respawn.after")), rows)
+
+
 class SuitesTest(unittest.TestCase):
     """Runs our own kernels on the emulator."""
 
