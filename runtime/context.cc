@@ -30,6 +30,7 @@ absl::Status Executable::Context::Allocate() {
   Device& device = *executable_->device_;
   RETURN_IF_ERROR(scratch_charge_.Raise(device.ScratchBytes(program.scratch_bytes)));
   ASSIGN_OR_RETURN(queue_, device.NewQueue(program.scratch_bytes));
+  if (executable_->options_.timed) queue_->TimeRecordings();
   ASSIGN_OR_RETURN(const int64_t arena_bytes, PlaceStaged());
   const bool later = device.CommitsLater(MemoryKind::kArena, arena_bytes);
   if (!later) RETURN_IF_ERROR(arena_charge_.Raise(arena_bytes));

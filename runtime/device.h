@@ -19,6 +19,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
@@ -100,6 +101,9 @@ struct RecordedLaunch {
 class DeviceRecording {
  public:
   virtual ~DeviceRecording() = default;
+  // Returns how long its launches took the last time, by the device's clock; nullopt if it keeps no
+  // times. REQUIRES: it was replayed, and waited for
+  virtual absl::StatusOr<std::optional<double>> Seconds() const { return std::nullopt; }
 };
 
 // Memory in which kernels have scratch.
@@ -126,6 +130,8 @@ class DeviceQueue {
   // Takes as long as many launches. REQUIRES, as Replay and workspace: it has no host_memory()
   virtual absl::StatusOr<std::unique_ptr<DeviceRecording>> Record(
       absl::Span<const RecordedLaunch> launches);
+  // Has what is recorded from now on keep times, if the device has a clock.
+  virtual void TimeRecordings() {}
   // The arguments are read before Wait() returns. An error of an item is in its launch's slot.
   virtual absl::Status Replay(const DeviceRecording& recording);
   // Returns the memory that the arguments of each launch in this queue name.

@@ -1,6 +1,7 @@
 #include "runtime/executor.h"
 
 #include <algorithm>
+#include <cmath>
 #include <limits>
 #include <utility>
 
@@ -248,6 +249,8 @@ absl::Status Executable::Run(Context* context, absl::Span<const int64_t> dims,
   RETURN_IF_ERROR(context->BindSizes(dims));
   RETURN_IF_ERROR(CheckTensors(*context, inputs, outputs));
   RETURN_IF_ERROR(CheckSteps(options));
+  context->replayed_ = nullptr;
+  context->replays_ = 0;
   absl::Status status = RunSteps(*context, inputs, outputs, options);
   // What is queued uses the caller's memory, so an error waits for it, too.
   const absl::Status waited = context->Wait();
@@ -257,6 +260,12 @@ absl::Status Executable::Run(Context* context, absl::Span<const int64_t> dims,
     context->TakeOutputs(outputs);
   }
   if (status.ok()) status = KernelErrors(*context);
+  if (options.device_seconds != nullptr) {
+    options.device_seconds->reset();
+    if (status.ok() && context->replays_ == 1) {
+      ASSIGN_OR_RETURN(*options.device_seconds, context->ReplayedSeconds());
+    }
+  }
   context->brought_ = status.ok() && (context->brought_ || !options.resident);
   return status;
 }
@@ -351,7 +360,12 @@ absl::Status Executable::RunStraight(Context& context, const RunOptions& options
       host_memory_ ? Launch(context, first, one_thread) : context.Replay(first, end, one_thread);
   if (timed && status.ok()) {
     status = context.Wait();
-    options.step_nanoseconds[first] += std::chrono::nanoseconds(Clock::now() - start).count();
+    const int64_t took = std::chrono::nanoseconds(Clock::now() - start).count();
+    std::optional<double> seconds;
+    if (status.ok()) {
+      ASSIGN_OR_RETURN(seconds, context.ReplayedSeconds());
+    }
+    options.step_nanoseconds[first] += seconds.has_value() ? std::llround(1e9 * *seconds) : took;
   }
   if (!status.ok()) return end == first + 1 ? InStep(label, status) : status;
   return options.check != nullptr ? Check(context, options, first) : absl::OkStatus();

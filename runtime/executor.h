@@ -14,6 +14,7 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
 #include <tuple>
 #include <vector>
@@ -53,12 +54,15 @@ struct RunOptions {
   // DEADLINE_EXCEEDED, CANCELLED.
   std::chrono::steady_clock::time_point deadline = std::chrono::steady_clock::time_point::max();
   const std::atomic<bool>* cancelled = nullptr;
-  // Receives the nanoseconds of each step, over all iterations of a loop; empty, or one element per
-  // step of plan.run.
+  // Receives the nanoseconds of each step, over all iterations of a loop, by the device's clock if
+  // there is one and the plan was loaded with `timed`; empty, or one element per step of plan.run.
   absl::Span<int64_t> step_nanoseconds;
   // For measuring: runs only this many steps of plan.run, from first_step on; -1: all from there.
   // Must not cut a loop.
   int first_step = 0, steps = -1;
+  // For measuring: receives how long the steps took by the device's clock, or nullopt: if it has
+  // none, the plan was loaded without `timed`, or the steps are not one recording.
+  std::optional<double>* device_seconds = nullptr;
   // For measuring: takes the inputs that this context's last run brought, if that was at these dims
   // and succeeded, and leaves on the device outputs and errors of items outside loops. Means
   // nothing where kernels use the caller's memory.
@@ -78,6 +82,8 @@ struct LoadOptions {
   // Pool in which constants, prepared weights and copies of weights are shared with other plans.
   // The pool charges them to a ledger of its own; it must outlive the Executable. Null: no sharing.
   PreparedPool* pool = nullptr;
+  // For measuring: recordings keep times, which costs each run a little.
+  bool timed = false;
   // For tests: fills the arena with NaNs before every run.
   bool poison = false;
 };
@@ -302,6 +308,8 @@ class Executable::Context {
   // Returns null for steps that have no work at any size.
   absl::StatusOr<const DeviceRecording*> Recorded(const Span& span);
   absl::Status Replay(int64_t first, int64_t end, bool one_thread);
+  // After Wait(): returns how long the last replay took, if its recording keeps times.
+  absl::StatusOr<std::optional<double>> ReplayedSeconds() const;
   // Lets a loop go on that is as far ahead of the device as it may be.
   absl::Status MakeRoom();
   void SettleTurns(bool finished);
@@ -340,6 +348,8 @@ class Executable::Context {
   bool brought_ = false;         // the device has the last run's inputs, and its slots are empty
   std::map<Span, std::unique_ptr<DeviceRecording>> recordings_;  // null: of no work
   int64_t recorded_launches_ = 0;                                // of all of them
+  const DeviceRecording* replayed_ = nullptr;                    // by the last replay
+  int replays_ = 0;                                              // of the run
   int level_ = 0;                                                // of the bound sizes
 };
 

@@ -248,17 +248,25 @@ absl::StatusOr<const DeviceRecording*> Executable::Context::Recorded(const Span&
 void Executable::Context::LimitRecordings(int64_t launches) {
   if (recorded_launches_ <= launches) return;
   recordings_.clear();
+  replayed_ = nullptr;
   recorded_launches_ = 0;
 }
 
 absl::Status Executable::Context::Replay(int64_t first, int64_t end, bool one_thread) {
   ASSIGN_OR_RETURN(const DeviceRecording* const recording,
                    Recorded({first, end, one_thread, LevelOf(first, end, level_)}));
+  replayed_ = recording;
+  ++replays_;
   if (!in_loop_[first]) return recording ? queue_->Replay(*recording) : absl::OkStatus();
   RETURN_IF_ERROR(MakeRoom());
   RETURN_IF_ERROR(block_->SendTurn(*queue_, first, end));
   if (recording != nullptr) RETURN_IF_ERROR(queue_->Replay(*recording));
   return block_->FetchTurn(*queue_);
+}
+
+absl::StatusOr<std::optional<double>> Executable::Context::ReplayedSeconds() const {
+  if (replayed_ == nullptr) return std::nullopt;
+  return replayed_->Seconds();
 }
 
 absl::Status Executable::Context::MakeRoom() {

@@ -217,6 +217,9 @@ enum CudaTensorMapType : int { kCudaTensorMapF32 = 7 };
   X(GraphAddChild, "cuGraphAddChildGraphNode",                                                   \
     (CudaGraphNode * node, CudaGraph graph, const CudaGraphNode* after, size_t count,            \
      CudaGraph child))                                                                           \
+  X(GraphAddEvent, "cuGraphAddEventRecordNode",                                                  \
+    (CudaGraphNode * node, CudaGraph graph, const CudaGraphNode* after, size_t count,            \
+     CudaEvent event))                                                                           \
   X(GraphInstantiate, "cuGraphInstantiateWithFlags",                                             \
     (CudaGraphExec * exec, CudaGraph graph, unsigned long long flags))                           \
   X(GraphUpload, "cuGraphUpload", (CudaGraphExec exec, CudaStream stream))                       \

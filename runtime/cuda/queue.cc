@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -40,17 +41,25 @@ class CudaKernel : public DeviceKernel {
   int64_t resident_threads_ = 0;
 };
 
-// A graph of kernels and library calls, each of which waits for the one before it.
+// A graph of kernels and library calls, each of which waits for the one before it; if it keeps
+// times, between two events.
 class CudaRecording : public DeviceRecording {
  public:
-  explicit CudaRecording(const CudaDevice& device) : device_(device), cuda_(device.driver()) {}
+  CudaRecording(const CudaDevice& device, bool timed)
+      : device_(device), cuda_(device.driver()), timed_(timed) {}
   ~CudaRecording() override {
     if (!device_.Enter().ok()) return;
     if (graph_ != nullptr) cuda_.GraphDestroy(graph_);
     if (exec_ != nullptr) cuda_.GraphExecDestroy(exec_);
+    for (const CudaEvent event : {begin_, end_}) {
+      if (event != nullptr) cuda_.EventDestroy(event);
+    }
   }
 
-  absl::Status Start() { return device_.Check(cuda_.GraphCreate(&graph_, 0), "cuGraphCreate"); }
+  absl::Status Start() {
+    RETURN_IF_ERROR(device_.Check(cuda_.GraphCreate(&graph_, 0), "cuGraphCreate"));
+    return timed_ ? AddEvent(&begin_) : absl::OkStatus();
+  }
   absl::Status Add(CudaFunction function, CudaGeometry geometry, const void* arguments) {
     CudaPointer address = AddressOnDevice(arguments);
     void* pointers[] = {&address};
@@ -85,6 +94,7 @@ class CudaRecording : public DeviceRecording {
   }
   // Makes it ready, so that the first replay takes no longer than the others.
   absl::Status Finish(CudaStream stream) {
+    if (timed_) RETURN_IF_ERROR(AddEvent(&end_));
     RETURN_IF_ERROR(
         device_.Check(cuda_.GraphInstantiate(&exec_, graph_, 0), "cuGraphInstantiateWithFlags"));
     const CudaGraph graph = std::exchange(graph_, nullptr);
@@ -94,10 +104,27 @@ class CudaRecording : public DeviceRecording {
   absl::Status Replay(CudaStream stream) const {
     return device_.Check(cuda_.GraphLaunch(exec_, stream), "cuGraphLaunch");
   }
+  absl::StatusOr<std::optional<double>> Seconds() const override {
+    if (!timed_) return std::nullopt;
+    RETURN_IF_ERROR(device_.Enter());
+    float ms = 0;
+    RETURN_IF_ERROR(device_.Check(cuda_.EventElapsedTime(&ms, begin_, end_), "cuEventElapsedTime"));
+    return 1e-3 * ms;
+  }
 
  private:
+  absl::Status AddEvent(CudaEvent* event) {
+    RETURN_IF_ERROR(device_.Check(cuda_.EventCreate(event, 0), "cuEventCreate"));
+    const CudaGraphNode before = last_;
+    return device_.Check(
+        cuda_.GraphAddEvent(&last_, graph_, &before, before != nullptr ? 1 : 0, *event),
+        "cuGraphAddEventRecordNode");
+  }
+
   const CudaDevice& device_;
   const CudaDriver& cuda_;
+  const bool timed_;
+  CudaEvent begin_ = nullptr, end_ = nullptr;
   CudaGraph graph_ = nullptr;
   CudaGraphNode last_ = nullptr;
   CudaGraphExec exec_ = nullptr;
@@ -127,7 +154,7 @@ class CudaQueue : public DeviceQueue {
   absl::StatusOr<std::unique_ptr<DeviceRecording>> Record(
       absl::Span<const RecordedLaunch> launches) override {
     RETURN_IF_ERROR(device_.Enter());
-    auto recording = std::make_unique<CudaRecording>(device_);
+    auto recording = std::make_unique<CudaRecording>(device_, timed_);
     RETURN_IF_ERROR(recording->Start());
     for (const RecordedLaunch& launch : launches) {
       if (launch.call != nullptr) {
@@ -144,6 +171,8 @@ class CudaQueue : public DeviceQueue {
     RETURN_IF_ERROR(recording->Finish(stream_));
     return recording;
   }
+
+  void TimeRecordings() override { timed_ = true; }
 
   absl::Status Replay(const DeviceRecording& recording) override {
     RETURN_IF_ERROR(device_.Enter());
@@ -199,6 +228,7 @@ class CudaQueue : public DeviceQueue {
   const std::unique_ptr<DeviceMemory> workspace_;  // null: no kernel needs scratch
   const int64_t stride_;
   const int64_t teams_;
+  bool timed_ = false;
   CudaStream stream_ = nullptr;
 };
 

@@ -322,6 +322,44 @@ TEST(CudaDeviceTest, StepsOfARecordingRunInOrder) {
   EXPECT_EQ(got, want);
 }
 
+TEST(CudaDeviceTest, RecordingsKeepTimesIfAsked) {
+  auto device = MakeDevice();
+  auto kernel =
+      device->LoadKernel(CubinOf("for (volatile i64 i = 0; i < a.s0; i = i + 1) {}")).value();
+  auto queue = device->NewQueue(0).value();
+  auto block =
+      CallBlock::Create(*device, *queue,
+                        std::vector<CallBlock::Launch>(2, {.buffers = 2, .sizes = 1}), {}, nullptr)
+          .value();
+  std::vector<RecordedLaunch> recorded;
+  for (int i = 0; i < 2; ++i) {
+    recorded.push_back(block->Recorded(i));
+    recorded.back().kernel = kernel.get();
+    block->arguments(i).items() = 1;
+  }
+  const auto without = queue->Record(recorded).value();
+  queue->TimeRecordings();
+  const auto timed = queue->Record(recorded).value();
+  EXPECT_FALSE(timed->Seconds().ok()) << "it did not run";
+  const auto seconds = [&](int64_t first, int64_t second) {
+    block->arguments(0).size(0) = first;
+    block->arguments(1).size(0) = second;
+    for (const DeviceRecording* recording : {without.get(), timed.get()}) {
+      EXPECT_TRUE(block->CopyIn(*queue).ok());
+      EXPECT_TRUE(queue->Replay(*recording).ok());
+      EXPECT_TRUE(queue->Wait().ok());
+    }
+    EXPECT_EQ(without->Seconds().value(), std::nullopt);
+    return timed->Seconds().value().value();
+  };
+  constexpr int64_t kLong = 2'000'000;
+  const double none = seconds(0, 0);
+  EXPECT_GT(none, 0);
+  // The first launch counts, and the last.
+  EXPECT_GT(seconds(kLong, 0), 2 * none);
+  EXPECT_GT(seconds(0, kLong), 2 * none);
+}
+
 TEST(CudaDeviceTest, AFaultLosesTheDeviceForGood) {
   auto device = MakeDevice();
   auto kernel = device->LoadKernel(CubinOf("store<f32>(a.b1, g + 1, 1.f);")).value();

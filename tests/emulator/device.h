@@ -144,6 +144,8 @@ void Enqueue(Stream& stream, std::function<void()> work);
 void RunUntil(Stream& stream, int64_t number);
 void RunAll();  // of all streams
 
+// Enqueues the recording of an event.
+void EnqueueEvent(Stream& stream, CudaEvent event);
 // Enqueues a kernel, with copies of its arguments.
 CudaResult EnqueueKernel(Stream& stream, Kernel* kernel, Threads threads,
                          std::vector<std::vector<char>> arguments);

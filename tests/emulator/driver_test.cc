@@ -316,6 +316,40 @@ TEST_F(DriverTest, CapturedWorkIsDoneByItsGraph) {
   EXPECT_EQ(cuda_->GraphDestroy(graph), kCudaSuccess);
 }
 
+TEST_F(DriverTest, AGraphRecordsEvents) {
+  Start();
+  const CudaPointer memory = Allocate(4);
+  CudaEvent begin = nullptr, end = nullptr;
+  ASSERT_EQ(cuda_->EventCreate(&begin, 0), kCudaSuccess);
+  ASSERT_EQ(cuda_->EventCreate(&end, 0), kCudaSuccess);
+  int read = 0;
+  const CudaCopyNode out = {
+      .from = {.device = memory}, .to = {.type = kCudaCopyOfHost, .host = &read}, .bytes = 4};
+  CudaGraph graph = nullptr;
+  CudaGraphNode first = nullptr, copy = nullptr, last = nullptr;
+  ASSERT_EQ(cuda_->GraphCreate(&graph, 0), kCudaSuccess);
+  EXPECT_EQ(cuda_->GraphAddEvent(&first, graph, nullptr, 0, nullptr), kCudaInvalidValue);
+  ASSERT_EQ(cuda_->GraphAddEvent(&first, graph, nullptr, 0, begin), kCudaSuccess);
+  ASSERT_EQ(cuda_->GraphAddCopy(&copy, graph, &first, 1, &out, context_), kCudaSuccess);
+  ASSERT_EQ(cuda_->GraphAddEvent(&last, graph, &copy, 1, end), kCudaSuccess);
+  CudaGraphExec exec = nullptr;
+  ASSERT_EQ(cuda_->GraphInstantiate(&exec, graph, 0), kCudaSuccess);
+  float ms = -1;
+  EXPECT_EQ(cuda_->EventElapsedTime(&ms, begin, end), 400) << "nothing was launched so far";
+  for (int i = 0; i < 3; ++i) {
+    ASSERT_EQ(cuda_->GraphLaunch(exec, stream_), kCudaSuccess);
+    EXPECT_EQ(cuda_->EventElapsedTime(&ms, begin, end), kCudaNotReady);
+    ASSERT_EQ(Wait(), kCudaSuccess);
+    ms = -1;
+    ASSERT_EQ(cuda_->EventElapsedTime(&ms, begin, end), kCudaSuccess);
+    EXPECT_GT(ms, 0);
+    EXPECT_LT(ms, 1) << "those of this launch";
+  }
+  EXPECT_EQ(cuda_->GraphExecDestroy(exec), kCudaSuccess);
+  EXPECT_EQ(cuda_->GraphDestroy(graph), kCudaSuccess);
+  for (const CudaEvent event : {begin, end}) EXPECT_EQ(cuda_->EventDestroy(event), kCudaSuccess);
+}
+
 TEST_F(DriverTest, AWaitBreaksACapture) {
   Start();
   const CudaPointer memory = Allocate(4);

@@ -15,7 +15,7 @@ namespace {
 
 struct Graph;
 
-// Is a kernel, captured work, a graph of its own, or else a copy.
+// Is a kernel, captured work, a graph of its own, an event's recording, or else a copy.
 struct Node {
   Kernel* kernel = nullptr;
   Threads threads;
@@ -24,6 +24,7 @@ struct Node {
   size_t bytes = 0;
   std::function<void()> work;
   std::shared_ptr<const Graph> child;
+  CudaEvent event = nullptr;
   std::vector<size_t> after;  // places in the graph
 };
 struct Graph {
@@ -72,6 +73,8 @@ void EnqueueGraph(const Graph& graph, Stream& stream) {
       Enqueue(stream, node.work);
     } else if (node.child != nullptr) {
       EnqueueGraph(*node.child, stream);
+    } else if (node.event != nullptr) {
+      EnqueueEvent(stream, node.event);
     } else {
       Enqueue(stream,
               [=, to = node.to, from = node.from, bytes = node.bytes] { Copy(to, from, bytes); });
@@ -131,6 +134,14 @@ ATHANOR_DRIVER cuGraphAddChildGraphNode(CudaGraphNode* node, CudaGraph graph,
   return InContext([&]() -> CudaResult {
     if (child == nullptr) return kCudaInvalidValue;
     return Add(graph, {.child = std::make_shared<const Graph>(GraphOf(child))}, after, count, node);
+  });
+}
+ATHANOR_DRIVER cuGraphAddEventRecordNode(CudaGraphNode* node, CudaGraph graph,
+                                         const CudaGraphNode* after, size_t count,
+                                         CudaEvent event) {
+  return InContext([&]() -> CudaResult {
+    if (event == nullptr) return kCudaInvalidValue;
+    return Add(graph, {.event = event}, after, count, node);
   });
 }
 

@@ -18,6 +18,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <chrono>
 #include <csetjmp>
 #include <cstdlib>
 #include <cstring>
@@ -200,7 +201,12 @@ class Loaded : public Program {
     // A block has room for all teams that it can hold.
     kernel.shared_bytes = kMostThreadsOfBlock / code.team * code.shared_bytes;
     kernel.run = [code = std::move(code)](void** arguments, Threads threads) {
+      // A kernel takes as long as the host needs for it.
+      const auto start = std::chrono::steady_clock::now();
       code.Run(arguments, threads);
+      device.now_ms +=
+          std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - start)
+              .count();
     };
     return &kernel;
   }

@@ -49,6 +49,15 @@ const LibraryWork kLibraryWork = {.enqueue = EnqueueOfLibrary};
 
 }  // namespace athanor::emulator
 
+void athanor::emulator::EnqueueEvent(Stream& stream, CudaEvent event) {
+  auto passing = std::make_shared<Passing>(Passing{&stream, stream.enqueued + 1});
+  reinterpret_cast<Event*>(event)->last = passing;
+  Enqueue(stream, [passing = std::move(passing)] {
+    passing->ms = device.now_ms += 0.001;
+    passing->reached = true;
+  });
+}
+
 ATHANOR_DRIVER cuStreamCreate(CudaStream* stream, unsigned) {
   return InContext([&] {
     auto* const made = new Stream;
@@ -100,12 +109,7 @@ ATHANOR_DRIVER cuEventRecord(CudaEvent event, CudaStream handle) {
   return InContext([&]() -> CudaResult {
     Stream* const stream = FindStream(handle);
     if (stream == nullptr) return kCudaInvalidHandle;
-    auto passing = std::make_shared<Passing>(Passing{stream, stream->enqueued + 1});
-    reinterpret_cast<Event*>(event)->last = passing;
-    Enqueue(*stream, [passing = std::move(passing)] {
-      passing->ms = device.now_ms += 0.001;
-      passing->reached = true;
-    });
+    EnqueueEvent(*stream, event);
     return kCudaSuccess;
   });
 }

@@ -265,9 +265,15 @@ absl::Status LayerCalls::Prepare(absl::Span<const int64_t> dims, const CallMemor
 
 absl::Status LayerCalls::Call(absl::Span<const int64_t> dims, const CallMemory& memory,
                               int64_t calls) {
-  RETURN_IF_ERROR(ForRuns(calls, [&](const RunOptions& run) {
-    return model_->Run(context_.get(), dims, memory.inputs(), memory.outputs(), run);
+  std::optional<double> sum = 0;
+  RETURN_IF_ERROR(ForRuns(calls, [&](RunOptions run) {
+    std::optional<double> seconds;
+    run.device_seconds = &seconds;
+    RETURN_IF_ERROR(model_->Run(context_.get(), dims, memory.inputs(), memory.outputs(), run));
+    sum = sum && seconds ? std::optional<double>(*sum + *seconds) : std::nullopt;
+    return absl::OkStatus();
   }));
+  device_seconds_ = sum;
   next_ = static_cast<int>((next_ + calls) % layers_);
   return absl::OkStatus();
 }

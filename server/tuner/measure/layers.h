@@ -116,6 +116,9 @@ class LayerCalls {
   // Calls layer after layer, as many in one run as there are, so that the fixed cost of a run is
   // shared as in a model. A device with memory of its own keeps the outputs.
   absl::Status Call(absl::Span<const int64_t> dims, const CallMemory& memory, int64_t calls);
+  // Returns how long the last Call() took by the device's clock; nullopt if it has none, or the
+  // plan was loaded without times or has loops.
+  std::optional<double> device_seconds() const { return device_seconds_; }
   // Begins again with the first layer.
   void Restart() { next_ = 0; }
 
@@ -131,6 +134,7 @@ class LayerCalls {
   int layers_;
   bool host_memory_;
   int next_ = 0;  // layer to call
+  std::optional<double> device_seconds_;
   // Dims of the inputs that the device has, of which a plan may have none.
   std::optional<std::vector<int64_t>> brought_;
 };

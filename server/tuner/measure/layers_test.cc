@@ -4,6 +4,7 @@
 #include <cstring>
 #include <iterator>
 #include <memory>
+#include <optional>
 #include <set>
 #include <utility>
 #include <vector>
@@ -172,6 +173,7 @@ class CountingDevice : public ForwardingDevice {
 
   int records = 0, replays = 0, copies = 0;
   int64_t recorded = 0;  // launches of the recordings that are there
+  bool timed = false;    // each launch takes a microsecond
 
  private:
   struct Recording : DeviceRecording {
@@ -181,6 +183,10 @@ class CountingDevice : public ForwardingDevice {
       device->recorded += launches;
     }
     ~Recording() override { device.recorded -= launches; }
+    absl::StatusOr<std::optional<double>> Seconds() const override {
+      return device.timed ? std::optional<double>(1e-6 * static_cast<double>(launches))
+                          : std::nullopt;
+    }
 
     CountingDevice& device;
     const std::unique_ptr<DeviceRecording> recording;
@@ -199,6 +205,7 @@ class CountingDevice : public ForwardingDevice {
       ++device_.replays;
       return queue_->Replay(*static_cast<const Recording&>(recording).recording);
     }
+    void TimeRecordings() override { device_.timed = true; }
     Workspace workspace() const override { return queue_->workspace(); }
     absl::Status Copy(void* to, const void* from, int64_t bytes, CopyKind kind) override {
       ++device_.copies;
@@ -248,6 +255,44 @@ TEST(LayerCallsTest, WhatIsTimedRecordsAndCopiesNothing) {
       EXPECT_TRUE(row.Right(0.5f)) << rows << " output " << o;
     }
   }
+}
+
+TEST(LayerCallsTest, TimesAreTheDevices) {
+  constexpr int kLayers = 5;
+  const Layers layers = InLayers(RowPlan(), kLayers);
+  const std::vector<ParameterView> parameters = {RowParameter(0.5f)};
+  const int64_t dims[] = {3};
+  for (const bool timed : {false, true}) {
+    const std::unique_ptr<FunctionDevice> near = FunctionDevice::Make(1);
+    FarDevice far(near.get());
+    CountingDevice device(&far);
+    const auto model =
+        Executable::Load(layers.plan, RowPlanObjects(), parameters, &device, {.timed = timed})
+            .value();
+    LayerCalls calls(model, model->NewContext().value(), kLayers, device.host_memory());
+    const CallMemory memory = MemoryOf(*model, kLayers, 1, RowCall(3)).value();
+    const int steps = model->steps() / kLayers;
+    for (const int64_t n : {1, 3, 7, 12}) {
+      ASSERT_TRUE(calls.Prepare(dims, memory, n).ok());
+      ASSERT_TRUE(calls.Call(dims, memory, n).ok());
+      ASSERT_EQ(calls.device_seconds().has_value(), timed) << n;
+      if (timed) EXPECT_NEAR(*calls.device_seconds(), 1e-6 * static_cast<double>(n * steps), 1e-12);
+    }
+    std::vector<int64_t> nanoseconds(model->steps());
+    const RunOptions options{
+        .step_nanoseconds = absl::MakeSpan(nanoseconds), .steps = steps, .resident = true};
+    ASSERT_TRUE(model->Run(calls.context(), dims, memory.inputs(), memory.outputs(), options).ok());
+    for (int s = 0; s < steps; ++s) EXPECT_EQ(nanoseconds[s] == 1000, timed) << nanoseconds[s];
+  }
+  // Kernels of the host have no clock of their own.
+  const std::unique_ptr<FunctionDevice> host = FunctionDevice::Make(1);
+  const auto model =
+      Executable::Load(layers.plan, RowPlanObjects(), parameters, host.get(), {.timed = true})
+          .value();
+  LayerCalls calls(model, model->NewContext().value(), kLayers, host->host_memory());
+  const CallMemory memory = MemoryOf(*model, kLayers, 1, RowCall(3)).value();
+  ASSERT_TRUE(calls.Call(dims, memory, 3).ok());
+  EXPECT_EQ(calls.device_seconds(), std::nullopt);
 }
 
 TEST(LayerCallsTest, RecordingsAreFew) {

@@ -79,6 +79,7 @@ struct Subject {
     std::shared_ptr<const CallMemory> memory;  // subjects with equal calls have one
     int64_t calls = 0;                         // of the last sample
     bool given_up = false;
+    double took = 0;  // seconds of the host for a call, at first
     std::vector<double> samples;
   };
   std::vector<AtSize> sizes;
@@ -132,7 +133,8 @@ class Measurement {
   // Compares a plan with the first one.
   static Median RatioTo(const Subject& first, const Subject& s, int size);
   static Result ResultOf(const Subject& s, int size);
-  absl::Status Sample(Subject& s, int size, int64_t* calls, double* seconds);
+  // Tells the seconds of a call, by the device's clock if it has one, and those of the host.
+  absl::Status Sample(Subject& s, int size, int64_t* calls, double* seconds, double* took);
   // Drops the samples of all rounds after so many.
   static void Cut(int rounds, int size, std::vector<Subject>& subjects);
   // Adds a sample; ABORTED where there is no time for it.
@@ -154,7 +156,7 @@ class Measurement {
   // Calls per sample, by size: alike for all plans, since the first of a sample takes longest. A
   // plan that made 3 seemed to take 0.8 of its own time with 2.
   std::vector<int64_t> calls_;
-  std::vector<double> slowest_;  // seconds of a call, by size
+  std::vector<double> slowest_;  // the host's seconds of a call, by size
   // Shared with the isolated process: times of all plans' steps at the first size, then at the
   // next.
   double* step_seconds_ = nullptr;
@@ -290,8 +292,9 @@ absl::StatusOr<Subject> Measurement::Load(Device* device, PreparedPool* pool,
   const Layers model = InLayers(measured.plan(), s.layers);
   auto views = LayerParameters(model, std::move(parameters), &s.weights);
   if (!views.ok()) return views.status();
-  auto loaded = Executable::Load(model.plan, objects, *views, device,
-                                 {.pool = shared || inputs_.walked() != nullptr ? pool : nullptr});
+  auto loaded = Executable::Load(
+      model.plan, objects, *views, device,
+      {.pool = shared || inputs_.walked() != nullptr ? pool : nullptr, .timed = true});
   if (!loaded.ok()) return loaded.status();
   auto context = (*loaded)->NewContext();
   if (!context.ok()) return context.status();
@@ -336,18 +339,22 @@ absl::Status Measurement::Bind(int size, const Subject& like, Subject* s) {
   return absl::OkStatus();
 }
 
-absl::Status Measurement::Sample(Subject& s, int size, int64_t* calls, double* seconds) {
+absl::Status Measurement::Sample(Subject& s, int size, int64_t* calls, double* seconds,
+                                 double* took) {
   const CallMemory& memory = *s.sizes[size].memory;
   absl::StatusOr<double> one = pacer_.Sample(
       calls, [&](int64_t n) { return s.run->Prepare(Dims(size), memory, n); },
       [&](int64_t n) { return s.run->Call(Dims(size), memory, n); });
-  if (one.ok()) *seconds = *one;
-  return one.status();
+  if (!one.ok()) return one.status();
+  *took = *one;
+  const std::optional<double> device = s.run->device_seconds();
+  *seconds = device.has_value() ? *device / static_cast<double>(*calls) : *one;
+  return absl::OkStatus();
 }
 
 absl::Status Measurement::AddSample(Subject& s, int size) {
-  double seconds = 0;
-  absl::Status status = Sample(s, size, &calls_[size], &seconds);
+  double seconds = 0, took = 0;
+  absl::Status status = Sample(s, size, &calls_[size], &seconds, &took);
   if (!status.ok()) return status;
   s.sizes[size].samples.push_back(seconds);
   s.sizes[size].calls = calls_[size];
@@ -363,24 +370,28 @@ absl::Status Measurement::Begin(int size, double limit, const Subject& like, Sub
   constexpr double kLong = 2e-3;
   int64_t calls = 1;
   double seconds = 0;
-  for (int warm = 0; warm < 3 && seconds < kLong; ++warm) {
-    if (absl::Status status = Sample(*s, size, &calls, &seconds); !status.ok()) return status;
+  for (int warm = 0; warm < 3 && at.took < kLong; ++warm) {
+    if (absl::Status status = Sample(*s, size, &calls, &seconds, &at.took); !status.ok()) {
+      return status;
+    }
     if (warm > 0) {
-      calls = std::clamp<int64_t>(static_cast<int64_t>(kSample / std::max(seconds, 1e-9)), 1, 1000);
+      calls = std::clamp<int64_t>(static_cast<int64_t>(kSample / std::max(at.took, 1e-9)), 1, 1000);
     }
   }
   // Known until there are others: for how long a round will take, and where there is none.
   at.samples = {seconds};
   if (limit > 0 && seconds > limit) {
     double again = 0;
-    if (absl::Status status = Sample(*s, size, &calls, &again); !status.ok()) return status;
+    if (absl::Status status = Sample(*s, size, &calls, &again, &at.took); !status.ok()) {
+      return status;
+    }
     at.given_up = again > limit;
     at.samples = {again};
     if (at.given_up) at.samples.push_back(seconds);
   }
   if (at.given_up) return absl::OkStatus();
   // As many as the fastest needs, within a slice of the slowest.
-  slowest_[size] = std::max(slowest_[size], seconds);
+  slowest_[size] = std::max(slowest_[size], at.took);
   const auto most = static_cast<int64_t>(Pacer::kMaxSlice / std::max(slowest_[size], 1e-9));
   calls_[size] = std::max<int64_t>(1, std::min(std::max(calls_[size], calls), most));
   return absl::OkStatus();
@@ -392,8 +403,7 @@ int Measurement::Rounds(absl::Span<const Subject> subjects, int size,
   for (const Subject& s : subjects) {
     const Subject::AtSize& at = s.sizes[size];
     if (at.given_up) continue;
-    const double last =
-        at.samples.empty() ? kSample : at.samples.back() * static_cast<double>(calls_[size]);
+    const double last = at.samples.empty() ? kSample : at.took * static_cast<double>(calls_[size]);
     longest = std::max(longest, last);
   }
   // Plans to use at most half of the time left for each, since samples may be discarded.
@@ -428,8 +438,8 @@ Result Measurement::ResultOf(const Subject& s, int size) {
 
 absl::Status Measurement::BindAgain(int size, const Subject& like, Subject* s) {
   if (absl::Status status = Bind(size, like, s); !status.ok()) return status;
-  double seconds = 0;
-  return Sample(*s, size, &calls_[size], &seconds);
+  double seconds = 0, took = 0;
+  return Sample(*s, size, &calls_[size], &seconds, &took);
 }
 
 bool Measurement::KnownAt(absl::Span<const Subject> subjects, int size) const {
