@@ -1,6 +1,7 @@
 // Runs random genomes for random forms of small graphs on the GPU, against the reference evaluator:
-// whatever a search for a GPU may choose is right there. ATHANOR_GENOMES is their number (200),
-// ATHANOR_GENOMES_FIRST that of the first.
+// whatever a search for a GPU may choose is right there. A kernel that the compiler has too few
+// registers for is none that a search takes; there are few. ATHANOR_GENOMES is the number of
+// genomes (200), ATHANOR_GENOMES_FIRST that of the first.
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
@@ -23,9 +24,10 @@
 namespace athanor {
 namespace {
 
-// Compares one run, at sizes that depend on the seed; counts its elements.
+// Compares one run, at sizes that depend on the seed; counts its elements, or that a search would
+// refuse one of its kernels.
 void Check(const Graph& graph, const ScheduledGraph& scheduled, const v1::Target& target,
-           uint64_t seed, Bounded* counted) {
+           uint64_t seed, Bounded* counted, int* refused) {
   Expr::Env dims;
   constexpr int64_t kSizes[] = {1, 5, 18};
   for (size_t d = 0; d < graph.dims.size(); ++d) {
@@ -37,6 +39,10 @@ void Check(const Graph& graph, const ScheduledGraph& scheduled, const v1::Target
   const auto want = EvaluateWithBounds(graph, *all, &dims);
   ASSERT_TRUE(want.ok()) << want.status();
   auto compiled = CompileScheduled(scheduled, {middle, all->end()}, target);
+  if (absl::IsResourceExhausted(compiled.status())) {
+    ++*refused;
+    return;
+  }
   ASSERT_TRUE(compiled.ok()) << compiled.status();
   const auto got = compiled->Run({all->begin(), middle});
   ASSERT_TRUE(got.ok()) << got.status();
@@ -65,6 +71,7 @@ TEST(GenomesOnGpuTest, AreRight) {
   ASSERT_TRUE(graphs.ok()) << graphs.status();
   std::mt19937_64 random(11 + first);
   Bounded counted;
+  int refused = 0;
   for (int i = first; i < first + count && !testing::Test::HasFailure(); ++i) {
     const absl::StatusOr<Graph> form = (*graphs)[i % graphs->size()]->RandomForm(i);
     ASSERT_TRUE(form.ok()) << form.status();
@@ -72,8 +79,10 @@ TEST(GenomesOnGpuTest, AreRight) {
     const ScheduledGraph scheduled = RandomGenome(*form, target, random, &about);
     SCOPED_TRACE(about);
     SCOPED_TRACE(ToText(*form));
-    Check(*form, scheduled, target, i, &counted);
+    Check(*form, scheduled, target, i, &counted, &refused);
   }
+  // Of 688, one was.
+  EXPECT_LE(refused, 2 + count / 50);
   // The share of a few genomes is that of their graphs.
   constexpr int kMany = 100;
   if (count < kMany) return;
