@@ -537,6 +537,7 @@ Coordinates ContractLowering::At(const std::string& letters, const Expr& m, cons
 
 absl::Status LowerContract(KernelBuilder& b) {
   if (b.choice.contract.columns == ColumnAccess::kLibrary) return LowerLibraryProduct(b);
+  if (b.choice.contract.columns == ColumnAccess::kCall) return LowerCall(b);
   if (b.choice.contract.columns == ColumnAccess::kStaged) return LowerStaged(b);
   if (b.choice.contract.columns == ColumnAccess::kTensor) return LowerTensor(b);
   return ContractLowering(b).Lower();

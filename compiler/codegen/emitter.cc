@@ -107,6 +107,17 @@ void Emitter::Gemm(const Matrix& result, const Matrix& left, const Matrix& right
           .extents = {rows, columns, sums}});
 }
 
+void Emitter::Call(const Matrix& result, const Matrix& left, const Matrix& right,
+                   const std::vector<Expr>& extents, const std::vector<int64_t>& ways,
+                   int proposal) {
+  Append({.opcode = Opcode::kCall,
+          .type = {kernel_.buffers[left.buffer].dtype, 1},
+          .matrices = {result, left, right},
+          .extents = extents,
+          .ways = ways,
+          .proposal = proposal});
+}
+
 void Emitter::Sort(int keys, int places, int other_keys, int other_places, const Expr& count) {
   Append({.opcode = Opcode::kSort,
           .type = {kernel_.buffers[keys].dtype, 1},

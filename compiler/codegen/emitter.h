@@ -52,6 +52,9 @@ class Emitter : public BlockWriter {
   void Prefetch(int buffer, const Expr& index);
   void Gemm(const Matrix& result, const Matrix& left, const Matrix& right, const Expr& rows,
             const Expr& columns, const Expr& sums);
+  // Calls a GPU's library; the only statement of its kernel.
+  void Call(const Matrix& result, const Matrix& left, const Matrix& right,
+            const std::vector<Expr>& extents, const std::vector<int64_t>& ways, int proposal);
   // Sorts the first `count` elements of the buffers `keys` and `places`; the other two are scratch
   // like them.
   void Sort(int keys, int places, int other_keys, int other_places, const Expr& count);

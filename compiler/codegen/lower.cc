@@ -204,6 +204,7 @@ std::string KernelName(const LowerInput& in, const KernelChoice& choice) {
   const bool library =
       choice.kind == KernelKind::kContract && choice.contract.columns == ColumnAccess::kLibrary;
   if (library) name = "openblas_" + name;
+  if (IsCall(choice)) name = "cublaslt_" + name;
   return name;
 }
 
@@ -314,7 +315,7 @@ bool IsAbout(const Graph& graph, const KernelChoice& choice) {
 // Reports whether a team of the choice's threads can compute it on the target.
 bool TakesTeam(const v1::Target& target, const KernelChoice& choice) {
   const bool alone =
-      choice.kind == KernelKind::kSort ||
+      choice.kind == KernelKind::kSort || IsCall(choice) ||
       (choice.kind == KernelKind::kContract && choice.contract.columns == ColumnAccess::kLibrary);
   const bool block =
       choice.kind == KernelKind::kContract && (choice.contract.columns == ColumnAccess::kStaged ||

@@ -86,6 +86,8 @@ absl::Status LowerAttention(KernelBuilder& b);
 absl::Status LowerSort(KernelBuilder& b);
 // Lowers a contraction whose schedule says ColumnAccess::kLibrary.
 absl::Status LowerLibraryProduct(KernelBuilder& b);
+// Lowers one whose schedule says ColumnAccess::kCall: to a kernel that is a call (kir::CallOf).
+absl::Status LowerCall(KernelBuilder& b);
 // Lowers one whose schedule says ColumnAccess::kStaged.
 absl::Status LowerStaged(KernelBuilder& b);
 // Lowers one whose schedule says ColumnAccess::kTensor.

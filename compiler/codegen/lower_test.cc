@@ -281,6 +281,85 @@ for i0 in [32*g, min(32*g + 32, 40)) step 1 {
 )");
 }
 
+// Lowers a contraction to a call of a GPU's library.
+absl::StatusOr<LoweredKernel> ByCall(const std::string& text, const ContractSchedule& call,
+                                     const std::string& blas = "cuBLASLt 13.1.0",
+                                     const std::string& device = "cuda") {
+  absl::StatusOr<Graph> g = ParseGraph(absl::StrCat("graph \"\" {\n", text, "}"));
+  if (!g.ok()) return g.status();
+  v1::Target target = Target();
+  target.set_device(device);
+  target.set_blas(blas);
+  KernelChoice choice{.root = g->outputs[0].node, .kind = KernelKind::kContract};
+  choice.contract = call;
+  for (NodeId n = 0; n < static_cast<NodeId>(g->nodes.size()); ++n) {
+    if (g->node(n).op == Op::kContract) choice.anchor = n;
+  }
+  return LowerKernel({*g, MemoryOf(*g, {{choice}}), target}, choice);
+}
+
+constexpr ContractSchedule kFirstCall = {.mr = 1, .nv = 1, .columns = ColumnAccess::kCall};
+
+TEST(LowerTest, CallOfALibrary) {
+  ContractSchedule call = kFirstCall;
+  call.proposal = 2;
+  call.workspace = 4 << 20;
+  const absl::StatusOr<LoweredKernel> k =
+      ByCall(R"(dim d in [1, 4096] %0 = Input "x" : f16[d, 20] %1 = Input "w" : f16[24, 20]
+        %2 = Cast(%0) {dtype=f32} %3 = Cast(%1) {dtype=f32}
+        %4 = Contract(%2, %3) {spec="mk,nk->mn"} output "y" = %4)",
+             call);
+  ASSERT_TRUE(k.ok()) << k.status();
+  EXPECT_EQ(kir::ToText(k->kernel), R"(kernel(s0) grid 1
+b0: f32 out
+b1: f16 in
+b2: f16 in
+b3: u8 launch 4194304
+call b0[0] stride 24 = b1[0] stride 20 * b2[0] stride 20 transposed: f16 rows s0 columns 24 )"
+                                    R"(sums 20 batch 1 ways 32 64 128 256 512 1024 2048 4096 )"
+                                    "proposal 2\n");
+  EXPECT_EQ(k->buffers, std::vector<NodeId>({4, 0, 1, -1}));
+  EXPECT_EQ(k->kernel.name, "cublaslt_Contract");
+  EXPECT_NE(kir::CallOf(k->kernel), nullptr);
+  const absl::StatusOr<kir::Kernel> parsed = kir::ParseKernel(kir::ToText(k->kernel));
+  ASSERT_TRUE(parsed.ok()) << parsed.status();
+  EXPECT_EQ(kir::KirHash(*parsed), kir::KirHash(k->kernel));
+}
+
+// Both operands are one node, and have a buffer each; the batch's matrices lie apart.
+TEST(LowerTest, CallOfALibraryForABatch) {
+  ContractSchedule call = kFirstCall;
+  call.swap = true;
+  const absl::StatusOr<LoweredKernel> k = ByCall(R"(%0 = Input "x" : bf16[3, 30, 20]
+    %1 = Contract(%0, %0) {spec="bmk,bnk->bnm"} output "y" = %1)",
+                                                 call);
+  ASSERT_TRUE(k.ok()) << k.status();
+  EXPECT_EQ(kir::ToText(k->kernel), R"(kernel() grid 1
+b0: bf16 out
+b1: bf16 in
+b2: bf16 in
+call b0[0] stride 30 batch_stride 900 = b1[0] stride 20 batch_stride 600 * )"
+                                    R"(b2[0] stride 20 batch_stride 600 transposed: bf16 rows 30 )"
+                                    "columns 30 sums 20 batch 3 ways 30 proposal 0\n");
+  EXPECT_EQ(k->buffers, std::vector<NodeId>({1, 0, 0}));
+}
+
+TEST(LowerTest, CallsThatAreImpossible) {
+  const std::string product = R"(%0 = Input "x" : f32[8, 8]
+    %1 = Contract(%0, %0) {spec="mk,kn->mn"} output "y" = %1)";
+  EXPECT_TRUE(ByCall(product, kFirstCall).ok());
+  const absl::Status none = ByCall(product, kFirstCall, /*blas=*/"").status();
+  EXPECT_EQ(none.code(), absl::StatusCode::kInternal);
+  EXPECT_THAT(none.message(), HasSubstr("has no library whose calls are steps"));
+  EXPECT_THAT(ByCall(product, kFirstCall, "OpenBLAS 0.3.21", "cpu").status().message(),
+              HasSubstr("(device \"cpu\") has no library whose calls are steps"));
+  ContractSchedule swapped = kFirstCall;
+  swapped.swap = true;
+  const absl::Status wrong = ByCall(product, swapped).status();
+  EXPECT_EQ(wrong.code(), absl::StatusCode::kInternal);
+  EXPECT_THAT(wrong.message(), HasSubstr("not a product of matrices that one call of cuBLASLt"));
+}
+
 TEST(LowerTest, LibrariesRefuseWhatTheyCannotRead) {
   const struct {
     const char* text;

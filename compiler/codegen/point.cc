@@ -409,11 +409,13 @@ Var PointLowering::Bag(const Node& node, const Coordinates& coordinates) {
 
 int PointLowering::BufferOf(NodeId node, bool written) {
   auto [it, added] = buffer_of_.try_emplace(node, 0);
-  if (added) {
-    it->second = e_.Global(graph_.node(node).type.dtype, written);
-    buffer_nodes_.push_back(node);
-  }
+  if (added) it->second = AddBuffer(node, written);
   return it->second;
+}
+
+int PointLowering::AddBuffer(NodeId node, bool written) {
+  buffer_nodes_.push_back(node);
+  return e_.Global(graph_.node(node).type.dtype, written);
 }
 
 Expr PointLowering::Offset(NodeId node, const Coordinates& coordinates) const {

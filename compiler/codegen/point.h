@@ -88,6 +88,8 @@ class PointLowering {
 
   // Returns the buffer of a node that this kernel reads or writes; creates it on first use.
   int BufferOf(NodeId node, bool written);
+  // Makes a buffer of its own for a node, beside any other.
+  int AddBuffer(NodeId node, bool written);
   // Returns the row-major element offset.
   Expr Offset(NodeId node, const Coordinates& coordinates) const;
   // Nodes behind the kernel's global buffers, in order.

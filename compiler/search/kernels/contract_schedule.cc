@@ -375,15 +375,18 @@ std::vector<ContractSchedule> StagedSchedules(int bytes) {
   return all;
 }
 
+NodeId BehindCast(const Graph& graph, NodeId operand, const std::vector<bool>* has_memory) {
+  const bool inlined = has_memory == nullptr || !(*has_memory)[operand];
+  const Node& source = graph.node(operand);
+  return source.op == Op::kCast && inlined ? source.inputs[0] : operand;
+}
+
 std::optional<TensorOperands> FindTensorOperands(const Graph& graph, const Node& node,
                                                  const std::vector<bool>* has_memory) {
   TensorOperands found{};
   for (int side = 0; side < 2; ++side) {
     NodeId& operand = found.operands[side];
-    operand = node.inputs[side];
-    const bool inlined = has_memory == nullptr || !(*has_memory)[operand];
-    const Node& source = graph.node(operand);
-    if (source.op == Op::kCast && inlined) operand = source.inputs[0];
+    operand = BehindCast(graph, node.inputs[side], has_memory);
     const MatrixInstruction* row = FindMatrixInstruction(graph.node(operand).type.dtype);
     if (row == nullptr || (side == 1 && row != found.instruction)) return std::nullopt;
     found.instruction = row;

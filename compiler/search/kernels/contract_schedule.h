@@ -71,6 +71,10 @@ inline constexpr int kTensorAccessBytes = 16, kTensorPadBytes = 16;
 // distance from the next.
 inline constexpr int kTensorStagedSlots = 2, kTensorSumsApart = 132;
 
+// Returns the operand that a cast, `operand`, casts; `operand` itself if it is none or has memory
+// of its own.
+NodeId BehindCast(const Graph& graph, NodeId operand, const std::vector<bool>* has_memory);
+
 // The instruction that computes a contraction, and the nodes with the operands that it takes.
 struct TensorOperands {
   const MatrixInstruction* instruction;

@@ -27,12 +27,12 @@ struct Side {
 class ProductFinder {
  public:
   ProductFinder(const Graph& graph, const std::vector<bool>& has_memory, NodeId root, NodeId anchor,
-                bool swap)
+                const Node& node, bool swap)
       : graph_(graph),
         has_memory_(has_memory),
         root_(root),
         anchor_(anchor),
-        node_(graph.node(anchor)),
+        node_(node),
         roles_(FindContractRoles(graph, node_, swap)),
         bounds_(graph.DimBounds()),
         rows_{kRow, roles_.SizeOf(roles_.rows)},
@@ -46,8 +46,6 @@ class ProductFinder {
   }
 
   std::optional<LibraryProduct> Find() {
-    const DType dtype = node_.type.dtype;
-    if (dtype != DType::kF32 && dtype != DType::kF64) return std::nullopt;
     if (!Fits(bounds_, sums_.extent)) return std::nullopt;
     std::optional<MatrixView> left = Operand(roles_.row_operand, rows_, sums_);
     std::optional<MatrixView> right = Operand(roles_.column_operand, sums_, columns_);
@@ -88,11 +86,9 @@ class ProductFinder {
 
   std::optional<MatrixView> View(NodeId n, const std::vector<Expr>& at, const Side& rows,
                                  const Side& columns) const {
-    const Node& node = graph_.node(n);
-    if (node.type.dtype != node_.type.dtype) return std::nullopt;
     // In a matrix the offset is affine in row and column, and neither stride depends on the other
     // index.
-    const Expr offset = bounds_.Simplify(RowMajorOffset(node.type.shape, at));
+    const Expr offset = bounds_.Simplify(RowMajorOffset(graph_.node(n).type.shape, at));
     const std::optional<Expr::Affine> by_row = offset.AsAffine(rows.symbol);
     if (!by_row) return std::nullopt;
     const std::optional<Expr::Affine> by_column = by_row->base.AsAffine(columns.symbol);
@@ -130,7 +126,15 @@ std::string BatchSymbol(char letter) { return std::string("$") + letter; }
 std::optional<LibraryProduct> FindLibraryProduct(const Graph& graph,
                                                  const std::vector<bool>& has_memory, NodeId root,
                                                  NodeId anchor, bool swap) {
-  return ProductFinder(graph, has_memory, root, anchor, swap).Find();
+  const Node& node = graph.node(anchor);
+  if (node.type.dtype != DType::kF32 && node.type.dtype != DType::kF64) return std::nullopt;
+  return FindMatrices(graph, has_memory, root, anchor, node, swap);
+}
+
+std::optional<LibraryProduct> FindMatrices(const Graph& graph, const std::vector<bool>& has_memory,
+                                           NodeId root, NodeId anchor, const Node& node,
+                                           bool swap) {
+  return ProductFinder(graph, has_memory, root, anchor, node, swap).Find();
 }
 
 }  // namespace athanor

@@ -45,6 +45,11 @@ std::optional<LibraryProduct> FindLibraryProduct(const Graph& graph,
                                                  const std::vector<bool>& has_memory, NodeId root,
                                                  NodeId anchor, bool swap);
 
+// Does the same for any dtypes, which the caller knows that the library multiplies. `node`: the
+// contraction, on the operands that the library reads.
+std::optional<LibraryProduct> FindMatrices(const Graph& graph, const std::vector<bool>& has_memory,
+                                           NodeId root, NodeId anchor, const Node& node, bool swap);
+
 }  // namespace athanor
 
 #endif  // ATHANOR_COMPILER_SEARCH_KERNELS_LIBRARY_PRODUCT_H_

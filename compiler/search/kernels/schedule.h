@@ -111,6 +111,11 @@ struct KernelChoice {
   int team = 1;
 };
 
+// Reports whether the kernel is a call of a GPU's library.
+inline bool IsCall(const KernelChoice& choice) {
+  return choice.kind == KernelKind::kContract && choice.contract.columns == ColumnAccess::kCall;
+}
+
 // Reports whether kernels may have teams of so many threads: a power of two up to 32, or 128.
 inline bool IsTeam(int threads) {
   return threads == 128 || (threads >= 1 && threads <= 32 && (threads & (threads - 1)) == 0);
