@@ -309,6 +309,21 @@ TEST(SearchSessionTest, TheLibraryCompetesWhereThereIsOne) {
   }
 }
 
+// A GPU's library has a row of its own.
+TEST(SearchStartTest, TheRowOfTheTargetsLibrarySwitchesIt) {
+  for (const char* device : {"cpu", "cuda"}) {
+    for (const char* name : {"openblas", "cublaslt", "library"}) {
+      internal::SearchStart start = Start();
+      start.mutable_target()->set_device(device);
+      start.add_disabled_rules(name);
+      const absl::StatusOr<SearchSetup> setup = ReadSearchStart(start);
+      ASSERT_TRUE(setup.ok()) << setup.status();
+      const std::string other = std::string(device) == "cpu" ? "cublaslt" : "openblas";
+      EXPECT_EQ(setup->options.library, name == other) << device << " " << name;
+    }
+  }
+}
+
 TEST(SearchSessionTest, FastAsksForPlansOnly) {
   internal::SearchStart start = Start();
   start.set_mode(v1::SEARCH_FAST);

@@ -115,7 +115,8 @@ absl::StatusOr<SearchSetup> ReadSearchStart(const internal::SearchStart& start) 
   options.seed = start.seed();
   options.mode = ModeOf(start.mode());
   options.fusion = FusionRulesOf(setup.rules);
-  options.library = setup.rules.Allows(*FindRule("openblas"));
+  options.library =
+      setup.rules.Allows(*FindRule(HasTeams(start.target()) ? "cublaslt" : "openblas"));
   if (start.max_kernels() < 0) {
     return absl::InvalidArgumentError(
         absl::StrCat("search: max_kernels is ", start.max_kernels(), ", not 0 or more"));

@@ -10,6 +10,10 @@ std::vector<RuleRow> LibraryRows() {
        .family = "library",
        .rule_class = RuleClass::kReassociating,
        .algebra = "a contraction of matrices in memory is OpenBLAS's product of blocks of them"},
+      {.name = "cublaslt",
+       .family = "library",
+       .rule_class = RuleClass::kReassociating,
+       .algebra = "a contraction of matrices in a GPU's memory is a call of cuBLASLt"},
   };
 }
 

@@ -7,6 +7,7 @@
 #include "compiler/search/kernels/contract_roles.h"
 #include "compiler/search/kernels/contract_schedule.h"
 #include "compiler/search/kernels/extents.h"
+#include "compiler/search/kernels/library_call.h"
 
 namespace athanor {
 namespace {
@@ -160,8 +161,8 @@ TaskCost::TaskCost(const KernelTask& task, const SizePoint& sizes, const v1::Tar
     const auto tensor = FindTensorOperands(graph, graph.node(task.choice.anchor));
     if (tensor && HasInstruction(target, *tensor->instruction)) tensor_ = tensor->instruction;
   }
-  const double peak = machine.f32_flops_per_second * (tensor_ != nullptr ? kTensorPeak : 1);
-  const double computing = flops / peak;
+  flops_per_second_ = machine.f32_flops_per_second * (tensor_ != nullptr ? kTensorPeak : 1);
+  const double computing = flops / flops_per_second_;
   // The roofline model (Williams, Waterman and Patterson, 2009): a kernel takes at least as long as
   // moving its bytes and as computing.
   roofline_ = std::max(moving, tiled ? computing : kLeastUntiled * computing);
@@ -191,6 +192,12 @@ TaskCost::TaskCost(const KernelTask& task, const SizePoint& sizes, const v1::Tar
       e.windows = IsWindows(graph, anchor, roles, roles.column_operand, roles.columns);
       e.contiguous = !roles.columns.empty() &&
                      roles.letters[roles.column_operand].back() == roles.columns.back();
+      if (!teams_) continue;
+      const std::vector<int64_t> ways = CallWays(roles.SizeOf(roles.rows), graph.DimBounds());
+      const auto way = std::find_if(ways.begin(), ways.end(), [&](int64_t rows) {
+        return static_cast<double>(rows) >= e.rows;
+      });
+      if (way != ways.end()) e.called_rows = static_cast<double>(*way);
     }
     return;
   }
@@ -211,6 +218,7 @@ double TaskCost::Contract(const ContractSchedule& s, int team) const {
   if (m * n * e.batch == 0) return 0;
   if (s.columns == ColumnAccess::kDots) return Dots(e, s, team);
   if (s.columns == ColumnAccess::kLibrary) return Library(e, s);
+  if (s.columns == ColumnAccess::kCall) return Call(e, s);
   if (s.columns == ColumnAccess::kStaged) return Staged(e, s);
   if (s.columns == ColumnAccess::kTensor) return Tensor(e, s);
   const double lanes = lanes_ * team;
@@ -351,6 +359,18 @@ double TaskCost::Library(const Extents& e, const ContractSchedule& s) const {
   return (Slots(slots) + items * kCallSeconds / threads_) * Imbalance(items, threads_);
 }
 
+// Takes the library to compute tiles of 128 x 128, as many at a time as there are multiprocessors,
+// of all rows that the call has a way for. It proposes what it takes to be faster first.
+double TaskCost::Call(const Extents& e, const ContractSchedule& s) const {
+  constexpr double kTile = 128;
+  constexpr double kEfficiency = 0.8;  // of the peak
+  constexpr double kSlower = 0.01;     // each proposal than the one before
+  const double tiles = e.batch * std::ceil(e.called_rows / kTile) * std::ceil(e.columns / kTile);
+  const double waves = std::ceil(tiles / multiprocessors_);
+  const double tile = 2 * kTile * kTile * e.sums / (kEfficiency * flops_per_second_);
+  return std::max(roofline_, waves * multiprocessors_ * tile) * (1 + kSlower * s.proposal);
+}
+
 double TaskCost::Dots(const Extents& e, const ContractSchedule& s, int team) const {
   const double lanes = lanes_ * team;
   const double reduce_slots = lanes > 1 ? 8 : 0;  // to sum a vector's lanes
@@ -404,7 +424,7 @@ double TaskCost::Sort() const {
 double TaskCost::Slots(double slots) const { return slots / slots_per_second_; }
 
 double TaskCost::Scattering(const KernelChoice& choice) const {
-  if (!teams_ || choice.kind == KernelKind::kSort) return 1;
+  if (!teams_ || choice.kind == KernelKind::kSort || IsCall(choice)) return 1;
   // Each thread of a map of teams of one walks elements of its own.
   const double apart = choice.kind != KernelKind::kMap ? kSector
                        : choice.team > 1               ? 1

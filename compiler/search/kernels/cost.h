@@ -61,6 +61,7 @@ class TaskCost {
     bool windows = false;               // the column operand is packed piece by piece (IsWindows)
     bool contiguous = false;            // the column operand's last axis is one of the columns
     double value_depth = 0;             // attention only; its rows are keys, its sums the depth
+    double called_rows = 0;             // those that a library's call computes; 0: it has no bound
   };
 
   // `team`: of the choice; its lanes are a vector's.
@@ -71,6 +72,7 @@ class TaskCost {
   // describes.
   double Tensor(const Extents& e, const ContractSchedule& s) const;
   double Library(const Extents& e, const ContractSchedule& s) const;
+  double Call(const Extents& e, const ContractSchedule& s) const;
   double Dots(const Extents& e, const ContractSchedule& s, int team) const;
   // Returns the seconds to read `bytes` of an operand in place, in stretches of `stretch` bytes.
   double Stream(double bytes, double stretch, bool prefetch) const;
@@ -94,6 +96,7 @@ class TaskCost {
 
   Extents extents_[2];
   double roofline_ = 0, untiled_ = 0, launch_ = 0, slots_per_second_ = 1;
+  double flops_per_second_ = 1;  // that the contraction can reach
   int threads_ = 1;
   double multiprocessors_ = 1;  // of a GPU
   int accumulator_bytes_ = 4, operand_bytes_ = 4;

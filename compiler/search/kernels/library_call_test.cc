@@ -1,18 +1,38 @@
-// Tests which contractions are a call of a GPU's library.
+// Tests which contractions are a call of a GPU's library, how these are schedules among others, and
+// what they are predicted to cost.
 #include "compiler/search/kernels/library_call.h"
 
 #include <algorithm>
+#include <iterator>
 #include <optional>
+#include <random>
 #include <set>
 #include <string>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "compiler/search/kernels/cost.h"
+#include "compiler/search/kernels/fusion.h"
+#include "compiler/search/kernels/space.h"
+#include "compiler/search/kernels/tuning.h"
 #include "gtest/gtest.h"
 
 namespace athanor {
 namespace {
+
+v1::Target Gpu(const std::string& blas = "cuBLASLt 13.1.0") {
+  v1::Target t;
+  t.set_device("cuda");
+  t.set_cpu("sm_90a");
+  t.set_vector_bytes(1);
+  t.set_vector_registers(32);
+  t.set_l1_bytes(228 << 10);
+  t.set_l2_bytes(50 << 20);
+  t.set_threads(132 * 2048);
+  t.set_blas(blas);
+  return t;
+}
 
 Graph Parsed(const std::string& body) {
   absl::StatusOr<Graph> graph = ParseGraph(absl::StrCat("graph \"\" { ", body, " }"));
@@ -189,6 +209,103 @@ TEST(LibraryCallTest, RefusesTheRest) {
   for (const char* body : kRefused) {
     EXPECT_EQ(CallOf(body), "none") << body;
     EXPECT_EQ(CallOf(body, /*swap=*/true), "none") << body;
+  }
+}
+
+KernelTask Task(const std::string& body) {
+  const Graph graph = Parsed(body);
+  const Genome genome = ChooseKernels(graph, Gpu());
+  return CutTask(graph, MemoryOf(graph, genome), WeightsOf(graph), genome.kernels.back());
+}
+
+std::vector<KernelChoice> CallsOf(const std::vector<KernelChoice>& all) {
+  std::vector<KernelChoice> calls;
+  std::copy_if(all.begin(), all.end(), std::back_inserter(calls), IsCall);
+  return calls;
+}
+
+TEST(LibraryCallTest, AreSchedulesOfAGpuWithALibrary) {
+  const KernelTask task = Task(Product("f16[512, 512]", "f16[512, 512]", "mk,kn->mn"));
+  std::set<std::string> texts;
+  for (const KernelChoice& call : CallsOf(Schedules(task, Gpu()))) {
+    texts.insert(ScheduleText(call));
+    EXPECT_EQ(call.team, 1);
+  }
+  EXPECT_EQ(texts.size(), 3 * 8);
+  EXPECT_TRUE(texts.contains("contract cublaslt proposal=0 workspace=0"));
+  EXPECT_TRUE(texts.contains("contract cublaslt proposal=7 workspace=33554432"));
+  EXPECT_TRUE(CallsOf(Schedules(task, Gpu(""))).empty());
+  // The CPU's library is none of theirs.
+  for (const KernelChoice& c : Schedules(task, Gpu())) {
+    EXPECT_NE(c.contract.columns, ColumnAccess::kLibrary) << ScheduleText(c);
+  }
+  const KernelTask other =
+      Task(Product("f32[64, 20]", "f32[20, 24]", "mk,kn->mn", R"(%3 = Tanh(%2) output "y" = %3)"));
+  EXPECT_TRUE(CallsOf(Schedules(other, Gpu())).empty());
+  const KernelTask swapped = Task(Product("f32[64, 20]", "f32[20, 24]", "mk,kn->nm"));
+  for (const KernelChoice& c : CallsOf(Schedules(swapped, Gpu()))) EXPECT_TRUE(c.contract.swap);
+  EXPECT_EQ(CallsOf(Schedules(swapped, Gpu())).size(), 3 * 8);
+}
+
+TEST(LibraryCallTest, AreNeighboursByRankAndWorkspace) {
+  const KernelTask task = Task(Product("f16[512, 512]", "f16[512, 512]", "mk,kn->mn"));
+  const std::vector<KernelChoice> all = Schedules(task, Gpu());
+  KernelChoice at = CallsOf(all)[0];
+  at.contract.proposal = 3;
+  at.contract.workspace = 4 << 20;
+  std::set<std::string> near;
+  for (const KernelChoice& c : Neighbours(at, all)) near.insert(ScheduleText(c));
+  EXPECT_EQ(near, std::set<std::string>({
+                      "contract cublaslt proposal=2 workspace=4194304",
+                      "contract cublaslt proposal=4 workspace=4194304",
+                      "contract cublaslt proposal=3 workspace=0",
+                      "contract cublaslt proposal=3 workspace=33554432",
+                  }));
+}
+
+double Price(const KernelTask& task, int proposal, const SizePoint& sizes = {}) {
+  KernelChoice call = task.choice;
+  call.team = 1;
+  call.contract = {.mr = 1, .nv = 1, .columns = ColumnAccess::kCall, .proposal = proposal};
+  return PredictSeconds(task, call, sizes, Gpu(), Machine::Typical(Gpu()));
+}
+
+TEST(LibraryCallTest, CostMoreOfLargerProductsAndLaterProposals) {
+  const KernelTask small = Task(Product("f16[1024, 1024]", "f16[1024, 1024]", "mk,kn->mn"));
+  const KernelTask large = Task(Product("f16[8192, 8192]", "f16[8192, 8192]", "mk,kn->mn"));
+  const KernelTask f32 = Task(Product("f32[8192, 8192]", "f32[8192, 8192]", "mk,kn->mn"));
+  EXPECT_LT(Price(small, 0), Price(large, 0));
+  EXPECT_LT(8 * Price(large, 0), Price(f32, 0));
+  EXPECT_NEAR(Price(large, 7) / Price(large, 0), 1.07, 0.001);
+  // 4,096 tiles in 32 waves, at 0.8 of the peak.
+  const double flops = 2.0 * 8192 * 8192 * 8192 * (32.0 * 132 / 4096);
+  const double peak = 16 * Machine::Typical(Gpu()).f32_flops_per_second;
+  EXPECT_NEAR(Price(large, 0) / (flops / peak / 0.8), 1, 0.01);
+}
+
+TEST(LibraryCallTest, CostWhatTheirWayDoes) {
+  const KernelTask task = Task(Product("f16[d, 8192]", "f16[8192, 8192]", "mk,kn->mn"));
+  // Ways of 1024 and 2048 rows.
+  EXPECT_LT(Price(task, 0, {1024, 10}), Price(task, 0, {1025, 10}));
+  EXPECT_EQ(Price(task, 0, {1025, 10}), Price(task, 0, {2048, 10}));
+}
+
+TEST(LibraryCallTest, TheBestIsMeasuredSecond) {
+  for (const char* rows : {"8", "512"}) {
+    const auto matrix = [](const std::string& m) { return absl::StrCat("f16[", m, ", 4096]"); };
+    TuningContext context{Gpu(), Machine::Typical(Gpu()), {SizePoint()}, {1}};
+    Tuning tuning(Task(Product(matrix(rows), matrix("4096"), "mk,kn->mn")), &context);
+    std::mt19937_64 random(1);
+    int first = -1;
+    for (int asked = 0; asked < 4 && first < 0; ++asked) {
+      const std::optional<size_t> pick = tuning.Pick(random);
+      ASSERT_TRUE(pick.has_value());
+      if (IsCall(tuning.schedule(*pick))) first = asked;
+      tuning.Ask(*pick);
+    }
+    // Behind the one that it starts with and the best.
+    EXPECT_GE(first, 1) << rows;
+    EXPECT_LE(first, 2) << rows;
   }
 }
 

@@ -10,6 +10,7 @@
 #include "compiler/search/kernels/contract_schedule.h"
 #include "compiler/search/kernels/extents.h"
 #include "compiler/search/kernels/fusion.h"
+#include "compiler/search/kernels/library_call.h"
 #include "compiler/search/kernels/library_product.h"
 
 namespace athanor {
@@ -203,7 +204,7 @@ void AddLibrary(const KernelTask& task, const Contraction& c, bool swap, const v
                 std::vector<ContractSchedule>* all) {
   constexpr double kLeastWork = 32 * 32 * 32;  // multiply-adds per block
   constexpr int64_t kMostScratch = 4 << 20;    // bytes per block that an epilogue reads
-  if (target.blas().empty()) return;
+  if (target.blas().empty() || HasTeams(target)) return;
   const std::optional<LibraryProduct> product =
       FindLibraryProduct(task.graph, MemoryOf(task.graph, {{task.choice}}), task.choice.root,
                          task.choice.anchor, swap);
@@ -282,9 +283,34 @@ void AddContractSchedules(const KernelTask& task, const v1::Target& target, int 
   }
 }
 
+// Adds the library's proposals, if the target is a GPU with a library that can compute it all: the
+// first few of those that take no more than each workspace.
+void AddCalls(const KernelTask& task, const v1::Target& target, std::vector<KernelChoice>* all) {
+  constexpr int kProposals = 8;
+  if (target.blas().empty() || !HasTeams(target)) return;
+  const KernelChoice& start = task.choice;
+  const std::vector<bool> memory = MemoryOf(task.graph, {{start}});
+  for (bool swap : {false, true}) {
+    if (!FindLibraryCall(task.graph, memory, start.root, start.anchor, swap)) continue;
+    for (int64_t workspace : {0, 4 << 20, 32 << 20}) {
+      for (int proposal = 0; proposal < kProposals; ++proposal) {
+        all->push_back(start);
+        all->back().team = 1;
+        all->back().contract = {.swap = swap,
+                                .mr = 1,
+                                .nv = 1,
+                                .columns = ColumnAccess::kCall,
+                                .proposal = proposal,
+                                .workspace = workspace};
+      }
+    }
+  }
+}
+
 std::vector<KernelChoice> ContractSchedules(const KernelTask& task, const v1::Target& target) {
   std::vector<KernelChoice> all;
   for (int team : Teams(target)) AddContractSchedules(task, target, team, &all);
+  AddCalls(task, target, &all);
   return all;
 }
 

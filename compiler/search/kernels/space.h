@@ -18,7 +18,7 @@ namespace athanor {
 
 // Returns every schedule of the task's kind, distinct, task.choice among them; only that one for
 // kinds that have no parameters. At most a few thousand. A contraction's include those of the
-// target's library, if it has one (rule "openblas").
+// target's library, if it has one (rules "openblas" and "cublaslt").
 std::vector<KernelChoice> Schedules(const KernelTask& task, const v1::Target& target);
 
 // Returns the members of `all` that differ from `choice` in one parameter only, and of those the

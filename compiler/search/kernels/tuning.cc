@@ -60,15 +60,16 @@ void Tuning::Rank() {
     if (!alike || ScheduleText(all[i]) != text) order.emplace_back(predicted, i);
   }
   std::sort(order.begin(), order.end());
-  // Puts the library's best block right behind the best: predictions know little of its inner
-  // loops.
+  // Puts the library's best block or call right behind the best: predictions know little of its
+  // inner loops, and of a GPU's not which tiles it takes and whether it splits their sums.
   const auto library = std::find_if(order.begin(), order.end(), [&](const auto& ranked) {
-    return all[ranked.second].kind == KernelKind::kContract &&
-           all[ranked.second].contract.columns == ColumnAccess::kLibrary;
+    const KernelChoice& choice = all[ranked.second];
+    return IsCall(choice) || (choice.kind == KernelKind::kContract &&
+                              choice.contract.columns == ColumnAccess::kLibrary);
   });
   constexpr double kHopeless = 2;  // times the best prediction
   if (library - order.begin() > 1 && library != order.end() &&
-      library->first < kHopeless * order.front().first) {
+      (IsCall(all[library->second]) || library->first < kHopeless * order.front().first)) {
     std::rotate(order.begin() + 1, library, library + 1);
   }
   predicted_ = {start};

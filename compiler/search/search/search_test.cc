@@ -1,5 +1,6 @@
 #include "compiler/search/search/search.h"
 
+#include <algorithm>
 #include <map>
 #include <set>
 #include <string>
@@ -7,6 +8,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "absl/strings/str_replace.h"
 #include "compiler/search/kernels/space.h"
 #include "compiler/search/search/search_testing.h"
 #include "gtest/gtest.h"
@@ -126,6 +128,44 @@ TEST(SearchTest, AnEpilogueIsGivenUpWhereItsKernelIsSlow) {
   EXPECT_GE(report.genomes_taken, 1);
   for (const TaskReport& t : report.tasks) EXPECT_EQ(t.calls, 4) << t.about;
   EXPECT_LT(report.predicted, 0.1);
+}
+
+// A call takes no epilogue, which is given up for it, and no cast, which is given up or read
+// behind.
+TEST(SearchTest, AGpusLibraryIsReachedFromWhatFollowsAProduct) {
+  v1::Target gpu = Target();
+  gpu.set_device("cuda");
+  gpu.set_cpu("sm_90a");
+  gpu.set_vector_bytes(1);
+  gpu.set_l1_bytes(228 << 10);
+  gpu.set_l2_bytes(50 << 20);
+  gpu.set_threads(132 * 2048);
+  gpu.set_blas("cuBLASLt 13.1.0");
+  const std::string bias = R"(%4 = Parameter "o" : t[1024] %5 = IndexMap(%4) {map=map[b, 1024]($1)}
+    %6 = Add(%3, %5) )";
+  for (const std::string dtype : {"f32", "f16", "bf16"}) {
+    for (const std::string& then :
+         {std::string(R"(output "y" = %3)"), std::string(R"(%4 = Tanh(%3) output "y" = %4)"),
+          bias + R"(output "y" = %6)", bias + R"(%7 = Tanh(%6) output "y" = %7)",
+          std::string(R"(%4 = Cast(%3) {dtype=f64} output "y" = %4)")}) {
+      const std::string text = absl::StrReplaceAll(
+          R"(%0 = Input "x" : t[b, 1024] %1 = Parameter "w" : t[1024, 1024]
+             %2 = IndexMap(%1) {map=map[1024, 1024]($1, $0)}
+             %3 = Contract(%0, %2) {spec="mk,kn->mn"} )" +
+              then,
+          {{": t[", ": " + dtype + "["}});
+      Search search(SingleForm(Parse(text)), gpu, Machine::Typical(gpu),
+                    {.sizes = {{64}}, .max_kernels = 100});
+      Drive(search, [](const Search&, const KernelCandidate& k) -> absl::StatusOr<double> {
+        if (k.choice.kind != KernelKind::kContract) return 4e-6;
+        return IsCall(k.choice) ? 10e-6 : 30e-6;
+      });
+      const SearchReport report = search.Report();
+      ASSERT_GT(report.plans_proposed, 0) << text;
+      const Genome& genome = search.plan(report.plans_proposed - 1).scheduled.genome;
+      EXPECT_EQ(std::count_if(genome.kernels.begin(), genome.kernels.end(), IsCall), 1) << text;
+    }
+  }
 }
 
 // Each of the many flips promises more than the other form, and needs kernels to be decided.
