@@ -28,9 +28,10 @@ absl::Status LowerCall(KernelBuilder& b) {
   };
   const int left = b.at.AddBuffer(call->left.node, /*written=*/false);
   const int right = b.at.AddBuffer(call->right.node, /*written=*/false);
+  const int bias = call->bias < 0 ? -1 : b.at.AddBuffer(call->bias, /*written=*/false);
   if (s.workspace > 0) b.emitter.Launch(DType::kU8, s.workspace);
   b.emitter.Call(matrix(b.out, call->result), matrix(left, call->left), matrix(right, call->right),
-                 {b.emitter.Simplify(call->rows), call->columns, call->sums, call->batch},
+                 bias, {b.emitter.Simplify(call->rows), call->columns, call->sums, call->batch},
                  call->ways, s.proposal);
   return absl::OkStatus();
 }

@@ -107,11 +107,12 @@ void Emitter::Gemm(const Matrix& result, const Matrix& left, const Matrix& right
           .extents = {rows, columns, sums}});
 }
 
-void Emitter::Call(const Matrix& result, const Matrix& left, const Matrix& right,
+void Emitter::Call(const Matrix& result, const Matrix& left, const Matrix& right, int bias,
                    const std::vector<Expr>& extents, const std::vector<int64_t>& ways,
                    int proposal) {
   Append({.opcode = Opcode::kCall,
           .type = {kernel_.buffers[left.buffer].dtype, 1},
+          .buffer = bias,
           .matrices = {result, left, right},
           .extents = extents,
           .ways = ways,

@@ -52,8 +52,8 @@ class Emitter : public BlockWriter {
   void Prefetch(int buffer, const Expr& index);
   void Gemm(const Matrix& result, const Matrix& left, const Matrix& right, const Expr& rows,
             const Expr& columns, const Expr& sums);
-  // Calls a GPU's library; the only statement of its kernel.
-  void Call(const Matrix& result, const Matrix& left, const Matrix& right,
+  // Calls a GPU's library; the only statement of its kernel. `bias`: a buffer, or -1.
+  void Call(const Matrix& result, const Matrix& left, const Matrix& right, int bias,
             const std::vector<Expr>& extents, const std::vector<int64_t>& ways, int proposal);
   // Sorts the first `count` elements of the buffers `keys` and `places`; the other two are scratch
   // like them.

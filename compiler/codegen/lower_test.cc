@@ -344,6 +344,25 @@ call b0[0] stride 30 batch_stride 900 = b1[0] stride 20 batch_stride 600 * )"
   EXPECT_EQ(k->buffers, std::vector<NodeId>({1, 0, 0}));
 }
 
+TEST(LowerTest, CallOfALibraryWithABias) {
+  ContractSchedule call = kFirstCall;
+  call.workspace = 1;
+  const absl::StatusOr<LoweredKernel> k = ByCall(R"(%0 = Input "x" : f32[8, 8]
+    %1 = Input "o" : f32[8] %2 = Contract(%0, %0) {spec="mk,kn->mn"}
+    %3 = IndexMap(%1) {map=map[8, 8]($1)} %4 = Add(%2, %3) output "y" = %4)",
+                                                 call);
+  ASSERT_TRUE(k.ok()) << k.status();
+  EXPECT_EQ(kir::ToText(k->kernel), R"(kernel() grid 1
+b0: f32 out
+b1: f32 in
+b2: f32 in
+b3: f32 in
+b4: u8 launch 1
+call b0[0] stride 8 = b1[0] stride 8 * b2[0] stride 8 + b3: f32 rows 8 columns 8 sums 8 batch 1 )"
+                                    "ways 8 proposal 0\n");
+  EXPECT_EQ(k->buffers, std::vector<NodeId>({4, 0, 0, 1, -1}));
+}
+
 TEST(LowerTest, CallsThatAreImpossible) {
   const std::string product = R"(%0 = Input "x" : f32[8, 8]
     %1 = Contract(%0, %0) {spec="mk,kn->mn"} output "y" = %1)";

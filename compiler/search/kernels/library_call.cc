@@ -116,8 +116,10 @@ std::optional<ProductCall> FindLibraryCall(const Graph& graph, const std::vector
                                batch = ExtentOf(roles.SizeOf(roles.batch));
   if (call.ways.empty() || call.ways.back() > kMostExtent) return std::nullopt;
   if (!columns || !sums || !batch || (*batch > 1 && !call.rows.constant())) return std::nullopt;
+  // The library adds a bias to sums that are not rounded to f16 yet.
+  const bool takes_bias = node.type.dtype == DType::kF32 || node.type.dtype == DType::kF64;
   const std::optional<LibraryProduct> product =
-      FindMatrices(graph, has_memory, root, anchor, node, swap);
+      FindMatrices(graph, has_memory, root, anchor, node, swap, takes_bias);
   if (!product || !product->result || product->result->transposed) return std::nullopt;
   const int64_t rows = call.ways.back();
   const std::optional<CallMatrix> result = MatrixOf(*product->result, roles, rows, *columns),
@@ -131,6 +133,7 @@ std::optional<ProductCall> FindLibraryCall(const Graph& graph, const std::vector
   call.result = *result;
   call.left = *left;
   call.right = *right;
+  call.bias = product->bias;
   call.columns = *columns;
   call.sums = *sums;
   call.batch = *batch;

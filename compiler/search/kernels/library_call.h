@@ -26,6 +26,7 @@ struct CallMatrix {
 
 struct ProductCall {
   CallMatrix result, left, right;  // rows x columns, rows x sums, sums x columns
+  NodeId bias = -1;                // has memory; `columns` elements from its first on
   Expr rows;
   int64_t columns = 1, sums = 1, batch = 1;  // batch: 1 unless the rows are constant
   std::vector<int64_t> ways;                 // CallWays() of the rows
@@ -38,10 +39,10 @@ std::vector<int64_t> CallWays(const Expr& rows, const Bounds& bounds);
 
 // Looks behind casts of the operands, as FindTensorOperands does. Returns nullopt if the library
 // cannot compute it: for dtypes that it does not multiply (runtime/checked_call.cc); where
-// FindLibraryProduct refuses an operand; for a result with more to it than views, or that lies
-// transposed (`swap` may help); for columns, sums, strides or offsets that calls choose, and for a
-// batch that is not evenly spaced or whose rows calls choose. Weights are multiplied once, by
-// `prepare`, which calls no library.
+// FindLibraryProduct refuses an operand; for a result with more to it than views and, of f32 and
+// f64, a bias of each row, or that lies transposed (`swap` may help); for columns, sums, strides or
+// offsets that calls choose, and for a batch that is not evenly spaced or whose rows calls choose.
+// Weights are multiplied once, by `prepare`, which calls no library.
 std::optional<ProductCall> FindLibraryCall(const Graph& graph, const std::vector<bool>& has_memory,
                                            NodeId root, NodeId anchor, bool swap);
 

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <iterator>
+#include <map>
 #include <optional>
 #include <random>
 #include <set>
@@ -56,9 +57,10 @@ std::string CallOf(const std::string& body, bool swap = false) {
   const std::optional<ProductCall> c =
       FindLibraryCall(graph, MemoryOf(graph, {{choice}}), choice.root, choice.anchor, swap);
   if (!c) return "none";
-  return absl::StrCat(TextOf(c->result), " = ", TextOf(c->left), " * ", TextOf(c->right), ": ",
-                      c->rows.ToString(), " x ", c->columns, " x ", c->sums, " batch ", c->batch,
-                      " ways ", absl::StrJoin(c->ways, " "));
+  return absl::StrCat(TextOf(c->result), " = ", TextOf(c->left), " * ", TextOf(c->right),
+                      c->bias < 0 ? "" : absl::StrCat(" + %", c->bias), ": ", c->rows.ToString(),
+                      " x ", c->columns, " x ", c->sums, " batch ", c->batch, " ways ",
+                      absl::StrJoin(c->ways, " "));
 }
 
 // Returns the graph of `spec` of x by w.
@@ -177,6 +179,56 @@ TEST(LibraryCallTest, OperandsBehindCasts) {
   EXPECT_NE(CallOf(casts("f16", "f32", 131072)), "none");
 }
 
+TEST(LibraryCallTest, ABiasOfEachRow) {
+  // `how`: the bias as the sum reads it.
+  const auto sum = [](const std::string& dtype, const std::string& o, const std::string& how,
+                      const std::string& order = "%2, %4") {
+    return Product(
+        dtype + "[e, 20]", dtype + "[20, 24]", "mk,kn->mn",
+        absl::StrCat("%3 = Input \"o\" : ", dtype, o, " %4 = IndexMap(%3) {map=map[e, 24]", how,
+                     "} %5 = Add(", order, ") output \"y\" = %5"));
+  };
+  const std::string call = "%5[0]/24 = %0[0]/20 * %1[0]/24 + %3: e x 24 x 20 batch 1 ways 73";
+  for (const char* dtype : {"f32", "f64"}) EXPECT_EQ(CallOf(sum(dtype, "[24]", "($1)")), call);
+  EXPECT_EQ(CallOf(sum("f32", "[1, 24]", "(0, $1)", "%4, %2")), call);
+  EXPECT_EQ(CallOf(sum("f32", "[30]", "($1)")), call);
+  // The product would be rounded first.
+  EXPECT_EQ(CallOf(sum("f16", "[24]", "($1)")), "none");
+  // From elsewhere, by row, by element, the same everywhere.
+  EXPECT_EQ(CallOf(sum("f32", "[30]", "($1 + 1)")), "none");
+  EXPECT_EQ(CallOf(sum("f32", "[48]", "(2*$1)")), "none");
+  EXPECT_EQ(CallOf(sum("f32", "[73]", "($0)")), "none");
+  EXPECT_EQ(CallOf(sum("f32", "[e, 24]", "($0, $1)")), "none");
+  EXPECT_EQ(CallOf(sum("f32", "[1]", "(0)")), "none");
+  // Twice, and the product itself.
+  EXPECT_EQ(CallOf(Product("f32[8, 20]", "f32[20, 24]", "mk,kn->mn",
+                           R"(%3 = Add(%2, %2) output "y" = %3)")),
+            "none");
+  EXPECT_EQ(CallOf(Product("f32[8, 20]", "f32[20, 24]", "mk,kn->mn",
+                           R"(%3 = Input "o" : f32[24] %4 = IndexMap(%3) {map=map[8, 24]($1)}
+                           %5 = Add(%2, %4) %6 = Add(%5, %4) output "y" = %6)")),
+            "none");
+  // Views around it, a batch, and a swapped product.
+  EXPECT_EQ(CallOf(Product("f32[3, 30, 20]", "f32[3, 20, 16]", "bmk,bkn->bmn",
+                           R"(%3 = IndexMap(%2) {map=map[90, 16](floordiv($0, 30),
+                           $0 - 30*floordiv($0, 30), $1)} %4 = Input "o" : f32[16]
+                           %5 = IndexMap(%4) {map=map[90, 16]($1)} %6 = Add(%3, %5)
+                           %7 = IndexMap(%6) {map=map[3, 30, 16](30*$0 + $1, $2)} output "y" = %7)")),
+            "%7[0]/16/480 = %0[0]/20/600 * %1[0]/16/320 + %4: 30 x 16 x 20 batch 3 ways 30");
+  const std::string swapped = Product("f32[64, 20]", "f32[20, 24]", "mk,kn->nm",
+                                      R"(%3 = Input "o" : f32[64]
+                                      %4 = IndexMap(%3) {map=map[24, 64]($1)} %5 = Add(%2, %4)
+                                      output "y" = %5)");
+  EXPECT_EQ(CallOf(swapped), "none");
+  EXPECT_EQ(CallOf(swapped, /*swap=*/true),
+            "%5[0]/64 = %1[0]/24T * %0[0]/20T + %3: 24 x 64 x 20 batch 1 ways 24");
+  // A single column's bias is one element.
+  EXPECT_EQ(CallOf(Product("f32[8, 20]", "f32[20, 1]", "mk,kn->mn",
+                           R"(%3 = Input "o" : f32[1] %4 = IndexMap(%3) {map=map[8, 1]($1)}
+                           %5 = Add(%2, %4) output "y" = %5)")),
+            "%5[0]/1 = %0[0]/20 * %1[0]/1 + %3: 8 x 1 x 20 batch 1 ways 8");
+}
+
 TEST(LibraryCallTest, RefusesTheRest) {
   const char* const kRefused[] = {
       // Something is computed behind the product, or from an operand.
@@ -210,6 +262,146 @@ TEST(LibraryCallTest, RefusesTheRest) {
     EXPECT_EQ(CallOf(body), "none") << body;
     EXPECT_EQ(CallOf(body, /*swap=*/true), "none") << body;
   }
+}
+
+// A random contraction with views of its operands and its result and, at times, a bias.
+class RandomProduct {
+ public:
+  explicit RandomProduct(std::mt19937_64& random) : random_(random) {
+    const std::string batch = Some("ab"), rows = Some("mp"), columns = Some("nq"),
+                      sums = Some("kl");
+    const std::string x = Order(batch + rows + sums), w = Order(batch + sums + columns);
+    const std::string y = Order(batch + rows + columns);
+    const int left = Operand("x", x), right = Operand("w", w);
+    int root = Add(
+        absl::StrCat("Contract(%", left, ", %", right, ") {spec=\"", x, ",", w, "->", y, "\"}"));
+    anchor_ = root;
+    if (Below(2) == 0) root = Bias(root, y, Below(4) == 0 ? Order(rows) : columns);
+    if (Below(3) == 0 && y.size() > 1) {
+      std::string turned = y;
+      std::swap(turned[0], turned[1]);
+      root = Add(absl::StrCat("IndexMap(%", root, ") {map=map[", SizesOf(turned), "](",
+                              Places(y, turned), ")}"));
+    }
+    text_ += absl::StrCat("output \"y\" = %", root);
+  }
+
+  const std::string& text() const { return text_; }
+  NodeId anchor() const { return anchor_; }
+
+ private:
+  int Below(int n) { return static_cast<int>(random_() % n); }
+
+  // Returns none, one or both letters, with new sizes.
+  std::string Some(const std::string& letters) {
+    for (char c : letters) sizes_[c] = 1 + Below(3);
+    return letters.substr(Below(3));
+  }
+
+  // Returns the letters in this order, at times in another.
+  std::string Order(std::string letters) {
+    if (Below(3) == 0) std::shuffle(letters.begin(), letters.end(), random_);
+    return letters;
+  }
+
+  std::string SizesOf(const std::string& letters) {
+    return absl::StrJoin(letters, ", ",
+                         [&](std::string* out, char c) { absl::StrAppend(out, sizes_[c]); });
+  }
+
+  // Returns the coordinates of `letters` where an element has those of `at`.
+  static std::string Places(const std::string& letters, const std::string& at) {
+    return absl::StrJoin(letters, ", ",
+                         [&](std::string* out, char c) { absl::StrAppend(out, "$", at.find(c)); });
+  }
+
+  int Add(const std::string& op) {
+    absl::StrAppend(&text_, "%", nodes_, " = ", op, "\n");
+    return nodes_++;
+  }
+
+  // Adds a tensor, or what is inside a larger one.
+  int Operand(const std::string& name, const std::string& letters) {
+    if (letters.empty() || Below(3) > 0) {
+      return Add(absl::StrCat("Input \"", name, "\" : f64[", SizesOf(letters), "]"));
+    }
+    const std::string inner = SizesOf(letters), places = Places(letters, letters);
+    const char last = letters.back();
+    sizes_[last] += 2;
+    const int whole = Add(absl::StrCat("Input \"", name, "\" : f64[", SizesOf(letters), "]"));
+    sizes_[last] -= 2;
+    return Add(absl::StrCat("IndexMap(%", whole, ") {map=map[", inner, "](", places, " + 1)}"));
+  }
+
+  int Bias(int sum, const std::string& result, const std::string& letters) {
+    const int bias = Add(absl::StrCat("Input \"o\" : f64[", SizesOf(letters), "]"));
+    const int wide = Add(absl::StrCat("IndexMap(%", bias, ") {map=map[", SizesOf(result), "](",
+                                      Places(letters, result), ")}"));
+    return Add(absl::StrCat("Add(%", sum, ", %", wide, ")"));
+  }
+
+  std::mt19937_64& random_;
+  std::map<char, int> sizes_;
+  std::string text_;
+  int nodes_ = 0;
+  NodeId anchor_ = -1;
+};
+
+// Computes the call on the nodes' values. Returns the result's memory.
+std::vector<double> Called(const ProductCall& c, const std::vector<Tensor>& values) {
+  std::vector<double> result(values[c.result.node].elements(), -1e9);
+  const auto at = [](const CallMatrix& m, int64_t b, int64_t i, int64_t j) {
+    return m.offset + b * m.batch_stride + (m.transposed ? j * m.stride + i : i * m.stride + j);
+  };
+  for (int64_t b = 0; b < c.batch; ++b) {
+    for (int64_t i = 0; i < *c.rows.constant(); ++i) {
+      for (int64_t j = 0; j < c.columns; ++j) {
+        double sum = c.bias < 0 ? 0 : values[c.bias].data<double>()[j];
+        for (int64_t k = 0; k < c.sums; ++k) {
+          sum += values[c.left.node].data<double>()[at(c.left, b, i, k)] *
+                 values[c.right.node].data<double>()[at(c.right, b, k, j)];
+        }
+        result.at(at(c.result, b, i, j)) = sum;
+      }
+    }
+  }
+  return result;
+}
+
+TEST(LibraryCallTest, ComputesWhatTheGraphDoes) {
+  std::mt19937_64 random(7);
+  int found = 0, biased = 0, batched = 0, swapped = 0;
+  for (int turn = 0; turn < 2000; ++turn) {
+    const RandomProduct product(random);
+    const Graph graph = Parsed(product.text());
+    std::vector<Tensor> inputs;
+    for (const Node& node : graph.nodes) {
+      if (!IsInput(node.op)) continue;
+      inputs.push_back(Tensor::Zeros(DType::kF64, ConcreteShape(node.type.shape, {}).value()));
+      for (int64_t i = 0; i < inputs.back().elements(); ++i) {
+        inputs.back().data<double>()[i] = static_cast<double>(random() % 1000);
+      }
+    }
+    const std::vector<Tensor> values = EvaluateAll(graph, inputs).value();
+    const KernelChoice choice{.root = graph.outputs[0].node, .anchor = product.anchor()};
+    for (bool swap : {false, true}) {
+      const std::optional<ProductCall> c =
+          FindLibraryCall(graph, MemoryOf(graph, {{choice}}), choice.root, choice.anchor, swap);
+      if (!c) continue;
+      const Tensor& root = values[choice.root];
+      ASSERT_EQ(Called(*c, values),
+                std::vector<double>(root.data<double>(), root.data<double>() + root.elements()))
+          << product.text() << (swap ? " swap" : "");
+      ++found;
+      biased += c->bias >= 0;
+      batched += c->batch > 1;
+      swapped += swap;
+    }
+  }
+  EXPECT_GE(found, 500);
+  EXPECT_GE(biased, 50);
+  EXPECT_GE(batched, 50);
+  EXPECT_GE(swapped, 50);
 }
 
 KernelTask Task(const std::string& body) {

@@ -27,12 +27,13 @@ struct Side {
 class ProductFinder {
  public:
   ProductFinder(const Graph& graph, const std::vector<bool>& has_memory, NodeId root, NodeId anchor,
-                const Node& node, bool swap)
+                const Node& node, bool swap, bool takes_bias)
       : graph_(graph),
         has_memory_(has_memory),
         root_(root),
         anchor_(anchor),
         node_(node),
+        takes_bias_(takes_bias),
         roles_(FindContractRoles(graph, node_, swap)),
         bounds_(graph.DimBounds()),
         rows_{kRow, roles_.SizeOf(roles_.rows)},
@@ -50,7 +51,8 @@ class ProductFinder {
     std::optional<MatrixView> left = Operand(roles_.row_operand, rows_, sums_);
     std::optional<MatrixView> right = Operand(roles_.column_operand, sums_, columns_);
     if (!left || !right) return std::nullopt;
-    return LibraryProduct{*std::move(left), *std::move(right), Result()};
+    std::optional<MatrixView> result = Result();  // finds the bias, too
+    return LibraryProduct{*std::move(left), *std::move(right), std::move(result), bias_};
   }
 
  private:
@@ -64,24 +66,57 @@ class ProductFinder {
   std::optional<MatrixView> Operand(int side, const Side& rows, const Side& columns) const {
     NodeId n = node_.inputs[side];
     std::vector<Expr> at = At(roles_.letters[side]);
-    while (!has_memory_[n]) {
-      const Node& view = graph_.node(n);
-      if (!IsIndexMap(view.op) || view.attrs.contains("fill")) return std::nullopt;
-      at = MapCoordinates(GetAttr<IndexMap>(view.attrs, "map"), at, bounds_);
-      n = view.inputs[0];
-    }
+    if (!ToMemory(&n, &at)) return std::nullopt;
     return View(n, at, rows, columns);
   }
 
-  std::optional<MatrixView> Result() const {
+  bool IsView(NodeId n) const {
+    return IsIndexMap(graph_.node(n).op) && !graph_.node(n).attrs.contains("fill");
+  }
+
+  // Follows views of a node, at these coordinates, to the memory that they read.
+  bool ToMemory(NodeId* n, std::vector<Expr>* at) const {
+    while (!has_memory_[*n]) {
+      if (!IsView(*n)) return false;
+      const Node& view = graph_.node(*n);
+      *at = MapCoordinates(GetAttr<IndexMap>(view.attrs, "map"), *at, bounds_);
+      *n = view.inputs[0];
+    }
+    return true;
+  }
+
+  std::optional<MatrixView> Result() {
     for (NodeId n = root_; n != anchor_; n = graph_.node(n).inputs[0]) {
-      const Node& view = graph_.node(n);
-      if (!IsIndexMap(view.op) || view.attrs.contains("fill")) return std::nullopt;
+      if (n != root_ && has_memory_[n]) return std::nullopt;
+      if (takes_bias_ && graph_.node(n).op == Op::kAdd) {
+        if (!TakeBias(n)) return std::nullopt;
+        break;
+      }
+      if (!IsView(n)) return std::nullopt;
     }
     const auto at =
         RootCoordinates(graph_, has_memory_, root_, anchor_, At(roles_.result), bounds_);
     if (!at) return std::nullopt;
     return View(root_, *at, rows_, columns_);
+  }
+
+  // Reports whether `add` adds a bias to views of the product.
+  bool TakeBias(NodeId add) {
+    const std::vector<NodeId>& inputs = graph_.node(add).inputs;
+    for (int side : {0, 1}) {
+      NodeId product = inputs[side], bias = inputs[1 - side];
+      while (product != anchor_ && !has_memory_[product] && IsView(product)) {
+        product = graph_.node(product).inputs[0];
+      }
+      if (product != anchor_) continue;
+      auto at = RootCoordinates(graph_, has_memory_, add, anchor_, At(roles_.result), bounds_);
+      if (!at || !ToMemory(&bias, &*at)) continue;
+      const Expr place = bounds_.Simplify(RowMajorOffset(graph_.node(bias).type.shape, *at));
+      if (place != bounds_.Simplify(Expr::Symbol(kColumn))) continue;
+      bias_ = bias;
+      return true;
+    }
+    return false;
   }
 
   std::optional<MatrixView> View(NodeId n, const std::vector<Expr>& at, const Side& rows,
@@ -113,10 +148,12 @@ class ProductFinder {
   const std::vector<bool>& has_memory_;
   const NodeId root_, anchor_;
   const Node& node_;
+  const bool takes_bias_;
   const ContractRoles roles_;
   Bounds bounds_;
   const Side rows_, columns_, sums_;
   std::vector<Expr> batch_;
+  NodeId bias_ = -1;
 };
 
 }  // namespace
@@ -128,13 +165,13 @@ std::optional<LibraryProduct> FindLibraryProduct(const Graph& graph,
                                                  NodeId anchor, bool swap) {
   const Node& node = graph.node(anchor);
   if (node.type.dtype != DType::kF32 && node.type.dtype != DType::kF64) return std::nullopt;
-  return FindMatrices(graph, has_memory, root, anchor, node, swap);
+  return FindMatrices(graph, has_memory, root, anchor, node, swap, /*takes_bias=*/false);
 }
 
 std::optional<LibraryProduct> FindMatrices(const Graph& graph, const std::vector<bool>& has_memory,
-                                           NodeId root, NodeId anchor, const Node& node,
-                                           bool swap) {
-  return ProductFinder(graph, has_memory, root, anchor, node, swap).Find();
+                                           NodeId root, NodeId anchor, const Node& node, bool swap,
+                                           bool takes_bias) {
+  return ProductFinder(graph, has_memory, root, anchor, node, swap, takes_bias).Find();
 }
 
 }  // namespace athanor

@@ -32,6 +32,7 @@ struct LibraryProduct {
   // none: the product needs a buffer of its own first, because something is computed from it or its
   // layout is another
   std::optional<MatrixView> result;
+  NodeId bias = -1;  // has memory, which begins with what is added to each row of the result
 };
 
 // Returns the symbol of a batch letter: "$b" for 'b'.
@@ -46,9 +47,10 @@ std::optional<LibraryProduct> FindLibraryProduct(const Graph& graph,
                                                  NodeId anchor, bool swap);
 
 // Does the same for any dtypes, which the caller knows that the library multiplies. `node`: the
-// contraction, on the operands that the library reads.
+// contraction, on the operands that the library reads. `takes_bias`: the library may add one.
 std::optional<LibraryProduct> FindMatrices(const Graph& graph, const std::vector<bool>& has_memory,
-                                           NodeId root, NodeId anchor, const Node& node, bool swap);
+                                           NodeId root, NodeId anchor, const Node& node, bool swap,
+                                           bool takes_bias);
 
 }  // namespace athanor
 
