@@ -121,6 +121,9 @@ TEST(LibraryCallTest, BatchesAreEvenlySpaced) {
   // Results that lie among each other.
   EXPECT_EQ(CallOf(Product("f32[3, 30, 20]", "f32[3, 20, 16]", "bmk,bkn->mbn")), "none");
   EXPECT_EQ(CallOf(Product("f32[d, 30, 20]", "f32[d, 20, 16]", "bmk,bkn->bmn")), "none");
+  EXPECT_EQ(CallOf(R"(dim r in [0, 1] %0 = Input "x" : f32[r, 3, 20] %1 = Input "w" : f32[3, 20, 16]
+    %2 = Contract(%0, %1) {spec="mbk,bkn->mbn"} output "y" = %2)"),
+            "none");
 }
 
 TEST(LibraryCallTest, RowsThatCallsChooseHaveWays) {
