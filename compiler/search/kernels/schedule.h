@@ -51,7 +51,8 @@ struct ContractSchedule {
   int64_t rows_per_item = 96;  // rows of the result one work item computes, a multiple of mr
   // Panels that one work item computes. A panel is nv vectors of columns; for kDots, one vector.
   int64_t panels_per_item = 1;
-  // Length of the reduction between two visits of the tile's memory. Not used by kDots, kLibrary.
+  // Length of the reduction between two visits of the tile's memory. Not used by kDots, kLibrary,
+  // kCall.
   int64_t kc = 512;
   ColumnAccess columns = ColumnAccess::kPack;
   // Copies the item's rows kc elements at a time, so that rows a power of two apart do not compete
