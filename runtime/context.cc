@@ -45,6 +45,8 @@ absl::Status Executable::Context::Allocate() {
   turns_.resize(program.loops.size());
   if (!executable_->host_memory_) RETURN_IF_ERROR(AllocateBlock());
   FillTables();
+  // What is committed as runs touch it is zero then.
+  if (committed_.empty()) RETURN_IF_ERROR(ZeroCounters());
   if (executable_->host_memory_) return absl::OkStatus();
   return RecordSpan(program.outer_loops, 0, program.run.size());
 }
@@ -325,13 +327,30 @@ void Executable::Context::LowerArenaCharge() {
   arena_charge_.Lower((std::ssize(granules_) - none) * arena_->granularity());
 }
 
+absl::Status Executable::Context::ZeroCounters() {
+  const Program& program = executable_->program_;
+  for (const int index : program.arena_buffers) {
+    const Program::Buffer& buffer = program.buffers[index];
+    if (!buffer.zeroed) continue;
+    const int64_t most = program.sizes.range(buffer.bytes_size).max;
+    const int64_t bytes = std::clamp<int64_t>(most, 0, program.arena_bytes - buffer.place);
+    const absl::Status filled = queue_->Fill(DeviceAddress(index), 0, bytes);
+    const absl::Status waited = queue_->Wait();
+    if (!filled.ok() || !waited.ok()) return filled.ok() ? waited : filled;
+  }
+  return absl::OkStatus();
+}
+
 absl::Status Executable::Context::Poison() {
   // All bits set is a NaN in each float type, and -1 in integers.
   const auto poison = [&](int buffer) {
     return queue_->Fill(DeviceAddress(buffer), 0xFF, BytesOf(buffer));
   };
   const Program& program = executable_->program_;
-  for (const int index : program.arena_buffers) RETURN_IF_ERROR(poison(index));
+  for (const int index : program.arena_buffers) {
+    // The run before has left zeros there.
+    if (!program.buffers[index].zeroed) RETURN_IF_ERROR(poison(index));
+  }
   // An output that no step writes must not show the call before.
   for (const Staged& staged : staged_) {
     if (program.buffers[staged.buffer].kind != v1::Buffer::OUTPUT) continue;

@@ -84,7 +84,7 @@ struct LoadOptions {
   PreparedPool* pool = nullptr;
   // For measuring: recordings keep times, which costs each run a little.
   bool timed = false;
-  // For tests: fills the arena with NaNs before every run.
+  // For tests: fills the arena, but counters, with NaNs before every run.
   bool poison = false;
 };
 
@@ -278,6 +278,8 @@ class Executable::Context {
   // Makes inputs and outputs available to kernels: in place, or by copies of the inputs.
   absl::Status BindTensors(absl::Span<const absl::string_view> inputs,
                            absl::Span<const absl::Span<char>> outputs, bool resident);
+  // Makes the counters of all sizes 0, in an arena that is there as a whole.
+  absl::Status ZeroCounters();
   absl::Status Poison();
   absl::Status CopyOut(absl::Span<const absl::Span<char>> outputs);
   absl::Status Wait();

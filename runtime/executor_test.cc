@@ -5,6 +5,7 @@
 #include <thread>
 
 #include "absl/strings/str_cat.h"
+#include "deploy/bazel/libs/status_macros.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "runtime/executor_testing.h"
@@ -293,6 +294,80 @@ TEST_P(ExecutorTest, PoisonShowsOutputsOfNothing) {
   ASSERT_TRUE(call.Run(*executable, context.get()).ok());
   // The host's kernels write into the caller's memory, which stays as it is.
   for (float y : call.y) EXPECT_TRUE(GetParam() ? std::isnan(y) : y == 3.0f) << y;
+}
+
+// Gives arenas as a whole, with what others left there.
+class WholeDevice : public ForwardingDevice {
+ public:
+  using ForwardingDevice::ForwardingDevice;
+  absl::StatusOr<std::unique_ptr<DeviceMemory>> Allocate(MemoryKind kind, int64_t bytes) override {
+    ASSIGN_OR_RETURN(std::unique_ptr<DeviceMemory> memory, device_.Allocate(kind, bytes));
+    if (kind != MemoryKind::kArena) return memory;
+    RETURN_IF_ERROR(memory->Commit(0, bytes));
+    ASSIGN_OR_RETURN(const auto queue, device_.NewQueue(/*scratch_bytes=*/0));
+    RETURN_IF_ERROR(queue->Fill(memory->data(), 0xAB, bytes));
+    RETURN_IF_ERROR(queue->Wait());
+    return std::make_unique<Memory>(std::move(memory));
+  }
+
+ private:
+  class Memory : public DeviceMemory {
+   public:
+    explicit Memory(std::unique_ptr<DeviceMemory> inner)
+        : DeviceMemory(inner->data(), inner->bytes()), inner_(std::move(inner)) {}
+
+   private:
+    const std::unique_ptr<DeviceMemory> inner_;
+  };
+};
+
+// RowPlan whose last step counts its launches.
+v1::Plan CountingPlan() {
+  v1::Plan plan = RowPlan();
+  plan.set_format(4);
+  v1::Buffer* counters = plan.add_buffers();
+  counters->set_kind(v1::Buffer::ARENA);
+  counters->set_dtype("u32");
+  counters->set_arena_offset(2112);
+  counters->set_zeroed(true);
+  counters->mutable_bytes()->add_terms()->set_coefficient(4);
+  plan.set_arena_bytes(2176);
+  plan.mutable_kernels(3)->set_launch_buffers(1);
+  plan.mutable_run(2)->clear_buffers();
+  for (const uint32_t buffer : {7, 8}) plan.mutable_run(2)->add_buffers(buffer);
+  return plan;
+}
+
+// A launch that uses counters leaves zeros; this one shows who else does.
+TEST_P(ExecutorTest, CountersAreZeroAtFirstAndNothingElseWritesThem) {
+  WholeDevice whole(device_.get());
+  const ParameterView parameters[] = {RowParameter(1.0f)};
+  const std::vector<absl::string_view> objects = {"double", "add_row", "mul_row", "count"};
+  for (Device* device : {device_.get(), static_cast<Device*>(&whole)}) {
+    for (const bool poison : {false, true}) {
+      auto executable =
+          Executable::Load(CountingPlan(), objects, parameters, device, {.poison = poison}).value();
+      auto context = executable->NewContext().value(), other = executable->NewContext().value();
+      const auto expect = [&](Executable::Context* in, float count) {
+        RowCall call(1);
+        ASSERT_TRUE(call.Run(*executable, in).ok());
+        EXPECT_EQ(call.g[0], count);
+      };
+      expect(context.get(), 1);
+      expect(context.get(), 2);
+      const std::atomic<bool> yes = true;
+      RowCall refused(1);
+      EXPECT_EQ(refused.Run(*executable, context.get(), {.cancelled = &yes}).code(),
+                absl::StatusCode::kCancelled);
+      EXPECT_EQ(RowCall(65).Run(*executable, context.get()).code(),
+                absl::StatusCode::kInvalidArgument);
+      expect(other.get(), 1);
+      expect(context.get(), 3);
+      context->Trim();
+      // Memory that is committed again is new.
+      expect(context.get(), device == &whole ? 4 : 1);
+    }
+  }
 }
 
 TEST_P(ExecutorTest, LedgerPaysForWhatIsTouched) {
@@ -757,6 +832,12 @@ TEST_P(ExecutorTest, WrongPlansAreNamed) {
   v1::Plan plan = RowPlan();
   plan.set_format(2);
   ExpectPlanRefused(plan, {"format", "is 2", "reads 1"});
+  plan = CountingPlan();
+  plan.set_format(1);
+  ExpectPlanRefused(plan, {"format", "is 1", "with zeroed buffers 4"});
+  plan = CountingPlan();
+  plan.mutable_buffers(8)->set_kind(v1::Buffer::OUTPUT);
+  ExpectPlanRefused(plan, {"buffer 8", "of kind OUTPUT is zeroed"});
   plan = RowPlan();
   plan.mutable_dims(0)->set_min(65);
   ExpectPlanRefused(plan, {"dim 'b'", "65..64"});

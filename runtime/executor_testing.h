@@ -75,6 +75,14 @@ inline void GatherKernel(void* const* buffers, const int64_t* sizes, int64_t beg
   }
 }
 
+// Counts its launches, and stores their number in each element.
+inline void CountKernel(void* const* buffers, const int64_t*, int64_t begin, int64_t end, void*,
+                        KernelError*) {
+  const uint32_t count = LoadAt<uint32_t>(buffers[1], 0) + 1;
+  StoreAt(buffers[1], 0, count);
+  for (int64_t i = begin; i < end; ++i) StoreAt(buffers[0], i, static_cast<float>(count));
+}
+
 class FunctionDevice : public CpuDevice {
  public:
   static std::unique_ptr<FunctionDevice> Make(int threads) {
@@ -86,7 +94,8 @@ class FunctionDevice : public CpuDevice {
     static const std::map<std::string, CpuKernel> kKernels = {{"double", DoubleKernel},
                                                               {"add_row", AddRowKernel},
                                                               {"mul_row", MulRowKernel},
-                                                              {"gather", GatherKernel}};
+                                                              {"gather", GatherKernel},
+                                                              {"count", CountKernel}};
     const auto found = kKernels.find(std::string(object));
     if (found == kKernels.end()) return CpuDevice::LoadKernel(object);
     return WrapKernel(found->second);

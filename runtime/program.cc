@@ -17,6 +17,7 @@ namespace {
 constexpr uint32_t kFormat = 1;
 constexpr uint32_t kFormatWithLoops = 2;
 constexpr uint32_t kFormatWithCalls = 3;
+constexpr uint32_t kFormatWithZeroed = 4;
 // A cache line, and the widest vector register.
 constexpr int64_t kAlignment = 64;
 constexpr uint32_t kWaveThreads = 32;
@@ -53,13 +54,17 @@ class Builder {
   absl::Status Dims() {
     const bool calls = std::any_of(plan_.run().begin(), plan_.run().end(),
                                    [](const v1::Step& step) { return step.has_library_call(); });
-    const uint32_t format = calls                   ? kFormatWithCalls
+    const bool zeroed = std::any_of(plan_.buffers().begin(), plan_.buffers().end(),
+                                    [](const v1::Buffer& buffer) { return buffer.zeroed(); });
+    const uint32_t format = zeroed                  ? kFormatWithZeroed
+                            : calls                 ? kFormatWithCalls
                             : plan_.loops().empty() ? kFormat
                                                     : kFormatWithLoops;
     if (plan_.format() != format) {
-      return Bad("format", absl::StrCat("is ", plan_.format(), ", this runtime reads ", kFormat,
-                                        ", or with loops ", kFormatWithLoops,
-                                        ", or with library calls ", kFormatWithCalls));
+      return Bad("format",
+                 absl::StrCat("is ", plan_.format(), ", this runtime reads ", kFormat,
+                              ", or with loops ", kFormatWithLoops, ", or with library calls ",
+                              kFormatWithCalls, ", or with zeroed buffers ", kFormatWithZeroed));
     }
     program_.plan_id = plan_.plan_id();
     program_.kernels = plan_.kernels_size();
@@ -110,6 +115,11 @@ class Builder {
         to.shape_sizes.push_back(size);
       }
       ASSIGN_OR_RETURN(to.bytes_size, Size(from.bytes(), where, "bytes"));
+      to.zeroed = from.zeroed();
+      if (to.zeroed && to.kind != v1::Buffer::ARENA) {
+        return Bad(where, absl::StrCat("of kind ", v1::Buffer::Kind_Name(to.kind),
+                                       " is zeroed; only those of the ARENA are"));
+      }
       absl::Status status = Place(from, i, to);
       if (!status.ok()) return Bad(where, status.message());
       program_.buffers.push_back(std::move(to));

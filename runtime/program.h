@@ -28,7 +28,8 @@ struct Program {
     // among parameters. CONSTANT, PREPARED: index in `fixed`. ARENA: offset in the arena. WINDOW:
     // its loop.
     int64_t place;
-    bool kept = false;  // a step of run, a loop or an output uses it
+    bool zeroed = false;  // ARENA: counters, as v1::Buffer
+    bool kept = false;    // a step of run, a loop or an output uses it
     // Bytes that library calls touch, by level; empty: none uses it. Its address must not change
     // from run to run.
     std::vector<int64_t> touched;

@@ -156,6 +156,7 @@ class Assembly {
   void AddOfLaunch(const kir::Buffer& buffer, PlanLaunch* launch) {
     const TensorType type = {buffer.dtype, {buffer.elements}};
     launch->buffers.push_back(AddOf(ValueKind::kLaunch, type));
+    whole_.in.values.back().zeroed = buffer.zeroed;
     // A kernel of code writes and reads it; the library has it for whatever it needs.
     if (kir::CallOf(launch->kernel) == nullptr) launch->moved_bytes += 2 * BytesOf(type);
   }

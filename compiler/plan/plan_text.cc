@@ -25,7 +25,7 @@ std::string KindText(const v1::Buffer& b) {
     case v1::Buffer::PREPARED:
       return "prepared";
     case v1::Buffer::ARENA:
-      return Cat("arena@", b.arena_offset());
+      return Cat(b.zeroed() ? "zeroed " : "", "arena@", b.arena_offset());
     case v1::Buffer::WINDOW:
       return "window";
     default:

@@ -88,6 +88,8 @@ class Verifier {
   }
   void Touch(int b, int step);
   absl::Status Write(int b, const std::string& name, bool prepare);
+  // Gives a step of `run` the counters that are memory of its launch.
+  absl::Status Count(int b, const std::string& name, int step);
   absl::Status Read(int b, const std::string& name, bool prepare) const;
   absl::Status Outputs();
   absl::Status Arena() const;
@@ -103,10 +105,13 @@ class Verifier {
 absl::Status Verifier::Dims() {
   const bool calls = std::any_of(plan_.run().begin(), plan_.run().end(),
                                  [](const v1::Step& step) { return step.has_library_call(); });
-  const uint32_t format = calls ? 3 : plan_.loops().empty() ? 1 : 2;
+  const bool zeroed = std::any_of(plan_.buffers().begin(), plan_.buffers().end(),
+                                  [](const Buffer& buffer) { return buffer.zeroed(); });
+  const uint32_t format = zeroed ? 4 : calls ? 3 : plan_.loops().empty() ? 1 : 2;
   if (plan_.format() != format) {
     return Broken("format ", plan_.format(), "; this code knows format ", format,
-                  calls         ? " of plans with library calls"
+                  zeroed        ? " of plans with zeroed buffers"
+                  : calls       ? " of plans with library calls"
                   : format == 1 ? " of plans without loops"
                                 : " of plans with loops");
   }
@@ -157,6 +162,9 @@ absl::Status Verifier::CheckBuffer(int b) {
   if (buffer.kind() == Buffer::CONSTANT &&
       !bytes.IsConstant(static_cast<int64_t>(buffer.literal().size()))) {
     return Broken(Name(b), " holds ", buffer.literal().size(), " bytes, not ", bytes.ToString());
+  }
+  if (buffer.zeroed() && buffer.kind() != Buffer::ARENA) {
+    return Broken(Name(b), " is zeroed; only memory of a launch is, in the ARENA");
   }
   if (buffer.kind() == Buffer::ARENA) {
     std::optional<int64_t> most = bounds_.Maximum(bytes);
@@ -256,8 +264,19 @@ absl::Status Verifier::Write(int b, const std::string& name, bool prepare) {
                        ? kind == Buffer::PREPARED
                        : kind == Buffer::ARENA || kind == Buffer::OUTPUT || kind == Buffer::WINDOW;
   if (!may) return Broken(name, " may not write ", Name(b));
+  if (plan_.buffers(b).zeroed()) return Broken(name, " may not write ", Name(b), ", counters");
   if (lives_[b].written) return Broken(name, " writes ", Name(b), " a second time");
   lives_[b].written = true;
+  return absl::OkStatus();
+}
+
+absl::Status Verifier::Count(int b, const std::string& name, int step) {
+  Life& life = lives_[b];
+  if (life.made >= 0) return Broken(name, " has the counters ", Name(b), " of an earlier step");
+  life.made = step;
+  // Nothing may lie over them in any step, nor behind the last one: the next run finds them again.
+  life.first = 0;
+  life.last = plan_.run_size();
   return absl::OkStatus();
 }
 
@@ -414,7 +433,8 @@ absl::Status Verifier::Steps(const google::protobuf::RepeatedPtrField<v1::Step>&
       s = Broken(name, " calls a library; only steps of run may");
     }
     for (int b = OperandsOf(step); s.ok() && b < step.buffers_size(); ++b) {
-      s = Write(static_cast<int>(step.buffers(b)), name, prepare);
+      const int own = static_cast<int>(step.buffers(b));
+      s = plan_.buffers(own).zeroed() && !prepare ? Count(own, name, i) : Write(own, name, prepare);
     }
     if (!s.ok()) return s;
     if (prepare) continue;
@@ -463,7 +483,9 @@ absl::Status Verifier::Outputs() {
 bool Verifier::Replaces(int born, int dying) const {
   if (lives_[born].first != lives_[dying].last) return false;
   const v1::Step& step = plan_.run(lives_[born].first);
+  const auto own = step.buffers().begin() + OperandsOf(step);
   return !step.has_library_call() && static_cast<int>(step.buffers(0)) == born &&
+         std::count(own, step.buffers().end(), static_cast<uint32_t>(dying)) == 0 &&
          plan_.buffers(born).arena_offset() == plan_.buffers(dying).arena_offset() &&
          plan_.buffers(born).bytes().SerializeAsString() ==
              plan_.buffers(dying).bytes().SerializeAsString();

@@ -253,6 +253,74 @@ TEST(PlanVerifyTest, MemoryOfALaunch) {
   EXPECT_TRUE(VerifyPlan(plan).ok()) << VerifyPlan(plan);
 }
 
+// A result lies over an operand that dies, but not over memory that its own launch uses.
+TEST(PlanVerifyTest, NoResultReplacesMemoryOfItsLaunch) {
+  v1::Plan plan = WithMemoryOfALaunch();
+  plan.mutable_run(1)->set_buffers(0, 6);
+  plan.mutable_run(1)->set_buffers(3, 3);
+  plan.mutable_run(2)->set_buffers(1, 6);
+  EXPECT_TRUE(VerifyPlan(plan).ok()) << VerifyPlan(plan);
+  plan.mutable_buffers(6)->set_arena_offset(plan.buffers(3).arena_offset());
+  ExpectBroken(plan, "overlaps");
+}
+
+// The same with counters beside that memory.
+v1::Plan WithCounters() {
+  v1::Plan plan = WithMemoryOfALaunch();
+  plan.set_format(4);
+  plan.set_arena_bytes(704);
+  v1::Buffer* counters = plan.add_buffers();
+  counters->set_kind(v1::Buffer::ARENA);
+  counters->set_dtype("u32");
+  counters->set_arena_offset(640);
+  counters->set_zeroed(true);
+  counters->add_shape()->add_terms()->set_coefficient(2);
+  counters->mutable_bytes()->add_terms()->set_coefficient(8);
+  plan.mutable_kernels(2)->set_launch_buffers(2);
+  plan.mutable_run(1)->add_buffers(7);
+  return plan;
+}
+
+TEST(PlanVerifyTest, CountersOfALaunch) {
+  EXPECT_TRUE(VerifyPlan(WithCounters()).ok()) << VerifyPlan(WithCounters());
+  EXPECT_NE(PlanToText(WithCounters()).find("b7 zeroed arena@640 u32[2]"), std::string::npos)
+      << PlanToText(WithCounters());
+  const auto broken = [](auto change, const std::string& says) {
+    v1::Plan plan = WithCounters();
+    change(plan);
+    ExpectBroken(plan, says);
+  };
+  broken([](v1::Plan& p) { p.set_format(1); },
+         "format 1; this code knows format 4 of plans with zeroed buffers");
+  broken([](v1::Plan& p) { p.mutable_buffers(4)->set_zeroed(true); }, "is zeroed; only memory");
+  // Nothing may lie over them, whether it is alive before, with or behind their launch.
+  for (const int other : {2, 3, 6}) {
+    broken(
+        [&](v1::Plan& p) {
+          p.mutable_buffers(7)->set_arena_offset(p.buffers(other).arena_offset());
+        },
+        "overlaps");
+  }
+  broken(
+      [](v1::Plan& p) { p.mutable_run(1)->set_buffers(0, 7), p.mutable_run(1)->set_buffers(4, 3); },
+      "run step 1 () may not write buffer 7 (ARENA), counters");
+  broken([](v1::Plan& p) { p.mutable_run(2)->set_buffers(1, 7); }, "reads buffer 7 (ARENA)");
+  broken([](v1::Plan& p) { p.mutable_outputs(0)->set_buffer(7); }, "which nothing writes");
+  broken(
+      [](v1::Plan& p) {
+        *p.add_prepare() = p.run(1), p.mutable_prepare(1)->clear_buffers();
+        for (uint32_t b : {1, 1, 1, 6, 7}) p.mutable_prepare(1)->add_buffers(b);
+      },
+      "may not write");
+  broken(
+      [](v1::Plan& p) {
+        p.mutable_run(2)->set_kernel(2);
+        p.mutable_run(2)->add_buffers(6);
+        p.mutable_run(2)->add_buffers(7);
+      },
+      "run step 2 () has the counters buffer 7 (ARENA) of an earlier step");
+}
+
 TEST(PlanVerifyTest, TextOfALibraryCall) {
   const std::string text = PlanToText(WithCall());
   EXPECT_NE(

@@ -127,6 +127,7 @@ absl::Status Planner::AddBuffers() {
         break;
       case ValueKind::kLaunch:
         b->set_kind(v1::Buffer::ARENA);
+        b->set_zeroed(value.zeroed);
         break;
       case ValueKind::kComputed:
         if (auto out = written_.find(static_cast<int>(v)); out != written_.end()) {
@@ -158,6 +159,11 @@ absl::Status Planner::PlaceArena() {
       live[v].Touch(static_cast<int>(step));
       if (OfLaunch(v) && kir::CallOf(launch.kernel) != nullptr) {
         live[v].alignment = kWorkspaceAlignment;
+      }
+      // What the counters are after a run they are before the next one.
+      if (in_.values[v].zeroed) {
+        live[v].Touch(0);
+        live[v].Touch(static_cast<int>(run_.size()) - 1);
       }
     }
     for (size_t b = 1; b < launch.buffers.size(); ++b) {
@@ -328,6 +334,10 @@ absl::StatusOr<v1::Plan> Planner::Make() {
   AddSteps();
   AddLoops();
   AddOutputs();
+  if (std::any_of(in_.values.begin(), in_.values.end(),
+                  [](const PlanValue& value) { return value.zeroed; })) {
+    plan_.set_format(4);
+  }
   RETURN_IF_ERROR(VerifyPlan(plan_));
   std::string bytes;
   plan_.SerializeToString(&bytes);  // no maps inside: deterministic

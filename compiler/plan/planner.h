@@ -29,8 +29,9 @@ enum class ValueKind : uint8_t { kInput, kParameter, kConstant, kComputed, kWind
 struct PlanValue {
   ValueKind kind = ValueKind::kComputed;
   TensorType type;
-  std::string name;  // kInput, kParameter
-  Tensor literal;    // kConstant
+  std::string name;     // kInput, kParameter
+  Tensor literal;       // kConstant
+  bool zeroed = false;  // kLaunch: as kir::Buffer.zeroed
 };
 
 // A kernel launch; `buffers` are value indices in the order of the kernel's buffers but scratch.

@@ -158,6 +158,30 @@ TEST(PlannerTest, LaunchesWithMemoryOfTheirOwnAreNotPrepared) {
   EXPECT_EQ(p.run_size(), 1);
 }
 
+// Counters keep their zeros from run to run, so nothing lies over them at any time; what else is
+// memory of the launch dies with it.
+TEST(PlannerTest, CountersLiveThroughTheRun) {
+  Maker m;
+  const int x = m.Value(ValueKind::kInput, {64}, "x");
+  int last = x;
+  for (int l = 0; l < 4; ++l) last = m.Launch(Op::kExp, {last}, {64});
+  m.in.outputs = {{"y", last}};
+  const int counters = m.AddOfLaunch(1, 64), sums = m.AddOfLaunch(2, 64);
+  EXPECT_EQ(m.Make().format(), 1u);
+  m.in.values[counters].zeroed = true;
+  const v1::Plan p = m.Make();
+  EXPECT_EQ(p.format(), 4u);
+  EXPECT_TRUE(p.buffers(counters).zeroed());
+  const int64_t at = p.buffers(counters).arena_offset();
+  for (int b = 0; b < p.buffers_size(); ++b) {
+    if (b == counters || p.buffers(b).kind() != v1::Buffer::ARENA) continue;
+    EXPECT_NE(p.buffers(b).arena_offset(), at) << b;
+    EXPECT_FALSE(p.buffers(b).zeroed());
+  }
+  EXPECT_EQ(p.arena_bytes(), 4 * 256);
+  EXPECT_NE(p.buffers(sums).arena_offset(), at);
+}
+
 // A loop's step has it in each turn anew, while what the loop carries lives through all of them.
 TEST(PlannerTest, MemoryOfALaunchInALoop) {
   Maker m;
@@ -177,6 +201,12 @@ TEST(PlannerTest, MemoryOfALaunchInALoop) {
   EXPECT_EQ(p.buffers(first).arena_offset(), p.buffers(second).arena_offset());
   // Initial and other state, what one kernel leaves the other, and the memory.
   EXPECT_EQ(p.arena_bytes(), 4 * 256);
+  // Counters are there from turn to turn.
+  m.in.values[first].zeroed = true;
+  const v1::Plan counting = m.Make();
+  EXPECT_EQ(counting.format(), 4u);
+  EXPECT_NE(counting.buffers(first).arena_offset(), counting.buffers(second).arena_offset());
+  EXPECT_EQ(counting.arena_bytes(), 5 * 256);
 }
 
 // result[3 b, 64] = left[3 b, 35] * right[35, 64] + bias[64], by a library; b is its first size.
