@@ -139,6 +139,8 @@ Var Emitter::Cast(Var value, DType dtype) {
   return type(value).dtype == dtype ? value : Compute(Op::kCast, dtype, {value});
 }
 
+Var Emitter::Add(Var a, Var b) { return Compute(Op::kAdd, type(a).dtype, {a, b}); }
+
 Var Emitter::Fma(Var a, Var b, Var c) {
   const int lanes = std::max({type(a).lanes, type(b).lanes, type(c).lanes});
   return Result({.opcode = Opcode::kFma,
@@ -227,9 +229,12 @@ void Emitter::Wait(int groups) {
   Append({.opcode = Opcode::kBarrier});
 }
 
-Var Emitter::Ticket(int counters, const Expr& index, int64_t teams) {
-  return Result({.opcode = Opcode::kTicket, .buffer = counters, .index = index, .step = teams},
-                {DType::kI32, 1});
+Var Emitter::LastTicket(int counters, const Expr& index, int64_t teams) {
+  const Var drawn =
+      Result({.opcode = Opcode::kTicket, .buffer = counters, .index = index, .step = teams},
+             {DType::kI32, 1});
+  return Compute(Op::kLessThan, DType::kBool,
+                 {Const(Scalar::Signed(DType::kI32, teams - 2)), drawn});
 }
 
 Var Emitter::Mutable(Var value) {

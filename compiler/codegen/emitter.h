@@ -40,7 +40,7 @@ class Emitter : public BlockWriter {
 
   int Global(DType dtype, bool written);
   int Launch(DType dtype, int64_t elements);
-  int Counters(int64_t elements);  // for Ticket
+  int Counters(int64_t elements);  // for LastTicket
   int Scratch(DType dtype, int64_t elements);
 
   Var Const(const Scalar& value);
@@ -60,6 +60,7 @@ class Emitter : public BlockWriter {
   void Sort(int keys, int places, int other_keys, int other_places, const Expr& count);
   Var Compute(Op op, DType dtype, std::vector<Var> args, bool shift_left = false);
   Var Cast(Var value, DType dtype);
+  Var Add(Var a, Var b);
   Var Fma(Var a, Var b, Var c);
   Var Broadcast(Var value, int lanes);
   Var Reduce(Op op, Var value);
@@ -78,8 +79,8 @@ class Emitter : public BlockWriter {
   void Commit();
   // Waits until at most `groups` of copies are under way, and for the team, to which it matters.
   void Wait(int groups);
-  // Draws the counter buffer[index], which `teams` teams draw.
-  Var Ticket(int counters, const Expr& index, int64_t teams);
+  // Draws the counter buffer[index], which `teams` teams draw. Returns a bool: is it the last one?
+  Var LastTicket(int counters, const Expr& index, int64_t teams);
   Var Mutable(Var value);
   void Assign(Var mutable_var, Var value);
   // Returns `value`, in [0, extent), as a register, so that its users need not divide again.

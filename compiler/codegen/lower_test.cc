@@ -525,6 +525,61 @@ TEST(LowerTest, StagedNeedsABlockAndATileItKnows) {
   }
 }
 
+// The sums of a tile among items: a share has fewer steps than others, or none; and a grid and sums
+// that calls choose.
+constexpr StagedCase kSplit[] = {
+    {"split_staged", R"(%0 = Input "x" : f32[64, 80] %1 = Input "w" : f32[80, 96]
+       %2 = Contract(%0, %1) {spec="mk,kn->mn"} output "y" = %2)",
+     2, "contract mr=4 nv=4 rows=32 panels=1 kc=16 staged split=4 team=128", 3},
+    {"split_staged_edges", R"(dim b in [0, 1000] dim s in [0, 5000]
+       %0 = Input "x" : f64[3, b, s] %1 = Input "w" : f64[3, s, 72] %2 = Input "o" : f64[72]
+       %3 = Contract(%0, %1) {spec="amk,akn->amn"} %4 = IndexMap(%2) {map=map[3, b, 72]($2)}
+       %5 = Add(%3, %4) output "y" = %5)",
+     3, "contract mr=4 nv=4 rows=32 panels=1 kc=8 staged split=2 team=128", 3},
+    {"split_tensor_ahead", R"(dim b in [0, 256]
+       %0 = Input "x" : f16[b, 1024] %1 = Input "w" : f16[64, 1024]
+       %2 = Contract(%0, %1) {spec="mk,nk->mn"} output "y" = %2)",
+     2, "contract mr=1 nv=4 rows=32 panels=1 kc=32 tensor stages=3 split=8 team=128", 6},
+    {"split_tensor_i8", R"(dim b in [0, 100] dim s in [0, 4096]
+       %0 = Input "x" : i8[b, s] %1 = Input "w" : i8[s, 64]
+       %2 = Cast(%0) {dtype=i32} %3 = Cast(%1) {dtype=i32}
+       %4 = Contract(%2, %3) {spec="mk,kn->mn"} output "y" = %4)",
+     4, "contract mr=1 nv=4 rows=32 panels=1 kc=64 tensor split=4 team=128", 5},
+};
+
+// Counts barriers as Staged and Tensor do; a ticket orders what is around it.
+TEST(LowerTest, SplitSums) {
+  for (const StagedCase& c : kSplit) {
+    SCOPED_TRACE(c.name);
+    const absl::StatusOr<LoweredKernel> k = Staged(c.body, c.anchor, c.schedule, "sm_80");
+    ASSERT_TRUE(k.ok()) << k.status();
+    const std::string text = kir::ToText(k->kernel);
+    const absl::StatusOr<kir::Kernel> parsed = kir::ParseKernel(text);
+    ASSERT_TRUE(parsed.ok()) << parsed.status();
+    EXPECT_EQ(kir::KirHash(*parsed), kir::KirHash(k->kernel));
+    EXPECT_EQ(Count(text, "barrier\n"), c.barriers) << text;
+    EXPECT_EQ(Count(text, " = ticket "), 1);
+    const std::vector<NodeId> last(k->buffers.end() - 2, k->buffers.end());
+    EXPECT_THAT(last, ::testing::ElementsAre(-1, -1));
+    ExpectGolden(c.name, text, "compiler/codegen/cuda/testdata/");
+  }
+}
+
+TEST(LowerTest, SplitSumsNeedABoundOfTheGrid) {
+  absl::StatusOr<Graph> g = ParseGraph(R"(graph "" { dim b in [0, 9] %0 = Input "x" : f32[b, 80]
+      %1 = Input "w" : f32[80, 96] %2 = Contract(%0, %1) {spec="mk,kn->mn"} output "y" = %2 })");
+  ASSERT_TRUE(g.ok()) << g.status();
+  absl::StatusOr<KernelChoice> choice = ParseSchedule(kSplit[0].schedule);
+  ASSERT_TRUE(choice.ok()) << choice.status();
+  choice->root = choice->anchor = 2;
+  const std::vector<bool> memory = MemoryOf(*g, {{*choice}});
+  EXPECT_TRUE(LowerKernel({*g, memory, Gpu()}, *choice).ok());
+  g->dims[0].max = INT64_MAX - 100;
+  const absl::Status unbounded = LowerKernel({*g, memory, Gpu()}, *choice).status();
+  EXPECT_EQ(unbounded.code(), absl::StatusCode::kInternal);
+  EXPECT_THAT(std::string(unbounded.message()), HasSubstr("its sums are split, and its "));
+}
+
 constexpr StagedCase kTensor[] = {
     {"tensor_f16", R"(%0 = Input "x" : f16[64, 72] %1 = Input "w" : f16[64, 136]
        %2 = Contract(%0, %1) {spec="km,kn->mn"} output "y" = %2)",

@@ -3,6 +3,7 @@
 // item is a tile of the result. It walks the sums kc at a time: the team copies kc x rows and
 // kc x columns into scratch, then each thread multiplies them into its block of mr x nv sums, which
 // are registers. The sums go to the epilogue through scratch, where lanes run along columns.
+// Several items may share the sums of a tile (split_sums.h).
 //
 // The threads are a grid of kStagedThreadRows x kStagedThreadColumns. Thread (row, column) has the
 // elements (row + r * kStagedThreadRows, column + c * kStagedThreadColumns), so that neighbouring
@@ -14,6 +15,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "compiler/codegen/lower.h"
+#include "compiler/codegen/split_sums.h"
 #include "compiler/codegen/tile.h"
 #include "compiler/search/kernels/access.h"
 #include "compiler/search/kernels/contract_roles.h"
@@ -69,7 +71,8 @@ class StagedLowering {
     return group * (kTeam + stage.group) + k * stage.group + x - group * stage.group;
   }
   void Multiply(const Stage& rows, const Stage& columns, const std::vector<Var>& sums);
-  void Epilogue();
+  // Stores the result of these sums, thread by thread.
+  void Epilogue(const std::vector<Var>& sums);
   Coordinates At(const std::string& letters, const Expr& m, const Expr& n, const Expr& k) const {
     Coordinates c = roles_.At(letters, batch_, m, n, k);
     for (Expr& e : c) e = e_.Simplify(e);
@@ -106,6 +109,7 @@ absl::Status StagedLowering::Lower() {
   const size_t batch_rank = grid.size();
   grid.push_back(CeilDiv(n_, columns_));
   grid.push_back(CeilDiv(m_, rows_));
+  if (s_.split > 1) grid.push_back(s_.split);
   for (Expr& e : grid) e = e_.Simplify(e);
   const Coordinates item = b_.SplitItem(grid, /*registers=*/true);
   batch_.assign(item.begin(), item.begin() + static_cast<std::ptrdiff_t>(batch_rank));
@@ -114,15 +118,22 @@ absl::Status StagedLowering::Lower() {
   const Stage rows = StageOf(/*row=*/true, rows_), columns = StageOf(/*row=*/false, columns_);
   sums_ = e_.Scratch(accumulator_, rows_ * columns_);
   const Var zero = e_.Broadcast(e_.Const(ZeroOf(accumulator_)), kTeam);
+  const int count = s_.mr * s_.nv;
   std::vector<Var> sums;
-  for (int i = 0; i < s_.mr * s_.nv; ++i) sums.push_back(e_.Mutable(zero));
-  ForPieces(e_, k_, s_.kc, [&](const Expr& k0) {
+  for (int i = 0; i < count; ++i) sums.push_back(e_.Mutable(zero));
+  const SumRange range = s_.split > 1 ? ShareOf(e_, k_, s_.kc, s_.split, item.back()) : AllSums(k_);
+  ForPieces(e_, range, s_.kc, [&](const Expr& k0) {
     Copy(rows, m_begin_, k0);
     Copy(columns, n_begin_, k0);
     Multiply(rows, columns, sums);
   });
-  for (int i = 0; i < s_.mr * s_.nv; ++i) e_.Store(sums_, i * kTeam + Lane(), sums[i], {});
-  Epilogue();
+  if (s_.split == 1) {
+    Epilogue(sums);
+    return status_;
+  }
+  ASSIGN_OR_RETURN(const SplitSums split, SplitSums::Make(b_, s_.split, count, accumulator_));
+  for (int i = 0; i < count; ++i) split.Keep(i, sums[i]);
+  split.IfLast([&] { Epilogue(split.Add(0, count)); });
   return status_;
 }
 
@@ -183,7 +194,10 @@ void StagedLowering::Multiply(const Stage& rows, const Stage& columns,
   });
 }
 
-void StagedLowering::Epilogue() {
+void StagedLowering::Epilogue(const std::vector<Var>& sums) {
+  for (size_t i = 0; i < sums.size(); ++i) {
+    e_.Store(sums_, static_cast<int64_t>(i) * kTeam + Lane(), sums[i], {});
+  }
   // Lanes beyond the tile's columns are idle.
   std::optional<Expr> below = LanesBelow(e_, n_begin_, n_, static_cast<int>(columns_));
   if (columns_ < kTeam) below = below ? e_.Simplify(MinOf(*below, columns_)) : Expr(columns_);

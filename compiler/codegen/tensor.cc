@@ -3,7 +3,8 @@
 // kTensorWaveColumns. It walks the sums kc at a time: the team copies kc x rows and kc x columns of
 // the operands, as they are, into a stage of scratch; each wave multiplies them into its mr x nv
 // fragments of sums. With several stages, copies run ahead of the products by all but one of them.
-// The sums go to the epilogue through scratch, eight rows of each wave at a time.
+// The sums go to the epilogue through scratch, eight rows of each wave at a time. Several items may
+// share the sums of a tile (split_sums.h).
 //
 // Row r of the fragments is at rows r * 32 + 16 * (row of the wave), column c at columns 8 * nv *
 // (column of the wave) + 8 * c. Rows of a stage lie kTensorPadBytes further apart than they are
@@ -15,6 +16,7 @@
 
 #include "absl/functional/function_ref.h"
 #include "compiler/codegen/lower.h"
+#include "compiler/codegen/split_sums.h"
 #include "compiler/codegen/tile.h"
 #include "compiler/ir/value/message.h"
 #include "compiler/search/kernels/contract_roles.h"
@@ -68,15 +70,21 @@ class TensorLowering {
   bool copies() const { return left_->copies || right_->copies; }
   int stages() const { return copies() ? s_.stages : 1; }
   void MakeStages();
-  // Fills a stage with the sums [k0, k0 + kc) of both operands. Elements beyond an extent are
-  // zeros, and nothing is read for them.
-  void Fill(int stage, const Expr& k0);
-  void FillOperand(const Operand& operand, int stage, const Expr& first, const Expr& k0);
-  void OneStage();
-  void SeveralStages();
+  // Fills a stage with the sums [k0, k0 + kc) of both operands. Elements beyond an extent, and of
+  // sums from `end` on, are zeros, and nothing is read for them.
+  void Fill(int stage, const Expr& k0, const Expr& end);
+  void FillOperand(const Operand& operand, int stage, const Expr& first, const Expr& k0,
+                   const Expr& end);
+  void OneStage(const SumRange& range);
+  void SeveralStages(const SumRange& range);
   void Multiply(int stage);
   kir::Matrix FragmentOf(const Operand& operand, int stage, const Expr& first, const Expr& k) const;
-  void Epilogue();
+  // Counts a thread's sums that go to the epilogue together: slots of a row of its fragments.
+  int SumsAtATime() const { return kTensorStagedSlots * s_.nv; }
+  // Returns its n-th sum, in the order in which they go there.
+  Var SumOf(int n);
+  // Stores the result of the item's sums or, if they are split, of all its tile's.
+  void Epilogue(const SplitSums* split);
   // Computes the epilogue of eight rows of each wave, from `first` on in the first wave, whose sums
   // are in scratch.
   void EpilogueOfRows(const Expr& first);
@@ -115,6 +123,7 @@ absl::Status TensorLowering::Lower() {
   const auto batch_rank = static_cast<std::ptrdiff_t>(grid.size());
   grid.push_back(CeilDiv(n_, columns_));
   grid.push_back(CeilDiv(m_, rows_));
+  if (s_.split > 1) grid.push_back(s_.split);
   for (Expr& e : grid) e = e_.Simplify(e);
   const Coordinates item = b_.SplitItem(grid, /*registers=*/true);
   batch_.assign(item.begin(), item.begin() + batch_rank);
@@ -126,12 +135,20 @@ absl::Status TensorLowering::Lower() {
   staged_sums_ = e_.Scratch(mma_.sums, int64_t{kTensorStagedSlots} * s_.nv * kTensorSumsApart);
   const Var zero = e_.Sums(e_.Const(ZeroOf(mma_.sums)));
   for (int i = 0; i < s_.mr * s_.nv; ++i) sums_.push_back(e_.Mutable(zero));
+  const SumRange range = s_.split > 1 ? ShareOf(e_, k_, s_.kc, s_.split, item.back()) : AllSums(k_);
   if (stages() == 1) {
-    OneStage();
+    OneStage(range);
   } else {
-    SeveralStages();
+    SeveralStages(range);
   }
-  Epilogue();
+  if (s_.split == 1) {
+    Epilogue(nullptr);
+    return status_;
+  }
+  const int count = 2 * s_.mr * SumsAtATime();
+  ASSIGN_OR_RETURN(const SplitSums split, SplitSums::Make(b_, s_.split, count, mma_.sums));
+  for (int n = 0; n < count; ++n) split.Keep(n, SumOf(n));
+  split.IfLast([&] { Epilogue(&split); });
   return status_;
 }
 
@@ -166,9 +183,9 @@ void TensorLowering::MakeStages() {
   }
 }
 
-void TensorLowering::OneStage() {
-  ForPieces(e_, k_, s_.kc, [&](const Expr& k0) {
-    Fill(0, k0);
+void TensorLowering::OneStage(const SumRange& range) {
+  ForPieces(e_, range, s_.kc, [&](const Expr& k0) {
+    Fill(0, k0, k_);
     if (copies()) e_.Wait(0);
     Multiply(0);
   });
@@ -176,15 +193,17 @@ void TensorLowering::OneStage() {
 
 // The stages are written out: buffers of their own show the barrier pass what may meet. All but one
 // of them are filled ahead, with zeros beyond the sums, so that at each step one group is due.
-void TensorLowering::SeveralStages() {
+void TensorLowering::SeveralStages(const SumRange& range) {
   const int ahead = s_.stages - 1;
-  for (int stage = 0; stage < ahead; ++stage) Fill(stage, stage * s_.kc);
-  e_.For(0, MaxOf(k_, 1), s_.kc * s_.stages, [&](const Expr& first) {
+  // All sums end where the operands do.
+  const Expr end = s_.split > 1 ? e_.Coordinate(range.end, k_ + 1) : k_;
+  for (int stage = 0; stage < ahead; ++stage) Fill(stage, range.begin + stage * s_.kc, end);
+  e_.For(range.begin, range.end, s_.kc * s_.stages, [&](const Expr& first) {
     for (int stage = 0; stage < s_.stages; ++stage) {
       const Expr k0 = first + stage * s_.kc;
       e_.Wait(ahead - 1);
-      Fill((stage + ahead) % s_.stages, k0 + ahead * s_.kc);
-      if (const Var inside = stage == 0 ? kir::kNoVar : b_.at.Inside(k0, k_);
+      Fill((stage + ahead) % s_.stages, k0 + ahead * s_.kc, end);
+      if (const Var inside = stage == 0 ? kir::kNoVar : b_.at.Inside(k0, end);
           inside == kir::kNoVar) {
         Multiply(stage);
       } else {
@@ -195,13 +214,14 @@ void TensorLowering::SeveralStages() {
   e_.Wait(0);
 }
 
-void TensorLowering::Fill(int stage, const Expr& k0) {
-  FillOperand(*left_, stage, m_begin_, k0);
-  FillOperand(*right_, stage, n_begin_, k0);
+void TensorLowering::Fill(int stage, const Expr& k0, const Expr& end) {
+  FillOperand(*left_, stage, m_begin_, k0, end);
+  FillOperand(*right_, stage, n_begin_, k0, end);
   if (copies()) e_.Commit();
 }
 
-void TensorLowering::FillOperand(const Operand& o, int stage, const Expr& first, const Expr& k0) {
+void TensorLowering::FillOperand(const Operand& o, int stage, const Expr& first, const Expr& k0,
+                                 const Expr& end) {
   // A step moves a part of the stage that follows the last one's: a chunk or an element a thread.
   const int64_t part = o.copies ? chunk_ : 1, across = o.inner / part, rows = kTeam / across;
   const Expr row = e_.Simplify(FloorDiv(Lane(), across));
@@ -216,10 +236,10 @@ void TensorLowering::FillOperand(const Operand& o, int stage, const Expr& first,
     if (o.copies) {
       e_.Copy(o.buffers[stage], to, b_.at.BufferOf(o.node, /*written=*/false),
               b_.at.Offset(o.node, from), static_cast<int>(chunk_),
-              e_.And(b_.at.Inside(x, o.extent), b_.at.Inside(k, k_)));
+              e_.And(b_.at.Inside(x, o.extent), b_.at.Inside(k, end)));
       return;
     }
-    const Var value = b_.at.OrZero(o.node, from, {{x, o.extent}, {k, k_}});
+    const Var value = b_.at.OrZero(o.node, from, {{x, o.extent}, {k, end}});
     e_.Store(o.buffers[stage], to, e_.Broadcast(value, kTeam), {});
   });
 }
@@ -255,14 +275,20 @@ void TensorLowering::Multiply(int stage) {
       kir::AxisRole::kUnroll);
 }
 
-void TensorLowering::Epilogue() {
+Var TensorLowering::SumOf(int n) {
+  const int row = n / SumsAtATime(), slot = n % SumsAtATime() / s_.nv, c = n % s_.nv;
+  return e_.Slot(sums_[row / 2 * s_.nv + c], row % 2 * kTensorStagedSlots + slot);
+}
+
+void TensorLowering::Epilogue(const SplitSums* split) {
   for (int r = 0; r < s_.mr; ++r) {
     for (int half = 0; half < 2; ++half) {
-      for (int slot = 0; slot < kTensorStagedSlots; ++slot) {
-        for (int c = 0; c < s_.nv; ++c) {
-          const Var value = e_.Slot(sums_[r * s_.nv + c], half * kTensorStagedSlots + slot);
-          e_.Store(staged_sums_, (slot * s_.nv + c) * kTensorSumsApart + Lane(), value, {});
-        }
+      const int first = (2 * r + half) * SumsAtATime();
+      std::vector<Var> added;
+      if (split != nullptr) added = split->Add(first, SumsAtATime());
+      for (int i = 0; i < SumsAtATime(); ++i) {
+        const Var value = split != nullptr ? added[i] : SumOf(first + i);
+        e_.Store(staged_sums_, i * kTensorSumsApart + Lane(), value, {});
       }
       EpilogueOfRows(m_begin_ + r * kTensorWaveRows * mma_.m + half * mma_.m / 2);
     }

@@ -62,11 +62,11 @@ bool Divides(const kir::Emitter& e, int64_t size, const Expr& n) {
   return e.Simplify(n - FloorDiv(n, size) * size).IsConstant(0);
 }
 
-void ForPieces(kir::Emitter& e, const Expr& sums, int64_t piece,
+void ForPieces(kir::Emitter& e, const SumRange& sums, int64_t piece,
                absl::FunctionRef<void(const Expr& k0)> body) {
-  e.For(0, MaxOf(sums, 1), piece, [&](const Expr& k0) {
-    if (Divides(e, piece, sums) && e.bounds().NonNegative(sums - piece)) {
-      e.bounds().Set(*k0.symbol(), 0, sums - piece);
+  e.For(sums.begin, sums.end, piece, [&](const Expr& k0) {
+    if (Divides(e, piece, sums.all) && e.bounds().NonNegative(sums.all - piece)) {
+      e.bounds().Set(*k0.symbol(), 0, sums.all - piece);
     }
     body(k0);
   });

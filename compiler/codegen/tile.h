@@ -39,9 +39,16 @@ void ClearColumns(kir::Emitter& e, int panel, const Expr& rows, int64_t width, c
 // Reports whether `size` is known to divide n.
 bool Divides(const kir::Emitter& e, int64_t size, const Expr& n);
 
+// The sums [begin, end) of `all`.
+struct SumRange {
+  Expr begin, end, all;
+};
+// Returns all sums. An empty reduction has one, of zeros, since loops are proved to run.
+inline SumRange AllSums(const Expr& sums) { return {0, MaxOf(sums, 1), sums}; }
+
 // Covers the sums with pieces that begin at k0; tells the bounds where all of them are proved to be
-// whole. An empty reduction has one piece, of zeros, since loops are proved to run.
-void ForPieces(kir::Emitter& e, const Expr& sums, int64_t piece,
+// whole.
+void ForPieces(kir::Emitter& e, const SumRange& sums, int64_t piece,
                absl::FunctionRef<void(const Expr& k0)> body);
 
 // Returns how many lanes of the vector whose lane 0 is `first` are below `end`, as a count for
