@@ -260,8 +260,8 @@ std::optional<ContractSchedule> TileOf(const Graph& graph, NodeId id, const v1::
   std::optional<ContractSchedule> tile;
   for (const ContractSchedule& s : TileSchedules(graph, id, swap, target, has_memory)) {
     if (tile && tile->columns != s.columns) break;
-    // Keeps each shape's first pieces of the sums.
-    if (tile && tile->mr == s.mr && tile->nv == s.nv) continue;
+    // Keeps each shape's first pieces of the sums, unsplit.
+    if (s.split > 1 || (tile && tile->mr == s.mr && tile->nv == s.nv)) continue;
     tile = s;
     const int64_t columns = TileColumns(s);
     const int64_t tiles =
@@ -457,6 +457,32 @@ std::vector<ContractSchedule> TensorSchedules(const Graph& graph, NodeId node,
   return all;
 }
 
+namespace {
+
+// Returns by how many items a tile's sums may be shared, at most two numbers: those that come the
+// closest to two items for each multiprocessor, where whole tiles leave some idle. Each item has a
+// few steps of the sums, and the largest sizes tell how many items there are.
+std::vector<int> SplitsOf(const ContractRoles& roles, const Bounds& bounds,
+                          const ContractSchedule& s, const v1::Target& target) {
+  constexpr int64_t kLeastSteps = 4;
+  const auto most = [&](const std::string& group) { return bounds.Maximum(roles.SizeOf(group)); };
+  const std::optional<int64_t> m = most(roles.rows), n = most(roles.columns),
+                               batch = most(roles.batch), k = most(roles.sums);
+  std::vector<int> splits;
+  if (!m || !n || !batch || !k) return splits;
+  const auto parts = [](int64_t extent, int64_t part) { return (extent + part - 1) / part; };
+  const double tiles = static_cast<double>(parts(*m, s.rows_per_item)) *
+                       static_cast<double>(parts(*n, TileColumns(s))) * static_cast<double>(*batch);
+  for (const int split : {16, 8, 4, 2}) {
+    const bool fits =
+        tiles * split <= 2 * MultiprocessorsOf(target) && parts(*k, s.kc) >= kLeastSteps * split;
+    if (fits && splits.size() < 2) splits.push_back(split);
+  }
+  return splits;
+}
+
+}  // namespace
+
 std::vector<ContractSchedule> TileSchedules(const Graph& graph, NodeId id, bool swap,
                                             const v1::Target& target,
                                             const std::vector<bool>* has_memory) {
@@ -487,6 +513,10 @@ std::vector<ContractSchedule> TileSchedules(const Graph& graph, NodeId id, bool 
       }
       s.swap = swap;
       all.push_back(s);
+      for (const int split : SplitsOf(roles, bounds, s, target)) {
+        all.push_back(s);
+        all.back().split = split;
+      }
     }
   };
   add(TensorSchedules(graph, id, target, has_memory));

@@ -103,8 +103,9 @@ std::vector<ContractSchedule> TensorSchedules(const Graph& graph, NodeId node,
                                               const std::vector<bool>* has_memory = nullptr);
 
 // Returns every tile by which a block of the target's threads can compute contraction `node`, those
-// that the rule of thumb prefers first, without those that its sizes leave mostly empty. None on a
-// target without teams. `swap`: as the schedule's. `has_memory`: as FindTensorOperands has it.
+// that the rule of thumb prefers first, without those that its sizes leave mostly empty; each also
+// with split sums where tiles are so few that multiprocessors idle. None on a target without teams.
+// `swap`: as the schedule's. `has_memory`: as FindTensorOperands has it.
 std::vector<ContractSchedule> TileSchedules(const Graph& graph, NodeId node, bool swap,
                                             const v1::Target& target,
                                             const std::vector<bool>* has_memory = nullptr);

@@ -276,14 +276,15 @@ double TaskCost::Contract(const ContractSchedule& s, int team) const {
 // 1986). Of each sum a thread loads mr + nv elements of shared memory for its mr nv multiply-adds,
 // and these overlap: the slower of both counts (Volkov and Demmel, "Benchmarking GPUs to tune dense
 // linear algebra", 2008, whose registers hold the sums for that reason). Sums beyond k are computed
-// too, as are rows and columns beyond the result.
+// too, as are rows and columns beyond the result. Items that share the sums of a tile have fewer
+// steps, store what they sum and load it again, and wait for both.
 double TaskCost::Staged(const Extents& e, const ContractSchedule& s) const {
   constexpr double kCopySlots = 12;  // per element that is staged, its index and conversion too
   constexpr double kOtherRegisters = 32;  // of a thread
   const double rows = static_cast<double>(s.rows_per_item),
                columns = static_cast<double>(TileColumns(s));
   const double tiles = e.batch * std::ceil(e.rows / rows) * std::ceil(e.columns / columns);
-  const double kc = static_cast<double>(s.kc), steps = std::ceil(std::max(e.sums, 1.0) / kc);
+  const double kc = static_cast<double>(s.kc), steps = StepsOf(e, s);
   const double loads = s.mr + s.nv, sums = s.mr * s.nv;
   const double per_sum = std::max(sums + loads, loads * LoadSlots(accumulator_bytes_));
   const double copied = (rows + columns) * kc / kTileTeam;  // by each thread, per step
@@ -291,12 +292,14 @@ double TaskCost::Staged(const Extents& e, const ContractSchedule& s) const {
   const double blocks =
       std::min({kMostBlocks, l1_bytes_ / static_cast<double>(StagedBytes(s, accumulator_bytes_)),
                 kRegisters / (kTileTeam * ((sums + loads) * words + kOtherRegisters))});
-  return OnGpu(tiles, {.team = kTileTeam,
-                       .slots = steps * (kc * per_sum + copied * kCopySlots + kBarrierSlots) +
-                                sums * kStoreSlots,
-                       .waiting = steps * (kc * kCacheLatency + kMemoryLatency) + kMemoryLatency,
-                       .bytes = (rows + columns) * steps * kc * operand_bytes_,
-                       .resident = std::max(1.0, std::floor(blocks))});
+  return OnGpu(tiles * s.split,
+               WithSplit(s, sums,
+                         {.team = kTileTeam,
+                          .slots = steps * (kc * per_sum + copied * kCopySlots + kBarrierSlots) +
+                                   sums * kStoreSlots,
+                          .waiting = steps * (kc * kCacheLatency + kMemoryLatency) + kMemoryLatency,
+                          .bytes = (rows + columns) * steps * kc * operand_bytes_,
+                          .resident = std::max(1.0, std::floor(blocks))}));
 }
 
 // As Staged(), by waves: what an instruction multiplies is loaded by 512 bytes of rows and 256 of
@@ -309,7 +312,7 @@ double TaskCost::Tensor(const Extents& e, const ContractSchedule& s) const {
   const double rows = static_cast<double>(s.rows_per_item),
                columns = static_cast<double>(TileColumns(s));
   const double tiles = e.batch * std::ceil(e.rows / rows) * std::ceil(e.columns / columns);
-  const double kc = static_cast<double>(s.kc), steps = std::ceil(std::max(e.sums, 1.0) / kc);
+  const double kc = static_cast<double>(s.kc), steps = StepsOf(e, s);
   const double sums = s.mr * s.nv, bytes = DTypeBytes(tensor_->operands);
   const double loads = s.mr * LoadSlots(16) + s.nv * LoadSlots(8);
   const double products = kc / tensor_->k * std::max(sums * kTensorSlots + s.mr + s.nv, loads);
@@ -319,11 +322,29 @@ double TaskCost::Tensor(const Extents& e, const ContractSchedule& s) const {
       std::min({kMostBlocks, l1_bytes_ / static_cast<double>(TensorBytes(s, *tensor_)),
                 kRegisters / (kTileTeam * (sums * kSlotsOfSums + 2 * s.nv + kOtherRegisters))});
   const double late = std::max(0.0, kMemoryLatency - (s.stages - 1) * step);
-  return OnGpu(tiles, {.team = kTileTeam,
-                       .slots = steps * step + sums * kSlotsOfSums * kStoreSlots,
-                       .waiting = steps * (kc / tensor_->k * kCacheLatency + late) + kMemoryLatency,
-                       .bytes = (rows + columns) * steps * kc * bytes,
-                       .resident = std::max(1.0, std::floor(blocks))});
+  return OnGpu(
+      tiles * s.split,
+      WithSplit(s, sums * kSlotsOfSums,
+                {.team = kTileTeam,
+                 .slots = steps * step + sums * kSlotsOfSums * kStoreSlots,
+                 .waiting = steps * (kc / tensor_->k * kCacheLatency + late) + kMemoryLatency,
+                 .bytes = (rows + columns) * steps * kc * bytes,
+                 .resident = std::max(1.0, std::floor(blocks))}));
+}
+
+double TaskCost::StepsOf(const Extents& e, const ContractSchedule& s) {
+  return std::ceil(std::ceil(std::max(e.sums, 1.0) / static_cast<double>(s.kc)) / s.split);
+}
+
+// The last item of a tile loads what all of them stored, so that an item loads as much as it
+// stores.
+TaskCost::TeamWork TaskCost::WithSplit(const ContractSchedule& s, double sums,
+                                       TeamWork work) const {
+  if (s.split == 1) return work;
+  work.slots += 2 * sums * LoadSlots(accumulator_bytes_);
+  work.waiting += 2 * kMemoryLatency;
+  work.bytes += 2 * sums * kTileTeam * accumulator_bytes_;
+  return work;
 }
 
 // A scheduler, of which a multiprocessor has four, issues an instruction of a wave of 32 threads a

@@ -84,6 +84,10 @@ class TaskCost {
     double bytes = 0;      // that it reads beyond its multiprocessor
     double resident = 16;  // waves of a scheduler that have room at a time
   };
+  // Counts the steps of the sums of a tile's item.
+  static double StepsOf(const Extents& e, const ContractSchedule& s);
+  // Adds what keeping `sums` of each thread costs an item that shares them with others.
+  TeamWork WithSplit(const ContractSchedule& s, double sums, TeamWork work) const;
   // Returns the seconds of so many items.
   double OnGpu(double items, const TeamWork& work) const;
   double Attention(const AttentionSchedule& s, int team) const;

@@ -89,7 +89,7 @@ TEST(TilesTest, AreInTheSpaceOfABlockOfAGpu) {
   for (const KernelChoice& c : tiles) {
     EXPECT_EQ(c.team, 128);
     EXPECT_TRUE(FitsStaged(c.contract, 4)) << ScheduleText(c);
-    ++swaps[c.contract.swap];
+    if (c.contract.split == 1) ++swaps[c.contract.swap];
   }
   EXPECT_EQ(Shapes(tiles), (std::set<std::string>{"64x128x8", "64x128x16", "64x64x8", "64x64x16",
                                                   "64x64x32", "32x128x8", "32x128x16", "32x128x32",
@@ -100,6 +100,47 @@ TEST(TilesTest, AreInTheSpaceOfABlockOfAGpu) {
   for (const std::string& shape : Shapes(TilesOf(Task(Product("512", "512", "512", "f64"))))) {
     EXPECT_FALSE(absl::StartsWith(shape, "64x128")) << shape;
   }
+}
+
+// Returns by how many items tiles of so many columns share their sums.
+std::set<int> SplitsOf(const std::vector<KernelChoice>& tiles, int64_t rows, int64_t columns,
+                       int64_t kc) {
+  std::set<int> splits;
+  for (const KernelChoice& c : tiles) {
+    const ContractSchedule& s = c.contract;
+    if (s.rows_per_item == rows && TileColumns(s) == columns && s.kc == kc) splits.insert(s.split);
+  }
+  return splits;
+}
+
+// There are 132 multiprocessors, each of which may have two items of four steps.
+TEST(TilesTest, SplitTheirSumsWhereMultiprocessorsIdle) {
+  using Set = std::set<int>;
+  const auto splits = [](const std::string& m, const std::string& k, const std::string& n,
+                         int64_t kc = 16, int64_t rows = 64, int64_t columns = 64) {
+    return SplitsOf(TilesOf(Task(Product(m, k, n))), rows, columns, kc);
+  };
+  EXPECT_EQ(splits("64", "65536", "64"), (Set{1, 8, 16}));
+  EXPECT_EQ(splits("64", "512", "64"), (Set{1, 4, 8}));
+  EXPECT_EQ(splits("64", "512", "64", 32), (Set{1, 2, 4}));
+  EXPECT_EQ(splits("64", "113", "64"), (Set{1, 2})) << "eight steps, one of them short";
+  EXPECT_EQ(splits("64", "112", "64"), Set{1});
+  EXPECT_EQ(splits("512", "4096", "512"), (Set{1, 2, 4})) << "64 tiles";
+  EXPECT_EQ(splits("512", "4096", "512", 16, 32, 64), (Set{1, 2})) << "128 tiles";
+  EXPECT_EQ(splits("8192", "4096", "132"), Set{1});
+  // The largest size counts: it is that of the memory.
+  EXPECT_EQ(splits("d", "4096", "64"), (Set{1, 8, 16}));
+  EXPECT_EQ(splits("d", "4096", "4096"), Set{1});
+  const KernelTask batch = Task(
+      "%0 = Input \"x\" : f64[40, 64, 4096] %1 = Input \"w\" : f64[40, 4096, 64] "
+      "%2 = Contract(%0, %1) {spec=\"amk,akn->amn\"} output \"y\" = %2");
+  EXPECT_EQ(SplitsOf(TilesOf(batch), 64, 64, 8), (Set{1, 2, 4})) << "40 tiles";
+  // They are few beside all others.
+  const std::vector<KernelChoice> all = Schedules(Task(Product("64", "65536", "64")), Gpu());
+  const auto split = std::count_if(all.begin(), all.end(),
+                                   [](const KernelChoice& c) { return c.contract.split > 1; });
+  EXPECT_EQ(split, 2 * 2 * 6);
+  EXPECT_GT(all.size(), 20 * split);
 }
 
 TEST(TilesTest, ThatSizesLeaveMostlyEmptyAreNotInTheSpace) {
@@ -140,7 +181,8 @@ TEST(TilesTest, AreNeighbours) {
         if (met.insert(ScheduleText(c)).second) open.push_back(c);
       }
     }
-    EXPECT_EQ(tiles, 22) << m;
+    // Each of the few tiles of 100 rows has two splits.
+    EXPECT_EQ(tiles, m == std::string("100") ? 66 : 22) << m;
     EXPECT_EQ(met.size(), all.size()) << m;
   }
 }
@@ -168,14 +210,15 @@ class Prices {
   explicit Prices(const std::string& body)
       : task_(Task(body)), cost_(task_, {}, Gpu(), Machine::Typical(Gpu())) {}
 
-  double Of(int mr, int nv, int64_t kc = 16) const {
+  double Of(int mr, int nv, int64_t kc = 16, int split = 1) const {
     KernelChoice c = task_.choice;
     c.team = 128;
     c.contract = {.mr = mr,
                   .nv = nv,
                   .rows_per_item = int64_t{mr} * kStagedThreadRows,
                   .kc = kc,
-                  .columns = ColumnAccess::kStaged};
+                  .columns = ColumnAccess::kStaged,
+                  .split = split};
     return cost_.Predict(c);
   }
   // Returns the text of the schedule that is predicted to be the fastest.
@@ -211,6 +254,19 @@ TEST(TilesTest, SmallOnesWinWhereLargeOnesLeaveMultiprocessorsIdle) {
   EXPECT_GT(few.Of(8, 8), few.Of(4, 8));
   EXPECT_GT(few.Of(8, 4), few.Of(4, 4));
   EXPECT_GT(few.Of(4, 8), few.Of(4, 4));
+}
+
+TEST(TilesTest, SplitSumsWinWhereTilesAreFewAndSumsMany) {
+  const Prices few(Product("64", "16384", "64"));
+  EXPECT_LT(few.Of(8, 4, 16, 2), few.Of(8, 4));
+  EXPECT_LT(few.Of(8, 4, 16, 16), few.Of(8, 4, 16, 2));
+  EXPECT_LT(few.Of(8, 4, 16, 16), few.Of(8, 4) / 8);
+  EXPECT_TRUE(absl::StrContains(few.Best(), " split=")) << few.Best();
+  // What they keep costs more than it spares.
+  const Prices short_sums(Product("64", "16", "64"));
+  EXPECT_GT(short_sums.Of(8, 4, 16, 2), short_sums.Of(8, 4));
+  const Prices many(Product("4096", "4096", "4096"));
+  EXPECT_GT(many.Of(8, 8, 16, 2), many.Of(8, 8));
 }
 
 TEST(TilesTest, CostMoreOfLargerProducts) {
