@@ -111,6 +111,10 @@ constexpr Case kCases[] = {
      "contract mr=2 nv=4 rows=64 panels=1 kc=32 tensor stages=3 team=128"},
     {"contract of matrix instructions, i8", kI8Product,
      "contract mr=2 nv=4 rows=64 panels=1 kc=64 tensor stages=2 team=128"},
+    {"contract staged, split sums", kProduct,
+     "contract mr=4 nv=4 rows=32 panels=1 kc=8 staged split=4 team=128"},
+    {"contract of matrix instructions, split sums", kTurnedF16Product,
+     "contract mr=1 nv=4 rows=32 panels=1 kc=32 tensor stages=2 split=2 team=128"},
     {"attention", R"(%0 = Input "q" : f32[2, 64, 32] %1 = Attention(%0, %0, %0) output "y" = %1)"},
     {"scatter of rows", R"(%0 = Input "x" : f32[20, 64] %1 = Input "i" : i32[8]
        %2 = Input "v" : f32[8, 64] %3 = Scatter(%0, %1, %2) {axis=0, mode="add"}

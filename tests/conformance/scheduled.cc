@@ -1,5 +1,6 @@
 #include "tests/conformance/scheduled.h"
 
+#include <cstdlib>
 #include <limits>
 #include <vector>
 
@@ -24,6 +25,16 @@ Tensor Random(const Node& node, const ThreeSizes& sizes, std::mt19937& rng) {
     StoreScalar(t, static_cast<int64_t>(rng() % t.elements()), Scalar::Float(node.type.dtype, v));
   }
   return t;
+}
+
+// Each order has another team that is the last of its tile.
+void ExpectBits(Compiled& compiled, const std::vector<Tensor>& inputs, const Tensor& want) {
+  for (const char* order : {"descending", "5", "ascending"}) {
+    setenv("ATHANOR_EMULATOR_ORDER", order, /*overwrite=*/1);
+    const auto got = compiled.Run(inputs);
+    ASSERT_TRUE(got.ok()) << order << ": " << got.status();
+    EXPECT_TRUE((*got)[0].bytes == want.bytes) << order;
+  }
 }
 
 }  // namespace
@@ -55,6 +66,7 @@ void ExpectSchedule(const KernelTask& task, const KernelChoice& choice, const v1
                                              : 2e-4;
     const absl::Status same = CompareTensors((*got)[0], (*want)[0], bound, bound);
     EXPECT_TRUE(same.ok()) << same << " at " << sizes[0] << ", " << sizes[1] << ", " << sizes[2];
+    if (choice.contract.split > 1) ExpectBits(*compiled, inputs, (*got)[0]);
   }
 }
 

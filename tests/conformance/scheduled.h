@@ -18,7 +18,8 @@ namespace athanor {
 using ThreeSizes = int64_t[3];
 
 // Expects the reference evaluator's values at all sizes, within what the result's dtype allows. The
-// operands are random; large ones of floats have NaN and both infinities among them.
+// operands are random; large ones of floats have NaN and both infinities among them. Where several
+// items share the sums of a tile, expects the same bits in whichever order teams run.
 void ExpectSchedule(const KernelTask& task, const KernelChoice& choice, const v1::Target& target,
                     absl::Span<const ThreeSizes> sizes, std::mt19937& rng);
 

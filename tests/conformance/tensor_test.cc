@@ -1,8 +1,10 @@
 // Schedules of matrix instructions give the reference evaluator's values, on the emulated GPU: each
 // dtype of an instruction, copied beside the threads or by them, at sizes of 0, 1, primes, exact
 // tiles and a little more, and with infinities and NaN beside what padding hides. Each case has a
-// quarter of the schedules, each schedule two cases or more.
+// quarter of the schedules, each schedule two cases or more; and some whose sums are split.
+#include <algorithm>
 #include <iterator>
+#include <optional>
 #include <random>
 #include <set>
 #include <string>
@@ -76,17 +78,31 @@ Graph WithDims(const Case& c) {
   return graph.value_or(Graph());
 }
 
+constexpr ThreeSizes kSplitSizes[] = {{1, 1, 1},   {2, 0, 3},     {0, 5, 7},
+                                      {3, 300, 5}, {70, 129, 33}, {300, 40, 300}};
+
 class TensorTest : public testing::TestWithParam<size_t> {
  protected:
+  void SetUp() override;
+  // Runs the case by a schedule.
+  void Expect(const ContractSchedule& schedule, absl::Span<const ThreeSizes> sizes) {
+    KernelChoice choice = task_->choice;
+    choice.contract = schedule;
+    ExpectSchedule(*task_, choice, target_, sizes, rng_);
+  }
+
   std::mt19937 rng_{29};
+  v1::Target target_;
+  std::optional<KernelTask> task_;
+  std::vector<ContractSchedule> all_;  // of matrix instructions
 };
 
-TEST_P(TensorTest, GivesTheReferencesValues) {
+void TensorTest::SetUp() {
   const Graph graph = WithDims(kCases[GetParam()]);
   ASSERT_FALSE(graph.nodes.empty());
-  v1::Target target = TestTargets({0})[0];
-  ASSERT_EQ(target.device(), "cuda");
-  target.set_cpu("sm_80");
+  target_ = TestTargets({0})[0];
+  ASSERT_EQ(target_.device(), "cuda");
+  target_.set_cpu("sm_80");
   // One kernel computes it all, casts of operands too.
   KernelChoice one{.root = static_cast<NodeId>(graph.nodes.size()) - 1,
                    .kind = KernelKind::kContract,
@@ -94,16 +110,33 @@ TEST_P(TensorTest, GivesTheReferencesValues) {
   for (NodeId n = 0; n <= one.root; ++n) {
     if (graph.node(n).op == Op::kContract) one.anchor = n;
   }
-  const KernelTask task = CutTask(graph, MemoryOf(graph, {{one}}), WeightsOf(graph), one);
-  const std::vector<ContractSchedule> all = TensorSchedules(task.graph, task.choice.anchor, target);
-  EXPECT_GE(all.size(), 28);
+  task_ = CutTask(graph, MemoryOf(graph, {{one}}), WeightsOf(graph), one);
+  all_ = TensorSchedules(task_->graph, task_->choice.anchor, target_);
+  ASSERT_GE(all_.size(), 28);
+}
+
+TEST_P(TensorTest, GivesTheReferencesValues) {
   constexpr size_t kShare = 4;
-  for (size_t i = GetParam() % kShare; i < all.size(); i += kShare) {
-    ContractSchedule s = all[i];
+  for (size_t i = GetParam() % kShare; i < all_.size(); i += kShare) {
+    ContractSchedule s = all_[i];
     s.swap = i / kShare % 3 == 2;
-    KernelChoice choice = task.choice;
-    choice.contract = s;
-    ExpectSchedule(task, choice, target, kSizes, rng_);
+    Expect(s, kSizes);
+    if (HasFailure()) return;
+  }
+}
+
+// Late items have no sums where there are few, and all have none where there are none. Each case
+// has its number of stages, and another tile's.
+TEST_P(TensorTest, SplitSumsGiveTheReferencesValues) {
+  for (const auto& [mr, split] : {std::pair(1, 4), {2, 3}}) {
+    const int stages = (static_cast<int>(GetParam()) + mr) % 4 + 1;
+    const auto s = std::find_if(
+        all_.begin(), all_.end(),
+        [mr = mr, stages](const ContractSchedule& s) { return s.mr == mr && s.stages == stages; });
+    ASSERT_NE(s, all_.end());
+    ContractSchedule with = *s;
+    with.split = split;
+    Expect(with, kSplitSizes);
     if (HasFailure()) return;
   }
 }
