@@ -31,7 +31,9 @@ absl::StatusOr<std::shared_ptr<CudaDevice>> TestGpu() {
   if (device != nullptr && device->Enter().ok()) return device;
   ASSIGN_OR_RETURN(const CudaDriver* driver, emulator::NewDevice(&Library()));
   // The emulator fills the workspace before each launch, so that a small one saves time.
-  ASSIGN_OR_RETURN(device, CudaDevice::Create(*driver, {.workspace_bytes = 1 << 16}));
+  ASSIGN_OR_RETURN(device,
+                   CudaDevice::Create(*driver, {.workspace_bytes = 1 << 16,
+                                                .library_folder = emulator::kLibraryFolder}));
   return device;
 }
 

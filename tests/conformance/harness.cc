@@ -9,6 +9,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
+#include "compiler/codegen/kir.h"
 #include "compiler/ir/sample/compare.h"
 #include "compiler/ir/sample/evaluate_at.h"
 #include "compiler/pipeline/pipeline.h"
@@ -16,6 +17,7 @@
 #include "deploy/bazel/libs/status_macros.h"
 #include "gtest/gtest.h"
 #include "runtime/cpu/device.h"
+#include "runtime/program.h"
 #include "tests/conformance/devices.h"
 #include "tests/conformance/guarded.h"
 
@@ -59,6 +61,33 @@ absl::StatusOr<std::string> ObjectFor(const std::string& source, const v1::Targe
   return objects->emplace(source, std::move(object)).first->second;
 }
 
+// Returns the object of a kernel that is a library's call: of each way the proposal that it says.
+// INVALID_ARGUMENT if there are fewer.
+absl::StatusOr<std::string> CallObject(const v1::Plan& plan, int kernel) {
+  ASSIGN_OR_RETURN(const std::shared_ptr<CudaDevice> device, TestGpu());
+  RETURN_IF_ERROR(device->Enter());
+  ASSIGN_OR_RETURN(const kir::Kernel parsed, kir::ParseKernel(plan.kernels(kernel).source()));
+  const auto rank = static_cast<size_t>(kir::CallOf(parsed)->proposal);
+  ASSIGN_OR_RETURN(const Program program, BuildProgram(plan));
+  ASSIGN_OR_RETURN(const auto library, device->library());
+  v1::LibraryObject object;
+  for (const Program::Step& step : program.run) {
+    if (step.call < 0 || step.kernel != kernel) continue;
+    object.Clear();
+    for (const LibraryCall& way : program.calls[step.call].ways) {
+      ASSIGN_OR_RETURN(const std::vector<LibraryCall> proposals,
+                       library->Propose(way, static_cast<int>(rank) + 1, way.workspace_bytes));
+      if (proposals.size() <= rank) {
+        return absl::InvalidArgumentError(
+            absl::StrCat("proposal ", rank, " of ", proposals.size(), "; there must be more"));
+      }
+      object.set_library(proposals[rank].library);
+      object.add_algorithms(proposals[rank].algorithm);
+    }
+  }
+  return object.SerializeAsString();
+}
+
 absl::StatusOr<std::shared_ptr<Device>> DeviceFor(const v1::Target& target, int threads) {
   if (IsCuda(target)) return TestGpu();
   return CpuDevice::Create({.threads = threads});
@@ -100,8 +129,10 @@ absl::StatusOr<Compiled> Compiled::Load(const Graph& graph, v1::Plan plan,
   c.graph_ = graph;
   c.plan_ = std::move(plan);
   std::vector<std::string> objects;
-  for (const v1::Kernel& k : c.plan_.kernels()) {
-    absl::StatusOr<std::string> object = ObjectFor(k.source(), target);
+  for (int k = 0; k < c.plan_.kernels_size(); ++k) {
+    const v1::Kernel& kernel = c.plan_.kernels(k);
+    absl::StatusOr<std::string> object =
+        kernel.library_call() ? CallObject(c.plan_, k) : ObjectFor(kernel.source(), target);
     if (!object.ok()) return object.status();
     objects.push_back(*std::move(object));
   }
