@@ -10,7 +10,6 @@
 #include "compiler/ir/graph/versions.h"
 #include "server/base/log.h"
 #include "server/base/machine_id.h"
-#include "server/child/compile_flags.h"
 
 namespace athanor {
 namespace {
@@ -18,22 +17,25 @@ namespace {
 constexpr absl::string_view kBaseline = "baseline";  // Plan.kind
 constexpr std::chrono::seconds kMostWait{1};         // for the cache's writer
 
-// Reports whether a stored plan was found without the rules that `policy` disables.
-bool Allowed(const internal::StoredPlan& stored, const SearchPolicy& policy) {
+// Reports whether this machine has no library that plans of its GPU call.
+bool LacksLibrary(const PlanKey& key) {
+  return key.made_under.target.device() == "cuda" && key.made_under.libraries.empty();
+}
+
+// Reports whether a stored plan was found without the rules that `policy` disables, and calls no
+// library that this machine lacks.
+bool Allowed(const internal::StoredPlan& stored, const SearchPolicy& policy, const PlanKey& key) {
   if (stored.plan().kind() == kBaseline) return true;
   if (!policy.budget.search) return false;
+  const auto& kernels = stored.plan().kernels();
+  const bool calls = std::any_of(kernels.begin(), kernels.end(),
+                                 [](const v1::Kernel& kernel) { return kernel.library_call(); });
+  if (calls && LacksLibrary(key)) return false;
   const auto& left_out = stored.how().disabled_rules();
   return std::all_of(policy.disabled_rules.begin(), policy.disabled_rules.end(),
                      [&](const std::string& rule) {
                        return std::find(left_out.begin(), left_out.end(), rule) != left_out.end();
                      });
-}
-
-// Returns the key of a plan's kernel, compiled as its plan is made.
-KernelKey KernelKeyUnder(const PlanKey& key, const v1::Kernel& kernel) {
-  return MakeKernelKey(kernel.source(), key.made_under.target,
-                       CompileFlags::For(key.made_under.target).ToString(),
-                       key.made_under.compiler_version);
 }
 
 // Prefers measurements made under this machine's conditions.
@@ -46,11 +48,6 @@ bool Faster(const PlanRow& a, const PlanRow& b) {
 }
 
 }  // namespace
-
-KernelKey KernelKeyOf(const v1::Kernel& kernel, const internal::TargetReply& machine) {
-  return MakeKernelKey(kernel.source(), machine.target(),
-                       CompileFlags::For(machine.target()).ToString(), machine.compiler_version());
-}
 
 void PlanKeeper::SetMachine(const internal::TargetReply& machine) {
   MutexLock lock(mu_);
@@ -106,7 +103,7 @@ internal::StoredPlan PlanKeeper::Stored(const PlanKey& key, const CompiledPlan& 
   if (!compiled.how.budget().empty()) *stored.mutable_how() = compiled.how;
   if (costs != nullptr) *stored.mutable_costs() = {costs->begin(), costs->end()};
   for (const v1::Kernel& kernel : compiled.plan.kernels()) {
-    stored.add_kernel_keys(KernelKeyUnder(key, kernel).Hash());
+    stored.add_kernel_keys(KernelKeyOf(kernel, key.made_under).Hash());
   }
   return stored;
 }
@@ -118,7 +115,7 @@ KeptPlan PlanKeeper::Revived(const PlanKey& plan_key, const internal::StoredPlan
   compiled->how = stored.how();
   compiled->share_of_baseline = share;
   for (int i = 0; i < stored.plan().kernels_size(); ++i) {
-    const KernelKey key = KernelKeyUnder(plan_key, stored.plan().kernels(i));
+    const KernelKey key = KernelKeyOf(stored.plan().kernels(i), plan_key.made_under);
     // An object is stored before it is checked. So an object under another key than the verified
     // one says nothing about this plan.
     const bool verified = i < stored.kernel_keys_size() && stored.kernel_keys(i) == key.Hash();
@@ -190,7 +187,7 @@ PlanKeeper::Rows PlanKeeper::Choose(PlanKey key, const SearchPolicy& policy, boo
     for (const PlanRow& row : bodies ? cache_->plans().All(key) : cache_->plans().Heads(key)) {
       const v1::Plan& plan = row.stored.plan();
       if (!Refusal(key, plan.plan_id()).empty()) continue;
-      if (first && Allowed(row.stored, policy)) {
+      if (first && Allowed(row.stored, policy, key)) {
         if (!choice.fastest || Faster(row, *choice.fastest)) choice.fastest = row;
         first = false;
       }
@@ -226,7 +223,7 @@ CompiledPlans PlanKeeper::FindAll(PlanKey key, const SearchPolicy& policy, size_
     key.approximate = approximate;
     for (PlanRow& row : cache_->plans().All(key)) {
       const std::string& id = row.stored.plan().plan_id();
-      if (!Allowed(row.stored, policy) || !Refusal(key, id).empty()) continue;
+      if (!Allowed(row.stored, policy, key) || !Refusal(key, id).empty()) continue;
       const auto at = std::upper_bound(rows.begin(), rows.end(), row, Faster);
       rows.insert(at, std::move(row));
     }
@@ -248,7 +245,9 @@ CompiledPlans PlanKeeper::FindAll(PlanKey key, const SearchPolicy& policy, size_
 
 std::string PlanKeeper::BestId(PlanKey key, const SearchPolicy& policy) const {
   if (cache_ == nullptr) return "";
-  const Rows choice = Choose(std::move(key), policy, /*bodies=*/false);
+  // Rows without bodies do not say whether a plan calls a library.
+  const bool bodies = LacksLibrary(key);
+  const Rows choice = Choose(std::move(key), policy, bodies);
   if (!choice.fastest || !choice.baseline) return "";
   const internal::StoredPlan& best = choice.fastest->stored;
   const bool whole =

@@ -26,14 +26,12 @@
 #include "proto/athanor/internal/tuner.pb.h"
 #include "server/base/disk.h"
 #include "server/base/search_policy.h"
+#include "server/child/kernel_key.h"
 #include "server/keeper/pin_files.h"
 #include "server/models/model_version.h"
 #include "server/plans/compiled_plan.h"
 
 namespace athanor {
-
-// Returns the key under which the cache keeps the object of a kernel.
-KernelKey KernelKeyOf(const v1::Kernel& kernel, const internal::TargetReply& machine);
 
 class PlanKeeper {
  public:
@@ -57,11 +55,12 @@ class PlanKeeper {
   absl::StatusOr<KeptPlan> Find(const ModelVersion& version, const PlanKey& key,
                                 const std::string& plan_id) const;
   // Returns the best plan that `policy` allows: an approximate one only where it says so, none
-  // found with rules it disables, and without a search the baseline. The baseline comes second if
+  // found with rules it disables, none that calls a library that the machine lacks, and without a
+  // search the baseline. The baseline comes second if
   // it is another plan. Kernels may be missing.
   absl::StatusOr<std::vector<KeptPlan>> FindBest(PlanKey key, const SearchPolicy& policy) const;
   // Returns the id of the plan that FindBest would return if the cache has all its kernels,
-  // otherwise an empty string. Reads neither bodies nor objects.
+  // otherwise an empty string. Reads no objects and, unless the machine lacks a library, no bodies.
   std::string BestId(PlanKey key, const SearchPolicy& policy) const;
 
   // Returns whole plans that `policy` allows: the best `most` of them, and the baseline.

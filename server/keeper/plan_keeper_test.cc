@@ -172,6 +172,62 @@ TEST_F(PlanKeeperTest, APlanComesBackWithTheKernelsThereAre) {
   EXPECT_EQ(kept->costs->front().size(), "b=4");
 }
 
+// A library's proposals are of one version of it, on one chip.
+TEST_F(PlanKeeperTest, ACallOutlivesItsLibraryAndItsObjectDoesNot) {
+  const auto on_gpu = Version("x", "b", 64, 2, "cuda:0");
+  internal::TargetReply machine = Machine("sm_90a");
+  machine.mutable_target()->set_device("cuda");
+  machine.mutable_target()->set_blas("cuBLASLt 13.1.0");
+  machine.set_device("cuda:0");
+  machine.set_driver("NVIDIA H200, CUDA 13.0");
+  keeper_->SetMachine(machine);
+  const auto key = [&](const v1::SearchOptions& how = {}) {
+    return keeper_->KeyOf(*on_gpu, on_gpu->graph(), how);
+  };
+  const auto put = [&](const CompiledPlan& made) {
+    for (int i = 0; i < 2; ++i) {
+      cache_->kernels().Put(KernelKeyOf(made.plan.kernels(i), machine), made.objects[i].object);
+    }
+  };
+  const CompiledPlan baseline = Plan("p-0"), code = Plan("p-1", "3s");
+  CompiledPlan call = Plan("p-2", "3s");
+  call.plan.mutable_kernels(1)->set_library_call(true);
+  for (const CompiledPlan& made : {baseline, code, call}) put(made);
+  keeper_->PutBaseline(key(), baseline);
+  keeper_->PutFound(key(code.how), code, "p-0", 0.8);
+  keeper_->PutFound(key(call.how), call, "p-0", 0.5);
+  const auto best = [&] { return keeper_->FindBest(key(), Policy()).value().front(); };
+  EXPECT_EQ(best().plan->id(), "p-2");
+  EXPECT_THAT(best().plan->missing, IsEmpty());
+  EXPECT_EQ(keeper_->BestId(key(), Policy()), "p-2");
+  // An update of the library, another chip of the architecture, another driver.
+  const internal::TargetReply before = machine;
+  for (int change = 0; change < 3; ++change) {
+    machine = before;
+    if (change == 0) machine.mutable_target()->set_blas("cuBLASLt 13.2.0");
+    if (change == 1) machine.set_driver("NVIDIA H100 PCIe, CUDA 13.0");
+    if (change == 2) machine.set_driver("NVIDIA H200, CUDA 13.1");
+    keeper_->SetMachine(machine);
+    EXPECT_EQ(best().plan->id(), "p-2") << change;
+    EXPECT_THAT(best().plan->missing, ElementsAre(1)) << change;
+  }
+  // The object is made anew, and verified.
+  machine = before;
+  machine.mutable_target()->set_blas("cuBLASLt 13.2.0");
+  keeper_->SetMachine(machine);
+  put(call);
+  EXPECT_THAT(best().plan->missing, ElementsAre(1));
+  ASSERT_TRUE(keeper_->PutVerified(*on_gpu, key(call.how), best(), /*pinned=*/false).ok());
+  EXPECT_THAT(best().plan->missing, IsEmpty());
+  // Without a library the best that calls none serves, as it is.
+  machine.mutable_target()->clear_blas();
+  keeper_->SetMachine(machine);
+  EXPECT_EQ(best().plan->id(), "p-1");
+  EXPECT_THAT(best().plan->missing, IsEmpty());
+  EXPECT_EQ(keeper_->BestId(key(), Policy()), "p-1");
+  EXPECT_EQ(keeper_->FindAll(key(), Policy(), 3).size(), 2u);
+}
+
 TEST_F(PlanKeeperTest, AnObjectThatWasCompiledAnewIsNotVerified) {
   const CompiledPlan made = Plan("p-1", "3s");
   keeper_->PutFound(Key(made.how), made, "p-0", 0.5);

@@ -203,13 +203,9 @@ void CandidateKernels::TakeVerdict(Trial& trial, const internal::TryOutcome& par
       const absl::Status status = NamedKernel(failed, Prefixed("compiling a kernel: ", said));
       return Fail(trial, status, FailureKind::kCompile);
     }
-    case internal::TryOutcome::CHECK: {
-      const absl::Status status =
-          NamedKernel(OwnKernel(plan), Prefixed("checking a kernel: ", said));
-      // A child without a sandbox says nothing of the kernel.
-      const bool verdict = !absl::IsFailedPrecondition(said);
-      return Fail(trial, status, verdict ? std::optional(FailureKind::kCheck) : std::nullopt);
-    }
+    case internal::TryOutcome::CHECK:
+      return Fail(trial, NamedKernel(OwnKernel(plan), Prefixed("checking a kernel: ", said)),
+                  FailureKind::kCheck);
     default:
       return Fail(trial, Prefixed("measuring a kernel: ", said), FailureKind::kMeasure);
   }

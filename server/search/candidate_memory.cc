@@ -29,8 +29,8 @@ std::string TextOf(const google::protobuf::RepeatedPtrField<internal::Sizes>& si
   });
 }
 
-// Reports whether the candidate was not at fault: there was no child to try it, or nothing to
-// compare it with.
+// Reports whether the candidate was not at fault: there was no child to try it, or this machine
+// lacks what compiles it, runs it safely, or is compared with it.
 bool SaysNothing(const absl::Status& status) {
   return absl::IsUnavailable(status) || absl::IsFailedPrecondition(status);
 }
@@ -47,7 +47,7 @@ CandidateMemory::CandidateMemory(Cache* cache, const internal::TargetReply* mach
   const v1::Target& target = machine_.target();
   compiler_ = HashOfFields({machine_.compiler_version(), CompileFlags::For(target).ToString(),
                             target.triple(), target.cpu(), absl::StrJoin(target.features(), ","),
-                            target.blas(), absl::StrCat(kCodegenVersion),
+                            target.blas(), machine_.driver(), absl::StrCat(kCodegenVersion),
                             absl::StrCat(kSemanticsVersion), absl::StrCat(kCheckVersion)});
   search_ = HashOfFields({compiler_, ToText(graph), absl::StrCat(options.seed),
                           options.approximate ? "1" : "0", machine_.rule_set(),

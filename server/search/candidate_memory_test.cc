@@ -11,6 +11,7 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "server/child/search_kernel.h"
+#include "server/search/kernel_maker.h"
 
 namespace athanor {
 namespace {
@@ -198,15 +199,23 @@ TEST_F(CandidateMemoryTest, AKernelThatFailsIsNotTriedAgain) {
     machine_.set_compiler_version("20");
     EXPECT_FALSE(Find().has_value()) << name;
     machine_.set_compiler_version("19.1.7");
+    // A library proposes by chip and driver.
+    machine_.set_driver("NVIDIA H200, CUDA 13.0");
+    EXPECT_FALSE(Find().has_value()) << name;
+    machine_.clear_driver();
   }
 }
 
 TEST_F(CandidateMemoryTest, WhatIsNotTheCandidatesFaultIsForgotten) {
   for (const absl::Status& status :
        {absl::CancelledError("stop"), absl::AbortedError("no gaps"),
-        absl::UnavailableError("no child"), absl::FailedPreconditionError("no baseline")}) {
-    Memory().PutFailure(Of(), FailureKind::kMeasure, status);
-    Memory().PutFailure(plan_, {FailureKind::kPlanCheck, status});
+        absl::UnavailableError("no child"), absl::FailedPreconditionError("no baseline"),
+        NamedKernel({}, absl::FailedPreconditionError("another version of the library")),
+        NamedKernel({}, absl::UnavailableError("the worker was killed"))}) {
+    for (const FailureKind kind : {FailureKind::kCompile, FailureKind::kMeasure}) {
+      Memory().PutFailure(Of(), kind, status);
+      Memory().PutFailure(plan_, {kind, status});
+    }
     EXPECT_FALSE(Find().has_value()) << status;
     EXPECT_FALSE(Memory().FindFailure(plan_).has_value()) << status;
   }

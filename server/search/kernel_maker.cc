@@ -5,7 +5,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "server/base/log.h"
-#include "server/child/compile_flags.h"
+#include "server/child/kernel_key.h"
 #include "server/child/tuner_channel.h"
 #include "server/plans/kernel_resources.h"
 
@@ -13,20 +13,14 @@ namespace athanor {
 
 absl::Status NamedKernel(const v1::Kernel& kernel, const absl::Status& status) {
   const bool ours = absl::IsInvalidArgument(status) || absl::IsOutOfRange(status) ||
-                    absl::IsFailedPrecondition(status) || absl::IsUnimplemented(status);
+                    absl::IsUnimplemented(status);
   return absl::Status(ours ? absl::StatusCode::kInternal : status.code(),
                       absl::StrCat("kernel ", kernel.name(), " (source ",
                                    kernel.source_hash().substr(0, 16), "): ", status.message()));
 }
 
-KernelKey KernelMaker::KeyOf(const v1::Kernel& kernel) const {
-  return MakeKernelKey(kernel.source(), machine_.target(),
-                       CompileFlags::For(machine_.target()).ToString(),
-                       machine_.compiler_version());
-}
-
 std::optional<std::string> KernelMaker::Find(const v1::Kernel& kernel) {
-  std::optional<std::string> object = cache_.kernels().Find(KeyOf(kernel));
+  std::optional<std::string> object = cache_.kernels().Find(KernelKeyOf(kernel, machine_));
   if (object.has_value()) ++cache_.work().kernels_from_cache;
   return object;
 }
@@ -34,7 +28,7 @@ std::optional<std::string> KernelMaker::Find(const v1::Kernel& kernel) {
 void KernelMaker::Put(const v1::Kernel& kernel, const std::string& object) {
   ++cache_.work().kernels_compiled;
   if (compiled_ != nullptr) ++*compiled_;
-  cache_.kernels().Put(KeyOf(kernel), object);
+  cache_.kernels().Put(KernelKeyOf(kernel, machine_), object);
 }
 
 absl::StatusOr<KernelObject> KernelMaker::Compile(const v1::Kernel& kernel) {

@@ -27,7 +27,8 @@ namespace athanor {
 inline constexpr int64_t kCheckVersion = 1;
 
 // Names the kernel in an error. INTERNAL where the caller is not to blame: the graph was accepted,
-// so a kernel that does not compile or check is our fault.
+// so a kernel that does not compile or check is our fault. FAILED_PRECONDITION stays: this machine
+// lacks what compiles it, or runs it safely, which says nothing of the kernel.
 absl::Status NamedKernel(const v1::Kernel& kernel, const absl::Status& status);
 
 class KernelMaker {
@@ -58,8 +59,6 @@ class KernelMaker {
   void CountCandidate() { ++cache_.work().candidates_measured; }
 
  private:
-  KernelKey KeyOf(const v1::Kernel& kernel) const;
-
   Cache& cache_;
   TunerProcess& tuner_;
   const internal::TargetReply& machine_;
