@@ -41,9 +41,6 @@ class Planner {
   void AddOutputs();
   void TouchLoops(std::vector<ArenaValue>* live) const;
   void AddLoops();
-  // Sets what the step of a library call asks, whose kernel's sizes are these.
-  void SetCall(const kir::Kernel& kernel, const kir::Stmt& call, const Symbols& sizes,
-               v1::LibraryCall* to) const;
   uint32_t KernelIndex(const kir::Kernel& kernel);
   // Returns the steps of `run`, [first, end), that correspond to a loop's launches.
   std::pair<int, int> StepsOf(const PlanLoop& loop) const;
@@ -263,30 +260,6 @@ uint32_t Planner::KernelIndex(const kir::Kernel& kernel) {
   return it->second;
 }
 
-void Planner::SetCall(const kir::Kernel& kernel, const kir::Stmt& call, const Symbols& sizes,
-                      v1::LibraryCall* to) const {
-  const auto number = [&](int extent) { return *call.extents[extent].constant(); };
-  const auto set = [](const kir::Matrix& from, v1::LibraryCall::Matrix* matrix) {
-    matrix->set_offset(*from.index.constant());
-    matrix->set_stride(*from.stride.constant());
-    matrix->set_transposed(from.transposed);
-    matrix->set_batch_stride(from.batch_stride);
-  };
-  *to->mutable_rows() = Proto(bounds_.Simplify(call.extents[0].Substitute(sizes)));
-  to->set_columns(number(1));
-  to->set_sums(number(2));
-  to->set_batch(number(3));
-  set(call.matrices[0], to->mutable_result());
-  set(call.matrices[1], to->mutable_left());
-  set(call.matrices[2], to->mutable_right());
-  to->set_bias(call.buffer >= 0);
-  for (const int64_t rows : call.ways) {
-    v1::LibraryCall::Way* way = to->add_ways();
-    way->set_rows(rows);
-    way->set_workspace_bytes(kernel.LaunchBuffers() > 0 ? kernel.buffers.back().elements : 0);
-  }
-}
-
 void Planner::AddSteps() {
   for (size_t l = 0; l < in_.launches.size(); ++l) {
     const PlanLaunch& launch = in_.launches[l];
@@ -300,7 +273,11 @@ void Planner::AddSteps() {
       if (call == nullptr) *step->add_sizes() = Proto(dim);
       sizes[absl::StrCat("s", s)] = dim;
     }
-    if (call != nullptr) SetCall(launch.kernel, *call, sizes, step->mutable_library_call());
+    if (call != nullptr) {
+      *step->mutable_library_call() = LibraryCallOf(launch.kernel);
+      *step->mutable_library_call()->mutable_rows() =
+          Proto(bounds_.Simplify(call->extents[0].Substitute(sizes)));
+    }
     *step->mutable_grid() = Proto(bounds_.Simplify(launch.kernel.grid.Substitute(sizes)));
     step->set_scratch_bytes(in_.scratch_bytes(launch.kernel));
     step->set_label(launch.label);
@@ -346,6 +323,31 @@ absl::StatusOr<v1::Plan> Planner::Make() {
 }
 
 }  // namespace
+
+v1::LibraryCall LibraryCallOf(const kir::Kernel& kernel) {
+  const kir::Stmt& call = *kir::CallOf(kernel);
+  const auto number = [&](int extent) { return *call.extents[extent].constant(); };
+  const auto set = [](const kir::Matrix& from, v1::LibraryCall::Matrix* matrix) {
+    matrix->set_offset(*from.index.constant());
+    matrix->set_stride(*from.stride.constant());
+    matrix->set_transposed(from.transposed);
+    matrix->set_batch_stride(from.batch_stride);
+  };
+  v1::LibraryCall to;
+  to.set_columns(number(1));
+  to.set_sums(number(2));
+  to.set_batch(number(3));
+  set(call.matrices[0], to.mutable_result());
+  set(call.matrices[1], to.mutable_left());
+  set(call.matrices[2], to.mutable_right());
+  to.set_bias(call.buffer >= 0);
+  for (const int64_t rows : call.ways) {
+    v1::LibraryCall::Way* way = to.add_ways();
+    way->set_rows(rows);
+    way->set_workspace_bytes(kernel.LaunchBuffers() > 0 ? kernel.buffers.back().elements : 0);
+  }
+  return to;
+}
 
 absl::StatusOr<v1::Plan> MakePlan(const PlanInput& input, const PrintKernel& print) {
   if (input.dim_names.size() != input.dims.size()) {

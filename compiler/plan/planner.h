@@ -85,6 +85,10 @@ using PrintKernel = std::function<std::string(const kir::Kernel& kernel, const s
 // loop reads from outside, and values that it fills, live through all of its iterations.
 absl::StatusOr<v1::Plan> MakePlan(const PlanInput& input, const PrintKernel& print);
 
+// Returns what a kernel that is a library call asks of the library, but for the rows, which depend
+// on dims.
+v1::LibraryCall LibraryCallOf(const kir::Kernel& kernel);
+
 }  // namespace athanor
 
 #endif  // ATHANOR_COMPILER_PLAN_PLANNER_H_

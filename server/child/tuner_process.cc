@@ -284,11 +284,12 @@ absl::Status TunerProcess::CheckSource(absl::string_view source) const {
 }
 
 absl::StatusOr<std::string> TunerProcess::Compile(absl::string_view source,
-                                                  const v1::Target& target) {
+                                                  const v1::Target& target, bool library_call) {
   if (absl::Status s = CheckSource(source); !s.ok()) return s;
   internal::TunerRequest request;
   request.mutable_compile()->set_source(source.data(), source.size());
   *request.mutable_compile()->mutable_target() = target;
+  request.mutable_compile()->set_library_call(library_call);
   absl::StatusOr<internal::TunerReply> reply =
       Call(request, "compiling a kernel", options_.compile_timeout);
   if (!reply.ok()) return reply.status();

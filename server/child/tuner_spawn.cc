@@ -21,6 +21,7 @@
 #include "absl/cleanup/cleanup.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "runtime/cuda/cublaslt.h"
 #include "server/child/child_reaper.h"
 #include "server/child/tuner_channel.h"
 
@@ -32,10 +33,11 @@ using std::chrono::milliseconds;
 // Nothing of the server's environment is the kernels' business.
 constexpr const char* kPassedOn[] = {"LD_LIBRARY_PATH", "ASAN_OPTIONS", "UBSAN_OPTIONS",
                                      "TSAN_OPTIONS"};
-// Says which GPU a number is, how its driver is reached, and where python3 has its compiler.
-constexpr const char* kPassedOnForGpu[] = {"CUDA_VISIBLE_DEVICES", "CUDA_DEVICE_ORDER",
+// Says which GPU a number is, how its driver is reached, where its library of products lies, and
+// where python3 has it and the compiler.
+constexpr const char* kPassedOnForGpu[] = {"CUDA_VISIBLE_DEVICES",    "CUDA_DEVICE_ORDER",
                                            "CUDA_MPS_PIPE_DIRECTORY", "CUDA_MPS_LOG_DIRECTORY",
-                                           "PATH"};
+                                           kCublasltVariable,         "PATH"};
 
 std::vector<std::string> Environment(bool gpu) {
   std::vector<std::string> environment;

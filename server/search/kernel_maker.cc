@@ -35,12 +35,15 @@ absl::StatusOr<KernelObject> KernelMaker::Compile(const v1::Kernel& kernel) {
   if (std::optional<std::string> object = Find(kernel)) {
     return KernelObject{*std::move(object), true};
   }
-  absl::StatusOr<std::string> object = tuner_.Compile(kernel.source(), machine_.target());
+  const auto compile = [&] {
+    return tuner_.Compile(kernel.source(), machine_.target(), kernel.library_call());
+  };
+  absl::StatusOr<std::string> object = compile();
   if (!object.ok() && WorthRetrying(object.status())) {
     LogWarn("kernel compiled once more", {{"kernel", kernel.name()},
                                           {"source_hash", kernel.source_hash()},
                                           {"error", object.status().message()}});
-    object = tuner_.Compile(kernel.source(), machine_.target());
+    object = compile();
   }
   if (!object.ok()) return NamedKernel(kernel, object.status());
   // A search tries no such kernel; a baseline has no other.

@@ -15,15 +15,19 @@
 #include <utility>
 #include <vector>
 
+#include "absl/algorithm/container.h"
 #include "absl/cleanup/cleanup.h"
 #include "absl/strings/str_cat.h"
 #include "compiler/codegen/cpu/clang.h"
 #include "compiler/codegen/cuda/dialect.h"
 #include "compiler/codegen/cuda/nvrtc.h"
 #include "deploy/bazel/libs/status_macros.h"
+#include "proto/athanor/internal/worker.pb.h"
+#include "runtime/cuda/cublaslt.h"
 #include "server/child/compile_flags.h"
 #include "server/child/tuner_channel.h"
 #include "server/plans/kernel_resources.h"
+#include "server/tuner/run/device_worker.h"
 #include "server/tuner/run/host_target.h"
 #include "server/tuner/run/isolated.h"
 #include "server/tuner/run/target_device.h"
@@ -158,6 +162,32 @@ absl::StatusOr<std::string> CompileKernel(absl::string_view source, const v1::Ta
   options.opt_level = flags.opt_level;
   options.prefer_vector_width = flags.prefer_vector_width;
   return CompileToSharedObject(source, ToCpuTarget(target), options);
+}
+
+absl::StatusOr<std::string> CompileCall(absl::string_view text, const v1::Target& target,
+                                        const IsolationLimits& limits, Poor poor) {
+  if (target.blas().empty() || limits.worker == nullptr) {
+    return absl::FailedPreconditionError(absl::StrCat(
+        "the kernel is a library call; this ",
+        target.blas().empty() ? "machine has no library" : "tuner has no device worker"));
+  }
+  internal::WorkerJob job;
+  job.mutable_propose()->set_text(text.data(), text.size());
+  job.mutable_propose()->set_library(target.blas());
+  job.mutable_propose()->set_refuse_poor(poor == Poor::kIsRefused);
+  // A process that is started, opens the library and then hangs is ended before this one would be.
+  constexpr int kParts = 3;
+  IsolationLimits part = limits;
+  part.timeout /= kParts;
+  ASSIGN_OR_RETURN(const internal::WorkerReply reply,
+                   limits.worker->Run("a library's proposal", part, &job));
+  const v1::LibraryObject& object = reply.object();
+  const bool whole = !object.algorithms().empty() &&
+                     absl::c_all_of(object.algorithms(), [](const std::string& algorithm) {
+                       return algorithm.size() == sizeof(CublasAlgorithm);
+                     });
+  if (whole && object.library() == target.blas()) return object.SerializeAsString();
+  return absl::InternalError("a library's proposal: the device worker's reply has none");
 }
 
 void CompileSources(

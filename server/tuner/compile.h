@@ -1,4 +1,5 @@
-// Compiles the sources of kernels, with the flags of their target (server/child/compile_flags.h).
+// Compiles the sources of kernels, with the flags of their target (server/child/compile_flags.h),
+// and has the device worker ask a GPU's library for the calls among them.
 //
 //   CompileSources(sources, target, {.cpu_seconds = 20}, [&](size_t i, auto object) {
 //     ...                       // in any order
@@ -18,6 +19,7 @@
 #include "absl/strings/string_view.h"
 #include "absl/types/span.h"
 #include "proto/athanor/v1/target.pb.h"
+#include "server/tuner/run/isolated.h"
 
 namespace athanor {
 
@@ -39,6 +41,12 @@ enum class Poor {
 // use `cpu_seconds` of processor time; more ends this process (SIGXCPU).
 absl::StatusOr<std::string> CompileKernel(absl::string_view source, const v1::Target& target,
                                           int64_t cpu_seconds, Poor poor = Poor::kServes);
+
+// Returns the object of a kernel that is a library call, a v1::LibraryObject, from the device
+// worker of `limits`; `text` is its KIR. Errors are those of ServeProposeJob (server/tuner/worker)
+// and DeviceWorker::Run; FAILED_PRECONDITION: the target has no library, or this process no worker.
+absl::StatusOr<std::string> CompileCall(absl::string_view text, const v1::Target& target,
+                                        const IsolationLimits& limits, Poor poor = Poor::kServes);
 
 struct CompileSetting {
   int64_t cpu_seconds = 0;  // for each source

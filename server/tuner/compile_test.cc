@@ -2,7 +2,9 @@
 
 #include <unistd.h>
 
+#include <cstdint>
 #include <cstdlib>
+#include <functional>
 #include <map>
 #include <string>
 #include <utility>
@@ -11,6 +13,7 @@
 #include "absl/strings/str_cat.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "server/tuner/run/device_worker_testing.h"
 #include "server/tuner/run/host_target.h"
 
 namespace athanor {
@@ -87,6 +90,74 @@ TEST_F(CompileSourcesTest, OneOrNoSource) {
   const Objects one = Compile({.cpu_seconds = 20, .both = [] { return true; }});
   ASSERT_EQ(one.size(), 1u);
   EXPECT_THAT(std::string(one.at(0).status().message()), HasSubstr("no C"));
+}
+
+// A device worker whose replies a candidate may have forged.
+class CompileCallTest : public ::testing::Test {
+ protected:
+  CompileCallTest() {
+    target_.set_device("cuda");
+    target_.set_blas("a library 1.2");
+    reply_.mutable_object()->set_library(target_.blas());
+    for (int i = 0; i < 2; ++i) reply_.mutable_object()->add_algorithms(std::string(64, 'a'));
+  }
+  absl::StatusOr<std::string> Compile(Poor poor = Poor::kServes) {
+    return CompileCall("a text", target_, worker_.limits(), poor);
+  }
+
+  v1::Target target_;
+  internal::WorkerReply reply_;
+  internal::WorkerJob job_;  // the last
+  FakeWorker worker_{[this](const internal::WorkerJob& job, internal::WorkerReply* reply) {
+    job_ = job;
+    const uint64_t number = reply->number();
+    *reply = reply_;
+    reply->set_number(number);
+  }};
+};
+
+TEST_F(CompileCallTest, TheWorkerIsAskedForTheTargetsLibrary) {
+  const auto object = Compile();
+  ASSERT_TRUE(object.ok()) << object.status();
+  EXPECT_EQ(*object, reply_.object().SerializeAsString());
+  EXPECT_EQ(job_.propose().text(), "a text");
+  EXPECT_EQ(job_.propose().library(), "a library 1.2");
+  EXPECT_FALSE(job_.propose().refuse_poor());
+  EXPECT_LE(2 * job_.timeout_ms(), worker_.limits().timeout.count());
+  EXPECT_TRUE(Compile(Poor::kIsRefused).ok());
+  EXPECT_TRUE(job_.propose().refuse_poor());
+}
+
+TEST_F(CompileCallTest, AReplyThatIsNoObject) {
+  const internal::WorkerReply good = reply_;
+  const std::function<void()> lies[] = {
+      [&] { reply_.clear_object(); },
+      [&] { reply_.mutable_object()->clear_library(); },
+      [&] { reply_.mutable_object()->set_library("a library 1.3"); },
+      [&] { reply_.mutable_object()->clear_algorithms(); },
+      [&] { reply_.mutable_object()->set_algorithms(1, ""); },
+      [&] { reply_.mutable_object()->set_algorithms(0, std::string(63, 'a')); },
+      [&] { reply_.mutable_object()->add_algorithms(std::string(65, 'a')); },
+  };
+  for (const auto& lie : lies) {
+    reply_ = good;
+    lie();
+    const absl::Status status = Compile().status();
+    EXPECT_EQ(status.code(), absl::StatusCode::kInternal) << status;
+    EXPECT_THAT(std::string(status.message()), HasSubstr("the device worker's reply has none"));
+  }
+  reply_ = good;
+  EXPECT_TRUE(Compile().ok());
+}
+
+TEST_F(CompileCallTest, WithoutALibraryOrAWorkerNobodyIsAsked) {
+  EXPECT_EQ(CompileCall("a text", target_, {}).status().code(),
+            absl::StatusCode::kFailedPrecondition);
+  target_.clear_blas();
+  const absl::Status none = Compile().status();
+  EXPECT_EQ(none.code(), absl::StatusCode::kFailedPrecondition) << none;
+  EXPECT_THAT(std::string(none.message()), HasSubstr("this machine has no library"));
+  EXPECT_FALSE(job_.has_propose());
 }
 
 }  // namespace

@@ -82,6 +82,7 @@ struct KernelTrials::Trial {
   internal::CheckRequest& check() const { return *tried.mutable_kernel()->mutable_check(); }
   const internal::SearchKernel& kernel() const { return tried.kernel(); }
   const std::string& source(int i) const { return kernel().check().plan().kernels(i).source(); }
+  bool IsCall(int i) const { return kernel().check().plan().kernels(i).library_call(); }
   bool Has(absl::string_view source) const {
     return absl::c_any_of(kernel().check().plan().kernels(),
                           [&](const v1::Kernel& k) { return k.source() == source; });
@@ -133,9 +134,10 @@ absl::Status KernelTrials::Validate(const internal::TryRequest& request) {
 
 absl::Status KernelTrials::Compile(const internal::TryRequest& request, const Setting& setting,
                                    Send send, absl::Span<Trial> trials) {
-  // Objects of this request, given or made; and the sources that have none, by their first use.
+  // Objects of this request, given or made; and the sources that have none, by their first use:
+  // those of code, and library calls.
   std::map<absl::string_view, std::string> objects;
-  std::vector<absl::string_view> sources;
+  std::vector<absl::string_view> sources, calls;
   const auto given = [](const Trial& trial, int i) { return !trial.tried.objects(i).empty(); };
   for (const Trial& trial : trials) {
     for (int i = 0; i < trial.tried.objects_size(); ++i) {
@@ -146,7 +148,7 @@ absl::Status KernelTrials::Compile(const internal::TryRequest& request, const Se
   for (const Trial& trial : trials) {
     for (int i = 0; i < trial.tried.objects_size(); ++i) {
       if (objects.contains(trial.source(i)) || !lacking.insert(trial.source(i)).second) continue;
-      sources.push_back(trial.source(i));
+      (trial.IsCall(i) ? calls : sources).push_back(trial.source(i));
     }
   }
   std::map<absl::string_view, absl::Status> failed;
@@ -190,20 +192,41 @@ absl::Status KernelTrials::Compile(const internal::TryRequest& request, const Se
                              // The second takes the core of requests: not beside any.
                              .both = setting.quiet};
     Clock::time_point last = Clock::now();
-    CompileSources(sources, request.target(), how, [&](size_t i, absl::StatusOr<std::string> made) {
+    const auto take = [&](absl::string_view source, absl::StatusOr<std::string> made) {
       if (made.ok()) {
-        objects[sources[i]] = *std::move(made);
+        objects[source] = *std::move(made);
       } else {
-        failed[sources[i]] = made.status();
+        failed[source] = made.status();
       }
       const Clock::time_point now = Clock::now();
       for (Trial& trial : trials) {
-        if (trial.outcome.ended() || !trial.Has(sources[i])) continue;
+        if (trial.outcome.ended() || !trial.Has(source)) continue;
         AddTime("compile", now - std::exchange(last, now), &trial.outcome);
         break;
       }
       return tell_all() && now < phase;
-    });
+    };
+    // The worker's socket is this process's alone. A call costs the worker at most, so the first
+    // without an object is still who ends this process.
+    bool going_on = true;
+    for (size_t i = 0; i < calls.size() && going_on; ++i) {
+      absl::StatusOr<std::string> made = absl::UnknownError("not proposed");
+      setting.work(1, [&] {
+        const auto compile = [&] {
+          return CompileCall(calls[i], request.target(), setting.limits, Poor::kIsRefused);
+        };
+        made = compile();
+        // A process that was lost once may have been lost for something else.
+        if (WorthRetrying(made.status())) made = compile();
+      });
+      going_on = take(calls[i], std::move(made));
+    }
+    if (going_on) {
+      CompileSources(sources, request.target(), how,
+                     [&](size_t i, absl::StatusOr<std::string> made) {
+                       return take(sources[i], std::move(made));
+                     });
+    }
   }
   for (size_t t = 0; t < trials.size() && status.ok(); ++t) {
     if (sent[t]) continue;

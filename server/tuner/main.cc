@@ -124,10 +124,11 @@ std::string ValidText(std::string text) {
 }
 
 absl::StatusOr<internal::CompileReply> Compile(const internal::CompileRequest& request,
-                                               int64_t cpu_seconds) {
+                                               int64_t cpu_seconds, const IsolationLimits& limits) {
   const auto start = std::chrono::steady_clock::now();
   absl::StatusOr<std::string> object =
-      CompileKernel(request.source(), request.target(), cpu_seconds);
+      request.library_call() ? CompileCall(request.source(), request.target(), limits)
+                             : CompileKernel(request.source(), request.target(), cpu_seconds);
   if (!object.ok()) return object.status();
   internal::CompileReply reply;
   reply.set_object(*std::move(object));
@@ -284,7 +285,8 @@ absl::Status Child::Answer(const internal::TunerRequest& request, internal::Tune
     case internal::TunerRequest::kLower:
       return Put(LowerGraph(request.lower(), flags_.max_reply_bytes), reply->mutable_lower());
     case internal::TunerRequest::kCompile:
-      return Put(Compile(request.compile(), flags_.compile_seconds), reply->mutable_compile());
+      return Put(Compile(request.compile(), flags_.compile_seconds, kernels),
+                 reply->mutable_compile());
     case internal::TunerRequest::kCheck:
       return Put(CheckKernels(request.check(), kernels, trials_.references()),
                  reply->mutable_check());

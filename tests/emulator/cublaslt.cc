@@ -12,6 +12,8 @@
 // of 4, as the real ones do. Sums of floats are in f64 and rounded once: exact where f32 would be.
 //
 // ATHANOR_EMULATOR_CUBLASLT=N is its version instead of 130100; it refuses algorithms of others.
+// Where an environment is not passed on, there are libraries of other folders: newer/ is version
+// 130200, and hanging/ never says what it proposes.
 // ATHANOR_EMULATOR_CUBLASLT_BIAS=N adds a bias N times: a defect.
 #include "runtime/cuda/cublaslt.h"
 
@@ -61,7 +63,14 @@ uint64_t Setting(const char* variable, uint64_t otherwise) {
   return set != nullptr ? std::strtoull(set, nullptr, 10) : otherwise;
 }
 
-uint64_t Version() { return Setting("ATHANOR_EMULATOR_CUBLASLT", 130100); }
+#ifndef ATHANOR_CUBLASLT_VERSION
+#define ATHANOR_CUBLASLT_VERSION 130100
+#endif
+#ifndef ATHANOR_CUBLASLT_HANGS
+#define ATHANOR_CUBLASLT_HANGS 0
+#endif
+
+uint64_t Version() { return Setting("ATHANOR_EMULATOR_CUBLASLT", ATHANOR_CUBLASLT_VERSION); }
 
 size_t BytesOf(CublasType type) {
   switch (type) {
@@ -418,6 +427,8 @@ cublasLtMatmulAlgoGetHeuristic(CublasHandle, CublasOperation operation, CublasLa
                                int* count) {
   *count = 0;
   if (most <= 0) return kCublasInvalidValue;
+  for (volatile bool hangs = ATHANOR_CUBLASLT_HANGS; hangs;) {
+  }
   const Product product = ProductOf(operation, a, b, d);
   const auto& wanted = *reinterpret_cast<const Preference*>(preference);
   if (const CublasResult supported = Supported(product); supported != kCublasSuccess) {

@@ -1,5 +1,5 @@
-// A tuner for the emulated GPU, and kernels for it. A test has athanor-tuner and both libraries of
-// the emulator among its data.
+// A tuner for the emulated GPU, and kernels for it. A test has athanor-tuner and the driver and
+// compiler of the emulator among its data; its library of products, if there are to be calls.
 #ifndef ATHANOR_TESTS_TUNER_GPU_TUNER_TEST_H_
 #define ATHANOR_TESTS_TUNER_GPU_TUNER_TEST_H_
 
@@ -40,6 +40,7 @@ class GpuTunerTest : public ::testing::Test {
   void SetUp() override {
     const std::string emulator = std::filesystem::absolute("tests/emulator");
     setenv("LD_LIBRARY_PATH", emulator.c_str(), 1);
+    setenv("ATHANOR_CUBLASLT", emulator.c_str(), 1);  // not one of this machine
     options_ = TestOptions();
     options_.gpu = 0;
     options_.nvrtc = emulator;

@@ -41,6 +41,9 @@ enum class ColumnAccess : uint8_t {
   kCall,     // GPUs: read by the target's library, which computes it all in one step of the plan
 };
 
+// Limits of the workspace of kCall, in bytes. A proposal that fits a lower one is that one's.
+inline constexpr int64_t kCallWorkspaces[] = {0, 4 << 20, 32 << 20};
+
 // Tile sizes of a contraction. A register tile is `mr` rows by `nv` vectors of columns; for kDots,
 // `mr` rows by `nv` columns, and for kStaged each thread's; for kTensor, each wave's matrix
 // instructions; for kLibrary and kCall, which tile by themselves, 1 by 1.

@@ -9,6 +9,7 @@
 #include "absl/strings/str_cat.h"
 #include "deploy/bazel/libs/status_macros.h"
 #include "runtime/cpu/device.h"
+#include "runtime/cuda/cublaslt.h"
 #include "runtime/cuda/device.h"
 
 namespace athanor {
@@ -29,6 +30,7 @@ struct Gpu {
 
 absl::Status UseGpu(int ordinal) {
   ASSIGN_OR_RETURN(gpu.driver, CudaDriver::Load());
+  Cublaslt::Load("").status().IgnoreError();  // plans that call it are refused when they load
   gpu.ordinal = ordinal;
   return absl::OkStatus();
 }

@@ -19,8 +19,9 @@
 
 namespace athanor {
 
-// Says which of the machine's GPUs targets of device "cuda" are, and opens its driver while files
-// can be opened. Initialises nothing. Errors are those of CudaDriver::Load.
+// Says which of the machine's GPUs targets of device "cuda" are, and opens its driver and, if there
+// is one, its library of products while files can be opened. Initialises nothing. Errors are those
+// of CudaDriver::Load.
 absl::Status UseGpu(int ordinal);
 
 // Returns whether that GPU is one of tests, whose kernels are code of the host.

@@ -9,6 +9,7 @@
 #include "server/tuner/check/check_run.h"
 #include "server/tuner/measure/measure.h"
 #include "server/tuner/run/target_device.h"
+#include "server/tuner/worker/propose.h"
 
 namespace athanor {
 
@@ -24,6 +25,10 @@ absl::Status WorkerJobs::Answer(const internal::WorkerJob& job, absl::FunctionRe
           std::chrono::microseconds(job.measure().end_us()));
       ASSIGN_OR_RETURN(*reply->mutable_measure(),
                        MeasurePlans(job.measure().request(), {}, traffic_, &measured_, end, drawn));
+      return absl::OkStatus();
+    }
+    case internal::WorkerJob::kPropose: {
+      ASSIGN_OR_RETURN(*reply->mutable_object(), ServeProposeJob(job.propose(), drawn));
       return absl::OkStatus();
     }
     case internal::WorkerJob::KIND_NOT_SET:
