@@ -8,6 +8,7 @@
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
 #include "deploy/bazel/libs/status_macros.h"
+#include "runtime/cuda/cublaslt.h"
 #include "server/base/log.h"
 #include "server/base/options.h"
 #include "server/child/tuner_channel.h"
@@ -42,6 +43,9 @@ absl::Status TunerDevice::UseGpu(const std::string& nvrtc, std::function<void()>
   ASSIGN_OR_RETURN(const int64_t free, gpu.FreeBytes());
   const CudaProperties& told = gpu.properties();
   target_of_gpu_ = gpu.target();
+  // Makes no handle, which is the worker's to have.
+  const absl::StatusOr<const Cublaslt*> library = Cublaslt::Load("");
+  if (library.ok()) target_of_gpu_->set_blas((*library)->version());
   if (const auto limits = LimitsOf(told)) limits_.Fix(*limits);
   // Chips of one architecture are not equally fast.
   driver_ = absl::StrCat(told.name, ", CUDA ", told.driver);
