@@ -232,16 +232,30 @@ struct Work {
     return ((l.batch - 1) * l.batch_stride + (l.columns - 1) * l.stride + l.rows) * BytesOf(l.type);
   }
 
-  double Sum(const void* left, const void* right, int64_t batch, int64_t i, int64_t j,
-             int64_t first, int64_t end) const {
-    const Product& p = product;
-    double sum = 0;
-    for (int64_t k = first; k < end; ++k) {
-      const int64_t in_a = p.operation.transpose_a ? i * p.a.stride + k : k * p.a.stride + i;
-      const int64_t in_b = p.operation.transpose_b ? k * p.b.stride + j : j * p.b.stride + k;
-      sum += Load(left, p.a.type, batch * p.a.batch_stride + in_a) *
-             Load(right, p.b.type, batch * p.b.batch_stride + in_b);
+  // Holds the factors of all sums of one operand: k numbers for each of `count` rows or columns of
+  // the result, which lie side by side in memory if `adjacent`.
+  struct Factors {
+    std::vector<double> numbers;
+    int64_t count, k;
+
+    Factors(const void* base, const Layout& l, bool adjacent, int64_t n, int64_t sums)
+        : count(n), k(sums) {
+      numbers.reserve(l.batch * count * k);
+      for (int64_t batch = 0; batch < l.batch; ++batch) {
+        for (int64_t i = 0; i < count; ++i) {
+          for (int64_t s = 0; s < k; ++s) {
+            const int64_t at = adjacent ? i * l.stride + s : s * l.stride + i;
+            numbers.push_back(Load(base, l.type, batch * l.batch_stride + at));
+          }
+        }
+      }
     }
+    const double* Of(int64_t batch, int64_t i) const { return &numbers[(batch * count + i) * k]; }
+  };
+
+  static double Sum(const double* left, const double* right, int64_t first, int64_t end) {
+    double sum = 0;
+    for (int64_t k = first; k < end; ++k) sum += left[k] * right[k];
     return sum;
   }
 
@@ -279,13 +293,16 @@ struct Work {
         }
       }
     };
+    const Factors of_left(left, p.a, p.operation.transpose_a != 0, p.m(), p.k());
+    const Factors of_right(right, p.b, p.operation.transpose_b == 0, p.n(), p.k());
     if (half > 0) {
       for_each([&](int64_t batch, int64_t i, int64_t j) {
-        Store(parts, kCublasF64, place(batch, i, j), Sum(left, right, batch, i, j, 0, half));
+        Store(parts, kCublasF64, place(batch, i, j),
+              Sum(of_left.Of(batch, i), of_right.Of(batch, j), 0, half));
       });
     }
     for_each([&](int64_t batch, int64_t i, int64_t j) {
-      double sum = Sum(left, right, batch, i, j, half, p.k());
+      double sum = Sum(of_left.Of(batch, i), of_right.Of(batch, j), half, p.k());
       if (half > 0) sum += Load(parts, kCublasF64, place(batch, i, j));
       if (biased) sum += times * Load(row, p.d.type, i);
       Store(result, p.d.type, batch * p.d.batch_stride + j * p.d.stride + i, sum);
