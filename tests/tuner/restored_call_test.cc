@@ -1,11 +1,16 @@
-// Library calls of a server's GPU: searches find them, and a started server uses what an earlier one
-// stored of them, unless its library is another: then the plan stays, and its object is made anew.
+// Library calls of a server's GPU: searches find them, and a started server uses what an earlier
+// one stored of them, unless its library is another: then the plan stays, and its object is made
+// anew.
 #include <stdlib.h>
 
 #include <filesystem>
 #include <memory>
 #include <string>
+#include <utility>
+#include <vector>
 
+#include "absl/algorithm/container.h"
+#include "absl/strings/str_cat.h"
 #include "compiler/ir/graph/graph.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
@@ -110,6 +115,75 @@ TEST_F(RestoredCallTest, AnObjectIsOfOneVersionOfTheLibrary) {
   plan.plan.mutable_kernels(0)->set_source(CallText(1));
   const absl::Status other = backend_->CompileKernel(plan.plan, 0).status();
   EXPECT_EQ(other.code(), Code::kFailedPrecondition) << other;
+}
+
+// `spec` is of a product of w and x, whose columns are the result's last dim or its first: a call
+// computes the one of swapped operands.
+std::string ModelOf(const std::string& spec) {
+  return absl::StrCat(R"(graph "g" { %0 = Input "x" : f32[64, 64] %1 = Parameter "w" : f32[64, 64]
+    %2 = Contract(%1, %0) {spec=")",
+                      spec, R"("} output "y" = %2 })");
+}
+
+class CallSearchTest : public RestoredCallTest {
+ protected:
+  // Returns the plan that the search ends with.
+  CompiledPlan Search(const Graph& graph, bool library = true) {
+    CompiledPlan serving;
+    serving.plan = backend_->Lower(graph, /*plain=*/false).value().plan();
+    for (int i = 0; i < serving.plan.kernels_size(); ++i) {
+      serving.objects.push_back(backend_->CompileKernel(serving.plan, i).value());
+    }
+    // A contraction in pieces would be tried first.
+    PlanSearchOptions options{.max_candidates = 8, .disabled_rules = {"decompose"}};
+    if (!library) options.disabled_rules.push_back("cublaslt");
+    const std::unique_ptr<PlanSearch> search = backend_->NewSearch(graph, serving, options).value();
+    bool stopped = false;
+    for (int steps = 0; steps < 400 && !stopped; ++steps) {
+      auto step = search->Next();
+      EXPECT_TRUE(step.ok()) << step.status();
+      if (!step.ok()) break;
+      stopped = step->stop.has_value();
+      if (!step->found) continue;
+      serving = *step->found;
+      search->Taken(absl::OkStatus());
+    }
+    EXPECT_TRUE(stopped);
+    progress_ = search->progress();
+    return serving;
+  }
+  static bool Calls(const CompiledPlan& plan) {
+    return absl::c_any_of(plan.plan.kernels(), [](const auto& k) { return k.library_call(); });
+  }
+
+  v1::SearchProgress progress_;
+};
+
+TEST_F(CallSearchTest, ASearchTakesACall) {
+  for (const char* spec : {"mk,kn->mn", "km,nk->nm"}) {
+    ASSERT_NO_FATAL_FAILURE(SetUp());  // both find the same kernel
+    ASSERT_NO_FATAL_FAILURE(Start("", "130100"));
+    const Graph graph = *ParseGraph(ModelOf(spec));
+    const CompiledPlan found = Search(graph);
+    EXPECT_TRUE(Calls(found)) << progress_.ShortDebugString();
+    EXPECT_EQ(backend_->Verify(graph, found), absl::OkStatus());
+    EXPECT_FALSE(Calls(Search(graph, /*library=*/false)));
+    // A server that is started again finds its times and objects.
+    ASSERT_NO_FATAL_FAILURE(Start("", "130100"));
+    EXPECT_TRUE(Calls(Search(graph)));
+    EXPECT_GT(progress_.candidates_from_cache(), 0);
+    for (int i = 0; i < found.plan.kernels_size(); ++i) {
+      EXPECT_TRUE(backend_->CompileKernel(found.plan, i)->from_cache);
+    }
+    // Of another version of the library it finds the plan, and neither.
+    ASSERT_NO_FATAL_FAILURE(Start("newer", "130200"));
+    for (int i = 0; i < found.plan.kernels_size(); ++i) {
+      const auto object = backend_->CompileKernel(found.plan, i);
+      ASSERT_TRUE(object.ok()) << object.status();
+      EXPECT_EQ(object->from_cache, !found.plan.kernels(i).library_call());
+    }
+    EXPECT_TRUE(Calls(Search(graph)));
+  }
 }
 
 }  // namespace
