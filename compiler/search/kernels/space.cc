@@ -292,7 +292,7 @@ void AddCalls(const KernelTask& task, const v1::Target& target, std::vector<Kern
   const std::vector<bool> memory = MemoryOf(task.graph, {{start}});
   for (bool swap : {false, true}) {
     if (!FindLibraryCall(task.graph, memory, start.root, start.anchor, swap)) continue;
-    for (int64_t workspace : {0, 4 << 20, 32 << 20}) {
+    for (int64_t workspace : kCallWorkspaces) {
       for (int proposal = 0; proposal < kProposals; ++proposal) {
         all->push_back(start);
         all->back().team = 1;
