@@ -46,7 +46,7 @@ absl::Status Executable::Context::Allocate() {
   if (!executable_->host_memory_) RETURN_IF_ERROR(AllocateBlock());
   FillTables();
   // What is committed as runs touch it is zero then.
-  if (committed_.empty()) RETURN_IF_ERROR(ZeroCounters());
+  if (!later) RETURN_IF_ERROR(ZeroCounters());
   if (executable_->host_memory_) return absl::OkStatus();
   return RecordSpan(program.outer_loops, 0, program.run.size());
 }
