@@ -300,6 +300,7 @@ TEST_P(ExecutorTest, PoisonShowsOutputsOfNothing) {
 class WholeDevice : public ForwardingDevice {
  public:
   using ForwardingDevice::ForwardingDevice;
+  bool CommitsLater(MemoryKind, int64_t) const override { return false; }
   absl::StatusOr<std::unique_ptr<DeviceMemory>> Allocate(MemoryKind kind, int64_t bytes) override {
     ASSIGN_OR_RETURN(std::unique_ptr<DeviceMemory> memory, device_.Allocate(kind, bytes));
     if (kind != MemoryKind::kArena) return memory;

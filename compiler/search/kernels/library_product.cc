@@ -6,6 +6,7 @@
 
 #include "compiler/search/kernels/access.h"
 #include "compiler/search/kernels/contract_roles.h"
+#include "compiler/search/kernels/contract_schedule.h"
 
 namespace athanor {
 namespace {
@@ -88,7 +89,7 @@ class ProductFinder {
   std::optional<MatrixView> Result() {
     for (NodeId n = root_; n != anchor_; n = graph_.node(n).inputs[0]) {
       if (n != root_ && has_memory_[n]) return std::nullopt;
-      if (takes_bias_ && graph_.node(n).op == Op::kAdd) {
+      if (takes_bias_ && IsAddition(graph_.node(n))) {
         if (!TakeBias(n)) return std::nullopt;
         break;
       }
