@@ -10,6 +10,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_replace.h"
+#include "compiler/search/kernels/contract_schedule.h"
 #include "compiler/search/kernels/fusion.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
@@ -563,6 +564,35 @@ TEST(LowerTest, SplitSums) {
     EXPECT_THAT(last, ::testing::ElementsAre(-1, -1));
     ExpectGolden(c.name, text, "compiler/codegen/cuda/testdata/");
   }
+}
+
+// Of no tile or one, of tiles of one axis, and of a batch that calls choose.
+TEST(LowerTest, SplitsThatASearchMakesAreLowered) {
+  v1::Target gpu = Gpu();
+  gpu.set_cpu("sm_80");
+  gpu.set_threads(132 * 2048);
+  int splits = 0, lowered = 0;
+  for (const char* rows : {"b", "c", "2*b + 5", "64"}) {
+    for (const char* batch : {"", "b, "}) {
+      const std::string a = batch[0] == 0 ? "" : "a";
+      const absl::StatusOr<Graph> g = ParseGraph(absl::StrCat(
+          "graph \"\" { dim b in [0, 30] dim c in [1, 200] %0 = Input \"x\" : f16[", batch, rows,
+          ", 1000] %1 = Input \"w\" : f16[", batch, "1000, 64] %2 = Contract(%0, %1) {spec=\"", a,
+          "mk,", a, "kn->", a, "mn\"} output \"y\" = %2 }"));
+      ASSERT_TRUE(g.ok()) << g.status();
+      KernelChoice choice{.root = 2, .kind = KernelKind::kContract, .anchor = 2, .team = 128};
+      for (const bool swap : {false, true}) {
+        for (const ContractSchedule& s : TileSchedules(*g, 2, swap, gpu)) {
+          if (s.split == 1 || splits++ % 23 != 0) continue;
+          choice.contract = s;
+          const auto k = LowerKernel({*g, MemoryOf(*g, {{choice}}), gpu}, choice);
+          EXPECT_TRUE(k.ok()) << batch << rows << ": " << ScheduleText(choice) << k.status();
+          ++lowered;
+        }
+      }
+    }
+  }
+  EXPECT_GT(lowered, 12);
 }
 
 TEST(LowerTest, SplitSumsNeedABoundOfTheGrid) {
