@@ -7,9 +7,9 @@
 // The text is one function, `athanor_kernel` (runtime/kernel_abi.h), that takes one struct by
 // value, all of whose members have 8 bytes:
 //
-//   {pointer, bytes} of each global buffer and each of the launch, in the order of the launch's
-//   buffer table the sizes work items; address of the workspace; bytes of it per team; address of
-//   an ErrorSlot
+//   {pointer, bytes} of each buffer but scratch, in the order of the launch's buffer table
+//   the sizes
+//   work items; address of the workspace; bytes of it per team; address of an ErrorSlot
 //
 // so that a launch can build it, and read it, without knowing the kernel. Each buffer lies at a
 // multiple of its elements' size. The workspace holds CudaWorkspaceBytes for every team that is
