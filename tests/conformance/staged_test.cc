@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "compiler/ir/sample/compare.h"
 #include "compiler/search/kernels/contract_schedule.h"
 #include "compiler/search/kernels/fusion.h"
 #include "compiler/search/kernels/space.h"
@@ -121,6 +122,47 @@ TEST_P(StagedTest, SplitSumsGiveTheReferencesValues) {
                    .split = split});
   }
   Expect(all, kSplitSizes);
+}
+
+// Products one behind the other in a plan, two of them of one kernel: each launch finds its own
+// counters at zero, in call after call, also where no call has more than one tile.
+TEST(StagedPlanTest, SplitsTheSumsOfSeveralProducts) {
+  for (const int64_t most : {30, 90}) {
+    const absl::StatusOr<Graph> graph =
+        ParseGraph(absl::StrCat("graph \"\" { dim b in [0, ", most, R"(] %0 = Input "x" : f32[b, 80]
+        %1 = Parameter "u" : f32[80, 64] %2 = Parameter "w" : f32[64, 64]
+        %3 = Contract(%0, %1) {spec="mk,kn->mn"} %4 = Tanh(%3)
+        %5 = Contract(%4, %2) {spec="mk,kn->mn"} %6 = Contract(%5, %2) {spec="mk,kn->mn"}
+        %7 = Contract(%6, %2) {spec="mk,kn->mn"} %8 = Add(%7, %4)
+        %9 = IndexMap(%8) {map=map[64, b]($1, $0)} output "y" = %9 })"));
+    ASSERT_TRUE(graph.ok()) << graph.status();
+    const v1::Target target = TestTargets({0})[0];
+    Genome genome = ChooseKernels(*graph, target);
+    for (KernelChoice& kernel : genome.kernels) {
+      if (kernel.kind != KernelKind::kContract) continue;
+      kernel.contract = StagedSchedules(/*bytes=*/4)[0];
+      kernel.contract.split = 3;
+      kernel.team = 128;
+    }
+    std::mt19937 rng(3);
+    const std::vector<Tensor> weights = {RandomTensor(DType::kF32, {80, 64}, rng, 0.1),
+                                         RandomTensor(DType::kF32, {64, 64}, rng, 0.1)};
+    absl::StatusOr<Compiled> compiled = CompileScheduled({*graph, genome}, weights, target);
+    ASSERT_TRUE(compiled.ok()) << compiled.status();
+    int counters = 0;
+    for (const v1::Buffer& buffer : compiled->plan().buffers()) counters += buffer.zeroed();
+    EXPECT_EQ(counters, 4);
+    EXPECT_LT(compiled->plan().kernels_size(), compiled->plan().run_size());
+    for (const int64_t rows : {int64_t{7}, int64_t{0}, most, int64_t{1}, most - 1}) {
+      const Tensor x = RandomTensor(DType::kF32, {rows, 80}, rng);
+      const auto got = compiled->Run({x});
+      ASSERT_TRUE(got.ok()) << got.status();
+      const auto want = Evaluate(*graph, {x, weights[0], weights[1]});
+      ASSERT_TRUE(want.ok()) << want.status();
+      const absl::Status same = CompareTensors((*got)[0], (*want)[0], 2e-5, 2e-5);
+      EXPECT_TRUE(same.ok()) << same << " at " << rows;
+    }
+  }
 }
 
 INSTANTIATE_TEST_SUITE_P(Contractions, StagedTest, testing::ValuesIn(kCases),
