@@ -7,6 +7,8 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "server/tuner/run/target_device.h"
+#include "server/tuner/worker/propose.h"
+#include "tests/tuner/gpu_calls.h"
 
 namespace athanor {
 namespace {
@@ -47,6 +49,24 @@ TEST_F(ShortMemoryTest, OnlyAJobThatHadAlmostAllOfItWantsTooMuch) {
   const absl::Status wrong =
       RunOnDevice(target_, 1, [](Device*) { return absl::DataLossError("wrong"); });
   EXPECT_EQ(wrong, absl::DataLossError("wrong"));
+}
+
+TEST_F(ShortMemoryTest, WhatAProposalIsRefusedForIsNoLackOfMemory) {
+  ASSERT_TRUE(UseGpu(0).ok());
+  CudaDevice* const gpu = TheGpu().value();
+  const std::unique_ptr<DeviceMemory> held =
+      gpu->Allocate(MemoryKind::kScratch, gpu->properties().memory_bytes / 2).value();
+  internal::ProposeJob job;
+  job.set_library("cuBLASLt 13.1.0");
+  job.set_text(CallText(0));
+  const auto object = ServeProposeJob(job, [] {});
+  EXPECT_TRUE(object.ok()) << object.status();
+  // It needs none of the workspace.
+  job.set_text(CallText(1, 32 << 20));
+  job.set_refuse_poor(true);
+  const absl::Status poor = ServeProposeJob(job, [] {}).status();
+  EXPECT_EQ(poor.code(), absl::StatusCode::kResourceExhausted) << poor;
+  EXPECT_FALSE(IsShortOfMemory(poor));
 }
 
 }  // namespace

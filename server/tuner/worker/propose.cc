@@ -99,10 +99,15 @@ absl::StatusOr<v1::LibraryObject> ServeProposeJob(const internal::ProposeJob& jo
                        library->version(), "; a server that is started again has the same"));
     }
     drawn();
+    absl::Status asked;
     object = ProposeObject(job, [&](const LibraryCall& call, int most, int64_t most_workspace) {
-      return library->Propose(call, most, most_workspace);
+      absl::StatusOr<std::vector<LibraryCall>> proposals =
+          library->Propose(call, most, most_workspace);
+      asked.Update(proposals.status());
+      return proposals;
     });
-    return object.status();
+    // What ProposeObject refuses is no lack of the GPU's memory, however little of it is free.
+    return asked;
   });
   if (!status.ok()) return status;
   return object;
