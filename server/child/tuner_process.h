@@ -90,8 +90,9 @@ class TunerProcess {
   // INVALID_ARGUMENT: such a source is not compiled.
   absl::Status CheckSource(absl::string_view source) const;
   // A kernel's object, as server/tuner/compile.h has them: of code or, with `library_call`, of what
-  // target.blas proposes for it. INVALID_ARGUMENT: the compiler refuses the source, or the library
-  // has no such proposal. FAILED_PRECONDITION: there is none for the target.
+  // target.blas proposes for it. INVALID_ARGUMENT: the compiler refuses the source, or it is
+  // no call. OUT_OF_RANGE: the library has no such proposal. FAILED_PRECONDITION: there is none for
+  // the target.
   absl::StatusOr<std::string> Compile(absl::string_view source, const v1::Target& target,
                                       bool library_call = false);
   // OK if every output is within its tolerance (server/tuner/check/check.h). DATA_LOSS: a value is

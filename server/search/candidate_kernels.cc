@@ -200,7 +200,9 @@ void CandidateKernels::TakeVerdict(Trial& trial, const internal::TryOutcome& par
   switch (part.failed_at()) {
     case internal::TryOutcome::COMPILE: {
       const v1::Kernel& failed = plan.kernels(static_cast<int>(part.failed_kernel()));
-      const absl::Status status = NamedKernel(failed, Prefixed("compiling a kernel: ", said));
+      absl::Status status = NamedKernel(failed, Prefixed("compiling a kernel: ", said));
+      // The search learns that the library has no later proposals either.
+      if (absl::IsOutOfRange(said)) status = absl::OutOfRangeError(status.message());
       return Fail(trial, status, FailureKind::kCompile);
     }
     case internal::TryOutcome::CHECK:

@@ -11,6 +11,7 @@
 #include <string>
 #include <vector>
 
+#include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "compiler/search/kernels/cost.h"
@@ -483,6 +484,36 @@ TEST(LibraryCallTest, CostWhatTheirWayDoes) {
   // Ways of 1024 and 2048 rows.
   EXPECT_LT(Price(task, 0, {1024, 10}), Price(task, 0, {1025, 10}));
   EXPECT_EQ(Price(task, 0, {1025, 10}), Price(task, 0, {2048, 10}));
+}
+
+// Without a workspace the library has proposals 0 and 1.
+TEST(LibraryCallTest, BehindAMissingProposalNoneIsAskedFor) {
+  TuningContext context{Gpu(), Machine::Typical(Gpu()), {SizePoint()}, {1}};
+  Tuning tuning(Task(Product("f16[512, 4096]", "f16[4096, 4096]", "mk,kn->mn")), &context);
+  std::mt19937_64 random(1);
+  std::map<int64_t, std::set<int>> asked;  // by workspace
+  size_t others = 0;
+  for (; const std::optional<size_t> pick = tuning.Pick(random);) {
+    const ContractSchedule s = tuning.schedule(*pick).contract;
+    const bool call = IsCall(tuning.schedule(*pick));
+    tuning.Ask(*pick);
+    if (call) {
+      asked[s.workspace].insert(s.proposal);
+    } else {
+      ++others;
+    }
+    if (call && s.workspace == 0 && s.proposal >= 2) {
+      tuning.Tell(*pick, absl::OutOfRangeError("there is none"));
+    } else if (call && s.workspace == 32 << 20) {
+      tuning.Tell(*pick, absl::ResourceExhaustedError("poor"));
+    } else {
+      tuning.Tell(*pick, Seconds{call ? 1.0 + s.proposal : 100.0});
+    }
+  }
+  EXPECT_GT(others, 0u);
+  EXPECT_EQ(asked[0], std::set<int>({0, 1, 2}));
+  EXPECT_EQ(asked[4 << 20].size(), 8u);
+  EXPECT_EQ(asked[32 << 20].size(), 8u);
 }
 
 TEST(LibraryCallTest, TheBestIsMeasuredSecond) {

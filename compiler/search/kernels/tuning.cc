@@ -5,6 +5,7 @@
 #include <numeric>
 #include <utility>
 
+#include "absl/status/status.h"
 #include "compiler/search/kernels/space.h"
 
 namespace athanor {
@@ -146,11 +147,24 @@ void Tuning::Ask(size_t schedule) {
   ++asked_count_;
 }
 
+void Tuning::LeaveOutProposalsBehind(size_t schedule) {
+  if (!IsCall(schedules_[schedule])) return;
+  const ContractSchedule& missing = schedules_[schedule].contract;
+  for (size_t s = 0; s < schedules_.size(); ++s) {
+    const ContractSchedule& call = schedules_[s].contract;
+    if (IsCall(schedules_[s]) && call.swap == missing.swap && call.workspace == missing.workspace &&
+        call.proposal > missing.proposal) {
+      asked_[s] = true;
+    }
+  }
+}
+
 bool Tuning::Tell(size_t schedule, const absl::StatusOr<Seconds>& outcome) {
   ++measured_;
   if (!outcome.ok()) {
     ++failed_;
     ++since_better_;
+    if (absl::IsOutOfRange(outcome.status())) LeaveOutProposalsBehind(schedule);
     return false;
   }
   if (first_.empty()) first_ = *outcome;

@@ -80,7 +80,8 @@ class Tuning {
   std::optional<size_t> Find(const KernelChoice& like);
   // Marks the schedule as asked for; Tell answers it.
   void Ask(size_t schedule);
-  // Records an outcome. Returns true if it is the best so far.
+  // Records an outcome. Returns true if it is the best so far. OUT_OF_RANGE: the library has no
+  // such proposal for a call, and so none of the later ones, which are not asked for.
   bool Tell(size_t schedule, const absl::StatusOr<Seconds>& outcome);
 
  private:
@@ -89,6 +90,7 @@ class Tuning {
   // Returns the prediction by `costs`, weighted.
   double Predicted(const std::vector<TaskCost>& costs, const KernelChoice& choice) const;
   std::optional<size_t> OpenNeighbour();
+  void LeaveOutProposalsBehind(size_t schedule);
 
   const TuningContext& context_;
   const KernelTask task_;

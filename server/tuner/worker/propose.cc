@@ -68,7 +68,7 @@ absl::StatusOr<v1::LibraryObject> ProposeObject(const internal::ProposeJob& job,
     const int count = static_cast<int>(proposals.size());
     const int least = &way == &ways.front() ? rank + 1 : 1;
     if (count < least) {
-      return absl::InvalidArgumentError(absl::StrCat(
+      return absl::OutOfRangeError(absl::StrCat(
           job.library(), " proposes ", count, " ways to multiply ", way.rows, " rows with ",
           workspace, " bytes of workspace; proposal ", rank, " needs ", least));
     }

@@ -20,9 +20,10 @@ using ProposeWays = absl::FunctionRef<absl::StatusOr<std::vector<LibraryCall>>(
     const LibraryCall& call, int most, int64_t most_workspace)>;
 
 // Returns one algorithm for each way of the call: of the library's proposals the one whose rank the
-// text has, or its last. INVALID_ARGUMENT: the text is no call that verifies, or the first way has
-// fewer proposals. RESOURCE_EXHAUSTED: what was chosen needs no more workspace than a lower limit
-// of the schedules gives, which a job may refuse as poor. Other errors are those of `propose`.
+// text has, or its last. INVALID_ARGUMENT: the text is no call that verifies. OUT_OF_RANGE: the
+// first way has fewer proposals, or another has none. RESOURCE_EXHAUSTED: what was chosen needs no
+// more workspace than a lower limit of the schedules gives, which a job may refuse as poor. Other
+// errors are those of `propose`.
 absl::StatusOr<v1::LibraryObject> ProposeObject(const internal::ProposeJob& job,
                                                 ProposeWays propose);
 

@@ -98,7 +98,7 @@ TEST_F(ProposeTest, ABatchHasStrides) {
       "kernel() grid 1\nb0: f64 out\nb1: f64 in\nb2: f64 in\n"
       "call b0[0] stride 3 batch_stride 15 = b1[0] stride 7 batch_stride 35 * b2[0] stride 3: f64 "
       "rows 5 columns 3 sums 7 batch 11 ways 5 proposal 0\n");
-  EXPECT_EQ(object.status().code(), Code::kInvalidArgument);  // there is no list of 5 rows
+  EXPECT_EQ(object.status().code(), Code::kOutOfRange);  // there is no list of 5 rows
   ASSERT_EQ(asked_.size(), 1u);
   EXPECT_EQ(asked_[0].batch, 11);
   EXPECT_EQ(asked_[0].result.batch_stride, 15);
@@ -111,14 +111,14 @@ TEST_F(ProposeTest, AWayTakesTheRankOrItsLastAndTheFirstHasIt) {
   lists_ = {{64, {0, 0, 0}}, {128, {0}}};
   EXPECT_THAT(Propose(TextOf(0, 2))->algorithms(), ElementsAre("64/2", "128/0"));
   const absl::Status high = Propose(TextOf(0, 3)).status();
-  EXPECT_EQ(high.code(), Code::kInvalidArgument);
+  EXPECT_EQ(high.code(), Code::kOutOfRange);
   EXPECT_THAT(high.message(), HasSubstr("proposes 3 ways to multiply 64 rows"));
   lists_[128].clear();
   const absl::Status none = Propose(TextOf(0, 0)).status();
-  EXPECT_EQ(none.code(), Code::kInvalidArgument);
+  EXPECT_EQ(none.code(), Code::kOutOfRange);
   EXPECT_THAT(none.message(), HasSubstr("proposes 0 ways to multiply 128 rows"));
   lists_ = {{64, {}}, {128, {0}}};
-  EXPECT_EQ(Propose(TextOf(0, 0)).status().code(), Code::kInvalidArgument);
+  EXPECT_EQ(Propose(TextOf(0, 0)).status().code(), Code::kOutOfRange);
   EXPECT_EQ(Propose(TextOf(0, 1 << 30)).status().code(), Code::kInvalidArgument);
 }
 
