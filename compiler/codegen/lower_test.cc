@@ -566,7 +566,7 @@ TEST(LowerTest, SplitSums) {
   }
 }
 
-// Of no tile or one, of tiles of one axis, and of a batch that calls choose.
+// Covers no tile and one, tiles along one axis, and a batch that calls choose.
 TEST(LowerTest, SplitsThatASearchMakesAreLowered) {
   v1::Target gpu = Gpu();
   gpu.set_cpu("sm_80");

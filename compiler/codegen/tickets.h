@@ -1,5 +1,5 @@
-// What items of a kernel share: counters that they draw tickets from, and memory of the launch in
-// which each leaves what the last one to draw reads.
+// Checks the memory that items of a kernel share: counters that they draw tickets from, and memory
+// of the launch, in which each leaves what the last one to draw reads.
 //
 //   store b3[128*g + lane] = v5: f32x128          // each item's part, in elements of its own
 //   v7: i32 = ticket b4[floordiv(g, 4)] of 4      // items 4*n to 4*n + 3 draw counter n

@@ -18,7 +18,7 @@ TEST(Backends, AnUnknownDeviceIsNamed) {
               AllOf(HasSubstr("\"abacus\" has no backend"), HasSubstr("cpu, cuda")));
 }
 
-// Of a GPU's kernels: teams of threads, and memory that items share.
+// Takes what only a GPU's kernels have: teams of threads, and memory that items share.
 TEST(Backends, ACpuHasNeitherTeamsNorMemoryOfALaunch) {
   const Backend& cpu = *FindBackend("cpu").value();
   kir::Kernel kernel;

@@ -157,7 +157,7 @@ absl::Status Planner::PlaceArena() {
       if (OfLaunch(v) && kir::CallOf(launch.kernel) != nullptr) {
         live[v].alignment = kWorkspaceAlignment;
       }
-      // What the counters are after a run they are before the next one.
+      // The next run finds the counters as this one leaves them.
       if (in_.values[v].zeroed) {
         live[v].Touch(0);
         live[v].Touch(static_cast<int>(run_.size()) - 1);

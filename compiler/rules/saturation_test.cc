@@ -72,8 +72,8 @@ TEST(SaturationTest, ADecoderLayersNormsGoIntoItsWeights) {
   EXPECT_GT(Unions(report, "contract_gives_factor"), 0u);  // root mean squares
 }
 
-// Of few tokens each contraction has sums that are long beside its results, and so two more forms,
-// which share operands as it does.
+// A few tokens make the sums of each contraction long beside its results, and so give it two more
+// forms, which share operands as it does.
 TEST(SaturationTest, SumsInPiecesOfFewTokensComeToAnEnd) {
   size_t nodes[2];
   for (const int64_t tokens : {1024, 2}) {

@@ -81,7 +81,7 @@ TEST(GenomesOnGpuTest, AreRight) {
     SCOPED_TRACE(ToText(*form));
     Check(*form, scheduled, target, i, &counted, &refused);
   }
-  // Of 688, one was.
+  // One of 688 was refused when this was written.
   EXPECT_LE(refused, 2 + count / 50);
   // The share of a few genomes is that of their graphs.
   constexpr int kMany = 100;

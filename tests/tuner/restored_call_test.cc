@@ -175,7 +175,7 @@ TEST_F(CallSearchTest, ASearchTakesACall) {
     for (int i = 0; i < found.plan.kernels_size(); ++i) {
       EXPECT_TRUE(backend_->CompileKernel(found.plan, i)->from_cache);
     }
-    // Of another version of the library it finds the plan, and neither.
+    // With another version of the library it finds the plan, but neither object nor times.
     ASSERT_NO_FATAL_FAILURE(Start("newer", "130200"));
     for (int i = 0; i < found.plan.kernels_size(); ++i) {
       const auto object = backend_->CompileKernel(found.plan, i);

@@ -203,10 +203,10 @@ TEST(ContractSplitsSumTest, KnowsDTypesLettersAndDims) {
   EXPECT_EQ(Splits(Product("[b, 4096]", "[4096, 64]", "mk,kn->mn")), 2u);
   EXPECT_EQ(Splits(Product("[s, 4096]", "[4096, 64]", "mk,kn->mn")), 0u);
   EXPECT_EQ(Splits(Product("[8, s]", "[s, 64]", "mk,kn->mn")), 0u);
-  // Of several sums, or of one operand's alone, none.
+  // Does nothing where several letters are summed, or one of one operand alone.
   EXPECT_EQ(Splits(Product("[8, 4096, 3]", "[4096, 3, 64]", "mkj,kjn->mn")), 0u);
   EXPECT_EQ(Splits(Product("[8, 4096]", "[64]", "mk,n->mn")), 0u);
-  // What is computed once per model.
+  // Does nothing to what is computed once per model.
   EXPECT_EQ(Splits(R"(%0 = Parameter "x" : f32[8, 4096] %1 = Parameter "w" : f32[4096, 64]
                       %2 = Contract(%0, %1) {spec="mk,kn->mn"} output "y" = %2)"),
             0u);

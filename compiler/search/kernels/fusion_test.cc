@@ -524,7 +524,7 @@ TEST(FusionTest, MatrixInstructionsTakeOperandsFromBehindTheirCasts) {
     // Elsewhere each has memory.
     EXPECT_EQ(OnGpu(body, Gpu("sm_75")), "map 2, map 3, contract 4") << operands;
     EXPECT_EQ(OnGpu(body, Target()), "map 2, map 3, contract 4") << operands;
-    // One without the other is no use.
+    // Neither is of use without the other.
     EXPECT_EQ(OnGpu(body, Gpu(), {2}), "map 2, map 3, contract 4") << operands;
   }
   EXPECT_EQ(OnGpu(OfCasts("i8", "f32") + "output \"y\" = %4"), "map 2, map 3, contract 4");
@@ -554,7 +554,7 @@ TEST(FusionTest, CastsThatOthersReadHaveMemory) {
   const std::string second = R"(%5 = Input "v" : i8[64, 128] %6 = Cast(%5) {dtype=i32}
                                 %7 = Contract(%2, %6) {spec="mk,kn->mn"} output "y" = %4 )";
   EXPECT_EQ(OnGpu(body + second + "output \"z\" = %7"), "tensor 4, tensor 7");
-  // One is none, so its operands have memory; so has the other's, and then that of the third.
+  // One product is none of those, so its operands have memory, and then the others' have too.
   const std::string small = R"(%8 = Input "u" : i8[64, 3] %9 = Cast(%8) {dtype=i32}
                                %10 = Contract(%2, %9) {spec="mk,kn->mn"} output "z" = %7 )";
   EXPECT_EQ(OnGpu(body + second + small + "output \"t\" = %10"),
