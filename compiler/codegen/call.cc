@@ -2,6 +2,7 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <variant>
 
 #include "absl/strings/str_cat.h"
 #include "compiler/codegen/lower.h"
@@ -11,7 +12,7 @@ namespace athanor {
 
 absl::Status LowerCall(KernelBuilder& b) {
   const LowerInput& in = b.input;
-  const ContractSchedule& s = b.choice.contract;
+  const auto& s = std::get<CallSchedule>(b.choice.contract);
   const std::string about = absl::StrCat(in.graph.Describe(b.choice.anchor), ": ");
   if (in.target.blas().empty() || !HasTeams(in.target)) {
     return absl::InternalError(absl::StrCat(about, "the target (device \"", in.target.device(),

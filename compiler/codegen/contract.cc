@@ -12,6 +12,7 @@
 #include <set>
 #include <string>
 #include <utility>
+#include <variant>
 
 #include "absl/functional/function_ref.h"
 #include "absl/strings/str_cat.h"
@@ -70,7 +71,7 @@ class ContractLowering {
       : b_(b),
         e_(b.emitter),
         node_(b.input.graph.node(b.choice.anchor)),
-        s_(b.choice.contract),
+        s_(std::get<PanelSchedule>(b.choice.contract)),
         roles_(FindContractRoles(b.input.graph, node_, s_.swap)),
         accumulator_(AccumulatorOf(node_.type.dtype)),
         lanes_(b.LanesFor(DTypeBytes(accumulator_))),
@@ -157,7 +158,7 @@ class ContractLowering {
   KernelBuilder& b_;
   kir::Emitter& e_;
   const Node& node_;
-  const ContractSchedule& s_;
+  const PanelSchedule& s_;
   ContractRoles roles_;
   DType accumulator_;
   int lanes_;
@@ -372,7 +373,8 @@ Var ContractLowering::ColumnVector(const Expr& panel, int v, const Expr& k, cons
   if (s_.columns == ColumnAccess::kAhead) {
     Coordinates c = batch_;
     c.insert(c.end(), {panel, k, v * lanes_ + e_.Lane(lanes_)});
-    Var value = e_.Load(b_.at.BufferOf(s_.packed, false), b_.at.Offset(s_.packed, c), lanes_, {});
+    Var value = e_.Load(b_.at.BufferOf(b_.choice.packed, false), b_.at.Offset(b_.choice.packed, c),
+                        lanes_, {});
     return e_.Cast(value, accumulator_);
   }
   const NodeId operand = node_.inputs[roles_.column_operand];
@@ -536,10 +538,11 @@ Coordinates ContractLowering::At(const std::string& letters, const Expr& m, cons
 }  // namespace
 
 absl::Status LowerContract(KernelBuilder& b) {
-  if (b.choice.contract.columns == ColumnAccess::kLibrary) return LowerLibraryProduct(b);
-  if (b.choice.contract.columns == ColumnAccess::kCall) return LowerCall(b);
-  if (b.choice.contract.columns == ColumnAccess::kStaged) return LowerStaged(b);
-  if (b.choice.contract.columns == ColumnAccess::kTensor) return LowerTensor(b);
+  const ContractSchedule& s = b.choice.contract;
+  if (std::holds_alternative<LibrarySchedule>(s)) return LowerLibraryProduct(b);
+  if (std::holds_alternative<CallSchedule>(s)) return LowerCall(b);
+  if (IsTensor(s)) return LowerTensor(b);
+  if (std::holds_alternative<TileSchedule>(s)) return LowerStaged(b);
   return ContractLowering(b).Lower();
 }
 

@@ -6,6 +6,7 @@
 #include <optional>
 #include <string>
 #include <utility>
+#include <variant>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
@@ -28,10 +29,10 @@ class LibraryLowering {
       : b_(b),
         e_(b.emitter),
         node_(b.input.graph.node(b.choice.anchor)),
-        s_(b.choice.contract),
+        s_(std::get<LibrarySchedule>(b.choice.contract)),
         roles_(FindContractRoles(b.input.graph, node_, s_.swap)),
         lanes_(b.LanesFor(DTypeBytes(node_.type.dtype))),
-        block_columns_(s_.panels_per_item * s_.nv * lanes_) {}
+        block_columns_(s_.panels_per_item * lanes_) {}
 
   absl::Status Lower();
 
@@ -43,7 +44,7 @@ class LibraryLowering {
   KernelBuilder& b_;
   kir::Emitter& e_;
   const Node& node_;
-  const ContractSchedule& s_;
+  const LibrarySchedule& s_;
   const ContractRoles roles_;
   const int lanes_;
   const int64_t block_columns_;

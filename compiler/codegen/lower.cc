@@ -7,6 +7,7 @@
 #include <set>
 #include <string>
 #include <utility>
+#include <variant>
 
 #include "absl/strings/str_cat.h"
 #include "compiler/codegen/axes.h"
@@ -201,9 +202,7 @@ std::string KernelName(const LowerInput& in, const KernelChoice& choice) {
   if (choice.anchor >= 0 && choice.anchor != choice.root) {
     name = std::string(OpName(in.graph.node(choice.anchor).op)) + "_" + name;
   }
-  const bool library =
-      choice.kind == KernelKind::kContract && choice.contract.columns == ColumnAccess::kLibrary;
-  if (library) name = "openblas_" + name;
+  if (IsLibraryProduct(choice)) name = "openblas_" + name;
   if (IsCall(choice)) name = "cublaslt_" + name;
   return name;
 }
@@ -314,12 +313,9 @@ bool IsAbout(const Graph& graph, const KernelChoice& choice) {
 
 // Reports whether a team of the choice's threads can compute it on the target.
 bool TakesTeam(const v1::Target& target, const KernelChoice& choice) {
-  const bool alone =
-      choice.kind == KernelKind::kSort || IsCall(choice) ||
-      (choice.kind == KernelKind::kContract && choice.contract.columns == ColumnAccess::kLibrary);
+  const bool alone = choice.kind == KernelKind::kSort || IsCall(choice) || IsLibraryProduct(choice);
   const bool block =
-      choice.kind == KernelKind::kContract && (choice.contract.columns == ColumnAccess::kStaged ||
-                                               choice.contract.columns == ColumnAccess::kTensor);
+      choice.kind == KernelKind::kContract && std::holds_alternative<TileSchedule>(choice.contract);
   if (block && choice.team != kir::kBlockThreads) return false;
   return choice.team == 1 || (IsTeam(choice.team) && LanesOf(target, 1) == 1 && !alone);
 }

@@ -84,13 +84,13 @@ absl::Status LowerMap(KernelBuilder& b);
 absl::Status LowerContract(KernelBuilder& b);
 absl::Status LowerAttention(KernelBuilder& b);
 absl::Status LowerSort(KernelBuilder& b);
-// Lowers a contraction whose schedule says ColumnAccess::kLibrary.
+// Lowers a contraction of a LibrarySchedule.
 absl::Status LowerLibraryProduct(KernelBuilder& b);
-// Lowers one whose schedule says ColumnAccess::kCall: to a kernel that is a call (kir::CallOf).
+// Lowers one of a CallSchedule: to a kernel that is a call (kir::CallOf).
 absl::Status LowerCall(KernelBuilder& b);
-// Lowers one whose schedule says ColumnAccess::kStaged.
+// Lowers one of a TileSchedule whose threads multiply.
 absl::Status LowerStaged(KernelBuilder& b);
-// Lowers one whose schedule says ColumnAccess::kTensor.
+// Lowers one of a TileSchedule of matrix instructions.
 absl::Status LowerTensor(KernelBuilder& b);
 
 }  // namespace athanor

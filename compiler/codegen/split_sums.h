@@ -1,4 +1,4 @@
-// The sums of a tile that several work items share (ContractSchedule.split): item tile * S + share
+// The sums of a tile that several work items share (TileSchedule.split): item tile * S + share
 // sums its share of the products and keeps the sums in memory of the launch. The last item of a
 // tile to do so, by a ticket, adds up what all S have kept, its own too, in the order of the
 // shares: the same bits whichever it is. Nobody waits for another.

@@ -1,9 +1,9 @@
 // Contractions of a block of a GPU's threads whose operands are both staged in shared memory
-// (ColumnAccess::kStaged): tiles of the memory hierarchy, as CUTLASS and others have them. A work
-// item is a tile of the result. It walks the sums kc at a time: the team copies kc x rows and
-// kc x columns into scratch, then each thread multiplies them into its block of mr x nv sums, which
-// are registers. The sums go to the epilogue through scratch, where lanes run along columns.
-// Several items may share the sums of a tile (split_sums.h).
+// (TileSchedule): tiles of the memory hierarchy, as CUTLASS and others have them. A work item is a
+// tile of the result. It walks the sums kc at a time: the team copies kc x rows and kc x columns
+// into scratch, then each thread multiplies them into its block of mr x nv sums, which are
+// registers. The sums go to the epilogue through scratch, where lanes run along columns. Several
+// items may share the sums of a tile (split_sums.h).
 //
 // The threads are a grid of kStagedThreadRows x kStagedThreadColumns. Thread (row, column) has the
 // elements (row + r * kStagedThreadRows, column + c * kStagedThreadColumns), so that neighbouring
@@ -11,6 +11,7 @@
 #include <optional>
 #include <string>
 #include <utility>
+#include <variant>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
@@ -35,7 +36,7 @@ class StagedLowering {
       : b_(b),
         e_(b.emitter),
         node_(b.input.graph.node(b.choice.anchor)),
-        s_(b.choice.contract),
+        s_(std::get<TileSchedule>(b.choice.contract)),
         roles_(FindContractRoles(b.input.graph, node_, s_.swap)),
         accumulator_(AccumulatorOf(node_.type.dtype)),
         m_(roles_.SizeOf(roles_.rows)),
@@ -84,7 +85,7 @@ class StagedLowering {
   KernelBuilder& b_;
   kir::Emitter& e_;
   const Node& node_;
-  const ContractSchedule& s_;
+  const TileSchedule& s_;
   ContractRoles roles_;
   DType accumulator_;
   Expr m_, n_, k_;
@@ -102,7 +103,7 @@ absl::Status StagedLowering::Lower() {
                                             ": no tile of staged operands is \"",
                                             ScheduleText(b_.choice), "\""));
   }
-  rows_ = s_.rows_per_item;
+  rows_ = TileRows(s_);
   columns_ = TileColumns(s_);
   e_.bounds().Set(kir::kLane, 0, kTeam - 1);
   std::vector<Expr> grid = roles_.ExtentsOf(roles_.batch);

@@ -1,5 +1,5 @@
-// Contractions of a block of a GPU's threads by matrix instructions (ColumnAccess::kTensor). A work
-// item is a tile of the result, which the block's waves share as a grid of kTensorWaveRows x
+// Contractions of a block of a GPU's threads by matrix instructions (TileSchedule). A work item is
+// a tile of the result, which the block's waves share as a grid of kTensorWaveRows x
 // kTensorWaveColumns. It walks the sums kc at a time: the team copies kc x rows and kc x columns of
 // the operands, as they are, into a stage of scratch; each wave multiplies them into its mr x nv
 // fragments of sums. With several stages, copies run ahead of the products by all but one of them.
@@ -12,6 +12,7 @@
 #include <optional>
 #include <string>
 #include <utility>
+#include <variant>
 #include <vector>
 
 #include "absl/functional/function_ref.h"
@@ -38,13 +39,13 @@ class TensorLowering {
         e_(b.emitter),
         mma_(mma),
         node_(std::move(node)),
-        s_(b.choice.contract),
+        s_(std::get<TileSchedule>(b.choice.contract)),
         roles_(FindContractRoles(b.input.graph, node_, s_.swap)),
         chunk_(kTensorAccessBytes / DTypeBytes(mma.operands)),
         m_(roles_.SizeOf(roles_.rows)),
         n_(roles_.SizeOf(roles_.columns)),
         k_(roles_.SizeOf(roles_.sums)),
-        rows_(s_.rows_per_item),
+        rows_(TileRows(s_)),
         columns_(TileColumns(s_)) {}
 
   absl::Status Lower();
@@ -104,7 +105,7 @@ class TensorLowering {
   kir::Emitter& e_;
   const MatrixInstruction& mma_;
   const Node node_;
-  const ContractSchedule& s_;
+  const TileSchedule& s_;
   ContractRoles roles_;
   const int64_t chunk_;  // elements
   Expr m_, n_, k_;
@@ -338,7 +339,7 @@ absl::Status LowerTensor(KernelBuilder& b) {
     return refused(Cat("device '", b.input.target.device(), "', ", b.input.target.cpu(),
                        ", has no ", mma.name, " of ", DTypeName(mma.operands)));
   }
-  if (!FitsTensor(b.choice.contract, mma)) {
+  if (!FitsTensor(std::get<TileSchedule>(b.choice.contract), mma)) {
     return refused(Cat("no tile of matrix instructions is \"", ScheduleText(b.choice), "\""));
   }
   node.inputs = {operands->operands[0], operands->operands[1]};

@@ -50,7 +50,7 @@ LoweredKernel In(const KernelTask& task, const KernelChoice& choice, const Lower
   for (NodeId n : lowered.buffers) {
     // A node behind the task's own is the packed weight that WithSchedule added.
     const bool own = n < static_cast<NodeId>(task.nodes.size());
-    in.buffers.push_back(n < 0 ? n : own ? task.nodes[n] : choice.contract.packed);
+    in.buffers.push_back(n < 0 ? n : own ? task.nodes[n] : choice.packed);
   }
   return in;
 }

@@ -62,7 +62,7 @@ constexpr ThreeSizes kSplitSizes[] = {{1, 1, 1},  {2, 0, 3},    {0, 5, 7},    {3
 class StagedTest : public testing::TestWithParam<Case> {
  protected:
   // Runs the case by these schedules.
-  void Expect(const std::vector<ContractSchedule>& schedules, absl::Span<const ThreeSizes> sizes);
+  void Expect(const std::vector<TileSchedule>& schedules, absl::Span<const ThreeSizes> sizes);
   static absl::StatusOr<Graph> TheGraph() {
     return ParseGraph(absl::StrCat("graph \"\" { dim b in [0, 300] dim s in [0, 300] ",
                                    "dim t in [0, 300] ", GetParam().body, "}"));
@@ -70,7 +70,7 @@ class StagedTest : public testing::TestWithParam<Case> {
   std::mt19937 rng_{17};
 };
 
-void StagedTest::Expect(const std::vector<ContractSchedule>& schedules,
+void StagedTest::Expect(const std::vector<TileSchedule>& schedules,
                         absl::Span<const ThreeSizes> sizes) {
   const absl::StatusOr<Graph> graph = TheGraph();
   ASSERT_TRUE(graph.ok()) << graph.status();
@@ -89,7 +89,7 @@ void StagedTest::Expect(const std::vector<ContractSchedule>& schedules,
   ASSERT_NE(kernel, genome.kernels.end());
   const KernelTask task = CutTask(*graph, MemoryOf(*graph, genome), WeightsOf(*graph), *kernel);
   int run = 0;
-  for (ContractSchedule s : schedules) {
+  for (TileSchedule s : schedules) {
     s.swap = run++ % 3 == 2;
     KernelChoice choice = task.choice;
     choice.contract = s;
@@ -104,7 +104,7 @@ TEST_P(StagedTest, GivesTheReferencesValues) {
   ASSERT_TRUE(graph.ok()) << graph.status();
   const auto contract = std::find_if(graph->nodes.begin(), graph->nodes.end(),
                                      [](const Node& n) { return n.op == Op::kContract; });
-  const std::vector<ContractSchedule> all =
+  const std::vector<TileSchedule> all =
       StagedSchedules(DTypeBytes(AccumulatorOf(contract->type.dtype)));
   EXPECT_GE(all.size(), 4);
   Expect(all, kSizes);
@@ -112,14 +112,9 @@ TEST_P(StagedTest, GivesTheReferencesValues) {
 
 // Late items have no sums where there are few, and all have none where there are none.
 TEST_P(StagedTest, SplitSumsGiveTheReferencesValues) {
-  std::vector<ContractSchedule> all;
+  std::vector<TileSchedule> all;
   for (const auto& [nv, split] : {std::pair(4, 2), {8, 3}, {4, 16}}) {
-    all.push_back({.mr = 4,
-                   .nv = nv,
-                   .rows_per_item = 32,
-                   .kc = 8,
-                   .columns = ColumnAccess::kStaged,
-                   .split = split});
+    all.push_back({.mr = 4, .nv = nv, .kc = 8, .split = split});
   }
   Expect(all, kSplitSizes);
 }
@@ -140,8 +135,9 @@ TEST(StagedPlanTest, SplitsTheSumsOfSeveralProducts) {
     Genome genome = ChooseKernels(*graph, target);
     for (KernelChoice& kernel : genome.kernels) {
       if (kernel.kind != KernelKind::kContract) continue;
-      kernel.contract = StagedSchedules(/*bytes=*/4)[0];
-      kernel.contract.split = 3;
+      TileSchedule tile = StagedSchedules(/*bytes=*/4)[0];
+      tile.split = 3;
+      kernel.contract = tile;
       kernel.team = 128;
     }
     std::mt19937 rng(3);

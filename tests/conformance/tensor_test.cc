@@ -85,7 +85,7 @@ class TensorTest : public testing::TestWithParam<size_t> {
  protected:
   void SetUp() override;
   // Runs the case by a schedule.
-  void Expect(const ContractSchedule& schedule, absl::Span<const ThreeSizes> sizes) {
+  void Expect(const TileSchedule& schedule, absl::Span<const ThreeSizes> sizes) {
     KernelChoice choice = task_->choice;
     choice.contract = schedule;
     ExpectSchedule(*task_, choice, target_, sizes, rng_);
@@ -94,7 +94,7 @@ class TensorTest : public testing::TestWithParam<size_t> {
   std::mt19937 rng_{29};
   v1::Target target_;
   std::optional<KernelTask> task_;
-  std::vector<ContractSchedule> all_;  // of matrix instructions
+  std::vector<TileSchedule> all_;  // of matrix instructions
 };
 
 void TensorTest::SetUp() {
@@ -118,7 +118,7 @@ void TensorTest::SetUp() {
 TEST_P(TensorTest, GivesTheReferencesValues) {
   constexpr size_t kShare = 4;
   for (size_t i = GetParam() % kShare; i < all_.size(); i += kShare) {
-    ContractSchedule s = all_[i];
+    TileSchedule s = all_[i];
     s.swap = i / kShare % 3 == 2;
     Expect(s, kSizes);
     if (HasFailure()) return;
@@ -130,11 +130,11 @@ TEST_P(TensorTest, GivesTheReferencesValues) {
 TEST_P(TensorTest, SplitSumsGiveTheReferencesValues) {
   for (const auto& [mr, split] : {std::pair(1, 4), {2, 3}}) {
     const int stages = (static_cast<int>(GetParam()) + mr) % 4 + 1;
-    const auto s = std::find_if(
-        all_.begin(), all_.end(),
-        [mr = mr, stages](const ContractSchedule& s) { return s.mr == mr && s.stages == stages; });
+    const auto s = std::find_if(all_.begin(), all_.end(), [mr = mr, stages](const TileSchedule& s) {
+      return s.mr == mr && s.stages == stages;
+    });
     ASSERT_NE(s, all_.end());
-    ContractSchedule with = *s;
+    TileSchedule with = *s;
     with.split = split;
     Expect(with, kSplitSizes);
     if (HasFailure()) return;
@@ -204,10 +204,10 @@ TEST_P(TensorPlanTest, IsRightByOtherSchedules) {
   const KernelTask task =
       CutTask(graph, MemoryOf(graph, genome), WeightsOf(graph), genome.kernels[0]);
   std::mt19937 rng(37);
-  std::set<std::pair<ColumnAccess, int>> seen;
+  std::set<std::pair<int, int>> seen;
   for (const KernelChoice& c : Schedules(task, target)) {
-    if (c.contract.columns == ColumnAccess::kTensor) continue;
-    if (!seen.emplace(c.contract.columns, c.team).second) continue;
+    if (IsTensor(c.contract)) continue;
+    if (!seen.emplace(WayOf(c.contract), c.team).second) continue;
     constexpr ThreeSizes kFew[] = {{5, 67, 3}, {67, 17, 131}};
     ExpectSchedule(task, c, target, kFew, rng);
     if (HasFailure()) return;

@@ -30,7 +30,7 @@ class LibraryTest : public TunerTest {
         CutTask(*graph, MemoryOf(*graph, genome), WeightsOf(*graph), genome.kernels.back());
     int run = 0;
     for (const KernelChoice& choice : Schedules(task, target_)) {
-      if (choice.contract.columns != ColumnAccess::kLibrary) continue;
+      if (!IsLibraryProduct(choice)) continue;
       const absl::Status right = Check(task, choice);
       EXPECT_TRUE(right.ok()) << ScheduleText(choice) << ": " << right;
       ++run;

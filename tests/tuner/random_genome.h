@@ -59,10 +59,10 @@ inline ScheduledGraph RandomGenome(const Graph& graph, const v1::Target& target,
     const KernelTask task = CutTask(graph, memory, weights, kernel);
     std::vector<KernelChoice> schedules = Schedules(task, target);
     // Draws each way to read a contraction's columns as often, however many schedules it has.
-    std::set<ColumnAccess> ways;
-    for (const KernelChoice& s : schedules) ways.insert(s.contract.columns);
-    const ColumnAccess way = one_of(std::vector<ColumnAccess>(ways.begin(), ways.end()));
-    std::erase_if(schedules, [&](const KernelChoice& s) { return s.contract.columns != way; });
+    std::set<int> ways;
+    for (const KernelChoice& s : schedules) ways.insert(WayOf(s.contract));
+    const int way = one_of(std::vector<int>(ways.begin(), ways.end()));
+    std::erase_if(schedules, [&](const KernelChoice& s) { return WayOf(s.contract) != way; });
     const KernelChoice& chosen = one_of(schedules);
     kernel.contract = chosen.contract;
     kernel.attention = chosen.attention;

@@ -4,6 +4,7 @@
 #include <map>
 #include <string>
 #include <utility>
+#include <variant>
 
 #include "absl/strings/numbers.h"
 #include "absl/strings/string_view.h"
@@ -74,7 +75,7 @@ bool StaysNear(const Sizes& sizes, const v1::Target& target) {
 // Streams rows of the column operand in place, a few at a time side by side. Stretches of each row
 // are long, as memory prefers, but leave work for all threads and let the sums fit the first-level
 // cache.
-void ReadInPlace(const Sizes& sizes, const v1::Target& target, ContractSchedule* s) {
+void ReadInPlace(const Sizes& sizes, const v1::Target& target, PanelSchedule* s) {
   const int64_t m = *sizes.m;
   s->columns = ColumnAccess::kInPlace;
   s->mr = static_cast<int>(sizes.exact_m ? std::max<int64_t>(m, 1) : std::min<int64_t>(m, 4));
@@ -103,7 +104,7 @@ void ReadInPlace(const Sizes& sizes, const v1::Target& target, ContractSchedule*
 }
 
 // Computes dot products of a few rows with a few columns at once.
-void ReadDots(const Sizes& sizes, const v1::Target& target, ContractSchedule* s) {
+void ReadDots(const Sizes& sizes, const v1::Target& target, PanelSchedule* s) {
   const int64_t m = std::max<int64_t>(*sizes.m, 1);
   s->columns = ColumnAccess::kDots;
   s->mr = static_cast<int>(std::min<int64_t>(m, 4));
@@ -130,7 +131,7 @@ bool FillsWidePanels(const Sizes& sizes, int64_t rows, const v1::Target& target)
 // Blocks for panels of windows, and of images by a weight. Packing is paid once per block of rows,
 // so all rows of a panel are one item if there are panels for all threads.
 void BlockForWindows(const Sizes& sizes, int64_t taps, int bytes, bool many_registers,
-                     const v1::Target& target, ContractSchedule* s) {
+                     const v1::Target& target, PanelSchedule* s) {
   constexpr int64_t kUnknownPanels = 4, kUnknownRows = 96;
   // Packing a row of a panel takes as long as multiplying it with a few rows; windows take longer.
   const int64_t least_rows = taps > 1 ? 96 : 64;
@@ -166,7 +167,7 @@ void BlockForWindows(const Sizes& sizes, int64_t taps, int bytes, bool many_regi
 // Blocks for long rows. They leave the second-level cache between two panels and, if their length
 // is a power of two, the first-level cache between two steps. Copies of row pieces stay cached for
 // many panels.
-void BlockForCaches(const Sizes& sizes, int bytes, const v1::Target& target, ContractSchedule* s) {
+void BlockForCaches(const Sizes& sizes, int bytes, const v1::Target& target, PanelSchedule* s) {
   constexpr int64_t kPieceBytes = 2048;  // per row
   const bool ahead = s->columns == ColumnAccess::kAhead;
   if (!sizes.exact_m || !sizes.exact_n || *sizes.k * bytes <= 4096) return;
@@ -193,14 +194,14 @@ constexpr int64_t kTeamBytes = 10 << 10;
 // A team computes many small items of one tile each. Its lanes read neighbours where they are; what
 // has none is packed a few sums at a time, so that scratch lies in shared memory, or summed by lane
 // if there are few rows.
-ContractSchedule ScheduleForTeam(const Graph& graph, const Node& node, bool swap,
-                                 const ContractRoles& roles, const Sizes& sizes, bool ahead) {
+PanelSchedule ScheduleForTeam(const Graph& graph, const Node& node, bool swap,
+                              const ContractRoles& roles, const Sizes& sizes, bool ahead) {
   constexpr int64_t kRows = 8, kFew = 4, kMostSums = 4096;
   const auto contiguous = [&](int side, const std::string& group) {
     return IsContiguous(graph, node, roles, side, group);
   };
   const int64_t m = std::max<int64_t>(sizes.m.value_or(kRows), 1);
-  ContractSchedule s;
+  PanelSchedule s;
   s.swap = swap;
   s.mr = static_cast<int>(std::min(m, kRows));
   s.nv = !sizes.n || *sizes.n > sizes.lanes ? 2 : 1;
@@ -241,8 +242,8 @@ int64_t Usual(const Expr& size, const Bounds& bounds) {
 // matrix instructions where the target has one for the operands.
 // nullopt where rows, columns or sums are too few for tiles. Lanes run along what is stored
 // contiguously: it costs a tile nothing to read either operand across its order in memory.
-std::optional<ContractSchedule> TileOf(const Graph& graph, NodeId id, const v1::Target& target,
-                                       const std::vector<bool>* has_memory) {
+std::optional<TileSchedule> TileOf(const Graph& graph, NodeId id, const v1::Target& target,
+                                   const std::vector<bool>* has_memory) {
   constexpr int64_t kLeastRows = 32, kLeastColumns = 32, kLeastSums = 16;
   const Node& node = graph.node(id);
   const auto stores = [&](const ContractRoles& r) {
@@ -257,15 +258,14 @@ std::optional<ContractSchedule> TileOf(const Graph& graph, NodeId id, const v1::
   if (m < kLeastRows || n < kLeastColumns || usual(roles.sums) < kLeastSums) return std::nullopt;
   const std::vector<bool> all_have_memory(graph.nodes.size(), true);
   if (has_memory == nullptr) has_memory = &all_have_memory;
-  std::optional<ContractSchedule> tile;
-  for (const ContractSchedule& s : TileSchedules(graph, id, swap, target, has_memory)) {
-    if (tile && tile->columns != s.columns) break;
+  std::optional<TileSchedule> tile;
+  for (const TileSchedule& s : TileSchedules(graph, id, swap, target, has_memory)) {
+    if (tile && tile->tensor() != s.tensor()) break;
     // Keeps each shape's first pieces of the sums, unsplit.
     if (s.split > 1 || (tile && tile->mr == s.mr && tile->nv == s.nv)) continue;
     tile = s;
     const int64_t columns = TileColumns(s);
-    const int64_t tiles =
-        (m + s.rows_per_item - 1) / s.rows_per_item * ((n + columns - 1) / columns);
+    const int64_t tiles = (m + TileRows(s) - 1) / TileRows(s) * ((n + columns - 1) / columns);
     if (tiles * std::max<int64_t>(usual(roles.batch), 1) >= MultiprocessorsOf(target)) break;
   }
   return tile;
@@ -283,7 +283,7 @@ std::optional<ContractSchedule> ScheduleContract(const Graph& graph, NodeId id,
   const int scores[2] = {ColumnScore(graph, node, 0, is_weight, lanes),
                          ColumnScore(graph, node, 1, is_weight, lanes)};
   if (scores[0] == 0 && scores[1] == 0) return std::nullopt;
-  ContractSchedule s;
+  PanelSchedule s;
   s.swap = scores[0] > scores[1];
   const bool many_registers = target.vector_registers() >= 32;
   s.mr = many_registers ? 12 : 6;
@@ -303,8 +303,9 @@ std::optional<ContractSchedule> ScheduleContract(const Graph& graph, NodeId id,
   if (sizes.n && *sizes.n <= lanes) s.nv = 1;
   const bool ahead = is_weight[node.inputs[roles.column_operand]];
   if (HasTeams(target)) {
-    const std::optional<ContractSchedule> tile = TileOf(graph, id, target, has_memory);
-    return tile ? *tile : ScheduleForTeam(graph, node, s.swap, roles, sizes, ahead);
+    const std::optional<TileSchedule> tile = TileOf(graph, id, target, has_memory);
+    if (tile) return *tile;
+    return ScheduleForTeam(graph, node, s.swap, roles, sizes, ahead);
   }
   // Packing inside a work item is paid once per block of rows, so its blocks are taller.
   int64_t tiles = ahead ? 8 : 40;
@@ -342,32 +343,26 @@ std::optional<ContractSchedule> ScheduleContract(const Graph& graph, NodeId id,
 // Scratch of a block's team that lies in shared memory; reductions take the rest.
 constexpr int64_t kMostBytes = (48 << 10) - 64;
 
-int64_t StagedBytes(const ContractSchedule& s, int bytes) {
-  const int64_t rows = s.rows_per_item, columns = TileColumns(s);
+int64_t StagedBytes(const TileSchedule& s, int bytes) {
+  const int64_t rows = TileRows(s), columns = TileColumns(s);
   // Staged along the sums, each group of elements has a part of its own as large, for the banks.
   const int64_t staged = (rows + columns) * (s.kc + 1);
   // Three buffers end at a cache line.
   return int64_t{kTileTeam} * s.mr * s.nv * bytes + staged * bytes + 3 * 64;
 }
 
-bool FitsStaged(const ContractSchedule& s, int bytes) {
+bool FitsStaged(const TileSchedule& s, int bytes) {
   const auto is_part = [](int64_t n) { return n == 4 || n == 8; };
   if (!is_part(s.mr) || !is_part(s.nv) || (s.kc != 8 && s.kc != 16 && s.kc != 32)) return false;
-  if (s.rows_per_item != s.mr * kStagedThreadRows || s.panels_per_item != 1) return false;
-  if (s.copy_rows || s.prefetch || s.stages != 1) return false;
   return StagedBytes(s, bytes) <= kMostBytes;
 }
 
-std::vector<ContractSchedule> StagedSchedules(int bytes) {
-  std::vector<ContractSchedule> all;
+std::vector<TileSchedule> StagedSchedules(int bytes) {
+  std::vector<TileSchedule> all;
   for (int mr : {8, 4}) {
     for (int nv : {8, 4}) {
       for (int64_t kc : {16, 8, 32}) {
-        const ContractSchedule s{.mr = mr,
-                                 .nv = nv,
-                                 .rows_per_item = mr * kStagedThreadRows,
-                                 .kc = kc,
-                                 .columns = ColumnAccess::kStaged};
+        const TileSchedule s{.mr = mr, .nv = nv, .kc = kc};
         if (FitsStaged(s, bytes)) all.push_back(s);
       }
     }
@@ -407,36 +402,34 @@ bool HasInstruction(const v1::Target& target, const MatrixInstruction& instructi
   return absl::SimpleAtoi(chip, &number) && number >= instruction.least_sm;
 }
 
-int64_t TensorBytes(const ContractSchedule& s, const MatrixInstruction& mma) {
+int64_t TensorBytes(const TileSchedule& s, const MatrixInstruction& mma) {
   constexpr int64_t kLine = 64;  // a buffer ends at a cache line
   const int64_t row_bytes = s.kc * DTypeBytes(mma.operands);
   int64_t bytes = 0;
-  for (const int64_t width : {s.rows_per_item, TileColumns(s)}) {
+  for (const int64_t width : {TileRows(s), TileColumns(s)}) {
     bytes += width * row_bytes + std::max(width, s.kc) * kTensorPadBytes + kLine;
   }
   const int64_t sums = int64_t{kTensorStagedSlots} * s.nv * kTensorSumsApart;
   return s.stages * bytes + sums * DTypeBytes(mma.sums) + kLine;
 }
 
-bool FitsTensor(const ContractSchedule& s, const MatrixInstruction& mma) {
+bool FitsTensor(const TileSchedule& s, const MatrixInstruction& mma) {
   const bool shape = (s.mr == 1 || s.mr == 2 || s.mr == 4) &&
                      (s.nv == 2 || s.nv == 4 || s.nv == 8) && s.stages >= 1 && s.stages <= 4;
-  if (!shape || s.rows_per_item != int64_t{s.mr} * mma.m * kTensorWaveRows) return false;
-  if (s.panels_per_item != 1 || s.copy_rows || s.prefetch) return false;
+  if (!shape) return false;
   const int64_t row_bytes = s.kc * DTypeBytes(mma.operands);
   if (row_bytes != 32 && row_bytes != 64 && row_bytes != 128) return false;
-  for (const int64_t width : {s.rows_per_item, TileColumns(s)}) {
+  for (const int64_t width : {TileRows(s), TileColumns(s)}) {
     // Each thread copies as many chunks.
     if (width * row_bytes % (kTileTeam * kTensorAccessBytes) != 0) return false;
   }
   return TensorBytes(s, mma) <= kMostBytes;
 }
 
-std::vector<ContractSchedule> TensorSchedules(const Graph& graph, NodeId node,
-                                              const v1::Target& target,
-                                              const std::vector<bool>* has_memory) {
+std::vector<TileSchedule> TensorSchedules(const Graph& graph, NodeId node, const v1::Target& target,
+                                          const std::vector<bool>* has_memory) {
   constexpr std::pair<int, int> kTiles[] = {{4, 8}, {4, 4}, {2, 4}, {1, 4}};
-  std::vector<ContractSchedule> all;
+  std::vector<TileSchedule> all;
   const std::optional<TensorOperands> operands =
       FindTensorOperands(graph, graph.node(node), has_memory);
   if (!operands || !HasInstruction(target, *operands->instruction)) return all;
@@ -446,12 +439,8 @@ std::vector<ContractSchedule> TensorSchedules(const Graph& graph, NodeId node,
     // of 32 bytes only.
     for (const int stages : {3, 2, 4, 1}) {
       for (const int64_t row_bytes : {64, 32, 128}) {
-        const ContractSchedule s{.mr = mr,
-                                 .nv = nv,
-                                 .rows_per_item = int64_t{mr} * mma.m * kTensorWaveRows,
-                                 .kc = row_bytes / DTypeBytes(mma.operands),
-                                 .columns = ColumnAccess::kTensor,
-                                 .stages = stages};
+        const TileSchedule s{
+            .mr = mr, .nv = nv, .kc = row_bytes / DTypeBytes(mma.operands), .stages = stages};
         if (FitsTensor(s, mma)) all.push_back(s);
       }
     }
@@ -464,8 +453,8 @@ namespace {
 // Returns by how many items a tile's sums may be shared, at most two numbers: those that come the
 // closest to two items for each multiprocessor, where whole tiles leave some idle. Each item has a
 // few steps of the sums, and the largest sizes tell how many items there are.
-std::vector<int> SplitsOf(const ContractRoles& roles, const Bounds& bounds,
-                          const ContractSchedule& s, const v1::Target& target) {
+std::vector<int> SplitsOf(const ContractRoles& roles, const Bounds& bounds, const TileSchedule& s,
+                          const v1::Target& target) {
   constexpr int64_t kLeastSteps = 4;
   const auto most = [&](const std::string& group) { return bounds.Maximum(roles.SizeOf(group)); };
   const std::optional<int64_t> m = most(roles.rows), n = most(roles.columns),
@@ -473,7 +462,7 @@ std::vector<int> SplitsOf(const ContractRoles& roles, const Bounds& bounds,
   std::vector<int> splits;
   if (!m || !n || !batch || !k) return splits;
   const auto parts = [](int64_t extent, int64_t part) { return (extent + part - 1) / part; };
-  const double tiles = static_cast<double>(parts(*m, s.rows_per_item)) *
+  const double tiles = static_cast<double>(parts(*m, TileRows(s))) *
                        static_cast<double>(parts(*n, TileColumns(s))) * static_cast<double>(*batch);
   for (const int split : {16, 8, 4, 2}) {
     const bool fits =
@@ -485,21 +474,21 @@ std::vector<int> SplitsOf(const ContractRoles& roles, const Bounds& bounds,
 
 }  // namespace
 
-std::vector<ContractSchedule> TileSchedules(const Graph& graph, NodeId id, bool swap,
-                                            const v1::Target& target,
-                                            const std::vector<bool>* has_memory) {
-  std::vector<ContractSchedule> all;
+std::vector<TileSchedule> TileSchedules(const Graph& graph, NodeId id, bool swap,
+                                        const v1::Target& target,
+                                        const std::vector<bool>* has_memory) {
+  std::vector<TileSchedule> all;
   if (!HasTeams(target)) return all;
   const Node& node = graph.node(id);
   const ContractRoles roles = FindContractRoles(graph, node, swap);
   if (roles.columns.empty()) return all;
   const Bounds bounds = graph.DimBounds();
   // Adds tiles of which calls can fill half of each part, and more than the next smaller part.
-  const auto add = [&](const std::vector<ContractSchedule>& tiles) {
+  const auto add = [&](const std::vector<TileSchedule>& tiles) {
     if (tiles.empty()) return;
-    ContractSchedule least = tiles[0];
-    for (const ContractSchedule& s : tiles) {
-      least.rows_per_item = std::min(least.rows_per_item, s.rows_per_item);
+    TileSchedule least = tiles[0];
+    for (const TileSchedule& s : tiles) {
+      least.mr = std::min(least.mr, s.mr);
       least.nv = std::min(least.nv, s.nv);
       least.kc = std::min(least.kc, s.kc);
     }
@@ -507,8 +496,8 @@ std::vector<ContractSchedule> TileSchedules(const Graph& graph, NodeId id, bool 
       const std::optional<int64_t> most = bounds.Maximum(roles.SizeOf(group));
       return !most || (part == smallest ? 2 * *most >= part : 2 * *most > part);
     };
-    for (ContractSchedule s : tiles) {
-      if (!suits(roles.rows, s.rows_per_item, least.rows_per_item) ||
+    for (TileSchedule s : tiles) {
+      if (!suits(roles.rows, TileRows(s), TileRows(least)) ||
           !suits(roles.columns, TileColumns(s), TileColumns(least)) ||
           !suits(roles.sums, s.kc, least.kc)) {
         continue;
@@ -539,12 +528,12 @@ std::vector<int> RowTiles(int rows, std::optional<int64_t> left) {
   return tiles;
 }
 
-std::optional<int64_t> RowsLeft(std::optional<int64_t> m, const ContractSchedule& schedule) {
+std::optional<int64_t> RowsLeft(std::optional<int64_t> m, const PanelSchedule& schedule) {
   if (!m || schedule.rows_per_item % schedule.mr != 0) return std::nullopt;
   return *m % schedule.mr;
 }
 
-int PanelWidth(const Graph& graph, NodeId node, const ContractSchedule& schedule,
+int PanelWidth(const Graph& graph, NodeId node, const PanelSchedule& schedule,
                const v1::Target& target, int team) {
   const int bytes = DTypeBytes(AccumulatorOf(graph.node(node).type.dtype));
   return LanesOf(target, bytes, team) * schedule.nv;
@@ -553,15 +542,16 @@ int PanelWidth(const Graph& graph, NodeId node, const ContractSchedule& schedule
 int ContractTeam(const Graph& graph, NodeId node, const ContractSchedule& schedule,
                  const v1::Target& target) {
   if (!HasTeams(target)) return 1;
-  if (IsTile(schedule.columns)) return kTileTeam;
-  const ContractRoles roles = FindContractRoles(graph, graph.node(node), schedule.swap);
-  const bool sums = schedule.columns == ColumnAccess::kDots;
+  if (std::holds_alternative<TileSchedule>(schedule)) return kTileTeam;
+  const ContractRoles roles = FindContractRoles(graph, graph.node(node), Swaps(schedule));
+  const auto* panels = std::get_if<PanelSchedule>(&schedule);
+  const bool sums = panels != nullptr && panels->columns == ColumnAccess::kDots;
   return TeamFor(graph.DimBounds().Maximum(roles.SizeOf(sums ? roles.sums : roles.columns)));
 }
 
-NodeId AddPackedOperand(Graph* graph, NodeId id, const ContractSchedule& schedule, int width) {
+NodeId AddPackedOperand(Graph* graph, NodeId id, bool swap, int width) {
   const Node& node = graph->node(id);
-  const ContractRoles roles = FindContractRoles(*graph, node, schedule.swap);
+  const ContractRoles roles = FindContractRoles(*graph, node, swap);
   const NodeId operand = node.inputs[roles.column_operand];
   std::map<char, Expr> at;
   IndexMap map;

@@ -25,8 +25,8 @@ std::optional<ContractSchedule> ScheduleContract(const Graph& graph, NodeId node
                                                  const std::vector<bool>* has_memory = nullptr);
 
 // Adds to the graph a node with the column operand of `node` in panels [batch..., panels, sums,
-// width], zero beyond its columns, and returns it.
-NodeId AddPackedOperand(Graph* graph, NodeId node, const ContractSchedule& schedule, int width);
+// width], zero beyond its columns, and returns it. `swap`: as the schedule's.
+NodeId AddPackedOperand(Graph* graph, NodeId node, bool swap, int width);
 
 // Returns the heights of the tiles that cover an item's rows, in turn: `rows`, as often as it fits,
 // then what is left over, if that is known and few; else 4, then 1. `left`: the only number that
@@ -35,36 +35,38 @@ std::vector<int> RowTiles(int rows, std::optional<int64_t> left);
 
 // Returns what a schedule's tiles leave over of an item's rows, as RowTiles has it. `m`: all rows,
 // if their number is known.
-std::optional<int64_t> RowsLeft(std::optional<int64_t> m, const ContractSchedule& schedule);
+std::optional<int64_t> RowsLeft(std::optional<int64_t> m, const PanelSchedule& schedule);
 
 // The threads of a block that computes a tile of staged operands, as a grid: neighbours are in one
 // row of it.
 inline constexpr int kStagedThreadRows = 8, kStagedThreadColumns = 16;
 inline constexpr int kTileTeam = kStagedThreadRows * kStagedThreadColumns;
 
-// Reports whether an item is a tile whose operands a block stages in its shared memory.
-inline bool IsTile(ColumnAccess access) {
-  return access == ColumnAccess::kStaged || access == ColumnAccess::kTensor;
+// Arranges the block's waves as a grid on a tile of matrix instructions.
+inline constexpr int kTensorWaveRows = 2, kTensorWaveColumns = 2;
+
+// Returns the rows of a tile.
+inline int64_t TileRows(const TileSchedule& schedule) {
+  return int64_t{schedule.mr} *
+         (schedule.tensor() ? kMatrixRows * kTensorWaveRows : kStagedThreadRows);
 }
 
-// Returns the columns of that tile: two waves, side by side, have 8 in each of their instructions.
-inline int64_t TileColumns(const ContractSchedule& schedule) {
+// Returns its columns: two waves, side by side, have 8 in each of their instructions.
+inline int64_t TileColumns(const TileSchedule& schedule) {
   return int64_t{schedule.nv} * kStagedThreadColumns;
 }
 
-// Returns the bytes of shared memory that a schedule of kStaged takes: of its sums and of a piece
-// of both operands, `bytes` bytes an element.
-int64_t StagedBytes(const ContractSchedule& schedule, int bytes);
+// Returns the bytes of shared memory that a tile of threads takes: of its sums and of a piece of
+// both operands, `bytes` bytes an element.
+int64_t StagedBytes(const TileSchedule& schedule, int bytes);
 
-// Reports whether a schedule of kStaged is one that its lowering knows: what it keeps in shared
-// memory fits what a block has without asking for more.
-bool FitsStaged(const ContractSchedule& schedule, int bytes);
+// Reports whether a tile of threads is one that its lowering knows: what it keeps in shared memory
+// fits what a block has without asking for more.
+bool FitsStaged(const TileSchedule& schedule, int bytes);
 
-// Returns the schedules of kStaged for sums of `bytes` bytes, those of larger tiles first.
-std::vector<ContractSchedule> StagedSchedules(int bytes);
+// Returns the tiles of threads for sums of `bytes` bytes, larger ones first.
+std::vector<TileSchedule> StagedSchedules(int bytes);
 
-// Arranges the block's waves as a grid on a tile of matrix instructions.
-inline constexpr int kTensorWaveRows = 2, kTensorWaveColumns = 2;
 // Bytes that one access of staged operands moves, and that lie unused behind each of their rows.
 inline constexpr int kTensorAccessBytes = 16, kTensorPadBytes = 16;
 // Slots of a thread's sums that go to the epilogue at a time, each with all threads' at such a
@@ -91,30 +93,29 @@ bool IsAddition(const Node& node);
 // Reports whether the target's chip has the instruction: "sm_80" or a later one.
 bool HasInstruction(const v1::Target& target, const MatrixInstruction& instruction);
 
-// Returns the bytes of shared memory that a schedule of kTensor takes: of its stages and of the
-// sums on their way to the epilogue.
-int64_t TensorBytes(const ContractSchedule& schedule, const MatrixInstruction& instruction);
+// Returns the bytes of shared memory that a tile of matrix instructions takes: of its stages and of
+// the sums on their way to the epilogue.
+int64_t TensorBytes(const TileSchedule& schedule, const MatrixInstruction& instruction);
 
-// Reports whether a schedule of kTensor is one that its lowering knows, whose stages and sums fit
-// the shared memory that a block has without asking for more.
-bool FitsTensor(const ContractSchedule& schedule, const MatrixInstruction& instruction);
+// Reports whether a tile of matrix instructions is one that its lowering knows, whose stages and
+// sums fit the shared memory that a block has without asking for more.
+bool FitsTensor(const TileSchedule& schedule, const MatrixInstruction& instruction);
 
-// Returns the schedules of kTensor for `node`, those of larger tiles first; none if no instruction
-// of the target computes it.
-std::vector<ContractSchedule> TensorSchedules(const Graph& graph, NodeId node,
-                                              const v1::Target& target,
-                                              const std::vector<bool>* has_memory = nullptr);
+// Returns the tiles of matrix instructions for `node`, larger ones first; none if no instruction of
+// the target computes it.
+std::vector<TileSchedule> TensorSchedules(const Graph& graph, NodeId node, const v1::Target& target,
+                                          const std::vector<bool>* has_memory = nullptr);
 
 // Returns every tile by which a block of the target's threads can compute contraction `node`, those
 // that the rule of thumb prefers first, without those that its sizes leave mostly empty; each also
 // with split sums where tiles are so few that multiprocessors idle. None on a target without teams.
 // `swap`: as the schedule's. `has_memory`: as FindTensorOperands has it.
-std::vector<ContractSchedule> TileSchedules(const Graph& graph, NodeId node, bool swap,
-                                            const v1::Target& target,
-                                            const std::vector<bool>* has_memory = nullptr);
+std::vector<TileSchedule> TileSchedules(const Graph& graph, NodeId node, bool swap,
+                                        const v1::Target& target,
+                                        const std::vector<bool>* has_memory = nullptr);
 
 // Returns the elements per panel: nv vectors of the accumulator's dtype, or of a team's lanes.
-int PanelWidth(const Graph& graph, NodeId node, const ContractSchedule& schedule,
+int PanelWidth(const Graph& graph, NodeId node, const PanelSchedule& schedule,
                const v1::Target& target, int team = 1);
 
 // Returns the team that the rule of thumb gives the schedule: a block for a tile, else by what

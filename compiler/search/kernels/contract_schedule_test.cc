@@ -5,6 +5,7 @@
 #include <set>
 #include <string>
 #include <utility>
+#include <variant>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
@@ -50,27 +51,30 @@ Case Contraction(const std::string& spec, bool weight, DType t = DType::kF32) {
   return c;
 }
 
+// Returns the schedule that the rule of thumb has for the contraction, by panels.
+PanelSchedule PanelsOf(const Graph& graph, NodeId node, const std::vector<bool>& weights,
+                       const v1::Target& target) {
+  return std::get<PanelSchedule>(*ScheduleContract(graph, node, weights, target));
+}
+
 TEST(ScheduleContractTest, LanesAlongWeightsThenContiguousStores) {
   const v1::Target t = Target(64, 32);
-  EXPECT_FALSE(
-      ScheduleContract(Contraction("mk,kn->mn", true).g, 2, {false, true, false}, t)->swap);
-  EXPECT_TRUE(
-      ScheduleContract(Contraction("mk,kn->nm", false).g, 2, {false, false, false}, t)->swap);
-  EXPECT_FALSE(
-      ScheduleContract(Contraction("mk,kn->nm", true).g, 2, {false, true, false}, t)->swap);
-  EXPECT_TRUE(ScheduleContract(Contraction("mk,k->m", false).g, 2, {false, false, false}, t)->swap);
+  EXPECT_FALSE(PanelsOf(Contraction("mk,kn->mn", true).g, 2, {false, true, false}, t).swap);
+  EXPECT_TRUE(PanelsOf(Contraction("mk,kn->nm", false).g, 2, {false, false, false}, t).swap);
+  EXPECT_FALSE(PanelsOf(Contraction("mk,kn->nm", true).g, 2, {false, true, false}, t).swap);
+  EXPECT_TRUE(PanelsOf(Contraction("mk,k->m", false).g, 2, {false, false, false}, t).swap);
   EXPECT_FALSE(
       ScheduleContract(Contraction("k,k->", false).g, 2, {false, false, false}, t).has_value());
 }
 
 TEST(ScheduleContractTest, TilesFromRegistersAndCaches) {
   Case c = Contraction("mk,kz->mz", true);
-  ContractSchedule wide = *ScheduleContract(c.g, c.node, c.weights, Target(64, 32));
+  const PanelSchedule wide = PanelsOf(c.g, c.node, c.weights, Target(64, 32));
   EXPECT_EQ(wide.mr, 12);
   EXPECT_EQ(wide.nv, 2);  // 27 columns, 16 lanes
   EXPECT_EQ(wide.rows_per_item % wide.mr, 0);
   EXPECT_EQ(PanelWidth(c.g, c.node, wide, Target(64, 32)), 32);
-  ContractSchedule narrow = *ScheduleContract(c.g, c.node, c.weights, Target(32, 16));
+  const PanelSchedule narrow = PanelsOf(c.g, c.node, c.weights, Target(32, 16));
   EXPECT_EQ(narrow.mr, 6);
   EXPECT_EQ(PanelWidth(c.g, c.node, narrow, Target(32, 16)), 16);
   EXPECT_GE(narrow.kc, 256);
@@ -78,24 +82,24 @@ TEST(ScheduleContractTest, TilesFromRegistersAndCaches) {
   Case half = Contraction("mk,kz->mz", true, DType::kF16);
   EXPECT_EQ(PanelWidth(half.g, half.node, wide, Target(64, 32)), 32);
   Case few = Contraction("mk,ka->ma", true);
-  EXPECT_EQ(ScheduleContract(few.g, few.node, few.weights, Target(64, 32))->nv, 1);
+  EXPECT_EQ(PanelsOf(few.g, few.node, few.weights, Target(64, 32)).nv, 1);
 }
 
 // Schedules m x k by k x n, or by n x k. Sizes are text, so that they may be dims.
-ContractSchedule ScheduleOf(const std::string& m, const std::string& k, const std::string& n,
-                            const std::string& right, const v1::Target& target) {
+PanelSchedule ScheduleOf(const std::string& m, const std::string& k, const std::string& n,
+                         const std::string& right, const v1::Target& target) {
   const bool turned = right == "nk";
   const std::string spec = turned ? "mk,nk->mn" : "mk,kn->mn";
   auto g = ParseGraph("graph \"\" {\n dim d in [0, 10000]\n dim e in [0, 9]\n" +
                       ("%0 = Input \"x\" : f32[" + m + ", " + k + "]\n") +
                       ("%1 = Input \"w\" : f32[" + (turned ? n + ", " + k : k + ", " + n) + "]\n") +
                       "%2 = Contract(%0, %1) {spec=\"" + spec + "\"}\n output \"y\" = %2\n}");
-  return *ScheduleContract(*g, 2, {false, false, false}, target);
+  return PanelsOf(*g, 2, {false, false, false}, target);
 }
 
 TEST(ScheduleContractTest, WidePanelsWhereTheLastIsNotMostlyEmpty) {
   const v1::Target many = Target(64, 32);
-  const ContractSchedule full = ScheduleOf("64", "64", "256", "kn", many);
+  const PanelSchedule full = ScheduleOf("64", "64", "256", "kn", many);
   EXPECT_EQ(full.mr, 6);
   EXPECT_EQ(full.nv, 4);
   EXPECT_EQ(ScheduleOf("64", "64", "1000", "kn", many).nv, 4);  // 24 of 1024 columns stay empty
@@ -111,20 +115,20 @@ TEST(ScheduleContractTest, WidePanelsWhereTheLastIsNotMostlyEmpty) {
 TEST(ScheduleContractTest, FewRowsReadTheirColumnsInPlace) {
   v1::Target target = Target(64, 32);
   target.set_threads(2);
-  const ContractSchedule one = ScheduleOf("1", "4096", "4096", "kn", target);
+  const PanelSchedule one = ScheduleOf("1", "4096", "4096", "kn", target);
   EXPECT_EQ(one.columns, ColumnAccess::kInPlace);
   EXPECT_EQ(one.mr, 1);
   // Each thread has half of the columns, in one stretch.
   EXPECT_EQ(one.panels_per_item * one.nv * 16, 2048);
   EXPECT_TRUE(one.prefetch);
   EXPECT_FALSE(one.copy_rows);
-  const ContractSchedule some = ScheduleOf("16", "4096", "4096", "kn", target);
+  const PanelSchedule some = ScheduleOf("16", "4096", "4096", "kn", target);
   EXPECT_EQ(some.columns, ColumnAccess::kInPlace);
   EXPECT_EQ(some.mr, 16);
   EXPECT_TRUE(some.copy_rows);
   EXPECT_LE(some.rows_per_item * some.panels_per_item * some.nv * 16, 16384);
   // Few columns: every thread still has some.
-  const ContractSchedule narrow = ScheduleOf("1", "4096", "64", "kn", target);
+  const PanelSchedule narrow = ScheduleOf("1", "4096", "64", "kn", target);
   EXPECT_EQ(narrow.panels_per_item * narrow.nv * 16, 32);
   // Fewer parallel streams if the last-level cache holds the operand.
   target.set_l3_bytes(32 << 20);
@@ -138,7 +142,7 @@ TEST(ScheduleContractTest, FewRowsReadTheirColumnsInPlace) {
   EXPECT_EQ(ScheduleOf("e", "d", "d", "kn", target).mr, 4);
   // With few registers the sums still fit.
   for (const char* m : {"1", "4", "7", "16"}) {
-    const ContractSchedule s = ScheduleOf(m, "4096", "4096", "kn", Target(32, 16));
+    const PanelSchedule s = ScheduleOf(m, "4096", "4096", "kn", Target(32, 16));
     EXPECT_LE(s.mr * s.nv + s.nv + 1, 16) << m;
     EXPECT_EQ(s.rows_per_item % s.mr, 0) << m;
   }
@@ -151,7 +155,7 @@ TEST(ScheduleContractTest, ColumnsContiguousAlongTheSumsAreDotProducts) {
   EXPECT_FALSE(ScheduleOf("1", "64", "64", "nk", target).prefetch);
   EXPECT_EQ(ScheduleOf("17", "4096", "4096", "nk", target).columns, ColumnAccess::kPack);
   // A single column cannot carry the lanes, so the other operand's rows do.
-  const ContractSchedule column = ScheduleOf("d", "64", "1", "kn", target);
+  const PanelSchedule column = ScheduleOf("d", "64", "1", "kn", target);
   EXPECT_TRUE(column.swap);
   EXPECT_EQ(column.columns, ColumnAccess::kDots);
 }
@@ -159,7 +163,7 @@ TEST(ScheduleContractTest, ColumnsContiguousAlongTheSumsAreDotProducts) {
 TEST(ScheduleContractTest, LongRowsAreCopiedInPieces) {
   v1::Target target = Target(64, 32);
   target.set_threads(2);
-  const ContractSchedule large = ScheduleOf("2048", "2048", "2048", "kn", target);
+  const PanelSchedule large = ScheduleOf("2048", "2048", "2048", "kn", target);
   EXPECT_EQ(large.columns, ColumnAccess::kPack);
   EXPECT_TRUE(large.copy_rows);
   EXPECT_LE(large.rows_per_item * large.kc * 4, target.l2_bytes() * 3 / 4);
@@ -175,8 +179,8 @@ TEST(ScheduleContractTest, LongRowsAreCopiedInPieces) {
 }
 
 // x [3, 12, 19, 23] convolved by 3 x 3 elements, with padding or without, into 40 maps.
-ContractSchedule WindowsOf(const std::string& fill, const std::string& map, int64_t* taps,
-                           const v1::Target& target) {
+PanelSchedule WindowsOf(const std::string& fill, const std::string& map, int64_t* taps,
+                        const v1::Target& target) {
   auto g = ParseGraph(R"(graph "" {
     %0 = Input "x" : f32[3, 12, 19, 23]
     %1 = Parameter "w" : f32[40, 12, 3, 3]
@@ -196,7 +200,7 @@ ContractSchedule WindowsOf(const std::string& fill, const std::string& map, int6
   const std::vector<bool> memory = {true, true, true, false};
   EXPECT_FALSE(IsWindows(*g, g->node(3), roles, 0, "uv", &memory));
   *taps = TapsOf(roles);
-  return *ScheduleContract(*g, 3, {false, true, false, false}, target);
+  return PanelsOf(*g, 3, {false, true, false, false}, target);
 }
 
 TEST(ScheduleContractTest, WindowsAreColumnsInPanels) {
@@ -207,7 +211,7 @@ TEST(ScheduleContractTest, WindowsAreColumnsInPanels) {
   const char* const kInside = "3, 12, 3, 3, 17, 21]($0, $1, $2 + $4, $3 + $5)";
   for (const auto& [fill, map] : {std::pair("fill=f32[] {0}, ", kPadded), std::pair("", kInside)}) {
     int64_t taps = 0;
-    const ContractSchedule s = WindowsOf(fill, map, &taps, target);
+    const PanelSchedule s = WindowsOf(fill, map, &taps, target);
     EXPECT_EQ(taps, 9);
     EXPECT_TRUE(s.swap);
     EXPECT_EQ(s.columns, ColumnAccess::kPack);
@@ -224,7 +228,7 @@ TEST(ScheduleContractTest, WindowsAreColumnsInPanels) {
 // A convolution of one element reads the image in place and stores contiguously.
 TEST(ScheduleContractTest, ImagesAreColumnsOfPointwiseConvolutions) {
   const Case c = Contraction("bedf,me->bmdf", true);
-  const ContractSchedule s = *ScheduleContract(c.g, c.node, c.weights, Target(64, 32));
+  const PanelSchedule s = PanelsOf(c.g, c.node, c.weights, Target(64, 32));
   EXPECT_TRUE(s.swap);
   const ContractRoles roles = FindContractRoles(c.g, c.g.node(c.node), true);
   EXPECT_EQ(roles.columns, "df");
@@ -232,11 +236,11 @@ TEST(ScheduleContractTest, ImagesAreColumnsOfPointwiseConvolutions) {
   EXPECT_FALSE(IsWindows(c.g, c.g.node(c.node), roles, 0, "df"));
   // Six positions would leave ten lanes empty.
   const Case few = Contraction("ceab,me->cmab", true);
-  EXPECT_FALSE(ScheduleContract(few.g, few.node, few.weights, Target(64, 32))->swap);
+  EXPECT_FALSE(PanelsOf(few.g, few.node, few.weights, Target(64, 32)).swap);
 }
 
 // Schedules `maps` of an image whose side is at most `side`, on two threads.
-ContractSchedule PointwiseOf(int maps, int side) {
+PanelSchedule PointwiseOf(int maps, int side) {
   auto g = ParseGraph(absl::StrCat(R"(graph "" {
     dim s in [1, )",
                                    side, R"(]
@@ -249,19 +253,19 @@ ContractSchedule PointwiseOf(int maps, int side) {
   EXPECT_TRUE(g.ok()) << g.status();
   v1::Target target = Target(64, 32);
   target.set_threads(2);
-  return *ScheduleContract(*g, 2, {false, true, false}, target);
+  return PanelsOf(*g, 2, {false, true, false}, target);
 }
 
 // An image with hardly one panel splits its maps into equally many items for each thread; an image
 // with many panels packs each panel once.
 TEST(ScheduleContractTest, FewPanelsShareTheirRows) {
   for (const int maps : {160, 960}) {
-    const ContractSchedule small = PointwiseOf(maps, 10);
+    const PanelSchedule small = PointwiseOf(maps, 10);
     EXPECT_EQ(small.columns, ColumnAccess::kPack);
     EXPECT_EQ((maps + small.rows_per_item - 1) / small.rows_per_item % 2, 0) << maps;
     EXPECT_GE(PointwiseOf(maps, 80).rows_per_item, maps);
   }
-  const ContractSchedule few = PointwiseOf(16, 80);
+  const PanelSchedule few = PointwiseOf(16, 80);
   EXPECT_EQ(few.columns, ColumnAccess::kInPlace);
   EXPECT_LE(few.panels_per_item * few.nv * 16, 256);
 }
@@ -276,7 +280,7 @@ TEST(ScheduleContractTest, VectorsOfOneLane) {
     for (const bool weight : {true, false}) {
       for (const char* spec : {"mk,kn->mn", "mk,nk->mn", "bek,bkz->bez"}) {
         const Case c = Contraction(spec, weight, t);
-        const ContractSchedule s = *ScheduleContract(c.g, c.node, c.weights, target);
+        const PanelSchedule s = PanelsOf(c.g, c.node, c.weights, target);
         EXPECT_EQ(PanelWidth(c.g, c.node, s, target), s.nv) << spec;
         const Genome genome = ChooseKernels(c.g, target);
         const KernelTask task =
@@ -286,7 +290,8 @@ TEST(ScheduleContractTest, VectorsOfOneLane) {
         for (const KernelChoice& choice : Schedules(task, target)) {
           EXPECT_LT(cost.Predict(choice), 1) << spec << " " << ScheduleText(choice);
           EXPECT_GE(cost.Predict(choice), cost.roofline()) << spec << " " << ScheduleText(choice);
-          if (choice.contract.columns == ColumnAccess::kDots) EXPECT_EQ(choice.contract.nv, 1);
+          const auto& panels = std::get<PanelSchedule>(choice.contract);
+          if (panels.columns == ColumnAccess::kDots) EXPECT_EQ(panels.nv, 1);
         }
       }
     }
@@ -338,9 +343,7 @@ TEST(ContractRolesTest, ContiguousThroughViews) {
 void ExpectPacked(const std::string& spec, bool swap, int width, const std::string& batch,
                   const std::string& sums, const std::string& columns) {
   Case c = Contraction(spec, true);
-  ContractSchedule s;
-  s.swap = swap;
-  NodeId packed = AddPackedOperand(&c.g, c.node, s, width);
+  NodeId packed = AddPackedOperand(&c.g, c.node, swap, width);
   c.g.outputs.push_back({"packed", packed});
   std::vector<Tensor> inputs;
   for (NodeId n : {0, 1}) {
@@ -397,7 +400,7 @@ v1::Target Chip(const std::string& cpu) {
   return t;
 }
 
-std::vector<ContractSchedule> TensorsOf(DType operands, DType result, const std::string& cpu) {
+std::vector<TileSchedule> TensorsOf(DType operands, DType result, const std::string& cpu) {
   Graph graph;
   GraphBuilder b(&graph);
   NodeId x = *b.Input("x", {operands, {64, 32}}), w = *b.Input("w", {operands, {32, 64}});
@@ -419,9 +422,9 @@ TEST(TensorSchedulesTest, AreThoseOfAnInstruction) {
                                          {DType::kU8, DType::kI32}}) {
     SCOPED_TRACE(std::string(DTypeName(operands)) + " to " + std::string(DTypeName(result)));
     const MatrixInstruction& mma = *FindMatrixInstruction(operands);
-    const std::vector<ContractSchedule> all = TensorsOf(operands, result, "sm_80");
+    const std::vector<TileSchedule> all = TensorsOf(operands, result, "sm_80");
     std::set<int> stages;
-    for (const ContractSchedule& s : all) {
+    for (const TileSchedule& s : all) {
       EXPECT_TRUE(FitsTensor(s, mma));
       stages.insert(s.stages);
       EXPECT_LE(s.mr, all[0].mr) << "larger tiles come first";
@@ -465,14 +468,6 @@ TEST(TensorSchedulesTest, OperandsAreBehindCastsWithoutMemory) {
   EXPECT_EQ(found->operands[1], x);
   memory[cast] = true;
   EXPECT_FALSE(FindTensorOperands(graph, graph.node(node), &memory).has_value());
-}
-
-TEST(StagedSchedulesTest, HaveOneStage) {
-  for (ContractSchedule s : StagedSchedules(4)) {
-    EXPECT_TRUE(FitsStaged(s, 4));
-    s.stages = 2;
-    EXPECT_FALSE(FitsStaged(s, 4));
-  }
 }
 
 TEST(AddPackedOperandTest, EveryElementInItsPanelAndZerosBeyond) {

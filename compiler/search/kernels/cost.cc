@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <optional>
+#include <variant>
 
 #include "compiler/search/kernels/contract_roles.h"
 #include "compiler/search/kernels/contract_schedule.h"
@@ -98,7 +99,7 @@ Loads LoadsOfTeam(int team) {
 }
 
 // `left`: as RowTiles has it.
-double SlotsOfRows(double rows, const ContractSchedule& s, std::optional<int64_t> left,
+double SlotsOfRows(double rows, const PanelSchedule& s, std::optional<int64_t> left,
                    const Loads& load) {
   double slots = 0;
   for (double step : RowTiles(s.mr, left)) {
@@ -212,15 +213,20 @@ TaskCost::TaskCost(const KernelTask& task, const SizePoint& sizes, const v1::Tar
   e.value_depth = ValueOf(v.back(), env);
 }
 
-double TaskCost::Contract(const ContractSchedule& s, int team) const {
-  const Extents& e = extents_[s.swap];
+double TaskCost::Contract(const ContractSchedule& schedule, int team) const {
+  const Extents& e = extents_[Swaps(schedule)];
+  if (e.rows * e.columns * e.batch == 0) return 0;
+  if (const auto* tile = std::get_if<TileSchedule>(&schedule)) {
+    return tile->tensor() ? Tensor(e, *tile) : Staged(e, *tile);
+  }
+  if (const auto* block = std::get_if<LibrarySchedule>(&schedule)) return Library(e, *block);
+  if (const auto* call = std::get_if<CallSchedule>(&schedule)) return Call(e, *call);
+  const auto& panels = std::get<PanelSchedule>(schedule);
+  return panels.columns == ColumnAccess::kDots ? Dots(e, panels, team) : Panels(e, panels, team);
+}
+
+double TaskCost::Panels(const Extents& e, const PanelSchedule& s, int team) const {
   const double m = e.rows, n = e.columns, k = e.sums;
-  if (m * n * e.batch == 0) return 0;
-  if (s.columns == ColumnAccess::kDots) return Dots(e, s, team);
-  if (s.columns == ColumnAccess::kLibrary) return Library(e, s);
-  if (s.columns == ColumnAccess::kCall) return Call(e, s);
-  if (s.columns == ColumnAccess::kStaged) return Staged(e, s);
-  if (s.columns == ColumnAccess::kTensor) return Tensor(e, s);
   const double lanes = lanes_ * team;
   const double width = lanes * s.nv;
   const double kc = std::max(1.0, std::min<double>(k, static_cast<double>(s.kc)));
@@ -278,10 +284,10 @@ double TaskCost::Contract(const ContractSchedule& s, int team) const {
 // linear algebra", 2008, whose registers hold the sums for that reason). Sums beyond k are computed
 // too, as are rows and columns beyond the result. Items that share the sums of a tile have fewer
 // steps, store what they sum and load it again, and wait for both.
-double TaskCost::Staged(const Extents& e, const ContractSchedule& s) const {
+double TaskCost::Staged(const Extents& e, const TileSchedule& s) const {
   constexpr double kCopySlots = 12;  // per element that is staged, its index and conversion too
   constexpr double kOtherRegisters = 32;  // of a thread
-  const double rows = static_cast<double>(s.rows_per_item),
+  const double rows = static_cast<double>(TileRows(s)),
                columns = static_cast<double>(TileColumns(s));
   const double tiles = e.batch * std::ceil(e.rows / rows) * std::ceil(e.columns / columns);
   const double kc = static_cast<double>(s.kc), steps = StepsOf(e, s);
@@ -305,11 +311,11 @@ double TaskCost::Staged(const Extents& e, const ContractSchedule& s) const {
 // As Staged(), by waves: what an instruction multiplies is loaded by 512 bytes of rows and 256 of
 // columns at a time. Copies that run ahead hide what memory takes behind the products of the steps
 // in between. Takes their chunks to be whole.
-double TaskCost::Tensor(const Extents& e, const ContractSchedule& s) const {
+double TaskCost::Tensor(const Extents& e, const TileSchedule& s) const {
   constexpr double kCopySlots = 12;       // per chunk that is copied, its index too
   constexpr double kOtherRegisters = 48;  // of a thread
   constexpr double kSlotsOfSums = 4;      // of a thread, in each fragment
-  const double rows = static_cast<double>(s.rows_per_item),
+  const double rows = static_cast<double>(TileRows(s)),
                columns = static_cast<double>(TileColumns(s));
   const double tiles = e.batch * std::ceil(e.rows / rows) * std::ceil(e.columns / columns);
   const double kc = static_cast<double>(s.kc), steps = StepsOf(e, s);
@@ -332,14 +338,13 @@ double TaskCost::Tensor(const Extents& e, const ContractSchedule& s) const {
                  .resident = std::max(1.0, std::floor(blocks))}));
 }
 
-double TaskCost::StepsOf(const Extents& e, const ContractSchedule& s) {
+double TaskCost::StepsOf(const Extents& e, const TileSchedule& s) {
   return std::ceil(std::ceil(std::max(e.sums, 1.0) / static_cast<double>(s.kc)) / s.split);
 }
 
 // The last item of a tile loads what all of them stored, so that an item loads as much as it
 // stores.
-TaskCost::TeamWork TaskCost::WithSplit(const ContractSchedule& s, double sums,
-                                       TeamWork work) const {
+TaskCost::TeamWork TaskCost::WithSplit(const TileSchedule& s, double sums, TeamWork work) const {
   if (s.split == 1) return work;
   work.slots += 2 * sums * LoadSlots(accumulator_bytes_);
   work.waiting += 2 * kMemoryLatency;
@@ -364,12 +369,12 @@ double TaskCost::OnGpu(double items, const TeamWork& work) const {
 
 // The library copies both operands of a block into panels of its own, and each call has a start-up
 // cost.
-double TaskCost::Library(const Extents& e, const ContractSchedule& s) const {
+double TaskCost::Library(const Extents& e, const LibrarySchedule& s) const {
   constexpr double kPackSlots = 20;     // per vector of an operand
   constexpr double kEfficiency = 0.85;  // of its inner loops
   constexpr double kCallSeconds = 1e-6;
   constexpr double kTileRows = 16;  // of its own tile, which few rows leave partly empty
-  const double block = static_cast<double>(s.panels_per_item) * s.nv * lanes_;
+  const double block = static_cast<double>(s.panels_per_item) * lanes_;
   const double row_blocks = std::ceil(e.rows / static_cast<double>(s.rows_per_item));
   const double items = e.batch * row_blocks * std::ceil(e.columns / block);
   const double rows = std::min(e.rows, static_cast<double>(s.rows_per_item));
@@ -382,7 +387,7 @@ double TaskCost::Library(const Extents& e, const ContractSchedule& s) const {
 
 // Takes the library to compute tiles of 128 x 128, as many at a time as there are multiprocessors,
 // of all rows that the call has a way for. It proposes what it takes to be faster first.
-double TaskCost::Call(const Extents& e, const ContractSchedule& s) const {
+double TaskCost::Call(const Extents& e, const CallSchedule& s) const {
   constexpr double kTile = 128;
   constexpr double kEfficiency = 0.8;  // of the peak
   constexpr double kSlower = 0.01;     // each proposal than the one before
@@ -392,7 +397,7 @@ double TaskCost::Call(const Extents& e, const ContractSchedule& s) const {
   return std::max(roofline_, waves * multiprocessors_ * tile) * (1 + kSlower * s.proposal);
 }
 
-double TaskCost::Dots(const Extents& e, const ContractSchedule& s, int team) const {
+double TaskCost::Dots(const Extents& e, const PanelSchedule& s, int team) const {
   const double lanes = lanes_ * team;
   const double reduce_slots = lanes > 1 ? 8 : 0;  // to sum a vector's lanes
   const double blocks = std::ceil(e.rows / static_cast<double>(s.rows_per_item));
@@ -422,9 +427,7 @@ double TaskCost::Stream(double bytes, double stretch, bool prefetch) const {
 double TaskCost::Attention(const AttentionSchedule& s, int team) const {
   const Extents& e = extents_[0];
   const double groups = std::ceil(e.columns / (lanes_ * team * s.nv));
-  ContractSchedule tile;
-  tile.mr = s.mr;
-  tile.nv = s.nv;
+  const PanelSchedule tile{.mr = s.mr, .nv = s.nv};
   constexpr double kExpSlots = 12;  // per vector: its exponential, its share of maximum and sum
   double slots = SlotsOfRows(e.rows, tile, std::nullopt, {}) * e.sums +
                  SlotsOfRows(e.value_depth, tile, std::nullopt, {}) * e.rows +

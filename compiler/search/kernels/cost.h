@@ -65,15 +65,15 @@ class TaskCost {
   };
 
   // `team`: of the choice; its lanes are a vector's.
-  double Contract(const ContractSchedule& s, int team) const;
-  // Returns the seconds of a tile's schedule on a GPU (ColumnAccess::kStaged).
-  double Staged(const Extents& e, const ContractSchedule& s) const;
-  // Returns those of a tile of matrix instructions (ColumnAccess::kTensor), which tensor_
-  // describes.
-  double Tensor(const Extents& e, const ContractSchedule& s) const;
-  double Library(const Extents& e, const ContractSchedule& s) const;
-  double Call(const Extents& e, const ContractSchedule& s) const;
-  double Dots(const Extents& e, const ContractSchedule& s, int team) const;
+  double Contract(const ContractSchedule& schedule, int team) const;
+  double Panels(const Extents& e, const PanelSchedule& s, int team) const;
+  double Dots(const Extents& e, const PanelSchedule& s, int team) const;
+  // Returns the seconds of a tile of threads.
+  double Staged(const Extents& e, const TileSchedule& s) const;
+  // Returns those of a tile of matrix instructions, which tensor_ describes.
+  double Tensor(const Extents& e, const TileSchedule& s) const;
+  double Library(const Extents& e, const LibrarySchedule& s) const;
+  double Call(const Extents& e, const CallSchedule& s) const;
   // Returns the seconds to read `bytes` of an operand in place, in stretches of `stretch` bytes.
   double Stream(double bytes, double stretch, bool prefetch) const;
   // Describes what one item asks of a GPU.
@@ -85,9 +85,9 @@ class TaskCost {
     double resident = 16;  // waves of a scheduler that have room at a time
   };
   // Counts the steps of the sums of a tile's item.
-  static double StepsOf(const Extents& e, const ContractSchedule& s);
+  static double StepsOf(const Extents& e, const TileSchedule& s);
   // Adds what keeping `sums` of each thread costs an item that shares them with others.
-  TeamWork WithSplit(const ContractSchedule& s, double sums, TeamWork work) const;
+  TeamWork WithSplit(const TileSchedule& s, double sums, TeamWork work) const;
   // Returns the seconds of so many items.
   double OnGpu(double items, const TeamWork& work) const;
   double Attention(const AttentionSchedule& s, int team) const;

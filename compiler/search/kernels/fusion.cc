@@ -7,6 +7,7 @@
 #include <set>
 #include <string>
 #include <utility>
+#include <variant>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
@@ -227,8 +228,7 @@ void Grouping::FindInnerCasts() {
     for (NodeId n : contracts) {
       const std::vector<NodeId>& operands = node(n).inputs;
       if (cast_has_memory_[operands[0]] && cast_has_memory_[operands[1]]) continue;
-      const std::optional<ContractSchedule> s = ScheduleOf(n);
-      if (s && s->columns == ColumnAccess::kTensor) continue;
+      if (const auto s = ScheduleOf(n); s && IsTensor(*s)) continue;
       cast_has_memory_[operands[0]] = cast_has_memory_[operands[1]] = true;
       changed = true;
     }
@@ -346,12 +346,13 @@ bool Grouping::IsPacked(NodeId n) const {
     const auto contract = contracts_.find(u);
     if (groups_[u].empty()) return true;  // no output needs it
     if (contract == contracts_.end()) return false;
-    const auto& [rows, columns] = contract->second.swap
+    const auto& [rows, columns] = Swaps(contract->second)
                                       ? std::pair(node(u).inputs[1], node(u).inputs[0])
                                       : std::pair(node(u).inputs[0], node(u).inputs[1]);
     // A tile copies both operands.
-    if (IsTile(contract->second.columns)) return columns == n || rows == n;
-    return contract->second.columns == ColumnAccess::kPack && columns == n && rows != n;
+    const auto* panels = std::get_if<PanelSchedule>(&contract->second);
+    if (panels == nullptr) return columns == n || rows == n;
+    return panels->columns == ColumnAccess::kPack && columns == n && rows != n;
   });
 }
 
@@ -572,10 +573,12 @@ void PackWeights(Graph* graph, Genome* genome, const v1::Target& target) {
   // Kernels that read an operand in the same panels share the packed node.
   std::map<std::string, NodeId> packed;
   for (KernelChoice k : genome->kernels) {
-    if (k.kind == KernelKind::kContract && k.contract.pack_ahead()) {
-      const NodeId operand = graph->node(k.anchor).inputs[k.contract.swap ? 0 : 1];
-      const int width = PanelWidth(*graph, k.anchor, k.contract, target, k.team);
-      const NodeId added = AddPackedOperand(graph, k.anchor, k.contract, width);
+    const auto* panels = std::get_if<PanelSchedule>(&k.contract);
+    if (k.kind == KernelKind::kContract && panels != nullptr &&
+        panels->columns == ColumnAccess::kAhead) {
+      const NodeId operand = graph->node(k.anchor).inputs[panels->swap ? 0 : 1];
+      const int width = PanelWidth(*graph, k.anchor, *panels, target, k.team);
+      const NodeId added = AddPackedOperand(graph, k.anchor, panels->swap, width);
       std::string key = absl::StrCat(operand, " ", width);
       for (const Expr& c : GetAttr<IndexMap>(graph->node(added).attrs, "map").coordinates) {
         absl::StrAppend(&key, ";", c.ToString());
@@ -586,7 +589,7 @@ void PackWeights(Graph* graph, Genome* genome, const v1::Target& target) {
       } else {
         graph->nodes.pop_back();
       }
-      k.contract.packed = it->second;
+      k.packed = it->second;
     }
     kernels.push_back(k);
   }

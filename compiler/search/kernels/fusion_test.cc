@@ -80,7 +80,7 @@ std::string Kernels(const std::string& text, bool epilogues = true) {
     if (!kernels.empty()) kernels += ", ";
     kernels += KindName(k.kind) + " " + std::to_string(k.root);
     if (k.anchor >= 0 && k.anchor != k.root) kernels += " over " + std::to_string(k.anchor);
-    if (k.contract.packed >= 0) kernels += " packed " + std::to_string(k.contract.packed);
+    if (k.packed >= 0) kernels += " packed " + std::to_string(k.packed);
   }
   return kernels;
 }
@@ -502,7 +502,7 @@ std::string OnGpu(const std::string& body, const v1::Target& target = Gpu(),
   EXPECT_EQ(Text(ChooseKernels(*g, target, fusion, known)), Text(genome));
   std::string kernels;
   for (const KernelChoice& k : genome.kernels) {
-    const bool tensor = k.contract.columns == ColumnAccess::kTensor;
+    const bool tensor = IsTensor(k.contract);
     absl::StrAppend(&kernels, kernels.empty() ? "" : ", ", tensor ? "tensor" : KindName(k.kind),
                     " ", k.root);
   }

@@ -9,6 +9,7 @@
 #include <random>
 #include <set>
 #include <string>
+#include <variant>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -433,13 +434,13 @@ TEST(LibraryCallTest, AreSchedulesOfAGpuWithALibrary) {
   EXPECT_TRUE(CallsOf(Schedules(task, Gpu(""))).empty());
   // The CPU's library is none of theirs.
   for (const KernelChoice& c : Schedules(task, Gpu())) {
-    EXPECT_NE(c.contract.columns, ColumnAccess::kLibrary) << ScheduleText(c);
+    EXPECT_FALSE(IsLibraryProduct(c)) << ScheduleText(c);
   }
   const KernelTask other =
       Task(Product("f32[64, 20]", "f32[20, 24]", "mk,kn->mn", R"(%3 = Tanh(%2) output "y" = %3)"));
   EXPECT_TRUE(CallsOf(Schedules(other, Gpu())).empty());
   const KernelTask swapped = Task(Product("f32[64, 20]", "f32[20, 24]", "mk,kn->nm"));
-  for (const KernelChoice& c : CallsOf(Schedules(swapped, Gpu()))) EXPECT_TRUE(c.contract.swap);
+  for (const KernelChoice& c : CallsOf(Schedules(swapped, Gpu()))) EXPECT_TRUE(Swaps(c.contract));
   EXPECT_EQ(CallsOf(Schedules(swapped, Gpu())).size(), 3 * 8);
 }
 
@@ -447,8 +448,7 @@ TEST(LibraryCallTest, AreNeighboursByRankAndWorkspace) {
   const KernelTask task = Task(Product("f16[512, 512]", "f16[512, 512]", "mk,kn->mn"));
   const std::vector<KernelChoice> all = Schedules(task, Gpu());
   KernelChoice at = CallsOf(all)[0];
-  at.contract.proposal = 3;
-  at.contract.workspace = 4 << 20;
+  at.contract = CallSchedule{.proposal = 3, .workspace = 4 << 20};
   std::set<std::string> near;
   for (const KernelChoice& c : Neighbours(at, all)) near.insert(ScheduleText(c));
   EXPECT_EQ(near, std::set<std::string>({
@@ -462,7 +462,7 @@ TEST(LibraryCallTest, AreNeighboursByRankAndWorkspace) {
 double Price(const KernelTask& task, int proposal, const SizePoint& sizes = {}) {
   KernelChoice call = task.choice;
   call.team = 1;
-  call.contract = {.mr = 1, .nv = 1, .columns = ColumnAccess::kCall, .proposal = proposal};
+  call.contract = CallSchedule{.proposal = proposal};
   return PredictSeconds(task, call, sizes, Gpu(), Machine::Typical(Gpu()));
 }
 
@@ -494,8 +494,9 @@ TEST(LibraryCallTest, BehindAMissingProposalNoneIsAskedFor) {
   std::map<int64_t, std::set<int>> asked;  // by workspace
   size_t others = 0;
   for (; const std::optional<size_t> pick = tuning.Pick(random);) {
-    const ContractSchedule s = tuning.schedule(*pick).contract;
     const bool call = IsCall(tuning.schedule(*pick));
+    const CallSchedule s =
+        call ? std::get<CallSchedule>(tuning.schedule(*pick).contract) : CallSchedule();
     tuning.Ask(*pick);
     if (call) {
       asked[s.workspace].insert(s.proposal);

@@ -20,11 +20,14 @@ struct MatrixInstruction {
   int least_sm;  // 80: the first chip that has it is sm_80
 };
 
+// Rows of each one's result.
+inline constexpr int kMatrixRows = 16;
+
 inline constexpr MatrixInstruction kMatrixInstructions[] = {
-    {"mma.m16n8k16", 16, 8, 16, DType::kF16, DType::kF32, 80},
-    {"mma.m16n8k16", 16, 8, 16, DType::kBF16, DType::kF32, 80},
-    {"mma.m16n8k32", 16, 8, 32, DType::kI8, DType::kI32, 80},
-    {"mma.m16n8k32", 16, 8, 32, DType::kU8, DType::kI32, 80},
+    {"mma.m16n8k16", kMatrixRows, 8, 16, DType::kF16, DType::kF32, 80},
+    {"mma.m16n8k16", kMatrixRows, 8, 16, DType::kBF16, DType::kF32, 80},
+    {"mma.m16n8k32", kMatrixRows, 8, 32, DType::kI8, DType::kI32, 80},
+    {"mma.m16n8k32", kMatrixRows, 8, 32, DType::kU8, DType::kI32, 80},
 };
 
 // Returns null if no instruction multiplies such operands.

@@ -1,6 +1,9 @@
 #include "compiler/search/kernels/schedule.h"
 
+#include <variant>
+
 #include "absl/strings/str_cat.h"
+#include "compiler/search/kernels/contract_schedule.h"
 
 namespace athanor {
 
@@ -27,16 +30,34 @@ const char* ColumnsText(ColumnAccess columns) {
       return " in_place";
     case ColumnAccess::kDots:
       return " dots";
-    case ColumnAccess::kStaged:
-      return " staged";
-    case ColumnAccess::kTensor:
-      return " tensor";
-    case ColumnAccess::kLibrary:
-      return " openblas";
-    case ColumnAccess::kCall:
-      return " cublaslt";
   }
   return "";
+}
+
+const char* SwapText(bool swap) { return swap ? " swap" : ""; }
+
+std::string ContractText(const PanelSchedule& s) {
+  return absl::StrCat("mr=", s.mr, " nv=", s.nv, " rows=", s.rows_per_item,
+                      " panels=", s.panels_per_item, " kc=", s.kc, SwapText(s.swap),
+                      ColumnsText(s.columns), s.copy_rows ? " copy" : "",
+                      s.prefetch ? " prefetch" : "");
+}
+
+std::string ContractText(const TileSchedule& s) {
+  return absl::StrCat("mr=", s.mr, " nv=", s.nv, " rows=", TileRows(s), " panels=1 kc=", s.kc,
+                      SwapText(s.swap), s.tensor() ? " tensor" : " staged",
+                      s.stages > 1 ? absl::StrCat(" stages=", s.stages) : "",
+                      s.split > 1 ? absl::StrCat(" split=", s.split) : "");
+}
+
+std::string ContractText(const LibrarySchedule& s) {
+  return absl::StrCat("openblas rows=", s.rows_per_item, " panels=", s.panels_per_item,
+                      SwapText(s.swap));
+}
+
+std::string ContractText(const CallSchedule& s) {
+  return absl::StrCat("cublaslt proposal=", s.proposal, " workspace=", s.workspace,
+                      SwapText(s.swap));
 }
 
 std::string KindText(const KernelChoice& choice) {
@@ -54,23 +75,9 @@ std::string KindText(const KernelChoice& choice) {
       return "sort";
     case KernelKind::kLoop:
       return "loop";
-    case KernelKind::kContract: {
-      const ContractSchedule& s = choice.contract;
-      if (s.columns == ColumnAccess::kLibrary) {
-        return absl::StrCat("contract openblas rows=", s.rows_per_item,
-                            " panels=", s.panels_per_item, s.swap ? " swap" : "");
-      }
-      if (s.columns == ColumnAccess::kCall) {
-        return absl::StrCat("contract cublaslt proposal=", s.proposal, " workspace=", s.workspace,
-                            s.swap ? " swap" : "");
-      }
-      return absl::StrCat("contract mr=", s.mr, " nv=", s.nv, " rows=", s.rows_per_item,
-                          " panels=", s.panels_per_item, " kc=", s.kc, s.swap ? " swap" : "",
-                          ColumnsText(s.columns), s.copy_rows ? " copy" : "",
-                          s.prefetch ? " prefetch" : "",
-                          s.stages == 1 ? "" : absl::StrCat(" stages=", s.stages),
-                          s.split == 1 ? "" : absl::StrCat(" split=", s.split));
-    }
+    case KernelKind::kContract:
+      return absl::StrCat(
+          "contract ", std::visit([](const auto& s) { return ContractText(s); }, choice.contract));
     case KernelKind::kAttention: {
       const AttentionSchedule& s = choice.attention;
       return absl::StrCat("attention mr=", s.mr, " nv=", s.nv, " keys=", s.key_block);
@@ -80,6 +87,15 @@ std::string KindText(const KernelChoice& choice) {
 }
 
 }  // namespace
+
+int WayOf(const ContractSchedule& schedule) {
+  if (const auto* panels = std::get_if<PanelSchedule>(&schedule)) {
+    return static_cast<int>(panels->columns);
+  }
+  constexpr int kTiles = static_cast<int>(ColumnAccess::kDots) + 1;
+  if (std::holds_alternative<TileSchedule>(schedule)) return kTiles + (IsTensor(schedule) ? 1 : 0);
+  return std::holds_alternative<LibrarySchedule>(schedule) ? kTiles + 2 : kTiles + 3;
+}
 
 std::string ScheduleText(const KernelChoice& choice) {
   return absl::StrCat(KindText(choice),

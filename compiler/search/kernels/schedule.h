@@ -2,13 +2,13 @@
 // computes its own. Plain data; nothing else crosses from search to codegen.
 //
 //   KernelChoice c{.root = 7, .kind = KernelKind::kContract, .anchor = 5,
-//                  .contract = {.mr = 12, .nv = 2}};
+//                  .contract = PanelSchedule{.mr = 12, .nv = 2}};
 #ifndef ATHANOR_COMPILER_SEARCH_KERNELS_SCHEDULE_H_
 #define ATHANOR_COMPILER_SEARCH_KERNELS_SCHEDULE_H_
 
 #include <cstdint>
 #include <string>
-#include <tuple>
+#include <variant>
 #include <vector>
 
 #include "absl/status/statusor.h"
@@ -29,59 +29,89 @@ enum class KernelKind : uint8_t {
   kLoop,  // root is a Scan: it has no kernel of its own; its body's are chosen when it is lowered
 };
 
-// How a contraction reads its column operand.
+// How a contraction by panels reads its column operand.
 enum class ColumnAccess : uint8_t {
   kPack,     // copied into panels inside each work item
   kAhead,    // a weight that `prepare` copies into panels
   kInPlace,  // read in place, lanes along the columns
   kDots,     // read in place, lanes along the sums: the tile is one of dot products
-  kStaged,   // GPUs: copied into a block's shared memory, as the row operand is
-  kTensor,   // likewise, and multiplied by matrix instructions
-  kLibrary,  // read by the CPU's library, which multiplies the item's block (library_product.h)
-  kCall,     // GPUs: read by the target's library, which computes it all in one step of the plan
 };
 
-// Limits of the workspace of kCall, in bytes. A proposal that fits a lower one is that one's.
-inline constexpr int64_t kCallWorkspaces[] = {0, 4 << 20, 32 << 20};
-
-// Tile sizes of a contraction. A register tile is `mr` rows by `nv` vectors of columns; for kDots,
-// `mr` rows by `nv` columns, and for kStaged each thread's; for kTensor, each wave's matrix
-// instructions; for kLibrary and kCall, which tile by themselves, 1 by 1.
-struct ContractSchedule {
-  bool swap = false;  // the right operand's free axes become rows
+// A contraction by panels of columns, in register tiles of `mr` rows by `nv` vectors of columns;
+// for kDots, by `nv` columns. In each schedule of a contraction, `swap`: the right operand's free
+// axes become rows.
+struct PanelSchedule {
+  bool swap = false;
   int mr = 12;
   int nv = 2;
   int64_t rows_per_item = 96;  // rows of the result one work item computes, a multiple of mr
   // Panels that one work item computes. A panel is nv vectors of columns; for kDots, one vector.
   int64_t panels_per_item = 1;
-  // Length of the reduction between two visits of the tile's memory. Not used by kDots, kLibrary,
-  // kCall.
+  // Length of the reduction between two visits of the tile's memory. Not used by kDots.
   int64_t kc = 512;
   ColumnAccess columns = ColumnAccess::kPack;
   // Copies the item's rows kc elements at a time, so that rows a power of two apart do not compete
   // for the same few sets of the first-level cache. Not used by kDots.
   bool copy_rows = false;
   bool prefetch = false;  // kInPlace, kDots: prefetches what the next visit reads
-  // kTensor: pieces of kc sums in scratch; all but one of them are copied ahead
-  int stages = 1;
-  // kStaged, kTensor: items that share the sums of a tile; the last to be done adds them up
-  int split = 1;
-  // kCall: which of the library's proposals it is, from 0, among those of at most so many bytes
+
+  bool operator==(const PanelSchedule&) const = default;
+};
+
+// GPUs: a contraction by tiles whose operands a block stages in its shared memory. Each thread has
+// mr x nv of a tile's sums; or each wave, in so many matrix instructions.
+struct TileSchedule {
+  bool swap = false;
+  int mr = 8;
+  int nv = 8;
+  int64_t kc = 16;  // sums of a stage
+  // Stages of matrix instructions; all but one of them are copied ahead. 0: threads multiply, from
+  // one stage.
+  int stages = 0;
+  int split = 1;  // items that share the sums of a tile; the last to be done adds them up
+
+  bool tensor() const { return stages > 0; }
+
+  bool operator==(const TileSchedule&) const = default;
+};
+
+// A contraction whose items the CPU's library multiplies, a block each (library_product.h).
+struct LibrarySchedule {
+  bool swap = false;
+  int64_t rows_per_item = 96;
+  int64_t panels_per_item = 1;  // a panel is one vector of columns
+
+  bool operator==(const LibrarySchedule&) const = default;
+};
+
+// Limits of the workspace of a call, in bytes. A proposal that fits a lower one is that one's.
+inline constexpr int64_t kCallWorkspaces[] = {0, 4 << 20, 32 << 20};
+
+// GPUs: a contraction that the target's library computes in one step of the plan.
+struct CallSchedule {
+  bool swap = false;
+  // Which of the library's proposals it is, from 0, among those of at most so many bytes.
   int proposal = 0;
   int64_t workspace = 0;
-  NodeId packed = -1;  // holds the panels of kAhead (PackWeights adds it)
 
-  bool pack_ahead() const { return columns == ColumnAccess::kAhead; }
-
-  // Compares choices: `packed` does not count.
-  friend bool operator==(const ContractSchedule& a, const ContractSchedule& b) {
-    auto tie = [](const ContractSchedule& s) {
-      return std::tie(s.swap, s.mr, s.nv, s.rows_per_item, s.panels_per_item, s.kc, s.columns,
-                      s.copy_rows, s.prefetch, s.stages, s.split, s.proposal, s.workspace);
-    };
-    return tie(a) == tie(b);
-  }
+  bool operator==(const CallSchedule&) const = default;
 };
+
+using ContractSchedule = std::variant<PanelSchedule, TileSchedule, LibrarySchedule, CallSchedule>;
+
+inline bool Swaps(const ContractSchedule& schedule) {
+  return std::visit([](const auto& s) { return s.swap; }, schedule);
+}
+
+// Reports whether matrix instructions compute the contraction.
+inline bool IsTensor(const ContractSchedule& schedule) {
+  const auto* tile = std::get_if<TileSchedule>(&schedule);
+  return tile != nullptr && tile->tensor();
+}
+
+// Numbers the ways of contractions, in the order above: those of panels, tiles of threads and of
+// matrix instructions, blocks of the CPU's library, calls of a GPU's.
+int WayOf(const ContractSchedule& schedule);
 
 struct AttentionSchedule {
   int mr = 12;             // keys, and then value columns, per register tile
@@ -109,6 +139,7 @@ struct KernelChoice {
   KernelKind kind = KernelKind::kMap;
   NodeId anchor = -1;  // kContract, kAttention
   ContractSchedule contract;
+  NodeId packed = -1;  // holds the panels of ColumnAccess::kAhead (PackWeights adds it)
   AttentionSchedule attention;
   WalkSchedule walk;
   // GPUs: threads that compute an item together (kir::Kernel.team). kSort, kLoop: 1.
@@ -117,7 +148,14 @@ struct KernelChoice {
 
 // Reports whether the kernel is a call of a GPU's library.
 inline bool IsCall(const KernelChoice& choice) {
-  return choice.kind == KernelKind::kContract && choice.contract.columns == ColumnAccess::kCall;
+  return choice.kind == KernelKind::kContract &&
+         std::holds_alternative<CallSchedule>(choice.contract);
+}
+
+// Reports whether the kernel's blocks are multiplied by the CPU's library.
+inline bool IsLibraryProduct(const KernelChoice& choice) {
+  return choice.kind == KernelKind::kContract &&
+         std::holds_alternative<LibrarySchedule>(choice.contract);
 }
 
 // Reports whether kernels may have teams of so many threads: a power of two up to 32, or 128.

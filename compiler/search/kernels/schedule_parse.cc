@@ -8,7 +8,6 @@
 #include "absl/strings/str_split.h"
 #include "absl/strings/string_view.h"
 #include "compiler/ir/value/message.h"
-#include "compiler/search/kernels/contract_schedule.h"
 #include "compiler/search/kernels/schedule.h"
 
 namespace athanor {
@@ -25,36 +24,62 @@ class ScheduleReader {
     return sides.second.empty() ? ReadFlag(word) : ReadNumber(sides.first, sides.second);
   }
 
+  // Sets the contraction that the words are about. Returns what they lack; "" if nothing.
+  std::string SetContract() {
+    const bool tensor = by_ == "tensor", tile = tensor || by_ == "staged";
+    if (stages_ != 1 && !tensor) return "stages= needs tensor: other contractions have one stage";
+    if (split_ != 1 && !tile) return "split= needs staged or tensor: only tiles share their sums";
+    const PanelSchedule& p = panels_;
+    if (tile) {
+      choice_.contract = TileSchedule{.swap = p.swap,
+                                      .mr = p.mr,
+                                      .nv = p.nv,
+                                      .kc = p.kc,
+                                      .stages = tensor ? stages_ : 0,
+                                      .split = split_};
+    } else if (by_ == "openblas") {
+      choice_.contract = LibrarySchedule{p.swap, p.rows_per_item, p.panels_per_item};
+    } else if (by_ == "cublaslt") {
+      choice_.contract = CallSchedule{p.swap, call_.proposal, call_.workspace};
+    } else {
+      choice_.contract = p;
+    }
+    return "";
+  }
+
  private:
   bool ReadFlag(absl::string_view word) {
-    ContractSchedule& s = choice_.contract;
     if (choice_.kind != KernelKind::kContract) return false;
     constexpr std::pair<absl::string_view, ColumnAccess> kColumns[] = {
-        {"ahead", ColumnAccess::kAhead},   {"in_place", ColumnAccess::kInPlace},
-        {"dots", ColumnAccess::kDots},     {"staged", ColumnAccess::kStaged},
-        {"tensor", ColumnAccess::kTensor}, {"openblas", ColumnAccess::kLibrary},
-        {"cublaslt", ColumnAccess::kCall}};
+        {"ahead", ColumnAccess::kAhead},
+        {"in_place", ColumnAccess::kInPlace},
+        {"dots", ColumnAccess::kDots}};
     for (const auto& [name, columns] : kColumns) {
       if (word != name) continue;
-      s.columns = columns;
-      if (columns == ColumnAccess::kLibrary || columns == ColumnAccess::kCall) s.mr = s.nv = 1;
+      panels_.columns = columns;
+      by_ = "";
       return true;
     }
-    if (word == "swap") return s.swap = true;
-    if (word == "copy") return s.copy_rows = true;
-    if (word == "prefetch") return s.prefetch = true;
+    for (const absl::string_view by : {"staged", "tensor", "openblas", "cublaslt"}) {
+      if (word != by) continue;
+      by_ = by;
+      return true;
+    }
+    if (word == "swap") return panels_.swap = true;
+    if (word == "copy") return panels_.copy_rows = true;
+    if (word == "prefetch") return panels_.prefetch = true;
     return false;
   }
 
   bool ReadNumber(absl::string_view name, absl::string_view value) {
-    ContractSchedule& c = choice_.contract;
+    PanelSchedule& c = panels_;
     AttentionSchedule& a = choice_.attention;
     WalkSchedule& w = choice_.walk;
     const bool attention = choice_.kind == KernelKind::kAttention;
     const std::pair<absl::string_view, int*> small[] = {{"mr", attention ? &a.mr : &c.mr},
                                                         {"nv", attention ? &a.nv : &c.nv},
-                                                        {"stages", &c.stages},
-                                                        {"split", &c.split},
+                                                        {"stages", &stages_},
+                                                        {"split", &split_},
                                                         {"unroll", &w.unroll}};
     const bool map = choice_.kind == KernelKind::kMap;
     const std::pair<absl::string_view, int64_t*> large[] = {
@@ -63,8 +88,9 @@ class ScheduleReader {
         {"kc", &c.kc},
         {"keys", &a.key_block},
         {"elements", &w.elements}};
-    if (name == "proposal") return absl::SimpleAtoi(value, &c.proposal) && c.proposal >= 0;
-    if (name == "workspace") return absl::SimpleAtoi(value, &c.workspace) && c.workspace >= 0;
+    if (name == "proposal") return absl::SimpleAtoi(value, &call_.proposal) && call_.proposal >= 0;
+    if (name == "workspace")
+      return absl::SimpleAtoi(value, &call_.workspace) && call_.workspace >= 0;
     if (name == "team") return absl::SimpleAtoi(value, &choice_.team) && TakesTeam();
     for (const auto& [known, field] : small) {
       if (name == known) return absl::SimpleAtoi(value, field) && *field > 0;
@@ -81,6 +107,11 @@ class ScheduleReader {
   }
 
   KernelChoice& choice_;
+  // The words about a contraction, whose kind they may name late.
+  PanelSchedule panels_;
+  CallSchedule call_;
+  int stages_ = 1, split_ = 1;
+  absl::string_view by_;  // who computes it, if not panels
 };
 
 }  // namespace
@@ -116,14 +147,8 @@ absl::StatusOr<KernelChoice> ParseSchedule(absl::string_view text) {
                      Quoted(std::string(word)));
     }
   }
-  const ColumnAccess columns = choice.contract.columns;
-  if (choice.contract.stages != 1 && columns != ColumnAccess::kTensor) {
-    return Invalid("schedule: ", Quoted(std::string(text)),
-                   ": stages= needs tensor: other contractions have one stage");
-  }
-  if (choice.contract.split != 1 && !IsTile(columns)) {
-    return Invalid("schedule: ", Quoted(std::string(text)),
-                   ": split= needs staged or tensor: only tiles share their sums");
+  if (const std::string lacks = reader.SetContract(); !lacks.empty()) {
+    return Invalid("schedule: ", Quoted(std::string(text)), ": ", lacks);
   }
   // Writing the schedule again reveals a parameter that is missing, repeated, out of order or of
   // another kind of kernel.

@@ -137,6 +137,13 @@ TEST(ScheduleParseTest, RefusesWhatIsNone) {
            std::string("contract mr=2 nv=4 rows=64 panels=1 kc=32 tensor stages=0 team=128"),
            std::string("contract mr=2 nv=4 rows=64 panels=1 kc=32 tensor split=1 team=128"),
            std::string("contract mr=4 nv=4 rows=32 panels=1 kc=16 staged stages=2 team=128"),
+           // An item is a tile.
+           std::string("contract mr=8 nv=8 rows=128 panels=1 kc=16 staged team=128"),
+           std::string("contract mr=8 nv=8 rows=64 panels=2 kc=16 staged team=128"),
+           std::string("contract mr=8 nv=8 rows=64 panels=1 kc=16 staged copy team=128"),
+           std::string("contract mr=2 nv=4 rows=32 panels=1 kc=32 tensor team=128"),
+           std::string("contract mr=2 nv=4 rows=64 panels=2 kc=32 tensor team=128"),
+           std::string("contract mr=2 nv=4 rows=64 panels=1 kc=32 tensor prefetch team=128"),
            std::string("contract mr=12 nv=2 rows=96 panels=1 kc=512 stages=2"),
            std::string("contract mr=12 nv=2 rows=96 panels=1 kc=512 ahead split=4"),
            std::string("contract mr=4 nv=4 rows=4 panels=1 kc=512 in_place split=4 team=32"),

@@ -5,6 +5,7 @@
 #include <cstdlib>
 #include <optional>
 #include <set>
+#include <variant>
 
 #include "compiler/search/kernels/contract_roles.h"
 #include "compiler/search/kernels/contract_schedule.h"
@@ -23,21 +24,37 @@ using Point = std::array<int64_t, 11>;
 // those of matrix instructions, 16 to 128 long, to longer ones.
 constexpr int64_t kPanelSumsPerStaged = 16;
 
+Point PointOf(const KernelChoice& choice, const PanelSchedule& s) {
+  return {choice.team,       s.swap, WayOf(s), s.copy_rows,
+          s.prefetch,        s.mr,   s.nv,     s.rows_per_item / s.mr,
+          s.panels_per_item, s.kc};
+}
+
+// The item is the tile.
+Point PointOf(const KernelChoice& choice, const TileSchedule& s) {
+  return {choice.team, s.swap,
+          WayOf(s),    0,
+          0,           s.mr,
+          s.nv,        std::max(s.stages, 1),
+          1,           s.kc * kPanelSumsPerStaged,
+          s.split - 1};
+}
+
+// The nearest panels have tiles of one by one.
+Point PointOf(const KernelChoice& choice, const LibrarySchedule& s) {
+  return {choice.team,       s.swap, WayOf(s), 0, 0, 1, 1, s.rows_per_item, s.panels_per_item,
+          PanelSchedule().kc};
+}
+
+Point PointOf(const KernelChoice& choice, const CallSchedule& s) {
+  return {choice.team, s.swap, WayOf(s), s.proposal, s.workspace};
+}
+
 Point PointOf(const KernelChoice& choice) {
-  const ContractSchedule& c = choice.contract;
   const AttentionSchedule& a = choice.attention;
   switch (choice.kind) {
     case KernelKind::kContract:
-      if (c.columns == ColumnAccess::kCall) {
-        return {choice.team, c.swap, static_cast<int64_t>(c.columns), c.proposal, c.workspace};
-      }
-      // The item is the tile.
-      if (IsTile(c.columns)) {
-        return {choice.team, c.swap, static_cast<int64_t>(c.columns), 0,          0, c.mr, c.nv,
-                c.stages,    1,      c.kc * kPanelSumsPerStaged,      c.split - 1};
-      }
-      return {choice.team, c.swap, static_cast<int64_t>(c.columns), c.copy_rows,       c.prefetch,
-              c.mr,        c.nv,   c.rows_per_item / c.mr,          c.panels_per_item, c.kc};
+      return std::visit([&](const auto& s) { return PointOf(choice, s); }, choice.contract);
     case KernelKind::kAttention:
       return {choice.team, a.mr, a.nv, a.key_block / a.mr};
     case KernelKind::kMap:
@@ -110,7 +127,7 @@ Contraction Describe(const KernelTask& task, bool swap, const v1::Target& target
 
 // Adds schedules with panels, packed ahead or in each item.
 void AddPanels(const Contraction& c, const Tile& tile, const v1::Target& target,
-               std::vector<ContractSchedule>* all) {
+               std::vector<PanelSchedule>* all) {
   for (int64_t tiles : {1, 2, 4, 8, 20, 40, 80}) {
     // A smaller block covers all rows, too.
     if (tiles > 1 && tile.mr * tiles / 2 >= c.m) continue;
@@ -119,12 +136,12 @@ void AddPanels(const Contraction& c, const Tile& tile, const v1::Target& target,
       for (int64_t kc : {128, 256, 512, 1024, 2048, 4096}) {
         if (kc > 128 && kc / 2 >= c.k) continue;
         for (bool copy : {false, true}) {
-          ContractSchedule s{.mr = tile.mr,
-                             .nv = tile.nv,
-                             .rows_per_item = tile.mr * tiles,
-                             .panels_per_item = panels,
-                             .kc = kc,
-                             .copy_rows = copy};
+          PanelSchedule s{.mr = tile.mr,
+                          .nv = tile.nv,
+                          .rows_per_item = tile.mr * tiles,
+                          .panels_per_item = panels,
+                          .kc = kc,
+                          .copy_rows = copy};
           // Copies pay where several tiles or panels read them and they stay in the cache.
           if (copy && (tile.mr < 4 || s.rows_per_item * kc * 4 > target.l2_bytes())) continue;
           if (!copy && panels > 8) continue;
@@ -140,7 +157,7 @@ void AddPanels(const Contraction& c, const Tile& tile, const v1::Target& target,
 // Adds schedules for few rows: the column operand is streamed in pieces, and the sums of all panels
 // are kept in between.
 void AddInPlace(const Contraction& c, const Tile& tile, const v1::Target& target,
-                std::vector<ContractSchedule>* all) {
+                std::vector<PanelSchedule>* all) {
   for (int64_t tiles : {1, 4, 16}) {
     if (tiles > 1 && tile.mr * tiles / 4 >= c.m) continue;
     for (int64_t panels : {1, 4, 8, 16, 32, 64, 128}) {
@@ -167,7 +184,7 @@ void AddInPlace(const Contraction& c, const Tile& tile, const v1::Target& target
   }
 }
 
-void AddDots(const Contraction& c, const Tile& tile, std::vector<ContractSchedule>* all) {
+void AddDots(const Contraction& c, const Tile& tile, std::vector<PanelSchedule>* all) {
   for (int64_t tiles : {1, 4, 16}) {
     if (tiles > 1 && tile.mr * tiles / 4 >= c.m) continue;
     for (int64_t panels : {1, 4, 16, 64}) {
@@ -201,7 +218,7 @@ std::set<int64_t> BlockSizes(int64_t extent, int64_t unit, const v1::Target& tar
 
 // Adds blocks that the library multiplies, if it can and a call is worth its cost.
 void AddLibrary(const KernelTask& task, const Contraction& c, bool swap, const v1::Target& target,
-                std::vector<ContractSchedule>* all) {
+                std::vector<LibrarySchedule>* all) {
   constexpr double kLeastWork = 32 * 32 * 32;  // multiply-adds per block
   constexpr int64_t kMostScratch = 4 << 20;    // bytes per block that an epilogue reads
   if (target.blas().empty() || HasTeams(target)) return;
@@ -215,11 +232,7 @@ void AddLibrary(const KernelTask& task, const Contraction& c, bool swap, const v
       const double block = static_cast<double>(rows) * static_cast<double>(columns);
       if (block * static_cast<double>(c.k) < kLeastWork) continue;
       if (!product->result && rows * columns * bytes > kMostScratch) continue;
-      all->push_back({.mr = 1,
-                      .nv = 1,
-                      .rows_per_item = rows,
-                      .panels_per_item = columns / c.lanes,
-                      .columns = ColumnAccess::kLibrary});
+      all->push_back({.swap = swap, .rows_per_item = rows, .panels_per_item = columns / c.lanes});
     }
   }
 }
@@ -230,13 +243,13 @@ constexpr int64_t kMostRowsInPlace = 128;
 
 // Reports whether a team may have the schedule: its items are small, and other teams hide the time
 // that memory takes.
-bool SuitsTeam(const ContractSchedule& s) {
+bool SuitsTeam(const PanelSchedule& s) {
   return s.rows_per_item <= 4 * s.mr && s.panels_per_item == 1 && !s.copy_rows && !s.prefetch;
 }
 
 // Adds the schedules whose items are covered by a tile.
 void AddTile(const Contraction& c, const Tile& tile, const v1::Target& target,
-             std::vector<ContractSchedule>* all) {
+             std::vector<PanelSchedule>* all) {
   if (tile.mr > std::max<int64_t>(c.m, 1)) return;
   const bool few = c.m <= kMostRowsInPlace;
   // A tile of dot products has nv columns, others nv vectors of columns. A panel of one lane has
@@ -261,21 +274,22 @@ void AddContractSchedules(const KernelTask& task, const v1::Target& target, int 
     const ContractRoles roles = FindContractRoles(task.graph, node, swap);
     if (roles.columns.empty()) continue;
     if (team == kTileTeam) {
-      for (const ContractSchedule& s :
-           TileSchedules(task.graph, task.choice.anchor, swap, target)) {
+      for (const TileSchedule& s : TileSchedules(task.graph, task.choice.anchor, swap, target)) {
         add(s);
       }
     }
     if (IsWindows(task.graph, node, roles, roles.row_operand, roles.rows)) continue;
     const Contraction c = Describe(task, swap, target, weights, team);
-    std::vector<ContractSchedule> schedules;
+    std::vector<LibrarySchedule> blocks;
     // Takes the library in one of both orders only: the product is the same.
     if (roles.rows.empty() || roles.columns.back() == roles.result.back() ||
         (!swap && roles.rows.back() != roles.result.back())) {
-      AddLibrary(task, c, swap, target, &schedules);
+      AddLibrary(task, c, swap, target, &blocks);
     }
-    for (const Tile& tile : Tiles(target)) AddTile(c, tile, target, &schedules);
-    for (ContractSchedule& s : schedules) {
+    for (const LibrarySchedule& s : blocks) add(s);
+    std::vector<PanelSchedule> panels;
+    for (const Tile& tile : Tiles(target)) AddTile(c, tile, target, &panels);
+    for (PanelSchedule& s : panels) {
       if (team > 1 && !SuitsTeam(s)) continue;
       s.swap = swap;
       add(s);
@@ -296,12 +310,8 @@ void AddCalls(const KernelTask& task, const v1::Target& target, std::vector<Kern
       for (int proposal = 0; proposal < kProposals; ++proposal) {
         all->push_back(start);
         all->back().team = 1;
-        all->back().contract = {.swap = swap,
-                                .mr = 1,
-                                .nv = 1,
-                                .columns = ColumnAccess::kCall,
-                                .proposal = proposal,
-                                .workspace = workspace};
+        all->back().contract =
+            CallSchedule{.swap = swap, .proposal = proposal, .workspace = workspace};
       }
     }
   }

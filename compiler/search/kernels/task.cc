@@ -107,7 +107,7 @@ KernelTask CutTask(const Graph& graph, const std::vector<bool>& memory,
   task.choice = choice;
   task.choice.root = at[choice.root];
   if (choice.anchor >= 0) task.choice.anchor = at[choice.anchor];
-  task.choice.contract.packed = -1;
+  task.choice.packed = -1;
   task.key = Sha256Hex(ToText(task.graph));
   return task;
 }

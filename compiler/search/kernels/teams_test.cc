@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <set>
 #include <string>
+#include <variant>
 #include <vector>
 
 #include "compiler/search/kernels/contract_schedule.h"
@@ -107,7 +108,7 @@ TEST(Teams, OfContractionsHaveSmallItems) {
     const Case c = Of(std::string(R"(%0 = Input "x" : f32[20, 256] %1 = Input "w" : f32[)") +
                       columns + R"(] %2 = Contract(%0, %1) {spec=")" +
                       (transposed ? "mk,nk->mn" : "mk,kn->mn") + R"("} output "y" = %2)");
-    const ContractSchedule& s = c.choice.contract;
+    const auto& s = std::get<PanelSchedule>(c.choice.contract);
     EXPECT_EQ(s.columns, transposed ? ColumnAccess::kPack : ColumnAccess::kInPlace);
     EXPECT_EQ(s.rows_per_item, s.mr);
     EXPECT_EQ(PanelWidth(c.graph, 2, s, Gpu(), c.choice.team), 32 * s.nv);

@@ -7,6 +7,7 @@
 #include <set>
 #include <string>
 #include <utility>
+#include <variant>
 #include <vector>
 
 #include "absl/strings/match.h"
@@ -61,8 +62,9 @@ v1::Target GpuWithInstructions() {
   return t;
 }
 
-bool IsTile(const KernelChoice& c) { return IsTile(c.contract.columns); }
-bool IsTensor(const KernelChoice& c) { return c.contract.columns == ColumnAccess::kTensor; }
+bool IsTile(const KernelChoice& c) { return std::holds_alternative<TileSchedule>(c.contract); }
+bool IsTensor(const KernelChoice& c) { return IsTensor(c.contract); }
+const TileSchedule& TileOf(const KernelChoice& c) { return std::get<TileSchedule>(c.contract); }
 
 std::vector<KernelChoice> TilesOf(const KernelTask& task, const v1::Target& target = Gpu()) {
   std::vector<KernelChoice> tiles;
@@ -76,8 +78,8 @@ std::vector<KernelChoice> TilesOf(const KernelTask& task, const v1::Target& targ
 std::set<std::string> Shapes(const std::vector<KernelChoice>& tiles) {
   std::set<std::string> shapes;
   for (const KernelChoice& c : tiles) {
-    shapes.insert(absl::StrCat(c.contract.rows_per_item, "x", c.contract.nv * kStagedThreadColumns,
-                               "x", c.contract.kc));
+    const TileSchedule& s = TileOf(c);
+    shapes.insert(absl::StrCat(TileRows(s), "x", TileColumns(s), "x", s.kc));
   }
   return shapes;
 }
@@ -88,8 +90,8 @@ TEST(TilesTest, AreInTheSpaceOfABlockOfAGpu) {
   std::map<bool, int> swaps;
   for (const KernelChoice& c : tiles) {
     EXPECT_EQ(c.team, 128);
-    EXPECT_TRUE(FitsStaged(c.contract, 4)) << ScheduleText(c);
-    if (c.contract.split == 1) ++swaps[c.contract.swap];
+    EXPECT_TRUE(FitsStaged(TileOf(c), 4)) << ScheduleText(c);
+    if (TileOf(c).split == 1) ++swaps[TileOf(c).swap];
   }
   EXPECT_EQ(Shapes(tiles), (std::set<std::string>{"64x128x8", "64x128x16", "64x64x8", "64x64x16",
                                                   "64x64x32", "32x128x8", "32x128x16", "32x128x32",
@@ -107,8 +109,8 @@ std::set<int> SplitsOf(const std::vector<KernelChoice>& tiles, int64_t rows, int
                        int64_t kc) {
   std::set<int> splits;
   for (const KernelChoice& c : tiles) {
-    const ContractSchedule& s = c.contract;
-    if (s.rows_per_item == rows && TileColumns(s) == columns && s.kc == kc) splits.insert(s.split);
+    const TileSchedule& s = TileOf(c);
+    if (TileRows(s) == rows && TileColumns(s) == columns && s.kc == kc) splits.insert(s.split);
   }
   return splits;
 }
@@ -137,8 +139,9 @@ TEST(TilesTest, SplitTheirSumsWhereMultiprocessorsIdle) {
   EXPECT_EQ(SplitsOf(TilesOf(batch), 64, 64, 8), (Set{1, 2, 4})) << "40 tiles";
   // They are few beside all others.
   const std::vector<KernelChoice> all = Schedules(Task(Product("64", "65536", "64")), Gpu());
-  const auto split = std::count_if(all.begin(), all.end(),
-                                   [](const KernelChoice& c) { return c.contract.split > 1; });
+  const auto split = std::count_if(all.begin(), all.end(), [](const KernelChoice& c) {
+    return IsTile(c) && TileOf(c).split > 1;
+  });
   EXPECT_EQ(split, 2 * 2 * 6);
   EXPECT_GT(all.size(), 20 * split);
 }
@@ -147,7 +150,7 @@ TEST(TilesTest, ThatSizesLeaveMostlyEmptyAreNotInTheSpace) {
   const auto shapes = [](const std::string& m, const std::string& k, const std::string& n) {
     std::vector<KernelChoice> tiles = TilesOf(Task(Product(m, k, n)));
     tiles.erase(std::remove_if(tiles.begin(), tiles.end(),
-                               [](const KernelChoice& c) { return c.contract.swap; }),
+                               [](const KernelChoice& c) { return TileOf(c).swap; }),
                 tiles.end());
     return Shapes(tiles);
   };
@@ -213,12 +216,7 @@ class Prices {
   double Of(int mr, int nv, int64_t kc = 16, int split = 1) const {
     KernelChoice c = task_.choice;
     c.team = 128;
-    c.contract = {.mr = mr,
-                  .nv = nv,
-                  .rows_per_item = int64_t{mr} * kStagedThreadRows,
-                  .kc = kc,
-                  .columns = ColumnAccess::kStaged,
-                  .split = split};
+    c.contract = TileSchedule{.mr = mr, .nv = nv, .kc = kc, .split = split};
     return cost_.Predict(c);
   }
   // Returns the text of the schedule that is predicted to be the fastest.
@@ -288,7 +286,7 @@ TEST(TilesTest, CostMoreOfLargerProducts) {
       Cpu());
   const auto seconds_of_rows = [&](int64_t rows) {
     KernelChoice c = empty.choice;
-    c.contract = {.mr = 4, .nv = 2, .rows_per_item = rows, .panels_per_item = 16};
+    c.contract = PanelSchedule{.mr = 4, .nv = 2, .rows_per_item = rows, .panels_per_item = 16};
     return TaskCost(empty, {}, Cpu(), Machine::Typical(Cpu())).Predict(c);
   };
   EXPECT_GT(seconds_of_rows(256), seconds_of_rows(16));
@@ -368,7 +366,7 @@ TEST(TilesTest, OfMatrixInstructionsArePredictedToBeFaster) {
   // Copies that run ahead are waited for less.
   const auto stages = [&](int n) {
     return least([n](const KernelChoice& c) {
-      return IsTensor(c) && c.contract.stages == n && c.contract.mr == 4 && c.contract.nv == 4;
+      return IsTensor(c) && TileOf(c).stages == n && TileOf(c).mr == 4 && TileOf(c).nv == 4;
     });
   };
   EXPECT_LE(stages(2), stages(1));
@@ -401,8 +399,9 @@ std::string Convolution(int maps, const std::string& result) {
 // A GPU's schedules run lanes along the same operand as a CPU's: windows are columns.
 TEST(TilesTest, FewerRowsThanATileKeepTheOrderOfOperands) {
   const KernelTask task = Task(Convolution(16, "nmuv"));
-  EXPECT_TRUE(task.choice.contract.swap) << ScheduleText(task.choice);
-  EXPECT_EQ(task.choice.contract.columns, ColumnAccess::kPack);
+  const auto& panels = std::get<PanelSchedule>(task.choice.contract);
+  EXPECT_TRUE(panels.swap) << ScheduleText(task.choice);
+  EXPECT_EQ(panels.columns, ColumnAccess::kPack);
   EXPECT_EQ(task.graph.nodes.size(), 4);  // with the windows
 }
 
@@ -411,7 +410,7 @@ TEST(TilesTest, StageWindows) {
   for (const char* result : {"nmuv", "nuvm"}) {
     const KernelTask task = Task(Convolution(64, result));
     EXPECT_TRUE(IsTile(task.choice)) << ScheduleText(task.choice);
-    EXPECT_EQ(task.choice.contract.swap, result[1] == 'm') << ScheduleText(task.choice);
+    EXPECT_EQ(TileOf(task.choice).swap, result[1] == 'm') << ScheduleText(task.choice);
     EXPECT_EQ(task.graph.nodes.size(), 4) << result;
   }
 }

@@ -4,6 +4,7 @@
 #include <cmath>
 #include <numeric>
 #include <utility>
+#include <variant>
 
 #include "absl/status/status.h"
 #include "compiler/search/kernels/space.h"
@@ -65,8 +66,7 @@ void Tuning::Rank() {
   // inner loops, and of a GPU's not which tiles it takes and whether it splits their sums.
   const auto library = std::find_if(order.begin(), order.end(), [&](const auto& ranked) {
     const KernelChoice& choice = all[ranked.second];
-    return IsCall(choice) || (choice.kind == KernelKind::kContract &&
-                              choice.contract.columns == ColumnAccess::kLibrary);
+    return IsCall(choice) || IsLibraryProduct(choice);
   });
   constexpr double kHopeless = 2;  // times the best prediction
   if (library - order.begin() > 1 && library != order.end() &&
@@ -148,12 +148,12 @@ void Tuning::Ask(size_t schedule) {
 }
 
 void Tuning::LeaveOutProposalsBehind(size_t schedule) {
-  if (!IsCall(schedules_[schedule])) return;
-  const ContractSchedule& missing = schedules_[schedule].contract;
+  const auto* const missing = std::get_if<CallSchedule>(&schedules_[schedule].contract);
+  if (missing == nullptr) return;
   for (size_t s = 0; s < schedules_.size(); ++s) {
-    const ContractSchedule& call = schedules_[s].contract;
-    if (IsCall(schedules_[s]) && call.swap == missing.swap && call.workspace == missing.workspace &&
-        call.proposal > missing.proposal) {
+    const auto* const call = std::get_if<CallSchedule>(&schedules_[s].contract);
+    if (call != nullptr && call->swap == missing->swap && call->workspace == missing->workspace &&
+        call->proposal > missing->proposal) {
       asked_[s] = true;
     }
   }

@@ -2,6 +2,7 @@
 #include <cmath>
 #include <limits>
 #include <utility>
+#include <variant>
 
 #include "compiler/search/search/search.h"
 #include "compiler/search/search/search_testing.h"
@@ -123,7 +124,7 @@ TEST(SearchStopTest, LimitsThatWereBeatenAreNearOnceTheyAreRaised) {
 TEST(SearchStopTest, ARooflineThatIsBeatenIsNone) {
   Search search(SingleForm(Layers(1)), Target(), Machine::Typical(Target()), {.sizes = {{16}}});
   Drive(search, [](const Search& s, const KernelCandidate& k) -> absl::StatusOr<double> {
-    const ContractSchedule& c = k.choice.contract;
+    const auto& c = std::get<PanelSchedule>(k.choice.contract);
     return Limit(s, k) * (0.2 + 0.05 * (std::abs(c.mr - 8) + std::abs(c.nv - 3)));
   });
   const SearchReport report = search.Report();

@@ -4,6 +4,7 @@
 #include <map>
 #include <set>
 #include <string>
+#include <variant>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
@@ -54,8 +55,9 @@ TEST(SearchTest, FindsTheScheduleThatTheMachineLikes) {
   for (const KernelChoice& k : last.genome.kernels) {
     if (k.kind != KernelKind::kContract) continue;
     found = true;
-    EXPECT_EQ(k.contract.mr, 8);
-    EXPECT_EQ(k.contract.pack_ahead(), k.contract.packed >= 0);
+    const auto& s = std::get<PanelSchedule>(k.contract);
+    EXPECT_EQ(s.mr, 8);
+    EXPECT_EQ(s.columns == ColumnAccess::kAhead, k.packed >= 0);
   }
   EXPECT_TRUE(found);
 }
@@ -101,7 +103,7 @@ TEST(SearchTest, OneThatIsToldWhatAnotherKnewAsksTheSame) {
 TEST(SearchTest, FailuresCostOnlyThemselves) {
   Search search(SingleForm(Layers(2)), Target(), Machine::Typical(Target()), {.sizes = {{16}}});
   Drive(search, [](const Search& s, const KernelCandidate& k) -> absl::StatusOr<double> {
-    const ContractSchedule& c = k.choice.contract;
+    const auto& c = std::get<PanelSchedule>(k.choice.contract);
     if (k.choice.kind == KernelKind::kContract && c.nv != 4) return absl::DataLossError("wrong");
     return PrefersTile(4, 4)(s, k);
   });
@@ -336,8 +338,9 @@ TEST(SpaceTest, SchedulesFitTheRegistersAndAreDistinct) {
   const KernelTask task = CutTask(g, MemoryOf(g, genome), WeightsOf(g), genome.kernels[0]);
   std::set<std::string> texts;
   for (const KernelChoice& c : Schedules(task, Target())) {
-    EXPECT_LE(c.contract.mr * c.contract.nv + c.contract.nv + 1, 32);
-    EXPECT_EQ(c.contract.rows_per_item % c.contract.mr, 0);
+    const auto& s = std::get<PanelSchedule>(c.contract);
+    EXPECT_LE(s.mr * s.nv + s.nv + 1, 32);
+    EXPECT_EQ(s.rows_per_item % s.mr, 0);
     EXPECT_TRUE(texts.insert(ScheduleText(c)).second) << ScheduleText(c);
   }
   EXPECT_GT(texts.size(), 100);
@@ -351,9 +354,8 @@ TEST(SpaceTest, ALibrarysBlocksWhereTheTargetHasOne) {
   auto library = [&](const v1::Target& target) {
     std::set<std::string> texts;
     for (const KernelChoice& c : Schedules(task, target)) {
-      if (c.contract.columns != ColumnAccess::kLibrary) continue;
+      if (!IsLibraryProduct(c)) continue;
       EXPECT_TRUE(texts.insert(ScheduleText(c)).second) << ScheduleText(c);
-      EXPECT_FALSE(c.contract.copy_rows || c.contract.prefetch);
     }
     return texts;
   };

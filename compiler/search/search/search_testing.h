@@ -6,6 +6,7 @@
 #include <cmath>
 #include <functional>
 #include <string>
+#include <variant>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
@@ -84,7 +85,7 @@ inline std::vector<std::string> Drive(Search& search, const Cost& cost, int size
 inline Cost PrefersTile(int mr, int nv) {
   return [=](const Search&, const KernelCandidate& k) -> absl::StatusOr<double> {
     if (k.choice.kind != KernelKind::kContract) return 1e-6;
-    const ContractSchedule& s = k.choice.contract;
+    const auto& s = std::get<PanelSchedule>(k.choice.contract);
     return 1e-3 *
            (1 + std::abs(s.mr - mr) + std::abs(s.nv - nv) + std::abs(s.rows_per_item - 64) / 64.0);
   };
