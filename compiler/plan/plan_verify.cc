@@ -203,11 +203,10 @@ absl::Status Verifier::CheckCall(const v1::Step& step, const std::string& name) 
       return Broken(name, " calls a library with ", Name(static_cast<int>(b)), ", which moves");
     }
   }
-  constexpr int64_t kWorkspaceAlignment = 256;
   const int last = static_cast<int>(*step.buffers().rbegin());
-  if (workspace && plan_.buffers(last).arena_offset() % kWorkspaceAlignment != 0) {
+  if (workspace && plan_.buffers(last).arena_offset() % kCallWorkspaceAlignment != 0) {
     return Broken(name, " calls a library with the workspace ", Name(last),
-                  ", which is not aligned to ", kWorkspaceAlignment);
+                  ", which is not aligned to ", kCallWorkspaceAlignment);
   }
   return absl::OkStatus();
 }

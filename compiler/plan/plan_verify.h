@@ -11,10 +11,16 @@
 #ifndef ATHANOR_COMPILER_PLAN_PLAN_VERIFY_H_
 #define ATHANOR_COMPILER_PLAN_PLAN_VERIFY_H_
 
+#include <cstdint>
+
 #include "absl/status/status.h"
 #include "proto/athanor/v1/plan.pb.h"
 
 namespace athanor {
+
+// Divides the place in the arena of a library call's workspace, as the runtime wants it
+// (runtime/checked_call.h).
+inline constexpr int64_t kCallWorkspaceAlignment = 256;
 
 absl::Status VerifyPlan(const v1::Plan& plan);
 

@@ -17,9 +17,6 @@ namespace athanor {
 
 namespace {
 
-// As the runtime wants it (runtime/checked_call.h).
-constexpr int64_t kWorkspaceAlignment = 256;
-
 class Planner {
  public:
   Planner(const PlanInput& in, const PrintKernel& print) : in_(in), print_(print) {
@@ -155,7 +152,7 @@ absl::Status Planner::PlaceArena() {
     for (int v : launch.buffers) {
       live[v].Touch(static_cast<int>(step));
       if (OfLaunch(v) && kir::CallOf(launch.kernel) != nullptr) {
-        live[v].alignment = kWorkspaceAlignment;
+        live[v].alignment = kCallWorkspaceAlignment;
       }
       // The next run finds the counters as this one leaves them.
       if (in_.values[v].zeroed) {
