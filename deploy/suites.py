@@ -275,6 +275,7 @@ SUITES: dict[str, Callable[[float | None], Result]] = {
     "python": lambda _: run_pytest("clients/python", "tests/models"),
     "e2e": lambda _: run_pytest("tests/e2e"),
     "onnx": lambda _: run_pytest("tests/onnx"),
+    "tokens": lambda _: run_pytest("tests/tokens"),
     "steady": lambda _: run_pytest("tests/steady"),
     "asan": lambda deadline: run_sanitizer("asan", deadline, "--test_env=ATHANOR_FUZZ_SECONDS=20",
                                            "--test_env=ATHANOR_EXPRESSIONS=2000"),

@@ -221,7 +221,7 @@ absl::StatusOr<onnx::OnnxModel> OnnxUpload::ReadModel() {
 }
 
 absl::StatusOr<onnx::OnnxImported> OnnxUpload::ImportModel(const std::function<bool()>& cancelled,
-                                                           std::vector<onnx::Refusal>* refusals) {
+                                                           std::vector<ImportRefusal>* refusals) {
   if (!model_->ok()) return model_->status();
   given_.cancelled = cancelled;
   reader_ = std::make_unique<Reader>(files_);
@@ -229,7 +229,7 @@ absl::StatusOr<onnx::OnnxImported> OnnxUpload::ImportModel(const std::function<b
 }
 
 absl::StatusOr<OnnxUpload::Imported> OnnxUpload::Import(const std::function<bool()>& cancelled,
-                                                        std::vector<onnx::Refusal>* refusals) {
+                                                        std::vector<ImportRefusal>* refusals) {
   ASSIGN_OR_RETURN(onnx::OnnxImported imported, ImportModel(cancelled, refusals));
   model_.reset();
   parameters_ = std::move(imported.parameters);
@@ -392,11 +392,11 @@ GraphLimits GraphLimitsOf(const ServerOptions& options) {
   return limits;
 }
 
-v1::Refusals RefusalsToProto(absl::Span<const onnx::Refusal> refusals, int64_t bytes) {
+v1::Refusals RefusalsToProto(absl::Span<const ImportRefusal> refusals, int64_t bytes) {
   v1::Refusals message;
   constexpr int64_t kOverhead = 16;  // tag and length of an item, and `others`
   int64_t used = kOverhead;
-  for (const onnx::Refusal& refusal : refusals) {
+  for (const ImportRefusal& refusal : refusals) {
     v1::Refusals::Refusal item;
     item.set_code(static_cast<int32_t>(refusal.code));
     item.set_node(refusal.node);

@@ -57,7 +57,7 @@ class OnnxUpload {
   // Parses, imports and hashes the model. May take seconds; polls `cancelled` from time to time.
   // REQUIRES: complete()
   absl::StatusOr<Imported> Import(const std::function<bool()>& cancelled,
-                                  std::vector<onnx::Refusal>* refusals);
+                                  std::vector<ImportRefusal>* refusals);
   // Returns the parameters that the registry does not hold yet, synced, with memory reserved for
   // them. The parameters that it holds cannot be removed while the upload lives; the result points
   // into the upload. REQUIRES: Import() was ok
@@ -77,7 +77,7 @@ class OnnxUpload {
   // are tensors.
   absl::StatusOr<onnx::OnnxModel> ReadModel();
   absl::StatusOr<onnx::OnnxImported> ImportModel(const std::function<bool()>& cancelled,
-                                                 std::vector<onnx::Refusal>* refusals);
+                                                 std::vector<ImportRefusal>* refusals);
   absl::StatusOr<std::vector<std::string>> HashParameters(const std::function<bool()>& cancelled);
   // Returns the name of a file as a blob, made of its parameters' hashes and positions.
   std::string BlobName(size_t file) const;
@@ -111,7 +111,7 @@ class OnnxUpload {
 GraphLimits GraphLimitsOf(const ServerOptions& options);
 
 // Encodes refusals for trailing metadata: as many as fit into `bytes`, and the number left out.
-v1::Refusals RefusalsToProto(absl::Span<const onnx::Refusal> refusals, int64_t bytes);
+v1::Refusals RefusalsToProto(absl::Span<const ImportRefusal> refusals, int64_t bytes);
 
 }  // namespace athanor
 

@@ -48,7 +48,7 @@ class Upload {
   // Reports whether this is a dry run: nothing is stored, and `version` has no number.
   bool dry_run() const { return dry_run_; }
   // Reasons why an ONNX model was refused, in addition to Take's status.
-  const std::vector<onnx::Refusal>& refusals() const { return refusals_; }
+  const std::vector<ImportRefusal>& refusals() const { return refusals_; }
   const std::shared_ptr<ModelVersion>& version() const { return version_; }
   const std::string& name() const { return row_.name; }
 
@@ -101,7 +101,7 @@ class Upload {
   bool dry_run_ = false;
   BucketGrid::Ranges buckets_;      // as given by the client
   std::optional<OnnxUpload> onnx_;  // set for uploads in ONNX format
-  std::vector<onnx::Refusal> refusals_;
+  std::vector<ImportRefusal> refusals_;
   VersionRow row_;
   std::shared_ptr<ModelVersion> pending_;
   absl::flat_hash_map<std::string, int64_t> parameters_;  // hash to bytes

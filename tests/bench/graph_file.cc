@@ -44,7 +44,7 @@ absl::StatusOr<Graph> ReadOnnx(const std::string& path, const OnnxDims& dims) {
   if (!lifted.ok()) return lifted.status();
   auto model = onnx::ParseOnnx(*std::move(lifted), std::move(table));
   if (!model.ok()) return model.status();
-  std::vector<onnx::Refusal> refusals;
+  std::vector<ImportRefusal> refusals;
   onnx::ImportOptions options;
   options.dims = dims;
   auto imported = onnx::ImportOnnx(*model, onnx::BytesReader({*bytes}), options, &refusals);

@@ -143,11 +143,11 @@ std::optional<Tensor> ValueFor(const ::onnx::GraphProto& graph, const std::strin
   return std::nullopt;
 }
 
-std::string Refused(const absl::Status& status, absl::Span<const onnx::Refusal> refusals,
+std::string Refused(const absl::Status& status, absl::Span<const ImportRefusal> refusals,
                     FuzzStats* stats) {
   stats->refusal = status.ToString();
   if (static_cast<int64_t>(refusals.size()) > Limits().max_refusals) return "too many refusals";
-  for (const onnx::Refusal& refusal : refusals) {
+  for (const ImportRefusal& refusal : refusals) {
     if (refusal.reason.empty()) return "a refusal without a reason: " + status.ToString();
     for (const std::string* text : {&refusal.node, &refusal.domain, &refusal.op, &refusal.reason}) {
       if (!IsValidUtf8(*text)) return "a refusal that is not UTF-8: " + status.ToString();
@@ -261,7 +261,7 @@ std::string CheckCancelled(const onnx::OnnxModel& model, const Reader& reader,
                            onnx::ImportOptions options, uint64_t after) {
   uint64_t asked = 0;
   options.cancelled = [&] { return ++asked > after; };
-  std::vector<onnx::Refusal> refusals;
+  std::vector<ImportRefusal> refusals;
   const absl::Status status = onnx::ImportOnnx(model, reader, options, &refusals).status();
   if (asked <= after || absl::IsCancelled(status)) return "";
   return "it was cancelled, but goes on: " + status.ToString();
@@ -310,7 +310,7 @@ std::string FuzzOnnx(const std::string& bytes, FuzzStats* stats) {
     if (!problem.empty()) return problem;
   }
   for (int round = 0; round < kMaxRounds; ++round) {
-    std::vector<onnx::Refusal> refusals;
+    std::vector<ImportRefusal> refusals;
     absl::StatusOr<onnx::OnnxImported> imported =
         onnx::ImportOnnx(*model, reader, options, &refusals);
     if (reader.outside()) return "bytes outside a file are asked for";
@@ -319,7 +319,7 @@ std::string FuzzOnnx(const std::string& bytes, FuzzStats* stats) {
     const std::string problem = Refused(imported.status(), refusals, stats);
     if (!problem.empty()) return problem;
     const size_t given = options.values.size();
-    for (const onnx::Refusal& refusal : refusals) {
+    for (const ImportRefusal& refusal : refusals) {
       for (const std::string& input : refusal.inputs) {
         std::optional<Tensor> value = ValueFor(model->proto.graph(), input);
         if (value) options.values.emplace(input, *std::move(value));

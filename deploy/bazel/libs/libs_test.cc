@@ -3,10 +3,13 @@
 #include <cblas.h>
 #include <httplib.h>
 #include <openssl/sha.h>
+#include <pcre2.h>
 #include <sqlite3.h>
+#include <utf8proc.h>
 #include <zlib.h>
 #include <zstd.h>
 
+#include <cstdlib>
 #include <string>
 #include <thread>
 
@@ -106,6 +109,33 @@ TEST(LibsTest, Openblas) {
   float c[4] = {};
   cblas_sgemm(CblasRowMajor, CblasNoTrans, CblasNoTrans, 2, 2, 2, 1, a, 2, a, 2, 0, c, 2);
   EXPECT_THAT(c, testing::ElementsAre(7, 10, 15, 22));
+}
+
+TEST(LibsTest, Pcre2CompilesUnicodePatternsToCode) {
+  int error = 0;
+  PCRE2_SIZE offset = 0;
+  pcre2_code* code =
+      pcre2_compile(reinterpret_cast<PCRE2_SPTR>(R"(\p{L}+(?!\S))"), PCRE2_ZERO_TERMINATED,
+                    PCRE2_UTF | PCRE2_UCP, &error, &offset, nullptr);
+  ASSERT_NE(code, nullptr) << error;
+  EXPECT_EQ(pcre2_jit_compile(code, PCRE2_JIT_COMPLETE), 0);
+  pcre2_match_data* match = pcre2_match_data_create_from_pattern(code, nullptr);
+  const std::string text = "1 \xC3\xA9t\xC3\xA9";
+  EXPECT_EQ(pcre2_match(code, reinterpret_cast<PCRE2_SPTR>(text.data()), text.size(), 0, 0, match,
+                        nullptr),
+            1);
+  EXPECT_EQ(pcre2_get_ovector_pointer(match)[0], 2);
+  pcre2_match_data_free(match);
+  pcre2_code_free(code);
+}
+
+TEST(LibsTest, Utf8procComposes) {
+  const std::string text = "e\xCC\x81";  // e and a combining acute accent
+  utf8proc_uint8_t* composed =
+      utf8proc_NFC(reinterpret_cast<const utf8proc_uint8_t*>(text.c_str()));
+  ASSERT_NE(composed, nullptr);
+  EXPECT_STREQ(reinterpret_cast<const char*>(composed), "\xC3\xA9");
+  std::free(composed);  // allocated with malloc
 }
 
 TEST(LibsTest, HeaderOnlyOnesAndLogging) {

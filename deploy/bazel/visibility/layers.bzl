@@ -95,6 +95,8 @@ LAYERS = {
 ROOMS = {
     "server/net": [],
     "server/base": ["server/net"],
+    # Tokenizers and chat templates.
+    "server/text": ["server/base"],
     "server/memory": [],
     "server/metrics": [],
     "server/storage": [
@@ -116,6 +118,16 @@ ROOMS = {
         "server/metrics",
         "server/plans",
         "server/storage",
+        "server/text",
+    ],
+    # Sequences of tokens: blocks, steps, sampling.
+    "server/generate": [
+        "server/base",
+        "server/memory",
+        "server/metrics",
+        "server/models",
+        "server/plans",
+        "server/text",
     ],
     "server/child": ["server/base"],
     "server/search": [
@@ -148,6 +160,7 @@ ROOMS = {
     "server/core": [
         "server/base",
         "server/batch",
+        "server/generate",
         "server/jobs",
         "server/keeper",
         "server/memory",
@@ -217,10 +230,12 @@ ROOMS = {
         "server/plans",
     ],
     "compiler/frontend": [],
+    "compiler/frontend/checkpoint": ["compiler/frontend"],
     "compiler/frontend/onnx/model": ["compiler/frontend"],
     "compiler/frontend/onnx/build": ["compiler/frontend/onnx/model"],
     "compiler/frontend/onnx/fold": [],
     "compiler/frontend/onnx/ops": [
+        "compiler/frontend",
         "compiler/frontend/onnx/build",
         "compiler/frontend/onnx/model",
     ],

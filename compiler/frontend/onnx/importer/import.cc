@@ -79,7 +79,7 @@ absl::Status CheckElements(const Tensor& given, Elem elem) {
 class Importer {
  public:
   Importer(const OnnxModel& model, const PayloadReader& reader, const ImportOptions& options,
-           std::vector<Refusal>* refusals)
+           std::vector<ImportRefusal>* refusals)
       : reader_(reader), state_(model, options, refusals) {}
 
   absl::StatusOr<OnnxImported> Run();
@@ -299,7 +299,7 @@ absl::StatusOr<OnnxImported> Importer::Finish() {
 
 absl::StatusOr<OnnxImported> ImportOnnx(const OnnxModel& model, const PayloadReader& reader,
                                         const ImportOptions& options,
-                                        std::vector<Refusal>* refusals) {
+                                        std::vector<ImportRefusal>* refusals) {
   refusals->clear();
   return Importer(model, reader, options, refusals).Run();
 }

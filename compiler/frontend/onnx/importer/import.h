@@ -1,6 +1,6 @@
 // Imports an ONNX model as a graph, or returns every reason why it is refused.
 //
-//   std::vector<Refusal> refusals;
+//   std::vector<ImportRefusal> refusals;
 //   absl::StatusOr<OnnxImported> imported = ImportOnnx(model, reader, options, &refusals);
 //   if (!refusals.empty()) return ToStatus(refusals, 2 << 10);
 //
@@ -65,12 +65,7 @@ struct OnnxImported {
 // CANCELLED and RESOURCE_EXHAUSTED come without refusals.
 absl::StatusOr<OnnxImported> ImportOnnx(const OnnxModel& model, const PayloadReader& reader,
                                         const ImportOptions& options,
-                                        std::vector<Refusal>* refusals);
-
-// Returns INVALID_ARGUMENT if any refusal has that code, else UNIMPLEMENTED. The message has at
-// most `bytes` bytes. Refusals are grouped by op, version and reason; every group is named, with as
-// many of its nodes as fit and the number of the others.
-absl::Status ToStatus(absl::Span<const Refusal> refusals, size_t bytes);
+                                        std::vector<ImportRefusal>* refusals);
 
 }  // namespace athanor::onnx
 

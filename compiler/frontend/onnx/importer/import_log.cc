@@ -35,7 +35,7 @@ void ImportLog::Refuse(const ::onnx::NodeProto* node, std::string_view path, int
         .reason = Cat(refused_ - max_refusals_ + 1, " more refusals are not listed")};
     return;
   }
-  Refusal refusal;
+  ImportRefusal refusal;
   refusal.code = status.code() == absl::StatusCode::kUnimplemented
                      ? absl::StatusCode::kUnimplemented
                      : absl::StatusCode::kInvalidArgument;
@@ -71,7 +71,7 @@ std::vector<std::string> ImportLog::TakeNotes() {
 
 ImportLog::Mark ImportLog::mark() const {
   return {.kept = refusals_.size(),
-          .last = refusals_.empty() ? Refusal() : refusals_.back(),
+          .last = refusals_.empty() ? ImportRefusal() : refusals_.back(),
           .refused = refused_,
           .notes = notes_.size(),
           .notes_left_out = notes_left_out_};

@@ -25,24 +25,24 @@ class ImportLog {
  public:
   // Writes to `refusals`, which outlives it, at most `max_refusals`; the last one counts the
   // others.
-  ImportLog(int64_t max_refusals, std::vector<Refusal>* refusals)
+  ImportLog(int64_t max_refusals, std::vector<ImportRefusal>* refusals)
       : max_refusals_(max_refusals), refusals_(*refusals) {}
 
-  // `node` may be null; `path` leads to the graph it is in. `inputs`: see Refusal.
+  // `node` may be null; `path` leads to the graph it is in. `inputs`: see ImportRefusal.
   void Refuse(const ::onnx::NodeProto* node, std::string_view path, int64_t version,
               const absl::Status& status, std::vector<std::string> inputs = {});
   // Keeps a note once. Notes about outputs come first.
   void Note(std::string text, bool of_output = false);
 
   int64_t refused() const { return refused_; }  // includes those beyond max_refusals
-  const std::vector<Refusal>& refusals() const { return refusals_; }
+  const std::vector<ImportRefusal>& refusals() const { return refusals_; }
   // Returns the first notes, and the number of the others as the last one.
   std::vector<std::string> TakeNotes();
 
   // A point to roll back to.
   struct Mark {
     size_t kept = 0;
-    Refusal last;  // may change: it counts the refusals that are not listed
+    ImportRefusal last;  // may change: it counts the refusals that are not listed
     int64_t refused = 0;
     size_t notes = 0;
     int64_t notes_left_out = 0;
@@ -53,7 +53,7 @@ class ImportLog {
 
  private:
   const int64_t max_refusals_;
-  std::vector<Refusal>& refusals_;
+  std::vector<ImportRefusal>& refusals_;
   int64_t refused_ = 0;
   std::vector<std::string> notes_;  // each once, first those of outputs
   std::set<std::string> noted_;

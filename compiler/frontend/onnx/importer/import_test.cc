@@ -32,7 +32,7 @@ std::string Message(const absl::Status& status) {
 }
 std::string Refusals(const TestImport& import) {
   std::string text;
-  for (const Refusal& r : import.refusals) {
+  for (const ImportRefusal& r : import.refusals) {
     text += r.node + " " + r.op + "-" + std::to_string(r.version) + ": " + r.reason + "\n";
   }
   return text;
@@ -136,7 +136,7 @@ TEST(ImportTest, WhatIsInsideARefusedNodeIsCheckedToo) {
 }
 
 TEST(ImportTest, StatusNamesEveryGroupWithinItsBytes) {
-  std::vector<Refusal> refusals;
+  std::vector<ImportRefusal> refusals;
   for (int i = 0; i < 100; ++i) {
     refusals.push_back({.node = "n" + std::to_string(i),
                         .op = "NonZero",

@@ -37,7 +37,7 @@ void PoisonResults(const ::onnx::NodeProto& node, Scope* scope) {
 }
 
 ImportState::ImportState(const OnnxModel& file, const ImportOptions& wanted,
-                         std::vector<Refusal>* refusals)
+                         std::vector<ImportRefusal>* refusals)
     : model(file),
       options(wanted),
       log(wanted.limits.max_refusals, refusals),

@@ -34,7 +34,8 @@ class NodeContext;
 // State that the steps of one import share. `dims`, `b` and `tensors` are set once the inputs are
 // read.
 struct ImportState {
-  ImportState(const OnnxModel& file, const ImportOptions& wanted, std::vector<Refusal>* refusals);
+  ImportState(const OnnxModel& file, const ImportOptions& wanted,
+              std::vector<ImportRefusal>* refusals);
 
   const OnnxModel& model;
   const ImportOptions& options;

@@ -23,20 +23,10 @@
 #include "absl/types/span.h"
 #include "compiler/frontend/onnx/build/build.h"
 #include "compiler/frontend/onnx/model/value.h"
+#include "compiler/frontend/refusal.h"
 #include "proto/onnx/onnx.pb.h"
 
 namespace athanor::onnx {
-
-// A reason to refuse a node, or the model as a whole. An import collects all of them.
-struct Refusal {
-  absl::StatusCode code = absl::StatusCode::kUnimplemented;  // or kInvalidArgument
-  std::string node;        // as NodeName; inside others "loop1/then_branch/add_3"; may be empty
-  std::string domain, op;  // may be empty
-  int64_t version = 0;     // version of the schema that applies; 0: there is none
-  std::string reason;      // without the node's name
-  // Graph inputs whose values, given at upload, would avoid the refusal.
-  std::vector<std::string> inputs;
-};
 
 // An ONNX node and its surroundings. Valid during the handler's call.
 class HandlerContext {

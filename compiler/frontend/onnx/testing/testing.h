@@ -78,7 +78,7 @@ class TestModel : public TestGraph {
 struct TestImport {
   absl::Status status;
   OnnxImported imported;  // if ok
-  std::vector<Refusal> refusals;
+  std::vector<ImportRefusal> refusals;
   std::vector<Tensor> parameters;  // in order
 };
 TestImport ImportBytes(const std::string& model, const ImportOptions& options = {});

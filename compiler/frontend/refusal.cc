@@ -1,14 +1,14 @@
-// Combines the refusals of a model into one status.
+#include "compiler/frontend/refusal.h"
+
 #include <algorithm>
 #include <map>
 #include <set>
 #include <string>
 #include <vector>
 
-#include "compiler/frontend/onnx/importer/import.h"
 #include "compiler/ir/value/message.h"
 
-namespace athanor::onnx {
+namespace athanor {
 namespace {
 
 constexpr size_t kMostNames = 8;  // number of a group's nodes that are named
@@ -17,10 +17,10 @@ constexpr size_t kMostNames = 8;  // number of a group's nodes that are named
 struct Group {
   std::string op;  // "Softmax-13", or empty
   std::string reason;
-  std::vector<const Refusal*> nodes;
+  std::vector<const ImportRefusal*> nodes;
 };
 
-std::string OpText(const Refusal& refusal) {
+std::string OpText(const ImportRefusal& refusal) {
   if (refusal.op.empty()) return "";
   std::string text;
   if (!refusal.domain.empty()) text = Cat(refusal.domain, ".");
@@ -29,10 +29,10 @@ std::string OpText(const Refusal& refusal) {
   return text;
 }
 
-std::vector<Group> GroupsOf(absl::Span<const Refusal> refusals) {
+std::vector<Group> GroupsOf(absl::Span<const ImportRefusal> refusals) {
   std::vector<Group> groups;
   std::map<std::pair<std::string, std::string>, size_t> by_key;
-  for (const Refusal& refusal : refusals) {
+  for (const ImportRefusal& refusal : refusals) {
     std::string op = OpText(refusal);
     auto [it, added] = by_key.emplace(std::pair(op, refusal.reason), groups.size());
     if (added) groups.push_back({std::move(op), refusal.reason, {}});
@@ -52,7 +52,7 @@ std::string GroupText(const Group& group, size_t names, size_t reason_bytes) {
   std::string text = group.op;
   std::string nodes;
   size_t shown = 0;
-  for (const Refusal* refusal : group.nodes) {
+  for (const ImportRefusal* refusal : group.nodes) {
     if (refusal->node.empty() || shown == names) continue;
     nodes += Cat(shown == 0 ? "" : ", ", Quoted(refusal->node));
     ++shown;
@@ -79,9 +79,9 @@ std::string Text(absl::Span<const Group> groups, size_t count, size_t names, siz
 
 }  // namespace
 
-absl::Status ToStatus(absl::Span<const Refusal> refusals, size_t bytes) {
+absl::Status ToStatus(absl::Span<const ImportRefusal> refusals, size_t bytes) {
   if (refusals.empty()) return absl::OkStatus();
-  const bool invalid = std::any_of(refusals.begin(), refusals.end(), [](const Refusal& r) {
+  const bool invalid = std::any_of(refusals.begin(), refusals.end(), [](const ImportRefusal& r) {
     return r.code == absl::StatusCode::kInvalidArgument;
   });
   const absl::StatusCode code =
@@ -111,4 +111,4 @@ absl::Status ToStatus(absl::Span<const Refusal> refusals, size_t bytes) {
   return absl::Status(code, text);
 }
 
-}  // namespace athanor::onnx
+}  // namespace athanor
