@@ -25,13 +25,14 @@ using GgufValue = std::variant<bool, int64_t, double, std::string, std::vector<b
 struct GgufLimits {
   int64_t max_keys = 10'000;
   int64_t max_tensors = 100'000;
-  int64_t max_head_bytes = 256 << 20;
+  int64_t max_elements = 8 << 20;  // of all arrays together
+  int64_t max_head_bytes = 64 << 20;
 };
 
 struct Gguf {
   std::map<std::string, GgufValue, std::less<>> keys;
   std::vector<FileTensor> tensors;  // as listed
-  int64_t head_bytes = 0;           // tensors begin behind it
+  int64_t head_bytes = 0;           // with its padding; tensors begin behind it
 
   const GgufValue* Find(std::string_view key) const {
     const auto it = keys.find(key);
@@ -41,9 +42,10 @@ struct Gguf {
 
 // Reads the head at the beginning of `bytes`, the first bytes of a file of `file_bytes`. Returns
 // OUT_OF_RANGE if the head goes on behind `bytes`, so that more of a file that still arrives may
-// help; INVALID_ARGUMENT names what is wrong with the file, UNIMPLEMENTED a type of tensor or value
-// that is not supported, RESOURCE_EXHAUSTED a limit. Checks every length, offset and count before
-// it is used. Arrays of arrays are UNIMPLEMENTED.
+// help: a call takes time linear in `bytes`, so calling again each time they have doubled is linear
+// in the head. INVALID_ARGUMENT names what is wrong with the file, UNIMPLEMENTED a version, byte
+// order, type of tensor or of value that is not supported, RESOURCE_EXHAUSTED a limit. Checks every
+// length, offset and count before it is used. Arrays of arrays are UNIMPLEMENTED.
 absl::StatusOr<Gguf> ReadGguf(std::string_view bytes, int file, int64_t file_bytes,
                               const GgufLimits& limits = {});
 
