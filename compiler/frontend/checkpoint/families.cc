@@ -1,0 +1,185 @@
+#include "compiler/frontend/checkpoint/families.h"
+
+#include <algorithm>
+#include <vector>
+
+#include "compiler/ir/value/message.h"
+
+namespace athanor::checkpoint {
+namespace {
+
+constexpr CheckpointFormat kHf = CheckpointFormat::kHf, kGguf = CheckpointFormat::kGguf;
+
+constexpr FamilyRow kFamilies[] = {
+    {.name = "llama", .architecture = "LlamaForCausalLM", .gguf = "llama", .permuted = true},
+    {.name = "mistral", .architecture = "MistralForCausalLM", .windows = Windows::kAll},
+    {.name = "qwen2",
+     .architecture = "Qwen2ForCausalLM",
+     .gguf = "qwen2",
+     .windows = Windows::kByLayer,
+     .qkv_bias = true},
+    {.name = "qwen3",
+     .architecture = "Qwen3ForCausalLM",
+     .gguf = "qwen3",
+     .windows = Windows::kByLayer,
+     .qk_norm = true},
+};
+
+// In the order of Field.
+struct FieldRow {
+  std::string_view hf, gguf;
+};
+constexpr FieldRow kFields[] = {
+    {"num_hidden_layers", "block_count"},
+    {"hidden_size", "embedding_length"},
+    {"intermediate_size", "feed_forward_length"},
+    {"num_attention_heads", "attention.head_count"},
+    {"num_key_value_heads", "attention.head_count_kv"},
+    {"head_dim", "attention.key_length"},
+    {"vocab_size", "vocab_size"},
+    {"max_position_embeddings", "context_length"},
+    {"rms_norm_eps", "attention.layer_norm_rms_epsilon"},
+    {"rope_theta", "rope.freq_base"},
+    {"sliding_window", "attention.sliding_window"},
+};
+
+// A key that changes no number at these values, separated by '|'; "": at any. A name that ends in
+// '*' stands for all that begin so; "$." begins keys below GGUF's architecture.
+struct InertRow {
+  CheckpointFormat format;
+  std::string_view key, values;
+};
+constexpr InertRow kInert[] = {
+    {kHf, "_name_or_path", ""},
+    {kHf, "_attn_implementation*", ""},
+    {kHf, "add_cross_attention", "false"},
+    {kHf, "attention_bias", "false"},
+    {kHf, "attention_dropout", ""},
+    {kHf, "bos_token_id", ""},
+    {kHf, "chunk_size_feed_forward", "0"},
+    {kHf, "dtype", ""},
+    {kHf, "eos_token_id", ""},
+    {kHf, "hidden_act", "silu|swish"},
+    {kHf, "id2label.*", ""},
+    {kHf, "initializer_range", ""},
+    {kHf, "is_decoder", "false"},
+    {kHf, "is_encoder_decoder", "false"},
+    {kHf, "is_llama_config", ""},
+    {kHf, "label2id.*", ""},
+    {kHf, "max_window_layers", ""},
+    {kHf, "mlp_bias", "false"},
+    {kHf, "output_attentions", ""},
+    {kHf, "output_hidden_states", ""},
+    {kHf, "pad_token_id", ""},
+    {kHf, "partial_rotary_factor", "1|1.0"},
+    {kHf, "pretraining_tp", ""},
+    {kHf, "return_dict", ""},
+    {kHf, "rope_interleaved", "false"},
+    {kHf, "rope_parameters.partial_rotary_factor", "1|1.0"},
+    {kHf, "tie_encoder_decoder", "false"},
+    {kHf, "torch_dtype", ""},
+    {kHf, "torchscript", ""},
+    {kHf, "transformers.js_config.*", ""},
+    {kHf, "transformers_version", ""},
+    {kHf, "use_bfloat16", ""},
+    {kHf, "use_cache", ""},
+    {kGguf, "$.expert_count", "0"},
+    {kGguf, "$.expert_used_count", "0"},
+    {kGguf, "general.*", ""},
+    {kGguf, "quantize.imatrix.*", ""},
+    {kGguf, "split.count", "0|1"},
+    {kGguf, "split.no", "0"},
+    {kGguf, "split.tensors.count", ""},
+    {kGguf, "tokenizer.*", ""},
+};
+
+// In the order of Part.
+struct PartRow {
+  std::string_view hf, gguf;
+};
+constexpr PartRow kParts[] = {
+    {"model.embed_tokens.weight", "token_embd.weight"},
+    {"model.norm.weight", "output_norm.weight"},
+    {"lm_head.weight", "output.weight"},
+    {"input_layernorm.weight", "attn_norm.weight"},
+    {"self_attn.q_proj.weight", "attn_q.weight"},
+    {"self_attn.k_proj.weight", "attn_k.weight"},
+    {"self_attn.v_proj.weight", "attn_v.weight"},
+    {"self_attn.q_proj.bias", "attn_q.bias"},
+    {"self_attn.k_proj.bias", "attn_k.bias"},
+    {"self_attn.v_proj.bias", "attn_v.bias"},
+    {"self_attn.q_norm.weight", "attn_q_norm.weight"},
+    {"self_attn.k_norm.weight", "attn_k_norm.weight"},
+    {"self_attn.o_proj.weight", "attn_output.weight"},
+    {"post_attention_layernorm.weight", "ffn_norm.weight"},
+    {"mlp.gate_proj.weight", "ffn_gate.weight"},
+    {"mlp.up_proj.weight", "ffn_up.weight"},
+    {"mlp.down_proj.weight", "ffn_down.weight"},
+};
+
+std::string_view NameIn(CheckpointFormat format, const FamilyRow& family) {
+  return format == kHf ? family.name : family.gguf;
+}
+
+const InertRow* FindInert(CheckpointFormat format, const FamilyRow& family, std::string_view key) {
+  const std::string below = Cat(family.gguf, ".");
+  for (const InertRow& row : kInert) {
+    if (row.format != format) continue;
+    std::string name(row.key);
+    if (name.starts_with("$.")) name = below + name.substr(2);
+    const bool all = name.ends_with('*');
+    if (all) name.pop_back();
+    if (all ? key.starts_with(name) : key == name) return &row;
+  }
+  return nullptr;
+}
+
+}  // namespace
+
+const FamilyRow* FindFamily(CheckpointFormat format, std::string_view name) {
+  for (const FamilyRow& row : kFamilies) {
+    if (!name.empty() && NameIn(format, row) == name) return &row;
+  }
+  return nullptr;
+}
+
+std::string FamilyNames(CheckpointFormat format) {
+  std::string text;
+  for (const FamilyRow& row : kFamilies) {
+    const std::string_view name = NameIn(format, row);
+    if (!name.empty()) text += Cat(text.empty() ? "" : ", ", name);
+  }
+  return text;
+}
+
+std::string KeyOf(CheckpointFormat format, const FamilyRow& family, Field field) {
+  const FieldRow& row = kFields[static_cast<int>(field)];
+  return format == kHf ? std::string(row.hf) : Cat(family.gguf, ".", row.gguf);
+}
+
+std::optional<std::vector<std::string_view>> InertValues(CheckpointFormat format,
+                                                         const FamilyRow& family,
+                                                         std::string_view key) {
+  const InertRow* row = FindInert(format, family, key);
+  if (row == nullptr) return std::nullopt;
+  std::vector<std::string_view> values;
+  for (std::string_view rest = row->values; !rest.empty();) {
+    const size_t end = std::min(rest.find('|'), rest.size());
+    values.push_back(rest.substr(0, end));
+    rest.remove_prefix(std::min(end + 1, rest.size()));
+  }
+  return values;
+}
+
+std::string TensorName(CheckpointFormat format, Part part, int64_t layer) {
+  const PartRow& row = kParts[static_cast<int>(part)];
+  const std::string_view name = format == kHf ? row.hf : row.gguf;
+  if (part < Part::kAttentionNorm) return std::string(name);
+  return Cat(format == kHf ? "model.layers." : "blk.", layer, ".", name);
+}
+
+bool IsInertTensor(CheckpointFormat format, std::string_view name) {
+  return format == kHf ? name.ends_with(".rotary_emb.inv_freq") : name == "rope_freqs.weight";
+}
+
+}  // namespace athanor::checkpoint

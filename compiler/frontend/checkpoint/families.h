@@ -1,0 +1,93 @@
+// Tables of what checkpoints hold: families, keys and tensors, under the names of either format.
+//
+//   const FamilyRow* family = FindFamily(CheckpointFormat::kHf, "llama");
+//   TensorName(CheckpointFormat::kGguf, Part::kQ, 3);     // "blk.3.attn_q.weight"
+//
+// To add a family: a row in families.cc, rows for the keys and tensors that only it has, a golden
+// in tests/tokens. Sources of names: transformers' configuration classes, gguf's constants.
+#ifndef ATHANOR_COMPILER_FRONTEND_CHECKPOINT_FAMILIES_H_
+#define ATHANOR_COMPILER_FRONTEND_CHECKPOINT_FAMILIES_H_
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace athanor::checkpoint {
+
+enum class CheckpointFormat : uint8_t {
+  kHf,    // config.json, *.safetensors, perhaps generation_config.json and tokenizer files
+  kGguf,  // one file
+};
+
+// Which layers see only a window of keys. kByLayer: those that `layer_types` names, else those from
+// `max_window_layers` on, if `use_sliding_window`.
+enum class Windows : uint8_t { kNone, kAll, kByLayer };
+
+struct FamilyRow {
+  std::string_view name;          // Hugging Face's model_type
+  std::string_view architecture;  // the class that config.json names
+  std::string_view gguf;          // general.architecture; "": none
+  Windows windows = Windows::kNone;
+  // GGUF's rows of Q and K alternate between the halves of a head, for a rope over neighbours.
+  bool permuted = false;
+  bool qkv_bias = false;  // Q, K and V have a bias
+  bool qk_norm = false;   // heads of Q and K are normalised
+};
+
+// Returns nullptr if there is none. `name` is what the format calls it.
+const FamilyRow* FindFamily(CheckpointFormat format, std::string_view name);
+// Returns the names of a format's families, for messages: "llama, qwen2".
+std::string FamilyNames(CheckpointFormat format);
+
+// What a key of both formats says. GGUF's are below the architecture: "llama.block_count".
+enum class Field : uint8_t {
+  kLayers,
+  kWidth,
+  kHidden,
+  kHeads,
+  kKvHeads,
+  kHead,
+  kVocabulary,
+  kPositions,
+  kEpsilon,
+  kTheta,
+  kWindow,
+};
+// Returns the field's key: "num_hidden_layers", "llama.block_count".
+std::string KeyOf(CheckpointFormat format, const FamilyRow& family, Field field);
+
+// Returns the values at which the key changes no number, as config.json has them; empty: any.
+// nullopt: the key is used, or unknown.
+std::optional<std::vector<std::string_view>> InertValues(CheckpointFormat format,
+                                                         const FamilyRow& family,
+                                                         std::string_view key);
+
+// Tensors of a decoder; from kAttentionNorm on each layer has its own.
+enum class Part : uint8_t {
+  kEmbedding,
+  kFinalNorm,
+  kLogits,
+  kAttentionNorm,
+  kQ,
+  kK,
+  kV,
+  kQBias,
+  kKBias,
+  kVBias,
+  kQNorm,
+  kKNorm,
+  kO,
+  kForwardNorm,
+  kGate,
+  kUp,
+  kDown,
+};
+std::string TensorName(CheckpointFormat format, Part part, int64_t layer);
+// Reports whether files may hold the tensor though no decoder reads it: what can be computed.
+bool IsInertTensor(CheckpointFormat format, std::string_view name);
+
+}  // namespace athanor::checkpoint
+
+#endif  // ATHANOR_COMPILER_FRONTEND_CHECKPOINT_FAMILIES_H_

@@ -1,0 +1,286 @@
+#include "compiler/frontend/checkpoint/spec.h"
+
+#include <algorithm>
+#include <cmath>
+#include <numbers>
+#include <string_view>
+#include <utility>
+
+#include "compiler/frontend/checkpoint/key_reader.h"
+#include "compiler/ir/value/message.h"
+
+namespace athanor::checkpoint {
+namespace {
+
+constexpr absl::StatusCode kInvalid = absl::StatusCode::kInvalidArgument;
+constexpr absl::StatusCode kUnimplemented = absl::StatusCode::kUnimplemented;
+constexpr int64_t kMostSize = 1 << 24;  // of an axis; positions beyond are not exact in f32
+constexpr int64_t kMostLayers = 1000;
+constexpr double kMostNumber = 1e12;
+constexpr std::string_view kFull = "full_attention", kSliding = "sliding_attention";
+
+class SpecReader {
+ public:
+  SpecReader(CheckpointFormat format, const Keys& keys, std::vector<ImportRefusal>* refusals)
+      : hf_(format == CheckpointFormat::kHf),
+        keys_(keys),
+        refusals_(*refusals),
+        read_(keys, refusals) {
+    spec_.format = format;
+  }
+
+  // Reads everything but stops at a family that is not known, since the others' names follow from
+  // it.
+  void Read() {
+    ReadFamily();
+    if (spec_.family == nullptr) return;
+    ReadSizes();
+    ReadRope();
+    ReadWindows();
+  }
+
+  // Refuses keys that were neither read nor are inert.
+  void RefuseOthers(absl::Span<const std::string> ignore_keys) {
+    if (spec_.family == nullptr) return;
+    for (const auto& [key, value] : keys_) {
+      if (read_.WasRead(key) || Ignored(key, ignore_keys)) continue;
+      const auto inert = InertValues(spec_.format, *spec_.family, key);
+      if (!inert) {
+        read_.Refuse(kUnimplemented, key,
+                     "is not supported; name it in ignore_keys if no number depends on it");
+      } else if (!inert->empty()) {
+        RefuseUnless(key, TextOf(value), *inert);
+      }
+    }
+  }
+
+  DecoderSpec Take() { return std::move(spec_); }
+
+ private:
+  static bool Ignored(std::string_view key, absl::Span<const std::string> ignore_keys) {
+    return std::any_of(ignore_keys.begin(), ignore_keys.end(), [&](const std::string& ignored) {
+      return key == ignored || key.starts_with(Cat(ignored, "."));
+    });
+  }
+
+  void RefuseUnless(std::string_view key, std::string_view text,
+                    const std::vector<std::string_view>& values) {
+    if (std::find(values.begin(), values.end(), text) != values.end()) return;
+    std::string right;
+    for (std::string_view value : values) right += Cat(right.empty() ? "" : " or ", value);
+    read_.Refuse(kUnimplemented, key, Cat("is ", Quoted(text), "; supported is ", right));
+  }
+
+  std::string Key(Field field) const { return KeyOf(spec_.format, *spec_.family, field); }
+  int64_t Size(Field field, std::optional<int64_t> otherwise = std::nullopt,
+               int64_t most = kMostSize) {
+    return read_.Integer(Key(field), 1, most, otherwise);
+  }
+
+  void ReadFamily() {
+    const std::string_view key = hf_ ? "model_type" : "general.architecture";
+    const std::string name = read_.Text(key, "");
+    spec_.family = FindFamily(spec_.format, name);
+    if (spec_.family == nullptr) {
+      if (!read_.Has(key)) {
+        read_.Refuse(kInvalid, key, "is missing");
+      } else {
+        read_.Refuse(kUnimplemented, key,
+                     Cat("is ", Quoted(name), "; supported are ", FamilyNames(spec_.format)));
+      }
+      return;
+    }
+    if (!hf_ || !read_.Has("architectures")) return;
+    const std::vector<std::string> classes = read_.Texts("architectures");
+    if (classes.size() == 1 && classes[0] == spec_.family->architecture) return;
+    read_.Refuse(
+        kUnimplemented, "architectures",
+        Cat("must be [", Quoted(spec_.family->architecture), "] for model_type ", Quoted(name)));
+  }
+
+  void ReadSizes() {
+    const size_t before = refusals_.size();
+    spec_.layers = Size(Field::kLayers, std::nullopt, kMostLayers);
+    spec_.width = Size(Field::kWidth);
+    spec_.hidden = Size(Field::kHidden);
+    spec_.heads = Size(Field::kHeads);
+    spec_.kv_heads = Size(Field::kKvHeads, spec_.heads);
+    spec_.head = Size(Field::kHead, std::max<int64_t>(1, spec_.width / spec_.heads));
+    spec_.vocabulary = hf_ ? Size(Field::kVocabulary) : Size(Field::kVocabulary, 0);
+    spec_.positions = Size(Field::kPositions);
+    spec_.epsilon = hf_ ? read_.Number(Key(Field::kEpsilon), 0, 1, 1e-6)
+                        : read_.Number(Key(Field::kEpsilon), 0, 1);
+    if (hf_) spec_.tied = read_.Flag("tie_word_embeddings", false);
+    const bool read = refusals_.size() == before;
+    if (read) CheckSizes();
+    if (!hf_) ReadSameSizes(read);
+  }
+
+  void CheckSizes() {
+    const std::string key = Key(Field::kHead);
+    if (spec_.heads % spec_.kv_heads != 0) {
+      read_.Refuse(kInvalid, Key(Field::kKvHeads),
+                   Cat("is ", spec_.kv_heads, ", which must divide ", Key(Field::kHeads), ", ",
+                       spec_.heads));
+    }
+    if (spec_.width % spec_.heads != 0 && !read_.Has(key)) {
+      read_.Refuse(kInvalid, Key(Field::kHeads),
+                   Cat("is ", spec_.heads, ", which must divide ", Key(Field::kWidth), ", ",
+                       spec_.width, ", where there is no ", key));
+    } else if (spec_.head % 2 != 0) {
+      read_.Refuse(kUnimplemented, key,
+                   Cat("is ", spec_.head, "; supported are even sizes, since a rope turns pairs"));
+    }
+    if (spec_.head * spec_.heads > kMostSize) {
+      read_.Refuse(kInvalid, key,
+                   Cat("is ", spec_.head, ", too much for ", spec_.heads, " heads: ", kMostSize,
+                       " elements are the most"));
+    }
+  }
+
+  // Sizes of GGUF that may differ from a head's, though in none of our families.
+  void ReadSameSizes(bool compare) {
+    for (std::string_view same : {"attention.value_length", "rope.dimension_count"}) {
+      const std::string key = Cat(spec_.family->gguf, ".", same);
+      const int64_t size = read_.Integer(key, 1, kMostSize, spec_.head);
+      if (size == spec_.head || !compare) continue;
+      read_.Refuse(kUnimplemented, key,
+                   Cat("is ", size, "; supported is the size of a head, ", spec_.head));
+    }
+  }
+
+  // transformers 5 writes rope_parameters, older ones rope_scaling beside rope_theta.
+  void ReadRope() {
+    constexpr std::string_view kParameters = "rope_parameters.";
+    const bool parameters = hf_ && read_.HasBelow(kParameters);
+    const std::string below = !hf_         ? Cat(spec_.family->gguf, ".rope.scaling.")
+                              : parameters ? std::string(kParameters)
+                                           : "rope_scaling.";
+    const double theta = read_.Number(parameters ? Cat(below, "rope_theta") : Key(Field::kTheta), 1,
+                                      kMostNumber, 10000.0);
+    const int64_t pairs = std::min(spec_.head, kMostSize) / 2;
+    for (int64_t i = 0; i < pairs; ++i) {
+      const double exponent =
+          static_cast<float>(2 * i) / static_cast<float>(spec_.head);  // as PyTorch: in f32
+      spec_.inverse.push_back(static_cast<float>(1 / std::pow(theta, exponent)));
+    }
+    const std::string old_key = Cat(below, "type");
+    const std::string key = hf_ && !read_.Has(old_key) ? Cat(below, "rope_type") : old_key;
+    const std::string type = read_.Text(key, "default");
+    if (hf_ && read_.Text(Cat(below, "rope_type"), type) != type) {
+      read_.Refuse(kInvalid, key, Cat("is ", Quoted(type), ", but rope_type is another"));
+    }
+    if (type == "linear") {
+      const double factor = read_.Number(Cat(below, "factor"), 1e-6, kMostNumber);
+      for (float& inverse : spec_.inverse) inverse = static_cast<float>(inverse / factor);
+    } else if (hf_ && type == "llama3") {
+      ScaleAsLlama3(below);
+    } else if (type != "default" && (hf_ || type != "none")) {
+      read_.Refuse(kUnimplemented, key,
+                   Cat("is ", Quoted(type), "; supported are ",
+                       hf_ ? "default, linear, llama3" : "none, linear"));
+    }
+  }
+
+  // Source of the formula: `_compute_llama3_parameters` of transformers. Long waves are stretched
+  // by `factor`, short ones stay, those between change gradually.
+  void ScaleAsLlama3(const std::string& below) {
+    const double factor = read_.Number(Cat(below, "factor"), 1e-6, kMostNumber);
+    const double low = read_.Number(Cat(below, "low_freq_factor"), 1e-6, kMostNumber);
+    const double high = read_.Number(Cat(below, "high_freq_factor"), 1e-6, kMostNumber);
+    const auto trained = static_cast<double>(
+        read_.Integer(Cat(below, "original_max_position_embeddings"), 1, kMostSize));
+    if (high <= low) {
+      read_.Refuse(kInvalid, Cat(below, "high_freq_factor"),
+                   Cat("is ", high, "; it must be above low_freq_factor, ", low));
+      return;
+    }
+    for (float& inverse : spec_.inverse) {
+      const double waves = trained * inverse / (2 * std::numbers::pi);
+      const double kept = std::clamp((waves - low) / (high - low), 0.0, 1.0);
+      inverse = static_cast<float>((1 - kept) * inverse / factor + kept * inverse);
+    }
+  }
+
+  void ReadWindows() {
+    spec_.windows.assign(spec_.layers, 0);
+    if (!hf_ || spec_.family->windows == Windows::kNone) return;
+    const std::string key = Key(Field::kWindow);
+    if (spec_.family->windows == Windows::kAll) {
+      if (read_.Has(key)) spec_.windows.assign(spec_.layers, Size(Field::kWindow));
+      return;
+    }
+    const bool sliding = read_.Flag("use_sliding_window", false);
+    const int64_t window = Size(Field::kWindow, 0);
+    if (read_.Has("layer_types")) return ReadLayerTypes(sliding ? window : 0);
+    if (!sliding) return;
+    if (window == 0) {
+      read_.Refuse(kInvalid, key, "is missing, but use_sliding_window is true");
+      return;
+    }
+    const int64_t first = read_.Integer("max_window_layers", 0, kMostSize);
+    for (int64_t i = first; i < spec_.layers; ++i) spec_.windows[i] = window;
+  }
+
+  void ReadLayerTypes(int64_t window) {
+    constexpr std::string_view kKey = "layer_types";
+    const std::vector<std::string> types = read_.Texts(kKey);
+    if (static_cast<int64_t>(types.size()) != spec_.layers) {
+      read_.Refuse(kInvalid, kKey,
+                   Cat("has ", types.size(), " entries; there must be one for each of ",
+                       spec_.layers, " layers"));
+      return;
+    }
+    for (int64_t i = 0; i < spec_.layers; ++i) {
+      if (types[i] == kFull) continue;
+      if (types[i] != kSliding) {
+        read_.Refuse(kUnimplemented, kKey,
+                     Cat("has ", Quoted(types[i]), "; supported are ", kFull, " and ", kSliding));
+        return;
+      }
+      if (window == 0) {
+        read_.Refuse(kInvalid, kKey,
+                     Cat("has ", kSliding, ", but use_sliding_window or ", Key(Field::kWindow),
+                         " is not set"));
+        return;
+      }
+      spec_.windows[i] = window;
+    }
+  }
+
+  const bool hf_;
+  const Keys& keys_;
+  const std::vector<ImportRefusal>& refusals_;
+  KeyReader read_;
+  DecoderSpec spec_;
+};
+
+}  // namespace
+
+std::optional<DecoderSpec> SpecOf(CheckpointFormat format, const Keys& keys,
+                                  absl::Span<const std::string> ignore_keys,
+                                  std::vector<ImportRefusal>* refusals) {
+  const size_t before = refusals->size();
+  SpecReader reader(format, keys, refusals);
+  reader.Read();
+  reader.RefuseOthers(ignore_keys);
+  if (refusals->size() > before) return std::nullopt;
+  return reader.Take();
+}
+
+absl::Status ScaleRope(absl::Span<const float> factors, DecoderSpec* spec) {
+  if (factors.size() != spec->inverse.size()) {
+    return Invalid("has ", factors.size(), " factors; there must be one for each of ",
+                   spec->inverse.size(), " pairs of a head");
+  }
+  for (size_t i = 0; i < factors.size(); ++i) {
+    if (!std::isfinite(factors[i]) || factors[i] <= 0) {
+      return Invalid("has the factor ", factors[i], " for pair ", i,
+                     "; it must be finite and positive");
+    }
+    spec->inverse[i] /= factors[i];
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace athanor::checkpoint
