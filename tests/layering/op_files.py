@@ -11,7 +11,8 @@ _SUFFIXES = {".h", ".cc", ".py"}
 _TESTING = re.compile(r"_test\.|_testing\.|/testing/|/testing\.|_benchmark\.|/testdata/"
                       r"|limits_graph_cases")
 # An op is the business of these: what it means, its rewrites, and what it is imported from.
-HOMES = ("compiler/ir/ops/", "compiler/rules/", "compiler/frontend/onnx/ops/")
+HOMES = ("compiler/ir/ops/", "compiler/rules/", "compiler/frontend/onnx/ops/",
+         "compiler/frontend/checkpoint/")
 _ENUMERATOR = re.compile(r"\bOp::k[A-Z]")
 _CASE = re.compile(r"\bcase Op::k[A-Z]")
 
