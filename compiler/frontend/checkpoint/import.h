@@ -16,34 +16,18 @@
 
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
+#include "compiler/frontend/checkpoint/decoder.h"
+#include "compiler/frontend/checkpoint/families.h"
+#include "compiler/frontend/checkpoint/generation.h"
 #include "compiler/frontend/checkpoint/stored.h"
 #include "compiler/frontend/refusal.h"
 #include "compiler/ir/graph/graph.h"
 
 namespace athanor::checkpoint {
 
-enum class CheckpointFormat : uint8_t {
-  kHf,    // config.json, *.safetensors, perhaps generation_config.json and tokenizer files
-  kGguf,  // one file
-};
-
 struct CheckpointFile {
   std::string path;        // relative to the checkpoint's folder
   std::string_view bytes;  // all of them, mapped
-};
-
-// Ends of the ranges of a decoder's dims.
-struct DecoderLimits {
-  int64_t tokens = 512;    // rows of a step (dim T)
-  int64_t sequences = 64;  // sequences of a step (dim S)
-  int64_t context = 0;     // positions of a sequence; 0: as many as the checkpoint says
-  int64_t block = 16;      // positions of a block of the cache
-};
-
-// Which form of the graph is built. Both give the same numbers.
-enum class DecoderForm : uint8_t {
-  kWhole,  // ids, position i32[T], wanted i32[R] -> logits f32[R, V]; one sequence from its start
-  kPaged,  // and sequence i32[T], table i32[S, B]; keys and values are states
 };
 
 struct ImportDecoderOptions {
@@ -51,16 +35,6 @@ struct ImportDecoderOptions {
   DecoderLimits limits;
   std::vector<std::string> ignore_keys;  // keys of the config that are taken for inert
   GraphLimits graph;
-};
-
-// How a checkpoint's sequences begin and end, and what its authors sample with.
-struct GenerationDefaults {
-  std::vector<int32_t> end_tokens;  // any of them ends a sequence
-  double temperature = 1;           // 0: the most likely token
-  int64_t top_k = 0;                // 0: all
-  double top_p = 1;
-  double min_p = 0;
-  double repetition_penalty = 1;
 };
 
 struct ImportedDecoder {
@@ -75,7 +49,10 @@ struct ImportedDecoder {
 };
 
 // Refuses by key, tensor or file what is not understood exactly; all refusals at once, and the
-// status is ToStatus of them.
+// status is ToStatus of them. Of a "hf" checkpoint it reads config.json, generation_config.json,
+// model.safetensors.index.json and *.safetensors but `consolidated*`, which repeat the others;
+// weights in other forms (.bin) are refused by name; other files, and those in folders, are not
+// read. A "gguf" checkpoint is one file.
 absl::StatusOr<ImportedDecoder> ImportCheckpoint(CheckpointFormat format,
                                                  absl::Span<const CheckpointFile> files,
                                                  const ImportDecoderOptions& options,

@@ -1,0 +1,62 @@
+// Builds the graph of a decoder from its spec. Parameters stay as their file stores them, and the
+// graph decodes them; it computes in f32.
+//
+//   MatchTensors(spec, tensors, &refusals);
+//   absl::StatusOr<DecoderGraph> decoder = BuildDecoder(spec, tensors, limits,
+//   DecoderForm::kWhole);
+#ifndef ATHANOR_COMPILER_FRONTEND_CHECKPOINT_DECODER_H_
+#define ATHANOR_COMPILER_FRONTEND_CHECKPOINT_DECODER_H_
+
+#include <cstdint>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "compiler/frontend/checkpoint/spec.h"
+#include "compiler/frontend/checkpoint/stored.h"
+#include "compiler/frontend/refusal.h"
+#include "compiler/ir/graph/graph.h"
+
+namespace athanor::checkpoint {
+
+// Ends of the ranges of a decoder's dims.
+struct DecoderLimits {
+  int64_t tokens = 512;    // rows of a step (dim T)
+  int64_t sequences = 64;  // sequences of a step (dim S)
+  int64_t context = 0;     // positions of a sequence; 0: as many as the checkpoint says
+  int64_t block = 16;      // positions of a block of the cache
+};
+
+// Which form of the graph is built. Both give the same numbers.
+enum class DecoderForm : uint8_t {
+  kWhole,  // ids, position i32[T], wanted i32[R] -> logits f32[R, V]; one sequence from its start
+  kPaged,  // and sequence i32[T], table i32[S, B]; keys and values are states
+};
+
+// Returns how many positions a sequence may have.
+int64_t ContextOf(const DecoderSpec& spec, const DecoderLimits& limits);
+
+// By name; names are unique in a checkpoint.
+using Tensors = std::map<std::string, FileTensor, std::less<>>;
+
+// Refuses tensors that are missing, have another shape than the spec says, or that no part of the
+// decoder reads.
+void MatchTensors(const DecoderSpec& spec, const Tensors& tensors,
+                  std::vector<ImportRefusal>* refusals);
+
+struct DecoderGraph {
+  Graph graph;
+  std::vector<FileTensor> parameters;  // of graph.ParameterIds(), in order
+};
+
+// In form kWhole `position` counts 0, 1, 2, ... and a row sees those before it; rows beyond the
+// sequence's end are computed and hurt nobody. UNIMPLEMENTED: kPaged. INVALID_ARGUMENT: limits
+// beyond the checkpoint's. REQUIRES: MatchTensors refused nothing.
+absl::StatusOr<DecoderGraph> BuildDecoder(const DecoderSpec& spec, const Tensors& tensors,
+                                          const DecoderLimits& limits, DecoderForm form,
+                                          const GraphLimits& graph_limits = {});
+
+}  // namespace athanor::checkpoint
+
+#endif  // ATHANOR_COMPILER_FRONTEND_CHECKPOINT_DECODER_H_
