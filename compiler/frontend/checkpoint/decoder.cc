@@ -12,12 +12,16 @@
 namespace athanor::checkpoint {
 namespace {
 
-// Returns the parts that layers of the decoder have, in the order of its computation.
+// Returns the parts that layers of the decoder have.
 std::vector<Part> LayerParts(const FamilyRow& family) {
-  std::vector<Part> parts = {Part::kAttentionNorm, Part::kQ, Part::kK, Part::kV};
+  std::vector<Part> parts = {Part::kAttentionNorm, Part::kO, Part::kForwardNorm, Part::kDown};
+  if (family.fused) {
+    parts.insert(parts.end(), {Part::kQkv, Part::kGateUp});
+  } else {
+    parts.insert(parts.end(), {Part::kQ, Part::kK, Part::kV, Part::kGate, Part::kUp});
+  }
   if (family.qkv_bias) parts.insert(parts.end(), {Part::kQBias, Part::kKBias, Part::kVBias});
   if (family.qk_norm) parts.insert(parts.end(), {Part::kQNorm, Part::kKNorm});
-  parts.insert(parts.end(), {Part::kO, Part::kForwardNorm, Part::kGate, Part::kUp, Part::kDown});
   return parts;
 }
 
@@ -51,6 +55,10 @@ std::vector<int64_t> ShapeOf(const DecoderSpec& spec, Part part) {
       return {spec.hidden, spec.width};
     case Part::kDown:
       return {spec.width, spec.hidden};
+    case Part::kQkv:
+      return {q + 2 * kv, spec.width};
+    case Part::kGateUp:
+      return {2 * spec.hidden, spec.width};
   }
   return {};
 }
@@ -125,6 +133,18 @@ class Builder {
     const FileTensor& tensor = Stored(part, layer);
     return Decoded(Parameter(tensor), tensor);
   }
+  // Returns a matrix by itself, where it is some rows of another.
+  NodeId Matrix(Part part, int64_t layer) {
+    if (!spec_.family->fused) return Weight(part, layer);
+    const bool forward = part == Part::kGate || part == Part::kUp;
+    const int64_t rows = ShapeOf(spec_, part)[0];
+    int64_t first = 0;
+    if (part == Part::kK) first = spec_.heads * spec_.head;
+    if (part == Part::kV) first = (spec_.heads + spec_.kv_heads) * spec_.head;
+    if (part == Part::kUp) first = spec_.hidden;
+    return View(Weight(forward ? Part::kGateUp : Part::kQkv, layer), {rows, spec_.width},
+                {Expr::Axis(0) + first, Expr::Axis(1)});
+  }
   NodeId Norm(NodeId x, Part part, int64_t layer) {
     return Add(Op::kRmsNorm, {x, Weight(part, layer)}, {{"epsilon", spec_.epsilon}});
   }
@@ -157,7 +177,7 @@ class Builder {
   NodeId Project(NodeId x, int64_t layer, int64_t heads, Part weight, Part bias,
                  std::optional<Part> norm) {
     const bool turned = norm.has_value();
-    NodeId y = Contract("tk,hdk->htd", x, Heads(Weight(weight, layer), heads, turned, true));
+    NodeId y = Contract("tk,hdk->htd", x, Heads(Matrix(weight, layer), heads, turned, true));
     if (spec_.family->qkv_bias) {
       const NodeId added = Heads(Weight(bias, layer), heads, turned, false);
       y = Op2(Op::kAdd, y, View(added, {heads, t_, spec_.head}, {Expr::Axis(0), Expr::Axis(2)}));
@@ -203,8 +223,8 @@ class Builder {
 
   NodeId Forward(NodeId x, int64_t layer) {
     x = Norm(x, Part::kForwardNorm, layer);
-    const NodeId gate = Contract("tk,nk->tn", x, Weight(Part::kGate, layer));
-    const NodeId up = Contract("tk,nk->tn", x, Weight(Part::kUp, layer));
+    const NodeId gate = Contract("tk,nk->tn", x, Matrix(Part::kGate, layer));
+    const NodeId up = Contract("tk,nk->tn", x, Matrix(Part::kUp, layer));
     const NodeId hidden = Op2(Op::kMul, Add(Op::kSilu, {gate}), up);
     return Contract("tn,kn->tk", hidden, Weight(Part::kDown, layer));
   }

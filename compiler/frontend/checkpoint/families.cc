@@ -23,6 +23,11 @@ constexpr FamilyRow kFamilies[] = {
      .gguf = "qwen3",
      .windows = Windows::kByLayer,
      .qk_norm = true},
+    {.name = "phi3",
+     .architecture = "Phi3ForCausalLM",
+     .gguf = "phi3",
+     .windows = Windows::kAll,
+     .fused = true},
 };
 
 // In the order of Field.
@@ -58,6 +63,7 @@ constexpr InertRow kInert[] = {
     {kHf, "bos_token_id", ""},
     {kHf, "chunk_size_feed_forward", "0"},
     {kHf, "dtype", ""},
+    {kHf, "embd_pdrop", ""},
     {kHf, "eos_token_id", ""},
     {kHf, "hidden_act", "silu|swish"},
     {kHf, "id2label.*", ""},
@@ -68,11 +74,13 @@ constexpr InertRow kInert[] = {
     {kHf, "label2id.*", ""},
     {kHf, "max_window_layers", ""},
     {kHf, "mlp_bias", "false"},
+    {kHf, "original_max_position_embeddings", ""},
     {kHf, "output_attentions", ""},
     {kHf, "output_hidden_states", ""},
     {kHf, "pad_token_id", ""},
     {kHf, "partial_rotary_factor", "1|1.0"},
     {kHf, "pretraining_tp", ""},
+    {kHf, "resid_pdrop", ""},
     {kHf, "return_dict", ""},
     {kHf, "rope_interleaved", "false"},
     {kHf, "rope_parameters.partial_rotary_factor", "1|1.0"},
@@ -83,8 +91,10 @@ constexpr InertRow kInert[] = {
     {kHf, "transformers_version", ""},
     {kHf, "use_bfloat16", ""},
     {kHf, "use_cache", ""},
+    {kHf, "use_mrope", "false"},
     {kGguf, "$.expert_count", "0"},
     {kGguf, "$.expert_used_count", "0"},
+    {kGguf, "$.rope.scaling.original_context_length", ""},
     {kGguf, "general.*", ""},
     {kGguf, "quantize.imatrix.*", ""},
     {kGguf, "split.count", "0|1"},
@@ -115,6 +125,8 @@ constexpr PartRow kParts[] = {
     {"mlp.gate_proj.weight", "ffn_gate.weight"},
     {"mlp.up_proj.weight", "ffn_up.weight"},
     {"mlp.down_proj.weight", "ffn_down.weight"},
+    {"self_attn.qkv_proj.weight", "attn_qkv.weight"},
+    {"mlp.gate_up_proj.weight", "ffn_up.weight"},
 };
 
 std::string_view NameIn(CheckpointFormat format, const FamilyRow& family) {

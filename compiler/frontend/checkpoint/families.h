@@ -34,6 +34,7 @@ struct FamilyRow {
   bool permuted = false;
   bool qkv_bias = false;  // Q, K and V have a bias
   bool qk_norm = false;   // heads of Q and K are normalised
+  bool fused = false;     // rows of Q, K, V are one matrix, and those of gate and up
 };
 
 // Returns nullptr if there is none. `name` is what the format calls it.
@@ -83,6 +84,8 @@ enum class Part : uint8_t {
   kGate,
   kUp,
   kDown,
+  kQkv,     // rows of kQ, kK, kV
+  kGateUp,  // rows of kGate, kUp
 };
 std::string TensorName(CheckpointFormat format, Part part, int64_t layer);
 // Reports whether files may hold the tensor though no decoder reads it: what can be computed.

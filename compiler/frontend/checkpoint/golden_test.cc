@@ -85,7 +85,8 @@ INSTANTIATE_TEST_SUITE_P(
                     Case{"mistral", CheckpointFormat::kHf}, Case{"qwen2", CheckpointFormat::kHf},
                     Case{"qwen2", CheckpointFormat::kGguf},
                     Case{"qwen2_window", CheckpointFormat::kHf},
-                    Case{"qwen3", CheckpointFormat::kHf}, Case{"qwen3", CheckpointFormat::kGguf}),
+                    Case{"qwen3", CheckpointFormat::kHf}, Case{"qwen3", CheckpointFormat::kGguf},
+                    Case{"phi3", CheckpointFormat::kHf}, Case{"phi3", CheckpointFormat::kGguf}),
     [](const auto& info) {
       return info.param.name + (info.param.format == CheckpointFormat::kHf ? "Hf" : "Gguf");
     });

@@ -57,7 +57,7 @@ TEST(ImportCheckpoint, SaysWhatItImported) {
 
 // Files of GGUF and of Hugging Face differ in how they store the weights, and in nothing behind.
 TEST(ImportCheckpoint, FormatsHaveTheSameInterface) {
-  for (const char* name : {"llama", "llama3", "qwen2", "qwen3"}) {
+  for (const char* name : {"llama", "llama3", "qwen2", "qwen3", "phi3"}) {
     const ImportedDecoder hf = Checkpoint::Hf(name).Import().value();
     const ImportedDecoder gguf = Checkpoint::Gguf(name).Import().value();
     EXPECT_EQ(hf.graph.dims, gguf.graph.dims);
@@ -218,7 +218,7 @@ TEST(ImportCheckpoint, LayersAreThoseOfTheConfig) {
 TEST(ImportCheckpoint, RandomBytesAreImportedOrRefused) {
   std::mt19937 draw(1);
   int refused = 0;
-  for (int i = 0; i < 600; ++i) {
+  for (int i = 0; i < 300; ++i) {
     Checkpoint checkpoint = i % 2 == 0 ? Checkpoint::Gguf("llama") : Checkpoint::Hf("llama");
     const char* files[] = {"model.gguf", kConfig, "model.gguf", kIndex};
     std::string& bytes = checkpoint.files[files[i % 4]];
@@ -233,7 +233,7 @@ TEST(ImportCheckpoint, RandomBytesAreImportedOrRefused) {
                 absl::IsUnimplemented(decoder.status()))
         << decoder.status();
   }
-  EXPECT_GT(refused, 200);
+  EXPECT_GT(refused, 100);
 }
 
 // Random changes: it imports a graph that verifies, or refuses by name.
@@ -241,7 +241,7 @@ TEST(ImportCheckpoint, RandomChangesAreImportedOrRefused) {
   std::mt19937 draw(1);
   const std::vector<json> values = {0, 1, 2, 16, 64, -1, true, "silu", json::array(), 1e9, nullptr};
   int imported = 0, refused = 0;
-  for (int i = 0; i < 400; ++i) {
+  for (int i = 0; i < 200; ++i) {
     json config = TinyJson("llama3", kConfig);
     std::vector<std::string> keys;
     for (const auto& [key, value] : config.items()) keys.push_back(key);
@@ -270,8 +270,8 @@ TEST(ImportCheckpoint, RandomChangesAreImportedOrRefused) {
       EXPECT_FALSE(checkpoint.refusals.empty()) << decoder.status();
     }
   }
-  EXPECT_GT(imported, 40);
-  EXPECT_GT(refused, 100);
+  EXPECT_GT(imported, 20);
+  EXPECT_GT(refused, 50);
 }
 
 }  // namespace

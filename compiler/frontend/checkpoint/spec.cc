@@ -204,12 +204,13 @@ class SpecReader {
 
   void ReadWindows() {
     spec_.windows.assign(spec_.layers, 0);
-    if (!hf_ || spec_.family->windows == Windows::kNone) return;
+    if (spec_.family->windows == Windows::kNone) return;
     const std::string key = Key(Field::kWindow);
     if (spec_.family->windows == Windows::kAll) {
       if (read_.Has(key)) spec_.windows.assign(spec_.layers, Size(Field::kWindow));
       return;
     }
+    if (!hf_) return;  // a window of some layers has no key there
     const bool sliding = read_.Flag("use_sliding_window", false);
     const int64_t window = Size(Field::kWindow, 0);
     if (read_.Has("layer_types")) return ReadLayerTypes(sliding ? window : 0);

@@ -186,6 +186,13 @@ TEST(SpecOf, WindowsAreOfAllLayersOrOfSome) {
   EXPECT_THAT(Hf(mistral).spec->windows, ElementsAre(32, 32, 32));
   mistral["sliding_window"] = nullptr;
   EXPECT_THAT(Hf(mistral).spec->windows, ElementsAre(0, 0, 0));
+  Keys phi;
+  for (const auto& [key, value] : GgufKeys()) {
+    phi[key.starts_with("llama.") ? "phi3." + key.substr(6) : key] = value;
+  }
+  phi["general.architecture"] = std::string("phi3");
+  phi["phi3.attention.sliding_window"] = int64_t{32};
+  EXPECT_THAT(Read(CheckpointFormat::kGguf, phi).spec->windows, ElementsAre(32, 32, 32));
   json qwen = Config("qwen2");
   qwen.update({{"sliding_window", 32}, {"max_window_layers", 2}, {"use_sliding_window", false}});
   EXPECT_THAT(Hf(qwen).spec->windows, ElementsAre(0, 0, 0));

@@ -37,7 +37,7 @@ NAMES = {  # of GGUF by those of Hugging Face
     "self_attn.v_proj": "attn_v", "self_attn.o_proj": "attn_output",
     "self_attn.q_norm": "attn_q_norm", "self_attn.k_norm": "attn_k_norm",
     "post_attention_layernorm": "ffn_norm", "mlp.gate_proj": "ffn_gate", "mlp.up_proj": "ffn_up",
-    "mlp.down_proj": "ffn_down"}
+    "mlp.down_proj": "ffn_down", "self_attn.qkv_proj": "attn_qkv", "mlp.gate_up_proj": "ffn_up"}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -61,6 +61,7 @@ CASES = {
     "qwen3": Case("Qwen3", {"head_dim": 16}, "qwen3"),
     "qwen2_window": Case("Qwen2", {"use_sliding_window": True, "sliding_window": 8,
                                    "max_window_layers": 1}),
+    "phi3": Case("Phi3", {"sliding_window": 8, "pad_token_id": 0}, "phi3"),
 }
 
 
@@ -99,8 +100,10 @@ def write_gguf(path: pathlib.Path, model: torch.nn.Module, arch: str) -> None:
     writer.add_layer_norm_rms_eps(config.rms_norm_eps)
     writer.add_rope_freq_base(config.rope_parameters["rope_theta"])
     writer.add_file_type(gguf.LlamaFileType.MOSTLY_F16)
-    if arch == "llama":
+    if arch in ("llama", "phi3"):
         writer.add_rope_dimension_count(head)
+    if arch == "phi3":
+        writer.add_sliding_window(config.sliding_window)
     if head * heads != config.hidden_size:
         writer.add_key_length(head)
         writer.add_value_length(head)
@@ -164,8 +167,8 @@ def make(name: str, case: Case, seed: int) -> None:
     if case.arch:
         write_gguf(folder / "model.gguf", model, case.arch)
     model.to(case.dtype).save_pretrained(folder, max_shard_size=case.shard_bytes)
-    # From a GGUF transformers reads neither a head size of its own nor rope_freqs.
-    if case.arch and "head_dim" not in case.config:
+    # From a GGUF transformers reads no head size of its own, no rope_freqs, no padding token.
+    if case.arch and not {"head_dim", "pad_token_id"} & case.config.keys():
         expected = json.loads((folder / "golden.json").read_text())["logits"]
         check_gguf(folder / "model.gguf", expected)
     print(f"{name}: {min(said['gaps'])} apart, {len(set(said['greedy']))} different tokens")
