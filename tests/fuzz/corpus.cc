@@ -9,6 +9,7 @@
 #include "compiler/frontend/frontend.h"
 #include "tests/fuzz/bundle_target.h"
 #include "tests/fuzz/cache_target.h"
+#include "tests/fuzz/checkpoint_target.h"
 #include "tests/fuzz/onnx_mutate.h"
 #include "tests/fuzz/onnx_seeds.h"
 #include "tests/fuzz/onnx_target.h"
@@ -42,6 +43,10 @@ Corpus::Corpus(const std::string& onnx_folder) : graphs_(SeedGraphs()) {
     }
   }
   for (const std::string& file : SeedCacheFiles()) cache_inputs_.push_back({kCacheTarget, file});
+  for (const std::string& file : SeedGgufFiles()) checkpoint_inputs_.push_back({kGgufTarget, file});
+  for (const std::string& file : SeedSafetensorsFiles()) {
+    checkpoint_inputs_.push_back({kSafetensorsTarget, file});
+  }
   for (::onnx::ModelProto& model : OnnxSeeds()) AddOnnx(std::move(model));
   if (!onnx_folder.empty()) AddOnnxFolder(onnx_folder);
 }
@@ -108,6 +113,10 @@ std::string Corpus::MutateBundle(const std::string& bytes, Mutator* mutator) con
 
 Input Corpus::Mutate(const Input& input, Mutator* mutator) const {
   if (input.target == kCacheTarget) return {kCacheTarget, MutateCacheFile(input.bytes, mutator)};
+  if (input.target == kGgufTarget) return {kGgufTarget, MutateGguf(input.bytes, mutator)};
+  if (input.target == kSafetensorsTarget) {
+    return {kSafetensorsTarget, MutateSafetensors(input.bytes, mutator)};
+  }
   if (input.target == kBundleTarget) {
     Input changed = {kBundleTarget, MutateBundle(input.bytes, mutator)};
     if (mutator->OneIn(10)) mutator->MutateBytes(&changed.bytes);
@@ -143,6 +152,8 @@ std::string Corpus::Run(const Input& input, FuzzStats* stats) const {
   if (input.target == kBundleTarget) return FuzzBundle(input.bytes, stats);
   if (input.target == kCacheTarget) return FuzzCacheFile(input.bytes, stats);
   if (input.target == kOnnxTarget) return FuzzOnnx(input.bytes, stats);
+  if (input.target == kGgufTarget) return FuzzGguf(input.bytes, stats);
+  if (input.target == kSafetensorsTarget) return FuzzSafetensors(input.bytes, stats);
   const size_t graph = (input.target - 1) % graphs_.size();
   return FuzzRequest(binders_[graph], graphs_[graph], input.bytes, stats);
 }

@@ -23,10 +23,12 @@ namespace athanor {
 inline constexpr uint8_t kBundleTarget = 255;
 inline constexpr uint8_t kCacheTarget = 254;
 inline constexpr uint8_t kOnnxTarget = 253;
+inline constexpr uint8_t kGgufTarget = 252;
+inline constexpr uint8_t kSafetensorsTarget = 251;
 
 // Target 0 is FuzzGraph, kBundleTarget FuzzBundle, kCacheTarget FuzzCacheFile, kOnnxTarget
-// FuzzOnnx; target 1 + i is FuzzRequest for seed graph i. A saved input is the target in one byte,
-// then the bytes.
+// FuzzOnnx, kGgufTarget FuzzGguf, kSafetensorsTarget FuzzSafetensors; target 1 + i is FuzzRequest
+// for seed graph i. A saved input is the target in one byte, then the bytes.
 struct Input {
   uint8_t target = 0;
   std::string bytes;
@@ -48,6 +50,7 @@ class Corpus {
   const std::vector<Input>& bundle_inputs() const { return bundle_inputs_; }
   const std::vector<Input>& cache_inputs() const { return cache_inputs_; }
   const std::vector<Input>& onnx_inputs() const { return onnx_inputs_; }
+  const std::vector<Input>& checkpoint_inputs() const { return checkpoint_inputs_; }
 
   Input Mutate(const Input& input, Mutator* mutator) const;
   std::string Run(const Input& input, FuzzStats* stats) const;
@@ -65,6 +68,7 @@ class Corpus {
   std::vector<Input> bundle_inputs_;
   std::vector<Input> cache_inputs_;
   std::vector<Input> onnx_inputs_;
+  std::vector<Input> checkpoint_inputs_;
   std::vector<std::unique_ptr<google::protobuf::Message>> graph_messages_;
   std::vector<std::unique_ptr<google::protobuf::Message>> request_messages_;
   std::vector<std::unique_ptr<google::protobuf::Message>> bundle_messages_;  // chunks

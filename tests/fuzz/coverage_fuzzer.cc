@@ -30,13 +30,17 @@ const std::vector<Input>& SeedsOf(const Corpus& corpus, Mutator* mutator) {
       return corpus.cache_inputs();
     case kOnnxTarget:
       return corpus.onnx_inputs();
+    case kGgufTarget:
+    case kSafetensorsTarget:
+      return corpus.checkpoint_inputs();
     default:
       break;
   }
-  const uint64_t kind = mutator->Below(8);
+  const uint64_t kind = mutator->Below(9);
   return kind == 0   ? corpus.bundle_inputs()
          : kind <= 2 ? corpus.request_inputs()
          : kind <= 5 ? corpus.onnx_inputs()
+         : kind == 6 ? corpus.checkpoint_inputs()
                      : corpus.graph_inputs();
 }
 

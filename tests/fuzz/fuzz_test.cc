@@ -1,8 +1,8 @@
-// Mutates valid graphs, requests, bundles, cache files and ONNX models and runs the targets on
-// them, for ATHANOR_FUZZ_SECONDS (default 4) or for ATHANOR_FUZZ_RUNS of each. Writes an input that
-// crashes, hangs or fails to a file and prints the path; ATHANOR_FUZZ_INPUT=<file> runs only that
-// input. ATHANOR_FUZZ_FIRST=<number> starts from another input; ATHANOR_FUZZ_ONNX=<folder> adds
-// ONNX models as seeds (onnx_corpus.py).
+// Mutates valid graphs, requests, bundles, cache files, ONNX models and checkpoints and runs the
+// targets on them, for ATHANOR_FUZZ_SECONDS (default 4) or for ATHANOR_FUZZ_RUNS of each. Writes an
+// input that crashes, hangs or fails to a file and prints the path; ATHANOR_FUZZ_INPUT=<file> runs
+// only that input. ATHANOR_FUZZ_FIRST=<number> starts from another input;
+// ATHANOR_FUZZ_ONNX=<folder> adds ONNX models as seeds (onnx_corpus.py).
 #include <pthread.h>
 #include <sys/resource.h>
 
@@ -99,10 +99,10 @@ class Watchdog {
   std::thread thread_;
 };
 
-// Runs changed copies of `seeds`: a fixed number, or until the time that five tests share is over.
+// Runs changed copies of `seeds`: a fixed number, or until the time that six tests share is over.
 FuzzStats RunInputs(const Corpus& corpus, const std::vector<Input>& seeds) {
   const int64_t seconds = FromEnvironment("ATHANOR_FUZZ_SECONDS", 4);
-  const auto end = std::chrono::steady_clock::now() + std::chrono::milliseconds(1000 * seconds / 5);
+  const auto end = std::chrono::steady_clock::now() + std::chrono::milliseconds(1000 * seconds / 6);
   const uint64_t first = FromEnvironment("ATHANOR_FUZZ_FIRST", 1);
   const uint64_t runs = FromEnvironment("ATHANOR_FUZZ_RUNS", 0);
   const auto goes_on = [&](uint64_t number) {
@@ -162,6 +162,16 @@ TEST(FuzzTest, SeedsPassUnchanged) {
   }
   EXPECT_EQ(stats.accepted, graphs + requests + bundles + 2);
   EXPECT_EQ(stats.evaluated, graphs + bundles + 1);
+}
+
+TEST(FuzzTest, CheckpointSeedsPassUnchanged) {
+  const Corpus corpus;
+  FuzzStats stats;
+  for (const Input& input : corpus.checkpoint_inputs()) EXPECT_EQ(corpus.Run(input, &stats), "");
+  const auto files = static_cast<int64_t>(corpus.checkpoint_inputs().size());
+  EXPECT_GE(files, 4);
+  EXPECT_EQ(stats.parsed, files);
+  EXPECT_EQ(stats.accepted, files);
 }
 
 // Each seed is accepted and computes the same before and after Prepare, or is refused as an upload
@@ -238,6 +248,14 @@ TEST(FuzzTest, CacheFiles) {
   EXPECT_GT(stats.parsed, 3);
   EXPECT_GT(stats.accepted, 1);
   EXPECT_GT(stats.evaluated, 1);
+}
+
+TEST(FuzzTest, Checkpoints) {
+  const Corpus corpus;
+  const FuzzStats stats = RunInputs(corpus, corpus.checkpoint_inputs());
+  EXPECT_GT(stats.parsed, 100);
+  EXPECT_GT(stats.accepted, 10);
+  EXPECT_GT(stats.evaluated, 10);
 }
 
 // Runs a saved input again.
