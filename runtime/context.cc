@@ -20,7 +20,7 @@ constexpr int64_t kMostBytes = std::numeric_limits<int64_t>::max() / 2;
 
 Executable::Context::Context(std::shared_ptr<const Executable> executable)
     : executable_(std::move(executable)),
-      arena_charge_(executable_->options_.ledger, MemoryKind::kArena),
+      arena_(executable_->options_.ledger, MemoryKind::kArena),
       scratch_charge_(executable_->options_.ledger, MemoryKind::kScratch) {}
 
 Executable::Context::~Context() = default;
@@ -32,13 +32,7 @@ absl::Status Executable::Context::Allocate() {
   ASSIGN_OR_RETURN(queue_, device.NewQueue(program.scratch_bytes));
   if (executable_->options_.timed) queue_->TimeRecordings();
   ASSIGN_OR_RETURN(const int64_t arena_bytes, PlaceStaged());
-  const bool later = device.CommitsLater(MemoryKind::kArena, arena_bytes);
-  if (!later) RETURN_IF_ERROR(arena_charge_.Raise(arena_bytes));
-  ASSIGN_OR_RETURN(arena_, device.Allocate(MemoryKind::kArena, arena_bytes));
-  if (later) {
-    const int64_t granule = arena_->granularity();
-    granules_.resize((arena_bytes + granule - 1) / granule);
-  }
+  RETURN_IF_ERROR(arena_.Allocate(device, arena_bytes));
   dims_.resize(program.sizes.dims().size());
   values_.resize(program.sizes.size());
   errors_.resize(program.run.size());
@@ -46,7 +40,7 @@ absl::Status Executable::Context::Allocate() {
   if (!executable_->host_memory_) RETURN_IF_ERROR(AllocateBlock());
   FillTables();
   // What is committed as runs touch it is zero then.
-  if (!later) RETURN_IF_ERROR(ZeroCounters());
+  if (arena_.granule() == 0) RETURN_IF_ERROR(ZeroCounters());
   if (executable_->host_memory_) return absl::OkStatus();
   return RecordSpan(program.outer_loops, 0, program.run.size());
 }
@@ -86,7 +80,7 @@ absl::StatusOr<int64_t> Executable::Context::PlaceStaged() {
 // Only inputs and outputs in the caller's memory, and windows, have no lasting address.
 void Executable::Context::FillTables() {
   const Program& program = executable_->program_;
-  char* const arena = static_cast<char*>(arena_->data());
+  char* const arena = arena_.data();
   addresses_.resize(program.buffers.size());
   for (size_t i = 0; i < program.buffers.size(); ++i) {
     const Program::Buffer& buffer = program.buffers[i];
@@ -254,77 +248,17 @@ absl::Status Executable::Context::CheckLoops() const {
   return absl::OkStatus();
 }
 
-void Executable::Context::ForUncommitted(
-    absl::FunctionRef<void(int64_t first, int64_t end)> use) const {
+absl::Status Executable::Context::CommitArena() {
   const Program& program = executable_->program_;
-  const int64_t granule = arena_->granularity();
-  // Buffers share memory at different times, so they overlap. Sorted by offset, each granule comes
-  // once.
-  int64_t next = 0;  // granules below it were seen
-  const auto touch = [&](int64_t place, int64_t bytes) {
-    if (bytes == 0) return;
-    const int64_t end = (place + bytes + granule - 1) / granule;
-    next = std::max(next, place / granule);
-    while (next < end) {
-      const int64_t first = next++;
-      if (granules_[first] == Granule::kCommitted) continue;
-      while (next < end && granules_[next] != Granule::kCommitted) ++next;
-      use(first, next);
-    }
-  };
   // A library call may round its rows up.
   const auto bytes = [&](int index) {
     const std::vector<int64_t>& touched = program.buffers[index].touched;
     return touched.empty() ? BytesOf(index) : std::max(BytesOf(index), touched[level_]);
   };
-  for (const int index : program.arena_buffers) touch(program.buffers[index].place, bytes(index));
-  for (const Staged& staged : staged_) touch(staged.offset, bytes(staged.buffer));
-}
-
-absl::Status Executable::Context::CommitArena() {
-  if (granules_.empty()) return absl::OkStatus();
-  const int64_t granule = arena_->granularity();
-  const auto begin = granules_.begin();
-  int64_t wanted = 0, more = 0;
-  ForUncommitted([&](int64_t first, int64_t end) {
-    wanted += end - first;
-    more += std::count(begin + first, begin + end, Granule::kNone) * granule;
+  return arena_.Use([&](CommittedMemory::Range range) {
+    for (const int index : program.arena_buffers) range(program.buffers[index].place, bytes(index));
+    for (const Staged& staged : staged_) range(staged.offset, bytes(staged.buffer));
   });
-  if (wanted == 0) return absl::OkStatus();
-  RETURN_IF_ERROR(arena_charge_.Raise(arena_charge_.bytes() + more));
-  absl::Status status;
-  ForUncommitted([&](int64_t first, int64_t end) {
-    const int64_t bytes = std::min(end * granule, arena_->bytes()) - first * granule;
-    if (status.ok()) status = arena_->Commit(first * granule, bytes);
-  });
-  ForUncommitted([&](int64_t first, int64_t end) {
-    if (status.ok()) {
-      std::fill(begin + first, begin + end, Granule::kCommitted);
-    } else {
-      DecommitArena(first, end);
-    }
-  });
-  if (!status.ok()) LowerArenaCharge();
-  return status;
-}
-
-void Executable::Context::DecommitArena(int64_t first, int64_t end) {
-  const int64_t granule = arena_->granularity();
-  const auto decommit = [&](int64_t from, int64_t to) {
-    return arena_->Decommit(from * granule,
-                            std::min(to * granule, arena_->bytes()) - from * granule);
-  };
-  std::fill(granules_.begin() + first, granules_.begin() + end, Granule::kNone);
-  if (decommit(first, end) == 0) return;
-  // Asks one by one which those are.
-  for (int64_t g = first; g < end; ++g) {
-    if (decommit(g, g + 1) > 0) granules_[g] = Granule::kStale;
-  }
-}
-
-void Executable::Context::LowerArenaCharge() {
-  const auto none = std::count(granules_.begin(), granules_.end(), Granule::kNone);
-  arena_charge_.Lower((std::ssize(granules_) - none) * arena_->granularity());
 }
 
 absl::Status Executable::Context::ZeroCounters() {
@@ -378,9 +312,8 @@ absl::Status Executable::Context::Wait() {
 }
 
 void Executable::Context::Trim() {
-  if (granules_.empty()) return;
-  DecommitArena(0, std::ssize(granules_));
-  LowerArenaCharge();
+  if (arena_.granule() == 0) return;
+  arena_.Release();
   bound_ = brought_ = false;
 }
 

@@ -26,6 +26,7 @@
 #include "absl/types/span.h"
 #include "proto/athanor/v1/plan.pb.h"
 #include "runtime/call_block.h"
+#include "runtime/committed_memory.h"
 #include "runtime/device.h"
 #include "runtime/fixed_buffers.h"
 #include "runtime/memory_ledger.h"
@@ -243,7 +244,7 @@ class Executable::Context {
   // again. Between runs.
   void LimitRecordings(int64_t launches);
   // Bytes of the arena's granules that this context's runs have touched.
-  int64_t charged_bytes() const { return arena_charge_.bytes(); }
+  int64_t charged_bytes() const { return arena_.charged_bytes(); }
 
  private:
   friend class Executable;
@@ -268,13 +269,6 @@ class Executable::Context {
   // Charges and commits what the bound sizes touch of the arena; if refused, holds no more than
   // before.
   absl::Status CommitArena();
-  // Calls `use` with each run [first, end) of granules that the bound sizes touch and that are not
-  // committed, ascending.
-  void ForUncommitted(absl::FunctionRef<void(int64_t first, int64_t end)> use) const;
-  // Gives granules [first, end) back to the system, and notes which it did not take.
-  void DecommitArena(int64_t first, int64_t end);
-  // Lowers the charge to the granules that the arena has.
-  void LowerArenaCharge();
   // Makes inputs and outputs available to kernels: in place, or by copies of the inputs.
   absl::Status BindTensors(absl::Span<const absl::string_view> inputs,
                            absl::Span<const absl::Span<char>> outputs, bool resident);
@@ -320,12 +314,8 @@ class Executable::Context {
   void TakeOutputs(absl::Span<const absl::Span<char>> outputs) const;
 
   const std::shared_ptr<const Executable> executable_;
-  MemoryCharge arena_charge_, scratch_charge_;
-  std::unique_ptr<DeviceMemory> arena_;
-  // A granule without memory; one that runs use; one that the system did not take back: it takes
-  // memory, but has to be committed before use.
-  enum class Granule : uint8_t { kNone, kCommitted, kStale };
-  std::vector<Granule> granules_;  // of the arena; empty: all of it is committed
+  CommittedMemory arena_;
+  MemoryCharge scratch_charge_;
   std::unique_ptr<DeviceQueue> queue_;
   std::vector<void*> addresses_;  // by buffer
   std::vector<int64_t> dims_;     // for which the values below were computed

@@ -22,6 +22,7 @@ enum class MemoryKind : uint8_t {
   kWeights,   // weights as uploaded, on a device that does not read the host's: as kPrepared
   kStaging,   // what a call brings to a device that reads no host memory, in the device's ledger,
               // and its copy on the host, in the host's: as kArena
+  kStates,    // what runs keep for later runs: keys and values of tokens
 };
 
 // Implementations are thread-safe and do not call back into the runtime.

@@ -21,6 +21,8 @@ HeldKind KindOf(MemoryKind kind) {
       return HeldKind::kScratch;
     case MemoryKind::kWeights:
       return HeldKind::kParameters;
+    case MemoryKind::kStates:
+      return HeldKind::kStates;
   }
   return HeldKind::kScratch;
 }
@@ -33,8 +35,8 @@ bool IsOfModels(HeldKind kind) {
 }  // namespace
 
 absl::string_view HeldKindName(HeldKind kind) {
-  static constexpr absl::string_view kNames[kHeldKinds] = {"parameters", "prepared", "arenas",
-                                                           "scratch",    "uploads",  "requests"};
+  static constexpr absl::string_view kNames[kHeldKinds] = {
+      "parameters", "prepared", "arenas", "scratch", "uploads", "requests", "states"};
   return kNames[static_cast<int>(kind)];
 }
 

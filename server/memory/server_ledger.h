@@ -25,8 +25,16 @@
 
 namespace athanor {
 
-enum class HeldKind : uint8_t { kParameters, kPrepared, kArenas, kScratch, kUploads, kRequests };
-inline constexpr int kHeldKinds = 6;
+enum class HeldKind : uint8_t {
+  kParameters,
+  kPrepared,
+  kArenas,
+  kScratch,
+  kUploads,
+  kRequests,
+  kStates
+};
+inline constexpr int kHeldKinds = 7;
 absl::string_view HeldKindName(HeldKind kind);
 
 class ServerLedger final : public MemoryLedger {
