@@ -18,8 +18,10 @@ constexpr int64_t kMostBytes = std::numeric_limits<int64_t>::max() / 2;
 
 }  // namespace
 
-Executable::Context::Context(std::shared_ptr<const Executable> executable)
+Executable::Context::Context(std::shared_ptr<const Executable> executable,
+                             const StateMemory* states)
     : executable_(std::move(executable)),
+      states_(states),
       arena_(executable_->options_.ledger, MemoryKind::kArena),
       scratch_charge_(executable_->options_.ledger, MemoryKind::kScratch) {}
 
@@ -28,6 +30,7 @@ Executable::Context::~Context() = default;
 absl::Status Executable::Context::Allocate() {
   const Program& program = executable_->program_;
   Device& device = *executable_->device_;
+  RETURN_IF_ERROR(CheckStates());
   RETURN_IF_ERROR(scratch_charge_.Raise(device.ScratchBytes(program.scratch_bytes)));
   ASSIGN_OR_RETURN(queue_, device.NewQueue(program.scratch_bytes));
   if (executable_->options_.timed) queue_->TimeRecordings();
@@ -43,6 +46,37 @@ absl::Status Executable::Context::Allocate() {
   if (arena_.granule() == 0) RETURN_IF_ERROR(ZeroCounters());
   if (executable_->host_memory_) return absl::OkStatus();
   return RecordSpan(program.outer_loops, 0, program.run.size());
+}
+
+absl::Status Executable::Context::CheckStates() {
+  const Program& program = executable_->program_;
+  const auto unfit = [&](const Program::Buffer& buffer, absl::string_view what) {
+    return absl::FailedPreconditionError(
+        absl::StrCat("plan '", program.plan_id, "', state '", buffer.name, "': ", what));
+  };
+  for (const int index : program.states) {
+    const Program::Buffer& buffer = program.buffers[index];
+    if (states_ == nullptr) return unfit(buffer, "its context needs a state memory, and has none");
+    const std::vector<StateMemory::Spec>& specs = states_->specs();
+    const auto found = std::find_if(specs.begin(), specs.end(), [&](const StateMemory::Spec& spec) {
+      return spec.name == buffer.name;
+    });
+    if (found == specs.end()) return unfit(buffer, "is not in the state memory");
+    if (found->layout != buffer.layout) {
+      return unfit(buffer, absl::StrCat("has the layout '", buffer.layout,
+                                        "', in the state memory '", found->layout, "'"));
+    }
+    const SizeRange slots = program.sizes.range(buffer.shape_sizes[0]);
+    const SizeRange bytes = program.sizes.range(buffer.bytes_size);
+    int64_t expected = 0;
+    if (__builtin_mul_overflow(slots.max, found->slot_bytes, &expected) || expected != bytes.max) {
+      return unfit(
+          buffer, absl::StrCat("has at most ", slots.max, " slots in ", bytes.max,
+                               " bytes, in the state memory ", found->slot_bytes, " bytes a slot"));
+    }
+    state_of_.push_back(static_cast<int>(found - specs.begin()));
+  }
+  return absl::OkStatus();
 }
 
 absl::StatusOr<int64_t> Executable::Context::PlaceStaged() {
@@ -89,6 +123,8 @@ void Executable::Context::FillTables() {
     } else if (buffer.kind == v1::Buffer::PARAMETER || buffer.kind == v1::Buffer::CONSTANT ||
                buffer.kind == v1::Buffer::PREPARED) {
       addresses_[i] = executable_->FixedAddress(buffer);
+    } else if (buffer.kind == v1::Buffer::STATE) {
+      addresses_[i] = states_->data(state_of_[buffer.place]);
     }
   }
   for (size_t l = 0; l < program.loops.size(); ++l) {
@@ -203,6 +239,16 @@ absl::Status Executable::Context::CheckSizes() const {
       return broken(absl::StrCat("buffer ", i, " of ", bytes, " bytes at ",
                                  program.buffers[i].place, " leaves the arena of ",
                                  program.arena_bytes));
+    }
+  }
+  for (const int index : program.states) {
+    const Program::Buffer& buffer = program.buffers[index];
+    const int64_t slots = values_[buffer.shape_sizes[0]];
+    const int64_t slot_bytes = states_->specs()[state_of_[buffer.place]].slot_bytes;
+    if (slots < 0 || slots > states_->slots() || BytesOf(index) != slots * slot_bytes) {
+      return broken(absl::StrCat("state '", buffer.name, "' has ", slots, " slots in ",
+                                 BytesOf(index), " bytes, the state memory ", states_->slots(),
+                                 " slots of ", slot_bytes, " bytes"));
     }
   }
   for (const Program::Step& step : program.run) {

@@ -181,8 +181,9 @@ absl::Status Executable::Prepare(DeviceQueue& queue) {
   return absl::OkStatus();
 }
 
-absl::StatusOr<std::unique_ptr<Executable::Context>> Executable::NewContext() const {
-  std::unique_ptr<Context> context(new Context(shared_from_this()));
+absl::StatusOr<std::unique_ptr<Executable::Context>> Executable::NewContext(
+    const StateMemory* states) const {
+  std::unique_ptr<Context> context(new Context(shared_from_this(), states));
   absl::Status status = context->Allocate();
   if (!status.ok()) return status;
   return context;

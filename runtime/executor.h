@@ -32,6 +32,7 @@
 #include "runtime/memory_ledger.h"
 #include "runtime/prepared_pool.h"
 #include "runtime/program.h"
+#include "runtime/state_memory.h"
 #include "runtime/uploaded_weights.h"
 
 namespace athanor {
@@ -115,8 +116,10 @@ class Executable : public std::enable_shared_from_this<Executable> {
   // Returns a context, which is used by one thread at a time and keeps the Executable alive.
   // Reserves addresses for the bucket's largest sizes; memory is charged to the ledger and
   // committed as runs touch it. What is small to the device, or all if it cannot do so, is
-  // allocated here.
-  absl::StatusOr<std::unique_ptr<Context>> NewContext() const;
+  // allocated here. A plan with states takes them from `states`, which must outlive the context,
+  // and whose blocks must be committed before a run uses them; FAILED_PRECONDITION names a state
+  // that is not there, or lies there in another way.
+  absl::StatusOr<std::unique_ptr<Context>> NewContext(const StateMemory* states = nullptr) const;
 
   // Computes outputs from inputs. `dims` are values in the order of plan.dims; `inputs` follow
   // plan.buffers of kind INPUT, `outputs` plan.outputs. They have exactly input_bytes() and
@@ -259,8 +262,10 @@ class Executable::Context {
   // they have none of several ways.
   using Span = std::tuple<int64_t, int64_t, bool, int>;
 
-  explicit Context(std::shared_ptr<const Executable> executable);
+  Context(std::shared_ptr<const Executable> executable, const StateMemory* states);
   absl::Status Allocate();
+  // Finds the plan's states in the state memory.
+  absl::Status CheckStates();
   // Places what is staged, in order, and returns the bytes of the arena with it.
   absl::StatusOr<int64_t> PlaceStaged();
   void FillTables();
@@ -314,6 +319,8 @@ class Executable::Context {
   void TakeOutputs(absl::Span<const absl::Span<char>> outputs) const;
 
   const std::shared_ptr<const Executable> executable_;
+  const StateMemory* const states_;  // null: the plan has none
+  std::vector<int> state_of_;        // by index in Program::states: that in the state memory
   CommittedMemory arena_;
   MemoryCharge scratch_charge_;
   std::unique_ptr<DeviceQueue> queue_;

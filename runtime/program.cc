@@ -18,6 +18,7 @@ constexpr uint32_t kFormat = 1;
 constexpr uint32_t kFormatWithLoops = 2;
 constexpr uint32_t kFormatWithCalls = 3;
 constexpr uint32_t kFormatWithZeroed = 4;
+constexpr uint32_t kFormatWithStates = 5;
 // A cache line, and the widest vector register.
 constexpr int64_t kAlignment = 64;
 constexpr uint32_t kWaveThreads = 32;
@@ -56,7 +57,11 @@ class Builder {
                                    [](const v1::Step& step) { return step.has_library_call(); });
     const bool zeroed = std::any_of(plan_.buffers().begin(), plan_.buffers().end(),
                                     [](const v1::Buffer& buffer) { return buffer.zeroed(); });
-    const uint32_t format = zeroed                  ? kFormatWithZeroed
+    const bool states =
+        std::any_of(plan_.buffers().begin(), plan_.buffers().end(),
+                    [](const v1::Buffer& buffer) { return buffer.kind() == v1::Buffer::STATE; });
+    const uint32_t format = states                  ? kFormatWithStates
+                            : zeroed                ? kFormatWithZeroed
                             : calls                 ? kFormatWithCalls
                             : plan_.loops().empty() ? kFormat
                                                     : kFormatWithLoops;
@@ -64,7 +69,8 @@ class Builder {
       return Bad("format",
                  absl::StrCat("is ", plan_.format(), ", this runtime reads ", kFormat,
                               ", or with loops ", kFormatWithLoops, ", or with library calls ",
-                              kFormatWithCalls, ", or with zeroed buffers ", kFormatWithZeroed));
+                              kFormatWithCalls, ", or with zeroed buffers ", kFormatWithZeroed,
+                              ", or with states ", kFormatWithStates));
     }
     program_.plan_id = plan_.plan_id();
     program_.kernels = plan_.kernels_size();
@@ -120,6 +126,7 @@ class Builder {
         return Bad(where, absl::StrCat("of kind ", v1::Buffer::Kind_Name(to.kind),
                                        " is zeroed; only those of the ARENA are"));
       }
+      to.layout = from.layout();
       absl::Status status = Place(from, i, to);
       if (!status.ok()) return Bad(where, status.message());
       program_.buffers.push_back(std::move(to));
@@ -149,6 +156,8 @@ class Builder {
         return PlaceFixed(from, index, to);
       case v1::Buffer::WINDOW:
         return absl::OkStatus();  // Loops() sets its place
+      case v1::Buffer::STATE:
+        return PlaceState(index, to);
       case v1::Buffer::ARENA:
         to.place = from.arena_offset();
         program_.arena_buffers.push_back(index);
@@ -162,6 +171,22 @@ class Builder {
         return absl::InvalidArgumentError(
             absl::StrCat("kind ", static_cast<int>(from.kind()), " is unknown to this runtime"));
     }
+  }
+
+  absl::Status PlaceState(int index, Program::Buffer& to) {
+    for (const int other : program_.states) {
+      if (program_.buffers[other].name == to.name) {
+        return absl::InvalidArgumentError(
+            absl::StrCat("state '", to.name, "' is buffer ", other, " already"));
+      }
+    }
+    if (to.shape_sizes.empty()) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("state '", to.name, "' has no axis; the first one counts its slots"));
+    }
+    to.place = program_.states.size();
+    program_.states.push_back(index);
+    return absl::OkStatus();
   }
 
   absl::StatusOr<int64_t> FixedBytes(const Program::Buffer& buffer) {

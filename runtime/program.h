@@ -26,9 +26,10 @@ struct Program {
     int bytes_size;
     // INPUT: index among inputs. OUTPUT: index of the output whose memory it is. PARAMETER: index
     // among parameters. CONSTANT, PREPARED: index in `fixed`. ARENA: offset in the arena. WINDOW:
-    // its loop.
+    // its loop. STATE: index among states.
     int64_t place;
     bool zeroed = false;  // ARENA: counters, as v1::Buffer
+    std::string layout;   // STATE: as v1::Buffer
     bool kept = false;    // a step of run, a loop or an output uses it
     // Bytes that library calls touch, by level; empty: none uses it. Its address must not change
     // from run to run.
@@ -82,6 +83,7 @@ struct Program {
   std::vector<Buffer> buffers;
   std::vector<int> inputs;         // buffers
   std::vector<int> parameters;     // buffers
+  std::vector<int> states;         // buffers
   std::vector<int> arena_buffers;  // sorted by offset
   std::vector<Fixed> fixed;
   std::vector<Step> prepare, run;
