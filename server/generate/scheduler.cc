@@ -1,0 +1,273 @@
+#include "server/generate/scheduler.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "deploy/bazel/libs/status_macros.h"
+
+namespace athanor {
+namespace {
+
+absl::Status CheckRequest(const SequenceRequest& request) {
+  if (request.prompt.empty()) {
+    return absl::InvalidArgumentError("the prompt has no tokens; it needs at least one");
+  }
+  if (request.max_tokens < 1) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("max_tokens is ", request.max_tokens, "; it has to be at least 1"));
+  }
+  if (request.min_tokens < 0 || request.min_tokens > request.max_tokens) {
+    return absl::InvalidArgumentError(absl::StrCat("min_tokens is ", request.min_tokens,
+                                                   "; it has to be from 0 to max_tokens, ",
+                                                   request.max_tokens));
+  }
+  return absl::OkStatus();
+}
+
+// Returns the part of a step that has the tables [first, last).
+Step PartOf(const Step& step, size_t first, size_t last) {
+  Step part;
+  part.tables.assign(step.tables.begin() + first, step.tables.begin() + last);
+  for (Row row : step.rows) {
+    const auto table = static_cast<size_t>(row.sequence);
+    if (table < first || table >= last) continue;
+    row.sequence -= static_cast<int32_t>(first);
+    part.rows.push_back(row);
+  }
+  return part;
+}
+
+}  // namespace
+
+Scheduler::Scheduler(const SchedulerOptions& options, BlockPool* pool)
+    : options_(options), pool_(pool) {
+  // Then each step has a row for each sequence that decodes, and one for a prompt beside them.
+  options_.max_sequences = std::min(options_.max_sequences, options_.max_batched_tokens);
+}
+
+absl::Status Scheduler::Fit(Sequence* sequence) const {
+  const int64_t prompt = sequence->prompt;
+  if (prompt >= options_.max_model_len) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("the prompt has ", prompt, " tokens, and the model takes at most ",
+                     options_.max_model_len - 1, ": --max_model_len is ", options_.max_model_len,
+                     ", of which one is left for the answer"));
+  }
+  const int64_t positions = pool_->blocks() * options_.block;
+  if (prompt > positions) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "the prompt has ", prompt, " tokens, and the memory of keys and values holds ", positions,
+        ": ", pool_->blocks(), " blocks of ", options_.block, "; raise --kv_memory"));
+  }
+  // The last token is never computed itself: it needs no position of its own in the blocks.
+  sequence->max_tokens =
+      std::min({sequence->max_tokens, options_.max_model_len - prompt, positions - prompt + 1});
+  sequence->promised = BlocksFor(prompt + sequence->max_tokens - 1);
+  return absl::OkStatus();
+}
+
+absl::Status Scheduler::Add(SequenceId id, SequenceRequest request) {
+  RETURN_IF_ERROR(CheckRequest(request));
+  auto sequence = std::make_unique<Sequence>();
+  sequence->id = id;
+  sequence->prompt = static_cast<int64_t>(request.prompt.size());
+  sequence->max_tokens = request.max_tokens;
+  RETURN_IF_ERROR(Fit(sequence.get()));
+  if (waiting() >= options_.max_waiting) {
+    return absl::ResourceExhaustedError(absl::StrCat(
+        waiting(), " sequences of the model wait already, the most that may; try again later"));
+  }
+  sequence->tokens = std::move(request.prompt);
+  sequence->min_tokens = request.min_tokens;
+  sequence->stop_tokens = std::move(request.stop_tokens);
+  sequence->deadline = request.deadline;
+  const auto [it, added] = sequences_.try_emplace(id, std::move(sequence));
+  if (!added) return absl::AlreadyExistsError(absl::StrCat("sequence ", id, " exists"));
+  waiting_.push_back(it->second.get());
+  return absl::OkStatus();
+}
+
+Step Scheduler::Next(SequenceTime now) {
+  EndLate(now);
+  Step step = Again();
+  if (step.rows.empty()) {
+    Admit();
+    step = Fresh();
+  }
+  SetInStep(step, true);
+  return step;
+}
+
+SequenceTime Scheduler::EndOf(const Sequence& sequence) const {
+  if (!sequence.paused.has_value()) return sequence.deadline;
+  return std::min(sequence.deadline, *sequence.paused + options_.longest_pause);
+}
+
+SequenceTime Scheduler::NextEnd() const {
+  SequenceTime end = SequenceTime::max();
+  for (const auto& [id, sequence] : sequences_) end = std::min(end, EndOf(*sequence));
+  return end;
+}
+
+void Scheduler::EndLate(SequenceTime now) {
+  // A copy: ending one removes it from its list.
+  std::vector<Sequence*> late;
+  for (Sequence* sequence : running_) {
+    if (EndOf(*sequence) <= now) late.push_back(sequence);
+  }
+  for (Sequence* sequence : waiting_) {
+    if (EndOf(*sequence) <= now) late.push_back(sequence);
+  }
+  for (Sequence* sequence : late) {
+    if (sequence->deadline <= now) {
+      Fail(sequence, absl::DeadlineExceededError(absl::StrCat(
+                         "the deadline passed; tokens generated: ", sequence->generated())));
+    } else {
+      Fail(sequence,
+           absl::ResourceExhaustedError(absl::StrCat(
+               "the client read nothing for ",
+               std::chrono::duration_cast<std::chrono::seconds>(options_.longest_pause).count(),
+               " s; tokens generated: ", sequence->generated())));
+    }
+  }
+}
+
+void Scheduler::Admit() {
+  while (!waiting_.empty() && running() < options_.max_sequences &&
+         waiting_.front()->promised <= unpromised()) {
+    promised_ += waiting_.front()->promised;
+    running_.push_back(waiting_.front());
+    waiting_.pop_front();
+  }
+}
+
+Step Scheduler::Again() {
+  while (!again_.empty()) {
+    const Step failed = std::move(again_.back());
+    again_.pop_back();
+    Step step;
+    for (const Row& row : failed.rows) {
+      const SequenceId id = failed.tables[row.sequence];
+      if (Find(id) == nullptr) continue;  // it ended since
+      if (step.tables.empty() || step.tables.back() != id) step.tables.push_back(id);
+      step.rows.push_back(row);
+      step.rows.back().sequence = static_cast<int32_t>(step.tables.size()) - 1;
+    }
+    if (!step.rows.empty()) return step;
+  }
+  return {};
+}
+
+Step Scheduler::Fresh() {
+  Step step;
+  for (Sequence* sequence : running_) {
+    if (!sequence->paused.has_value() && sequence->generated() > 0) AddRows(sequence, 1, &step);
+  }
+  for (Sequence* sequence : running_) {
+    if (sequence->paused.has_value() || sequence->generated() > 0) continue;
+    const int64_t room = options_.max_batched_tokens - static_cast<int64_t>(step.rows.size());
+    if (room == 0) break;
+    AddRows(sequence, std::min(room, sequence->left()), &step);
+  }
+  return step;
+}
+
+void Scheduler::AddRows(Sequence* sequence, int64_t count, Step* step) {
+  const int64_t end = sequence->stored + count;
+  while (static_cast<int64_t>(sequence->blocks.size()) < BlocksFor(end)) {
+    sequence->blocks.push_back(*pool_->Take());  // promised
+    --promised_;
+  }
+  const auto table = static_cast<int32_t>(step->tables.size());
+  step->tables.push_back(sequence->id);
+  for (int64_t position = sequence->stored; position < end; ++position) {
+    step->rows.push_back({.sequence = table,
+                          .position = static_cast<int32_t>(position),
+                          .token = sequence->tokens[position],
+                          .wanted = position + 1 == static_cast<int64_t>(sequence->tokens.size())});
+  }
+}
+
+void Scheduler::Done(const Step& step, absl::Span<const Told> told) {
+  for (const Row& row : step.rows) {
+    if (Sequence* sequence = Get(step.tables[row.sequence])) {
+      sequence->stored = row.position + 1;
+    }
+  }
+  SetInStep(step, false);
+  for (const Told& outcome : told) {
+    Sequence* sequence = Get(outcome.id);
+    if (sequence == nullptr) continue;
+    if (!outcome.status.ok()) {
+      Fail(sequence, outcome.status);
+      continue;
+    }
+    const bool stop_token =
+        sequence->MayStop() && std::find(sequence->stop_tokens.begin(), sequence->stop_tokens.end(),
+                                         outcome.token) != sequence->stop_tokens.end();
+    sequence->tokens.push_back(outcome.token);
+    if (outcome.stop || stop_token) {
+      End(sequence, Finish::kStop, absl::OkStatus());
+    } else if (sequence->generated() >= sequence->max_tokens) {
+      End(sequence, Finish::kLength, absl::OkStatus());
+    }
+  }
+}
+
+void Scheduler::Failed(const Step& step, const absl::Status& status) {
+  SetInStep(step, false);
+  if (step.tables.size() == 1) return Cancel(step.tables[0], status);
+  const size_t half = step.tables.size() / 2;
+  again_.push_back(PartOf(step, half, step.tables.size()));
+  again_.push_back(PartOf(step, 0, half));
+}
+
+void Scheduler::Cancel(SequenceId id, const absl::Status& status) {
+  if (Sequence* sequence = Get(id)) Fail(sequence, status);
+}
+
+void Scheduler::Pause(SequenceId id, SequenceTime now) {
+  if (Sequence* sequence = Get(id)) sequence->paused = now;
+}
+
+void Scheduler::Resume(SequenceId id) {
+  if (Sequence* sequence = Get(id)) sequence->paused.reset();
+}
+
+std::vector<Ended> Scheduler::TakeEnded() { return std::exchange(ended_, {}); }
+
+Sequence* Scheduler::Get(SequenceId id) const {
+  const auto it = sequences_.find(id);
+  return it == sequences_.end() ? nullptr : it->second.get();
+}
+
+void Scheduler::SetInStep(const Step& step, bool in_step) {
+  for (SequenceId id : step.tables) {
+    Sequence* sequence = Get(id);
+    sequence->in_step = in_step;
+    if (!in_step && sequence->failed.has_value()) {
+      End(sequence, Finish::kNone, *std::exchange(sequence->failed, std::nullopt));
+    }
+  }
+}
+
+void Scheduler::Fail(Sequence* sequence, const absl::Status& status) {
+  if (!sequence->in_step) return End(sequence, Finish::kNone, status);
+  if (!sequence->failed.has_value()) sequence->failed = status;
+}
+
+void Scheduler::End(Sequence* sequence, Finish finish, const absl::Status& status) {
+  const auto running = std::find(running_.begin(), running_.end(), sequence);
+  if (running == running_.end()) {
+    waiting_.erase(std::find(waiting_.begin(), waiting_.end(), sequence));
+  } else {
+    running_.erase(running);
+    promised_ -= sequence->promised - static_cast<int64_t>(sequence->blocks.size());
+    for (int32_t block : sequence->blocks) pool_->Drop(block);
+  }
+  ended_.push_back({.id = sequence->id, .finish = finish, .status = status});
+  sequences_.erase(sequence->id);
+}
+
+}  // namespace athanor

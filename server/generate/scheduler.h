@@ -1,0 +1,148 @@
+// Decides which rows the next step of a version computes: one for each sequence that decodes, then
+// pieces of prompts, up to a number of rows.
+//
+//   BlockPool pool(blocks);
+//   Scheduler scheduler(options, &pool);
+//   RETURN_IF_ERROR(scheduler.Add(id, request));
+//   for (Step step = scheduler.Next(now); !step.rows.empty(); step = scheduler.Next(now)) {
+//     absl::Status ran = ...;                  // the plan, over BlocksOf each of step.tables
+//     if (ran.ok()) scheduler.Done(step, told);  // a token for each wanted row
+//     else scheduler.Failed(step, ran);
+//     for (const Ended& ended : scheduler.TakeEnded()) ...
+//   }
+//
+// First in, first out: a sequence is admitted once those before it are, a place is free, and the
+// pool has the blocks of its prompt and of max_tokens beside those promised to others. So none is
+// ever thrown out for want of blocks. Blocks are taken when a row first needs them.
+//
+// A step that failed comes again from Next by halves of its sequences, until the guilty one is
+// alone and ends with the error: writing keys and values again changes nothing.
+//
+// Pure: time is given, and each call returns at once. Not thread-safe: an engine's thread owns it.
+// Between Next and Done or Failed, what ends keeps its blocks, since the step may still write them.
+#ifndef ATHANOR_SERVER_GENERATE_SCHEDULER_H_
+#define ATHANOR_SERVER_GENERATE_SCHEDULER_H_
+
+#include <chrono>
+#include <cstdint>
+#include <deque>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/container/flat_hash_map.h"
+#include "absl/status/status.h"
+#include "absl/types/span.h"
+#include "server/generate/block_pool.h"
+#include "server/generate/sequence.h"
+
+namespace athanor {
+
+struct SchedulerOptions {
+  int64_t max_batched_tokens = 512;  // rows of a step
+  int64_t max_sequences = 64;        // admitted at a time; at most max_batched_tokens count
+  int64_t max_model_len = 2048;      // tokens of a prompt and what follows it
+  int64_t max_waiting = 1024;        // sequences that are not admitted yet
+  int64_t block = 16;                // positions of a block
+  // How long a client may read nothing before its sequence ends.
+  SequenceTime::duration longest_pause = std::chrono::seconds(30);
+};
+
+struct Row {
+  int32_t sequence = 0;  // index in Step::tables
+  int32_t position = 0;
+  int32_t token = 0;
+  bool wanted = false;  // the row's logits choose the next token
+  bool operator==(const Row&) const = default;
+};
+
+// The rows of a sequence are neighbours, by ascending position; at most its last one is wanted.
+struct Step {
+  std::vector<Row> rows;
+  std::vector<SequenceId> tables;
+};
+
+// The outcome of a wanted row: a token, or an error that ends the sequence.
+struct Told {
+  SequenceId id = 0;
+  int32_t token = 0;
+  bool stop = false;  // a stop string is complete
+  absl::Status status;
+};
+
+struct Ended {
+  SequenceId id = 0;
+  Finish finish = Finish::kNone;
+  absl::Status status;  // OK if `finish` says why
+};
+
+class Scheduler {
+ public:
+  // `pool` must outlive the scheduler. REQUIRES: all options are at least 1.
+  Scheduler(const SchedulerOptions& options, BlockPool* pool);
+
+  // Lets a sequence wait for its turn. Returns INVALID_ARGUMENT, with the numbers, if its fields
+  // are wrong or its prompt can never fit, RESOURCE_EXHAUSTED if too many wait, and ALREADY_EXISTS
+  // if the id is in use; an id must not come back. Lowers max_tokens to what context and pool have
+  // room for.
+  absl::Status Add(SequenceId id, SequenceRequest request);
+  // Ends what has run out of time, admits, and returns the next step. It has no rows if nothing
+  // can run now. REQUIRES: no step is running.
+  Step Next(SequenceTime now);
+  // Reports that the step has run. `told` has one entry for each wanted row. Rows of sequences that
+  // ended meanwhile are ignored.
+  void Done(const Step& step, absl::Span<const Told> told);
+  // Reports that the step has failed and may be run again.
+  void Failed(const Step& step, const absl::Status& status);
+  // Ends a sequence with an error. Does nothing if it has ended.
+  void Cancel(SequenceId id, const absl::Status& status);
+  // Gives a sequence no rows until it is resumed: its client does not read. It keeps its place and
+  // its blocks. Rows of it in a step that failed are still run again.
+  void Pause(SequenceId id, SequenceTime now);
+  void Resume(SequenceId id);
+  // Returns those that ended since the last call, in that order; their blocks are free.
+  std::vector<Ended> TakeEnded();
+
+  // Returns null if there is no such sequence, or it has ended. Valid until the next call.
+  const Sequence* Find(SequenceId id) const { return Get(id); }
+  // The blocks of a sequence's positions, by ascending position. REQUIRES: Find(id) is not null.
+  absl::Span<const int32_t> BlocksOf(SequenceId id) const { return Find(id)->blocks; }
+  // The time at which Next has something to end; SequenceTime::max() if there is none.
+  SequenceTime NextEnd() const;
+  int64_t waiting() const { return static_cast<int64_t>(waiting_.size()); }
+  int64_t running() const { return static_cast<int64_t>(running_.size()); }
+  // Number of blocks that are free and promised to nobody.
+  int64_t unpromised() const { return pool_->free() - promised_; }
+
+ private:
+  // Lowers max_tokens to what there is room for. REQUIRES: prompt and max_tokens are not empty.
+  absl::Status Fit(Sequence* sequence) const;
+  int64_t BlocksFor(int64_t positions) const {
+    return (positions + options_.block - 1) / options_.block;
+  }
+  SequenceTime EndOf(const Sequence& sequence) const;
+  void EndLate(SequenceTime now);
+  void Admit();
+  Step Again();
+  Step Fresh();
+  // Appends the sequence's next `count` rows, and takes the blocks that they need.
+  void AddRows(Sequence* sequence, int64_t count, Step* step);
+  // Marks the step's sequences as running, or ends those that failed while they did.
+  void SetInStep(const Step& step, bool in_step);
+  void Fail(Sequence* sequence, const absl::Status& status);
+  void End(Sequence* sequence, Finish finish, const absl::Status& status);
+  Sequence* Get(SequenceId id) const;
+
+  SchedulerOptions options_;
+  BlockPool* pool_;
+  absl::flat_hash_map<SequenceId, std::unique_ptr<Sequence>> sequences_;
+  std::deque<Sequence*> waiting_;
+  std::vector<Sequence*> running_;  // admitted, in that order
+  std::vector<Step> again_;         // parts of failed steps; the last one is next
+  std::vector<Ended> ended_;
+  int64_t promised_ = 0;  // blocks that admitted sequences may still take
+};
+
+}  // namespace athanor
+
+#endif  // ATHANOR_SERVER_GENERATE_SCHEDULER_H_

@@ -1,0 +1,345 @@
+// Random arrivals, cancels, deadlines, pauses and failures, against a runner whose memory is the
+// pool's blocks and whose tokens are a hash of all that it reads there: a wrong row, position,
+// block or token changes the answer. Each sequence must say what it says alone.
+//
+// ATHANOR_SEQUENCE_STEPS=1000000 runs so many steps instead of CI's 100,000.
+#include <algorithm>
+#include <cstdlib>
+#include <map>
+#include <random>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "gtest/gtest.h"
+#include "server/generate/scheduler.h"
+
+namespace athanor {
+namespace {
+
+using std::chrono::milliseconds;
+
+constexpr int32_t kVocabulary = 50;
+const absl::Status kBroken = absl::UnavailableError("the step failed");
+const absl::Status kNan = absl::DataLossError("NaN");
+const absl::Status kGone = absl::CancelledError("gone");
+
+uint64_t Mix(uint64_t hash, uint64_t word) {
+  hash = (hash ^ word) * 0x9e3779b97f4a7c15;
+  return hash ^ (hash >> 29);
+}
+
+// What was asked of a sequence, and what is to come of it.
+struct Asked {
+  SequenceRequest request;
+  bool guilty = false;            // steps with it fail
+  int64_t nan_at = -1;            // its token of this number is an error
+  std::vector<int32_t> alone;     // the tokens it generates alone, to its end
+  Finish finish = Finish::kNone;  // how it ends alone
+  std::vector<int32_t> said;      // in company
+  int64_t computed = 0;           // positions that steps have stored
+  std::optional<SequenceTime> paused;
+  bool was_paused = false, cancelled = false, ended = false;
+};
+
+// The token that follows, of a hash of all before it: `may_stop` as the sampler is told.
+int32_t Choose(uint64_t hash, const std::vector<int32_t>& stop_tokens, bool may_stop) {
+  auto token = static_cast<int32_t>(hash >> 20) & 0xffff;
+  token %= kVocabulary;
+  while (!may_stop &&
+         std::find(stop_tokens.begin(), stop_tokens.end(), token) != stop_tokens.end()) {
+    token = (token + 1) % kVocabulary;
+  }
+  return token;
+}
+bool StopString(uint64_t hash) { return hash >> 59 == 3; }
+
+class Fuzz {
+ public:
+  explicit Fuzz(uint32_t seed)
+      : random_(seed),
+        options_{.max_batched_tokens = int64_t{1} << Below(10),
+                 .max_sequences = 1 + Below(16),
+                 .max_model_len = 2 + Below(63),
+                 .max_waiting = 1 + Below(20),
+                 .block = int64_t{1} << Below(5),
+                 .longest_pause = milliseconds(50)},
+        pool_(2 + Below(40)),
+        scheduler_(options_, &pool_),
+        cells_((pool_.blocks() + 1) * options_.block, kPoison),
+        hostile_(Below(3) == 0) {}
+
+  // Runs so many steps, then lets all come to their end.
+  void Run(int steps) {
+    for (int i = 0; i < steps && !::testing::Test::HasFailure(); ++i) {
+      now_ += milliseconds(Below(3));
+      for (int64_t arrivals = Below(3); arrivals > 0; --arrivals) Arrive();
+      Disturb();
+      OneStep();
+    }
+    draining_ = true;
+    for (auto& [id, asked] : asked_) Resume(id, &asked);
+    for (int i = 0; i < 100'000 && scheduler_.running() + scheduler_.waiting() > 0; ++i) {
+      if (::testing::Test::HasFailure()) return;
+      ASSERT_FALSE(OneStep().rows.empty() && again_.empty() && scheduler_.running() > 0);
+    }
+    EXPECT_EQ(pool_.free(), pool_.blocks()) << "blocks leaked";
+    EXPECT_EQ(scheduler_.unpromised(), pool_.blocks()) << "promises leaked";
+    for (const auto& [id, asked] : asked_) EXPECT_TRUE(asked.ended) << id;
+  }
+  int64_t finished() const { return finished_; }
+
+ private:
+  static constexpr uint64_t kPoison = 0xdead;
+
+  int64_t Below(int64_t end) { return std::uniform_int_distribution<int64_t>(0, end - 1)(random_); }
+
+  void Arrive() {
+    Asked asked;
+    SequenceRequest& request = asked.request;
+    const int64_t prompt = 1 + Below(Below(2) == 0 ? 4 : options_.max_model_len + 1);
+    for (int64_t i = 0; i < prompt; ++i) {
+      request.prompt.push_back(static_cast<int32_t>(Below(kVocabulary)));
+    }
+    request.max_tokens = Below(8) == 0 ? 1000 : 1 + Below(40);
+    request.min_tokens = std::min(Below(6), request.max_tokens);
+    for (int64_t i = Below(3); i > 0; --i) {
+      request.stop_tokens.push_back(static_cast<int32_t>(Below(kVocabulary)));
+    }
+    if (hostile_ && Below(4) == 0) request.deadline = now_ + milliseconds(Below(100));
+    asked.guilty = hostile_ && Below(20) == 0;
+    if (hostile_ && Below(20) == 0) asked.nan_at = Below(5);
+    const int64_t positions = pool_.blocks() * options_.block;
+    const bool fits = prompt < options_.max_model_len && prompt <= positions;
+    const bool room = scheduler_.waiting() < options_.max_waiting;
+    const SequenceId id = next_id_++;
+    const absl::Status added = scheduler_.Add(id, request);
+    ASSERT_EQ(added.code(), !fits   ? absl::StatusCode::kInvalidArgument
+                            : !room ? absl::StatusCode::kResourceExhausted
+                                    : absl::StatusCode::kOk)
+        << added;
+    if (!added.ok()) return;
+    const int64_t most =
+        std::min({request.max_tokens, options_.max_model_len - prompt, positions - prompt + 1});
+    RunAlone(most, &asked);
+    asked_.emplace(id, std::move(asked));
+  }
+
+  static void RunAlone(int64_t most, Asked* asked) {
+    const SequenceRequest& request = asked->request;
+    uint64_t hash = 0;
+    for (size_t i = 0; i < request.prompt.size(); ++i) hash = Mix(hash, Cell(i, request.prompt[i]));
+    while (true) {
+      const auto said = static_cast<int64_t>(asked->alone.size());
+      const bool may_stop = said >= request.min_tokens;
+      const int32_t token = Choose(hash, request.stop_tokens, may_stop);
+      asked->alone.push_back(token);
+      if (StopString(hash) || std::find(request.stop_tokens.begin(), request.stop_tokens.end(),
+                                        token) != request.stop_tokens.end()) {
+        asked->finish = Finish::kStop;
+        return;
+      }
+      if (said + 1 == most) {
+        asked->finish = Finish::kLength;
+        return;
+      }
+      hash = Mix(hash, Cell(request.prompt.size() + said, token));
+    }
+  }
+
+  // Cancels, pauses and resumes some.
+  void Disturb() {
+    for (auto& [id, asked] : asked_) {
+      if (asked.ended) continue;
+      if (hostile_ && Below(200) == 0) {
+        scheduler_.Cancel(id, kGone);
+        asked.cancelled = true;
+      }
+      if (Below(50) == 0 && !again_.contains(id)) {
+        scheduler_.Pause(id, now_);
+        asked.paused = now_;
+        asked.was_paused = true;
+      } else if (Below(8) == 0) {
+        Resume(id, &asked);
+      }
+    }
+  }
+  void Resume(SequenceId id, Asked* asked) {
+    scheduler_.Resume(id);
+    asked->paused.reset();
+  }
+
+  static uint64_t Cell(size_t position, int32_t token) { return position * 1000 + token; }
+  uint64_t& CellAt(SequenceId id, int64_t position) {
+    const int32_t block = scheduler_.BlocksOf(id)[position / options_.block];
+    EXPECT_EQ(pool_.references(block), 1);
+    EXPECT_GT(block, 0);
+    return cells_[block * options_.block + position % options_.block];
+  }
+
+  Step OneStep() {
+    Step step = scheduler_.Next(now_);
+    TakeEnded();
+    CheckShape(step);
+    if (hostile_ && !draining_ && Below(3) == 0) Disturb();  // while the step runs
+    if (step.rows.empty()) return step;
+    const bool guilty = std::any_of(step.tables.begin(), step.tables.end(),
+                                    [&](SequenceId id) { return asked_[id].guilty; });
+    const bool fails = guilty || (hostile_ && step.tables.size() > 1 && Below(30) == 0);
+    const int64_t written = fails ? Below(step.rows.size() + 1) : step.rows.size();
+    for (int64_t i = 0; i < written; ++i) {
+      const Row& row = step.rows[i];
+      CellAt(step.tables[row.sequence], row.position) = Cell(row.position, row.token);
+    }
+    for (SequenceId id : step.tables) again_.erase(id);
+    if (fails) {
+      if (step.tables.size() > 1) again_.insert(step.tables.begin(), step.tables.end());
+      scheduler_.Failed(step, kBroken);
+    } else {
+      Tell(step);
+    }
+    TakeEnded();
+    return step;
+  }
+
+  void CheckShape(const Step& step) {
+    ASSERT_LE(static_cast<int64_t>(step.rows.size()), options_.max_batched_tokens);
+    ASSERT_LE(static_cast<int64_t>(step.tables.size()), options_.max_sequences);
+    ASSERT_GE(scheduler_.unpromised(), 0);
+    ASSERT_TRUE(pool_.Check().ok()) << pool_.Check();
+    std::map<SequenceId, int64_t> next;
+    for (size_t i = 0; i < step.rows.size(); ++i) {
+      const Row& row = step.rows[i];
+      const SequenceId id = step.tables[row.sequence];
+      const auto [it, first] = next.try_emplace(id, asked_[id].computed);
+      ASSERT_EQ(row.position, it->second++) << "of sequence " << id;
+      ASSERT_TRUE(first || step.rows[i - 1].sequence == row.sequence) << "rows are neighbours";
+    }
+    ASSERT_EQ(next.size(), step.tables.size()) << "each has rows";
+    if (std::any_of(step.tables.begin(), step.tables.end(),
+                    [&](SequenceId id) { return again_.contains(id); })) {
+      return;  // part of a failed one
+    }
+    again_.clear();  // the rest of it ended
+    for (const auto& [id, asked] : asked_) {
+      if (asked.ended) continue;
+      ASSERT_FALSE(asked.paused.has_value() && next.contains(id)) << "sequence " << id << " pauses";
+      ASSERT_FALSE(!asked.paused.has_value() && !asked.said.empty() && !next.contains(id))
+          << "sequence " << id << " starves";
+      if (!scheduler_.BlocksOf(id).empty() && !asked.paused.has_value()) {
+        ASSERT_FALSE(step.rows.empty()) << "sequence " << id << " could run";
+      }
+    }
+  }
+
+  void Tell(const Step& step) {
+    std::vector<Told> told;
+    for (const Row& row : step.rows) {
+      const SequenceId id = step.tables[row.sequence];
+      Asked& asked = asked_[id];
+      asked.computed = row.position + 1;
+      if (!row.wanted) continue;
+      uint64_t hash = 0;
+      for (int64_t i = 0; i <= row.position; ++i) hash = Mix(hash, CellAt(id, i));
+      const Sequence& sequence = *scheduler_.Find(id);
+      Told outcome{.id = id};
+      if (static_cast<int64_t>(asked.said.size()) == asked.nan_at) {
+        outcome.status = kNan;
+      } else {
+        outcome.token = Choose(hash, sequence.stop_tokens, sequence.MayStop());
+        outcome.stop = StopString(hash);
+        CheckOrder(id, asked);
+        asked.said.push_back(outcome.token);
+      }
+      told.push_back(outcome);
+    }
+    scheduler_.Done(step, told);
+  }
+
+  // First tokens come in the order of arrival, if nobody pauses.
+  void CheckOrder(SequenceId id, const Asked& asked) {
+    if (!asked.said.empty()) return;
+    for (const auto& [earlier, other] : asked_) {
+      if (earlier >= id) return;
+      ASSERT_TRUE(other.ended || other.was_paused || other.nan_at == 0 || !other.said.empty())
+          << earlier << " has no token yet, and " << id << " has";
+    }
+  }
+
+  void TakeEnded() {
+    for (const Ended& ended : scheduler_.TakeEnded()) {
+      Asked& asked = asked_[ended.id];
+      ASSERT_FALSE(asked.ended) << "sequence " << ended.id << " ended twice";
+      asked.ended = true;
+      again_.erase(ended.id);
+      CheckEnd(ended, asked);
+    }
+    for (auto it = asked_.begin(); it != asked_.end() && it->second.ended;) it = asked_.erase(it);
+    for (int32_t block = 0; block <= pool_.blocks(); ++block) {
+      if (pool_.references(block) > 0) continue;
+      std::fill_n(cells_.begin() + block * options_.block, options_.block, kPoison);
+    }
+  }
+  void CheckEnd(const Ended& ended, const Asked& asked) {
+    const std::string who =
+        absl::StrCat("sequence ", ended.id, " of ", asked.request.prompt.size());
+    ASSERT_LE(asked.said.size(), asked.alone.size()) << who;
+    const bool prefix = std::equal(asked.said.begin(), asked.said.end(), asked.alone.begin());
+    ASSERT_TRUE(prefix) << who << " says otherwise than alone";
+    switch (ended.status.code()) {
+      case absl::StatusCode::kOk:
+        ++finished_;
+        ASSERT_EQ(ended.finish, asked.finish) << who;
+        ASSERT_EQ(asked.said.size(), asked.alone.size()) << who;
+        return;
+      case absl::StatusCode::kUnavailable:
+        ASSERT_TRUE(asked.guilty) << who << " is not to blame";
+        return;
+      case absl::StatusCode::kDataLoss:
+        ASSERT_EQ(static_cast<int64_t>(asked.said.size()), asked.nan_at) << who;
+        return;
+      case absl::StatusCode::kCancelled:
+        ASSERT_TRUE(asked.cancelled) << who;
+        return;
+      case absl::StatusCode::kDeadlineExceeded:
+        ASSERT_LE(asked.request.deadline, now_) << who;
+        return;
+      case absl::StatusCode::kResourceExhausted:
+        ASSERT_LE(*asked.paused + options_.longest_pause, now_) << who;
+        return;
+      default:
+        FAIL() << who << ": " << ended.status;
+    }
+  }
+
+  std::mt19937 random_;
+  const SchedulerOptions options_;
+  BlockPool pool_;
+  Scheduler scheduler_;
+  std::vector<uint64_t> cells_;  // the memory of keys and values
+  const bool hostile_;           // cancels, deadlines, failures and NaN occur
+  bool draining_ = false;
+  SequenceTime now_ = SequenceTime(std::chrono::hours(1));
+  SequenceId next_id_ = 0;
+  std::map<SequenceId, Asked> asked_;
+  std::set<SequenceId> again_;  // of failed steps that have yet to come again
+  int64_t finished_ = 0;
+};
+
+TEST(SchedulerFuzzTest, EachSequenceSaysWhatItSaysAlone) {
+  const char* asked = std::getenv("ATHANOR_SEQUENCE_STEPS");
+  const int64_t steps = asked == nullptr ? 100'000 : std::atoll(asked);
+  int64_t finished = 0;
+  for (uint32_t seed = 0; seed * 300 < steps && !HasFailure(); ++seed) {
+    SCOPED_TRACE(absl::StrCat("seed ", seed));
+    Fuzz fuzz(seed);
+    fuzz.Run(300);
+    finished += fuzz.finished();
+  }
+  EXPECT_GT(finished, steps / 10) << "most of them end well";
+  RecordProperty("finished", absl::StrCat(finished));
+}
+
+}  // namespace
+}  // namespace athanor
