@@ -1,5 +1,4 @@
 // Leaves: Input, Parameter, Constant, Iota, RandomBits.
-#include <array>
 #include <string>
 
 #include "compiler/ir/graph/magnitude.h"
@@ -7,6 +6,7 @@
 #include "compiler/ir/ops/family.h"
 #include "compiler/ir/ops/value_facts.h"
 #include "compiler/ir/value/message.h"
+#include "compiler/ir/value/philox.h"
 #include "deploy/bazel/libs/status_macros.h"
 
 namespace athanor {
@@ -38,30 +38,6 @@ absl::StatusOr<TensorType> InferRandomBits(TypeSpan inputs, const Attrs& attrs, 
   }
   RETURN_IF_ERROR(CheckRank("the seed", inputs[0].shape, 0));
   return TensorType{DType::kU32, GetAttr<Shape>(attrs, "shape")};
-}
-
-// A round of Philox4x32-10 (Salmon, Moraes, Dror and Shaw, "Parallel random numbers: as easy as 1,
-// 2, 3", SC 2011): two 32x32 multiplications, their halves crossed and mixed with the key.
-using Block = std::array<uint32_t, 4>;
-
-Block PhiloxRound(const Block& counter, uint32_t key0, uint32_t key1) {
-  const uint64_t product0 = uint64_t{0xd2511f53} * counter[0];
-  const uint64_t product1 = uint64_t{0xcd9e8d57} * counter[2];
-  return {
-      static_cast<uint32_t>(product1 >> 32) ^ counter[1] ^ key0, static_cast<uint32_t>(product1),
-      static_cast<uint32_t>(product0 >> 32) ^ counter[3] ^ key1, static_cast<uint32_t>(product0)};
-}
-
-Block Philox(uint64_t index, uint64_t seed) {
-  Block block = {static_cast<uint32_t>(index), static_cast<uint32_t>(index >> 32), 0, 0};
-  auto key0 = static_cast<uint32_t>(seed);
-  auto key1 = static_cast<uint32_t>(seed >> 32);
-  for (int round = 0; round < 10; ++round) {
-    block = PhiloxRound(block, key0, key1);
-    key0 += 0x9e3779b9;  // the golden ratio
-    key1 += 0xbb67ae85;  // sqrt(3) - 1
-  }
-  return block;
 }
 
 uint32_t RandomWord(uint64_t seed, int64_t index) {
