@@ -294,9 +294,10 @@ TEST(SamplerTest, ATokenDependsOnSeedAndPositionAlone) {
   Sampler sampler(1000);
   const std::vector<float> one = RandomLogits(1000, 2, 1);
   const std::vector<float> other = RandomLogits(1000, 3, 2);
+  sampler.Sample(other, {.temperature = 1e-4}, {}, 0, {}).value();  // few candidates at first
   std::map<int32_t, int> tokens;
   for (int64_t i = 0; i < 100; ++i) {
-    const Sampling sampling{.top_k = i % 3 == 0 ? 50 : 0, .top_p = 0.95, .seed = 7};
+    const Sampling sampling{.top_k = i % 3 == 0 ? 500 : 0, .top_p = 0.95, .seed = 7};
     const int32_t alone = TokenOf(one, sampling, i);
     // In a sampler that others use by turns.
     sampler.Sample(other, {.temperature = 0.5, .min_p = 0.1, .logprobs = 3}, {}, i, {}).value();
@@ -368,6 +369,13 @@ TEST(SamplerTest, LogProbabilitiesAreOfTheLogitsAsTheyCame) {
     }
   }
   EXPECT_THAT(SampleOf({1, 2}, {}).value().likeliest, ElementsAre());
+  std::vector<float> two_blocks(100, 0);
+  two_blocks[3] = 1;
+  two_blocks[70] = 3;
+  const Sampled banned =
+      SampleOf(two_blocks, {.temperature = 0, .logprobs = 1}, 0, TokenCounts(), {70}).value();
+  EXPECT_EQ(banned.token, 3);
+  EXPECT_EQ(banned.likeliest[0].token, 70);
   EXPECT_THAT(SampleOf({1, -kInf}, {.logprobs = 2}).value().likeliest,
               ElementsAre(TokenLogprob{0, 0}));
 }
