@@ -13,6 +13,7 @@
 #include "deploy/bazel/libs/status_macros.h"
 #include "server/base/chunk_bytes.h"
 #include "server/base/search_policy.h"
+#include "server/models/onnx_upload.h"
 #include "server/models/version_batching.h"
 
 namespace athanor {
@@ -87,15 +88,15 @@ absl::Status Upload::Take(const v1::UploadModelRequest& message) {
     return Invalid(message.has_commit() ? "a commit" : "a chunk", " before the header");
   }
   if (message.has_commit()) return Commit();
-  if (message.has_file() && onnx_.has_value()) return onnx_->Take(message.file());
-  if (message.has_chunk() && !onnx_.has_value()) return TakeChunk(message.chunk());
+  if (message.has_file() && import_ != nullptr) return import_->Take(message.file());
+  if (message.has_chunk() && import_ == nullptr) return TakeChunk(message.chunk());
   return Invalid(message.has_file() ? "a piece of a file" : "a chunk of a tensor",
                  " in an upload of format ", Quoted(row_.format), "; expected ", Expected());
 }
 
 std::string Upload::Expected() const {
   if (!has_header_) return "the header";
-  if (onnx_.has_value()) return onnx_->Expected();
+  if (import_ != nullptr) return import_->Expected();
   if (current_ == tensors_.size()) return "the commit";
   const TensorWriter& writer = *tensors_[current_].writer;
   return Cat("tensor ", absl::BytesToHexString(writer.hash()), ", offset ", writer.written(),
@@ -115,9 +116,9 @@ absl::Status Upload::TakeHeader(const v1::UploadHeader& header) {
                                     "upload of model " + Quoted(header.name())));
   FillRow(header);
   if (header.format() == "onnx") {
-    onnx_.emplace(registry_, ledger_, options_);
+    import_ = std::make_unique<OnnxUpload>(registry_, ledger_, options_);
     has_header_ = true;
-    return onnx_->Begin(header);
+    return import_->Begin(header);
   }
   RETURN_IF_ERROR(ReadGraph(header));
   RETURN_IF_ERROR(ReadParameters());
@@ -198,8 +199,8 @@ absl::Status Upload::ReadGraph(const v1::UploadHeader& header) {
   return MakeVersion(std::move(graph), buckets_);
 }
 
-absl::Status Upload::ReadOnnx() {
-  ASSIGN_OR_RETURN(OnnxUpload::Imported imported, onnx_->Import(cancelled_, &refusals_));
+absl::Status Upload::ReadImported() {
+  ASSIGN_OR_RETURN(ImportedModel imported, import_->Import(cancelled_, &refusals_));
   row_.graph = GraphToProto(imported.graph).SerializeAsString();
   // Parses the graph as the next start will, to refuse now what that would refuse.
   absl::StatusOr<ImportedGraph> stored =
@@ -342,7 +343,7 @@ absl::Status Upload::EndTensors() {
 }
 
 absl::StatusOr<std::vector<HeldTensors::NewTensor>> Upload::NewTensors() {
-  if (onnx_.has_value()) return onnx_->Tensors();
+  if (import_ != nullptr) return import_->Tensors();
   std::vector<HeldTensors::NewTensor> published;
   for (Tensor& tensor : tensors_) {
     if (auto held = registry_->tensors().Pin({tensor.writer->hash()}); held.ok()) {
@@ -359,11 +360,11 @@ absl::StatusOr<std::vector<HeldTensors::NewTensor>> Upload::NewTensors() {
 }
 
 absl::Status Upload::Commit() {
-  if (current_ < tensors_.size() || (onnx_.has_value() && !onnx_->complete())) {
+  if (current_ < tensors_.size() || (import_ != nullptr && !import_->complete())) {
     return Invalid("commit before the end; expected ", Expected());
   }
-  if (onnx_.has_value()) {
-    RETURN_IF_ERROR(ReadOnnx());
+  if (import_ != nullptr) {
+    RETURN_IF_ERROR(ReadImported());
   }
   if (dry_run_) {
     version_ = pending_;

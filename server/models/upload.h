@@ -25,7 +25,7 @@
 #include "proto/athanor/v1/model.pb.h"
 #include "server/base/options.h"
 #include "server/memory/server_ledger.h"
-#include "server/models/onnx_upload.h"
+#include "server/models/model_import.h"
 #include "server/models/registry.h"
 #include "server/plans/bucket_grid.h"
 
@@ -43,11 +43,11 @@ class Upload {
   absl::Status CutOff() const;
 
   // Reports whether its commit imports a model, which may take seconds.
-  bool imports() const { return onnx_.has_value(); }
+  bool imports() const { return import_ != nullptr; }
   bool committed() const { return version_ != nullptr; }
   // Reports whether this is a dry run: nothing is stored, and `version` has no number.
   bool dry_run() const { return dry_run_; }
-  // Reasons why an ONNX model was refused, in addition to Take's status.
+  // Reasons why an imported model was refused, in addition to Take's status.
   const std::vector<ImportRefusal>& refusals() const { return refusals_; }
   const std::shared_ptr<ModelVersion>& version() const { return version_; }
   const std::string& name() const { return row_.name; }
@@ -55,7 +55,7 @@ class Upload {
   // Frees files and memory of an upload that was not stored, so that nothing is left when its
   // client is answered. Take must not be called afterwards.
   void LetGo() {
-    onnx_.reset();
+    import_.reset();
     tensors_.clear();
   }
 
@@ -76,8 +76,8 @@ class Upload {
   absl::Status ReadGraph(const v1::UploadHeader& header);
   // Makes the version described by `row_`.
   absl::Status MakeVersion(ImportedGraph graph, const BucketGrid::Ranges& buckets);
-  // Imports an ONNX model whose files are complete.
-  absl::Status ReadOnnx();
+  // Imports a model whose files are complete.
+  absl::Status ReadImported();
   absl::Status ReadParameters();
   absl::Status CheckTensors(const v1::UploadHeader& header);
   // Checks the proofs of tensors that the upload does not send.
@@ -99,8 +99,8 @@ class Upload {
 
   bool has_header_ = false;
   bool dry_run_ = false;
-  BucketGrid::Ranges buckets_;      // as given by the client
-  std::optional<OnnxUpload> onnx_;  // set for uploads in ONNX format
+  BucketGrid::Ranges buckets_;           // as given by the client
+  std::unique_ptr<ModelImport> import_;  // of uploads of files
   std::vector<ImportRefusal> refusals_;
   VersionRow row_;
   std::shared_ptr<ModelVersion> pending_;
