@@ -80,14 +80,19 @@ void ModelVersion::Withdraw(const absl::Status& damage) {
 }
 
 absl::Status ModelVersion::Damaged(const std::string& hash, absl::string_view why) const {
-  std::string parameter;
+  std::string what;
+  for (const FileRow& file : row_.files) {
+    if (file.hash == hash) what = absl::StrCat("file ", Quoted(file.path));
+  }
   const std::vector<NodeId> ids = graph_.ParameterIds();
   for (size_t i = 0; i < ids.size(); ++i) {
-    if (parameter_hashes_[i] == hash) parameter = graph_.node(ids[i]).name;
+    if (parameter_hashes_[i] == hash) {
+      what = absl::StrCat("parameter ", Quoted(graph_.node(ids[i]).name));
+    }
   }
   return absl::FailedPreconditionError(
-      absl::StrCat(Describe(), ", is damaged and not served: parameter ", Quoted(parameter), ": ",
-                   why, "; upload the model again, which brings these weights back"));
+      absl::StrCat(Describe(), ", is damaged and not served: ", what, ": ", why,
+                   "; upload the model again, which brings these bytes back"));
 }
 
 void ModelVersion::SetDeleted() {

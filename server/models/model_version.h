@@ -90,7 +90,7 @@ class ModelVersion {
   // Drops all plans, because data they compute with is damaged. Calls get `damage` until there are
   // new plans.
   void Withdraw(const absl::Status& damage);
-  // Returns the error to serve it by while its tensor is damaged; names the parameter.
+  // Returns the error to serve it by while its tensor is damaged; names the parameter or the file.
   absl::Status Damaged(const std::string& hash, absl::string_view why) const;
   // Number of calls of Withdraw.
   int64_t withdrawals() const { return withdrawals_.load(std::memory_order_acquire); }

@@ -31,9 +31,9 @@ void Publisher::Tell(const std::string& name) {
 }
 
 absl::Status Publisher::CheckHeld(const ModelVersion& version, const ServedPlan& plan) const {
-  for (const std::string& hash : version.parameter_hashes()) {
-    const std::optional<std::string> damage = tensors_.Damage(hash);
-    if (damage.has_value()) return version.Damaged(hash, *damage);
+  for (const TensorRow& tensor : version.row().tensors) {
+    const std::optional<std::string> damage = tensors_.Damage(tensor.hash);
+    if (damage.has_value()) return version.Damaged(tensor.hash, *damage);
   }
   if (plan.withdrawals == version.withdrawals()) return absl::OkStatus();
   return absl::AbortedError(absl::StrCat(

@@ -183,11 +183,12 @@ std::vector<MagnitudeRow> Registry::FindMagnitudes(ModelVersion* version) {
 absl::Status Registry::Verify(const ModelVersion& version, HeldTensors::Stop stop) {
   RETURN_IF_ERROR(version.unusable());
   absl::Status first;
-  for (const std::string& hash : version.parameter_hashes()) {
-    const absl::Status status = tensors_.Check(hash, stop);
+  for (const TensorRow& tensor : version.row().tensors) {
+    const absl::Status status = tensors_.Check(tensor.hash, stop);
     if (absl::IsCancelled(status)) return status;
     if (status.ok() || !first.ok()) continue;
-    first = absl::IsFailedPrecondition(status) ? version.Damaged(hash, status.message()) : status;
+    first = absl::IsFailedPrecondition(status) ? version.Damaged(tensor.hash, status.message())
+                                               : status;
   }
   tensors_.SaveVerified();
   return first;

@@ -122,7 +122,10 @@ class Fsck {
       named.users.insert(name);
     }
     if (row.damage.empty()) {
-      Tell(FsckFinding::kOk, "version", name, absl::StrCat(row.tensors.size(), " tensors"));
+      Tell(FsckFinding::kOk, "version", name,
+           absl::StrCat(
+               row.tensors.size(), " tensors",
+               row.files.empty() ? "" : absl::StrCat(", ", row.files.size(), " of them files")));
     } else {
       Tell(FsckFinding::kDamaged, "version", name,
            absl::StrCat(row.damage, "; upload the model again, and delete this version"));

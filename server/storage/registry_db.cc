@@ -29,6 +29,17 @@ std::string ChecksumOf(const VersionRow& row) {
   }
   std::sort(tensors.begin(), tensors.end());
   for (const std::string& tensor : tensors) sha256.Update(tensor);
+  // Rows from before there were files have none, and keep their checksums.
+  if (!row.generation.empty()) {
+    sha256.Update(absl::StrCat("generation ", row.generation.size(), ":")).Update(row.generation);
+  }
+  std::vector<std::string> files;
+  for (const FileRow& file : row.files) {
+    files.push_back(absl::StrCat("file ", file.path.size(), ":", file.path, "=",
+                                 absl::BytesToHexString(file.hash)));
+  }
+  std::sort(files.begin(), files.end());
+  for (const std::string& file : files) sha256.Update(file);
   return sha256.Finish();
 }
 
@@ -56,6 +67,14 @@ absl::Status RegistryDb::ReadTensors(Connection& from, VersionRow* row) {
   });
 }
 
+absl::Status RegistryDb::ReadFiles(Connection& from, VersionRow* row) {
+  Statement read = from.Prepare(
+      "SELECT path, hash FROM version_files WHERE name=?1 AND version=?2 ORDER BY path");
+  return from.Read(read.Text(row->name).Int(row->version), [&] {
+    row->files.push_back({std::string(read.BytesAt(0)), std::string(read.BytesAt(1))});
+  });
+}
+
 absl::Status RegistryDb::ReadPlans(Connection& from, VersionRow* row) {
   Statement read = from.Prepare(
       "SELECT plan_id, first, served, pinned, info, box FROM version_plans "
@@ -77,7 +96,7 @@ absl::StatusOr<std::vector<VersionRow>> RegistryDb::ReadVersions() {
   RETURN_IF_ERROR(file_->Use([&](Connection& from) {
     Statement read = from.Prepare(
         "SELECT name, version, format, graph, search_budget, buckets, created_us, "
-        "disable_rules, approximate, deterministic, batch_dim, notes, checksum "
+        "disable_rules, approximate, deterministic, batch_dim, notes, checksum, generation "
         "FROM versions ORDER BY name, version");
     RETURN_IF_ERROR(from.Read(read, [&] {
       checksums.emplace_back(read.BytesAt(12));
@@ -93,11 +112,13 @@ absl::StatusOr<std::vector<VersionRow>> RegistryDb::ReadVersions() {
                       .buckets = std::string(read.BytesAt(5)),
                       .created_us = read.IntAt(6),
                       .notes = std::string(read.BytesAt(11)),
+                      .generation = std::string(read.BytesAt(13)),
                       .tensors = {},
                       .plans = {}});
     }));
     for (VersionRow& row : rows) {
       RETURN_IF_ERROR(ReadTensors(from, &row));
+      RETURN_IF_ERROR(ReadFiles(from, &row));
       RETURN_IF_ERROR(ReadPlans(from, &row));
     }
     return absl::OkStatus();
@@ -155,16 +176,21 @@ absl::Status RegistryDb::AddVersion(Connection& to, const VersionRow& row) {
   RETURN_IF_ERROR(to.Write(name.Text(row.name).Int(row.version + 1)));
   Statement version = to.Prepare(
       "INSERT INTO versions "
-      "VALUES(?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13)");
+      "VALUES(?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14)");
   version.Text(row.name).Int(row.version).Text(row.format).Blob(row.graph);
   version.Text(row.search_budget).Blob(row.buckets);
   version.Int(row.created_us).Text(row.disable_rules);
   version.Int(row.approximate ? 1 : 0).Int(row.deterministic ? 1 : 0).Text(row.batch_dim);
   const std::string checksum = ChecksumOf(row);
-  RETURN_IF_ERROR(to.Write(version.Blob(row.notes).Blob(checksum)));
+  RETURN_IF_ERROR(to.Write(version.Blob(row.notes).Blob(checksum).Blob(row.generation)));
   for (const TensorRow& tensor : row.tensors) {
     Statement insert = to.Prepare("INSERT INTO version_tensors VALUES(?1, ?2, ?3, ?4)");
     insert.Text(row.name).Int(row.version).Blob(tensor.hash).Int(tensor.bytes);
+    RETURN_IF_ERROR(to.Write(insert));
+  }
+  for (const FileRow& file : row.files) {
+    Statement insert = to.Prepare("INSERT INTO version_files VALUES(?1, ?2, ?3, ?4)");
+    insert.Text(row.name).Int(row.version).Text(file.path).Blob(file.hash);
     RETURN_IF_ERROR(to.Write(insert));
   }
   RETURN_IF_ERROR(TensorRows::SetPlaces(to, row.tensors));
@@ -182,6 +208,7 @@ absl::Status RegistryDb::DeleteVersions(const std::string& name,
   return file_->Change([&](Connection& from) {
     for (int64_t version : versions) {
       for (absl::string_view sql : {"DELETE FROM version_tensors WHERE name=?1 AND version=?2",
+                                    "DELETE FROM version_files WHERE name=?1 AND version=?2",
                                     "DELETE FROM version_plans WHERE name=?1 AND version=?2",
                                     "DELETE FROM versions WHERE name=?1 AND version=?2",
                                     "UPDATE names SET serving=0 WHERE name=?1 AND serving=?2"}) {

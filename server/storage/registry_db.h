@@ -4,10 +4,11 @@
 //   std::unique_ptr<RegistryDb> db = RegistryDb::Open(state_dir + "/registry.db").value();
 //   absl::Status s = db->AddVersion(row);
 //
-// Tables: versions (a row per model version), version_tensors (its parameters), version_plans (the
-// ids of the plans that serve it or can be pinned; the cache holds the plans), names (per model:
-// the next version number and the serving version). Rows about tensors are TensorRows; their bytes
-// are files (tensor_store.h). Errors are those of RegistryFile. Thread-safe.
+// Tables: versions (a row per model version), version_tensors (its parameters and files),
+// version_files (paths of files among them), version_plans (the ids of the plans that serve it or
+// can be pinned; the cache holds the plans), names (per model: the next version number and the
+// serving version). Rows about tensors are TensorRows; their bytes are files (tensor_store.h).
+// Errors are those of RegistryFile. Thread-safe.
 #ifndef ATHANOR_SERVER_STORAGE_REGISTRY_DB_H_
 #define ATHANOR_SERVER_STORAGE_REGISTRY_DB_H_
 
@@ -34,6 +35,12 @@ struct VersionPlanRow {
   std::string box;   // a serialised internal.Box; empty: the full range
 };
 
+// A file that is kept beside a version's weights, such as its tokenizer.
+struct FileRow {
+  std::string path;  // as uploaded; of a GGUF file only its head is kept
+  std::string hash;  // 32 bytes: of the tensor that holds its bytes
+};
+
 struct VersionRow {
   std::string name;
   int64_t version = 0;
@@ -49,7 +56,9 @@ struct VersionRow {
   std::string notes;       // a serialised v1.Model with only its notes and its device set
   std::string device =
       {};  // that executes it; of no column: the server's first, or that of `notes`
-  std::vector<TensorRow> tensors;
+  std::string generation = {};      // a serialised internal.Generation; empty: no language model
+  std::vector<TensorRow> tensors;   // parameters and files
+  std::vector<FileRow> files = {};  // by path
   // Plans of the full range of its dims, the latest last. SetPlans writes them.
   std::vector<VersionPlanRow> plans;
   std::vector<VersionPlanRow> pinned_boxes;  // one per box; SetPinnedBoxes writes them
@@ -58,8 +67,8 @@ struct VersionRow {
   std::string damage = {};  // set by ReadVersions: why the row does not match its checksum
 };
 
-// Returns the SHA-256 over the part of the row that never changes: its graph, and how it is to be
-// served.
+// Returns the SHA-256 over the part of the row that never changes: its graph and files, and how it
+// is to be served.
 std::string ChecksumOf(const VersionRow& row);
 
 struct NameRow {
@@ -100,6 +109,7 @@ class RegistryDb {
   explicit RegistryDb(std::unique_ptr<RegistryFile> file)
       : file_(std::move(file)), tensors_(file_.get()) {}
   static absl::Status ReadTensors(Connection& from, VersionRow* row);
+  static absl::Status ReadFiles(Connection& from, VersionRow* row);
   static absl::Status ReadPlans(Connection& from, VersionRow* row);
   static absl::Status AddVersion(Connection& to, const VersionRow& row);
   static absl::Status AddPlans(Connection& to, const std::string& name, int64_t version,

@@ -71,6 +71,8 @@ TEST(RegistryDbTest, ReadsAndGoesOnFromTheFirstSchema) {
   EXPECT_FALSE(rows[0].approximate);
   EXPECT_FALSE(rows[0].deterministic);
   EXPECT_EQ(rows[0].batch_dim, "");
+  EXPECT_EQ(rows[0].generation, "");
+  EXPECT_TRUE(rows[0].files.empty());
   VersionRow next = rows[0];
   next.version = 4;
   next.batch_dim = "b";
@@ -228,6 +230,42 @@ TEST(RegistryDbTest, ARowFromBeforeThereWereChecksumsGetsItsOwn) {
   EXPECT_THAT(rows[0].damage, testing::HasSubstr("expected"));
   // The row stays damaged.
   EXPECT_NE(RegistryDb::Open(path).value()->ReadVersions().value()[0].damage, "");
+}
+
+TEST(RegistryDbTest, KeepsTheFilesOfAVersionInItsChecksum) {
+  const std::string path = FreshPath("files");
+  VersionRow row{.name = "m", .version = 1, .format = "gguf"};
+  const std::string a(32, 'a'), b(32, 'b');
+  row.tensors = {{a, 4}, {b, 0}};
+  row.generation = std::string("g\0n", 3);
+  row.files = {{"a/config.json", a}, {"tokenizer.json", b}};
+  {
+    const auto db = RegistryDb::Open(path).value();
+    ASSERT_TRUE(db->AddVersion(row).ok());
+    ASSERT_TRUE(db->AddVersion({.name = "m", .version = 2, .format = "athanor"}).ok());
+  }
+  const std::vector<VersionRow> rows = RegistryDb::Open(path).value()->ReadVersions().value();
+  ASSERT_EQ(rows[0].files.size(), 2u);
+  EXPECT_EQ(rows[0].files[0].path, "a/config.json");
+  EXPECT_EQ(rows[0].files[0].hash, a);
+  EXPECT_EQ(rows[0].files[1].path, "tokenizer.json");
+  EXPECT_EQ(rows[0].generation, row.generation);
+  EXPECT_TRUE(rows[1].files.empty());
+  for (const VersionRow& whole : rows) EXPECT_EQ(whole.damage, "");
+  for (const char* damage : {"UPDATE versions SET generation=x'67' WHERE version=1",
+                             "UPDATE version_files SET path='b' WHERE path='tokenizer.json'",
+                             "UPDATE version_files SET hash=x'00' WHERE path='tokenizer.json'",
+                             "DELETE FROM version_files WHERE path='tokenizer.json'"}) {
+    const std::string copy = FreshPath("damaged_files");
+    std::filesystem::copy_file(path, copy);
+    Execute(copy, damage);
+    EXPECT_NE(RegistryDb::Open(copy).value()->ReadVersions().value()[0].damage, "") << damage;
+  }
+  const auto db = RegistryDb::Open(path).value();
+  ASSERT_TRUE(db->DeleteVersions("m", {1}).ok());
+  row.files = {{"tokenizer.json", a}};
+  ASSERT_TRUE(db->AddVersion(row).ok());
+  ASSERT_EQ(db->ReadVersions().value()[0].files.size(), 1u);
 }
 
 TEST(RegistryDbTest, KnowsTheNextVersionOfANameWithoutVersions) {

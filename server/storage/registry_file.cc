@@ -59,6 +59,11 @@ constexpr const char* kSchemaSteps[] = {
          modified_ns INTEGER NOT NULL, changed_ns INTEGER NOT NULL) STRICT, WITHOUT ROWID;)",
     R"(CREATE TABLE tensor_seals(hash BLOB NOT NULL PRIMARY KEY, seal BLOB NOT NULL)
          STRICT, WITHOUT ROWID;)",
+    // `generation` is a serialised internal.Generation. A file's bytes are a tensor of its version.
+    R"(ALTER TABLE versions ADD COLUMN generation BLOB NOT NULL DEFAULT x'';
+       CREATE TABLE version_files(
+         name TEXT NOT NULL, version INTEGER NOT NULL, path TEXT NOT NULL, hash BLOB NOT NULL,
+         PRIMARY KEY(name, version, path)) STRICT, WITHOUT ROWID;)",
 };
 // A write that was acknowledged survives the loss of power, and the file is never created anew.
 constexpr SqliteSchema kSchema = {.what = "registry",

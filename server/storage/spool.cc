@@ -26,7 +26,7 @@ void SpooledFile::ReadParts(std::vector<Part> parts) {
   std::sort(parts.begin(), parts.end(), [](const Part& a, const Part& b) {
     return std::pair(a.offset, a.bytes) < std::pair(b.offset, b.bytes);
   });
-  int64_t end = 0;
+  int64_t end = written_;
   for (const Part& part : parts) {
     if (part.bytes == 0 || part.offset < end) continue;
     end = part.offset + part.bytes;
@@ -80,7 +80,17 @@ absl::Status SpooledFile::Finish() {
     RETURN_IF_ERROR(Append(""));
   }
   close(std::exchange(fd_, -1));
-  if (bytes_ == 0) return absl::OkStatus();
+  return bytes_ == 0 ? absl::OkStatus() : Map();
+}
+
+absl::StatusOr<std::string_view> SpooledFile::Arrived() {
+  if (written_ == 0) return std::string_view();
+  RETURN_IF_ERROR(Map());
+  return view().substr(0, written_);
+}
+
+absl::Status SpooledFile::Map() {
+  if (map_ != nullptr) return absl::OkStatus();
   const int fd = open(path_.c_str(), O_RDONLY | O_CLOEXEC);
   if (fd < 0) return DiskError(errno, "open", path_);
   void* map = mmap(nullptr, bytes_, PROT_READ, MAP_PRIVATE, fd, 0);

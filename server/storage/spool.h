@@ -19,6 +19,7 @@
 #include <vector>
 
 #include "absl/status/status.h"
+#include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "compiler/ir/graph/magnitude.h"
 #include "deploy/bazel/libs/sha256.h"
@@ -40,9 +41,11 @@ class SpooledFile {
     int64_t offset = 0, bytes = 0;
     DType dtype = DType::kU8;  // element type
   };
-  // Sets the parts to examine as they arrive. Skips empty parts and parts that overlap another.
-  // REQUIRES: written() == 0
+  // Sets the parts to examine as they arrive. Skips empty parts, parts that overlap another, and
+  // those that begin below written(). Call it once at most.
   void ReadParts(std::vector<Part> parts);
+  // Returns the bytes received so far, which may tell the parts. Valid as long as this object.
+  absl::StatusOr<std::string_view> Arrived();
   // REQUIRES: written() + data.size() <= bytes()
   absl::Status Append(absl::string_view data);
   // Ends the writing. REQUIRES: written() == bytes()
@@ -69,6 +72,8 @@ class SpooledFile {
   SpooledFile(Disk* disk, std::string path, int64_t bytes);
   // Examines the bytes that follow written().
   void Read(absl::string_view data);
+  // Maps the file, of which only written bytes may be read. REQUIRES: bytes() > 0
+  absl::Status Map();
 
   Disk* const disk_;
   const std::string path_;

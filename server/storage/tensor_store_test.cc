@@ -93,6 +93,32 @@ TEST_F(TensorStoreTest, LooksAtThePartsThatAreWantedAsTheyCome) {
   }
 }
 
+TEST_F(TensorStoreTest, WhatArrivedMayTellTheParts) {
+  const std::string bytes = Whole();
+  for (const size_t first : {1, 1'000, 19'999, 20'000}) {
+    auto file = store_->BeginSpool(20'000);
+    EXPECT_EQ(file->Arrived().value(), "");
+    ASSERT_TRUE(file->Append(absl::string_view(bytes).substr(0, first)).ok());
+    EXPECT_EQ(file->Arrived().value(), bytes.substr(0, first));
+    // Some begin below what arrived.
+    file->ReadParts({{0, 500}, {999, 10}, {1'000, 7}, {1'007, 18'000}, {19'999, 1}});
+    ASSERT_TRUE(file->Append(absl::string_view(bytes).substr(first)).ok());
+    EXPECT_EQ(file->Arrived().value(), bytes);
+    ASSERT_TRUE(file->Finish().ok());
+    EXPECT_EQ(file->view(), bytes);
+    for (const auto& [offset, length] : std::vector<std::pair<size_t, size_t>>{
+             {0, 500}, {999, 10}, {1'007, 18'000}, {19'999, 1}}) {
+      const SpooledFile::Contents* contents =
+          file->ContentsOf(static_cast<int64_t>(offset), static_cast<int64_t>(length));
+      const bool overlaps = offset == 1'007 && first <= 999;  // {999, 10}, which is read then
+      ASSERT_EQ(contents != nullptr, offset >= first && !overlaps) << offset << " " << first;
+      if (contents != nullptr) EXPECT_EQ(contents->hash, Sha256Of(bytes.substr(offset, length)));
+    }
+  }
+  auto empty = store_->BeginSpool(0);
+  EXPECT_EQ(empty->Arrived().value(), "");
+}
+
 TEST_F(TensorStoreTest, FindsMagnitudesOfPartsAsTheyCome) {
   std::string bytes(20'000, '\0');
   const auto put = [&](size_t at, float value) { std::memcpy(bytes.data() + at, &value, 4); };
