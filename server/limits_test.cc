@@ -104,6 +104,37 @@ void OnnxCount() {
                 {"3 files; at most 2", "--max_onnx_files"});
 }
 
+std::vector<v1::UploadModelRequest> CheckpointMessages(
+    const std::map<std::string, int64_t>& files) {
+  std::vector<v1::UploadModelRequest> messages(1);
+  v1::UploadHeader* header = messages[0].mutable_header();
+  header->set_name("m");
+  header->set_format("hf");
+  for (const auto& [path, bytes] : files) {
+    v1::UploadFile* file = header->add_files();
+    file->set_path(path);
+    file->set_bytes(bytes);
+  }
+  return messages;
+}
+
+void CheckpointBytes() {
+  TestServer test({.max_checkpoint_bytes = 100});
+  ExpectRefused(test.Send(CheckpointMessages({{"config.json", 1}, {"a.safetensors", 99}})),
+                grpc::StatusCode::INVALID_ARGUMENT, {"ended before its commit"});
+  ExpectRefused(test.Send(CheckpointMessages({{"config.json", 1}, {"a.safetensors", 100}})),
+                kExhausted, {"of 1 bytes", "more than the 100", "--max_checkpoint_bytes"});
+}
+
+void CheckpointCount() {
+  TestServer test({.max_checkpoint_files = 2});
+  ExpectRefused(test.Send(CheckpointMessages({{"config.json", 1}, {"a.safetensors", 1}})),
+                grpc::StatusCode::INVALID_ARGUMENT, {"ended before its commit"});
+  ExpectRefused(test.Send(CheckpointMessages(
+                    {{"config.json", 1}, {"a.safetensors", 1}, {"b.safetensors", 1}})),
+                kExhausted, {"3 files; at most 2", "--max_checkpoint_files"});
+}
+
 // Holds calls that run or wait, until the destructor lets them end.
 class Held {
  public:
@@ -329,6 +360,8 @@ LimitCases AllCases() {
       {"max_import_bytes", ImportBytes},
       {"max_onnx_bytes", OnnxBytes},
       {"max_onnx_files", OnnxCount},
+      {"max_checkpoint_bytes", CheckpointBytes},
+      {"max_checkpoint_files", CheckpointCount},
       {"max_models", Models},
       {"max_connection_calls", ConnectionCalls},
       {"max_pending", Pending},

@@ -59,6 +59,8 @@ struct ServerOptions {
   int64_t max_import_bytes = int64_t{256} << 20;
   int64_t max_onnx_bytes = int64_t{64} << 30;
   int64_t max_onnx_files = 1'024;
+  int64_t max_checkpoint_bytes = int64_t{256} << 30;
+  int64_t max_checkpoint_files = 1'024;
   int64_t max_nodes = 100'000;
   int64_t max_rank = 16;
   int64_t max_dims = 64;

@@ -22,12 +22,21 @@
 #include "proto/athanor/v1/model.pb.h"
 #include "server/base/options.h"
 #include "server/models/files_upload.h"
+#include "server/storage/registry_db.h"
 
 namespace athanor {
+
+// A file that a version keeps beside its weights, whole or in part.
+struct KeptFile {
+  FileRow row;
+  int64_t bytes = 0;
+};
 
 struct ImportedModel {
   ImportedGraph graph;  // its parameters have their hashes
   std::vector<std::string> notes;
+  std::vector<KeptFile> files = {};
+  std::string generation = {};  // a serialised internal.Generation, of a language model
 };
 
 class ModelImport {

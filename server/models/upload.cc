@@ -13,6 +13,7 @@
 #include "deploy/bazel/libs/status_macros.h"
 #include "server/base/chunk_bytes.h"
 #include "server/base/search_policy.h"
+#include "server/models/checkpoint_upload.h"
 #include "server/models/onnx_upload.h"
 #include "server/models/version_batching.h"
 
@@ -117,6 +118,13 @@ absl::Status Upload::TakeHeader(const v1::UploadHeader& header) {
   FillRow(header);
   if (header.format() == "onnx") {
     import_ = std::make_unique<OnnxUpload>(registry_, ledger_, options_);
+  } else if (header.format() != "athanor") {
+    import_ = std::make_unique<CheckpointUpload>(registry_, ledger_, options_,
+                                                 header.format() == "hf"
+                                                     ? checkpoint::CheckpointFormat::kHf
+                                                     : checkpoint::CheckpointFormat::kGguf);
+  }
+  if (import_ != nullptr) {
     has_header_ = true;
     return import_->Begin(header);
   }
@@ -131,15 +139,15 @@ absl::Status Upload::TakeHeader(const v1::UploadHeader& header) {
 absl::Status Upload::CheckHeader(const v1::UploadHeader& header) const {
   RETURN_IF_ERROR(CheckModelName(header.name()));
   RETURN_IF_ERROR(CheckFormat(header));
-  const bool onnx = header.format() == "onnx";
-  // --max_onnx_bytes limits the model as a whole, --max_graph_bytes its message without the
-  // tensors.
-  if (!onnx && static_cast<int64_t>(header.graph().size()) > options_.max_graph_bytes) {
+  const bool athanor = header.format() == "athanor";
+  // Of files, --max_onnx_bytes and --max_checkpoint_bytes limit the model as a whole,
+  // --max_graph_bytes its parts that are no tensors.
+  if (athanor && static_cast<int64_t>(header.graph().size()) > options_.max_graph_bytes) {
     return absl::ResourceExhaustedError(Cat("header.graph: ", header.graph().size(),
                                             " bytes; at most ", options_.max_graph_bytes,
                                             " are taken (--max_graph_bytes)"));
   }
-  if (!onnx || !header.graph().empty() || !header.graph_sha256().empty()) {
+  if (athanor || !header.graph().empty() || !header.graph_sha256().empty()) {
     RETURN_IF_ERROR(CheckHash("header.graph_sha256", header.graph_sha256()));
     const std::string found = Sha256Of(header.graph());
     if (found != header.graph_sha256()) {
@@ -157,23 +165,33 @@ absl::Status Upload::CheckHeader(const v1::UploadHeader& header) const {
 }
 
 absl::Status Upload::CheckFormat(const v1::UploadHeader& header) const {
-  if (header.format() == "athanor") {
-    const auto only = [](std::string_view field) {
-      return Invalid("header.", field, ": of format \"onnx\" only");
-    };
-    if (!header.files().empty()) return only("files");
-    if (!header.dims().empty()) return only("dims");
-    if (!header.values().empty()) return only("values");
-    if (header.has_random_seed()) return only("random_seed");
-    return absl::OkStatus();
+  constexpr absl::string_view kFormats[] = {"athanor", "onnx", "hf", "gguf"};
+  const std::string& format = header.format();
+  if (!absl::c_linear_search(kFormats, format)) {
+    return Invalid("header.format: ", Quoted(format), "; there are: \"",
+                   absl::StrJoin(kFormats, "\", \""), "\"");
   }
-  if (header.format() != "onnx") {
-    return Invalid("header.format: ", Quoted(header.format()),
-                   "; there are: \"athanor\", \"onnx\"");
+  const bool athanor = format == "athanor", onnx = format == "onnx";
+  const bool checkpoint = !athanor && !onnx;
+  const struct {
+    std::string_view field;
+    bool given, taken;
+    std::string_view formats;
+  } rows[] = {
+      {"graph", !header.graph().empty(), !checkpoint, "s \"athanor\" and \"onnx\""},
+      {"tensors", !header.tensors().empty(), athanor, " \"athanor\""},
+      {"files", !header.files().empty(), !athanor, "s \"onnx\", \"hf\" and \"gguf\""},
+      {"dims", !header.dims().empty(), onnx, " \"onnx\""},
+      {"values", !header.values().empty(), onnx, " \"onnx\""},
+      {"random_seed", header.has_random_seed(), onnx, " \"onnx\""},
+      {"ignore_keys", !header.ignore_keys().empty(), checkpoint, "s \"hf\" and \"gguf\""},
+      {"decoder", header.has_decoder(), checkpoint, "s \"hf\" and \"gguf\""},
+  };
+  for (const auto& row : rows) {
+    if (!row.given || row.taken) continue;
+    return Invalid("header.", row.field, ": of format", row.formats, " only");
   }
-  if (header.tensors().empty()) return absl::OkStatus();
-  return Invalid(
-      "header.tensors: of format \"athanor\" only; an ONNX model's are in it or in files");
+  return absl::OkStatus();
 }
 
 void Upload::FillRow(const v1::UploadHeader& header) {
@@ -211,8 +229,17 @@ absl::Status Upload::ReadImported() {
   notes.ParseFromString(row_.notes);
   notes.mutable_notes()->Assign(imported.notes.begin(), imported.notes.end());
   row_.notes = notes.SerializeAsString();
+  for (KeptFile& file : imported.files) {
+    if (parameters_.emplace(file.row.hash, file.bytes).second) {
+      row_.tensors.push_back({file.row.hash, file.bytes});
+    }
+    row_.files.push_back(std::move(file.row));
+  }
+  row_.generation = std::move(imported.generation);
   const int64_t most = std::min(kDefaultBuckets, options_.max_buckets);
-  const BucketGrid::Ranges buckets = buckets_.empty() ? DefaultRanges(graph.graph, most) : buckets_;
+  BucketGrid::Ranges buckets = buckets_;
+  // A box of a language model holds its weights once more, so it has one unless told otherwise.
+  if (buckets.empty() && row_.format == "onnx") buckets = DefaultRanges(graph.graph, most);
   RETURN_IF_ERROR(MakeVersion(std::move(graph), buckets));
   return ReadParameters();
 }

@@ -1,0 +1,296 @@
+#include "server/models/checkpoint_upload.h"
+
+#include <algorithm>
+#include <cstring>
+#include <utility>
+
+#include "absl/algorithm/container.h"
+#include "absl/strings/str_join.h"
+#include "absl/strings/string_view.h"
+#include "compiler/frontend/checkpoint/gguf.h"
+#include "compiler/frontend/checkpoint/safetensors.h"
+#include "compiler/ir/value/message.h"
+#include "deploy/bazel/libs/status_macros.h"
+#include "proto/athanor/internal/stored.pb.h"
+
+namespace athanor {
+namespace {
+
+using checkpoint::CheckpointFormat;
+using checkpoint::Stored;
+
+constexpr absl::string_view kConfig = "config.json";
+// The texts of format "hf". Clients send these and no others (clients/python/athanor/wire.py,
+// clients/cpp/checkpoint_files.cc).
+constexpr absl::string_view kTexts[] = {kConfig,
+                                        "generation_config.json",
+                                        "model.safetensors.index.json",
+                                        "tokenizer.json",
+                                        "tokenizer.model",
+                                        "tokenizer_config.json",
+                                        "special_tokens_map.json",
+                                        "added_tokens.json",
+                                        "chat_template.jinja"};
+// Peak memory of an import per byte of a head: a GGUF array of i8 becomes one of int64_t, and an
+// empty string of a JSON text an object of about as much.
+constexpr int64_t kImportBytes = 40;
+constexpr int64_t kMaxLimit = int64_t{1} << 24;  // of tokens, sequences and positions
+
+bool IsSafetensors(std::string_view path) {
+  // Files named consolidated* repeat the others.
+  return path.ends_with(".safetensors") && !path.starts_with("consolidated") &&
+         path.find('/') == std::string_view::npos;
+}
+
+DType DTypeOf(Stored stored) {
+  switch (stored) {
+    case Stored::kF32:
+      return DType::kF32;
+    case Stored::kF16:
+      return DType::kF16;
+    case Stored::kBF16:
+      return DType::kBF16;
+    default:
+      return DType::kU8;  // blocks
+  }
+}
+
+std::string Serialised(const checkpoint::ImportedDecoder& decoder) {
+  internal::Generation message;
+  message.set_family(decoder.family);
+  message.set_layers(decoder.layers);
+  message.set_vocabulary(decoder.vocabulary);
+  message.set_context(decoder.context);
+  const checkpoint::GenerationDefaults& generation = decoder.generation;
+  message.mutable_end_tokens()->Assign(generation.end_tokens.begin(), generation.end_tokens.end());
+  message.set_temperature(generation.temperature);
+  message.set_top_k(generation.top_k);
+  message.set_top_p(generation.top_p);
+  message.set_min_p(generation.min_p);
+  message.set_repetition_penalty(generation.repetition_penalty);
+  return message.SerializeAsString();
+}
+
+}  // namespace
+
+CheckpointUpload::CheckpointUpload(Registry* registry, ServerLedger* ledger,
+                                   const ServerOptions& options, CheckpointFormat format)
+    : ModelImport(registry, ledger, options,
+                  {options.max_checkpoint_bytes, options.max_checkpoint_files,
+                   "--max_checkpoint_bytes", "--max_checkpoint_files"}),
+      format_(format) {}
+
+absl::Status CheckpointUpload::Begin(const v1::UploadHeader& header) {
+  name_ = header.name();
+  RETURN_IF_ERROR(CheckFiles(header));
+  RETURN_IF_ERROR(ReadLimits(header));
+  given_.ignore_keys.assign(header.ignore_keys().begin(), header.ignore_keys().end());
+  given_.graph = GraphLimitsOf(options_);
+  RETURN_IF_ERROR(files_.Begin(header, /*unnamed=*/false));
+  for (size_t f = 0; f < files_.size(); ++f) {
+    if (!IsWeights(f)) files_.spool(f).ReadParts({{0, files_.spool(f).bytes(), DType::kU8}});
+  }
+  return absl::OkStatus();
+}
+
+bool CheckpointUpload::IsWeights(size_t file) const {
+  return format_ == CheckpointFormat::kGguf || IsSafetensors(files_.path(file));
+}
+
+absl::Status CheckpointUpload::CheckFiles(const v1::UploadHeader& header) const {
+  if (format_ == CheckpointFormat::kGguf) {
+    if (header.files_size() == 1) return absl::OkStatus();
+    return Invalid("header.files: ", header.files_size(),
+                   " files; a checkpoint of format \"gguf\" is one (merge shards first)");
+  }
+  bool config = false, weights = false;
+  for (const v1::UploadFile& file : header.files()) {
+    const bool text = absl::c_linear_search(kTexts, file.path());
+    config |= file.path() == kConfig;
+    weights |= IsSafetensors(file.path());
+    if (text || IsSafetensors(file.path())) continue;
+    return Invalid("header.files: ", Quoted(file.path()),
+                   " is no file of a checkpoint of format \"hf\"; those are *.safetensors (but not "
+                   "consolidated*), ",
+                   absl::StrJoin(kTexts, ", "));
+  }
+  if (!config) return Invalid("header.files: there is no config.json");
+  if (!weights) return Invalid("header.files: there is no .safetensors file");
+  return absl::OkStatus();
+}
+
+absl::Status CheckpointUpload::ReadLimits(const v1::UploadHeader& header) {
+  const v1::DecoderLimits& limits = header.decoder();
+  const struct {
+    std::string_view name;
+    int64_t said;
+    int64_t* limit;
+  } rows[] = {{"tokens", limits.tokens(), &given_.limits.tokens},
+              {"sequences", limits.sequences(), &given_.limits.sequences},
+              {"context", limits.context(), &given_.limits.context}};
+  for (const auto& row : rows) {
+    if (row.said < 0 || row.said > kMaxLimit) {
+      return Invalid("header.decoder.", row.name, ": ", row.said, "; it must be in [0, ", kMaxLimit,
+                     "]");
+    }
+    if (row.said > 0) *row.limit = row.said;
+  }
+  return absl::OkStatus();
+}
+
+absl::Status CheckpointUpload::Take(const v1::FileChunk& chunk) {
+  RETURN_IF_ERROR(files_.Take(chunk));
+  return ReadArriving();
+}
+
+absl::Status CheckpointUpload::ReadArriving() {
+  if (files_.complete() || reading_ > files_.arrived()) return absl::OkStatus();
+  if (reading_ < files_.arrived()) {
+    reading_ = files_.arrived();
+    next_try_ = 0;
+  }
+  SpooledFile& spool = files_.spool(reading_);
+  if (!IsWeights(reading_) || spool.written() == 0 || spool.written() < next_try_) {
+    return absl::OkStatus();
+  }
+  ASSIGN_OR_RETURN(const std::string_view bytes, spool.Arrived());
+  const auto arrived = static_cast<int64_t>(bytes.size());
+  ASSIGN_OR_RETURN(const ServerLedger::Reservation memory,
+                   ledger_.Reserve(HeldKind::kUploads,
+                                   kImportBytes * std::min(arrived, options_.max_graph_bytes),
+                                   Cat("the head of a file of model ", Quoted(name_))));
+  const absl::StatusOr<Head> head = ReadHead(bytes, reading_);
+  if (absl::IsOutOfRange(head.status())) {
+    next_try_ = arrived + arrived / 4;  // all tries together read a few times the head
+    return absl::OkStatus();
+  }
+  ++reading_;
+  if (!head.ok()) return absl::OkStatus();
+  head_bytes_ = head->bytes;
+  std::vector<SpooledFile::Part> parts;
+  for (const checkpoint::FileTensor& tensor : head->tensors) {
+    parts.push_back({tensor.offset, tensor.bytes, DTypeOf(tensor.stored)});
+  }
+  spool.ReadParts(std::move(parts));
+  return absl::OkStatus();
+}
+
+absl::StatusOr<CheckpointUpload::Head> CheckpointUpload::ReadHead(std::string_view bytes,
+                                                                  size_t file) const {
+  Head head;
+  const int64_t all = files_.spool(file).bytes();
+  const int index = static_cast<int>(file);
+  if (format_ == CheckpointFormat::kHf) {
+    checkpoint::SafetensorsLimits limits;
+    limits.max_head_bytes = options_.max_graph_bytes;
+    ASSIGN_OR_RETURN(head.tensors, checkpoint::ReadSafetensors(bytes, index, all, limits));
+    return head;
+  }
+  checkpoint::GgufLimits limits;
+  limits.max_head_bytes = options_.max_graph_bytes;
+  ASSIGN_OR_RETURN(checkpoint::Gguf gguf, checkpoint::ReadGguf(bytes, index, all, limits));
+  head.bytes = gguf.head_bytes;
+  head.tensors = std::move(gguf.tensors);
+  return head;
+}
+
+absl::StatusOr<int64_t> CheckpointUpload::HeadBytes(size_t file) const {
+  const std::string_view bytes = files_.view(file);
+  int64_t head = static_cast<int64_t>(bytes.size());
+  if (format_ == CheckpointFormat::kGguf) {
+    head = head_bytes_;
+  } else if (IsWeights(file)) {  // 8 bytes that give the size of a JSON text, and the text
+    uint64_t text = 0;
+    std::memcpy(&text, bytes.data(), std::min(bytes.size(), sizeof text));
+    head = static_cast<int64_t>(std::min<uint64_t>(text, bytes.size()));
+  } else if (files_.path(file).starts_with("tokenizer")) {
+    head = 0;  // not read by the import
+  }
+  if (head <= options_.max_graph_bytes) return head;
+  return absl::ResourceExhaustedError(Cat("file ", Quoted(files_.path(file)), ": a head of ", head,
+                                          " bytes; at most ", options_.max_graph_bytes,
+                                          " are taken (--max_graph_bytes)"));
+}
+
+absl::Status CheckpointUpload::ReserveMemory() {
+  // The head of a file that came in one piece, or is wrong, was not read yet.
+  if (format_ == CheckpointFormat::kGguf && head_bytes_ == 0) {
+    ASSIGN_OR_RETURN(
+        const ServerLedger::Reservation whole,
+        ledger_.Reserve(HeldKind::kUploads,
+                        kImportBytes * std::min(files_.spool(0).bytes(), options_.max_graph_bytes),
+                        Cat("the head of model ", Quoted(name_))));
+    const absl::StatusOr<Head> head = ReadHead(files_.view(0), 0);
+    if (!head.ok()) {
+      // All of the file is here, so that a head which goes on behind it is wrong.
+      const absl::Status status = absl::IsOutOfRange(head.status())
+                                      ? absl::InvalidArgumentError(head.status().message())
+                                      : head.status();
+      return Prefixed(Cat("file ", Quoted(files_.path(0)), ": "), status);
+    }
+    head_bytes_ = head->bytes;
+  }
+  int64_t bytes = 0;
+  for (size_t f = 0; f < files_.size(); ++f) {
+    ASSIGN_OR_RETURN(const int64_t head, HeadBytes(f));
+    bytes += head;
+  }
+  ASSIGN_OR_RETURN(memory_, ledger_.Reserve(HeldKind::kUploads, kImportBytes * bytes,
+                                            Cat("the import of model ", Quoted(name_))));
+  return absl::OkStatus();
+}
+
+std::vector<size_t> CheckpointUpload::KeptFiles() const {
+  std::vector<size_t> kept;
+  for (size_t f = 0; f < files_.size(); ++f) {
+    if (format_ == CheckpointFormat::kGguf || !IsWeights(f)) kept.push_back(f);
+  }
+  return kept;
+}
+
+int64_t CheckpointUpload::KeptBytes(size_t file) const {
+  return format_ == CheckpointFormat::kGguf ? head_bytes_ : files_.spool(file).bytes();
+}
+
+std::vector<UploadedTensor> CheckpointUpload::TensorsOf(
+    const checkpoint::ImportedDecoder& decoder) const {
+  std::vector<UploadedTensor> tensors;
+  const auto add = [&](std::string_view kind, std::string_view name, size_t file, int64_t offset,
+                       int64_t bytes) {
+    UploadedTensor& tensor = tensors.emplace_back();
+    tensor.what = Cat(kind, " ", Quoted(name));
+    tensor.bytes = bytes;
+    if (bytes > 0) tensor.place = {file, offset};
+  };
+  for (const checkpoint::FileTensor& parameter : decoder.parameters) {
+    add("parameter", parameter.name, static_cast<size_t>(parameter.file), parameter.offset,
+        parameter.bytes);
+  }
+  for (size_t f : KeptFiles()) {
+    add("file", files_.path(f), f, 0, KeptBytes(f));
+  }
+  return tensors;
+}
+
+absl::StatusOr<ImportedModel> CheckpointUpload::Import(const std::function<bool()>& cancelled,
+                                                       std::vector<ImportRefusal>* refusals) {
+  RETURN_IF_ERROR(ReserveMemory());
+  std::vector<checkpoint::CheckpointFile> files;
+  for (size_t f = 0; f < files_.size(); ++f) files.push_back({files_.path(f), files_.view(f)});
+  ASSIGN_OR_RETURN(checkpoint::ImportedDecoder decoder,
+                   checkpoint::ImportCheckpoint(format_, files, given_, refusals));
+  ASSIGN_OR_RETURN(std::vector<std::string> hashes, files_.Hash(TensorsOf(decoder), cancelled));
+  ImportedModel model;
+  size_t next = decoder.parameters.size();
+  for (size_t f : KeptFiles()) {
+    model.files.push_back({{files_.path(f), hashes[next++]}, KeptBytes(f)});
+  }
+  hashes.resize(decoder.parameters.size());
+  model.generation = Serialised(decoder);
+  model.notes = std::move(decoder.notes);
+  model.graph.graph = std::move(decoder.graph);
+  model.graph.parameter_hashes = std::move(hashes);
+  return model;
+}
+
+}  // namespace athanor

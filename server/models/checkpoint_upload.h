@@ -1,0 +1,77 @@
+// An upload of a language model's checkpoint, in format "hf" (config.json and *.safetensors) or
+// "gguf".
+//
+//   CheckpointUpload upload(&registry, &ledger, options, CheckpointFormat::kGguf);
+//   // then as model_import.h says
+//
+// The files' heads are read as they arrive, so that tensors are hashed on arrival. Texts, and the
+// head of a GGUF file, are kept beside the weights: they hold the tokenizer and the chat template.
+// Used by one thread at a time.
+#ifndef ATHANOR_SERVER_MODELS_CHECKPOINT_UPLOAD_H_
+#define ATHANOR_SERVER_MODELS_CHECKPOINT_UPLOAD_H_
+
+#include <cstdint>
+#include <functional>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "compiler/frontend/checkpoint/import.h"
+#include "proto/athanor/v1/model.pb.h"
+#include "server/base/options.h"
+#include "server/memory/server_ledger.h"
+#include "server/models/model_import.h"
+#include "server/models/registry.h"
+
+namespace athanor {
+
+class CheckpointUpload final : public ModelImport {
+ public:
+  // The arguments must outlive the upload.
+  CheckpointUpload(Registry* registry, ServerLedger* ledger, const ServerOptions& options,
+                   checkpoint::CheckpointFormat format);
+
+  // Also returns INVALID_ARGUMENT for a file that the format does not have, by its name (so that
+  // no weights are sent in vain), for a missing one, and for limits that are negative or too large.
+  absl::Status Begin(const v1::UploadHeader& header) override;
+  absl::Status Take(const v1::FileChunk& chunk) override;
+  absl::StatusOr<ImportedModel> Import(const std::function<bool()>& cancelled,
+                                       std::vector<ImportRefusal>* refusals) override;
+
+ private:
+  struct Head {
+    int64_t bytes = 0;
+    std::vector<checkpoint::FileTensor> tensors;
+  };
+  bool IsWeights(size_t file) const;
+  absl::Status CheckFiles(const v1::UploadHeader& header) const;
+  absl::Status ReadLimits(const v1::UploadHeader& header);
+  // Reads the head of the file that arrives, once all of it is there, and has its tensors hashed.
+  // Leaves errors to the import.
+  absl::Status ReadArriving();
+  absl::StatusOr<Head> ReadHead(std::string_view bytes, size_t file) const;
+  // Reserves memory for the import by the size of all heads. RESOURCE_EXHAUSTED names a head that
+  // is too large.
+  absl::Status ReserveMemory();
+  absl::StatusOr<int64_t> HeadBytes(size_t file) const;
+  // Lists the files that are kept beside the weights.
+  std::vector<size_t> KeptFiles() const;
+  int64_t KeptBytes(size_t file) const;
+  // Lists the tensors of the version: parameters first, then the kept files.
+  std::vector<UploadedTensor> TensorsOf(const checkpoint::ImportedDecoder& decoder) const;
+
+  const checkpoint::CheckpointFormat format_;
+  std::string name_;
+  checkpoint::ImportDecoderOptions given_;
+  size_t reading_ = 0;      // the file whose head is read next
+  int64_t next_try_ = 0;    // bytes of it to wait for
+  int64_t head_bytes_ = 0;  // of a GGUF file
+  ServerLedger::Reservation memory_;
+};
+
+}  // namespace athanor
+
+#endif  // ATHANOR_SERVER_MODELS_CHECKPOINT_UPLOAD_H_

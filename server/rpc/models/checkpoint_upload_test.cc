@@ -1,0 +1,264 @@
+// Tests uploads of language models' checkpoints: what is kept and where, and what is refused
+// without leaving anything.
+#include <filesystem>
+#include <fstream>
+#include <iterator>
+#include <map>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "proto/athanor/internal/stored.pb.h"
+#include "server/testing/testing.h"
+
+namespace athanor {
+namespace {
+
+using ::testing::HasSubstr;
+using Files = std::vector<std::pair<std::string, std::string>>;  // path and bytes
+using Messages = std::vector<v1::UploadModelRequest>;
+
+std::string Read(const std::string& name) {
+  std::ifstream file("tests/tokens/testdata/llama/" + name, std::ios::binary);
+  EXPECT_TRUE(file.is_open()) << name;
+  return {std::istreambuf_iterator<char>(file), {}};
+}
+
+Files HfFiles() {
+  Files files;
+  for (const char* name : {"config.json", "generation_config.json", "model.safetensors.index.json",
+                           "model-00001-of-00003.safetensors", "model-00002-of-00003.safetensors",
+                           "model-00003-of-00003.safetensors"}) {
+    files.emplace_back(name, Read(name));
+  }
+  return files;
+}
+
+Files GgufFiles() { return {{"model.gguf", Read("model.gguf")}}; }
+
+Messages MessagesOf(const std::string& format, const Files& files, size_t chunk = 1 << 20) {
+  Messages messages(1);
+  v1::UploadHeader* header = messages[0].mutable_header();
+  header->set_name("m");
+  header->set_format(format);
+  header->set_search_budget("0");
+  for (size_t f = 0; f < files.size(); ++f) {
+    const auto& [path, bytes] = files[f];
+    v1::UploadFile* file = messages[0].mutable_header()->add_files();
+    file->set_path(path);
+    file->set_bytes(static_cast<int64_t>(bytes.size()));
+    for (size_t at = 0; at < bytes.size(); at += chunk) {
+      v1::FileChunk* piece = messages.emplace_back().mutable_file();
+      piece->set_file(static_cast<int32_t>(f));
+      piece->set_offset(static_cast<int64_t>(at));
+      piece->set_data(bytes.substr(at, chunk));
+    }
+  }
+  messages.emplace_back().mutable_commit();
+  return messages;
+}
+
+class CheckpointUploadTest : public testing::Test {
+ protected:
+  int64_t FilesUnder(const std::string& folder) {
+    int64_t files = 0;
+    for (const auto& entry :
+         std::filesystem::recursive_directory_iterator(test_.options.state_dir + "/" + folder)) {
+      files += entry.is_regular_file() ? 1 : 0;
+    }
+    return files;
+  }
+  void NothingIsKept() {
+    // A call removes its files after its answer.
+    while (test_.server->core().uploads() > 0) std::this_thread::yield();
+    while (test_.server->core().active_calls() > 0) std::this_thread::yield();
+    EXPECT_EQ(test_.server->core().registry().versions().count(), 0);
+    for (const char* folder : {"tensors", "blobs", "tmp"}) EXPECT_EQ(FilesUnder(folder), 0);
+    EXPECT_EQ(test_.server->core().ledger().used(), 0);
+  }
+  void Invalid(const Messages& messages, const std::string& named) {
+    const grpc::Status status = test_.Send(messages);
+    EXPECT_EQ(status.error_code(), grpc::StatusCode::INVALID_ARGUMENT) << status.error_message();
+    EXPECT_THAT(status.error_message(), HasSubstr(named));
+    NothingIsKept();
+  }
+  std::shared_ptr<ModelVersion> Upload(const Messages& messages) {
+    v1::UploadModelResponse reply;
+    const grpc::Status status = test_.Send(messages, &reply);
+    EXPECT_TRUE(status.ok()) << status.error_message();
+    if (!reply.compile_job_id().empty()) test_.WaitForJob(reply.compile_job_id());
+    return Version();
+  }
+  std::shared_ptr<ModelVersion> Version() {
+    return test_.server->core().registry().versions().Find("m", "").value();
+  }
+  // Returns the contents of the files that are kept beside the weights, by path.
+  std::map<std::string, std::string> Kept(const ModelVersion& version) {
+    std::map<std::string, std::string> kept;
+    for (const FileRow& file : version.row().files) {
+      const auto tensor = test_.server->core().registry().tensors().Map(file.hash).value();
+      kept[file.path] = {static_cast<const char*>(tensor->data()),
+                         static_cast<size_t>(tensor->bytes())};
+    }
+    return kept;
+  }
+  void Delete() {
+    grpc::ClientContext context;
+    v1::DeleteModelRequest request;
+    request.set_name("m");
+    v1::DeleteModelResponse reply;
+    EXPECT_TRUE(test_.models->DeleteModel(&context, request, &reply).ok());
+  }
+
+  TestServer test_;
+};
+
+TEST_F(CheckpointUploadTest, TextsAreKeptBesideTheWeights) {
+  const Files files = HfFiles();
+  std::shared_ptr<ModelVersion> version = Upload(MessagesOf("hf", files));
+  for (int start = 0; start < 2; ++start) {
+    EXPECT_EQ(Kept(*version),
+              (std::map<std::string, std::string>(files.begin(), files.begin() + 3)));
+    internal::Generation generation;
+    ASSERT_TRUE(generation.ParseFromString(version->row().generation));
+    EXPECT_EQ(generation.family(), "llama");
+    EXPECT_EQ(generation.layers(), 2);
+    EXPECT_EQ(generation.vocabulary(), 48);
+    EXPECT_EQ(generation.context(), 256);
+    EXPECT_THAT(generation.end_tokens(), testing::ElementsAre(2));
+    if (start == 0) test_.Restart();
+    version = Version();
+  }
+  EXPECT_EQ(FilesUnder("blobs"), 6);  // whole files, in place
+  EXPECT_EQ(FilesUnder("tensors"), 0);
+  version.reset();
+  Delete();
+  NothingIsKept();
+}
+
+TEST_F(CheckpointUploadTest, OfAGgufFileTheHeadIsKept) {
+  const std::string file = Read("model.gguf");
+  const std::shared_ptr<ModelVersion> version = Upload(MessagesOf("gguf", GgufFiles()));
+  const auto kept = Kept(*version);
+  ASSERT_EQ(kept.size(), 1u);
+  const std::string& head = kept.at("model.gguf");
+  EXPECT_GT(head.size(), 0u);
+  EXPECT_LT(head.size(), file.size());
+  EXPECT_EQ(head, file.substr(0, head.size()));
+  EXPECT_THAT(head, HasSubstr("general.architecture"));
+  EXPECT_EQ(FilesUnder("blobs"), 1);
+  EXPECT_EQ(FilesUnder("tensors"), 0);
+}
+
+TEST_F(CheckpointUploadTest, PiecesOfAnySizeGiveTheSameVersion) {
+  for (const auto& [format, files] :
+       std::map<std::string, Files>{{"hf", HfFiles()}, {"gguf", GgufFiles()}}) {
+    std::vector<std::string> hashes;
+    for (const size_t chunk : {97, 4'096, 1 << 20}) {
+      const std::shared_ptr<ModelVersion> version = Upload(MessagesOf(format, files, chunk));
+      if (hashes.empty()) hashes = version->parameter_hashes();
+      EXPECT_EQ(version->parameter_hashes(), hashes) << format << " " << chunk;
+      Delete();
+    }
+  }
+  NothingIsKept();
+}
+
+TEST_F(CheckpointUploadTest, VersionsShareTheirFiles) {
+  Upload(MessagesOf("hf", HfFiles()));
+  Files files = HfFiles();
+  files[1].second += " ";
+  Upload(MessagesOf("hf", files));
+  EXPECT_EQ(FilesUnder("blobs"), 7);
+  Delete();
+  NothingIsKept();
+}
+
+TEST_F(CheckpointUploadTest, ADamagedTextIsNamed) {
+  const Files files = HfFiles();
+  Upload(MessagesOf("hf", files));
+  const FileRow text = Version()->row().files[0];
+  for (const auto& entry :
+       std::filesystem::recursive_directory_iterator(test_.options.state_dir + "/blobs")) {
+    if (!entry.is_regular_file() || entry.file_size() != files[0].second.size()) continue;
+    std::filesystem::permissions(entry.path(), std::filesystem::perms::owner_all);
+    std::ofstream(entry.path(), std::ios::binary) << std::string(files[0].second.size(), 'x');
+  }
+  const absl::Status status = test_.server->core().registry().Verify(*Version());
+  EXPECT_EQ(status.code(), absl::StatusCode::kFailedPrecondition);
+  EXPECT_THAT(std::string(status.message()), HasSubstr("file \"config.json\""));
+  EXPECT_FALSE(test_.server->core().registry().tensors().Map(text.hash).ok());
+  Upload(MessagesOf("hf", files));
+  EXPECT_TRUE(test_.server->core().registry().Verify(*Version()).ok());
+}
+
+TEST_F(CheckpointUploadTest, FilesOfNoCheckpointAreRefusedByNameAtOnce) {
+  for (const char* name : {"pytorch_model.bin", "model.pt", "model.onnx",
+                           "consolidated.safetensors", "original/a.safetensors", "README.md", ""}) {
+    Files files = HfFiles();
+    files.emplace_back(name, "x");
+    Messages messages = MessagesOf("hf", files);
+    messages.resize(1);  // before any byte
+    Invalid(messages, std::string("header.files: \"") + name + "\" is no file of a checkpoint");
+  }
+  Invalid(MessagesOf("hf", {{"a.safetensors", "x"}}), "there is no config.json");
+  Invalid(MessagesOf("hf", {{"config.json", "x"}}), "there is no .safetensors file");
+  Invalid(MessagesOf("hf", {}), "there is no config.json");
+  Invalid(MessagesOf("gguf", {}), "0 files; a checkpoint of format \"gguf\" is one");
+  Invalid(MessagesOf("gguf", {{"a", "x"}, {"b", "x"}}), "2 files");
+  Invalid(MessagesOf("gguf", {{"../a.gguf", "x"}}), "leaves its folder");
+  Invalid(MessagesOf("safetensors", {}), "there are: \"athanor\", \"onnx\", \"hf\", \"gguf\"");
+}
+
+TEST_F(CheckpointUploadTest, WhatBelongsToAnotherFormat) {
+  const auto with = [](const auto& change) {
+    Messages messages = MessagesOf("gguf", GgufFiles());
+    change(messages[0].mutable_header());
+    return messages;
+  };
+  using Header = v1::UploadHeader*;
+  Invalid(with([](Header h) { h->set_graph("g"); }), "header.graph: of formats \"athanor\"");
+  Invalid(with([](Header h) { h->add_dims(); }), "header.dims: of format \"onnx\" only");
+  Invalid(with([](Header h) { h->add_tensors(); }), "header.tensors: of format \"athanor\" only");
+  Messages ours = UploadMessages("m", ReluModel());
+  ours[0].mutable_header()->add_ignore_keys("k");
+  Invalid(ours, "header.ignore_keys: of formats \"hf\" and \"gguf\" only");
+  ours[0].mutable_header()->clear_ignore_keys();
+  ours[0].mutable_header()->mutable_decoder();
+  Invalid(ours, "header.decoder: of formats \"hf\" and \"gguf\" only");
+}
+
+TEST_F(CheckpointUploadTest, LimitsAreWithinBounds) {
+  using Limits = v1::DecoderLimits;
+  for (const auto& [name, set] :
+       std::map<std::string, void (Limits::*)(int64_t)>{{"tokens", &Limits::set_tokens},
+                                                        {"sequences", &Limits::set_sequences},
+                                                        {"context", &Limits::set_context}}) {
+    for (const int64_t wrong : {int64_t{-1}, (int64_t{1} << 24) + 1, int64_t{1} << 62}) {
+      Messages messages = MessagesOf("gguf", GgufFiles());
+      (messages[0].mutable_header()->mutable_decoder()->*set)(wrong);
+      Invalid(messages, "header.decoder." + name + ": " + std::to_string(wrong));
+    }
+  }
+  Messages messages = MessagesOf("gguf", GgufFiles());
+  messages[0].mutable_header()->mutable_decoder()->set_tokens(1);
+  messages[0].mutable_header()->mutable_decoder()->set_context(16);
+  const std::shared_ptr<ModelVersion> version = Upload(messages);
+  internal::Generation generation;
+  ASSERT_TRUE(generation.ParseFromString(version->row().generation));
+  EXPECT_EQ(generation.context(), 16);
+}
+
+TEST_F(CheckpointUploadTest, HeadsAreBounded) {
+  TestServer test({.max_graph_bytes = 500});
+  for (const auto& [format, files] :
+       std::map<std::string, Files>{{"hf", HfFiles()}, {"gguf", GgufFiles()}}) {
+    const grpc::Status status = test.Send(MessagesOf(format, files));
+    EXPECT_EQ(status.error_code(), grpc::StatusCode::RESOURCE_EXHAUSTED) << status.error_message();
+  }
+}
+
+}  // namespace
+}  // namespace athanor
