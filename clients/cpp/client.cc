@@ -63,6 +63,8 @@ v1::UploadHeader MakeHeader(const UploadRequest& request, const Division& divisi
   header.mutable_dims()->Assign(request.dims.begin(), request.dims.end());
   header.mutable_values()->Assign(request.values.begin(), request.values.end());
   if (request.random_seed.has_value()) header.set_random_seed(*request.random_seed);
+  header.mutable_ignore_keys()->Assign(request.ignore_keys.begin(), request.ignore_keys.end());
+  if (request.decoder.has_value()) *header.mutable_decoder() = *request.decoder;
   header.set_dry_run(request.dry_run);
   return header;
 }

@@ -96,12 +96,14 @@ struct UploadRequest {
   // Name of the dim along which requests may be batched; empty: no batching.
   std::string batch_dim;
   std::string device;  // that executes the model: "cuda:0"; empty: the server's first
-  // Used with format "onnx", with the meaning UploadHeader gives them. The model is `graph`, or the
-  // first file if `graph` is empty.
+  // Used with other formats than "athanor", with the meaning UploadHeader gives them. An ONNX model
+  // is `graph`, or the first file if `graph` is empty.
   std::vector<UploadBytes> files;
   std::vector<v1::DimGiven> dims;
   std::vector<v1::NamedLiteral> values;
   std::optional<uint64_t> random_seed;
+  std::vector<std::string> ignore_keys;
+  std::optional<v1::DecoderLimits> decoder;
   bool dry_run = false;  // check everything, keep nothing
 };
 

@@ -11,6 +11,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "clients/cpp/bundle.h"
+#include "clients/cpp/checkpoint_files.h"
 #include "clients/cpp/commands.h"
 #include "clients/cpp/onnx_file.h"
 #include "clients/cpp/text_input.h"
@@ -24,7 +25,8 @@ constexpr size_t kHeaderBytes = size_t{32} << 20;
 
 struct Options {
   std::string file, name, format, budget, batch_dim, device;
-  std::vector<std::string> buckets, disable_rules, dims, values;
+  std::vector<std::string> buckets, disable_rules, dims, values, ignore_keys;
+  int64_t tokens = 0, sequences = 0, context = 0;
   std::optional<uint64_t> random_seed;
   bool no_wait = false, deterministic = false, approximate = false, check = false;
 };
@@ -33,6 +35,7 @@ struct Options {
 struct Source {
   std::string bytes;
   OnnxFile onnx;
+  std::vector<CheckpointFile> checkpoint;
 };
 
 absl::Status Usage(absl::Status status) {
@@ -44,8 +47,11 @@ absl::StatusOr<std::string> FormatOf(const Options& options) {
   if (!options.format.empty()) return options.format;
   if (absl::EndsWith(options.file, ".athanor")) return std::string("athanor");
   if (absl::EndsWith(options.file, ".onnx")) return std::string("onnx");
-  return absl::InvalidArgumentError(
-      absl::StrCat(options.file, ": its name must end in .athanor or .onnx, or give --format"));
+  if (absl::EndsWith(options.file, ".gguf")) return std::string("gguf");
+  std::error_code error;
+  if (std::filesystem::is_directory(options.file, error)) return std::string("hf");
+  return absl::InvalidArgumentError(absl::StrCat(
+      options.file, ": its name must end in .athanor, .onnx or .gguf, or give --format"));
 }
 
 absl::Status AddOnnx(const Options& options, Source* source, UploadRequest* request) {
@@ -67,10 +73,35 @@ absl::Status AddOnnx(const Options& options, Source* source, UploadRequest* requ
   return absl::OkStatus();
 }
 
-absl::Status AddBundle(const Options& options, Source* source, UploadRequest* request) {
-  if (!options.dims.empty() || !options.values.empty() || options.random_seed.has_value()) {
+absl::Status AddCheckpoint(const Options& options, Source* source, UploadRequest* request) {
+  ASSIGN_OR_RETURN(source->checkpoint, CheckpointFiles(options.file));
+  for (const CheckpointFile& file : source->checkpoint) {
+    request->files.push_back({file.path, file.file->bytes()});
+  }
+  request->ignore_keys = options.ignore_keys;
+  v1::DecoderLimits& limits = request->decoder.emplace();
+  limits.set_tokens(options.tokens);
+  limits.set_sequences(options.sequences);
+  limits.set_context(options.context);
+  return absl::OkStatus();
+}
+
+absl::Status CheckFormatOptions(const Options& options, absl::string_view format) {
+  const bool onnx =
+      !options.dims.empty() || !options.values.empty() || options.random_seed.has_value();
+  if (onnx && format != "onnx") {
     return absl::InvalidArgumentError("--dim, --value and --random_seed apply to ONNX models only");
   }
+  const bool checkpoint = !options.ignore_keys.empty() || options.tokens != 0 ||
+                          options.sequences != 0 || options.context != 0;
+  if (checkpoint && format != "hf" && format != "gguf") {
+    return absl::InvalidArgumentError(
+        "--ignore_keys, --tokens, --sequences and --context apply to language models only");
+  }
+  return absl::OkStatus();
+}
+
+absl::Status AddBundle(const Options& options, Source* source, UploadRequest* request) {
   ASSIGN_OR_RETURN(source->bytes, ReadFile(options.file));
   absl::StatusOr<Bundle> bundle = ParseBundle(source->bytes);
   if (!bundle.ok()) {
@@ -83,11 +114,16 @@ absl::Status AddBundle(const Options& options, Source* source, UploadRequest* re
   return absl::OkStatus();
 }
 
+// Returns the file's name without its suffix, or the folder's, which has none.
+std::string NameOf(std::filesystem::path path, absl::string_view format) {
+  if (!path.has_filename()) path = path.parent_path();
+  return format == "hf" ? path.filename() : path.stem();
+}
+
 absl::StatusOr<UploadRequest> MakeRequest(const Options& options, Source* source) {
   UploadRequest request;
-  request.name =
-      options.name.empty() ? std::filesystem::path(options.file).stem().string() : options.name;
   ASSIGN_OR_RETURN(request.format, FormatOf(options));
+  request.name = options.name.empty() ? NameOf(options.file, request.format) : options.name;
   request.dry_run = options.check;
   request.search_budget = options.budget;
   request.disable_rules = options.disable_rules;
@@ -99,14 +135,17 @@ absl::StatusOr<UploadRequest> MakeRequest(const Options& options, Source* source
     ASSIGN_OR_RETURN(v1::DimBuckets buckets, ParseBuckets(text));
     request.buckets.push_back(std::move(buckets));
   }
-  absl::Status added;
+  absl::Status added = CheckFormatOptions(options, request.format);
+  if (!added.ok()) return added;
   if (request.format == "onnx") {
     added = AddOnnx(options, source, &request);
   } else if (request.format == "athanor") {
     added = AddBundle(options, source, &request);
+  } else if (request.format == "hf" || request.format == "gguf") {
+    added = AddCheckpoint(options, source, &request);
   } else {
     added = absl::InvalidArgumentError(
-        absl::StrCat("--format ", request.format, ": must be athanor or onnx"));
+        absl::StrCat("--format ", request.format, ": must be athanor, onnx, hf or gguf"));
   }
   if (!added.ok()) return added;
   return request;
@@ -182,13 +221,15 @@ void AddUpload(CommandSyntax root, Context* context) {
   CommandSyntax command = root.Add("upload", "Stores a model and follows its compile job");
   command
       .Option("FILE", &options->file,
-              "the model: a bundle (.athanor, written by the SDK's Graph.save) or ONNX (.onnx, "
-              "next to its files of external data)")
+              "the model: a bundle (.athanor, written by the SDK's Graph.save), ONNX (.onnx, next "
+              "to its files of external data), or a language model (.gguf, or a folder with "
+              "config.json and .safetensors files)")
       .Required();
   command.Option("--name", &options->name,
-                 "name of the model; default: the file's name without its suffix");
-  command.Option("--format", &options->format,
-                 "format of the file, athanor or onnx; default: by its suffix");
+                 "name of the model; default: the file's name without its suffix, or the folder's");
+  command.Option(
+      "--format", &options->format,
+      "format of the file, athanor, onnx, hf or gguf; default: by its suffix, hf for a folder");
   command.Option("--budget", &options->budget, kBudgetHelp);
   command
       .Option("--disable_rules", &options->disable_rules,
@@ -217,6 +258,17 @@ void AddUpload(CommandSyntax root, Context* context) {
                  "or axes=@axes.npy); requests must then send the same contents; repeatable");
   command.Option("--random_seed", &options->random_seed,
                  "for ONNX: seed of random ops that have none of their own");
+  command
+      .Option("--ignore_keys", &options->ignore_keys,
+              "for a language model: keys of its config that the server does not know and shall "
+              "take for without effect, separated by commas")
+      .SplitAt(',');
+  command.Option("--tokens", &options->tokens,
+                 "for a language model: most tokens of a step; default: 512");
+  command.Option("--sequences", &options->sequences,
+                 "for a language model: most sequences of a step; default: 64");
+  command.Option("--context", &options->context,
+                 "for a language model: most positions of a sequence; default: the checkpoint's");
   command.Flag("--check", &options->check,
                "store nothing; report whether the server would accept the model, and if not, "
                "why, node by node");

@@ -14,6 +14,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
+#include "clients/cpp/mapped_file.h"
 #include "proto/athanor/v1/model.pb.h"
 
 namespace athanor::client {
@@ -26,22 +27,6 @@ struct OnnxOutline {
   std::vector<v1::ModelTensor> inputs;
 };
 OnnxOutline OutlineOf(absl::string_view model);
-
-// A file mapped for reading.
-class MappedFile {
- public:
-  // Opens and maps a file. NOT_FOUND, PERMISSION_DENIED and other errors name the path.
-  static absl::StatusOr<std::unique_ptr<MappedFile>> Open(const std::string& path);
-  ~MappedFile();
-  MappedFile(const MappedFile&) = delete;
-  MappedFile& operator=(const MappedFile&) = delete;
-
-  absl::string_view bytes() const { return bytes_; }
-
- private:
-  explicit MappedFile(absl::string_view bytes) : bytes_(bytes) {}
-  absl::string_view bytes_;
-};
 
 class OnnxFile {
  public:

@@ -32,7 +32,7 @@ import athanor  # noqa: E402
 import grpc  # noqa: E402
 import large  # noqa: E402
 from athanor import calls, wire  # noqa: E402
-from athanor.onnx_given import Given  # noqa: E402
+from athanor.given import Given  # noqa: E402
 from memory_watch import MemoryWatch, held  # noqa: E402
 from server_process import Server  # noqa: E402
 

@@ -12,7 +12,7 @@ import numpy as np
 import onnx
 import pytest
 from athanor import calls, wire
-from athanor.onnx_given import Given
+from athanor.given import Given
 from onnx import TensorProto, helper
 from onnx_models import INT64, linear, model, value
 from server_process import Server

@@ -20,8 +20,8 @@ from athanor.cache import (
     CacheVerification,
 )
 from athanor.errors import DeadlineExceeded, Error, InvalidArgument
+from athanor.given import Dims, Given, Values
 from athanor.jobs import CompileJob
-from athanor.onnx_given import Dims, Given, Values
 from athanor.wire import Device, InferResult, ModelInfo
 
 
@@ -84,10 +84,11 @@ class AsyncClient:
                      disable_rules: Sequence[str] | None = None, approximate: bool = False,
                      batch_dim: str | None = None, dims: Dims | None = None,
                      values: Values | None = None, random_seed: int | None = None,
-                     device: str | None = None) -> AsyncModel:
+                     device: str | None = None, ignore_keys: Sequence[str] | None = None,
+                     decoder: Mapping[str, int] | None = None) -> AsyncModel:
         """Stores a model and starts compiling it; see `athanor.Client.upload`."""
         read = wire.read_source(source, format)
-        given = Given(dims, values, random_seed)
+        given = Given(dims, values, random_seed, ignore_keys, decoder)
         sent = calls.send_model(read, lambda division: calls.upload(
             read, name, division, buckets, budget, deterministic, disable_rules, approximate,
             batch_dim, given, device))
@@ -96,10 +97,12 @@ class AsyncClient:
     async def check(self, source: object, format: str | None = None,
                     buckets: wire.Buckets | None = None, timeout: float | None = None, *,
                     batch_dim: str | None = None, dims: Dims | None = None,
-                    values: Values | None = None, random_seed: int | None = None) -> ModelInfo:
+                    values: Values | None = None, random_seed: int | None = None,
+                    ignore_keys: Sequence[str] | None = None,
+                    decoder: Mapping[str, int] | None = None) -> ModelInfo:
         """Checks whether the server would accept a model; see `athanor.Client.check`."""
         read = wire.read_source(source, format)
-        given = Given(dims, values, random_seed)
+        given = Given(dims, values, random_seed, ignore_keys, decoder)
         sent = calls.send_model(read, lambda division: calls.check(
             read, division, buckets, batch_dim, given))
         return await self._run_all(sent, timeout)

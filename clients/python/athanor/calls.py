@@ -22,8 +22,8 @@ from athanor.errors import (
     InvalidArgument,
     from_rpc,
 )
+from athanor.given import Given
 from athanor.jobs import CompileJob, compile_job
-from athanor.onnx_given import Given
 from athanor.protos import Stub, cache_pb2, compile_pb2, model_pb2
 from athanor.protos import open_inference_grpc_pb2 as oip
 

@@ -19,8 +19,8 @@ from athanor.cache import (
     CacheVerification,
 )
 from athanor.errors import Error, InvalidArgument
+from athanor.given import Dims, Given, Values
 from athanor.jobs import CompileJob
-from athanor.onnx_given import Dims, Given, Values
 from athanor.wire import Device, InferResult, ModelInfo
 
 
@@ -89,14 +89,16 @@ class Client:
                disable_rules: Sequence[str] | None = None, approximate: bool = False,
                batch_dim: str | None = None, dims: Dims | None = None,
                values: Values | None = None, random_seed: int | None = None,
-               device: str | None = None) -> Model:
+               device: str | None = None, ignore_keys: Sequence[str] | None = None,
+               decoder: Mapping[str, int] | None = None) -> Model:
         """Stores a model and starts compiling it; returns when it is stored.
 
         Parameters
         ----------
         source : Graph, path, bytes or onnx.ModelProto
             A path ends in ``.athanor`` (`Graph.save`) or ``.onnx``, with its files of external data
-            beside it; bytes need `format`.
+            beside it; bytes need `format`. Of a language model it is a ``.gguf`` file, or a folder
+            with ``config.json``, ``.safetensors`` files and the tokenizer's.
         name : str
             Name of the model; an existing name gets a new version.
         buckets : mapping, optional
@@ -131,6 +133,12 @@ class Client:
         device : str, optional
             Device that executes it, one of the server's (`devices`): ``"cpu"``, ``"cuda:0"``; else
             the first of the server's `--device`.
+        ignore_keys : sequence of str, optional
+            For a language model: keys of its config that the server does not know, and that shall
+            be taken for without effect.
+        decoder : mapping of str to int, optional
+            For a language model: the most ``"tokens"`` of a step (else 512), ``"sequences"`` of a
+            step (else 64), and positions of a sequence (``"context"``; else the checkpoint's).
 
         Raises
         ------
@@ -143,7 +151,7 @@ class Client:
             This version of the model. Its first `infer` waits for the baseline plan.
         """
         read = wire.read_source(source, format)
-        given = Given(dims, values, random_seed)
+        given = Given(dims, values, random_seed, ignore_keys, decoder)
         sent = calls.send_model(read, lambda division: calls.upload(
             read, name, division, buckets, budget, deterministic, disable_rules, approximate,
             batch_dim, given, device))
@@ -152,12 +160,14 @@ class Client:
     def check(self, source: object, format: str | None = None,
               buckets: wire.Buckets | None = None, timeout: float | None = None, *,
               batch_dim: str | None = None, dims: Dims | None = None,
-              values: Values | None = None, random_seed: int | None = None) -> ModelInfo:
+              values: Values | None = None, random_seed: int | None = None,
+              ignore_keys: Sequence[str] | None = None,
+              decoder: Mapping[str, int] | None = None) -> ModelInfo:
         """Checks whether the server would accept a model, as `upload` does, but keeps nothing.
 
         Parameters
         ----------
-        source, format, buckets, batch_dim, dims, values, random_seed
+        source, format, buckets, batch_dim, dims, values, random_seed, ignore_keys, decoder
             As in `upload`.
 
         Returns
@@ -171,7 +181,7 @@ class Client:
             In the cases in which `upload` does.
         """
         read = wire.read_source(source, format)
-        given = Given(dims, values, random_seed)
+        given = Given(dims, values, random_seed, ignore_keys, decoder)
         sent = calls.send_model(read, lambda division: calls.check(
             read, division, buckets, batch_dim, given))
         return self._run_all(sent, timeout)

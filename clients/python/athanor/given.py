@@ -1,9 +1,9 @@
-"""Settings for an ONNX model: bounds of its dims, values of inputs, a seed."""
+"""Settings of an upload that depend on the model's format."""
 
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from athanor.dtypes import array_bytes, carried, dtype_of, host_array
 from athanor.errors import InvalidArgument
@@ -12,6 +12,8 @@ from athanor.protos import graph_pb2, model_pb2
 # Bounds (both included; None: 1), a number, or an expression over other dims.
 Dims = Mapping[str, "tuple[int | None, int] | int | str"]
 Values = Mapping[str, object]
+_FORMATS = {"ignore_keys": ("hf", "gguf"), "decoder": ("hf", "gguf")}  # of others: ONNX
+_TAKEN_BY = {("onnx",): "ONNX models", ("hf", "gguf"): "checkpoints of language models"}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -21,6 +23,8 @@ class Given:
     dims: Dims | None = None
     values: Values | None = None
     random_seed: int | None = None
+    ignore_keys: Sequence[str] | None = None
+    decoder: Mapping[str, int] | None = None
 
     def write(self, header: model_pb2.UploadHeader) -> None:
         """Writes the settings into the header.
@@ -28,11 +32,13 @@ class Given:
         Raises
         ------
         InvalidArgument
-            If the header cannot hold a dim, a value or the seed, or the model is not ONNX.
+            If the header cannot hold a setting, or the model's format does not have it.
         """
-        given = [name for name, value in vars(self).items() if value is not None]
-        if given and header.format != "onnx":
-            raise InvalidArgument(f"{given[0]}: applies to ONNX models only; a Graph has its own")
+        for name, value in vars(self).items():
+            formats = _FORMATS.get(name, ("onnx",))
+            if value is not None and header.format not in formats:
+                raise InvalidArgument(f"{name}: applies to {_TAKEN_BY[formats]} only")
+        self._write_decoder(header)
         header.dims.extend(_dim(name, said) for name, said in (self.dims or {}).items())
         header.values.extend(_value(name, said) for name, said in (self.values or {}).items())
         seed = self.random_seed
@@ -41,6 +47,18 @@ class Given:
         if isinstance(seed, bool) or not isinstance(seed, int) or not 0 <= seed < 1 << 64:
             raise InvalidArgument(f"random_seed={seed!r}: it must be an int in [0, 2**64)")
         header.random_seed = seed
+
+    def _write_decoder(self, header: model_pb2.UploadHeader) -> None:
+        if isinstance(self.ignore_keys, str):
+            raise InvalidArgument(f"ignore_keys={self.ignore_keys!r}: it must be a sequence of "
+                                  f"keys, as in [{self.ignore_keys!r}]")
+        header.ignore_keys.extend(self.ignore_keys or ())
+        limits = list(model_pb2.DecoderLimits.DESCRIPTOR.fields_by_name)
+        for name, size in (self.decoder or {}).items():
+            if name not in limits or not _is_int(size) or size < 1:
+                raise InvalidArgument(f"decoder[{name!r}]={size!r}: it must be one of "
+                                      f"{', '.join(limits)}, and an int from 1 on")
+            setattr(header.decoder, name, size)
 
 
 def _is_int(value: object) -> bool:

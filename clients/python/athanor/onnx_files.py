@@ -89,6 +89,13 @@ def _outside(path: str | os.PathLike[str], name: str) -> InvalidArgument:
                            "folder; it must be a relative path below it, and no link out of it")
 
 
+def is_inside(file: pathlib.Path, model: pathlib.Path) -> bool:
+    """Reports whether a file, with links followed, is in the model's folder or that of its
+    target."""
+    homes = [model.parent.resolve(), model.resolve().parent]
+    return any(file.resolve().is_relative_to(home) for home in homes)
+
+
 def external_files(path: str | os.PathLike[str]) -> dict[str, pathlib.Path]:
     """Returns, by location, the files beside the model at `path` that it names.
 
@@ -116,8 +123,7 @@ def external_files(path: str | os.PathLike[str]) -> dict[str, pathlib.Path]:
         if not files[name].is_file():
             raise FileNotFoundError(errno.ENOENT, f"{os.fspath(path)} has external data there",
                                     os.fspath(files[name]))
-        homes = [folder.resolve(), pathlib.Path(path).resolve().parent]
-        if not any(files[name].resolve().is_relative_to(home) for home in homes):
+        if not is_inside(files[name], pathlib.Path(path)):
             raise _outside(path, name)
         with open(files[name], "rb"):  # an error raised while gRPC iterates would arrive as UNKNOWN
             pass

@@ -11,6 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 import numpy as np
 
 from athanor import bundle, onnx_files
+from athanor.checkpoint_files import checkpoint_files
 from athanor.core import content_hash, possession_proof
 from athanor.dtypes import (
     BY_DATATYPE,
@@ -22,8 +23,8 @@ from athanor.dtypes import (
     host_array,
 )
 from athanor.errors import InvalidArgument
+from athanor.given import Given, full_range
 from athanor.graph import Graph
-from athanor.onnx_given import Given, full_range
 from athanor.protos import compile_pb2, model_pb2
 from athanor.protos import open_inference_grpc_pb2 as oip
 
@@ -43,9 +44,9 @@ Buckets = Mapping[str, Sequence[tuple[int, int]]]
 
 @dataclasses.dataclass(frozen=True)
 class Source:
-    """A model in the form that is sent: its format, its bytes, and its tensors by hash or, for
-    ONNX, its files by the location that the model gives (``""`` is the model itself, if `graph` is
-    empty).
+    """A model in the form that is sent: its format, its bytes, and its tensors by hash or its files
+    by name; for ONNX by the location that the model gives (``""`` is the model itself, if `graph`
+    is empty).
     """
 
     format: str
@@ -96,7 +97,8 @@ def read_source(source: object, format: str | None) -> Source:
 
     A path that ends in ``.athanor`` is a bundle (`Graph.save`); bytes need `format`, ``"athanor"``
     for a serialised athanor.v1.Graph. ONNX is a path that ends in ``.onnx``, with the files of
-    external data that lie beside it; bytes; or an ``onnx.ModelProto``.
+    external data that lie beside it; bytes; or an ``onnx.ModelProto``. The checkpoint of a language
+    model is a path that ends in ``.gguf``, or a folder with a ``config.json``.
     """
     if isinstance(source, Graph):
         message = source.proto()
@@ -107,9 +109,12 @@ def read_source(source: object, format: str | None) -> Source:
         suffix = os.path.splitext(os.fspath(source))[1]
         if suffix == ".athanor" and format in (None, "athanor"):
             return Source("athanor", *bundle.load(source))
+        checkpoint = "hf" if os.path.isdir(source) else "gguf"
+        if format == checkpoint or (format is None and (checkpoint == "hf" or suffix == ".gguf")):
+            return Source(checkpoint, b"", {}, dict(checkpoint_files(source)))
         if format is None and suffix != ".onnx":
             raise InvalidArgument(f"{os.fspath(source)}: unknown suffix {suffix!r}; it must be "
-                                  '.athanor or .onnx, or give format="onnx"')
+                                  '.athanor, .onnx or .gguf, or give format="onnx"')
         if format in (None, "onnx"):
             return _read_onnx(pathlib.Path(source))
         with open(source, "rb") as file:

@@ -13,7 +13,7 @@ import numpy as np
 import onnx
 import pytest
 from athanor import errors, onnx_files, wire
-from athanor.onnx_given import Given
+from athanor.given import Given
 from athanor.protos import model_pb2
 from athanor.protos import open_inference_grpc_pb2 as oip
 from onnx import TensorProto, helper
