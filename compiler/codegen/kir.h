@@ -154,13 +154,13 @@ struct Stmt {
   Type type;
   Op op = Op::kAdd;  // kCompute, kReduce
   std::vector<Var> args;
-  int buffer =
-      -1;      // kLoad, kStore, kPrefetch, kCopy, kTicket; kCall: the bias, -1 if there is none
+  // kLoad, kStore, kPrefetch, kCopy, kTicket; kCall: the bias, -1 if there is none.
+  int buffer = -1;
   Expr index;  // see Opcode
-  std::optional<Expr>
-      count;               // kLoad, kStore, kCheckIndex: lanes [0, count) are active; all if absent
-  Var predicate = kNoVar;  // kLoad, kStore, kCheckIndex, kCopy: bool, scalar or per lane
-  Scalar constant;         // kConst
+  // kLoad, kStore, kCheckIndex: lanes [0, count) are active; all if absent.
+  std::optional<Expr> count;
+  Var predicate = kNoVar;   // kLoad, kStore, kCheckIndex, kCopy: bool, scalar or per lane
+  Scalar constant;          // kConst
   bool shift_left = false;  // kCompute Shift
   std::string loop;         // kFor
   Expr begin, end;          // kFor
@@ -179,8 +179,8 @@ struct Kernel {
   std::string name;  // for people; not hashed
   // dim names whose values are s0, s1, ...; neither printed nor hashed
   std::vector<std::string> sizes;
-  std::vector<Buffer>
-      buffers;    // in the order of the launch's buffer table, kLaunch last; then scratch
+  // In the order of the launch's buffer table, kLaunch last; then scratch.
+  std::vector<Buffer> buffers;
   Expr grid = 1;  // over s0, s1, ...
   // Threads that run an item together: a power of two up to kWaveThreads, or kBlockThreads. Lane l
   // of a vector is thread l's, so vectors of a team have as many lanes. All threads compute scalars

@@ -67,6 +67,7 @@ v1::Graph GraphToProto(const Graph& graph, absl::Span<const std::string> paramet
     out->set_name(output.name);
     out->set_node(names[output.node]);
   }
+  for (NodeId update : graph.updates) message.add_updates(names[update]);
   return message;
 }
 

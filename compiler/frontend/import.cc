@@ -135,6 +135,10 @@ absl::Status Importer::AddDims() {
 absl::Status Importer::ReadOp(int position) {
   const v1::GraphNode& node = message_.nodes(position);
   const std::optional<Op> op = ParseOp(node.op());
+  if (op && IsState(*op)) {
+    return Unimplemented(Describe(position),
+                         "an uploaded graph has no states; those of checkpoints do");
+  }
   if (op) {
     ops_.push_back(*op);
     return absl::OkStatus();
@@ -352,6 +356,10 @@ absl::Status Importer::AddNodes() {
 }
 
 absl::Status Importer::AddOutputs() {
+  if (message_.updates_size() > 0) {
+    return Unimplemented("update ", Quoted(message_.updates(0)),
+                         ": an uploaded graph has no states; those of checkpoints do");
+  }
   for (const v1::GraphOutput& output : message_.outputs()) {
     RETURN_IF_ERROR(CheckName("output", output.name(), limits_));
     const std::string what = Cat("output ", Quoted(output.name()));

@@ -48,6 +48,27 @@ void ExpectUnimplemented(const GraphMessage& m, const std::string& part) {
   ExpectRefused(m, StatusCode::kUnimplemented, part);
 }
 
+TEST(ImportTest, StatesAreNotUploaded) {
+  GraphMessage m = Good();
+  m.Node("kv", "StateRead", {});
+  ExpectUnimplemented(m, "node \"kv\" (StateRead): an uploaded graph has no states");
+  m = Good();
+  m.Node("w", "StateWrite", {"x", "x", "x"});
+  ExpectUnimplemented(m, "node \"w\" (StateWrite): an uploaded graph has no states");
+  m = Good();
+  m.graph.add_updates("y");
+  ExpectUnimplemented(m, "update \"y\": an uploaded graph has no states");
+  // The server's own graphs say all of theirs.
+  const Graph graph = ParseGraph(R"(graph "g" { %0 = Input "x" : f32[2] %1 = Input "i" : i32[2]
+      %2 = StateRead "s" {role=""} : f32[9] %3 = StateWrite "w"(%2, %1, %0) output "y" = %0
+      update %3 })")
+                          .value();
+  const v1::Graph message = GraphToProto(graph);
+  ASSERT_EQ(message.updates_size(), 1);
+  EXPECT_EQ(message.updates(0), "w");
+  EXPECT_TRUE(message.nodes(2).has_type());
+}
+
 TEST(ImportTest, ReadsAGraph) {
   const ImportedGraph imported = ImportGraph(Good().graph).value();
   EXPECT_EQ(imported.parameter_hashes, std::vector<std::string>{std::string(32, 'b')});

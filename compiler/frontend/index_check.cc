@@ -12,6 +12,7 @@ namespace {
 std::vector<bool> LiveNodes(const Graph& graph) {
   std::vector<bool> live(graph.nodes.size(), false);
   for (const Output& output : graph.outputs) live[output.node] = true;
+  for (NodeId update : graph.updates) live[update] = true;
   for (size_t i = graph.nodes.size(); i-- > 0;) {
     if (!live[i]) continue;
     for (NodeId input : graph.nodes[i].inputs) live[input] = true;

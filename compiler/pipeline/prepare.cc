@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "compiler/ir/graph/scan.h"
+#include "compiler/ir/value/message.h"
 #include "compiler/rules/decompose/decompose.h"
 #include "compiler/rules/decompose/recognise.h"
 #include "compiler/rules/terms/views.h"
@@ -60,6 +61,10 @@ absl::StatusOr<Graph> Rewrite(const Graph& canonical, bool plain) {
 }  // namespace
 
 absl::StatusOr<Prepared> Prepare(const Graph& graph, bool plain) {
+  for (NodeId state : graph.StateIds()) {
+    return absl::UnimplementedError(
+        Cat(graph.Describe(state), ": kernels for states are not there yet"));
+  }
   Prepared p;
   ASSIGN_OR_RETURN(Graph primitives, ToPrimitives(graph, plain));
   std::vector<std::string> first;

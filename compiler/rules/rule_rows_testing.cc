@@ -36,6 +36,7 @@ bool SumsFloats(const Node& node) {
     case Op::kLayerNorm:
     case Op::kRmsNorm:
     case Op::kAttention:
+    case Op::kPagedAttention:
     case Op::kEmbeddingBag:
     case Op::kScatter:
       return IsFloat(node.type.dtype);
@@ -118,7 +119,8 @@ ErrorScale ScaleOf(const Graph& graph, const std::vector<Tensor>& values) {
       // Partial sums may be larger than the sum.
       largest = std::max(largest, length * product);
       scale.roundings += length;
-      if (node.op == Op::kAttention) scale.roundings += length * product;
+      if (HasAny({.nodes = {node}}, {Op::kAttention, Op::kPagedAttention}))
+        scale.roundings += length * product;
     }
     scale.roundings += 1 + OpInfo(node.op).ulp;
     scale.magnitude = std::max(scale.magnitude, largest);

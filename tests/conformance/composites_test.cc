@@ -1,5 +1,7 @@
 // Runs composites without kernels of their own, through their decompositions: pipeline, Clang and
 // executor against the reference evaluator.
+#include <algorithm>
+#include <limits>
 #include <random>
 #include <string>
 #include <vector>
@@ -71,6 +73,58 @@ TEST(CompositesTest, Rotary) {
                              {}, 4);
     }
   }
+}
+
+// The slots that no row sees hold NaN.
+TEST(CompositesTest, PagedAttention) {
+  std::mt19937 rng(23);
+  constexpr int64_t kBlock = 16, kLast = 20;
+  for (const char* attrs : {"block=16", "block=16, scale=0.5, softcap=3.0, window=6"}) {
+    const Graph graph = Parsed(DType::kF32, kB,
+                               absl::StrCat(R"(%0 = Input "q" : $0[b, 4, 8]
+        %1 = Input "k" : $0[64, 2, 8] %2 = Input "v" : $0[64, 2, 5] %3 = Input "t" : i32[2, 2]
+        %4 = Input "s" : i32[b] %5 = Input "p" : i32[b] %6 = Parameter "o" : $0[4]
+        %7 = PagedAttention(%0, %1, %2, %3, %4, %5) {)",
+                                            attrs, R"(}
+        %8 = PagedAttention(%0, %1, %2, %3, %4, %5, %6) {)",
+                                            attrs, R"(}
+        output "y" = %7 output "z" = %8)"));
+    const std::vector<int32_t> table = {3, 1, 0, 2};
+    for (int64_t b : {0, 1, 7}) {
+      Tensor k = RandomTensor(DType::kF32, {64, 2, 8}, rng);
+      Tensor v = RandomTensor(DType::kF32, {64, 2, 5}, rng);
+      for (int block : {1, 2}) {
+        for (Tensor* pool : {&k, &v}) {
+          const int64_t slot = pool->elements() / 64;
+          const int64_t from = (block * kBlock + kLast - kBlock + 1) * slot;
+          std::fill(pool->data<float>() + from, pool->data<float>() + (block + 1) * kBlock * slot,
+                    std::numeric_limits<float>::quiet_NaN());
+        }
+      }
+      std::vector<int32_t> sequences, positions;
+      for (int64_t i = 0; i < b; ++i) {
+        sequences.push_back(static_cast<int32_t>(rng() % 2));
+        positions.push_back(static_cast<int32_t>(i == 0 ? kLast : rng() % (kLast + 1)));
+      }
+      ExpectMatchesReference(graph,
+                             {RandomTensor(DType::kF32, {b, 4, 8}, rng), k, v,
+                              Tensor::Of<int32_t>(DType::kI32, {2, 2}, table),
+                              Tensor::Of<int32_t>(DType::kI32, {b}, sequences),
+                              Tensor::Of<int32_t>(DType::kI32, {b}, positions)},
+                             {RandomTensor(DType::kF32, {4}, rng)}, 8);
+    }
+  }
+}
+
+// No kernel of a state is there yet: the pipeline says so ahead of everything else.
+TEST(CompositesTest, StatesAreRefusedByName) {
+  const Graph graph = Parsed(DType::kF32, kB, R"(%0 = Input "u" : $0[b, 4] %1 = Input "i" : i32[b]
+      %2 = StateRead "cache" : $0[32, 4] %3 = StateWrite(%2, %1, %0) %4 = Gather(%3, %1) {axis=0}
+      output "y" = %4 update %3)");
+  const absl::Status status = Compile(graph).status();
+  EXPECT_EQ(status.code(), absl::StatusCode::kUnimplemented) << status;
+  EXPECT_NE(std::string(status.message()).find("\"cache\" (StateRead)"), std::string::npos)
+      << status;
 }
 
 // Dequantizes a weight that a contraction reads, by blocks, and an activation, by rows.

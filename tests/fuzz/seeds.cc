@@ -40,6 +40,20 @@ constexpr std::string_view kAttention = R"(graph "attention" {
 }
 )";
 
+constexpr std::string_view kPaged = R"(graph "paged" {
+  dim t in [0, 8]
+  %0 = Input "q" : f32[t, 2, 4]
+  %1 = Parameter "k" : f32[48, 1, 4]
+  %2 = Parameter "v" : f32[48, 1, 3]
+  %3 = Input "table" : i32[2, 1]
+  %4 = Input "sequence" : i32[t]
+  %5 = Input "position" : i32[t]
+  %6 = Parameter "sink" : f32[2]
+  %7 = PagedAttention "a"(%0, %1, %2, %3, %4, %5, %6) {block=16, softcap=4.0, window=5} : f32[t, 2, 3]
+  output "y" = %7
+}
+)";
+
 constexpr std::string_view kTables = R"(graph "tables" {
   dim n in [0, 16]
   dim b in [0, 8]
@@ -261,8 +275,8 @@ constexpr std::string_view kConstants = R"(graph "constants" {
 std::vector<Graph> SeedGraphs() {
   std::vector<Graph> graphs;
   for (std::string_view text :
-       {kMlp, kAttention, kTables, kScatter, kFloats, kTrigonometry, kIntegers, kOrder, kQuantized,
-        kMaps, kWindows, kLoops, kConstants}) {
+       {kMlp, kAttention, kPaged, kTables, kScatter, kFloats, kTrigonometry, kIntegers, kOrder,
+        kQuantized, kMaps, kWindows, kLoops, kConstants}) {
     absl::StatusOr<Graph> graph = ParseGraph(text);
     if (!graph.ok()) {
       std::fprintf(stderr, "seed: %s\n%.60s...\n", graph.status().ToString().c_str(), text.data());

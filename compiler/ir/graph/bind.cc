@@ -144,15 +144,13 @@ bool Determines(const Expr& size, const std::string& unknown, const Bounds& boun
 
 absl::StatusOr<Expr::Env> BindDims(const Graph& graph,
                                    absl::Span<const std::vector<int64_t>> shapes) {
-  std::vector<NodeId> ids = graph.InputIds();
+  std::vector<NodeId> ids = graph.ArgumentIds();
+  const size_t inputs = graph.InputIds().size(), states = graph.StateIds().size();
+  if (shapes.size() == inputs || shapes.size() + states == ids.size()) ids.resize(shapes.size());
   if (shapes.size() != ids.size()) {
-    const size_t inputs = ids.size();
-    const std::vector<NodeId> parameters = graph.ParameterIds();
-    ids.insert(ids.end(), parameters.begin(), parameters.end());
-    if (shapes.size() != ids.size()) {
-      return Invalid("got ", shapes.size(), " shapes; the graph has ", inputs, " inputs and ",
-                     parameters.size(), " parameters");
-    }
+    return Invalid("got ", shapes.size(), " shapes; the graph has ", inputs, " inputs and ",
+                   ids.size() - inputs - states, " parameters",
+                   states > 0 ? Cat(" and ", states, " states") : "");
   }
   std::map<NodeId, const std::vector<int64_t>*> shape_of;
   for (size_t i = 0; i < ids.size(); ++i) {
@@ -182,7 +180,9 @@ absl::StatusOr<Expr::Env> BindDims(const Graph& graph,
 absl::Status VerifyBindable(const Graph& graph) {
   const Bounds bounds = graph.DimBounds();
   std::set<std::string> known;
-  std::vector<AxisSize> pending = AxesOf(graph, graph.InputIds());
+  std::vector<NodeId> ids = graph.InputIds();
+  for (NodeId state : graph.StateIds()) ids.push_back(state);
+  std::vector<AxisSize> pending = AxesOf(graph, ids);
   for (size_t before = pending.size() + 1; !pending.empty() && pending.size() < before;) {
     before = pending.size();
     std::vector<AxisSize> later;

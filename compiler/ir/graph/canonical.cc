@@ -1,5 +1,6 @@
 #include "compiler/ir/graph/canonical.h"
 
+#include <algorithm>
 #include <utility>
 #include <vector>
 
@@ -51,9 +52,18 @@ class Canonicalizer {
   void Arrange() {
     Declare(graph_.InputIds(), "x");
     Declare(graph_.ParameterIds(), "p");
+    Declare(graph_.StateIds(), "s");
     for (size_t i = 0; i < graph_.outputs.size(); ++i) {
       Visit(graph_.outputs[i].node);
       result_.outputs.push_back({Cat("y", i), moved_[graph_.outputs[i].node]});
+    }
+    std::vector<NodeId> updates = graph_.updates;
+    std::sort(updates.begin(), updates.end(), [&](NodeId a, NodeId b) {
+      return graph_.nodes[a].inputs[0] < graph_.nodes[b].inputs[0];
+    });
+    for (NodeId update : updates) {
+      Visit(update);
+      result_.updates.push_back(moved_[update]);
     }
   }
 
@@ -61,7 +71,8 @@ class Canonicalizer {
     for (size_t i = 0; i < ids.size(); ++i) {
       const Node& node = graph_.nodes[ids[i]];
       moved_[ids[i]] = static_cast<NodeId>(result_.nodes.size());
-      result_.nodes.push_back({node.op, {}, node.attrs, node.type, Cat(prefix, i)});
+      result_.nodes.push_back(
+          {node.op, {}, CanonicalAttrs(node.op, node.attrs), node.type, Cat(prefix, i)});
     }
   }
 

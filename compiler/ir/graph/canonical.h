@@ -25,7 +25,7 @@ void EncodeNode(const Node& node, std::string* bytes);
 std::vector<std::string> RenameDims(Graph* graph);
 
 // Same as Canonicalize of graph.h. `moved` receives, for each node of `graph`, its id in the
-// result, or -1 if no output needs it.
+// result, or -1 if no output or update needs it.
 Graph Canonicalize(const Graph& graph, std::vector<std::string>* dim_names,
                    std::vector<NodeId>* moved);
 

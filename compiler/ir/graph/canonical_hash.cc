@@ -96,6 +96,9 @@ std::string CanonicalHash(const Graph& graph) {
   for (const Node& node : canonical.nodes) EncodeNode(node, &bytes);
   encoder.Int(canonical.outputs.size());
   for (const Output& output : canonical.outputs) encoder.Int(output.node);
+  // Graphs without states have the hashes they had before there were any.
+  if (!canonical.updates.empty()) encoder.Int(canonical.updates.size());
+  for (NodeId update : canonical.updates) encoder.Int(update);
   const std::string digest = Sha256Bytes(bytes);
   return absl::BytesToHexString(digest);
 }

@@ -8,6 +8,7 @@
 
 #include "compiler/ir/graph/input_value.h"
 #include "compiler/ir/graph/magnitude.h"
+#include "compiler/ir/graph/state.h"
 #include "compiler/ir/value/limit_text.h"
 #include "compiler/ir/value/message.h"
 #include "deploy/bazel/libs/status_macros.h"
@@ -197,6 +198,9 @@ absl::Status NodeChecker::CheckGraphAttr(const SubGraph& body) const {
                      ": a weight is captured, as an operand of the node around "
                      "the graph");
     }
+    if (IsState(node.op)) {
+      return Invalid(body->Describe(n), ": a graph inside a graph has no states");
+    }
     if (IsInput(node.op) && !node.attrs.empty()) {
       return Invalid(body->Describe(n), ": an input of a graph inside a graph has no attributes");
     }
@@ -281,7 +285,8 @@ absl::StatusOr<TensorType> NodeChecker::Infer(Op op, absl::Span<const TensorType
 absl::Status NodeChecker::CheckDeclared(Op op, const TensorType& type, const Attrs& attrs) const {
   RETURN_IF_ERROR(CheckAttrs(OpInfo(op), attrs));
   RETURN_IF_ERROR(CheckType(type));
-  if (!IsParameter(op)) return CheckInputValue(type, attrs, bounds_);
+  if (IsInput(op)) return CheckInputValue(type, attrs, bounds_);
+  if (IsStateRead(op)) return CheckState(type, attrs);
   RETURN_IF_ERROR(CheckMagnitude(type, attrs));
   for (size_t i = 0; i < type.shape.size(); ++i) {
     if (type.shape[i].constant()) continue;

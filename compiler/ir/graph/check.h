@@ -27,7 +27,7 @@ class NodeChecker {
   // against the limits.
   absl::StatusOr<TensorType> Infer(Op op, absl::Span<const TensorType> inputs,
                                    const Attrs& attrs) const;
-  // Checks an Input or Parameter of the stated type.
+  // Checks an Input, Parameter or StateRead of the stated type.
   absl::Status CheckDeclared(Op op, const TensorType& type, const Attrs& attrs) const;
 
  private:

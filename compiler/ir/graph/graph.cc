@@ -4,6 +4,7 @@
 
 #include "compiler/ir/graph/check.h"
 #include "compiler/ir/graph/input_value.h"
+#include "compiler/ir/graph/state.h"
 #include "compiler/ir/value/message.h"
 #include "deploy/bazel/libs/status_macros.h"
 
@@ -27,6 +28,15 @@ std::string DescribeNew(Op op, const std::string& name, size_t id) {
 
 std::vector<NodeId> Graph::InputIds() const { return IdsOf(*this, Op::kInput); }
 std::vector<NodeId> Graph::ParameterIds() const { return IdsOf(*this, Op::kParameter); }
+std::vector<NodeId> Graph::StateIds() const { return IdsOf(*this, Op::kStateRead); }
+
+std::vector<NodeId> Graph::ArgumentIds() const {
+  std::vector<NodeId> ids = InputIds();
+  for (const std::vector<NodeId>& more : {ParameterIds(), StateIds()}) {
+    ids.insert(ids.end(), more.begin(), more.end());
+  }
+  return ids;
+}
 
 SubGraph::SubGraph(Graph graph) : graph_(std::make_shared<const Graph>(std::move(graph))) {}
 
@@ -68,6 +78,17 @@ absl::StatusOr<NodeId> GraphBuilder::Input(std::string name, TensorType type,
 
 absl::StatusOr<NodeId> GraphBuilder::Parameter(std::string name, TensorType type) {
   return AddDeclared(Op::kParameter, std::move(name), std::move(type), {});
+}
+
+absl::StatusOr<NodeId> GraphBuilder::State(std::string name, TensorType type, std::string role) {
+  return AddDeclared(Op::kStateRead, std::move(name), std::move(type),
+                     {{std::string(kRole), std::move(role)}});
+}
+
+absl::StatusOr<NodeId> GraphBuilder::Write(NodeId state, NodeId index, NodeId update) {
+  absl::StatusOr<NodeId> id = Add(Op::kStateWrite, {state, index, update});
+  if (id.ok()) graph_->updates.push_back(*id);
+  return id;
 }
 
 absl::StatusOr<NodeId> GraphBuilder::Constant(Tensor value) {

@@ -40,7 +40,7 @@ struct Node {
   std::vector<NodeId> inputs;
   Attrs attrs;
   TensorType type;
-  // Unique and required for Input and Parameter, otherwise may be empty.
+  // Unique and required for Input, Parameter and StateRead, otherwise may be empty.
   std::string name;
 };
 
@@ -54,10 +54,15 @@ struct Graph {
   std::vector<Dim> dims;
   std::vector<Node> nodes;
   std::vector<Output> outputs;
+  // StateWrites: roots as outputs are. Each StateWrite of the graph is one of them, once.
+  std::vector<NodeId> updates;
 
   const Node& node(NodeId id) const { return nodes[id]; }
   std::vector<NodeId> InputIds() const;      // nodes with Op::kInput, in order
   std::vector<NodeId> ParameterIds() const;  // nodes with Op::kParameter, in order
+  std::vector<NodeId> StateIds() const;      // nodes with Op::kStateRead, in order
+  // Nodes whose bytes come from outside: inputs, then parameters, then states.
+  std::vector<NodeId> ArgumentIds() const;
   Bounds DimBounds() const;
   // Returns the node's name for messages: `"logits" (Add)`, or `%7 (Add)` without a name.
   std::string Describe(NodeId id) const;
@@ -86,6 +91,10 @@ class GraphBuilder {
   absl::StatusOr<NodeId> Input(std::string name, TensorType type,
                                std::optional<Tensor> value = std::nullopt);
   absl::StatusOr<NodeId> Parameter(std::string name, TensorType type);
+  // `role` is "keys", "values" or "" (ops/states.cc).
+  absl::StatusOr<NodeId> State(std::string name, TensorType type, std::string role = "");
+  // Adds a StateWrite, and makes it an update.
+  absl::StatusOr<NodeId> Write(NodeId state, NodeId index, NodeId update);
   absl::StatusOr<NodeId> Constant(Tensor value);
   absl::StatusOr<NodeId> Add(Op op, std::vector<NodeId> inputs, Attrs attrs = {},
                              std::string name = "");
@@ -105,20 +114,22 @@ class GraphBuilder {
 // Checks everything that later stages rely on: topological order, arity, attributes of the right
 // type, inferred types equal to stored ones, unique names, dims declared once with sane bounds,
 // every size provably non-negative with a byte count inside int64 over the whole dim box,
-// parameters of constant shape, outputs present. Safe on malformed graphs from anywhere. Returns
-// INVALID_ARGUMENT, or UNIMPLEMENTED for an op that does not take a dtype.
+// parameters of constant shape, outputs present; each StateWrite an update, of a StateRead that
+// nothing else reads. Safe on malformed graphs from anywhere. Returns INVALID_ARGUMENT, or
+// UNIMPLEMENTED for an op that does not take a dtype.
 absl::Status Verify(const Graph& graph, const GraphLimits& limits = {});
-// Checks what an uploaded graph needs beyond Verify: every dim it uses follows from the inputs'
-// shapes.
+// Checks what an uploaded graph needs beyond Verify: every dim it uses follows from the shapes of
+// the inputs and states.
 absl::Status VerifyBindable(const Graph& graph);
 
 // Returns the graph's canonical form:
-// - names and ids are dropped, and so are nodes and dims that no output needs;
+// - names and ids are dropped, and so are nodes and dims that no output or update needs;
 // - equal nodes are merged;
 // - defaults of attributes are written out, Contract letters renamed in order of appearance;
 // - dims are renamed d0, d1, ... in an order that does not depend on their names;
-// - nodes are ordered by depth-first search from the outputs; inputs and parameters come first,
-// keep their relative order and are never dropped or merged.
+// - nodes are ordered by depth-first search from the outputs, then the updates, which are ordered
+// as their states are; inputs, parameters and states come first, keep their relative order and are
+// never dropped or merged.
 // `dim_names`, if given, receives the former names of d0, d1, ... REQUIRES: Verify(graph).ok().
 Graph Canonicalize(const Graph& graph, std::vector<std::string>* dim_names = nullptr);
 // Returns the SHA-256 of the canonical form as 64 hex digits; dim bounds are not hashed (DESIGN
@@ -129,9 +140,10 @@ std::string CanonicalHash(const Graph& graph);
 std::string ToText(const Graph& graph);
 absl::StatusOr<Graph> ParseGraph(std::string_view text, const GraphLimits& limits = {});
 
-// Runs the reference evaluator. `inputs` are the Inputs in order, then the Parameters in order. The
-// sizes of dims are solved from the inputs; a shape or dtype that does not fit is INVALID_ARGUMENT.
-// A graph cut out of another may have dims that no input determines: `dims` then gives all of them.
+// Runs the reference evaluator. `inputs` are those of graph.ArgumentIds(). Returns the outputs,
+// then each state as it is left. The sizes of dims are solved from the inputs; a shape or dtype
+// that does not fit is INVALID_ARGUMENT. A graph cut out of another may have dims that no input
+// determines: `dims` then gives all of them.
 absl::StatusOr<std::vector<Tensor>> Evaluate(const Graph& graph, absl::Span<const Tensor> inputs,
                                              const Expr::Env* dims = nullptr);
 // Same as Evaluate, but returns every node's value (for taps and kernel checks).
@@ -141,7 +153,8 @@ absl::StatusOr<std::vector<Tensor>> EvaluateAll(const Graph& graph, absl::Span<c
 // value or is negative.
 absl::StatusOr<std::vector<int64_t>> ConcreteShape(const Shape& shape, const Expr::Env& dims);
 // Solves dims from concrete input shapes. An error names the input and axis that does not fit.
-// `shapes` are those of the inputs, optionally followed by those of the parameters.
+// `shapes` are those of the inputs, optionally followed by those of the parameters and then of the
+// states.
 absl::StatusOr<Expr::Env> BindDims(const Graph& graph,
                                    absl::Span<const std::vector<int64_t>> shapes);
 

@@ -41,7 +41,8 @@ namespace athanor {
               X(Scatter) /* reductions */ X(SumReduce) X(MaxReduce) X(MulReduce) /* composites */  \
       X(Conv) X(Pool) X(Contract) X(Sigmoid) X(Gelu) X(Silu) X(Relu) X(Softmax) X(LayerNorm)       \
           X(RmsNorm) X(Attention) X(EmbeddingBag) X(Sort) X(TopK) X(Cumulate) X(Rotary)            \
-              X(Dequantize) /* control */ X(Scan)
+              X(Dequantize) /* control */ X(Scan) /* states */ X(StateRead) X(StateWrite)          \
+                  X(PagedAttention)
 
 enum class Op : uint8_t {
 #define ATHANOR_X(name) k##name,
@@ -150,13 +151,19 @@ inline bool IsElementwise(Op op) { return OpInfo(op).op_class == OpClass::kEleme
 // Ops that are unlike all others: leaves, the one movement by a map, choice, and the loop.
 constexpr bool IsInput(Op op) { return op == Op::kInput; }
 constexpr bool IsParameter(Op op) { return op == Op::kParameter; }
-constexpr bool IsDeclared(Op op) { return IsInput(op) || IsParameter(op); }
+constexpr bool IsStateRead(Op op) { return op == Op::kStateRead; }
+constexpr bool IsStateWrite(Op op) { return op == Op::kStateWrite; }
+// Reports whether the op's value is a state's: what it holds at first, or what a write leaves.
+constexpr bool IsState(Op op) { return IsStateRead(op) || IsStateWrite(op); }
+constexpr bool IsDeclared(Op op) { return IsInput(op) || IsParameter(op) || IsStateRead(op); }
 constexpr Op DeclaredOp(bool parameter) { return parameter ? Op::kParameter : Op::kInput; }
 constexpr bool IsConstant(Op op) { return op == Op::kConstant; }
 constexpr bool IsIndexMap(Op op) { return op == Op::kIndexMap; }
 constexpr bool IsSelect(Op op) { return op == Op::kSelect; }
+constexpr bool IsAddition(Op op) { return op == Op::kAdd; }
 constexpr bool IsComparison(Op op) { return op == Op::kLessThan; }
 constexpr bool IsLoop(Op op) { return op == Op::kScan; }
+constexpr bool IsPagedAttention(Op op) { return op == Op::kPagedAttention; }
 // The axis of operand 0 along which operand 1 selects; nullopt if the op does not select by index.
 std::optional<int64_t> SelectedAxis(Op op, const Attrs& attrs);
 
@@ -180,9 +187,10 @@ T GetAttrOr(const Attrs& attrs, std::string_view name, T otherwise) {
   return it == attrs.end() ? otherwise : std::get<T>(it->second);
 }
 
-// Reports whether an op of Rounding::kByMode only chooses among its operands' elements.
+// Reports whether an op of Rounding::kByMode only chooses among its operands' elements; true of an
+// op without modes.
 inline bool ModeChooses(const Attrs& attrs) {
-  const std::string& mode = GetAttr<std::string>(attrs, "mode");
+  const std::string mode = GetAttrOr<std::string>(attrs, "mode", "set");
   return mode == "set" || mode == "max" || mode == "min";
 }
 

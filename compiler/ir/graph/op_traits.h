@@ -27,7 +27,7 @@ struct ValueQuery;
 // The kinds of code that a kernel has for an op.
 enum class OpForm : uint8_t {
   kByClass,      // default: kElementwise, kReduce or kDecomposed; other classes state one
-  kOperand,      // Input, Parameter: bytes from outside
+  kOperand,      // Input, Parameter, StateRead: bytes from outside
   kLiteral,      // bytes in the graph
   kCount,        // each element is its coordinate along attribute `axis`
   kRandom,       // each element follows from operand 0, a scalar, and its place
@@ -40,6 +40,7 @@ enum class OpForm : uint8_t {
   kBags,        // rows of operand 0 reduced by bag
   kOrder,       // positions along attribute `axis` in order, all or the first
   kScatter,     // operand 0 with operand 2 combined in where operand 1 says
+  kStateWrite,  // the state of operand 0, with operand 2 written into it where operand 1 says
   kLoop,        // a body run step by step
   kDecomposed,  // no kernel of its own: its decomposition has
 };
@@ -95,6 +96,10 @@ enum class OperandRole : uint8_t {
   kTerm,
   kContracted,  // products of its elements are summed
   kMask,        // added to scores
+  kSlots,       // distinct rows of operand 0, a state
+  kBlocks,      // distinct blocks of `block` rows of operand 1
+  kSequences,   // rows of operand 3
+  kPositions,   // distinct keys of the blocks in a row of operand 3
 };
 
 // The result's axis that each operand's axis becomes, position by position: flow[operand][axis].

@@ -8,6 +8,7 @@
 //     output "y" = %2
 //   }
 //
+// A StateWrite, %5, has a line `update %5` behind the outputs.
 // A nested graph is written the same way, without dims and with all types stated.
 #include "compiler/ir/graph/text.h"
 
@@ -147,6 +148,7 @@ std::string ToText(const Graph& graph) {
   for (const Output& output : graph.outputs) {
     text += Cat("  output ", Literal(output.name), " = %", output.node, "\n");
   }
+  for (NodeId update : graph.updates) text += Cat("  update %", update, "\n");
   text += "}\n";
   return text;
 }

@@ -32,10 +32,12 @@ class GraphParser {
       absl::Status status;
       if (in_.TakeWord("output")) {
         status = ReadOutput();
+      } else if (in_.TakeWord("update")) {
+        status = ReadUpdate();
       } else if (in_.Take('%')) {
         status = ReadNode(&builder);
       } else {
-        status = in_.Error("expected a node (%...), an output or '}' (dims come first)");
+        status = in_.Error("expected a node (%...), an output, an update or '}' (dims come first)");
       }
       if (!status.ok()) return status;
     }
@@ -98,6 +100,12 @@ class GraphParser {
     return absl::OkStatus();
   }
 
+  absl::Status ReadUpdate() {
+    ASSIGN_OR_RETURN(NodeId node, ReadReference());
+    graph_.updates.push_back(node);
+    return absl::OkStatus();
+  }
+
   absl::StatusOr<Op> ReadOp() {
     ASSIGN_OR_RETURN(std::string_view word, in_.Word("an op"));
     const std::optional<Op> op = ParseOp(word);
@@ -128,8 +136,9 @@ class GraphParser {
     RETURN_IF_ERROR(in_.Expect(':'));
     ASSIGN_OR_RETURN(TensorType type, ReadType());
     absl::StatusOr<NodeId> id =
-        AtLine(IsInput(op) ? builder->Input(std::move(name), std::move(type))
-                           : builder->Parameter(std::move(name), std::move(type)));
+        AtLine(IsInput(op)       ? builder->Input(std::move(name), std::move(type))
+               : IsParameter(op) ? builder->Parameter(std::move(name), std::move(type))
+                                 : builder->State(std::move(name), std::move(type)));
     // Attributes are checked with the whole graph.
     if (id.ok()) graph_.nodes[*id].attrs = std::move(attrs);
     return id;

@@ -121,6 +121,54 @@ absl::Status CheckOutputs(const Graph& graph, const GraphLimits& limits) {
   return absl::OkStatus();
 }
 
+// Checks that each StateWrite is an update, once, that it writes a state, and that nothing else
+// reads what the state held before.
+absl::Status CheckUpdates(const Graph& graph) {
+  std::vector<NodeId> write_of(graph.nodes.size(), -1);  // by StateRead: its write
+  std::vector<bool> is_update(graph.nodes.size(), false);
+  for (size_t i = 0; i < graph.updates.size(); ++i) {
+    const NodeId id = graph.updates[i];
+    if (id < 0 || static_cast<size_t>(id) >= graph.nodes.size()) {
+      return Invalid("update ", i, " is %", id, ", which is not a node of the graph");
+    }
+    if (!IsStateWrite(graph.nodes[id].op)) {
+      return Invalid("update ", i, " is ", graph.Describe(id), "; it must be a StateWrite");
+    }
+    if (is_update[id]) return Invalid("update ", i, ", ", graph.Describe(id), ", is there twice");
+    is_update[id] = true;
+  }
+  for (NodeId id = 0; id < static_cast<NodeId>(graph.nodes.size()); ++id) {
+    if (!IsStateWrite(graph.nodes[id].op)) continue;
+    const NodeId state = graph.nodes[id].inputs[0];
+    if (!is_update[id]) {
+      return Invalid(graph.Describe(id), ": is none of the graph's updates; each write is one");
+    }
+    if (!IsStateRead(graph.nodes[state].op)) {
+      return Invalid(graph.Describe(id), ": writes ", graph.Describe(state),
+                     "; it must write a StateRead");
+    }
+    if (write_of[state] >= 0) {
+      return Invalid(graph.Describe(state), ": is written by ", graph.Describe(write_of[state]),
+                     " and by ", graph.Describe(id), "; a state has one write at most");
+    }
+    write_of[state] = id;
+  }
+  for (NodeId id = 0; id < static_cast<NodeId>(graph.nodes.size()); ++id) {
+    for (size_t i = 0; i < graph.nodes[id].inputs.size(); ++i) {
+      const NodeId read = graph.nodes[id].inputs[i];
+      if (write_of[read] < 0 || (write_of[read] == id && i == 0)) continue;
+      return Invalid(graph.Describe(id), ": reads ", graph.Describe(read), ", which ",
+                     graph.Describe(write_of[read]), " writes; read the result of the write");
+    }
+  }
+  for (const Output& output : graph.outputs) {
+    if (write_of[output.node] < 0) continue;
+    return Invalid("output ", Quoted(output.name), " is ", graph.Describe(output.node), ", which ",
+                   graph.Describe(write_of[output.node]), " writes; name the result of the write");
+  }
+  return absl::OkStatus();
+}
+
 }  // namespace
 
 absl::Status Verify(const Graph& graph, const GraphLimits& limits) {
@@ -128,6 +176,7 @@ absl::Status Verify(const Graph& graph, const GraphLimits& limits) {
   if (status.ok()) status = CheckDims(graph, limits);
   if (status.ok()) status = CheckNodes(graph, limits);
   if (status.ok()) status = CheckOutputs(graph, limits);
+  if (status.ok()) status = CheckUpdates(graph);
   return status;
 }
 

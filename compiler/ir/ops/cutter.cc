@@ -76,12 +76,11 @@ absl::Status Cutter::SetShapes() {
 
 absl::Status Cutter::Start() {
   RETURN_IF_ERROR(SetShapes());
-  std::vector<NodeId> ids = graph_.InputIds();
-  const std::vector<NodeId> parameters = graph_.ParameterIds();
-  ids.insert(ids.end(), parameters.begin(), parameters.end());
+  const std::vector<NodeId> ids = graph_.ArgumentIds();
   if (ids.size() != bytes_.size()) {
-    return absl::InvalidArgumentError(absl::StrCat(
-        "the graph takes ", ids.size(), " tensors (inputs, then parameters), got ", bytes_.size()));
+    return absl::InvalidArgumentError(
+        absl::StrCat("the graph takes ", ids.size(),
+                     " tensors (inputs, then parameters, then states), got ", bytes_.size()));
   }
   for (size_t i = 0; i < ids.size(); ++i) {
     const size_t bytes =

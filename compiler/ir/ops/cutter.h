@@ -140,7 +140,7 @@ class Cutter {
   int64_t* const budget_;
   const int64_t budget_before_;
 
-  std::vector<absl::string_view> leaf_bytes_;  // by node: of Inputs, Parameters, Constants
+  std::vector<absl::string_view> leaf_bytes_;  // by node: of arguments and Constants
   std::vector<std::vector<int64_t>> shapes_;   // by node
   std::vector<bool> inexact_;                  // by node: its value may follow from a rounding
   std::vector<Positions> wanted_;              // by node; sorted and distinct from its `sample` on

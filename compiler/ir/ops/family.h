@@ -39,6 +39,7 @@ void AddContract(Rows* rows);
 void AddActivations(Rows* rows);
 void AddNorms(Rows* rows);
 void AddAttention(Rows* rows);
+void AddPagedAttention(Rows* rows);
 void AddBags(Rows* rows);
 void AddOrder(Rows* rows);
 void AddTransformers(Rows* rows);

@@ -1,4 +1,4 @@
-// Movement: IndexMap, Gather, Scatter.
+// Movement: IndexMap, Gather, Scatter, StateWrite.
 #include <algorithm>
 #include <optional>
 #include <string>
@@ -96,6 +96,25 @@ absl::StatusOr<TensorType> InferScatter(TypeSpan inputs, const Attrs& attrs, con
   }
   if (!s.ok()) return s;
   return data;
+}
+
+absl::StatusOr<TensorType> InferStateWrite(TypeSpan inputs, const Attrs&, const Bounds& bounds) {
+  const TensorType& state = inputs[0];
+  constexpr std::string_view kIndex = "index, operand 1,";
+  absl::Status s = CheckDType("state, operand 0,", state.dtype, DTypeClass::kComputing);
+  if (s.ok()) s = CheckAxis("axis", 0, state.shape);
+  if (s.ok()) s = CheckRank(kIndex, inputs[1].shape, 1);
+  if (s.ok() && inputs[1].dtype != DType::kI32 && inputs[1].dtype != DType::kI64) {
+    s = Unimplemented(kIndex, " has dtype ", DTypeName(inputs[1].dtype),
+                      ", but the op takes i32 or i64: convert it with Cast(dtype=i64)");
+  }
+  if (s.ok()) s = CheckSameDType("state", state.dtype, "update", inputs[2].dtype);
+  if (s.ok()) {
+    s = CheckSameShape("update", inputs[2].shape, "the place it goes to",
+                       GatherShape(state.shape, inputs[1].shape, 0), bounds);
+  }
+  if (!s.ok()) return s;
+  return state;
 }
 
 // View of Gather and Scatter around their axis: the data as [outer, extent, inner], the gathered or
@@ -317,6 +336,13 @@ ATHANOR_REFERENCE(Gather) {
   return absl::OkStatus();
 }
 
+absl::Status ScatterSet(Inputs inputs, int64_t axis, Tensor* result) {
+  result->bytes = inputs[0]->bytes;
+  return ForEachUpdate(inputs, axis, [&](int64_t to, int64_t from) {
+    CopyElements(*inputs[2], from, 1, result, to);
+  });
+}
+
 ATHANOR_REFERENCE(Scatter) {
   const int64_t axis = GetAttr<int64_t>(attrs, "axis");
   const auto& mode = GetAttr<std::string>(attrs, "mode");
@@ -324,11 +350,10 @@ ATHANOR_REFERENCE(Scatter) {
   if (mode == "mul") return ScatterCombined(inputs, axis, Combine::kMul, result);
   if (mode == "max") return ScatterCombined(inputs, axis, Combine::kMax, result);
   if (mode == "min") return ScatterCombined(inputs, axis, Combine::kMin, result);
-  result->bytes = inputs[0]->bytes;
-  return ForEachUpdate(inputs, axis, [&](int64_t to, int64_t from) {
-    CopyElements(*inputs[2], from, 1, result, to);
-  });
+  return ScatterSet(inputs, axis, result);
 }
+
+ATHANOR_REFERENCE(StateWrite) { return ScatterSet(inputs, 0, result); }
 
 // result[p, i, s] = data[p, indices[i], s].
 AxisFlow GatherFlow(const Graph& graph, const Node& node) {
@@ -343,7 +368,7 @@ AxisFlow GatherFlow(const Graph& graph, const Node& node) {
 // data[p, indices[i], s] is replaced by or combined with updates[p, i, s]. Updates of one element
 // are applied in row-major order, which within a row is the same for any number of rows.
 AxisFlow ScatterFlow(const Graph& graph, const Node& node) {
-  const auto axis = static_cast<int>(GetAttr<int64_t>(node.attrs, "axis"));
+  const auto axis = static_cast<int>(GetAttrOr<int64_t>(node.attrs, "axis", 0));
   const int selected = static_cast<int>(graph.node(node.inputs[1]).type.shape.size());
   AxisFlow flow = AlikeFlow(graph, node);
   flow[0][axis] = kMixed;
@@ -430,13 +455,14 @@ absl::Status SampleGather(Cutter& cutter, NodeId n) {
   return absl::OkStatus();
 }
 
+// Of a StateWrite the part is a Scatter that sets.
 absl::Status SampleScatter(Cutter& cutter, NodeId n) {
   const Node& node = cutter.graph().node(n);
   const int64_t count = Count(cutter.Wanted(n));
   const int64_t updates = Product(cutter.ShapeOf(node.inputs[1]));
   RETURN_IF_ERROR(cutter.Spend(n, count));
   RETURN_IF_ERROR(cutter.Spend(n, updates));
-  const auto axis = GetAttr<int64_t>(node.attrs, "axis");
+  const auto axis = GetAttrOr<int64_t>(node.attrs, "axis", 0);
   const IndexedAxis view(cutter.ShapeOf(node.inputs[0]), axis, updates);
   ASSIGN_OR_RETURN(Positions indices, cutter.IndexValues(node.inputs[1], UpTo(updates)));
   std::vector<std::pair<int64_t, int64_t>> by_index;  // (index, its position)
@@ -463,8 +489,9 @@ absl::Status SampleScatter(Cutter& cutter, NodeId n) {
   const Cutter::Handle data = cutter.Pull(node.inputs[0], {count}, cutter.Wanted(n));
   const Cutter::Handle moved = cutter.Pull(node.inputs[2], {Count(sources)}, std::move(sources));
   cutter.RecipeOf(n) = [&cutter, n, data, moved, guard, targets = std::move(targets)] {
-    Attrs attrs = cutter.graph().node(n).attrs;
-    attrs.find("axis")->second = int64_t{0};
+    const Attrs attrs = {
+        {"axis", int64_t{0}},
+        {"mode", GetAttrOr<std::string>(cutter.graph().node(n).attrs, "mode", "set")}};
     return cutter.Guarded(
         cutter.Add(
             Op::kScatter,
@@ -518,6 +545,17 @@ void AddIndexing(Rows* rows) {
       "written. bool has no `add` and no `mul`.",
       .form = OpForm::kScatter, .rounding = Rounding::kByMode, .errors = ErrorRule::kScattered,
       .roles = {OperandRole::kNone, OperandRole::kIndex},
+      .rows = {ScatterFlow, "writes by index across"}, .sample = SampleScatter);
+  ATHANOR_ROW(
+      StateWrite, kMovement, 3, 3, {}, InferStateWrite, 0,
+      "Operands state [N, ...], a StateRead; index [T] (i32 or i64) and update [T, ...]. The "
+      "result "
+      "is what the state holds from then on: its rows index[t] are update[t], others stay. Of "
+      "equal "
+      "indices any one's row stays; the reference evaluator keeps the last. An index outside is an "
+      "error as in Gather, and nothing outside is written.",
+      .form = OpForm::kStateWrite, .rounding = Rounding::kKeeps, .errors = ErrorRule::kScattered,
+      .roles = {OperandRole::kNone, OperandRole::kSlots},
       .rows = {ScatterFlow, "writes by index across"}, .sample = SampleScatter);
 }
 

@@ -1,5 +1,4 @@
-// Leaves: Input, Parameter, Constant, Iota, RandomBits.
-#include <string>
+// Leaves: Input, Parameter, StateRead, Constant, Iota, RandomBits.
 
 #include "compiler/ir/graph/magnitude.h"
 #include "compiler/ir/ops/cutter.h"
@@ -14,7 +13,7 @@ namespace {
 
 absl::StatusOr<TensorType> InferDeclared(TypeSpan, const Attrs&, const Bounds&) {
   return Invalid(
-      "its type is declared, not inferred: add it with GraphBuilder::Input or Parameter");
+      "its type is declared, not inferred: add it with GraphBuilder::Input, Parameter or State");
 }
 
 absl::StatusOr<TensorType> InferConstant(TypeSpan, const Attrs& attrs, const Bounds&) {
@@ -124,6 +123,15 @@ void AddLeaves(Rows* rows) {
                    "Its magnitude is found from its contents, never stated by a user.",
                    .form = OpForm::kOperand, .rounding = Rounding::kKeeps,
                    .values = ParameterValues);
+  ATHANOR_DECLARED(
+      StateRead,
+      ATHANOR_ATTRS(Optional("role", AttrType::kString,
+                             "\"keys\" or \"values\" of attention by blocks, else \"\"",
+                             AttrValue(std::string()))),
+      "A tensor that outlives a call, as calls before left it. Its name is the state's. Any dtype; "
+      "axis 0 is its slots, and the other sizes are constant. A state of keys or values is [slots, "
+      "heads, width].",
+      .form = OpForm::kOperand, .rounding = Rounding::kKeeps);
   ATHANOR_ROW(Constant, kLeaf, 0, 0,
               ATHANOR_ATTRS(Required("value", AttrType::kTensor, "the literal")), InferConstant, 0,
               "The literal, bit for bit. Any dtype and rank. bool bytes are 0 or 1.",

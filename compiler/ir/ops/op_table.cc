@@ -44,7 +44,7 @@ absl::Span<const OpRow> OpTable() {
     for (const auto add :
          {AddLeaves, AddFunctions, AddTrigonometry, AddArithmetic, AddLogic, AddConversions,
           AddIndexing, AddReductions, AddWindows, AddContract, AddActivations, AddNorms,
-          AddAttention, AddBags, AddOrder, AddTransformers, AddLoop}) {
+          AddAttention, AddPagedAttention, AddBags, AddOrder, AddTransformers, AddLoop}) {
       add(rows);
     }
     std::sort(rows->begin(), rows->end(),

@@ -29,12 +29,16 @@ std::string TextOf(const Case& c) {
   std::string text = "graph \"case\" {\n dim b in [1, 64]\n dim n in [0, 8]\n";
   std::vector<std::string> operands;
   for (size_t i = 0; i < c.operands.size(); ++i) {
-    text += Cat(" %", i, " = Input \"in", i, "\" : ", c.operands[i], "\n");
+    const bool state = i == 0 && c.op == Op::kStateWrite;
+    text += Cat(" %", i, state ? " = StateRead \"in" : " = Input \"in", i, "\" : ", c.operands[i],
+                "\n");
     operands.push_back(Cat("%", i));
   }
   text += Cat(" %", operands.size(), " = ", OpName(c.op));
   if (!operands.empty()) text += "(" + absl::StrJoin(operands, ", ") + ")";
-  return text + Cat(" ", c.rest, "\n output \"y\" = %", operands.size(), "\n}\n");
+  text += Cat(" ", c.rest, "\n output \"y\" = %", operands.size(), "\n");
+  if (c.op == Op::kStateWrite) text += Cat(" update %", operands.size(), "\n");
+  return text + "}\n";
 }
 
 // A Scan whose body leaves a state of this type unchanged.
@@ -260,6 +264,66 @@ const std::vector<Case>& Cases() {
       {Op::kRmsNorm, {"f16[b, n]", "f16[n]"}, "{epsilon=0.0}", "f16[b, n]"},
       {Op::kRmsNorm, {"f16[b, n]", "f32[n]"}, "{epsilon=0.0}", "!Cast(dtype=f16)"},
       {Op::kRmsNorm, {"f16[b, n]", "f16[n]"}, "{epsilon=0}", "!is of type int"},
+      {Op::kStateRead, {}, "\"kv\" {role=\"keys\"} : f32[16*n, 2, 4]", "f32[16*n, 2, 4]"},
+      {Op::kStateRead, {}, "\"s\" : i8[b]", "i8[b]"},
+      {Op::kStateRead,
+       {},
+       "\"s\" {role=\"heads\"} : f32[n, 2, 4]",
+       "!must be \"keys\", \"values\""},
+      {Op::kStateRead, {}, "\"s\" {role=\"values\"} : f32[n, 4]", "!is [slots, heads, width]"},
+      {Op::kStateRead, {}, "\"s\" : f32[]", "!has its slots on axis 0"},
+      {Op::kStateRead, {}, "\"s\" : f32[n, b]", "!axis 1 has size b; only"},
+      {Op::kStateRead, {}, ": f32[n]", "!has no name"},
+      {Op::kStateWrite, {"f32[n, 2, 4]", "i64[b]", "f32[b, 2, 4]"}, "", "f32[n, 2, 4]"},
+      {Op::kStateWrite, {"i8[n]", "i32[3]", "i8[3]"}, "", "i8[n]"},
+      {Op::kStateWrite, {"f32[n, 2]", "i8[b]", "f32[b, 2]"}, "", "!the op takes i32 or i64"},
+      {Op::kStateWrite, {"f32[n, 2]", "i32[b, 1]", "f32[b, 1, 2]"}, "", "!index, operand 1,"},
+      {Op::kStateWrite, {"f32[n, 2]", "i32[b]", "f32[n, 2]"}, "", "!must be equal"},
+      {Op::kStateWrite, {"f32[n, 2]", "i32[b]", "f16[b, 2]"}, "", "!dtype"},
+      {Op::kPagedAttention,
+       {"f32[b, 6, 4]", "f32[n, 3, 4]", "f32[n, 3, 5]", "i32[2, n]", "i32[b]", "i32[b]"},
+       "{block=16}",
+       "f32[b, 6, 5]"},
+      {Op::kPagedAttention,
+       {"f32[b, 6, 4]", "f32[n, 3, 4]", "f32[n, 3, 5]", "i32[2, n]", "i32[b]", "i32[b]", "f32[6]"},
+       "{block=32, scale=0.5, softcap=30.0, window=7}",
+       "f32[b, 6, 5]"},
+      {Op::kPagedAttention,
+       {"f32[b, 6, 4]", "f32[n, 3, 4]", "f32[n, 3, 5]", "i32[2, n]", "i32[b]", "i32[b]", "f32[3]"},
+       "{block=16}",
+       "!sink, operand 6,"},
+      {Op::kPagedAttention,
+       {"f32[b, 6, 4]", "f32[n, 4, 4]", "f32[n, 4, 5]", "i32[2, n]", "i32[b]", "i32[b]"},
+       "{block=16}",
+       "!q has 6 heads, axis 1, and k has 4"},
+      {Op::kPagedAttention,
+       {"f32[b, n, 4]", "f32[n, 1, 4]", "f32[n, 1, 5]", "i32[2, n]", "i32[b]", "i32[b]"},
+       "{block=16}",
+       "!both must be constant"},
+      {Op::kPagedAttention,
+       {"f32[b, 1, 4]", "f32[n, 1, 4]", "f32[n, 1, 5]", "i32[2, n]", "i32[b]", "i32[b]"},
+       "{block=24}",
+       "!block=24 must be a multiple of 16"},
+      {Op::kPagedAttention,
+       {"f32[b, 1, 4]", "f32[n, 1, 4]", "f32[n, 1, 5]", "i32[2, n]", "i32[b]", "i32[b]"},
+       "{block=16, window=0}",
+       "!window=0 must be in [1,"},
+      {Op::kPagedAttention,
+       {"f32[b, 1, 4]", "f32[n, 1, 4]", "f32[n, 1, 5]", "i32[2, n]", "i32[b]", "i32[b]"},
+       "{block=16, softcap=0.0}",
+       "!softcap=0 must be finite and above 0"},
+      {Op::kPagedAttention,
+       {"f32[b, 1, 4]", "f32[n, 1, 4]", "f32[n, 1, 5]", "i64[2, n]", "i32[b]", "i32[b]"},
+       "{block=16}",
+       "!the op takes i32"},
+      {Op::kPagedAttention,
+       {"f32[b, 1, 4]", "f32[n, 1, 4]", "f32[b, 1, 5]", "i32[2, n]", "i32[b]", "i32[b]"},
+       "{block=16}",
+       "!v, operand 2,"},
+      {Op::kPagedAttention,
+       {"f32[b, 1, 4]", "f32[n, 1, 4]", "f32[n, 1, 5]", "i32[2, n]", "i32[n]", "i32[b]"},
+       "{block=16}",
+       "!sequence, operand 4,"},
       {Op::kAttention,
        {"f32[b, n, 4]", "f32[b, 7, 4]", "f32[b, 7, 5]"},
        "{causal=true}",
@@ -455,8 +519,7 @@ TEST(OpTable, EveryOpHasOneCompleteRow) {
     EXPECT_EQ(ParseOp(row.name), row.op);
     EXPECT_LE(row.min_inputs, row.max_inputs) << row.name;
     EXPECT_NE(row.infer, nullptr) << row.name;
-    const bool declared = row.op == Op::kInput || row.op == Op::kParameter;
-    EXPECT_EQ(row.reference == nullptr, declared) << row.name;
+    EXPECT_EQ(row.reference == nullptr, IsDeclared(row.op)) << row.name;
     EXPECT_GE(row.ulp, 0) << row.name;
     EXPECT_GT(row.semantics.size(), 5u) << row.name;
     EXPECT_EQ(row.semantics.back(), '.') << row.name;

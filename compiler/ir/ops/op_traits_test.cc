@@ -52,6 +52,7 @@ TEST(OpTraits, ModesRoundOrChoose) {
   for (const char* mode : {"set", "max", "min"}) {
     EXPECT_TRUE(ModeChooses({{"mode", std::string(mode)}})) << mode;
   }
+  EXPECT_TRUE(ModeChooses({}));
   for (const char* mode : {"add", "mul", "sum", "mean"}) {
     EXPECT_FALSE(ModeChooses({{"mode", std::string(mode)}})) << mode;
   }
@@ -62,6 +63,7 @@ TEST(OpTraits, SelectedAxisIsOfOpsThatSelectByIndex) {
   EXPECT_EQ(SelectedAxis(Op::kScatter, {{"axis", int64_t{1}}}), 1);
   EXPECT_EQ(SelectedAxis(Op::kEmbeddingBag, {{"mode", std::string("sum")}}), 0);
   EXPECT_EQ(SelectedAxis(Op::kAdd, {}), std::nullopt);
+  EXPECT_EQ(SelectedAxis(Op::kStateWrite, {}), std::nullopt);
   EXPECT_EQ(SelectedAxis(Op::kSoftmax, {{"axis", int64_t{1}}}), std::nullopt);
 }
 

@@ -228,6 +228,7 @@ absl::StatusOr<Rows> ProveScan(const Walk& walk, const Node& node) {
 absl::StatusOr<Rows> Prove(const Walk& walk, const Node& node) {
   switch (FormOf(node.op)) {
     case OpForm::kOperand:
+      if (IsStateRead(node.op)) return Invalid("is a state, which all calls share");
       return IsInput(node.op) ? ProveInput(walk, node) : Rows();  // parameters have constant shape
     case OpForm::kLiteral:
       return Rows();
@@ -253,6 +254,7 @@ absl::StatusOr<Rows> Prove(const Walk& walk, const Node& node) {
 std::vector<bool> Needed(const Graph& graph) {
   std::vector<bool> needed(graph.nodes.size(), false);
   for (const Output& output : graph.outputs) needed[output.node] = true;
+  for (NodeId update : graph.updates) needed[update] = true;
   for (NodeId n = static_cast<NodeId>(graph.nodes.size()); n-- > 0;) {
     needed[n] = needed[n] || IsInput(graph.node(n).op);
     if (!needed[n]) continue;

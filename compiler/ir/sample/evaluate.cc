@@ -34,14 +34,6 @@ absl::Status AtNode(const Graph& graph, NodeId id, const absl::Status& status) {
                       absl::StrCat(graph.Describe(id), ": ", absl::string_view(status.message())));
 }
 
-// Returns inputs, then parameters: the order of the caller's tensors.
-std::vector<NodeId> ArgumentIds(const Graph& graph) {
-  std::vector<NodeId> ids = graph.InputIds();
-  const std::vector<NodeId> parameters = graph.ParameterIds();
-  ids.insert(ids.end(), parameters.begin(), parameters.end());
-  return ids;
-}
-
 absl::Status CheckDType(const Graph& graph, NodeId id, DType got) {
   const DType wanted = graph.node(id).type.dtype;
   if (got == wanted) return absl::OkStatus();
@@ -76,8 +68,9 @@ absl::Status CheckValue(const Graph& graph, NodeId id, std::string_view bytes) {
 absl::StatusOr<Expr::Env> BindArguments(const Graph& graph, absl::Span<const NodeId> ids,
                                         absl::Span<const Tensor> inputs, const Expr::Env* given) {
   if (ids.size() != inputs.size()) {
-    return absl::InvalidArgumentError(absl::StrCat(
-        "the graph takes ", ids.size(), " tensors (inputs, then parameters), got ", inputs.size()));
+    return absl::InvalidArgumentError(
+        absl::StrCat("the graph takes ", ids.size(),
+                     " tensors (inputs, then parameters, then states), got ", inputs.size()));
   }
   std::vector<std::vector<int64_t>> shapes;
   for (size_t i = 0; i < ids.size(); ++i) {
@@ -129,11 +122,20 @@ class Evaluator {
 
 absl::StatusOr<Evaluator> Prepare(const Graph& graph, absl::Span<const Tensor> inputs,
                                   const Expr::Env* given) {
-  const std::vector<NodeId> ids = ArgumentIds(graph);
+  const std::vector<NodeId> ids = graph.ArgumentIds();
   ASSIGN_OR_RETURN(Expr::Env dims, BindArguments(graph, ids, inputs, given));
   Evaluator evaluator(graph, std::move(dims));
   for (size_t i = 0; i < ids.size(); ++i) evaluator.SetArgument(ids[i], &inputs[i]);
   return evaluator;
+}
+
+// Returns by state the node whose value it is left with.
+std::vector<NodeId> StatesLeft(const Graph& graph) {
+  std::vector<NodeId> left = graph.StateIds();
+  for (NodeId update : graph.updates) {
+    std::replace(left.begin(), left.end(), graph.node(update).inputs[0], update);
+  }
+  return left;
 }
 
 }  // namespace
@@ -144,7 +146,9 @@ absl::StatusOr<std::vector<Tensor>> Evaluate(const Graph& graph, absl::Span<cons
   const auto nodes = static_cast<NodeId>(graph.nodes.size());
   // By node: its last reader among the nodes that outputs need. Its memory is freed then.
   std::vector<NodeId> last_use(nodes, -1);
+  const std::vector<NodeId> states = StatesLeft(graph);
   for (const Output& output : graph.outputs) last_use[output.node] = nodes;
+  for (NodeId id : states) last_use[id] = nodes;
   for (NodeId id = nodes; id-- > 0;) {
     if (last_use[id] < 0) continue;
     for (NodeId input : graph.node(id).inputs) last_use[input] = std::max(last_use[input], id);
@@ -158,6 +162,7 @@ absl::StatusOr<std::vector<Tensor>> Evaluate(const Graph& graph, absl::Span<cons
   }
   std::vector<Tensor> outputs;
   for (const Output& output : graph.outputs) outputs.push_back(evaluator.value(output.node));
+  for (NodeId id : states) outputs.push_back(evaluator.value(id));
   return outputs;
 }
 

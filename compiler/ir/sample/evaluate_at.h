@@ -1,7 +1,7 @@
 // Evaluates chosen elements of a graph's outputs at any size, reading only the elements they depend
 // on.
 //
-//   std::vector<absl::string_view> bytes = ...;    // of inputs, then parameters; mapped, say
+//   std::vector<absl::string_view> bytes = ...;    // of graph.ArgumentIds(); mapped, say
 //   PartialGraph part = CutElements(graph, dims, {{0, 5'000'000'000}}, bytes, 100'000).value();
 //   std::vector<Tensor> values = Evaluate(part.graph, part.inputs).value();
 //   // values[0]: elements 0 and 5'000'000'000 of output 0, bit for bit those of Evaluate(graph)
@@ -38,7 +38,7 @@
 namespace athanor {
 
 // `positions[o]` are the wanted elements of output o: row-major, in any order, repeated or none.
-// `inputs` are the bytes of Inputs, then Parameters, at the sizes that `dims` gives; only needed
+// `inputs` are the bytes of graph.ArgumentIds(), at the sizes that `dims` gives; only needed
 // elements are read. RESOURCE_EXHAUSTED: more than `max_visited` elements would be visited; no more
 // than that were. OUT_OF_RANGE: as in Evaluate, for the indices that were needed. INVALID_ARGUMENT:
 // the arguments do not fit the graph. REQUIRES: Verify(graph).ok(). Thread-safe.

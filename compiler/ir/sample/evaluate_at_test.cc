@@ -208,6 +208,17 @@ std::vector<OpCase> Cases() {
     cases.push_back({Op::kAttention, {q, {{2, 0, 4}}, {{2, 0, 3}}}, attrs});
   }
   cases.push_back({Op::kAttention, {{{3, 4}}, {{5, 4}}, {{5, 3}}}, {{"scale", 0.25}}});
+  cases.push_back({Op::kStateWrite, {{{4, 3, 2}}, {{5}, 4}, {{5, 3, 2}}}});
+  cases.push_back({Op::kStateWrite, {{{4, 3}}, {{0}, 4}, {{0, 3}}}});
+  const std::vector<Operand> paged = {{{7, 4, 5}}, {{48, 2, 5}}, {{48, 2, 3}},
+                                      {{2, 3}, 3}, {{7}, 2},     {{7}, 48}};
+  cases.push_back({Op::kPagedAttention, paged, {{"block", int64_t{16}}}});
+  std::vector<Operand> sunk = paged;
+  sunk.push_back({{4}});
+  cases.push_back(
+      {Op::kPagedAttention,
+       sunk,
+       {{"block", int64_t{16}}, {"scale", 0.25}, {"softcap", 3.0}, {"window", int64_t{19}}}});
   for (const OpRow& row : OpTable()) {
     const bool activation =
         row.name == "Sigmoid" || row.name == "Gelu" || row.name == "Silu" || row.name == "Relu";
@@ -294,7 +305,7 @@ TEST(EvaluateAtTest, EveryOpInEveryDType) {
     ASSERT_FALSE(HasFailure()) << OpName(c.op);
   }
   for (const OpRow& row : OpTable()) {
-    const bool leaf = row.op == Op::kInput || row.op == Op::kParameter || row.op == Op::kConstant;
+    const bool leaf = IsDeclared(row.op) || IsConstant(row.op);
     EXPECT_TRUE(leaf || seen.contains(row.op)) << row.name;
   }
   EXPECT_GE(seen[Op::kGather].size(), 15u);  // among the ops that take any dtype

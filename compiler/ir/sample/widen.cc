@@ -10,6 +10,7 @@
 #include "compiler/ir/graph/accepted_limits.h"
 #include "compiler/ir/graph/input_value.h"
 #include "compiler/ir/graph/scan.h"
+#include "compiler/ir/graph/state.h"
 #include "deploy/bazel/libs/status_macros.h"
 
 namespace athanor {
@@ -61,6 +62,7 @@ class Widening {
       made_.push_back(made);
     }
     for (const Output& o : from_.outputs) to_.outputs.push_back({o.name, made_[o.node]});
+    for (NodeId update : from_.updates) to_.updates.push_back(made_[update]);
     return std::move(to_);
   }
 
@@ -89,9 +91,14 @@ class Widening {
                            value == nullptr ? std::nullopt : std::optional<Tensor>(*value));
     }
     if (IsParameter(node.op)) return builder.Parameter(node.name, node.type);
+    if (IsStateRead(node.op)) return builder.State(node.name, node.type, RoleOf(node));
     const Rounding rounding = OpInfo(node.op).traits.rounding;
     std::vector<NodeId> in;
     for (NodeId n : node.inputs) in.push_back(made_[n]);
+    if (IsStateWrite(node.op)) {  // a state keeps its dtype
+      ASSIGN_OR_RETURN(in[2], As(builder, in[2], node.type.dtype));
+      return builder.Add(node.op, std::move(in), node.attrs, node.name);
+    }
     if (rounding == Rounding::kConverts) return MakeCast(builder, node, in[0]);
     if (rounding == Rounding::kBits) {
       absl::StatusOr<NodeId> own = As(builder, in[0], from_.node(node.inputs[0]).type.dtype);

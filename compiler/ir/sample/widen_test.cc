@@ -110,6 +110,16 @@ TEST(WidenToF64, AnInputsValueStays) {
   EXPECT_EQ(CanonicalHash(Twin(text)), CanonicalHash(Parsed(text)));
 }
 
+TEST(WidenToF64, AStateKeepsItsDType) {
+  const Graph twin = Twin(R"(graph "g" { %0 = Input "q" : f32[3, 1, 2] %1 = Input "i" : i32[3]
+    %2 = Input "t" : i32[1, 1] %3 = StateRead "s" {role="keys"} : f32[16, 1, 2] %4 = Exp(%0)
+    %5 = StateWrite(%3, %1, %4) %6 = PagedAttention(%0, %5, %5, %2, %1, %1) {block=16}
+    output "y" = %6 update %5 })");
+  EXPECT_EQ(OutputType(twin, 0), "f64[3, 1, 2]");
+  ASSERT_EQ(twin.updates.size(), 1u);
+  EXPECT_EQ(TypeToString(twin.node(twin.updates[0]).type), "f32[16, 1, 2]");
+}
+
 TEST(WidenToF64, AnF64GraphIsItsOwnTwin) {
   const std::string text = R"(graph "g" { %0 = Input "x" : f64[3, 4] %1 = Exp(%0)
     %2 = SumReduce(%1) {axes=[1]} output "y" = %2 })";

@@ -110,6 +110,7 @@ absl::StatusOr<Graph> Decompose(const Graph& graph, absl::FunctionRef<bool(const
     }
   }
   for (const Output& o : graph.outputs) out.outputs.push_back({o.name, at[o.node]});
+  for (NodeId update : graph.updates) out.updates.push_back(at[update]);
   return out;
 }
 
@@ -137,6 +138,7 @@ absl::StatusOr<Graph> WidenScatters(const Graph& graph) {
   if (!x.status().ok())
     return absl::InternalError(absl::StrCat("widening: ", x.status().message()));
   for (const Output& o : graph.outputs) out.outputs.push_back({o.name, at[o.node]});
+  for (NodeId update : graph.updates) out.updates.push_back(at[update]);
   return out;
 }
 

@@ -1,4 +1,4 @@
-// Decomposes Attention and EmbeddingBag.
+// Decomposes Attention, PagedAttention and EmbeddingBag.
 #include <limits>
 #include <string>
 #include <utility>
@@ -69,6 +69,82 @@ NodeId ExpandAttention(Expansion& x, const Node& node, Inputs in) {
   return x.Cast(some, node.type.dtype);
 }
 
+// Keys by row of q: [T, J], J = blocks of a sequence * block.
+struct PagedKeys {
+  NodeId seen;   // bool: the row sees the key
+  NodeId slots;  // i64: the key's slot; 0 for a key that the row does not see
+};
+
+PagedKeys KeysOf(Expansion& x, const Node& node, Inputs in) {
+  const int64_t block = GetAttr<int64_t>(node.attrs, "block");
+  const Expr rows = x.Type(in[0]).shape[0], keys = x.Type(in[3]).shape[1] * block;
+  const Shape cells = {rows, keys};
+  const auto iota = [&](Shape shape, int64_t axis) {
+    return x.Add(Op::kIota, {},
+                 {{"shape", std::move(shape)}, {"axis", axis}, {"dtype", DType::kI64}});
+  };
+  const auto gather = [&](NodeId data, NodeId index) {
+    return x.Add(Op::kGather, {data, index}, {{"axis", int64_t{0}}});
+  };
+  // Selects each position from all, so that one outside them is an error.
+  NodeId last = x.Map(gather(iota({keys}, 0), in[5]), cells, {Expr::Axis(0)});
+  NodeId key = iota(cells, 1);
+  NodeId seen = x.Add(Op::kNot, {x.Add(Op::kLessThan, {last, key})});
+  if (node.attrs.contains("window")) {
+    const auto window = static_cast<double>(GetAttr<int64_t>(node.attrs, "window"));
+    NodeId end = x.Add(Op::kAdd, {key, x.FillLike(key, window)});
+    seen = x.Add(Op::kAnd, {seen, x.Add(Op::kLessThan, {last, end})});
+  }
+  NodeId table = x.Cast(gather(in[3], in[4]), DType::kI64);
+  table = x.Map(table, cells, {Expr::Axis(0), FloorDiv(Expr::Axis(1), block)});
+  NodeId size = x.FillLike(key, static_cast<double>(block));
+  NodeId slot = x.Add(Op::kAdd, {x.Add(Op::kMul, {table, size}), x.Add(Op::kMod, {key, size})});
+  return {seen, x.Add(Op::kSelect, {seen, slot, x.FillLike(slot, 0)})};
+}
+
+// Gathers all keys and values of each row's sequence, [T, J, G, D]. Scores of keys that the row
+// does not see become -inf, their values 0, whatever the slots hold.
+NodeId ExpandPagedAttention(Expansion& x, const Node& node, Inputs in) {
+  const Shape q_shape = x.Type(in[0]).shape;
+  const Expr groups = x.Type(in[1]).shape[1], rows = q_shape[0], width = q_shape[2];
+  const int64_t group = *q_shape[1].constant() / *groups.constant();
+  const PagedKeys keys = KeysOf(x, node, in);
+  const auto pooled = [&](NodeId pool) {
+    return x.Add(Op::kGather, {pool, keys.slots}, {{"axis", int64_t{0}}});
+  };
+  const Expr t = Expr::Axis(0), g = Expr::Axis(1), r = Expr::Axis(2), last = Expr::Axis(3);
+  NodeId q = x.Map(in[0], {rows, groups, group, width}, {t, g * group + r, last});
+  NodeId scores =
+      x.Add(Op::kContract, {q, pooled(in[1])}, {{"spec", std::string("tgrd,tjgd->tgrj")}});
+  const Shape shape = x.Type(scores).shape;
+  const double scale = GetAttrOr<double>(node.attrs, "scale", 0);
+  NodeId factor =
+      node.attrs.contains("scale")
+          ? x.FillLike(scores, scale)
+          : x.Add(Op::kRecip, {x.Add(Op::kSqrt, {x.Size(node.type.dtype, width, shape)})});
+  scores = x.Add(Op::kMul, {scores, factor});
+  if (node.attrs.contains("softcap")) {
+    NodeId cap = x.FillLike(scores, GetAttr<double>(node.attrs, "softcap"));
+    scores = x.Add(Op::kMul, {x.Add(Op::kTanh, {x.Add(Op::kDiv, {scores, cap})}), cap});
+  }
+  NodeId hidden = x.FillLike(scores, -std::numeric_limits<double>::infinity());
+  scores = x.Add(Op::kSelect, {x.Map(keys.seen, shape, {t, last}), scores, hidden});
+  NodeId peak = x.Reduce(Op::kMaxReduce, scores, {3});
+  const Shape heads = x.Type(peak).shape;
+  const bool has_sink = in.size() > 6;
+  NodeId sink = has_sink ? x.Map(in[6], heads, {g * group + r}) : 0;
+  if (has_sink) peak = x.Add(Op::kMax, {peak, sink});
+  NodeId e = x.Add(Op::kExp, {x.Sub(scores, x.Repeat(peak, 3, shape))});
+  NodeId total = x.Reduce(Op::kSumReduce, e, {3});
+  if (has_sink) total = x.Add(Op::kAdd, {total, x.Add(Op::kExp, {x.Sub(sink, peak)})});
+  NodeId v = pooled(in[2]);
+  NodeId seen = x.Map(keys.seen, x.Type(v).shape, {t, Expr::Axis(1)});
+  v = x.Add(Op::kSelect, {seen, v, x.FillLike(v, 0)});
+  NodeId sum = x.Add(Op::kContract, {e, v}, {{"spec", std::string("tgrj,tjge->tgre")}});
+  NodeId divided = x.Add(Op::kDiv, {sum, x.Repeat(total, 3, x.Type(sum).shape)});
+  return x.Map(divided, node.type.shape, {t, FloorDiv(g, group), Mod(g, group), r});
+}
+
 // Every position of `ids` against every bag: a row of the gathered table counts where
 // offsets[bag] <= position < offsets[bag + 1].
 NodeId ExpandEmbeddingBag(Expansion& x, const Node& node, Inputs in) {
@@ -118,6 +194,31 @@ void AttentionExample(ExampleBuilder& e) {
   e.Output(e.x().Add(Op::kAttention, std::move(inputs), std::move(attrs)));
 }
 
+void PagedAttentionExample(ExampleBuilder& e) {
+  constexpr int64_t kBlock = 16;
+  const int64_t pool = e.Pick(1, 3), blocks = e.Pick(1, 3), sequences = e.Pick(1, 3);
+  const int64_t groups = e.Pick(1, 2), heads = groups * e.Pick(1, 3), width = e.ConstantSize(1);
+  const Expr rows = e.Size();
+  const auto input = [&](Shape shape) {
+    return e.x().Cast(e.FiniteInput(std::move(shape)), AccumulatorOf(e.dtype()));
+  };
+  const auto indices = [&](Shape shape, int64_t size) {
+    return e.Indices(std::move(shape), size, DType::kI32);
+  };
+  std::vector<NodeId> inputs = {input({rows, heads, width}),
+                                input({pool * kBlock, groups, width}),
+                                input({pool * kBlock, groups, e.ConstantSize()}),
+                                indices({sequences, blocks}, pool),
+                                indices({rows}, sequences),
+                                indices({rows}, blocks * kBlock)};
+  if (e.Coin()) inputs.push_back(input({heads}));
+  Attrs attrs = {{"block", kBlock}};
+  if (e.Coin()) attrs["scale"] = 0.25;
+  if (e.Coin()) attrs["window"] = e.Pick(1, 40);
+  if (e.Coin()) attrs["softcap"] = 2.0;
+  e.Output(e.x().Add(Op::kPagedAttention, std::move(inputs), std::move(attrs)));
+}
+
 void EmbeddingBagExample(ExampleBuilder& e) {
   const int64_t rows = e.ConstantSize(1), ids = e.ConstantSize(), bags = e.ConstantSize(1);
   std::vector<int64_t> offsets(bags);  // 0 first, never less, at most all ids
@@ -133,6 +234,8 @@ void EmbeddingBagExample(ExampleBuilder& e) {
 constexpr DecompositionRow kRows[] = {
     {Op::kAttention, "attention", "softmax(scale * q k^T + mask) v", ExpandAttention,
      AttentionExample},
+    {Op::kPagedAttention, "paged_attention", "attention over gathered keys and values",
+     ExpandPagedAttention, PagedAttentionExample},
     {Op::kEmbeddingBag, "embedding_bag", "select rows by bag, reduce", ExpandEmbeddingBag,
      EmbeddingBagExample},
 };

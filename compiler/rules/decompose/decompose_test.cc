@@ -6,6 +6,7 @@
 #include <set>
 #include <string>
 #include <tuple>
+#include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "compiler/ir/sample/compare.h"
@@ -108,6 +109,93 @@ TEST(DecomposeTest, EveryCompositeHasOneRow) {
   std::set<Op> rows;
   for (const DecompositionRow& r : DecompositionRows()) EXPECT_TRUE(rows.insert(r.op).second);
   for (const OpRow& op : OpTable()) EXPECT_EQ(rows.contains(op.op), op.composite()) << op.name;
+}
+
+// Operands of a PagedAttention of `rows` rows over 2 sequences of up to 3 blocks in a pool of 8.
+// The keys up to each sequence's last position are numbers; all other slots hold NaN, and the
+// entries of blocks behind it are no blocks.
+std::vector<Tensor> PagedOperands(int64_t rows, DType t, std::mt19937& rng) {
+  constexpr int64_t kPool = 8, kBlock = 16, kHeads = 4, kGroups = 2, kWidth = 5;
+  std::vector<Tensor> in = {Random(t, {rows, kHeads, kWidth}, rng),
+                            Tensor::Zeros(t, {kPool * kBlock, kGroups, kWidth}),
+                            Tensor::Zeros(t, {kPool * kBlock, kGroups, 3}),
+                            Tensor::Of<int32_t>(DType::kI32, {2, 3}, {6, 2, 0, 5, 7, 1}),
+                            Tensor::Zeros(DType::kI32, {rows}),
+                            Tensor::Zeros(DType::kI32, {rows}),
+                            Random(t, {kHeads}, rng)};
+  for (Tensor* pool : {&in[1], &in[2]}) {
+    for (int64_t i = 0; i < pool->elements(); ++i) {
+      StoreScalar(*pool, i, Scalar::Float(t, std::nan("")));
+    }
+  }
+  const int64_t last[] = {static_cast<int64_t>(rng() % 32), static_cast<int64_t>(rng() % 48)};
+  for (int64_t i = 0; i < rows; ++i) {
+    const int64_t s = static_cast<int64_t>(rng() % 2);
+    in[4].data<int32_t>()[i] = static_cast<int32_t>(s);
+    in[5].data<int32_t>()[i] = static_cast<int32_t>(rng() % (last[s] + 1));
+  }
+  for (int64_t s = 0; s < 2; ++s) {
+    for (int64_t j = 0; j < 3 * kBlock; ++j) {
+      int32_t& block = in[3].data<int32_t>()[s * 3 + j / kBlock];
+      if (j > last[s] && j % kBlock == 0) block = s == 0 ? -1 : kPool;
+      if (j > last[s]) continue;
+      for (Tensor* pool : {&in[1], &in[2]}) {
+        const Tensor row = Random(t, {pool->elements() / (kPool * kBlock)}, rng);
+        const int64_t slot = block * kBlock + j % kBlock;
+        pool->bytes.replace(slot * row.bytes.size(), row.bytes.size(), row.bytes);
+      }
+    }
+  }
+  return in;
+}
+
+TEST(DecomposeTest, PagedAttention) {
+  std::mt19937 rng(8);
+  for (DType t : {DType::kF32, DType::kF64}) {
+    for (int64_t rows : {0, 1, 13}) {
+      for (int64_t window : {0, 1, 16, 21}) {
+        std::vector<Tensor> in = PagedOperands(rows, t, rng);
+        Attrs attrs = {{"block", int64_t{16}}};
+        if (window > 0) attrs["window"] = window;
+        ExpectSame(Op::kPagedAttention, in, attrs);
+        attrs["softcap"] = 1.5;
+        attrs["scale"] = 0.25;
+        in.pop_back();
+        ExpectSame(Op::kPagedAttention, in, attrs);
+      }
+    }
+  }
+}
+
+// What the reference refuses is refused by what it decomposes to.
+TEST(DecomposeTest, PagedAttentionOutside) {
+  std::mt19937 rng(9);
+  Graph g;
+  GraphBuilder b(&g);
+  const std::vector<Tensor> good = PagedOperands(3, DType::kF32, rng);
+  std::vector<NodeId> nodes;
+  for (size_t i = 0; i < good.size(); ++i) {
+    const Shape shape(good[i].shape.begin(), good[i].shape.end());
+    nodes.push_back(b.Input("x" + std::to_string(i), {good[i].dtype, shape}).value());
+  }
+  b.Output("y", b.Add(Op::kPagedAttention, nodes, {{"block", int64_t{16}}}).value());
+  const Graph d = Decompose(g, [](const Node&) { return true; }).value();
+  EXPECT_EQ(Evaluate(d, good).status(), absl::OkStatus());
+  const int first = good[4].data<int32_t>()[0];  // the sequence of row 0
+  for (const auto& [operand, at, bad] : {std::tuple{3, 3 * first, -1},
+                                         {3, 3 * first, 8},
+                                         {4, 1, -1},
+                                         {4, 1, 2},
+                                         {5, 2, -1},
+                                         {5, 2, 48},
+                                         {5, 2, std::numeric_limits<int32_t>::max()}}) {
+    std::vector<Tensor> in = good;
+    in[operand].data<int32_t>()[at] = bad;
+    for (const Graph* graph : {&std::as_const(g), &d}) {
+      EXPECT_TRUE(absl::IsOutOfRange(Evaluate(*graph, in).status()))
+          << operand << " " << bad << (graph == &d ? " decomposed" : "");
+    }
+  }
 }
 
 class DecomposeFloatTest : public testing::TestWithParam<DType> {};

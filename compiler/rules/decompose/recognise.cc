@@ -14,6 +14,7 @@ namespace athanor {
 RecognitionSite::RecognitionSite(const Graph& g)
     : graph(g), bounds(g.DimBounds()), users(g.nodes.size()), is_output(g.nodes.size()) {
   for (const Output& o : g.outputs) is_output[o.node] = true;
+  for (NodeId update : g.updates) is_output[update] = true;
   for (NodeId n = static_cast<NodeId>(g.nodes.size()); n-- > 0;) {
     if (!is_output[n] && users[n].empty()) continue;
     for (NodeId i : g.nodes[n].inputs) users[i].push_back(n);
@@ -245,6 +246,7 @@ absl::StatusOr<Graph> ApplyRecognition(const Graph& graph, const RecognitionRow&
     }
   }
   for (const Output& o : graph.outputs) out.outputs.push_back({o.name, at[o.node]});
+  for (NodeId update : graph.updates) out.updates.push_back(at[update]);
   if (recognition != nullptr) recognition->at = std::move(at);
   return out;
 }

@@ -29,7 +29,7 @@ struct RecognitionSite {
   const Graph& graph;
   Bounds bounds;                           // bounds of the dims
   std::vector<std::vector<NodeId>> users;  // by node: its users, among the nodes that outputs need
-  std::vector<bool> is_output;
+  std::vector<bool> is_output;             // by node: it is an output or an update
 
   const Node& node(NodeId n) const { return graph.nodes[n]; }
 };

@@ -114,7 +114,7 @@ absl::StatusOr<Facts> FactsAnalysis::Make(const egraph::EGraph& graph, egraph::N
   }
   ASSIGN_OR_RETURN(TensorType type, Infer(op, graph.payload(node), operands));
   Facts facts;
-  facts.weight = op != Op::kInput && weights && IsConstantShape(type.shape);
+  facts.weight = op != Op::kInput && op != Op::kStateRead && weights && IsConstantShape(type.shape);
   const bool view = op == Op::kIndexMap && !language_.attrs(graph.payload(node)).contains("fill");
   facts.stored = facts.weight && (op == Op::kParameter || op == Op::kConstant ||
                                   (view && Get(graph, graph.children(node)[0]).stored));

@@ -87,6 +87,7 @@ TEST_F(FactsTest, WeightsDependOnNoInputAndNoDim) {
   const egraph::ClassId sum = Add(Op::kAdd, {x, w});
   EXPECT_FALSE(Weight(x));
   EXPECT_FALSE(Weight(sum));
+  EXPECT_FALSE(Weight(Declared(Op::kStateRead, "s", {4})));
   // A value equal to a weight is a weight, and so are values computed from it.
   const egraph::ClassId product = Add(Op::kMul, {sum, w});
   ASSERT_TRUE(*terms_.Union(sum, w));

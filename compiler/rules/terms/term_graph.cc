@@ -21,6 +21,7 @@ void MarkOperands(const Graph& graph, std::vector<bool>* needed) {
 std::vector<bool> NeededByOutputs(const Graph& graph) {
   std::vector<bool> needed(graph.nodes.size());
   for (const Output& o : graph.outputs) needed[o.node] = true;
+  for (NodeId update : graph.updates) needed[update] = true;
   MarkOperands(graph, &needed);
   return needed;
 }
@@ -64,6 +65,7 @@ egraph::ClassId TermGraph::ClassOf(NodeId n) const {
 std::vector<egraph::ClassId> TermGraph::Roots() const {
   std::vector<egraph::ClassId> roots;
   for (const Output& o : graph_.outputs) roots.push_back(ClassOf(o.node));
+  for (NodeId update : graph_.updates) roots.push_back(ClassOf(update));
   return roots;
 }
 
@@ -98,9 +100,8 @@ absl::StatusOr<TermGraph::Extracted> TermGraph::ExtractWithClasses(
   graph.name = graph_.name;
   graph.dims = graph_.dims;
   std::vector<NodeId> at(terms_.class_bound(), -1);
-  // Inputs and parameters come first and are all kept, used or not: they are the graph's interface.
-  std::vector<NodeId> declared = graph_.InputIds();
-  for (const NodeId n : graph_.ParameterIds()) declared.push_back(n);
+  // Arguments come first and are all kept, used or not: they are the graph's interface.
+  const std::vector<NodeId> declared = graph_.ArgumentIds();
   for (const NodeId n : declared) {
     result.classes.push_back(ClassOf(n));
     graph.nodes.push_back(graph_.nodes[n]);
@@ -125,7 +126,12 @@ absl::StatusOr<TermGraph::Extracted> TermGraph::ExtractWithClasses(
     result.classes.push_back(id);
   }
   for (size_t i = 0; i < roots.size(); ++i) {
-    graph.outputs.push_back({graph_.outputs[i].name, at[roots[i].value]});
+    const NodeId root = at[roots[i].value];
+    if (i < graph_.outputs.size()) {
+      graph.outputs.push_back({graph_.outputs[i].name, root});
+    } else {
+      graph.updates.push_back(root);
+    }
   }
   return result;
 }

@@ -2,7 +2,9 @@
 
 #include <string>
 
+#include "compiler/rules/decompose/recognise.h"
 #include "compiler/rules/families/rule_row.h"
+#include "compiler/rules/terms/views.h"
 #include "gtest/gtest.h"
 
 namespace athanor {
@@ -51,6 +53,32 @@ void ExpectOriginalComesBack(const Graph& graph) {
     EXPECT_EQ(again.outputs[i].name, graph.outputs[i].name);
   }
   EXPECT_TRUE(terms->terms().Verify().ok()) << terms->terms().Verify();
+}
+
+// States are leaves, and their writes roots, whether an output needs them or not.
+TEST(TermGraphTest, StatesComeBack) {
+  const Graph graph = Parsed(R"(graph "g" {
+  dim t in [1, 8]
+  %0 = Input "x" : f32[t, 4]
+  %1 = Input "i" : i32[t]
+  %2 = StateRead "unused" {role=""} : f32[32, 4]
+  %3 = StateRead "a" {role=""} : f32[32, 4]
+  %4 = StateRead "b" {role=""} : f32[32, 4]
+  %5 = StateWrite(%3, %1, %0)
+  %6 = StateWrite(%4, %1, %0)
+  %7 = Gather(%5, %1) {axis=0}
+  output "y" = %7
+  update %5
+  update %6
+})");
+  ExpectOriginalComesBack(graph);
+  const std::unique_ptr<TermGraph> terms = Terms(graph);
+  const Graph again = Extracted(*terms, terms->Original());
+  ASSERT_EQ(again.updates.size(), 2u);
+  EXPECT_EQ(again.node(again.node(again.updates[1]).inputs[0]).name, "b");
+  EXPECT_EQ(again.StateIds().size(), 3u);
+  const Graph recognised = Recognise(ComposeViews(graph)).value();
+  EXPECT_EQ(CanonicalHash(recognised), CanonicalHash(graph));
 }
 
 TEST(TermGraphTest, WhatGoesInComesOut) {

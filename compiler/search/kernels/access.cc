@@ -80,8 +80,9 @@ void Walk::Visit(NodeId id, const std::vector<Expr>& coordinates, bool root) {
     case OpForm::kBags:
     case OpForm::kLoop:
     case OpForm::kOrder:
-    case OpForm::kScatter:  // can only be roots or anchors: their kernels read the operands
-                            // themselves
+    case OpForm::kScatter:
+    case OpForm::kStateWrite:
+      // These can only be roots or anchors: their kernels read the operands themselves.
       result_.reductions.push_back({id, coordinates, inside_reduction_});
       return;
     default:

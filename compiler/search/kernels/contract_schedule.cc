@@ -392,8 +392,6 @@ std::optional<TensorOperands> FindTensorOperands(const Graph& graph, const Node&
   return found;
 }
 
-bool IsAddition(const Node& node) { return node.op == Op::kAdd; }
-
 bool HasInstruction(const v1::Target& target, const MatrixInstruction& instruction) {
   absl::string_view chip = target.cpu();
   int number = 0;

@@ -87,9 +87,6 @@ struct TensorOperands {
 std::optional<TensorOperands> FindTensorOperands(const Graph& graph, const Node& node,
                                                  const std::vector<bool>* has_memory = nullptr);
 
-// Reports whether the node adds two tensors, as a bias is added.
-bool IsAddition(const Node& node);
-
 // Reports whether the target's chip has the instruction: "sm_80" or a later one.
 bool HasInstruction(const v1::Target& target, const MatrixInstruction& instruction);
 

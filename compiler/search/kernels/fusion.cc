@@ -28,7 +28,8 @@ bool CanRepeat(const Node& node) {
 // Reports whether an op needs a kernel of its own, which walks the operands in its own order.
 bool IsAlone(Op op) {
   const OpForm form = FormOf(op);
-  return form == OpForm::kScatter || form == OpForm::kBags || form == OpForm::kOrder;
+  return form == OpForm::kScatter || form == OpForm::kStateWrite || form == OpForm::kBags ||
+         form == OpForm::kOrder;
 }
 
 // Lowering recurses through a kernel's nodes, and Clang's time grows with them.
@@ -201,6 +202,7 @@ void Grouping::FindUsers() {
     for (NodeId i : graph_.nodes[n].inputs) users_[i].push_back(static_cast<NodeId>(n));
   }
   for (const Output& o : graph_.outputs) is_output_[o.node] = true;
+  for (NodeId update : graph_.updates) is_output_[update] = true;
   if (HasTeams(target_) && fusion_.rules.tiles && fusion_.rules.producers) FindInnerCasts();
 }
 
@@ -560,7 +562,7 @@ std::vector<bool> WeightsOf(const Graph& graph) {
   for (size_t n = 0; n < graph.nodes.size(); ++n) {
     const Node& node = graph.nodes[n];
     weights[n] =
-        !IsInput(node.op) && !IsLoop(node.op) &&
+        !IsInput(node.op) && !IsStateRead(node.op) && !IsLoop(node.op) &&
         std::all_of(node.type.shape.begin(), node.type.shape.end(),
                     [](const Expr& e) { return e.constant().has_value(); }) &&
         std::all_of(node.inputs.begin(), node.inputs.end(), [&](NodeId i) { return weights[i]; });

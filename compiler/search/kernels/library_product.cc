@@ -89,7 +89,7 @@ class ProductFinder {
   std::optional<MatrixView> Result() {
     for (NodeId n = root_; n != anchor_; n = graph_.node(n).inputs[0]) {
       if (n != root_ && has_memory_[n]) return std::nullopt;
-      if (takes_bias_ && IsAddition(graph_.node(n))) {
+      if (takes_bias_ && IsAddition(graph_.node(n).op)) {
         if (!TakeBias(n)) return std::nullopt;
         break;
       }

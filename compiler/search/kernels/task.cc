@@ -79,6 +79,13 @@ bool IsSmallLiteral(const Node& node) {
          GetAttr<Tensor>(node.attrs, "value").bytes.size() <= kMaxLiteralBytes;
 }
 
+Node LeafOf(const Graph& graph, NodeId n, bool parameter) {
+  const Node& node = graph.node(n);
+  if (!IsState(node.op)) return {.op = DeclaredOp(parameter), .type = node.type};
+  const Node& state = IsStateWrite(node.op) ? graph.node(node.inputs[0]) : node;
+  return {.op = state.op, .attrs = state.attrs, .type = node.type};
+}
+
 KernelTask CutTask(const Graph& graph, const std::vector<bool>& memory,
                    const std::vector<bool>& weights, const KernelChoice& choice) {
   const std::vector<bool> needed = NodesOf(graph, memory, choice.root);
@@ -86,7 +93,7 @@ KernelTask CutTask(const Graph& graph, const std::vector<bool>& memory,
   task.graph.name = "task";
   task.graph.dims = graph.dims;
   std::vector<NodeId> at(graph.nodes.size(), -1);
-  int operands = 0;
+  int operands = 0, states = 0;
   for (NodeId n = 0; n <= choice.root; ++n) {
     if (!needed[n]) continue;
     Node node = graph.node(n);
@@ -95,8 +102,8 @@ KernelTask CutTask(const Graph& graph, const std::vector<bool>& memory,
       // A task that is computed from weights alone has no `prepare` of its own to pack them in, so
       // they are inputs.
       const bool parameter = weights[n] && !weights[choice.root];
-      node = {
-          .op = DeclaredOp(parameter), .type = node.type, .name = absl::StrCat("x", operands++)};
+      node = LeafOf(graph, n, parameter);
+      node.name = IsState(node.op) ? absl::StrCat("s", states++) : absl::StrCat("x", operands++);
     }
     for (NodeId& i : node.inputs) i = at[i];
     at[n] = static_cast<NodeId>(task.graph.nodes.size());
@@ -104,6 +111,7 @@ KernelTask CutTask(const Graph& graph, const std::vector<bool>& memory,
     task.graph.nodes.push_back(std::move(node));
   }
   task.graph.outputs.push_back({"y", at[choice.root]});
+  if (IsStateWrite(graph.node(choice.root).op)) task.graph.updates.push_back(at[choice.root]);
   task.choice = choice;
   task.choice.root = at[choice.root];
   if (choice.anchor >= 0) task.choice.anchor = at[choice.anchor];
@@ -128,25 +136,33 @@ Expr Flops(const Graph& graph, const std::vector<bool>& memory, NodeId root) {
   return flops;
 }
 
-Expr MovedBytes(const Graph& graph, const std::vector<bool>& memory, NodeId root) {
+std::vector<Expr> MovedElements(const Graph& graph, const std::vector<bool>& memory, NodeId root) {
   const std::vector<bool> nodes = NodesOf(graph, memory, root);
-  std::vector<Expr> read(nodes.size(), Expr(0));  // elements read, summed over the users
-  read[root] = Product(graph.node(root).type.shape);
-  Expr bytes = 0;
+  std::vector<Expr> moved(nodes.size(), Expr(0));  // at first summed over the users
   for (NodeId n = root; n >= 0; --n) {
     if (!nodes[n]) continue;
     const Node& node = graph.node(n);
-    const Expr size = Product(node.type.shape);
-    const Expr elements = n == root ? size : MinOf(size, read[n]);
-    if (memory[n] || n == root) bytes += elements * DTypeBytes(node.type.dtype);
+    const bool writes = IsStateWrite(node.op) && n == root;
+    const Expr size = Product(writes ? graph.node(node.inputs[2]).type.shape : node.type.shape);
+    const bool none = moved[n].IsConstant(0);
+    const Expr elements = n == root ? size : none ? Expr(0) : MinOf(size, moved[n]);
+    moved[n] = memory[n] || n == root ? elements : Expr(0);
     if (memory[n] && n != root) continue;
     const bool picks = IsIndexMap(node.op) || FormOf(node.op) == OpForm::kGather;
     for (size_t i = 0; i < node.inputs.size(); ++i) {
       const bool by_element = picks && i == 0;
-      read[node.inputs[i]] +=
+      if (writes && i == 0) continue;
+      moved[node.inputs[i]] +=
           by_element ? elements : Product(graph.node(node.inputs[i]).type.shape);
     }
   }
+  return moved;
+}
+
+Expr MovedBytes(const Graph& graph, const std::vector<bool>& memory, NodeId root) {
+  const std::vector<Expr> moved = MovedElements(graph, memory, root);
+  Expr bytes = 0;
+  for (NodeId n = root; n >= 0; --n) bytes += moved[n] * DTypeBytes(graph.node(n).type.dtype);
   return bytes;
 }
 

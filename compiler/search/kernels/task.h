@@ -19,8 +19,10 @@
 namespace athanor {
 
 struct KernelTask {
-  // Has one output "y". Operands that are weights are Parameters, others Inputs, named "x0", "x1",
-  // ... in order; literals stay. The dims are those of the graph it was cut from.
+  // Has one output "y". Operands that are weights are Parameters, states and their writes are
+  // StateReads named "s0", "s1", ... in order, others Inputs; these are named "x0", "x1", ... in
+  // order, as Parameters are; literals stay. A StateWrite that is the output is its update. The
+  // dims are those of the graph it was cut from.
   Graph graph;
   KernelChoice choice;        // in nodes of `graph`; nothing is packed
   std::vector<NodeId> nodes;  // by node of `graph`: the node it was cut from
@@ -30,6 +32,9 @@ struct KernelTask {
 // Cuts out the task of `choice`, of which nothing is packed yet. `weights` as WeightsOf(graph).
 KernelTask CutTask(const Graph& graph, const std::vector<bool>& memory,
                    const std::vector<bool>& weights, const KernelChoice& choice);
+
+// Returns the leaf, without a name, that stands for a value in memory in the tasks that read it.
+Node LeafOf(const Graph& graph, NodeId n, bool parameter);
 
 // Reports whether `node` is a constant that a task holds itself; a larger one is an operand.
 bool IsSmallLiteral(const Node& node);
@@ -46,7 +51,10 @@ ScheduledGraph WithSchedule(const KernelTask& task, const KernelChoice& choice,
 // Returns the operations of the kernel that computes `root`: two for each multiply-add, one for
 // each element-wise result or summand.
 Expr Flops(const Graph& graph, const std::vector<bool>& memory, NodeId root);
-// Returns the bytes of the result and of the parts of the operands that are read, each once.
+// Returns by node how many elements of it the kernel that computes `root` moves, each once: of the
+// result all, of operands those that are read, of a state those that it writes.
+std::vector<Expr> MovedElements(const Graph& graph, const std::vector<bool>& memory, NodeId root);
+// Returns their bytes.
 Expr MovedBytes(const Graph& graph, const std::vector<bool>& memory, NodeId root);
 
 }  // namespace athanor

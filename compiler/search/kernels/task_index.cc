@@ -55,10 +55,10 @@ TaskIndex::TaskIndex(const Graph& graph, NodeNumbers* numbers)
   }
 }
 
-int TaskIndex::LeafOf(NodeId n, bool parameter) {
+int TaskIndex::KindOfLeaf(NodeId n, bool parameter) {
   int& leaf = leaves_[parameter][n];
   if (leaf < 0) {
-    leaf = numbers_.OfKind({.op = DeclaredOp(parameter), .type = graph_.node(n).type});
+    leaf = numbers_.OfKind(LeafOf(graph_, n, parameter));
   }
   return leaf;
 }
@@ -86,7 +86,7 @@ TaskIndex::Found TaskIndex::Find(const std::vector<bool>& memory, const KernelCh
   // signatures.
   for (NodeId n : found.nodes) {
     if (memory[n] && n != choice.root && !literal_[n]) {
-      Append(LeafOf(n, weights_[n] && !weights_[choice.root]), &bytes);
+      Append(KindOfLeaf(n, weights_[n] && !weights_[choice.root]), &bytes);
       continue;
     }
     Append(kinds_[n], &bytes);

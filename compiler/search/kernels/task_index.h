@@ -50,14 +50,14 @@ class TaskIndex {
   Found Find(const std::vector<bool>& memory, const KernelChoice& choice);
 
  private:
-  // Returns the kind of an Input or a Parameter with that node's type.
-  int LeafOf(NodeId n, bool parameter);
+  // Returns the kind of the node that LeafOf (task.h) gives.
+  int KindOfLeaf(NodeId n, bool parameter);
 
   const Graph& graph_;
   NodeNumbers& numbers_;
   const std::vector<bool> weights_;
   std::vector<int> kinds_, values_;
-  // by node: its LeafOf as an input, as a parameter; -1: not computed yet
+  // by node: its KindOfLeaf as an input, as a parameter; -1: not computed yet
   std::vector<int> leaves_[2];
   std::vector<bool> literal_;  // by node: it is a small literal, which travels with the task
   std::vector<int> seen_;  // by node: its place in the current task, if `at_` is `turn_`, the call

@@ -119,6 +119,9 @@ double NodeCosts::At(const Expr::Env& sizes, Op op, const Attrs& attrs,
     case OpForm::kOrder:
       moved += Bytes(*operands[0], sizes);
       return takes(SortFlops(Elements(*operands[0], sizes), Elements(result, sizes)));
+    case OpForm::kStateWrite:  // leaves the state's other rows as they are
+      moved = Bytes(*operands[2], sizes);
+      [[fallthrough]];
     case OpForm::kScatter:
       for (size_t i = 1; i < operands.size(); ++i) moved += Bytes(*operands[i], sizes);
       return takes(0);

@@ -8,6 +8,7 @@
 #include <string>
 #include <utility>
 
+#include "absl/container/flat_hash_map.h"
 #include "absl/strings/str_cat.h"
 #include "compiler/ir/graph/input_value.h"
 #include "compiler/ir/sample/compare.h"
@@ -19,10 +20,13 @@ namespace {
 constexpr int64_t kMaxCheckBytes = int64_t{1} << 30;
 // Limit on bags: their offsets cannot repeat.
 constexpr int64_t kMaxBags = int64_t{1} << 22;
+// Larger tensors of distinct indices repeat them.
+constexpr int64_t kMaxDistinct = int64_t{1} << 22;
 
 // The use of a value, found by following uses back to the graph's inputs.
 struct Role {
   std::optional<int64_t> index_limit;  // it selects in [0, limit)
+  bool distinct = false;               // no two elements select the same, while there are enough
   std::optional<int64_t> offsets_of;   // it holds begins of bags over this many ids
   bool mask = false;                   // it is added to scores
   int64_t terms = 0;                   // of the longest contraction it is an operand of
@@ -37,6 +41,7 @@ int64_t SizeOf(const Expr& size, const Expr::Env& dims) { return size.Evaluate(d
 
 void PassBack(const Role& from, Role* to) {
   if (from.index_limit) Narrow(to, *from.index_limit);
+  to->distinct = to->distinct || from.distinct;
   if (from.offsets_of) to->offsets_of = from.offsets_of;
   to->mask = to->mask || from.mask;
   to->terms = std::max(to->terms, from.terms);
@@ -90,6 +95,21 @@ std::vector<Role> FindRoles(const Graph& graph, const Expr::Env& dims) {
           break;
         case OperandRole::kOffsets:
           operand.offsets_of = SizeOf(shape(1)[0], dims);
+          break;
+        case OperandRole::kSlots:
+          Narrow(&operand, SizeOf(shape(0)[0], dims));
+          operand.distinct = true;
+          break;
+        case OperandRole::kBlocks:
+          Narrow(&operand, SizeOf(shape(1)[0], dims) / GetAttr<int64_t>(node.attrs, "block"));
+          operand.distinct = true;
+          break;
+        case OperandRole::kSequences:
+          Narrow(&operand, SizeOf(shape(3)[0], dims));
+          break;
+        case OperandRole::kPositions:
+          Narrow(&operand, SizeOf(shape(3)[1], dims) * GetAttr<int64_t>(node.attrs, "block"));
+          operand.distinct = true;
           break;
         case OperandRole::kFactor:
           operand.factor = true;
@@ -155,7 +175,14 @@ class Filler {
   // Draws the first elements of a tensor of this size.
   Tensor Draw(const Role& role, DType dtype, int64_t elements, bool parameter) {
     const bool offsets = role.offsets_of && !IsFloat(dtype);
-    Tensor drawn = Tensor::Zeros(dtype, {offsets ? elements : std::min(elements, kMaxDrawn)});
+    const bool distinct = role.distinct && role.index_limit.value_or(0) >= elements &&
+                          elements <= kMaxDistinct && !IsFloat(dtype) && dtype != DType::kBool;
+    Tensor drawn =
+        Tensor::Zeros(dtype, {offsets || distinct ? elements : std::min(elements, kMaxDrawn)});
+    if (distinct) {
+      Distinct(*role.index_limit, &drawn);
+      return drawn;
+    }
     if (offsets) {
       Offsets(*role.offsets_of, &drawn);
       return drawn;
@@ -173,9 +200,7 @@ class Filler {
         StoreScalar(drawn, i, Scalar::Float(dtype, value));
       } else {
         const int64_t value = role.index_limit ? Index(*role.index_limit) : Integer();
-        StoreScalar(drawn, i,
-                    IsSigned(dtype) ? Scalar::Signed(dtype, value)
-                                    : Scalar::Unsigned(dtype, static_cast<uint64_t>(value)));
+        StoreInteger(i, value, &drawn);
       }
     }
     if (special && drawn.elements() > 0) AddLargeOrNonFinite(&drawn);
@@ -253,6 +278,20 @@ class Filler {
                                      : static_cast<int64_t>(random_.Bits());
   }
 
+  // Draws the first elements of a random order of [0, limit).
+  void Distinct(int64_t limit, Tensor* tensor) {
+    absl::flat_hash_map<int64_t, int64_t> moved;  // by place: what a swap has left there
+    const auto at = [&](int64_t place) {
+      const auto it = moved.find(place);
+      return it == moved.end() ? place : it->second;
+    };
+    for (int64_t i = 0; i < tensor->elements(); ++i) {
+      const int64_t from = random_.Between(i, limit - 1), value = at(from);
+      moved[from] = at(i);
+      StoreInteger(i, value, tensor);
+    }
+  }
+
   // Draws bags of uneven length, some empty; the first begins at 0.
   void Offsets(int64_t ids, Tensor* tensor) {
     std::vector<int64_t> begins(tensor->elements());
@@ -260,11 +299,15 @@ class Filler {
     std::sort(begins.begin(), begins.end());
     if (!begins.empty()) begins[0] = 0;
     for (size_t i = 0; i < begins.size(); ++i) {
-      StoreScalar(*tensor, static_cast<int64_t>(i),
-                  IsSigned(tensor->dtype)
-                      ? Scalar::Signed(tensor->dtype, begins[i])
-                      : Scalar::Unsigned(tensor->dtype, static_cast<uint64_t>(begins[i])));
+      StoreInteger(static_cast<int64_t>(i), begins[i], tensor);
     }
+  }
+
+  static void StoreInteger(int64_t at, int64_t value, Tensor* tensor) {
+    StoreScalar(*tensor, at,
+                IsSigned(tensor->dtype)
+                    ? Scalar::Signed(tensor->dtype, value)
+                    : Scalar::Unsigned(tensor->dtype, static_cast<uint64_t>(value)));
   }
 
   Random random_;
@@ -282,6 +325,9 @@ absl::StatusOr<std::vector<DrawnInput>> DrawInputs(const Graph& graph, const Exp
   if (options.parameters) {
     const std::vector<NodeId> parameters = graph.ParameterIds();
     ids.insert(ids.end(), parameters.begin(), parameters.end());
+  }
+  if (options.inputs) {
+    for (NodeId state : graph.StateIds()) ids.push_back(state);
   }
   std::vector<DrawnInput> inputs;
   for (NodeId id : ids) {

@@ -6,9 +6,9 @@
 // Floats are mostly normal, in a mix of scales with some zeros, never all alike; attention masks
 // hide some keys with -inf. Integers used as indices (indices of Gather and Scatter, ids and
 // offsets of EmbeddingBag, also through movement, Cast and Select) are valid and unevenly
-// distributed; other integers are small or have any bits. An Input that declares its value gets
-// that value. The same arguments give the same bytes.
-// small or have any bits. An Input with a value has that. The same arguments give the same bytes.
+// distributed; slots, blocks and positions of states are valid and distinct, while there are enough
+// of them. Other integers are small or have any bits. An Input that declares its value gets that
+// value. The same arguments give the same bytes.
 #ifndef ATHANOR_SERVER_TUNER_RUN_INPUTS_H_
 #define ATHANOR_SERVER_TUNER_RUN_INPUTS_H_
 
@@ -39,12 +39,12 @@ struct DrawOptions {
   // layer to layer: weights of contractions of length K have deviation 1/sqrt(K), factors are near
   // 1, terms near 0. Without it parameters are drawn like inputs.
   bool model_weights = false;
-  bool inputs = true, parameters = true;  // which tensors to draw
+  bool inputs = true, parameters = true;  // which tensors to draw; states are drawn with inputs
 };
 
-// Returns the tensors in the order of Evaluate: inputs, then parameters. Returns INVALID_ARGUMENT
-// naming a tensor whose size the dims do not determine, or that is too large to hold (then use
-// DrawInputs).
+// Returns the tensors in the order of Evaluate: inputs, then parameters, then states. Returns
+// INVALID_ARGUMENT naming a tensor whose size the dims do not determine, or that is too large to
+// hold (then use DrawInputs).
 absl::StatusOr<std::vector<Tensor>> RandomInputs(const Graph& graph, const Expr::Env& dims,
                                                  uint64_t seed, IndexChoice choice);
 
@@ -54,8 +54,8 @@ inline constexpr int64_t kMaxDrawn = 65'521;
 // A tensor of any size, given by its first elements.
 struct DrawnInput {
   std::vector<int64_t> shape;
-  // A list of at most kMaxDrawn elements, except offsets of bags and the declared value of an
-  // Input, which are complete.
+  // A list of at most kMaxDrawn elements, except offsets of bags, distinct indices and the declared
+  // value of an Input, which are complete.
   Tensor drawn;
 };
 // Draws tensors of any size. Also returns RESOURCE_EXHAUSTED naming offsets that are too many.
