@@ -6,25 +6,16 @@
 
 #include "absl/status/statusor.h"
 #include "compiler/ir/graph/scan.h"
+#include "compiler/ir/rows/walk.h"
 #include "compiler/ir/value/message.h"
 #include "deploy/bazel/libs/status_macros.h"
 
 namespace athanor {
+
+using row_walk::Rows;
+using row_walk::Walk;
+
 namespace {
-
-using Rows = RowProof::Rows;
-
-// The state of a walk over a graph from its inputs to its outputs.
-struct Walk {
-  const Graph& graph;
-  const std::string dim;
-  const Bounds bounds;     // bounds of the dims
-  std::vector<Rows> rows;  // by node, of the visited nodes
-  // Inside a Scan's body: the rows of its Inputs, in order.
-  const std::vector<Rows>* given = nullptr;
-
-  const Shape& ShapeOf(NodeId node) const { return graph.node(node).type.shape; }
-};
 
 // Returns the rows of a value of this shape, provided that its rows are kept apart.
 absl::StatusOr<Rows> RowsOf(const Walk& walk, const Shape& shape) {
@@ -224,8 +215,9 @@ absl::StatusOr<Rows> ProveScan(const Walk& walk, const Node& node) {
   return rows;
 }
 
-// Statuses are refusals: what the op does, without the node's name.
-absl::StatusOr<Rows> Prove(const Walk& walk, const Node& node) {
+}  // namespace
+
+absl::StatusOr<Rows> row_walk::Prove(const Walk& walk, const Node& node) {
   switch (FormOf(node.op)) {
     case OpForm::kOperand:
       if (IsStateRead(node.op)) return Invalid("is a state, which all calls share");
@@ -249,9 +241,7 @@ absl::StatusOr<Rows> Prove(const Walk& walk, const Node& node) {
   return ProveByFlow(walk, node);
 }
 
-// Returns the nodes that outputs need, and all inputs, since unused inputs are part of requests
-// too.
-std::vector<bool> Needed(const Graph& graph) {
+std::vector<bool> row_walk::Needed(const Graph& graph) {
   std::vector<bool> needed(graph.nodes.size(), false);
   for (const Output& output : graph.outputs) needed[output.node] = true;
   for (NodeId update : graph.updates) needed[update] = true;
@@ -263,7 +253,7 @@ std::vector<bool> Needed(const Graph& graph) {
   return needed;
 }
 
-absl::Status CheckDim(const Graph& graph, std::string_view name) {
+absl::Status row_walk::CheckDim(const Graph& graph, std::string_view name) {
   std::string names;
   for (const Dim& dim : graph.dims) {
     if (dim.name == name) return absl::OkStatus();
@@ -273,8 +263,10 @@ absl::Status CheckDim(const Graph& graph, std::string_view name) {
                  names.empty() ? "it has none" : Cat("its dims: ", names));
 }
 
+namespace {
+
 absl::Status WalkNodes(Walk* walk) {
-  const std::vector<bool> needed = Needed(walk->graph);
+  const std::vector<bool> needed = row_walk::Needed(walk->graph);
   size_t input = 0;
   for (NodeId n = 0; n < static_cast<NodeId>(needed.size()); ++n) {
     if (!needed[n]) continue;
@@ -283,7 +275,7 @@ absl::Status WalkNodes(Walk* walk) {
       walk->rows[n] = (*walk->given)[input++];
       continue;
     }
-    const absl::StatusOr<Rows> rows = Prove(*walk, node);
+    const absl::StatusOr<Rows> rows = row_walk::Prove(*walk, node);
     if (!rows.ok()) return Prefixed(walk->graph.Describe(n) + ": ", rows.status());
     walk->rows[n] = *rows;
   }
@@ -309,7 +301,7 @@ absl::Status CheckEnds(const Walk& walk) {
 
 RowProof ProveRowIndependent(const Graph& graph, std::string_view dim) {
   Walk walk{graph, std::string(dim), graph.DimBounds(), std::vector<Rows>(graph.nodes.size())};
-  absl::Status s = CheckDim(graph, dim);
+  absl::Status s = row_walk::CheckDim(graph, dim);
   if (s.ok()) s = WalkNodes(&walk);
   if (s.ok()) s = CheckEnds(walk);
   RowProof proof;
