@@ -8,6 +8,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "compiler/ir/graph/scan.h"
+#include "compiler/ir/graph/state.h"
 #include "compiler/pipeline/backends.h"
 #include "compiler/pipeline/check_sizes.h"
 #include "compiler/plan/planner.h"
@@ -85,7 +86,9 @@ class Assembly {
         value_of_(std::move(given)),
         inside_(inside) {}
 
+  // The value of a state's write is the state's.
   int ValueOf(NodeId n) {
+    if (IsStateWrite(graph_.node(n).op)) return ValueOf(graph_.node(n).inputs[0]);
     auto [it, added] = value_of_.try_emplace(n, static_cast<int>(whole_.in.values.size()));
     if (!added) return it->second;
     const Node& node = graph_.node(n);
@@ -96,6 +99,9 @@ class Assembly {
       v.kind = ValueKind::kInput;
     } else if (IsParameter(node.op)) {
       v.kind = ValueKind::kParameter;
+    } else if (IsStateRead(node.op)) {
+      v.kind = ValueKind::kState;
+      v.layout = RoleOf(node);
     } else if (IsConstant(node.op)) {
       v.kind = ValueKind::kConstant;
       v.literal = GetAttr<Tensor>(node.attrs, "value");
@@ -141,13 +147,17 @@ class Assembly {
   void AddLaunch(const KernelChoice& choice, const LoweredKernel& lowered) {
     PlanLaunch launch{
         lowered.kernel, {}, Label(graph_, choice), Flops(graph_, memory_, choice.root), 0};
+    const std::vector<Expr> moved = MovedElements(graph_, memory_, choice.root);
     for (size_t b = 0; b < lowered.buffers.size(); ++b) {
       const NodeId n = lowered.buffers[b];
       if (n < 0) {
         AddOfLaunch(lowered.kernel.buffers[b], &launch);
       } else {
         launch.buffers.push_back(ValueOf(n));
-        launch.moved_bytes += BytesOf(graph_.node(n).type);
+        // A step moves few of a state's slots.
+        const Node& node = graph_.node(n);
+        launch.moved_bytes +=
+            IsState(node.op) ? moved[n] * DTypeBytes(node.type.dtype) : BytesOf(node.type);
       }
     }
     whole_.in.launches.push_back(std::move(launch));
@@ -337,6 +347,7 @@ absl::StatusOr<BuiltPlan> PlanBuilder::BuildWith(const ScheduledGraph& scheduled
   Assembly assembly(scheduled, &whole);
   for (NodeId n : graph.InputIds()) assembly.ValueOf(n);
   for (NodeId n : graph.ParameterIds()) assembly.ValueOf(n);
+  for (NodeId n : graph.StateIds()) assembly.ValueOf(n);
   RETURN_IF_ERROR(assembly.AddLaunches());
   PlanInput& in = whole.in;
   in.target = target_;

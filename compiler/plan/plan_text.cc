@@ -28,6 +28,8 @@ std::string KindText(const v1::Buffer& b) {
       return Cat(b.zeroed() ? "zeroed " : "", "arena@", b.arena_offset());
     case v1::Buffer::WINDOW:
       return "window";
+    case v1::Buffer::STATE:
+      return Cat("state", b.layout().empty() ? "" : Cat(" ", b.layout()));
     default:
       return "?";
   }
@@ -91,9 +93,10 @@ std::string LoopText(const v1::Loop& loop) {
 }  // namespace
 
 std::string PlanToText(const v1::Plan& plan) {
-  std::string text = Cat("plan ", plan.plan_id(), " ", plan.kind(), " for ", plan.target().device(),
-                         " ", plan.target().cpu(), ", ", plan.target().threads(),
-                         " threads; arena ", plan.arena_bytes(), " bytes\n");
+  std::string text = Cat(
+      "plan ", plan.plan_id(), " ", plan.kind(), " for ", plan.target().device(), " ",
+      plan.target().cpu(), ", ", plan.target().threads(), " threads; arena ", plan.arena_bytes(),
+      " bytes", plan.signature().empty() ? "" : Cat(", signature ", plan.signature()), "\n");
   for (const v1::DimRange& d : plan.dims()) {
     text += Cat("dim ", d.name(), " in [", d.min(), ", ", d.max(), "]\n");
   }

@@ -45,6 +45,8 @@ class Verifier {
     int first = -1, last = -1;  // steps of `run`, for ARENA
     int loop = -1;              // WINDOW: its loop
     int made = -1;              // the step that writes it
+    bool read = false;          // STATE: a step has read it
+    bool updated = false;       // STATE: a step has written it
 
     void Touch(int step) {
       first = first < 0 ? step : std::min(first, step);
@@ -88,16 +90,18 @@ class Verifier {
   }
   void Touch(int b, int step);
   absl::Status Write(int b, const std::string& name, bool prepare);
+  // A step's write of a STATE: once, ahead of its readers.
+  absl::Status Update(int b, const std::string& name, int step, bool prepare);
   // Gives a step of `run` the counters that are memory of its launch.
   absl::Status Count(int b, const std::string& name, int step);
-  absl::Status Read(int b, const std::string& name, bool prepare) const;
+  absl::Status Read(int b, const std::string& name, bool prepare);
   absl::Status Outputs();
   absl::Status Arena() const;
   bool Replaces(int born, int dying) const;
 
   const v1::Plan& plan_;
   Bounds bounds_;
-  std::set<std::string> dims_;
+  std::set<std::string> dims_, states_;  // names
   std::vector<int64_t> arena_bytes_ = std::vector<int64_t>(plan_.buffers_size());
   std::vector<Life> lives_ = std::vector<Life>(plan_.buffers_size());
 };
@@ -107,13 +111,20 @@ absl::Status Verifier::Dims() {
                                  [](const v1::Step& step) { return step.has_library_call(); });
   const bool zeroed = std::any_of(plan_.buffers().begin(), plan_.buffers().end(),
                                   [](const Buffer& buffer) { return buffer.zeroed(); });
-  const uint32_t format = zeroed ? 4 : calls ? 3 : plan_.loops().empty() ? 1 : 2;
+  const bool states =
+      std::any_of(plan_.buffers().begin(), plan_.buffers().end(),
+                  [](const Buffer& buffer) { return buffer.kind() == Buffer::STATE; });
+  const uint32_t format = states ? 5 : zeroed ? 4 : calls ? 3 : plan_.loops().empty() ? 1 : 2;
   if (plan_.format() != format) {
     return Broken("format ", plan_.format(), "; this code knows format ", format,
-                  zeroed        ? " of plans with zeroed buffers"
+                  states        ? " of plans with states"
+                  : zeroed      ? " of plans with zeroed buffers"
                   : calls       ? " of plans with library calls"
                   : format == 1 ? " of plans without loops"
                                 : " of plans with loops");
+  }
+  if (!states && !plan_.signature().empty()) {
+    return Broken("signature ", Quoted(plan_.signature()), " is of a plan without states");
   }
   for (const v1::DimRange& d : plan_.dims()) {
     if (!Expr::IsSymbolName(d.name()) || !dims_.insert(d.name()).second) {
@@ -176,8 +187,15 @@ absl::Status Verifier::CheckBuffer(int b) {
     }
     arena_bytes_[b] = *most;
   }
+  if (buffer.kind() == Buffer::STATE) {
+    if (buffer.name().empty() || !states_.insert(buffer.name()).second) {
+      return Broken(Name(b), " has no name, or that of another state");
+    }
+  } else if (!buffer.layout().empty()) {
+    return Broken(Name(b), " has layout ", Quoted(buffer.layout()), "; only a STATE has one");
+  }
   const bool given = buffer.kind() == Buffer::INPUT || buffer.kind() == Buffer::PARAMETER ||
-                     buffer.kind() == Buffer::CONSTANT;
+                     buffer.kind() == Buffer::CONSTANT || buffer.kind() == Buffer::STATE;
   lives_[b].written = given;
   return absl::OkStatus();
 }
@@ -201,6 +219,10 @@ absl::Status Verifier::CheckCall(const v1::Step& step, const std::string& name) 
   for (uint32_t b : step.buffers()) {
     if (plan_.buffers(static_cast<int>(b)).kind() == Buffer::WINDOW) {
       return Broken(name, " calls a library with ", Name(static_cast<int>(b)), ", which moves");
+    }
+    if (plan_.buffers(static_cast<int>(b)).kind() == Buffer::STATE) {
+      return Broken(name, " calls a library with ", Name(static_cast<int>(b)),
+                    ", whose layout it does not know");
     }
   }
   const int last = static_cast<int>(*step.buffers().rbegin());
@@ -257,6 +279,17 @@ absl::Status Verifier::CheckStep(const v1::Step& step, const std::string& name) 
   return Size(step.grid(), name + ": grid").status();
 }
 
+absl::Status Verifier::Update(int b, const std::string& name, int step, bool prepare) {
+  if (prepare) return Broken(name, " may not write ", Name(b), ": only run does");
+  if (lives_[b].updated) return Broken(name, " writes ", Name(b), " a second time");
+  if (lives_[b].read) return Broken(name, " writes ", Name(b), ", which a step read before");
+  for (int l = 0; l < plan_.loops_size(); ++l) {
+    if (Inside(step, l)) return Broken(name, " writes ", Name(b), " in each turn of loop ", l);
+  }
+  lives_[b].updated = true;
+  return absl::OkStatus();
+}
+
 absl::Status Verifier::Write(int b, const std::string& name, bool prepare) {
   const Buffer::Kind kind = plan_.buffers(b).kind();
   const bool may = prepare
@@ -279,12 +312,13 @@ absl::Status Verifier::Count(int b, const std::string& name, int step) {
   return absl::OkStatus();
 }
 
-absl::Status Verifier::Read(int b, const std::string& name, bool prepare) const {
+absl::Status Verifier::Read(int b, const std::string& name, bool prepare) {
   const Buffer::Kind kind = plan_.buffers(b).kind();
   const bool request = kind == Buffer::INPUT || kind == Buffer::ARENA || kind == Buffer::OUTPUT ||
-                       kind == Buffer::WINDOW;
+                       kind == Buffer::WINDOW || kind == Buffer::STATE;
   if (prepare && request)
     return Broken(name, " may not read ", Name(b), ": it belongs to a request");
+  lives_[b].read = true;
   if (!lives_[b].written)
     return Broken(name, " reads ", Name(b), ", which nothing has written yet");
   return absl::OkStatus();
@@ -427,7 +461,11 @@ absl::Status Verifier::Steps(const google::protobuf::RepeatedPtrField<v1::Step>&
     for (int b = 1; s.ok() && b < OperandsOf(step); ++b) {
       s = Read(static_cast<int>(step.buffers(b)), name, prepare);
     }
-    if (s.ok()) s = Write(static_cast<int>(step.buffers(0)), name, prepare);
+    if (s.ok()) {
+      const int result = static_cast<int>(step.buffers(0));
+      s = plan_.buffers(result).kind() == Buffer::STATE ? Update(result, name, i, prepare)
+                                                        : Write(result, name, prepare);
+    }
     if (s.ok() && prepare && step.has_library_call()) {
       s = Broken(name, " calls a library; only steps of run may");
     }
@@ -467,6 +505,10 @@ absl::Status Verifier::Outputs() {
     if (out.buffer() >= static_cast<uint32_t>(plan_.buffers_size())) {
       return Broken("output ", Quoted(out.name()), " is buffer ", out.buffer(), " of ",
                     plan_.buffers_size());
+    }
+    if (plan_.buffers(static_cast<int>(out.buffer())).kind() == Buffer::STATE) {
+      return Broken("output ", Quoted(out.name()), " is ", Name(static_cast<int>(out.buffer())),
+                    ", which is not copied");
     }
     Life& life = lives_[out.buffer()];
     if (!life.written || life.loop >= 0) {

@@ -196,6 +196,13 @@ TEST(PlanVerifyTest, LibraryCalls) {
       },
       "rows uses \"z\", which is not a dim of the plan");
   broken([](v1::Plan&, v1::Step& s) { s.set_scratch_bytes(64); }, "and has sizes or scratch");
+  broken(
+      [](v1::Plan& p, v1::Step&) {
+        p.set_format(5);
+        p.mutable_buffers(2)->set_kind(v1::Buffer::STATE);
+        p.mutable_buffers(2)->set_name("kv");
+      },
+      "calls a library with buffer 2 (STATE \"kv\"), whose layout it does not know");
   broken([](v1::Plan&, v1::Step& s) { s.add_sizes(); }, "and has sizes or scratch");
   broken([](v1::Plan&, v1::Step& s) { s.set_kernel(3); }, "runs kernel 3 of 3");
   broken([](v1::Plan& p, v1::Step&) { p.mutable_kernels(2)->clear_library_call(); },
@@ -217,6 +224,62 @@ TEST(PlanVerifyTest, LibraryCalls) {
   // The call overwrites what the workspace held.
   broken([](v1::Plan& p, v1::Step&) { p.mutable_run(2)->set_buffers(1, 6); },
          "reads buffer 6 (ARENA), which nothing has written yet");
+}
+
+// Step 1 of the plan writes a state, buffer 3, which step 2 reads.
+v1::Plan WithState() {
+  v1::Plan plan = Good();
+  plan.set_format(5);
+  plan.set_signature("s1");
+  v1::Buffer* state = plan.mutable_buffers(3);
+  state->set_kind(v1::Buffer::STATE);
+  state->clear_arena_offset();
+  state->set_name("kv");
+  state->set_layout("keys");
+  return plan;
+}
+
+TEST(PlanVerifyTest, States) {
+  EXPECT_TRUE(VerifyPlan(WithState()).ok()) << VerifyPlan(WithState());
+  const auto broken = [](auto change, const std::string& says) {
+    v1::Plan plan = WithState();
+    change(plan);
+    ExpectBroken(plan, says);
+  };
+  broken([](v1::Plan& p) { p.set_format(1); },
+         "format 1; this code knows format 5 of plans with states");
+  broken([](v1::Plan& p) { p.mutable_buffers(3)->clear_name(); }, "has no name, or that of");
+  broken([](v1::Plan& p) { *p.add_buffers() = p.buffers(3); }, "has no name, or that of another");
+  broken([](v1::Plan& p) { p.mutable_buffers(2)->set_layout("keys"); },
+         "buffer 2 (ARENA) has layout \"keys\"; only a STATE has one");
+  // Written twice, by `prepare`, and behind a reader.
+  broken([](v1::Plan& p) { *p.add_run() = p.run(1); },
+         "writes buffer 3 (STATE \"kv\") a second time");
+  broken([](v1::Plan& p) { p.mutable_prepare(0)->set_buffers(0, 3); },
+         "may not write buffer 3 (STATE \"kv\"): only run does");
+  broken([](v1::Plan& p) { p.mutable_prepare(0)->set_buffers(1, 3); },
+         "may not read buffer 3 (STATE \"kv\"): it belongs to a request");
+  broken([](v1::Plan& p) { p.mutable_run(0)->add_buffers(3); },
+         "writes buffer 3 (STATE \"kv\"), which a step read before");
+  broken([](v1::Plan& p) { p.mutable_run(1)->add_buffers(3); },
+         "writes buffer 3 (STATE \"kv\"), which a step read before");
+  broken([](v1::Plan& p) { p.mutable_outputs(0)->set_buffer(3); },
+         "output \"y\" is buffer 3 (STATE \"kv\"), which is not copied");
+  broken(
+      [](v1::Plan& p) {
+        v1::Loop* loop = p.add_loops();
+        loop->set_first(1);
+        loop->set_steps(1);
+        loop->mutable_count()->add_terms()->set_coefficient(2);
+      },
+      "writes buffer 3 (STATE \"kv\") in each turn of loop 0");
+  // A state that no step writes is there all the same.
+  v1::Plan plan = WithState();
+  plan.mutable_run(1)->set_buffers(0, 4);
+  plan.mutable_run()->RemoveLast();
+  plan.mutable_run(1)->add_buffers(3);
+  EXPECT_TRUE(VerifyPlan(plan).ok()) << VerifyPlan(plan);
+  ExpectBrokenBy([](v1::Plan& p) { p.set_signature("s1"); }, "of a plan without states");
 }
 
 // Step 1 of the plan by a kernel of code with memory of the launch.

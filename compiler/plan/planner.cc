@@ -97,6 +97,11 @@ void Planner::FindPrepared() {
 absl::Status Planner::AddBuffers() {
   for (const auto& [name, value] : in_.outputs) {
     if (Computed(value) && !prepared_value_[value]) written_.emplace(value, name);
+    if (in_.values[value].kind == ValueKind::kState) {
+      return absl::UnimplementedError(absl::StrCat("output \"", name, "\" is the state \"",
+                                                   in_.values[value].name,
+                                                   "\", which is not copied out of a run"));
+    }
   }
   for (size_t v = 0; v < in_.values.size(); ++v) {
     const PlanValue& value = in_.values[v];
@@ -118,6 +123,10 @@ absl::Status Planner::AddBuffers() {
         break;
       case ValueKind::kWindow:
         b->set_kind(v1::Buffer::WINDOW);
+        break;
+      case ValueKind::kState:
+        b->set_kind(v1::Buffer::STATE);
+        b->set_layout(value.layout);
         break;
       case ValueKind::kLaunch:
         b->set_kind(v1::Buffer::ARENA);
@@ -311,6 +320,11 @@ absl::StatusOr<v1::Plan> Planner::Make() {
   if (std::any_of(in_.values.begin(), in_.values.end(),
                   [](const PlanValue& value) { return value.zeroed; })) {
     plan_.set_format(4);
+  }
+  if (std::any_of(in_.values.begin(), in_.values.end(),
+                  [](const PlanValue& value) { return value.kind == ValueKind::kState; })) {
+    plan_.set_format(5);
+    plan_.set_signature(in_.signature);
   }
   RETURN_IF_ERROR(VerifyPlan(plan_));
   std::string bytes;

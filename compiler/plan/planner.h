@@ -22,16 +22,25 @@
 namespace athanor {
 
 // kWindow: a part of other values, placed by a loop. kLaunch: memory of one launch, which its
-// kernel writes before it reads it.
-enum class ValueKind : uint8_t { kInput, kParameter, kConstant, kComputed, kWindow, kLaunch };
+// kernel writes before it reads it. kState: a tensor that outlives the run; a launch may write it.
+enum class ValueKind : uint8_t {
+  kInput,
+  kParameter,
+  kConstant,
+  kComputed,
+  kWindow,
+  kLaunch,
+  kState
+};
 
 // A value with memory of its own.
 struct PlanValue {
   ValueKind kind = ValueKind::kComputed;
   TensorType type;
-  std::string name;     // kInput, kParameter
+  std::string name;     // kInput, kParameter, kState
   Tensor literal;       // kConstant
   bool zeroed = false;  // kLaunch: as kir::Buffer.zeroed
+  std::string layout;   // kState: as v1::Buffer.layout
 };
 
 // A kernel launch; `buffers` are value indices in the order of the kernel's buffers but scratch.
@@ -60,7 +69,8 @@ struct PlanLoop {
 };
 
 struct PlanInput {
-  std::string kind;  // Plan.kind
+  std::string kind;       // Plan.kind
+  std::string signature;  // Plan.signature
   std::string graph_hash;
   std::vector<Dim> dims;
   std::vector<std::string> dim_names;  // names in requests, in the order of `dims`
@@ -83,6 +93,7 @@ using PrintKernel = std::function<std::string(const kir::Kernel& kernel, const s
 // overlap share memory, at offsets fixed for the bucket's largest sizes. A launch may write over an
 // operand that dies in it only if every work item reads no more of it than it writes. Values that a
 // loop reads from outside, and values that it fills, live through all of its iterations.
+// UNIMPLEMENTED: an output is a state, which would have to be copied.
 absl::StatusOr<v1::Plan> MakePlan(const PlanInput& input, const PrintKernel& print);
 
 // Returns what a kernel that is a library call asks of the library, but for the rows, which depend

@@ -44,6 +44,12 @@ struct Maker {
     in.values.push_back(std::move(v));
     return static_cast<int>(in.values.size()) - 1;
   }
+  // Makes a launch's result the state of this name.
+  int AsState(int root, const std::string& name) {
+    in.values[root].kind = ValueKind::kState;
+    in.values[root].name = name;
+    return root;
+  }
   int Launch(Op op, std::vector<int> operands, Shape shape) {
     int root = Value(ValueKind::kComputed, shape);
     Expr elements = 1;
@@ -207,6 +213,59 @@ TEST(PlannerTest, MemoryOfALaunchInALoop) {
   EXPECT_EQ(counting.format(), 4u);
   EXPECT_NE(counting.buffers(first).arena_offset(), counting.buffers(second).arena_offset());
   EXPECT_EQ(counting.arena_bytes(), 5 * 256);
+}
+
+// What a launch writes into a state is read from the same buffer.
+TEST(PlannerTest, StatesAreWrittenInPlace) {
+  Maker m;
+  const int x = m.Value(ValueKind::kInput, {64}, "x");
+  const int state = m.AsState(m.Launch(Op::kExp, {x}, {64}), "kv");
+  m.in.values[state].layout = "keys";
+  m.in.signature = "s1";
+  m.in.outputs = {{"y", m.Launch(Op::kTanh, {state}, {64})}};
+  const v1::Plan p = m.Make();
+  EXPECT_EQ(p.format(), 5u);
+  EXPECT_EQ(p.signature(), "s1");
+  EXPECT_EQ(p.buffers(state).kind(), v1::Buffer::STATE);
+  EXPECT_EQ(p.buffers(state).name(), "kv");
+  EXPECT_EQ(p.buffers(state).layout(), "keys");
+  ASSERT_EQ(p.run_size(), 2);
+  EXPECT_EQ(p.run(0).buffers(0), static_cast<uint32_t>(state));
+  EXPECT_EQ(p.run(1).buffers(1), static_cast<uint32_t>(state));
+  EXPECT_NE(PlanToText(p).find("state keys \"kv\" f32[64]"), std::string::npos) << PlanToText(p);
+  EXPECT_NE(PlanToText(p).find(", signature s1\n"), std::string::npos);
+  // No plan without states has a signature or the format.
+  m.in.values[state].kind = ValueKind::kComputed;
+  m.in.values[state].layout.clear();
+  EXPECT_EQ(m.Make().format(), 1u);
+  EXPECT_EQ(m.Make().signature(), "");
+}
+
+// A write from weights alone is no preparation.
+TEST(PlannerTest, StatesAreWrittenByRuns) {
+  Maker m;
+  const int w = m.Value(ValueKind::kParameter, {64}, "w");
+  const int state = m.AsState(m.Launch(Op::kExp, {w}, {64}), "kv");
+  m.in.outputs = {{"y", m.Launch(Op::kTanh, {state}, {64})}};
+  const v1::Plan p = m.Make();
+  EXPECT_EQ(p.prepare_size(), 0);
+  EXPECT_EQ(p.run_size(), 2);
+}
+
+TEST(PlannerTest, StatesAreNotCopied) {
+  Maker m;
+  const int x = m.Value(ValueKind::kInput, {64}, "x");
+  const int state = m.AsState(m.Launch(Op::kExp, {x}, {64}), "kv");
+  m.in.outputs = {{"y", state}};
+  const absl::Status output = MakePlan(m.in, Print).status();
+  EXPECT_EQ(output.code(), absl::StatusCode::kUnimplemented);
+  EXPECT_NE(std::string(output.message()).find("output \"y\" is the state \"kv\""),
+            std::string::npos)
+      << output;
+  // A reader ahead of the write would need a copy of what was there.
+  m.in.outputs = {{"y", m.Launch(Op::kTanh, {state}, {64})}};
+  std::swap(m.in.launches[0], m.in.launches[1]);
+  EXPECT_EQ(MakePlan(m.in, Print).status().code(), absl::StatusCode::kInternal);
 }
 
 // result[3 b, 64] = left[3 b, 35] * right[35, 64] + bias[64], by a library; b is its first size.

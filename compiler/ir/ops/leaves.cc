@@ -1,4 +1,5 @@
 // Leaves: Input, Parameter, StateRead, Constant, Iota, RandomBits.
+#include <string>
 
 #include "compiler/ir/graph/magnitude.h"
 #include "compiler/ir/ops/cutter.h"
