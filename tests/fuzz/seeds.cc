@@ -41,11 +41,11 @@ constexpr std::string_view kAttention = R"(graph "attention" {
 )";
 
 constexpr std::string_view kPaged = R"(graph "paged" {
-  dim t in [0, 8]
+  dim t in [0, 4]
   %0 = Input "q" : f32[t, 2, 4]
-  %1 = Parameter "k" : f32[48, 1, 4]
-  %2 = Parameter "v" : f32[48, 1, 3]
-  %3 = Input "table" : i32[2, 1]
+  %1 = Parameter "k" : f32[64, 1, 4]
+  %2 = Parameter "v" : f32[64, 1, 3]
+  %3 = Input "table" : i32[4, 1]
   %4 = Input "sequence" : i32[t]
   %5 = Input "position" : i32[t]
   %6 = Parameter "sink" : f32[2]
