@@ -3,7 +3,8 @@
 // rows. The sums go through scratch to the epilogue. Panels are packed ahead, packed in scratch, or
 // read in place. The scheme is that of packed register-tiled products (Goto and van de Geijn,
 // 2008), without a packed row operand: rows are read as broadcast scalars, so their layout matters
-// to the caches only, and then they are copied.
+// to the caches only, and then they are copied. Panels that are packed ahead may be wider than
+// tiles; then each part of one counts as a panel.
 //
 // If the column operand is contiguous along the sums, tiles of dot products read both operands in
 // vectors along the sums.
@@ -77,6 +78,7 @@ class ContractLowering {
         lanes_(b.LanesFor(DTypeBytes(accumulator_))),
         vectors_(s_.columns == ColumnAccess::kDots ? 1 : s_.nv),
         width_(lanes_ * vectors_),
+        parts_(s_.panel > 0 ? s_.panel / s_.nv : 1),
         tile_vectors_(vectors_),
         m_(roles_.SizeOf(roles_.rows)),
         n_(roles_.SizeOf(roles_.columns)),
@@ -119,6 +121,8 @@ class ContractLowering {
   void ClearVectors(const Expr& n0, int end, const Piece& k);
   void Tile(const Expr& panel, const Expr& m0, int rows, const Piece& k);
   Var ColumnVector(const Expr& panel, int vector, const Expr& k, const Piece& piece);
+  // Sets where in the packed operand the tile's panel is.
+  void FindPacked(const Expr& panel);
   void DotPanel(const Expr& panel);
   void DotTile(const Expr& n0, const Expr& first, int columns, const Expr& m0, int rows);
   // Computes the epilogue of the panel's columns in rows [begin, end), whose sums are in scratch.
@@ -164,6 +168,7 @@ class ContractLowering {
   int lanes_;
   int vectors_;           // of a panel
   int width_;             // of a panel, in elements
+  int parts_;             // panels in one that is packed ahead
   int tile_vectors_;      // vectors of the current panel
   int full_vectors_ = 0;  // vectors among them known to have all their columns
   bool split_ = false;    // whole panels get code of their own
@@ -176,12 +181,18 @@ class ContractLowering {
   Coordinates batch_;
   Expr m_begin_, m_end_;
   Expr first_, last_;  // the item's panels
+  // kAhead: the stored panel that the tile reads, and its first column in there.
+  Expr packed_panel_, packed_column_;
   int sums_ = -1, pack_ = -1, rows_ = -1;
   int64_t row_stride_ = 0;  // distance of the copied rows
   absl::Status status_;
 };
 
 absl::Status ContractLowering::Lower() {
+  if (s_.panel % s_.nv != 0) {
+    return absl::InternalError(
+        absl::StrCat("contraction: tiles of ", s_.nv, " vectors do not walk panels of ", s_.panel));
+  }
   RETURN_IF_ERROR(b_.CheckEpilogue());
   e_.bounds().Set(kir::kLane, 0, lanes_ - 1);
   const bool dots = s_.columns == ColumnAccess::kDots;
@@ -366,13 +377,21 @@ void ContractLowering::ClearVectors(const Expr& n0, int end, const Piece& piece)
                lanes_);
 }
 
+void ContractLowering::FindPacked(const Expr& panel) {
+  packed_panel_ = panel;
+  packed_column_ = 0;
+  if (parts_ == 1) return;
+  packed_panel_ = e_.Coordinate(FloorDiv(panel, parts_), CeilDiv(n_, parts_ * width_));
+  packed_column_ = e_.Coordinate(Mod(panel, parts_), parts_) * width_;
+}
+
 Var ContractLowering::ColumnVector(const Expr& panel, int v, const Expr& k, const Piece& piece) {
   if (s_.columns == ColumnAccess::kPack) {
     return e_.Load(pack_, PackIndex(k - piece.begin, v * lanes_), lanes_, {});
   }
   if (s_.columns == ColumnAccess::kAhead) {
     Coordinates c = batch_;
-    c.insert(c.end(), {panel, k, v * lanes_ + e_.Lane(lanes_)});
+    c.insert(c.end(), {packed_panel_, k, packed_column_ + v * lanes_ + e_.Lane(lanes_)});
     Var value = e_.Load(b_.at.BufferOf(b_.choice.packed, false), b_.at.Offset(b_.choice.packed, c),
                         lanes_, {});
     return e_.Cast(value, accumulator_);
@@ -393,6 +412,7 @@ Var ContractLowering::ColumnVector(const Expr& panel, int v, const Expr& k, cons
 void ContractLowering::Tile(const Expr& panel, const Expr& m0, int rows, const Piece& piece) {
   PointLowering::Context context(&b_.at, 1, std::nullopt);
   NodeId row_operand = node_.inputs[roles_.row_operand];
+  if (s_.columns == ColumnAccess::kAhead) FindPacked(panel);
   kir::Mask later;  // true if sums of an earlier piece exist
   if (blocked_) {
     Var zero = e_.Const(Scalar::Signed(DType::kI64, 0));

@@ -33,22 +33,24 @@ absl::StatusOr<CheckedPlan> BuildPlain(const Graph& graph, const v1::Target& tar
   return BuildFrom(graph, prepared, target, kPlain);
 }
 
-absl::StatusOr<CheckedPlan> BuildFused(const Graph& graph, const v1::Target& target) {
+absl::StatusOr<CheckedPlan> BuildFused(const Graph& graph, const v1::Target& target,
+                                       FusionRules rules) {
   ASSIGN_OR_RETURN(Prepared prepared, Prepare(graph));
-  absl::StatusOr<CheckedPlan> plan = BuildFrom(graph, prepared, target, {});
+  absl::StatusOr<CheckedPlan> plan = BuildFrom(graph, prepared, target, rules);
   if (!absl::IsInternal(plan.status())) return plan;
-  return BuildFrom(graph, prepared, target, {.epilogues = false});
+  rules.epilogues = false;
+  return BuildFrom(graph, prepared, target, rules);
 }
 
 }  // namespace
 
 absl::StatusOr<CheckedPlan> BuildCheckedBaselinePlan(const Graph& graph, const v1::Target& target,
-                                                     bool plain) {
+                                                     bool plain, const FusionRules& rules) {
   const BoundsMemory memory;
   const RememberBounds remember(memory);
   absl::Status fused;
   if (!plain) {
-    absl::StatusOr<CheckedPlan> plan = BuildFused(graph, target);
+    absl::StatusOr<CheckedPlan> plan = BuildFused(graph, target, rules);
     if (!absl::IsInternal(plan.status())) return plan;
     fused = plan.status();
   }
@@ -59,8 +61,10 @@ absl::StatusOr<CheckedPlan> BuildCheckedBaselinePlan(const Graph& graph, const v
       absl::StrCat("no kernel can be made of ", (fused.ok() ? plan.status() : fused).message()));
 }
 
-absl::StatusOr<v1::Plan> BuildBaselinePlan(const Graph& graph, const v1::Target& target) {
-  ASSIGN_OR_RETURN(CheckedPlan checked, BuildCheckedBaselinePlan(graph, target));
+absl::StatusOr<v1::Plan> BuildBaselinePlan(const Graph& graph, const v1::Target& target,
+                                           const FusionRules& rules) {
+  ASSIGN_OR_RETURN(CheckedPlan checked,
+                   BuildCheckedBaselinePlan(graph, target, /*plain=*/false, rules));
   return std::move(checked.plan);
 }
 

@@ -26,7 +26,9 @@ inline constexpr int kPipelineVersion = 2;
 
 // Returns the plan of the whole dim box, chosen by the cost model alone. UNIMPLEMENTED names the
 // node that no kernel can be made of, or the dtype the target cannot compute.
-absl::StatusOr<v1::Plan> BuildBaselinePlan(const Graph& graph, const v1::Target& target);
+// `rules`: the fusions it may have.
+absl::StatusOr<v1::Plan> BuildBaselinePlan(const Graph& graph, const v1::Target& target,
+                                           const FusionRules& rules = {});
 
 // A plan with a check for each of its distinct kernels.
 struct CheckedPlan {
@@ -36,8 +38,10 @@ struct CheckedPlan {
 };
 // `plain`: makes a slower plan in the simplest way, to serve when a kernel of the usual plan turns
 // out wrong. Without it, a graph that cannot be built the usual way is built plain at once.
+// `rules`: the fusions of a plan that is not plain.
 absl::StatusOr<CheckedPlan> BuildCheckedBaselinePlan(const Graph& graph, const v1::Target& target,
-                                                     bool plain = false);
+                                                     bool plain = false,
+                                                     const FusionRules& rules = {});
 
 }  // namespace athanor
 

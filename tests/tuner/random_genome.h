@@ -44,7 +44,7 @@ inline absl::StatusOr<std::vector<std::unique_ptr<RegionForms>>> SmallForms(
 inline ScheduledGraph RandomGenome(const Graph& graph, const v1::Target& target,
                                    std::mt19937_64& random, std::string* about) {
   const auto one_of = [&](const auto& all) -> const auto& { return all[random() % all.size()]; };
-  Fusion fusion;
+  Fusion fusion{{}, {.one_panel = random() % 2 == 0}};
   for (int change = static_cast<int>(random() % 4); change > 0; --change) {
     const auto flips = FusionFlips(graph, ChooseKernels(graph, target, fusion));
     if (flips.empty()) break;

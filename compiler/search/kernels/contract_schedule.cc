@@ -116,16 +116,24 @@ void ReadDots(const Sizes& sizes, const v1::Target& target, PanelSchedule* s) {
   s->panels_per_item = std::clamp<int64_t>(panels / items, 1, 64);
 }
 
-// Reports whether panels of four vectors leave next to nothing of the last one empty and items of
-// `rows` rows give each thread several. Such panels have a register tile of 6 x 4, which broadcasts
-// half as many values as one of 12 x 2 for as many multiply-adds.
+constexpr int kWidePanel = 4;  // vectors
+
+// Reports whether wide panels leave next to nothing of the last one empty.
+bool FillsWidePanels(int64_t columns, int64_t lanes) {
+  const int64_t width = kWidePanel * lanes;
+  return ((columns + width - 1) / width * width - columns) * 16 <= columns;
+}
+
+// Reports whether columns fill wide panels and items of `rows` rows give each thread several. Such
+// panels have a register tile of 6 x 4, which broadcasts half as many values as one of 12 x 2 for
+// as many multiply-adds.
 bool FillsWidePanels(const Sizes& sizes, int64_t rows, const v1::Target& target) {
   if (!sizes.exact_n || *sizes.n <= 0) return false;
-  const int64_t width = 4 * sizes.lanes;
+  const int64_t width = kWidePanel * sizes.lanes;
   const int64_t panels = (*sizes.n + width - 1) / width;
   const int64_t enough = int64_t{4} * std::max(1, target.threads());
   const int64_t blocks = sizes.m ? (*sizes.m + rows - 1) / rows : enough;
-  return (panels * width - *sizes.n) * 16 <= *sizes.n && panels * blocks >= enough;
+  return FillsWidePanels(*sizes.n, sizes.lanes) && panels * blocks >= enough;
 }
 
 // Blocks for panels of windows, and of images by a weight. Packing is paid once per block of rows,
@@ -313,7 +321,7 @@ std::optional<ContractSchedule> ScheduleContract(const Graph& graph, NodeId id,
   const int64_t wide_tiles = ahead ? 8 : 80;
   if (many_registers && FillsWidePanels(sizes, kWideRows * wide_tiles, target)) {
     s.mr = kWideRows;
-    s.nv = 4;
+    s.nv = kWidePanel;
     tiles = wide_tiles;
   }
   s.rows_per_item = s.mr * tiles;
@@ -531,10 +539,15 @@ std::optional<int64_t> RowsLeft(std::optional<int64_t> m, const PanelSchedule& s
   return *m % schedule.mr;
 }
 
+int SharedPanel(int64_t columns, int64_t lanes) {
+  if (columns <= lanes) return 1;
+  return FillsWidePanels(columns, lanes) ? kWidePanel : 2;
+}
+
 int PanelWidth(const Graph& graph, NodeId node, const PanelSchedule& schedule,
                const v1::Target& target, int team) {
   const int bytes = DTypeBytes(AccumulatorOf(graph.node(node).type.dtype));
-  return LanesOf(target, bytes, team) * schedule.nv;
+  return LanesOf(target, bytes, team) * (schedule.panel > 0 ? schedule.panel : schedule.nv);
 }
 
 int ContractTeam(const Graph& graph, NodeId node, const ContractSchedule& schedule,

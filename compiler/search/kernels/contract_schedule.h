@@ -111,7 +111,13 @@ std::vector<TileSchedule> TileSchedules(const Graph& graph, NodeId node, bool sw
                                         const v1::Target& target,
                                         const std::vector<bool>* has_memory = nullptr);
 
-// Returns the elements per panel: nv vectors of the accumulator's dtype, or of a team's lanes.
+// Returns how many vectors wide the panels of a weight of `columns` columns are if all tiles share
+// one copy of it: four if they leave next to nothing of the last one empty, else two, or the only
+// one. Whatever the rule of thumb makes nv on a CPU divides it.
+int SharedPanel(int64_t columns, int64_t lanes);
+
+// Returns the elements per stored panel: its vectors are of the accumulator's dtype, or of a team's
+// lanes.
 int PanelWidth(const Graph& graph, NodeId node, const PanelSchedule& schedule,
                const v1::Target& target, int team = 1);
 

@@ -270,6 +270,60 @@ TEST(ScheduleContractTest, FewPanelsShareTheirRows) {
   EXPECT_LE(few.panels_per_item * few.nv * 16, 256);
 }
 
+TEST(ScheduleContractTest, SharedPanelsAreWideWhereColumnsFillThem) {
+  EXPECT_EQ(SharedPanel(0, 16), 1);
+  EXPECT_EQ(SharedPanel(1, 16), 1);
+  EXPECT_EQ(SharedPanel(16, 16), 1);
+  EXPECT_EQ(SharedPanel(17, 16), 2);
+  EXPECT_EQ(SharedPanel(59, 16), 2);  // 5 of 64 columns would stay empty
+  EXPECT_EQ(SharedPanel(61, 16), 4);
+  EXPECT_EQ(SharedPanel(65, 16), 2);
+  EXPECT_EQ(SharedPanel(192, 16), 4);
+  EXPECT_EQ(SharedPanel(49152, 8), 4);
+}
+
+// Returns the schedules that the rule of thumb has for `rows` rows by a weight of `columns` columns
+// in shared panels, the usual one first.
+std::vector<PanelSchedule> SharedPanelsOf(const std::string& rows, int64_t columns,
+                                          const v1::Target& target) {
+  const Graph g = *ParseGraph(
+      absl::StrCat("graph \"\" { dim b in [1, 300]\n", " %0 = Input \"x\" : f32[", rows, ", 40]",
+                   " %1 = Parameter \"w\" : f32[40, ", columns, "]",
+                   " %2 = Contract(%0, %1) {spec=\"mk,kn->mn\"}", " output \"y\" = %2 }"));
+  const Genome genome = ChooseKernels(g, target, {.rules = {.one_panel = true}});
+  const KernelTask task = CutTask(g, MemoryOf(g, genome), WeightsOf(g), genome.kernels.back());
+  std::vector<PanelSchedule> all = {std::get<PanelSchedule>(task.choice.contract)};
+  for (const KernelChoice& c : Schedules(task, target)) {
+    all.push_back(std::get<PanelSchedule>(c.contract));
+  }
+  return all;
+}
+
+// Whatever the rows: the rule of thumb's schedule and all that a search may take instead walk one
+// packed copy of a weight. A single column is no panel: the rows are in the lanes.
+TEST(ScheduleContractTest, AllTilesWalkSharedPanels) {
+  v1::Target few = Target(32, 16), many = Target(64, 32), scalar = Target(1, 32);
+  few.set_threads(2);
+  many.set_threads(2);
+  for (const v1::Target& target : {few, many, scalar}) {
+    std::set<int> tiles;
+    for (const int64_t columns : {2, 7, 16, 17, 33, 61, 64, 97, 128, 192, 1000}) {
+      const int want = SharedPanel(columns, std::max(1, target.vector_bytes() / 4));
+      for (const char* rows : {"1", "2", "b", "512"}) {
+        const std::vector<PanelSchedule> all = SharedPanelsOf(rows, columns, target);
+        EXPECT_EQ(all[0].columns, ColumnAccess::kAhead) << rows << " " << columns;
+        for (const PanelSchedule& s : all) {
+          const bool ahead = s.columns == ColumnAccess::kAhead;
+          ASSERT_EQ(s.panel, ahead ? want : 0) << rows << " " << columns << " nv=" << s.nv;
+          ASSERT_EQ(s.panel % s.nv, 0) << rows << " " << columns;
+          if (ahead) tiles.insert(s.nv);
+        }
+      }
+    }
+    EXPECT_EQ(tiles, (std::set<int>{1, 2, 4}));
+  }
+}
+
 // On a target without vectors a panel of nv vectors has nv columns, of any dtype, and each schedule
 // has a cost.
 TEST(ScheduleContractTest, VectorsOfOneLane) {

@@ -12,6 +12,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "compiler/search/kernels/access.h"
+#include "compiler/search/kernels/contract_roles.h"
 #include "compiler/search/kernels/contract_schedule.h"
 #include "compiler/search/kernels/extents.h"
 #include "compiler/search/kernels/repeats.h"
@@ -96,6 +97,7 @@ class Grouping {
   bool ReadsWithDivision(NodeId n) const;
   FusionMemo::Reduction ReductionIn(NodeId root, NodeId n) const;
   std::optional<ContractSchedule> ScheduleOf(NodeId n) const;
+  std::optional<ContractSchedule> UsualScheduleOf(NodeId n) const;
   // Keys of the memo: Between for the nodes from root to node, AppendViews for views below a node.
   std::string Between(NodeId root, NodeId n);
   void AppendViews(NodeId n, std::string* key) const;
@@ -176,6 +178,17 @@ void Grouping::AppendViews(NodeId n, std::string* key) const {
 }
 
 std::optional<ContractSchedule> Grouping::ScheduleOf(NodeId n) const {
+  std::optional<ContractSchedule> schedule = UsualScheduleOf(n);
+  if (!schedule || !fusion_.rules.one_panel || HasTeams(target_)) return schedule;
+  auto* panels = std::get_if<PanelSchedule>(&*schedule);
+  if (panels == nullptr || panels->columns != ColumnAccess::kAhead) return schedule;
+  const ContractRoles roles = FindContractRoles(graph_, node(n), panels->swap);
+  const int bytes = DTypeBytes(AccumulatorOf(node(n).type.dtype));
+  panels->panel = SharedPanel(*roles.SizeOf(roles.columns).constant(), LanesOf(target_, bytes));
+  return schedule;
+}
+
+std::optional<ContractSchedule> Grouping::UsualScheduleOf(NodeId n) const {
   const auto find = [&] {
     return ScheduleContract(graph_, n, is_weight_, target_, &cast_has_memory_);
   };

@@ -35,6 +35,9 @@ struct FusionRules {
   bool epilogues = true;  // of the users of a contraction or attention, before it writes its result
   bool again = true;      // of a cheap value into each of several kernels that use it
   bool tiles = true;      // contractions by register tiles; else element by element
+  // CPUs: panels of a weight are as wide as it alone says (SharedPanel), so that plans for other
+  // sizes share one copy of it; else as wide as tiles.
+  bool one_panel = false;
 
   bool operator==(const FusionRules&) const = default;
 };

@@ -37,10 +37,10 @@ const char* ColumnsText(ColumnAccess columns) {
 const char* SwapText(bool swap) { return swap ? " swap" : ""; }
 
 std::string ContractText(const PanelSchedule& s) {
-  return absl::StrCat("mr=", s.mr, " nv=", s.nv, " rows=", s.rows_per_item,
-                      " panels=", s.panels_per_item, " kc=", s.kc, SwapText(s.swap),
-                      ColumnsText(s.columns), s.copy_rows ? " copy" : "",
-                      s.prefetch ? " prefetch" : "");
+  return absl::StrCat(
+      "mr=", s.mr, " nv=", s.nv, s.panel > 0 ? absl::StrCat(" panel=", s.panel) : "",
+      " rows=", s.rows_per_item, " panels=", s.panels_per_item, " kc=", s.kc, SwapText(s.swap),
+      ColumnsText(s.columns), s.copy_rows ? " copy" : "", s.prefetch ? " prefetch" : "");
 }
 
 std::string ContractText(const TileSchedule& s) {

@@ -44,6 +44,9 @@ struct PanelSchedule {
   bool swap = false;
   int mr = 12;
   int nv = 2;
+  // kAhead: vectors of a panel as `prepare` stores it, of which tiles take nv at a time; a multiple
+  // of nv. 0: nv. The sums do not depend on it.
+  int panel = 0;
   int64_t rows_per_item = 96;  // rows of the result one work item computes, a multiple of mr
   // Panels that one work item computes. A panel is nv vectors of columns; for kDots, one vector.
   int64_t panels_per_item = 1;

@@ -30,6 +30,11 @@ class ScheduleReader {
     if (stages_ != 1 && !tensor) return "stages= needs tensor: other contractions have one stage";
     if (split_ != 1 && !tile) return "split= needs staged or tensor: only tiles share their sums";
     const PanelSchedule& p = panels_;
+    if (p.panel > 0 && (p.columns != ColumnAccess::kAhead || p.panel % p.nv != 0)) {
+      return absl::StrCat("panel=", p.panel,
+                          " needs ahead and a multiple of nv: panels are stored by `prepare`, and "
+                          "tiles walk whole parts of them");
+    }
     if (tile) {
       choice_.contract = TileSchedule{.swap = p.swap,
                                       .mr = p.mr,
@@ -78,6 +83,7 @@ class ScheduleReader {
     const bool attention = choice_.kind == KernelKind::kAttention;
     const std::pair<absl::string_view, int*> small[] = {{"mr", attention ? &a.mr : &c.mr},
                                                         {"nv", attention ? &a.nv : &c.nv},
+                                                        {"panel", &c.panel},
                                                         {"stages", &stages_},
                                                         {"split", &split_},
                                                         {"unroll", &w.unroll}};

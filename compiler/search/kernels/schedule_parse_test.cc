@@ -1,6 +1,7 @@
 // Tests that every schedule's text parses back, and that other texts are refused.
 #include <map>
 #include <string>
+#include <variant>
 
 #include "absl/strings/str_cat.h"
 #include "compiler/search/kernels/fusion.h"
@@ -18,9 +19,9 @@ v1::Target WithLibrary() {
 }
 
 // Parses the texts of all schedules of the graph's kernels; returns their numbers by kind.
-std::map<KernelKind, int> ReadBackAll(const std::string& body) {
+std::map<KernelKind, int> ReadBackAll(const std::string& body, const FusionRules& rules) {
   const Graph graph = Parse(body);
-  const Genome genome = ChooseKernels(graph, WithLibrary());
+  const Genome genome = ChooseKernels(graph, WithLibrary(), {.rules = rules});
   std::map<KernelKind, int> kinds;
   for (const KernelChoice& kernel : genome.kernels) {
     const KernelTask task = CutTask(graph, MemoryOf(graph, genome), WeightsOf(graph), kernel);
@@ -73,7 +74,11 @@ TEST(ScheduleParseTest, ReadsEverySchedule) {
               %3 = Scatter(%0, %1, %2) {axis=0, mode="add"} output "y" = %3)",
            R"(%0 = Input "x" : f32[b, 256] %1 = TopK(%0) {axis=1, k=shape[3]} output "y" = %1)",
        }) {
-    for (const auto& [kind, count] : ReadBackAll(body)) all[kind] += count;
+    for (const bool one_panel : {false, true}) {
+      for (const auto& [kind, count] : ReadBackAll(body, {.one_panel = one_panel})) {
+        all[kind] += count;
+      }
+    }
   }
   for (const KernelKind kind :
        {KernelKind::kMap, KernelKind::kRow, KernelKind::kPoint, KernelKind::kContract,
@@ -81,6 +86,14 @@ TEST(ScheduleParseTest, ReadsEverySchedule) {
     EXPECT_GT(all[kind], 0) << "no schedule of kind " << static_cast<int>(kind);
   }
   EXPECT_GT(all[KernelKind::kContract], 1000);
+}
+
+TEST(ScheduleParseTest, PanelsAreNamedWhereTheyAreNotTheTiles) {
+  const std::string text = "contract mr=12 nv=2 panel=4 rows=96 panels=1 kc=512 ahead";
+  const absl::StatusOr<KernelChoice> read = ParseSchedule(text);
+  ASSERT_TRUE(read.ok()) << read.status();
+  EXPECT_EQ(std::get<PanelSchedule>(read->contract).panel, 4);
+  EXPECT_EQ(ScheduleText(*read), text);
 }
 
 TEST(ScheduleParseTest, ReadsTeams) {
@@ -127,6 +140,11 @@ TEST(ScheduleParseTest, RefusesWhatIsNone) {
            absl::StrCat(good, " unroll=2"),
            absl::StrCat(good, " nv=2"),
            std::string("contract mr=12 nv=2 rows=96 panels=1"),
+           std::string("contract mr=12 nv=2 panel=0 rows=96 panels=1 kc=512 ahead"),
+           std::string("contract mr=12 nv=2 panel=3 rows=96 panels=1 kc=512 ahead"),
+           std::string("contract mr=12 nv=2 panel=1 rows=96 panels=1 kc=512 ahead"),
+           std::string("contract mr=12 nv=2 panel=4 rows=96 panels=1 kc=512"),
+           std::string("contract mr=12 nv=2 panel=4 rows=96 panels=1 kc=512 in_place"),
            std::string("contract nv=2 mr=12 rows=96 panels=1 kc=512"),
            std::string("contract mr=0 nv=2 rows=96 panels=1 kc=512"),
            std::string("contract mr=-12 nv=2 rows=96 panels=1 kc=512"),

@@ -104,9 +104,16 @@ struct Contraction {
   int64_t m, n, k;
   int lanes;
   bool weight;            // the column operand can be packed ahead
+  int panel;              // vectors of such a panel; 0: those of a tile
   bool columns_in_place;  // it is contiguous along the columns
   bool sums_in_place;     // both operands are contiguous along the sums
 };
+
+// Reports whether tiles walk panels whose width is not theirs to choose.
+bool SharesPanels(const KernelChoice& choice) {
+  const auto* panels = std::get_if<PanelSchedule>(&choice.contract);
+  return panels != nullptr && panels->panel > 0;
+}
 
 Contraction Describe(const KernelTask& task, bool swap, const v1::Target& target,
                      const std::vector<bool>& weights, int team) {
@@ -115,11 +122,14 @@ Contraction Describe(const KernelTask& task, bool swap, const v1::Target& target
   auto contiguous = [&](int side, const std::string& group) {
     return IsContiguous(task.graph, node, roles, side, group);
   };
+  const int64_t n = MaximumOf(task.graph, roles.SizeOf(roles.columns));
+  const int lanes = LanesOf(target, DTypeBytes(AccumulatorOf(node.type.dtype)), team);
   return {.m = MaximumOf(task.graph, roles.SizeOf(roles.rows)),
-          .n = MaximumOf(task.graph, roles.SizeOf(roles.columns)),
+          .n = n,
           .k = MaximumOf(task.graph, roles.SizeOf(roles.sums)),
-          .lanes = LanesOf(target, DTypeBytes(AccumulatorOf(node.type.dtype)), team),
+          .lanes = lanes,
           .weight = weights[node.inputs[roles.column_operand]],
+          .panel = SharesPanels(task.choice) ? SharedPanel(n, lanes) : 0,
           .columns_in_place = contiguous(roles.column_operand, roles.columns),
           .sums_in_place = contiguous(roles.column_operand, roles.sums) &&
                            contiguous(roles.row_operand, roles.sums)};
@@ -147,7 +157,8 @@ void AddPanels(const Contraction& c, const Tile& tile, const v1::Target& target,
           if (!copy && panels > 8) continue;
           all->push_back(s);
           s.columns = ColumnAccess::kAhead;
-          if (c.weight) all->push_back(s);
+          s.panel = c.panel;
+          if (c.weight && s.panel % s.nv == 0) all->push_back(s);
         }
       }
     }
