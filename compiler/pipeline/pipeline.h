@@ -22,7 +22,7 @@ namespace athanor {
 
 // Version of what the stages mean. It is part of every cached plan's key, and is raised when equal
 // keys would no longer give equal plans.
-inline constexpr int kPipelineVersion = 2;
+inline constexpr int kPipelineVersion = 3;
 
 // Returns the plan of the whole dim box, chosen by the cost model alone. UNIMPLEMENTED names the
 // node that no kernel can be made of, or the dtype the target cannot compute.

@@ -81,6 +81,7 @@ class Assembly {
       : scheduled_(scheduled),
         graph_(scheduled.graph),
         memory_(MemoryOf(scheduled.graph, scheduled.genome)),
+        behind_panels_(MemoryBehindPanels(scheduled.graph, scheduled.genome)),
         weights_(WeightsOf(scheduled.graph)),
         whole_(*whole),
         value_of_(std::move(given)),
@@ -127,8 +128,12 @@ class Assembly {
   }
   int AddOf(ValueKind kind, const TensorType& type) { return Add({kind, type, "", {}}); }
 
+  const std::vector<bool>& MemoryFor(const KernelChoice& choice) const {
+    return choice.packed >= 0 ? behind_panels_ : memory_;
+  }
+
   absl::Status AddKernel(const KernelChoice& choice) {
-    KernelTask task = CutTask(graph_, memory_, weights_, choice);
+    KernelTask task = CutTask(graph_, MemoryFor(choice), weights_, choice);
     const std::string key = absl::StrCat(task.key, " ", ScheduleText(choice));
     auto known = whole_.lowered.find(key);
     if (known == whole_.lowered.end()) {
@@ -145,9 +150,10 @@ class Assembly {
   }
 
   void AddLaunch(const KernelChoice& choice, const LoweredKernel& lowered) {
+    const std::vector<bool>& memory = MemoryFor(choice);
     PlanLaunch launch{
-        lowered.kernel, {}, Label(graph_, choice), Flops(graph_, memory_, choice.root), 0};
-    const std::vector<Expr> moved = MovedElements(graph_, memory_, choice.root);
+        lowered.kernel, {}, Label(graph_, choice), Flops(graph_, memory, choice.root), 0};
+    const std::vector<Expr> moved = MovedElements(graph_, memory, choice.root);
     for (size_t b = 0; b < lowered.buffers.size(); ++b) {
       const NodeId n = lowered.buffers[b];
       if (n < 0) {
@@ -181,7 +187,7 @@ class Assembly {
 
   const ScheduledGraph& scheduled_;
   const Graph& graph_;
-  const std::vector<bool> memory_, weights_;
+  const std::vector<bool> memory_, behind_panels_, weights_;
   Whole& whole_;
   std::map<NodeId, int> value_of_;
   const bool inside_;

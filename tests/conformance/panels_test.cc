@@ -11,6 +11,7 @@
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "compiler/pipeline/pipeline.h"
 #include "compiler/search/kernels/fusion.h"
 #include "compiler/search/kernels/space.h"
@@ -81,6 +82,141 @@ TEST(PanelsTest, BitsAreThoseOfPanelsLikeTiles) {
       EXPECT_TRUE((*y)[0].bytes == (*same)[0].bytes) << rows << " rows";
     }
   }
+}
+
+struct Stored {
+  const char* name;
+  std::vector<const char*> parameters;  // types
+  std::vector<const char*> weight;      // the nodes behind; the last one is f32[83, 64]
+};
+
+// Weights that are stored otherwise than they are multiplied are packed from what is stored, in one
+// step.
+TEST(PanelsTest, PacksComputeStoredWeights) {
+  const Stored all[] = {
+      {"f16", {"f16[83, 64]"}, {"Cast(%1) {dtype=f32}"}},
+      {"bf16, transposed",
+       {"bf16[64, 83]"},
+       {"Cast(%1) {dtype=f32}", "IndexMap(%2) {map=map[83, 64]($1, $0)}"}},
+      {"bytes by row", {"i8[83, 64]", "f32[83]"}, {"Dequantize(%1, %2) {axis=0, dtype=f32}"}},
+      {"four bits by block",
+       {"u8[83, 32]", "f32[83, 2]", "u8[83, 2]"},
+       {"Dequantize(%1, %2, %3) {axis=1, bits=4, block=32, dtype=f32}"}},
+      {"padded",
+       {"f16[80, 61]"},
+       {"Cast(%1) {dtype=f32}", "IndexMap(%2) {fill=f32[] {2}, map=map[83, 64]($0 - 2, $1)}"}},
+  };
+  std::mt19937 rng(5);
+  for (const Stored& stored : all) {
+    SCOPED_TRACE(stored.name);
+    std::string text = "graph \"\" { dim b in [0, 300] %0 = Input \"x\" : f32[b, 64]\n";
+    int last = 0;
+    for (const char* type : stored.parameters) {
+      ++last;
+      absl::StrAppend(&text, "%", last, " = Parameter \"w", last, "\" : ", type, "\n");
+    }
+    for (const char* node : stored.weight) absl::StrAppend(&text, "%", ++last, " = ", node, "\n");
+    absl::StrAppend(&text, "%", last + 1, " = Contract(%0, %", last,
+                    ") {spec=\"bk,nk->bn\"} output \"y\" = %", last + 1, " }");
+    const absl::StatusOr<Graph> graph = ParseGraph(text);
+    ASSERT_TRUE(graph.ok()) << graph.status();
+    std::vector<Tensor> parameters;
+    for (const NodeId n : graph->ParameterIds()) {
+      const TensorType& type = graph->node(n).type;
+      std::vector<int64_t> shape;
+      for (const Expr& e : type.shape) shape.push_back(*e.constant());
+      parameters.push_back(RandomTensor(type.dtype, shape, rng));
+    }
+    if (DTypeBytes(parameters[0].dtype) == 1) {  // all bits of what is packed in bytes
+      for (auto& byte : parameters[0].bytes) byte = static_cast<uint8_t>(rng());
+    }
+    for (const v1::Target& target : TestTargets()) {
+      auto compiled = Compile(*graph, parameters, target);
+      ASSERT_TRUE(compiled.ok()) << compiled.status();
+      if (target.device() == "cpu") EXPECT_EQ(compiled->plan().prepare_size(), 1);
+    }
+    for (const int64_t rows : {1, 5, 67}) {
+      ExpectMatchesReference(*graph, {RandomTensor(DType::kF32, {rows, 64}, rng)}, parameters,
+                             /*slack=*/10);
+    }
+  }
+}
+
+// Draws a product by a weight that a chain of ops makes of what is stored, as text, and adds the
+// stored tensors. At times another output reads a value of the chain.
+std::string ChainText(std::mt19937& rng, std::vector<Tensor>* parameters) {
+  constexpr DType kStored[] = {DType::kU8,   DType::kI8,  DType::kI32,
+                               DType::kBF16, DType::kF16, DType::kF32};
+  std::string text = "graph \"\" { dim b in [0, 300] %0 = Input \"x\" : f32[b, 37]\n";
+  int last = 0;
+  const auto add = [&](const auto&... parts) {
+    absl::StrAppend(&text, "%", ++last, " = ", parts..., "\n");
+    return absl::StrCat("%", last);
+  };
+  const auto stored = [&](DType type, std::vector<int64_t> shape) {
+    parameters->push_back(RandomTensor(type, shape, rng));
+    return add("Parameter \"w", parameters->size(), "\" : ", std::string(DTypeName(type)), "[",
+               absl::StrJoin(shape, ", "), "]");
+  };
+  int64_t rows = 1 + static_cast<int64_t>(rng() % 90), columns = 37;
+  bool turned = false;  // the sums are its rows
+  std::string w = stored(kStored[rng() % std::size(kStored)], {rows, columns});
+  w = add("Cast(", w, ") {dtype=f32}");
+  std::vector<std::string> values = {w};
+  for (int left = static_cast<int>(rng() % 7); left > 0; --left) {
+    const auto map = [&](const std::string& of, const char* fill, auto... at) {
+      return add("IndexMap(", of, ") {", fill, "map=map[", rows, ", ", columns, "](", at..., ")}");
+    };
+    switch (rng() % 7) {
+      case 0:
+        w = add("Add(", w, ", ", w, ")");
+        break;
+      case 1:
+        w = add("Mul(", w, ", ", map(stored(DType::kF32, {rows}), "", "$0"), ")");
+        break;
+      case 2:
+        w = map(w, "", "$0, ", columns - 1, " - $1");
+        break;
+      case 3:
+        (turned ? columns : rows) += 3;
+        w = map(w, "fill=f32[] {0.5}, ", turned ? "$0, $1 - 1" : "$0 - 1, $1");
+        break;
+      case 4:
+        w = add("Round(", w, ")");
+        break;
+      case 5:
+        w = add("Cast(", add("Cast(", w, ") {dtype=f16}"), ") {dtype=f32}");
+        break;
+      default:
+        turned = !turned;
+        std::swap(rows, columns);
+        w = map(w, "", "$1, $0");
+        break;
+    }
+    values.push_back(w);
+  }
+  const std::string y = add("Contract(%0, ", w, ") {spec=\"bk,", turned ? "kn" : "nk", "->bn\"}");
+  absl::StrAppend(&text, "output \"y\" = ", y);
+  if (rng() % 3 == 0) absl::StrAppend(&text, " output \"z\" = ", values[rng() % values.size()]);
+  return absl::StrCat(text, " }");
+}
+
+TEST(PanelsTest, PacksComputeRandomChains) {
+  std::mt19937 rng(8);
+  int alone = 0;
+  for (int i = 0; i < 24 && !HasFailure(); ++i) {
+    std::vector<Tensor> parameters;
+    const std::string text = ChainText(rng, &parameters);
+    SCOPED_TRACE(text);
+    const absl::StatusOr<Graph> graph = ParseGraph(text);
+    ASSERT_TRUE(graph.ok()) << graph.status();
+    const auto compiled = Compile(*graph, parameters);
+    ASSERT_TRUE(compiled.ok()) << compiled.status();
+    if (compiled->plan().prepare_size() == 1) ++alone;
+    ExpectMatchesReference(*graph, {RandomTensor(DType::kF32, {5, 37}, rng)}, parameters,
+                           /*slack=*/10);
+  }
+  EXPECT_GE(alone, 6);
 }
 
 // A layer's products: of keys, whose columns are few for wide tiles in a box of one row; of what

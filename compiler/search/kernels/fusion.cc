@@ -33,9 +33,6 @@ bool IsAlone(Op op) {
          form == OpForm::kOrder;
 }
 
-// Lowering recurses through a kernel's nodes, and Clang's time grows with them.
-constexpr int kMaxKernelNodes = 200;
-
 // Rows computed side by side: their sums and what they read stay in 16 registers.
 constexpr int64_t kWindowRows = 4;
 
@@ -581,34 +578,6 @@ std::vector<bool> WeightsOf(const Graph& graph) {
         std::all_of(node.inputs.begin(), node.inputs.end(), [&](NodeId i) { return weights[i]; });
   }
   return weights;
-}
-
-void PackWeights(Graph* graph, Genome* genome, const v1::Target& target) {
-  std::vector<KernelChoice> kernels;
-  // Kernels that read an operand in the same panels share the packed node.
-  std::map<std::string, NodeId> packed;
-  for (KernelChoice k : genome->kernels) {
-    const auto* panels = std::get_if<PanelSchedule>(&k.contract);
-    if (k.kind == KernelKind::kContract && panels != nullptr &&
-        panels->columns == ColumnAccess::kAhead) {
-      const NodeId operand = graph->node(k.anchor).inputs[panels->swap ? 0 : 1];
-      const int width = PanelWidth(*graph, k.anchor, *panels, target, k.team);
-      const NodeId added = AddPackedOperand(graph, k.anchor, panels->swap, width);
-      std::string key = absl::StrCat(operand, " ", width);
-      for (const Expr& c : GetAttr<IndexMap>(graph->node(added).attrs, "map").coordinates) {
-        absl::StrAppend(&key, ";", c.ToString());
-      }
-      auto [it, is_new] = packed.emplace(key, added);
-      if (is_new) {
-        kernels.push_back({.root = added});
-      } else {
-        graph->nodes.pop_back();
-      }
-      k.packed = it->second;
-    }
-    kernels.push_back(k);
-  }
-  genome->kernels = std::move(kernels);
 }
 
 }  // namespace athanor

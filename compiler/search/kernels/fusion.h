@@ -23,6 +23,9 @@
 
 namespace athanor {
 
+// Lowering recurses through a kernel's nodes, and Clang's time grows with them.
+inline constexpr int kMaxKernelNodes = 200;
+
 enum class Fuse : uint8_t {
   kMemory,  // computed once, by a kernel of its own
   kInline,  // computed in every kernel that uses it
@@ -84,8 +87,14 @@ std::vector<std::pair<NodeId, Fuse>> FusionFlips(const Graph& graph, const Genom
 std::vector<bool> WeightsOf(const Graph& graph);
 
 // Adds to the graph the packed layouts that contractions read (kAhead), equal ones once, and to the
-// genome the kernels that compute them, before the first kernel that reads them.
+// genome the kernels that compute them, before the first kernel that reads them. Removes kernels of
+// weights that only packs read, such as casts and dequantisation of what is stored: the packs
+// compute them, so that no copy but the packed one is made.
 void PackWeights(Graph* graph, Genome* genome, const v1::Target& target);
+
+// Returns MemoryOf(graph, genome) as a kernel sees it that reads packed panels, of whose column
+// operand it computes nothing: what PackWeights left to the packs counts as memory.
+std::vector<bool> MemoryBehindPanels(const Graph& graph, const Genome& genome);
 
 }  // namespace athanor
 

@@ -4,7 +4,9 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "compiler/search/kernels/task.h"
 #include "compiler/search/kernels/task_index.h"
+#include "gmock/gmock.h"
 #include "gtest/gtest.h"
 
 namespace athanor {
@@ -173,6 +175,79 @@ TEST(FusionTest, EpiloguesJoinTheirContraction) {
     output "y" = %9
   )"),
             "map 10, contract 9 over 4 packed 10");
+}
+
+// Returns the kernels of a product by a weight stored in bf16, %3 as f32, with `other` behind.
+std::string Stored(const std::string& other) {
+  return Kernels(R"(
+    %0 = Input "x" : f32[b, 64]
+    %1 = Parameter "w" : bf16[64, 96]
+    %2 = Parameter "scale" : f32[64]
+    %3 = Cast(%1) {dtype=f32}
+    %4 = Exp(%2)
+    %5 = IndexMap(%4) {map=map[64, 96]($0)}
+    %6 = Mul(%3, %5)
+    %7 = Contract(%0, %6) {spec="mk,kn->mn"}
+    )" + other + R"(
+    output "y" = %7
+  )");
+}
+
+// No copy of the weight but the packed one is made. The exponentials are few: they would be
+// computed again for each column.
+TEST(FusionTest, PacksComputeWhatIsStored) {
+  EXPECT_EQ(Stored(""), "map 4, map 8, contract 7 packed 8");
+  // Other products: by the same panels, and by others of the same values.
+  EXPECT_EQ(Stored(R"(%8 = Input "z" : f32[s, 64]
+                      %9 = Contract(%8, %6) {spec="mk,kn->mn"} output "z" = %9)"),
+            "map 4, map 10, contract 7 packed 10, contract 9 packed 10");
+  EXPECT_EQ(Stored(R"(%8 = Input "z" : f32[s, 96]
+                      %9 = Contract(%8, %6) {spec="mk,nk->mn"} output "z" = %9)"),
+            "map 4, map 10, contract 7 packed 10, map 11, contract 9 packed 11");
+}
+
+TEST(FusionTest, WeightsThatOthersReadHaveMemory) {
+  EXPECT_EQ(Stored(R"(output "w" = %6)"), "map 3, map 4, map 6, map 8, contract 7 packed 8");
+  EXPECT_EQ(Stored(R"(output "w" = %3)"), "map 3, map 4, map 8, contract 7 packed 8");
+  EXPECT_EQ(Stored(R"(%8 = Input "i" : i32[b] %9 = Gather(%6, %8) {axis=0} output "z" = %9)"),
+            "map 3, map 4, map 6, map 10, contract 7 packed 10, map 9");
+}
+
+// A kernel of more nodes than lowering can take is none.
+TEST(FusionTest, LongChainsOfWeightsAreSeveralKernels) {
+  constexpr int kNodes = 450;
+  std::string text = R"(%0 = Input "x" : f32[b, 64]
+    %1 = Parameter "w" : f32[64, 96]
+    )";
+  for (int i = 0; i < kNodes; ++i) absl::StrAppend(&text, "%", i + 2, " = Tanh(%", i + 1, ")\n");
+  absl::StrAppend(&text, "%", kNodes + 2, " = Contract(%0, %", kNodes + 1,
+                  ") {spec=\"mk,kn->mn\"}\n output \"y\" = %", kNodes + 2);
+  const std::string kernels = Kernels(text);
+  // The last 199 are the pack's.
+  EXPECT_THAT(kernels, testing::HasSubstr(absl::StrCat("map ", kNodes + 1 - 199, ", map ",
+                                                       kNodes + 3, ", contract ")));
+}
+
+// The kernel that reads panels has as its operand the whole chain that the pack computes.
+TEST(FusionTest, ChainsInPacksAreNoPartOfTheirReaders) {
+  Graph g = *ParseGraph(R"(graph "" {
+    dim b in [1, 64]
+    %0 = Input "x" : f32[b, 64]
+    %1 = Parameter "w" : u8[96, 64]
+    %2 = Cast(%1) {dtype=f32}
+    %3 = IndexMap(%2) {map=map[64, 96]($1, $0)}
+    %4 = Contract(%0, %3) {spec="mk,kn->mn"}
+    output "y" = %4
+  })");
+  Genome genome = ChooseKernels(g, Target());
+  const KernelTask before = CutTask(g, MemoryOf(g, genome), WeightsOf(g), genome.kernels.back());
+  PackWeights(&g, &genome, Target());
+  ASSERT_EQ(genome.kernels.size(), 2);
+  EXPECT_FALSE(MemoryOf(g, genome)[2]);
+  const std::vector<bool> behind = MemoryBehindPanels(g, genome);
+  EXPECT_TRUE(behind[2]);
+  EXPECT_FALSE(behind[3]);
+  EXPECT_EQ(CutTask(g, behind, WeightsOf(g), genome.kernels.back()).key, before.key);
 }
 
 TEST(FusionTest, TransposedAndMergedResultsAreEpilogues) {

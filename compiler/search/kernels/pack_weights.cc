@@ -1,0 +1,166 @@
+// Packs weights for contractions, and computes what is stored otherwise on the way.
+#include <algorithm>
+#include <map>
+#include <set>
+#include <string>
+#include <utility>
+#include <variant>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "compiler/search/kernels/contract_schedule.h"
+#include "compiler/search/kernels/extents.h"
+#include "compiler/search/kernels/fusion.h"
+
+namespace athanor {
+
+namespace {
+
+// Finds the kernels of weights that packs can compute on their way.
+class PackedChains {
+ public:
+  // Borrows both. The roots of packs are nodes from `first_pack` on.
+  PackedChains(const Graph& graph, const std::vector<KernelChoice>& kernels, NodeId first_pack)
+      : graph_(graph),
+        kernels_(kernels),
+        first_pack_(first_pack),
+        weights_(WeightsOf(graph)),
+        memory_(MemoryOf(graph, {kernels})) {}
+
+  // Returns the kernels without these, in order.
+  std::vector<KernelChoice> Drop() {
+    for (const Output& o : graph_.outputs) weights_[o.node] = false;
+    const auto suits = [&](const KernelChoice& k) { return IsCandidate(k); };
+    if (std::none_of(kernels_.begin(), kernels_.end(), suits)) return kernels_;
+    for (const KernelChoice& k : kernels_) Look(k);
+    std::vector<KernelChoice> kept;
+    // From the last one backwards: a kernel's readers are decided before it.
+    for (size_t i = kernels_.size(); i-- > 0;) {
+      if (!IsCandidate(kernels_[i]) || !Join(kernels_[i].root)) kept.push_back(kernels_[i]);
+    }
+    std::reverse(kept.begin(), kept.end());
+    return kept;
+  }
+
+ private:
+  // A kernel's nodes that it computes, and those that it reads.
+  struct Part {
+    std::set<NodeId> computed, read;
+  };
+
+  bool IsCandidate(const KernelChoice& k) const {
+    const Node& root = graph_.node(k.root);
+    return k.root < first_pack_ && weights_[k.root] && k.kind == KernelKind::kMap &&
+           (IsElementwise(root.op) || IsIndexMap(root.op));
+  }
+
+  // Notes what the kernel computes and reads. It does not read an operand in panels.
+  void Look(const KernelChoice& k) {
+    Part& part = parts_[k.root];
+    std::vector<NodeId> todo = {k.root};
+    while (!todo.empty()) {
+      const NodeId n = todo.back();
+      todo.pop_back();
+      if (memory_[n] && n != k.root) {
+        part.read.insert(n);
+        readers_[n].insert(k.root);
+        continue;
+      }
+      if (!part.computed.insert(n).second) continue;
+      const std::vector<NodeId>& inputs = graph_.node(n).inputs;
+      for (size_t i = 0; i < inputs.size(); ++i) {
+        const bool packed = k.packed >= 0 && n == k.anchor && i == (Swaps(k.contract) ? 0 : 1);
+        if (!packed) todo.push_back(inputs[i]);
+      }
+    }
+    if (k.packed >= 0) readers_[k.packed].insert(k.root);
+  }
+
+  // Lets the packs that alone read `root` compute it, and returns true, unless one of them would be
+  // too large or compute elements many times.
+  bool Join(NodeId root) {
+    constexpr double kMostTimes = 4;
+    const Part& chain = parts_[root];
+    const std::set<NodeId> packs = readers_[root];
+    const double elements = ElementsOf(root);
+    if (packs.empty()) return false;
+    for (const NodeId pack : packs) {
+      if (pack < first_pack_ || ElementsOf(pack) > kMostTimes * elements ||
+          parts_[pack].computed.size() + chain.computed.size() > kMaxKernelNodes) {
+        return false;
+      }
+    }
+    for (const NodeId pack : packs) {
+      Part& part = parts_[pack];
+      part.computed.insert(chain.computed.begin(), chain.computed.end());
+      part.read.erase(root);
+      part.read.insert(chain.read.begin(), chain.read.end());
+    }
+    for (const NodeId n : chain.read) {
+      readers_[n].erase(root);
+      readers_[n].insert(packs.begin(), packs.end());
+    }
+    return true;
+  }
+
+  double ElementsOf(NodeId weight) const {
+    return static_cast<double>(*Product(graph_.node(weight).type.shape).constant());
+  }
+
+  const Graph& graph_;
+  const std::vector<KernelChoice>& kernels_;
+  const NodeId first_pack_;
+  std::vector<bool> weights_;
+  const std::vector<bool> memory_;
+  std::map<NodeId, Part> parts_;                // by root
+  std::map<NodeId, std::set<NodeId>> readers_;  // roots of the kernels that read a node
+};
+
+}  // namespace
+
+std::vector<bool> MemoryBehindPanels(const Graph& graph, const Genome& genome) {
+  std::vector<bool> memory = MemoryOf(graph, genome);
+  for (const KernelChoice& k : genome.kernels) {
+    if (k.packed < 0) continue;
+    NodeId n = graph.node(k.packed).inputs[0];
+    const auto is_view = [&] {
+      return IsIndexMap(graph.node(n).op) && !graph.node(n).attrs.contains("fill");
+    };
+    while (!memory[n] && is_view()) n = graph.node(n).inputs[0];
+    if (!IsConstant(graph.node(n).op)) memory[n] = true;
+  }
+  return memory;
+}
+
+void PackWeights(Graph* graph, Genome* genome, const v1::Target& target) {
+  const auto first_pack = static_cast<NodeId>(graph->nodes.size());
+  std::vector<KernelChoice> kernels;
+  // Kernels that read an operand in the same panels share the packed node.
+  std::map<std::string, NodeId> packed;
+  for (KernelChoice k : genome->kernels) {
+    const auto* panels = std::get_if<PanelSchedule>(&k.contract);
+    if (k.kind == KernelKind::kContract && panels != nullptr &&
+        panels->columns == ColumnAccess::kAhead) {
+      const NodeId operand = graph->node(k.anchor).inputs[panels->swap ? 0 : 1];
+      const int width = PanelWidth(*graph, k.anchor, *panels, target, k.team);
+      const NodeId added = AddPackedOperand(graph, k.anchor, panels->swap, width);
+      std::string key = absl::StrCat(operand, " ", width);
+      for (const Expr& c : GetAttr<IndexMap>(graph->node(added).attrs, "map").coordinates) {
+        absl::StrAppend(&key, ";", c.ToString());
+      }
+      auto [it, is_new] = packed.emplace(key, added);
+      if (is_new) {
+        kernels.push_back({.root = added});
+      } else {
+        graph->nodes.pop_back();
+      }
+      k.packed = it->second;
+    }
+    kernels.push_back(k);
+  }
+  genome->kernels = std::ssize(graph->nodes) == first_pack
+                        ? std::move(kernels)
+                        : PackedChains(*graph, kernels, first_pack).Drop();
+}
+
+}  // namespace athanor
