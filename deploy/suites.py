@@ -32,7 +32,8 @@ ROOT = pathlib.Path(__file__).resolve().parent.parent
 # Programs that the Python suites start; the ordinary run has built them already.
 BINARIES = ["//server:athanord", "//server:athanor-tuner", "//clients/cpp:athanor",
             "//clients/bench:athanor-bench", "//tests/conformance:onnx_cases",
-            "//tests/emulator:libcuda.so.1", "//tests/emulator:libnvrtc.so.13"]
+            "//tests/emulator:libcuda.so.1", "//tests/emulator:libnvrtc.so.13",
+            "//tests/tokens:template_tool"]
 # With more failures than this, nothing is run once more: something is broken.
 FLAKY_AT_MOST = 5
 # Sanitizer targets to build and test at a time when time is short.

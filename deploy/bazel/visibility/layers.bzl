@@ -96,7 +96,8 @@ ROOMS = {
     "server/net": [],
     "server/base": ["server/net"],
     # Tokenizers and chat templates.
-    "server/text": ["server/base"],
+    "server/text/jinja": [],
+    "server/text": ["server/base", "server/text/jinja"],
     "server/memory": [],
     "server/metrics": [],
     "server/storage": [

@@ -1,0 +1,391 @@
+#include "server/text/jinja/evaluator.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "server/text/jinja/operators.h"
+#include "server/text/jinja/print.h"
+
+namespace athanor::jinja {
+
+Evaluator::Evaluator(Work* run, absl::CivilSecond time)
+    : Caller(run, time), scope_(run->NewScope(nullptr)) {}
+
+Marked Evaluator::Run(const Statement::Body& body) {
+  Marked text;
+  out_ = &text;
+  scope_ = work->NewScope(scope_);
+  Do(body);
+  return text;
+}
+
+void Evaluator::Do(const Statement::Body& body) {
+  for (const Statement::Pointer& statement : body) {
+    if (work->failed() || jump_ != Jump::kNone) return;
+    Do(*statement);
+  }
+}
+
+void Evaluator::Do(const Statement& statement) {
+  const Work::Depth in(work);
+  work->line = statement.line;
+  if (!in || !work->Step()) return;
+  switch (statement.kind) {
+    case Statement::kText:
+      return Print(Value::Text(&statement.text));
+    case Statement::kPrint:
+      return Print(Evaluate(*statement.expression));
+    case Statement::kIf:
+      return DoIf(statement);
+    case Statement::kFor:
+      return DoFor(statement);
+    case Statement::kSet:
+      return Assign(statement.target, Evaluate(*statement.expression));
+    case Statement::kSetBlock: {
+      const Value text = TextOf(statement.body);
+      return Assign(statement.target,
+                    statement.filter == nullptr ? text : FilterBlock(*statement.filter, text));
+    }
+    case Statement::kWith:
+      return DoWith(statement);
+    case Statement::kMacro:
+      scope_->names[statement.name] =
+          work->Function({Callable::kMacro, statement.name, {}, &statement, scope_});
+      return;
+    case Statement::kCall:
+      return DoCall(statement);
+    case Statement::kFilter:
+      return Print(FilterBlock(*statement.filter, TextOf(statement.body)));
+    case Statement::kScope:
+      return Print(TextOf(statement.body));
+    case Statement::kBreak:
+      jump_ = Jump::kBreak;
+      return;
+    case Statement::kContinue:
+      jump_ = Jump::kContinue;
+      return;
+  }
+}
+
+void Evaluator::DoIf(const Statement& statement) {
+  for (const Statement::Arm& arm : statement.arms) {
+    const bool holds = Truth(Evaluate(*arm.test));
+    if (work->failed()) return;
+    if (holds) return Do(arm.body);
+  }
+  Do(statement.otherwise);
+}
+
+void Evaluator::DoFor(const Statement& statement) {
+  Scope* const outer = scope_;
+  std::vector<Value> all = Elements(work, Evaluate(*statement.expression));
+  std::function<bool(const Value&)> passes;
+  if (statement.test != nullptr) {
+    Scope* const testing = work->NewScope(outer);
+    passes = [this, &statement, testing](const Value& item) {
+      Scope* const before = std::exchange(scope_, testing);
+      Assign(statement.target, item);
+      const bool holds = Truth(Evaluate(*statement.test));
+      scope_ = before;
+      return holds;
+    };
+  }
+  if (!work->Charge(sizeof(Loop))) return;
+  Value loop;
+  loop.kind = Value::kLoop;
+  loop.loop = &kept_.emplace_back(work, std::move(all), std::move(passes), 1);
+  bool any = false;  // jinja2 counts only turns that reach their end
+  while (const Value* item = loop.loop->Next()) {
+    scope_ = work->NewScope(outer);
+    scope_->names["loop"] = loop;
+    Assign(statement.target, *item);
+    Do(statement.body);
+    scope_ = outer;
+    const Jump jump = std::exchange(jump_, Jump::kNone);
+    any = any || jump == Jump::kNone;
+    if (jump == Jump::kBreak || work->failed()) break;
+  }
+  if (any || work->failed()) return;
+  scope_ = work->NewScope(outer);
+  Do(statement.otherwise);
+  scope_ = outer;
+}
+
+void Evaluator::DoWith(const Statement& statement) {
+  Scope* const outer = scope_;
+  Scope* const inner = work->NewScope(outer);
+  for (const Statement::Parameter& parameter : statement.parameters) {
+    inner->names[parameter.name] = Evaluate(*parameter.value);
+  }
+  scope_ = inner;
+  Do(statement.body);
+  scope_ = outer;
+}
+
+void Evaluator::DoCall(const Statement& statement) {
+  const Expression& call = *statement.expression;
+  const Value callee = Evaluate(*call.args[0]);
+  Arguments arguments = ArgumentsOf(call);
+  arguments.named.emplace_back(
+      "caller", work->Function({Callable::kCaller, "caller", {}, &statement, scope_}));
+  Print(Call(callee, arguments));
+}
+
+Value Evaluator::TextOf(const Statement::Body& body) {
+  Marked text;
+  Marked* const before = std::exchange(out_, &text);
+  Scope* const outer = std::exchange(scope_, work->NewScope(scope_));
+  Do(body);
+  scope_ = outer;
+  out_ = before;
+  return work->String(std::move(text));
+}
+
+void Evaluator::Print(const Value& value) {
+  if (!work->failed()) AppendStr(work, value, out_);
+}
+
+void Evaluator::Assign(const Statement::Target& target, const Value& value) {
+  if (target.is_tuple) {
+    const std::vector<Value> items = Elements(work, value);
+    if (work->failed()) return;
+    if (items.size() != target.parts.size()) {
+      work->Wrong(absl::StrCat(target.parts.size(), " names are set to ", items.size(), " values"));
+      return;
+    }
+    for (size_t i = 0; i < items.size(); ++i) Assign(target.parts[i], items[i]);
+    return;
+  }
+  if (target.attribute.empty()) {
+    if (work->Charge(sizeof(Value) + 32)) scope_->names[target.name] = value;
+    return;
+  }
+  Expression name;
+  name.kind = Expression::kName;
+  name.name = target.name;
+  const Value space = Name(name);
+  if (!space.Is(Value::kNamespace)) {
+    work->Wrong(
+        absl::StrCat("\"", target.name, "\" is no namespace, so it has no attribute to set"));
+    return;
+  }
+  const Value key = work->String(target.attribute, true);
+  if (!work->failed()) work->Put(space.dict, key, value);
+}
+
+Value Evaluator::EvaluateOr(const Expression* expression) {
+  return expression == nullptr ? Value::None() : Evaluate(*expression);
+}
+
+std::vector<Value> Evaluator::EvaluateAll(const Expression& expression, size_t from) {
+  std::vector<Value> values;
+  for (size_t i = from; i < expression.args.size(); ++i) {
+    values.push_back(Evaluate(*expression.args[i]));
+  }
+  return values;
+}
+
+Arguments Evaluator::ArgumentsOf(const Expression& expression) {
+  Arguments arguments;
+  arguments.values = EvaluateAll(expression, 1);
+  for (const auto& [name, value] : expression.named) {
+    arguments.named.emplace_back(name, Evaluate(*value));
+  }
+  return arguments;
+}
+
+Value Evaluator::Name(const Expression& expression) {
+  for (const Scope* scope = scope_; scope != nullptr; scope = scope->parent) {
+    const auto found = scope->names.find(expression.name);
+    if (found != scope->names.end()) return found->second;
+    work->Step();
+  }
+  if (IsFunction(expression.name)) return work->Function({Callable::kFunction, expression.name});
+  return Value::Undefined(&expression.name);
+}
+
+Value Evaluator::DictOf(const Expression& expression) {
+  const Value dict = work->NewDict();
+  for (size_t i = 0; i + 1 < expression.args.size() && !work->failed(); i += 2) {
+    const Value key = Evaluate(*expression.args[i]);
+    const Value value = Evaluate(*expression.args[i + 1]);
+    if (!work->failed()) work->Put(dict.dict, key, value);
+  }
+  return dict;
+}
+
+Value Evaluator::CompareAll(const Expression& expression) {
+  Value left = Evaluate(*expression.args[0]);
+  for (size_t i = 0; i < expression.operators.size() && !work->failed(); ++i) {
+    const Value right = Evaluate(*expression.args[i + 1]);
+    if (work->failed()) break;
+    if (!Compare(work, expression.operators[i], left, right)) return Value::Bool(false);
+    left = right;
+  }
+  return Value::Bool(true);
+}
+
+Value Evaluator::Concat(const Expression& expression) {
+  Marked text;
+  for (const Expression::Pointer& part : expression.args) {
+    const Value value = Evaluate(*part);
+    if (work->failed()) return {};
+    AppendStr(work, value, &text);
+  }
+  return work->String(std::move(text));
+}
+
+Value Evaluator::Filter(const Expression& expression, const Value& input) {
+  const Arguments arguments = ArgumentsOf(expression);
+  if (work->failed()) return {};
+  work->line = expression.line;
+  return expression.filter->apply(this, input, arguments);
+}
+
+Value Evaluator::FilterBlock(const Expression& filter, const Value& text) {
+  const Value* const before = std::exchange(block_text_, &text);
+  const Value value = Evaluate(filter);
+  block_text_ = before;
+  return value;
+}
+
+Value Evaluator::Evaluate(const Expression& expression) {
+  const Work::Depth in(work);
+  if (!in || !work->Step()) return {};
+  const auto arg = [&](size_t i) { return Evaluate(*expression.args[i]); };
+  switch (expression.kind) {
+    case Expression::kConstant:
+      return expression.value.Is(Value::kString) ? Value::Text(&expression.text) : expression.value;
+    case Expression::kName:
+      return Name(expression);
+    case Expression::kTuple:
+      return work->Tuple(EvaluateAll(expression, 0));
+    case Expression::kList:
+      return work->List(EvaluateAll(expression, 0));
+    case Expression::kDict:
+      return DictOf(expression);
+    case Expression::kIf:
+      if (Truth(arg(0))) return arg(1);
+      return expression.args[2] == nullptr ? Value() : arg(2);
+    case Expression::kOr: {
+      const Value left = arg(0);
+      return Truth(left) ? left : arg(1);
+    }
+    case Expression::kAnd: {
+      const Value left = arg(0);
+      return Truth(left) ? arg(1) : left;
+    }
+    case Expression::kNot:
+      return Value::Bool(!Truth(arg(0)));
+    case Expression::kCompare:
+      return CompareAll(expression);
+    case Expression::kConcat:
+      return Concat(expression);
+    default:
+      break;
+  }
+  const Value first = expression.args[0] == nullptr ? *block_text_ : arg(0);
+  if (work->failed()) return {};
+  work->line = expression.line;
+  switch (expression.kind) {
+    case Expression::kBinary: {
+      const Value second = arg(1);
+      return work->failed() ? Value() : Binary(work, expression.name, first, second);
+    }
+    case Expression::kNegate:
+      return Negate(work, first);
+    case Expression::kPlus: {
+      if (!first.IsNumber()) Negate(work, first);
+      Value value = first.Is(Value::kBool) ? Value::Int(first.AsInt()) : first;
+      value.trusted = first.trusted;
+      return value;
+    }
+    case Expression::kFilter:
+      return Filter(expression, first);
+    case Expression::kTest: {
+      const Arguments arguments = ArgumentsOf(expression);
+      return Value::Bool(!work->failed() && expression.test->holds(this, first, arguments));
+    }
+    case Expression::kCall: {
+      const Arguments arguments = ArgumentsOf(expression);
+      work->line = expression.line;
+      return work->failed() ? Value() : Call(first, arguments);
+    }
+    case Expression::kAttribute:
+      return Attribute(work, first, expression.name);
+    case Expression::kItem: {
+      const Value index = arg(1);
+      return work->failed() ? Value() : Item(work, first, index);
+    }
+    default: {  // kSlice
+      const Value begin = EvaluateOr(expression.args[1].get());
+      const Value end = EvaluateOr(expression.args[2].get());
+      const Value step = EvaluateOr(expression.args[3].get());
+      return work->failed() ? Value() : Slice(work, first, begin, end, step);
+    }
+  }
+}
+
+Value Evaluator::Call(const Value& callee, const Arguments& arguments) {
+  if (work->failed()) return {};
+  if (callee.Is(Value::kUndefined)) return FailUndefined(work, callee);
+  if (!callee.Is(Value::kCallable)) {
+    return work->Wrong(absl::StrCat("a ", TypeName(callee), " is called"));
+  }
+  switch (callee.callable->form) {
+    case Callable::kMethod:
+      return CallMethod(this, *callee.callable, arguments);
+    case Callable::kFunction:
+      return CallFunction(this, callee.callable->name, arguments);
+    default:
+      return CallMacro(*callee.callable, arguments);
+  }
+}
+
+Value Evaluator::CallMacro(const Callable& macro, const Arguments& arguments) {
+  const Work::Depth in(work);
+  if (!in) return {};
+  const Statement& statement = *macro.macro;
+  const auto& parameters = statement.parameters;
+  Scope* const scope = work->NewScope(macro.scope);
+  if (arguments.values.size() > parameters.size()) {
+    return work->Wrong(absl::StrCat("the macro \"", macro.name, "\" takes ", parameters.size(),
+                                    " arguments, not ", arguments.values.size()));
+  }
+  std::vector<bool> given(parameters.size());
+  for (size_t i = 0; i < arguments.values.size(); ++i) {
+    scope->names[parameters[i].name] = arguments.values[i];
+    given[i] = true;
+  }
+  static const std::string kCaller = "caller";
+  if (statement.uses_caller) scope->names[kCaller] = Value::Undefined(&kCaller);
+  for (const auto& [name, value] : arguments.named) {
+    const auto parameter =
+        std::find_if(parameters.begin(), parameters.end(),
+                     [&, &key = name](const auto& other) { return other.name == key; });
+    const auto place = static_cast<size_t>(parameter - parameters.begin());
+    const bool is_caller = name == kCaller && statement.uses_caller;
+    if (!is_caller && (parameter == parameters.end() || given[place])) {
+      return work->Wrong(
+          absl::StrCat("the macro \"", macro.name, "\" takes no argument \"", name, "\" here"));
+    }
+    scope->names[is_caller ? absl::string_view(kCaller) : parameter->name] = value;
+    if (!is_caller) given[place] = true;
+  }
+  Scope* const outer = std::exchange(scope_, scope);
+  for (size_t i = 0; i < parameters.size(); ++i) {
+    if (given[i]) continue;
+    const Statement::Parameter& parameter = parameters[i];
+    scope->names[parameter.name] =
+        parameter.value == nullptr ? Value::Undefined(&parameter.name) : Evaluate(*parameter.value);
+  }
+  Marked text;
+  Marked* const before = std::exchange(out_, &text);
+  Do(statement.body);
+  out_ = before;
+  scope_ = outer;
+  return work->String(std::move(text));
+}
+
+}  // namespace athanor::jinja
