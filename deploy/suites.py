@@ -33,7 +33,7 @@ ROOT = pathlib.Path(__file__).resolve().parent.parent
 BINARIES = ["//server:athanord", "//server:athanor-tuner", "//clients/cpp:athanor",
             "//clients/bench:athanor-bench", "//tests/conformance:onnx_cases",
             "//tests/emulator:libcuda.so.1", "//tests/emulator:libnvrtc.so.13",
-            "//tests/tokens:template_tool"]
+            "//tests/tokens:template_tool", "//tests/tokens:text_tool"]
 # With more failures than this, nothing is run once more: something is broken.
 FLAKY_AT_MOST = 5
 # Sanitizer targets to build and test at a time when time is short.

@@ -1,0 +1,184 @@
+#include "server/text/bpe.h"
+
+#include <algorithm>
+#include <functional>
+#include <optional>
+
+#include "compiler/ir/value/message.h"
+#include "server/text/byte_alphabet.h"
+#include "server/text/utf8.h"
+
+namespace athanor {
+namespace {
+
+uint64_t PairOf(int32_t left, int32_t right) {
+  return static_cast<uint64_t>(left) << 32 | static_cast<uint32_t>(right);
+}
+
+}  // namespace
+
+absl::StatusOr<Bpe> Bpe::Create(const TokenizerData& data) {
+  Bpe bpe;
+  bpe.byte_level_ = data.byte_level;
+  bpe.byte_fallback_ = data.byte_fallback;
+  bpe.ignore_merges_ = data.ignore_merges;
+  bpe.fuse_unk_ = data.fuse_unk;
+  bpe.unk_ = data.unk;
+  const auto count = static_cast<int32_t>(data.pieces.size());
+  if (data.unk < -1 || data.unk >= count) {
+    return absl::InvalidArgumentError(
+        Cat("the unknown token is ", data.unk, ", of ", count, " tokens"));
+  }
+  const auto texts = std::make_shared<std::deque<std::string>>();
+  bpe.texts_ = texts;
+  bpe.ids_.reserve(data.pieces.size());
+  for (int32_t id = 0; id < count; ++id) {
+    const std::string& piece = data.pieces[id];
+    if (piece.empty() || (!data.hidden.empty() && data.hidden[id])) continue;
+    if (!data.byte_level) {
+      bpe.ids_[texts->emplace_back(piece)] = id;
+    } else if (std::optional<std::string> bytes = BytesOfAlphabet(piece)) {
+      bpe.ids_[texts->emplace_back(*std::move(bytes))] = id;
+    }
+  }
+  for (int byte = 0; byte < 256; ++byte) {
+    const char c = static_cast<char>(byte);
+    bpe.byte_ids_[byte] =
+        data.byte_level || byte < 0x80 ? bpe.FindPiece(std::string_view(&c, 1)) : -1;
+  }
+  bpe.fallback_.fill(-1);
+  for (int32_t id = 0; data.byte_fallback && id < count; ++id) {
+    const std::optional<char> byte = ByteOfFallback(data.pieces[id]);
+    if (byte) bpe.fallback_[static_cast<uint8_t>(*byte)] = id;
+  }
+  bpe.merges_.reserve(data.merges.size());
+  for (const Merge& merge : data.merges) {
+    for (int32_t id : {merge.left, merge.right, merge.result}) {
+      if (id < 0 || id >= count) {
+        return absl::InvalidArgumentError(Cat("a merge names the token ", id, ", of ", count));
+      }
+    }
+    if (merge.rank < 0) return absl::InvalidArgumentError("a merge's rank is negative");
+    bpe.merges_[PairOf(merge.left, merge.right)] = {merge.rank, merge.result};
+  }
+  return bpe;
+}
+
+int32_t Bpe::FindPiece(std::string_view text) const {
+  const auto found = ids_.find(text);
+  return found == ids_.end() ? -1 : found->second;
+}
+
+void Bpe::AddSymbols(std::string_view word, Scratch* scratch) const {
+  std::vector<Scratch::Symbol>& symbols = scratch->symbols_;
+  symbols.clear();
+  const auto add = [&](int32_t id) {
+    const auto position = static_cast<int32_t>(symbols.size());
+    symbols.push_back({id, position - 1, position + 1});
+  };
+  bool unknown = false;  // one that is not added yet
+  for (size_t at = 0; at < word.size();) {
+    const auto byte = static_cast<uint8_t>(word[at]);
+    const bool one = byte_level_ || byte < 0x80;
+    const size_t bytes = one ? 1 : StepUtf8(word.substr(at)).bytes;
+    const std::string_view symbol = word.substr(at, bytes);
+    at += bytes;
+    const int32_t id = one ? byte_ids_[byte] : FindPiece(symbol);
+    if (id >= 0) {
+      if (unknown) add(unk_);
+      unknown = false;
+      add(id);
+      continue;
+    }
+    const bool falls_back =
+        byte_fallback_ && std::all_of(symbol.begin(), symbol.end(), [&](char c) {
+          return fallback_[static_cast<uint8_t>(c)] >= 0;
+        });
+    if (falls_back) {
+      for (char c : symbol) add(fallback_[static_cast<uint8_t>(c)]);
+      continue;
+    }
+    if (unk_ < 0) continue;
+    if (unknown && !fuse_unk_) add(unk_);
+    unknown = true;
+  }
+  if (unknown) add(unk_);
+  if (!symbols.empty()) symbols.back().behind = -1;
+}
+
+void Bpe::AddCandidate(Scratch* scratch, int32_t position) const {
+  const Scratch::Symbol& left = scratch->symbols_[position];
+  if (left.behind < 0) return;
+  const auto found = merges_.find(PairOf(left.id, scratch->symbols_[left.behind].id));
+  if (found == merges_.end()) return;
+  const uint64_t rank = static_cast<uint32_t>(found->second.rank);
+  scratch->heap_.push_back({rank << 32 | static_cast<uint32_t>(position), found->second.result});
+  std::push_heap(scratch->heap_.begin(), scratch->heap_.end());
+}
+
+void Bpe::MergeAll(Scratch* scratch) const {
+  std::vector<Scratch::Symbol>& symbols = scratch->symbols_;
+  std::vector<Scratch::Candidate>& heap = scratch->heap_;
+  heap.clear();
+  for (size_t i = 0; i + 1 < symbols.size(); ++i) AddCandidate(scratch, static_cast<int32_t>(i));
+  while (!heap.empty()) {
+    const Scratch::Candidate candidate = heap.front();
+    std::pop_heap(heap.begin(), heap.end());
+    heap.pop_back();
+    const auto position = static_cast<int32_t>(candidate.order & 0xFFFFFFFF);
+    Scratch::Symbol& left = symbols[position];
+    if (left.id < 0 || left.behind < 0) continue;
+    Scratch::Symbol& right = symbols[left.behind];
+    // The pair may have changed since.
+    const auto found = merges_.find(PairOf(left.id, right.id));
+    if (found == merges_.end() || found->second.result != candidate.result) continue;
+    left.id = candidate.result;
+    left.behind = right.behind;
+    right.id = -1;
+    if (left.behind >= 0) symbols[left.behind].ahead = position;
+    AddCandidate(scratch, position);
+    if (left.ahead >= 0) AddCandidate(scratch, left.ahead);
+  }
+}
+
+void Bpe::Encode(std::string_view word, Scratch* scratch, std::vector<int32_t>* ids) const {
+  if (word.empty()) return;
+  if (ignore_merges_) {
+    if (const int32_t id = FindPiece(word); id >= 0) {
+      ids->push_back(id);
+      return;
+    }
+  }
+  AddSymbols(word, scratch);
+  MergeAll(scratch);
+  for (const Scratch::Symbol& symbol : scratch->symbols_) {
+    if (symbol.id >= 0) ids->push_back(symbol.id);
+  }
+}
+
+std::vector<Merge> MergesByScore(const std::vector<std::string>& pieces,
+                                 const std::vector<double>& scores,
+                                 const std::vector<bool>& hidden) {
+  absl::flat_hash_map<std::string_view, int32_t> ids;
+  for (size_t id = 0; id < pieces.size(); ++id) {
+    if (!hidden[id] && !pieces[id].empty()) ids[pieces[id]] = static_cast<int32_t>(id);
+  }
+  std::vector<double> ranks(scores.begin(), scores.end());
+  std::sort(ranks.begin(), ranks.end(), std::greater<>());
+  ranks.erase(std::unique(ranks.begin(), ranks.end()), ranks.end());
+  std::vector<Merge> merges;
+  for (const auto& [piece, id] : ids) {
+    const auto rank = std::lower_bound(ranks.begin(), ranks.end(), scores[id], std::greater<>());
+    for (size_t at = StepUtf8(piece).bytes; at < piece.size();
+         at += StepUtf8(piece.substr(at)).bytes) {
+      const auto left = ids.find(piece.substr(0, at));
+      const auto right = ids.find(piece.substr(at));
+      if (left == ids.end() || right == ids.end()) continue;
+      merges.push_back(
+          {left->second, right->second, id, static_cast<int32_t>(rank - ranks.begin())});
+    }
+  }
+  return merges;
+}
+
+}  // namespace athanor

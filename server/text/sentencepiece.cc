@@ -1,0 +1,128 @@
+#include <cmath>
+#include <string>
+#include <utility>
+
+#include "absl/container/flat_hash_map.h"
+#include "compiler/ir/value/message.h"
+#include "deploy/bazel/libs/status_macros.h"
+#include "proto/sentencepiece/sentencepiece_model.pb.h"
+#include "server/text/bpe.h"
+#include "server/text/utf8.h"
+#include "server/text/vocabulary.h"
+
+namespace athanor {
+namespace {
+
+constexpr char kSpace[] = "\xE2\x96\x81";  // U+2581
+constexpr size_t kMaxPiece = 4096;         // bytes
+
+absl::Status Unsupported(std::string_view what) {
+  return absl::UnimplementedError(Cat("the vocabulary has ", what, ", which is not supported"));
+}
+
+absl::Status CheckPieces(const ScoredPieces& scored) {
+  for (size_t id = 0; id < scored.pieces.size(); ++id) {
+    const std::string& piece = scored.pieces[id];
+    const auto bad = [&](std::string_view what) {
+      return absl::InvalidArgumentError(Cat("the token ", id, " ", what));
+    };
+    if (piece.empty()) return bad("has no text");
+    if (piece.size() > kMaxPiece) return bad(Cat("has ", piece.size(), " bytes"));
+    if (FindBrokenUtf8(piece)) return bad("is no UTF-8");
+    if (!std::isfinite(scored.scores[id])) return bad("has no finite score");
+    if (scored.types[id] == PieceType::kUnused) {
+      return Unsupported(Cat("the unused token ", id, " ", Quoted(piece)));
+    }
+  }
+  return absl::OkStatus();
+}
+
+// A merge needs both parts to be pieces. A character that is none would be unknown before it could
+// be part of one.
+absl::Status CheckCharacters(const TokenizerData& data) {
+  absl::flat_hash_map<std::string_view, bool> known;
+  for (size_t id = 0; id < data.pieces.size(); ++id) {
+    if (!data.hidden[id]) known[data.pieces[id]] = true;
+  }
+  for (const auto& [piece, unused] : known) {
+    for (size_t at = 0; at < piece.size();) {
+      const size_t bytes = StepUtf8(piece.substr(at)).bytes;
+      if (!known.contains(piece.substr(at, bytes))) {
+        return Unsupported(
+            Cat("the token ", Quoted(piece), " but none for ", Quoted(piece.substr(at, bytes))));
+      }
+      at += bytes;
+    }
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+absl::StatusOr<TokenizerData> DataOf(ScoredPieces scored) {
+  RETURN_IF_ERROR(CheckPieces(scored));
+  TokenizerData data;
+  data.byte_fallback = scored.byte_fallback;
+  data.fuse_unk = true;
+  for (size_t id = 0; id < scored.pieces.size(); ++id) {
+    const PieceType type = scored.types[id];
+    data.hidden.push_back(type != PieceType::kNormal);
+    if (type == PieceType::kUnknown) {
+      if (data.unk >= 0) return Unsupported("two unknown tokens");
+      data.unk = static_cast<int32_t>(id);
+    }
+    const bool special = type == PieceType::kControl || type == PieceType::kUnknown;
+    if (!special && type != PieceType::kUserDefined) continue;
+    data.added.push_back(
+        {.content = scored.pieces[id], .id = static_cast<int32_t>(id), .special = special});
+  }
+  data.pieces = std::move(scored.pieces);
+  RETURN_IF_ERROR(CheckCharacters(data));
+  data.merges = MergesByScore(data.pieces, scored.scores, data.hidden);
+  if (scored.prefix) {
+    data.normalize.push_back({NormalizeStep::kPrepend, "", kSpace});
+    data.strip_left = 1;
+  }
+  data.normalize.push_back({NormalizeStep::kReplace, " ", kSpace});
+  data.replace.emplace_back(kSpace, " ");
+  return data;
+}
+
+absl::StatusOr<TokenizerData> ReadSentencePiece(std::string_view bytes) {
+  sentencepiece::Model model;
+  if (!model.ParseFromString(std::string(bytes)) || model.pieces().empty()) {
+    return absl::InvalidArgumentError("the file is no SentencePiece model");
+  }
+  const sentencepiece::Trainer& trainer = model.trainer_spec();
+  const sentencepiece::Normalizer& normalizer = model.normalizer_spec();
+  if (trainer.model_type() != sentencepiece::Trainer::BPE) {
+    return Unsupported(
+        Cat("the type ", sentencepiece::Trainer::ModelType_Name(trainer.model_type())));
+  }
+  if (trainer.treat_whitespace_as_suffix()) return Unsupported("treat_whitespace_as_suffix");
+  if (!normalizer.precompiled_charsmap().empty()) {
+    return Unsupported(Cat("the normalizer ", normalizer.name()));
+  }
+  if (normalizer.remove_extra_whitespaces()) return Unsupported("remove_extra_whitespaces");
+  if (!normalizer.escape_whitespaces()) return Unsupported("no escape_whitespaces");
+  ScoredPieces scored;
+  scored.byte_fallback = trainer.byte_fallback();
+  scored.prefix = normalizer.add_dummy_prefix();
+  for (const sentencepiece::Piece& piece : model.pieces()) {
+    if (piece.type() == sentencepiece::Piece::USER_DEFINED) {
+      return Unsupported(Cat("the user-defined token ", Quoted(piece.piece())));
+    }
+    scored.pieces.push_back(piece.piece());
+    scored.scores.push_back(piece.score());
+    scored.types.push_back(static_cast<PieceType>(piece.type()));
+  }
+  ASSIGN_OR_RETURN(TokenizerData data, DataOf(std::move(scored)));
+  const int32_t bos = trainer.bos_id();
+  if (bos >= static_cast<int32_t>(data.pieces.size())) {
+    return absl::InvalidArgumentError(Cat("bos_id is ", bos, ", of ", data.pieces.size()));
+  }
+  if (bos >= 0) data.begin = {bos};
+  return data;
+}
+
+}  // namespace athanor

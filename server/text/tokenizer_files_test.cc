@@ -1,0 +1,181 @@
+#include <random>
+
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "proto/sentencepiece/sentencepiece_model.pb.h"
+#include "server/text/tokenizer.h"
+#include "server/text/tokenizer_json.h"
+#include "server/text/vocabulary.h"
+
+namespace athanor {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+
+constexpr std::string_view kJson = R"({
+  "version": "1.0",
+  "added_tokens": [{"id": 4, "content": "<s>", "special": true, "normalized": false}],
+  "normalizer": {"type": "Sequence", "normalizers": [{"type": "NFC"},
+    {"type": "Replace", "pattern": {"String": "x"}, "content": "a"}]},
+  "pre_tokenizer": {"type": "Sequence", "pretokenizers": [
+    {"type": "Split", "pattern": {"Regex": "\\s+|b"}, "behavior": "Isolated", "invert": false},
+    {"type": "ByteLevel", "add_prefix_space": false, "use_regex": false}]},
+  "post_processor": {"type": "TemplateProcessing", "pair": [], "single": [
+    {"SpecialToken": {"id": "<s>", "type_id": 0}}, {"Sequence": {"id": "A", "type_id": 0}}],
+    "special_tokens": {"<s>": {"id": "<s>", "ids": [4], "tokens": ["<s>"]}}},
+  "decoder": {"type": "ByteLevel"},
+  "model": {"type": "BPE", "vocab": {"a": 0, "b": 1, "Ġ": 2, "aa": 3}, "merges": ["a a"]}})";
+
+absl::StatusOr<std::vector<int32_t>> EncodeBy(const absl::StatusOr<TokenizerData>& data,
+                                              const Part& part) {
+  if (!data.ok()) return data.status();
+  const auto tokenizer = Tokenizer::Create(*data);
+  if (!tokenizer.ok()) return tokenizer.status();
+  std::vector<int32_t> ids;
+  const absl::Status status = (*tokenizer)->Encode({&part, 1}, true, &ids);
+  if (!status.ok()) return status;
+  return ids;
+}
+
+TEST(TokenizerJsonTest, ReadsEachPart) {
+  const auto ids = EncodeBy(ReadTokenizerJson(kJson, ""), {"xaxb a<s>", true});
+  ASSERT_TRUE(ids.ok()) << ids.status();
+  EXPECT_THAT(*ids, ElementsAre(4, 3, 0, 1, 2, 0, 4));
+}
+
+TEST(TokenizerJsonTest, ConfigReplacesEndsOfSomeClasses) {
+  const auto begin = [](std::string_view config) {
+    const auto data = ReadTokenizerJson(kJson, config);
+    return data.ok() ? data->begin : std::vector<int32_t>{-1};
+  };
+  EXPECT_THAT(begin(R"({"tokenizer_class": "LlamaTokenizerFast", "add_bos_token": false})"),
+              ElementsAre());
+  EXPECT_THAT(begin(R"({"tokenizer_class": "Other", "add_bos_token": false})"), ElementsAre(4));
+  EXPECT_THAT(begin(R"({"tokenizer_class": "LlamaTokenizer", "add_bos_token": true,
+                        "bos_token": {"content": "a"}})"),
+              ElementsAre(0));
+  EXPECT_THAT(begin(R"({"tokenizer_class": "LlamaTokenizer", "add_bos_token": true})"),
+              ElementsAre(-1));
+}
+
+// Every cut and many changes of the file are refused with a right code, or make a tokenizer that
+// encodes.
+TEST(TokenizerJsonTest, ChangedFilesDoNoHarm) {
+  std::mt19937 random(1);
+  int read = 0;
+  for (size_t i = 0; i < kJson.size() + 3000; ++i) {
+    std::string json(kJson);
+    if (i < kJson.size()) {
+      json.resize(i);
+    } else {
+      for (int n = 1 + static_cast<int>(random() % 3); n > 0; --n) {
+        json[random() % json.size()] = R"("{}[],:0129aĠ\ntx+*()<>)"[random() % 24];
+      }
+    }
+    const auto ids = EncodeBy(ReadTokenizerJson(json, ""), {"xaxb a<s>\xC3\xA9", i % 2 == 0});
+    if (ids.ok()) {
+      ++read;
+      continue;
+    }
+    const absl::StatusCode code = ids.status().code();
+    EXPECT_TRUE(code == absl::StatusCode::kInvalidArgument ||
+                code == absl::StatusCode::kUnimplemented)
+        << ids.status();
+  }
+  EXPECT_GT(read, 10);
+}
+
+TEST(TokenizerJsonTest, RefusesDeepFiles) {
+  EXPECT_EQ(ReadTokenizerJson(std::string(1'000'000, '['), "").status().code(),
+            absl::StatusCode::kResourceExhausted);
+}
+
+sentencepiece::Model SmallModel() {
+  sentencepiece::Model model;
+  const auto add = [&](const char* text, float score, sentencepiece::Piece::Type type) {
+    sentencepiece::Piece* piece = model.add_pieces();
+    piece->set_piece(text);
+    piece->set_score(score);
+    piece->set_type(type);
+  };
+  add("<unk>", 0, sentencepiece::Piece::UNKNOWN);
+  add("<s>", 0, sentencepiece::Piece::CONTROL);
+  add("</s>", 0, sentencepiece::Piece::CONTROL);
+  add("ab", -1, sentencepiece::Piece::NORMAL);
+  add("ba", 0, sentencepiece::Piece::NORMAL);
+  add("a", -9, sentencepiece::Piece::NORMAL);
+  add("b", -9, sentencepiece::Piece::NORMAL);
+  add("\xE2\x96\x81", -9, sentencepiece::Piece::NORMAL);
+  model.mutable_trainer_spec()->set_model_type(sentencepiece::Trainer::BPE);
+  model.mutable_normalizer_spec()->set_remove_extra_whitespaces(false);
+  return model;
+}
+
+TEST(SentencePieceTest, MergesByScore) {
+  const auto ids = EncodeBy(ReadSentencePiece(SmallModel().SerializeAsString()), {"abab cd"});
+  ASSERT_TRUE(ids.ok()) << ids.status();
+  EXPECT_THAT(*ids, ElementsAre(1, 7, 5, 4, 6, 7, 0));
+}
+
+TEST(SentencePieceTest, RefusesByName) {
+  const auto refusal = [](auto change) {
+    sentencepiece::Model model = SmallModel();
+    change(&model);
+    return ReadSentencePiece(model.SerializeAsString()).status().ToString();
+  };
+  using Model = sentencepiece::Model;
+  EXPECT_THAT(refusal([](Model* m) { m->mutable_trainer_spec()->clear_model_type(); }),
+              HasSubstr("UNIGRAM"));
+  EXPECT_THAT(refusal([](Model* m) {
+                m->mutable_normalizer_spec()->set_precompiled_charsmap("x");
+                m->mutable_normalizer_spec()->set_name("nmt_nfkc");
+              }),
+              HasSubstr("nmt_nfkc"));
+  EXPECT_THAT(
+      refusal([](Model* m) { m->mutable_normalizer_spec()->set_remove_extra_whitespaces(true); }),
+      HasSubstr("remove_extra_whitespaces"));
+  EXPECT_THAT(refusal([](Model* m) { m->mutable_pieces(3)->set_piece("az"); }), HasSubstr("\"z\""));
+  EXPECT_THAT(refusal([](Model* m) { m->mutable_pieces(3)->set_piece("\xFF"); }),
+              HasSubstr("UTF-8"));
+  EXPECT_THAT(refusal([](Model* m) { m->mutable_trainer_spec()->set_bos_id(8); }),
+              HasSubstr("bos_id"));
+  EXPECT_FALSE(ReadSentencePiece("").ok());
+  EXPECT_FALSE(ReadSentencePiece("\xFF\xFF").ok());
+}
+
+checkpoint::Gguf SmallGguf() {
+  checkpoint::Gguf gguf;
+  gguf.keys["tokenizer.ggml.model"] = "gpt2";
+  gguf.keys["tokenizer.ggml.pre"] = "smollm";
+  gguf.keys["tokenizer.ggml.tokens"] = std::vector<std::string>{"a", "b", "1", "11", "<e>", "ab"};
+  gguf.keys["tokenizer.ggml.token_type"] = std::vector<int64_t>{1, 1, 1, 1, 3, 1};
+  gguf.keys["tokenizer.ggml.merges"] = std::vector<std::string>{"a b", "1 1"};
+  gguf.keys["tokenizer.ggml.eos_token_id"] = int64_t{4};
+  return gguf;
+}
+
+TEST(GgufVocabularyTest, SplitsAsPreSays) {
+  const auto ids = EncodeBy(ReadVocabulary(SmallGguf()), {"ab11<e>", true});
+  ASSERT_TRUE(ids.ok()) << ids.status();
+  EXPECT_THAT(*ids, ElementsAre(5, 2, 2, 4));
+}
+
+TEST(GgufVocabularyTest, RefusesByName) {
+  const auto refusal = [](const char* key, checkpoint::GgufValue value) {
+    checkpoint::Gguf gguf = SmallGguf();
+    gguf.keys[std::string("tokenizer.ggml.") + key] = std::move(value);
+    return ReadVocabulary(gguf).status().ToString();
+  };
+  EXPECT_THAT(refusal("model", "t5"), HasSubstr("t5"));
+  EXPECT_THAT(refusal("pre", "grok"), HasSubstr("grok"));
+  EXPECT_THAT(refusal("pre", int64_t{1}), HasSubstr("tokenizer.ggml.pre"));
+  EXPECT_THAT(refusal("token_type", std::vector<int64_t>{1}), HasSubstr("token_type"));
+  EXPECT_THAT(refusal("token_type", std::vector<int64_t>{1, 1, 1, 1, 9, 1}), HasSubstr("value 9"));
+  EXPECT_THAT(refusal("merges", std::vector<std::string>{"a z"}), HasSubstr("merges[0]"));
+  EXPECT_THAT(refusal("merges", std::vector<std::string>{""}), HasSubstr("merges[0]"));
+  EXPECT_THAT(refusal("add_bos_token", true), HasSubstr("bos_token_id"));
+}
+
+}  // namespace
+}  // namespace athanor

@@ -1,0 +1,53 @@
+// Reads a tokenizer out of SentencePiece's .model files and out of the head of GGUF files.
+//
+//   ASSIGN_OR_RETURN(TokenizerData data, ReadSentencePiece(bytes));
+//   ASSIGN_OR_RETURN(TokenizerData data, ReadVocabulary(gguf));
+#ifndef ATHANOR_SERVER_TEXT_VOCABULARY_H_
+#define ATHANOR_SERVER_TEXT_VOCABULARY_H_
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "compiler/frontend/checkpoint/gguf.h"
+#include "server/text/tokenizer_data.h"
+
+namespace athanor {
+
+// Reads a .model of type BPE whose normaliser is the identity, as those of language models are.
+// Its control tokens are special; `begin` is its token for the beginning, if it has one, as HF's
+// classes add it. Returns INVALID_ARGUMENT if it is no such file, UNIMPLEMENTED with the name of
+// what is not supported.
+absl::StatusOr<TokenizerData> ReadSentencePiece(std::string_view bytes);
+
+// Reads the keys tokenizer.ggml.*: model "gpt2" (merges; `pre` names how text is split) or "llama"
+// (scores). Returns as ReadSentencePiece.
+absl::StatusOr<TokenizerData> ReadVocabulary(const checkpoint::Gguf& gguf);
+
+// What both say of a token; the numbers are those of the files.
+enum class PieceType : int64_t {
+  kNormal = 1,
+  kUnknown = 2,
+  kControl = 3,
+  kUserDefined = 4,
+  kUnused = 5,
+  kByte = 6,
+};
+
+// A vocabulary of scored pieces, as SentencePiece has it.
+struct ScoredPieces {
+  std::vector<std::string> pieces;
+  std::vector<double> scores;
+  std::vector<PieceType> types;
+  bool byte_fallback = false;
+  bool prefix = true;  // text begins with a space
+};
+
+// Makes a tokenizer of it; without tokens around a prompt.
+absl::StatusOr<TokenizerData> DataOf(ScoredPieces scored);
+
+}  // namespace athanor
+
+#endif  // ATHANOR_SERVER_TEXT_VOCABULARY_H_

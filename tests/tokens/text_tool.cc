@@ -1,0 +1,102 @@
+// Encodes texts from stdin by a tokenizer's file, for comparing with other tokenizers.
+//
+//   text_tool json|model|gguf FILE [CONFIG]
+//
+// A text is its length (u32, little endian), 1 if it is trusted, 2 if tokens are put around it (one
+// byte, added), then its bytes. Of each text stdout has the number of ids (u32), the ids (i32), the
+// length of their text as decoded (u32) and that text; for one that is refused 0xFFFFFFFF, the
+// length of the message and the message. Seconds spent in Encode go to stderr at the end.
+#include <chrono>
+#include <cstdint>
+#include <fstream>
+#include <iostream>
+#include <iterator>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "compiler/frontend/checkpoint/gguf.h"
+#include "server/text/detokenizer.h"
+#include "server/text/tokenizer.h"
+#include "server/text/tokenizer_json.h"
+#include "server/text/vocabulary.h"
+
+namespace athanor {
+namespace {
+
+std::string ReadFile(const std::string& path, size_t most) {
+  std::ifstream file(path, std::ios::binary);
+  std::string bytes(most, '\0');
+  file.read(bytes.data(), static_cast<std::streamsize>(most));
+  bytes.resize(static_cast<size_t>(file.gcount()));
+  return bytes;
+}
+
+absl::StatusOr<TokenizerData> ReadData(std::string_view kind, const std::string& path,
+                                       const std::string& config) {
+  constexpr size_t kMost = size_t{64} << 20;
+  const std::string bytes = ReadFile(path, kMost);
+  if (kind == "json") {
+    return ReadTokenizerJson(bytes, config.empty() ? "" : ReadFile(config, kMost));
+  }
+  if (kind == "model") return ReadSentencePiece(bytes);
+  const auto size = static_cast<int64_t>(std::ifstream(path, std::ios::ate).tellg());
+  const absl::StatusOr<checkpoint::Gguf> gguf = checkpoint::ReadGguf(bytes, 0, size);
+  if (!gguf.ok()) return gguf.status();
+  return ReadVocabulary(*gguf);
+}
+
+void WriteNumber(uint32_t number) {
+  std::cout.write(reinterpret_cast<const char*>(&number), sizeof(number));
+}
+
+void WriteText(std::string_view text) {
+  WriteNumber(static_cast<uint32_t>(text.size()));
+  std::cout.write(text.data(), static_cast<std::streamsize>(text.size()));
+}
+
+void EncodeAll(const std::shared_ptr<const Tokenizer>& tokenizer) {
+  uint32_t size = 0;
+  char flags = 0;
+  std::chrono::duration<double> spent{};
+  while (std::cin.read(reinterpret_cast<char*>(&size), sizeof(size)) && std::cin.get(flags)) {
+    Part part{std::string(size, '\0'), (flags & 1) != 0};
+    std::cin.read(part.text.data(), size);
+    std::vector<int32_t> ids;
+    const auto start = std::chrono::steady_clock::now();
+    const absl::Status status = tokenizer->Encode({&part, 1}, (flags & 2) != 0, &ids);
+    spent += std::chrono::steady_clock::now() - start;
+    if (!status.ok()) {
+      WriteNumber(0xFFFFFFFF);
+      WriteText(status.ToString());
+      continue;
+    }
+    WriteNumber(static_cast<uint32_t>(ids.size()));
+    std::cout.write(reinterpret_cast<const char*>(ids.data()),
+                    static_cast<std::streamsize>(ids.size() * sizeof(int32_t)));
+    std::string text;
+    Detokenizer detokenizer(tokenizer);
+    for (int32_t id : ids) detokenizer.Add(id, &text);
+    detokenizer.End(&text);
+    WriteText(text);
+  }
+  std::cerr << spent.count() << "\n";
+}
+
+int Main(int argc, char** argv) {
+  if (argc < 3) return 2;
+  const absl::StatusOr<TokenizerData> data = ReadData(argv[1], argv[2], argc > 3 ? argv[3] : "");
+  const auto tokenizer = data.ok() ? Tokenizer::Create(*data) : data.status();
+  if (!tokenizer.ok()) {
+    std::cerr << tokenizer.status() << "\n";
+    return 1;
+  }
+  EncodeAll(*tokenizer);
+  return 0;
+}
+
+}  // namespace
+}  // namespace athanor
+
+int main(int argc, char** argv) { return athanor::Main(argc, argv); }
