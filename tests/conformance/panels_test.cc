@@ -142,6 +142,16 @@ TEST(PanelsTest, PacksComputeStoredWeights) {
   }
 }
 
+// A weight of coordinates is packed, and others compute it where they read it.
+TEST(PanelsTest, CoordinatesAreNoMemory) {
+  const Graph graph = ParseGraph(R"(graph "" { %0 = Input "x" : f32[64, 64]
+    %1 = Iota {shape=shape[64, 64], axis=1, dtype=f32}
+    %2 = Contract(%0, %1) {spec="mk,kn->mn"} %3 = Add(%2, %1) output "y" = %3 })")
+                          .value();
+  std::mt19937 rng(9);
+  ExpectMatchesReference(graph, {RandomTensor(DType::kF32, {64, 64}, rng)}, {}, /*slack=*/10);
+}
+
 // Draws a product by a weight that a chain of ops makes of what is stored, as text, and adds the
 // stored tensors. At times another output reads a value of the chain.
 std::string ChainText(std::mt19937& rng, std::vector<Tensor>* parameters) {

@@ -1,5 +1,6 @@
 #include "compiler/search/kernels/fusion.h"
 
+#include <algorithm>
 #include <string>
 #include <vector>
 
@@ -248,6 +249,52 @@ TEST(FusionTest, ChainsInPacksAreNoPartOfTheirReaders) {
   EXPECT_TRUE(behind[2]);
   EXPECT_FALSE(behind[3]);
   EXPECT_EQ(CutTask(g, behind, WeightsOf(g), genome.kernels.back()).key, before.key);
+}
+
+// Other kernels compute coordinates themselves: no kernel writes them.
+TEST(FusionTest, CoordinatesInPacksAreNoMemory) {
+  Graph g = *ParseGraph(R"(graph "" {
+    dim b in [1, 64]
+    %0 = Input "x" : f32[64, 64]
+    %1 = Iota {shape=shape[64, 64], axis=1, dtype=f32}
+    %2 = Contract(%0, %1) {spec="mk,kn->mn"}
+    %3 = Add(%2, %1)
+    output "y" = %3
+  })");
+  Genome genome = ChooseKernels(g, Target());
+  PackWeights(&g, &genome, Target());
+  ASSERT_GE(genome.kernels.back().packed, 0);
+  EXPECT_EQ(MemoryBehindPanels(g, genome), MemoryOf(g, genome));
+}
+
+// A pack of all of them would compute the first one 2^20 times for each element.
+TEST(FusionTest, PacksComputeWeightsFewTimes) {
+  constexpr int kLevels = 20;
+  const auto doubled = [](bool moved) {
+    std::string text = R"(%0 = Input "x" : f32[b, 64]
+      %1 = Parameter "w" : f32[64, 64]
+      )";
+    std::string w = "%1";
+    int next = 2;
+    for (int i = 1; i <= kLevels; ++i) {
+      std::string other = w;
+      if (moved) {
+        absl::StrAppend(&text, "%", next, " = IndexMap(", w, ") {map=map[64, 64]($0 + ", i,
+                        " - 64*floordiv($0 + ", i, ", 64), $1)}\n");
+        other = absl::StrCat("%", next++);
+      }
+      absl::StrAppend(&text, "%", next, " = Add(", w, ", ", other, ")\n");
+      w = absl::StrCat("%", next++);
+    }
+    absl::StrAppend(&text, "%", next, " = Contract(%0, ", w,
+                    ") {spec=\"mk,kn->mn\"}\n output \"y\" = %", next);
+    const std::string kernels = Kernels(text);
+    return std::count(kernels.begin(), kernels.end(), ',') + 1;
+  };
+  // Those with 1, 2 and 4 moved copies of what they read are the pack's; it and the product are
+  // two.
+  EXPECT_EQ(doubled(/*moved=*/true), kLevels - 3 + 2);
+  EXPECT_EQ(doubled(/*moved=*/false), 2);
 }
 
 TEST(FusionTest, TransposedAndMergedResultsAreEpilogues) {

@@ -43,9 +43,13 @@ class PackedChains {
   }
 
  private:
+  // Index maps on the way from a kernel's root to a node that it reads. Elements that it reads on
+  // different ways may be different ones.
+  using Way = std::vector<NodeId>;
   // A kernel's nodes that it computes, and those that it reads.
   struct Part {
-    std::set<NodeId> computed, read;
+    std::set<NodeId> computed;
+    std::map<NodeId, std::set<Way>> read;
   };
 
   bool IsCandidate(const KernelChoice& k) const {
@@ -54,30 +58,34 @@ class PackedChains {
            (IsElementwise(root.op) || IsIndexMap(root.op));
   }
 
-  // Notes what the kernel computes and reads. It does not read an operand in panels.
+  // Notes what the kernel computes and reads. It does not read an operand in panels. Ways are only
+  // told apart in kernels of weights: these compute one op, and views, so that there are few.
   void Look(const KernelChoice& k) {
     Part& part = parts_[k.root];
-    std::vector<NodeId> todo = {k.root};
+    std::set<std::pair<NodeId, Way>> seen;
+    std::vector<std::pair<NodeId, Way>> todo = {{k.root, {}}};
     while (!todo.empty()) {
-      const NodeId n = todo.back();
+      auto [n, way] = std::move(todo.back());
       todo.pop_back();
       if (memory_[n] && n != k.root) {
-        part.read.insert(n);
+        part.read[n].insert(std::move(way));
         readers_[n].insert(k.root);
         continue;
       }
-      if (!part.computed.insert(n).second) continue;
+      if (!seen.emplace(n, way).second) continue;
+      part.computed.insert(n);
+      if (weights_[k.root] && IsIndexMap(graph_.node(n).op)) way.push_back(n);
       const std::vector<NodeId>& inputs = graph_.node(n).inputs;
       for (size_t i = 0; i < inputs.size(); ++i) {
         const bool packed = k.packed >= 0 && n == k.anchor && i == (Swaps(k.contract) ? 0 : 1);
-        if (!packed) todo.push_back(inputs[i]);
+        if (!packed) todo.emplace_back(inputs[i], way);
       }
     }
     if (k.packed >= 0) readers_[k.packed].insert(k.root);
   }
 
   // Lets the packs that alone read `root` compute it, and returns true, unless one of them would be
-  // too large or compute elements many times.
+  // too large or compute elements many times: for several of its own, or on several ways.
   bool Join(NodeId root) {
     constexpr double kMostTimes = 4;
     const Part& chain = parts_[root];
@@ -85,18 +93,30 @@ class PackedChains {
     const double elements = ElementsOf(root);
     if (packs.empty()) return false;
     for (const NodeId pack : packs) {
-      if (pack < first_pack_ || ElementsOf(pack) > kMostTimes * elements ||
-          parts_[pack].computed.size() + chain.computed.size() > kMaxKernelNodes) {
+      if (pack < first_pack_) return false;
+      const Part& part = parts_[pack];
+      const auto ways = static_cast<double>(part.read.at(root).size());
+      if (ways * std::max(ElementsOf(pack), elements) > kMostTimes * elements ||
+          part.computed.size() + chain.computed.size() > kMaxKernelNodes) {
         return false;
       }
     }
     for (const NodeId pack : packs) {
       Part& part = parts_[pack];
       part.computed.insert(chain.computed.begin(), chain.computed.end());
-      part.read.erase(root);
-      part.read.insert(chain.read.begin(), chain.read.end());
+      const std::set<Way> to_root = part.read.extract(root).mapped();
+      for (const auto& [n, from_root] : chain.read) {
+        for (Way way : to_root) {
+          const size_t size = way.size();
+          for (const Way& rest : from_root) {
+            way.resize(size);
+            way.insert(way.end(), rest.begin(), rest.end());
+            part.read[n].insert(way);
+          }
+        }
+      }
     }
-    for (const NodeId n : chain.read) {
+    for (const auto& [n, ways] : chain.read) {
       readers_[n].erase(root);
       readers_[n].insert(packs.begin(), packs.end());
     }
@@ -127,7 +147,9 @@ std::vector<bool> MemoryBehindPanels(const Graph& graph, const Genome& genome) {
       return IsIndexMap(graph.node(n).op) && !graph.node(n).attrs.contains("fill");
     };
     while (!memory[n] && is_view()) n = graph.node(n).inputs[0];
-    if (!IsConstant(graph.node(n).op)) memory[n] = true;
+    // Constants and Iotas never have kernels of their own, which packs could have taken over.
+    const Op op = graph.node(n).op;
+    if (!IsConstant(op) && FormOf(op) != OpForm::kCount) memory[n] = true;
   }
   return memory;
 }
