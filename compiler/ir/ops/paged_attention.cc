@@ -204,22 +204,28 @@ AxisFlow PagedFlow(const Graph& graph, const Node& node) {
   return flow;
 }
 
-// A pool of slots of the part, in which each wanted element has a sequence of its own.
+// A pool of slots of the part, in which each wanted element has a sequence of its own. Its blocks
+// are the smallest there are, whatever those of the whole: sequences may be short.
 struct PartPool {
-  int64_t blocks;       // of each sequence
+  int64_t blocks;       // of kLanes slots, of each sequence
   Positions slots;      // by slot of the part: one of the whole; -1: none
   Positions positions;  // by element
 };
 
-PartPool PoolOf(const Setting& setting, const std::vector<Positions>& seen) {
-  PartPool pool{0, {}, {}};
+int64_t BlocksOf(const std::vector<Positions>& seen) {
+  int64_t blocks = 0;
   for (const Positions& slots : seen) {
-    pool.blocks = std::max(pool.blocks, (Count(slots) + setting.block - 1) / setting.block);
+    blocks = std::max(blocks, (Count(slots) + kLanes - 1) / kLanes);
   }
+  return blocks;
+}
+
+PartPool PoolOf(const std::vector<Positions>& seen) {
+  PartPool pool{BlocksOf(seen), {}, {}};
   for (const Positions& slots : seen) {
     pool.positions.push_back(Count(slots) - 1);
     pool.slots.insert(pool.slots.end(), slots.begin(), slots.end());
-    pool.slots.resize(pool.slots.size() + pool.blocks * setting.block - slots.size(), -1);
+    pool.slots.resize(pool.slots.size() + pool.blocks * kLanes - slots.size(), -1);
   }
   return pool;
 }
@@ -238,8 +244,8 @@ Cutter::Recipe HeadRecipe(Cutter& cutter, NodeId n, const Setting& setting,
   const absl::Span<const int64_t> q = cutter.ShapeOf(node.inputs[kQ]),
                                   v = cutter.ShapeOf(node.inputs[kV]);
   const int64_t count = Count(elements), heads = q[1], groups = v[1], columns = v[2];
-  const PartPool pool = PoolOf(setting, seen);
-  const int64_t each = pool.blocks * setting.block, all = Count(pool.slots);
+  const PartPool pool = PoolOf(seen);
+  const int64_t each = pool.blocks * kLanes, all = Count(pool.slots);
   Positions q_bases, keys, values;
   for (int64_t p : elements) q_bases.push_back(p / columns * setting.depth);
   for (int64_t i = 0; i < all; ++i) {
@@ -273,6 +279,7 @@ Cutter::Recipe HeadRecipe(Cutter& cutter, NodeId n, const Setting& setting,
     RETURN_IF_ERROR(add(I32Literal(cutter, {count}, pool.positions)));
     if (sink) RETURN_IF_ERROR(add(operands.back()()));
     Attrs attrs = cutter.graph().node(n).attrs;
+    attrs["block"] = kLanes;
     attrs.erase("window");  // only keys inside are there
     return cutter.Flatten(
         cutter.builder().Add(Op::kPagedAttention, std::move(ids), std::move(attrs)), {count, 1, 1});
@@ -323,6 +330,9 @@ absl::Status SamplePagedAttention(Cutter& cutter, NodeId n) {
   const Cutter::Handle of_table = cutter.PullIfInexact(node.inputs[kTable], entries);
   std::vector<std::pair<Positions, Cutter::Recipe>> heads_of;
   for (auto& [head, part] : parts) {
+    // Sequences are filled up to the longest one's blocks.
+    const int64_t each = BlocksOf(part.seen) * kLanes;
+    RETURN_IF_ERROR(cutter.Spend(n, Count(part.elements), each * (setting.depth + 2)));
     heads_of.emplace_back(std::move(part.places),
                           HeadRecipe(cutter, n, setting, part.elements, part.seen));
   }

@@ -443,6 +443,80 @@ TEST(EvaluateAtTest, SizesBeyondMemory) {
             absl::StatusCode::kResourceExhausted);
 }
 
+// Blocks are as large as an upload says, but a sample takes no more than the keys that it reads.
+TEST(EvaluateAtTest, SizesOfBlocksCostNothing) {
+  for (const bool sunk : {false, true}) {
+    Graph graph;
+    GraphBuilder builder(&graph);
+    constexpr int64_t kBlock = 1 << 16;
+    const auto input = [&](const char* name, DType dtype, Shape shape) {
+      return builder.Input(name, {dtype, std::move(shape)}).value();
+    };
+    std::vector<NodeId> ids = {
+        input("q", DType::kF32, {2, 1, 4}),      input("k", DType::kF32, {kBlock, 1, 4}),
+        input("v", DType::kF32, {kBlock, 1, 4}), input("table", DType::kI32, {1, 1}),
+        input("sequence", DType::kI32, {2}),     input("position", DType::kI32, {2})};
+    if (sunk) ids.push_back(input("sink", DType::kF32, {1}));
+    builder.Output(
+        "y", builder.Add(Op::kPagedAttention, ids, {{"block", kBlock}, {"window", int64_t{17}}})
+                 .value());
+    std::mt19937 rng(8);
+    std::vector<Tensor> inputs = {Random(DType::kF32, {2, 1, 4}, rng),
+                                  Random(DType::kF32, {kBlock, 1, 4}, rng),
+                                  Random(DType::kF32, {kBlock, 1, 4}, rng),
+                                  Of(DType::kI32, {1, 1}, {0}),
+                                  Of(DType::kI32, {2}, {0, 0}),
+                                  Of(DType::kI32, {2}, {3, kBlock - 1})};
+    if (sunk) inputs.push_back(Random(DType::kF32, {1}, rng));
+    const std::vector<Positions> some = {{1, 7}};
+    const auto part = CutElements(graph, {}, some, BytesOf(inputs), kNoLimit);
+    ASSERT_TRUE(part.ok()) << part.status();
+    int64_t elements = 0;
+    for (const Tensor& t : part->inputs) elements += t.elements();
+    for (const Node& node : part->graph.nodes) {
+      int64_t size = 1;
+      for (const Expr& e : node.type.shape) size *= e.constant().value();
+      elements += size;
+    }
+    EXPECT_LE(elements, 20'000);
+    EXPECT_LE(part->visited, 20'000);
+    const auto values = EvaluateAt(graph, {}, some, BytesOf(inputs), kNoLimit);
+    const auto whole = Evaluate(graph, inputs);
+    ASSERT_TRUE(values.ok() && whole.ok()) << values.status() << whole.status();
+    for (int i = 0; i < 2; ++i) {
+      EXPECT_EQ((*values)[0].data<float>()[i], (*whole)[0].data<float>()[some[0][i]]);
+    }
+  }
+}
+
+// A sequence that is short among long ones is filled up, which is paid for.
+TEST(EvaluateAtTest, FilledSequencesAreCounted) {
+  Graph graph;
+  GraphBuilder builder(&graph);
+  const auto input = [&](const char* name, DType dtype, Shape shape) {
+    return builder.Input(name, {dtype, std::move(shape)}).value();
+  };
+  const std::vector<NodeId> ids = {
+      input("q", DType::kF32, {9, 1, 8}),    input("k", DType::kF32, {1024, 1, 8}),
+      input("v", DType::kF32, {1024, 1, 8}), input("table", DType::kI32, {1, 64}),
+      input("sequence", DType::kI32, {9}),   input("position", DType::kI32, {9})};
+  builder.Output("y", builder.Add(Op::kPagedAttention, ids, {{"block", int64_t{16}}}).value());
+  std::mt19937 rng(8);
+  std::vector<double> table(64);
+  std::iota(table.begin(), table.end(), 0);
+  const std::vector<Tensor> inputs = {Random(DType::kF32, {9, 1, 8}, rng),
+                                      Random(DType::kF32, {1024, 1, 8}, rng),
+                                      Random(DType::kF32, {1024, 1, 8}, rng),
+                                      Of(DType::kI32, {1, 64}, table),
+                                      Of(DType::kI32, {9}, {0, 0, 0, 0, 0, 0, 0, 0, 0}),
+                                      Of(DType::kI32, {9}, {1023, 0, 0, 0, 0, 0, 0, 0, 0})};
+  Positions rows(9);
+  for (int i = 0; i < 9; ++i) rows[i] = i * 8;
+  const auto part = CutElements(graph, {}, {rows}, BytesOf(inputs), kNoLimit);
+  ASSERT_TRUE(part.ok()) << part.status();
+  EXPECT_GE(part->visited, 9 * 1024 * (8 + 2));
+}
+
 TEST(EvaluateAtTest, Errors) {
   const Graph graph = ParseGraph(kTable).value();
   const Expr::Env dims = {{"n", 2}};

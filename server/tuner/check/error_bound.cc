@@ -376,7 +376,7 @@ absl::Status NodeBound::Scattered() {
     e_.assign(e_.size(), kUnknown);
     return absl::OkStatus();
   }
-  const std::string mode = GetAttr<std::string>(node_.attrs, "mode");
+  const auto mode = GetAttrOr<std::string>(node_.attrs, "mode", "set");  // StateWrite has none
   if (mode == "mul") return Products();
   Attrs attrs = node_.attrs;
   // Carries the largest error of all values that could be chosen.

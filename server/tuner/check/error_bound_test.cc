@@ -199,6 +199,25 @@ TEST(ErrorBounds, ComparisonsThatErrorCouldTurnAreUnknown) {
   EXPECT_EQ(bounds[1][1], 0);
 }
 
+// What a state holds is exact; what is written into it keeps its own error.
+TEST(ErrorBounds, WrittenStatesCarryTheErrorsOfUpdates) {
+  const Tensor index = Tensor::Of<int32_t>(DType::kI32, {2}, {3, 1});
+  const Tensor update = Tensor::Of<float>(DType::kF32, {2, 2}, {1, -2, 3, 0.5});
+  const Tensor state = Tensor::Zeros(DType::kF32, {4, 2});
+  const auto bounds = BoundsOf(
+      R"(graph "g" { %0 = Input "i" : i32[2] %1 = Input "u" : f32[2, 2]
+         %2 = StateRead "s" : f32[4, 2] %3 = Exp(%1) %4 = StateWrite(%2, %0, %3)
+         output "u" = %3 output "s" = %4 update %4 })",
+      {index, update, state});
+  const std::vector<double>& u = bounds[0];
+  const double want[] = {0, 0, u[2], u[3], 0, 0, u[0], u[1]};
+  for (int i = 0; i < 8; ++i) {
+    EXPECT_EQ(want[i] > 0, i / 2 % 2 == 1);
+    EXPECT_GE(bounds[1][i], want[i]);
+    EXPECT_LE(bounds[1][i], want[i] * 1.00001);
+  }
+}
+
 // An inexact element may be sorted anywhere, and so may all elements it is compared with.
 TEST(ErrorBounds, OrderOfWhatIsOffIsUnknown) {
   const Tensor x = Tensor::Of<float>(DType::kF32, {3}, {1.0f, 5.0f, 2.0f});

@@ -106,6 +106,7 @@ class Drawing {
     if (!floats) return {};
     const auto attends = [&](bool hides) {
       const auto is = [&](const Node& node) {
+        if (IsPagedAttention(node.op)) return true;  // values that a row sees must be finite
         return FormOf(node.op) == OpForm::kAttention &&
                (!hides || node.inputs.size() > 3 || GetAttrOr<bool>(node.attrs, "causal", false));
       };
@@ -115,14 +116,14 @@ class Drawing {
     std::vector<SpecialFloats> specials = {SpecialFloats::kExtremes};
     if (attends(/*hides=*/false)) {
       left_out->push_back(
-          "infinities and ends of the range: what Attention gives where every score is infinite is "
+          "infinities and ends of the range: what attention gives where every score is infinite is "
           "left open");
     } else {
       specials.push_back(SpecialFloats::kEnds);
       specials.push_back(SpecialFloats::kInfinities);
     }
     if (attends(/*hides=*/true)) {
-      left_out->push_back("NaN: what Attention does with a hidden one is left open");
+      left_out->push_back("NaN: what attention does with a hidden one is left open");
     } else {
       specials.push_back(SpecialFloats::kNaN);
     }

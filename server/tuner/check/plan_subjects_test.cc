@@ -2,6 +2,7 @@
 
 #include <time.h>
 
+#include <set>
 #include <string>
 #include <vector>
 
@@ -80,6 +81,20 @@ TEST(PlanSubjectsTest, OptionalRunsBeginWhateverTheProcessDidBefore) {
       EXPECT_EQ(subject.outputs[r][0].view(), runs.runs()[r].inputs[0]) << runs.runs()[r].text;
     }
   }
+}
+
+// What PagedAttention gives for values that are not finite is left open.
+TEST(PlanRunsTest, AttentionOverBlocksSeesFiniteValues) {
+  const Graph graph = ParseGraph(R"(graph "g" { dim t in [1, 100]
+    %0 = Input "q" : f32[t, 2, 4] %1 = Input "k" : f32[64, 1, 4] %2 = Input "v" : f32[64, 1, 4]
+    %3 = Input "table" : i32[3, 4] %4 = Input "sequence" : i32[t] %5 = Input "position" : i32[t]
+    %6 = PagedAttention(%0, %1, %2, %3, %4, %5) {block=16} output "y" = %6 })")
+                          .value();
+  const PlanRuns runs = PlanRuns::Create(graph, {{{"t", 1}}, {{"t", 10}}}, 3).value();
+  std::set<SpecialFloats> found;
+  for (const PlanRun& run : runs.runs()) found.insert(run.special);
+  EXPECT_EQ(found, (std::set{SpecialFloats::kNone, SpecialFloats::kExtremes}));
+  EXPECT_EQ(runs.left_out().size(), 2u);
 }
 
 }  // namespace
