@@ -55,12 +55,13 @@ absl::Status CommittedMemory::Use(absl::FunctionRef<void(Range)> ranges) {
   });
   ForUncommitted(ranges, [&](int64_t first, int64_t end) {
     if (status.ok()) {
+      held_ += std::count(begin + first, begin + end, Granule::kNone);
       std::fill(begin + first, begin + end, Granule::kCommitted);
     } else {
       Decommit(first, end);
     }
   });
-  if (!status.ok()) LowerCharge();
+  if (!status.ok()) charge_.Lower(held_ * granule);
   return status;
 }
 
@@ -70,23 +71,22 @@ void CommittedMemory::Decommit(int64_t first, int64_t end) {
     return memory_->Decommit(from * granule,
                              std::min(to * granule, memory_->bytes()) - from * granule);
   };
-  std::fill(granules_.begin() + first, granules_.begin() + end, Granule::kNone);
+  const auto begin = granules_.begin();
+  held_ -= end - first - std::count(begin + first, begin + end, Granule::kNone);
+  std::fill(begin + first, begin + end, Granule::kNone);
   if (decommit(first, end) == 0) return;
   // Asks one by one which those are.
   for (int64_t g = first; g < end; ++g) {
-    if (decommit(g, g + 1) > 0) granules_[g] = Granule::kStale;
+    if (decommit(g, g + 1) == 0) continue;
+    granules_[g] = Granule::kStale;
+    ++held_;
   }
 }
 
 void CommittedMemory::Release(int64_t first, int64_t end) {
   if (first == end) return;
   Decommit(first, end);
-  LowerCharge();
-}
-
-void CommittedMemory::LowerCharge() {
-  const auto none = std::count(granules_.begin(), granules_.end(), Granule::kNone);
-  charge_.Lower((std::ssize(granules_) - none) * memory_->granularity());
+  charge_.Lower(held_ * granule());
 }
 
 }  // namespace athanor

@@ -61,13 +61,12 @@ class CommittedMemory {
                       absl::FunctionRef<void(int64_t first, int64_t end)> use) const;
   // Gives granules [first, end) back, and notes which the system did not take.
   void Decommit(int64_t first, int64_t end);
-  // Lowers the charge to the granules that take memory.
-  void LowerCharge();
 
   MemoryCharge charge_;
   const MemoryKind kind_;
   std::unique_ptr<DeviceMemory> memory_;
   std::vector<Granule> granules_;  // empty: all of it is committed
+  int64_t held_ = 0;               // of them, those that take memory
 };
 
 }  // namespace athanor

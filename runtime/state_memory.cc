@@ -85,9 +85,16 @@ absl::Status StateMemory::Commit(int64_t block) {
 void StateMemory::Decommit(int64_t block) {
   if (!committed_[block]) return;
   committed_[block] = false;
+  int64_t first = 0, end = 0;  // a run that nothing uses any more
   ForGranules(block, [&](int64_t granule) {
-    if (--users_[granule] == 0) memory_.Release(granule, granule + 1);
+    if (--users_[granule] > 0) return;
+    if (granule != end) {
+      memory_.Release(first, end);
+      first = granule;
+    }
+    end = granule + 1;
   });
+  memory_.Release(first, end);
 }
 
 }  // namespace athanor

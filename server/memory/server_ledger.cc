@@ -29,7 +29,8 @@ HeldKind KindOf(MemoryKind kind) {
 
 // Reports whether memory of this kind comes and goes with models rather than with each request.
 bool IsOfModels(HeldKind kind) {
-  return kind == HeldKind::kParameters || kind == HeldKind::kPrepared || kind == HeldKind::kUploads;
+  return kind == HeldKind::kParameters || kind == HeldKind::kPrepared ||
+         kind == HeldKind::kUploads || kind == HeldKind::kStates;
 }
 
 }  // namespace

@@ -66,6 +66,9 @@ TEST(ServerLedgerTest, SaysWhatModelsAndUploadsLeave) {
   EXPECT_EQ(ledger.used(HeldKind::kParameters), 50);
   ledger.Release(MemoryKind::kWeights, 50);
   EXPECT_EQ(freed, 120);
+  ASSERT_TRUE(ledger.Reserve(MemoryKind::kStates, 60).ok());
+  ledger.Release(MemoryKind::kStates, 60);
+  EXPECT_EQ(freed, 180);
 }
 
 TEST(ServerLedgerTest, ManyThreadsNeverExceedTheLimit) {
