@@ -39,6 +39,7 @@ CHANNEL_OPTIONS = [
 ]
 # Largest model that is sent inside the header; a larger one is sent in chunks.
 _HEADER_BYTES = 32 << 20
+_CHECKPOINTS = {"hf": "a folder", "gguf": "one file"}
 Buckets = Mapping[str, Sequence[tuple[int, int]]]
 
 
@@ -110,6 +111,9 @@ def read_source(source: object, format: str | None) -> Source:
         if suffix == ".athanor" and format in (None, "athanor"):
             return Source("athanor", *bundle.load(source))
         checkpoint = "hf" if os.path.isdir(source) else "gguf"
+        if format in _CHECKPOINTS and format != checkpoint:
+            raise InvalidArgument(f"{os.fspath(source)}: a checkpoint of format {format!r} is "
+                                  f"{_CHECKPOINTS[format]}")
         if format == checkpoint or (format is None and (checkpoint == "hf" or suffix == ".gguf")):
             return Source(checkpoint, b"", {}, dict(checkpoint_files(source)))
         if format is None and suffix != ".onnx":
@@ -124,6 +128,9 @@ def read_source(source: object, format: str | None) -> Source:
     if isinstance(source, bytes | bytearray | memoryview):
         if format is None:
             raise InvalidArgument('bytes need their format: format="onnx" or format="athanor"')
+        if format in _CHECKPOINTS:
+            raise InvalidArgument(f"bytes: a checkpoint of format {format!r} is "
+                                  f"{_CHECKPOINTS[format]}; pass its path")
         return _onnx_bytes(bytes(source)) if format == "onnx" else Source(format, bytes(source), {})
     raise InvalidArgument(f"cannot upload a {type(source).__name__}; pass a Graph, a path, bytes "
                           "or an onnx.ModelProto")

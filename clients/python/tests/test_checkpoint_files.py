@@ -90,6 +90,17 @@ def test_a_gguf_file(tmp_path: pathlib.Path) -> None:
         assert (read.format, dict(read.files)) == ("gguf", {"w.gguf": path})
 
 
+def test_what_has_not_the_formats_form_is_refused_by_name(tmp_path: pathlib.Path) -> None:
+    folder = _folder(tmp_path / "m", "config.json", "a.safetensors", "w.gguf")
+    file = folder / "w.gguf"
+    for source, format, named in ((folder, "gguf", f"{folder}: .* 'gguf' is one file"),
+                                  (file, "hf", f"{file}: .* 'hf' is a folder"),
+                                  (b"x", "gguf", "bytes: .* 'gguf' is one file; pass its path"),
+                                  (b"", "hf", "bytes: .* 'hf' is a folder; pass its path")):
+        with pytest.raises(athanor.InvalidArgument, match=named):
+            wire.read_source(source, format)
+
+
 def _header(given: Given, format: str = "gguf") -> object:
     source = wire.Source(format, b"", {})
     return next(wire.upload_requests(source, "m", wire.Division(), None, None, given=given)).header
