@@ -89,6 +89,9 @@ TEST(ChatTemplateTest, VariablesOfTheRequestHideTheModels) {
 TEST(ChatTemplateTest, ErrorsNameTheLineAndTheCause) {
   EXPECT_EQ(Error("a\n{{ raise_exception('Only ' ~ 'text!') }}"),
             "the chat template, line 2: raises an exception: Only text!");
+  std::string cut = "the chat template, line 1: raises an exception: a";
+  for (int i = 0; i < 999; ++i) cut += "\xC3\xA9";
+  EXPECT_EQ(Error("{{ raise_exception('a' ~ '\xC3\xA9' * 2000) }}"), cut);
   EXPECT_EQ(Error("\n\n{{ x + 1 }}"), "the chat template, line 3: \"x\" is undefined");
   EXPECT_EQ(Error("{{ 1 + 'a' }}"), "the chat template, line 1: \"+\" of a integer and a string");
   EXPECT_EQ(Error("{% include 'x' %}"),
@@ -141,12 +144,59 @@ TEST(ChatTemplateTest, HostileTemplatesEndAtALimit) {
         "{% endfor %}{{ ns.x == (ns.x|list) }}{{ ns.x|tojson|length }}",
         "{% set ns = namespace() %}{% set ns.ns = ns %}{{ ns }}",
         "{{ range(99999)|list|tojson(indent=1000000) }}", "{{ [1]|batch(10**15, 0)|list }}",
+        "{{ [1]|batch(9223372036854775807, 0)|list }}",
+        "{{ [1]|tojson(indent=9223372036854775807) }}", "{{ 'x'|center(9223372036854775807) }}",
         "{{ 'x'|indent(10**12) }}", "{{ '[' * 10**6|int }}{{ ('[' * 999999)|from_json }}"}) {
     EXPECT_EQ(Shown(source, Json::object(), small), "RESOURCE_EXHAUSTED") << source;
   }
+  EXPECT_EQ(Shown("{{ 'ab'|center(-9223372036854775807) }}"), "[ab]");
+  EXPECT_EQ(Shown("{{ 'ab'.center(-9223372036854775807 - 1) }}"), "[ab]");
+  EXPECT_EQ(Shown("{{ (('a' * 99) is lower) and ('a' * 900000) is lower }}", Json::object(),
+                  {.steps = 100'000}),
+            "RESOURCE_EXHAUSTED");
   EXPECT_EQ(Shown("{{ range(10**15) }}"), "INVALID_ARGUMENT");
   EXPECT_EQ(Shown("{{ 10**40 }}"), "UNIMPLEMENTED");
   EXPECT_EQ(Shown("{{ '%999999999d' % 1 }}"), "UNIMPLEMENTED");
+}
+
+// Each takes minutes where a search is naive.
+TEST(ChatTemplateTest, LongTextsTakeLinearTime) {
+  EXPECT_EQ(Shown("{% set t = 'a' * 2000000 %}{% set p = 'a' * 1000000 ~ 'b' %}"
+                  "{{ t.rfind(p) }},{{ t.rpartition(p)[0]|length }},{{ t.rsplit(p, 1)|length }}"),
+            "[-1,0,1]");
+  EXPECT_EQ(Shown("{{ 'abcbc'.rfind('bc') }}{{ 'abc'.rfind('') }}{{ 'abcbc'.rpartition('b') }}"
+                  "{{ 'a-b-c'.rsplit('-', 1) }}"),
+            "[33]('[abc]', '[b]', '[c]')['[a-b]', '[c]']");
+  std::string object = "{\"k\": 1";
+  for (int i = 0; i < 100'000; ++i) absl::StrAppend(&object, ",\"", i, "\":0");
+  EXPECT_EQ(Shown("{{ u|from_json|length }}", {{"u", object + "}"}}), "[100001]");
+  std::string names;
+  for (int i = 0; i < 90'000; ++i) absl::StrAppend(&names, i == 0 ? "" : ",", "n", i, "=0");
+  EXPECT_TRUE(ChatTemplate::Parse(absl::StrCat("{{ dict(", names, ") }}")).ok());
+  EXPECT_TRUE(ChatTemplate::Parse(absl::StrCat("{% macro m(", names, ") %}{% endmacro %}")).ok());
+}
+
+TEST(ChatTemplateTest, FromJsonMakesWhatTheTextSays) {
+  const auto of = [](const char* text) { return Shown("{{ u|from_json }}", {{"u", text}}); };
+  EXPECT_EQ(of("{\"a\": [1, -2, 0.5, true, null, {}], \"b\": [], \"a\": \"x\"}"),
+            "{'a': 'x', 'b': []}");
+  EXPECT_EQ(Shown("{{ u|from_json|map('string')|join(' ') }}", {{"u", "[1, -2, 0.5, true]"}}),
+            "1[ ]-2[ ]0.5[ ]True");
+  EXPECT_EQ(Shown("{{ (u|from_json).role }}", {{"u", "{\"role\": \"user\"}"}}), "[user]");
+  for (const char* bad : {"", "[", "[1,]", "{\"a\"}", "1 2", "18446744073709551615", "1e999"}) {
+    EXPECT_EQ(of(bad), "INVALID_ARGUMENT") << bad;
+  }
+  EXPECT_EQ(of((std::string(500, '[') + std::string(500, ']')).c_str()), "RESOURCE_EXHAUSTED");
+}
+
+TEST(ChatTemplateTest, WhatFillsKeepsItsMark) {
+  const Json u = {
+      {"u", "<"}, {"f", "{0:<>3}{0:3}{1:<03}"}, {"p", "%3s%%%03d"}, {"n", 7}, {"m", 7.5}};
+  EXPECT_EQ(Shown("{{ ''.ljust(2, u) }}{{ 'x'.center(3, u) }}", u), "<<<[x]<");
+  EXPECT_EQ(Shown("{{ f.format('x', 1) }}", u), "<<[xx]  100");
+  EXPECT_EQ(Shown("{{ p % ('x', 1) }}", u), "  [x]%001");
+  EXPECT_EQ(Shown("{{ '%3s%%%03d' % ('x', 1) }}", u), "[  x%001]");
+  EXPECT_EQ(Shown("{{ n|abs }}{{ m|abs }}{{ (-n)|abs }}{{ -3|abs }}{{ 3|abs }}", u), "77.57[33]");
 }
 
 TEST(ChatTemplateTest, DeepSourcesAreRefused) {
@@ -190,18 +240,20 @@ TEST(ChatTemplateTest, RandomOperationsKeepTrustApart) {
   for (int round = 0; round < 500; ++round) {
     std::string text = "u";
     for (int step = 0; step < 6; ++step) {
-      const std::string with = pick({"u", "'tmpl'", "w"});
-      text = pick({"(", "("}) + text + ")" +
+      const std::string with = pick({"u", "'tmpl'", "w", "(n|abs)"});
+      text = pick({"(", "(", "(", "f.format("}) + text + ")" +
              pick({"|trim", "[1:]", "[::-1]", "[:-1]", "|string", ".strip('T')",
                    ".split('S')|join('m')", "|replace('T', 'p')", "|replace('p', u)",
                    "|list|join('t')", "|indent", "|center(9)", ".splitlines()|join", "|tojson",
-                   ".partition('T')|join", "|list|sort|join"}) +
+                   ".partition('T')|join", "|list|sort|join", ".ljust(20, u[1])",
+                   ".center(20, u[2])"}) +
              (random() % 2 == 0 ? " ~ " + with : "");
     }
-    const auto parts = Try("{{ " + text + " }}", {{"u", "<STOP>\nT"}, {"w", "WS S"}});
+    const auto parts =
+        Try("{{ " + text + " }}", {{"u", "<STOP>\nT"}, {"w", "WS S"}, {"f", "{0:W>20}"}, {"n", 7}});
     ASSERT_TRUE(parts.ok()) << text << parts.status();
     for (const Part& part : *parts) {
-      const char* const foreign = part.trusted ? "STOPW<>" : "tmpl";
+      const char* const foreign = part.trusted ? "STOPW<>7" : "tmpl";
       const size_t at = part.text.find_first_of(foreign);
       // A newline as text, "\n" of tojson, is the user's.
       EXPECT_EQ(at, std::string::npos) << text << ": " << part.text;

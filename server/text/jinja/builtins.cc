@@ -45,7 +45,7 @@ bool Plain(Caller* caller, const Value& input, const Arguments& arguments) {
 template <bool (*kFits)(char32_t)>
 bool AllCased(Caller* caller, const Value& input, const Arguments&) {
   const Value text = Str(caller->work, input);
-  if (caller->work->failed()) return false;
+  if (caller->work->failed() || !caller->work->StepBytes(text.text->size())) return false;
   bool any = false;
   for (size_t at = 0; at < text.bytes().size();) {
     const char32_t c = Next(text.bytes(), &at);
@@ -216,7 +216,9 @@ Value TimeNow(Caller* caller, const Value& format) {
 Value Raise(Work* work, const Value& message) {
   Marked text;
   AppendStr(work, message, &text);
-  return work->Wrong(absl::StrCat("raises an exception: ", text.bytes().substr(0, 2000)));
+  size_t end = std::min<size_t>(text.size(), 2000);
+  while (end > 0 && end < text.size() && (text.bytes()[end] & 0xC0) == 0x80) --end;
+  return work->Wrong(absl::StrCat("raises an exception: ", text.bytes().substr(0, end)));
 }
 
 }  // namespace

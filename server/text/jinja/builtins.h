@@ -82,7 +82,7 @@ Value Cased(Work* work, const Value& text, absl::string_view how);  // upper low
 Value Stripped(Work* work, const Value& text, bool left, bool right, const Value& characters);
 Value Replaced(Work* work, const Marked& text, const Marked& from, const Marked& to, int64_t most);
 Value Padded(Work* work, const Marked& text, int64_t width, char align,
-             absl::string_view fill = " ");
+             const Marked& fill = Marked(" ", true));
 std::vector<Marked> LinesOf(Work* work, const Marked& text, bool keep_ends);
 
 // "x %s" % value, and "x {}".format(...).

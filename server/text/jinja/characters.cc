@@ -115,6 +115,12 @@ size_t Find(absl::string_view text, absl::string_view part, size_t from) {
                           : static_cast<size_t>(static_cast<const char*>(found) - text.data());
 }
 
+size_t FindLast(absl::string_view text, absl::string_view part) {
+  const size_t found =
+      Find(std::string(text.rbegin(), text.rend()), std::string(part.rbegin(), part.rend()));
+  return found == absl::string_view::npos ? found : text.size() - found - part.size();
+}
+
 Range Strip(absl::string_view text, bool left, bool right, const absl::string_view* of) {
   const auto goes = [&](char32_t c) { return of == nullptr ? IsSpace(c) : IsOneOf(c, *of); };
   Range range{0, text.size()};

@@ -41,6 +41,8 @@ void AppendCased(char32_t c, Case to, std::string* text);
 
 // Returns where `part` begins in `text` at or after `from`; npos if it does not. Linear time.
 size_t Find(absl::string_view text, absl::string_view part, size_t from = 0);
+// Returns where the last `part` in `text` begins. Linear time, which std::string's rfind is not.
+size_t FindLast(absl::string_view text, absl::string_view part);
 
 // Returns the bytes without white space (or the code points in `of`) at the ends asked for, as
 // [first, second).

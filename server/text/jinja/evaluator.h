@@ -70,6 +70,8 @@ class Evaluator final : public Caller {
 // Makes a value of JSON. Its texts, numbers and names are trusted if `trusted`; else none but the
 // known roles under the key "role" are: templates build tokens of them, as "<|" + role + "|>".
 Value OfJson(Work* work, const nlohmann::ordered_json& json, bool trusted);
+// The same of JSON's text; fails if it is none. Each value takes its step as it is read.
+Value OfJsonText(Work* work, const std::string& text, bool trusted);
 
 }  // namespace athanor::jinja
 

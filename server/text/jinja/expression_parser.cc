@@ -4,6 +4,7 @@
 #include <string>
 
 #include "absl/cleanup/cleanup.h"
+#include "absl/container/flat_hash_set.h"
 #include "absl/strings/str_cat.h"
 #include "deploy/bazel/libs/status_macros.h"
 #include "server/text/jinja/builtins.h"
@@ -367,6 +368,7 @@ ExpressionParser::Result ExpressionParser::ParseSubscript(Expression::Pointer ob
 absl::Status ExpressionParser::ParseArguments(Expression* node) {
   RETURN_IF_ERROR(ExpectOperator("("));
   bool first = true;
+  absl::flat_hash_set<std::string> names;
   for (; !IsOperator(")"); first = false) {
     if (!first) RETURN_IF_ERROR(ExpectOperator(","));
     if (IsOperator(")")) break;
@@ -377,8 +379,8 @@ absl::Status ExpressionParser::ParseArguments(Expression* node) {
       std::string name = current().text;
       Advance();
       Advance();
-      for (const auto& [other, value] : node->named) {
-        if (other == name) return SyntaxError(node->line, "an argument is given twice: " + name);
+      if (!names.insert(name).second) {
+        return SyntaxError(node->line, "an argument is given twice: " + name);
       }
       ASSIGN_OR_RETURN(Expression::Pointer value, ParseExpression());
       node->named.emplace_back(std::move(name), std::move(value));

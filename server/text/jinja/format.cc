@@ -19,7 +19,8 @@ constexpr int64_t kMostWidth = 10'000;
 
 // A conversion of either way.
 struct Spec {
-  std::string fill = " ";
+  bool trusted = true;  // whether the authors wrote the format
+  Marked fill = Marked(" ", true);
   char align = 0;  // < > ^ or 0 for the type's own
   char sign = '-';
   bool zero = false;
@@ -95,7 +96,7 @@ void AppendNumber(Work* work, const Value& value, const Spec& spec, Marked* out)
     }
     digits.insert(0, static_cast<size_t>(missing), '0');
   }
-  const Value text = Padded(work, Marked(sign + digits, value.trusted), spec.width,
+  const Value text = Padded(work, Marked(sign + digits, value.trusted && spec.trusted), spec.width,
                             spec.align == 0     ? '>'
                             : spec.align == '^' ? '='
                                                 : spec.align,
@@ -142,8 +143,10 @@ class Percent {
   }
 
   void Convert() {
-    ++at_;
     Spec spec;
+    spec.trusted = format_.TrustedAt(at_);
+    spec.fill = Marked(" ", spec.trusted);
+    ++at_;
     bool left = false;
     if (at_ < text_.size() && text_[at_] == '(') {
       work_->Lacks("names in a format with %");
@@ -172,7 +175,7 @@ class Percent {
   }
 
   void Append(char type, Spec spec) {
-    if (type == '%') return out_.Append("%", true);
+    if (type == '%') return out_.Append("%", spec.trusted);
     const Value value = Take();
     if (work_->failed()) return;
     if (type == 's' || type == 'r') {
@@ -248,10 +251,11 @@ class Braces {
       return;
     }
     std::string field = text_.substr(at_ + 1, end - at_ - 1);
+    Marked spec;
+    const size_t begin = at_ + 1;
     at_ = end + 1;
-    std::string spec;
     if (const size_t colon = field.find(':'); colon != std::string::npos) {
-      spec = field.substr(colon + 1);
+      spec = format_.Slice(begin + colon + 1, end);
       field.resize(colon);
     }
     char conversion = 0;
@@ -295,19 +299,23 @@ class Braces {
     return work_->Wrong("too few values for a format");
   }
 
-  bool ReadSpec(const std::string& text, Spec* spec) {
+  bool ReadSpec(const Marked& format, Spec* spec) {
+    const std::string& text = format.bytes();
+    spec->trusted = format.trusted();
+    spec->fill = Marked(" ", spec->trusted);
     size_t at = 0;
     const auto is_align = [](char c) { return c == '<' || c == '>' || c == '^' || c == '='; };
     if (!text.empty()) {
       size_t after = 0;
       Next(text, &after);
       if (after < text.size() && is_align(text[after])) {
-        spec->fill = text.substr(0, after);
+        spec->fill = format.Slice(0, after);
         spec->align = text[after];
         at = after + 1;
       } else if (is_align(text[0])) {
         spec->align = text[0];
         at = 1;
+        if (text.substr(at, 1) == "0") spec->fill = Marked("0", spec->trusted);
       }
     }
     const auto skip = [&](char c) {
@@ -332,10 +340,11 @@ class Braces {
     return fits && at == text.size() && spec->align != '=';
   }
 
-  void Append(const Value& value, const std::string& text) {
+  void Append(const Value& value, const Marked& format) {
+    const std::string& text = format.bytes();
     if (text.empty()) return AppendStr(work_, value, &out_);
     Spec spec;
-    if (!ReadSpec(text, &spec)) {
+    if (!ReadSpec(format, &spec)) {
       work_->Lacks(absl::StrCat("the format \"", text.substr(0, 40), "\""));
       return;
     }

@@ -28,9 +28,13 @@ Value SortKey(Work* work, const Value& value, const Value& attribute, bool cased
 
 Value Abs(Caller* caller, const Value& input, const Arguments& arguments) {
   arguments.Bind(caller->work, "abs", 0, {});
-  if (input.Is(Value::kFloat)) return Value::Float(std::fabs(input.real));
-  if (input.IsInteger() && input.AsInt() >= 0) return Value::Int(input.AsInt());
-  return Negate(caller->work, input);
+  if (!input.IsNumber() || (input.IsInteger() && input.AsInt() < 0)) {
+    return Negate(caller->work, input);
+  }
+  Value value =
+      input.Is(Value::kFloat) ? Value::Float(std::fabs(input.real)) : Value::Int(input.AsInt());
+  value.trusted = input.trusted;
+  return value;
 }
 
 Value Batch(Caller* caller, const Value& input, const Arguments& arguments) {

@@ -93,8 +93,8 @@ std::vector<Value> SplitFromRight(Work* work, const Marked& text, const std::str
   size_t end = text.size();
   for (; most != 0 && !work->failed() && end >= by.size(); --most) {
     if (!work->StepBytes(end)) break;
-    const size_t found = text.bytes().rfind(by, end - by.size());
-    if (found == std::string::npos) break;
+    const size_t found = FindLast(absl::string_view(text.bytes()).substr(0, end), by);
+    if (found == absl::string_view::npos) break;
     AddPart(work, text, found + by.size(), end, &parts);
     end = found;
   }
@@ -126,8 +126,8 @@ Value Partition(Caller* caller, const Value& self, const Arguments& arguments) {
   const std::vector<Arg> bound = arguments.Bind(work, "partition", 1, {""});
   const Marked& by = Text(work, bound[0].value_or(Value()));
   if (work->failed() || by.empty()) return work->Wrong("partition by an empty string");
-  work->StepBytes(self.text->size());
-  const size_t found = kRight ? self.bytes().rfind(by.bytes()) : Find(self.bytes(), by.bytes());
+  if (!work->StepBytes(2 * self.text->size())) return {};
+  const size_t found = kRight ? FindLast(self.bytes(), by.bytes()) : Find(self.bytes(), by.bytes());
   if (found == std::string::npos) {
     const Value empty = work->String("", true), other = work->String("", true);
     return work->Tuple(kRight ? std::vector<Value>{empty, other, self}
@@ -175,7 +175,7 @@ Value FindIn(Caller* caller, const Value& self, const Arguments& arguments) {
   const std::vector<Arg> bound = arguments.Bind(work, "find", 1, {""});
   const std::string& part = Text(work, bound[0].value_or(Value())).bytes();
   if (!work->StepBytes(2 * self.text->size())) return {};
-  const size_t found = kRight ? self.bytes().rfind(part) : Find(self.bytes(), part);
+  const size_t found = kRight ? FindLast(self.bytes(), part) : Find(self.bytes(), part);
   if (found == std::string::npos) {
     return kMust ? work->Wrong("index() of what is not there") : Value::Int(-1);
   }
@@ -265,8 +265,9 @@ Value PadOf(Caller* caller, const Value& self, const Arguments& arguments) {
   Work* const work = caller->work;
   const std::vector<Arg> bound = arguments.Bind(work, "center", 1, {"", ""});
   const int64_t width = Whole(work, bound[0].value_or(Value()));
-  const std::string fill = bound[1].has_value() ? Text(work, *bound[1]).bytes() : " ";
-  if (CountCodePoints(fill) != 1) return work->Wrong("what fills is not one character");
+  static const Marked kSpace(" ", true);
+  const Marked& fill = bound[1].has_value() ? Text(work, *bound[1]) : kSpace;
+  if (CountCodePoints(fill.bytes()) != 1) return work->Wrong("what fills is not one character");
   return work->failed() ? Value() : Padded(work, *self.text, width, kAlign, fill);
 }
 

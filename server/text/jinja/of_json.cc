@@ -1,5 +1,6 @@
 #include <algorithm>
 #include <array>
+#include <deque>
 #include <limits>
 
 #include "absl/strings/str_cat.h"
@@ -38,7 +39,98 @@ Value OfNumber(Work* work, const Json& json, bool trusted) {
   return value;
 }
 
+bool IsRole(const std::string& name, const std::string& text) {
+  return name == "role" && std::find(kRoles.begin(), kRoles.end(), text) != kRoles.end();
+}
+
+// Makes values as the JSON library reads them: its own objects search their names one by one. All
+// events return false once the run has failed.
+class Reader {
+ public:
+  using number_integer_t = Json::number_integer_t;
+  using number_unsigned_t = Json::number_unsigned_t;
+  using number_float_t = Json::number_float_t;
+  using string_t = Json::string_t;
+  using binary_t = Json::binary_t;
+
+  Reader(Work* work, bool trusted) : work_(work), trusted_(trusted) {}
+
+  const Value& root() const { return root_; }
+
+  bool null() {
+    Value value = Value::None();
+    value.trusted = trusted_;
+    return Add(value);
+  }
+  bool boolean(bool flag) { return Add(OfNumber(work_, flag, trusted_)); }
+  bool number_integer(int64_t number) { return Add(OfNumber(work_, number, trusted_)); }
+  bool number_unsigned(uint64_t number) { return Add(OfNumber(work_, number, trusted_)); }
+  bool number_float(double number, const std::string&) {
+    return Add(OfNumber(work_, number, trusted_));
+  }
+  bool string(std::string& text) {
+    const bool role = !open_.empty() && open_.back().key.Is(Value::kString) &&
+                      IsRole(open_.back().key.bytes(), text);
+    return Add(OfText(work_, text, trusted_ || role));
+  }
+  bool binary(Json::binary_t&) { return false; }  // JSON's text has none
+  bool start_object(size_t) { return Open(work_->NewDict()); }
+  bool start_array(size_t) { return Open(Value()); }
+  bool key(std::string& name) {
+    open_.back().key = OfText(work_, name, trusted_);
+    return !work_->failed();
+  }
+  bool end_object() {
+    const Value dict = open_.back().dict;
+    open_.pop_back();
+    return Add(dict);
+  }
+  bool end_array() {
+    const Value list = work_->List(std::move(open_.back().items));
+    open_.pop_back();
+    return Add(list);
+  }
+  bool parse_error(size_t, const std::string&, const Json::exception&) { return false; }
+
+ private:
+  struct Container {
+    explicit Container(Work* work) : in(work) {}
+    Work::Depth in;
+    Value dict;  // undefined: a list
+    Value key;   // whose value comes next
+    std::vector<Value> items;
+  };
+
+  bool Open(const Value& dict) {
+    open_.emplace_back(work_).dict = dict;
+    return open_.back().in && !work_->failed();
+  }
+
+  bool Add(const Value& value) {
+    if (!work_->Step()) return false;
+    if (open_.empty()) {
+      root_ = value;
+    } else if (open_.back().dict.Is(Value::kDict)) {
+      work_->Put(open_.back().dict.dict, open_.back().key, value);
+    } else {
+      open_.back().items.push_back(value);
+    }
+    return !work_->failed();
+  }
+
+  Work* const work_;
+  const bool trusted_;
+  std::deque<Container> open_;
+  Value root_;
+};
+
 }  // namespace
+
+Value OfJsonText(Work* work, const std::string& text, bool trusted) {
+  Reader reader(work, trusted);
+  if (Json::sax_parse(text, &reader) && !work->failed()) return reader.root();
+  return work->Wrong("from_json of a text that is no JSON");
+}
 
 Value OfJson(Work* work, const Json& json, bool trusted) {
   const Work::Depth in(work);
@@ -62,9 +154,7 @@ Value OfJson(Work* work, const Json& json, bool trusted) {
     case Json::value_t::object: {
       const Value dict = work->NewDict();
       for (const auto& [name, item] : json.items()) {
-        const bool role = name == "role" && item.is_string() &&
-                          std::find(kRoles.begin(), kRoles.end(),
-                                    item.get_ref<const std::string&>()) != kRoles.end();
+        const bool role = item.is_string() && IsRole(name, item.get_ref<const std::string&>());
         const Value key = OfText(work, name, trusted);
         const Value value = OfJson(work, item, trusted || role);
         if (work->failed()) return {};

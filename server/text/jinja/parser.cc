@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "absl/cleanup/cleanup.h"
+#include "absl/container/flat_hash_set.h"
 #include "absl/strings/str_cat.h"
 #include "deploy/bazel/libs/status_macros.h"
 #include "server/text/jinja/characters.h"
@@ -239,6 +240,7 @@ Parser::Result Parser::ParseWith() {
 
 absl::StatusOr<std::vector<Statement::Parameter>> Parser::ParseParameters() {
   std::vector<Statement::Parameter> parameters;
+  absl::flat_hash_set<std::string> names;
   RETURN_IF_ERROR(ExpectOperator("("));
   while (!IsOperator(")")) {
     if (!parameters.empty()) RETURN_IF_ERROR(ExpectOperator(","));
@@ -246,8 +248,8 @@ absl::StatusOr<std::vector<Statement::Parameter>> Parser::ParseParameters() {
     Statement::Parameter parameter;
     ASSIGN_OR_RETURN(parameter.name, ExpectName("a parameter's name"));
     if (parameter.name == "caller") return LacksError(line, "a parameter named \"caller\"");
-    for (const Statement::Parameter& other : parameters) {
-      if (other.name == parameter.name) return SyntaxError(line, "two parameters of one name");
+    if (!names.insert(parameter.name).second) {
+      return SyntaxError(line, "two parameters of one name");
     }
     if (SkipOperator("=")) {
       ASSIGN_OR_RETURN(parameter.value, ParseExpression());

@@ -2,7 +2,6 @@
 #include <algorithm>
 
 #include "absl/strings/str_cat.h"
-#include "nlohmann/json.hpp"
 #include "server/text/jinja/builtins.h"
 #include "server/text/jinja/characters.h"
 #include "server/text/jinja/evaluator.h"
@@ -170,9 +169,7 @@ Value FromJson(Caller* caller, const Value& input, const Arguments& arguments) {
   if (!input.Is(Value::kString))
     return work->Wrong(absl::StrCat("from_json of a ", TypeName(input)));
   if (!work->Charge(static_cast<int64_t>(input.text->size()) * 64)) return {};
-  const auto json = nlohmann::ordered_json::parse(input.bytes(), nullptr, false);
-  if (json.is_discarded()) return work->Wrong("from_json of a text that is no JSON");
-  return OfJson(work, json, input.text->trusted());
+  return OfJsonText(work, input.bytes(), input.text->trusted());
 }
 
 constexpr FilterRow kFilters[] = {
@@ -259,8 +256,9 @@ Value Replaced(Work* work, const Marked& text, const Marked& from, const Marked&
   return work->String(std::move(out));
 }
 
-Value Padded(Work* work, const Marked& text, int64_t width, char align, absl::string_view fill) {
-  const int64_t missing = std::max<int64_t>(0, width - CountCodePoints(text.bytes()));
+Value Padded(Work* work, const Marked& text, int64_t width, char align, const Marked& fill) {
+  const int64_t count = CountCodePoints(text.bytes());
+  const int64_t missing = width > count ? width - count : 0;
   int64_t bytes = 0;
   if (__builtin_mul_overflow(missing, static_cast<int64_t>(fill.size()), &bytes)) bytes = missing;
   if (!work->Charge(bytes)) return {};
@@ -270,9 +268,9 @@ Value Padded(Work* work, const Marked& text, int64_t width, char align, absl::st
                        : align == '=' ? missing / 2
                                       : missing / 2 + (missing & width & 1);
   Marked out;
-  for (int64_t i = 0; i < left; ++i) out.Append(fill, true);
+  for (int64_t i = 0; i < left; ++i) out.Append(fill);
   out.Append(text);
-  for (int64_t i = left; i < missing; ++i) out.Append(fill, true);
+  for (int64_t i = left; i < missing; ++i) out.Append(fill);
   return work->String(std::move(out));
 }
 

@@ -13,8 +13,9 @@ Value Work::Fail(const absl::Status& status) {
 }
 
 bool Work::Step(int64_t steps) {
-  steps_ += steps;
-  if (steps_ > limits_.steps && !failed()) {
+  if (steps <= limits_.steps - steps_) {
+    steps_ += steps;
+  } else {
     Fail(absl::ResourceExhaustedError(
         absl::StrCat("it takes more than ", limits_.steps, " steps for this chat")));
   }
@@ -22,8 +23,9 @@ bool Work::Step(int64_t steps) {
 }
 
 bool Work::Charge(int64_t bytes) {
-  bytes_ += bytes;
-  if (bytes_ > limits_.bytes && !failed()) {
+  if (bytes <= limits_.bytes - bytes_) {
+    bytes_ += bytes;
+  } else {
     Fail(absl::ResourceExhaustedError(
         absl::StrCat("it makes more than ", limits_.bytes, " bytes of values for this chat")));
   }
