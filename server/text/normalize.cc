@@ -140,6 +140,9 @@ absl::StatusOr<std::string> Normalizer::Run(std::string_view text) const {
   std::string normal(text);
   for (const Step& step : steps_) {
     ASSIGN_OR_RETURN(normal, Apply(step.step, step.regex, std::move(normal)));
+    if (normal.size() > kMaxBytes) {
+      return absl::ResourceExhaustedError("normalised text becomes too long");
+    }
   }
   return normal;
 }

@@ -37,6 +37,7 @@ class Translator {
     }
     while (at_ < pattern_.size()) {
       const char c = pattern_[at_];
+      const bool begins = std::exchange(begins_, false);
       if (c == '\\') {
         RETURN_IF_ERROR(Escape());
       } else if (in_class_) {
@@ -46,10 +47,11 @@ class Translator {
         Copy(Starts("[^") ? 2 : 1);
         if (Starts("]")) return Unknown("[]", pattern_);
       } else if (c == '(') {
-        RETURN_IF_ERROR(Group());
+        RETURN_IF_ERROR(Group(begins));
       } else if (c == '{') {
         RETURN_IF_ERROR(Repeat());
       } else {
+        begins_ = c == '|';
         Copy(1);
       }
     }
@@ -78,13 +80,17 @@ class Translator {
     return absl::OkStatus();
   }
 
-  absl::Status Group() {
+  // Copies what opens a group, and (?i) at the begin of a branch: elsewhere Oniguruma takes all
+  // branches that follow into it, x(?i)a|b being x(?i:a|b).
+  absl::Status Group(bool begins) {
+    begins_ = true;
     if (!Starts("(?")) {
       Copy(1);
       return absl::OkStatus();
     }
     for (std::string_view known : {"(?:", "(?=", "(?!", "(?<=", "(?<!", "(?>", "(?i:", "(?i)"}) {
       if (!Starts(known)) continue;
+      if (known == "(?i)" && !begins) return Unknown("(?i) inside a branch", pattern_);
       Copy(known.size());
       return absl::OkStatus();
     }
@@ -100,7 +106,9 @@ class Translator {
     const bool counts =
         end < pattern_.size() && pattern_[end] == '}' && end > at_ + 1 && pattern_[at_ + 1] != ',';
     if (!counts) return Unknown("{", pattern_);
+    const bool exact = pattern_.substr(at_, end - at_).find(',') == std::string_view::npos;
     Copy(end + 1 - at_);
+    if (exact && Starts("?")) return Unknown("}?", pattern_);  // there: {n}, or nothing
     if (Starts("+")) return Unknown("}+", pattern_);
     return absl::OkStatus();
   }
@@ -182,6 +190,7 @@ class Translator {
   std::string out_;
   size_t at_ = 0;
   bool in_class_ = false;
+  bool begins_ = true;  // at_ is where a branch begins
 };
 
 // Scratch of a thread: one range is all that is asked.

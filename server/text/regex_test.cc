@@ -25,12 +25,19 @@ TEST(RegexTest, FindsWhatOnigurumaFinds) {
   EXPECT_EQ(Find(R"([\w]+)", "\xE2\x92\xB6_-"), (Ranges{{0, 4}}));
   EXPECT_EQ(Find(R"(\p{Han}+)", "\xE4\xB8\x80x"), (Ranges{{0, 3}}));
   EXPECT_EQ(Find("(?i:'S)", "'s'S"), (Ranges{{0, 2}, {2, 4}}));
+  EXPECT_EQ(Find("(?i)a|b", "AB"), (Ranges{{0, 1}, {1, 2}}));
+  EXPECT_EQ(Find("x|((?i)a|b)", "ABX"), (Ranges{{0, 1}, {1, 2}}));
+  EXPECT_EQ(Find("x|(?i)a", "XA"), (Ranges{{1, 2}}));
+  EXPECT_EQ(Find("a{1,2}?", "aa"), (Ranges{{0, 1}, {1, 2}}));
 }
 
 TEST(RegexTest, RefusesWhatMayMeanSomethingElse) {
-  for (std::string_view pattern : {R"(\b)", R"(\h)", R"(\R)", R"(\Ka)", R"([a&&b])", R"([a[b]])",
-                                   R"([\W])", R"(a{,2})", R"(a{1,2}+)", R"((?<n>a))", R"((?s:.))",
-                                   R"(\1)", "\\", "[]a]", R"(\p{Script=Han})", R"(\C)"}) {
+  for (std::string_view pattern :
+       {R"(\b)",      R"(\h)",   R"(\R)",    R"(\Ka)",     R"([a&&b])",
+        R"([a[b]])",  R"([\W])", R"(a{,2})", R"(a{1,2}+)", R"((?<n>a))",
+        R"((?s:.))",  "a{2}?",   "x(?i)a|b", "a|x(?i)a",   "(?i)x(?i)a",
+        R"(\|(?i)a)", R"(\1)",   "\\",       "[]a]",       R"(\p{Script=Han})",
+        R"(\C)"}) {
     const absl::Status status = Regex::Compile(pattern).status();
     EXPECT_EQ(status.code(), absl::StatusCode::kUnimplemented) << pattern << ": " << status;
   }

@@ -17,8 +17,26 @@ namespace {
 
 constexpr size_t kMaxText = size_t{256} << 20;  // bytes of a prompt
 constexpr int32_t kMaxTokens = 4 << 20;
-constexpr size_t kMaxCachedWord = 64;   // bytes
-constexpr size_t kMaxCached = 1 << 16;  // words
+constexpr size_t kMaxTokenText = 64 << 10;            // bytes of what a token stands for
+constexpr size_t kMaxTokenTexts = size_t{128} << 20;  // and of all, as of a file
+constexpr size_t kMaxCachedWord = 64;                 // bytes
+constexpr size_t kMaxCached = 1 << 16;                // words
+
+absl::Status CheckTokenText(size_t bytes, size_t* total) {
+  *total += bytes;
+  if (bytes <= kMaxTokenText && *total <= kMaxTokenTexts) return absl::OkStatus();
+  return absl::ResourceExhaustedError(Cat("a token stands for ", bytes, " bytes, up to it all for ",
+                                          *total, "; at most ", kMaxTokenText, " and ",
+                                          kMaxTokenTexts));
+}
+
+size_t BytesOfReplaced(std::string_view text, std::string_view from, std::string_view to) {
+  size_t bytes = text.size();
+  for (size_t at = text.find(from); at != text.npos; at = text.find(from, at + from.size())) {
+    bytes += to.size() - from.size();
+  }
+  return bytes;
+}
 
 // Texts of the parts in one, and where it is trusted.
 class JoinedText {
@@ -107,6 +125,7 @@ absl::Status Tokenizer::SetBytes(const TokenizerData& data) {
   bytes_.assign(data.pieces.begin(), data.pieces.end());
   bytes_.resize(size);
   special_.resize(size);
+  size_t total = 0;
   for (const AddedToken& token : data.added) {
     if (!bytes_[token.id].empty() && bytes_[token.id] != token.content) {
       return absl::InvalidArgumentError(Cat("the added token ", Quoted(token.content),
@@ -117,10 +136,17 @@ absl::Status Tokenizer::SetBytes(const TokenizerData& data) {
     if (token.normalized) {  // HF writes the form that it looks for
       ASSIGN_OR_RETURN(bytes_[token.id], normalizer_.Run(token.content));
     }
+    RETURN_IF_ERROR(CheckTokenText(bytes_[token.id].size(), &total));
     if (token.special) special_[token.id] = true;
   }
+  total = 0;
   for (std::string& bytes : bytes_) {
-    for (const auto& [from, to] : data.replace) bytes = absl::StrReplaceAll(bytes, {{from, to}});
+    for (const auto& [from, to] : data.replace) {
+      size_t one = 0;
+      RETURN_IF_ERROR(CheckTokenText(BytesOfReplaced(bytes, from, to), &one));
+      bytes = absl::StrReplaceAll(bytes, {{from, to}});
+    }
+    RETURN_IF_ERROR(CheckTokenText(bytes.size(), &total));
     if (data.byte_level) {
       if (std::optional<std::string> spelt = BytesOfAlphabet(bytes)) bytes = *std::move(spelt);
     } else if (data.byte_fallback) {
@@ -131,6 +157,17 @@ absl::Status Tokenizer::SetBytes(const TokenizerData& data) {
   strip_first_token_ = data.strip_first_token;
   byte_fallback_ = data.byte_fallback;
   return absl::OkStatus();
+}
+
+// Makes words never become special tokens: those are only looked for where text is trusted.
+void Tokenizer::HideSpecial(TokenizerData* data) const {
+  data->hidden.resize(data->pieces.size());
+  for (const AddedToken& token : data->added) {
+    if (token.special && token.id < static_cast<int32_t>(data->pieces.size())) {
+      data->hidden[token.id] = true;
+    }
+  }
+  std::erase_if(data->merges, [&](const Merge& merge) { return special(merge.result); });
 }
 
 absl::StatusOr<std::shared_ptr<const Tokenizer>> Tokenizer::Create(TokenizerData data) {
@@ -150,6 +187,7 @@ absl::StatusOr<std::shared_ptr<const Tokenizer>> Tokenizer::Create(TokenizerData
   ASSIGN_OR_RETURN(tokenizer->normalizer_, Normalizer::Create(data.normalize));
   RETURN_IF_ERROR(tokenizer->SetBytes(data));
   RETURN_IF_ERROR(tokenizer->CheckIds(data));
+  tokenizer->HideSpecial(&data);
   ASSIGN_OR_RETURN(tokenizer->bpe_, Bpe::Create(data));
   ASSIGN_OR_RETURN(tokenizer->splitter_, Splitter::Create(std::move(data.split)));
   RETURN_IF_ERROR(tokenizer->SetAdded(data));

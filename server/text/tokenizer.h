@@ -32,7 +32,8 @@ class Tokenizer {
   static absl::StatusOr<std::shared_ptr<const Tokenizer>> Create(TokenizerData data);
 
   // Sets `ids` to the tokens of the parts, which are one text: words reach over their edges.
-  // Special tokens are found in trusted text only, and never reach into other text. `begin` puts
+  // Special tokens are found in trusted text only, and never reach into other text; but one that
+  // takes the white space next to it (lstrip, rstrip) takes a user's too. `begin` puts
   // around them the tokens that the file asks for, mostly one for the beginning. Returns
   // INVALID_ARGUMENT if a part is not UTF-8, RESOURCE_EXHAUSTED if a pattern takes too many steps.
   absl::Status Encode(absl::Span<const Part> parts, bool begin, std::vector<int32_t>* ids) const;
@@ -57,6 +58,7 @@ class Tokenizer {
   absl::Status CheckIds(const TokenizerData& data) const;
   absl::Status SetAdded(const TokenizerData& data);
   absl::Status SetBytes(const TokenizerData& data);
+  void HideSpecial(TokenizerData* data) const;
   absl::Status EncodeSection(std::string_view text, bool first, Call* call) const;
   absl::Status EncodeWords(std::string_view text, bool first, Call* call) const;
 

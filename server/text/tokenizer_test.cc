@@ -82,6 +82,24 @@ TEST(TokenizerTest, UsersTextHasNoSpecialTokens) {
   EXPECT_THAT(Encode(*tokenizer, {{"<s", false}, {"<s>", true}}), ElementsAre(9, 10, 6));
 }
 
+TEST(TokenizerTest, UsersWordsNeverBecomeSpecialTokens) {
+  TokenizerData data;
+  data.pieces = {"<s>", "<", "s", ">", "<s"};
+  data.added = {{.content = "<s>", .id = 0, .special = true}};
+  data.ignore_merges = true;
+  EXPECT_THAT(Encode(*Make(data), {{"<s>", false}}), ElementsAre(1, 2, 3));
+  EXPECT_THAT(Encode(*Make(data), {{"<s>", true}}), ElementsAre(0));
+  EXPECT_THAT(Encode(*Make(data), {{"<s", false}}), ElementsAre(4));
+  data.ignore_merges = false;
+  data.merges = {{1, 2, 4, 0}, {4, 3, 0, 1}};
+  EXPECT_THAT(Encode(*Make(data), {{"<s>", false}}), ElementsAre(4, 3));
+  EXPECT_THAT(Encode(*Make(data), {{"<s>", true}}), ElementsAre(0));
+  // Neither a special token of one character.
+  data.added.push_back({.content = "s", .id = 2, .special = true});
+  EXPECT_THAT(Encode(*Make(data), {{"<s", false}}), ElementsAre(1));
+  EXPECT_THAT(Encode(*Make(data), {{"<s", true}}), ElementsAre(1, 2));
+}
+
 TEST(TokenizerTest, MergesAsOneByOne) {
   // A random vocabulary over two letters: the heap finds what looking for the best pair finds.
   std::mt19937 random(1);
@@ -157,6 +175,15 @@ TEST(TokenizerTest, RefusesWrongData) {
   EXPECT_TRUE(refused([](TokenizerData* d) { d->added[0].id = 1; }));
   EXPECT_TRUE(refused([](TokenizerData* d) { d->added[2].content = ""; }));
   EXPECT_TRUE(refused([](TokenizerData* d) { d->replace = {{"", "x"}}; }));
+  EXPECT_FALSE(refused([](TokenizerData* d) { d->replace.assign(15, {"a", "aa"}); }));
+  EXPECT_TRUE(refused([](TokenizerData* d) { d->replace.assign(40, {"a", "aa"}); }));
+  EXPECT_TRUE(refused([](TokenizerData* d) {  // short each, but long together
+    *d = {.pieces = std::vector<std::string>(2400, std::string(60'000, 'a'))};
+  }));
+  EXPECT_TRUE(refused([](TokenizerData* d) {
+    d->added[2].normalized = true;
+    d->normalize = {{NormalizeStep::kReplace, "c", std::string(70'000, 'c')}};
+  }));
   EXPECT_TRUE(refused([](TokenizerData* d) { d->normalize = {{NormalizeStep::kReplace}}; }));
   EXPECT_TRUE(refused([](TokenizerData* d) { d->split = {{.pattern = "("}}; }));
 }
