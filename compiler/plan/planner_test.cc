@@ -215,7 +215,7 @@ TEST(PlannerTest, MemoryOfALaunchInALoop) {
   EXPECT_EQ(counting.arena_bytes(), 5 * 256);
 }
 
-// What a launch writes into a state is read from the same buffer.
+// A reader of a state takes what a launch wrote from the same buffer.
 TEST(PlannerTest, StatesAreWrittenInPlace) {
   Maker m;
   const int x = m.Value(ValueKind::kInput, {64}, "x");

@@ -1,4 +1,4 @@
-// How a sequence's next token is chosen, and the tokens that its penalties count.
+// Says how a sequence's next token is chosen, and the tokens that its penalties count.
 #ifndef ATHANOR_SERVER_GENERATE_SAMPLING_H_
 #define ATHANOR_SERVER_GENERATE_SAMPLING_H_
 
@@ -25,7 +25,7 @@ struct Sampling {
   float presence = 0, frequency = 0;
   std::vector<std::pair<int32_t, float>> bias;  // token, what is added to its logit
   uint64_t seed = 0;
-  // How many of the most likely tokens to report beside the chosen one's log probability.
+  // The number of the most likely tokens to report beside the chosen one's log probability.
   std::optional<int64_t> logprobs;
 
   // Returns INVALID_ARGUMENT, naming the field, if one is out of its range.

@@ -44,7 +44,7 @@ struct SchedulerOptions {
   int64_t max_model_len = 2048;      // tokens of a prompt and what follows it
   int64_t max_waiting = 1024;        // sequences that are not admitted yet
   int64_t block = 16;                // positions of a block
-  // How long a client may read nothing before its sequence ends.
+  // The time for which a client may read nothing before its sequence ends.
   SequenceTime::duration longest_pause = std::chrono::seconds(30);
 };
 

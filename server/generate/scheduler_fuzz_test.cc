@@ -30,7 +30,7 @@ uint64_t Mix(uint64_t hash, uint64_t word) {
   return hash ^ (hash >> 29);
 }
 
-// What was asked of a sequence, and what is to come of it.
+// Keeps what was asked of a sequence, and what is to come of it.
 struct Asked {
   SequenceRequest request;
   bool guilty = false;            // steps with it fail

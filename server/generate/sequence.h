@@ -32,7 +32,8 @@ struct SequenceRequest {
 
 struct Sequence {
   int64_t generated() const { return static_cast<int64_t>(tokens.size()) - prompt; }
-  // Whether the next token may be a stop token. If not, the sampler has to leave `stop_tokens` out.
+  // Reports whether the next token may be a stop token. If not, the sampler has to leave
+  // `stop_tokens` out.
   bool MayStop() const { return generated() >= min_tokens; }
   // Number of tokens that a step has yet to compute.
   int64_t left() const { return static_cast<int64_t>(tokens.size()) - stored; }

@@ -56,7 +56,8 @@ TEST(StopWatcherTest, StopStringsThatCannotBeWatchedAreRefused) {
   EXPECT_THAT(StopWatcher::Check({std::string(1025, 'a')}).message(), HasSubstr("1025 bytes"));
 }
 
-// What has left of `text`, by looking at all of it; sets `*stop` if it ends with a stop string.
+// Returns what has left of `text`, by looking at all of it; sets `*stop` if it ends with a stop
+// string.
 std::string LeftOf(const std::string& text, const std::vector<std::string>& stops, bool* stop) {
   for (size_t end = 1; end <= text.size(); ++end) {
     const std::string begin = text.substr(0, end);

@@ -1,4 +1,4 @@
-// How vocabularies spell bytes: by GPT-2's alphabet of 256 printable characters, or as <0x0A>.
+// Says how vocabularies spell bytes: by GPT-2's alphabet of 256 printable characters, or as <0x0A>.
 #ifndef ATHANOR_SERVER_TEXT_BYTE_ALPHABET_H_
 #define ATHANOR_SERVER_TEXT_BYTE_ALPHABET_H_
 

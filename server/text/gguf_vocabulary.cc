@@ -17,8 +17,8 @@ namespace {
 
 using checkpoint::Gguf;
 
-// How tokenizer.ggml.pre splits text, as llama.cpp does (llama-vocab.cpp): what each expression
-// matches and what lies between becomes words, one expression behind the other.
+// Says how tokenizer.ggml.pre splits text, as llama.cpp does (llama-vocab.cpp): what each
+// expression matches and what lies between becomes words, one expression behind the other.
 struct PreRow {
   std::string_view name;
   std::vector<std::string> patterns;

@@ -70,7 +70,7 @@ class JoinedText {
 
 }  // namespace
 
-// What one call of Encode holds: words met before, with their tokens.
+// Keeps what one call of Encode holds: words met before, with their tokens.
 struct Tokenizer::Call {
   std::vector<int32_t>* ids;
   std::deque<std::string> owned;  // cached words may be views of these

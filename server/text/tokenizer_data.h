@@ -1,5 +1,5 @@
-// What a file says of its tokenizer, whatever its format: loaders fill it, Tokenizer::Create checks
-// it and builds from it.
+// Holds what a file says of its tokenizer, whatever its format: loaders fill it, Tokenizer::Create
+// checks it and builds from it.
 #ifndef ATHANOR_SERVER_TEXT_TOKENIZER_DATA_H_
 #define ATHANOR_SERVER_TEXT_TOKENIZER_DATA_H_
 

@@ -26,7 +26,7 @@ absl::StatusOr<TokenizerData> ReadSentencePiece(std::string_view bytes);
 // (scores). Returns as ReadSentencePiece.
 absl::StatusOr<TokenizerData> ReadVocabulary(const checkpoint::Gguf& gguf);
 
-// What both say of a token; the numbers are those of the files.
+// Lists what both say of a token; the numbers are those of the files.
 enum class PieceType : int64_t {
   kNormal = 1,
   kUnknown = 2,

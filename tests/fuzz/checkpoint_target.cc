@@ -23,7 +23,7 @@ constexpr int64_t kDecodedBytes = 4096;  // larger tensors are not decoded
 constexpr size_t kLargest = 1 << 16;
 constexpr size_t kLength = 8;  // bytes of a safetensors file before its JSON
 
-// What a reader gives, in a form that can be compared.
+// Returns what a reader gives, in a form that can be compared.
 struct HeadRead {
   absl::Status status;
   std::vector<FileTensor> tensors;

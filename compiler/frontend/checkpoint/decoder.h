@@ -28,7 +28,7 @@ struct DecoderLimits {
   int64_t block = 16;      // positions of a block of the cache
 };
 
-// Which form of the graph is built. Both give the same numbers.
+// The two forms of the graph; both give the same numbers.
 enum class DecoderForm : uint8_t {
   kWhole,  // ids, position i32[T], wanted i32[R] -> logits f32[R, V]; one sequence from its start
   kPaged,  // and sequence i32[T], table i32[S, B]; keys and values are states

@@ -21,8 +21,8 @@ enum class CheckpointFormat : uint8_t {
   kGguf,  // one file
 };
 
-// Which layers see only a window of keys. kByLayer: those that `layer_types` names, else those from
-// `max_window_layers` on, if `use_sliding_window`.
+// Says which layers see only a window of keys. kByLayer: those that `layer_types` names, else those
+// from `max_window_layers` on, if `use_sliding_window`.
 enum class Windows : uint8_t { kNone, kAll, kByLayer };
 
 struct FamilyRow {
@@ -42,7 +42,7 @@ const FamilyRow* FindFamily(CheckpointFormat format, std::string_view name);
 // Returns the names of a format's families, for messages: "llama, qwen2".
 std::string FamilyNames(CheckpointFormat format);
 
-// What a key of both formats says. GGUF's are below the architecture: "llama.block_count".
+// Names what a key of both formats says. GGUF's are below the architecture: "llama.block_count".
 enum class Field : uint8_t {
   kLayers,
   kWidth,

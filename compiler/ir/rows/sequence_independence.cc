@@ -17,7 +17,7 @@ namespace {
 using row_walk::Rows;
 using row_walk::Walk;
 
-// What a value follows from.
+// Says what a value follows from.
 enum class Source : uint8_t {
   kFixed,   // weights and constants
   kState,   // what a state holds

@@ -239,7 +239,7 @@ class Runner {
 
 int IdOf(int sequence, int position) { return (7 * sequence + 3 * position * position) % 11; }
 
-// What is proved: each row's logits are those that its sequence gives alone, token by token.
+// Tests what is proved: each row's logits are those that its sequence gives alone, token by token.
 TEST(SequenceIndependenceTest, HoldsInAnyBatchAndChunks) {
   constexpr int kLength = 20;
   std::map<std::pair<int, int>, std::string> alone;

@@ -18,7 +18,7 @@ namespace athanor::row_walk {
 
 using Rows = RowProof::Rows;
 
-// How far a walk over a graph is, from its inputs to its outputs.
+// Keeps how far a walk over a graph is, from its inputs to its outputs.
 struct Walk {
   const Graph& graph;
   const std::string dim;

@@ -167,7 +167,7 @@ TEST(DecomposeTest, PagedAttention) {
   }
 }
 
-// What the reference refuses is refused by what it decomposes to.
+// The decomposition refuses what the reference refuses.
 TEST(DecomposeTest, PagedAttentionOutside) {
   std::mt19937 rng(9);
   Graph g;

@@ -83,7 +83,7 @@ TEST(PlanSubjectsTest, OptionalRunsBeginWhateverTheProcessDidBefore) {
   }
 }
 
-// What PagedAttention gives for values that are not finite is left open.
+// PagedAttention leaves open what it gives for values that are not finite.
 TEST(PlanRunsTest, AttentionOverBlocksSeesFiniteValues) {
   const Graph graph = ParseGraph(R"(graph "g" { dim t in [1, 100]
     %0 = Input "q" : f32[t, 2, 4] %1 = Input "k" : f32[64, 1, 4] %2 = Input "v" : f32[64, 1, 4]
