@@ -4,6 +4,7 @@
 #include <map>
 #include <set>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "compiler/ir/value/message.h"
@@ -79,13 +80,28 @@ std::string Text(absl::Span<const Group> groups, size_t count, size_t names, siz
 
 }  // namespace
 
+void AddRefusal(ImportRefusal refusal, std::vector<ImportRefusal>* refusals) {
+  if (refusals->size() < kMostRefusals) {
+    refusals->push_back(std::move(refusal));
+    return;
+  }
+  if (refusals->size() == kMostRefusals) {
+    refusals->emplace_back().reason =
+        Cat("others are refused too; the first ", kMostRefusals, " are named");
+  }
+  if (refusal.code == absl::StatusCode::kInvalidArgument) refusals->back().code = refusal.code;
+}
+
 absl::Status ToStatus(absl::Span<const ImportRefusal> refusals, size_t bytes) {
   if (refusals.empty()) return absl::OkStatus();
-  const bool invalid = std::any_of(refusals.begin(), refusals.end(), [](const ImportRefusal& r) {
-    return r.code == absl::StatusCode::kInvalidArgument;
-  });
-  const absl::StatusCode code =
-      invalid ? absl::StatusCode::kInvalidArgument : absl::StatusCode::kUnimplemented;
+  absl::StatusCode code = absl::StatusCode::kUnimplemented;
+  for (absl::StatusCode first :
+       {absl::StatusCode::kResourceExhausted, absl::StatusCode::kInvalidArgument}) {
+    if (std::any_of(refusals.begin(), refusals.end(),
+                    [&](const ImportRefusal& refusal) { return refusal.code == first; })) {
+      code = first;
+    }
+  }
   const std::vector<Group> groups = GroupsOf(refusals);
   std::string text;
   // Shortens first the lists of nodes, then the reasons.

@@ -15,7 +15,8 @@ namespace athanor {
 
 // A reason to refuse a node, key or tensor of a file, or the model as a whole.
 struct ImportRefusal {
-  absl::StatusCode code = absl::StatusCode::kUnimplemented;  // or kInvalidArgument
+  // Or kInvalidArgument, or kResourceExhausted for a limit.
+  absl::StatusCode code = absl::StatusCode::kUnimplemented;
   // ONNX: as NodeName; inside others "loop1/then_branch/add_3". Checkpoints: a key or a tensor. May
   // be empty.
   std::string node;
@@ -26,9 +27,14 @@ struct ImportRefusal {
   std::vector<std::string> inputs;
 };
 
-// Returns INVALID_ARGUMENT if any refusal has that code, else UNIMPLEMENTED. The message has at
-// most `bytes` bytes. Refusals are grouped by op, version and reason; every group is named, with as
-// many of its nodes as fit and the number of the others.
+// Appends a refusal. Behind kMostRefusals comes one that stands for all others, so that a hostile
+// file has no more of them; it has INVALID_ARGUMENT if any of them does.
+inline constexpr size_t kMostRefusals = 1000;
+void AddRefusal(ImportRefusal refusal, std::vector<ImportRefusal>* refusals);
+
+// Returns INVALID_ARGUMENT if any refusal has that code, else RESOURCE_EXHAUSTED if any has that,
+// else UNIMPLEMENTED. The message has at most `bytes` bytes. Refusals are grouped by op, version
+// and reason; every group is named, with as many of its nodes as fit and the number of the others.
 absl::Status ToStatus(absl::Span<const ImportRefusal> refusals, size_t bytes);
 
 }  // namespace athanor

@@ -10,6 +10,7 @@
 #include "compiler/frontend/checkpoint/decode.h"
 #include "compiler/frontend/checkpoint/gguf.h"
 #include "compiler/frontend/checkpoint/gguf_testing.h"
+#include "compiler/frontend/checkpoint/keys.h"
 #include "compiler/frontend/checkpoint/safetensors.h"
 #include "compiler/ir/value/message.h"
 
@@ -261,7 +262,9 @@ std::string FuzzGguf(const std::string& file, FuzzStats* stats) {
     absl::StatusOr<checkpoint::Gguf> head = checkpoint::ReadGguf(bytes, 0, file_bytes);
     if (!head.ok()) return HeadRead{head.status(), {}, ""};
     std::string other = Cat(head->head_bytes);
-    for (const auto& [key, value] : head->keys) other += Cat(" ", key, " ", value.index());
+    for (const auto& [key, value] : head->keys) {
+      other += Cat(" ", key, " ", value.index(), " ", checkpoint::TextOf(value));
+    }
     return HeadRead{absl::OkStatus(), std::move(head->tensors), std::move(other)};
   };
   if (file.starts_with("GGUF") && file.size() > 24) ++stats->parsed;

@@ -242,10 +242,11 @@ class Builder {
 };
 
 void Refuse(std::string_view tensor, std::string reason, std::vector<ImportRefusal>* refusals) {
-  ImportRefusal& refusal = refusals->emplace_back();
+  ImportRefusal refusal;
   refusal.code = absl::StatusCode::kInvalidArgument;
   refusal.node = tensor;
   refusal.reason = std::move(reason);
+  AddRefusal(std::move(refusal), refusals);
 }
 
 }  // namespace

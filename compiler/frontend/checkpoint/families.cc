@@ -26,6 +26,7 @@ constexpr FamilyRow kFamilies[] = {
     {.name = "phi3",
      .architecture = "Phi3ForCausalLM",
      .gguf = "phi3",
+     .epsilon = 1e-5,
      .windows = Windows::kAll,
      .fused = true},
 };

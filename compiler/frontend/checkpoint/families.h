@@ -29,6 +29,7 @@ struct FamilyRow {
   std::string_view name;          // Hugging Face's model_type
   std::string_view architecture;  // the class that config.json names
   std::string_view gguf;          // general.architecture; "": none
+  double epsilon = 1e-6;          // of norms, where config.json has none
   Windows windows = Windows::kNone;
   // GGUF's rows of Q and K alternate between the halves of a head, for a rope over neighbours.
   bool permuted = false;

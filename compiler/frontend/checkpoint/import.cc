@@ -52,17 +52,16 @@ class Importer {
  private:
   void Refuse(std::string_view node, std::string reason,
               absl::StatusCode code = absl::StatusCode::kInvalidArgument) {
-    ImportRefusal& refusal = refusals_.emplace_back();
+    ImportRefusal refusal;
     refusal.code = code;
     refusal.node = node;
     refusal.reason = std::move(reason);
+    AddRefusal(std::move(refusal), &refusals_);
   }
   // A whole file is here, so that a head which goes on behind it is wrong.
   void Refuse(std::string_view node, const absl::Status& status) {
-    const absl::string_view message = status.message();
-    Refuse(node, std::string(message),
-           absl::IsUnimplemented(status) ? absl::StatusCode::kUnimplemented
-                                         : absl::StatusCode::kInvalidArgument);
+    Refuse(node, std::string(status.message()),
+           absl::IsOutOfRange(status) ? absl::StatusCode::kInvalidArgument : status.code());
   }
 
   void ReadGgufFile() {
@@ -71,8 +70,10 @@ class Importer {
                      " (shards of gguf-split can be merged with it)"));
       return;
     }
+    GgufLimits limits;
+    limits.max_head_bytes = options_.max_head_bytes;
     absl::StatusOr<Gguf> gguf =
-        ReadGguf(files_[0].bytes, 0, static_cast<int64_t>(files_[0].bytes.size()));
+        ReadGguf(files_[0].bytes, 0, static_cast<int64_t>(files_[0].bytes.size()), limits);
     if (!gguf.ok()) return Refuse(files_[0].path, gguf.status());
     keys_ = std::move(gguf->keys);
     have_keys_ = have_tensors_ = true;
@@ -102,6 +103,7 @@ class Importer {
     if (!Has(kConfig)) Refuse(kConfig, "is missing");
     if (weights.empty()) Refuse("", "there is no .safetensors file");
     const size_t before = refusals_.size();
+    if (before > kMostRefusals) return;
     ReadWeights(weights);
     if (index && refusals_.size() == before) CheckIndex(*index, weights);
     have_tensors_ = !weights.empty() && refusals_.size() == before;
@@ -123,10 +125,13 @@ class Importer {
   }
 
   void ReadWeights(const std::set<std::string, std::less<>>& weights) {
+    SafetensorsLimits limits;
+    limits.max_head_bytes = options_.max_head_bytes;
     for (size_t i = 0; i < files_.size(); ++i) {
       if (!weights.contains(files_[i].path)) continue;
-      absl::StatusOr<std::vector<FileTensor>> tensors = ReadSafetensors(
-          files_[i].bytes, static_cast<int>(i), static_cast<int64_t>(files_[i].bytes.size()));
+      absl::StatusOr<std::vector<FileTensor>> tensors =
+          ReadSafetensors(files_[i].bytes, static_cast<int>(i),
+                          static_cast<int64_t>(files_[i].bytes.size()), limits);
       if (tensors.ok()) {
         AddTensors(*std::move(tensors));
       } else {
@@ -178,6 +183,9 @@ class Importer {
     const auto embedding = tensors_.find(name);
     if (spec_->vocabulary == 0 && embedding != tensors_.end() && !embedding->second.shape.empty()) {
       spec_->vocabulary = embedding->second.shape[0];
+      if (spec_->vocabulary < 1 || spec_->vocabulary > kMostSize) {
+        Refuse(name, Cat("has ", spec_->vocabulary, " rows; there must be from 1 to ", kMostSize));
+      }
     }
     if (const auto it = keys_.find("tokenizer.ggml.tokens"); it != keys_.end()) {
       const auto* tokens = std::get_if<std::vector<std::string>>(&it->second);
@@ -194,6 +202,10 @@ class Importer {
 
   absl::Status ScaleBy(const FileTensor& factors) {
     if (factors.stored != Stored::kF32) return Unimplemented("must be stored as f32");
+    const auto pairs = static_cast<int64_t>(spec_->inverse.size());
+    if (factors.shape != std::vector<int64_t>{pairs}) {
+      return Invalid("must have shape [", pairs, "], a factor for each pair of a head");
+    }
     std::vector<float> values(factors.bytes / sizeof(float));
     std::memcpy(values.data(), files_[factors.file].bytes.data() + factors.offset,
                 values.size() * sizeof(float));

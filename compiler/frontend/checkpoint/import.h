@@ -35,6 +35,7 @@ struct ImportDecoderOptions {
   DecoderLimits limits;
   std::vector<std::string> ignore_keys;  // keys of the config that are taken for inert
   GraphLimits graph;
+  int64_t max_head_bytes = 64 << 20;  // of the head of a GGUF or safetensors file
 };
 
 struct ImportedDecoder {
@@ -49,10 +50,10 @@ struct ImportedDecoder {
 };
 
 // Refuses by key, tensor or file what is not understood exactly; all refusals at once, and the
-// status is ToStatus of them. Of a "hf" checkpoint it reads config.json, generation_config.json,
-// model.safetensors.index.json and *.safetensors but `consolidated*`, which repeat the others;
-// weights in other forms (.bin) are refused by name; other files, and those in folders, are not
-// read. A "gguf" checkpoint is one file.
+// status is ToStatus of them: RESOURCE_EXHAUSTED for a head beyond a limit. Of a "hf" checkpoint it
+// reads config.json, generation_config.json, model.safetensors.index.json and *.safetensors but
+// `consolidated*`, which repeat the others; weights in other forms (.bin) are refused by name;
+// other files, and those in folders, are not read. A "gguf" checkpoint is one file.
 absl::StatusOr<ImportedDecoder> ImportCheckpoint(CheckpointFormat format,
                                                  absl::Span<const CheckpointFile> files,
                                                  const ImportDecoderOptions& options,

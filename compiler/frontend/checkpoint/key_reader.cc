@@ -29,10 +29,11 @@ const GgufValue* KeyReader::Take(std::string_view key) {
 }
 
 void KeyReader::Refuse(absl::StatusCode code, std::string_view key, std::string reason) {
-  ImportRefusal& refusal = refusals_.emplace_back();
+  ImportRefusal refusal;
   refusal.code = code;
   refusal.node = key;
   refusal.reason = std::move(reason);
+  AddRefusal(std::move(refusal), &refusals_);
 }
 
 void KeyReader::RefuseType(std::string_view key, std::string_view right) {

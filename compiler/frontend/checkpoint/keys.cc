@@ -17,8 +17,11 @@ namespace {
 
 using nlohmann::json;
 
+constexpr size_t kShownBytes = 60;
 constexpr size_t kMostBytes = 16 << 20;
 constexpr int kDeepest = 32;
+constexpr size_t kMostKeyBytes = 1024;         // of a key with the objects that it is in
+constexpr size_t kMostBytesOfKeys = 64 << 20;  // of all of them
 
 absl::StatusOr<json> Parse(std::string_view text) {
   if (text.size() > kMostBytes) {
@@ -80,12 +83,23 @@ GgufValue ValueOf(const json& value) {
   return value.dump();
 }
 
-absl::Status AddKeys(const json& object, const std::string& prefix, Keys* keys) {
+// `bytes` counts those of all keys: an object's own are in each of its members' keys.
+absl::Status AddKeys(const json& object, const std::string& prefix, size_t* bytes, Keys* keys) {
   for (const auto& [name, value] : object.items()) {
     if (value.is_null()) continue;
     const std::string key = Cat(prefix, name);
+    *bytes += key.size();
+    if (key.size() > kMostKeyBytes) {
+      return Invalid("key ", Quoted(Cat(key.substr(0, kShownBytes), "...")), " has ", key.size(),
+                     " bytes, with the objects that it is in; at most ", kMostKeyBytes,
+                     " are read");
+    }
+    if (*bytes > kMostBytesOfKeys) {
+      return Invalid("its keys, each with the objects that it is in, have more than ",
+                     kMostBytesOfKeys, " bytes");
+    }
     if (value.is_object()) {
-      RETURN_IF_ERROR(AddKeys(value, Cat(key, "."), keys));
+      RETURN_IF_ERROR(AddKeys(value, Cat(key, "."), bytes, keys));
     } else if (!keys->emplace(key, ValueOf(value)).second) {
       return Invalid("key ", Quoted(key), " is there twice, once inside an object");
     }
@@ -113,7 +127,8 @@ std::string TextOfOne(const std::vector<T>& values) {
 absl::StatusOr<Keys> KeysOfJson(std::string_view json) {
   ASSIGN_OR_RETURN(const nlohmann::json object, Parse(json));
   Keys keys;
-  RETURN_IF_ERROR(AddKeys(object, "", &keys));
+  size_t bytes = 0;
+  RETURN_IF_ERROR(AddKeys(object, "", &bytes, &keys));
   return keys;
 }
 

@@ -18,7 +18,8 @@ using Keys = std::map<std::string, GgufValue, std::less<>>;
 
 // Reads a JSON object. A member of an object inside is named "rope_scaling.factor"; null, and an
 // object without members, are as if they were not there; a list of unlike things is its text.
-// INVALID_ARGUMENT: no object, more than 16 MB, deeper than 32, or a key twice in an object.
+// INVALID_ARGUMENT: no object, more than 16 MB, deeper than 32, a key twice in an object, or keys
+// named so that have more than 1,024 bytes, or 64 MB together.
 absl::StatusOr<Keys> KeysOfJson(std::string_view json);
 
 // Returns the value as config.json would have it, a list as "[...]".

@@ -68,6 +68,24 @@ TEST(KeysOfJson, RefusesDepthsAndSizesBeyondItsLimits) {
   EXPECT_THAT(Refused("{\"a\":\"" + std::string(17 << 20, 'x') + "\"}"), HasSubstr("at most"));
 }
 
+// Each leaf's key repeats the names of the objects that it is in.
+TEST(KeysOfJson, RefusesKeysThatAreTooLong) {
+  const auto inside = [](size_t bytes, int leaves) {
+    std::string json = "{\"" + std::string(bytes, 'a') + "\":{";
+    for (int i = 0; i < leaves; ++i) {
+      json += (i == 0 ? "\"b" : ",\"b") + std::to_string(100'000 + i) + "\":0";
+    }
+    return json + "}}";
+  };
+  EXPECT_EQ(Refused(inside(1024 - 8, 2)), "read");
+  EXPECT_THAT(Refused(inside(1024 - 7, 2)), HasSubstr("aaa...\" has 1025 bytes"));
+  const std::string refused = Refused(inside(8 << 20, 500'000));
+  EXPECT_THAT(refused, HasSubstr("has 8388608 bytes"));
+  EXPECT_LT(refused.size(), 300u);
+  EXPECT_EQ(Refused(inside(1000, 60'000)), "read");
+  EXPECT_THAT(Refused(inside(1000, 70'000)), HasSubstr("have more than 67108864 bytes"));
+}
+
 TEST(TextOf, IsAsInJson) {
   EXPECT_EQ(TextOf(true), "true");
   EXPECT_EQ(TextOf(int64_t{-1}), "-1");

@@ -2,7 +2,9 @@
 
 #include <algorithm>
 #include <cmath>
+#include <iterator>
 #include <numbers>
+#include <set>
 #include <string_view>
 #include <utility>
 
@@ -14,7 +16,6 @@ namespace {
 
 constexpr absl::StatusCode kInvalid = absl::StatusCode::kInvalidArgument;
 constexpr absl::StatusCode kUnimplemented = absl::StatusCode::kUnimplemented;
-constexpr int64_t kMostSize = 1 << 24;  // of an axis; positions beyond are not exact in f32
 constexpr int64_t kMostLayers = 1000;
 constexpr double kMostNumber = 1e12;
 constexpr std::string_view kFull = "full_attention", kSliding = "sliding_attention";
@@ -42,8 +43,10 @@ class SpecReader {
   // Refuses keys that were neither read nor are inert.
   void RefuseOthers(absl::Span<const std::string> ignore_keys) {
     if (spec_.family == nullptr) return;
+    const std::vector<std::string> ignored = Outermost(ignore_keys);
     for (const auto& [key, value] : keys_) {
-      if (read_.WasRead(key) || Ignored(key, ignore_keys)) continue;
+      if (refusals_.size() > kMostRefusals) return;
+      if (read_.WasRead(key) || Ignored(key, ignored)) continue;
       const auto inert = InertValues(spec_.format, *spec_.family, key);
       if (!inert) {
         read_.Refuse(kUnimplemented, key,
@@ -57,10 +60,23 @@ class SpecReader {
   DecoderSpec Take() { return std::move(spec_); }
 
  private:
-  static bool Ignored(std::string_view key, absl::Span<const std::string> ignore_keys) {
-    return std::any_of(ignore_keys.begin(), ignore_keys.end(), [&](const std::string& ignored) {
-      return key == ignored || key.starts_with(Cat(ignored, "."));
-    });
+  // Returns the keys, each with a dot behind it, in order, without those that lie below another.
+  static std::vector<std::string> Outermost(absl::Span<const std::string> ignore_keys) {
+    std::set<std::string> sorted;
+    for (const std::string& key : ignore_keys) sorted.insert(Cat(key, "."));
+    std::vector<std::string> outermost;
+    for (const std::string& key : sorted) {
+      if (outermost.empty() || !key.starts_with(outermost.back())) outermost.push_back(key);
+    }
+    return outermost;
+  }
+
+  // Reports whether the key or an object that it is in is ignored. Only the last one not behind it
+  // can be: one between an object and a key in it would lie below the object.
+  static bool Ignored(std::string_view key, const std::vector<std::string>& outermost) {
+    const std::string below = Cat(key, ".");
+    const auto behind = std::upper_bound(outermost.begin(), outermost.end(), below);
+    return behind != outermost.begin() && below.starts_with(*std::prev(behind));
   }
 
   void RefuseUnless(std::string_view key, std::string_view text,
@@ -108,7 +124,7 @@ class SpecReader {
     spec_.head = Size(Field::kHead, std::max<int64_t>(1, spec_.width / spec_.heads));
     spec_.vocabulary = hf_ ? Size(Field::kVocabulary) : Size(Field::kVocabulary, 0);
     spec_.positions = Size(Field::kPositions);
-    spec_.epsilon = hf_ ? read_.Number(Key(Field::kEpsilon), 0, 1, 1e-6)
+    spec_.epsilon = hf_ ? read_.Number(Key(Field::kEpsilon), 0, 1, spec_.family->epsilon)
                         : read_.Number(Key(Field::kEpsilon), 0, 1);
     if (hf_) spec_.tied = read_.Flag("tie_word_embeddings", false);
     const bool read = refusals_.size() == before;
@@ -206,8 +222,10 @@ class SpecReader {
     spec_.windows.assign(spec_.layers, 0);
     if (spec_.family->windows == Windows::kNone) return;
     const std::string key = Key(Field::kWindow);
-    if (spec_.family->windows == Windows::kAll) {
-      if (read_.Has(key)) spec_.windows.assign(spec_.layers, Size(Field::kWindow));
+    if (spec_.family->windows == Windows::kAll) {  // where none is, GGUF has 0
+      if (read_.Has(key)) {
+        spec_.windows.assign(spec_.layers, read_.Integer(key, hf_ ? 1 : 0, kMostSize));
+      }
       return;
     }
     if (!hf_) return;  // a window of some layers has no key there
@@ -261,12 +279,13 @@ class SpecReader {
 std::optional<DecoderSpec> SpecOf(CheckpointFormat format, const Keys& keys,
                                   absl::Span<const std::string> ignore_keys,
                                   std::vector<ImportRefusal>* refusals) {
-  const size_t before = refusals->size();
-  SpecReader reader(format, keys, refusals);
+  std::vector<ImportRefusal> found;  // apart, since many may be there already
+  SpecReader reader(format, keys, &found);
   reader.Read();
   reader.RefuseOthers(ignore_keys);
-  if (refusals->size() > before) return std::nullopt;
-  return reader.Take();
+  if (found.empty()) return reader.Take();
+  for (ImportRefusal& refusal : found) AddRefusal(std::move(refusal), refusals);
+  return std::nullopt;
 }
 
 absl::Status ScaleRope(absl::Span<const float> factors, DecoderSpec* spec) {

@@ -21,6 +21,9 @@
 
 namespace athanor::checkpoint {
 
+// The most of an axis. Positions beyond are not exact in f32.
+inline constexpr int64_t kMostSize = 1 << 24;
+
 struct DecoderSpec {
   const FamilyRow* family = nullptr;  // of the table, which lives as long as the program
   CheckpointFormat format = CheckpointFormat::kHf;

@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <limits>
 #include <map>
@@ -112,6 +113,8 @@ TEST(SpecOf, WhatMayBeAbsentHasItsDefault) {
   EXPECT_EQ(outcome.spec->epsilon, 1e-6);
   EXPECT_FLOAT_EQ(outcome.spec->inverse[4], 0.01f);
   EXPECT_FALSE(outcome.spec->tied);
+  config["model_type"] = "phi3";
+  EXPECT_EQ(Hf(config).spec->epsilon, 1e-5);
 }
 
 TEST(SpecOf, EachSizeThatMustBeThereIsRefusedByName) {
@@ -193,6 +196,12 @@ TEST(SpecOf, WindowsAreOfAllLayersOrOfSome) {
   phi["general.architecture"] = std::string("phi3");
   phi["phi3.attention.sliding_window"] = int64_t{32};
   EXPECT_THAT(Read(CheckpointFormat::kGguf, phi).spec->windows, ElementsAre(32, 32, 32));
+  phi["phi3.attention.sliding_window"] = int64_t{0};  // as llama.cpp writes that there is none
+  EXPECT_THAT(Read(CheckpointFormat::kGguf, phi).spec->windows, ElementsAre(0, 0, 0));
+  phi["phi3.attention.sliding_window"] = int64_t{-1};
+  EXPECT_FALSE(Read(CheckpointFormat::kGguf, phi).spec);
+  mistral["sliding_window"] = 0;
+  EXPECT_THAT(Hf(mistral).texts(), ElementsAre(HasSubstr("sliding_window: is \"0\"")));
   json qwen = Config("qwen2");
   qwen.update({{"sliding_window", 32}, {"max_window_layers", 2}, {"use_sliding_window", false}});
   EXPECT_THAT(Hf(qwen).spec->windows, ElementsAre(0, 0, 0));
@@ -246,6 +255,50 @@ TEST(SpecOf, IgnoredKeysAreInert) {
   EXPECT_THAT(Hf(config, {"a_key_of_tomorrow.y", "another"}).refusals, SizeIs(1));
   EXPECT_THAT(Hf(config, {"a_key_of_tomorrow", "another"}).refusals, SizeIs(0));
   EXPECT_THAT(Hf(config, {"a_key_of", "anothe"}).refusals, SizeIs(3));
+}
+
+// Random keys of few names, so that they lie below and beside each other.
+TEST(SpecOf, IgnoredKeysAreThoseNamedAndBelow) {
+  std::mt19937 draw(1);
+  const auto any = [&] {
+    std::string key = "x";
+    for (uint32_t n = draw() % 4; n > 0; --n) key += std::vector{".", "x", "-", "y"}[draw() % 4];
+    return key;
+  };
+  int inert = 0;
+  for (int i = 0; i < 5000; ++i) {
+    Keys keys = GgufKeys();
+    const std::string key = any();
+    keys[key] = int64_t{1};
+    std::vector<std::string> ignored;
+    for (uint32_t n = draw() % 6; n > 0; --n) ignored.push_back(any());
+    const bool expected = std::any_of(ignored.begin(), ignored.end(), [&](const std::string& name) {
+      return key == name || key.starts_with(name + ".");
+    });
+    inert += expected ? 1 : 0;
+    EXPECT_EQ(Read(CheckpointFormat::kGguf, keys, ignored).refusals.empty(), expected)
+        << key << " of " << testing::PrintToString(ignored);
+  }
+  EXPECT_GT(inert, 500);
+}
+
+TEST(SpecOf, RefusalsAreBounded) {
+  json config = Config();
+  for (int i = 0; i < 999; ++i) config["strange" + std::to_string(i)] = 1;
+  EXPECT_THAT(Hf(config).refusals, SizeIs(999));
+  config["strange999"] = 1;
+  EXPECT_THAT(Hf(config).refusals, SizeIs(1000));
+  for (int i = 0; i < 5000; ++i) config["other" + std::to_string(i)] = 1;
+  const Outcome outcome = Hf(config);
+  ASSERT_THAT(outcome.refusals, SizeIs(1001));
+  EXPECT_THAT(outcome.texts().back(), HasSubstr("others are refused too"));
+  EXPECT_EQ(outcome.refusals.back().code, absl::StatusCode::kUnimplemented);
+  std::vector<ImportRefusal> full = outcome.refusals;
+  config = Config();
+  config.erase("hidden_size");
+  EXPECT_FALSE(SpecOf(CheckpointFormat::kHf, KeysOfJson(config.dump()).value(), {}, &full));
+  EXPECT_THAT(full, SizeIs(1001));
+  EXPECT_EQ(full.back().code, absl::StatusCode::kInvalidArgument);
 }
 
 TEST(SpecOf, FamiliesAndClassesOfOthersAreRefused) {
