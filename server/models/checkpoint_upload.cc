@@ -17,7 +17,6 @@ namespace athanor {
 namespace {
 
 using checkpoint::CheckpointFormat;
-using checkpoint::Stored;
 
 constexpr absl::string_view kConfig = "config.json";
 // The texts of format "hf". Clients send these and no others (clients/python/athanor/wire.py,
@@ -34,6 +33,9 @@ constexpr absl::string_view kTexts[] = {kConfig,
 // Peak memory of an import per byte of a head: a GGUF array of i8 becomes one of int64_t, and an
 // empty string of a JSON text an object of about as much.
 constexpr int64_t kImportBytes = 40;
+constexpr int64_t kFirstLook = 1 << 20;  // bytes of a GGUF file that are read for its head first
+constexpr int kMaxIgnoreKeys = 1000;
+constexpr size_t kMaxIgnoreKeyBytes = 1024;
 constexpr int64_t kMaxLimit = int64_t{1} << 24;  // of tokens, sequences and positions
 
 bool IsSafetensors(std::string_view path) {
@@ -42,25 +44,24 @@ bool IsSafetensors(std::string_view path) {
          path.find('/') == std::string_view::npos;
 }
 
-DType DTypeOf(Stored stored) {
-  switch (stored) {
-    case Stored::kF32:
-      return DType::kF32;
-    case Stored::kF16:
-      return DType::kF16;
-    case Stored::kBF16:
-      return DType::kBF16;
-    default:
-      return DType::kU8;  // blocks
-  }
+// Returns how many of a safetensors file's bytes its head has, as far as they are there: 8 bytes
+// with the size of a text, and the text.
+int64_t StatedHead(std::string_view bytes) {
+  uint64_t text = 0;
+  if (bytes.size() < sizeof text) return static_cast<int64_t>(bytes.size());
+  std::memcpy(&text, bytes.data(), sizeof text);
+  return static_cast<int64_t>(sizeof text + std::min<uint64_t>(text, bytes.size() - sizeof text));
 }
 
-std::string Serialised(const checkpoint::ImportedDecoder& decoder) {
+std::string Serialised(const checkpoint::ImportedDecoder& decoder,
+                       const checkpoint::DecoderLimits& limits) {
   internal::Generation message;
   message.set_family(decoder.family);
   message.set_layers(decoder.layers);
   message.set_vocabulary(decoder.vocabulary);
   message.set_context(decoder.context);
+  message.set_tokens(limits.tokens);
+  message.set_sequences(limits.sequences);
   const checkpoint::GenerationDefaults& generation = decoder.generation;
   message.mutable_end_tokens()->Assign(generation.end_tokens.begin(), generation.end_tokens.end());
   message.set_temperature(generation.temperature);
@@ -84,8 +85,9 @@ absl::Status CheckpointUpload::Begin(const v1::UploadHeader& header) {
   name_ = header.name();
   RETURN_IF_ERROR(CheckFiles(header));
   RETURN_IF_ERROR(ReadLimits(header));
-  given_.ignore_keys.assign(header.ignore_keys().begin(), header.ignore_keys().end());
+  RETURN_IF_ERROR(ReadIgnoreKeys(header));
   given_.graph = GraphLimitsOf(options_);
+  given_.max_head_bytes = options_.max_graph_bytes;
   RETURN_IF_ERROR(files_.Begin(header, /*unnamed=*/false));
   for (size_t f = 0; f < files_.size(); ++f) {
     if (!IsWeights(f)) files_.spool(f).ReadParts({{0, files_.spool(f).bytes(), DType::kU8}});
@@ -116,6 +118,21 @@ absl::Status CheckpointUpload::CheckFiles(const v1::UploadHeader& header) const 
   }
   if (!config) return Invalid("header.files: there is no config.json");
   if (!weights) return Invalid("header.files: there is no .safetensors file");
+  return absl::OkStatus();
+}
+
+absl::Status CheckpointUpload::ReadIgnoreKeys(const v1::UploadHeader& header) {
+  if (header.ignore_keys_size() > kMaxIgnoreKeys) {
+    return Invalid("header.ignore_keys: ", header.ignore_keys_size(), " keys; at most ",
+                   kMaxIgnoreKeys, " are taken");
+  }
+  for (const std::string& key : header.ignore_keys()) {
+    if (key.size() > kMaxIgnoreKeyBytes) {
+      return Invalid("header.ignore_keys: a key of ", key.size(), " bytes; at most ",
+                     kMaxIgnoreKeyBytes, " are taken");
+    }
+    given_.ignore_keys.push_back(key);
+  }
   return absl::OkStatus();
 }
 
@@ -155,12 +172,9 @@ absl::Status CheckpointUpload::ReadArriving() {
   }
   ASSIGN_OR_RETURN(const std::string_view bytes, spool.Arrived());
   const auto arrived = static_cast<int64_t>(bytes.size());
-  ASSIGN_OR_RETURN(const ServerLedger::Reservation memory,
-                   ledger_.Reserve(HeldKind::kUploads,
-                                   kImportBytes * std::min(arrived, options_.max_graph_bytes),
-                                   Cat("the head of a file of model ", Quoted(name_))));
-  const absl::StatusOr<Head> head = ReadHead(bytes, reading_);
-  if (absl::IsOutOfRange(head.status())) {
+  absl::StatusOr<Head> head;
+  RETURN_IF_ERROR(ReadHead(bytes, reading_, &head));
+  if (absl::IsOutOfRange(head.status()) && arrived < options_.max_graph_bytes) {
     next_try_ = arrived + arrived / 4;  // all tries together read a few times the head
     return absl::OkStatus();
   }
@@ -169,14 +183,31 @@ absl::Status CheckpointUpload::ReadArriving() {
   head_bytes_ = head->bytes;
   std::vector<SpooledFile::Part> parts;
   for (const checkpoint::FileTensor& tensor : head->tensors) {
-    parts.push_back({tensor.offset, tensor.bytes, DTypeOf(tensor.stored)});
+    parts.push_back({tensor.offset, tensor.bytes, checkpoint::StoredInfo(tensor.stored).dtype});
   }
   spool.ReadParts(std::move(parts));
   return absl::OkStatus();
 }
 
-absl::StatusOr<CheckpointUpload::Head> CheckpointUpload::ReadHead(std::string_view bytes,
-                                                                  size_t file) const {
+absl::Status CheckpointUpload::ReadHead(std::string_view bytes, size_t file,
+                                        absl::StatusOr<Head>* head) {
+  const bool hf = format_ == CheckpointFormat::kHf;
+  if (!hf) bytes = bytes.substr(0, options_.max_graph_bytes);
+  const auto there = static_cast<int64_t>(bytes.size());
+  int64_t looked = hf ? StatedHead(bytes) : kFirstLook;
+  for (;; looked *= 4) {
+    looked = std::min(looked, there);
+    ASSIGN_OR_RETURN(const ServerLedger::Reservation memory,
+                     ledger_.Reserve(HeldKind::kUploads,
+                                     kImportBytes * std::min(looked, options_.max_graph_bytes),
+                                     Cat("the head of a file of model ", Quoted(name_))));
+    *head = ParseHead(bytes.substr(0, looked), file);
+    if (!absl::IsOutOfRange(head->status()) || looked == there) return absl::OkStatus();
+  }
+}
+
+absl::StatusOr<CheckpointUpload::Head> CheckpointUpload::ParseHead(std::string_view bytes,
+                                                                   size_t file) const {
   Head head;
   const int64_t all = files_.spool(file).bytes();
   const int index = static_cast<int>(file);
@@ -187,7 +218,7 @@ absl::StatusOr<CheckpointUpload::Head> CheckpointUpload::ReadHead(std::string_vi
     return head;
   }
   checkpoint::GgufLimits limits;
-  limits.max_head_bytes = options_.max_graph_bytes;
+  limits.max_head_bytes = all;  // ReadHead ends `bytes` at the limit
   ASSIGN_OR_RETURN(checkpoint::Gguf gguf, checkpoint::ReadGguf(bytes, index, all, limits));
   head.bytes = gguf.head_bytes;
   head.tensors = std::move(gguf.tensors);
@@ -199,10 +230,8 @@ absl::StatusOr<int64_t> CheckpointUpload::HeadBytes(size_t file) const {
   int64_t head = static_cast<int64_t>(bytes.size());
   if (format_ == CheckpointFormat::kGguf) {
     head = head_bytes_;
-  } else if (IsWeights(file)) {  // 8 bytes that give the size of a JSON text, and the text
-    uint64_t text = 0;
-    std::memcpy(&text, bytes.data(), std::min(bytes.size(), sizeof text));
-    head = static_cast<int64_t>(std::min<uint64_t>(text, bytes.size()));
+  } else if (IsWeights(file)) {
+    head = StatedHead(bytes);
   } else if (files_.path(file).starts_with("tokenizer")) {
     head = 0;  // not read by the import
   }
@@ -215,19 +244,13 @@ absl::StatusOr<int64_t> CheckpointUpload::HeadBytes(size_t file) const {
 absl::Status CheckpointUpload::ReserveMemory() {
   // The head of a file that came in one piece, or is wrong, was not read yet.
   if (format_ == CheckpointFormat::kGguf && head_bytes_ == 0) {
-    ASSIGN_OR_RETURN(
-        const ServerLedger::Reservation whole,
-        ledger_.Reserve(HeldKind::kUploads,
-                        kImportBytes * std::min(files_.spool(0).bytes(), options_.max_graph_bytes),
-                        Cat("the head of model ", Quoted(name_))));
-    const absl::StatusOr<Head> head = ReadHead(files_.view(0), 0);
-    if (!head.ok()) {
-      // All of the file is here, so that a head which goes on behind it is wrong.
-      const absl::Status status = absl::IsOutOfRange(head.status())
-                                      ? absl::InvalidArgumentError(head.status().message())
-                                      : head.status();
-      return Prefixed(Cat("file ", Quoted(files_.path(0)), ": "), status);
+    absl::StatusOr<Head> head;
+    RETURN_IF_ERROR(ReadHead(files_.view(0), 0, &head));
+    if (absl::IsOutOfRange(head.status())) {
+      head = absl::ResourceExhaustedError(
+          Cat("its head has more than ", options_.max_graph_bytes, " bytes (--max_graph_bytes)"));
     }
+    if (!head.ok()) return Prefixed(Cat("file ", Quoted(files_.path(0)), ": "), head.status());
     head_bytes_ = head->bytes;
   }
   int64_t bytes = 0;
@@ -286,7 +309,7 @@ absl::StatusOr<ImportedModel> CheckpointUpload::Import(const std::function<bool(
     model.files.push_back({{files_.path(f), hashes[next++]}, KeptBytes(f)});
   }
   hashes.resize(decoder.parameters.size());
-  model.generation = Serialised(decoder);
+  model.generation = Serialised(decoder, given_.limits);
   model.notes = std::move(decoder.notes);
   model.graph.graph = std::move(decoder.graph);
   model.graph.parameter_hashes = std::move(hashes);

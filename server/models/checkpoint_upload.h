@@ -35,7 +35,8 @@ class CheckpointUpload final : public ModelImport {
                    checkpoint::CheckpointFormat format);
 
   // Also returns INVALID_ARGUMENT for a file that the format does not have, by its name (so that
-  // no weights are sent in vain), for a missing one, and for limits that are negative or too large.
+  // no weights are sent in vain), for a missing one, for limits that are negative or too large, and
+  // for more than 1,000 ignore_keys, or one of more than 1,024 bytes.
   absl::Status Begin(const v1::UploadHeader& header) override;
   absl::Status Take(const v1::FileChunk& chunk) override;
   absl::StatusOr<ImportedModel> Import(const std::function<bool()>& cancelled,
@@ -48,11 +49,16 @@ class CheckpointUpload final : public ModelImport {
   };
   bool IsWeights(size_t file) const;
   absl::Status CheckFiles(const v1::UploadHeader& header) const;
+  absl::Status ReadIgnoreKeys(const v1::UploadHeader& header);
   absl::Status ReadLimits(const v1::UploadHeader& header);
   // Reads the head of the file that arrives, once all of it is there, and has its tensors hashed.
   // Leaves errors to the import.
   absl::Status ReadArriving();
-  absl::StatusOr<Head> ReadHead(std::string_view bytes, size_t file) const;
+  // Reads the head of a file whose first bytes are there, with memory reserved by the head's size.
+  // `head` is OUT_OF_RANGE if it goes on behind them, or behind --max_graph_bytes of a GGUF file.
+  // RESOURCE_EXHAUSTED: there is no memory.
+  absl::Status ReadHead(std::string_view bytes, size_t file, absl::StatusOr<Head>* head);
+  absl::StatusOr<Head> ParseHead(std::string_view bytes, size_t file) const;
   // Reserves memory for the import by the size of all heads. RESOURCE_EXHAUSTED names a head that
   // is too large.
   absl::Status ReserveMemory();

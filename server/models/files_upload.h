@@ -2,7 +2,7 @@
 // published in place.
 //
 //   FilesUpload files(&registry, &ledger, options, limits);
-//   files.Begin(header, /*inside=*/false);  for each chunk: files.Take(chunk);
+//   files.Begin(header, /*unnamed=*/false);  for each chunk: files.Take(chunk);
 //   files.view(0);                          // all bytes of the first, once complete
 //   hashes = files.Hash(tensors, cancelled).value();
 //   registry.Add(row, version, files.Tensors().value());

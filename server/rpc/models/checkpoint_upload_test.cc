@@ -1,5 +1,6 @@
 // Tests uploads of language models' checkpoints: what is kept and where, and what is refused
 // without leaving anything.
+#include <cstring>
 #include <filesystem>
 #include <fstream>
 #include <iterator>
@@ -245,10 +246,59 @@ TEST_F(CheckpointUploadTest, LimitsAreWithinBounds) {
   Messages messages = MessagesOf("gguf", GgufFiles());
   messages[0].mutable_header()->mutable_decoder()->set_tokens(1);
   messages[0].mutable_header()->mutable_decoder()->set_context(16);
-  const std::shared_ptr<ModelVersion> version = Upload(messages);
+  messages[0].mutable_header()->mutable_decoder()->set_sequences(3);
+  Upload(messages);
+  test_.Restart();
   internal::Generation generation;
-  ASSERT_TRUE(generation.ParseFromString(version->row().generation));
+  ASSERT_TRUE(generation.ParseFromString(Version()->row().generation));
+  EXPECT_EQ(generation.tokens(), 1);
+  EXPECT_EQ(generation.sequences(), 3);
   EXPECT_EQ(generation.context(), 16);
+}
+
+TEST_F(CheckpointUploadTest, IgnoreKeysAreBounded) {
+  Messages messages = MessagesOf("gguf", GgufFiles());
+  v1::UploadHeader* header = messages[0].mutable_header();
+  for (int i = 0; i < 1000; ++i) header->add_ignore_keys("k" + std::to_string(i));
+  header->set_ignore_keys(0, std::string(1024, 'k'));
+  Upload(messages);
+  Delete();
+  header->add_ignore_keys("k");
+  Invalid(messages, "header.ignore_keys: 1001 keys; at most 1000");
+  header->mutable_ignore_keys()->RemoveLast();
+  header->set_ignore_keys(0, std::string(1025, 'k'));
+  Invalid(messages, "header.ignore_keys: a key of 1025 bytes; at most 1024");
+}
+
+// The head is looked for in beginnings of the file that grow.
+TEST_F(CheckpointUploadTest, HeadsOfAnySizeAreFound) {
+  std::string head = Read("model.gguf");
+  uint64_t keys = 0;
+  std::memcpy(&keys, head.data() + 16, sizeof keys);
+  ++keys;
+  std::memcpy(head.data() + 16, &keys, sizeof keys);
+  const std::string name = "general.long";
+  const uint64_t name_bytes = name.size(), bytes = (3 << 20) / 32 * 32 - 12 - name_bytes - 8;
+  const uint32_t type = 8;  // a text
+  const auto raw = [](const auto& number) {
+    return std::string(reinterpret_cast<const char*>(&number), sizeof number);
+  };
+  const std::string key = raw(name_bytes) + name + raw(type) + raw(bytes) + std::string(bytes, 'x');
+  ASSERT_EQ(key.size() % 32, 0u);  // tensors keep their alignment
+  head.insert(24, key);
+  for (const size_t chunk : {100'000, 8 << 20}) {
+    const std::shared_ptr<ModelVersion> version =
+        Upload(MessagesOf("gguf", {{"model.gguf", head}}, chunk));
+    EXPECT_GT(Kept(*version).at("model.gguf").size(), key.size());
+    Delete();
+  }
+  NothingIsKept();
+}
+
+TEST_F(CheckpointUploadTest, AnEmptyFileOfWeightsIsRefused) {
+  Files files = HfFiles();
+  files[4].second.clear();
+  Invalid(MessagesOf("hf", files), "model-00002-of-00003.safetensors");
 }
 
 TEST_F(CheckpointUploadTest, HeadsAreBounded) {
@@ -257,6 +307,7 @@ TEST_F(CheckpointUploadTest, HeadsAreBounded) {
        std::map<std::string, Files>{{"hf", HfFiles()}, {"gguf", GgufFiles()}}) {
     const grpc::Status status = test.Send(MessagesOf(format, files));
     EXPECT_EQ(status.error_code(), grpc::StatusCode::RESOURCE_EXHAUSTED) << status.error_message();
+    EXPECT_THAT(status.error_message(), HasSubstr("--max_graph_bytes"));
   }
 }
 
