@@ -185,14 +185,14 @@ Outcome RunSet(const TestImport& import, const DataSet& set, const Case& one) {
   return {"right", ""};
 }
 
-std::string OpText(const Refusal& refusal) {
+std::string OpText(const ImportRefusal& refusal) {
   if (refusal.op.empty()) return "(no op)";
   return Cat(refusal.domain, refusal.domain.empty() ? "" : ".", refusal.op, "-", refusal.version);
 }
 
 Outcome Refused(const TestImport& import) {
   Outcome outcome{"refused", std::string(absl::string_view(import.status.message()))};
-  for (const Refusal& refusal : import.refusals) outcome.ops.insert(OpText(refusal));
+  for (const ImportRefusal& refusal : import.refusals) outcome.ops.insert(OpText(refusal));
   const absl::StatusCode code = import.status.code();
   const bool by_name = !import.refusals.empty() && (code == absl::StatusCode::kUnimplemented ||
                                                     code == absl::StatusCode::kInvalidArgument);
@@ -204,7 +204,7 @@ Outcome Refused(const TestImport& import) {
 // them.
 std::set<std::string> Wanted(const TestImport& import) {
   std::set<std::string> wanted;
-  for (const Refusal& refusal : import.refusals) {
+  for (const ImportRefusal& refusal : import.refusals) {
     if (refusal.inputs.empty()) return {};
     wanted.insert(refusal.inputs.begin(), refusal.inputs.end());
   }
