@@ -149,7 +149,7 @@ TEST(GgufTest, EveryPrefix) {
 
 TEST(GgufTest, EveryTruncationIsRefused) {
   const std::string file = SmallFile();
-  const auto& last = ReadAll(file)->tensors.back();
+  const FileTensor last = ReadAll(file)->tensors.back();
   for (int64_t n = 0; n < last.offset + last.bytes; ++n) {
     const auto head = ReadAll(file.substr(0, n));
     ASSERT_EQ(head.status().code(), absl::StatusCode::kInvalidArgument) << n << head.status();
