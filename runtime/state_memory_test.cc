@@ -48,7 +48,7 @@ class StateMemoryTest : public ::testing::TestWithParam<bool> {
 };
 INSTANTIATE_TEST_SUITE_P(Devices, StateMemoryTest, ::testing::Bool(), EitherDeviceName);
 
-// Whatever is committed and given back, in any order: committed blocks keep their bytes, and the
+// Commits and gives back blocks in any order: committed ones keep their bytes, and the
 // charge is that of the granules that they touch.
 TEST_P(StateMemoryTest, BlocksComeAndGo) {
   constexpr int64_t kBlock = 16, kBlocks = 23, kGranule = 4096;

@@ -42,7 +42,7 @@ class JsonFields {
   bool Bool(std::string_view name);
   bool Bool(std::string_view name, bool fallback) { return Has(name) ? Bool(name) : fallback; }
   int64_t Int(std::string_view name);
-  // One of `texts`, as its index.
+  // Returns the index of one of `texts`.
   int Choice(std::string_view name, std::initializer_list<std::string_view> texts);
 
   void Ignore(std::string_view name) { asked_.insert(std::string(name)); }

@@ -44,7 +44,7 @@ class Tokenizer {
 
   bool special(int32_t id) const { return id >= 0 && id < size() && special_[id]; }
 
-  // One more than the largest id; between may be ids of no token.
+  // Returns one more than the largest id; between may be ids of no token.
   int32_t size() const { return static_cast<int32_t>(bytes_.size()); }
 
   // For Detokenizer: spaces that encoding puts ahead of a text, so decoding takes them away.

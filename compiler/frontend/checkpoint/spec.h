@@ -38,7 +38,7 @@ struct DecoderSpec {
   bool tied = false;      // the embedding's rows make the logits
   // A rope turns elements i and i + head/2 by position * inverse[i].
   std::vector<float> inverse;
-  // Of each layer: a row sees so many keys, its own the last; 0: all up to its own.
+  // The number of keys that a row of each layer sees, its own the last; 0: all up to its own.
   std::vector<int64_t> windows;
 };
 

@@ -455,7 +455,7 @@ absl::Status SampleGather(Cutter& cutter, NodeId n) {
   return absl::OkStatus();
 }
 
-// Of a StateWrite the part is a Scatter that sets.
+// The part of a StateWrite is a Scatter that sets.
 absl::Status SampleScatter(Cutter& cutter, NodeId n) {
   const Node& node = cutter.graph().node(n);
   const int64_t count = Count(cutter.Wanted(n));

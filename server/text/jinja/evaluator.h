@@ -48,7 +48,7 @@ class Evaluator final : public Caller {
   void Assign(const Statement::Target& target, const Value& value);
 
   Value Evaluate(const Expression& expression);
-  // None where there is no expression.
+  // Returns none where there is no expression.
   Value EvaluateOr(const Expression* expression);
   Value Name(const Expression& expression);
   Value DictOf(const Expression& expression);
