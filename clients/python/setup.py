@@ -16,6 +16,7 @@ ROOT = pathlib.Path(__file__).resolve().parents[2]
 PROTOS = [
     "proto/athanor/v1/cache.proto",
     "proto/athanor/v1/compile.proto",
+    "proto/athanor/v1/generate.proto",
     "proto/athanor/v1/graph.proto",
     "proto/athanor/v1/model.proto",
     "proto/athanor/v1/plan.proto",

@@ -25,10 +25,20 @@
 
 namespace athanor {
 
+// What is known of a sequence once it has come to its end.
+struct SequenceSummary {
+  SequenceTime started, first_token, last_token;  // its first step began; tokens were chosen
+  int64_t prompt_tokens = 0, cached_tokens = 0, generated_tokens = 0;
+  std::optional<int32_t> stop_token;  // that ended it
+  std::string stop_text;              // that ended it
+  std::string plan_id;                // of its last step
+};
+
 struct GenerateEvent {
   std::string text;  // of these tokens and earlier ones, whole code points; may be empty
   std::vector<Sampled> tokens;
   Finish finish = Finish::kNone;
+  std::optional<SequenceSummary> summary;  // if `finish` is not kNone
 };
 
 class Outbox {

@@ -33,6 +33,8 @@
 
 namespace athanor {
 
+struct LanguageModel;
+
 class ModelVersion {
  public:
   // Creates a version. Returns INVALID_ARGUMENT if requests to this graph would be ambiguous.
@@ -70,6 +72,12 @@ class ModelVersion {
   void SetMetrics(std::shared_ptr<VersionMetrics> metrics) { metrics_ = std::move(metrics); }
   // REQUIRES: SetMetrics was called.
   VersionMetrics& metrics() const { return *metrics_; }
+  // Makes it one of a language model. Call it before the version is shared.
+  void SetLanguageModel(std::shared_ptr<const LanguageModel> model) {
+    language_model_ = std::move(model);
+  }
+  // Null: it is no language model, and ModelInfer serves it.
+  const LanguageModel* language_model() const { return language_model_.get(); }
   // Returns "model digits, version 1" for messages.
   std::string Describe() const;
 
@@ -131,6 +139,7 @@ class ModelVersion {
 
   Plans plans_;
   TapPlans taps_;
+  std::shared_ptr<const LanguageModel> language_model_;  // its engine runs plans_
   std::atomic<int64_t> withdrawals_{0};
   mutable Mutex mu_;
   Pictures pictures_ ABSL_GUARDED_BY(mu_);

@@ -75,6 +75,7 @@ def _namespace(file: str) -> types.SimpleNamespace:
 
 cache_pb2 = _namespace("athanor/v1/cache")
 compile_pb2 = _namespace("athanor/v1/compile")
+generate_pb2 = _namespace("athanor/v1/generate")
 graph_pb2 = _namespace("athanor/v1/graph")
 model_pb2 = _namespace("athanor/v1/model")
 plan_pb2 = _namespace("athanor/v1/plan")

@@ -112,22 +112,22 @@ ROOMS = {
         "server/memory",
         "server/plans",
     ],
-    "server/models": [
-        "server/base",
-        "server/batch",
-        "server/memory",
-        "server/metrics",
-        "server/plans",
-        "server/storage",
-        "server/text",
-    ],
-    # Sequences of tokens: blocks, steps, sampling.
+    # Sequences of tokens: blocks, steps, sampling. A version of a language model has an engine.
     "server/generate": [
         "server/base",
         "server/memory",
         "server/metrics",
-        "server/models",
         "server/plans",
+        "server/text",
+    ],
+    "server/models": [
+        "server/base",
+        "server/batch",
+        "server/generate",
+        "server/memory",
+        "server/metrics",
+        "server/plans",
+        "server/storage",
         "server/text",
     ],
     "server/child": ["server/base"],
