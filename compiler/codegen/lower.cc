@@ -293,6 +293,7 @@ std::optional<OpForm> AnchorForm(KernelKind kind) {
     case KernelKind::kContract:
       return OpForm::kContract;
     case KernelKind::kAttention:
+    case KernelKind::kPaged:
       return OpForm::kAttention;
     case KernelKind::kScatter:
       return OpForm::kScatter;
@@ -308,12 +309,15 @@ bool IsAbout(const Graph& graph, const KernelChoice& choice) {
   const std::optional<OpForm> wanted = AnchorForm(choice.kind);
   const bool root = choice.kind == KernelKind::kScatter || choice.kind == KernelKind::kSort;
   const NodeId about = root ? choice.root : choice.anchor;
+  const bool paged = choice.kind == KernelKind::kPaged;
+  if (about >= 0 && paged != IsPagedAttention(graph.node(about).op)) return false;
   return !wanted || (about >= 0 && FormOf(graph.node(about).op) == *wanted);
 }
 
 // Reports whether a team of the choice's threads can compute it on the target.
 bool TakesTeam(const v1::Target& target, const KernelChoice& choice) {
-  const bool alone = choice.kind == KernelKind::kSort || IsCall(choice) || IsLibraryProduct(choice);
+  const bool alone = choice.kind == KernelKind::kSort || choice.kind == KernelKind::kPaged ||
+                     IsCall(choice) || IsLibraryProduct(choice);
   const bool block =
       choice.kind == KernelKind::kContract && std::holds_alternative<TileSchedule>(choice.contract);
   if (block && choice.team != kir::kBlockThreads) return false;
@@ -349,6 +353,9 @@ absl::StatusOr<LoweredKernel> LowerKernel(const LowerInput& input, const KernelC
       break;
     case KernelKind::kAttention:
       status = LowerAttention(b);
+      break;
+    case KernelKind::kPaged:
+      status = LowerPaged(b);
       break;
     case KernelKind::kScatter:
       status = LowerScatter(b);

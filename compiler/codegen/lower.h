@@ -83,6 +83,7 @@ Coordinates Delinearize(const Expr& flat, const std::vector<Expr>& extents);
 absl::Status LowerMap(KernelBuilder& b);
 absl::Status LowerContract(KernelBuilder& b);
 absl::Status LowerAttention(KernelBuilder& b);
+absl::Status LowerPaged(KernelBuilder& b);
 absl::Status LowerSort(KernelBuilder& b);
 // Lowers a contraction of a LibrarySchedule.
 absl::Status LowerLibraryProduct(KernelBuilder& b);

@@ -371,7 +371,7 @@ void AddPagedAttention(Rows* rows) {
       "unspecified. NaN in a score gives NaN. A sequence outside the table, a position outside its "
       "blocks, or a block of a key seen outside the slots is an error as in Gather; other entries "
       "of the table may be anything. Computes in f32 throughout.",
-      .errors = ErrorRule::kDecomposed,
+      .form = OpForm::kAttention, .errors = ErrorRule::kDecomposed,
       .roles = {OperandRole::kNone, OperandRole::kNone, OperandRole::kNone, OperandRole::kBlocks,
                 OperandRole::kSequences, OperandRole::kPositions},
       .rows = {PagedFlow, "attends across"}, .sample = SamplePagedAttention);

@@ -9,6 +9,7 @@
 #include "compiler/search/kernels/contract_schedule.h"
 #include "compiler/search/kernels/extents.h"
 #include "compiler/search/kernels/library_call.h"
+#include "compiler/search/kernels/paged_schedule.h"
 
 namespace athanor {
 namespace {
@@ -205,6 +206,15 @@ TaskCost::TaskCost(const KernelTask& task, const SizePoint& sizes, const v1::Tar
   const Shape& q = graph.node(anchor.inputs[0]).type.shape;
   const Shape& v = graph.node(anchor.inputs[2]).type.shape;
   Extents& e = extents_[0];
+  if (IsPagedAttention(anchor.op)) {
+    e.batch = ValueOf(v[1], env);
+    e.group = ValueOf(q[1], env) / e.batch;
+    e.rows = ValueOf(PagedKeys(graph, anchor), env);
+    e.columns = ValueOf(q[0], env);
+    e.sums = ValueOf(q[2], env);
+    e.value_depth = ValueOf(v[2], env);
+    return;
+  }
   for (size_t i = 0; i + 2 < q.size(); ++i) e.batch *= ValueOf(q[i], env);
   // The rows of a score tile are keys; its columns, in the lanes, are queries.
   e.rows = ValueOf(v[v.size() - 2], env);
@@ -437,6 +447,27 @@ double TaskCost::Attention(const AttentionSchedule& s, int team) const {
   return Slots(slots * groups * e.batch * team) * Imbalance(groups * e.batch * team, threads_);
 }
 
+// Takes each row to see all keys, and the rows of an item to be one sequence's.
+double TaskCost::Paged(const AttentionSchedule& s) const {
+  const Extents& e = extents_[0];
+  if (e.columns * e.rows == 0) return 0;
+  const double registers = std::max(1.0, kPagedLanes / lanes_);  // of a vector
+  const PanelSchedule tile{.mr = s.mr, .nv = s.nv};
+  constexpr double kExpSlots = 20;  // per vector: its mask, exponential, share of maximum and sum
+  constexpr double kMergeVectors = 2;  // of exponentials, for each split
+  const double tiles = std::ceil(e.columns / s.row_tile);
+  const double scalars = std::min<double>(s.row_tile, e.columns) * e.group;
+  const double groups = std::ceil(e.rows / kPagedLanes), splits = std::ceil(e.rows / kPagedSplit);
+  const double slots = SlotsOfRows(scalars, tile, std::nullopt, {}) *
+                           (e.sums * std::ceil(groups / s.nv) +
+                            e.rows * std::ceil(std::ceil(e.value_depth / kPagedLanes) / s.nv)) +
+                       scalars * (groups + kMergeVectors * splits) * kExpSlots;
+  const double items = tiles * e.batch;
+  const double read = e.rows * (e.sums + e.value_depth) * accumulator_bytes_;
+  const double reading = items * read / cache_bytes_per_second_;
+  return std::max(Slots(slots * registers * items), reading) * Imbalance(items, threads_);
+}
+
 // Each element is read and compared with the selected ones; those are sorted pair by pair.
 double TaskCost::Sort() const {
   constexpr double kReadSlots = 10;  // per vector
@@ -483,6 +514,8 @@ double TaskCost::Predict(const KernelChoice& choice) const {
     seconds = std::max(seconds, Contract(choice.contract, choice.team));
   } else if (choice.kind == KernelKind::kAttention) {
     seconds = std::max(seconds, Attention(choice.attention, choice.team));
+  } else if (choice.kind == KernelKind::kPaged) {
+    seconds = std::max(seconds, Paged(choice.attention));
   } else if (choice.kind == KernelKind::kSort) {
     seconds = std::max(seconds, Sort());
   } else if (choice.kind == KernelKind::kMap || choice.kind == KernelKind::kRow ||

@@ -60,8 +60,11 @@ class TaskCost {
     std::optional<int64_t> known_rows;  // their number, if it is the same in all calls
     bool windows = false;               // the column operand is packed piece by piece (IsWindows)
     bool contiguous = false;            // the column operand's last axis is one of the columns
-    double value_depth = 0;             // attention only; its rows are keys, its sums the depth
-    double called_rows = 0;             // those that a library's call computes; 0: it has no bound
+    // Attention only; its rows are keys, its sums the depth. kPaged: its batch are heads of keys,
+    // its columns rows of queries.
+    double value_depth = 0;
+    double group = 1;        // kPaged: heads that share those of keys
+    double called_rows = 0;  // those that a library's call computes; 0: it has no bound
   };
 
   // `team`: of the choice; its lanes are a vector's.
@@ -91,6 +94,7 @@ class TaskCost {
   // Returns the seconds of so many items.
   double OnGpu(double items, const TeamWork& work) const;
   double Attention(const AttentionSchedule& s, int team) const;
+  double Paged(const AttentionSchedule& s) const;
   double Walk(const KernelChoice& choice) const;  // maps, rows and points
   // Returns how many times as long memory takes because neighbouring threads of a GPU do not touch
   // neighbours; 1 on a CPU.

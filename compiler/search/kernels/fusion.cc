@@ -15,6 +15,7 @@
 #include "compiler/search/kernels/contract_roles.h"
 #include "compiler/search/kernels/contract_schedule.h"
 #include "compiler/search/kernels/extents.h"
+#include "compiler/search/kernels/paged_schedule.h"
 #include "compiler/search/kernels/repeats.h"
 
 namespace athanor {
@@ -476,6 +477,10 @@ KernelChoice Grouping::ChoiceOf(NodeId root) {
                                                             : KernelKind::kAttention;
     if (k.kind == KernelKind::kContract) k.contract = contracts_[g.anchor];
     if (target_.vector_registers() < 32) k.attention.mr = 6;
+    if (IsPagedAttention(node(g.anchor).op)) {
+      k.kind = KernelKind::kPaged;
+      k.attention = SchedulePaged(graph_, g.anchor, target_);
+    }
   } else if (IsLoop(node(root).op)) {
     k.kind = KernelKind::kLoop;
   } else if (FormOf(node(root).op) == OpForm::kScatter) {

@@ -33,6 +33,8 @@ std::string KindName(KernelKind kind) {
       return "contract";
     case KernelKind::kAttention:
       return "attention";
+    case KernelKind::kPaged:
+      return "paged";
     case KernelKind::kScatter:
       return "scatter";
     case KernelKind::kSort:

@@ -82,6 +82,10 @@ std::string KindText(const KernelChoice& choice) {
       const AttentionSchedule& s = choice.attention;
       return absl::StrCat("attention mr=", s.mr, " nv=", s.nv, " keys=", s.key_block);
     }
+    case KernelKind::kPaged: {
+      const AttentionSchedule& s = choice.attention;
+      return absl::StrCat("paged mr=", s.mr, " nv=", s.nv, " rows=", s.row_tile);
+    }
   }
   return "";
 }

@@ -24,6 +24,7 @@ enum class KernelKind : uint8_t {
   kPoint,      // one element at a time; its reductions run in vectors
   kContract,   // register-tiled contraction `anchor`; the rest of the kernel is its epilogue
   kAttention,  // `anchor` block by block, never with the whole score matrix
+  kPaged,      // PagedAttention `anchor`, rows of one sequence together
   kScatter,    // root is a Scatter
   kSort,       // root is a Sort or TopK
   kLoop,  // root is a Scan: it has no kernel of its own; its body's are chosen when it is lowered
@@ -116,10 +117,16 @@ inline bool IsTensor(const ContractSchedule& schedule) {
 // matrix instructions, blocks of the CPU's library, calls of a GPU's.
 int WayOf(const ContractSchedule& schedule);
 
+// Rows of kPaged's larger items.
+inline constexpr int kPagedRows = 16;
+
 struct AttentionSchedule {
-  int mr = 12;             // keys, and then value columns, per register tile
-  int nv = 2;              // vectors of queries per work item
+  // Keys, and then value columns, per register tile; kPaged: rows times heads of a group.
+  int mr = 12;
+  int nv = 2;  // vectors of queries per work item; kPaged: of keys, and then of value columns
   int64_t key_block = 96;  // keys between two corrections of the running maximum, a multiple of mr
+  // kPaged: rows of a work item, 1 or 16. The sums of a row depend on neither this, mr nor nv.
+  int row_tile = 1;
 
   bool operator==(const AttentionSchedule&) const = default;
 };
@@ -140,12 +147,12 @@ struct WalkSchedule {
 struct KernelChoice {
   NodeId root = -1;
   KernelKind kind = KernelKind::kMap;
-  NodeId anchor = -1;  // kContract, kAttention
+  NodeId anchor = -1;  // kContract, kAttention, kPaged
   ContractSchedule contract;
   NodeId packed = -1;  // holds the panels of ColumnAccess::kAhead (PackWeights adds it)
   AttentionSchedule attention;
   WalkSchedule walk;
-  // GPUs: threads that compute an item together (kir::Kernel.team). kSort, kLoop: 1.
+  // GPUs: threads that compute an item together (kir::Kernel.team). kPaged, kSort, kLoop: 1.
   int team = 1;
 };
 

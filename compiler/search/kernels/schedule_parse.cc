@@ -80,7 +80,8 @@ class ScheduleReader {
     PanelSchedule& c = panels_;
     AttentionSchedule& a = choice_.attention;
     WalkSchedule& w = choice_.walk;
-    const bool attention = choice_.kind == KernelKind::kAttention;
+    const bool paged = choice_.kind == KernelKind::kPaged;
+    const bool attention = choice_.kind == KernelKind::kAttention || paged;
     const std::pair<absl::string_view, int*> small[] = {{"mr", attention ? &a.mr : &c.mr},
                                                         {"nv", attention ? &a.nv : &c.nv},
                                                         {"panel", &c.panel},
@@ -98,6 +99,9 @@ class ScheduleReader {
     if (name == "workspace")
       return absl::SimpleAtoi(value, &call_.workspace) && call_.workspace >= 0;
     if (name == "team") return absl::SimpleAtoi(value, &choice_.team) && TakesTeam();
+    if (paged && name == "rows") {
+      return absl::SimpleAtoi(value, &a.row_tile) && (a.row_tile == 1 || a.row_tile == kPagedRows);
+    }
     for (const auto& [known, field] : small) {
       if (name == known) return absl::SimpleAtoi(value, field) && *field > 0;
     }
@@ -108,7 +112,8 @@ class ScheduleReader {
   }
 
   bool TakesTeam() const {
-    const bool one = choice_.kind == KernelKind::kSort || choice_.kind == KernelKind::kLoop;
+    const bool one = choice_.kind == KernelKind::kSort || choice_.kind == KernelKind::kLoop ||
+                     choice_.kind == KernelKind::kPaged;
     return IsTeam(choice_.team) && !one;
   }
 
@@ -129,6 +134,7 @@ absl::StatusOr<KernelChoice> ParseSchedule(absl::string_view text) {
       {"point", KernelKind::kPoint},
       {"contract", KernelKind::kContract},
       {"attention", KernelKind::kAttention},
+      {"paged", KernelKind::kPaged},
       {"scatter", KernelKind::kScatter},
       {"sort", KernelKind::kSort},
       {"loop", KernelKind::kLoop}};

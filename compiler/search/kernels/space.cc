@@ -13,6 +13,7 @@
 #include "compiler/search/kernels/fusion.h"
 #include "compiler/search/kernels/library_call.h"
 #include "compiler/search/kernels/library_product.h"
+#include "compiler/search/kernels/paged_schedule.h"
 
 namespace athanor {
 namespace {
@@ -57,6 +58,8 @@ Point PointOf(const KernelChoice& choice) {
       return std::visit([&](const auto& s) { return PointOf(choice, s); }, choice.contract);
     case KernelKind::kAttention:
       return {choice.team, a.mr, a.nv, a.key_block / a.mr};
+    case KernelKind::kPaged:
+      return {choice.team, a.mr, a.nv, a.row_tile};
     case KernelKind::kMap:
     case KernelKind::kRow:
     case KernelKind::kPoint:
@@ -379,6 +382,12 @@ std::vector<KernelChoice> Schedules(const KernelTask& task, const v1::Target& ta
   std::vector<KernelChoice> all;
   if (task.choice.kind == KernelKind::kContract) all = ContractSchedules(task, target);
   if (task.choice.kind == KernelKind::kAttention) all = AttentionSchedules(task, target);
+  if (task.choice.kind == KernelKind::kPaged) {
+    for (const AttentionSchedule& s : PagedSchedules(task.graph, task.choice.anchor, target)) {
+      all.push_back(task.choice);
+      all.back().attention = s;
+    }
+  }
   const KernelKind kind = task.choice.kind;
   if (kind == KernelKind::kMap || kind == KernelKind::kRow || kind == KernelKind::kPoint) {
     all = WalkSchedules(task, target);

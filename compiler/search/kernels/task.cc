@@ -8,6 +8,7 @@
 #include "compiler/ir/value/digest.h"
 #include "compiler/search/kernels/extents.h"
 #include "compiler/search/kernels/fusion.h"
+#include "compiler/search/kernels/paged_schedule.h"
 
 namespace athanor {
 namespace {
@@ -46,6 +47,12 @@ Expr AttentionFlops(const Graph& graph, const Node& node) {
   return 2 * rows * k[k.size() - 2] * (q.back() + node.type.shape.back());
 }
 
+// Counts all keys that the table has place for: how many a row sees is data.
+Expr PagedFlops(const Graph& graph, const Node& node) {
+  const Shape& q = graph.node(node.inputs[0]).type.shape;
+  return 2 * q[0] * q[1] * PagedKeys(graph, node) * (q[2] + node.type.shape[2]);
+}
+
 Expr NodeFlops(const Graph& graph, const Node& node);
 
 // Counts what a step computes, times the number of steps.
@@ -59,6 +66,7 @@ Expr ScanFlops(const Node& node) {
 Expr NodeFlops(const Graph& graph, const Node& node) {
   if (IsLoop(node.op)) return ScanFlops(node);
   if (FormOf(node.op) == OpForm::kContract) return ContractFlops(graph, node);
+  if (IsPagedAttention(node.op)) return PagedFlops(graph, node);
   if (FormOf(node.op) == OpForm::kAttention) return AttentionFlops(graph, node);
   if (IsElementwise(node.op)) return Product(node.type.shape);
   if (OpInfo(node.op).op_class == OpClass::kReduction) {
@@ -152,8 +160,12 @@ std::vector<Expr> MovedElements(const Graph& graph, const std::vector<bool>& mem
     for (size_t i = 0; i < node.inputs.size(); ++i) {
       const bool by_element = picks && i == 0;
       if (writes && i == 0) continue;
-      moved[node.inputs[i]] +=
-          by_element ? elements : Product(graph.node(node.inputs[i]).type.shape);
+      Shape read = graph.node(node.inputs[i]).type.shape;
+      // Of a pool, what the table has place for.
+      if (IsPagedAttention(node.op) && (i == 1 || i == 2)) {
+        read[0] = graph.node(node.inputs[3]).type.shape[0] * PagedKeys(graph, node);
+      }
+      moved[node.inputs[i]] += by_element ? elements : Product(read);
     }
   }
   return moved;

@@ -52,6 +52,13 @@ double AttentionFlops(absl::Span<const TensorType* const> operands, const Tensor
          (ValueOf(q.back(), sizes) + ValueOf(result.shape.back(), sizes));
 }
 
+double PagedFlops(const Attrs& attrs, absl::Span<const TensorType* const> operands,
+                  const TensorType& result, const Expr::Env& sizes) {
+  const double keys =
+      ValueOf(operands[3]->shape[1], sizes) * static_cast<double>(GetAttr<int64_t>(attrs, "block"));
+  return 2 * Elements(*operands[0], sizes) * keys + 2 * Elements(result, sizes) * keys;
+}
+
 // Returns the cost of a sort in multiply-adds: each element is read and compared, the wanted ones
 // are sorted.
 double SortFlops(double elements, double wanted) {
@@ -111,6 +118,7 @@ double NodeCosts::At(const Expr::Env& sizes, Op op, const Attrs& attrs,
     case OpForm::kContract:
     case OpForm::kAttention:
       for (const TensorType* t : operands) moved += Bytes(*t, sizes);
+      if (IsPagedAttention(op)) return takes(PagedFlops(attrs, operands, result, sizes));
       return takes(form == OpForm::kContract ? ContractFlops(attrs, operands, sizes)
                                              : AttentionFlops(operands, result, sizes));
     case OpForm::kBags:
