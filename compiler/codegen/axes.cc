@@ -7,6 +7,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "compiler/search/kernels/access.h"
+#include "compiler/search/kernels/state_layout.h"
 
 namespace athanor {
 namespace {
@@ -21,8 +22,7 @@ std::vector<Expr> IndexExpressions(const LowerInput& in, NodeId root, const Coor
   Accesses a = CollectAccesses(in.graph, in.has_memory, root, at, bounds);
   std::vector<Expr> indices = std::move(a.indices);
   for (const Access& load : a.loads) {
-    indices.push_back(
-        bounds.Simplify(RowMajorOffset(in.graph.node(load.node).type.shape, load.coordinates)));
+    indices.push_back(bounds.Simplify(MemoryOffset(in.graph, load.node, load.coordinates)));
   }
   // EmbeddingBags walk their rows with scalar bounds.
   for (const Access& r : a.reductions) {

@@ -297,6 +297,8 @@ std::optional<OpForm> AnchorForm(KernelKind kind) {
       return OpForm::kAttention;
     case KernelKind::kScatter:
       return OpForm::kScatter;
+    case KernelKind::kStateWrite:
+      return OpForm::kStateWrite;
     case KernelKind::kSort:
       return OpForm::kOrder;
     default:
@@ -307,7 +309,8 @@ std::optional<OpForm> AnchorForm(KernelKind kind) {
 // Reports whether the choice's kind is about the op that the choice is about.
 bool IsAbout(const Graph& graph, const KernelChoice& choice) {
   const std::optional<OpForm> wanted = AnchorForm(choice.kind);
-  const bool root = choice.kind == KernelKind::kScatter || choice.kind == KernelKind::kSort;
+  const bool root = choice.kind == KernelKind::kScatter || choice.kind == KernelKind::kSort ||
+                    choice.kind == KernelKind::kStateWrite;
   const NodeId about = root ? choice.root : choice.anchor;
   const bool paged = choice.kind == KernelKind::kPaged;
   if (about >= 0 && paged != IsPagedAttention(graph.node(about).op)) return false;
@@ -359,6 +362,9 @@ absl::StatusOr<LoweredKernel> LowerKernel(const LowerInput& input, const KernelC
       break;
     case KernelKind::kScatter:
       status = LowerScatter(b);
+      break;
+    case KernelKind::kStateWrite:
+      status = LowerStateWrite(b);
       break;
     case KernelKind::kSort:
       status = LowerSort(b);

@@ -79,12 +79,13 @@ struct KernelBuilder {
 // Returns `flat`, in [0, product of extents), as coordinates; the first extent is the slowest.
 Coordinates Delinearize(const Expr& flat, const std::vector<Expr>& extents);
 
-// Lower one kind each; kRow, kPoint and kScatter are in lower.cc.
+// Lower one kind each; kRow, kPoint and kScatter are in lower.cc, kStateWrite in state_write.cc.
 absl::Status LowerMap(KernelBuilder& b);
 absl::Status LowerContract(KernelBuilder& b);
 absl::Status LowerAttention(KernelBuilder& b);
 absl::Status LowerPaged(KernelBuilder& b);
 absl::Status LowerSort(KernelBuilder& b);
+absl::Status LowerStateWrite(KernelBuilder& b);
 // Lowers a contraction of a LibrarySchedule.
 absl::Status LowerLibraryProduct(KernelBuilder& b);
 // Lowers one of a CallSchedule: to a kernel that is a call (kir::CallOf).

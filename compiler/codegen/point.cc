@@ -9,6 +9,7 @@
 #include "absl/strings/str_join.h"
 #include "compiler/search/kernels/access.h"
 #include "compiler/search/kernels/extents.h"
+#include "compiler/search/kernels/state_layout.h"
 
 namespace athanor {
 
@@ -419,7 +420,7 @@ int PointLowering::AddBuffer(NodeId node, bool written) {
 }
 
 Expr PointLowering::Offset(NodeId node, const Coordinates& coordinates) const {
-  return e_.Simplify(RowMajorOffset(graph_.node(node).type.shape, coordinates));
+  return e_.Simplify(MemoryOffset(graph_, node, coordinates));
 }
 
 Var PointLowering::FromMemory(NodeId node, const Coordinates& coordinates) {

@@ -90,7 +90,7 @@ class PointLowering {
   int BufferOf(NodeId node, bool written);
   // Makes a buffer of its own for a node, beside any other.
   int AddBuffer(NodeId node, bool written);
-  // Returns the row-major element offset.
+  // Returns the offset, in elements, in the node's memory: a state's by its layout, else row-major.
   Expr Offset(NodeId node, const Coordinates& coordinates) const;
   // Nodes behind the kernel's global buffers, in order.
   const std::vector<NodeId>& buffers() const { return buffer_nodes_; }

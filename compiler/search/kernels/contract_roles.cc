@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "compiler/search/kernels/access.h"
+#include "compiler/search/kernels/state_layout.h"
 
 namespace athanor {
 
@@ -70,7 +71,7 @@ std::optional<Expr> Step(const Graph& graph, const Node& node, const ContractRol
     if (view.attrs.contains("fill")) return std::nullopt;
     coordinates = MapCoordinates(GetAttr<IndexMap>(view.attrs, "map"), coordinates, bounds);
   }
-  const Expr offset = bounds.Simplify(RowMajorOffset(graph.node(operand).type.shape, coordinates));
+  const Expr offset = bounds.Simplify(MemoryOffset(graph, operand, coordinates));
   const std::optional<Expr::Affine> affine = offset.AsAffine(flat);
   return affine ? std::optional(affine->stride) : std::nullopt;
 }

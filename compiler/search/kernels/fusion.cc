@@ -17,6 +17,7 @@
 #include "compiler/search/kernels/extents.h"
 #include "compiler/search/kernels/paged_schedule.h"
 #include "compiler/search/kernels/repeats.h"
+#include "compiler/search/kernels/state_layout.h"
 
 namespace athanor {
 
@@ -173,6 +174,8 @@ void Grouping::AppendViews(NodeId n, std::string* key) const {
     Append(memory_[n] ? -1 : -2, key);
   }
   Append((*known_->kinds)[n], key);
+  // A write has the layout of its state.
+  if (IsStateWrite(node(n).op)) Append((*known_->kinds)[node(n).inputs[0]], key);
 }
 
 std::optional<ContractSchedule> Grouping::ScheduleOf(NodeId n) const {
@@ -314,7 +317,9 @@ void Grouping::Visit(NodeId n) {
     groups_[n].insert(groups_[u].begin(), groups_[u].end());
     const Op op = node(u).op;
     const OpForm form = FormOf(op);
-    bool anchor = form == OpForm::kContract || form == OpForm::kAttention || IsAlone(op);
+    // A write computes each element of its operands once, where it stores it.
+    const bool anchor = form == OpForm::kContract || form == OpForm::kAttention ||
+                        (IsAlone(op) && form != OpForm::kStateWrite);
     if (anchor || (views_only_[u] && !memory_[u])) views_only_[n] = true;
   }
   if (groups_[n].empty()) return;  // no output needs it
@@ -394,7 +399,7 @@ bool Grouping::ReadsWithDivision(NodeId n) const {
     at = MapCoordinates(GetAttr<IndexMap>(node(source).attrs, "map"), at, bounds);
     source = node(source).inputs[0];
   }
-  Expr offset = bounds.Simplify(RowMajorOffset(node(source).type.shape, at));
+  Expr offset = bounds.Simplify(MemoryOffset(graph_, source, at));
   for (size_t i = 0; i < node(n).type.shape.size(); ++i) {
     // An offset that is not affine in a coordinate divides it.
     if (!offset.AsAffine(absl::StrCat("x", i))) return true;
@@ -485,6 +490,8 @@ KernelChoice Grouping::ChoiceOf(NodeId root) {
     k.kind = KernelKind::kLoop;
   } else if (FormOf(node(root).op) == OpForm::kScatter) {
     k.kind = KernelKind::kScatter;
+  } else if (FormOf(node(root).op) == OpForm::kStateWrite) {
+    k.kind = KernelKind::kStateWrite;
   } else if (FormOf(node(root).op) == OpForm::kOrder) {
     k.kind = KernelKind::kSort;
   } else if (g.row) {
@@ -515,6 +522,8 @@ int Grouping::TeamOf(const Group& group, const KernelChoice& kernel) const {
       const auto axis = static_cast<size_t>(GetAttr<int64_t>(node(kernel.root).attrs, "axis"));
       return axis + 1 < shape.size() ? TeamFor(bounds.Maximum(shape.back())) : 1;
     }
+    case KernelKind::kStateWrite:
+      return shape.size() > 1 ? TeamFor(bounds.Maximum(shape.back())) : 1;
     case KernelKind::kRow:
     case KernelKind::kPoint: {
       const bool row = kernel.kind == KernelKind::kRow;

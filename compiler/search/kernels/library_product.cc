@@ -7,6 +7,7 @@
 #include "compiler/search/kernels/access.h"
 #include "compiler/search/kernels/contract_roles.h"
 #include "compiler/search/kernels/contract_schedule.h"
+#include "compiler/search/kernels/state_layout.h"
 
 namespace athanor {
 namespace {
@@ -112,7 +113,7 @@ class ProductFinder {
       if (product != anchor_) continue;
       auto at = RootCoordinates(graph_, has_memory_, add, anchor_, At(roles_.result), bounds_);
       if (!at || !ToMemory(&bias, &*at)) continue;
-      const Expr place = bounds_.Simplify(RowMajorOffset(graph_.node(bias).type.shape, *at));
+      const Expr place = bounds_.Simplify(MemoryOffset(graph_, bias, *at));
       if (place != bounds_.Simplify(Expr::Symbol(kColumn))) continue;
       bias_ = bias;
       return true;
@@ -124,7 +125,7 @@ class ProductFinder {
                                  const Side& columns) const {
     // In a matrix the offset is affine in row and column, and neither stride depends on the other
     // index.
-    const Expr offset = bounds_.Simplify(RowMajorOffset(graph_.node(n).type.shape, at));
+    const Expr offset = bounds_.Simplify(MemoryOffset(graph_, n, at));
     const std::optional<Expr::Affine> by_row = offset.AsAffine(rows.symbol);
     if (!by_row) return std::nullopt;
     const std::optional<Expr::Affine> by_column = by_row->base.AsAffine(columns.symbol);

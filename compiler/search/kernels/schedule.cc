@@ -71,6 +71,8 @@ std::string KindText(const KernelChoice& choice) {
       return absl::StrCat("point unroll=", choice.walk.unroll);
     case KernelKind::kScatter:
       return "scatter";
+    case KernelKind::kStateWrite:
+      return "state_write";
     case KernelKind::kSort:
       return "sort";
     case KernelKind::kLoop:

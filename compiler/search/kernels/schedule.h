@@ -21,12 +21,13 @@ namespace athanor {
 enum class KernelKind : uint8_t {
   kMap,  // lanes along the last axis; reductions inside run per lane
   kRow,  // one work item per row of the last axis; reductions over rows come before the row's loop
-  kPoint,      // one element at a time; its reductions run in vectors
-  kContract,   // register-tiled contraction `anchor`; the rest of the kernel is its epilogue
-  kAttention,  // `anchor` block by block, never with the whole score matrix
-  kPaged,      // PagedAttention `anchor`, rows of one sequence together
-  kScatter,    // root is a Scatter
-  kSort,       // root is a Sort or TopK
+  kPoint,       // one element at a time; its reductions run in vectors
+  kContract,    // register-tiled contraction `anchor`; the rest of the kernel is its epilogue
+  kAttention,   // `anchor` block by block, never with the whole score matrix
+  kPaged,       // PagedAttention `anchor`, rows of one sequence together
+  kScatter,     // root is a Scatter
+  kStateWrite,  // root is a StateWrite: an item a row of its update
+  kSort,        // root is a Sort or TopK
   kLoop,  // root is a Scan: it has no kernel of its own; its body's are chosen when it is lowered
 };
 

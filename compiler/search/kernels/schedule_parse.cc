@@ -136,6 +136,7 @@ absl::StatusOr<KernelChoice> ParseSchedule(absl::string_view text) {
       {"attention", KernelKind::kAttention},
       {"paged", KernelKind::kPaged},
       {"scatter", KernelKind::kScatter},
+      {"state_write", KernelKind::kStateWrite},
       {"sort", KernelKind::kSort},
       {"loop", KernelKind::kLoop}};
   const std::pair<absl::string_view, absl::string_view> parts =

@@ -392,7 +392,7 @@ std::vector<KernelChoice> Schedules(const KernelTask& task, const v1::Target& ta
   if (kind == KernelKind::kMap || kind == KernelKind::kRow || kind == KernelKind::kPoint) {
     all = WalkSchedules(task, target);
   }
-  if (kind == KernelKind::kScatter) {
+  if (kind == KernelKind::kScatter || kind == KernelKind::kStateWrite) {
     for (int team : Teams(target)) {
       all.push_back(task.choice);
       all.back().team = team;
