@@ -14,6 +14,7 @@
 #include "compiler/plan/planner.h"
 #include "compiler/search/kernels/extents.h"
 #include "compiler/search/kernels/fusion.h"
+#include "compiler/search/kernels/state_layout.h"
 #include "deploy/bazel/libs/status_macros.h"
 
 namespace athanor {
@@ -102,7 +103,7 @@ class Assembly {
       v.kind = ValueKind::kParameter;
     } else if (IsStateRead(node.op)) {
       v.kind = ValueKind::kState;
-      v.layout = RoleOf(node);
+      v.layout = StateLayout(RoleOf(node), node.type.shape);
     } else if (IsConstant(node.op)) {
       v.kind = ValueKind::kConstant;
       v.literal = GetAttr<Tensor>(node.attrs, "value");
@@ -402,7 +403,11 @@ absl::StatusOr<internal::CheckRequest> PlanBuilder::Check(const KernelTask& task
 
 absl::StatusOr<internal::CheckRequest> PlanBuilder::CheckWith(
     const KernelTask& task, const KernelChoice& choice, std::shared_ptr<KnownKernels> known) const {
-  const ScheduledGraph scheduled = WithSchedule(task, choice, target_);
+  ScheduledGraph scheduled = WithSchedule(task, choice, target_);
+  // What a write leaves in its state is not copied out of a run: the check reads the state.
+  std::erase_if(scheduled.graph.outputs, [&](const Output& output) {
+    return IsStateWrite(scheduled.graph.node(output.node).op);
+  });
   ASSIGN_OR_RETURN(BuiltPlan built,
                    BuildWith(scheduled, {.kind = "check", .describe = false}, std::move(known)));
   internal::CheckRequest request;

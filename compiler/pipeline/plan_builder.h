@@ -57,7 +57,8 @@ class PlanBuilder {
   // evaluator on the part of the graph it computes.
   absl::StatusOr<std::vector<internal::KernelCheck>> Checks(const BuiltPlan& built) const;
 
-  // Returns the check of a task's kernel under one schedule.
+  // Returns the check of a task's kernel under one schedule. The plan of a task that writes a state
+  // has no output: the write is in its STATE buffer.
   absl::StatusOr<internal::CheckRequest> Check(const KernelTask& task,
                                                const KernelChoice& choice) const;
 

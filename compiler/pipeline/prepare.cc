@@ -48,6 +48,21 @@ absl::Status PrepareBodies(Graph* graph, bool plain) {
   return absl::OkStatus();
 }
 
+// A loop takes a slice of what it is given by its place in memory, which for a state depends on the
+// layout.
+absl::Status CheckStates(const Graph& graph) {
+  for (const Node& node : graph.nodes) {
+    if (!IsLoop(node.op)) continue;
+    for (NodeId operand : node.inputs) {
+      if (!IsState(graph.node(operand).op)) continue;
+      return Unimplemented(graph.Describe(static_cast<NodeId>(&node - graph.nodes.data())),
+                           ": reads the state of ", graph.Describe(operand),
+                           "; a loop must be given values computed from it, such as a Gather");
+    }
+  }
+  return absl::OkStatus();
+}
+
 // Runs the stages between the two canonical forms.
 absl::StatusOr<Graph> Rewrite(const Graph& canonical, bool plain) {
   if (plain) return WidenScatters(canonical);
@@ -61,10 +76,6 @@ absl::StatusOr<Graph> Rewrite(const Graph& canonical, bool plain) {
 }  // namespace
 
 absl::StatusOr<Prepared> Prepare(const Graph& graph, bool plain) {
-  for (NodeId state : graph.StateIds()) {
-    return absl::UnimplementedError(
-        Cat(graph.Describe(state), ": kernels for states are not there yet"));
-  }
   Prepared p;
   ASSIGN_OR_RETURN(Graph primitives, ToPrimitives(graph, plain));
   std::vector<std::string> first;
@@ -76,13 +87,11 @@ absl::StatusOr<Prepared> Prepare(const Graph& graph, bool plain) {
   for (const std::string& name : second) p.dim_names.push_back(first[std::stoul(name.substr(1))]);
   RETURN_IF_ERROR(PrepareBodies(&p.graph, plain));
   GuardViews(&p.graph);  // after their dims have these names
-  std::vector<NodeId> from = graph.InputIds(), to = p.graph.InputIds();
-  for (size_t i = 0; i < to.size(); ++i) p.graph.nodes[to[i]].name = graph.node(from[i]).name;
-  from = graph.ParameterIds();
-  to = p.graph.ParameterIds();
+  const std::vector<NodeId> from = graph.ArgumentIds(), to = p.graph.ArgumentIds();
   for (size_t i = 0; i < to.size(); ++i) p.graph.nodes[to[i]].name = graph.node(from[i]).name;
   for (size_t i = 0; i < p.graph.outputs.size(); ++i)
     p.graph.outputs[i].name = graph.outputs[i].name;
+  RETURN_IF_ERROR(CheckStates(p.graph));
   return p;
 }
 

@@ -15,12 +15,13 @@
 namespace athanor {
 
 struct Prepared {
-  Graph graph;                         // inputs, parameters and outputs keep the user's names
+  // inputs, parameters, states and outputs keep the user's names
+  Graph graph;
   std::vector<std::string> dim_names;  // the user's, in the order of graph.dims
 };
 
 // `plain`: every op as primitives or a contraction, as it is written. Nothing is recognised, and
-// views stay as they are.
+// views stay as they are. UNIMPLEMENTED names a loop that reads a whole state.
 absl::StatusOr<Prepared> Prepare(const Graph& graph, bool plain = false);
 
 }  // namespace athanor

@@ -18,9 +18,11 @@ constexpr size_t kMaxLiteralBytes = 64 << 10;
 // A longer chain of views belongs to a region.
 constexpr int kMaxCopied = 4;
 
-// Returns what a region may know of the contents of a leaf that stands for `node`.
-Attrs LeafAttrs(const Node& node) {
-  if (IsParameter(node.op)) return node.attrs;
+// Returns what a region may know of a leaf that stands for `node`: a state's role, or facts about
+// the contents.
+Attrs LeafAttrs(const Graph& graph, const Node& node) {
+  if (IsStateWrite(node.op)) return graph.node(node.inputs[0]).attrs;
+  if (IsParameter(node.op) || IsStateRead(node.op)) return node.attrs;
   if (!IsConstant(node.op)) return {};
   const Tensor& value = GetAttr<Tensor>(node.attrs, "value");
   Node parameter{DeclaredOp(/*parameter=*/true)};
@@ -43,7 +45,7 @@ class Numbers {
 struct Draft {
   struct Item {
     NodeId node;              // copied, or stood for by a leaf
-    Op leaf;                  // kInput, kParameter; else the node's own op
+    Op leaf;                  // kInput, kParameter, kStateRead; else the node's own op
     bool inside;              // the node is in the interval
     std::vector<int> inputs;  // indices in `items`
   };
@@ -83,7 +85,7 @@ class RegionCutter {
   std::vector<int> copied_;  // 0: not copied; else the length of the copied chain
   std::vector<NodeId> order_;
   std::vector<int> place_;            // index in order_; -1: in no region
-  std::vector<bool> needed_outside_;  // graph outputs
+  std::vector<bool> needed_outside_;  // graph outputs and updates
   std::vector<int> last_use_;         // last place that uses the node
   Numbers numbers_;
   // Equal payload_: equal op, attributes and type. Equal type_: equal type and known facts about
@@ -115,11 +117,14 @@ void RegionCutter::FindOrder() {
   for (size_t n = 0; n < count; ++n) {
     for (NodeId i : graph_.nodes[n].inputs) depth[n] = std::max(depth[n], depth[i] + 1);
   }
-  std::vector<std::pair<int, int>> roots;  // depth and index of an output
+  std::vector<NodeId> ends;
+  for (const Output& o : graph_.outputs) ends.push_back(o.node);
+  ends.insert(ends.end(), graph_.updates.begin(), graph_.updates.end());
+  std::vector<std::pair<int, int>> roots;  // depth and index of an end
   needed_outside_.assign(count, false);
-  for (const Output& o : graph_.outputs) {
-    roots.emplace_back(depth[o.node], static_cast<int>(roots.size()));
-    needed_outside_[o.node] = true;
+  for (const NodeId end : ends) {
+    roots.emplace_back(depth[end], static_cast<int>(roots.size()));
+    needed_outside_[end] = true;
   }
   std::sort(roots.begin(), roots.end());
   place_.assign(count, -1);
@@ -127,8 +132,8 @@ void RegionCutter::FindOrder() {
   const auto enter = [&](NodeId n) {
     if (place_[n] < 0 && !IsLeaf(n) && !IsCopied(n)) stack.emplace_back(n, 0);
   };
-  for (const auto& [root_depth, output] : roots) {
-    enter(graph_.outputs[output].node);
+  for (const auto& [root_depth, end] : roots) {
+    enter(ends[end]);
     while (!stack.empty()) {
       const NodeId n = stack.back().first;
       if (place_[n] >= 0) {
@@ -154,7 +159,7 @@ void RegionCutter::NumberNodes() {
     EncodeNode({x.op, {}, x.attrs, x.type, ""}, &bytes);
     payload_.push_back(numbers_.Of(std::move(bytes)));
     bytes.clear();
-    leaf_attrs_.push_back(LeafAttrs(x));
+    leaf_attrs_.push_back(LeafAttrs(graph_, x));
     EncodeNode({DeclaredOp(/*parameter=*/false), {}, leaf_attrs_.back(), x.type, ""}, &bytes);
     type_.push_back(numbers_.Of(std::move(bytes)));
   }
@@ -193,6 +198,10 @@ Draft RegionCutter::MakeDraft(int begin, int end) const {
     Draft::Item item{n, node(n).op, place_[n] >= begin && place_[n] < end, {}};
     if (item.inside || IsCopied(n)) {
       for (NodeId operand : node(n).inputs) item.inputs.push_back(self(self, operand));
+    } else if (IsState(node(n).op)) {
+      // Another region's write is this one's state, as it is a task's.
+      item.leaf = Op::kStateRead;
+      draft.instance.states.push_back(n);
     } else {
       item.leaf = DeclaredOp(weights_[n]);
       (weights_[n] ? draft.instance.parameters : draft.instance.inputs).push_back(n);
@@ -232,7 +241,7 @@ Graph RegionCutter::MakeGraph(const Draft& draft) const {
   Graph region;
   region.name = "region";
   region.dims = graph_.dims;
-  int inputs = 0, parameters = 0;
+  int inputs = 0, parameters = 0, states = 0;
   for (const Draft::Item& item : draft.items) {
     const Node& from = node(item.node);
     Node made{item.leaf, {item.inputs.begin(), item.inputs.end()}, {}, from.type, ""};
@@ -241,9 +250,13 @@ Graph RegionCutter::MakeGraph(const Draft& draft) const {
     } else if (IsParameter(item.leaf)) {
       made.name = absl::StrCat("p", parameters++);
       made.attrs = leaf_attrs_[item.node];
+    } else if (IsStateRead(item.leaf)) {
+      made.name = absl::StrCat("s", states++);
+      made.attrs = leaf_attrs_[item.node];
     } else {
       made.attrs = from.attrs;
     }
+    if (IsStateWrite(item.leaf)) region.updates.push_back(static_cast<NodeId>(region.nodes.size()));
     region.nodes.push_back(std::move(made));
   }
   for (size_t i = 0; i < draft.results.size(); ++i) {

@@ -4,7 +4,8 @@
 //   Regions regions = CutRegions(graph);
 //   regions.distinct[0].graph;        // a graph of its own: what crosses into it is an input "x0",
 //                                     // "x1", ..., or a parameter "p0", ... where it is a weight;
-//                                     // what leaves it an output "y0", "y1", ...
+//                                     // or a state "s0", ... where it is one; what leaves it is
+//                                     // an output "y0", "y1", ...; so is each write of a state
 //   Graph same = *Stitch(graph, regions, {&other, ...});   // one graph for each distinct region
 //
 // Regions are intervals of one topological order: depth first from the outputs, outputs of least
@@ -44,7 +45,8 @@ struct RegionInstance {
   std::vector<NodeId> nodes;       // nodes of the cut graph, in order
   std::vector<NodeId> inputs;      // nodes bound to the region graph's Inputs, in their order
   std::vector<NodeId> parameters;  // likewise, to its Parameters
-  std::vector<NodeId> results;     // nodes that the region graph's outputs compute
+  std::vector<NodeId> states;   // likewise, to its StateReads: StateReads, and StateWrites outside
+  std::vector<NodeId> results;  // nodes that the region graph's outputs compute
 };
 
 struct Regions {
@@ -61,9 +63,9 @@ Regions CutRegions(const Graph& graph, const CutOptions& options = {});
 Regions JoinRegions(const Graph& graph, const Regions& regions, int first, int second);
 
 // Returns `graph` with forms[i] in place of every instance of regions.distinct[i]: equal nodes
-// merged, dims, inputs, parameters and outputs as they were. A form's dims are those of the graph.
-// INVALID_ARGUMENT names the form that has other inputs, parameters, outputs or types than its
-// region's graph.
+// merged, dims, inputs, parameters, states, outputs and updates as they were. A form's dims are
+// those of the graph. INVALID_ARGUMENT names the form that has other inputs, parameters, states,
+// outputs, updates or types than its region's graph.
 absl::StatusOr<Graph> Stitch(const Graph& graph, const Regions& regions,
                              absl::Span<const Graph* const> forms);
 
@@ -73,8 +75,8 @@ absl::StatusOr<Graph> StitchInstances(const Graph& graph, const Regions& regions
                                       absl::Span<const Graph* const> forms,
                                       std::vector<std::vector<NodeId>>* places = nullptr);
 
-// Canonicalizes `graph`, but with the dims and the names of inputs, parameters and outputs of
-// `like`, which has as many of each. `moved` as in Canonicalize (canonical.h).
+// Canonicalizes `graph`, but with the dims and the names of inputs, parameters, states and outputs
+// of `like`, which has as many of each. `moved` as in Canonicalize (canonical.h).
 Graph CanonicalizeLike(const Graph& graph, const Graph& like, std::vector<NodeId>* moved = nullptr);
 
 // Maps the places of StitchInstances to the graph that `moved` leads to.

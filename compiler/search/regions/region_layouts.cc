@@ -265,6 +265,7 @@ Graph AsItIs(const Graph& stored, const Graph& region, const LayoutTuple& tuple)
     if (!layout.as_it_is()) node = AppendView(&made, node, ValueMap(shape, layout));
     made.outputs.push_back({region.outputs[o].name, node});
   }
+  for (const NodeId update : stored.updates) made.updates.push_back(at[update]);
   return made;
 }
 
@@ -386,7 +387,8 @@ absl::StatusOr<Graph> LayoutTerms::Stored(const RegionTerms& terms, const egraph
   }
   for (size_t n = 0; n < all.nodes.size(); ++n) {
     const Node& node = all.nodes[n];
-    if (at[n] >= 0 || (!needed[n] && !IsParameter(node.op))) continue;
+    const bool kept = IsParameter(node.op) || IsStateRead(node.op);
+    if (at[n] >= 0 || (!needed[n] && !kept)) continue;
     if (IsInput(node.op)) {
       return absl::InternalError(absl::StrCat("a region reads ", node.name, " in two layouts"));
     }
@@ -398,6 +400,7 @@ absl::StatusOr<Graph> LayoutTerms::Stored(const RegionTerms& terms, const egraph
   for (size_t o = 0; o < outputs.size(); ++o) {
     stored.outputs.push_back({region_.outputs[o].name, at[outputs[o]]});
   }
+  for (const NodeId update : all.updates) stored.updates.push_back(at[update]);
   return ComposeViews(stored);
 }
 

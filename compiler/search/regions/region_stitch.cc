@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <map>
 #include <set>
 #include <string>
@@ -36,10 +37,30 @@ std::vector<NodeId> OutputNodes(const Graph& graph) {
   return nodes;
 }
 
+// Returns by output the place of the state that it is a write of; -1 for other outputs.
+std::vector<int> WrittenStates(const Graph& graph) {
+  const std::vector<NodeId> states = graph.StateIds();
+  std::vector<int> written;
+  for (const Output& o : graph.outputs) {
+    const Node& node = graph.node(o.node);
+    written.push_back(-1);
+    if (!IsStateWrite(node.op)) continue;
+    const auto state = std::find(states.begin(), states.end(), node.inputs[0]);
+    written.back() = static_cast<int>(state - states.begin());
+  }
+  return written;
+}
+
 absl::Status CheckForm(const Graph& form, const Graph& own) {
   absl::Status s = CheckTypes("input", form, form.InputIds(), own, own.InputIds());
   if (s.ok()) s = CheckTypes("parameter", form, form.ParameterIds(), own, own.ParameterIds());
+  if (s.ok()) s = CheckTypes("state", form, form.StateIds(), own, own.StateIds());
   if (s.ok()) s = CheckTypes("output", form, OutputNodes(form), own, OutputNodes(own));
+  if (s.ok()) s = CheckTypes("update", form, form.updates, own, own.updates);
+  if (s.ok() && WrittenStates(form) != WrittenStates(own)) {
+    s = absl::InvalidArgumentError(
+        "writes other states than its region, or other outputs are writes");
+  }
   return s;
 }
 
@@ -58,13 +79,15 @@ class Stitcher {
   // Appends an instance's form. Returns what its nodes became; the `moved` of Finish maps them on.
   std::vector<NodeId> Place(const RegionInstance& instance, const Graph& form) {
     std::vector<NodeId> at(form.nodes.size(), -1);
-    size_t inputs = 0, parameters = 0;
+    size_t inputs = 0, parameters = 0, states = 0;
     for (size_t n = 0; n < form.nodes.size(); ++n) {
       const Op op = form.nodes[n].op;
       if (IsInput(op)) {
         at[n] = ValueOf(instance.inputs[inputs++]);
       } else if (IsParameter(op)) {
         at[n] = ValueOf(instance.parameters[parameters++]);
+      } else if (IsStateRead(op)) {
+        at[n] = ValueOf(instance.states[states++]);
       } else {
         Node node = form.nodes[n];
         for (NodeId& i : node.inputs) i = at[i];
@@ -79,6 +102,7 @@ class Stitcher {
 
   Graph Finish(std::vector<NodeId>* moved) {
     for (const Output& o : graph_.outputs) made_.outputs.push_back({o.name, ValueOf(o.node)});
+    for (const NodeId update : graph_.updates) made_.updates.push_back(ValueOf(update));
     return CanonicalizeLike(made_, graph_, moved);
   }
 
@@ -140,6 +164,7 @@ Graph CanonicalizeLike(const Graph& graph, const Graph& like, std::vector<NodeId
   };
   rename(made.InputIds(), like.InputIds());
   rename(made.ParameterIds(), like.ParameterIds());
+  rename(made.StateIds(), like.StateIds());
   for (size_t i = 0; i < made.outputs.size(); ++i) made.outputs[i].name = like.outputs[i].name;
   return made;
 }
