@@ -62,11 +62,11 @@ class PagedLowering {
   static constexpr int64_t kSplit = kPagedSplit;
   static constexpr int64_t kGroups = kSplit / kLanes;  // of keys, in a split
 
-  // Some of the tile's rows, one after another.
+  // Rows of the tile at neighbouring positions of one sequence.
   struct Run {
     Expr first, rows;  // of the tile
-    Expr sequence;     // of all of them
-    Expr begin, end;   // keys that at least one of them sees
+    Expr sequence;
+    Expr position;  // of the first row
   };
 
   const Shape& ShapeOf(int operand) const {
@@ -84,6 +84,14 @@ class PagedLowering {
   Expr SumAt(const Expr& scalar, int64_t vector) const {
     return (scalar * value_vectors() + vector) * kLanes + Lane();
   }
+  // The keys that row `r` of the run sees are [BeginOf, EndOf).
+  Expr BeginOf(const Run& run, const Expr& r) const {
+    if (!windowed()) return 0;
+    return MaxOf(run.position + r + 1 - GetAttr<int64_t>(node_.attrs, "window"), 0);
+  }
+  static Expr EndOf(const Run& run, const Expr& r) { return run.position + r + 1; }
+  // The number of keys that there are places for.
+  Expr Places() const { return ShapeOf(kTable)[1] * (groups_of_block_ * kLanes); }
   // Numbers the run's rows by head: row `r`, head `h` of the group.
   Expr Scalar(const Expr& r, const Expr& h) const { return r * group_ + h; }
   Expr Scalars(const Run& run) const { return run.rows * group_; }
@@ -122,6 +130,8 @@ class PagedLowering {
   void PackQueries(const Run& run);
   void Start(const Run& run);
   void LowerSplit(const Run& run, const Expr& split);
+  // Returns a key as one of the split's, 0 or 256 if it lies outside.
+  Expr InSplit(const Expr& split, const Expr& key);
   // Finds the slots of the split's groups of keys [first, last); returns whether all are inside.
   Var FindSlots(const Run& run, const Expr& split, const Expr& first, const Expr& last);
   void Scores(const Run& run, const Expr& first, const Expr& last);
@@ -132,8 +142,8 @@ class PagedLowering {
   // Computes weights of a row that sees keys [begin, end) of the split, maximum and sum.
   void Weights(const Expr& scalar, const Expr& begin, const Expr& end);
   Var Score(Var product);
-  // Adds the split to what the run has so far. All rows see the groups [joint, joint_end).
-  void Values(const Run& run, const Expr& joint, const Expr& joint_end);
+  // Adds the split to what the run has so far.
+  void Values(const Run& run, const Expr& split);
   // Adds weights times values of keys [begin, end) of the split, for `scalars` scalars and
   // `vectors` vectors of columns.
   void AddValues(const Expr& scalar, int scalars, int vector, int vectors, const Expr& begin,
@@ -160,8 +170,6 @@ class PagedLowering {
   Expr first_row_, head_;  // of the item; head of keys
   // Scratch by row of the tile: i64. Sequences have a neighbour of no sequence on both sides.
   int sequence_ = -1, position_ = -1, run_end_ = -1;
-  int begin_ = -1, end_ = -1;  // the keys that the row sees; in the split from `from_`, `to_`
-  int from_ = -1, to_ = -1;
   int slot_ = -1, next_slot_ = -1;  // by group of keys in the split, and in the next one: i64
   int query_ = -1, weight_ = -1;    // by scalar: `depth_`, and kSplit
   // By scalar: of all splits so far, and of the last one. Maxima and sums are in all lanes.
@@ -234,12 +242,8 @@ void PagedLowering::MakeScratch() {
   const int64_t scalars = tile() * group_, columns = value_vectors() * kLanes;
   const auto ints = [&](int64_t count) { return e_.Scratch(DType::kI64, count); };
   sequence_ = ints(tile() + 2);
-  position_ = ints(tile());
+  position_ = ints(tile() + 2);
   run_end_ = ints(tile());
-  begin_ = ints(tile());
-  end_ = ints(tile());
-  from_ = ints(tile());
-  to_ = ints(tile());
   slot_ = ints(kGroups);
   next_slot_ = ints(kGroups);
   query_ = e_.Scratch(real_, scalars * depth_);
@@ -252,29 +256,37 @@ void PagedLowering::MakeScratch() {
 }
 
 Var PagedLowering::ReadRows(const Expr& rows) {
-  const Expr places = ShapeOf(kTable)[1] * (groups_of_block_ * kLanes);
   const Var all = e_.Mutable(True());
-  e_.Store(sequence_, 0, Int(-1), {});
+  const auto store = [&](const Expr& place, Var sequence, Var position) {
+    e_.Store(sequence_, place, sequence, {});
+    e_.Store(position_, place, position, {});
+  };
+  store(0, Int(-1), Int(-1));
   e_.For(0, rows, 1, [&](const Expr& r) {
     const Var sequence = IndexOf(kSequence, {first_row_ + r});
     const Var position = IndexOf(kPosition, {first_row_ + r});
     const Var inside = e_.Compute(
         Op::kAnd, DType::kBool,
-        {e_.CheckIndex(sequence, ShapeOf(kTable)[0], {}), e_.CheckIndex(position, places, {})});
+        {e_.CheckIndex(sequence, ShapeOf(kTable)[0], {}), e_.CheckIndex(position, Places(), {})});
     e_.Assign(all, Op2(Op::kAnd, DType::kBool, all, inside));
-    e_.Store(sequence_, r + 1, sequence, {});
-    e_.Store(position_, r, position, {});
+    store(r + 1, sequence, position);
   });
-  e_.Store(sequence_, rows + 1, Int(-1), {});
+  store(rows + 1, Int(-1), Int(-1));
   return all;
 }
 
 void PagedLowering::ForRuns(const Expr& rows,
                             absl::FunctionRef<void(const Expr&, const Expr&)> body) {
   if (tile() == 1) return body(0, 1);
+  // Reports whether the rows at two places of the scratch are of different runs.
   const auto differs = [&](const Expr& place) {
+    const auto unequal = [&](Var a, Var b) {
+      return e_.Compute(Op::kOr, DType::kBool, {Less(a, b), Less(b, a)});
+    };
     const Var before = ReadInt(sequence_, place), behind = ReadInt(sequence_, place + 1);
-    return e_.Compute(Op::kOr, DType::kBool, {Less(before, behind), Less(behind, before)});
+    const Var next = Int(e_.Symbol(ReadInt(position_, place)) + 1);
+    const Var position = ReadInt(position_, place + 1);
+    return e_.Compute(Op::kOr, DType::kBool, {unequal(before, behind), unequal(next, position)});
   };
   const Var end = e_.Mutable(Int(0));
   e_.For(0, rows, 1, [&](const Expr& i) {
@@ -291,24 +303,12 @@ void PagedLowering::ForRuns(const Expr& rows,
 }
 
 void PagedLowering::LowerRun(const Expr& first, const Expr& rows) {
-  const Expr places = ShapeOf(kTable)[1] * (groups_of_block_ * kLanes);
   Run run{.first = first, .rows = rows};
   run.sequence = Bounded(ReadInt(sequence_, first + 1), 0, ShapeOf(kTable)[0] - 1);
-  const Var begin = e_.Mutable(Int(places)), end = e_.Mutable(Int(0));
-  e_.For(0, rows, 1, [&](const Expr& r) {
-    const Expr position = Bounded(ReadInt(position_, first + r), 0, places - 1);
-    const Expr from =
-        windowed() ? MaxOf(position + 1 - GetAttr<int64_t>(node_.attrs, "window"), 0) : Expr(0);
-    e_.Store(begin_, r, Int(from), {});
-    e_.Store(end_, r, Int(position + 1), {});
-    e_.Assign(begin, Op2(Op::kMin, DType::kI64, begin, Int(from)));
-    e_.Assign(end, Op2(Op::kMax, DType::kI64, end, Int(position + 1)));
-  });
-  run.begin = windowed() ? Bounded(begin, 0, places - 1) : Expr(0);
-  run.end = Bounded(end, 1, places);
+  run.position = Bounded(ReadInt(position_, first + 1), 0, Places() - rows);
   PackQueries(run);
   Start(run);
-  e_.For(FloorDiv(run.begin, kSplit), CeilDiv(run.end, kSplit), 1,
+  e_.For(FloorDiv(BeginOf(run, 0), kSplit), CeilDiv(EndOf(run, rows - 1), kSplit), 1,
          [&](const Expr& split) { LowerSplit(run, split); });
   Finish(run);
 }
@@ -342,35 +342,22 @@ void PagedLowering::Start(const Run& run) {
   });
 }
 
+Expr PagedLowering::InSplit(const Expr& split, const Expr& key) {
+  return Register(MaxOf(MinOf(key - split * kSplit, kSplit), 0), 0, Expr(kSplit));
+}
+
 void PagedLowering::LowerSplit(const Run& run, const Expr& split) {
-  const Expr base = split * kSplit;
-  const Expr first =
-      windowed() ? Register(FloorDiv(MaxOf(run.begin - base, 0), kLanes), 0, Expr(kGroups - 1))
-                 : Expr(0);
-  const Expr last = Register(MinOf(CeilDiv(run.end - base, kLanes), kGroups), 1, Expr(kGroups));
+  const Expr begin = InSplit(split, BeginOf(run, 0)),
+             end = InSplit(split, EndOf(run, run.rows - 1));
+  const Expr first = FloorDiv(begin, kLanes), last = CeilDiv(end, kLanes);
   e_.If(FindSlots(run, split, first, last), [&] {
     Scores(run, first, last);
-    // Groups of keys that all rows see.
-    const Var joint = e_.Mutable(Int(0)), joint_end = e_.Mutable(Int(kGroups));
     e_.For(0, run.rows, 1, [&](const Expr& r) {
-      const auto inside = [&](int buffer) {
-        const Expr key = e_.Symbol(ReadInt(buffer, r));
-        return Register(MaxOf(MinOf(key - base, kSplit), 0), 0, Expr(kSplit));
-      };
-      const Expr from = windowed() ? inside(begin_) : Expr(0), to = inside(end_);
-      e_.Store(from_, r, Int(from), {});
-      e_.Store(to_, r, Int(to), {});
-      e_.Assign(joint, Op2(Op::kMax, DType::kI64, joint, Int(CeilDiv(from, kLanes))));
-      e_.Assign(joint_end, Op2(Op::kMin, DType::kI64, joint_end, Int(FloorDiv(to, kLanes))));
+      const Expr from = InSplit(split, BeginOf(run, r)), to = InSplit(split, EndOf(run, r));
       e_.If(Less(from, to),
             [&] { ForHeads([&](const Expr& h) { Weights(Scalar(r, h), from, to); }); });
     });
-    const Var some = Less(joint, joint_end);
-    const auto or_zero = [&](Var v) {
-      return Bounded(e_.Compute(Op::kSelect, DType::kI64, {some, v, Int(0)}), 0, Expr(kGroups));
-    };
-    const Expr joint_from = or_zero(joint), joint_to = or_zero(joint_end);
-    Values(run, joint_from, joint_to);
+    Values(run, split);
   });
 }
 
@@ -480,26 +467,27 @@ void PagedLowering::Weights(const Expr& scalar, const Expr& begin, const Expr& e
   Write(split_total_, scalar * kLanes + Lane(), e_.Reduce(Op::kAdd, total));
 }
 
-void PagedLowering::Values(const Run& run, const Expr& joint, const Expr& joint_end) {
-  const auto inside = [&](int buffer, const Expr& r) {
-    return Bounded(ReadInt(buffer, r), 0, Expr(kSplit));
-  };
-  const auto each_row = [&](const Expr& r, const Expr& begin, const Expr& end) {
-    e_.If(Less(begin, end), [&] { AddTiles(Scalar(r, 0), group_, begin, end); });
-  };
+void PagedLowering::Values(const Run& run, const Expr& split) {
   ForScalars(run, [&](const Expr& r, const Expr& h) {
     ForVectors([&](int v) { Write(split_sum_, SumAt(Scalar(r, h), v), Fill(0)); });
   });
+  // Groups of keys that all rows see.
+  const Expr begin = CeilDiv(InSplit(split, BeginOf(run, run.rows - 1)), kLanes);
+  const Expr end = Register(FloorDiv(InSplit(split, EndOf(run, 0)), kLanes), 0, Expr(kGroups));
+  const Expr joint = windowed() ? Register(MinOf(begin, end), 0, Expr(kGroups)) : Expr(0);
+  const auto add_own = [&](const Expr& r, const Expr& from, const Expr& to) {
+    e_.If(Less(from, to), [&] { AddTiles(Scalar(r, 0), group_, from, to); });
+  };
   if (windowed()) {
     e_.For(0, run.rows, 1, [&](const Expr& r) {
-      const Expr from = inside(from_, r), to = inside(to_, r);
-      each_row(r, from, MinOf(to, joint * kLanes));
+      const Expr from = InSplit(split, BeginOf(run, r)), to = InSplit(split, EndOf(run, r));
+      add_own(r, from, MinOf(to, joint * kLanes));
     });
   }
-  AddTiles(0, Scalars(run), joint * kLanes, joint_end * kLanes);
+  AddTiles(0, Scalars(run), joint * kLanes, end * kLanes);
   e_.For(0, run.rows, 1, [&](const Expr& r) {
-    const Expr from = windowed() ? inside(from_, r) : Expr(0), to = inside(to_, r);
-    each_row(r, MaxOf(from, joint_end * kLanes), to);
+    const Expr from = InSplit(split, BeginOf(run, r)), to = InSplit(split, EndOf(run, r));
+    add_own(r, MaxOf(from, end * kLanes), to);
     e_.If(Less(from, to), [&] { ForHeads([&](const Expr& h) { Merge(Scalar(r, h)); }); });
   });
 }

@@ -6,6 +6,7 @@
 #include "compiler/ir/expr/expr.h"
 #include "compiler/pipeline/prepare.h"
 #include "compiler/search/kernels/fusion.h"
+#include "compiler/search/kernels/paged_schedule.h"
 #include "deploy/bazel/libs/status_macros.h"
 
 namespace athanor {
@@ -35,7 +36,7 @@ absl::StatusOr<CheckedPlan> BuildPlain(const Graph& graph, const v1::Target& tar
 
 absl::StatusOr<CheckedPlan> BuildFused(const Graph& graph, const v1::Target& target,
                                        FusionRules rules) {
-  ASSIGN_OR_RETURN(Prepared prepared, Prepare(graph));
+  ASSIGN_OR_RETURN(Prepared prepared, Prepare(graph, /*plain=*/false, HasPagedKernel(target)));
   absl::StatusOr<CheckedPlan> plan = BuildFrom(graph, prepared, target, rules);
   if (!absl::IsInternal(plan.status())) return plan;
   rules.epilogues = false;

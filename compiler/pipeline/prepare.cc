@@ -18,9 +18,10 @@ namespace athanor {
 namespace {
 
 // Replaces composites without kernels of their own by their decompositions.
-absl::StatusOr<Graph> ToPrimitives(const Graph& graph, bool plain) {
+absl::StatusOr<Graph> ToPrimitives(const Graph& graph, bool plain, bool paged) {
   return Decompose(graph, [&](const Node& node) {
     if (plain && FormOf(node.op) == OpForm::kAttention) return true;
+    if (!paged && IsPagedAttention(node.op)) return true;
     std::vector<const TensorType*> operands;
     for (NodeId i : node.inputs) operands.push_back(&graph.node(i).type);
     return !HasKernel(node.op, operands);
@@ -28,8 +29,9 @@ absl::StatusOr<Graph> ToPrimitives(const Graph& graph, bool plain) {
 }
 
 // Prepares a graph inside `graph`, over the dims of the latter.
-absl::StatusOr<Graph> PrepareBody(const ScanView& scan, const Graph& graph, bool plain) {
-  ASSIGN_OR_RETURN(Prepared prepared, Prepare(BodyOf(scan, graph.dims), plain));
+absl::StatusOr<Graph> PrepareBody(const ScanView& scan, const Graph& graph, bool plain,
+                                  bool paged) {
+  ASSIGN_OR_RETURN(Prepared prepared, Prepare(BodyOf(scan, graph.dims), plain, paged));
   std::map<std::string, Expr, std::less<>> names;
   for (size_t d = 0; d < prepared.dim_names.size(); ++d) {
     names[prepared.graph.dims[d].name] = Expr::Symbol(prepared.dim_names[d]);
@@ -39,10 +41,10 @@ absl::StatusOr<Graph> PrepareBody(const ScanView& scan, const Graph& graph, bool
   return std::move(prepared.graph);
 }
 
-absl::Status PrepareBodies(Graph* graph, bool plain) {
+absl::Status PrepareBodies(Graph* graph, bool plain, bool paged) {
   for (Node& node : graph->nodes) {
     if (!IsLoop(node.op)) continue;
-    ASSIGN_OR_RETURN(Graph body, PrepareBody(ViewScan(node), *graph, plain));
+    ASSIGN_OR_RETURN(Graph body, PrepareBody(ViewScan(node), *graph, plain, paged));
     node.attrs["body"] = SubGraph(std::move(body));
   }
   return absl::OkStatus();
@@ -64,10 +66,10 @@ absl::Status CheckStates(const Graph& graph) {
 }
 
 // Runs the stages between the two canonical forms.
-absl::StatusOr<Graph> Rewrite(const Graph& canonical, bool plain) {
+absl::StatusOr<Graph> Rewrite(const Graph& canonical, bool plain, bool paged) {
   if (plain) return WidenScatters(canonical);
   absl::StatusOr<Graph> graph = Recognise(ComposeViews(canonical));
-  if (graph.ok()) graph = ToPrimitives(*graph, plain);
+  if (graph.ok()) graph = ToPrimitives(*graph, plain, paged);
   if (graph.ok()) graph = WidenScatters(*graph);
   if (!graph.ok()) return graph;
   return ComposeViews(*graph);
@@ -75,17 +77,17 @@ absl::StatusOr<Graph> Rewrite(const Graph& canonical, bool plain) {
 
 }  // namespace
 
-absl::StatusOr<Prepared> Prepare(const Graph& graph, bool plain) {
+absl::StatusOr<Prepared> Prepare(const Graph& graph, bool plain, bool paged) {
   Prepared p;
-  ASSIGN_OR_RETURN(Graph primitives, ToPrimitives(graph, plain));
+  ASSIGN_OR_RETURN(Graph primitives, ToPrimitives(graph, plain, paged));
   std::vector<std::string> first;
-  ASSIGN_OR_RETURN(Graph rewritten, Rewrite(Canonicalize(primitives, &first), plain));
+  ASSIGN_OR_RETURN(Graph rewritten, Rewrite(Canonicalize(primitives, &first), plain, paged));
   // The graph is canonicalized twice: the dims' names of the second form are those of the first,
   // d0, d1, ...
   std::vector<std::string> second;
   p.graph = Canonicalize(rewritten, &second);
   for (const std::string& name : second) p.dim_names.push_back(first[std::stoul(name.substr(1))]);
-  RETURN_IF_ERROR(PrepareBodies(&p.graph, plain));
+  RETURN_IF_ERROR(PrepareBodies(&p.graph, plain, paged));
   GuardViews(&p.graph);  // after their dims have these names
   const std::vector<NodeId> from = graph.ArgumentIds(), to = p.graph.ArgumentIds();
   for (size_t i = 0; i < to.size(); ++i) p.graph.nodes[to[i]].name = graph.node(from[i]).name;

@@ -22,7 +22,7 @@ struct Prepared {
 
 // `plain`: every op as primitives or a contraction, as it is written. Nothing is recognised, and
 // views stay as they are. UNIMPLEMENTED names a loop that reads a whole state.
-absl::StatusOr<Prepared> Prepare(const Graph& graph, bool plain = false);
+absl::StatusOr<Prepared> Prepare(const Graph& graph, bool plain = false, bool paged = true);
 
 }  // namespace athanor
 

@@ -9,6 +9,7 @@
 #include "compiler/pipeline/search_sizes.h"
 #include "compiler/search/kernels/extents.h"
 #include "compiler/search/kernels/fusion.h"
+#include "compiler/search/kernels/paged_schedule.h"
 #include "deploy/bazel/libs/status_macros.h"
 
 namespace athanor {
@@ -103,7 +104,8 @@ absl::StatusOr<SearchSetup> ReadSearchStart(const internal::SearchStart& start) 
   ASSIGN_OR_RETURN(Graph graph, ParseGraph(start.graph_text(), AcceptedLimits()));
   RETURN_IF_ERROR(Verify(graph, AcceptedLimits()));
   ASSIGN_OR_RETURN(RuleChoice rules, RulesOf(start));
-  ASSIGN_OR_RETURN(Prepared prepared, Prepare(graph));
+  ASSIGN_OR_RETURN(Prepared prepared,
+                   Prepare(graph, /*plain=*/false, HasPagedKernel(start.target())));
   SearchSetup setup{CanonicalHash(graph),
                     std::move(prepared),
                     MachineOf(start.target(), start.machine()),
