@@ -18,6 +18,15 @@ std::set<std::string> UsedDims(const Graph& graph) {
   return used;
 }
 
+// Dims that the sizes of states give.
+std::set<std::string> StateDims(const Graph& graph) {
+  std::set<std::string> given;
+  for (NodeId id : graph.StateIds()) {
+    for (const Expr& size : graph.node(id).type.shape) size.CollectSymbols(&given);
+  }
+  return given;
+}
+
 }  // namespace
 
 int DimBinding::DimIndex(const std::string& name) const {
@@ -75,11 +84,12 @@ absl::StatusOr<DimBinding> DimBinding::Create(const Graph& graph) {
   const Bounds bounds = graph.DimBounds();
   while (binding.SolveNext(true, bounds, &solved) || binding.SolveNext(false, bounds, &solved)) {
   }
-  const std::set<std::string> used = UsedDims(graph);
+  const std::set<std::string> used = UsedDims(graph), given = StateDims(graph);
   for (size_t i = 0; i < graph.dims.size(); ++i) {
-    if (solved[i] || !used.contains(graph.dims[i].name)) continue;
+    const std::string& name = graph.dims[i].name;
+    if (solved[i] || !used.contains(name) || given.contains(name)) continue;
     return Invalid(
-        "dim ", Quoted(graph.dims[i].name),
+        "dim ", Quoted(name),
         " does not follow from the shapes of the "
         "inputs: some input needs an axis of that size, or of a multiple plus a constant");
   }

@@ -26,7 +26,8 @@ namespace athanor {
 class DimBinding {
  public:
   // Returns INVALID_ARGUMENT naming a dim that nodes use but no input's shape determines. A dim
-  // that is not used at all is bound to its min.
+  // that is not used at all, or that only states have, is bound to its min: whoever runs a graph
+  // with states knows how large they are.
   static absl::StatusOr<DimBinding> Create(const Graph& graph);
 
   // `shapes` are those of the inputs, in the order of graph.InputIds(). On success every axis has

@@ -90,6 +90,14 @@ TEST(DimBindingTest, DimsThatNothingUsesTakeTheirMin) {
   EXPECT_EQ(Bind(GraphOf({{"u", 3, 9}}, {{"4"}}), {{4}}).value(), (std::vector<int64_t>{3}));
 }
 
+TEST(DimBindingTest, DimsOfStatesTakeTheirMin) {
+  Graph graph = GraphOf({{"b", 1, 4}, {"n", 3, 64}}, {{"b"}});
+  GraphBuilder builder(&graph);
+  ASSERT_TRUE(builder.State("s", {DType::kF32, {Expr::Symbol("n") * 16, 2}}).ok());
+  EXPECT_TRUE(VerifyBindable(graph).ok());
+  EXPECT_EQ(Bind(graph, {{3}}).value(), (std::vector<int64_t>{3, 3}));
+}
+
 // The reference evaluator binds dims too; the two must never disagree.
 TEST(DimBindingTest, AgreesWithTheEvaluator) {
   const Graph graph = GraphOf({{"b", 1, 8}, {"s", 0, 8}}, {{"b", "3*s + b"}, {"min(b, s)"}});

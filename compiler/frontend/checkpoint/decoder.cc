@@ -1,6 +1,7 @@
 #include "compiler/frontend/checkpoint/decoder.h"
 
 #include <algorithm>
+#include <limits>
 #include <optional>
 #include <string_view>
 #include <utility>
@@ -11,6 +12,8 @@
 
 namespace athanor::checkpoint {
 namespace {
+
+constexpr int64_t kMostBlock = 1 << 16;  // of PagedAttention
 
 // Returns the parts that layers of the decoder have.
 std::vector<Part> LayerParts(const FamilyRow& family) {
@@ -67,22 +70,72 @@ std::string ShapeText(const std::vector<int64_t>& shape) {
   return ShapeToString(Shape(shape.begin(), shape.end()));
 }
 
+// Returns the most blocks of the states: for all sequences and one more, as far as i32 numbers
+// their slots and a state may be as large.
+int64_t MostBlocks(const DecoderSpec& spec, const DecoderLimits& limits,
+                   const GraphLimits& graph_limits) {
+  constexpr int64_t kMost = std::numeric_limits<int32_t>::max();
+  const auto slot = static_cast<int64_t>(spec.kv_heads * spec.head * sizeof(float));
+  const int64_t most = std::min(kMost, graph_limits.max_tensor_bytes / slot) / limits.block;
+  const int64_t each = BlocksOf(ContextOf(spec, limits), limits.block);
+  return limits.sequences < most / each ? 1 + limits.sequences * each : std::max<int64_t>(1, most);
+}
+
+// Returns the graph's dims; those of form kPaged are rows, rows whose logits count, sequences,
+// blocks of a sequence, and blocks of the states.
+std::vector<Dim> DimsOf(const DecoderSpec& spec, const DecoderLimits& limits, DecoderForm form,
+                        const GraphLimits& graph_limits) {
+  const int64_t context = ContextOf(spec, limits);
+  if (form == DecoderForm::kWhole) {
+    const int64_t tokens = std::min(limits.tokens, context);
+    return {{"T", 1, tokens}, {"R", 0, tokens}};
+  }
+  return {{"T", 1, limits.tokens},
+          {"R", 0, limits.tokens},
+          {"S", 1, limits.sequences},
+          {"B", 1, BlocksOf(context, limits.block)},
+          {"N", 1, MostBlocks(spec, limits, graph_limits)}};
+}
+
+absl::Status CheckLimits(const DecoderSpec& spec, const DecoderLimits& limits, DecoderForm form) {
+  if (limits.tokens < 1) return Invalid("limits: tokens=", limits.tokens, " must be positive");
+  if (limits.context < 0 || limits.context > spec.positions) {
+    return Invalid("limits: context=", limits.context, " must be from 1 to ", spec.positions,
+                   ", the checkpoint's positions, or 0 for all of them");
+  }
+  if (form == DecoderForm::kWhole) return absl::OkStatus();
+  if (limits.sequences < 1) {
+    return Invalid("limits: sequences=", limits.sequences, " must be positive");
+  }
+  if (limits.block < 16 || limits.block > kMostBlock || limits.block % 16 != 0) {
+    return Invalid("limits: block=", limits.block, " must be a multiple of 16 of at most ",
+                   kMostBlock);
+  }
+  return absl::OkStatus();
+}
+
 // Builds one graph. The first step that fails is kept; later ones do nothing.
 class Builder {
  public:
-  Builder(const DecoderSpec& spec, const Tensors& tensors, int64_t tokens,
-          const GraphLimits& graph_limits)
+  Builder(const DecoderSpec& spec, const Tensors& tensors, const DecoderLimits& limits,
+          DecoderForm form, const GraphLimits& graph_limits)
       : spec_(spec),
         tensors_(tensors),
+        paged_(form == DecoderForm::kPaged),
+        block_(limits.block),
+        context_(ContextOf(spec, limits)),
         graph_{.name = std::string(spec.family->name),
-               .dims = {{"T", 1, tokens}, {"R", 0, tokens}}},
+               .dims = DimsOf(spec, limits, form, graph_limits)},
         b_(&graph_, graph_limits) {}
 
   absl::StatusOr<DecoderGraph> Build() {
     const NodeId ids = Keep(b_.Input("ids", {DType::kI32, {t_}}));
+    if (paged_) sequence_ = Keep(b_.Input("sequence", {DType::kI32, {t_}}));
     position_ = Keep(b_.Input("position", {DType::kI32, {t_}}));
+    if (paged_) table_ = Keep(b_.Input("table", {DType::kI32, {s_, blocks_}}));
     const NodeId wanted = Keep(b_.Input("wanted", {DType::kI32, {r_}}));
     MakeAngles();
+    if (paged_) slots_ = Slots();
     const FileTensor& embedding = Stored(Part::kEmbedding, 0);
     NodeId x = Decoded(Take(Parameter(embedding), ids), embedding);
     for (int64_t layer = 0; layer < spec_.layers; ++layer) {
@@ -173,18 +226,28 @@ class Builder {
     return View(x, {heads, spec_.head, spec_.width}, {row, Expr::Axis(2)});
   }
 
-  // Returns a projection as [heads, T, head], normalised and turned where it is.
+  // cos or sin for each head of rows [T, heads, head].
+  NodeId ByHead(NodeId angles, int64_t heads) {
+    const auto pairs = static_cast<int64_t>(spec_.inverse.size());
+    return View(angles, {t_, heads, pairs}, {Expr::Axis(0), Expr::Axis(2)});
+  }
+
+  // Returns a projection, normalised and turned where it is, as [heads, T, head], or as
+  // [T, heads, head] in form kPaged.
   NodeId Project(NodeId x, int64_t layer, int64_t heads, Part weight, Part bias,
                  std::optional<Part> norm) {
     const bool turned = norm.has_value();
-    NodeId y = Contract("tk,hdk->htd", x, Heads(Matrix(weight, layer), heads, turned, true));
+    NodeId y = Contract(paged_ ? "tk,hdk->thd" : "tk,hdk->htd", x,
+                        Heads(Matrix(weight, layer), heads, turned, true));
     if (spec_.family->qkv_bias) {
       const NodeId added = Heads(Weight(bias, layer), heads, turned, false);
-      y = Op2(Op::kAdd, y, View(added, {heads, t_, spec_.head}, {Expr::Axis(0), Expr::Axis(2)}));
+      const Shape shape = paged_ ? Shape{t_, heads, spec_.head} : Shape{heads, t_, spec_.head};
+      y = Op2(Op::kAdd, y, View(added, shape, {Expr::Axis(paged_ ? 1 : 0), Expr::Axis(2)}));
     }
     if (!turned) return y;
     if (spec_.family->qk_norm) y = Norm(y, *norm, layer);
-    return Add(Op::kRotary, {y, cos_, sin_});
+    if (!paged_) return Add(Op::kRotary, {y, cos_, sin_});
+    return Add(Op::kRotary, {y, ByHead(cos_, heads), ByHead(sin_, heads)});
   }
 
   // Query heads share a head of keys and values in groups.
@@ -206,19 +269,61 @@ class Builder {
                             View(end, {t_, t_}, {Expr::Axis(1)}));
   }
 
-  NodeId Attend(NodeId x, int64_t layer) {
-    x = Norm(x, Part::kAttentionNorm, layer);
-    std::vector<NodeId> operands = {
-        Project(x, layer, spec_.heads, Part::kQ, Part::kQBias, Part::kQNorm),
-        Shared(Project(x, layer, spec_.kv_heads, Part::kK, Part::kKBias, Part::kKNorm)),
-        Shared(Project(x, layer, spec_.kv_heads, Part::kV, Part::kVBias, std::nullopt))};
+  // Returns i32 [T]: the slot of each row's position, in the block that its sequence's line of the
+  // table has for it. PagedAttention checks the position.
+  NodeId Slots() {
+    const auto every = [&](int64_t value, const Shape& shape) {
+      const auto narrow = static_cast<int32_t>(value);
+      return View(Keep(b_.Constant(Tensor::Of<int32_t>(DType::kI32, {}, {narrow}))), shape, {});
+    };
+    const Shape rows = {t_}, cells = {t_, blocks_};
+    const NodeId block = every(block_, rows);
+    const NodeId nth = View(Op2(Op::kFloorDiv, position_, block), cells, {Expr::Axis(0)});
+    const NodeId counted =
+        Add(Op::kIota, {}, {{"shape", cells}, {"axis", int64_t{1}}, {"dtype", DType::kI32}});
+    const NodeId other =
+        Op2(Op::kOr, Op2(Op::kLessThan, counted, nth), Op2(Op::kLessThan, nth, counted));
+    const NodeId own = Add(Op::kSelect, {other, every(0, cells), Take(table_, sequence_)});
+    const NodeId first =
+        Op2(Op::kMul, Add(Op::kSumReduce, {own}, {{"axes", std::vector<int64_t>{1}}}), block);
+    return Op2(Op::kAdd, first, Op2(Op::kMod, position_, block));
+  }
+
+  // Writes a layer's rows to a state of its own; returns the state as it is then.
+  NodeId Written(NodeId rows, int64_t layer, const std::string& role) {
+    if (!status_.ok()) return -1;
+    const TensorType type = {DType::kF32, {n_ * block_, spec_.kv_heads, spec_.head}};
+    const NodeId state = Keep(b_.State(Cat(role, ".", layer), type, role));
+    return status_.ok() ? Keep(b_.Write(state, slots_, rows)) : -1;
+  }
+
+  NodeId PagedHeads(NodeId q, NodeId k, NodeId v, int64_t layer) {
+    Attrs attrs = {{"block", block_}};
+    const int64_t window = spec_.windows[layer];
+    if (window > 0 && window < context_) attrs["window"] = window;
+    return Add(
+        Op::kPagedAttention,
+        {q, Written(k, layer, "keys"), Written(v, layer, "values"), table_, sequence_, position_},
+        std::move(attrs));
+  }
+
+  NodeId WholeHeads(NodeId q, NodeId k, NodeId v, int64_t layer) {
+    std::vector<NodeId> operands = {q, Shared(k), Shared(v)};
     // A window that no step outgrows hides nothing.
     const int64_t window = spec_.windows[layer];
     if (window > 0 && window < graph_.dims[0].max) operands.push_back(WindowMask(window));
-    const NodeId y = Add(Op::kAttention, std::move(operands), {{"causal", true}});
+    return Add(Op::kAttention, std::move(operands), {{"causal", true}});
+  }
+
+  NodeId Attend(NodeId x, int64_t layer) {
+    x = Norm(x, Part::kAttentionNorm, layer);
+    const NodeId q = Project(x, layer, spec_.heads, Part::kQ, Part::kQBias, Part::kQNorm),
+                 k = Project(x, layer, spec_.kv_heads, Part::kK, Part::kKBias, Part::kKNorm),
+                 v = Project(x, layer, spec_.kv_heads, Part::kV, Part::kVBias, std::nullopt);
+    const NodeId y = paged_ ? PagedHeads(q, k, v, layer) : WholeHeads(q, k, v, layer);
     const NodeId o = View(Weight(Part::kO, layer), {spec_.width, spec_.heads, spec_.head},
                           {Expr::Axis(0), Expr::Axis(1) * spec_.head + Expr::Axis(2)});
-    return Contract("htd,khd->tk", y, o);
+    return Contract(paged_ ? "thd,khd->tk" : "htd,khd->tk", y, o);
   }
 
   NodeId Forward(NodeId x, int64_t layer) {
@@ -231,13 +336,17 @@ class Builder {
 
   const DecoderSpec& spec_;
   const Tensors& tensors_;
+  const bool paged_;
+  const int64_t block_, context_;
   Graph graph_;
   GraphBuilder b_;
   absl::Status status_;
-  const Expr t_ = Expr::Symbol("T"), r_ = Expr::Symbol("R");
+  const Expr t_ = Expr::Symbol("T"), r_ = Expr::Symbol("R"), s_ = Expr::Symbol("S"),
+             blocks_ = Expr::Symbol("B"), n_ = Expr::Symbol("N");
   NodeId position_ = -1, cos_ = -1, sin_ = -1;
-  std::map<std::string, NodeId> made_;  // parameters by name
-  std::map<int64_t, NodeId> masks_;     // by window
+  NodeId sequence_ = -1, table_ = -1, slots_ = -1;  // of form kPaged
+  std::map<std::string, NodeId> made_;              // parameters by name
+  std::map<int64_t, NodeId> masks_;                 // by window
   std::vector<FileTensor> parameters_;
 };
 
@@ -287,17 +396,13 @@ int64_t ContextOf(const DecoderSpec& spec, const DecoderLimits& limits) {
   return limits.context == 0 ? spec.positions : limits.context;
 }
 
+int64_t BlocksOf(int64_t positions, int64_t block) { return (positions + block - 1) / block; }
+
 absl::StatusOr<DecoderGraph> BuildDecoder(const DecoderSpec& spec, const Tensors& tensors,
                                           const DecoderLimits& limits, DecoderForm form,
                                           const GraphLimits& graph_limits) {
-  if (form != DecoderForm::kWhole) return Unimplemented("decoders with paged states");
-  if (limits.tokens < 1) return Invalid("limits: tokens=", limits.tokens, " must be positive");
-  if (limits.context < 0 || limits.context > spec.positions) {
-    return Invalid("limits: context=", limits.context, " must be from 1 to ", spec.positions,
-                   ", the checkpoint's positions, or 0 for all of them");
-  }
-  const int64_t tokens = std::min(limits.tokens, ContextOf(spec, limits));
-  return Builder(spec, tensors, tokens, graph_limits).Build();
+  RETURN_IF_ERROR(CheckLimits(spec, limits, form));
+  return Builder(spec, tensors, limits, form, graph_limits).Build();
 }
 
 }  // namespace athanor::checkpoint

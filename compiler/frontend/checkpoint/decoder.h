@@ -2,8 +2,8 @@
 // graph decodes them; it computes in f32.
 //
 //   MatchTensors(spec, tensors, &refusals);
-//   absl::StatusOr<DecoderGraph> decoder = BuildDecoder(spec, tensors, limits,
-//   DecoderForm::kWhole);
+//   absl::StatusOr<DecoderGraph> decoder =
+//       BuildDecoder(spec, tensors, limits, DecoderForm::kPaged);
 #ifndef ATHANOR_COMPILER_FRONTEND_CHECKPOINT_DECODER_H_
 #define ATHANOR_COMPILER_FRONTEND_CHECKPOINT_DECODER_H_
 
@@ -25,17 +25,26 @@ struct DecoderLimits {
   int64_t tokens = 512;    // rows of a step (dim T)
   int64_t sequences = 64;  // sequences of a step (dim S)
   int64_t context = 0;     // positions of a sequence; 0: as many as the checkpoint says
-  int64_t block = 16;      // positions of a block of the cache
+  int64_t block = 16;      // positions of a block of keys and values
 };
 
-// The two forms of the graph; both give the same numbers.
+// The two forms of the graph; both give the same numbers. In both, rows are tokens, and those that
+// `wanted` lists have logits.
 enum class DecoderForm : uint8_t {
-  kWhole,  // ids, position i32[T], wanted i32[R] -> logits f32[R, V]; one sequence from its start
-  kPaged,  // and sequence i32[T], table i32[S, B]; keys and values are states
+  // ids, position i32[T], wanted i32[R] -> logits f32[R, V]. `position` counts 0, 1, 2, ... and a
+  // row sees those before it; rows beyond the sequence's end are computed and hurt nobody.
+  kWhole,
+  // ids, sequence, position i32[T], table i32[S, B], wanted i32[R] -> logits f32[R, V]. Rows are
+  // of any sequences, in any pieces. Each layer has states "keys.<layer>" and "values.<layer>",
+  // f32[N * block, heads, head]: position p of sequence s lies in slot
+  // table[s, p / block] * block + p % block, which the row of that position writes.
+  kPaged,
 };
 
 // Returns how many positions a sequence may have.
 int64_t ContextOf(const DecoderSpec& spec, const DecoderLimits& limits);
+// Returns how many blocks that many positions take.
+int64_t BlocksOf(int64_t positions, int64_t block);
 
 // By name; names are unique in a checkpoint.
 using Tensors = std::map<std::string, FileTensor, std::less<>>;
@@ -50,9 +59,8 @@ struct DecoderGraph {
   std::vector<FileTensor> parameters;  // of graph.ParameterIds(), in order
 };
 
-// In form kWhole `position` counts 0, 1, 2, ... and a row sees those before it; rows beyond the
-// sequence's end are computed and hurt nobody. UNIMPLEMENTED: kPaged. INVALID_ARGUMENT: limits
-// beyond the checkpoint's. REQUIRES: MatchTensors refused nothing.
+// INVALID_ARGUMENT: limits that are not positive, or beyond the checkpoint's. REQUIRES:
+// MatchTensors refused nothing.
 absl::StatusOr<DecoderGraph> BuildDecoder(const DecoderSpec& spec, const Tensors& tensors,
                                           const DecoderLimits& limits, DecoderForm form,
                                           const GraphLimits& graph_limits = {});

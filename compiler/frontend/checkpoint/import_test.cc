@@ -112,12 +112,34 @@ TEST(ImportCheckpoint, LimitsBoundTheDims) {
   checkpoint.options.limits = {.tokens = 0};
   EXPECT_FALSE(checkpoint.Import().ok());
   checkpoint.options.limits = {};
-  checkpoint.options.form = DecoderForm::kPaged;
-  EXPECT_TRUE(absl::IsUnimplemented(checkpoint.Import().status()));
-  checkpoint.options.form = DecoderForm::kWhole;
   checkpoint.options.graph.max_nodes = 50;
   EXPECT_TRUE(absl::IsInvalidArgument(checkpoint.Import().status()))
       << checkpoint.Import().status();
+}
+
+TEST(ImportCheckpoint, LimitsOfPagedForm) {
+  Checkpoint checkpoint = Checkpoint::Hf("mistral");
+  checkpoint.options.form = DecoderForm::kPaged;
+  checkpoint.options.limits = {.tokens = 100, .sequences = 3, .context = 33};
+  const ImportedDecoder decoder = checkpoint.Import().value();
+  EXPECT_THAT(decoder.graph.dims, ElementsAre(Dim{"T", 1, 100}, Dim{"R", 0, 100}, Dim{"S", 1, 3},
+                                              Dim{"B", 1, 3}, Dim{"N", 1, 1 + 3 * 3}));
+  EXPECT_THAT(ToText(decoder.graph), HasSubstr("window=8"));
+  checkpoint.options.limits.context = 8;  // the window, so that nothing is hidden
+  EXPECT_THAT(ToText(checkpoint.Import()->graph), testing::Not(HasSubstr("window")));
+  // Blocks of as many slots as i32 numbers, or as a state may have bytes.
+  checkpoint.options.limits = {.sequences = int64_t{1} << 40};
+  EXPECT_EQ(checkpoint.Import()->graph.dims[4], (Dim{"N", 1, (int64_t{1} << 27) - 1}));
+  checkpoint.options.graph.max_tensor_bytes = 1 << 20;
+  const int64_t slot = TinyJson("mistral", kConfig)["num_key_value_heads"].get<int64_t>() *
+                       TinyJson("mistral", kConfig)["head_dim"].get<int64_t>() * 4;
+  EXPECT_EQ(checkpoint.Import()->graph.dims[4].max, (1 << 20) / slot / 16);
+  for (const DecoderLimits& limits :
+       {DecoderLimits{.sequences = 0}, DecoderLimits{.block = 0}, DecoderLimits{.block = 24},
+        DecoderLimits{.block = 1 << 17}}) {
+    checkpoint.options.limits = limits;
+    EXPECT_THAT(checkpoint.Import().status().ToString(), HasSubstr("limits: "));
+  }
 }
 
 TEST(ImportCheckpoint, RefusesKeysByName) {
