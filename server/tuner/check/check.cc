@@ -28,7 +28,7 @@ constexpr unsigned char kNoise = 0x5a;
 struct Case {
   const ReferenceCase& reference;
   std::vector<GuardedBytes> held;         // copies of reference.inputs
-  std::vector<absl::string_view> inputs;  // in the order of graph.InputIds(), then ParameterIds()
+  std::vector<absl::string_view> inputs;  // in the order of graph.ArgumentIds()
   std::vector<GuardedBytes> outputs;
 };
 

@@ -13,8 +13,10 @@
 #include "runtime/executor.h"
 #include "runtime/prepared_pool.h"
 #include "server/tuner/check/canaries.h"
+#include "server/tuner/check/state_outputs.h"
 #include "server/tuner/run/device_worker.h"
 #include "server/tuner/run/scratch.h"
+#include "server/tuner/run/scratch_states.h"
 #include "server/tuner/run/target_device.h"
 
 namespace athanor {
@@ -45,7 +47,7 @@ class Runner {
 
   const CheckRun& run_;
   Device* const device_;
-  std::vector<std::string> input_names_, output_names_;
+  std::vector<std::string> input_names_, output_names_;  // without states
   size_t parameters_ = 0;  // number of parameters, which are the last of input_names_
 };
 
@@ -102,9 +104,9 @@ absl::StatusOr<std::vector<absl::Span<char>>> Runner::PlanOutputs(
       outputs.push_back(c.outputs[*position]);
     }
   }
-  if (static_cast<size_t>(plan.outputs()) != output_names_.size()) {
-    return absl::InvalidArgumentError(absl::StrCat("the plan has ", plan.outputs(),
-                                                   " outputs, the graph ", output_names_.size()));
+  if (const int wanted = PlanOutputsOf(run_.graph); plan.outputs() != wanted) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("the plan has ", plan.outputs(), " outputs, the graph ", wanted));
   }
   return outputs;
 }
@@ -120,9 +122,14 @@ absl::Status Runner::RunCase(PreparedPool* pool, const CheckRun::Case& c, char* 
       Executable::Load(run_.request.plan(), objects, parameters, device_,
                        {.pool = run_.window != nullptr ? pool : nullptr, .poison = true});
   if (!plan.ok()) return plan.status();
-  absl::StatusOr<std::unique_ptr<Executable::Context>> context = (*plan)->NewContext();
+  RETURN_IF_ERROR((*plan)->CheckDims(c.reference.dims));
+  ASSIGN_OR_RETURN(std::unique_ptr<ScratchStates> states,
+                   ScratchStates::Create(run_.request.plan(), {c.reference.dims}, device_));
+  RETURN_IF_ERROR(FillStates(run_.graph, absl::MakeSpan(c.inputs).subspan(input_names_.size()),
+                             c.reference.dims, states.get()));
+  absl::StatusOr<std::unique_ptr<Executable::Context>> context =
+      (*plan)->NewContext(states->memory());
   if (!context.ok()) return context.status();
-  if (absl::Status s = (*plan)->CheckDims(c.reference.dims); !s.ok()) return s;
   absl::StatusOr<std::vector<absl::string_view>> inputs = PlanInputs(**plan, c);
   if (!inputs.ok()) return inputs.status();
   std::vector<std::string> spare;
@@ -132,6 +139,7 @@ absl::Status Runner::RunCase(PreparedPool* pool, const CheckRun::Case& c, char* 
   if (c.reference.index_error && status.ok()) {
     return absl::DataLossError("an index out of range goes unnoticed");
   }
+  if (status.ok()) return ReadStates(run_.graph, c.reference.dims, *states, c.outputs);
   if (!IsIndexError(status) || c.reference.index_error) {
     return IsIndexError(status) ? absl::OkStatus() : status;
   }
@@ -168,7 +176,8 @@ internal::CheckJob CheckJobOf(const CheckRun& run,
 }
 
 absl::Status ServeCheckJob(const internal::CheckJob& job, absl::FunctionRef<void()> drawn) {
-  ASSIGN_OR_RETURN(const Graph graph, ParseGraph(job.request().graph_text(), AcceptedLimits()));
+  ASSIGN_OR_RETURN(Graph parsed, ParseGraph(job.request().graph_text(), AcceptedLimits()));
+  const Graph graph = WithStatesWritten(std::move(parsed));
   ASSIGN_OR_RETURN(const SharedMemory refused, SharedFrom(job.refused()));
   const auto& dims = job.request().plan().dims();
   CheckRun run = {.request = job.request(), .graph = graph, .refused = refused.data()};

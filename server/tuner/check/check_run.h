@@ -26,12 +26,12 @@ struct CheckRun {
   // The sizes and inputs of a case, and the memory that its kernels write.
   struct Case {
     const ReferenceCase& reference;
-    std::vector<absl::string_view> inputs;  // in the order of graph.InputIds(), then ParameterIds()
+    std::vector<absl::string_view> inputs;  // in the order of graph.ArgumentIds()
     std::vector<absl::Span<char>> outputs;  // by graph.outputs; none where an index is out of range
   };
 
   const internal::CheckRequest& request;
-  const Graph& graph;
+  const Graph& graph;  // References::graph
   std::vector<Case> cases;
   // By case: the kernels found an index out of range, and not all indices of the case were
   // examined.

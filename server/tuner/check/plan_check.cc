@@ -19,6 +19,7 @@
 #include "server/tuner/check/plan_samples.h"
 #include "server/tuner/check/plan_subjects.h"
 #include "server/tuner/check/roundings.h"
+#include "server/tuner/check/state_outputs.h"
 #include "server/tuner/run/device_worker.h"
 #include "server/tuner/run/scratch.h"
 #include "server/tuner/run/target_device.h"
@@ -78,7 +79,7 @@ class PlanCheck {
 absl::Status PlanCheck::Validate() {
   ASSIGN_OR_RETURN(Graph graph, ParseGraph(request_.graph_text(), AcceptedLimits()));
   RETURN_IF_ERROR(Verify(graph, AcceptedLimits()));
-  graph_ = std::move(graph);
+  graph_ = WithStatesWritten(std::move(graph));
   ASSIGN_OR_RETURN(twin_, WidenToF64(graph_));
   candidate_ = {&request_.candidate(), &graph_, {}, {}};
   baseline_ = {&request_.baseline(), &graph_, {}, {}};
@@ -299,8 +300,9 @@ absl::Status PlanCheck::CompareOutput(int o) {
     samples = SampleInF64(twin_, *runs_, groups[g], o, request_.seed(), &sampled[g]);
   }
   const bool alone = !exact_ran_ && !samples;
-  // In f64 the twin rounds as much as the baseline does.
-  double trust = alone || dtype == DType::kF64 ? kUntrusted : 1;
+  // In f64 the twin rounds as much as the baseline does, and so it does what states keep.
+  const bool rounded = dtype == DType::kF64 || !StateOf(graph_, output).empty();
+  double trust = alone || rounded ? kUntrusted : 1;
   if (request_.approximate() && IsFloat(dtype)) {
     trust *= std::max(1.0, UnitRoundoff(DType::kBF16) / UnitRoundoff(dtype));
   }

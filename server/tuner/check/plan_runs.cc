@@ -90,8 +90,12 @@ class Drawing {
                      DrawOptions{.choice = choice, .special = run->special, .parameters = false}));
       ASSIGN_OR_RETURN(run->held, Held(drawn));
       run->inputs = Views(run->held);
+      const auto first_state = run->inputs.end() - std::ssize(graph_.StateIds());
+      run->states.assign(first_state, run->inputs.end());
+      run->inputs.erase(first_state, run->inputs.end());
       std::vector<absl::string_view> all = run->inputs;
       all.insert(all.end(), weights.begin(), weights.end());
+      all.insert(all.end(), run->states.begin(), run->states.end());
       const absl::Status in_range = IndicesInRange(prepared_.graph, dims, all).status();
       if (!absl::IsOutOfRange(in_range)) return in_range;
     }
@@ -175,7 +179,7 @@ absl::StatusOr<PlanRuns> PlanRuns::Create(const Graph& graph, const std::vector<
     }
   }
   const auto add = [&](int size, SpecialFloats special, int round, bool required) {
-    PlanRun run{size, special, round % kWeightSets, required, sizes[size], {}, {}, {}};
+    PlanRun run{size, special, round % kWeightSets, required, sizes[size], {}, {}, {}, {}};
     run.text = absl::StrCat(SizesText(graph, run.dims), About(special));
     const uint64_t own = seed * 0x100 + static_cast<uint64_t>(round) * 0x10 + size;
     const IndexChoice first = round == 0 ? IndexChoice::kSmall : IndexChoice::kAny;
@@ -207,7 +211,7 @@ absl::StatusOr<PlanRuns> PlanRuns::Create(const Graph& graph, const std::vector<
 int64_t PlanRuns::bytes() const {
   int64_t bytes = 0;
   for (const PlanRun& run : runs_) {
-    for (absl::string_view input : run.inputs) bytes += static_cast<int64_t>(input.size());
+    for (const RepeatedBytes& held : run.held) bytes += static_cast<int64_t>(held.view().size());
   }
   for (const auto& set : held_weights_) {
     for (const RepeatedBytes& weight : set) bytes += static_cast<int64_t>(weight.view().size());

@@ -32,7 +32,7 @@ struct PlanRun {
   Expr::Env dims;
   std::string text;  // "b=8 s=512", "b=8 s=512 with a NaN"
   std::vector<RepeatedBytes> held;
-  std::vector<absl::string_view> inputs;
+  std::vector<absl::string_view> inputs, states;  // in the order of graph.InputIds(), StateIds()
 };
 
 class PlanRuns {

@@ -20,6 +20,7 @@ bool SampleRun(const Graph& twin, const PlanRuns& runs, const PlanRun& run, int 
   std::vector<absl::string_view> inputs = run.inputs;
   const std::vector<absl::string_view>& weights = runs.weights(run.weights);
   inputs.insert(inputs.end(), weights.begin(), weights.end());
+  inputs.insert(inputs.end(), run.states.begin(), run.states.end());
   for (int64_t count = kMostSamples; count >= kLeastSamples; count /= 4) {
     std::vector<std::vector<int64_t>> positions(twin.outputs.size());
     positions[output] = SpreadPositions(*shape, count, seed);

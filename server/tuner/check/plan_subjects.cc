@@ -15,8 +15,10 @@
 #include "deploy/bazel/libs/status_macros.h"
 #include "runtime/executor.h"
 #include "runtime/prepared_pool.h"
+#include "server/tuner/check/state_outputs.h"
 #include "server/tuner/run/device_worker.h"
 #include "server/tuner/run/scratch.h"
+#include "server/tuner/run/scratch_states.h"
 #include "server/tuner/run/target_device.h"
 #include "server/tuner/run/weight_turns.h"
 
@@ -50,8 +52,18 @@ class SubjectRunner {
 
  private:
   absl::Status RunSet(Device* device, const std::vector<PlanSubject*>& subjects, int set) const;
-  absl::Status RunOne(const PlanSubject& subject, const Executable& plan,
-                      Executable::Context* context, int run) const;
+  struct Loaded {
+    std::unique_ptr<ScratchStates> states;
+    std::shared_ptr<const Executable> plan;
+    std::unique_ptr<Executable::Context> context;
+  };
+
+  // The run's sizes in the order of the plan's dims.
+  static absl::StatusOr<std::vector<int64_t>> DimsOf(const Executable& plan, const PlanRun& run);
+  absl::StatusOr<Loaded> Load(const internal::MeasuredPlan& measured,
+                              const std::vector<ParameterView>& parameters,
+                              const LoadOptions& options, Device* device) const;
+  absl::Status RunOne(const PlanSubject& subject, const Loaded& loaded, int run) const;
 
   const Graph& graph_;
   const PlanRuns& runs_;
@@ -63,9 +75,8 @@ class SubjectRunner {
   const SharedMemory* const window_;
 };
 
-absl::Status SubjectRunner::RunOne(const PlanSubject& subject, const Executable& plan,
-                                   Executable::Context* context, int r) const {
-  const PlanRun& run = runs_.runs()[r];
+absl::StatusOr<std::vector<int64_t>> SubjectRunner::DimsOf(const Executable& plan,
+                                                           const PlanRun& run) {
   std::vector<int64_t> dims;
   for (const SizeDim& dim : plan.dims()) {
     auto size = run.dims.find(dim.name);
@@ -76,6 +87,13 @@ absl::Status SubjectRunner::RunOne(const PlanSubject& subject, const Executable&
     dims.push_back(size->second);
   }
   RETURN_IF_ERROR(plan.CheckDims(dims));
+  return dims;
+}
+
+absl::Status SubjectRunner::RunOne(const PlanSubject& subject, const Loaded& loaded, int r) const {
+  const PlanRun& run = runs_.runs()[r];
+  const Executable& plan = *loaded.plan;
+  ASSIGN_OR_RETURN(const std::vector<int64_t> dims, DimsOf(plan, run));
   const std::vector<NodeId> ids = graph_.InputIds();
   std::vector<absl::string_view> inputs;
   for (int i = 0; i < plan.inputs(); ++i) {
@@ -93,8 +111,7 @@ absl::Status SubjectRunner::RunOne(const PlanSubject& subject, const Executable&
     auto output = std::find_if(graph_.outputs.begin(), graph_.outputs.end(), [&](const Output& o) {
       return absl::string_view(o.name) == plan.output_name(i);
     });
-    if (output == graph_.outputs.end() ||
-        static_cast<size_t>(plan.outputs()) != graph_.outputs.size()) {
+    if (output == graph_.outputs.end() || plan.outputs() != PlanOutputsOf(graph_)) {
       return absl::InvalidArgumentError(absl::StrCat("the plan's output \"", plan.output_name(i),
                                                      "\" is none of the graph's, "
                                                      "or it lacks one of them"));
@@ -103,10 +120,33 @@ absl::Status SubjectRunner::RunOne(const PlanSubject& subject, const Executable&
     std::memset(memory.data(), kNoise, memory.bytes());
     outputs.push_back(absl::MakeSpan(memory.data(), memory.bytes()));
   }
-  const absl::Status status = plan.Run(context, dims, inputs, outputs, {});
+  RETURN_IF_ERROR(FillStates(graph_, run.states, dims, loaded.states.get()));
+  const absl::Status status = plan.Run(loaded.context.get(), dims, inputs, outputs, {});
   subject.marks[r].refused = IsIndexError(status);
   subject.marks[r].ran = true;
-  return subject.marks[r].refused ? absl::OkStatus() : status;
+  if (!status.ok()) return subject.marks[r].refused ? absl::OkStatus() : status;
+  std::vector<absl::Span<char>> all;
+  for (const GuardedBytes& memory : subject.outputs[r]) {
+    all.push_back(absl::MakeSpan(memory.data(), memory.bytes()));
+  }
+  return ReadStates(graph_, dims, *loaded.states, all);
+}
+
+absl::StatusOr<SubjectRunner::Loaded> SubjectRunner::Load(
+    const internal::MeasuredPlan& measured, const std::vector<ParameterView>& parameters,
+    const LoadOptions& options, Device* device) const {
+  const std::vector<absl::string_view> objects(measured.objects().begin(),
+                                               measured.objects().end());
+  Loaded loaded;
+  ASSIGN_OR_RETURN(loaded.plan,
+                   Executable::Load(measured.plan(), objects, parameters, device, options));
+  std::vector<std::vector<int64_t>> sizes;
+  for (const PlanRun& run : runs_.runs()) {
+    ASSIGN_OR_RETURN(sizes.emplace_back(), DimsOf(*loaded.plan, run));
+  }
+  ASSIGN_OR_RETURN(loaded.states, ScratchStates::Create(measured.plan(), sizes, device));
+  ASSIGN_OR_RETURN(loaded.context, loaded.plan->NewContext(loaded.states->memory()));
+  return loaded;
 }
 
 absl::Status SubjectRunner::RunSet(Device* device, const std::vector<PlanSubject*>& subjects,
@@ -122,8 +162,7 @@ absl::Status SubjectRunner::RunSet(Device* device, const std::vector<PlanSubject
   if (window_ != nullptr) large.emplace(device, window_->data(), window_->bytes());
   PreparedPool pool(device, nullptr, large.has_value() ? &*large : nullptr);
   const LoadOptions options{.pool = shared || large.has_value() ? &pool : nullptr, .poison = true};
-  std::vector<std::shared_ptr<const Executable>> plans;
-  std::vector<std::unique_ptr<Executable::Context>> contexts;
+  std::vector<Loaded> plans;
   for (bool required : {true, false}) {
     for (size_t r = 0; r < runs_.runs().size(); ++r) {
       const PlanRun& run = runs_.runs()[r];
@@ -134,17 +173,10 @@ absl::Status SubjectRunner::RunSet(Device* device, const std::vector<PlanSubject
       if (references_ != nullptr && !(*references_)[r].ran) continue;
       for (size_t s = 0; s < subjects.size(); ++s) {
         if (plans.size() == s) {
-          const internal::MeasuredPlan& plan = *subjects[s]->plan;
-          const std::vector<absl::string_view> objects(plan.objects().begin(),
-                                                       plan.objects().end());
-          ASSIGN_OR_RETURN(auto loaded,
-                           Executable::Load(plan.plan(), objects, parameters, device, options));
-          ASSIGN_OR_RETURN(auto context, loaded->NewContext());
+          ASSIGN_OR_RETURN(Loaded loaded, Load(*subjects[s]->plan, parameters, options, device));
           plans.push_back(std::move(loaded));
-          contexts.push_back(std::move(context));
         }
-        absl::Status status =
-            RunOne(*subjects[s], *plans[s], contexts[s].get(), static_cast<int>(r));
+        absl::Status status = RunOne(*subjects[s], plans[s], static_cast<int>(r));
         if (status.ok()) continue;
         return absl::Status(status.code(), absl::StrCat("at ", run.text, ": ", status.message()));
       }
@@ -206,7 +238,8 @@ absl::Status PlanJobs::Draw(const internal::PlanJob::PlanInputs& inputs) {
   std::string key = inputs.SerializeAsString();
   if (runs_.has_value() && key_ == key) return absl::OkStatus();
   runs_.reset();
-  ASSIGN_OR_RETURN(graph_, ParseGraph(inputs.graph_text(), AcceptedLimits()));
+  ASSIGN_OR_RETURN(Graph graph, ParseGraph(inputs.graph_text(), AcceptedLimits()));
+  graph_ = WithStatesWritten(std::move(graph));
   std::vector<Expr::Env> sizes;
   for (const internal::Sizes& set : inputs.sizes()) {
     if (set.values_size() != inputs.dims_size()) {

@@ -2,7 +2,7 @@
 //
 //   // In a process of its own:
 //   PlanSubject baseline = {&request.baseline(), &graph, outputs};
-//   RunSubjects(graph, runs, threads, {&baseline}, planned, nullptr, nullptr);
+//   RunSubjects(graph, runs, threads, {&baseline}, planned, nullptr, nullptr);   // of states too
 //   // baseline.outputs holds the results, baseline.marks which runs were made
 #ifndef ATHANOR_SERVER_TUNER_CHECK_PLAN_SUBJECTS_H_
 #define ATHANOR_SERVER_TUNER_CHECK_PLAN_SUBJECTS_H_
@@ -32,7 +32,8 @@ struct PlanMark {
 // so that it outlives the process that writes it.
 struct PlanSubject {
   const internal::MeasuredPlan* plan = nullptr;
-  const Graph* types = nullptr;  // graph with the types of the outputs
+  // Graph with the types of the outputs, among them states that it writes (state_outputs.h).
+  const Graph* types = nullptr;
   std::vector<std::vector<GuardedBytes>> outputs;
   std::optional<SharedMemory> marks_memory;
   PlanMark* marks = nullptr;  // in that

@@ -10,6 +10,7 @@
 #include "deploy/bazel/libs/status_macros.h"
 #include "server/tuner/check/error_bound.h"
 #include "server/tuner/check/sampled_check.h"
+#include "server/tuner/check/state_outputs.h"
 #include "server/tuner/run/inputs.h"
 
 namespace athanor {
@@ -38,11 +39,9 @@ absl::Status RepeatInputs(const Graph& graph, ReferenceCase* c) {
     for (size_t axis = input.shape.size(); axis-- > 0;) {
       strides.push_back(bytes);
       if (__builtin_mul_overflow(bytes, input.shape[axis], &bytes)) {
-        std::vector<NodeId> ids = graph.InputIds();
-        const std::vector<NodeId> parameters = graph.ParameterIds();
-        ids.insert(ids.end(), parameters.begin(), parameters.end());
-        return absl::ResourceExhaustedError(absl::StrCat(
-            "input \"", graph.node(ids[c->repeated.size()]).name, "\" has too many bytes"));
+        const NodeId id = graph.ArgumentIds()[c->repeated.size()];
+        return absl::ResourceExhaustedError(
+            absl::StrCat("input \"", graph.node(id).name, "\" has too many bytes"));
       }
     }
     absl::StatusOr<RepeatedBytes> repeated =
@@ -75,7 +74,7 @@ absl::StatusOr<References> ReferenceMaker::Make() {
   absl::StatusOr<Graph> graph = ParseGraph(request_.graph_text(), AcceptedLimits());
   if (!graph.ok()) return graph.status();
   if (absl::Status s = Verify(*graph, AcceptedLimits()); !s.ok()) return s;
-  made_.graph = *std::move(graph);
+  made_.graph = WithStatesWritten(*std::move(graph));
   for (int i = 0; i < request_.sizes_size(); ++i) {
     if (absl::Status s = AddCases(i); !s.ok()) return s;
   }
@@ -125,6 +124,7 @@ absl::Status ReferenceMaker::Evaluated(ReferenceCase* c) {
   if (c->index_error) return absl::OkStatus();
   if (!right.ok()) return right.status();
   c->wanted = std::move(right->values);
+  c->wanted.resize(made_.graph.outputs.size());  // without the states behind them
   c->bounds = std::move(right->errors);
   return absl::OkStatus();
 }

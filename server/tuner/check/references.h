@@ -33,7 +33,7 @@ struct ReferenceCase {
   uint64_t seed = 0;
   bool sampled = false;
   IndexChoice choice = IndexChoice::kAny;  // by which inputs are drawn
-  // Inputs, then parameters: `inputs` where every element is compared, else `repeated`.
+  // Inputs, parameters, then states: `inputs` where every element is compared, else `repeated`.
   std::vector<Tensor> inputs;
   std::vector<RepeatedBytes> repeated;
   bool index_error = false;    // the reference finds an index out of range
@@ -43,7 +43,7 @@ struct ReferenceCase {
 };
 
 struct References {
-  Graph graph;
+  Graph graph;  // with the states that it writes as outputs (state_outputs.h)
   std::vector<ReferenceCase> cases;
 };
 

@@ -24,6 +24,8 @@ constexpr int64_t kVisits = 100'000;
 constexpr int64_t kVisitsForOne = 10 * kVisits;
 constexpr int64_t kMaxSamples = 512;
 constexpr int64_t kMinSpread = 4;
+// Written slots of which an element is compared.
+constexpr int64_t kMostSlots = 64;
 // Indices examined before a kernel runs.
 constexpr int64_t kIndexVisits = 200'000;
 
@@ -43,6 +45,9 @@ class OutputSamples {
 
  private:
   const Output& output() const { return run_.graph.outputs[output_]; }
+  // Returns elements of slots that the output, a state, was written at. DATA_LOSS: another slot was
+  // written.
+  absl::StatusOr<Positions> WrittenPositions() const;
   // Returns how many elements it visited.
   absl::StatusOr<int64_t> CompareAt(const Positions& positions, int64_t max_visited,
                                     SampleReport* report);
@@ -100,9 +105,59 @@ absl::StatusOr<int64_t> OutputSamples::CompareAt(const Positions& positions, int
   return part.visited;
 }
 
+absl::StatusOr<Positions> OutputSamples::WrittenPositions() const {
+  const Node& write = run_.graph.node(output().node);
+  if (!IsStateWrite(write.op)) return Positions();
+  const std::vector<NodeId> arguments = run_.graph.ArgumentIds();
+  const auto state = std::find(arguments.begin(), arguments.end(), write.inputs[0]);
+  const absl::string_view before = run_.inputs[state - arguments.begin()];
+  const absl::string_view after = run_.outputs[output_];
+  ASSIGN_OR_RETURN(std::vector<int64_t> rows,
+                   ConcreteShape(run_.graph.node(write.inputs[1]).type.shape, run_.dims));
+  Graph indices = run_.graph;
+  indices.outputs = {{"slots", write.inputs[1]}};
+  std::vector<Positions> positions(1, Positions(rows[0]));
+  std::iota(positions[0].begin(), positions[0].end(), 0);
+  absl::StatusOr<std::vector<Tensor>> slots =
+      EvaluateAt(indices, run_.dims, positions, run_.inputs, kIndexVisits);
+  if (absl::IsResourceExhausted(slots.status())) return Positions();
+  if (!slots.ok()) return slots.status();
+  const int64_t width = shape_[0] == 0 ? 0 : static_cast<int64_t>(after.size()) / shape_[0];
+  std::vector<bool> written(shape_[0]);
+  const int64_t elements = width / DTypeBytes(write.type.dtype);
+  Positions chosen;
+  const int64_t step = std::max<int64_t>(1, rows[0] / kMostSlots);
+  for (int64_t i = 0; i < rows[0]; ++i) {
+    const int64_t slot = LoadScalar((*slots)[0], i).i;
+    if (slot < 0 || slot >= shape_[0]) {
+      return absl::OutOfRangeError(absl::StrCat("slot ", slot, " is outside [0, ", shape_[0], ")"));
+    }
+    written[slot] = true;
+    // Another element of each, so that all of a slot are seen in some.
+    if (i % step == 0 && elements > 0) chosen.push_back(slot * elements + i / step * 7 % elements);
+  }
+  for (int64_t slot = 0; slot < shape_[0]; ++slot) {
+    if (written[slot] || before.substr(slot * width, width) == after.substr(slot * width, width)) {
+      continue;
+    }
+    return absl::DataLossError(absl::StrCat("output \"", output().name, "\": slot ", slot,
+                                            " is changed, which no row writes"));
+  }
+  std::sort(chosen.begin(), chosen.end());
+  chosen.erase(std::unique(chosen.begin(), chosen.end()), chosen.end());
+  return chosen;
+}
+
 absl::Status OutputSamples::Compare(SampleReport* report) {
   Positions first = EdgePositions(shape_);
   if (first.empty()) return absl::OkStatus();
+  ASSIGN_OR_RETURN(const Positions written, WrittenPositions());
+  absl::Status same;
+  if (!written.empty()) same = CompareAt(written, kVisits, report).status();
+  if (absl::IsResourceExhausted(same)) {
+    same = CompareAt({written.front()}, kVisitsForOne, report).status();
+  }
+  if (!same.ok() && !absl::IsResourceExhausted(same)) return same;
   const DType dtype = run_.graph.node(output().node).type.dtype;
   const Positions suspects = SuspectPositions(run_.outputs[output_], dtype, run_.noise);
   Positions both;
@@ -140,7 +195,8 @@ struct IndexUse {
 std::vector<IndexUse> IndexUses(const Graph& graph, const Expr::Env& dims) {
   std::vector<IndexUse> uses;
   for (const Node& node : graph.nodes) {
-    const std::optional<int64_t> axis = SelectedAxis(node.op, node.attrs);
+    const std::optional<int64_t> axis =
+        IsStateWrite(node.op) ? 0 : SelectedAxis(node.op, node.attrs);
     if (!axis) continue;
     const Expr& size = graph.node(node.inputs[0]).type.shape[*axis];
     uses.push_back({node.inputs[1], size.Evaluate(dims).value_or(0)});

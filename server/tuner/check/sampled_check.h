@@ -4,7 +4,8 @@
 //   SampleReport report = CompareSamples(run).value();   // .elements: 512, .worst_error: 0.1
 //
 // The elements are corners, suspects and an even spread (sample.h), as many as a fixed amount of
-// work allows. Each is computed by the reference evaluator's rows
+// work allows; of a written state also elements of the slots that are written, and all slots that
+// are not must be as they were. Each is computed by the reference evaluator's rows
 // (compiler/ir/sample/evaluate_at.h) and compared within the same bound as at small sizes
 // (error_bound.h).
 #ifndef ATHANOR_SERVER_TUNER_CHECK_SAMPLED_CHECK_H_
@@ -24,7 +25,7 @@ namespace athanor {
 struct SampledRun {
   const Graph& graph;
   const Expr::Env& dims;
-  absl::Span<const absl::string_view> inputs;  // inputs, then parameters
+  absl::Span<const absl::string_view> inputs;  // of graph.ArgumentIds()
   absl::Span<const absl::string_view> outputs;
   unsigned char noise;  // byte that outputs were filled with
   uint64_t seed;
@@ -40,7 +41,7 @@ struct SampleReport {
 // the reference evaluator finds out of range and the kernel did not.
 absl::StatusOr<SampleReport> CompareSamples(const SampledRun& run);
 
-// Checks that all indices of Gather, Scatter and EmbeddingBag are in range. Returns true if all
+// Checks that all indices of Gather, Scatter, EmbeddingBag and StateWrite are in range. Returns true if all
 // were examined and are in range, false if some would have taken too long; returns OUT_OF_RANGE
 // naming an index that is not. Inputs repeat the elements of inputs.h's DrawnInput.
 absl::StatusOr<bool> IndicesInRange(const Graph& graph, const Expr::Env& dims,

@@ -42,6 +42,8 @@ std::set<uint32_t> ReadWhereTheyLie(const v1::Plan& plan) {
   return read;
 }
 
+bool IsState(const v1::Buffer& buffer) { return buffer.kind() == v1::Buffer::STATE; }
+
 bool OfItsOwn(const v1::Buffer& buffer) {
   return buffer.kind() == v1::Buffer::INPUT || buffer.kind() == v1::Buffer::OUTPUT ||
          buffer.kind() == v1::Buffer::PREPARED || buffer.kind() == v1::Buffer::WINDOW;
@@ -54,18 +56,18 @@ std::vector<uint32_t> AddBuffers(const v1::Plan& plan, const std::set<uint32_t>&
   for (int b = 0; b < plan.buffers_size(); ++b) {
     const v1::Buffer& buffer = plan.buffers(b);
     const bool weight = read.contains(static_cast<uint32_t>(b));
-    if (layer == 0 || !(weight || OfItsOwn(buffer))) {
+    if (layer == 0 || !(weight || IsState(buffer) || OfItsOwn(buffer))) {
       place.push_back(static_cast<uint32_t>(b));
       continue;
     }
     place.push_back(static_cast<uint32_t>(model->plan.buffers_size()));
     v1::Buffer* copy = model->plan.add_buffers();
     *copy = buffer;
-    if (!weight) continue;
+    if (!weight && !IsState(buffer)) continue;
     std::string name = absl::StrCat(buffer.name(), "#", layer);
     while (!names->insert(name).second) name += '#';
     copy->set_name(name);
-    model->copies.emplace_back(std::move(name), buffer.name());
+    (weight ? model->copies : model->states).emplace_back(std::move(name), buffer.name());
   }
   return place;
 }
@@ -127,7 +129,7 @@ absl::StatusOr<LayerCounts> CountLayers(const v1::Plan& plan, int64_t weights,
                                         const ModelBytes& model) {
   ASSIGN_OR_RETURN(Program program, BuildProgram(plan));
   LayerCounts counts;
-  int64_t layers = 1;
+  int64_t layers = 1, states = 0;  // states: bytes of a layer's
   for (size_t s = 0; s < sizes.size(); ++s) {
     if (!Serves(plan, sizes[s])) {
       return absl::InvalidArgumentError(absl::StrCat("measure: (", absl::StrJoin(sizes[s], ", "),
@@ -135,6 +137,11 @@ absl::StatusOr<LayerCounts> CountLayers(const v1::Plan& plan, int64_t weights,
                                                      "'"));
     }
     int64_t bytes = 0;
+    int64_t of_states = 0;
+    for (const int state : program.states) {
+      of_states += program.sizes.EvaluateOne(program.buffers[state].bytes_size, sizes[s]);
+    }
+    states = std::max(states, of_states);
     for (const Program::Buffer& buffer : program.buffers) {
       if (buffer.kind != v1::Buffer::INPUT && buffer.kind != v1::Buffer::OUTPUT) continue;
       bytes += Aligned(program.sizes.EvaluateOne(buffer.bytes_size, sizes[s]));
@@ -149,13 +156,14 @@ absl::StatusOr<LayerCounts> CountLayers(const v1::Plan& plan, int64_t weights,
     layers = std::max(layers, std::min(model.weights, kMaxHeld) / weights);
     layers = std::min(layers, kMaxHeld / weights);
   }
+  if (states > 0) layers = std::min(layers, kMaxHeld / states);
   counts.layers = static_cast<int>(std::clamp<int64_t>(layers, 1, kMaxLayers));
   for (int& turns : counts.turns) turns = std::min(turns, counts.layers);
   return counts;
 }
 
 Layers InLayers(const v1::Plan& plan, int layers) {
-  Layers model{plan, {}};
+  Layers model{plan, {}, {}};
   if (layers <= 1) return model;
   model.plan.clear_prepare();
   model.plan.clear_run();

@@ -46,7 +46,7 @@ struct ModelBytes {
 
 // Returns how many layers of `plan`, with `weights` bytes of weights each, make up the model's
 // weights, and at each of `sizes` (values of plan.dims) how many memories for inputs and outputs
-// make up its activations. Returns fewer if those would exceed 64 MiB. Returns
+// make up its activations. Returns fewer if those, or states, would exceed 64 MiB. Returns
 // INVALID_ARGUMENT if the plan or its sizes are invalid.
 absl::StatusOr<LayerCounts> CountLayers(const v1::Plan& plan, int64_t weights,
                                         absl::Span<const std::vector<int64_t>> sizes,
@@ -54,12 +54,13 @@ absl::StatusOr<LayerCounts> CountLayers(const v1::Plan& plan, int64_t weights,
 
 struct Layers {
   v1::Plan plan;
-  // Names of parameters that exist for a single layer, and of the parameters they are copies of.
-  std::vector<std::pair<std::string, std::string>> copies;
+  // Names of parameters and of states that exist for a single layer, and of those that they are
+  // copies of.
+  std::vector<std::pair<std::string, std::string>> copies, states;
 };
 
 // Returns a plan with the steps of `plan` `layers` times. Each layer has its own inputs, outputs,
-// prepared weights and parameters read by steps of a run. Inputs and outputs are ordered by layer.
+// states, prepared weights and parameters read by steps of a run. Inputs and outputs are ordered by layer.
 // Inputs keep their names. Outputs that the runtime would copy out are omitted, as nobody copies
 // them in a model. With one layer this is the plan itself.
 Layers InLayers(const v1::Plan& plan, int layers);

@@ -21,6 +21,7 @@
 #include "server/tuner/measure/walked_memory.h"
 #include "server/tuner/measure/yardstick.h"
 #include "server/tuner/run/device_worker.h"
+#include "server/tuner/run/scratch_states.h"
 #include "server/tuner/run/target_device.h"
 #include "server/tuner/run/weight_turns.h"
 
@@ -73,6 +74,7 @@ struct Subject {
   int layers = 1, steps = 0;  // steps of each layer
   std::vector<int> turns;     // by size
   std::optional<Arena> weights;
+  std::unique_ptr<ScratchStates> states;
   std::optional<LayerCalls> run;
   // By size; made when the size is first measured.
   struct AtSize {
@@ -296,7 +298,13 @@ absl::StatusOr<Subject> Measurement::Load(Device* device, PreparedPool* pool,
       model.plan, objects, *views, device,
       {.pool = shared || inputs_.walked() != nullptr ? pool : nullptr, .timed = true});
   if (!loaded.ok()) return loaded.status();
-  auto context = (*loaded)->NewContext();
+  ASSIGN_OR_RETURN(s.states, ScratchStates::Create(model.plan, sizes, device));
+  RETURN_IF_ERROR(s.states->FillAny([&](absl::string_view name) {
+    const auto copy = std::find_if(model.states.begin(), model.states.end(),
+                                   [&](const auto& c) { return c.first == name; });
+    return inputs_.state(copy == model.states.end() ? name : absl::string_view(copy->second));
+  }));
+  auto context = (*loaded)->NewContext(s.states->memory());
   if (!context.ok()) return context.status();
   s.run.emplace(*std::move(loaded), *std::move(context), s.layers, device->host_memory());
   s.sizes.resize(request_.sizes_size());

@@ -150,8 +150,15 @@ absl::Status MeasuredInputs::DrawSize(const internal::MeasureRequest& request, i
   }
   // Indices computed from small inputs are the most likely to be in range.
   absl::StatusOr<std::vector<DrawnInput>> drawn =
-      DrawInputs(graph_, env, request.seed() + static_cast<uint64_t>(size), IndexChoice::kSmall);
+      DrawInputs(graph_, env, request.seed() + static_cast<uint64_t>(size),
+                 DrawOptions{.choice = IndexChoice::kSmall, .full_contexts = true});
   if (!drawn.ok()) return drawn.status();
+  const std::vector<NodeId> states = graph_.StateIds();
+  for (size_t i = 0; i < states.size(); ++i) {
+    std::string& bytes = (*drawn)[names_.size() + i].drawn.bytes;
+    if (size == 0) states_.emplace_back(graph_.node(states[i]).name, std::move(bytes));
+  }
+  drawn->erase(drawn->begin() + std::ssize(names_), drawn->end());
   const size_t first = drawn->size() - parameters_;
   if (size == 0) {
     absl::Status s = ChooseWalked(request, absl::MakeConstSpan(*drawn).subspan(first));
@@ -177,10 +184,18 @@ absl::Status MeasuredInputs::DrawSize(const internal::MeasureRequest& request, i
   return absl::OkStatus();
 }
 
+absl::string_view MeasuredInputs::state(absl::string_view name) const {
+  for (const auto& [own, bytes] : states_) {
+    if (own == name) return bytes.empty() ? absl::string_view("\0\0\0\0\0\0\0\0", 8) : bytes;
+  }
+  return "";
+}
+
 std::optional<int64_t> MeasuredInputs::own_bytes() const {
   if (large_) return std::nullopt;
   int64_t bytes = 0;
   for (const std::string& held : whole_) bytes += static_cast<int64_t>(held.size());
+  for (const auto& state : states_) bytes += static_cast<int64_t>(state.second.size());
   for (const RepeatedBytes& held : repeated_) bytes += static_cast<int64_t>(held.period_bytes());
   return bytes;
 }

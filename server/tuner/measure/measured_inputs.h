@@ -14,6 +14,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/status/statusor.h"
@@ -36,6 +37,9 @@ class MeasuredInputs {
 
   // Inputs, then parameters, as the graph has them.
   const std::vector<std::string>& names() const { return names_; }
+  // Returns some elements of a state, to fill it with: it matters to no time which of them lie
+  // where. Empty: the graph has no such state.
+  absl::string_view state(absl::string_view name) const;
   size_t parameters() const { return parameters_; }
   // By parameter: the one whose contents it has (weight_turns.h).
   const std::vector<int>& turns() const { return turns_; }
@@ -62,6 +66,7 @@ class MeasuredInputs {
   std::vector<std::string> names_;
   size_t parameters_ = 0;
   std::vector<int> turns_;
+  std::vector<std::pair<std::string, std::string>> states_;  // names, and elements of each
   std::deque<std::string> whole_;
   std::deque<RepeatedBytes> repeated_;
   bool large_ = false;  // parameters are too many to be held

@@ -4,6 +4,7 @@
 #include <cmath>
 #include <cstring>
 #include <limits>
+#include <map>
 #include <optional>
 #include <string>
 #include <utility>
@@ -207,6 +208,20 @@ class Filler {
     return drawn;
   }
 
+  // Draws the first elements of a random order of [0, limit).
+  void Distinct(int64_t limit, Tensor* tensor) {
+    absl::flat_hash_map<int64_t, int64_t> moved;  // by place: what a swap has left there
+    const auto at = [&](int64_t place) {
+      const auto it = moved.find(place);
+      return it == moved.end() ? place : it->second;
+    };
+    for (int64_t i = 0; i < tensor->elements(); ++i) {
+      const int64_t from = random_.Between(i, limit - 1), value = at(from);
+      moved[from] = at(i);
+      StoreInteger(i, value, tensor);
+    }
+  }
+
  private:
   double Weight(const Role& role, DType dtype, double scale) {
     if (role.terms > 0) return random_.Normal() / std::sqrt(static_cast<double>(role.terms));
@@ -278,20 +293,6 @@ class Filler {
                                      : static_cast<int64_t>(random_.Bits());
   }
 
-  // Draws the first elements of a random order of [0, limit).
-  void Distinct(int64_t limit, Tensor* tensor) {
-    absl::flat_hash_map<int64_t, int64_t> moved;  // by place: what a swap has left there
-    const auto at = [&](int64_t place) {
-      const auto it = moved.find(place);
-      return it == moved.end() ? place : it->second;
-    };
-    for (int64_t i = 0; i < tensor->elements(); ++i) {
-      const int64_t from = random_.Between(i, limit - 1), value = at(from);
-      moved[from] = at(i);
-      StoreInteger(i, value, tensor);
-    }
-  }
-
   // Draws bags of uneven length, some empty; the first begins at 0.
   void Offsets(int64_t ids, Tensor* tensor) {
     std::vector<int64_t> begins(tensor->elements());
@@ -315,6 +316,115 @@ class Filler {
   int64_t last_ = 0;
 };
 
+// Inputs that say which slots a PagedAttention reads: its table, sequence and position.
+struct PagedRows {
+  NodeId table = -1, sequence = -1, position = -1;
+  int64_t rows = 0, sequences = 0, blocks_of_each = 0, blocks = 0, block = 0;
+};
+
+// Returns those of the graph's first PagedAttention whose three are Inputs; nullopt if it has none,
+// or their sizes leave no choice.
+std::optional<PagedRows> FindPagedRows(const Graph& graph, const Expr::Env& dims) {
+  for (const Node& node : graph.nodes) {
+    if (!IsPagedAttention(node.op)) continue;
+    PagedRows rows{.table = node.inputs[3], .sequence = node.inputs[4], .position = node.inputs[5]};
+    const auto given = [&](NodeId id) { return IsInput(graph.node(id).op); };
+    if (!given(rows.table) || !given(rows.sequence) || !given(rows.position)) continue;
+    const Shape& table = graph.node(rows.table).type.shape;
+    rows.rows = SizeOf(graph.node(rows.position).type.shape[0], dims);
+    rows.sequences = SizeOf(table[0], dims);
+    rows.blocks_of_each = SizeOf(table[1], dims);
+    rows.block = GetAttr<int64_t>(node.attrs, "block");
+    rows.blocks = SizeOf(graph.node(node.inputs[1]).type.shape[0], dims) / rows.block;
+    if (std::min({rows.rows, rows.sequences, rows.blocks_of_each, rows.blocks}) < 1) continue;
+    if (rows.rows > kMaxDistinct || rows.sequences > kMaxDistinct / rows.blocks_of_each) continue;
+    return rows;
+  }
+  return std::nullopt;
+}
+
+// Draws the three together, so that a row has its own slot, as long as there are enough, and sees
+// none but its sequence's: each sequence has blocks of its own, and rows at positions that follow
+// each other.
+class PagedFiller {
+ public:
+  PagedFiller(const PagedRows& rows, uint64_t seed, const DrawOptions& options)
+      : rows_(rows), random_(seed), full_(options.full_contexts) {}
+
+  void Draw(Tensor* table, Tensor* sequence, Tensor* position) {
+    const int64_t most = std::min({rows_.sequences, rows_.rows, rows_.blocks});
+    used_ = full_ || random_.Bits() % 4 != 0 ? most : random_.Between(1, most);
+    per_ = std::min(rows_.blocks_of_each, rows_.blocks / used_);
+    const std::vector<int64_t> lines = Some(used_, rows_.sequences);
+    const std::vector<int64_t> blocks = Some(used_ * per_, rows_.blocks);
+    *table = Tensor::Zeros(DType::kI32, {rows_.sequences * rows_.blocks_of_each});
+    for (int64_t u = 0; u < used_; ++u) {
+      for (int64_t j = 0; j < per_; ++j) {
+        Put(lines[u] * rows_.blocks_of_each + j, blocks[u * per_ + j], table);
+      }
+    }
+    std::vector<std::pair<int64_t, int64_t>> drawn;  // sequence and position of a row
+    const std::vector<int64_t> counts = Counts();
+    for (int64_t u = 0; u < used_; ++u) {
+      const int64_t room = per_ * rows_.block, first = FirstPosition(counts[u], room);
+      for (int64_t i = 0; i < counts[u]; ++i) drawn.emplace_back(lines[u], (first + i) % room);
+    }
+    if (!full_ && random_.Bits() % 4 == 0) {  // rows of many sequences mixed
+      for (int64_t i = 0; i < rows_.rows; ++i) {
+        std::swap(drawn[i], drawn[random_.Between(i, rows_.rows - 1)]);
+      }
+    }
+    *sequence = Tensor::Zeros(DType::kI32, {rows_.rows});
+    *position = Tensor::Zeros(DType::kI32, {rows_.rows});
+    for (int64_t i = 0; i < rows_.rows; ++i) {
+      Put(i, drawn[i].first, sequence);
+      Put(i, drawn[i].second, position);
+    }
+  }
+
+ private:
+  // Returns so many of [0, limit), no two alike, in any order.
+  std::vector<int64_t> Some(int64_t count, int64_t limit) {
+    Tensor tensor = Tensor::Zeros(DType::kI64, {count});
+    Filler(random_.Bits(), DrawOptions()).Distinct(limit, &tensor);
+    std::vector<int64_t> some;
+    for (int64_t i = 0; i < count; ++i) some.push_back(LoadScalar(tensor, i).i);
+    return some;
+  }
+
+  // Returns the rows of each used sequence: alike, or one has most, like a prompt beside others.
+  std::vector<int64_t> Counts() {
+    std::vector<int64_t> counts(used_);
+    for (int64_t u = 0; u < used_; ++u) {
+      counts[u] = rows_.rows / used_ + (u < rows_.rows % used_ ? 1 : 0);
+    }
+    if (full_ || random_.Bits() % 2 == 0) return counts;
+    int64_t& prompt = counts[random_.Between(0, used_ - 1)];
+    for (int64_t& count : counts) {
+      const int64_t moved = std::min(count - 1, per_ * rows_.block - prompt);
+      if (&count == &prompt || moved <= 0) continue;
+      count -= moved;
+      prompt += moved;
+    }
+    return counts;
+  }
+
+  int64_t FirstPosition(int64_t count, int64_t room) {
+    if (count >= room) return 0;
+    if (full_) return room - count;
+    return random_.Bits() % 4 == 0 ? 0 : random_.Between(0, room - count);
+  }
+
+  static void Put(int64_t at, int64_t value, Tensor* tensor) {
+    StoreScalar(*tensor, at, Scalar::Signed(tensor->dtype, value));
+  }
+
+  const PagedRows& rows_;
+  Random random_;
+  const bool full_;
+  int64_t used_ = 0, per_ = 0;  // sequences that have rows, and blocks of each
+};
+
 }  // namespace
 
 absl::StatusOr<std::vector<DrawnInput>> DrawInputs(const Graph& graph, const Expr::Env& dims,
@@ -328,6 +438,12 @@ absl::StatusOr<std::vector<DrawnInput>> DrawInputs(const Graph& graph, const Exp
   }
   if (options.inputs) {
     for (NodeId state : graph.StateIds()) ids.push_back(state);
+  }
+  const std::optional<PagedRows> rows = options.inputs ? FindPagedRows(graph, dims) : std::nullopt;
+  std::map<NodeId, Tensor> paged;
+  if (rows.has_value()) {
+    PagedFiller(*rows, seed * 0x9e3779b97f4a7c15 + static_cast<uint64_t>(rows->table), options)
+        .Draw(&paged[rows->table], &paged[rows->sequence], &paged[rows->position]);
   }
   std::vector<DrawnInput> inputs;
   for (NodeId id : ids) {
@@ -350,6 +466,10 @@ absl::StatusOr<std::vector<DrawnInput>> DrawInputs(const Graph& graph, const Exp
     // Each tensor has its own generator, so that one more input changes no other.
     Filler filler(seed * 0x9e3779b97f4a7c15 + static_cast<uint64_t>(id), options);
     const bool parameter = IsParameter(graph.node(id).op);
+    if (const auto found = paged.find(id); found != paged.end()) {
+      inputs.push_back({*std::move(shape), std::move(found->second)});
+      continue;
+    }
     // The declared value of an input is its only value.
     const Tensor* value = ValueOf(graph.node(id));
     Tensor drawn = value == nullptr ? filler.Draw(roles[id], type.dtype, elements, parameter)

@@ -6,9 +6,10 @@
 // Floats are mostly normal, in a mix of scales with some zeros, never all alike; attention masks
 // hide some keys with -inf. Integers used as indices (indices of Gather and Scatter, ids and
 // offsets of EmbeddingBag, also through movement, Cast and Select) are valid and unevenly
-// distributed; slots, blocks and positions of states are valid and distinct, while there are enough
-// of them. Other integers are small or have any bits. An Input that declares its value gets that
-// value. The same arguments give the same bytes.
+// distributed; slots of states are valid and distinct, while there are enough of them. Rows of a
+// PagedAttention have slots of their own, too: sequences share no block, no row is there twice, and
+// all that a row sees is its sequence's. Other integers are small or have any bits. An Input that
+// declares its value gets that value. The same arguments give the same bytes.
 #ifndef ATHANOR_SERVER_TUNER_RUN_INPUTS_H_
 #define ATHANOR_SERVER_TUNER_RUN_INPUTS_H_
 
@@ -39,6 +40,9 @@ struct DrawOptions {
   // layer to layer: weights of contractions of length K have deviation 1/sqrt(K), factors are near
   // 1, terms near 0. Without it parameters are drawn like inputs.
   bool model_weights = false;
+  // Each sequence of a PagedAttention has as many rows, up to the last position that its line of
+  // the table has blocks for, and they lie together: what takes as long as a step of an engine.
+  bool full_contexts = false;
   bool inputs = true, parameters = true;  // which tensors to draw; states are drawn with inputs
 };
 
@@ -54,8 +58,8 @@ inline constexpr int64_t kMaxDrawn = 65'521;
 // A tensor of any size, given by its first elements.
 struct DrawnInput {
   std::vector<int64_t> shape;
-  // A list of at most kMaxDrawn elements, except offsets of bags, distinct indices and the declared
-  // value of an Input, which are complete.
+  // A list of at most kMaxDrawn elements, except offsets of bags, distinct indices, rows of a
+  // PagedAttention and the declared value of an Input, which are complete.
   Tensor drawn;
 };
 // Draws tensors of any size. Also returns RESOURCE_EXHAUSTED naming offsets that are too many.
