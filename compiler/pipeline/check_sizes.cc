@@ -25,6 +25,9 @@ constexpr int64_t kSmallestCost = 20'000'000;
 constexpr int64_t kSmallCost = 4'000'000;
 // Cost of an element that is drawn, bounded and compared.
 constexpr int64_t kElementCost = 16;
+// Of paged calls: rows of the largest that may be compared whole, and the context of real ones.
+constexpr int64_t kPagedRows[] = {37, 17, 7, 3};
+constexpr int64_t kSomeSequences = 3, kSomeContext = 40, kRealContext = 500;
 // Budget of one run of the kernel at real sizes.
 constexpr int64_t kRealFlops = 100'000'000;
 constexpr int64_t kRealBytes = int64_t{16} << 20;
@@ -117,15 +120,17 @@ Expr CostOfSteps(const Graph& graph) {
 
 class SizeChoice {
  public:
-  SizeChoice(const Graph& graph, const Expr& flops)
+  SizeChoice(const Graph& graph, const Expr& flops, const PagedSizes* paged)
       : graph_(WithFixedDims(graph)),
+        paged_(paged),
         flops_(flops + CostOfSteps(graph)),
         moved_(BytesMoved(graph)),
         cost_(flops_ + kElementCost * ElementsHeld(graph)),
-        smallest_(SizesNear(graph, 0)) {}
+        smallest_(paged == nullptr ? SizesNear(graph_, 0) : At(paged->Smallest())) {}
 
   void AddTo(internal::CheckRequest* request) {
     Add(smallest_, request);
+    if (paged_ != nullptr) return AddPaged(request);
     for (int64_t wanted : {67, 37, 17, 7, 3}) {
       Sizes sizes = SizesNear(graph_, wanted);
       if (!Comparable(sizes)) continue;
@@ -140,6 +145,33 @@ class SizeChoice {
   }
 
  private:
+  // Returns the sizes of a call; dims that the kernel does not use are fixed.
+  Sizes At(const PagedCall& call) const {
+    std::vector<std::string> names;
+    for (const Dim& dim : graph_.dims) names.push_back(dim.name);
+    Sizes sizes = paged_->At(call, names);
+    for (size_t d = 0; d < sizes.size(); ++d) {
+      sizes[d] = std::clamp(sizes[d], graph_.dims[d].min, graph_.dims[d].max);
+    }
+    return sizes;
+  }
+
+  void AddPaged(internal::CheckRequest* request) {
+    for (const int64_t rows : kPagedRows) {
+      Sizes sizes = At({.rows = rows,
+                        .sequences = kSomeSequences,
+                        .wanted = kSomeSequences - 1,
+                        .context = kSomeContext});
+      if (!Comparable(sizes)) continue;
+      Add(std::move(sizes), request);
+      break;
+    }
+    int64_t rows = paged_->most_rows();
+    const auto real = [&] { return At(PagedSizes::Usual(rows, kRealContext)); };
+    while (rows > paged_->fewest_rows() && !Affordable(real())) rows /= 2;
+    if (Sizes sizes = real(); !Compared(sizes)) Add(std::move(sizes), request, /*real=*/true);
+  }
+
   void Add(Sizes sizes, internal::CheckRequest* request, bool real = false) {
     if (!seen_.insert(sizes).second) return;
     auto* set = request->add_sizes();
@@ -178,6 +210,7 @@ class SizeChoice {
   }
 
   const Graph graph_;
+  const PagedSizes* const paged_;
   const Expr flops_, moved_, cost_;
   const Sizes smallest_;
   std::set<Sizes> seen_;
@@ -186,8 +219,9 @@ class SizeChoice {
 
 }  // namespace
 
-void AddCheckSizes(const Graph& graph, const Expr& flops, internal::CheckRequest* request) {
-  SizeChoice(graph, flops).AddTo(request);
+void AddCheckSizes(const Graph& graph, const Expr& flops, const PagedSizes* paged,
+                   internal::CheckRequest* request) {
+  SizeChoice(graph, flops, paged).AddTo(request);
 }
 
 }  // namespace athanor

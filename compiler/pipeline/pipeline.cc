@@ -16,7 +16,7 @@ absl::StatusOr<CheckedPlan> BuildFrom(const Graph& source, const Prepared& prepa
                                       const v1::Target& target, const FusionRules& rules) {
   ScheduledGraph scheduled{prepared.graph, ChooseKernels(prepared.graph, target, {.rules = rules})};
   PackWeights(&scheduled.graph, &scheduled.genome, target);
-  PlanBuilder builder(target);
+  PlanBuilder builder(target, PagedSizesOf(source, prepared));
   ASSIGN_OR_RETURN(BuiltPlan built, builder.Build(scheduled, {.kind = "baseline",
                                                               .graph_hash = CanonicalHash(source),
                                                               .dim_names = prepared.dim_names,
@@ -37,6 +37,7 @@ absl::StatusOr<CheckedPlan> BuildPlain(const Graph& graph, const v1::Target& tar
 absl::StatusOr<CheckedPlan> BuildFused(const Graph& graph, const v1::Target& target,
                                        FusionRules rules) {
   ASSIGN_OR_RETURN(Prepared prepared, Prepare(graph, /*plain=*/false, HasPagedKernel(target)));
+  rules.one_panel = rules.one_panel || !graph.StateIds().empty();
   absl::StatusOr<CheckedPlan> plan = BuildFrom(graph, prepared, target, rules);
   if (!absl::IsInternal(plan.status())) return plan;
   rules.epilogues = false;

@@ -414,7 +414,8 @@ absl::StatusOr<internal::CheckRequest> PlanBuilder::CheckWith(
   *request.mutable_plan() = std::move(built.plan);
   request.set_graph_text(ToText(task.graph));
   const std::vector<bool> memory = MemoryOf(task.graph, {{task.choice}});
-  AddCheckSizes(task.graph, Flops(task.graph, memory, task.choice.root), &request);
+  AddCheckSizes(task.graph, Flops(task.graph, memory, task.choice.root),
+                paged_.has_value() ? &*paged_ : nullptr, &request);
   return request;
 }
 

@@ -11,12 +11,14 @@
 #define ATHANOR_COMPILER_PIPELINE_PLAN_BUILDER_H_
 
 #include <memory>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "absl/status/statusor.h"
 #include "compiler/codegen/lower.h"
+#include "compiler/ir/rows/paged_sizes.h"
 #include "compiler/search/kernels/fusion.h"
 #include "compiler/search/kernels/task.h"
 #include "proto/athanor/internal/tuner.pb.h"
@@ -48,7 +50,9 @@ struct BuiltPlan {
 // Borrows the target. Pure; thread-safe, but for Checks of one BuiltPlan or of its copies.
 class PlanBuilder {
  public:
-  explicit PlanBuilder(const v1::Target& target) : target_(target) {}
+  // `paged`: sizes of calls, over the dims of what is built, at which kernels are checked.
+  explicit PlanBuilder(const v1::Target& target, std::optional<PagedSizes> paged = std::nullopt)
+      : target_(target), paged_(std::move(paged)) {}
 
   // INTERNAL if codegen cannot lower a choice.
   absl::StatusOr<BuiltPlan> Build(const ScheduledGraph& scheduled, const PlanNames& names) const;
@@ -70,6 +74,7 @@ class PlanBuilder {
                                                    std::shared_ptr<KnownKernels> known) const;
 
   const v1::Target& target_;
+  const std::optional<PagedSizes> paged_;
 };
 
 }  // namespace athanor

@@ -77,6 +77,17 @@ absl::StatusOr<Graph> Rewrite(const Graph& canonical, bool plain, bool paged) {
 
 }  // namespace
 
+std::optional<PagedSizes> PagedSizesOf(const Graph& graph, const Prepared& prepared) {
+  Graph renamed = graph;
+  std::map<std::string, Expr, std::less<>> names;
+  for (size_t d = 0; d < prepared.dim_names.size(); ++d) {
+    names[prepared.dim_names[d]] = Expr::Symbol(prepared.graph.dims[d].name);
+  }
+  SubstituteDims(names, &renamed);
+  renamed.dims = prepared.graph.dims;
+  return PagedSizes::Of(renamed);
+}
+
 absl::StatusOr<Prepared> Prepare(const Graph& graph, bool plain, bool paged) {
   Prepared p;
   ASSIGN_OR_RETURN(Graph primitives, ToPrimitives(graph, plain, paged));

@@ -6,11 +6,13 @@
 #ifndef ATHANOR_COMPILER_PIPELINE_PREPARE_H_
 #define ATHANOR_COMPILER_PIPELINE_PREPARE_H_
 
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "absl/status/statusor.h"
 #include "compiler/ir/graph/graph.h"
+#include "compiler/ir/rows/paged_sizes.h"
 
 namespace athanor {
 
@@ -23,6 +25,9 @@ struct Prepared {
 // `plain`: every op as primitives or a contraction, as it is written. Nothing is recognised, and
 // views stay as they are. UNIMPLEMENTED names a loop that reads a whole state.
 absl::StatusOr<Prepared> Prepare(const Graph& graph, bool plain = false, bool paged = true);
+
+// Returns the sizes of calls of `graph` as dims of its prepared form name them.
+std::optional<PagedSizes> PagedSizesOf(const Graph& graph, const Prepared& prepared);
 
 }  // namespace athanor
 

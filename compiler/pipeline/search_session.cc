@@ -79,7 +79,7 @@ absl::StatusOr<std::unique_ptr<SearchSession>> SearchSession::Create(
 
 SearchSession::SearchSession(const internal::SearchStart& start, const SearchSetup& setup)
     : target_(start.target()),
-      builder_(target_),
+      builder_(target_, setup.paged),
       prepared_(setup.prepared),
       graph_hash_(setup.graph_hash),
       sizes_(setup.options.sizes),

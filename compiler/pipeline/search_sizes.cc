@@ -16,6 +16,8 @@ constexpr double kMostBytes = 1 << 30;
 // The typical size is below the bound: bounds are declared with room to spare, and most time is
 // spent at the larger sizes.
 constexpr int64_t kTypicalShare = 4;
+// Positions of a sequence, of calls of a language model.
+constexpr int64_t kShortContext = 250, kLongContext = 1000;
 
 class Box {
  public:
@@ -43,7 +45,6 @@ class Box {
     return sizes;
   }
 
- private:
   bool Fits(double seconds, const SizePoint& sizes) const {
     Expr::Env env;
     for (size_t d = 0; d < sizes.size(); ++d) env[graph_.dims[d].name] = sizes[d];
@@ -53,15 +54,30 @@ class Box {
            static_cast<double>(*bytes) <= seconds * machine_.read_bytes_per_second;
   }
 
+ private:
   const Graph& graph_;
   const Expr &flops_, &bytes_;
   const Machine& machine_;
 };
 
+std::vector<SizePoint> PagedPoints(const PagedSizes& paged, const Box& box) {
+  const int64_t fewest = paged.fewest_rows();
+  const int64_t least = std::max(fewest, paged.most_rows() / kTypicalShare);
+  std::vector<SizePoint> sizes = {paged.At(PagedSizes::Usual(fewest, kShortContext))};
+  SizePoint high;
+  for (int64_t rows = paged.most_rows();; rows = std::max(least, rows / 2)) {
+    high = paged.At(PagedSizes::Usual(rows, kLongContext));
+    if (rows == least || box.Fits(kLargestSeconds, high)) break;
+  }
+  if (high != sizes[0]) sizes.push_back(std::move(high));
+  return sizes;
+}
+
 }  // namespace
 
-std::vector<SizePoint> SearchSizes(const Graph& graph, const Expr& flops, const Expr& bytes,
-                                   const Machine& machine) {
+std::vector<SizePoint> SearchSizes(const Graph& graph, const PagedSizes* paged, const Expr& flops,
+                                   const Expr& bytes, const Machine& machine) {
+  if (paged != nullptr) return PagedPoints(*paged, Box(graph, flops, bytes, machine));
   SizePoint low, typical, high;
   for (const Dim& d : graph.dims) {
     low.push_back(std::max<int64_t>(d.min, std::min<int64_t>(d.max, 1)));

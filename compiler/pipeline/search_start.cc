@@ -32,8 +32,8 @@ absl::StatusOr<SizePoint> PreparedSizes(const Graph& graph, const Prepared& prep
 }
 
 // Chooses sizes by the cost of the baseline's kernels.
-std::vector<SizePoint> ChooseSizes(const Graph& graph, const v1::Target& target,
-                                   const Machine& machine) {
+std::vector<SizePoint> ChooseSizes(const Graph& graph, const PagedSizes* paged,
+                                   const v1::Target& target, const Machine& machine) {
   const Genome genome = ChooseKernels(graph, target);
   const std::vector<bool> memory = MemoryOf(graph, genome);
   Expr flops = 0, bytes = 0;
@@ -41,7 +41,7 @@ std::vector<SizePoint> ChooseSizes(const Graph& graph, const v1::Target& target,
     flops += Flops(graph, memory, k.root);
     bytes += MovedBytes(graph, memory, k.root);
   }
-  return SearchSizes(graph, flops, bytes, machine);
+  return SearchSizes(graph, paged, flops, bytes, machine);
 }
 
 SearchMode ModeOf(v1::SearchMode mode) {
@@ -106,8 +106,10 @@ absl::StatusOr<SearchSetup> ReadSearchStart(const internal::SearchStart& start) 
   ASSIGN_OR_RETURN(RuleChoice rules, RulesOf(start));
   ASSIGN_OR_RETURN(Prepared prepared,
                    Prepare(graph, /*plain=*/false, HasPagedKernel(start.target())));
+  std::optional<PagedSizes> paged = PagedSizesOf(graph, prepared);
   SearchSetup setup{CanonicalHash(graph),
                     std::move(prepared),
+                    std::move(paged),
                     MachineOf(start.target(), start.machine()),
                     std::move(rules),
                     {},
@@ -117,6 +119,7 @@ absl::StatusOr<SearchSetup> ReadSearchStart(const internal::SearchStart& start) 
   options.seed = start.seed();
   options.mode = ModeOf(start.mode());
   options.fusion = FusionRulesOf(setup.rules);
+  options.fusion.one_panel = !graph.StateIds().empty();
   options.library =
       setup.rules.Allows(*FindRule(HasTeams(start.target()) ? "cublaslt" : "openblas"));
   if (start.max_kernels() < 0) {
@@ -129,7 +132,9 @@ absl::StatusOr<SearchSetup> ReadSearchStart(const internal::SearchStart& start) 
     options.sizes.push_back(std::move(point));
   }
   if (options.sizes.empty()) {
-    options.sizes = ChooseSizes(setup.prepared.graph, start.target(), setup.machine);
+    options.sizes =
+        ChooseSizes(setup.prepared.graph, setup.paged.has_value() ? &*setup.paged : nullptr,
+                    start.target(), setup.machine);
   }
   return setup;
 }

@@ -5,6 +5,7 @@
 #ifndef ATHANOR_COMPILER_PIPELINE_SEARCH_START_H_
 #define ATHANOR_COMPILER_PIPELINE_SEARCH_START_H_
 
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -19,7 +20,8 @@ namespace athanor {
 struct SearchSetup {
   std::string graph_hash;  // of the user's graph
   Prepared prepared;
-  Machine machine;  // measured; typical values where nothing was measured
+  std::optional<PagedSizes> paged;  // over the dims of the prepared graph
+  Machine machine;                  // measured; typical values where nothing was measured
   RuleChoice rules;
   SearchOptions options;
   std::vector<std::string> refused_recipes;  // reasons why recipes are not among the options'

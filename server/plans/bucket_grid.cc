@@ -1,11 +1,14 @@
 #include "server/plans/bucket_grid.h"
 
 #include <algorithm>
+#include <iterator>
 #include <limits>
+#include <optional>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "compiler/ir/rows/paged_sizes.h"
 #include "compiler/ir/value/message.h"
 #include "deploy/bazel/libs/status_macros.h"
 #include "proto/athanor/internal/stored.pb.h"
@@ -91,11 +94,40 @@ absl::StatusOr<std::vector<DimSpan>> RangesOf(const std::string& where, const v1
                  gaps.size() == 1 ? "it" : "them");
 }
 
+// Notes who follows the dim of `given`.
+absl::Status AddFollowers(const Graph& graph, const v1::DimBuckets& given, const std::string& where,
+                          std::vector<int>* leader) {
+  const auto find = [&](const std::string& name) {
+    const auto dim = std::find_if(graph.dims.begin(), graph.dims.end(),
+                                  [&](const Dim& d) { return d.name == name; });
+    return dim == graph.dims.end() ? -1 : static_cast<int>(dim - graph.dims.begin());
+  };
+  const int own = find(given.dim());
+  for (const std::string& name : given.followers()) {
+    const int follower = find(name);
+    if (follower < 0 || follower == own) {
+      return Invalid(where, ": follower ", Quoted(name), " is ",
+                     follower < 0 ? "no dim of the graph" : "the dim itself");
+    }
+    if ((*leader)[follower] >= 0)
+      return Invalid(where, ": follower ", Quoted(name), " is given twice");
+    const int64_t least = graph.dims[follower].min;
+    for (const v1::DimBuckets::Range& range : given.ranges()) {
+      if (range.max() >= least) continue;
+      return Invalid(where, ": follower ", Quoted(name), " is at least ", least,
+                     ", and so never in range ", Text({range.min(), range.max()}));
+    }
+    (*leader)[follower] = own;
+  }
+  return absl::OkStatus();
+}
+
 }  // namespace
 
 absl::StatusOr<BucketGrid> BucketGrid::Create(const Graph& graph, const Ranges& buckets,
                                               int64_t max_buckets) {
   std::vector<std::vector<DimSpan>> ranges(graph.dims.size());
+  std::vector<int> leader(graph.dims.size(), -1);  // by dim: the one that it follows
   for (const v1::DimBuckets& given : buckets) {
     const std::string where = Cat("dim ", Quoted(given.dim()));
     const auto dim = std::find_if(graph.dims.begin(), graph.dims.end(),
@@ -108,6 +140,12 @@ absl::StatusOr<BucketGrid> BucketGrid::Create(const Graph& graph, const Ranges& 
     std::vector<DimSpan>& of_dim = ranges[dim - graph.dims.begin()];
     if (!of_dim.empty()) return Invalid(where, ": given twice; give all its ranges in one list");
     ASSIGN_OR_RETURN(of_dim, RangesOf(where, given, *dim));
+    RETURN_IF_ERROR(AddFollowers(graph, given, where, &leader));
+  }
+  for (size_t d = 0; d < leader.size(); ++d) {
+    if (leader[d] < 0 || ranges[d].empty()) continue;
+    return Invalid("dim ", Quoted(graph.dims[d].name), ": follows dim ",
+                   Quoted(graph.dims[leader[d]].name), ", and has ranges of its own; give one");
   }
   BucketGrid grid;
   Box full;
@@ -136,6 +174,9 @@ absl::StatusOr<BucketGrid> BucketGrid::Create(const Graph& graph, const Ranges& 
       const auto count = static_cast<int64_t>(ranges[d].size());
       box[d] = ranges[d][rest % count];
       rest /= count;
+    }
+    for (size_t d = 0; d < leader.size(); ++d) {
+      if (leader[d] >= 0) box[d].max = std::min(box[d].max, box[leader[d]].max);
     }
     grid.boxes_.push_back(std::move(box));
   }
@@ -213,6 +254,35 @@ BucketGrid::Ranges DefaultRanges(const Graph& graph, int64_t max_buckets) {
       range->set_max(span.max);
     }
   }
+  return ranges;
+}
+
+BucketGrid::Ranges DecoderRanges(const Graph& graph, int64_t max_buckets) {
+  BucketGrid::Ranges ranges;
+  const std::optional<PagedSizes> paged = PagedSizes::Of(graph);
+  if (!paged.has_value() || max_buckets < 2) return ranges;
+  std::vector<DimSpan> spans;
+  int64_t next = paged->fewest_rows();
+  for (const int64_t end : {1, 4, 16, 64}) {
+    if (end < next || end >= paged->most_rows()) continue;
+    spans.push_back({next, end});
+    next = end + 1;
+  }
+  spans.push_back({next, paged->most_rows()});
+  // Of fewer boxes, the first serve more rows.
+  while (std::ssize(spans) > max_buckets) {
+    spans[1].min = spans[0].min;
+    spans.erase(spans.begin());
+  }
+  if (spans.size() < 2) return ranges;
+  v1::DimBuckets* rows = ranges.Add();
+  rows->set_dim(paged->rows());
+  for (const DimSpan& span : spans) {
+    v1::DimBuckets::Range* range = rows->add_ranges();
+    range->set_min(span.min);
+    range->set_max(span.max);
+  }
+  for (const std::string& name : paged->followers()) rows->add_followers(name);
   return ranges;
 }
 

@@ -31,9 +31,12 @@ class BucketGrid {
   static constexpr int kFullRange = 0;
 
   using Ranges = google::protobuf::RepeatedPtrField<v1::DimBuckets>;
-  // Boxes are the products of the dims' ranges; a dim that is not given has one, its bounds.
+  // Boxes are the products of the dims' ranges; a dim that is not given has one, its bounds. A
+  // follower's ends where that of the dim it follows does: the sizes that Find is given have no
+  // more of it.
   // INVALID_ARGUMENT names the dim and what would be right: one that is not the graph's or is given
-  // twice; ranges that are none, inverted, outside the dim's bounds, overlapping, or leave a gap.
+  // twice; ranges that are none, inverted, outside the dim's bounds, overlapping, or leave a gap; a
+  // follower that has ranges, follows two dims, or is always above the dim.
   // RESOURCE_EXHAUSTED: more than `max_buckets` boxes.
   static absl::StatusOr<BucketGrid> Create(const Graph& graph, const Ranges& buckets,
                                            int64_t max_buckets);
@@ -65,6 +68,11 @@ class BucketGrid {
 // dims that span more than a factor of 4. Takes the widest dims first, as many as make at most
 // `max_buckets` boxes. If the widest alone has more ranges, they are made wider.
 BucketGrid::Ranges DefaultRanges(const Graph& graph, int64_t max_buckets);
+
+// Returns those of a decoder with states: its rows are cut into 1, 2-4, 5-16, 17-64 and the rest,
+// the first of which are one where `max_buckets` are fewer; sequences and wanted rows follow them.
+// None: the graph is no such decoder (compiler/ir/rows/paged_sizes.h).
+BucketGrid::Ranges DecoderRanges(const Graph& graph, int64_t max_buckets);
 
 // Returns `graph` with its dims bounded by `box`. Its hash is the same, because hashes leave out
 // bounds.

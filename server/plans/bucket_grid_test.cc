@@ -169,6 +169,82 @@ TEST(BucketGridTest, NarrowedGraphsHaveTheSameHash) {
   EXPECT_EQ(CanonicalHash(part), CanonicalHash(graph));
 }
 
+// A decoder's rows T, wanted R, sequences S, blocks B of each and N of all.
+Graph Decoder(int64_t most_rows) {
+  return ParseGraph(R"(graph "g" { dim T in [1, )" + std::to_string(most_rows) +
+                    R"(] dim R in [0, 512] dim S in [1, 64] dim B in [1, 512] dim N in [1, 40000]
+      %0 = Input "q" : f32[T, 2, 4] %1 = StateRead "k" {role="keys"} : f32[16*N, 1, 4]
+      %2 = StateRead "v" {role="values"} : f32[16*N, 1, 4] %3 = Input "table" : i32[S, B]
+      %4 = Input "sequence" : i32[T] %5 = Input "position" : i32[T] %6 = Input "wanted" : i32[R]
+      %7 = PagedAttention(%0, %1, %2, %3, %4, %5) {block=16} %8 = Gather(%7, %6) {axis=0}
+      output "y" = %8 })")
+      .value();
+}
+
+TEST(DecoderRangesTest, WantedRowsAndSequencesFollowRows) {
+  const Graph graph = Decoder(512);
+  const BucketGrid grid = BucketGrid::Create(graph, DecoderRanges(graph, 8), 8).value();
+  ASSERT_EQ(grid.size(), 6);
+  EXPECT_EQ(grid.Text(0), "T=1..512 R=0..512 S=1..64 B=1..512 N=1..40000");
+  EXPECT_EQ(grid.Text(1), "T=1..1 R=0..1 S=1..1 B=1..512 N=1..40000");
+  EXPECT_EQ(grid.Text(2), "T=2..4 R=0..4 S=1..4 B=1..512 N=1..40000");
+  EXPECT_EQ(grid.Text(3), "T=5..16 R=0..16 S=1..16 B=1..512 N=1..40000");
+  EXPECT_EQ(grid.Text(4), "T=17..64 R=0..64 S=1..64 B=1..512 N=1..40000");
+  EXPECT_EQ(grid.Text(5), "T=65..512 R=0..512 S=1..64 B=1..512 N=1..40000");
+  for (int box = 1; box < grid.size(); ++box) {
+    const Box& span = grid.box(box);
+    for (int64_t rows : {span[0].min, span[0].max}) {
+      for (int64_t wanted : {int64_t{0}, rows}) {
+        EXPECT_EQ(grid.Find({rows, wanted, std::min<int64_t>(rows, 64), 512, 7}), box);
+      }
+    }
+    EXPECT_TRUE(Verify(NarrowedTo(graph, span)).ok());
+  }
+}
+
+TEST(DecoderRangesTest, EndWithTheRows) {
+  const auto boxes = [](int64_t most_rows, int64_t most = 8) {
+    const Graph graph = Decoder(most_rows);
+    const BucketGrid grid = BucketGrid::Create(graph, DecoderRanges(graph, most), most).value();
+    std::string text;
+    for (int box = 1; box < grid.size(); ++box) {
+      text +=
+          std::to_string(grid.box(box)[0].min) + "-" + std::to_string(grid.box(box)[0].max) + " ";
+    }
+    return text;
+  };
+  EXPECT_EQ(boxes(1), "");
+  EXPECT_EQ(boxes(2), "1-1 2-2 ");
+  EXPECT_EQ(boxes(16), "1-1 2-4 5-16 ");
+  EXPECT_EQ(boxes(17), "1-1 2-4 5-16 17-17 ");
+  EXPECT_EQ(boxes(2048, 3), "1-16 17-64 65-2048 ");
+  EXPECT_EQ(boxes(2048, 1), "");
+  EXPECT_TRUE(DecoderRanges(TwoDims(), 8).empty());
+}
+
+TEST(BucketGridTest, RefusesFollowersThatCannotFollow) {
+  const auto refused = [](const Given& given, const std::string& dim,
+                          const std::vector<std::string>& followers) {
+    BucketGrid::Ranges ranges = Ranges(given);
+    for (v1::DimBuckets& of_dim : ranges) {
+      if (of_dim.dim() != dim) continue;
+      for (const std::string& follower : followers) of_dim.add_followers(follower);
+    }
+    const absl::Status status = BucketGrid::Create(TwoDims(), ranges, 64).status();
+    return std::string(status.message());
+  };
+  const Given kB = {{"b", {{1, 1}, {2, 64}}}};
+  EXPECT_EQ(refused(kB, "b", {"s"}), "");
+  EXPECT_EQ(refused(kB, "b", {"x"}), "dim \"b\": follower \"x\" is no dim of the graph");
+  EXPECT_EQ(refused(kB, "b", {"b"}), "dim \"b\": follower \"b\" is the dim itself");
+  EXPECT_EQ(refused(kB, "b", {"s", "s"}), "dim \"b\": follower \"s\" is given twice");
+  const Given kBoth = {{"b", {{1, 1}, {2, 64}}}, {"s", {{0, 1}, {2, 128}}}};
+  EXPECT_EQ(refused(kBoth, "b", {"s"}),
+            "dim \"s\": follows dim \"b\", and has ranges of its own; give one");
+  EXPECT_EQ(refused({{"s", {{0, 0}, {1, 128}}}}, "s", {"b"}),
+            "dim \"s\": follower \"b\" is at least 1, and so never in range [0, 0]");
+}
+
 // "b=1-1,2-4 s=..." of the ranges chosen for dims of these bounds, in the order chosen.
 std::string Chosen(const std::vector<Dim>& dims, int64_t most = 8) {
   Graph graph;

@@ -8,12 +8,14 @@
 #include <algorithm>
 #include <chrono>
 #include <filesystem>
+#include <optional>
 #include <thread>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "compiler/cache/sqlite/sqlite_file.h"
+#include "compiler/ir/rows/paged_sizes.h"
 #include "compiler/ir/value/message.h"
 #include "deploy/bazel/libs/status_macros.h"
 #include "runtime/cpu/cpus.h"
@@ -37,6 +39,35 @@ std::string AboutKernel(const v1::Plan& plan, uint32_t kernel) {
     if (!step.label().empty()) return absl::StrCat(step.label(), ": ");
   }
   return "";
+}
+
+using Sizes = google::protobuf::RepeatedPtrField<internal::Sizes>;
+
+// Returns the sizes at which a plan that no search has made is compared: the smallest and the
+// largest of its dims, or those of calls of a language model.
+Sizes ComparedSizes(Graph graph, const v1::Plan& plan) {
+  Sizes sizes;
+  std::vector<std::string> names;
+  internal::Sizes least, most;
+  for (const v1::DimRange& range : plan.dims()) {
+    names.push_back(range.name());
+    least.add_values(range.min());
+    most.add_values(range.max());
+    for (Dim& dim : graph.dims) {
+      if (dim.name == range.name()) dim = {dim.name, range.min(), range.max()};
+    }
+  }
+  if (const std::optional<PagedSizes> paged = PagedSizes::Of(graph); paged.has_value()) {
+    for (const PagedCall& call : paged->Compared()) {
+      const std::vector<int64_t> values = paged->At(call, names);
+      sizes.Add()->mutable_values()->Assign(values.begin(), values.end());
+    }
+  } else {
+    *sizes.Add() = std::move(least);
+    *sizes.Add() = std::move(most);
+  }
+  if (sizes[0].SerializeAsString() == sizes[1].SerializeAsString()) sizes.RemoveLast();
+  return sizes;
 }
 
 // What builds and loads plans counts as a request: somebody waits for it, so searches give way to
@@ -146,15 +177,7 @@ class TunerBackend final : public CompileBackend {
     for (bool prepared = false; !prepared;) {
       ASSIGN_OR_RETURN(prepared, verifier.Prepare());
     }
-    google::protobuf::RepeatedPtrField<internal::Sizes> sizes;
-    internal::Sizes* least = sizes.Add();
-    internal::Sizes* most = sizes.Add();
-    for (const v1::DimRange& dim : plan.plan.dims()) {
-      least->add_values(dim.min());
-      most->add_values(dim.max());
-    }
-    if (least->SerializeAsString() == most->SerializeAsString()) sizes.RemoveLast();
-    return verifier.Verify(plan, sizes);
+    return verifier.Verify(plan, ComparedSizes(graph, plan.plan));
   }
 
   size_t most_searches() const override { return kMaxTunerSearches; }

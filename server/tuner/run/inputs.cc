@@ -354,7 +354,11 @@ class PagedFiller {
   void Draw(Tensor* table, Tensor* sequence, Tensor* position) {
     const int64_t most = std::min({rows_.sequences, rows_.rows, rows_.blocks});
     used_ = full_ || random_.Bits() % 4 != 0 ? most : random_.Between(1, most);
-    per_ = std::min(rows_.blocks_of_each, rows_.blocks / used_);
+    // Fewer sequences have more blocks each.
+    const auto slots = [&] { return used_ * BlocksOfEach() * rows_.block; };
+    while (used_ > 1 && slots() < rows_.rows) --used_;
+    while (used_ < most && slots() < rows_.rows) ++used_;
+    per_ = BlocksOfEach();
     const std::vector<int64_t> lines = Some(used_, rows_.sequences);
     const std::vector<int64_t> blocks = Some(used_ * per_, rows_.blocks);
     *table = Tensor::Zeros(DType::kI32, {rows_.sequences * rows_.blocks_of_each});
@@ -383,6 +387,8 @@ class PagedFiller {
   }
 
  private:
+  int64_t BlocksOfEach() const { return std::min(rows_.blocks_of_each, rows_.blocks / used_); }
+
   // Returns so many of [0, limit), no two alike, in any order.
   std::vector<int64_t> Some(int64_t count, int64_t limit) {
     Tensor tensor = Tensor::Zeros(DType::kI64, {count});
