@@ -39,7 +39,9 @@ struct ModelText {
 absl::StatusOr<ModelText> ReadModelText(absl::Span<const TextFile> files);
 
 // Returns the parts of the prompt that the model's template makes of a request's variables:
-// `messages`, and what else the user gives. FAILED_PRECONDITION: there is no chat.
+// `messages`, and what else the user gives. `add_generation_prompt` is true unless given.
+// `continue_final_message`: true ends the prompt where the last message does; no template sees that
+// variable. FAILED_PRECONDITION: there is no chat; INVALID_ARGUMENT: no messages, or as Render.
 absl::StatusOr<std::vector<Part>> RenderChat(const ModelText& text, nlohmann::ordered_json request);
 
 }  // namespace athanor

@@ -1,0 +1,371 @@
+// Which file counts follows `_from_pretrained` of transformers 5.23 (tokenization_utils_base.py).
+#include "server/text/model_text.h"
+
+#include <algorithm>
+#include <charconv>
+#include <cstdint>
+#include <limits>
+#include <tuple>
+#include <utility>
+#include <variant>
+
+#include "absl/container/flat_hash_map.h"
+#include "absl/strings/str_join.h"
+#include "compiler/frontend/checkpoint/gguf.h"
+#include "compiler/ir/value/message.h"
+#include "deploy/bazel/libs/status_macros.h"
+#include "server/text/json_fields.h"
+#include "server/text/tokenizer_json.h"
+#include "server/text/utf8.h"
+#include "server/text/vocabulary.h"
+
+namespace athanor {
+namespace {
+
+using Json = nlohmann::json;
+using OrderedJson = nlohmann::ordered_json;
+
+constexpr char kTokenizer[] = "tokenizer.json", kSentencePiece[] = "tokenizer.model",
+               kConfig[] = "tokenizer_config.json", kSpecialMap[] = "special_tokens_map.json",
+               kAddedTokens[] = "added_tokens.json", kTemplate[] = "chat_template.jinja",
+               kDecoder[] = "added_tokens_decoder";
+
+// Variables of a template, and the keys of a GGUF file that have their ids.
+struct NamedToken {
+  std::string_view name, gguf_key;
+};
+constexpr NamedToken kNamedTokens[] = {
+    {"bos_token", "tokenizer.ggml.bos_token_id"},
+    {"eos_token", "tokenizer.ggml.eos_token_id"},
+    {"unk_token", "tokenizer.ggml.unknown_token_id"},
+    {"sep_token", "tokenizer.ggml.seperator_token_id"},  // as the specification spells it
+    {"pad_token", "tokenizer.ggml.padding_token_id"},
+    {"cls_token", "tokenizer.ggml.cls_token_id"},
+    {"mask_token", "tokenizer.ggml.mask_token_id"},
+};
+
+// Names the file in an error, unless its message begins with the name of one.
+absl::Status InFile(std::string_view path, const absl::Status& status) {
+  const std::string_view message(status.message().data(), status.message().size());
+  if (message.starts_with(path) || message.starts_with(kConfig)) return status;
+  return Prefixed(Cat(path, ": "), status);
+}
+
+const TextFile* Find(absl::Span<const TextFile> files, std::string_view path) {
+  const auto* found = std::find_if(files.begin(), files.end(),
+                                   [&](const TextFile& file) { return file.path == path; });
+  return found == files.end() ? nullptr : found;
+}
+
+// Returns the object of a file; an empty one if it is not there.
+absl::StatusOr<Json> ReadObject(absl::Span<const TextFile> files, std::string_view path) {
+  const TextFile* file = Find(files, path);
+  if (file == nullptr) return Json::object();
+  ASSIGN_OR_RETURN(Json json, ParseJson(file->bytes, path));
+  if (!json.is_object()) return Invalid(path, " is no object");
+  return json;
+}
+
+// Returns the content of a token that is written as a text or as an object; empty: none.
+std::string ContentOf(const Json& token) {
+  const Json& content = token.is_object() ? token.value("content", Json()) : token;
+  return content.is_string() ? content.get<std::string>() : "";
+}
+
+// Reads the configuration with what special_tokens_map.json overrides: older checkpoints only.
+absl::StatusOr<Json> ReadConfig(absl::Span<const TextFile> files) {
+  ASSIGN_OR_RETURN(Json config, ReadObject(files, kConfig));
+  if (config.contains(kDecoder)) return config;
+  ASSIGN_OR_RETURN(const Json map, ReadObject(files, kSpecialMap));
+  for (const auto& [name, token] : map.items()) config[name] = token;
+  return config;
+}
+
+OrderedJson NamedTokensOf(const Json& config) {
+  OrderedJson variables = OrderedJson::object();
+  for (const NamedToken& named : kNamedTokens) {
+    const auto found = config.find(named.name);
+    if (found == config.end()) continue;
+    if (std::string content = ContentOf(*found); !content.empty()) {
+      variables[std::string(named.name)] = std::move(content);
+    }
+  }
+  return variables;
+}
+
+bool IsNamed(const OrderedJson& variables, std::string_view content) {
+  return std::any_of(variables.begin(), variables.end(),
+                     [&](const OrderedJson& named) { return named == content; });
+}
+
+// Tokens of a vocabulary by their text.
+class Known {
+ public:
+  explicit Known(const TokenizerData& data) {
+    for (size_t id = 0; id < data.pieces.size(); ++id) {
+      ids_.try_emplace(data.pieces[id], static_cast<int32_t>(id));
+    }
+    for (const AddedToken& token : data.added) added_[token.content] = token.id;
+  }
+  bool IsAdded(const std::string& content) const { return added_.contains(content); }
+  // Returns the id of a token; -1: there is none.
+  int32_t IdOf(const std::string& content) const {
+    if (const auto added = added_.find(content); added != added_.end()) return added->second;
+    const auto id = ids_.find(content);
+    return id == ids_.end() || content.empty() ? -1 : id->second;
+  }
+  // Adds a token that is not added yet.
+  absl::Status Add(std::string_view file, AddedToken token, TokenizerData* data) {
+    if (token.content.empty()) return Invalid(file, ": the token ", token.id, " has no text");
+    const int32_t id = IdOf(token.content);
+    if (id >= 0 && id != token.id) {
+      return Invalid(file, ": ", Quoted(token.content), " has the id ", token.id,
+                     ", and in the vocabulary ", id);
+    }
+    added_[token.content] = token.id;
+    data->added.push_back(std::move(token));
+    return absl::OkStatus();
+  }
+
+ private:
+  absl::flat_hash_map<std::string, int32_t> ids_, added_;
+};
+
+// Reads an id that is written as a number or as a text.
+absl::StatusOr<int32_t> IdOf(std::string_view file, std::string_view content, int64_t id) {
+  if (id >= 0 && id <= std::numeric_limits<int32_t>::max()) return static_cast<int32_t>(id);
+  return Invalid(file, ": the id of ", Quoted(content), " is ", id, "; right is 0 or more");
+}
+
+absl::StatusOr<AddedToken> ReadDecoderToken(const std::string& key, const Json& json) {
+  const std::string path = Cat(kConfig, ": ", kDecoder, "[", Quoted(key), "]");
+  JsonFields fields(json, path);
+  AddedToken token;
+  token.content = fields.Text("content");
+  token.single_word = fields.Bool("single_word", false);
+  token.lstrip = fields.Bool("lstrip", false);
+  token.rstrip = fields.Bool("rstrip", false);
+  token.special = fields.Bool("special", false);
+  token.normalized = fields.Bool("normalized", !token.special);
+  fields.Ignore("__type");
+  if (absl::Status status = fields.Done(); !status.ok()) return InFile(kConfig, status);
+  int64_t id = -1;
+  const auto [end, error] = std::from_chars(key.data(), key.data() + key.size(), id);
+  if (error != std::errc() || end != key.data() + key.size()) {
+    return Invalid(path, ": the key is no id");
+  }
+  ASSIGN_OR_RETURN(token.id, IdOf(kConfig, token.content, id));
+  return token;
+}
+
+// Adds the tokens that the files next to the vocabulary list, where it has not them itself; then
+// named ones that are in the vocabulary only.
+absl::Status AddListed(absl::Span<const TextFile> files, const Json& config,
+                       const OrderedJson& variables, TokenizerData* data) {
+  Known known(*data);
+  if (const auto listed = config.find(kDecoder); listed != config.end()) {
+    if (!listed->is_object()) return Invalid(kConfig, ": ", kDecoder, " is no object");
+    for (const auto& [key, json] : listed->items()) {
+      ASSIGN_OR_RETURN(AddedToken token, ReadDecoderToken(key, json));
+      token.special = token.special || IsNamed(variables, token.content);
+      if (known.IsAdded(token.content)) continue;
+      RETURN_IF_ERROR(known.Add(kConfig, std::move(token), data));
+    }
+  } else {
+    ASSIGN_OR_RETURN(const Json added, ReadObject(files, kAddedTokens));
+    for (const auto& [content, id] : added.items()) {
+      if (!id.is_number_integer()) {
+        return Invalid(kAddedTokens, ": the id of ", Quoted(content), " is no integer");
+      }
+      if (known.IsAdded(content)) continue;
+      ASSIGN_OR_RETURN(const int32_t at, IdOf(kAddedTokens, content, id.get<int64_t>()));
+      const bool special = IsNamed(variables, content);
+      RETURN_IF_ERROR(known.Add(
+          kAddedTokens, {.content = content, .id = at, .special = special, .normalized = !special},
+          data));
+    }
+  }
+  for (const OrderedJson& named : variables) {
+    const auto content = named.get<std::string>();
+    const int32_t id = known.IdOf(content);
+    if (id < 0 || known.IsAdded(content)) continue;
+    RETURN_IF_ERROR(known.Add(kConfig, {.content = content, .id = id, .special = true}, data));
+  }
+  return absl::OkStatus();
+}
+
+// LlamaTokenizer, which reads SentencePiece's files, names these where its files are silent.
+void NameByDefault(const Json& config, const TokenizerData& data, OrderedJson* variables) {
+  const Known known(data);
+  for (const auto& [name, content] : {std::pair("bos_token", "<s>"), std::pair("eos_token", "</s>"),
+                                      std::pair("unk_token", "<unk>")}) {
+    if (!config.contains(name) && known.IdOf(content) >= 0) (*variables)[name] = content;
+  }
+}
+
+// Puts tokens around a prompt as the configuration says; tokenizer.json says so itself.
+absl::Status ReadEnds(const Json& config, const OrderedJson& variables, TokenizerData* data) {
+  const Known known(*data);
+  for (const auto& [option, name, around] :
+       {std::tuple("add_bos_token", "bos_token", &data->begin),
+        std::tuple("add_eos_token", "eos_token", &data->end)}) {
+    const auto wanted = config.find(option);
+    if (wanted == config.end() || !wanted->is_boolean()) continue;
+    around->clear();
+    if (!wanted->get<bool>()) continue;
+    const std::string content = variables.value(name, "");
+    const int32_t id = known.IdOf(content);
+    if (id < 0) {
+      return Invalid(kConfig, ": ", option, " wants the ", name, " ", Quoted(content),
+                     ", which is not in the vocabulary");
+    }
+    around->push_back(id);
+  }
+  return absl::OkStatus();
+}
+
+absl::StatusOr<TokenizerData> ReadJsonData(absl::Span<const TextFile> files, const Json& config,
+                                           const OrderedJson& variables) {
+  const TextFile* file = Find(files, kTokenizer);
+  const TextFile* beside = Find(files, kConfig);
+  ASSIGN_OR_RETURN(TokenizerData data,
+                   ReadTokenizerJson(file->bytes, beside == nullptr ? "" : beside->bytes));
+  RETURN_IF_ERROR(AddListed(files, config, variables, &data));
+  return data;
+}
+
+absl::StatusOr<TokenizerData> ReadModelData(absl::Span<const TextFile> files, const Json& config,
+                                            OrderedJson* variables) {
+  ASSIGN_OR_RETURN(TokenizerData data, ReadSentencePiece(Find(files, kSentencePiece)->bytes));
+  NameByDefault(config, data, variables);
+  RETURN_IF_ERROR(AddListed(files, config, *variables, &data));
+  RETURN_IF_ERROR(ReadEnds(config, *variables, &data));
+  return data;
+}
+
+absl::Status SetTokenizer(std::string_view path, absl::StatusOr<TokenizerData> data,
+                          ModelText* text) {
+  if (!data.ok()) return InFile(path, data.status());
+  auto tokenizer = Tokenizer::Create(*std::move(data));
+  if (!tokenizer.ok()) return InFile(path, tokenizer.status());
+  text->tokenizer = *std::move(tokenizer);
+  return absl::OkStatus();
+}
+
+void SetChat(std::string_view where, std::string_view source, ModelText* text) {
+  if (FindBrokenUtf8(source).has_value()) {
+    text->no_chat = Invalid(where, " is no UTF-8");
+    return;
+  }
+  auto chat = ChatTemplate::Parse(absl::string_view(source.data(), source.size()));
+  if (chat.ok()) {
+    text->chat = *std::move(chat);
+  } else {
+    text->no_chat = Prefixed(Cat(where, ": "), chat.status());
+  }
+}
+
+// Sets the template that the configuration has: a text, or a list of named ones.
+void SetConfigChat(const Json& config, ModelText* text) {
+  const std::string where = Cat(kConfig, ": chat_template");
+  const auto found = config.find("chat_template");
+  if (found == config.end() || found->is_null()) {
+    text->no_chat = absl::FailedPreconditionError(
+        Cat("the checkpoint has neither ", kTemplate, " nor a chat_template in ", kConfig));
+    return;
+  }
+  if (found->is_string()) return SetChat(where, found->get_ref<const std::string&>(), text);
+  std::vector<std::string> names;
+  for (const Json& one : found->is_array() ? *found : Json::array()) {
+    const bool named = one.is_object() && one.value("name", Json()).is_string() &&
+                       one.value("template", Json()).is_string();
+    if (!named) {
+      text->no_chat = Invalid(where, " has an entry without the texts \"name\" and \"template\"");
+      return;
+    }
+    names.push_back(one["name"].get<std::string>());
+    if (names.back() != "default") continue;
+    return SetChat(where, one["template"].get_ref<const std::string&>(), text);
+  }
+  text->no_chat = names.empty()
+                      ? Invalid(where, " is neither a text nor a list of named ones")
+                      : absl::FailedPreconditionError(Cat(where, " has none named default, only ",
+                                                          absl::StrJoin(names, ", ")));
+}
+
+absl::StatusOr<ModelText> ReadFolder(absl::Span<const TextFile> files) {
+  ModelText text;
+  ASSIGN_OR_RETURN(const Json config, ReadConfig(files));
+  text.variables = NamedTokensOf(config);
+  if (Find(files, kTokenizer) != nullptr) {
+    RETURN_IF_ERROR(SetTokenizer(kTokenizer, ReadJsonData(files, config, text.variables), &text));
+  } else if (Find(files, kSentencePiece) != nullptr) {
+    RETURN_IF_ERROR(
+        SetTokenizer(kSentencePiece, ReadModelData(files, config, &text.variables), &text));
+  }
+  if (const TextFile* file = Find(files, kTemplate)) {
+    SetChat(kTemplate, file->bytes, &text);
+  } else {
+    SetConfigChat(config, &text);
+  }
+  return text;
+}
+
+template <typename T>
+const T* KeyOf(const checkpoint::Gguf& gguf, std::string_view key) {
+  const checkpoint::GgufValue* value = gguf.Find(key);
+  return value == nullptr ? nullptr : std::get_if<T>(value);
+}
+
+// Reports whether a file says how text becomes tokens. One that was made to hold weights may only
+// name its tokens.
+bool HasVocabulary(const checkpoint::Gguf& gguf) {
+  const auto* model = KeyOf<std::string>(gguf, "tokenizer.ggml.model");
+  if (model == nullptr || *model == "none" || *model == "no_vocab") return false;
+  return *model != "gpt2" || gguf.Find("tokenizer.ggml.pre") != nullptr ||
+         gguf.Find("tokenizer.ggml.merges") != nullptr;
+}
+
+absl::StatusOr<ModelText> ReadGgufText(const TextFile& file) {
+  checkpoint::GgufLimits limits;
+  limits.max_head_bytes = static_cast<int64_t>(file.bytes.size());
+  const auto gguf =
+      checkpoint::ReadGguf(file.bytes, 0, std::numeric_limits<int64_t>::max(), limits);
+  if (!gguf.ok()) return InFile(file.path, gguf.status());
+  ModelText text;
+  text.variables = OrderedJson::object();
+  if (HasVocabulary(*gguf)) {
+    RETURN_IF_ERROR(SetTokenizer(file.path, ReadVocabulary(*gguf), &text));
+  }
+  const auto* pieces = KeyOf<std::vector<std::string>>(*gguf, "tokenizer.ggml.tokens");
+  for (const NamedToken& named : kNamedTokens) {
+    const auto* id = KeyOf<int64_t>(*gguf, named.gguf_key);
+    if (id == nullptr || pieces == nullptr) continue;
+    if (*id < 0 || *id >= static_cast<int64_t>(pieces->size())) {
+      return Invalid(file.path, ": ", named.gguf_key, " is ", *id, ", of ", pieces->size(),
+                     " tokens");
+    }
+    if (FindBrokenUtf8((*pieces)[*id]).has_value()) {
+      return Invalid(file.path, ": the token ", *id, " is no UTF-8");
+    }
+    text.variables[std::string(named.name)] = (*pieces)[*id];
+  }
+  if (const auto* source = KeyOf<std::string>(*gguf, "tokenizer.chat_template")) {
+    SetChat(Cat(file.path, ": tokenizer.chat_template"), *source, &text);
+  } else {
+    text.no_chat =
+        absl::FailedPreconditionError(Cat(file.path, " has no key tokenizer.chat_template"));
+  }
+  return text;
+}
+
+}  // namespace
+
+absl::StatusOr<ModelText> ReadModelText(absl::Span<const TextFile> files) {
+  for (const TextFile& file : files) {
+    if (file.path.ends_with(".gguf")) return ReadGgufText(file);
+  }
+  return ReadFolder(files);
+}
+
+}  // namespace athanor
