@@ -56,6 +56,12 @@ class Outbox {
   [[nodiscard]] bool Put(GenerateEvent event);
   // Says that no event follows, and how the sequence ended. The first status counts.
   void Close(absl::Status status);
+  // Reports whether it is full. Whoever pauses a sequence for that asks again behind it: it may
+  // have been drained in between.
+  bool full() const {
+    MutexLock lock(mu_);
+    return full_;
+  }
 
   struct Content {
     std::vector<GenerateEvent> events;
@@ -69,7 +75,7 @@ class Outbox {
  private:
   const int64_t most_;
   const Callback filled_, drained_;
-  Mutex mu_;
+  mutable Mutex mu_;
   std::vector<GenerateEvent> events_ ABSL_GUARDED_BY(mu_);
   std::optional<absl::Status> end_ ABSL_GUARDED_BY(mu_);
   bool told_ ABSL_GUARDED_BY(mu_) = false;  // `filled` was called since the last Take

@@ -110,6 +110,11 @@ SequenceTime Scheduler::NextEnd() const {
   return end;
 }
 
+int64_t Scheduler::paused() const {
+  return std::count_if(running_.begin(), running_.end(),
+                       [](const Sequence* sequence) { return sequence->paused.has_value(); });
+}
+
 void Scheduler::EndLate(SequenceTime now) {
   // A copy: ending one removes it from its list.
   std::vector<Sequence*> late;

@@ -105,12 +105,14 @@ class Scheduler {
 
   // Returns null if there is no such sequence, or it has ended. Valid until the next call.
   const Sequence* Find(SequenceId id) const { return Get(id); }
-  // The blocks of a sequence's positions, by ascending position. REQUIRES: Find(id) is not null.
+  // The blocks of a sequence's positions, by ascending position. Valid until the next call; while
+  // a step with the sequence runs, until Done or Failed. REQUIRES: Find(id) is not null.
   absl::Span<const int32_t> BlocksOf(SequenceId id) const { return Find(id)->blocks; }
   // The time at which Next has something to end; SequenceTime::max() if there is none.
   SequenceTime NextEnd() const;
   int64_t waiting() const { return static_cast<int64_t>(waiting_.size()); }
-  int64_t running() const { return static_cast<int64_t>(running_.size()); }
+  int64_t running() const { return static_cast<int64_t>(running_.size()); }  // also if paused
+  int64_t paused() const;
   // Number of blocks that are free and promised to nobody.
   int64_t unpromised() const { return pool_->free() - promised_; }
 

@@ -53,6 +53,7 @@ StopWatcher::Found StopWatcher::Add(absl::string_view piece) {
       longest = std::max(longest, pattern.matched);
     }
     if (!found.stop) continue;
+    found.stop_text = found.text.substr(end - longest, longest);
     found.text.resize(end - longest);
     return found;
   }

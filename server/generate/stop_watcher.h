@@ -37,6 +37,7 @@ class StopWatcher {
   struct Found {
     std::string text;   // what may leave of the text so far
     bool stop = false;  // a stop string follows it
+    std::string stop_text;
   };
   // Takes the next piece, of whole code points. REQUIRES: no stop string was found yet.
   Found Add(absl::string_view piece);

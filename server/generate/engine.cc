@@ -1,0 +1,176 @@
+#include "server/generate/engine.h"
+
+#include <pthread.h>
+
+#include <chrono>
+#include <limits>
+#include <thread>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "deploy/bazel/libs/mutex.h"
+#include "deploy/bazel/libs/status_macros.h"
+#include "server/generate/block_memory.h"
+#include "server/generate/engine_book.h"
+#include "server/generate/reply.h"
+#include "server/generate/sampler.h"
+
+namespace athanor {
+namespace {
+
+// Blocks given back between two steps: each takes some system calls, and a step waits for them.
+constexpr int64_t kGivenBackAStep = 2;
+
+SequenceTime Now() { return std::chrono::steady_clock::now(); }
+
+class ThreadedEngine : public Engine {
+ public:
+  ThreadedEngine(const EngineOptions& options, std::unique_ptr<StepRunner> runner,
+                 std::shared_ptr<const Tokenizer> tokenizer)
+      : options_(options),
+        tokenizer_(std::move(tokenizer)),
+        book_(std::make_shared<EngineBook>(options)),
+        runner_(std::move(runner)),
+        memory_(runner_.get(), options.blocks),
+        sampler_(options.vocabulary),
+        thread_([this] { Loop(); }) {
+    pthread_setname_np(thread_.native_handle(), "engine");
+  }
+  ~ThreadedEngine() override { Close(absl::CancelledError("the model's engine is gone")); }
+
+  absl::StatusOr<Started> Start(GenerateInput input, Outbox::Callback filled) override;
+  void Cancel(SequenceId id, const absl::Status& why) override { book_->Cancel(id, why); }
+  void Close(const absl::Status& status) override;
+  EngineView view() const override { return book_->view(); }
+  const EngineOptions& options() const override { return options_; }
+
+ private:
+  void Loop();
+  void RunTurn(const EngineBook::Turn& turn);
+  absl::StatusOr<absl::Span<const float>> RunStep(const EngineBook::Turn& turn);
+  std::vector<Told> Choose(const EngineBook::Turn& turn, absl::Span<const float> logits);
+  void GiveBack(int64_t most);
+  // Ends the replies, which stay until `ends` goes.
+  void EndAll(absl::Span<const EngineBook::End> ends, SequenceTime now);
+
+  const EngineOptions options_;
+  const std::shared_ptr<const Tokenizer> tokenizer_;
+  // Outboxes outlive the engine: they refer to the book only, and weakly.
+  const std::shared_ptr<EngineBook> book_;
+  // Used by the thread alone.
+  const std::unique_ptr<StepRunner> runner_;
+  BlockMemory memory_;
+  Sampler sampler_;
+  Mutex join_mu_;
+  std::thread thread_ ABSL_GUARDED_BY(join_mu_);
+};
+
+absl::StatusOr<Engine::Started> ThreadedEngine::Start(GenerateInput input,
+                                                      Outbox::Callback filled) {
+  const SequenceTime arrived = Now();
+  RETURN_IF_ERROR(CheckInput(input, options_.vocabulary, tokenizer_ != nullptr));
+  Started started{.id = book_->NewId()};
+  started.outbox =
+      std::make_shared<Outbox>(options_.outbox_events, std::move(filled),
+                               [id = started.id, weak = std::weak_ptr<EngineBook>(book_)] {
+                                 if (const std::shared_ptr<EngineBook> book = weak.lock())
+                                   book->Resume(id);
+                               });
+  auto reply = std::make_unique<Reply>(input, tokenizer_, started.outbox, arrived);
+  RETURN_IF_ERROR(book_->Add(started.id, std::move(input.sequence), std::move(reply)));
+  return started;
+}
+
+void ThreadedEngine::Close(const absl::Status& status) {
+  book_->Close(status);
+  MutexLock lock(join_mu_);  // others that close wait here
+  if (thread_.joinable()) thread_.join();
+}
+
+void ThreadedEngine::Loop() {
+  while (true) {
+    const EngineBook::Turn turn = book_->Next(Now());
+    EndAll(turn.ends, Now());
+    if (!turn.step.rows.empty()) {
+      RunTurn(turn);
+      GiveBack(kGivenBackAStep);
+    } else if (turn.closed) {
+      return;
+    } else {
+      GiveBack(std::numeric_limits<int64_t>::max());
+      book_->Wait(memory_.next_look());
+    }
+  }
+}
+
+void ThreadedEngine::RunTurn(const EngineBook::Turn& turn) {
+  const SequenceTime began = Now();
+  for (Reply* reply : turn.replies) reply->Start(began);
+  const auto logits = RunStep(turn);
+  if (!logits.ok()) return EndAll(book_->Failed(turn, logits.status()), began);
+  const std::vector<Told> told = Choose(turn, *logits);
+  const std::vector<EngineBook::End> ends =
+      book_->Done(turn, told, {runner_->committed_bytes(), runner_->plan_id()});
+  const SequenceTime now = Now();
+  EndAll(ends, now);
+  std::vector<SequenceId> full;
+  for (size_t table = 0; table < turn.replies.size(); ++table) {
+    Reply* reply = turn.replies[table];
+    if (reply->has_chosen() && !reply->Send(now)) full.push_back(turn.step.tables[table]);
+  }
+  if (!full.empty()) book_->Pause(full, now);
+}
+
+absl::StatusOr<absl::Span<const float>> ThreadedEngine::RunStep(const EngineBook::Turn& turn) {
+  int64_t wanted = 0;
+  for (const Row& row : turn.step.rows) {
+    wanted += row.wanted ? 1 : 0;
+    RETURN_IF_ERROR(
+        memory_.Use(turn.tables[row.sequence][row.position / options_.scheduler.block]));
+  }
+  ASSIGN_OR_RETURN(const absl::Span<const float> logits, runner_->Run(turn.step, turn.tables));
+  if (static_cast<int64_t>(logits.size()) == wanted * options_.vocabulary) return logits;
+  return absl::InternalError(absl::StrCat("a step gave ", logits.size(), " logits; right are ",
+                                          options_.vocabulary, " for each of ", wanted, " rows"));
+}
+
+std::vector<Told> ThreadedEngine::Choose(const EngineBook::Turn& turn,
+                                         absl::Span<const float> logits) {
+  std::vector<Told> told;
+  for (const Row& row : turn.step.rows) {
+    if (!row.wanted) continue;
+    told.push_back(turn.replies[row.sequence]->Choose(logits.subspan(0, options_.vocabulary),
+                                                      row.position + 1, &sampler_));
+    told.back().id = turn.step.tables[row.sequence];
+    logits.remove_prefix(options_.vocabulary);
+  }
+  return told;
+}
+
+void ThreadedEngine::EndAll(absl::Span<const EngineBook::End> ends, SequenceTime now) {
+  for (const EngineBook::End& end : ends) {
+    if (end.status.ok()) {
+      end.reply->Finish(end.finish, runner_->plan_id(), now);
+    } else {
+      end.reply->Fail(end.status);
+    }
+  }
+}
+
+void ThreadedEngine::GiveBack(int64_t most) {
+  const SequenceTime now = Now();
+  if (memory_.next_look() <= now) memory_.Look(book_->BlocksInUse(), now);
+  if (!memory_.has_chosen()) return;
+  memory_.GiveBack(most);
+  book_->SetCommitted(runner_->committed_bytes());
+}
+
+}  // namespace
+
+std::unique_ptr<Engine> Engine::Create(const EngineOptions& options,
+                                       std::unique_ptr<StepRunner> runner,
+                                       std::shared_ptr<const Tokenizer> tokenizer) {
+  return std::make_unique<ThreadedEngine>(options, std::move(runner), std::move(tokenizer));
+}
+
+}  // namespace athanor

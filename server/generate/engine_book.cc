@@ -1,0 +1,147 @@
+#include "server/generate/engine_book.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "deploy/bazel/libs/status_macros.h"
+
+namespace athanor {
+
+EngineBook::EngineBook(const EngineOptions& options)
+    : pool_(options.blocks), scheduler_(options.scheduler, &pool_) {}
+
+SequenceId EngineBook::NewId() {
+  MutexLock lock(mu_);
+  return ++last_id_;
+}
+
+void EngineBook::Tell() {
+  news_ = true;
+  told_.NotifyOne();
+}
+
+absl::Status EngineBook::Add(SequenceId id, SequenceRequest request, std::unique_ptr<Reply> reply) {
+  MutexLock lock(mu_);
+  if (closed_.has_value()) return *closed_;
+  RETURN_IF_ERROR(scheduler_.Add(id, std::move(request)));
+  replies_[id] = std::move(reply);
+  Tell();
+  return absl::OkStatus();
+}
+
+void EngineBook::Cancel(SequenceId id, const absl::Status& why) {
+  MutexLock lock(mu_);
+  scheduler_.Cancel(id, why);
+  Tell();
+}
+
+void EngineBook::Resume(SequenceId id) {
+  MutexLock lock(mu_);
+  scheduler_.Resume(id);
+  Tell();
+}
+
+void EngineBook::Close(const absl::Status& status) {
+  MutexLock lock(mu_);
+  if (!closed_.has_value()) closed_ = status;
+  Tell();
+}
+
+EngineView EngineBook::view() const {
+  MutexLock lock(mu_);
+  EngineView view = since_start_;
+  view.paused = scheduler_.paused();
+  view.running = scheduler_.running() - view.paused;
+  view.waiting = scheduler_.waiting();
+  view.blocks = pool_.blocks();
+  view.free_blocks = pool_.free();
+  return view;
+}
+
+std::vector<EngineBook::End> EngineBook::TakeEnds() {
+  std::vector<End> ends;
+  for (Ended& ended : scheduler_.TakeEnded()) {
+    const auto found = replies_.find(ended.id);
+    ends.push_back({std::move(found->second), ended.finish, std::move(ended.status)});
+    replies_.erase(found);
+  }
+  return ends;
+}
+
+EngineBook::Turn EngineBook::Next(SequenceTime now) {
+  Turn turn;
+  MutexLock lock(mu_);
+  news_ = false;
+  if (closed_.has_value()) {
+    for (const auto& [id, reply] : replies_) scheduler_.Cancel(id, *closed_);
+  }
+  turn.step = scheduler_.Next(now);
+  turn.ends = TakeEnds();
+  for (SequenceId id : turn.step.tables) {
+    turn.replies.push_back(replies_.find(id)->second.get());
+    turn.tables.push_back(scheduler_.BlocksOf(id));
+  }
+  turn.closed = closed_.has_value();
+  return turn;
+}
+
+std::vector<EngineBook::End> EngineBook::Done(const Turn& turn, absl::Span<const Told> told,
+                                              const Facts& facts) {
+  MutexLock lock(mu_);
+  ++since_start_.steps;
+  since_start_.committed_bytes = facts.committed_bytes;
+  since_start_.plan_id = facts.plan_id;
+  for (const Row& row : turn.step.rows) {
+    const Sequence& sequence = *scheduler_.Find(turn.step.tables[row.sequence]);
+    since_start_.prompt_tokens += row.position < sequence.prompt ? 1 : 0;
+  }
+  since_start_.generated_tokens +=
+      std::count_if(told.begin(), told.end(), [](const Told& one) { return one.status.ok(); });
+  scheduler_.Done(turn.step, told);
+  return TakeEnds();
+}
+
+std::vector<EngineBook::End> EngineBook::Failed(const Turn& turn, const absl::Status& status) {
+  MutexLock lock(mu_);
+  scheduler_.Failed(turn.step, status);
+  return TakeEnds();
+}
+
+void EngineBook::Pause(absl::Span<const SequenceId> ids, SequenceTime now) {
+  MutexLock lock(mu_);
+  for (SequenceId id : ids) {
+    const auto found = replies_.find(id);
+    if (found == replies_.end()) continue;
+    scheduler_.Pause(id, now);
+    // Drained ahead of the pause: Resume was, or will be, called for nothing.
+    if (!found->second->outbox().full()) scheduler_.Resume(id);
+  }
+}
+
+void EngineBook::Wait(SequenceTime until) {
+  MutexLock lock(mu_);
+  until = std::min(until, scheduler_.NextEnd());
+  while (!news_) {
+    if (until == SequenceTime::max()) {
+      told_.Wait(lock);
+    } else if (!told_.WaitUntil(lock, until)) {
+      return;
+    }
+  }
+}
+
+std::vector<bool> EngineBook::BlocksInUse() const {
+  MutexLock lock(mu_);
+  std::vector<bool> in_use(pool_.blocks() + 1);
+  for (int32_t block = 0; block <= pool_.blocks(); ++block) {
+    in_use[block] = pool_.references(block) > 0;
+  }
+  return in_use;
+}
+
+void EngineBook::SetCommitted(int64_t bytes) {
+  MutexLock lock(mu_);
+  since_start_.committed_bytes = bytes;
+}
+
+}  // namespace athanor

@@ -1,0 +1,96 @@
+// Keeps the sequences of an engine: what its thread and its callers share, under one lock.
+//
+//   EngineBook book(options);
+//   RETURN_IF_ERROR(book.Add(id, std::move(request), std::move(reply)));   // a caller
+//   EngineBook::Turn turn = book.Next(now);                                // the thread
+//   std::vector<EngineBook::End> ends = book.Done(turn, told, facts);
+//
+// Nothing is called under the lock but the scheduler, so it is held for microseconds: a caller
+// learns at once whether its sequence is taken, also while a step runs. Thread-safe; one thread
+// takes turns.
+#ifndef ATHANOR_SERVER_GENERATE_ENGINE_BOOK_H_
+#define ATHANOR_SERVER_GENERATE_ENGINE_BOOK_H_
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "absl/container/flat_hash_map.h"
+#include "absl/status/status.h"
+#include "absl/types/span.h"
+#include "deploy/bazel/libs/mutex.h"
+#include "server/generate/block_pool.h"
+#include "server/generate/engine.h"
+#include "server/generate/reply.h"
+#include "server/generate/scheduler.h"
+
+namespace athanor {
+
+class EngineBook {
+ public:
+  explicit EngineBook(const EngineOptions& options);
+
+  // Lets a sequence wait for its turn; errors are Scheduler::Add's, or what Close was given.
+  absl::Status Add(SequenceId id, SequenceRequest request, std::unique_ptr<Reply> reply);
+  SequenceId NewId();
+  void Cancel(SequenceId id, const absl::Status& why);
+  void Resume(SequenceId id);
+  // The first status counts.
+  void Close(const absl::Status& status);
+  EngineView view() const;
+
+  // A sequence that has ended, and is in the book no more.
+  struct End {
+    std::unique_ptr<Reply> reply;
+    Finish finish = Finish::kNone;
+    absl::Status status;  // OK if `finish` says why
+  };
+  struct Turn {
+    Step step;
+    std::vector<Reply*> replies;                    // by index in Step::tables, as the next are
+    std::vector<absl::Span<const int32_t>> tables;  // valid until Done or Failed
+    std::vector<End> ends;
+    bool closed = false;  // no sequence is left, and none will come
+  };
+  Turn Next(SequenceTime now);
+
+  // What the thread knows once a step has run.
+  struct Facts {
+    int64_t committed_bytes = 0;
+    std::string plan_id;
+  };
+  // Report how a turn's step ended; return the sequences that ended with it. The replies of others
+  // stay valid.
+  std::vector<End> Done(const Turn& turn, absl::Span<const Told> told, const Facts& facts);
+  std::vector<End> Failed(const Turn& turn, const absl::Status& status);
+  // Gives these sequences no rows until they are resumed, unless their outboxes were drained
+  // meanwhile.
+  void Pause(absl::Span<const SequenceId> ids, SequenceTime now);
+  // Returns when there is something new since the last Next, Next has a sequence to end, or it is
+  // `until`.
+  void Wait(SequenceTime until);
+  // Whether a sequence has it, by block.
+  std::vector<bool> BlocksInUse() const;
+  void SetCommitted(int64_t bytes);
+
+ private:
+  std::vector<End> TakeEnds() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  // Tells the thread that there is something new.
+  void Tell() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+
+  mutable Mutex mu_;
+  CondVar told_;
+  bool news_ ABSL_GUARDED_BY(mu_) = false;
+  BlockPool pool_ ABSL_GUARDED_BY(mu_);
+  Scheduler scheduler_ ABSL_GUARDED_BY(mu_);
+  SequenceId last_id_ ABSL_GUARDED_BY(mu_) = 0;
+  absl::flat_hash_map<SequenceId, std::unique_ptr<Reply>> replies_ ABSL_GUARDED_BY(mu_);
+  std::optional<absl::Status> closed_ ABSL_GUARDED_BY(mu_);
+  EngineView since_start_ ABSL_GUARDED_BY(mu_);  // what the scheduler does not know
+};
+
+}  // namespace athanor
+
+#endif  // ATHANOR_SERVER_GENERATE_ENGINE_BOOK_H_

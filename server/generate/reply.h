@@ -1,0 +1,76 @@
+// What a sequence says: chooses its tokens, makes text of them, and puts both into its outbox.
+//
+//   Reply reply(input, tokenizer, outbox, arrived);
+//   Told told = reply.Choose(logits, position, &sampler);   // of a step's wanted row
+//   if (!reply.Send(now)) ...                               // the outbox is full
+//   reply.Finish(Finish::kStop, plan_id, now);              // instead of the last Send
+//
+// The text of a stop token, and a stop string with all that follows it, are left out. Used by an
+// engine's thread alone, but for the outbox.
+#ifndef ATHANOR_SERVER_GENERATE_REPLY_H_
+#define ATHANOR_SERVER_GENERATE_REPLY_H_
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/types/span.h"
+#include "server/generate/engine.h"
+#include "server/generate/outbox.h"
+#include "server/generate/sampler.h"
+#include "server/generate/sampling.h"
+#include "server/generate/stop_watcher.h"
+#include "server/text/detokenizer.h"
+
+namespace athanor {
+
+class Reply {
+ public:
+  // `tokenizer` may be null. REQUIRES: CheckInput was OK.
+  Reply(const GenerateInput& input, std::shared_ptr<const Tokenizer> tokenizer,
+        std::shared_ptr<Outbox> outbox, SequenceTime arrived);
+
+  // Notes that a step with rows of the sequence begins.
+  void Start(SequenceTime now);
+  // Chooses the token at `position` and says what it means for the sequence; `id` is left out.
+  Told Choose(absl::Span<const float> logits, int64_t position, Sampler* sampler);
+  // Reports whether there is something to send.
+  bool has_chosen() const { return !next_.tokens.empty(); }
+  // Sends what was chosen; returns false if the outbox is full then.
+  [[nodiscard]] bool Send(SequenceTime now);
+  // Sends what was chosen, if anything, with all that was held back and a summary; closes the
+  // outbox.
+  void Finish(Finish finish, const std::string& plan_id, SequenceTime now);
+  // Closes the outbox with an error.
+  void Fail(const absl::Status& status);
+
+  const Outbox& outbox() const { return *outbox_; }
+
+ private:
+  bool IsStopToken(int32_t token) const;
+  void NoteTime(SequenceTime now);
+
+  const Sampling sampling_;
+  const std::vector<int32_t> stop_tokens_;
+  const int64_t min_tokens_;
+  const std::shared_ptr<Outbox> outbox_;
+  const SequenceTime arrived_;
+  const bool counts_matter_;  // to `sampling_`
+  TokenCounts counts_;
+  std::optional<Detokenizer> detokenizer_;  // none: there is no text
+  StopWatcher watcher_;
+  bool stopped_ = false;  // a stop string was found: no text follows
+  GenerateEvent next_;    // what was chosen and is not sent
+  SequenceSummary summary_;
+};
+
+// Returns INVALID_ARGUMENT, naming the field, if one is out of its range. What has to do with the
+// scheduler's room is Scheduler::Add's.
+absl::Status CheckInput(const GenerateInput& input, int64_t vocabulary, bool has_tokenizer);
+
+}  // namespace athanor
+
+#endif  // ATHANOR_SERVER_GENERATE_REPLY_H_
