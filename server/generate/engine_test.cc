@@ -1,0 +1,441 @@
+#include "server/generate/engine.h"
+
+#include <algorithm>
+#include <atomic>
+#include <cmath>
+#include <thread>
+
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "server/generate/engine_testing.h"
+#include "server/text/detokenizer.h"
+
+namespace athanor {
+namespace {
+
+using std::chrono::milliseconds;
+using std::chrono::seconds;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+
+constexpr int64_t kVocabulary = 48;
+
+// Token t is the letter t of the alphabet, then pairs of letters; 42 to 44 are the bytes of "€",
+// 45 begins a code point and nothing ends it, 46 is a special token.
+std::shared_ptr<const Tokenizer> Letters() {
+  TokenizerData data;
+  data.byte_fallback = true;
+  for (char c = 'a'; c <= 'z'; ++c) data.pieces.push_back(std::string(1, c));
+  for (char c = 'a'; data.pieces.size() < 42; ++c) data.pieces.push_back({c, c});
+  for (const char* byte : {"<0xE2>", "<0x82>", "<0xAC>", "<0xF0>"}) data.pieces.push_back(byte);
+  data.pieces.push_back("<end>");
+  data.pieces.push_back("\xC3\xA9");
+  data.added.push_back({.content = "<end>", .id = 46, .special = true});
+  auto tokenizer = Tokenizer::Create(std::move(data));
+  EXPECT_TRUE(tokenizer.ok()) << tokenizer.status();
+  return *tokenizer;
+}
+
+EngineOptions Small() {
+  return {.scheduler = {.max_batched_tokens = 8,
+                        .max_sequences = 4,
+                        .max_model_len = 64,
+                        .max_waiting = 100,
+                        .block = 4,
+                        .longest_pause = seconds(30)},
+          .vocabulary = kVocabulary,
+          .blocks = 40,
+          .outbox_events = 64};
+}
+
+GenerateInput Ask(std::vector<int32_t> prompt, int64_t max_tokens = 8) {
+  return {.sequence = {.prompt = std::move(prompt), .max_tokens = max_tokens},
+          .sampling = {.temperature = 0}};
+}
+
+class EngineTest : public ::testing::Test {
+ protected:
+  void Make() { Make(Small()); }
+  void Make(const EngineOptions& options, bool with_text = true) {
+    engine_ = Engine::Create(options, std::make_unique<HashRunner>(options, knobs_),
+                             with_text ? Letters() : nullptr);
+  }
+  void TearDown() override {
+    if (engine_ == nullptr) return;
+    const EngineView view = engine_->view();
+    EXPECT_EQ(view.running + view.waiting + view.paused, 0);
+    EXPECT_EQ(view.free_blocks, view.blocks) << "blocks leaked";
+  }
+  Heard Hear(GenerateInput input) { return Client(engine_.get(), std::move(input)).Listen(); }
+  // Returns the refusal of a request.
+  std::string Refusal(GenerateInput input) { return Hear(std::move(input)).end.ToString(); }
+
+  const std::shared_ptr<HashRunner::Knobs> knobs_ = std::make_shared<HashRunner::Knobs>();
+  std::unique_ptr<Engine> engine_;
+};
+
+// Says by the runner's hash and the sampler alone what a sequence generates.
+std::vector<int32_t> Alone(const GenerateInput& input) {
+  std::vector<int32_t> tokens = input.sequence.prompt;
+  TokenCounts counts(input.sequence.prompt);
+  Sampler sampler(kVocabulary);
+  for (int64_t i = 0; i < input.sequence.max_tokens; ++i) {
+    uint64_t hash = 0;
+    for (size_t j = 0; j < tokens.size(); ++j) {
+      hash = MixHash(hash, CellOf(static_cast<int64_t>(j), tokens[j]));
+    }
+    std::vector<float> logits;
+    AppendLogits(hash, kVocabulary, &logits);
+    const auto next =
+        sampler.Sample(logits, input.sampling, counts, static_cast<int64_t>(tokens.size()), {});
+    EXPECT_TRUE(next.ok()) << next.status();
+    tokens.push_back(next->token);
+    counts.Add(next->token);
+  }
+  return {tokens.begin() + static_cast<ptrdiff_t>(input.sequence.prompt.size()), tokens.end()};
+}
+
+std::string TextOf(const std::vector<int32_t>& tokens) {
+  Detokenizer detokenizer(Letters());
+  std::string text;
+  for (int32_t token : tokens) detokenizer.Add(token, &text);
+  detokenizer.End(&text);
+  return text;
+}
+
+// Prompts and settings of all kinds, by number.
+GenerateInput Varied(int number) {
+  GenerateInput input = Ask({}, 3 + number % 17);
+  for (int i = 0; i < 1 + number * 7 % 23; ++i) {
+    input.sequence.prompt.push_back((number * 5 + i * 11) % kFailingToken);
+  }
+  input.sampling = {.temperature = number % 4 == 0 ? 0.0f : 0.5f + 0.1f * (number % 9),
+                    .top_k = number % 3 == 0 ? 7 : 0,
+                    .top_p = number % 5 == 0 ? 0.8f : 1.0f,
+                    .repetition = number % 6 == 0 ? 1.3f : 1.0f,
+                    .presence = number % 7 == 0 ? 0.5f : 0.0f,
+                    .seed = static_cast<uint64_t>(number % 10)};
+  return input;
+}
+
+TEST_F(EngineTest, EqualSeedsGiveEqualTokensAloneAndInAnyBatch) {
+  for (int64_t most : {1, 4}) {
+    SCOPED_TRACE(most);
+    EngineOptions options = Small();
+    options.scheduler.max_sequences = most;
+    Make(options);
+    std::vector<std::unique_ptr<Client>> clients;
+    for (int i = 0; i < 40; ++i) {
+      clients.push_back(std::make_unique<Client>(engine_.get(), Varied(i)));
+    }
+    for (int i = 0; i < 40; ++i) {
+      const Heard& heard = clients[i]->Listen();
+      const std::vector<int32_t> alone = Alone(Varied(i));
+      ASSERT_TRUE(heard.end.ok()) << heard.end;
+      EXPECT_EQ(heard.tokens, alone) << i;
+      EXPECT_EQ(heard.text, TextOf(alone)) << i;
+      EXPECT_EQ(heard.finish, Finish::kLength);
+      EXPECT_EQ(heard.summary.generated_tokens, static_cast<int64_t>(alone.size()));
+      EXPECT_EQ(heard.summary.prompt_tokens,
+                static_cast<int64_t>(Varied(i).sequence.prompt.size()));
+    }
+    TearDown();
+  }
+  EXPECT_EQ(knobs_->most_sequences, 4) << "they shared steps";
+}
+
+TEST_F(EngineTest, ManyStreamsOfManyThreads) {
+  EngineOptions options = Small();
+  options.scheduler.max_sequences = 16;
+  options.scheduler.max_batched_tokens = 32;
+  options.blocks = 120;
+  options.outbox_events = 2;  // they pause, too
+  Make(options);
+  std::vector<std::thread> threads;
+  std::atomic<int> right = 0;
+  for (int thread = 0; thread < 8; ++thread) {
+    threads.emplace_back([&, thread] {
+      std::vector<std::unique_ptr<Client>> clients;
+      for (int i = 0; i < 8; ++i) {
+        clients.push_back(std::make_unique<Client>(engine_.get(), Varied(thread * 8 + i)));
+      }
+      for (int i = 0; i < 8; ++i) {
+        if (clients[i]->Listen().tokens == Alone(Varied(thread * 8 + i))) ++right;
+      }
+      engine_->view();
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  EXPECT_EQ(right, 64);
+}
+
+TEST_F(EngineTest, TellsTimesAndWhatItDid) {
+  knobs_->before = [](int64_t) { std::this_thread::sleep_for(milliseconds(2)); };
+  Make();
+  const SequenceTime before = std::chrono::steady_clock::now();
+  const Heard heard = Hear(Ask({1, 2, 3, 4, 5, 6, 7, 8, 9, 10}, 5));
+  EXPECT_EQ(heard.events, 5) << "one a step";
+  EXPECT_GE(heard.summary.started, before);
+  EXPECT_GE(heard.summary.first_token, heard.summary.started + milliseconds(4)) << "two steps";
+  EXPECT_GE(heard.summary.last_token, heard.summary.first_token + milliseconds(8));
+  EXPECT_EQ(heard.summary.plan_id, "plan6");
+  EXPECT_EQ(heard.summary.cached_tokens, 0);
+  const EngineView view = engine_->view();
+  EXPECT_EQ(view.steps, 6);
+  EXPECT_EQ(view.prompt_tokens, 10);
+  EXPECT_EQ(view.generated_tokens, 5);
+  EXPECT_EQ(view.plan_id, "plan6");
+  EXPECT_EQ(view.blocks, 39);
+  EXPECT_EQ(view.committed_bytes, 400) << "14 positions";
+}
+
+TEST_F(EngineTest, RefusesWhatIsWrongByItsName) {
+  Make();
+  const auto with = [](auto change) {
+    GenerateInput input = Ask({1});
+    change(&input);
+    return input;
+  };
+  EXPECT_THAT(Refusal(Ask({})), HasSubstr("INVALID_ARGUMENT: the prompt has no tokens"));
+  EXPECT_THAT(Refusal(Ask({1, 48})), HasSubstr("prompt[1] is 48; the model's tokens are 0 to 47"));
+  EXPECT_THAT(Refusal(Ask({-1})), HasSubstr("prompt[0] is -1"));
+  EXPECT_THAT(Refusal(Ask({1}, 0)), HasSubstr("max_tokens is 0"));
+  EXPECT_THAT(Refusal(Ask(std::vector<int32_t>(64, 1))), HasSubstr("at most 63"));
+  EXPECT_THAT(Refusal(with([](GenerateInput* in) { in->sequence.min_tokens = 9; })),
+              HasSubstr("min_tokens is 9; it has to be from 0 to max_tokens, 8"));
+  EXPECT_THAT(Refusal(with([](GenerateInput* in) { in->sequence.min_tokens = -1; })),
+              HasSubstr("min_tokens is -1"));
+  EXPECT_THAT(Refusal(with([](GenerateInput* in) { in->sequence.stop_tokens = {0, 99}; })),
+              HasSubstr("stop_tokens[1] is 99"));
+  EXPECT_THAT(Refusal(with([](GenerateInput* in) { in->sequence.stop_tokens.assign(1025, 1); })),
+              HasSubstr("there are 1025 stop tokens"));
+  EXPECT_THAT(Refusal(with([](GenerateInput* in) { in->sampling.temperature = NAN; })),
+              HasSubstr("temperature is nan"));
+  EXPECT_THAT(Refusal(with([](GenerateInput* in) { in->sampling.bias = {{48, 1}}; })),
+              HasSubstr("bias names token 48"));
+  EXPECT_THAT(Refusal(with([](GenerateInput* in) { in->stop = {""}; })), HasSubstr("empty"));
+  EXPECT_EQ(knobs_->steps, 0);
+  Make(Small(), /*with_text=*/false);
+  EXPECT_THAT(Refusal(with([](GenerateInput* in) { in->stop = {"x"}; })),
+              HasSubstr("the model has no tokenizer"));
+  const Heard heard = Hear(Ask({1}));
+  EXPECT_EQ(heard.tokens, Alone(Ask({1})));
+  EXPECT_EQ(heard.text, "");
+}
+
+TEST_F(EngineTest, AtMostSoManyWait) {
+  EngineOptions options = Small();
+  options.scheduler.max_sequences = 1;
+  options.scheduler.max_waiting = 2;
+  std::atomic<bool> go = false;
+  knobs_->before = [&](int64_t) {
+    while (!go) std::this_thread::sleep_for(milliseconds(1));
+  };
+  Make(options);
+  Client first(engine_.get(), Ask({1}));
+  while (engine_->view().running == 0) std::this_thread::sleep_for(milliseconds(1));
+  Client second(engine_.get(), Ask({2})), third(engine_.get(), Ask({3}));
+  EXPECT_EQ(engine_->view().waiting, 2) << "while a step runs";
+  EXPECT_THAT(Refusal(Ask({4})), HasSubstr("RESOURCE_EXHAUSTED: 2 sequences"));
+  go = true;
+  for (Client* client : {&first, &second, &third}) EXPECT_TRUE(client->Listen().end.ok());
+}
+
+TEST_F(EngineTest, StopsAtTokensAndTexts) {
+  Make();
+  const std::vector<int32_t> alone = Alone(Ask({3}, 20));
+  GenerateInput input = Ask({3}, 20);
+  input.sequence.stop_tokens = {alone[4]};
+  const auto first = std::find(alone.begin(), alone.end(), alone[4]) - alone.begin();
+  Heard heard = Hear(input);
+  EXPECT_EQ(heard.finish, Finish::kStop);
+  EXPECT_EQ(heard.tokens, std::vector<int32_t>(alone.begin(), alone.begin() + first + 1));
+  EXPECT_EQ(heard.text, TextOf({alone.begin(), alone.begin() + first})) << "without the token's";
+  EXPECT_EQ(heard.summary.stop_token, alone[4]);
+  EXPECT_EQ(heard.summary.stop_text, "");
+  input.sequence.min_tokens = 20;
+  heard = Hear(input);
+  EXPECT_EQ(heard.finish, Finish::kLength);
+  EXPECT_EQ(heard.tokens.size(), 20u);
+  EXPECT_EQ(std::count(heard.tokens.begin(), heard.tokens.end(), alone[4]), 0) << "left out";
+
+  const std::string text = TextOf(alone);
+  for (size_t at : {0, 1, 3, 6, 9}) {  // also over edges of tokens, and the whole text
+    for (size_t size : {1, 2, 5}) {
+      const std::string stop = text.substr(at, size);
+      input = Ask({3}, 20);
+      input.stop = {"never", stop};
+      heard = Hear(input);
+      EXPECT_EQ(heard.finish, Finish::kStop) << stop;
+      EXPECT_EQ(heard.text, text.substr(0, text.find(stop))) << stop;
+      EXPECT_EQ(heard.summary.stop_text, stop);
+      EXPECT_EQ(heard.summary.stop_token, std::nullopt);
+    }
+  }
+  input.stop = {text + "!"};  // held back to the end
+  EXPECT_EQ(Hear(input).text, text);
+}
+
+// Makes the sequence say these tokens: a bias that grows with the token makes the highest chosen.
+GenerateInput Only(std::vector<int32_t> tokens, int64_t max_tokens) {
+  GenerateInput input = Ask({1}, max_tokens);
+  for (int32_t token : tokens) input.sampling.bias.emplace_back(token, 50);
+  return input;
+}
+
+TEST_F(EngineTest, TextLeavesInWholeCodePoints) {
+  Make();
+  EXPECT_EQ(Hear(Only({47}, 3)).text, "ééé");
+  EXPECT_EQ(Hear(Only({45}, 2)).text, "\uFFFD\uFFFD") << "what is broken";
+  EXPECT_EQ(Hear(Only({42}, 1)).text, "\uFFFD") << "what the end cuts off";
+  EXPECT_EQ(Hear(Only({46}, 2)).text, "") << "special tokens";
+  GenerateInput input = Only({46}, 2);
+  input.special_in_text = true;
+  EXPECT_EQ(Hear(input).text, "<end><end>");
+}
+
+TEST_F(EngineTest, TellsLogProbabilitiesIfAsked) {
+  Make();
+  GenerateInput input = Ask({5}, 3);
+  EXPECT_THAT(Hear(input).sampled[0].likeliest, IsEmpty());
+  input.sampling.logprobs = 4;
+  for (const Sampled& sampled : Hear(input).sampled) {
+    ASSERT_EQ(sampled.likeliest.size(), 4u);
+    EXPECT_EQ(sampled.likeliest[0], (TokenLogprob{sampled.token, sampled.logprob})) << "greedy";
+    EXPECT_LT(sampled.logprob, 0);
+  }
+}
+
+TEST_F(EngineTest, EndsWhatIsCancelled) {
+  std::atomic<int64_t> allowed = 1;
+  knobs_->before = [&](int64_t step) {
+    while (step >= allowed) std::this_thread::sleep_for(milliseconds(1));
+  };
+  EngineOptions options = Small();
+  options.scheduler.max_sequences = 2;
+  Make(options);
+  Client prompt(engine_.get(), Ask(std::vector<int32_t>(30, 1), 30));
+  Client waiting(engine_.get(), Ask({2}, 30)), behind(engine_.get(), Ask({3}, 30));
+  while (knobs_->steps < 1) std::this_thread::sleep_for(milliseconds(1));
+  engine_->Cancel(prompt.id(), absl::CancelledError("in the prompt"));
+  engine_->Cancel(behind.id(), absl::CancelledError("waits"));
+  engine_->Cancel(12345, absl::CancelledError("nobody"));
+  allowed = 5;
+  EXPECT_EQ(prompt.Listen().end, absl::CancelledError("in the prompt"));
+  EXPECT_THAT(prompt.heard().tokens, IsEmpty());
+  EXPECT_EQ(behind.Listen().end, absl::CancelledError("waits"));
+  EXPECT_FALSE(waiting.ListenFor(2).tokens.empty());
+  engine_->Cancel(waiting.id(), absl::CancelledError("in the middle"));
+  engine_->Cancel(waiting.id(), absl::CancelledError("again"));
+  allowed = 1000;
+  EXPECT_EQ(waiting.Listen().end, absl::CancelledError("in the middle"));
+  EXPECT_LT(waiting.heard().tokens.size(), 30u);
+  EXPECT_TRUE(Hear(Ask({4})).end.ok()) << "others go on";
+}
+
+TEST_F(EngineTest, EndsAtTheDeadline) {
+  knobs_->before = [](int64_t) { std::this_thread::sleep_for(milliseconds(5)); };
+  Make();
+  GenerateInput input = Ask({1}, 60);
+  input.sequence.deadline = std::chrono::steady_clock::now() + milliseconds(60);
+  const Heard heard = Hear(input);
+  EXPECT_EQ(heard.end.code(), absl::StatusCode::kDeadlineExceeded);
+  EXPECT_FALSE(heard.tokens.empty());
+  EXPECT_LT(heard.tokens.size(), 20u);
+  input.sequence.deadline = std::chrono::steady_clock::now() - milliseconds(1);
+  EXPECT_EQ(Hear(input).end.code(), absl::StatusCode::kDeadlineExceeded);
+}
+
+TEST_F(EngineTest, CloseEndsAll) {
+  EngineOptions options = Small();
+  options.scheduler.max_sequences = 2;
+  knobs_->before = [](int64_t) { std::this_thread::sleep_for(milliseconds(1)); };
+  Make(options);
+  std::vector<std::unique_ptr<Client>> clients;
+  for (int i = 0; i < 5; ++i) {
+    clients.push_back(std::make_unique<Client>(engine_.get(), Ask({i}, 60)));
+  }
+  clients[0]->ListenFor(2);
+  std::thread other([&] { engine_->Close(absl::UnavailableError("deleted")); });
+  engine_->Close(absl::UnavailableError("deleted"));
+  other.join();
+  for (auto& client : clients) EXPECT_EQ(client->Listen().end, absl::UnavailableError("deleted"));
+  EXPECT_THAT(Refusal(Ask({1})), HasSubstr("deleted")) << "later ones";
+  engine_->Close(absl::InternalError("late"));
+  EXPECT_THAT(Refusal(Ask({1})), HasSubstr("deleted")) << "the first status counts";
+  engine_->Cancel(1, absl::CancelledError("late"));
+}
+
+TEST_F(EngineTest, OutboxesOutliveTheEngine) {
+  EngineOptions options = Small();
+  options.outbox_events = 2;
+  Make(options);
+  Client client(engine_.get(), Ask({1}, 60));
+  while (engine_->view().paused == 0) std::this_thread::sleep_for(milliseconds(1));
+  engine_ = nullptr;
+  EXPECT_EQ(client.Listen().end.code(), absl::StatusCode::kCancelled);
+  EXPECT_EQ(client.heard().tokens.size(), 2u);
+}
+
+TEST_F(EngineTest, WhoeverDoesNotReadPausesAndThenEnds) {
+  EngineOptions options = Small();
+  options.outbox_events = 3;
+  options.scheduler.longest_pause = milliseconds(100);
+  Make(options);
+  Client never(engine_.get(), Ask({1}, 40)), reads(engine_.get(), Ask({2}, 40));
+  EXPECT_EQ(reads.Listen().tokens, Alone(Ask({2}, 40)));
+  while (engine_->view().free_blocks < 39) std::this_thread::sleep_for(milliseconds(1));
+  EXPECT_THAT(never.Listen().end.ToString(), HasSubstr("RESOURCE_EXHAUSTED: the client read noth"));
+  EXPECT_EQ(never.heard().tokens.size(), 3u);
+}
+
+TEST_F(EngineTest, ASlowReaderGetsAll) {
+  EngineOptions options = Small();
+  options.outbox_events = 1;
+  Make(options);
+  Client slow(engine_.get(), Ask({1}, 30));
+  while (slow.Read()) std::this_thread::sleep_for(milliseconds(1));
+  EXPECT_EQ(slow.heard().tokens, Alone(Ask({1}, 30)));
+  EXPECT_TRUE(slow.heard().end.ok());
+}
+
+TEST_F(EngineTest, ANanEndsItsSequenceAlone) {
+  Make();
+  Client first(engine_.get(), Ask({1}, 20)), bad(engine_.get(), Ask({2, kNanToken}, 20)),
+      last(engine_.get(), Ask({3}, 20));
+  EXPECT_THAT(bad.Listen().end.ToString(), HasSubstr("DATA_LOSS"));
+  EXPECT_THAT(bad.heard().end.ToString(), HasSubstr("45")) << "the token";
+  EXPECT_THAT(bad.heard().tokens, IsEmpty());
+  EXPECT_EQ(first.Listen().tokens, Alone(Ask({1}, 20)));
+  EXPECT_EQ(last.Listen().tokens, Alone(Ask({3}, 20)));
+}
+
+TEST_F(EngineTest, AFailingStepEndsTheGuiltyAlone) {
+  knobs_->failing_steps = 5;
+  Make();
+  Client first(engine_.get(), Ask({1}, 20)), bad(engine_.get(), Ask({2, kFailingToken}, 20)),
+      last(engine_.get(), Ask({3}, 20));
+  EXPECT_EQ(bad.Listen().end, absl::UnavailableError("the failing token"));
+  EXPECT_EQ(first.Listen().tokens, Alone(Ask({1}, 20)));
+  EXPECT_EQ(last.Listen().tokens, Alone(Ask({3}, 20)));
+}
+
+TEST_F(EngineTest, WithoutMemoryForABlockItsSequenceEnds) {
+  knobs_->most_committed = 2;
+  Make();
+  Client large(engine_.get(), Ask(std::vector<int32_t>(7, 1), 20)),
+      small(engine_.get(), Ask({1}, 2));
+  EXPECT_EQ(large.Listen().end, absl::ResourceExhaustedError("no memory for another block"));
+  EXPECT_TRUE(Hear(Ask({2}, 3)).end.ok()) << "its blocks are used again";
+  EXPECT_EQ(knobs_->committed, 2) << "and kept for that";
+  small.Listen();
+}
+
+TEST_F(EngineTest, RefusesWrongLogits) {
+  knobs_->missing_logits = 1;
+  Make();
+  EXPECT_THAT(Hear(Ask({1})).end.ToString(), HasSubstr("INTERNAL: a step gave 47 logits"));
+}
+
+}  // namespace
+}  // namespace athanor
