@@ -10,6 +10,7 @@
 #ifndef ATHANOR_COMPILER_FRONTEND_FRONTEND_H_
 #define ATHANOR_COMPILER_FRONTEND_FRONTEND_H_
 
+#include <cstdint>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -32,13 +33,19 @@ struct ImportedGraph {
 
 constexpr int kMaxNesting = 16;  // nesting depth of floor_div, min and max in a message's sizes
 
+// Says who made a graph. Those that the server makes of checkpoints may have states; users' may
+// not.
+enum class GraphMaker : uint8_t { kUser, kServer };
+
 // Imports a serialised athanor.v1.Graph. Bytes that are no such message are INVALID_ARGUMENT, which
 // names the field that is wrong.
 absl::StatusOr<ImportedGraph> ImportGraph(std::string_view bytes, const GraphLimits& limits = {},
-                                          int max_nesting = kMaxNesting);
+                                          int max_nesting = kMaxNesting,
+                                          GraphMaker maker = GraphMaker::kUser);
 // Nodes may come in any order. The result is in topological order; a valid order is kept.
 absl::StatusOr<ImportedGraph> ImportGraph(const v1::Graph& message, const GraphLimits& limits = {},
-                                          int max_nesting = kMaxNesting);
+                                          int max_nesting = kMaxNesting,
+                                          GraphMaker maker = GraphMaker::kUser);
 // Returns only the graph.
 absl::StatusOr<Graph> GraphFromProto(const v1::Graph& message, const GraphLimits& limits = {});
 

@@ -43,8 +43,8 @@ absl::Status CheckElement(const std::string& element, DType dtype) {
 // Imports one message. Positions are indices into message.nodes(); ids are those of the graph.
 class Importer {
  public:
-  Importer(const v1::Graph& message, const MessageLimits& limits)
-      : message_(message), limits_(limits.graph), message_limits_(limits) {}
+  Importer(const v1::Graph& message, const MessageLimits& limits, GraphMaker maker)
+      : message_(message), maker_(maker), limits_(limits.graph), message_limits_(limits) {}
 
   absl::StatusOr<ImportedGraph> Run() {
     absl::Status s = CheckName("graph name", message_.name(), limits_);
@@ -54,6 +54,7 @@ class Importer {
     if (s.ok()) s = Sort();
     if (s.ok()) s = AddNodes();
     if (s.ok()) s = AddOutputs();
+    if (s.ok()) s = AddUpdates();
     if (s.ok()) s = Verify(graph_, limits_);
     if (s.ok()) s = VerifyBindable(graph_);
     if (s.ok()) s = DimBinding::Create(graph_).status();
@@ -77,6 +78,7 @@ class Importer {
   absl::StatusOr<TensorType> ReadType(const v1::GraphNode& node) const;
   absl::Status CheckStatedType(const v1::GraphNode& node, const TensorType& inferred) const;
   absl::Status AddOutputs();
+  absl::Status AddUpdates();
   absl::Status NoSuchNode(std::string_view what, const std::string& name) const;
 
   std::string Describe(int position) const {
@@ -87,6 +89,7 @@ class Importer {
   static std::string Printable(const std::string& op) { return ParseOp(op) ? op : Quoted(op); }
 
   const v1::Graph& message_;
+  const GraphMaker maker_;
   const GraphLimits limits_;
   const MessageLimits message_limits_;
   Graph graph_;
@@ -135,7 +138,7 @@ absl::Status Importer::AddDims() {
 absl::Status Importer::ReadOp(int position) {
   const v1::GraphNode& node = message_.nodes(position);
   const std::optional<Op> op = ParseOp(node.op());
-  if (op && IsState(*op)) {
+  if (op && IsState(*op) && maker_ == GraphMaker::kUser) {
     return Unimplemented(Describe(position),
                          "an uploaded graph has no states; those of checkpoints do");
   }
@@ -356,10 +359,6 @@ absl::Status Importer::AddNodes() {
 }
 
 absl::Status Importer::AddOutputs() {
-  if (message_.updates_size() > 0) {
-    return Unimplemented("update ", Quoted(message_.updates(0)),
-                         ": an uploaded graph has no states; those of checkpoints do");
-  }
   for (const v1::GraphOutput& output : message_.outputs()) {
     RETURN_IF_ERROR(CheckName("output", output.name(), limits_));
     const std::string what = Cat("output ", Quoted(output.name()));
@@ -381,20 +380,33 @@ absl::Status Importer::AddOutputs() {
   return absl::OkStatus();
 }
 
+absl::Status Importer::AddUpdates() {
+  for (const std::string& update : message_.updates()) {
+    const std::string what = Cat("update ", Quoted(update));
+    if (maker_ == GraphMaker::kUser) {
+      return Unimplemented(what, ": an uploaded graph has no states; those of checkpoints do");
+    }
+    auto it = positions_.find(update);
+    if (it == positions_.end()) return NoSuchNode(what, update);
+    graph_.updates.push_back(ids_[it->second]);
+  }
+  return absl::OkStatus();
+}
+
 }  // namespace
 
 absl::StatusOr<ImportedGraph> ImportGraph(const v1::Graph& message, const GraphLimits& limits,
-                                          int max_nesting) {
-  absl::StatusOr<ImportedGraph> imported = Importer(message, {limits, max_nesting}).Run();
+                                          int max_nesting, GraphMaker maker) {
+  absl::StatusOr<ImportedGraph> imported = Importer(message, {limits, max_nesting}, maker).Run();
   if (!imported.ok()) return Shortened(imported.status());
   return imported;
 }
 
 absl::StatusOr<ImportedGraph> ImportGraph(std::string_view bytes, const GraphLimits& limits,
-                                          int max_nesting) {
+                                          int max_nesting, GraphMaker maker) {
   v1::Graph message;
   RETURN_IF_ERROR(ParseMessage(bytes, &message));
-  return ImportGraph(message, limits, max_nesting);
+  return ImportGraph(message, limits, max_nesting, maker);
 }
 
 absl::StatusOr<Graph> GraphFromProto(const v1::Graph& message, const GraphLimits& limits) {

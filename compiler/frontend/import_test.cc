@@ -58,15 +58,39 @@ TEST(ImportTest, StatesAreNotUploaded) {
   m = Good();
   m.graph.add_updates("y");
   ExpectUnimplemented(m, "update \"y\": an uploaded graph has no states");
-  // The server's own graphs say all of theirs.
-  const Graph graph = ParseGraph(R"(graph "g" { %0 = Input "x" : f32[2] %1 = Input "i" : i32[2]
-      %2 = StateRead "s" {role=""} : f32[9] %3 = StateWrite "w"(%2, %1, %0) output "y" = %0
+}
+
+TEST(ImportTest, StatesOfTheServersOwnGraphs) {
+  const Graph graph = ParseGraph(R"(graph "g" { dim N in [1, 9]
+      %0 = Input "x" : f32[2] %1 = Input "i" : i32[2]
+      %2 = StateRead "s" {role=""} : f32[N] %3 = StateWrite "w"(%2, %1, %0) output "y" = %0
       update %3 })")
                           .value();
   const v1::Graph message = GraphToProto(graph);
   ASSERT_EQ(message.updates_size(), 1);
   EXPECT_EQ(message.updates(0), "w");
   EXPECT_TRUE(message.nodes(2).has_type());
+  const auto read = [](const v1::Graph& own) {
+    return ImportGraph(own, {}, kMaxNesting, GraphMaker::kServer);
+  };
+  EXPECT_EQ(ToText(read(message)->graph), ToText(graph));
+  EXPECT_EQ(
+      ToText(ImportGraph(message.SerializeAsString(), {}, kMaxNesting, GraphMaker::kServer)->graph),
+      ToText(graph));
+  EXPECT_FALSE(ImportGraph(message).ok());
+  const auto error = [&](const v1::Graph& own) {
+    const absl::Status status = read(own).status();
+    EXPECT_EQ(status.code(), StatusCode::kInvalidArgument);
+    return std::string(status.message());
+  };
+  v1::Graph wrong = message;
+  wrong.set_updates(0, "z");
+  EXPECT_NE(error(wrong).find("update \"z\""), std::string::npos) << error(wrong);
+  wrong.clear_updates();
+  EXPECT_NE(error(wrong).find("is none of the graph's updates"), std::string::npos);
+  wrong = message;
+  wrong.mutable_nodes(2)->clear_has_type();
+  EXPECT_NE(error(wrong).find("\"s\" (StateRead): has no type"), std::string::npos);
 }
 
 TEST(ImportTest, ReadsAGraph) {

@@ -16,6 +16,10 @@ GraphLimits GraphLimitsOf(const ServerOptions& options) {
   return limits;
 }
 
+GraphMaker GraphMakerOf(std::string_view format) {
+  return format == "hf" || format == "gguf" ? GraphMaker::kServer : GraphMaker::kUser;
+}
+
 v1::Refusals RefusalsToProto(absl::Span<const ImportRefusal> refusals, int64_t bytes) {
   v1::Refusals message;
   constexpr int64_t kOverhead = 16;  // tag and length of an item, and `others`

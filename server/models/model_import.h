@@ -12,6 +12,7 @@
 #include <cstdint>
 #include <functional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -71,6 +72,9 @@ class ModelImport {
 
 // Returns the limits on uploaded graphs that the flags set.
 GraphLimits GraphLimitsOf(const ServerOptions& options);
+
+// Says who made the graph of a version of this format: the server makes those of checkpoints.
+GraphMaker GraphMakerOf(std::string_view format);
 
 // Encodes refusals for trailing metadata: as many as fit into `bytes`, and the number left out.
 v1::Refusals RefusalsToProto(absl::Span<const ImportRefusal> refusals, int64_t bytes);

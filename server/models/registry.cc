@@ -28,7 +28,8 @@ absl::StatusOr<std::shared_ptr<ModelVersion>> ModelFromRow(const VersionRow& row
                                                            const ServerOptions& options) {
   GraphLimits limits;  // stored graphs stay valid whatever the flags say now
   limits.max_nodes = limits.max_tensor_bytes = std::numeric_limits<int64_t>::max();
-  ASSIGN_OR_RETURN(ImportedGraph graph, ImportGraph(row.graph, limits));
+  ASSIGN_OR_RETURN(ImportedGraph graph,
+                   ImportGraph(row.graph, limits, kMaxNesting, GraphMakerOf(row.format)));
   return ModelVersion::Create(row, std::move(graph), BatchLimitsOf(options));
 }
 

@@ -222,7 +222,8 @@ absl::Status Upload::ReadImported() {
   row_.graph = GraphToProto(imported.graph).SerializeAsString();
   // Parses the graph as the next start will, to refuse now what that would refuse.
   absl::StatusOr<ImportedGraph> stored =
-      ImportGraph(row_.graph, GraphLimitsOf(options_), static_cast<int>(options_.max_nesting));
+      ImportGraph(row_.graph, GraphLimitsOf(options_), static_cast<int>(options_.max_nesting),
+                  GraphMakerOf(row_.format));
   if (!stored.ok()) return Prefixed("as it would be stored: ", stored.status());
   ImportedGraph& graph = *stored;
   v1::Model notes;
