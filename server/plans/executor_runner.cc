@@ -45,10 +45,13 @@ absl::StatusOr<std::shared_ptr<PlanRunner>> ExecutorRunner::Load(
   }
   auto runner = std::make_shared<ExecutorRunner>();
   runner->traffic_ = traffic;
+  runner->device_ = device;
+  runner->ledger_ = options.ledger;
   ASSIGN_OR_RETURN(runner->executable_,
                    Executable::Load(plan, object_bytes, views, device, options));
   RETURN_IF_ERROR(runner->MatchNames(graph, plan));
   RETURN_IF_ERROR(runner->AddWork(plan));
+  runner->AddStates(graph, plan);
   return std::shared_ptr<PlanRunner>(std::move(runner));
 }
 
@@ -125,8 +128,26 @@ int64_t ExecutorRunner::EstimateMicroseconds(absl::Span<const int64_t> dims) con
       std::min(kMost, work / kWorkPerMicrosecond + launches / kLaunchesPerMicrosecond));
 }
 
-absl::StatusOr<std::unique_ptr<RunContext>> ExecutorRunner::NewContext() {
-  ASSIGN_OR_RETURN(std::unique_ptr<Executable::Context> made, executable_->NewContext());
+void ExecutorRunner::AddStates(const Graph& graph, const v1::Plan& plan) {
+  for (NodeId id : graph.StateIds()) {
+    const Node& node = graph.node(id);
+    for (const v1::Buffer& buffer : plan.buffers()) {
+      if (buffer.kind() != v1::Buffer::STATE || buffer.name() != node.name) continue;
+      int64_t bytes = DTypeBytes(node.type.dtype);
+      for (size_t i = 1; i < node.type.shape.size(); ++i) bytes *= *node.type.shape[i].constant();
+      states_.push_back({node.name, buffer.layout(), bytes});
+    }
+  }
+}
+
+absl::StatusOr<std::unique_ptr<StateMemory>> ExecutorRunner::NewStates(int64_t slots,
+                                                                       int64_t block) {
+  if (states_.empty()) return PlanRunner::NewStates(slots, block);
+  return StateMemory::Create(device_, ledger_, states_, slots, block);
+}
+
+absl::StatusOr<std::unique_ptr<RunContext>> ExecutorRunner::Make(const StateMemory* states) {
+  ASSIGN_OR_RETURN(std::unique_ptr<Executable::Context> made, executable_->NewContext(states));
   auto context = std::make_unique<Context>();
   context->context = std::move(made);
   context->arena_bytes = arena_bytes_;

@@ -15,6 +15,7 @@
 #include "proto/athanor/v1/plan.pb.h"
 #include "runtime/executor.h"
 #include "runtime/size_expr.h"
+#include "runtime/state_memory.h"
 #include "server/base/traffic.h"
 #include "server/plans/compile_backend.h"
 #include "server/plans/plan_runner.h"
@@ -32,7 +33,11 @@ class ExecutorRunner final : public PlanRunner {
       absl::Span<const std::shared_ptr<const MappedTensor>> parameters, Device* device,
       const LoadOptions& options, Traffic* traffic);
 
-  absl::StatusOr<std::unique_ptr<RunContext>> NewContext() override;
+  absl::StatusOr<std::unique_ptr<RunContext>> NewContext() override { return Make(nullptr); }
+  absl::StatusOr<std::unique_ptr<StateMemory>> NewStates(int64_t slots, int64_t block) override;
+  absl::StatusOr<std::unique_ptr<RunContext>> NewContextOver(const StateMemory& states) override {
+    return Make(&states);
+  }
   absl::Status Run(RunContext& context, absl::Span<const int64_t> dims,
                    absl::Span<const std::string_view> inputs, absl::Span<const RunOutput> outputs,
                    const RunLimits& limits) override;
@@ -47,9 +52,14 @@ class ExecutorRunner final : public PlanRunner {
   // Finds the plan's dims, inputs and outputs among the graph's, by name.
   absl::Status MatchNames(const Graph& graph, const v1::Plan& plan);
   absl::Status AddWork(const v1::Plan& plan);
+  void AddStates(const Graph& graph, const v1::Plan& plan);
+  absl::StatusOr<std::unique_ptr<RunContext>> Make(const StateMemory* states);
   std::vector<int64_t> PlanDims(absl::Span<const int64_t> dims) const;
 
+  Device* device_ = nullptr;
+  MemoryLedger* ledger_ = nullptr;  // the device's
   std::shared_ptr<const Executable> executable_;
+  std::vector<StateMemory::Spec> states_;     // as the plan has them
   std::vector<int> dims_, inputs_, outputs_;  // by the plan's order
   // A step's flops and moved bytes, and how often it runs.
   struct Work {

@@ -19,6 +19,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
+#include "runtime/state_memory.h"
 
 namespace athanor {
 
@@ -45,7 +46,14 @@ class PlanRunner {
  public:
   virtual ~PlanRunner() = default;
 
+  // FAILED_PRECONDITION: the plan has states.
   virtual absl::StatusOr<std::unique_ptr<RunContext>> NewContext() = 0;
+  // Returns memory for the plan's states, which every plan of its version can use.
+  // FAILED_PRECONDITION: it has none. Otherwise as StateMemory::Create.
+  virtual absl::StatusOr<std::unique_ptr<StateMemory>> NewStates(int64_t slots, int64_t block);
+  // Returns a context of a plan with states; `states` outlive it. FAILED_PRECONDITION: these are
+  // others, or lie there in another way.
+  virtual absl::StatusOr<std::unique_ptr<RunContext>> NewContextOver(const StateMemory& states);
   // `dims` are in the order of graph.dims and inside the plan's bucket; `inputs` hold the right
   // number of bytes each, in the order of graph.InputIds(), at any alignment. Outputs are what the
   // caller wants, of the size that `dims` gives them.

@@ -1,0 +1,84 @@
+// Computes an engine's steps by the plans of its version, over states that all of them share.
+//
+//   PlanStepRunner runner(&version->plans(), version->graph(), options, &turns);
+//   ASSIGN_OR_RETURN(absl::Span<const float> logits, runner.Run(step, tables));
+//
+// The plan of a step is that of its sizes at that time: another plan takes over between two steps.
+// The states are made when there is a plan, which knows how they lie in memory.
+#ifndef ATHANOR_SERVER_GENERATE_PLAN_STEP_RUNNER_H_
+#define ATHANOR_SERVER_GENERATE_PLAN_STEP_RUNNER_H_
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/types/span.h"
+#include "compiler/ir/graph/graph.h"
+#include "runtime/state_memory.h"
+#include "server/generate/step_runner.h"
+#include "server/generate/step_turns.h"
+#include "server/plans/plan_runner.h"
+#include "server/plans/plans.h"
+#include "server/plans/served_plan.h"
+
+namespace athanor {
+
+struct PlanStepOptions {
+  int64_t block = 16;        // positions of a block
+  int64_t blocks = 2;        // of the states, block 0 included
+  int64_t table_blocks = 1;  // most blocks of a sequence; tables are filled up with block 0
+  int64_t vocabulary = 0;    // logits of a row
+};
+
+class PlanStepRunner final : public StepRunner {
+ public:
+  // `plans` and `turns` outlive the runner. REQUIRES: `graph` is a decoder in form kPaged
+  // (compiler/frontend/checkpoint/decoder.h), and the sizes in `options` are in its dims' ranges.
+  PlanStepRunner(Plans* plans, const Graph& graph, const PlanStepOptions& options,
+                 StepTurns* turns);
+  ~PlanStepRunner() override;
+
+  // Run and Commit wait while there is no plan, and return the slot's error once there will be
+  // none.
+  absl::StatusOr<absl::Span<const float>> Run(
+      const Step& step, absl::Span<const absl::Span<const int32_t>> tables) override;
+  absl::Status Commit(int32_t block) override;
+  void Decommit(int32_t block) override;
+  int64_t committed_bytes() const override;
+  const std::string& plan_id() const override { return plan_id_; }
+
+ private:
+  // The inputs and dims that a step has.
+  enum Input { kIds, kSequence, kPosition, kTable, kWanted, kInputs };
+  enum Size { kT, kR, kS, kB, kN, kSizes };
+  struct Context {
+    std::shared_ptr<const ServedPlan> plan;
+    std::unique_ptr<RunContext> context;
+  };
+
+  void Fill(const Step& step, absl::Span<const absl::Span<const int32_t>> tables);
+  // Waits for a plan of the full range.
+  absl::Status AwaitPlan();
+  // Makes the states as `plan` has them, unless they are there.
+  absl::Status MakeStates(const ServedPlan& plan);
+  absl::StatusOr<RunContext*> ContextOf(const std::shared_ptr<const ServedPlan>& plan);
+
+  Plans& plans_;
+  const PlanStepOptions options_;
+  StepTurns& turns_;
+  int input_at_[kInputs], size_at_[kSizes];  // by Input, Size: index in the graph's inputs and dims
+  std::unique_ptr<StateMemory> states_;      // outlives the contexts
+  std::vector<Context> contexts_;
+  std::vector<int32_t> values_[kInputs];  // of the step
+  std::vector<int64_t> dims_;
+  std::vector<float> logits_;
+  std::string plan_id_;
+};
+
+}  // namespace athanor
+
+#endif  // ATHANOR_SERVER_GENERATE_PLAN_STEP_RUNNER_H_
