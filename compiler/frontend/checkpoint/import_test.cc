@@ -128,8 +128,9 @@ TEST(ImportCheckpoint, LimitsOfPagedForm) {
   checkpoint.options.limits.context = 8;  // the window, so that nothing is hidden
   EXPECT_THAT(ToText(checkpoint.Import()->graph), testing::Not(HasSubstr("window")));
   // Blocks of as many slots as i32 numbers, or as a state may have bytes.
-  checkpoint.options.limits = {.sequences = int64_t{1} << 40};
+  checkpoint.options.limits = {.sequences = 1 << 30, .context = 16};
   EXPECT_EQ(checkpoint.Import()->graph.dims[4], (Dim{"N", 1, (int64_t{1} << 27) - 1}));
+  checkpoint.options.limits.sequences = 1 << 17;
   checkpoint.options.graph.max_tensor_bytes = 1 << 20;
   const int64_t slot = TinyJson("mistral", kConfig)["num_key_value_heads"].get<int64_t>() *
                        TinyJson("mistral", kConfig)["head_dim"].get<int64_t>() * 4;
