@@ -16,7 +16,9 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "server/base/options.h"
+#include "server/generate/language_model.h"
 #include "server/limits_testing.h"
+#include "server/testing/checkpoint_testing.h"
 #include "server/testing/onnx_testing.h"
 
 namespace athanor {
@@ -133,6 +135,31 @@ void CheckpointCount() {
   ExpectRefused(test.Send(CheckpointMessages(
                     {{"config.json", 1}, {"a.safetensors", 1}, {"b.safetensors", 1}})),
                 kExhausted, {"3 files; at most 2", "--max_checkpoint_files"});
+}
+
+void KvMemory() {
+  // 16 positions of the tiny llama have 4,096 bytes of keys and values.
+  TestServer enough({.kv_memory = 4096});
+  EXPECT_TRUE(enough.Send(CheckpointMessagesOf("gguf", LlamaGguf())).ok());
+  TestServer test({.kv_memory = 4095});
+  ExpectRefused(test.Send(CheckpointMessagesOf("gguf", LlamaGguf())), kExhausted,
+                {"16 positions have 4096 bytes", "room for 4095", "--kv_memory"});
+}
+
+void ModelLen() {
+  TestServer test({.max_model_len = 5});
+  ASSERT_TRUE(test.Send(CheckpointMessagesOf("gguf", LlamaGguf())).ok());
+  const auto version = test.server->core().registry().versions().Find("m", "").value();
+  const auto start = [&](size_t tokens) {
+    GenerateInput input;
+    input.sequence.prompt.assign(tokens, 7);
+    return version->language_model()->engine->Start(std::move(input), [] {}).status();
+  };
+  EXPECT_TRUE(start(4).ok());
+  const absl::Status status = start(5);
+  EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_THAT(std::string(status.message()), HasSubstr("5 tokens"));
+  EXPECT_THAT(std::string(status.message()), HasSubstr("--max_model_len is 5"));
 }
 
 // Holds calls that run or wait, until the destructor lets them end.
@@ -373,6 +400,8 @@ LimitCases AllCases() {
       {"max_buckets", Buckets},
       {"tap_plans", TapPlans},
       {"max_taps", Taps},
+      {"kv_memory", KvMemory},
+      {"max_model_len", ModelLen},
       {"max_wait", Wait},
   };
   cases.insert(GraphLimitCases().begin(), GraphLimitCases().end());

@@ -216,6 +216,18 @@ constexpr FlagRow kFlags[] = {
     {"inline_us", FlagType::kInt, &O::inline_us, 0, 1'000'000,
      "run time in microseconds below which a request runs on the thread that read it, by its "
      "estimate"},
+    {"kv_memory", FlagType::kBytes, &O::kv_memory, 0, kTop,
+     "most memory for keys and values of each language model, taken as sequences need it; 0: that "
+     "of 64 sequences of --max_model_len tokens, and at most half of what --memory_limit leaves "
+     "behind the weights",
+     kLimit},
+    {"max_model_len", FlagType::kInt, &O::max_model_len, 0, kMaxMessage,
+     "most tokens of a sequence, its prompt and what follows it; 0: as many as the checkpoint says",
+     kLimit},
+    {"max_batched_tokens", FlagType::kInt, &O::max_batched_tokens, 1, kMaxMessage,
+     "most tokens that one step of a language model computes; more prompts wait for the next step"},
+    {"max_sequences", FlagType::kInt, &O::max_sequences, 1, kMaxMessage,
+     "most sequences of a language model that generate at once; further ones wait"},
     {"max_wait", FlagType::kDuration, &O::max_wait_ms, 1, kTop,
      "longest time that a request waits for a plan, even if its deadline is later", kLimit},
     {"heartbeat", FlagType::kDuration, &O::heartbeat_ms, 10, kTop,

@@ -94,6 +94,10 @@ struct ServerOptions {
   int64_t metrics_versions = 1'000;
   int64_t contexts = 4;
   int64_t inline_us = 50;
+  int64_t kv_memory = 0;      // bytes; 0: see language_models.h
+  int64_t max_model_len = 0;  // 0: the checkpoint's
+  int64_t max_batched_tokens = 512;
+  int64_t max_sequences = 64;
   int64_t max_wait_ms = 300'000;
   int64_t heartbeat_ms = 5'000;
   int64_t drain_ms = 30'000;

@@ -86,6 +86,7 @@ absl::Status CheckpointUpload::Begin(const v1::UploadHeader& header) {
   RETURN_IF_ERROR(CheckFiles(header));
   RETURN_IF_ERROR(ReadLimits(header));
   RETURN_IF_ERROR(ReadIgnoreKeys(header));
+  given_.form = checkpoint::DecoderForm::kPaged;
   given_.graph = GraphLimitsOf(options_);
   given_.max_head_bytes = options_.max_graph_bytes;
   RETURN_IF_ERROR(files_.Begin(header, /*unnamed=*/false));
@@ -306,7 +307,8 @@ absl::StatusOr<ImportedModel> CheckpointUpload::Import(const std::function<bool(
   ImportedModel model;
   size_t next = decoder.parameters.size();
   for (size_t f : KeptFiles()) {
-    model.files.push_back({{files_.path(f), hashes[next++]}, KeptBytes(f)});
+    model.files.push_back(
+        {{files_.path(f), hashes[next++]}, files_.view(f).substr(0, KeptBytes(f))});
   }
   hashes.resize(decoder.parameters.size());
   model.generation = Serialised(decoder, given_.limits);

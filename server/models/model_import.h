@@ -30,7 +30,7 @@ namespace athanor {
 // A file that a version keeps beside its weights, whole or in part.
 struct KeptFile {
   FileRow row;
-  int64_t bytes = 0;
+  std::string_view bytes = {};  // valid while the import lives
 };
 
 struct ImportedModel {

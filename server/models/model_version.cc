@@ -8,6 +8,7 @@
 #include "compiler/ir/graph/magnitude.h"
 #include "compiler/ir/value/message.h"
 #include "deploy/bazel/libs/status_macros.h"
+#include "server/generate/language_model.h"
 
 namespace athanor {
 namespace {
@@ -57,6 +58,10 @@ absl::StatusOr<std::shared_ptr<ModelVersion>> ModelVersion::Create(VersionRow ro
       new ModelVersion(std::move(row), std::move(graph), std::move(binder), limits));
 }
 
+ModelVersion::~ModelVersion() {
+  plans_.Close(absl::UnavailableError(absl::StrCat(Describe(), " is not served any more")));
+}
+
 void ModelVersion::SetMagnitudes(absl::Span<const std::optional<int>> magnitudes) {
   const std::vector<NodeId> ids = graph_.ParameterIds();
   for (size_t i = 0; i < ids.size(); ++i) SetMagnitude(magnitudes[i], &graph_.nodes[ids[i]]);
@@ -99,6 +104,7 @@ void ModelVersion::SetDeleted() {
   const absl::Status deleted = absl::NotFoundError(absl::StrCat(Describe(), " was deleted"));
   plans_.Close(deleted);
   taps_.Close(deleted);
+  if (language_model_ != nullptr) language_model_->engine->Close(deleted);
 }
 
 void ModelVersion::SetPictures(Pictures pictures) {

@@ -42,6 +42,11 @@ class ModelVersion {
   static absl::StatusOr<std::shared_ptr<ModelVersion>> Create(VersionRow row, ImportedGraph graph,
                                                               const BatchLimits& limits = {});
 
+  ModelVersion(const ModelVersion&) = delete;
+  ModelVersion& operator=(const ModelVersion&) = delete;
+  // Ends its engine, also one that waits for a plan.
+  ~ModelVersion();
+
   const std::string& name() const { return row_.name; }
   int64_t version() const { return row_.version; }
   const VersionRow& row() const { return row_; }  // without the graph's bytes
@@ -102,7 +107,7 @@ class ModelVersion {
   absl::Status Damaged(const std::string& hash, absl::string_view why) const;
   // Number of calls of Withdraw.
   int64_t withdrawals() const { return withdrawals_.load(std::memory_order_acquire); }
-  // Drops all plans and answers waiting calls with NOT_FOUND.
+  // Drops all plans, and answers waiting calls and ends sequences with NOT_FOUND.
   void SetDeleted();
   // The e-graphs of its regions, drawn by the last search that used the rules.
   using Pictures = std::vector<absl::StatusOr<std::string>>;

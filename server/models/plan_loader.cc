@@ -53,7 +53,11 @@ absl::StatusOr<std::shared_ptr<const ServedPlan>> PlanLoader::Load(
   if (!runner.ok()) return TooLarge(version, plan, runner.status());
   served->runner = *std::move(runner);
   served->contexts = std::make_shared<ContextPool>(served->runner, contexts_);
-  if (absl::Status s = served->contexts->MakeFirst(); !s.ok()) return TooLarge(version, plan, s);
+  // Contexts of a plan with states lie over those of the version's engine, which makes them.
+  if (graph.StateIds().empty()) {
+    absl::Status s = served->contexts->MakeFirst();
+    if (!s.ok()) return TooLarge(version, plan, s);
+  }
   served->bucket = BucketText(plan);
   served->sizes = SizesOf(graph, plan);
   served->compiled = std::move(compiled);

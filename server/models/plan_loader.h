@@ -23,8 +23,9 @@ class PlanLoader {
       : backends_(*backends), registry_(*registry), ledger_(ledger), contexts_(contexts) {}
 
   // Loads `compiled`, a whole plan of `graph` with the parameters of `version`, and makes its first
-  // context. Verifies the parameters' files unless they are unchanged since the last time, maps
-  // them and runs `prepare`. FAILED_PRECONDITION names a parameter that is damaged.
+  // context, unless it has states. Verifies the parameters' files unless they are unchanged since
+  // the last time, maps them and runs `prepare`. FAILED_PRECONDITION names a parameter that is
+  // damaged.
   absl::StatusOr<std::shared_ptr<const ServedPlan>> Load(
       const ModelVersion& version, const Graph& graph,
       std::shared_ptr<const CompiledPlan> compiled) const;

@@ -13,6 +13,7 @@
 #include "compiler/ir/value/message.h"
 #include "deploy/bazel/libs/status_macros.h"
 #include "server/base/log.h"
+#include "server/models/model_import.h"
 #include "server/models/version_batching.h"
 
 namespace athanor {
@@ -52,6 +53,7 @@ Registry::Registry(const ServerOptions& options, ServerLedger* ledger, Metrics* 
       ledger_(*ledger),
       metrics_(*metrics),
       db_(std::move(db)),
+      language_models_(options, ledger),
       tensors_(options, ledger, &db_->tensors(), std::move(store),
                [this](const std::string& hash, const std::string& damage) {
                  publisher_.Withdraw(hash, damage);
@@ -73,8 +75,32 @@ absl::Status Registry::Load() {
                               {"versions", versions.size()},
                               {"tensors", tensors_.count()}});
   if (!options_.verify_weights) tensors_.TakeVerified(verified);
+  for (const auto& version : versions) {
+    if (!version->unusable().ok() || !LanguageModels::Generates(*version)) continue;
+    const absl::Status hosted = HostStored(version.get());
+    if (hosted.ok()) continue;
+    LogError(
+        "stored language model cannot be used",
+        {{"model", version->name()}, {"version", version->version()}, {"error", hosted.message()}});
+    version->SetUnusable(hosted);
+    version->serving().Fail(hosted);
+  }
   LoadSeals(versions);
   return LoadMagnitudes();
+}
+
+absl::Status Registry::HostStored(ModelVersion* version) {
+  std::vector<std::shared_ptr<const MappedTensor>> mapped;
+  std::vector<TextFile> files;
+  for (const FileRow& row : version->row().files) {
+    absl::StatusOr<std::shared_ptr<const MappedTensor>> file = tensors_.Map(row.hash);
+    if (!file.ok()) return version->Damaged(row.hash, file.status().message());
+    files.push_back(
+        {row.path,
+         {static_cast<const char*>((*file)->data()), static_cast<size_t>((*file)->bytes())}});
+    mapped.push_back(*std::move(file));
+  }
+  return Prefixed(Cat(version->Describe(), ": "), language_models_.Host(version, files, 0));
 }
 
 std::shared_ptr<ModelVersion> Registry::LoadVersion(VersionRow row) {

@@ -25,6 +25,7 @@
 #include "server/metrics/metrics.h"
 #include "server/models/challenges.h"
 #include "server/models/held_tensors.h"
+#include "server/models/language_models.h"
 #include "server/models/model_version.h"
 #include "server/models/publisher.h"
 #include "server/models/version_table.h"
@@ -48,6 +49,7 @@ class Registry {
   HeldTensors& tensors() { return tensors_; }
   Publisher& publisher() { return publisher_; }
   Challenges& challenges() { return challenges_; }
+  LanguageModels& language_models() { return language_models_; }
   ServerLedger& ledger() { return ledger_; }
   RegistryDb& db() { return *db_; }              // for tests
   Metrics& metrics() const { return metrics_; }  // where its versions are counted
@@ -69,6 +71,8 @@ class Registry {
   absl::Status Load();
   // Returns null if nothing can be made of the row.
   std::shared_ptr<ModelVersion> LoadVersion(VersionRow row);
+  // Makes the version's language model of the files that are stored of it.
+  absl::Status HostStored(ModelVersion* version);
   void LoadSeals(const VersionList& versions);
   absl::Status LoadMagnitudes();
   // Fills the seal of its tensor into each row.
@@ -87,6 +91,7 @@ class Registry {
   Metrics& metrics_;
   const std::unique_ptr<RegistryDb> db_;
   Challenges challenges_;
+  LanguageModels language_models_;
   Mutex hook_mu_;
   HealedHook healed_hook_ ABSL_GUARDED_BY(hook_mu_);
 

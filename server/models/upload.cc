@@ -14,6 +14,7 @@
 #include "server/base/chunk_bytes.h"
 #include "server/base/search_policy.h"
 #include "server/models/checkpoint_upload.h"
+#include "server/models/language_models.h"
 #include "server/models/onnx_upload.h"
 #include "server/models/version_batching.h"
 
@@ -230,11 +231,14 @@ absl::Status Upload::ReadImported() {
   notes.ParseFromString(row_.notes);
   notes.mutable_notes()->Assign(imported.notes.begin(), imported.notes.end());
   row_.notes = notes.SerializeAsString();
-  for (KeptFile& file : imported.files) {
-    if (parameters_.emplace(file.row.hash, file.bytes).second) {
-      row_.tensors.push_back({file.row.hash, file.bytes});
+  std::vector<TextFile> files;
+  for (const KeptFile& file : imported.files) {
+    const auto bytes = static_cast<int64_t>(file.bytes.size());
+    if (parameters_.emplace(file.row.hash, bytes).second) {
+      row_.tensors.push_back({file.row.hash, bytes});
     }
-    row_.files.push_back(std::move(file.row));
+    row_.files.push_back(file.row);
+    files.push_back({file.row.path, file.bytes});
   }
   row_.generation = std::move(imported.generation);
   const int64_t most = std::min(kDefaultBuckets, options_.max_buckets);
@@ -242,7 +246,11 @@ absl::Status Upload::ReadImported() {
   // A box of a language model holds its weights once more, so it has one unless told otherwise.
   if (buckets.empty() && row_.format == "onnx") buckets = DefaultRanges(graph.graph, most);
   RETURN_IF_ERROR(MakeVersion(std::move(graph), buckets));
-  return ReadParameters();
+  RETURN_IF_ERROR(ReadParameters());
+  if (!LanguageModels::Generates(*pending_)) return absl::OkStatus();
+  int64_t bytes = 0;
+  for (const TensorRow& tensor : row_.tensors) bytes += tensor.bytes;
+  return registry_->language_models().Host(pending_.get(), files, bytes);
 }
 
 absl::Status Upload::MakeVersion(ImportedGraph graph, const BucketGrid::Ranges& buckets) {

@@ -58,6 +58,7 @@ std::optional<Buffers> BuffersFor(const ModelVersion& version, absl::Span<const 
 }  // namespace
 
 absl::Status WarmUp(const ModelVersion& version, const ServedPlan& plan) {
+  if (!version.graph().StateIds().empty()) return absl::OkStatus();  // its engine has the states
   std::vector<int64_t> largest, smallest;
   for (const Dim& dim : version.graph().dims) {
     largest.push_back(dim.max);

@@ -5,23 +5,44 @@
 #include "compiler/frontend/frontend.h"
 #include "deploy/bazel/libs/sha256.h"
 #include "deploy/bazel/libs/status_macros.h"
+#include "runtime/cpu/device.h"
 #include "server/keeper/plan_keeper.h"
 #include "server/testing/testing.h"
 
 namespace athanor {
 namespace {
 
+// Its states lie row by row, in memory as the runtime has it.
 class EvaluatorRunner final : public PlanRunner {
  public:
-  EvaluatorRunner(const Graph& graph, std::vector<Tensor> parameters,
+  EvaluatorRunner(const Graph& graph, std::vector<Tensor> parameters, MemoryLedger* ledger,
                   std::shared_ptr<TestControl> control)
-      : graph_(graph), parameters_(std::move(parameters)), control_(std::move(control)) {}
+      : graph_(graph),
+        parameters_(std::move(parameters)),
+        ledger_(ledger),
+        control_(std::move(control)) {}
 
   absl::StatusOr<std::unique_ptr<RunContext>> NewContext() override {
-    return std::make_unique<RunContext>();
+    if (!graph_.StateIds().empty()) return absl::FailedPreconditionError("the plan has states");
+    return std::make_unique<Context>();
+  }
+  absl::StatusOr<std::unique_ptr<StateMemory>> NewStates(int64_t slots, int64_t block) override {
+    std::vector<StateMemory::Spec> specs;
+    for (NodeId id : graph_.StateIds()) {
+      const TensorType& type = graph_.node(id).type;
+      int64_t bytes = DTypeBytes(type.dtype);
+      for (size_t i = 1; i < type.shape.size(); ++i) bytes *= *type.shape[i].constant();
+      specs.push_back({graph_.node(id).name, "", bytes});
+    }
+    return StateMemory::Create(device_.get(), ledger_, std::move(specs), slots, block);
+  }
+  absl::StatusOr<std::unique_ptr<RunContext>> NewContextOver(const StateMemory& states) override {
+    auto context = std::make_unique<Context>();
+    context->states = &states;
+    return std::unique_ptr<RunContext>(std::move(context));
   }
 
-  absl::Status Run(RunContext&, absl::Span<const int64_t> dims,
+  absl::Status Run(RunContext& context, absl::Span<const int64_t> dims,
                    absl::Span<const std::string_view> inputs, absl::Span<const RunOutput> outputs,
                    const RunLimits& limits) override {
     control_->PassRun();
@@ -36,7 +57,21 @@ class EvaluatorRunner final : public PlanRunner {
       values.push_back(std::move(tensor));
     }
     values.insert(values.end(), parameters_.begin(), parameters_.end());
+    const StateMemory* const states = static_cast<Context&>(context).states;
+    const std::vector<NodeId> state_ids = graph_.StateIds();
+    for (size_t i = 0; i < state_ids.size(); ++i) {
+      const TensorType& type = graph_.node(state_ids[i]).type;
+      std::vector<int64_t> shape;
+      for (const Expr& size : type.shape) shape.push_back(size.Evaluate(env).value());
+      Tensor tensor = Tensor::Zeros(type.dtype, shape);
+      tensor.bytes.assign(states->data(static_cast<int>(i)), tensor.bytes.size());
+      values.push_back(std::move(tensor));
+    }
     ASSIGN_OR_RETURN(std::vector<Tensor> results, Evaluate(graph_, values));
+    for (size_t i = 0; i < state_ids.size(); ++i) {
+      const std::string& left = results[graph_.outputs.size() + i].bytes;
+      std::memcpy(states->data(static_cast<int>(i)), left.data(), left.size());
+    }
     for (const RunOutput& output : outputs) {
       const Tensor& result = results[output.output];
       if (static_cast<int64_t>(result.bytes.size()) != output.bytes) {
@@ -52,9 +87,15 @@ class EvaluatorRunner final : public PlanRunner {
   int64_t EstimateMicroseconds(absl::Span<const int64_t>) const override { return 1'000; }
 
  private:
+  struct Context final : RunContext {
+    const StateMemory* states = nullptr;
+  };
+
   const Graph graph_;
   const std::vector<Tensor> parameters_;
+  MemoryLedger* const ledger_;
   const std::shared_ptr<TestControl> control_;
+  const std::unique_ptr<CpuDevice> device_ = CpuDevice::Create({.threads = 1}).value();
 };
 
 constexpr char kPlainKernel[] = "plain reference";
@@ -254,7 +295,8 @@ class EvaluatorBackends final : public CompileBackends {
   absl::StatusOr<std::shared_ptr<PlanRunner>> Load(
       const std::string&, const Graph& graph, const v1::Plan& plan,
       absl::Span<const KernelObject> objects,
-      absl::Span<const std::shared_ptr<const MappedTensor>> parameters, MemoryLedger*) override {
+      absl::Span<const std::shared_ptr<const MappedTensor>> parameters,
+      MemoryLedger* ledger) override {
     for (const KernelObject& object : objects) {
       if (object.object == ObjectOf(plan)) continue;
       return absl::InternalError("plan " + plan.plan_id() + " was given the " + object.object);
@@ -270,7 +312,7 @@ class EvaluatorBackends final : public CompileBackends {
       for (const Expr& size : type.shape) tensor.shape.push_back(size.constant().value());
       tensors.push_back(std::move(tensor));
     }
-    return std::make_shared<EvaluatorRunner>(graph, std::move(tensors), control_);
+    return std::make_shared<EvaluatorRunner>(graph, std::move(tensors), ledger, control_);
   }
 
   absl::StatusOr<std::vector<std::string>> RuleNames() override {

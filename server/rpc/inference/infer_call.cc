@@ -95,6 +95,11 @@ absl::Status InferCall::Accept() {
       version_, core_.registry().versions().Find(request_.model_name(), request_.model_version()));
   plans_ = {version_, &version_->plans()};
   RETURN_IF_ERROR(version_->unusable());
+  if (version_->language_model() != nullptr) {
+    return absl::FailedPreconditionError(
+        Cat(version_->Describe(), " is a language model, whose keys and values its engine keeps: ",
+            "call GenerateService.Generate"));
+  }
   ASSIGN_OR_RETURN(bound_,
                    version_->binder().Bind(request_, {.max_taps = core_.options().max_taps}));
   SetDeadline();

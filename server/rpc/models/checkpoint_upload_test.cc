@@ -3,7 +3,6 @@
 #include <cstring>
 #include <filesystem>
 #include <fstream>
-#include <iterator>
 #include <map>
 #include <string>
 #include <thread>
@@ -12,54 +11,15 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "proto/athanor/internal/stored.pb.h"
+#include "server/testing/checkpoint_testing.h"
 #include "server/testing/testing.h"
 
 namespace athanor {
 namespace {
 
 using ::testing::HasSubstr;
-using Files = std::vector<std::pair<std::string, std::string>>;  // path and bytes
+using Files = CheckpointFiles;
 using Messages = std::vector<v1::UploadModelRequest>;
-
-std::string Read(const std::string& name) {
-  std::ifstream file("tests/tokens/testdata/llama/" + name, std::ios::binary);
-  EXPECT_TRUE(file.is_open()) << name;
-  return {std::istreambuf_iterator<char>(file), {}};
-}
-
-Files HfFiles() {
-  Files files;
-  for (const char* name : {"config.json", "generation_config.json", "model.safetensors.index.json",
-                           "model-00001-of-00003.safetensors", "model-00002-of-00003.safetensors",
-                           "model-00003-of-00003.safetensors"}) {
-    files.emplace_back(name, Read(name));
-  }
-  return files;
-}
-
-Files GgufFiles() { return {{"model.gguf", Read("model.gguf")}}; }
-
-Messages MessagesOf(const std::string& format, const Files& files, size_t chunk = 1 << 20) {
-  Messages messages(1);
-  v1::UploadHeader* header = messages[0].mutable_header();
-  header->set_name("m");
-  header->set_format(format);
-  header->set_search_budget("0");
-  for (size_t f = 0; f < files.size(); ++f) {
-    const auto& [path, bytes] = files[f];
-    v1::UploadFile* file = messages[0].mutable_header()->add_files();
-    file->set_path(path);
-    file->set_bytes(static_cast<int64_t>(bytes.size()));
-    for (size_t at = 0; at < bytes.size(); at += chunk) {
-      v1::FileChunk* piece = messages.emplace_back().mutable_file();
-      piece->set_file(static_cast<int32_t>(f));
-      piece->set_offset(static_cast<int64_t>(at));
-      piece->set_data(bytes.substr(at, chunk));
-    }
-  }
-  messages.emplace_back().mutable_commit();
-  return messages;
-}
 
 class CheckpointUploadTest : public testing::Test {
  protected:
@@ -117,8 +77,8 @@ class CheckpointUploadTest : public testing::Test {
 };
 
 TEST_F(CheckpointUploadTest, TextsAreKeptBesideTheWeights) {
-  const Files files = HfFiles();
-  std::shared_ptr<ModelVersion> version = Upload(MessagesOf("hf", files));
+  const Files files = LlamaFiles();
+  std::shared_ptr<ModelVersion> version = Upload(CheckpointMessagesOf("hf", files));
   for (int start = 0; start < 2; ++start) {
     EXPECT_EQ(Kept(*version),
               (std::map<std::string, std::string>(files.begin(), files.begin() + 3)));
@@ -140,8 +100,8 @@ TEST_F(CheckpointUploadTest, TextsAreKeptBesideTheWeights) {
 }
 
 TEST_F(CheckpointUploadTest, OfAGgufFileTheHeadIsKept) {
-  const std::string file = Read("model.gguf");
-  const std::shared_ptr<ModelVersion> version = Upload(MessagesOf("gguf", GgufFiles()));
+  const std::string file = ReadLlama("model.gguf");
+  const std::shared_ptr<ModelVersion> version = Upload(CheckpointMessagesOf("gguf", LlamaGguf()));
   const auto kept = Kept(*version);
   ASSERT_EQ(kept.size(), 1u);
   const std::string& head = kept.at("model.gguf");
@@ -155,10 +115,11 @@ TEST_F(CheckpointUploadTest, OfAGgufFileTheHeadIsKept) {
 
 TEST_F(CheckpointUploadTest, PiecesOfAnySizeGiveTheSameVersion) {
   for (const auto& [format, files] :
-       std::map<std::string, Files>{{"hf", HfFiles()}, {"gguf", GgufFiles()}}) {
+       std::map<std::string, Files>{{"hf", LlamaFiles()}, {"gguf", LlamaGguf()}}) {
     std::vector<std::string> hashes;
     for (const size_t chunk : {97, 4'096, 1 << 20}) {
-      const std::shared_ptr<ModelVersion> version = Upload(MessagesOf(format, files, chunk));
+      const std::shared_ptr<ModelVersion> version =
+          Upload(CheckpointMessagesOf(format, files, chunk));
       if (hashes.empty()) hashes = version->parameter_hashes();
       EXPECT_EQ(version->parameter_hashes(), hashes) << format << " " << chunk;
       Delete();
@@ -168,18 +129,18 @@ TEST_F(CheckpointUploadTest, PiecesOfAnySizeGiveTheSameVersion) {
 }
 
 TEST_F(CheckpointUploadTest, VersionsShareTheirFiles) {
-  Upload(MessagesOf("hf", HfFiles()));
-  Files files = HfFiles();
+  Upload(CheckpointMessagesOf("hf", LlamaFiles()));
+  Files files = LlamaFiles();
   files[1].second += " ";
-  Upload(MessagesOf("hf", files));
+  Upload(CheckpointMessagesOf("hf", files));
   EXPECT_EQ(FilesUnder("blobs"), 7);
   Delete();
   NothingIsKept();
 }
 
 TEST_F(CheckpointUploadTest, ADamagedTextIsNamed) {
-  const Files files = HfFiles();
-  Upload(MessagesOf("hf", files));
+  const Files files = LlamaFiles();
+  Upload(CheckpointMessagesOf("hf", files));
   const FileRow text = Version()->row().files[0];
   for (const auto& entry :
        std::filesystem::recursive_directory_iterator(test_.options.state_dir + "/blobs")) {
@@ -191,31 +152,32 @@ TEST_F(CheckpointUploadTest, ADamagedTextIsNamed) {
   EXPECT_EQ(status.code(), absl::StatusCode::kFailedPrecondition);
   EXPECT_THAT(std::string(status.message()), HasSubstr("file \"config.json\""));
   EXPECT_FALSE(test_.server->core().registry().tensors().Map(text.hash).ok());
-  Upload(MessagesOf("hf", files));
+  Upload(CheckpointMessagesOf("hf", files));
   EXPECT_TRUE(test_.server->core().registry().Verify(*Version()).ok());
 }
 
 TEST_F(CheckpointUploadTest, FilesOfNoCheckpointAreRefusedByNameAtOnce) {
   for (const char* name : {"pytorch_model.bin", "model.pt", "model.onnx",
                            "consolidated.safetensors", "original/a.safetensors", "README.md", ""}) {
-    Files files = HfFiles();
+    Files files = LlamaFiles();
     files.emplace_back(name, "x");
-    Messages messages = MessagesOf("hf", files);
+    Messages messages = CheckpointMessagesOf("hf", files);
     messages.resize(1);  // before any byte
     Invalid(messages, std::string("header.files: \"") + name + "\" is no file of a checkpoint");
   }
-  Invalid(MessagesOf("hf", {{"a.safetensors", "x"}}), "there is no config.json");
-  Invalid(MessagesOf("hf", {{"config.json", "x"}}), "there is no .safetensors file");
-  Invalid(MessagesOf("hf", {}), "there is no config.json");
-  Invalid(MessagesOf("gguf", {}), "0 files; a checkpoint of format \"gguf\" is one");
-  Invalid(MessagesOf("gguf", {{"a", "x"}, {"b", "x"}}), "2 files");
-  Invalid(MessagesOf("gguf", {{"../a.gguf", "x"}}), "leaves its folder");
-  Invalid(MessagesOf("safetensors", {}), "there are: \"athanor\", \"onnx\", \"hf\", \"gguf\"");
+  Invalid(CheckpointMessagesOf("hf", {{"a.safetensors", "x"}}), "there is no config.json");
+  Invalid(CheckpointMessagesOf("hf", {{"config.json", "x"}}), "there is no .safetensors file");
+  Invalid(CheckpointMessagesOf("hf", {}), "there is no config.json");
+  Invalid(CheckpointMessagesOf("gguf", {}), "0 files; a checkpoint of format \"gguf\" is one");
+  Invalid(CheckpointMessagesOf("gguf", {{"a", "x"}, {"b", "x"}}), "2 files");
+  Invalid(CheckpointMessagesOf("gguf", {{"../a.gguf", "x"}}), "leaves its folder");
+  Invalid(CheckpointMessagesOf("safetensors", {}),
+          "there are: \"athanor\", \"onnx\", \"hf\", \"gguf\"");
 }
 
 TEST_F(CheckpointUploadTest, WhatBelongsToAnotherFormat) {
   const auto with = [](const auto& change) {
-    Messages messages = MessagesOf("gguf", GgufFiles());
+    Messages messages = CheckpointMessagesOf("gguf", LlamaGguf());
     change(messages[0].mutable_header());
     return messages;
   };
@@ -238,12 +200,12 @@ TEST_F(CheckpointUploadTest, LimitsAreWithinBounds) {
                                                         {"sequences", &Limits::set_sequences},
                                                         {"context", &Limits::set_context}}) {
     for (const int64_t wrong : {int64_t{-1}, (int64_t{1} << 24) + 1, int64_t{1} << 62}) {
-      Messages messages = MessagesOf("gguf", GgufFiles());
+      Messages messages = CheckpointMessagesOf("gguf", LlamaGguf());
       (messages[0].mutable_header()->mutable_decoder()->*set)(wrong);
       Invalid(messages, "header.decoder." + name + ": " + std::to_string(wrong));
     }
   }
-  Messages messages = MessagesOf("gguf", GgufFiles());
+  Messages messages = CheckpointMessagesOf("gguf", LlamaGguf());
   messages[0].mutable_header()->mutable_decoder()->set_tokens(1);
   messages[0].mutable_header()->mutable_decoder()->set_context(16);
   messages[0].mutable_header()->mutable_decoder()->set_sequences(3);
@@ -257,7 +219,7 @@ TEST_F(CheckpointUploadTest, LimitsAreWithinBounds) {
 }
 
 TEST_F(CheckpointUploadTest, IgnoreKeysAreBounded) {
-  Messages messages = MessagesOf("gguf", GgufFiles());
+  Messages messages = CheckpointMessagesOf("gguf", LlamaGguf());
   v1::UploadHeader* header = messages[0].mutable_header();
   for (int i = 0; i < 1000; ++i) header->add_ignore_keys("k" + std::to_string(i));
   header->set_ignore_keys(0, std::string(1024, 'k'));
@@ -272,7 +234,7 @@ TEST_F(CheckpointUploadTest, IgnoreKeysAreBounded) {
 
 // The head is looked for in beginnings of the file that grow.
 TEST_F(CheckpointUploadTest, HeadsOfAnySizeAreFound) {
-  std::string head = Read("model.gguf");
+  std::string head = ReadLlama("model.gguf");
   uint64_t keys = 0;
   std::memcpy(&keys, head.data() + 16, sizeof keys);
   ++keys;
@@ -288,7 +250,7 @@ TEST_F(CheckpointUploadTest, HeadsOfAnySizeAreFound) {
   head.insert(24, key);
   for (const size_t chunk : {100'000, 8 << 20}) {
     const std::shared_ptr<ModelVersion> version =
-        Upload(MessagesOf("gguf", {{"model.gguf", head}}, chunk));
+        Upload(CheckpointMessagesOf("gguf", {{"model.gguf", head}}, chunk));
     EXPECT_GT(Kept(*version).at("model.gguf").size(), key.size());
     Delete();
   }
@@ -296,16 +258,16 @@ TEST_F(CheckpointUploadTest, HeadsOfAnySizeAreFound) {
 }
 
 TEST_F(CheckpointUploadTest, AnEmptyFileOfWeightsIsRefused) {
-  Files files = HfFiles();
+  Files files = LlamaFiles();
   files[4].second.clear();
-  Invalid(MessagesOf("hf", files), "model-00002-of-00003.safetensors");
+  Invalid(CheckpointMessagesOf("hf", files), "model-00002-of-00003.safetensors");
 }
 
 TEST_F(CheckpointUploadTest, HeadsAreBounded) {
   TestServer test({.max_graph_bytes = 500});
   for (const auto& [format, files] :
-       std::map<std::string, Files>{{"hf", HfFiles()}, {"gguf", GgufFiles()}}) {
-    const grpc::Status status = test.Send(MessagesOf(format, files));
+       std::map<std::string, Files>{{"hf", LlamaFiles()}, {"gguf", LlamaGguf()}}) {
+    const grpc::Status status = test.Send(CheckpointMessagesOf(format, files));
     EXPECT_EQ(status.error_code(), grpc::StatusCode::RESOURCE_EXHAUSTED) << status.error_message();
     EXPECT_THAT(status.error_message(), HasSubstr("--max_graph_bytes"));
   }

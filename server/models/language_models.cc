@@ -1,0 +1,136 @@
+#include "server/models/language_models.h"
+
+#include <algorithm>
+#include <memory>
+#include <string_view>
+#include <utility>
+
+#include "compiler/ir/value/message.h"
+#include "deploy/bazel/libs/status_macros.h"
+#include "proto/athanor/internal/stored.pb.h"
+#include "server/generate/language_model.h"
+#include "server/generate/plan_step_runner.h"
+
+namespace athanor {
+namespace {
+
+// Sequences of the longest kind that the states have room for unless --kv_memory says otherwise.
+constexpr int64_t kDefaultSequences = 64;
+
+int64_t MostOf(const Graph& graph, std::string_view dim) {
+  for (const Dim& own : graph.dims) {
+    if (own.name == dim) return own.max;
+  }
+  return 0;
+}
+
+int64_t BlockOf(const Graph& graph) {
+  for (const Node& node : graph.nodes) {
+    if (IsPagedAttention(node.op)) return GetAttr<int64_t>(node.attrs, "block");
+  }
+  return 0;
+}
+
+// Returns the bytes of a slot in all states together.
+int64_t SlotBytes(const Graph& graph) {
+  int64_t all = 0;
+  for (NodeId id : graph.StateIds()) {
+    const TensorType& type = graph.node(id).type;
+    int64_t bytes = DTypeBytes(type.dtype);
+    for (size_t i = 1; i < type.shape.size(); ++i) bytes *= *type.shape[i].constant();
+    all += bytes;
+  }
+  return all;
+}
+
+Sampling SamplingOf(const internal::Generation& generation) {
+  Sampling sampling;
+  sampling.temperature = static_cast<float>(generation.temperature());
+  sampling.top_k = generation.top_k();
+  sampling.top_p = static_cast<float>(generation.top_p());
+  sampling.min_p = static_cast<float>(generation.min_p());
+  sampling.repetition = static_cast<float>(generation.repetition_penalty());
+  return sampling;
+}
+
+// Multiplies two numbers that are not negative; a product beyond int64 is the largest of these.
+int64_t Times(int64_t a, int64_t b) {
+  int64_t product = 0;
+  return __builtin_mul_overflow(a, b, &product) ? INT64_MAX : product;
+}
+
+}  // namespace
+
+absl::StatusOr<EngineSizes> EngineSizesOf(const ServerOptions& options, const Graph& graph,
+                                          int64_t free) {
+  EngineSizes sizes;
+  sizes.token_kv_bytes = SlotBytes(graph);
+  const int64_t block = BlockOf(graph), block_bytes = block * sizes.token_kv_bytes;
+  SchedulerOptions& scheduler = sizes.scheduler;
+  scheduler.block = block;
+  scheduler.max_batched_tokens = std::min(options.max_batched_tokens, MostOf(graph, "T"));
+  scheduler.max_sequences = std::min(options.max_sequences, MostOf(graph, "S"));
+  scheduler.max_model_len = MostOf(graph, "B") * block;
+  if (options.max_model_len > 0) {
+    scheduler.max_model_len = std::min(scheduler.max_model_len, options.max_model_len);
+  }
+  sizes.table_blocks = (scheduler.max_model_len + block - 1) / block;
+  int64_t bytes = options.kv_memory;
+  if (bytes == 0) {
+    bytes = std::min(Times(kDefaultSequences * sizes.table_blocks, block_bytes), free / 2);
+  }
+  const int64_t given = bytes / block_bytes;  // to sequences; block 0 is beside them
+  if (given < 1) {
+    return absl::ResourceExhaustedError(
+        Cat("keys and values of a block of ", block, " positions have ", block_bytes,
+            " bytes, and there is room for ", std::max<int64_t>(0, bytes), ", ",
+            options.kv_memory > 0 ? "as --kv_memory says"
+                                  : "half of what --memory_limit leaves behind the weights"));
+  }
+  sizes.blocks = std::min(given + 1, MostOf(graph, "N"));
+  return sizes;
+}
+
+bool LanguageModels::Generates(const ModelVersion& version) {
+  return !version.row().generation.empty() && !version.graph().StateIds().empty();
+}
+
+absl::Status LanguageModels::Host(ModelVersion* version, absl::Span<const TextFile> files,
+                                  int64_t unreserved) {
+  internal::Generation generation;
+  if (!generation.ParseFromString(version->row().generation)) {
+    return absl::DataLossError(Cat(version->Describe(), ": its settings cannot be read"));
+  }
+  ASSIGN_OR_RETURN(EngineSizes sizes,
+                   EngineSizesOf(options_, version->graph(), ledger_.free() - unreserved));
+  // A context that is no whole number of blocks.
+  sizes.scheduler.max_model_len =
+      std::min<int64_t>(sizes.scheduler.max_model_len, generation.context());
+  auto model = std::make_shared<LanguageModel>();
+  ASSIGN_OR_RETURN(model->text, ReadModelText(files));
+  model->family = generation.family();
+  model->sampling = SamplingOf(generation);
+  model->end_tokens.assign(generation.end_tokens().begin(), generation.end_tokens().end());
+  model->token_kv_bytes = sizes.token_kv_bytes;
+  auto runner =
+      std::make_unique<PlanStepRunner>(&version->plans(), version->graph(),
+                                       PlanStepOptions{.block = sizes.scheduler.block,
+                                                       .blocks = sizes.blocks,
+                                                       .table_blocks = sizes.table_blocks,
+                                                       .vocabulary = generation.vocabulary()},
+                                       &TurnsOf(version->device()));
+  EngineOptions engine;
+  engine.scheduler = sizes.scheduler;
+  engine.vocabulary = generation.vocabulary();
+  engine.blocks = static_cast<int32_t>(sizes.blocks);
+  model->engine = Engine::Create(engine, std::move(runner), model->text.tokenizer);
+  version->SetLanguageModel(std::move(model));
+  return absl::OkStatus();
+}
+
+StepTurns& LanguageModels::TurnsOf(const std::string& device) {
+  MutexLock lock(mu_);
+  return turns_[device];
+}
+
+}  // namespace athanor

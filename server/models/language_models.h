@@ -1,0 +1,70 @@
+// Makes language models of the versions of checkpoints: their text, their defaults, and an engine
+// with as many blocks of keys and values as flags and memory allow.
+//
+//   LanguageModels models(options, &ledger);
+//   RETURN_IF_ERROR(models.Host(version.get(), {{"tokenizer.json", bytes}, ...}, 0));
+//   version->language_model()->engine->Start(...);
+//
+// Thread-safe. Must outlive the versions.
+#ifndef ATHANOR_SERVER_MODELS_LANGUAGE_MODELS_H_
+#define ATHANOR_SERVER_MODELS_LANGUAGE_MODELS_H_
+
+#include <cstdint>
+#include <map>
+#include <string>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/types/span.h"
+#include "compiler/ir/graph/graph.h"
+#include "deploy/bazel/libs/mutex.h"
+#include "server/base/options.h"
+#include "server/generate/scheduler.h"
+#include "server/generate/step_turns.h"
+#include "server/memory/server_ledger.h"
+#include "server/models/model_version.h"
+#include "server/text/model_text.h"
+
+namespace athanor {
+
+// Sizes of an engine. A block is `scheduler.block` positions in all states.
+struct EngineSizes {
+  SchedulerOptions scheduler;
+  int64_t blocks = 0;          // block 0 included
+  int64_t table_blocks = 0;    // of a sequence of max_model_len tokens
+  int64_t token_kv_bytes = 0;  // of a position
+};
+
+// Returns the sizes that the flags ask for, as far as the dims of a decoder in form kPaged go.
+// `free` is what the ledger has left behind the weights. RESOURCE_EXHAUSTED, with the numbers:
+// there is not one block for sequences.
+absl::StatusOr<EngineSizes> EngineSizesOf(const ServerOptions& options, const Graph& graph,
+                                          int64_t free);
+
+class LanguageModels {
+ public:
+  // Both outlive it.
+  LanguageModels(const ServerOptions& options, ServerLedger* ledger)
+      : options_(options), ledger_(*ledger) {}
+
+  // Reports whether the version generates: its graph has states, which its engine keeps.
+  static bool Generates(const ModelVersion& version);
+
+  // Makes the version's language model. `files` are those that it keeps beside its weights, and
+  // `unreserved` the bytes of weights that the ledger does not count yet. Errors are those of
+  // ReadModelText and EngineSizesOf. REQUIRES: Generates(*version); nobody shares it yet.
+  absl::Status Host(ModelVersion* version, absl::Span<const TextFile> files, int64_t unreserved);
+
+ private:
+  // The engines of a device take turns.
+  StepTurns& TurnsOf(const std::string& device);
+
+  const ServerOptions& options_;
+  ServerLedger& ledger_;
+  Mutex mu_;
+  std::map<std::string, StepTurns> turns_ ABSL_GUARDED_BY(mu_);  // by device
+};
+
+}  // namespace athanor
+
+#endif  // ATHANOR_SERVER_MODELS_LANGUAGE_MODELS_H_
