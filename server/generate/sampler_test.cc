@@ -392,9 +392,9 @@ TEST(SamplingTest, FieldsOutOfRangeAreNamed) {
   EXPECT_THAT(check({.top_p = 0}), HasSubstr("top_p is 0, which leaves no token"));
   EXPECT_THAT(check({.top_p = 1.5}), HasSubstr("top_p is 1.5"));
   EXPECT_THAT(check({.min_p = 2}), HasSubstr("min_p is 2"));
-  EXPECT_THAT(check({.repetition = 0}), HasSubstr("repetition is 0"));
-  EXPECT_THAT(check({.presence = 3}), HasSubstr("presence is 3"));
-  EXPECT_THAT(check({.frequency = -3}), HasSubstr("frequency is -3"));
+  EXPECT_THAT(check({.repetition = 0}), HasSubstr("repetition_penalty is 0"));
+  EXPECT_THAT(check({.presence = 3}), HasSubstr("presence_penalty is 3"));
+  EXPECT_THAT(check({.frequency = -3}), HasSubstr("frequency_penalty is -3"));
   EXPECT_THAT(check({.logprobs = 21}), HasSubstr("logprobs is 21"));
   EXPECT_THAT(check({.logprobs = -1}), HasSubstr("logprobs is -1"));
   EXPECT_THAT(check({.bias = {{10, 1.f}}}), HasSubstr("token 10; the model's are 0 to 9"));

@@ -26,9 +26,9 @@ absl::Status Sampling::Check(int64_t vocabulary) const {
         "top_p is 0, which leaves no token; for the likeliest one, set temperature to 0");
   }
   RETURN_IF_ERROR(CheckRange("min_p", min_p, 0, 1));
-  RETURN_IF_ERROR(CheckRange("repetition", repetition, 0.01, 100));
-  RETURN_IF_ERROR(CheckRange("presence", presence, -2, 2));
-  RETURN_IF_ERROR(CheckRange("frequency", frequency, -2, 2));
+  RETURN_IF_ERROR(CheckRange("repetition_penalty", repetition, 0.01, 100));
+  RETURN_IF_ERROR(CheckRange("presence_penalty", presence, -2, 2));
+  RETURN_IF_ERROR(CheckRange("frequency_penalty", frequency, -2, 2));
   if (logprobs.has_value()) {
     RETURN_IF_ERROR(CheckRange("logprobs", static_cast<double>(*logprobs), 0, kMostLogprobs));
   }
