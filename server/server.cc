@@ -24,6 +24,7 @@
 #include "server/net/tls_credentials.h"
 #include "server/rpc/cache/cache_service.h"
 #include "server/rpc/compile/compile_service.h"
+#include "server/rpc/generate/generate_service.h"
 #include "server/rpc/health_service.h"
 #include "server/rpc/inference/inference_service.h"
 #include "server/rpc/models/model_service.h"
@@ -49,7 +50,7 @@ void SetKeepalive(int64_t milliseconds, grpc::ServerBuilder* builder) {
 
 struct Server::Network {
   explicit Network(ServerCore* core)
-      : inference(core), models(core), compile(core), cache(core), health(core) {}
+      : inference(core), models(core), compile(core), cache(core), generate(core), health(core) {}
 
   std::shared_ptr<TlsCertificate> tls;  // null without TLS
   std::shared_ptr<grpc::ServerCredentials> credentials;
@@ -57,6 +58,7 @@ struct Server::Network {
   ModelService models;
   CompileService compile;
   CacheService cache;
+  GenerateService generate;
   HealthService health;
   std::unique_ptr<grpc::experimental::ExternalConnectionAcceptor> acceptor;
   std::unique_ptr<grpc::Server> grpc_server;
@@ -130,6 +132,7 @@ absl::Status Server::Listen() {
   builder.RegisterService(&network_->models);
   builder.RegisterService(&network_->compile);
   builder.RegisterService(&network_->cache);
+  builder.RegisterService(&network_->generate);
   builder.RegisterService(&network_->health);
   network_->grpc_server = builder.BuildAndStart();
   if (network_->grpc_server == nullptr) return absl::InternalError("gRPC's server does not start");

@@ -74,6 +74,8 @@ void UnaryCall::Begin(const grpc::ByteBuffer& bytes, absl::AnyInvocable<absl::St
     core_.disk_queue().Submit(std::move(work));
   } else if (traits_.uses_cache) {
     core_.cache_queue().Submit(std::move(work));
+  } else if (traits_.queue != nullptr) {
+    traits_.queue->Submit(std::move(work));
   } else if (InflatesLong(bytes)) {
     core_.inflate_queue().Submit(std::move(work));
   } else {

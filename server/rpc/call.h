@@ -20,6 +20,7 @@
 #include "absl/strings/string_view.h"
 #include "deploy/bazel/libs/status_macros.h"
 #include "google/protobuf/message.h"
+#include "server/base/work_queue.h"
 #include "server/core/core.h"
 #include "server/rpc/inflate.h"
 #include "server/rpc/parse_request.h"
@@ -42,6 +43,7 @@ struct MethodTraits {
   bool while_draining = false;  // also answered while draining
   bool uses_disk = false;       // runs on the disk queue
   bool uses_cache = false;      // runs on the cache's queue
+  WorkQueue* queue = nullptr;   // runs on this one
 };
 
 // A unary call whose handler runs at once or on a queue.

@@ -195,6 +195,15 @@ ROOMS = {
         "server/models",
         "server/rpc",
     ],
+    "server/rpc/generate": [
+        "server/base",
+        "server/core",
+        "server/generate",
+        "server/models",
+        "server/rpc",
+        "server/rpc/inference",
+        "server/text",
+    ],
     "server/rpc/inference": [
         "server/base",
         "server/core",
@@ -217,6 +226,7 @@ ROOMS = {
         "server/rpc",
         "server/rpc/cache",
         "server/rpc/compile",
+        "server/rpc/generate",
         "server/rpc/inference",
         "server/rpc/models",
         "server/search",

@@ -1,0 +1,112 @@
+// Sends what a sequence generates to its client: takes it from the outbox, one message at a time,
+// and the next one when that is written. So a client that reads slowly leaves the outbox full, and
+// the engine pauses its sequence.
+//
+//   auto stream = std::make_shared<TokenStream>(sink, &timer, writer);
+//   ASSIGN_OR_RETURN(auto started, engine->Start(input, [stream] { stream->Ask(); }));
+//   stream->Open(engine, started, facts);
+//   stream->Written(true);    // by the sink: the write is done
+//   stream->Leave();          // by the sink: it goes away
+//
+// A write that waits for its client longer than the engine's `longest_pause`, with more to send
+// behind it, is broken off: RESOURCE_EXHAUSTED. Thread-safe. The sink is called with the stream's
+// lock held, and ended once.
+#ifndef ATHANOR_SERVER_RPC_GENERATE_TOKEN_STREAM_H_
+#define ATHANOR_SERVER_RPC_GENERATE_TOKEN_STREAM_H_
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "deploy/bazel/libs/mutex.h"
+#include "proto/athanor/v1/generate.pb.h"
+#include "server/base/timer.h"
+#include "server/generate/engine.h"
+#include "server/rpc/generate/stream_writer.h"
+
+namespace athanor {
+
+// Where messages go: a gRPC call.
+class TokenSink {
+ public:
+  virtual ~TokenSink() = default;
+  // Begins to write a message. TokenStream::Written tells the end.
+  virtual void Write(const v1::GenerateResponse& message) = 0;
+  // Writes the message, and ends the call behind it.
+  virtual void WriteLast(const v1::GenerateResponse& message, const absl::Status& status) = 0;
+  virtual void End(const absl::Status& status) = 0;
+  // Breaks off the pending write, because the client does not read. The client still learns why.
+  virtual void Break(const absl::Status& why) = 0;
+};
+
+// What messages say beside the sequence's own events.
+struct StreamFacts {
+  SequenceTime arrived;  // times count from here
+  uint64_t seed = 0;
+  std::string model_version;
+  bool logprobs = false;
+  std::shared_ptr<const Tokenizer> tokenizer;  // for logprobs; null: tokens have no bytes
+};
+
+class TokenStream final : public StreamWriter::Stream,
+                          public std::enable_shared_from_this<TokenStream> {
+ public:
+  // `sink` and `timer` must live until Leave.
+  TokenStream(TokenSink* sink, Timer* timer, std::shared_ptr<StreamWriter> writer)
+      : timer_(*timer), writer_(std::move(writer)), sink_(sink) {}
+
+  // Has the writer look at the outbox. Any thread, holding any lock but the stream's own.
+  void Ask() { writer_->Ask(shared_from_this()); }
+  // Sends what comes from now on. `engine` must live until Leave.
+  void Open(Engine* engine, Engine::Started started, StreamFacts facts);
+  // Ends a stream that is not open.
+  void Refuse(const absl::Status& status);
+  // Reports that the write that was begun last is done; if not ok, that the client has left.
+  void Written(bool ok);
+  // Reports that the client has left. Ends the call and its sequence, or lets Open and Refuse do
+  // so.
+  void Cancel(const absl::Status& status);
+  // Returns what Cancel was given; OK: the client is there.
+  absl::Status cancelled() const;
+  void Leave();
+
+  void Look() override;
+
+ private:
+  void LookLocked() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  void Send(Outbox::Content content) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  v1::GenerateResponse MessageOf(std::vector<GenerateEvent> events) const
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  void AddToken(const Sampled& token, v1::GenerateResponse* message) const
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  void AddSummary(const SequenceSummary& summary, v1::GenerateResponse* message) const
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  // Ends the call, unless it has ended.
+  void EndLocked(const absl::Status& status) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  // Breaks the pending write off if it is still pending after `longest_write_`.
+  void WatchWrite() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  void BreakIfPending(int64_t write);
+  // Ends the sequence: nobody takes from its outbox any more.
+  void Abandon(const absl::Status& why) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+
+  Timer& timer_;
+  const std::shared_ptr<StreamWriter> writer_;
+  mutable Mutex mu_;
+  TokenSink* sink_ ABSL_GUARDED_BY(mu_);           // null: it has left
+  Engine* engine_ ABSL_GUARDED_BY(mu_) = nullptr;  // null: it is not open, or the sequence is over
+  Engine::Started started_ ABSL_GUARDED_BY(mu_);
+  StreamFacts facts_ ABSL_GUARDED_BY(mu_);
+  SequenceTime::duration longest_write_ ABSL_GUARDED_BY(mu_){};
+  int64_t writes_ ABSL_GUARDED_BY(mu_) = 0;
+  bool writing_ ABSL_GUARDED_BY(mu_) = false;
+  bool ended_ ABSL_GUARDED_BY(mu_) = false;
+  absl::Status cancelled_ ABSL_GUARDED_BY(mu_);
+  Timer::Id watch_ ABSL_GUARDED_BY(mu_) = 0;  // 0: no write is watched
+};
+
+}  // namespace athanor
+
+#endif  // ATHANOR_SERVER_RPC_GENERATE_TOKEN_STREAM_H_
