@@ -104,6 +104,19 @@ from athanor.errors import (
     Unimplemented,
 )
 from athanor.expr import Expr, maximum_of, minimum_of
+from athanor.generation import (
+    EngineStatus,
+    GenerateOptions,
+    GenerateResult,
+    GenerateTimes,
+    Logprobs,
+    Piece,
+    RenderedChat,
+    Sampling,
+    Tokenized,
+    TokenLogprob,
+    Usage,
+)
 from athanor.graph import DEFAULT_DIM_BOUNDS, Graph
 from athanor.jobs import (
     CompileJob,
@@ -152,29 +165,32 @@ from athanor.reductions import (
     top_k,
     variance,
 )
+from athanor.streams import AsyncGeneration, Generation
 from athanor.value import Value
 from athanor.windows import average_pool, conv, max_pool, sum_pool
 from athanor.wire import Batching, Bucket, Device, InferResult, ModelInfo, Tensor
 
 __version__ = "0.1.0"
 __all__ = [
-    "Aborted", "AlreadyExists", "AsyncClient", "AsyncModel", "BadRow", "Batching", "Bucket",
-    "CacheDifference", "CacheExplanation", "CacheExport", "CacheGarbage", "CacheImport",
-    "CacheLease", "CacheStat", "CacheTier", "CacheVerification", "Cancelled", "Client",
-    "CompileJob", "DEFAULT_DIM_BOUNDS", "DataLoss", "DeadlineExceeded", "Device", "Error", "Expr",
-    "FailedPrecondition", "Graph", "GraphError", "InferResult", "Internal", "InvalidArgument",
-    "Model", "ModelInfo", "NotFound", "OutOfRange", "PermissionDenied", "PlanComparison", "Refusal",
-    "ResourceExhausted", "SearchFailure", "SearchOptions", "SearchProgress", "SearchRegion",
-    "SearchRule", "SearchTask", "Tensor", "Unauthenticated", "Unavailable", "Unimplemented",
-    "Value", "absolute", "acos", "acosh", "argmax", "argmin", "argsort", "asin", "asinh", "atan",
-    "atanh", "attention", "average_pool", "bitcast", "bitwise_and", "bitwise_or", "bitwise_xor",
-    "cast", "concat", "contract", "conv", "cos", "cosh", "cumprod", "cumsum", "divide", "embedding",
-    "embedding_bag", "equal", "erf", "exp", "exp2", "expand", "expm1", "flatten", "flip", "floor",
-    "floor_divide", "gather", "gelu", "greater", "greater_equal", "invert", "isnan", "layer_norm",
-    "left_shift", "less", "less_equal", "log", "log1p", "log2", "matmul", "max", "max_pool",
-    "maximum", "maximum_of", "mean", "min", "minimum", "minimum_of", "mod", "multiply", "negative",
-    "not_equal", "pad", "permute", "plus", "power", "prod", "recip", "relu", "reshape",
-    "right_shift", "rms_norm", "round", "scatter", "sigmoid", "silu", "sin", "sinh", "softmax",
-    "sqrt", "squeeze", "stack", "subtract", "sum", "sum_pool", "tan", "tanh", "top_k", "transpose",
-    "trunc_div", "unsqueeze", "variance", "where",
+    "Aborted", "AlreadyExists", "AsyncClient", "AsyncGeneration", "AsyncModel", "BadRow",
+    "Batching", "Bucket", "CacheDifference", "CacheExplanation", "CacheExport", "CacheGarbage",
+    "CacheImport", "CacheLease", "CacheStat", "CacheTier", "CacheVerification", "Cancelled",
+    "Client", "CompileJob", "DEFAULT_DIM_BOUNDS", "DataLoss", "DeadlineExceeded", "Device",
+    "EngineStatus", "Error", "Expr", "FailedPrecondition", "GenerateOptions", "GenerateResult",
+    "GenerateTimes", "Generation", "Graph", "GraphError", "InferResult", "Internal",
+    "InvalidArgument", "Logprobs", "Model", "ModelInfo", "NotFound", "OutOfRange",
+    "PermissionDenied", "Piece", "PlanComparison", "Refusal", "RenderedChat", "ResourceExhausted",
+    "Sampling", "SearchFailure", "SearchOptions", "SearchProgress", "SearchRegion", "SearchRule",
+    "SearchTask", "Tensor", "TokenLogprob", "Tokenized", "Unauthenticated", "Unavailable",
+    "Unimplemented", "Usage", "Value", "absolute", "acos", "acosh", "argmax", "argmin", "argsort",
+    "asin", "asinh", "atan", "atanh", "attention", "average_pool", "bitcast", "bitwise_and",
+    "bitwise_or", "bitwise_xor", "cast", "concat", "contract", "conv", "cos", "cosh", "cumprod",
+    "cumsum", "divide", "embedding", "embedding_bag", "equal", "erf", "exp", "exp2", "expand",
+    "expm1", "flatten", "flip", "floor", "floor_divide", "gather", "gelu", "greater",
+    "greater_equal", "invert", "isnan", "layer_norm", "left_shift", "less", "less_equal", "log",
+    "log1p", "log2", "matmul", "max", "max_pool", "maximum", "maximum_of", "mean", "min", "minimum",
+    "minimum_of", "mod", "multiply", "negative", "not_equal", "pad", "permute", "plus", "power",
+    "prod", "recip", "relu", "reshape", "right_shift", "rms_norm", "round", "scatter", "sigmoid",
+    "silu", "sin", "sinh", "softmax", "sqrt", "squeeze", "stack", "subtract", "sum", "sum_pool",
+    "tan", "tanh", "top_k", "transpose", "trunc_div", "unsqueeze", "variance", "where",
 ]

@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 import os
 from collections.abc import AsyncIterator, Generator, Mapping, Sequence
-from typing import Any
+from typing import Any, Unpack
 
 import grpc
 
@@ -20,8 +20,16 @@ from athanor.cache import (
     CacheVerification,
 )
 from athanor.errors import DeadlineExceeded, Error, InvalidArgument
+from athanor.generation import (
+    EngineStatus,
+    GenerateOptions,
+    Messages,
+    RenderedChat,
+    Tokenized,
+)
 from athanor.given import Dims, Given, Values
 from athanor.jobs import CompileJob
+from athanor.streams import AsyncGeneration
 from athanor.wire import Device, InferResult, ModelInfo
 
 
@@ -230,6 +238,45 @@ class AsyncModel:
                 raise
             call = calls.infer(self.name, self.version, (await self.info()).inputs, *options)
         return await self.client._run(call, timeout)
+
+    def generate(self, prompt: str | Sequence[int], *, add_special: bool = False,
+                 timeout: float | None = None,
+                 **options: Unpack[GenerateOptions]) -> AsyncGeneration:
+        """Generates what follows a prompt; see `athanor.Model.generate`. Not awaited itself: its
+        pieces are (``async for``), or its `AsyncGeneration.result`."""
+        call = calls.generate(self.name, self.version, prompt, add_special, options)
+        return AsyncGeneration(call, self.client._stubs.send(call, timeout))
+
+    def chat(self, messages: Messages, *, variables: Mapping[str, object] | None = None,
+             continue_last: bool = False, timeout: float | None = None,
+             **options: Unpack[GenerateOptions]) -> AsyncGeneration:
+        """Generates the answer to a chat; see `athanor.Model.chat`, and `generate`."""
+        call = calls.chat(self.name, self.version, messages, variables, continue_last, options)
+        return AsyncGeneration(call, self.client._stubs.send(call, timeout))
+
+    async def tokenize(self, text: str, *, add_begin: bool = False, add_special: bool = False,
+                       timeout: float | None = None) -> Tokenized:
+        """Returns the tokens of a text; see `athanor.Model.tokenize`."""
+        call = calls.tokenize(self.name, self.version, text, add_begin, add_special)
+        return await self.client._run(call, timeout)
+
+    async def detokenize(self, ids: Sequence[int], *, special_in_text: bool = False,
+                         timeout: float | None = None) -> str:
+        """Returns the text of tokens; see `athanor.Model.detokenize`."""
+        call = calls.detokenize(self.name, self.version, ids, special_in_text)
+        return await self.client._run(call, timeout)
+
+    async def render_chat(self, messages: Messages, *,
+                          variables: Mapping[str, object] | None = None,
+                          continue_last: bool = False,
+                          timeout: float | None = None) -> RenderedChat:
+        """Returns the prompt that messages become; see `athanor.Model.render_chat`."""
+        call = calls.render_chat(self.name, self.version, messages, variables, continue_last)
+        return await self.client._run(call, timeout)
+
+    async def engine(self, timeout: float | None = None) -> EngineStatus:
+        """Returns what a language model's engine does now; see `athanor.Model.engine`."""
+        return await self.client._run(calls.get_engine(self.name, self.version), timeout)
 
     async def watch(self, timeout: float | None = None) -> AsyncIterator[CompileJob]:
         """Yields the progress of its latest compile job."""

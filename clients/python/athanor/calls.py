@@ -13,7 +13,7 @@ from typing import Any, Generic, TypeVar
 
 import grpc
 
-from athanor import cache, wire
+from athanor import cache, generation, wire
 from athanor.errors import (
     REFUSALS_ASKED,
     Cancelled,
@@ -24,7 +24,7 @@ from athanor.errors import (
 )
 from athanor.given import Given
 from athanor.jobs import CompileJob, compile_job
-from athanor.protos import Stub, cache_pb2, compile_pb2, model_pb2
+from athanor.protos import Stub, cache_pb2, compile_pb2, generate_pb2, model_pb2
 from athanor.protos import open_inference_grpc_pb2 as oip
 
 Result = TypeVar("Result")
@@ -59,6 +59,7 @@ class Stubs:
         self.models = Stub(channel, model_pb2, "ModelService")
         self.compile = Stub(channel, compile_pb2, "CompileService")
         self.cache = Stub(channel, cache_pb2, "CacheService")
+        self.generate = Stub(channel, generate_pb2, "GenerateService")
         self.inference = Stub(channel, oip, "GRPCInferenceService")
 
     def send(self, call: Call, timeout: float | None = None) -> Any:
@@ -251,6 +252,54 @@ def infer(name: str, version: str, expected: Sequence[wire.Tensor], inputs: Mapp
     return Call("inference.ModelInfer",
                 wire.infer_request(name, version, expected, inputs, outputs, parameters),
                 wire.infer_result)
+
+
+def generate(name: str, version: str, prompt: str | Sequence[int], add_special: bool,
+             options: generation.GenerateOptions) -> Call[generation.Received]:
+    """A stream."""
+    return Call("generate.Generate",
+                generation.generate_request(name, version, prompt, options, add_special),
+                generation.received)
+
+
+def chat(name: str, version: str, messages: generation.Messages,
+         variables: Mapping[str, object] | None, continue_last: bool,
+         options: generation.GenerateOptions) -> Call[generation.Received]:
+    """A stream."""
+    prompt = generation.chat_message(messages, variables, continue_last)
+    return Call("generate.Generate",
+                generation.generate_request(name, version, prompt, options), generation.received)
+
+
+def tokenize(name: str, version: str, text: str, add_begin: bool,
+             add_special: bool) -> Call[generation.Tokenized]:
+    request = generate_pb2.TokenizeRequest(
+        model=name, version=version, text=generation.checked_text("text", text),
+        add_begin=add_begin, add_special=add_special)
+    return Call("generate.Tokenize", request,
+                lambda reply: generation.Tokenized(tuple(reply.ids), tuple(reply.texts)))
+
+
+def detokenize(name: str, version: str, ids: Sequence[int], special_in_text: bool) -> Call[str]:
+    request = generate_pb2.DetokenizeRequest(
+        model=name, version=version, ids=generation.token_ids("ids", ids),
+        special_in_text=special_in_text)
+    return Call("generate.Detokenize", request, operator.attrgetter("text"))
+
+
+def render_chat(name: str, version: str, messages: generation.Messages,
+                variables: Mapping[str, object] | None,
+                continue_last: bool) -> Call[generation.RenderedChat]:
+    request = generate_pb2.RenderChatRequest(
+        model=name, version=version,
+        chat=generation.chat_message(messages, variables, continue_last))
+    return Call("generate.RenderChat", request,
+                lambda reply: generation.RenderedChat(reply.text, tuple(reply.ids)))
+
+
+def get_engine(name: str, version: str) -> Call[generation.EngineStatus]:
+    return Call("generate.GetEngine", generate_pb2.GetEngineRequest(model=name, version=version),
+                generation.engine_status)
 
 
 def check_until(until: str) -> None:

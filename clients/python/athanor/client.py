@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Generator, Iterator, Mapping, Sequence
-from typing import Any
+from typing import Any, Unpack
 
 import grpc
 
@@ -19,8 +19,16 @@ from athanor.cache import (
     CacheVerification,
 )
 from athanor.errors import Error, InvalidArgument
+from athanor.generation import (
+    EngineStatus,
+    GenerateOptions,
+    Messages,
+    RenderedChat,
+    Tokenized,
+)
 from athanor.given import Dims, Given, Values
 from athanor.jobs import CompileJob
+from athanor.streams import Generation
 from athanor.wire import Device, InferResult, ModelInfo
 
 
@@ -427,6 +435,133 @@ class Model:
                 raise
             call = calls.infer(self.name, self.version, self.info().inputs, *options)
         return self.client._run(call, timeout)
+
+    def generate(self, prompt: str | Sequence[int], *, add_special: bool = False,
+                 timeout: float | None = None, **options: Unpack[GenerateOptions]) -> Generation:
+        """Generates what follows a prompt; for language models (uploaded checkpoints).
+
+        Parameters
+        ----------
+        prompt : str or sequence of int
+            Text, before which the tokenizer puts its own beginning, or token ids, taken as they
+            are.
+        add_special : bool
+            Special tokens written in the text are special, as in a template's text; by default they
+            are text.
+        timeout : float, optional
+            Seconds until `DeadlineExceeded`.
+        max_tokens : int
+            Most tokens to generate, less where the model's context ends; by default 512.
+        min_tokens : int
+            No token that ends the answer is chosen before so many others were; by default 0.
+        temperature : float
+            0: the most likely token each time.
+        top_k : int
+            Choose among so many likeliest tokens; 0: among all.
+        top_p : float
+            Choose among the likeliest tokens that together have this probability, in (0, 1].
+        min_p : float
+            Leave out tokens with less than this share of the likeliest one's probability, in
+            [0, 1].
+        repetition_penalty : float
+            Divides logits above 0 of tokens that came before, and multiplies those below; 1: none.
+        presence_penalty, frequency_penalty : float
+            Subtracted from the logit of a generated token, once or each time it came; in [-2, 2].
+        seed : int
+            Equal seeds give equal answers, whatever else the server does; by default a random one,
+            which `Usage.seed` tells.
+        stop : str or sequence of str
+            Texts that end the answer and are not part of it; at most 16.
+        stop_tokens : sequence of int
+            Tokens that end the answer, beside the model's own.
+        ignore_eos : bool
+            Whether the model's own end tokens do not end the answer.
+        logprobs : int
+            Tell log probabilities: of the chosen token, and of so many likeliest ones, 0 to 20.
+        bias : mapping of int to float
+            By token: what is added to its logit.
+        special_in_text : bool
+            Whether special tokens are written as text.
+
+        Returns
+        -------
+        Generation
+            An iterator over the answer's pieces, whose call runs already; `Generation.result` reads
+            all of it. It raises the server's errors.
+
+        Raises
+        ------
+        InvalidArgument
+            Naming the option that cannot be sent and what would be right.
+
+        Examples
+        --------
+        >>> for piece in model.generate("Once upon a time", max_tokens=64, temperature=0):
+        ...     print(piece.text, end="", flush=True)
+        """
+        call = calls.generate(self.name, self.version, prompt, add_special, options)
+        return Generation(call, self.client._stubs.send(call, timeout))
+
+    def chat(self, messages: Messages, *, variables: Mapping[str, object] | None = None,
+             continue_last: bool = False, timeout: float | None = None,
+             **options: Unpack[GenerateOptions]) -> Generation:
+        """Generates the answer to a chat, of which the model's chat template makes the prompt.
+
+        Parameters
+        ----------
+        messages : sequence of dict, or str
+            Each as ``{"role": "user", "content": "Hello"}``; a str is one message of the user.
+        variables : mapping, optional
+            Variables of the template besides messages, as in ``{"enable_thinking": False}``.
+        continue_last : bool
+            The last message is the beginning of the answer, with which the model goes on.
+        timeout, options
+            As in `generate`.
+        """
+        call = calls.chat(self.name, self.version, messages, variables, continue_last, options)
+        return Generation(call, self.client._stubs.send(call, timeout))
+
+    def tokenize(self, text: str, *, add_begin: bool = False, add_special: bool = False,
+                 timeout: float | None = None) -> Tokenized:
+        """Returns the tokens of a text.
+
+        Parameters
+        ----------
+        add_begin : bool
+            With the tokens that the tokenizer puts around a prompt.
+        add_special : bool
+            Special tokens written in the text are special.
+        """
+        call = calls.tokenize(self.name, self.version, text, add_begin, add_special)
+        return self.client._run(call, timeout)
+
+    def detokenize(self, ids: Sequence[int], *, special_in_text: bool = False,
+                   timeout: float | None = None) -> str:
+        """Returns the text of tokens.
+
+        Parameters
+        ----------
+        special_in_text : bool
+            Special tokens are written as text; otherwise they are left out.
+        """
+        call = calls.detokenize(self.name, self.version, ids, special_in_text)
+        return self.client._run(call, timeout)
+
+    def render_chat(self, messages: Messages, *, variables: Mapping[str, object] | None = None,
+                    continue_last: bool = False, timeout: float | None = None) -> RenderedChat:
+        """Returns the prompt that the model's chat template makes of messages, as in `chat`."""
+        call = calls.render_chat(self.name, self.version, messages, variables, continue_last)
+        return self.client._run(call, timeout)
+
+    def engine(self, timeout: float | None = None) -> EngineStatus:
+        """Returns what a language model's engine does now, and the sampling it does unasked.
+
+        Raises
+        ------
+        FailedPrecondition
+            If the model generates nothing.
+        """
+        return self.client._run(calls.get_engine(self.name, self.version), timeout)
 
     def watch(self, timeout: float | None = None) -> Iterator[CompileJob]:
         """Yields the progress of its latest compile job, ending with the job's final phase.

@@ -8,13 +8,14 @@ import numpy as np
 import pytest
 from athanor import calls, wire
 from athanor.core import content_hash
-from athanor.protos import cache_pb2, compile_pb2, model_pb2, plan_pb2
+from athanor.protos import cache_pb2, compile_pb2, generate_pb2, model_pb2, plan_pb2
 from athanor.protos import open_inference_grpc_pb2 as oip
 
 SERVICES = {
     "cache": cache_pb2.DESCRIPTOR.services_by_name["CacheService"],
     "models": model_pb2.DESCRIPTOR.services_by_name["ModelService"],
     "compile": compile_pb2.DESCRIPTOR.services_by_name["CompileService"],
+    "generate": generate_pb2.DESCRIPTOR.services_by_name["GenerateService"],
     "inference": oip.DESCRIPTOR.services_by_name["GRPCInferenceService"],
 }
 SOURCE = wire.Source("athanor", b"g", {b"k": b"data"})
@@ -43,6 +44,11 @@ CALLS = [
     calls.cache_export("m", "2", True),
     calls.cache_import([cache_pb2.CacheBundleChunk()]),
     calls.infer("m", "2", [X], {"x": np.ones(2, np.float32)}, ["y"], "none", ["h"], 1),
+    calls.generate("m", "2", "Once", True, {"seed": 7}),
+    calls.tokenize("m", "2", "Once", True, True),
+    calls.detokenize("m", "2", [1], True),
+    calls.render_chat("m", "2", "Hi", {"x": 1}, True),
+    calls.get_engine("m", "2"),
 ]
 
 
@@ -76,6 +82,9 @@ def test_every_argument_reaches_the_request() -> None:
         limit_bytes=1 << 20, failures=True, quarantine=True, dry_run=True)
     assert by_method["cache.Export"] == cache_pb2.ExportCacheRequest(model="m", version="2",
                                                                      binaries=True)
+    assert by_method["generate.Tokenize"] == generate_pb2.TokenizeRequest(
+        model="m", version="2", text="Once", add_begin=True, add_special=True)
+    assert by_method["generate.GetEngine"] == generate_pb2.GetEngineRequest(model="m", version="2")
     infer = by_method["inference.ModelInfer"].parameters
     assert (infer["wait"].string_param, infer["taps"].string_param) == ("none", "h")
     assert infer["priority"].int64_param == 1

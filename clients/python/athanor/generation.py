@@ -1,0 +1,421 @@
+"""Text generation as plain values: what a request says, and what a model answers.
+
+    request = generate_request("m", "", "Once upon", {"max_tokens": 8, "temperature": 0})
+    received(message).piece.text       # of a `GenerateResponse`
+
+`athanor.Model.generate` explains the options.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import numbers
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, TypedDict
+
+from athanor.errors import InvalidArgument
+from athanor.protos import generate_pb2
+
+
+class GenerateOptions(TypedDict, total=False):
+    """Options that `Model.generate` and `Model.chat` share, explained there. What is absent or None
+    is as the model's authors have it (`EngineStatus.sampling`)."""
+
+    max_tokens: int | None
+    min_tokens: int | None
+    temperature: float | None
+    top_k: int | None
+    top_p: float | None
+    min_p: float | None
+    repetition_penalty: float | None
+    presence_penalty: float | None
+    frequency_penalty: float | None
+    seed: int | None
+    stop: str | Sequence[str] | None
+    stop_tokens: Sequence[int] | None
+    ignore_eos: bool | None
+    logprobs: int | None
+    bias: Mapping[int, float] | None
+    special_in_text: bool | None
+
+
+# A message of a chat: {"role": "user", "content": "..."}.
+Messages = str | Sequence[Mapping[str, str]]
+
+
+@dataclasses.dataclass(frozen=True)
+class TokenLogprob:
+    """A token with the natural logarithm of its probability, before any setting of the request.
+
+    Attributes
+    ----------
+    token : int
+    logprob : float
+    text : bytes
+        The token's bytes; they may be a part of a character.
+    """
+
+    token: int
+    logprob: float
+    text: bytes
+
+
+@dataclasses.dataclass(frozen=True)
+class Logprobs:
+    """A generated token, and the likeliest ones in its place, descending."""
+
+    chosen: TokenLogprob
+    likeliest: tuple[TokenLogprob, ...]
+
+
+@dataclasses.dataclass(frozen=True)
+class Piece:
+    """A part of an answer.
+
+    Attributes
+    ----------
+    text : str
+        Whole characters; may be empty while tokens came.
+    tokens : tuple of int
+    logprobs : tuple of Logprobs
+        One per token if asked for, otherwise empty.
+    """
+
+    text: str
+    tokens: tuple[int, ...]
+    logprobs: tuple[Logprobs, ...]
+
+
+@dataclasses.dataclass(frozen=True)
+class Usage:
+    """Counts of an answer, and what made it.
+
+    Attributes
+    ----------
+    prompt_tokens, generated_tokens : int
+    cached_tokens : int
+        Tokens of the prompt that were not computed again.
+    seed : int
+        Repeats the answer when it is given with the same request.
+    model_version, plan_id : str
+        The version, and the plan of its last step.
+    stop_token : int or None
+        The token that ended it.
+    stop_text : str or None
+        The one of `stop` that ended it.
+    """
+
+    prompt_tokens: int
+    cached_tokens: int
+    generated_tokens: int
+    seed: int
+    model_version: str
+    plan_id: str
+    stop_token: int | None
+    stop_text: str | None
+
+
+@dataclasses.dataclass(frozen=True)
+class GenerateTimes:
+    """Microseconds from the request's arrival at the server.
+
+    Attributes
+    ----------
+    started_us : int
+        Until the first step with it began.
+    first_token_us, last_token_us : int
+        Until the first and the last token were chosen.
+    """
+
+    started_us: int
+    first_token_us: int
+    last_token_us: int
+
+
+@dataclasses.dataclass(frozen=True)
+class GenerateResult:
+    """A whole answer.
+
+    Attributes
+    ----------
+    text, tokens, logprobs
+        As in `Piece`.
+    finish : {"stop", "length"}
+        It ended with a stop token or text, or at `max_tokens` or the model's context.
+    usage : Usage
+    times : GenerateTimes
+    """
+
+    text: str
+    tokens: tuple[int, ...]
+    logprobs: tuple[Logprobs, ...]
+    finish: str
+    usage: Usage
+    times: GenerateTimes
+
+    @property
+    def tokens_per_second(self) -> float:
+        """Tokens a second after the first one; 0 for fewer than two tokens."""
+        seconds = (self.times.last_token_us - self.times.first_token_us) / 1e6
+        return (self.usage.generated_tokens - 1) / seconds if seconds > 0 else 0.0
+
+
+@dataclasses.dataclass(frozen=True)
+class Tokenized:
+    """The tokens of a text: their ids, and the bytes of each."""
+
+    ids: tuple[int, ...]
+    texts: tuple[bytes, ...]
+
+
+@dataclasses.dataclass(frozen=True)
+class RenderedChat:
+    """The prompt that a chat template made: its text, and the ids of its tokens."""
+
+    text: str
+    ids: tuple[int, ...]
+
+
+@dataclasses.dataclass(frozen=True)
+class Sampling:
+    """How tokens are chosen where a request is silent; None: nothing is said about it."""
+
+    temperature: float | None
+    top_k: int | None
+    top_p: float | None
+    min_p: float | None
+    repetition_penalty: float | None
+    presence_penalty: float | None
+    frequency_penalty: float | None
+
+
+@dataclasses.dataclass(frozen=True)
+class EngineStatus:
+    """A model's engine as it is now.
+
+    Attributes
+    ----------
+    model, version, family : str
+        `family` is the kind of decoder: ``"llama"``.
+    vocabulary : int
+        Number of tokens that have a logit.
+    max_model_len : int
+        Most tokens of a prompt and its answer together.
+    max_batched_tokens, max_sequences : int
+        Most tokens and sequences of one step.
+    end_tokens : tuple of int
+        The model's own tokens that end an answer.
+    sampling : Sampling
+    has_tokenizer, has_chat : bool
+        Whether it takes text, and chats.
+    no_chat_reason : str
+    running, waiting, paused : int
+        Sequences; clients of paused ones do not read.
+    blocks, free_blocks, block_tokens : int
+        Blocks of keys and values, and the positions of each.
+    kv_bytes, token_kv_bytes : int
+        Bytes of keys and values that are committed now, and bytes of one position.
+    steps, prompt_tokens, generated_tokens : int
+        Since the engine started.
+    plan_id : str
+        The plan of the last step.
+    """
+
+    model: str
+    version: str
+    family: str
+    vocabulary: int
+    max_model_len: int
+    max_batched_tokens: int
+    max_sequences: int
+    end_tokens: tuple[int, ...]
+    sampling: Sampling
+    has_tokenizer: bool
+    has_chat: bool
+    no_chat_reason: str
+    running: int
+    waiting: int
+    paused: int
+    blocks: int
+    free_blocks: int
+    block_tokens: int
+    kv_bytes: int
+    token_kv_bytes: int
+    steps: int
+    prompt_tokens: int
+    generated_tokens: int
+    plan_id: str
+
+
+@dataclasses.dataclass(frozen=True)
+class Received:
+    """A message of an answer's stream; the last one has `end`."""
+
+    piece: Piece
+    end: tuple[str, Usage, GenerateTimes] | None
+
+
+# Requests
+
+# The numbers that a request can hold, by option; the server knows which of them make sense.
+_INTS = {"max_tokens": range(1 << 63), "min_tokens": range(1 << 63), "top_k": range(1 << 63),
+         "seed": range(1 << 64), "logprobs": range(1 << 31)}
+_FLOATS = ("temperature", "top_p", "min_p", "repetition_penalty", "presence_penalty",
+           "frequency_penalty")
+_FLAGS = ("ignore_eos", "special_in_text")
+_TOKENS = range(-(1 << 31), 1 << 31)
+
+
+def checked_text(name: str, value: object) -> str:
+    """Returns the argument called `name`; raises `InvalidArgument` if it is no text."""
+    if not isinstance(value, str):
+        raise InvalidArgument(f"{name}: {value!r} is a {type(value).__name__}; it must be a str")
+    try:
+        value.encode()
+    except UnicodeEncodeError as error:
+        raise InvalidArgument(f"{name}: character {error.start} is a lone surrogate, "
+                              f"{value[error.start]!r}; it must be a character") from None
+    return value
+
+
+def _int(name: str, value: object, allowed: range) -> int:
+    if isinstance(value, numbers.Integral) and not isinstance(value, bool) \
+            and int(value) in allowed:
+        return int(value)
+    raise InvalidArgument(f"{name}={value!r}: it must be an int in "
+                          f"[{allowed.start}, {allowed.stop})")
+
+
+def _float(name: str, value: object) -> float:
+    if isinstance(value, numbers.Real) and not isinstance(value, bool):
+        return float(value)
+    raise InvalidArgument(f"{name}={value!r}: it must be a number")
+
+
+def _items(name: str, values: object, what: str) -> Iterable[Any]:
+    if isinstance(values, str | bytes | Mapping) or not isinstance(values, Iterable):
+        raise InvalidArgument(f"{name}={values!r}: it must be a sequence of {what}")
+    return values
+
+
+def token_ids(name: str, values: object) -> list[int]:
+    """Returns the ids in an argument called `name`; raises `InvalidArgument` if it holds others."""
+    return [_int(f"{name}[{at}]", value, _TOKENS)
+            for at, value in enumerate(_items(name, values, "token ids, as in [1, 7]"))]
+
+
+def chat_message(messages: Messages, variables: Mapping[str, object] | None,
+                 continue_last: bool) -> generate_pb2.Chat:
+    """Makes the message of a chat.
+
+    Raises
+    ------
+    InvalidArgument
+        Naming the message, or the variable, that a chat cannot hold.
+    """
+    if isinstance(messages, str):
+        messages = [{"role": "user", "content": messages}]
+    chat = generate_pb2.Chat(continue_last=continue_last)
+    for at, message in enumerate(_items("messages", messages, 'messages, as in [{"role": "user", '
+                                                              '"content": "Hello"}]')):
+        if not isinstance(message, Mapping) or set(message) != {"role", "content"}:
+            raise InvalidArgument(f"messages[{at}]={message!r}: it must have role and content, as "
+                                  'in {"role": "user", "content": "Hello"}')
+        chat.messages.add(role=checked_text(f"messages[{at}].role", message["role"]),
+                          content=checked_text(f"messages[{at}].content", message["content"]))
+    if variables is not None:
+        if not isinstance(variables, Mapping):
+            raise InvalidArgument(f"variables={variables!r}: they must be a dict, as in "
+                                  '{"enable_thinking": False}')
+        try:
+            chat.variables_json = json.dumps(dict(variables), allow_nan=False)
+        except (TypeError, ValueError) as error:
+            raise InvalidArgument(f"variables={variables!r}: JSON has no such value: {error}"
+                                  ) from None
+    return chat
+
+
+def generate_request(name: str, version: str, prompt: str | Iterable[int] | generate_pb2.Chat,
+                     options: GenerateOptions,
+                     add_special: bool = False) -> generate_pb2.GenerateRequest:
+    """Makes the request.
+
+    Raises
+    ------
+    TypeError
+        For an option that there is none of.
+    InvalidArgument
+        Naming the option that a request cannot hold, and what it can.
+    """
+    request = generate_pb2.GenerateRequest(model=name, version=version, add_special=add_special)
+    if isinstance(prompt, generate_pb2.Chat):
+        request.chat.CopyFrom(prompt)
+    elif isinstance(prompt, str):
+        request.text = checked_text("prompt", prompt)
+    else:
+        request.tokens.CopyFrom(generate_pb2.Tokens(ids=token_ids("prompt", prompt)))
+    unknown = sorted(set(options) - set(GenerateOptions.__annotations__))
+    if unknown:
+        raise TypeError(f"there is no option {unknown[0]!r}; there are "
+                        f"{', '.join(GenerateOptions.__annotations__)}")
+    for option, value in options.items():
+        if value is not None:
+            _set(request, option, value)
+    return request
+
+
+def _set(request: generate_pb2.GenerateRequest, option: str, value: Any) -> None:
+    """Sets the request's field of an option."""
+    if option in _FLAGS:
+        if not isinstance(value, bool):
+            raise InvalidArgument(f"{option}={value!r}: it must be True or False")
+        setattr(request, option, value)
+    elif option == "stop":
+        texts = [value] if isinstance(value, str) else _items("stop", value, "texts, as in "
+                                                              '["\\n\\n"]')
+        request.stop.extend(checked_text(f"stop[{at}]", text) for at, text in enumerate(texts))
+    elif option == "stop_tokens":
+        request.stop_tokens.extend(token_ids("stop_tokens", value))
+    elif option == "bias":
+        if not isinstance(value, Mapping):
+            raise InvalidArgument(f"bias={value!r}: it must be a dict of token ids, as in "
+                                  "{7: -1.5}")
+        for token, added in value.items():
+            request.sampling.bias[_int("bias: token", token, _TOKENS)] = _float(f"bias[{token}]",
+                                                                               added)
+    else:
+        holder = request if option in ("max_tokens", "min_tokens") else request.sampling
+        setattr(holder, option, _float(option, value) if option in _FLOATS
+                else _int(option, value, _INTS[option]))
+
+
+# Replies
+
+def _logprob(m: generate_pb2.TokenLogprob) -> TokenLogprob:
+    return TokenLogprob(m.token, m.logprob, m.text)
+
+
+def received(m: generate_pb2.GenerateResponse) -> Received:
+    """The message as plain values."""
+    piece = Piece(m.text, tuple(m.tokens),
+                  tuple(Logprobs(_logprob(one.chosen), tuple(map(_logprob, one.likeliest)))
+                        for one in m.logprobs))
+    if m.finish == generate_pb2.FINISH_UNSPECIFIED:
+        return Received(piece, None)
+    finish = generate_pb2.FinishReason.Name(m.finish).removeprefix("FINISH_").lower()
+    stopped, text = finish == "stop", m.usage.stop_text
+    usage = Usage(m.usage.prompt_tokens, m.usage.cached_tokens, m.usage.generated_tokens,
+                  m.usage.seed, m.usage.model_version, m.usage.plan_id,
+                  m.usage.stop_token if stopped and not text else None, text or None)
+    times = GenerateTimes(m.times.started_us, m.times.first_token_us, m.times.last_token_us)
+    return Received(piece, (finish, usage, times))
+
+
+def engine_status(m: generate_pb2.EngineStatus) -> EngineStatus:
+    """The message as a plain value."""
+    sampling = {field.name: getattr(m.sampling, field.name) if m.sampling.HasField(field.name)
+                else None for field in dataclasses.fields(Sampling)}
+    values = {field.name: getattr(m, field.name) for field in dataclasses.fields(EngineStatus)}
+    return EngineStatus(**{**values, "end_tokens": tuple(m.end_tokens),
+                           "sampling": Sampling(**sampling)})

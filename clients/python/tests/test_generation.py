@@ -1,0 +1,397 @@
+"""Generation against a scripted server in this process: blocking, asyncio, endings, refusals."""
+
+from __future__ import annotations
+
+import asyncio
+import concurrent.futures
+import contextlib
+import gc
+import inspect
+import threading
+import time
+from collections.abc import Callable, Iterator
+
+import athanor
+import grpc
+import numpy as np
+import pytest
+from athanor import calls, generation
+from athanor.protos import generate_pb2
+
+Response = generate_pb2.GenerateResponse
+USAGE = generate_pb2.Usage(prompt_tokens=3, cached_tokens=1, generated_tokens=4, seed=2**64 - 1,
+                           model_version="2", plan_id="p-1")
+TIMES = generate_pb2.GenerateTimes(started_us=10, first_token_us=1_000_000,
+                                   last_token_us=1_500_000)
+STREAM = [
+    Response(text="Hé", tokens=[5, 6]),
+    Response(tokens=[7]),  # a part of a character: no text yet
+    Response(text="llo", tokens=[8]),
+    Response(finish=generate_pb2.FINISH_LENGTH, usage=USAGE, times=TIMES),
+]
+
+
+class Scripted(grpc.GenericRpcHandler):
+    """Answers Generate by the request's model:
+
+    "answer": STREAM; "endless": pieces until the client leaves; "silent": nothing until then;
+    "broken": one piece, then RESOURCE_EXHAUSTED; "unended": one piece, then OK; "echo": the
+    request's prompt. Unary calls get `replies`.
+    """
+
+    def __init__(self) -> None:
+        self.requests: list = []
+        self.left = threading.Event()  # a client of "endless" or "silent" has left
+        self.replies: dict[str, object] = {}
+
+    def service(self, details: grpc.HandlerCallDetails) -> grpc.RpcMethodHandler:
+        method = details.method.rpartition("/")[2]
+        rpc = generate_pb2.DESCRIPTOR.services_by_name["GenerateService"].methods_by_name[method]
+        read = getattr(generate_pb2, rpc.input_type.name).FromString
+        if rpc.server_streaming:
+            return grpc.unary_stream_rpc_method_handler(
+                self.generate, read, lambda message: message.SerializeToString())
+        return grpc.unary_unary_rpc_method_handler(
+            lambda request, context: self.requests.append(request) or self.replies[method], read,
+            lambda message: message.SerializeToString())
+
+    def generate(self, request: object, context: grpc.ServicerContext) -> Iterator[Response]:
+        self.requests.append(request)
+        if request.model in ("endless", "silent"):
+            context.add_callback(self.left.set)
+            while not self.left.is_set():
+                time.sleep(0.002)
+                if request.model == "endless":
+                    yield Response(text="x", tokens=[1])
+        elif request.model == "broken":
+            yield STREAM[0]
+            context.abort(grpc.StatusCode.RESOURCE_EXHAUSTED, "the client reads nothing")
+        elif request.model == "unended":
+            yield STREAM[0]
+        elif request.model == "echo":
+            yield Response(text=request.text, tokens=request.tokens.ids)
+            yield Response(text="!", finish=generate_pb2.FINISH_STOP,
+                           usage=generate_pb2.Usage(stop_token=0))
+        else:
+            yield from STREAM
+
+
+@contextlib.contextmanager
+def serving(handler: grpc.GenericRpcHandler) -> Iterator[str]:
+    """Yields the address of a server with the handler."""
+    server = grpc.server(concurrent.futures.ThreadPoolExecutor(16), handlers=[handler])
+    port = server.add_insecure_port("127.0.0.1:0")
+    server.start()
+    try:
+        yield f"127.0.0.1:{port}"
+    finally:
+        server.stop(None).wait()
+
+
+@pytest.fixture
+def scripted() -> Scripted:
+    return Scripted()
+
+
+@pytest.fixture
+def address(scripted: Scripted) -> Iterator[str]:
+    with serving(scripted) as found:
+        yield found
+
+
+@pytest.fixture
+def client(address: str) -> Iterator[athanor.Client]:
+    with athanor.Client(address) as made:
+        yield made
+
+
+def model(client: athanor.Client, name: str) -> athanor.Model:
+    return athanor.Model(client, name, "2")
+
+
+def test_pieces_come_and_the_end_is_told(client: athanor.Client) -> None:
+    answer = model(client, "answer").generate("Once", max_tokens=4)
+    assert next(answer) == athanor.Piece("Hé", (5, 6), ())
+    assert answer.finish is None and answer.usage is None and answer.times is None
+    assert [piece.tokens for piece in answer] == [(7,), (8,)], "the last message is no piece"
+    assert list(answer) == []
+    whole = answer.result()
+    assert (whole.text, whole.tokens, whole.finish) == ("Héllo", (5, 6, 7, 8), "length")
+    assert answer.finish == "length"
+    assert answer.usage == whole.usage == athanor.Usage(3, 1, 4, 2**64 - 1, "2", "p-1", None, None)
+    assert answer.times == whole.times == athanor.GenerateTimes(10, 1_000_000, 1_500_000)
+    assert whole.tokens_per_second == 6.0, "3 tokens after the first in 0.5 s"
+
+
+def test_the_call_runs_before_it_is_read(client: athanor.Client, scripted: Scripted) -> None:
+    answers = [model(client, "answer").generate([at]) for at in range(8)]
+    assert {answer.result().text for answer in answers} == {"Héllo"}
+    assert sorted(request.tokens.ids[0] for request in scripted.requests) == list(range(8))
+
+
+@pytest.mark.parametrize("leave", ["break", "drop", "close", "with"])
+def test_leaving_ends_the_call(client: athanor.Client, scripted: Scripted, leave: str) -> None:
+    endless = model(client, "endless")
+    if leave == "break":
+        for piece in endless.generate("x"):
+            assert piece.text == "x"
+            break
+    elif leave == "drop":
+        answer = endless.generate("x")
+        next(answer)
+        del answer
+        gc.collect()
+    elif leave == "close":
+        answer = endless.generate("x")
+        next(answer)
+        answer.close()
+        answer.close()
+        assert list(answer) == []
+        with pytest.raises(athanor.Cancelled, match="closed before its end"):
+            answer.result()
+    else:
+        with endless.generate("x") as answer:
+            next(answer)
+        assert list(answer) == []
+    assert scripted.left.wait(10)
+
+
+def test_another_thread_may_close(client: athanor.Client, scripted: Scripted) -> None:
+    answer = model(client, "silent").generate("x")
+    timer = threading.Timer(0.1, answer.close)
+    timer.start()
+    assert list(answer) == []
+    timer.join()
+    assert scripted.left.wait(10)
+
+
+def test_errors_are_the_servers(client: athanor.Client) -> None:
+    answer = model(client, "broken").generate("x")
+    assert next(answer).text == "Hé"
+    with pytest.raises(athanor.ResourceExhausted, match="the client reads nothing"):
+        next(answer)
+    with pytest.raises(athanor.DeadlineExceeded):
+        model(client, "silent").generate("x", timeout=0.1).result()
+    with pytest.raises(athanor.Internal, match="without a reason"):
+        model(client, "unended").generate("x").result()
+    with athanor.Client("127.0.0.1:1") as nobody, pytest.raises(athanor.Unavailable):
+        model(nobody, "m").generate("x").result()
+
+
+def test_asyncio_streams_at_once(address: str) -> None:
+    async def run() -> list[athanor.GenerateResult]:
+        async with athanor.AsyncClient(address) as client:
+            answer = athanor.AsyncModel(client, "answer").generate("Once")
+            assert [piece.text async for piece in answer] == ["Hé", "", "llo"]
+            assert answer.finish == "length" and (await answer.result()).text == "Héllo"
+            echo = athanor.AsyncModel(client, "echo")
+            return await asyncio.gather(*(echo.generate(str(at)).result() for at in range(8)))
+
+    results = asyncio.run(run())
+    assert [result.text for result in results] == [f"{at}!" for at in range(8)]
+    assert {(result.finish, result.usage.stop_token) for result in results} == {("stop", 0)}
+
+
+@pytest.mark.parametrize("leave", ["break", "close", "with", "cancel"])
+def test_asyncio_leaving_ends_the_call(address: str, scripted: Scripted, leave: str) -> None:
+    async def run() -> None:
+        async with athanor.AsyncClient(address) as client:
+            endless = athanor.AsyncModel(client, "endless")
+            if leave == "break":
+                async for piece in endless.generate("x"):
+                    assert piece.text == "x"
+                    break
+                gc.collect()
+            elif leave == "close":
+                silent = athanor.AsyncModel(client, "silent").generate("x")
+                asyncio.get_running_loop().call_later(0.1, silent.close)
+                assert [piece async for piece in silent] == []
+                with pytest.raises(athanor.Cancelled):
+                    await silent.result()
+            elif leave == "with":
+                async with endless.generate("x") as answer:
+                    await anext(answer)
+                assert [piece async for piece in answer] == []
+            else:
+                task = asyncio.create_task(endless.generate("x").result())
+                await asyncio.sleep(0.1)
+                task.cancel()
+                with pytest.raises(asyncio.CancelledError):
+                    await task
+            assert await asyncio.to_thread(scripted.left.wait, 10)
+
+    asyncio.run(run())
+
+
+def test_asyncio_errors_are_the_servers(address: str) -> None:
+    async def run() -> None:
+        async with athanor.AsyncClient(address) as client:
+            answer = athanor.AsyncModel(client, "broken").generate("x")
+            assert (await anext(answer)).text == "Hé"
+            with pytest.raises(athanor.ResourceExhausted, match="reads nothing"):
+                await anext(answer)
+            with pytest.raises(athanor.DeadlineExceeded):
+                await athanor.AsyncModel(client, "silent").chat("x", timeout=0.1).result()
+            with pytest.raises(athanor.Internal, match="without a reason"):
+                await athanor.AsyncModel(client, "unended").generate("x").result()
+
+    asyncio.run(run())
+
+
+OPTIONS = {"max_tokens": 9, "min_tokens": 2, "temperature": np.float32(0.5), "top_k": np.int64(40),
+           "top_p": 0.9, "min_p": 0.1, "repetition_penalty": 1.1, "presence_penalty": -1,
+           "frequency_penalty": 0.25, "seed": 2**64 - 1, "stop": ["\n\n", "é"],
+           "stop_tokens": np.array([3, 4]), "ignore_eos": True, "logprobs": 0,
+           "bias": {7: -1.5, np.int32(8): 2}, "special_in_text": True}
+SAID = generate_pb2.GenerateRequest(
+    model="m", version="2", max_tokens=9, min_tokens=2, ignore_eos=True, stop=["\n\n", "é"],
+    stop_tokens=[3, 4], special_in_text=True, sampling=generate_pb2.Sampling(
+        temperature=0.5, top_k=40, top_p=0.9, min_p=0.1, repetition_penalty=1.1,
+        presence_penalty=-1, frequency_penalty=0.25, seed=2**64 - 1, logprobs=0,
+        bias={7: -1.5, 8: 2}))
+
+
+def test_every_option_reaches_the_request() -> None:
+    assert set(OPTIONS) == set(athanor.GenerateOptions.__annotations__)
+    expected = generate_pb2.GenerateRequest(text="Once", add_special=True)
+    expected.MergeFrom(SAID)
+    assert calls.generate("m", "2", "Once", True, OPTIONS).request == expected
+    expected = generate_pb2.GenerateRequest(tokens=generate_pb2.Tokens(ids=[1, 7]))
+    expected.MergeFrom(SAID)
+    assert calls.generate("m", "2", np.array([1, 7]), False, OPTIONS).request == expected
+    messages = [{"role": "system", "content": ""}, {"role": "user", "content": "Hi"}]
+    chat = generate_pb2.Chat(messages=[generate_pb2.ChatMessage(role="system"),
+                                       generate_pb2.ChatMessage(role="user", content="Hi")],
+                             variables_json='{"deep": [1, null]}', continue_last=True)
+    expected = generate_pb2.GenerateRequest(chat=chat)
+    expected.MergeFrom(SAID)
+    made = calls.chat("m", "2", messages, {"deep": [1, None]}, True, OPTIONS)
+    assert made.request == expected
+    assert calls.render_chat("m", "2", messages, {"deep": [1, None]}, True).request == (
+        generate_pb2.RenderChatRequest(model="m", version="2", chat=chat))
+    assert calls.chat("m", "", "Hi", None, False, {}).request.chat == generate_pb2.Chat(
+        messages=[generate_pb2.ChatMessage(role="user", content="Hi")])
+
+
+def test_silence_is_not_zero() -> None:
+    silent = calls.generate("m", "", "", False, dict.fromkeys(OPTIONS)).request
+    assert silent == generate_pb2.GenerateRequest(model="m", text="")
+    assert silent.WhichOneof("prompt") == "text" and not silent.HasField("max_tokens")
+    none = calls.generate("m", "", [], False, {"temperature": 0, "logprobs": 0, "max_tokens": 0})
+    assert none.request.WhichOneof("prompt") == "tokens", "the server refuses an empty prompt"
+    for holder, field in ((none.request.sampling, "temperature"), (none.request, "max_tokens"),
+                          (none.request.sampling, "logprobs")):
+        assert holder.HasField(field)
+    assert not none.request.sampling.HasField("seed")
+
+
+@pytest.mark.parametrize(("wrong", "text"), [
+    ({"prompt": 5}, "prompt=5: it must be a sequence of token ids"),
+    ({"prompt": b"x"}, "prompt=b'x': it must be a sequence of token ids"),
+    ({"prompt": [1, "2"]}, r"prompt\[1\]='2': it must be an int in"),
+    ({"prompt": [2**31]}, r"prompt\[0\]=2147483648: it must be an int in"),
+    ({"prompt": "a\ud800"}, "prompt: character 1 is a lone surrogate"),
+    ({"max_tokens": -1}, r"max_tokens=-1: it must be an int in \[0,"),
+    ({"max_tokens": True}, "max_tokens=True: it must be an int"),
+    ({"top_k": 1.5}, "top_k=1.5: it must be an int"),
+    ({"seed": 2**64}, "it must be an int in"),
+    ({"temperature": "0"}, "temperature='0': it must be a number"),
+    ({"ignore_eos": 1}, "ignore_eos=1: it must be True or False"),
+    ({"stop": b"\n"}, "it must be a sequence of texts"),
+    ({"stop": [1]}, r"stop\[0\]: 1 is a int; it must be a str"),
+    ({"stop_tokens": 2}, "stop_tokens=2: it must be a sequence of token ids"),
+    ({"bias": [1.0]}, "it must be a dict of token ids"),
+    ({"bias": {"7": 1}}, "bias: token='7': it must be an int"),
+    ({"bias": {7: "1"}}, r"bias\[7\]='1': it must be a number"),
+])
+def test_what_a_request_cannot_hold_is_refused(wrong: dict, text: str) -> None:
+    options = {key: value for key, value in wrong.items() if key != "prompt"}
+    with pytest.raises(athanor.InvalidArgument, match=text):
+        calls.generate("m", "", wrong.get("prompt", "x"), False, options)
+
+
+@pytest.mark.parametrize(("wrong", "text"), [
+    ({"messages": [{"role": "user"}]}, r"messages\[0\].* must have role and content"),
+    ({"messages": [{"role": "user", "content": "", "name": "x"}]}, "must have role and content"),
+    ({"messages": ["Hi"]}, r"messages\[0\]='Hi': it must have role and content"),
+    ({"messages": {"role": "user", "content": ""}}, "it must be a sequence of messages"),
+    ({"messages": [{"role": "user", "content": None}]}, r"messages\[0\].content: None is a None"),
+    ({"variables": "{}"}, "must be a dict"),
+    ({"variables": {"x": object()}}, "JSON has no such value"),
+    ({"variables": {"x": float("nan")}}, "JSON has no such value"),
+])
+def test_what_a_chat_cannot_hold_is_refused(wrong: dict, text: str) -> None:
+    said = {"messages": "Hi", "variables": None, **wrong}
+    with pytest.raises(athanor.InvalidArgument, match=text):
+        calls.chat("m", "", said["messages"], said["variables"], False, {})
+
+
+def test_an_unknown_option_is_a_type_error(client: athanor.Client) -> None:
+    with pytest.raises(TypeError, match="no option 'temprature'; there are max_tokens"):
+        model(client, "answer").generate("x", temprature=0)
+
+
+def test_the_other_calls(client: athanor.Client, scripted: Scripted) -> None:
+    scripted.replies = {
+        "Tokenize": generate_pb2.TokenizeResponse(ids=[1, 2], texts=[b"\xc3", b"\xa9"]),
+        "Detokenize": generate_pb2.DetokenizeResponse(text="é"),
+        "RenderChat": generate_pb2.RenderChatResponse(text="<|user|>Hi", ids=[9]),
+        "GetEngine": generate_pb2.EngineStatus(
+            model="m", version="2", family="llama", vocabulary=48, end_tokens=[2, 3],
+            sampling=generate_pb2.Sampling(temperature=0, top_k=40), has_chat=True, free_blocks=5),
+    }
+    m = model(client, "m")
+    assert m.tokenize("é", add_begin=True) == athanor.Tokenized((1, 2), (b"\xc3", b"\xa9"))
+    assert m.detokenize([1, 2], special_in_text=True) == "é"
+    assert m.render_chat("Hi") == athanor.RenderedChat("<|user|>Hi", (9,))
+    status = m.engine()
+    assert (status.family, status.end_tokens, status.free_blocks) == ("llama", (2, 3), 5)
+    assert status.sampling == athanor.Sampling(0.0, 40, None, None, None, None, None)
+    assert scripted.requests[0] == generate_pb2.TokenizeRequest(
+        model="m", version="2", text="é", add_begin=True)
+    assert scripted.requests[1] == generate_pb2.DetokenizeRequest(
+        model="m", version="2", ids=[1, 2], special_in_text=True)
+    with pytest.raises(athanor.InvalidArgument, match=r"ids\[0\]"):
+        m.detokenize(["a"])
+
+    async def run() -> tuple:
+        async with athanor.AsyncClient(client.address) as other:
+            same = athanor.AsyncModel(other, "m", "2")
+            return (await same.tokenize("é"), await same.detokenize([1, 2]),
+                    await same.render_chat("Hi"), await same.engine())
+
+    assert asyncio.run(run()) == (m.tokenize("é"), m.detokenize([1, 2]), m.render_chat("Hi"),
+                                  m.engine())
+
+
+def test_logprobs_and_stop_texts() -> None:
+    def one(token: int) -> generate_pb2.TokenLogprob:
+        return generate_pb2.TokenLogprob(token=token, logprob=-token, text=b"t%d" % token)
+
+    got = generation.received(Response(
+        text="a", tokens=[1], logprobs=[generate_pb2.Logprobs(chosen=one(2),
+                                                              likeliest=[one(1), one(2)])],
+        finish=generate_pb2.FINISH_STOP, usage=generate_pb2.Usage(stop_text="\n")))
+    first, second = (athanor.TokenLogprob(token, -float(token), b"t%d" % token)
+                     for token in (1, 2))
+    assert got.piece.logprobs == (athanor.Logprobs(second, (first, second)),)
+    assert got.end is not None
+    finish, usage, _ = got.end
+    assert (finish, usage.stop_token, usage.stop_text) == ("stop", None, "\n")
+
+
+@pytest.mark.parametrize("name", ["generate", "chat", "tokenize", "detokenize", "render_chat",
+                                  "engine"])
+def test_both_clients_take_the_same_arguments(name: str) -> None:
+    def taken(call: Callable) -> list[tuple]:
+        return [(p.name, p.kind, p.default) for p in inspect.signature(call).parameters.values()]
+
+    assert taken(getattr(athanor.Model, name)) == taken(getattr(athanor.AsyncModel, name))
+
+
+def test_every_field_of_the_messages_is_told() -> None:
+    for kind, made in ((generate_pb2.EngineStatus, athanor.EngineStatus),
+                       (generate_pb2.Usage, athanor.Usage),
+                       (generate_pb2.GenerateTimes, athanor.GenerateTimes),
+                       (generate_pb2.TokenLogprob, athanor.TokenLogprob)):
+        assert {field.name for field in kind.DESCRIPTOR.fields} == set(made.__annotations__)
