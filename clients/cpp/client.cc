@@ -268,6 +268,7 @@ Client::Client(const std::string& address, const ClientOptions& options) {
   services_->models = v1::ModelService::NewStub(channel);
   services_->compile = v1::CompileService::NewStub(channel);
   services_->cache = v1::CacheService::NewStub(channel);
+  services_->generate = v1::GenerateService::NewStub(channel);
   services_->inference = inference::GRPCInferenceService::NewStub(channel);
 }
 

@@ -1,4 +1,4 @@
-// The C++ client: models, compile jobs, the cache and inference over gRPC.
+// The C++ client: models, compile jobs, the cache, inference and text generation over gRPC.
 //
 //   client::Client client("127.0.0.1:50051");
 //   auto stored = client.Upload({"linear", "athanor", graph_bytes});
@@ -6,6 +6,7 @@
 //   request.inputs["x"] = client::Tensor{"f32", {1, 16}, bytes};
 //   absl::StatusOr<client::InferReply> reply = client.Infer(request);
 //   absl::StatusOr<v1::CacheStat> stat = client.cache().Stat();
+//   client.Generate(prompt, [](const v1::GenerateResponse& piece) { return Print(piece.text()); });
 //
 // Errors have the server's code and message. Calls that only read are tried again, up to three
 // times within their deadline, when the server cannot be reached; calls that change something or
@@ -31,6 +32,7 @@
 #include "deploy/bazel/libs/mutex.h"
 #include "proto/athanor/v1/cache.pb.h"
 #include "proto/athanor/v1/compile.pb.h"
+#include "proto/athanor/v1/generate.pb.h"
 #include "proto/athanor/v1/model.pb.h"
 #include "proto/inference/open_inference_grpc.pb.h"
 
@@ -210,6 +212,22 @@ class Client {
   absl::StatusOr<v1::CompileJob> WatchCompileJob(
       const std::string& id, absl::FunctionRef<bool(const v1::CompileJob&)> seen,
       const CallOptions& options = {});
+
+  // Calls `seen` with each message of a model's answer, as they come, until it ends or `seen`
+  // returns false, which ends the call. Returns the last message seen; it has `finish`, unless
+  // `seen` ended the call. `seen` must not wait long: the server ends an answer that nobody reads.
+  absl::StatusOr<v1::GenerateResponse> Generate(
+      const v1::GenerateRequest& request, absl::FunctionRef<bool(const v1::GenerateResponse&)> seen,
+      const CallOptions& options = {});
+  absl::StatusOr<v1::TokenizeResponse> Tokenize(const v1::TokenizeRequest& request,
+                                                const CallOptions& options = {});
+  absl::StatusOr<v1::DetokenizeResponse> Detokenize(const v1::DetokenizeRequest& request,
+                                                    const CallOptions& options = {});
+  absl::StatusOr<v1::RenderChatResponse> RenderChat(const v1::RenderChatRequest& request,
+                                                    const CallOptions& options = {});
+  absl::StatusOr<v1::EngineStatus> GetEngine(const std::string& model,
+                                             const std::string& version = "",
+                                             const CallOptions& options = {});
 
   // Returns the calls about the server's cache; they use this client, which must outlive them.
   CacheCalls cache();

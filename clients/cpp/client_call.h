@@ -12,6 +12,7 @@
 #include "grpcpp/grpcpp.h"
 #include "proto/athanor/v1/cache.grpc.pb.h"
 #include "proto/athanor/v1/compile.grpc.pb.h"
+#include "proto/athanor/v1/generate.grpc.pb.h"
 #include "proto/athanor/v1/model.grpc.pb.h"
 #include "proto/inference/open_inference_grpc.grpc.pb.h"
 
@@ -22,6 +23,7 @@ struct Services {
   std::unique_ptr<v1::ModelService::Stub> models;
   std::unique_ptr<v1::CompileService::Stub> compile;
   std::unique_ptr<v1::CacheService::Stub> cache;
+  std::unique_ptr<v1::GenerateService::Stub> generate;
   std::unique_ptr<inference::GRPCInferenceService::Stub> inference;
 };
 

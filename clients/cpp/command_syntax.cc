@@ -18,6 +18,11 @@ OptionSyntax OptionSyntax::Count(int count) {
   return *this;
 }
 
+OptionSyntax OptionSyntax::OneAtATime() {
+  option_->allow_extra_args(false);
+  return *this;
+}
+
 OptionSyntax OptionSyntax::SplitAt(char delimiter) {
   option_->delimiter(delimiter);
   return *this;
@@ -80,7 +85,11 @@ template OptionSyntax CommandSyntax::Option(const std::string&, uint64_t*, const
 template OptionSyntax CommandSyntax::Option(const std::string&, double*, const std::string&);
 template OptionSyntax CommandSyntax::Option(const std::string&, std::optional<int>*,
                                             const std::string&);
+template OptionSyntax CommandSyntax::Option(const std::string&, std::optional<int64_t>*,
+                                            const std::string&);
 template OptionSyntax CommandSyntax::Option(const std::string&, std::optional<uint64_t>*,
+                                            const std::string&);
+template OptionSyntax CommandSyntax::Option(const std::string&, std::optional<double>*,
                                             const std::string&);
 template OptionSyntax CommandSyntax::Option(const std::string&, std::vector<std::string>*,
                                             const std::string&);

@@ -31,6 +31,7 @@ class OptionSyntax {
 
   OptionSyntax Required();
   OptionSyntax Count(int count);         // so many values, no fewer
+  OptionSyntax OneAtATime();             // a vector's option: --x a --x b, not --x a b
   OptionSyntax SplitAt(char delimiter);  // one value holds several: a,b
   OptionSyntax ShowDefault();            // --help shows the value as it is now
   OptionSyntax FromEnvironment(const std::string& variable);
@@ -54,7 +55,7 @@ class CommandSyntax {
   CommandSyntax Add(const std::string& name, const std::string& about);
   void RequireCommand();  // exactly one of those that were added
   // "--name" takes a value, "NAME" is an argument by its place. T: std::string, int, int64_t,
-  // uint64_t, double, an optional int or uint64_t, or a vector of strings, which takes several.
+  // uint64_t, double, an optional number, or a vector of strings, which takes several.
   template <typename T>
   OptionSyntax Option(const std::string& name, T* value, const std::string& about = "");
   OptionSyntax Flag(const std::string& name, bool* value, const std::string& about);

@@ -118,6 +118,7 @@ int RunCli(int argc, char** argv) {
   AddUpload(root, &context);
   AddModels(root, &context);
   AddInfer(root, &context);
+  AddGenerate(root, &context);
   AddCompile(root, &context);
   AddWatch(root, &context);
   AddExplain(root, &context);

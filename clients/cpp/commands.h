@@ -56,6 +56,7 @@ inline constexpr char kBudgetHelp[] =
 void AddUpload(CommandSyntax root, Context* context);
 void AddModels(CommandSyntax root, Context* context);
 void AddInfer(CommandSyntax root, Context* context);
+void AddGenerate(CommandSyntax root, Context* context);
 void AddCompile(CommandSyntax root, Context* context);
 void AddWatch(CommandSyntax root, Context* context);
 void AddExplain(CommandSyntax root, Context* context);
