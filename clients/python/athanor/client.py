@@ -559,7 +559,7 @@ class Model:
         Raises
         ------
         FailedPrecondition
-            If the model generates nothing.
+            If it is no language model.
         """
         return self.client._run(calls.get_engine(self.name, self.version), timeout)
 

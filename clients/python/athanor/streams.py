@@ -79,8 +79,7 @@ class Generation(_Answer):
     InvalidArgument
         From the iteration and `result`, as all of these: a prompt or option is wrong; it is named.
     FailedPrecondition
-        If the model generates nothing (it is no language model, or has no plan yet), or has no
-        tokenizer or chat template and needs one.
+        If the model is no language model, or has no tokenizer or chat template and needs one.
     ResourceExhausted
         If too many wait, or if this client did not read.
     DeadlineExceeded

@@ -343,25 +343,48 @@ def test_the_other_calls(client: athanor.Client, scripted: Scripted) -> None:
     m = model(client, "m")
     assert m.tokenize("é", add_begin=True) == athanor.Tokenized((1, 2), (b"\xc3", b"\xa9"))
     assert m.detokenize([1, 2], special_in_text=True) == "é"
-    assert m.render_chat("Hi") == athanor.RenderedChat("<|user|>Hi", (9,))
+    rendered = m.render_chat("Hi", variables={"x": 1}, continue_last=True)
+    assert rendered == athanor.RenderedChat("<|user|>Hi", (9,))
     status = m.engine()
     assert (status.family, status.end_tokens, status.free_blocks) == ("llama", (2, 3), 5)
     assert status.sampling == athanor.Sampling(0.0, 40, None, None, None, None, None)
-    assert scripted.requests[0] == generate_pb2.TokenizeRequest(
-        model="m", version="2", text="é", add_begin=True)
-    assert scripted.requests[1] == generate_pb2.DetokenizeRequest(
-        model="m", version="2", ids=[1, 2], special_in_text=True)
+    sent, scripted.requests = scripted.requests, []
+    assert sent[0] == generate_pb2.TokenizeRequest(model="m", version="2", text="é",
+                                                   add_begin=True)
+    assert sent[1] == generate_pb2.DetokenizeRequest(model="m", version="2", ids=[1, 2],
+                                                     special_in_text=True)
     with pytest.raises(athanor.InvalidArgument, match=r"ids\[0\]"):
         m.detokenize(["a"])
 
     async def run() -> tuple:
         async with athanor.AsyncClient(client.address) as other:
             same = athanor.AsyncModel(other, "m", "2")
-            return (await same.tokenize("é"), await same.detokenize([1, 2]),
-                    await same.render_chat("Hi"), await same.engine())
+            return (await same.tokenize("é", add_begin=True),
+                    await same.detokenize([1, 2], special_in_text=True),
+                    await same.render_chat("Hi", variables={"x": 1}, continue_last=True),
+                    await same.engine())
 
-    assert asyncio.run(run()) == (m.tokenize("é"), m.detokenize([1, 2]), m.render_chat("Hi"),
-                                  m.engine())
+    assert asyncio.run(run()) == (athanor.Tokenized((1, 2), (b"\xc3", b"\xa9")), "é", rendered,
+                                  status)
+    assert scripted.requests == sent
+
+
+def test_both_clients_send_the_same(client: athanor.Client, scripted: Scripted) -> None:
+    said = [{"role": "user", "content": "Hi"}]
+    blocking = model(client, "answer")
+    blocking.generate("Once", add_special=True, **OPTIONS).result()
+    blocking.chat(said, variables={"x": 1}, continue_last=True, **OPTIONS).result()
+    sent, scripted.requests = scripted.requests, []
+
+    async def run() -> None:
+        async with athanor.AsyncClient(client.address) as other:
+            same = athanor.AsyncModel(other, "answer", "2")
+            await same.generate("Once", add_special=True, **OPTIONS).result()
+            await same.chat(said, variables={"x": 1}, continue_last=True, **OPTIONS).result()
+
+    asyncio.run(run())
+    assert scripted.requests == sent
+    assert sent[0].add_special and sent[1].chat.continue_last and sent[1].sampling.top_k == 40
 
 
 def test_logprobs_and_stop_texts() -> None:
