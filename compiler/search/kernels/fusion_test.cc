@@ -714,6 +714,24 @@ TEST(FusionTest, ScatterIsItsOwnKernel) {
             "map 3, scatter 4, map 5");
 }
 
+// Merging the heads is an epilogue; a bucket of few rows has an item each.
+TEST(FusionTest, PagedAttentionIsTheAnchorOfItsEpilogue) {
+  const auto text = [](int most) {
+    const absl::StatusOr<Graph> g = ParseGraph(absl::StrCat("graph \"\" { dim t in [1, ", most, R"(]
+        %0 = Input "x" : f32[t, 96] %1 = IndexMap(%0) {map=map[t, 6, 16]($0, 16*$1 + $2)}
+        %2 = StateRead "k" {role="keys"} : f32[64, 2, 16]
+        %3 = StateRead "v" {role="values"} : f32[64, 2, 16]
+        %4 = Input "table" : i32[1, 4] %5 = Input "s" : i32[t] %6 = Input "p" : i32[t]
+        %7 = PagedAttention(%1, %2, %3, %4, %5, %6) {block=16}
+        %8 = IndexMap(%7) {map=map[t, 96]($0, floordiv($1, 16), mod($1, 16))}
+        output "y" = %8 })"));
+    EXPECT_TRUE(g.ok()) << g.status();
+    return g.ok() ? Text(ChooseKernels(*g, Target())) : "";
+  };
+  EXPECT_EQ(text(16), "8 over 7 paged mr=3 nv=4 rows=1\n");
+  EXPECT_EQ(text(17), "8 over 7 paged mr=12 nv=2 rows=16\n");
+}
+
 TEST(FusionTest, OrderIsItsOwnKernelThatReadsViews) {
   EXPECT_EQ(Kernels(R"(
     %0 = Input "x" : f32[b, 64] %1 = Exp(%0) %2 = IndexMap(%1) {map=map[64, b]($1, $0)}

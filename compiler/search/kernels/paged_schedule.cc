@@ -30,7 +30,8 @@ int WidthFor(int mr, std::vector<int> widths, int bytes, const v1::Target& targe
 }  // namespace
 
 bool HasPagedKernel(const v1::Target& target) {
-  return target.device().empty() || target.device() == "cpu";
+  const bool cpu = target.device().empty() || target.device() == "cpu";
+  return cpu && LanesOf(target, sizeof(float)) > 1;
 }
 
 Expr PagedKeys(const Graph& graph, const Node& node) {

@@ -22,7 +22,8 @@ inline constexpr int kPagedLanes = 16;
 // absolute positions that are multiples of it.
 inline constexpr int64_t kPagedSplit = 256;
 
-// Reports whether the target has the kernel. Others, GPUs, compute the op's decomposition.
+// Reports whether the target has the kernel: a CPU with vectors. Others, GPUs among them, compute
+// the op's decomposition.
 bool HasPagedKernel(const v1::Target& target);
 
 // Returns the keys that the table has place for, of each sequence.

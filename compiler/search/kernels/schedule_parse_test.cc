@@ -37,7 +37,7 @@ std::map<KernelKind, int> ReadBackAll(const std::string& body, const FusionRules
       EXPECT_EQ(read->kind, c.kind);
       if (c.kind == KernelKind::kContract) {
         EXPECT_EQ(read->contract, c.contract) << text;
-      } else if (c.kind == KernelKind::kAttention) {
+      } else if (c.kind == KernelKind::kAttention || c.kind == KernelKind::kPaged) {
         EXPECT_EQ(read->attention, c.attention) << text;
       } else {
         EXPECT_EQ(read->walk.unroll, c.walk.unroll) << text;
@@ -62,6 +62,9 @@ TEST(ScheduleParseTest, ReadsEverySchedule) {
            R"(%0 = Input "x" : f32[512, 256] %1 = Input "w" : f32[256, 192]
               %2 = Contract(%0, %1) {spec="mk,kn->nm"} output "y" = %2)",
            R"(%0 = Input "q" : f32[b, 64, 32] %1 = Attention(%0, %0, %0) output "y" = %1)",
+           R"(%0 = Input "q" : f32[b, 6, 32] %1 = Input "k" : f32[64, 2, 32]
+              %2 = Input "i" : i32[1, 4] %3 = Input "s" : i32[b]
+              %4 = PagedAttention(%0, %1, %1, %2, %3, %3) {block=16} output "y" = %4)",
            R"(%0 = Input "x" : f32[b, 256] %1 = Exp(%0) output "y" = %1)",
            R"(%0 = Input "x" : f32[b, 256]
               %1 = IndexMap(%0) {map=map[b, 254, 3]($0, $1 + $2)} %2 = MaxReduce(%1) {axes=[2]}
@@ -82,7 +85,7 @@ TEST(ScheduleParseTest, ReadsEverySchedule) {
   }
   for (const KernelKind kind :
        {KernelKind::kMap, KernelKind::kRow, KernelKind::kPoint, KernelKind::kContract,
-        KernelKind::kAttention, KernelKind::kScatter, KernelKind::kSort}) {
+        KernelKind::kAttention, KernelKind::kPaged, KernelKind::kScatter, KernelKind::kSort}) {
     EXPECT_GT(all[kind], 0) << "no schedule of kind " << static_cast<int>(kind);
   }
   EXPECT_GT(all[KernelKind::kContract], 1000);
