@@ -14,6 +14,7 @@
 #include "compiler/plan/planner.h"
 #include "compiler/search/kernels/extents.h"
 #include "compiler/search/kernels/fusion.h"
+#include "compiler/search/kernels/signature.h"
 #include "compiler/search/kernels/state_layout.h"
 #include "deploy/bazel/libs/status_macros.h"
 
@@ -317,6 +318,9 @@ absl::Status Assembly::AddLoop(const KernelChoice& choice) {
   return absl::OkStatus();
 }
 
+// The kind of plans that check a kernel alone, and never serve.
+constexpr char kCheck[] = "check";
+
 // Literals as text take several times their bytes, and this text is only for people.
 constexpr size_t kMostLiteralBytes = size_t{64} << 10;
 
@@ -366,6 +370,9 @@ absl::StatusOr<BuiltPlan> PlanBuilder::BuildWith(const ScheduledGraph& scheduled
   if (in.dim_names.empty()) {
     for (const Dim& d : in.dims) in.dim_names.push_back(d.name);
   }
+  if (!graph.StateIds().empty() && names.kind != kCheck) {
+    in.signature = SignatureOf(graph, scheduled.genome, target_);
+  }
   for (const Output& o : graph.outputs) in.outputs.emplace_back(o.name, assembly.ValueOf(o.node));
   const auto print = [&](const kir::Kernel& k, const std::string& hash) {
     auto [printed, added] = known->printed.try_emplace(hash);
@@ -409,7 +416,7 @@ absl::StatusOr<internal::CheckRequest> PlanBuilder::CheckWith(
     return IsStateWrite(scheduled.graph.node(output.node).op);
   });
   ASSIGN_OR_RETURN(BuiltPlan built,
-                   BuildWith(scheduled, {.kind = "check", .describe = false}, std::move(known)));
+                   BuildWith(scheduled, {.kind = kCheck, .describe = false}, std::move(known)));
   internal::CheckRequest request;
   *request.mutable_plan() = std::move(built.plan);
   request.set_graph_text(ToText(task.graph));

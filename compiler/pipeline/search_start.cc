@@ -55,10 +55,16 @@ SearchMode ModeOf(v1::SearchMode mode) {
   }
 }
 
-absl::StatusOr<RuleChoice> RulesOf(const internal::SearchStart& start) {
+// With states, plans keep to one order of sums: no rule that gives another is used.
+absl::StatusOr<RuleChoice> RulesOf(const internal::SearchStart& start, bool states) {
   RuleChoice rules{{start.disabled_rules().begin(), start.disabled_rules().end()},
-                   start.approximate()};
+                   start.approximate() && !states};
   RETURN_IF_ERROR(CheckRuleChoice(rules));
+  for (const RuleRow& row : RuleRows()) {
+    if (states && row.rule_class == RuleClass::kReassociating) {
+      rules.disabled.insert(std::string(row.name));
+    }
+  }
   return rules;
 }
 
@@ -103,7 +109,8 @@ int64_t WeightBytes(const Graph& graph) {
 absl::StatusOr<SearchSetup> ReadSearchStart(const internal::SearchStart& start) {
   ASSIGN_OR_RETURN(Graph graph, ParseGraph(start.graph_text(), AcceptedLimits()));
   RETURN_IF_ERROR(Verify(graph, AcceptedLimits()));
-  ASSIGN_OR_RETURN(RuleChoice rules, RulesOf(start));
+  const bool states = !graph.StateIds().empty();
+  ASSIGN_OR_RETURN(RuleChoice rules, RulesOf(start, states));
   ASSIGN_OR_RETURN(Prepared prepared,
                    Prepare(graph, /*plain=*/false, HasPagedKernel(start.target())));
   std::optional<PagedSizes> paged = PagedSizesOf(graph, prepared);
@@ -119,7 +126,8 @@ absl::StatusOr<SearchSetup> ReadSearchStart(const internal::SearchStart& start) 
   options.seed = start.seed();
   options.mode = ModeOf(start.mode());
   options.fusion = FusionRulesOf(setup.rules);
-  options.fusion.one_panel = !graph.StateIds().empty();
+  options.fusion.one_panel = states;
+  options.fixed_sums = states;
   options.library =
       setup.rules.Allows(*FindRule(HasTeams(start.target()) ? "cublaslt" : "openblas"));
   if (start.max_kernels() < 0) {

@@ -7,6 +7,7 @@
 #include <variant>
 
 #include "absl/status/status.h"
+#include "compiler/search/kernels/signature.h"
 #include "compiler/search/kernels/space.h"
 
 namespace athanor {
@@ -52,6 +53,9 @@ void Tuning::Rank() {
   ranked_ = true;
   const std::vector<TaskCost> costs = Costs();
   std::vector<KernelChoice> all = Schedules(task_, context_.target);
+  if (context_.fixed_sums) {
+    std::erase_if(all, [&](const KernelChoice& c) { return !SameOrders(task_.choice, c); });
+  }
   std::vector<std::pair<double, size_t>> order;  // ties keep the order of Schedules
   const double start = PredictedStart();
   const std::string text = ScheduleText(task_.choice);

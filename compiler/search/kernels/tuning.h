@@ -37,6 +37,8 @@ struct TuningContext {
   // Weight of a second at each size. Empty until the baseline's times are known; until then a task
   // looks at no schedule but the one it starts with.
   Seconds weights;
+  // Schedules compute in the orders of the one that a task starts with (signature.h).
+  bool fixed_sums = false;
 
   double Weighted(const Seconds& seconds) const;
 };

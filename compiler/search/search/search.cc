@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <utility>
 
+#include "compiler/search/kernels/signature.h"
+
 namespace athanor {
 namespace {
 
@@ -18,7 +20,7 @@ constexpr int kTryingSteps = 4;
 
 TuningContext ContextOf(const v1::Target& target, const Machine& machine,
                         const SearchOptions& options) {
-  TuningContext context{target, machine, options.sizes, {}};
+  TuningContext context{target, machine, options.sizes, {}, options.fixed_sums};
   if (!options.library) context.target.clear_blas();
   return context;
 }
@@ -49,7 +51,10 @@ void Search::SettleBaseline() {
   tasks_.SetWeights(best_.baseline().calls);
   baseline_known_ = true;
   // The baseline serves already.
-  plans_.AddServing(0, genomes_.Packed(0, Scheduled(best_.baseline(), Schedules::kStarted)));
+  const ScheduledGraph baseline =
+      genomes_.Packed(0, Scheduled(best_.baseline(), Schedules::kStarted));
+  plans_.AddServing(0, baseline);
+  if (options_.fixed_sums) signature_ = SignatureOf(baseline.graph, baseline.genome, target());
   moves_.FindFrom(best_.get());
 }
 
@@ -114,7 +119,8 @@ Search::Step Search::NextFinalist() {
         if (work != Work::kSchedules && !move) move = moves_.Next(work);
       }
       if (!move || move->gain <= kLeastMove) break;
-      Take(MakeTried(move->form, std::move(move->fusion)));
+      FusedForm state = MakeTried(move->form, std::move(move->fusion));
+      if (KeepsSums(state)) Take(std::move(state));
     }
   }
   while (std::optional<FusedForm> state = NextFromRecipes()) {
@@ -164,6 +170,12 @@ Search::Step Search::Next() {
   return Done(stop);
 }
 
+bool Search::KeepsSums(const FusedForm& state) {
+  if (!options_.fixed_sums) return true;
+  const ScheduledGraph started = genomes_.Packed(state.form, Scheduled(state, Schedules::kStarted));
+  return SignatureOf(started.graph, started.genome, target()) == signature_;
+}
+
 FusedForm Search::MakeTried(int form, Fusion fusion) {
   ++genomes_tried_;
   if (form != best_.get().form) ++forms_tried_;
@@ -203,7 +215,9 @@ bool Search::Take(FusedForm state) {
 
 std::optional<Search::Step> Search::TryMove(Work work) {
   while (std::optional<Move> move = moves_.Next(work)) {
-    Step step{.kernels = Try(MakeTried(move->form, std::move(move->fusion)))};
+    FusedForm state = MakeTried(move->form, std::move(move->fusion));
+    if (!KeepsSums(state)) continue;
+    Step step{.kernels = Try(std::move(state))};
     if (!step.kernels.empty()) return step;
   }
   return std::nullopt;
@@ -245,7 +259,7 @@ std::optional<FusedForm> Search::NextFromRecipes() {
   while (std::optional<RecipeForm> recipe = recipes_.NextForm(*forms_)) {
     FusedForm state = genomes_.Make(recipe->form, genomes_.FusionOf(*recipe));
     const bool is_best = state.form == best_.get().form && state.calls == best_.get().calls;
-    if (is_best && !fast()) continue;
+    if ((is_best && !fast()) || !KeepsSums(state)) continue;
     recipes_.MarkTried(*recipe);
     ++genomes_tried_;
     if (state.form != best_.get().form) ++forms_tried_;
@@ -304,9 +318,12 @@ Genome Search::Scheduled(const FusedForm& state, Schedules which) {
 
 std::optional<Search::Step> Search::Propose(const FusedForm& state, Schedules which) {
   Genome genome = Scheduled(state, which);
-  const std::optional<int> plan =
-      plans_.Add({state.form, state.fusion, genomes_.Packed(state.form, genome),
-                  tasks_.TimeOf(state.calls), std::move(genome)});
+  ScheduledGraph packed = genomes_.Packed(state.form, genome);
+  if (!signature_.empty() && SignatureOf(packed.graph, packed.genome, target()) != signature_) {
+    return std::nullopt;
+  }
+  const std::optional<int> plan = plans_.Add(
+      {state.form, state.fusion, std::move(packed), tasks_.TimeOf(state.calls), std::move(genome)});
   if (!plan) return std::nullopt;
   kernels_at_plan_ = requests_.size();
   return Step{.plan = *plan};

@@ -118,6 +118,9 @@ class Search {
   Step Done(SearchStop stop);
   std::string LimitedBy(const SearchReport& report) const;
 
+  const v1::Target& target() const { return tasks_.context().target; }
+  // Reports whether plans of the genome have the baseline's signature, or may have another.
+  bool KeepsSums(const FusedForm& state);
   FusedForm MakeTried(int form, Fusion fusion);  // counts it as tried
   // Asks for the kernels that a genome lacks before it can be compared, and returns them. If it
   // lacks none, compares it with the best one now.
@@ -146,6 +149,7 @@ class Search {
   Moves moves_;
   ProposedPlans plans_;
 
+  std::string signature_;  // of the baseline; empty: plans may have any
   bool baseline_known_ = false;
   bool recipes_left_ = true;  // some are still to be tried
   std::optional<FusedForm> trying_;

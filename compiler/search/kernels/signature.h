@@ -1,0 +1,40 @@
+// Says in which order plans compute, so that sequences may go from one to another: plans of one
+// signature give equal bits.
+//
+//   std::string signature = SignatureOf(scheduled.graph, scheduled.genome, target);
+//   OrdersOf(graph, memory, choice, target);   // of one kernel: {"SumReduce ... row 16x2"}
+//
+// An order is that of a sum (kind of kernel, vectors of sums side by side, lanes of each, panels of
+// stored weights) or of a function whose last bits depend on how many lanes compute it, such as
+// Exp. What of a schedule changes no bits is not in it: tiles, items, pieces of sums, copies.
+//
+// Each node counts once however many kernels compute it, unless they do so in different orders.
+// Nodes are told apart by op, attributes and types, so rewriting that is exact and leaves sums as
+// they are leaves the signature, too. Two signatures may differ where all bits are equal; the
+// opposite would be an error. Pure functions.
+#ifndef ATHANOR_COMPILER_SEARCH_KERNELS_SIGNATURE_H_
+#define ATHANOR_COMPILER_SEARCH_KERNELS_SIGNATURE_H_
+
+#include <map>
+#include <string>
+#include <vector>
+
+#include "compiler/ir/graph/graph.h"
+#include "compiler/search/kernels/schedule.h"
+#include "proto/athanor/v1/target.pb.h"
+
+namespace athanor {
+
+// Returns the orders of what the kernel computes, by node; nodes without one are left out.
+std::map<NodeId, std::string> OrdersOf(const Graph& graph, const std::vector<bool>& memory,
+                                       const KernelChoice& choice, const v1::Target& target);
+
+// Reports whether two schedules of one task compute in the same orders.
+bool SameOrders(const KernelChoice& a, const KernelChoice& b);
+
+// Returns 16 hex digits for the orders of all kernels.
+std::string SignatureOf(const Graph& graph, const Genome& genome, const v1::Target& target);
+
+}  // namespace athanor
+
+#endif  // ATHANOR_COMPILER_SEARCH_KERNELS_SIGNATURE_H_
