@@ -35,9 +35,28 @@ absl::Status Publisher::CheckHeld(const ModelVersion& version, const ServedPlan&
     const std::optional<std::string> damage = tensors_.Damage(tensor.hash);
     if (damage.has_value()) return version.Damaged(tensor.hash, *damage);
   }
-  if (plan.withdrawals == version.withdrawals()) return absl::OkStatus();
+  if (plan.withdrawals == version.withdrawals()) return CheckSignature(version, plan);
   return absl::AbortedError(absl::StrCat(
       version.Describe(), ": its weights were found damaged while the plan was loaded"));
+}
+
+absl::Status Publisher::CheckSignature(const ModelVersion& version, const ServedPlan& plan) {
+  const v1::Plan& added = plan.compiled->plan;
+  if (added.signature().empty()) return absl::OkStatus();
+  for (const PlanBook& book : version.plans().view().books) {
+    if (book.serving == nullptr) continue;
+    const v1::Plan& serves = book.serving->compiled->plan;
+    if (serves.signature() == added.signature() ||
+        serves.target().SerializeAsString() != added.target().SerializeAsString()) {
+      continue;
+    }
+    return absl::FailedPreconditionError(
+        absl::StrCat(version.Describe(), ": plan ", Quoted(plan.id()), " has signature ",
+                     Quoted(added.signature()), ", and plan ", Quoted(book.serving->id()),
+                     ", which serves, ", Quoted(serves.signature()),
+                     ": it sums in another order, and would change what sequences under way give"));
+  }
+  return absl::OkStatus();
 }
 
 void Publisher::Withdraw(const std::string& hash, const std::string& damage) {
@@ -161,8 +180,14 @@ absl::Status Publisher::PublishBox(ModelVersion& version,
 absl::Status Publisher::PublishBoxes(ModelVersion& version, std::shared_ptr<const BucketGrid> grid,
                                      std::vector<PlanBook> boxes) {
   MutexLock lock(mu_);
-  for (const PlanBook& box : boxes) {
+  for (PlanBook& box : boxes) {
     if (box.serving == nullptr) continue;
+    // The full range's plan goes on to serve a box whose own sums in another order.
+    if (absl::Status same = CheckSignature(version, *box.serving); !same.ok()) {
+      box.reason = std::string(same.message());
+      box.serving = nullptr;
+      continue;
+    }
     RETURN_IF_ERROR(CheckHeld(version, *box.serving));
   }
   if (version.plans().Replace(std::move(grid), std::move(boxes))) return absl::OkStatus();
