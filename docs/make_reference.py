@@ -257,7 +257,7 @@ def metrics() -> str:
     rows = []
     for name, histograms in bounds_of.items():
         numbers = [number(bound, constants) for bound in table(name)]
-        texts = map(str if name == "kRowBounds" else seconds, numbers)
+        texts = map(str if name in ("kRowBounds", "kStepTokenBounds") else seconds, numbers)
         rows.append(wrap(f"- {', '.join(histograms)}: {', '.join(texts)}", "  "))
     parts.append("\n".join(rows))
     return page("Metrics", "the table in server/metrics/metric_table.cc", *parts)

@@ -76,7 +76,8 @@ absl::StatusOr<Engine::Started> ThreadedEngine::Start(GenerateInput input,
                                  if (const std::shared_ptr<EngineBook> book = weak.lock())
                                    book->Resume(id);
                                });
-  auto reply = std::make_unique<Reply>(input, tokenizer_, started.outbox, arrived);
+  auto reply =
+      std::make_unique<Reply>(input, tokenizer_, options_.metrics, started.outbox, arrived);
   RETURN_IF_ERROR(book_->Add(started.id, std::move(input.sequence), std::move(reply)));
   return started;
 }

@@ -22,15 +22,17 @@
 #include "server/generate/scheduler.h"
 #include "server/generate/sequence.h"
 #include "server/generate/step_runner.h"
+#include "server/metrics/metrics.h"
 #include "server/text/tokenizer.h"
 
 namespace athanor {
 
 struct EngineOptions {
   SchedulerOptions scheduler;
-  int64_t vocabulary = 0;      // logits of a row
-  int32_t blocks = 0;          // of keys and values, block 0 included
-  int64_t outbox_events = 64;  // of a sequence, until it is paused
+  int64_t vocabulary = 0;                   // logits of a row
+  int32_t blocks = 0;                       // of keys and values, block 0 included
+  int64_t outbox_events = 64;               // of a sequence, until it is paused
+  std::shared_ptr<VersionMetrics> metrics;  // null: nothing is counted
 };
 
 struct GenerateInput {

@@ -8,7 +8,7 @@
 namespace athanor {
 
 EngineBook::EngineBook(const EngineOptions& options)
-    : pool_(options.blocks), scheduler_(options.scheduler, &pool_) {}
+    : metrics_(options.metrics), pool_(options.blocks), scheduler_(options.scheduler, &pool_) {}
 
 SequenceId EngineBook::NewId() {
   MutexLock lock(mu_);
@@ -87,16 +87,24 @@ EngineBook::Turn EngineBook::Next(SequenceTime now) {
 
 std::vector<EngineBook::End> EngineBook::Done(const Turn& turn, absl::Span<const Told> told,
                                               const Facts& facts) {
+  const int64_t generated =
+      std::count_if(told.begin(), told.end(), [](const Told& one) { return one.status.ok(); });
+  int64_t prompts = 0;
   MutexLock lock(mu_);
   ++since_start_.steps;
   since_start_.committed_bytes = facts.committed_bytes;
   since_start_.plan_id = facts.plan_id;
   for (const Row& row : turn.step.rows) {
     const Sequence& sequence = *scheduler_.Find(turn.step.tables[row.sequence]);
-    since_start_.prompt_tokens += row.position < sequence.prompt ? 1 : 0;
+    prompts += row.position < sequence.prompt ? 1 : 0;
   }
-  since_start_.generated_tokens +=
-      std::count_if(told.begin(), told.end(), [](const Told& one) { return one.status.ok(); });
+  since_start_.prompt_tokens += prompts;
+  since_start_.generated_tokens += generated;
+  if (metrics_ != nullptr) {
+    metrics_->cells.Count(Metric::kPromptTokens, 0, prompts);
+    metrics_->cells.Count(Metric::kGenerationTokens, 0, generated);
+    metrics_->cells.ObserveNumber(Metric::kStepTokens, prompts + generated);
+  }
   scheduler_.Done(turn.step, told);
   return TakeEnds();
 }

@@ -80,6 +80,7 @@ class EngineBook {
   // Tells the thread that there is something new.
   void Tell() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
 
+  const std::shared_ptr<VersionMetrics> metrics_;  // may be null
   mutable Mutex mu_;
   CondVar told_;
   bool news_ ABSL_GUARDED_BY(mu_) = false;

@@ -45,10 +45,12 @@ absl::Status CheckInput(const GenerateInput& input, int64_t vocabulary, bool has
 }
 
 Reply::Reply(const GenerateInput& input, std::shared_ptr<const Tokenizer> tokenizer,
-             std::shared_ptr<Outbox> outbox, SequenceTime arrived)
+             std::shared_ptr<VersionMetrics> metrics, std::shared_ptr<Outbox> outbox,
+             SequenceTime arrived)
     : sampling_(input.sampling),
       stop_tokens_(input.sequence.stop_tokens),
       min_tokens_(input.sequence.min_tokens),
+      metrics_(std::move(metrics)),
       outbox_(std::move(outbox)),
       arrived_(arrived),
       counts_matter_(sampling_.repetition != 1 || sampling_.presence != 0 ||
@@ -59,8 +61,18 @@ Reply::Reply(const GenerateInput& input, std::shared_ptr<const Tokenizer> tokeni
   summary_.prompt_tokens = static_cast<int64_t>(input.sequence.prompt.size());
 }
 
+void Reply::Observe(Metric metric, SequenceTime::duration time) {
+  if (metrics_ != nullptr) metrics_->cells.Observe(metric, time);
+}
+
+void Reply::CountEnd(FinishedReason reason) {
+  if (metrics_ != nullptr) metrics_->cells.Count(Metric::kSequencesEnded, reason);
+}
+
 void Reply::Start(SequenceTime now) {
-  if (summary_.started == SequenceTime()) summary_.started = now;
+  if (summary_.started != SequenceTime()) return;
+  summary_.started = now;
+  Observe(Metric::kSequenceQueueSeconds, now - arrived_);
 }
 
 bool Reply::IsStopToken(int32_t token) const {
@@ -90,7 +102,12 @@ Told Reply::Choose(absl::Span<const float> logits, int64_t position, Sampler* sa
 }
 
 void Reply::NoteTime(SequenceTime now) {
-  if (summary_.first_token == SequenceTime()) summary_.first_token = now;
+  if (summary_.first_token == SequenceTime()) {
+    summary_.first_token = now;
+    Observe(Metric::kTimeToFirstToken, now - arrived_);
+  } else {
+    Observe(Metric::kInterTokenLatency, now - summary_.last_token);
+  }
   summary_.last_token = now;
 }
 
@@ -109,6 +126,11 @@ void Reply::Finish(enum Finish finish, const std::string& plan_id, SequenceTime 
     if (!found.stop) next_.text += watcher_.End();
   }
   next_.finish = finish;
+  CountEnd(finish == Finish::kStop ? FinishedReason::kStop : FinishedReason::kLength);
+  Observe(Metric::kSequenceSeconds, now - arrived_);
+  if (const int64_t gaps = summary_.generated_tokens - 1; gaps > 0) {
+    Observe(Metric::kTimePerOutputToken, (now - summary_.first_token) / gaps);
+  }
   summary_.plan_id = plan_id;
   next_.summary = std::move(summary_);
   static_cast<void>(outbox_->Put(std::exchange(next_, {})));
@@ -117,6 +139,8 @@ void Reply::Finish(enum Finish finish, const std::string& plan_id, SequenceTime 
 
 void Reply::Fail(const absl::Status& status) {
   next_ = {};
+  const bool aborted = absl::IsCancelled(status) || absl::IsDeadlineExceeded(status);
+  CountEnd(aborted ? FinishedReason::kAbort : FinishedReason::kError);
   outbox_->Close(status);
 }
 

@@ -1,6 +1,6 @@
 // What a sequence says: chooses its tokens, makes text of them, and puts both into its outbox.
 //
-//   Reply reply(input, tokenizer, outbox, arrived);
+//   Reply reply(input, tokenizer, metrics, outbox, arrived);
 //   Told told = reply.Choose(logits, position, &sampler);   // of a step's wanted row
 //   if (!reply.Send(now)) ...                               // the outbox is full
 //   reply.Finish(Finish::kStop, plan_id, now);              // instead of the last Send
@@ -29,9 +29,10 @@ namespace athanor {
 
 class Reply {
  public:
-  // `tokenizer` may be null. REQUIRES: CheckInput was OK.
+  // `tokenizer` and `metrics` may be null. REQUIRES: CheckInput was OK.
   Reply(const GenerateInput& input, std::shared_ptr<const Tokenizer> tokenizer,
-        std::shared_ptr<Outbox> outbox, SequenceTime arrived);
+        std::shared_ptr<VersionMetrics> metrics, std::shared_ptr<Outbox> outbox,
+        SequenceTime arrived);
 
   // Notes that a step with rows of the sequence begins.
   void Start(SequenceTime now);
@@ -52,10 +53,14 @@ class Reply {
  private:
   bool IsStopToken(int32_t token) const;
   void NoteTime(SequenceTime now);
+  // Counts, if there are metrics.
+  void Observe(Metric metric, SequenceTime::duration time);
+  void CountEnd(FinishedReason reason);
 
   const Sampling sampling_;
   const std::vector<int32_t> stop_tokens_;
   const int64_t min_tokens_;
+  const std::shared_ptr<VersionMetrics> metrics_;
   const std::shared_ptr<Outbox> outbox_;
   const SequenceTime arrived_;
   const bool counts_matter_;  // to `sampling_`

@@ -13,6 +13,7 @@
 #include "absl/strings/str_format.h"
 #include "compiler/cache/cache.h"
 #include "server/base/version.h"
+#include "server/generate/language_model.h"
 #include "server/memory/memory_return.h"
 #include "server/metrics/metrics.h"
 
@@ -295,11 +296,19 @@ void AddCoreSamples(ServerCore& core, std::vector<MetricSample>* samples) {
   for (const auto& version : core.registry().versions().List("")) {
     const PlanSlot::View view = version->serving().view();
     ++states[version->state()];
+    if (!core.metrics().IsOwn(version->metrics())) continue;
+    const std::vector<std::string> labels = {version->name(), absl::StrCat(version->version())};
+    if (const LanguageModel* language = version->language_model()) {
+      const EngineView engine = language->engine->view();
+      add(Metric::kSequencesRunning, engine.running + engine.paused, labels);
+      add(Metric::kSequencesWaiting, engine.waiting, labels);
+      const auto used = static_cast<double>(engine.blocks - engine.free_blocks);
+      add(Metric::kKvCacheUsage, engine.blocks == 0 ? 0 : used / engine.blocks, labels);
+    }
     const auto job = core.workers().jobs().Find(view.job_id);
-    if (!job.ok() || !core.metrics().IsOwn(version->metrics())) continue;
+    if (!job.ok()) continue;
     const double share = (*job)->state().search().best();
-    const std::string number = absl::StrCat(version->version());
-    if (share > 0) add(Metric::kSearchShare, share, {version->name(), number});
+    if (share > 0) add(Metric::kSearchShare, share, labels);
   }
   for (int state = v1::Model::UPLOADED; state < v1::Model::State_ARRAYSIZE; ++state) {
     add(Metric::kModels, states[state],

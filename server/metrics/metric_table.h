@@ -27,6 +27,16 @@ enum class Metric : uint8_t {
   kBatchRows,
   kBatchSplits,
   kPlanSwaps,
+  // Of its sequences, if it is a language model; names and bounds are vLLM's.
+  kPromptTokens,
+  kGenerationTokens,
+  kStepTokens,
+  kSequencesEnded,
+  kTimeToFirstToken,
+  kInterTokenLatency,
+  kTimePerOutputToken,
+  kSequenceSeconds,
+  kSequenceQueueSeconds,
   // Metrics of the server.
   kRefusals,
   kUploads,
@@ -39,6 +49,9 @@ enum class Metric : uint8_t {
   kCacheMisses,
   kCacheBytes,
   kSearchShare,
+  kSequencesRunning,
+  kSequencesWaiting,
+  kKvCacheUsage,
   kModels,
   kCalls,
   kQueued,
@@ -73,7 +86,7 @@ struct MetricRow {
   MetricType type;
   MetricScope scope;
   absl::string_view
-      unit;  // "seconds", "bytes", "ratio", "rows", "hertz", or empty for a plain count
+      unit;  // "seconds", "bytes", "ratio", "rows", "tokens", "hertz", or empty for a plain count
   absl::string_view help;
   absl::Span<const absl::string_view> labels;  // without the `model` and `version` of kVersion
   // Values of the one label that cells may have; an empty one is a number not in use.
@@ -106,6 +119,7 @@ enum class Refusal : uint8_t {
   kStreams,
   kConnections
 };
+enum class FinishedReason : uint8_t { kStop, kLength, kAbort, kError };
 enum class CompilePhase : uint8_t { kLower, kKernels, kCheck, kLoad };
 
 }  // namespace athanor

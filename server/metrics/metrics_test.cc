@@ -73,6 +73,8 @@ TEST(MetricTableTest, LabelValuesHaveTheNumbersOfTheirEnums) {
   EXPECT_EQ(RowOf(Metric::kRefusals).values[static_cast<int>(Refusal::kCompileJobs)],
             "compile_jobs");
   EXPECT_EQ(RowOf(Metric::kCompileSeconds).values[static_cast<int>(CompilePhase::kLoad)], "load");
+  EXPECT_EQ(RowOf(Metric::kSequencesEnded).values[static_cast<int>(FinishedReason::kError)],
+            "error");
 }
 
 TEST(MetricCellsTest, HistogramsAgainstCountsByHand) {
