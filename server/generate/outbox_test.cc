@@ -22,13 +22,16 @@ TEST_F(OutboxTest, TellsOnceThatThereIsSomethingToTake) {
   EXPECT_TRUE(outbox_.Take().events.empty());
   EXPECT_TRUE(outbox_.Put(Text("a")));
   EXPECT_EQ(filled_, 1);
+  EXPECT_FALSE(outbox_.full());
   EXPECT_FALSE(outbox_.Put(Text("b"))) << "full";
+  EXPECT_TRUE(outbox_.full());
   EXPECT_EQ(filled_, 1);
   const Outbox::Content content = outbox_.Take();
   ASSERT_EQ(content.events.size(), 2u);
   EXPECT_EQ(content.events[1].text, "b");
   EXPECT_EQ(content.end, std::nullopt);
   EXPECT_EQ(drained_, 1);
+  EXPECT_FALSE(outbox_.full());
   EXPECT_TRUE(outbox_.Put(Text("c")));
   EXPECT_EQ(filled_, 2);
   outbox_.Take();

@@ -213,7 +213,9 @@ TEST_F(SchedulerTest, APausedOneHasNoRowsAndEndsIfNobodyReads) {
   ASSERT_TRUE(scheduler_.Add(1, Prompt(1, 9)).ok());
   ASSERT_TRUE(scheduler_.Add(2, Prompt(1, 9)).ok());
   Run();
+  EXPECT_EQ(scheduler_.paused(), 0);
   scheduler_.Pause(1, now_);
+  EXPECT_EQ(scheduler_.paused(), 1);
   EXPECT_EQ(Run().size(), 1u);
   scheduler_.Resume(1);
   EXPECT_EQ(Run().size(), 2u);

@@ -4,6 +4,7 @@
 #include <string>
 #include <vector>
 
+#include "absl/algorithm/container.h"
 #include "absl/strings/match.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
@@ -45,6 +46,9 @@ TEST(StopWatcherTest, TheFirstCompleteOneEndsTheTextTheLongestOfEqualOnes) {
   const StopWatcher::Found found = StopWatcher({"é"}).Add("caféé");
   EXPECT_TRUE(found.stop);
   EXPECT_EQ(found.text, "caf");
+  EXPECT_EQ(found.stop_text, "é");
+  EXPECT_EQ(StopWatcher({"c", "abc", "bc"}).Add("xabcd").stop_text, "abc");
+  EXPECT_EQ(StopWatcher({"c"}).Add("x").stop_text, "");
 }
 
 TEST(StopWatcherTest, StopStringsThatCannotBeWatchedAreRefused) {
@@ -100,6 +104,8 @@ TEST(StopWatcherTest, IsASearchOfAllTextOverRandomPieces) {
       left += found.text;
       ASSERT_EQ(left, LeftOf(text, stops, &stop)) << i << ": " << text;
       ASSERT_EQ(found.stop, stop) << i << ": " << text;
+      ASSERT_TRUE(text.substr(left.size()).starts_with(found.stop_text)) << i << ": " << text;
+      ASSERT_EQ(absl::c_linear_search(stops, found.stop_text), stop) << i << ": " << text;
     }
     (stop ? stopped : ended) += 1;
     if (!stop) {
