@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <bit>
 #include <optional>
 #include <utility>
 
@@ -64,15 +65,19 @@ void PlanStepRunner::Fill(const Step& step, absl::Span<const absl::Span<const in
     values_[kSequence].push_back(row.sequence);
     values_[kPosition].push_back(row.position);
   }
-  values_[kTable].resize(tables.size() * options_.table_blocks);  // block 0
+  size_t longest = 1;
+  for (const absl::Span<const int32_t> table : tables) longest = std::max(longest, table.size());
+  const int64_t width =
+      std::min(static_cast<int64_t>(std::bit_ceil(longest)), options_.table_blocks);
+  values_[kTable].resize(tables.size() * width);  // block 0
   for (size_t i = 0; i < tables.size(); ++i) {
     std::copy(tables[i].begin(), tables[i].end(),
-              values_[kTable].begin() + static_cast<int64_t>(i) * options_.table_blocks);
+              values_[kTable].begin() + static_cast<int64_t>(i) * width);
   }
   dims_[size_at_[kT]] = static_cast<int64_t>(step.rows.size());
   dims_[size_at_[kR]] = static_cast<int64_t>(values_[kWanted].size());
   dims_[size_at_[kS]] = static_cast<int64_t>(tables.size());
-  dims_[size_at_[kB]] = options_.table_blocks;
+  dims_[size_at_[kB]] = width;
   dims_[size_at_[kN]] = options_.blocks;
 }
 

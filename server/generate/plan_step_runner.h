@@ -30,7 +30,7 @@ namespace athanor {
 struct PlanStepOptions {
   int64_t block = 16;        // positions of a block
   int64_t blocks = 2;        // of the states, block 0 included
-  int64_t table_blocks = 1;  // most blocks of a sequence; tables are filled up with block 0
+  int64_t table_blocks = 1;  // most blocks of a sequence
   int64_t vocabulary = 0;    // logits of a row
 };
 
@@ -60,6 +60,8 @@ class PlanStepRunner final : public StepRunner {
     std::unique_ptr<RunContext> context;
   };
 
+  // Tables are as wide as the longest needs, up to a power of two, so that sizes seldom change from
+  // step to step; what is left of a line refers to block 0.
   void Fill(const Step& step, absl::Span<const absl::Span<const int32_t>> tables);
   // Waits for a plan of the full range.
   absl::Status AwaitPlan();

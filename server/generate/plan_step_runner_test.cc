@@ -131,17 +131,20 @@ TEST_F(PlanStepRunnerTest, FillsInputsAndSizes) {
   EXPECT_EQ(runner_.plan_id(), "p");
   ASSERT_EQ(fake_->calls.size(), 1);
   Call& call = fake_->calls[0];
-  EXPECT_EQ(call.dims, (std::vector<int64_t>{5, 2, 4, 3, 2}));
+  EXPECT_EQ(call.dims, (std::vector<int64_t>{5, 2, 4, 2, 2}));
   EXPECT_EQ(call.inputs["ids"], (std::vector<int32_t>{5, 6, 7, 8}));
   EXPECT_EQ(call.inputs["sequence"], (std::vector<int32_t>{0, 1, 1, 1}));
   EXPECT_EQ(call.inputs["position"], (std::vector<int32_t>{17, 0, 1, 2}));
   EXPECT_EQ(call.inputs["wanted"], (std::vector<int32_t>{0, 3}));
-  EXPECT_EQ(call.inputs["table"], (std::vector<int32_t>{4, 2, 0, 3, 0, 0}));
+  EXPECT_EQ(call.inputs["table"], (std::vector<int32_t>{4, 2, 3, 0}));
   // Nothing of that step is in the next, of which no row is wanted.
   EXPECT_TRUE(Run({{{0, 9, 2, false}}, {42}}, {{1}})->empty());
-  EXPECT_EQ(fake_->calls[1].dims, (std::vector<int64_t>{5, 0, 1, 3, 1}));
-  EXPECT_EQ(fake_->calls[1].inputs["table"], (std::vector<int32_t>{1, 0, 0}));
+  EXPECT_EQ(fake_->calls[1].dims, (std::vector<int64_t>{5, 0, 1, 1, 1}));
+  EXPECT_EQ(fake_->calls[1].inputs["table"], (std::vector<int32_t>{1}));
   EXPECT_EQ(fake_->calls[1].inputs["wanted"], std::vector<int32_t>());
+  // A power of two, but no more than a sequence may have.
+  ASSERT_TRUE(Run({{{0, 40, 2, false}}, {42}}, {{1, 2, 3}}).ok());
+  EXPECT_EQ(fake_->calls[2].inputs["table"], (std::vector<int32_t>{1, 2, 3}));
 }
 
 TEST_F(PlanStepRunnerTest, CommitsBlocks) {

@@ -243,8 +243,10 @@ absl::Status Upload::ReadImported() {
   row_.generation = std::move(imported.generation);
   const int64_t most = std::min(kDefaultBuckets, options_.max_buckets);
   BucketGrid::Ranges buckets = buckets_;
-  // A box of a language model holds its weights once more, so it has one unless told otherwise.
-  if (buckets.empty() && row_.format == "onnx") buckets = DefaultRanges(graph.graph, most);
+  if (buckets.empty()) {
+    buckets = row_.format == "onnx" ? DefaultRanges(graph.graph, most)
+                                    : DecoderRanges(graph.graph, most);
+  }
   RETURN_IF_ERROR(MakeVersion(std::move(graph), buckets));
   RETURN_IF_ERROR(ReadParameters());
   if (!LanguageModels::Generates(*pending_)) return absl::OkStatus();
