@@ -479,7 +479,7 @@ class Model:
         logprobs : int
             Tell log probabilities: of the chosen token, and of so many likeliest ones, 0 to 20.
         bias : mapping of int to float
-            By token: what is added to its logit.
+            By token: what is added to its logit, in [-100, 100].
         special_in_text : bool
             Whether special tokens are written as text.
 
