@@ -95,37 +95,44 @@ bool LanguageModels::Generates(const ModelVersion& version) {
   return !version.row().generation.empty() && !version.graph().StateIds().empty();
 }
 
-absl::Status LanguageModels::Host(ModelVersion* version, absl::Span<const TextFile> files,
-                                  int64_t unreserved) {
+absl::StatusOr<HostedModel> LanguageModels::Read(const ModelVersion& version,
+                                                 absl::Span<const TextFile> files,
+                                                 int64_t unreserved) const {
   internal::Generation generation;
-  if (!generation.ParseFromString(version->row().generation)) {
-    return absl::DataLossError(Cat(version->Describe(), ": its settings cannot be read"));
+  if (!generation.ParseFromString(version.row().generation)) {
+    return absl::DataLossError(Cat(version.Describe(), ": its settings cannot be read"));
   }
-  ASSIGN_OR_RETURN(EngineSizes sizes,
-                   EngineSizesOf(options_, version->graph(), ledger_.free() - unreserved));
-  // A context that is no whole number of blocks.
-  sizes.scheduler.max_model_len =
-      std::min<int64_t>(sizes.scheduler.max_model_len, generation.context());
-  auto model = std::make_shared<LanguageModel>();
-  ASSIGN_OR_RETURN(model->text, ReadModelText(files));
-  model->family = generation.family();
-  model->sampling = SamplingOf(generation);
-  model->end_tokens.assign(generation.end_tokens().begin(), generation.end_tokens().end());
-  model->token_kv_bytes = sizes.token_kv_bytes;
-  auto runner =
-      std::make_unique<PlanStepRunner>(&version->plans(), version->graph(),
-                                       PlanStepOptions{.block = sizes.scheduler.block,
-                                                       .blocks = sizes.blocks,
-                                                       .table_blocks = sizes.table_blocks,
-                                                       .vocabulary = generation.vocabulary()},
-                                       &TurnsOf(version->device()));
+  HostedModel hosted;
+  ASSIGN_OR_RETURN(hosted.sizes,
+                   EngineSizesOf(options_, version.graph(), ledger_.free() - unreserved));
+  // A context may end within a block.
+  SchedulerOptions& scheduler = hosted.sizes.scheduler;
+  scheduler.max_model_len = std::min<int64_t>(scheduler.max_model_len, generation.context());
+  hosted.vocabulary = generation.vocabulary();
+  hosted.model = std::make_shared<LanguageModel>();
+  ASSIGN_OR_RETURN(hosted.model->text, ReadModelText(files));
+  hosted.model->family = generation.family();
+  hosted.model->sampling = SamplingOf(generation);
+  hosted.model->end_tokens.assign(generation.end_tokens().begin(), generation.end_tokens().end());
+  hosted.model->token_kv_bytes = hosted.sizes.token_kv_bytes;
+  return hosted;
+}
+
+void LanguageModels::Open(HostedModel hosted, ModelVersion* version) {
+  const EngineSizes& sizes = hosted.sizes;
+  auto runner = std::make_unique<PlanStepRunner>(&version->plans(), version->graph(),
+                                                 PlanStepOptions{.block = sizes.scheduler.block,
+                                                                 .blocks = sizes.blocks,
+                                                                 .table_blocks = sizes.table_blocks,
+                                                                 .vocabulary = hosted.vocabulary},
+                                                 &TurnsOf(version->device()));
   EngineOptions engine;
   engine.scheduler = sizes.scheduler;
-  engine.vocabulary = generation.vocabulary();
+  engine.vocabulary = hosted.vocabulary;
   engine.blocks = static_cast<int32_t>(sizes.blocks);
-  model->engine = Engine::Create(engine, std::move(runner), model->text.tokenizer);
-  version->SetLanguageModel(std::move(model));
-  return absl::OkStatus();
+  engine.metrics = version->shared_metrics();
+  hosted.model->engine = Engine::Create(engine, std::move(runner), hosted.model->text.tokenizer);
+  version->SetLanguageModel(std::move(hosted.model));
 }
 
 StepTurns& LanguageModels::TurnsOf(const std::string& device) {

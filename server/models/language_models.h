@@ -2,7 +2,8 @@
 // with as many blocks of keys and values as flags and memory allow.
 //
 //   LanguageModels models(options, &ledger);
-//   RETURN_IF_ERROR(models.Host(version.get(), {{"tokenizer.json", bytes}, ...}, 0));
+//   ASSIGN_OR_RETURN(HostedModel hosted, models.Read(*version, {{"tokenizer.json", bytes}}, 0));
+//   models.Open(std::move(hosted), version.get());
 //   version->language_model()->engine->Start(...);
 //
 // Thread-safe. Must outlive the versions.
@@ -11,6 +12,7 @@
 
 #include <cstdint>
 #include <map>
+#include <memory>
 #include <string>
 
 #include "absl/status/status.h"
@@ -41,6 +43,13 @@ struct EngineSizes {
 absl::StatusOr<EngineSizes> EngineSizesOf(const ServerOptions& options, const Graph& graph,
                                           int64_t free);
 
+// A language model that has no engine yet.
+struct HostedModel {
+  std::shared_ptr<LanguageModel> model;
+  EngineSizes sizes;
+  int64_t vocabulary = 0;
+};
+
 class LanguageModels {
  public:
   // Both outlive it.
@@ -50,10 +59,14 @@ class LanguageModels {
   // Reports whether the version generates: its graph has states, which its engine keeps.
   static bool Generates(const ModelVersion& version);
 
-  // Makes the version's language model. `files` are those that it keeps beside its weights, and
+  // Reads the version's text and defaults. `files` are those that it keeps beside its weights, and
   // `unreserved` the bytes of weights that the ledger does not count yet. Errors are those of
-  // ReadModelText and EngineSizesOf. REQUIRES: Generates(*version); nobody shares it yet.
-  absl::Status Host(ModelVersion* version, absl::Span<const TextFile> files, int64_t unreserved);
+  // ReadModelText and EngineSizesOf. REQUIRES: Generates(version)
+  absl::StatusOr<HostedModel> Read(const ModelVersion& version, absl::Span<const TextFile> files,
+                                   int64_t unreserved) const;
+  // Makes the engine, and the model that of the version. REQUIRES: the version has its metrics, and
+  // nobody shares it yet.
+  void Open(HostedModel hosted, ModelVersion* version);
 
  private:
   // The engines of a device take turns.

@@ -77,6 +77,7 @@ class ModelVersion {
   void SetMetrics(std::shared_ptr<VersionMetrics> metrics) { metrics_ = std::move(metrics); }
   // REQUIRES: SetMetrics was called.
   VersionMetrics& metrics() const { return *metrics_; }
+  const std::shared_ptr<VersionMetrics>& shared_metrics() const { return metrics_; }
   // Makes it one of a language model. Call it before the version is shared.
   void SetLanguageModel(std::shared_ptr<const LanguageModel> model) {
     language_model_ = std::move(model);

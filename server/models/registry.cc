@@ -100,7 +100,10 @@ absl::Status Registry::HostStored(ModelVersion* version) {
          {static_cast<const char*>((*file)->data()), static_cast<size_t>((*file)->bytes())}});
     mapped.push_back(*std::move(file));
   }
-  return Prefixed(Cat(version->Describe(), ": "), language_models_.Host(version, files, 0));
+  absl::StatusOr<HostedModel> hosted = language_models_.Read(*version, files, 0);
+  if (!hosted.ok()) return Prefixed(Cat(version->Describe(), ": "), hosted.status());
+  language_models_.Open(*std::move(hosted), version);
+  return absl::OkStatus();
 }
 
 std::shared_ptr<ModelVersion> Registry::LoadVersion(VersionRow row) {
@@ -240,7 +243,8 @@ absl::Status Registry::Store(VersionRow* row) {
 }
 
 absl::Status Registry::Add(VersionRow row, const std::shared_ptr<ModelVersion>& version,
-                           std::vector<HeldTensors::NewTensor> tensors) {
+                           std::vector<HeldTensors::NewTensor> tensors,
+                           std::optional<HostedModel> hosted) {
   RETURN_IF_ERROR(CheckRoom(row.name));
   tensors_.Reference(row, absl::MakeSpan(tensors));
   VersionList healed;
@@ -262,6 +266,7 @@ absl::Status Registry::Add(VersionRow row, const std::shared_ptr<ModelVersion>& 
     }
     version->SetStored(row);
     version->SetMetrics(metrics_.ForVersion(version->name(), version->version()));
+    if (hosted.has_value()) language_models_.Open(*std::move(hosted), version.get());
     versions_.Add(version);
   }
   publisher_.Tell(version->name());

@@ -13,6 +13,7 @@
 
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -55,9 +56,10 @@ class Registry {
   Metrics& metrics() const { return metrics_; }  // where its versions are counted
 
   // Stores a version: tensors first, then its rows. `version` was made from `row` and gets its
-  // number here.
+  // number here, and its engine if it is one of a language model.
   absl::Status Add(VersionRow row, const std::shared_ptr<ModelVersion>& version,
-                   std::vector<HeldTensors::NewTensor> tensors);
+                   std::vector<HeldTensors::NewTensor> tensors,
+                   std::optional<HostedModel> hosted = std::nullopt);
   // Deletes a version, or all of a name's if `version` is empty, and returns them, oldest first.
   // Requests that run keep what they use.
   absl::StatusOr<VersionList> Delete(const std::string& name, const std::string& version);

@@ -14,7 +14,6 @@
 #include "server/base/chunk_bytes.h"
 #include "server/base/search_policy.h"
 #include "server/models/checkpoint_upload.h"
-#include "server/models/language_models.h"
 #include "server/models/onnx_upload.h"
 #include "server/models/version_batching.h"
 
@@ -244,15 +243,16 @@ absl::Status Upload::ReadImported() {
   const int64_t most = std::min(kDefaultBuckets, options_.max_buckets);
   BucketGrid::Ranges buckets = buckets_;
   if (buckets.empty()) {
-    buckets = row_.format == "onnx" ? DefaultRanges(graph.graph, most)
-                                    : DecoderRanges(graph.graph, most);
+    buckets =
+        row_.format == "onnx" ? DefaultRanges(graph.graph, most) : DecoderRanges(graph.graph, most);
   }
   RETURN_IF_ERROR(MakeVersion(std::move(graph), buckets));
   RETURN_IF_ERROR(ReadParameters());
   if (!LanguageModels::Generates(*pending_)) return absl::OkStatus();
   int64_t bytes = 0;
   for (const TensorRow& tensor : row_.tensors) bytes += tensor.bytes;
-  return registry_->language_models().Host(pending_.get(), files, bytes);
+  ASSIGN_OR_RETURN(hosted_, registry_->language_models().Read(*pending_, files, bytes));
+  return absl::OkStatus();
 }
 
 absl::Status Upload::MakeVersion(ImportedGraph graph, const BucketGrid::Ranges& buckets) {
@@ -409,7 +409,7 @@ absl::Status Upload::Commit() {
     return absl::OkStatus();
   }
   ASSIGN_OR_RETURN(auto tensors, NewTensors());
-  absl::Status added = registry_->Add(row_, pending_, std::move(tensors));
+  absl::Status added = registry_->Add(row_, pending_, std::move(tensors), std::move(hosted_));
   if (!added.ok()) return added;
   version_ = pending_;
   return absl::OkStatus();

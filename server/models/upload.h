@@ -25,6 +25,7 @@
 #include "proto/athanor/v1/model.pb.h"
 #include "server/base/options.h"
 #include "server/memory/server_ledger.h"
+#include "server/models/language_models.h"
 #include "server/models/model_import.h"
 #include "server/models/registry.h"
 #include "server/plans/bucket_grid.h"
@@ -104,6 +105,7 @@ class Upload {
   std::vector<ImportRefusal> refusals_;
   VersionRow row_;
   std::shared_ptr<ModelVersion> pending_;
+  std::optional<HostedModel> hosted_;                     // of a language model
   absl::flat_hash_map<std::string, int64_t> parameters_;  // hash to bytes
   std::vector<Tensor> tensors_;
   size_t current_ = 0;
