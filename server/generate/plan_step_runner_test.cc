@@ -115,7 +115,8 @@ class PlanStepRunnerTest : public testing::Test {
   const Graph graph_ = DecoderGraph();
   std::shared_ptr<FakeRunner> fake_ = std::make_shared<FakeRunner>();
   Plans plans_;
-  StepTurns turns_;
+  const std::atomic<int> searches_{0};
+  StepTurns turns_{&searches_};
   PlanStepRunner runner_{&plans_,
                          graph_,
                          {.block = 16, .blocks = 5, .table_blocks = 3, .vocabulary = kVocabulary},

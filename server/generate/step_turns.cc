@@ -13,7 +13,7 @@ void StepTurns::Begin() {
   const Clock::time_point now = Clock::now();
   if (now - last_end_ >= pause_) {
     busy_since_ = now;
-  } else if (now - busy_since_ >= busy_) {
+  } else if (now - busy_since_ >= busy_ && searches_.load(std::memory_order_relaxed) > 0) {
     std::this_thread::sleep_for(pause_);
     busy_since_ = Clock::now();
   }

@@ -3,12 +3,13 @@
 //
 //   StepTurns::Turn turn(turns);   // waits for the turns before; its end lets the next begin
 //
-// Searches measure in gaps between runs (server/base/traffic.h), and busy engines leave none. So a
-// turn begins with a pause where turns have followed each other for too long. Thread-safe. Must
-// outlive its turns.
+// Searches measure in gaps between runs (server/base/traffic.h), and busy engines leave none. So
+// while there are searches a turn begins with a pause where turns have followed each other for too
+// long. Thread-safe. Must outlive its turns.
 #ifndef ATHANOR_SERVER_GENERATE_STEP_TURNS_H_
 #define ATHANOR_SERVER_GENERATE_STEP_TURNS_H_
 
+#include <atomic>
 #include <chrono>
 #include <cstdint>
 
@@ -20,10 +21,12 @@ class StepTurns {
  public:
   using Clock = std::chrono::steady_clock;
 
-  // Turns that leave no gap of `pause` for `busy` are interrupted by one.
-  explicit StepTurns(Clock::duration busy = std::chrono::milliseconds(250),
+  // Turns that leave no gap of `pause` for `busy` are interrupted by one, if `searches`, which must
+  // outlive this, is above 0.
+  explicit StepTurns(const std::atomic<int>* searches,
+                     Clock::duration busy = std::chrono::milliseconds(250),
                      Clock::duration pause = std::chrono::milliseconds(5))
-      : busy_(busy), pause_(pause) {}
+      : searches_(*searches), busy_(busy), pause_(pause) {}
 
   class Turn {
    public:
@@ -46,6 +49,7 @@ class StepTurns {
   void Begin();
   void End();
 
+  const std::atomic<int>& searches_;
   const Clock::duration busy_, pause_;
   mutable Mutex mu_;
   CondVar changed_;

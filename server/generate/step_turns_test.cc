@@ -10,7 +10,8 @@ namespace athanor {
 namespace {
 
 TEST(StepTurns, OneAtATime) {
-  StepTurns turns;
+  const std::atomic<int> searches{1};
+  StepTurns turns(&searches);
   std::atomic<int> inside{0};
   int64_t steps = 0;  // guarded by the turn
   std::vector<std::thread> engines;
@@ -30,7 +31,8 @@ TEST(StepTurns, OneAtATime) {
 
 // Those who ask while a turn lasts go in the order in which they asked.
 TEST(StepTurns, FirstComeFirstServed) {
-  StepTurns turns;
+  const std::atomic<int> searches{0};
+  StepTurns turns(&searches);
   std::vector<int> order;  // guarded by the turn
   std::vector<std::thread> engines;
   {
@@ -48,8 +50,10 @@ TEST(StepTurns, FirstComeFirstServed) {
 }
 
 // Returns how many turns began after a gap of at least `pause`, of turns without a gap in between.
-int Gaps(std::chrono::milliseconds busy, std::chrono::milliseconds pause, int turns_wanted) {
-  StepTurns turns(busy, pause);
+int Gaps(int searching, std::chrono::milliseconds busy, std::chrono::milliseconds pause,
+         int turns_wanted) {
+  const std::atomic<int> searches{searching};
+  StepTurns turns(&searches, busy, pause);
   int gaps = 0;
   StepTurns::Clock::time_point end{};
   for (int i = 0; i < turns_wanted; ++i) {
@@ -63,9 +67,13 @@ int Gaps(std::chrono::milliseconds busy, std::chrono::milliseconds pause, int tu
 }
 
 TEST(StepTurns, BusyTurnsLeaveGaps) {
-  EXPECT_GE(Gaps(std::chrono::milliseconds(10), std::chrono::milliseconds(20), 40), 2);
-  // A gap that is longer than any test: none is made for a time as long.
-  EXPECT_EQ(Gaps(std::chrono::hours(1), std::chrono::minutes(1), 40), 0);
+  const std::chrono::milliseconds busy(10), pause(20);
+  EXPECT_GE(Gaps(1, busy, pause, 40), 2);
+  // Gaps that are longer than any test takes by itself: none is made without a search, nor before
+  // turns were busy.
+  const std::chrono::minutes long_pause(1);
+  EXPECT_EQ(Gaps(0, busy, long_pause, 40), 0);
+  EXPECT_EQ(Gaps(1, std::chrono::hours(1), long_pause, 40), 0);
 }
 
 }  // namespace

@@ -137,7 +137,7 @@ void LanguageModels::Open(HostedModel hosted, ModelVersion* version) {
 
 StepTurns& LanguageModels::TurnsOf(const std::string& device) {
   MutexLock lock(mu_);
-  return turns_[device];
+  return turns_.try_emplace(device, &searches_).first->second;
 }
 
 }  // namespace athanor

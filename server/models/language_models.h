@@ -10,6 +10,7 @@
 #ifndef ATHANOR_SERVER_MODELS_LANGUAGE_MODELS_H_
 #define ATHANOR_SERVER_MODELS_LANGUAGE_MODELS_H_
 
+#include <atomic>
 #include <cstdint>
 #include <map>
 #include <memory>
@@ -59,6 +60,18 @@ class LanguageModels {
   // Reports whether the version generates: its graph has states, which its engine keeps.
   static bool Generates(const ModelVersion& version);
 
+  // Counts a step of a search while it lives: engines leave gaps to measure in.
+  class Searching {
+   public:
+    explicit Searching(LanguageModels& models) : models_(models) { ++models_.searches_; }
+    ~Searching() { --models_.searches_; }
+    Searching(const Searching&) = delete;
+    Searching& operator=(const Searching&) = delete;
+
+   private:
+    LanguageModels& models_;
+  };
+
   // Reads the version's text and defaults. `files` are those that it keeps beside its weights, and
   // `unreserved` the bytes of weights that the ledger does not count yet. Errors are those of
   // ReadModelText and EngineSizesOf. REQUIRES: Generates(version)
@@ -74,6 +87,7 @@ class LanguageModels {
 
   const ServerOptions& options_;
   ServerLedger& ledger_;
+  std::atomic<int> searches_{0};
   Mutex mu_;
   std::map<std::string, StepTurns> turns_ ABSL_GUARDED_BY(mu_);  // by device
 };
