@@ -58,7 +58,7 @@ class ThreadedEngine : public Engine {
   // Outboxes outlive the engine: they refer to the book only, and weakly.
   const std::shared_ptr<EngineBook> book_;
   // Used by the thread alone.
-  const std::unique_ptr<StepRunner> runner_;
+  std::unique_ptr<StepRunner> runner_;  // null once it is closed
   BlockMemory memory_;
   Sampler sampler_;
   Mutex join_mu_;
@@ -85,7 +85,10 @@ absl::StatusOr<Engine::Started> ThreadedEngine::Start(GenerateInput input,
 void ThreadedEngine::Close(const absl::Status& status) {
   book_->Close(status);
   MutexLock lock(join_mu_);  // others that close wait here
-  if (thread_.joinable()) thread_.join();
+  if (!thread_.joinable()) return;
+  thread_.join();
+  runner_.reset();  // a version that is deleted may live on for a while
+  book_->SetCommitted(0);
 }
 
 void ThreadedEngine::Loop() {
