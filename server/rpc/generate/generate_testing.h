@@ -16,7 +16,7 @@
 #include "gtest/gtest.h"
 #include "proto/athanor/v1/generate.grpc.pb.h"
 #include "server/generate/language_model.h"
-#include "server/rpc/generate/scripted_engine_testing.h"
+#include "server/generate/scripted_engine_testing.h"
 #include "server/testing/testing.h"
 
 namespace athanor {

@@ -12,7 +12,7 @@
 
 #include "gtest/gtest.h"
 #include "server/base/work_queue.h"
-#include "server/rpc/generate/scripted_engine_testing.h"
+#include "server/generate/scripted_engine_testing.h"
 
 namespace athanor {
 namespace {
@@ -300,7 +300,6 @@ TEST_F(TokenStreamTest, ManyAtOnce) {
     EXPECT_EQ(end.ok(), i % 4 != 1) << end;
     EXPECT_EQ(TextOf(calls[i]->messages()), whole);
   }
-  // The queue has to end first: it calls the streams' sinks.
   writes.reset();  // ahead of the calls that it tells
 }
 

@@ -4,8 +4,8 @@
 //   ScriptedEngine::Sequence sequence = engine.Await(0);     // the first one that was started
 //   sequence.outbox->Put({.text = "a", .tokens = {{.token = 5}}});
 //   sequence.outbox->Put(LastEvent(Finish::kStop, 1));
-#ifndef ATHANOR_SERVER_RPC_GENERATE_SCRIPTED_ENGINE_TESTING_H_
-#define ATHANOR_SERVER_RPC_GENERATE_SCRIPTED_ENGINE_TESTING_H_
+#ifndef ATHANOR_SERVER_GENERATE_SCRIPTED_ENGINE_TESTING_H_
+#define ATHANOR_SERVER_GENERATE_SCRIPTED_ENGINE_TESTING_H_
 
 #include <atomic>
 #include <chrono>
@@ -23,7 +23,7 @@
 
 namespace athanor {
 
-// The last event of a sequence that began a second ago and has generated so many tokens.
+// Returns the last event of a sequence that has generated so many tokens.
 inline GenerateEvent LastEvent(Finish finish, int64_t generated) {
   const SequenceTime now = std::chrono::steady_clock::now();
   return {.finish = finish,
@@ -136,4 +136,4 @@ class ScriptedEngine final : public Engine {
 
 }  // namespace athanor
 
-#endif  // ATHANOR_SERVER_RPC_GENERATE_SCRIPTED_ENGINE_TESTING_H_
+#endif  // ATHANOR_SERVER_GENERATE_SCRIPTED_ENGINE_TESTING_H_
