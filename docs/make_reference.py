@@ -268,7 +268,7 @@ def metrics() -> str:
 # Packages in the order of the page, with their files and what they are.
 PACKAGES = {
     "athanor.v1": (
-        ["model", "compile", "search", "cache", "graph", "plan", "target"],
+        ["model", "generate", "compile", "search", "cache", "graph", "plan", "target"],
         "proto/athanor/v1/{}.proto", "Athanor's own services, for what the standard ones lack."),
     "inference": (
         ["open_inference_grpc"], "proto/inference/{}.proto",

@@ -357,6 +357,14 @@ class Page {
         "<p><span data-rate=\"", m, "requests.all\">", kMissing, "</span></p>",
         "<p class=\"small\">", Field(m + "requests.ok", "count"), " answered</p>",
         "<p class=\"small quiet\">", Field(m + "requests.failed", "count"), " failed</p>");
+    if (Generates(m)) {
+      const std::string path = m + "generation.";
+      absl::StrAppend(&cell, "<p class=\"small\">", Field(path + "running", "count"), " running, ",
+                      Field(path + "waiting", "count"), " waiting, ",
+                      Field(path + "paused", "count"), " paused</p><p class=\"small quiet\">",
+                      "<span data-rate=\"", path, "generated_tokens\">", kMissing,
+                      "</span> tokens</p>");
+    }
     if (Is(m + "batching.on")) {
       absl::StrAppend(&cell, "<p class=\"small quiet\">", Field(m + "batching.rows_mean", "mean"),
                       " rows a run</p>");
@@ -366,6 +374,13 @@ class Page {
 
   std::string LatencyCell(const std::string& m) const {
     if (!Is(m + "counted_alone")) return "<p class=\"quiet\">counted with others</p>";
+    if (Generates(m)) {
+      const std::string path = m + "generation.";
+      return absl::StrCat("<div class=\"times small\">", Times("TTFT", path + "ttft.", "p95"),
+                          Times("TPOT", path + "tpot.", "p95"),
+                          Times("call", m + "latency.call.", "p99"),
+                          Times("stall", m + "latency.stall.", "p99"), "</div>");
+    }
     std::string cell = "<div class=\"times small\">";
     struct Line {
       const char* name;
@@ -373,20 +388,35 @@ class Page {
     };
     for (const Line& line : {Line{"call", "call"}, Line{"queue", "queue"}, Line{"batch", "batch"},
                              Line{"run", "exec"}, Line{"stall", "stall"}}) {
-      const std::string path = absl::StrCat(m, "latency.", line.key, ".");
-      absl::StrAppend(&cell, "<span class=\"quiet\">", line.name, "</span><span>",
-                      Field(path + "p50", "seconds"), " <span class=\"unit\">p50</span> ",
-                      Field(path + "p99", "seconds"), " <span class=\"unit\">p99</span></span>");
+      cell += Times(line.name, absl::StrCat(m, "latency.", line.key, "."), "p99");
     }
     return cell + "</div>";
   }
 
+  std::string Times(absl::string_view name, const std::string& path, absl::string_view high) const {
+    return absl::StrCat("<span class=\"quiet\">", name, "</span><span>",
+                        Field(path + "p50", "seconds"), " <span class=\"unit\">p50</span> ",
+                        Field(absl::StrCat(path, high), "seconds"), " <span class=\"unit\">", high,
+                        "</span></span>");
+  }
+
+  // Reports whether it is a language model, whose calls are streams of tokens.
+  bool Generates(const std::string& m) const { return At(m + "generation").is_object(); }
+
   std::string MemoryCell(const std::string& m) const {
     const std::string path = m + "memory.";
-    return absl::StrCat("<p>", Field(path + "all", "bytes"), "</p><p class=\"small quiet\">",
-                        Field(path + "parameters", "bytes"), " parameters, ",
-                        Field(path + "prepared", "bytes"), " prepared, ",
-                        Field(path + "arenas", "bytes"), " arenas</p>");
+    std::string cell = absl::StrCat(
+        "<p>", Field(path + "all", "bytes"), "</p><p class=\"small quiet\">",
+        Field(path + "parameters", "bytes"), " parameters, ", Field(path + "prepared", "bytes"),
+        " prepared, ", Field(path + "arenas", "bytes"), " arenas</p>");
+    if (!Generates(m)) return cell;
+    const std::string g = m + "generation.";
+    absl::StrAppend(
+        &cell, "<p class=\"small\">", Field(g + "kv_bytes", "bytes"),
+        " keys and values</p><p class=\"small quiet\">", Field(g + "blocks_used", "count"), " of ",
+        Field(g + "blocks", "count"), " blocks</p>",
+        Bar(g + "blocks_used", At(g + "blocks").get<double>(), "blocks of keys and values in use"));
+    return cell;
   }
 
   const Json& status_;

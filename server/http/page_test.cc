@@ -138,6 +138,36 @@ TEST(PageTest, WhetherRequestsShareRuns) {
   EXPECT_THAT(page, Not(HasSubstr("rows a run")));
 }
 
+TEST(PageTest, WhatALanguageModelDoes) {
+  Json model = Model("digits");
+  model["generation"] = nullptr;
+  EXPECT_THAT(StatusPage(Status({model})), Not(HasSubstr("TTFT")));
+  model["generation"] = {
+      {"running", 3},
+      {"waiting", 2},
+      {"paused", 1},
+      {"blocks", 640},
+      {"blocks_used", 160},
+      {"kv_bytes", 3 << 20},
+      {"generated_tokens", 77},
+      {"ttft", {{"count", 3}, {"mean", 0.2}, {"p50", 0.0125}, {"p95", 1.5}}},
+      {"tpot", {{"count", 0}, {"mean", nullptr}, {"p50", nullptr}, {"p95", nullptr}}}};
+  const std::string page = StatusPage(Status({model}));
+  for (const char* text :
+       {"models.0.generation.running\" data-as=\"count\">3</span> running",
+        "models.0.generation.waiting\" data-as=\"count\">2</span> waiting",
+        "models.0.generation.paused\" data-as=\"count\">1</span> paused",
+        "data-rate=\"models.0.generation.generated_tokens\"",
+        "models.0.generation.ttft.p50\" data-as=\"seconds\">12.50 ms<",
+        "models.0.generation.ttft.p95\" data-as=\"seconds\">1.50 s<",
+        "models.0.generation.tpot.p95\" data-as=\"seconds\">\u2013<", "models.0.latency.call.p99",
+        "models.0.generation.kv_bytes\" data-as=\"bytes\">3.0 MiB<",
+        "<progress max=\"640\" value=\"160\""}) {
+    EXPECT_THAT(page, HasSubstr(text));
+  }
+  EXPECT_THAT(page, Not(HasSubstr("models.0.latency.queue"))) << "its calls share no runs";
+}
+
 TEST(PageTest, WhichBucketsHavePlans) {
   Json model = Model("m");
   EXPECT_THAT(StatusPage(Status({model})), Not(HasSubstr("<details")));

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cmath>
 #include <cstdint>
 #include <iterator>
 #include <memory>
@@ -27,10 +28,12 @@ double Seconds(std::chrono::system_clock::time_point time) {
   return std::chrono::duration<double>(time.time_since_epoch()).count();
 }
 
-Json Latency(const MetricCells& cells, Metric metric) {
+// `high` is the second of its quantiles.
+Json Latency(const MetricCells& cells, Metric metric, double high = 0.99) {
+  const std::string name = absl::StrCat("p", std::lround(high * 100));
   const HistogramCounts counts = cells.histogram(metric);
   const int64_t count = counts.count();
-  if (count == 0) return {{"count", 0}, {"mean", nullptr}, {"p50", nullptr}, {"p99", nullptr}};
+  if (count == 0) return {{"count", 0}, {"mean", nullptr}, {"p50", nullptr}, {name, nullptr}};
   const auto bounds = RowOf(metric).bounds;
   const auto quantile = [&](double q) {
     return static_cast<double>(Quantile(bounds, counts, q)) / 1e9;
@@ -38,7 +41,7 @@ Json Latency(const MetricCells& cells, Metric metric) {
   return {{"count", count},
           {"mean", static_cast<double>(counts.sum) / 1e9 / static_cast<double>(count)},
           {"p50", quantile(0.5)},
-          {"p99", quantile(0.99)}};
+          {name, quantile(high)}};
 }
 
 Json Requests(const MetricCells& cells) {
@@ -62,6 +65,25 @@ Json Sharing(const VersionBatching& batching, const MetricCells& cells) {
           {"rows_mean",
            runs == 0 ? Json() : Json(static_cast<double>(rows.sum) / static_cast<double>(runs))},
           {"splits", cells.value(Metric::kBatchSplits)}};
+}
+
+// Returns what the engine of a language model does, null for other models.
+Json Generation(const LanguageModel* model, const MetricCells& cells) {
+  if (model == nullptr) return nullptr;
+  const EngineView view = model->engine->view();
+  return {{"family", model->family},
+          {"max_model_len", model->engine->options().scheduler.max_model_len},
+          {"running", view.running},
+          {"waiting", view.waiting},
+          {"paused", view.paused},
+          {"blocks", view.blocks},
+          {"blocks_used", view.blocks - view.free_blocks},
+          {"kv_bytes", view.committed_bytes},
+          {"steps", view.steps},
+          {"prompt_tokens", view.prompt_tokens},
+          {"generated_tokens", view.generated_tokens},
+          {"ttft", Latency(cells, Metric::kTimeToFirstToken, 0.95)},
+          {"tpot", Latency(cells, Metric::kTimePerOutputToken, 0.95)}};
 }
 
 Json Search(const v1::CompileJob& job) {
@@ -148,6 +170,7 @@ Json VersionStatus(ServerCore& core, const ModelVersion& version) {
           {"counted_alone", core.metrics().IsOwn(version.metrics())},
           {"requests", Requests(cells)},
           {"batching", Sharing(version.batching(), cells)},
+          {"generation", Generation(version.language_model(), cells)},
           {"plan_swaps", cells.value(Metric::kPlanSwaps)},
           {"latency",
            {{"call", Latency(cells, Metric::kRequestSeconds)},

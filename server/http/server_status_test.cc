@@ -1,11 +1,14 @@
 #include "server/http/server_status.h"
 
 #include <chrono>
+#include <memory>
 #include <set>
 #include <string>
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "server/generate/language_model.h"
+#include "server/generate/scripted_engine_testing.h"
 #include "server/http/status_pages.h"
 #include "server/metrics/exposition_testing.h"
 #include "server/testing/search_testing.h"
@@ -169,6 +172,47 @@ TEST_F(ServerStatusTest, CallsAndTheirTimes) {
   EXPECT_DOUBLE_EQ(model["latency"]["call"]["mean"], (99 * 90e-6 + 9e-3) / 100);
   EXPECT_GT(model["latency"]["call"]["p50"], 63e-6);
   EXPECT_LT(model["latency"]["call"]["p50"], 100e-6);
+}
+
+TEST_F(ServerStatusTest, WhatALanguageModelDoes) {
+  auto version = StoreScale("m", 3);
+  EXPECT_EQ(Model("m")["generation"], nullptr);
+  auto model = std::make_shared<LanguageModel>();
+  model->family = "llama";
+  auto engine = std::make_unique<ScriptedEngine>(EngineOptions());
+  engine->SetView({.running = 3,
+                   .waiting = 2,
+                   .paused = 1,
+                   .blocks = 640,
+                   .free_blocks = 480,
+                   .committed_bytes = 4096,
+                   .steps = 7,
+                   .prompt_tokens = 8,
+                   .generated_tokens = 9});
+  model->engine = std::move(engine);
+  version->SetLanguageModel(std::move(model));
+  for (int i = 0; i < 20; ++i) {
+    version->metrics().cells.Observe(Metric::kTimeToFirstToken, std::chrono::milliseconds(3));
+  }
+  version->metrics().cells.Observe(Metric::kTimeToFirstToken, std::chrono::seconds(9));
+  Json generation = Model("m")["generation"];
+  EXPECT_LT(generation["ttft"]["p95"], 0.005);
+  EXPECT_EQ(generation["ttft"]["count"], 21);
+  EXPECT_EQ(generation["tpot"],
+            (Json{{"count", 0}, {"mean", nullptr}, {"p50", nullptr}, {"p95", nullptr}}));
+  generation.erase("ttft");
+  generation.erase("tpot");
+  EXPECT_EQ(generation, (Json{{"family", "llama"},
+                              {"max_model_len", 2048},
+                              {"running", 3},
+                              {"waiting", 2},
+                              {"paused", 1},
+                              {"blocks", 640},
+                              {"blocks_used", 160},
+                              {"kv_bytes", 4096},
+                              {"steps", 7},
+                              {"prompt_tokens", 8},
+                              {"generated_tokens", 9}}));
 }
 
 TEST_F(ServerStatusTest, RequestsThatShareCalls) {

@@ -112,7 +112,8 @@ constexpr MetricRow kTable[] = {
      kCounter,
      kOfVersion,
      "",
-     "ModelInfer calls that ended, by status code; calls for an unknown model have empty labels.",
+     "ModelInfer and Generate calls that ended, by status code; calls for an unknown model have "
+     "empty labels.",
      kCode,
      kCodes,
      {}},
@@ -121,7 +122,7 @@ constexpr MetricRow kTable[] = {
      kHistogram,
      kOfVersion,
      "seconds",
-     "ModelInfer calls from arrival to the end of their reply, whatever their status.",
+     "ModelInfer and Generate calls from arrival to the end of their reply, whatever their status.",
      {},
      {},
      kLatencyBounds},

@@ -174,6 +174,7 @@ ROOMS = {
     "server/http": [
         "server/base",
         "server/core",
+        "server/generate",
         "server/memory",
         "server/metrics",
         "server/net",
