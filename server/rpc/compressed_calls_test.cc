@@ -33,7 +33,7 @@ std::vector<std::string> Methods() {
   std::vector<std::string> methods;
   for (const char* name :
        {"inference.GRPCInferenceService", "athanor.v1.ModelService", "athanor.v1.CompileService",
-        "athanor.v1.CacheService", "grpc.health.v1.Health"}) {
+        "athanor.v1.CacheService", "athanor.v1.GenerateService", "grpc.health.v1.Health"}) {
     const auto* service =
         google::protobuf::DescriptorPool::generated_pool()->FindServiceByName(name);
     EXPECT_NE(service, nullptr) << name;

@@ -30,10 +30,9 @@ absl::Status Fill(ServerCore& core, const v1::DetokenizeRequest& asked,
 
 grpc::ServerUnaryReactor* GenerateService::Detokenize(Context* context, const Bytes* request,
                                                       Bytes* reply) {
-  const bool is_long = static_cast<int64_t>(request->Length()) >= kLongText;
   return AnswerUnary<v1::DetokenizeRequest, v1::DetokenizeResponse>(
-      core_, {.name = "Detokenize", .queue = is_long ? &text_queue_ : nullptr}, context, request,
-      reply, [this](const v1::DetokenizeRequest& asked, v1::DetokenizeResponse* answer) {
+      core_, {.name = "Detokenize", .queue = &text_queue_}, context, request, reply,
+      [this](const v1::DetokenizeRequest& asked, v1::DetokenizeResponse* answer) {
         return Fill(core_, asked, answer);
       });
 }

@@ -30,10 +30,9 @@ absl::Status Fill(ServerCore& core, const v1::TokenizeRequest& asked, v1::Tokeni
 
 grpc::ServerUnaryReactor* GenerateService::Tokenize(Context* context, const Bytes* request,
                                                     Bytes* reply) {
-  const bool is_long = static_cast<int64_t>(request->Length()) >= kLongText;
   return AnswerUnary<v1::TokenizeRequest, v1::TokenizeResponse>(
-      core_, {.name = "Tokenize", .queue = is_long ? &text_queue_ : nullptr}, context, request,
-      reply, [this](const v1::TokenizeRequest& asked, v1::TokenizeResponse* answer) {
+      core_, {.name = "Tokenize", .queue = &text_queue_}, context, request, reply,
+      [this](const v1::TokenizeRequest& asked, v1::TokenizeResponse* answer) {
         return Fill(core_, asked, answer);
       });
 }
