@@ -361,9 +361,9 @@ class Page {
       const std::string path = m + "generation.";
       absl::StrAppend(&cell, "<p class=\"small\">", Field(path + "running", "count"), " running, ",
                       Field(path + "waiting", "count"), " waiting, ",
-                      Field(path + "paused", "count"), " paused</p><p class=\"small quiet\">",
-                      "<span data-rate=\"", path, "generated_tokens\">", kMissing,
-                      "</span> tokens</p>");
+                      Field(path + "paused", "count"),
+                      " paused</p><p class=\"small quiet\">tokens ", "<span data-rate=\"", path,
+                      "generated_tokens\">", kMissing, "</span></p>");
     }
     if (Is(m + "batching.on")) {
       absl::StrAppend(&cell, "<p class=\"small quiet\">", Field(m + "batching.rows_mean", "mean"),
