@@ -119,6 +119,73 @@ TEST(LowerTest, TopKOfMany) {
   })"));
 }
 
+// Two heads of 20: the update is computed where it is stored, each lane's element 16 behind the one
+// before; what reads the write reads it so.
+constexpr char kStateOfKeys[] = R"(graph "" {
+  dim t in [0, 64]
+  dim n in [1, 4096]
+  %0 = Input "x" : f32[t, 2, 20]
+  %1 = Input "scale" : f32[t]
+  %2 = Input "slot" : i32[t]
+  %3 = StateRead "k" {role="ROLE"} : f32[16*n, 2, 20]
+  %4 = IndexMap(%1) {map=map[t, 2, 20]($0)}
+  %5 = Mul(%0, %4)
+  %6 = StateWrite(%3, %2, %5)
+  %7 = Gather(%6, %2) {axis=0}
+  %8 = Exp(%7)
+  output "y" = %8
+  update %6
+})";
+
+TEST(LowerTest, StateOfKeys) {
+  ExpectGolden("state_keys", Lowered(absl::StrReplaceAll(kStateOfKeys, {{"ROLE", "keys"}})));
+}
+
+TEST(LowerTest, StateOfValues) {
+  ExpectGolden("state_values", Lowered(absl::StrReplaceAll(kStateOfKeys, {{"ROLE", "values"}})));
+}
+
+TEST(LowerTest, StateRowsOfOneElement) {
+  EXPECT_THAT(Lowered(R"(graph "" {
+    dim t in [0, 64]
+    dim n in [1, 4096]
+    %0 = Input "x" : f32[t]
+    %1 = Input "slot" : i64[t]
+    %2 = StateRead "s" {role=""} : f32[n]
+    %3 = Exp(%0)
+    %4 = StateWrite(%2, %1, %3)
+    output "y" = %0
+    update %4
+  })"),
+              HasSubstr("v0: i64 = load b1[g]\nv1: bool = check v0 below s1\n"
+                        "if v1 {\n  v2: f32 = load b2[g]\n  v3: f32 = Exp(v2)\n"
+                        "  store b0[v0] = v3: f32\n}\n"));
+}
+
+// A team writes a row together, each thread elements of its own.
+TEST(LowerTest, StatesOfAGpu) {
+  v1::Target gpu = Target();
+  gpu.set_device("cuda");
+  gpu.set_vector_bytes(1);
+  for (const char* role : {"keys", "values", ""}) {
+    const std::string text = Lowered(absl::StrReplaceAll(kStateOfKeys, {{"ROLE", role}}), gpu);
+    EXPECT_THAT(text, HasSubstr("kernel(s0, s1) team 32 grid s0\n")) << role;
+  }
+}
+
+TEST(LowerTest, OnlyAWriteHasItsKind) {
+  const absl::StatusOr<Graph> g = ParseGraph(absl::StrReplaceAll(kStateOfKeys, {{"ROLE", "keys"}}));
+  ASSERT_TRUE(g.ok()) << g.status();
+  const v1::Target target = Target();
+  for (const auto& [root, kind] :
+       {std::pair<NodeId, KernelKind>{5, KernelKind::kStateWrite}, {6, KernelKind::kScatter}}) {
+    const KernelChoice choice{.root = root, .kind = kind};
+    const std::vector<bool> memory = MemoryOf(*g, {{choice}});
+    const absl::Status status = LowerKernel({*g, memory, target}, choice).status();
+    EXPECT_EQ(status.code(), absl::StatusCode::kInternal) << root << ": " << status;
+  }
+}
+
 TEST(LowerTest, SortNeedsABound) {
   const absl::StatusOr<Graph> g = ParseGraph(R"(graph "" {
     dim n in [1, 100000000000]

@@ -37,6 +37,8 @@ std::string KindName(KernelKind kind) {
       return "paged";
     case KernelKind::kScatter:
       return "scatter";
+    case KernelKind::kStateWrite:
+      return "state_write";
     case KernelKind::kSort:
       return "sort";
     case KernelKind::kLoop:
@@ -730,6 +732,30 @@ TEST(FusionTest, PagedAttentionIsTheAnchorOfItsEpilogue) {
   };
   EXPECT_EQ(text(16), "8 over 7 paged mr=3 nv=4 rows=1\n");
   EXPECT_EQ(text(17), "8 over 7 paged mr=12 nv=2 rows=16\n");
+}
+
+// What turns a key is computed where the key is stored; what several writes need, once ahead.
+TEST(FusionTest, UpdatesAreComputedInTheirWrites) {
+  const std::string inputs = R"(
+    %0 = Input "k" : f32[b, 2, 8] %1 = Input "cos" : f32[b, 8] %2 = Input "i" : i32[b]
+    %3 = StateRead "s" {role="keys"} : f32[64, 2, 8]
+    %4 = StateRead "t" {role="values"} : f32[64, 2, 8]
+    %5 = IndexMap(%1) {map=map[b, 2, 8]($0, $2)} %6 = Mul(%0, %5)
+    %7 = IndexMap(%6) {map=map[b, 2, 8]($0, $1, 7 - $2)} %8 = Add(%6, %7)
+    %9 = Add(%2, %2) )";
+  EXPECT_EQ(Kernels(inputs + R"(
+    %10 = StateWrite(%3, %9, %8) %11 = Gather(%10, %2) {axis=0} %12 = Exp(%11)
+    output "y" = %12 update %10)"),
+            "state_write 10, map 12");
+  EXPECT_EQ(Kernels(inputs + R"(
+    %10 = StateWrite(%3, %9, %0) %11 = Exp(%0) %12 = StateWrite(%4, %9, %11)
+    %13 = Gather(%12, %2) {axis=0} output "y" = %13 update %10 update %12)"),
+            "map 9, state_write 10, state_write 12, map 13");
+  EXPECT_EQ(Kernels(R"(
+    %0 = Input "x" : f32[b, 16] %1 = Input "w" : f32[16, 8] %2 = Input "i" : i32[b]
+    %3 = StateRead "s" : f32[64, 8] %4 = Contract(%0, %1) {spec="mk,kn->mn"} %5 = Exp(%4)
+    %6 = StateWrite(%3, %2, %5) output "y" = %0 update %6)"),
+            "contract 4, state_write 6");
 }
 
 TEST(FusionTest, OrderIsItsOwnKernelThatReadsViews) {

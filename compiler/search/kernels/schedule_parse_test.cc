@@ -75,6 +75,8 @@ TEST(ScheduleParseTest, ReadsEverySchedule) {
            R"(%0 = Input "x" : f32[b, 256] %1 = SumReduce(%0) {axes=[1]} output "y" = %1)",
            R"(%0 = Input "x" : f32[b, 8] %1 = Input "i" : i64[5] %2 = Input "v" : f32[5, 8]
               %3 = Scatter(%0, %1, %2) {axis=0, mode="add"} output "y" = %3)",
+           R"(%0 = Input "x" : f32[b, 8] %1 = Input "i" : i64[b] %2 = StateRead "s" : f32[64, 8]
+              %3 = StateWrite(%2, %1, %0) output "y" = %0 update %3)",
            R"(%0 = Input "x" : f32[b, 256] %1 = TopK(%0) {axis=1, k=shape[3]} output "y" = %1)",
        }) {
     for (const bool one_panel : {false, true}) {
@@ -85,7 +87,8 @@ TEST(ScheduleParseTest, ReadsEverySchedule) {
   }
   for (const KernelKind kind :
        {KernelKind::kMap, KernelKind::kRow, KernelKind::kPoint, KernelKind::kContract,
-        KernelKind::kAttention, KernelKind::kPaged, KernelKind::kScatter, KernelKind::kSort}) {
+        KernelKind::kAttention, KernelKind::kPaged, KernelKind::kScatter, KernelKind::kStateWrite,
+        KernelKind::kSort}) {
     EXPECT_GT(all[kind], 0) << "no schedule of kind " << static_cast<int>(kind);
   }
   EXPECT_GT(all[KernelKind::kContract], 1000);
