@@ -12,6 +12,7 @@
 #include "compiler/rules/decompose/decompose.h"
 #include "compiler/rules/terms_testing.h"
 #include "compiler/search/regions/region_forms.h"
+#include "compiler/search/regions/region_testing.h"
 #include "gtest/gtest.h"
 
 namespace athanor {
@@ -156,6 +157,31 @@ TEST(RecipeTest, FormsAreFoundInAnotherGraph) {
           << to->About(found[0].form);
     }
     EXPECT_GT(plain, 3);
+  }
+}
+
+TEST(RecipeTest, FormsThatWriteStatesAreFoundInAnotherGraph) {
+  const Graph first = StateLayers(4), second = Renamed(StateLayers(4), 48);
+  const auto from = Make(first);
+  int plain = 0;
+  for (const int form : from->Neighbours(0)) {
+    if (from->About(form).find("boundary_layouts") != std::string::npos) continue;
+    ++plain;
+    const std::vector<RegionRecipe> recipes = RecipesOf(*from, form);
+    const auto to = Make(second, ForBoxesOf(second, recipes));
+    const std::vector<RecipeForm> found = to->FromRecipes();
+    ASSERT_EQ(found.size(), 1u) << from->About(form);
+    EXPECT_EQ(found[0].recipes.size(), recipes.size());
+    const Graph& made = to->graph(found[0].form);
+    EXPECT_EQ(made.updates.size(), 4u);
+    EXPECT_EQ(CanonicalHash(made), CanonicalHash(from->graph(form))) << from->About(form);
+  }
+  EXPECT_GT(plain, 0);
+  // A form that leaves its write out, or writes another row, is none of the region's.
+  for (const Region& region : CutRegions(first).distinct) {
+    Graph idle = region.graph;
+    idle.updates.clear();
+    EXPECT_FALSE(FormFor({.form = FormText(idle, region.graph)}, region.graph).ok());
   }
 }
 

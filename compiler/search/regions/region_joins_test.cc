@@ -10,6 +10,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "absl/time/time.h"
+#include "compiler/ir/sample/compare.h"
 #include "compiler/rules/terms/views.h"
 #include "compiler/search/regions/region_forms.h"
 #include "compiler/search/regions/region_testing.h"
@@ -254,6 +255,49 @@ TEST(RegionJoinsTest, AxesOfSize0And1AndSeveralUses) {
       ASSERT_TRUE(got.ok()) << got.status();
       // No sum is computed in another order.
       for (size_t o = 0; o < want->size(); ++o) EXPECT_EQ((*got)[o].bytes, (*want)[o].bytes);
+    }
+  }
+}
+
+// Forms and joins of layers with states write the same, whatever lies between the regions.
+TEST(RegionJoinsTest, StatesStayAsTheyAre) {
+  const Graph graph = StateLayers(4);
+  const Expr::Env dims = {{"b", 5}, {"s", 2}};
+  std::vector<Tensor> arguments;
+  for (const NodeId n : graph.ArgumentIds()) {
+    const TensorType& type = graph.node(n).type;
+    Tensor& t =
+        arguments.emplace_back(Tensor::Zeros(type.dtype, ConcreteShape(type.shape, dims).value()));
+    for (int64_t i = 0; i < t.elements(); ++i) {
+      const bool slot = type.dtype == DType::kI32;
+      StoreScalar(t, i,
+                  slot ? Scalar::Signed(DType::kI32, 31 - 7 * i)
+                       : Scalar::Float(type.dtype, 0.03 * static_cast<double>(i % 23) - 0.3));
+    }
+  }
+  const auto want = Evaluate(graph, arguments, &dims);
+  ASSERT_TRUE(want.ok()) << want.status();
+  ASSERT_EQ(want->size(), 5u);
+  for (const int nodes : {6, 60}) {
+    RegionFormsOptions options = Options(graph);
+    options.cut = {.max_nodes = nodes, .min_nodes = 2};
+    const auto forms = Make(graph, options);
+    std::vector<Graph> made;
+    for (const int form : forms->Neighbours(0)) made.push_back(forms->graph(form));
+    for (uint64_t seed = 0; seed < 8; ++seed) {
+      const absl::StatusOr<Graph> random = forms->RandomForm(seed);
+      ASSERT_TRUE(random.ok()) << random.status();
+      made.push_back(*random);
+    }
+    EXPECT_GT(made.size(), 8u);
+    for (const Graph& other : made) {
+      ASSERT_TRUE(Verify(other).ok()) << Verify(other) << ToText(other);
+      const auto got = Evaluate(other, arguments, &dims);
+      ASSERT_TRUE(got.ok()) << got.status() << ToText(other);
+      ASSERT_EQ(got->size(), want->size());
+      for (size_t o = 0; o < want->size(); ++o) {
+        EXPECT_TRUE(CompareTensors((*got)[o], (*want)[o], 1e-5, 1e-5).ok()) << ToText(other);
+      }
     }
   }
 }

@@ -1,10 +1,12 @@
 #include "compiler/search/regions/region.h"
 
 #include <algorithm>
+#include <map>
 #include <optional>
 #include <random>
 #include <set>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
@@ -33,6 +35,7 @@ void ExpectSound(const Graph& graph, const Regions& regions, const CutOptions& o
     for (NodeId n : i.nodes) EXPECT_TRUE(seen.insert(n).second) << "%" << n << " is in two regions";
     EXPECT_EQ(i.inputs.size(), r.graph.InputIds().size());
     EXPECT_EQ(i.parameters.size(), r.graph.ParameterIds().size());
+    EXPECT_EQ(i.states.size(), r.graph.StateIds().size());
     EXPECT_EQ(i.results.size(), r.graph.outputs.size());
   }
   for (size_t i = 0; i < regions.distinct.size(); ++i) {
@@ -56,6 +59,8 @@ void ExpectSound(const Graph& graph, const Regions& regions, const CutOptions& o
   };
   EXPECT_EQ(names(*same, same->InputIds()), names(graph, graph.InputIds()));
   EXPECT_EQ(names(*same, same->ParameterIds()), names(graph, graph.ParameterIds()));
+  EXPECT_EQ(names(*same, same->StateIds()), names(graph, graph.StateIds()));
+  EXPECT_EQ(same->updates.size(), graph.updates.size());
 }
 
 // Returns "20x6 3x1": nodes and instances of each distinct region.
@@ -300,6 +305,63 @@ TEST(RegionTest, StitchTakesOtherFormsAndRefusesStrangeOnes) {
   EXPECT_EQ(Stitch(g, regions, {&narrow}).status().message(),
             "the form of region 0 input 0 is f16[b, 16] where its region's is f32[b, 16]");
   EXPECT_FALSE(Stitch(g, regions, {}).ok());
+}
+
+// A cut may lie between a write and what reads it: the state is another region's then, and keeps
+// its role.
+TEST(RegionTest, StatesAreStatesOfRegions) {
+  const Graph graph = StateLayers(6);
+  // A layer of keys and one of values make a period.
+  EXPECT_EQ(CutShape(graph), "16x3");
+  for (int nodes = 1; nodes < 30; ++nodes) CutShape(graph, {.max_nodes = nodes, .min_nodes = 1});
+  const Regions single = CutRegions(graph, {.max_nodes = 1, .min_nodes = 1});
+  std::map<Op, std::set<std::string>> roles;  // of the states of regions of one node
+  for (const Region& region : single.distinct) {
+    ASSERT_EQ(region.nodes, 1);
+    const std::vector<NodeId> states = region.graph.StateIds();
+    if (states.empty()) continue;
+    const Op op = region.graph.node(region.graph.outputs[0].node).op;
+    EXPECT_EQ(region.graph.updates.size(), IsStateWrite(op) ? 1u : 0u);
+    ASSERT_EQ(states.size(), 1u);
+    EXPECT_EQ(region.graph.node(states[0]).name, "s0");
+    roles[op].insert(GetAttr<std::string>(region.graph.node(states[0]).attrs, "role"));
+  }
+  const std::set<std::string> both = {"keys", "values"};
+  EXPECT_EQ(roles,
+            (std::map<Op, std::set<std::string>>{{Op::kStateWrite, both}, {Op::kGather, both}}));
+}
+
+// A write that nothing reads is in a region too.
+TEST(RegionTest, WritesAreNeededWithoutReaders) {
+  BodyWriter w;
+  const int x = w.Node("Input \"x\" : f32[b, 16]"), slot = w.Node("Input \"slot\" : i32[b]");
+  const int state = w.Node("StateRead \"s\" : f32[s, 16]");
+  w.Update(w.Node("StateWrite(@0, @1, @2)", {state, slot, w.Node("Tanh(@0)", {x})}));
+  w.Output(w.Node("Tanh(@0)", {x}));
+  EXPECT_EQ(CutShape(w.Build()), "3x1");
+}
+
+TEST(RegionTest, StitchRefusesFormsThatWriteOtherStates) {
+  const Graph g = StateLayers(2);
+  const Regions regions = CutRegions(g, {.max_nodes = 50});
+  ASSERT_EQ(regions.distinct.size(), 1u);
+  const Graph& own = regions.distinct[0].graph;
+  EXPECT_TRUE(Stitch(g, regions, {&own}).ok());
+  Graph fewer = own;
+  fewer.updates.pop_back();
+  EXPECT_EQ(Stitch(g, regions, {&fewer}).status().message(),
+            "the form of region 0 has 1 updates where its region has 2");
+  Graph swapped = own;
+  std::swap(swapped.nodes[swapped.updates[0]].inputs[0],
+            swapped.nodes[swapped.updates[1]].inputs[0]);
+  EXPECT_EQ(
+      Stitch(g, regions, {&swapped}).status().message(),
+      "the form of region 0 writes other states than its region, or other outputs are writes");
+  Graph none = own;
+  none.nodes[none.StateIds()[0]].type.dtype = DType::kF16;
+  EXPECT_EQ(
+      Stitch(g, regions, {&none}).status().message(),
+      "the form of region 0 state 0 is f16[16*s, 1, 16] where its region's is f32[16*s, 1, 16]");
 }
 
 // Returns a graph of random ops of one type over earlier values, with outputs anywhere.

@@ -36,10 +36,11 @@ class BodyWriter {
     return Node(absl::StrCat("Parameter \"p", next_, "\" : ", type));
   }
   void Output(int node) { absl::StrAppend(&body_, "output \"o", outputs_++, "\" = %", node, "\n"); }
-  Graph Build() const { return ParseBody(body_); }
+  void Update(int node) { absl::StrAppend(&updates_, "update %", node, "\n"); }
+  Graph Build() const { return ParseBody(absl::StrCat(body_, updates_)); }
 
  private:
-  std::string body_;
+  std::string body_, updates_;
   int next_ = 0, outputs_ = 0;
 };
 
@@ -67,6 +68,30 @@ inline Graph Layers(int count) {
   BodyWriter w;
   int x = w.Node("Input \"x\" : f32[b, 16]");
   for (int i = 0; i < count; ++i) x = AppendLayer(&w, x);
+  w.Output(x);
+  return w.Build();
+}
+
+// Layers that each write rows of a state, and read them: "keys" by turns with "values".
+inline Graph StateLayers(int count) {
+  BodyWriter w;
+  int x = w.Node("Input \"x\" : f32[b, 16]");
+  const int slot = w.Node("Input \"slot\" : i32[b]");
+  for (int i = 0; i < count; ++i) {
+    const int row =
+        w.Node("Contract(@0, @1) {spec=\"mk,kn->mn\"}", {x, w.Parameter("f32[16, 16]")});
+    const int update =
+        w.Node("IndexMap(@0) {map=map[b, 1, 16]($0, $2)}", {w.Node("Tanh(@0)", {row})});
+    const int state =
+        w.Node(absl::StrCat("StateRead \"s", i, "\" {role=\"", i % 2 == 0 ? "keys" : "values",
+                            "\"} : f32[16*s, 1, 16]"));
+    const int write = w.Node("StateWrite(@0, @1, @2)", {state, slot, update});
+    w.Update(write);
+    const int read = w.Node("Gather(@0, @1) {axis=0}", {write, slot});
+    const int turned =
+        w.Node("Tanh(@0)", {w.Node("IndexMap(@0) {map=map[b, 16]($0, 0, $1)}", {read})});
+    x = w.Node("Add(@0, @1)", {x, turned});
+  }
   w.Output(x);
   return w.Build();
 }
