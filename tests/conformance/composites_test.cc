@@ -116,17 +116,6 @@ TEST(CompositesTest, PagedAttention) {
   }
 }
 
-// No kernel of a state is there yet: the pipeline says so ahead of everything else.
-TEST(CompositesTest, StatesAreRefusedByName) {
-  const Graph graph = Parsed(DType::kF32, kB, R"(%0 = Input "u" : $0[b, 4] %1 = Input "i" : i32[b]
-      %2 = StateRead "cache" : $0[32, 4] %3 = StateWrite(%2, %1, %0) %4 = Gather(%3, %1) {axis=0}
-      output "y" = %4 update %3)");
-  const absl::Status status = Compile(graph).status();
-  EXPECT_EQ(status.code(), absl::StatusCode::kUnimplemented) << status;
-  EXPECT_NE(std::string(status.message()).find("\"cache\" (StateRead)"), std::string::npos)
-      << status;
-}
-
 // Dequantizes a weight that a contraction reads, by blocks, and an activation, by rows.
 TEST(CompositesTest, Dequantize) {
   std::mt19937 rng(19);

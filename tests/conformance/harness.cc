@@ -10,10 +10,12 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
 #include "compiler/codegen/kir.h"
+#include "compiler/ir/graph/state.h"
 #include "compiler/ir/sample/compare.h"
 #include "compiler/ir/sample/evaluate_at.h"
 #include "compiler/pipeline/pipeline.h"
 #include "compiler/pipeline/plan_builder.h"
+#include "compiler/search/kernels/state_layout.h"
 #include "deploy/bazel/libs/status_macros.h"
 #include "gtest/gtest.h"
 #include "runtime/cpu/device.h"
@@ -148,6 +150,7 @@ absl::StatusOr<Compiled> Compiled::Load(const Graph& graph, v1::Plan plan,
                                      LoadOptions{.poison = poison});
   if (!executable.ok()) return executable.status();
   c.executable_ = *std::move(executable);
+  if (!graph.StateIds().empty()) return c;  // MakeStates makes its context
   auto context = c.executable_->NewContext();
   if (!context.ok()) return context.status();
   c.context_ = *std::move(context);
@@ -157,11 +160,63 @@ absl::StatusOr<Compiled> Compiled::Load(const Graph& graph, v1::Plan plan,
 absl::StatusOr<std::vector<int64_t>> Compiled::Bind(const std::vector<Tensor>& inputs) const {
   std::vector<std::vector<int64_t>> shapes;
   for (const Tensor& t : inputs) shapes.push_back(t.shape);
+  if (states_ != nullptr) {
+    for (const NodeId p : graph_.ParameterIds()) {
+      shapes.push_back(ConcreteShape(graph_.node(p).type.shape, {}).value());
+    }
+    for (const NodeId s : graph_.StateIds()) shapes.push_back(StateShape(s));
+  }
   absl::StatusOr<Expr::Env> bound = BindDims(graph_, shapes);
   if (!bound.ok()) return bound.status();
   std::vector<int64_t> dims;
   for (const SizeDim& d : executable_->dims()) dims.push_back(bound->at(d.name));
   return dims;
+}
+
+std::vector<int64_t> Compiled::StateShape(NodeId state) const {
+  const Shape& shape = graph_.node(state).type.shape;
+  std::vector<int64_t> sizes = {states_->slots()};
+  for (size_t a = 1; a < shape.size(); ++a) sizes.push_back(*shape[a].constant());
+  return sizes;
+}
+
+absl::Status Compiled::MakeStates(int64_t slots) {
+  constexpr int64_t kBlock = 16;
+  std::vector<StateMemory::Spec> specs;
+  for (const NodeId s : graph_.StateIds()) {
+    const TensorType& type = graph_.node(s).type;
+    const Expr elements = Product({type.shape.begin() + 1, type.shape.end()});
+    specs.push_back({graph_.node(s).name, StateLayout(RoleOf(graph_.node(s)), type.shape),
+                     *elements.constant() * DTypeBytes(type.dtype)});
+  }
+  ASSIGN_OR_RETURN(states_, StateMemory::Create(device_.get(), nullptr, specs, slots, kBlock));
+  for (int64_t b = 0; b < states_->blocks(); ++b) RETURN_IF_ERROR(states_->Commit(b));
+  ASSIGN_OR_RETURN(const std::unique_ptr<DeviceQueue> queue, device_->NewQueue(0));
+  for (size_t s = 0; s < specs.size(); ++s) {
+    const int64_t bytes = slots * specs[s].slot_bytes;
+    RETURN_IF_ERROR(queue->Fill(states_->data(static_cast<int>(s)), 0xFF, bytes));
+  }
+  RETURN_IF_ERROR(queue->Wait());
+  ASSIGN_OR_RETURN(context_, executable_->NewContext(states_.get()));
+  return absl::OkStatus();
+}
+
+absl::StatusOr<std::vector<Tensor>> Compiled::States() const {
+  ASSIGN_OR_RETURN(const std::unique_ptr<DeviceQueue> queue, device_->NewQueue(0));
+  std::vector<Tensor> states;
+  for (const NodeId s : graph_.StateIds()) {
+    const int index = static_cast<int>(states.size());
+    Tensor& state = states.emplace_back(Tensor::Zeros(graph_.node(s).type.dtype, StateShape(s)));
+    Tensor memory = state;
+    RETURN_IF_ERROR(queue->Copy(memory.bytes.data(), states_->data(index),
+                                static_cast<int64_t>(memory.bytes.size()), CopyKind::kToHost));
+    RETURN_IF_ERROR(queue->Wait());
+    for (int64_t i = 0; i < state.elements(); ++i) {
+      StoreScalar(state, i,
+                  LoadScalar(memory, StatePlace(states_->specs()[index].layout, state.shape, i)));
+    }
+  }
+  return states;
 }
 
 absl::Status Compiled::RunInto(const std::vector<Tensor>& inputs,

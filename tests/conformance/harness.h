@@ -16,6 +16,7 @@
 #include "compiler/search/kernels/task.h"
 #include "proto/athanor/v1/plan.pb.h"
 #include "runtime/executor.h"
+#include "runtime/state_memory.h"
 
 namespace athanor {
 
@@ -34,6 +35,11 @@ class Compiled {
   absl::StatusOr<std::vector<Tensor>> Run(const std::vector<Tensor>& inputs);
   // Runs into given outputs, which have the right sizes.
   absl::Status RunInto(const std::vector<Tensor>& inputs, const std::vector<Tensor*>& outputs);
+  // Gives a plan with states their memory, of so many slots with all bits set: NaN in floats.
+  // REQUIRES: a multiple of 16; before the first run
+  absl::Status MakeStates(int64_t slots);
+  // Returns what the graph's states hold, in order, each as a row-major tensor.
+  absl::StatusOr<std::vector<Tensor>> States() const;
   const v1::Plan& plan() const { return plan_; }
 
  private:
@@ -48,10 +54,12 @@ class Compiled {
                                        const std::vector<Tensor>& parameters,
                                        const v1::Target& target, int threads, bool poison);
   absl::StatusOr<std::vector<int64_t>> Bind(const std::vector<Tensor>& inputs) const;
+  std::vector<int64_t> StateShape(NodeId state) const;
   Graph graph_;
   v1::Plan plan_;
   std::shared_ptr<Device> device_;
   std::shared_ptr<const Executable> executable_;
+  std::unique_ptr<StateMemory> states_;
   std::unique_ptr<Executable::Context> context_;
 };
 
