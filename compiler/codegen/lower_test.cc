@@ -109,6 +109,27 @@ TEST(LowerTest, ContractWithBias) {
   })"));
 }
 
+// One row an item, of a state that a step has written into; then rows of one sequence together.
+TEST(LowerTest, PagedAttention) {
+  const auto text = [](int most, const char* attributes) {
+    return absl::StrCat("graph \"\" { dim t in [1, ", most, R"(] dim n in [1, 256] dim s in [1, 8]
+      dim b in [1, 64]
+      %0 = Input "q" : f32[t, 6, 16]
+      %1 = StateRead "k" {role="keys"} : f32[16*n, 2, 16]
+      %2 = StateRead "v" {role="values"} : f32[16*n, 2, 20]
+      %3 = Input "table" : i32[s, b]
+      %4 = Input "sequence" : i32[t]
+      %5 = Input "position" : i32[t]
+      %6 = Parameter "sink" : f32[6]
+      %7 = PagedAttention(%0, %1, %2, %3, %4, %5, %6) {)",
+                        attributes, R"(}
+      %8 = IndexMap(%7) {map=map[t, 120]($0, floordiv($1, 20), mod($1, 20))}
+      output "y" = %8 })");
+  };
+  ExpectGolden("paged_row", Lowered(text(16, "block=16")));
+  ExpectGolden("paged_rows", Lowered(text(17, "block=32, softcap=30.0, window=100")));
+}
+
 // Few of many: elements that are not below the last of the best so far are skipped.
 TEST(LowerTest, TopKOfMany) {
   ExpectGolden("top_k", Lowered(R"(graph "" {
@@ -765,10 +786,34 @@ TEST(LowerTest, ImpossibleChoicesAreInternal) {
   KernelChoice choice;
   choice.root = 1;
   choice.anchor = 1;
-  choice.kind = KernelKind::kAttention;
   const std::vector<bool> memory = {true, true};
   const v1::Target target = Target();
-  EXPECT_EQ(LowerKernel({*g, memory, target}, choice).status().code(), absl::StatusCode::kInternal);
+  for (const KernelKind kind : {KernelKind::kAttention, KernelKind::kPaged}) {
+    choice.kind = kind;
+    EXPECT_EQ(LowerKernel({*g, memory, target}, choice).status().code(),
+              absl::StatusCode::kInternal);
+  }
+}
+
+// GPUs compute the decomposition, and other attention has another kernel.
+TEST(LowerTest, PagedAttentionNeedsItsKind) {
+  const absl::StatusOr<Graph> g = ParseGraph(R"(graph "" { dim t in [1, 8]
+    %0 = Input "q" : f32[t, 2, 16] %1 = Input "k" : f32[64, 2, 16] %2 = Input "i" : i32[1, 4]
+    %3 = Input "s" : i32[t] %4 = PagedAttention(%0, %1, %1, %2, %3, %3) {block=16}
+    output "y" = %4 })");
+  ASSERT_TRUE(g.ok()) << g.status();
+  const std::vector<bool> memory(5, true);
+  v1::Target target = Target();
+  KernelChoice choice{.root = 4, .kind = KernelKind::kPaged, .anchor = 4};
+  EXPECT_TRUE(LowerKernel({*g, memory, target}, choice).ok());
+  choice.kind = KernelKind::kAttention;
+  EXPECT_THAT(std::string(LowerKernel({*g, memory, target}, choice).status().message()),
+              HasSubstr("has a kernel kind that cannot compute this op"));
+  choice.kind = KernelKind::kPaged;
+  target.set_device("cuda");
+  target.set_vector_bytes(1);
+  EXPECT_THAT(std::string(LowerKernel({*g, memory, target}, choice).status().message()),
+              HasSubstr("device 'cuda' has no kernel of PagedAttention"));
 }
 
 // Neither a device with vectors nor a sort has teams of several threads.
