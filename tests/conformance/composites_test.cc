@@ -1,5 +1,5 @@
 // Runs composites without kernels of their own, through their decompositions: pipeline, Clang and
-// executor against the reference evaluator.
+// executor against the reference evaluator. PagedAttention has a kernel on CPUs with vectors.
 #include <algorithm>
 #include <limits>
 #include <random>

@@ -407,6 +407,32 @@ TEST(PagedTest, BitsOfARowAreItsSequencesAlone) {
   }
 }
 
+// Every height of a tile, with each of its widths in turn.
+TEST(PagedTest, SchedulesGiveTheSameBits) {
+  const Problem op{.heads = 2, .group = 3, .depth = 16, .width = 20, .window = 290};
+  const Machine machine = Cpus()[0];
+  const absl::StatusOr<Graph> graph = ParseGraph(op.Text(op.states));
+  ASSERT_TRUE(graph.ok()) << graph.status();
+  const Batch batch(op, MixedRows(), /*extra=*/1, /*seed=*/4);
+  std::map<std::pair<int, int>, std::vector<AttentionSchedule>> by_height;
+  for (const AttentionSchedule& s : PagedSchedules(*graph, 7, machine.target)) {
+    by_height[{s.row_tile, s.mr}].push_back(s);
+  }
+  ASSERT_GT(by_height.size(), 10u);
+  std::string bits;
+  size_t turn = 0;
+  for (const auto& [height, schedules] : by_height) {
+    const AttentionSchedule& s = schedules[turn++ % schedules.size()];
+    SCOPED_TRACE(absl::StrCat("mr ", s.mr, " nv ", s.nv, " rows ", s.row_tile));
+    auto kernel = PagedKernel::Make(op, machine, s);
+    ASSERT_TRUE(kernel.ok()) << kernel.status();
+    const auto got = kernel->Run(batch.Inputs(op.states), batch.Result());
+    ASSERT_TRUE(got.ok()) << got.status();
+    if (bits.empty()) bits = got->bytes;
+    EXPECT_TRUE(got->bytes == bits);
+  }
+}
+
 TEST(PagedTest, IndicesOutsideAreErrors) {
   const Problem op{.block = 32, .heads = 2, .group = 2};
   for (const AttentionSchedule& s : {Schedule(2, 2, 1), Schedule(12, 2, 16)}) {
