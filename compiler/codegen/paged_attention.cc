@@ -138,7 +138,8 @@ class PagedLowering {
   void ScoreTiles(const Run& run, const Expr& group, int groups);
   // Prefetches 16 elements of the head's keys or values in a group of slots.
   void Prefetch(Operand operand, const Expr& slot, const Expr& line);
-  bool Prefetches() const;
+  // Reports whether keys and values lie in groups of slots, and are read once by a row.
+  bool ReadsGroups() const;
   // Computes weights of a row that sees keys [begin, end) of the split, maximum and sum.
   void Weights(const Expr& scalar, const Expr& begin, const Expr& end);
   Var Score(Var product);
@@ -167,7 +168,8 @@ class PagedLowering {
   Expr rows_, slots_;
   const int64_t heads_, group_, groups_of_block_;
   int64_t depth_ = 0, width_ = 0;
-  Expr first_row_, head_;  // of the item; head of keys
+  Expr first_row_, head_;    // of the item; head of keys
+  bool prefetches_ = false;  // in the code of this run
   // Scratch by row of the tile: i64. Sequences have a neighbour of no sequence on both sides.
   int sequence_ = -1, position_ = -1, run_end_ = -1;
   int slot_ = -1, next_slot_ = -1;  // by group of keys in the split, and in the next one: i64
@@ -297,13 +299,17 @@ void PagedLowering::ForRuns(const Expr& rows,
   e_.For(0, rows, 1, [&](const Expr& r) {
     e_.If(differs(r), [&] {
       const Expr last = Bounded(ReadInt(run_end_, r), r + 1, rows);
-      body(r, Register(last - r, 1, Expr(tile())));
+      const Expr count = Register(last - r, 1, Expr(tile()));
+      // A decoding sequence has one row, in code that knows how many sums there are.
+      e_.If(Less(count, 2), [&] { body(r, 1); });
+      e_.If(Less(1, count), [&] { body(r, count); });
     });
   });
 }
 
 void PagedLowering::LowerRun(const Expr& first, const Expr& rows) {
   Run run{.first = first, .rows = rows};
+  prefetches_ = rows.IsConstant(1) && ReadsGroups();
   run.sequence = Bounded(ReadInt(sequence_, first + 1), 0, ShapeOf(kTable)[0] - 1);
   run.position = Bounded(ReadInt(position_, first + 1), 0, Places() - rows);
   PackQueries(run);
@@ -374,7 +380,7 @@ Var PagedLowering::FindSlots(const Run& run, const Expr& split, const Expr& firs
     e_.Assign(all, Op2(Op::kAnd, DType::kBool, all, e_.CheckIndex(slot, groups, {})));
     e_.Store(slot_, group, slot, {});
   });
-  if (Prefetches()) {
+  if (prefetches_) {
     const Expr most = ShapeOf(kTable)[1] * groups_of_block_ - 1;
     e_.For(0, kGroups, 1, [&](const Expr& group) {
       const Expr next = Register(MinOf((split + 1) * kGroups + group, most), 0, most);
@@ -408,7 +414,7 @@ void PagedLowering::ScoreTiles(const Run& run, const Expr& group, int groups) {
       return e_.Load(query_, (scalar + r) * depth_ + d, 1, {});
     };
     tile.column_value = [&](int v, const Expr& d) {
-      if (Prefetches()) Prefetch(kV, slots[v], d);
+      if (prefetches_) Prefetch(kV, slots[v], d);
       PointLowering::Context context(&b_.at, kLanes, std::nullopt);
       return e_.Broadcast(b_.at.At(node_.inputs[kK], {slots[v] * kLanes + Lane(), head_, d}),
                           kLanes);
@@ -513,7 +519,7 @@ void PagedLowering::AddValues(const Expr& scalar, int scalars, int vector, int v
   e_.For(FloorDiv(begin, kLanes), CeilDiv(end, kLanes), 1, [&](const Expr& group) {
     e_.bounds().Set(*group.symbol(), 0, Expr(kGroups - 1));
     const Expr slot = Bounded(ReadInt(slot_, group), 0, FloorDiv(slots_, kLanes) - 1);
-    const bool prefetches = Prefetches() && vector == 0;
+    const bool prefetches = prefetches_ && vector == 0;
     const Expr next = prefetches ? e_.Symbol(ReadInt(next_slot_, group)) : Expr(0);
     const Expr key = group * kLanes;
     e_.For(MaxOf(begin - key, 0), MinOf(end - key, kLanes), 1, [&](const Expr& k) {
@@ -546,14 +552,14 @@ Var PagedLowering::Value(const Expr& slot, int vector) {
   return e_.Broadcast(b_.at.At(node_.inputs[kV], {slot, head_, column}), kLanes);
 }
 
-bool PagedLowering::Prefetches() const {
+bool PagedLowering::ReadsGroups() const {
   const auto grouped = [&](Operand operand) {
     const Node& pool = b_.input.graph.node(node_.inputs[operand]);
     const Node& state = IsStateWrite(pool.op) ? b_.input.graph.node(pool.inputs[0]) : pool;
     return IsStateRead(state.op) && b_.input.has_memory[node_.inputs[operand]] &&
            !StateLayout(GetAttrOr<std::string>(state.attrs, "role", ""), pool.type.shape).empty();
   };
-  return tile() == 1 && group_ <= s_.mr && grouped(kK) && grouped(kV);
+  return group_ <= s_.mr && grouped(kK) && grouped(kV);
 }
 
 void PagedLowering::Prefetch(Operand operand, const Expr& slot, const Expr& line) {
