@@ -52,11 +52,29 @@ double AttentionFlops(absl::Span<const TensorType* const> operands, const Tensor
          (ValueOf(q.back(), sizes) + ValueOf(result.shape.back(), sizes));
 }
 
+// Keys that the table has place for, of each sequence.
+double PagedKeys(const Attrs& attrs, absl::Span<const TensorType* const> operands,
+                 const Expr::Env& sizes) {
+  return ValueOf(operands[3]->shape[1], sizes) *
+         static_cast<double>(GetAttr<int64_t>(attrs, "block"));
+}
+
 double PagedFlops(const Attrs& attrs, absl::Span<const TensorType* const> operands,
                   const TensorType& result, const Expr::Env& sizes) {
-  const double keys =
-      ValueOf(operands[3]->shape[1], sizes) * static_cast<double>(GetAttr<int64_t>(attrs, "block"));
-  return 2 * Elements(*operands[0], sizes) * keys + 2 * Elements(result, sizes) * keys;
+  return 2 * PagedKeys(attrs, operands, sizes) *
+         (Elements(*operands[0], sizes) + Elements(result, sizes));
+}
+
+// Reads of the pools of keys and values what the table has place for.
+double PagedBytes(const Attrs& attrs, absl::Span<const TensorType* const> operands,
+                  const Expr::Env& sizes) {
+  const double slots = ValueOf(operands[3]->shape[0], sizes) * PagedKeys(attrs, operands, sizes);
+  double bytes = 0;
+  for (size_t i = 0; i < operands.size(); ++i) {
+    const double all = Bytes(*operands[i], sizes), pool = ValueOf(operands[i]->shape[0], sizes);
+    bytes += i == 1 || i == 2 ? all * std::min(1.0, slots / std::max(1.0, pool)) : all;
+  }
+  return bytes;
 }
 
 // Returns the cost of a sort in multiply-adds: each element is read and compared, the wanted ones
@@ -117,8 +135,11 @@ double NodeCosts::At(const Expr::Env& sizes, Op op, const Attrs& attrs,
              moved / machine_.cache_bytes_per_second;
     case OpForm::kContract:
     case OpForm::kAttention:
+      if (IsPagedAttention(op)) {
+        moved += PagedBytes(attrs, operands, sizes);
+        return takes(PagedFlops(attrs, operands, result, sizes));
+      }
       for (const TensorType* t : operands) moved += Bytes(*t, sizes);
-      if (IsPagedAttention(op)) return takes(PagedFlops(attrs, operands, result, sizes));
       return takes(form == OpForm::kContract ? ContractFlops(attrs, operands, sizes)
                                              : AttentionFlops(operands, result, sizes));
     case OpForm::kBags:
