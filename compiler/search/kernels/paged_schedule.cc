@@ -47,7 +47,7 @@ AttentionSchedule SchedulePaged(const Graph& graph, NodeId id, const v1::Target&
   s.row_tile = rows && *rows <= kPagedRows ? 1 : kPagedRows;
   // Few rows want wide tiles: as many sums side by side as hide an addition's latency.
   s.mr = s.row_tile == 1 ? group : 12;
-  while (s.mr > 1 && !FitsRegisters(s.mr, s.mr > 4 ? 2 : 1, bytes, target)) s.mr = (s.mr + 1) / 2;
+  while (s.mr > 1 && !FitsRegisters(s.mr, 1, bytes, target)) s.mr = (s.mr + 1) / 2;
   s.nv =
       WidthFor(s.mr, s.row_tile == 1 ? std::vector<int>{4, 2} : std::vector<int>{2}, bytes, target);
   return s;
