@@ -10,6 +10,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_replace.h"
+#include "compiler/search/kernels/signature.h"
 #include "compiler/search/kernels/space.h"
 #include "compiler/search/search/search_testing.h"
 #include "gtest/gtest.h"
@@ -308,6 +309,59 @@ TEST(SearchTest, WhatIsSwitchedOffIsNeverFused) {
 
 // The plan with the schedules that the sum prefers takes ten times the baseline's time when it is
 // measured whole.
+// A product, and a row's softmax of it; or another form that sums in two steps.
+Graph SummedRows(bool split) {
+  std::string text = R"(%0 = Input "x" : f32[b, 256] %1 = Parameter "w" : f32[256, 240]
+      %2 = Contract(%0, %1) {spec="mk,kn->mn"} %3 = Exp(%2) )";
+  absl::StrAppend(&text, split ? R"(%4 = IndexMap(%3) {map=map[b, 2, 120]($0, 120*$1 + $2)}
+      %5 = SumReduce(%4) {axes=[2]} %6 = SumReduce(%5) {axes=[1]} )"
+                               : "%6 = SumReduce(%3) {axes=[1]} ");
+  return Parse(text + R"(%7 = IndexMap(%6) {map=map[b, 240]($0)} %8 = Div(%3, %7)
+      output "y" = %8 )");
+}
+
+TEST(SearchTest, FixedSumsTryAndProposeNothingOfAnotherSignature) {
+  for (SearchMode mode : {SearchMode::kFast, SearchMode::kBudget, SearchMode::kExhaust}) {
+    for (bool fixed : {true, false}) {
+      std::vector<Graph> graphs;
+      graphs.push_back(SummedRows(false));
+      graphs.push_back(SummedRows(true));
+      Search search(std::make_unique<RowOfForms>(std::move(graphs)), Target(),
+                    Machine::Typical(Target()),
+                    {.sizes = {{16}}, .mode = mode, .max_kernels = 3000, .fixed_sums = fixed});
+      int others = 0;
+      std::set<std::string> signatures;
+      // Other orders, and the other form, would be faster.
+      const Cost cost = [&](const Search& s, const KernelCandidate& k) -> absl::StatusOr<double> {
+        const KernelChoice& start = s.task(k.task).choice;
+        const bool same = SameOrders(start, k.choice);
+        others += same ? 0 : 1;
+        const bool split = ToText(s.task(k.task).graph).find("120") != std::string::npos;
+        return (same ? 1e-3 : 1e-4) * (split ? 0.1 : 1) *
+               (ScheduleText(k.choice) == ScheduleText(start) ? 1.5 : 1);
+      };
+      const Verdict verdict = [&](Search& s, int plan) {
+        const ScheduledGraph& proposed = s.plan(plan).scheduled;
+        signatures.insert(SignatureOf(proposed.graph, proposed.genome, Target()));
+        s.TellPlan(plan, true);
+      };
+      Drive(search, cost, 1, verdict);
+      ScheduledGraph baseline{SummedRows(false), ChooseKernels(SummedRows(false), Target())};
+      PackWeights(&baseline.graph, &baseline.genome, Target());
+      const std::string own = SignatureOf(baseline.graph, baseline.genome, Target());
+      if (fixed) {
+        EXPECT_EQ(others, 0);
+        EXPECT_LE(signatures.size(), 1u);
+        for (const std::string& signature : signatures) EXPECT_EQ(signature, own);
+        if (mode != SearchMode::kFast) EXPECT_EQ(signatures.size(), 1u);
+      } else if (mode != SearchMode::kFast) {
+        EXPECT_GT(others, 0);
+        EXPECT_GT(signatures.size() + (signatures.contains(own) ? 0 : 1), 1u);
+      }
+    }
+  }
+}
+
 TEST(SearchTest, AfterAPlanThatDidNotHoldTheNextMustPromiseMore) {
   Search search(SingleForm(Layers(1)), Target(), Machine::Typical(Target()), {.sizes = {{16}}});
   std::vector<double> predicted;

@@ -1,0 +1,215 @@
+// Tests that plans of all boxes of a decoder have one signature, and that it tells orders apart.
+#include "compiler/search/kernels/signature.h"
+
+#include <set>
+#include <string>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_replace.h"
+#include "compiler/pipeline/pipeline.h"
+#include "compiler/pipeline/prepare.h"
+#include "compiler/search/kernels/contract_schedule.h"
+#include "compiler/search/kernels/space.h"
+#include "gtest/gtest.h"
+
+namespace athanor {
+namespace {
+
+v1::Target TargetOf(int vector_bytes) {
+  v1::Target t;
+  t.set_device("cpu");
+  t.set_vector_bytes(vector_bytes);
+  t.set_vector_registers(vector_bytes == 64 ? 32 : 16);
+  t.set_l1_bytes(32 << 10);
+  t.set_l2_bytes(1 << 20);
+  t.set_threads(2);
+  return t;
+}
+
+// A decoder of one layer, whose rows have these bounds and whose hidden width is `hidden`.
+std::string Decoder(const std::string& rows, int width = 576, int hidden = 1536) {
+  return absl::StrReplaceAll(
+      R"(graph "decoder" {
+  dim T in @rows dim R in [0, 512] dim S in [1, 64] dim B in [1, 512] dim N in [1, 40000]
+  %0 = Input "ids" : i32[T]
+  %1 = Input "sequence" : i32[T]
+  %2 = Input "position" : i32[T]
+  %3 = Input "table" : i32[S, B]
+  %4 = Input "wanted" : i32[R]
+  %5 = Parameter "embedding" : f32[5000, @w]
+  %6 = Parameter "gain" : f32[@w]
+  %7 = Parameter "wq" : f32[9, 64, @w]
+  %8 = Parameter "wk" : f32[3, 64, @w]
+  %9 = Parameter "wo" : f32[9, 64, @w]
+  %40 = Parameter "wg" : f32[@h, @w]
+  %41 = Parameter "wu" : f32[@h, @w]
+  %42 = Parameter "wd" : f32[@w, @h]
+  %10 = StateRead "k" {role="keys"} : f32[16*N, 3, 64]
+  %11 = StateRead "v" {role="values"} : f32[16*N, 3, 64]
+  %12 = Gather(%5, %0) {axis=0}
+  %13 = RmsNorm(%12, %6) {epsilon=1e-5}
+  %14 = Contract(%13, %7) {spec="tk,hdk->thd"}
+  %15 = Contract(%13, %8) {spec="tk,hdk->thd"}
+  %16 = Constant {value=i32[] {16}}
+  %17 = IndexMap(%16) {map=map[T]()}
+  %18 = FloorDiv(%2, %17)
+  %19 = Iota {axis=1, dtype=i32, shape=shape[T, B]}
+  %20 = IndexMap(%18) {map=map[T, B]($0)}
+  %21 = LessThan(%19, %20)
+  %22 = LessThan(%20, %19)
+  %23 = Or(%21, %22)
+  %24 = Gather(%3, %1) {axis=0}
+  %25 = Constant {value=i32[] {0}}
+  %26 = IndexMap(%25) {map=map[T, B]()}
+  %27 = Select(%23, %26, %24)
+  %28 = SumReduce(%27) {axes=[1]}
+  %29 = Mul(%28, %17)
+  %30 = Mod(%2, %17)
+  %31 = Add(%29, %30)
+  %32 = StateWrite(%10, %31, %15)
+  %33 = StateWrite(%11, %31, %15)
+  %34 = PagedAttention(%14, %32, %33, %3, %1, %2) {block=16}
+  %35 = Contract(%34, %9) {spec="thd,hdk->tk"}
+  %36 = Add(%12, %35)
+  %43 = RmsNorm(%36, %6) {epsilon=1e-5}
+  %44 = Contract(%43, %40) {spec="tk,hk->th"}
+  %45 = Contract(%43, %41) {spec="tk,hk->th"}
+  %46 = Silu(%44)
+  %47 = Mul(%46, %45)
+  %48 = Contract(%47, %42) {spec="th,kh->tk"}
+  %49 = Add(%36, %48)
+  %37 = Gather(%49, %4) {axis=0}
+  %38 = RmsNorm(%37, %6) {epsilon=1e-5}
+  %39 = Contract(%38, %5) {spec="rk,vk->rv"}
+  output "logits" = %39
+  update %32
+  update %33
+})",
+      {{"@rows", rows}, {"@w", absl::StrCat(width)}, {"@h", absl::StrCat(hidden)}});
+}
+
+constexpr const char* kBoxes[] = {"[1, 512]", "[1, 1]",   "[2, 4]",
+                                  "[5, 16]",  "[17, 64]", "[65, 512]"};
+
+std::string Narrowed(std::string text, const std::string& rows) {
+  // R and S end with T.
+  const std::string end = rows.substr(rows.find(' ') + 1);
+  if (rows == "[1, 512]" || rows == "[65, 512]") return text;
+  return absl::StrReplaceAll(
+      text, {{"R in [0, 512]", "R in [0, " + end}, {"S in [1, 64]", "S in [1, " + end}});
+}
+
+TEST(SignatureTest, AllBoxesOfADecoderHaveOne) {
+  for (int vector_bytes : {64, 32}) {
+    for (const auto& [width, hidden] : std::vector<std::pair<int, int>>{{576, 1536}, {40, 100}}) {
+      std::set<std::string> found;
+      for (const char* rows : kBoxes) {
+        const Graph graph = ParseGraph(Narrowed(Decoder(rows, width, hidden), rows)).value();
+        const absl::StatusOr<v1::Plan> plan = BuildBaselinePlan(graph, TargetOf(vector_bytes));
+        ASSERT_TRUE(plan.ok()) << plan.status();
+        EXPECT_EQ(plan->signature().size(), 16u);
+        found.insert(plan->signature());
+      }
+      EXPECT_EQ(found.size(), 1u) << "width " << width << ", vectors of " << vector_bytes;
+    }
+  }
+}
+
+TEST(SignatureTest, GraphsWithoutStatesHaveNone) {
+  const Graph graph = ParseGraph(R"(graph "g" { dim b in [1, 8] %0 = Input "x" : f32[b, 64]
+      %1 = Softmax(%0) {axis=1} output "y" = %1 })")
+                          .value();
+  EXPECT_EQ(BuildBaselinePlan(graph, TargetOf(64))->signature(), "");
+}
+
+struct Chosen {
+  Graph graph = Prepare(ParseGraph(Decoder("[1, 4]")).value())->graph;
+  Genome genome = ChooseKernels(graph, TargetOf(64), {.rules = {.one_panel = true}});
+
+  std::string Signature(int vector_bytes = 64) const {
+    return SignatureOf(graph, genome, TargetOf(vector_bytes));
+  }
+  // Changes the schedules of the kernels of this kind; returns how many there are.
+  template <typename Change>
+  int ForKind(KernelKind kind, Change change) {
+    int count = 0;
+    for (KernelChoice& k : genome.kernels) {
+      if (k.kind != kind) continue;
+      change(k);
+      ++count;
+    }
+    return count;
+  }
+};
+
+TEST(SignatureTest, TilesItemsAndPiecesChangeNothing) {
+  Chosen other;
+  ASSERT_GT(other.ForKind(KernelKind::kContract,
+                          [](KernelChoice& k) {
+                            auto& s = std::get<PanelSchedule>(k.contract);
+                            EXPECT_EQ(s.columns, ColumnAccess::kAhead);
+                            s.mr = 3;
+                            s.nv = 1;
+                            s.rows_per_item = 6;
+                            s.panels_per_item = 2;
+                            s.kc = 128;
+                            s.copy_rows = true;
+                          }),
+            3);
+  other.ForKind(KernelKind::kMap, [](KernelChoice& k) { k.walk.elements = 17; });
+  EXPECT_EQ(other.Signature(), Chosen().Signature());
+}
+
+TEST(SignatureTest, OrdersOfSumsDiffer) {
+  const std::string usual = Chosen().Signature();
+  std::set<std::string> all = {usual, Chosen().Signature(32)};
+  Chosen unrolled;
+  ASSERT_GT(unrolled.ForKind(KernelKind::kRow, [](KernelChoice& k) { k.walk.unroll *= 2; }), 0);
+  all.insert(unrolled.Signature());
+  Chosen dots;
+  dots.ForKind(KernelKind::kContract, [](KernelChoice& k) {
+    std::get<PanelSchedule>(k.contract).columns = ColumnAccess::kDots;
+  });
+  all.insert(dots.Signature());
+  Chosen panels;
+  panels.ForKind(KernelKind::kContract,
+                 [](KernelChoice& k) { std::get<PanelSchedule>(k.contract).panel = 0; });
+  all.insert(panels.Signature());
+  Chosen library;
+  library.ForKind(KernelKind::kContract, [](KernelChoice& k) { k.contract = LibrarySchedule(); });
+  all.insert(library.Signature());
+  EXPECT_EQ(all.size(), 6u);
+}
+
+// One wave of the search's schedules: those that keep orders keep the signature, and no others.
+TEST(SignatureTest, SameOrdersAreSameSignatures) {
+  const Chosen usual;
+  const v1::Target target = TargetOf(64);
+  const std::vector<bool> memory = MemoryOf(usual.graph, usual.genome);
+  const std::vector<bool> weights = WeightsOf(usual.graph);
+  int same = 0, others = 0;
+  for (const KernelChoice& kernel : usual.genome.kernels) {
+    if (weights[kernel.root]) continue;
+    const KernelTask task = CutTask(usual.graph, memory, weights, kernel);
+    const std::string expected = SignatureOf(task.graph, {{task.choice}}, target);
+    const std::vector<KernelChoice> all = Schedules(task, target);
+    const bool sums =
+        !OrdersOf(task.graph, MemoryOf(task.graph, {{task.choice}}), task.choice, target).empty();
+    for (size_t i = 0; i < all.size(); i += 1 + all.size() / 40) {
+      const std::string signature = SignatureOf(task.graph, {{all[i]}}, target);
+      if (SameOrders(task.choice, all[i])) {
+        EXPECT_EQ(signature, expected) << ScheduleText(all[i]);
+        ++same;
+      } else if (sums && task.choice.kind == KernelKind::kContract) {
+        EXPECT_NE(signature, expected) << ScheduleText(all[i]);
+        ++others;
+      }
+    }
+  }
+  EXPECT_GT(same, 10);
+  EXPECT_GT(others, 10);
+}
+
+}  // namespace
+}  // namespace athanor
