@@ -43,6 +43,14 @@ std::optional<PagedSizes> PagedSizes::Of(const Graph& graph) {
     paged.block_ = GetAttr<int64_t>(node.attrs, "block");
     const std::set<int> all = {paged.rows_, paged.sequences_, paged.blocks_, paged.slots_};
     if (all.contains(-1) || all.size() < 4) continue;
+    for (NodeId state : graph.StateIds()) {
+      const TensorType& type = graph.node(state).type;
+      int64_t slot = DTypeBytes(type.dtype);
+      for (size_t axis = 1; axis < type.shape.size(); ++axis) {
+        slot *= type.shape[axis].constant().value_or(1);
+      }
+      paged.slot_bytes_ += slot;
+    }
     return paged;
   }
   return std::nullopt;
@@ -65,7 +73,9 @@ std::vector<int64_t> PagedSizes::At(const PagedCall& call) const {
   sizes[rows_] = inside(rows_, call.rows);
   sizes[sequences_] = inside(sequences_, call.sequences);
   const int64_t each = Ceil(sizes[rows_], std::max<int64_t>(1, sizes[sequences_]));
-  sizes[blocks_] = inside(blocks_, Ceil(std::max(call.context, each), block_));
+  const int64_t bytes = std::max<int64_t>(1, sizes[sequences_] * block_ * slot_bytes_);
+  const int64_t wanted = std::min(Ceil(call.context, block_), kMostStateBytes / bytes);
+  sizes[blocks_] = inside(blocks_, std::max(wanted, Ceil(each, block_)));
   const int64_t needed = sizes[sequences_] * sizes[blocks_] * block_;
   int64_t low = dims_[slots_].min, high = dims_[slots_].max;
   while (low < high) {

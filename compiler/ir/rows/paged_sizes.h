@@ -41,8 +41,13 @@ class PagedSizes {
   int64_t most_rows() const { return dims_[rows_].max; }
   int64_t block() const { return block_; }
 
+  // States of a call have at most so many bytes, or what its rows need: checks hold them several
+  // times over.
+  static constexpr int64_t kMostStateBytes = int64_t{128} << 20;
+
   // Returns the values of the dims, in the graph's order, nearest to the call: inside their bounds,
   // with as many blocks of each sequence as context and rows need, and with slots for all of them.
+  // The context is shorter where its states would be too large.
   std::vector<int64_t> At(const PagedCall& call) const;
   // The same for dims in another order, or some of them.
   std::vector<int64_t> At(const PagedCall& call, const std::vector<std::string>& names) const;
@@ -61,7 +66,7 @@ class PagedSizes {
   std::vector<Dim> dims_;
   int rows_ = -1, sequences_ = -1, blocks_ = -1, slots_ = -1;  // in dims_
   Expr slots_of_;                                              // over the last
-  int64_t block_ = 16;
+  int64_t block_ = 16, slot_bytes_ = 0;                        // of all states
 };
 
 }  // namespace athanor

@@ -49,6 +49,17 @@ TEST(PagedSizesTest, CallsHaveRoomForTheirContexts) {
             (Sizes{6, 8}));
 }
 
+TEST(PagedSizesTest, StatesOfManySequencesAreBounded) {
+  Graph graph = Decoder(1, 64);
+  for (NodeId state : graph.StateIds()) graph.nodes[state].type.shape[1] = 2048;  // 64 KiB a slot
+  const PagedSizes paged = PagedSizes::Of(graph).value();
+  // 2,048 slots: 64 blocks of 32.
+  EXPECT_EQ(paged.At({.rows = 1, .sequences = 1, .wanted = 0, .context = 4000})[3], 64);
+  EXPECT_EQ(paged.At({.rows = 16, .sequences = 16, .wanted = 0, .context = 4000})[3], 4);
+  EXPECT_EQ(paged.At({.rows = 64, .sequences = 64, .wanted = 0, .context = 4000})[3], 1);
+  EXPECT_EQ(paged.At({.rows = 64, .sequences = 1, .wanted = 0, .context = 20})[3], 2);
+}
+
 TEST(PagedSizesTest, FewRowsAreOfASequenceEach) {
   const auto usual = [](int64_t rows) { return PagedSizes::Usual(rows, 100); };
   for (int64_t rows : {1, 8, 64}) {
