@@ -46,7 +46,7 @@ absl::Status Publisher::CheckSignature(const ModelVersion& version, const Served
   for (const PlanBook& book : version.plans().view().books) {
     if (book.serving == nullptr) continue;
     const v1::Plan& serves = book.serving->compiled->plan;
-    if (serves.signature() == added.signature() ||
+    if (serves.signature().empty() || serves.signature() == added.signature() ||
         serves.target().SerializeAsString() != added.target().SerializeAsString()) {
       continue;
     }
