@@ -11,10 +11,12 @@
 #include "compiler/cache/cache.h"
 #include "compiler/cache/sqlite/fresh_folder.h"
 #include "compiler/ir/graph/graph.h"
+#include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "server/search/kernel_maker.h"
 #include "server/search/machine_limits.h"
 #include "server/search/tuner_plan_search.h"
+#include "tests/tuner/paged_decoder.h"
 #include "tests/tuner/tuner_test.h"
 
 namespace athanor {
@@ -113,6 +115,31 @@ TEST_F(PlanSearchTest, LimitsThatKernelsBeatAreMeasuredAgain) {
   const auto costs = search->Costs(Baseline());
   ASSERT_TRUE(costs.ok()) << costs.status();
   for (const v1::StepCost& step : costs->at(0).steps()) EXPECT_LT(step.roofline_seconds(), 1);
+}
+
+// Of a graph with states: at sizes of calls, and all plans have one signature.
+TEST_F(PlanSearchTest, PlansOfADecoderKeepTheOrderOfItsSums) {
+  graph_ = *ParseGraph(kPagedDecoder);
+  const CompiledPlan baseline = Baseline();
+  ASSERT_EQ(baseline.plan.signature().size(), 16u);
+  std::unique_ptr<PlanSearch> search = NewSearch(30, nullptr, baseline);
+  bool stopped = false;
+  for (int steps = 0; steps < 200 && !stopped; ++steps) {
+    auto step = search->Next();
+    ASSERT_TRUE(step.ok()) << step.status();
+    stopped = step->stop.has_value();
+    if (!step->found) continue;
+    EXPECT_EQ(step->found->plan.signature(), baseline.plan.signature());
+    search->Taken(absl::OkStatus());
+  }
+  EXPECT_TRUE(stopped);
+  const v1::SearchProgress& progress = search->progress();
+  EXPECT_GE(progress.candidates(), 2);
+  EXPECT_EQ(progress.candidates_failed(), 0) << progress.ShortDebugString();
+  ASSERT_EQ(progress.sizes_size(), 2);
+  EXPECT_THAT(progress.sizes(0), ::testing::HasSubstr("T=1"));
+  EXPECT_THAT(progress.sizes(1), ::testing::HasSubstr("T=64"));
+  EXPECT_THAT(progress.sizes(1), ::testing::Not(::testing::HasSubstr("N=4096")));
 }
 
 TEST_F(PlanSearchTest, PlansFoundAreRight) {

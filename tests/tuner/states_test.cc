@@ -11,6 +11,7 @@
 #include "compiler/ir/rows/paged_sizes.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "tests/tuner/paged_decoder.h"
 #include "tests/tuner/tuner_test.h"
 
 namespace athanor {
@@ -18,54 +19,6 @@ namespace {
 
 using ::testing::HasSubstr;
 using Code = absl::StatusCode;
-
-// One layer: 4 query heads of width 16 over 2 of keys and values.
-constexpr char kDecoder[] = R"(graph "decoder" {
-  dim T in [1, 64] dim S in [1, 8] dim B in [1, 8] dim R in [0, 64] dim N in [1, 4096]
-  %0 = Input "ids" : i32[T]
-  %1 = Input "sequence" : i32[T]
-  %2 = Input "position" : i32[T]
-  %3 = Input "table" : i32[S, B]
-  %4 = Input "wanted" : i32[R]
-  %5 = Parameter "embedding" : f32[50, 64]
-  %6 = Parameter "gain" : f32[64]
-  %7 = Parameter "wq" : f32[4, 16, 64]
-  %8 = Parameter "wk" : f32[2, 16, 64]
-  %9 = Parameter "wo" : f32[4, 16, 64]
-  %10 = StateRead "k" {role="keys"} : f32[16*N, 2, 16]
-  %11 = StateRead "v" {role="values"} : f32[16*N, 2, 16]
-  %12 = Gather(%5, %0) {axis=0}
-  %13 = RmsNorm(%12, %6) {epsilon=1e-5}
-  %14 = Contract(%13, %7) {spec="tk,hdk->thd"}
-  %15 = Contract(%13, %8) {spec="tk,hdk->thd"}
-  %16 = Constant {value=i32[] {16}}
-  %17 = IndexMap(%16) {map=map[T]()}
-  %18 = FloorDiv(%2, %17)
-  %19 = Iota {axis=1, dtype=i32, shape=shape[T, B]}
-  %20 = IndexMap(%18) {map=map[T, B]($0)}
-  %21 = LessThan(%19, %20)
-  %22 = LessThan(%20, %19)
-  %23 = Or(%21, %22)
-  %24 = Gather(%3, %1) {axis=0}
-  %25 = Constant {value=i32[] {0}}
-  %26 = IndexMap(%25) {map=map[T, B]()}
-  %27 = Select(%23, %26, %24)
-  %28 = SumReduce(%27) {axes=[1]}
-  %29 = Mul(%28, %17)
-  %30 = Mod(%2, %17)
-  %31 = Add(%29, %30)
-  %32 = StateWrite "write_k"(%10, %31, %15)
-  %33 = StateWrite "write_v"(%11, %31, %15)
-  %34 = PagedAttention "a"(%14, %32, %33, %3, %1, %2) {block=16}
-  %35 = Contract(%34, %9) {spec="thd,hdk->tk"}
-  %36 = Add(%12, %35)
-  %37 = Gather "rows"(%36, %4) {axis=0}
-  %38 = RmsNorm(%37, %6) {epsilon=1e-5}
-  %39 = Contract "logits"(%38, %5) {spec="rk,vk->rv"}
-  output "logits" = %39
-  update %32
-  update %33
-})";
 
 // Writes rows of two heads.
 constexpr char kWrites[] = R"(graph "g" { dim T in [1, 64] dim N in [8, 64]
@@ -124,7 +77,7 @@ class StatesTest : public TunerTest {
 
 TEST_F(StatesTest, KernelsOfADecoderPass) {
   for (bool plain : {false, true}) {
-    internal::LowerReply lowered = Lower(kDecoder, /*exact=*/false, plain);
+    internal::LowerReply lowered = Lower(kPagedDecoder, /*exact=*/false, plain);
     int writes = 0, empty = 0;
     for (internal::KernelCheck& check : *lowered.mutable_checks()) {
       internal::CheckRequest& request = *check.mutable_request();
@@ -188,13 +141,13 @@ TEST_F(StatesTest, WrongWritesAreFound) {
 
 TEST_F(StatesTest, WholePlansAreComparedWithTheirStates) {
   internal::PlanCheckRequest request;
-  request.set_graph_text(kDecoder);
+  request.set_graph_text(kPagedDecoder);
   request.set_seed(3);
   request.set_threads(2);
-  *request.mutable_candidate() = PlanOf(kDecoder);
-  *request.mutable_baseline() = PlanOf(kDecoder, /*exact=*/false, /*plain=*/true);
-  *request.mutable_exact() = PlanOf(kDecoder, /*exact=*/true);
-  const PagedSizes paged = PagedSizes::Of(ParseGraph(kDecoder).value()).value();
+  *request.mutable_candidate() = PlanOf(kPagedDecoder);
+  *request.mutable_baseline() = PlanOf(kPagedDecoder, /*exact=*/false, /*plain=*/true);
+  *request.mutable_exact() = PlanOf(kPagedDecoder, /*exact=*/true);
+  const PagedSizes paged = PagedSizes::Of(ParseGraph(kPagedDecoder).value()).value();
   std::vector<std::string> names;
   for (const v1::DimRange& dim : request.candidate().plan().dims()) names.push_back(dim.name());
   std::vector<PagedCall> calls = paged.Compared();
@@ -211,9 +164,10 @@ TEST_F(StatesTest, WholePlansAreComparedWithTheirStates) {
   EXPECT_EQ(right->compared_with(), "f64 plan");
   // Values that nothing of this step shows: keys of no later row, and what is written a bit off.
   const std::string scaled = absl::StrReplaceAll(
-      kDecoder, {{"%33 = StateWrite \"write_v\"(%11, %31, %15)",
-                  "%60 = Constant {value=f32[] {1.001}} %61 = IndexMap(%60) {map=map[T, 2, 16]()} "
-                  "%62 = Mul(%15, %61) %33 = StateWrite \"write_v\"(%11, %31, %62)"}});
+      kPagedDecoder,
+      {{"%33 = StateWrite \"write_v\"(%11, %31, %15)",
+        "%60 = Constant {value=f32[] {1.001}} %61 = IndexMap(%60) {map=map[T, 2, 16]()} "
+        "%62 = Mul(%15, %61) %33 = StateWrite \"write_v\"(%11, %31, %62)"}});
   *request.mutable_candidate() = PlanOf(scaled);
   const absl::Status wrong = tuner_->CheckPlan(request).status();
   EXPECT_EQ(wrong.code(), Code::kDataLoss) << wrong;
@@ -221,10 +175,10 @@ TEST_F(StatesTest, WholePlansAreComparedWithTheirStates) {
 
 TEST_F(StatesTest, PlansAndKernelsAreMeasured) {
   internal::MeasureRequest request;
-  request.set_graph_text(kDecoder);
+  request.set_graph_text(kPagedDecoder);
   request.set_threads(2);
-  *request.add_plans() = PlanOf(kDecoder);
-  const PagedSizes paged = PagedSizes::Of(ParseGraph(kDecoder).value()).value();
+  *request.add_plans() = PlanOf(kPagedDecoder);
+  const PagedSizes paged = PagedSizes::Of(ParseGraph(kPagedDecoder).value()).value();
   std::vector<std::string> names;
   for (const v1::DimRange& dim : request.plans(0).plan().dims()) names.push_back(dim.name());
   for (int64_t rows : {1, 32}) {
