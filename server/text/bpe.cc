@@ -74,7 +74,7 @@ void Bpe::AddSymbols(std::string_view word, Scratch* scratch) const {
   symbols.clear();
   const auto add = [&](int32_t id) {
     const auto position = static_cast<int32_t>(symbols.size());
-    symbols.push_back({id, position - 1, position + 1});
+    symbols.push_back({id, position - 1, position + 1, {}});
   };
   bool unknown = false;  // one that is not added yet
   for (size_t at = 0; at < word.size();) {
@@ -106,38 +106,43 @@ void Bpe::AddSymbols(std::string_view word, Scratch* scratch) const {
   if (!symbols.empty()) symbols.back().behind = -1;
 }
 
-void Bpe::AddCandidate(Scratch* scratch, int32_t position) const {
-  const Scratch::Symbol& left = scratch->symbols_[position];
-  if (left.behind < 0) return;
+bool Bpe::FindMerge(Scratch* scratch, int32_t position) const {
+  Scratch::Symbol& left = scratch->symbols_[position];
+  left.merge = {};
+  if (left.behind < 0) return false;
   const auto found = merges_.find(PairOf(left.id, scratch->symbols_[left.behind].id));
-  if (found == merges_.end()) return;
-  const uint64_t rank = static_cast<uint32_t>(found->second.rank);
-  scratch->heap_.push_back({rank << 32 | static_cast<uint32_t>(position), found->second.result});
-  std::push_heap(scratch->heap_.begin(), scratch->heap_.end());
+  if (found == merges_.end()) return false;
+  left.merge = found->second;
+  scratch->heap_.push_back(static_cast<uint64_t>(left.merge.rank) << 32 |
+                           static_cast<uint32_t>(position));
+  return true;
 }
 
 void Bpe::MergeAll(Scratch* scratch) const {
+  constexpr std::greater<> kLater;
   std::vector<Scratch::Symbol>& symbols = scratch->symbols_;
-  std::vector<Scratch::Candidate>& heap = scratch->heap_;
+  std::vector<uint64_t>& heap = scratch->heap_;
   heap.clear();
-  for (size_t i = 0; i + 1 < symbols.size(); ++i) AddCandidate(scratch, static_cast<int32_t>(i));
+  for (size_t i = 0; i + 1 < symbols.size(); ++i) FindMerge(scratch, static_cast<int32_t>(i));
+  std::make_heap(heap.begin(), heap.end(), kLater);
   while (!heap.empty()) {
-    const Scratch::Candidate candidate = heap.front();
-    std::pop_heap(heap.begin(), heap.end());
+    const uint64_t next = heap.front();
+    std::pop_heap(heap.begin(), heap.end(), kLater);
     heap.pop_back();
-    const auto position = static_cast<int32_t>(candidate.order & 0xFFFFFFFF);
+    const auto position = static_cast<int32_t>(next & 0xFFFFFFFF);
     Scratch::Symbol& left = symbols[position];
-    if (left.id < 0 || left.behind < 0) continue;
+    if (left.merge.rank != static_cast<int32_t>(next >> 32)) continue;
     Scratch::Symbol& right = symbols[left.behind];
-    // The pair may have changed since.
-    const auto found = merges_.find(PairOf(left.id, right.id));
-    if (found == merges_.end() || found->second.result != candidate.result) continue;
-    left.id = candidate.result;
+    left.id = left.merge.result;
     left.behind = right.behind;
     right.id = -1;
+    right.merge = {};
     if (left.behind >= 0) symbols[left.behind].ahead = position;
-    AddCandidate(scratch, position);
-    if (left.ahead >= 0) AddCandidate(scratch, left.ahead);
+    for (const int32_t changed : {position, left.ahead}) {
+      if (changed >= 0 && FindMerge(scratch, changed)) {
+        std::push_heap(heap.begin(), heap.end(), kLater);
+      }
+    }
   }
 }
 

@@ -23,20 +23,22 @@ namespace athanor {
 
 // Immutable, so thread-safe; each thread has its own scratch.
 class Bpe {
+  struct Merged {
+    int32_t rank = -1, result = 0;
+  };
+
  public:
   class Scratch {
     friend class Bpe;
     struct Symbol {
       int32_t id;  // -1: merged into the one ahead
       int32_t ahead, behind;
-    };
-    struct Candidate {
-      uint64_t order;  // rank, then position
-      int32_t result;
-      bool operator<(const Candidate& other) const { return order > other.order; }
+      Merged merge;  // with the one behind; of rank -1 if there is none
     };
     std::vector<Symbol> symbols_;
-    std::vector<Candidate> heap_;
+    // Merges, the next one first: rank, then position. Those that their symbol has no more are
+    // passed over.
+    std::vector<uint64_t> heap_;
   };
 
   // Returns INVALID_ARGUMENT if an id of `data` is out of range, or a piece that it needs is
@@ -47,12 +49,10 @@ class Bpe {
   void Encode(std::string_view word, Scratch* scratch, std::vector<int32_t>* ids) const;
 
  private:
-  struct Merged {
-    int32_t rank = 0, result = 0;
-  };
-
   void AddSymbols(std::string_view word, Scratch* scratch) const;
-  void AddCandidate(Scratch* scratch, int32_t position) const;
+  // Sets the merge of a symbol with the one behind it, and appends it to the heap's vector.
+  // Returns false if there is none.
+  bool FindMerge(Scratch* scratch, int32_t position) const;
   void MergeAll(Scratch* scratch) const;
   int32_t FindPiece(std::string_view text) const;
 
