@@ -32,7 +32,7 @@ class ThreadedEngine : public Engine {
         book_(std::make_shared<EngineBook>(options)),
         runner_(std::move(runner)),
         memory_(runner_.get(), options.blocks),
-        sampler_(options.vocabulary),
+        sampler_(TokensToChoose(options.vocabulary, tokenizer_.get())),
         thread_([this] { Loop(); }) {
     pthread_setname_np(thread_.native_handle(), "engine");
   }
@@ -68,7 +68,7 @@ class ThreadedEngine : public Engine {
 absl::StatusOr<Engine::Started> ThreadedEngine::Start(GenerateInput input,
                                                       Outbox::Callback filled) {
   const SequenceTime arrived = Now();
-  RETURN_IF_ERROR(CheckInput(input, options_.vocabulary, tokenizer_ != nullptr));
+  RETURN_IF_ERROR(CheckInput(input, options_.vocabulary, tokenizer_.get()));
   Started started{.id = book_->NewId()};
   started.outbox =
       std::make_shared<Outbox>(options_.outbox_events, std::move(filled),

@@ -263,6 +263,19 @@ TEST_F(EngineTest, RefusesWhatIsWrongByItsName) {
   EXPECT_EQ(heard.text, "");
 }
 
+TEST_F(EngineTest, RowsBeyondTheTokenizerAreNotChosen) {
+  EngineOptions options = Small();
+  options.vocabulary = 64;
+  Make(options);
+  GenerateInput input = Ask({63, 1}, 40);
+  input.sampling.temperature = 1000;
+  input.sequence.stop_tokens = {63};
+  EXPECT_EQ(Hear(input).tokens, Alone(input));
+  input.sampling.bias = {{kVocabulary, 1}};
+  EXPECT_THAT(Refusal(input), HasSubstr("bias names token 48"));
+  EXPECT_THAT(Refusal(Ask({64})), HasSubstr("prompt[0] is 64"));
+}
+
 TEST_F(EngineTest, AtMostSoManyWait) {
   EngineOptions options = Small();
   options.scheduler.max_sequences = 1;

@@ -27,7 +27,12 @@ Detokenizer::Options OptionsOf(const GenerateInput& input) {
 
 }  // namespace
 
-absl::Status CheckInput(const GenerateInput& input, int64_t vocabulary, bool has_tokenizer) {
+int64_t TokensToChoose(int64_t vocabulary, const Tokenizer* tokenizer) {
+  return tokenizer == nullptr ? vocabulary : std::min<int64_t>(vocabulary, tokenizer->size());
+}
+
+absl::Status CheckInput(const GenerateInput& input, int64_t vocabulary,
+                        const Tokenizer* tokenizer) {
   const SequenceRequest& sequence = input.sequence;
   RETURN_IF_ERROR(CheckTokens("prompt", sequence.prompt, vocabulary));
   RETURN_IF_ERROR(CheckTokens("stop_tokens", sequence.stop_tokens, vocabulary));
@@ -35,9 +40,9 @@ absl::Status CheckInput(const GenerateInput& input, int64_t vocabulary, bool has
     return absl::InvalidArgumentError(absl::StrCat("there are ", sequence.stop_tokens.size(),
                                                    " stop tokens; there may be ", kMostStopTokens));
   }
-  RETURN_IF_ERROR(input.sampling.Check(vocabulary));
+  RETURN_IF_ERROR(input.sampling.Check(TokensToChoose(vocabulary, tokenizer)));
   RETURN_IF_ERROR(StopWatcher::Check(input.stop));
-  if (!input.stop.empty() && !has_tokenizer) {
+  if (!input.stop.empty() && tokenizer == nullptr) {
     return absl::InvalidArgumentError(
         "stop has texts, and the model has no tokenizer to make text of tokens; name stop_tokens");
   }

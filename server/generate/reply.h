@@ -72,9 +72,13 @@ class Reply {
   SequenceSummary summary_;
 };
 
+// Returns how many tokens may be chosen: logits may have rows beyond the tokenizer's, to a round
+// number, which no text can be made of. `tokenizer` may be null.
+int64_t TokensToChoose(int64_t vocabulary, const Tokenizer* tokenizer);
+
 // Returns INVALID_ARGUMENT, naming the field, if one is out of its range. What has to do with the
-// scheduler's room is Scheduler::Add's.
-absl::Status CheckInput(const GenerateInput& input, int64_t vocabulary, bool has_tokenizer);
+// scheduler's room is Scheduler::Add's. `tokenizer` may be null.
+absl::Status CheckInput(const GenerateInput& input, int64_t vocabulary, const Tokenizer* tokenizer);
 
 }  // namespace athanor
 
