@@ -1,6 +1,8 @@
 #include "server/models/language_models.h"
 
 #include <algorithm>
+#include <filesystem>
+#include <fstream>
 #include <optional>
 #include <string>
 #include <thread>
@@ -251,6 +253,28 @@ TEST_F(LanguageModelsTest, DamagedWeightsEndItsSequences) {
   version->Withdraw(absl::FailedPreconditionError("its weights are damaged"));
   Reader reader(*version, prompt_, 5);
   EXPECT_EQ(reader.End(), absl::FailedPreconditionError("its weights are damaged"));
+}
+
+TEST_F(LanguageModelsTest, ATextThatIsDamagedAtTheStartIsNamed) {
+  StoreLlama();
+  core_.reset();
+  const std::string config = ReadLlama("config.json");
+  int damaged = 0;
+  for (const auto& entry :
+       std::filesystem::recursive_directory_iterator(options_.state_dir + "/blobs")) {
+    if (!entry.is_regular_file() || entry.file_size() != config.size()) continue;
+    std::filesystem::permissions(entry.path(), std::filesystem::perms::owner_all);
+    std::ofstream(entry.path(), std::ios::binary) << std::string(config.size(), 'x');
+    ++damaged;
+  }
+  ASSERT_EQ(damaged, 1);
+  core_ = ServerCore::Create(options_, EvaluatorFactory(control_)).value();
+  const auto version = Version();
+  EXPECT_EQ(version->language_model(), nullptr);
+  EXPECT_THAT(std::string(version->unusable().message()), HasSubstr("file \"config.json\""));
+  EXPECT_EQ(version->state(), v1::Model::FAILED);
+  // Another version of the same files serves.
+  ExpectGolden(*StoreLlama());
 }
 
 TEST_F(LanguageModelsTest, RefusesWhatItCannotServe) {
