@@ -65,7 +65,7 @@ absl::Status GenerateCall::Accept() {
 GenerateCall::Clock::time_point GenerateCall::DeadlineOf() const {
   const auto left = context_->deadline() - std::chrono::system_clock::now();
   // gRPC's "no deadline" is so far away that adding it to anything would overflow.
-  return left < std::chrono::hours(24 * 365) ? arrived_ + left : Clock::time_point::max();
+  return left < std::chrono::hours(24 * 365) ? Clock::now() + left : Clock::time_point::max();
 }
 
 absl::Status GenerateCall::MakePrompt() {

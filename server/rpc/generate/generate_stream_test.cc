@@ -217,6 +217,21 @@ TEST_F(GenerateStreamTest, TheClientsDeadlineIsTheSequences) {
   AwaitNoCalls();
 }
 
+TEST_F(GenerateStreamTest, ACancelAheadOfTheDeadlineIsACancel) {
+  Begin();
+  Stream stream;
+  stream.context->set_deadline(std::chrono::system_clock::now() + std::chrono::seconds(4));
+  stream.reader = stub_->Generate(stream.context.get(), TextRequest("a"));
+  engine_->Await(0);
+  std::this_thread::sleep_for(milliseconds(2200));
+  stream.context->TryCancel();
+  EXPECT_FALSE(ReadAll(stream.reader.get()).status.ok());
+  AwaitNoCalls();
+  const auto version = test_->server->core().registry().versions().Find("m", "").value();
+  const int cancelled = static_cast<int>(absl::StatusCode::kCancelled);
+  EXPECT_EQ(version->metrics().cells.value(Metric::kRequests, cancelled), 1);
+}
+
 TEST_F(GenerateStreamTest, ASlowReaderKeepsTheOutboxFullAndLosesNothing) {
   Begin({}, {.outbox_events = 4});
   Stream stream = Open(TextRequest("a"));

@@ -45,6 +45,8 @@ void TokenStream::Open(Engine* engine, Engine::Started started, StreamFacts fact
 }
 
 void TokenStream::Refuse(const absl::Status& status) {
+  // The sink may go, and with it the last other reference, before the lock is free.
+  const std::shared_ptr<TokenStream> self = shared_from_this();
   MutexLock lock(mu_);
   EndLocked(cancelled_.ok() ? status : cancelled_);
 }
