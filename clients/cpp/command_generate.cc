@@ -180,6 +180,7 @@ absl::Status Converse(Context* context, v1::GenerateRequest request) {
         &cancellation, [&] { status = Answer(context, request, call, &printer); });
     if (!status.ok() && !stopped) return status;
     if (printer.text().empty() && !status.ok()) {
+      if (terminal) std::fputs("\n", stderr);
       chat->mutable_messages()->RemoveLast();
     } else {
       AddMessage(chat, "assistant", printer.text());

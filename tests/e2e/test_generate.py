@@ -24,6 +24,7 @@ PROMPT, GREEDY = GOLDEN["ids"], GOLDEN["greedy"]
 CHARACTERS = [" ", "<s>", "</s>", *"abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRS"]
 MESSAGES = [{"role": "user", "content": "".join(CHARACTERS[token] for token in PROMPT[1:])}]
 TEXT = "".join(CHARACTERS[token] for token in GREEDY)
+LONGEST = 4096  # tokens of a prompt and its answer
 # Its messages, one behind the other, behind the first token.
 TEMPLATE = "{{ bos_token }}{% for message in messages %}{{ message['content'] }}{% endfor %}"
 
@@ -53,6 +54,9 @@ def tiny(client: athanor.Client, tmp_path_factory: pytest.TempPathFactory
     for path in DATA.iterdir():
         if path.name != "golden.json" and path.suffix != ".gguf":
             shutil.copy(path, folder)
+    # Long answers, so that there is time to stop them.
+    config = json.loads((folder / "config.json").read_text())
+    (folder / "config.json").write_text(json.dumps({**config, "max_position_embeddings": LONGEST}))
     (folder / "tokenizer.json").write_text(json.dumps(_tokenizer()))
     (folder / "tokenizer_config.json").write_text(json.dumps(
         {"bos_token": "<s>", "eos_token": "</s>", "chat_template": TEMPLATE}))
@@ -145,11 +149,11 @@ def test_seeds(tiny: athanor.Model) -> None:
 
 def test_leaving_the_loop_ends_the_sequence(tiny: athanor.Model) -> None:
     before = _idle(tiny)
-    for _ in tiny.generate(PROMPT, max_tokens=200, ignore_eos=True):
+    for _ in tiny.generate(PROMPT, max_tokens=4000, ignore_eos=True):
         break
     after = _idle(tiny)
     assert after.free_blocks == before.free_blocks
-    assert after.generated_tokens - before.generated_tokens < 200
+    assert after.generated_tokens - before.generated_tokens < 4000
     assert tiny.generate(PROMPT, max_tokens=4, temperature=0).result().tokens == tuple(GREEDY[:4])
 
 
@@ -160,7 +164,7 @@ def test_asyncio_streams_at_once(server: Server, tiny: athanor.Model) -> None:
         async with athanor.AsyncClient(server.address) as client:
             model = await client.model("tiny-chat")
             assert (await model.tokenize("ab")).ids == (3, 4)
-            async for piece in model.chat(MESSAGES, max_tokens=200, temperature=0):
+            async for piece in model.chat(MESSAGES, max_tokens=4000, temperature=0):
                 assert piece.tokens[0] == GREEDY[0]
                 break
             return await asyncio.gather(*(
@@ -178,13 +182,13 @@ def test_refusals_name_what_is_wrong(client: athanor.Client, tiny: athanor.Model
             (tiny.generate(PROMPT, temperature=-1), "temperature"),
             (tiny.generate(PROMPT, temperature=float("nan")), "temperature"),
             (tiny.generate(PROMPT, top_p=0), "top_p"), (tiny.generate(PROMPT, logprobs=21), "20"),
-            (tiny.generate([1] * 256), "256"), (tiny.generate(PROMPT, stop=""), "stop")):
+            (tiny.generate([1] * LONGEST), str(LONGEST)), (tiny.generate(PROMPT, stop=""), "stop")):
         with pytest.raises(athanor.InvalidArgument, match=text):
             refused.result()
     with pytest.raises(athanor.NotFound, match="nobody"):
         athanor.Model(client, "nobody").generate("x").result()
     with pytest.raises(athanor.DeadlineExceeded):
-        tiny.generate(PROMPT, max_tokens=200, ignore_eos=True, timeout=0.001).result()
+        tiny.generate(PROMPT, max_tokens=4000, ignore_eos=True, timeout=0.01).result()
     _idle(tiny)
 
 
@@ -243,7 +247,7 @@ def test_a_conversation_on_a_terminal(server: Server, tiny: athanor.Model) -> No
     """Ctrl-C stops an answer, not the program; Ctrl-D ends it."""
     terminal, inner = pty.openpty()
     command = [built(CLI), "--address", server.address, "generate", "tiny-chat", "--chat",
-               "--ignore_eos", "--temperature=0", "--max_tokens=200"]
+               "--ignore_eos", "--temperature=0", "--max_tokens=4000"]
     with subprocess.Popen(command, stdin=inner, stdout=inner, stderr=inner) as process:
         os.close(inner)
         _read_until(terminal, b"> ")
