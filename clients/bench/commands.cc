@@ -65,6 +65,11 @@ absl::StatusOr<Results> ReadResults(const std::string& path) {
   if (document.contains("runs") && document["runs"].is_array()) {
     for (const json& run : document["runs"]) results.runs.push_back(run);
     if (document.contains("comparison")) results.comparisons.push_back(document["comparison"]);
+    if (document.contains("comparisons") && document["comparisons"].is_array()) {
+      for (const json& comparison : document["comparisons"]) {
+        results.comparisons.push_back(comparison);
+      }
+    }
   } else if (document.contains("model_id")) {
     results.runs.push_back(std::move(document));
   }
@@ -75,11 +80,15 @@ absl::StatusOr<Results> ReadResults(const std::string& path) {
 }
 
 int RunBench(int argc, char** argv) {
-  client::ToolSyntax tool("athanor-bench",
-                          "Measures models on servers of the Open Inference Protocol v2.", kFooter);
+  client::ToolSyntax tool(
+      "athanor-bench",
+      "Measures models on servers: tensors over the Open Inference Protocol v2, tokens "
+      "over Athanor's or OpenAI's protocol.",
+      kFooter);
   tool.root().RequireCommand();
   Command command;
   AddRun(tool.root(), &command);
+  AddLlm(tool.root(), &command);
   AddReport(tool.root(), &command);
   AddCompare(tool.root(), &command);
   if (std::optional<bool> helped = tool.Parse(argc, argv)) return *helped ? kOk : kUsage;

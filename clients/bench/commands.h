@@ -1,4 +1,4 @@
-// The commands of `athanor-bench`: run, report, compare.
+// The commands of `athanor-bench`: run, llm, report, compare.
 //
 //   return RunBench(argc, argv);
 #ifndef ATHANOR_CLIENTS_BENCH_COMMANDS_H_
@@ -30,6 +30,7 @@ inline constexpr char kUsagePayload[] = "usage";
 absl::Status Usage(absl::Status status);
 
 void AddRun(client::CommandSyntax root, Command* command);
+void AddLlm(client::CommandSyntax root, Command* command);
 void AddReport(client::CommandSyntax root, Command* command);
 void AddCompare(client::CommandSyntax root, Command* command);
 

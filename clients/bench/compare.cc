@@ -2,7 +2,9 @@
 
 #include <algorithm>
 #include <cmath>
+#include <iterator>
 #include <map>
+#include <memory>
 #include <utility>
 
 #include "absl/algorithm/container.h"
@@ -20,7 +22,8 @@ constexpr int kFewestPairs = 5;  // fewest pairs that give an interval
 constexpr int kRounds = 1000;
 constexpr double kNormal = 1.959964;  // 97.5 % quantile of the normal distribution
 // Figures for which 0 is an ordinary value: no call was answered, or none in time.
-constexpr absl::string_view kRates[] = {"request_throughput", "request_goodput"};
+constexpr absl::string_view kRates[] = {"request_throughput", "request_goodput",
+                                        "output_throughput", "total_token_throughput"};
 
 double FigureAt(const json& summary, const std::string& key) {
   const auto found = summary.find(key);
@@ -147,7 +150,7 @@ std::string NoRatio(absl::string_view key, absl::string_view why) {
 Interleaved RunInterleaved(Load* first, Load* second, const Turns& turns) {
   Interleaved slices{turns};
   for (int pair = 0; pair < turns.pairs; ++pair) {
-    const uint64_t seed = first->options().seed + static_cast<uint64_t>(pair);
+    const uint64_t seed = turns.seed + static_cast<uint64_t>(pair);
     const auto run = [&](Load* load, std::vector<LoadResult>* results) {
       results->push_back(load->Run({turns.slice}, seed));
     };
@@ -163,6 +166,7 @@ LoadResult Join(absl::Span<const LoadResult> slices) {
   joined.not_sent = {0};
   for (const LoadResult& slice : slices) {
     const int64_t shift = static_cast<int64_t>(std::llround(joined.seconds * 1e9));
+    double seconds = slice.seconds;
     std::vector<int32_t> plans;
     for (const std::string& plan_id : slice.plan_ids) {
       auto found = std::find(joined.plan_ids.begin(), joined.plan_ids.end(), plan_id);
@@ -170,24 +174,30 @@ LoadResult Join(absl::Span<const LoadResult> slices) {
       plans.push_back(static_cast<int32_t>(found - joined.plan_ids.begin()));
     }
     for (CallRecord record : slice.calls) {
+      seconds = std::max(seconds, static_cast<double>(record.done_ns) / 1e9);
       record.due_ns += shift;
       record.sent_ns += shift;
       record.done_ns += shift;
       if (record.plan >= 0) record.plan = plans[record.plan];
+      if (record.tokens != nullptr) {
+        auto stream = std::make_shared<TokenStream>(*record.tokens);
+        for (int64_t& ns : stream->chunk_ns) ns += shift;
+        record.tokens = std::move(stream);
+      }
       joined.calls.push_back(record);
     }
     for (int64_t not_sent : slice.not_sent) joined.not_sent[0] += not_sent;
     joined.messages.insert(slice.messages.begin(), slice.messages.end());
     joined.most_outstanding = std::max(joined.most_outstanding, slice.most_outstanding);
-    joined.seconds += slice.seconds;
+    joined.seconds += seconds;
     joined.full = joined.full || slice.full;
   }
   return joined;
 }
 
 std::vector<std::string> ComparedKeys() {
-  std::vector<std::string> keys = {"request_throughput", "request_goodput"};
-  for (absl::string_view metric : {"e2el", "queue", "exec"}) {
+  std::vector<std::string> keys(std::begin(kRates), std::end(kRates));
+  for (absl::string_view metric : {"ttft", "tpot", "itl", "e2el", "queue", "exec"}) {
     for (absl::string_view statistic : {"mean", "p50", "p90", "p99"}) {
       keys.push_back(FigureKey(statistic, metric));
     }

@@ -9,6 +9,7 @@
 #ifndef ATHANOR_CLIENTS_BENCH_COMPARE_H_
 #define ATHANOR_CLIENTS_BENCH_COMPARE_H_
 
+#include <cstdint>
 #include <string>
 #include <vector>
 
@@ -22,6 +23,7 @@ namespace athanor::bench {
 struct Turns {
   Phase slice;  // load of one slice
   int pairs = 0;
+  uint64_t seed = 0;  // of the first pair; each pair has another
 };
 
 struct Interleaved {
@@ -32,7 +34,7 @@ struct Interleaved {
 // Runs the slices. REQUIRES: both loads have the same kind of arrivals.
 Interleaved RunInterleaved(Load* first, Load* second, const Turns& turns);
 
-// Joins slices, one after the other, into one run.
+// Joins slices, one after the other, into one run. Each lasts until its last call has ended.
 LoadResult Join(absl::Span<const LoadResult> slices);
 
 // Returns the keys for which ratios are computed.

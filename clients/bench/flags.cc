@@ -4,6 +4,7 @@
 #include <cmath>
 #include <utility>
 
+#include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
@@ -18,6 +19,9 @@ namespace {
 // Shorter slices hold too few calls to compare. Pairs are limited because each is kept and
 // resampled.
 constexpr double kFewestSliceSeconds = 0.05, kMostPairs = 10'000;
+constexpr size_t kMostPoints = 64;  // of a sweep
+// A run that ends after a number of calls has this much time for them.
+constexpr char kNoDuration[] = "168h";
 
 absl::Status Bad(absl::string_view flag, absl::string_view text, absl::string_view what) {
   return absl::InvalidArgumentError(absl::StrCat(flag, " ", text, ": ", what));
@@ -65,20 +69,20 @@ absl::StatusOr<std::vector<Phase>> ParsePhases(const RunFlags& flags, bool* open
   *open = !flags.rate.empty();
   if (flags.phases.empty()) {
     Phase phase;
+    const std::string unset = flags.num_prompts.has_value() ? kNoDuration : "10s";
     ASSIGN_OR_RETURN(phase.seconds,
-                     ParseSeconds("--duration", flags.duration.empty() ? "10s" : flags.duration));
-    phase.concurrency = flags.concurrency.value_or(1);
+                     ParseSeconds("--duration", flags.duration.empty() ? unset : flags.duration));
     if (*open) {
-      if (flags.concurrency.has_value()) {
+      if (!flags.concurrency.empty()) {
         return Bad(
-            "--concurrency", absl::StrCat(*flags.concurrency),
+            "--concurrency", flags.concurrency,
             "limits closed loops only, and --rate makes an open loop; use --max_outstanding");
       }
       RETURN_IF_ERROR(ParseRate("--rate", flags.rate, &phase));
     }
     return std::vector<Phase>{phase};
   }
-  if (*open || flags.concurrency.has_value() || !flags.duration.empty()) {
+  if (*open || !flags.concurrency.empty() || !flags.duration.empty()) {
     return Bad("--phase", flags.phases[0],
                "sets the whole load: leave out --rate, --concurrency and --duration");
   }
@@ -123,6 +127,10 @@ absl::Status CheckComparison(const RunFlags& flags, const RunPlan& plan) {
     return flags.slice.empty() ? absl::OkStatus()
                                : Bad("--slice", flags.slice, "needs a second --server");
   }
+  if (flags.num_prompts.has_value()) {
+    return Bad("--num_prompts", absl::StrCat(*flags.num_prompts),
+               "two servers take turns by time; give --duration and --slice");
+  }
   const std::vector<Phase>& phases = plan.load.phases;
   if (phases.size() > 1 || phases[0].rate != phases[0].rate_end) {
     return Bad("--server", flags.servers[1], "two servers are compared at one constant load");
@@ -162,6 +170,12 @@ absl::StatusOr<RunPlan> ParseRunFlags(const RunFlags& flags) {
   ASSIGN_OR_RETURN(plan.load.phases, ParsePhases(flags, &open));
   ASSIGN_OR_RETURN(Arrival arrival, ParseArrival(flags, open));
   plan.load.arrival = arrival;
+  plan.load.answers = flags.answers;
+  plan.load.most_calls = flags.num_prompts.value_or(MostCallsOf(flags.answers));
+  if (flags.phases.empty() && !open) {
+    ASSIGN_OR_RETURN(plan.sweep, ParseSweep(flags.concurrency.empty() ? "1" : flags.concurrency));
+    plan.load.phases[0].concurrency = plan.sweep.back();
+  }
   if (flags.burstiness != 1 && arrival != Arrival::kGamma) {
     return Bad("--burstiness", absl::StrCat(flags.burstiness), "needs --arrival gamma");
   }
@@ -184,7 +198,7 @@ absl::StatusOr<RunPlan> ParseRunFlags(const RunFlags& flags) {
   if (!flags.slice.empty()) {
     ASSIGN_OR_RETURN(plan.slice_seconds, ParseSeconds("--slice", flags.slice));
   }
-  ASSIGN_OR_RETURN(plan.slos, ParseSlos(flags.slo));
+  ASSIGN_OR_RETURN(plan.slos, ParseSlos(flags.slo, flags.answers));
   if (!(flags.slo_share > 0 && flags.slo_share <= 1)) {
     return Bad("--slo_share", absl::StrCat(flags.slo_share), "must be above 0 and at most 1");
   }
@@ -201,6 +215,38 @@ absl::StatusOr<RunPlan> ParseRunFlags(const RunFlags& flags) {
   checked.requests = {client::InferRequest{plan.load.model}};
   RETURN_IF_ERROR(CheckLoadOptions(checked));
   return plan;
+}
+
+absl::StatusOr<std::vector<int>> ParseSweep(const std::string& text) {
+  const absl::Status bad =
+      Bad("--concurrency", text,
+          absl::StrCat("must be a number of callers, or ascending ones, at most ", kMostPoints,
+                       ": 1,4,16, or 1:64:x2, or 4:16:+4"));
+  std::vector<int> points;
+  const std::vector<std::string> range = absl::StrSplit(text, ':');
+  if (range.size() == 3) {
+    int low = 0, high = 0, step = 0;
+    const bool times = absl::StartsWith(range[2], "x");
+    if (!absl::SimpleAtoi(range[0], &low) || !absl::SimpleAtoi(range[1], &high) ||
+        !(times || absl::StartsWith(range[2], "+")) ||
+        !absl::SimpleAtoi(range[2].substr(1), &step) || low < 1 || high < low ||
+        step < (times ? 2 : 1)) {
+      return bad;
+    }
+    for (int64_t at = low; at <= high && points.size() <= kMostPoints;
+         at = times ? at * step : at + step) {
+      points.push_back(static_cast<int>(at));
+    }
+  } else {
+    for (absl::string_view part : absl::StrSplit(text, ',')) {
+      int point = 0;
+      if (!absl::SimpleAtoi(part, &point)) return bad;
+      if (!points.empty() && point <= points.back()) return bad;
+      points.push_back(point);
+    }
+  }
+  if (points.size() > kMostPoints || points.front() < 1) return bad;
+  return points;
 }
 
 int Pairs(const RunPlan& plan) {

@@ -19,6 +19,7 @@ namespace athanor::bench {
 
 // The flags as given; an empty or absent one has its default.
 struct RunFlags {
+  Answers answers = Answers::kTensors;
   std::vector<std::string> servers;  // the address, or two addresses to compare
   std::string model;                 // NAME or NAME/VERSION
   InputFlags inputs;
@@ -26,10 +27,11 @@ struct RunFlags {
       arrival;  // closed, fixed, poisson or gamma; default poisson if there is a rate, else closed
   std::string rate;  // "500" or "500..2500", calls per second
   double burstiness = 1;
-  std::optional<int> concurrency;
-  std::string duration;             // "60s", "2m"; default 10s
-  std::vector<std::string> phases;  // "10s:rate=500..2500", "10s:concurrency=64"
-  std::string slice;                // length of a slice of a comparison; default 2s
+  std::string concurrency;             // "8"; a sweep: "1,4,16", "1:64:x2" or "4:16:+4"; default 1
+  std::string duration;                // "60s", "2m"; default 10s, or none with num_prompts
+  std::optional<int> num_prompts;  // a run ends after so many calls
+  std::vector<std::string> phases;     // "10s:rate=500..2500", "10s:concurrency=64"
+  std::string slice;                   // length of a slice of a comparison; default 2s
   int64_t warmups = 50;
   std::string timeout;  // default 60s
   int connections = 1;
@@ -41,7 +43,8 @@ struct RunFlags {
 };
 
 struct RunPlan {
-  LoadOptions load;  // for the first server; without requests, which depend on the model
+  LoadOptions load;        // for the first server; without requests, which depend on the model
+  std::vector<int> sweep;  // numbers of callers to run one after the other; one if no sweep
   std::string second_server;
   double slice_seconds = 2;
   std::vector<Slo> slos;
@@ -51,6 +54,10 @@ struct RunPlan {
 
 // INVALID_ARGUMENT names the flag, what is wrong, and what would be right.
 absl::StatusOr<RunPlan> ParseRunFlags(const RunFlags& flags);
+
+// Parses a number of callers, or a sweep of them, in ascending order: "8", "1,4,16", "1:64:x2"
+// (each twice the one before, up to 64), "4:16:+4". INVALID_ARGUMENT says what would be right.
+absl::StatusOr<std::vector<int>> ParseSweep(const std::string& text);
 
 // Returns how many pairs of slices fit into the plan's duration, from 2 to 10,000.
 int Pairs(const RunPlan& plan);

@@ -10,6 +10,8 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "absl/synchronization/notification.h"
+#include "clients/bench/infer_backend.h"
 #include "clients/bench/sender.h"
 #include "deploy/bazel/libs/mutex.h"
 #include "deploy/bazel/libs/status_macros.h"
@@ -30,15 +32,22 @@ int64_t ToNs(double seconds) { return static_cast<int64_t>(std::llround(seconds 
 // Sends calls when they are due, independently of the answers.
 class OpenLoop {
  public:
-  OpenLoop(Sender* sender, int most_outstanding)
-      : sender_(sender), most_outstanding_(most_outstanding) {}
+  OpenLoop(Sender* sender, int most_outstanding, int64_t most_calls)
+      : sender_(sender), most_outstanding_(most_outstanding), most_calls_(most_calls) {}
 
-  // Returns how many calls of each phase were not sent.
-  std::vector<int64_t> Run(Arrivals arrivals, absl::Span<const Phase> phases) {
+  // Returns how many calls of each phase were not sent. `seconds` becomes how long calls were due.
+  std::vector<int64_t> Run(Arrivals arrivals, absl::Span<const Phase> phases, double* seconds) {
     prctl(PR_SET_TIMERSLACK, 1);  // 1 ns; the default is 50 us
     std::vector<int64_t> not_sent(phases.size());
-    const int64_t end_ns = ToNs(TotalSeconds(phases)) + kEndGraceNs;
-    while (std::optional<Arrivals::Due> due = arrivals.Next()) {
+    *seconds = TotalSeconds(phases);
+    const int64_t end_ns = ToNs(*seconds) + kEndGraceNs;
+    for (int64_t calls = 0;; ++calls) {
+      const std::optional<Arrivals::Due> due = arrivals.Next();
+      if (!due.has_value()) break;
+      if (calls == most_calls_) {
+        *seconds = due->seconds;
+        break;
+      }
       const int64_t due_ns = ToNs(due->seconds);
       std::this_thread::sleep_until(sender_->TimeOf(due_ns));
       Slot* slot = Acquire(end_ns);
@@ -78,6 +87,7 @@ class OpenLoop {
 
   Sender* const sender_;
   const int most_outstanding_;
+  const int64_t most_calls_;
   Mutex mu_;
   CondVar changed_;
   int out_ ABSL_GUARDED_BY(mu_) = 0;
@@ -200,6 +210,13 @@ class ClosedLoop {
   std::deque<Pause> pauses_ ABSL_GUARDED_BY(mu_);  // ordered by end
 };
 
+// Returns when the last call ended, in seconds; above 0.
+double LastDone(const LoadResult& result) {
+  int64_t last_ns = 1;
+  for (const CallRecord& record : result.calls) last_ns = std::max(last_ns, record.done_ns);
+  return static_cast<double>(last_ns) / 1e9;
+}
+
 absl::Status Bad(absl::string_view flag, absl::string_view what) {
   return absl::InvalidArgumentError(absl::StrCat(flag, ": ", what));
 }
@@ -224,17 +241,24 @@ absl::Status CheckPhase(const Phase& phase, bool open) {
 absl::Status CheckLoadOptions(const LoadOptions& options) {
   if (options.address.empty()) return Bad("--server", "must be HOST:PORT");
   if (options.model.empty()) return Bad("--model", "must name a model");
-  if (options.requests.empty()) return Bad("--requests", "there is nothing to send");
+  if (options.answers == Answers::kTensors && options.requests.empty()) {
+    return Bad("--requests", "there is nothing to send");
+  }
   if (options.phases.empty()) return Bad("--duration", "there is no phase to run");
   const bool open = options.arrival != Arrival::kClosed;
   for (const Phase& phase : options.phases) {
     RETURN_IF_ERROR(CheckPhase(phase, open));
   }
-  const double calls = ExpectedCalls(options.phases);
+  const int64_t most = MostCallsOf(options.answers);
+  if (options.most_calls < 1 || options.most_calls > most) {
+    return Bad("--num_prompts", absl::StrCat(options.most_calls, "; must be 1 to ", most));
+  }
+  const double calls =
+      std::min(ExpectedCalls(options.phases), static_cast<double>(options.most_calls) + 1);
   if (open && calls <= 0) return Bad("--rate", "0 calls per second send nothing; must be above 0");
-  if (open && calls > kMostCalls) {
-    return Bad("--rate",
-               absl::StrFormat("%.3g calls in one run; at most %d are kept", calls, kMostCalls));
+  if (open && calls > static_cast<double>(most)) {
+    return Bad("--rate", absl::StrFormat("%.3g calls in one run; at most %d are kept",
+                                         ExpectedCalls(options.phases), most));
   }
   if (!(options.burstiness >= 0.01 && options.burstiness <= 1000)) {
     return Bad("--burstiness", absl::StrCat(options.burstiness, "; must be 0.01 to 1000"));
@@ -257,60 +281,64 @@ absl::Status CheckLoadOptions(const LoadOptions& options) {
   return absl::OkStatus();
 }
 
-Load::Load(LoadOptions options) : options_(std::move(options)) {}
+Load::Load(LoadOptions options, std::unique_ptr<Backend> backend)
+    : options_(std::move(options)), backend_(std::move(backend)) {}
 Load::~Load() = default;
 
-absl::StatusOr<std::unique_ptr<Load>> Load::Create(LoadOptions options) {
+absl::StatusOr<std::unique_ptr<Load>> Load::Create(LoadOptions options,
+                                                   std::unique_ptr<Backend> backend) {
   RETURN_IF_ERROR(CheckLoadOptions(options));
-  std::unique_ptr<Load> load(new Load(std::move(options)));
-  for (const client::InferRequest& request : load->options_.requests) {
-    ASSIGN_OR_RETURN(inference::ModelInferRequest message, client::MakeInferRequest(request));
-    load->messages_.push_back(std::move(message));
+  if (backend == nullptr) {
+    ASSIGN_OR_RETURN(
+        backend,
+        MakeInferBackend({options.address, options.client, options.connections}, options.requests));
   }
-  client::ClientOptions client = load->options_.client;
-  client.own_connection = true;
-  for (int i = 0; i < load->options_.connections; ++i) {
-    load->clients_.push_back(std::make_unique<client::Client>(load->options_.address, client));
-  }
+  std::unique_ptr<Load> load(new Load(std::move(options), std::move(backend)));
   RETURN_IF_ERROR(load->WarmUp());
   return load;
 }
 
 absl::Status Load::WarmUp() {
   if (options_.warmups == 0) return absl::OkStatus();
-  inference::ModelInferResponse response;
-  client::CallOptions call;
-  call.timeout = options_.timeout;
-  if (absl::Status s = clients_[0]->Infer(messages_[0], &response, call); !s.ok()) {
-    return absl::Status(s.code(), absl::StrCat("the first warm-up call of model \"", options_.model,
-                                               "\" at ", options_.address, ": ", s.message()));
+  Progress progress;
+  // Another seed, so that no measured prompt is one that the server has just seen.
+  Sender sender({backend_.get(), options_.timeout, ~options_.seed}, Clock::now(), &progress);
+  absl::Notification ended;
+  const Sender::Done done = [&](Slot*, bool) { ended.Notify(); };
+  if (!sender.Send(sender.NewSlot(), sender.Now(), 0, done)) ended.Notify();
+  ended.WaitForNotification();
+  for (const auto& [code, message] : sender.Collect().messages) {
+    return absl::Status(static_cast<absl::StatusCode>(code),
+                        absl::StrCat("the first warm-up call of model \"", options_.model, "\" at ",
+                                     options_.address, ": ", message));
   }
   if (options_.warmups == 1) return absl::OkStatus();
-  Sender sender({&messages_, &clients_, options_.timeout}, Clock::now());
   const int callers = options_.arrival == Arrival::kClosed ? options_.phases[0].concurrency : 1;
   const Phase phase = {.seconds = kMostSeconds,
                        .concurrency = static_cast<int>(std::min<int64_t>(
                            std::max(callers, options_.connections), options_.warmups - 1))};
-  ClosedLoop(&sender, options_.warmups - 1).Run({phase});
+  ClosedLoop(&sender, options_.warmups).Run({phase});
   return absl::OkStatus();
 }
 
 LoadResult Load::Run(absl::Span<const Phase> phases, uint64_t seed) {
-  Sender sender({&messages_, &clients_, options_.timeout}, Clock::now());
+  Sender sender({backend_.get(), options_.timeout, seed}, Clock::now(), &progress_);
   std::vector<int64_t> not_sent(phases.size());
-  bool full = false;
+  double seconds = TotalSeconds(phases);
+  bool ended = false;
   if (options_.arrival == Arrival::kClosed) {
-    full = !ClosedLoop(&sender, kMostCalls).Run(phases);
+    ended = !ClosedLoop(&sender, options_.most_calls).Run(phases);
   } else {
-    OpenLoop loop(&sender, options_.most_outstanding);
+    OpenLoop loop(&sender, options_.most_outstanding, options_.most_calls);
     not_sent = loop.Run(
         Arrivals(options_.arrival, options_.burstiness, {phases.begin(), phases.end()}, seed),
-        phases);
+        phases, &seconds);
   }
   LoadResult result = sender.Collect();
   result.not_sent = std::move(not_sent);
-  result.seconds = TotalSeconds(phases);
-  result.full = full;
+  if (ended) seconds = std::min(seconds, LastDone(result));
+  result.seconds = seconds;
+  result.full = ended && options_.most_calls == MostCallsOf(options_.answers);
   return result;
 }
 

@@ -13,6 +13,7 @@
 #ifndef ATHANOR_CLIENTS_BENCH_LOAD_H_
 #define ATHANOR_CLIENTS_BENCH_LOAD_H_
 
+#include <atomic>
 #include <cstdint>
 #include <map>
 #include <memory>
@@ -24,19 +25,30 @@
 #include "absl/time/time.h"
 #include "absl/types/span.h"
 #include "clients/bench/arrivals.h"
+#include "clients/bench/call.h"
 #include "clients/cpp/client.h"
 
 namespace athanor::bench {
 
+// Limit on the calls of a run; each is kept, with 80 bytes, until the figures are made.
+inline constexpr int64_t kMostCalls = 20'000'000;
+// The limit of kTokens, whose calls also keep a time for each chunk.
+inline constexpr int64_t kMostStreams = 1'000'000;
+constexpr int64_t MostCallsOf(Answers answers) {
+  return answers == Answers::kTokens ? kMostStreams : kMostCalls;
+}
+
 struct LoadOptions {
+  Answers answers = Answers::kTensors;
   std::string address;  // "127.0.0.1:50051"
   client::ClientOptions client;
   std::string model, version;
-  std::vector<client::InferRequest> requests;  // sent in rotation
+  std::vector<client::InferRequest> requests;  // sent in rotation; of kTensors
   Arrival arrival = Arrival::kClosed;
   double burstiness = 1;  // for kGamma
   std::vector<Phase> phases;
-  int64_t warmups = 0;  // calls before the measured ones; no figure counts them
+  int64_t most_calls = kMostCalls;  // a run ends when it has sent so many
+  int64_t warmups = 0;              // calls before the measured ones; no figure counts them
   uint64_t seed = 0;
   // Time from when a call is due until its caller gives up: the call ends with DEADLINE_EXCEEDED,
   // or is not sent at all.
@@ -46,18 +58,6 @@ struct LoadOptions {
   int most_outstanding = 10'000;
 };
 
-// Times are nanoseconds since the beginning of the run.
-struct CallRecord {
-  int64_t due_ns = 0, sent_ns = 0, done_ns = 0;
-  // Times that the server reports in its reply; -1: not reported.
-  int64_t queue_us = -1, batch_us = -1, exec_us = -1;
-  int32_t code = 0;  // gRPC's status code; 0: answered
-  int32_t phase = 0;
-  int32_t plan = -1;  // index into plan_ids; -1: the reply names no plan
-
-  bool answered() const { return code == 0; }
-};
-
 struct LoadResult {
   std::vector<CallRecord> calls;  // the calls that were sent, by due time
   std::vector<std::string> plan_ids;
@@ -65,34 +65,38 @@ struct LoadResult {
   std::vector<int64_t> not_sent;            // per phase, calls that were due but never sent
   int most_outstanding = 0;                 // most calls out at one time
   double seconds = 0;                       // seconds during which calls were due
-  // A closed loop ends early when it has made as many calls as fit into the record.
+  // The run ended early, because it had made as many calls as fit into the record.
   bool full = false;
 };
 
-// Limit on the calls of a run; each is kept, with 64 bytes, until the figures are made.
-inline constexpr int64_t kMostCalls = 20'000'000;
+// Counts of the run that goes on; for showing how far it is.
+struct Progress {
+  std::atomic<int64_t> answered = 0, failed = 0, tokens = 0;
+};
 
 class Load {
  public:
-  // Connects and sends the warm-up calls. Returns the first one's error if it fails, such as a
-  // wrong input or a server that does not answer. INVALID_ARGUMENT names a flag whose value makes
-  // no run.
-  static absl::StatusOr<std::unique_ptr<Load>> Create(LoadOptions options);
+  // Connects and sends the warm-up calls; `backend`: of kTokens, else it is made of `requests`.
+  // Returns the first one's error if it fails, such as a wrong input or a server that does not
+  // answer. INVALID_ARGUMENT names a flag whose value makes no run.
+  static absl::StatusOr<std::unique_ptr<Load>> Create(LoadOptions options,
+                                                      std::unique_ptr<Backend> backend = nullptr);
   ~Load();
 
   // Runs the load; returns when every call that was sent has ended. One run at a time.
   LoadResult Run(absl::Span<const Phase> phases, uint64_t seed);
 
   const LoadOptions& options() const { return options_; }
-  client::Client& client() { return *clients_[0]; }
+  // Thread-safe.
+  const Progress& progress() const { return progress_; }
 
  private:
-  explicit Load(LoadOptions options);
+  Load(LoadOptions options, std::unique_ptr<Backend> backend);
   absl::Status WarmUp();
 
   const LoadOptions options_;
-  std::vector<inference::ModelInferRequest> messages_;
-  std::vector<std::unique_ptr<client::Client>> clients_;  // a client per connection
+  const std::unique_ptr<Backend> backend_;
+  Progress progress_;
 };
 
 // Calls Create, then Run.

@@ -75,15 +75,17 @@ absl::Status CheckStore(const std::string& path) {
   return s.ok() ? s : absl::Status(s.code(), absl::StrCat("--db ", s.message()));
 }
 
-absl::Status KeepInStore(const Outputs& outputs, const std::vector<Measured>& runs,
-                         const json& comparison, std::vector<std::string>* names) {
+absl::Status KeepInStore(const Outputs& outputs, const std::vector<Part>& parts,
+                         std::vector<std::string>* names) {
   ASSIGN_OR_RETURN(std::unique_ptr<Store> store, Store::Open(outputs.db));
-  std::vector<NewRun> rows;
-  for (const Measured& run : runs) {
-    rows.push_back({run.summary, outputs.save_calls ? run.result : nullptr});
+  for (const Part& part : parts) {
+    std::vector<NewRun> rows;
+    for (const Measured& run : part.runs) {
+      rows.push_back({run.summary, outputs.save_calls ? run.result : nullptr});
+    }
+    ASSIGN_OR_RETURN(std::vector<int64_t> ids, store->AddAll(rows, part.comparison));
+    for (int64_t id : ids) names->push_back(absl::StrCat(outputs.db, ":", id));
   }
-  ASSIGN_OR_RETURN(std::vector<int64_t> ids, store->AddAll(rows, comparison));
-  for (int64_t id : ids) names->push_back(absl::StrCat(outputs.db, ":", id));
   return absl::OkStatus();
 }
 
@@ -96,22 +98,31 @@ absl::Status CheckOutputs(const Outputs& outputs) {
   return CheckStore(outputs.db);
 }
 
-Kept Keep(const Outputs& outputs, const std::vector<Measured>& runs, const json& comparison) {
+Kept Keep(const Outputs& outputs, const std::vector<Part>& parts) {
   Kept kept;
-  if (!outputs.db.empty()) kept.status = KeepInStore(outputs, runs, comparison, &kept.names);
-  std::vector<json> summaries;
-  for (const Measured& run : runs) summaries.push_back(*run.summary);
+  if (!outputs.db.empty()) kept.status = KeepInStore(outputs, parts, &kept.names);
+  std::vector<json> summaries, comparisons;
+  for (const Part& part : parts) {
+    for (const Measured& run : part.runs) summaries.push_back(*run.summary);
+    if (!part.comparison.is_null()) comparisons.push_back(part.comparison);
+  }
   if (!outputs.html.empty()) {
-    std::vector<json> comparisons;
-    if (!comparison.is_null()) comparisons.push_back(comparison);
     kept.status.Update(client::WriteFile(outputs.html, ReportHtml(summaries, comparisons)));
   }
   if (outputs.out.empty()) return kept;
-  for (size_t i = 0; outputs.detailed && i < runs.size(); ++i) {
-    summaries[i]["detailed"] = Detailed(*runs[i].result);
+  size_t at = 0;
+  for (const Part& part : parts) {
+    for (const Measured& run : part.runs) {
+      if (outputs.detailed) summaries[at]["detailed"] = Detailed(*run.result);
+      ++at;
+    }
   }
-  const json document =
-      summaries.size() == 1 ? summaries[0] : json{{"runs", summaries}, {"comparison", comparison}};
+  json document = summaries[0];
+  if (parts.size() > 1) {
+    document = {{"runs", summaries}, {"comparisons", comparisons}};
+  } else if (summaries.size() > 1) {
+    document = {{"runs", summaries}, {"comparison", parts[0].comparison}};
+  }
   kept.status.Update(WriteJson(outputs.out, document));
   return kept;
 }

@@ -1,7 +1,7 @@
 // Writes the figures of a run: to JSON, an HTML page, a results file.
 //
 //   absl::Status s = CheckOutputs(outputs);               // before minutes of measuring
-//   Kept kept = Keep(outputs, {{&summary, &result}}, json());
+//   Kept kept = Keep(outputs, {{{{&summary, &result}}}});
 //
 // Not thread-safe.
 #ifndef ATHANOR_CLIENTS_BENCH_OUTPUTS_H_
@@ -28,6 +28,12 @@ struct Measured {
   const LoadResult* result;
 };
 
+// The runs of one load: one, or two and their comparison.
+struct Part {
+  std::vector<Measured> runs;
+  nlohmann::json comparison;  // of the two runs if there are two, else null
+};
+
 struct Kept {
   std::vector<std::string> names;  // "results.db:3", as `compare` takes it, one per run
   absl::Status status;             // error of the first output that could not be written
@@ -38,9 +44,8 @@ struct Kept {
 // creates a missing results file.
 absl::Status CheckOutputs(const Outputs& outputs);
 
-// Writes every output it can. `comparison` is of the two runs if there are two, else null.
-Kept Keep(const Outputs& outputs, const std::vector<Measured>& runs,
-          const nlohmann::json& comparison);
+// Writes every output it can. A sweep has several parts.
+Kept Keep(const Outputs& outputs, const std::vector<Part>& parts);
 
 // Writes indented JSON; bytes that are not UTF-8 are replaced. "-" is stdout.
 absl::Status WriteJson(const std::string& path, const nlohmann::json& value);

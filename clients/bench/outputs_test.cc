@@ -75,7 +75,7 @@ TEST_F(OutputsTest, ARunIsKeptWhereItWasAskedFor) {
                         .db = Path("x.db"),
                         .detailed = true,
                         .save_calls = true};
-  const Kept kept = Keep(outputs, {{&first_, &result_}}, json());
+  const Kept kept = Keep(outputs, {{{{&first_, &result_}}, json()}});
   ASSERT_TRUE(kept.status.ok()) << kept.status;
   EXPECT_EQ(kept.names, std::vector<std::string>{Path("x.db") + ":1"});
   const json document = json::parse(Read("x.json"));
@@ -97,7 +97,7 @@ TEST_F(OutputsTest, OneThatCannotBeWrittenCostsNoOther) {
                          {.out = Path("1.json"), .html = nowhere, .db = Path("1.db")},
                          {.out = Path("2.json"), .html = Path("2.html"), .db = nowhere}};
   for (const Outputs& outputs : all) {
-    const Kept kept = Keep(outputs, runs, comparison);
+    const Kept kept = Keep(outputs, {{runs, comparison}});
     EXPECT_THAT(std::string(kept.status.message()), HasSubstr(nowhere));
     if (outputs.out != nowhere) {
       const absl::StatusOr<std::string> text = client::ReadFile(outputs.out);

@@ -1,7 +1,9 @@
 #include "clients/bench/report.h"
 
 #include <algorithm>
+#include <cmath>
 #include <limits>
+#include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
@@ -96,6 +98,7 @@ class Report {
                     kStyle, "</style>\n</head>\n<body>\n<h1>athanor-bench</h1>\n");
     AddHeads();
     for (const json& comparison : comparisons_) AddComparison(comparison);
+    AddSweeps();
     AddPlots();
     AddFigures();
     AddPhases();
@@ -132,6 +135,7 @@ class Report {
   // Returns "4: on, m" for the run with this id; "second" if the comparison has no ids.
   std::string SideName(const json& comparison, const std::string& side) const {
     const json& id = At(comparison, side);
+    if (id.is_string()) return id.get<std::string>();
     if (!id.is_number()) return side;
     for (size_t i = 0; i < runs_.size(); ++i) {
       if (At(runs_[i], "id") == id) return names_[i];
@@ -164,6 +168,73 @@ class Report {
     absl::StrAppend(&out_, "</table></div>\n");
   }
 
+  // Draws each figure of a sweep's runs over their callers: a line per sweep.
+  void AddSweeps() {
+    std::vector<std::pair<std::string, std::vector<const json*>>> sweeps;
+    for (const json& run : runs_) {
+      const json& name = At(run, "sweep");
+      if (!name.is_string() || !At(run, "max_concurrency").is_number()) continue;
+      const auto found = std::find_if(sweeps.begin(), sweeps.end(), [&](const auto& sweep) {
+        return sweep.first == name.get<std::string>();
+      });
+      if (found != sweeps.end()) {
+        found->second.push_back(&run);
+      } else if (sweeps.size() < kColors) {
+        sweeps.push_back({name.get<std::string>(), {&run}});
+      }
+    }
+    if (sweeps.empty()) return;
+    absl::StrAppend(&out_, "<h2>Sweep of callers</h2>\n<div class=\"key\">");
+    for (size_t i = 0; i < sweeps.size(); ++i) {
+      absl::StrAppend(&out_, "<span><i style=\"border-color: var(--s", i, ")\"></i>",
+                      Escape(sweeps[i].first), "</span>");
+    }
+    absl::StrAppend(&out_, "</div>\n<div class=\"plots\">\n");
+    const auto draw = [&](const char* title, const char* unit, const char* key,
+                          const char* dashed) {
+      Plot plot{title, {"callers", Scale::kLog}, {unit}};
+      for (size_t i = 0; i < sweeps.size(); ++i) {
+        AddCurve(sweeps[i], "max_concurrency", key, static_cast<int>(i), &plot);
+        if (dashed == nullptr) continue;
+        AddCurve(sweeps[i], "max_concurrency", dashed, static_cast<int>(i), &plot);
+        plot.series.back().dashed = true;
+        absl::StrAppend(&plot.series.back().name, ", p99");
+      }
+      if (HasPoints(plot)) absl::StrAppend(&out_, PlotSvg(plot));
+    };
+    draw("Output tokens over callers", "tokens/s", "output_throughput", nullptr);
+    draw("Calls over callers", "calls/s", "request_throughput", nullptr);
+    draw("Goodput over callers", "calls/s", "request_goodput", nullptr);
+    draw("TTFT over callers: median (dashed: p99)", "ms", "median_ttft_ms", "p99_ttft_ms");
+    draw("TPOT over callers: median (dashed: p99)", "ms", "median_tpot_ms", "p99_tpot_ms");
+    draw("e2el over callers: median (dashed: p99)", "ms", "median_e2el_ms", "p99_e2el_ms");
+    Plot trade{"Output tokens against median TPOT", {"TPOT, ms"}, {"tokens/s"}};
+    for (size_t i = 0; i < sweeps.size(); ++i) {
+      AddCurve(sweeps[i], "median_tpot_ms", "output_throughput", static_cast<int>(i), &trade);
+    }
+    if (HasPoints(trade)) absl::StrAppend(&out_, PlotSvg(trade));
+    absl::StrAppend(&out_, "</div>\n");
+  }
+
+  static void AddCurve(const std::pair<std::string, std::vector<const json*>>& sweep, const char* x,
+                       const char* y, int color, Plot* plot) {
+    json xs = json::array(), ys = json::array();
+    for (const json* run : sweep.second) {
+      xs.push_back(At(*run, x));
+      ys.push_back(At(*run, y));
+    }
+    plot->series.push_back({sweep.first, Numbers(xs), Numbers(ys), color});
+  }
+
+  static bool HasPoints(const Plot& plot) {
+    for (const Series& series : plot.series) {
+      for (size_t i = 0; i < std::min(series.x.size(), series.y.size()); ++i) {
+        if (std::isfinite(series.x[i]) && std::isfinite(series.y[i])) return true;
+      }
+    }
+    return false;
+  }
+
   Series Line(size_t run, const char* x, const char* y) const {
     const json& series = At(runs_[run], "series");
     return {names_[run], Numbers(At(series, x)), Numbers(At(series, y)),
@@ -175,6 +246,11 @@ class Report {
     Plot p99{"Latency over time: 99th percentile", {"s"}, {"ms"}};
     Plot rate{"Throughput over time (dashed: due)", {"s"}, {"calls/s"}};
     Plot cdf{"Share of calls answered within", {"ms", Scale::kLog}, {"of calls", Scale::kNines}};
+    Plot tokens{"Output tokens over time", {"s"}, {"tokens/s"}};
+    Plot ttft{
+        "Share of calls with a token within", {"ms", Scale::kLog}, {"of calls", Scale::kNines}};
+    Plot itl{
+        "Share of gaps between chunks within", {"ms", Scale::kLog}, {"of gaps", Scale::kNines}};
     for (size_t run = first_drawn_; run < runs_.size(); ++run) {
       p50.series.push_back(Line(run, "t", "p50"));
       p99.series.push_back(Line(run, "t", "p99"));
@@ -184,9 +260,14 @@ class Report {
         rate.series.back().dashed = true;
         absl::StrAppend(&rate.series.back().name, ", due");
       }
-      const json& points = At(At(runs_[run], "cdf"), "e2el");
-      cdf.series.push_back({names_[run], Numbers(At(points, "ms")), Numbers(At(points, "share")),
-                            static_cast<int>(run - first_drawn_)});
+      tokens.series.push_back(Line(run, "t", "tokens"));
+      for (const auto& [metric, plot] :
+           {std::pair("e2el", &cdf), std::pair("ttft", &ttft), std::pair("itl", &itl)}) {
+        const json& points = At(At(runs_[run], "cdf"), metric);
+        plot->series.push_back({names_[run], Numbers(At(points, "ms")),
+                                Numbers(At(points, "share")),
+                                static_cast<int>(run - first_drawn_)});
+      }
     }
     absl::StrAppend(&out_, "<h2>Plots</h2>\n");
     if (first_drawn_ > 0) {
@@ -199,7 +280,11 @@ class Report {
                       ")\"></i>", Escape(names_[run]), "</span>");
     }
     absl::StrAppend(&out_, "</div>\n<div class=\"plots\">\n", PlotSvg(p50), PlotSvg(p99),
-                    PlotSvg(cdf), PlotSvg(rate), "</div>\n");
+                    PlotSvg(cdf), PlotSvg(rate));
+    for (const Plot* plot : {&tokens, &ttft, &itl}) {
+      if (HasPoints(*plot)) absl::StrAppend(&out_, PlotSvg(*plot));
+    }
+    absl::StrAppend(&out_, "</div>\n");
   }
 
   void Row(absl::string_view name, const std::string& key) {
@@ -219,9 +304,26 @@ class Report {
                     "long enough.</p>\n<div class=\"wide\"><table>\n<tr><th></th>");
     for (const std::string& name : names_) absl::StrAppend(&out_, "<th>", Escape(name), "</th>");
     absl::StrAppend(&out_, "</tr>\n");
-    for (const char* key : {"request_rate", "max_concurrency", "num_prompts", "completed", "failed",
-                            "not_sent", "late_calls", "max_concurrent_requests", "duration",
-                            "request_throughput", "request_goodput", "slo_share"}) {
+    for (const char* key : {"request_rate",
+                            "max_concurrency",
+                            "num_prompts",
+                            "completed",
+                            "failed",
+                            "not_sent",
+                            "late_calls",
+                            "max_concurrent_requests",
+                            "duration",
+                            "request_throughput",
+                            "request_goodput",
+                            "slo_share",
+                            "total_input_tokens",
+                            "total_cached_tokens",
+                            "total_output_tokens",
+                            "input_throughput",
+                            "output_throughput",
+                            "total_token_throughput",
+                            "max_output_tokens_per_s",
+                            "tokens_per_chunk"}) {
       Row(key, key);
     }
     for (const Metric& metric : Metrics()) {

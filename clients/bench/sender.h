@@ -1,6 +1,6 @@
 // Sends the calls of one run, takes their answers and keeps a record of each.
 //
-//   Sender sender({&messages, &clients, timeout}, start);
+//   Sender sender({backend, timeout, seed}, start, &progress);
 //   Slot* slot = sender.NewSlot();
 //   sender.Send(slot, due_ns, phase, [&](Slot* slot, bool answered) { ... });
 //   LoadResult result = sender.Collect();   // once nothing is out
@@ -8,7 +8,6 @@
 #define ATHANOR_CLIENTS_BENCH_SENDER_H_
 
 #include <atomic>
-#include <chrono>
 #include <cstdint>
 #include <deque>
 #include <functional>
@@ -19,20 +18,18 @@
 
 #include "absl/base/thread_annotations.h"
 #include "absl/time/time.h"
+#include "clients/bench/call.h"
 #include "clients/bench/load.h"
-#include "clients/cpp/client.h"
 #include "deploy/bazel/libs/mutex.h"
 
 namespace athanor::bench {
-
-using Clock = std::chrono::steady_clock;
 
 // State of one call at a time, and the records of all calls that used it. Owned by the caller of
 // NewSlot until Send, then by the call until its callback.
 struct Slot {
   int index = 0;
   CallRecord record;
-  inference::ModelInferResponse response;
+  std::unique_ptr<Call> call;
   std::vector<CallRecord> records;
   std::string
       plan_id;  // the latest call's; a new plan's number is only looked up when this changes
@@ -43,20 +40,21 @@ struct Slot {
 class Sender {
  public:
   struct Target {
-    const std::vector<inference::ModelInferRequest>* messages;
-    const std::vector<std::unique_ptr<client::Client>>* clients;
+    Backend* backend;
     absl::Duration timeout;
+    uint64_t seed;  // of the requests
   };
   using Done = std::function<void(Slot* slot, bool answered)>;
 
-  Sender(const Target& target, Clock::time_point start) : target_(target), start_(start) {}
-  // Waits until every thread that began a call has left its client; a call may be over before that.
-  // REQUIRES: no call is out.
+  Sender(const Target& target, Clock::time_point start, Progress* progress)
+      : target_(target), start_(start), progress_(*progress) {}
+  // Waits until every thread that began a call has left its backend; a call may be over before
+  // that. REQUIRES: no call is out.
   ~Sender();
 
   // Returns a slot that lives as long as this sender. Must not run concurrently with Collect.
   Slot* NewSlot();
-  // Begins a call. `done` runs on one of gRPC's threads and must not block. Returns false, and
+  // Begins a call. `done` runs on a thread of the backend and must not block. Returns false, and
   // sends nothing, if the call's time is already over.
   [[nodiscard]] bool Send(Slot* slot, int64_t due_ns, int phase, const Done& done);
 
@@ -75,9 +73,10 @@ class Sender {
 
   const Target target_;
   const Clock::time_point start_;
+  Progress& progress_;
   std::atomic<int64_t> sent_ = 0;
   std::atomic<int> outstanding_ = 0, most_outstanding_ = 0;
-  std::atomic<int> beginning_ = 0;  // threads that are inside a client
+  std::atomic<int> beginning_ = 0;  // threads that are inside a backend
   Mutex mu_;
   std::deque<Slot> slots_ ABSL_GUARDED_BY(mu_);
   std::vector<std::string> plan_ids_ ABSL_GUARDED_BY(mu_);

@@ -59,18 +59,18 @@ class Blocks {
   int Of(const CallRecord& record) const {
     return std::clamp(static_cast<int>(Seconds(record.due_ns) / seconds_), 0, count_ - 1);
   }
-  // Rate per second of the calls that `counts` selects, scaled so that its value is `total` /
-  // `duration`.
-  template <typename Counts>
-  Interval Rate(const LoadResult& result, double duration, Counts counts) const {
-    std::vector<double> calls(count_), seconds(count_, seconds_);
+  // Rate per second of `count(record)`, summed over the calls; scaled so that its value is the sum
+  // / `duration`.
+  template <typename Count>
+  Interval Rate(const LoadResult& result, double duration, Count count) const {
+    std::vector<double> sums(count_), seconds(count_, seconds_);
     double total = 0;
     for (const CallRecord& record : result.calls) {
-      if (!counts(record)) continue;
-      ++calls[Of(record)];
-      ++total;
+      const double value = static_cast<double>(count(record));
+      sums[Of(record)] += value;
+      total += value;
     }
-    Interval rate = RatioOfSums(calls, seconds, resamples_);
+    Interval rate = RatioOfSums(sums, seconds, resamples_);
     const double scale = rate.value > 0 ? total / duration / rate.value : 1;
     return {rate.value * scale, rate.low * scale, rate.high * scale};
   }
@@ -103,7 +103,10 @@ class Summary {
   json Make() {
     AddRun();
     AddRates();
-    for (const Metric& metric : Metrics()) AddMetric(metric);
+    if (options_.answers == Answers::kTokens) AddTokens();
+    for (const Metric& metric : Metrics()) {
+      if (IsOf(metric, options_.answers)) AddMetric(metric);
+    }
     AddSlos();
     AddErrors();
     AddPlans();
@@ -168,17 +171,73 @@ class Summary {
         "calls that meet every service level / duration, calls per second; null without one");
   }
 
+  void AddTokens() {
+    int64_t input = 0, output = 0, cached = 0, chunks = 0;
+    for (const CallRecord& record : result_.calls) {
+      if (!record.answered()) continue;
+      input += record.tokens->input_tokens;
+      cached += record.tokens->cached_tokens;
+      output += record.tokens->output_tokens;
+      chunks += static_cast<int64_t>(record.tokens->chunk_ns.size());
+    }
+    out_["tokenizer_id"] = json();
+    PutCount("total_input_tokens", input, "tokens of the prompts of answered calls");
+    PutCount("total_cached_tokens", cached, "of those, tokens that the server had computed before");
+    PutCount("total_output_tokens", output, "tokens that answered calls brought");
+    const auto rate = [&](int of_input, int of_output) {
+      return blocks_.Rate(result_, duration_, [=](const CallRecord& r) {
+        return r.answered()
+                   ? of_input * r.tokens->input_tokens + of_output * r.tokens->output_tokens
+                   : 0;
+      });
+    };
+    Put("input_throughput", rate(1, 0), "total_input_tokens / duration, tokens per second");
+    Put("output_throughput", rate(0, 1), "total_output_tokens / duration, tokens per second");
+    Put("total_token_throughput", rate(1, 1),
+        "(total_input_tokens + total_output_tokens) / duration, tokens per second");
+    PutCount("max_output_tokens_per_s", MostTokensOfASecond(),
+             "most output tokens that came within a second of the run, seconds counted from its "
+             "beginning; tokens of chunks that do not tell theirs are shared evenly");
+    PutCount("tokens_per_chunk",
+             chunks == 0 ? json() : json(static_cast<double>(output) / static_cast<double>(chunks)),
+             "total_output_tokens / chunks with tokens");
+  }
+
+  // Calls `use(ns, tokens)` for each chunk of each answered call.
+  template <typename Use>
+  void EachChunk(Use use) const {
+    for (const CallRecord& record : result_.calls) {
+      if (record.tokens == nullptr) continue;
+      const TokenStream& stream = *record.tokens;
+      const size_t chunks = stream.chunk_ns.size();
+      const double share = static_cast<double>(stream.output_tokens) / static_cast<double>(chunks);
+      for (size_t i = 0; i < chunks; ++i) {
+        use(stream.chunk_ns[i], stream.chunk_tokens.empty() ? share : stream.chunk_tokens[i]);
+      }
+    }
+  }
+
+  double MostTokensOfASecond() const {
+    std::map<int64_t, double> tokens;
+    EachChunk([&](int64_t ns, double count) { tokens[ns / 1'000'000'000] += count; });
+    double most = 0;
+    for (const auto& [second, count] : tokens) most = std::max(most, count);
+    return most;
+  }
+
   void AddMetric(const Metric& metric) {
     std::vector<Sample> samples;
     std::vector<double> values, sums(blocks_.count()), counts(blocks_.count());
     for (const CallRecord& record : result_.calls) {
-      const std::optional<double> ms = record.answered() ? metric.ms(record) : std::nullopt;
-      if (!ms.has_value()) continue;
+      if (!record.answered()) continue;
+      const size_t before = values.size();
+      AppendValues(metric, record, &values);
       const int block = blocks_.Of(record);
-      samples.push_back({*ms, block});
-      values.push_back(*ms);
-      sums[block] += *ms;
-      ++counts[block];
+      for (size_t i = before; i < values.size(); ++i) {
+        samples.push_back({values[i], block});
+        sums[block] += values[i];
+        ++counts[block];
+      }
     }
     std::sort(samples.begin(), samples.end(),
               [](const Sample& a, const Sample& b) { return a.value < b.value; });
@@ -282,16 +341,17 @@ class Summary {
     out_["steady"] = json();
     const Phase& phase = options_.phases[0];
     if (options_.phases.size() > 1 || phase.rate != phase.rate_end || answered_ < kWindows) return;
-    std::vector<double> calls(kWindows), ms(kWindows);
+    const auto window = [&](int64_t ns) {
+      return std::clamp(static_cast<int>(Seconds(ns) / result_.seconds * kWindows), 0,
+                        kWindows - 1);
+    };
+    std::vector<double> calls(kWindows), counts(kWindows), ms(kWindows);
     for (const CallRecord& record : result_.calls) {
       if (!record.answered()) continue;
-      const double at = Seconds(record.due_ns) / result_.seconds * kWindows;
-      const int window = std::clamp(static_cast<int>(at), 0, kWindows - 1);
-      ++calls[window];
-      ms[window] += Seconds(record.done_ns - record.due_ns) * 1e3;
+      AddWindow(record, window, &calls, &counts, &ms);
     }
     for (int i = 0; i < kWindows; ++i) {
-      if (calls[i] > 0) ms[i] /= calls[i];
+      if (counts[i] > 0) ms[i] /= counts[i];
     }
     const auto spread = [](const std::vector<double>& values) {
       const auto [low, high] = std::minmax_element(values.begin(), values.end());
@@ -303,8 +363,33 @@ class Summary {
                       {"latency_spread", Number(of_ms)},
                       {"steady", of_calls <= kSteady && of_ms <= kSteady}};
     out_["formula"]["steady"] =
-        "largest / smallest of three equal windows, of completed calls and of mean e2el: both <= "
-        "1.10";
+        options_.answers == Answers::kTokens
+            ? "largest / smallest of three equal windows, of output tokens and of mean itl: both "
+              "<= 1.10"
+            : "largest / smallest of three equal windows, of completed calls and of mean e2el: "
+              "both <= 1.10";
+  }
+
+  // Adds a call to the windows of AddSteady. Calls with tokens differ in length, so these count
+  // tokens and gaps where they fall.
+  template <typename Window>
+  static void AddWindow(const CallRecord& record, Window window, std::vector<double>* throughput,
+                        std::vector<double>* counts, std::vector<double>* ms) {
+    if (record.tokens == nullptr) {
+      ++(*throughput)[window(record.due_ns)];
+      ++(*counts)[window(record.due_ns)];
+      (*ms)[window(record.due_ns)] += Seconds(record.done_ns - record.due_ns) * 1e3;
+      return;
+    }
+    const std::vector<int64_t>& at = record.tokens->chunk_ns;
+    const double tokens =
+        static_cast<double>(record.tokens->output_tokens) / static_cast<double>(at.size());
+    for (size_t i = 0; i < at.size(); ++i) {
+      (*throughput)[window(at[i])] += tokens;
+      if (i == 0) continue;
+      ++(*counts)[window(at[i])];
+      (*ms)[window(at[i])] += Seconds(at[i] - at[i - 1]) * 1e3;
+    }
   }
 
   void AddPhases() {
@@ -319,11 +404,13 @@ class Summary {
         failed += !record.answered();
       }
       std::sort(ms.begin(), ms.end());
-      json row = {{"seconds", phase.seconds},
+      // A single phase may have ended early, after a number of calls.
+      const double seconds = options_.phases.size() == 1 ? result_.seconds : phase.seconds;
+      json row = {{"seconds", seconds},
                   {"completed", ms.size()},
                   {"failed", failed},
                   {"not_sent", i < result_.not_sent.size() ? result_.not_sent[i] : 0},
-                  {"request_throughput", static_cast<double>(ms.size()) / phase.seconds},
+                  {"request_throughput", static_cast<double>(ms.size()) / seconds},
                   {"median_e2el_ms", Number(Percentile(ms, 0.5))},
                   {"p99_e2el_ms", Number(Percentile(ms, 0.99))}};
       if (options_.arrival == Arrival::kClosed) {
@@ -361,6 +448,10 @@ class Summary {
     }
     out_["series"] = {{"t", t},           {"due", due}, {"completed", completed},
                       {"failed", failed}, {"p50", p50}, {"p99", p99}};
+    if (options_.answers != Answers::kTokens) return;
+    std::vector<double> tokens(bins);
+    EachChunk([&](int64_t ns, double count) { tokens[bin(ns)] += count / width; });
+    out_["series"]["tokens"] = tokens;
   }
 
   const LoadResult& result_;
@@ -386,18 +477,40 @@ json Summarise(const LoadResult& result, const LoadOptions& options, absl::Span<
 
 json Detailed(const LoadResult& result) {
   json latencies = json::array(), starts = json::array(), queues = json::array(),
-       errors = json::array();
+       errors = json::array(), inputs = json::array(), outputs = json::array(),
+       ttfts = json::array(), itls = json::array();
   for (const CallRecord& record : result.calls) {
     latencies.push_back(record.answered() ? json(Seconds(record.done_ns - record.due_ns)) : json());
     starts.push_back(Seconds(record.due_ns));
     queues.push_back(record.queue_us < 0 ? json()
                                          : json(static_cast<double>(record.queue_us) / 1e6));
     errors.push_back(record.answered() ? "" : CodeName(record.code));
+    if (record.tokens == nullptr) {
+      for (json* values : {&inputs, &outputs, &ttfts}) values->push_back(json());
+      itls.push_back(json::array());
+      continue;
+    }
+    const TokenStream& stream = *record.tokens;
+    inputs.push_back(stream.input_tokens);
+    outputs.push_back(stream.output_tokens);
+    ttfts.push_back(Seconds(stream.chunk_ns.front() - record.due_ns));
+    json gaps = json::array();
+    for (size_t i = 1; i < stream.chunk_ns.size(); ++i) {
+      gaps.push_back(Seconds(stream.chunk_ns[i] - stream.chunk_ns[i - 1]));
+    }
+    itls.push_back(std::move(gaps));
   }
-  return {{"latencies", latencies},
-          {"start_times", starts},
-          {"queue_times", queues},
-          {"errors", errors}};
+  json detailed = {{"latencies", latencies},
+                   {"start_times", starts},
+                   {"queue_times", queues},
+                   {"errors", errors}};
+  const bool tokens = std::any_of(result.calls.begin(), result.calls.end(),
+                                  [](const CallRecord& r) { return r.tokens != nullptr; });
+  if (tokens) {
+    detailed.update(
+        {{"input_lens", inputs}, {"output_lens", outputs}, {"ttfts", ttfts}, {"itls", itls}});
+  }
+  return detailed;
 }
 
 }  // namespace athanor::bench

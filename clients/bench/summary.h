@@ -1,5 +1,5 @@
 // Computes the figures of a run as JSON. The keys are those shared by serving benchmarks (vLLM's
-// `bench serve`), with tensors instead of tokens; "formula" says how each figure is computed.
+// `bench serve`), of tensors or tokens; "formula" says how each figure is computed.
 //
 //   nlohmann::json summary = Summarise(result, options, slos);
 //   summary["p99_e2el_ms"], summary["ci95"]["p99_e2el_ms"], summary["formula"]["p99_e2el_ms"]
@@ -31,7 +31,9 @@ nlohmann::json Summarise(const LoadResult& result, const LoadOptions& options,
                          absl::Span<const Slo> slos);
 
 // Returns vLLM's detailed arrays, one value per call: "latencies" (s), "start_times" (s),
-// "queue_times" (s), "errors" (codes; "" for an answered call).
+// "queue_times" (s), "errors" (codes; "" for an answered call); of streams of tokens also
+// "input_lens", "output_lens", "ttfts" (s), "itls" (s, an array per call). Of a call that was not
+// answered, all but the error are null or empty.
 nlohmann::json Detailed(const LoadResult& result);
 
 }  // namespace athanor::bench

@@ -1,5 +1,7 @@
 #include "clients/bench/summary_text.h"
 
+#include <utility>
+
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "clients/bench/metrics.h"
@@ -79,6 +81,12 @@ std::string SummaryText(const json& summary) {
                     " % of the calls within the service levels");
   }
   absl::StrAppend(&text, "\n");
+  if (At(summary, "output_throughput").is_number()) {
+    absl::StrAppend(&text, "  tokens     ", FigureText(summary, "input_throughput"), " in/s, ",
+                    FigureText(summary, "output_throughput"), " out/s, ",
+                    FigureText(summary, "total_token_throughput"), " together/s, ",
+                    FigureText(summary, "tokens_per_chunk"), " a chunk\n");
+  }
   for (const Metric& metric : Metrics()) {
     if (!At(summary, FigureKey("mean", metric.name)).is_number()) continue;
     absl::StrAppend(&text, absl::StrFormat("  %-5s ms", metric.name));
@@ -89,6 +97,33 @@ std::string SummaryText(const json& summary) {
     absl::StrAppend(&text, "\n");
   }
   for (const std::string& warning : Warnings(summary)) absl::StrAppend(&text, "  ", warning, "\n");
+  return text;
+}
+
+std::string SweepText(const std::vector<json>& summaries) {
+  const std::pair<const char*, const char*> columns[] = {{"callers", "max_concurrency"},
+                                                         {"calls/s", "request_throughput"},
+                                                         {"good/s", "request_goodput"},
+                                                         {"tokens/s", "output_throughput"},
+                                                         {"p50 ttft", "median_ttft_ms"},
+                                                         {"p99 ttft", "p99_ttft_ms"},
+                                                         {"p50 tpot", "median_tpot_ms"},
+                                                         {"p99 tpot", "p99_tpot_ms"},
+                                                         {"p50 e2el", "median_e2el_ms"},
+                                                         {"p99 e2el", "p99_e2el_ms"},
+                                                         {"failed", "failed"}};
+  std::string text = "the sweep, in ms:\n";
+  std::string heads;
+  for (const auto& [head, key] : columns) absl::StrAppend(&heads, absl::StrFormat("%10s", head));
+  absl::StrAppend(&text, heads, "  run\n");
+  for (const json& summary : summaries) {
+    for (const auto& [head, key] : columns) {
+      const json& value = At(summary, key);
+      absl::StrAppend(&text, value.is_number() ? absl::StrFormat("%10.4g", value.get<double>())
+                                               : absl::StrFormat("%10s", "-"));
+    }
+    absl::StrAppend(&text, "  ", TextAt(summary, "label"), "\n");
+  }
   return text;
 }
 
@@ -111,10 +146,12 @@ std::string QuartilesText(const json& ratio) {
 }
 
 std::string ComparisonText(const json& comparison) {
-  const bool kept = At(comparison, "first").is_number() && At(comparison, "second").is_number();
-  std::string text = kept ? absl::StrCat("run ", CountAt(comparison, "second"), " over run ",
-                                         CountAt(comparison, "first"))
-                          : "second over first";
+  const auto name = [&](const char* side) {
+    if (At(comparison, side).is_number()) return absl::StrCat("run ", CountAt(comparison, side));
+    const std::string label = TextAt(comparison, side);
+    return label.empty() ? std::string(side) : label;
+  };
+  std::string text = absl::StrCat(name("second"), " over ", name("first"));
   absl::StrAppend(&text, ", ", TextAt(comparison, "method"), "\n");
   if (const json& ratios = At(comparison, "ratios"); ratios.is_object()) {
     for (const auto& [key, ratio] : ratios.items()) {

@@ -27,6 +27,8 @@ std::vector<std::string> ComparisonWarnings(const nlohmann::json& comparison);
 std::string QuartilesText(const nlohmann::json& ratio);
 
 std::string SummaryText(const nlohmann::json& summary);
+// Formats the runs of a sweep as a table, a line each.
+std::string SweepText(const std::vector<nlohmann::json>& summaries);
 // Begins with "run 4 over run 3, ..." if the comparison holds the ids of stored runs.
 std::string ComparisonText(const nlohmann::json& comparison);
 

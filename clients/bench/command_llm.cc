@@ -1,0 +1,192 @@
+// athanor-bench llm: measures how a language model generates tokens, on one server, or on two
+// servers in alternation.
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "clients/bench/commands.h"
+#include "clients/bench/generate_backend.h"
+#include "clients/bench/llm_flags.h"
+#include "clients/bench/measuring.h"
+#include "clients/bench/openai_backend.h"
+#include "clients/cpp/text_input.h"
+#include "deploy/bazel/libs/status_macros.h"
+
+namespace athanor::bench {
+namespace {
+
+using nlohmann::json;
+
+constexpr char kAbout[] =
+    "Measures how a language model generates tokens, on one server, or on two in alternation. A "
+    "call is due by --rate, or when its caller's previous call has ended. ttft = first chunk with "
+    "tokens - due; e2el = last chunk with tokens - due; tpot = (e2el - ttft) / (output tokens - "
+    "1); itl = each gap between chunks; throughput = tokens or answered calls / duration; goodput "
+    "= calls that meet every --slo / duration. A call whose stream is cut, or has fewer tokens "
+    "than it asked for, fails";
+
+struct Options {
+  RunOptions run;
+  LlmFlags llm;
+};
+
+// What the program knows of a server before it sends calls.
+struct Known {
+  ModelFacts facts;
+  std::string server;  // its name and version; empty: not told
+  std::string family;  // of the model
+};
+
+GrpcTarget GrpcOf(const LlmServer& server, const LoadOptions& load) {
+  return {server.address, load.client, load.connections};
+}
+
+OpenAiTarget OpenAiOf(const Options& options, const LlmServer& server) {
+  return {server.address, options.run.tls_ca, options.llm.api_key};
+}
+
+absl::Status At(const LlmServer& server, const absl::Status& status) {
+  return absl::Status(status.code(), absl::StrCat(server.address, ": ", status.message()));
+}
+
+absl::StatusOr<Known> AskGrpc(const LlmServer& server, const LoadOptions& load) {
+  const client::ModelName model = client::ParseModelName(server.model);
+  const absl::StatusOr<v1::EngineStatus> engine =
+      GetEngine(GrpcOf(server, load), model.name, model.version, load.timeout);
+  if (!engine.ok()) return At(server, engine.status());
+  Known known{{engine->vocabulary(), engine->max_model_len(), {}}, "", engine->family()};
+  known.facts.end_tokens.assign(engine->end_tokens().begin(), engine->end_tokens().end());
+  client::CallOptions call;
+  call.timeout = load.timeout;
+  const auto metadata = client::Client(server.address, load.client).Metadata(call);
+  if (metadata.ok()) known.server = absl::StrCat(metadata->name(), " ", metadata->version());
+  return known;
+}
+
+absl::StatusOr<Known> AskOpenAi(const Options& options, const LlmServer& server,
+                                const LoadOptions& load) {
+  const absl::StatusOr<OpenAiModel> model =
+      FindModel(OpenAiOf(options, server), server.model, load.timeout);
+  if (!model.ok()) return At(server, model.status());
+  return Known{{model->vocabulary, 0, {}}, model->owner, ""};
+}
+
+absl::StatusOr<Known> Ask(const Options& options, const LlmServer& server,
+                          const LoadOptions& load) {
+  if (server.protocol == Protocol::kGrpc) return AskGrpc(server, load);
+  return AskOpenAi(options, server, load);
+}
+
+std::unique_ptr<Backend> MakeBackend(const Options& options, const LlmServer& server,
+                                     const LoadOptions& load, const PromptOptions& prompts) {
+  GenerateOptions generate{server.model, "", !options.llm.allow_eos, options.llm.temperature};
+  if (server.protocol == Protocol::kOpenAi) {
+    return MakeOpenAiBackend(OpenAiOf(options, server), generate, prompts);
+  }
+  const client::ModelName model = client::ParseModelName(server.model);
+  generate.model = model.name;
+  generate.version = model.version;
+  return MakeGenerateBackend(GrpcOf(server, load), generate, prompts);
+}
+
+// Sends the warm-up calls.
+absl::StatusOr<Side> Connect(const Options& options, const LlmServer& server, const Known& known,
+                             const PromptOptions& prompts, LoadOptions load) {
+  load.address = server.address;
+  load.model = server.model;
+  const auto length = [](const std::string& text) { return text.empty() ? "128" : text; };
+  Side side;
+  side.about = {
+      {"backend", server.protocol == Protocol::kGrpc ? "athanor-grpc" : "openai"},
+      {"server", known.server},
+      {"options",
+       {{"input_tokens", prompts.texts.empty() ? json(length(options.llm.input_tokens)) : json()},
+        {"output_tokens", length(options.llm.output_tokens)},
+        {"prompts", options.llm.prompts},
+        {"chat", prompts.chat},
+        {"ignore_eos", !options.llm.allow_eos},
+        {"temperature", options.llm.temperature},
+        {"vocabulary", prompts.vocabulary},
+        {"max_model_len", prompts.max_model_len},
+        {"family", known.family}}}};
+  std::unique_ptr<Backend> backend = MakeBackend(options, server, load, prompts);
+  ASSIGN_OR_RETURN(side.load, Load::Create(std::move(load), std::move(backend)));
+  return side;
+}
+
+absl::StatusOr<ExitCode> Run(Options options) {
+  if (absl::Status s = PrepareRunFlags(options.llm, &options.run.flags); !s.ok()) return Usage(s);
+  ASSIGN_OR_RETURN(RunPlan plan, PlanRun(options.run));
+  absl::StatusOr<LlmPlan> llm = ParseLlmFlags(options.llm, &plan);
+  if (!llm.ok()) return Usage(llm.status());
+  std::vector<Known> known;
+  std::vector<ModelFacts> facts;
+  for (const LlmServer& server : llm->servers) {
+    ASSIGN_OR_RETURN(Known one, Ask(options, server, plan.load));
+    facts.push_back(one.facts);
+    known.push_back(std::move(one));
+  }
+  if (absl::Status s = FitPrompts(facts, &llm->prompts); !s.ok()) return Usage(s);
+  std::vector<Side> sides;
+  for (size_t i = 0; i < known.size(); ++i) {
+    ASSIGN_OR_RETURN(Side side,
+                     Connect(options, llm->servers[i], known[i], llm->prompts, plan.load));
+    sides.push_back(std::move(side));
+  }
+  return Measure(options.run, plan, sides);
+}
+
+void AddPromptFlags(client::CommandSyntax sub, LlmFlags* flags) {
+  sub.Option("--input_tokens", &flags->input_tokens,
+             "tokens of a prompt, which are random: a number, uniform:LOW:HIGH, "
+             "lognormal:MEAN:SIGMA, chat (lognormal:161:1), or file:PATH of JSON lines with "
+             "\"input_tokens\"; default 128");
+  sub.Option("--output_tokens", &flags->output_tokens,
+             "tokens to ask for, in the same forms; chat is lognormal:338:1; default 128");
+  sub.Option("--prompts", &flags->prompts,
+             "file of JSON lines with texts to send instead of random tokens: strings, or objects "
+             "with \"prompt\"");
+  sub.Flag("--chat", &flags->chat,
+           "with --prompts: send each text as the message of a chat's user");
+  sub.Flag("--allow_eos", &flags->allow_eos,
+           "let the model end a sequence; default: it goes on to the number of tokens asked for");
+  sub.Option("--temperature", &flags->temperature, "0: the most likely token").ShowDefault();
+  sub.Option("--vocabulary", &flags->vocabulary,
+             "random tokens are below it; default: what the server tells");
+  sub.Option("--max_model_len", &flags->max_model_len,
+             "most tokens of prompt and output together: longer ones are cut; default: what the "
+             "server tells, else no limit");
+}
+
+}  // namespace
+
+void AddLlm(client::CommandSyntax root, Command* command) {
+  auto options = std::make_shared<Options>();
+  RunFlags* flags = &options->run.flags;
+  flags->answers = Answers::kTokens;
+  flags->warmups = 2;
+  client::CommandSyntax sub = root.Add("llm", kAbout);
+  sub.Option("--server", &flags->servers,
+             "address of a server, as HOST:PORT (openai: or a URL); give a second one to compare "
+             "it with the first")
+      .Required();
+  sub.Option("--model", &options->llm.models,
+             "NAME or NAME/VERSION (openai: any name that the server takes); give a second one for "
+             "the second server")
+      .Required();
+  sub.Option("--backend", &options->llm.backends,
+             "protocol: grpc (GenerateService) or openai (POST /v1/completions, with --chat "
+             "/v1/chat/completions); give a second one for the second server; default grpc");
+  sub.Option("--api_key", &options->llm.api_key, "openai: bearer token to send")
+      .FromEnvironment("OPENAI_API_KEY");
+  AddPromptFlags(sub, &options->llm);
+  AddLoadFlags(sub, &options->run);
+  sub.Option("--num_prompts", &flags->num_prompts,
+             "end after so many calls; default: --duration alone ends a run");
+  AddResultFlags(sub, &options->run);
+  sub.Then([=] { *command = [=] { return Run(*options); }; });
+}
+
+}  // namespace athanor::bench

@@ -1,0 +1,298 @@
+#include "clients/bench/measuring.h"
+
+#include <cstdio>
+#include <optional>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "clients/bench/compare.h"
+#include "clients/bench/environment.h"
+#include "clients/bench/progress_line.h"
+#include "clients/bench/summary.h"
+#include "clients/bench/summary_text.h"
+#include "clients/cpp/text_input.h"
+
+namespace athanor::bench {
+namespace {
+
+using nlohmann::json;
+
+// Seeds of a sweep's points are this far apart, so that no point repeats another's requests.
+constexpr uint64_t kPointSeeds = 1'000'003;
+
+// What one side brought at one point of the sweep.
+struct Outcome {
+  LoadResult result;
+  json summary;
+};
+
+// The sides at one point of the sweep.
+struct Point {
+  std::vector<Outcome> outcomes;
+  json comparison;
+};
+
+json OptionsJson(const RunFlags& flags, const LoadOptions& load) {
+  json phases = json::array();
+  for (const Phase& phase : load.phases) {
+    json row = {{"seconds", phase.seconds}};
+    if (load.arrival == Arrival::kClosed) {
+      row["concurrency"] = phase.concurrency;
+    } else {
+      row["rate"] = phase.rate;
+      row["rate_end"] = phase.rate_end;
+    }
+    phases.push_back(std::move(row));
+  }
+  return {{"server", load.address},
+          {"arrival", std::string(ArrivalName(load.arrival))},
+          {"phases", phases},
+          {"warmup", load.warmups},
+          {"timeout_s", absl::ToDoubleSeconds(load.timeout)},
+          {"connections", load.connections},
+          {"max_outstanding", load.most_outstanding},
+          {"num_prompts", flags.num_prompts.has_value() ? json(*flags.num_prompts) : json()},
+          {"seed", load.seed},
+          {"slo_share", flags.slo_share}};
+}
+
+class Measurement {
+ public:
+  Measurement(const RunOptions& options, const RunPlan& plan, const std::vector<Side>& sides)
+      : options_(options), plan_(plan), sides_(sides) {}
+
+  absl::StatusOr<ExitCode> Run() {
+    const size_t count = std::max<size_t>(plan_.sweep.size(), 1);
+    for (size_t i = 0; i < count; ++i) {
+      LoadOptions load = plan_.load;
+      if (!plan_.sweep.empty()) load.phases[0].concurrency = plan_.sweep[i];
+      load.seed += i * kPointSeeds;
+      points_.push_back(sides_.size() == 1 ? One(load) : Two(load));
+      Print(points_.back());
+    }
+    if (is_sweep()) PrintSweep();
+    return End();
+  }
+
+ private:
+  bool is_sweep() const { return plan_.sweep.size() > 1; }
+  // Whether stdout is for figures; else it is for a program.
+  bool figures() const { return options_.outputs.out != "-"; }
+
+  std::string PointName(const LoadOptions& load) const {
+    return is_sweep() ? absl::StrCat("concurrency ", load.phases[0].concurrency) : "";
+  }
+
+  Point One(const LoadOptions& load) {
+    Outcome outcome;
+    {
+      ProgressLine progress({&sides_[0].load->progress()}, PointName(load));
+      outcome.result = sides_[0].load->Run(load.phases, load.seed);
+    }
+    Point point;
+    point.outcomes.push_back(Finish(0, "", load, std::move(outcome.result)));
+    return point;
+  }
+
+  Point Two(const LoadOptions& load) {
+    Turns turns{load.phases[0], Pairs(plan_), load.seed};
+    turns.slice.seconds = plan_.slice_seconds;
+    std::optional<Interleaved> slices;
+    {
+      ProgressLine progress({&sides_[0].load->progress(), &sides_[1].load->progress()},
+                            PointName(load));
+      slices = RunInterleaved(sides_[0].load.get(), sides_[1].load.get(), turns);
+    }
+    Point point;
+    LoadOptions whole = load;
+    whole.phases[0].seconds = turns.slice.seconds * turns.pairs;
+    point.outcomes.push_back(Finish(0, "first", whole, Join(slices->first)));
+    point.outcomes.push_back(Finish(1, "second", whole, Join(slices->second)));
+    point.comparison =
+        Compare(*slices, sides_[0].load->options(), sides_[1].load->options(), plan_.slos);
+    if (is_sweep()) {
+      point.comparison["first"] = point.outcomes[0].summary["label"];
+      point.comparison["second"] = point.outcomes[1].summary["label"];
+    }
+    return point;
+  }
+
+  // Makes a side's summary: its figures, label, server, environment and options.
+  Outcome Finish(size_t side, const std::string& side_name, const LoadOptions& load,
+                 LoadResult result) const {
+    LoadOptions own = sides_[side].load->options();
+    own.phases = load.phases;
+    own.seed = load.seed;
+    json summary = Summarise(result, own, plan_.slos);
+    const json& about = sides_[side].about;
+    std::vector<std::string> label;
+    for (const std::string& part : {options_.label, side_name, PointName(load)}) {
+      if (!part.empty()) label.push_back(part);
+    }
+    summary["date"] = NowText();
+    summary["backend"] = about["backend"];
+    summary["server"] = about["server"];
+    summary["label"] = absl::StrJoin(label, " ");
+    if (is_sweep()) {
+      label.pop_back();
+      label.push_back(absl::StrCat(own.model, " at ", own.address));
+      summary["sweep"] = absl::StrJoin(label, ", ");
+    }
+    summary["environment"] = Environment();
+    summary["options"] = OptionsJson(options_.flags, own);
+    summary["options"].update(about["options"]);
+    summary["metadata"] = plan_.metadata;
+    return {std::move(result), std::move(summary)};
+  }
+
+  // With figures(), prints them to stdout. Otherwise prints only the warnings, to stderr.
+  void Print(const Point& point) const {
+    if (figures()) {
+      for (const Outcome& outcome : point.outcomes) {
+        std::fputs(SummaryText(outcome.summary).c_str(), stdout);
+      }
+      if (!point.comparison.is_null()) {
+        std::fputs(ComparisonText(point.comparison).c_str(), stdout);
+      }
+      std::fflush(stdout);
+      return;
+    }
+    std::vector<std::string> warnings;
+    for (const Outcome& outcome : point.outcomes) {
+      for (std::string& warning : Warnings(outcome.summary)) {
+        warnings.push_back(std::move(warning));
+      }
+    }
+    for (std::string& warning : ComparisonWarnings(point.comparison)) {
+      warnings.push_back(std::move(warning));
+    }
+    for (const std::string& warning : warnings) {
+      std::fprintf(stderr, "athanor-bench: %s\n", warning.c_str());
+    }
+  }
+
+  void PrintSweep() const {
+    if (!figures()) return;
+    std::vector<json> summaries;
+    for (const Point& point : points_) {
+      for (const Outcome& outcome : point.outcomes) summaries.push_back(outcome.summary);
+    }
+    std::fputs(SweepText(summaries).c_str(), stdout);
+  }
+
+  absl::StatusOr<ExitCode> End() const {
+    std::vector<Part> parts;
+    for (const Point& point : points_) {
+      Part part{{}, point.comparison};
+      for (const Outcome& outcome : point.outcomes) {
+        part.runs.push_back({&outcome.summary, &outcome.result});
+      }
+      parts.push_back(std::move(part));
+    }
+    const Kept kept = Keep(options_.outputs, parts);
+    if (!kept.names.empty()) {
+      std::fprintf(figures() ? stdout : stderr, "kept as %s\n",
+                   absl::StrJoin(kept.names, " and ").c_str());
+    }
+    if (!kept.status.ok()) return Usage(kept.status);
+    return Judge();
+  }
+
+  // Returns kMissed when a service level was missed, kFailed when a run had no answered call.
+  ExitCode Judge() const {
+    ExitCode code = kOk;
+    for (const Point& point : points_) {
+      for (const Outcome& outcome : point.outcomes) {
+        if (outcome.summary["completed"].get<int64_t>() == 0) return kFailed;
+        const json& share = outcome.summary["slo_share"];
+        if (share.is_number() && share.get<double>() < plan_.slo_share) code = kMissed;
+      }
+    }
+    return code;
+  }
+
+  const RunOptions& options_;
+  const RunPlan& plan_;
+  const std::vector<Side>& sides_;
+  std::vector<Point> points_;
+};
+
+}  // namespace
+
+absl::StatusOr<RunPlan> PlanRun(const RunOptions& options) {
+  absl::StatusOr<RunPlan> plan = ParseRunFlags(options.flags);
+  if (!plan.ok()) return Usage(plan.status());
+  if (absl::Status s = CheckOutputs(options.outputs); !s.ok()) return Usage(s);
+  if (options.tls_ca.empty()) return plan;
+  absl::StatusOr<std::string> certificates = client::ReadFile(options.tls_ca);
+  if (!certificates.ok()) return Usage(certificates.status());
+  plan->load.client.tls = true;
+  plan->load.client.root_certificates = *std::move(certificates);
+  return plan;
+}
+
+absl::StatusOr<ExitCode> Measure(const RunOptions& options, const RunPlan& plan,
+                                 const std::vector<Side>& sides) {
+  return Measurement(options, plan, sides).Run();
+}
+
+void AddLoadFlags(client::CommandSyntax sub, RunOptions* options) {
+  RunFlags* flags = &options->flags;
+  sub.Option("--rate", &flags->rate,
+             "open loop: calls per second (500), or a ramp (500..2500); default: closed loop");
+  sub.Option("--arrival", &flags->arrival,
+             "distribution of the times at which calls are due: closed, fixed, poisson or "
+             "gamma; default: poisson with --rate, else closed");
+  sub.Option("--burstiness", &flags->burstiness,
+             "shape of the gaps of --arrival gamma; below 1 they are burstier than poisson");
+  sub.Option("--concurrency", &flags->concurrency,
+             "closed loop: number of callers, or a sweep of them, a run each: 1,4,16 or 1:64:x2 "
+             "or 4:16:+4; default 1");
+  sub.Option("--duration", &flags->duration,
+             flags->answers == Answers::kTokens
+                 ? "how long to send calls to each server; default 10s, or no end with "
+                   "--num_prompts"
+                 : "how long to measure each server; default 10s");
+  sub.Option("--phase", &flags->phases,
+             "one phase of a load that changes: 10s:rate=500..2500 or 10s:concurrency=64; "
+             "repeatable, phases run in order");
+  sub.Option("--warmup", &flags->warmups, "number of calls to make before measuring").ShowDefault();
+  sub.Option("--timeout", &flags->timeout,
+             "time from when a call is due until it is given up; default 60s");
+  sub.Option("--connections", &flags->connections,
+             "number of connections to each server, used in rotation")
+      .ShowDefault();
+  sub.Option("--max_outstanding", &flags->max_outstanding,
+             "open loop: most calls in progress at once; further calls wait, and count as "
+             "late; default 10000");
+  sub.Option("--seed", &flags->seed, "seed of arrivals and requests").ShowDefault();
+}
+
+void AddResultFlags(client::CommandSyntax sub, RunOptions* options) {
+  RunFlags* flags = &options->flags;
+  Outputs* outputs = &options->outputs;
+  sub.Option("--slice", &flags->slice,
+             "two servers: time to measure one before switching to the other, at least 50ms; "
+             "default 2s");
+  sub.Option("--slo,--goodput", &flags->slo,
+             flags->answers == Answers::kTokens
+                 ? "service levels, as most milliseconds per metric: ttft:200,tpot:30,e2el:5000"
+                 : "service levels, as most milliseconds per metric: e2el:5,queue:2");
+  sub.Option("--slo_share", &flags->slo_share,
+             "share of the due calls that must meet the service levels")
+      .ShowDefault();
+  sub.Option("--label", &options->label, "name of this run in reports");
+  sub.Option("--metadata", &flags->metadata,
+             "KEY=VALUE to store with the run, such as commit=1a2b3c; repeatable");
+  sub.Option("--out", &outputs->out, "file to write the figures to as JSON; - is stdout");
+  sub.Flag("--detailed", &outputs->detailed, "with --out: also write the times of every call");
+  sub.Option("--html", &outputs->html, "file to write an HTML page to");
+  sub.Option("--db", &outputs->db, "SQLite file to add the run to");
+  sub.Flag("--save_calls", &outputs->save_calls, "with --db: also store a row per call");
+  sub.Option("--tls_ca", &options->tls_ca,
+             "file with the root certificates to trust (PEM); connects with TLS; default: no "
+             "TLS");
+}
+
+}  // namespace athanor::bench

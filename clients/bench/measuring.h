@@ -1,0 +1,52 @@
+// Runs a plan against one server or two and writes what came out: the part that all commands which
+// measure have in common.
+//
+//   AddLoadFlags(sub, &options);  AddResultFlags(sub, &options);
+//   absl::StatusOr<RunPlan> plan = PlanRun(&options);
+//   return Measure(options, *plan, std::move(sides));
+#ifndef ATHANOR_CLIENTS_BENCH_MEASURING_H_
+#define ATHANOR_CLIENTS_BENCH_MEASURING_H_
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "clients/bench/commands.h"
+#include "clients/bench/flags.h"
+#include "clients/bench/load.h"
+#include "clients/bench/outputs.h"
+#include "clients/cpp/command_syntax.h"
+#include "nlohmann/json.hpp"
+
+namespace athanor::bench {
+
+struct RunOptions {
+  RunFlags flags;
+  Outputs outputs;
+  std::string tls_ca, label;
+};
+
+// Adds the flags that say when calls are due. `flags.answers` is set before.
+void AddLoadFlags(client::CommandSyntax sub, RunOptions* options);
+// Adds the flags that say how to compare and judge, and where to keep what comes out.
+void AddResultFlags(client::CommandSyntax sub, RunOptions* options);
+
+// Parses the flags and checks files, before anything is measured. Errors are of the command line.
+absl::StatusOr<RunPlan> PlanRun(const RunOptions& options);
+
+// One server of a run.
+struct Side {
+  std::unique_ptr<Load> load;
+  // Added to its summaries: "backend", "server", and "options" beside those of the load.
+  nlohmann::json about;
+};
+
+// Runs the plan once, or once per point of its sweep; two sides take turns. Prints figures and
+// progress.
+absl::StatusOr<ExitCode> Measure(const RunOptions& options, const RunPlan& plan,
+                                 const std::vector<Side>& sides);
+
+}  // namespace athanor::bench
+
+#endif  // ATHANOR_CLIENTS_BENCH_MEASURING_H_
