@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <memory>
 
 #include "clients/bench/fake_server.h"
 #include "clients/bench/summary.h"
@@ -167,6 +168,21 @@ TEST(CompareTest, SlicesJoinedAreOneRun) {
       std::is_sorted(joined.calls.begin(), joined.calls.end(),
                      [](const CallRecord& a, const CallRecord& b) { return a.due_ns < b.due_ns; }));
   EXPECT_TRUE(Join({}).calls.empty());
+}
+
+// A call that ends after its slice makes the slice longer: throughput counts the time it took.
+TEST(CompareTest, ASliceLastsUntilItsLastCallHasEnded) {
+  std::vector<LoadResult> slices = {Slice(1), Slice(1)};
+  slices[0].calls.back().done_ns = 3'500'000'000;
+  auto stream = std::make_shared<TokenStream>();
+  stream->chunk_ns = {1'000'000, 2'000'000};
+  slices[1].calls[0].tokens = stream;
+  const LoadResult joined = Join(slices);
+  EXPECT_EQ(joined.seconds, 5.5);
+  EXPECT_EQ(joined.calls[100].due_ns, 3'500'000'000);
+  EXPECT_EQ(joined.calls[100].tokens->chunk_ns,
+            (std::vector<int64_t>{3'501'000'000, 3'502'000'000}));
+  EXPECT_EQ(stream->chunk_ns[0], 1'000'000);  // the slice's own stays as it was
 }
 
 // Two servers that send their names: each slice's calls all go to one server, in alternation.

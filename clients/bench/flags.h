@@ -27,11 +27,11 @@ struct RunFlags {
       arrival;  // closed, fixed, poisson or gamma; default poisson if there is a rate, else closed
   std::string rate;  // "500" or "500..2500", calls per second
   double burstiness = 1;
-  std::string concurrency;             // "8"; a sweep: "1,4,16", "1:64:x2" or "4:16:+4"; default 1
-  std::string duration;                // "60s", "2m"; default 10s, or none with num_prompts
-  std::optional<int> num_prompts;  // a run ends after so many calls
-  std::vector<std::string> phases;     // "10s:rate=500..2500", "10s:concurrency=64"
-  std::string slice;                   // length of a slice of a comparison; default 2s
+  std::string concurrency;          // "8"; a sweep: "1,4,16", "1:64:x2" or "4:16:+4"; default 1
+  std::string duration;             // "60s", "2m"; default 10s, or none with num_prompts
+  std::optional<int> num_prompts;   // a run ends after so many calls
+  std::vector<std::string> phases;  // "10s:rate=500..2500", "10s:concurrency=64"
+  std::string slice;                // length of a slice of a comparison; default 2s
   int64_t warmups = 50;
   std::string timeout;  // default 60s
   int connections = 1;

@@ -49,6 +49,51 @@ TEST(FlagsTest, ARateMakesAnOpenLoop) {
   EXPECT_EQ(plan->load.phases[0].rate_end, 20);
 }
 
+TEST(FlagsTest, ASweepIsANumberOrAscendingOnes) {
+  const auto points = [](const std::string& text) {
+    return ParseSweep(text).value_or(std::vector<int>{});
+  };
+  EXPECT_EQ(points("8"), std::vector<int>{8});
+  EXPECT_EQ(points("1,4,16"), (std::vector<int>{1, 4, 16}));
+  EXPECT_EQ(points("1:64:x2"), (std::vector<int>{1, 2, 4, 8, 16, 32, 64}));
+  EXPECT_EQ(points("3:20:x2"), (std::vector<int>{3, 6, 12}));
+  EXPECT_EQ(points("4:12:+4"), (std::vector<int>{4, 8, 12}));
+  EXPECT_EQ(points("5:5:x9"), std::vector<int>{5});
+  for (const char* text :
+       {"", "0", "-1", "x", "1,", "4,1", "2,2", "1:64", "1:64:2", "1:64:x1", "1:64:+0", "64:1:x2",
+        "0:4:x2", "1:4:x2:x2", "1:100:+1", "1:2147483647:+1", "99999999999"}) {
+    const absl::Status status = ParseSweep(text).status();
+    EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument) << text;
+    EXPECT_THAT(std::string(status.message()), HasSubstr("--concurrency"));
+  }
+  RunFlags flags = Flags();
+  flags.concurrency = "1:4:x2";
+  auto plan = ParseRunFlags(flags);
+  ASSERT_TRUE(plan.ok()) << plan.status();
+  EXPECT_EQ(plan->sweep, (std::vector<int>{1, 2, 4}));
+  EXPECT_EQ(plan->load.phases[0].concurrency, 4);  // so warm-up calls come from as many callers
+  flags.concurrency = "1,200000";
+  EXPECT_FALSE(ParseRunFlags(flags).ok());
+}
+
+TEST(FlagsTest, ARunMayEndAfterANumberOfCalls) {
+  RunFlags flags = Flags();
+  flags.answers = Answers::kTokens;
+  auto plan = ParseRunFlags(flags);
+  ASSERT_TRUE(plan.ok()) << plan.status();
+  EXPECT_EQ(plan->load.most_calls, kMostStreams);
+  EXPECT_EQ(plan->load.phases[0].seconds, 10);
+  flags.num_prompts = 100;
+  plan = ParseRunFlags(flags);
+  ASSERT_TRUE(plan.ok()) << plan.status();
+  EXPECT_EQ(plan->load.most_calls, 100);
+  EXPECT_GE(plan->load.phases[0].seconds, 86'400);
+  flags.rate = "1000000";  // calls are limited by their number, not by the rate
+  EXPECT_TRUE(ParseRunFlags(flags).ok());
+  flags.duration = "5s";
+  EXPECT_EQ(ParseRunFlags(flags)->load.phases[0].seconds, 5);
+}
+
 TEST(FlagsTest, PhasesFollowEachOther) {
   RunFlags flags = Flags();
   flags.phases = {"10s:rate=100", "500ms:rate=100..400", "1s:rate=0"};
@@ -110,6 +155,8 @@ TEST(FlagsTest, AbsurdFlagsAreRefusedByName) {
       {"--slice",
        [](RunFlags* f) { f->servers = {"a:1", "b:2"}, f->slice = "50ms", f->duration = "168h"; }},
       {"--model", [](RunFlags* f) { f->model = ""; }},
+      {"--num_prompts", [](RunFlags* f) { f->servers = {"a:1", "b:2"}, f->num_prompts = 5; }},
+      {"--num_prompts", [](RunFlags* f) { f->num_prompts = 0; }},
       {"--rate", [](RunFlags* f) { f->rate = "fast"; }},
       {"--rate", [](RunFlags* f) { f->rate = "-5"; }},
       {"--rate", [](RunFlags* f) { f->rate = "0"; }},

@@ -172,8 +172,9 @@ class ClosedLoop {
     int phase;
     {
       MutexLock lock(mu_);
-      full_ = full_ || sender_->sent() >= most_calls_;
+      full_ = full_ || begun_ >= most_calls_;
       if (stopped_ || full_ || caller >= concurrency_) return Stop(caller);
+      ++begun_;
       slot = callers_[caller].slot;
       phase = phase_;
     }
@@ -204,6 +205,7 @@ class ClosedLoop {
   int phase_ ABSL_GUARDED_BY(mu_) = 0;
   int concurrency_ ABSL_GUARDED_BY(mu_) = 0;
   int running_ ABSL_GUARDED_BY(mu_) = 0;
+  int64_t begun_ ABSL_GUARDED_BY(mu_) = 0;  // calls
   bool stopped_ ABSL_GUARDED_BY(mu_) = false;
   bool full_ ABSL_GUARDED_BY(mu_) = false;
   std::deque<Caller> callers_ ABSL_GUARDED_BY(mu_);
@@ -317,7 +319,7 @@ absl::Status Load::WarmUp() {
   const Phase phase = {.seconds = kMostSeconds,
                        .concurrency = static_cast<int>(std::min<int64_t>(
                            std::max(callers, options_.connections), options_.warmups - 1))};
-  ClosedLoop(&sender, options_.warmups).Run({phase});
+  ClosedLoop(&sender, options_.warmups - 1).Run({phase});
   return absl::OkStatus();
 }
 

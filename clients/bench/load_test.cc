@@ -198,6 +198,37 @@ TEST(LoadTest, AWarmUpThatIsRefusedEndsTheRunWithTheServersWords) {
   EXPECT_EQ(server.service().calls, 1);
 }
 
+TEST(LoadTest, ARunMayEndAfterANumberOfCalls) {
+  FakeServer server;
+  server.service().delay_us = 1000;
+  LoadOptions options = LoadOf(server);
+  options.phases = {{.seconds = 3600, .concurrency = 3}};
+  options.most_calls = 7;
+  auto result = RunLoad(options);
+  ASSERT_TRUE(result.ok()) << result.status();
+  EXPECT_EQ(result->calls.size(), 7u);
+  EXPECT_FALSE(result->full);
+  EXPECT_GT(result->seconds, 0);
+  EXPECT_LT(result->seconds, 3600);
+  options = Open(server, 100, 3600);
+  options.most_calls = 7;
+  result = RunLoad(options);
+  ASSERT_TRUE(result.ok()) << result.status();
+  EXPECT_EQ(result->calls.size() + result->not_sent[0], 7u);
+  EXPECT_DOUBLE_EQ(result->seconds, 0.07);
+}
+
+TEST(LoadTest, ProgressCountsWhatWasAnswered) {
+  FakeServer server;
+  server.service().fail_call = 2;
+  auto load = Load::Create(Open(server, 100, 0.1));
+  ASSERT_TRUE(load.ok()) << load.status();
+  const LoadResult result = (*load)->Run((*load)->options().phases, 0);
+  EXPECT_EQ((*load)->progress().answered, Answered(result));
+  EXPECT_EQ((*load)->progress().failed, 1);
+  EXPECT_EQ((*load)->progress().tokens, 0);
+}
+
 TEST(LoadTest, ALoadRunsAgain) {
   FakeServer server;
   auto load = Load::Create(Open(server, 100, 0.1));
@@ -238,6 +269,8 @@ TEST(LoadTest, OptionsThatMakeNoRunAreRefusedByTheirFlag) {
       {"--model", [](LoadOptions* o) { o->model.clear(); }},
       {"--server", [](LoadOptions* o) { o->address.clear(); }},
       {"--requests", [](LoadOptions* o) { o->requests.clear(); }},
+      {"--num_prompts", [](LoadOptions* o) { o->most_calls = 0; }},
+      {"--num_prompts", [](LoadOptions* o) { o->most_calls = kMostCalls + 1; }},
   };
   for (const Case& c : cases) {
     LoadOptions options = Open(server, 10, 0.1);

@@ -88,6 +88,28 @@ TEST_F(OutputsTest, ARunIsKeptWhereItWasAskedFor) {
   EXPECT_FALSE((*store)->Run(1)->contains("detailed"));
 }
 
+// A sweep has a part for each point, and a comparison of each if there are two servers.
+TEST_F(OutputsTest, ASweepsPartsAreKeptTogether) {
+  const Outputs outputs{.out = Path("s.json"), .html = Path("s.html"), .db = Path("s.db")};
+  const json comparison = {
+      {"first", "one"}, {"second", "two"}, {"ratios", {{"p50_e2el_ms", {{"value", 2}}}}}};
+  const Part part{{{&first_, &result_}, {&second_, &result_}}, comparison};
+  const Kept kept = Keep(outputs, {part, part});
+  ASSERT_TRUE(kept.status.ok()) << kept.status;
+  EXPECT_EQ(kept.names.size(), 4u);
+  const json document = json::parse(Read("s.json"));
+  EXPECT_EQ(document["runs"].size(), 4u);
+  EXPECT_EQ(document["comparisons"], json::array({comparison, comparison}));
+  EXPECT_THAT(Read("s.html"), HasSubstr("Compared: two over one"));
+  auto store = Store::Open(Path("s.db"), Access::kRead);
+  ASSERT_TRUE(store.ok()) << store.status();
+  const auto comparisons = (*store)->Comparisons();
+  ASSERT_TRUE(comparisons.ok()) << comparisons.status();
+  ASSERT_EQ(comparisons->size(), 2u);
+  EXPECT_EQ((*comparisons)[1]["first"], 3);
+  EXPECT_EQ((*comparisons)[1]["second"], 4);
+}
+
 // A single bad path must not lose minutes of measuring.
 TEST_F(OutputsTest, OneThatCannotBeWrittenCostsNoOther) {
   const std::string nowhere = Path("gone/x");

@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "absl/strings/str_cat.h"
 #include "clients/bench/svg.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
@@ -165,6 +166,29 @@ TEST(ReportTest, DoubtfulRunsAreMarked) {
   json summary = Summary("late");
   summary["generator"] = {{"kept_up", false}, {"reason", "too slow"}};
   EXPECT_THAT(ReportHtml({summary}, {}), HasSubstr("did not keep up: too slow"));
+}
+
+json SweepPoint(const std::string& sweep, int callers, double tokens) {
+  json summary = Summary(absl::StrCat("concurrency ", callers));
+  summary["sweep"] = sweep;
+  summary["max_concurrency"] = callers;
+  summary["output_throughput"] = tokens;
+  summary["median_tpot_ms"] = callers * 10;
+  return summary;
+}
+
+TEST(ReportTest, ASweepIsDrawnOverItsCallers) {
+  const std::string page = ReportHtml({SweepPoint("a & b", 1, 50), SweepPoint("other", 1, 60),
+                                       SweepPoint("a & b", 4, 120), SweepPoint("other", 4, 90)},
+                                      {});
+  EXPECT_EQ(Unbalanced(page), "");
+  EXPECT_THAT(page, HasSubstr("Sweep of callers"));
+  EXPECT_THAT(page, HasSubstr("Output tokens over callers"));
+  EXPECT_THAT(page, HasSubstr("Output tokens against median TPOT"));
+  EXPECT_THAT(page, HasSubstr("a &amp; b: 120 tokens/s at 4"));
+  EXPECT_THAT(page, HasSubstr("other: 90 tokens/s at 4"));
+  EXPECT_THAT(page, Not(HasSubstr("TTFT over callers")));  // no run has any
+  EXPECT_THAT(ReportHtml({Summary("one")}, {}), Not(HasSubstr("Sweep of callers")));
 }
 
 }  // namespace

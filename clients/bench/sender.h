@@ -62,7 +62,6 @@ class Sender {
     return std::chrono::duration_cast<std::chrono::nanoseconds>(Clock::now() - start_).count();
   }
   Clock::time_point TimeOf(int64_t ns) const { return start_ + std::chrono::nanoseconds(ns); }
-  int64_t sent() const { return sent_; }
 
   // Returns all records by due time. REQUIRES: no call is out.
   LoadResult Collect();
