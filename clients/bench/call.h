@@ -25,7 +25,7 @@ namespace athanor::bench {
 
 using Clock = std::chrono::steady_clock;
 
-// What calls are answered with: it decides which metrics a run has.
+// The kind of answers of a run's calls; it decides which metrics the run has.
 enum class Answers : uint8_t { kTensors = 1, kTokens = 2 };
 
 // The tokens that an answered call brought. Times are nanoseconds since the beginning of the run.

@@ -32,7 +32,7 @@ struct Options {
   LlmFlags llm;
 };
 
-// What the program knows of a server before it sends calls.
+// A server as it describes itself, before calls are sent.
 struct Known {
   ModelFacts facts;
   std::string server;  // its name and version; empty: not told

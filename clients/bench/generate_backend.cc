@@ -36,7 +36,7 @@ struct Shared {
   std::vector<std::unique_ptr<Stub>> stubs;  // one per connection
 };
 
-// What the last message of a stream told.
+// The last message of a stream.
 struct Ending {
   bool finished = false;
   v1::GenerateTimes times;

@@ -19,7 +19,7 @@
 
 namespace athanor::bench {
 
-// How tokens are generated, alike for each call and each protocol.
+// Settings of generating, alike for each call and each protocol.
 struct GenerateOptions {
   std::string model, version;
   bool ignore_eos = true;  // a sequence has all tokens asked for

@@ -49,7 +49,7 @@ absl::Status PrepareRunFlags(const LlmFlags& flags, RunFlags* run);
 // `run` is the plan of the other flags, and is limited to what the protocols can do.
 absl::StatusOr<LlmPlan> ParseLlmFlags(const LlmFlags& flags, RunPlan* run);
 
-// What a server tells about its model; 0: nothing.
+// A server's account of its model; 0: not told.
 struct ModelFacts {
   int64_t vocabulary = 0, max_model_len = 0;
   std::vector<int32_t> end_tokens;

@@ -21,7 +21,7 @@ using nlohmann::json;
 // Seeds of a sweep's points are this far apart, so that no point repeats another's requests.
 constexpr uint64_t kPointSeeds = 1'000'003;
 
-// What one side brought at one point of the sweep.
+// One side's run at one point of the sweep.
 struct Outcome {
   LoadResult result;
   json summary;
@@ -77,7 +77,7 @@ class Measurement {
 
  private:
   bool is_sweep() const { return plan_.sweep.size() > 1; }
-  // Whether stdout is for figures; else it is for a program.
+  // Reports whether stdout is for figures; otherwise it is for a program.
   bool figures() const { return options_.outputs.out != "-"; }
 
   std::string PointName(const LoadOptions& load) const {

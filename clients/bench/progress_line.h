@@ -16,7 +16,7 @@
 
 namespace athanor::bench {
 
-// What was counted since the line began.
+// Counts since the line began.
 struct ProgressCounts {
   double seconds = 0;
   int64_t answered = 0, failed = 0, tokens = 0;

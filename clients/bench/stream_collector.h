@@ -19,7 +19,7 @@
 
 namespace athanor::bench {
 
-// What the server says it did.
+// The server's own counts.
 struct StreamUsage {
   int64_t input_tokens = 0, cached_tokens = 0, output_tokens = 0;
 };
