@@ -70,7 +70,7 @@ absl::StatusOr<Known> AskOpenAi(const Options& options, const LlmServer& server,
   const absl::StatusOr<OpenAiModel> model =
       FindModel(OpenAiOf(options, server), server.model, load.timeout);
   if (!model.ok()) return At(server, model.status());
-  return Known{{model->vocabulary, 0, {}}, model->owner, ""};
+  return Known{{model->vocabulary, model->max_model_len, {}}, model->owner, ""};
 }
 
 absl::StatusOr<Known> Ask(const Options& options, const LlmServer& server,

@@ -69,7 +69,8 @@ class FakeOpenAi {
     return requests_;
   }
 
-  std::string models = R"({"data": [{"id": "llm", "owned_by": "fake", "meta": {"n_vocab": 90}}]})";
+  std::string models =
+      R"({"data": [{"id": "llm", "owned_by": "fake", "meta": {"n_vocab": 90, "n_ctx": 50}}]})";
   std::optional<std::string> body;  // instead of the tokens asked for
   std::string type = "text/event-stream";
   int status = 200;

@@ -211,14 +211,18 @@ class OpenAiBackend final : public Backend {
   const Shared shared_;
 };
 
+int64_t CountAt(const json& object, const char* key) {
+  if (!object.is_object() || !object.contains(key)) return 0;
+  return object[key].is_number_integer() ? object[key].get<int64_t>() : 0;
+}
+
 OpenAiModel ModelOf(const json& row) {
+  const json meta = row.value("meta", json());  // llama-server's
   OpenAiModel model;
   if (row.contains("owned_by") && row["owned_by"].is_string()) model.owner = row["owned_by"];
-  // llama-server's.
-  if (row.contains("meta") && row["meta"].is_object() && row["meta"].contains("n_vocab") &&
-      row["meta"]["n_vocab"].is_number_integer()) {
-    model.vocabulary = row["meta"]["n_vocab"].get<int64_t>();
-  }
+  model.vocabulary = CountAt(meta, "n_vocab");
+  model.max_model_len = CountAt(row, "max_model_len");  // vLLM's
+  if (model.max_model_len == 0) model.max_model_len = CountAt(meta, "n_ctx");
   return model;
 }
 

@@ -32,8 +32,8 @@ struct OpenAiTarget {
 inline constexpr int kMostOpenAiCalls = 4096;
 
 struct OpenAiModel {
-  std::string owner;       // "llamacpp"; empty: not told
-  int64_t vocabulary = 0;  // 0: not told
+  std::string owner;                          // "llamacpp"; empty: not told
+  int64_t vocabulary = 0, max_model_len = 0;  // 0: not told
 };
 
 // Asks /v1/models about the model with this id. Servers of one model take any name, so a single

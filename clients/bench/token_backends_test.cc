@@ -287,8 +287,11 @@ TEST(OpenAiBackendTest, ModelsAreFoundByName) {
   };
   EXPECT_EQ(find("any name")->vocabulary, 90);  // a server of one model takes any
   EXPECT_EQ(find("llm")->owner, "fake");
-  server.models = R"({"data": [{"id": "a"}, {"id": "b", "meta": {"n_vocab": 7}}]})";
+  EXPECT_EQ(find("llm")->max_model_len, 50);
+  server.models =
+      R"({"data": [{"id": "a", "meta": 3}, {"id": "b", "max_model_len": 9, "meta": {"n_vocab": 7}}]})";
   EXPECT_EQ(find("b")->vocabulary, 7);
+  EXPECT_EQ(find("b")->max_model_len, 9);
   EXPECT_EQ(find("a")->vocabulary, 0);
   EXPECT_EQ(find("c")->vocabulary, 0);
   server.models = "[]";
