@@ -20,12 +20,7 @@ namespace {
 using nlohmann::json;
 
 constexpr char kAbout[] =
-    "Measures how a language model generates tokens, on one server, or on two in alternation. A "
-    "call is due by --rate, or when its caller's previous call has ended. ttft = first chunk with "
-    "tokens - due; e2el = last chunk with tokens - due; tpot = (e2el - ttft) / (output tokens - "
-    "1); itl = each gap between chunks; throughput = tokens or answered calls / duration; goodput "
-    "= calls that meet every --slo / duration. A call whose stream is cut, or has fewer tokens "
-    "than it asked for, fails";
+    "Measures how a language model generates tokens, on one server, or on two in alternation";
 
 struct Options {
   RunOptions run;

@@ -275,10 +275,15 @@ void AddResultFlags(client::CommandSyntax sub, RunOptions* options) {
   sub.Option("--slice", &flags->slice,
              "two servers: time to measure one before switching to the other, at least 50ms; "
              "default 2s");
-  sub.Option("--slo,--goodput", &flags->slo,
-             flags->answers == Answers::kTokens
-                 ? "service levels, as most milliseconds per metric: ttft:200,tpot:30,e2el:5000"
-                 : "service levels, as most milliseconds per metric: e2el:5,queue:2");
+  sub.Option(
+      "--slo,--goodput", &flags->slo,
+      flags->answers == Answers::kTokens
+          ? "service levels, as most milliseconds per metric: ttft:200,tpot:30,e2el:5000. ttft = "
+            "first chunk with tokens - due; e2el = last one - due; tpot = (e2el - ttft) / "
+            "(output tokens - 1), none for one token, which meets it; itl (no level) = each "
+            "gap between chunks; throughput = tokens or answered calls / duration; goodput = "
+            "calls that meet every level / duration"
+          : "service levels, as most milliseconds per metric: e2el:5,queue:2");
   sub.Option("--slo_share", &flags->slo_share,
              "share of the due calls that must meet the service levels")
       .ShowDefault();
