@@ -56,7 +56,8 @@ class StatesTest : public TunerTest {
   // The checks of kernels that write a state.
   std::vector<internal::CheckRequest> WritesOf(const std::string& text) {
     std::vector<internal::CheckRequest> writes;
-    for (internal::KernelCheck& check : *Lower(text).mutable_checks()) {
+    internal::LowerReply lowered = Lower(text);
+    for (internal::KernelCheck& check : *lowered.mutable_checks()) {
       if (check.request().graph_text().find("update") == std::string::npos) continue;
       writes.push_back(std::move(*check.mutable_request()));
       Compile(writes.back().plan(), writes.back().mutable_objects());
