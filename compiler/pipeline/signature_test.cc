@@ -1,12 +1,15 @@
 // Tests that plans of all boxes of a decoder have one signature, and that it tells orders apart.
 #include "compiler/search/kernels/signature.h"
 
+#include <algorithm>
 #include <set>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_replace.h"
+#include "compiler/frontend/checkpoint/import_testing.h"
 #include "compiler/pipeline/pipeline.h"
 #include "compiler/pipeline/prepare.h"
 #include "compiler/search/kernels/contract_schedule.h"
@@ -112,6 +115,33 @@ TEST(SignatureTest, AllBoxesOfADecoderHaveOne) {
         found.insert(plan->signature());
       }
       EXPECT_EQ(found.size(), 1u) << "width " << width << ", vectors of " << vector_bytes;
+    }
+  }
+}
+
+// What an upload of a checkpoint makes.
+TEST(SignatureTest, AllBoxesOfAnImportedDecoderHaveOne) {
+  for (const char* family : {"llama", "qwen3"}) {
+    checkpoint::Checkpoint checkpoint = checkpoint::Checkpoint::Hf(family);
+    checkpoint.options.form = checkpoint::DecoderForm::kPaged;
+    const auto imported = checkpoint.Import();
+    ASSERT_TRUE(imported.ok()) << imported.status();
+    for (int vector_bytes : {64, 32, 16}) {
+      std::set<std::string> found;
+      for (const auto& [least, most] : std::vector<std::pair<int, int>>{
+               {1, 512}, {1, 1}, {2, 4}, {5, 16}, {17, 64}, {65, 512}}) {
+        Graph graph = imported->graph;
+        for (Dim& dim : graph.dims) {
+          if (dim.name == "T") dim.min = least;
+          if (dim.name == "T" || dim.name == "R" || dim.name == "S") {
+            dim.max = std::min<int64_t>(dim.max, most);
+          }
+        }
+        const absl::StatusOr<v1::Plan> plan = BuildBaselinePlan(graph, TargetOf(vector_bytes));
+        ASSERT_TRUE(plan.ok()) << plan.status();
+        found.insert(plan->signature());
+      }
+      EXPECT_EQ(found.size(), 1u) << family << ", vectors of " << vector_bytes;
     }
   }
 }
