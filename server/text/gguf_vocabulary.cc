@@ -17,18 +17,41 @@ namespace {
 
 using checkpoint::Gguf;
 
-// Says how tokenizer.ggml.pre splits text, as llama.cpp does (llama-vocab.cpp): what each
-// expression matches and what lies between becomes words, one expression behind the other.
+// Says what a name in tokenizer.ggml.pre stands for: how the tokenizers of such models treat text,
+// for the file has only their vocabulary. What each expression matches and what lies between
+// becomes words, one expression behind the other. Where a model's own tokenizer.json normalises
+// text, so do we; llama.cpp (llama-vocab.cpp), whose names these are, does not.
 struct PreRow {
   std::string_view name;
   std::vector<std::string> patterns;
+  bool nfc = false;
+  bool ignore_merges = false;
+  bool add_bos = false;  // unless the file says otherwise
 };
 
+constexpr char kDigit[] = R"(\p{N})";
 constexpr char kGpt2[] =
     R"('s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S))";
+// GPT-4's, but for the digits that stay together.
+std::string Gpt4(std::string_view digits) {
+  return Cat(R"((?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|)", digits,
+             R"(| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+)");
+}
+
 const std::vector<PreRow>& PreRows() {
   static const auto* const kRows = new std::vector<PreRow>{
-      {"smollm", {R"(\p{N})", kGpt2}},
+      {.name = "gpt-2", .patterns = {kGpt2}},
+      {.name = "mpt", .patterns = {kGpt2}},
+      {.name = "smollm", .patterns = {kDigit, kGpt2}},
+      {.name = "starcoder", .patterns = {kDigit, kGpt2}},
+      {.name = "refact", .patterns = {kDigit, kGpt2}},
+      {.name = "command-r", .patterns = {kDigit, kGpt2}, .nfc = true},
+      {.name = "falcon", .patterns = {R"([\p{P}\$\+<=>\^~\|`]+)", kGpt2, "[0-9][0-9][0-9]"}},
+      {.name = "llama-bpe",
+       .patterns = {Gpt4(R"(\p{N}{1,3})")},
+       .ignore_merges = true,
+       .add_bos = true},
+      {.name = "qwen2", .patterns = {Gpt4(kDigit)}, .nfc = true},
   };
   return *kRows;
 }
@@ -127,6 +150,8 @@ absl::StatusOr<TokenizerData> ReadGpt2(const Gguf& gguf, std::vector<std::string
   if (prefix) {
     return absl::UnimplementedError("tokenizer.ggml.add_space_prefix of bytes is not supported");
   }
+  data.ignore_merges = row->ignore_merges;
+  if (row->nfc) data.normalize.push_back({.kind = NormalizeStep::kNfc});
   for (const std::string& pattern : row->patterns) data.split.push_back({.pattern = pattern});
   for (size_t id = 0; id < types.size(); ++id) {
     const bool special = types[id] == PieceType::kControl || types[id] == PieceType::kUnknown;
@@ -135,7 +160,7 @@ absl::StatusOr<TokenizerData> ReadGpt2(const Gguf& gguf, std::vector<std::string
         {.content = data.pieces[id], .id = static_cast<int32_t>(id), .special = special});
   }
   RETURN_IF_ERROR(ReadMerges(gguf, &data));
-  RETURN_IF_ERROR(ReadEnds(gguf, /*add_bos=*/false, &data));
+  RETURN_IF_ERROR(ReadEnds(gguf, row->add_bos, &data));
   return data;
 }
 
@@ -167,6 +192,14 @@ absl::StatusOr<TokenizerData> ReadVocabulary(const Gguf& gguf) {
                                           " values for ", scored.pieces.size(), " tokens"));
   }
   RETURN_IF_ERROR(ReadKey(gguf, "add_space_prefix", &scored.prefix));
+  // Beside it may be tokens of type "unknown" that only fill the vocabulary up.
+  int64_t unk = -1;
+  RETURN_IF_ERROR(ReadKey(gguf, "unknown_token_id", &unk));
+  if (unk < -1 || unk >= static_cast<int64_t>(scored.pieces.size())) {
+    return absl::InvalidArgumentError(
+        Cat("tokenizer.ggml.unknown_token_id is ", unk, ", of ", scored.pieces.size(), " tokens"));
+  }
+  scored.unk = static_cast<int32_t>(unk);
   scored.byte_fallback =
       std::find(scored.types.begin(), scored.types.end(), PieceType::kByte) != scored.types.end();
   ASSIGN_OR_RETURN(TokenizerData data, DataOf(std::move(scored)));

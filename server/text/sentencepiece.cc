@@ -64,10 +64,11 @@ absl::StatusOr<TokenizerData> DataOf(ScoredPieces scored) {
   TokenizerData data;
   data.byte_fallback = scored.byte_fallback;
   data.fuse_unk = true;
+  data.unk = scored.unk;
   for (size_t id = 0; id < scored.pieces.size(); ++id) {
     const PieceType type = scored.types[id];
     data.hidden.push_back(type != PieceType::kNormal);
-    if (type == PieceType::kUnknown) {
+    if (type == PieceType::kUnknown && scored.unk < 0) {
       if (data.unk >= 0) return Unsupported("two unknown tokens");
       data.unk = static_cast<int32_t>(id);
     }

@@ -161,6 +161,69 @@ TEST(GgufVocabularyTest, SplitsAsPreSays) {
   EXPECT_THAT(*ids, ElementsAre(5, 2, 2, 4));
 }
 
+// The names' own vocabularies, and ids of 46 texts for each, are compared by hand
+// (tests/tokens/README.md).
+TEST(GgufVocabularyTest, EachNameSplitsItsWay) {
+  const auto ids = [](const char* pre, const std::string& text) {
+    checkpoint::Gguf gguf;
+    gguf.keys["tokenizer.ggml.model"] = "gpt2";
+    gguf.keys["tokenizer.ggml.pre"] = pre;
+    gguf.keys["tokenizer.ggml.tokens"] = std::vector<std::string>{"1",
+                                                                  "11",
+                                                                  "'",
+                                                                  "S",
+                                                                  "'S",
+                                                                  "e",
+                                                                  "\xC3\x8C",
+                                                                  "\xC4\xA3",
+                                                                  "<s>",
+                                                                  "ee",
+                                                                  "\xC3\x83",
+                                                                  "\xC2\xA9",
+                                                                  "\xC3\x83\xC2\xA9"};
+    gguf.keys["tokenizer.ggml.token_type"] =
+        std::vector<int64_t>{1, 1, 1, 1, 1, 1, 1, 1, 3, 1, 1, 1, 1};
+    gguf.keys["tokenizer.ggml.merges"] =
+        std::vector<std::string>{"1 1", "' S", "\xC3\x83 \xC2\xA9"};
+    gguf.keys["tokenizer.ggml.bos_token_id"] = int64_t{8};
+    const auto got = EncodeBy(ReadVocabulary(gguf), {text, false});
+    EXPECT_TRUE(got.ok()) << pre << ": " << got.status();
+    return got.value_or(std::vector<int32_t>());
+  };
+  for (const char* pre : {"gpt-2", "mpt"}) EXPECT_THAT(ids(pre, "1111"), ElementsAre(1, 1)) << pre;
+  for (const char* pre : {"smollm", "starcoder", "refact", "command-r", "qwen2"}) {
+    EXPECT_THAT(ids(pre, "1111"), ElementsAre(0, 0, 0, 0)) << pre;
+  }
+  EXPECT_THAT(ids("falcon", "1111"), ElementsAre(1, 0, 0)) << "three stay together";
+  EXPECT_THAT(ids("llama-bpe", "1111"), ElementsAre(8, 1, 0, 0)) << "behind the beginning";
+  EXPECT_THAT(ids("gpt-2", "e'S"), ElementsAre(5, 2, 3)) << "small letters only";
+  EXPECT_THAT(ids("qwen2", "e'S"), ElementsAre(5, 4));
+  EXPECT_THAT(ids("gpt-2", "ee"), ElementsAre(5, 5));
+  EXPECT_THAT(ids("llama-bpe", "ee"), ElementsAre(8, 9)) << "a word that is a token needs no merge";
+  // e and an acute, which are one code point in NFC.
+  for (const char* pre : {"command-r", "qwen2"}) {
+    EXPECT_THAT(ids(pre, "e\xCC\x81"), ElementsAre(12)) << pre;
+  }
+  EXPECT_THAT(ids("gpt-2", "e\xCC\x81"), ElementsAre(5, 6, 7));
+}
+
+TEST(GgufVocabularyTest, TheKeySaysWhichOfSeveralIsUnknown) {
+  checkpoint::Gguf gguf;
+  gguf.keys["tokenizer.ggml.model"] = "llama";
+  gguf.keys["tokenizer.ggml.tokens"] =
+      std::vector<std::string>{"<pad>", "<unk>", "a", "\xE2\x96\x81", "<s>"};
+  gguf.keys["tokenizer.ggml.scores"] = std::vector<double>{0, 0, 0, 0, 0};
+  gguf.keys["tokenizer.ggml.token_type"] = std::vector<int64_t>{2, 2, 1, 1, 3};
+  gguf.keys["tokenizer.ggml.bos_token_id"] = int64_t{4};
+  EXPECT_THAT(ReadVocabulary(gguf).status().ToString(), HasSubstr("two unknown tokens"));
+  gguf.keys["tokenizer.ggml.unknown_token_id"] = int64_t{1};
+  const auto ids = EncodeBy(ReadVocabulary(gguf), {"az<pad>", false});
+  ASSERT_TRUE(ids.ok()) << ids.status();
+  EXPECT_THAT(*ids, ElementsAre(4, 3, 2, 1, 2, 1));
+  gguf.keys["tokenizer.ggml.unknown_token_id"] = int64_t{5};
+  EXPECT_THAT(ReadVocabulary(gguf).status().ToString(), HasSubstr("unknown_token_id is 5, of 5"));
+}
+
 TEST(GgufVocabularyTest, RefusesByName) {
   const auto refusal = [](const char* key, checkpoint::GgufValue value) {
     checkpoint::Gguf gguf = SmallGguf();

@@ -41,6 +41,7 @@ struct ScoredPieces {
   std::vector<std::string> pieces;
   std::vector<double> scores;
   std::vector<PieceType> types;
+  int32_t unk = -1;  // stands for unknown characters; -1: the one token of that type
   bool byte_fallback = false;
   bool prefix = true;  // text begins with a space
 };
