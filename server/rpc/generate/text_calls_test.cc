@@ -188,6 +188,15 @@ TEST_F(TextCallsTest, GetEngine) {
   EXPECT_EQ(reply.no_chat_reason(), "it came without files of text");
 }
 
+TEST_F(TextCallsTest, MetricsTellOfEngines) {
+  engine_->SetView({.running = 3, .waiting = 7, .paused = 2, .blocks = 8, .free_blocks = 6});
+  const std::string text = test_->server->core().metrics().Text();
+  const std::string labels = "{model=\"m\",version=\"1\"} ";
+  EXPECT_THAT(text, HasSubstr("athanor_num_requests_running" + labels + "5\n"));
+  EXPECT_THAT(text, HasSubstr("athanor_num_requests_waiting" + labels + "7\n"));
+  EXPECT_THAT(text, HasSubstr("athanor_kv_cache_usage_perc" + labels + "0.25\n"));
+}
+
 TEST_F(TextCallsTest, GetEngineRefuses) {
   v1::EngineStatus reply;
   EXPECT_EQ(GetEngine("absent", &reply).error_code(), grpc::StatusCode::NOT_FOUND);
