@@ -30,6 +30,7 @@ struct PreRow {
 };
 
 constexpr char kDigit[] = R"(\p{N})";
+constexpr char kThreeDigits[] = R"(\p{N}{1,3})";
 constexpr char kGpt2[] =
     R"('s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S))";
 // GPT-4's, but for the digits that stay together.
@@ -47,8 +48,16 @@ const std::vector<PreRow>& PreRows() {
       {.name = "refact", .patterns = {kDigit, kGpt2}},
       {.name = "command-r", .patterns = {kDigit, kGpt2}, .nfc = true},
       {.name = "falcon", .patterns = {R"([\p{P}\$\+<=>\^~\|`]+)", kGpt2, "[0-9][0-9][0-9]"}},
+      {.name = "deepseek-coder",
+       .patterns = {"[\r\n]", R"(\s?\p{L}+)", R"(\s?\p{P}+)",
+                    "[\u4E00-\u9FA5\u0800-\u4E00\uAC00-\uD7FF]+", kDigit}},
+      {.name = "deepseek-v3",
+       .patterns = {kThreeDigits, "[\u4E00-\u9FA5\u3040-\u30FF]+",
+                    R"([!"#$%&'()*+,\-./:;<=>?@\[\\\]^_`{|}~][A-Za-z]+|)"
+                    R"([^\r\n\p{L}\p{P}\p{S}]?[\p{L}\p{M}]+| ?[\p{P}\p{S}]+[\r\n]*|)"
+                    R"(\s*[\r\n]+|\s+(?!\S)|\s+)"}},
       {.name = "llama-bpe",
-       .patterns = {Gpt4(R"(\p{N}{1,3})")},
+       .patterns = {Gpt4(kThreeDigits)},
        .ignore_merges = true,
        .add_bos = true},
       {.name = "qwen2", .patterns = {Gpt4(kDigit)}, .nfc = true},

@@ -191,10 +191,13 @@ TEST(GgufVocabularyTest, EachNameSplitsItsWay) {
     return got.value_or(std::vector<int32_t>());
   };
   for (const char* pre : {"gpt-2", "mpt"}) EXPECT_THAT(ids(pre, "1111"), ElementsAre(1, 1)) << pre;
-  for (const char* pre : {"smollm", "starcoder", "refact", "command-r", "qwen2"}) {
+  for (const char* pre :
+       {"smollm", "starcoder", "refact", "command-r", "deepseek-coder", "qwen2"}) {
     EXPECT_THAT(ids(pre, "1111"), ElementsAre(0, 0, 0, 0)) << pre;
   }
-  EXPECT_THAT(ids("falcon", "1111"), ElementsAre(1, 0, 0)) << "three stay together";
+  for (const char* pre : {"falcon", "deepseek-v3"}) {
+    EXPECT_THAT(ids(pre, "1111"), ElementsAre(1, 0, 0)) << pre << ": three stay together";
+  }
   EXPECT_THAT(ids("llama-bpe", "1111"), ElementsAre(8, 1, 0, 0)) << "behind the beginning";
   EXPECT_THAT(ids("gpt-2", "e'S"), ElementsAre(5, 2, 3)) << "small letters only";
   EXPECT_THAT(ids("qwen2", "e'S"), ElementsAre(5, 4));
