@@ -5,6 +5,7 @@
 #include <fstream>
 #include <iterator>
 #include <map>
+#include <random>
 #include <utility>
 
 #include "compiler/frontend/checkpoint/gguf_testing.h"
@@ -162,6 +163,40 @@ TEST(ModelTextTest, NamesTheFileThatIsWrong) {
   EXPECT_THAT(listed(R"({"99999999999": {"content": "q"}})"), HasSubstr("99999999999"));
   EXPECT_THAT(Read({{"tokenizer.model", "x"}}).status().ToString(),
               HasSubstr("INVALID_ARGUMENT: tokenizer.model"));
+}
+
+// Changed files are refused with a right code, or make a text that encodes and renders.
+TEST(ModelTextTest, ChangedFilesDoNoHarm) {
+  const Folder files = {
+      {"tokenizer_config.json",
+       std::string(R"({"bos_token": "<s>", "eos_token": {"content": "</s>"}, "chat_template": [
+                       {"name": "default", "template": "{{messages[0].content}}"}], )") +
+           kAdded + "}"},
+      {"special_tokens_map.json", R"({"pad_token": "a", "unk_token": {"content": "</s>"}})"},
+      {"added_tokens.json", R"({"<e>": 11, "<|a|>": 12})"}};
+  std::mt19937 random(1);
+  int read = 0;
+  for (int i = 0; i < 4000; ++i) {
+    Folder changed = files;
+    for (auto& [path, text] : changed) {
+      for (auto n = random() % 3; n > 0; --n) {
+        text[random() % text.size()] = R"("{}[],:0129anr<>\)"[random() % 17];
+      }
+    }
+    if (random() % 2 == 0) changed.erase("tokenizer_config.json");
+    const auto text = ReadWith(changed);
+    if (!text.ok()) {
+      const absl::StatusCode code = text.status().code();
+      EXPECT_TRUE(code == absl::StatusCode::kInvalidArgument ||
+                  code == absl::StatusCode::kUnimplemented)
+          << text.status();
+      continue;
+    }
+    ++read;
+    Encode(text, kText);
+    Render(text, Hello());
+  }
+  EXPECT_GT(read, 100);
 }
 
 TEST(ModelTextTest, WithoutAVocabularyPromptsAreTokens) {
