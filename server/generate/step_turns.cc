@@ -1,5 +1,6 @@
 #include "server/generate/step_turns.h"
 
+#include <algorithm>
 #include <thread>
 
 namespace athanor {
@@ -11,12 +12,15 @@ void StepTurns::Begin() {
     while (ended_ < own) changed_.Wait(lock);
   }
   const Clock::time_point now = Clock::now();
-  if (now - last_end_ >= pause_) {
+  const Clock::duration pause =
+      std::max(shortest_pause_, std::min(kLongestPause, 2 * (last_end_ - last_begin_)));
+  if (now - last_end_ >= pause) {
     busy_since_ = now;
-  } else if (now - busy_since_ >= busy_ && searches_.load(std::memory_order_relaxed) > 0) {
-    std::this_thread::sleep_for(pause_);
+  } else if (now - busy_since_ >= kBusy * pause && searches_.load(std::memory_order_relaxed) > 0) {
+    std::this_thread::sleep_for(pause);
     busy_since_ = Clock::now();
   }
+  last_begin_ = Clock::now();
 }
 
 void StepTurns::End() {

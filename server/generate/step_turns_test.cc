@@ -49,31 +49,42 @@ TEST(StepTurns, FirstComeFirstServed) {
   EXPECT_EQ(order, (std::vector<int>{0, 1, 2}));
 }
 
-// Returns how many turns began after a gap of at least `pause`, of turns without a gap in between.
-int Gaps(int searching, std::chrono::milliseconds busy, std::chrono::milliseconds pause,
-         int turns_wanted) {
+// Returns how many turns began after a gap of at least `pause`, of turns of 1 ms without a gap in
+// between, in a time of kBusy pauses and one more.
+int Gaps(int searching, std::chrono::milliseconds pause) {
   const std::atomic<int> searches{searching};
-  StepTurns turns(&searches, busy, pause);
+  StepTurns turns(&searches, pause);
   int gaps = 0;
-  StepTurns::Clock::time_point end{};
-  for (int i = 0; i < turns_wanted; ++i) {
+  const StepTurns::Clock::time_point begin = StepTurns::Clock::now();
+  StepTurns::Clock::time_point end = begin;
+  while (end - begin < (StepTurns::kBusy + 1) * pause + std::chrono::milliseconds(10)) {
     const StepTurns::Turn turn(turns);
-    const StepTurns::Clock::time_point now = StepTurns::Clock::now();
-    if (i > 0 && now - end >= pause) ++gaps;
+    if (StepTurns::Clock::now() - end >= pause) ++gaps;
     std::this_thread::sleep_for(std::chrono::milliseconds(1));
     end = StepTurns::Clock::now();
   }
   return gaps;
 }
 
-TEST(StepTurns, BusyTurnsLeaveGaps) {
-  const std::chrono::milliseconds busy(10), pause(20);
-  EXPECT_GE(Gaps(1, busy, pause, 40), 2);
-  // Gaps that are longer than any test takes by itself: none is made without a search, nor before
-  // turns were busy.
-  const std::chrono::minutes long_pause(1);
-  EXPECT_EQ(Gaps(0, busy, long_pause, 40), 0);
-  EXPECT_EQ(Gaps(1, std::chrono::hours(1), long_pause, 40), 0);
+TEST(StepTurns, BusyTurnsPauseForSearches) {
+  EXPECT_GE(Gaps(1, std::chrono::milliseconds(20)), 1);
+  // A pause that is longer than a busy machine makes one.
+  EXPECT_EQ(Gaps(0, std::chrono::milliseconds(200)), 0);
+}
+
+// A plan that is measured takes as long as a turn.
+TEST(StepTurns, PausesAreAsLongAsTurns) {
+  const std::atomic<int> searches{1};
+  StepTurns turns(&searches, std::chrono::milliseconds(1));
+  StepTurns::Clock::time_point end;
+  StepTurns::Clock::duration longest{};
+  for (int i = 0; i < 30; ++i) {
+    const StepTurns::Turn turn(turns);
+    if (i > 0) longest = std::max(longest, StepTurns::Clock::now() - end);
+    std::this_thread::sleep_for(std::chrono::milliseconds(10));
+    end = StepTurns::Clock::now();
+  }
+  EXPECT_GE(longest, std::chrono::milliseconds(20));
 }
 
 }  // namespace
