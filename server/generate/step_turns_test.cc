@@ -20,6 +20,7 @@ TEST(StepTurns, OneAtATime) {
       for (int i = 0; i < 200; ++i) {
         const StepTurns::Turn turn(turns);
         EXPECT_EQ(inside.fetch_add(1), 0);
+        std::this_thread::yield();
         ++steps;
         inside.fetch_sub(1);
       }
