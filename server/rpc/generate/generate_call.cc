@@ -166,7 +166,19 @@ void GenerateCall::FreeRequest() {
   parsed_memory_ = {};
 }
 
-void GenerateCall::OnCancel() { stream_->Cancel(absl::CancelledError("the client left")); }
+void GenerateCall::OnCancel() {
+  // A server that ends cancels its calls, as clients do.
+  const absl::Status left =
+      core_.draining()
+          ? absl::UnavailableError("the call did not end within --drain, or the client left")
+          : absl::CancelledError("the client left");
+  stream_->Cancel(left);
+  if (!owner_->Cancel()) return;
+  owner_->StopTimer();
+  owner_->LeavePlan(version_->serving());
+  EndStall();
+  stream_->Refuse(left);
+}
 
 void GenerateCall::OnDone() {
   stream_->Leave();
