@@ -265,7 +265,7 @@ TEST_F(GenerateRefusalsTest, VariablesOfChats) {
   wrong(R"({"continue_final_message":true})", "set chat.continue_last");
   wrong(R"({"forbidden":1})", "chat: ");
   wrong("{\"a\":" + std::string(100, '[') + std::string(100, ']') + "}", "deeper than 64");
-  wrong("{\"a\":" + std::string(100'000, '['), "deeper than 64");
+  wrong("{\"a\":" + std::string(60'000, '['), "deeper than 64");
   wrong("{\"a\":\"" + std::string(131'072, 'x') + "\"}", "chat.variables_json has 131080 bytes");
   Request request = ChatRequest("a");
   request.mutable_chat()->set_variables_json("{\"a\":" + std::string(63, '[') +
