@@ -29,7 +29,8 @@ def upload(client: athanor.Client, path: pathlib.Path, name: str) -> None:
 def answer(client: athanor.Client, name: str, question: str) -> None:
     """Prints the answer, then what it took."""
     print(f"\n> {question}")
-    pieces = client.model(name).chat(question, max_tokens=256)
+    # As SmolLM2's authors advise; its GGUF file does not say so.
+    pieces = client.model(name).chat(question, max_tokens=256, temperature=0.2, top_p=0.9)
     for piece in pieces:
         print(piece.text, end="", flush=True)
     whole = pieces.result()
