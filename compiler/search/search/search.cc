@@ -54,7 +54,10 @@ void Search::SettleBaseline() {
   const ScheduledGraph baseline =
       genomes_.Packed(0, Scheduled(best_.baseline(), Schedules::kStarted));
   plans_.AddServing(0, baseline);
-  if (options_.fixed_sums) signature_ = SignatureOf(baseline.graph, baseline.genome, target());
+  if (options_.fixed_sums) {
+    signature_ = SignatureOf(baseline.graph, baseline.genome, target());
+    orders_ = OrdersOf(best_.baseline());
+  }
   moves_.FindFrom(best_.get());
 }
 
@@ -172,8 +175,23 @@ Search::Step Search::Next() {
 
 bool Search::KeepsSums(const FusedForm& state) {
   if (!options_.fixed_sums) return true;
-  const ScheduledGraph started = genomes_.Packed(state.form, Scheduled(state, Schedules::kStarted));
-  return SignatureOf(started.graph, started.genome, target()) == signature_;
+  return OrdersOf(state) == orders_;
+}
+
+std::set<std::string> Search::OrdersOf(const FusedForm& state) {
+  std::set<std::string> orders;
+  for (const auto& [task, calls] : state.calls) {
+    const auto [known, added] = orders_of_.try_emplace(task);
+    if (added) {
+      const KernelTask& own = tasks_.at(task).task();
+      const std::vector<bool> memory = MemoryOf(own.graph, {{own.choice}});
+      for (auto& [node, order] : athanor::OrdersOf(own.graph, memory, own.choice, target())) {
+        known->second.insert(std::move(order));
+      }
+    }
+    orders.insert(known->second.begin(), known->second.end());
+  }
+  return orders;
 }
 
 FusedForm Search::MakeTried(int form, Fusion fusion) {

@@ -25,8 +25,10 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <map>
 #include <memory>
 #include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -119,8 +121,11 @@ class Search {
   std::string LimitedBy(const SearchReport& report) const;
 
   const v1::Target& target() const { return tasks_.context().target; }
-  // Reports whether plans of the genome have the baseline's signature, or may have another.
+  // Reports whether the genome's kernels compute in orders that the baseline's have, or may compute
+  // in others. Whole plans have their signatures compared, too.
   bool KeepsSums(const FusedForm& state);
+  // Returns the orders (signature.h) of all kernels with the schedules that they start with.
+  std::set<std::string> OrdersOf(const FusedForm& state);
   FusedForm MakeTried(int form, Fusion fusion);  // counts it as tried
   // Asks for the kernels that a genome lacks before it can be compared, and returns them. If it
   // lacks none, compares it with the best one now.
@@ -149,7 +154,9 @@ class Search {
   Moves moves_;
   ProposedPlans plans_;
 
-  std::string signature_;  // of the baseline; empty: plans may have any
+  std::string signature_;                           // of the baseline; empty: plans may have any
+  std::set<std::string> orders_;                    // of the baseline's kernels
+  std::map<int, std::set<std::string>> orders_of_;  // by task
   bool baseline_known_ = false;
   bool recipes_left_ = true;  // some are still to be tried
   std::optional<FusedForm> trying_;
