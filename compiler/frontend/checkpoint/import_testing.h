@@ -176,6 +176,7 @@ inline void ExpectGolden(const std::vector<std::vector<float>>& logits,
     ASSERT_EQ(logits[row].size(), expected[row].size());
     double error = 0, largest = 0;
     for (size_t i = 0; i < logits[row].size(); ++i) {
+      ASSERT_TRUE(std::isfinite(logits[row][i])) << "row " << row << ", token " << i;
       error = std::max<double>(error, std::abs(logits[row][i] - expected[row][i]));
       largest = std::max<double>(largest, std::abs(expected[row][i]));
     }
