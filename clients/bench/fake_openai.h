@@ -74,8 +74,8 @@ class FakeOpenAi {
   std::optional<std::string> body;  // instead of the tokens asked for
   std::string type = "text/event-stream";
   int status = 200;
-  bool cut = false;  // the connection is closed before the body's end
-  std::atomic<int64_t> calls = 0;
+  bool cut = false;                             // the connection is closed before the body's end
+  std::atomic<int64_t> calls = 0, closing = 0;  // closing: that asked for no further use
 
  private:
   void Answer(const httplib::Request& request, bool chat, httplib::Response* response) {
@@ -85,6 +85,7 @@ class FakeOpenAi {
       requests_.push_back(asked);
     }
     ++calls;
+    closing += request.get_header_value("Connection") == "close";
     response->status = status;
     const std::string events =
         body.value_or(OpenAiEvents(asked.value("max_tokens", int64_t{0}), chat));

@@ -33,12 +33,12 @@ absl::StatusOr<Protocol> ParseProtocol(const std::string& text) {
   return Bad("--backend", text, "must be grpc (Athanor's GenerateService) or openai");
 }
 
-// A call of OpenAI's protocol is a thread with a connection of its own.
+// A call of OpenAI's protocol in progress is a thread.
 absl::Status LimitToThreads(RunPlan* run) {
   LoadOptions& load = run->load;
   if (load.connections != 1) {
     return Bad("--connections", absl::StrCat(load.connections),
-               "is for gRPC; with --backend openai each call in progress has its connection");
+               "is for gRPC; with --backend openai each call has a connection of its own");
   }
   for (const Phase& phase : load.phases) {
     if (load.arrival == Arrival::kClosed && phase.concurrency > kMostOpenAiCalls) {

@@ -29,7 +29,9 @@ std::unique_ptr<httplib::Client> Connect(const OpenAiTarget& target) {
   auto client = std::make_unique<httplib::Client>(url);
   if (!target.ca_file.empty()) client->set_ca_cert_path(target.ca_file.c_str());
   if (!target.api_key.empty()) client->set_bearer_token_auth(target.api_key.c_str());
-  client->set_keep_alive(true);
+  // llama-server ends connections behind a stream though it says that it keeps them; a call that
+  // took such a one would fail.
+  client->set_keep_alive(false);
   client->set_tcp_nodelay(true);
   return client;
 }

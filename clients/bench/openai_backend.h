@@ -7,7 +7,7 @@
 //
 // An event with a choice is a chunk (openai_stream.h). The number of tokens is the server's
 // `usage`; a stream without it fails. cpp-httplib waits for answers, so each call in progress has a
-// thread and a connection. A server that
+// thread. Each call makes its connection, which its times include. A server that
 // goes silent in the middle of a stream may keep it up to twice its time.
 #ifndef ATHANOR_CLIENTS_BENCH_OPENAI_BACKEND_H_
 #define ATHANOR_CLIENTS_BENCH_OPENAI_BACKEND_H_

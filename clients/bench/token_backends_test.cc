@@ -213,6 +213,7 @@ TEST(OpenAiBackendTest, CompletionsTakeTokens) {
   ExpectStreams(result, 5, 4, 4);
   EXPECT_TRUE(result.calls[0].tokens->chunk_tokens.empty());
   EXPECT_EQ(result.calls[0].queue_us, -1);
+  EXPECT_EQ(server.closing, 8);  // some servers end connections though they promise to keep them
   const json request = server.requests()[0];
   EXPECT_EQ(request["model"], "llm");
   EXPECT_EQ(request["prompt"].size(), 6u);
