@@ -11,7 +11,6 @@ namespace athanor::checkpoint {
 namespace {
 
 constexpr int64_t kMostToken = std::numeric_limits<int32_t>::max();
-constexpr double kMostNumber = 1e6;
 
 std::vector<int32_t> Ends(KeyReader& read, std::initializer_list<std::string_view> keys) {
   std::set<int32_t> ends;
@@ -34,13 +33,14 @@ GenerationDefaults ReadGeneration(CheckpointFormat format, const Keys& generatio
     return defaults;
   }
   constexpr std::string_view kEnd = "eos_token_id";
+  // The ranges are those that requests have (server/generate/sampling.h).
   defaults.end_tokens = Ends(read.Has(kEnd) ? read : from_config, {kEnd});
-  defaults.temperature = read.Number("temperature", 0, kMostNumber, defaults.temperature);
+  defaults.temperature = read.Number("temperature", 0, 1000, defaults.temperature);
   defaults.top_k = read.Integer("top_k", 0, kMostToken, defaults.top_k);
-  defaults.top_p = read.Number("top_p", 0, 1, defaults.top_p);
+  defaults.top_p = read.Number("top_p", 1e-6, 1, defaults.top_p);
   defaults.min_p = read.Number("min_p", 0, 1, defaults.min_p);
   defaults.repetition_penalty =
-      read.Number("repetition_penalty", 1e-6, kMostNumber, defaults.repetition_penalty);
+      read.Number("repetition_penalty", 0.01, 100, defaults.repetition_penalty);
   if (!read.Flag("do_sample", true)) defaults.temperature = 0;
   return defaults;
 }

@@ -44,12 +44,21 @@ class Importer {
       imported.generation = ReadGeneration(format_, generation_, keys_, &refusals_);
     }
     if (spec_ && format_ == CheckpointFormat::kGguf) CompleteFromTensors();
+    if (spec_ && spec_->vocabulary > 0) CheckEnds(imported.generation.end_tokens);
     if (spec_ && have_tensors_) MatchTensors(*spec_, tensors_, &refusals_);
     if (!refusals_.empty()) return ToStatus(refusals_, kMessageBytes);
     return Build(std::move(imported));
   }
 
  private:
+  // A token that no row of logits has would never end a sequence.
+  void CheckEnds(absl::Span<const int32_t> ends) {
+    for (int32_t end : ends) {
+      if (end < spec_->vocabulary) continue;
+      Refuse(format_ == CheckpointFormat::kGguf ? "tokenizer.ggml.eos_token_id" : "eos_token_id",
+             Cat("has token ", end, "; the vocabulary has ", spec_->vocabulary));
+    }
+  }
   void Refuse(std::string_view node, std::string reason,
               absl::StatusCode code = absl::StatusCode::kInvalidArgument) {
     ImportRefusal refusal;

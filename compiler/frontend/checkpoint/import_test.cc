@@ -284,6 +284,13 @@ TEST(ImportCheckpoint, VocabularyIsTheEmbeddingsRows) {
               ElementsAre(HasSubstr("model.embed_tokens.weight: has shape [48, 32]")));
 }
 
+TEST(ImportCheckpoint, EndsAreTokensOfTheVocabulary) {
+  Checkpoint checkpoint = Checkpoint::Hf("llama");
+  checkpoint.files["generation_config.json"] = R"({"eos_token_id":[2,48]})";
+  EXPECT_THAT(checkpoint.Refused(),
+              ElementsAre("eos_token_id: has token 48; the vocabulary has 48"));
+}
+
 // A layer more or less is said of each tensor.
 TEST(ImportCheckpoint, LayersAreThoseOfTheConfig) {
   EXPECT_THAT(With("llama3", {{"num_hidden_layers", 3}}).Refused(), SizeIs(9));
