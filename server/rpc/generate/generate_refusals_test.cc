@@ -181,11 +181,30 @@ TEST_F(GenerateRefusalsTest, HugePromptsCostLittle) {
   ExpectInvalid(ChatRequest(std::string(10'000'000, 'a')), "chat has 10000004 bytes");
   ExpectInvalid(TextRequest(std::string(65'537, 'a')), "at most 2048 tokens");
   EXPECT_LT(std::chrono::steady_clock::now() - begin, std::chrono::seconds(10));
-  EXPECT_EQ(InputOf(TextRequest(std::string(65'536, 'a'))).sequence.prompt.size(), 65'537u);
+  ExpectInvalid(TextRequest(std::string(65'536, 'a')),
+                "the prompt has 65537 tokens, and the model takes at most 2047");
   Request request;
   request.set_model("m");
   for (int i = 0; i < 2049; ++i) request.mutable_chat()->add_messages()->set_role("user");
   ExpectInvalid(request, "chat has 2049 messages");
+}
+
+// Without a plan, so that none is waited for.
+TEST_F(GenerateRefusalsTest, PromptsLeaveATokenForTheAnswer) {
+  test_->control->HoldCompiles();
+  Add("m", {.scheduler = {.max_model_len = 4}, .vocabulary = kVocabulary}, nullptr, false);
+  Request request;
+  request.set_model("m");
+  for (int i = 0; i < 4; ++i) request.mutable_tokens()->add_ids(5);
+  ExpectInvalid(request,
+                "tokens.ids has 4 tokens, and the model takes at most 3: "
+                "--max_model_len is 4");
+  ExpectInvalid(TextRequest("abc"), "the prompt has 4 tokens");
+  ExpectInvalid(ChatRequest("a"), "the prompt has 4 tokens");
+  test_->control->ReleaseCompiles();
+  request.mutable_tokens()->mutable_ids()->RemoveLast();
+  EXPECT_EQ(InputOf(request).sequence.prompt.size(), 3u);
+  EXPECT_EQ(InputOf(TextRequest("ab")).sequence.prompt.size(), 3u);
 }
 
 TEST_F(GenerateRefusalsTest, Numbers) {
@@ -302,7 +321,10 @@ TEST_F(GenerateRefusalsTest, WhatTheEngineRefuses) {
   engine_->Refuse(absl::ResourceExhaustedError("1024 sequences wait"));
   ExpectRefused(TextRequest("a"), grpc::StatusCode::RESOURCE_EXHAUSTED, "1024 sequences wait");
   engine_->Refuse(absl::UnavailableError("the engine is closed"));
-  ExpectRefused(TextRequest(std::string(4096, 'a')), grpc::StatusCode::UNAVAILABLE, "closed");
+  Request longer = TextRequest("");
+  for (int i = 0; i < 400; ++i) *longer.mutable_text() += "<|end|>";
+  longer.set_add_special(true);  // 401 tokens
+  ExpectRefused(longer, grpc::StatusCode::UNAVAILABLE, "closed");
 }
 
 TEST_F(GenerateRefusalsTest, BytesThatAreNoMessage) {

@@ -18,6 +18,15 @@ absl::Span<const int32_t> SpanOf(const google::protobuf::RepeatedField<int32_t>&
   return {ids.data(), static_cast<size_t>(ids.size())};
 }
 
+// Refuses what the engine would, ahead of all that a prompt costs until it gets there.
+absl::Status CheckLength(absl::string_view what, int64_t tokens, const LanguageModel& model) {
+  const int64_t length = model.engine->options().scheduler.max_model_len;
+  if (tokens < length) return absl::OkStatus();
+  return Invalid(std::string(what), " has ", tokens, " tokens, and the model takes at most ",
+                 length - 1, ": --max_model_len is ", length,
+                 ", of which one is left for the answer");
+}
+
 absl::Status CheckPrompt(const v1::GenerateRequest& request, const LanguageModel& model) {
   if (request.add_special() && !request.has_text()) {
     return Invalid("add_special is set, and is about the prompt `text`, which is not");
@@ -31,6 +40,7 @@ absl::Status CheckPrompt(const v1::GenerateRequest& request, const LanguageModel
       if (request.tokens().ids().empty()) {
         return Invalid("tokens.ids is empty; a prompt has at least one token");
       }
+      RETURN_IF_ERROR(CheckLength("tokens.ids", request.tokens().ids_size(), model));
       return CheckIds("tokens.ids", SpanOf(request.tokens().ids()), model);
     case v1::GenerateRequest::kChat:
       RETURN_IF_ERROR(CheckHasTokenizer(model));
@@ -158,6 +168,7 @@ absl::StatusOr<std::vector<int32_t>> PromptTokens(const v1::GenerateRequest& req
     const Part part{request.text(), request.add_special()};
     RETURN_IF_ERROR(Prefixed("text: ", model.text.tokenizer->Encode({part}, true, &ids)));
   }
+  RETURN_IF_ERROR(CheckLength("the prompt", static_cast<int64_t>(ids.size()), model));
   // A tokenizer may know more tokens than the model has rows for.
   RETURN_IF_ERROR(CheckIds("the prompt's tokens", ids, model));
   if (ids.empty()) return Invalid("the prompt has no tokens: the tokenizer makes none of it");
