@@ -67,8 +67,8 @@ TEST_F(TextCallsTest, Tokenize) {
   EXPECT_THAT(reply.texts(), ElementsAre("<s>", "h", "<|end|>"));
   ASSERT_TRUE(Tokenize(TextOf(""), &reply).ok());
   EXPECT_THAT(reply.ids(), IsEmpty());
-  ASSERT_TRUE(Tokenize(TextOf(std::string(5000, 'a')), &reply).ok());
-  EXPECT_EQ(reply.ids_size(), 5000);
+  ASSERT_TRUE(Tokenize(TextOf(std::string(2048, 'a')), &reply).ok());
+  EXPECT_EQ(reply.ids_size(), 2048);
 }
 
 TEST_F(TextCallsTest, TokenizeRefuses) {
@@ -76,6 +76,9 @@ TEST_F(TextCallsTest, TokenizeRefuses) {
   grpc::Status status = Tokenize(TextOf(std::string(65'537, 'a')), &reply);
   EXPECT_EQ(status.error_code(), grpc::StatusCode::INVALID_ARGUMENT);
   EXPECT_THAT(status.error_message(), HasSubstr("text has 65537 bytes"));
+  status = Tokenize(TextOf(std::string(2049, 'a')), &reply);
+  EXPECT_EQ(status.error_code(), grpc::StatusCode::INVALID_ARGUMENT);
+  EXPECT_THAT(status.error_message(), HasSubstr("text has 2049 tokens"));
   v1::TokenizeRequest request = TextOf("a");
   request.set_model("absent");
   EXPECT_EQ(Tokenize(request, &reply).error_code(), grpc::StatusCode::NOT_FOUND);

@@ -1,5 +1,6 @@
 #include <string_view>
 
+#include "compiler/ir/value/message.h"
 #include "deploy/bazel/libs/status_macros.h"
 #include "server/rpc/call.h"
 #include "server/rpc/generate/generate_service.h"
@@ -18,6 +19,11 @@ absl::Status Fill(ServerCore& core, const v1::TokenizeRequest& asked, v1::Tokeni
   std::vector<int32_t> ids;
   const Part part{asked.text(), asked.add_special()};
   RETURN_IF_ERROR(tokenizer.Encode({part}, asked.add_begin(), &ids));
+  const int64_t most = model.engine->options().scheduler.max_model_len;
+  if (static_cast<int64_t>(ids.size()) > most) {
+    return Invalid("text has ", ids.size(), " tokens, and the model takes at most ", most,
+                   " (--max_model_len)");
+  }
   reply->mutable_ids()->Add(ids.begin(), ids.end());
   for (int32_t id : ids) {
     const std::string_view bytes = tokenizer.BytesOf(id);
