@@ -9,8 +9,6 @@
 namespace athanor {
 namespace {
 
-constexpr size_t kMostStopTokens = 1024;
-
 absl::Status CheckTokens(absl::string_view name, absl::Span<const int32_t> tokens,
                          int64_t vocabulary) {
   for (size_t i = 0; i < tokens.size(); ++i) {
@@ -36,10 +34,6 @@ absl::Status CheckInput(const GenerateInput& input, int64_t vocabulary,
   const SequenceRequest& sequence = input.sequence;
   RETURN_IF_ERROR(CheckTokens("prompt", sequence.prompt, vocabulary));
   RETURN_IF_ERROR(CheckTokens("stop_tokens", sequence.stop_tokens, vocabulary));
-  if (sequence.stop_tokens.size() > kMostStopTokens) {
-    return absl::InvalidArgumentError(absl::StrCat("there are ", sequence.stop_tokens.size(),
-                                                   " stop tokens; there may be ", kMostStopTokens));
-  }
   RETURN_IF_ERROR(input.sampling.Check(TokensToChoose(vocabulary, tokenizer)));
   RETURN_IF_ERROR(StopWatcher::Check(input.stop));
   if (!input.stop.empty() && tokenizer == nullptr) {

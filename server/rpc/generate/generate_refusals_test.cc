@@ -9,6 +9,7 @@
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "server/generate/reply.h"
 #include "server/rpc/generate/generate_testing.h"
 
 namespace athanor {
@@ -222,6 +223,11 @@ TEST_F(GenerateRefusalsTest, Numbers) {
         for (int i = 0; i < 1025; ++i) r->add_stop_tokens(5);
       },
       "stop_tokens has 1025 tokens");
+  Request most = TextRequest("ab");
+  for (int i = 0; i < 1024; ++i) most.add_stop_tokens(5);
+  const GenerateInput input = InputOf(most);
+  EXPECT_EQ(input.sequence.stop_tokens.size(), 1025u) << "the model's end token is beside them";
+  EXPECT_TRUE(CheckInput(input, kVocabulary, MakeTokenizer().get()).ok());
 }
 
 TEST_F(GenerateRefusalsTest, Stops) {
