@@ -222,7 +222,8 @@ constexpr FlagRow kFlags[] = {
      "behind the weights",
      kLimit},
     {"max_model_len", FlagType::kInt, &O::max_model_len, 0, kMaxMessage,
-     "most tokens of a sequence, its prompt and what follows it; 0: as many as the checkpoint says",
+     "most tokens of a sequence, its prompt and what follows it, at least 2; 0: as many as the "
+     "checkpoint says",
      kLimit},
     {"max_batched_tokens", FlagType::kInt, &O::max_batched_tokens, 1, kMaxMessage,
      "most tokens that one step of a language model computes; more prompts wait for the next step"},

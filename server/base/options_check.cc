@@ -85,6 +85,10 @@ absl::Status ValidateOptions(ServerOptions* options, const Environment& environm
         absl::StrCat("--max_chunk_bytes=", options->max_chunk_bytes,
                      ": above --max_message_bytes=", options->max_message_bytes));
   }
+  if (options->max_model_len == 1) {
+    return absl::InvalidArgumentError(
+        "--max_model_len=1: leaves no token for the answer to a prompt; must be 0 or at least 2");
+  }
   static constexpr absl::string_view kLevels[] = {"debug", "info", "warn", "error"};
   if (std::find(std::begin(kLevels), std::end(kLevels), options->log_level) == std::end(kLevels)) {
     return absl::InvalidArgumentError(

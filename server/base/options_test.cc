@@ -86,6 +86,7 @@ TEST(OptionsTest, ErrorsNameTheFlagAndItsSource) {
   EXPECT_THAT(Error({"--config=/nonexistent"}), HasSubstr("/nonexistent"));
   EXPECT_THAT(Error({"--config=/"}), HasSubstr("--config: cannot read '/'"));
   EXPECT_THAT(Error({"--log_level=loud"}), HasSubstr("--log_level=loud"));
+  EXPECT_THAT(Error({"--max_model_len=1"}), HasSubstr("must be 0 or at least 2"));
   EXPECT_THAT(Error({"--tls_cert=a.pem"}), HasSubstr("--tls_key"));
   const std::string path = testing::TempDir() + "/bad.conf";
   std::ofstream(path) << "\nthreds = 3\n";
