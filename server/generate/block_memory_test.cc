@@ -22,6 +22,7 @@ class NotingRunner : public StepRunner {
     return absl::OkStatus();
   }
   void Decommit(int32_t block) override { notes += "-" + std::to_string(block); }
+  bool Trim() override { return false; }
   int64_t committed_bytes() const override { return 0; }
   const std::string& plan_id() const override { return notes; }
 

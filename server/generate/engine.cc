@@ -2,6 +2,7 @@
 
 #include <pthread.h>
 
+#include <algorithm>
 #include <chrono>
 #include <limits>
 #include <thread>
@@ -20,6 +21,8 @@ namespace {
 
 // Blocks given back between two steps: each takes some system calls, and a step waits for them.
 constexpr int64_t kGivenBackAStep = 2;
+// An engine without steps looks so often for plans to let go: they hold weights.
+constexpr std::chrono::seconds kTrimEvery{2};
 
 SequenceTime Now() { return std::chrono::steady_clock::now(); }
 
@@ -102,7 +105,9 @@ void ThreadedEngine::Loop() {
       return;
     } else {
       GiveBack(std::numeric_limits<int64_t>::max());
-      book_->Wait(memory_.next_look());
+      const bool holds = runner_->Trim();
+      const SequenceTime next_look = memory_.next_look();
+      book_->Wait(holds ? std::min(next_look, Now() + kTrimEvery) : next_look);
     }
   }
 }

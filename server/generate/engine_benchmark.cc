@@ -52,6 +52,7 @@ class ReadyRunner : public StepRunner {
   }
   absl::Status Commit(int32_t) override { return absl::OkStatus(); }
   void Decommit(int32_t) override {}
+  bool Trim() override { return false; }
   int64_t committed_bytes() const override { return 0; }
   const std::string& plan_id() const override { return plan_id_; }
 

@@ -487,6 +487,15 @@ TEST_F(EngineTest, WithoutMemoryForABlockItsSequenceEnds) {
   small.Listen();
 }
 
+TEST_F(EngineTest, TrimsItsRunnerAgainAndAgainWhileIdle) {
+  Make();
+  Hear(Ask({1}));
+  // The first two may be those of its beginning and of the end of the sequence.
+  for (const int64_t begin = knobs_->trims; knobs_->trims < begin + 3;) {
+    std::this_thread::sleep_for(milliseconds(10));
+  }
+}
+
 TEST_F(EngineTest, RefusesWrongLogits) {
   knobs_->missing_logits = 1;
   Make();

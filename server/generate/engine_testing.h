@@ -44,7 +44,7 @@ class HashRunner : public StepRunner {
   struct Knobs {
     std::atomic<int64_t> steps{0}, rows{0}, committed{0}, most_sequences{0};
     std::atomic<int64_t> most_committed{std::numeric_limits<int64_t>::max()};
-    std::atomic<int64_t> missing_logits{0};
+    std::atomic<int64_t> missing_logits{0}, trims{0};
     std::atomic<int64_t> failing_steps{0};  // so many of the next ones fail, if shared by several
     std::function<void(int64_t step)> before;  // runs in each step; set ahead of the first
   };
@@ -103,6 +103,7 @@ class HashRunner : public StepRunner {
     --knobs_->committed;
     std::fill_n(cells_.begin() + block * block_, block_, kPoison);
   }
+  bool Trim() override { return ++knobs_->trims > 0; }
   int64_t committed_bytes() const override { return knobs_->committed * 100; }
   const std::string& plan_id() const override { return plan_id_; }
 

@@ -114,14 +114,19 @@ absl::StatusOr<RunContext*> PlanStepRunner::ContextOf(
     if (held.plan == plan) return held.context.get();
   }
   RETURN_IF_ERROR(MakeStates(*plan));
-  // A plan is new here: those that serve no more need no context.
+  Trim();  // a plan is new here: another may serve no more
+  ASSIGN_OR_RETURN(std::unique_ptr<RunContext> context, plan->runner->NewContextOver(*states_));
+  return contexts_.emplace_back(plan, std::move(context)).context.get();
+}
+
+bool PlanStepRunner::Trim() {
+  if (contexts_.empty()) return false;
   const Plans::View view = plans_.view();
   std::erase_if(contexts_, [&](const Context& held) {
     return std::none_of(view.books.begin(), view.books.end(),
                         [&](const PlanBook& book) { return book.serving == held.plan; });
   });
-  ASSIGN_OR_RETURN(std::unique_ptr<RunContext> context, plan->runner->NewContextOver(*states_));
-  return contexts_.emplace_back(plan, std::move(context)).context.get();
+  return !contexts_.empty();
 }
 
 absl::Status PlanStepRunner::Commit(int32_t block) {

@@ -48,6 +48,7 @@ class PlanStepRunner final : public StepRunner {
       const Step& step, absl::Span<const absl::Span<const int32_t>> tables) override;
   absl::Status Commit(int32_t block) override;
   void Decommit(int32_t block) override;
+  bool Trim() override;  // drops the contexts of plans that serve no more, which hold these
   int64_t committed_bytes() const override;
   const std::string& plan_id() const override { return plan_id_; }
 

@@ -209,6 +209,23 @@ TEST_F(PlanStepRunnerTest, AnotherPlanTakesOverBetweenSteps) {
   EXPECT_EQ(next->over, states) << "all plans have the same states";
 }
 
+TEST_F(PlanStepRunnerTest, TrimsContextsOfPlansThatServeNoMore) {
+  EXPECT_FALSE(runner_.Trim());
+  plans_.Publish(PlanOf("p", fake_));
+  ASSERT_TRUE(RunOne().ok());
+  EXPECT_TRUE(runner_.Trim());
+  EXPECT_EQ(fake_->contexts, 1) << "it serves";
+  const auto next = std::make_shared<FakeRunner>();
+  plans_.Publish(PlanOf("q", next));
+  EXPECT_FALSE(runner_.Trim()) << "of the next plan there is no context yet";
+  EXPECT_EQ(fake_->contexts, 0);
+  ASSERT_TRUE(RunOne().ok());
+  EXPECT_EQ(next->contexts, 1);
+  plans_.Withdraw(absl::DataLossError("damaged"));
+  EXPECT_FALSE(runner_.Trim());
+  EXPECT_EQ(next->contexts, 0);
+}
+
 TEST_F(PlanStepRunnerTest, TakesThePlanOfTheSizes) {
   BucketGrid::Ranges ranges;
   v1::DimBuckets& rows = *ranges.Add();

@@ -30,6 +30,10 @@ class StepRunner {
   // Gives it back.
   virtual void Decommit(int32_t block) = 0;
 
+  // Lets go of what no step will use again. Reports whether there is something left that may become
+  // so: then call it again after a while without steps.
+  virtual bool Trim() = 0;
+
   // Bytes of keys and values committed now.
   virtual int64_t committed_bytes() const = 0;
   // Id of the plan that ran the last step; empty: none yet.
