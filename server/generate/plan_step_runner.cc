@@ -89,11 +89,16 @@ absl::Status PlanStepRunner::AwaitPlan() {
     std::optional<absl::Status> status ABSL_GUARDED_BY(mu);
   };
   const auto verdict = std::make_shared<Verdict>();
-  plans_.full().WhenReady([verdict](absl::Status status) {
+  const uint64_t waiter = plans_.full().WhenReady([verdict](absl::Status status) {
     MutexLock lock(verdict->mu);
     verdict->status = std::move(status);
     verdict->known.NotifyAll();
   });
+  if (states_ != nullptr && waiter != 0 && plans_.full().StopWaiting(waiter)) {
+    return absl::UnavailableError(
+        "the model's plan was withdrawn while the sequence was under way, and another is being "
+        "made; send the request again");
+  }
   MutexLock lock(verdict->mu);
   while (!verdict->status.has_value()) verdict->known.Wait(lock);
   return OwnCopy(*verdict->status);

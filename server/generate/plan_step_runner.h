@@ -42,8 +42,9 @@ class PlanStepRunner final : public StepRunner {
                  StepTurns* turns);
   ~PlanStepRunner() override;
 
-  // Run and Commit wait while there is no plan, and return the slot's error once there will be
-  // none.
+  // Before the first plan, Run and Commit wait for it; callers wait ahead of that, since neither
+  // deadlines nor cancels act meanwhile. Later they return UNAVAILABLE where there is none for the
+  // time being. Once there will be none they return the slot's error.
   absl::StatusOr<absl::Span<const float>> Run(
       const Step& step, absl::Span<const absl::Span<const int32_t>> tables) override;
   absl::Status Commit(int32_t block) override;
@@ -64,7 +65,7 @@ class PlanStepRunner final : public StepRunner {
   // Tables are as wide as the longest needs, up to a power of two, so that sizes seldom change from
   // step to step; what is left of a line refers to block 0.
   void Fill(const Step& step, absl::Span<const absl::Span<const int32_t>> tables);
-  // Waits for a plan of the full range.
+  // Waits for a plan of the full range, unless there has been one.
   absl::Status AwaitPlan();
   // Makes the states as `plan` has them, unless they are there.
   absl::Status MakeStates(const ServedPlan& plan);

@@ -194,6 +194,23 @@ TEST_F(PlanStepRunnerTest, EndsWithTheErrorOfTheSlot) {
   EXPECT_EQ(fake_->contexts, 0) << "plans that serve no more are let go";
 }
 
+TEST_F(PlanStepRunnerTest, WaitsForNoPlanThatIsMadeAnew) {
+  plans_.Publish(PlanOf("p", fake_));
+  ASSERT_TRUE(RunOne().ok());
+  plans_.Withdraw(absl::DataLossError("damaged"));
+  EXPECT_EQ(RunOne(), absl::DataLossError("damaged"));
+  plans_.full().SetJob("j-2", true);
+  for (int i = 0; i < 3; ++i) {
+    const absl::Status status = RunOne();
+    EXPECT_EQ(status.code(), absl::StatusCode::kUnavailable) << status;
+  }
+  EXPECT_EQ(fake_->contexts, 0);
+  EXPECT_TRUE(runner_.Commit(1).ok()) << "the states stay";
+  plans_.Publish(PlanOf("q", fake_));
+  EXPECT_TRUE(RunOne().ok());
+  EXPECT_EQ(runner_.plan_id(), "q");
+}
+
 TEST_F(PlanStepRunnerTest, AnotherPlanTakesOverBetweenSteps) {
   plans_.Publish(PlanOf("p", fake_));
   ASSERT_TRUE(RunOne().ok());
