@@ -222,10 +222,13 @@ absl::Status PagedLowering::Lower() {
     return absl::InternalError(
         absl::StrCat("device '", b_.input.target.device(), "' has no kernel of PagedAttention"));
   }
-  const std::optional<int64_t> depth = ShapeOf(kQ)[2].constant(), width = ShapeOf(kV)[2].constant();
-  if (!depth || !width) return absl::InternalError("paged attention needs constant head sizes");
-  depth_ = *depth;
-  width_ = *width;
+  if (!FitsPagedKernel(b_.input.graph, node_)) {
+    return absl::InternalError(absl::StrCat(
+        "the kernel of PagedAttention needs whole groups of ", kLanes, " slots, at most ",
+        kMostPagedGroup, " heads that share one of keys, and widths of at most ", kMostPagedWidth));
+  }
+  depth_ = *ShapeOf(kQ)[2].constant();
+  width_ = *ShapeOf(kV)[2].constant();
   MakeScratch();
   e_.bounds().Set(kir::kLane, 0, kLanes - 1);
   const Coordinates item = b_.SplitItem({e_.Simplify(CeilDiv(rows_, tile())), heads_});

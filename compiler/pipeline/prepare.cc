@@ -10,6 +10,7 @@
 #include "compiler/rules/decompose/decompose.h"
 #include "compiler/rules/decompose/recognise.h"
 #include "compiler/rules/terms/views.h"
+#include "compiler/search/kernels/paged_schedule.h"
 #include "compiler/search/regions/region.h"
 #include "compiler/search/regions/region_cost.h"
 #include "deploy/bazel/libs/status_macros.h"
@@ -21,7 +22,7 @@ namespace {
 absl::StatusOr<Graph> ToPrimitives(const Graph& graph, bool plain, bool paged) {
   return Decompose(graph, [&](const Node& node) {
     if (plain && FormOf(node.op) == OpForm::kAttention) return true;
-    if (!paged && IsPagedAttention(node.op)) return true;
+    if (IsPagedAttention(node.op) && !(paged && FitsPagedKernel(graph, node))) return true;
     std::vector<const TensorType*> operands;
     for (NodeId i : node.inputs) operands.push_back(&graph.node(i).type);
     return !HasKernel(node.op, operands);

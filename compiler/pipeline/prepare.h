@@ -23,7 +23,8 @@ struct Prepared {
 };
 
 // `plain`: every op as primitives or a contraction, as it is written. Nothing is recognised, and
-// views stay as they are. UNIMPLEMENTED names a loop that reads a whole state.
+// views stay as they are. `paged`: the target has a kernel of PagedAttention, for the
+// nodes that it fits. UNIMPLEMENTED names a loop that reads a whole state.
 absl::StatusOr<Prepared> Prepare(const Graph& graph, bool plain = false, bool paged = true);
 
 // Returns the sizes of calls of `graph` as dims of its prepared form name them.

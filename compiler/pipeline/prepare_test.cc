@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <string>
 
+#include "absl/strings/substitute.h"
 #include "compiler/pipeline/golden_testing.h"
 #include "compiler/pipeline/pipeline.h"
 #include "gtest/gtest.h"
@@ -50,6 +51,27 @@ TEST(PrepareTest, PagedAttentionIsDecomposedWithoutAKernel) {
       EXPECT_EQ(CountPaged(prepared->graph), paged && !plain ? 2 : 0);
     }
   }
+}
+
+// The kernel's code and scratch grow with heads and widths, and its vectors are whole groups.
+TEST(PrepareTest, PagedAttentionIsDecomposedWhereTheKernelDoesNotFit) {
+  const auto kernels = [](const char* slots, int64_t heads, int64_t depth, int64_t width) {
+    const absl::StatusOr<Graph> graph = ParseGraph(absl::Substitute(
+        R"(graph "g" { dim t in [1, 64] dim n in [1, 64] %0 = Input "q" : f32[t, $1, $2]
+           %1 = Input "k" : f32[$0, 1, $2] %2 = Input "v" : f32[$0, 1, $3]
+           %3 = Input "table" : i32[1, 2] %4 = Input "s" : i32[t] %5 = Input "p" : i32[t]
+           %6 = PagedAttention(%0, %1, %2, %3, %4, %5) {block=16} output "y" = %6 })",
+        slots, heads, depth, width));
+    EXPECT_TRUE(graph.ok()) << graph.status();
+    return CountPaged(Prepare(*graph)->graph);
+  };
+  EXPECT_EQ(kernels("32", 64, 512, 512), 1);
+  EXPECT_EQ(kernels("16*n", 1, 1, 1), 1);
+  EXPECT_EQ(kernels("20", 1, 8, 8), 0);
+  EXPECT_EQ(kernels("n", 1, 8, 8), 0);
+  EXPECT_EQ(kernels("32", 65, 8, 8), 0);
+  EXPECT_EQ(kernels("32", 1, 513, 8), 0);
+  EXPECT_EQ(kernels("32", 1, 8, 513), 0);
 }
 
 TEST(PrepareTest, CpusHaveAKernelOfPagedAttention) {

@@ -116,6 +116,22 @@ TEST(CompositesTest, PagedAttention) {
   }
 }
 
+// The last block is not whole, and its keys are seen up to the last slot. Others than the kernel's.
+TEST(CompositesTest, PagedAttentionOfSlotsThatAreNoWholeBlocks) {
+  std::mt19937 rng(29);
+  const Graph graph = Parsed(DType::kF32, kB, R"(%0 = Input "q" : $0[b, 2, 8]
+      %1 = Input "k" : $0[20, 1, 8] %2 = Input "v" : $0[20, 1, 5] %3 = Input "t" : i32[1, 2]
+      %4 = Input "s" : i32[b] %5 = Input "p" : i32[b]
+      %6 = PagedAttention(%0, %1, %2, %3, %4, %5) {block=16} output "y" = %6)");
+  ExpectMatchesReference(
+      graph,
+      {RandomTensor(DType::kF32, {3, 2, 8}, rng), RandomTensor(DType::kF32, {20, 1, 8}, rng),
+       RandomTensor(DType::kF32, {20, 1, 5}, rng), Tensor::Of<int32_t>(DType::kI32, {1, 2}, {0, 1}),
+       Tensor::Of<int32_t>(DType::kI32, {3}, {0, 0, 0}),
+       Tensor::Of<int32_t>(DType::kI32, {3}, {0, 15, 19})},
+      {}, 8);
+}
+
 // Dequantizes a weight that a contraction reads, by blocks, and an activation, by rows.
 TEST(CompositesTest, Dequantize) {
   std::mt19937 rng(19);

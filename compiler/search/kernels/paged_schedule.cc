@@ -4,6 +4,7 @@
 #include <optional>
 
 #include "compiler/search/kernels/extents.h"
+#include "compiler/search/kernels/state_layout.h"
 
 namespace athanor {
 namespace {
@@ -32,6 +33,13 @@ int WidthFor(int mr, std::vector<int> widths, int bytes, const v1::Target& targe
 bool HasPagedKernel(const v1::Target& target) {
   const bool cpu = target.device().empty() || target.device() == "cpu";
   return cpu && LanesOf(target, sizeof(float)) > 1;
+}
+
+bool FitsPagedKernel(const Graph& graph, const Node& node) {
+  const auto shape = [&](int operand) { return graph.node(node.inputs[operand]).type.shape; };
+  const std::optional<int64_t> depth = shape(0)[2].constant(), width = shape(2)[2].constant();
+  return depth && width && *depth <= kMostPagedWidth && *width <= kMostPagedWidth &&
+         GroupOf(graph, node) <= kMostPagedGroup && Mod(shape(1)[0], kStateGroup).IsConstant(0);
 }
 
 Expr PagedKeys(const Graph& graph, const Node& node) {

@@ -26,6 +26,13 @@ inline constexpr int64_t kPagedSplit = 256;
 // the op's decomposition.
 bool HasPagedKernel(const v1::Target& target);
 
+// Heads and widths up to which there is a kernel: its code and scratch grow with them.
+inline constexpr int64_t kMostPagedGroup = 64, kMostPagedWidth = 512;
+
+// Reports whether the kernel computes this node: its slots are whole groups of 16, and heads and
+// widths are not larger than those above. REQUIRES: a PagedAttention.
+bool FitsPagedKernel(const Graph& graph, const Node& node);
+
 // Returns the keys that the table has place for, of each sequence.
 Expr PagedKeys(const Graph& graph, const Node& node);
 
