@@ -146,15 +146,7 @@ class SizeChoice {
 
  private:
   // Returns the sizes of a call; dims that the kernel does not use are fixed.
-  Sizes At(const PagedCall& call) const {
-    std::vector<std::string> names;
-    for (const Dim& dim : graph_.dims) names.push_back(dim.name);
-    Sizes sizes = paged_->At(call, names);
-    for (size_t d = 0; d < sizes.size(); ++d) {
-      sizes[d] = std::clamp(sizes[d], graph_.dims[d].min, graph_.dims[d].max);
-    }
-    return sizes;
-  }
+  Sizes At(const PagedCall& call) const { return paged_->At(call, graph_.dims); }
 
   void AddPaged(internal::CheckRequest* request) {
     for (const int64_t rows : kPagedRows) {

@@ -47,19 +47,19 @@ using Sizes = google::protobuf::RepeatedPtrField<internal::Sizes>;
 // largest of its dims, or those of calls of a language model.
 Sizes ComparedSizes(Graph graph, const v1::Plan& plan) {
   Sizes sizes;
-  std::vector<std::string> names;
+  std::vector<Dim> dims;
   internal::Sizes least, most;
   for (const v1::DimRange& range : plan.dims()) {
-    names.push_back(range.name());
+    dims.push_back({range.name(), range.min(), range.max()});
     least.add_values(range.min());
     most.add_values(range.max());
     for (Dim& dim : graph.dims) {
-      if (dim.name == range.name()) dim = {dim.name, range.min(), range.max()};
+      if (dim.name == range.name()) dim = dims.back();
     }
   }
   if (const std::optional<PagedSizes> paged = PagedSizes::Of(graph); paged.has_value()) {
     for (const PagedCall& call : paged->Compared()) {
-      const std::vector<int64_t> values = paged->At(call, names);
+      const std::vector<int64_t> values = paged->At(call, dims);
       sizes.Add()->mutable_values()->Assign(values.begin(), values.end());
     }
   } else {

@@ -149,12 +149,14 @@ TEST_F(StatesTest, WholePlansAreComparedWithTheirStates) {
   *request.mutable_baseline() = PlanOf(kPagedDecoder, /*exact=*/false, /*plain=*/true);
   *request.mutable_exact() = PlanOf(kPagedDecoder, /*exact=*/true);
   const PagedSizes paged = PagedSizes::Of(ParseGraph(kPagedDecoder).value()).value();
-  std::vector<std::string> names;
-  for (const v1::DimRange& dim : request.candidate().plan().dims()) names.push_back(dim.name());
+  std::vector<Dim> dims;
+  for (const v1::DimRange& dim : request.candidate().plan().dims()) {
+    dims.push_back({dim.name(), dim.min(), dim.max()});
+  }
   std::vector<PagedCall> calls = paged.Compared();
   calls.push_back({.rows = 7, .sequences = 3, .wanted = 2, .context = 40});
   for (const PagedCall& call : calls) {
-    const std::vector<int64_t> values = paged.At(call, names);
+    const std::vector<int64_t> values = paged.At(call, dims);
     request.add_sizes()->mutable_values()->Assign(values.begin(), values.end());
   }
   const auto right = tuner_->CheckPlan(request);
@@ -180,10 +182,12 @@ TEST_F(StatesTest, PlansAndKernelsAreMeasured) {
   request.set_threads(2);
   *request.add_plans() = PlanOf(kPagedDecoder);
   const PagedSizes paged = PagedSizes::Of(ParseGraph(kPagedDecoder).value()).value();
-  std::vector<std::string> names;
-  for (const v1::DimRange& dim : request.plans(0).plan().dims()) names.push_back(dim.name());
+  std::vector<Dim> dims;
+  for (const v1::DimRange& dim : request.plans(0).plan().dims()) {
+    dims.push_back({dim.name(), dim.min(), dim.max()});
+  }
   for (int64_t rows : {1, 32}) {
-    const std::vector<int64_t> values = paged.At(PagedSizes::Usual(rows, 100), names);
+    const std::vector<int64_t> values = paged.At(PagedSizes::Usual(rows, 100), dims);
     request.add_sizes()->mutable_values()->Assign(values.begin(), values.end());
   }
   const auto times = tuner_->Measure(request);

@@ -91,14 +91,14 @@ std::vector<int64_t> PagedSizes::At(const PagedCall& call) const {
   return sizes;
 }
 
-std::vector<int64_t> PagedSizes::At(const PagedCall& call,
-                                    const std::vector<std::string>& names) const {
+std::vector<int64_t> PagedSizes::At(const PagedCall& call, const std::vector<Dim>& dims) const {
   const std::vector<int64_t> all = At(call);
   std::vector<int64_t> sizes;
-  for (const std::string& name : names) {
-    const auto dim =
-        std::find_if(dims_.begin(), dims_.end(), [&](const Dim& d) { return d.name == name; });
-    sizes.push_back(all[dim - dims_.begin()]);
+  for (const Dim& dim : dims) {
+    const auto own =
+        std::find_if(dims_.begin(), dims_.end(), [&](const Dim& d) { return d.name == dim.name; });
+    const int64_t size = own == dims_.end() ? dim.min : all[own - dims_.begin()];
+    sizes.push_back(std::clamp(size, dim.min, dim.max));
   }
   return sizes;
 }

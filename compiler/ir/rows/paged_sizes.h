@@ -49,8 +49,8 @@ class PagedSizes {
   // with as many blocks of each sequence as context and rows need, and with slots for all of them.
   // The context is shorter where its states would be too large.
   std::vector<int64_t> At(const PagedCall& call) const;
-  // The same for dims in another order, or some of them.
-  std::vector<int64_t> At(const PagedCall& call, const std::vector<std::string>& names) const;
+  // The same for other dims, inside their bounds. One whose name it does not know has its minimum.
+  std::vector<int64_t> At(const PagedCall& call, const std::vector<Dim>& dims) const;
 
   // A call with so many rows as an engine makes it: few rows are of a sequence each, many are the
   // prompts of few.
