@@ -16,6 +16,8 @@ constexpr double kMostBytes = 1 << 30;
 // The typical size is below the bound: bounds are declared with room to spare, and most time is
 // spent at the larger sizes.
 constexpr int64_t kTypicalShare = 4;
+// Rows of a call of a language model: boxes without a bound have many times as many.
+constexpr int64_t kMostRows = 4096;
 // Positions of a sequence, of calls of a language model.
 constexpr int64_t kShortContext = 250, kLongContext = 1000;
 
@@ -62,10 +64,11 @@ class Box {
 
 std::vector<SizePoint> PagedPoints(const PagedSizes& paged, const Box& box) {
   const int64_t fewest = paged.fewest_rows();
-  const int64_t least = std::max(fewest, paged.most_rows() / kTypicalShare);
+  const int64_t most = std::max(fewest, std::min(paged.most_rows(), kMostRows));
+  const int64_t least = std::max(fewest, most / kTypicalShare);
   std::vector<SizePoint> sizes = {paged.At(PagedSizes::Usual(fewest, kShortContext))};
   SizePoint high;
-  for (int64_t rows = paged.most_rows();; rows = std::max(least, rows / 2)) {
+  for (int64_t rows = most;; rows = std::max(least, rows / 2)) {
     high = paged.At(PagedSizes::Usual(rows, kLongContext));
     if (rows == least || box.Fits(kLargestSeconds, high)) break;
   }

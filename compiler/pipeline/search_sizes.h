@@ -18,8 +18,8 @@ namespace athanor {
 // Returns distinct sizes, ascending; one for a graph without dims. `flops` and `bytes` of one call
 // are expressions over the dims; the rates of `machine` give a lower bound of its time.
 // With `paged`, over the same dims, they are those of a call of the fewest rows over a short
-// context, and of one of the most rows over a long one; of fewer, down to a quarter, if it would
-// take too long.
+// context, and of one of the most rows, 4,096 of more, over a long one; of fewer, down to a
+// quarter, if it would take too long.
 std::vector<SizePoint> SearchSizes(const Graph& graph, const PagedSizes* paged, const Expr& flops,
                                    const Expr& bytes, const Machine& machine);
 

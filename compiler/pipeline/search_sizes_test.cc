@@ -78,6 +78,10 @@ TEST(SearchSizesTest, PagedCallsHaveShortAndLongContexts) {
   EXPECT_EQ(sizes("[65, 512]", 1000), "65,1,1,16,16 512,2,2,63,126");
   // SmolLM2's: a quarter of the rows, though they take longer than is hoped for.
   EXPECT_EQ(sizes("[65, 512]", 270'000'000), "65,1,1,16,16 128,1,1,63,63");
+  // A box without a bound: a quarter of 4,096 rows.
+  EXPECT_EQ(sizes("[1, 16777216]", 270'000'000), "1,1,1,16,16 1024,4,4,63,252");
+  EXPECT_EQ(sizes("[1, 16777216]", 1000), "1,1,1,16,16 4096,16,16,63,1008");
+  EXPECT_EQ(sizes("[8192, 16777216]", 1000), "8192,32,32,16,512 8192,32,32,63,2016");
 }
 
 }  // namespace

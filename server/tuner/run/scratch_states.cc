@@ -12,6 +12,10 @@
 namespace athanor {
 namespace {
 
+// More would take the machine's memory from what serves. States of calls with as many rows as
+// searches measure stay below.
+constexpr int64_t kMostBytes = int64_t{4} << 30;
+
 bool Serves(const Program& program, absl::Span<const int64_t> dims) {
   const std::vector<SizeDim>& ranges = program.sizes.dims();
   if (dims.size() != ranges.size()) return false;
@@ -48,11 +52,18 @@ absl::StatusOr<std::unique_ptr<ScratchStates>> ScratchStates::Create(
     }
   }
   std::vector<StateMemory::Spec> specs;
+  int64_t bytes_of_slot = 0;
   for (const int state : made->program_.states) {
     const Program::Buffer& buffer = made->program_.buffers[state];
     specs.push_back({buffer.name, buffer.layout, BytesOfSlot(made->program_, buffer)});
+    bytes_of_slot += specs.back().slot_bytes;
   }
   if (specs.empty()) return made;
+  if (slots > kMostBytes / bytes_of_slot) {
+    return absl::ResourceExhaustedError(absl::StrCat(
+        "states: ", slots, " slots of ", bytes_of_slot, " bytes of plan '", made->program_.plan_id,
+        "' are more than the ", kMostBytes >> 30, " GiB of a run; lower the dims' bounds"));
+  }
   slots = (slots + kStateGroup - 1) / kStateGroup * kStateGroup;
   ASSIGN_OR_RETURN(made->memory_, StateMemory::Create(device, /*ledger=*/nullptr, std::move(specs),
                                                       slots, kStateGroup));

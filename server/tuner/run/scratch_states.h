@@ -33,6 +33,7 @@ class ScratchStates {
  public:
   // Makes room for the slots that the plan has at each of `sizes`, values of plan.dims, and fills
   // it with zeros. `device` must outlive it. INVALID_ARGUMENT: the plan or a size is invalid.
+  // RESOURCE_EXHAUSTED: it would be more than 4 GiB.
   static absl::StatusOr<std::unique_ptr<ScratchStates>> Create(
       const v1::Plan& plan, absl::Span<const std::vector<int64_t>> sizes, Device* device);
 

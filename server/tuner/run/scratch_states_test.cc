@@ -101,7 +101,13 @@ TEST_P(ScratchStatesTest, RefusesWhatDoesNotFit) {
             absl::StatusCode::kInvalidArgument);
   EXPECT_EQ(ScratchStates::Create(PlanOf(""), {{9}}, device_.get()).status().code(),
             absl::StatusCode::kInvalidArgument);
-  v1::Plan plan = PlanOf("");
+  v1::Plan plan = PlanOf("keys16");
+  plan.mutable_dims(0)->set_max(int64_t{1} << 24);
+  const absl::Status many =
+      ScratchStates::Create(plan, {{2}, {int64_t{1} << 24}}, device_.get()).status();
+  EXPECT_EQ(many.code(), absl::StatusCode::kResourceExhausted);
+  EXPECT_THAT(std::string(many.message()), HasSubstr("268435456 slots of 24 bytes of plan 'p-1'"));
+  plan = PlanOf("");
   plan.clear_buffers();
   plan.set_format(1);
   EXPECT_EQ(ScratchStates::Create(plan, {{2}}, device_.get()).value()->memory(), nullptr);
