@@ -85,5 +85,19 @@ TEST_F(PlanSignaturesTest, PlansWithoutOneAreFree) {
   EXPECT_EQ(ServedBy(*version_), "second");
 }
 
+TEST_F(PlanSignaturesTest, PlansWithStatesNeedOne) {
+  ASSERT_TRUE(publisher().Publish(version_, Plan("first", "")).ok());
+  const std::shared_ptr<const ServedPlan> plan = Plan("states", "");
+  auto compiled = std::make_shared<CompiledPlan>(*plan->compiled);
+  compiled->plan.add_buffers()->set_kind(v1::Buffer::STATE);
+  auto with_states = std::make_shared<ServedPlan>(*plan);
+  with_states->compiled = std::move(compiled);
+  const absl::Status status = publisher().Publish(version_, std::move(with_states));
+  EXPECT_EQ(status.code(), absl::StatusCode::kFailedPrecondition) << status;
+  EXPECT_THAT(std::string(status.message()),
+              HasSubstr("plan \"states\" has states and no signature"));
+  EXPECT_EQ(ServedBy(*version_), "first");
+}
+
 }  // namespace
 }  // namespace athanor

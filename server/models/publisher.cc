@@ -1,5 +1,6 @@
 #include "server/models/publisher.h"
 
+#include <algorithm>
 #include <set>
 #include <utility>
 
@@ -16,6 +17,11 @@ namespace {
 absl::Status NotServed(const ModelVersion& version) {
   return absl::AbortedError(
       absl::StrCat(version.Describe(), " was deleted or pinned while the plan was loaded"));
+}
+
+bool HasStates(const v1::Plan& plan) {
+  return std::any_of(plan.buffers().begin(), plan.buffers().end(),
+                     [](const v1::Buffer& b) { return b.kind() == v1::Buffer::STATE; });
 }
 
 }  // namespace
@@ -42,7 +48,12 @@ absl::Status Publisher::CheckHeld(const ModelVersion& version, const ServedPlan&
 
 absl::Status Publisher::CheckSignature(const ModelVersion& version, const ServedPlan& plan) {
   const v1::Plan& added = plan.compiled->plan;
-  if (added.signature().empty()) return absl::OkStatus();
+  if (added.signature().empty()) {
+    if (!HasStates(added)) return absl::OkStatus();
+    return absl::FailedPreconditionError(
+        absl::StrCat(version.Describe(), ": plan ", Quoted(plan.id()),
+                     " has states and no signature, so it may sum in another order than others"));
+  }
   for (const PlanBook& book : version.plans().view().books) {
     if (book.serving == nullptr) continue;
     const v1::Plan& serves = book.serving->compiled->plan;

@@ -39,7 +39,8 @@ class Publisher {
   // FAILED_PRECONDITION then and name the parameter; where it was healed since, ABORTED.
   // All plans of a version with states that serve have one signature (v1::Plan.signature), that of
   // the first, so that its sequences may go from one to another: these calls are
-  // FAILED_PRECONDITION for a plan of another, unless it is for another target.
+  // FAILED_PRECONDITION for a plan of another, unless it is for another target, and for a plan with
+  // states that has none.
 
   // The plan serves its version from now on, and the version its name unless a newer one or a
   // rollback says otherwise. ABORTED: the version was deleted meanwhile, or is served and pinned.
@@ -86,7 +87,7 @@ class Publisher {
   // was loaded, which may compute with it still.
   absl::Status CheckHeld(const ModelVersion& version, const ServedPlan& plan) const
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
-  // FAILED_PRECONDITION: what serves the version sums in another order.
+  // FAILED_PRECONDITION: what serves the version sums in another order, or nobody knows.
   static absl::Status CheckSignature(const ModelVersion& version, const ServedPlan& plan);
   // Stores which plans the version has, pinned to `pinned`.
   absl::Status StorePlans(const ModelVersion& version, const std::string& pinned)
