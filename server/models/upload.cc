@@ -249,8 +249,10 @@ absl::Status Upload::ReadImported() {
   RETURN_IF_ERROR(MakeVersion(std::move(graph), buckets));
   RETURN_IF_ERROR(ReadParameters());
   if (!LanguageModels::Generates(*pending_)) return absl::OkStatus();
-  int64_t bytes = 0;
-  for (const TensorRow& tensor : row_.tensors) bytes += tensor.bytes;
+  int64_t bytes = 0;  // that the ledger does not count yet
+  for (const TensorRow& tensor : row_.tensors) {
+    if (registry_->tensors().Bytes(tensor.hash) < 0) bytes += tensor.bytes;
+  }
   ASSIGN_OR_RETURN(hosted_, registry_->language_models().Read(*pending_, files, bytes));
   return absl::OkStatus();
 }
