@@ -219,7 +219,8 @@ constexpr FlagRow kFlags[] = {
     {"kv_memory", FlagType::kBytes, &O::kv_memory, 0, kTop,
      "most memory for keys and values of each language model, taken as sequences need it; 0: that "
      "of 64 sequences of --max_model_len tokens, and at most half of what --memory_limit leaves "
-     "behind the weights",
+     "behind weights and prepared weights, and other models' keys and values, but for one "
+     "sequence; a sequence ends with an error where --memory_limit has no room for it",
      kLimit},
     {"max_model_len", FlagType::kInt, &O::max_model_len, 0, kMaxMessage,
      "most tokens of a sequence, its prompt and what follows it, at least 2; 0: as many as the "

@@ -28,10 +28,11 @@
 namespace athanor {
 
 struct PlanStepOptions {
-  int64_t block = 16;        // positions of a block
-  int64_t blocks = 2;        // of the states, block 0 included
-  int64_t table_blocks = 1;  // most blocks of a sequence
-  int64_t vocabulary = 0;    // logits of a row
+  int64_t block = 16;                   // positions of a block
+  int64_t blocks = 2;                   // of the states, block 0 included
+  int64_t table_blocks = 1;             // most blocks of a sequence
+  int64_t vocabulary = 0;               // logits of a row
+  std::shared_ptr<const void> promise;  // of memory for the states: goes with them
 };
 
 class PlanStepRunner final : public StepRunner {

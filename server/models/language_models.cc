@@ -43,6 +43,18 @@ int64_t SlotBytes(const Graph& graph) {
   return all;
 }
 
+// Returns the bytes of the weights as plans prepare them: computed in f32 and packed. Those that
+// are only looked up are not prepared, and count here.
+int64_t PreparedBytes(const Graph& graph) {
+  int64_t all = 0;
+  for (NodeId id : graph.ParameterIds()) {
+    int64_t bytes = DTypeBytes(DType::kF32);
+    for (const Expr& size : graph.node(id).type.shape) bytes *= *size.constant();
+    all += bytes;
+  }
+  return all;
+}
+
 Sampling SamplingOf(const internal::Generation& generation) {
   Sampling sampling;
   sampling.temperature = static_cast<float>(generation.temperature());
@@ -62,7 +74,7 @@ int64_t Times(int64_t a, int64_t b) {
 }  // namespace
 
 absl::StatusOr<EngineSizes> EngineSizesOf(const ServerOptions& options, const Graph& graph,
-                                          int64_t free) {
+                                          int64_t free, int64_t promised) {
   EngineSizes sizes;
   sizes.token_kv_bytes = SlotBytes(graph);
   const int64_t block = BlockOf(graph), block_bytes = block * sizes.token_kv_bytes;
@@ -77,15 +89,18 @@ absl::StatusOr<EngineSizes> EngineSizesOf(const ServerOptions& options, const Gr
   sizes.table_blocks = (scheduler.max_model_len + block - 1) / block;
   int64_t bytes = options.kv_memory;
   if (bytes == 0) {
-    bytes = std::min(Times(kDefaultSequences * sizes.table_blocks, block_bytes), free / 2);
+    const int64_t one = Times(sizes.table_blocks, block_bytes);
+    const int64_t left = std::max((free - promised) / 2, std::min(one, free / 2));
+    bytes = std::min(Times(kDefaultSequences, one), left);
   }
   const int64_t given = bytes / block_bytes;  // to sequences; block 0 is beside them
   if (given < 1) {
     return absl::ResourceExhaustedError(
         Cat("keys and values of a block of ", block, " positions have ", block_bytes,
             " bytes, and there is room for ", std::max<int64_t>(0, bytes), ", ",
-            options.kv_memory > 0 ? "as --kv_memory says"
-                                  : "half of what --memory_limit leaves behind the weights"));
+            options.kv_memory > 0
+                ? "as --kv_memory says"
+                : "half of what --memory_limit leaves behind weights and prepared weights"));
   }
   sizes.blocks = std::min(given + 1, MostOf(graph, "N"));
   return sizes;
@@ -103,8 +118,13 @@ absl::StatusOr<HostedModel> LanguageModels::Read(const ModelVersion& version,
     return absl::DataLossError(Cat(version.Describe(), ": its settings cannot be read"));
   }
   HostedModel hosted;
-  ASSIGN_OR_RETURN(hosted.sizes,
-                   EngineSizesOf(options_, version.graph(), ledger_.free() - unreserved));
+  // A GPU prepares weights in memory of its own.
+  if (!GpuOrdinal(version.device()).has_value()) {
+    hosted.prepared_bytes = PreparedBytes(version.graph());
+  }
+  const Promised others = promised();
+  const int64_t free = ledger_.free() - unreserved - hosted.prepared_bytes - others.prepared;
+  ASSIGN_OR_RETURN(hosted.sizes, EngineSizesOf(options_, version.graph(), free, others.states));
   // A context may end within a block.
   SchedulerOptions& scheduler = hosted.sizes.scheduler;
   scheduler.max_model_len = std::min<int64_t>(scheduler.max_model_len, generation.context());
@@ -118,13 +138,43 @@ absl::StatusOr<HostedModel> LanguageModels::Read(const ModelVersion& version,
   return hosted;
 }
 
+class LanguageModels::Promise {
+ public:
+  Promise(LanguageModels* models, int64_t prepared, int64_t states)
+      : models_(*models), prepared_(prepared), states_(states) {
+    models_.promised_prepared_ += prepared_;
+    models_.promised_states_ += states_;
+  }
+  ~Promise() {
+    models_.promised_prepared_ -= prepared_;
+    models_.promised_states_ -= states_;
+  }
+  Promise(const Promise&) = delete;
+  Promise& operator=(const Promise&) = delete;
+
+ private:
+  LanguageModels& models_;
+  const int64_t prepared_, states_;
+};
+
+LanguageModels::Promised LanguageModels::promised() const {
+  return {.prepared = std::max<int64_t>(0, promised_prepared_ - ledger_.used(HeldKind::kPrepared)),
+          .states = std::max<int64_t>(0, promised_states_ - ledger_.used(HeldKind::kStates))};
+}
+
 void LanguageModels::Open(HostedModel hosted, ModelVersion* version) {
   const EngineSizes& sizes = hosted.sizes;
+  // With --kv_memory no engine asks what others may take.
+  const int64_t states = options_.kv_memory > 0
+                             ? 0
+                             : Times(sizes.blocks * sizes.scheduler.block, sizes.token_kv_bytes);
+  auto promise = std::make_shared<const Promise>(this, hosted.prepared_bytes, states);
   auto runner = std::make_unique<PlanStepRunner>(&version->plans(), version->graph(),
                                                  PlanStepOptions{.block = sizes.scheduler.block,
                                                                  .blocks = sizes.blocks,
                                                                  .table_blocks = sizes.table_blocks,
-                                                                 .vocabulary = hosted.vocabulary},
+                                                                 .vocabulary = hosted.vocabulary,
+                                                                 .promise = std::move(promise)},
                                                  &TurnsOf(version->device()));
   EngineOptions engine;
   engine.scheduler = sizes.scheduler;

@@ -39,16 +39,19 @@ struct EngineSizes {
 };
 
 // Returns the sizes that the flags ask for, as far as the dims of a decoder in form kPaged go.
-// `free` is what the ledger has left behind the weights. RESOURCE_EXHAUSTED, with the numbers:
-// there is not one block for sequences.
+// `free` is what is left behind the weights, as files and as prepared, and `promised` what blocks
+// of other engines may still take of that: without --kv_memory it is kept for them, but for one
+// sequence of the longest kind. RESOURCE_EXHAUSTED, with the numbers: there is not one block for
+// sequences.
 absl::StatusOr<EngineSizes> EngineSizesOf(const ServerOptions& options, const Graph& graph,
-                                          int64_t free);
+                                          int64_t free, int64_t promised = 0);
 
 // A language model that has no engine yet.
 struct HostedModel {
   std::shared_ptr<LanguageModel> model;
   EngineSizes sizes;
   int64_t vocabulary = 0;
+  int64_t prepared_bytes = 0;
 };
 
 class LanguageModels {
@@ -73,7 +76,10 @@ class LanguageModels {
   };
 
   // Reads the version's text and defaults. `files` are those that it keeps beside its weights, and
-  // `unreserved` the bytes of weights that the ledger does not count yet. Errors are those of
+  // `unreserved` the bytes of weights that the ledger does not count yet. The room for blocks is
+  // of what the ledger has left behind them, and behind prepared weights in f32. What others take
+  // later (arenas, requests, further models, an upload at the same time) is not known: where the
+  // ledger is full, a sequence that needs a block ends with RESOURCE_EXHAUSTED. Errors are those of
   // ReadModelText and EngineSizesOf. REQUIRES: Generates(version)
   absl::StatusOr<HostedModel> Read(const ModelVersion& version, absl::Span<const TextFile> files,
                                    int64_t unreserved) const;
@@ -81,13 +87,24 @@ class LanguageModels {
   // nobody shares it yet.
   void Open(HostedModel hosted, ModelVersion* version);
 
+  // Bytes that engines may still take beside those that the ledger counts.
+  struct Promised {
+    int64_t prepared = 0;  // the ledger counts those of other models too: it may be too little
+    int64_t states = 0;
+  };
+  Promised promised() const;
+
  private:
+  // Counts what an engine may take while it lives.
+  class Promise;
+
   // The engines of a device take turns.
   StepTurns& TurnsOf(const std::string& device);
 
   const ServerOptions& options_;
   ServerLedger& ledger_;
   std::atomic<int> searches_{0};
+  std::atomic<int64_t> promised_prepared_{0}, promised_states_{0};
   Mutex mu_;
   std::map<std::string, StepTurns> turns_ ABSL_GUARDED_BY(mu_);  // by device
 };

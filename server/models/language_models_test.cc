@@ -80,6 +80,17 @@ TEST(EngineSizes, HalfOfTheFreeMemoryUnlessAFlagSays) {
             "4095, as --kv_memory says");
 }
 
+TEST(EngineSizes, OtherEnginesKeepWhatTheyWerePromised) {
+  const Graph graph = LlamaGraph();
+  const int64_t free = 2 * 100 * kBlockBytes;
+  EXPECT_EQ(EngineSizesOf({}, graph, free, 2 * 60 * kBlockBytes)->blocks, 1 + 40);
+  // But for a sequence of 256 tokens, if that is there.
+  EXPECT_EQ(EngineSizesOf({}, graph, free, 2 * 90 * kBlockBytes)->blocks, 1 + 16);
+  EXPECT_EQ(EngineSizesOf({}, graph, free, 4 * free)->blocks, 1 + 16);
+  EXPECT_EQ(EngineSizesOf({}, graph, 2 * 10 * kBlockBytes, free)->blocks, 1 + 10);
+  EXPECT_EQ(EngineSizesOf({.kv_memory = 50 * kBlockBytes}, graph, free, free)->blocks, 1 + 50);
+}
+
 // Takes all of a sequence.
 class Reader {
  public:
@@ -209,6 +220,31 @@ TEST_F(LanguageModelsTest, MemoryOfBlocksIsCountedAndGivenBack) {
   ASSERT_TRUE(core_->registry().Delete("m", "").ok());
   version.reset();
   while (core_->ledger().used(HeldKind::kStates) > 0) std::this_thread::yield();
+}
+
+TEST_F(LanguageModelsTest, WhatAnEngineMayTakeIsPromisedWhileItLives) {
+  control_->HoldCompiles();
+  const LanguageModels& models = core_->registry().language_models();
+  const auto version = StoreLlama();
+  int64_t elements = 0;
+  for (NodeId id : version->graph().ParameterIds()) {
+    int64_t own = 1;
+    for (const Expr& size : version->graph().node(id).type.shape) own *= *size.constant();
+    elements += own;
+  }
+  const LanguageModels::Promised promised = models.promised();
+  EXPECT_EQ(promised.prepared, 4 * elements);
+  EXPECT_EQ(promised.states, (1 + 64 * 16) * kBlockBytes);
+  StoreLlama();
+  EXPECT_EQ(models.promised().states, 2 * promised.states);
+  control_->ReleaseCompiles();
+  Reader reader(*version, prompt_, 5);
+  EXPECT_TRUE(reader.End().ok());
+  const int64_t taken = core_->ledger().used(HeldKind::kStates);
+  EXPECT_GT(taken, 0);
+  EXPECT_EQ(models.promised().states, 2 * promised.states - taken);
+  ASSERT_TRUE(core_->registry().Delete("m", "").ok());
+  while (models.promised().states > 0 || models.promised().prepared > 0) std::this_thread::yield();
 }
 
 TEST_F(LanguageModelsTest, ADeletedVersionEndsItsSequences) {
