@@ -1,6 +1,7 @@
 #include "compiler/frontend/checkpoint/decoder.h"
 
 #include <algorithm>
+#include <cmath>
 #include <limits>
 #include <optional>
 #include <string_view>
@@ -17,7 +18,13 @@ constexpr int64_t kMostBlock = 1 << 16;  // of PagedAttention
 
 // Returns the parts that layers of the decoder have.
 std::vector<Part> LayerParts(const FamilyRow& family) {
-  std::vector<Part> parts = {Part::kAttentionNorm, Part::kO, Part::kForwardNorm, Part::kDown};
+  std::vector<Part> parts = {Part::kAttentionNorm, Part::kO, Part::kDown};
+  if (family.sandwich) {
+    parts.insert(parts.end(),
+                 {Part::kAttentionEndNorm, Part::kForwardStartNorm, Part::kForwardEndNorm});
+  } else {
+    parts.push_back(Part::kForwardNorm);
+  }
   if (family.fused) {
     parts.insert(parts.end(), {Part::kQkv, Part::kGateUp});
   } else {
@@ -37,6 +44,9 @@ std::vector<int64_t> ShapeOf(const DecoderSpec& spec, Part part) {
     case Part::kFinalNorm:
     case Part::kAttentionNorm:
     case Part::kForwardNorm:
+    case Part::kAttentionEndNorm:
+    case Part::kForwardStartNorm:
+    case Part::kForwardEndNorm:
       return {spec.width};
     case Part::kQ:
       return {q, spec.width};
@@ -138,13 +148,18 @@ class Builder {
     if (paged_) slots_ = Slots();
     const FileTensor& embedding = Stored(Part::kEmbedding, 0);
     NodeId x = Decoded(Take(Parameter(embedding), ids), embedding);
+    if (spec_.family->scaled_embedding) {
+      x = Op2(Op::kMul, x, EmbeddingScale(embedding.stored));
+    }
     for (int64_t layer = 0; layer < spec_.layers; ++layer) {
       x = Op2(Op::kAdd, x, Attend(x, layer));
       x = Op2(Op::kAdd, x, Forward(x, layer));
     }
     x = Norm(Take(x, wanted), Part::kFinalNorm, 0);
     const NodeId rows = Weight(spec_.tied ? Part::kEmbedding : Part::kLogits, 0);
-    b_.Output("logits", Contract("rk,vk->rv", x, rows));
+    NodeId logits = Contract("rk,vk->rv", x, rows);
+    if (spec_.logit_cap > 0) logits = Capped(logits, spec_.logit_cap, {r_, spec_.vocabulary});
+    b_.Output("logits", logits);
     RETURN_IF_ERROR(status_);
     return DecoderGraph{std::move(graph_), std::move(parameters_)};
   }
@@ -199,7 +214,32 @@ class Builder {
                 {Expr::Axis(0) + first, Expr::Axis(1)});
   }
   NodeId Norm(NodeId x, Part part, int64_t layer) {
-    return Add(Op::kRmsNorm, {x, Weight(part, layer)}, {{"epsilon", spec_.epsilon}});
+    NodeId weight = Weight(part, layer);
+    if (spec_.family->norm_offset && spec_.format == CheckpointFormat::kHf) {
+      weight = Op2(Op::kAdd, weight, Filled(1, {ShapeOf(spec_, part)[0]}));
+    }
+    return Add(Op::kRmsNorm, {x, weight}, {{"epsilon", spec_.epsilon}});
+  }
+  NodeId Filled(double value, const Shape& shape) {
+    const auto narrow = static_cast<float>(value);
+    return View(Keep(b_.Constant(Tensor::Of<float>(DType::kF32, {}, {narrow}))), shape, {});
+  }
+  NodeId Capped(NodeId x, double cap, const Shape& shape) {
+    const NodeId bound = Filled(cap, shape);
+    return Op2(Op::kMul, Add(Op::kTanh, {Op2(Op::kDiv, x, bound)}), bound);
+  }
+
+  // The root of the width, for rows of the embedding. transformers rounds it to the embedding's
+  // type, llama.cpp does not.
+  NodeId EmbeddingScale(checkpoint::Stored stored) {
+    NodeId root = Filled(std::sqrt(static_cast<double>(spec_.width)), {});
+    using checkpoint::Stored;
+    const bool narrow = stored == Stored::kBF16 || stored == Stored::kF16;
+    if (narrow && spec_.format == CheckpointFormat::kHf) {
+      const DType dtype = stored == Stored::kBF16 ? DType::kBF16 : DType::kF16;
+      root = Add(Op::kCast, {Add(Op::kCast, {root}, {{"dtype", dtype}})}, {{"dtype", DType::kF32}});
+    }
+    return View(root, {t_, spec_.width}, {});
   }
 
   // cos and sin [T, head/2], of f32 products as transformers has them.
@@ -301,6 +341,8 @@ class Builder {
     Attrs attrs = {{"block", block_}};
     const int64_t window = spec_.windows[layer];
     if (window > 0 && window < context_) attrs["window"] = window;
+    if (spec_.scale > 0) attrs["scale"] = spec_.scale;
+    if (spec_.score_cap > 0) attrs["softcap"] = spec_.score_cap;
     return Add(
         Op::kPagedAttention,
         {q, Written(k, layer, "keys"), Written(v, layer, "values"), table_, sequence_, position_},
@@ -312,7 +354,27 @@ class Builder {
     // A window that no step outgrows hides nothing.
     const int64_t window = spec_.windows[layer];
     if (window > 0 && window < graph_.dims[0].max) operands.push_back(WindowMask(window));
-    return Add(Op::kAttention, std::move(operands), {{"causal", true}});
+    if (spec_.score_cap > 0) return CappedHeads(operands);
+    Attrs attrs = {{"causal", true}};
+    if (spec_.scale > 0) attrs["scale"] = spec_.scale;
+    return Add(Op::kAttention, std::move(operands), std::move(attrs));
+  }
+
+  // Attention of q, k, v and perhaps a mask, in its parts, since the op has no cap.
+  NodeId CappedHeads(const std::vector<NodeId>& operands) {
+    const Shape scores = {spec_.heads, t_, t_}, cells = {t_, t_};
+    NodeId x = Contract("hid,hjd->hij", operands[0], operands[1]);
+    const double head = static_cast<double>(spec_.head);
+    const double scale = spec_.scale > 0 ? spec_.scale : 1 / std::sqrt(head);
+    x = Capped(Op2(Op::kMul, x, Filled(scale, scores)), spec_.score_cap, scores);
+    const auto counted = [&](int64_t axis) {
+      return Add(Op::kIota, {}, {{"shape", cells}, {"axis", axis}, {"dtype", DType::kI32}});
+    };
+    NodeId seen = Add(Op::kNot, {Op2(Op::kLessThan, counted(0), counted(1))});
+    if (operands.size() > 3) seen = Op2(Op::kAnd, seen, operands[3]);
+    x = Add(Op::kSelect, {View(seen, scores, {Expr::Axis(1), Expr::Axis(2)}), x,
+                          Filled(-std::numeric_limits<double>::infinity(), scores)});
+    return Contract("hij,hjd->hid", Add(Op::kSoftmax, {x}, {{"axis", int64_t{2}}}), operands[2]);
   }
 
   NodeId Attend(NodeId x, int64_t layer) {
@@ -323,15 +385,20 @@ class Builder {
     const NodeId y = paged_ ? PagedHeads(q, k, v, layer) : WholeHeads(q, k, v, layer);
     const NodeId o = View(Weight(Part::kO, layer), {spec_.width, spec_.heads, spec_.head},
                           {Expr::Axis(0), Expr::Axis(1) * spec_.head + Expr::Axis(2)});
-    return Contract(paged_ ? "thd,khd->tk" : "htd,khd->tk", y, o);
+    const NodeId end = Contract(paged_ ? "thd,khd->tk" : "htd,khd->tk", y, o);
+    return spec_.family->sandwich ? Norm(end, Part::kAttentionEndNorm, layer) : end;
   }
 
   NodeId Forward(NodeId x, int64_t layer) {
-    x = Norm(x, Part::kForwardNorm, layer);
+    const FamilyRow& family = *spec_.family;
+    x = Norm(x, family.sandwich ? Part::kForwardStartNorm : Part::kForwardNorm, layer);
     const NodeId gate = Contract("tk,nk->tn", x, Matrix(Part::kGate, layer));
     const NodeId up = Contract("tk,nk->tn", x, Matrix(Part::kUp, layer));
-    const NodeId hidden = Op2(Op::kMul, Add(Op::kSilu, {gate}), up);
-    return Contract("tn,kn->tk", hidden, Weight(Part::kDown, layer));
+    const NodeId gated = family.gelu
+                             ? Add(Op::kGelu, {gate}, {{"approximate", std::string("tanh")}})
+                             : Add(Op::kSilu, {gate});
+    const NodeId end = Contract("tn,kn->tk", Op2(Op::kMul, gated, up), Weight(Part::kDown, layer));
+    return family.sandwich ? Norm(end, Part::kForwardEndNorm, layer) : end;
   }
 
   const DecoderSpec& spec_;

@@ -12,23 +12,44 @@ constexpr CheckpointFormat kHf = CheckpointFormat::kHf, kGguf = CheckpointFormat
 
 constexpr FamilyRow kFamilies[] = {
     {.name = "llama", .architecture = "LlamaForCausalLM", .gguf = "llama", .permuted = true},
-    {.name = "mistral", .architecture = "MistralForCausalLM", .windows = Windows::kAll},
+    {.name = "mistral",
+     .architecture = "MistralForCausalLM",
+     .windows = Windows::kAll,
+     .says_kv_heads = true},
     {.name = "qwen2",
      .architecture = "Qwen2ForCausalLM",
      .gguf = "qwen2",
      .windows = Windows::kByLayer,
-     .qkv_bias = true},
+     .qkv_bias = true,
+     .says_kv_heads = true},
     {.name = "qwen3",
      .architecture = "Qwen3ForCausalLM",
      .gguf = "qwen3",
      .windows = Windows::kByLayer,
-     .qk_norm = true},
+     .qk_norm = true,
+     .says_kv_heads = true,
+     .says_head = true},
     {.name = "phi3",
      .architecture = "Phi3ForCausalLM",
      .gguf = "phi3",
      .epsilon = 1e-5,
      .windows = Windows::kAll,
      .fused = true},
+    {.name = "gemma2",
+     .architecture = "Gemma2ForCausalLM",
+     .gguf = "gemma2",
+     .windows = Windows::kInTurns,
+     .period = 2,
+     .says_kv_heads = true,
+     .says_head = true,
+     .tied = true,
+     .sandwich = true,
+     .norm_offset = true,
+     .gelu = true,
+     .scaled_embedding = true,
+     .query_scalar = true,
+     .wide_layers = 46,
+     .capped = true},
 };
 
 // In the order of Field.
@@ -47,15 +68,22 @@ constexpr FieldRow kFields[] = {
     {"rms_norm_eps", "attention.layer_norm_rms_epsilon"},
     {"rope_theta", "rope.freq_base"},
     {"sliding_window", "attention.sliding_window"},
+    {"attn_logit_softcapping", "attn_logit_softcapping"},
+    {"final_logit_softcapping", "final_logit_softcapping"},
 };
 
 // A key that changes no number at these values, separated by '|'; "": at any. A name that ends in
-// '*' stands for all that begin so; "$." begins keys below GGUF's architecture.
+// '*' stands for all that begin so; "$." begins keys below GGUF's architecture. A row is for the
+// families whose names begin with `family`; the first one counts.
 struct InertRow {
   CheckpointFormat format;
-  std::string_view key, values;
+  std::string_view key, values, family = "";
 };
 constexpr InertRow kInert[] = {
+    {kHf, "cache_implementation", "", "gemma"},
+    {kHf, "hidden_act", "gelu_pytorch_tanh", "gemma"},
+    {kHf, "hidden_activation", "gelu_pytorch_tanh", "gemma"},
+    {kHf, "use_bidirectional_attention", "false", "gemma"},
     {kHf, "_name_or_path", ""},
     {kHf, "_attn_implementation*", ""},
     {kHf, "add_cross_attention", "false"},
@@ -128,6 +156,9 @@ constexpr PartRow kParts[] = {
     {"mlp.down_proj.weight", "ffn_down.weight"},
     {"self_attn.qkv_proj.weight", "attn_qkv.weight"},
     {"mlp.gate_up_proj.weight", "ffn_up.weight"},
+    {"post_attention_layernorm.weight", "post_attention_norm.weight"},
+    {"pre_feedforward_layernorm.weight", "ffn_norm.weight"},
+    {"post_feedforward_layernorm.weight", "post_ffw_norm.weight"},
 };
 
 std::string_view NameIn(CheckpointFormat format, const FamilyRow& family) {
@@ -137,7 +168,7 @@ std::string_view NameIn(CheckpointFormat format, const FamilyRow& family) {
 const InertRow* FindInert(CheckpointFormat format, const FamilyRow& family, std::string_view key) {
   const std::string below = Cat(family.gguf, ".");
   for (const InertRow& row : kInert) {
-    if (row.format != format) continue;
+    if (row.format != format || !family.name.starts_with(row.family)) continue;
     std::string name(row.key);
     if (name.starts_with("$.")) name = below + name.substr(2);
     const bool all = name.ends_with('*');

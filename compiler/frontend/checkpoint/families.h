@@ -22,8 +22,9 @@ enum class CheckpointFormat : uint8_t {
 };
 
 // Says which layers see only a window of keys. kByLayer: those that `layer_types` names, else those
-// from `max_window_layers` on, if `use_sliding_window`.
-enum class Windows : uint8_t { kNone, kAll, kByLayer };
+// from `max_window_layers` on, if `use_sliding_window`. kInTurns: those that `layer_types` names,
+// else all but each `period`-th.
+enum class Windows : uint8_t { kNone, kAll, kByLayer, kInTurns };
 
 struct FamilyRow {
   std::string_view name;          // Hugging Face's model_type
@@ -31,11 +32,24 @@ struct FamilyRow {
   std::string_view gguf;          // general.architecture; "": none
   double epsilon = 1e-6;          // of norms, where config.json has none
   Windows windows = Windows::kNone;
+  int64_t period = 0;  // of kInTurns
   // GGUF's rows of Q and K alternate between the halves of a head, for a rope over neighbours.
   bool permuted = false;
   bool qkv_bias = false;  // Q, K and V have a bias
   bool qk_norm = false;   // heads of Q and K are normalised
   bool fused = false;     // rows of Q, K, V are one matrix, and those of gate and up
+  // config.json must have num_key_value_heads, head_dim: the class has a number of its own where
+  // one is missing.
+  bool says_kv_heads = false, says_head = false;
+  bool tied = false;              // where config.json has no tie_word_embeddings
+  bool sandwich = false;          // norms behind attention and the feed-forward part too
+  bool norm_offset = false;       // Hugging Face's weights of norms are added to 1; GGUF's are sums
+  bool gelu = false;              // gates by Gelu's form with tanh; otherwise by Silu
+  bool scaled_embedding = false;  // a token's row is multiplied by sqrt(width)
+  bool query_scalar = false;      // scores are divided by the root of a number of config.json
+  // GGUF has no key for that number: it is width / heads with so many layers, else a head's size.
+  int64_t wide_layers = 0;
+  bool capped = false;  // scores and logits are bounded by tanh
 };
 
 // Returns nullptr if there is none. `name` is what the format calls it.
@@ -56,6 +70,8 @@ enum class Field : uint8_t {
   kEpsilon,
   kTheta,
   kWindow,
+  kScoreCap,
+  kLogitCap,
 };
 // Returns the field's key: "num_hidden_layers", "llama.block_count".
 std::string KeyOf(CheckpointFormat format, const FamilyRow& family, Field field);
@@ -87,6 +103,9 @@ enum class Part : uint8_t {
   kDown,
   kQkv,     // rows of kQ, kK, kV
   kGateUp,  // rows of kGate, kUp
+  kAttentionEndNorm,
+  kForwardStartNorm,  // kForwardNorm of families with `sandwich`
+  kForwardEndNorm,
 };
 std::string TensorName(CheckpointFormat format, Part part, int64_t layer);
 // Reports whether files may hold the tensor though no decoder reads it: what can be computed.

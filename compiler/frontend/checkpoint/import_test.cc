@@ -71,7 +71,7 @@ TEST(ImportCheckpoint, SaysWhatItImported) {
 
 // Files of GGUF and of Hugging Face differ in how they store the weights, and in nothing behind.
 TEST(ImportCheckpoint, FormatsHaveTheSameInterface) {
-  for (const char* name : {"llama", "llama3", "qwen2", "qwen3", "phi3"}) {
+  for (const char* name : {"llama", "llama3", "qwen2", "qwen3", "phi3", "gemma2"}) {
     const ImportedDecoder hf = Checkpoint::Hf(name).Import().value();
     const ImportedDecoder gguf = Checkpoint::Gguf(name).Import().value();
     EXPECT_EQ(hf.graph.dims, gguf.graph.dims);

@@ -38,6 +38,7 @@ class SpecReader {
     ReadSizes();
     ReadRope();
     ReadWindows();
+    ReadScores();
   }
 
   // Refuses keys that were neither read nor are inert.
@@ -120,13 +121,17 @@ class SpecReader {
     spec_.width = Size(Field::kWidth);
     spec_.hidden = Size(Field::kHidden);
     spec_.heads = Size(Field::kHeads);
-    spec_.kv_heads = Size(Field::kKvHeads, spec_.heads);
-    spec_.head = Size(Field::kHead, std::max<int64_t>(1, spec_.width / spec_.heads));
+    const FamilyRow& family = *spec_.family;
+    spec_.kv_heads =
+        hf_ && family.says_kv_heads ? Size(Field::kKvHeads) : Size(Field::kKvHeads, spec_.heads);
+    spec_.head = hf_ && family.says_head
+                     ? Size(Field::kHead)
+                     : Size(Field::kHead, std::max<int64_t>(1, spec_.width / spec_.heads));
     spec_.vocabulary = hf_ ? Size(Field::kVocabulary) : Size(Field::kVocabulary, 0);
     spec_.positions = Size(Field::kPositions);
-    spec_.epsilon = hf_ ? read_.Number(Key(Field::kEpsilon), 0, 1, spec_.family->epsilon)
+    spec_.epsilon = hf_ ? read_.Number(Key(Field::kEpsilon), 0, 1, family.epsilon)
                         : read_.Number(Key(Field::kEpsilon), 0, 1);
-    if (hf_) spec_.tied = read_.Flag("tie_word_embeddings", false);
+    if (hf_) spec_.tied = read_.Flag("tie_word_embeddings", family.tied);
     const bool read = refusals_.size() == before;
     if (read) CheckSizes();
     if (!hf_) ReadSameSizes(read);
@@ -228,6 +233,7 @@ class SpecReader {
       }
       return;
     }
+    if (spec_.family->windows == Windows::kInTurns) return ReadTurns();
     if (!hf_) return;  // a window of some layers has no key there
     const bool sliding = read_.Flag("use_sliding_window", false);
     const int64_t window = Size(Field::kWindow, 0);
@@ -239,6 +245,28 @@ class SpecReader {
     }
     const int64_t first = read_.Integer("max_window_layers", 0, kMostSize);
     for (int64_t i = first; i < spec_.layers; ++i) spec_.windows[i] = window;
+  }
+
+  // Each `period`-th layer sees all keys, the others a window of them.
+  void ReadTurns() {
+    const int64_t window = Size(Field::kWindow);
+    if (hf_ && read_.Has("layer_types")) return ReadLayerTypes(window);
+    for (int64_t i = 0; i < spec_.layers; ++i) {
+      if ((i + 1) % spec_.family->period != 0) spec_.windows[i] = window;
+    }
+  }
+
+  void ReadScores() {
+    if (spec_.family->query_scalar) {
+      const bool wide = spec_.layers == spec_.family->wide_layers;
+      const double scalar =
+          hf_ ? read_.Number("query_pre_attn_scalar", 1e-6, kMostNumber, 256.0)
+              : static_cast<double>(wide ? spec_.width / spec_.heads : spec_.head);
+      spec_.scale = 1 / std::sqrt(scalar);
+    }
+    if (!spec_.family->capped) return;
+    spec_.score_cap = read_.Number(Key(Field::kScoreCap), 1e-6, kMostNumber);
+    spec_.logit_cap = read_.Number(Key(Field::kLogitCap), 1e-6, kMostNumber);
   }
 
   void ReadLayerTypes(int64_t window) {

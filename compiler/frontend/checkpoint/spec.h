@@ -36,6 +36,9 @@ struct DecoderSpec {
   int64_t positions = 0;  // of a sequence
   double epsilon = 0;     // of norms
   bool tied = false;      // the embedding's rows make the logits
+  double scale = 0;       // of attention's scores; 0: 1 / sqrt(head)
+  // Bounds c: a score or logit x becomes c * tanh(x / c); 0: none.
+  double score_cap = 0, logit_cap = 0;
   // A rope turns elements i and i + head/2 by position * inverse[i].
   std::vector<float> inverse;
   // The number of keys that a row of each layer sees, its own the last; 0: all up to its own.

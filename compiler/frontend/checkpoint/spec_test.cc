@@ -45,6 +45,16 @@ Keys GgufKeys() {
           {"llama.rope.freq_base", 500000.0}};
 }
 
+// Returns GgufKeys() of another architecture.
+Keys KeysOfArchitecture(const std::string& name) {
+  Keys keys;
+  for (const auto& [key, value] : GgufKeys()) {
+    keys[key.starts_with("llama.") ? name + key.substr(5) : key] = value;
+  }
+  keys["general.architecture"] = name;
+  return keys;
+}
+
 struct Outcome {
   std::optional<DecoderSpec> spec;
   std::vector<ImportRefusal> refusals;
@@ -189,11 +199,7 @@ TEST(SpecOf, WindowsAreOfAllLayersOrOfSome) {
   EXPECT_THAT(Hf(mistral).spec->windows, ElementsAre(32, 32, 32));
   mistral["sliding_window"] = nullptr;
   EXPECT_THAT(Hf(mistral).spec->windows, ElementsAre(0, 0, 0));
-  Keys phi;
-  for (const auto& [key, value] : GgufKeys()) {
-    phi[key.starts_with("llama.") ? "phi3." + key.substr(6) : key] = value;
-  }
-  phi["general.architecture"] = std::string("phi3");
+  Keys phi = KeysOfArchitecture("phi3");
   phi["phi3.attention.sliding_window"] = int64_t{32};
   EXPECT_THAT(Read(CheckpointFormat::kGguf, phi).spec->windows, ElementsAre(32, 32, 32));
   phi["phi3.attention.sliding_window"] = int64_t{0};  // as llama.cpp writes that there is none
@@ -216,6 +222,109 @@ TEST(SpecOf, WindowsAreOfAllLayersOrOfSome) {
   qwen["layer_types"] = {"sliding_attention", "full_attention", "full_attention"};
   qwen["use_sliding_window"] = false;
   EXPECT_THAT(Hf(qwen).texts(), ElementsAre(HasSubstr("use_sliding_window")));
+}
+
+json Gemma2() {
+  json config = Config("gemma2");
+  config.update({{"head_dim", 32},
+                 {"hidden_act", "gelu_pytorch_tanh"},
+                 {"hidden_activation", "gelu_pytorch_tanh"},
+                 {"cache_implementation", "hybrid"},
+                 {"query_pre_attn_scalar", 144},
+                 {"sliding_window", 32},
+                 {"attn_logit_softcapping", 50.0},
+                 {"final_logit_softcapping", 30.0}});
+  return config;
+}
+
+Keys Gemma2Keys() {
+  Keys keys = KeysOfArchitecture("gemma2");
+  keys["gemma2.attention.sliding_window"] = int64_t{32};
+  keys["gemma2.attn_logit_softcapping"] = 50.0;
+  keys["gemma2.final_logit_softcapping"] = 30.0;
+  return keys;
+}
+
+TEST(SpecOf, ReadsGemma2) {
+  const Outcome hf = Hf(Gemma2());
+  ASSERT_TRUE(hf.spec) << testing::PrintToString(hf.texts());
+  EXPECT_TRUE(hf.spec->tied);
+  EXPECT_EQ(hf.spec->head, 32);
+  EXPECT_EQ(hf.spec->scale, 1.0 / 12);
+  EXPECT_EQ(hf.spec->score_cap, 50);
+  EXPECT_EQ(hf.spec->logit_cap, 30);
+  EXPECT_THAT(hf.spec->windows, ElementsAre(32, 0, 32));
+  json config = Gemma2();
+  config["layer_types"] = {"full_attention", "sliding_attention", "full_attention"};
+  config["tie_word_embeddings"] = false;
+  config.erase("query_pre_attn_scalar");
+  EXPECT_THAT(Hf(config).spec->windows, ElementsAre(0, 32, 0));
+  EXPECT_FALSE(Hf(config).spec->tied);
+  EXPECT_EQ(Hf(config).spec->scale, 1.0 / 16);
+  // Of the others nothing changes.
+  EXPECT_EQ(Hf(Config()).spec->scale, 0);
+  EXPECT_EQ(Hf(Config()).spec->score_cap, 0);
+  EXPECT_EQ(Hf(Config()).spec->logit_cap, 0);
+}
+
+TEST(SpecOf, ReadsGemma2OfGguf) {
+  Keys keys = Gemma2Keys();
+  const Outcome gguf = Read(CheckpointFormat::kGguf, keys);
+  ASSERT_TRUE(gguf.spec) << testing::PrintToString(gguf.texts());
+  EXPECT_EQ(gguf.spec->scale, 0.25);  // a head has 16
+  EXPECT_EQ(gguf.spec->score_cap, 50);
+  EXPECT_EQ(gguf.spec->logit_cap, 30);
+  EXPECT_THAT(gguf.spec->windows, ElementsAre(32, 0, 32));
+  keys["gemma2.block_count"] = int64_t{46};  // as the 27B: its scale is that of width / heads
+  keys["gemma2.embedding_length"] = int64_t{400};
+  keys["gemma2.attention.key_length"] = int64_t{16};
+  EXPECT_EQ(Read(CheckpointFormat::kGguf, keys).spec->scale, 0.1);
+  for (const char* key :
+       {"attention.sliding_window", "attn_logit_softcapping", "final_logit_softcapping"}) {
+    Keys without = Gemma2Keys();
+    without.erase(std::string("gemma2.") + key);
+    EXPECT_THAT(Read(CheckpointFormat::kGguf, without).texts(),
+                ElementsAre(AllOf(HasSubstr(key), HasSubstr("is missing"))));
+  }
+}
+
+TEST(SpecOf, RefusesGemma2ByKey) {
+  const std::map<std::string, json> wrong = {{"hidden_activation", "gelu"},
+                                             {"hidden_act", "silu"},
+                                             {"use_bidirectional_attention", true},
+                                             {"query_pre_attn_scalar", 0},
+                                             {"attn_logit_softcapping", 0.0},
+                                             {"final_logit_softcapping", -30.0},
+                                             {"sliding_window", 0},
+                                             {"layer_types", {"full_attention"}},
+                                             {"sliding_window_pattern", 6},
+                                             {"attention_bias", true}};
+  for (const auto& [key, value] : wrong) {
+    json config = Gemma2();
+    config[key] = value;
+    EXPECT_THAT(Hf(config).texts(), ElementsAre(HasSubstr(key + ": "))) << key;
+  }
+  // Where one of these is missing, the class has a number of its own, or none is a cap.
+  for (const char* key : {"head_dim", "num_key_value_heads", "sliding_window",
+                          "attn_logit_softcapping", "final_logit_softcapping"}) {
+    json config = Gemma2();
+    config.erase(key);
+    EXPECT_THAT(Hf(config).texts(), ElementsAre(HasSubstr(std::string(key) + ": is missing")));
+    config[key] = nullptr;
+    EXPECT_THAT(Hf(config).texts(), ElementsAre(HasSubstr(std::string(key) + ": is missing")));
+  }
+}
+
+TEST(SpecOf, HeadsAreSaidWhereTheClassHasItsOwn) {
+  for (const char* family : {"mistral", "qwen2", "qwen3"}) {
+    json config = Config(family);
+    config["head_dim"] = 16;
+    EXPECT_TRUE(Hf(config).spec) << testing::PrintToString(Hf(config).texts());
+    config.erase("num_key_value_heads");
+    EXPECT_THAT(Hf(config).texts(), ElementsAre(HasSubstr("num_key_value_heads: is missing")))
+        << family;
+  }
+  EXPECT_THAT(Hf(Config("qwen3")).texts(), ElementsAre(HasSubstr("head_dim: is missing")));
 }
 
 // Each key of these changes numbers that are not computed so.
@@ -406,7 +515,9 @@ TEST(SpecOf, RandomConfigsAreReadOrRefused) {
       "max_window_layers", "use_sliding_window", "attention_bias", "unknown"};
   int read = 0;
   for (int i = 0; i < 3000; ++i) {
-    json config = Config(std::vector<const char*>{"llama", "mistral", "qwen2", "qwen3"}[i % 4]);
+    const char* const families[] = {"llama", "mistral", "qwen2", "qwen3"};
+    json config = i % 5 == 4 ? Gemma2() : Config(families[i % 5]);
+    if (i % 5 == 3) config["head_dim"] = 16;
     std::vector<std::string> keys = more;
     for (const auto& [key, value] : config.items()) keys.push_back(key);
     for (uint32_t n = draw() % 3; n > 0; --n) {

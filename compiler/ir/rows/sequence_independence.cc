@@ -156,12 +156,12 @@ class Sequences {
     return absl::OkStatus();
   }
 
-  // Checks that rows that were asked for stay apart too.
+  // Checks that rows that were asked for stay apart too. Weights may be spread over them.
   absl::Status WalkWanted(const std::vector<bool>& needed) {
     Walk walk{graph_, wanted(), walk_.bounds, std::vector<Rows>(graph_.nodes.size())};
     walk.rows[wanted_] = {0, 1};
     for (NodeId n = 0; n < static_cast<NodeId>(needed.size()); ++n) {
-      if (!needed[n] || sources_[n] != Source::kWanted) continue;
+      if (!needed[n] || (sources_[n] != Source::kWanted && sources_[n] != Source::kFixed)) continue;
       const absl::StatusOr<Rows> rows = row_walk::Prove(walk, graph_.node(n));
       if (!rows.ok()) return Prefixed(graph_.Describe(n) + ": ", rows.status());
       walk.rows[n] = *rows;

@@ -91,6 +91,14 @@ TEST(SequenceIndependenceTest, ProvesADecoder) {
       Edited({{"%37 = Gather \"rows\"(%36, %4) {axis=0}", "%37 = Exp(%36)"}}), "T");
   EXPECT_TRUE(all.independent) << all.reason;
   EXPECT_EQ(all.wanted, "");
+  // Logits by a number that is spread over the rows.
+  const SequenceProof spread = ProveSequenceIndependent(
+      Edited({{"output \"logits\" = %39",
+               "%40 = Constant {value=f32[] {30}} %41 = IndexMap(%40) {map=map[R, 11]()} "
+               "%42 = Div(%39, %41) output \"logits\" = %42"}}),
+      "T");
+  EXPECT_TRUE(spread.independent) << spread.reason;
+  EXPECT_EQ(spread.wanted, "R");
   // Requests may not share a call over it.
   EXPECT_EQ(ProveRowIndependent(Edited({}), "T").reason,
             "\"k\" (StateRead): is a state, which all calls share");

@@ -31,6 +31,8 @@ SIZES = {"vocab_size": 48, "hidden_size": 32, "intermediate_size": 64, "num_hidd
          "bos_token_id": 1, "eos_token_id": 2}
 LLAMA3 = {"rope_type": "llama3", "rope_theta": 10000.0, "factor": 8.0, "low_freq_factor": 1.0,
           "high_freq_factor": 4.0, "original_max_position_embeddings": 32}
+GEMMA = {"head_dim": 16, "pad_token_id": 0, "sliding_window": 8}
+CAPS = {"attn_logit_softcapping": 5.0, "final_logit_softcapping": 10.0}
 NAMES = {  # of GGUF by those of Hugging Face
     "model.embed_tokens": "token_embd", "model.norm": "output_norm", "lm_head": "output",
     "input_layernorm": "attn_norm", "self_attn.q_proj": "attn_q", "self_attn.k_proj": "attn_k",
@@ -38,6 +40,9 @@ NAMES = {  # of GGUF by those of Hugging Face
     "self_attn.q_norm": "attn_q_norm", "self_attn.k_norm": "attn_k_norm",
     "post_attention_layernorm": "ffn_norm", "mlp.gate_proj": "ffn_gate", "mlp.up_proj": "ffn_up",
     "mlp.down_proj": "ffn_down", "self_attn.qkv_proj": "attn_qkv", "mlp.gate_up_proj": "ffn_up"}
+GEMMA_NAMES = {"post_attention_layernorm": "post_attention_norm",
+               "pre_feedforward_layernorm": "ffn_norm",
+               "post_feedforward_layernorm": "post_ffw_norm"}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -62,6 +67,12 @@ CASES = {
     "qwen2_window": Case("Qwen2", {"use_sliding_window": True, "sliding_window": 8,
                                    "max_window_layers": 1}),
     "phi3": Case("Phi3", {"sliding_window": 8, "pad_token_id": 0}, "phi3"),
+    "gemma2": Case("Gemma2", GEMMA | CAPS | {"query_pre_attn_scalar": 16}, "gemma2",
+                   torch.float32),
+    # What GGUF cannot say, and a root of the width that bf16 rounds.
+    "gemma2_bf16": Case("Gemma2", GEMMA | CAPS | {
+        "query_pre_attn_scalar": 6, "tie_word_embeddings": False,
+        "layer_types": ["full_attention", "sliding_attention"]}),
 }
 
 
@@ -70,19 +81,23 @@ def weights(model: torch.nn.Module, seed: int) -> None:
     draw = np.random.default_rng(seed)
     for name, parameter in sorted(model.named_parameters()):
         norm = "norm" in name
-        made = draw.normal(1 if norm else 0, 0.25 if norm or name.endswith("bias") else 0.4,
-                           tuple(parameter.shape))
+        offset = type(model).__name__.startswith("Gemma")  # its norms add 1 to their weights
+        spread = 0.25 if norm or name.endswith("bias") else 0.4
+        made = draw.normal(1 if norm and not offset else 0, spread, tuple(parameter.shape))
+        if offset and "embed_tokens" in name:  # else a scaled token repeats itself
+            made /= 16
         grid = np.clip(np.round(made * 128), -255, 255) / 128
         parameter.data = torch.tensor(grid, dtype=torch.float32)
 
 
-def gguf_name(name: str) -> str:
+def gguf_name(name: str, arch: str) -> str:
     """`model.layers.0.self_attn.q_proj.weight` -> `blk.0.attn_q.weight`."""
+    names = NAMES | (GEMMA_NAMES if arch.startswith("gemma") else {})
     stem, kind = name.rsplit(".", 1)
     if not stem.startswith("model.layers."):
-        return f"{NAMES[stem]}.{kind}"
+        return f"{names[stem]}.{kind}"
     layer, rest = stem.removeprefix("model.layers.").split(".", 1)
-    return f"blk.{layer}.{NAMES[rest]}.{kind}"
+    return f"blk.{layer}.{names[rest]}.{kind}"
 
 
 def write_gguf(path: pathlib.Path, model: torch.nn.Module, arch: str) -> None:
@@ -102,8 +117,11 @@ def write_gguf(path: pathlib.Path, model: torch.nn.Module, arch: str) -> None:
     writer.add_file_type(gguf.LlamaFileType.MOSTLY_F16)
     if arch in ("llama", "phi3"):
         writer.add_rope_dimension_count(head)
-    if arch == "phi3":
+    if arch in ("phi3", "gemma2"):
         writer.add_sliding_window(config.sliding_window)
+    if arch == "gemma2":
+        writer.add_attn_logit_softcapping(config.attn_logit_softcapping)
+        writer.add_final_logit_softcapping(config.final_logit_softcapping)
     if head * heads != config.hidden_size:
         writer.add_key_length(head)
         writer.add_value_length(head)
@@ -122,7 +140,9 @@ def write_gguf(path: pathlib.Path, model: torch.nn.Module, arch: str) -> None:
         if arch == "llama" and ("q_proj" in name or "k_proj" in name):
             rows = heads if "q_proj" in name else kv_heads
             array = array.reshape(rows, 2, head // 2, -1).swapaxes(1, 2).reshape(array.shape)
-        writer.add_tensor(gguf_name(name),
+        if arch.startswith("gemma") and name.endswith("norm.weight"):
+            array = array + 1
+        writer.add_tensor(gguf_name(name, arch),
                           array.astype(np.float32 if array.ndim == 1 else np.float16))
     writer.write_header_to_file()
     writer.write_kv_data_to_file()
@@ -157,6 +177,9 @@ def make(name: str, case: Case, seed: int) -> None:
     model = getattr(transformers, f"{case.family}ForCausalLM")(config).float().eval()
     weights(model, seed)
     model.tie_weights()
+    if case.family.startswith("Gemma"):  # transformers rounds it to the type that it computes in
+        scale = model.model.embed_tokens.embed_scale
+        scale.copy_(scale.to(case.dtype))
     folder = TESTDATA / name
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True)
