@@ -144,7 +144,8 @@ class Builder {
     position_ = Keep(b_.Input("position", {DType::kI32, {t_}}));
     if (paged_) table_ = Keep(b_.Input("table", {DType::kI32, {s_, blocks_}}));
     const NodeId wanted = Keep(b_.Input("wanted", {DType::kI32, {r_}}));
-    MakeAngles();
+    angles_ = AnglesOf(spec_.inverse);
+    local_ = spec_.local_inverse.empty() ? angles_ : AnglesOf(spec_.local_inverse);
     if (paged_) slots_ = Slots();
     const FileTensor& embedding = Stored(Part::kEmbedding, 0);
     NodeId x = Decoded(Take(Parameter(embedding), ids), embedding);
@@ -165,6 +166,10 @@ class Builder {
   }
 
  private:
+  struct Angles {
+    NodeId cos = -1, sin = -1;
+  };
+
   NodeId Keep(absl::StatusOr<NodeId> node) {
     if (node.ok()) return *node;
     if (status_.ok()) status_ = node.status();
@@ -243,15 +248,14 @@ class Builder {
   }
 
   // cos and sin [T, head/2], of f32 products as transformers has them.
-  void MakeAngles() {
-    const auto pairs = static_cast<int64_t>(spec_.inverse.size());
+  Angles AnglesOf(const std::vector<float>& inverses) {
+    const auto pairs = static_cast<int64_t>(inverses.size());
     const NodeId position = Add(Op::kCast, {position_}, {{"dtype", DType::kF32}});
-    const NodeId inverse =
-        Keep(b_.Constant(Tensor::Of<float>(DType::kF32, {pairs}, spec_.inverse)));
+    const NodeId inverse = Keep(b_.Constant(Tensor::Of<float>(DType::kF32, {pairs}, inverses)));
     const NodeId angle = Op2(Op::kMul, View(position, {t_, pairs}, {Expr::Axis(0)}),
                              View(inverse, {t_, pairs}, {Expr::Axis(1)}));
-    cos_ = Add(Op::kCos, {angle});
-    sin_ = Add(Op::kSin, {angle});
+    const NodeId cos = Add(Op::kCos, {angle});
+    return {cos, Add(Op::kSin, {angle})};
   }
 
   // Returns row `h * head + d` of a matrix or vector with such rows as element [h, d]. GGUF's rows
@@ -286,8 +290,9 @@ class Builder {
     }
     if (!turned) return y;
     if (spec_.family->qk_norm) y = Norm(y, *norm, layer);
-    if (!paged_) return Add(Op::kRotary, {y, cos_, sin_});
-    return Add(Op::kRotary, {y, ByHead(cos_, heads), ByHead(sin_, heads)});
+    const Angles& angles = spec_.windows[layer] > 0 ? local_ : angles_;
+    if (!paged_) return Add(Op::kRotary, {y, angles.cos, angles.sin});
+    return Add(Op::kRotary, {y, ByHead(angles.cos, heads), ByHead(angles.sin, heads)});
   }
 
   // Query heads share a head of keys and values in groups.
@@ -410,7 +415,8 @@ class Builder {
   absl::Status status_;
   const Expr t_ = Expr::Symbol("T"), r_ = Expr::Symbol("R"), s_ = Expr::Symbol("S"),
              blocks_ = Expr::Symbol("B"), n_ = Expr::Symbol("N");
-  NodeId position_ = -1, cos_ = -1, sin_ = -1;
+  NodeId position_ = -1;
+  Angles angles_, local_;                           // local_: of layers with a window
   NodeId sequence_ = -1, table_ = -1, slots_ = -1;  // of form kPaged
   std::map<std::string, NodeId> made_;              // parameters by name
   std::map<int64_t, NodeId> masks_;                 // by window

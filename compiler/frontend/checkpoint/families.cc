@@ -50,6 +50,23 @@ constexpr FamilyRow kFamilies[] = {
      .query_scalar = true,
      .wide_layers = 46,
      .capped = true},
+    {.name = "gemma3_text",
+     .architecture = "Gemma3ForCausalLM",
+     .gguf = "gemma3",
+     .windows = Windows::kInTurns,
+     .period = 6,
+     .qk_norm = true,
+     .says_kv_heads = true,
+     .says_head = true,
+     .tied = true,
+     .sandwich = true,
+     .norm_offset = true,
+     .gelu = true,
+     .scaled_embedding = true,
+     .query_scalar = true,
+     .wide_layers = 62,
+     .two_ropes = true,
+     .theta = 1e6},
 };
 
 // In the order of Field.
@@ -67,7 +84,9 @@ constexpr FieldRow kFields[] = {
     {"max_position_embeddings", "context_length"},
     {"rms_norm_eps", "attention.layer_norm_rms_epsilon"},
     {"rope_theta", "rope.freq_base"},
+    {"rope_local_base_freq", "rope.freq_base_swa"},
     {"sliding_window", "attention.sliding_window"},
+    {"sliding_window_pattern", "attention.sliding_window_pattern"},
     {"attn_logit_softcapping", "attn_logit_softcapping"},
     {"final_logit_softcapping", "final_logit_softcapping"},
 };
@@ -80,6 +99,7 @@ struct InertRow {
   std::string_view key, values, family = "";
 };
 constexpr InertRow kInert[] = {
+    {kHf, "_sliding_window_pattern", "", "gemma3"},  // the class does not read it
     {kHf, "cache_implementation", "", "gemma"},
     {kHf, "hidden_act", "gelu_pytorch_tanh", "gemma"},
     {kHf, "hidden_activation", "gelu_pytorch_tanh", "gemma"},

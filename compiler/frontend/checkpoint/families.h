@@ -49,7 +49,9 @@ struct FamilyRow {
   bool query_scalar = false;      // scores are divided by the root of a number of config.json
   // GGUF has no key for that number: it is width / heads with so many layers, else a head's size.
   int64_t wide_layers = 0;
-  bool capped = false;  // scores and logits are bounded by tanh
+  bool capped = false;     // scores and logits are bounded by tanh
+  bool two_ropes = false;  // layers with a window have a rope of their own
+  double theta = 10000;    // of the rope, where config.json has none
 };
 
 // Returns nullptr if there is none. `name` is what the format calls it.
@@ -69,7 +71,9 @@ enum class Field : uint8_t {
   kPositions,
   kEpsilon,
   kTheta,
+  kLocalTheta,  // of layers with a window, with `two_ropes`
   kWindow,
+  kPeriod,
   kScoreCap,
   kLogitCap,
 };

@@ -88,7 +88,8 @@ INSTANTIATE_TEST_SUITE_P(
                     Case{"qwen3", CheckpointFormat::kHf}, Case{"qwen3", CheckpointFormat::kGguf},
                     Case{"phi3", CheckpointFormat::kHf}, Case{"phi3", CheckpointFormat::kGguf},
                     Case{"gemma2", CheckpointFormat::kHf}, Case{"gemma2", CheckpointFormat::kGguf},
-                    Case{"gemma2_bf16", CheckpointFormat::kHf}),
+                    Case{"gemma2_bf16", CheckpointFormat::kHf},
+                    Case{"gemma3", CheckpointFormat::kHf}, Case{"gemma3", CheckpointFormat::kGguf}),
     [](const auto& info) {
       return info.param.name + (info.param.format == CheckpointFormat::kHf ? "Hf" : "Gguf");
     });

@@ -71,7 +71,7 @@ TEST(ImportCheckpoint, SaysWhatItImported) {
 
 // Files of GGUF and of Hugging Face differ in how they store the weights, and in nothing behind.
 TEST(ImportCheckpoint, FormatsHaveTheSameInterface) {
-  for (const char* name : {"llama", "llama3", "qwen2", "qwen3", "phi3", "gemma2"}) {
+  for (const char* name : {"llama", "llama3", "qwen2", "qwen3", "phi3", "gemma2", "gemma3"}) {
     const ImportedDecoder hf = Checkpoint::Hf(name).Import().value();
     const ImportedDecoder gguf = Checkpoint::Gguf(name).Import().value();
     EXPECT_EQ(hf.graph.dims, gguf.graph.dims);
@@ -90,6 +90,23 @@ TEST(ImportCheckpoint, ConfigsOfOlderLibrariesGiveTheSameGraph) {
   config["rope_scaling"].erase("rope_theta");
   config["torch_dtype"] = config["dtype"];
   for (const char* key : {"rope_parameters", "dtype"}) config.erase(key);
+  old.files[kConfig] = config.dump();
+  const absl::StatusOr<ImportedDecoder> a = young.Import(), b = old.Import();
+  ASSERT_TRUE(a.ok() && b.ok()) << b.status();
+  EXPECT_EQ(CanonicalHash(a->graph), CanonicalHash(b->graph));
+}
+
+TEST(ImportCheckpoint, OldAndNewConfigsOfGemma3GiveTheSameGraph) {
+  Checkpoint young = Checkpoint::Hf("gemma3"), old = young;
+  json config = TinyJson("gemma3", kConfig);
+  const json ropes = config["rope_parameters"];
+  config["rope_theta"] = ropes["full_attention"]["rope_theta"];
+  config["rope_local_base_freq"] = ropes["sliding_attention"]["rope_theta"];
+  config["rope_scaling"] = {{"rope_type", "linear"}, {"factor", ropes["full_attention"]["factor"]}};
+  config["sliding_window_pattern"] = 6;
+  for (const char* key : {"rope_parameters", "layer_types", "tie_word_embeddings"}) {
+    config.erase(key);
+  }
   old.files[kConfig] = config.dump();
   const absl::StatusOr<ImportedDecoder> a = young.Import(), b = old.Import();
   ASSERT_TRUE(a.ok() && b.ok()) << b.status();

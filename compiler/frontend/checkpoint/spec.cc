@@ -170,21 +170,44 @@ class SpecReader {
     }
   }
 
-  // transformers 5 writes rope_parameters, older ones rope_scaling beside rope_theta.
+  // transformers 5 writes rope_parameters, older ones rope_scaling beside rope_theta. It has an
+  // object for each kind of layers in families with two ropes.
   void ReadRope() {
-    constexpr std::string_view kParameters = "rope_parameters.";
-    const bool parameters = hf_ && read_.HasBelow(kParameters);
-    const std::string below = !hf_         ? Cat(spec_.family->gguf, ".rope.scaling.")
-                              : parameters ? std::string(kParameters)
-                                           : "rope_scaling.";
-    const double theta = read_.Number(parameters ? Cat(below, "rope_theta") : Key(Field::kTheta), 1,
-                                      kMostNumber, 10000.0);
+    const bool two = spec_.family->two_ropes;
+    const std::string parameters = two ? "rope_parameters.full_attention." : "rope_parameters.";
+    const std::string local = "rope_parameters.sliding_attention.";
+    const double theta = hf_ ? spec_.family->theta : 10000.0;
+    if (!hf_) {
+      spec_.inverse = Rope(Key(Field::kTheta), theta, Cat(spec_.family->gguf, ".rope.scaling."));
+    } else if (read_.HasBelow(parameters)) {
+      spec_.inverse = Rope(Cat(parameters, "rope_theta"), theta, parameters);
+    } else {
+      spec_.inverse = Rope(Key(Field::kTheta), theta, "rope_scaling.");
+    }
+    if (!two) return;
+    if (hf_ && read_.HasBelow(local)) {
+      spec_.local_inverse = Rope(Cat(local, "rope_theta"), 10000.0, local);
+    } else {
+      spec_.local_inverse = PlainRope(Key(Field::kLocalTheta), 10000.0);
+    }
+  }
+
+  std::vector<float> PlainRope(const std::string& theta_key, double otherwise) {
+    const double theta = read_.Number(theta_key, 1, kMostNumber, otherwise);
+    std::vector<float> inverse;
     const int64_t pairs = std::min(spec_.head, kMostSize) / 2;
     for (int64_t i = 0; i < pairs; ++i) {
       const double exponent =
           static_cast<float>(2 * i) / static_cast<float>(spec_.head);  // as PyTorch: in f32
-      spec_.inverse.push_back(static_cast<float>(1 / std::pow(theta, exponent)));
+      inverse.push_back(static_cast<float>(1 / std::pow(theta, exponent)));
     }
+    return inverse;
+  }
+
+  // Scales it as the keys that begin with `below` say.
+  std::vector<float> Rope(const std::string& theta_key, double otherwise,
+                          const std::string& below) {
+    std::vector<float> inverse = PlainRope(theta_key, otherwise);
     const std::string old_key = Cat(below, "type");
     const std::string key = hf_ && !read_.Has(old_key) ? Cat(below, "rope_type") : old_key;
     const std::string type = read_.Text(key, "default");
@@ -193,19 +216,20 @@ class SpecReader {
     }
     if (type == "linear") {
       const double factor = read_.Number(Cat(below, "factor"), 1e-6, kMostNumber);
-      for (float& inverse : spec_.inverse) inverse = static_cast<float>(inverse / factor);
+      for (float& each : inverse) each = static_cast<float>(each / factor);
     } else if (hf_ && type == "llama3") {
-      ScaleAsLlama3(below);
+      ScaleAsLlama3(below, &inverse);
     } else if (type != "default" && (hf_ || type != "none")) {
       read_.Refuse(kUnimplemented, key,
                    Cat("is ", Quoted(type), "; supported are ",
                        hf_ ? "default, linear, llama3" : "none, linear"));
     }
+    return inverse;
   }
 
   // Source of the formula: `_compute_llama3_parameters` of transformers. Long waves are stretched
   // by `factor`, short ones stay, those between change gradually.
-  void ScaleAsLlama3(const std::string& below) {
+  void ScaleAsLlama3(const std::string& below, std::vector<float>* scaled) {
     const double factor = read_.Number(Cat(below, "factor"), 1e-6, kMostNumber);
     const double low = read_.Number(Cat(below, "low_freq_factor"), 1e-6, kMostNumber);
     const double high = read_.Number(Cat(below, "high_freq_factor"), 1e-6, kMostNumber);
@@ -216,7 +240,7 @@ class SpecReader {
                    Cat("is ", high, "; it must be above low_freq_factor, ", low));
       return;
     }
-    for (float& inverse : spec_.inverse) {
+    for (float& inverse : *scaled) {
       const double waves = trained * inverse / (2 * std::numbers::pi);
       const double kept = std::clamp((waves - low) / (high - low), 0.0, 1.0);
       inverse = static_cast<float>((1 - kept) * inverse / factor + kept * inverse);
@@ -250,9 +274,11 @@ class SpecReader {
   // Each `period`-th layer sees all keys, the others a window of them.
   void ReadTurns() {
     const int64_t window = Size(Field::kWindow);
+    int64_t period = spec_.family->period;
+    if (spec_.family->two_ropes) period = Size(Field::kPeriod, period);
     if (hf_ && read_.Has("layer_types")) return ReadLayerTypes(window);
     for (int64_t i = 0; i < spec_.layers; ++i) {
-      if ((i + 1) % spec_.family->period != 0) spec_.windows[i] = window;
+      if ((i + 1) % period != 0) spec_.windows[i] = window;
     }
   }
 

@@ -41,6 +41,8 @@ struct DecoderSpec {
   double score_cap = 0, logit_cap = 0;
   // A rope turns elements i and i + head/2 by position * inverse[i].
   std::vector<float> inverse;
+  // The rope of layers with a window; empty: the same.
+  std::vector<float> local_inverse;
   // The number of keys that a row of each layer sees, its own the last; 0: all up to its own.
   std::vector<int64_t> windows;
 };

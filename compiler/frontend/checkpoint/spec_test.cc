@@ -315,6 +315,85 @@ TEST(SpecOf, RefusesGemma2ByKey) {
   }
 }
 
+json Gemma3() {
+  json config = Config("gemma3_text");
+  config.update({{"num_hidden_layers", 7},
+                 {"head_dim", 32},
+                 {"hidden_activation", "gelu_pytorch_tanh"},
+                 {"query_pre_attn_scalar", 144},
+                 {"sliding_window", 32},
+                 {"rope_theta", 1e6},
+                 {"rope_local_base_freq", 1e4},
+                 {"rope_scaling", {{"rope_type", "linear"}, {"factor", 8.0}}}});
+  return config;
+}
+
+TEST(SpecOf, ReadsGemma3) {
+  const Outcome hf = Hf(Gemma3());
+  ASSERT_TRUE(hf.spec) << testing::PrintToString(hf.texts());
+  EXPECT_TRUE(hf.spec->tied);
+  EXPECT_EQ(hf.spec->scale, 1.0 / 12);
+  EXPECT_EQ(hf.spec->score_cap, 0);
+  EXPECT_EQ(hf.spec->logit_cap, 0);
+  EXPECT_THAT(hf.spec->windows, ElementsAre(32, 32, 32, 32, 32, 0, 32));
+  EXPECT_FLOAT_EQ(hf.spec->inverse[0], 1 / 8.0f);
+  EXPECT_FLOAT_EQ(hf.spec->inverse[8], 1 / 8e3f);
+  ASSERT_THAT(hf.spec->local_inverse, SizeIs(16));
+  EXPECT_EQ(hf.spec->local_inverse[0], 1);
+  EXPECT_FLOAT_EQ(hf.spec->local_inverse[8], 1 / 1e2f);
+  EXPECT_TRUE(Hf(Config()).spec->local_inverse.empty());
+  json config = Gemma3();
+  for (const char* key : {"rope_theta", "rope_local_base_freq", "rope_scaling"}) config.erase(key);
+  EXPECT_FLOAT_EQ(Hf(config).spec->inverse[8], 1e-3f);
+  EXPECT_FLOAT_EQ(Hf(config).spec->local_inverse[8], 1e-2f);
+  config["_sliding_window_pattern"] = 3;  // which the class does not read
+  EXPECT_THAT(Hf(config).spec->windows, ElementsAre(32, 32, 32, 32, 32, 0, 32));
+  config["sliding_window_pattern"] = 2;
+  EXPECT_THAT(Hf(config).spec->windows, ElementsAre(32, 0, 32, 0, 32, 0, 32));
+  config["sliding_window_pattern"] = 1;
+  EXPECT_THAT(Hf(config).spec->windows, ElementsAre(0, 0, 0, 0, 0, 0, 0));
+}
+
+TEST(SpecOf, ReadsGemma3OfGguf) {
+  Keys keys = KeysOfArchitecture("gemma3");
+  keys["gemma3.block_count"] = int64_t{7};
+  keys["gemma3.attention.sliding_window"] = int64_t{32};
+  keys["gemma3.rope.freq_base"] = 1e6;
+  keys["gemma3.rope.scaling.type"] = std::string("linear");
+  keys["gemma3.rope.scaling.factor"] = 8.0;
+  const Outcome gguf = Read(CheckpointFormat::kGguf, keys);
+  ASSERT_TRUE(gguf.spec) << testing::PrintToString(gguf.texts());
+  EXPECT_EQ(gguf.spec->scale, 0.25);
+  EXPECT_THAT(gguf.spec->windows, ElementsAre(32, 32, 32, 32, 32, 0, 32));
+  EXPECT_FLOAT_EQ(gguf.spec->inverse[4], 1 / 8e3f);
+  EXPECT_FLOAT_EQ(gguf.spec->local_inverse[4], 1 / 1e2f);
+  keys["gemma3.rope.freq_base_swa"] = 100.0;
+  keys["gemma3.attention.sliding_window_pattern"] = int64_t{2};
+  const Outcome other = Read(CheckpointFormat::kGguf, keys);
+  ASSERT_TRUE(other.spec) << testing::PrintToString(other.texts());
+  EXPECT_FLOAT_EQ(other.spec->local_inverse[4], 1 / 1e1f);
+  EXPECT_THAT(other.spec->windows, ElementsAre(32, 0, 32, 0, 32, 0, 32));
+}
+
+TEST(SpecOf, RefusesGemma3ByKey) {
+  const std::map<std::string, json> wrong = {{"final_logit_softcapping", 30.0},
+                                             {"attn_logit_softcapping", 50.0},
+                                             {"use_bidirectional_attention", true},
+                                             {"hidden_activation", "silu"},
+                                             {"rope_local_base_freq", 0.0},
+                                             {"sliding_window_pattern", 0},
+                                             {"rope_parameters", {{"rope_theta", 1e6}}},
+                                             {"vision_config", {{"hidden_size", 4}}}};
+  for (const auto& [key, value] : wrong) {
+    json config = Gemma3();
+    config[key] = value;
+    EXPECT_THAT(Hf(config).texts(), ElementsAre(HasSubstr(key))) << key;
+  }
+  json config = Gemma3();
+  config["rope_scaling"]["rope_type"] = "yarn";
+  EXPECT_THAT(Hf(config).texts(), testing::Contains(HasSubstr("rope_scaling.rope_type: is")));
+}
+
 TEST(SpecOf, HeadsAreSaidWhereTheClassHasItsOwn) {
   for (const char* family : {"mistral", "qwen2", "qwen3"}) {
     json config = Config(family);
@@ -516,8 +595,8 @@ TEST(SpecOf, RandomConfigsAreReadOrRefused) {
   int read = 0;
   for (int i = 0; i < 3000; ++i) {
     const char* const families[] = {"llama", "mistral", "qwen2", "qwen3"};
-    json config = i % 5 == 4 ? Gemma2() : Config(families[i % 5]);
-    if (i % 5 == 3) config["head_dim"] = 16;
+    json config = i % 6 == 4 ? Gemma2() : i % 6 == 5 ? Gemma3() : Config(families[i % 6]);
+    if (i % 6 == 3) config["head_dim"] = 16;
     std::vector<std::string> keys = more;
     for (const auto& [key, value] : config.items()) keys.push_back(key);
     for (uint32_t n = draw() % 3; n > 0; --n) {
@@ -530,6 +609,7 @@ TEST(SpecOf, RandomConfigsAreReadOrRefused) {
     EXPECT_EQ(outcome.spec->inverse.size(), outcome.spec->head / 2) << config;
     EXPECT_EQ(outcome.spec->heads % outcome.spec->kv_heads, 0) << config;
     for (float inverse : outcome.spec->inverse) EXPECT_TRUE(std::isfinite(inverse)) << config;
+    for (float inverse : outcome.spec->local_inverse) EXPECT_TRUE(std::isfinite(inverse)) << config;
   }
   EXPECT_GT(read, 1000);
 }

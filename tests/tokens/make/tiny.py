@@ -33,6 +33,11 @@ LLAMA3 = {"rope_type": "llama3", "rope_theta": 10000.0, "factor": 8.0, "low_freq
           "high_freq_factor": 4.0, "original_max_position_embeddings": 32}
 GEMMA = {"head_dim": 16, "pad_token_id": 0, "sliding_window": 8}
 CAPS = {"attn_logit_softcapping": 5.0, "final_logit_softcapping": 10.0}
+# A root of the width that bf16 does not round, and a layer that sees all keys.
+GEMMA3 = {"hidden_size": 16, "num_hidden_layers": 7, "query_pre_attn_scalar": 16,
+          "rope_parameters": {
+              "full_attention": {"rope_type": "linear", "factor": 8.0, "rope_theta": 1e6},
+              "sliding_attention": {"rope_type": "default", "rope_theta": 1e4}}}
 NAMES = {  # of GGUF by those of Hugging Face
     "model.embed_tokens": "token_embd", "model.norm": "output_norm", "lm_head": "output",
     "input_layernorm": "attn_norm", "self_attn.q_proj": "attn_q", "self_attn.k_proj": "attn_k",
@@ -73,6 +78,7 @@ CASES = {
     "gemma2_bf16": Case("Gemma2", GEMMA | CAPS | {
         "query_pre_attn_scalar": 6, "tie_word_embeddings": False,
         "layer_types": ["full_attention", "sliding_attention"]}),
+    "gemma3": Case("Gemma3", GEMMA | GEMMA3, "gemma3"),
 }
 
 
@@ -113,11 +119,15 @@ def write_gguf(path: pathlib.Path, model: torch.nn.Module, arch: str) -> None:
     writer.add_head_count(heads)
     writer.add_head_count_kv(kv_heads)
     writer.add_layer_norm_rms_eps(config.rms_norm_eps)
-    writer.add_rope_freq_base(config.rope_parameters["rope_theta"])
+    rope = config.rope_parameters.get("full_attention", config.rope_parameters)
+    writer.add_rope_freq_base(rope["rope_theta"])
+    if rope["rope_type"] == "linear":
+        writer.add_rope_scaling_type(gguf.RopeScalingType.LINEAR)
+        writer.add_rope_scaling_factor(rope["factor"])
     writer.add_file_type(gguf.LlamaFileType.MOSTLY_F16)
     if arch in ("llama", "phi3"):
         writer.add_rope_dimension_count(head)
-    if arch in ("phi3", "gemma2"):
+    if arch in ("phi3", "gemma2", "gemma3"):
         writer.add_sliding_window(config.sliding_window)
     if arch == "gemma2":
         writer.add_attn_logit_softcapping(config.attn_logit_softcapping)
@@ -129,7 +139,7 @@ def write_gguf(path: pathlib.Path, model: torch.nn.Module, arch: str) -> None:
     writer.add_tokenizer_model("gpt2")
     writer.add_token_list([f"<{i}>" for i in range(config.vocab_size)])
     writer.add_eos_token_id(config.eos_token_id)
-    if config.rope_parameters["rope_type"] == "llama3":
+    if rope["rope_type"] == "llama3":
         plain = 10000.0 ** -(torch.arange(0, head, 2).float() / head)
         factors = plain / model.model.rotary_emb.inv_freq
         writer.add_tensor("rope_freqs.weight", factors.numpy().astype(np.float32))
@@ -173,7 +183,8 @@ def check_gguf(path: pathlib.Path, expected: list[list[float]]) -> None:
 
 
 def make(name: str, case: Case, seed: int) -> None:
-    config = getattr(transformers, f"{case.family}Config")(**(SIZES | case.config))
+    kind = "Gemma3TextConfig" if case.family == "Gemma3" else f"{case.family}Config"
+    config = getattr(transformers, kind)(**(SIZES | case.config))
     model = getattr(transformers, f"{case.family}ForCausalLM")(config).float().eval()
     weights(model, seed)
     model.tie_weights()
