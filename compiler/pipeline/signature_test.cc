@@ -241,5 +241,76 @@ TEST(SignatureTest, SameOrdersAreSameSignatures) {
   EXPECT_GT(others, 10);
 }
 
+// The order of node `node` in a kernel of `root`; what is in `stored` lies in memory.
+std::string OrderIn(const std::string& body, NodeId node, NodeId root, KernelKind kind,
+                    const std::set<NodeId>& stored) {
+  const Graph graph = ParseGraph("graph \"g\" { dim t in [1, 64] " + body + "}").value();
+  std::vector<bool> memory;
+  for (NodeId n = 0; n < static_cast<NodeId>(graph.nodes.size()); ++n) {
+    const Op op = graph.node(n).op;
+    memory.push_back(op == Op::kInput || IsState(op) || n == root || stored.contains(n));
+  }
+  const auto orders = OrdersOf(graph, memory, {.root = root, .kind = kind}, TargetOf(64));
+  const auto found = orders.find(node);
+  return found == orders.end() ? "" : found->second.substr(found->second.rfind(": ") + 2);
+}
+
+TEST(SignatureTest, ShortSumsOfProductsThatAreNotStoredDiffer) {
+  const auto order = [](int terms, bool stored) {
+    const std::string body = absl::StrReplaceAll(
+        R"(%0 = Input "x" : f32[t, 100, @] %1 = Mul(%0, %0) %2 = SumReduce(%1) {axes=[2]}
+           output "y" = %2 )",
+        {{"@", absl::StrCat(terms)}});
+    return OrderIn(body, 2, 2, KernelKind::kMap, stored ? std::set<NodeId>{1} : std::set<NodeId>());
+  };
+  EXPECT_EQ(order(32, true), "lane");
+  EXPECT_EQ(order(32, false).substr(0, 19), "lane, of products, ");
+  EXPECT_EQ(order(33, false), "lane");
+}
+
+// A value that all lanes need is computed by one.
+TEST(SignatureTest, FunctionsCountByTheLanesThatHaveTheirOwn) {
+  constexpr char kRows[] = R"(%0 = Input "x" : f32[t] %1 = Exp(%0) %2 = Input "z" : f32[t, 64]
+      %3 = IndexMap(%1) {map=map[t, 64]($0)} %4 = Mul(%2, %3) %5 = Exp(%4) output "y" = %5 )";
+  EXPECT_EQ(OrderIn(kRows, 1, 1, KernelKind::kMap, {}), "lanes 16");
+  EXPECT_NE(OrderIn(kRows, 1, 5, KernelKind::kMap, {}), "lanes 16");
+  EXPECT_EQ(OrderIn(kRows, 5, 5, KernelKind::kMap, {1}), "lanes 16");
+  EXPECT_EQ(OrderIn(kRows, 1, 5, KernelKind::kMap, {1}), "");
+}
+
+TEST(SignatureTest, WritesHaveTheLanesOfWhatTheyCompute) {
+  const auto order = [](const char* dtype, bool vectors) {
+    const std::string body = absl::StrReplaceAll(
+        R"(%0 = StateRead "s" : f32[96@] %1 = Input "i" : i32[t] %2 = Input "x" : $[t@]
+           %3 = Exp(%2) %4 = Cast(%3) {dtype=f32} %5 = StateWrite(%0, %1, %4)
+           output "y" = %1 update %5 )",
+        {{"@", vectors ? ", 64" : ""}, {"$", dtype}});
+    return OrderIn(body, 3, 5, KernelKind::kStateWrite, {});
+  };
+  EXPECT_EQ(order("f32", true), "lanes 16");
+  EXPECT_EQ(order("f64", true), "lanes 8");
+  EXPECT_EQ(order("f32", false), "lanes 1");
+}
+
+TEST(SignatureTest, NodesThatAreAlikeDoNotSwapOrders) {
+  const Graph graph = ParseGraph(R"(graph "g" { dim t in [1, 64] %0 = Input "x" : f32[t, 100]
+      %1 = Input "z" : f32[t, 100] %2 = SumReduce(%0) {axes=[1]} %3 = SumReduce(%1) {axes=[1]}
+      output "y" = %2 output "w" = %3 })")
+                          .value();
+  const auto signature = [&](int first, int second) {
+    Genome genome;
+    for (const auto& [root, unroll] : {std::pair{2, first}, std::pair{3, second}}) {
+      KernelChoice& choice = genome.kernels.emplace_back();
+      choice.root = root;
+      choice.kind = KernelKind::kPoint;
+      choice.walk.unroll = unroll;
+    }
+    return SignatureOf(graph, genome, TargetOf(64));
+  };
+  EXPECT_NE(signature(1, 2), signature(2, 1));
+  EXPECT_EQ(signature(2, 2), signature(2, 2));
+  EXPECT_NE(signature(2, 2), signature(1, 1));
+}
+
 }  // namespace
 }  // namespace athanor

@@ -7,6 +7,7 @@
 #include <variant>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "compiler/ir/graph/text.h"
 #include "compiler/ir/value/digest.h"
 #include "compiler/search/kernels/access.h"
@@ -36,6 +37,9 @@ bool IsFunction(const Node& node) {
   return IsElementwise(node.op) && IsFloat(node.type.dtype) && OpInfo(node.op).ulp > 0;
 }
 
+// Sums of more terms are never of multiply-adds.
+constexpr int64_t kMostFusedTerms = 32;
+
 std::string About(const Graph& graph, const Node& node) {
   std::string text = absl::StrCat(std::string(OpName(node.op)), " {", AttrsText(node.attrs), "}");
   for (NodeId i : node.inputs) absl::StrAppend(&text, " ", TypeToString(graph.node(i).type));
@@ -52,7 +56,23 @@ class Orders {
  public:
   Orders(const Graph& graph, const std::vector<bool>& memory, const KernelChoice& choice,
          const v1::Target& target)
-      : graph_(graph), memory_(memory), choice_(choice), target_(target) {}
+      : graph_(graph),
+        memory_(memory),
+        choice_(choice),
+        target_(target),
+        from_(choice.kind == KernelKind::kStateWrite ? graph.node(choice.root).inputs[2]
+                                                     : choice.root),
+        bounds_(graph.DimBounds()) {
+    const Shape& shape = graph.node(from_).type.shape;
+    for (size_t i = 0; i < shape.size(); ++i) {
+      const std::string name = absl::StrCat("x", i);
+      bounds_.SetExtent(name, shape[i]);
+      at_.push_back(Expr::Symbol(name));
+      // A write's items are its rows, whatever their length.
+      const bool last = choice.kind == KernelKind::kStateWrite ? i > 0 : !shape[i].IsConstant(1);
+      if (last) lane_ = name;
+    }
+  }
 
   std::map<NodeId, std::string> Find() {
     std::vector<bool> computed(choice_.root + 1);
@@ -68,7 +88,7 @@ class Orders {
       }
       std::string order;
       if (Sums(node)) order = OfSum(n);
-      if (IsFunction(node)) order = OfFunction(summed[n]);
+      if (IsFunction(node)) order = OfFunction(n, summed[n]);
       if (!order.empty()) found_[n] = absl::StrCat(About(graph_, node), ": ", order);
     }
     return std::move(found_);
@@ -87,8 +107,11 @@ class Orders {
           return OrderOf(*panels, lanes);
         }
         return ScheduleText(choice_);
-      case KernelKind::kMap:
-        return "lane";  // one chain an element
+      case KernelKind::kMap: {
+        // One chain an element, but one that all lanes need is summed by all of them.
+        const std::string spread = Spread(n);
+        return absl::StrCat(spread == kLane ? "lane" : absl::StrCat("lane, ", spread), Products(n));
+      }
       case KernelKind::kRow:
       case KernelKind::kPoint:
         return absl::StrCat(choice_.kind == KernelKind::kRow ? "row " : "point ", WidestLanes(),
@@ -98,35 +121,92 @@ class Orders {
     }
   }
 
-  std::string OfFunction(bool summed) {
-    const bool alone = choice_.kind == KernelKind::kPoint
-                           ? !summed
-                           : Product(graph_.node(choice_.root).type.shape).IsConstant(1);
-    return absl::StrCat("lanes ", alone ? 1 : WidestLanes());
+  std::string OfFunction(NodeId n, bool summed) {
+    if (choice_.kind == KernelKind::kPoint) return Lanes(summed ? WidestLanes() : 1);
+    if (Product(graph_.node(choice_.root).type.shape).IsConstant(1)) return Lanes(1);
+    if (WidestLanes() == 1) return Lanes(1);
+    const std::string spread = Spread(n);
+    return spread == kLane ? Lanes(WidestLanes()) : absl::StrCat(spread, " ", WidestLanes());
+  }
+  static std::string Lanes(int lanes) { return absl::StrCat("lanes ", lanes); }
+
+  // A short sum of products that are not in memory is one of multiply-adds, or not, as the kernel
+  // walks (PointLowering, LowerMap): all that may decide it is named.
+  std::string Products(NodeId n) const {
+    const Node& node = graph_.node(n);
+    if (node.op != Op::kSumReduce) return "";
+    const NodeId operand = node.inputs[0];
+    if (graph_.node(operand).op != Op::kMul || memory_[operand]) return "";
+    Expr terms = 1;
+    for (int64_t axis : GetAttr<std::vector<int64_t>>(node.attrs, "axes")) {
+      terms = terms * graph_.node(operand).type.shape[axis];
+    }
+    const std::optional<int64_t> count = terms.constant();
+    if (!count || *count > kMostFusedTerms) return "";
+    std::string text = absl::StrCat(", of products, ", ScheduleText(choice_));
+    for (const Dim& dim : graph_.dims) {
+      absl::StrAppend(&text, ", ", dim.name, " in [", dim.min, ", ", dim.max, "]");
+    }
+    std::vector<bool> computed(choice_.root + 1);
+    computed[choice_.root] = true;
+    for (NodeId i = choice_.root; i >= 0; --i) {
+      if (!computed[i] || (memory_[i] && i != choice_.root)) continue;
+      absl::StrAppend(&text, ", ", About(graph_, graph_.node(i)));
+      for (NodeId input : graph_.node(i).inputs) computed[input] = true;
+    }
+    return text;
+  }
+
+  // Says which lanes have a value of their own of the node: all, or fewer where it is needed at
+  // coordinates that are equal in all lanes, or of a sum's terms.
+  std::string Spread(NodeId n) {
+    if (n == from_) return kLane;
+    std::vector<bool> memory = memory_;
+    memory[n] = true;
+    bool own = false, terms = false, equal = false;
+    for (const Access& load : CollectAccesses(graph_, memory, from_, at_, bounds_).loads) {
+      if (load.node != n) continue;
+      std::set<std::string> symbols;
+      for (const Expr& c : load.coordinates) c.CollectSymbols(&symbols);
+      if (symbols.contains(lane_)) {
+        own = true;
+      } else if (!symbols.empty() && symbols.begin()->starts_with('$')) {
+        terms = true;
+      } else {
+        equal = true;
+      }
+    }
+    // What is not found belongs to a kernel that walks over more than its root.
+    if (!terms && !equal) return own || choice_.kind != KernelKind::kStateWrite ? kLane : "equal";
+    return absl::StrCat(own ? "own " : "", terms ? "terms " : "", equal ? "equal " : "", "of");
   }
 
   // Returns the lanes of a kernel whose vectors have as many elements as its widest dtype allows.
   int WidestLanes() {
     if (!lanes_.has_value()) {
-      Bounds bounds = graph_.DimBounds();
-      std::vector<Expr> at;
-      const Shape& shape = graph_.node(choice_.root).type.shape;
-      for (size_t i = 0; i < shape.size(); ++i) {
-        const std::string name = absl::StrCat("x", i);
-        bounds.SetExtent(name, shape[i]);
-        at.push_back(Expr::Symbol(name));
+      const TensorType& type = graph_.node(from_).type;
+      // A write's elements are computed as the update's, which may be in memory.
+      const bool stored = choice_.kind == KernelKind::kStateWrite && memory_[from_];
+      int bytes = DTypeBytes(AccumulatorOf(type.dtype));
+      if (!stored) {
+        bytes = std::max(bytes, CollectAccesses(graph_, memory_, from_, at_, bounds_).widest_bytes);
       }
-      const int bytes =
-          CollectAccesses(graph_, memory_, choice_.root, at, std::move(bounds)).widest_bytes;
-      lanes_ = LanesOf(target_, bytes, choice_.team);
+      lanes_ = lane_.empty() && choice_.kind == KernelKind::kStateWrite
+                   ? 1
+                   : LanesOf(target_, bytes, choice_.team);
     }
     return *lanes_;
   }
 
+  static constexpr char kLane[] = "lanes";
   const Graph& graph_;
   const std::vector<bool>& memory_;
   const KernelChoice& choice_;
   const v1::Target& target_;
+  const NodeId from_;  // what elements are computed of: the root, or a write's update
+  Bounds bounds_;
+  std::vector<Expr> at_;  // x0, x1, ...
+  std::string lane_;      // the symbol along which lanes run; "": none
   std::optional<int> lanes_;
   std::map<NodeId, std::string> found_;
 };
@@ -160,18 +240,21 @@ bool SameOrders(const KernelChoice& a, const KernelChoice& b) {
 std::string SignatureOf(const Graph& graph, const Genome& genome, const v1::Target& target) {
   const std::vector<bool> memory = MemoryOf(graph, genome);
   const std::vector<bool> behind = MemoryBehindPanels(graph, genome);
-  std::set<std::pair<NodeId, std::string>> orders;
+  // Nodes that are alike, each with its orders.
+  std::map<std::string, std::map<NodeId, std::set<std::string>>> orders;
   for (const KernelChoice& choice : genome.kernels) {
     const std::vector<bool>& seen = choice.packed >= 0 ? behind : memory;
     for (auto& [node, order] : OrdersOf(graph, seen, choice, target)) {
-      orders.emplace(node, std::move(order));
+      orders[About(graph, graph.node(node))][node].insert(std::move(order));
     }
   }
-  std::vector<std::string> lines;
-  for (const auto& [node, order] : orders) lines.push_back(order);
-  std::sort(lines.begin(), lines.end());
   std::string text = absl::StrCat(target.device(), " ", target.vector_bytes());
-  for (const std::string& line : lines) absl::StrAppend(&text, "\n", line);
+  for (const auto& [about, nodes] : orders) {
+    // Which one has which order counts, so in the order of the graph.
+    for (const auto& [node, of_node] : nodes) {
+      absl::StrAppend(&text, "\n", absl::StrJoin(of_node, "\n"));
+    }
+  }
   return Sha256Hex(text).substr(0, 16);
 }
 

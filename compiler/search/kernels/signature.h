@@ -8,10 +8,13 @@
 // stored weights) or of a function whose last bits depend on how many lanes compute it, such as
 // Exp. What of a schedule changes no bits is not in it: tiles, items, pieces of sums, copies.
 //
-// Each node counts once however many kernels compute it, unless they do so in different orders.
-// Nodes are told apart by op, attributes and types, so rewriting that is exact and leaves sums as
-// they are leaves the signature, too. Two signatures may differ where all bits are equal; the
-// opposite would be an error. Pure functions.
+// A function counts by the lanes that have values of their own, a short sum of products
+// that are not in memory by its whole kernel, which decides whether it is one of multiply-adds.
+// Nodes that are alike count in the graph's order where theirs differ. Each node counts once
+// however many kernels compute it, unless they do so in different orders. Nodes are told apart by
+// op, attributes and types, so rewriting that is exact and leaves sums as they are leaves the
+// signature, too. Two signatures may differ where all bits are equal; the opposite would be an
+// error. Pure functions.
 #ifndef ATHANOR_COMPILER_SEARCH_KERNELS_SIGNATURE_H_
 #define ATHANOR_COMPILER_SEARCH_KERNELS_SIGNATURE_H_
 
