@@ -85,10 +85,9 @@ TEST(ScheduleParseTest, ReadsEverySchedule) {
       }
     }
   }
-  for (const KernelKind kind :
-       {KernelKind::kMap, KernelKind::kRow, KernelKind::kPoint, KernelKind::kContract,
-        KernelKind::kAttention, KernelKind::kPaged, KernelKind::kScatter, KernelKind::kStateWrite,
-        KernelKind::kSort}) {
+  for (const KernelKind kind : {KernelKind::kMap, KernelKind::kRow, KernelKind::kPoint,
+                                KernelKind::kContract, KernelKind::kAttention, KernelKind::kPaged,
+                                KernelKind::kScatter, KernelKind::kStateWrite, KernelKind::kSort}) {
     EXPECT_GT(all[kind], 0) << "no schedule of kind " << static_cast<int>(kind);
   }
   EXPECT_GT(all[KernelKind::kContract], 1000);

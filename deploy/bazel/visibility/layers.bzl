@@ -363,7 +363,7 @@ EXTERNAL = {
     "llvm/": ["compiler/codegen/cpu/clang*"],
     "lld/": ["compiler/codegen/cpu/clang*"],
     "grpcpp/": ["proto", "server", "server/tuner", "clients/cpp", "clients/bench"],
-    "httplib.h": ["server"],
+    "httplib.h": ["server", "clients/bench"],
     "sqlite3.h": ["compiler/cache", "server", "clients/bench"],
     "CLI/": ["server", "server/tuner", "clients/cpp", "clients/bench"],
 }

@@ -41,9 +41,9 @@ struct SampleReport {
 // the reference evaluator finds out of range and the kernel did not.
 absl::StatusOr<SampleReport> CompareSamples(const SampledRun& run);
 
-// Checks that all indices of Gather, Scatter, EmbeddingBag and StateWrite are in range. Returns true if all
-// were examined and are in range, false if some would have taken too long; returns OUT_OF_RANGE
-// naming an index that is not. Inputs repeat the elements of inputs.h's DrawnInput.
+// Checks that all indices of Gather, Scatter, EmbeddingBag and StateWrite are in range. Returns
+// true if all were examined and are in range, false if some would have taken too long; returns
+// OUT_OF_RANGE naming an index that is not. Inputs repeat the elements of inputs.h's DrawnInput.
 absl::StatusOr<bool> IndicesInRange(const Graph& graph, const Expr::Env& dims,
                                     absl::Span<const absl::string_view> inputs);
 

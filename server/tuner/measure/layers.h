@@ -60,9 +60,9 @@ struct Layers {
 };
 
 // Returns a plan with the steps of `plan` `layers` times. Each layer has its own inputs, outputs,
-// states, prepared weights and parameters read by steps of a run. Inputs and outputs are ordered by layer.
-// Inputs keep their names. Outputs that the runtime would copy out are omitted, as nobody copies
-// them in a model. With one layer this is the plan itself.
+// states, prepared weights and parameters read by steps of a run. Inputs and outputs are ordered by
+// layer. Inputs keep their names. Outputs that the runtime would copy out are omitted, as nobody
+// copies them in a model. With one layer this is the plan itself.
 Layers InLayers(const v1::Plan& plan, int layers);
 
 // Returns the parameters to load a plan in layers with: `given`, by the names of the original plan,
