@@ -184,7 +184,7 @@ TEST_F(GenerateStreamTest, AClientThatCancelsEndsItsSequence) {
 
 // A call may be cancelled at any time of its beginning, and ends once.
 TEST_F(GenerateStreamTest, CancelsAtAnyTime) {
-  Begin();
+  Begin({}, {.scheduler = {.max_model_len = 8192}});
   engine_->AtStart([](const Sequence& sequence) { Put(sequence, "x"); });
   for (int i = 0; i < 300; ++i) {
     // By turns refused, long, and short.
