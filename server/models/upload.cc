@@ -76,6 +76,12 @@ absl::Status CheckBuckets(std::string_view what, const BucketGrid::Ranges& bucke
   return Prefixed(Cat(what, ": "), BucketGrid::Create(graph, buckets, max_buckets).status());
 }
 
+absl::Status CheckApproximate(std::string_view what, bool approximate, const Graph& graph) {
+  if (!approximate || graph.StateIds().empty()) return absl::OkStatus();
+  return Invalid(what,
+                 ": the model has states, whose plans must all sum in one order; leave it out");
+}
+
 absl::Status Upload::Take(const v1::UploadModelRequest& message) {
   using Kind = v1::UploadModelRequest;
   if (message.kind_case() == Kind::KIND_NOT_SET) {
@@ -262,6 +268,7 @@ absl::Status Upload::MakeVersion(ImportedGraph graph, const BucketGrid::Ranges& 
   *stored.mutable_buckets() = buckets;
   row_.buckets = stored.SerializeAsString();
   absl::Status s = CheckBuckets("header.buckets", buckets, graph.graph, options_.max_buckets);
+  if (s.ok()) s = CheckApproximate("header.approximate", row_.approximate, graph.graph);
   if (s.ok()) s = CheckBatchDim(row_.batch_dim, graph.graph);
   if (!s.ok()) return s;
   VersionRow row = row_;

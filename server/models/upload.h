@@ -121,6 +121,8 @@ absl::Status CheckRuleNames(std::string_view what,
 // Checks that the ranges form a BucketGrid of the graph.
 absl::Status CheckBuckets(std::string_view what, const BucketGrid::Ranges& buckets,
                           const Graph& graph, int64_t max_buckets);
+// Checks that approximate rules may be used: not in a graph with states.
+absl::Status CheckApproximate(std::string_view what, bool approximate, const Graph& graph);
 
 }  // namespace athanor
 

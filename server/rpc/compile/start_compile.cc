@@ -26,6 +26,7 @@ absl::StatusOr<SearchPolicy> PolicyOf(ServerCore& core, const ModelVersion& vers
   const std::set<std::string> rules(asked.disable_rules().begin(), asked.disable_rules().end());
   RETURN_IF_ERROR(core.workers().policies().CheckRules("disable_rules", rules));
   policy.disabled_rules.insert(asked.disable_rules().begin(), asked.disable_rules().end());
+  RETURN_IF_ERROR(CheckApproximate("approximate", asked.approximate(), version.graph()));
   policy.approximate |= asked.approximate();
   if (asked.search_seed() != 0) policy.seed = asked.search_seed();
   if (!v1::SearchOptions::Use_IsValid(asked.use())) {
