@@ -371,10 +371,10 @@ class Summary {
   }
 
   // Adds a call to the windows of AddSteady. Calls with tokens differ in length, so these count
-  // tokens and gaps where they fall.
+  // tokens and gaps where they fall; none of what comes once no more calls are due.
   template <typename Window>
-  static void AddWindow(const CallRecord& record, Window window, std::vector<double>* throughput,
-                        std::vector<double>* counts, std::vector<double>* ms) {
+  void AddWindow(const CallRecord& record, Window window, std::vector<double>* throughput,
+                 std::vector<double>* counts, std::vector<double>* ms) const {
     if (record.tokens == nullptr) {
       ++(*throughput)[window(record.due_ns)];
       ++(*counts)[window(record.due_ns)];
@@ -384,7 +384,7 @@ class Summary {
     const std::vector<int64_t>& at = record.tokens->chunk_ns;
     const double tokens =
         static_cast<double>(record.tokens->output_tokens) / static_cast<double>(at.size());
-    for (size_t i = 0; i < at.size(); ++i) {
+    for (size_t i = 0; i < at.size() && Seconds(at[i]) <= result_.seconds; ++i) {
       (*throughput)[window(at[i])] += tokens;
       if (i == 0) continue;
       ++(*counts)[window(at[i])];
@@ -404,8 +404,9 @@ class Summary {
         failed += !record.answered();
       }
       std::sort(ms.begin(), ms.end());
-      // A single phase may have ended early, after a number of calls.
-      const double seconds = options_.phases.size() == 1 ? result_.seconds : phase.seconds;
+      // A single phase is the run: it may have ended early, after a number of calls, and its last
+      // answers came after it.
+      const double seconds = options_.phases.size() == 1 ? duration_ : phase.seconds;
       json row = {{"seconds", seconds},
                   {"completed", ms.size()},
                   {"failed", failed},

@@ -203,6 +203,25 @@ TEST(TokenSummaryTest, SteadinessIsOfTokens) {
   EXPECT_EQ(steady(20), false);
 }
 
+// Calls that are out at the end of the run are waited for; what they bring then is in no window,
+// but the time is the run's.
+TEST(TokenSummaryTest, SteadinessIsOfTheTimeInWhichCallsWereDue) {
+  LoadResult result;
+  result.seconds = 3;
+  result.not_sent = {0};
+  std::vector<int64_t> chunks;
+  for (int64_t ms = 5; ms < 6000; ms += ms < 3000 ? 10 : 5) chunks.push_back(ms);
+  result.calls = {Call(0, chunks, 1), Call(0, chunks, 1), Call(0, chunks, 1)};
+  LoadOptions options = Options();
+  options.phases[0].seconds = 3;
+  const json s = Summarise(result, options, {});
+  EXPECT_DOUBLE_EQ(s["steady"]["throughput_spread"], 1);
+  EXPECT_NEAR(s["steady"]["latency_spread"].get<double>(), 1, 1e-9);
+  EXPECT_EQ(s["steady"]["steady"], true);
+  EXPECT_DOUBLE_EQ(s["phases"][0]["seconds"], s["duration"]);
+  EXPECT_DOUBLE_EQ(s["phases"][0]["request_throughput"], s["request_throughput"]);
+}
+
 TEST(TokenSummaryTest, TextAndSweepHaveTheFigures) {
   json summary = Summarise(Result(), Options(), {});
   summary["label"] = "concurrency 2";
