@@ -54,7 +54,8 @@ struct CallRecord {
 class Call {
  public:
   virtual ~Call() = default;
-  // Makes the request. Equal seeds and numbers make equal requests.
+  // Makes the request. Equal seeds and numbers make equal requests; warm-up calls have negative
+  // numbers.
   virtual void Prepare(uint64_t seed, int64_t number) = 0;
   // Sends it and returns at once. `done` runs once, on any thread, must not block and may use this
   // call again. An answer that lacks something that was asked for is an error.

@@ -149,14 +149,18 @@ std::string NoRatio(absl::string_view key, absl::string_view why) {
 
 Interleaved RunInterleaved(Load* first, Load* second, const Turns& turns) {
   Interleaved slices{turns};
+  slices.next_number = turns.first_number;
   for (int pair = 0; pair < turns.pairs; ++pair) {
     const uint64_t seed = turns.seed + static_cast<uint64_t>(pair);
     const auto run = [&](Load* load, std::vector<LoadResult>* results) {
-      results->push_back(load->Run({turns.slice}, seed));
+      results->push_back(load->Run({turns.slice}, seed, slices.next_number));
     };
     if (pair % 2 == 0) run(first, &slices.first);
     run(second, &slices.second);
     if (pair % 2 == 1) run(first, &slices.first);
+    // The same for both, however many calls each has made.
+    slices.next_number += static_cast<int64_t>(
+        std::max(slices.first.back().calls.size(), slices.second.back().calls.size()));
   }
   return slices;
 }

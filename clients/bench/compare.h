@@ -23,12 +23,14 @@ namespace athanor::bench {
 struct Turns {
   Phase slice;  // load of one slice
   int pairs = 0;
-  uint64_t seed = 0;  // of the first pair; each pair has another
+  uint64_t seed = 0;         // of the first pair; each pair has another
+  int64_t first_number = 0;  // of the first call; each pair goes on where the one before it ended
 };
 
 struct Interleaved {
   Turns turns;
   std::vector<LoadResult> first, second;  // slices of equal index form a pair
+  int64_t next_number = 0;                // behind those of all calls
 };
 
 // Runs the slices. REQUIRES: both loads have the same kind of arrivals.

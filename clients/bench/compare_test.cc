@@ -186,6 +186,46 @@ TEST(CompareTest, ASliceLastsUntilItsLastCallHasEnded) {
 }
 
 // Two servers that send their names: each slice's calls all go to one server, in alternation.
+// Keeps the numbers of its calls, which are answered at once.
+class Numbers final : public Backend {
+ public:
+  explicit Numbers(std::vector<int64_t>* numbers) : numbers_(numbers) {}
+  std::unique_ptr<Call> NewCall() override { return std::make_unique<Numbered>(numbers_); }
+
+ private:
+  struct Numbered final : Call {
+    explicit Numbered(std::vector<int64_t>* numbers) : numbers(numbers) {}
+    void Prepare(uint64_t, int64_t number) override { numbers->push_back(number); }
+    void Begin(absl::Duration, std::function<void(absl::Status)> done) override {
+      done(absl::OkStatus());
+    }
+    void Tell(Clock::time_point, CallRecord*, std::string*) override {}
+    std::vector<int64_t>* numbers;
+  };
+  std::vector<int64_t>* numbers_;
+};
+
+// What is used in rotation is not begun anew by each slice, and warm-up calls take its end.
+TEST(CompareTest, ASliceGoesOnWhereTheOneBeforeItEnded) {
+  std::vector<int64_t> first, second;
+  LoadOptions options = Options();
+  options.answers = Answers::kTokens;
+  options.address = "none";
+  options.arrival = Arrival::kClosed;
+  options.phases = {{.seconds = 60, .concurrency = 1}};
+  options.warmups = 2;
+  options.most_calls = 3;
+  auto faster = Load::Create(options, std::make_unique<Numbers>(&first));
+  options.most_calls = 2;
+  auto slower = Load::Create(options, std::make_unique<Numbers>(&second));
+  ASSERT_TRUE(faster.ok() && slower.ok()) << faster.status() << slower.status();
+  const Interleaved slices =
+      RunInterleaved(faster->get(), slower->get(), {options.phases[0], 2, 7, 10});
+  EXPECT_THAT(first, testing::ElementsAre(-2, -1, 10, 11, 12, 13, 14, 15));
+  EXPECT_THAT(second, testing::ElementsAre(-2, -1, 10, 11, 13, 14));
+  EXPECT_EQ(slices.next_number, 16);
+}
+
 TEST(CompareTest, TurnsAreABBA) {
   FakeServer one, two;
   two.service().plan_id = "p-2";

@@ -83,7 +83,7 @@ absl::StatusOr<Lengths> Lengths::Parse(absl::string_view flag, const std::string
 }
 
 int64_t Lengths::Draw(std::mt19937_64* random, int64_t number) const {
-  if (!listed_.empty()) return listed_[static_cast<size_t>(number) % listed_.size()];
+  if (!listed_.empty()) return listed_[InRotation(number, listed_.size())];
   if (sigma_ < 0) return std::uniform_int_distribution<int64_t>(low_, high_)(*random);
   // The mean of exp(N(mu, sigma^2)) is exp(mu + sigma^2 / 2).
   const double mu = std::log(mean_) - sigma_ * sigma_ / 2;

@@ -25,6 +25,13 @@ namespace athanor::bench {
 inline constexpr char kInputKey[] = "input_tokens", kOutputKey[] = "output_tokens";
 inline constexpr int64_t kMostTokens = 1'000'000;  // longest prompt or output
 
+// Returns which of `size` rows call `number` uses: 0 the first, -1 the last, each again after
+// `size` calls. REQUIRES: size is above 0.
+inline size_t InRotation(int64_t number, size_t size) {
+  const auto rows = static_cast<int64_t>(size);
+  return static_cast<size_t>((number % rows + rows) % rows);
+}
+
 // Copyable; thread-safe once made.
 class Lengths {
  public:

@@ -303,8 +303,10 @@ absl::StatusOr<std::unique_ptr<Load>> Load::Create(LoadOptions options,
 absl::Status Load::WarmUp() {
   if (options_.warmups == 0) return absl::OkStatus();
   Progress progress;
-  // Another seed, so that no measured prompt is one that the server has just seen.
-  Sender sender({backend_.get(), options_.timeout, ~options_.seed}, Clock::now(), &progress);
+  // Another seed and the numbers before 0, so that no measured prompt is one that the server has
+  // just seen.
+  Sender sender({backend_.get(), options_.timeout, ~options_.seed, -options_.warmups}, Clock::now(),
+                &progress);
   absl::Notification ended;
   const Sender::Done done = [&](Slot*, bool) { ended.Notify(); };
   if (!sender.Send(sender.NewSlot(), sender.Now(), 0, done)) ended.Notify();
@@ -323,8 +325,8 @@ absl::Status Load::WarmUp() {
   return absl::OkStatus();
 }
 
-LoadResult Load::Run(absl::Span<const Phase> phases, uint64_t seed) {
-  Sender sender({backend_.get(), options_.timeout, seed}, Clock::now(), &progress_);
+LoadResult Load::Run(absl::Span<const Phase> phases, uint64_t seed, int64_t first_number) {
+  Sender sender({backend_.get(), options_.timeout, seed, first_number}, Clock::now(), &progress_);
   std::vector<int64_t> not_sent(phases.size());
   double seconds = TotalSeconds(phases);
   bool ended = false;

@@ -83,8 +83,10 @@ class Load {
                                                       std::unique_ptr<Backend> backend = nullptr);
   ~Load();
 
-  // Runs the load; returns when every call that was sent has ended. One run at a time.
-  LoadResult Run(absl::Span<const Phase> phases, uint64_t seed);
+  // Runs the load; returns when every call that was sent has ended. One run at a time. Calls are
+  // numbered from `first_number` on: a run that goes on where another ended repeats none of what is
+  // used in rotation.
+  LoadResult Run(absl::Span<const Phase> phases, uint64_t seed, int64_t first_number = 0);
 
   const LoadOptions& options() const { return options_; }
   // Thread-safe.

@@ -88,7 +88,8 @@ class Measurement {
     Outcome outcome;
     {
       ProgressLine progress({&sides_[0].load->progress()}, PointName(load));
-      outcome.result = sides_[0].load->Run(load.phases, load.seed);
+      outcome.result = sides_[0].load->Run(load.phases, load.seed, next_number_);
+      next_number_ += static_cast<int64_t>(outcome.result.calls.size());
     }
     Point point;
     point.outcomes.push_back(Finish(0, "", load, std::move(outcome.result)));
@@ -96,13 +97,14 @@ class Measurement {
   }
 
   Point Two(const LoadOptions& load) {
-    Turns turns{load.phases[0], Pairs(plan_), load.seed};
+    Turns turns{load.phases[0], Pairs(plan_), load.seed, next_number_};
     turns.slice.seconds = plan_.slice_seconds;
     std::optional<Interleaved> slices;
     {
       ProgressLine progress({&sides_[0].load->progress(), &sides_[1].load->progress()},
                             PointName(load));
       slices = RunInterleaved(sides_[0].load.get(), sides_[1].load.get(), turns);
+      next_number_ = slices->next_number;
     }
     Point point;
     LoadOptions whole = load;
@@ -216,6 +218,7 @@ class Measurement {
   const RunPlan& plan_;
   const std::vector<Side>& sides_;
   std::vector<Point> points_;
+  int64_t next_number_ = 0;  // of the next run's first call
 };
 
 }  // namespace

@@ -41,7 +41,7 @@ Prompt MakePrompt(const PromptOptions& options, uint64_t seed, int64_t number) {
   Prompt prompt;
   prompt.output_tokens = options.output.Draw(&random, number);
   if (!options.texts.empty()) {
-    prompt.text = options.texts[call % options.texts.size()];
+    prompt.text = options.texts[InRotation(number, options.texts.size())];
     return prompt;
   }
   if (options.max_model_len > 0) {

@@ -69,6 +69,8 @@ TEST(LengthsTest, AFilesLengthsAreUsedInRotation) {
 )");
   EXPECT_EQ(Drawn(Parsed("file:" + path), 3), (std::vector<int64_t>{4, 6, 4}));
   EXPECT_EQ(Drawn(Parsed("file:" + path, kOutputKey), 2), (std::vector<int64_t>{9, 2}));
+  std::mt19937_64 random(1);
+  EXPECT_EQ(Parsed("file:" + path).Draw(&random, -1), 6);
 }
 
 TEST(LengthsTest, WhatMakesNoLengthIsRefused) {
@@ -134,6 +136,9 @@ TEST(PromptsTest, TextsAreUsedInRotation) {
   EXPECT_EQ(MakePrompt(options, 0, 1).text, "two");
   EXPECT_EQ(MakePrompt(options, 0, 2).text, "one");
   EXPECT_TRUE(MakePrompt(options, 0, 2).tokens.empty());
+  options.texts.push_back("three");
+  EXPECT_EQ(MakePrompt(options, 0, -1).text, "three");  // warm-up calls are numbered so
+  EXPECT_EQ(MakePrompt(options, 0, -4).text, "three");
   for (const char* bytes : {"", "\"\"\n", "3\n", "plain text\n", "{\"text\": \"x\"}\n"}) {
     EXPECT_EQ(ReadPrompts(File("bad", bytes)).status().code(), absl::StatusCode::kInvalidArgument)
         << bytes;

@@ -19,7 +19,7 @@ Slot* Sender::NewSlot() {
 
 bool Sender::Send(Slot* slot, int64_t due_ns, int phase, const Done& done) {
   if (absl::Nanoseconds(Now() - due_ns) >= target_.timeout) return false;
-  slot->call->Prepare(target_.seed, sent_++);
+  slot->call->Prepare(target_.seed, next_number_++);
   const int64_t now = Now();
   slot->record = {.due_ns = due_ns, .sent_ns = now, .phase = phase};
   int most = most_outstanding_, out = ++outstanding_;

@@ -1,6 +1,6 @@
 // Sends the calls of one run, takes their answers and keeps a record of each.
 //
-//   Sender sender({backend, timeout, seed}, start, &progress);
+//   Sender sender({backend, timeout, seed, first_number}, start, &progress);
 //   Slot* slot = sender.NewSlot();
 //   sender.Send(slot, due_ns, phase, [&](Slot* slot, bool answered) { ... });
 //   LoadResult result = sender.Collect();   // once nothing is out
@@ -42,12 +42,13 @@ class Sender {
   struct Target {
     Backend* backend;
     absl::Duration timeout;
-    uint64_t seed;  // of the requests
+    uint64_t seed;         // of the requests
+    int64_t first_number;  // of the calls
   };
   using Done = std::function<void(Slot* slot, bool answered)>;
 
   Sender(const Target& target, Clock::time_point start, Progress* progress)
-      : target_(target), start_(start), progress_(*progress) {}
+      : target_(target), start_(start), progress_(*progress), next_number_(target.first_number) {}
   // Waits until every thread that began a call has left its backend; a call may be over before
   // that. REQUIRES: no call is out.
   ~Sender();
@@ -73,7 +74,7 @@ class Sender {
   const Target target_;
   const Clock::time_point start_;
   Progress& progress_;
-  std::atomic<int64_t> sent_ = 0;
+  std::atomic<int64_t> next_number_;
   std::atomic<int> outstanding_ = 0, most_outstanding_ = 0;
   std::atomic<int> beginning_ = 0;  // threads that are inside a backend
   Mutex mu_;
