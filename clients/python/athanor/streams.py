@@ -61,9 +61,10 @@ class _Answer:
 class Generation(_Answer):
     """An answer of a model, from `Model.generate` or `Model.chat`; iterate over its pieces.
 
-    The call begins when this is made and ends when the answer does, with `close`, or when this is
-    dropped: leaving a loop is enough. Read without long pauses: the server ends the answer of a
-    client that does not. One thread reads; another may call `close`.
+    The call begins when this is made and ends when the answer does, with `close`, or when nothing
+    holds this any more: leaving a loop is enough only if no variable does, so keep one in a `with`
+    block. Read without long pauses: the server ends the answer of a client that does not. One
+    thread reads; another may call `close`.
 
     Attributes
     ----------
@@ -158,7 +159,8 @@ class AsyncGeneration(_Answer):
                     return piece
         except asyncio.CancelledError:
             # gRPC raises it for a call that `close` cancelled, as well as for a cancelled task.
-            if not self._closed:
+            task = asyncio.current_task()
+            if not self._closed or (task is not None and task.cancelling()):
                 raise
         self._check_ended()
         raise StopAsyncIteration

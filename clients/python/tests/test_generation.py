@@ -223,6 +223,20 @@ def test_asyncio_leaving_ends_the_call(address: str, scripted: Scripted, leave: 
     asyncio.run(run())
 
 
+def test_asyncio_a_cancelled_task_ends_though_its_answer_was_closed(address: str) -> None:
+    async def run() -> None:
+        async with athanor.AsyncClient(address) as client:
+            silent = athanor.AsyncModel(client, "silent").generate("x")
+            task = asyncio.create_task(anext(silent))
+            await asyncio.sleep(0.1)
+            silent.close()
+            task.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await task
+
+    asyncio.run(run())
+
+
 def test_asyncio_errors_are_the_servers(address: str) -> None:
     async def run() -> None:
         async with athanor.AsyncClient(address) as client:
