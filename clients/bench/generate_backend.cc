@@ -62,7 +62,8 @@ class Reader final : public grpc::ClientReadReactor<v1::GenerateResponse> {
     if (message_.tokens_size() > 0) stream_.Chunk(now, message_.tokens_size());
     if (message_.finish() != v1::FINISH_UNSPECIFIED) {
       const v1::Usage& usage = message_.usage();
-      stream_.Usage({usage.prompt_tokens(), usage.cached_tokens(), usage.generated_tokens()});
+      stream_.Usage({usage.prompt_tokens(), usage.cached_tokens(), usage.generated_tokens(),
+                     message_.finish() == v1::FINISH_LENGTH});
       ending_ = {true, message_.times(), usage.plan_id()};
     }
     StartRead(&message_);
@@ -111,7 +112,7 @@ class GenerateCall final : public Call {
     number_ = number;
     Prompt prompt = MakePrompt(shared_.prompts, seed, number);
     stream_.Begin({static_cast<int64_t>(prompt.tokens.size()), prompt.output_tokens,
-                   shared_.options.ignore_eos});
+                   shared_.options.ignore_eos, shared_.prompts.max_model_len});
     ending_ = {};
     request_.set_max_tokens(prompt.output_tokens);
     if (!prompt.tokens.empty()) {

@@ -115,7 +115,7 @@ class OpenAiCall final : public Call {
   void Prepare(uint64_t seed, int64_t number) override {
     Prompt prompt = MakePrompt(shared_.prompts, seed, number);
     collector_.Begin({static_cast<int64_t>(prompt.tokens.size()), prompt.output_tokens,
-                      shared_.options.ignore_eos});
+                      shared_.options.ignore_eos, shared_.prompts.max_model_len});
     json body = {{"model", shared_.options.model},
                  {"max_tokens", prompt.output_tokens},
                  {"temperature", shared_.options.temperature},

@@ -102,9 +102,14 @@ void OpenAiStream::Event(const std::string& data, Clock::time_point at) {
   const json& choices = Member(chunk, "choices");
   if (choices.is_array() && !choices.empty()) Choice(choices[0], at);
   if (const json& usage = Member(chunk, "usage"); usage.is_object()) {
+    const int64_t output = Count(usage, "completion_tokens");
+    // An answer of nothing but the token that ends it.
+    if (!collector_.exact() && collector_.output_tokens() == 0 && output >= 1 && closed_) {
+      collector_.Chunk(*closed_, StreamCollector::kNotTold);
+    }
     collector_.Usage({Count(usage, "prompt_tokens"),
-                      Count(Member(usage, "prompt_tokens_details"), "cached_tokens"),
-                      Count(usage, "completion_tokens")});
+                      Count(Member(usage, "prompt_tokens_details"), "cached_tokens"), output,
+                      length_});
   }
 }
 
@@ -113,8 +118,14 @@ void OpenAiStream::Choice(const json& choice, Clock::time_point at) {
   const bool has_text = HasText(Member(choice, "text")) || HasText(Member(delta, "content")) ||
                         HasText(Member(delta, "reasoning_content"));
   const bool opens = Member(delta, "role").is_string();
-  const bool closes = !Member(choice, "finish_reason").is_null();
-  if (has_text || (!opens && !closes)) collector_.Chunk(at, StreamCollector::kNotTold);
+  const json& reason = Member(choice, "finish_reason");
+  const bool closes = !reason.is_null();
+  if (has_text || (!opens && !closes)) {
+    collector_.Chunk(at, StreamCollector::kNotTold);
+  } else if (closes) {
+    closed_ = at;
+  }
+  length_ = length_ || reason == "length";
 }
 
 absl::Status OpenAiStream::End() const {

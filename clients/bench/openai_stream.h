@@ -10,6 +10,7 @@
 #ifndef ATHANOR_CLIENTS_BENCH_OPENAI_STREAM_H_
 #define ATHANOR_CLIENTS_BENCH_OPENAI_STREAM_H_
 
+#include <optional>
 #include <string>
 
 #include "absl/status/status.h"
@@ -39,7 +40,9 @@ class OpenAiStream {
 
   StreamCollector& collector_;
   SseReader reader_;
-  bool done_ = false;  // [DONE] came
+  bool done_ = false;                        // [DONE] came
+  bool length_ = false;                      // the choice closed because of its length
+  std::optional<Clock::time_point> closed_;  // when a choice closed without text
   absl::Status status_;
 };
 

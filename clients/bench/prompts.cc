@@ -41,6 +41,10 @@ Prompt MakePrompt(const PromptOptions& options, uint64_t seed, int64_t number) {
   Prompt prompt;
   prompt.output_tokens = options.output.Draw(&random, number);
   if (!options.texts.empty()) {
+    // The prompt's tokens are the server's to count.
+    if (options.max_model_len > 0) {
+      prompt.output_tokens = std::min(prompt.output_tokens, options.max_model_len - 1);
+    }
     prompt.text = options.texts[InRotation(number, options.texts.size())];
     return prompt;
   }

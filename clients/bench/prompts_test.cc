@@ -136,6 +136,8 @@ TEST(PromptsTest, TextsAreUsedInRotation) {
   EXPECT_EQ(MakePrompt(options, 0, 1).text, "two");
   EXPECT_EQ(MakePrompt(options, 0, 2).text, "one");
   EXPECT_TRUE(MakePrompt(options, 0, 2).tokens.empty());
+  options.max_model_len = 6;
+  EXPECT_EQ(MakePrompt(options, 0, 0).output_tokens, 5);
   options.texts.push_back("three");
   EXPECT_EQ(MakePrompt(options, 0, -1).text, "three");  // warm-up calls are numbered so
   EXPECT_EQ(MakePrompt(options, 0, -4).text, "three");

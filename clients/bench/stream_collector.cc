@@ -46,7 +46,10 @@ absl::Status StreamCollector::End() const {
                                             " tokens, but its usage says ", usage_->output_tokens));
   }
   const int64_t output = usage_->output_tokens;
-  if (output < 1 || output > request_.asked || (request_.exact && output != request_.asked)) {
+  const bool full = usage_->length && request_.max_model_len > 0 &&
+                    usage_->input_tokens + output >= request_.max_model_len;
+  if (output < 1 || output > request_.asked ||
+      (request_.exact && output != request_.asked && !full)) {
     return absl::DataLossError(absl::StrCat("the stream brought ", output, " of ", request_.asked,
                                             " tokens",
                                             output < request_.asked ? ": it ended early" : ""));

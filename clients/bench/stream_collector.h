@@ -22,6 +22,7 @@ namespace athanor::bench {
 // The server's own counts.
 struct StreamUsage {
   int64_t input_tokens = 0, cached_tokens = 0, output_tokens = 0;
+  bool length = false;  // a limit of length ended it, not a token
 };
 
 class StreamCollector {
@@ -30,6 +31,9 @@ class StreamCollector {
     int64_t sent_tokens = 0;  // of the prompt; 0: a text
     int64_t asked = 0;
     bool exact = true;  // fewer tokens than `asked` are an error
+    // The model's most tokens of prompt and output: a stream that ends there is whole. 0: not
+    // known.
+    int64_t max_model_len = 0;
   };
   static constexpr int32_t kNotTold = -1;
 
@@ -38,6 +42,7 @@ class StreamCollector {
   void Chunk(Clock::time_point at, int32_t tokens);
   void Usage(const StreamUsage& usage) { usage_ = usage; }
   int64_t asked() const { return request_.asked; }
+  bool exact() const { return request_.exact; }
   // Returns how many tokens came; as many as chunks while the server has not told.
   int64_t output_tokens() const;
 

@@ -109,6 +109,22 @@ TEST(StreamCollectorTest, AStreamThatIsNotWhatWasAskedForSaysWhy) {
   }
 }
 
+// A prompt of 6 tokens leaves 2 of 8 for its output.
+TEST(StreamCollectorTest, AStreamMayEndAtTheModelsContext) {
+  struct Case {
+    int64_t input, max_model_len;
+    bool length, ok;
+  };
+  for (const Case& c : {Case{6, 8, true, true}, Case{6, 8, false, false}, Case{5, 8, true, false},
+                        Case{6, 0, true, false}}) {
+    StreamCollector stream;
+    stream.Begin({.asked = 7, .max_model_len = c.max_model_len});
+    for (int i = 0; i < 2; ++i) stream.Chunk(At(1), 1);
+    stream.Usage({.input_tokens = c.input, .output_tokens = 2, .length = c.length});
+    EXPECT_EQ(stream.End().ok(), c.ok) << c.input << " of " << c.max_model_len << c.length;
+  }
+}
+
 // A stream begun again knows nothing of the one before.
 TEST(StreamCollectorTest, IsUsedAgain) {
   StreamCollector stream = Begun(1);
@@ -163,6 +179,42 @@ TEST(OpenAiStreamTest, AChatsOpeningAndClosingAreNoChunks) {
   CallRecord record;
   collector.Tell(At(0), &record);
   EXPECT_THAT(record.tokens->chunk_ns, ElementsAre(20'000'000, 30'000'000));
+}
+
+TEST(OpenAiStreamTest, OnlyAReasonOfLengthIsTheContextsEnd) {
+  for (const bool length : {true, false}) {
+    StreamCollector collector;
+    collector.Begin({.asked = 5, .max_model_len = 6});
+    const absl::Status status =
+        Ended(&collector, {Text("a"), Text("b"), Text("", length ? "\"length\"" : "\"stop\""),
+                           Data(kUsage2), Data("[DONE]")});
+    EXPECT_EQ(status.ok(), length) << status;
+  }
+}
+
+// Its only token, the end, has no text: the closing event is its chunk.
+TEST(OpenAiStreamTest, AnAnswerOfTheEndTokenHasAChunk) {
+  const std::string role = Data(R"({"choices":[{"delta":{"role":"assistant"}}]})");
+  const std::string one = Data(R"({"choices":[],"usage":{"completion_tokens":1}})");
+  const std::string none = Data(R"({"choices":[],"usage":{"completion_tokens":0}})");
+  struct Case {
+    std::vector<std::string> pieces;
+    bool exact, ok;
+  };
+  for (const Case& c :
+       {Case{{role, Text("", "\"stop\""), one}, false, true},
+        Case{{role, Text("", "\"stop\""), one}, true, false},
+        Case{{role, Text("", "\"stop\""), none}, false, false}, Case{{role, one}, false, false}}) {
+    StreamCollector collector = Begun(2, c.exact);
+    std::vector<std::string> pieces = c.pieces;
+    pieces.push_back(Data("[DONE]"));
+    const absl::Status status = Ended(&collector, pieces);
+    EXPECT_EQ(status.ok(), c.ok) << status;
+    if (!c.ok) continue;
+    CallRecord record;
+    collector.Tell(At(0), &record);
+    EXPECT_THAT(record.tokens->chunk_ns, ElementsAre(20'000'000));
+  }
 }
 
 TEST(OpenAiStreamTest, WrongStreamsAreNamed) {
