@@ -149,17 +149,18 @@ void AddMessage(v1::Chat* chat, const char* role, const std::string& content) {
   message->set_content(content);
 }
 
-// Answers each line of stdin, the messages before it in mind, until stdin ends. Ctrl-C stops an
-// answer; what came of it stays in mind.
+// Answers each line of stdin, the messages before it in mind, until stdin ends. On a terminal
+// Ctrl-C stops an answer, and what came of it stays in mind; elsewhere it ends the program.
 absl::Status Converse(Context* context, v1::GenerateRequest request) {
   const bool terminal = isatty(STDIN_FILENO) != 0 && isatty(STDERR_FILENO) != 0;
-  Interrupts interrupts;
-  LineReader lines(STDIN_FILENO, &interrupts);
+  std::optional<Interrupts> interrupts;
+  if (terminal) interrupts.emplace();
+  LineReader lines(STDIN_FILENO, terminal ? &*interrupts : nullptr);
   v1::Chat* chat = request.mutable_chat();
   for (bool again = false;;) {
     if (terminal) std::fputs("> ", stderr);
     const LineReader::Result said = lines.Next();
-    if (said.kind == LineReader::kInterrupt && terminal && !again) {
+    if (said.kind == LineReader::kInterrupt && !again) {
       std::fputs("\nCtrl-D ends the conversation, and so does Ctrl-C again\n", stderr);
       again = true;
       continue;
@@ -176,8 +177,13 @@ absl::Status Converse(Context* context, v1::GenerateRequest request) {
     call.cancellation = &cancellation;
     AnswerPrinter printer(context, /*ids=*/false);
     absl::Status status;
-    const bool stopped = interrupts.CancelDuring(
-        &cancellation, [&] { status = Answer(context, request, call, &printer); });
+    const auto answer = [&] { status = Answer(context, request, call, &printer); };
+    bool stopped = false;
+    if (terminal) {
+      stopped = interrupts->CancelDuring(&cancellation, answer);
+    } else {
+      answer();
+    }
     if (!status.ok() && !stopped) return status;
     if (printer.text().empty() && !status.ok()) {
       if (terminal) std::fputs("\n", stderr);
@@ -259,7 +265,7 @@ void AddGenerate(CommandSyntax root, Context* context) {
                           .Flag("--chat", &options->chat,
                                 "answer PROMPT as a message, by the model's chat template; without "
                                 "PROMPT, a conversation: each line of standard input is a message, "
-                                "and Ctrl-C stops an answer")
+                                "and Ctrl-C on a terminal stops an answer")
                           .Excludes(tokens);
   command.Option("--system", &options->system, "the system's message before the chat").Needs(chat);
   command

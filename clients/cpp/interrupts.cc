@@ -74,6 +74,11 @@ bool Interrupts::CancelDuring(Cancellation* cancellation, absl::FunctionRef<void
 }
 
 LineReader::Result LineReader::Next() {
+  const auto interrupted = [&] {
+    read_.clear();
+    return Result{kInterrupt, ""};
+  };
+  if (interrupts_ != nullptr && interrupts_->Take()) return interrupted();
   size_t searched = 0;
   for (;;) {
     if (const size_t end = read_.find('\n', searched); end != std::string::npos) {
@@ -82,10 +87,9 @@ LineReader::Result LineReader::Next() {
       return result;
     }
     searched = read_.size();
-    if (FirstIsReady(interrupts_->fd(), fd_)) {
+    if (interrupts_ != nullptr && FirstIsReady(interrupts_->fd(), fd_)) {
       interrupts_->Take();
-      read_.clear();
-      return {kInterrupt, ""};
+      return interrupted();
     }
     char bytes[4096];
     const ssize_t count = read(fd_, bytes, sizeof(bytes));

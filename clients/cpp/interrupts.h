@@ -46,10 +46,11 @@ class LineReader {
     std::string line;  // without its line feed
   };
 
+  // `interrupts` may be null: then there are only lines.
   LineReader(int fd, Interrupts* interrupts) : fd_(fd), interrupts_(interrupts) {}
 
-  // Waits for a line or an interrupt, which it takes; what was read of a line is then dropped. The
-  // last line may lack its line feed.
+  // Waits for a line or an interrupt, which it takes, and which goes before lines that were read;
+  // these are then dropped. The last line may lack its line feed.
   Result Next();
 
  private:

@@ -73,6 +73,29 @@ TEST(LineReader, AnInterruptDropsWhatWasReadOfALine) {
   EXPECT_EQ(lines.Next().line, "two");
 }
 
+// As Ctrl-C, which is meant for what follows too, not only for an answer that has just ended.
+TEST(LineReader, AnInterruptGoesBeforeLinesThatWereRead) {
+  Interrupts interrupts;
+  Pipe pipe;
+  LineReader lines(pipe.ends[0], &interrupts);
+  pipe.Write("one\ntwo\n");
+  EXPECT_EQ(lines.Next().line, "one");
+  raise(SIGINT);
+  EXPECT_EQ(lines.Next().kind, LineReader::kInterrupt);
+  pipe.Write("three\n");
+  EXPECT_EQ(lines.Next().line, "three");
+}
+
+TEST(LineReader, NeedsNoInterrupts) {
+  Pipe pipe;
+  LineReader lines(pipe.ends[0], nullptr);
+  pipe.Write("one\ntwo");
+  pipe.Close();
+  EXPECT_EQ(lines.Next().line, "one");
+  EXPECT_EQ(lines.Next().line, "two");
+  EXPECT_EQ(lines.Next().kind, LineReader::kEnd);
+}
+
 TEST(Interrupts, AreTakenOnceHoweverManyCame) {
   Interrupts interrupts;
   EXPECT_FALSE(interrupts.Take());
