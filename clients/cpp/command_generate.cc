@@ -135,11 +135,12 @@ absl::Status Answer(Context* context, const v1::GenerateRequest& request, const 
                                       [&](const v1::GenerateResponse& message) {
                                         printer->Show(message);
                                         last = message;
-                                        return true;
+                                        return std::ferror(stdout) == 0;
                                       },
                                       call)
                                   .status();
   printer->End(last);
+  RETURN_IF_ERROR(WrittenToStdout());
   return status;
 }
 

@@ -127,10 +127,11 @@ int RunCli(int argc, char** argv) {
   AddDelete(root, &context);
   AddFsck(root, &context);
   if (std::optional<bool> helped = tool.Parse(argc, argv)) return *helped ? kOk : kUsage;
-  const absl::Status status = context.run();
+  absl::Status status = context.run();
+  if (status.ok()) status = WrittenToStdout();
   if (status.ok()) return kOk;
   const std::string code = absl::StatusCodeToString(status.code());
-  if (context.json) {
+  if (context.json && std::ferror(stdout) == 0) {
     context.out().Object({{"error", {{"code", code}, {"message", std::string(status.message())}}}});
   } else {
     std::fprintf(stderr, "athanor: %s: %s\n", code.c_str(), std::string(status.message()).c_str());

@@ -69,6 +69,11 @@ void Printer::Line(absl::string_view text) {
   std::fflush(out_);
 }
 
+absl::Status WrittenToStdout() {
+  if (std::fflush(stdout) == 0 && std::ferror(stdout) == 0) return absl::OkStatus();
+  return absl::UnknownError("standard output could not be written, so the result is not whole");
+}
+
 void Printer::Object(const nlohmann::json& object) {
   // The server only accepts names in UTF-8; other bytes are replaced instead of throwing.
   Line(object.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace));

@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "absl/status/status.h"
 #include "absl/strings/string_view.h"
 #include "clients/cpp/client.h"
 #include "nlohmann/json.hpp"
@@ -31,6 +32,9 @@ class Printer {
   std::FILE* out_;
   bool json_;
 };
+
+// UNKNOWN: some of what was printed to stdout could not be written.
+absl::Status WrittenToStdout();
 
 nlohmann::json ModelJson(const v1::Model& model);
 // Tells how requests are batched; null and empty for a model without a batch dim.
