@@ -149,7 +149,8 @@ void AddPromptFlags(client::CommandSyntax sub, LlmFlags* flags) {
            "let the model end a sequence; default: it goes on to the number of tokens asked for");
   sub.Option("--temperature", &flags->temperature, "0: the most likely token").ShowDefault();
   sub.Option("--vocabulary", &flags->vocabulary,
-             "random tokens are below it; default: what the server tells");
+             "random tokens are below it, or below what the server tells if that is less; default: "
+             "what the server tells");
   sub.Option("--max_model_len", &flags->max_model_len,
              "most tokens of prompt and output together: longer ones are cut; default: what the "
              "server tells, else no limit");
