@@ -193,19 +193,23 @@ TEST_F(GenerateRefusalsTest, HugePromptsCostLittle) {
 // Without a plan, so that none is waited for.
 TEST_F(GenerateRefusalsTest, PromptsLeaveATokenForTheAnswer) {
   test_->control->HoldCompiles();
-  Add("m", {.scheduler = {.max_model_len = 4}, .vocabulary = kVocabulary}, nullptr, false);
-  Request request;
-  request.set_model("m");
+  // A model of its own: another version of "m" would wait behind the one that serves.
+  Add("short", {.scheduler = {.max_model_len = 4}, .vocabulary = kVocabulary}, nullptr, false);
+  const auto of_short = [](Request request) {
+    request.set_model("short");
+    return request;
+  };
+  Request request = of_short({});
   for (int i = 0; i < 4; ++i) request.mutable_tokens()->add_ids(5);
   ExpectInvalid(request,
                 "tokens.ids has 4 tokens, and the model takes at most 3: "
                 "--max_model_len is 4");
-  ExpectInvalid(TextRequest("abc"), "the prompt has 4 tokens");
-  ExpectInvalid(ChatRequest("a"), "the prompt has 4 tokens");
+  ExpectInvalid(of_short(TextRequest("abc")), "the prompt has 4 tokens");
+  ExpectInvalid(of_short(ChatRequest("a")), "the prompt has 4 tokens");
   test_->control->ReleaseCompiles();
   request.mutable_tokens()->mutable_ids()->RemoveLast();
   EXPECT_EQ(InputOf(request).sequence.prompt.size(), 3u);
-  EXPECT_EQ(InputOf(TextRequest("ab")).sequence.prompt.size(), 3u);
+  EXPECT_EQ(InputOf(of_short(TextRequest("ab"))).sequence.prompt.size(), 3u);
 }
 
 TEST_F(GenerateRefusalsTest, Numbers) {
