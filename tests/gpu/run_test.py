@@ -238,7 +238,7 @@ class SuitesTest(unittest.TestCase):
                          {"CompositesTest", "ConcatTest", "ConvTest", "EpilogueTest",
                           "GenomesOnGpuTest", "KernelMemory", "KernelOps", "LoopsTest",
                           "PlainTest", "PlanTest", "RandomMapsTest", "RewrittenTest",
-                          "SortTest", "WindowTest"})
+                          "SortTest", "StatesTest", "WindowTest"})
         counts = [suite.split(" of ") for suite in details["suites"].values()]
         self.assertEqual(sum(int(right) for right, _ in counts), details["right"])
         self.assertEqual(sum(int(of) for _, of in counts),
