@@ -31,7 +31,10 @@ absl::StatusOr<AddedTokens> AddedTokens::Create(std::vector<AddedToken> tokens,
     }
     if (added.ends_[node] < 0) added.ends_[node] = static_cast<int32_t>(i);
   }
-  ASSIGN_OR_RETURN(added.word_, Regex::Compile("[\\w\\u200C\\u200D]"));
+  // Rust's \w, which the library asks here: Oniguruma's, whose \w has some digits and fractions
+  // too, without these, and joiners.
+  ASSIGN_OR_RETURN(added.word_,
+                   Regex::Compile("(?![\\u00B2\\u00B3\\u00B9\\u00BC-\\u00BE])[\\w\\u200C\\u200D]"));
   return added;
 }
 

@@ -184,7 +184,9 @@ class Translator {
     return absl::OkStatus();
   }
 
-  static constexpr std::string_view kWord = "\\p{Alphabetic}\\p{M}\\p{Nd}\\p{Pc}";
+  // Oniguruma has Latin-1's superscript digits and fractions among the characters of words, too.
+  static constexpr std::string_view kWord =
+      "\\p{Alphabetic}\\p{M}\\p{Nd}\\p{Pc}\\xB2\\xB3\\xB9\\xBC-\\xBE";
 
   const std::string_view pattern_;
   std::string out_;

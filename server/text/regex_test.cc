@@ -23,6 +23,9 @@ TEST(RegexTest, FindsWhatOnigurumaFinds) {
   // U+180E is no white space; U+24B6 is a letter of words, U+4E00's script is Han.
   EXPECT_EQ(Find(R"(\s)", "\xE1\xA0\x8E \xE2\x80\xA8"), (Ranges{{3, 4}, {4, 7}}));
   EXPECT_EQ(Find(R"([\w]+)", "\xE2\x92\xB6_-"), (Ranges{{0, 4}}));
+  // U+00B2 and U+00BE are of words, U+00B4 and U+2074 are not.
+  EXPECT_EQ(Find(R"(\w\d)", "\xC2\xB2\x31\xC2\xBE\x31\xC2\xB4\x31\xE2\x81\xB4\x31"),
+            (Ranges{{0, 3}, {3, 6}}));
   EXPECT_EQ(Find(R"(\p{Han}+)", "\xE4\xB8\x80x"), (Ranges{{0, 3}}));
   EXPECT_EQ(Find("(?i:'S)", "'s'S"), (Ranges{{0, 2}, {2, 4}}));
   EXPECT_EQ(Find("(?i)a|b", "AB"), (Ranges{{0, 1}, {1, 2}}));
