@@ -9,11 +9,11 @@
 #include <algorithm>
 #include <atomic>
 #include <chrono>
-#include <memory>
 #include <string>
 #include <thread>
 #include <vector>
 
+#include "clients/bench/fake_host.h"
 #include "deploy/bazel/libs/mutex.h"
 #include "grpcpp/grpcpp.h"
 #include "proto/athanor/v1/generate.grpc.pb.h"
@@ -82,33 +82,7 @@ class FakeTokens final : public v1::GenerateService::Service {
   std::vector<v1::GenerateRequest> requests_ ABSL_GUARDED_BY(mu_);
 };
 
-class FakeGenerate {
- public:
-  FakeGenerate() {
-    grpc::ServerBuilder builder;
-    int port = 0;
-    builder.AddListeningPort("127.0.0.1:0", grpc::InsecureServerCredentials(), &port);
-    builder.RegisterService(&service_);
-    server_ = builder.BuildAndStart();
-    address_ = "127.0.0.1:" + std::to_string(port);
-  }
-  ~FakeGenerate() { Stop(); }
-
-  // Running streams end with an error; later calls find no server.
-  void Stop() {
-    if (server_ == nullptr) return;
-    server_->Shutdown(std::chrono::system_clock::now());
-    server_.reset();
-  }
-
-  FakeTokens& service() { return service_; }
-  const std::string& address() const { return address_; }
-
- private:
-  FakeTokens service_;
-  std::unique_ptr<grpc::Server> server_;
-  std::string address_;
-};
+using FakeGenerate = FakeHost<FakeTokens>;
 
 }  // namespace athanor::bench
 

@@ -9,12 +9,12 @@
 #include <atomic>
 #include <chrono>
 #include <map>
-#include <memory>
 #include <string>
 #include <thread>
 
 #include "absl/time/clock.h"
 #include "absl/time/time.h"
+#include "clients/bench/fake_host.h"
 #include "clients/bench/load.h"
 #include "grpcpp/grpcpp.h"
 #include "proto/inference/open_inference_grpc.grpc.pb.h"
@@ -54,33 +54,7 @@ class FakeInference final : public inference::GRPCInferenceService::Service {
   std::atomic<int> running = 0, most_running = 0;
 };
 
-class FakeServer {
- public:
-  FakeServer() {
-    grpc::ServerBuilder builder;
-    int port = 0;
-    builder.AddListeningPort("127.0.0.1:0", grpc::InsecureServerCredentials(), &port);
-    builder.RegisterService(&service_);
-    server_ = builder.BuildAndStart();
-    address_ = "127.0.0.1:" + std::to_string(port);
-  }
-  ~FakeServer() { Stop(); }
-
-  // Running calls end with an error; later calls find no server.
-  void Stop() {
-    if (server_ == nullptr) return;
-    server_->Shutdown(std::chrono::system_clock::now());
-    server_.reset();
-  }
-
-  FakeInference& service() { return service_; }
-  const std::string& address() const { return address_; }
-
- private:
-  FakeInference service_;
-  std::unique_ptr<grpc::Server> server_;
-  std::string address_;
-};
+using FakeServer = FakeHost<FakeInference>;
 
 // Makes a load of small requests to the server: one closed-loop caller for 0.2 s.
 inline LoadOptions LoadOf(const FakeServer& server) {

@@ -13,13 +13,7 @@ namespace {
 
 using nlohmann::json;
 
-struct Case {
-  std::string name;
-  CheckpointFormat format;
-};
-void PrintTo(const Case& of, std::ostream* out) { *out << of.name; }
-
-class Golden : public testing::TestWithParam<Case> {
+class Golden : public testing::TestWithParam<TinyCase> {
  protected:
   Golden()
       : checkpoint_(GetParam().format == CheckpointFormat::kHf ? Checkpoint::Hf(GetParam().name)
@@ -78,21 +72,7 @@ TEST_P(Golden, WantedRowsAreThoseOfAll) {
   EXPECT_EQ(Logits(checkpoint_, *decoder, {5}, {0})[0], all[0]);
 }
 
-INSTANTIATE_TEST_SUITE_P(
-    Tiny, Golden,
-    testing::Values(Case{"llama", CheckpointFormat::kHf}, Case{"llama", CheckpointFormat::kGguf},
-                    Case{"llama3", CheckpointFormat::kHf}, Case{"llama3", CheckpointFormat::kGguf},
-                    Case{"mistral", CheckpointFormat::kHf}, Case{"qwen2", CheckpointFormat::kHf},
-                    Case{"qwen2", CheckpointFormat::kGguf},
-                    Case{"qwen2_window", CheckpointFormat::kHf},
-                    Case{"qwen3", CheckpointFormat::kHf}, Case{"qwen3", CheckpointFormat::kGguf},
-                    Case{"phi3", CheckpointFormat::kHf}, Case{"phi3", CheckpointFormat::kGguf},
-                    Case{"gemma2", CheckpointFormat::kHf}, Case{"gemma2", CheckpointFormat::kGguf},
-                    Case{"gemma2_bf16", CheckpointFormat::kHf},
-                    Case{"gemma3", CheckpointFormat::kHf}, Case{"gemma3", CheckpointFormat::kGguf}),
-    [](const auto& info) {
-      return info.param.name + (info.param.format == CheckpointFormat::kHf ? "Hf" : "Gguf");
-    });
+INSTANTIATE_TEST_SUITE_P(Tiny, Golden, testing::ValuesIn(TinyCases()), NameOf);
 
 }  // namespace
 }  // namespace athanor::checkpoint

@@ -16,6 +16,7 @@
 #include <iterator>
 #include <map>
 #include <nlohmann/json.hpp>
+#include <ostream>
 #include <string>
 #include <utility>
 #include <vector>
@@ -37,6 +38,29 @@ inline std::filesystem::path TinyFolder(const std::string& name) {
 // Returns config.json or golden.json of a tiny checkpoint.
 inline nlohmann::json TinyJson(const std::string& name, const std::string& file) {
   return nlohmann::json::parse(ReadFile(TinyFolder(name) / file));
+}
+
+// Names a tiny checkpoint in one of its formats, as a parameter of tests.
+struct TinyCase {
+  std::string name;
+  CheckpointFormat format;
+};
+inline void PrintTo(const TinyCase& of, std::ostream* out) { *out << of.name; }
+
+// Returns every tiny checkpoint, in each format that it has.
+inline std::vector<TinyCase> TinyCases() {
+  return {{"llama", CheckpointFormat::kHf},       {"llama", CheckpointFormat::kGguf},
+          {"llama3", CheckpointFormat::kHf},      {"llama3", CheckpointFormat::kGguf},
+          {"mistral", CheckpointFormat::kHf},     {"qwen2", CheckpointFormat::kHf},
+          {"qwen2", CheckpointFormat::kGguf},     {"qwen2_window", CheckpointFormat::kHf},
+          {"qwen3", CheckpointFormat::kHf},       {"qwen3", CheckpointFormat::kGguf},
+          {"phi3", CheckpointFormat::kHf},        {"phi3", CheckpointFormat::kGguf},
+          {"gemma2", CheckpointFormat::kHf},      {"gemma2", CheckpointFormat::kGguf},
+          {"gemma2_bf16", CheckpointFormat::kHf}, {"gemma3", CheckpointFormat::kHf},
+          {"gemma3", CheckpointFormat::kGguf}};
+}
+inline std::string NameOf(const testing::TestParamInfo<TinyCase>& info) {
+  return info.param.name + (info.param.format == CheckpointFormat::kHf ? "Hf" : "Gguf");
 }
 
 struct Checkpoint {

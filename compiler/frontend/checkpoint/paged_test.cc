@@ -17,12 +17,6 @@ using nlohmann::json;
 
 constexpr int64_t kBlock = 16;
 
-struct Case {
-  std::string name;
-  CheckpointFormat format;
-};
-void PrintTo(const Case& of, std::ostream* out) { *out << of.name; }
-
 // Tokens of one sequence that a step computes, from the first position on. Gives the logits of the
 // last `wanted`.
 struct Piece {
@@ -96,7 +90,7 @@ class Pool {
   std::vector<Tensor> rest_;  // parameters, then states
 };
 
-class Paged : public testing::TestWithParam<Case> {
+class Paged : public testing::TestWithParam<TinyCase> {
  protected:
   Paged()
       : checkpoint_(GetParam().format == CheckpointFormat::kHf ? Checkpoint::Hf(GetParam().name)
@@ -190,21 +184,7 @@ TEST_P(Paged, PiecesOfTwoSequencesAreThoseOfWhole) {
   EXPECT_GT(compared, 50);
 }
 
-INSTANTIATE_TEST_SUITE_P(
-    Tiny, Paged,
-    testing::Values(Case{"llama", CheckpointFormat::kHf}, Case{"llama", CheckpointFormat::kGguf},
-                    Case{"llama3", CheckpointFormat::kHf}, Case{"llama3", CheckpointFormat::kGguf},
-                    Case{"mistral", CheckpointFormat::kHf}, Case{"qwen2", CheckpointFormat::kHf},
-                    Case{"qwen2", CheckpointFormat::kGguf},
-                    Case{"qwen2_window", CheckpointFormat::kHf},
-                    Case{"qwen3", CheckpointFormat::kHf}, Case{"qwen3", CheckpointFormat::kGguf},
-                    Case{"phi3", CheckpointFormat::kHf}, Case{"phi3", CheckpointFormat::kGguf},
-                    Case{"gemma2", CheckpointFormat::kHf}, Case{"gemma2", CheckpointFormat::kGguf},
-                    Case{"gemma2_bf16", CheckpointFormat::kHf},
-                    Case{"gemma3", CheckpointFormat::kHf}, Case{"gemma3", CheckpointFormat::kGguf}),
-    [](const auto& info) {
-      return info.param.name + (info.param.format == CheckpointFormat::kHf ? "Hf" : "Gguf");
-    });
+INSTANTIATE_TEST_SUITE_P(Tiny, Paged, testing::ValuesIn(TinyCases()), NameOf);
 
 }  // namespace
 }  // namespace athanor::checkpoint
