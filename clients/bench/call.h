@@ -1,4 +1,4 @@
-// One call of a load: the record that is kept of it, and what sends it.
+// Defines a call of a load: what sends it, and the record that is kept of it.
 //
 //   std::unique_ptr<Call> call = backend->NewCall();
 //   call->Prepare(seed, number);

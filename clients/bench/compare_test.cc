@@ -205,7 +205,7 @@ class Numbers final : public Backend {
   std::vector<int64_t>* numbers_;
 };
 
-// What is used in rotation is not begun anew by each slice, and warm-up calls take its end.
+// Slices go on with texts and lengths where the one before ended; warm-up calls take their end.
 TEST(CompareTest, ASliceGoesOnWhereTheOneBeforeItEnded) {
   std::vector<int64_t> first, second;
   LoadOptions options = Options();

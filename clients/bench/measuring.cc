@@ -21,7 +21,7 @@ using nlohmann::json;
 // Seeds of a sweep's points are this far apart, so that no point repeats another's requests.
 constexpr uint64_t kPointSeeds = 1'000'003;
 
-// One side's run at one point of the sweep.
+// Holds a side's run at a point of the sweep.
 struct Outcome {
   LoadResult result;
   json summary;

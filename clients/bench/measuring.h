@@ -35,7 +35,7 @@ void AddResultFlags(client::CommandSyntax sub, RunOptions* options);
 // Parses the flags and checks files, before anything is measured. Errors are of the command line.
 absl::StatusOr<RunPlan> PlanRun(const RunOptions& options);
 
-// One server of a run.
+// Names a server of a run.
 struct Side {
   std::unique_ptr<Load> load;
   // Added to its summaries: "backend", "server", and "options" beside those of the load.

@@ -13,7 +13,7 @@
 namespace athanor::client {
 namespace {
 
-// Where the handler writes a byte for each signal.
+// The handler writes a byte here for each signal.
 std::atomic<int> interrupt_fd = -1;
 
 void OnInterrupt(int) {

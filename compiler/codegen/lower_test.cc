@@ -109,7 +109,7 @@ TEST(LowerTest, ContractWithBias) {
   })"));
 }
 
-// One row an item, of a state that a step has written into; then rows of one sequence together.
+// Takes a row an item, of a state that a step has written into; then rows of one sequence together.
 TEST(LowerTest, PagedAttention) {
   const auto text = [](int most, const char* attributes) {
     return absl::StrCat("graph \"\" { dim t in [1, ", most, R"(] dim n in [1, 256] dim s in [1, 8]

@@ -25,7 +25,7 @@ constexpr int64_t kSmallestCost = 20'000'000;
 constexpr int64_t kSmallCost = 4'000'000;
 // Cost of an element that is drawn, bounded and compared.
 constexpr int64_t kElementCost = 16;
-// Of paged calls: rows of the largest that may be compared whole, and the context of real ones.
+// For paged calls: rows of the largest that may be compared whole, and the context of real ones.
 constexpr int64_t kPagedRows[] = {37, 17, 7, 3};
 constexpr int64_t kSomeSequences = 3, kSomeContext = 40, kRealContext = 500;
 // Budget of one run of the kernel at real sizes.

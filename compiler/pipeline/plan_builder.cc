@@ -411,7 +411,7 @@ absl::StatusOr<internal::CheckRequest> PlanBuilder::Check(const KernelTask& task
 absl::StatusOr<internal::CheckRequest> PlanBuilder::CheckWith(
     const KernelTask& task, const KernelChoice& choice, std::shared_ptr<KnownKernels> known) const {
   ScheduledGraph scheduled = WithSchedule(task, choice, target_);
-  // What a write leaves in its state is not copied out of a run: the check reads the state.
+  // A write's result is not copied out of a run: the check reads the state.
   std::erase_if(scheduled.graph.outputs, [&](const Output& output) {
     return IsStateWrite(scheduled.graph.node(output.node).op);
   });

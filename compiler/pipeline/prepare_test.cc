@@ -1,4 +1,4 @@
-// Which ops keep their nodes until kernels are chosen.
+// Tests which ops keep their nodes until kernels are chosen.
 #include "compiler/pipeline/prepare.h"
 
 #include <algorithm>

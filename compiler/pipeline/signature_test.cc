@@ -119,7 +119,7 @@ TEST(SignatureTest, AllBoxesOfADecoderHaveOne) {
   }
 }
 
-// What an upload of a checkpoint makes.
+// Holds what an upload of a checkpoint makes.
 TEST(SignatureTest, AllBoxesOfAnImportedDecoderHaveOne) {
   for (const char* family : {"llama", "qwen3"}) {
     checkpoint::Checkpoint checkpoint = checkpoint::Checkpoint::Hf(family);
@@ -212,7 +212,7 @@ TEST(SignatureTest, OrdersOfSumsDiffer) {
   EXPECT_EQ(all.size(), 6u);
 }
 
-// One wave of the search's schedules: those that keep orders keep the signature, and no others.
+// Tries a wave of the search's schedules: those that keep orders keep the signature, no others do.
 TEST(SignatureTest, SameOrdersAreSameSignatures) {
   const Chosen usual;
   const v1::Target target = TargetOf(64);

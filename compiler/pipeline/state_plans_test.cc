@@ -113,7 +113,7 @@ TEST(StatePlansTest, PrepareKeepsNamesOfStates) {
   }
 }
 
-// What a run leaves in a state is not copied out of it.
+// Runs copy nothing out of a state.
 TEST(StatePlansTest, AStateIsNoOutput) {
   const Graph graph = ParseGraph(R"(graph "g" { dim t in [1, 8]
     %0 = Input "x" : f32[t, 4] %1 = Input "i" : i32[t] %2 = StateRead "kv" : f32[64, 4]

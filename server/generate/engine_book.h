@@ -56,7 +56,7 @@ class EngineBook {
   };
   Turn Next(SequenceTime now);
 
-  // What the thread knows once a step has run.
+  // Says what the thread knows once a step has run.
   struct Facts {
     int64_t committed_bytes = 0;
     std::string plan_id;
@@ -71,7 +71,7 @@ class EngineBook {
   // Returns when there is something new since the last Next, Next has a sequence to end, or it is
   // `until`.
   void Wait(SequenceTime until);
-  // Whether a sequence has it, by block.
+  // Reports by block whether a sequence has it.
   std::vector<bool> BlocksInUse() const;
   void SetCommitted(int64_t bytes);
 

@@ -40,7 +40,7 @@ inline void AppendLogits(uint64_t hash, int64_t vocabulary, std::vector<float>* 
 
 class HashRunner : public StepRunner {
  public:
-  // What tests watch and change, from any thread.
+  // Tests watch and change these, from any thread.
   struct Knobs {
     std::atomic<int64_t> steps{0}, rows{0}, committed{0}, most_sequences{0};
     std::atomic<int64_t> most_committed{std::numeric_limits<int64_t>::max()};
@@ -124,7 +124,7 @@ class HashRunner : public StepRunner {
   std::string plan_id_;
 };
 
-// What came of a sequence.
+// Collects what came of a sequence.
 struct Heard {
   std::string text;
   std::vector<int32_t> tokens;

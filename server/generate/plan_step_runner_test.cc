@@ -13,7 +13,7 @@ namespace {
 
 constexpr int64_t kVocabulary = 3, kSlotBytes = 8;
 
-// What the step runner needs to see of a decoder: dims and inputs, not in the order it knows.
+// Shows the step runner what it needs of a decoder: dims and inputs, not in the order it knows.
 Graph DecoderGraph() {
   Graph graph;
   graph.dims = {{"N", 1, 9}, {"R", 0, 8}, {"T", 1, 8}, {"B", 1, 4}, {"S", 1, 4}};

@@ -1,4 +1,4 @@
-// What a sequence says: chooses its tokens, makes text of them, and puts both into its outbox.
+// Chooses a sequence's tokens, makes text of them, and puts both into its outbox.
 //
 //   Reply reply(input, tokenizer, metrics, outbox, arrived);
 //   Told told = reply.Choose(logits, position, &sampler);   // of a step's wanted row

@@ -27,7 +27,7 @@ enum class Metric : uint8_t {
   kBatchRows,
   kBatchSplits,
   kPlanSwaps,
-  // Of its sequences, if it is a language model; names and bounds are vLLM's.
+  // Count sequences of a language model; names and bounds are vLLM's.
   kPromptTokens,
   kGenerationTokens,
   kStepTokens,

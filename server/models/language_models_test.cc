@@ -19,7 +19,7 @@ namespace {
 
 using ::testing::HasSubstr;
 
-// Of the tiny llama: 2 layers, 2 heads of keys and values of 8 elements.
+// The tiny llama has 2 layers, 2 heads of keys and values of 8 elements.
 constexpr int64_t kTokenBytes = 2 * 2 * 2 * 8 * sizeof(float);
 constexpr int64_t kBlockBytes = 16 * kTokenBytes;
 

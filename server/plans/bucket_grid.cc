@@ -269,7 +269,7 @@ BucketGrid::Ranges DecoderRanges(const Graph& graph, int64_t max_buckets) {
     next = end + 1;
   }
   spans.push_back({next, paged->most_rows()});
-  // Of fewer boxes, the first serve more rows.
+  // Where fewer boxes are allowed, the first serve more rows.
   while (std::ssize(spans) > max_buckets) {
     spans[1].min = spans[0].min;
     spans.erase(spans.begin());

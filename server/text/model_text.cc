@@ -1,4 +1,4 @@
-// Which file counts follows `_from_pretrained` of transformers 5.23 (tokenization_utils_base.py).
+// Chooses among files as does `_from_pretrained` of transformers 5.23 (tokenization_utils_base.py).
 #include "server/text/model_text.h"
 
 #include <algorithm>

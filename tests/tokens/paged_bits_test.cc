@@ -99,7 +99,7 @@ class Schedule {
     }
   }
 
-  // What went wrong first; empty: nothing.
+  // Says what went wrong first; empty: nothing.
   const std::string& error() const { return error_; }
   int64_t compared() const { return compared_; }
   const std::set<std::string>& plans() const { return used_plans_; }

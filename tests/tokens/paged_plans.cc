@@ -110,7 +110,7 @@ absl::StatusOr<std::unique_ptr<Decoder>> Decoder::Create(Checkpoint checkpoint) 
 absl::Status Decoder::LoadPlans() {
   const v1::Target target = HostTarget();
   std::set<std::string> done;
-  // Of fewer boxes, the first hold more rows: such plans serve the same steps.
+  // With fewer boxes, the first hold more rows: such plans serve the same steps.
   for (const int64_t most : {5, 3}) {
     ASSIGN_OR_RETURN(const BucketGrid grid,
                      BucketGrid::Create(graph_, DecoderRanges(graph_, most), most));

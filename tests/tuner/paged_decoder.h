@@ -5,7 +5,7 @@
 
 namespace athanor {
 
-// One layer: 4 query heads of width 16 over 2 of keys and values.
+// Has one layer: 4 query heads of width 16 over 2 of keys and values.
 inline constexpr char kPagedDecoder[] = R"(graph "decoder" {
   dim T in [1, 64] dim S in [1, 8] dim B in [1, 8] dim R in [0, 64] dim N in [1, 4096]
   %0 = Input "ids" : i32[T]

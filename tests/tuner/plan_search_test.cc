@@ -117,7 +117,7 @@ TEST_F(PlanSearchTest, LimitsThatKernelsBeatAreMeasuredAgain) {
   for (const v1::StepCost& step : costs->at(0).steps()) EXPECT_LT(step.roofline_seconds(), 1);
 }
 
-// Of a graph with states: at sizes of calls, and all plans have one signature.
+// Searches a graph with states at sizes of calls; all plans have one signature.
 TEST_F(PlanSearchTest, PlansOfADecoderKeepTheOrderOfItsSums) {
   graph_ = *ParseGraph(kPagedDecoder);
   const CompiledPlan baseline = Baseline();

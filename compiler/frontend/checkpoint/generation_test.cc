@@ -57,7 +57,7 @@ TEST(ReadGeneration, RefusesByKey) {
          "repetition_penalty":0,"do_sample":1})");
   EXPECT_THAT(Refused(), ElementsAre("eos_token_id", "temperature", "top_k", "top_p", "min_p",
                                      "repetition_penalty", "do_sample"));
-  // What no request may ask for is no default either.
+  // Refuses as a default what no request may ask for.
   Hf(R"({"temperature":1001,"top_p":0,"repetition_penalty":101})");
   EXPECT_THAT(Refused(), ElementsAre("temperature", "top_p", "repetition_penalty"));
   Hf(R"({"eos_token_id":[1,2147483648]})");

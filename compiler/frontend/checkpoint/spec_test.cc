@@ -261,7 +261,7 @@ TEST(SpecOf, ReadsGemma2) {
   EXPECT_THAT(Hf(config).spec->windows, ElementsAre(0, 32, 0));
   EXPECT_FALSE(Hf(config).spec->tied);
   EXPECT_EQ(Hf(config).spec->scale, 1.0 / 16);
-  // Of the others nothing changes.
+  // Nothing changes of the others.
   EXPECT_EQ(Hf(Config()).spec->scale, 0);
   EXPECT_EQ(Hf(Config()).spec->score_cap, 0);
   EXPECT_EQ(Hf(Config()).spec->logit_cap, 0);
@@ -304,7 +304,7 @@ TEST(SpecOf, RefusesGemma2ByKey) {
     config[key] = value;
     EXPECT_THAT(Hf(config).texts(), ElementsAre(HasSubstr(key + ": "))) << key;
   }
-  // Where one of these is missing, the class has a number of its own, or none is a cap.
+  // Refuses a missing key for which the class has a number of its own, or of which none is a cap.
   for (const char* key : {"head_dim", "num_key_value_heads", "sliding_window",
                           "attn_logit_softcapping", "final_logit_softcapping"}) {
     json config = Gemma2();

@@ -45,7 +45,7 @@ TEST(PagedSizesTest, CallsHaveRoomForTheirContexts) {
             (Sizes{512, 512, 64, 512, 64 * 512}));
   EXPECT_EQ(paged.At({.rows = 0, .sequences = 0, .wanted = 0, .context = 0}),
             (Sizes{1, 0, 1, 1, 1}));
-  // Of other dims, and of one that it does not know.
+  // Takes other dims, and one that it does not know.
   EXPECT_EQ(paged.At({.rows = 8, .sequences = 3, .wanted = 2, .context = 33},
                      {{"N", 1, 40000}, {"K", 5, 9}, {"T", 1, 7}}),
             (Sizes{6, 5, 7}));

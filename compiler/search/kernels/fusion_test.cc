@@ -734,7 +734,7 @@ TEST(FusionTest, PagedAttentionIsTheAnchorOfItsEpilogue) {
   EXPECT_EQ(text(17), "8 over 7 paged mr=12 nv=2 rows=16\n");
 }
 
-// What turns a key is computed where the key is stored; what several writes need, once ahead.
+// A write turns its key as it stores it; values that several writes need are computed once, ahead.
 TEST(FusionTest, UpdatesAreComputedInTheirWrites) {
   const std::string inputs = R"(
     %0 = Input "k" : f32[b, 2, 8] %1 = Input "cos" : f32[b, 8] %2 = Input "i" : i32[b]

@@ -48,7 +48,7 @@ std::string About(const Graph& graph, const Node& node) {
 
 std::string OrderOf(const PanelSchedule& s, int lanes) {
   if (s.columns == ColumnAccess::kDots) return absl::StrCat("dots ", lanes);
-  // One chain an element, whatever the tile; the panel says whose copy of the weight it reads.
+  // An element has one chain, whatever the tile; the panel says which copy of the weight it reads.
   return s.columns == ColumnAccess::kAhead ? absl::StrCat("chain ahead ", s.panel) : "chain";
 }
 
@@ -108,7 +108,7 @@ class Orders {
         }
         return ScheduleText(choice_);
       case KernelKind::kMap: {
-        // One chain an element, but one that all lanes need is summed by all of them.
+        // An element has one chain, but one that all lanes need is summed by all of them.
         const std::string spread = Spread(n);
         return absl::StrCat(spread == kLane ? "lane" : absl::StrCat("lane, ", spread), Products(n));
       }
@@ -176,7 +176,7 @@ class Orders {
         equal = true;
       }
     }
-    // What is not found belongs to a kernel that walks over more than its root.
+    // A node without loads belongs to a kernel that walks over more than its root.
     if (!terms && !equal) return own || choice_.kind != KernelKind::kStateWrite ? kLane : "equal";
     return absl::StrCat(own ? "own " : "", terms ? "terms " : "", equal ? "equal " : "", "of");
   }
@@ -250,7 +250,7 @@ std::string SignatureOf(const Graph& graph, const Genome& genome, const v1::Targ
   }
   std::string text = absl::StrCat(target.device(), " ", target.vector_bytes());
   for (const auto& [about, nodes] : orders) {
-    // Which one has which order counts, so in the order of the graph.
+    // Equal nodes are told apart by their places, so lines are in the order of the graph.
     for (const auto& [node, of_node] : nodes) {
       absl::StrAppend(&text, "\n", absl::StrJoin(of_node, "\n"));
     }

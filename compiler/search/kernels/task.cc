@@ -161,7 +161,7 @@ std::vector<Expr> MovedElements(const Graph& graph, const std::vector<bool>& mem
       const bool by_element = picks && i == 0;
       if (writes && i == 0) continue;
       Shape read = graph.node(node.inputs[i]).type.shape;
-      // Of a pool, what the table has place for.
+      // Reads as much of a pool as the table has place for.
       if (IsPagedAttention(node.op) && (i == 1 || i == 2)) {
         read[0] = graph.node(node.inputs[3]).type.shape[0] * PagedKeys(graph, node);
       }

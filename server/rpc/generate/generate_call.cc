@@ -186,7 +186,7 @@ void GenerateCall::OnDone() {
 }
 
 void GenerateCall::Write(const v1::GenerateResponse& message) {
-  // Of at most an outbox's events, so that it always has room in a buffer.
+  // Has at most an outbox's events, so that it always has room in a buffer.
   SerializeReply(message, &bytes_);
   StartWrite(&bytes_);
 }

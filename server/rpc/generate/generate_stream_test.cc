@@ -176,7 +176,7 @@ TEST_F(GenerateStreamTest, AClientThatCancelsEndsItsSequence) {
   EXPECT_TRUE(absl::IsCancelled(engine_->AwaitCancel(sequence.id)));
   EXPECT_EQ(ReadAll(stream.reader.get()).status.error_code(), grpc::StatusCode::CANCELLED);
   AwaitNoCalls();
-  // What the engine still puts is dropped.
+  // Later events of the engine are dropped.
   Put(sequence, "y");
   sequence.outbox->Close(absl::CancelledError("late"));
   EXPECT_EQ(engine_->cancelled(), 1u);

@@ -29,7 +29,7 @@
 
 namespace athanor {
 
-// Where messages go: a gRPC call.
+// Takes messages: a gRPC call.
 class TokenSink {
  public:
   virtual ~TokenSink() = default;
@@ -42,7 +42,7 @@ class TokenSink {
   virtual void Break(const absl::Status& why) = 0;
 };
 
-// What messages say beside the sequence's own events.
+// Adds what messages say beside the sequence's own events.
 struct StreamFacts {
   SequenceTime arrived;  // times count from here
   uint64_t seed = 0;

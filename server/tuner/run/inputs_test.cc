@@ -79,7 +79,7 @@ TEST(InputsTest, RowsHaveSlotsOfTheirOwn) {
         Values(in[3], 3);
         Values(in[4], 5 * 16);
         const Rows rows(in);
-        // One sequence alone has 5 blocks: 80 rows.
+        // A sequence alone has 5 blocks: 80 rows.
         EXPECT_EQ(rows.slots.size(), static_cast<size_t>(t)) << "seed " << seed << " n " << blocks;
         mixed += std::is_sorted(rows.sequences.begin(), rows.sequences.end()) ? 0 : 1;
         for (const auto& [sequence, own] : rows.positions) {
@@ -100,7 +100,7 @@ TEST(InputsTest, RowsHaveSlotsOfTheirOwn) {
   EXPECT_EQ(Rows(in).slots.size(), 32u);
 }
 
-// What is measured: as many rows of each sequence, together, up to the end of its blocks.
+// Measures as many rows of each sequence, together, up to the end of its blocks.
 TEST(InputsTest, FullContextsEndWithTheTable) {
   const Graph graph = ParseGraph(kGraph).value();
   for (int64_t t : {1, 3, 9}) {

@@ -37,7 +37,7 @@ class ScratchStates {
   static absl::StatusOr<std::unique_ptr<ScratchStates>> Create(
       const v1::Plan& plan, absl::Span<const std::vector<int64_t>> sizes, Device* device);
 
-  // What contexts of the plan take; null: it has no states.
+  // For the plan's contexts; null: it has no states.
   const StateMemory* memory() const { return memory_.get(); }
 
   // Puts a state's elements at these dims where kernels expect them. NOT_FOUND: the plan has no

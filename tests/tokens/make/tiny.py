@@ -74,7 +74,7 @@ CASES = {
     "phi3": Case("Phi3", {"sliding_window": 8, "pad_token_id": 0}, "phi3"),
     "gemma2": Case("Gemma2", GEMMA | CAPS | {"query_pre_attn_scalar": 16}, "gemma2",
                    torch.float32),
-    # What GGUF cannot say, and a root of the width that bf16 rounds.
+    # GGUF cannot say these; bf16 rounds the root of the width.
     "gemma2_bf16": Case("Gemma2", GEMMA | CAPS | {
         "query_pre_attn_scalar": 6, "tie_word_embeddings": False,
         "layer_types": ["full_attention", "sliding_attention"]}),
