@@ -194,6 +194,31 @@ TEST_F(CheckpointUploadTest, WhatBelongsToAnotherFormat) {
   Invalid(ours, "header.decoder: of formats \"hf\" and \"gguf\" only");
 }
 
+// Sums in another order would give a sequence other bits after a swap of plans.
+TEST_F(CheckpointUploadTest, SearchesMayNotChangeBits) {
+  Messages messages = CheckpointMessagesOf("gguf", LlamaGguf());
+  messages[0].mutable_header()->set_approximate(true);
+  Invalid(messages, "header.approximate: the model has states");
+  messages[0].mutable_header()->set_approximate(false);
+  Upload(messages);
+  v1::StartCompileRequest asked;
+  asked.set_model("m");
+  asked.set_search_budget("0");
+  for (const bool approximate : {true, false}) {
+    asked.set_approximate(approximate);
+    grpc::ClientContext context;
+    v1::CompileJob job;
+    const grpc::Status status = test_.compile->StartCompile(&context, asked, &job);
+    EXPECT_EQ(status.error_code(),
+              approximate ? grpc::StatusCode::INVALID_ARGUMENT : grpc::StatusCode::OK);
+    if (approximate) {
+      EXPECT_THAT(status.error_message(), HasSubstr("approximate: the model has states"));
+    } else {
+      EXPECT_EQ(test_.WaitForJob(job.id()).phase(), v1::CompileJob::DONE);
+    }
+  }
+}
+
 TEST_F(CheckpointUploadTest, LimitsAreWithinBounds) {
   using Limits = v1::DecoderLimits;
   for (const auto& [name, set] :
