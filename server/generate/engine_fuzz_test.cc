@@ -94,6 +94,7 @@ class Fuzz {
     EXPECT_EQ(engine_->view().free_blocks, engine_->view().blocks);
   }
   int64_t finished() const { return finished_; }
+  int64_t steps() const { return knobs_->steps; }
 
  private:
   int64_t Below(int64_t end) { return BelowOf(&random_, end); }
@@ -200,14 +201,16 @@ class Fuzz {
 TEST(EngineFuzzTest, EachSequenceSaysWhatItSaysAlone) {
   const char* asked = std::getenv("ATHANOR_SEQUENCES");
   const int64_t sequences = asked == nullptr ? 2'000 : std::atoll(asked);
-  int64_t finished = 0;
+  int64_t finished = 0, steps = 0;
   for (uint32_t seed = 0; seed * 200 < sequences && !HasFailure(); ++seed) {
     SCOPED_TRACE(absl::StrCat("seed ", seed));
     Fuzz fuzz(seed);
     fuzz.Run(200);
     fuzz.Close();
     finished += fuzz.finished();
+    steps += fuzz.steps();
   }
+  RecordProperty("steps", std::to_string(steps));
   EXPECT_GT(finished, sequences / 2) << "most of them end well";
 }
 
