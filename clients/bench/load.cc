@@ -10,7 +10,6 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
-#include "absl/synchronization/notification.h"
 #include "clients/bench/infer_backend.h"
 #include "clients/bench/sender.h"
 #include "deploy/bazel/libs/mutex.h"
@@ -185,11 +184,7 @@ class ClosedLoop {
       pauses_.push_back({Clock::now() + kPauseAfterFailure, caller});
       changed_.NotifyOne();
     };
-    // Due now, so its time cannot be over yet.
-    if (!sender_->Send(slot, sender_->Now(), phase, done)) {
-      MutexLock lock(mu_);
-      Stop(caller);
-    }
+    if (!sender_->Send(slot, sender_->Now(), phase, done)) done(slot, /*answered=*/false);
   }
 
   void Stop(int caller) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) {
@@ -307,10 +302,7 @@ absl::Status Load::WarmUp() {
   // just seen.
   Sender sender({backend_.get(), options_.timeout, ~options_.seed, -options_.warmups}, Clock::now(),
                 &progress);
-  absl::Notification ended;
-  const Sender::Done done = [&](Slot*, bool) { ended.Notify(); };
-  if (!sender.Send(sender.NewSlot(), sender.Now(), 0, done)) ended.Notify();
-  ended.WaitForNotification();
+  ClosedLoop(&sender, 1).Run({{.seconds = kMostSeconds, .concurrency = 1}});
   for (const auto& [code, message] : sender.Collect().messages) {
     return absl::Status(static_cast<absl::StatusCode>(code),
                         absl::StrCat("the first warm-up call of model \"", options_.model, "\" at ",
