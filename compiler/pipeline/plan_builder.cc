@@ -155,7 +155,7 @@ class Assembly {
     const std::vector<bool>& memory = MemoryFor(choice);
     PlanLaunch launch{
         lowered.kernel, {}, Label(graph_, choice), Flops(graph_, memory, choice.root), 0};
-    const std::vector<Expr> moved = MovedElements(graph_, memory, choice.root);
+    const std::map<NodeId, Expr> moved = MovedElements(graph_, memory, choice.root);
     for (size_t b = 0; b < lowered.buffers.size(); ++b) {
       const NodeId n = lowered.buffers[b];
       if (n < 0) {
@@ -165,7 +165,7 @@ class Assembly {
         // A step moves few of a state's slots.
         const Node& node = graph_.node(n);
         launch.moved_bytes +=
-            IsState(node.op) ? moved[n] * DTypeBytes(node.type.dtype) : BytesOf(node.type);
+            IsState(node.op) ? moved.at(n) * DTypeBytes(node.type.dtype) : BytesOf(node.type);
       }
     }
     whole_.in.launches.push_back(std::move(launch));

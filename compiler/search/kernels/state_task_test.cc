@@ -82,10 +82,10 @@ TEST(StateTaskTest, MovesRowsOnly) {
   const Cut cut;
   const Expr t = Expr::Symbol("t"), n = Expr::Symbol("n");
   EXPECT_EQ(MovedBytes(cut.graph, cut.memory, 5), 2 * (t * 16) + t * 4);
-  const std::vector<Expr> read = MovedElements(cut.graph, cut.memory, 7);
-  EXPECT_EQ(read[5], MinOf(n * 4, t * 4));
-  EXPECT_EQ(read[7], t * 4);
-  EXPECT_EQ(read[6], Expr(0));
+  const std::map<NodeId, Expr> read = MovedElements(cut.graph, cut.memory, 7);
+  EXPECT_EQ(read.at(5), MinOf(n * 4, t * 4));
+  EXPECT_EQ(read.at(7), t * 4);
+  EXPECT_EQ(read.at(6), Expr(0));
 }
 
 TEST(StateTaskTest, StatesAreNoWeights) {

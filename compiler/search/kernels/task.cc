@@ -1,5 +1,6 @@
 #include "compiler/search/kernels/task.h"
 
+#include <map>
 #include <set>
 #include <utility>
 
@@ -13,15 +14,19 @@
 namespace athanor {
 namespace {
 
-// Reports by node whether the kernel of `root` computes or reads it.
-std::vector<bool> NodesOf(const Graph& graph, const std::vector<bool>& memory, NodeId root) {
-  std::vector<bool> needed(graph.nodes.size());
-  needed[root] = true;
-  for (NodeId n = root; n >= 0; --n) {
-    if (!needed[n] || (memory[n] && n != root)) continue;
-    for (NodeId i : graph.node(n).inputs) needed[i] = true;
+// Returns the nodes that the kernel of `root` computes or reads, ascending. Looks at no others: a
+// graph has many kernels of few nodes.
+std::set<NodeId> NodesOf(const Graph& graph, const std::vector<bool>& memory, NodeId root) {
+  std::set<NodeId> nodes = {root};
+  std::vector<NodeId> computed = {root};
+  while (!computed.empty()) {
+    const NodeId n = computed.back();
+    computed.pop_back();
+    for (NodeId i : graph.node(n).inputs) {
+      if (nodes.insert(i).second && !memory[i]) computed.push_back(i);
+    }
   }
-  return needed;
+  return nodes;
 }
 
 // A larger literal would travel with each kernel that reads it.
@@ -96,14 +101,12 @@ Node LeafOf(const Graph& graph, NodeId n, bool parameter) {
 
 KernelTask CutTask(const Graph& graph, const std::vector<bool>& memory,
                    const std::vector<bool>& weights, const KernelChoice& choice) {
-  const std::vector<bool> needed = NodesOf(graph, memory, choice.root);
   KernelTask task;
   task.graph.name = "task";
   task.graph.dims = graph.dims;
-  std::vector<NodeId> at(graph.nodes.size(), -1);
+  std::map<NodeId, NodeId> at;
   int operands = 0, states = 0;
-  for (NodeId n = 0; n <= choice.root; ++n) {
-    if (!needed[n]) continue;
+  for (NodeId n : NodesOf(graph, memory, choice.root)) {
     Node node = graph.node(n);
     node.name.clear();
     if (memory[n] && n != choice.root && !IsSmallLiteral(node)) {
@@ -113,16 +116,16 @@ KernelTask CutTask(const Graph& graph, const std::vector<bool>& memory,
       node = LeafOf(graph, n, parameter);
       node.name = IsState(node.op) ? absl::StrCat("s", states++) : absl::StrCat("x", operands++);
     }
-    for (NodeId& i : node.inputs) i = at[i];
+    for (NodeId& i : node.inputs) i = at.at(i);
     at[n] = static_cast<NodeId>(task.graph.nodes.size());
     task.nodes.push_back(n);
     task.graph.nodes.push_back(std::move(node));
   }
-  task.graph.outputs.push_back({"y", at[choice.root]});
-  if (IsStateWrite(graph.node(choice.root).op)) task.graph.updates.push_back(at[choice.root]);
+  task.graph.outputs.push_back({"y", at.at(choice.root)});
+  if (IsStateWrite(graph.node(choice.root).op)) task.graph.updates.push_back(at.at(choice.root));
   task.choice = choice;
-  task.choice.root = at[choice.root];
-  if (choice.anchor >= 0) task.choice.anchor = at[choice.anchor];
+  task.choice.root = at.at(choice.root);
+  if (choice.anchor >= 0) task.choice.anchor = at.at(choice.anchor);
   task.choice.packed = -1;
   task.key = Sha256Hex(ToText(task.graph));
   return task;
@@ -136,25 +139,24 @@ ScheduledGraph WithSchedule(const KernelTask& task, const KernelChoice& choice,
 }
 
 Expr Flops(const Graph& graph, const std::vector<bool>& memory, NodeId root) {
-  const std::vector<bool> nodes = NodesOf(graph, memory, root);
   Expr flops = 0;
-  for (NodeId n = 0; n <= root; ++n) {
-    if (nodes[n] && (n == root || !memory[n])) flops += NodeFlops(graph, graph.node(n));
+  for (NodeId n : NodesOf(graph, memory, root)) {
+    if (n == root || !memory[n]) flops += NodeFlops(graph, graph.node(n));
   }
   return flops;
 }
 
-std::vector<Expr> MovedElements(const Graph& graph, const std::vector<bool>& memory, NodeId root) {
-  const std::vector<bool> nodes = NodesOf(graph, memory, root);
-  std::vector<Expr> moved(nodes.size(), Expr(0));  // at first summed over the users
-  for (NodeId n = root; n >= 0; --n) {
-    if (!nodes[n]) continue;
+std::map<NodeId, Expr> MovedElements(const Graph& graph, const std::vector<bool>& memory,
+                                     NodeId root) {
+  std::map<NodeId, Expr> moved;  // at first summed over the users
+  for (NodeId n : NodesOf(graph, memory, root)) moved.emplace(n, 0);
+  for (auto at = moved.rbegin(); at != moved.rend(); ++at) {
+    auto& [n, own] = *at;
     const Node& node = graph.node(n);
     const bool writes = IsStateWrite(node.op) && n == root;
     const Expr size = Product(writes ? graph.node(node.inputs[2]).type.shape : node.type.shape);
-    const bool none = moved[n].IsConstant(0);
-    const Expr elements = n == root ? size : none ? Expr(0) : MinOf(size, moved[n]);
-    moved[n] = memory[n] || n == root ? elements : Expr(0);
+    const Expr elements = n == root ? size : own.IsConstant(0) ? Expr(0) : MinOf(size, own);
+    own = memory[n] || n == root ? elements : Expr(0);
     if (memory[n] && n != root) continue;
     const bool picks = IsIndexMap(node.op) || FormOf(node.op) == OpForm::kGather;
     for (size_t i = 0; i < node.inputs.size(); ++i) {
@@ -165,16 +167,18 @@ std::vector<Expr> MovedElements(const Graph& graph, const std::vector<bool>& mem
       if (IsPagedAttention(node.op) && (i == 1 || i == 2)) {
         read[0] = graph.node(node.inputs[3]).type.shape[0] * PagedKeys(graph, node);
       }
-      moved[node.inputs[i]] += by_element ? elements : Product(read);
+      moved.at(node.inputs[i]) += by_element ? elements : Product(read);
     }
   }
   return moved;
 }
 
 Expr MovedBytes(const Graph& graph, const std::vector<bool>& memory, NodeId root) {
-  const std::vector<Expr> moved = MovedElements(graph, memory, root);
+  const std::map<NodeId, Expr> moved = MovedElements(graph, memory, root);
   Expr bytes = 0;
-  for (NodeId n = root; n >= 0; --n) bytes += moved[n] * DTypeBytes(graph.node(n).type.dtype);
+  for (auto at = moved.rbegin(); at != moved.rend(); ++at) {
+    bytes += at->second * DTypeBytes(graph.node(at->first).type.dtype);
+  }
   return bytes;
 }
 

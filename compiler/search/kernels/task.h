@@ -9,6 +9,7 @@
 #ifndef ATHANOR_COMPILER_SEARCH_KERNELS_TASK_H_
 #define ATHANOR_COMPILER_SEARCH_KERNELS_TASK_H_
 
+#include <map>
 #include <string>
 #include <vector>
 
@@ -51,9 +52,11 @@ ScheduledGraph WithSchedule(const KernelTask& task, const KernelChoice& choice,
 // Returns the operations of the kernel that computes `root`: two for each multiply-add, one for
 // each element-wise result or summand.
 Expr Flops(const Graph& graph, const std::vector<bool>& memory, NodeId root);
-// Returns by node how many elements of it the kernel that computes `root` moves, each once: of the
-// result all, of operands those that are read, of a state those that it writes.
-std::vector<Expr> MovedElements(const Graph& graph, const std::vector<bool>& memory, NodeId root);
+// Returns by node of the kernel that computes `root` how many elements of it this moves, each once:
+// of the result all, of operands those that are read, of a state those that it writes, of what lies
+// in no memory none.
+std::map<NodeId, Expr> MovedElements(const Graph& graph, const std::vector<bool>& memory,
+                                     NodeId root);
 // Returns their bytes.
 Expr MovedBytes(const Graph& graph, const std::vector<bool>& memory, NodeId root);
 
