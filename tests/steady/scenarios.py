@@ -19,6 +19,7 @@ import overload
 import pages
 import restart
 import soak
+import tokens
 import two_servers
 from harness import Run
 
@@ -52,6 +53,8 @@ SCENARIOS = {row.name: row for row in (
              "nothing compiled, nothing measured"),
     Scenario("two_servers", two_servers.scenario, "two on one cache: each kernel is compiled once, "
              "and the one that is left does the work of one that is killed"),
+    Scenario("tokens", tokens.scenario, "an hour of a language model's mixed load: each answer as "
+             "alone, no block stays taken, memory within 1 %"),
     Scenario("soak", soak.scenario, "hours of everything: memory, files and cache stay"),
 )}
 

