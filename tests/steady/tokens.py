@@ -21,6 +21,8 @@ from harness import ROOT, Background, Run, check, eventually, metrics, numbered,
 
 HOUR = 3600
 CALLERS = 6
+KV_MEMORY = 1_500_000_000  # less than all callers would take at once
+PATIENCE = 600  # seconds for an answer on a busy machine
 TINY = ROOT / "tests/tokens/testdata/llama"
 BESIDE = numbered(1)
 
@@ -33,7 +35,8 @@ class Asked:
     tokens: int
     seed: int | None  # None: the most likely ones
 
-    def begin(self, model: athanor.Model, tokens: int, timeout: float) -> athanor.Generation:
+    def begin(self, model: athanor.Model, tokens: int,
+              timeout: float = PATIENCE) -> athanor.Generation:
         how = {"temperature": 0} if self.seed is None else {"temperature": 1, "seed": self.seed}
         return model.generate(self.prompt, max_tokens=tokens, ignore_eos=True, timeout=timeout,
                               **how)
@@ -62,7 +65,7 @@ class _Load:
 
     def __init__(self, model: athanor.Model, asked: list[Asked], seed: int) -> None:
         self.model = model
-        self.asked = [(one, one.begin(model, one.tokens, 120).result().tokens) for one in asked]
+        self.asked = [(one, one.begin(model, one.tokens).result().tokens) for one in asked]
         self.longest = model.engine().max_model_len
         self.answers = self.left = self.late = 0
         self._seeds = itertools.count(seed)
@@ -75,7 +78,7 @@ class _Load:
     def _whole(self, choose: random.Random) -> None:
         asked, alone = choose.choice(self.asked)
         tokens = choose.randint(1, asked.tokens)
-        answer = asked.begin(self.model, tokens, 120).result()
+        answer = asked.begin(self.model, tokens).result()
         assert answer.tokens == alone[:tokens], (asked, answer)
         self.answers += 1
 
@@ -83,7 +86,7 @@ class _Load:
         """Reads a part of an answer, or nothing of it."""
         asked, alone = choose.choice(self.asked)
         seen: list[int] = []
-        with asked.begin(self.model, self.longest - len(asked.prompt), 120) as answer:
+        with asked.begin(self.model, self.longest - len(asked.prompt)) as answer:
             for piece in itertools.islice(answer, choose.randrange(5)):
                 seen += piece.tokens
         assert tuple(seen[:asked.tokens]) == alone[:len(seen)], (asked, seen)
@@ -123,7 +126,7 @@ def _idle(model: athanor.Model) -> athanor.EngineStatus:
 
 def scenario(run: Run) -> None:
     seconds = run.count(8, HOUR)
-    server = run.server("state", "--search_budget=0").start()
+    server = run.server("state", f"--kv_memory={KV_MEMORY}").start()
     held: list[int] = []
     with server.client() as client:
         model = client.upload(_checkpoint(run.long), name="tokens", budget="0")
