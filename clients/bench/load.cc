@@ -184,7 +184,7 @@ class ClosedLoop {
       pauses_.push_back({Clock::now() + kPauseAfterFailure, caller});
       changed_.NotifyOne();
     };
-    if (!sender_->Send(slot, sender_->Now(), phase, done)) done(slot, /*answered=*/false);
+    sender_->SendNow(slot, phase, done);
   }
 
   void Stop(int caller) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) {

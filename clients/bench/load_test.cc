@@ -164,6 +164,18 @@ TEST(LoadTest, PhasesChangeTheCallers) {
   }
 }
 
+// A closed loop's call is due when it is sent.
+TEST(LoadTest, NoCallOfAClosedLoopIsTooLateToBeSent) {
+  FakeServer server;
+  LoadOptions options = LoadOf(server);
+  options.timeout = absl::Nanoseconds(1);
+  options.most_calls = 5;
+  options.phases = {{.seconds = 60, .concurrency = 2}};
+  const auto result = RunLoad(options);
+  ASSERT_TRUE(result.ok()) << result.status();
+  EXPECT_EQ(result->calls.size(), 5u);
+}
+
 TEST(LoadTest, WarmUpCallsAreNotCounted) {
   FakeServer server;
   LoadOptions options = Open(server, 100, 0.1);

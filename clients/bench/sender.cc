@@ -19,6 +19,13 @@ Slot* Sender::NewSlot() {
 
 bool Sender::Send(Slot* slot, int64_t due_ns, int phase, const Done& done) {
   if (absl::Nanoseconds(Now() - due_ns) >= target_.timeout) return false;
+  Begin(slot, due_ns, phase, done);
+  return true;
+}
+
+void Sender::SendNow(Slot* slot, int phase, const Done& done) { Begin(slot, Now(), phase, done); }
+
+void Sender::Begin(Slot* slot, int64_t due_ns, int phase, const Done& done) {
   slot->call->Prepare(target_.seed, next_number_++);
   const int64_t now = Now();
   slot->record = {.due_ns = due_ns, .sent_ns = now, .phase = phase};
@@ -34,7 +41,6 @@ bool Sender::Send(Slot* slot, int64_t due_ns, int phase, const Done& done) {
         done(slot, status.ok());
       });
   --beginning_;
-  return true;
 }
 
 void Sender::Record(Slot* slot, const absl::Status& status) {

@@ -58,6 +58,8 @@ class Sender {
   // Begins a call. `done` runs on a thread of the backend and must not block. Returns false, and
   // sends nothing, if the call's time is already over.
   [[nodiscard]] bool Send(Slot* slot, int64_t due_ns, int phase, const Done& done);
+  // Begins a call that is due now, so never too late.
+  void SendNow(Slot* slot, int phase, const Done& done);
 
   int64_t Now() const {
     return std::chrono::duration_cast<std::chrono::nanoseconds>(Clock::now() - start_).count();
@@ -68,6 +70,7 @@ class Sender {
   LoadResult Collect();
 
  private:
+  void Begin(Slot* slot, int64_t due_ns, int phase, const Done& done);
   void Record(Slot* slot, const absl::Status& status);
   int32_t PlanNumber(const std::string& plan_id);
 

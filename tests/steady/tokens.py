@@ -21,7 +21,9 @@ from harness import ROOT, Background, Run, check, eventually, metrics, numbered,
 
 HOUR = 3600
 CALLERS = 6
-KV_MEMORY = 1_500_000_000  # less than all callers would take at once
+CONTEXTS = 4  # that keys and values have room for: fewer than the callers would take at once
+CONTEXT = 8192  # tokens
+GRANULE = 4 << 20  # at least a huge page and a part of the next
 PATIENCE = 600  # seconds for an answer on a busy machine
 TINY = ROOT / "tests/tokens/testdata/llama"
 BESIDE = numbered(1)
