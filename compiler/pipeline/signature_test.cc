@@ -212,33 +212,58 @@ TEST(SignatureTest, OrdersOfSumsDiffer) {
   EXPECT_EQ(all.size(), 6u);
 }
 
-// Tries a wave of the search's schedules: those that keep orders keep the signature, no others do.
-TEST(SignatureTest, SameOrdersAreSameSignatures) {
-  const Chosen usual;
+// Counts, of a wave of the search's schedules of each kernel, those that keep its orders and
+// others. Those that do keep the signature; no others do, where it has sums or functions.
+void CountSameOrders(const Graph& graph, const Genome& genome, int* same, int* others) {
   const v1::Target target = TargetOf(64);
-  const std::vector<bool> memory = MemoryOf(usual.graph, usual.genome);
-  const std::vector<bool> weights = WeightsOf(usual.graph);
-  int same = 0, others = 0;
-  for (const KernelChoice& kernel : usual.genome.kernels) {
+  const std::vector<bool> memory = MemoryOf(graph, genome);
+  const std::vector<bool> weights = WeightsOf(graph);
+  for (const KernelChoice& kernel : genome.kernels) {
     if (weights[kernel.root]) continue;
-    const KernelTask task = CutTask(usual.graph, memory, weights, kernel);
+    const KernelTask task = CutTask(graph, memory, weights, kernel);
     const std::string expected = SignatureOf(task.graph, {{task.choice}}, target);
     const std::vector<KernelChoice> all = Schedules(task, target);
     const bool sums =
         !OrdersOf(task.graph, MemoryOf(task.graph, {{task.choice}}), task.choice, target).empty();
+    const KernelKind kind = task.choice.kind;
     for (size_t i = 0; i < all.size(); i += 1 + all.size() / 40) {
       const std::string signature = SignatureOf(task.graph, {{all[i]}}, target);
-      if (SameOrders(task.choice, all[i])) {
+      if (SameOrders(task, all[i], target)) {
         EXPECT_EQ(signature, expected) << ScheduleText(all[i]);
-        ++same;
-      } else if (sums && task.choice.kind == KernelKind::kContract) {
+        ++*same;
+      } else if (sums && (kind == KernelKind::kContract || kind == KernelKind::kMap)) {
         EXPECT_NE(signature, expected) << ScheduleText(all[i]);
-        ++others;
+        ++*others;
       }
     }
   }
+}
+
+TEST(SignatureTest, SameOrdersAreSameSignatures) {
+  const Chosen usual;
+  int same = 0, others = 0;
+  CountSameOrders(usual.graph, usual.genome, &same, &others);
   EXPECT_GT(same, 10);
   EXPECT_GT(others, 10);
+}
+
+// A map's schedule decides whether a short sum of products is one of multiply-adds.
+TEST(SignatureTest, AMapOfShortSumsKeepsItsSchedule) {
+  for (const bool stored : {false, true}) {
+    const Graph graph = ParseGraph(R"(graph "g" { dim t in [1, 64] %0 = Input "x" : f32[t, 100, 4]
+        %1 = Mul(%0, %0) %2 = SumReduce(%1) {axes=[2]} %3 = Tanh(%2) output "y" = %3 })")
+                            .value();
+    const Fusion fusion = {.nodes = {{1, stored ? Fuse::kMemory : Fuse::kInline}}};
+    int same = 0, others = 0;
+    CountSameOrders(graph, ChooseKernels(graph, TargetOf(64), fusion), &same, &others);
+    EXPECT_GT(same, stored ? 10 : 0);
+    if (stored) {
+      EXPECT_EQ(others, 0);
+    } else {
+      EXPECT_EQ(same, 1);
+      EXPECT_GT(others, 5);
+    }
+  }
 }
 
 // The order of node `node` in a kernel of `root`; what is in `stored` lies in memory.

@@ -218,44 +218,54 @@ std::map<NodeId, std::string> OrdersOf(const Graph& graph, const std::vector<boo
   return Orders(graph, memory, choice, target).Find();
 }
 
-bool SameOrders(const KernelChoice& a, const KernelChoice& b) {
-  if (a.kind != b.kind || a.team != b.team) return false;
-  switch (a.kind) {
+bool SameOrders(const KernelTask& task, const KernelChoice& other, const v1::Target& target) {
+  const KernelChoice& own = task.choice;
+  if (own.kind != other.kind || own.team != other.team) return false;
+  switch (own.kind) {
     case KernelKind::kContract: {
-      const auto* first = std::get_if<PanelSchedule>(&a.contract);
-      const auto* second = std::get_if<PanelSchedule>(&b.contract);
-      if (first == nullptr || second == nullptr) return a.contract == b.contract;
+      const auto* first = std::get_if<PanelSchedule>(&own.contract);
+      const auto* second = std::get_if<PanelSchedule>(&other.contract);
+      if (first == nullptr || second == nullptr) return own.contract == other.contract;
       return OrderOf(*first, 1) == OrderOf(*second, 1);
     }
     case KernelKind::kAttention:
-      return a.attention == b.attention;
+      return own.attention == other.attention;
     case KernelKind::kRow:
     case KernelKind::kPoint:
-      return a.walk.unroll == b.walk.unroll;
+      return own.walk.unroll == other.walk.unroll;
+    case KernelKind::kMap: {
+      // A short sum of products depends on the whole schedule, anything else on none of it.
+      const std::vector<bool> memory = MemoryOf(task.graph, {{own}});
+      return OrdersOf(task.graph, memory, own, target) ==
+             OrdersOf(task.graph, memory, other, target);
+    }
     default:
       return true;
   }
 }
 
+std::string SignatureOf(const Graph& graph, const NodeOrders& orders, const v1::Target& target) {
+  // Nodes that are alike are told apart by their places, so theirs are in the graph's order.
+  std::map<std::string, std::string> alike;
+  for (const auto& [node, of_node] : orders) {
+    absl::StrAppend(&alike[About(graph, graph.node(node))], "\n", absl::StrJoin(of_node, "\n"));
+  }
+  std::string text = absl::StrCat(target.device(), " ", target.vector_bytes());
+  for (const auto& [about, lines] : alike) text += lines;
+  return Sha256Hex(text).substr(0, 16);
+}
+
 std::string SignatureOf(const Graph& graph, const Genome& genome, const v1::Target& target) {
   const std::vector<bool> memory = MemoryOf(graph, genome);
   const std::vector<bool> behind = MemoryBehindPanels(graph, genome);
-  // Nodes that are alike, each with its orders.
-  std::map<std::string, std::map<NodeId, std::set<std::string>>> orders;
+  NodeOrders orders;
   for (const KernelChoice& choice : genome.kernels) {
     const std::vector<bool>& seen = choice.packed >= 0 ? behind : memory;
     for (auto& [node, order] : OrdersOf(graph, seen, choice, target)) {
-      orders[About(graph, graph.node(node))][node].insert(std::move(order));
+      orders[node].insert(std::move(order));
     }
   }
-  std::string text = absl::StrCat(target.device(), " ", target.vector_bytes());
-  for (const auto& [about, nodes] : orders) {
-    // Equal nodes are told apart by their places, so lines are in the order of the graph.
-    for (const auto& [node, of_node] : nodes) {
-      absl::StrAppend(&text, "\n", absl::StrJoin(of_node, "\n"));
-    }
-  }
-  return Sha256Hex(text).substr(0, 16);
+  return SignatureOf(graph, orders, target);
 }
 
 }  // namespace athanor

@@ -19,11 +19,13 @@
 #define ATHANOR_COMPILER_SEARCH_KERNELS_SIGNATURE_H_
 
 #include <map>
+#include <set>
 #include <string>
 #include <vector>
 
 #include "compiler/ir/graph/graph.h"
 #include "compiler/search/kernels/schedule.h"
+#include "compiler/search/kernels/task.h"
 #include "proto/athanor/v1/target.pb.h"
 
 namespace athanor {
@@ -32,10 +34,15 @@ namespace athanor {
 std::map<NodeId, std::string> OrdersOf(const Graph& graph, const std::vector<bool>& memory,
                                        const KernelChoice& choice, const v1::Target& target);
 
-// Reports whether two schedules of one task compute in the same orders.
-bool SameOrders(const KernelChoice& a, const KernelChoice& b);
+// Reports whether another schedule of the task computes in the orders of the task's own.
+bool SameOrders(const KernelTask& task, const KernelChoice& other, const v1::Target& target);
 
-// Returns 16 hex digits for the orders of all kernels.
+// The orders in which kernels compute a node, by node.
+using NodeOrders = std::map<NodeId, std::set<std::string>>;
+
+// Returns 16 hex digits for these orders of the graph's nodes.
+std::string SignatureOf(const Graph& graph, const NodeOrders& orders, const v1::Target& target);
+// Returns them for the orders of all kernels.
 std::string SignatureOf(const Graph& graph, const Genome& genome, const v1::Target& target);
 
 }  // namespace athanor

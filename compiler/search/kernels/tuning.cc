@@ -54,7 +54,8 @@ void Tuning::Rank() {
   const std::vector<TaskCost> costs = Costs();
   std::vector<KernelChoice> all = Schedules(task_, context_.target);
   if (context_.fixed_sums) {
-    std::erase_if(all, [&](const KernelChoice& c) { return !SameOrders(task_.choice, c); });
+    std::erase_if(all,
+                  [&](const KernelChoice& c) { return !SameOrders(task_, c, context_.target); });
   }
   std::vector<std::pair<double, size_t>> order;  // ties keep the order of Schedules
   const double start = PredictedStart();

@@ -56,7 +56,7 @@ void Search::SettleBaseline() {
   plans_.AddServing(0, baseline);
   if (options_.fixed_sums) {
     signature_ = SignatureOf(baseline.graph, baseline.genome, target());
-    orders_ = OrdersOf(best_.baseline());
+    kernel_signature_ = KernelSignatureOf(best_.baseline());
   }
   moves_.FindFrom(best_.get());
 }
@@ -174,24 +174,28 @@ Search::Step Search::Next() {
 }
 
 bool Search::KeepsSums(const FusedForm& state) {
-  if (!options_.fixed_sums) return true;
-  return OrdersOf(state) == orders_;
+  return !options_.fixed_sums || KernelSignatureOf(state) == kernel_signature_;
 }
 
-std::set<std::string> Search::OrdersOf(const FusedForm& state) {
-  std::set<std::string> orders;
-  for (const auto& [task, calls] : state.calls) {
-    const auto [known, added] = orders_of_.try_emplace(task);
+std::string Search::KernelSignatureOf(const FusedForm& state) {
+  const Graph& graph = forms_->graph(state.form);
+  TaskIndex& index = genomes_.IndexOf(state.form);
+  const Genome genome = genomes_.Choose(state);
+  const std::vector<bool> memory = MemoryOf(graph, genome);
+  NodeOrders orders;
+  std::vector<NodeId> nodes;
+  for (const KernelChoice& kernel : genome.kernels) {
+    if (index.weights()[kernel.root]) continue;
+    const int id = tasks_.Find(graph, index, memory, kernel, &nodes);
+    const auto [known, added] = orders_.try_emplace(id);
     if (added) {
-      const KernelTask& own = tasks_.at(task).task();
-      const std::vector<bool> memory = MemoryOf(own.graph, {{own.choice}});
-      for (auto& [node, order] : athanor::OrdersOf(own.graph, memory, own.choice, target())) {
-        known->second.insert(std::move(order));
-      }
+      const KernelTask& own = task(id);
+      known->second =
+          OrdersOf(own.graph, MemoryOf(own.graph, {{own.choice}}), own.choice, target());
     }
-    orders.insert(known->second.begin(), known->second.end());
+    for (const auto& [place, order] : known->second) orders[nodes[place]].insert(order);
   }
-  return orders;
+  return SignatureOf(graph, orders, target());
 }
 
 FusedForm Search::MakeTried(int form, Fusion fusion) {

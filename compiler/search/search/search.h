@@ -28,7 +28,6 @@
 #include <map>
 #include <memory>
 #include <optional>
-#include <set>
 #include <string>
 #include <vector>
 
@@ -121,11 +120,12 @@ class Search {
   std::string LimitedBy(const SearchReport& report) const;
 
   const v1::Target& target() const { return tasks_.context().target; }
-  // Reports whether the genome's kernels compute in orders that the baseline's have, or may compute
-  // in others. Whole plans have their signatures compared, too.
+  // Reports whether the genome's kernels compute in the baseline's orders, or may compute in
+  // others.
   bool KeepsSums(const FusedForm& state);
-  // Returns the orders (signature.h) of all kernels with the schedules that they start with.
-  std::set<std::string> OrdersOf(const FusedForm& state);
+  // Returns the signature of the kernels with the schedules that they start with, without those
+  // that `prepare` runs. Those of whole plans are compared as well, when they are proposed.
+  std::string KernelSignatureOf(const FusedForm& state);
   FusedForm MakeTried(int form, Fusion fusion);  // counts it as tried
   // Asks for the kernels that a genome lacks before it can be compared, and returns them. If it
   // lacks none, compares it with the best one now.
@@ -154,9 +154,9 @@ class Search {
   Moves moves_;
   ProposedPlans plans_;
 
-  std::string signature_;                           // of the baseline; empty: plans may have any
-  std::set<std::string> orders_;                    // of the baseline's kernels
-  std::map<int, std::set<std::string>> orders_of_;  // by task
+  std::string signature_;  // of the baseline; empty: plans may have any
+  std::string kernel_signature_;
+  std::map<int, std::map<NodeId, std::string>> orders_;  // by task, and by node of its graph
   bool baseline_known_ = false;
   bool recipes_left_ = true;  // some are still to be tried
   std::optional<FusedForm> trying_;

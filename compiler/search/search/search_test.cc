@@ -334,7 +334,7 @@ TEST(SearchTest, FixedSumsTryAndProposeNothingOfAnotherSignature) {
       // Other orders, and the other form, would be faster.
       const Cost cost = [&](const Search& s, const KernelCandidate& k) -> absl::StatusOr<double> {
         const KernelChoice& start = s.task(k.task).choice;
-        const bool same = SameOrders(start, k.choice);
+        const bool same = SameOrders(s.task(k.task), k.choice, Target());
         others += same ? 0 : 1;
         const bool split = ToText(s.task(k.task).graph).find("120") != std::string::npos;
         return (same ? 1e-3 : 1e-4) * (split ? 0.1 : 1) *
@@ -359,6 +359,36 @@ TEST(SearchTest, FixedSumsTryAndProposeNothingOfAnotherSignature) {
         EXPECT_GT(signatures.size() + (signatures.contains(own) ? 0 : 1), 1u);
       }
     }
+  }
+}
+
+// Two sums that are alike: one beside a division, one alone. The other form has their places
+// swapped, so that the same kernels give other bits, and one kernel less.
+Graph TwoSums(bool swapped) {
+  const std::string first = swapped ? "%3" : "%2", second = swapped ? "%2" : "%3";
+  const std::string x = swapped ? "%1" : "%0";
+  return Parse(absl::StrCat(
+      R"(%0 = Input "x" : f32[b, 100] %1 = Input "z" : f32[b, 100]
+      %2 = SumReduce(%0) {axes=[1]} %3 = SumReduce(%1) {axes=[1]}
+      %4 = IndexMap()",
+      first, R"() {map=map[b, 100]($0)} %5 = Div()", x, R"(, %4) %6 = Tanh(%0) %7 = IndexMap(%6)
+      {map=map[100, b]($1, $0)} output "y" = %5 output "w" = )",
+      second, swapped ? "" : R"( output "t" = %7)"));
+}
+
+TEST(SearchTest, FixedSumsTakeNoFormWhoseLikeSumsSwapOrders) {
+  const Graph usual = TwoSums(false), swapped = TwoSums(true);
+  const auto signature = [](const Graph& graph) {
+    return SignatureOf(graph, ChooseKernels(graph, Target()), Target());
+  };
+  ASSERT_NE(signature(usual), signature(swapped));
+  for (bool fixed : {true, false}) {
+    std::vector<Graph> graphs = {usual, swapped};
+    Search search(std::make_unique<RowOfForms>(std::move(graphs)), Target(),
+                  Machine::Typical(Target()), {.sizes = {{16}}, .fixed_sums = fixed});
+    Drive(search, ByNodes);
+    EXPECT_EQ(search.Report().forms_tried, 1);
+    EXPECT_EQ(search.Report().forms_taken, fixed ? 0 : 1);
   }
 }
 
