@@ -1,5 +1,7 @@
 #include "runtime/state_memory.h"
 
+#include <algorithm>
+#include <iterator>
 #include <limits>
 #include <set>
 #include <utility>
@@ -33,14 +35,22 @@ absl::Status CheckSpecs(const std::vector<StateMemory::Spec>& specs, int64_t slo
   return absl::OkStatus();
 }
 
+int64_t StrideOf(const std::vector<StateMemory::Spec>& specs, int64_t block) {
+  const bool alike = std::all_of(specs.begin(), specs.end(), [&](const StateMemory::Spec& spec) {
+    return spec.slot_bytes == specs[0].slot_bytes;
+  });
+  return alike && block * specs[0].slot_bytes % kAlignment == 0 ? std::ssize(specs) : 1;
+}
+
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<StateMemory>> StateMemory::Create(Device* device,
                                                                  MemoryLedger* ledger,
                                                                  std::vector<Spec> specs,
-                                                                 int64_t slots, int64_t block) {
+                                                                 int64_t slots, int64_t block,
+                                                                 Order order) {
   RETURN_IF_ERROR(CheckSpecs(specs, slots, block));
-  std::unique_ptr<StateMemory> made(new StateMemory(ledger, std::move(specs), slots, block));
+  std::unique_ptr<StateMemory> made(new StateMemory(ledger, std::move(specs), block));
   constexpr int64_t kMost = std::numeric_limits<int64_t>::max() / 2;
   int64_t end = 0;
   for (const Spec& spec : made->specs_) {
@@ -53,6 +63,13 @@ absl::StatusOr<std::unique_ptr<StateMemory>> StateMemory::Create(Device* device,
     }
     end += (bytes + kAlignment - 1) / kAlignment * kAlignment;
   }
+  if (order == Order::kByBlock) made->stride_ = StrideOf(made->specs_, block);
+  if (made->stride_ > 1) {
+    const int64_t bytes = block * made->specs_[0].slot_bytes;
+    for (int64_t s = 0; s < made->stride_; ++s) made->places_[s] = s * bytes;
+    // No slot that a kernel may name lies outside, not even those behind the last block's own.
+    end += (made->stride_ - 1) * bytes;
+  }
   RETURN_IF_ERROR(made->memory_.Allocate(*device, end));
   made->committed_.resize(slots / block);
   made->users_.resize(made->memory_.granules());
@@ -62,7 +79,7 @@ absl::StatusOr<std::unique_ptr<StateMemory>> StateMemory::Create(Device* device,
 void StateMemory::RangesOf(int64_t block, CommittedMemory::Range range) const {
   for (size_t s = 0; s < specs_.size(); ++s) {
     const int64_t bytes = slots_of_block_ * specs_[s].slot_bytes;
-    range(places_[s] + block * bytes, bytes);
+    range(places_[s] + block * stride_ * bytes, bytes);
   }
 }
 

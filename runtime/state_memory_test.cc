@@ -36,66 +36,92 @@ class StateMemoryTest : public ::testing::TestWithParam<bool> {
     std::set<int64_t> found;
     for (size_t s = 0; s < states.specs().size(); ++s) {
       const int64_t bytes = slots * states.specs()[s].slot_bytes;
-      const int64_t begin = states.data(s) - states.data(0) + block * bytes;
+      const int64_t begin = states.data(s) - states.data(0) + block * states.stride() * bytes;
       for (int64_t at = begin; at < begin + bytes; at += granule) found.insert(at / granule);
       found.insert((begin + bytes - 1) / granule);
     }
     return found;
   }
 
+  // Commits and gives back blocks in any order: committed ones keep their bytes, and the charge is
+  // that of the granules that they touch.
+  void ExpectBlocksComeAndGo(std::unique_ptr<StateMemory> states) {
+    EXPECT_EQ(ledger_.held, 0);
+    std::mt19937 random(7);
+    std::map<int64_t, uint8_t> committed;  // block to what it holds
+    const auto each = [&](int64_t block, auto use) {
+      for (size_t s = 0; s < states->specs().size(); ++s) {
+        const int64_t bytes = kBlock * states->specs()[s].slot_bytes;
+        char* const at = states->data(s) + block * states->stride() * bytes;
+        if (GetParam()) {
+          EXPECT_TRUE(static_cast<FarDevice*>(device_.get())->Holds(at, bytes)) << block;
+        }
+        use(static_cast<char*>(FarDevice::Near(at)), bytes);
+      }
+    };
+    for (int turn = 0; turn < 2'000; ++turn) {
+      const int64_t block = random() % states->blocks();
+      if (random() % 2 == 0) {
+        ASSERT_TRUE(states->Commit(block).ok());
+        const uint8_t byte = random();
+        committed[block] = byte;
+        each(block, [&](char* data, int64_t bytes) { std::memset(data, byte, bytes); });
+      } else {
+        states->Decommit(block);
+        committed.erase(block);
+      }
+      std::set<int64_t> granules;
+      for (const auto& [kept, byte] : committed) {
+        granules.merge(GranulesOf(*states, kept, kBlock, kGranule));
+        each(kept, [&, byte = byte](const char* data, int64_t bytes) {
+          const char want = static_cast<char>(byte);
+          EXPECT_EQ(data[0], want) << kept;
+          EXPECT_EQ(std::memcmp(data, data + 1, bytes - 1), 0) << kept;
+        });
+      }
+      ASSERT_EQ(ledger_.held, std::ssize(granules) * kGranule) << turn;
+      ASSERT_EQ(states->charged_bytes(), ledger_.held);
+      if (HasFailure()) return;
+    }
+    states.reset();
+    EXPECT_EQ(ledger_.held, 0);
+  }
+
+  static constexpr int64_t kBlock = 16, kBlocks = 23, kGranule = 4096;
   FakeLedger ledger_;
   EitherDevice<CpuDevice> device_{CpuDevice::Create({.threads = 1}).value(), GetParam()};
 };
 INSTANTIATE_TEST_SUITE_P(Devices, StateMemoryTest, ::testing::Bool(), EitherDeviceName);
 
-// Commits and gives back blocks in any order: committed ones keep their bytes, and the
-// charge is that of the granules that they touch.
 TEST_P(StateMemoryTest, BlocksComeAndGo) {
-  constexpr int64_t kBlock = 16, kBlocks = 23, kGranule = 4096;
-  auto states = StateMemory::Create(device_.get(), &ledger_,
-                                    {{"k", "keys", 768}, {"v", "values", 100}, {"x", "", 1}},
-                                    kBlock * kBlocks, kBlock)
-                    .value();
-  EXPECT_EQ(states->blocks(), kBlocks);
-  EXPECT_EQ(ledger_.held, 0);
-  std::mt19937 random(7);
-  std::map<int64_t, uint8_t> committed;  // block to what it holds
-  const auto each = [&](int64_t block, auto use) {
-    for (size_t s = 0; s < states->specs().size(); ++s) {
-      const int64_t bytes = kBlock * states->specs()[s].slot_bytes;
-      char* const at = states->data(s) + block * bytes;
-      if (GetParam()) {
-        EXPECT_TRUE(static_cast<FarDevice*>(device_.get())->Holds(at, bytes)) << block;
-      }
-      use(static_cast<char*>(FarDevice::Near(at)), bytes);
-    }
+  ExpectBlocksComeAndGo(
+      StateMemory::Create(device_.get(), &ledger_,
+                          {{"k", "keys", 768}, {"v", "values", 100}, {"x", "", 1}},
+                          kBlock * kBlocks, kBlock)
+          .value());
+}
+
+TEST_P(StateMemoryTest, BlocksOfAllStatesSideBySide) {
+  const auto create = [&](std::vector<StateMemory::Spec> specs) {
+    auto states = StateMemory::Create(device_.get(), &ledger_, std::move(specs), kBlock * kBlocks,
+                                      kBlock, StateMemory::Order::kByBlock)
+                      .value();
+    EXPECT_EQ(states->blocks(), kBlocks);
+    EXPECT_EQ(states->slots(), kBlock * kBlocks * states->stride());
+    return states;
   };
-  for (int turn = 0; turn < 2'000; ++turn) {
-    const int64_t block = random() % kBlocks;
-    if (random() % 2 == 0) {
-      ASSERT_TRUE(states->Commit(block).ok());
-      const uint8_t byte = random();
-      committed[block] = byte;
-      each(block, [&](char* data, int64_t bytes) { std::memset(data, byte, bytes); });
-    } else {
-      states->Decommit(block);
-      committed.erase(block);
-    }
-    std::set<int64_t> granules;
-    for (const auto& [kept, byte] : committed) {
-      granules.merge(GranulesOf(*states, kept, kBlock, kGranule));
-      each(kept, [&, byte = byte](const char* data, int64_t bytes) {
-        const char want = static_cast<char>(byte);
-        EXPECT_EQ(data[0], want) << kept;
-        EXPECT_EQ(std::memcmp(data, data + 1, bytes - 1), 0) << kept;
-      });
-    }
-    ASSERT_EQ(ledger_.held, std::ssize(granules) * kGranule) << turn;
-    ASSERT_EQ(states->charged_bytes(), ledger_.held);
-    if (HasFailure()) return;
+  auto states = create({{"k", "", 12}, {"v", "", 12}, {"w", "", 12}});
+  EXPECT_EQ(states->stride(), 3);
+  ASSERT_TRUE(states->Commit(0).ok());
+  EXPECT_EQ(ledger_.held, kGranule);
+  states->Decommit(0);
+  ExpectBlocksComeAndGo(std::move(states));
+  // Those of two sizes, or whose blocks end within cache lines, lie one behind the other.
+  for (const int64_t bytes : {768, 3}) {
+    states = create({{"k", "", bytes}, {"v", "", 3}});
+    EXPECT_EQ(states->stride(), 1);
+    ExpectBlocksComeAndGo(std::move(states));
   }
-  states.reset();
-  EXPECT_EQ(ledger_.held, 0);
 }
 
 TEST_P(StateMemoryTest, ARefusedBlockLeavesEverythingAsItWas) {
@@ -132,6 +158,10 @@ TEST_P(StateMemoryTest, WithoutGranulesAllIsThereAtOnce) {
   ASSERT_TRUE(states->Commit(1).ok());
   states->Decommit(1);
   EXPECT_EQ(ledger_.held, 448 + 256);
+  states = StateMemory::Create(&whole, &ledger_, {{"k", "", 32}, {"v", "", 32}}, 4, 2,
+                               StateMemory::Order::kByBlock)
+               .value();
+  EXPECT_EQ(ledger_.held, 4 * 64 + 64);  // the last state's slots lie inside, those of others too
   ledger_.limit = 100;
   EXPECT_EQ(StateMemory::Create(&whole, &ledger_, {{"k", "", 100}}, 2, 2).status().code(),
             absl::StatusCode::kResourceExhausted);

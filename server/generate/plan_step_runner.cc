@@ -40,6 +40,7 @@ PlanStepRunner::~PlanStepRunner() = default;
 
 absl::StatusOr<absl::Span<const float>> PlanStepRunner::Run(
     const Step& step, absl::Span<const absl::Span<const int32_t>> tables) {
+  RETURN_IF_ERROR(AwaitStates());
   Fill(step, tables);
   std::shared_ptr<const ServedPlan> plan;
   while ((plan = plans_.For(dims_)) == nullptr) RETURN_IF_ERROR(AwaitPlan());
@@ -70,15 +71,17 @@ void PlanStepRunner::Fill(const Step& step, absl::Span<const absl::Span<const in
   const int64_t width =
       std::min(static_cast<int64_t>(std::bit_ceil(longest)), options_.table_blocks);
   values_[kTable].resize(tables.size() * width);  // block 0
+  const auto stride = static_cast<int32_t>(states_->stride());
   for (size_t i = 0; i < tables.size(); ++i) {
-    std::copy(tables[i].begin(), tables[i].end(),
-              values_[kTable].begin() + static_cast<int64_t>(i) * width);
+    std::transform(tables[i].begin(), tables[i].end(),
+                   values_[kTable].begin() + static_cast<int64_t>(i) * width,
+                   [&](int32_t block) { return block * stride; });
   }
   dims_[size_at_[kT]] = static_cast<int64_t>(step.rows.size());
   dims_[size_at_[kR]] = static_cast<int64_t>(values_[kWanted].size());
   dims_[size_at_[kS]] = static_cast<int64_t>(tables.size());
   dims_[size_at_[kB]] = width;
-  dims_[size_at_[kN]] = options_.blocks;
+  dims_[size_at_[kN]] = options_.blocks * stride;
 }
 
 absl::Status PlanStepRunner::AwaitPlan() {
@@ -104,10 +107,12 @@ absl::Status PlanStepRunner::AwaitPlan() {
   return OwnCopy(*verdict->status);
 }
 
-absl::Status PlanStepRunner::MakeStates(const ServedPlan& plan) {
+absl::Status PlanStepRunner::AwaitStates() {
   if (states_ != nullptr) return absl::OkStatus();
+  std::shared_ptr<const ServedPlan> plan;
+  while ((plan = plans_.full().plan()) == nullptr) RETURN_IF_ERROR(AwaitPlan());
   ASSIGN_OR_RETURN(std::unique_ptr<StateMemory> states,
-                   plan.runner->NewStates(options_.blocks * options_.block, options_.block));
+                   plan->runner->NewStates(options_.blocks * options_.block, options_.block));
   RETURN_IF_ERROR(states->Commit(0));
   states_ = std::move(states);
   return absl::OkStatus();
@@ -118,7 +123,6 @@ absl::StatusOr<RunContext*> PlanStepRunner::ContextOf(
   for (const Context& held : contexts_) {
     if (held.plan == plan) return held.context.get();
   }
-  RETURN_IF_ERROR(MakeStates(*plan));
   Trim();  // a plan is new here: another may serve no more
   ASSIGN_OR_RETURN(std::unique_ptr<RunContext> context, plan->runner->NewContextOver(*states_));
   return contexts_.emplace_back(plan, std::move(context)).context.get();
@@ -135,11 +139,7 @@ bool PlanStepRunner::Trim() {
 }
 
 absl::Status PlanStepRunner::Commit(int32_t block) {
-  std::shared_ptr<const ServedPlan> plan;
-  while (states_ == nullptr) {
-    plan = plans_.full().plan();
-    RETURN_IF_ERROR(plan == nullptr ? AwaitPlan() : MakeStates(*plan));
-  }
+  RETURN_IF_ERROR(AwaitStates());
   return states_->Commit(block);
 }
 

@@ -68,8 +68,8 @@ class PlanStepRunner final : public StepRunner {
   void Fill(const Step& step, absl::Span<const absl::Span<const int32_t>> tables);
   // Waits for a plan of the full range, unless there has been one.
   absl::Status AwaitPlan();
-  // Makes the states as `plan` has them, unless they are there.
-  absl::Status MakeStates(const ServedPlan& plan);
+  // Waits for a plan of the full range, and makes the states as it has them, unless they are there.
+  absl::Status AwaitStates();
   absl::StatusOr<RunContext*> ContextOf(const std::shared_ptr<const ServedPlan>& plan);
 
   Plans& plans_;

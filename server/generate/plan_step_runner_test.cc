@@ -16,7 +16,7 @@ constexpr int64_t kVocabulary = 3, kSlotBytes = 8;
 // Shows the step runner what it needs of a decoder: dims and inputs, not in the order it knows.
 Graph DecoderGraph() {
   Graph graph;
-  graph.dims = {{"N", 1, 9}, {"R", 0, 8}, {"T", 1, 8}, {"B", 1, 4}, {"S", 1, 4}};
+  graph.dims = {{"N", 1, 18}, {"R", 0, 8}, {"T", 1, 8}, {"B", 1, 4}, {"S", 1, 4}};
   GraphBuilder b(&graph);
   const auto add = [&](const char* name, Shape shape) {
     return b.Input(name, {DType::kI32, std::move(shape)}).value();
@@ -50,8 +50,8 @@ class FakeRunner final : public PlanRunner {
   }
   absl::StatusOr<std::unique_ptr<StateMemory>> NewStates(int64_t slots, int64_t block) override {
     if (!refusal.ok()) return refusal;
-    return StateMemory::Create(device_.get(), nullptr, {{"keys.0", "keys16", kSlotBytes}}, slots,
-                               block);
+    return StateMemory::Create(device_.get(), nullptr, specs, slots, block,
+                               StateMemory::Order::kByBlock);
   }
   absl::StatusOr<std::unique_ptr<RunContext>> NewContextOver(const StateMemory& states) override {
     over = &states;
@@ -81,6 +81,7 @@ class FakeRunner final : public PlanRunner {
   int64_t arena_bytes() const override { return 0; }
   int64_t EstimateMicroseconds(absl::Span<const int64_t>) const override { return 1; }
 
+  std::vector<StateMemory::Spec> specs = {{"keys.0", "keys16", kSlotBytes}};
   absl::Status refusal, error;
   std::atomic<int> contexts{0};  // that live
   const StateMemory* over = nullptr;
@@ -146,6 +147,14 @@ TEST_F(PlanStepRunnerTest, FillsInputsAndSizes) {
   // A power of two, but no more than a sequence may have.
   ASSERT_TRUE(Run({{{0, 40, 2, false}}, {42}}, {{1, 2, 3}}).ok());
   EXPECT_EQ(fake_->calls[2].inputs["table"], (std::vector<int32_t>{1, 2, 3}));
+}
+
+TEST_F(PlanStepRunnerTest, CountsBlocksAsTheStatesLie) {
+  fake_->specs.push_back({"values.0", "values16", kSlotBytes});
+  plans_.Publish(PlanOf("p", fake_));
+  ASSERT_TRUE(Run({{{0, 17, 5, false}, {1, 0, 6, false}}, {40, 41}}, {{4, 2}, {3}}).ok());
+  EXPECT_EQ(fake_->calls[0].dims, (std::vector<int64_t>{2 * 5, 0, 2, 2, 2}));
+  EXPECT_EQ(fake_->calls[0].inputs["table"], (std::vector<int32_t>{2 * 4, 2 * 2, 2 * 3, 0}));
 }
 
 TEST_F(PlanStepRunnerTest, CommitsBlocks) {

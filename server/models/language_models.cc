@@ -102,7 +102,8 @@ absl::StatusOr<EngineSizes> EngineSizesOf(const ServerOptions& options, const Gr
                 ? "as --kv_memory says"
                 : "half of what --memory_limit leaves behind weights and prepared weights"));
   }
-  sizes.blocks = std::min(given + 1, MostOf(graph, "N"));
+  // Blocks of all states may lie side by side: N bounds the numbers that tables give them.
+  sizes.blocks = std::min(given + 1, MostOf(graph, "N") / std::ssize(graph.StateIds()));
   return sizes;
 }
 

@@ -80,19 +80,21 @@ std::string ShapeText(const std::vector<int64_t>& shape) {
   return ShapeToString(Shape(shape.begin(), shape.end()));
 }
 
-// Returns the most blocks of the states: for all sequences and one more, as far as i32 numbers
-// their slots and a state may be as large.
+// Returns the end of the numbers that tables may name blocks by: room for all sequences and one
+// more block, in all states, whose blocks may lie side by side (runtime/state_memory.h), as far as
+// i32 numbers their slots and a state may be as large.
 int64_t MostBlocks(const DecoderSpec& spec, const DecoderLimits& limits,
                    const GraphLimits& graph_limits) {
   constexpr int64_t kMost = std::numeric_limits<int32_t>::max();
   const auto slot = static_cast<int64_t>(spec.kv_heads * spec.head * sizeof(float));
   const int64_t most = std::min(kMost, graph_limits.max_tensor_bytes / slot) / limits.block;
-  const int64_t each = BlocksOf(ContextOf(spec, limits), limits.block);
-  return limits.sequences < most / each ? 1 + limits.sequences * each : std::max<int64_t>(1, most);
+  const int64_t each = BlocksOf(ContextOf(spec, limits), limits.block), states = 2 * spec.layers;
+  return limits.sequences < most / states / each ? states * (1 + limits.sequences * each)
+                                                 : std::max(states, most);
 }
 
 // Returns the graph's dims; those of form kPaged are rows, rows whose logits count, sequences,
-// blocks of a sequence, and blocks of the states.
+// blocks of a sequence, and numbers of blocks.
 std::vector<Dim> DimsOf(const DecoderSpec& spec, const DecoderLimits& limits, DecoderForm form,
                         const GraphLimits& graph_limits) {
   const int64_t context = ContextOf(spec, limits);

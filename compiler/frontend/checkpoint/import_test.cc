@@ -139,8 +139,9 @@ TEST(ImportCheckpoint, LimitsOfPagedForm) {
   checkpoint.options.form = DecoderForm::kPaged;
   checkpoint.options.limits = {.tokens = 100, .sequences = 3, .context = 33};
   const ImportedDecoder decoder = checkpoint.Import().value();
+  const auto states = std::ssize(decoder.graph.StateIds());
   EXPECT_THAT(decoder.graph.dims, ElementsAre(Dim{"T", 1, 100}, Dim{"R", 0, 100}, Dim{"S", 1, 3},
-                                              Dim{"B", 1, 3}, Dim{"N", 1, 1 + 3 * 3}));
+                                              Dim{"B", 1, 3}, Dim{"N", 1, states * (1 + 3 * 3)}));
   EXPECT_THAT(ToText(decoder.graph), HasSubstr("window=8"));
   checkpoint.options.limits.context = 8;  // the window, so that nothing is hidden
   EXPECT_THAT(ToText(checkpoint.Import()->graph), testing::Not(HasSubstr("window")));
