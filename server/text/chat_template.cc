@@ -10,8 +10,8 @@
 namespace athanor {
 
 absl::StatusOr<ChatTemplate> ChatTemplate::Parse(absl::string_view source) {
-  ASSIGN_OR_RETURN(jinja::Statement::Body body, jinja::Parse(source));
-  return ChatTemplate(std::move(body));
+  ASSIGN_OR_RETURN(jinja::Statement::Pointer root, jinja::Parse(source));
+  return ChatTemplate(std::move(root));
 }
 
 absl::StatusOr<std::vector<Part>> ChatTemplate::Render(const ChatInput& input,
@@ -26,7 +26,7 @@ absl::StatusOr<std::vector<Part>> ChatTemplate::Render(const ChatInput& input,
       evaluator.Set(row.key(), jinja::OfJson(&work, row.value(), variables == &input.model));
     }
   }
-  const jinja::Marked text = work.failed() ? jinja::Marked() : evaluator.Run(*body_);
+  const jinja::Marked text = work.failed() ? jinja::Marked() : evaluator.Run(*root_);
   if (work.failed()) return work.status();
   std::vector<Part> parts;
   size_t begin = 0;

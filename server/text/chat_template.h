@@ -50,10 +50,9 @@ class ChatTemplate {
                                            const RenderLimits& limits = {}) const;
 
  private:
-  explicit ChatTemplate(jinja::Statement::Body body)
-      : body_(std::make_shared<const jinja::Statement::Body>(std::move(body))) {}
+  explicit ChatTemplate(jinja::Statement::Pointer root) : root_(std::move(root)) {}
 
-  std::shared_ptr<const jinja::Statement::Body> body_;
+  std::shared_ptr<const jinja::Statement> root_;
 };
 
 }  // namespace athanor

@@ -56,6 +56,7 @@ TEST(ChatTemplateTest, MarksGoThroughEachOperation) {
   EXPECT_EQ(Shown("{{ 'a-b'.replace('-', u) }}", u), "[a] Ab,<x> [b]");
   EXPECT_EQ(Shown("{{ u|replace(',', '|') }}", u), " Ab[|]<x> ");
   EXPECT_EQ(Shown("{{ '%s!' % u }}{{ '{}?'.format(u) }}", u), " Ab,<x> [!] Ab,<x> [?]");
+  EXPECT_EQ(Shown("{{ '12' % nothing }}{{ '3' % [1] }}"), "[123]");
   EXPECT_EQ(Shown("{{ u|upper }}{{ bos|upper }}", u), " AB,<X> [<S>]");
   EXPECT_EQ(Shown("{{ u|tojson }}", u), "\" Ab,<x> \"");
   EXPECT_EQ(Shown("{{ {'k': u}|tojson }}", u), "{\"[k]\": \" Ab,<x> \"}");
@@ -68,6 +69,38 @@ TEST(ChatTemplateTest, MarksGoThroughEachOperation) {
   EXPECT_EQ(Shown("{{ l|join(u[1]) }}{{ u.strip()|list|sort|first }}", u), "pAq,");
   EXPECT_EQ(Shown("{{ ('{\"a\": \"' ~ l[0] ~ '\"}')|from_json }}", u), "{'a': 'p'}");
   EXPECT_EQ(Shown("{{ u|safe + '<' }}", u), " Ab,<x> [&lt;]");
+}
+
+TEST(ChatTemplateTest, NamesAreThoseOfTheirScopes) {
+  const Json a = {{"a", "A"}, {"l", {1, 2}}};
+  // A scope that sets a name has it from its beginning.
+  EXPECT_EQ(Shown("{% for i in l %}{{ a }}{% endfor %}{% set a = 'b' %}", a), "");
+  EXPECT_EQ(Shown("{{ a }}{% for i in l %}{{ a }}{% endfor %}{% set a = 'b' %}", a), "AAA");
+  EXPECT_EQ(Shown("{% if 0 %}{% set a = 'b' %}{% endif %}{{ a }}", a), "A");
+  EXPECT_EQ(Shown("{% for i in l %}{{ a }}{% set a = 'b' %}{{ a }}{% endfor %}", a), "A[b]A[b]");
+  EXPECT_EQ(Shown("{% set a = 'b' %}{% for i in l %}{{ a }}{% set a = 'c' %}{% endfor %}{{ a }}"),
+            "[bbb]");
+  // Macros see where they were defined, when they are called.
+  EXPECT_EQ(Shown("{% macro m() %}{{ a }}{% endmacro %}{{ m() }}{% set a = 'b' %}{{ m() }}", a),
+            "[b]");
+  EXPECT_EQ(Shown("{% set n = namespace() %}{% for i in l %}{% set b = 'b' %}{% macro m() %}{{ b }}"
+                  "{% endmacro %}{% set n.m = m %}{{ m() }}{% endfor %}({{ n.m() }})",
+                  a),
+            "[bb()]");
+  EXPECT_EQ(Shown("{% set n = namespace() %}{% for i in l %}{% macro m() %}{{ i }}{% endmacro %}"
+                  "{% set n.m = m %}{% endfor %}{{ n.m() }}",
+                  a),
+            "UNIMPLEMENTED");
+  // A filter of a block runs inside it; a jump out of a block leaves it out.
+  EXPECT_EQ(Shown("{% filter replace('x', a) %}x{% set a = 'y' %}{% endfilter %}", a), "[y]");
+  EXPECT_EQ(Shown("{% for i in l %}{% filter upper %}x{% break %}{% endfilter %}{% endfor %}", a),
+            "");
+  EXPECT_EQ(
+      Error("\n{% set a|replace('x', b) %}x{% endset %}"),
+      "the chat template, line 2: the filter of a set block reads \"b\", which nothing around "
+      "the block and nothing in it reads or sets");
+  EXPECT_EQ(Error("{% for i in [] %}{% set loop = 1 %}{% endfor %}"),
+            "the chat template, line 1: \"loop\" is set in a loop");
 }
 
 TEST(ChatTemplateTest, NumbersAreTrustedIfTheTemplateMadeThem) {

@@ -37,6 +37,7 @@ class Draw:
 
     def __init__(self, rng: random.Random) -> None:
         self.rng = rng
+        self.in_macro = False  # what is drawn now; macros that call each other seldom end
 
     def value(self, depth: int = 3) -> Any:
         """Returns a JSON value."""
@@ -160,3 +161,132 @@ class Draw:
     def template(self) -> str:
         """Returns a template that jinja2 often accepts."""
         return self.body(self.rng.randrange(4), False)
+
+    # Templates about names: scopes that read and set few of them, in any order.
+
+    def name_expression(self) -> str:
+        """Returns what reads one name, or none."""
+        name = self.rng.choice([*NAMES, "x", "y", "p", "loop", "caller", "range"])
+        ways = ["{}|string", "{}|string", "{} is defined", "{}|default('z')", "'<' ~ {} ~ '>'"]
+        if name == "loop":
+            ways = ["loop.index if loop is defined", "loop is defined", "loop.length if loop"]
+        if name in ("caller", "range"):
+            ways = ["{} is defined"]
+        if name == "caller" and self.rng.random() < 0.3:
+            ways = ["caller() if caller is defined"]
+        if self.rng.random() < 0.1:
+            return self.literal()
+        way = self.rng.choice(ways).format(name)
+        return f"({way})" if " " in way else way
+
+    def name_target(self) -> str:
+        target = self.rng.choice([*NAMES, *NAMES, "x", "y", "p", "x, y", "(x, a), b", "ns.k"])
+        return self.rng.choice(["caller", "loop", "range"]) if self.rng.random() < 0.01 else target
+
+    def name_set(self) -> str:
+        target = self.name_target()
+        value = self.name_expression()
+        if target == "x, y":
+            value = f"{value}, {self.name_expression()}"
+        if target == "(x, a), b":
+            value = f"({value}, {self.name_expression()}), {self.name_expression()}"
+        return self.tag(f"set {target} = {value}")
+
+    def name_call(self) -> str:
+        """Returns a call of a macro that may be there, or may have outlived its scope."""
+        if self.in_macro and self.rng.random() < 0.95:
+            return self.name_expression()
+        callee = self.rng.choice(["m", "n", "ns.m"])
+        given = self.rng.choice(["", "", self.name_expression(), f"q={self.name_expression()}"])
+        return f"{callee}({given}) if {callee} is defined"
+
+    def name_loop(self, depth: int, jumps: bool) -> str:
+        target = self.rng.choice(["x", "y", "a", "b", "x, y", "m", "p"])
+        items = self.rng.choice(["[1, 2]", "[1, 2, 3]", "[]", "(a|string)[:2]", "range(2)",
+                                 "missing"])
+        if target == "x, y":
+            items = "[[1, 2], [3, 4]]"
+        test = f" if {self.name_expression()}" if self.rng.random() < 0.3 else ""
+        other = ""
+        if self.rng.random() < 0.3:
+            other = self.tag("else") + self.name_body(depth, jumps)
+        return (self.tag(f"for {target} in {items}{test}") + self.name_body(depth, True) + other
+                + self.tag("endfor"))
+
+    def name_macro(self, depth: int) -> str:
+        name = self.rng.choice(["m", "m", "n", "a"])
+        escapes = self.tag(f"set ns.m = {name}") if self.rng.random() < 0.4 else ""
+        start = self.tag(f"macro {name}({self.name_parameters()})")
+        outer, self.in_macro = self.in_macro, True
+        body = self.name_body(depth, False)
+        self.in_macro = outer
+        return start + body + self.tag("endmacro") + escapes
+
+    def name_parameters(self) -> str:
+        names = self.rng.sample(["p", "q", "a", "x"], self.rng.randrange(3))
+        values = [f"={self.name_expression()}" if self.rng.random() < 0.5 else "" for _ in names]
+        return ", ".join(name + value for name, value in
+                         zip(names, sorted(values, key=bool), strict=True))
+
+    def name_statement(self, depth: int, jumps: bool) -> str:
+        kind = self.rng.randrange(18 if depth else 8)
+        if kind < 3:
+            return f"{{{{ {self.name_expression()} }}}}"
+        if kind < 6:
+            return self.name_set()
+        if kind == 6:
+            return f"{{{{ {self.name_call()} }}}}"
+        if kind == 7:
+            if not jumps:
+                return f"{{{{ {self.name_expression()} }}}}"
+            return (self.tag(f"if {self.name_expression()}")
+                    + self.tag(self.rng.choice(["break", "continue"])) + self.tag("endif"))
+        if kind < 11:
+            return self.name_if(depth - 1, jumps)
+        if kind < 13:
+            return self.name_loop(depth - 1, jumps)
+        if kind == 13:
+            return self.name_macro(depth - 1)
+        return self.name_block(depth - 1, jumps)
+
+    def name_if(self, depth: int, jumps: bool) -> str:
+        text = self.tag(f"if {self.name_expression()}") + self.name_body(depth, jumps)
+        for _ in range(self.rng.choice([0, 0, 0, 1, 2])):
+            text += self.tag(f"elif {self.name_expression()}") + self.name_body(depth, jumps)
+        if self.rng.random() < 0.5:
+            text += self.tag("else") + self.name_body(depth, jumps)
+        return text + self.tag("endif")
+
+    def name_block(self, depth: int, jumps: bool) -> str:
+        """Returns a block with a scope of its own, or a call block."""
+        kind = self.rng.randrange(5)
+        if kind == 0:
+            names = self.rng.sample(["x", "a", "b", "w"], self.rng.randrange(3))
+            values = ", ".join(f"{name} = {self.name_expression()}" for name in names)
+            return self.tag(f"with {values}") + self.name_body(depth, jumps) + self.tag("endwith")
+        if kind == 1:
+            given = self.name_expression()
+            return (self.tag(f"filter replace('1', {given}|string)")
+                    + self.name_body(depth, jumps) + self.tag("endfilter"))
+        if kind == 2:
+            given = self.rng.choice(["", "|upper", f"|replace('1', {self.name_expression()})"])
+            return (self.tag(f"set {self.rng.choice(NAMES)}{given}") + self.name_body(depth, jumps)
+                    + self.tag("endset"))
+        if kind == 3:
+            return (self.tag("generation") + self.name_body(depth, False)
+                    + self.tag("endgeneration"))
+        callee = self.rng.choice(["m", "n", "ns.m"])
+        if self.in_macro:
+            return self.name_if(depth, jumps)
+        return (self.tag(f"if {callee} is defined")
+                + self.tag(f"call({self.name_parameters()}) {callee}()")
+                + self.name_body(depth, False) + self.tag("endcall") + self.tag("endif"))
+
+    def name_body(self, depth: int, jumps: bool) -> str:
+        return "".join(self.name_statement(depth, jumps) + self.rng.choice(["", "|"])
+                       for _ in range(self.rng.randrange(1, 5)))
+
+    def template_of_names(self) -> str:
+        """Returns a template whose scopes read names before and after they set them."""
+        start = self.tag("set ns = namespace()") if self.rng.random() < 0.95 else ""
+        return start + "".join(self.name_statement(3, False) for _ in range(1, 6))

@@ -9,15 +9,39 @@
 
 namespace athanor::jinja {
 
-Evaluator::Evaluator(Work* run, absl::CivilSecond time)
-    : Caller(run, time), scope_(run->NewScope(nullptr)) {}
+Evaluator::Evaluator(Work* run, absl::CivilSecond time) : Caller(run, time) {}
 
-Marked Evaluator::Run(const Statement::Body& body) {
+Marked Evaluator::Run(const Statement& root) {
   Marked text;
   out_ = &text;
-  scope_ = work->NewScope(scope_);
-  Do(body);
+  variables_ = work->NewVariables(nullptr, root.scope.variables);
+  Enter(root.scope);
+  Do(root.body);
   return text;
+}
+
+void Evaluator::Enter(const Scope& scope) {
+  work->Step(static_cast<int64_t>(scope.begins.size()));
+  for (const Scope::Begin& begin : scope.begins) {
+    std::optional<Value>& value = variables_->values[begin.variable];
+    if (begin.way == Scope::kOuter) value = At(begin.outer);
+    if (begin.way == Scope::kUndefined) value.reset();
+    if (begin.way == Scope::kResolved) {
+      const auto found = given_.find(begin.name);
+      if (found != given_.end()) {
+        value = found->second;
+      } else if (IsFunction(begin.name)) {
+        value = work->Function({Callable::kFunction, begin.name});
+      } else {
+        value.reset();
+      }
+    }
+  }
+}
+
+void Evaluator::Leave(const Scope& scope) {
+  if (jump_ != Jump::kNone) return;
+  for (const Scope::Begin& begin : scope.begins) variables_->values[begin.variable].reset();
 }
 
 void Evaluator::Do(const Statement::Body& body) {
@@ -42,23 +66,19 @@ void Evaluator::Do(const Statement& statement) {
       return DoFor(statement);
     case Statement::kSet:
       return Assign(statement.target, Evaluate(*statement.expression));
-    case Statement::kSetBlock: {
-      const Value text = TextOf(statement.body);
-      return Assign(statement.target,
-                    statement.filter == nullptr ? text : FilterBlock(*statement.filter, text));
-    }
+    case Statement::kSetBlock:
+    case Statement::kFilter:
+      return DoBlock(statement);
     case Statement::kWith:
       return DoWith(statement);
     case Statement::kMacro:
-      scope_->names[statement.name] =
-          work->Function({Callable::kMacro, statement.name, {}, &statement, scope_});
+      At(statement.target.place) =
+          work->Function({Callable::kMacro, statement.target.name, {}, &statement, variables_});
       return;
     case Statement::kCall:
       return DoCall(statement);
-    case Statement::kFilter:
-      return Print(FilterBlock(*statement.filter, TextOf(statement.body)));
     case Statement::kScope:
-      return Print(TextOf(statement.body));
+      return Print(CallMacro({Callable::kMacro, "generation", {}, &statement, variables_}, {}));
     case Statement::kBreak:
       jump_ = Jump::kBreak;
       return;
@@ -78,16 +98,19 @@ void Evaluator::DoIf(const Statement& statement) {
 }
 
 void Evaluator::DoFor(const Statement& statement) {
-  Scope* const outer = scope_;
+  std::optional<Value> unused;
+  std::optional<Value>& special =
+      statement.special < 0 ? unused : variables_->values[statement.special];
+  special.reset();
   std::vector<Value> all = Elements(work, Evaluate(*statement.expression));
   std::function<bool(const Value&)> passes;
   if (statement.test != nullptr) {
-    Scope* const testing = work->NewScope(outer);
-    passes = [this, &statement, testing](const Value& item) {
-      Scope* const before = std::exchange(scope_, testing);
-      Assign(statement.target, item);
+    Enter(statement.test_scope);
+    passes = [this, &statement, home = variables_](const Value& item) {
+      Variables* const before = std::exchange(variables_, home);
+      Assign(statement.test_target, item);
       const bool holds = Truth(Evaluate(*statement.test));
-      scope_ = before;
+      variables_ = before;
       return holds;
     };
   }
@@ -97,30 +120,28 @@ void Evaluator::DoFor(const Statement& statement) {
   loop.loop = &kept_.emplace_back(work, std::move(all), std::move(passes), 1);
   bool any = false;  // jinja2 counts only turns that reach their end
   while (const Value* item = loop.loop->Next()) {
-    scope_ = work->NewScope(outer);
-    scope_->names["loop"] = loop;
+    special = loop;
     Assign(statement.target, *item);
+    Enter(statement.scope);
     Do(statement.body);
-    scope_ = outer;
     const Jump jump = std::exchange(jump_, Jump::kNone);
     any = any || jump == Jump::kNone;
     if (jump == Jump::kBreak || work->failed()) break;
   }
+  Leave(statement.scope);
   if (any || work->failed()) return;
-  scope_ = work->NewScope(outer);
+  Enter(statement.otherwise_scope);
   Do(statement.otherwise);
-  scope_ = outer;
+  Leave(statement.otherwise_scope);
 }
 
 void Evaluator::DoWith(const Statement& statement) {
-  Scope* const outer = scope_;
-  Scope* const inner = work->NewScope(outer);
+  Enter(statement.scope);
   for (const Statement::Parameter& parameter : statement.parameters) {
-    inner->names[parameter.name] = Evaluate(*parameter.value);
+    variables_->values[parameter.variable] = Evaluate(*parameter.value);
   }
-  scope_ = inner;
   Do(statement.body);
-  scope_ = outer;
+  Leave(statement.scope);
 }
 
 void Evaluator::DoCall(const Statement& statement) {
@@ -128,16 +149,34 @@ void Evaluator::DoCall(const Statement& statement) {
   const Value callee = Evaluate(*call.args[0]);
   Arguments arguments = ArgumentsOf(call);
   arguments.named.emplace_back(
-      "caller", work->Function({Callable::kCaller, "caller", {}, &statement, scope_}));
+      "caller", work->Function({Callable::kCaller, "caller", {}, &statement, variables_}));
   Print(Call(callee, arguments));
 }
 
-Value Evaluator::TextOf(const Statement::Body& body) {
+void Evaluator::DoBlock(const Statement& statement) {
+  Enter(statement.scope);
+  const Value text = TextOf(statement.body, variables_);
+  if (jump_ != Jump::kNone || work->failed()) return;  // a jump leaves the text out
+  Value value = text;
+  if (statement.filter != nullptr) {
+    const Value* const before = std::exchange(block_text_, &text);
+    value = Evaluate(*statement.filter);
+    block_text_ = before;
+  }
+  if (statement.kind == Statement::kFilter) {
+    Print(value);
+  } else {
+    Assign(statement.target, value);
+  }
+  Leave(statement.scope);
+}
+
+Value Evaluator::TextOf(const Statement::Body& body, Variables* variables) {
   Marked text;
   Marked* const before = std::exchange(out_, &text);
-  Scope* const outer = std::exchange(scope_, work->NewScope(scope_));
+  Variables* const outer = std::exchange(variables_, variables);
   Do(body);
-  scope_ = outer;
+  variables_ = outer;
   out_ = before;
   return work->String(std::move(text));
 }
@@ -157,21 +196,18 @@ void Evaluator::Assign(const Statement::Target& target, const Value& value) {
     for (size_t i = 0; i < items.size(); ++i) Assign(target.parts[i], items[i]);
     return;
   }
+  std::optional<Value>& variable = At(target.place);
   if (target.attribute.empty()) {
-    if (work->Charge(sizeof(Value) + 32)) scope_->names[target.name] = value;
+    variable = value;
     return;
   }
-  Expression name;
-  name.kind = Expression::kName;
-  name.name = target.name;
-  const Value space = Name(name);
-  if (!space.Is(Value::kNamespace)) {
+  if (!variable.has_value() || !variable->Is(Value::kNamespace)) {
     work->Wrong(
         absl::StrCat("\"", target.name, "\" is no namespace, so it has no attribute to set"));
     return;
   }
   const Value key = work->String(target.attribute, true);
-  if (!work->failed()) work->Put(space.dict, key, value);
+  if (!work->failed()) work->Put(variable->dict, key, value);
 }
 
 Value Evaluator::EvaluateOr(const Expression* expression) {
@@ -195,14 +231,19 @@ Arguments Evaluator::ArgumentsOf(const Expression& expression) {
   return arguments;
 }
 
+std::optional<Value>& Evaluator::At(const Place& place) {
+  Variables* variables = variables_;
+  for (int i = 0; i < place.out; ++i) variables = variables->outer;
+  return variables->values[place.variable];
+}
+
 Value Evaluator::Name(const Expression& expression) {
-  for (const Scope* scope = scope_; scope != nullptr; scope = scope->parent) {
-    const auto found = scope->names.find(expression.name);
-    if (found != scope->names.end()) return found->second;
-    work->Step();
-  }
-  if (IsFunction(expression.name)) return work->Function({Callable::kFunction, expression.name});
-  return Value::Undefined(&expression.name);
+  const std::optional<Value>& value = At(expression.place);
+  if (value.has_value()) return *value;
+  if (!expression.place.given) return Value::Undefined(&expression.name);
+  return work->Lacks(absl::StrCat("\"", expression.name,
+                                  "\" is read behind the loop or the with "
+                                  "that it belongs to, by a macro of that"));
 }
 
 Value Evaluator::DictOf(const Expression& expression) {
@@ -241,13 +282,6 @@ Value Evaluator::Filter(const Expression& expression, const Value& input) {
   if (work->failed()) return {};
   work->line = expression.line;
   return expression.filter->apply(this, input, arguments);
-}
-
-Value Evaluator::FilterBlock(const Expression& filter, const Value& text) {
-  const Value* const before = std::exchange(block_text_, &text);
-  const Value value = Evaluate(filter);
-  block_text_ = before;
-  return value;
 }
 
 Value Evaluator::Evaluate(const Expression& expression) {
@@ -348,44 +382,44 @@ Value Evaluator::CallMacro(const Callable& macro, const Arguments& arguments) {
   if (!in) return {};
   const Statement& statement = *macro.macro;
   const auto& parameters = statement.parameters;
-  Scope* const scope = work->NewScope(macro.scope);
   if (arguments.values.size() > parameters.size()) {
     return work->Wrong(absl::StrCat("the macro \"", macro.name, "\" takes ", parameters.size(),
                                     " arguments, not ", arguments.values.size()));
   }
-  std::vector<bool> given(parameters.size());
-  for (size_t i = 0; i < arguments.values.size(); ++i) {
-    scope->names[parameters[i].name] = arguments.values[i];
-    given[i] = true;
-  }
+  Variables* const variables = work->NewVariables(macro.outer, statement.scope.variables);
+  const auto variable = [&](size_t i) -> std::optional<Value>& {
+    return variables->values[parameters[i].variable];
+  };
+  for (size_t i = 0; i < arguments.values.size(); ++i) variable(i) = arguments.values[i];
   static const std::string kCaller = "caller";
-  if (statement.uses_caller) scope->names[kCaller] = Value::Undefined(&kCaller);
+  const bool has_caller = statement.special >= 0;
+  if (has_caller) variables->values[statement.special] = Value::Undefined(&kCaller);
   for (const auto& [name, value] : arguments.named) {
+    if (has_caller && name == kCaller) {
+      variables->values[statement.special] = value;
+      continue;
+    }
     const auto parameter =
         std::find_if(parameters.begin(), parameters.end(),
                      [&, &key = name](const auto& other) { return other.name == key; });
     const auto place = static_cast<size_t>(parameter - parameters.begin());
-    const bool is_caller = name == kCaller && statement.uses_caller;
-    if (!is_caller && (parameter == parameters.end() || given[place])) {
+    if (parameter == parameters.end() || variable(place).has_value()) {
       return work->Wrong(
           absl::StrCat("the macro \"", macro.name, "\" takes no argument \"", name, "\" here"));
     }
-    scope->names[is_caller ? absl::string_view(kCaller) : parameter->name] = value;
-    if (!is_caller) given[place] = true;
+    variable(place) = value;
   }
-  Scope* const outer = std::exchange(scope_, scope);
+  Variables* const outer = std::exchange(variables_, variables);
+  Enter(statement.scope);
   for (size_t i = 0; i < parameters.size(); ++i) {
-    if (given[i]) continue;
+    if (variable(i).has_value()) continue;
     const Statement::Parameter& parameter = parameters[i];
-    scope->names[parameter.name] =
+    const Value value =
         parameter.value == nullptr ? Value::Undefined(&parameter.name) : Evaluate(*parameter.value);
+    variable(i) = value;
   }
-  Marked text;
-  Marked* const before = std::exchange(out_, &text);
-  Do(statement.body);
-  out_ = before;
-  scope_ = outer;
-  return work->String(std::move(text));
+  variables_ = outer;
+  return TextOf(statement.body, variables);
 }
 
 }  // namespace athanor::jinja

@@ -3,17 +3,19 @@
 //   Work work(limits);
 //   Evaluator evaluator(&work, now);
 //   evaluator.Set("messages", value);
-//   Marked text = evaluator.Run(body);
+//   Marked text = evaluator.Run(*root);
 //   if (work.failed()) return work.status();
 //
-// Variables are found as jinja2 finds them: loops, macros, set and filter blocks have a scope of
-// their own, a macro sees where it was defined. `Run` may be called once. Not thread-safe.
+// Names are bound by names.h: a scope's variables begin as it says when the scope is entered, and a
+// macro sees those of where it was defined. `Run` may be called once. Not thread-safe.
 #ifndef ATHANOR_SERVER_TEXT_JINJA_EVALUATOR_H_
 #define ATHANOR_SERVER_TEXT_JINJA_EVALUATOR_H_
 
 #include <deque>
+#include <optional>
 #include <string>
 
+#include "absl/container/flat_hash_map.h"
 #include "absl/time/civil_time.h"
 #include "nlohmann/json_fwd.hpp"
 #include "server/text/jinja/builtins.h"
@@ -27,9 +29,9 @@ class Evaluator final : public Caller {
  public:
   Evaluator(Work* run, absl::CivilSecond time);
 
-  // A variable of the template. `name` must outlive this.
-  void Set(absl::string_view name, const Value& value) { scope_->names[name] = value; }
-  Marked Run(const Statement::Body& body);
+  // Gives the template a variable. `name` must outlive this.
+  void Set(absl::string_view name, const Value& value) { given_[name] = value; }
+  Marked Run(const Statement& root);
 
   Value Call(const Value& callee, const Arguments& arguments) override;
 
@@ -42,25 +44,32 @@ class Evaluator final : public Caller {
   void DoFor(const Statement& statement);
   void DoWith(const Statement& statement);
   void DoCall(const Statement& statement);
-  // Runs `body` in a scope of its own and returns its text.
-  Value TextOf(const Statement::Body& body);
+  // Runs the body of a set or filter block, and its filter on the text.
+  void DoBlock(const Statement& statement);
+  // Sets the variables of a scope to what they begin as.
+  void Enter(const Scope& scope);
+  // Makes them undefined, which macros that outlive the scope see. A jump out of it does not.
+  void Leave(const Scope& scope);
+  // Runs `body` with `variables` and returns its text.
+  Value TextOf(const Statement::Body& body, Variables* variables);
   void Print(const Value& value);
   void Assign(const Statement::Target& target, const Value& value);
 
   Value Evaluate(const Expression& expression);
   // Returns none where there is no expression.
   Value EvaluateOr(const Expression* expression);
+  std::optional<Value>& At(const Place& place);
   Value Name(const Expression& expression);
   Value DictOf(const Expression& expression);
   Value CompareAll(const Expression& expression);
   Value Concat(const Expression& expression);
   Value Filter(const Expression& expression, const Value& input);
-  Value FilterBlock(const Expression& filter, const Value& text);
   std::vector<Value> EvaluateAll(const Expression& expression, size_t from);
   Arguments ArgumentsOf(const Expression& expression);
   Value CallMacro(const Callable& macro, const Arguments& arguments);
 
-  Scope* scope_;
+  absl::flat_hash_map<absl::string_view, Value> given_;
+  Variables* variables_ = nullptr;  // of the function that runs
   Marked* out_ = nullptr;
   Jump jump_ = Jump::kNone;
   const Value* block_text_ = nullptr;  // the input of a filter or set block's first filter

@@ -121,6 +121,14 @@ class Percent {
     is_tuple_ = value.Is(Value::kSequence) && value.sequence->form == Sequence::kTuple;
   }
 
+  // Python takes whatever has [] for a mapping, of which a format may use nothing.
+  bool MayBeUnused() const {
+    if (!value_.Is(Value::kSequence))
+      return value_.Is(Value::kDict) || value_.Is(Value::kUndefined);
+    const Sequence::Form form = value_.sequence->form;
+    return form == Sequence::kList || form == Sequence::kRange;
+  }
+
   Value Run() {
     while (at_ < text_.size() && !work_->failed()) {
       const size_t sign = std::min(text_.find('%', at_), text_.size());
@@ -129,8 +137,9 @@ class Percent {
       if (at_ < text_.size()) Convert();
     }
     const size_t count = is_tuple_ ? value_.sequence->items.size() : 1;
-    const bool unused_fine = value_.Is(Value::kDict) || (value_.Is(Value::kSequence) && !is_tuple_);
-    if (used_ < count && !(unused_fine && used_ == 0)) work_->Wrong("not all values are formatted");
+    if (used_ < count && !(used_ == 0 && MayBeUnused())) {
+      work_->Wrong("not all values are formatted");
+    }
     return work_->String(std::move(out_));
   }
 

@@ -13,6 +13,7 @@
 #include "server/text/jinja/characters.h"
 #include "server/text/jinja/expression_parser.h"
 #include "server/text/jinja/lexer.h"
+#include "server/text/jinja/names.h"
 
 namespace athanor::jinja {
 namespace {
@@ -27,7 +28,7 @@ class Parser final : public ExpressionParser {
  public:
   using ExpressionParser::ExpressionParser;
 
-  absl::StatusOr<Body> Run();
+  absl::StatusOr<Statement::Pointer> Run();
 
  private:
   using Result = absl::StatusOr<Statement::Pointer>;
@@ -36,7 +37,6 @@ class Parser final : public ExpressionParser {
   struct Function {
     std::vector<std::string> parameters;
     bool is_macro = false;
-    bool uses_caller = false;
     int loops = 0;
   };
 
@@ -55,7 +55,7 @@ class Parser final : public ExpressionParser {
   Result ParseMacro();
   Result ParseCallBlock();
   Result ParseFilterBlock();
-  absl::Status ParseFunctionBody(absl::string_view end, bool is_macro, Statement* node);
+  absl::Status ParseFunctionBody(absl::string_view end, Statement* node);
   absl::StatusOr<Statement::Target> ParseTarget(bool with_attribute);
   absl::StatusOr<Statement::Target> ParseTargetPart(bool with_attribute);
   absl::StatusOr<std::vector<Statement::Parameter>> ParseParameters();
@@ -75,9 +75,6 @@ absl::Status Parser::Named(const std::string& name, int line) {
   if (IsIn(name, {"lipsum", "cycler", "joiner", "self", "super"})) {
     return LacksError(line, absl::StrCat("\"", name, "\""));
   }
-  if (name == "caller") {
-    for (Function& function : functions_) function.uses_caller = true;
-  }
   if (IsIn(name, {"varargs", "kwargs"})) {
     for (const Function& function : functions_) {
       const auto& own = function.parameters;
@@ -89,9 +86,11 @@ absl::Status Parser::Named(const std::string& name, int line) {
   return absl::OkStatus();
 }
 
-absl::StatusOr<Body> Parser::Run() {
-  ASSIGN_OR_RETURN(Body body, ParseBody({}));
-  return body;
+absl::StatusOr<Statement::Pointer> Parser::Run() {
+  Statement::Pointer root = Node(Statement::kScope);
+  ASSIGN_OR_RETURN(root->body, ParseBody({}));
+  RETURN_IF_ERROR(BindNames(root.get()));
+  return root;
 }
 
 absl::StatusOr<Body> Parser::ParseBody(std::initializer_list<absl::string_view> ends) {
@@ -154,9 +153,7 @@ Parser::Result Parser::ParseTag() {
   if (tag == "filter") return ParseFilterBlock();
   if (tag == "generation") {
     Statement::Pointer node = Node(Statement::kScope);
-    functions_.emplace_back();
-    ASSIGN_OR_RETURN(node->body, ParseBlock("endgeneration"));
-    functions_.pop_back();
+    RETURN_IF_ERROR(ParseFunctionBody("endgeneration", node.get()));
     return node;
   }
   if (tag == "break" || tag == "continue") {
@@ -262,24 +259,23 @@ absl::StatusOr<std::vector<Statement::Parameter>> Parser::ParseParameters() {
   return parameters;
 }
 
-absl::Status Parser::ParseFunctionBody(absl::string_view end, bool is_macro, Statement* node) {
+absl::Status Parser::ParseFunctionBody(absl::string_view end, Statement* node) {
   Function function;
-  function.is_macro = is_macro;
+  function.is_macro = true;
   for (const Statement::Parameter& parameter : node->parameters) {
     function.parameters.push_back(parameter.name);
   }
   functions_.push_back(std::move(function));
   ASSIGN_OR_RETURN(node->body, ParseBlock(end));
-  node->uses_caller = functions_.back().uses_caller;
   functions_.pop_back();
   return absl::OkStatus();
 }
 
 Parser::Result Parser::ParseMacro() {
   Statement::Pointer node = Node(Statement::kMacro);
-  ASSIGN_OR_RETURN(node->name, ExpectName("a macro's name"));
+  ASSIGN_OR_RETURN(node->target.name, ExpectName("a macro's name"));
   ASSIGN_OR_RETURN(node->parameters, ParseParameters());
-  RETURN_IF_ERROR(ParseFunctionBody("endmacro", true, node.get()));
+  RETURN_IF_ERROR(ParseFunctionBody("endmacro", node.get()));
   return node;
 }
 
@@ -292,7 +288,7 @@ Parser::Result Parser::ParseCallBlock() {
   if (node->expression->kind != Expression::kCall) {
     return SyntaxError(node->line, "a call block calls nothing");
   }
-  RETURN_IF_ERROR(ParseFunctionBody("endcall", true, node.get()));
+  RETURN_IF_ERROR(ParseFunctionBody("endcall", node.get()));
   return node;
 }
 
@@ -343,7 +339,7 @@ absl::StatusOr<Statement::Target> Parser::ParseTarget(bool with_attribute) {
 
 }  // namespace
 
-absl::StatusOr<Statement::Body> Parse(absl::string_view source) {
+absl::StatusOr<Statement::Pointer> Parse(absl::string_view source) {
   if (source.size() > kMaxTemplateBytes) {
     return absl::InvalidArgumentError(absl::StrCat("the chat template has ", source.size(),
                                                    " bytes; at most ", kMaxTemplateBytes,

@@ -16,10 +16,36 @@ namespace athanor::jinja {
 struct FilterRow;
 struct TestRow;
 
+// Where a name's value is: a variable of the function that is `out` functions around the one that
+// runs. BindNames (names.h) fills all of them in.
+struct Place {
+  int out = 0;
+  int variable = -1;   // -1: none
+  bool given = false;  // by a loop, a call or a with, so jinja2 does not look whether it is set
+};
+
+// Names of a part of a template that has its own: how each variable begins when it is entered.
+struct Scope {
+  enum Way : uint8_t {
+    kUndefined,
+    kResolved,  // the chat's variable or the function `name`
+    kOuter,     // the value at `outer`
+    kGiven,     // who enters sets it
+  };
+  struct Begin {
+    Way way;
+    int variable;
+    std::string name;
+    Place outer;
+  };
+  std::vector<Begin> begins;
+  int variables = 0;  // of the function, if the scope is one's
+};
+
 struct Expression {
   enum Kind : uint8_t {
     kConstant,   // value, or text
-    kName,       // name
+    kName,       // name, place
     kTuple,      // args
     kList,       // args
     kDict,       // args: key, value, key, value
@@ -47,6 +73,7 @@ struct Expression {
   Value value;
   Marked text;
   std::string name;
+  Place place;
   std::vector<Pointer> args;
   std::vector<std::pair<std::string, Pointer>> named;
   std::vector<std::string> operators;  // == != < <= > >= in "not in"
@@ -63,10 +90,10 @@ struct Statement {
     kSet,       // target, expression
     kSetBlock,  // target, filter (may be null), body
     kWith,      // targets and values as `parameters`, body
-    kMacro,     // name, parameters, body
+    kMacro,     // target (its name), parameters, body
     kCall,      // parameters, expression (a call), body
     kFilter,    // filter, body
-    kScope,     // body; {% generation %}
+    kScope,     // body; {% generation %}, and the template itself
     kBreak,
     kContinue,
   };
@@ -76,6 +103,7 @@ struct Statement {
   // A name, an attribute of a namespace, or several in brackets.
   struct Target {
     std::string name;
+    Place place;
     std::string attribute;
     std::vector<Target> parts;
     bool is_tuple = false;
@@ -83,6 +111,7 @@ struct Statement {
   struct Parameter {
     std::string name;
     Expression::Pointer value;  // the default; may be null
+    int variable = -1;
   };
   struct Arm {
     Expression::Pointer test;
@@ -93,12 +122,14 @@ struct Statement {
   int line = 0;
   Marked text;
   Expression::Pointer expression, test, filter;
-  Target target;
+  Target target, test_target;  // names that the body, and the test of a loop, see
   Body body, otherwise;
   std::vector<Arm> arms;
-  std::string name;
   std::vector<Parameter> parameters;
-  bool uses_caller = false;  // of a macro or a caller: its body names `caller`
+  // Macros, callers and kScope are functions; other scopes are parts of one.
+  Scope scope, otherwise_scope, test_scope;
+  // The variable `loop` of a loop, `caller` of a function, if the body reads it; else -1.
+  int special = -1;
 };
 
 }  // namespace athanor::jinja

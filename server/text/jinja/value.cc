@@ -78,10 +78,14 @@ Value Work::Function(const Callable& callable) {
   return value;
 }
 
-Scope* Work::NewScope(Scope* parent) {
-  Charge(sizeof(Scope) + 64);
-  scopes_.emplace_back().parent = parent;
-  return &scopes_.back();
+Variables* Work::NewVariables(Variables* outer, int count) {
+  Variables& made = variables_.emplace_back();
+  made.outer = outer;
+  made.values.resize(count);  // also of a failed run, which may still write them
+  Charge(static_cast<int64_t>(sizeof(Variables)) +
+         count * static_cast<int64_t>(sizeof(std::optional<Value>)));
+  Step(count / 16);
+  return &made;
 }
 
 void Work::Put(Dict* dict, const Value& key, const Value& value) {

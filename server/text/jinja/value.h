@@ -13,6 +13,7 @@
 
 #include <cstdint>
 #include <deque>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -26,7 +27,7 @@ namespace athanor {
 
 struct RenderLimits {
   int64_t steps = 20'000'000;        // nodes evaluated, elements visited, 16 bytes of text each
-  int64_t bytes = int64_t{1} << 28;  // all texts, lists and scopes made
+  int64_t bytes = int64_t{1} << 28;  // all texts, lists and variables made
   int depth = 400;                   // nested nodes, macros and values
 };
 
@@ -36,7 +37,7 @@ struct Statement;
 struct Sequence;
 struct Dict;
 struct Callable;
-struct Scope;
+struct Variables;
 class Loop;
 
 struct Value {
@@ -131,12 +132,13 @@ struct Callable {
   absl::string_view name;            // of a method or function
   Value self;                        // of a method
   const Statement* macro = nullptr;  // also of a caller
-  Scope* scope = nullptr;            // where a macro was defined
+  Variables* outer = nullptr;        // of the function that defined a macro
 };
 
-struct Scope {
-  Scope* parent = nullptr;
-  absl::flat_hash_map<absl::string_view, Value> names;
+// Those of one call of a function: a macro, the test of a loop, or the template.
+struct Variables {
+  Variables* outer = nullptr;
+  std::vector<std::optional<Value>> values;  // none: undefined
 };
 
 class Work {
@@ -167,7 +169,7 @@ class Work {
   Value Make(Sequence::Form form, std::vector<Value> items);
   Value NewDict(Value::Kind kind = Value::kDict);
   Value Function(const Callable& callable);
-  Scope* NewScope(Scope* parent);
+  Variables* NewVariables(Variables* outer, int count);
 
   // Lists, dicts and other keys that Python cannot hash fail.
   void Put(Dict* dict, const Value& key, const Value& value);
@@ -200,7 +202,7 @@ class Work {
   std::deque<Sequence> sequences_;
   std::deque<Dict> dicts_;
   std::deque<Callable> callables_;
-  std::deque<Scope> scopes_;
+  std::deque<Variables> variables_;
 };
 
 }  // namespace jinja
