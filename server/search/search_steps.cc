@@ -37,7 +37,7 @@ SearchSteps::SearchSteps(uint64_t session, const Graph& graph, TunerProcess* tun
       memory_(*memory),
       limits_(*limits),
       record_(*record),
-      recipes_(options.recipes) {
+      recipes_(options.recipes && graph.StateIds().empty()) {
   start_.set_graph_text(ToText(graph));
   *start_.mutable_target() = machine.target();
   start_.set_seed(options.seed);

@@ -85,7 +85,7 @@ class SearchSteps {
   const CandidateMemory& memory_;
   MachineLimits& limits_;
   SearchRecord& record_;
-  const bool recipes_;  // are tried and kept
+  const bool recipes_;  // are tried and kept; not of a graph with states, whose regions stay
   bool recipes_learnt_ = false;
   internal::SearchStart start_;  // its limits are those of the first step
 

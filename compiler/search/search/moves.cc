@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <tuple>
+#include <utility>
 
 #include "absl/strings/str_cat.h"
 
@@ -10,7 +11,9 @@ namespace athanor {
 Moves::Moves(const SearchOptions* options, FormSpace* forms, Genomes* genomes, TaskTable* tasks)
     : options_(*options), forms_(*forms), genomes_(*genomes), tasks_(*tasks) {}
 
-void Moves::FindFrom(const FusedForm& best) {
+void Moves::Find() {
+  if (!from_) return;
+  const FusedForm best = *std::exchange(from_, std::nullopt);
   tasks_.SettleBias();
   for (std::vector<Move>& moves : moves_) moves.clear();
   AddFlips(best);
@@ -23,6 +26,7 @@ void Moves::FindFrom(const FusedForm& best) {
 }
 
 std::optional<Move> Moves::Next(Work work) {
+  Find();
   std::vector<Move>& moves = moves_[static_cast<size_t>(work)];
   while (!moves.empty()) {
     Move move = std::move(moves.back());
@@ -32,12 +36,14 @@ std::optional<Move> Moves::Next(Work work) {
   return std::nullopt;
 }
 
-double Moves::Promise(Work work) const {
+double Moves::Promise(Work work) {
+  Find();
   const std::vector<Move>& moves = moves_[static_cast<size_t>(work)];
   return moves.empty() ? 0 : std::max(0.0, moves.back().promise);
 }
 
-bool Moves::AnyGains(double least) const {
+bool Moves::AnyGains(double least) {
+  Find();
   return std::any_of(moves_.begin(), moves_.end(), [&](const auto& moves) {
     return std::any_of(moves.begin(), moves.end(), [&](const Move& m) { return m.gain > least; });
   });

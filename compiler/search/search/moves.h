@@ -44,16 +44,18 @@ class Moves {
   // Borrows all four.
   Moves(const SearchOptions* options, FormSpace* forms, Genomes* genomes, TaskTable* tasks);
 
-  // Replaces the moves left by those from `best`.
-  void FindFrom(const FusedForm& best);
+  // Replaces the moves left by those from `best`, which are found when they are first asked for:
+  // that takes seconds for a graph of thousands of nodes.
+  void FindFrom(const FusedForm& best) { from_ = best; }
   // Removes and returns the most promising move left. `work` is not kSchedules.
   std::optional<Move> Next(Work work);
   // Returns the promise of the move that Next would return; 0 if there is none.
-  double Promise(Work work) const;
+  double Promise(Work work);
   // Reports whether a move left should gain more than this.
-  bool AnyGains(double least) const;
+  bool AnyGains(double least);
 
  private:
+  void Find();
   // Adds changes by one decision, made alike in all places that look alike.
   void AddFlips(const FusedForm& from);
   // Adds other forms.
@@ -70,6 +72,7 @@ class Moves {
   FormSpace& forms_;
   Genomes& genomes_;
   TaskTable& tasks_;
+  std::optional<FusedForm> from_;                // whose moves are still to be found
   std::array<std::vector<Move>, kWorks> moves_;  // by Work; least promising first
   std::set<std::string> moved_;                  // keys of moves returned
   // Calls that a change replaces and adds, by its key. The same change is ranked many times.

@@ -61,23 +61,26 @@ void Search::SettleBaseline() {
   moves_.FindFrom(best_.get());
 }
 
-bool Search::NearRoofline() const {
+bool Search::NearRoofline() {
   double limit = 0;
   for (const auto& [task, calls] : best_.get().calls) {
     limit += calls * tasks_.RooflineOf(tasks_.at(task));
   }
   // If whole plans do not hold what their kernels promise, the limit is not near.
-  return !moves_.AnyGains(options_.least_gain) &&
-         plans_.unheld() * best_.time() <= limit * kNearRoofline;
+  return plans_.unheld() * best_.time() <= limit * kNearRoofline &&
+         !moves_.AnyGains(options_.least_gain);
 }
 
-std::array<Work, kWorks> Search::Turns() const {
-  std::array<double, kWorks> promise = {0, moves_.Promise(Work::kFlips),
-                                        moves_.Promise(Work::kForms)};
+std::array<Work, kWorks> Search::Turns() {
+  double schedules = 0;
   for (const auto& [task, calls] : best_.get().calls) {
-    promise[0] = std::max(promise[0], requests_.Gain(task, calls));
+    schedules = std::max(schedules, requests_.Gain(task, calls));
   }
-  return turns_.Order(promise);
+  // With fixed sums few changes are possible, and each is seconds away in a graph of many layers.
+  if (options_.fixed_sums && schedules > kLeastAction) {
+    return {Work::kSchedules, Work::kFlips, Work::kForms};
+  }
+  return turns_.Order({schedules, moves_.Promise(Work::kFlips), moves_.Promise(Work::kForms)});
 }
 
 std::optional<Search::Step> Search::Improve() {

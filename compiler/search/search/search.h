@@ -114,8 +114,8 @@ class Search {
   Step NextFinalist();
   // Takes turns of schedules, changes of memory, and forms.
   std::optional<Step> Improve();
-  std::array<Work, kWorks> Turns() const;
-  bool NearRoofline() const;
+  std::array<Work, kWorks> Turns();
+  bool NearRoofline();
   Step Done(SearchStop stop);
   std::string LimitedBy(const SearchReport& report) const;
 
