@@ -59,12 +59,26 @@ Checkpoint WideLlama() {
   return checkpoint;
 }
 
-// Draws a schedule for each kernel among those that a search may choose: whose sums have the
-// baseline's order.
+// Draws a genome that a search may choose: values that get memory or lose it, and a schedule for
+// each kernel, without another order of sums than the baseline's.
 absl::StatusOr<v1::Plan> DrawPlan(const Graph& graph, const v1::Target& target, uint32_t seed) {
   std::mt19937 draw(seed);
   ASSIGN_OR_RETURN(const Prepared prepared, Prepare(graph, /*plain=*/false, /*paged=*/true));
-  const Fusion fusion = {{}, {.one_panel = true}};
+  const auto signature = [&](const Fusion& fusion) {
+    ScheduledGraph made = {prepared.graph, ChooseKernels(prepared.graph, target, fusion)};
+    PackWeights(&made.graph, &made.genome, target);
+    return SignatureOf(made.graph, made.genome, target);
+  };
+  Fusion fusion = {{}, {.one_panel = true}};
+  const std::string usual = signature(fusion);
+  constexpr int kChanges = 12;
+  for (int change = 0; change < kChanges; ++change) {
+    const auto flips =
+        FusionFlips(prepared.graph, ChooseKernels(prepared.graph, target, fusion), fusion.rules);
+    Fusion changed = fusion;
+    changed.nodes.insert(flips[draw() % flips.size()]);
+    if (signature(changed) == usual) fusion = std::move(changed);
+  }
   ScheduledGraph scheduled = {prepared.graph, ChooseKernels(prepared.graph, target, fusion)};
   const std::vector<bool> memory = MemoryOf(prepared.graph, scheduled.genome);
   const std::vector<bool> weights = WeightsOf(prepared.graph);
