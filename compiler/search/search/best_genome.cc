@@ -17,7 +17,7 @@ constexpr size_t kMaxAside = 256;
 BestGenome::BestGenome(Genomes* genomes, TaskTable* tasks, SearchMode mode)
     : tasks_(*tasks),
       mode_(mode),
-      baseline_(genomes->Make(0, {})),
+      baseline_(genomes->Make(0, {{}, {.one_panel = genomes->rules().one_panel}})),
       best_(genomes->Make(0, {{}, genomes->rules()})) {}
 
 bool BestGenome::Known(const FusedForm& state) const {

@@ -362,6 +362,28 @@ TEST(SearchTest, FixedSumsTryAndProposeNothingOfAnotherSignature) {
   }
 }
 
+// What serves has panels of one width, and so has every plan of a search.
+TEST(SearchTest, FixedSumsKeepThePanelsOfWhatServes) {
+  const FusionRules rules = {.one_panel = true};
+  ScheduledGraph serving{Layers(2), ChooseKernels(Layers(2), Target(), {.rules = rules})};
+  PackWeights(&serving.graph, &serving.genome, Target());
+  const std::string own = SignatureOf(serving.graph, serving.genome, Target());
+  Search search(SingleForm(Layers(2)), Target(), Machine::Typical(Target()),
+                {.sizes = {{16}}, .fusion = rules, .fixed_sums = true});
+  Drive(search, PrefersTile(8, 2));
+  const int plans = search.Report().plans_proposed;
+  ASSERT_GT(plans, 0);
+  for (int p = 0; p < plans; ++p) {
+    const ScheduledGraph& plan = search.plan(p).scheduled;
+    EXPECT_EQ(SignatureOf(plan.graph, plan.genome, Target()), own);
+    for (const KernelChoice& k : plan.genome.kernels) {
+      if (k.kind == KernelKind::kContract) {
+        EXPECT_GT(std::get<PanelSchedule>(k.contract).panel, 0);
+      }
+    }
+  }
+}
+
 // Two sums that are alike: one beside a division, one alone. The other form has their places
 // swapped, so that the same kernels give other bits, and one kernel less.
 Graph TwoSums(bool swapped) {
