@@ -89,7 +89,8 @@ std::vector<bool> WeightsOf(const Graph& graph);
 // Adds to the graph the packed layouts that contractions read (kAhead), equal ones once, and to the
 // genome the kernels that compute them, before the first kernel that reads them. Removes kernels of
 // weights that only packs read, such as casts and dequantisation of what is stored: the packs
-// compute them, so that no copy but the packed one is made.
+// compute them, so that no copy but the packed one is made. Those that one other kernel of weights
+// reads, element by element, that one computes: a scale that is put together of bytes, say.
 void PackWeights(Graph* graph, Genome* genome, const v1::Target& target);
 
 // Returns MemoryOf(graph, genome) as a kernel sees it that reads packed panels, of whose column

@@ -211,11 +211,41 @@ TEST(FusionTest, PacksComputeWhatIsStored) {
             "map 4, map 10, contract 7 packed 10, map 11, contract 9 packed 11");
 }
 
+// A scale is in memory, since columns share it, and what it is put together of is not.
+TEST(FusionTest, ChainsThatOneKernelOfWeightsReadsAreOneMap) {
+  const auto kernels = [](const std::string& other) {
+    return Kernels(R"(
+      %0 = Input "x" : f32[b, 64]
+      %1 = Parameter "w" : bf16[64, 96]
+      %2 = Parameter "low" : u8[64]
+      %3 = Parameter "high" : u8[64]
+      %4 = Cast(%2) {dtype=f32}
+      %5 = Cast(%3) {dtype=f32}
+      %6 = Exp(%5)
+      %7 = Add(%4, %6)
+      %8 = IndexMap(%7) {map=map[64, 96]($0)}
+      %9 = Cast(%1) {dtype=f32}
+      %10 = Mul(%9, %8)
+      %11 = Contract(%0, %10) {spec="mk,kn->mn"}
+      )" + other + R"(
+      output "y" = %11
+    )");
+  };
+  EXPECT_EQ(kernels(""), "map 7, map 12, contract 11 packed 12");
+  // %5 has two readers, and memory.
+  EXPECT_EQ(kernels(R"(%12 = IndexMap(%5) {map=map[64](63 - $0)}
+                       %13 = Mul(%12, %7)
+                       %14 = IndexMap(%13) {map=map[64, 96]($0)}
+                       %15 = Contract(%0, %14) {spec="mk,kn->mn"}
+                       output "z" = %15)"),
+            "map 5, map 7, map 16, contract 11 packed 16, map 13, map 17, contract 15 packed 17");
+}
+
 TEST(FusionTest, WeightsThatOthersReadHaveMemory) {
   EXPECT_EQ(Stored(R"(output "w" = %6)"), "map 3, map 4, map 6, map 8, contract 7 packed 8");
   EXPECT_EQ(Stored(R"(output "w" = %3)"), "map 3, map 4, map 8, contract 7 packed 8");
   EXPECT_EQ(Stored(R"(%8 = Input "i" : i32[b] %9 = Gather(%6, %8) {axis=0} output "z" = %9)"),
-            "map 3, map 4, map 6, map 10, contract 7 packed 10, map 9");
+            "map 4, map 6, map 10, contract 7 packed 10, map 9");
 }
 
 // A kernel of more nodes than lowering can take is none.

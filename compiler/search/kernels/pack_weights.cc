@@ -16,7 +16,7 @@ namespace athanor {
 
 namespace {
 
-// Finds the kernels of weights that packs can compute on their way.
+// Finds the kernels of weights that packs, and other kernels of weights, can compute on their way.
 class PackedChains {
  public:
   // Borrows both. The roots of packs are nodes from `first_pack` on.
@@ -32,7 +32,10 @@ class PackedChains {
     for (const Output& o : graph_.outputs) weights_[o.node] = false;
     const auto suits = [&](const KernelChoice& k) { return IsCandidate(k); };
     if (std::none_of(kernels_.begin(), kernels_.end(), suits)) return kernels_;
-    for (const KernelChoice& k : kernels_) Look(k);
+    for (const KernelChoice& k : kernels_) {
+      Look(k);
+      if (IsCandidate(k)) candidates_.insert(k.root);
+    }
     std::vector<KernelChoice> kept;
     // From the last one backwards: a kernel's readers are decided before it.
     for (size_t i = kernels_.size(); i-- > 0;) {
@@ -84,25 +87,27 @@ class PackedChains {
     if (k.packed >= 0) readers_[k.packed].insert(k.root);
   }
 
-  // Lets the packs that alone read `root` compute it, and returns true, unless one of them would be
-  // too large or compute elements many times: for several of its own, or on several ways.
+  // Lets the packs that alone read `root` compute it, or the one other kernel of weights that does,
+  // and returns true, unless one of them would be too large or compute elements many times, the
+  // other kernel more than once: for several of its own, or on several ways.
   bool Join(NodeId root) {
     constexpr double kMostTimes = 4;
     const Part& chain = parts_[root];
-    const std::set<NodeId> packs = readers_[root];
+    const std::set<NodeId> readers = readers_[root];
     const double elements = ElementsOf(root);
-    if (packs.empty()) return false;
-    for (const NodeId pack : packs) {
-      if (pack < first_pack_) return false;
-      const Part& part = parts_[pack];
+    if (readers.empty()) return false;
+    for (const NodeId reader : readers) {
+      const bool pack = reader >= first_pack_;
+      if (!pack && (readers.size() > 1 || !candidates_.contains(reader))) return false;
+      const Part& part = parts_[reader];
       const auto ways = static_cast<double>(part.read.at(root).size());
-      if (ways * std::max(ElementsOf(pack), elements) > kMostTimes * elements ||
+      if (ways * std::max(ElementsOf(reader), elements) > (pack ? kMostTimes : 1) * elements ||
           part.computed.size() + chain.computed.size() > kMaxKernelNodes) {
         return false;
       }
     }
-    for (const NodeId pack : packs) {
-      Part& part = parts_[pack];
+    for (const NodeId reader : readers) {
+      Part& part = parts_[reader];
       part.computed.insert(chain.computed.begin(), chain.computed.end());
       const std::set<Way> to_root = part.read.extract(root).mapped();
       for (const auto& [n, from_root] : chain.read) {
@@ -118,7 +123,7 @@ class PackedChains {
     }
     for (const auto& [n, ways] : chain.read) {
       readers_[n].erase(root);
-      readers_[n].insert(packs.begin(), packs.end());
+      readers_[n].insert(readers.begin(), readers.end());
     }
     return true;
   }
@@ -134,6 +139,7 @@ class PackedChains {
   const std::vector<bool> memory_;
   std::map<NodeId, Part> parts_;                // by root
   std::map<NodeId, std::set<NodeId>> readers_;  // roots of the kernels that read a node
+  std::set<NodeId> candidates_;                 // their roots
 };
 
 }  // namespace
