@@ -14,7 +14,8 @@
 // however many kernels compute it, unless they do so in different orders. Nodes are told apart by
 // op, attributes and types, so rewriting that is exact and leaves sums as they are leaves the
 // signature, too. Two signatures may differ where all bits are equal; the opposite would be an
-// error. Pure functions.
+// error. It holds for genomes of one graph: in a rewritten one a sum may have taken the place of
+// one that is alike, as Contract(x, v) that of Contract(x, w). Pure functions.
 #ifndef ATHANOR_COMPILER_SEARCH_KERNELS_SIGNATURE_H_
 #define ATHANOR_COMPILER_SEARCH_KERNELS_SIGNATURE_H_
 
