@@ -50,6 +50,10 @@ class Translator {
         RETURN_IF_ERROR(Group(begins));
       } else if (c == '{') {
         RETURN_IF_ERROR(Repeat());
+      } else if (c == '^') {  // there: of a line, but for an empty one at the end
+        Write(1, "(?:\\A|(?<=\\n)(?!\\z))");
+      } else if (c == '$') {
+        Write(1, "(?=\\n|\\z)");
       } else {
         begins_ = c == '|';
         Copy(1);

@@ -24,7 +24,7 @@ struct TextRange {
 // Immutable, so thread-safe. Copies share what was compiled.
 class Regex {
  public:
-  // Rewrites what the two dialects read differently (\s, \w, scripts, \v); returns UNIMPLEMENTED
+  // Rewrites what the two dialects read differently (\s, \w, scripts, \v, ^, $); returns UNIMPLEMENTED
   // with the pattern for what is not known to mean the same in both, INVALID_ARGUMENT if it does
   // not compile.
   static absl::StatusOr<Regex> Compile(std::string_view pattern);

@@ -32,6 +32,10 @@ TEST(RegexTest, FindsWhatOnigurumaFinds) {
   EXPECT_EQ(Find("x|((?i)a|b)", "ABX"), (Ranges{{0, 1}, {1, 2}}));
   EXPECT_EQ(Find("x|(?i)a", "XA"), (Ranges{{1, 2}}));
   EXPECT_EQ(Find("a{1,2}?", "aa"), (Ranges{{0, 1}, {1, 2}}));
+  // Ends are those of lines.
+  EXPECT_EQ(Find(R"(\s+$)", "a  \nb "), (Ranges{{1, 3}, {5, 6}}));
+  EXPECT_EQ(Find("^b?", "b\nb\n"), (Ranges{{0, 1}, {2, 3}}));
+  EXPECT_EQ(Find("a$", "a\r\na"), (Ranges{{3, 4}}));
 }
 
 TEST(RegexTest, RefusesWhatMayMeanSomethingElse) {
