@@ -13,11 +13,23 @@
 namespace athanor {
 namespace {
 
-constexpr char kSpace[] = "\xE2\x96\x81";  // U+2581
-constexpr size_t kMaxPiece = 4096;         // bytes
+constexpr size_t kMaxPiece = 4096;  // bytes
 
 absl::Status Unsupported(std::string_view what) {
   return absl::UnimplementedError(Cat("the vocabulary has ", what, ", which is not supported"));
+}
+
+// Reports whether the first line is a token in base64 and its rank.
+bool IsRanks(std::string_view bytes) {
+  const std::string_view line = bytes.substr(0, bytes.find('\n'));
+  const size_t space = line.find(' ');
+  const auto all = [](std::string_view text, std::string_view of) {
+    return !text.empty() && text.find_first_not_of(of) == std::string_view::npos;
+  };
+  return space != std::string_view::npos &&
+         all(line.substr(0, space),
+             "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/=") &&
+         all(line.substr(space + 1), "0123456789");
 }
 
 absl::Status CheckPieces(const ScoredPieces& scored) {
@@ -92,6 +104,11 @@ absl::StatusOr<TokenizerData> DataOf(ScoredPieces scored) {
 absl::StatusOr<TokenizerData> ReadSentencePiece(std::string_view bytes) {
   sentencepiece::Model model;
   if (!model.ParseFromString(std::string(bytes)) || model.pieces().empty()) {
+    if (IsRanks(bytes)) {
+      return absl::UnimplementedError(
+          "the file is a list of ranks, as tiktoken's are, which is not supported; right is "
+          "tokenizer.json");
+    }
     return absl::InvalidArgumentError("the file is no SentencePiece model");
   }
   const sentencepiece::Trainer& trainer = model.trainer_spec();
@@ -110,14 +127,14 @@ absl::StatusOr<TokenizerData> ReadSentencePiece(std::string_view bytes) {
   scored.byte_fallback = trainer.byte_fallback();
   scored.prefix = normalizer.add_dummy_prefix();
   for (const sentencepiece::Piece& piece : model.pieces()) {
-    if (piece.type() == sentencepiece::Piece::USER_DEFINED) {
-      return Unsupported(Cat("the user-defined token ", Quoted(piece.piece())));
-    }
     scored.pieces.push_back(piece.piece());
     scored.scores.push_back(piece.score());
     scored.types.push_back(static_cast<PieceType>(piece.type()));
   }
   ASSIGN_OR_RETURN(TokenizerData data, DataOf(std::move(scored)));
+  for (AddedToken& token : data.added) {  // user-defined ones are written as pieces are
+    token.normalized = token.as_written = !token.special;
+  }
   const int32_t bos = trainer.bos_id();
   if (bos >= static_cast<int32_t>(data.pieces.size())) {
     return absl::InvalidArgumentError(Cat("bos_id is ", bos, ", of ", data.pieces.size()));

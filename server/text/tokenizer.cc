@@ -95,11 +95,17 @@ absl::Status Tokenizer::CheckIds(const TokenizerData& data) const {
   return absl::OkStatus();
 }
 
+// Returns what a token is in normalised text.
+absl::StatusOr<std::string> Tokenizer::FormOf(const AddedToken& token) const {
+  if (token.as_written) return token.content;
+  return normalizer_.Run(token.content);
+}
+
 absl::Status Tokenizer::SetAdded(const TokenizerData& data) {
   std::vector<AddedToken> plain, normalized;
   std::vector<std::string> plain_forms, forms;
   for (const AddedToken& token : data.added) {
-    ASSIGN_OR_RETURN(std::string form, normalizer_.Run(token.content));
+    ASSIGN_OR_RETURN(std::string form, FormOf(token));
     if (!token.normalized || token.special) {
       if (token.normalized && form != token.content) {
         return absl::UnimplementedError(Cat("the special token ", Quoted(token.content),
@@ -134,7 +140,7 @@ absl::Status Tokenizer::SetBytes(const TokenizerData& data) {
     }
     bytes_[token.id] = token.content;
     if (token.normalized) {  // HF writes the form that it looks for
-      ASSIGN_OR_RETURN(bytes_[token.id], normalizer_.Run(token.content));
+      ASSIGN_OR_RETURN(bytes_[token.id], FormOf(token));
     }
     RETURN_IF_ERROR(CheckTokenText(bytes_[token.id].size(), &total));
     if (token.special) special_[token.id] = true;

@@ -56,6 +56,7 @@ class Tokenizer {
   struct Call;
 
   absl::Status CheckIds(const TokenizerData& data) const;
+  absl::StatusOr<std::string> FormOf(const AddedToken& token) const;
   absl::Status SetAdded(const TokenizerData& data);
   absl::Status SetBytes(const TokenizerData& data);
   void HideSpecial(TokenizerData* data) const;

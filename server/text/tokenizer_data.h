@@ -19,6 +19,7 @@ struct AddedToken {
   bool rstrip = false;       // takes white space behind it
   bool single_word = false;  // not next to a character of a word
   bool normalized = false;   // looked for in normalised text, in its normalised form
+  bool as_written = false;   // with `normalized`: the content is that form
 };
 
 struct NormalizeStep {

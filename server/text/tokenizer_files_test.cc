@@ -118,6 +118,20 @@ TEST(SentencePieceTest, MergesByScore) {
   EXPECT_THAT(*ids, ElementsAre(1, 7, 5, 4, 6, 7, 0));
 }
 
+TEST(SentencePieceTest, CutsUserDefinedTokensOut) {
+  sentencepiece::Model model = SmallModel();
+  for (const char* text : {"aba", "\u2581c"}) {
+    sentencepiece::Piece* piece = model.add_pieces();
+    piece->set_piece(text);
+    piece->set_type(sentencepiece::Piece::USER_DEFINED);
+  }
+  const auto data = ReadSentencePiece(model.SerializeAsString());
+  const auto ids = EncodeBy(data, {"ababa c"});
+  ASSERT_TRUE(ids.ok()) << ids.status();
+  EXPECT_THAT(*ids, ElementsAre(1, 7, 8, 4, 9));
+  EXPECT_EQ((*Tokenizer::Create(*data))->BytesOf(9), " c");
+}
+
 TEST(SentencePieceTest, RefusesByName) {
   const auto refusal = [](auto change) {
     sentencepiece::Model model = SmallModel();
@@ -135,6 +149,10 @@ TEST(SentencePieceTest, RefusesByName) {
   EXPECT_THAT(
       refusal([](Model* m) { m->mutable_normalizer_spec()->set_remove_extra_whitespaces(true); }),
       HasSubstr("remove_extra_whitespaces"));
+  EXPECT_THAT(
+      refusal([](Model* m) { m->mutable_pieces(3)->set_type(sentencepiece::Piece::UNUSED); }),
+      HasSubstr("the unused token 3"));
+  EXPECT_THAT(ReadSentencePiece("IQ== 0\nIg== 1\n").status().ToString(), HasSubstr("ranks"));
   EXPECT_THAT(refusal([](Model* m) { m->mutable_pieces(3)->set_piece("az"); }), HasSubstr("\"z\""));
   EXPECT_THAT(refusal([](Model* m) { m->mutable_pieces(3)->set_piece("\xFF"); }),
               HasSubstr("UTF-8"));

@@ -36,6 +36,8 @@ enum class PieceType : int64_t {
   kByte = 6,
 };
 
+inline constexpr char kSpace[] = "\xE2\x96\x81";  // U+2581, which pieces have for a space
+
 // A vocabulary of scored pieces, as SentencePiece has it.
 struct ScoredPieces {
   std::vector<std::string> pieces;

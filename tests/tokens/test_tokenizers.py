@@ -207,11 +207,12 @@ def test_sentencepiece(fallback: bool, tmp_path: pathlib.Path):
     sentencepiece.SentencePieceTrainer.train(
         sentence_iterator=iter(lines), model_writer=model, model_type="bpe", vocab_size=1500,
         normalization_rule_name="identity", remove_extra_whitespaces=False,
-        byte_fallback=fallback, minloglevel=2)
+        byte_fallback=fallback, user_defined_symbols=["<sep>", "ab▁c", "▁▁", "zoo"], minloglevel=2)
     path = tmp_path / "tokenizer.model"
     path.write_bytes(model.getvalue())
     made = sentencepiece.SentencePieceProcessor(model_proto=model.getvalue())
-    texts = texts[:30] + oracle.random_texts(4000, 7) + oracle.code_points()[::7]
+    words = ["<sep>", "ab c", "  ", "zoo", "<s>"]
+    texts = texts[:30] + oracle.random_texts(4000, 7, words) + oracle.code_points()[::7]
     # The library ends a text at NUL.
     texts = [text for text in texts if "\0" not in text]
     compare("model", path, texts, made.encode)
