@@ -198,19 +198,20 @@ TEST(GgufVocabularyTest, EachNameSplitsItsWay) {
                                                                   "ee",
                                                                   "\xC3\x83",
                                                                   "\xC2\xA9",
-                                                                  "\xC3\x83\xC2\xA9"};
+                                                                  "\xC3\x83\xC2\xA9",
+                                                                  "e\xC3\x8C"};
     gguf.keys["tokenizer.ggml.token_type"] =
-        std::vector<int64_t>{1, 1, 1, 1, 1, 1, 1, 1, 3, 1, 1, 1, 1};
+        std::vector<int64_t>{1, 1, 1, 1, 1, 1, 1, 1, 3, 1, 1, 1, 1, 1};
     gguf.keys["tokenizer.ggml.merges"] =
-        std::vector<std::string>{"1 1", "' S", "\xC3\x83 \xC2\xA9"};
+        std::vector<std::string>{"1 1", "' S", "\xC3\x83 \xC2\xA9", "e \xC3\x8C"};
     gguf.keys["tokenizer.ggml.bos_token_id"] = int64_t{8};
     const auto got = EncodeBy(ReadVocabulary(gguf), {text, false});
     EXPECT_TRUE(got.ok()) << pre << ": " << got.status();
     return got.value_or(std::vector<int32_t>());
   };
   for (const char* pre : {"gpt-2", "mpt"}) EXPECT_THAT(ids(pre, "1111"), ElementsAre(1, 1)) << pre;
-  for (const char* pre :
-       {"smollm", "starcoder", "refact", "command-r", "deepseek-coder", "qwen2"}) {
+  for (const char* pre : {"smollm", "starcoder", "refact", "command-r", "deepseek-coder",
+                          "deepseek-llm", "qwen2", "qwen35"}) {
     EXPECT_THAT(ids(pre, "1111"), ElementsAre(0, 0, 0, 0)) << pre;
   }
   for (const char* pre : {"falcon", "deepseek-v3"}) {
@@ -222,10 +223,30 @@ TEST(GgufVocabularyTest, EachNameSplitsItsWay) {
   EXPECT_THAT(ids("gpt-2", "ee"), ElementsAre(5, 5));
   EXPECT_THAT(ids("llama-bpe", "ee"), ElementsAre(8, 9)) << "a word that is a token needs no merge";
   // e and an acute, which are one code point in NFC.
-  for (const char* pre : {"command-r", "qwen2"}) {
+  for (const char* pre : {"mpt", "command-r", "qwen2", "qwen35"}) {
     EXPECT_THAT(ids(pre, "e\xCC\x81"), ElementsAre(12)) << pre;
   }
   EXPECT_THAT(ids("gpt-2", "e\xCC\x81"), ElementsAre(5, 6, 7));
+  // A mark that joins no letter.
+  EXPECT_THAT(ids("qwen2", "e\xCC\xA1"), ElementsAre(5, 6));
+  EXPECT_THAT(ids("qwen35", "e\xCC\xA1"), ElementsAre(13)) << "marks are of words";
+}
+
+TEST(GgufVocabularyTest, Gemma4WritesSpacesAsPiecesDo) {
+  checkpoint::Gguf gguf;
+  gguf.keys["tokenizer.ggml.model"] = "gemma4";
+  gguf.keys["tokenizer.ggml.tokens"] =
+      std::vector<std::string>{"<unk>", "a", "\u2581", "\u2581a", "<0xC3>", "<0xA9>", "<bos>"};
+  gguf.keys["tokenizer.ggml.token_type"] = std::vector<int64_t>{2, 1, 1, 1, 6, 6, 3};
+  gguf.keys["tokenizer.ggml.merges"] = std::vector<std::string>{"\u2581 a"};
+  gguf.keys["tokenizer.ggml.unknown_token_id"] = int64_t{0};
+  gguf.keys["tokenizer.ggml.bos_token_id"] = int64_t{6};
+  gguf.keys["tokenizer.ggml.add_bos_token"] = true;
+  const auto data = ReadVocabulary(gguf);
+  const auto ids = EncodeBy(data, {"a a\xC3\xA9zz"});
+  ASSERT_TRUE(ids.ok()) << ids.status();
+  EXPECT_THAT(*ids, ElementsAre(6, 1, 3, 4, 5, 0));
+  EXPECT_EQ((*Tokenizer::Create(*data))->BytesOf(3), " a");
 }
 
 TEST(GgufVocabularyTest, TheKeySaysWhichOfSeveralIsUnknown) {

@@ -22,8 +22,8 @@ namespace athanor {
 // what is not supported.
 absl::StatusOr<TokenizerData> ReadSentencePiece(std::string_view bytes);
 
-// Reads the keys tokenizer.ggml.*: model "gpt2" (merges; `pre` names how text is split) or "llama"
-// (scores). Returns as ReadSentencePiece.
+// Reads the keys tokenizer.ggml.*: model "gpt2" (merges; `pre` names how text is split), "gemma4"
+// (merges, spaces as U+2581) or "llama" (scores). Returns as ReadSentencePiece.
 absl::StatusOr<TokenizerData> ReadVocabulary(const checkpoint::Gguf& gguf);
 
 // Lists what both say of a token; the numbers are those of the files.
