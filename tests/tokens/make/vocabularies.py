@@ -2,13 +2,13 @@
 
     python -m venv /tmp/oracle
     /tmp/oracle/bin/pip install --no-deps tokenizers==0.23.3 sentencepiece==0.2.3 gguf==0.19.0 \
-        tiktoken==0.14.0 regex numpy
+        tiktoken regex requests protobuf numpy pyyaml
     bazel build //tests/tokens:text_tool
     /tmp/oracle/bin/python tests/tokens/make/vocabularies.py [--speed] [--mb 10] FILE...
 
 Each text is encoded and decoded: 10 MB of many scripts, code, markup, numbers, white space, emoji
 and marks, and every code point that Python's tables assign, alone and next to others. Of each file
-one line says how many texts differ, or why it is refused. The files are others', so they are so they are not
+one line says how many texts differ, or why it is refused. The files are others', so they are not
 committed; README.md lists the packages that have them. DeepSeek LLM's vocabulary wants llama.cpp's
 source in its place beside it.
 
@@ -123,13 +123,31 @@ class Known(NamedTuple):
     decode: Callable[[list[int]], str]
     words: list[str]  # texts of tokens that are cut out of a text
     flags: int = 0
-    nul: bool = True  # texts may hold NUL
+    without: frozenset[str] = frozenset()  # characters that are taken out of texts
+
+
+def older_than(made: tokenizers.Tokenizer) -> frozenset[str]:
+    """Returns the characters that the library's own tables, of Unicode 8.0 to 10.0, do not know."""
+    file = json.loads(made.to_str())
+    found = set()
+    points = [chr(code) for code in range(sys.maxunicode + 1)
+              if unicodedata.category(chr(code)) not in ("Cn", "Cs", "Co")]
+    for form in ("NFC", "NFD", "NFKC", "NFKD"):
+        if f'"{form}"' in json.dumps(file["normalizer"]):
+            normal = getattr(tokenizers.normalizers, form)().normalize_str
+            found |= {c for c in points for text in (c, f"a\u0345{c}", f"a{c}\u0334")
+                      if normal(text) != unicodedata.normalize(form, text)}
+    if '"Punctuation"' in json.dumps(file["pre_tokenizer"]):
+        pieces = tokenizers.pre_tokenizers.Punctuation().pre_tokenize_str
+        found |= {c for c in points if c > "\x7f"
+                  and (unicodedata.category(c)[0] == "P") != (len(pieces(c + "a")) == 2)}
+    return frozenset(found)
 
 
 def of_tokenizers(made: tokenizers.Tokenizer, kind: str, file: pathlib.Path) -> Known:
     words = [token.content for token in made.get_added_tokens_decoder().values()]
     return Known(kind, file, lambda text: made.encode(text, add_special_tokens=False).ids,
-                 made.decode, words, oracle.TRUSTED)
+                 made.decode, words, oracle.TRUSTED, older_than(made))
 
 
 def of_sentencepiece(model: bytes, kind: str, file: pathlib.Path) -> Known:
@@ -137,7 +155,7 @@ def of_sentencepiece(model: bytes, kind: str, file: pathlib.Path) -> Known:
     pieces = [made.id_to_piece(i) for i in range(len(made))]
     words = [piece for i, piece in enumerate(pieces) if not made.is_byte(i)
              and (made.is_control(i) or piece.startswith(("[", "<")) and len(piece) > 3)]
-    return Known(kind, file, made.encode, made.decode, words, nul=False)
+    return Known(kind, file, made.encode, made.decode, words, without=frozenset("\0"))
 
 
 def of_ranks(ranks: dict[bytes, int], pattern: str, form: str | None, first: int,
@@ -185,8 +203,11 @@ def of_gguf(file: pathlib.Path) -> Known:
     model = fields["model"].contents()
     if model == "llama":
         proto = sentencepiece_model_pb2.ModelProto()
-        for token, score, kind in zip(tokens, fields["scores"].contents(), types, strict=True):
-            proto.pieces.add(piece=token, score=score, type=kind)
+        unk = fields["unknown_token_id"].contents() if "unknown_token_id" in fields else -1
+        for i, (token, score, kind) in enumerate(
+                zip(tokens, fields["scores"].contents(), types, strict=True)):
+            fills = kind == 2 and unk not in (-1, i)  # the library knows one unknown token
+            proto.pieces.add(piece=token, score=score, type=3 if fills else kind)
         trainer = proto.trainer_spec
         trainer.model_type = trainer.BPE
         trainer.byte_fallback = True
@@ -363,11 +384,16 @@ def points() -> list[str]:
     return texts
 
 
+def known_of(vocabulary: Known, texts: list[str]) -> list[str]:
+    """Returns the texts without characters that the library does not know, or that end it."""
+    table = dict.fromkeys(map(ord, vocabulary.without))
+    return [text.translate(table) for text in texts] if table else texts
+
+
 def compare(vocabulary: Known, texts: list[str], show: int) -> str:
     """Returns how many texts and bytes were compared, and what differs."""
     texts = mixed(500_000, vocabulary.words, 3) + texts
-    if not vocabulary.nul:
-        texts = [text for text in texts if "\0" not in text]
+    texts = known_of(vocabulary, texts)
     wrong: list[tuple[str, Any, Any]] = []
     for text, (ids, decoded) in zip(texts, oracle.encode(vocabulary.kind, vocabulary.file, texts,
                                                          vocabulary.flags), strict=True):
@@ -381,7 +407,8 @@ def compare(vocabulary: Known, texts: list[str], show: int) -> str:
     for text, ours, theirs in sorted(wrong, key=lambda item: len(item[0]))[:show]:
         print(f"    {text[:60]!r} ({len(text)}): ours {ours!r}, theirs {theirs!r}")
     size = sum(len(text.encode()) for text in texts)
-    return f"{len(texts)} texts, {size} bytes: {len(wrong)} differ"
+    return f"{len(texts)} texts, {size} bytes: {len(wrong)} differ" + (
+        f"; {len(vocabulary.without)} characters taken out" * bool(vocabulary.without))
 
 
 def speed(vocabulary: Known, rounds: int) -> str:
@@ -389,8 +416,7 @@ def speed(vocabulary: Known, rounds: int) -> str:
     texts = {"tree": oracle.tree_texts(1_000_000), "mixed": mixed(1_000_000, vocabulary.words, 2)}
     found = []
     for name, some in texts.items():
-        if not vocabulary.nul:
-            some = [text for text in some if "\0" not in text]
+        some = known_of(vocabulary, some)
         ratios = []
         for _ in range(rounds):
             start = time.process_time()
