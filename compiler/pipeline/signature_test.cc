@@ -337,5 +337,42 @@ TEST(SignatureTest, NodesThatAreAlikeDoNotSwapOrders) {
   EXPECT_NE(signature(2, 2), signature(1, 1));
 }
 
+TEST(SignatureTest, KernelsThatComputeTheSameNodeDoNotSwapOrders) {
+  const Graph graph = ParseGraph(R"(graph "g" { dim t in [1, 64] %0 = Input "x" : f32[t, 100]
+      %1 = SumReduce(%0) {axes=[1]} %2 = Input "y" : f32[t] %3 = Input "z" : f32[t]
+      %4 = Mul(%1, %2) %5 = Mul(%1, %3) output "y" = %4 output "z" = %5 })")
+                          .value();
+  const auto signature = [&](int first, int second) {
+    Genome genome;
+    for (const auto& [root, unroll] : {std::pair{4, first}, std::pair{5, second}}) {
+      KernelChoice& choice = genome.kernels.emplace_back();
+      choice.root = root;
+      choice.kind = KernelKind::kPoint;
+      choice.walk.unroll = unroll;
+    }
+    return SignatureOf(graph, genome, TargetOf(64));
+  };
+  EXPECT_NE(signature(1, 2), signature(2, 1));
+  EXPECT_NE(signature(1, 2), signature(1, 1));
+  // How many kernels compute it in one order is all the same.
+  EXPECT_EQ(SignatureOf(graph, NodeOrders{{1, {{"a", 4}, {"a", 5}}}}, TargetOf(64)),
+            SignatureOf(graph, NodeOrders{{1, {{"a", 4}}}}, TargetOf(64)));
+}
+
+TEST(SignatureTest, OrdersBelongToTheirNodes) {
+  const Graph graph = ParseGraph(R"(graph "g" { dim t in [1, 64] %0 = Input "x" : f32[t, 100]
+      %1 = Input "z" : f32[t, 100] %2 = SumReduce(%0) {axes=[1]} %3 = SumReduce(%1) {axes=[1]}
+      output "y" = %2 output "w" = %3 })")
+                          .value();
+  const v1::Target target = TargetOf(64);
+  EXPECT_NE(SignatureOf(graph, NodeOrders{{2, {{"a", 2}, {"b", 2}}}, {3, {{"c", 2}}}}, target),
+            SignatureOf(graph, NodeOrders{{2, {{"a", 2}}}, {3, {{"b", 2}, {"c", 2}}}}, target));
+  EXPECT_NE(
+      SignatureOf(graph, NodeOrders{{2, {{"a", 2}, {"b", 2}, {"c", 2}}}, {3, {{"d", 2}, {"e", 2}}}},
+                  target),
+      SignatureOf(graph, NodeOrders{{2, {{"a", 2}, {"b", 2}}}, {3, {{"c", 2}, {"d", 2}, {"e", 2}}}},
+                  target));
+}
+
 }  // namespace
 }  // namespace athanor

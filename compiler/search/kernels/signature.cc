@@ -7,7 +7,6 @@
 #include <variant>
 
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_join.h"
 #include "compiler/ir/graph/text.h"
 #include "compiler/ir/value/digest.h"
 #include "compiler/search/kernels/access.h"
@@ -211,6 +210,27 @@ class Orders {
   std::map<NodeId, std::string> found_;
 };
 
+// Names nodes as graphs of other boxes do: by what they are, and their place among those alike.
+class Places {
+ public:
+  explicit Places(const Graph& graph) : graph_(graph) {}
+
+  const std::string& Of(NodeId n) {
+    if (names_.empty()) {
+      std::map<std::string, int> alike;
+      for (const Node& node : graph_.nodes) {
+        const std::string about = About(graph_, node);
+        names_.push_back(absl::StrCat(about, " ", alike[about]++));
+      }
+    }
+    return names_[n];
+  }
+
+ private:
+  const Graph& graph_;
+  std::vector<std::string> names_;  // of all nodes, once one was asked for
+};
+
 }  // namespace
 
 std::map<NodeId, std::string> OrdersOf(const Graph& graph, const std::vector<bool>& memory,
@@ -245,10 +265,17 @@ bool SameOrders(const KernelTask& task, const KernelChoice& other, const v1::Tar
 }
 
 std::string SignatureOf(const Graph& graph, const NodeOrders& orders, const v1::Target& target) {
+  Places places(graph);
   // Nodes that are alike are told apart by their places, so theirs are in the graph's order.
   std::map<std::string, std::string> alike;
   for (const auto& [node, of_node] : orders) {
-    absl::StrAppend(&alike[About(graph, graph.node(node))], "\n", absl::StrJoin(of_node, "\n"));
+    std::string& text = alike[About(graph, graph.node(node))];
+    absl::StrAppend(&text, "\nnode");
+    const bool one = of_node.begin()->first == of_node.rbegin()->first;
+    if (one) absl::StrAppend(&text, "\n", of_node.begin()->first);
+    for (const auto& [order, root] : of_node) {
+      if (!one) absl::StrAppend(&text, "\n", order, " for ", places.Of(root));
+    }
   }
   std::string text = absl::StrCat(target.device(), " ", target.vector_bytes());
   for (const auto& [about, lines] : alike) text += lines;
@@ -262,7 +289,7 @@ std::string SignatureOf(const Graph& graph, const Genome& genome, const v1::Targ
   for (const KernelChoice& choice : genome.kernels) {
     const std::vector<bool>& seen = choice.packed >= 0 ? behind : memory;
     for (auto& [node, order] : OrdersOf(graph, seen, choice, target)) {
-      orders[node].insert(std::move(order));
+      orders[node].emplace(std::move(order), choice.root);
     }
   }
   return SignatureOf(graph, orders, target);

@@ -11,7 +11,8 @@
 // A function counts by the lanes that have values of their own, a short sum of products
 // that are not in memory by its whole kernel, which decides whether it is one of multiply-adds.
 // Nodes that are alike count in the graph's order where theirs differ. Each node counts once
-// however many kernels compute it, unless they do so in different orders. Nodes are told apart by
+// however many kernels compute it, unless they do so in different orders: then each order counts
+// with its kernel's root, since kernels that swap theirs give other bits. Nodes are told apart by
 // op, attributes and types, so rewriting that is exact and leaves sums as they are leaves the
 // signature, too. Two signatures may differ where all bits are equal; the opposite would be an
 // error. It holds for genomes of one graph: in a rewritten one a sum may have taken the place of
@@ -22,6 +23,7 @@
 #include <map>
 #include <set>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "compiler/ir/graph/graph.h"
@@ -38,8 +40,8 @@ std::map<NodeId, std::string> OrdersOf(const Graph& graph, const std::vector<boo
 // Reports whether another schedule of the task computes in the orders of the task's own.
 bool SameOrders(const KernelTask& task, const KernelChoice& other, const v1::Target& target);
 
-// The orders in which kernels compute a node, by node.
-using NodeOrders = std::map<NodeId, std::set<std::string>>;
+// The orders in which kernels compute a node, each with the kernel's root, by node.
+using NodeOrders = std::map<NodeId, std::set<std::pair<std::string, NodeId>>>;
 
 // Returns 16 hex digits for these orders of the graph's nodes.
 std::string SignatureOf(const Graph& graph, const NodeOrders& orders, const v1::Target& target);

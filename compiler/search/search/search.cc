@@ -196,7 +196,8 @@ std::string Search::KernelSignatureOf(const FusedForm& state) {
       known->second =
           OrdersOf(own.graph, MemoryOf(own.graph, {{own.choice}}), own.choice, target());
     }
-    for (const auto& [place, order] : known->second) orders[nodes[place]].insert(order);
+    for (const auto& [place, order] : known->second)
+      orders[nodes[place]].emplace(order, kernel.root);
   }
   return SignatureOf(graph, orders, target());
 }
