@@ -226,9 +226,10 @@ void CountSameOrders(const Graph& graph, const Genome& genome, int* same, int* o
     const bool sums =
         !OrdersOf(task.graph, MemoryOf(task.graph, {{task.choice}}), task.choice, target).empty();
     const KernelKind kind = task.choice.kind;
+    const SameOrders same_orders(task, target);
     for (size_t i = 0; i < all.size(); i += 1 + all.size() / 40) {
       const std::string signature = SignatureOf(task.graph, {{all[i]}}, target);
-      if (SameOrders(task, all[i], target)) {
+      if (same_orders(all[i])) {
         EXPECT_EQ(signature, expected) << ScheduleText(all[i]);
         ++*same;
       } else if (sums && (kind == KernelKind::kContract || kind == KernelKind::kMap)) {

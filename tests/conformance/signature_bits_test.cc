@@ -7,6 +7,7 @@
 // A failure names both genomes.
 #include <cstdint>
 #include <cstdlib>
+#include <functional>
 #include <map>
 #include <random>
 #include <string>
@@ -105,7 +106,7 @@ class SignatureBits : public testing::TestWithParam<Case> {
       const KernelTask task = CutTask(graph, memory, weights, kernel);
       std::vector<KernelChoice> able = Schedules(task, target_);
       if (!any) {
-        std::erase_if(able, [&](const KernelChoice& c) { return !SameOrders(task, c, target_); });
+        std::erase_if(able, std::not_fn(SameOrders(task, target_)));
       }
       if (schedules && !able.empty()) {
         const KernelChoice& chosen = one_of(able);

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstring>
+#include <functional>
 #include <random>
 #include <set>
 #include <utility>
@@ -86,7 +87,7 @@ absl::StatusOr<v1::Plan> DrawPlan(const Graph& graph, const v1::Target& target, 
     if (weights[kernel.root]) continue;
     const KernelTask task = CutTask(prepared.graph, memory, weights, kernel);
     std::vector<KernelChoice> able = Schedules(task, target);
-    std::erase_if(able, [&](const KernelChoice& c) { return !SameOrders(task, c, target); });
+    std::erase_if(able, std::not_fn(SameOrders(task, target)));
     if (able.empty()) return absl::InternalError(absl::StrCat("no ", ScheduleText(kernel)));
     const KernelChoice& drawn = able[draw() % able.size()];
     kernel.contract = drawn.contract;

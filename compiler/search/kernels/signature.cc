@@ -238,8 +238,15 @@ std::map<NodeId, std::string> OrdersOf(const Graph& graph, const std::vector<boo
   return Orders(graph, memory, choice, target).Find();
 }
 
-bool SameOrders(const KernelTask& task, const KernelChoice& other, const v1::Target& target) {
-  const KernelChoice& own = task.choice;
+SameOrders::SameOrders(const KernelTask& task, const v1::Target& target)
+    : task_(task), target_(target) {
+  if (task.choice.kind != KernelKind::kMap) return;
+  memory_ = MemoryOf(task.graph, {{task.choice}});
+  orders_ = OrdersOf(task.graph, memory_, task.choice, target);
+}
+
+bool SameOrders::operator()(const KernelChoice& other) const {
+  const KernelChoice& own = task_.choice;
   if (own.kind != other.kind || own.team != other.team) return false;
   switch (own.kind) {
     case KernelKind::kContract: {
@@ -253,12 +260,9 @@ bool SameOrders(const KernelTask& task, const KernelChoice& other, const v1::Tar
     case KernelKind::kRow:
     case KernelKind::kPoint:
       return own.walk.unroll == other.walk.unroll;
-    case KernelKind::kMap: {
+    case KernelKind::kMap:
       // A short sum of products depends on the whole schedule, anything else on none of it.
-      const std::vector<bool> memory = MemoryOf(task.graph, {{own}});
-      return OrdersOf(task.graph, memory, own, target) ==
-             OrdersOf(task.graph, memory, other, target);
-    }
+      return OrdersOf(task_.graph, memory_, other, target_) == orders_;
     default:
       return true;
   }

@@ -38,7 +38,19 @@ std::map<NodeId, std::string> OrdersOf(const Graph& graph, const std::vector<boo
                                        const KernelChoice& choice, const v1::Target& target);
 
 // Reports whether another schedule of the task computes in the orders of the task's own.
-bool SameOrders(const KernelTask& task, const KernelChoice& other, const v1::Target& target);
+class SameOrders {
+ public:
+  // Borrows both.
+  SameOrders(const KernelTask& task, const v1::Target& target);
+  bool operator()(const KernelChoice& other) const;
+
+ private:
+  const KernelTask& task_;
+  const v1::Target& target_;
+  // Only of a map, whose orders are compared one by one.
+  std::vector<bool> memory_;
+  std::map<NodeId, std::string> orders_;
+};
 
 // The orders in which kernels compute a node, each with the kernel's root, by node.
 using NodeOrders = std::map<NodeId, std::set<std::pair<std::string, NodeId>>>;

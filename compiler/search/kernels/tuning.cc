@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <functional>
 #include <numeric>
 #include <utility>
 #include <variant>
@@ -54,8 +55,7 @@ void Tuning::Rank() {
   const std::vector<TaskCost> costs = Costs();
   std::vector<KernelChoice> all = Schedules(task_, context_.target);
   if (context_.fixed_sums) {
-    std::erase_if(all,
-                  [&](const KernelChoice& c) { return !SameOrders(task_, c, context_.target); });
+    std::erase_if(all, std::not_fn(SameOrders(task_, context_.target)));
   }
   std::vector<std::pair<double, size_t>> order;  // ties keep the order of Schedules
   const double start = PredictedStart();

@@ -1,6 +1,8 @@
 #include "compiler/search/search/search.h"
 
 #include <algorithm>
+#include <set>
+#include <string_view>
 #include <utility>
 
 #include "compiler/search/kernels/signature.h"
@@ -177,7 +179,27 @@ Search::Step Search::Next() {
 }
 
 bool Search::KeepsSums(const FusedForm& state) {
-  return !options_.fixed_sums || KernelSignatureOf(state) == kernel_signature_;
+  if (!options_.fixed_sums) return true;
+  const auto orders = [&](const Calls& calls) {
+    std::set<std::string_view> all;
+    for (const auto& [id, count] : calls) {
+      for (const auto& [place, order] : OrdersOf(id)) all.insert(order);
+    }
+    return all;
+  };
+  // The signature places them at the graph's nodes, which costs as much as to choose its kernels.
+  return orders(state.calls) == orders(best_.baseline().calls) &&
+         KernelSignatureOf(state) == kernel_signature_;
+}
+
+const std::map<NodeId, std::string>& Search::OrdersOf(int id) {
+  const auto [known, added] = orders_.try_emplace(id);
+  if (added) {
+    const KernelTask& own = task(id);
+    const std::vector<bool> memory = MemoryOf(own.graph, {{own.choice}});
+    known->second = athanor::OrdersOf(own.graph, memory, own.choice, target());
+  }
+  return known->second;
 }
 
 std::string Search::KernelSignatureOf(const FusedForm& state) {
@@ -190,14 +212,9 @@ std::string Search::KernelSignatureOf(const FusedForm& state) {
   for (const KernelChoice& kernel : genome.kernels) {
     if (index.weights()[kernel.root]) continue;
     const int id = tasks_.Find(graph, index, memory, kernel, &nodes);
-    const auto [known, added] = orders_.try_emplace(id);
-    if (added) {
-      const KernelTask& own = task(id);
-      known->second =
-          OrdersOf(own.graph, MemoryOf(own.graph, {{own.choice}}), own.choice, target());
-    }
-    for (const auto& [place, order] : known->second)
+    for (const auto& [place, order] : OrdersOf(id)) {
       orders[nodes[place]].emplace(order, kernel.root);
+    }
   }
   return SignatureOf(graph, orders, target());
 }

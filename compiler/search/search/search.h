@@ -123,6 +123,8 @@ class Search {
   // Reports whether the genome's kernels compute in the baseline's orders, or may compute in
   // others.
   bool KeepsSums(const FusedForm& state);
+  // Returns the orders in which a task starts, by node of its graph.
+  const std::map<NodeId, std::string>& OrdersOf(int task);
   // Returns the signature of the kernels with the schedules that they start with, without those
   // that `prepare` runs. Those of whole plans are compared as well, when they are proposed.
   std::string KernelSignatureOf(const FusedForm& state);
@@ -156,7 +158,7 @@ class Search {
 
   std::string signature_;  // of the baseline; empty: plans may have any
   std::string kernel_signature_;
-  std::map<int, std::map<NodeId, std::string>> orders_;  // by task, and by node of its graph
+  std::map<int, std::map<NodeId, std::string>> orders_;  // by task
   bool baseline_known_ = false;
   bool recipes_left_ = true;  // some are still to be tried
   std::optional<FusedForm> trying_;

@@ -321,6 +321,7 @@ Graph SummedRows(bool split) {
 }
 
 TEST(SearchTest, FixedSumsTryAndProposeNothingOfAnotherSignature) {
+  const v1::Target target = Target();
   for (SearchMode mode : {SearchMode::kFast, SearchMode::kBudget, SearchMode::kExhaust}) {
     for (bool fixed : {true, false}) {
       std::vector<Graph> graphs;
@@ -334,7 +335,7 @@ TEST(SearchTest, FixedSumsTryAndProposeNothingOfAnotherSignature) {
       // Other orders, and the other form, would be faster.
       const Cost cost = [&](const Search& s, const KernelCandidate& k) -> absl::StatusOr<double> {
         const KernelChoice& start = s.task(k.task).choice;
-        const bool same = SameOrders(s.task(k.task), k.choice, Target());
+        const bool same = SameOrders(s.task(k.task), target)(k.choice);
         others += same ? 0 : 1;
         const bool split = ToText(s.task(k.task).graph).find("120") != std::string::npos;
         return (same ? 1e-3 : 1e-4) * (split ? 0.1 : 1) *
