@@ -211,6 +211,13 @@ TEST_F(LanguageModelsTest, SequencesSideBySideAreAsAlone) {
   }
 }
 
+TEST_F(LanguageModelsTest, HasNoEGraphsSinceItsSearchesUseNoRules) {
+  const absl::Status status = StoreLlama()->Picture(0).status();
+  EXPECT_EQ(status.code(), absl::StatusCode::kFailedPrecondition);
+  EXPECT_THAT(std::string(status.message()),
+              HasSubstr("searches of models with states use no rewriting rules"));
+}
+
 TEST_F(LanguageModelsTest, MemoryOfBlocksIsCountedAndGivenBack) {
   auto version = StoreLlama();
   EXPECT_EQ(core_->ledger().used(HeldKind::kStates), 0);

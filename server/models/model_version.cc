@@ -116,7 +116,9 @@ absl::StatusOr<std::string> ModelVersion::Picture(int64_t region) const {
   MutexLock lock(mu_);
   if (pictures_.empty()) {
     return absl::FailedPreconditionError(absl::StrCat(
-        Describe(), " has no e-graphs: no search has used the rules since the server started"));
+        Describe(), " has no e-graphs: ",
+        graph_.StateIds().empty() ? "no search has used the rules since the server started"
+                                  : "searches of models with states use no rewriting rules"));
   }
   if (region < 0 || region >= static_cast<int64_t>(pictures_.size())) {
     return absl::NotFoundError(absl::StrCat(Describe(), " has no region ", region,

@@ -115,7 +115,7 @@ class ModelVersion {
   void SetPictures(Pictures pictures);
   // Returns the e-graph of a region, in the Graphviz language; `region` is an index into
   // SearchProgress.regions. Returns NOT_FOUND if there is no such region, FAILED_PRECONDITION if no
-  // search has used the rules yet or if this region could not be drawn.
+  // search has used the rules yet, as none does with states, or if this region could not be drawn.
   absl::StatusOr<std::string> Picture(int64_t region) const;
   // Id of the plan that the full range is pinned to; empty: none.
   std::string pinned_plan() const { return plans_.pinned(BucketGrid::kFullRange); }
