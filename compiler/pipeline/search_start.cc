@@ -55,19 +55,6 @@ SearchMode ModeOf(v1::SearchMode mode) {
   }
 }
 
-// With states, plans keep to one order of sums: no rule that gives another is used.
-absl::StatusOr<RuleChoice> RulesOf(const internal::SearchStart& start, bool states) {
-  RuleChoice rules{{start.disabled_rules().begin(), start.disabled_rules().end()},
-                   start.approximate() && !states};
-  RETURN_IF_ERROR(CheckRuleChoice(rules));
-  for (const RuleRow& row : RuleRows()) {
-    if (states && row.rule_class == RuleClass::kReassociating) {
-      rules.disabled.insert(std::string(row.name));
-    }
-  }
-  return rules;
-}
-
 }  // namespace
 
 FusionRules FusionRulesOf(const RuleChoice& rules) {
@@ -109,8 +96,9 @@ int64_t WeightBytes(const Graph& graph) {
 absl::StatusOr<SearchSetup> ReadSearchStart(const internal::SearchStart& start) {
   ASSIGN_OR_RETURN(Graph graph, ParseGraph(start.graph_text(), AcceptedLimits()));
   RETURN_IF_ERROR(Verify(graph, AcceptedLimits()));
-  const bool states = !graph.StateIds().empty();
-  ASSIGN_OR_RETURN(RuleChoice rules, RulesOf(start, states));
+  RuleChoice rules{{start.disabled_rules().begin(), start.disabled_rules().end()},
+                   start.approximate()};
+  RETURN_IF_ERROR(CheckRuleChoice(rules));
   ASSIGN_OR_RETURN(Prepared prepared,
                    Prepare(graph, /*plain=*/false, HasPagedKernel(start.target())));
   std::optional<PagedSizes> paged = PagedSizesOf(graph, prepared);
@@ -126,10 +114,12 @@ absl::StatusOr<SearchSetup> ReadSearchStart(const internal::SearchStart& start) 
   options.seed = start.seed();
   options.mode = ModeOf(start.mode());
   options.fusion = FusionRulesOf(setup.rules);
+  // With states, plans keep to one signature, which no call of a library has.
+  const bool states = !graph.StateIds().empty();
   options.fusion.one_panel = states;
   options.fixed_sums = states;
   options.library =
-      setup.rules.Allows(*FindRule(HasTeams(start.target()) ? "cublaslt" : "openblas"));
+      !states && setup.rules.Allows(*FindRule(HasTeams(start.target()) ? "cublaslt" : "openblas"));
   if (start.max_kernels() < 0) {
     return absl::InvalidArgumentError(
         absl::StrCat("search: max_kernels is ", start.max_kernels(), ", not 0 or more"));
