@@ -76,8 +76,10 @@ absl::StatusOr<v1::Plan> DrawPlan(const Graph& graph, const v1::Target& target, 
   for (int change = 0; change < kChanges; ++change) {
     const auto flips =
         FusionFlips(prepared.graph, ChooseKernels(prepared.graph, target, fusion), fusion.rules);
+    if (flips.empty()) break;
+    const auto& [node, say] = flips[draw() % flips.size()];
     Fusion changed = fusion;
-    changed.nodes.insert(flips[draw() % flips.size()]);
+    changed.nodes.insert_or_assign(node, say);
     if (signature(changed) == usual) fusion = std::move(changed);
   }
   ScheduledGraph scheduled = {prepared.graph, ChooseKernels(prepared.graph, target, fusion)};
