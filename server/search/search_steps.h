@@ -8,7 +8,7 @@
 //
 // Everything told is kept: a child that was lost, or has forgotten the session, is told all of it
 // and asks the same next. What the cache knows of the graph's regions (recipes) is told with the
-// first step; what the search leaves there is kept after the last.
+// first step; what the search leaves there is kept after the last. A graph with states has none.
 #ifndef ATHANOR_SERVER_SEARCH_SEARCH_STEPS_H_
 #define ATHANOR_SERVER_SEARCH_SEARCH_STEPS_H_
 
@@ -85,7 +85,7 @@ class SearchSteps {
   const CandidateMemory& memory_;
   MachineLimits& limits_;
   SearchRecord& record_;
-  const bool recipes_;  // are tried and kept; not of a graph with states, whose regions stay
+  const bool recipes_;  // are tried and kept
   bool recipes_learnt_ = false;
   internal::SearchStart start_;  // its limits are those of the first step
 

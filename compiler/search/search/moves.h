@@ -44,8 +44,8 @@ class Moves {
   // Borrows all four.
   Moves(const SearchOptions* options, FormSpace* forms, Genomes* genomes, TaskTable* tasks);
 
-  // Replaces the moves left by those from `best`, which are found when they are first asked for:
-  // that takes seconds for a graph of thousands of nodes.
+  // Replaces the moves left by those from `best`. The first call of the three below finds them,
+  // which takes seconds in a graph of thousands of nodes.
   void FindFrom(const FusedForm& best) { from_ = best; }
   // Removes and returns the most promising move left. `work` is not kSchedules.
   std::optional<Move> Next(Work work);

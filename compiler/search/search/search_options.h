@@ -31,8 +31,8 @@ struct SearchOptions {
   double least_gain = 0.02;       // least share of the whole time that makes a plan worth proposing
   FusionRules fusion;             // fusions that genomes may have
   bool library = true;            // schedules may call the target's library
-  // All plans have the baseline's signature (signature.h): no schedule, fusion or form that sums in
-  // another order is tried.
+  // All plans have the baseline's signature (signature.h): no schedule or genome of another is
+  // measured. Signatures compare genomes of one graph, so this wants a space of one form.
   bool fixed_sums = false;
   // Recipes to try before the search's own candidates; those of one region in the order to be
   // tried. Give the same ones to the space of forms that should know them.
