@@ -78,8 +78,9 @@ TEST(ChatTemplateTest, NamesAreThoseOfTheirScopes) {
   EXPECT_EQ(Shown("{{ a }}{% for i in l %}{{ a }}{% endfor %}{% set a = 'b' %}", a), "AAA");
   EXPECT_EQ(Shown("{% if 0 %}{% set a = 'b' %}{% endif %}{{ a }}", a), "A");
   EXPECT_EQ(Shown("{% for i in l %}{{ a }}{% set a = 'b' %}{{ a }}{% endfor %}", a), "A[b]A[b]");
-  EXPECT_EQ(Shown("{% set a = 'b' %}{% for i in l %}{{ a }}{% set a = 'c' %}{% endfor %}{{ a }}"),
-            "[bbb]");
+  EXPECT_EQ(
+      Shown("{% set a = 'b' %}{% for i in l %}{{ a }}{% set a = 'c' %}{% endfor %}{{ a }}", a),
+      "[bbb]");
   // Macros see where they were defined, when they are called.
   EXPECT_EQ(Shown("{% macro m() %}{{ a }}{% endmacro %}{{ m() }}{% set a = 'b' %}{{ m() }}", a),
             "[b]");
