@@ -111,8 +111,9 @@ absl::Status PlanStepRunner::AwaitStates() {
   if (states_ != nullptr) return absl::OkStatus();
   std::shared_ptr<const ServedPlan> plan;
   while ((plan = plans_.full().plan()) == nullptr) RETURN_IF_ERROR(AwaitPlan());
-  ASSIGN_OR_RETURN(std::unique_ptr<StateMemory> states,
-                   plan->runner->NewStates(options_.blocks * options_.block, options_.block));
+  ASSIGN_OR_RETURN(
+      std::unique_ptr<StateMemory> states,
+      plan->runner->NewStates(options_.blocks * options_.block, options_.block, options_.order));
   RETURN_IF_ERROR(states->Commit(0));
   states_ = std::move(states);
   return absl::OkStatus();

@@ -28,17 +28,19 @@
 namespace athanor {
 
 struct PlanStepOptions {
-  int64_t block = 16;                   // positions of a block
-  int64_t blocks = 2;                   // of the states, block 0 included
-  int64_t table_blocks = 1;             // most blocks of a sequence
-  int64_t vocabulary = 0;               // logits of a row
+  int64_t block = 16;        // positions of a block
+  int64_t blocks = 2;        // of the states, block 0 included
+  int64_t table_blocks = 1;  // most blocks of a sequence
+  int64_t vocabulary = 0;    // logits of a row
+  StateMemory::Order order = StateMemory::Order::kByState;
   std::shared_ptr<const void> promise;  // of memory for the states: goes with them
 };
 
 class PlanStepRunner final : public StepRunner {
  public:
   // `plans` and `turns` outlive the runner. REQUIRES: `graph` is a decoder in form kPaged
-  // (compiler/frontend/checkpoint/decoder.h), and the sizes in `options` are in its dims' ranges.
+  // (compiler/frontend/checkpoint/decoder.h), and the sizes in `options` are in its dims' ranges:
+  // `blocks` in that of N, or with kByBlock `blocks` times the number of states.
   PlanStepRunner(Plans* plans, const Graph& graph, const PlanStepOptions& options,
                  StepTurns* turns);
   ~PlanStepRunner() override;

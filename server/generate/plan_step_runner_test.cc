@@ -48,10 +48,10 @@ class FakeRunner final : public PlanRunner {
   absl::StatusOr<std::unique_ptr<RunContext>> NewContext() override {
     return absl::FailedPreconditionError("has states");
   }
-  absl::StatusOr<std::unique_ptr<StateMemory>> NewStates(int64_t slots, int64_t block) override {
+  absl::StatusOr<std::unique_ptr<StateMemory>> NewStates(int64_t slots, int64_t block,
+                                                         StateMemory::Order order) override {
     if (!refusal.ok()) return refusal;
-    return StateMemory::Create(device_.get(), nullptr, specs, slots, block,
-                               StateMemory::Order::kByBlock);
+    return StateMemory::Create(device_.get(), nullptr, specs, slots, block, order);
   }
   absl::StatusOr<std::unique_ptr<RunContext>> NewContextOver(const StateMemory& states) override {
     over = &states;
@@ -152,9 +152,22 @@ TEST_F(PlanStepRunnerTest, FillsInputsAndSizes) {
 TEST_F(PlanStepRunnerTest, CountsBlocksAsTheStatesLie) {
   fake_->specs.push_back({"values.0", "values16", kSlotBytes});
   plans_.Publish(PlanOf("p", fake_));
-  ASSERT_TRUE(Run({{{0, 17, 5, false}, {1, 0, 6, false}}, {40, 41}}, {{4, 2}, {3}}).ok());
-  EXPECT_EQ(fake_->calls[0].dims, (std::vector<int64_t>{2 * 5, 0, 2, 2, 2}));
-  EXPECT_EQ(fake_->calls[0].inputs["table"], (std::vector<int32_t>{2 * 4, 2 * 2, 2 * 3, 0}));
+  const Step step = {{{0, 17, 5, false}, {1, 0, 6, false}}, {40, 41}};
+  ASSERT_TRUE(Run(step, {{4, 2}, {3}}).ok());
+  EXPECT_EQ(fake_->calls[0].dims, (std::vector<int64_t>{5, 0, 2, 2, 2}));
+  EXPECT_EQ(fake_->calls[0].inputs["table"], (std::vector<int32_t>{4, 2, 3, 0}));
+  PlanStepRunner side_by_side(&plans_, graph_,
+                              {.block = 16,
+                               .blocks = 5,
+                               .table_blocks = 3,
+                               .vocabulary = kVocabulary,
+                               .order = StateMemory::Order::kByBlock},
+                              &turns_);
+  const int32_t first[] = {4, 2}, second[] = {3};
+  const absl::Span<const int32_t> tables[] = {first, second};
+  ASSERT_TRUE(side_by_side.Run(step, tables).ok());
+  EXPECT_EQ(fake_->calls[1].dims, (std::vector<int64_t>{2 * 5, 0, 2, 2, 2}));
+  EXPECT_EQ(fake_->calls[1].inputs["table"], (std::vector<int32_t>{2 * 4, 2 * 2, 2 * 3, 0}));
 }
 
 TEST_F(PlanStepRunnerTest, CommitsBlocks) {

@@ -58,7 +58,7 @@ absl::Status Scheduler::Fit(Sequence* sequence) const {
   if (prompt > positions) {
     return absl::InvalidArgumentError(absl::StrCat(
         "the prompt has ", prompt, " tokens, and the memory of keys and values holds ", positions,
-        ": ", pool_->blocks(), " blocks of ", options_.block, "; raise --kv_memory"));
+        ": ", pool_->blocks(), " blocks of ", options_.block, "; ", options_.more_blocks));
   }
   // The last token is never computed itself: it needs no position of its own in the blocks.
   sequence->max_tokens =

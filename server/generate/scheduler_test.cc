@@ -93,9 +93,12 @@ TEST_F(SchedulerTest, WhoCannotFitIsRefusedWithTheNumbers) {
   EXPECT_THAT(scheduler_.Add(1, Prompt(32)).message(),
               HasSubstr("the prompt has 32 tokens, and the model takes at most 31"));
   BlockPool small(3);
-  Scheduler scheduler(kSmall, &small);
+  SchedulerOptions options = kSmall;
+  options.more_blocks = "ask for more";
+  Scheduler scheduler(options, &small);
   EXPECT_THAT(scheduler.Add(1, Prompt(9)).message(),
-              HasSubstr("has 9 tokens, and the memory of keys and values holds 8: 2 blocks of 4"));
+              HasSubstr("has 9 tokens, and the memory of keys and values holds 8: 2 blocks of 4; "
+                        "ask for more"));
   EXPECT_TRUE(scheduler.Add(1, Prompt(8)).ok());
   BlockPool none(1);
   EXPECT_FALSE(Scheduler(kSmall, &none).Add(1, Prompt(1)).ok());

@@ -16,6 +16,8 @@ namespace {
 
 // Sequences of the longest kind that the states have room for unless --kv_memory says otherwise.
 constexpr int64_t kDefaultSequences = 64;
+// What to do where the range of dim N bounds the blocks: an upload sets it.
+constexpr std::string_view kMoreNumbers = "upload the model with a higher --max_tensor_bytes";
 
 int64_t MostOf(const Graph& graph, std::string_view dim) {
   for (const Dim& own : graph.dims) {
@@ -102,8 +104,18 @@ absl::StatusOr<EngineSizes> EngineSizesOf(const ServerOptions& options, const Gr
                 ? "as --kv_memory says"
                 : "half of what --memory_limit leaves behind weights and prepared weights"));
   }
-  // Blocks of all states may lie side by side: N bounds the numbers that tables give them.
-  sizes.blocks = std::min(given + 1, MostOf(graph, "N") / std::ssize(graph.StateIds()));
+  // The graph's sequences use no more than that, whatever is given.
+  const int64_t wanted = std::min(given, Times(MostOf(graph, "S"), MostOf(graph, "B"))) + 1;
+  const int64_t numbers = MostOf(graph, "N");
+  // Side by side, a block takes a number for each state.
+  if (numbers / std::ssize(graph.StateIds()) < wanted) sizes.order = StateMemory::Order::kByState;
+  sizes.blocks = std::min(wanted, numbers);
+  if (sizes.blocks < wanted) scheduler.more_blocks = kMoreNumbers;
+  if (sizes.blocks < 2) {
+    return absl::ResourceExhaustedError(Cat("keys and values need 2 blocks of ", block,
+                                            " positions, and the graph has room for ", numbers,
+                                            " (dim \"N\"): ", kMoreNumbers));
+  }
   return sizes;
 }
 
@@ -175,6 +187,7 @@ void LanguageModels::Open(HostedModel hosted, ModelVersion* version) {
                                                                  .blocks = sizes.blocks,
                                                                  .table_blocks = sizes.table_blocks,
                                                                  .vocabulary = hosted.vocabulary,
+                                                                 .order = sizes.order,
                                                                  .promise = std::move(promise)},
                                                  &TurnsOf(version->device()));
   EngineOptions engine;

@@ -21,6 +21,7 @@
 #include "absl/types/span.h"
 #include "compiler/ir/graph/graph.h"
 #include "deploy/bazel/libs/mutex.h"
+#include "runtime/state_memory.h"
 #include "server/base/options.h"
 #include "server/generate/scheduler.h"
 #include "server/generate/step_turns.h"
@@ -33,7 +34,8 @@ namespace athanor {
 // Sizes of an engine. A block is `scheduler.block` positions in all states.
 struct EngineSizes {
   SchedulerOptions scheduler;
-  int64_t blocks = 0;          // block 0 included
+  int64_t blocks = 0;  // block 0 included
+  StateMemory::Order order = StateMemory::Order::kByBlock;
   int64_t table_blocks = 0;    // of a sequence of max_model_len tokens
   int64_t token_kv_bytes = 0;  // of a position
 };
@@ -41,8 +43,9 @@ struct EngineSizes {
 // Returns the sizes that the flags ask for, as far as the dims of a decoder in form kPaged go.
 // `free` is what is left behind the weights, as files and as prepared, and `promised` what blocks
 // of other engines may still take of that: without --kv_memory it is kept for them, but for one
-// sequence of the longest kind. RESOURCE_EXHAUSTED, with the numbers: there is not one block for
-// sequences.
+// sequence of the longest kind. Blocks of all states lie side by side if the range of dim N numbers
+// them so; else each state lies by itself. RESOURCE_EXHAUSTED, with the numbers: there is not one
+// block for sequences.
 absl::StatusOr<EngineSizes> EngineSizesOf(const ServerOptions& options, const Graph& graph,
                                           int64_t free, int64_t promised = 0);
 

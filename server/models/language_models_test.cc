@@ -64,6 +64,39 @@ TEST(EngineSizes, OfFlagsWithinTheGraph) {
   EXPECT_EQ(most.blocks, 1 + 2 * 3);
 }
 
+// As graphs have them that are older than that order, or whose tensors are bounded.
+TEST(EngineSizes, StatesLieByThemselvesWhereBlocksHaveTooFewNumbers) {
+  Graph graph = LlamaGraph();
+  int64_t* numbers = nullptr;
+  for (Dim& dim : graph.dims) {
+    if (dim.name == "N") numbers = &dim.max;
+  }
+  const int64_t states = std::ssize(graph.StateIds()), free = int64_t{1} << 40;
+  const auto expect = [&](int64_t given, int64_t blocks, StateMemory::Order order) {
+    const EngineSizes sizes =
+        EngineSizesOf({.kv_memory = given * kBlockBytes}, graph, free).value();
+    EXPECT_EQ(sizes.blocks, blocks);
+    EXPECT_EQ(sizes.order, order);
+    EXPECT_THAT(std::string(sizes.scheduler.more_blocks),
+                HasSubstr(blocks < 1 + given ? "--max_tensor_bytes" : "--kv_memory"));
+  };
+  EXPECT_EQ(*numbers, states * (1 + 64 * 16));
+  expect(64 * 16, 1 + 64 * 16, StateMemory::Order::kByBlock);
+  *numbers -= 1;
+  expect(64 * 16, 1 + 64 * 16, StateMemory::Order::kByState);
+  *numbers = 25 * states;
+  expect(24, 25, StateMemory::Order::kByBlock);
+  expect(25, 26, StateMemory::Order::kByState);
+  expect(200, 25 * states, StateMemory::Order::kByState);
+  *numbers = 2;
+  expect(24, 2, StateMemory::Order::kByState);
+  *numbers = 1;
+  EXPECT_EQ(EngineSizesOf({}, graph, free).status(),
+            absl::ResourceExhaustedError(
+                "keys and values need 2 blocks of 16 positions, and the graph has room for 1 (dim "
+                "\"N\"): upload the model with a higher --max_tensor_bytes"));
+}
+
 TEST(EngineSizes, HalfOfTheFreeMemoryUnlessAFlagSays) {
   const Graph graph = LlamaGraph();
   EXPECT_EQ(EngineSizesOf({}, graph, 2 * 10 * kBlockBytes + 1)->blocks, 1 + 10);

@@ -140,10 +140,10 @@ void ExecutorRunner::AddStates(const Graph& graph, const v1::Plan& plan) {
   }
 }
 
-absl::StatusOr<std::unique_ptr<StateMemory>> ExecutorRunner::NewStates(int64_t slots,
-                                                                       int64_t block) {
-  if (states_.empty()) return PlanRunner::NewStates(slots, block);
-  return StateMemory::Create(device_, ledger_, states_, slots, block, StateMemory::Order::kByBlock);
+absl::StatusOr<std::unique_ptr<StateMemory>> ExecutorRunner::NewStates(int64_t slots, int64_t block,
+                                                                       StateMemory::Order order) {
+  if (states_.empty()) return PlanRunner::NewStates(slots, block, order);
+  return StateMemory::Create(device_, ledger_, states_, slots, block, order);
 }
 
 absl::StatusOr<std::unique_ptr<RunContext>> ExecutorRunner::Make(const StateMemory* states) {

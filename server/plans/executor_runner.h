@@ -34,7 +34,8 @@ class ExecutorRunner final : public PlanRunner {
       const LoadOptions& options, Traffic* traffic);
 
   absl::StatusOr<std::unique_ptr<RunContext>> NewContext() override { return Make(nullptr); }
-  absl::StatusOr<std::unique_ptr<StateMemory>> NewStates(int64_t slots, int64_t block) override;
+  absl::StatusOr<std::unique_ptr<StateMemory>> NewStates(int64_t slots, int64_t block,
+                                                         StateMemory::Order order) override;
   absl::StatusOr<std::unique_ptr<RunContext>> NewContextOver(const StateMemory& states) override {
     return Make(&states);
   }

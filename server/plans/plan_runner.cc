@@ -7,7 +7,8 @@ absl::Status NoStates() { return absl::FailedPreconditionError("the plan has no 
 
 }  // namespace
 
-absl::StatusOr<std::unique_ptr<StateMemory>> PlanRunner::NewStates(int64_t, int64_t) {
+absl::StatusOr<std::unique_ptr<StateMemory>> PlanRunner::NewStates(int64_t, int64_t,
+                                                                   StateMemory::Order) {
   return NoStates();
 }
 

@@ -50,7 +50,8 @@ class PlanRunner {
   virtual absl::StatusOr<std::unique_ptr<RunContext>> NewContext() = 0;
   // Returns memory for the plan's states, which every plan of its version can use.
   // FAILED_PRECONDITION: it has none. Otherwise as StateMemory::Create.
-  virtual absl::StatusOr<std::unique_ptr<StateMemory>> NewStates(int64_t slots, int64_t block);
+  virtual absl::StatusOr<std::unique_ptr<StateMemory>> NewStates(int64_t slots, int64_t block,
+                                                                 StateMemory::Order order);
   // Returns a context of a plan with states; `states` outlive it. FAILED_PRECONDITION: these are
   // others, or lie there in another way.
   virtual absl::StatusOr<std::unique_ptr<RunContext>> NewContextOver(const StateMemory& states);

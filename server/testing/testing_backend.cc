@@ -12,7 +12,8 @@
 namespace athanor {
 namespace {
 
-// Its states lie row by row, in memory as the runtime has it.
+// Its states lie row by row, in memory as the runtime has it; each state by itself, since a run
+// writes all of it.
 class EvaluatorRunner final : public PlanRunner {
  public:
   EvaluatorRunner(const Graph& graph, std::vector<Tensor> parameters, MemoryLedger* ledger,
@@ -26,7 +27,8 @@ class EvaluatorRunner final : public PlanRunner {
     if (!graph_.StateIds().empty()) return absl::FailedPreconditionError("the plan has states");
     return std::make_unique<Context>();
   }
-  absl::StatusOr<std::unique_ptr<StateMemory>> NewStates(int64_t slots, int64_t block) override {
+  absl::StatusOr<std::unique_ptr<StateMemory>> NewStates(int64_t slots, int64_t block,
+                                                         StateMemory::Order) override {
     std::vector<StateMemory::Spec> specs;
     for (NodeId id : graph_.StateIds()) {
       const TensorType& type = graph_.node(id).type;
