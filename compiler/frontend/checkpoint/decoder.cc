@@ -80,9 +80,9 @@ std::string ShapeText(const std::vector<int64_t>& shape) {
   return ShapeToString(Shape(shape.begin(), shape.end()));
 }
 
-// Returns the end of the numbers that tables may name blocks by: room for all sequences and one
-// more block, in all states, whose blocks may lie side by side (runtime/state_memory.h), as far as
-// i32 numbers their slots and a state may be as large.
+// Returns the bound of block numbers in tables: enough for one block and those of all sequences,
+// each by a multiple of the number of states, as far as i32 numbers their slots and a state may be
+// as large.
 int64_t MostBlocks(const DecoderSpec& spec, const DecoderLimits& limits,
                    const GraphLimits& graph_limits) {
   constexpr int64_t kMost = std::numeric_limits<int32_t>::max();
@@ -90,7 +90,7 @@ int64_t MostBlocks(const DecoderSpec& spec, const DecoderLimits& limits,
   const int64_t most = std::min(kMost, graph_limits.max_tensor_bytes / slot) / limits.block;
   const int64_t each = BlocksOf(ContextOf(spec, limits), limits.block), states = 2 * spec.layers;
   return limits.sequences < most / states / each ? states * (1 + limits.sequences * each)
-                                                 : std::max(states, most);
+                                                 : std::max<int64_t>(1, most);
 }
 
 // Returns the graph's dims; those of form kPaged are rows, rows whose logits count, sequences,

@@ -37,7 +37,10 @@ enum class DecoderForm : uint8_t {
   // ids, sequence, position i32[T], table i32[S, B], wanted i32[R] -> logits f32[R, V]. Rows are
   // of any sequences, in any pieces. Each layer has states "keys.<layer>" and "values.<layer>",
   // f32[N * block, heads, head]: position p of sequence s lies in slot
-  // table[s, p / block] * block + p % block, which the row of that position writes.
+  // table[s, p / block] * block + p % block, which the row of that position writes. N bounds the
+  // numbers in tables. It has room for one block and those of all sequences, times the number of
+  // states, so that tables may name block b by b times that number; a bound of tensors' bytes makes
+  // it less.
   kPaged,
 };
 

@@ -153,6 +153,9 @@ TEST(ImportCheckpoint, LimitsOfPagedForm) {
   const int64_t slot = TinyJson("mistral", kConfig)["num_key_value_heads"].get<int64_t>() *
                        TinyJson("mistral", kConfig)["head_dim"].get<int64_t>() * 4;
   EXPECT_EQ(checkpoint.Import()->graph.dims[4].max, (1 << 20) / slot / 16);
+  // A bound of tensors leaves room for fewer blocks than there are states.
+  checkpoint.options.limits = {.sequences = 1, .block = (1 << 20) / slot / 16 * 8};
+  EXPECT_EQ(checkpoint.Import()->graph.dims[4].max, 2);
   for (const DecoderLimits& limits :
        {DecoderLimits{.sequences = 0}, DecoderLimits{.block = 0}, DecoderLimits{.block = 24},
         DecoderLimits{.block = 1 << 17}}) {
