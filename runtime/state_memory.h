@@ -69,9 +69,9 @@ class StateMemory {
 
   const std::vector<Spec>& specs() const { return specs_; }
   char* data(int state) const { return memory_.data() + places_[state]; }
-  // Slots that kernels may name from a state's first byte on.
+  // Returns how many slots kernels may name from a state's first byte on.
   int64_t slots() const { return blocks() * stride_ * slots_of_block_; }
-  // Kernels find block b of a state where their block b * stride() lies.
+  // Returns by what tables multiply a block's number: kernels find block b at b * stride().
   int64_t stride() const { return stride_; }
   int64_t blocks() const { return static_cast<int64_t>(committed_.size()); }
   int64_t charged_bytes() const { return memory_.charged_bytes(); }

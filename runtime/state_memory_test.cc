@@ -48,7 +48,8 @@ class StateMemoryTest : public ::testing::TestWithParam<bool> {
   void ExpectBlocksComeAndGo(std::unique_ptr<StateMemory> states) {
     EXPECT_EQ(ledger_.held, 0);
     std::mt19937 random(7);
-    std::map<int64_t, uint8_t> committed;  // block to what it holds
+    // Block to what its first state holds; each next state holds one more.
+    std::map<int64_t, uint8_t> committed;
     const auto each = [&](int64_t block, auto use) {
       for (size_t s = 0; s < states->specs().size(); ++s) {
         const int64_t bytes = kBlock * states->specs()[s].slot_bytes;
@@ -56,7 +57,7 @@ class StateMemoryTest : public ::testing::TestWithParam<bool> {
         if (GetParam()) {
           EXPECT_TRUE(static_cast<FarDevice*>(device_.get())->Holds(at, bytes)) << block;
         }
-        use(static_cast<char*>(FarDevice::Near(at)), bytes);
+        use(static_cast<char*>(FarDevice::Near(at)), bytes, static_cast<uint8_t>(s));
       }
     };
     for (int turn = 0; turn < 2'000; ++turn) {
@@ -65,7 +66,9 @@ class StateMemoryTest : public ::testing::TestWithParam<bool> {
         ASSERT_TRUE(states->Commit(block).ok());
         const uint8_t byte = random();
         committed[block] = byte;
-        each(block, [&](char* data, int64_t bytes) { std::memset(data, byte, bytes); });
+        each(block, [&](char* data, int64_t bytes, uint8_t state) {
+          std::memset(data, static_cast<uint8_t>(byte + state), bytes);
+        });
       } else {
         states->Decommit(block);
         committed.erase(block);
@@ -73,8 +76,8 @@ class StateMemoryTest : public ::testing::TestWithParam<bool> {
       std::set<int64_t> granules;
       for (const auto& [kept, byte] : committed) {
         granules.merge(GranulesOf(*states, kept, kBlock, kGranule));
-        each(kept, [&, byte = byte](const char* data, int64_t bytes) {
-          const char want = static_cast<char>(byte);
+        each(kept, [&, byte = byte](const char* data, int64_t bytes, uint8_t state) {
+          const char want = static_cast<char>(byte + state);
           EXPECT_EQ(data[0], want) << kept;
           EXPECT_EQ(std::memcmp(data, data + 1, bytes - 1), 0) << kept;
         });
