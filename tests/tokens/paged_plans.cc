@@ -4,6 +4,7 @@
 #include <cmath>
 #include <cstring>
 #include <functional>
+#include <iterator>
 #include <random>
 #include <set>
 #include <utility>
@@ -186,9 +187,11 @@ Pool::Pool(const Decoder& decoder) {
     specs.push_back({state.name, StateLayout(RoleOf(state), shape),
                      elements * static_cast<int64_t>(sizeof(float))});
   }
-  auto states = StateMemory::Create(decoder.device(), nullptr, specs, kBlocks * kBlock, kBlock);
+  auto states = StateMemory::Create(decoder.device(), nullptr, specs, kBlocks * kBlock, kBlock,
+                                    StateMemory::Order::kByBlock);
   EXPECT_TRUE(states.ok()) << states.status();
   states_ = *std::move(states);
+  EXPECT_EQ(states_->stride(), std::ssize(specs)) << "else they do not lie as the server's";
   for (int32_t block = 0; block < kBlocks; ++block) {
     EXPECT_TRUE(states_->Commit(block).ok());
     Clear(block);
@@ -212,6 +215,7 @@ absl::StatusOr<std::vector<float>> Pool::Run(const LoadedPlan& plan, const Step&
   if (context == nullptr) {
     ASSIGN_OR_RETURN(context, plan.executable->NewContext(states_.get()));
   }
+  const auto stride = static_cast<int32_t>(states_->stride());
   std::map<std::string, std::vector<int32_t>> inputs = {{"wanted", step.wanted}};
   for (const Row& row : step.rows) {
     inputs["ids"].push_back(row.token);
@@ -219,13 +223,13 @@ absl::StatusOr<std::vector<float>> Pool::Run(const LoadedPlan& plan, const Step&
     inputs["position"].push_back(row.position);
   }
   for (const std::vector<int32_t>& line : step.table) {
-    inputs["table"].insert(inputs["table"].end(), line.begin(), line.end());
+    for (const int32_t block : line) inputs["table"].push_back(block * stride);
   }
   const std::map<std::string, size_t> sizes = {{"T", step.rows.size()},
                                                {"R", step.wanted.size()},
                                                {"S", step.table.size()},
                                                {"B", step.table[0].size()},
-                                               {"N", kBlocks}};
+                                               {"N", kBlocks * stride}};
   std::vector<int64_t> dims;
   for (const SizeDim& dim : plan.executable->dims()) {
     dims.push_back(static_cast<int64_t>(sizes.at(dim.name)));

@@ -77,7 +77,8 @@ class Decoder {
   std::vector<LoadedPlan> foreign_;  // one
 };
 
-// States over which all plans of a decoder run.
+// States over which all plans of a decoder run: blocks of all states lie side by side, as in the
+// server.
 class Pool {
  public:
   explicit Pool(const Decoder& decoder);
@@ -93,7 +94,8 @@ class Pool {
   void ForBlock(int32_t block, Use use) {
     for (size_t s = 0; s < states_->specs().size(); ++s) {
       const int64_t bytes = kBlock * states_->specs()[s].slot_bytes;
-      use(states_->data(static_cast<int>(s)) + block * bytes, static_cast<size_t>(bytes));
+      use(states_->data(static_cast<int>(s)) + block * states_->stride() * bytes,
+          static_cast<size_t>(bytes));
     }
   }
 
