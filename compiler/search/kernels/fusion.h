@@ -89,8 +89,9 @@ std::vector<bool> WeightsOf(const Graph& graph);
 // Adds to the graph the packed layouts that contractions read (kAhead), equal ones once, and to the
 // genome the kernels that compute them, before the first kernel that reads them. Removes kernels of
 // weights that only packs read, such as casts and dequantisation of what is stored: the packs
-// compute them, so that no copy but the packed one is made. Those that one other kernel of weights
-// reads, element by element, that one computes: a scale that is put together of bytes, say.
+// compute them, so that no copy but the packed one is made. A kernel of weights also computes what
+// it alone reads element by element, such as a scale made of bytes. Without a pack, nothing is
+// removed or computed elsewhere.
 void PackWeights(Graph* graph, Genome* genome, const v1::Target& target);
 
 // Returns MemoryOf(graph, genome) as a kernel sees it that reads packed panels, of whose column

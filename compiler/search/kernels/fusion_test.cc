@@ -241,6 +241,34 @@ TEST(FusionTest, ChainsThatOneKernelOfWeightsReadsAreOneMap) {
             "map 5, map 7, map 16, contract 11 packed 16, map 13, map 17, contract 15 packed 17");
 }
 
+// A kernel that would compute an element of the chain twice does not compute the chain: on two
+// ways, or for twice as many elements of its own.
+TEST(FusionTest, ChainsThatWouldBeComputedTwiceHaveMemory) {
+  const auto kernels = [](const std::string& reader) {
+    return Kernels(R"(
+      %0 = Input "x" : f32[b, 64]
+      %1 = Parameter "w" : bf16[64, 96]
+      %2 = Parameter "low" : u8[64]
+      %3 = Cast(%2) {dtype=f32}
+      %4 = Exp(%3)
+      )" + reader + R"(
+      %8 = Cast(%1) {dtype=f32}
+      %9 = Mul(%8, %7)
+      %10 = Contract(%0, %9) {spec="mk,kn->mn"}
+      output "y" = %10
+    )");
+  };
+  const std::string kept = "map 4, map 6, map 11, contract 10 packed 11";
+  EXPECT_EQ(kernels(R"(%5 = IndexMap(%4) {map=map[64](63 - $0)}
+                       %6 = Add(%4, %5)
+                       %7 = IndexMap(%6) {map=map[64, 96]($0)})"),
+            kept);
+  EXPECT_EQ(kernels(R"(%5 = IndexMap(%4) {map=map[2, 64]($1)}
+                       %6 = Tanh(%5)
+                       %7 = IndexMap(%6) {map=map[64, 96](mod($0, 2), $0)})"),
+            kept);
+}
+
 TEST(FusionTest, WeightsThatOthersReadHaveMemory) {
   EXPECT_EQ(Stored(R"(output "w" = %6)"), "map 3, map 4, map 6, map 8, contract 7 packed 8");
   EXPECT_EQ(Stored(R"(output "w" = %3)"), "map 3, map 4, map 8, contract 7 packed 8");

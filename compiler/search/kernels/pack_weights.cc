@@ -87,9 +87,9 @@ class PackedChains {
     if (k.packed >= 0) readers_[k.packed].insert(k.root);
   }
 
-  // Lets the packs that alone read `root` compute it, or the one other kernel of weights that does,
-  // and returns true, unless one of them would be too large or compute elements many times, the
-  // other kernel more than once: for several of its own, or on several ways.
+  // Lets the readers of `root` compute it, and returns true, if they are packs only or one other
+  // kernel of weights. Returns false if one of them would be too large, or compute an element more
+  // often than kMostTimes (a pack) or once (another): for several of its own, or on several ways.
   bool Join(NodeId root) {
     constexpr double kMostTimes = 4;
     const Part& chain = parts_[root];
