@@ -20,6 +20,8 @@ sys.path.insert(0, str(ROOT / "tests/e2e"))
 from server_process import Server  # noqa: E402
 
 GOLDEN = json.loads((ROOT / "tests/tokens/testdata/smollm2.json").read_text())
+# Of keys and of values, for 30 layers.
+STATES = 60
 # Two logits nearer than this may change places: transformers sums in another order.
 NEAR = 1e-3
 
@@ -42,6 +44,12 @@ def model(tmp_path_factory: pytest.TempPathFactory) -> Iterator[athanor.Model]:
 def _next(model: athanor.Model, ids: list[int]) -> int:
     answer = model.generate(ids, max_tokens=1, temperature=0, ignore_eos=True, timeout=300)
     return answer.result().tokens[0]
+
+
+def test_states_share_pages(model: athanor.Model) -> None:
+    """A first token takes less than a huge page of 2 MiB for each state."""
+    _next(model, [1])
+    assert 0 < model.engine().kv_bytes < STATES << 21
 
 
 @pytest.mark.parametrize("case", GOLDEN["cases"], ids=lambda case: str(case["prompt"]))
