@@ -56,8 +56,8 @@ void AddRegion(const RegionReport& region, v1::SearchRegion* out) {
 }
 
 // Returns the forms that the rules make of the prepared graph. Saturates only after the baseline's
-// kernels were measured. Where plans keep to one order of sums, no form with other sums may serve,
-// and what exact rules change besides gains too little for seconds of saturating.
+// kernels were measured. Where plans keep to one signature the graph stays as it is: in another
+// form sums may take the places of those that are alike (signature.h).
 std::unique_ptr<FormSpace> FormsOf(const SearchSetup& setup) {
   if (setup.options.fixed_sums) return SingleForm(setup.prepared.graph);
   RegionFormsOptions options{.sizes = setup.options.sizes,

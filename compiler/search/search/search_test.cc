@@ -385,6 +385,25 @@ TEST(SearchTest, FixedSumsKeepThePanelsOfWhatServes) {
   }
 }
 
+// To find changes takes long in a large graph, though they are worth more than any schedule here.
+TEST(SearchTest, FixedSumsBeginWithSchedulesInALargeGraph) {
+  // Returns how many schedules are asked for before the first kernel of a change.
+  const auto schedules = [](int layers) {
+    Search search(SingleForm(Layers(layers)), Target(), Machine::Typical(Target()),
+                  {.sizes = {{16}}, .max_kernels = 100, .fixed_sums = true});
+    int before = 0;
+    bool changed = false;
+    Drive(search, [&](const Search&, const KernelCandidate& k) -> absl::StatusOr<double> {
+      const bool fused = k.choice.kind == KernelKind::kContract && k.choice.anchor != k.choice.root;
+      changed = changed || !fused;
+      if (!changed) ++before;
+      return fused ? 1e-3 : 1e-5;
+    });
+    return before;
+  };
+  EXPECT_LT(schedules(4), schedules(400));
+}
+
 // Two sums that are alike: one beside a division, one alone. The other form has their places
 // swapped, so that the same kernels give other bits, and one kernel less.
 Graph TwoSums(bool swapped) {
