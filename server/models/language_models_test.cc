@@ -77,7 +77,7 @@ TEST(EngineSizes, StatesLieByThemselvesWhereBlocksHaveTooFewNumbers) {
         EngineSizesOf({.kv_memory = given * kBlockBytes}, graph, free).value();
     EXPECT_EQ(sizes.blocks, blocks);
     EXPECT_EQ(sizes.order, order);
-    EXPECT_THAT(std::string(sizes.scheduler.more_blocks),
+    EXPECT_THAT(sizes.scheduler.more_blocks,
                 HasSubstr(blocks < 1 + given ? "--max_tensor_bytes" : "--kv_memory"));
   };
   EXPECT_EQ(*numbers, states * (1 + 64 * 16));
