@@ -188,6 +188,13 @@ TEST(ChatTemplateTest, HostileTemplatesEndAtALimit) {
   EXPECT_EQ(Shown("{{ (('a' * 99) is lower) and ('a' * 900000) is lower }}", Json::object(),
                   {.steps = 100'000}),
             "RESOURCE_EXHAUSTED");
+  // A loop without turns undefines its body's names, which takes steps too.
+  std::string names = "a0";
+  for (int i = 1; i < 1000; ++i) absl::StrAppend(&names, "~a", i);
+  EXPECT_EQ(Shown(absl::StrCat("{% for i in range(99) %}{% for j in [] %}{{ ", names,
+                               " }}{% endfor %}{% endfor %}"),
+                  Json::object(), {.steps = 50'000}),
+            "RESOURCE_EXHAUSTED");
   EXPECT_EQ(Shown("{{ range(10**15) }}"), "INVALID_ARGUMENT");
   EXPECT_EQ(Shown("{{ 10**40 }}"), "UNIMPLEMENTED");
   EXPECT_EQ(Shown("{{ '%999999999d' % 1 }}"), "UNIMPLEMENTED");

@@ -40,7 +40,7 @@ void Evaluator::Enter(const Scope& scope) {
 }
 
 void Evaluator::Leave(const Scope& scope) {
-  if (jump_ != Jump::kNone) return;
+  if (jump_ != Jump::kNone || !work->Step(static_cast<int64_t>(scope.begins.size()))) return;
   for (const Scope::Begin& begin : scope.begins) variables_->values[begin.variable].reset();
 }
 
