@@ -92,6 +92,14 @@ TEST(ChatTemplateTest, NamesAreThoseOfTheirScopes) {
                   "{% set n.m = m %}{% endfor %}{{ n.m() }}",
                   a),
             "UNIMPLEMENTED");
+  // A loop with a test remembers what its targets were set to.
+  EXPECT_EQ(Shown("{% for x, y in [[1, 2], [3, 4]] if x %}{{ loop.previtem }}{{ loop.nextitem }}"
+                  "{% endfor %}"),
+            "([3], [4])([1], [2])");
+  EXPECT_EQ(Shown("{% for (x, y), z in [[[1, 2], 3], [[4, 5], [6]]] if x %}{{ loop.previtem }}"
+                  "{% endfor %}"),
+            "(([1], [2]), [3])");
+  EXPECT_EQ(Shown("{% for x in [[1], [2]] if x %}{{ loop.previtem }}{% endfor %}"), "[[1]]");
   // A filter of a block runs inside it; a jump out of a block leaves it out.
   EXPECT_EQ(Shown("{% filter replace('x', a) %}x{% set a = 'y' %}{% endfilter %}", a), "[y]");
   EXPECT_EQ(Shown("{% for i in l %}{% filter upper %}x{% break %}{% endfilter %}{% endfor %}", a),

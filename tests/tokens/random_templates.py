@@ -169,7 +169,8 @@ class Draw:
         name = self.rng.choice([*NAMES, "x", "y", "p", "loop", "caller", "range"])
         ways = ["{}|string", "{}|string", "{} is defined", "{}|default('z')", "'<' ~ {} ~ '>'"]
         if name == "loop":
-            ways = ["loop.index if loop is defined", "loop is defined", "loop.length if loop"]
+            ways = ["loop.index if loop is defined", "loop is defined", "loop.length if loop",
+                    "loop.previtem if loop is defined", "loop.nextitem if loop is defined"]
         if name in ("caller", "range"):
             ways = ["{} is defined"]
         if name == "caller" and self.rng.random() < 0.3:

@@ -103,15 +103,16 @@ void Evaluator::DoFor(const Statement& statement) {
       statement.special < 0 ? unused : variables_->values[statement.special];
   special.reset();
   std::vector<Value> all = Elements(work, Evaluate(*statement.expression));
-  std::function<bool(const Value&)> passes;
+  Loop::Passes passes;
   if (statement.test != nullptr) {
     Enter(statement.test_scope);
     passes = [this, &statement, home = variables_](const Value& item) {
       Variables* const before = std::exchange(variables_, home);
       Assign(statement.test_target, item);
-      const bool holds = Truth(Evaluate(*statement.test));
+      std::optional<Value> passed;
+      if (Truth(Evaluate(*statement.test))) passed = Assigned(statement.test_target);
       variables_ = before;
-      return holds;
+      return passed;
     };
   }
   if (!work->Charge(sizeof(Loop))) return;
@@ -183,6 +184,13 @@ Value Evaluator::TextOf(const Statement::Body& body, Variables* variables) {
 
 void Evaluator::Print(const Value& value) {
   if (!work->failed()) AppendStr(work, value, out_);
+}
+
+Value Evaluator::Assigned(const Statement::Target& target) {
+  if (!target.is_tuple) return At(target.place).value_or(Value());
+  std::vector<Value> values;
+  for (const Statement::Target& part : target.parts) values.push_back(Assigned(part));
+  return work->Tuple(std::move(values));
 }
 
 void Evaluator::Assign(const Statement::Target& target, const Value& value) {

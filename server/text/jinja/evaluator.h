@@ -53,6 +53,8 @@ class Evaluator final : public Caller {
   // Runs `body` with `variables` and returns its text.
   Value TextOf(const Statement::Body& body, Variables* variables);
   void Print(const Value& value);
+  // Returns the values of what `target` set: tuples for its tuples.
+  Value Assigned(const Statement::Target& target);
   void Assign(const Statement::Target& target, const Value& value);
 
   Value Evaluate(const Expression& expression);

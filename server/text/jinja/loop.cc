@@ -9,7 +9,8 @@ namespace athanor::jinja {
 void Loop::Find(size_t count) {
   while (found_.size() < count && looked_ < all_.size() && work_->Step()) {
     const Value& item = all_[looked_++];
-    if (passes_ == nullptr || passes_(item)) found_.push_back(item);
+    const std::optional<Value> passed = passes_ == nullptr ? item : passes_(item);
+    if (passed.has_value()) found_.push_back(*passed);
   }
 }
 

@@ -15,8 +15,11 @@ namespace athanor::jinja {
 
 class Loop {
  public:
+  // Returns what an element that passes the test becomes; nothing for another.
+  using Passes = std::function<std::optional<Value>(const Value&)>;
+
   // `passes` may be null. Both must outlive the loop.
-  Loop(Work* work, std::vector<Value> all, std::function<bool(const Value&)> passes, int depth)
+  Loop(Work* work, std::vector<Value> all, Passes passes, int depth)
       : work_(work), all_(std::move(all)), passes_(std::move(passes)), depth_(depth) {}
 
   // Moves to the next element; null behind the last one.
@@ -34,7 +37,7 @@ class Loop {
 
   Work* const work_;
   const std::vector<Value> all_;
-  const std::function<bool(const Value&)> passes_;
+  const Passes passes_;
   const int depth_;
   size_t looked_ = 0;  // of all_
   std::vector<Value> found_;
