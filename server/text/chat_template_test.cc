@@ -92,6 +92,8 @@ TEST(ChatTemplateTest, NamesAreThoseOfTheirScopes) {
                   "{% set n.m = m %}{% endfor %}{{ n.m() }}",
                   a),
             "UNIMPLEMENTED");
+  EXPECT_EQ(Shown("{% macro m() %}{{ caller is defined }}{% endmacro %}{{ m(caller=none) }}"),
+            "[False]");
   // A loop with a test remembers what its targets were set to.
   EXPECT_EQ(Shown("{% for x, y in [[1, 2], [3, 4]] if x %}{{ loop.previtem }}{{ loop.nextitem }}"
                   "{% endfor %}"),
@@ -148,6 +150,14 @@ TEST(ChatTemplateTest, ErrorsNameTheLineAndTheCause) {
             "the chat template, line 1: not supported: the method \"encode\"");
   EXPECT_EQ(Error("{% if x %}"),
             "the chat template, line 1: the template ends where \"endif\" is wanted");
+}
+
+TEST(ChatTemplateTest, WhatIsNotSupportedIsRefusedByName) {
+  EXPECT_EQ(Error("{% macro m() %}{% endmacro %}{{ m.name }}"),
+            "the chat template, line 1: a macro's attribute \"name\" is not supported");
+  EXPECT_EQ(Error("{% macro m() %}{{ caller.arguments }}{% endmacro %}{% call m() %}{% endcall %}"),
+            "the chat template, line 1: a macro's attribute \"arguments\" is not supported");
+  EXPECT_EQ(Shown("{% macro m() %}{% endmacro %}{{ m.other }}{{ range.name }}"), "");
 }
 
 TEST(ChatTemplateTest, WhatIsNotSupportedIsRefusedByParse) {

@@ -404,7 +404,8 @@ Value Evaluator::CallMacro(const Callable& macro, const Arguments& arguments) {
   if (has_caller) variables->values[statement.special] = Value::Undefined(&kCaller);
   for (const auto& [name, value] : arguments.named) {
     if (has_caller && name == kCaller) {
-      variables->values[statement.special] = value;
+      // jinja2 takes none for no caller.
+      if (!value.Is(Value::kNone)) variables->values[statement.special] = value;
       continue;
     }
     const auto parameter =

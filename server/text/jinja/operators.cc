@@ -449,6 +449,12 @@ Value Attribute(Work* work, const Value& object, const std::string& name) {
   if (HasMethod(object, name)) {
     return work->Function({Callable::kMethod, name, object});
   }
+  static constexpr absl::string_view kOfMacros[] = {
+      "name", "arguments", "caller", "catch_kwargs", "catch_varargs", "explicit_caller"};
+  if (object.Is(Value::kCallable) && object.callable->macro != nullptr &&
+      std::find(std::begin(kOfMacros), std::end(kOfMacros), name) != std::end(kOfMacros)) {
+    return work->Lacks(absl::StrCat("a macro's attribute \"", name, "\" is not supported"));
+  }
   if (HasChangingMethod(object, name)) return Value::Undefined(&name);
   if (object.Is(Value::kDict)) {
     const auto row = object.dict->by_text.find(name);
