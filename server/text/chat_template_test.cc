@@ -158,6 +158,10 @@ TEST(ChatTemplateTest, WhatIsNotSupportedIsRefusedByName) {
   EXPECT_EQ(Error("{% macro m() %}{{ caller.arguments }}{% endmacro %}{% call m() %}{% endcall %}"),
             "the chat template, line 1: a macro's attribute \"arguments\" is not supported");
   EXPECT_EQ(Shown("{% macro m() %}{% endmacro %}{{ m.other }}{{ range.name }}"), "");
+  EXPECT_EQ(Error("{% with a, b = [1, 2] %}{% endwith %}"),
+            "the chat template, line 1: not supported: several names in one part of a with");
+  EXPECT_EQ(Error("{% with (a, b) = [1, 2] %}{% endwith %}"),
+            "the chat template, line 1: not supported: several names in one part of a with");
 }
 
 TEST(ChatTemplateTest, WhatIsNotSupportedIsRefusedByParse) {
@@ -171,7 +175,9 @@ TEST(ChatTemplateTest, WhatIsNotSupportedIsRefusedByParse) {
   }
   for (const char* source :
        {"{{", "{{ a b }}", "{{ ) }}", "{% break %}", "{% endif %}", "{{ 'a }}", "{% raw %}", "{# ",
-        "{{ a is true is true }}", "{% set true = 1 %}", "\xff",
+        "{{ a is true is true }}", "{% set true = 1 %}", "\xff", "{% with none = 1 %}{% endwith %}",
+        "{% macro none() %}{% endmacro %}", "{% macro m(none) %}{% endmacro %}",
+        "{% call m(caller=1) %}{% endcall %}",
         "{% for x in [1] %}{% macro m() %}{% break %}{% endmacro %}{% endfor %}"}) {
     EXPECT_EQ(ChatTemplate::Parse(source).status().code(), absl::StatusCode::kInvalidArgument)
         << source;

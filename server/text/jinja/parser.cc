@@ -47,6 +47,7 @@ class Parser final : public ExpressionParser {
   // A body up to the tag `end`, from the end of the tag before it on.
   absl::StatusOr<Body> ParseBlock(absl::string_view end);
   absl::Status ExpectTagEnd();
+  absl::StatusOr<std::string> ExpectNameToSet();
   Result ParseTag();
   Result ParseIf();
   Result ParseFor();
@@ -131,6 +132,15 @@ absl::Status Parser::ExpectTagEnd() {
   if (current().kind != Token::kTagEnd) return Error("\"%}\"");
   Advance();
   return absl::OkStatus();
+}
+
+absl::StatusOr<std::string> Parser::ExpectNameToSet() {
+  const int line = current().line;
+  ASSIGN_OR_RETURN(std::string name, ExpectName("a name to set"));
+  if (IsIn(name, {"true", "false", "none", "True", "False", "None"})) {
+    return SyntaxError(line, absl::StrCat("\"", name, "\" cannot be set"));
+  }
+  return name;
 }
 
 absl::StatusOr<Body> Parser::ParseBlock(absl::string_view end) {
@@ -226,7 +236,15 @@ Parser::Result Parser::ParseWith() {
   Statement::Pointer node = Node(Statement::kWith);
   while (current().kind != Token::kTagEnd) {
     if (!node->parameters.empty()) RETURN_IF_ERROR(ExpectOperator(","));
-    ASSIGN_OR_RETURN(std::string name, ExpectName("a name"));
+    const int line = current().line;
+    const bool is_tuple = IsOperator("(");
+    std::string name;
+    if (!is_tuple) {
+      ASSIGN_OR_RETURN(name, ExpectNameToSet());
+    }
+    if (is_tuple || IsOperator(",")) {
+      return LacksError(line, "several names in one part of a with");
+    }
     RETURN_IF_ERROR(ExpectOperator("="));
     ASSIGN_OR_RETURN(Expression::Pointer value, ParseExpression());
     node->parameters.push_back({std::move(name), std::move(value)});
@@ -243,7 +261,7 @@ absl::StatusOr<std::vector<Statement::Parameter>> Parser::ParseParameters() {
     if (!parameters.empty()) RETURN_IF_ERROR(ExpectOperator(","));
     const int line = current().line;
     Statement::Parameter parameter;
-    ASSIGN_OR_RETURN(parameter.name, ExpectName("a parameter's name"));
+    ASSIGN_OR_RETURN(parameter.name, ExpectNameToSet());
     if (parameter.name == "caller") return LacksError(line, "a parameter named \"caller\"");
     if (!names.insert(parameter.name).second) {
       return SyntaxError(line, "two parameters of one name");
@@ -273,7 +291,7 @@ absl::Status Parser::ParseFunctionBody(absl::string_view end, Statement* node) {
 
 Parser::Result Parser::ParseMacro() {
   Statement::Pointer node = Node(Statement::kMacro);
-  ASSIGN_OR_RETURN(node->target.name, ExpectName("a macro's name"));
+  ASSIGN_OR_RETURN(node->target.name, ExpectNameToSet());
   ASSIGN_OR_RETURN(node->parameters, ParseParameters());
   RETURN_IF_ERROR(ParseFunctionBody("endmacro", node.get()));
   return node;
@@ -287,6 +305,9 @@ Parser::Result Parser::ParseCallBlock() {
   ASSIGN_OR_RETURN(node->expression, ParseExpression());
   if (node->expression->kind != Expression::kCall) {
     return SyntaxError(node->line, "a call block calls nothing");
+  }
+  for (const auto& [name, value] : node->expression->named) {
+    if (name == "caller") return SyntaxError(node->line, "an argument is given twice: caller");
   }
   RETURN_IF_ERROR(ParseFunctionBody("endcall", node.get()));
   return node;
@@ -310,12 +331,8 @@ absl::StatusOr<Statement::Target> Parser::ParseTargetPart(bool with_attribute) {
     RETURN_IF_ERROR(ExpectOperator(")"));
     return target;
   }
-  const int line = current().line;
   Statement::Target target;
-  ASSIGN_OR_RETURN(target.name, ExpectName("a name to set"));
-  if (IsIn(target.name, {"true", "false", "none", "True", "False", "None"})) {
-    return SyntaxError(line, absl::StrCat("\"", target.name, "\" cannot be set"));
-  }
+  ASSIGN_OR_RETURN(target.name, ExpectNameToSet());
   if (with_attribute && SkipOperator(".")) {
     ASSIGN_OR_RETURN(target.attribute, ExpectName("a namespace's attribute"));
   }
