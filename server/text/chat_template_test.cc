@@ -109,9 +109,9 @@ TEST(ChatTemplateTest, NamesAreThoseOfTheirScopes) {
   EXPECT_EQ(
       Error("\n{% set a|replace('x', b) %}x{% endset %}"),
       "the chat template, line 2: the filter of a set block reads \"b\", which nothing around "
-      "the block and nothing in it reads or sets");
+      "the block and nothing in it reads or sets; read it ahead of the block");
   EXPECT_EQ(Error("{% for i in [] %}{% set loop = 1 %}{% endfor %}"),
-            "the chat template, line 1: \"loop\" is set in a loop");
+            "the chat template, line 1: \"loop\" is set inside this loop");
 }
 
 TEST(ChatTemplateTest, NumbersAreTrustedIfTheTemplateMadeThem) {

@@ -250,8 +250,8 @@ Value Evaluator::Name(const Expression& expression) {
   if (value.has_value()) return *value;
   if (!expression.place.given) return Value::Undefined(&expression.name);
   return work->Lacks(absl::StrCat("\"", expression.name,
-                                  "\" is read behind the loop or the with "
-                                  "that it belongs to, by a macro of that"));
+                                  "\" is read by a macro after the loop or with that gave it has "
+                                  "ended"));
 }
 
 Value Evaluator::DictOf(const Expression& expression) {

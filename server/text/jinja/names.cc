@@ -97,7 +97,7 @@ void Specials::Look(Statement* statement) {
       Look(&statement->otherwise);
       Look(statement->test.get());
       if (found_.sets_loop) {
-        status_.Update(SyntaxError(statement->line, "\"loop\" is set in a loop"));
+        status_.Update(SyntaxError(statement->line, "\"loop\" is set inside this loop"));
       }
       found_.sets_loop = found_.sets_loop || before;
       return;
@@ -231,7 +231,7 @@ class Binder {
     bool given;
   };
   // Scopes of one function that lie equally deep share variables, as jinja2's do: a macro that
-  // outlives its scope sees what the next one sets. The test of a loop has its own.
+  // outlives its scope sees what the next one sets. Tests of loops share a second set.
   struct Function {
     absl::flat_hash_map<std::pair<int, absl::string_view>, int> variables;
     absl::flat_hash_map<std::pair<int, absl::string_view>, int> test_variables;
@@ -301,7 +301,8 @@ Place Binder::Find(absl::string_view name, int line) {
   if (found == known_.end() || found->second.empty()) {
     status_.Update(SyntaxError(
         line, absl::StrCat("the filter of a set block reads \"", name,
-                           "\", which nothing around the block and nothing in it reads or sets")));
+                           "\", which nothing around the block and nothing in it reads or sets; "
+                           "read it ahead of the block")));
     return {};
   }
   const Known& known = found->second.back();

@@ -135,7 +135,8 @@ struct Callable {
   Variables* outer = nullptr;        // of the function that defined a macro
 };
 
-// Those of one call of a function: a macro, the test of a loop, or the template.
+// Holds the variables of one call of a function: the template, a macro, the body of a call,
+// `generation`.
 struct Variables {
   Variables* outer = nullptr;
   std::vector<std::optional<Value>> values;  // none: undefined
