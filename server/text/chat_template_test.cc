@@ -102,6 +102,9 @@ TEST(ChatTemplateTest, NamesAreThoseOfTheirScopes) {
                   "{% endfor %}"),
             "(([1], [2]), [3])");
   EXPECT_EQ(Shown("{% for x in [[1], [2]] if x %}{{ loop.previtem }}{% endfor %}"), "[[1]]");
+  // A set looks for its namespaces first.
+  EXPECT_EQ(Shown("{% set n, n.b = namespace(), 1 %}"), "INVALID_ARGUMENT");
+  EXPECT_EQ(Shown("{% set n = {} %}{% set n.b = 1 %}"), "INVALID_ARGUMENT");
   // A filter of a block runs inside it; a jump out of a block leaves it out.
   EXPECT_EQ(Shown("{% filter replace('x', a) %}x{% set a = 'y' %}{% endfilter %}", a), "[y]");
   EXPECT_EQ(Shown("{% for i in l %}{% filter upper %}x{% break %}{% endfilter %}{% endfor %}", a),
@@ -158,6 +161,12 @@ TEST(ChatTemplateTest, WhatIsNotSupportedIsRefusedByName) {
   EXPECT_EQ(Error("{% macro m() %}{{ caller.arguments }}{% endmacro %}{% call m() %}{% endcall %}"),
             "the chat template, line 1: a macro's attribute \"arguments\" is not supported");
   EXPECT_EQ(Shown("{% macro m() %}{% endmacro %}{{ m.other }}{{ range.name }}"), "");
+  EXPECT_EQ(Error("{% set d = {} %}{% set d.a %}x{% endset %}"),
+            "the chat template, line 1: setting the attribute of a dict is not supported");
+  EXPECT_EQ(Error("{% for i in [1] %}{{ loop|list }}{% endfor %}"),
+            "the chat template, line 1: the elements of \"loop\" are not supported");
+  EXPECT_EQ(Error("{% for i in [1] %}{{ 1 in loop }}{% endfor %}"),
+            "the chat template, line 1: the elements of \"loop\" are not supported");
   EXPECT_EQ(Error("{% with a, b = [1, 2] %}{% endwith %}"),
             "the chat template, line 1: not supported: several names in one part of a with");
   EXPECT_EQ(Error("{% with (a, b) = [1, 2] %}{% endwith %}"),

@@ -65,6 +65,7 @@ void Evaluator::Do(const Statement& statement) {
     case Statement::kFor:
       return DoFor(statement);
     case Statement::kSet:
+      if (!HasNamespaces(statement.target)) return;
       return Assign(statement.target, Evaluate(*statement.expression));
     case Statement::kSetBlock:
     case Statement::kFilter:
@@ -186,6 +187,22 @@ void Evaluator::Print(const Value& value) {
   if (!work->failed()) AppendStr(work, value, out_);
 }
 
+bool Evaluator::HasNamespaces(const Statement::Target& target) {
+  if (target.is_tuple) {
+    return std::all_of(target.parts.begin(), target.parts.end(),
+                       [this](const Statement::Target& part) { return HasNamespaces(part); });
+  }
+  if (target.attribute.empty()) return true;
+  const std::optional<Value>& variable = At(target.place);
+  if (variable.has_value() && variable->Is(Value::kNamespace)) return true;
+  FailAttribute(target);
+  return false;
+}
+
+void Evaluator::FailAttribute(const Statement::Target& target) {
+  work->Wrong(absl::StrCat("\"", target.name, "\" is no namespace, so it has no attribute to set"));
+}
+
 Value Evaluator::Assigned(const Statement::Target& target) {
   if (!target.is_tuple) return At(target.place).value_or(Value());
   std::vector<Value> values;
@@ -209,11 +226,11 @@ void Evaluator::Assign(const Statement::Target& target, const Value& value) {
     variable = value;
     return;
   }
-  if (!variable.has_value() || !variable->Is(Value::kNamespace)) {
-    work->Wrong(
-        absl::StrCat("\"", target.name, "\" is no namespace, so it has no attribute to set"));
+  if (variable.has_value() && variable->Is(Value::kDict)) {
+    work->Lacks("setting the attribute of a dict is not supported");
     return;
   }
+  if (!variable.has_value() || !variable->Is(Value::kNamespace)) return FailAttribute(target);
   const Value key = work->String(target.attribute, true);
   if (!work->failed()) work->Put(variable->dict, key, value);
 }

@@ -53,6 +53,9 @@ class Evaluator final : public Caller {
   // Runs `body` with `variables` and returns its text.
   Value TextOf(const Statement::Body& body, Variables* variables);
   void Print(const Value& value);
+  // Fails where a target's attribute is not one of a namespace, which jinja2 looks at first.
+  bool HasNamespaces(const Statement::Target& target);
+  void FailAttribute(const Statement::Target& target);
   // Returns the values of what `target` set: tuples for its tuples.
   Value Assigned(const Statement::Target& target);
   void Assign(const Statement::Target& target, const Value& value);

@@ -378,6 +378,7 @@ bool Contains(Work* work, const Value& container, const Value& value) {
       return Find(container.bytes(), value.bytes()) != absl::string_view::npos;
     case Value::kDict:
       return work->Get(*container.dict, value) != nullptr;
+    case Value::kLoop:
     case Value::kSequence: {
       const std::vector<Value> items = Elements(work, container);
       return std::any_of(items.begin(), items.end(),
@@ -551,6 +552,9 @@ std::vector<Value> Elements(Work* work, const Value& value) {
     case Value::kDict:
       if (!work->Charge(static_cast<int64_t>(value.dict->rows.size() * sizeof(Value)))) break;
       for (const auto& [key, unused] : value.dict->rows) items.push_back(key);
+      break;
+    case Value::kLoop:
+      work->Lacks("the elements of \"loop\" are not supported");
       break;
     default:
       work->Wrong(absl::StrCat("a ", TypeName(value), " has no elements"));
