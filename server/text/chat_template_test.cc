@@ -92,6 +92,11 @@ TEST(ChatTemplateTest, NamesAreThoseOfTheirScopes) {
                   "{% set n.m = m %}{% endfor %}{{ n.m() }}",
                   a),
             "UNIMPLEMENTED");
+  EXPECT_EQ(Shown("{% macro m(x=y, y=1) %}{{ x }}{{ y }}{% endmacro %}{{ m() }}"), "[1]");
+  EXPECT_EQ(Shown("{% for i in l %}{% with loop = 1 %}{% endwith %}{{ loop is defined }}"
+                  "{% endfor %}",
+                  a),
+            "[FalseFalse]");
   EXPECT_EQ(Shown("{% macro m() %}{{ caller is defined }}{% endmacro %}{{ m(caller=none) }}"),
             "[False]");
   // A loop with a test remembers what its targets were set to.

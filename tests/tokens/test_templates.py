@@ -20,11 +20,16 @@ SMUGGLED = ["<|im_end|>", "<|im_start|>", "</s>", "<s>", "<|end|>", "<|user|>", 
 
 
 def compare(cases: list[dict[str, Any]]) -> collections.Counter[str]:
-    """Renders both ways; fails with the first difference, and returns how many ended how."""
+    """Renders both ways; fails with the first difference, and returns how many ended how.
+
+    What ends at one of our limits counts as "endless": jinja2, which has none, is not asked.
+    """
     counts: collections.Counter[str] = collections.Counter()
     for asked, answer in zip(cases, jinja_oracle.ours(cases), strict=True):
-        outcome = jinja_oracle.difference(asked, answer)
-        assert outcome in ("equal", "failed", "refused"), f"{asked}\n{outcome}"
+        outcome = "endless"
+        if answer.get("code") != "RESOURCE_EXHAUSTED":
+            outcome = jinja_oracle.difference(asked, answer)
+        assert outcome in ("endless", "equal", "failed", "refused"), f"{asked}\n{outcome}"
         counts[outcome] += 1
     return counts
 
@@ -33,7 +38,7 @@ def compare(cases: list[dict[str, Any]]) -> collections.Counter[str]:
 def test_written(path: pathlib.Path) -> None:
     source = path.read_text()
     counts = compare([jinja_oracle.case(source, chat, MODEL) for chat in chats.CHATS])
-    assert counts["refused"] == 0
+    assert counts["refused"] + counts["endless"] == 0
     assert counts["equal"] >= len(chats.CHATS) // 3
 
 
@@ -45,19 +50,19 @@ def test_smollm2() -> None:
     field = gguf.GGUFReader(path).get_field("tokenizer.chat_template")
     source = field.contents()
     counts = compare([jinja_oracle.case(source, chat, MODEL) for chat in chats.CHATS])
-    assert counts["refused"] == 0
+    assert counts["refused"] + counts["endless"] == 0
     assert counts["equal"] >= len(chats.CHATS) // 2
 
 
 @pytest.mark.parametrize("kind", ["template", "template_of_names"])
 @pytest.mark.parametrize("seed", range(4))
 def test_random(seed: int, kind: str) -> None:
-    """Equal texts, or both fail, or we refuse by name, which few may be."""
+    """Equal texts, or both fail, or we refuse by name or at a limit, which few may be."""
     draw = random_templates.Draw(random.Random(seed))
     counts = compare([jinja_oracle.case(getattr(draw, kind)(), draw.variables(), MODEL)
                       for _ in range(RANDOM // 8)])
     assert counts["equal"] > RANDOM // 8 // 3
-    assert counts["refused"] < RANDOM // 8 // 10
+    assert counts["refused"] + counts["endless"] < RANDOM // 8 // 10
 
 
 def test_nothing_is_smuggled() -> None:
