@@ -24,9 +24,9 @@ struct TextRange {
 // Immutable, so thread-safe. Copies share what was compiled.
 class Regex {
  public:
-  // Rewrites what the two dialects read differently (\s, \w, scripts, \v, ^, $); returns UNIMPLEMENTED
-  // with the pattern for what is not known to mean the same in both, INVALID_ARGUMENT if it does
-  // not compile.
+  // Rewrites what the two dialects read differently (\s, \w, scripts, \v, ^, $); returns
+  // UNIMPLEMENTED with the pattern for what is not known to mean the same in both, INVALID_ARGUMENT
+  // if it does not compile.
   static absl::StatusOr<Regex> Compile(std::string_view pattern);
 
   // Sets `matches` to all matches in `text`, which must be UTF-8, from left to right; they do not
