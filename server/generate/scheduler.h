@@ -45,7 +45,7 @@ struct SchedulerOptions {
   int64_t max_waiting = 1024;        // sequences that are not admitted yet
   int64_t block = 16;                // positions of a block
   // Tells a client how the pool gets more blocks.
-  std::string more_blocks = "raise --kv_memory";
+  const char* more_blocks = "raise --kv_memory";
   // The time for which a client may read nothing before its sequence ends.
   SequenceTime::duration longest_pause = std::chrono::seconds(30);
 };
