@@ -214,14 +214,18 @@ absl::Status RunRespawn(PartRun& run) {
   ASSIGN_OR_RETURN(const Median alone, FirstLaunches(run, 5, &last));
   // Beside a process that holds the device, as the server does.
   const std::unique_ptr<RunningChild> holder = run.StartTask("holds");
-  if (!holder->WaitForOutput(run.Left(20))) return Unexpected(holder->Finish(1), "holds");
+  const bool holds = holder->WaitForOutput(run.Left(20));
+  RETURN_IF_ERROR(run.InTime());
+  if (!holds) return Unexpected(holder->Finish(1), "holds");
   ASSIGN_OR_RETURN(const Median beside, FirstLaunches(run, 5, &last));
   const Child held = holder->Finish(run.Left(10));
+  RETURN_IF_ERROR(run.InTime());
   if (held.exit != 0) return Unexpected(held, "holds");
   last["device_held_by_none_ms"] = Spread(alone);
   run.report().Answer("respawn.first_launch_ms", beside, std::move(last));
 
   const Child fault = run.RunTask("faults", 20);
+  RETURN_IF_ERROR(run.InTime());
   RETURN_IF_ERROR(CheckFault(fault, "faults"));
   const Child after_fault = run.RunTask("works", 20);
   RETURN_IF_ERROR(run.InTime());
@@ -229,6 +233,7 @@ absl::Status RunRespawn(PartRun& run) {
                       {{"fault", Printed(fault)}, {"after", Printed(after_fault)}});
 
   const Child hang = run.RunTask("hangs", 20, /*after_output_seconds=*/1);
+  RETURN_IF_ERROR(run.InTime());
   if (!hang.timed_out || Printed(hang).is_null()) return Unexpected(hang, "hangs");
   const Child after_hang = run.RunTask("works", 30);
   RETURN_IF_ERROR(run.InTime());
