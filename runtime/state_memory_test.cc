@@ -119,7 +119,7 @@ TEST_P(StateMemoryTest, BlocksOfAllStatesSideBySide) {
   EXPECT_EQ(ledger_.held, kGranule);
   states->Decommit(0);
   ExpectBlocksComeAndGo(std::move(states));
-  // Those of two sizes, or whose blocks end within cache lines, lie one behind the other.
+  // States of two sizes, or whose blocks end within cache lines, lie one behind the other.
   for (const int64_t bytes : {768, 3}) {
     states = create({{"k", "", bytes}, {"v", "", 3}});
     EXPECT_EQ(states->stride(), 1);

@@ -2,6 +2,7 @@
 #include "compiler/search/kernels/signature.h"
 
 #include <algorithm>
+#include <map>
 #include <set>
 #include <string>
 #include <utility>
@@ -318,20 +319,25 @@ TEST(SignatureTest, WritesHaveTheLanesOfWhatTheyCompute) {
   EXPECT_EQ(order("f32", false), "lanes 1");
 }
 
+// Returns the signature of a kernel for each root, whose sums are unrolled as `unrolls` says.
+std::string SignatureOfPoints(const Graph& graph, const std::map<NodeId, int>& unrolls) {
+  Genome genome;
+  for (const auto& [root, unroll] : unrolls) {
+    KernelChoice& choice = genome.kernels.emplace_back();
+    choice.root = root;
+    choice.kind = KernelKind::kPoint;
+    choice.walk.unroll = unroll;
+  }
+  return SignatureOf(graph, genome, TargetOf(64));
+}
+
 TEST(SignatureTest, NodesThatAreAlikeDoNotSwapOrders) {
   const Graph graph = ParseGraph(R"(graph "g" { dim t in [1, 64] %0 = Input "x" : f32[t, 100]
       %1 = Input "z" : f32[t, 100] %2 = SumReduce(%0) {axes=[1]} %3 = SumReduce(%1) {axes=[1]}
       output "y" = %2 output "w" = %3 })")
                           .value();
   const auto signature = [&](int first, int second) {
-    Genome genome;
-    for (const auto& [root, unroll] : {std::pair{2, first}, std::pair{3, second}}) {
-      KernelChoice& choice = genome.kernels.emplace_back();
-      choice.root = root;
-      choice.kind = KernelKind::kPoint;
-      choice.walk.unroll = unroll;
-    }
-    return SignatureOf(graph, genome, TargetOf(64));
+    return SignatureOfPoints(graph, {{2, first}, {3, second}});
   };
   EXPECT_NE(signature(1, 2), signature(2, 1));
   EXPECT_EQ(signature(2, 2), signature(2, 2));
@@ -344,14 +350,7 @@ TEST(SignatureTest, KernelsThatComputeTheSameNodeDoNotSwapOrders) {
       %4 = Mul(%1, %2) %5 = Mul(%1, %3) output "y" = %4 output "z" = %5 })")
                           .value();
   const auto signature = [&](int first, int second) {
-    Genome genome;
-    for (const auto& [root, unroll] : {std::pair{4, first}, std::pair{5, second}}) {
-      KernelChoice& choice = genome.kernels.emplace_back();
-      choice.root = root;
-      choice.kind = KernelKind::kPoint;
-      choice.walk.unroll = unroll;
-    }
-    return SignatureOf(graph, genome, TargetOf(64));
+    return SignatureOfPoints(graph, {{4, first}, {5, second}});
   };
   EXPECT_NE(signature(1, 2), signature(2, 1));
   EXPECT_NE(signature(1, 2), signature(1, 1));

@@ -16,7 +16,7 @@ namespace {
 
 // Sequences of the longest kind that the states have room for unless --kv_memory says otherwise.
 constexpr int64_t kDefaultSequences = 64;
-// What to do where the range of dim N bounds the blocks: an upload sets it.
+// Says what to do where the range of dim N, which an upload sets, bounds the blocks.
 constexpr char kMoreNumbers[] = "upload the model with a higher --max_tensor_bytes";
 
 int64_t MostOf(const Graph& graph, std::string_view dim) {

@@ -139,7 +139,7 @@ class PackedChains {
   const std::vector<bool> memory_;
   std::map<NodeId, Part> parts_;                // by root
   std::map<NodeId, std::set<NodeId>> readers_;  // roots of the kernels that read a node
-  std::set<NodeId> candidates_;                 // their roots
+  std::set<NodeId> candidates_;                 // roots that IsCandidate takes
 };
 
 }  // namespace

@@ -363,7 +363,7 @@ TEST(SearchTest, FixedSumsTryAndProposeNothingOfAnotherSignature) {
   }
 }
 
-// What serves has panels of one width, and so has every plan of a search.
+// Every plan of a search has panels of one width, as the plan that serves has.
 TEST(SearchTest, FixedSumsKeepThePanelsOfWhatServes) {
   const FusionRules rules = {.one_panel = true};
   ScheduledGraph serving{Layers(2), ChooseKernels(Layers(2), Target(), {.rules = rules})};

@@ -25,7 +25,7 @@ class Specials {
   const absl::Status& status() const { return status_; }
 
  private:
-  // What a part of the tree does first with a name.
+  // Tells what a part of the tree does first with a name.
   enum First : uint8_t { kNothing, kReads, kBinds };
   struct Found {
     First loop = kNothing, caller = kNothing;
@@ -129,7 +129,7 @@ void Specials::Look(Statement* statement) {
   }
 }
 
-// What one scope does with its names; scopes inside it are not looked into.
+// Finds what one scope does with its names, without looking into scopes inside it.
 class Uses {
  public:
   struct Use {

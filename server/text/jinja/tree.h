@@ -16,8 +16,8 @@ namespace athanor::jinja {
 struct FilterRow;
 struct TestRow;
 
-// Where a name's value is: a variable of the function that is `out` functions around the one that
-// runs. BindNames (names.h) fills all of them in.
+// Says where a name's value is: in a variable of the function that is `out` functions around the
+// one that runs. BindNames (names.h) fills all of them in.
 struct Place {
   int out = 0;
   int variable = -1;   // -1: none
