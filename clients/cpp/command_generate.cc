@@ -24,10 +24,10 @@ namespace athanor::client {
 namespace {
 
 struct Options {
-  std::string model, prompt, tokens, system, variables, stop_tokens;
+  std::string model, prompt, tokens, system, variables, stop_tokens, cache_salt;
   bool chat = false, ignore_eos = false, add_special = false, special_in_text = false;
   std::optional<int64_t> max_tokens, top_k;
-  int64_t min_tokens = 0;
+  int64_t min_tokens = 0, priority = 0;
   std::optional<double> temperature, top_p, min_p;
   std::optional<double> repetition_penalty, presence_penalty, frequency_penalty;
   std::optional<uint64_t> seed;
@@ -77,6 +77,8 @@ absl::StatusOr<v1::GenerateRequest> MakeRequest(const Options& options) {
   request.set_ignore_eos(options.ignore_eos);
   request.set_add_special(options.add_special);
   request.set_special_in_text(options.special_in_text);
+  request.set_priority(options.priority);
+  request.set_cache_salt(options.cache_salt);
   SetSampling(options, request.mutable_sampling());
   for (const std::string& text : options.stop) request.add_stop(text);
   if (!options.stop_tokens.empty()) {
@@ -288,6 +290,10 @@ void AddGenerate(CommandSyntax root, Context* context) {
   command.Flag("--add_special", &options->add_special,
                "special tokens written in PROMPT are special; otherwise they are text");
   command.Flag("--special_in_text", &options->special_in_text, "print special tokens as text");
+  command.Option("--priority", &options->priority,
+                 "order among requests that wait: lower ones go first; default: 100");
+  command.Option("--cache_salt", &options->cache_salt,
+                 "share computed beginnings of prompts with requests of equal salt only");
   command.Then([=] { context->run = [=] { return Generate(context, *options); }; });
 }
 

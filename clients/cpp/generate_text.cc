@@ -53,16 +53,16 @@ json LogprobsJson(const v1::Logprobs& logprobs) {
   return {{"chosen", LogprobJson(logprobs.chosen())}, {"likeliest", std::move(likeliest)}};
 }
 
-json UsageJson(const v1::Usage& usage, v1::FinishReason finish) {
-  json object = {
-      {"prompt_tokens", usage.prompt_tokens()},       {"cached_tokens", usage.cached_tokens()},
-      {"generated_tokens", usage.generated_tokens()}, {"seed", usage.seed()},
-      {"model_version", usage.model_version()},       {"plan_id", usage.plan_id()}};
-  if (finish == v1::FINISH_STOP && usage.stop_text().empty()) {
-    object["stop_token"] = usage.stop_token();
-  } else if (finish == v1::FINISH_STOP) {
-    object["stop_text"] = usage.stop_text();
-  }
+json UsageJson(const v1::Usage& usage) {
+  json object = {{"prompt_tokens", usage.prompt_tokens()},
+                 {"cached_tokens", usage.cached_tokens()},
+                 {"generated_tokens", usage.generated_tokens()},
+                 {"seed", usage.seed()},
+                 {"model_version", usage.model_version()},
+                 {"plan_id", usage.plan_id()},
+                 {"preemptions", usage.preemptions()}};
+  if (usage.has_stop_token()) object["stop_token"] = usage.stop_token();
+  if (!usage.stop_text().empty()) object["stop_text"] = usage.stop_text();
   return object;
 }
 
@@ -107,7 +107,7 @@ json GenerateJson(const v1::GenerateResponse& message) {
   }
   if (message.finish() == v1::FINISH_UNSPECIFIED) return object;
   object["finish"] = FinishName(message.finish());
-  object["usage"] = UsageJson(message.usage(), message.finish());
+  object["usage"] = UsageJson(message.usage());
   object["times"] = {{"started_us", message.times().started_us()},
                      {"first_token_us", message.times().first_token_us()},
                      {"last_token_us", message.times().last_token_us()}};

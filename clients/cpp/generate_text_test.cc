@@ -69,9 +69,11 @@ TEST(GenerateJson, HasPiecesAndAtTheEndTheRest) {
   EXPECT_EQ(told["times"]["first_token_us"], 213'000);
   EXPECT_DOUBLE_EQ(told["tokens_per_second"], 50);
   last.set_finish(v1::FINISH_STOP);
+  last.mutable_usage()->set_stop_token(0);
   told = GenerateJson(last);
   EXPECT_EQ(told["finish"], "stop");
   EXPECT_EQ(told["usage"]["stop_token"], 0) << "token 0 is a token";
+  last.mutable_usage()->clear_stop_token();
   last.mutable_usage()->set_stop_text("x");
   told = GenerateJson(last);
   EXPECT_EQ(told["usage"]["stop_text"], "x");

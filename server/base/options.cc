@@ -33,7 +33,14 @@ constexpr FlagRow kFlags[] = {
      "Prometheus metrics at /metrics; hosts and certificate as for --listen; empty: no HTTP"},
     {"http_hosts", FlagType::kString, &O::http_hosts, 0, 0,
      "host names that HTTP requests may address, separated by commas, besides the host of "
-     "--http_listen, localhost, this machine's name and numeric addresses"},
+     "--http_listen and --openai_listen, localhost, this machine's name and numeric addresses"},
+    {"openai_listen", FlagType::kString, &O::openai_listen, 0, 0,
+     "address to serve OpenAI's HTTP interface on, as host:port: /v1/models, /v1/completions, "
+     "/v1/chat/completions, /health; hosts and certificate as for --listen; empty: none"},
+    {"openai_keys", FlagType::kString, &O::openai_keys, 0, 0,
+     "file of the keys that --openai_listen accepts, one a line as NAME KEY; empty: ask for none"},
+    {"openai_aliases", FlagType::kString, &O::openai_aliases, 0, 0,
+     "further names of models on --openai_listen, as ALIAS=MODEL, separated by commas"},
     {"insecure", FlagType::kBool, &O::insecure, 0, 0,
      "serve without TLS on an address that other machines can reach"},
     {"tls_cert", FlagType::kString, &O::tls_cert, 0, 0,
@@ -230,6 +237,12 @@ constexpr FlagRow kFlags[] = {
      "most tokens that one step of a language model computes; more prompts wait for the next step"},
     {"max_sequences", FlagType::kInt, &O::max_sequences, 1, kMaxMessage,
      "most sequences of a language model that generate at once; further ones wait"},
+    {"itl_target", FlagType::kDuration, &O::itl_target_ms, 0, kTop,
+     "time from a token of a sequence to its next one that steps keep by computing fewer tokens of "
+     "prompts, where they can; 0: steps compute up to --max_batched_tokens"},
+    {"max_preemptions", FlagType::kInt, &O::max_preemptions, 0, kMaxMessage,
+     "times that a sequence gives its blocks to others and is computed again before it is the last "
+     "one to be asked"},
     {"max_wait", FlagType::kDuration, &O::max_wait_ms, 1, kTop,
      "longest time that a request waits for a plan, even if its deadline is later", kLimit},
     {"heartbeat", FlagType::kDuration, &O::heartbeat_ms, 10, kTop,

@@ -24,8 +24,11 @@ namespace athanor {
 
 struct ServerOptions {
   std::string listen = "127.0.0.1:50051";
-  std::string http_listen;  // empty: no HTTP side
-  std::string http_hosts;   // names, separated by commas
+  std::string http_listen;     // empty: no HTTP side
+  std::string http_hosts;      // names, separated by commas
+  std::string openai_listen;   // empty: no OpenAI side
+  std::string openai_keys;     // a file; empty: no keys are asked for
+  std::string openai_aliases;  // ALIAS=MODEL, separated by commas
   bool insecure = false;
   std::string tls_cert;
   std::string tls_key;
@@ -98,6 +101,8 @@ struct ServerOptions {
   int64_t max_model_len = 0;  // 0: the checkpoint's
   int64_t max_batched_tokens = 512;
   int64_t max_sequences = 64;
+  int64_t itl_target_ms = 50;  // 0: none
+  int64_t max_preemptions = 8;
   int64_t max_wait_ms = 300'000;
   int64_t heartbeat_ms = 5'000;
   int64_t drain_ms = 30'000;

@@ -80,6 +80,12 @@ absl::Status ValidateOptions(ServerOptions* options, const Environment& environm
     absl::Status s = CheckAddress("--http_listen", options->http_listen, false, *options);
     if (!s.ok()) return s;
   }
+  if (!options->openai_listen.empty()) {
+    RETURN_IF_ERROR(CheckAddress("--openai_listen", options->openai_listen, false, *options));
+  } else if (!options->openai_keys.empty() || !options->openai_aliases.empty()) {
+    return absl::InvalidArgumentError(
+        "--openai_keys and --openai_aliases want --openai_listen, which is not given");
+  }
   if (options->max_chunk_bytes > options->max_message_bytes) {
     return absl::InvalidArgumentError(
         absl::StrCat("--max_chunk_bytes=", options->max_chunk_bytes,

@@ -166,6 +166,14 @@ TEST(OptionsTest, AddressesAreReadWithTheFlags) {
   EXPECT_TRUE(Parse({"--listen=unix:/tmp/a"}).ok());
 }
 
+TEST(OptionsTest, OpenAiKeysAndAliasesWantTheirAddress) {
+  EXPECT_THAT(Error({"--openai_listen=0.0.0.0:8080"}),
+              HasSubstr("--openai_listen=0.0.0.0:8080: others can reach"));
+  EXPECT_THAT(Error({"--openai_keys=keys"}), HasSubstr("want --openai_listen"));
+  EXPECT_THAT(Error({"--openai_aliases=a=b"}), HasSubstr("want --openai_listen"));
+  EXPECT_TRUE(Parse({"--openai_listen=127.0.0.1:0", "--openai_keys=keys"}).ok());
+}
+
 TEST(OptionsTest, EveryRowIsInTheHelpAndTakesItsOwnDefault) {
   const std::string help = HelpText();
   for (const FlagRow& row : FlagTable()) {

@@ -30,6 +30,10 @@ enum class Metric : uint8_t {
   // Count sequences of a language model; names and bounds are vLLM's.
   kPromptTokens,
   kGenerationTokens,
+  kPrefixQueries,
+  kPrefixHits,
+  kPreemptions,
+  kRecomputedTokens,
   kStepTokens,
   kSequencesEnded,
   kTimeToFirstToken,

@@ -482,6 +482,10 @@ class Model:
             By token: what is added to its logit, in [-100, 100].
         special_in_text : bool
             Whether special tokens are written as text.
+        priority : int
+            Order among requests that wait: lower ones go first; by default 100.
+        cache_salt : str
+            Computed beginnings of prompts are shared with requests of equal salt only.
 
         Returns
         -------

@@ -38,6 +38,8 @@ class GenerateOptions(TypedDict, total=False):
     logprobs: int | None
     bias: Mapping[int, float] | None
     special_in_text: bool | None
+    priority: int | None
+    cache_salt: str | None
 
 
 # A message of a chat: {"role": "user", "content": "..."}.
@@ -104,6 +106,8 @@ class Usage:
         The token that ended it.
     stop_text : str or None
         The one of `stop` that ended it.
+    preemptions : int
+        Times that it gave its blocks of keys and values to another request and waited again.
     """
 
     prompt_tokens: int
@@ -114,6 +118,7 @@ class Usage:
     plan_id: str
     stop_token: int | None
     stop_text: str | None
+    preemptions: int
 
 
 @dataclasses.dataclass(frozen=True)
@@ -212,12 +217,19 @@ class EngineStatus:
     no_chat_reason : str
     running, waiting, paused : int
         Sequences; clients of paused ones do not read.
-    blocks, free_blocks, block_tokens : int
-        Blocks of keys and values, and the positions of each.
+    blocks, free_blocks, kept_blocks, block_tokens : int
+        Blocks of keys and values, those that no sequence has, those of these whose contents a
+        prompt may find, and the positions of each.
     kv_bytes, token_kv_bytes : int
         Bytes of keys and values that are committed now, and bytes of one position.
     steps, prompt_tokens, generated_tokens : int
         Since the engine started.
+    queried_tokens, cached_tokens : int
+        Tokens of prompts that looked for computed beginnings, and those of them found; since the
+        engine started.
+    preemptions, recomputed_tokens : int
+        Times that a sequence gave its blocks to another, and tokens computed again for it; since
+        the engine started.
     plan_id : str
         The plan of the last step.
     """
@@ -239,12 +251,17 @@ class EngineStatus:
     paused: int
     blocks: int
     free_blocks: int
+    kept_blocks: int
     block_tokens: int
     kv_bytes: int
     token_kv_bytes: int
     steps: int
     prompt_tokens: int
     generated_tokens: int
+    queried_tokens: int
+    cached_tokens: int
+    preemptions: int
+    recomputed_tokens: int
     plan_id: str
 
 
@@ -260,10 +277,11 @@ class Received:
 
 # The numbers that a request can hold, by option; the server knows which of them make sense.
 _INTS = {"max_tokens": range(1 << 63), "min_tokens": range(1 << 63), "top_k": range(1 << 63),
-         "seed": range(1 << 64), "logprobs": range(1 << 31)}
+         "seed": range(1 << 64), "logprobs": range(1 << 31), "priority": range(1 << 63)}
 _FLOATS = ("temperature", "top_p", "min_p", "repetition_penalty", "presence_penalty",
            "frequency_penalty")
 _FLAGS = ("ignore_eos", "special_in_text")
+_OF_REQUEST = ("max_tokens", "min_tokens", "priority")  # beside options of its sampling
 _TOKENS = range(-(1 << 31), 1 << 31)
 
 
@@ -375,6 +393,8 @@ def _set(request: generate_pb2.GenerateRequest, option: str, value: Any) -> None
         texts = [value] if isinstance(value, str) else _items("stop", value, "texts, as in "
                                                               '["\\n\\n"]')
         request.stop.extend(checked_text(f"stop[{at}]", text) for at, text in enumerate(texts))
+    elif option == "cache_salt":
+        request.cache_salt = checked_text("cache_salt", value)
     elif option == "stop_tokens":
         request.stop_tokens.extend(token_ids("stop_tokens", value))
     elif option == "bias":
@@ -385,7 +405,7 @@ def _set(request: generate_pb2.GenerateRequest, option: str, value: Any) -> None
             request.sampling.bias[_int("bias: token", token, _TOKENS)] = _float(f"bias[{token}]",
                                                                                added)
     else:
-        holder = request if option in ("max_tokens", "min_tokens") else request.sampling
+        holder = request if option in _OF_REQUEST else request.sampling
         setattr(holder, option, _float(option, value) if option in _FLOATS
                 else _int(option, value, _INTS[option]))
 
@@ -404,10 +424,10 @@ def received(m: generate_pb2.GenerateResponse) -> Received:
     if m.finish == generate_pb2.FINISH_UNSPECIFIED:
         return Received(piece, None)
     finish = generate_pb2.FinishReason.Name(m.finish).removeprefix("FINISH_").lower()
-    stopped, text = finish == "stop", m.usage.stop_text
     usage = Usage(m.usage.prompt_tokens, m.usage.cached_tokens, m.usage.generated_tokens,
                   m.usage.seed, m.usage.model_version, m.usage.plan_id,
-                  m.usage.stop_token if stopped and not text else None, text or None)
+                  m.usage.stop_token if m.usage.HasField("stop_token") else None,
+                  m.usage.stop_text or None, m.usage.preemptions)
     times = GenerateTimes(m.times.started_us, m.times.first_token_us, m.times.last_token_us)
     return Received(piece, (finish, usage, times))
 

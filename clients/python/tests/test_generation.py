@@ -118,7 +118,8 @@ def test_pieces_come_and_the_end_is_told(client: athanor.Client) -> None:
     whole = answer.result()
     assert (whole.text, whole.tokens, whole.finish) == ("Héllo", (5, 6, 7, 8), "length")
     assert answer.finish == "length"
-    assert answer.usage == whole.usage == athanor.Usage(3, 1, 4, 2**64 - 1, "2", "p-1", None, None)
+    usage = athanor.Usage(3, 1, 4, 2**64 - 1, "2", "p-1", None, None, 0)
+    assert answer.usage == whole.usage == usage
     assert answer.times == whole.times == athanor.GenerateTimes(10, 1_000_000, 1_500_000)
     assert whole.tokens_per_second == 6.0, "3 tokens after the first in 0.5 s"
 
@@ -256,10 +257,12 @@ OPTIONS = {"max_tokens": 9, "min_tokens": 2, "temperature": np.float32(0.5), "to
            "top_p": 0.9, "min_p": 0.1, "repetition_penalty": 1.1, "presence_penalty": -1,
            "frequency_penalty": 0.25, "seed": 2**64 - 1, "stop": ["\n\n", "é"],
            "stop_tokens": np.array([3, 4]), "ignore_eos": True, "logprobs": 0,
-           "bias": {7: -1.5, np.int32(8): 2}, "special_in_text": True}
+           "bias": {7: -1.5, np.int32(8): 2}, "special_in_text": True, "priority": 7,
+           "cache_salt": "mine"}
 SAID = generate_pb2.GenerateRequest(
     model="m", version="2", max_tokens=9, min_tokens=2, ignore_eos=True, stop=["\n\n", "é"],
-    stop_tokens=[3, 4], special_in_text=True, sampling=generate_pb2.Sampling(
+    stop_tokens=[3, 4], special_in_text=True, priority=7, cache_salt="mine",
+    sampling=generate_pb2.Sampling(
         temperature=0.5, top_k=40, top_p=0.9, min_p=0.1, repetition_penalty=1.1,
         presence_penalty=-1, frequency_penalty=0.25, seed=2**64 - 1, logprobs=0,
         bias={7: -1.5, 8: 2}))
