@@ -278,6 +278,15 @@ ROOMS = {
         "server/models",
         "server/plans",
     ],
+    # athanor-bench: sending calls; streams of tokens; figures of what came back.
+    "clients/bench/load": [],
+    "clients/bench/tokens": ["clients/bench/load"],
+    "clients/bench/figures": ["clients/bench/load"],
+    "clients/bench": [
+        "clients/bench/figures",
+        "clients/bench/load",
+        "clients/bench/tokens",
+    ],
     "compiler/frontend": [],
     "compiler/frontend/checkpoint": ["compiler/frontend"],
     "compiler/frontend/onnx/model": ["compiler/frontend"],
