@@ -7,10 +7,10 @@
 
 #include "absl/strings/str_cat.h"
 #include "clients/bench/commands.h"
-#include "clients/bench/generate_backend.h"
 #include "clients/bench/llm_flags.h"
 #include "clients/bench/measuring.h"
-#include "clients/bench/openai_backend.h"
+#include "clients/bench/tokens/generate_backend.h"
+#include "clients/bench/tokens/openai_backend.h"
 #include "clients/cpp/text_input.h"
 #include "deploy/bazel/libs/status_macros.h"
 

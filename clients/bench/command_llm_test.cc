@@ -5,9 +5,9 @@
 #include <vector>
 
 #include "clients/bench/commands.h"
-#include "clients/bench/fake_generate.h"
-#include "clients/bench/fake_openai.h"
 #include "clients/bench/progress_line.h"
+#include "clients/bench/tokens/fake_generate.h"
+#include "clients/bench/tokens/fake_openai.h"
 #include "clients/cpp/text_input.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"

@@ -6,10 +6,10 @@
 #include <vector>
 
 #include "clients/bench/commands.h"
-#include "clients/bench/compare.h"
+#include "clients/bench/figures/compare.h"
+#include "clients/bench/figures/report.h"
+#include "clients/bench/figures/summary_text.h"
 #include "clients/bench/outputs.h"
-#include "clients/bench/report.h"
-#include "clients/bench/summary_text.h"
 #include "clients/cpp/text_input.h"
 
 namespace athanor::bench {

@@ -6,7 +6,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "clients/bench/commands.h"
-#include "clients/bench/inputs.h"
+#include "clients/bench/load/inputs.h"
 #include "clients/bench/measuring.h"
 #include "deploy/bazel/libs/status_macros.h"
 

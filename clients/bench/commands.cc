@@ -8,7 +8,7 @@
 #include "absl/strings/cord.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
-#include "clients/bench/store.h"
+#include "clients/bench/figures/store.h"
 #include "clients/cpp/text_input.h"
 #include "deploy/bazel/libs/status_macros.h"
 

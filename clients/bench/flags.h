@@ -11,9 +11,9 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
-#include "clients/bench/inputs.h"
-#include "clients/bench/load.h"
-#include "clients/bench/metrics.h"
+#include "clients/bench/figures/metrics.h"
+#include "clients/bench/load/inputs.h"
+#include "clients/bench/load/load.h"
 
 namespace athanor::bench {
 

@@ -4,7 +4,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "clients/bench/openai_backend.h"
+#include "clients/bench/tokens/openai_backend.h"
 #include "clients/cpp/text_input.h"
 #include "deploy/bazel/libs/status_macros.h"
 

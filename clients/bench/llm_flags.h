@@ -13,7 +13,7 @@
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
 #include "clients/bench/flags.h"
-#include "clients/bench/prompts.h"
+#include "clients/bench/tokens/prompts.h"
 
 namespace athanor::bench {
 

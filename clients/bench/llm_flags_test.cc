@@ -4,7 +4,7 @@
 
 #include <cmath>
 
-#include "clients/bench/openai_backend.h"
+#include "clients/bench/tokens/openai_backend.h"
 #include "clients/cpp/text_input.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"

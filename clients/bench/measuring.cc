@@ -6,11 +6,11 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
-#include "clients/bench/compare.h"
 #include "clients/bench/environment.h"
+#include "clients/bench/figures/compare.h"
+#include "clients/bench/figures/summary.h"
+#include "clients/bench/figures/summary_text.h"
 #include "clients/bench/progress_line.h"
-#include "clients/bench/summary.h"
-#include "clients/bench/summary_text.h"
 #include "clients/cpp/text_input.h"
 
 namespace athanor::bench {

@@ -14,7 +14,7 @@
 #include "absl/status/statusor.h"
 #include "clients/bench/commands.h"
 #include "clients/bench/flags.h"
-#include "clients/bench/load.h"
+#include "clients/bench/load/load.h"
 #include "clients/bench/outputs.h"
 #include "clients/cpp/command_syntax.h"
 #include "nlohmann/json.hpp"

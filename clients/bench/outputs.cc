@@ -13,9 +13,9 @@
 
 #include "absl/status/statusor.h"
 #include "absl/strings/str_cat.h"
-#include "clients/bench/report.h"
-#include "clients/bench/store.h"
-#include "clients/bench/summary.h"
+#include "clients/bench/figures/report.h"
+#include "clients/bench/figures/store.h"
+#include "clients/bench/figures/summary.h"
 #include "clients/cpp/text_input.h"
 #include "deploy/bazel/libs/status_macros.h"
 

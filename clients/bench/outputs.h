@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "absl/status/status.h"
-#include "clients/bench/load.h"
+#include "clients/bench/load/load.h"
 #include "nlohmann/json.hpp"
 
 namespace athanor::bench {

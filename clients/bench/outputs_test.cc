@@ -5,7 +5,7 @@
 #include <filesystem>
 #include <memory>
 
-#include "clients/bench/store.h"
+#include "clients/bench/figures/store.h"
 #include "clients/cpp/text_input.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"

@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "absl/base/thread_annotations.h"
-#include "clients/bench/load.h"
+#include "clients/bench/load/load.h"
 #include "deploy/bazel/libs/mutex.h"
 
 namespace athanor::bench {
