@@ -1,0 +1,106 @@
+#include "server/http/exchange.h"
+
+#include "absl/strings/match.h"
+
+namespace athanor {
+
+const std::string* HttpRequest::Header(absl::string_view name) const {
+  for (const auto& [key, value] : headers) {
+    if (absl::EqualsIgnoreCase(key, name)) return &value;
+  }
+  return nullptr;
+}
+
+HttpExchange::~HttpExchange() {
+  if (Advance(State::kAsked, State::kEnded)) {
+    Send({HttpHead{500, "text/plain; charset=utf-8", {}}, "500: the request was dropped\n", true});
+  } else if (Advance(State::kBegun, State::kEnded)) {
+    if (const auto wire = wire_.lock()) wire->Cut();
+  }
+}
+
+bool HttpExchange::Advance(State from, State next) {
+  MutexLock lock(mu_);
+  if (state_ != from) return false;
+  state_ = next;
+  return true;
+}
+
+void HttpExchange::Send(HttpWire::Piece piece) {
+  if (const auto wire = wire_.lock()) wire->Send(std::move(piece));
+}
+
+void HttpExchange::Keep(std::shared_ptr<void> kept) {
+  MutexLock lock(mu_);
+  if (!over_) kept_.push_back(std::move(kept));
+}
+
+void HttpExchange::Answer(int status, std::string type, std::string body, HttpHeaders more) {
+  if (!Advance(State::kAsked, State::kEnded)) return;
+  Send({HttpHead{status, std::move(type), std::move(more)}, std::move(body), true});
+}
+
+void HttpExchange::Begin(int status, std::string type, HttpHeaders more) {
+  if (!Advance(State::kAsked, State::kBegun)) return;
+  Send({HttpHead{status, std::move(type), std::move(more)}, "", false});
+}
+
+void HttpExchange::Write(std::string piece) {
+  if (Advance(State::kBegun, State::kBegun)) Send({std::nullopt, std::move(piece), false});
+}
+
+void HttpExchange::End(std::string last) {
+  if (Advance(State::kBegun, State::kEnded)) Send({std::nullopt, std::move(last), true});
+}
+
+void HttpExchange::Break() {
+  std::vector<std::shared_ptr<void>> kept;
+  {
+    MutexLock lock(mu_);
+    if (over_) return;
+    over_ = true;
+    state_ = State::kEnded;
+    kept.swap(kept_);
+  }
+  if (const auto wire = wire_.lock()) wire->Cut();
+}
+
+void HttpExchange::Watch(std::weak_ptr<Watcher> watcher) {
+  std::shared_ptr<Watcher> told;
+  {
+    MutexLock lock(mu_);
+    watcher_ = watcher;
+    if (left_) told = watcher.lock();
+  }
+  if (told != nullptr) told->Left();
+}
+
+void HttpExchange::Written(bool last) {
+  std::vector<std::shared_ptr<void>> kept;
+  std::shared_ptr<Watcher> watcher;
+  {
+    MutexLock lock(mu_);
+    if (over_) return;
+    if (last) {
+      over_ = true;
+      kept.swap(kept_);
+    }
+    watcher = watcher_.lock();
+  }
+  if (watcher != nullptr) watcher->Written();
+}
+
+void HttpExchange::Leave() {
+  std::vector<std::shared_ptr<void>> kept;
+  std::shared_ptr<Watcher> watcher;
+  {
+    MutexLock lock(mu_);
+    if (over_) return;
+    over_ = left_ = true;
+    kept.swap(kept_);
+    watcher = watcher_.lock();
+  }
+  if (watcher != nullptr) watcher->Left();
+}
+
+}  // namespace athanor

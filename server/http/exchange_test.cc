@@ -1,0 +1,177 @@
+#include "server/http/exchange.h"
+
+#include <atomic>
+#include <memory>
+#include <string>
+#include <thread>
+
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "server/http/exchange_testing.h"
+
+namespace athanor {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+using ::testing::Pair;
+
+class Seen final : public HttpExchange::Watcher {
+ public:
+  void Written() override { Add(&written_); }
+  void Left() override { Add(&left_); }
+  void Await(int written, int left) {
+    MutexLock lock(mu_);
+    while (written_ < written || left_ < left) cv_.Wait(lock);
+    EXPECT_EQ(written_, written);
+    EXPECT_EQ(left_, left);
+  }
+
+ private:
+  void Add(int* count) {
+    MutexLock lock(mu_);
+    ++*count;
+    cv_.NotifyAll();
+  }
+  Mutex mu_;
+  CondVar cv_;
+  int written_ = 0;
+  int left_ = 0;
+};
+
+TEST(HttpExchangeTest, AnAnswerIsWhole) {
+  FakeClient client({.method = "GET", .path = "/"}, "me");
+  const auto exchange = client.Ask();
+  EXPECT_EQ(exchange->client(), "me");
+  exchange->Answer(404, "text/plain", "none", {{"Allow", "GET"}});
+  exchange->Answer(200, "text/plain", "second");
+  exchange->Begin(200, "text/plain");
+  exchange->Write("more");
+  exchange->End("more");
+  const FakeClient::Answer answer = client.AwaitEnd();
+  EXPECT_TRUE(answer.whole);
+  EXPECT_EQ(answer.status, 404);
+  EXPECT_THAT(answer.headers, ElementsAre(Pair("Allow", "GET")));
+  EXPECT_THAT(answer.pieces, ElementsAre("none"));
+}
+
+TEST(HttpExchangeTest, AStreamReportsEachPiece) {
+  FakeClient client({});
+  const auto exchange = client.Ask();
+  const auto seen = std::make_shared<Seen>();
+  exchange->Watch(seen);
+  exchange->Write("too early");
+  exchange->Begin(200, "text/event-stream");
+  exchange->Write("a");
+  seen->Await(1, 0);
+  exchange->Write("b");
+  seen->Await(2, 0);
+  exchange->End("c");
+  seen->Await(3, 0);
+  exchange->Write("too late");
+  exchange->Leave();  // nobody leaves what has ended
+  seen->Await(3, 0);
+  const FakeClient::Answer answer = client.AwaitEnd();
+  EXPECT_THAT(answer.pieces, ElementsAre("a", "b", "c"));
+  EXPECT_FALSE(answer.whole);
+  EXPECT_FALSE(answer.cut);
+}
+
+TEST(HttpExchangeTest, WhoLeavesIsToldOnceAlsoToLateWatchers) {
+  FakeClient client({});
+  const auto exchange = client.Ask();
+  const auto early = std::make_shared<Seen>(), late = std::make_shared<Seen>();
+  exchange->Watch(early);
+  client.Leave();
+  client.Leave();
+  early->Await(0, 1);
+  exchange->Watch(late);
+  late->Await(0, 1);
+  early->Await(0, 1);
+}
+
+TEST(HttpExchangeTest, WhatIsKeptGoesAtTheEnd) {
+  const auto kept = std::make_shared<int>();
+  FakeClient client({});
+  const auto exchange = client.Ask();
+  const auto seen = std::make_shared<Seen>();
+  exchange->Watch(seen);
+  exchange->Keep(kept);
+  client.Hold();
+  exchange->Answer(200, "", "");
+  EXPECT_EQ(kept.use_count(), 2);
+  client.Hold(false);
+  seen->Await(1, 0);
+  while (kept.use_count() > 1) std::this_thread::yield();
+  exchange->Keep(kept);
+  EXPECT_EQ(kept.use_count(), 1);
+
+  FakeClient leaving({});
+  const auto left = leaving.Ask();
+  left->Keep(kept);
+  leaving.Leave();
+  EXPECT_EQ(kept.use_count(), 1);
+
+  FakeClient broken({});
+  const auto cut = broken.Ask();
+  cut->Keep(kept);
+  cut->Break();
+  EXPECT_EQ(kept.use_count(), 1);
+  EXPECT_TRUE(broken.Now().cut);
+}
+
+TEST(HttpExchangeTest, WhatIsDroppedIsAnswered) {
+  FakeClient dropped({});
+  dropped.Ask().reset();
+  EXPECT_EQ(dropped.AwaitEnd().status, 500);
+  EXPECT_THAT(dropped.AwaitEnd().body(), HasSubstr("500"));
+
+  FakeClient begun({});
+  begun.Ask()->Begin(200, "text/plain");
+  const FakeClient::Answer answer = begun.AwaitEnd();
+  EXPECT_TRUE(answer.cut);
+  EXPECT_FALSE(answer.ended);
+  EXPECT_THAT(answer.pieces, IsEmpty());
+}
+
+TEST(HttpExchangeTest, OutlivesItsConnection) {
+  std::shared_ptr<HttpExchange> exchange;
+  {
+    FakeClient client({});
+    exchange = client.Ask();
+  }
+  exchange->Begin(200, "text/plain");
+  exchange->Write("x");
+  exchange->Break();
+  exchange->End();
+}
+
+// One thread answers while others leave, break and watch.
+TEST(HttpExchangeTest, AllAtOnce) {
+  for (int i = 0; i < 200; ++i) {
+    FakeClient client({});
+    const auto exchange = client.Ask();
+    const auto seen = std::make_shared<Seen>();
+    std::thread leaves([&] { client.Leave(); });
+    std::thread breaks([&] { exchange->Break(); });
+    exchange->Watch(seen);
+    exchange->Begin(200, "text/plain");
+    exchange->Write("x");
+    exchange->End("y");
+    leaves.join();
+    breaks.join();
+    EXPECT_LE(client.Now().pieces.size(), 2u);
+  }
+}
+
+TEST(HttpRequestTest, HeadersAreFoundInAnyCase) {
+  const HttpRequest request = {.headers = {{"Host", "a"}, {"X-Two", "1"}, {"x-two", "2"}}};
+  ASSERT_NE(request.Header("HOST"), nullptr);
+  EXPECT_EQ(*request.Header("HOST"), "a");
+  EXPECT_EQ(*request.Header("x-two"), "1");
+  EXPECT_EQ(request.Header("x"), nullptr);
+}
+
+}  // namespace
+}  // namespace athanor
