@@ -1,9 +1,9 @@
 #include "compiler/ir/value/message.h"
 #include "deploy/bazel/libs/status_macros.h"
+#include "server/calls/language_version.h"
+#include "server/calls/prompt.h"
 #include "server/rpc/call.h"
 #include "server/rpc/generate/generate_service.h"
-#include "server/rpc/generate/language_version.h"
-#include "server/rpc/generate/prompt.h"
 #include "server/text/detokenizer.h"
 
 namespace athanor {

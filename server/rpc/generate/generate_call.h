@@ -16,9 +16,9 @@
 #include "absl/status/status.h"
 #include "proto/athanor/v1/generate.pb.h"
 #include "server/base/work_queue.h"
+#include "server/calls/call_owner.h"
+#include "server/calls/token_stream.h"
 #include "server/core/core.h"
-#include "server/rpc/generate/token_stream.h"
-#include "server/rpc/inference/call_owner.h"
 
 namespace athanor {
 

@@ -9,8 +9,8 @@
 
 #include "proto/athanor/v1/generate.grpc.pb.h"
 #include "server/base/work_queue.h"
+#include "server/calls/stream_writer.h"
 #include "server/core/core.h"
-#include "server/rpc/generate/stream_writer.h"
 #include "server/rpc/raw_methods.h"
 
 namespace athanor {

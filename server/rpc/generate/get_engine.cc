@@ -1,9 +1,9 @@
 #include "absl/strings/str_cat.h"
 #include "deploy/bazel/libs/status_macros.h"
+#include "server/calls/language_version.h"
+#include "server/calls/sampling_message.h"
 #include "server/rpc/call.h"
 #include "server/rpc/generate/generate_service.h"
-#include "server/rpc/generate/language_version.h"
-#include "server/rpc/generate/sampling_message.h"
 
 namespace athanor {
 namespace {

@@ -20,8 +20,8 @@
 #include "absl/status/status.h"
 #include "compiler/frontend/infer_request.h"
 #include "proto/inference/open_inference_grpc.pb.h"
+#include "server/calls/call_owner.h"
 #include "server/core/core.h"
-#include "server/rpc/inference/call_owner.h"
 
 namespace athanor {
 

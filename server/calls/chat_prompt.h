@@ -2,8 +2,8 @@
 //
 //   RETURN_IF_ERROR(CheckChat(chat, model));
 //   ASSIGN_OR_RETURN(std::vector<Part> parts, PromptOf(chat, model.text));
-#ifndef ATHANOR_SERVER_RPC_GENERATE_CHAT_PROMPT_H_
-#define ATHANOR_SERVER_RPC_GENERATE_CHAT_PROMPT_H_
+#ifndef ATHANOR_SERVER_CALLS_CHAT_PROMPT_H_
+#define ATHANOR_SERVER_CALLS_CHAT_PROMPT_H_
 
 #include <cstdint>
 #include <vector>
@@ -30,4 +30,4 @@ absl::StatusOr<std::vector<Part>> PromptOf(const v1::Chat& chat, const ModelText
 
 }  // namespace athanor
 
-#endif  // ATHANOR_SERVER_RPC_GENERATE_CHAT_PROMPT_H_
+#endif  // ATHANOR_SERVER_CALLS_CHAT_PROMPT_H_

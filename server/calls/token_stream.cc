@@ -1,4 +1,4 @@
-#include "server/rpc/generate/token_stream.h"
+#include "server/calls/token_stream.h"
 
 #include <algorithm>
 #include <chrono>

@@ -1,4 +1,4 @@
-#include "server/rpc/generate/prompt.h"
+#include "server/calls/prompt.h"
 
 #include <algorithm>
 #include <chrono>
@@ -7,9 +7,9 @@
 #include "absl/strings/str_cat.h"
 #include "compiler/ir/value/message.h"
 #include "deploy/bazel/libs/status_macros.h"
+#include "server/calls/chat_prompt.h"
+#include "server/calls/sampling_message.h"
 #include "server/generate/stop_watcher.h"
-#include "server/rpc/generate/chat_prompt.h"
-#include "server/rpc/generate/sampling_message.h"
 
 namespace athanor {
 namespace {

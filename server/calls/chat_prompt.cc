@@ -1,4 +1,4 @@
-#include "server/rpc/generate/chat_prompt.h"
+#include "server/calls/chat_prompt.h"
 
 #include <string>
 #include <utility>
@@ -9,7 +9,7 @@
 #include "compiler/ir/value/message.h"
 #include "deploy/bazel/libs/status_macros.h"
 #include "nlohmann/json.hpp"
-#include "server/rpc/generate/prompt.h"
+#include "server/calls/prompt.h"
 
 namespace athanor {
 namespace {

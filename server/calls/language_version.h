@@ -2,8 +2,8 @@
 //
 //   ASSIGN_OR_RETURN(auto version, FindLanguageModel(core, request.model(), request.version()));
 //   const LanguageModel& model = *version->language_model();
-#ifndef ATHANOR_SERVER_RPC_GENERATE_LANGUAGE_VERSION_H_
-#define ATHANOR_SERVER_RPC_GENERATE_LANGUAGE_VERSION_H_
+#ifndef ATHANOR_SERVER_CALLS_LANGUAGE_VERSION_H_
+#define ATHANOR_SERVER_CALLS_LANGUAGE_VERSION_H_
 
 #include <memory>
 #include <string>
@@ -23,4 +23,4 @@ absl::StatusOr<std::shared_ptr<ModelVersion>> FindLanguageModel(ServerCore& core
 
 }  // namespace athanor
 
-#endif  // ATHANOR_SERVER_RPC_GENERATE_LANGUAGE_VERSION_H_
+#endif  // ATHANOR_SERVER_CALLS_LANGUAGE_VERSION_H_

@@ -11,8 +11,8 @@
 // A write that waits for its client longer than the engine's `longest_pause`, with more to send
 // behind it, is broken off: RESOURCE_EXHAUSTED. Thread-safe. The sink is called with the stream's
 // lock held, and ended once.
-#ifndef ATHANOR_SERVER_RPC_GENERATE_TOKEN_STREAM_H_
-#define ATHANOR_SERVER_RPC_GENERATE_TOKEN_STREAM_H_
+#ifndef ATHANOR_SERVER_CALLS_TOKEN_STREAM_H_
+#define ATHANOR_SERVER_CALLS_TOKEN_STREAM_H_
 
 #include <cstdint>
 #include <memory>
@@ -24,8 +24,8 @@
 #include "deploy/bazel/libs/mutex.h"
 #include "proto/athanor/v1/generate.pb.h"
 #include "server/base/timer.h"
+#include "server/calls/stream_writer.h"
 #include "server/generate/engine.h"
-#include "server/rpc/generate/stream_writer.h"
 
 namespace athanor {
 
@@ -109,4 +109,4 @@ class TokenStream final : public StreamWriter::Stream,
 
 }  // namespace athanor
 
-#endif  // ATHANOR_SERVER_RPC_GENERATE_TOKEN_STREAM_H_
+#endif  // ATHANOR_SERVER_CALLS_TOKEN_STREAM_H_

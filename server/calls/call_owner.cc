@@ -1,4 +1,4 @@
-#include "server/rpc/inference/call_owner.h"
+#include "server/calls/call_owner.h"
 
 #include <utility>
 

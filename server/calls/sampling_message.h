@@ -2,8 +2,8 @@
 //
 //   ASSIGN_OR_RETURN(Sampling sampling, ReadSampling(request.sampling(), model.sampling,
 //   vocabulary));
-#ifndef ATHANOR_SERVER_RPC_GENERATE_SAMPLING_MESSAGE_H_
-#define ATHANOR_SERVER_RPC_GENERATE_SAMPLING_MESSAGE_H_
+#ifndef ATHANOR_SERVER_CALLS_SAMPLING_MESSAGE_H_
+#define ATHANOR_SERVER_CALLS_SAMPLING_MESSAGE_H_
 
 #include <cstdint>
 
@@ -23,4 +23,4 @@ v1::Sampling SamplingMessage(const Sampling& sampling);
 
 }  // namespace athanor
 
-#endif  // ATHANOR_SERVER_RPC_GENERATE_SAMPLING_MESSAGE_H_
+#endif  // ATHANOR_SERVER_CALLS_SAMPLING_MESSAGE_H_

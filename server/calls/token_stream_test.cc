@@ -1,5 +1,5 @@
 // Tests TokenStream without gRPC, so that ThreadSanitizer sees all of it.
-#include "server/rpc/generate/token_stream.h"
+#include "server/calls/token_stream.h"
 
 #include <atomic>
 #include <chrono>

@@ -3,8 +3,8 @@
 //
 //   ASSIGN_OR_RETURN(GenerateInput input, ReadSettings(request, model, arrived));
 //   ASSIGN_OR_RETURN(input.sequence.prompt, PromptTokens(request, model));
-#ifndef ATHANOR_SERVER_RPC_GENERATE_PROMPT_H_
-#define ATHANOR_SERVER_RPC_GENERATE_PROMPT_H_
+#ifndef ATHANOR_SERVER_CALLS_PROMPT_H_
+#define ATHANOR_SERVER_CALLS_PROMPT_H_
 
 #include <cstdint>
 #include <string>
@@ -26,7 +26,7 @@ namespace athanor {
 inline constexpr int64_t kMostTokenBytes = 32;
 // Most tokens of `stop_tokens`.
 inline constexpr int64_t kMostStopTokens = 1024;
-// Text from so many bytes on is made into tokens away from gRPC's threads.
+// Text from so many bytes on is made into tokens away from the threads that read.
 inline constexpr int64_t kLongText = int64_t{2} << 10;
 
 // Returns all but the prompt's tokens. FAILED_PRECONDITION: the model lacks what the request needs;
@@ -54,4 +54,4 @@ absl::Status CheckHasTokenizer(const LanguageModel& model);
 
 }  // namespace athanor
 
-#endif  // ATHANOR_SERVER_RPC_GENERATE_PROMPT_H_
+#endif  // ATHANOR_SERVER_CALLS_PROMPT_H_

@@ -1,4 +1,4 @@
-#include "server/rpc/generate/sampling_message.h"
+#include "server/calls/sampling_message.h"
 
 #include <algorithm>
 #include <random>

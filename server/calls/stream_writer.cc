@@ -1,4 +1,4 @@
-#include "server/rpc/generate/stream_writer.h"
+#include "server/calls/stream_writer.h"
 
 #include <pthread.h>
 

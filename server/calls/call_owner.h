@@ -8,8 +8,8 @@
 //   }
 //
 // Held by shared_ptr: it outlives the call in the queues the call was put into. Thread-safe.
-#ifndef ATHANOR_SERVER_RPC_INFERENCE_CALL_OWNER_H_
-#define ATHANOR_SERVER_RPC_INFERENCE_CALL_OWNER_H_
+#ifndef ATHANOR_SERVER_CALLS_CALL_OWNER_H_
+#define ATHANOR_SERVER_CALLS_CALL_OWNER_H_
 
 #include <atomic>
 #include <chrono>
@@ -62,4 +62,4 @@ class CallOwner : public std::enable_shared_from_this<CallOwner> {
 
 }  // namespace athanor
 
-#endif  // ATHANOR_SERVER_RPC_INFERENCE_CALL_OWNER_H_
+#endif  // ATHANOR_SERVER_CALLS_CALL_OWNER_H_

@@ -1,4 +1,4 @@
-#include "server/rpc/generate/language_version.h"
+#include "server/calls/language_version.h"
 
 #include "absl/strings/str_cat.h"
 #include "deploy/bazel/libs/status_macros.h"

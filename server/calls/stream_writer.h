@@ -6,8 +6,8 @@
 //   writer->Stop();
 //
 // Thread-safe. Streams share it, because an engine may still tell one that has ended.
-#ifndef ATHANOR_SERVER_RPC_GENERATE_STREAM_WRITER_H_
-#define ATHANOR_SERVER_RPC_GENERATE_STREAM_WRITER_H_
+#ifndef ATHANOR_SERVER_CALLS_STREAM_WRITER_H_
+#define ATHANOR_SERVER_CALLS_STREAM_WRITER_H_
 
 #include <memory>
 #include <thread>
@@ -46,4 +46,4 @@ class StreamWriter {
 
 }  // namespace athanor
 
-#endif  // ATHANOR_SERVER_RPC_GENERATE_STREAM_WRITER_H_
+#endif  // ATHANOR_SERVER_CALLS_STREAM_WRITER_H_
