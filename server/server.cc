@@ -15,6 +15,7 @@
 #include "absl/strings/str_split.h"
 #include "deploy/bazel/libs/status_macros.h"
 #include "server/base/log.h"
+#include "server/calls/stream_writer.h"
 #include "server/core/core.h"
 #include "server/http/http_server.h"
 #include "server/http/server_status.h"
@@ -50,10 +51,17 @@ void SetKeepalive(int64_t milliseconds, grpc::ServerBuilder* builder) {
 
 struct Server::Network {
   explicit Network(ServerCore* core)
-      : inference(core), models(core), compile(core), cache(core), generate(core), health(core) {}
+      : inference(core),
+        models(core),
+        compile(core),
+        cache(core),
+        generate(core, writer),
+        health(core) {}
+  ~Network() { writer->Stop(); }
 
   std::shared_ptr<TlsCertificate> tls;  // null without TLS
   std::shared_ptr<grpc::ServerCredentials> credentials;
+  const std::shared_ptr<StreamWriter> writer = std::make_shared<StreamWriter>();
   InferenceService inference;
   ModelService models;
   CompileService compile;

@@ -1,10 +1,10 @@
-// Sends what a sequence generates to its client: takes it from the outbox, one message at a time,
-// and the next one when that is written. So a client that reads slowly leaves the outbox full, and
-// the engine pauses its sequence.
+// Sends what a sequence generates to its client: takes all that is in the outbox, hands it to a
+// sink, and takes more when that is written. So a client that reads slowly leaves the outbox full,
+// and the engine pauses its sequence.
 //
 //   auto stream = std::make_shared<TokenStream>(sink, &timer, writer);
 //   ASSIGN_OR_RETURN(auto started, engine->Start(input, [stream] { stream->Ask(); }));
-//   stream->Open(engine, started, facts);
+//   stream->Open(engine, started);
 //   stream->Written(true);    // by the sink: the write is done
 //   stream->Leave();          // by the sink: it goes away
 //
@@ -16,39 +16,30 @@
 
 #include <cstdint>
 #include <memory>
-#include <string>
 #include <utility>
 #include <vector>
 
 #include "absl/status/status.h"
 #include "deploy/bazel/libs/mutex.h"
-#include "proto/athanor/v1/generate.pb.h"
 #include "server/base/timer.h"
 #include "server/calls/stream_writer.h"
 #include "server/generate/engine.h"
 
 namespace athanor {
 
-// Takes messages: a gRPC call.
+// Takes what a sequence generates: a call, or a choice of one. Not called again behind WriteLast or
+// End, but for a Break of the last write.
 class TokenSink {
  public:
   virtual ~TokenSink() = default;
-  // Begins to write a message. TokenStream::Written tells the end.
-  virtual void Write(const v1::GenerateResponse& message) = 0;
-  // Writes the message, and ends the call behind it.
-  virtual void WriteLast(const v1::GenerateResponse& message, const absl::Status& status) = 0;
+  // Begins to write events, at least one. TokenStream::Written tells the end.
+  virtual void Write(std::vector<GenerateEvent> events) = 0;
+  // Writes the events, and ends behind them.
+  virtual void WriteLast(std::vector<GenerateEvent> events, const absl::Status& status) = 0;
   virtual void End(const absl::Status& status) = 0;
-  // Breaks off the pending write, because the client does not read. The client still learns why.
+  // Breaks off the pending write, because the client does not read. The client still learns why, if
+  // its protocol has a way to tell it.
   virtual void Break(const absl::Status& why) = 0;
-};
-
-// Adds what messages say beside the sequence's own events.
-struct StreamFacts {
-  SequenceTime arrived;  // times count from here
-  uint64_t seed = 0;
-  std::string model_version;
-  bool logprobs = false;
-  std::shared_ptr<const Tokenizer> tokenizer;  // for logprobs; null: tokens have no bytes
 };
 
 class TokenStream final : public StreamWriter::Stream,
@@ -61,7 +52,7 @@ class TokenStream final : public StreamWriter::Stream,
   // Has the writer look at the outbox. Any thread, holding any lock but the stream's own.
   void Ask() { writer_->Ask(shared_from_this()); }
   // Sends what comes from now on. `engine` must live until Leave.
-  void Open(Engine* engine, Engine::Started started, StreamFacts facts);
+  void Open(Engine* engine, Engine::Started started);
   // Ends a stream that is not open.
   void Refuse(const absl::Status& status);
   // Reports that the write that was begun last is done; if not ok, that the client has left.
@@ -78,12 +69,6 @@ class TokenStream final : public StreamWriter::Stream,
  private:
   void LookLocked() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   void Send(Outbox::Content content) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
-  v1::GenerateResponse MessageOf(std::vector<GenerateEvent> events) const
-      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
-  void AddToken(const Sampled& token, v1::GenerateResponse* message) const
-      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
-  void AddSummary(const SequenceSummary& summary, v1::GenerateResponse* message) const
-      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   // Ends the call, unless it has ended.
   void EndLocked(const absl::Status& status) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   // Breaks the pending write off if it is still pending after `longest_write_`.
@@ -98,7 +83,6 @@ class TokenStream final : public StreamWriter::Stream,
   TokenSink* sink_ ABSL_GUARDED_BY(mu_);           // null: it has left
   Engine* engine_ ABSL_GUARDED_BY(mu_) = nullptr;  // null: it is not open, or the sequence is over
   Engine::Started started_ ABSL_GUARDED_BY(mu_);
-  StreamFacts facts_ ABSL_GUARDED_BY(mu_);
   SequenceTime::duration longest_write_ ABSL_GUARDED_BY(mu_){};
   int64_t writes_ ABSL_GUARDED_BY(mu_) = 0;
   bool writing_ ABSL_GUARDED_BY(mu_) = false;

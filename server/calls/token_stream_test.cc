@@ -27,10 +27,10 @@ class TestCall final : public TokenSink {
       : writes_(writes), stream_(std::make_shared<TokenStream>(this, timer, std::move(writer))) {}
   ~TestCall() override { stream_->Leave(); }
 
-  void Begin(ScriptedEngine* engine, StreamFacts facts = {}) {
+  void Begin(ScriptedEngine* engine) {
     const auto started = engine->Start({}, [stream = stream_] { stream->Ask(); });
     ASSERT_TRUE(started.ok());
-    stream_->Open(engine, *started, std::move(facts));
+    stream_->Open(engine, *started);
   }
   TokenStream& stream() { return *stream_; }
   const std::shared_ptr<TokenStream>& shared_stream() const { return stream_; }
@@ -45,7 +45,7 @@ class TestCall final : public TokenSink {
     MutexLock lock(mu_);
     while (messages_.size() < count) cv_.Wait(lock);
   }
-  std::vector<v1::GenerateResponse> messages() {
+  std::vector<std::vector<GenerateEvent>> messages() {
     MutexLock lock(mu_);
     return messages_;
   }
@@ -60,18 +60,18 @@ class TestCall final : public TokenSink {
   }
 
  private:
-  void Write(const v1::GenerateResponse& message) override {
+  void Write(std::vector<GenerateEvent> events) override {
     EXPECT_FALSE(writing_.exchange(true)) << "one write at a time";
-    Note(message, nullptr);
+    Note(std::move(events), nullptr);
     if (writes_ == nullptr) return;  // the client does not read
     writes_->Submit([this] {
       writing_ = false;
       stream_->Written(true);
     });
   }
-  void WriteLast(const v1::GenerateResponse& message, const absl::Status& status) override {
+  void WriteLast(std::vector<GenerateEvent> events, const absl::Status& status) override {
     EXPECT_FALSE(writing_.exchange(true)) << "one write at a time";
-    Note(message, &status);
+    Note(std::move(events), &status);
   }
   void End(const absl::Status& status) override {
     MutexLock lock(mu_);
@@ -83,9 +83,10 @@ class TestCall final : public TokenSink {
     broken_ = why;
     cv_.NotifyAll();
   }
-  void Note(const v1::GenerateResponse& message, const absl::Status* end) {
+  void Note(std::vector<GenerateEvent> events, const absl::Status* end) {
+    EXPECT_FALSE(events.empty());
     MutexLock lock(mu_);
-    messages_.push_back(message);
+    messages_.push_back(std::move(events));
     if (end != nullptr) ends_.push_back(*end);
     cv_.NotifyAll();
   }
@@ -94,7 +95,7 @@ class TestCall final : public TokenSink {
   std::atomic<bool> writing_{false};
   Mutex mu_;
   CondVar cv_;
-  std::vector<v1::GenerateResponse> messages_ ABSL_GUARDED_BY(mu_);
+  std::vector<std::vector<GenerateEvent>> messages_ ABSL_GUARDED_BY(mu_);
   std::vector<absl::Status> ends_ ABSL_GUARDED_BY(mu_);
   absl::Status broken_ ABSL_GUARDED_BY(mu_);
   const std::shared_ptr<TokenStream> stream_;
@@ -109,9 +110,11 @@ class TokenStreamTest : public ::testing::Test {
     options.scheduler.longest_pause = longest_pause;
     return options;
   }
-  static std::string TextOf(const std::vector<v1::GenerateResponse>& messages) {
+  static std::string TextOf(const std::vector<std::vector<GenerateEvent>>& messages) {
     std::string text;
-    for (const v1::GenerateResponse& message : messages) text += message.text();
+    for (const auto& message : messages) {
+      for (const GenerateEvent& event : message) text += event.text;
+    }
     return text;
   }
 
@@ -119,7 +122,7 @@ class TokenStreamTest : public ::testing::Test {
   const std::shared_ptr<StreamWriter> writer_ = std::make_shared<StreamWriter>();
 };
 
-TEST_F(TokenStreamTest, EventsThatWaitAreOneMessage) {
+TEST_F(TokenStreamTest, EventsThatWaitAreOneWrite) {
   WorkQueue writes("writes", 1);
   ScriptedEngine engine(OptionsOf(std::chrono::seconds(30)));
   engine.AtStart([](const Sequence& sequence) {
@@ -131,26 +134,12 @@ TEST_F(TokenStreamTest, EventsThatWaitAreOneMessage) {
   call.Begin(&engine);
   EXPECT_TRUE(call.AwaitEnd().ok());
   ASSERT_EQ(call.messages().size(), 1u);
-  EXPECT_EQ(call.messages()[0].text(), "ab");
-  EXPECT_EQ(call.messages()[0].tokens_size(), 3);
-  EXPECT_EQ(call.messages()[0].finish(), v1::FINISH_LENGTH);
-}
-
-TEST_F(TokenStreamTest, TimesCountFromArrival) {
-  ScriptedEngine engine(OptionsOf(std::chrono::seconds(30)));
-  const SequenceTime arrived = SequenceTime::clock::now();
-  engine.AtStart([&](const Sequence& sequence) {
-    GenerateEvent last = LastEvent(Finish::kStop, 0);
-    last.summary->started = arrived - milliseconds(5);  // clocks of two threads
-    EXPECT_TRUE(sequence.outbox->Put(std::move(last)));
-  });
-  TestCall call(&timer_, writer_, nullptr);
-  call.Begin(&engine, {.arrived = arrived, .seed = 9, .model_version = "4"});
-  ASSERT_EQ(call.messages().size(), 1u);
-  EXPECT_EQ(call.messages()[0].times().started_us(), 0);
-  EXPECT_EQ(call.messages()[0].times().first_token_us(), 0) << "there is none";
-  EXPECT_EQ(call.messages()[0].usage().seed(), 9u);
-  EXPECT_EQ(call.messages()[0].usage().model_version(), "4");
+  const std::vector<GenerateEvent> events = call.messages()[0];
+  ASSERT_EQ(events.size(), 3u);
+  EXPECT_EQ(events[0].text, "a");
+  EXPECT_EQ(events[1].text, "b");
+  EXPECT_EQ(events[1].tokens.size(), 2u);
+  EXPECT_EQ(events[2].finish, Finish::kLength);
 }
 
 TEST_F(TokenStreamTest, AnEndWithoutAReasonIsADefect) {

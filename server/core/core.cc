@@ -99,6 +99,7 @@ absl::StatusOr<std::unique_ptr<ServerCore>> ServerCore::Create(
   core->import_queue_ = std::make_unique<WorkQueue>("import", 2);
   core->cache_queue_ = std::make_unique<WorkQueue>("cache", 1);
   core->inflate_queue_ = std::make_unique<WorkQueue>("inflate", 1);
+  core->text_queue_ = std::make_unique<WorkQueue>("text", 2);
   // Its one thread yields to threads that answer: inflated messages may be refused in the end.
   core->inflate_queue_->Submit([] { setpriority(PRIO_PROCESS, 0, kInflateNice); });
   core->keeper_ =

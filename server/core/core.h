@@ -74,6 +74,9 @@ class ServerCore {
   WorkQueue& cache_queue() { return *cache_queue_; }
   // Messages that inflate to a large size: other calls on gRPC's threads should not wait for that.
   WorkQueue& inflate_queue() { return *inflate_queue_; }
+  // Templates and tokens of long texts: other calls on the threads that read should not wait for
+  // them.
+  WorkQueue& text_queue() { return *text_queue_; }
   RequestQueue& requests() { return *requests_; }  // requests that wait to be run
   RefusalPace& refusals() { return refusals_; }    // pace of answers to refused requests
 
@@ -121,6 +124,7 @@ class ServerCore {
   std::unique_ptr<WorkQueue> import_queue_;
   std::unique_ptr<WorkQueue> cache_queue_;
   std::unique_ptr<WorkQueue> inflate_queue_;
+  std::unique_ptr<WorkQueue> text_queue_;
 };
 
 // Streams last as long as their watchers stay, so they have a limit of their own and do not

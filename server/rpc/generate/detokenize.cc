@@ -31,7 +31,7 @@ absl::Status Fill(ServerCore& core, const v1::DetokenizeRequest& asked,
 grpc::ServerUnaryReactor* GenerateService::Detokenize(Context* context, const Bytes* request,
                                                       Bytes* reply) {
   return AnswerUnary<v1::DetokenizeRequest, v1::DetokenizeResponse>(
-      core_, {.name = "Detokenize", .queue = &text_queue_}, context, request, reply,
+      core_, {.name = "Detokenize", .queue = &core_.text_queue()}, context, request, reply,
       [this](const v1::DetokenizeRequest& asked, v1::DetokenizeResponse* answer) {
         return Fill(core_, asked, answer);
       });

@@ -6,9 +6,9 @@
 #include <grpcpp/grpcpp.h>
 
 #include <memory>
+#include <utility>
 
 #include "proto/athanor/v1/generate.grpc.pb.h"
-#include "server/base/work_queue.h"
 #include "server/calls/stream_writer.h"
 #include "server/core/core.h"
 #include "server/rpc/raw_methods.h"
@@ -23,8 +23,9 @@ class GenerateService final
                         v1::GenerateService::WithRawCallbackMethod_RenderChat,
                         v1::GenerateService::WithRawCallbackMethod_GetEngine> {
  public:
-  explicit GenerateService(ServerCore* core) : core_(*core) {}
-  ~GenerateService() { writer_->Stop(); }
+  // `writer` stops behind the last call.
+  GenerateService(ServerCore* core, std::shared_ptr<StreamWriter> writer)
+      : core_(*core), writer_(std::move(writer)) {}
 
   using Context = grpc::CallbackServerContext;
   using Bytes = grpc::ByteBuffer;
@@ -37,9 +38,7 @@ class GenerateService final
 
  private:
   ServerCore& core_;
-  const std::shared_ptr<StreamWriter> writer_ = std::make_shared<StreamWriter>();
-  // Templates and tokens of long texts, which would hold up other calls on gRPC's threads.
-  WorkQueue text_queue_{"text", 2};
+  const std::shared_ptr<StreamWriter> writer_;
 };
 
 }  // namespace athanor

@@ -27,7 +27,7 @@ absl::Status Fill(ServerCore& core, const v1::RenderChatRequest& asked,
 grpc::ServerUnaryReactor* GenerateService::RenderChat(Context* context, const Bytes* request,
                                                       Bytes* reply) {
   return AnswerUnary<v1::RenderChatRequest, v1::RenderChatResponse>(
-      core_, {.name = "RenderChat", .queue = &text_queue_}, context, request, reply,
+      core_, {.name = "RenderChat", .queue = &core_.text_queue()}, context, request, reply,
       [this](const v1::RenderChatRequest& asked, v1::RenderChatResponse* answer) {
         return Fill(core_, asked, answer);
       });

@@ -37,7 +37,7 @@ absl::Status Fill(ServerCore& core, const v1::TokenizeRequest& asked, v1::Tokeni
 grpc::ServerUnaryReactor* GenerateService::Tokenize(Context* context, const Bytes* request,
                                                     Bytes* reply) {
   return AnswerUnary<v1::TokenizeRequest, v1::TokenizeResponse>(
-      core_, {.name = "Tokenize", .queue = &text_queue_}, context, request, reply,
+      core_, {.name = "Tokenize", .queue = &core_.text_queue()}, context, request, reply,
       [this](const v1::TokenizeRequest& asked, v1::TokenizeResponse* answer) {
         return Fill(core_, asked, answer);
       });

@@ -1,0 +1,201 @@
+#include "server/calls/generation.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "deploy/bazel/libs/status_macros.h"
+#include "server/base/public_status.h"
+#include "server/calls/language_version.h"
+#include "server/calls/prompt.h"
+
+namespace athanor {
+
+using Clock = SequenceTime::clock;
+
+Generation::Generation(ServerCore& core, GenerationCaller caller)
+    : core_(core), caller_(std::move(caller)), owner_(std::make_shared<CallOwner>(&core.timer())) {}
+
+std::shared_ptr<Generation> Generation::Make(ServerCore& core,
+                                             const std::shared_ptr<StreamWriter>& writer,
+                                             GenerationCaller caller,
+                                             const std::vector<TokenSink*>& sinks) {
+  std::shared_ptr<Generation> made(new Generation(core, std::move(caller)));
+  for (TokenSink* sink : sinks) {
+    made->streams_.push_back(std::make_shared<TokenStream>(sink, &core.timer(), writer));
+  }
+  return made;
+}
+
+void Generation::Begin(std::vector<v1::GenerateRequest> requests,
+                       ServerLedger::Reservation memory) {
+  requests_ = std::move(requests);
+  memory_ = std::move(memory);
+  if (absl::Status s = Accept(); !s.ok()) {
+    Refuse(s);
+  } else if (std::any_of(requests_.begin(), requests_.end(), TakesLong)) {
+    core_.text_queue().Submit([self = shared_from_this()] { self->Tokenize(); });
+  } else {
+    Tokenize();
+  }
+}
+
+void Generation::Refuse(const absl::Status& status) {
+  // The last sink may let go of it.
+  const std::shared_ptr<Generation> self = shared_from_this();
+  for (const auto& stream : streams_) stream->Refuse(status);
+}
+
+absl::Status Generation::Accept() {
+  const v1::GenerateRequest& first = requests_.front();
+  ASSIGN_OR_RETURN(version_, FindLanguageModel(core_, first.model(), first.version()));
+  for (const v1::GenerateRequest& request : requests_) {
+    ASSIGN_OR_RETURN(GenerateInput input,
+                     ReadSettings(request, *version_->language_model(), caller_.arrived));
+    input.sequence.deadline = std::min(input.sequence.deadline, caller_.deadline);
+    inputs_.push_back(std::move(input));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status Generation::MakePrompts() {
+  for (size_t i = 0; i < inputs_.size(); ++i) {
+    // It may have waited for others' texts.
+    RETURN_IF_ERROR(streams_.front()->cancelled());
+    if (Clock::now() >= inputs_[i].sequence.deadline) {
+      return absl::DeadlineExceededError(
+          absl::StrCat(version_->Describe(), ": its time was up before its prompt was read"));
+    }
+    ASSIGN_OR_RETURN(inputs_[i].sequence.prompt,
+                     PromptTokens(requests_[i], *version_->language_model()));
+  }
+  return absl::OkStatus();
+}
+
+void Generation::Tokenize() {
+  if (absl::Status s = MakePrompts(); !s.ok()) {
+    Refuse(s);
+    return;
+  }
+  FreeRequests();
+  if (version_->plan() != nullptr) {
+    Start();
+  } else {
+    AwaitPlan();
+  }
+}
+
+void Generation::FreeRequests() {
+  requests_ = {};
+  memory_ = {};
+  if (caller_.read) caller_.read();
+}
+
+void Generation::AwaitPlan() {
+  const std::shared_ptr<Generation> self = shared_from_this();
+  stalled_ = Clock::now();
+  const auto longest = caller_.arrived + std::chrono::milliseconds(core_.options().max_wait_ms);
+  const SequenceTime limit = std::min(inputs_.front().sequence.deadline, longest);
+  switch (owner_->StartWaiting(limit, [self] { self->Expire(); })) {
+    case CallOwner::Waiting::kStarted:
+      owner_->AwaitPlan(version_->serving(),
+                        [self](const absl::Status& status) { self->GotPlan(status); });
+      return;
+    case CallOwner::Waiting::kCancelled:
+      Refuse(streams_.front()->cancelled());
+      return;
+    case CallOwner::Waiting::kExpired:
+      Expire();
+      return;
+  }
+}
+
+void Generation::GotPlan(const absl::Status& status) {
+  owner_->StopTimer();
+  EndStall();
+  if (status.ok()) {
+    Start();
+  } else {
+    Refuse(status);
+  }
+}
+
+void Generation::Expire() {
+  owner_->LeavePlan(version_->serving());
+  EndStall();
+  const auto waited =
+      std::chrono::duration_cast<std::chrono::milliseconds>(Clock::now() - caller_.arrived);
+  Refuse(absl::DeadlineExceededError(absl::StrCat(
+      version_->Describe(), ": its baseline plan was not ready after ", waited.count(), " ms")));
+}
+
+void Generation::EndStall() {
+  version_->metrics().cells.Observe(Metric::kStallSeconds, Clock::now() - stalled_);
+}
+
+void Generation::Start() {
+  const std::shared_ptr<Generation> self = shared_from_this();
+  Engine* engine = version_->language_model()->engine.get();
+  const size_t choices = streams_.size() / inputs_.size();
+  std::vector<Engine::Started> started;
+  for (size_t i = 0; i < streams_.size(); ++i) {
+    GenerateInput input = inputs_[i / choices];
+    input.sampling.seed += i % choices;
+    facts_.push_back({.arrived = caller_.arrived,
+                      .seed = input.sampling.seed,
+                      .model_version = absl::StrCat(version_->version()),
+                      .logprobs = input.sampling.logprobs.has_value(),
+                      .tokenizer = version_->language_model()->text.tokenizer});
+    auto next = engine->Start(std::move(input), [stream = streams_[i]] { stream->Ask(); });
+    if (!next.ok()) {
+      Abandon(engine, started, next.status());
+      Refuse(next.status());
+      return;
+    }
+    started.push_back(*std::move(next));
+  }
+  inputs_ = {};
+  for (size_t i = 0; i < streams_.size(); ++i) streams_[i]->Open(engine, std::move(started[i]));
+}
+
+void Generation::Abandon(Engine* engine, const std::vector<Engine::Started>& started,
+                         const absl::Status& why) {
+  for (const Engine::Started& sequence : started) {
+    sequence.outbox->Abandon();
+    engine->Cancel(sequence.id, why);
+  }
+}
+
+void Generation::Cancel(const absl::Status& status) {
+  // The last sink may let go of it.
+  const std::shared_ptr<Generation> self = shared_from_this();
+  for (const auto& stream : streams_) stream->Cancel(status);
+  if (!owner_->Cancel()) return;
+  owner_->StopTimer();
+  owner_->LeavePlan(version_->serving());
+  EndStall();
+  Refuse(status);
+}
+
+void Generation::Leave() {
+  for (const auto& stream : streams_) stream->Leave();
+}
+
+void Generation::Count(const absl::Status& status) const {
+  CountRequest(core_, version_.get(), caller_.arrived, status);
+}
+
+void CountRequest(ServerCore& core, const ModelVersion* version, SequenceTime arrived,
+                  const absl::Status& status) {
+  MetricCells& cells = version == nullptr ? core.metrics().no_version() : version->metrics().cells;
+  cells.Count(Metric::kRequests, PublicStatus(status).code());
+  cells.Observe(Metric::kRequestSeconds, Clock::now() - arrived);
+}
+
+absl::Status ClientLeft(const ServerCore& core) {
+  return core.draining()
+             ? absl::UnavailableError("the call did not end within --drain, or the client left")
+             : absl::CancelledError("the client left");
+}
+
+}  // namespace athanor
