@@ -75,7 +75,7 @@ EngineBook::Turn EngineBook::Next(SequenceTime now) {
   if (closed_.has_value()) {
     for (const auto& [id, reply] : replies_) scheduler_.Cancel(id, *closed_);
   }
-  turn.step = scheduler_.Next(now);
+  turn.step = scheduler_.Next(now, StepTimes());
   turn.ends = TakeEnds();
   for (SequenceId id : turn.step.tables) {
     turn.replies.push_back(replies_.find(id)->second.get());

@@ -9,6 +9,9 @@
 namespace athanor {
 namespace {
 
+// A step has room for so many rows of prompts, also where they pass the target: prompts go on.
+constexpr int64_t kLeastPromptRows = 16;
+
 absl::Status CheckRequest(const SequenceRequest& request) {
   if (request.prompt.empty()) {
     return absl::InvalidArgumentError("the prompt has no tokens; it needs at least one");
@@ -82,18 +85,19 @@ absl::Status Scheduler::Add(SequenceId id, SequenceRequest request) {
   sequence->min_tokens = request.min_tokens;
   sequence->stop_tokens = std::move(request.stop_tokens);
   sequence->deadline = request.deadline;
+  sequence->priority = request.priority;
   const auto [it, added] = sequences_.try_emplace(id, std::move(sequence));
   if (!added) return absl::AlreadyExistsError(absl::StrCat("sequence ", id, " exists"));
   waiting_.push_back(it->second.get());
   return absl::OkStatus();
 }
 
-Step Scheduler::Next(SequenceTime now) {
+Step Scheduler::Next(SequenceTime now, const StepTimes& times) {
   EndLate(now);
   Step step = Again();
   if (step.rows.empty()) {
     Admit();
-    step = Fresh();
+    step = Fresh(times);
   }
   SetInStep(step, true);
   return step;
@@ -164,16 +168,27 @@ Step Scheduler::Again() {
   return {};
 }
 
-Step Scheduler::Fresh() {
+int64_t Scheduler::PromptRows(int64_t decoding, const StepTimes& times) const {
+  const int64_t most = options_.max_batched_tokens;
+  if (decoding == 0 || options_.itl_target <= SequenceTime::duration::zero()) {
+    return most - decoding;
+  }
+  const int64_t rows = times.RowsWithin(options_.itl_target, most) - decoding;
+  return std::min(std::max(rows, kLeastPromptRows), most - decoding);
+}
+
+Step Scheduler::Fresh(const StepTimes& times) {
   Step step;
   for (Sequence* sequence : running_) {
-    if (!sequence->paused.has_value() && sequence->generated() > 0) AddRows(sequence, 1, &step);
+    if (!sequence->paused.has_value() && sequence->Decodes()) AddRows(sequence, 1, &step);
   }
+  int64_t room = PromptRows(static_cast<int64_t>(step.rows.size()), times);
   for (Sequence* sequence : running_) {
-    if (sequence->paused.has_value() || sequence->generated() > 0) continue;
-    const int64_t room = options_.max_batched_tokens - static_cast<int64_t>(step.rows.size());
     if (room == 0) break;
-    AddRows(sequence, std::min(room, sequence->left()), &step);
+    if (sequence->paused.has_value() || sequence->Decodes()) continue;
+    const int64_t rows = std::min(room, sequence->left());
+    AddRows(sequence, rows, &step);
+    room -= rows;
   }
   return step;
 }
@@ -196,9 +211,14 @@ void Scheduler::AddRows(Sequence* sequence, int64_t count, Step* step) {
 
 void Scheduler::Done(const Step& step, absl::Span<const Told> told) {
   for (const Row& row : step.rows) {
-    if (Sequence* sequence = Get(step.tables[row.sequence])) {
-      sequence->stored = row.position + 1;
+    Sequence* sequence = Get(step.tables[row.sequence]);
+    sequence->stored = row.position + 1;
+    if (row.position < sequence->computed) {
+      ++counts_.recomputed_tokens;
+    } else if (row.position < sequence->prompt) {
+      ++counts_.prompt_tokens;
     }
+    sequence->computed = std::max(sequence->computed, sequence->stored);
   }
   SetInStep(step, false);
   for (const Told& outcome : told) {
@@ -271,7 +291,11 @@ void Scheduler::End(Sequence* sequence, Finish finish, const absl::Status& statu
     promised_ -= sequence->promised - static_cast<int64_t>(sequence->blocks.size());
     for (int32_t block : sequence->blocks) pool_->Drop(block);
   }
-  ended_.push_back({.id = sequence->id, .finish = finish, .status = status});
+  ended_.push_back({.id = sequence->id,
+                    .finish = finish,
+                    .status = status,
+                    .cached_tokens = sequence->cached,
+                    .preemptions = sequence->preemptions});
   sequences_.erase(sequence->id);
 }
 

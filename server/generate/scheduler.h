@@ -4,7 +4,8 @@
 //   BlockPool pool(blocks);
 //   Scheduler scheduler(options, &pool);
 //   RETURN_IF_ERROR(scheduler.Add(id, request));
-//   for (Step step = scheduler.Next(now); !step.rows.empty(); step = scheduler.Next(now)) {
+//   while (true) {
+//     Step step = scheduler.Next(now, times);
 //     absl::Status ran = ...;                  // the plan, over BlocksOf each of step.tables
 //     if (ran.ok()) scheduler.Done(step, told);  // a token for each wanted row
 //     else scheduler.Failed(step, ran);
@@ -35,6 +36,7 @@
 #include "absl/types/span.h"
 #include "server/generate/block_pool.h"
 #include "server/generate/sequence.h"
+#include "server/generate/step_times.h"
 
 namespace athanor {
 
@@ -48,6 +50,11 @@ struct SchedulerOptions {
   const char* more_blocks = "raise --kv_memory";
   // The time for which a client may read nothing before its sequence ends.
   SequenceTime::duration longest_pause = std::chrono::seconds(30);
+  // The time that a step with a sequence that decodes should take at most: fewer rows of prompts
+  // are computed beside it. Zero: none.
+  SequenceTime::duration itl_target{0};
+  // The number of times that a sequence gives up its blocks before others are asked first.
+  int64_t max_preemptions = 8;
 };
 
 struct Row {
@@ -76,6 +83,17 @@ struct Ended {
   SequenceId id = 0;
   Finish finish = Finish::kNone;
   absl::Status status;  // OK if `finish` says why
+  int64_t cached_tokens = 0;
+  int64_t preemptions = 0;
+};
+
+// What a scheduler has done since it was made.
+struct SchedulerCounts {
+  int64_t prompt_tokens = 0;      // computed for the first time
+  int64_t recomputed_tokens = 0;  // computed again after a preemption
+  int64_t queried_tokens = 0;     // of prompts that looked for kept blocks
+  int64_t cached_tokens = 0;      // of these: found
+  int64_t preemptions = 0;
 };
 
 class Scheduler {
@@ -89,8 +107,8 @@ class Scheduler {
   // room for.
   absl::Status Add(SequenceId id, SequenceRequest request);
   // Ends what has run out of time, admits, and returns the next step. It has no rows if nothing
-  // can run now. REQUIRES: no step is running.
-  Step Next(SequenceTime now);
+  // can run now. `times` says how long steps take. REQUIRES: no step is running.
+  Step Next(SequenceTime now, const StepTimes& times);
   // Reports that the step has run. `told` has one entry for each wanted row. Rows of sequences that
   // ended meanwhile are ignored.
   void Done(const Step& step, absl::Span<const Told> told);
@@ -115,6 +133,7 @@ class Scheduler {
   int64_t waiting() const { return static_cast<int64_t>(waiting_.size()); }
   int64_t running() const { return static_cast<int64_t>(running_.size()); }  // also if paused
   int64_t paused() const;
+  const SchedulerCounts& counts() const { return counts_; }
   // Number of blocks that are free and promised to nobody.
   int64_t unpromised() const { return pool_->free() - promised_; }
 
@@ -128,7 +147,9 @@ class Scheduler {
   void EndLate(SequenceTime now);
   void Admit();
   Step Again();
-  Step Fresh();
+  Step Fresh(const StepTimes& times);
+  // Returns the number of prompts' rows that a step may have beside rows that decode.
+  int64_t PromptRows(int64_t decoding, const StepTimes& times) const;
   // Appends the sequence's next `count` rows, and takes the blocks that they need.
   void AddRows(Sequence* sequence, int64_t count, Step* step);
   // Marks the step's sequences as running, or ends those that failed while they did.
@@ -144,6 +165,7 @@ class Scheduler {
   std::vector<Sequence*> running_;  // admitted, in that order
   std::vector<Step> again_;         // parts of failed steps; the last one is next
   std::vector<Ended> ended_;
+  SchedulerCounts counts_;
   int64_t promised_ = 0;  // blocks that admitted sequences may still take
 };
 

@@ -64,7 +64,8 @@ class Fuzz {
                  .max_model_len = 2 + Below(63),
                  .max_waiting = 1 + Below(20),
                  .block = int64_t{1} << Below(5),
-                 .longest_pause = milliseconds(50)},
+                 .longest_pause = milliseconds(50),
+                 .itl_target = milliseconds(Below(3))},
         pool_(2 + Below(40)),
         scheduler_(options_, &pool_),
         cells_((pool_.blocks() + 1) * options_.block, kPoison),
@@ -179,11 +180,13 @@ class Fuzz {
   }
 
   Step OneStep() {
-    Step step = scheduler_.Next(now_);
+    Step step = scheduler_.Next(now_, times_);
     TakeEnded();
     CheckShape(step);
     if (hostile_ && !draining_ && Below(3) == 0) Disturb();  // while the step runs
     if (step.rows.empty()) return step;
+    times_.Learn(static_cast<int64_t>(step.rows.size()),
+                 std::chrono::microseconds(Below(10) * static_cast<int64_t>(step.rows.size())));
     const bool guilty = std::any_of(step.tables.begin(), step.tables.end(),
                                     [&](SequenceId id) { return asked_[id].guilty; });
     const bool fails = guilty || (hostile_ && step.tables.size() > 1 && Below(30) == 0);
@@ -317,6 +320,7 @@ class Fuzz {
   const SchedulerOptions options_;
   BlockPool pool_;
   Scheduler scheduler_;
+  StepTimes times_;
   std::vector<uint64_t> cells_;  // the memory of keys and values
   const bool hostile_;           // cancels, deadlines, failures and NaN occur
   bool draining_ = false;

@@ -11,6 +11,7 @@
 namespace athanor {
 namespace {
 
+using std::chrono::milliseconds;
 using std::chrono::seconds;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
@@ -30,7 +31,7 @@ class SchedulerTest : public ::testing::Test {
  protected:
   // Runs a step in which each wanted row chooses `token`; returns its rows.
   std::vector<Row> Run(int32_t token = 7) {
-    const Step step = scheduler_.Next(now_);
+    const Step step = scheduler_.Next(now_, times_);
     scheduler_.Done(step, Tell(step, token));
     return step.rows;
   }
@@ -56,10 +57,11 @@ class SchedulerTest : public ::testing::Test {
   BlockPool pool_{11};
   Scheduler scheduler_{kSmall, &pool_};
   SequenceTime now_ = kNow;
+  StepTimes times_;
 };
 
 TEST_F(SchedulerTest, HasNoRowsWithoutSequences) {
-  EXPECT_THAT(scheduler_.Next(now_).rows, IsEmpty());
+  EXPECT_THAT(scheduler_.Next(now_, times_).rows, IsEmpty());
   EXPECT_EQ(scheduler_.NextEnd(), SequenceTime::max());
 }
 
@@ -158,7 +160,7 @@ TEST_F(SchedulerTest, StopTokensCountOnlyAfterMinTokens) {
 
 TEST_F(SchedulerTest, AStopStringAndAnErrorEndTheirSequenceAlone) {
   for (int id = 1; id < 4; ++id) ASSERT_TRUE(scheduler_.Add(id, Prompt(1)).ok());
-  const Step step = scheduler_.Next(now_);
+  const Step step = scheduler_.Next(now_, times_);
   std::vector<Told> told = Tell(step, 7);
   told[0].stop = true;
   told[1].status = absl::DataLossError("NaN");
@@ -171,7 +173,7 @@ TEST_F(SchedulerTest, AFailedStepComesAgainByHalvesUntilTheGuiltyOneIsAlone) {
   for (int id = 1; id < 4; ++id) ASSERT_TRUE(scheduler_.Add(id, Prompt(2)).ok());
   std::vector<std::vector<SequenceId>> steps;
   for (int i = 0; i < 5; ++i) {
-    const Step step = scheduler_.Next(now_);
+    const Step step = scheduler_.Next(now_, times_);
     steps.push_back(step.tables);
     const bool guilty = std::find(step.tables.begin(), step.tables.end(), 2) != step.tables.end();
     if (guilty) {
@@ -188,7 +190,7 @@ TEST_F(SchedulerTest, AFailedStepComesAgainByHalvesUntilTheGuiltyOneIsAlone) {
 
 TEST_F(SchedulerTest, WhoIsCancelledInAStepKeepsItsBlocksUntilItHasRun) {
   ASSERT_TRUE(scheduler_.Add(1, Prompt(2)).ok());
-  const Step step = scheduler_.Next(now_);
+  const Step step = scheduler_.Next(now_, times_);
   scheduler_.Cancel(1, absl::CancelledError("gone"));
   scheduler_.Cancel(1, absl::CancelledError("twice"));
   EXPECT_THAT(Ends(), IsEmpty());
@@ -231,11 +233,32 @@ TEST_F(SchedulerTest, APausedOneHasNoRowsAndEndsIfNobodyReads) {
       ElementsAre("2 RESOURCE_EXHAUSTED: the client read nothing for 30 s; tokens generated: 3"));
 }
 
+TEST_F(SchedulerTest, StepsWithDecodersKeepTheTargetAndAlwaysHaveSomeRowsOfPrompts) {
+  BlockPool pool(1000);
+  Scheduler scheduler({.max_model_len = 2048, .itl_target = milliseconds(50)}, &pool);
+  times_.Learn(1, milliseconds(10));
+  times_.Learn(512, milliseconds(10 + 511));
+  ASSERT_TRUE(scheduler.Add(1, Prompt(600, 9)).ok());
+  Step step = scheduler.Next(now_, times_);
+  EXPECT_EQ(step.rows.size(), 512u) << "nobody decodes beside it";
+  scheduler.Done(step, Tell(step, 7));
+  step = scheduler.Next(now_, times_);
+  EXPECT_EQ(step.rows.size(), 88u);
+  scheduler.Done(step, Tell(step, 7));
+  ASSERT_TRUE(scheduler.Add(2, Prompt(1000, 9)).ok());
+  step = scheduler.Next(now_, times_);
+  EXPECT_EQ(step.rows.size(), 41u) << "10 + 40 ms";
+  scheduler.Done(step, Tell(step, 7));
+  for (int i = 0; i < 100; ++i) times_.Learn(1, milliseconds(60));
+  step = scheduler.Next(now_, times_);
+  EXPECT_EQ(step.rows.size(), 17u) << "the target is passed without prompts";
+}
+
 TEST_F(SchedulerTest, NoMoreSequencesAreAdmittedThanAStepHasRows) {
   BlockPool pool(100);
   Scheduler scheduler({.max_batched_tokens = 2, .max_sequences = 64}, &pool);
   for (int id = 0; id < 5; ++id) ASSERT_TRUE(scheduler.Add(id, Prompt(3)).ok());
-  EXPECT_EQ(scheduler.Next(now_).rows.size(), 2u);
+  EXPECT_EQ(scheduler.Next(now_, times_).rows.size(), 2u);
   EXPECT_EQ(scheduler.running(), 2);
 }
 

@@ -5,9 +5,11 @@
 #include <chrono>
 #include <cstdint>
 #include <optional>
+#include <string>
 #include <vector>
 
 #include "absl/status/status.h"
+#include "server/generate/block_key.h"
 
 namespace athanor {
 
@@ -28,6 +30,13 @@ struct SequenceRequest {
   int64_t min_tokens = 0;
   std::vector<int32_t> stop_tokens;
   SequenceTime deadline = SequenceTime::max();
+  // Who asks: clients with work have equal shares of places and steps.
+  std::string client;
+  int64_t priority = 100;  // among sequences that wait, lower ones go first
+  // The key ahead of the first block. Without one, no blocks are shared with other sequences.
+  std::optional<BlockKey> root;
+  // Keys of the prompt's first whole blocks; Scheduler::Add makes those that are missing.
+  std::vector<BlockKey> keys;
 };
 
 struct Sequence {
@@ -37,6 +46,9 @@ struct Sequence {
   bool MayStop() const { return generated() >= min_tokens; }
   // Number of tokens that a step has yet to compute.
   int64_t left() const { return static_cast<int64_t>(tokens.size()) - stored; }
+  // Reports whether its next row gives a token behind generated ones. If not, it has a prompt to
+  // compute, or after a preemption all of its tokens.
+  bool Decodes() const { return generated() > 0 && left() == 1; }
 
   SequenceId id = 0;
   std::vector<int32_t> tokens;  // the prompt, then generated ones
@@ -45,8 +57,12 @@ struct Sequence {
   int64_t min_tokens = 0;
   std::vector<int32_t> stop_tokens;
   SequenceTime deadline;
+  int64_t priority = 100;
 
-  int64_t stored = 0;                  // number of tokens whose keys and values are in the blocks
+  int64_t stored = 0;    // number of tokens whose keys and values are in the blocks
+  int64_t computed = 0;  // the most that `stored` was: further rows are computed for the first time
+  int64_t cached = 0;    // number of the prompt's tokens found in the pool at the first admission
+  int64_t preemptions = 0;
   std::vector<int32_t> blocks;         // block j holds positions j * block to j * block + block - 1
   int64_t promised = 0;                // number of blocks it may have in all
   std::optional<SequenceTime> paused;  // since when

@@ -1,0 +1,46 @@
+// Learns how long an engine's turns take by the number of rows that they compute.
+//
+//   StepTimes times;
+//   times.Learn(/*rows=*/24, took);               // a whole turn: waits and sampling included
+//   int64_t rows = times.RowsWithin(milliseconds(50), /*most=*/512);
+//
+// Keeps averages at 1, 2, 4, ... rows, linear between, and from no time for no rows. A turn moves
+// the two averages beside its rows, the nearer one more. Pure; not thread-safe.
+#ifndef ATHANOR_SERVER_GENERATE_STEP_TIMES_H_
+#define ATHANOR_SERVER_GENERATE_STEP_TIMES_H_
+
+#include <array>
+#include <chrono>
+#include <cstdint>
+
+namespace athanor {
+
+class StepTimes {
+ public:
+  using Duration = std::chrono::steady_clock::duration;
+
+  // A turn counts as at most 4 times as long as expected: one that waited for a plan changes
+  // little. REQUIRES: rows >= 1
+  void Learn(int64_t rows, Duration took);
+  // Returns the time that a turn of so many rows is expected to take, which is never less for more
+  // rows. Zero if nothing is learned yet.
+  Duration Of(int64_t rows) const;
+  // Returns the most rows, up to `most`, for which Of is at most `time`; `most` if nothing is
+  // learned yet. REQUIRES: most >= 0
+  int64_t RowsWithin(Duration time, int64_t most) const;
+
+ private:
+  struct Point {
+    double seconds = 0;
+    double weight = 0;  // of the turns in the average; 0: none
+  };
+  // Moves a point's average by its part of a turn's error.
+  static void Move(double part, double error, Point* point);
+  double SecondsOf(double rows) const;
+
+  std::array<Point, 22> points_;  // of 1 to 2^21 rows
+};
+
+}  // namespace athanor
+
+#endif  // ATHANOR_SERVER_GENERATE_STEP_TIMES_H_
