@@ -1,6 +1,7 @@
 #include "server/generate/scheduler.h"
 
 #include <algorithm>
+#include <tuple>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -11,6 +12,8 @@ namespace {
 
 // A step has room for so many rows of prompts, also where they pass the target: prompts go on.
 constexpr int64_t kLeastPromptRows = 16;
+// A sequence that generated fewer tokens since it was admitted is preempted after the others.
+constexpr int64_t kLeastGain = 16;
 
 absl::Status CheckRequest(const SequenceRequest& request) {
   if (request.prompt.empty()) {
@@ -66,7 +69,6 @@ absl::Status Scheduler::Fit(Sequence* sequence) const {
   // The last token is never computed itself: it needs no position of its own in the blocks.
   sequence->max_tokens =
       std::min({sequence->max_tokens, options_.max_model_len - prompt, positions - prompt + 1});
-  sequence->promised = BlocksFor(prompt + sequence->max_tokens - 1);
   return absl::OkStatus();
 }
 
@@ -88,7 +90,9 @@ absl::Status Scheduler::Add(SequenceId id, SequenceRequest request) {
   sequence->priority = request.priority;
   const auto [it, added] = sequences_.try_emplace(id, std::move(sequence));
   if (!added) return absl::AlreadyExistsError(absl::StrCat("sequence ", id, " exists"));
-  waiting_.push_back(it->second.get());
+  it->second->arrival = arrived_++;
+  waiting_.insert(it->second.get());
+  SetEnd(it->second.get());
   return absl::OkStatus();
 }
 
@@ -103,15 +107,17 @@ Step Scheduler::Next(SequenceTime now, const StepTimes& times) {
   return step;
 }
 
-SequenceTime Scheduler::EndOf(const Sequence& sequence) const {
-  if (!sequence.paused.has_value()) return sequence.deadline;
-  return std::min(sequence.deadline, *sequence.paused + options_.longest_pause);
+void Scheduler::SetEnd(Sequence* sequence) {
+  ends_.erase({sequence->end, sequence->id});
+  sequence->end = sequence->deadline;
+  if (sequence->paused.has_value()) {
+    sequence->end = std::min(sequence->end, *sequence->paused + options_.longest_pause);
+  }
+  if (sequence->end != SequenceTime::max()) ends_.insert({sequence->end, sequence->id});
 }
 
 SequenceTime Scheduler::NextEnd() const {
-  SequenceTime end = SequenceTime::max();
-  for (const auto& [id, sequence] : sequences_) end = std::min(end, EndOf(*sequence));
-  return end;
+  return ends_.empty() ? SequenceTime::max() : ends_.begin()->first;
 }
 
 int64_t Scheduler::paused() const {
@@ -120,15 +126,8 @@ int64_t Scheduler::paused() const {
 }
 
 void Scheduler::EndLate(SequenceTime now) {
-  // A copy: ending one removes it from its list.
-  std::vector<Sequence*> late;
-  for (Sequence* sequence : running_) {
-    if (EndOf(*sequence) <= now) late.push_back(sequence);
-  }
-  for (Sequence* sequence : waiting_) {
-    if (EndOf(*sequence) <= now) late.push_back(sequence);
-  }
-  for (Sequence* sequence : late) {
+  while (NextEnd() <= now) {
+    Sequence* sequence = Get(ends_.begin()->second);
     if (sequence->deadline <= now) {
       Fail(sequence, absl::DeadlineExceededError(absl::StrCat(
                          "the deadline passed; tokens generated: ", sequence->generated())));
@@ -143,11 +142,85 @@ void Scheduler::EndLate(SequenceTime now) {
 }
 
 void Scheduler::Admit() {
-  while (!waiting_.empty() && running() < options_.max_sequences &&
-         waiting_.front()->promised <= unpromised()) {
-    promised_ += waiting_.front()->promised;
-    running_.push_back(waiting_.front());
-    waiting_.pop_front();
+  const bool busy = paused() < running();
+  if (refused_ && busy) return;
+  while (Sequence* sequence = FirstWaiting()) {
+    if (!MakeRoomFor(*sequence)) return;
+    waiting_.erase(sequence);
+    running_.insert(sequence);
+    sequence->running = true;
+    sequence->admitted = static_cast<int64_t>(sequence->tokens.size());
+    const int64_t blocks = BlocksFor(sequence->admitted);
+    while (static_cast<int64_t>(sequence->blocks.size()) < blocks) {
+      sequence->blocks.push_back(*pool_->Take());
+    }
+  }
+}
+
+Sequence* Scheduler::FirstWaiting() const {
+  const auto first = std::find_if(waiting_.begin(), waiting_.end(), [](const Sequence* sequence) {
+    return !sequence->paused.has_value();
+  });
+  return first == waiting_.end() ? nullptr : *first;
+}
+
+bool Scheduler::MakeRoomFor(const Sequence& sequence) {
+  while (!HasRoomFor(sequence)) {
+    Sequence* victim = Victim();
+    if (victim == nullptr || !victim->paused.has_value()) return false;
+    Preempt(victim);
+  }
+  return true;
+}
+
+bool Scheduler::HasRoomFor(const Sequence& sequence) const {
+  if (running() == options_.max_sequences) return false;
+  const int64_t needed = BlocksFor(static_cast<int64_t>(sequence.tokens.size()));
+  return needed + running() <= pool_->free();
+}
+
+void Scheduler::MakeRoomForRows() {
+  const auto needs_block = [this](const Sequence* sequence) {
+    return !sequence->paused.has_value() && sequence->Decodes() &&
+           BlocksFor(sequence->stored + 1) > static_cast<int64_t>(sequence->blocks.size());
+  };
+  while (std::count_if(running_.begin(), running_.end(), needs_block) > pool_->free()) {
+    Preempt(Victim());  // there is one: a sequence alone has room
+  }
+}
+
+Sequence* Scheduler::Victim() const {
+  // The least is the first to go.
+  const auto order = [this](const Sequence* sequence) {
+    const bool paused = sequence->paused.has_value();
+    return std::tuple(!paused, paused ? *sequence->paused : SequenceTime(),
+                      sequence->preemptions >= options_.max_preemptions,
+                      sequence->gained() < kLeastGain, -sequence->priority, -sequence->arrival);
+  };
+  const auto first = std::find_if(running_.begin(), running_.end(), [](const Sequence* sequence) {
+    return !sequence->paused.has_value();
+  });
+  Sequence* victim = nullptr;
+  for (auto it = running_.begin(); it != running_.end(); ++it) {
+    if (it == first) continue;
+    if (victim == nullptr || order(*it) < order(victim)) victim = *it;
+  }
+  return victim;
+}
+
+void Scheduler::Preempt(Sequence* sequence) {
+  DropBlocks(sequence);
+  sequence->stored = 0;
+  sequence->running = false;
+  ++sequence->preemptions;
+  ++counts_.preemptions;
+  running_.erase(sequence);
+  waiting_.insert(sequence);
+}
+
+void Scheduler::DropBlocks(Sequence* sequence) {
+  for (; !sequence->blocks.empty(); sequence->blocks.pop_back()) {
+    pool_->Drop(sequence->blocks.back());
   }
 }
 
@@ -158,7 +231,8 @@ Step Scheduler::Again() {
     Step step;
     for (const Row& row : failed.rows) {
       const SequenceId id = failed.tables[row.sequence];
-      if (Find(id) == nullptr) continue;  // it ended since
+      const Sequence* sequence = Find(id);
+      if (sequence == nullptr || !sequence->running) continue;  // it ended or was preempted since
       if (step.tables.empty() || step.tables.back() != id) step.tables.push_back(id);
       step.rows.push_back(row);
       step.rows.back().sequence = static_cast<int32_t>(step.tables.size()) - 1;
@@ -178,6 +252,7 @@ int64_t Scheduler::PromptRows(int64_t decoding, const StepTimes& times) const {
 }
 
 Step Scheduler::Fresh(const StepTimes& times) {
+  MakeRoomForRows();
   Step step;
   for (Sequence* sequence : running_) {
     if (!sequence->paused.has_value() && sequence->Decodes()) AddRows(sequence, 1, &step);
@@ -195,9 +270,9 @@ Step Scheduler::Fresh(const StepTimes& times) {
 
 void Scheduler::AddRows(Sequence* sequence, int64_t count, Step* step) {
   const int64_t end = sequence->stored + count;
+  // At most one, when it decodes: MakeRoomForRows has seen to it.
   while (static_cast<int64_t>(sequence->blocks.size()) < BlocksFor(end)) {
-    sequence->blocks.push_back(*pool_->Take());  // promised
-    --promised_;
+    sequence->blocks.push_back(*pool_->Take());
   }
   const auto table = static_cast<int32_t>(step->tables.size());
   step->tables.push_back(sequence->id);
@@ -248,16 +323,35 @@ void Scheduler::Failed(const Step& step, const absl::Status& status) {
   again_.push_back(PartOf(step, 0, half));
 }
 
+void Scheduler::Refused(const Step& step, const absl::Status& status) {
+  const int64_t before = running();
+  SetInStep(step, false);
+  again_.push_back(step);
+  if (running() < before) return;  // who ended meanwhile has given up blocks
+  refused_ = true;
+  if (Sequence* victim = Victim()) {
+    Preempt(victim);
+  } else {
+    Fail(*running_.begin(), status);
+  }
+}
+
 void Scheduler::Cancel(SequenceId id, const absl::Status& status) {
   if (Sequence* sequence = Get(id)) Fail(sequence, status);
 }
 
 void Scheduler::Pause(SequenceId id, SequenceTime now) {
-  if (Sequence* sequence = Get(id)) sequence->paused = now;
+  Sequence* sequence = Get(id);
+  if (sequence == nullptr) return;
+  sequence->paused = now;
+  SetEnd(sequence);
 }
 
 void Scheduler::Resume(SequenceId id) {
-  if (Sequence* sequence = Get(id)) sequence->paused.reset();
+  Sequence* sequence = Get(id);
+  if (sequence == nullptr) return;
+  sequence->paused.reset();
+  SetEnd(sequence);
 }
 
 std::vector<Ended> Scheduler::TakeEnded() { return std::exchange(ended_, {}); }
@@ -283,14 +377,14 @@ void Scheduler::Fail(Sequence* sequence, const absl::Status& status) {
 }
 
 void Scheduler::End(Sequence* sequence, Finish finish, const absl::Status& status) {
-  const auto running = std::find(running_.begin(), running_.end(), sequence);
-  if (running == running_.end()) {
-    waiting_.erase(std::find(waiting_.begin(), waiting_.end(), sequence));
+  if (sequence->running) {
+    running_.erase(sequence);
+    DropBlocks(sequence);
+    refused_ = false;
   } else {
-    running_.erase(running);
-    promised_ -= sequence->promised - static_cast<int64_t>(sequence->blocks.size());
-    for (int32_t block : sequence->blocks) pool_->Drop(block);
+    waiting_.erase(sequence);
   }
+  ends_.erase({sequence->end, sequence->id});
   ended_.push_back({.id = sequence->id,
                     .finish = finish,
                     .status = status,

@@ -12,9 +12,13 @@
 //     for (const Ended& ended : scheduler.TakeEnded()) ...
 //   }
 //
-// First in, first out: a sequence is admitted once those before it are, a place is free, and the
-// pool has the blocks of its prompt and of max_tokens beside those promised to others. So none is
-// ever thrown out for want of blocks. Blocks are taken when a row first needs them.
+// Sequences wait by priority, then by arrival. One is admitted once those before it are, a place is
+// free, and the pool has the blocks of its tokens and one more for each sequence that runs; it
+// takes them then, and further ones as it generates.
+//
+// Where a row needs a block and none is free, another sequence is preempted: it gives up its blocks
+// and waits again in its old order, to have all of its tokens computed anew. Its client notices
+// nothing but the time. The first in order is never preempted, so that always one comes to its end.
 //
 // A step that failed comes again from Next by halves of its sequences, until the guilty one is
 // alone and ends with the error: writing keys and values again changes nothing.
@@ -26,11 +30,12 @@
 
 #include <chrono>
 #include <cstdint>
-#include <deque>
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
+#include "absl/container/btree_set.h"
 #include "absl/container/flat_hash_map.h"
 #include "absl/status/status.h"
 #include "absl/types/span.h"
@@ -114,10 +119,14 @@ class Scheduler {
   void Done(const Step& step, absl::Span<const Told> told);
   // Reports that the step has failed and may be run again.
   void Failed(const Step& step, const absl::Status& status);
+  // Reports that the step was not run, since there is no memory for blocks of it that nobody keeps:
+  // the last in order is preempted, and the step's other rows come again. A sequence that runs
+  // alone ends with the status. Until another ends, none is admitted.
+  void Refused(const Step& step, const absl::Status& status);
   // Ends a sequence with an error. Does nothing if it has ended.
   void Cancel(SequenceId id, const absl::Status& status);
   // Gives a sequence no rows until it is resumed: its client does not read. It keeps its place and
-  // its blocks. Rows of it in a step that failed are still run again.
+  // its blocks until others need them. Rows of it in a step that failed are still run again.
   void Pause(SequenceId id, SequenceTime now);
   void Resume(SequenceId id);
   // Returns those that ended since the last call, in that order; their blocks are free.
@@ -134,8 +143,6 @@ class Scheduler {
   int64_t running() const { return static_cast<int64_t>(running_.size()); }  // also if paused
   int64_t paused() const;
   const SchedulerCounts& counts() const { return counts_; }
-  // Number of blocks that are free and promised to nobody.
-  int64_t unpromised() const { return pool_->free() - promised_; }
 
  private:
   // Lowers max_tokens to what there is room for. REQUIRES: prompt and max_tokens are not empty.
@@ -143,9 +150,22 @@ class Scheduler {
   int64_t BlocksFor(int64_t positions) const {
     return (positions + options_.block - 1) / options_.block;
   }
-  SequenceTime EndOf(const Sequence& sequence) const;
+  // Puts the sequence's end into `ends_`.
+  void SetEnd(Sequence* sequence);
   void EndLate(SequenceTime now);
   void Admit();
+  // Returns the sequence to admit next; null if none may be.
+  Sequence* FirstWaiting() const;
+  // Reports whether the sequence can be admitted, once it has preempted those paused that it needs
+  // to.
+  bool MakeRoomFor(const Sequence& sequence);
+  bool HasRoomFor(const Sequence& sequence) const;
+  // Preempts until there is a block for each sequence that decodes and needs one.
+  void MakeRoomForRows();
+  // Returns the sequence to preempt next; null: none but the first in order runs.
+  Sequence* Victim() const;
+  void Preempt(Sequence* sequence);
+  void DropBlocks(Sequence* sequence);
   Step Again();
   Step Fresh(const StepTimes& times);
   // Returns the number of prompts' rows that a step may have beside rows that decode.
@@ -161,12 +181,18 @@ class Scheduler {
   SchedulerOptions options_;
   BlockPool* pool_;
   absl::flat_hash_map<SequenceId, std::unique_ptr<Sequence>> sequences_;
-  std::deque<Sequence*> waiting_;
-  std::vector<Sequence*> running_;  // admitted, in that order
-  std::vector<Step> again_;         // parts of failed steps; the last one is next
+  struct Before {
+    bool operator()(const Sequence* a, const Sequence* b) const {
+      return std::pair(a->priority, a->arrival) < std::pair(b->priority, b->arrival);
+    }
+  };
+  absl::btree_set<Sequence*, Before> waiting_, running_;
+  absl::btree_set<std::pair<SequenceTime, SequenceId>> ends_;  // of those that have one
+  std::vector<Step> again_;  // parts of failed steps; the last one is next
   std::vector<Ended> ended_;
   SchedulerCounts counts_;
-  int64_t promised_ = 0;  // blocks that admitted sequences may still take
+  int64_t arrived_ = 0;
+  bool refused_ = false;  // a step was refused memory, and nobody has ended since
 };
 
 }  // namespace athanor

@@ -24,6 +24,7 @@ constexpr int32_t kVocabulary = 50;
 const absl::Status kBroken = absl::UnavailableError("the step failed");
 const absl::Status kNan = absl::DataLossError("NaN");
 const absl::Status kGone = absl::CancelledError("gone");
+const absl::Status kNoMemory = absl::ResourceExhaustedError("no memory");
 
 uint64_t Mix(uint64_t hash, uint64_t word) {
   hash = (hash ^ word) * 0x9e3779b97f4a7c15;
@@ -38,9 +39,9 @@ struct Asked {
   std::vector<int32_t> alone;     // the tokens it generates alone, to its end
   Finish finish = Finish::kNone;  // how it ends alone
   std::vector<int32_t> said;      // in company
-  int64_t computed = 0;           // positions that steps have stored
   std::optional<SequenceTime> paused;
   bool was_paused = false, cancelled = false, ended = false;
+  bool alone_refused = false;  // no memory, though it ran alone
 };
 
 // The token that follows, of a hash of all before it: `may_stop` as the sampler is told.
@@ -65,7 +66,8 @@ class Fuzz {
                  .max_waiting = 1 + Below(20),
                  .block = int64_t{1} << Below(5),
                  .longest_pause = milliseconds(50),
-                 .itl_target = milliseconds(Below(3))},
+                 .itl_target = milliseconds(Below(3)),
+                 .max_preemptions = Below(4)},
         pool_(2 + Below(40)),
         scheduler_(options_, &pool_),
         cells_((pool_.blocks() + 1) * options_.block, kPoison),
@@ -86,10 +88,11 @@ class Fuzz {
       ASSERT_FALSE(OneStep().rows.empty() && again_.empty() && scheduler_.running() > 0);
     }
     EXPECT_EQ(pool_.free(), pool_.blocks()) << "blocks leaked";
-    EXPECT_EQ(scheduler_.unpromised(), pool_.blocks()) << "promises leaked";
+    EXPECT_TRUE(pool_.Check().ok()) << pool_.Check();
     for (const auto& [id, asked] : asked_) EXPECT_TRUE(asked.ended) << id;
   }
   int64_t finished() const { return finished_; }
+  int64_t preemptions() const { return scheduler_.counts().preemptions; }
 
  private:
   static constexpr uint64_t kPoison = 0xdead;
@@ -187,6 +190,7 @@ class Fuzz {
     if (step.rows.empty()) return step;
     times_.Learn(static_cast<int64_t>(step.rows.size()),
                  std::chrono::microseconds(Below(10) * static_cast<int64_t>(step.rows.size())));
+    if (hostile_ && Below(40) == 0) return Refuse(step);
     const bool guilty = std::any_of(step.tables.begin(), step.tables.end(),
                                     [&](SequenceId id) { return asked_[id].guilty; });
     const bool fails = guilty || (hostile_ && step.tables.size() > 1 && Below(30) == 0);
@@ -206,16 +210,23 @@ class Fuzz {
     return step;
   }
 
+  Step Refuse(const Step& step) {
+    for (SequenceId id : step.tables) asked_[id].alone_refused = scheduler_.running() == 1;
+    again_.insert(step.tables.begin(), step.tables.end());
+    scheduler_.Refused(step, kNoMemory);
+    TakeEnded();
+    return step;
+  }
+
   void CheckShape(const Step& step) {
     ASSERT_LE(static_cast<int64_t>(step.rows.size()), options_.max_batched_tokens);
     ASSERT_LE(static_cast<int64_t>(step.tables.size()), options_.max_sequences);
-    ASSERT_GE(scheduler_.unpromised(), 0);
     ASSERT_TRUE(pool_.Check().ok()) << pool_.Check();
     std::map<SequenceId, int64_t> next;
     for (size_t i = 0; i < step.rows.size(); ++i) {
       const Row& row = step.rows[i];
       const SequenceId id = step.tables[row.sequence];
-      const auto [it, first] = next.try_emplace(id, asked_[id].computed);
+      const auto [it, first] = next.try_emplace(id, scheduler_.Find(id)->stored);
       ASSERT_EQ(row.position, it->second++) << "of sequence " << id;
       ASSERT_TRUE(first || step.rows[i - 1].sequence == row.sequence) << "rows are neighbours";
     }
@@ -224,15 +235,16 @@ class Fuzz {
                     [&](SequenceId id) { return again_.contains(id); })) {
       return;  // part of a failed one
     }
-    again_.clear();  // the rest of it ended
+    again_.clear();  // the rest of it ended, or waits
     for (const auto& [id, asked] : asked_) {
       if (asked.ended) continue;
       ASSERT_FALSE(asked.paused.has_value() && next.contains(id)) << "sequence " << id << " pauses";
-      ASSERT_FALSE(!asked.paused.has_value() && !asked.said.empty() && !next.contains(id))
+      const Sequence& sequence = *scheduler_.Find(id);
+      ASSERT_EQ(sequence.running, !sequence.blocks.empty());
+      if (asked.paused.has_value()) continue;
+      ASSERT_FALSE(sequence.running && sequence.Decodes() && !next.contains(id))
           << "sequence " << id << " starves";
-      if (!scheduler_.BlocksOf(id).empty() && !asked.paused.has_value()) {
-        ASSERT_FALSE(step.rows.empty()) << "sequence " << id << " could run";
-      }
+      ASSERT_FALSE(step.rows.empty()) << "sequence " << id << " could run";
     }
   }
 
@@ -241,7 +253,6 @@ class Fuzz {
     for (const Row& row : step.rows) {
       const SequenceId id = step.tables[row.sequence];
       Asked& asked = asked_[id];
-      asked.computed = row.position + 1;
       if (!row.wanted) continue;
       uint64_t hash = 0;
       for (int64_t i = 0; i <= row.position; ++i) hash = Mix(hash, CellAt(id, i));
@@ -265,7 +276,8 @@ class Fuzz {
     if (!asked.said.empty()) return;
     for (const auto& [earlier, other] : asked_) {
       if (earlier >= id) return;
-      ASSERT_TRUE(other.ended || other.was_paused || other.nan_at == 0 || !other.said.empty())
+      ASSERT_TRUE(other.ended || other.was_paused || other.nan_at == 0 || !other.said.empty() ||
+                  scheduler_.Find(earlier)->preemptions > 0)
           << earlier << " has no token yet, and " << id << " has";
     }
   }
@@ -309,7 +321,11 @@ class Fuzz {
         ASSERT_LE(asked.request.deadline, now_) << who;
         return;
       case absl::StatusCode::kResourceExhausted:
-        ASSERT_LE(*asked.paused + options_.longest_pause, now_) << who;
+        if (ended.status == kNoMemory) {
+          ASSERT_TRUE(asked.alone_refused) << who;
+        } else {
+          ASSERT_LE(*asked.paused + options_.longest_pause, now_) << who;
+        }
         return;
       default:
         FAIL() << who << ": " << ended.status;
@@ -334,14 +350,16 @@ class Fuzz {
 TEST(SchedulerFuzzTest, EachSequenceSaysWhatItSaysAlone) {
   const char* asked = std::getenv("ATHANOR_SEQUENCE_STEPS");
   const int64_t steps = asked == nullptr ? 100'000 : std::atoll(asked);
-  int64_t finished = 0;
+  int64_t finished = 0, preemptions = 0;
   for (uint32_t seed = 0; seed * 300 < steps && !HasFailure(); ++seed) {
     SCOPED_TRACE(absl::StrCat("seed ", seed));
     Fuzz fuzz(seed);
     fuzz.Run(300);
     finished += fuzz.finished();
+    preemptions += fuzz.preemptions();
   }
   EXPECT_GT(finished, steps / 10) << "most of them end well";
+  EXPECT_GT(preemptions, steps / 100);
   RecordProperty("finished", absl::StrCat(finished));
 }
 

@@ -130,17 +130,120 @@ TEST_F(SchedulerTest, MaxTokensIsLoweredToTheContextAndToThePool) {
 }
 
 TEST_F(SchedulerTest, TheFirstWaitsForBlocksAndTheNextBehindIt) {
-  ASSERT_TRUE(scheduler_.Add(1, Prompt(20, 5)).ok());  // 6 of 10 blocks
-  ASSERT_TRUE(scheduler_.Add(2, Prompt(16, 2)).ok());  // 5
+  ASSERT_TRUE(scheduler_.Add(1, Prompt(20, 5)).ok());  // 5 of 10 blocks
+  ASSERT_TRUE(scheduler_.Add(2, Prompt(17, 2)).ok());  // 5, and one is kept free for the first
   ASSERT_TRUE(scheduler_.Add(3, Prompt(1, 1)).ok());
   Run();
   EXPECT_EQ(scheduler_.running(), 1);
   EXPECT_EQ(scheduler_.waiting(), 2);
-  EXPECT_EQ(scheduler_.unpromised(), 4);
+  EXPECT_EQ(pool_.free(), 5);
   scheduler_.Cancel(1, absl::CancelledError("enough"));
   EXPECT_THAT(Ends(), ElementsAre("1 CANCELLED: enough"));
   EXPECT_EQ(Run().size(), 8u);
   EXPECT_EQ(scheduler_.running(), 2);
+}
+
+TEST_F(SchedulerTest, WhoNeedsABlockTakesThoseOfTheLastWhichGoesOnLater) {
+  BlockPool pool(5);
+  Scheduler scheduler(kSmall, &pool);
+  ASSERT_TRUE(scheduler.Add(1, Prompt(4, 9)).ok());
+  ASSERT_TRUE(scheduler.Add(2, Prompt(3, 7)).ok());
+  std::vector<std::vector<Row>> steps;
+  for (int32_t token = 1; token <= 11; ++token) {
+    const Step step = scheduler.Next(now_, times_);
+    steps.push_back(step.rows);
+    scheduler.Done(step, Tell(step, token));
+    ASSERT_TRUE(pool.Check().ok()) << pool.Check();
+  }
+  EXPECT_THAT(steps[4], ElementsAre(Row{0, 7, 4, true}, Row{1, 6, 4, true}));
+  EXPECT_THAT(steps[5], ElementsAre(Row{0, 8, 5, true})) << "it needs a third block";
+  EXPECT_THAT(steps[8], ElementsAre(Row{0, 11, 8, true}));
+  ASSERT_EQ(steps[9].size(), 8u) << "all of the second's tokens";
+  EXPECT_EQ(steps[9][2], (Row{0, 2, 102, false}));
+  EXPECT_EQ(steps[9][7], (Row{0, 7, 5, true}));
+  EXPECT_THAT(steps[10], ElementsAre(Row{0, 8, 10, true}));
+  const std::vector<Ended> ended = scheduler.TakeEnded();
+  ASSERT_EQ(ended.size(), 2u);
+  EXPECT_EQ(ended[0].preemptions, 0);
+  EXPECT_EQ(ended[1].preemptions, 1);
+  EXPECT_EQ(scheduler.counts().preemptions, 1);
+  EXPECT_EQ(scheduler.counts().prompt_tokens, 7);
+  EXPECT_EQ(scheduler.counts().recomputed_tokens, 7) << "its eighth was not computed before";
+  EXPECT_EQ(pool.free(), 4);
+}
+
+TEST_F(SchedulerTest, WhoNobodyReadsGivesUpItsPlaceToWhoWaits) {
+  for (int id = 1; id < 5; ++id) ASSERT_TRUE(scheduler_.Add(id, Prompt(1, 9)).ok());
+  EXPECT_EQ(Run().size(), 3u);
+  scheduler_.Pause(1, now_);
+  scheduler_.Pause(2, now_ - seconds(1));
+  EXPECT_EQ(Run().size(), 2u) << "the fourth has the place of the second, which pauses longest";
+  EXPECT_FALSE(scheduler_.Find(2)->running);
+  EXPECT_TRUE(scheduler_.Find(1)->running);
+  EXPECT_EQ(scheduler_.paused(), 1);
+  scheduler_.Resume(2);
+  EXPECT_EQ(Run().size(), 4u) << "it comes back for that of the first, with its token";
+  EXPECT_FALSE(scheduler_.Find(1)->running);
+  scheduler_.Cancel(1, absl::CancelledError("left"));
+  EXPECT_THAT(Ends(), ElementsAre("1 CANCELLED: left"));
+}
+
+TEST_F(SchedulerTest, PausesEndAlsoWhileTheyWait) {
+  for (int id = 1; id < 5; ++id) ASSERT_TRUE(scheduler_.Add(id, Prompt(1, 9)).ok());
+  Run();
+  scheduler_.Pause(1, now_);
+  Run();
+  EXPECT_FALSE(scheduler_.Find(1)->running);
+  EXPECT_EQ(scheduler_.NextEnd(), kNow + seconds(30));
+  now_ += seconds(30);
+  Run();
+  EXPECT_THAT(
+      Ends(),
+      ElementsAre("1 RESOURCE_EXHAUSTED: the client read nothing for 30 s; tokens generated: 1"));
+}
+
+TEST_F(SchedulerTest, ThoseWhoGainedMoreAndGaveUpLessGoFirst) {
+  BlockPool pool(100);
+  Scheduler scheduler({.max_batched_tokens = 64, .block = 4, .max_preemptions = 1}, &pool);
+  SequenceRequest request = Prompt(4, 60);
+  for (int id = 1; id < 5; ++id) {
+    request.priority = id == 3 ? 7 : 100;  // so the third is the first in order
+    ASSERT_TRUE(scheduler.Add(id, request).ok());
+  }
+  const auto run = [&] {
+    const Step step = scheduler.Next(now_, times_);
+    scheduler.Done(step, Tell(step, 7));
+  };
+  const auto refuse = [&] {
+    scheduler.Refused(scheduler.Next(now_, times_), absl::ResourceExhaustedError("no memory"));
+    SequenceId waits = 0;
+    for (int id = 1; id < 5; ++id) {
+      if (scheduler.Find(id) != nullptr && !scheduler.Find(id)->running) waits = waits * 10 + id;
+    }
+    return waits;
+  };
+  for (int i = 0; i < 20; ++i) run();
+  EXPECT_EQ(refuse(), 4) << "the last of those of equal order";
+  scheduler.Cancel(1, absl::CancelledError("left"));  // then the fourth is admitted again
+  run();                                              // the rest of the step that was refused
+  run();
+  EXPECT_TRUE(scheduler.Find(4)->running);
+  EXPECT_EQ(refuse(), 2) << "the fourth has given up its blocks once";
+  EXPECT_EQ(refuse(), 24) << "but goes before the first in order";
+  EXPECT_THAT(scheduler.Next(now_, times_).tables, ElementsAre(3)) << "nobody is admitted";
+}
+
+TEST_F(SchedulerTest, AStepWithoutMemoryComesAgainWithoutTheLastUntilOneIsAlone) {
+  for (int id = 1; id < 4; ++id) ASSERT_TRUE(scheduler_.Add(id, Prompt(2)).ok());
+  std::vector<std::vector<SequenceId>> steps;
+  for (int i = 0; i < 3; ++i) {
+    const Step step = scheduler_.Next(now_, times_);
+    steps.push_back(step.tables);
+    scheduler_.Refused(step, absl::ResourceExhaustedError("no memory"));
+  }
+  EXPECT_THAT(steps, ElementsAre(ElementsAre(1, 2, 3), ElementsAre(1, 2), ElementsAre(1)));
+  EXPECT_THAT(Ends(), ElementsAre("1 RESOURCE_EXHAUSTED: no memory"));
+  EXPECT_EQ(Run().size(), 4u) << "the others get another chance";
 }
 
 TEST_F(SchedulerTest, StopTokensCountOnlyAfterMinTokens) {

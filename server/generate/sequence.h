@@ -49,8 +49,11 @@ struct Sequence {
   // Reports whether its next row gives a token behind generated ones. If not, it has a prompt to
   // compute, or after a preemption all of its tokens.
   bool Decodes() const { return generated() > 0 && left() == 1; }
+  // Number of tokens generated since the last admission.
+  int64_t gained() const { return static_cast<int64_t>(tokens.size()) - admitted; }
 
   SequenceId id = 0;
+  int64_t arrival = 0;          // number of those that came before it
   std::vector<int32_t> tokens;  // the prompt, then generated ones
   int64_t prompt = 0;           // number of the prompt's tokens
   int64_t max_tokens = 0;       // as asked, or less: what context and pool have room for
@@ -64,8 +67,10 @@ struct Sequence {
   int64_t cached = 0;    // number of the prompt's tokens found in the pool at the first admission
   int64_t preemptions = 0;
   std::vector<int32_t> blocks;         // block j holds positions j * block to j * block + block - 1
-  int64_t promised = 0;                // number of blocks it may have in all
+  bool running = false;                // it is admitted
+  int64_t admitted = 0;                // number of its tokens at the last admission
   std::optional<SequenceTime> paused;  // since when
+  SequenceTime end;                    // of its deadline or its pause, the earlier one
   bool in_step = false;                // a step with rows of it is running
   std::optional<absl::Status> failed;  // ends with this once its step has run
 };
