@@ -28,30 +28,18 @@ sys.path[:0] = [str(ROOT / "tests/bench"), str(ROOT / "tests/models")]
 
 import athanor  # noqa: E402
 import mlp  # noqa: E402
+from callers import Caller, spread  # noqa: E402
 from serving import Served, server  # noqa: E402
 
-BENCH = ROOT / "bazel-bin/clients/bench/athanor-bench"
 QUANTILES = ("p50", "p99")
 PARTS = ("e2el", "queue", "exec")  # parts of a call's time, by the load generator's names
 
 
-class Caller:
-    """A client of `config`'s model in a process of its own, with its own connection."""
-
-    def __init__(self, served: Served, config: mlp.Config, batch: int, seconds: float,
-                 *how: str) -> None:
-        self._process = subprocess.Popen(
-            [str(BENCH), "run", f"--server={served.address}", f"--model={config.name}",
-             f"--shape={config.input}={batch}x{config.widths[0]}", f"--duration={seconds}s",
-             "--out=-", *how],
-            stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-
-    def result(self) -> dict:
-        """Returns the load generator's figures of the slice."""
-        out, err = self._process.communicate()
-        if not out:
-            raise RuntimeError(f"athanor-bench: {err[-800:]}")
-        return json.loads(out)
+def caller(served: Served, config: mlp.Config, batch: int, seconds: float, *how: str) -> Caller:
+    """A client of `config`'s model."""
+    return Caller("run", served.address, config.name,
+                  f"--shape={config.input}={batch}x{config.widths[0]}", f"--duration={seconds}s",
+                  *how)
 
 
 @contextlib.contextmanager
@@ -73,17 +61,17 @@ def greedy(config: mlp.Config, batch: int, outstanding: int, rounds: int, second
     alone, beside, busy, greed = [], [], [], []
     with server(*flags) as served, athanor.Client(served.address) as client:
         client.upload(mlp.mlp_graph(config=config), name=config.name).wait("baseline")
-        full = Caller(served, config, batch, seconds, "--concurrency=8").result()
+        full = caller(served, config, batch, seconds, "--concurrency=8").result()
         rate = full["completed"] / seconds / 5
         modest = (f"--rate={rate}", "--arrival=fixed", "--warmup=20")
         for _ in range(rounds):
-            alone.append(Caller(served, config, batch, seconds, *modest).result())
+            alone.append(caller(served, config, batch, seconds, *modest).result())
             # It is there before and after the other's turn.
-            other = Caller(served, config, batch, seconds + 2, f"--concurrency={outstanding}")
-            beside.append(Caller(served, config, batch, seconds, *modest).result())
+            other = caller(served, config, batch, seconds + 2, f"--concurrency={outstanding}")
+            beside.append(caller(served, config, batch, seconds, *modest).result())
             greed.append(other.result())
             with busy_cores():
-                busy.append(Caller(served, config, batch, seconds, *modest).result())
+                busy.append(caller(served, config, batch, seconds, *modest).result())
     row: dict[str, object] = {
         "bench": "greedy", "model": config.name, "batch": batch, "greedy": outstanding,
         "capacity_per_s": full["completed"] / seconds, "rate": rate, "rounds": rounds,
@@ -103,8 +91,7 @@ def greedy(config: mlp.Config, batch: int, outstanding: int, rounds: int, second
         key = f"{q}_e2el_ms"
         for name in ("beside", "busy"):
             ratios = [b[key] / a[key] for a, b in zip(alone, turns[name], strict=True)]
-            q1, median, q3 = np.percentile(ratios, (25, 50, 75))
-            row[f"{q}_{name}_over_alone"] = {"median": median, "q1": q1, "q3": q3}
+            row[f"{q}_{name}_over_alone"] = spread(ratios)
     return row
 
 
